@@ -1,0 +1,388 @@
+package harp
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// The conditions a harp error can stand for. Test for them with errors.Is;
+// one error may be several of them, as an expired job whose host was away is
+// both [ErrExpired] and [ErrUnreachable]. They keep their identity over the
+// network and in the store.
+var (
+	ErrNotFound      = errors.New("harp: not found")                 // no such job, host, procedure or queue
+	ErrPruned        = errors.New("harp: pruned")                    // the job was there and has been deleted by retention
+	ErrConflict      = errors.New("harp: conflict")                  // the id or key names another request, or the job's state forbids it
+	ErrInvalid       = errors.New("harp: invalid")                   // a field of the request is wrong: see [*FieldError]
+	ErrDenied        = errors.New("harp: denied")                    // not authenticated or not allowed
+	ErrRefused       = errors.New("harp: refused by the dispatcher") // a cap, a window, a limit
+	ErrNoSpace       = errors.New("harp: no space left")             // also ErrRefused
+	ErrRejected      = errors.New("harp: rejected by the agent")     // the procedure was not started
+	ErrUnreachable   = errors.New("harp: host unreachable")          // the host was away and nothing was started
+	ErrExpired       = errors.New("harp: expired")                   // not started in time
+	ErrCancelled     = errors.New("harp: cancelled")                 // cancelled before or while it ran
+	ErrTimeout       = errors.New("harp: time limit exceeded")       // Timeout or MaxExecTime: see [*TimeoutError]
+	ErrLost          = errors.New("harp: outcome unknown")           // contact was lost and what happened cannot be known
+	ErrUnavailable   = errors.New("harp: dispatcher unavailable")    // the dispatcher cannot be reached or cannot answer
+	ErrClosed        = errors.New("harp: closed")                    // the Caller, Dispatcher or Agent was closed
+	ErrDuplicateHost = errors.New("harp: host is connected already") // another agent with this name is alive
+)
+
+// A Fault says who has to act on an error: whom to page.
+type Fault string
+
+// The faults.
+const (
+	FaultNone       Fault = ""           // no error
+	FaultCaller     Fault = "caller"     // the request is wrong
+	FaultPolicy     Fault = "policy"     // a rule, cap, cancel or limit said no
+	FaultDispatcher Fault = "dispatcher" // the dispatcher or its store
+	FaultNetwork    Fault = "network"    // what lies between
+	FaultAgent      Fault = "agent"      // the agent or its host
+	FaultProcedure  Fault = "procedure"  // the procedure itself failed
+)
+
+// Ran says whether a procedure was started.
+type Ran string
+
+// The three answers. Whoever wants to repeat a call that is not safe to run
+// twice may do so only on [DidNotRun].
+const (
+	DidNotRun  Ran = "no"
+	MayHaveRun Ran = "maybe"
+	DidRun     Ran = "yes"
+)
+
+// A code is the name of a condition on the wire, in the store and in JSON. It is
+// written once, here, with what it means: the sentinels it stands for, whose
+// fault it is and whether the procedure ran unless the failure itself says more.
+type code struct {
+	name  string
+	is    []error
+	fault Fault
+	ran   Ran
+}
+
+// codes is the one table of error identities. Names are never reused or changed.
+var codes = []code{
+	{"not_found", []error{ErrNotFound}, FaultCaller, DidNotRun},
+	{"pruned", []error{ErrPruned}, FaultCaller, DidNotRun},
+	{"conflict", []error{ErrConflict}, FaultCaller, DidNotRun},
+	{"invalid", []error{ErrInvalid}, FaultCaller, DidNotRun},
+	{"denied", []error{ErrDenied}, FaultPolicy, DidNotRun},
+	{"refused", []error{ErrRefused}, FaultPolicy, DidNotRun},
+	{"no_space", []error{ErrNoSpace, ErrRefused}, FaultDispatcher, DidNotRun},
+	{"rejected", []error{ErrRejected}, FaultAgent, DidNotRun},
+	{"rejected_not_found", []error{ErrRejected, ErrNotFound}, FaultCaller, DidNotRun},
+	{"rejected_invalid", []error{ErrRejected, ErrInvalid}, FaultCaller, DidNotRun},
+	{"rejected_denied", []error{ErrRejected, ErrDenied}, FaultPolicy, DidNotRun},
+	{"unreachable", []error{ErrUnreachable}, FaultNetwork, DidNotRun},
+	{"expired", []error{ErrExpired}, FaultPolicy, DidNotRun},
+	{"expired_offline", []error{ErrExpired, ErrUnreachable}, FaultNetwork, DidNotRun},
+	{"cancelled", []error{ErrCancelled}, FaultPolicy, DidRun},
+	{"timeout", []error{ErrTimeout}, FaultPolicy, DidRun},
+	{"lost", []error{ErrLost}, FaultAgent, MayHaveRun},
+	{"unavailable", []error{ErrUnavailable}, FaultDispatcher, DidNotRun},
+	{"closed", []error{ErrClosed}, FaultCaller, DidNotRun},
+	{"duplicate_host", []error{ErrDuplicateHost}, FaultAgent, DidNotRun},
+	{codeRemote, nil, FaultProcedure, DidRun},
+	{codeInternal, nil, FaultDispatcher, MayHaveRun},
+}
+
+const (
+	codeRemote   = "remote"   // the procedure failed: *RemoteError
+	codeInternal = "internal" // an error without identity; its text is all there is
+)
+
+// codeNamed finds a code by name; an unknown name, from a newer peer, is shown as
+// it is and has no sentinel.
+func codeNamed(name string) code {
+	for _, c := range codes {
+		if c.name == name {
+			return c
+		}
+	}
+	return code{name: name, fault: FaultDispatcher, ran: MayHaveRun}
+}
+
+// codeOf finds the code whose sentinels are exactly those that err is; of several
+// the one with most sentinels.
+func codeOf(err error) code {
+	var best code
+	for _, c := range codes {
+		if len(c.is) > len(best.is) && isAll(err, c.is) {
+			best = c
+		}
+	}
+	if best.name == "" {
+		return codeNamed(codeInternal)
+	}
+	return best
+}
+
+func isAll(err error, sentinels []error) bool {
+	for _, s := range sentinels {
+		if !errors.Is(err, s) {
+			return false
+		}
+	}
+	return true
+}
+
+// Failure is an error as data: how every error of harp is stored, sent and
+// printed as JSON. [Failure.Err] makes the error of it, [FailureOf] makes it of
+// an error; the round trip keeps identity and content.
+type Failure struct {
+	Code     string        `json:"code" msgpack:"code"`                             // a name of the code table
+	Type     string        `json:"type,omitempty" msgpack:"type,omitempty"`         // remote: the procedure's own type; lost, rejected: the reason
+	Message  string        `json:"message,omitempty" msgpack:"msg,omitempty"`       // one line for people
+	Data     Value         `json:"data,omitempty" msgpack:"data,omitempty"`         // remote: the procedure's own data
+	ExitCode *int64        `json:"exit_code,omitempty" msgpack:"exit,omitempty"`    // remote: of a command
+	Ran      Ran           `json:"ran,omitempty" msgpack:"ran,omitempty"`           // whether the procedure started
+	Fault    Fault         `json:"fault,omitempty" msgpack:"fault,omitempty"`       // whom to page
+	Host     string        `json:"host,omitempty" msgpack:"host,omitempty"`         // the host it happened at
+	Stage    string        `json:"stage,omitempty" msgpack:"stage,omitempty"`       // lookup, dial, tls, auth, ack, read
+	Field    string        `json:"field,omitempty" msgpack:"field,omitempty"`       // invalid: the field that is wrong
+	Limit    time.Duration `json:"limit,omitempty" msgpack:"limit,omitempty"`       // timeout: the limit, nanoseconds
+	LimitOf  string        `json:"limit_of,omitempty" msgpack:"limit_of,omitempty"` // timeout: "timeout" or "max_exec_time"
+	JobID    string        `json:"job_id,omitempty" msgpack:"job_id,omitempty"`     // the job, where the error is about a submission
+}
+
+// RemoteError is the failure of the procedure itself: it ran and said no.
+type RemoteError struct {
+	Type     string // the error's own name: given to agent.Errorf, "panic", or the Go type
+	Message  string
+	Data     Value // what the procedure attached; empty if nothing
+	ExitCode *int  // of a command; nil otherwise
+}
+
+func (e *RemoteError) Error() string {
+	if e.Message == "" {
+		return e.Type
+	}
+	return e.Type + ": " + e.Message
+}
+
+// FieldError names the field of a request that is wrong and what was expected. It
+// is [ErrInvalid].
+type FieldError struct {
+	Field   string // as the user knows it: "args.count", "queue", "max_exec_time"
+	Message string // what was expected
+}
+
+func (e *FieldError) Error() string { return "invalid " + e.Field + ": " + e.Message }
+
+// Is reports whether target is ErrInvalid.
+func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
+
+// TimeoutError tells which limit ended a job. It is [ErrTimeout].
+type TimeoutError struct {
+	Limit time.Duration // the limit that was exceeded
+	Of    string        // "timeout" (silence) or "max_exec_time" (in all)
+}
+
+func (e *TimeoutError) Error() string {
+	if e.Of == LimitTimeout {
+		return fmt.Sprintf("no record for %v (timeout)", e.Limit)
+	}
+	return fmt.Sprintf("ran longer than %v (max_exec_time)", e.Limit)
+}
+
+// Is reports whether target is ErrTimeout.
+func (e *TimeoutError) Is(target error) bool { return target == ErrTimeout }
+
+// The two limits, as TimeoutError.Of names them.
+const (
+	LimitTimeout     = "timeout"
+	LimitMaxExecTime = "max_exec_time"
+)
+
+// HostError tells at which stage a host or dispatcher could not be reached.
+type HostError struct {
+	Host  string // name or address
+	Stage string // lookup, dial, tls, auth, ack, read
+	Err   error  // the cause, ErrUnreachable or ErrUnavailable among it
+}
+
+func (e *HostError) Error() string { return e.Host + ": " + e.Stage + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *HostError) Unwrap() error { return e.Err }
+
+// CallError is what Host.Call returns when the submission may have reached the
+// dispatcher and no answer came. It is [ErrUnavailable]; [RanOf] answers
+// [MayHaveRun]. Calling again with the same id, harp.JobID(e.JobID), is safe: it
+// is the same job.
+type CallError struct {
+	JobID string
+	Err   error
+}
+
+func (e *CallError) Error() string {
+	return "call may have been accepted as job " + e.JobID + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *CallError) Unwrap() error { return e.Err }
+
+// Is reports whether target is ErrUnavailable.
+func (e *CallError) Is(target error) bool { return target == ErrUnavailable }
+
+// failureError is a Failure that came from the store or over the network.
+type failureError struct{ f Failure }
+
+func (e *failureError) Error() string {
+	var b strings.Builder
+	if e.f.Host != "" {
+		b.WriteString(e.f.Host + ": ")
+	}
+	if e.f.Stage != "" {
+		b.WriteString(e.f.Stage + ": ")
+	}
+	switch {
+	case e.f.Message != "":
+		b.WriteString(e.f.Message)
+	case len(codeNamed(e.f.Code).is) > 0:
+		b.WriteString(strings.TrimPrefix(codeNamed(e.f.Code).is[0].Error(), "harp: "))
+	default:
+		b.WriteString(e.f.Code)
+	}
+	if e.f.Type != "" {
+		b.WriteString(" (" + e.f.Type + ")")
+	}
+	return b.String()
+}
+
+// Is reports whether target is one of the sentinels of the failure's code.
+func (e *failureError) Is(target error) bool {
+	for _, s := range codeNamed(e.f.Code).is {
+		if s == target {
+			return true
+		}
+	}
+	return false
+}
+
+// Err returns the error that f describes, nil for the zero Failure. It is what
+// f.Code stands for, and a *RemoteError, *FieldError, *TimeoutError or
+// *CallError where f holds the content of one.
+func (f Failure) Err() error {
+	switch f.Code {
+	case "":
+		return nil
+	case codeRemote:
+		return &RemoteError{Type: f.Type, Message: f.Message, Data: f.Data, ExitCode: exitCode(f.ExitCode)}
+	case "invalid":
+		return &FieldError{Field: f.Field, Message: f.Message}
+	case "timeout":
+		return &TimeoutError{Limit: f.Limit, Of: f.LimitOf}
+	case "unavailable":
+		if f.JobID != "" {
+			return &CallError{JobID: f.JobID, Err: &failureError{f}}
+		}
+	}
+	return &failureError{f}
+}
+
+func exitCode(c *int64) *int {
+	if c == nil {
+		return nil
+	}
+	n := int(*c)
+	return &n
+}
+
+// NewFailure returns the Failure of a code named in the table, with that code's
+// fault and ran filled in.
+func NewFailure(codeName, message string) Failure {
+	c := codeNamed(codeName)
+	return Failure{Code: c.name, Message: message, Fault: c.fault, Ran: c.ran}
+}
+
+// FailureOf returns err as data; the zero Failure for nil.
+func FailureOf(err error) Failure {
+	if err == nil {
+		return Failure{}
+	}
+	var known *failureError
+	if errors.As(err, &known) && error(known) == err {
+		return known.f
+	}
+	f := Failure{Message: err.Error()}
+	var (
+		remote *RemoteError
+		field  *FieldError
+		limit  *TimeoutError
+		host   *HostError
+		call   *CallError
+	)
+	c := codeOf(err)
+	switch {
+	case errors.As(err, &remote):
+		c = codeNamed(codeRemote)
+		f.Type, f.Message, f.Data = remote.Type, remote.Message, remote.Data
+		if remote.ExitCode != nil {
+			n := int64(*remote.ExitCode)
+			f.ExitCode = &n
+		}
+	case errors.As(err, &field):
+		f.Field, f.Message = field.Field, field.Message
+	case errors.As(err, &limit):
+		f.Limit, f.LimitOf = limit.Limit, limit.Of
+	}
+	if errors.As(err, &known) {
+		inner := known.f
+		f.Type, f.Host, f.Stage = inner.Type, inner.Host, inner.Stage
+	}
+	if errors.As(err, &host) {
+		f.Host, f.Stage, f.Message = host.Host, host.Stage, host.Err.Error()
+	}
+	if errors.As(err, &call) {
+		f.JobID = call.JobID
+	}
+	f.Code, f.Fault, f.Ran = c.name, FaultOf(err), RanOf(err)
+	return f
+}
+
+// FaultOf says whose fault err is: whom to page. FaultNone for nil.
+func FaultOf(err error) Fault {
+	if err == nil {
+		return FaultNone
+	}
+	var known *failureError
+	if errors.As(err, &known) && known.f.Fault != "" {
+		return known.f.Fault
+	}
+	var remote *RemoteError
+	if errors.As(err, &remote) {
+		return FaultProcedure
+	}
+	if errors.Is(err, ErrUnavailable) {
+		return FaultNetwork
+	}
+	return codeOf(err).fault
+}
+
+// RanOf says whether the procedure of the call that returned err was started.
+// DidRun for nil. An error that harp does not know, such as a context's, says
+// nothing about the job: MayHaveRun.
+func RanOf(err error) Ran {
+	if err == nil {
+		return DidRun
+	}
+	var call *CallError
+	if errors.As(err, &call) {
+		return MayHaveRun
+	}
+	var known *failureError
+	if errors.As(err, &known) && known.f.Ran != "" {
+		return known.f.Ran
+	}
+	var remote *RemoteError
+	if errors.As(err, &remote) {
+		return DidRun
+	}
+	return codeOf(err).ran
+}

@@ -1,0 +1,118 @@
+// Package harp calls procedures on remote machines and keeps what they return.
+//
+// A [Caller] is either inside a dispatcher's own process, made by
+// dispatcher.Dispatcher.Caller, or connected to one elsewhere, made by [Dial]; it
+// behaves the same. A call answers at once with a [Job], whose id can be stored:
+//
+//	job, err := caller.Host("web01").Call(ctx, "service.restart", harp.Args{"service": "nginx"},
+//		harp.Queue(map[string]string{"host": "web01"}), harp.MaxExecTime(time.Minute))
+//	save(job.ID())
+//
+// In any process, at any later time, the id gives the job back:
+//
+//	job := caller.Job(id)
+//	value, err := job.Get(ctx) // waits; a failed job is an error
+//	for record, err := range job.Follow(ctx, harp.Since(0)) { ... }
+//
+// The context of every method bounds the wait, never the job: a job ends by
+// itself, by its limits, or by [Job.Cancel].
+//
+// Every error answers two questions: whose fault it is, [FaultOf], and whether
+// the procedure ran, [RanOf].
+package harp
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+)
+
+// A Caller makes calls and finds jobs. It is safe for concurrent use.
+type Caller struct {
+	service Service
+	opts    []Option
+}
+
+// NewCaller returns a Caller over any implementation of Service.
+func NewCaller(s Service) *Caller { return &Caller{service: s} }
+
+// With returns a copy of c whose calls have these options by default. Closing
+// either closes both.
+func (c *Caller) With(opts ...Option) *Caller {
+	return &Caller{service: c.service, opts: slices.Concat(c.opts, opts)}
+}
+
+// Host returns a handle of the host with this name, without asking anybody: a
+// host that is not known shows at Call. The options apply to each of its calls.
+func (c *Caller) Host(name string, opts ...Option) *Host {
+	return &Host{caller: c, name: name, opts: slices.Concat(c.opts, opts)}
+}
+
+// Job returns the handle of a job from its id, without asking anybody.
+func (c *Caller) Job(id string) *Job { return &Job{service: c.service, id: id} }
+
+// Jobs lists the jobs that match f, newest first. Pages are fetched as the loop
+// goes; an error is the last thing it yields. Errors: ErrInvalid for a filter that
+// cannot be, ErrUnavailable, ErrClosed.
+func (c *Caller) Jobs(ctx context.Context, f JobFilter) iter.Seq2[JobStatus, error] {
+	return pages(func(cursor string) (Page[JobStatus], error) { return c.service.ListJobs(ctx, f, cursor) })
+}
+
+// JobsPage is one page of Jobs, for programs that page themselves. A page may be
+// short or even empty while its Cursor is set: then there is more. Errors: as Jobs,
+// and ErrInvalid for a cursor that is none.
+func (c *Caller) JobsPage(ctx context.Context, f JobFilter, cursor string) (Page[JobStatus], error) {
+	return c.service.ListJobs(ctx, f, cursor)
+}
+
+// Hosts returns the handle for looking at hosts.
+func (c *Caller) Hosts() *Hosts { return &Hosts{service: c.service} }
+
+// Queues returns the handle for looking at queues and cancelling them.
+func (c *Caller) Queues() *Queues { return &Queues{service: c.service} }
+
+// Ping asks the dispatcher who it is. Errors: ErrUnavailable, ErrDenied, ErrClosed.
+func (c *Caller) Ping(ctx context.Context) (ServerInfo, error) { return c.service.Ping(ctx) }
+
+// Close ends the Caller: what waits in its handles returns ErrClosed. Jobs go on.
+// Close is idempotent.
+func (c *Caller) Close() error { return c.service.Close() }
+
+// ServerInfo is what a dispatcher says of itself.
+type ServerInfo struct {
+	Software string    `json:"software"` // name and version
+	Protocol int       `json:"protocol"` // version of the protocol
+	Features []string  `json:"features"`
+	Store    string    `json:"store"` // the id of its store
+	Time     time.Time `json:"time"`  // its clock, UTC
+}
+
+// Page is a part of a listing. There is more while Cursor is not empty.
+type Page[T any] struct {
+	Items  []T
+	Cursor string
+}
+
+// pages turns a function that fetches a page into a sequence of items.
+func pages[T any](fetch func(cursor string) (Page[T], error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var cursor string
+		for {
+			page, err := fetch(cursor)
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, item := range page.Items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if cursor = page.Cursor; cursor == "" {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package harp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Host is a handle of one host. It is safe for concurrent use.
+type Host struct {
+	caller *Caller
+	name   string
+	opts   []Option
+}
+
+// Name returns the host's name.
+func (h *Host) Name() string { return h.name }
+
+// Call submits a call of a procedure and returns its job as soon as the call is
+// on the dispatcher's disk; it does not wait for the procedure. args is an [Args],
+// a struct, a map with string keys, [Pos] or nil. ctx bounds the submission, never
+// the job.
+//
+// Errors: ErrInvalid (a field, or arguments that do not fit the procedure's
+// schema), ErrNotFound (the host is not known, or has said that it has no such
+// procedure), ErrConflict (the id is another request's), ErrPruned (the id is too
+// old), ErrUnreachable (FailFast and the host is away), ErrRefused, ErrDenied,
+// ErrUnavailable when nothing was sent, and a *CallError, which is ErrUnavailable
+// too, when the call may have been accepted.
+func (h *Host) Call(ctx context.Context, procedure string, args any, opts ...Option) (*Job, error) {
+	req, err := newRequest(h.name, procedure, args, slices.Concat(h.opts, opts))
+	if err != nil {
+		return nil, err
+	}
+	id, err := h.caller.service.Submit(ctx, Submission{Request: req.Encode()})
+	if err != nil {
+		return nil, fmt.Errorf("call %s on %s: %w", procedure, h.name, err)
+	}
+	return h.caller.Job(id), nil
+}
+
+// Hosts looks at the hosts a dispatcher knows.
+type Hosts struct{ service Service }
+
+// List yields the hosts, by name: the one called name, or all if it is empty.
+// Errors: ErrUnavailable, ErrClosed.
+func (h *Hosts) List(ctx context.Context, name string) iter.Seq2[HostStatus, error] {
+	return pages(func(cursor string) (Page[HostStatus], error) { return h.service.ListHosts(ctx, name, cursor) })
+}
+
+// Get returns one host. Errors: ErrNotFound, ErrUnavailable, ErrClosed.
+func (h *Hosts) Get(ctx context.Context, name string) (HostStatus, error) {
+	for host, err := range h.List(ctx, name) {
+		return host, err
+	}
+	return HostStatus{}, NotFound("host", name)
+}
+
+// Procedures returns what the host's agent last said it offers, by name. Errors:
+// ErrNotFound, ErrUnavailable, ErrClosed.
+func (h *Hosts) Procedures(ctx context.Context, host string) ([]ProcedureDoc, error) {
+	var docs []ProcedureDoc
+	for doc, err := range pages(func(cursor string) (Page[ProcedureDoc], error) {
+		return h.service.HostProcedures(ctx, host, cursor)
+	}) {
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, doc)
+	}
+	return docs, nil
+}
+
+// Refresh makes the dispatcher read its hosts registry now and returns how many
+// hosts it has. Errors: ErrRefused when it has no registry, ErrUnavailable when
+// the registry could not be read (the old one is kept).
+func (h *Hosts) Refresh(ctx context.Context) (int, error) { return h.service.RefreshHosts(ctx) }
+
+// NotFound returns an ErrNotFound that names what is not there.
+func NotFound(what, name string) error {
+	f := NewFailure("not_found", fmt.Sprintf("no such %s: %s", what, name))
+	f.Type = what
+	return f.Err()
+}
+
+// HostStatus is what a dispatcher knows of a host.
+type HostStatus struct {
+	Name       string            // as callers name it
+	Online     bool              // a session with its agent is open and reconciled
+	Address    string            // where the dispatcher dials it; empty if it dials in
+	Labels     map[string]string // set by the operator
+	Facts      Value             // a map, reported by the agent
+	Procedures []string          // names of what it offers, sorted
+	LastHeard  time.Time         // UTC; zero if never
+	Software   string            // the agent's name and version
+	Error      string            // why the dispatcher could not reach it, the last time it tried
+}
+
+// MarshalJSON writes snake_case fields; times are RFC 3339 UTC or null.
+func (h HostStatus) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Name       string            `json:"name"`
+		Online     bool              `json:"online"`
+		Address    string            `json:"address,omitempty"`
+		Labels     map[string]string `json:"labels"`
+		Facts      Value             `json:"facts"`
+		Procedures []string          `json:"procedures"`
+		LastHeard  *time.Time        `json:"last_heard"`
+		Software   string            `json:"software,omitempty"`
+		Error      string            `json:"error,omitempty"`
+	}{h.Name, h.Online, h.Address, orEmpty(h.Labels), h.Facts, orNone(h.Procedures), timeOrNull(h.LastHeard), h.Software, h.Error})
+}
+
+func orEmpty(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return maps.Clone(m)
+}
+
+func orNone[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func timeOrNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// ProcedureDoc describes a procedure that an agent offers.
+type ProcedureDoc struct {
+	Name        string          `json:"name"`
+	Summary     string          `json:"summary"`
+	Doc         string          `json:"doc,omitempty"`
+	Params      []string        `json:"params"`            // parameter names in the order of positional arguments
+	Args        json.RawMessage `json:"args,omitempty"`    // JSON Schema of the named arguments
+	Record      json.RawMessage `json:"record,omitempty"`  // JSON Schema of a record's value; empty if it streams none
+	Result      json.RawMessage `json:"result,omitempty"`  // JSON Schema of the result
+	Timeout     time.Duration   `json:"timeout,omitempty"` // its own limit, default and cap; nanoseconds
+	MaxExecTime time.Duration   `json:"max_exec_time,omitempty"`
+	Streams     bool            `json:"streams"`
+	Idempotent  bool            `json:"idempotent"`
+	Traits      []string        `json:"traits,omitempty"` // other things it declares of itself
+}

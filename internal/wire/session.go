@@ -1,0 +1,96 @@
+package wire
+
+// Hello is the first frame of a session: the agent's, or the connecting caller's.
+type Hello struct {
+	Version  int64    `msgpack:"v"`
+	Features []string `msgpack:"features,omitempty"`
+	Software string   `msgpack:"software,omitempty"` // name and version, for people
+	Instance string   `msgpack:"instance,omitempty"` // one per process
+	Token    string   `msgpack:"token,omitempty"`    // a caller's
+
+	// An agent's only.
+	BootID   string            `msgpack:"boot,omitempty"`
+	Journal  string            `msgpack:"journal,omitempty"`
+	Position int64             `msgpack:"position,omitempty"` // of the journal, already synced
+	Labels   map[string]string `msgpack:"labels,omitempty"`
+}
+
+// Welcome answers Hello.
+type Welcome struct {
+	Version   int64    `msgpack:"v"`
+	Features  []string `msgpack:"features,omitempty"`
+	Software  string   `msgpack:"software,omitempty"`
+	Store     string   `msgpack:"store,omitempty"` // the store's id
+	Epoch     int64    `msgpack:"epoch,omitempty"` // of the host's session
+	Heartbeat int64    `msgpack:"beat,omitempty"`  // interval
+	Reconnect int64    `msgpack:"recon,omitempty"` // the longest pause between attempts to reconnect
+	Time      int64    `msgpack:"time,omitempty"`  // the sender's clock
+	Max       int64    `msgpack:"max,omitempty"`   // attempts that may be sent and not ended
+}
+
+// Unwelcome refuses a Hello; the session is closed after it.
+type Unwelcome struct {
+	Failure []byte `msgpack:"failure"`
+}
+
+// Facts is what an agent knows of its host.
+type Facts struct {
+	Facts []byte `msgpack:"facts,omitempty"` // a user value: a map
+}
+
+// Procedures is one page of what an agent offers.
+type Procedures struct {
+	Procedures []Procedure `msgpack:"procs,omitempty"`
+	Last       bool        `msgpack:"last,omitempty"`
+}
+
+// Procedure describes one procedure.
+type Procedure struct {
+	Name        string   `msgpack:"name"`
+	Summary     string   `msgpack:"sum,omitempty"`
+	Doc         string   `msgpack:"doc,omitempty"`
+	Params      []string `msgpack:"params,omitempty"` // in order, for positional arguments
+	Args        []byte   `msgpack:"args,omitempty"`   // JSON Schema, as JSON text
+	Record      []byte   `msgpack:"record,omitempty"` // JSON Schema of a record's value
+	Result      []byte   `msgpack:"result,omitempty"` // JSON Schema
+	Timeout     int64    `msgpack:"timeout,omitempty"`
+	MaxExecTime int64    `msgpack:"maxexec,omitempty"`
+	Streams     bool     `msgpack:"streams,omitempty"`
+	Idempotent  bool     `msgpack:"idem,omitempty"`
+	Traits      []string `msgpack:"traits,omitempty"` // other declarations, as words
+}
+
+// Held is one page of the attempts an agent holds: reconciliation.
+type Held struct {
+	Attempts []HeldAttempt `msgpack:"attempts,omitempty"`
+	Last     bool          `msgpack:"last,omitempty"`
+}
+
+// HeldAttempt is one attempt in an agent's journal.
+type HeldAttempt struct {
+	Job     string `msgpack:"job"`
+	Attempt int64  `msgpack:"attempt"`
+	State   string `msgpack:"state"` // one of the Held words
+	Fence   int64  `msgpack:"fence,omitempty"`
+	Records int64  `msgpack:"records,omitempty"` // how many it has numbered
+	Acked   int64  `msgpack:"acked,omitempty"`   // how many were acked
+}
+
+// What a journal may hold of an attempt.
+const (
+	HeldWithdrawn = "withdrawn" // accepted, not started, and now never will be
+	HeldAlive     = "alive"
+	HeldStopping  = "stopping" // alive, a limit or cancel journalled
+	HeldGone      = "gone"     // started, no end, and the process is gone
+	HeldEnded     = "ended"
+)
+
+// Forget tells an agent which attempts nobody will ask for again.
+type Forget struct {
+	Attempts []HeldAttempt `msgpack:"attempts,omitempty"`
+	Last     bool          `msgpack:"last,omitempty"`
+}
+
+// Ready says that the session may carry calls, and again later that an agent that
+// answered NotNow takes calls once more.
+type Ready struct{}

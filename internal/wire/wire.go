@@ -1,0 +1,122 @@
+// Package wire holds what travels in harp's frames: the names of frames and
+// features, the limits, and the messages, made of built-in types and raw msgpack.
+// It knows no noun of harp; docs/protocol.md describes the conversations.
+//
+// Messages are maps with short keys. A receiver ignores keys it does not know; a
+// sender that depends on a key being understood names a feature in Needs. Keys and
+// frame numbers are never reused. Times are nanoseconds since 1970 UTC and
+// durations nanoseconds, both int64; 0 means none.
+package wire
+
+import (
+	"fmt"
+
+	"github.com/harpcaller/harp/transport"
+)
+
+// Version is the protocol's version, in Hello and Welcome. Peers talk when they
+// have the same; what differs within a version is told by features.
+const Version = 1
+
+// RequestVersion is the version of a request's own bytes.
+const RequestVersion = 1
+
+// Limits, the only place for them. Sizes are in bytes.
+const (
+	MaxArgs          = 1 << 20
+	MaxResult        = 1 << 20
+	MaxInfo          = 64 << 10
+	MaxRecord        = 64 << 10
+	MaxControl       = 64 << 10
+	MaxHostName      = 255
+	MaxProcedureName = 128
+	MaxQueueName     = 1 << 10
+	MaxLabels        = 16
+	MaxLabelKey      = 64
+	MaxLabelValue    = 256
+	MaxPage          = 1 << 20 // of records or rows in one answer
+
+	// MaxMessage is what any limit may be raised to.
+	MaxMessage = 2 << 20
+
+	frameSlack = 64 << 10 // what a frame may hold beside its user values
+)
+
+// Window is how many bytes of records an agent may send ahead of acknowledgement.
+const (
+	Window    = 1 << 20
+	MinWindow = 64 << 10
+)
+
+// Frames with an agent. Call and Resume begin an exchange.
+const (
+	TypeCall     transport.Type = 1
+	TypeResume   transport.Type = 2
+	TypeAck      transport.Type = 3
+	TypeCancel   transport.Type = 4
+	TypeAccepted transport.Type = 8
+	TypeRefused  transport.Type = 9  // End
+	TypeNotNow   transport.Type = 10 // End
+	TypeStarted  transport.Type = 11
+	TypeRecords  transport.Type = 12
+	TypeStopping transport.Type = 13
+	TypeEnd      transport.Type = 14 // End
+)
+
+// Frames of the control stream.
+const (
+	TypeHello      transport.Type = 32
+	TypeWelcome    transport.Type = 33
+	TypeUnwelcome  transport.Type = 34
+	TypeFacts      transport.Type = 35
+	TypeProcedures transport.Type = 36
+	TypeHeld       transport.Type = 37
+	TypeForget     transport.Type = 38
+	TypeReady      transport.Type = 39
+)
+
+// Frames with a caller. Each request begins an exchange of one answer: Reply or
+// Failed, both End.
+const (
+	TypeReply       transport.Type = 64
+	TypeFailed      transport.Type = 65
+	TypePing        transport.Type = 66
+	TypeSubmit      transport.Type = 67
+	TypeStatus      transport.Type = 68
+	TypeResult      transport.Type = 69
+	TypePull        transport.Type = 70
+	TypeCancelJob   transport.Type = 71
+	TypeJobs        transport.Type = 72
+	TypeHosts       transport.Type = 73
+	TypeHostProcs   transport.Type = 74
+	TypeRefresh     transport.Type = 75
+	TypeQueues      transport.Type = 76
+	TypeCancelQueue transport.Type = 77
+)
+
+// MaxBody is the cap of a frame's body by its type.
+func MaxBody(t transport.Type) int {
+	switch t {
+	case TypeCall, TypeSubmit:
+		return MaxMessage + MaxInfo + frameSlack
+	case TypeEnd, TypeRecords, TypeReply:
+		return 2*MaxMessage + frameSlack
+	}
+	return MaxControl
+}
+
+// Encode returns the bytes of a message. A message that cannot be encoded is a
+// defect of the program: Encode panics.
+func Encode(message any) []byte {
+	b, err := transport.Marshal(message)
+	if err != nil {
+		panic(fmt.Sprintf("wire: encode %T: %v", message, err))
+	}
+	return b
+}
+
+// Decode reads a message from bytes that came from outside. Errors:
+// transport.ErrMalformed.
+func Decode(b []byte, message any) error {
+	return transport.Unmarshal(b, message, transport.ProtocolLimits)
+}

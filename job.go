@@ -1,0 +1,205 @@
+package harp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Job is a handle of one job: its id and where to ask. It remembers nothing of the
+// job's state. It is safe for concurrent use.
+type Job struct {
+	service Service
+	id      string
+}
+
+// ID returns the job's id.
+func (j *Job) ID() string { return j.id }
+
+// Status returns the state of the job now. Errors: ErrInvalid (the id), ErrNotFound,
+// ErrPruned, ErrUnavailable, ErrClosed.
+func (j *Job) Status(ctx context.Context) (JobStatus, error) {
+	return j.service.JobStatus(ctx, j.id)
+}
+
+// Result returns how the job ended, without waiting: the failure of the job is in
+// Result.Err. If it has not ended, Result.Done is false. Errors: as Status.
+func (j *Job) Result(ctx context.Context) (Result, error) {
+	return j.service.JobResult(ctx, j.id, false)
+}
+
+// Wait is Result when the job has ended. It goes on through lost connections and
+// restarts of the dispatcher until ctx ends. Errors: ErrNotFound, ErrPruned,
+// ErrClosed, ctx's.
+func (j *Job) Wait(ctx context.Context) (Result, error) {
+	return j.service.JobResult(ctx, j.id, true)
+}
+
+// Get waits until the job has ended and returns its value; a job that did not
+// succeed is an error. It goes on through lost connections and restarts of the
+// dispatcher until ctx ends; ctx bounds the wait, not the job.
+//
+// Errors: a *RemoteError when the procedure failed, ErrTimeout, ErrCancelled,
+// ErrExpired (and ErrUnreachable when the host was away), ErrRejected (and
+// ErrNotFound, ErrInvalid or ErrDenied by its reason), ErrLost; ErrNotFound,
+// ErrPruned, ErrClosed; ctx's. [RanOf] says whether the procedure ran.
+func (j *Job) Get(ctx context.Context) (Value, error) {
+	res, err := j.Wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if res.Err != nil {
+		return nil, &jobError{id: j.id, err: res.Err}
+	}
+	return res.Value, nil
+}
+
+// jobError adds to the failure of a job what its reader wants next: whether it
+// ran, and which job it was.
+type jobError struct {
+	id  string
+	err error
+}
+
+func (e *jobError) Error() string {
+	ran := map[Ran]string{DidNotRun: "did not run", MayHaveRun: "may have run", DidRun: "ran"}[RanOf(e.err)]
+	return fmt.Sprintf("%s; %s; job %s", strings.TrimPrefix(e.err.Error(), "harp: "), ran, e.id)
+}
+
+func (e *jobError) Unwrap() error { return e.err }
+
+// Get is Job.Get with the value decoded into a T. Errors: as Job.Get, and
+// ErrInvalid when the value is no T.
+func Get[T any](ctx context.Context, j *Job) (T, error) {
+	var t T
+	v, err := j.Get(ctx)
+	if err == nil {
+		err = v.Decode(&t)
+	}
+	return t, err
+}
+
+// Cancel asks the job to stop and returns when the request is on the dispatcher's
+// disk; true if the job had not ended. A job that runs is cancelling until nothing
+// of it runs any more; Wait tells how it ended. Errors: as Status.
+func (j *Job) Cancel(ctx context.Context) (bool, error) {
+	return j.service.CancelJob(ctx, j.id)
+}
+
+// Result is how a job ended. The zero Result is that of a job that has not.
+type Result struct {
+	State    State
+	Value    Value // what the procedure returned
+	Err      error // nil if it succeeded
+	ExitCode *int  // of a command
+}
+
+// Done reports whether the job has ended.
+func (r Result) Done() bool { return r.State.Ended() }
+
+// JobStatus is the state of a job at one moment. Times are UTC by the dispatcher's
+// clock, zero where it has not happened.
+type JobStatus struct {
+	ID, Host, Procedure      string
+	Batch, Schedule, RetryOf string
+	Principal                Principal // who called
+	Args, Info, Queue        Value     // as the caller gave them; Queue nil: in none
+	State                    State
+	Reason                   string         // queued: what it waits for; lost, timed_out, rejected: why
+	Started                  Ran            // "" until ended; whether the procedure started
+	Since                    time.Time      // when it came into its state
+	UnknownOf                State          // unknown: what it was when the host was last heard
+	CancelRequested          *CancelRequest // nil: nobody has
+	Attempts                 []Attempt
+	Attempt                  int     // number of the last attempt; 0: none yet
+	Late                     *Result // what the agent said after the job was lost
+	Err                      error   // how it failed; nil unless ended
+	SubmitTime               time.Time
+	StartTime                time.Time
+	EndTime                  time.Time
+	Timeout, MaxExecTime     time.Duration // the limits it runs under
+	QueuePos                 int           // queued in a queue: 1 is next
+	Records                  uint64        // how many it has
+	Labels                   map[string]string
+}
+
+// CancelRequest tells who asked a job to stop, and when.
+type CancelRequest struct {
+	By   Principal `json:"by"`
+	Time time.Time `json:"time"`
+}
+
+// Attempt is one try at running a job.
+type Attempt struct {
+	Number  int       `json:"number"`
+	Base    uint64    `json:"base"` // number of its first record
+	Sent    time.Time `json:"sent,omitzero"`
+	Started time.Time `json:"started,omitzero"`
+	Ended   time.Time `json:"ended,omitzero"`
+	Outcome string    `json:"outcome,omitempty"`
+}
+
+// MarshalJSON writes the fields that the command line promises, in snake_case;
+// times are RFC 3339 UTC or null.
+func (s JobStatus) MarshalJSON() ([]byte, error) {
+	var failure *Failure
+	if s.Err != nil {
+		f := FailureOf(s.Err)
+		failure = &f
+	}
+	return json.Marshal(struct {
+		ID              string            `json:"id"`
+		Host            string            `json:"host"`
+		Procedure       string            `json:"procedure"`
+		Args            Value             `json:"args"`
+		Info            Value             `json:"info"`
+		Queue           Value             `json:"queue"`
+		State           State             `json:"state"`
+		Reason          string            `json:"reason"`
+		Started         Ran               `json:"started"`
+		SubmitTime      *time.Time        `json:"submit_time"`
+		StartTime       *time.Time        `json:"start_time"`
+		EndTime         *time.Time        `json:"end_time"`
+		Attempt         int               `json:"attempt"`
+		Attempts        []Attempt         `json:"attempts"`
+		Records         uint64            `json:"records"`
+		Labels          map[string]string `json:"labels"`
+		Error           *Failure          `json:"error"`
+		Principal       Principal         `json:"principal"`
+		Since           *time.Time        `json:"since"`
+		UnknownOf       State             `json:"unknown_of,omitempty"`
+		CancelRequested *CancelRequest    `json:"cancel_requested,omitempty"`
+		QueuePos        int               `json:"queue_pos,omitempty"`
+		Timeout         string            `json:"timeout,omitempty"`
+		MaxExecTime     string            `json:"max_exec_time,omitempty"`
+	}{
+		s.ID, s.Host, s.Procedure, s.Args, s.Info, s.Queue, s.State, s.Reason, s.Started,
+		timeOrNull(s.SubmitTime), timeOrNull(s.StartTime), timeOrNull(s.EndTime),
+		s.Attempt, orNone(s.Attempts), s.Records, orEmpty(s.Labels), failure,
+		s.Principal, timeOrNull(s.Since), s.UnknownOf, s.CancelRequested, s.QueuePos,
+		limitText(s.Timeout), limitText(s.MaxExecTime),
+	})
+}
+
+func limitText(d time.Duration) string {
+	switch d {
+	case 0:
+		return ""
+	case NoLimit:
+		return "none"
+	}
+	return d.String()
+}
+
+// JobFilter selects jobs; a zero field selects all.
+type JobFilter struct {
+	Host      string
+	Procedure string
+	Queue     any // a queue's name
+	States    []State
+	Labels    map[string]string // all of them
+	Since     time.Time         // submitted at or after
+	Until     time.Time         // submitted before
+}

@@ -1,0 +1,95 @@
+package harp
+
+import "context"
+
+// Service is what a Caller needs of a dispatcher: the dispatcher's own engine, or
+// a connection to one. Implementations share no memory with their callers.
+type Service interface {
+	JobService
+	HostService
+	QueueService
+
+	// Ping says who answers.
+	Ping(ctx context.Context) (ServerInfo, error)
+
+	// Close releases what the Service holds for its caller; calls that wait
+	// return ErrClosed.
+	Close() error
+}
+
+// JobService submits jobs and reads them back.
+type JobService interface {
+	// Submit acknowledges a call: when it returns, the job is on disk. The same
+	// request under the same id is acknowledged again. Errors: ErrInvalid,
+	// ErrNotFound (host, procedure), ErrConflict (the id names another request),
+	// ErrPruned, ErrUnreachable (FailFast), ErrRefused, ErrDenied,
+	// ErrUnavailable, and *CallError when it may have been accepted.
+	Submit(ctx context.Context, s Submission) (id string, err error)
+
+	// JobStatus returns the state of a job. Errors: ErrNotFound, ErrPruned.
+	JobStatus(ctx context.Context, id string) (JobStatus, error)
+
+	// JobResult returns how a job ended; with wait, when it has. Without, the
+	// zero Result when it has not. Errors: ErrNotFound, ErrPruned, ctx's.
+	JobResult(ctx context.Context, id string, wait bool) (Result, error)
+
+	// Records returns committed records. Errors: ErrNotFound, ErrPruned, ctx's.
+	Records(ctx context.Context, id string, q RecordQuery) (RecordPage, error)
+
+	// CancelJob asks a job to stop; true if it had not ended. It returns when
+	// the request is on disk. Errors: ErrNotFound, ErrPruned.
+	CancelJob(ctx context.Context, id string) (bool, error)
+
+	// ListJobs returns one page, newest first. Errors: ErrInvalid.
+	ListJobs(ctx context.Context, f JobFilter, cursor string) (Page[JobStatus], error)
+}
+
+// HostService looks at hosts.
+type HostService interface {
+	// ListHosts returns one page of the hosts whose name is name, of all if it
+	// is empty, by name. Errors: ErrInvalid.
+	ListHosts(ctx context.Context, name, cursor string) (Page[HostStatus], error)
+
+	// HostProcedures returns one page of what a host's agent last said it
+	// offers, by name. Errors: ErrNotFound.
+	HostProcedures(ctx context.Context, host, cursor string) (Page[ProcedureDoc], error)
+
+	// RefreshHosts reads the hosts registry again and returns how many hosts it
+	// has. Errors: ErrRefused when there is no registry, ErrUnavailable when it
+	// cannot be read; the old one is kept.
+	RefreshHosts(ctx context.Context) (int, error)
+}
+
+// QueueService looks at queues and cancels them.
+type QueueService interface {
+	// ListQueues returns one page of queues, of the one with this canonical name
+	// if it is not nil. Errors: ErrInvalid.
+	ListQueues(ctx context.Context, name Value, cursor string) (Page[QueueStatus], error)
+
+	// CancelQueue cancels all that is in the queue at this moment; it returns
+	// how many jobs had not ended. Errors: ErrNotFound.
+	CancelQueue(ctx context.Context, name Value) (int, error)
+}
+
+// Submission is a request on its way to a dispatcher.
+type Submission struct {
+	Request   []byte // as Request.Encode made it
+	Signature []byte // of Request; nil: not signed
+	KeyID     string // of the key that signed
+}
+
+// RecordQuery says which records are wanted.
+type RecordQuery struct {
+	From   uint64 // the first number wanted
+	Tail   bool   // From is ignored: those that come from now on, and
+	Recent uint64 // with Tail, so many of those that are there
+	Wait   bool   // answer when there is at least one or the job has ended; not with Tail
+}
+
+// RecordPage is a part of a job's records, at most about 1 MiB of them.
+type RecordPage struct {
+	Records []Record
+	Next    uint64 // where to go on
+	End     uint64 // one more than the last committed record's number
+	Ended   bool   // the job has ended and there are no more
+}

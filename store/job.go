@@ -1,0 +1,35 @@
+package store
+
+import (
+	"time"
+
+	"github.com/harpcaller/harp"
+)
+
+// Job is the row of a job: what was asked, as far as the dispatcher decides by it,
+// and its [Life]. The request itself lies beside it, byte for byte.
+type Job struct {
+	ID          string
+	No          uint64 // submit number: the order of acknowledgement
+	Host        string
+	Procedure   string
+	Queue       harp.Value // canonical; nil: in none
+	Concurrency int        // of the queue, if this job creates it
+	Priority    int
+	NotBefore   time.Time     // StartAfter
+	Expires     time.Time     // StartBefore
+	OfflineWait time.Duration // harp.NoLimit: until Expires
+	Timeout     time.Duration // granted
+	MaxExecTime time.Duration // granted
+	Labels      map[string]string
+	Principal   harp.Principal
+	Batch       string
+	Schedule    string
+	FireTime    time.Time // of the schedule
+	RetryOf     string
+	TraceParent string
+	SubmitTime  time.Time
+	QueuePos    int // only in what Store.Job returns: 1 is next
+
+	Life
+}

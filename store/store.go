@@ -1,0 +1,288 @@
+// Package store says what a dispatcher needs of the place where its jobs are kept.
+//
+// A [Store] is shaped by what the dispatcher does: submit jobs, claim those that
+// may start, move them through their life, append records, and read all of it
+// back. The life of a job, who may follow whom, is [Life.Next], a pure function; a
+// Store runs it inside the commit that writes what it returns.
+//
+// What a method acknowledges is durable: a method that writes returns after the
+// commit has reached the disk. Implementations share no memory with their callers:
+// who receives a slice or map owns it.
+//
+// Package storetest holds the tests every Store passes.
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/harpcaller/harp"
+)
+
+// Errors beside those of package harp. A method returns harp.ErrNotFound for what
+// is not there, harp.ErrPruned for a job that retention deleted, harp.ErrNoSpace
+// when a write was refused because the disk is almost full.
+var (
+	// ErrFenced refuses a write that names an older fence or attempt than the
+	// job has: another owner or another attempt has taken over.
+	ErrFenced = errors.New("store: fenced: the job has moved on")
+
+	// ErrIllegal refuses an event that may not follow in the job's life.
+	ErrIllegal = errors.New("store: event not possible in this state")
+
+	// ErrPoisoned is what every method returns after a commit failed: whether
+	// it reached the disk is unknown, and only opening the store anew tells.
+	ErrPoisoned = errors.New("store: a commit failed; the store must be opened anew")
+)
+
+// Store keeps jobs, their records, queues and hosts. All methods are safe for
+// concurrent use. Times are given by the dispatcher; a Store has no clock.
+type Store interface {
+	Jobs
+	Records
+	Queues
+	Hosts
+	Documents
+
+	// ID is the store's identity: random, made with the store, new in a
+	// restored backup.
+	ID() string
+
+	// Close flushes and releases the store; calls under way return
+	// harp.ErrClosed. It is idempotent.
+	Close() error
+}
+
+// Jobs submits jobs and moves them through their life.
+type Jobs interface {
+	// Submit stores new jobs, all in one commit, and gives each its submit
+	// number. A job that may start at once, by its host's [Gate], its queue and
+	// its NotBefore, is claimed in the same commit: it comes back as sent.
+	// The outcome of each stands at its index: a job whose id is stored already
+	// comes back as it is with New false when the digests are equal, else with
+	// Err harp.ErrConflict. Err of one does not touch the others.
+	Submit(ctx context.Context, jobs []Submission, now time.Time) ([]Submitted, error)
+
+	// Claim takes up to n queued jobs that may start on these hosts, in the
+	// order of their queues, moves each to sent under a raised fence and returns
+	// them. Fewer than n means that there are no more.
+	Claim(ctx context.Context, hosts []string, n int, now time.Time) ([]Job, error)
+
+	// Apply moves jobs through their lives, all in one commit. The outcome of
+	// each stands at its index. A change that gives a queue slot back claims
+	// the queue's next job in the same commit: Change.Claimed. Err is
+	// harp.ErrNotFound, ErrFenced or ErrIllegal, and does not touch the others.
+	Apply(ctx context.Context, ts ...Transition) ([]Change, error)
+
+	// Advance does what time alone has made due: it ends jobs that did not
+	// start in time, claims those whose NotBefore has come, and rewrites rows of
+	// cancelled queues, a bounded number of each. More says that it should be
+	// called again at once.
+	Advance(ctx context.Context, now time.Time) (Advanced, error)
+
+	// NextDue is when Advance will have something to do, as far as is known
+	// now; the zero time if nothing waits for time. It costs no read.
+	NextDue() time.Time
+
+	// SetGate says whether jobs may start on a host now. It is kept in memory,
+	// for this process; a host without a gate is closed with reason offline.
+	// Opening a gate claims nothing: that is Claim's.
+	SetGate(host string, g Gate)
+
+	// Job returns a job's row. For a queued one Reason is what it waits for at
+	// this moment and QueuePos its place. Errors: harp.ErrNotFound,
+	// harp.ErrPruned.
+	Job(ctx context.Context, id string) (Job, error)
+
+	// Request returns the request of a job, byte for byte, and its signature.
+	// Errors: as Job.
+	Request(ctx context.Context, id string) (harp.Submission, error)
+
+	// Value returns what the job's procedure returned; nil if it has not or
+	// nothing. Errors: as Job.
+	Value(ctx context.Context, id string) (harp.Value, error)
+
+	// Active returns the jobs that hold an attempt, in sent, running,
+	// cancelling or unknown, on this host; on all if it is "".
+	Active(ctx context.Context, host string) ([]Job, error)
+
+	// List returns a page of jobs, newest first. It examines at most
+	// MaxExamined index entries of the most selective part of the filter and may
+	// come back short with a Cursor. Errors: harp.ErrInvalid (cursor).
+	List(ctx context.Context, f Filter, cursor string) (Page, error)
+}
+
+// Records keeps what procedures emit.
+type Records interface {
+	// Append stores consecutive records of an attempt. What is stored already
+	// is not stored again. It returns the job's row after it. Errors:
+	// harp.ErrNotFound, ErrFenced, and ErrGap when First is beyond the next
+	// number, in which case nothing is stored.
+	Append(ctx context.Context, a Append) (Job, error)
+
+	// Read returns committed records of a job, from the job's number `from` on:
+	// at least one if there is one, and at most about maxBytes of them.
+	// Errors: harp.ErrNotFound, harp.ErrPruned.
+	Read(ctx context.Context, id string, from uint64, maxBytes int) ([]harp.Record, error)
+}
+
+// ErrGap refuses records that do not follow what the attempt has.
+var ErrGap = errors.New("store: records are missing before these")
+
+// Queues looks at queues and cancels them.
+type Queues interface {
+	// Queue returns one queue by its canonical name. Errors: harp.ErrNotFound.
+	Queue(ctx context.Context, name harp.Value) (harp.QueueStatus, error)
+
+	// ListQueues returns up to limit queues in the order of their names, from
+	// the one after the cursor.
+	ListQueues(ctx context.Context, cursor string, limit int) (page []harp.QueueStatus, next string, err error)
+
+	// CancelQueue cancels, in one commit, all that is in the queue: from then
+	// on every queued job of it counts and is shown as cancelled, and every
+	// other one that has not ended as asked to cancel; those are returned in
+	// Active. Rows are rewritten later, by Advance. Errors: harp.ErrNotFound.
+	CancelQueue(ctx context.Context, name harp.Value, by harp.CancelRequest) (QueueCancelled, error)
+}
+
+// Hosts keeps what is known of hosts that have connected.
+type Hosts interface {
+	// OpenSession notes that a host's agent is connected and raises the host's
+	// epoch, which it returns.
+	OpenSession(ctx context.Context, s Session) (epoch uint64, err error)
+
+	// PutHost replaces what is known of a host, but for its epoch. Errors:
+	// harp.ErrNotFound if it never had a session.
+	PutHost(ctx context.Context, h Host) error
+
+	// Host returns one host. Errors: harp.ErrNotFound.
+	Host(ctx context.Context, name string) (Host, error)
+
+	// ListHosts returns up to limit hosts in the order of their names, from the
+	// one after the cursor.
+	ListHosts(ctx context.Context, cursor string, limit int) (page []Host, next string, err error)
+}
+
+// Documents keeps small things whole: the hosts registry, later schedules, windows
+// and tokens.
+type Documents interface {
+	// Document returns a document. Errors: harp.ErrNotFound.
+	Document(ctx context.Context, kind, name string) ([]byte, error)
+
+	// PutDocument replaces a document, atomically; of at most 1 MiB.
+	PutDocument(ctx context.Context, kind, name string, content []byte) error
+}
+
+// MaxExamined is how many index entries a page of a listing examines at most.
+const MaxExamined = 5000
+
+// A Gate says whether jobs may start on a host.
+type Gate struct {
+	Open      bool
+	Free      int       // how many more attempts may be sent; claims count it down
+	Reason    string    // closed: harp.ReasonOffline and the like
+	LastHeard time.Time // closed for absence: since when
+}
+
+// Submission is a new job with its request.
+type Submission struct {
+	Job     Job // State, No, Life are the store's to set
+	Request harp.Submission
+	Digest  [32]byte
+}
+
+// Submitted is the outcome of one submission.
+type Submitted struct {
+	Job Job
+	New bool
+	Err error
+}
+
+// Transition is one event in the life of one job.
+type Transition struct {
+	ID    string
+	Event Event
+}
+
+// Change is the outcome of a transition.
+type Change struct {
+	Job     Job // after it
+	Effect  Effect
+	Claimed []Job // of the same queue, started by the slot that came free
+	Err     error
+}
+
+// Advanced is what Advance did.
+type Advanced struct {
+	Ended   []Job
+	Claimed []Job
+	More    bool
+}
+
+// QueueCancelled is what CancelQueue did.
+type QueueCancelled struct {
+	Count  int   // jobs that had not ended
+	Active []Job // those of them that hold an attempt and are to be asked to stop
+}
+
+// Append is consecutive records of an attempt on their way into the store.
+type Append struct {
+	ID      string
+	Attempt int
+	Fence   uint64
+	First   uint64        // the attempt's number of the first
+	Records []harp.Record // Seq and Attempt are the store's to set
+	Arrived time.Time
+}
+
+// Session is an agent's session as it begins.
+type Session struct {
+	Host        string
+	Fingerprint string // of the agent's key
+	Owner       string // the dispatcher that holds it
+	Instance    string
+	Boot        string
+	Journal     string
+	Position    uint64
+	Software    string
+	Labels      map[string]string
+	At          time.Time
+}
+
+// Host is what is known of a host.
+type Host struct {
+	Name        string
+	Fingerprint string
+	Owner       string
+	Epoch       uint64
+	Instance    string
+	Boot        string
+	Journal     string
+	Position    uint64
+	Software    string
+	Labels      map[string]string
+	Facts       harp.Value
+	Procedures  []harp.ProcedureDoc
+	LastHeard   time.Time
+	Connected   bool // a session was open when this was written
+}
+
+// Filter selects jobs; a zero field selects all.
+type Filter struct {
+	Host      string
+	Procedure string
+	Queue     harp.Value // canonical
+	States    []harp.State
+	Labels    map[string]string
+	Since     time.Time
+	Until     time.Time
+	Limit     int // of jobs in the page
+}
+
+// Page is a part of a listing.
+type Page struct {
+	Jobs     []Job
+	Cursor   string // "": there are no more
+	Examined int    // index entries
+}

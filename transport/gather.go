@@ -1,0 +1,320 @@
+package transport
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+const (
+	// writeTimeout is how long a write may be blocked before the peer counts as dead.
+	writeTimeout = 30 * time.Second
+	// closeTimeout is how long Close tries to send what was written, and then how
+	// long it waits for the peer to have read it.
+	closeTimeout = time.Second
+	// gatherSize is how many bytes are gathered before writers wait.
+	gatherSize = 64 << 10
+)
+
+// The parts of a yamux header that the wrapper looks at.
+const (
+	yamuxHeaderSize = 12
+	yamuxData       = 0
+	yamuxPing       = 2
+	yamuxSYN        = 1
+)
+
+// gatherBuffers are the buffers of connections that have something to write, so
+// that an idle connection has none.
+var gatherBuffers = sync.Pool{New: func() any {
+	b := make([]byte, 0, gatherSize+yamuxHeaderSize)
+	return &b
+}}
+
+// gather is the connection beneath yamux. It writes at once what yamux writes in
+// pieces, as much as has come together while the write before was under way: the
+// header of a data frame is held back until its body comes. What is read passes
+// through an inspector, which ends the connection when the peer floods it.
+//
+// Write is for one goroutine, yamux's sender; so is Read. Close may be called
+// from any.
+type gather struct {
+	nc      net.Conn
+	inspect inspector
+
+	held     [yamuxHeaderSize]byte // a data header without its body
+	holding  bool
+	wake     chan struct{} // 1 slot: there is something to write, or Close was called
+	room     chan struct{} // 1 slot: the buffer was taken
+	written  chan struct{} // closed when the writer has returned
+	readDone chan struct{} // closed when Read has failed
+
+	mu      sync.Mutex // guards what follows; never held while blocked
+	buf     *[]byte    // what to write next; nil when nothing
+	closing bool
+	err     error // the first failure of a read or a write
+
+	closeOnce, readOnce sync.Once
+}
+
+// newGather returns the wrapper of nc. opens says how many streams the peer may
+// open, nil for none.
+func newGather(nc net.Conn, opens *rate.Limiter) *gather {
+	g := &gather{
+		nc:       nc,
+		inspect:  inspector{opens: opens, pings: rate.NewLimiter(pingRate, pingBurst)},
+		wake:     make(chan struct{}, 1),
+		room:     make(chan struct{}, 1),
+		written:  make(chan struct{}),
+		readDone: make(chan struct{}),
+	}
+	go g.writeLoop()
+	return g
+}
+
+// Write queues p, waiting while the queue is full. The error is that of an
+// earlier write, or net.ErrClosed.
+func (g *gather) Write(p []byte) (int, error) {
+	if isDataHeader(p) && !g.holding {
+		copy(g.held[:], p)
+		g.holding = true
+		return len(p), nil
+	}
+	for {
+		ok, err := g.queue(p)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			signal(g.wake)
+			return len(p), nil
+		}
+		select {
+		case <-g.room:
+		case <-g.written:
+		}
+	}
+}
+
+// queue appends p, behind the header held back for it, if there is room.
+func (g *gather) queue(p []byte) (ok bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err != nil {
+		return false, g.err
+	}
+	if g.closing {
+		return false, net.ErrClosed
+	}
+	if g.buf == nil {
+		g.buf = gatherBuffers.Get().(*[]byte)
+	}
+	if n := len(*g.buf); n > 0 && n+len(p) > gatherSize {
+		return false, nil
+	}
+	if g.holding {
+		*g.buf = append(*g.buf, g.held[:]...)
+		g.holding = false
+	}
+	*g.buf = append(*g.buf, p...)
+	return true, nil
+}
+
+// isDataHeader reports whether p, a write of yamux, is the header of a data frame
+// whose body is the next write.
+func isDataHeader(p []byte) bool {
+	return len(p) == yamuxHeaderSize && p[1] == yamuxData && binary.BigEndian.Uint32(p[8:]) > 0
+}
+
+// writeLoop writes what was queued until Close or a failure.
+func (g *gather) writeLoop() {
+	defer close(g.written)
+	for {
+		buf, closing := g.take()
+		if buf == nil {
+			if closing {
+				return
+			}
+			<-g.wake
+			continue
+		}
+		signal(g.room)
+		_, err := g.nc.Write(*buf)
+		recycle(buf)
+		if err != nil {
+			g.fail(fmt.Errorf("write: %w", err))
+			g.nc.Close()
+			return
+		}
+	}
+}
+
+// take takes what is queued and sets the deadline for writing it.
+func (g *gather) take() (buf *[]byte, closing bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	buf, g.buf = g.buf, nil
+	if buf != nil && !g.closing {
+		g.setWriteDeadline(writeTimeout)
+	}
+	return buf, g.closing
+}
+
+func (g *gather) setWriteDeadline(d time.Duration) {
+	_ = g.nc.SetWriteDeadline(time.Now().Add(d)) // fails only on a closed connection
+}
+
+func recycle(buf *[]byte) {
+	if cap(*buf) > gatherSize+yamuxHeaderSize {
+		return
+	}
+	*buf = (*buf)[:0]
+	gatherBuffers.Put(buf)
+}
+
+// Read reads from the connection. A flood is [ErrProtocol].
+func (g *gather) Read(p []byte) (int, error) {
+	n, err := g.nc.Read(p)
+	if bad := g.inspect.look(p[:n]); bad != nil {
+		n, err = 0, bad
+	}
+	if err != nil {
+		g.fail(err)
+		g.readOnce.Do(func() { close(g.readDone) })
+	}
+	return n, err
+}
+
+// fail notes the first failure.
+func (g *gather) fail(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err == nil && !g.closing {
+		g.err = err
+	}
+}
+
+// cause returns the first failure, nil if there was none before Close.
+func (g *gather) cause() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err
+}
+
+// Close sends what is queued, for at most a second, waits as long for the peer to
+// have read it, and closes the connection. It unblocks Read and Write.
+func (g *gather) Close() error {
+	g.closeOnce.Do(g.shut)
+	return nil
+}
+
+func (g *gather) shut() {
+	g.mu.Lock()
+	g.closing = true
+	g.setWriteDeadline(closeTimeout)
+	g.mu.Unlock()
+	signal(g.wake)
+	<-g.written
+	if g.cause() == nil {
+		g.linger()
+	}
+	g.nc.Close()
+}
+
+// linger tells the peer that nothing more comes and lets it close first. To close
+// while it still sends would destroy what it has not read yet.
+func (g *gather) linger() {
+	half, ok := g.nc.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	timer := time.NewTimer(closeTimeout)
+	defer timer.Stop()
+	select {
+	case <-g.readDone:
+	case <-timer.C:
+	}
+}
+
+// signal fills a 1-slot channel.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// A peer has no reason to ping at all; some are forgiven.
+const (
+	pingRate  = 10
+	pingBurst = 32
+)
+
+// inspector reads along and counts what costs the reader more than the writer:
+// pings, each answered by a goroutine, and new streams.
+type inspector struct {
+	opens  *rate.Limiter // nil: the peer opens none
+	pings  *rate.Limiter
+	header [yamuxHeaderSize]byte
+	have   int    // bytes of header read
+	skip   uint32 // bytes of body to come
+}
+
+// look reads along in p. The error is [ErrProtocol].
+func (i *inspector) look(p []byte) error {
+	for len(p) > 0 {
+		if i.skip > 0 {
+			n := min(len(p), int(min(i.skip, 1<<30)))
+			i.skip -= uint32(n)
+			p = p[n:]
+			continue
+		}
+		n := copy(i.header[i.have:], p)
+		i.have += n
+		p = p[n:]
+		if i.have < yamuxHeaderSize {
+			return nil
+		}
+		i.have = 0
+		if err := i.frame(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// frame judges the header just read.
+func (i *inspector) frame() error {
+	kind, flags := i.header[1], binary.BigEndian.Uint16(i.header[2:])
+	stream := binary.BigEndian.Uint32(i.header[4:])
+	if kind == yamuxData {
+		i.skip = binary.BigEndian.Uint32(i.header[8:])
+	}
+	switch {
+	case kind == yamuxPing && !i.pings.Allow():
+		return fmt.Errorf("%w: flood of pings", ErrProtocol)
+	case kind < yamuxPing && flags&yamuxSYN != 0:
+		return i.opened(stream)
+	}
+	return nil
+}
+
+// opened judges a new stream. Those of the opener, yamux's client, are odd.
+func (i *inspector) opened(stream uint32) error {
+	switch {
+	case i.opens == nil:
+		return fmt.Errorf("%w: stream opened by the wrong side", ErrProtocol)
+	case stream%2 == 0:
+		return fmt.Errorf("%w: even stream number", ErrProtocol)
+	case !i.opens.Allow():
+		return fmt.Errorf("%w: flood of new streams", ErrProtocol)
+	}
+	return nil
+}
+
+var _ io.ReadWriteCloser = (*gather)(nil)

@@ -1,0 +1,391 @@
+package harp
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
+
+	"github.com/harpcaller/harp/transport"
+)
+
+// Value is one value as it crosses the wire and lies in the store: raw msgpack.
+// The empty Value is nil. Struct fields are named by their json tags, in both
+// directions. A Value that came from harp has been validated; the methods of one
+// made by hand return ErrInvalid when it is not well formed.
+type Value []byte
+
+// MaxDepth is how deep a Value may nest.
+const MaxDepth = 32
+
+// NewValue encodes v. Map keys are sorted, integers take their shortest form.
+// Errors: ErrInvalid when v holds what no Value can, as a channel or a map nested
+// deeper than MaxDepth.
+func NewValue(v any) (Value, error) {
+	switch v := v.(type) {
+	case nil:
+		return nil, nil
+	case Value:
+		return slices.Clone(v), v.Validate()
+	}
+	var b bytes.Buffer
+	enc := msgpack.GetEncoder()
+	defer msgpack.PutEncoder(enc)
+	enc.Reset(&b)
+	enc.SetCustomStructTag("json")
+	enc.SetSortMapKeys(true)
+	enc.UseCompactInts(true)
+	if err := enc.Encode(v); err != nil {
+		return nil, &FieldError{Field: "value", Message: err.Error()}
+	}
+	out := Value(b.Bytes())
+	return out, out.Validate()
+}
+
+// Validate returns ErrInvalid unless v is empty or one well-formed msgpack value
+// within the limits of depth and number of elements.
+func (v Value) Validate() error {
+	if len(v) == 0 {
+		return nil
+	}
+	if err := transport.Validate(v, transport.ValueLimits); err != nil {
+		return &FieldError{Field: "value", Message: err.Error()}
+	}
+	return nil
+}
+
+// IsNil reports whether v is empty or msgpack nil.
+func (v Value) IsNil() bool { return len(v) == 0 || len(v) == 1 && v[0] == msgpcode.Nil }
+
+// Decode stores the value in the variable that into points to, whose type decides
+// how; see [Value.Any] for what an `any` gets. Errors: ErrInvalid when v does not
+// fit, as a string into an int or 300 into an int8.
+func (v Value) Decode(into any) error {
+	if p, ok := into.(*any); ok {
+		got, err := v.Any()
+		if err == nil {
+			*p = got
+		}
+		return err
+	}
+	if p, ok := into.(*Value); ok {
+		*p = slices.Clone(v)
+		return v.Validate()
+	}
+	if err := v.Validate(); err != nil {
+		return err
+	}
+	if v.IsNil() {
+		v = Value{msgpcode.Nil}
+	}
+	dec := msgpack.GetDecoder()
+	defer msgpack.PutDecoder(dec)
+	dec.Reset(bytes.NewReader(v))
+	dec.SetCustomStructTag("json")
+	dec.SetMapDecoder(decodeMap)
+	if err := dec.Decode(into); err != nil {
+		return &FieldError{Field: "value", Message: err.Error()}
+	}
+	return v.fits(into)
+}
+
+// fits guards against msgpack's silent narrowing of integers (300 into an int8
+// gives 44): what was decoded must encode to the same numbers again.
+func (v Value) fits(decoded any) error {
+	again, err := NewValue(decoded)
+	if err != nil {
+		return err
+	}
+	was, err := v.Any()
+	if err != nil {
+		return err
+	}
+	is, err := again.Any()
+	if err != nil {
+		return err
+	}
+	return sameNumbers("value", was, is)
+}
+
+func sameNumbers(path string, was, is any) error {
+	switch was := was.(type) {
+	case int64, uint64:
+		switch is.(type) {
+		case int64, uint64:
+			if was != is {
+				return &FieldError{Field: path, Message: fmt.Sprintf("%v does not fit the type it is decoded into", was)}
+			}
+		}
+	case []any:
+		if is, ok := is.([]any); ok && len(is) == len(was) {
+			for i := range was {
+				if err := sameNumbers(path+"["+strconv.Itoa(i)+"]", was[i], is[i]); err != nil {
+					return err
+				}
+			}
+		}
+	case map[string]any:
+		if is, ok := is.(map[string]any); ok {
+			for k := range was {
+				if err := sameNumbers(path+"."+k, was[k], is[k]); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Any returns the value as nil, bool, int64 (uint64 only above the largest
+// int64), float64, string, []byte, time.Time in UTC, []any or map[string]any.
+// Map keys of other types are written as strings. Errors: ErrInvalid.
+func (v Value) Any() (any, error) {
+	if v.IsNil() {
+		return nil, nil
+	}
+	if err := v.Validate(); err != nil {
+		return nil, err
+	}
+	dec := msgpack.NewDecoder(bytes.NewReader(v))
+	got, err := decodeAny(dec)
+	if err != nil {
+		return nil, &FieldError{Field: "value", Message: err.Error()}
+	}
+	return got, nil
+}
+
+// decodeMap makes maps with keys that are no strings acceptable where the target
+// is an interface.
+func decodeMap(dec *msgpack.Decoder) (any, error) { return decodeAny(dec) }
+
+func decodeAny(dec *msgpack.Decoder) (any, error) {
+	c, err := dec.PeekCode()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case msgpcode.IsFixedMap(c), c == msgpcode.Map16, c == msgpcode.Map32:
+		return decodeAnyMap(dec)
+	case msgpcode.IsFixedArray(c), c == msgpcode.Array16, c == msgpcode.Array32:
+		return decodeAnyArray(dec)
+	case c == msgpcode.Uint64:
+		n, err := dec.DecodeUint64()
+		if n > math.MaxInt64 {
+			return n, err
+		}
+		return int64(n), err
+	case msgpcode.IsFixedNum(c), c >= msgpcode.Uint8 && c <= msgpcode.Int64:
+		return dec.DecodeInt64()
+	case c == msgpcode.Float, c == msgpcode.Double:
+		return dec.DecodeFloat64()
+	case msgpcode.IsExt(c):
+		return decodeAnyExt(dec)
+	}
+	return dec.DecodeInterface()
+}
+
+func decodeAnyMap(dec *msgpack.Decoder) (any, error) {
+	n, err := dec.DecodeMapLen()
+	if err != nil {
+		return nil, err
+	}
+	m := make(map[string]any, n)
+	for range n {
+		k, err := decodeAny(dec)
+		if err != nil {
+			return nil, err
+		}
+		key, ok := k.(string)
+		if !ok {
+			key = fmt.Sprint(k)
+		}
+		if m[key], err = decodeAny(dec); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func decodeAnyArray(dec *msgpack.Decoder) (any, error) {
+	n, err := dec.DecodeArrayLen()
+	if err != nil {
+		return nil, err
+	}
+	list := make([]any, n)
+	for i := range list {
+		if list[i], err = decodeAny(dec); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// sealed stands for a value of the reserved ext type, which only its addressee
+// can open.
+type sealed struct{}
+
+func (sealed) MarshalJSON() ([]byte, error) { return []byte(`"***"`), nil }
+
+func decodeAnyExt(dec *msgpack.Decoder) (any, error) {
+	var raw msgpack.RawMessage
+	if err := dec.Decode(&raw); err != nil {
+		return nil, err
+	}
+	id, _, err := msgpack.NewDecoder(bytes.NewReader(raw)).DecodeExtHeader()
+	if err != nil {
+		return nil, err
+	}
+	if id == transport.SealedExt {
+		return sealed{}, nil
+	}
+	t, err := msgpack.NewDecoder(bytes.NewReader(raw)).DecodeTime()
+	return t.UTC(), err
+}
+
+// MarshalJSON returns the value as JSON: bytes as base64, times as RFC 3339, the
+// floats that JSON lacks as the strings "NaN", "+Inf" and "-Inf", a sealed value
+// as "***". Errors: ErrInvalid.
+func (v Value) MarshalJSON() ([]byte, error) {
+	got, err := v.Any()
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(printable(got)); err != nil {
+		return nil, &FieldError{Field: "value", Message: err.Error()}
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// printable replaces what JSON writes differently from what Value promises.
+func printable(v any) any {
+	switch v := v.(type) {
+	case []byte:
+		return base64.StdEncoding.EncodeToString(v)
+	case time.Time:
+		return v.Format(time.RFC3339Nano)
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return strconv.FormatFloat(v, 'g', -1, 64)
+		}
+	case []any:
+		for i := range v {
+			v[i] = printable(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = printable(v[k])
+		}
+	}
+	return v
+}
+
+// UnmarshalJSON sets v to the msgpack of a JSON text; numbers without fraction or
+// exponent become integers. Errors: ErrInvalid, also for an integer beyond 64 bits.
+func (v *Value) UnmarshalJSON(text []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var got any
+	if err := dec.Decode(&got); err != nil {
+		return &FieldError{Field: "value", Message: err.Error()}
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return &FieldError{Field: "value", Message: "one JSON value expected"}
+	}
+	got, err := exactNumbers(got)
+	if err != nil {
+		return err
+	}
+	made, err := NewValue(got)
+	if err == nil {
+		*v = made
+	}
+	return err
+}
+
+func exactNumbers(v any) (any, error) {
+	var err error
+	switch v := v.(type) {
+	case json.Number:
+		return exactNumber(v)
+	case []any:
+		for i := range v {
+			if v[i], err = exactNumbers(v[i]); err != nil {
+				return nil, err
+			}
+		}
+	case map[string]any:
+		for k := range v {
+			if v[k], err = exactNumbers(v[k]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return v, nil
+}
+
+func exactNumber(n json.Number) (any, error) {
+	if i, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
+		return i, nil
+	}
+	if u, err := strconv.ParseUint(n.String(), 10, 64); err == nil {
+		return u, nil
+	}
+	if !bytes.ContainsAny([]byte(n), ".eE") {
+		return nil, &FieldError{Field: "value", Message: "integer " + n.String() + " does not fit 64 bits"}
+	}
+	f, err := n.Float64()
+	if err != nil {
+		return nil, &FieldError{Field: "value", Message: err.Error()}
+	}
+	return f, nil
+}
+
+// String returns the value as JSON, for people; an invalid Value as its error.
+func (v Value) String() string {
+	text, err := v.MarshalJSON()
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// Canonical returns the one encoding that all equal values share: map keys sorted,
+// integers shortest, floats without fraction as integers. It is how queue names
+// and requests are compared. Errors: ErrInvalid.
+func (v Value) Canonical() (Value, error) {
+	got, err := v.Any()
+	if err != nil || got == nil {
+		return nil, err
+	}
+	return NewValue(wholeFloats(got))
+}
+
+func wholeFloats(v any) any {
+	switch v := v.(type) {
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1<<63 {
+			return int64(v)
+		}
+	case []any:
+		for i := range v {
+			v[i] = wholeFloats(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = wholeFloats(v[k])
+		}
+	}
+	return v
+}
