@@ -2,6 +2,7 @@ package harp
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
@@ -160,7 +161,20 @@ func setIf[T any](field *T, v T, given bool) {
 }
 
 // NewID returns a new job id: a UUIDv7, sortable by the time it was made.
-func NewID() string { return uuid.Must(uuid.NewV7()).String() }
+func NewID() string {
+	id := uuid.Must(uuid.NewV7())
+	// The package never goes back behind the latest time it has seen in the
+	// process. Where the clock does, after it was set or in a test in virtual time,
+	// the id must still tell when it was made.
+	if now := time.Now(); timeOf(id).After(now.Add(time.Second)) {
+		var ms [8]byte
+		binary.BigEndian.PutUint64(ms[:], uint64(now.UnixMilli())<<16)
+		copy(id[:6], ms[:6])
+	}
+	return id.String()
+}
+
+func timeOf(id uuid.UUID) time.Time { return time.Unix(id.Time().UnixTime()).UTC() }
 
 // Request is a call as its caller wrote it, after its options were resolved. Its
 // encoded bytes travel to the agent and lie in the store as they are, so that
@@ -246,16 +260,21 @@ func QueueName(name any) (Value, error) {
 	if v.IsNil() {
 		return nil, nil
 	}
+	if !v.isNamed() {
+		return nil, errQueueName()
+	}
 	if v, err = v.Canonical(); err != nil {
 		return nil, inField("queue", err)
-	}
-	if kindOf(v) != "map" {
-		return nil, &FieldError{Field: "queue", Message: "a name is a map with string keys"}
 	}
 	if len(v) > wire.MaxQueueName {
 		return nil, tooLong("queue", len(v), wire.MaxQueueName)
 	}
 	return v, nil
+}
+
+// errQueueName is the error of a queue's name that is of the wrong kind.
+func errQueueName() error {
+	return &FieldError{Field: "queue", Message: "a name is a map with string keys"}
 }
 
 // Check returns ErrInvalid, naming the field, unless every field is within its
@@ -279,16 +298,55 @@ func (r Request) Check() error {
 	if r.Concurrency < 0 {
 		return &FieldError{Field: "concurrency", Message: "must be more than zero"}
 	}
-	if r.Timeout < 0 || r.MaxExecTime < 0 || r.OfflineWait < 0 {
-		return &FieldError{Field: "timeout", Message: "a duration must be more than zero"}
-	}
 	if r.WhenOffline != WaitForHost && r.WhenOffline != FailFast {
 		return &FieldError{Field: "when_offline", Message: fmt.Sprintf("must be %q or nothing", FailFast)}
+	}
+	if err := r.checkTimes(); err != nil {
+		return err
+	}
+	if err := r.checkWords(); err != nil {
+		return err
+	}
+	return checkLabels(r.Labels)
+}
+
+func (r Request) checkTimes() error {
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{{"timeout", r.Timeout}, {"max_exec_time", r.MaxExecTime}, {"offline_wait", r.OfflineWait}} {
+		if d.value < 0 {
+			return &FieldError{Field: d.field, Message: "must be more than zero"}
+		}
+	}
+	if err := checkTime("start_after", r.StartAfter); err != nil {
+		return err
+	}
+	if err := checkTime("start_before", r.StartBefore); err != nil {
+		return err
 	}
 	if !r.StartBefore.IsZero() && r.StartBefore.Before(r.StartAfter) {
 		return &FieldError{Field: "start_before", Message: "is before start_after"}
 	}
-	return checkLabels(r.Labels)
+	return nil
+}
+
+func (r Request) checkWords() error {
+	if len(r.TraceParent) > wire.MaxTraceParent {
+		return tooLong("traceparent", len(r.TraceParent), wire.MaxTraceParent)
+	}
+	if !utf8.ValidString(r.TraceParent) {
+		return &FieldError{Field: "traceparent", Message: "must be UTF-8"}
+	}
+	if len(r.Needs) > wire.MaxNeeds {
+		return &FieldError{Field: "needs", Message: fmt.Sprintf("at most %d", wire.MaxNeeds)}
+	}
+	for _, need := range r.Needs {
+		if err := checkName("needs", need, wire.MaxNeed); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r Request) checkValues() error {
@@ -308,13 +366,11 @@ func (r Request) checkValues() error {
 			return inField(v.field, err)
 		}
 	}
-	switch kindOf(r.Args) {
-	case "nil", "map", "array":
-	default:
-		return &FieldError{Field: "args", Message: "must be named (a map or struct) or positional (harp.Pos)"}
+	if !r.Args.IsNil() && !r.Args.isNamed() && !r.Args.isArray() {
+		return &FieldError{Field: "args", Message: "must be named (a struct, or a map with string keys) or positional (harp.Pos)"}
 	}
-	if k := kindOf(r.Queue); k != "nil" && k != "map" {
-		return &FieldError{Field: "queue", Message: "a name is a map with string keys"}
+	if !r.Queue.IsNil() && !r.Queue.isNamed() {
+		return errQueueName()
 	}
 	return nil
 }
@@ -352,7 +408,7 @@ func IDTime(id string) time.Time {
 	if err != nil || u.Version() != 7 {
 		return time.Time{}
 	}
-	return time.Unix(u.Time().UnixTime()).UTC()
+	return timeOf(u)
 }
 
 func checkName(field, name string, most int) error {
@@ -377,20 +433,6 @@ func inField(field string, err error) error {
 		return &FieldError{Field: field, Message: e.Message}
 	}
 	return err
-}
-
-// kindOf tells maps, arrays and nil from the rest by the first byte.
-func kindOf(v Value) string {
-	if v.IsNil() {
-		return "nil"
-	}
-	switch c := v[0]; {
-	case c&0xf0 == 0x80, c == 0xde, c == 0xdf:
-		return "map"
-	case c&0xf0 == 0x90, c == 0xdc, c == 0xdd:
-		return "array"
-	}
-	return "other"
 }
 
 // Encode returns the bytes of the request.
@@ -428,10 +470,8 @@ func DecodeRequest(raw []byte) (Request, error) {
 		return Request{}, err
 	}
 	var err error
-	if r.Queue, err = r.Queue.Canonical(); err != nil {
-		return Request{}, inField("queue", err)
-	}
-	return r, nil
+	r.Queue, err = QueueName(r.Queue)
+	return r, err
 }
 
 // Digest is what makes two requests the same: SHA-256 over host, procedure,
@@ -444,11 +484,33 @@ func (r Request) Digest() [sha256.Size]byte {
 	return sha256.Sum256(wire.Encode([]any{r.Host, r.Procedure, []byte(args), []byte(r.Queue)}))
 }
 
+// nanos is a time as the wire has it, where 0 means none: the one moment that is 0
+// becomes the next, and a time beyond what can be said the last that can.
 func nanos(t time.Time) int64 {
-	if t.IsZero() {
+	switch n := t.UnixNano(); {
+	case t.IsZero():
 		return 0
+	case t.Before(firstTime):
+		return math.MinInt64
+	case t.After(lastTime):
+		return math.MaxInt64
+	case n == 0:
+		return 1
+	default:
+		return n
 	}
-	return t.UnixNano()
+}
+
+var (
+	firstTime = time.Unix(0, math.MinInt64).UTC()
+	lastTime  = time.Unix(0, math.MaxInt64).UTC()
+)
+
+func checkTime(field string, t time.Time) error {
+	if !t.IsZero() && (t.Before(firstTime) || t.After(lastTime)) {
+		return &FieldError{Field: field, Message: fmt.Sprintf("must be from %d to %d", firstTime.Year()+1, lastTime.Year()-1)}
+	}
+	return nil
 }
 
 func fromNanos(n int64) time.Time {

@@ -3,8 +3,12 @@ package harp
 import (
 	"errors"
 	"fmt"
+	"net"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/harpcaller/harp/transport"
 )
 
 // The conditions a harp error can stand for. Test for them with errors.Is;
@@ -20,7 +24,7 @@ var (
 	ErrRefused       = errors.New("harp: refused by the dispatcher") // a cap, a window, a limit
 	ErrNoSpace       = errors.New("harp: no space left")             // also ErrRefused
 	ErrRejected      = errors.New("harp: rejected by the agent")     // the procedure was not started
-	ErrUnreachable   = errors.New("harp: host unreachable")          // the host was away and nothing was started
+	ErrUnreachable   = errors.New("harp: unreachable")               // the host was away and nothing was started
 	ErrExpired       = errors.New("harp: expired")                   // not started in time
 	ErrCancelled     = errors.New("harp: cancelled")                 // cancelled before or while it ran
 	ErrTimeout       = errors.New("harp: time limit exceeded")       // Timeout or MaxExecTime: see [*TimeoutError]
@@ -68,7 +72,7 @@ type code struct {
 // codes is the one table of error identities. Names are never reused or changed.
 var codes = []code{
 	{"not_found", []error{ErrNotFound}, FaultCaller, DidNotRun},
-	{"pruned", []error{ErrPruned}, FaultCaller, DidNotRun},
+	{"pruned", []error{ErrPruned}, FaultCaller, MayHaveRun},
 	{"conflict", []error{ErrConflict}, FaultCaller, DidNotRun},
 	{"invalid", []error{ErrInvalid}, FaultCaller, DidNotRun},
 	{"denied", []error{ErrDenied}, FaultPolicy, DidNotRun},
@@ -159,8 +163,8 @@ type RemoteError struct {
 }
 
 func (e *RemoteError) Error() string {
-	if e.Message == "" {
-		return e.Type
+	if e.Message == "" || e.Type == "" {
+		return e.Type + e.Message
 	}
 	return e.Type + ": " + e.Message
 }
@@ -206,7 +210,9 @@ type HostError struct {
 	Err   error  // the cause, ErrUnreachable or ErrUnavailable among it
 }
 
-func (e *HostError) Error() string { return e.Host + ": " + e.Stage + ": " + e.Err.Error() }
+func (e *HostError) Error() string {
+	return e.Host + ": " + atStage(words(codeOf(e).name), e.Stage, detail(e.Err))
+}
 
 // Unwrap returns the cause.
 func (e *HostError) Unwrap() error { return e.Err }
@@ -230,68 +236,167 @@ func (e *CallError) Unwrap() error { return e.Err }
 // Is reports whether target is ErrUnavailable.
 func (e *CallError) Is(target error) bool { return target == ErrUnavailable }
 
-// failureError is a Failure that came from the store or over the network.
+// causeError is a condition with its cause: it is both and prints the cause.
+type causeError struct{ is, cause error }
+
+func (e *causeError) Error() string   { return e.cause.Error() }
+func (e *causeError) Unwrap() []error { return []error{e.is, e.cause} }
+
+// failureError is a Failure as an error: what came from the store or over the
+// network, with all of its content.
 type failureError struct{ f Failure }
 
 func (e *failureError) Error() string {
-	var b strings.Builder
+	text := e.f.text()
 	if e.f.Host != "" {
-		b.WriteString(e.f.Host + ": ")
+		text = e.f.Host + ": " + text
 	}
-	if e.f.Stage != "" {
-		b.WriteString(e.f.Stage + ": ")
+	if e.f.JobID != "" {
+		text = "call may have been accepted as job " + e.f.JobID + ": " + text
 	}
+	return text
+}
+
+// text is the failure in one line, without where it happened.
+func (f Failure) text() string {
+	var text string
 	switch {
-	case e.f.Message != "":
-		b.WriteString(e.f.Message)
-	case len(codeNamed(e.f.Code).is) > 0:
-		b.WriteString(strings.TrimPrefix(codeNamed(e.f.Code).is[0].Error(), "harp: "))
+	case f.Code == codeRemote:
+		return f.remote().Error()
+	case f.Stage != "":
+		text = atStage(words(f.Code), f.Stage, f.Message)
+	case f.LimitOf != "":
+		return f.timeout().Error()
+	case f.Code == "invalid" && f.Field != "":
+		return f.field().Error()
+	case f.Field != "":
+		text = words(f.Code) + ": " + f.field().Error()
+	case f.Code == "not_found" && f.Message != "", f.Code == codeInternal && f.Message != "":
+		return f.Message
+	case f.Message != "":
+		text = words(f.Code) + ": " + f.Message
 	default:
-		b.WriteString(e.f.Code)
+		text = words(f.Code)
 	}
-	if e.f.Type != "" {
-		b.WriteString(" (" + e.f.Type + ")")
+	if f.Type != "" && f.Type != f.Message {
+		text += " (" + f.Type + ")"
 	}
-	return b.String()
+	return text
+}
+
+// words is a code as people read it: of unreachable and expired hosts the same, of
+// others what the first sentinel says.
+func words(code string) string {
+	switch code {
+	case "expired_offline":
+		return words("unreachable")
+	case codeInternal:
+		return "failed"
+	}
+	if is := codeNamed(code).is; len(is) > 0 {
+		return withoutPrefix(is[0].Error())
+	}
+	return code
+}
+
+func withoutPrefix(text string) string { return strings.TrimPrefix(text, "harp: ") }
+
+func atStage(words, stage, detail string) string {
+	if detail == "" {
+		return words + " at " + stage
+	}
+	return words + " at " + stage + " (" + detail + ")"
+}
+
+// detail is what err says beside the sentinels in it, in one line.
+func detail(err error) string {
+	if isSentinel(err) {
+		return ""
+	}
+	switch err := err.(type) { //nolint:errorlint // what is wrapped deeper says it in its own words
+	case *causeError:
+		return detail(err.cause)
+	case *transport.HandshakeError:
+		return detail(err.Err)
+	case *net.OpError:
+		if err.Addr != nil {
+			return err.Addr.String() + ": " + err.Err.Error()
+		}
+	case interface{ Unwrap() []error }:
+		return details(err.Unwrap())
+	}
+	return withoutPrefix(strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
+func details(errs []error) string {
+	var parts []string
+	for _, e := range errs {
+		if d := detail(e); d != "" {
+			parts = append(parts, d)
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+func isSentinel(err error) bool {
+	return slices.ContainsFunc(codes, func(c code) bool { return slices.Contains(c.is, err) })
 }
 
 // Is reports whether target is one of the sentinels of the failure's code.
 func (e *failureError) Is(target error) bool {
-	for _, s := range codeNamed(e.f.Code).is {
-		if s == target {
-			return true
-		}
+	return slices.Contains(codeNamed(e.f.Code).is, target)
+}
+
+// As gives the failure's content the shape it had where it came from.
+func (e *failureError) As(target any) bool {
+	switch target := target.(type) {
+	case **RemoteError:
+		return setAs(target, e.f.remote(), e.f.Code == codeRemote)
+	case **FieldError:
+		return setAs(target, e.f.field(), e.f.Field != "")
+	case **TimeoutError:
+		return setAs(target, e.f.timeout(), e.f.LimitOf != "")
+	case **HostError:
+		inner := e.f
+		inner.Host, inner.Stage = "", ""
+		return setAs(target, &HostError{Host: e.f.Host, Stage: e.f.Stage, Err: &failureError{inner}}, e.f.Stage != "")
+	case **CallError:
+		inner := e.f
+		inner.JobID = ""
+		return setAs(target, &CallError{JobID: e.f.JobID, Err: &failureError{inner}}, e.f.JobID != "")
 	}
 	return false
 }
 
-// Err returns the error that f describes, nil for the zero Failure. It is what
-// f.Code stands for, and a *RemoteError, *FieldError, *TimeoutError or
-// *CallError where f holds the content of one.
-func (f Failure) Err() error {
-	switch f.Code {
-	case "":
-		return nil
-	case codeRemote:
-		return &RemoteError{Type: f.Type, Message: f.Message, Data: f.Data, ExitCode: exitCode(f.ExitCode)}
-	case "invalid":
-		return &FieldError{Field: f.Field, Message: f.Message}
-	case "timeout":
-		return &TimeoutError{Limit: f.Limit, Of: f.LimitOf}
-	case "unavailable":
-		if f.JobID != "" {
-			return &CallError{JobID: f.JobID, Err: &failureError{f}}
-		}
+func setAs[E error](target *E, e E, has bool) bool {
+	if has {
+		*target = e
 	}
-	return &failureError{f}
+	return has
 }
 
-func exitCode(c *int64) *int {
-	if c == nil {
+func (f Failure) remote() *RemoteError {
+	e := &RemoteError{Type: f.Type, Message: f.Message, Data: slices.Clone(f.Data)}
+	if f.ExitCode != nil {
+		n := int(*f.ExitCode)
+		e.ExitCode = &n
+	}
+	return e
+}
+
+func (f Failure) field() *FieldError     { return &FieldError{Field: f.Field, Message: f.Message} }
+func (f Failure) timeout() *TimeoutError { return &TimeoutError{Limit: f.Limit, Of: f.LimitOf} }
+
+// Err returns the error that f describes, nil for the zero Failure. errors.Is
+// finds in it what f.Code stands for, errors.As a *RemoteError, *FieldError,
+// *TimeoutError, *HostError or *CallError where f holds the content of one, and
+// FailureOf f itself.
+func (f Failure) Err() error {
+	if f.Code == "" {
 		return nil
 	}
-	n := int(*c)
-	return &n
+	f.Data = slices.Clone(f.Data)
+	return &failureError{f}
 }
 
 // NewFailure returns the Failure of a code named in the table, with that code's
@@ -301,28 +406,42 @@ func NewFailure(codeName, message string) Failure {
 	return Failure{Code: c.name, Message: message, Fault: c.fault, Ran: c.ran}
 }
 
-// FailureOf returns err as data; the zero Failure for nil.
+// FailureOf returns err as data; the zero Failure for nil. What was wrapped around
+// a failure that came from elsewhere is left out: content and identity remain.
 func FailureOf(err error) Failure {
 	if err == nil {
 		return Failure{}
 	}
-	var known *failureError
-	if errors.As(err, &known) && error(known) == err {
-		return known.f
+	f := described(err)
+	var host *HostError
+	if f.Stage == "" && errors.As(err, &host) {
+		f.Host, f.Stage = host.Host, host.Stage
 	}
-	f := Failure{Message: err.Error()}
+	var call *CallError
+	if f.JobID == "" && errors.As(err, &call) {
+		f.Code, f.JobID = "unavailable", call.JobID
+	}
+	f.Fault, f.Ran = FaultOf(err), RanOf(err)
+	return f
+}
+
+// described is the failure at the bottom of err, or made of what is known of it.
+func described(err error) Failure {
 	var (
+		known  *failureError
 		remote *RemoteError
 		field  *FieldError
 		limit  *TimeoutError
 		host   *HostError
 		call   *CallError
 	)
-	c := codeOf(err)
+	f := Failure{Code: codeOf(err).name}
 	switch {
+	case errors.As(err, &known):
+		f = known.f
+		f.Data = slices.Clone(f.Data)
 	case errors.As(err, &remote):
-		c = codeNamed(codeRemote)
-		f.Type, f.Message, f.Data = remote.Type, remote.Message, remote.Data
+		f.Code, f.Type, f.Message, f.Data = codeRemote, remote.Type, remote.Message, slices.Clone(remote.Data)
 		if remote.ExitCode != nil {
 			n := int64(*remote.ExitCode)
 			f.ExitCode = &n
@@ -331,19 +450,19 @@ func FailureOf(err error) Failure {
 		f.Field, f.Message = field.Field, field.Message
 	case errors.As(err, &limit):
 		f.Limit, f.LimitOf = limit.Limit, limit.Of
+	case errors.As(err, &host):
+		f.Message = detail(host.Err)
+	case errors.As(err, &call):
+		f.Message = detail(call.Err)
+	default:
+		f.Message = messageOf(err, f.Code)
 	}
-	if errors.As(err, &known) {
-		inner := known.f
-		f.Type, f.Host, f.Stage = inner.Type, inner.Host, inner.Stage
-	}
-	if errors.As(err, &host) {
-		f.Host, f.Stage, f.Message = host.Host, host.Stage, host.Err.Error()
-	}
-	if errors.As(err, &call) {
-		f.JobID = call.JobID
-	}
-	f.Code, f.Fault, f.Ran = c.name, FaultOf(err), RanOf(err)
 	return f
+}
+
+// messageOf is what err says beyond the words of its code.
+func messageOf(err error, code string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(detail(err), words(code)), ": ")
 }
 
 // FaultOf says whose fault err is: whom to page. FaultNone for nil.
@@ -352,36 +471,46 @@ func FaultOf(err error) Fault {
 		return FaultNone
 	}
 	var known *failureError
-	if errors.As(err, &known) && known.f.Fault != "" {
-		return known.f.Fault
+	if errors.As(err, &known) {
+		if known.f.Fault != "" {
+			return known.f.Fault
+		}
+		return codeNamed(known.f.Code).fault
 	}
 	var remote *RemoteError
-	if errors.As(err, &remote) {
+	switch {
+	case errors.As(err, &remote):
 		return FaultProcedure
-	}
-	if errors.Is(err, ErrUnavailable) {
+	case errors.Is(err, ErrUnavailable):
 		return FaultNetwork
 	}
 	return codeOf(err).fault
 }
 
 // RanOf says whether the procedure of the call that returned err was started.
-// DidRun for nil. An error that harp does not know, such as a context's, says
-// nothing about the job: MayHaveRun.
+// DidRun for nil. An error that says nothing about it, such as a context's or that
+// of asking after a job in vain, is MayHaveRun.
 func RanOf(err error) Ran {
 	if err == nil {
 		return DidRun
 	}
-	var call *CallError
-	if errors.As(err, &call) {
+	var (
+		job    *jobError
+		call   *CallError
+		known  *failureError
+		remote *RemoteError
+	)
+	switch {
+	case errors.As(err, &job) && job.ran != "":
+		return job.ran
+	case errors.As(err, &call):
 		return MayHaveRun
-	}
-	var known *failureError
-	if errors.As(err, &known) && known.f.Ran != "" {
-		return known.f.Ran
-	}
-	var remote *RemoteError
-	if errors.As(err, &remote) {
+	case errors.As(err, &known):
+		if known.f.Ran != "" {
+			return known.f.Ran
+		}
+		return codeNamed(known.f.Code).ran
+	case errors.As(err, &remote):
 		return DidRun
 	}
 	return codeOf(err).ran

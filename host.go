@@ -3,10 +3,12 @@ package harp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -34,14 +36,37 @@ func (h *Host) Name() string { return h.name }
 func (h *Host) Call(ctx context.Context, procedure string, args any, opts ...Option) (*Job, error) {
 	req, err := newRequest(h.name, procedure, args, slices.Concat(h.opts, opts))
 	if err != nil {
-		return nil, err
+		return nil, &callFailed{procedure: procedure, host: h.name, err: err}
 	}
 	id, err := h.caller.service.Submit(ctx, Submission{Request: req.Encode()})
 	if err != nil {
-		return nil, fmt.Errorf("call %s on %s: %w", procedure, h.name, err)
+		return nil, &callFailed{procedure: procedure, host: h.name, id: req.ID, err: err}
 	}
 	return h.caller.Job(id), nil
 }
+
+// callFailed says in one line which call failed, why, whether it ran, and as which
+// job.
+type callFailed struct {
+	procedure, host, id string
+	err                 error
+}
+
+func (e *callFailed) Error() string {
+	cause := e.err
+	var call *CallError
+	if errors.As(cause, &call) {
+		cause = call.Err // its id is said below
+	}
+	text := "call " + e.procedure + " on " + e.host + ": " +
+		withoutPrefix(strings.TrimPrefix(cause.Error(), e.host+": ")) + "; " + ranWords(RanOf(e.err))
+	if e.id != "" {
+		text += "; job " + e.id
+	}
+	return text
+}
+
+func (e *callFailed) Unwrap() error { return e.err }
 
 // Hosts looks at the hosts a dispatcher knows.
 type Hosts struct{ service Service }
@@ -52,8 +77,12 @@ func (h *Hosts) List(ctx context.Context, name string) iter.Seq2[HostStatus, err
 	return pages(func(cursor string) (Page[HostStatus], error) { return h.service.ListHosts(ctx, name, cursor) })
 }
 
-// Get returns one host. Errors: ErrNotFound, ErrUnavailable, ErrClosed.
+// Get returns one host. Errors: ErrInvalid (no name), ErrNotFound, ErrUnavailable,
+// ErrClosed.
 func (h *Hosts) Get(ctx context.Context, name string) (HostStatus, error) {
+	if name == "" {
+		return HostStatus{}, &FieldError{Field: "host", Message: "must not be empty"}
+	}
 	for host, err := range h.List(ctx, name) {
 		return host, err
 	}

@@ -3,8 +3,6 @@ package harp
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"strings"
 	"time"
 )
 
@@ -21,20 +19,23 @@ func (j *Job) ID() string { return j.id }
 // Status returns the state of the job now. Errors: ErrInvalid (the id), ErrNotFound,
 // ErrPruned, ErrUnavailable, ErrClosed.
 func (j *Job) Status(ctx context.Context) (JobStatus, error) {
-	return j.service.JobStatus(ctx, j.id)
+	status, err := j.service.JobStatus(ctx, j.id)
+	return status, j.asked(err)
 }
 
 // Result returns how the job ended, without waiting: the failure of the job is in
 // Result.Err. If it has not ended, Result.Done is false. Errors: as Status.
 func (j *Job) Result(ctx context.Context) (Result, error) {
-	return j.service.JobResult(ctx, j.id, false)
+	res, err := j.service.JobResult(ctx, j.id, false)
+	return res, j.asked(err)
 }
 
 // Wait is Result when the job has ended. It goes on through lost connections and
 // restarts of the dispatcher until ctx ends. Errors: ErrNotFound, ErrPruned,
 // ErrClosed, ctx's.
 func (j *Job) Wait(ctx context.Context) (Result, error) {
-	return j.service.JobResult(ctx, j.id, true)
+	res, err := j.service.JobResult(ctx, j.id, true)
+	return res, j.asked(err)
 }
 
 // Get waits until the job has ended and returns its value; a job that did not
@@ -56,36 +57,63 @@ func (j *Job) Get(ctx context.Context) (Value, error) {
 	return res.Value, nil
 }
 
-// jobError adds to the failure of a job what its reader wants next: whether it
-// ran, and which job it was.
+// asked is the error of having asked after the job in vain, nil for nil: whatever
+// it is, it does not say whether the job ran.
+func (j *Job) asked(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &jobError{id: j.id, ran: MayHaveRun, err: err}
+}
+
+// jobError adds to an error about a job what its reader wants next: whether the
+// job ran, if that is known, and which one it was.
 type jobError struct {
 	id  string
+	ran Ran // nothing: err knows
 	err error
 }
 
 func (e *jobError) Error() string {
-	ran := map[Ran]string{DidNotRun: "did not run", MayHaveRun: "may have run", DidRun: "ran"}[RanOf(e.err)]
-	return fmt.Sprintf("%s; %s; job %s", strings.TrimPrefix(e.err.Error(), "harp: "), ran, e.id)
+	text := withoutPrefix(e.err.Error())
+	if e.ran != MayHaveRun {
+		text += "; " + ranWords(RanOf(e))
+	}
+	return text + "; job " + e.id
 }
 
 func (e *jobError) Unwrap() error { return e.err }
+
+func ranWords(r Ran) string {
+	switch r {
+	case DidRun:
+		return "ran"
+	case DidNotRun:
+		return "did not run"
+	}
+	return "may have run"
+}
 
 // Get is Job.Get with the value decoded into a T. Errors: as Job.Get, and
 // ErrInvalid when the value is no T.
 func Get[T any](ctx context.Context, j *Job) (T, error) {
 	var t T
 	v, err := j.Get(ctx)
-	if err == nil {
-		err = v.Decode(&t)
+	if err != nil {
+		return t, err
 	}
-	return t, err
+	if err := v.Decode(&t); err != nil {
+		return t, &jobError{id: j.id, ran: DidRun, err: err}
+	}
+	return t, nil
 }
 
 // Cancel asks the job to stop and returns when the request is on the dispatcher's
 // disk; true if the job had not ended. A job that runs is cancelling until nothing
 // of it runs any more; Wait tells how it ended. Errors: as Status.
 func (j *Job) Cancel(ctx context.Context) (bool, error) {
-	return j.service.CancelJob(ctx, j.id)
+	live, err := j.service.CancelJob(ctx, j.id)
+	return live, j.asked(err)
 }
 
 // Result is how a job ended. The zero Result is that of a job that has not.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"iter"
 	"math"
+	"sync"
 	"time"
 )
 
@@ -79,25 +80,56 @@ func (j *Job) records(ctx context.Context, q RecordQuery, opts []StreamOption) i
 	}
 	return func(yield func(Record, error) bool) {
 		q, end := q, uint64(math.MaxUint64)
+		ctx, cancel := context.WithCancel(ctx)
+		var asking sync.WaitGroup
+		defer asking.Wait()
+		defer cancel()
+		next := j.ask(ctx, q, &asking)
 		for {
-			page, err := j.service.Records(ctx, j.id, q)
+			page, err := next()
 			if err != nil {
-				yield(Record{}, err)
+				yield(Record{}, j.asked(err))
 				return
 			}
 			if !q.Wait {
 				end = min(end, page.End)
+			}
+			last := page.Ended || page.Next >= end
+			if q.From, q.Tail = page.Next, false; !last {
+				next = j.ask(ctx, q, &asking)
 			}
 			for _, r := range page.Records {
 				if r.Seq >= end || !yield(r, nil) {
 					return
 				}
 			}
-			if page.Ended || page.Next >= end {
+			if last {
 				return
 			}
-			q.From, q.Tail = page.Next, false
 		}
+	}
+}
+
+// farAway is a Service over a network: of its records the next page is asked for
+// while this one is read, one page and no more.
+type farAway interface{ readsAhead() }
+
+// ask asks for a page, at once if the Service is far away, and returns what waits
+// for it. It adds to asking what the caller must wait for after ending ctx.
+func (j *Job) ask(ctx context.Context, q RecordQuery, asking *sync.WaitGroup) func() (RecordPage, error) {
+	if _, far := j.service.(farAway); !far {
+		return func() (RecordPage, error) { return j.service.Records(ctx, j.id, q) }
+	}
+	var page RecordPage
+	var err error
+	done := make(chan struct{})
+	asking.Go(func() {
+		defer close(done)
+		page, err = j.service.Records(ctx, j.id, q)
+	})
+	return func() (RecordPage, error) {
+		<-done
+		return page, err
 	}
 }
 

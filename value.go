@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -27,9 +28,10 @@ type Value []byte
 // MaxDepth is how deep a Value may nest.
 const MaxDepth = 32
 
-// NewValue encodes v. Map keys are sorted, integers take their shortest form.
-// Errors: ErrInvalid when v holds what no Value can, as a channel or a map nested
-// deeper than MaxDepth.
+// NewValue encodes v, which must not contain itself. Integers take their shortest
+// form; a Value inside v becomes what it holds. The keys of maps may come in any
+// order: [Value.Canonical] is for comparing. Errors: ErrInvalid when v holds what no
+// Value can, as a channel or a map nested deeper than MaxDepth.
 func NewValue(v any) (Value, error) {
 	switch v := v.(type) {
 	case nil:
@@ -37,7 +39,7 @@ func NewValue(v any) (Value, error) {
 	case Value:
 		return slices.Clone(v), v.Validate()
 	}
-	var b bytes.Buffer
+	var b valueWriter
 	enc := msgpack.GetEncoder()
 	defer msgpack.PutEncoder(enc)
 	enc.Reset(&b)
@@ -87,67 +89,70 @@ func (v Value) Decode(into any) error {
 	if v.IsNil() {
 		v = Value{msgpcode.Nil}
 	}
+	was, err := v.Any()
+	if err == nil {
+		err = v.decode(into)
+	}
+	if err != nil {
+		return err
+	}
+	return fit("value", reflect.ValueOf(into).Elem(), was)
+}
+
+// decode lets msgpack decode what was validated. It panics where a key cannot be
+// hashed, which only the type it decodes into can tell.
+func (v Value) decode(into any) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &FieldError{Field: "value", Message: fmt.Sprint(p)}
+		}
+	}()
 	dec := msgpack.GetDecoder()
-	defer msgpack.PutDecoder(dec)
-	dec.Reset(bytes.NewReader(v))
+	dec.Reset(&valueReader{*bytes.NewReader(v)})
 	dec.SetCustomStructTag("json")
-	dec.SetMapDecoder(decodeMap)
+	dec.SetMapDecoder(decodeAny)
 	if err := dec.Decode(into); err != nil {
 		return &FieldError{Field: "value", Message: err.Error()}
 	}
-	return v.fits(into)
-}
-
-// fits guards against msgpack's silent narrowing of integers (300 into an int8
-// gives 44): what was decoded must encode to the same numbers again.
-func (v Value) fits(decoded any) error {
-	again, err := NewValue(decoded)
-	if err != nil {
-		return err
-	}
-	was, err := v.Any()
-	if err != nil {
-		return err
-	}
-	is, err := again.Any()
-	if err != nil {
-		return err
-	}
-	return sameNumbers("value", was, is)
-}
-
-func sameNumbers(path string, was, is any) error {
-	switch was := was.(type) {
-	case int64, uint64:
-		switch is.(type) {
-		case int64, uint64:
-			if was != is {
-				return &FieldError{Field: path, Message: fmt.Sprintf("%v does not fit the type it is decoded into", was)}
-			}
-		}
-	case []any:
-		if is, ok := is.([]any); ok && len(is) == len(was) {
-			for i := range was {
-				if err := sameNumbers(path+"["+strconv.Itoa(i)+"]", was[i], is[i]); err != nil {
-					return err
-				}
-			}
-		}
-	case map[string]any:
-		if is, ok := is.(map[string]any); ok {
-			for k := range was {
-				if err := sameNumbers(path+"."+k, was[k], is[k]); err != nil {
-					return err
-				}
-			}
-		}
-	}
+	msgpack.PutDecoder(dec)
 	return nil
+}
+
+// valueWriter and valueReader mark that a Value is encoded or decoded inside
+// another one, where it stands for what it holds, and not inside a message, where
+// it is bin.
+type (
+	valueWriter struct{ bytes.Buffer }
+	valueReader struct{ bytes.Reader }
+)
+
+// EncodeMsgpack implements msgpack.CustomEncoder.
+func (v Value) EncodeMsgpack(enc *msgpack.Encoder) error {
+	if _, inside := enc.Writer().(*valueWriter); !inside {
+		return enc.EncodeBytes(v)
+	}
+	if v.IsNil() {
+		return enc.EncodeNil()
+	}
+	return enc.Encode(msgpack.RawMessage(v))
+}
+
+// DecodeMsgpack implements msgpack.CustomDecoder.
+func (v *Value) DecodeMsgpack(dec *msgpack.Decoder) error {
+	if _, inside := dec.Buffered().(*valueReader); !inside {
+		b, err := dec.DecodeBytes()
+		*v = b
+		return err
+	}
+	raw, err := dec.DecodeRaw()
+	*v = Value(slices.Clone(raw))
+	return err
 }
 
 // Any returns the value as nil, bool, int64 (uint64 only above the largest
 // int64), float64, string, []byte, time.Time in UTC, []any or map[string]any.
-// Map keys of other types are written as strings. Errors: ErrInvalid.
+// Map keys of other types are written as strings; what is sealed stays sealed, and
+// only NewValue knows what to do with it. Errors: ErrInvalid.
 func (v Value) Any() (any, error) {
 	if v.IsNil() {
 		return nil, nil
@@ -163,19 +168,15 @@ func (v Value) Any() (any, error) {
 	return got, nil
 }
 
-// decodeMap makes maps with keys that are no strings acceptable where the target
-// is an interface.
-func decodeMap(dec *msgpack.Decoder) (any, error) { return decodeAny(dec) }
-
 func decodeAny(dec *msgpack.Decoder) (any, error) {
 	c, err := dec.PeekCode()
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case msgpcode.IsFixedMap(c), c == msgpcode.Map16, c == msgpcode.Map32:
+	case isMap(c):
 		return decodeAnyMap(dec)
-	case msgpcode.IsFixedArray(c), c == msgpcode.Array16, c == msgpcode.Array32:
+	case isArray(c):
 		return decodeAnyArray(dec)
 	case c == msgpcode.Uint64:
 		n, err := dec.DecodeUint64()
@@ -229,15 +230,24 @@ func decodeAnyArray(dec *msgpack.Decoder) (any, error) {
 	return list, nil
 }
 
-// sealed stands for a value of the reserved ext type, which only its addressee
-// can open.
-type sealed struct{}
+// sealed is a value of the reserved ext type, which only its addressee can open,
+// as it is encoded.
+type sealed struct{ raw string }
 
+// String hides it.
+func (sealed) String() string { return "***" }
+
+// MarshalJSON hides it.
 func (sealed) MarshalJSON() ([]byte, error) { return []byte(`"***"`), nil }
 
+// EncodeMsgpack implements msgpack.CustomEncoder.
+func (s sealed) EncodeMsgpack(enc *msgpack.Encoder) error {
+	return enc.Encode(msgpack.RawMessage(s.raw))
+}
+
 func decodeAnyExt(dec *msgpack.Decoder) (any, error) {
-	var raw msgpack.RawMessage
-	if err := dec.Decode(&raw); err != nil {
+	raw, err := dec.DecodeRaw()
+	if err != nil {
 		return nil, err
 	}
 	id, _, err := msgpack.NewDecoder(bytes.NewReader(raw)).DecodeExtHeader()
@@ -245,7 +255,7 @@ func decodeAnyExt(dec *msgpack.Decoder) (any, error) {
 		return nil, err
 	}
 	if id == transport.SealedExt {
-		return sealed{}, nil
+		return sealed{string(raw)}, nil
 	}
 	t, err := msgpack.NewDecoder(bytes.NewReader(raw)).DecodeTime()
 	return t.UTC(), err
@@ -278,6 +288,9 @@ func printable(v any) any {
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return strconv.FormatFloat(v, 'g', -1, 64)
+		}
+		if math.Abs(v) >= 1<<53 { // with an exponent: its digits are not exact
+			return json.Number(strconv.FormatFloat(v, 'e', -1, 64))
 		}
 	case []any:
 		for i := range v {
@@ -361,9 +374,9 @@ func (v Value) String() string {
 	return string(text)
 }
 
-// Canonical returns the one encoding that all equal values share: map keys sorted,
-// integers shortest, floats without fraction as integers. It is how queue names
-// and requests are compared. Errors: ErrInvalid.
+// Canonical returns the one encoding that all equal values share: map keys sorted
+// and strings, integers shortest, floats without fraction as integers. It is how
+// queue names and requests are compared. Errors: ErrInvalid.
 func (v Value) Canonical() (Value, error) {
 	got, err := v.Any()
 	if err != nil || got == nil {
@@ -375,8 +388,14 @@ func (v Value) Canonical() (Value, error) {
 func wholeFloats(v any) any {
 	switch v := v.(type) {
 	case float64:
-		if v == math.Trunc(v) && math.Abs(v) < 1<<63 {
+		switch {
+		case math.IsNaN(v):
+			return math.NaN() // of all its bit patterns one
+		case v != math.Trunc(v):
+		case v >= -(1<<63) && v < 1<<63:
 			return int64(v)
+		case v >= 1<<63 && v < 1<<64:
+			return uint64(v)
 		}
 	case []any:
 		for i := range v {
@@ -388,4 +407,31 @@ func wholeFloats(v any) any {
 		}
 	}
 	return v
+}
+
+// isNamed reports whether the value, which is valid, is a map whose keys are all
+// strings.
+func (v Value) isNamed() bool {
+	if len(v) == 0 || !isMap(v[0]) {
+		return false
+	}
+	dec := msgpack.NewDecoder(bytes.NewReader(v))
+	n, err := dec.DecodeMapLen()
+	for range n {
+		c, peekErr := dec.PeekCode()
+		if err = errors.Join(err, peekErr); err != nil || !msgpcode.IsString(c) {
+			return false
+		}
+		err = errors.Join(dec.Skip(), dec.Skip())
+	}
+	return err == nil
+}
+
+// isArray reports whether the value is one.
+func (v Value) isArray() bool { return len(v) > 0 && isArray(v[0]) }
+
+func isMap(c byte) bool { return msgpcode.IsFixedMap(c) || c == msgpcode.Map16 || c == msgpcode.Map32 }
+
+func isArray(c byte) bool {
+	return msgpcode.IsFixedArray(c) || c == msgpcode.Array16 || c == msgpcode.Array32
 }

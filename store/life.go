@@ -35,6 +35,7 @@ type Life struct {
 
 	Records uint64 // how many the job has, stored or only counted
 	Stored  uint64 // bytes of records stored
+	Full    bool   // as many as may be; those that came after are only counted
 
 	Late *Late
 }
@@ -60,9 +61,10 @@ type Stopping struct {
 
 // Late is what an agent said about a job that had ended as lost.
 type Late struct {
-	State   harp.State
-	Failure harp.Failure
-	At      time.Time
+	State    harp.State
+	Failure  harp.Failure
+	HasValue bool // a value lies beside the row
+	At       time.Time
 }
 
 // Kind names what can happen to a job.
@@ -178,16 +180,21 @@ func (l Life) step(e Event) (Life, Effect, bool) {
 		case Expire:
 			return l.expired(e), Effect{}, true
 		case Lose:
-			return l.ended(e, harp.StateCancelled, e.Reason, harp.DidNotRun, cancelled(harp.DidNotRun)), Effect{}, e.Reason == harp.LostHostRemoved || e.Reason == harp.LostRestored
+			switch e.Reason {
+			case harp.LostHostRemoved:
+				return l.ended(e, harp.StateCancelled, e.Reason, harp.DidNotRun, cancelled(harp.DidNotRun)), Effect{}, true
+			case harp.LostRestored: // it may have run since the backup
+				return l.lost(e), Effect{}, true
+			}
 		}
 	case harp.StateSent:
 		switch e.Kind {
 		case Started:
 			return l.started(e).in(harp.StateRunning, ""), Effect{}, true
 		case NotNow, Withdrawn:
-			return l.notStarted(e), Effect{}, true
+			return l.notStarted(e), Effect{}, l.mayNotHaveStarted()
 		case Refused:
-			return l.refused(e), Effect{}, true
+			return l.refused(e), Effect{}, l.mayNotHaveStarted()
 		}
 		return l.active(e)
 	case harp.StateRunning:
@@ -197,9 +204,9 @@ func (l Life) step(e Event) (Life, Effect, bool) {
 		case Started:
 			return l.started(e), Effect{}, true
 		case NotNow, Withdrawn:
-			return l.attemptOver(e, string(harp.StateCancelled)).ended(e, harp.StateCancelled, "", harp.DidNotRun, cancelled(harp.DidNotRun)), Effect{}, true
+			return l.attemptOver(e, string(harp.StateCancelled)).ended(e, harp.StateCancelled, "", harp.DidNotRun, cancelled(harp.DidNotRun)), Effect{}, l.mayNotHaveStarted()
 		case Refused:
-			return l.refused(e), Effect{}, true
+			return l.refused(e), Effect{}, l.mayNotHaveStarted()
 		}
 		return l.active(e)
 	case harp.StateUnknown:
@@ -215,6 +222,9 @@ func (l Life) active(e Event) (Life, Effect, bool) {
 		first := l.Cancel == nil
 		return l.cancelRequested(e).in(harp.StateCancelling, "cancel"), Effect{Tell: first}, true
 	case Stop:
+		if e.Stopping == nil {
+			return l, Effect{}, false
+		}
 		l.Stopping = first(l.Stopping, e.Stopping)
 		return l.in(harp.StateCancelling, l.Stopping.Cause), Effect{}, true
 	case End:
@@ -239,10 +249,7 @@ func (l Life) unknown(e Event) (Life, Effect, bool) {
 	case CancelReq:
 		return l.cancelRequested(e), Effect{}, true
 	case Withdrawn, Refused:
-		if covered.State == harp.StateRunning {
-			return l, Effect{}, false
-		}
-		if covered.Cancel != nil {
+		if covered.State == harp.StateSent && covered.Cancel != nil {
 			covered.State = harp.StateCancelling
 		}
 		return covered.step(e)
@@ -266,7 +273,7 @@ func (l Life) sent(e Event) Life {
 		l.Attempts = append(l.Attempts, Attempt{Number: l.Attempt, Base: l.Records})
 	}
 	last := &l.Attempts[len(l.Attempts)-1]
-	last.Outcome, last.Fence, last.Sent = "", e.Fence, e.At
+	last.Outcome, last.Fence, last.Sent, last.Ended = "", e.Fence, e.At, time.Time{}
 	l.Fence, l.WakeAt = e.Fence, time.Time{}
 	return l.in(harp.StateSent, "")
 }
@@ -290,10 +297,18 @@ func (l Life) notStarted(e Event) Life {
 	}
 	l = l.attemptOver(e, string(NotNow))
 	l.WakeAt = e.Wake
-	if e.Kind == NotNow {
-		l.Busy++
+	if e.Kind == Withdrawn {
+		return l.in(harp.StateQueued, e.Reason)
 	}
+	l.Busy++
 	return l.in(harp.StateQueued, harp.ReasonAgentBusy)
+}
+
+// mayNotHaveStarted reports whether the last attempt has given no sign of having
+// started: whoever says that it did not must be wrong if it has.
+func (l Life) mayNotHaveStarted() bool {
+	last := l.Attempts[len(l.Attempts)-1]
+	return last.Started.IsZero() && last.Next == 0
 }
 
 func (l Life) refused(e Event) Life {
@@ -360,8 +375,9 @@ func (l Life) expired(e Event) Life {
 }
 
 func (l Life) attemptOver(e Event, outcome string) Life {
-	last := &l.Attempts[len(l.Attempts)-1]
-	last.Ended, last.Outcome = e.At, outcome
+	if n := len(l.Attempts); n > 0 {
+		l.Attempts[n-1].Ended, l.Attempts[n-1].Outcome = e.At, outcome
+	}
 	return l
 }
 
@@ -374,13 +390,13 @@ func (l Life) ended(e Event, s harp.State, reason string, ran harp.Ran, f harp.F
 
 // late notes what an agent says about a job that was given up.
 func (l Life) late(e Event) (Life, Effect, error) {
-	if l.State != harp.StateLost || e.Kind != End || l.Late != nil {
+	if l.State != harp.StateLost || e.Kind != End || l.Late != nil || len(l.Attempts) == 0 {
 		return l, Effect{}, fmt.Errorf("%w: %s in %s", ErrIllegal, e.Kind, l.State)
 	}
 	said := l
 	said.Attempts = slices.Clone(l.Attempts)
 	said = said.over(e)
-	l.Late = &Late{State: said.State, Failure: said.Failure, At: e.At}
+	l.Late = &Late{State: said.State, Failure: said.Failure, HasValue: said.HasValue, At: e.At}
 	return l, Effect{Late: true}, nil
 }
 

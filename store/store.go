@@ -71,8 +71,10 @@ type Jobs interface {
 
 	// Apply moves jobs through their lives, all in one commit. The outcome of
 	// each stands at its index. A change that gives a queue slot back claims
-	// the queue's next job in the same commit: Change.Claimed. Err is
-	// harp.ErrNotFound, ErrFenced or ErrIllegal, and does not touch the others.
+	// what may start by it in the same commit: the next job of that queue, and
+	// the next of that host if it had as many as its gate lets through:
+	// Change.Claimed. Err is harp.ErrNotFound, ErrFenced or ErrIllegal, and does
+	// not touch the others.
 	Apply(ctx context.Context, ts ...Transition) ([]Change, error)
 
 	// Advance does what time alone has made due: it ends jobs that did not
@@ -180,7 +182,7 @@ const MaxExamined = 5000
 // A Gate says whether jobs may start on a host.
 type Gate struct {
 	Open      bool
-	Free      int       // how many more attempts may be sent; claims count it down
+	Most      int       // attempts that may be sent and not ended at a time; the store counts them
 	Reason    string    // closed: harp.ReasonOffline and the like
 	LastHeard time.Time // closed for absence: since when
 }
@@ -209,7 +211,7 @@ type Transition struct {
 type Change struct {
 	Job     Job // after it
 	Effect  Effect
-	Claimed []Job // of the same queue, started by the slot that came free
+	Claimed []Job // started by the slot that came free
 	Err     error
 }
 

@@ -3,28 +3,36 @@ package transport
 import (
 	"context"
 	"crypto/tls"
-	"log/slog"
+	"fmt"
 	"net"
+	"sync"
+	"time"
 )
+
+// handshakeTimeout is the longest a handshake may take.
+const handshakeTimeout = 10 * time.Second
 
 // Stage is the step of connecting at which a [HandshakeError] happened.
 type Stage string
 
 // The stages, in order.
 const (
-	StageDial     Stage = "dial"     // no connection; set by who dials
-	StageTLS      Stage = "tls"      // TLS: version, protocol, certificate chain
-	StageIdentity Stage = "identity" // the certificate is good but not the one wanted
+	StageDial     Stage = "dial"     // no connection; for who dials, not of this package
+	StageTLS      Stage = "tls"      // bytes that are not TLS 1.3, protocol, certificate chain, time
+	StageIdentity Stage = "identity" // the certificate is good, but not of whom it must be
 )
 
-// HandshakeError is a connection that did not become a Conn. It is an [ErrHandshake].
+// HandshakeError is a connection that did not become a [Conn]. It is an
+// [ErrHandshake], and whatever its cause is.
 type HandshakeError struct {
 	Stage Stage
 	Addr  string
 	Err   error
 }
 
-func (e *HandshakeError) Error() string { panic("todo") }
+func (e *HandshakeError) Error() string {
+	return fmt.Sprintf("transport: handshake with %s: %s: %v", e.Addr, e.Stage, e.Err)
+}
 
 // Unwrap returns the cause.
 func (e *HandshakeError) Unwrap() error { return e.Err }
@@ -32,41 +40,136 @@ func (e *HandshakeError) Unwrap() error { return e.Err }
 // Is reports whether target is [ErrHandshake].
 func (e *HandshakeError) Is(target error) bool { return target == ErrHandshake }
 
-// Conn is a connection whose handshake is done and whose peer is known.
-type Conn struct{}
+// Conn is a connection whose handshake is done and whose peer is known. One
+// session is made of it, by [Conn.Opener] or [Conn.Acceptor].
+type Conn struct {
+	nc   net.Conn
+	peer Peer
 
-// Client makes the client's side of the handshake over nc.
-func Client(ctx context.Context, nc net.Conn, tc *tls.Config, protocol string, want Role) (*Conn, error) {
-	panic("todo")
+	mu      sync.Mutex // guards what follows; never held while blocked
+	closed  bool
+	session *Session
 }
 
-// Server makes the server's side of the handshake over nc.
+// Client makes the client's side of the handshake over nc, which it closes on
+// error: TLS 1.3 with the certificates of tc, in which the peer speaks protocol
+// and its certificate has an identity of the role wanted. Peers are known by their
+// identity, so that tc needs no ServerName; if it has one, that is verified as
+// well. tc must have RootCAs. ctx bounds the handshake, and so do 10 s.
+//
+// Client returns when the peer has accepted this side's certificate.
+//
+// The error is a [*HandshakeError]; its cause is ctx's if ctx ended.
+func Client(ctx context.Context, nc net.Conn, tc *tls.Config, protocol string, want Role) (*Conn, error) {
+	return shake(ctx, nc, func(ctx context.Context) (net.Conn, Peer, error) {
+		if c, ok := nc.(*memoryConn); ok {
+			peer, err := c.shakeClient(ctx, protocol, want)
+			return nc, peer, err
+		}
+		c := tls.Client(nc, clientConfig(tc, protocol, want))
+		peer, err := shakeTLS(ctx, c, awaitWelcome)
+		return c, peer, err
+	})
+}
+
+// Server makes the server's side of the handshake over nc, which it closes on
+// error: TLS 1.3 in which the client must show a certificate, whose identity must
+// be of the role that allow has for the protocol. tc must have ClientCAs; its
+// GetConfigForClient is not used. ctx bounds the handshake, and so do 10 s.
+//
+// The error is a [*HandshakeError]; its cause is ctx's if ctx ended.
 func Server(ctx context.Context, nc net.Conn, tc *tls.Config, allow map[string]Role) (*Conn, error) {
-	panic("todo")
+	return serverShake(ctx, nc, serverConfig(tc, allow), allow)
+}
+
+// serverShake is Server with the configuration made.
+func serverShake(ctx context.Context, nc net.Conn, config *tls.Config, allow map[string]Role) (*Conn, error) {
+	return shake(ctx, nc, func(ctx context.Context) (net.Conn, Peer, error) {
+		if c, ok := nc.(*memoryConn); ok {
+			peer, err := c.shakeServer(ctx, allow)
+			return nc, peer, err
+		}
+		c := tls.Server(nc, config)
+		peer, err := shakeTLS(ctx, c, sendWelcome)
+		return c, peer, err
+	})
+}
+
+// shake runs a handshake within its time.
+func shake(ctx context.Context, nc net.Conn, with func(context.Context) (net.Conn, Peer, error)) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	keepAlive(nc)
+	secured, peer, err := with(ctx)
+	if err != nil {
+		nc.Close()
+		return nil, handshakeError(ctx, nc, err)
+	}
+	return &Conn{nc: secured, peer: peer}, nil
 }
 
 // Peer returns who is at the other end.
-func (c *Conn) Peer() Peer { panic("todo") }
+func (c *Conn) Peer() Peer { return c.peer }
 
-// Close closes the connection and the session made of it.
-func (c *Conn) Close() error { panic("todo") }
+// Close closes the connection and, with [ErrSessionClosed], the session made of
+// it. It returns the error of closing the connection when there is no session.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	session, closed := c.session, c.closed
+	c.closed = true
+	c.mu.Unlock()
+	switch {
+	case session != nil:
+		session.Close(nil)
+		return nil
+	case closed:
+		return nil
+	}
+	return c.nc.Close()
+}
 
-// Opener makes the session in which this side opens streams.
-func (c *Conn) Opener(o Options) (*Session, error) { panic("todo") }
+// Opener makes the session in which this side opens streams. The session owns the
+// connection from then on. The error is [ErrProtocol] when the connection has a
+// session, and [ErrSessionClosed] when it is closed.
+func (c *Conn) Opener(o Options) (*Session, error) { return c.open(o, true) }
 
-// Acceptor makes the session in which this side accepts streams.
-func (c *Conn) Acceptor(o Options) (*Session, error) { panic("todo") }
+// Acceptor makes the session in which this side accepts streams. The session owns
+// the connection from then on. The error is [ErrProtocol] when the connection has
+// a session, and [ErrSessionClosed] when it is closed.
+func (c *Conn) Acceptor(o Options) (*Session, error) { return c.open(o, false) }
 
-// Options are the settings of a session. The zero value works.
-type Options struct {
-	// Logger gets one line when the peer breaks the protocol. Default: slog.Default().
-	Logger *slog.Logger
-	// MaxFrame returns the longest body this side receives of a type, at most
-	// [MaxFrame]. Default: 128 KiB for every type.
-	MaxFrame func(Type) int
-	// MaxLanes is the number of lanes the session may have. Default: 4096.
-	MaxLanes int
-	// Window is the number of bytes of a stream the peer may send ahead of the
-	// reader, 256 KiB (the default) to 4 MiB.
-	Window int
+func (c *Conn) open(o Options, opener bool) (*Session, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return nil, ErrSessionClosed
+	case c.session != nil:
+		return nil, fmt.Errorf("%w: the connection has a session", ErrProtocol)
+	}
+	o = o.withDefaults()
+	m, err := newMux(c.nc, o, opener)
+	if err != nil {
+		return nil, err
+	}
+	c.session = newSession(m, c.peer, o, opener)
+	return c.session, nil
+}
+
+func newMux(nc net.Conn, o Options, opener bool) (mux, error) {
+	if mc, ok := nc.(*memoryConn); ok {
+		return newMemoryMux(mc, o.Window, opener), nil
+	}
+	return newYamux(nc, o, opener)
+}
+
+// keepAlive lets the kernel notice within a minute that a peer is gone, when
+// nothing is sent.
+func keepAlive(nc net.Conn) {
+	const interval, count = 15 * time.Second, 3
+	if tcp, ok := nc.(interface {
+		SetKeepAliveConfig(net.KeepAliveConfig) error
+	}); ok {
+		_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: interval, Interval: interval, Count: count})
+	}
 }

@@ -1,18 +1,142 @@
 package transport
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"sync/atomic"
+)
 
-// Exchange is one question with its answers, alone on its lane.
-type Exchange struct{}
+// Exchange is one question with its answers, alone on its lane. The opener's is
+// made by [Session.Exchange] and ends with Release; the acceptor's is the
+// handler's in [Session.Serve] and ends when the handler returns.
+//
+// Send is safe for concurrent use, also beside Receive; of concurrent Receives
+// each gets some of the frames.
+type Exchange struct {
+	lane   *lane
+	number uint32
+	in     inbox
 
-// Send sends a frame of the exchange. It is safe for concurrent use.
-func (x *Exchange) Send(t Type, end bool, body []byte) error { panic("todo") }
+	sentEnd  atomic.Bool
+	gotEnd   atomic.Bool
+	released atomic.Bool
+	returned chan struct{} // the acceptor's: closed when the handler has returned
+}
 
-// Receive returns the next frame of the exchange, io.EOF after End.
-func (x *Exchange) Receive(ctx context.Context) (Frame, error) { panic("todo") }
-
-// Release gives the lane back.
-func (x *Exchange) Release() { panic("todo") }
+// ask begins the next exchange of a lane, on the opener's side.
+func (l *lane) ask() (*Exchange, error) {
+	l.number++
+	x := &Exchange{lane: l, number: l.number, in: newInbox()}
+	if !l.session.start(x.readAnswers) {
+		return nil, l.session.closedErr()
+	}
+	return x, nil
+}
 
 // Session returns the session of the exchange.
-func (x *Exchange) Session() *Session { panic("todo") }
+func (x *Exchange) Session() *Session { return x.lane.session }
+
+// Send sends a frame; end marks the last one in this direction. It waits while
+// the peer takes nothing, and ends the session if that lasts 30 s.
+//
+// The error is [ErrSessionClosed]; io.ErrClosedPipe after Release or when the
+// peer has closed the lane; [ErrProtocol] after End or for a type above 126;
+// [ErrFrameTooLarge] for a body above [MaxFrame]. The last two send nothing.
+func (x *Exchange) Send(t Type, end bool, body []byte) error {
+	f := Frame{Type: t, Exchange: x.number, End: end, Body: body}
+	if err := f.check(); err != nil {
+		return err
+	}
+	if err := x.lane.lock(); err != nil {
+		return err
+	}
+	defer x.lane.unlock()
+	switch {
+	case x.released.Load():
+		return x.lane.gone()
+	case x.sentEnd.Load():
+		return fmt.Errorf("%w: frame after End", ErrProtocol)
+	}
+	x.sentEnd.Store(end) // before the answer to it can be there
+	return x.lane.sendLocked(f)
+}
+
+// Receive returns the next frame of the exchange, waiting for it until ctx ends.
+//
+// The error is io.EOF after End; io.ErrUnexpectedEOF when the lane ended before,
+// joined with [ErrSessionClosed] if it was because the session did;
+// io.ErrClosedPipe after Release; or ctx's.
+func (x *Exchange) Receive(ctx context.Context) (Frame, error) {
+	return x.in.take(ctx)
+}
+
+// Release ends the opener's exchange. If its End was received, the lane is free
+// for the next one; if not, the lane is closed and the peer's handler stopped. It
+// is idempotent, and does nothing on the acceptor's side.
+func (x *Exchange) Release() {
+	l := x.lane
+	if !l.session.opener || x.released.Swap(true) {
+		return
+	}
+	x.in.abandon(io.ErrClosedPipe)
+	if x.gotEnd.Load() && l.number < math.MaxUint32 {
+		l.session.lanes.put(l)
+		return
+	}
+	l.close()
+}
+
+// readAnswers reads the opener's lane until End, or until the lane ends.
+func (x *Exchange) readAnswers() {
+	for !x.gotEnd.Load() {
+		f, err := x.lane.read()
+		if err == nil {
+			err = x.deliver(f)
+		}
+		if err != nil {
+			x.in.close(err)
+			x.lane.close()
+			return
+		}
+	}
+}
+
+// deliver puts a frame into the inbox if it belongs to the exchange, and drops it
+// if it belongs to an older one.
+func (x *Exchange) deliver(f Frame) error {
+	switch {
+	case f.Exchange == 0 || f.Type == heartbeat:
+		return x.violated("control frame on a lane")
+	case f.Exchange > x.number:
+		return x.violated("frame of an exchange that was not begun")
+	case f.Exchange == x.number:
+		return x.accept(f)
+	}
+	return nil
+}
+
+// accept puts a frame of the exchange into the inbox.
+func (x *Exchange) accept(f Frame) error {
+	if x.gotEnd.Load() {
+		return x.violated("frame after End")
+	}
+	var end error
+	if f.End {
+		end = io.EOF
+		x.gotEnd.Store(true)
+	}
+	gone := x.lane.closed
+	if x.returned != nil {
+		gone = x.returned
+	}
+	x.in.put(f, end, x.lane.session.dying, gone)
+	return nil
+}
+
+// violated ends the session.
+func (x *Exchange) violated(what string) error {
+	x.lane.session.fail(fmt.Errorf("%w: %s", ErrProtocol, what))
+	return x.lane.cutShort()
+}

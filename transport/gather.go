@@ -46,9 +46,11 @@ var gatherBuffers = sync.Pool{New: func() any {
 type gather struct {
 	nc      net.Conn
 	inspect inspector
+	ending  func() // called before yamux can notice the end; may be called again
 
 	held     [yamuxHeaderSize]byte // a data header without its body
 	holding  bool
+	readErr  error         // what the next Read returns
 	wake     chan struct{} // 1 slot: there is something to write, or Close was called
 	room     chan struct{} // 1 slot: the buffer was taken
 	written  chan struct{} // closed when the writer has returned
@@ -64,9 +66,10 @@ type gather struct {
 
 // newGather returns the wrapper of nc. opens says how many streams the peer may
 // open, nil for none.
-func newGather(nc net.Conn, opens *rate.Limiter) *gather {
+func newGather(nc net.Conn, opens *rate.Limiter, ending func()) *gather {
 	g := &gather{
 		nc:       nc,
+		ending:   ending,
 		inspect:  inspector{opens: opens, pings: rate.NewLimiter(pingRate, pingBurst)},
 		wake:     make(chan struct{}, 1),
 		room:     make(chan struct{}, 1),
@@ -78,7 +81,7 @@ func newGather(nc net.Conn, opens *rate.Limiter) *gather {
 }
 
 // Write queues p, waiting while the queue is full. The error is that of an
-// earlier write, or net.ErrClosed.
+// earlier read or write.
 func (g *gather) Write(p []byte) (int, error) {
 	if isDataHeader(p) && !g.holding {
 		copy(g.held[:], p)
@@ -101,15 +104,14 @@ func (g *gather) Write(p []byte) (int, error) {
 	}
 }
 
-// queue appends p, behind the header held back for it, if there is room.
+// queue appends p, behind the header held back for it, if there is room. A
+// connection that is closing has room for all and keeps nothing: to yamux an
+// error would be a reason to cut finish short.
 func (g *gather) queue(p []byte) (ok bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.err != nil {
-		return false, g.err
-	}
-	if g.closing {
-		return false, net.ErrClosed
+	if g.err != nil || g.closing {
+		return true, g.err
 	}
 	if g.buf == nil {
 		g.buf = gatherBuffers.Get().(*[]byte)
@@ -177,17 +179,28 @@ func recycle(buf *[]byte) {
 	gatherBuffers.Put(buf)
 }
 
-// Read reads from the connection. A flood is [ErrProtocol].
+// Read reads from the connection. A flood is [ErrProtocol]. An error comes alone,
+// when what was read before it has reached its stream.
 func (g *gather) Read(p []byte) (int, error) {
+	if g.readErr != nil {
+		return 0, g.endRead(g.readErr)
+	}
 	n, err := g.nc.Read(p)
 	if bad := g.inspect.look(p[:n]); bad != nil {
 		n, err = 0, bad
 	}
-	if err != nil {
-		g.fail(err)
-		g.readOnce.Do(func() { close(g.readDone) })
+	if err != nil && n == 0 {
+		return 0, g.endRead(err)
 	}
-	return n, err
+	g.readErr = err
+	return n, nil
+}
+
+func (g *gather) endRead(err error) error {
+	g.fail(err)
+	g.readOnce.Do(func() { close(g.readDone) })
+	g.ending()
+	return err
 }
 
 // fail notes the first failure.
@@ -206,34 +219,42 @@ func (g *gather) cause() error {
 	return g.err
 }
 
-// Close sends what is queued, for at most a second, waits as long for the peer to
-// have read it, and closes the connection. It unblocks Read and Write.
+// Close drops what is queued, closes the connection and unblocks Read and Write.
+// yamux calls it when a session fails.
 func (g *gather) Close() error {
-	g.closeOnce.Do(g.shut)
+	g.closeOnce.Do(func() { g.shut(0) })
 	return nil
 }
 
-func (g *gather) shut() {
+// finish sends what is queued, for at most a second, waits as long for the peer
+// to have read it, and closes the connection. What is written from now on is
+// dropped.
+func (g *gather) finish() {
+	g.closeOnce.Do(func() { g.shut(closeTimeout) })
+}
+
+func (g *gather) shut(patience time.Duration) {
+	g.ending()
 	g.mu.Lock()
 	g.closing = true
-	g.setWriteDeadline(closeTimeout)
+	g.setWriteDeadline(patience)
 	g.mu.Unlock()
 	signal(g.wake)
 	<-g.written
-	if g.cause() == nil {
-		g.linger()
+	if patience > 0 && g.cause() == nil {
+		g.linger(patience)
 	}
 	g.nc.Close()
 }
 
 // linger tells the peer that nothing more comes and lets it close first. To close
 // while it still sends would destroy what it has not read yet.
-func (g *gather) linger() {
+func (g *gather) linger(patience time.Duration) {
 	half, ok := g.nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	timer := time.NewTimer(closeTimeout)
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case <-g.readDone:
@@ -308,7 +329,7 @@ func (i *inspector) frame() error {
 func (i *inspector) opened(stream uint32) error {
 	switch {
 	case i.opens == nil:
-		return fmt.Errorf("%w: stream opened by the wrong side", ErrProtocol)
+		return errWrongSide
 	case stream%2 == 0:
 		return fmt.Errorf("%w: even stream number", ErrProtocol)
 	case !i.opens.Allow():

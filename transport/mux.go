@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 )
 
@@ -25,7 +26,7 @@ type mux interface {
 type stream interface {
 	io.ReadWriter
 	// Close ends both directions: the peer reads what was written and then io.EOF,
-	// and this side's Read and Write return at once.
+	// and this side's Read and Write return. It may take as long as a write.
 	Close() error
 	// shrink gives back the memory of an idle stream.
 	shrink()
@@ -34,3 +35,6 @@ type stream interface {
 // errStreamClosed is a write to a stream that either side has closed. Unlike any
 // other failed write it says nothing about the session.
 var errStreamClosed = errors.New("transport: stream closed")
+
+// errWrongSide ends the connection of an opener to which a stream is opened.
+var errWrongSide = fmt.Errorf("%w: stream opened by the wrong side", ErrProtocol)

@@ -3,22 +3,166 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
+	"sync"
+	"syscall"
+	"time"
 
 	"golang.org/x/time/rate"
 )
 
+const (
+	defaultHandshakeRate  = 1000
+	defaultHandshakeLimit = 64
+)
+
 // ServeConfig are the settings of [Serve].
 type ServeConfig struct {
-	TLS            *tls.Config
-	Protocols      map[string]Role // the role a peer must have, by protocol
-	Logger         *slog.Logger    // default: slog.Default()
-	HandshakeRate  rate.Limit      // handshakes a second; default: 1000
-	HandshakeLimit int             // handshakes at the same time; default: 64
+	// TLS has the certificate of this side and the ClientCAs of its peers. It may
+	// be nil for a listener of a [Network].
+	TLS *tls.Config
+	// Protocols has the role a peer must have, by protocol.
+	Protocols map[string]Role
+	// Logger gets one line for each connection refused. Default: slog.Default().
+	Logger *slog.Logger
+	// HandshakeRate is how many handshakes are made a second. Default: 1000.
+	HandshakeRate rate.Limit
+	// HandshakeLimit is how many handshakes are made at the same time, half of them
+	// with one address; sixteen times as many connections wait for their turn, the
+	// rest in the listener. Connections that have sent nothing yet do not count;
+	// when they are more than those that may wait, the oldest is dropped.
+	// Default: 64.
+	HandshakeLimit int
 }
 
-// Serve accepts connections from l and runs handle for each that shakes hands.
+func (c ServeConfig) withDefaults() ServeConfig {
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.HandshakeRate <= 0 {
+		c.HandshakeRate = defaultHandshakeRate
+	}
+	if c.HandshakeLimit <= 0 {
+		c.HandshakeLimit = defaultHandshakeLimit
+	}
+	return c
+}
+
+// Serve accepts connections from l and runs handle for each whose handshake
+// succeeds, in a goroutine of its own; a connection is closed when its handle
+// returns. A handshake that takes longer than 10 s, with the wait for its turn, is
+// refused. The ctx of handle ends with ctx.
+//
+// Serve closes l when ctx ends, and returns nil when every handle has returned.
+// Before that it returns only if l fails, with its error, also when every handle
+// has returned. While accepting fails for want of descriptors or memory, or because
+// a peer has gone, Serve goes on trying.
 func Serve(ctx context.Context, l net.Listener, cfg ServeConfig, handle func(context.Context, *Conn)) error {
-	panic("todo")
+	cfg = cfg.withDefaults()
+	s := server{
+		cfg:       cfg,
+		config:    serverConfig(cfg.TLS, cfg.Protocols),
+		admission: newAdmission(cfg.HandshakeRate, cfg.HandshakeLimit),
+		handle:    handle,
+	}
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	defer s.running.Wait()
+	err := s.acceptLoop(ctx, l)
+	l.Close()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// server is one Serve.
+type server struct {
+	cfg       ServeConfig
+	config    *tls.Config
+	admission *admission
+	handle    func(context.Context, *Conn)
+	running   sync.WaitGroup
+}
+
+// acceptLoop accepts until ctx ends or l fails.
+func (s *server) acceptLoop(ctx context.Context, l net.Listener) error {
+	var wait backoff
+	for {
+		if err := s.admission.wait(ctx); err != nil {
+			return err
+		}
+		nc, err := l.Accept()
+		switch {
+		case err == nil:
+			wait = 0
+			s.running.Go(func() { s.serve(ctx, nc) })
+		case !isTemporary(err):
+			return err
+		case wait.sleep(ctx) != nil:
+			return ctx.Err()
+		default:
+			s.cfg.Logger.Warn("accepting connections", "error", err.Error(), "retry", time.Duration(wait))
+		}
+	}
+}
+
+// serve makes the handshake and runs handle.
+func (s *server) serve(ctx context.Context, nc net.Conn) {
+	c, err := s.shake(ctx, nc)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.cfg.Logger.Warn("connection refused", "addr", nc.RemoteAddr().String(), "error", err.Error())
+		}
+		return
+	}
+	defer c.Close()
+	s.handle(ctx, c)
+}
+
+// shake makes the handshake when it is the connection's turn.
+func (s *server) shake(ctx context.Context, nc net.Conn) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	peeked, turn, err := s.admission.admit(ctx, nc)
+	if err != nil {
+		nc.Close()
+		return nil, handshakeError(ctx, nc, err)
+	}
+	defer turn.end()
+	return serverShake(ctx, peeked, s.config, s.cfg.Protocols)
+}
+
+// temporary are the errors of accepting a connection after which the next may
+// succeed.
+var temporary = []error{
+	syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
+	syscall.ECONNABORTED, syscall.ECONNRESET, syscall.EINTR,
+}
+
+func isTemporary(err error) bool {
+	for _, t := range temporary {
+		if errors.Is(err, t) {
+			return true
+		}
+	}
+	return false
+}
+
+// backoff is the wait before the next try, doubled from 5 ms to 1 s.
+type backoff time.Duration
+
+// sleep waits. The error is ctx's.
+func (b *backoff) sleep(ctx context.Context) error {
+	*b = min(max(2**b, backoff(5*time.Millisecond)), backoff(time.Second))
+	timer := time.NewTimer(time.Duration(*b))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

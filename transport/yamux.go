@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -21,9 +23,18 @@ const (
 )
 
 // yamuxMux carries streams over a connection with yamux.
+//
+// Between the moment a session of yamux notices its end and the moment it has
+// closed its streams, every goroutine blocked on a stream spins, and a few dozen
+// of them take seconds to let the session go on. So the mux knows the streams and
+// makes each of them time out before.
 type yamuxMux struct {
 	gather  *gather
 	session *yamux.Session
+	aborted atomic.Bool
+
+	mu      sync.Mutex // guards what follows; never held while blocked
+	streams map[*yamuxStream]struct{}
 }
 
 // newYamux makes a mux of a connection. The opener is yamux's client, whoever
@@ -39,23 +50,22 @@ func newYamux(nc net.Conn, o Options, opener bool) (*yamuxMux, error) {
 		StreamCloseTimeout:     60 * time.Second,
 		Logger:                 yamuxLog{o.Logger},
 	}
+	var opens *rate.Limiter
+	start := yamux.Server
 	if opener {
 		config.AcceptBacklog = openBacklog
-		g := newGather(nc, nil)
-		session, err := yamux.Client(g, config)
-		return newYamuxMux(g, session, err)
+		start = yamux.Client
+	} else {
+		opens = rate.NewLimiter(2*openRate, 2*o.MaxLanes+1)
 	}
-	g := newGather(nc, rate.NewLimiter(2*openRate, 2*o.MaxLanes+1))
-	session, err := yamux.Server(g, config)
-	return newYamuxMux(g, session, err)
-}
-
-func newYamuxMux(g *gather, session *yamux.Session, err error) (*yamuxMux, error) {
-	if err != nil {
-		g.Close()
+	m := &yamuxMux{streams: make(map[*yamuxStream]struct{})}
+	m.gather = newGather(nc, opens, m.abort)
+	var err error
+	if m.session, err = start(m.gather, config); err != nil {
+		m.gather.Close()
 		return nil, fmt.Errorf("transport: %w", err)
 	}
-	return &yamuxMux{gather: g, session: session}, nil
+	return m, nil
 }
 
 func (m *yamuxMux) open(context.Context) (stream, error) {
@@ -63,7 +73,7 @@ func (m *yamuxMux) open(context.Context) (stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &yamuxStream{st}, nil
+	return m.add(st), nil
 }
 
 func (m *yamuxMux) accept(ctx context.Context) (stream, error) {
@@ -71,10 +81,45 @@ func (m *yamuxMux) accept(ctx context.Context) (stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &yamuxStream{st}, nil
+	return m.add(st), nil
 }
 
-func (m *yamuxMux) close() { m.session.Close() } //nolint:errcheck // always nil
+func (m *yamuxMux) add(st *yamux.Stream) *yamuxStream {
+	s := &yamuxStream{Stream: st, mux: m}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.streams[s] = struct{}{}
+	if m.aborted.Load() {
+		_ = s.SetDeadline(longAgo) // always nil
+	}
+	return s
+}
+
+func (m *yamuxMux) remove(s *yamuxStream) {
+	m.mu.Lock()
+	delete(m.streams, s)
+	m.mu.Unlock()
+}
+
+// abort makes all that is blocked on a stream return. What was received can still
+// be read.
+func (m *yamuxMux) abort() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.aborted.Store(true)
+	for s := range m.streams {
+		_ = s.SetDeadline(longAgo) // always nil
+	}
+}
+
+// longAgo is a deadline that has passed.
+var longAgo = time.Unix(1, 0)
+
+// close sends what was written before it ends the session.
+func (m *yamuxMux) close() {
+	m.gather.finish()
+	m.session.Close() //nolint:errcheck // always nil
+}
 
 // broken are the ends of a session that only a peer that is not yamux, or not
 // well-meaning, can cause.
@@ -105,11 +150,27 @@ func (m *yamuxMux) cause() error {
 }
 
 // yamuxStream is a stream of yamux.
-type yamuxStream struct{ *yamux.Stream }
+type yamuxStream struct {
+	*yamux.Stream
+	mux *yamuxMux
+}
+
+// Read reads what there is. yamux may report a deadline though something is there
+// to be read; after the end of the connection nobody would ask again.
+func (s *yamuxStream) Read(p []byte) (int, error) {
+	n, err := s.Stream.Read(p)
+	if errors.Is(err, yamux.ErrTimeout) {
+		n, err = s.Stream.Read(p)
+	}
+	return n, err
+}
 
 // Write writes p, for at most writeTimeout.
 func (s *yamuxStream) Write(p []byte) (int, error) {
 	_ = s.SetWriteDeadline(time.Now().Add(writeTimeout)) // always nil
+	if s.mux.aborted.Load() {                            // before or after, abort is seen
+		return 0, net.ErrClosed
+	}
 	n, err := s.Stream.Write(p)
 	if errors.Is(err, yamux.ErrStreamClosed) || errors.Is(err, yamux.ErrConnectionReset) {
 		err = errStreamClosed
@@ -120,7 +181,8 @@ func (s *yamuxStream) Write(p []byte) (int, error) {
 // Close closes the stream and unblocks Read, which yamux would leave waiting for
 // the peer.
 func (s *yamuxStream) Close() error {
-	_ = s.SetReadDeadline(time.Unix(1, 0)) // always nil
+	s.mux.remove(s)
+	_ = s.SetReadDeadline(longAgo) // always nil
 	return s.Stream.Close()
 }
 

@@ -1,5 +1,10 @@
 package wire
 
+// Rows are the items of a listing and the records of a page. Each travels as bin, the
+// bytes of its own message, so that the limit of elements holds for each and a page
+// is limited by bytes alone.
+type Rows [][]byte
+
 // Failed answers any request that failed.
 type Failed struct {
 	Failure []byte `msgpack:"failure"`
@@ -51,10 +56,10 @@ type Pull struct {
 
 // Pulled answers Pull.
 type Pulled struct {
-	Records []PulledRecord `msgpack:"records,omitempty"`
-	Next    int64          `msgpack:"next"`            // where to go on
-	End     int64          `msgpack:"end"`             // one more than the last committed record's number
-	Ended   bool           `msgpack:"ended,omitempty"` // the job has ended and these are its last
+	Records Rows  `msgpack:"records,omitempty"` // of PulledRecord
+	Next    int64 `msgpack:"next"`              // where to go on
+	End     int64 `msgpack:"end"`               // one more than the last committed record's number
+	Ended   bool  `msgpack:"ended,omitempty"`   // the job has ended and these are its last
 }
 
 // PulledRecord is a record with its attempt.
@@ -88,7 +93,6 @@ type Job struct {
 	UnknownOf   string            `msgpack:"unknownof,omitempty"`
 	Started     string            `msgpack:"started,omitempty"`
 	Cancel      *CancelRequest    `msgpack:"cancel,omitempty"`
-	Stopping    *Stopping         `msgpack:"stopping,omitempty"`
 	Attempts    []Attempt         `msgpack:"attempts,omitempty"`
 	Attempt     int64             `msgpack:"attempt,omitempty"`
 	Failure     []byte            `msgpack:"failure,omitempty"`
@@ -139,7 +143,7 @@ type JobsQuery struct {
 
 // Jobs answers JobsQuery; also when short, there is more while Cursor is set.
 type Jobs struct {
-	Jobs   []Job  `msgpack:"jobs,omitempty"`
+	Jobs   Rows   `msgpack:"jobs,omitempty"` // of Job
 	Cursor string `msgpack:"cursor,omitempty"`
 }
 
@@ -151,7 +155,7 @@ type HostsQuery struct {
 
 // Hosts answers HostsQuery.
 type Hosts struct {
-	Hosts  []Host `msgpack:"hosts,omitempty"`
+	Hosts  Rows   `msgpack:"hosts,omitempty"` // of Host
 	Cursor string `msgpack:"cursor,omitempty"`
 }
 
@@ -176,8 +180,8 @@ type HostRef struct {
 
 // HostProcs answers TypeHostProcs.
 type HostProcs struct {
-	Procedures []Procedure `msgpack:"procs,omitempty"`
-	Cursor     string      `msgpack:"cursor,omitempty"`
+	Procedures Rows   `msgpack:"procs,omitempty"` // of Procedure
+	Cursor     string `msgpack:"cursor,omitempty"`
 }
 
 // Refreshed answers Refresh.
@@ -193,8 +197,8 @@ type QueuesQuery struct {
 
 // Queues answers QueuesQuery.
 type Queues struct {
-	Queues []Queue `msgpack:"queues,omitempty"`
-	Cursor string  `msgpack:"cursor,omitempty"`
+	Queues Rows   `msgpack:"queues,omitempty"` // of Queue
+	Cursor string `msgpack:"cursor,omitempty"`
 }
 
 // Queue is the state of a queue.

@@ -10,6 +10,7 @@ package wire
 
 import (
 	"fmt"
+	"reflect"
 
 	"github.com/harpcaller/harp/transport"
 )
@@ -34,7 +35,11 @@ const (
 	MaxLabels        = 16
 	MaxLabelKey      = 64
 	MaxLabelValue    = 256
+	MaxTraceParent   = 256
+	MaxNeeds         = 16
+	MaxNeed          = 64      // a feature's name
 	MaxPage          = 1 << 20 // of records or rows in one answer
+	MaxRows          = 4000    // records or rows in one answer
 
 	// MaxMessage is what any limit may be raised to.
 	MaxMessage = 2 << 20
@@ -105,9 +110,14 @@ func MaxBody(t transport.Type) int {
 	return MaxControl
 }
 
-// Encode returns the bytes of a message. A message that cannot be encoded is a
-// defect of the program: Encode panics.
+// Encode returns the bytes of a message. In strings that are not UTF-8, as an error's
+// text can be, U+FFFD takes the place of what is wrong: a peer would close the
+// session. A message that cannot be encoded is a defect of the program: Encode
+// panics.
 func Encode(message any) []byte {
+	if v := reflect.ValueOf(message); message != nil && !isText(v) {
+		message = text(v).Interface()
+	}
 	b, err := transport.Marshal(message)
 	if err != nil {
 		panic(fmt.Sprintf("wire: encode %T: %v", message, err))
@@ -118,5 +128,23 @@ func Encode(message any) []byte {
 // Decode reads a message from bytes that came from outside. Errors:
 // transport.ErrMalformed.
 func Decode(b []byte, message any) error {
-	return transport.Unmarshal(b, message, transport.ProtocolLimits)
+	return decode(b, message, transport.ProtocolLimits)
+}
+
+// rowLimits are the limits of each of the [Rows] of an answer.
+var rowLimits = transport.Limits{Depth: transport.ProtocolLimits.Depth, Elements: 16 * transport.ProtocolLimits.Elements}
+
+// DecodeRow reads one of the rows of an answer. Errors: transport.ErrMalformed.
+func DecodeRow(row []byte, message any) error {
+	return decode(row, message, rowLimits)
+}
+
+func decode(b []byte, message any, l transport.Limits) error {
+	if err := transport.Unmarshal(b, message, l); err != nil {
+		return err
+	}
+	if !isText(reflect.ValueOf(message)) {
+		return &transport.DecodeError{Err: errNotText}
+	}
+	return nil
 }

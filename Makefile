@@ -1,0 +1,63 @@
+# The commands people type while working on harp. `make help` lists them.
+
+GO       ?= go
+GOBIN    := $(CURDIR)/bin
+LINT     := $(GOBIN)/golangci-lint
+LINT_VERSION := v2.15.0
+FUZZTIME ?= 10s
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build the harp binary into ./bin
+	$(GO) build -o $(GOBIN)/harp ./cmd/harp
+
+.PHONY: test
+test: ## run all tests with the race detector
+	$(GO) test -race ./...
+
+.PHONY: check
+check: format lint tidy ## what CI checks: format, lint, go.mod, tests, build
+	$(GO) test -race ./...
+	$(GO) build ./...
+
+.PHONY: quick
+quick: format lint tidy ## what check does, without the tests
+	$(GO) build ./...
+
+.PHONY: format
+format: $(LINT) ## say what is not formatted
+	$(LINT) fmt --diff
+
+.PHONY: fmt
+fmt: $(LINT) ## format
+	$(LINT) fmt
+
+.PHONY: lint
+lint: $(LINT) ## lint
+	$(LINT) run ./...
+
+.PHONY: tidy
+tidy: ## say what go.mod lacks
+	$(GO) mod tidy -diff
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for a short while (FUZZTIME=10s)
+	@for dir in $$($(GO) list -f '{{.Dir}}' ./...); do \
+		for target in $$(grep -hso '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go | cut -c6- | sort -u); do \
+			echo "$$target in $$dir"; \
+			(cd $$dir && $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) .) || exit 1; \
+		done; \
+	done
+
+.PHONY: bench
+bench: ## run the benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+$(LINT): Makefile
+	GOBIN=$(GOBIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	@touch $@

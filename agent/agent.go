@@ -1,0 +1,165 @@
+// Package agent runs procedures on a host.
+//
+// An [Agent] offers Go functions as procedures, connects to a dispatcher and runs
+// them when it is asked to:
+//
+//	var Restart = harp.NewProc[RestartArgs, RestartResult]("service.restart", "Restart a service")
+//
+//	a := agent.New(agent.Config{Name: "web01", TLS: tlsConfig})
+//	agent.Handle(a, Restart, func(ctx context.Context, in RestartArgs) (RestartResult, error) {
+//		...
+//	})
+//	err := a.Connect(ctx, "harp.example:7440")
+//
+// It may also wait to be dialled, with [Agent.Serve], by its dispatcher and by
+// callers that do without one.
+//
+// A procedure's context ends when its job is cancelled or a limit is exceeded;
+// context.Cause tells which: harp.ErrCancelled or a *harp.TimeoutError. A
+// procedure that does not listen to it keeps its job open: a job has ended only
+// when nothing of it runs any more.
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+// Config says who an Agent is and how it behaves. Only Name and TLS have to be
+// set.
+type Config struct {
+	// Name is the host's name. It must be the one in the certificate.
+	Name string
+
+	// Dir is where the agent keeps its own files. Reserved: this version keeps
+	// none.
+	Dir string
+
+	// TLS holds the agent's certificate and the CA it trusts. It may be nil on
+	// an in-memory network.
+	TLS *tls.Config
+
+	// Labels are what the host says of itself, at most 16.
+	Labels map[string]string
+
+	// Facts returns what is known of the host, each time a session begins; it
+	// has 10 s. Default: [DefaultFacts].
+	Facts func(context.Context) (map[string]any, error)
+
+	// Logger gets what operators want to know. Default: slog.Default().
+	Logger *slog.Logger
+
+	// Dial opens connections to the dispatcher. Default: TCP.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+
+	// Limits bound what the agent takes on.
+	Limits Limits
+}
+
+// Agent offers procedures and runs them. It is safe for concurrent use; Connect and
+// Serve may run side by side, and each several times.
+type Agent struct {
+	cfg       Config
+	log       *slog.Logger
+	instance  string // one per process
+	catalogue catalogue
+	roster    roster
+
+	mu      sync.Mutex       // guards what follows; never held while blocked
+	current *session         // the dispatcher's, since its WELCOME
+	epochs  map[string]int64 // the highest seen, by store id
+	longest time.Duration    // pause before reconnecting
+}
+
+// New returns an agent that offers nothing yet: see [Handle]. Whether the
+// configuration can be is said by Connect and Serve.
+func New(cfg Config) *Agent {
+	cfg.Limits = cfg.Limits.withDefaults()
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if cfg.Facts == nil {
+		cfg.Facts = DefaultFacts
+	}
+	if cfg.Dial == nil {
+		cfg.Dial = dialTCP
+	}
+	return &Agent{
+		cfg:       cfg,
+		log:       cfg.Logger.With("host", cfg.Name),
+		instance:  harp.NewID(),
+		catalogue: catalogue{procedures: map[string]*procedure{}},
+		roster:    newRoster(cfg.Limits.MaxAttempts),
+		epochs:    map[string]int64{},
+		longest:   defaultLongest,
+	}
+}
+
+// Procedures returns what the agent offers, by name.
+func (a *Agent) Procedures() []harp.ProcedureDoc { return a.catalogue.docs() }
+
+// check reports what of the configuration cannot be. The error is a
+// *harp.FieldError.
+func (a *Agent) check() error {
+	switch n := a.cfg.Name; {
+	case n == "":
+		return &harp.FieldError{Field: "name", Message: "must not be empty"}
+	case len(n) > wire.MaxHostName || !utf8.ValidString(n):
+		return &harp.FieldError{Field: "name", Message: fmt.Sprintf("must be UTF-8 of at most %d bytes", wire.MaxHostName)}
+	}
+	if err := checkLabels(a.cfg.Labels); err != nil {
+		return err
+	}
+	if err := a.cfg.Limits.check(); err != nil {
+		return err
+	}
+	return checkCertificate(a.cfg.TLS, a.cfg.Name)
+}
+
+func checkLabels(labels map[string]string) error {
+	if len(labels) > wire.MaxLabels {
+		return &harp.FieldError{Field: "labels", Message: fmt.Sprintf("at most %d", wire.MaxLabels)}
+	}
+	for k, v := range labels {
+		if k == "" || len(k) > wire.MaxLabelKey || len(v) > wire.MaxLabelValue || !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return &harp.FieldError{
+				Field:   "label " + k,
+				Message: fmt.Sprintf("must be UTF-8, the key of at most %d bytes, the value of at most %d", wire.MaxLabelKey, wire.MaxLabelValue),
+			}
+		}
+	}
+	return nil
+}
+
+// checkCertificate compares the name with that in the certificate, which is what
+// everybody else will go by.
+func checkCertificate(tc *tls.Config, name string) error {
+	if tc == nil || len(tc.Certificates) == 0 || len(tc.Certificates[0].Certificate) == 0 {
+		return nil
+	}
+	cert, err := x509.ParseCertificate(tc.Certificates[0].Certificate[0])
+	if err != nil {
+		return &harp.FieldError{Field: "tls", Message: err.Error()}
+	}
+	id, err := transport.IdentityOf(cert)
+	switch {
+	case err != nil:
+		return &harp.FieldError{Field: "tls", Message: err.Error()}
+	case id.Role != transport.RoleAgent:
+		return &harp.FieldError{Field: "tls", Message: "the certificate is not an agent's: " + id.String()}
+	case id.Name != name:
+		return &harp.FieldError{Field: "name", Message: fmt.Sprintf("is %q, but the certificate is of %q", name, id.Name)}
+	}
+	return nil
+}

@@ -1,0 +1,237 @@
+package agent_test
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+func TestCall(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		offerGreet(a)
+		d, _, _ := connect(t, p, a)
+		end := d.call("greet", harp.Args{"name": "Ada"}).accepted().end()
+		if got := value[greeting](t, end); got.Text != "hello Ada" {
+			t.Errorf("got %q", got.Text)
+		}
+		if end.Records != 0 || end.Stopped != nil || end.RanFor < 0 {
+			t.Errorf("END %+v", end)
+		}
+		for range 20 { // on the same lane
+			if got := value[greeting](t, d.call("greet", harp.Pos("Bob", true)).accepted().end()); got.Text != "HELLO BOB" {
+				t.Fatalf("got %q", got.Text)
+			}
+		}
+	})
+}
+
+func TestArguments(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		offerGreet(a)
+		agent.Handle(a, harp.NewProc[string, string]("scalar"), func(_ context.Context, in string) (string, error) { return "s:" + in, nil })
+		agent.Handle(a, harp.NewProc[[]int, int]("sum"), func(_ context.Context, in []int) (int, error) {
+			sum := 0
+			for _, n := range in {
+				sum += n
+			}
+			return sum, nil
+		})
+		agent.Handle(a, harp.NewProc[map[string]int, []string]("keys"), func(_ context.Context, in map[string]int) ([]string, error) {
+			return slices.Sorted(maps.Keys(in)), nil
+		})
+		agent.Handle(a, harp.NewProc[any, any]("echo"), func(_ context.Context, in any) (any, error) { return in, nil })
+		agent.Handle(a, harp.NewProc[harp.Value, harp.Value]("raw"), func(_ context.Context, in harp.Value) (harp.Value, error) { return in, nil })
+		agent.Handle(a, harp.NewProc[*greetArgs, string]("pointer"), func(_ context.Context, in *greetArgs) (string, error) { return in.Name, nil })
+		type typed struct {
+			Data []byte        `json:"data"`
+			At   time.Time     `json:"at"`
+			For  time.Duration `json:"for"`
+		}
+		agent.Handle(a, harp.NewProc[typed, typed]("typed"), func(_ context.Context, in typed) (typed, error) { return in, nil })
+		d, _, _ := connect(t, p, a)
+
+		at := time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC)
+		same := map[string]any{"data": []byte{1, 2}, "at": at, "for": int64(time.Minute)}
+		for _, c := range []struct {
+			name      string
+			procedure string
+			args      any
+			want      any
+		}{
+			{"optional left out", "greet", harp.Args{"name": "x"}, map[string]any{"text": "hello x"}},
+			{"scalar by position", "scalar", harp.Pos("x"), "s:x"},
+			{"scalar by name", "scalar", harp.Args{"value": "x"}, "s:x"},
+			{"list", "sum", harp.Pos(1, 2, 39), int64(42)},
+			{"no list", "sum", nil, int64(0)},
+			{"any names", "keys", harp.Args{"b": 1, "a": 2}, []any{"a", "b"}},
+			{"no names", "keys", nil, nil},
+			{"anything named", "echo", harp.Args{"n": 5}, map[string]any{"n": int64(5)}},
+			{"anything by position", "echo", harp.Pos(5, "x"), []any{int64(5), "x"}},
+			{"nothing", "echo", nil, nil},
+			{"raw", "raw", harp.Args{"n": 5}, map[string]any{"n": int64(5)}},
+			{"pointer", "pointer", harp.Pos("x"), "x"},
+			{"bytes, time and duration", "typed", harp.Args{"data": []byte{1, 2}, "at": at, "for": time.Minute}, same},
+			{"the same as JSON has them", "typed", harp.Args{"data": "AQI=", "at": "2026-03-04T05:06:07.000000008Z", "for": 6e10}, same},
+		} {
+			end := d.call(c.procedure, c.args).accepted().end()
+			if got := value[any](t, end); !reflect.DeepEqual(got, c.want) {
+				t.Errorf("%s: got %#v, want %#v", c.name, got, c.want)
+			}
+		}
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		offerGreet(a)
+		d, _, _ := connect(t, p, a)
+		good := harp.Args{"name": "x"}
+		for _, c := range []struct {
+			name      string
+			procedure string
+			args      any
+			change    func(*wire.Call, *harp.Request)
+			code      string
+			typ       string
+			field     string
+		}{
+			{name: "no such procedure", procedure: "great", code: "rejected_not_found", typ: "procedure"},
+			{name: "another host", procedure: "greet", args: good, code: "rejected", typ: "wrong_host",
+				change: func(_ *wire.Call, r *harp.Request) { r.Host = "web02" }},
+			{name: "needs of the call", procedure: "greet", args: good, code: "rejected", typ: "needs",
+				change: func(c *wire.Call, _ *harp.Request) { c.Needs = []string{"teleport"} }},
+			{name: "needs of the request", procedure: "greet", args: good, code: "rejected", typ: "needs",
+				change: func(_ *wire.Call, r *harp.Request) { r.Needs = []string{"teleport"} }},
+			{name: "missing argument", procedure: "greet", code: "rejected_invalid", field: "args.name"},
+			{name: "unknown argument", procedure: "greet", args: harp.Args{"name": "x", "nme": 1}, code: "rejected_invalid", field: "args.nme"},
+			{name: "wrong type", procedure: "greet", args: harp.Pos(5), code: "rejected_invalid", field: "args.name"},
+			{name: "too many", procedure: "greet", args: harp.Pos("a", true, 3), code: "rejected_invalid", field: "args"},
+			{name: "attempt", procedure: "greet", args: good, code: "rejected_invalid", field: "attempt",
+				change: func(c *wire.Call, _ *harp.Request) { c.Attempt = 0 }},
+			{name: "limit", procedure: "greet", args: good, code: "rejected_invalid", field: "timeout",
+				change: func(c *wire.Call, _ *harp.Request) { c.MaxExecTime = -1 }},
+		} {
+			change := c.change
+			if change == nil {
+				change = func(*wire.Call, *harp.Request) {}
+			}
+			f := d.call(c.procedure, c.args, change).refused()
+			if f.Code != c.code || f.Type != c.typ || f.Field != c.field || f.Ran != harp.DidNotRun || f.Message == "" {
+				t.Errorf("%s: %+v", c.name, f)
+			}
+		}
+		x := d.begin(wire.TypeCall, wire.Encode(wire.Call{Signed: wire.Signed{Request: []byte{0xc1}}, Attempt: 1}))
+		if f := x.refused(); f.Code != "rejected_invalid" || f.Field != "request" {
+			t.Errorf("a request that is none: %+v", f)
+		}
+		late := func(c *wire.Call, _ *harp.Request) { c.Left = -1 }
+		if reason := d.call("greet", good, late).notNow(); reason != wire.NotNowStartBefore {
+			t.Errorf("too late: NOT_NOW(%s)", reason)
+		}
+	})
+}
+
+func TestFailures(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		offerFaults(a)
+		d, _, _ := connect(t, p, a)
+		for _, c := range []struct{ procedure, typ, message string }{
+			{"plain", "error", "no luck"},
+			{"typed", "disk_full", "the disk is full"},
+			{"errorf", "unit_not_found", "unit x"},
+			{"nested", "error", "no such host: web02"},
+			{"badtext", "error", "a\uFFFDb"},
+			{"long", "error", "é"},
+			{"panic", "panic", "out of cheese"},
+			{"nilerr", "panic", "nil pointer"},
+			{"goexit", "panic", "Goexit"},
+			{"large", "result_too_large", "at most 1048576"},
+			{"odd", "bad_result", "chan int"},
+			{"binary", "bad_result", "UTF-8"},
+		} {
+			f := failure(t, d.call(c.procedure, nil).accepted().end())
+			if f.Code != "remote" || f.Type != c.typ || !strings.Contains(f.Message, c.message) || f.Ran != harp.DidRun || f.Fault != harp.FaultProcedure {
+				t.Errorf("%s: %+v", c.procedure, f)
+			}
+			if c.procedure == "errorf" && f.Data.String() != `{"unit":"x"}` {
+				t.Errorf("data %s", f.Data)
+			}
+		}
+	})
+}
+
+func TestCallInfo(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		offer(a, "info", func(ctx context.Context) (agent.CallInfo, error) {
+			info, ok := agent.FromContext(ctx)
+			if !ok {
+				t.Error("no CallInfo")
+			}
+			return info, nil
+		}, agent.Timeout(time.Minute))
+		d, _, _ := connect(t, p, a)
+		x := d.call("info", nil, func(c *wire.Call, r *harp.Request) {
+			c.Attempt, c.MaxExecTime = 3, int64(harp.NoLimit)
+			r.Info, _ = harp.NewValue(map[string]any{"ticket": 812})
+			r.Labels = map[string]string{"team": "web"}
+			r.TraceParent = "00-4bf9-01"
+		})
+		got := value[agent.CallInfo](t, x.accepted().end())
+		want := agent.CallInfo{
+			JobID: x.id, Attempt: 3, Host: "web01", Procedure: "info",
+			Principal: harp.Principal{Kind: "caller", Name: "ops", Auth: "certificate"},
+			Address:   d.hostAddr(), Info: got.Info, Labels: map[string]string{"team": "web"},
+			TraceParent: "00-4bf9-01", Timeout: time.Minute,
+		}
+		if !reflect.DeepEqual(got, want) || got.Info.String() != `{"ticket":812}` {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+		if _, ok := agent.FromContext(t.Context()); ok {
+			t.Error("CallInfo out of nothing")
+		}
+	})
+}
+
+func (p *peer) hostAddr() string { return dispatcherID.Name + ":1" }
+
+func TestProcedures(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		a := newAgent(t, p, func(c *agent.Config) { c.Labels = map[string]string{"role": "web"} })
+		offerGreet(a)
+		offerStream(a, "count", func(context.Context, func(int) error) error { return nil }, agent.Idempotent(), agent.MaxExecTime(time.Hour))
+		for i := range 200 { // more than a page
+			offer(a, "many."+string(rune('a'+i/26))+string(rune('a'+i%26)), func(context.Context) (int, error) { return 0, nil })
+		}
+		d, _, _ := connect(t, p, a)
+		if len(d.procedures) != 202 || d.hello.Labels["role"] != "web" || d.facts.String() != `{"os":"test"}` {
+			t.Errorf("%d procedures, labels %v, facts %s", len(d.procedures), d.hello.Labels, d.facts)
+		}
+		docs := a.Procedures()
+		count, g := docs[0], docs[1]
+		if count.Name != "count" || !count.Streams || !count.Idempotent || count.MaxExecTime != time.Hour || len(count.Record) == 0 {
+			t.Errorf("%+v", count)
+		}
+		if g.Summary != "Greet somebody" || g.Doc != "by name" || !slices.Equal(g.Params, []string{"name", "loud"}) || g.Streams {
+			t.Errorf("%+v", g)
+		}
+		if !strings.Contains(string(g.Args), "whom to greet") || !strings.Contains(string(g.Args), `"required":["name"]`) {
+			t.Errorf("args %s", g.Args)
+		}
+		if m := d.procedures[1]; m.Name != "greet" || string(m.Args) != string(g.Args) {
+			t.Errorf("told %+v", m)
+		}
+	})
+}

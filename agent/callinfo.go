@@ -1,0 +1,44 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/harpcaller/harp"
+)
+
+// CallInfo is what a procedure can know of the call it runs for.
+type CallInfo struct {
+	JobID       string
+	Attempt     int // from 1
+	Host        string
+	Procedure   string
+	Principal   harp.Principal    // who asked: as the dispatcher says, in a direct call as the certificate does
+	Direct      bool              // called without a dispatcher: nothing is stored
+	Address     string            // of the dispatcher's or direct caller's end of the connection
+	Info        harp.Value        // the caller's own data
+	Labels      map[string]string // the job's
+	TraceParent string            // W3C trace context
+	Timeout     time.Duration     // the longest silence between records; 0: any
+	MaxExecTime time.Duration     // the longest run; 0: any
+}
+
+type callInfoKey struct{}
+
+// FromContext returns the call that a procedure's context belongs to, as a copy;
+// false for any other context.
+func FromContext(ctx context.Context) (CallInfo, bool) {
+	info, ok := ctx.Value(callInfoKey{}).(*CallInfo)
+	if !ok {
+		return CallInfo{}, false
+	}
+	c := *info
+	c.Info, c.Labels = slices.Clone(c.Info), maps.Clone(c.Labels)
+	return c, true
+}
+
+func withCallInfo(ctx context.Context, info *CallInfo) context.Context {
+	return context.WithValue(ctx, callInfoKey{}, info)
+}

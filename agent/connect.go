@@ -1,0 +1,137 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/transport"
+)
+
+const (
+	dispatcherPort = "7440"
+	dialTimeout    = 10 * time.Second
+	keepAlive      = 15 * time.Second
+
+	// firstPause bounds the pause before the first attempt to reconnect; it is
+	// doubled for each further one up to the longest.
+	firstPause     = time.Second
+	defaultLongest = 10 * time.Second
+	maxLongest     = 10 * time.Minute
+)
+
+// dialTCP is the default of Config.Dial.
+func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
+	d := net.Dialer{
+		Timeout:         dialTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive, Count: 3},
+	}
+	return d.DialContext(ctx, "tcp", addr)
+}
+
+// Connect dials the dispatcher at addr, port 7440 unless it names another, and runs
+// what it is asked to. It reconnects for ever, whatever went wrong, a refusal too:
+// the pause before an attempt is chosen at random, within a second at first and
+// within ten, or as many as the dispatcher wishes, when attempts keep failing.
+//
+// When ctx ends the agent takes no more calls and ends the contexts of the
+// procedures that run, with the cause harp.ErrClosed. Connect returns nil when they
+// have returned and the dispatcher has taken their results, for which it has
+// Limits.Grace. A procedure that does not return keeps Connect from returning.
+//
+// The error is a *harp.FieldError for a configuration or an address that cannot be.
+func (a *Agent) Connect(ctx context.Context, addr string) error {
+	if err := a.check(); err != nil {
+		return err
+	}
+	addr, err := withPort(addr)
+	if err != nil {
+		return err
+	}
+	var work sync.WaitGroup
+	defer work.Wait()
+	c := connector{agent: a, addr: addr, work: &work}
+	for ctx.Err() == nil {
+		opened, err := c.once(ctx)
+		if ctx.Err() == nil {
+			c.sleep(ctx, opened, err)
+		}
+	}
+	return nil
+}
+
+// withPort adds the port to an address that has none.
+func withPort(addr string) (string, error) {
+	if addr == "" {
+		return "", &harp.FieldError{Field: "addr", Message: "must be host or host:port"}
+	}
+	if _, _, err := net.SplitHostPort(addr); err == nil {
+		return addr, nil
+	}
+	with := net.JoinHostPort(addr, dispatcherPort)
+	if _, _, err := net.SplitHostPort(with); err != nil {
+		return "", &harp.FieldError{Field: "addr", Message: err.Error()}
+	}
+	return with, nil
+}
+
+// connector is one Connect.
+type connector struct {
+	agent    *Agent
+	addr     string
+	work     *sync.WaitGroup
+	failures int    // since a session was open for calls
+	said     string // the failure last logged
+}
+
+// once dials and speaks until the session ends. It reports whether it was open for
+// calls.
+func (c *connector) once(ctx context.Context) (opened bool, err error) {
+	nc, err := c.agent.cfg.Dial(ctx, c.addr)
+	if err != nil {
+		return false, err
+	}
+	conn, err := transport.Client(ctx, nc, c.agent.cfg.TLS, transport.ProtocolAgent, transport.RoleDispatcher)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	return c.agent.converse(ctx, conn, c.work)
+}
+
+// sleep waits before the next attempt. What went wrong is worth a line when it is
+// news.
+func (c *connector) sleep(ctx context.Context, opened bool, err error) {
+	if opened {
+		c.failures, c.said = 0, ""
+	}
+	wait := pause(c.failures, c.agent.longestPause())
+	c.failures++
+	if text := fmt.Sprint(err); !opened && text != c.said {
+		c.said = text
+		c.agent.log.Warn("not connected", "addr", c.addr, "error", text, "retry", wait)
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// pause chooses the pause after so many failures: full jitter.
+func pause(failures int, longest time.Duration) time.Duration {
+	most := firstPause << min(failures, 30)
+	return rand.N(min(most, longest))
+}
+
+// longestPause is what the dispatcher wished last.
+func (a *Agent) longestPause() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.longest
+}

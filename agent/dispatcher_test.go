@@ -1,0 +1,342 @@
+package agent_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+// dispatcher is a dispatcher reduced to its half of the protocol.
+type dispatcher struct {
+	t        testing.TB
+	addr     string
+	sessions chan *peer // those that are READY
+
+	mu      sync.Mutex
+	welcome wire.Welcome
+	refuse  *harp.Failure // answers HELLO
+	hellos  int
+}
+
+// listen starts a dispatcher that agents dial.
+func listen(t testing.TB, p place) *dispatcher {
+	d := &dispatcher{
+		t:        t,
+		sessions: make(chan *peer),
+		welcome:  wire.Welcome{Version: wire.Version, Store: "store", Heartbeat: int64(time.Hour)},
+	}
+	l := p.listen(t, dispatcherID)
+	d.addr = l.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	cfg := transport.ServeConfig{
+		TLS:       p.tls(t, dispatcherID),
+		Logger:    silent,
+		Protocols: map[string]transport.Role{transport.ProtocolAgent: transport.RoleAgent},
+	}
+	go func() { served <- transport.Serve(ctx, l, cfg, d.serve) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// serve speaks with an agent until either has had enough.
+func (d *dispatcher) serve(ctx context.Context, conn *transport.Conn) {
+	p, err := d.meet(ctx, conn)
+	if err != nil {
+		return
+	}
+	defer p.session.Close(nil)
+	select {
+	case d.sessions <- p:
+	case <-p.session.Done():
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-p.session.Done():
+	}
+}
+
+// meet is the beginning of a session.
+func (d *dispatcher) meet(ctx context.Context, conn *transport.Conn) (*peer, error) {
+	s, err := conn.Opener(transport.Options{Logger: silent, MaxFrame: wire.MaxBody})
+	if err != nil {
+		return nil, err
+	}
+	p := &peer{t: d.t, session: s}
+	if p.control, err = s.Control(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.hear(ctx, wire.TypeHello, &p.hello); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	d.hellos++
+	welcome, refuse := d.welcome, d.refuse
+	d.mu.Unlock()
+	if refuse != nil {
+		p.say(wire.TypeUnwelcome, wire.Unwelcome{Failure: wire.Encode(*refuse)})
+		<-s.Done()
+		return nil, s.Err()
+	}
+	p.epoch = welcome.Epoch
+	p.say(wire.TypeWelcome, welcome)
+	p.control.Beat(time.Duration(welcome.Heartbeat))
+	return p, p.reconcile(ctx)
+}
+
+// set changes the next WELCOME.
+func (d *dispatcher) set(change func(*dispatcher)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change(d)
+}
+
+// peer is the other side of an agent's session: a dispatcher's or direct caller's.
+type peer struct {
+	t          testing.TB
+	session    *transport.Session
+	control    *transport.Control
+	hello      wire.Hello
+	facts      harp.Value
+	procedures []wire.Procedure
+	held       []wire.HeldAttempt
+	epoch      int64
+}
+
+// say sends on the control stream; that the session ended shows elsewhere.
+func (p *peer) say(t transport.Type, message any) {
+	_ = p.control.Send(transport.Frame{Type: t, Body: wire.Encode(message)})
+}
+
+// hear receives a message on the control stream.
+func (p *peer) hear(ctx context.Context, want transport.Type, message any) error {
+	f, err := p.control.Receive(ctx)
+	if err != nil {
+		return err
+	}
+	if f.Type != want {
+		p.t.Errorf("control frame of type %d, want %d", f.Type, want)
+	}
+	return wire.Decode(f.Body, message)
+}
+
+// reconcile hears what the agent has, and forgets all it holds.
+func (p *peer) reconcile(ctx context.Context) error {
+	var facts wire.Facts
+	if err := p.hear(ctx, wire.TypeFacts, &facts); err != nil {
+		return err
+	}
+	p.facts = facts.Facts
+	for last := false; !last; {
+		var m wire.Procedures
+		if err := p.hear(ctx, wire.TypeProcedures, &m); err != nil {
+			return err
+		}
+		p.procedures, last = append(p.procedures, m.Procedures...), m.Last
+	}
+	for last := false; !last; {
+		var m wire.Held
+		if err := p.hear(ctx, wire.TypeHeld, &m); err != nil {
+			return err
+		}
+		p.held, last = append(p.held, m.Attempts...), m.Last
+	}
+	p.say(wire.TypeForget, wire.Forget{Attempts: p.held, Last: true})
+	return p.hear(ctx, wire.TypeReady, new(wire.Ready))
+}
+
+// exchange is one question to an agent.
+type exchange struct {
+	t  testing.TB
+	x  *transport.Exchange
+	id string
+}
+
+// begin sends the first frame of an exchange.
+func (p *peer) begin(typ transport.Type, body []byte) *exchange {
+	p.t.Helper()
+	x, err := p.session.Exchange(context.Background())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := x.Send(typ, false, body); err != nil {
+		p.t.Fatal(err)
+	}
+	return &exchange{t: p.t, x: x}
+}
+
+// call sends a CALL with what change makes of it.
+func (p *peer) call(procedure string, args any, change ...func(*wire.Call, *harp.Request)) *exchange {
+	p.t.Helper()
+	v, err := harp.NewValue(args)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	req := harp.Request{ID: harp.NewID(), Host: agentID.Name, Procedure: procedure, Args: v}
+	c := wire.Call{Attempt: 1, Window: wire.Window, Epoch: p.epoch, Principal: wire.Principal{Kind: "caller", Name: "ops", Auth: "certificate"}}
+	for _, f := range change {
+		f(&c, &req)
+	}
+	c.Request = req.Encode()
+	x := p.begin(wire.TypeCall, wire.Encode(c))
+	x.id = req.ID
+	return x
+}
+
+func (x *exchange) send(typ transport.Type, message any) {
+	x.t.Helper()
+	if err := x.x.Send(typ, false, wire.Encode(message)); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+func (x *exchange) ack(next int64) { x.t.Helper(); x.send(wire.TypeAck, wire.Ack{Next: next}) }
+func (x *exchange) cancel()        { x.t.Helper(); x.send(wire.TypeCancel, wire.Cancel{}) }
+
+// receive returns the next frame.
+func (x *exchange) receive() transport.Frame {
+	x.t.Helper()
+	f, err := x.x.Receive(context.Background())
+	if err != nil {
+		x.t.Fatalf("receive: %v", err)
+	}
+	return f
+}
+
+// expect receives a message of one type.
+func expect[M any](x *exchange, want transport.Type) M {
+	x.t.Helper()
+	f := x.receive()
+	if f.Type != want {
+		x.t.Fatalf("frame of type %d, want %d: %s", f.Type, want, harp.Value(f.Body))
+	}
+	var m M
+	if err := wire.Decode(f.Body, &m); err != nil {
+		x.t.Fatal(err)
+	}
+	return m
+}
+
+// accepted receives ACCEPTED.
+func (x *exchange) accepted() *exchange {
+	x.t.Helper()
+	if m := expect[wire.Accepted](x, wire.TypeAccepted); m.Started == nil || m.Started.Time == 0 {
+		x.t.Error("ACCEPTED without STARTED")
+	}
+	return x
+}
+
+// refused receives REFUSED and returns its error.
+func (x *exchange) refused() harp.Failure {
+	x.t.Helper()
+	m := expect[wire.Refused](x, wire.TypeRefused)
+	x.x.Release()
+	return decodeFailure(x.t, m.Failure)
+}
+
+// notNow receives NOT_NOW and returns its reason.
+func (x *exchange) notNow() string {
+	x.t.Helper()
+	m := expect[wire.NotNow](x, wire.TypeNotNow)
+	x.x.Release()
+	return m.Reason
+}
+
+// ended receives records, acknowledges them, and then END.
+func (x *exchange) ended() (wire.End, []wire.Record) {
+	x.t.Helper()
+	var records []wire.Record
+	for {
+		f := x.receive()
+		switch f.Type {
+		case wire.TypeRecords:
+			var m wire.Records
+			if err := wire.Decode(f.Body, &m); err != nil {
+				x.t.Fatal(err)
+			}
+			if m.First != int64(len(records)) {
+				x.t.Fatalf("records from %d, want %d", m.First, len(records))
+			}
+			records = append(records, m.Records...)
+			x.ack(int64(len(records)))
+		case wire.TypeStopping, wire.TypeAccepted, wire.TypeStarted:
+		case wire.TypeEnd:
+			var m wire.End
+			if err := wire.Decode(f.Body, &m); err != nil {
+				x.t.Fatal(err)
+			}
+			x.ackEnd(m)
+			return m, records
+		default:
+			x.t.Fatalf("frame of type %d", f.Type)
+		}
+	}
+}
+
+// end receives END alone.
+func (x *exchange) end() wire.End {
+	x.t.Helper()
+	m := expect[wire.End](x, wire.TypeEnd)
+	x.ackEnd(m)
+	return m
+}
+
+// ackEnd acknowledges END; a direct session needs no such thing.
+func (x *exchange) ackEnd(m wire.End) {
+	if x.x.Session().Peer().Protocol == transport.ProtocolAgent {
+		_ = x.x.Send(wire.TypeAck, false, wire.Encode(wire.Ack{Next: m.Records, End: true}))
+	}
+	x.x.Release()
+}
+
+func decodeFailure(t testing.TB, b []byte) harp.Failure {
+	t.Helper()
+	var f harp.Failure
+	if err := wire.Decode(b, &f); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// value decodes the value of an END.
+func value[T any](t testing.TB, end wire.End) T {
+	t.Helper()
+	var v T
+	if len(end.Failure) > 0 {
+		t.Fatalf("failed: %v", decodeFailure(t, end.Failure).Err())
+	}
+	if err := harp.Value(end.Value).Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// failure decodes the failure of an END.
+func failure(t testing.TB, end wire.End) harp.Failure {
+	t.Helper()
+	if len(end.Failure) == 0 {
+		t.Fatalf("did not fail: %s", harp.Value(end.Value))
+	}
+	return decodeFailure(t, end.Failure)
+}
+
+// connect starts an agent that is connected to a dispatcher, and returns the
+// dispatcher's side of the session.
+func connect(t testing.TB, p place, a *agent.Agent) (*peer, *dispatcher, *running) {
+	t.Helper()
+	d := listen(t, p)
+	r := run(t, func(ctx context.Context) error { return a.Connect(ctx, d.addr) })
+	return <-d.sessions, d, r
+}

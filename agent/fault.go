@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// The types of failures that are not the procedure's own words.
+const (
+	faultOther       = "error"            // an error without a type
+	faultPanic       = "panic"            // the procedure panicked, or left by runtime.Goexit
+	faultTooLarge    = "result_too_large" // its result exceeds the limit
+	faultBadResult   = "bad_result"       // its result has no form on the wire
+	faultAgentStop   = "agent_stopped"    // the agent stopped and the procedure with it
+	maxFaultMessage  = 64 << 10
+	maxFaultType     = 256
+	maxFaultData     = wire.MaxResult
+	truncatedMessage = " [cut]"
+)
+
+// Errorf returns an error for a procedure to fail with. At the caller it is a
+// *harp.RemoteError with this type, the message that fmt.Errorf makes, and the data,
+// nil for none. Data that no harp.Value can hold is left out, and the message says
+// so.
+func Errorf(typ string, data any, format string, a ...any) error {
+	cause := fmt.Errorf(format, a...)
+	remote := &harp.RemoteError{Type: typ, Message: cause.Error()}
+	v, err := harp.NewValue(data)
+	if err != nil {
+		remote.Message += fmt.Sprintf(" [data left out: %v]", err)
+		return &fault{remote: remote, cause: cause}
+	}
+	remote.Data = v
+	return &fault{remote: remote, cause: cause}
+}
+
+// fault is what Errorf returns: both what the caller gets and what it was made of.
+type fault struct {
+	remote *harp.RemoteError
+	cause  error
+}
+
+func (f *fault) Error() string   { return f.remote.Error() }
+func (f *fault) Unwrap() []error { return []error{f.remote, f.cause} }
+
+// failureOf makes the failure of a procedure from the error it returned. Whatever
+// error it is, also one of harp itself from a call the procedure made, here it is
+// this procedure that failed.
+func failureOf(err error) harp.Failure {
+	var (
+		remote *harp.RemoteError
+		typed  interface {
+			error
+			Type() string
+		}
+	)
+	switch {
+	case errors.As(err, &remote):
+		f := remoteFailure(remote.Type, strings.Replace(err.Error(), remote.Error(), remote.Message, 1))
+		f.Data = remote.Data
+		if remote.ExitCode != nil {
+			code := int64(*remote.ExitCode)
+			f.ExitCode = &code
+		}
+		return fit(f)
+	case errors.As(err, &typed):
+		return fit(remoteFailure(typed.Type(), err.Error()))
+	}
+	return fit(remoteFailure(faultOther, err.Error()))
+}
+
+func remoteFailure(typ, message string) harp.Failure {
+	f := harp.NewFailure("remote", message)
+	if f.Type = typ; typ == "" {
+		f.Type = faultOther
+	}
+	return f
+}
+
+// fit makes of a failure what can travel.
+func fit(f harp.Failure) harp.Failure {
+	f.Type = cut(f.Type, maxFaultType)
+	f.Message = cut(f.Message, maxFaultMessage)
+	switch {
+	case len(f.Data) > maxFaultData:
+		f.Message += fmt.Sprintf(" [data left out: %d bytes, at most %d]", len(f.Data), maxFaultData)
+		f.Data = nil
+	case f.Data.Validate() != nil:
+		f.Message += " [data left out: it is malformed]"
+		f.Data = nil
+	}
+	return f
+}
+
+// cut makes a text UTF-8 of at most so many bytes.
+func cut(text string, most int) string {
+	if len(text) > most {
+		end := most - len(truncatedMessage)
+		for end > 0 && !utf8.RuneStart(text[end]) {
+			end--
+		}
+		text = text[:end] + truncatedMessage
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}

@@ -1,0 +1,218 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+const (
+	// maxPage is how long a page on the control stream may be, and with it the
+	// description of one procedure.
+	maxPage = wire.MaxControl - 1<<10
+	// pageProcedures and pageAttempts keep a page within the elements of a message.
+	pageProcedures = 64
+	pageAttempts   = 200
+)
+
+// errSuperseded ends a session when the dispatcher has opened another.
+var errSuperseded = errors.New("agent: the dispatcher has opened another session")
+
+// introduce is the beginning of a session with a dispatcher: who the agent is, what
+// it offers, and what it holds of earlier sessions.
+func (s *session) introduce(ctx context.Context) error {
+	s.send(wire.TypeHello, s.hello())
+	w, err := s.welcomed(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.agent.take(s, w); err != nil {
+		return err
+	}
+	s.beat(time.Duration(w.Heartbeat))
+	s.send(wire.TypeFacts, s.facts(ctx))
+	s.sendProcedures()
+	s.sendHeld()
+	if err := s.reconcile(ctx); err != nil {
+		return err
+	}
+	s.send(wire.TypeReady, wire.Ready{})
+	return nil
+}
+
+// hello is what the agent says first. It has no journal yet: what it held of an
+// earlier session it has given up, and a journal of a new name says just that.
+func (s *session) hello() wire.Hello {
+	return wire.Hello{
+		Version:  wire.Version,
+		Features: features,
+		Software: harp.Software,
+		Instance: s.agent.instance,
+		BootID:   bootID(),
+		Journal:  harp.NewID(),
+		Labels:   s.agent.cfg.Labels,
+	}
+}
+
+// welcomed waits for the answer to HELLO.
+func (s *session) welcomed(ctx context.Context) (wire.Welcome, error) {
+	var w wire.Welcome
+	f, err := s.control.Receive(ctx)
+	switch {
+	case err != nil:
+		return w, err
+	case f.Type == wire.TypeUnwelcome:
+		return w, unwelcome(f.Body)
+	case f.Type != wire.TypeWelcome:
+		return w, fmt.Errorf("%w: frame type %d answers HELLO", transport.ErrProtocol, f.Type)
+	}
+	if err := wire.Decode(f.Body, &w); err != nil {
+		return w, err
+	}
+	if w.Version != wire.Version {
+		return w, fmt.Errorf("%w: the dispatcher speaks version %d of the protocol, this agent %d", harp.ErrRefused, w.Version, wire.Version)
+	}
+	return w, nil
+}
+
+// unwelcome is the error that a dispatcher refused the agent with.
+func unwelcome(body []byte) error {
+	var m wire.Unwelcome
+	if err := wire.Decode(body, &m); err != nil {
+		return err
+	}
+	var f harp.Failure
+	if err := wire.Decode(m.Failure, &f); err != nil {
+		return err
+	}
+	if f.Code == "" {
+		return fmt.Errorf("%w: no reason given", harp.ErrRefused)
+	}
+	return f.Err()
+}
+
+// take makes s the session of the agent's dispatcher. The older one is closed and
+// has let go of its attempts when take returns.
+func (a *Agent) take(s *session, w wire.Welcome) error {
+	a.mu.Lock()
+	if highest := a.epochs[w.Store]; w.Epoch < highest {
+		a.mu.Unlock()
+		return fmt.Errorf("%w: epoch %d of a dispatcher that has had %d", transport.ErrProtocol, w.Epoch, highest)
+	}
+	a.epochs[w.Store] = w.Epoch
+	s.epoch = w.Epoch
+	old := a.current
+	a.current = s
+	a.longest = min(max(time.Duration(w.Reconnect), defaultLongest), maxLongest)
+	a.mu.Unlock()
+	if old != nil {
+		old.transport.Close(errSuperseded)
+		<-old.over
+	}
+	return nil
+}
+
+// facts are what is known of the host. That they cannot be had is no reason not to
+// work.
+func (s *session) facts(ctx context.Context) wire.Facts {
+	ctx, cancel := context.WithTimeout(ctx, factsTime)
+	defer cancel()
+	facts, err := s.agent.cfg.Facts(ctx)
+	var v harp.Value
+	if err == nil {
+		v, err = harp.NewValue(facts)
+	}
+	if err == nil && len(v) > maxPage {
+		err = fmt.Errorf("%d bytes, at most %d", len(v), maxPage)
+	}
+	if err != nil {
+		s.log.Error("no facts of this host", "error", err.Error())
+		return wire.Facts{}
+	}
+	return wire.Facts{Facts: v}
+}
+
+// sendProcedures sends what the agent offers, in pages.
+func (s *session) sendProcedures() {
+	var page wire.Procedures
+	size := 0
+	for _, p := range s.agent.catalogue.all() {
+		m := p.message()
+		n := len(wire.Encode(m))
+		if size+n > maxPage || len(page.Procedures) == pageProcedures {
+			s.send(wire.TypeProcedures, page)
+			page, size = wire.Procedures{}, 0
+		}
+		page.Procedures = append(page.Procedures, m)
+		size += n
+	}
+	page.Last = true
+	s.send(wire.TypeProcedures, page)
+}
+
+// sendHeld sends, in pages, the attempts of earlier sessions whose functions have
+// not returned yet.
+func (s *session) sendHeld() {
+	var page wire.Held
+	for _, at := range s.agent.roster.held() {
+		if len(page.Attempts) == pageAttempts {
+			s.send(wire.TypeHeld, page)
+			page = wire.Held{}
+		}
+		page.Attempts = append(page.Attempts, at.heldAs())
+	}
+	page.Last = true
+	s.send(wire.TypeHeld, page)
+}
+
+// reconcile hears which of them nobody will ask for again.
+func (s *session) reconcile(ctx context.Context) error {
+	for {
+		var m wire.Forget
+		if err := s.receive(ctx, wire.TypeForget, &m); err != nil {
+			return err
+		}
+		s.forget(m)
+		if m.Last {
+			return nil
+		}
+	}
+}
+
+// forget gives up attempts nobody will ask for again. One that runs is no longer
+// this session's, and runs on.
+func (s *session) forget(m wire.Forget) {
+	for _, h := range m.Attempts {
+		if at := s.agent.roster.adopt(nil, key{job: h.Job, number: h.Attempt}); at != nil {
+			at.abandon()
+		}
+	}
+}
+
+// welcome is the beginning of a direct session: the agent answers HELLO.
+func (s *session) welcome(ctx context.Context) error {
+	var m wire.Hello
+	if err := s.receive(ctx, wire.TypeHello, &m); err != nil {
+		return err
+	}
+	if m.Version != wire.Version {
+		err := fmt.Errorf("%w: this agent speaks version %d of the protocol, the caller %d", harp.ErrRefused, wire.Version, m.Version)
+		s.send(wire.TypeUnwelcome, wire.Unwelcome{Failure: wire.Encode(harp.FailureOf(err))})
+		return err
+	}
+	s.send(wire.TypeWelcome, wire.Welcome{
+		Version:   wire.Version,
+		Features:  features,
+		Software:  harp.Software,
+		Heartbeat: int64(defaultBeat),
+		Time:      time.Now().UnixNano(),
+		Max:       int64(s.agent.cfg.Limits.MaxAttempts),
+	})
+	s.beat(defaultBeat)
+	return nil
+}

@@ -1,0 +1,209 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/schema"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// A ProcOption declares something about a procedure.
+type ProcOption func(*procedure)
+
+// Idempotent declares that running the procedure again does no harm, so that it may
+// be run again when what became of it cannot be known.
+func Idempotent() ProcOption { return func(p *procedure) { p.doc.Idempotent = true } }
+
+// Timeout is the procedure's own longest silence between two records: the default
+// of its calls, and what they can ask for at most. d must be more than zero.
+func Timeout(d time.Duration) ProcOption {
+	return func(p *procedure) { p.doc.Timeout = p.positive("Timeout", d) }
+}
+
+// MaxExecTime is the procedure's own longest run: the default of its calls, and
+// what they can ask for at most. d must be more than zero.
+func MaxExecTime(d time.Duration) ProcOption {
+	return func(p *procedure) { p.doc.MaxExecTime = p.positive("MaxExecTime", d) }
+}
+
+func (p *procedure) positive(option string, d time.Duration) time.Duration {
+	if d <= 0 {
+		p.broken("%s must be more than zero", option)
+	}
+	return d
+}
+
+// Handle offers fn as the procedure p of agent a.
+//
+// The fields of A, named by their json tags, are the parameters, in their order for
+// positional arguments; a jsonschema tag describes one, and one whose json tag says
+// omitempty may be left out. An A that is a map takes any names, a slice takes the
+// positional arguments, an any takes arguments as they are, and another type is the
+// one parameter called value. Arguments that do not fit are refused and fn is not
+// called.
+//
+// An error that fn returns is the job's failure: its type is that of Errorf, or
+// what a method Type() string of the error returns, or "error". A panic is a
+// failure of type "panic". What fn returns after its context has ended is kept with
+// the job, but the limit or cancel decides.
+//
+// Procedures should be there before Connect and Serve: dispatchers are told at the
+// beginning of a session. Handle panics if p has no proper name, if there is such a
+// procedure already, or if a type has no JSON Schema.
+func Handle[A, R any](a *Agent, p harp.Proc[A, R], fn func(context.Context, A) (R, error), opts ...ProcOption) {
+	a.catalogue.add(declare[A, R](p, fn == nil, opts, func(ctx context.Context, args A, _ func(any) error) (any, error) {
+		return fn(ctx, args)
+	}))
+}
+
+// HandleStream is Handle for a procedure that yields records. emit offers one; it
+// waits while records that nobody has taken yet fill the window, and may be called
+// from several goroutines. It returns an error that is harp.ErrInvalid for a record
+// that is too large or has no form on the wire (the procedure may go on), the cause
+// of fn's context when that has ended, and harp.ErrClosed after fn has returned.
+func HandleStream[A, M, R any](a *Agent, p harp.StreamProc[A, M, R], fn func(ctx context.Context, args A, emit func(M) error) (R, error), opts ...ProcOption) {
+	proc := declare[A, R](p.Proc, fn == nil, opts, func(ctx context.Context, args A, emit func(any) error) (any, error) {
+		return fn(ctx, args, func(m M) error { return emit(m) })
+	})
+	proc.doc.Streams = true
+	proc.doc.Record = proc.schemaOf(reflect.TypeFor[M]())
+	a.catalogue.add(proc)
+}
+
+// procedure is what a host offers under a name.
+type procedure struct {
+	doc  harp.ProcedureDoc
+	args *schema.Args
+	bind func(args harp.Value) (invocation, error)
+}
+
+// invocation is a procedure's function with its arguments.
+type invocation func(ctx context.Context, emit func(any) error) (any, error)
+
+// declare describes a procedure. It panics where the program is wrong.
+func declare[A, R any](p harp.Proc[A, R], noFunc bool, opts []ProcOption, fn func(context.Context, A, func(any) error) (any, error)) *procedure {
+	summary, doc, _ := strings.Cut(strings.TrimSpace(p.Doc), "\n")
+	proc := &procedure{doc: harp.ProcedureDoc{Name: p.Name, Summary: summary, Doc: strings.TrimSpace(doc)}}
+	proc.checkName()
+	if noFunc {
+		proc.broken("the function is nil")
+	}
+	sig, err := schema.SignatureOf(reflect.TypeFor[A]())
+	if err != nil {
+		proc.broken("arguments: %v", err)
+	}
+	proc.doc.Params, proc.doc.Args = sig.Params, sig.Args
+	proc.doc.Result = proc.schemaOf(reflect.TypeFor[R]())
+	if proc.args, err = schema.Compile(proc.doc); err != nil {
+		proc.broken("%v", err)
+	}
+	proc.bind = func(v harp.Value) (invocation, error) {
+		args, err := decode[A](sig.Form, v)
+		return func(ctx context.Context, emit func(any) error) (any, error) { return fn(ctx, args, emit) }, err
+	}
+	for _, opt := range opts {
+		opt(proc)
+	}
+	return proc
+}
+
+// decode makes the value that the function takes.
+func decode[A any](form schema.Form, v harp.Value) (A, error) {
+	if form == schema.FormSingle {
+		var one struct {
+			Value A `json:"value"`
+		}
+		err := v.Decode(&one)
+		return one.Value, err
+	}
+	var args A
+	err := v.Decode(&args)
+	return args, err
+}
+
+func (p *procedure) schemaOf(t reflect.Type) []byte {
+	s, err := schema.Of(t)
+	if err != nil {
+		p.broken("%v", err)
+	}
+	return s
+}
+
+func (p *procedure) checkName() {
+	n := p.doc.Name
+	odd := func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }
+	if n == "" || len(n) > wire.MaxProcedureName || !utf8.ValidString(n) || strings.ContainsFunc(n, odd) {
+		p.broken("the name must be 1 to %d bytes of UTF-8 without spaces", wire.MaxProcedureName)
+	}
+}
+
+// broken ends the program that declares what cannot be.
+func (p *procedure) broken(format string, a ...any) {
+	panic(fmt.Sprintf("agent: procedure %q: ", p.doc.Name) + fmt.Sprintf(format, a...))
+}
+
+// message is what a dispatcher is told of the procedure.
+func (p *procedure) message() wire.Procedure {
+	d := p.doc
+	return wire.Procedure{
+		Name: d.Name, Summary: d.Summary, Doc: d.Doc, Params: d.Params,
+		Args: d.Args, Record: d.Record, Result: d.Result,
+		Timeout: int64(d.Timeout), MaxExecTime: int64(d.MaxExecTime),
+		Streams: d.Streams, Idempotent: d.Idempotent, Traits: d.Traits,
+	}
+}
+
+// catalogue is what an agent offers.
+type catalogue struct {
+	mu         sync.Mutex // guards what follows
+	procedures map[string]*procedure
+}
+
+// add panics if the name is taken or the description too long to be told.
+func (c *catalogue) add(p *procedure) {
+	if n := len(wire.Encode(p.message())); n > maxPage {
+		p.broken("its description is %d bytes, at most %d", n, maxPage)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.procedures[p.doc.Name] != nil {
+		p.broken("is there already")
+	}
+	c.procedures[p.doc.Name] = p
+}
+
+func (c *catalogue) find(name string) *procedure {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.procedures[name]
+}
+
+// all returns the procedures by name.
+func (c *catalogue) all() []*procedure {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := slices.Collect(maps.Values(c.procedures))
+	slices.SortFunc(list, func(p, q *procedure) int { return strings.Compare(p.doc.Name, q.doc.Name) })
+	return list
+}
+
+func (c *catalogue) docs() []harp.ProcedureDoc {
+	var docs []harp.ProcedureDoc
+	for _, p := range c.all() {
+		d := p.doc
+		d.Params, d.Traits = slices.Clone(d.Params), slices.Clone(d.Traits)
+		d.Args, d.Record, d.Result = slices.Clone(d.Args), slices.Clone(d.Record), slices.Clone(d.Result)
+		docs = append(docs, d)
+	}
+	return docs
+}

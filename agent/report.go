@@ -1,0 +1,253 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+// report tells one attempt over one exchange: what has been journalled of it, its
+// records as far as the window, and its end. Another exchange that asks for the
+// same attempt takes over from it.
+type report struct {
+	session *session
+	x       *transport.Exchange
+	at      *attempt
+	wake    chan struct{}      // 1 slot: there may be something to tell
+	quit    context.CancelFunc // ends it
+
+	// What was told; guarded by the attempt's mutex.
+	next     int64 // number of the first record that was not
+	stopping bool
+	end      bool
+}
+
+// ask is what an exchange wants to be told of an attempt.
+type ask struct {
+	from     int64          // the first record, or fromAcked
+	window   int64          // bytes of records ahead of acknowledgement; 0: as before
+	greeting transport.Type // ACCEPTED, STARTED, or nothing
+}
+
+// fromAcked is the first record that was not acknowledged.
+const fromAcked = -1
+
+// tell reports at over x until its end was taken, or ctx ends, or another report
+// takes over. It reports whether there is an attempt to tell of.
+func (s *session) tell(ctx context.Context, x *transport.Exchange, at *attempt, a ask) bool {
+	ctx, quit := context.WithCancel(ctx)
+	defer quit()
+	r := &report{session: s, x: x, at: at, wake: make(chan struct{}, 1), quit: quit}
+	started, ok := at.attach(r, a)
+	if !ok {
+		return false
+	}
+	defer at.detach(r)
+	if !r.greet(a.greeting, started) {
+		return true
+	}
+	sending := make(chan struct{})
+	go func() {
+		defer close(sending)
+		r.sendLoop(ctx)
+	}()
+	if !r.receiveLoop(ctx) {
+		quit()
+	}
+	<-sending
+	return true
+}
+
+// attach makes r the one who is told. It fails if the attempt is settled, or the
+// records from a number on are not there.
+func (at *attempt) attach(r *report, a ask) (started wire.Started, ok bool) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	from := a.from
+	if from == fromAcked {
+		from = at.outbox.first
+	}
+	if at.isSettled() || from < at.outbox.first || from > at.outbox.next() {
+		return wire.Started{}, false
+	}
+	if at.report != nil {
+		at.report.quit()
+	}
+	at.report, at.nobody = r, false
+	at.outbox.ack(from)
+	if a.window > 0 {
+		at.outbox.window = window(a.window)
+	}
+	at.openLocked()
+	r.next = from
+	signal(r.wake)
+	return wire.Started{Time: at.started.UnixNano()}, true
+}
+
+func (at *attempt) detach(r *report) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if at.report == r {
+		at.report = nil
+	}
+}
+
+// isTold reports whether somebody is told of the attempt.
+func (at *attempt) isTold() bool {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	return at.report != nil
+}
+
+// greet answers a CALL that was taken on: ACCEPTED with STARTED, STARTED alone in a
+// direct session, and nothing to RESUME.
+func (r *report) greet(t transport.Type, started wire.Started) bool {
+	var body []byte
+	switch t {
+	case wire.TypeAccepted:
+		body = wire.Encode(wire.Accepted{Started: &started})
+	case wire.TypeStarted:
+		body = wire.Encode(started)
+	default:
+		return true
+	}
+	return r.x.Send(t, false, body) == nil
+}
+
+// sendLoop sends what there is to tell, each time what has gathered while the last
+// frame was written, until END was sent or nobody takes it.
+func (r *report) sendLoop(ctx context.Context) {
+	for {
+		t, message := r.take()
+		if message == nil {
+			select {
+			case <-r.wake:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		end := t == wire.TypeEnd
+		if err := r.x.Send(t, end, wire.Encode(message)); err != nil {
+			r.quit()
+			return
+		}
+		if end {
+			r.sentEnd()
+			return
+		}
+	}
+}
+
+// take returns the next message, nil if there is none now: that the procedure is
+// being stopped, then records, then the end.
+func (r *report) take() (transport.Type, any) {
+	at := r.at
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	switch {
+	case at.stopping != nil && !r.stopping:
+		r.stopping = true
+		return wire.TypeStopping, *at.stopping
+	case r.next < at.outbox.next():
+		batch := wire.Records{First: r.next, Records: at.outbox.batch(r.next)}
+		r.next += int64(len(batch.Records))
+		return wire.TypeRecords, batch
+	case at.end != nil && !r.end:
+		r.end = true
+		return wire.TypeEnd, *at.end
+	}
+	return 0, nil
+}
+
+// sentEnd follows END, which in a direct session nobody acknowledges.
+func (r *report) sentEnd() {
+	if r.session.direct {
+		r.at.settle()
+		r.quit()
+	}
+}
+
+// receiveLoop hears ACK and CANCEL until the end was taken, or ctx ends. It reports
+// whether it stopped because the peer has nothing more to say, but listens.
+func (r *report) receiveLoop(ctx context.Context) (listens bool) {
+	for {
+		f, err := r.x.Receive(ctx)
+		if err != nil {
+			return errors.Is(err, io.EOF)
+		}
+		done, err := r.hear(f)
+		if err != nil {
+			r.session.violated("frame type %d in an exchange: %v", f.Type, err)
+		}
+		if done || err != nil {
+			return false
+		}
+	}
+}
+
+// hear takes one frame. It reports whether the exchange is done. The error is what
+// is wrong with the frame.
+func (r *report) hear(f transport.Frame) (done bool, err error) {
+	switch f.Type {
+	case wire.TypeCancel:
+		var m wire.Cancel
+		if err := wire.Decode(f.Body, &m); err != nil {
+			return false, err
+		}
+		r.at.stop(wire.CauseCancel, 0)
+		return false, nil
+	case wire.TypeAck:
+		var m wire.Ack
+		if err := wire.Decode(f.Body, &m); err != nil {
+			return false, err
+		}
+		return r.acknowledge(m)
+	}
+	return false, errors.New("is none of these")
+}
+
+// acknowledge takes an ACK.
+func (r *report) acknowledge(m wire.Ack) (done bool, err error) {
+	if !r.at.acknowledge(r, m) {
+		return false, errors.New("acknowledges what was not sent")
+	}
+	if m.End {
+		r.at.settle()
+	}
+	return m.End, nil
+}
+
+// acknowledge forgets records that are committed. It fails if r was not told what
+// is acknowledged.
+func (at *attempt) acknowledge(r *report, m wire.Ack) bool {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if m.Next > r.next || m.End && !r.end {
+		return false
+	}
+	if at.report != r {
+		return true // another one is told by now
+	}
+	at.outbox.ack(m.Next)
+	if m.Window > 0 {
+		at.outbox.window = window(m.Window)
+	}
+	at.openLocked()
+	return true
+}
+
+// gone is the cause of a procedure's context when who asked for it is gone.
+func gone(why string) error { return &goneError{why} }
+
+// goneError is harp.ErrCancelled with the reason.
+type goneError struct{ why string }
+
+func (e *goneError) Error() string { return "harp: cancelled: " + e.why }
+
+// Is reports whether target is harp.ErrCancelled.
+func (e *goneError) Is(target error) bool { return target == harp.ErrCancelled }

@@ -1,0 +1,40 @@
+package agent
+
+import (
+	"context"
+	"net"
+	"sync"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/transport"
+)
+
+// Serve is for an agent that is dialled: by its dispatcher, and by callers that do
+// without one (harp.DialAgent), whose jobs nobody keeps. A direct call is cancelled
+// when its caller goes away.
+//
+// Serve closes l when ctx ends, and then stops as Connect does. It returns nil
+// then, l's error if that fails before, or a *harp.FieldError for a configuration
+// that cannot be.
+func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
+	if err := a.check(); err != nil {
+		return err
+	}
+	if _, tcp := l.Addr().(*net.TCPAddr); tcp && a.cfg.TLS == nil {
+		return &harp.FieldError{Field: "tls", Message: "must be set"}
+	}
+	var work sync.WaitGroup
+	defer work.Wait()
+	return transport.Serve(ctx, l, transport.ServeConfig{
+		TLS:    a.cfg.TLS,
+		Logger: a.log,
+		Protocols: map[string]transport.Role{
+			transport.ProtocolAgent:  transport.RoleDispatcher,
+			transport.ProtocolDirect: transport.RoleCaller,
+		},
+	}, func(ctx context.Context, conn *transport.Conn) {
+		if opened, err := a.converse(ctx, conn, &work); !opened && ctx.Err() == nil {
+			a.log.Warn("session refused", "peer", conn.Peer().Identity.String(), "addr", conn.Peer().Addr, "error", err.Error())
+		}
+	})
+}

@@ -1,0 +1,222 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+const (
+	// greetingTime is how long the beginning of a session may take.
+	greetingTime = 30 * time.Second
+	// factsTime is how long finding out about the host may take.
+	factsTime = 10 * time.Second
+	// defaultBeat is the interval of heartbeats when nobody says another.
+	defaultBeat = 10 * time.Second
+	minBeat     = 10 * time.Millisecond
+	maxBeat     = 24 * time.Hour
+)
+
+// session is a conversation with a dispatcher, or with a direct caller.
+type session struct {
+	agent     *Agent
+	log       *slog.Logger
+	transport *transport.Session
+	control   *transport.Control
+	direct    bool
+	origin    string          // of its attempts, in their keys
+	base      context.Context // of its procedures: ends never
+	work      *sync.WaitGroup // their functions
+	vacancy   chan struct{}   // 1 slot: attempts are taken on again
+	over      chan struct{}   // closed when it has let go of its attempts
+
+	epoch  int64 // since WELCOME
+	closed bool  // takes on no more attempts; guarded by the roster's mutex
+}
+
+// converse speaks with who is at the other end of conn until the session ends, or
+// ctx: then it takes no more calls, cancels what runs and closes the session when
+// that has ended and was told. The functions of procedures are waited for by work.
+// It reports whether the session was open for calls.
+func (a *Agent) converse(ctx context.Context, conn *transport.Conn, work *sync.WaitGroup) (opened bool, err error) {
+	ts, err := conn.Acceptor(transport.Options{Logger: a.log, MaxFrame: wire.MaxBody})
+	if err != nil {
+		return false, err
+	}
+	defer ts.Close(nil)
+	s := a.newSession(ctx, ts, work)
+	defer close(s.over)
+	if err := s.open(ctx); err != nil {
+		return false, err
+	}
+	s.log.Info("session opened")
+	err = s.run(ctx)
+	s.log.Info("session ended", "reason", fmt.Sprint(err))
+	return true, err
+}
+
+func (a *Agent) newSession(ctx context.Context, ts *transport.Session, work *sync.WaitGroup) *session {
+	peer := ts.Peer()
+	s := &session{
+		agent:     a,
+		log:       a.log.With("peer", peer.Identity.String(), "addr", peer.Addr),
+		transport: ts,
+		direct:    peer.Protocol == transport.ProtocolDirect,
+		base:      context.WithoutCancel(ctx),
+		work:      work,
+		vacancy:   make(chan struct{}, 1),
+		over:      make(chan struct{}),
+	}
+	if s.direct {
+		s.origin = peer.Identity.String()
+	}
+	return s
+}
+
+// open makes the beginning of the conversation.
+func (s *session) open(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, greetingTime)
+	defer cancel()
+	var err error
+	if s.control, err = s.transport.Control(ctx); err != nil {
+		return err
+	}
+	if s.direct {
+		return s.welcome(ctx)
+	}
+	return s.introduce(ctx)
+}
+
+// run answers calls until the session ends, or ctx.
+func (s *session) run(ctx context.Context) error {
+	var loops sync.WaitGroup
+	loops.Go(func() { s.transport.Serve(s.base, s.handle) }) //nolint:errcheck // the session's own Err says why
+	loops.Go(func() { s.controlLoop(s.base) })
+	loops.Go(s.vacancyLoop)
+	select {
+	case <-ctx.Done():
+		s.drain()
+	case <-s.transport.Done():
+	}
+	s.transport.Close(nil)
+	for _, at := range s.agent.roster.disown(s) {
+		at.interrupt(gone("the session has ended"))
+		at.abandon()
+	}
+	loops.Wait()
+	return s.transport.Err()
+}
+
+// drain ends what runs, and waits for it and for its end to be taken, as long as
+// the session lasts.
+func (s *session) drain() {
+	own := s.agent.roster.close(s)
+	for _, at := range own {
+		at.interrupt(harp.ErrClosed)
+	}
+	for _, at := range own {
+		select {
+		case <-at.returned:
+		case <-s.transport.Done():
+			return
+		}
+	}
+	grace := time.NewTimer(s.agent.cfg.Limits.Grace)
+	defer grace.Stop()
+	for _, at := range own {
+		select {
+		case <-at.settled:
+		case <-s.transport.Done():
+			return
+		case <-grace.C:
+			return
+		}
+	}
+}
+
+// handle answers one exchange.
+func (s *session) handle(ctx context.Context, x *transport.Exchange, first transport.Frame) {
+	switch {
+	case first.Type == wire.TypeCall:
+		s.call(ctx, x, first.Body)
+	case first.Type == wire.TypeResume && !s.direct:
+		s.resume(ctx, x, first.Body)
+	default:
+		s.violated("frame type %d begins an exchange", first.Type)
+	}
+}
+
+// violated ends the session because the peer breaks the protocol.
+func (s *session) violated(format string, a ...any) {
+	s.transport.Close(fmt.Errorf("%w: %s", transport.ErrProtocol, fmt.Sprintf(format, a...)))
+}
+
+// controlLoop answers what a dispatcher says later: FORGET, which asks whether the
+// agent is there.
+func (s *session) controlLoop(ctx context.Context) {
+	for {
+		f, err := s.control.Receive(ctx)
+		if err != nil {
+			return
+		}
+		var m wire.Forget
+		if f.Type != wire.TypeForget || s.direct {
+			s.violated("frame type %d on the control stream", f.Type)
+			return
+		}
+		if err := wire.Decode(f.Body, &m); err != nil {
+			s.violated("FORGET: %v", err)
+			return
+		}
+		s.forget(m)
+		if m.Last || len(m.Attempts) == 0 {
+			s.send(wire.TypeReady, wire.Ready{})
+		}
+	}
+}
+
+// vacancyLoop says READY when the agent is no longer busy.
+func (s *session) vacancyLoop() {
+	for {
+		select {
+		case <-s.vacancy:
+			if !s.direct {
+				s.send(wire.TypeReady, wire.Ready{})
+			}
+		case <-s.transport.Done():
+			return
+		}
+	}
+}
+
+// send sends a message on the control stream. That it cannot be sent is the end of
+// the session, which others notice.
+func (s *session) send(t transport.Type, message any) {
+	_ = s.control.Send(transport.Frame{Type: t, Body: wire.Encode(message)})
+}
+
+// receive returns the next message on the control stream, which must be of a type.
+func (s *session) receive(ctx context.Context, want transport.Type, message any) error {
+	f, err := s.control.Receive(ctx)
+	if err != nil {
+		return err
+	}
+	if f.Type != want {
+		return fmt.Errorf("%w: frame type %d instead of %d", transport.ErrProtocol, f.Type, want)
+	}
+	return wire.Decode(f.Body, message)
+}
+
+// beat starts the heartbeat.
+func (s *session) beat(every time.Duration) {
+	if every <= 0 {
+		every = defaultBeat
+	}
+	s.control.Beat(min(max(every, minBeat), maxBeat))
+}

@@ -1,0 +1,317 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/schema"
+)
+
+// maxInput is how much is read of a file or stdin as arguments; the library's own
+// limit is 1 MiB of the encoded form.
+const maxInput = 8 << 20
+
+// arguments makes a call's arguments of the words behind the procedure's name, by
+// what the procedure says it takes:
+//
+//	name=value    typed by the procedure's schema
+//	name:=json    JSON, as it is
+//	@file         a JSON object with several, or an array of positional ones
+//	- or @-       the same from stdin
+//
+// A word goes before a file. They are checked here, before anything is sent.
+func (c *cli) arguments(doc harp.ProcedureDoc, words []string) (any, error) {
+	known, err := schema.Compile(doc)
+	if err != nil {
+		return nil, err
+	}
+	args, err := c.gather(words, known.Parse)
+	if err != nil {
+		return nil, err
+	}
+	v, err := harp.NewValue(args)
+	if err != nil {
+		return nil, err
+	}
+	return v, known.Check(v)
+}
+
+// gather reads words into a map, or into the array that stands alone in a file.
+func (c *cli) gather(words []string, parse func(name, text string) (any, error)) (any, error) {
+	named, base := map[string]any{}, map[string]any{}
+	var list []any
+	for _, word := range words {
+		if file, ok := fileWord(word); ok {
+			got, err := c.readArguments(file)
+			if err != nil {
+				return nil, err
+			}
+			switch got := got.(type) {
+			case map[string]any:
+				maps.Copy(base, got)
+			case []any:
+				list = got
+			}
+			continue
+		}
+		name, v, err := parseWord(word, parse)
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := named[name]; twice {
+			return nil, invalid("args."+name, "is given twice")
+		}
+		named[name] = v
+	}
+	maps.Copy(base, named)
+	switch {
+	case list != nil && len(base) > 0:
+		return nil, invalid("args", "are either named or positional")
+	case list != nil:
+		return list, nil
+	}
+	return base, nil
+}
+
+// fileWord tells a word that names a file, "-" being stdin.
+func fileWord(word string) (file string, ok bool) {
+	if word == "-" {
+		return word, true
+	}
+	return strings.CutPrefix(word, "@")
+}
+
+// readArguments reads a JSON object or array from a file or stdin.
+func (c *cli) readArguments(file string) (any, error) {
+	text, err := c.readInput(file)
+	if err != nil {
+		return nil, invalid("args", "%s", err)
+	}
+	got, err := parseJSON(text)
+	if err != nil {
+		return nil, invalid("args", "%s: %s", file, message(err))
+	}
+	switch got.(type) {
+	case map[string]any, []any:
+		return got, nil
+	}
+	return nil, invalid("args", "%s: must be a JSON object or array", file)
+}
+
+func (c *cli) readInput(file string) ([]byte, error) {
+	in := c.stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxInput+1))
+	if err == nil && len(text) > maxInput {
+		err = fmt.Errorf("%s is larger than %d bytes", file, maxInput)
+	}
+	return text, err
+}
+
+// parseWord reads name=value or name:=json.
+func parseWord(word string, parse func(name, text string) (any, error)) (name string, v any, err error) {
+	name, text, ok := strings.Cut(word, "=")
+	if !ok || name == "" || name == ":" {
+		return "", nil, invalid("args", "%s is no name=value, name:=json, @file or -", word)
+	}
+	if name, ok = strings.CutSuffix(name, ":"); ok {
+		if v, err = parseJSON([]byte(text)); err != nil {
+			return "", nil, invalid("args."+name, "%s", message(err))
+		}
+		return name, v, nil
+	}
+	v, err = parse(name, text)
+	return name, v, err
+}
+
+// parseJSON reads one JSON value; integers stay integers.
+func parseJSON(text []byte) (any, error) {
+	var v harp.Value
+	if err := v.UnmarshalJSON(text); err != nil {
+		return nil, err
+	}
+	return v.Any()
+}
+
+// message is what is wrong, without the field's name.
+func message(err error) string {
+	var wrong *harp.FieldError
+	if errors.As(err, &wrong) {
+		return wrong.Message
+	}
+	return err.Error()
+}
+
+// dictionary reads a queue's name: a JSON object, or words name=text and
+// name:=json.
+func dictionary(field string, words []string) (map[string]any, error) {
+	if len(words) == 1 && strings.HasPrefix(strings.TrimSpace(words[0]), "{") {
+		got, err := parseJSON([]byte(words[0]))
+		if err != nil {
+			return nil, invalid(field, "%s", message(err))
+		}
+		name, ok := got.(map[string]any)
+		if !ok {
+			return nil, invalid(field, "a name is a JSON object")
+		}
+		return name, nil
+	}
+	name := map[string]any{}
+	for _, word := range words {
+		key, v, err := parseWord(word, func(_, text string) (any, error) { return text, nil })
+		if err != nil {
+			return nil, invalid(field, "%s is neither a JSON object nor name=value", word)
+		}
+		name[key] = v
+	}
+	return name, nil
+}
+
+// anything reads JSON or, failing that, a text.
+func anything(text string) any {
+	if v, err := parseJSON([]byte(text)); err == nil {
+		return v
+	}
+	return text
+}
+
+// limit is a flag for a duration that may also be none.
+type limit time.Duration
+
+// String returns the flag's value.
+func (l *limit) String() string {
+	switch time.Duration(*l) {
+	case 0:
+		return ""
+	case harp.NoLimit:
+		return "none"
+	}
+	return time.Duration(*l).String()
+}
+
+// Set reads the flag.
+func (l *limit) Set(text string) error {
+	if text == "none" {
+		*l = limit(harp.NoLimit)
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return errors.New("must be a duration such as 90s or 1h30m, or none")
+	}
+	*l = limit(d)
+	return nil
+}
+
+// Type names the flag's type in the help.
+func (l *limit) Type() string { return "duration" }
+
+// moment is a flag for a time: RFC 3339, or a duration from now.
+type moment struct {
+	t    time.Time
+	past bool // a duration is that long ago
+}
+
+// String returns the flag's value.
+func (m *moment) String() string {
+	if m.t.IsZero() {
+		return ""
+	}
+	return m.t.Format(time.RFC3339)
+}
+
+// Set reads the flag.
+func (m *moment) Set(text string) error {
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		if m.past {
+			d = -d
+		}
+		m.t = time.Now().Add(d)
+		return nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return errors.New("must be a time such as 2026-01-31T12:00:00Z, or a duration such as 2h")
+	}
+	m.t = t
+	return nil
+}
+
+// Type names the flag's type in the help.
+func (m *moment) Type() string { return "time" }
+
+// labels reads k=v words.
+func labels(words []string) (map[string]string, error) {
+	m := map[string]string{}
+	for _, word := range words {
+		k, v, ok := strings.Cut(word, "=")
+		if !ok || k == "" {
+			return nil, invalid("label", "%s is no key=value", word)
+		}
+		m[k] = v
+	}
+	return m, nil
+}
+
+// labelText is labels for people, sorted.
+func labelText(m map[string]string) string {
+	var words []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		words = append(words, k+"="+m[k])
+	}
+	return strings.Join(words, ",")
+}
+
+// findProcedure asks what the host offers under this name. A host that has not
+// said what it offers is asked by calling it. Errors: harp.ErrNotFound.
+func findProcedure(ctx context.Context, caller *harp.Caller, host, name string) (harp.ProcedureDoc, error) {
+	docs, err := caller.Hosts().Procedures(ctx, host)
+	if err != nil {
+		return harp.ProcedureDoc{}, err
+	}
+	for _, doc := range docs {
+		if doc.Name == name {
+			return doc, nil
+		}
+	}
+	status, err := caller.Hosts().Get(ctx, host)
+	if err != nil {
+		return harp.ProcedureDoc{}, err
+	}
+	if status.LastHeard.IsZero() && !status.Online {
+		return harp.ProcedureDoc{Name: name}, nil
+	}
+	return harp.ProcedureDoc{}, harp.NotFound("procedure", name+" on "+host)
+}
+
+// indented is JSON for people.
+func indented(text json.RawMessage) string {
+	if len(text) == 0 {
+		return ""
+	}
+	var v any
+	if json.Unmarshal(text, &v) != nil {
+		return string(text)
+	}
+	out, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return string(text)
+	}
+	return string(safeJSON(out))
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/harpcaller/harp"
+)
+
+func (c *cli) callCommand() *cobra.Command {
+	var f callFlags
+	cmd := &cobra.Command{
+		Use:   "call HOST PROCEDURE [NAME=VALUE | NAME:=JSON | @FILE | -]...",
+		Short: "Call a procedure and wait for its result",
+		Long: `Call a procedure on a host, print its records as they come and then its result.
+
+The arguments are typed by the procedure's schema (harp proc show) and checked
+before anything is sent. Ctrl-C stops waiting, not the job.`,
+		Example: `  harp call demo1 hello name=Ada
+  harp call -d demo1 count to=20 every=500ms
+  harp call web01 service.restart service=nginx --queue host=web01 --timeout 1m`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
+			return c.call(ctx, caller, &f, args[0], args[1], args[2:])
+		}),
+	}
+	f.bind(cmd.Flags())
+	c.bindExit(cmd)
+	return cmd
+}
+
+// callFlags are the options of a call as flags.
+type callFlags struct {
+	detach, cancel          bool
+	id, info, whenOffline   string
+	queue, labels           []string
+	concurrency, priority   int
+	timeout, maxExec, away  limit
+	startAfter, startBefore moment
+	set                     *pflag.FlagSet
+}
+
+func (f *callFlags) bind(flags *pflag.FlagSet) {
+	f.set = flags
+	flags.BoolVarP(&f.detach, "detach", "d", false, "print the job's id and do not wait")
+	flags.BoolVar(&f.cancel, "cancel-on-interrupt", false, "Ctrl-C cancels the job")
+	flags.StringVar(&f.id, "id", "", "the job's `id`, chosen before; calling again with it is the same job")
+	flags.StringArrayVar(&f.queue, "queue", nil, "wait in the queue of this `name`: a JSON object, or name=value (repeatable)")
+	flags.IntVar(&f.concurrency, "concurrency", 0, "`how many` jobs of the queue may run at a time, if this call creates it (default 1)")
+	flags.IntVar(&f.priority, "priority", 0, "higher goes first, from -100 to 100")
+	flags.Var(&f.timeout, "timeout", "longest silence between records; none: no limit (default 10m)")
+	flags.Var(&f.maxExec, "max-exec-time", "longest run, waiting not counted; none: no limit (default 24h)")
+	flags.Var(&f.startAfter, "start-after", "not before this time; a duration is from now")
+	flags.Var(&f.startBefore, "start-before", "not later than this time, else the job expires; a duration is from now")
+	flags.Var(&f.away, "offline-wait", "how long the host's absence alone may hold the job (default 30s)")
+	flags.StringVar(&f.whenOffline, "when-offline", "wait", "`wait` for the host, or fail at once")
+	flags.StringVar(&f.info, "info", "", "your own data for the job: `JSON`, or a text")
+	flags.StringArrayVar(&f.labels, "label", nil, "a label for the job: `key=value` (repeatable)")
+}
+
+// options are those of the call. The id is chosen here, so that it is known however
+// the call ends.
+func (f *callFlags) options() ([]harp.Option, error) {
+	o := harp.CallOptions{
+		JobID: cmp.Or(f.id, harp.NewID()), Priority: f.priority,
+		StartAfter: f.startAfter.t, StartBefore: f.startBefore.t,
+	}
+	switch f.whenOffline {
+	case "wait":
+	case "fail":
+		o.WhenOffline = harp.FailFast
+	default:
+		return nil, invalid("when-offline", "must be wait or fail")
+	}
+	if f.queue != nil {
+		name, err := dictionary("queue", f.queue)
+		if err != nil {
+			return nil, err
+		}
+		o.Queue = name
+	}
+	if f.set.Changed("info") {
+		o.Info = anything(f.info)
+	}
+	var err error
+	if o.Labels, err = labels(f.labels); err != nil {
+		return nil, err
+	}
+	opts := []harp.Option{harp.Options(o)}
+	for name, opt := range map[string]harp.Option{
+		"concurrency":   harp.Concurrency(f.concurrency),
+		"timeout":       harp.Timeout(time.Duration(f.timeout)),
+		"max-exec-time": harp.MaxExecTime(time.Duration(f.maxExec)),
+		"offline-wait":  harp.OfflineWait(time.Duration(f.away)),
+	} {
+		if f.set.Changed(name) {
+			opts = append(opts, opt)
+		}
+	}
+	return opts, nil
+}
+
+// call makes the call and, unless detached, waits for its end.
+func (c *cli) call(ctx context.Context, caller *harp.Caller, f *callFlags, host, procedure string, words []string) error {
+	opts, err := f.options()
+	if err != nil {
+		return err
+	}
+	doc, err := findProcedure(ctx, caller, host, procedure)
+	if err != nil {
+		return err
+	}
+	args, err := c.arguments(doc, words)
+	if err != nil {
+		return err
+	}
+	job, err := caller.Host(host).Call(ctx, procedure, args, opts...)
+	if err != nil {
+		return didNotRun(err)
+	}
+	if f.detach {
+		return c.printID(job)
+	}
+	if c.format == formatText {
+		c.notice("job %s on %s", job.ID(), host)
+	}
+	if f.cancel {
+		var stop func()
+		ctx, stop = c.cancelInstead(ctx, job)
+		defer stop()
+	}
+	return c.watch(ctx, job)
+}
+
+// didNotRun adds to the failure of a submission what its reader asks next.
+func didNotRun(err error) error {
+	if harp.RanOf(err) == harp.DidNotRun && !strings.Contains(err.Error(), "did not run") {
+		return fmt.Errorf("%w; did not run", err)
+	}
+	return err
+}
+
+func (c *cli) printID(job *harp.Job) error {
+	if c.format == formatJSON {
+		return c.print(object{{"id", job.ID()}})
+	}
+	c.say("%s", job.ID())
+	return nil
+}
+
+// watch prints a job's records as they come, then its result.
+func (c *cli) watch(ctx context.Context, job *harp.Job) error {
+	p := recordPrinter{cli: c}
+	if c.format == formatText {
+		if err := p.follow(job.Follow(ctx, harp.Since(0))); err != nil {
+			return unless(ctx, err, p.detached(job))
+		}
+	}
+	return unless(ctx, c.printResult(ctx, job), p.detached(job))
+}
+
+// printResult waits for a job's end and prints its value or, as JSON, the job with
+// its value. It returns how the job failed.
+func (c *cli) printResult(ctx context.Context, job *harp.Job) error {
+	v, failed := job.Get(ctx)
+	if c.format == formatJSON {
+		status, err := job.Status(ctx)
+		if err != nil {
+			return cmp.Or(failed, err)
+		}
+		if !status.State.Ended() {
+			return failed
+		}
+		return errors.Join(failed, c.printNoun(status, field{"value", v}))
+	}
+	if failed != nil {
+		return failed
+	}
+	return c.line(v)
+}
+
+// cancelInstead returns a ctx that outlives the interrupt, which cancels the job
+// instead: then its end is what is waited for.
+func (c *cli) cancelInstead(ctx context.Context, job *harp.Job) (context.Context, func()) {
+	on := context.WithoutCancel(ctx)
+	done := make(chan struct{})
+	release := context.AfterFunc(ctx, func() {
+		defer close(done)
+		c.notice("cancelling job %s; Ctrl-C again stops waiting", job.ID())
+		if _, err := job.Cancel(on); err != nil {
+			c.notice("cancel: %s", err)
+		}
+	})
+	return on, func() {
+		if !release() {
+			<-done
+		}
+	}
+}
+
+// bindExit adds the flag that says what becomes of a command's own exit code.
+func (c *cli) bindExit(cmd *cobra.Command) {
+	cmd.Flags().Func("exit", "pass (default) hands on a command's own exit code 1-119, mapped makes it 1", func(text string) error {
+		switch text {
+		case "pass", "mapped":
+			c.mapped = text == "mapped"
+			return nil
+		}
+		return errors.New("must be pass or mapped")
+	})
+}

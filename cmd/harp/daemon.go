@@ -1,0 +1,55 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/cmd/harp/internal/config"
+)
+
+// quiet is the log of commands that a person waits for: what went wrong is in
+// their error.
+var quiet = slog.New(slog.DiscardHandler)
+
+// newLog is the log of a daemon.
+func newLog(w io.Writer, how config.Log) *slog.Logger {
+	options := &slog.HandlerOptions{Level: how.Level.Level}
+	if how.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// daemonFlags are those of commands that are configured by a file.
+type daemonFlags struct {
+	file  string
+	check bool
+}
+
+func (f *daemonFlags) bind(cmd *cobra.Command, byDefault string) {
+	cmd.Flags().StringVar(&f.file, "config", byDefault, "the configuration `file`")
+	cmd.Flags().BoolVar(&f.check, "check-config", false, "check the file, and the certificates it names, and do nothing else")
+}
+
+// checked says that a configuration is good.
+func (c *cli) checked(file string) error {
+	if c.format == formatJSON {
+		return c.print(object{{"config", file}, {"ok", true}})
+	}
+	c.say("%s is good", file)
+	return nil
+}
+
+// unreadable makes the error of a configuration that cannot be read one of usage.
+func unreadable(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) && !errors.Is(err, harp.ErrInvalid) {
+		return invalid("config", "%s", err)
+	}
+	return err
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/harpcaller/harp"
+)
+
+// The exit codes. `harp help exit-codes` says the same.
+const (
+	exitOK          = 0
+	exitFailed      = 1   // the procedure failed
+	exitUsage       = 2   // usage, bad arguments, id conflict; nothing ran
+	exitCancelled   = 3   // the job was cancelled
+	exitDenied      = 4   // not authenticated or not allowed
+	exitNotFound    = 5   // no such host, job, procedure or queue; pruned
+	exitRefused     = 6   // refused by the dispatcher, or by the agent for another reason than 2, 4, 5
+	exitUnreachable = 7   // host unreachable or job expired; did not run
+	exitUnknown     = 8   // outcome unknown: lost, or a submission that may have arrived
+	exitTimeout     = 124 // a time limit of the job
+	exitHarp        = 125 // harp itself failed, as when the dispatcher cannot be reached
+	exitDetached    = 130 // interrupted; the job goes on
+)
+
+// The exit codes of commands that are passed on as they are.
+const (
+	firstPassed = 1
+	lastPassed  = 119
+)
+
+// exitCode is the exit code of a program that ended with err. Unless mapped, a
+// command's own exit code is passed on.
+func exitCode(err error, mapped bool) int {
+	var (
+		usage    *usageError
+		detached *detachedError
+		call     *harp.CallError
+		remote   *harp.RemoteError
+	)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &detached):
+		return exitDetached
+	case errors.As(err, &call), errors.Is(err, harp.ErrLost):
+		return exitUnknown
+	case errors.As(err, &remote):
+		if c := remote.ExitCode; c != nil && !mapped && *c >= firstPassed && *c <= lastPassed {
+			return *c
+		}
+		return exitFailed
+	case errors.Is(err, harp.ErrCancelled):
+		return exitCancelled
+	case errors.Is(err, harp.ErrTimeout):
+		return exitTimeout
+	case errors.Is(err, harp.ErrDenied):
+		return exitDenied
+	case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned):
+		return exitNotFound
+	case errors.Is(err, harp.ErrInvalid), errors.Is(err, harp.ErrConflict):
+		return exitUsage
+	case errors.Is(err, harp.ErrUnreachable), errors.Is(err, harp.ErrExpired):
+		return exitUnreachable
+	case errors.Is(err, harp.ErrRefused), errors.Is(err, harp.ErrNoSpace), errors.Is(err, harp.ErrRejected):
+		return exitRefused
+	case errors.Is(err, context.Canceled):
+		return exitDetached
+	}
+	return exitHarp
+}
+
+// usageError is a command line that cannot be. Nothing was done.
+type usageError struct {
+	command string // whose --help explains
+	err     error
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *usageError) Unwrap() error { return e.err }
+
+// Is reports whether target is harp.ErrInvalid.
+func (e *usageError) Is(target error) bool { return target == harp.ErrInvalid }
+
+// invalid is a wrong flag or argument.
+func invalid(field, format string, a ...any) error {
+	return &harp.FieldError{Field: field, Message: fmt.Sprintf(format, a...)}
+}
+
+// detachedError says that the user no longer waits for a job, which goes on.
+type detachedError struct {
+	job   string
+	again string // how to come back
+	at    string // where it was left: " at #17"
+}
+
+func (e *detachedError) Error() string {
+	return fmt.Sprintf("detached%s; job %s goes on. Again: %s", e.at, e.job, e.again)
+}
+
+// report says on stderr what went wrong, and on stdout too where that is promised
+// to be JSON. It returns the exit code.
+func (c *cli) report(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	var detached *detachedError
+	if errors.As(err, &detached) {
+		c.notice("%s", err)
+		return exitDetached
+	}
+	if c.format == formatJSON && !c.stdout.written {
+		c.print(object{{"error", harp.FailureOf(err)}})
+	}
+	c.notice("harp: %s", strings.TrimPrefix(err.Error(), "harp: "))
+	var usage *usageError
+	if errors.As(err, &usage) {
+		c.notice("See: %s --help", usage.command)
+	}
+	return exitCode(err, c.mapped)
+}
+
+// notice is one line for people, on stderr.
+func (c *cli) notice(format string, a ...any) {
+	fmt.Fprintln(c.stderr, safeLine(fmt.Sprintf(format, a...))) //nolint:errcheck // there is nowhere to say it
+}

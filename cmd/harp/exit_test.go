@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/harpcaller/harp"
+)
+
+// failure is an error as it comes from the store or over the network.
+func failure(code string) error { return harp.NewFailure(code, "").Err() }
+
+func TestExitCode(t *testing.T) {
+	code := func(n int) *int { return &n }
+	for _, test := range []struct {
+		name string
+		err  error
+		want int
+	}{
+		{"success", nil, 0},
+		{"the procedure failed", &harp.RemoteError{Type: "oops"}, 1},
+		{"the procedure panicked", &harp.RemoteError{Type: "panic"}, 1},
+		{"a command's exit code is passed on", &harp.RemoteError{Type: "exit", ExitCode: code(42)}, 42},
+		{"so is the highest", &harp.RemoteError{Type: "exit", ExitCode: code(119)}, 119},
+		{"one that would mean something else is not", &harp.RemoteError{Type: "exit", ExitCode: code(120)}, 1},
+		{"nor one of a signal", &harp.RemoteError{Type: "exit", ExitCode: code(-1)}, 1},
+		{"usage", &usageError{command: "harp", err: errors.New("unknown flag")}, 2},
+		{"a field is wrong", &harp.FieldError{Field: "args.to", Message: "must be an integer"}, 2},
+		{"the same over the network", failure("invalid"), 2},
+		{"the id names another call", failure("conflict"), 2},
+		{"rejected for its arguments", failure("rejected_invalid"), 2},
+		{"cancelled", failure("cancelled"), 3},
+		{"denied", failure("denied"), 4},
+		{"rejected by the agent's policy", failure("rejected_denied"), 4},
+		{"no such thing", harp.NotFound("host", "nope"), 5},
+		{"pruned", failure("pruned"), 5},
+		{"rejected for its procedure", failure("rejected_not_found"), 5},
+		{"refused", failure("refused"), 6},
+		{"no space", failure("no_space"), 6},
+		{"rejected", failure("rejected"), 6},
+		{"unreachable", &harp.HostError{Host: "web01", Stage: "lookup", Err: harp.ErrUnreachable}, 7},
+		{"expired", failure("expired"), 7},
+		{"expired while the host was away", failure("expired_offline"), 7},
+		{"lost", failure("lost"), 8},
+		{"a call that may have arrived", &harp.CallError{JobID: harp.NewID(), Err: harp.ErrUnavailable}, 8},
+		{"a time limit", &harp.TimeoutError{Of: harp.LimitTimeout}, 124},
+		{"the same over the network", failure("timeout"), 124},
+		{"the dispatcher cannot be reached", &harp.HostError{Host: "harp:7440", Stage: "dial", Err: harp.ErrUnavailable}, 125},
+		{"the connection was closed", harp.ErrClosed, 125},
+		{"two hosts with one name", failure("duplicate_host"), 125},
+		{"anything else", io.ErrUnexpectedEOF, 125},
+		{"from a newer dispatcher", failure("of_tomorrow"), 125},
+		{"interrupted", &detachedError{job: harp.NewID()}, 130},
+		{"interrupted before anything was sent", context.Canceled, 130},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := exitCode(test.err, false); got != test.want {
+				t.Errorf("exit code of %v is %d, want %d", test.err, got, test.want)
+			}
+			if test.err == nil {
+				return
+			}
+			if got := exitCode(fmt.Errorf("call: %w", test.err), false); got != test.want {
+				t.Errorf("wrapped it is %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func TestExitCodeMapped(t *testing.T) {
+	n := 42
+	if got := exitCode(&harp.RemoteError{ExitCode: &n}, true); got != 1 {
+		t.Errorf("exit code is %d, want 1", got)
+	}
+}
+
+func TestHelpNamesEveryExitCode(t *testing.T) {
+	topic := strings.Join(strings.Fields(helpTopics()[0].Long), " ")
+	for _, code := range []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 124, 125, 130} {
+		if !strings.Contains(topic, fmt.Sprintf(" %d ", code)) {
+			t.Errorf("help exit-codes says nothing of %d", code)
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	id := harp.NewID()
+	for _, test := range []struct {
+		err    error
+		format format
+		stdout string
+		stderr string
+	}{
+		{nil, formatJSON, "", ""},
+		{&harp.RemoteError{Type: "oops", Message: "no\x1b[2J\nmore"}, formatText, "", "harp: oops: no\\x1b[2J\\nmore\n"},
+		{harp.ErrClosed, formatText, "", "harp: closed\n"},
+		{
+			&usageError{command: "harp call", err: errors.New("unknown flag: --x")}, formatText, "",
+			"harp: unknown flag: --x\nSee: harp call --help\n",
+		},
+		{
+			&detachedError{job: id, again: "harp job follow " + id + " --since 18", at: " at #17"}, formatText, "",
+			"detached at #17; job " + id + " goes on. Again: harp job follow " + id + " --since 18\n",
+		},
+		{
+			harp.NotFound("host", "nope"), formatJSON,
+			`{"v":1,"error":{"code":"not_found","type":"host","message":"no such host: nope","ran":"no","fault":"caller"}}` + "\n",
+			"harp: no such host: nope\n",
+		},
+	} {
+		var stdout, stderr bytes.Buffer
+		c := newCLI(nil, &stdout, &stderr, func(string) string { return "" })
+		c.format = test.format
+		c.report(test.err)
+		if stdout.String() != test.stdout || stderr.String() != test.stderr {
+			t.Errorf("report of %v is %q on stdout and %q on stderr,\nwant %q and %q",
+				test.err, stdout.String(), stderr.String(), test.stdout, test.stderr)
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/cmd/harp/internal/contexts"
+)
+
+// fake is a dispatcher that answers what a test gives it. What a command sends is
+// kept.
+type fake struct {
+	jobs       []harp.JobStatus // newest first
+	results    map[string]harp.Result
+	records    map[string][]harp.Record
+	hosts      []harp.HostStatus
+	procedures []harp.ProcedureDoc // of every host
+	queues     []harp.QueueStatus
+	submitErr  error
+	wait       bool // jobs do not end
+
+	submitted []harp.Request
+	cancelled []string
+	queried   []harp.RecordQuery
+	filter    harp.JobFilter
+}
+
+func (f *fake) Ping(context.Context) (harp.ServerInfo, error) { return harp.ServerInfo{}, nil }
+func (f *fake) Close() error                                  { return nil }
+
+func (f *fake) Submit(_ context.Context, s harp.Submission) (string, error) {
+	req, err := harp.DecodeRequest(s.Request)
+	if err != nil {
+		return "", err
+	}
+	f.submitted = append(f.submitted, req)
+	return req.ID, f.submitErr
+}
+
+// find returns a job; one that was submitted is as the first that was given.
+func (f *fake) find(id string) (harp.JobStatus, error) {
+	for _, j := range f.jobs {
+		if j.ID == id {
+			return j, nil
+		}
+	}
+	for _, r := range f.submitted {
+		if r.ID == id && len(f.jobs) > 0 {
+			return f.jobs[0], nil
+		}
+	}
+	return harp.JobStatus{}, harp.NotFound("job", id)
+}
+
+func (f *fake) JobStatus(_ context.Context, id string) (harp.JobStatus, error) { return f.find(id) }
+
+func (f *fake) JobResult(ctx context.Context, id string, wait bool) (harp.Result, error) {
+	j, err := f.find(id)
+	if err != nil {
+		return harp.Result{}, err
+	}
+	if f.wait && wait {
+		<-ctx.Done()
+		return harp.Result{}, context.Cause(ctx)
+	}
+	return f.results[j.ID], nil
+}
+
+func (f *fake) Records(ctx context.Context, id string, q harp.RecordQuery) (harp.RecordPage, error) {
+	f.queried = append(f.queried, q)
+	j, err := f.find(id)
+	if err != nil {
+		return harp.RecordPage{}, err
+	}
+	all := f.records[j.ID]
+	end := uint64(len(all))
+	if q.Tail {
+		q.From = end - min(q.Recent, end)
+	}
+	if f.wait && q.Wait && !q.Tail && q.From >= end {
+		<-ctx.Done()
+		return harp.RecordPage{}, context.Cause(ctx)
+	}
+	return harp.RecordPage{Records: all[min(q.From, end):], Next: end, End: end, Ended: !f.wait}, nil
+}
+
+func (f *fake) CancelJob(_ context.Context, id string) (bool, error) {
+	j, err := f.find(id)
+	f.cancelled = append(f.cancelled, id)
+	f.wait = false
+	return !j.State.Ended(), err
+}
+
+func (f *fake) ListJobs(_ context.Context, filter harp.JobFilter, _ string) (harp.Page[harp.JobStatus], error) {
+	f.filter = filter
+	return harp.Page[harp.JobStatus]{Items: f.jobs}, nil
+}
+
+func (f *fake) ListHosts(_ context.Context, name, _ string) (harp.Page[harp.HostStatus], error) {
+	var page harp.Page[harp.HostStatus]
+	for _, h := range f.hosts {
+		if name == "" || h.Name == name {
+			page.Items = append(page.Items, h)
+		}
+	}
+	return page, nil
+}
+
+func (f *fake) HostProcedures(_ context.Context, host, _ string) (harp.Page[harp.ProcedureDoc], error) {
+	for _, h := range f.hosts {
+		if h.Name == host {
+			return harp.Page[harp.ProcedureDoc]{Items: f.procedures}, nil
+		}
+	}
+	return harp.Page[harp.ProcedureDoc]{}, harp.NotFound("host", host)
+}
+
+func (f *fake) RefreshHosts(context.Context) (int, error) { return len(f.hosts), nil }
+
+func (f *fake) ListQueues(_ context.Context, name harp.Value, _ string) (harp.Page[harp.QueueStatus], error) {
+	var page harp.Page[harp.QueueStatus]
+	for _, q := range f.queues {
+		if name == nil || bytes.Equal(q.Name, name) {
+			page.Items = append(page.Items, q)
+		}
+	}
+	return page, nil
+}
+
+func (f *fake) CancelQueue(_ context.Context, name harp.Value) (int, error) {
+	for _, q := range f.queues {
+		if bytes.Equal(q.Name, name) {
+			return q.Running + q.Waiting, nil
+		}
+	}
+	return 0, harp.NotFound("queue", name.String())
+}
+
+// a moment of the jobs of these tests.
+var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
+const (
+	firstID  = "019c13e8-0000-7000-8000-000000000001"
+	secondID = "019c13e8-0000-7000-8000-000000000002"
+)
+
+// value encodes what a test gives.
+func value(t testing.TB, v any) harp.Value {
+	t.Helper()
+	got, err := harp.NewValue(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// ended is a job that ended as err says, after three records.
+func ended(t testing.TB, id string, err error) *fake {
+	t.Helper()
+	f := &fake{
+		hosts:      []harp.HostStatus{{Name: "demo1", Online: true, LastHeard: noon, Procedures: []string{"count", "hello"}}},
+		procedures: []harp.ProcedureDoc{demoProcedure(t, "count"), demoProcedure(t, "hello")},
+	}
+	s := harp.JobStatus{
+		ID: id, Host: "demo1", Procedure: "count", Args: value(t, map[string]any{"to": 3}),
+		State: harp.StateSucceeded, Started: harp.DidRun, Err: err, Attempt: 1, Records: 3,
+		SubmitTime: noon, StartTime: noon.Add(time.Second), EndTime: noon.Add(2500 * time.Millisecond),
+	}
+	res := harp.Result{State: s.State, Value: value(t, map[string]int{"counted": 3}), Err: err}
+	if err != nil {
+		s.State, res.State, res.Value = harp.StateFailed, harp.StateFailed, nil
+	}
+	f.jobs = []harp.JobStatus{s}
+	f.results = map[string]harp.Result{id: res}
+	f.records = map[string][]harp.Record{id: {
+		{Seq: 0, Attempt: 1, Time: noon, Kind: harp.KindData, Value: value(t, map[string]int{"i": 1})},
+		{Seq: 1, Attempt: 1, Time: noon, Kind: harp.KindStdout, Value: value(t, "out\x1b[2J\nput\n")},
+		{Seq: 2, Attempt: 1, Time: noon, Kind: harp.KindData, Value: value(t, "a\u009b text")},
+	}}
+	return f
+}
+
+// said is what a command printed and ended with.
+type said struct {
+	stdout, stderr string
+	code           int
+}
+
+// runFake runs a command against a fake dispatcher.
+func runFake(t testing.TB, ctx context.Context, f *fake, change func(*cli), args ...string) said { //nolint:revive // t goes first in tests
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	dir := t.TempDir()
+	env := map[string]string{"HARP_CONFIG_DIR": dir, "HARP_ADDR": "fake", "HARP_CERT": "x", "HARP_KEY": "x", "HARP_CA": "x"}
+	c := newCLI(strings.NewReader(""), &stdout, &stderr, func(name string) string { return env[name] })
+	c.dial = func(context.Context, contexts.Context) (*harp.Caller, error) { return harp.NewCaller(f), nil }
+	if change != nil {
+		change(c)
+	}
+	code := c.run(ctx, args)
+	return said{stdout.String(), stderr.String(), code}
+}

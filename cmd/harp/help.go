@@ -1,0 +1,59 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// helpTopics are pages of `harp help` that are no commands.
+func helpTopics() []*cobra.Command {
+	return []*cobra.Command{
+		{
+			Use:   "exit-codes",
+			Short: "What the exit codes mean",
+			Long: `The exit code says how the job, or the command, ended. call, job get, job follow
+and job wait agree, also when the job has ended before.
+
+  0    succeeded
+  1    the procedure failed
+  2    usage, bad arguments, or an id that names another call; nothing ran
+  3    cancelled
+  4    not authenticated or not allowed
+  5    no such host, job, procedure or queue; or the job was pruned
+  6    refused by the dispatcher, or by the agent for another reason than 2, 4, 5
+  7    host unreachable, or not started in time; did not run
+  8    outcome unknown: lost, or a call that may have arrived
+  124  a time limit of the job was exceeded
+  125  harp itself failed, as when the dispatcher cannot be reached
+  130  interrupted; the job goes on
+
+A job that ran a command hands on the command's own exit code from 1 to 119;
+--exit mapped makes it 1.`,
+		},
+		{
+			Use:   "arguments",
+			Short: "How arguments of calls are written",
+			Long: `  name=value   typed by the procedure's schema: a number where it wants one, a
+               duration as 1m30s, a list or map as JSON, else a text
+  name:=json   JSON, as it is
+  @file.json   a JSON object with several, or an array of positional ones
+  -            the same from stdin
+
+What a procedure takes is shown by harp proc show. Arguments that do not fit are
+refused with exit code 2 before anything is sent.`,
+		},
+		{
+			Use:   "contexts",
+			Short: "How harp knows which dispatcher to ask",
+			Long: `A context is a file contexts/NAME.yaml in $HARP_CONFIG_DIR, or else in harp/ of the
+user's configuration folder:
+
+  addr: harp.example:7440
+  cert: /home/ada/harp/ada.crt
+  key:  /home/ada/harp/ada.key
+  ca:   /home/ada/harp/ca.crt
+
+The file "current" beside the folder contexts holds the name of the current one;
+harp dev writes the context dev and makes it current. HARP_CONTEXT and --context
+name another one, and HARP_ADDR, HARP_CERT, HARP_KEY and HARP_CA or --addr, --cert,
+--key and --ca replace what it says: flags before environment before file.`,
+		},
+	}
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp"
+)
+
+func (c *cli) hostCommand() *cobra.Command {
+	return group("host", "Look at hosts",
+		&cobra.Command{
+			Use:   "ls",
+			Short: "List hosts",
+			Args:  cobra.NoArgs,
+			RunE:  c.asks(c.listHosts),
+		},
+		&cobra.Command{
+			Use:   "show HOST",
+			Short: "Show what is known of a host",
+			Args:  cobra.ExactArgs(1),
+			RunE:  c.asks(c.showHost),
+		},
+		&cobra.Command{
+			Use:   "refresh",
+			Short: "Make the dispatcher read its hosts registry now",
+			Args:  cobra.NoArgs,
+			RunE:  c.asks(c.refreshHosts),
+		})
+}
+
+func (c *cli) listHosts(ctx context.Context, caller *harp.Caller, _ []string) error {
+	hosts := []harp.HostStatus{}
+	for h, err := range caller.Hosts().List(ctx, "") {
+		if err != nil {
+			return err
+		}
+		hosts = append(hosts, h)
+	}
+	if c.format == formatJSON {
+		return c.print(object{{"hosts", hosts}})
+	}
+	rows := make([][]string, len(hosts))
+	for i, h := range hosts {
+		rows[i] = []string{h.Name, onlineText(h), strconv.Itoa(len(h.Procedures)), labelText(h.Labels), clock(h.LastHeard), h.Error}
+	}
+	c.table([]string{"name", "online", "procedures", "labels", "last heard", "trouble"}, rows)
+	return nil
+}
+
+func (c *cli) showHost(ctx context.Context, caller *harp.Caller, args []string) error {
+	h, err := caller.Hosts().Get(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	if c.format == formatJSON {
+		return c.printNoun(h)
+	}
+	c.pairs([][2]string{
+		{"name", h.Name},
+		{"online", onlineText(h)},
+		{"address", h.Address},
+		{"trouble", h.Error},
+		{"labels", labelText(h.Labels)},
+		{"procedures", strings.Join(h.Procedures, ", ")},
+		{"last heard", clock(h.LastHeard)},
+		{"software", h.Software},
+		{"facts", valueText(h.Facts)},
+	})
+	return nil
+}
+
+func onlineText(h harp.HostStatus) string {
+	if h.Online {
+		return "yes"
+	}
+	return "no"
+}
+
+func (c *cli) refreshHosts(ctx context.Context, caller *harp.Caller, _ []string) error {
+	n, err := caller.Hosts().Refresh(ctx)
+	if err != nil {
+		return err
+	}
+	if c.format == formatJSON {
+		return c.print(object{{"count", n}})
+	}
+	c.say("%d hosts in the registry", n)
+	return nil
+}

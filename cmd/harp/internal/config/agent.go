@@ -1,0 +1,74 @@
+package config
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/transport"
+)
+
+// Agent is the configuration of harp agent.
+type Agent struct {
+	Name        string            `yaml:"name"`        // the host's; default and only possible: the certificate's
+	Dispatchers []string          `yaml:"dispatchers"` // host:port of each to dial, and to dial again for ever
+	Listen      string            `yaml:"listen"`      // host:port to be dialled at, by the dispatcher or by direct callers
+	TLS         TLS               `yaml:"tls"`
+	Dir         string            `yaml:"dir"` // where the agent keeps its own files
+	Labels      map[string]string `yaml:"labels"`
+	Demo        bool              `yaml:"demo"` // offer the demonstration procedures
+	Attempts    int               `yaml:"max_attempts"`
+	Grace       Duration          `yaml:"grace"`
+	Log         Log               `yaml:"log"`
+
+	tls *tls.Config
+}
+
+// ReadAgent reads an agent's file and its certificate. Errors: *Error, joined if
+// there are several; os's.
+func ReadAgent(path string) (*Agent, error) {
+	a := &Agent{}
+	f, err := Read(path, a)
+	if err != nil {
+		return nil, err
+	}
+	a.Dir = f.Path(a.Dir)
+	var wrong []error
+	if len(a.Dispatchers) == 0 && a.Listen == "" {
+		wrong = append(wrong, f.Errorf("dispatchers", "is missing: who to dial; or set listen, to be dialled"))
+	}
+	for i, addr := range a.Dispatchers {
+		a.Dispatchers[i] = withPort(addr, DefaultPort)
+	}
+	if a.Attempts < 0 {
+		wrong = append(wrong, f.Errorf("max_attempts", "must not be negative"))
+	}
+	var id transport.Identity
+	if a.tls, id, err = a.TLS.load(f, transport.RoleAgent); err != nil {
+		wrong = append(wrong, err)
+	} else if a.Name != "" && a.Name != id.Name {
+		wrong = append(wrong, f.Errorf("name", "is %s, but the certificate is of %s", a.Name, id.Name))
+	}
+	a.Name = id.Name
+	return a, errors.Join(wrong...)
+}
+
+// TLSConfig is the certificate with which the agent dials and listens.
+func (a *Agent) TLSConfig() *tls.Config { return a.tls }
+
+// Config is the configuration as the library takes it.
+func (a *Agent) Config() agent.Config {
+	return agent.Config{
+		Name: a.Name, Dir: a.Dir, TLS: a.tls, Labels: a.Labels,
+		Limits: agent.Limits{MaxAttempts: a.Attempts, Grace: time.Duration(a.Grace)},
+	}
+}
+
+func withPort(addr, port string) string {
+	if _, _, err := net.SplitHostPort(addr); err == nil {
+		return addr
+	}
+	return net.JoinHostPort(addr, port)
+}

@@ -1,0 +1,119 @@
+package config
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/transport"
+)
+
+// Dispatcher is the configuration of harp dispatcher.
+type Dispatcher struct {
+	Listen       string   `yaml:"listen"` // host:port for agents and callers; default :7440
+	Data         string   `yaml:"data"`   // the folder of the store
+	TLS          TLS      `yaml:"tls"`
+	Hosts        []Host   `yaml:"hosts"`         // hosts beside those that dial in; or
+	HostsScript  []string `yaml:"hosts_script"`  // a program that prints them, one JSON object a line
+	HostsRefresh Duration `yaml:"hosts_refresh"` // how often it is run
+	Heartbeat    Duration `yaml:"heartbeat"`
+	OfflineWait  Duration `yaml:"offline_wait"`
+	Limits       Limits   `yaml:"limits"`
+	Log          Log      `yaml:"log"`
+
+	tls *tls.Config
+}
+
+// Host is a host of the registry.
+type Host struct {
+	Name    string            `yaml:"name"`
+	Address string            `yaml:"address"` // where the dispatcher dials it; empty: it dials in
+	Labels  map[string]string `yaml:"labels"`
+}
+
+// Limits bound what callers may ask for.
+type Limits struct {
+	Timeout        Duration `yaml:"timeout"`           // of calls that name none
+	MaxExecTime    Duration `yaml:"max_exec_time"`     // of calls that name none
+	MaxTimeout     Duration `yaml:"max_timeout"`       // cap of what calls may name
+	MaxMaxExecTime Duration `yaml:"max_max_exec_time"` // cap of what calls may name
+	Attempts       int      `yaml:"attempts"`          // sent and not ended, a host
+	Handshakes     int      `yaml:"handshakes"`        // a second
+}
+
+// DefaultPort is where a dispatcher listens.
+const DefaultPort = "7440"
+
+// ReadDispatcher reads a dispatcher's file and its certificate. Errors: *Error,
+// joined if there are several; os's.
+func ReadDispatcher(path string) (*Dispatcher, error) {
+	d := &Dispatcher{Listen: ":" + DefaultPort}
+	f, err := Read(path, d)
+	if err != nil {
+		return nil, err
+	}
+	d.Data = f.Path(d.Data)
+	if len(d.HostsScript) > 0 {
+		d.HostsScript[0] = f.program(d.HostsScript[0])
+	}
+	var wrong []error
+	if d.Data == "" {
+		wrong = append(wrong, f.Errorf("data", "is missing: the folder of the store"))
+	}
+	if d.Listen == "" {
+		wrong = append(wrong, f.Errorf("listen", "must be host:port"))
+	}
+	if len(d.Hosts) > 0 && len(d.HostsScript) > 0 {
+		wrong = append(wrong, f.Errorf("hosts_script", "there is a list of hosts already"))
+	}
+	for i, h := range d.Hosts {
+		if h.Name == "" {
+			wrong = append(wrong, f.Errorf(fmt.Sprintf("hosts[%d].name", i), "is missing"))
+		}
+	}
+	if d.Limits.Attempts < 0 || d.Limits.Handshakes < 0 {
+		wrong = append(wrong, f.Errorf("limits", "must not be negative"))
+	}
+	d.tls, _, err = d.TLS.load(f, transport.RoleDispatcher)
+	return d, errors.Join(append(wrong, err)...)
+}
+
+// TLSConfig is the certificate with which the dispatcher listens and dials.
+func (d *Dispatcher) TLSConfig() *tls.Config { return d.tls }
+
+// Config is the configuration as the library takes it.
+func (d *Dispatcher) Config() dispatcher.Config {
+	l := d.Limits
+	return dispatcher.Config{
+		Hosts:        d.source(),
+		RefreshHosts: time.Duration(d.HostsRefresh),
+		TLS:          d.tls,
+		Heartbeat:    time.Duration(d.Heartbeat),
+		OfflineWait:  time.Duration(d.OfflineWait),
+		Limits: dispatcher.Limits{
+			Timeout:        time.Duration(l.Timeout),
+			MaxExecTime:    time.Duration(l.MaxExecTime),
+			MaxTimeout:     time.Duration(l.MaxTimeout),
+			MaxMaxExecTime: time.Duration(l.MaxMaxExecTime),
+			Attempts:       l.Attempts,
+			Handshakes:     l.Handshakes,
+		},
+	}
+}
+
+// source is the hosts registry, nil if there is none.
+func (d *Dispatcher) source() dispatcher.HostSource {
+	if len(d.HostsScript) > 0 {
+		return dispatcher.HostScript{Command: d.HostsScript}
+	}
+	if len(d.Hosts) == 0 {
+		return nil
+	}
+	hosts := make(dispatcher.StaticHosts, len(d.Hosts))
+	for i, h := range d.Hosts {
+		hosts[i] = dispatcher.HostSpec{Name: h.Name, Address: h.Address, Labels: h.Labels}
+	}
+	return hosts
+}

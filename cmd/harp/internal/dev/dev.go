@@ -1,0 +1,246 @@
+// Package dev is a whole system for development in one process: a dispatcher with
+// its data on disk and demonstration hosts, over TLS on loopback.
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/cmd/harp/internal/contexts"
+	"github.com/harpcaller/harp/cmd/harp/internal/demo"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/store/badger"
+	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/devca"
+)
+
+// fleet is in the certificates.
+const fleet = "dev"
+
+const (
+	maxHosts  = 100
+	readyIn   = 30 * time.Second // for the hosts to come online
+	stopIn    = 10 * time.Second
+	lookEvery = 10 * time.Millisecond
+)
+
+// Config is what a System is made of.
+type Config struct {
+	Hosts  int    // how many demonstration hosts
+	Dir    string // where certificates and data are kept
+	Listen string // host:port
+	Logger *slog.Logger
+}
+
+// System is a dispatcher and its hosts.
+type System struct {
+	cfg        Config
+	lock       *lock
+	ca         *devca.CA
+	dispatcher *dispatcher.Dispatcher
+	addr       string
+
+	stopAgents context.CancelFunc
+	agents     sync.WaitGroup
+	serving    sync.WaitGroup
+
+	mu     sync.Mutex // guards failed
+	failed error
+	over   chan struct{} // closed when something failed
+	fail   sync.Once
+}
+
+// Start starts a system and returns when its hosts are online. ctx bounds
+// starting. Errors: *harp.FieldError for what cannot be; that the folder is in use.
+func Start(ctx context.Context, cfg Config) (*System, error) {
+	if cfg.Hosts < 1 || cfg.Hosts > maxHosts {
+		return nil, &harp.FieldError{Field: "hosts", Message: fmt.Sprintf("must be from 1 to %d", maxHosts)}
+	}
+	dir, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Dir = dir
+	s := &System{cfg: cfg, over: make(chan struct{}), stopAgents: func() {}}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+func (s *System) start(ctx context.Context) (err error) {
+	if err := os.MkdirAll(s.cfg.Dir, 0o700); err != nil {
+		return err
+	}
+	if s.lock, err = takeLock(filepath.Join(s.cfg.Dir, "lock")); err != nil {
+		return err
+	}
+	if err := s.makeCertificates(); err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", s.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("%w; --listen 127.0.0.1:0 picks a free port", err)
+	}
+	s.addr = l.Addr().String()
+	if err := s.serve(ctx, l); err != nil {
+		return err
+	}
+	if err := s.startAgents(ctx); err != nil {
+		return err
+	}
+	return s.waitOnline(ctx)
+}
+
+// makeCertificates makes what is missing, and the caller's files.
+func (s *System) makeCertificates() (err error) {
+	dir := s.path("certs")
+	if s.ca, err = devca.Open(dir, fleet); err != nil {
+		return err
+	}
+	return s.ca.WriteFiles(dir, "caller", transport.Identity{Fleet: fleet, Role: transport.RoleCaller, Name: "dev"})
+}
+
+func (s *System) path(name string) string { return filepath.Join(s.cfg.Dir, name) }
+
+// serve opens the dispatcher and serves it on l, which it owns.
+func (s *System) serve(ctx context.Context, l net.Listener) error {
+	tc, err := s.ca.TLS(transport.Identity{Fleet: fleet, Role: transport.RoleDispatcher, Name: "dev"})
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	st, err := badger.Open(s.path("data"), &badger.Options{Logger: s.cfg.Logger})
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	if s.dispatcher, err = dispatcher.Open(ctx, st, dispatcher.Config{Logger: s.cfg.Logger}); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	s.serving.Go(func() {
+		if err := s.dispatcher.Serve(context.WithoutCancel(ctx), l, tc); err != nil {
+			s.stopped(err)
+		}
+	})
+	return nil
+}
+
+func (s *System) startAgents(ctx context.Context) error {
+	ctx, s.stopAgents = context.WithCancel(context.WithoutCancel(ctx))
+	for _, name := range s.Hosts() {
+		tc, err := s.ca.TLS(transport.Identity{Fleet: fleet, Role: transport.RoleAgent, Name: name})
+		if err != nil {
+			return err
+		}
+		a := agent.New(agent.Config{
+			Name: name, Dir: s.path(name), TLS: tc, Logger: s.cfg.Logger,
+			Labels: map[string]string{"demo": "true"},
+		})
+		demo.Register(a)
+		s.agents.Go(func() {
+			if err := a.Connect(ctx, s.addr); err != nil {
+				s.stopped(fmt.Errorf("agent %s: %w", name, err))
+			}
+		})
+	}
+	return nil
+}
+
+// waitOnline waits until the dispatcher has all hosts.
+func (s *System) waitOnline(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyIn)
+	defer cancel()
+	caller := s.dispatcher.Caller()
+	defer caller.Close() //nolint:errcheck // it holds nothing
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for _, name := range s.Hosts() {
+		for {
+			h, err := caller.Hosts().Get(ctx, name)
+			if err != nil && !errors.Is(err, harp.ErrNotFound) {
+				return err
+			}
+			if h.Online {
+				break
+			}
+			select {
+			case <-look.C:
+			case <-s.over:
+				return s.failure()
+			case <-ctx.Done():
+				return fmt.Errorf("host %s did not come online: %w", name, context.Cause(ctx))
+			}
+		}
+	}
+	return nil
+}
+
+// stopped notes that something ended that should not have.
+func (s *System) stopped(err error) {
+	s.fail.Do(func() {
+		s.mu.Lock()
+		s.failed = err
+		s.mu.Unlock()
+		close(s.over)
+	})
+}
+
+func (s *System) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
+}
+
+// Wait waits until ctx ends or something of the system fails.
+func (s *System) Wait(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-s.over:
+	}
+}
+
+// Stop stops the agents, then the dispatcher, and returns what had failed. Nothing
+// of the system runs any more when it returns nil.
+func (s *System) Stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopIn)
+	defer cancel()
+	s.stopAgents()
+	s.agents.Wait()
+	err := s.failure()
+	if s.dispatcher != nil {
+		err = errors.Join(err, s.dispatcher.Shutdown(ctx))
+		s.serving.Wait()
+	}
+	return errors.Join(err, s.lock.release())
+}
+
+// Addr is where the dispatcher listens.
+func (s *System) Addr() string { return s.addr }
+
+// Dir is where certificates and data are kept.
+func (s *System) Dir() string { return s.cfg.Dir }
+
+// Hosts are the names of the demonstration hosts.
+func (s *System) Hosts() []string {
+	names := make([]string, s.cfg.Hosts)
+	for i := range names {
+		names[i] = fmt.Sprintf("demo%d", i+1)
+	}
+	return names
+}
+
+// Context is how a caller reaches the dispatcher.
+func (s *System) Context() contexts.Context {
+	return contexts.Context{
+		Addr: s.addr, Fleet: fleet,
+		Cert: s.path("certs/caller.crt"), Key: s.path("certs/caller.key"), CA: s.path("certs/ca.crt"),
+	}
+}

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp"
+)
+
+func (c *cli) jobCommand() *cobra.Command {
+	cmd := group("job", "Look at jobs, wait for them, cancel them",
+		c.jobListCommand(), c.jobShowCommand(), c.jobGetCommand(),
+		c.jobFollowCommand(), c.jobWaitCommand(), c.jobCancelCommand())
+	cmd.Long = `Look at jobs, wait for them, cancel them.
+
+A job is named by its id. The beginning of an id will do if it is that of one job
+among the newest thousand; "last" is the newest job there is, and "-" reads the id
+from stdin.`
+	return cmd
+}
+
+func (c *cli) jobShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show ID",
+		Short: "Show the state of a job",
+		Args:  cobra.ExactArgs(1),
+		RunE:  c.asksJob(c.showJob),
+	}
+}
+
+func (c *cli) jobGetCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "get ID",
+		Short: "Wait for a job and print its result",
+		Args:  cobra.ExactArgs(1),
+		RunE: c.asksJob(func(ctx context.Context, job *harp.Job) error {
+			return unless(ctx, c.printResult(ctx, job), c.stillWaiting("get", job))
+		}),
+	}
+	c.bindExit(cmd)
+	return cmd
+}
+
+func (c *cli) jobWaitCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "wait ID",
+		Short: "Wait for a job; the exit code says how it ended",
+		Args:  cobra.ExactArgs(1),
+		RunE: c.asksJob(func(ctx context.Context, job *harp.Job) error {
+			return unless(ctx, c.waitJob(ctx, job), c.stillWaiting("wait", job))
+		}),
+	}
+	c.bindExit(cmd)
+	return cmd
+}
+
+func (c *cli) jobCancelCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "cancel ID",
+		Short: "Ask a job to stop",
+		Args:  cobra.ExactArgs(1),
+		RunE:  c.asksJob(c.cancelJob),
+	}
+}
+
+// asksJob is asks for a job, named by the first argument.
+func (c *cli) asksJob(fn func(ctx context.Context, job *harp.Job) error) func(*cobra.Command, []string) error {
+	return c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
+		id, err := c.jobID(ctx, caller, args[0])
+		if err != nil {
+			return err
+		}
+		return fn(ctx, caller.Job(id))
+	})
+}
+
+// newest is how many jobs the beginning of an id is looked for in.
+const newest = 1000
+
+// jobID makes an id of what the user wrote: an id, the beginning of one, "last" or
+// "-".
+func (c *cli) jobID(ctx context.Context, caller *harp.Caller, word string) (string, error) {
+	if word == "-" {
+		line, err := bufio.NewReader(c.stdin).ReadString('\n')
+		if word = strings.TrimSpace(line); word == "" {
+			return "", invalid("id", "there is none on stdin: %v", err)
+		}
+	}
+	switch {
+	case harp.CheckID(word) == nil:
+		return word, nil
+	case word == "last":
+		return lastJob(ctx, caller)
+	case strings.Trim(word, "0123456789abcdef-") == "" && word != "":
+		return jobBeginning(ctx, caller, word)
+	}
+	return "", invalid("id", "%s is no job's id", word)
+}
+
+func lastJob(ctx context.Context, caller *harp.Caller) (string, error) {
+	for job, err := range caller.Jobs(ctx, harp.JobFilter{}) {
+		return job.ID, err
+	}
+	return "", harp.NotFound("job", "there is none yet")
+}
+
+func jobBeginning(ctx context.Context, caller *harp.Caller, beginning string) (string, error) {
+	var found []string
+	examined := 0
+	for job, err := range caller.Jobs(ctx, harp.JobFilter{}) {
+		if err != nil {
+			return "", err
+		}
+		if strings.HasPrefix(job.ID, beginning) {
+			found = append(found, job.ID)
+		}
+		if examined++; examined == newest {
+			break
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", harp.NotFound("job", beginning+" (looked at the newest "+strconv.Itoa(examined)+")")
+	case 1:
+		return found[0], nil
+	}
+	return "", invalid("id", "%d jobs begin with %s, as %s and %s", len(found), beginning, found[0], found[1])
+}
+
+func (c *cli) stillWaiting(verb string, job *harp.Job) error {
+	return &detachedError{job: job.ID(), again: "harp job " + verb + " " + job.ID()}
+}
+
+func (c *cli) waitJob(ctx context.Context, job *harp.Job) error {
+	_, failed := job.Get(ctx)
+	status, err := job.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if c.format == formatJSON {
+		err = c.printNoun(status)
+	} else if failed == nil {
+		c.notice("job %s %s", status.ID, status.State)
+	}
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+func (c *cli) cancelJob(ctx context.Context, job *harp.Job) error {
+	live, err := job.Cancel(ctx)
+	switch {
+	case err != nil:
+		return err
+	case c.format == formatJSON:
+		return c.print(object{{"id", job.ID()}, {"cancelled", live}})
+	case live:
+		c.notice("job %s is asked to stop", job.ID())
+	default:
+		c.notice("job %s had ended before", job.ID())
+	}
+	return nil
+}
+
+func (c *cli) showJob(ctx context.Context, job *harp.Job) error {
+	s, err := job.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if c.format == formatJSON {
+		return c.printNoun(s)
+	}
+	c.pairs([][2]string{
+		{"id", s.ID},
+		{"host", s.Host},
+		{"procedure", s.Procedure},
+		{"args", valueText(s.Args)},
+		{"state", stateText(s)},
+		{"error", errorText(s)},
+		{"started", string(s.Started)},
+		{"queue", queueText(s)},
+		{"submitted", clock(s.SubmitTime)},
+		{"began", clock(s.StartTime)},
+		{"ended", clock(s.EndTime)},
+		{"took", took(s, time.Now())},
+		{"timeout", durationText(s.Timeout)},
+		{"max exec time", durationText(s.MaxExecTime)},
+		{"attempt", numberText(s.Attempt)},
+		{"records", strconv.FormatUint(s.Records, 10)},
+		{"labels", labelText(s.Labels)},
+		{"info", valueText(s.Info)},
+		{"by", strings.TrimSpace(s.Principal.Kind + " " + s.Principal.Name)},
+		{"cancelled by", cancelText(s)},
+	})
+	return nil
+}
+
+// stateText is a job's state in the words of people: an expired job whose host was
+// away is unreachable.
+func stateText(s harp.JobStatus) string {
+	switch {
+	case s.State == harp.StateExpired && s.Reason == harp.ReasonOffline:
+		return "unreachable"
+	case s.State == harp.StateUnknown && s.UnknownOf != "":
+		return fmt.Sprintf("unknown (was %s)", s.UnknownOf)
+	case s.Reason != "":
+		return fmt.Sprintf("%s (%s)", s.State, s.Reason)
+	}
+	return string(s.State)
+}
+
+func errorText(s harp.JobStatus) string {
+	if s.Err == nil {
+		return ""
+	}
+	return strings.TrimPrefix(s.Err.Error(), "harp: ")
+}
+
+func queueText(s harp.JobStatus) string {
+	text := valueText(s.Queue)
+	if text != "" && s.QueuePos > 0 {
+		text += ", place " + strconv.Itoa(s.QueuePos)
+	}
+	return text
+}
+
+func cancelText(s harp.JobStatus) string {
+	if s.CancelRequested == nil {
+		return ""
+	}
+	by := s.CancelRequested.By
+	return strings.TrimSpace(by.Kind+" "+by.Name) + " at " + clock(s.CancelRequested.Time)
+}
+
+// took is how long a job has been running; "" if it has not begun.
+func took(s harp.JobStatus, now time.Time) string {
+	if s.StartTime.IsZero() {
+		return ""
+	}
+	end := s.EndTime
+	if end.IsZero() {
+		end = now
+	}
+	d := max(end.Sub(s.StartTime), 0)
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(100 * time.Millisecond).String()
+}
+
+func durationText(d time.Duration) string {
+	l := limit(d)
+	return l.String()
+}
+
+func numberText(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}

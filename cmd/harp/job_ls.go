@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp"
+)
+
+// jobStates are the words that --state takes.
+var jobStates = []harp.State{
+	harp.StateQueued, harp.StateSent, harp.StateRunning, harp.StateCancelling, harp.StateUnknown,
+	harp.StateSucceeded, harp.StateFailed, harp.StateTimedOut, harp.StateCancelled,
+	harp.StateExpired, harp.StateRejected, harp.StateLost,
+}
+
+func (c *cli) jobListCommand() *cobra.Command {
+	var (
+		f              harp.JobFilter
+		states         []string
+		queue, labeled []string
+		since          = moment{past: true}
+		until          = moment{past: true}
+		most           int
+	)
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Short:   "List jobs, newest first",
+		Example: "  harp job ls --state failed,timed_out --since 24h",
+		Args:    cobra.NoArgs,
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) (err error) {
+			if f.States, err = parseStates(states); err != nil {
+				return err
+			}
+			if f.Labels, err = labels(labeled); err != nil {
+				return err
+			}
+			if queue != nil {
+				if f.Queue, err = dictionary("queue", queue); err != nil {
+					return err
+				}
+			}
+			f.Since, f.Until = since.t, until.t
+			return c.listJobs(ctx, caller, f, most)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.Host, "host", "", "only of this `host`")
+	flags.StringVar(&f.Procedure, "proc", "", "only of this `procedure`")
+	flags.StringSliceVar(&states, "state", nil, "only in these `states`: "+stateWords())
+	flags.StringArrayVar(&queue, "queue", nil, "only of the queue of this `name`: a JSON object, or name=value (repeatable)")
+	flags.StringArrayVar(&labeled, "label", nil, "only with this label: `key=value` (repeatable)")
+	flags.Var(&since, "since", "submitted at this time or later; a duration is that long ago")
+	flags.Var(&until, "until", "submitted before this time; a duration is that long ago")
+	flags.IntVarP(&most, "limit", "n", 50, "`how many` at most; 0: all")
+	return cmd
+}
+
+func stateWords() string {
+	words := make([]string, len(jobStates))
+	for i, s := range jobStates {
+		words[i] = string(s)
+	}
+	return strings.Join(words, ", ")
+}
+
+func parseStates(words []string) ([]harp.State, error) {
+	var states []harp.State
+	for _, w := range words {
+		if !slices.Contains(jobStates, harp.State(w)) {
+			return nil, invalid("state", "%s is none of %s", w, stateWords())
+		}
+		states = append(states, harp.State(w))
+	}
+	return states, nil
+}
+
+// listJobs prints up to most jobs that match.
+func (c *cli) listJobs(ctx context.Context, caller *harp.Caller, f harp.JobFilter, most int) error {
+	if most < 0 {
+		return invalid("limit", "must not be negative")
+	}
+	jobs, more := []harp.JobStatus{}, false
+	for job, err := range caller.Jobs(ctx, f) {
+		if err != nil {
+			return err
+		}
+		if more = most > 0 && len(jobs) == most; more {
+			break
+		}
+		jobs = append(jobs, job)
+	}
+	if c.format == formatJSON {
+		return c.print(object{{"jobs", jobs}})
+	}
+	now := time.Now()
+	rows := make([][]string, len(jobs))
+	for i, j := range jobs {
+		rows[i] = []string{j.ID, stateText(j), j.Host, j.Procedure, clock(j.SubmitTime), took(j, now)}
+	}
+	c.table([]string{"id", "state", "host", "procedure", "submitted", "took"}, rows)
+	if more {
+		c.notice("there are more; see --limit")
+	}
+	return nil
+}

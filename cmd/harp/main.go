@@ -1,0 +1,132 @@
+// Command harp is all of harp in one binary: it runs a dispatcher, an agent or a
+// whole system for development, and it calls procedures and reads what they
+// returned.
+//
+// It is thin: a command turns its flags into one call of the library and prints
+// the answer. Results and records go to stdout, everything else to stderr; the
+// exit code says how it ended (exit.go).
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/cmd/harp/internal/contexts"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+}
+
+// run is the program: arguments in, exit code out. The first interrupt ends what
+// it waits for, the second ends the program at once.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	return newCLI(stdin, stdout, stderr, env).run(ctx, args)
+}
+
+// cli is one run of the program: where it reads and writes, and what its global
+// flags say.
+type cli struct {
+	stdin    io.Reader
+	stdout   *output
+	stderr   io.Writer
+	env      func(string) string
+	dial     func(context.Context, contexts.Context) (*harp.Caller, error)
+	terminal bool // stdout is one
+
+	target  target // which dispatcher
+	format  format // -o
+	mapped  bool   // --exit mapped: a command's own exit code is not passed on
+	started bool   // a command is running: what fails now is no usage error
+}
+
+func newCLI(stdin io.Reader, stdout, stderr io.Writer, env func(string) string) *cli {
+	return &cli{
+		stdin: stdin, stdout: &output{w: stdout}, stderr: stderr, env: env,
+		dial: dial, terminal: isTerminal(stdout),
+	}
+}
+
+// run runs one command and returns the exit code.
+func (c *cli) run(ctx context.Context, args []string) int {
+	root := c.rootCommand()
+	root.SetArgs(args)
+	root.SetIn(c.stdin)
+	root.SetOut(c.stdout)
+	root.SetErr(c.stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err != nil && !c.started {
+		err = &usageError{command: cmd.CommandPath(), err: err}
+	}
+	if err == nil {
+		err = c.stdout.err
+	}
+	return c.report(err)
+}
+
+func (c *cli) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "harp",
+		Short: "Call procedures on remote machines and keep what they return",
+		Long: `harp calls procedures on remote machines and keeps what they return.
+
+A call gives back a job id at once; the job's status, its records and its result
+can be read at any later time, by anyone who has the id.
+
+  harp dev                          a dispatcher and a host to try it with
+  harp call demo1 hello name=Ada    a first call, in another terminal`,
+		Args:              cobra.NoArgs,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.target.bind(root.PersistentFlags())
+	root.PersistentFlags().VarP(&c.format, "output", "o", "`format`: text, json (one object) or jsonl (follow: one object a line)")
+	root.AddCommand(
+		c.devCommand(), c.dispatcherCommand(), c.agentCommand(),
+		c.callCommand(), c.jobCommand(), c.hostCommand(), c.procCommand(), c.queueCommand(),
+		c.versionCommand(),
+	)
+	root.AddCommand(helpTopics()...)
+	return root
+}
+
+// group is a command that only holds others.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// does makes the body of a command out of a function of a context and the
+// arguments.
+func (c *cli) does(fn func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if c.format == formatLines && cmd.Annotations[canLines] == "" {
+			return invalid("output", "jsonl is for follow; this command knows text and json")
+		}
+		c.started = true
+		return fn(cmd.Context(), args)
+	}
+}
+
+// asks is does for what needs a dispatcher.
+func (c *cli) asks(fn func(ctx context.Context, caller *harp.Caller, args []string) error) func(*cobra.Command, []string) error {
+	return c.does(func(ctx context.Context, args []string) error {
+		return c.withCaller(ctx, func(caller *harp.Caller) error { return fn(ctx, caller, args) })
+	})
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/harpcaller/harp"
+)
+
+// output is stdout. It remembers its first error, so that a full disk is not taken
+// for success.
+type output struct {
+	w       io.Writer
+	written bool
+	err     error
+}
+
+// Write implements io.Writer.
+func (o *output) Write(b []byte) (int, error) {
+	o.written = true
+	n, err := o.w.Write(b)
+	if err != nil && o.err == nil {
+		o.err = fmt.Errorf("write to stdout: %w", err)
+	}
+	return n, err
+}
+
+// format is how stdout is written.
+type format string
+
+const (
+	formatText  format = "" // for people
+	formatJSON  format = "json"
+	formatLines format = "jsonl"
+)
+
+// canLines marks the commands that know jsonl.
+const canLines = "jsonl"
+
+// String returns the flag's value.
+func (f *format) String() string {
+	if *f == formatText {
+		return "text"
+	}
+	return string(*f)
+}
+
+// Set reads the flag.
+func (f *format) Set(text string) error {
+	switch format(text) {
+	case "text":
+		*f = formatText
+	case formatJSON, formatLines:
+		*f = format(text)
+	default:
+		return fmt.Errorf("must be text, json or jsonl")
+	}
+	return nil
+}
+
+// Type names the flag's type in the help.
+func (f *format) Type() string { return "format" }
+
+// object is a JSON object with its fields in order.
+type object []field
+
+type field struct {
+	name  string
+	value any
+}
+
+// version is that of the JSON that is printed. A field may be added within a
+// version, none is taken away or changed.
+const version = 1
+
+// fieldsOf returns the fields of v, which encodes to an object, in their order.
+func fieldsOf(v any) (object, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	if _, err := dec.Token(); err != nil {
+		return nil, err
+	}
+	var o object
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return nil, err
+		}
+		o = append(o, field{fmt.Sprint(name), value})
+	}
+	return o, nil
+}
+
+// MarshalJSON writes the fields in their order.
+func (o object) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, f := range o {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		name, err := compact(f.name)
+		if err != nil {
+			return nil, err
+		}
+		value, err := compact(f.value)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(name)
+		b.WriteByte(':')
+		b.Write(value)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// compact is JSON on one line, without the escapes that only HTML needs.
+func compact(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// line prints v as one line of JSON.
+func (c *cli) line(v any) error {
+	text, err := compact(v)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.stdout, "%s\n", safeJSON(text))
+	return err
+}
+
+// print prints the one object of a command.
+func (c *cli) print(o object) error {
+	return c.line(append(object{{"v", version}}, o...))
+}
+
+// printNoun prints a noun of harp as the one object of a command, with more fields
+// behind its own.
+func (c *cli) printNoun(noun any, more ...field) error {
+	o, err := fieldsOf(noun)
+	if err != nil {
+		return err
+	}
+	return c.print(append(o, more...))
+}
+
+// say prints one line of text for people on stdout.
+func (c *cli) say(format string, a ...any) {
+	fmt.Fprintln(c.stdout, safeLine(fmt.Sprintf(format, a...))) //nolint:errcheck // stdout keeps its error
+}
+
+// plainStyle is a table without lines, as people can cut and grep it.
+var plainStyle = table.Style{
+	Name:    "plain",
+	Box:     table.BoxStyle{PaddingRight: "  "},
+	Format:  table.FormatOptions{Header: text.FormatUpper},
+	Options: table.OptionsNoBordersAndSeparators,
+}
+
+// table prints rows under a header. Cells are made safe here.
+func (c *cli) table(header []string, rows [][]string) {
+	w := table.NewWriter()
+	w.SetOutputMirror(c.stdout)
+	w.SetStyle(plainStyle)
+	w.SuppressTrailingSpaces()
+	w.AppendHeader(cells(header))
+	for _, row := range rows {
+		w.AppendRow(cells(row))
+	}
+	w.Render()
+}
+
+func cells(texts []string) table.Row {
+	row := make(table.Row, len(texts))
+	for i, t := range texts {
+		row[i] = safeLine(t)
+	}
+	return row
+}
+
+// pairs prints names and values under each other; those without a value are left
+// out.
+func (c *cli) pairs(rows [][2]string) {
+	w := table.NewWriter()
+	w.SetOutputMirror(c.stdout)
+	w.SetStyle(plainStyle)
+	w.SuppressTrailingSpaces()
+	for _, row := range rows {
+		if row[1] != "" {
+			w.AppendRow(cells(row[:]))
+		}
+	}
+	w.Render()
+}
+
+// clock is a time for people, in their zone.
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+// valueText is a value for people; "" if there is none.
+func valueText(v harp.Value) string {
+	if v.IsNil() {
+		return ""
+	}
+	return v.String()
+}

@@ -1,0 +1,392 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+)
+
+// local makes times of day the same wherever the tests run.
+func local(t *testing.T) {
+	was := time.Local
+	time.Local = time.UTC
+	t.Cleanup(func() { time.Local = was })
+}
+
+func onTerminal(c *cli) { c.terminal = true }
+
+func TestCall(t *testing.T) {
+	f := ended(t, firstID, nil)
+	got := runFake(t, t.Context(), f, nil, "call", "demo1", "count", "to=3", "--queue", "host=web01",
+		"--concurrency", "2", "--priority", "-5", "--timeout", "1m", "--max-exec-time", "none", "--label", "a=b",
+		"--info", `{"ticket":812}`, "--when-offline", "fail", "--id", secondID)
+	want := said{
+		stdout: "{\"i\":1}\nout\x1b[2J\nput\n\"a\\u009b text\"\n{\"counted\":3}\n",
+		stderr: "job " + secondID + " on demo1\n",
+	}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	r := f.submitted[0]
+	if r.ID != secondID || r.Queue.String() != `{"host":"web01"}` || r.Concurrency != 2 || r.Priority != -5 ||
+		r.Timeout != time.Minute || r.MaxExecTime != harp.NoLimit || r.Labels["a"] != "b" ||
+		r.Info.String() != `{"ticket":812}` || r.WhenOffline != harp.FailFast || r.Args.String() != `{"to":3}` {
+		t.Errorf("asked for %+v", r)
+	}
+}
+
+func TestCallOnATerminal(t *testing.T) {
+	local(t)
+	got := runFake(t, t.Context(), ended(t, firstID, nil), onTerminal, "call", "demo1", "count", "to=3")
+	want := "12:00:00.000 #0 {\"i\":1}\n" +
+		"12:00:00.000 #1 out\\x1b[2J\n" +
+		"12:00:00.000 #1 put\n" +
+		"12:00:00.000 #2 \"a\\u009b text\"\n" +
+		"{\"counted\":3}\n"
+	if got.stdout != want {
+		t.Errorf("printed %q, want %q", got.stdout, want)
+	}
+}
+
+func TestCallDetached(t *testing.T) {
+	f := ended(t, firstID, nil)
+	got := runFake(t, t.Context(), f, nil, "call", "-d", "demo1", "count", "to=3")
+	if want := (said{stdout: f.submitted[0].ID + "\n"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestCallAsJSON(t *testing.T) {
+	got := runFake(t, t.Context(), ended(t, firstID, nil), nil, "call", "demo1", "count", "to=3", "-o", "json")
+	if got.code != 0 || got.stderr != "" {
+		t.Errorf("got %+v", got)
+	}
+	var job map[string]any
+	if err := json.Unmarshal([]byte(got.stdout), &job); err != nil || strings.Count(got.stdout, "\n") != 1 {
+		t.Fatalf("%q is not one line of JSON: %v", got.stdout, err)
+	}
+	for _, name := range []string{
+		"v", "id", "host", "procedure", "args", "info", "queue", "state", "reason", "started",
+		"submit_time", "start_time", "end_time", "attempt", "records", "labels", "error", "value",
+	} {
+		if _, ok := job[name]; !ok {
+			t.Errorf("%s is missing in %s", name, got.stdout)
+		}
+	}
+	if job["v"] != 1.0 || job["id"] != firstID || job["submit_time"] != "2026-01-31T12:00:00Z" || job["value"].(map[string]any)["counted"] != 3.0 {
+		t.Errorf("printed %s", got.stdout)
+	}
+}
+
+func TestCallFails(t *testing.T) {
+	f := ended(t, firstID, &harp.RemoteError{Type: "oops", Message: "no"})
+	got := runFake(t, t.Context(), f, nil, "call", "demo1", "count", "to=3")
+	if got.code != 1 || !strings.Contains(got.stderr, "oops: no; ran; job ") {
+		t.Errorf("got %+v", got)
+	}
+	got = runFake(t, t.Context(), f, nil, "job", "get", firstID, "-o", "json")
+	if got.code != 1 || !strings.Contains(got.stdout, `"error":{"code":"remote","type":"oops"`) || !strings.Contains(got.stdout, `"value":null`) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestCallIsCheckedBeforeAnythingIsSent(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"call", "demo1", "count", "to=many"}, 2},
+		{[]string{"call", "demo1", "count"}, 2},
+		{[]string{"call", "demo1", "count", "to=1", "--queue", "web01"}, 2},
+		{[]string{"call", "demo1", "count", "to=1", "--timeout", "0"}, 2},
+		{[]string{"call", "demo1", "count", "to=1", "--concurrency", "0"}, 2},
+		{[]string{"call", "demo1", "count", "to=1", "--when-offline", "cry"}, 2},
+		{[]string{"call", "demo1", "count", "to=1", "--label", "x"}, 2},
+		{[]string{"call", "demo1", "count", "to=1", "--id", "x"}, 2},
+		{[]string{"call", "demo1"}, 2},
+		{[]string{"call", "nope", "count", "to=1"}, 5},
+		{[]string{"call", "demo1", "nope"}, 5},
+	} {
+		f := ended(t, firstID, nil)
+		got := runFake(t, t.Context(), f, nil, test.args...)
+		if got.code != test.code || got.stdout != "" || got.stderr == "" || len(f.submitted) > 0 {
+			t.Errorf("%q: got %+v and %d calls, want exit code %d and none", test.args, got, len(f.submitted), test.code)
+		}
+	}
+}
+
+func TestCallOfAHostThatHasNotSpoken(t *testing.T) {
+	f := ended(t, firstID, nil)
+	f.hosts = []harp.HostStatus{{Name: "new"}}
+	f.procedures = nil
+	if got := runFake(t, t.Context(), f, nil, "call", "-d", "new", "whatever", "n=5"); got.code != 0 || f.submitted[0].Args.String() != `{"n":5}` {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestCallThatIsRefused(t *testing.T) {
+	f := ended(t, firstID, nil)
+	f.submitErr = harp.NewFailure("refused", "the cap is 1m").Err()
+	if got := runFake(t, t.Context(), f, nil, "call", "demo1", "count", "to=3"); got.code != 6 || !strings.Contains(got.stderr, "did not run") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		hint string
+	}{
+		{[]string{"call", "demo1", "count", "to=3", "--id", secondID}, "detached at #2; job " + secondID + " goes on. Again: harp job follow " + secondID + " --since 3\n"},
+		{[]string{"job", "follow", firstID, "--since", "0"}, "detached at #2; job " + firstID + " goes on. Again: harp job follow " + firstID + " --since 3\n"},
+		{[]string{"job", "get", firstID}, "detached; job " + firstID + " goes on. Again: harp job get " + firstID + "\n"},
+		{[]string{"job", "wait", firstID}, "detached; job " + firstID + " goes on. Again: harp job wait " + firstID + "\n"},
+	} {
+		f := ended(t, firstID, nil)
+		f.wait = true
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		got := runFake(t, ctx, f, nil, test.args...)
+		cancel()
+		if got.code != 130 || !strings.HasSuffix(got.stderr, test.hint) || len(f.cancelled) > 0 {
+			t.Errorf("%q: got %+v, want %q", test.args, got, test.hint)
+		}
+	}
+}
+
+func TestInterruptedToCancel(t *testing.T) {
+	f := ended(t, firstID, harp.NewFailure("cancelled", "").Err())
+	f.wait = true
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := newCLI(nil, io.Discard, io.Discard, func(string) string { return "" })
+	job := harp.NewCaller(f).Job(firstID)
+	on, stop := c.cancelInstead(ctx, job)
+	stop()
+	if on.Err() != nil || len(f.cancelled) != 1 {
+		t.Errorf("the job was cancelled %d times, and its wait ended with %v", len(f.cancelled), on.Err())
+	}
+}
+
+func TestFollow(t *testing.T) {
+	text := "{\"i\":1}\nout\x1b[2J\nput\n\"a\\u009b text\"\n"
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--since", "0"}, text},
+		{[]string{"--since", "2"}, "\"a\\u009b text\"\n"},
+		{nil, text},
+		{[]string{"--recent", "1"}, "\"a\\u009b text\"\n"},
+		{[]string{"--recent", "0"}, ""},
+		{[]string{"--no-wait"}, text},
+		{[]string{"--since", "2", "-o", "jsonl"}, `{"seq":2,"attempt":1,"time":"2026-01-31T12:00:00Z","kind":"data","value":"a\u009b text"}` + "\n"},
+		{[]string{"--since", "2", "-o", "json"}, `{"v":1,"records":[{"seq":2,"attempt":1,"time":"2026-01-31T12:00:00Z","kind":"data","value":"a\u009b text"}]}` + "\n"},
+		{[]string{"--since", "3", "-o", "json"}, `{"v":1,"records":[]}` + "\n"},
+	} {
+		got := runFake(t, t.Context(), ended(t, firstID, nil), nil, append([]string{"job", "follow", firstID}, test.args...)...)
+		if want := (said{stdout: test.want}); got != want {
+			t.Errorf("%q: got %+v, want %+v", test.args, got, want)
+		}
+	}
+	if got := runFake(t, t.Context(), ended(t, firstID, nil), nil, "job", "follow", firstID, "--since", "1", "--recent", "1"); got.code != 2 {
+		t.Errorf("since with recent: got %+v", got)
+	}
+}
+
+func TestHowAJobEndedIsSaidByAll(t *testing.T) {
+	f := ended(t, firstID, &harp.TimeoutError{Limit: time.Minute, Of: harp.LimitTimeout})
+	for _, verb := range []string{"follow", "get", "wait"} {
+		if got := runFake(t, t.Context(), f, nil, "job", verb, firstID); got.code != 124 || !strings.Contains(got.stderr, "no record for 1m0s") {
+			t.Errorf("%s: got %+v", verb, got)
+		}
+	}
+}
+
+func TestJobByBeginningLastAndStdin(t *testing.T) {
+	f := ended(t, firstID, nil)
+	second := f.jobs[0]
+	second.ID = secondID
+	f.jobs = append(f.jobs, second)
+	f.results[secondID] = f.results[firstID]
+	stdin := func(c *cli) { c.stdin = strings.NewReader(secondID + "\n") }
+	for _, test := range []struct {
+		word   string
+		change func(*cli)
+		code   int
+		id     string
+	}{
+		{firstID, nil, 0, firstID},
+		{"last", nil, 0, firstID},
+		{"-", stdin, 0, secondID},
+		{"-", nil, 2, ""},
+		{secondID[:35], nil, 2, ""},
+		{"019c13e9", nil, 5, ""},
+		{"web01", nil, 2, ""},
+	} {
+		got := runFake(t, t.Context(), f, test.change, "job", "show", test.word, "-o", "json")
+		if got.code != test.code || test.id != "" && !strings.Contains(got.stdout, `"id":"`+test.id+`"`) {
+			t.Errorf("%s: got %+v", test.word, got)
+		}
+	}
+	f.jobs = f.jobs[:1]
+	if got := runFake(t, t.Context(), f, nil, "job", "show", "019c"); got.code != 0 || !strings.Contains(got.stdout, firstID) {
+		t.Errorf("a beginning: got %+v", got)
+	}
+}
+
+func TestJobCancelSaysWhetherItHadEnded(t *testing.T) {
+	f := ended(t, firstID, nil)
+	got := runFake(t, t.Context(), f, nil, "job", "cancel", firstID)
+	if want := (said{stderr: "job " + firstID + " had ended before\n"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	f.jobs[0].State = harp.StateRunning
+	got = runFake(t, t.Context(), f, nil, "job", "cancel", firstID, "-o", "json")
+	if want := (said{stdout: `{"v":1,"id":"` + firstID + `","cancelled":true}` + "\n"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestTables(t *testing.T) {
+	local(t)
+	f := ended(t, firstID, nil)
+	f.jobs[0].Procedure = "evil\x1b[2J"
+	f.hosts = append(f.hosts, harp.HostStatus{Name: "web02", Address: "10.0.0.2:7442", Labels: map[string]string{"role": "web", "env": "prod"}, Error: "dial: refused"})
+	f.queues = []harp.QueueStatus{{Name: value(t, map[string]any{"host": "web01"}), Concurrency: 3, Running: 3, Waiting: 7}}
+	for _, test := range []struct {
+		args string
+		want string
+	}{
+		{"job ls", `ID                                    STATE      HOST   PROCEDURE    SUBMITTED            TOOK
+019c13e8-0000-7000-8000-000000000001  succeeded  demo1  evil\x1b[2J  2026-01-31 12:00:00  1.5s
+`},
+		{"job show " + firstID, `id         019c13e8-0000-7000-8000-000000000001
+host       demo1
+procedure  evil\x1b[2J
+args       {"to":3}
+state      succeeded
+started    yes
+submitted  2026-01-31 12:00:00
+began      2026-01-31 12:00:01
+ended      2026-01-31 12:00:02
+took       1.5s
+attempt    1
+records    3
+`},
+		{"host ls", `NAME   ONLINE  PROCEDURES  LABELS             LAST HEARD           TROUBLE
+demo1  yes     2                              2026-01-31 12:00:00
+web02  no      0           env=prod,role=web                       dial: refused
+`},
+		{"host show web02", `name     web02
+online   no
+address  10.0.0.2:7442
+trouble  dial: refused
+labels   env=prod,role=web
+`},
+		{"host refresh", "2 hosts in the registry\n"},
+		{"queue ls", `NAME              CONCURRENCY  RUNNING  WAITING  PAUSED
+{"host":"web01"}  3            3        7
+`},
+		{"queue show host=web01", `name         {"host":"web01"}
+concurrency  3
+running      3
+waiting      7
+`},
+		{"queue cancel host=web01", "10 jobs cancelled or asked to stop\n"},
+		{"proc ls", `PROCEDURE  ARGUMENTS     SUMMARY                    HOSTS
+count      to= [every=]  Count up, one record each  demo1
+hello      name=         Greet somebody             demo1
+`},
+		{"proc show demo1 count", `procedure   count
+summary     Count up, one record each
+hosts       demo1
+idempotent  yes
+
+record: {i: integer}
+
+result: {counted: integer}
+
+ARGUMENT  TYPE                MEANING
+to        integer   required  how far to count, from 1
+every     duration  optional  how long to wait before each number
+`},
+	} {
+		got := runFake(t, t.Context(), f, nil, strings.Fields(test.args)...)
+		if want := (said{stdout: test.want}); got != want {
+			t.Errorf("%s printed\n%s\nwant\n%s\nwith %q and exit code %d", test.args, got.stdout, test.want, got.stderr, got.code)
+		}
+	}
+}
+
+func TestListsAsJSON(t *testing.T) {
+	f := ended(t, firstID, nil)
+	for command, name := range map[string]string{"job ls": "jobs", "host ls": "hosts", "proc ls": "procedures", "queue ls": "queues"} {
+		got := runFake(t, t.Context(), f, nil, append(strings.Fields(command), "-o", "json")...)
+		var list map[string]any
+		if err := json.Unmarshal([]byte(got.stdout), &list); err != nil || got.code != 0 {
+			t.Errorf("%s: got %+v, %v", command, got, err)
+			continue
+		}
+		if _, isList := list[name].([]any); len(list) != 2 || list["v"] != 1.0 || !isList {
+			t.Errorf("%s printed %s", command, got.stdout)
+		}
+	}
+}
+
+func TestJobListFilters(t *testing.T) {
+	f := ended(t, firstID, nil)
+	got := runFake(t, t.Context(), f, nil, "job", "ls", "--host", "demo1", "--proc", "count", "--state", "failed,lost",
+		"--queue", "a=b", "--label", "k=v", "--since", "2026-01-31T00:00:00Z", "--until", "1h")
+	if got.code != 0 {
+		t.Fatalf("got %+v", got)
+	}
+	if q, err := harp.QueueName(f.filter.Queue); err != nil || q.String() != `{"a":"b"}` ||
+		f.filter.Host != "demo1" || f.filter.Procedure != "count" || len(f.filter.States) != 2 ||
+		f.filter.Labels["k"] != "v" || f.filter.Since.IsZero() || f.filter.Until.IsZero() {
+		t.Errorf("asked for %+v", f.filter)
+	}
+	if got := runFake(t, t.Context(), f, nil, "job", "ls", "--state", "asleep"); got.code != 2 {
+		t.Errorf("an unknown state: got %+v", got)
+	}
+	second := f.jobs[0]
+	f.jobs = append(f.jobs, second)
+	if got := runFake(t, t.Context(), f, nil, "job", "ls", "-n", "1"); !strings.Contains(got.stderr, "there are more") {
+		t.Errorf("with a limit: got %+v", got)
+	}
+}
+
+func TestStateText(t *testing.T) {
+	for _, test := range []struct {
+		job  harp.JobStatus
+		want string
+	}{
+		{harp.JobStatus{State: harp.StateQueued, Reason: harp.ReasonQueue}, "queued (queue)"},
+		{harp.JobStatus{State: harp.StateExpired, Reason: harp.ReasonOffline}, "unreachable"},
+		{harp.JobStatus{State: harp.StateExpired}, "expired"},
+		{harp.JobStatus{State: harp.StateUnknown, UnknownOf: harp.StateRunning}, "unknown (was running)"},
+		{harp.JobStatus{State: "of_tomorrow"}, "of_tomorrow"},
+	} {
+		if got := stateText(test.job); got != test.want {
+			t.Errorf("state of %+v is %q, want %q", test.job, got, test.want)
+		}
+	}
+}
+
+// A disk that is full is not success.
+func TestStdoutThatCannotBeWritten(t *testing.T) {
+	full := errors.New("no space left on device")
+	got := runFake(t, t.Context(), ended(t, firstID, nil), func(c *cli) { c.stdout.w = failing{full} }, "job", "ls")
+	if got.code != 125 || !strings.Contains(got.stderr, full.Error()) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }

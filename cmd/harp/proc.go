@@ -1,0 +1,290 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp"
+)
+
+func (c *cli) procCommand() *cobra.Command {
+	return group("proc", "Look at procedures and their parameters",
+		&cobra.Command{
+			Use:   "ls [HOST]",
+			Short: "List procedures, of one host or of all",
+			Args:  cobra.MaximumNArgs(1),
+			RunE:  c.asks(c.listProcedures),
+		},
+		&cobra.Command{
+			Use:   "show [HOST] PROCEDURE",
+			Short: "Show what a procedure does and takes",
+			Args:  cobra.RangeArgs(1, 2),
+			RunE:  c.asks(c.showProcedure),
+		})
+}
+
+// offered is a procedure and the hosts that offer it.
+type offered struct {
+	doc   harp.ProcedureDoc
+	hosts []string
+}
+
+// MarshalJSON writes the procedure's fields and its hosts.
+func (o offered) MarshalJSON() ([]byte, error) {
+	fields, err := fieldsOf(o.doc)
+	if err != nil {
+		return nil, err
+	}
+	return append(fields, field{"hosts", o.hosts}).MarshalJSON()
+}
+
+func (c *cli) listProcedures(ctx context.Context, caller *harp.Caller, args []string) error {
+	host := ""
+	if len(args) > 0 {
+		host = args[0]
+	}
+	procedures, err := findOffered(ctx, caller, host, "")
+	if err != nil {
+		return err
+	}
+	if c.format == formatJSON {
+		return c.print(object{{"procedures", procedures}})
+	}
+	rows := make([][]string, len(procedures))
+	for i, p := range procedures {
+		rows[i] = []string{p.doc.Name, synopsis(p.doc), p.doc.Summary, hostsText(p.hosts)}
+	}
+	c.table([]string{"procedure", "arguments", "summary", "hosts"}, rows)
+	return nil
+}
+
+func (c *cli) showProcedure(ctx context.Context, caller *harp.Caller, args []string) error {
+	name, host := args[len(args)-1], ""
+	if len(args) == 2 {
+		host = args[0]
+	}
+	found, err := findOffered(ctx, caller, host, name)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 && host != "" {
+		return harp.NotFound("procedure", name+" on "+host)
+	}
+	if len(found) == 0 {
+		return harp.NotFound("procedure", name)
+	}
+	p := found[0]
+	if c.format == formatJSON {
+		return c.printNoun(p)
+	}
+	c.showOffered(p)
+	return nil
+}
+
+func (c *cli) showOffered(p offered) {
+	c.pairs([][2]string{
+		{"procedure", p.doc.Name},
+		{"summary", p.doc.Summary},
+		{"hosts", strings.Join(p.hosts, ", ")},
+		{"timeout", durationText(p.doc.Timeout)},
+		{"max exec time", durationText(p.doc.MaxExecTime)},
+		{"idempotent", yes(p.doc.Idempotent)},
+		{"traits", strings.Join(p.doc.Traits, ", ")},
+	})
+	if p.doc.Doc != "" && p.doc.Doc != p.doc.Summary {
+		c.say("")
+		for line := range strings.SplitSeq(p.doc.Doc, "\n") {
+			c.say("%s", line)
+		}
+	}
+	for _, s := range []struct {
+		title  string
+		schema json.RawMessage
+	}{{"record", p.doc.Record}, {"result", p.doc.Result}} {
+		if len(s.schema) > 0 {
+			c.say("")
+			c.say("%s: %s", s.title, typeText(parseSchema(s.schema)))
+		}
+	}
+	c.showParameters(p.doc)
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return ""
+}
+
+// showParameters prints a table of what the procedure takes.
+func (c *cli) showParameters(doc harp.ProcedureDoc) {
+	args := parseSchema(doc.Args)
+	names := slices.Sorted(maps.Keys(args.Properties))
+	if len(doc.Params) == len(names) {
+		names = doc.Params
+	}
+	if len(names) == 0 {
+		return
+	}
+	rows := make([][]string, 0, len(names))
+	for _, name := range names {
+		p := args.Properties[name]
+		need := "optional"
+		if slices.Contains(args.Required, name) {
+			need = "required"
+		}
+		rows = append(rows, []string{name, typeText(p), need, p.Description})
+	}
+	c.say("")
+	c.table([]string{"argument", "type", "", "meaning"}, rows)
+}
+
+// schemaText is as much of a JSON Schema as is shown to people.
+type schemaText struct {
+	Type        any                   `json:"type"`
+	Format      string                `json:"format"`
+	Description string                `json:"description"`
+	Enum        []any                 `json:"enum"`
+	Required    []string              `json:"required"`
+	Properties  map[string]schemaText `json:"properties"`
+	Items       *schemaText           `json:"items"`
+}
+
+// parseSchema reads a schema; what it cannot read it leaves empty.
+func parseSchema(text json.RawMessage) schemaText {
+	var s schemaText
+	if len(text) > 0 {
+		_ = json.Unmarshal(text, &s) // what cannot be read is not shown; -o json has all of it
+	}
+	return s
+}
+
+// typeText is a schema's type in a few words.
+func typeText(s schemaText) string {
+	if len(s.Enum) > 0 {
+		words := make([]string, len(s.Enum))
+		for i, e := range s.Enum {
+			word, err := compact(e)
+			if err == nil {
+				words[i] = strings.Trim(string(word), `"`)
+			}
+		}
+		return strings.Join(words, "|")
+	}
+	kinds := s.kinds()
+	switch {
+	case s.Format == "nanoseconds":
+		return "duration"
+	case s.Format == "date-time":
+		return "time"
+	case len(s.Properties) > 0:
+		words := make([]string, 0, len(s.Properties))
+		for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+			words = append(words, name+": "+typeText(s.Properties[name]))
+		}
+		return "{" + strings.Join(words, ", ") + "}"
+	case slices.Contains(kinds, "array") && s.Items != nil:
+		return "list of " + typeText(*s.Items)
+	case len(kinds) == 0:
+		return "anything"
+	}
+	return strings.Join(kinds, "|")
+}
+
+// kinds are the JSON types of a schema, without null.
+func (s schemaText) kinds() []string {
+	var kinds []string
+	switch t := s.Type.(type) {
+	case string:
+		kinds = append(kinds, t)
+	case []any:
+		for _, k := range t {
+			if k, ok := k.(string); ok && k != "null" {
+				kinds = append(kinds, k)
+			}
+		}
+	}
+	return kinds
+}
+
+// synopsis is how a procedure's arguments are written: name= [every=].
+func synopsis(doc harp.ProcedureDoc) string {
+	required := parseSchema(doc.Args).Required
+	words := make([]string, len(doc.Params))
+	for i, p := range doc.Params {
+		words[i] = p + "="
+		if !slices.Contains(required, p) {
+			words[i] = "[" + words[i] + "]"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// hostsText is a few of the hosts' names, and how many there are.
+func hostsText(hosts []string) string {
+	const shown = 3
+	if len(hosts) <= shown {
+		return strings.Join(hosts, ", ")
+	}
+	return strings.Join(hosts[:shown], ", ") + ", and " + numberText(len(hosts)-shown) + " more"
+}
+
+// findOffered finds the procedures of one host or of all, by name; only the one
+// called name unless it is empty. Where hosts offer different procedures under one
+// name, it is one of them that is described.
+func findOffered(ctx context.Context, caller *harp.Caller, host, name string) ([]offered, error) {
+	byName := map[string]*offered{}
+	known := 0
+	for h, err := range caller.Hosts().List(ctx, host) {
+		if err != nil {
+			return nil, err
+		}
+		known++
+		if err := describe(ctx, caller, byName, h, name); err != nil {
+			return nil, err
+		}
+	}
+	if known == 0 && host != "" {
+		return nil, harp.NotFound("host", host)
+	}
+	found := make([]offered, 0, len(byName))
+	for _, n := range slices.Sorted(maps.Keys(byName)) {
+		found = append(found, *byName[n])
+	}
+	return found, nil
+}
+
+// describe adds a host's procedures to byName. It asks the host's only if one of
+// them is not described yet.
+func describe(ctx context.Context, caller *harp.Caller, byName map[string]*offered, h harp.HostStatus, name string) error {
+	missing := false
+	for _, n := range h.Procedures {
+		if name != "" && n != name {
+			continue
+		}
+		if byName[n] == nil {
+			missing = true
+			byName[n] = &offered{doc: harp.ProcedureDoc{Name: n}}
+		}
+		byName[n].hosts = append(byName[n].hosts, h.Name)
+	}
+	if !missing {
+		return nil
+	}
+	docs, err := caller.Hosts().Procedures(ctx, h.Name)
+	if err != nil && !errors.Is(err, harp.ErrNotFound) {
+		return err
+	}
+	for _, doc := range docs {
+		if o := byName[doc.Name]; o != nil && len(o.hosts) == 1 {
+			o.doc = doc
+		}
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp"
+)
+
+func (c *cli) queueCommand() *cobra.Command {
+	const name = "{JSON | NAME=VALUE...}"
+	cmd := group("queue", "Look at queues, cancel what is in them",
+		&cobra.Command{
+			Use:   "ls",
+			Short: "List the queues there are",
+			Args:  cobra.NoArgs,
+			RunE:  c.asks(c.listQueues),
+		},
+		&cobra.Command{
+			Use:   "show " + name,
+			Short: "Show a queue",
+			Args:  cobra.MinimumNArgs(1),
+			RunE:  c.asks(c.showQueue),
+		},
+		&cobra.Command{
+			Use:   "cancel " + name,
+			Short: "Cancel all that is in a queue at this moment",
+			Args:  cobra.MinimumNArgs(1),
+			RunE:  c.asks(c.cancelQueue),
+		})
+	cmd.Long = `Look at queues, cancel what is in them.
+
+A queue is named by a dictionary: a JSON object, or words name=text and name:=json.
+The order of the keys does not matter.`
+	cmd.Example = `  harp queue show host=web01
+  harp queue cancel '{"host":"web01"}'`
+	return cmd
+}
+
+func (c *cli) listQueues(ctx context.Context, caller *harp.Caller, _ []string) error {
+	queues := []harp.QueueStatus{}
+	for q, err := range caller.Queues().List(ctx) {
+		if err != nil {
+			return err
+		}
+		queues = append(queues, q)
+	}
+	if c.format == formatJSON {
+		return c.print(object{{"queues", queues}})
+	}
+	rows := make([][]string, len(queues))
+	for i, q := range queues {
+		rows[i] = []string{q.Name.String(), strconv.Itoa(q.Concurrency), strconv.Itoa(q.Running), strconv.Itoa(q.Waiting), yes(q.Paused)}
+	}
+	c.table([]string{"name", "concurrency", "running", "waiting", "paused"}, rows)
+	return nil
+}
+
+func (c *cli) showQueue(ctx context.Context, caller *harp.Caller, args []string) error {
+	name, err := dictionary("queue", args)
+	if err != nil {
+		return err
+	}
+	q, err := caller.Queues().Get(ctx, name)
+	if err != nil {
+		return err
+	}
+	if c.format == formatJSON {
+		return c.printNoun(q)
+	}
+	c.pairs([][2]string{
+		{"name", q.Name.String()},
+		{"concurrency", strconv.Itoa(q.Concurrency)},
+		{"running", strconv.Itoa(q.Running)},
+		{"waiting", strconv.Itoa(q.Waiting)},
+		{"paused", yes(q.Paused)},
+	})
+	return nil
+}
+
+func (c *cli) cancelQueue(ctx context.Context, caller *harp.Caller, args []string) error {
+	name, err := dictionary("queue", args)
+	if err != nil {
+		return err
+	}
+	n, err := caller.Queues().Cancel(ctx, name)
+	if err != nil {
+		return err
+	}
+	if c.format == formatJSON {
+		return c.print(object{{"cancelled", n}})
+	}
+	c.say("%d jobs cancelled or asked to stop", n)
+	return nil
+}

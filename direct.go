@@ -1,0 +1,526 @@
+package harp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+// Agent is a connection to one agent, without a dispatcher between: calls start at
+// once or not at all, and nothing is stored. It is safe for concurrent use.
+//
+// An Agent does not connect again: once its connection is lost, Call returns
+// ErrUnreachable.
+type Agent struct {
+	door    door
+	session *session
+
+	mu     sync.Mutex // guards closed: nothing is added to calls after it is set
+	closed bool
+	calls  sync.WaitGroup
+}
+
+// DialAgent connects to the agent at addr, a host with or without a port. It tries
+// once, for at most 10 s. The name of the agent's host is that in its certificate.
+//
+// Errors: a *HostError, which says at which stage the agent could not be reached.
+// It is ErrDenied when one side does not accept who the other is, and else
+// ErrUnreachable.
+func DialAgent(ctx context.Context, addr string, cfg Config) (*Agent, error) {
+	d := door{
+		addr: addr, cfg: cfg.withDefaults(agentPort),
+		protocol: transport.ProtocolDirect, role: transport.RoleAgent,
+		away: ErrUnreachable, instance: NewID(),
+	}
+	s, err := d.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Agent{door: d, session: s}, nil
+}
+
+// Host returns the name of the agent's host.
+func (a *Agent) Host() string { return a.session.Peer().Identity.Name }
+
+// Close ends the connection. The calls on it end as lost, ErrLost and ErrClosed, and
+// the agent stops their procedures. Close is idempotent.
+func (a *Agent) Close() error {
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	a.session.Close(ErrClosed)
+	a.calls.Wait()
+	return nil
+}
+
+// stopGrace is how long a procedure may take to stop when its call was cancelled.
+const stopGrace = 10 * time.Second
+
+// Call calls a procedure and returns when the call is on its way. args is an [Args],
+// a struct, a map with string keys, [Pos] or nil. Without Timeout and MaxExecTime
+// the procedure's own limits hold, or else the agent's.
+//
+// Here ctx is that of the call: when it ends, the agent is told to stop the
+// procedure and has 10 s for it; then the call is given up.
+//
+// Errors: ErrInvalid (a field; also an option that only a dispatcher can heed: Queue,
+// Concurrency, Priority, StartAfter, StartBefore, OfflineWait, WhenOffline),
+// ErrUnreachable when the connection was lost before, ErrClosed, ErrCancelled when
+// ctx had ended; after these the procedure did not run. ErrLost when the connection
+// was lost meanwhile.
+func (a *Agent) Call(ctx context.Context, procedure string, args any, opts ...Option) (*DirectCall, error) {
+	c := &DirectCall{
+		procedure: procedure, host: a.Host(), ctx: ctx,
+		more: make(chan struct{}, 1), acking: make(chan struct{}, 1), ended: make(chan struct{}),
+	}
+	req, err := newRequest(c.host, procedure, args, opts)
+	if err == nil {
+		err = checkDirect(req)
+	}
+	if err != nil {
+		return nil, c.failed(err)
+	}
+	if !a.enter() {
+		return nil, c.failed(ErrClosed)
+	}
+	if err := c.send(a, req); err != nil {
+		a.calls.Done()
+		return nil, c.failed(err)
+	}
+	go func() {
+		defer a.calls.Done()
+		c.receiveLoop()
+	}()
+	return c, nil
+}
+
+// enter notes that a call is under way; false once the Agent is closed.
+func (a *Agent) enter() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.closed {
+		a.calls.Add(1)
+	}
+	return !a.closed
+}
+
+// checkDirect refuses what only a dispatcher can heed: an option that is ignored is
+// a broken promise.
+func checkDirect(r Request) error {
+	for _, o := range []struct {
+		field string
+		given bool
+	}{
+		{"queue", r.Queue != nil},
+		{"concurrency", r.Concurrency != 0},
+		{"priority", r.Priority != 0},
+		{"start_after", !r.StartAfter.IsZero()},
+		{"start_before", !r.StartBefore.IsZero()},
+		{"offline_wait", r.OfflineWait != 0},
+		{"when_offline", r.WhenOffline != WaitForHost},
+	} {
+		if o.given {
+			return &FieldError{Field: o.field, Message: "needs a dispatcher"}
+		}
+	}
+	return nil
+}
+
+// DirectCall is one call of a procedure of an [Agent]. It is safe for concurrent
+// use.
+//
+// The agent may be 1 MiB of records ahead of what was read; then the procedure is
+// held back until more is read, by a loop over Records or by Get.
+type DirectCall struct {
+	procedure, host string
+	ctx             context.Context // the call's: see Agent.Call
+	exchange        *transport.Exchange
+
+	more   chan struct{} // 1 slot: there may be a record to take
+	acking chan struct{} // 1 slot: who fills it may acknowledge
+	ended  chan struct{} // closed when the end is noted
+
+	mu      sync.Mutex // guards what follows; never held while blocked
+	records []Record   // received, not taken
+	loops   int        // over Records, under way
+	gets    int        // that wait for the end
+	next    uint64     // number of the next record to receive
+	held    int        // bytes received and not acknowledged
+	taken   int        // bytes of them that were taken
+	began   bool       // the procedure, as far as is known
+	value   Value      // how it ended
+	err     error
+	lost    bool // err is about the connection: records may be missing
+}
+
+// send sends the call.
+func (c *DirectCall) send(a *Agent, req Request) error {
+	var err error
+	if c.exchange, err = a.session.Exchange(c.ctx); err != nil {
+		return c.notSent(a.door, err)
+	}
+	defer context.AfterFunc(c.ctx, c.exchange.Release)() // ends a Send that waits
+	call := wire.Call{
+		Signed: wire.Signed{Request: req.Encode()}, Attempt: 1,
+		Timeout: int64(req.Timeout), MaxExecTime: int64(req.MaxExecTime), Window: wire.Window,
+	}
+	if err := c.exchange.Send(wire.TypeCall, false, wire.Encode(call)); err != nil {
+		c.exchange.Release()
+		return c.lostBy(err)
+	}
+	return nil
+}
+
+// notSent is why nothing was sent.
+func (c *DirectCall) notSent(d door, err error) error {
+	switch {
+	case c.ctx.Err() != nil:
+		f := NewFailure("cancelled", "")
+		f.Ran = DidNotRun
+		return &causeError{is: context.Cause(c.ctx), cause: f.Err()}
+	case errors.Is(err, ErrClosed):
+		return ErrClosed
+	case errors.Is(err, transport.ErrTooManyLanes):
+		return tooMany(err)
+	}
+	return d.failed("read", ErrUnreachable, err)
+}
+
+// lostBy is the error of a call of which no end came.
+func (c *DirectCall) lostBy(err error) error {
+	f := NewFailure("lost", detail(err))
+	f.Host, f.Stage, f.Fault = c.host, "read", FaultNetwork
+	if c.began {
+		f.Ran = DidRun
+	}
+	return &causeError{is: err, cause: f.Err()}
+}
+
+func (c *DirectCall) failed(err error) error {
+	return &callFailed{procedure: c.procedure, host: c.host, err: err}
+}
+
+// Records yields the records that were not read yet, and those that come, until the
+// procedure has ended, however it ended; Get tells how. Of several loops each gets
+// some of them. It yields an error only when the connection was lost: the last
+// thing, ErrLost.
+func (c *DirectCall) Records() iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		c.enterLoop()
+		defer c.leaveLoop()
+		for {
+			r, ok, err := c.take()
+			if err != nil {
+				yield(Record{}, err)
+			}
+			if err != nil || !ok || !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Get waits until the procedure has ended and returns its value. While it waits,
+// records are dropped unless a loop over Records is under way; that loop goes on
+// holding the procedure back, so that Get must not be called from within it: break
+// first.
+//
+// Errors: a *RemoteError when the procedure failed, ErrTimeout, ErrCancelled and
+// ctx's, ErrRejected (and ErrNotFound, ErrInvalid or ErrDenied by its reason), ErrLost.
+func (c *DirectCall) Get() (Value, error) {
+	c.mu.Lock()
+	c.gets++
+	due := c.dropLocked()
+	c.mu.Unlock()
+	c.acknowledge(due)
+	<-c.ended
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gets--
+	if c.err != nil {
+		return nil, c.failed(c.err)
+	}
+	return slices.Clone(c.value), nil
+}
+
+func (c *DirectCall) enterLoop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.loops++
+}
+
+// leaveLoop leaves what was not read to the next loop, or to Get to drop.
+func (c *DirectCall) leaveLoop() {
+	c.mu.Lock()
+	c.loops--
+	due := c.dropLocked()
+	c.mu.Unlock()
+	c.acknowledge(due)
+}
+
+// take waits for the next record; ok is false when none comes any more.
+func (c *DirectCall) take() (r Record, ok bool, err error) {
+	for {
+		over := c.isOver() // asked first: what came before the end is there now
+		r, ok, due := c.poll()
+		if ok {
+			c.acknowledge(due)
+			return r, true, nil
+		}
+		if over {
+			return Record{}, false, c.lostErr()
+		}
+		select {
+		case <-c.more:
+		case <-c.ended:
+		}
+	}
+}
+
+// poll takes a record if there is one.
+func (c *DirectCall) poll() (r Record, ok, due bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.records) == 0 {
+		return Record{}, false, false
+	}
+	r, c.records = c.records[0], c.records[1:]
+	c.taken += weight(r)
+	if len(c.records) > 0 {
+		signal(c.more) // for another loop
+	}
+	return r, true, c.dueLocked()
+}
+
+func (c *DirectCall) isOver() bool {
+	select {
+	case <-c.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *DirectCall) lostErr() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lost {
+		return c.failed(c.err)
+	}
+	return nil
+}
+
+// dropLocked drops what nobody reads while Get waits for the end, and reports
+// whether an acknowledgement is due.
+func (c *DirectCall) dropLocked() bool {
+	if c.gets > 0 && c.loops == 0 && !c.isOver() {
+		for _, r := range c.records {
+			c.taken += weight(r)
+		}
+		c.records = nil
+	}
+	return c.dueLocked()
+}
+
+// weight is what a record takes of the window.
+func weight(r Record) int { return len(r.Value) + 32 }
+
+// dueLocked reports whether so much was taken that it is worth a frame.
+func (c *DirectCall) dueLocked() bool { return c.taken >= wire.Window/4 }
+
+// acknowledge tells the agent what was taken, if that is still due. One at a time
+// does, so that what is told only rises.
+func (c *DirectCall) acknowledge(due bool) {
+	if !due || c.isOver() {
+		return
+	}
+	c.acking <- struct{}{}
+	defer func() { <-c.acking }()
+	if ack, due := c.ack(); due {
+		_ = c.exchange.Send(wire.TypeAck, false, wire.Encode(ack)) // the receive loop sees what is wrong
+	}
+}
+
+func (c *DirectCall) ack() (wire.Ack, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.dueLocked() {
+		return wire.Ack{}, false
+	}
+	c.held -= c.taken
+	c.taken = 0
+	return wire.Ack{Next: signed(c.next - uint64(len(c.records))), Window: wire.Window}, true
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// receiveLoop receives until the call has ended, one way or another. When the
+// call's ctx ends it asks the agent to stop and goes on for the grace.
+func (c *DirectCall) receiveLoop() {
+	defer close(c.ended)
+	defer c.exchange.Release()
+	if !c.receive(c.ctx) {
+		return
+	}
+	_ = c.exchange.Send(wire.TypeCancel, false, wire.Encode(wire.Cancel{})) // Receive sees what is wrong
+	grace, cancel := context.WithTimeoutCause(context.WithoutCancel(c.ctx), stopGrace, errNotStopped)
+	defer cancel()
+	if c.receive(grace) {
+		c.end(nil, c.lostBy(errNotStopped), true)
+	}
+}
+
+var errNotStopped = fmt.Errorf("the procedure has not stopped within %v", stopGrace)
+
+// receive receives until the call has ended, false, or ctx has, true.
+func (c *DirectCall) receive(ctx context.Context) bool {
+	for {
+		f, err := c.exchange.Receive(ctx)
+		if err != nil && ctx.Err() != nil {
+			return true
+		}
+		over := false
+		if err == nil {
+			over, err = c.hear(f)
+		}
+		if err != nil {
+			c.end(nil, c.lostBy(err), true)
+		}
+		if over || err != nil {
+			return false
+		}
+	}
+}
+
+// hear takes in a frame; over is whether it was the last. The error is that of a
+// conversation that makes no sense.
+func (c *DirectCall) hear(f transport.Frame) (over bool, err error) {
+	switch f.Type {
+	case wire.TypeStarted, wire.TypeStopping: // a stop is in the end, too
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.began = true
+		return false, nil
+	case wire.TypeRecords:
+		due, err := c.hearRecords(f.Body)
+		c.acknowledge(due)
+		return false, err
+	case wire.TypeEnd:
+		return true, hearMessage(f.Body, c.hearEnd)
+	case wire.TypeRefused:
+		return true, hearMessage(f.Body, c.hearRefused)
+	case wire.TypeNotNow:
+		return true, hearMessage(f.Body, c.hearNotNow)
+	}
+	return false, fmt.Errorf("frame type %d in a direct call", f.Type)
+}
+
+func hearMessage[W any](body []byte, hear func(W) error) error {
+	var w W
+	if err := wire.Decode(body, &w); err != nil {
+		return err
+	}
+	return hear(w)
+}
+
+func (c *DirectCall) hearRecords(body []byte) (due bool, err error) {
+	var w wire.Records
+	if err := wire.Decode(body, &w); err != nil {
+		return false, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.began = true
+	for i, rec := range w.Records {
+		r, err := recordFromWire(wire.PulledRecord{Seq: w.First + int64(i), Attempt: 1, Record: rec})
+		switch {
+		case err != nil:
+			return false, senseless(err)
+		case r.Seq != c.next:
+			return false, fmt.Errorf("record %d came instead of %d", r.Seq, c.next)
+		}
+		if c.held += weight(r); c.held > wire.Window+wire.MaxMessage {
+			return false, errors.New("records beyond the window")
+		}
+		c.next++
+		c.records = append(c.records, r)
+	}
+	signal(c.more)
+	return c.dropLocked(), nil
+}
+
+// senseless is an error of what the agent said, which is not wrong with the call.
+func senseless(err error) error {
+	return fmt.Errorf("the agent's answer cannot be read: %v", err) //nolint:errorlint // on purpose
+}
+
+// hearEnd notes how the procedure ended: what was journalled first decides, a limit,
+// a cancel or its own end.
+func (c *DirectCall) hearEnd(w wire.End) error {
+	var r reader
+	value, failure := r.value("value", w.Value), r.failure(w.Failure)
+	if r.err != nil {
+		return senseless(r.err)
+	}
+	switch {
+	case w.Stopped != nil:
+		failure = stopped(*w.Stopped).Err()
+	case failure == nil && w.Dropped:
+		f := NewFailure("no_space", "the agent dropped the value")
+		f.Ran, f.Fault = DidRun, FaultAgent
+		failure = f.Err()
+	}
+	if failure != nil {
+		value = nil
+	}
+	c.end(value, failure, false)
+	return nil
+}
+
+func stopped(w wire.Stopping) Failure {
+	if w.Cause == wire.CauseCancel {
+		return NewFailure("cancelled", "")
+	}
+	f := NewFailure("timeout", "")
+	f.Limit, f.LimitOf = time.Duration(w.Limit), w.Cause
+	return f
+}
+
+func (c *DirectCall) hearRefused(w wire.Refused) error {
+	f, err := decodeFailure(w.Failure)
+	if err != nil {
+		return senseless(err)
+	}
+	c.end(nil, f.Err(), false)
+	return nil
+}
+
+func (c *DirectCall) hearNotNow(w wire.NotNow) error {
+	f := NewFailure("rejected", "it takes no call now")
+	f.Type = w.Reason
+	c.end(nil, f.Err(), false)
+	return nil
+}
+
+// end notes how the call ended. Of what its own ctx has to do with it, it is that,
+// too.
+func (c *DirectCall) end(value Value, err error, lost bool) {
+	if err != nil && c.ctx.Err() != nil {
+		err = &causeError{is: context.Cause(c.ctx), cause: err}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.value, c.err, c.lost = value, err, lost
+}

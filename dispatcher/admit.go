@@ -1,0 +1,137 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+const (
+	maxAhead = time.Hour           // how far an id's time may be ahead of this clock
+	maxAge   = 30 * 24 * time.Hour // how old an id that is not stored may be; tombstones live a day longer
+)
+
+// submit decides whether a call is good, stores it, and sends it off if it may
+// start at once. When it returns an id, the job is on disk.
+func (d *Dispatcher) submit(ctx context.Context, sub harp.Submission, who harp.Principal) (string, error) {
+	req, err := harp.DecodeRequest(sub.Request)
+	if err != nil {
+		return "", err
+	}
+	now := time.Now()
+	job, err := d.admit(req, now)
+	if known, ok := d.resubmitted(ctx, req, now, err); ok {
+		return req.ID, known
+	}
+	if err != nil {
+		return "", err
+	}
+	job.Principal = who
+	got, err := d.store.Submit(ctx, []store.Submission{{Job: job, Request: sub, Digest: req.Digest()}}, now)
+	if err != nil {
+		return "", err
+	}
+	switch first := got[0]; {
+	case errors.Is(first.Err, harp.ErrConflict):
+		return "", conflict(req.ID)
+	case first.Err != nil:
+		return "", first.Err
+	case first.New && first.Job.State == harp.StateSent:
+		d.send(first.Job, sub)
+	case first.New:
+		d.wakeClock()
+	}
+	return req.ID, nil
+}
+
+// resubmitted looks whether a call that would be refused now is stored already:
+// then it is the same job, whatever has changed since.
+func (d *Dispatcher) resubmitted(ctx context.Context, req harp.Request, now time.Time, refused error) (error, bool) { //nolint:revive // the answer is an error
+	if refused == nil && now.Sub(harp.IDTime(req.ID)) < maxAge {
+		return nil, false // Submit will tell
+	}
+	stored, err := d.store.Request(ctx, req.ID)
+	if errors.Is(err, harp.ErrNotFound) {
+		if refused == nil {
+			return harp.NewFailure("pruned", "job "+req.ID+" is older than what is remembered").Err(), true
+		}
+		return nil, false
+	}
+	if err != nil {
+		return err, true
+	}
+	old, err := harp.DecodeRequest(stored.Request)
+	if err == nil && old.Digest() != req.Digest() {
+		err = conflict(req.ID)
+	}
+	return err, true
+}
+
+func conflict(id string) error {
+	return harp.NewFailure("conflict", "job "+id+" is another request").Err()
+}
+
+// admit makes the row of a call that is good. Nothing is stored before it agrees.
+func (d *Dispatcher) admit(req harp.Request, now time.Time) (store.Job, error) {
+	if harp.IDTime(req.ID).After(now.Add(maxAhead)) {
+		return store.Job{}, &harp.FieldError{Field: "id", Message: "its time is more than an hour ahead of the dispatcher's clock"}
+	}
+	for _, need := range req.Needs {
+		return store.Job{}, harp.NewFailure("refused", "needs "+need+", which this dispatcher does not know").Err()
+	}
+	h := d.hosts.known(req.Host)
+	if h == nil {
+		return store.Job{}, harp.NotFound("host", req.Host)
+	}
+	proc, err := h.check(req)
+	if err != nil {
+		return store.Job{}, err
+	}
+	job := store.Job{
+		ID: req.ID, Host: req.Host, Procedure: req.Procedure,
+		Queue: req.Queue, Concurrency: max(req.Concurrency, 1), Priority: req.Priority,
+		NotBefore: req.StartAfter, Expires: req.StartBefore, OfflineWait: req.OfflineWait,
+		Labels: req.Labels, TraceParent: req.TraceParent, SubmitTime: now,
+	}
+	if job.OfflineWait == 0 {
+		job.OfflineWait = d.cfg.OfflineWait
+	}
+	l := d.cfg.Limits
+	if job.Timeout, err = grant("timeout", req.Timeout, proc.Timeout, l.Timeout, l.MaxTimeout); err != nil {
+		return store.Job{}, err
+	}
+	if job.MaxExecTime, err = grant("max_exec_time", req.MaxExecTime, proc.MaxExecTime, l.MaxExecTime, l.MaxMaxExecTime); err != nil {
+		return store.Job{}, err
+	}
+	if req.WhenOffline == harp.FailFast && !h.online() {
+		return store.Job{}, fmt.Errorf("%w", &harp.HostError{Host: req.Host, Stage: "lookup", Err: harp.ErrUnreachable})
+	}
+	return job, nil
+}
+
+// grant is the limit a call gets: what it asks for, else the procedure's own, else
+// the dispatcher's default. The procedure's own and the dispatcher's cap are caps:
+// asking for more is refused, for a limit silently lowered is a broken promise.
+func grant(field string, asked, own, byDefault, most time.Duration) (time.Duration, error) {
+	if own > 0 {
+		byDefault, most = min(own, most), min(own, most)
+	}
+	switch {
+	case asked == 0:
+		return byDefault, nil
+	case asked > most:
+		return 0, harp.NewFailure("refused", fmt.Sprintf("%s of %s is more than the cap of %v", field, limitText(asked), most)).Err()
+	}
+	return asked, nil
+}
+
+func limitText(d time.Duration) string {
+	if d == harp.NoLimit {
+		return "none"
+	}
+	return d.String()
+}

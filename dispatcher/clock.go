@@ -1,0 +1,104 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// apply moves jobs through their lives and does what the changes ask for: wakes
+// those who wait, tells agents, sends what may start now.
+func (d *Dispatcher) apply(ctx context.Context, ts ...store.Transition) ([]store.Change, error) {
+	changes, err := d.store.Apply(ctx, ts...)
+	if err != nil {
+		return nil, err
+	}
+	for i, c := range changes {
+		if c.Err != nil {
+			continue
+		}
+		switch {
+		case c.Effect.Ends:
+			d.tails.ended(c.Job.ID)
+		case c.Effect.Tell:
+			d.tellCancel(c.Job, ts[i].Event.By)
+		case c.Job.State == harp.StateQueued:
+			d.wakeClock()
+		}
+		d.sendAll(c.Claimed)
+	}
+	return changes, nil
+}
+
+// claim starts what may start on a host.
+func (d *Dispatcher) claim(ctx context.Context, host string) error {
+	const chunk = 256
+	for {
+		jobs, err := d.store.Claim(ctx, []string{host}, chunk, time.Now())
+		if err != nil {
+			return err
+		}
+		d.sendAll(jobs)
+		if len(jobs) < chunk {
+			return nil
+		}
+	}
+}
+
+// wakeClock makes the clock look again at what is due next.
+func (d *Dispatcher) wakeClock() {
+	select {
+	case d.kick <- struct{}{}:
+	default:
+	}
+}
+
+// clockLoop does what only time makes due: jobs whose time has come or passed, and
+// the rows of cancelled queues.
+func (d *Dispatcher) clockLoop() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-d.ctx.Done():
+			return
+		case <-d.kick:
+		case <-timer.C:
+		}
+		if err := d.advance(); err != nil {
+			if d.ctx.Err() == nil {
+				d.log.Error("advance", "err", err)
+			}
+			timer.Reset(time.Second)
+			continue
+		}
+		if due := d.store.NextDue(); due.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(max(0, time.Until(due)))
+		}
+	}
+}
+
+// advance does what is due now, if anything is.
+func (d *Dispatcher) advance() error {
+	for {
+		due := d.store.NextDue()
+		if due.IsZero() || due.After(time.Now()) {
+			return nil
+		}
+		did, err := d.store.Advance(d.ctx, time.Now())
+		if err != nil {
+			return err
+		}
+		for _, j := range did.Ended {
+			d.tails.ended(j.ID)
+		}
+		d.sendAll(did.Claimed)
+		if !did.More {
+			return nil
+		}
+	}
+}

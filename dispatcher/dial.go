@@ -1,0 +1,55 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/transport"
+)
+
+// dialLoop keeps a session with a host of the registry: it dials until ctx ends,
+// with full jitter between attempts. ctx ends the dialling, not an open session.
+func (d *Dispatcher) dialLoop(ctx context.Context, spec HostSpec) {
+	h := d.hosts.get(spec.Name)
+	for pause := time.Second; ctx.Err() == nil; pause = min(2*pause, reconnectCap) {
+		conn, err := d.dial(ctx, spec)
+		if err == nil {
+			pause = time.Second / 2 // doubled to the first pause again
+			err = d.serveAgent(d.ctx, conn)
+			d.log.Info("session ended", "host", spec.Name, "err", err)
+		} else if ctx.Err() == nil {
+			h.setTrouble(err.Error())
+			d.log.Debug("dial", "host", spec.Name, "err", err)
+		}
+		select {
+		case <-time.After(rand.N(pause)):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// dial connects to a host and makes sure that it is the one.
+func (d *Dispatcher) dial(ctx context.Context, spec HostSpec) (*transport.Conn, error) {
+	if d.cfg.TLS == nil {
+		return nil, &harp.FieldError{Field: "tls", Message: "needed to dial hosts"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	nc, err := d.cfg.Dial(ctx, withPort(spec.Address))
+	if err != nil {
+		return nil, &harp.HostError{Host: spec.Name, Stage: "dial", Err: errors.Join(harp.ErrUnreachable, err)}
+	}
+	conn, err := transport.Client(ctx, nc, d.cfg.TLS, transport.ProtocolAgent, transport.RoleAgent)
+	if err != nil {
+		return nil, &harp.HostError{Host: spec.Name, Stage: "tls", Err: errors.Join(harp.ErrUnreachable, err)}
+	}
+	if name := conn.Peer().Identity.Name; name != spec.Name {
+		err := fmt.Errorf("the agent at %s is %q", spec.Address, name)
+		return nil, errors.Join(&harp.HostError{Host: spec.Name, Stage: "auth", Err: err}, conn.Close())
+	}
+	return conn, nil
+}

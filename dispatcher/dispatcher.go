@@ -1,0 +1,326 @@
+// Package dispatcher is harp's engine: it accepts calls, queues them, sends them
+// to agents and stores what comes back.
+//
+// A [Dispatcher] lives inside any Go program and works on a store given to it:
+//
+//	st, err := badger.Open("harp-data", nil)
+//	d, err := dispatcher.Open(ctx, st, dispatcher.Config{})
+//	caller := d.Caller()
+//
+// [Dispatcher.Serve] lets agents and callers connect to it; it may also dial the
+// agents that its hosts registry lists.
+//
+// The files follow a call: service.go takes it from a Caller, admit.go decides
+// whether it is good and stores it, attempt.go runs it on a lane of the host's
+// session (session.go), tail.go wakes those who wait for its records and its end,
+// clock.go does what only time makes due.
+package dispatcher
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/transport"
+)
+
+// Config is how a Dispatcher behaves. Its zero value works; a zero field means its
+// default.
+type Config struct {
+	// Logger gets what operators want to know. Default: slog.Default().
+	Logger *slog.Logger
+
+	// Hosts is the hosts registry: which hosts there are beside those that dial
+	// in, and where to dial them. nil: none.
+	Hosts HostSource
+
+	// RefreshHosts is how often the registry is read. Default 15 minutes.
+	RefreshHosts time.Duration
+
+	// TLS is the certificate with which the dispatcher dials the registry's
+	// hosts, and the CA it trusts. Needed if a host has an address.
+	TLS *tls.Config
+
+	// Dial opens connections to the registry's hosts. Default: TCP.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+
+	// Heartbeat is the interval told to agents and callers. Default 10 s.
+	Heartbeat time.Duration
+
+	// OfflineWait is how long the absence of its host alone may hold a call that
+	// does not say so itself. Default 30 s.
+	OfflineWait time.Duration
+
+	// Limits bound what callers may ask for.
+	Limits Limits
+}
+
+// Limits bound what callers may ask for; a zero field means its default.
+type Limits struct {
+	Timeout        time.Duration // of calls that name none. Default 10 min
+	MaxExecTime    time.Duration // of calls that name none. Default 24 h
+	MaxTimeout     time.Duration // cap of what calls may name. Default none
+	MaxMaxExecTime time.Duration // cap of what calls may name. Default none
+	Attempts       int           // sent and not ended, a host. Default 1,024
+	Handshakes     int           // a second. Default 1,000
+}
+
+// withDefaults fills in what is zero. Errors: *harp.FieldError.
+func (c Config) withDefaults() (Config, error) {
+	for _, d := range []struct {
+		name  string
+		field *time.Duration
+		value time.Duration
+	}{
+		{"refresh_hosts", &c.RefreshHosts, 15 * time.Minute},
+		{"heartbeat", &c.Heartbeat, 10 * time.Second},
+		{"offline_wait", &c.OfflineWait, 30 * time.Second},
+		{"limits.timeout", &c.Limits.Timeout, 10 * time.Minute},
+		{"limits.max_exec_time", &c.Limits.MaxExecTime, 24 * time.Hour},
+		{"limits.max_timeout", &c.Limits.MaxTimeout, harp.NoLimit},
+		{"limits.max_max_exec_time", &c.Limits.MaxMaxExecTime, harp.NoLimit},
+	} {
+		if *d.field < 0 {
+			return c, &harp.FieldError{Field: d.name, Message: "must not be negative"}
+		}
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	if c.Limits.Attempts < 0 || c.Limits.Handshakes < 0 {
+		return c, &harp.FieldError{Field: "limits", Message: "must not be negative"}
+	}
+	if c.Limits.Attempts == 0 {
+		c.Limits.Attempts = 1024
+	}
+	if c.Limits.Handshakes == 0 {
+		c.Limits.Handshakes = 1000
+	}
+	c.Limits.Timeout = min(c.Limits.Timeout, c.Limits.MaxTimeout)
+	c.Limits.MaxExecTime = min(c.Limits.MaxExecTime, c.Limits.MaxMaxExecTime)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Dial == nil {
+		dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3}}
+		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", addr) }
+	}
+	return c, nil
+}
+
+// Dispatcher runs calls. It is safe for concurrent use.
+type Dispatcher struct {
+	store    store.Store
+	cfg      Config
+	log      *slog.Logger
+	name     string // owner of the sessions, in host rows
+	hosts    *hosts
+	registry registry
+	tails    tails
+	kick     chan struct{} // wakes the clock
+
+	ctx   context.Context // ends when Shutdown begins
+	stop  context.CancelFunc
+	loops sync.WaitGroup
+
+	mu      sync.Mutex // guards closing: no work is added to calls after it is set
+	closing bool
+	work    sync.WaitGroup // requests, sessions and listeners under way
+
+	shutdown sync.Once
+	closed   chan struct{}
+	closeErr error
+}
+
+// Open recovers the state of st and starts the dispatcher's loops. The dispatcher
+// owns st from now on, also when Open fails, and closes it in Shutdown. ctx bounds
+// opening only. Jobs that were on their way or running when the store was last
+// closed end as lost: what became of them is not known. Errors: *harp.FieldError
+// for a configuration that cannot be; the store's.
+func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	d := &Dispatcher{
+		store: st, cfg: cfg, log: cfg.Logger, name: harp.NewID(),
+		kick: make(chan struct{}, 1), closed: make(chan struct{}),
+	}
+	d.ctx, d.stop = context.WithCancel(context.Background())
+	d.hosts = newHosts()
+	if err := d.recover(ctx); err != nil {
+		d.stop()
+		return nil, errors.Join(fmt.Errorf("open dispatcher: %w", err), st.Close())
+	}
+	d.loops.Go(d.clockLoop)
+	d.loops.Go(d.registryLoop)
+	return d, nil
+}
+
+// recover reads the hosts that are known and ends what was under way when the
+// store was last closed.
+func (d *Dispatcher) recover(ctx context.Context) error {
+	for cursor := ""; ; {
+		page, next, err := d.store.ListHosts(ctx, cursor, 500)
+		if err != nil {
+			return err
+		}
+		for _, row := range page {
+			d.hosts.get(row.Name).setRow(row)
+		}
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	if err := d.loadRegistry(ctx); err != nil {
+		return err
+	}
+	active, err := d.store.Active(ctx, "")
+	if err != nil {
+		return err
+	}
+	if len(active) > 0 {
+		d.log.Warn("jobs were under way when the dispatcher last stopped; they are lost", "jobs", len(active))
+	}
+	return d.lose(ctx, active, harp.LostDispatcherRestarted)
+}
+
+// lose ends jobs of which nobody can say what became of them.
+func (d *Dispatcher) lose(ctx context.Context, jobs []store.Job, reason string) error {
+	const chunk = 500
+	for len(jobs) > 0 {
+		n := min(chunk, len(jobs))
+		ts := make([]store.Transition, n)
+		for i, j := range jobs[:n] {
+			ts[i] = store.Transition{ID: j.ID, Event: store.Event{Kind: store.Lose, At: time.Now(), Reason: reason}}
+		}
+		if _, err := d.apply(ctx, ts...); err != nil {
+			return err
+		}
+		jobs = jobs[n:]
+	}
+	return nil
+}
+
+// Caller returns a Caller inside this process. Closing it does not touch the
+// dispatcher.
+func (d *Dispatcher) Caller() *harp.Caller {
+	return harp.NewCaller(d.service(harp.Principal{Kind: "process", Auth: "process"}))
+}
+
+// Serve lets agents and callers connect through l, with TLS 1.3 and certificates on
+// both sides, until ctx ends or the dispatcher is shut down (nil) or l fails. It
+// may be called for several listeners.
+func (d *Dispatcher) Serve(ctx context.Context, l net.Listener, tc *tls.Config) error {
+	if !d.begin() {
+		return errors.Join(harp.ErrClosed, l.Close())
+	}
+	defer d.work.Done()
+	ctx, cancel := d.until(ctx)
+	defer cancel()
+	return transport.Serve(ctx, l, transport.ServeConfig{
+		TLS: tc, Logger: d.log,
+		HandshakeRate: rate.Limit(d.cfg.Limits.Handshakes),
+		Protocols: map[string]transport.Role{
+			transport.ProtocolAgent: transport.RoleAgent,
+			transport.ProtocolCall:  transport.RoleCaller,
+		},
+	}, d.serveConn)
+}
+
+func (d *Dispatcher) serveConn(ctx context.Context, conn *transport.Conn) {
+	peer := conn.Peer()
+	log := d.log.With("peer", peer.Identity.String(), "addr", peer.Addr)
+	var err error
+	switch peer.Protocol {
+	case transport.ProtocolAgent:
+		err = d.serveAgent(ctx, conn)
+	case transport.ProtocolCall:
+		who := harp.Principal{Kind: string(peer.Identity.Role), Name: peer.Identity.Name, Auth: "certificate"}
+		err = harp.ServeCaller(ctx, conn, d.service(who), harp.ServeConfig{Heartbeat: d.cfg.Heartbeat, Logger: d.log})
+	}
+	if err != nil && ctx.Err() == nil {
+		log.Info("session ended", "protocol", peer.Protocol, "err", err)
+	}
+}
+
+// sessionOptions are those of sessions with agents.
+func (d *Dispatcher) sessionOptions() transport.Options {
+	return transport.Options{Logger: d.log, MaxFrame: wire.MaxBody}
+}
+
+// begin notes that work is under way; false once the dispatcher is closing.
+func (d *Dispatcher) begin() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closing {
+		d.work.Add(1)
+	}
+	return !d.closing
+}
+
+// until returns a ctx that ends with ctx or when the dispatcher shuts down.
+func (d *Dispatcher) until(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	release := context.AfterFunc(d.ctx, func() { cancel(harp.ErrClosed) })
+	return ctx, func() { release(); cancel(nil) }
+}
+
+// Shutdown stops: it accepts no more calls and starts no more jobs, closes the
+// sessions and then the store. It waits for all of that as long as ctx allows and
+// returns ctx's error if it had to give up waiting. It is idempotent.
+func (d *Dispatcher) Shutdown(ctx context.Context) error {
+	d.shutdown.Do(func() {
+		d.mu.Lock()
+		d.closing = true
+		d.mu.Unlock()
+		d.stop()
+		go func() {
+			d.loops.Wait()
+			d.work.Wait()
+			d.closeErr = d.store.Close()
+			close(d.closed)
+		}()
+	})
+	select {
+	case <-d.closed:
+		return d.closeErr
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Health says whether the dispatcher can do its work, check by check.
+func (d *Dispatcher) Health(ctx context.Context) Health {
+	h := Health{Ready: true, Checks: map[string]error{
+		"dispatcher": nil,
+		"store":      d.checkStore(ctx),
+		"registry":   d.registry.lastError(),
+	}}
+	if d.ctx.Err() != nil {
+		h.Checks["dispatcher"] = harp.ErrClosed
+	}
+	h.Ready = h.Checks["dispatcher"] == nil && h.Checks["store"] == nil
+	return h
+}
+
+func (d *Dispatcher) checkStore(ctx context.Context) error {
+	_, _, err := d.store.ListHosts(ctx, "", 1)
+	return err
+}
+
+// Health is a set of named checks.
+type Health struct {
+	Ready  bool             // calls are accepted
+	Checks map[string]error // dispatcher, store, registry; nil: well
+}

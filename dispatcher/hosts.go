@@ -1,0 +1,245 @@
+package dispatcher
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/schema"
+	"github.com/harpcaller/harp/store"
+)
+
+// hosts are all hosts that were ever named to this dispatcher.
+type hosts struct {
+	mu     sync.Mutex
+	byName map[string]*host
+	names  []string // sorted
+}
+
+func newHosts() *hosts { return &hosts{byName: map[string]*host{}} }
+
+// get returns a host, made if it is new.
+func (hs *hosts) get(name string) *host {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	h := hs.byName[name]
+	if h == nil {
+		h = &host{name: name}
+		hs.byName[name] = h
+		at, _ := slices.BinarySearch(hs.names, name)
+		hs.names = slices.Insert(hs.names, at, name)
+	}
+	return h
+}
+
+// known returns a host that is in the registry or has ever connected; nil for any
+// other.
+func (hs *hosts) known(name string) *host {
+	hs.mu.Lock()
+	h := hs.byName[name]
+	hs.mu.Unlock()
+	if h == nil || !h.known() {
+		return nil
+	}
+	return h
+}
+
+// page returns up to n known hosts by name, from the one after the cursor.
+func (hs *hosts) page(cursor string, n int) (page []*host, next string) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	at, found := slices.BinarySearch(hs.names, cursor)
+	if found {
+		at++
+	}
+	for ; at < len(hs.names); at++ {
+		h := hs.byName[hs.names[at]]
+		if !h.known() {
+			continue
+		}
+		if len(page) == n {
+			return page, page[n-1].name
+		}
+		page = append(page, h)
+	}
+	return page, ""
+}
+
+// host is one host: what is stored of it, what the registry says of it, and its
+// session.
+type host struct {
+	name string
+
+	mu        sync.Mutex
+	connected bool        // has ever been
+	row       store.Host  // if connected
+	procs     []procedure // sorted by name
+	spec      *HostSpec   // nil: not in the registry
+	session   *session    // nil: away
+	trouble   string      // why it could not be dialled, the last time
+}
+
+// procedure is what a host's agent offers, with its schema ready to check against.
+type procedure struct {
+	doc   harp.ProcedureDoc
+	check *schema.Args
+}
+
+func (h *host) known() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.connected || h.spec != nil
+}
+
+func (h *host) online() bool { return h.current() != nil }
+
+// current returns the open session, nil if there is none.
+func (h *host) current() *session {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.session
+}
+
+// setRow takes over what is stored or was said of the host.
+func (h *host) setRow(row store.Host) {
+	procs := make([]procedure, 0, len(row.Procedures))
+	for _, doc := range row.Procedures {
+		// A schema that cannot be read checks nothing here; the agent checks again.
+		args, err := schema.Compile(doc)
+		if err != nil {
+			args = nil
+		}
+		procs = append(procs, procedure{doc: doc, check: args})
+	}
+	slices.SortFunc(procs, func(a, b procedure) int { return strings.Compare(a.doc.Name, b.doc.Name) })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.connected, h.row, h.procs = true, row, procs
+}
+
+// check looks whether the host offers the procedure and the arguments fit. A host
+// that has not said what it offers is not judged; its agent will. Errors:
+// harp.ErrNotFound, *harp.FieldError.
+func (h *host) check(req harp.Request) (harp.ProcedureDoc, error) {
+	h.mu.Lock()
+	procs, said := h.procs, h.connected
+	h.mu.Unlock()
+	if !said {
+		return harp.ProcedureDoc{Name: req.Procedure}, nil
+	}
+	at, found := slices.BinarySearchFunc(procs, req.Procedure, byName)
+	if !found {
+		return harp.ProcedureDoc{}, harp.NotFound("procedure", req.Procedure+" on "+h.name)
+	}
+	if procs[at].check != nil {
+		if _, err := procs[at].check.Bind(req.Args); err != nil {
+			return harp.ProcedureDoc{}, err
+		}
+	}
+	return procs[at].doc, nil
+}
+
+func byName(p procedure, name string) int { return strings.Compare(p.doc.Name, name) }
+
+// procedures returns a page of what the host offers.
+func (h *host) procedures(cursor string, n int) (page []harp.ProcedureDoc, next string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at, found := slices.BinarySearchFunc(h.procs, cursor, byName)
+	if found {
+		at++
+	}
+	for ; at < len(h.procs); at++ {
+		if len(page) == n {
+			return page, page[n-1].Name
+		}
+		page = append(page, h.procs[at].doc)
+	}
+	return page, ""
+}
+
+// status is the host as callers see it.
+func (h *host) status() harp.HostStatus {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := harp.HostStatus{
+		Name: h.name, Online: h.session != nil, Labels: map[string]string{},
+		Facts: slices.Clone(h.row.Facts), LastHeard: h.row.LastHeard, Software: h.row.Software, Error: h.trouble,
+	}
+	if h.session != nil {
+		s.LastHeard, s.Error = h.session.tr.Heard().UTC(), ""
+	}
+	for k, v := range h.row.Labels {
+		s.Labels[k] = v
+	}
+	if h.spec != nil {
+		s.Address = h.spec.Address
+		for k, v := range h.spec.Labels {
+			s.Labels[k] = v
+		}
+	}
+	for _, p := range h.procs {
+		s.Procedures = append(s.Procedures, p.doc.Name)
+	}
+	return s
+}
+
+// stored returns what is stored of the host.
+func (h *host) stored() store.Host {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.row
+}
+
+// update changes the stored row of the host and returns it.
+func (h *host) update(change func(*store.Host)) store.Host {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change(&h.row)
+	return h.row
+}
+
+// attach makes s the host's session; the one it replaces is returned.
+func (h *host) attach(s *session) (old *session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	old, h.session = h.session, s
+	return old
+}
+
+// detach takes s away if it is still the host's session.
+func (h *host) detach(s *session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.session == s {
+		h.session = nil
+		h.row.LastHeard = s.tr.Heard().UTC().Truncate(time.Microsecond)
+	}
+}
+
+// setSpec says what the registry says of the host; nil: nothing.
+func (h *host) setSpec(spec *HostSpec) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.spec = spec
+}
+
+// setTrouble notes why the host could not be dialled; "": it could.
+func (h *host) setTrouble(text string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.trouble = text
+}
+
+// unlist takes hosts that are no longer in the registry out of it.
+func (hs *hosts) unlist(listed map[string]bool) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for name, h := range hs.byName {
+		if !listed[name] {
+			h.setSpec(nil)
+		}
+	}
+}

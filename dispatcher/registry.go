@@ -1,0 +1,278 @@
+package dispatcher
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// AgentPort is where an agent that is dialled listens unless it is told otherwise.
+const AgentPort = "7442"
+
+// HostSpec is one entry of the hosts registry.
+type HostSpec struct {
+	Name    string            `json:"name"`
+	Address string            `json:"address"` // host:port; the port defaults to AgentPort. Empty: the host dials in
+	Labels  map[string]string `json:"labels,omitempty"`
+}
+
+// HostSource is where the hosts registry comes from.
+type HostSource interface {
+	// Hosts returns all hosts; they replace those it returned before. An error
+	// keeps the old ones.
+	Hosts(ctx context.Context) ([]HostSpec, error)
+}
+
+// StaticHosts is a registry that does not change.
+type StaticHosts []HostSpec
+
+// Hosts returns s.
+func (s StaticHosts) Hosts(context.Context) ([]HostSpec, error) { return s, nil }
+
+// HostScript is a registry filled by a program that prints one JSON object a line:
+// {"name": "web01", "address": "10.0.0.1:7442"}. Empty lines are passed over.
+type HostScript struct {
+	Command []string // program and arguments
+}
+
+// Hosts runs the program. Errors: that it could not be run, ended with another code
+// than 0, or printed a line that is no host; the error names the line.
+func (s HostScript) Hosts(ctx context.Context) ([]HostSpec, error) {
+	if len(s.Command) == 0 {
+		return nil, &harp.FieldError{Field: "hosts", Message: "no command"}
+	}
+	cmd := exec.CommandContext(ctx, s.Command[0], s.Command[1:]...)
+	cmd.WaitDelay = time.Second
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("hosts script %s: %w: %s", s.Command[0], err, firstLine(said.String()))
+	}
+	return parseHosts(out)
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
+}
+
+func parseHosts(out []byte) ([]HostSpec, error) {
+	var specs []HostSpec
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	for n := 1; lines.Scan(); n++ {
+		text := bytes.TrimSpace(lines.Bytes())
+		if len(text) == 0 {
+			continue
+		}
+		var spec HostSpec
+		if err := json.Unmarshal(text, &spec); err != nil {
+			return nil, fmt.Errorf("hosts script, line %d: %w", n, err)
+		}
+		specs = append(specs, spec)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("hosts script: %w", err)
+	}
+	return specs, nil
+}
+
+// checkHosts refuses a registry with an entry that cannot be; names are unique.
+func checkHosts(specs []HostSpec) error {
+	seen := map[string]bool{}
+	for i, s := range specs {
+		field := fmt.Sprintf("hosts[%d]", i)
+		switch {
+		case s.Name == "":
+			return &harp.FieldError{Field: field + ".name", Message: "must not be empty"}
+		case len(s.Name) > wire.MaxHostName:
+			return &harp.FieldError{Field: field + ".name", Message: "is too long"}
+		case seen[s.Name]:
+			return &harp.FieldError{Field: field + ".name", Message: s.Name + " is there twice"}
+		}
+		seen[s.Name] = true
+		if s.Address == "" {
+			continue
+		}
+		if !canDial(s.Address) {
+			return &harp.FieldError{Field: field + ".address", Message: s.Address + " is not host or host:port"}
+		}
+	}
+	return nil
+}
+
+func canDial(addr string) bool {
+	host, port, err := net.SplitHostPort(withPort(addr))
+	if err != nil || host == "" {
+		return false
+	}
+	if strings.Contains(host, ":") {
+		if _, err := netip.ParseAddr(host); err != nil {
+			return false
+		}
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0
+}
+
+func withPort(addr string) string {
+	if _, _, err := net.SplitHostPort(addr); err == nil {
+		return addr
+	}
+	return net.JoinHostPort(strings.Trim(addr, "[]"), AgentPort)
+}
+
+// registry is what is known of the hosts registry and who dials its hosts.
+type registry struct {
+	refreshing sync.Mutex // one refresh at a time; never held with mu
+
+	mu       sync.Mutex
+	err      error // of the last refresh
+	diallers map[string]*dialler
+}
+
+// dialler is one host that the dispatcher dials.
+type dialler struct {
+	addr string
+	stop context.CancelFunc
+}
+
+func (r *registry) lastError() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// The registry as it was last read is kept, so that a dispatcher whose script fails
+// at start knows its hosts all the same.
+const (
+	registryKind = "registry"
+	registryName = "hosts"
+)
+
+// loadRegistry takes over the registry as it was last read.
+func (d *Dispatcher) loadRegistry(ctx context.Context) error {
+	if d.cfg.Hosts == nil {
+		return nil
+	}
+	text, err := d.store.Document(ctx, registryKind, registryName)
+	if errors.Is(err, harp.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var specs []HostSpec
+	if err := json.Unmarshal(text, &specs); err != nil {
+		return fmt.Errorf("stored hosts registry: %w", err)
+	}
+	d.setRegistry(specs)
+	return nil
+}
+
+// registryLoop reads the registry at start and from time to time, and ends when all
+// that it dials has.
+func (d *Dispatcher) registryLoop() {
+	if d.cfg.Hosts == nil {
+		return
+	}
+	tick := time.NewTicker(d.cfg.RefreshHosts)
+	defer tick.Stop()
+	for d.ctx.Err() == nil {
+		if _, err := d.refresh(d.ctx); err != nil && d.ctx.Err() == nil {
+			d.log.Error("hosts registry kept as it was", "err", err)
+		}
+		select {
+		case <-tick.C:
+		case <-d.ctx.Done():
+		}
+	}
+}
+
+// refresh reads the registry and replaces the old one whole, or keeps it.
+func (d *Dispatcher) refresh(ctx context.Context) (int, error) {
+	if d.cfg.Hosts == nil {
+		return 0, harp.NewFailure("refused", "this dispatcher has no hosts registry").Err()
+	}
+	d.registry.refreshing.Lock()
+	defer d.registry.refreshing.Unlock()
+	specs, err := d.cfg.Hosts.Hosts(ctx)
+	if err == nil {
+		err = checkHosts(specs)
+	}
+	if err == nil {
+		err = d.keepRegistry(ctx, specs)
+	}
+	d.registry.mu.Lock()
+	d.registry.err = err
+	d.registry.mu.Unlock()
+	if err != nil {
+		return 0, harp.NewFailure("unavailable", "hosts registry: "+err.Error()).Err()
+	}
+	d.setRegistry(specs)
+	return len(specs), nil
+}
+
+func (d *Dispatcher) keepRegistry(ctx context.Context, specs []HostSpec) error {
+	text, err := json.Marshal(specs)
+	if err != nil {
+		return err
+	}
+	return d.store.PutDocument(ctx, registryKind, registryName, text)
+}
+
+// setRegistry makes specs the registry: hosts that are not in it are no longer
+// dialled, new ones and those that moved are. Sessions that are open stay.
+func (d *Dispatcher) setRegistry(specs []HostSpec) {
+	r := &d.registry
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	gone := maps.Clone(r.diallers)
+	listed := map[string]bool{}
+	for i := range specs {
+		spec := specs[i]
+		listed[spec.Name] = true
+		d.hosts.get(spec.Name).setSpec(&spec)
+		if spec.Address == "" {
+			continue
+		}
+		if old := gone[spec.Name]; old != nil && old.addr == spec.Address {
+			delete(gone, spec.Name)
+			continue
+		}
+		if old := r.diallers[spec.Name]; old != nil {
+			old.stop()
+		}
+		delete(gone, spec.Name)
+		d.dialLocked(spec)
+	}
+	for name, old := range gone {
+		old.stop()
+		delete(r.diallers, name)
+	}
+	d.hosts.unlist(listed)
+}
+
+// dialLocked starts dialling a host.
+func (d *Dispatcher) dialLocked(spec HostSpec) {
+	if d.registry.diallers == nil {
+		d.registry.diallers = map[string]*dialler{}
+	}
+	ctx, stop := context.WithCancel(d.ctx)
+	d.registry.diallers[spec.Name] = &dialler{addr: spec.Address, stop: stop}
+	d.loops.Go(func() { d.dialLoop(ctx, spec) })
+}

@@ -1,0 +1,158 @@
+package dispatcher_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/transport"
+)
+
+// script writes a program that prints text and ends with a code.
+func script(t *testing.T, text string, code string) dispatcher.HostScript {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "hosts")
+	body := "#!/bin/sh\ncat <<'END'\n" + text + "\nEND\nexit " + code + "\n"
+	if err := os.WriteFile(path, []byte(body), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dispatcher.HostScript{Command: []string{"/bin/sh", path}}
+}
+
+func TestHostScript(t *testing.T) {
+	for _, c := range []struct {
+		name, text, code, trouble string
+		hosts                     int
+	}{
+		{"good", `{"name":"a","address":"10.0.0.1:7442"}` + "\n\n" + `{"name":"b"}`, "0", "", 2},
+		{"empty", "", "0", "", 0},
+		{"fails", `{"name":"a"}`, "3", "exit status 3", 0},
+		{"no json", `{"name":"a"}` + "\nnonsense", "0", "line 2", 0},
+	} {
+		got, err := script(t, c.text, c.code).Hosts(t.Context())
+		if c.trouble == "" && (err != nil || len(got) != c.hosts) {
+			t.Errorf("%s: %v, %v", c.name, got, err)
+		}
+		if c.trouble != "" && (err == nil || !strings.Contains(err.Error(), c.trouble)) {
+			t.Errorf("%s: error is %v", c.name, err)
+		}
+	}
+}
+
+// listeningAgent starts an agent that is dialled.
+func (s *system) listeningAgent(name string, register func(*agent.Agent)) (addr string) {
+	s.t.Helper()
+	l, tc := s.net.listen(name, transport.RoleAgent)
+	a := agent.New(agent.Config{Name: name, TLS: tc, Logger: slog.New(slog.DiscardHandler)})
+	register(a)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := a.Serve(ctx, l); err != nil {
+			s.t.Errorf("agent %s: %v", name, err)
+		}
+	})
+	s.t.Cleanup(func() { cancel(); serving.Wait() })
+	return l.Addr().String()
+}
+
+// changing is a registry that a test changes.
+type changing struct {
+	mu    sync.Mutex
+	specs []dispatcher.HostSpec
+	err   error
+}
+
+func (c *changing) Hosts(context.Context) ([]dispatcher.HostSpec, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.specs, c.err
+}
+
+func (c *changing) set(err error, specs ...dispatcher.HostSpec) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.specs, c.err = specs, err
+}
+
+func TestHostsOfTheRegistryAreDialled(t *testing.T) {
+	for _, w := range []wiring{inMemory, loopback} {
+		t.Run(string(w), func(t *testing.T) {
+			registry := &changing{}
+			cfg := dispatcher.Config{Hosts: registry}
+			nets := newNetwork(t, w)
+			_, cfg.TLS, cfg.Dial = nets.dial("", "dispatcher", transport.RoleDispatcher)
+			sys := newSystemOn(t, w, nets, nil, cfg)
+			addr := sys.listeningAgent("web01", greeter)
+			registry.set(nil,
+				dispatcher.HostSpec{Name: "web01", Address: addr, Labels: map[string]string{"role": "web"}},
+				dispatcher.HostSpec{Name: "dials-in"})
+			if n := must[int](t)(sys.caller.Hosts().Refresh(t.Context())); n != 2 {
+				t.Errorf("%d hosts", n)
+			}
+			sys.online.wait("web01")
+			job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "hello", harp.Args{"name": "Ada"}))
+			must[harp.Value](t)(job.Get(t.Context()))
+			h := must[harp.HostStatus](t)(sys.caller.Hosts().Get(t.Context(), "web01"))
+			if h.Address != addr || h.Labels["role"] != "web" || !h.Online {
+				t.Errorf("host is %+v", h)
+			}
+			if h := must[harp.HostStatus](t)(sys.caller.Hosts().Get(t.Context(), "dials-in")); h.Online || !h.LastHeard.IsZero() {
+				t.Errorf("host is %+v", h)
+			}
+
+			// What cannot be read or cannot be keeps the old ones.
+			for _, bad := range []func(){
+				func() { registry.set(errors.New("no such script")) },
+				func() { registry.set(nil, dispatcher.HostSpec{Name: "a"}, dispatcher.HostSpec{Name: "a"}) },
+				func() { registry.set(nil, dispatcher.HostSpec{Name: ""}) },
+			} {
+				bad()
+				if _, err := sys.caller.Hosts().Refresh(t.Context()); !errors.Is(err, harp.ErrUnavailable) {
+					t.Errorf("refresh gives %v", err)
+				}
+				must[harp.HostStatus](t)(sys.caller.Hosts().Get(t.Context(), "dials-in"))
+			}
+			// One that is gone and has never connected is not known any more; one
+			// that has, is.
+			registry.set(nil)
+			must[int](t)(sys.caller.Hosts().Refresh(t.Context()))
+			if _, err := sys.caller.Hosts().Get(t.Context(), "dials-in"); !errors.Is(err, harp.ErrNotFound) {
+				t.Errorf("the dropped host gives %v", err)
+			}
+			must[harp.HostStatus](t)(sys.caller.Hosts().Get(t.Context(), "web01"))
+		})
+	}
+}
+
+// A machine answers at the address of another: it is not taken for it.
+func TestAnAgentAtAnothersAddressIsNotTakenForIt(t *testing.T) {
+	nets := newNetwork(t, loopback)
+	registry := &changing{}
+	cfg := dispatcher.Config{Hosts: registry}
+	_, cfg.TLS, cfg.Dial = nets.dial("", "dispatcher", transport.RoleDispatcher)
+	sys := newSystemOn(t, loopback, nets, nil, cfg)
+	addr := sys.listeningAgent("web02", greeter)
+	registry.set(nil, dispatcher.HostSpec{Name: "web01", Address: addr})
+	must[int](t)(sys.caller.Hosts().Refresh(t.Context()))
+	<-sys.online.trouble
+	if h := must[harp.HostStatus](t)(sys.caller.Hosts().Get(t.Context(), "web01")); h.Online || !strings.Contains(h.Error, "web02") {
+		t.Errorf("host is %+v", h)
+	}
+}
+
+func TestWithoutRegistryRefreshIsRefused(t *testing.T) {
+	everyWiring(t, func(t *testing.T, sys *system) {
+		if _, err := sys.caller.Hosts().Refresh(t.Context()); !errors.Is(err, harp.ErrRefused) {
+			t.Errorf("refresh gives %v", err)
+		}
+	})
+}

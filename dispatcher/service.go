@@ -1,0 +1,256 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
+)
+
+// pageSize is how many entries a page of a listing holds.
+const pageSize = 100
+
+// service is the dispatcher as one principal sees it: harp.Service.
+type service struct {
+	d    *Dispatcher
+	who  harp.Principal
+	done context.Context // ends when the Service is closed
+	stop context.CancelFunc
+}
+
+func (d *Dispatcher) service(who harp.Principal) *service {
+	s := &service{d: d, who: who}
+	s.done, s.stop = context.WithCancel(d.ctx)
+	return s
+}
+
+// Close makes what waits in this service return harp.ErrClosed.
+func (s *service) Close() error {
+	s.stop()
+	return nil
+}
+
+// request runs one request as work that Shutdown waits for, with a ctx that also
+// ends when the service is closed.
+func request[T any](s *service, ctx context.Context, run func(context.Context) (T, error)) (T, error) { //nolint:revive // ctx is the request's, s is its receiver in spirit
+	var none T
+	if s.done.Err() != nil || !s.d.begin() {
+		return none, harp.ErrClosed
+	}
+	defer s.d.work.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	release := context.AfterFunc(s.done, func() { cancel(harp.ErrClosed) })
+	defer func() { release(); cancel(nil) }()
+	got, err := run(ctx)
+	if errors.Is(err, context.Canceled) && s.done.Err() != nil {
+		err = harp.ErrClosed
+	}
+	return got, err
+}
+
+// Ping implements harp.Service.
+func (s *service) Ping(context.Context) (harp.ServerInfo, error) {
+	if s.done.Err() != nil {
+		return harp.ServerInfo{}, harp.ErrClosed
+	}
+	return harp.ServerInfo{Software: harp.Software, Protocol: wire.Version, Store: s.d.store.ID(), Time: time.Now().UTC()}, nil
+}
+
+// Submit implements harp.JobService.
+func (s *service) Submit(ctx context.Context, sub harp.Submission) (string, error) {
+	return request(s, ctx, func(ctx context.Context) (string, error) { return s.d.submit(ctx, sub, s.who) })
+}
+
+// JobStatus implements harp.JobService.
+func (s *service) JobStatus(ctx context.Context, id string) (harp.JobStatus, error) {
+	return request(s, ctx, func(ctx context.Context) (harp.JobStatus, error) {
+		job, err := s.d.job(ctx, id)
+		if err != nil {
+			return harp.JobStatus{}, err
+		}
+		return s.d.status(ctx, job)
+	})
+}
+
+// job reads a row by an id from outside.
+func (d *Dispatcher) job(ctx context.Context, id string) (store.Job, error) {
+	if err := harp.CheckID(id); err != nil {
+		return store.Job{}, err
+	}
+	job, err := d.store.Job(ctx, id)
+	if errors.Is(err, harp.ErrNotFound) {
+		err = harp.NotFound("job", id)
+	}
+	return job, err
+}
+
+// JobResult implements harp.JobService.
+func (s *service) JobResult(ctx context.Context, id string, wait bool) (harp.Result, error) {
+	return request(s, ctx, func(ctx context.Context) (harp.Result, error) {
+		tail := s.d.tails.hold(id)
+		defer s.d.tails.release(tail)
+		for {
+			job, err := s.d.job(ctx, id)
+			if err != nil {
+				return harp.Result{}, err
+			}
+			if job.State.Ended() {
+				return s.d.result(ctx, job)
+			}
+			if !wait {
+				return harp.Result{}, nil
+			}
+			if err := tail.waitEnd(ctx); err != nil {
+				return harp.Result{}, err
+			}
+		}
+	})
+}
+
+// Records implements harp.JobService.
+func (s *service) Records(ctx context.Context, id string, q harp.RecordQuery) (harp.RecordPage, error) {
+	return request(s, ctx, func(ctx context.Context) (harp.RecordPage, error) { return s.d.records(ctx, id, q) })
+}
+
+// CancelJob implements harp.JobService.
+func (s *service) CancelJob(ctx context.Context, id string) (bool, error) {
+	return request(s, ctx, func(ctx context.Context) (bool, error) {
+		job, err := s.d.job(ctx, id)
+		if err != nil || job.State.Ended() {
+			return false, err
+		}
+		return s.d.cancel(ctx, id, s.who)
+	})
+}
+
+// cancel commits the request and tells the agent. A job that ended meanwhile is
+// not live.
+func (d *Dispatcher) cancel(ctx context.Context, id string, by harp.Principal) (bool, error) {
+	changes, err := d.apply(ctx, store.Transition{ID: id, Event: store.Event{Kind: store.CancelReq, At: time.Now(), By: by}})
+	if err != nil {
+		return false, err
+	}
+	if errors.Is(changes[0].Err, store.ErrIllegal) {
+		return false, nil
+	}
+	return changes[0].Err == nil, changes[0].Err
+}
+
+// cancelActive asks jobs of a cancelled queue to stop. Their requests may be stored
+// already, by the queue's mark; their agents are told in any case.
+func (d *Dispatcher) cancelActive(ctx context.Context, jobs []store.Job, by harp.Principal) error {
+	for chunk := range slices.Chunk(jobs, 500) {
+		ts := make([]store.Transition, len(chunk))
+		for i, j := range chunk {
+			ts[i] = store.Transition{ID: j.ID, Event: store.Event{Kind: store.CancelReq, At: time.Now(), By: by}}
+		}
+		if _, err := d.apply(ctx, ts...); err != nil {
+			return err
+		}
+		for _, j := range chunk {
+			d.tellCancel(j, by)
+		}
+	}
+	return nil
+}
+
+// ListJobs implements harp.JobService.
+func (s *service) ListJobs(ctx context.Context, f harp.JobFilter, cursor string) (harp.Page[harp.JobStatus], error) {
+	type page = harp.Page[harp.JobStatus]
+	return request(s, ctx, func(ctx context.Context) (page, error) {
+		queue, err := harp.QueueName(f.Queue)
+		if err != nil {
+			return page{}, err
+		}
+		rows, err := s.d.store.List(ctx, store.Filter{
+			Host: f.Host, Procedure: f.Procedure, Queue: queue, States: f.States, Labels: f.Labels,
+			Since: f.Since, Until: f.Until, Limit: pageSize,
+		}, cursor)
+		if err != nil {
+			return page{}, err
+		}
+		out := page{Cursor: rows.Cursor}
+		for _, row := range rows.Jobs {
+			status, err := s.d.status(ctx, row)
+			if err != nil {
+				return page{}, err
+			}
+			out.Items = append(out.Items, status)
+		}
+		return out, nil
+	})
+}
+
+// ListHosts implements harp.HostService.
+func (s *service) ListHosts(ctx context.Context, name, cursor string) (harp.Page[harp.HostStatus], error) {
+	type page = harp.Page[harp.HostStatus]
+	return request(s, ctx, func(context.Context) (page, error) {
+		if name != "" {
+			h := s.d.hosts.known(name)
+			if h == nil {
+				return page{}, nil
+			}
+			return page{Items: []harp.HostStatus{h.status()}}, nil
+		}
+		hosts, next := s.d.hosts.page(cursor, pageSize)
+		out := page{Cursor: next}
+		for _, h := range hosts {
+			out.Items = append(out.Items, h.status())
+		}
+		return out, nil
+	})
+}
+
+// HostProcedures implements harp.HostService.
+func (s *service) HostProcedures(ctx context.Context, host, cursor string) (harp.Page[harp.ProcedureDoc], error) {
+	type page = harp.Page[harp.ProcedureDoc]
+	return request(s, ctx, func(context.Context) (page, error) {
+		h := s.d.hosts.known(host)
+		if h == nil {
+			return page{}, harp.NotFound("host", host)
+		}
+		docs, next := h.procedures(cursor, pageSize)
+		return page{Items: docs, Cursor: next}, nil
+	})
+}
+
+// RefreshHosts implements harp.HostService.
+func (s *service) RefreshHosts(ctx context.Context) (int, error) {
+	return request(s, ctx, s.d.refresh)
+}
+
+// ListQueues implements harp.QueueService.
+func (s *service) ListQueues(ctx context.Context, name harp.Value, cursor string) (harp.Page[harp.QueueStatus], error) {
+	type page = harp.Page[harp.QueueStatus]
+	return request(s, ctx, func(ctx context.Context) (page, error) {
+		if name != nil {
+			q, err := s.d.store.Queue(ctx, name)
+			if errors.Is(err, harp.ErrNotFound) {
+				return page{}, nil
+			}
+			return page{Items: []harp.QueueStatus{q}}, err
+		}
+		items, next, err := s.d.store.ListQueues(ctx, cursor, pageSize)
+		return page{Items: items, Cursor: next}, err
+	})
+}
+
+// CancelQueue implements harp.QueueService. One commit marks all that is in the
+// queue; what it ends and what it must tell agents follows.
+func (s *service) CancelQueue(ctx context.Context, name harp.Value) (int, error) {
+	return request(s, ctx, func(ctx context.Context) (int, error) {
+		done, err := s.d.store.CancelQueue(ctx, name, harp.CancelRequest{By: s.who, Time: time.Now()})
+		if errors.Is(err, harp.ErrNotFound) {
+			err = harp.NotFound("queue", name.String())
+		}
+		if err != nil {
+			return 0, err
+		}
+		s.d.wakeClock()
+		return done.Count, s.d.cancelActive(ctx, done.Active, s.who)
+	})
+}

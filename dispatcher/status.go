@@ -1,0 +1,52 @@
+package dispatcher
+
+import (
+	"context"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// status is a job's row as callers see it, with what they gave.
+func (d *Dispatcher) status(ctx context.Context, j store.Job) (harp.JobStatus, error) {
+	sub, err := d.store.Request(ctx, j.ID)
+	if err != nil {
+		return harp.JobStatus{}, err
+	}
+	req, err := harp.DecodeRequest(sub.Request)
+	if err != nil {
+		return harp.JobStatus{}, err
+	}
+	s := harp.JobStatus{
+		ID: j.ID, Host: j.Host, Procedure: j.Procedure, Batch: j.Batch, Schedule: j.Schedule, RetryOf: j.RetryOf,
+		Principal: j.Principal, Args: req.Args, Info: req.Info, Queue: j.Queue,
+		State: j.State, Reason: j.Reason, Started: j.Started, Since: j.Since, UnknownOf: j.UnknownOf,
+		CancelRequested: j.Cancel, Attempt: j.Attempt, Err: j.Failure.Err(),
+		SubmitTime: j.SubmitTime, StartTime: j.StartTime, EndTime: j.EndTime,
+		Timeout: j.Timeout, MaxExecTime: j.MaxExecTime, QueuePos: j.QueuePos, Records: j.Records, Labels: j.Labels,
+	}
+	for _, a := range j.Attempts {
+		s.Attempts = append(s.Attempts, harp.Attempt{
+			Number: a.Number, Base: a.Base, Sent: a.Sent, Started: a.Started, Ended: a.Ended, Outcome: a.Outcome,
+		})
+	}
+	if j.Late != nil {
+		s.Late = &harp.Result{State: j.Late.State, Err: j.Late.Failure.Err()}
+	}
+	return s, nil
+}
+
+// result is how an ended job ended.
+func (d *Dispatcher) result(ctx context.Context, j store.Job) (harp.Result, error) {
+	r := harp.Result{State: j.State, Err: j.Failure.Err()}
+	if c := j.Failure.ExitCode; c != nil {
+		n := int(*c)
+		r.ExitCode = &n
+	}
+	if !j.HasValue {
+		return r, nil
+	}
+	var err error
+	r.Value, err = d.store.Value(ctx, j.ID)
+	return r, err
+}

@@ -1,0 +1,209 @@
+package dispatcher
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// tailBytes is how much of the last committed records is kept for followers that
+// are up to date, for each job that somebody follows.
+const tailBytes = 256 << 10
+
+// pageBytes is how much one answer to a follower holds.
+const pageBytes = 1 << 20
+
+// tails are the jobs that somebody waits for. A follower is a cursor, never a
+// subscription: it asks for what is after its number and waits for the job's
+// signal if there is nothing. Jobs nobody waits for cost nothing.
+type tails struct {
+	mu   sync.Mutex
+	jobs map[string]*tail
+}
+
+// tail is one job that somebody waits for.
+type tail struct {
+	id      string
+	holders int // guarded by tails.mu
+
+	mu     sync.Mutex
+	signal chan struct{} // closed and replaced at each change
+	ends   chan struct{} // closed when the job has ended
+	over   bool          // ends is closed
+	recent []harp.Record // consecutive, committed; the newest last
+	bytes  int
+}
+
+// hold returns the tail of a job, to be released.
+func (ts *tails) hold(id string) *tail {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t := ts.jobs[id]
+	if t == nil {
+		t = &tail{id: id, signal: make(chan struct{}), ends: make(chan struct{})}
+		if ts.jobs == nil {
+			ts.jobs = map[string]*tail{}
+		}
+		ts.jobs[id] = t
+	}
+	t.holders++
+	return t
+}
+
+func (ts *tails) release(t *tail) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if t.holders--; t.holders == 0 {
+		delete(ts.jobs, t.id)
+	}
+}
+
+// find returns the tail of a job if somebody holds it.
+func (ts *tails) find(id string) *tail {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return ts.jobs[id]
+}
+
+// ended wakes all who wait for the job. It is called after the commit.
+func (ts *tails) ended(id string) {
+	if t := ts.find(id); t != nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if !t.over {
+			t.over = true
+			close(t.ends)
+		}
+		t.changeLocked()
+	}
+}
+
+// appended wakes the followers of a job with what was committed: records, numbered
+// by the job, which the tail owns from now on.
+func (ts *tails) appended(id string, records []harp.Record) {
+	if t := ts.find(id); t != nil && len(records) > 0 {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.keepLocked(records)
+		t.changeLocked()
+	}
+}
+
+func (t *tail) changeLocked() {
+	close(t.signal)
+	t.signal = make(chan struct{})
+}
+
+func (t *tail) keepLocked(records []harp.Record) {
+	if n := len(t.recent); n > 0 && t.recent[n-1].Seq+1 != records[0].Seq {
+		t.recent, t.bytes = nil, 0
+	}
+	t.recent = append(t.recent, records...)
+	for _, r := range records {
+		t.bytes += len(r.Value)
+	}
+	drop := 0
+	for t.bytes > tailBytes && drop < len(t.recent)-1 {
+		t.bytes -= len(t.recent[drop].Value)
+		drop++
+	}
+	if drop > 0 {
+		t.recent = slices.Clone(t.recent[drop:])
+	}
+}
+
+// changed is closed at the next change after this call.
+func (t *tail) changed() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.signal
+}
+
+// from returns the records from a number on that the tail has; none if it does not
+// have that one.
+func (t *tail) from(seq uint64) []harp.Record {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.recent) == 0 || seq < t.recent[0].Seq || seq-t.recent[0].Seq >= uint64(len(t.recent)) {
+		return nil
+	}
+	return copyRecords(t.recent[seq-t.recent[0].Seq:])
+}
+
+// copyRecords gives a follower records of its own, the values in one piece.
+func copyRecords(records []harp.Record) []harp.Record {
+	total := 0
+	for _, r := range records {
+		total += len(r.Value)
+	}
+	out, values := slices.Clone(records), make([]byte, 0, total)
+	for i, r := range out {
+		start := len(values)
+		values = append(values, r.Value...)
+		out[i].Value = values[start:len(values):len(values)]
+	}
+	return out
+}
+
+// waitEnd waits until the job has ended. Who holds the tail and then sees that the
+// job has not ended misses no end.
+func (t *tail) waitEnd(ctx context.Context) error {
+	select {
+	case <-t.ends:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// records answers a follower: committed records from a number on, at once if there
+// are any or the job has ended, else, if it waits, when there are.
+func (d *Dispatcher) records(ctx context.Context, id string, q harp.RecordQuery) (harp.RecordPage, error) {
+	t := d.tails.hold(id)
+	defer d.tails.release(t)
+	for {
+		changed := t.changed()
+		if got := t.from(q.From); got != nil && !q.Tail {
+			return harp.RecordPage{Records: got, Next: got[len(got)-1].Seq + 1, End: got[len(got)-1].Seq + 1}, nil
+		}
+		job, err := d.job(ctx, id)
+		if err != nil {
+			return harp.RecordPage{}, err
+		}
+		if q.Tail {
+			q.From = job.Records - min(q.Recent, job.Records)
+		}
+		page, err := d.readPage(ctx, job, q.From)
+		if err != nil {
+			return harp.RecordPage{}, err
+		}
+		if len(page.Records) > 0 || page.Ended || q.Tail || !q.Wait {
+			return page, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return harp.RecordPage{}, context.Cause(ctx)
+		}
+	}
+}
+
+func (d *Dispatcher) readPage(ctx context.Context, job store.Job, from uint64) (harp.RecordPage, error) {
+	page := harp.RecordPage{Next: from, End: job.Records}
+	if from < job.Records {
+		var err error
+		if page.Records, err = d.store.Read(ctx, job.ID, from, pageBytes); err != nil {
+			return page, err
+		}
+		if n := len(page.Records); n > 0 {
+			page.Next = page.Records[n-1].Seq + 1
+		} else {
+			page.Next = job.Records // only counted, not stored
+		}
+	}
+	page.Ended = job.State.Ended() && page.Next >= job.Records
+	return page, nil
+}

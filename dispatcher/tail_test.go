@@ -1,0 +1,133 @@
+package dispatcher
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+)
+
+func numbered(from, n, size int) []harp.Record {
+	records := make([]harp.Record, n)
+	for i := range records {
+		records[i] = harp.Record{Seq: uint64(from + i), Value: bytes.Repeat([]byte{byte(from + i)}, size)}
+	}
+	return records
+}
+
+func TestATailKeepsTheNewestRecordsWithinItsBytes(t *testing.T) {
+	var ts tails
+	held := ts.hold("job")
+	const size = 1000
+	for from := 0; from < 2000; from += 100 {
+		ts.appended("job", numbered(from, 100, size))
+	}
+	got := held.from(1999)
+	if len(got) != 1 || got[0].Seq != 1999 {
+		t.Errorf("the last record is %+v", got)
+	}
+	if held.from(0) != nil || held.from(2000) != nil {
+		t.Error("the tail has what it dropped or never had")
+	}
+	oldest := held.recent[0].Seq
+	if kept := uint64(2000) - oldest; kept*size > tailBytes || (kept+1)*size <= tailBytes {
+		t.Errorf("it keeps %d records of %d bytes", kept, size)
+	}
+	if n := len(held.from(oldest)); n != int(2000-oldest) {
+		t.Errorf("from the oldest on it has %d", n)
+	}
+}
+
+func TestATailThatMissedSomethingBeginsAnew(t *testing.T) {
+	var ts tails
+	held := ts.hold("job")
+	ts.appended("job", numbered(0, 10, 1))
+	ts.appended("job", numbered(20, 10, 1))
+	if held.from(5) != nil || len(held.from(20)) != 10 {
+		t.Errorf("after a gap it has %v", held.recent)
+	}
+}
+
+func TestATailSharesNoMemoryWithItsReaders(t *testing.T) {
+	var ts tails
+	held := ts.hold("job")
+	ts.appended("job", numbered(1, 3, 4))
+	got := held.from(1)
+	got[0].Value[0] = 99
+	_ = append(got[0].Value, 99) // must not reach the next record's value
+	if again := held.from(1); again[0].Value[0] != 1 || again[1].Value[0] != 2 {
+		t.Errorf("a reader changed the tail: %v", again)
+	}
+}
+
+func TestTailsOfJobsNobodyWaitsForAreNotKept(t *testing.T) {
+	var ts tails
+	a, b := ts.hold("job"), ts.hold("job")
+	if a != b {
+		t.Error("two who wait for a job hold different tails")
+	}
+	ts.release(a)
+	if ts.find("job") == nil {
+		t.Error("the tail is gone while somebody holds it")
+	}
+	ts.release(b)
+	if ts.find("job") != nil {
+		t.Error("the tail is kept though nobody holds it")
+	}
+	ts.appended("job", numbered(0, 1, 1))
+	ts.ended("job")
+}
+
+func TestGrant(t *testing.T) {
+	const m = time.Minute
+	for _, c := range []struct {
+		asked, own, byDefault, most, want time.Duration
+		refused                           bool
+	}{
+		{0, 0, 10 * m, harp.NoLimit, 10 * m, false},
+		{harp.NoLimit, 0, 10 * m, harp.NoLimit, harp.NoLimit, false},
+		{harp.NoLimit, 0, 10 * m, 20 * m, 0, true},
+		{15 * m, 0, 10 * m, 20 * m, 15 * m, false},
+		{0, m, 10 * m, 20 * m, m, false},
+		{2 * m, m, 10 * m, 20 * m, 0, true},
+		{m, 30 * m, 10 * m, 20 * m, m, false},
+		{0, 30 * m, 10 * m, 20 * m, 20 * m, false},
+	} {
+		got, err := grant("timeout", c.asked, c.own, c.byDefault, c.most)
+		if got != c.want || errors.Is(err, harp.ErrRefused) != c.refused {
+			t.Errorf("asked %v, own %v, default %v, most %v: %v, %v", c.asked, c.own, c.byDefault, c.most, got, err)
+		}
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for field, cfg := range map[string]Config{
+		"heartbeat":      {Heartbeat: -1},
+		"offline_wait":   {OfflineWait: -time.Second},
+		"limits.timeout": {Limits: Limits{Timeout: -1}},
+		"limits":         {Limits: Limits{Attempts: -1}},
+	} {
+		_, err := cfg.withDefaults()
+		var wrong *harp.FieldError
+		if !errors.As(err, &wrong) || wrong.Field != field {
+			t.Errorf("%s: error is %v", field, err)
+		}
+	}
+}
+
+func TestCheckHosts(t *testing.T) {
+	for field, specs := range map[string][]HostSpec{
+		"":                 {{Name: "a"}, {Name: "b", Address: "10.0.0.1"}, {Name: "c", Address: "[::1]:1"}, {Name: "d", Address: "::1"}},
+		"hosts[0].name":    {{Address: "10.0.0.1"}},
+		"hosts[1].name":    {{Name: "a"}, {Name: "a"}},
+		"hosts[0].address": {{Name: "a", Address: "10.0.0.1:1:2:x]"}},
+	} {
+		err := checkHosts(specs)
+		var wrong *harp.FieldError
+		if field == "" && err != nil || field != "" && (!errors.As(err, &wrong) || wrong.Field != field) {
+			t.Errorf("%q: error is %v", field, err)
+		}
+	}
+}

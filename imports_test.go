@@ -1,0 +1,47 @@
+package harp
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestImports: who imports harp compiles its protocol and nothing else. Databases,
+// schemas, command lines and what tests need belong to other packages.
+func TestImports(t *testing.T) {
+	allowed := []string{
+		"github.com/google/uuid",
+		"github.com/hashicorp/yamux",
+		"github.com/vmihailenco/msgpack/v5",
+		"github.com/vmihailenco/tagparser/v2", // of msgpack
+		"golang.org/x/time",                   // of transport: the rate of handshakes
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for module := range strings.FieldsSeq(string(out)) {
+		if module != "github.com/harpcaller/harp" && !slices.Contains(allowed, module) {
+			t.Errorf("the root package compiles %s", module)
+		}
+	}
+}
+
+// TestLayers: the packages of this module that the root may know are those below it.
+func TestLayers(t *testing.T) {
+	allowed := []string{
+		"github.com/harpcaller/harp",
+		"github.com/harpcaller/harp/internal/wire",
+		"github.com/harpcaller/harp/transport",
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pkg := range strings.FieldsSeq(string(out)) {
+		if strings.HasPrefix(pkg, "github.com/harpcaller/harp") && !slices.Contains(allowed, pkg) {
+			t.Errorf("the root package imports %s", pkg)
+		}
+	}
+}

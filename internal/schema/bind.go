@@ -1,0 +1,244 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/harpcaller/harp"
+)
+
+// Bind returns the arguments as they are decoded for the procedure's function:
+// positional ones by name, none as an empty map, base64 and RFC 3339 texts as the
+// bytes and times they stand for. What it returns was made from what was checked,
+// so that no trick of the encoding comes between.
+//
+// Errors: ErrInvalid with the field, as "args.count", and what was expected.
+func (a *Args) Bind(args harp.Value) (harp.Value, error) {
+	got, err := args.Any()
+	if err != nil {
+		return nil, inArgs(err)
+	}
+	if got, err = a.name(got); err != nil {
+		return nil, err
+	}
+	if a.schema == nil {
+		return harp.NewValue(got)
+	}
+	typed, plain, err := convert(root, a.schema, got)
+	if err != nil {
+		return nil, err
+	}
+	if err := validate(a.resolved, plain); err != nil {
+		return nil, explain(a.schema, plain, err)
+	}
+	v, err := harp.NewValue(typed)
+	return v, inArgs(err)
+}
+
+// name makes positional arguments named where the schema wants a map.
+func (a *Args) name(args any) (any, error) {
+	if a.schema == nil || a.schema.Type != "object" {
+		return args, nil
+	}
+	switch args := args.(type) {
+	case nil:
+		return map[string]any{}, nil
+	case []any:
+		if len(args) > len(a.params) {
+			return nil, tooMany(a.params, len(args))
+		}
+		named := make(map[string]any, len(args))
+		for i, arg := range args {
+			named[a.params[i]] = arg
+		}
+		return named, nil
+	}
+	return args, nil
+}
+
+func tooMany(params []string, given int) error {
+	takes := "takes no positional arguments"
+	if n := len(params); n > 0 {
+		takes = fmt.Sprintf("takes at most %d positional arguments", n)
+	}
+	return &harp.FieldError{Field: root, Message: fmt.Sprintf("%s, got %d", takes, given)}
+}
+
+// Named returns positional arguments by the names of the parameters; others as
+// they are. Errors: ErrInvalid for more arguments than parameters.
+func Named(params []string, args harp.Value) (harp.Value, error) {
+	if err := args.Validate(); err != nil {
+		return nil, inArgs(err)
+	}
+	var list []msgpack.RawMessage
+	if !isArray(args) {
+		return slices.Clone(args), nil
+	}
+	if err := msgpack.Unmarshal(args, &list); err != nil {
+		return nil, &harp.FieldError{Field: root, Message: err.Error()}
+	}
+	if len(list) > len(params) {
+		return nil, tooMany(params, len(list))
+	}
+	named := make(map[string]any, len(list))
+	for i, arg := range list {
+		named[params[i]] = arg
+	}
+	var b bytes.Buffer
+	enc := msgpack.NewEncoder(&b)
+	enc.SetSortMapKeys(true)
+	err := enc.Encode(named)
+	return b.Bytes(), inArgs(err)
+}
+
+func isArray(v harp.Value) bool {
+	return len(v) > 0 && (v[0]&0xf0 == 0x90 || v[0] == 0xdc || v[0] == 0xdd)
+}
+
+// inArgs makes an error of a value one of the arguments.
+func inArgs(err error) error {
+	if e, ok := err.(*harp.FieldError); ok { //nolint:errorlint // Value's own error, never wrapped
+		return &harp.FieldError{Field: root, Message: e.Message}
+	}
+	return err
+}
+
+// convert returns v twice: typed, as the function gets it, and plain, as JSON
+// would have it, which is what schemas speak of.
+func convert(path string, s *jsonschema.Schema, v any) (typed, plain any, err error) {
+	switch v := v.(type) {
+	case nil, bool:
+		return v, v, nil
+	case int64, uint64:
+		return v, v, nil
+	case float64:
+		return convertFloat(path, s, v)
+	case string:
+		return convertText(path, s, v)
+	case []byte:
+		return convertBytes(path, s, v)
+	case time.Time:
+		if len(types(s)) > 0 && s.Format != formatTime {
+			return nil, nil, wrong(path, s, "a time")
+		}
+		return v, v.Format(time.RFC3339Nano), nil
+	case []any:
+		return convertList(path, s, v)
+	case map[string]any:
+		return convertMap(path, s, v)
+	}
+	return nil, nil, &harp.FieldError{Field: path, Message: "is sealed, and nothing here can open it"}
+}
+
+// convertFloat makes a float an integer where one is wanted, if it is one.
+func convertFloat(path string, s *jsonschema.Schema, f float64) (typed, plain any, err error) {
+	kinds := types(s)
+	switch {
+	case math.IsNaN(f) || math.IsInf(f, 0):
+		if len(kinds) > 0 && (bounded(s) || !slices.Contains(kinds, "number")) {
+			return nil, nil, wrong(path, s, strconv.FormatFloat(f, 'g', -1, 64))
+		}
+		return f, f, nil
+	case !slices.Contains(kinds, "integer") || slices.Contains(kinds, "number"):
+		return f, f, nil
+	case f == math.Trunc(f) && f >= math.MinInt64 && f < math.MaxInt64:
+		return int64(f), int64(f), nil
+	case f == math.Trunc(f) && f > 0 && f < math.MaxUint64:
+		return uint64(f), uint64(f), nil
+	}
+	return nil, nil, wrong(path, s, strconv.FormatFloat(f, 'g', -1, 64))
+}
+
+// bounded reports whether a number must be compared.
+func bounded(s *jsonschema.Schema) bool {
+	return s.Minimum != nil || s.Maximum != nil || s.ExclusiveMinimum != nil || s.ExclusiveMaximum != nil || s.MultipleOf != nil
+}
+
+// convertText reads the texts that stand for bytes and times.
+func convertText(path string, s *jsonschema.Schema, text string) (typed, plain any, err error) {
+	switch {
+	case s == nil:
+		return text, text, nil
+	case s.ContentEncoding == encodingBase64:
+		b, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return nil, nil, wrong(path, s, "another text")
+		}
+		return b, text, nil
+	case s.Format == formatTime:
+		t, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			return nil, nil, wrong(path, s, strconv.Quote(text))
+		}
+		return t, text, nil
+	}
+	return text, text, nil
+}
+
+// convertBytes lets bytes be what a schema can speak of: base64, or the text that
+// encoding.TextMarshaler wrote.
+func convertBytes(path string, s *jsonschema.Schema, b []byte) (typed, plain any, err error) {
+	switch kinds := types(s); {
+	case len(kinds) == 0, s.ContentEncoding == encodingBase64:
+		return b, base64.StdEncoding.EncodeToString(b), nil
+	case slices.Contains(kinds, "string") && s.Format != formatTime && utf8.Valid(b):
+		return string(b), string(b), nil
+	}
+	return nil, nil, wrong(path, s, "bytes")
+}
+
+func convertList(path string, s *jsonschema.Schema, list []any) (any, any, error) {
+	typed, plain := make([]any, len(list)), make([]any, len(list))
+	var err error
+	for i, v := range list {
+		if typed[i], plain[i], err = convert(index(path, i), item(s, i), v); err != nil {
+			return nil, nil, err
+		}
+	}
+	return typed, plain, nil
+}
+
+func convertMap(path string, s *jsonschema.Schema, m map[string]any) (any, any, error) {
+	typed, plain := make(map[string]any, len(m)), make(map[string]any, len(m))
+	var err error
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		if typed[k], plain[k], err = convert(path+"."+k, property(s, k), m[k]); err != nil {
+			return nil, nil, err
+		}
+	}
+	return typed, plain, nil
+}
+
+func index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+
+// item returns the schema of a list's element, nil for anything.
+func item(s *jsonschema.Schema, i int) *jsonschema.Schema {
+	switch {
+	case s == nil:
+		return nil
+	case i < len(s.PrefixItems):
+		return s.PrefixItems[i]
+	}
+	return s.Items
+}
+
+// property returns the schema of a map's value, nil for anything.
+func property(s *jsonschema.Schema, name string) *jsonschema.Schema {
+	if s == nil {
+		return nil
+	}
+	if p, ok := s.Properties[name]; ok {
+		return p
+	}
+	return s.AdditionalProperties
+}

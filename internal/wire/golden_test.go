@@ -1,0 +1,310 @@
+package wire_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// messages are one of each kind with every field set, under the name of its golden
+// file.
+func messages() map[string]any {
+	who := wire.Principal{Kind: "caller", Name: "ci", Auth: "certificate"}
+	signed := wire.Signed{Request: []byte{0x81, 0xa1, 'v', 1}, Signature: []byte{2, 3}, KeyID: "key-1"}
+	started := wire.Started{Time: 1700000000000000001}
+	stopping := wire.Stopping{Cause: wire.CauseTimeout, Since: 1700000000000000002, Limit: 60e9}
+	held := wire.HeldAttempt{Job: "j", Attempt: 1, State: wire.HeldAlive, Fence: 2, Records: 3, Acked: 4}
+	exit := int64(3)
+	result := wire.Result{State: "failed", Ended: true, Value: []byte{0xc3}, Failure: []byte{0x80}, ExitCode: &exit}
+	page := wire.Page{Cursor: "c", Limit: 50}
+	rows := wire.Rows{{0x80}, {0x81, 0xa1, 'n', 1}}
+	return map[string]any{
+		"request": wire.Request{
+			Version: 1, ID: "0198f0a2-7c11-7000-8000-000000000001", Host: "web01", Procedure: "service.restart",
+			Args: []byte{0x80}, Queue: []byte{0x80}, Info: []byte{0xc0}, Labels: map[string]string{"b": "2", "a": "1"},
+			Concurrency: 2, Priority: -5, Timeout: 1, MaxExecTime: 2, NotBefore: 3, Expires: 4, OfflineWait: 5,
+			WhenOffline: "fail", TraceParent: "00-1-2-01", Needs: []string{"x"},
+		},
+		"signed": signed,
+		"call": wire.Call{
+			Signed: signed, Attempt: 1, Fence: 2, Epoch: 3, Timeout: 600e9, MaxExecTime: 86400e9, Left: 4,
+			Window: wire.Window, Principal: who, Needs: []string{"x"},
+		},
+		"call_direct": wire.Call{Signed: wire.Signed{Request: []byte{0x80}}, Attempt: 1, Window: wire.Window},
+		"resume":      wire.Resume{Job: "j", Attempt: 1, Epoch: 2, From: 300, Window: wire.MinWindow},
+		"ack":         wire.Ack{Next: 300, Window: wire.Window, End: true},
+		"cancel":      wire.Cancel{By: who},
+		"accepted":    wire.Accepted{Started: &started},
+		"refused":     wire.Refused{Failure: []byte{0x80}},
+		"not_now":     wire.NotNow{Reason: wire.NotNowBusy},
+		"started":     started,
+		"records": wire.Records{First: 7, Records: []wire.Record{
+			{Time: 1, Value: []byte{0xc3}}, {Time: 2, Kind: "stdout", Value: []byte{0xa1, 'x'}, Truncated: 9},
+		}},
+		"stopping":       stopping,
+		"end":            wire.End{Value: []byte{0xc3}, Failure: []byte{0x80}, Stopped: &stopping, Records: 8, RanFor: 5e9, Dropped: true, Started: &started},
+		"hello_caller":   wire.Hello{Version: 1, Features: []string{"f"}, Software: "harp/0", Instance: "i", Token: "t"},
+		"hello_agent":    wire.Hello{Version: 1, Software: "harp/0", Instance: "i", BootID: "b", Journal: "j", Position: 9, Labels: map[string]string{"a": "1"}},
+		"welcome":        wire.Welcome{Version: 1, Features: []string{"f"}, Software: "harp/0", Store: "s", Epoch: 2, Heartbeat: 10e9, Reconnect: 10e9, Time: 3, Max: 1024},
+		"unwelcome":      wire.Unwelcome{Failure: []byte{0x80}},
+		"facts":          wire.Facts{Facts: []byte{0x80}},
+		"procedures":     wire.Procedures{Procedures: []wire.Procedure{procedure()}, Last: true},
+		"procedure":      procedure(),
+		"held":           wire.Held{Attempts: []wire.HeldAttempt{held}, Last: true},
+		"forget":         wire.Forget{Attempts: []wire.HeldAttempt{held}, Last: true},
+		"ready":          wire.Ready{},
+		"failed":         wire.Failed{Failure: []byte{0x80}},
+		"server":         wire.Server{Software: "harp/0", Version: 1, Features: []string{"f"}, Store: "s", Time: 1},
+		"submitted":      wire.Submitted{ID: "j"},
+		"job_ref":        wire.JobRef{ID: "j"},
+		"result_of":      wire.ResultOf{ID: "j", Wait: true},
+		"result":         result,
+		"pull":           wire.Pull{ID: "j", From: 7, Tail: true, Recent: 10, Wait: true},
+		"pulled":         wire.Pulled{Records: rows, Next: 9, End: 10, Ended: true},
+		"pulled_record":  wire.PulledRecord{Seq: 7, Attempt: 2, Record: wire.Record{Time: 1, Kind: "log", Value: []byte{0xc3}, Truncated: 3}},
+		"done":           wire.Done{Live: true, Count: 3},
+		"job":            job(who, result),
+		"cancel_request": wire.CancelRequest{By: who, Time: 1},
+		"attempt":        wire.Attempt{Number: 1, Base: 2, Sent: 3, Started: 4, Ended: 5, Outcome: "lost"},
+		"jobs_query": wire.JobsQuery{
+			Page: page, Host: "web01", Procedure: "p", Queue: []byte{0x80}, States: []string{"queued", "lost"},
+			Labels: map[string]string{"a": "1"}, Since: 1, Until: 2,
+		},
+		"jobs":        wire.Jobs{Jobs: rows, Cursor: "c"},
+		"hosts_query": wire.HostsQuery{Page: page, Name: "web01"},
+		"hosts":       wire.Hosts{Hosts: rows, Cursor: "c"},
+		"host": wire.Host{
+			Name: "web01", Online: true, Address: "10.0.0.1:7442", Labels: map[string]string{"a": "1"}, Facts: []byte{0x80},
+			Procedures: []string{"p", "q"}, LastHeard: 1, Software: "harp/0", Error: "away",
+		},
+		"host_ref":     wire.HostRef{Name: "web01", Page: page},
+		"host_procs":   wire.HostProcs{Procedures: rows, Cursor: "c"},
+		"refreshed":    wire.Refreshed{Hosts: 3},
+		"queues_query": wire.QueuesQuery{Page: page, Name: []byte{0x80}},
+		"queues":       wire.Queues{Queues: rows, Cursor: "c"},
+		"queue":        wire.Queue{Name: []byte{0x80}, Concurrency: 1, Running: 2, Waiting: 3, Paused: true},
+		"queue_ref":    wire.QueueRef{Name: []byte{0x80}},
+	}
+}
+
+func procedure() wire.Procedure {
+	return wire.Procedure{
+		Name: "p", Summary: "s", Doc: "d", Params: []string{"a", "b"}, Args: []byte("{}"), Record: []byte("{}"), Result: []byte("{}"),
+		Timeout: 1, MaxExecTime: 2, Streams: true, Idempotent: true, Traits: []string{"dangerous"},
+	}
+}
+
+func job(who wire.Principal, late wire.Result) wire.Job {
+	return wire.Job{
+		ID: "j", Host: "web01", Procedure: "p", Batch: "b", Schedule: "s", RetryOf: "r", Principal: who,
+		Args: []byte{0x80}, Info: []byte{0xc0}, Queue: []byte{0x80}, State: "lost", Reason: "too_long", Since: 1,
+		UnknownOf: "running", Started: "maybe", Cancel: &wire.CancelRequest{By: who, Time: 2},
+		Attempts: []wire.Attempt{{Number: 1, Base: 0, Sent: 3, Started: 4, Ended: 5, Outcome: "lost"}}, Attempt: 1,
+		Failure: []byte{0x80}, Late: &late, SubmitTime: 6, StartTime: 7, EndTime: 8, Timeout: 9, MaxExecTime: 10,
+		QueuePos: 11, Records: 12, Labels: map[string]string{"a": "1"},
+	}
+}
+
+// TestGolden: the bytes of a message are a promise to every peer that is not of
+// this build. A golden file changes only when the protocol does.
+func TestGolden(t *testing.T) {
+	for name, message := range messages() {
+		t.Run(name, func(t *testing.T) {
+			got := hex.Dump(wire.Encode(message))
+			path := filepath.Join("testdata", "golden", name+".hex")
+			if *update {
+				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("bytes have changed:\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// TestGoldenFiles: no golden file is without its message.
+func TestGoldenFiles(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "golden", "*.hex"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(len(files), err)
+	}
+	known := messages()
+	for _, f := range files {
+		if _, ok := known[strings.TrimSuffix(filepath.Base(f), ".hex")]; !ok {
+			t.Errorf("%s belongs to no message", f)
+		}
+	}
+}
+
+// TestRoundTrip: what is encoded is decoded to the same, also with every field
+// empty, and every key is within what a receiver accepts.
+func TestRoundTrip(t *testing.T) {
+	for name, message := range messages() {
+		t.Run(name, func(t *testing.T) {
+			for _, m := range []any{message, reflect.Zero(reflect.TypeOf(message)).Interface()} {
+				b := wire.Encode(m)
+				got := reflect.New(reflect.TypeOf(m))
+				if err := wire.Decode(b, got.Interface()); err != nil {
+					t.Fatal(err)
+				}
+				if !reflect.DeepEqual(got.Elem().Interface(), m) {
+					t.Errorf("got %+v, want %+v", got.Elem(), m)
+				}
+			}
+		})
+	}
+}
+
+// TestEveryFieldIsGolden: a golden message leaves no field empty, so that none can
+// change unseen.
+func TestEveryFieldIsGolden(t *testing.T) {
+	partial := map[string]bool{"call_direct": true, "hello_caller": true, "hello_agent": true}
+	for name, message := range messages() {
+		if !partial[name] {
+			fieldsSet(t, name, reflect.ValueOf(message))
+		}
+	}
+}
+
+func fieldsSet(t *testing.T, path string, v reflect.Value) {
+	t.Helper()
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	if v.Kind() != reflect.Struct {
+		return
+	}
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if v.Field(i).IsZero() {
+			t.Errorf("%s.%s is empty", path, f.Name)
+		}
+		fieldsSet(t, path+"."+f.Name, v.Field(i))
+	}
+}
+
+// TestUnknownKeys: a receiver ignores keys it does not know, so that messages can
+// grow.
+func TestUnknownKeys(t *testing.T) {
+	b := wire.Encode(map[string]any{"id": "j", "wait": true, "later": map[string]any{"deep": []any{1, "x"}}})
+	var got wire.ResultOf
+	if err := wire.Decode(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got != (wire.ResultOf{ID: "j", Wait: true}) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestFrameCaps: what the limits allow fits its frame, and no frame is longer than a
+// transport carries.
+func TestFrameCaps(t *testing.T) {
+	for typ := range transport.Type(127) {
+		if n := wire.MaxBody(typ); n < 1 || n > transport.MaxFrame {
+			t.Errorf("type %d: %d", typ, n)
+		}
+	}
+	biggest := wire.Request{ID: "j", Args: bytes.Repeat([]byte{1}, wire.MaxMessage), Info: bytes.Repeat([]byte{1}, wire.MaxInfo), Queue: make([]byte, wire.MaxQueueName)}
+	call := wire.Call{Signed: wire.Signed{Request: wire.Encode(biggest), Signature: make([]byte, 64)}}
+	for typ, m := range map[transport.Type]any{
+		wire.TypeSubmit: call.Signed,
+		wire.TypeCall:   call,
+		wire.TypeEnd:    wire.End{Value: make([]byte, wire.MaxMessage), Failure: make([]byte, wire.MaxMessage)},
+	} {
+		if n := len(wire.Encode(m)); n > wire.MaxBody(typ) {
+			t.Errorf("type %d: %d bytes, cap %d", typ, n, wire.MaxBody(typ))
+		}
+	}
+}
+
+// TestRows: a row may hold more elements than a message.
+func TestRows(t *testing.T) {
+	names := make([]string, 2*transport.ProtocolLimits.Elements)
+	row := wire.Encode(wire.Host{Name: "web01", Procedures: names})
+	var host wire.Host
+	if err := wire.Decode(row, &host); err == nil {
+		t.Error("a message of so many elements was accepted")
+	}
+	if err := wire.DecodeRow(row, &host); err != nil || len(host.Procedures) != len(names) {
+		t.Error(len(host.Procedures), err)
+	}
+	answer := wire.Encode(wire.Hosts{Hosts: wire.Rows{row, row}})
+	var hosts wire.Hosts
+	if err := wire.Decode(answer, &hosts); err != nil || len(hosts.Hosts) != 2 {
+		t.Error(len(hosts.Hosts), err)
+	}
+}
+
+// TestText: a string that is not UTF-8 never leaves, and is refused when it comes as
+// bytes.
+func TestText(t *testing.T) {
+	const bad, good = "disk \xff full", "disk \ufffd full"
+	message := wire.Job{
+		ID: bad, Labels: map[string]string{bad: bad}, Cancel: &wire.CancelRequest{By: wire.Principal{Name: bad}},
+		Attempts: []wire.Attempt{{Outcome: bad}, {Outcome: "lost"}}, Args: []byte{0xff},
+	}
+	var got wire.Job
+	if err := wire.Decode(wire.Encode(message), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := wire.Job{
+		ID: good, Labels: map[string]string{good: good}, Cancel: &wire.CancelRequest{By: wire.Principal{Name: good}},
+		Attempts: []wire.Attempt{{Outcome: good}, {Outcome: "lost"}}, Args: []byte{0xff},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v", got)
+	}
+	if message.ID != bad || message.Attempts[0].Outcome != bad {
+		t.Error("the message given was changed")
+	}
+	bytesForString := wire.Encode(map[string][]byte{"id": []byte(bad)})
+	if err := wire.Decode(bytesForString, &got); !errors.Is(err, transport.ErrMalformed) {
+		t.Error(err)
+	}
+	if b := wire.Encode([]any{bad, nil, 3}); !bytes.Contains(b, []byte(good)) {
+		t.Errorf("%q", b)
+	}
+}
+
+// FuzzDecode: no bytes from outside make any message panic, and what was accepted
+// can be sent on.
+func FuzzDecode(f *testing.F) {
+	kinds := messages()
+	for _, m := range kinds {
+		f.Add(wire.Encode(m))
+	}
+	f.Add([]byte{0xde, 0xff, 0xff})
+	f.Add([]byte{0x81, 0x91, 0xc0, 0xc0}) // a key that cannot be hashed
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for name, m := range kinds {
+			got := reflect.New(reflect.TypeOf(m))
+			if wire.Decode(b, got.Interface()) != nil {
+				continue
+			}
+			again := reflect.New(reflect.TypeOf(m))
+			if err := wire.Decode(wire.Encode(got.Elem().Interface()), again.Interface()); err != nil {
+				t.Errorf("%s: what was accepted is refused when sent on: %v", name, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,266 @@
+package harp
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+// ServeConfig are the settings of [ServeCaller]; a zero field means its default.
+type ServeConfig struct {
+	Heartbeat time.Duration // told to the caller. Default 10 s
+	Logger    *slog.Logger  // default: slog.Default()
+}
+
+const (
+	// greetTime is how long a caller may take to say hello.
+	greetTime = 10 * time.Second
+	heartbeat = 10 * time.Second
+)
+
+// ServeCaller answers the requests of the caller at the other end of conn with s,
+// which acts for that caller alone: it is the server's half of [Dial]. It returns
+// when ctx has ended, with its error, or when the connection has, with the reason;
+// every request has been answered or given up then, and conn and s are closed.
+//
+// The ctx that s gets with a request ends when the caller gives the request up. Once
+// s answers ErrClosed the caller gets no answer and asks again elsewhere or later.
+func ServeCaller(ctx context.Context, conn *transport.Conn, s Service, cfg ServeConfig) error {
+	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, heartbeat)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	defer s.Close()    //nolint:errcheck // releases, never writes
+	defer conn.Close() //nolint:errcheck // the session has ended
+	session, err := conn.Acceptor(transport.Options{Logger: cfg.Logger, MaxFrame: wire.MaxBody})
+	if err != nil {
+		return fmt.Errorf("serve caller: %w", err)
+	}
+	if err := welcome(ctx, session, s, cfg); err != nil {
+		return fmt.Errorf("serve caller: %w", err)
+	}
+	err = session.Serve(ctx, func(ctx context.Context, x *transport.Exchange, first transport.Frame) {
+		answer(ctx, s, x, first)
+	})
+	return fmt.Errorf("serve caller: %w", cmp.Or(context.Cause(ctx), session.Err(), err))
+}
+
+// welcome hears the caller's hello and answers it. The error is also why the caller
+// is not welcome.
+func welcome(ctx context.Context, session *transport.Session, s Service, cfg ServeConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, greetTime)
+	defer cancel()
+	control, err := session.Control(ctx)
+	if err != nil {
+		return err
+	}
+	f, err := control.Receive(ctx)
+	if err != nil {
+		return err
+	}
+	info, err := hear(ctx, f, s)
+	if err != nil {
+		w := wire.Unwelcome(failedRequest(err))
+		return errors.Join(err, control.Send(transport.Frame{Type: wire.TypeUnwelcome, Body: wire.Encode(w)}))
+	}
+	err = control.Send(transport.Frame{Type: wire.TypeWelcome, Body: wire.Encode(wire.Welcome{
+		Version: wire.Version, Features: info.Features, Software: info.Software, Store: info.Store,
+		Heartbeat: int64(cfg.Heartbeat), Time: nanos(time.Now()),
+	})})
+	control.Beat(cfg.Heartbeat)
+	return err
+}
+
+// hear judges a hello and returns what the welcome says.
+func hear(ctx context.Context, f transport.Frame, s Service) (ServerInfo, error) {
+	var hello wire.Hello
+	if f.Type != wire.TypeHello {
+		return ServerInfo{}, &FieldError{Field: "hello", Message: fmt.Sprintf("frame type %d came instead", f.Type)}
+	}
+	if err := decodeRequest(f.Body, &hello); err != nil {
+		return ServerInfo{}, err
+	}
+	if hello.Version != wire.Version {
+		f := NewFailure("refused", fmt.Sprintf("version %d of the protocol is not spoken here, version %d is", hello.Version, wire.Version))
+		return ServerInfo{}, f.Err()
+	}
+	return s.Ping(ctx)
+}
+
+// answer answers one request, unless the caller has given it up.
+func answer(ctx context.Context, s Service, x *transport.Exchange, first transport.Frame) {
+	reply, err := answerTo(ctx, s, first)
+	switch {
+	case ctx.Err() != nil || errors.Is(err, ErrClosed):
+		return
+	case err == nil:
+		_ = x.Send(wire.TypeReply, true, reply) // fails only when the caller is gone
+	default:
+		_ = x.Send(wire.TypeFailed, true, wire.Encode(failedRequest(err)))
+	}
+}
+
+// answerTo returns the body of the reply. No request is left without an answer: one
+// of an unknown type is refused.
+func answerTo(ctx context.Context, s Service, f transport.Frame) ([]byte, error) {
+	handle, known := handlers[f.Type]
+	if !known {
+		return nil, NewFailure("refused", fmt.Sprintf("request type %d is not known here", f.Type)).Err()
+	}
+	reply, err := handle(ctx, s, f.Body)
+	if err != nil {
+		return nil, err
+	}
+	body := wire.Encode(reply)
+	if most := wire.MaxBody(wire.TypeReply); len(body) > most {
+		return nil, NewFailure("refused", fmt.Sprintf("the answer is %d bytes, at most %d", len(body), most)).Err()
+	}
+	return body, nil
+}
+
+// handlers answer the requests of callers, by their frame.
+var handlers = map[transport.Type]func(ctx context.Context, s Service, body []byte) (any, error){
+	wire.TypePing:        handlePing,
+	wire.TypeSubmit:      handled(handleSubmit),
+	wire.TypeStatus:      handled(handleStatus),
+	wire.TypeResult:      handled(handleResult),
+	wire.TypePull:        handled(handlePull),
+	wire.TypeCancelJob:   handled(handleCancelJob),
+	wire.TypeJobs:        handled(handleJobs),
+	wire.TypeHosts:       handled(handleHosts),
+	wire.TypeHostProcs:   handled(handleHostProcs),
+	wire.TypeRefresh:     handleRefresh,
+	wire.TypeQueues:      handled(handleQueues),
+	wire.TypeCancelQueue: handled(handleCancelQueue),
+}
+
+// handled decodes the request for a handler.
+func handled[W any](handle func(context.Context, Service, W) (any, error)) func(context.Context, Service, []byte) (any, error) {
+	return func(ctx context.Context, s Service, body []byte) (any, error) {
+		var w W
+		if err := decodeRequest(body, &w); err != nil {
+			return nil, err
+		}
+		return handle(ctx, s, w)
+	}
+}
+
+func decodeRequest(body []byte, w any) error {
+	if err := wire.Decode(body, w); err != nil {
+		return &FieldError{Field: "request", Message: err.Error()}
+	}
+	return nil
+}
+
+func handlePing(ctx context.Context, s Service, _ []byte) (any, error) {
+	info, err := s.Ping(ctx)
+	return serverToWire(info), err
+}
+
+func handleSubmit(ctx context.Context, s Service, w wire.Signed) (any, error) {
+	id, err := s.Submit(ctx, Submission{Request: w.Request, Signature: w.Signature, KeyID: w.KeyID})
+	return wire.Submitted{ID: id}, err
+}
+
+func handleStatus(ctx context.Context, s Service, w wire.JobRef) (any, error) {
+	if err := CheckID(w.ID); err != nil {
+		return nil, err
+	}
+	status, err := s.JobStatus(ctx, w.ID)
+	return jobToWire(status), err
+}
+
+func handleResult(ctx context.Context, s Service, w wire.ResultOf) (any, error) {
+	if err := CheckID(w.ID); err != nil {
+		return nil, err
+	}
+	res, err := s.JobResult(ctx, w.ID, w.Wait)
+	return resultToWire(res), err
+}
+
+func handlePull(ctx context.Context, s Service, w wire.Pull) (any, error) {
+	if err := CheckID(w.ID); err != nil {
+		return nil, err
+	}
+	q, err := queryFromWire(w)
+	if err != nil {
+		return nil, err
+	}
+	page, err := s.Records(ctx, w.ID, q)
+	return recordsToWire(page), err
+}
+
+func handleCancelJob(ctx context.Context, s Service, w wire.JobRef) (any, error) {
+	if err := CheckID(w.ID); err != nil {
+		return nil, err
+	}
+	live, err := s.CancelJob(ctx, w.ID)
+	return wire.Done{Live: live}, err
+}
+
+func handleJobs(ctx context.Context, s Service, w wire.JobsQuery) (any, error) {
+	f, err := filterFromWire(w)
+	if err != nil {
+		return nil, err
+	}
+	rows, cursor, err := listing[JobStatus]{
+		fetch:   func(cursor string) (Page[JobStatus], error) { return s.ListJobs(ctx, f, cursor) },
+		message: func(s JobStatus) any { return jobToWire(s) },
+		mark:    func(s JobStatus) mark { return mark{Key: s.ID, Time: nanos(s.SubmitTime)} },
+		before:  func(a, b mark) bool { return a.Time > b.Time }, // newest first
+	}.page(w.Page)
+	return wire.Jobs{Jobs: rows, Cursor: cursor}, err
+}
+
+func handleHosts(ctx context.Context, s Service, w wire.HostsQuery) (any, error) {
+	rows, cursor, err := listing[HostStatus]{
+		fetch:   func(cursor string) (Page[HostStatus], error) { return s.ListHosts(ctx, w.Name, cursor) },
+		message: func(h HostStatus) any { return hostToWire(h) },
+		mark:    func(h HostStatus) mark { return mark{Key: h.Name} },
+		before:  byKey,
+	}.page(w.Page)
+	return wire.Hosts{Hosts: rows, Cursor: cursor}, err
+}
+
+func handleHostProcs(ctx context.Context, s Service, w wire.HostRef) (any, error) {
+	rows, cursor, err := listing[ProcedureDoc]{
+		fetch:   func(cursor string) (Page[ProcedureDoc], error) { return s.HostProcedures(ctx, w.Name, cursor) },
+		message: func(p ProcedureDoc) any { return procedureToWire(p) },
+		mark:    func(p ProcedureDoc) mark { return mark{Key: p.Name} },
+		before:  byKey,
+	}.page(w.Page)
+	return wire.HostProcs{Procedures: rows, Cursor: cursor}, err
+}
+
+func handleRefresh(ctx context.Context, s Service, _ []byte) (any, error) {
+	n, err := s.RefreshHosts(ctx)
+	return wire.Refreshed{Hosts: int64(n)}, err
+}
+
+func handleQueues(ctx context.Context, s Service, w wire.QueuesQuery) (any, error) {
+	name, err := QueueName(Value(w.Name))
+	if err != nil {
+		return nil, err
+	}
+	rows, cursor, err := listing[QueueStatus]{
+		fetch:   func(cursor string) (Page[QueueStatus], error) { return s.ListQueues(ctx, name, cursor) },
+		message: func(q QueueStatus) any { return queueToWire(q) },
+		mark:    func(q QueueStatus) mark { return mark{Key: hex.EncodeToString(q.Name)} },
+		before:  byKey,
+	}.page(w.Page)
+	return wire.Queues{Queues: rows, Cursor: cursor}, err
+}
+
+func handleCancelQueue(ctx context.Context, s Service, w wire.QueueRef) (any, error) {
+	name, err := queueNamed(Value(w.Name))
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.CancelQueue(ctx, name)
+	return wire.Done{Count: int64(n)}, err
+}

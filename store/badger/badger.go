@@ -1,0 +1,140 @@
+// Package badger is a store.Store in a directory of one process, embedded: the
+// database below is github.com/dgraph-io/badger.
+//
+// What a method acknowledges has been synced to the disk. The disk being full
+// would kill the process, so space is watched: below a low line no new jobs are
+// taken, below a critical one only cancels and deletes are written.
+package badger
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/internal/rows"
+)
+
+// ErrInUse is what Open returns for a directory that another process has open.
+var ErrInUse = errors.New("store/badger: the directory is in use by another process")
+
+// Options of a store; the zero value is the default.
+type Options struct {
+	// MaxStored is how many bytes of records a job stores; what comes after is
+	// only counted. 0: 256 MiB.
+	MaxStored int64
+
+	// LowSpace is how many free bytes on the disk refuse new jobs with
+	// harp.ErrNoSpace. 0: the larger of 5 % and 256 MiB, at most 5 GiB.
+	LowSpace uint64
+
+	// CriticalSpace is how many free bytes refuse all but cancels and deletes.
+	// 0: a quarter of the low line.
+	CriticalSpace uint64
+
+	// Disk says how much is free on the disk that holds a directory, and how
+	// much it has in all. nil: the operating system's answer.
+	Disk func(dir string) (free, total uint64, err error)
+
+	// Logger gets what nobody asked for. nil: slog.Default.
+	Logger *slog.Logger
+}
+
+// magic marks the directory as harp's.
+const magic = 0x6872
+
+// Open opens the store in a directory, which is made if there is none. It reads
+// what has not ended, not what has. Errors: ErrInUse; a store that newer software
+// has written, or that is damaged, is refused with a message that says so.
+func Open(dir string, opts *Options) (store.Store, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	o := *opts
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Disk == nil {
+		o.Disk = diskSpace
+	}
+	if err := prepare(dir); err != nil {
+		return nil, err
+	}
+	db, err := badger.Open(settings(dir, o.Logger))
+	if err != nil {
+		return nil, opening(dir, err)
+	}
+	s, err := rows.Open(newEngine(db, dir, o), rows.Options{MaxStored: o.MaxStored, Logger: o.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return s, nil
+}
+
+// settings of the database. MemTableSize must never shrink: the log that an
+// unclean stop leaves behind has to fit when it is opened again. Values stay in
+// the tables, for the value log is where badger's data was lost.
+func settings(dir string, log *slog.Logger) badger.Options {
+	return badger.DefaultOptions(dir).
+		WithSyncWrites(true).
+		WithMemTableSize(memTableSize).WithNumMemtables(3).WithBlockSize(16 << 10).
+		WithBlockCacheSize(64 << 20).WithIndexCacheSize(32 << 20).WithNumCompactors(2).
+		WithCompression(options.None).
+		WithValueThreshold(valueThreshold).WithValueLogFileSize(64 << 20).
+		WithDetectConflicts(false).WithMetricsEnabled(false).
+		WithExternalMagic(magic).
+		WithLogger(logger{log.With("dir", dir)})
+}
+
+const (
+	memTableSize   = 32 << 20
+	valueThreshold = 68 << 10 // above what rows ever puts under one key
+)
+
+// prepare makes the directory, or frees it of what a kill may have left in it:
+// files that were made and not yet given their size, which badger does not open.
+func prepare(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	unlock, err := lock(dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if ext := filepath.Ext(f.Name()); ext == ".mem" || ext == ".vlog" {
+			if err := removeIfEmpty(filepath.Join(dir, f.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func removeIfEmpty(name string) error {
+	info, err := os.Stat(name)
+	if err != nil || info.Size() > 0 {
+		return err
+	}
+	return os.Remove(name)
+}
+
+// opening says more of what badger says of a directory.
+func opening(dir string, err error) error {
+	unlock, lockErr := lock(dir)
+	if lockErr != nil {
+		return lockErr // it was taken since prepare had it
+	}
+	unlock()
+	return fmt.Errorf("store/badger: open %s: %w", dir, err)
+}

@@ -1,0 +1,183 @@
+package rows
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// maxDue is how many jobs one Advance ends, wakes or rewrites.
+const maxDue = 500
+
+// Advance implements store.Jobs.
+func (s *Store) Advance(ctx context.Context, now time.Time) (store.Advanced, error) {
+	var out store.Advanced
+	err := s.do(ctx, SpaceCritical, func(t *tx) error {
+		at := s.sched.at(now)
+		if err := s.rewrite(t, &out); err != nil || len(out.Ended) > 0 {
+			out.More = true
+			return err
+		}
+		if t.space < SpaceLow {
+			return noSpace()
+		}
+		return s.elapse(t, at, &out)
+	})
+	if err != nil {
+		return store.Advanced{}, err
+	}
+	return out, nil
+}
+
+// rewrite writes the rows of jobs that their queue's mark has cancelled.
+func (s *Store) rewrite(t *tx, out *store.Advanced) error {
+	for len(out.Ended) < maxDue {
+		e := s.sched.nextDoomed()
+		if e == nil {
+			return nil
+		}
+		before, err := readJob(t, e.id)
+		if err != nil {
+			if s.skip(e, err) {
+				continue
+			}
+			return err
+		}
+		after, _, err := coveredBy(t, before)
+		if err != nil {
+			return err
+		}
+		s.end(t, e, &before, &after, 0)
+		out.Ended = append(out.Ended, after)
+	}
+	return nil
+}
+
+// skip reports whether an error is only about the row of one job, which is then
+// left alone.
+func (s *Store) skip(e *entry, err error) bool {
+	if !errors.Is(err, ErrDamaged) && !errors.Is(err, harp.ErrNotFound) {
+		return false
+	}
+	s.log.Error("job cannot be read", "job", e.id.String(), "err", err)
+	return true
+}
+
+// end writes the end of a job that waited.
+func (s *Store) end(t *tx, e *entry, before, after *store.Job, now int64) {
+	t.change(e.id, before, after)
+	s.sched.dequeue(e, now)
+	if s.sched.drop(e) {
+		t.dropQueue(e.queue)
+	}
+}
+
+// elapse does what has become due: it wakes jobs, ends those that may not start any
+// more, and claims what may start by it.
+func (s *Store) elapse(t *tx, now int64, out *store.Advanced) error {
+	var woken []*entry
+	for range maxDue {
+		a := s.sched.agenda.pop(now)
+		if a == nil {
+			break
+		}
+		switch e := a.entry; a.kind {
+		case alarmWake:
+			if !e.isDoomed() {
+				s.sched.join(e, now)
+				woken = append(woken, e)
+			}
+		case alarmExpire:
+			if err := s.expire(t, e, now, out); err != nil {
+				return err
+			}
+		case alarmAway:
+			if s.sched.hasLeft(e, now) {
+				if err := s.expire(t, e, now, out); err != nil {
+					return err
+				}
+			}
+		case alarmRearm:
+			s.sched.rearm(a.queue, now)
+		}
+	}
+	next, ok := s.sched.agenda.next()
+	out.More = ok && next <= now
+	return s.startWoken(t, woken, now, out)
+}
+
+// hasLeft reports whether a job has waited for its absent host as long as it may.
+func (s *schedule) hasLeft(e *entry, now int64) bool {
+	if e.isDoomed() || e.line == nil || !e.line.allows(e, s) || !e.host.isAway() {
+		return false
+	}
+	if e.deadline() <= now {
+		return true
+	}
+	e.arm(&s.agenda)
+	return false
+}
+
+// rearm looks at all lines of a queue for jobs that free slots have allowed.
+func (s *schedule) rearm(q *queue, now int64) {
+	for _, l := range q.lines {
+		l.allow(s, now)
+	}
+}
+
+// expire ends a job that has not started in time.
+func (s *Store) expire(t *tx, e *entry, now int64, out *store.Advanced) error {
+	if e.isDoomed() {
+		return nil
+	}
+	before, err := readJob(t, e.id)
+	if err != nil {
+		if s.skip(e, err) {
+			return nil
+		}
+		return err
+	}
+	reason := reasonStartBefore
+	if s.sched.reason(e, &before) == harp.ReasonOffline {
+		reason = harp.ReasonOffline
+	}
+	after := before
+	after.Life, _, err = before.Next(store.Event{Kind: store.Expire, At: fromNanos(now), Reason: reason})
+	if err != nil {
+		return err
+	}
+	s.end(t, e, &before, &after, now)
+	out.Ended = append(out.Ended, after)
+	return nil
+}
+
+// reasonStartBefore is the reason of a job that expired whatever it waited for.
+const reasonStartBefore = "start_before"
+
+// startWoken claims, for each job whose time has come, the next of its queue.
+func (s *Store) startWoken(t *tx, woken []*entry, now int64, out *store.Advanced) error {
+	slices.SortFunc(woken, func(a, b *entry) int {
+		if a.before(b) {
+			return -1
+		}
+		return 1
+	})
+	for _, e := range woken {
+		next := e.queue.next(s.sched, now)
+		if next == nil {
+			continue
+		}
+		j, err := s.claim(t, next, now)
+		if err != nil {
+			return err
+		}
+		if j != nil {
+			out.Claimed = append(out.Claimed, *j)
+		}
+	}
+	return nil
+}

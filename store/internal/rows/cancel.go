@@ -1,0 +1,101 @@
+package rows
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// CancelQueue implements store.Queues.
+func (s *Store) CancelQueue(ctx context.Context, name harp.Value, by harp.CancelRequest) (store.QueueCancelled, error) {
+	var out store.QueueCancelled
+	var active []id
+	err := s.do(ctx, SpaceCritical, func(t *tx) error {
+		q := s.sched.queues[string(name)]
+		if q == nil || q.isGone() {
+			return noQueue(name)
+		}
+		key := nameKey(prefixQueue, q.name)
+		var row queueRow
+		if _, err := read(t, key, &row); err != nil {
+			return err
+		}
+		at := s.sched.at(by.Time)
+		found := slices.Collect(maps.Keys(q.active))
+		out.Count, active = q.waiting.Len()+len(found), idsOf(found)
+		s.sched.cancel(q, at)
+		row.Through, row.By, row.At = q.through, by.By, at
+		t.put(key, encode(row))
+		marked := nameKey(prefixMarked, q.name)
+		t.write(marked, seal(marked, nil))
+		return nil
+	})
+	if err != nil {
+		return out, err
+	}
+	out.Active, err = s.readActive(active)
+	return out, err
+}
+
+func noQueue(name harp.Value) error { return harp.NotFound("queue", name.String()) }
+
+// Queue implements store.Queues.
+func (s *Store) Queue(ctx context.Context, name harp.Value) (harp.QueueStatus, error) {
+	var out harp.QueueStatus
+	err := s.do(ctx, SpaceCritical, func(*tx) error {
+		q := s.sched.queues[string(name)]
+		if q == nil || q.isGone() {
+			return noQueue(name)
+		}
+		out = q.status()
+		return nil
+	})
+	return out, err
+}
+
+func (q *queue) status() harp.QueueStatus {
+	return harp.QueueStatus{
+		Name: harp.Value(q.name), Concurrency: q.concurrency,
+		Running: len(q.active), Waiting: q.waiting.Len(), Paused: q.paused,
+	}
+}
+
+// ListQueues implements store.Queues.
+func (s *Store) ListQueues(ctx context.Context, cursor string, limit int) ([]harp.QueueStatus, string, error) {
+	after, err := openNameCursor(prefixQueue, cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	var page []harp.QueueStatus
+	var next string
+	err = s.do(ctx, SpaceCritical, func(*tx) error {
+		names, more := s.sched.queueNames(after, pageLimit(limit))
+		for _, name := range names {
+			page = append(page, s.sched.queues[name].status())
+		}
+		if more {
+			next = nameCursor(prefixQueue, names[len(names)-1])
+		}
+		return nil
+	})
+	return page, next, err
+}
+
+// queueNames lists up to n names of queues after one, in their order, and whether
+// there are more.
+func (s *schedule) queueNames(after string, n int) (names []string, more bool) {
+	s.names.Ascend(after, func(name string) bool {
+		if name == after || s.queues[name].isGone() {
+			return true
+		}
+		more = len(names) == n
+		if !more {
+			names = append(names, name)
+		}
+		return !more
+	})
+	return names, more
+}

@@ -1,0 +1,127 @@
+package rows
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// ErrDamaged is what reading returns when the bytes of a value are not those that
+// were written.
+var ErrDamaged = errors.New("store: damaged value")
+
+const (
+	pieceSize = 64 << 10 // longest part of a value under one key
+	crcSize   = 4
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// seal returns payload as it is stored under key: behind a CRC-32C of both, so
+// that a value under another's key is damaged, too.
+func seal(key, payload []byte) []byte {
+	out := make([]byte, crcSize, crcSize+len(payload))
+	out = append(out, payload...)
+	binary.BigEndian.PutUint32(out, checksum(key, payload))
+	return out
+}
+
+// unseal is the inverse of seal; the payload lies inside value. Errors:
+// ErrDamaged.
+func unseal(key, value []byte) ([]byte, error) {
+	if len(value) < crcSize || binary.BigEndian.Uint32(value) != checksum(key, value[crcSize:]) {
+		return nil, fmt.Errorf("%w under key %q", ErrDamaged, key)
+	}
+	return value[crcSize:], nil
+}
+
+func checksum(key, payload []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, payload)
+}
+
+// split cuts a payload into what is stored under its key, which begins with the
+// number of further pieces, and those pieces.
+func split(payload []byte) (first []byte, more [][]byte) {
+	head := min(len(payload), pieceSize)
+	for rest := payload[head:]; len(rest) > 0; {
+		n := min(len(rest), pieceSize)
+		more = append(more, rest[:n])
+		rest = rest[n:]
+	}
+	first = binary.AppendUvarint(make([]byte, 0, head+2), uint64(len(more)))
+	return append(first, payload[:head]...), more
+}
+
+// join is the inverse of split: it fetches the further pieces, of which it returns
+// the number. The payload is the caller's only if there are any.
+func join(key, first []byte, get func(key []byte) ([]byte, error)) (payload []byte, more int, err error) {
+	n, size := binary.Uvarint(first)
+	if size <= 0 {
+		return nil, 0, fmt.Errorf("%w under key %q", ErrDamaged, key)
+	}
+	payload = first[size:]
+	if n == 0 {
+		return payload, 0, nil
+	}
+	payload = bytes.Clone(payload)
+	for i := range int(n) {
+		k := pieceKey(key, i)
+		value, err := get(k)
+		if err != nil {
+			return nil, 0, err
+		}
+		piece, err := unseal(k, value)
+		if err != nil {
+			return nil, 0, err
+		}
+		payload = append(payload, piece...)
+	}
+	return payload, int(n), nil
+}
+
+// encode returns a row as msgpack.
+func encode(row any) []byte {
+	var b bytes.Buffer
+	enc := msgpack.GetEncoder()
+	defer msgpack.PutEncoder(enc)
+	enc.Reset(&b)
+	enc.UseCompactInts(true)
+	enc.SetCustomStructTag("json") // of types that are not of this package
+	if err := enc.Encode(row); err != nil {
+		panic(fmt.Sprintf("store: encode %T: %v", row, err)) // rows hold nothing that cannot be encoded
+	}
+	return b.Bytes()
+}
+
+// decode is the inverse of encode; it copies. The bytes have passed their
+// checksum. Errors: ErrDamaged.
+func decode(payload []byte, into any) error {
+	dec := msgpack.GetDecoder()
+	defer msgpack.PutDecoder(dec)
+	dec.Reset(bytes.NewReader(payload))
+	dec.SetCustomStructTag("json")
+	if err := dec.Decode(into); err != nil {
+		return fmt.Errorf("%w: %T: %w", ErrDamaged, into, err)
+	}
+	return nil
+}
+
+// nanos is how times are stored; 0 is the zero time.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func fromNanos(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n).UTC()
+}

@@ -1,0 +1,89 @@
+// Package rows holds the rules of a store.Store, written once over an ordered
+// key-value engine: keys, codec, indexes, the schedule of what may start, the
+// committer and the listings.
+//
+// One goroutine, the committer, runs every operation that writes. An operation is
+// a function that it calls with a [tx]: the state as committed plus what earlier
+// operations of the same group have written. It checks first and writes after. A
+// group is what arrived while the last one was being committed; its operations are
+// answered when it is on disk. Reading goes past the committer, to a view of what
+// has been committed.
+package rows
+
+import "iter"
+
+// Engine is an ordered key-value store, used by one Store.
+type Engine interface {
+	// View returns a consistent view of what has been committed.
+	View() (Snapshot, error)
+
+	// Commit makes all writes durable, or none. After an error nobody knows
+	// which, and the engine is only closed. It is called by one goroutine at a
+	// time with at most MaxCommit bytes.
+	Commit(writes []Write) error
+
+	// Space says how much room there is for writing. It is asked once a group.
+	Space() Space
+
+	// Close releases the engine. No view is open when it is called.
+	Close() error
+}
+
+// Snapshot is a view of one moment. Keys and values that it returns must not be
+// changed and hold until Close, those of a scan until the next step.
+type Snapshot interface {
+	// Get returns the value of a key; nil if there is none.
+	Get(key []byte) ([]byte, error)
+
+	// Scan yields what has the prefix in the order of keys, or against it, from
+	// the key `from` on, itself included; from the first if it is nil. An error
+	// is the last thing it yields.
+	Scan(prefix, from []byte, reverse bool) iter.Seq2[Item, error]
+
+	Close()
+}
+
+// Item is a key with its value.
+type Item struct{ Key, Value []byte }
+
+// Write sets a key, or deletes it if Value is nil. Both are the engine's from then
+// on.
+type Write struct{ Key, Value []byte }
+
+// Space is how much room there is for writing.
+type Space int
+
+// The spaces, each including what the one before allows.
+const (
+	SpaceCritical Space = iota // cancels and deletes
+	SpaceLow                   // all but new jobs
+	SpacePlenty                // all
+)
+
+const (
+	maxGroup = 1 << 20 // bytes from which on a group takes no more operations
+	maxOp    = 3 << 20 // bytes an operation writes at most
+
+	// MaxCommit is how many bytes a commit holds at most: a group that is
+	// almost full and one more operation.
+	MaxCommit = maxGroup + maxOp
+
+	// WriteCost is what a write counts beside the bytes of its key and value, so
+	// that MaxCommit bounds the number of writes as well.
+	WriteCost = 100
+)
+
+// PrefixEnd is a key behind all that have the prefix, where a scan against the
+// order begins.
+func PrefixEnd(prefix []byte) []byte {
+	end := make([]byte, len(prefix), len(prefix)+endRun)
+	copy(end, prefix)
+	for range endRun {
+		end = append(end, 0xff)
+	}
+	return end
+}
+
+// endRun is longer than any run of the byte 0xff in a key: there is none in a text,
+// and numbers take 16 bytes.
+const endRun = 32

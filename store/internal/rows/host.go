@@ -1,0 +1,128 @@
+package rows
+
+import (
+	"context"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// maxDocument is the size of the largest document.
+const maxDocument = 1 << 20
+
+func hostKey(name string) []byte { return nameKey(prefixHost, name) }
+
+// OpenSession implements store.Hosts.
+func (s *Store) OpenSession(ctx context.Context, in store.Session) (uint64, error) {
+	var epoch uint64
+	err := s.do(ctx, SpaceLow, func(t *tx) error {
+		var row hostRow
+		if _, err := read(t, hostKey(in.Host), &row); err != nil {
+			return err
+		}
+		row.Epoch++
+		row.Fingerprint, row.Owner, row.Instance, row.Boot = in.Fingerprint, in.Owner, in.Instance, in.Boot
+		row.Journal, row.Position, row.Software, row.Labels = in.Journal, in.Position, in.Software, in.Labels
+		row.LastHeard, row.Connected = nanos(in.At), true
+		epoch = row.Epoch
+		t.put(hostKey(in.Host), encode(row))
+		return nil
+	})
+	return epoch, err
+}
+
+// PutHost implements store.Hosts.
+func (s *Store) PutHost(ctx context.Context, h store.Host) error {
+	row := newHostRow(&h)
+	if size := len(encode(row)); size > maxOp {
+		return tooMuch("facts and procedures", size)
+	}
+	return s.do(ctx, SpaceLow, func(t *tx) error {
+		var had hostRow
+		found, err := read(t, hostKey(h.Name), &had)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return harp.NotFound("host", h.Name)
+		}
+		row.Epoch = had.Epoch
+		t.put(hostKey(h.Name), encode(row))
+		return nil
+	})
+}
+
+// Host implements store.Hosts.
+func (s *Store) Host(_ context.Context, name string) (store.Host, error) {
+	var row hostRow
+	err := s.view(func(snap Snapshot) error {
+		found, err := read(snap, hostKey(name), &row)
+		if err == nil && !found {
+			err = harp.NotFound("host", name)
+		}
+		return err
+	})
+	return row.host(name), err
+}
+
+// ListHosts implements store.Hosts.
+func (s *Store) ListHosts(_ context.Context, cursor string, limit int) ([]store.Host, string, error) {
+	after, err := openNameCursor(prefixHost, cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	limit = pageLimit(limit)
+	var page []store.Host
+	var next string
+	err = s.view(func(snap Snapshot) error {
+		for item, err := range snap.Scan([]byte{prefixHost}, hostKey(after), false) {
+			if err != nil {
+				return err
+			}
+			name := string(item.Key[1:])
+			if name == after && cursor != "" {
+				continue
+			}
+			if len(page) == limit {
+				next = nameCursor(prefixHost, page[limit-1].Name)
+				return nil
+			}
+			var row hostRow
+			if err := readItem(snap, item, &row); err != nil {
+				return err
+			}
+			page = append(page, row.host(name))
+		}
+		return nil
+	})
+	return page, next, err
+}
+
+// Document implements store.Documents.
+func (s *Store) Document(_ context.Context, kind, name string) ([]byte, error) {
+	var content []byte
+	err := s.view(func(snap Snapshot) error {
+		payload, _, err := load(documentKey(kind, name), snap.Get)
+		if err == nil && payload == nil {
+			err = harp.NotFound(kind, name)
+		}
+		content = append([]byte{}, payload...)
+		return err
+	})
+	return content, err
+}
+
+// PutDocument implements store.Documents.
+func (s *Store) PutDocument(ctx context.Context, kind, name string, content []byte) error {
+	if len(content) > maxDocument {
+		return &harp.FieldError{Field: kind, Message: "is longer than 1 MiB"}
+	}
+	return s.do(ctx, SpaceLow, func(t *tx) error {
+		key := documentKey(kind, name)
+		if _, err := t.get(key); err != nil {
+			return err
+		}
+		t.put(key, content)
+		return nil
+	})
+}

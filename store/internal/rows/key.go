@@ -1,0 +1,183 @@
+package rows
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// The table of keys. Numbers are big-endian; a text inside a key has its length
+// in two bytes before it; id is a job's id as 16 bytes.
+//
+//	!f                             format version and store id
+//	!n                             last submit number
+//	j id                           a job: what never changes
+//	l id                           its life
+//	a id                           its request, as the caller wrote it, and signature
+//	v id                           what its procedure returned
+//	r id attempt(4) first(8)       a chunk of its records
+//	i KIND value time(8) no(8)     index: id of a job; times are of submission, but
+//	                               for the kinds e, end, and d, not before
+//	q name                         a queue
+//	m name                         a queue that has been cancelled and is not yet gone
+//	h name                         a host
+//	d kind name                    a document
+//	+ key piece(4)                 what of a value is beyond its first 64 KiB
+//
+// Reserved: b batches, e the feed of events, k idempotency keys, t tombstones of
+// pruned ids.
+const (
+	prefixMeta     = '!'
+	prefixCall     = 'j'
+	prefixLife     = 'l'
+	prefixRequest  = 'a'
+	prefixValue    = 'v'
+	prefixRecords  = 'r'
+	prefixIndex    = 'i'
+	prefixQueue    = 'q'
+	prefixMarked   = 'm'
+	prefixHost     = 'h'
+	prefixDocument = 'd'
+	prefixPiece    = '+'
+)
+
+// The kinds of index.
+const (
+	bySubmitted = 's'
+	byEnded     = 'e'
+	byDue       = 'd' // queued jobs with a NotBefore
+	byHost      = 'h'
+	byProcedure = 'p'
+	byQueue     = 'q'
+	byLabel     = 'l'
+	byState     = 't'
+)
+
+var (
+	keyFormat = []byte{prefixMeta, 'f'}
+	keyNumber = []byte{prefixMeta, 'n'}
+)
+
+// id is a job's id as its key has it.
+type id [16]byte
+
+// parseID returns the key form of an id; false for what no job can have.
+func parseID(text string) (id, bool) {
+	var out id
+	if len(text) != 36 || harp.CheckID(text) != nil {
+		return out, false
+	}
+	plain := text[0:8] + text[9:13] + text[14:18] + text[19:23] + text[24:36]
+	_, err := hex.Decode(out[:], []byte(plain))
+	return out, err == nil
+}
+
+func (i id) String() string {
+	var b [36]byte
+	hex.Encode(b[0:8], i[0:4])
+	hex.Encode(b[9:13], i[4:6])
+	hex.Encode(b[14:18], i[6:8])
+	hex.Encode(b[19:23], i[8:10])
+	hex.Encode(b[24:36], i[10:16])
+	b[8], b[13], b[18], b[23] = '-', '-', '-', '-'
+	return string(b[:])
+}
+
+func (i id) key(prefix byte) []byte { return append([]byte{prefix}, i[:]...) }
+
+// attemptKey is what the keys of an attempt's records begin with.
+func (i id) attemptKey(attempt int) []byte {
+	return binary.BigEndian.AppendUint32(i.key(prefixRecords), uint32(attempt))
+}
+
+func (i id) recordsKey(attempt int, first uint64) []byte {
+	return binary.BigEndian.AppendUint64(i.attemptKey(attempt), first)
+}
+
+func nameKey(prefix byte, name string) []byte { return append([]byte{prefix}, name...) }
+
+func documentKey(kind, name string) []byte {
+	return append(appendText([]byte{prefixDocument}, kind), name...)
+}
+
+func pieceKey(key []byte, piece int) []byte {
+	return binary.BigEndian.AppendUint32(appendText([]byte{prefixPiece}, string(key)), uint32(piece))
+}
+
+// indexKey is what the keys of one index begin with: a kind and the value looked
+// for.
+func indexKey(kind byte, value ...string) []byte {
+	k := []byte{prefixIndex, kind}
+	for _, v := range value {
+		k = appendText(k, v)
+	}
+	return k
+}
+
+func appendText(k []byte, text string) []byte {
+	return append(binary.BigEndian.AppendUint16(k, uint16(len(text))), text...)
+}
+
+// place is where a job stands in an index: its time and its submit number.
+type place [16]byte
+
+func placeOf(nanos int64, no uint64) place {
+	var p place
+	binary.BigEndian.PutUint64(p[:8], uint64(nanos)^1<<63) // so that bytes order as the numbers do
+	binary.BigEndian.PutUint64(p[8:], no)
+	return p
+}
+
+// before is the place next below; false if there is none.
+func (p place) before() (place, bool) {
+	for i := len(p) - 1; i >= 0; i-- {
+		p[i]--
+		if p[i] != 0xff {
+			return p, true
+		}
+	}
+	return p, false
+}
+
+// lastPlace is the highest place there is.
+var lastPlace = place{255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255}
+
+// entries returns the keys of the index entries a job has.
+func entries(j *store.Job) [][]byte {
+	at := placeOf(nanos(j.SubmitTime), j.No)
+	keys := [][]byte{
+		indexKey(bySubmitted),
+		indexKey(byHost, j.Host),
+		indexKey(byProcedure, j.Procedure),
+	}
+	if j.Queue != nil {
+		keys = append(keys, indexKey(byQueue, string(j.Queue)))
+	}
+	for k, v := range j.Labels {
+		keys = append(keys, indexKey(byLabel, k, v))
+	}
+	for i := range keys {
+		keys[i] = append(keys[i], at[:]...)
+	}
+	return append(keys, changing(j)...)
+}
+
+// changing are the entries that follow the state of a job.
+func changing(j *store.Job) [][]byte {
+	at := placeOf(nanos(j.SubmitTime), j.No)
+	keys := [][]byte{append(indexKey(byState, string(j.State)), at[:]...)}
+	if j.State.Ended() {
+		end := placeOf(nanos(j.EndTime), j.No)
+		keys = append(keys, append(indexKey(byEnded), end[:]...))
+	}
+	if j.State == harp.StateQueued && !j.NotBefore.IsZero() {
+		due := placeOf(nanos(j.NotBefore), j.No)
+		keys = append(keys, append(indexKey(byDue), due[:]...))
+	}
+	return keys
+}
+
+// chunkFirst is the attempt's number of the first record in a chunk.
+func chunkFirst(key []byte) uint64 { return binary.BigEndian.Uint64(key[len(key)-8:]) }

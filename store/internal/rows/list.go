@@ -1,0 +1,282 @@
+package rows
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// List implements store.Jobs. Every part of a filter has an index in the order of
+// submission. The walk goes down all of them together: each is moved to the place
+// where another stands, so that the one with fewest entries sets the pace, and a
+// job is read only where all agree.
+func (s *Store) List(_ context.Context, f store.Filter, cursor string) (store.Page, error) {
+	var page store.Page
+	at, empty, err := firstPlace(&f, cursor)
+	if err != nil || empty {
+		return page, err
+	}
+	err = s.view(func(snap Snapshot) error {
+		w, err := newWalk(snap, &f)
+		if err != nil {
+			return err
+		}
+		defer w.stop()
+		return w.run(at, &page)
+	})
+	if err != nil {
+		return store.Page{}, err
+	}
+	jobs := make([]*store.Job, len(page.Jobs))
+	for n := range page.Jobs {
+		jobs[n] = &page.Jobs[n]
+	}
+	s.explain(jobs...)
+	return page, nil
+}
+
+// firstPlace is where a page begins; empty says that the filter leaves nothing.
+func firstPlace(f *store.Filter, cursor string) (at place, empty bool, err error) {
+	at = lastPlace
+	if !f.Until.IsZero() {
+		var ok bool
+		if at, ok = placeOf(nanos(f.Until), 0).before(); !ok {
+			return at, true, nil
+		}
+	}
+	if cursor == "" {
+		return at, false, nil
+	}
+	says, err := openCursor('j', cursor)
+	if err != nil {
+		return at, false, err
+	}
+	sum := filterSum(f)
+	if len(says) != len(sum)+len(at) || !bytes.Equal(says[:len(sum)], sum) {
+		return at, false, badCursor()
+	}
+	return place(says[len(sum):]), false, nil
+}
+
+// filterSum tells filters apart: a cursor is good for the one that it came from.
+func filterSum(f *store.Filter) []byte {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q %q %q %d %d", f.Host, f.Procedure, string(f.Queue), f.States, nanos(f.Since), nanos(f.Until))
+	for _, k := range slices.Sorted(maps.Keys(f.Labels)) {
+		fmt.Fprintf(h, " %q=%q", k, f.Labels[k])
+	}
+	return h.Sum(nil)[:8]
+}
+
+// walk is one page of a listing on its way.
+type walk struct {
+	snap   Snapshot
+	filter *store.Filter
+	marks  map[string]*queueRow // of all queues that have been cancelled
+	parts  []part
+	lowest place
+	limit  int
+}
+
+// A part is the entries of one part of the filter: an index, or several of which
+// an entry of any counts.
+type part []*track
+
+func newWalk(snap Snapshot, f *store.Filter) (*walk, error) {
+	w := &walk{snap: snap, filter: f, marks: map[string]*queueRow{}, limit: pageLimit(f.Limit)}
+	if !f.Since.IsZero() {
+		w.lowest = placeOf(nanos(f.Since), 0)
+	}
+	if err := w.readMarks(); err != nil {
+		return nil, err
+	}
+	one := func(kind byte, value ...string) {
+		w.parts = append(w.parts, part{newTrack(snap, indexKey(kind, value...))})
+	}
+	for k, v := range f.Labels {
+		one(byLabel, k, v)
+	}
+	if f.Queue != nil {
+		one(byQueue, string(f.Queue))
+	}
+	if f.Host != "" {
+		one(byHost, f.Host)
+	}
+	if f.Procedure != "" {
+		one(byProcedure, f.Procedure)
+	}
+	if len(f.States) > 0 {
+		var p part
+		for _, state := range w.storedStates() {
+			p = append(p, newTrack(snap, indexKey(byState, string(state))))
+		}
+		w.parts = append(w.parts, p)
+	}
+	if len(w.parts) == 0 {
+		one(bySubmitted)
+	}
+	return w, nil
+}
+
+// readMarks reads the queues whose mark may make a job other than its row.
+func (w *walk) readMarks() error {
+	for item, err := range w.snap.Scan([]byte{prefixMarked}, nil, false) {
+		if err != nil {
+			return err
+		}
+		name := string(item.Key[1:])
+		if w.marks[name], err = mark(w.snap, harp.Value(name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storedStates are those that a job shown in a wanted state may have in its row.
+func (w *walk) storedStates() []harp.State {
+	states := slices.Clone(w.filter.States)
+	if len(w.marks) > 0 {
+		if slices.Contains(states, harp.StateCancelled) {
+			states = append(states, harp.StateQueued)
+		}
+		if slices.Contains(states, harp.StateCancelling) {
+			states = append(states, harp.StateSent, harp.StateRunning)
+		}
+	}
+	slices.Sort(states)
+	return slices.Compact(states)
+}
+
+// run fills the page from a place on downwards.
+func (w *walk) run(at place, page *store.Page) error {
+	agreed := 0 // so many parts have an entry at this place
+	for n := 0; ; n = (n + 1) % len(w.parts) {
+		if page.Examined == store.MaxExamined {
+			page.Cursor = w.cursor(at)
+			return nil
+		}
+		page.Examined++
+		found, i, err := w.parts[n].seek(at)
+		if err != nil || i == nil || bytes.Compare(found[:], w.lowest[:]) < 0 {
+			return err
+		}
+		if found != at {
+			at, agreed = found, 0
+		}
+		if agreed++; agreed < len(w.parts) {
+			continue
+		}
+		if err := w.take(*i, page); err != nil {
+			return err
+		}
+		var ok bool
+		if at, ok = at.before(); !ok {
+			return nil
+		}
+		if agreed = 0; len(page.Jobs) == w.limit {
+			page.Cursor = w.cursor(at)
+			return nil
+		}
+	}
+}
+
+func (w *walk) cursor(at place) string {
+	return makeCursor('j', append(filterSum(w.filter), at[:]...))
+}
+
+// take reads a job that all parts have and puts it on the page, unless the mark of
+// its queue shows it in another state.
+func (w *walk) take(i id, page *store.Page) error {
+	j, err := readJob(w.snap, i)
+	if err != nil {
+		return err
+	}
+	j, _ = w.marks[string(j.Queue)].cover(j)
+	if len(w.filter.States) == 0 || slices.Contains(w.filter.States, j.State) {
+		page.Jobs = append(page.Jobs, j)
+	}
+	return nil
+}
+
+func (w *walk) stop() {
+	for _, p := range w.parts {
+		for _, t := range p {
+			t.stop()
+		}
+	}
+}
+
+// seek moves to the highest entry that is not above a place, and returns its place
+// and job; nil if there is none.
+func (p part) seek(at place) (best place, i *id, err error) {
+	for _, t := range p {
+		if err := t.seek(at); err != nil {
+			return best, nil, err
+		}
+		if !t.end && (i == nil || bytes.Compare(t.at[:], best[:]) > 0) {
+			best, i = t.at, &t.id
+		}
+	}
+	return best, i, nil
+}
+
+// track walks down one index.
+type track struct {
+	snap   Snapshot
+	prefix []byte
+	next   func() (Item, error, bool)
+	stop   func()
+	at     place
+	id     id
+	begun  bool
+	end    bool
+}
+
+func newTrack(snap Snapshot, prefix []byte) *track {
+	return &track{snap: snap, prefix: prefix, stop: func() {}}
+}
+
+// steps is how far a track walks before it rather jumps.
+const steps = 8
+
+// seek moves down to the highest entry that is not above a place.
+func (t *track) seek(at place) error {
+	for n := 0; !t.end && (!t.begun || bytes.Compare(t.at[:], at[:]) > 0); n++ {
+		if n%steps == 0 && (n > 0 || !t.begun) {
+			t.jump(at)
+		}
+		if err := t.step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// jump starts anew at a place.
+func (t *track) jump(at place) {
+	t.stop()
+	t.begun = true
+	from := append(slices.Clone(t.prefix), at[:]...)
+	t.next, t.stop = iter.Pull2(t.snap.Scan(t.prefix, from, true))
+}
+
+func (t *track) step() error {
+	item, err, ok := t.next()
+	if err != nil || !ok {
+		t.end = true
+		return err
+	}
+	if len(item.Key) != len(t.prefix)+len(t.at) {
+		return fmt.Errorf("%w under key %q", ErrDamaged, item.Key)
+	}
+	copy(t.at[:], item.Key[len(t.prefix):])
+	t.id, err = indexed(item)
+	return err
+}

@@ -1,0 +1,240 @@
+package rows
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// getter is where rows are read: a Snapshot, or a tx by what it has written.
+type getter interface {
+	Get(key []byte) ([]byte, error)
+}
+
+// Get makes a tx a getter of raw values, as a Snapshot is.
+func (t *tx) Get(key []byte) ([]byte, error) { return t.raw(key) }
+
+// read decodes the row under key; false if there is none.
+func read(from getter, key []byte, into any) (bool, error) {
+	var payload []byte
+	var err error
+	if t, ok := from.(*tx); ok {
+		payload, err = t.get(key) // which remembers its pieces
+	} else {
+		payload, _, err = load(key, from.Get)
+	}
+	if err != nil || payload == nil {
+		return false, err
+	}
+	return true, decode(payload, into)
+}
+
+// readItem decodes a row that a scan has met.
+func readItem(snap Snapshot, item Item, into any) error {
+	payload, err := joinItem(snap, item)
+	if err != nil {
+		return err
+	}
+	return decode(payload, into)
+}
+
+func joinItem(snap Snapshot, item Item) ([]byte, error) {
+	first, err := unseal(item.Key, item.Value)
+	if err != nil {
+		return nil, err
+	}
+	payload, _, err := join(item.Key, first, snap.Get)
+	return payload, err
+}
+
+// indexed is the id in an index entry.
+func indexed(item Item) (id, error) {
+	payload, err := unseal(item.Key, item.Value)
+	if err != nil {
+		return id{}, err
+	}
+	if len(payload) != len(id{}) {
+		return id{}, fmt.Errorf("%w under key %q", ErrDamaged, item.Key)
+	}
+	return id(payload), nil
+}
+
+// readCall reads a job as its rows have it, and what its request was told apart
+// by. Errors: harp.ErrNotFound, ErrDamaged.
+func readCall(from getter, i id) (store.Job, callRow, error) {
+	var call callRow
+	var life lifeRow
+	found, err := read(from, i.key(prefixCall), &call)
+	if err != nil {
+		return store.Job{}, call, err
+	}
+	if !found {
+		return store.Job{}, call, notFound(i.String())
+	}
+	if found, err = read(from, i.key(prefixLife), &life); err == nil && !found {
+		err = fmt.Errorf("%w: job %s has no life", ErrDamaged, i)
+	}
+	return call.job(i, life.life()), call, err
+}
+
+func readJob(from getter, i id) (store.Job, error) {
+	j, _, err := readCall(from, i)
+	return j, err
+}
+
+func notFound(job string) error { return harp.NotFound("job", job) }
+
+// mark reads the row of a queue that has been cancelled; nil for any other.
+func mark(from getter, name harp.Value) (*queueRow, error) {
+	var row queueRow
+	found, err := read(from, nameKey(prefixQueue, string(name)), &row)
+	if err != nil || !found || row.Through == 0 {
+		return nil, err
+	}
+	return &row, nil
+}
+
+// shown reads a job as it is shown: as the mark of its queue makes it.
+func shown(from getter, i id) (store.Job, error) {
+	j, err := readJob(from, i)
+	if err != nil || j.Queue == nil || j.State.Ended() {
+		return j, err
+	}
+	m, err := mark(from, j.Queue)
+	j, _ = m.cover(j)
+	return j, err
+}
+
+// Job implements store.Jobs.
+func (s *Store) Job(_ context.Context, text string) (store.Job, error) {
+	var j store.Job
+	err := s.viewJob(text, func(snap Snapshot, i id) (err error) {
+		j, err = shown(snap, i)
+		return err
+	})
+	if err == nil {
+		s.explain(&j)
+	}
+	return j, err
+}
+
+// viewJob is view for what is asked about one job.
+func (s *Store) viewJob(text string, f func(snap Snapshot, i id) error) error {
+	i, ok := parseID(text)
+	return s.view(func(snap Snapshot) error {
+		if !ok {
+			return notFound(text)
+		}
+		return f(snap, i)
+	})
+}
+
+// explain says of queued jobs what they wait for now, and where.
+func (s *Store) explain(jobs ...*store.Job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range jobs {
+		i, _ := parseID(j.ID)
+		e := s.sched.jobs[i]
+		if j.State != harp.StateQueued || e == nil || e.active || e.isDoomed() {
+			continue
+		}
+		j.Reason = s.sched.reason(e, j)
+		if j.Queue != nil {
+			j.QueuePos = rank(e.queue.waiting, e) + 1
+		}
+	}
+}
+
+// Request implements store.Jobs.
+func (s *Store) Request(_ context.Context, text string) (harp.Submission, error) {
+	var row submissionRow
+	err := s.viewJob(text, func(snap Snapshot, i id) error {
+		found, err := read(snap, i.key(prefixRequest), &row)
+		if err == nil && !found {
+			err = notFound(text)
+		}
+		return err
+	})
+	return harp.Submission(row), err
+}
+
+// Value implements store.Jobs.
+func (s *Store) Value(_ context.Context, text string) (harp.Value, error) {
+	var v harp.Value
+	err := s.viewJob(text, func(snap Snapshot, i id) error {
+		payload, _, err := load(i.key(prefixValue), snap.Get)
+		if err != nil || payload != nil {
+			v = slices.Clone(payload)
+			return err
+		}
+		_, err = readJob(snap, i)
+		return err
+	})
+	return v, err
+}
+
+// Active implements store.Jobs.
+func (s *Store) Active(ctx context.Context, hostName string) ([]store.Job, error) {
+	var ids []id
+	err := s.do(ctx, SpaceCritical, func(*tx) error {
+		ids = s.sched.activeOn(hostName)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.readActive(ids)
+}
+
+// activeOn lists the jobs that hold an attempt on a host, or on any.
+func (s *schedule) activeOn(name string) []id {
+	var found []*entry
+	add := func(h *host) {
+		for e := range h.active {
+			found = append(found, e)
+		}
+	}
+	if h := s.hosts[name]; h != nil {
+		add(h)
+	} else if name == "" {
+		for _, h := range s.hosts {
+			add(h)
+		}
+	}
+	return idsOf(found)
+}
+
+// idsOf returns the ids of entries in the order of their submission.
+func idsOf(found []*entry) []id {
+	slices.SortFunc(found, func(a, b *entry) int { return cmp.Compare(a.no, b.no) })
+	ids := make([]id, len(found))
+	for n, e := range found {
+		ids[n] = e.id
+	}
+	return ids
+}
+
+// readActive reads those of the jobs that hold an attempt.
+func (s *Store) readActive(ids []id) ([]store.Job, error) {
+	var jobs []store.Job
+	err := s.view(func(snap Snapshot) error {
+		for _, i := range ids {
+			j, err := shown(snap, i)
+			switch {
+			case errors.Is(err, harp.ErrNotFound):
+			case err != nil:
+				return err
+			case store.HoldsSlot(j.State):
+				jobs = append(jobs, j)
+			}
+		}
+		return nil
+	})
+	return jobs, err
+}

@@ -1,0 +1,255 @@
+package rows
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// recordCost is what a record counts beside its value.
+const recordCost = 24
+
+// Append implements store.Records.
+func (s *Store) Append(ctx context.Context, a store.Append) (store.Job, error) {
+	if size := recordsSize(a.Records); size > maxOp-pieceSize {
+		return store.Job{}, tooMuch("records", size)
+	}
+	var out store.Job
+	err := s.do(ctx, SpaceLow, func(t *tx) (err error) {
+		out, err = s.appendRecords(t, &a)
+		return err
+	})
+	return out, err
+}
+
+func recordsSize(records []harp.Record) int {
+	size := 0
+	for i := range records {
+		size += recordSize(&records[i])
+	}
+	return size
+}
+
+func recordSize(r *harp.Record) int { return len(r.Value) + len(r.Kind) + recordCost }
+
+func (s *Store) appendRecords(t *tx, a *store.Append) (store.Job, error) {
+	i, ok := parseID(a.ID)
+	if !ok {
+		return store.Job{}, notFound(a.ID)
+	}
+	before, err := readJob(t, i)
+	if err != nil {
+		return store.Job{}, err
+	}
+	covered, _, err := coveredBy(t, before)
+	if err != nil {
+		return store.Job{}, err
+	}
+	news, err := unseen(&before.Life, a)
+	if err != nil || len(news) == 0 {
+		return covered, err
+	}
+	after := before
+	s.keep(t, i, &after, news, a.Arrived)
+	t.change(i, &before, &after)
+	covered.Attempts, covered.Records, covered.Stored, covered.Full = after.Attempts, after.Records, after.Stored, after.Full
+	return covered, nil
+}
+
+// unseen returns the records that the attempt does not have yet. Errors: ErrFenced,
+// also for one that has ended other than lost, ErrGap.
+func unseen(l *store.Life, a *store.Append) ([]harp.Record, error) {
+	if a.Attempt != l.Attempt || a.Fence != l.Fence || len(l.Attempts) == 0 {
+		return nil, fmt.Errorf("%w: records of attempt %d fence %d, has %d and %d", store.ErrFenced, a.Attempt, a.Fence, l.Attempt, l.Fence)
+	}
+	next := l.Attempts[len(l.Attempts)-1].Next
+	switch {
+	case a.First > next:
+		return nil, fmt.Errorf("%w: first is %d, expected %d", store.ErrGap, a.First, next)
+	case a.First+uint64(len(a.Records)) <= next:
+		return nil, nil
+	case !store.HoldsSlot(l.State) && l.State != harp.StateLost:
+		return nil, fmt.Errorf("%w: records in %s", store.ErrFenced, l.State)
+	}
+	return a.Records[next-a.First:], nil
+}
+
+// keep stores records behind those that the last attempt has, in chunks; beyond the
+// limit of stored bytes it counts them only, after one that says so.
+func (s *Store) keep(t *tx, i id, j *store.Job, news []harp.Record, arrived time.Time) {
+	j.Attempts = slices.Clone(j.Attempts)
+	last := &j.Attempts[len(j.Attempts)-1]
+	first := last.Next
+	last.Next += uint64(len(news))
+	j.Records = last.Base + last.Next
+	if j.Full {
+		return
+	}
+	news = s.withinLimit(j, news)
+	for len(news) > 0 {
+		n := chunkLen(news)
+		t.put(i.recordsKey(last.Number, first), encodeChunk(news[:n], arrived))
+		first += uint64(n)
+		news = news[n:]
+	}
+}
+
+// withinLimit returns those of the records that are stored, the last of them
+// perhaps one that tells that no more are.
+func (s *Store) withinLimit(j *store.Job, news []harp.Record) []harp.Record {
+	for n := range news {
+		size := uint64(recordSize(&news[n]))
+		if j.Stored+size > uint64(s.opts.MaxStored) {
+			j.Full = true
+			cut := harp.Record{Time: news[n].Time, Kind: news[n].Kind, Truncated: news[n].Truncated + uint64(len(news[n].Value))}
+			return append(slices.Clone(news[:n]), cut)
+		}
+		j.Stored += size
+	}
+	return news
+}
+
+// chunkLen is how many of the records go into one chunk: at least one, and not more
+// than fit one piece.
+func chunkLen(records []harp.Record) int {
+	size := recordCost
+	for n := range records {
+		if size += recordSize(&records[n]); size > pieceSize && n > 0 {
+			return n
+		}
+	}
+	return len(records)
+}
+
+// A chunk is when it arrived, how many records it has, and of each the agent's
+// time, kind, dropped bytes and value.
+
+func encodeChunk(records []harp.Record, arrived time.Time) []byte {
+	var b bytes.Buffer
+	b.Grow(recordsSize(records) + recordCost)
+	enc := msgpack.GetEncoder()
+	defer msgpack.PutEncoder(enc)
+	enc.Reset(&b)
+	err := errors.Join(enc.EncodeInt(nanos(arrived)), enc.EncodeArrayLen(len(records)))
+	for i := range records {
+		r := &records[i]
+		err = errors.Join(err, enc.EncodeInt(nanos(r.Time)), enc.EncodeString(string(r.Kind)), enc.EncodeUint(r.Truncated), enc.EncodeBytes(r.Value))
+	}
+	if err != nil {
+		panic("store: encode records: " + err.Error()) // a buffer takes everything
+	}
+	return b.Bytes()
+}
+
+// decodeChunk returns the records of a chunk, numbered from the job's number
+// `first` on.
+func decodeChunk(payload []byte, attempt int, first uint64) ([]harp.Record, error) {
+	dec := msgpack.GetDecoder()
+	defer msgpack.PutDecoder(dec)
+	dec.Reset(bytes.NewReader(payload))
+	if _, err := dec.DecodeInt64(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	n, err := dec.DecodeArrayLen()
+	if err != nil || n < 0 || n > len(payload) {
+		return nil, fmt.Errorf("%w: %d records: %w", ErrDamaged, n, err)
+	}
+	records := make([]harp.Record, n)
+	for i := range records {
+		r := &records[i]
+		r.Seq, r.Attempt = first+uint64(i), attempt
+		if err := decodeRecord(dec, r); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+	}
+	return records, nil
+}
+
+func decodeRecord(dec *msgpack.Decoder, r *harp.Record) error {
+	at, err := dec.DecodeInt64()
+	if err != nil {
+		return err
+	}
+	r.Time = fromNanos(at)
+	kind, err := dec.DecodeString()
+	if err != nil {
+		return err
+	}
+	r.Kind = harp.RecordKind(kind)
+	if r.Truncated, err = dec.DecodeUint64(); err != nil {
+		return err
+	}
+	r.Value, err = dec.DecodeBytes()
+	return err
+}
+
+// Read implements store.Records.
+func (s *Store) Read(_ context.Context, text string, from uint64, maxBytes int) ([]harp.Record, error) {
+	var out []harp.Record
+	err := s.viewJob(text, func(snap Snapshot, i id) error {
+		j, err := readJob(snap, i)
+		if err != nil {
+			return err
+		}
+		size := 0
+		for _, a := range j.Attempts {
+			if a.Base+a.Next <= from {
+				continue
+			}
+			more, err := readAttempt(snap, i, a, from, func(r harp.Record) bool {
+				size += recordSize(&r)
+				if size > maxBytes && len(out) > 0 {
+					return false
+				}
+				out = append(out, r)
+				return true
+			})
+			if err != nil || !more {
+				return err
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// readAttempt yields the stored records of an attempt, from the job's number from
+// on; false if yield has stopped it.
+func readAttempt(snap Snapshot, i id, a store.Attempt, from uint64, yield func(harp.Record) bool) (bool, error) {
+	prefix := i.attemptKey(a.Number)
+	begin := i.recordsKey(a.Number, max(from, a.Base)-a.Base)
+	for item, err := range snap.Scan(prefix, begin, true) { // the chunk that holds it
+		if err != nil {
+			return false, err
+		}
+		begin = bytes.Clone(item.Key)
+		break
+	}
+	for item, err := range snap.Scan(prefix, begin, false) {
+		if err != nil {
+			return false, err
+		}
+		payload, err := joinItem(snap, item)
+		if err != nil {
+			return false, err
+		}
+		records, err := decodeChunk(payload, a.Number, a.Base+chunkFirst(item.Key))
+		if err != nil {
+			return false, err
+		}
+		for _, r := range records {
+			if r.Seq >= from && !yield(r) {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,235 @@
+package rows
+
+import (
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// A job has two rows: what never changes since it was submitted, and its life,
+// which every event rewrites. Field names are part of the format.
+
+type callRow struct {
+	No          uint64            `msgpack:"no"`
+	Host        string            `msgpack:"host"`
+	Procedure   string            `msgpack:"proc"`
+	Queue       []byte            `msgpack:"queue,omitempty"`
+	Concurrency int               `msgpack:"conc,omitempty"`
+	Priority    int               `msgpack:"prio,omitempty"`
+	NotBefore   int64             `msgpack:"not_before,omitempty"`
+	Expires     int64             `msgpack:"expires,omitempty"`
+	OfflineWait int64             `msgpack:"offline_wait,omitempty"`
+	Timeout     int64             `msgpack:"timeout,omitempty"`
+	MaxExecTime int64             `msgpack:"max_exec,omitempty"`
+	Labels      map[string]string `msgpack:"labels,omitempty"`
+	Principal   harp.Principal    `msgpack:"by"`
+	Batch       string            `msgpack:"batch,omitempty"`
+	Schedule    string            `msgpack:"schedule,omitempty"`
+	FireTime    int64             `msgpack:"fire,omitempty"`
+	RetryOf     string            `msgpack:"retry_of,omitempty"`
+	TraceParent string            `msgpack:"trace,omitempty"`
+	SubmitTime  int64             `msgpack:"submit"`
+	Digest      []byte            `msgpack:"digest"`
+}
+
+func newCallRow(j *store.Job, digest [32]byte) callRow {
+	return callRow{
+		No: j.No, Host: j.Host, Procedure: j.Procedure,
+		Queue: j.Queue, Concurrency: j.Concurrency, Priority: j.Priority,
+		NotBefore: nanos(j.NotBefore), Expires: nanos(j.Expires), OfflineWait: int64(j.OfflineWait),
+		Timeout: int64(j.Timeout), MaxExecTime: int64(j.MaxExecTime),
+		Labels: j.Labels, Principal: j.Principal,
+		Batch: j.Batch, Schedule: j.Schedule, FireTime: nanos(j.FireTime), RetryOf: j.RetryOf,
+		TraceParent: j.TraceParent, SubmitTime: nanos(j.SubmitTime), Digest: digest[:],
+	}
+}
+
+func (r *callRow) job(i id, life store.Life) store.Job {
+	return store.Job{
+		ID: i.String(), No: r.No, Host: r.Host, Procedure: r.Procedure,
+		Queue: r.Queue, Concurrency: r.Concurrency, Priority: r.Priority,
+		NotBefore: fromNanos(r.NotBefore), Expires: fromNanos(r.Expires), OfflineWait: time.Duration(r.OfflineWait),
+		Timeout: time.Duration(r.Timeout), MaxExecTime: time.Duration(r.MaxExecTime),
+		Labels: r.Labels, Principal: r.Principal,
+		Batch: r.Batch, Schedule: r.Schedule, FireTime: fromNanos(r.FireTime), RetryOf: r.RetryOf,
+		TraceParent: r.TraceParent, SubmitTime: fromNanos(r.SubmitTime), Life: life,
+	}
+}
+
+type lifeRow struct {
+	State     harp.State   `msgpack:"state"`
+	Reason    string       `msgpack:"reason,omitempty"`
+	Since     int64        `msgpack:"since,omitempty"`
+	UnknownOf harp.State   `msgpack:"unknown_of,omitempty"`
+	Held      string       `msgpack:"held,omitempty"`
+	Started   harp.Ran     `msgpack:"started,omitempty"`
+	Attempt   int          `msgpack:"attempt,omitempty"`
+	Fence     uint64       `msgpack:"fence,omitempty"`
+	Attempts  []attemptRow `msgpack:"attempts,omitempty"`
+	WakeAt    int64        `msgpack:"wake,omitempty"`
+	Busy      int          `msgpack:"busy,omitempty"`
+	Cancel    *requestRow  `msgpack:"cancel,omitempty"`
+	Stopping  *stoppingRow `msgpack:"stopping,omitempty"`
+	StartTime int64        `msgpack:"start,omitempty"`
+	EndTime   int64        `msgpack:"end,omitempty"`
+	Failure   *failureRow  `msgpack:"failure,omitempty"`
+	HasValue  bool         `msgpack:"value,omitempty"`
+	Records   uint64       `msgpack:"records,omitempty"`
+	Stored    uint64       `msgpack:"stored,omitempty"`
+	Full      bool         `msgpack:"full,omitempty"`
+	Late      *lateRow     `msgpack:"late,omitempty"`
+}
+
+type failureRow = harp.Failure
+
+type attemptRow struct {
+	Number  int    `msgpack:"n"`
+	Base    uint64 `msgpack:"base,omitempty"`
+	Next    uint64 `msgpack:"next,omitempty"`
+	Fence   uint64 `msgpack:"fence,omitempty"`
+	Sent    int64  `msgpack:"sent,omitempty"`
+	Started int64  `msgpack:"started,omitempty"`
+	Ended   int64  `msgpack:"ended,omitempty"`
+	Outcome string `msgpack:"outcome,omitempty"`
+}
+
+type requestRow struct {
+	By harp.Principal `msgpack:"by"`
+	At int64          `msgpack:"at"`
+}
+
+type stoppingRow struct {
+	Cause string `msgpack:"cause"`
+	Since int64  `msgpack:"since,omitempty"`
+	Limit int64  `msgpack:"limit,omitempty"`
+}
+
+type lateRow struct {
+	State    harp.State   `msgpack:"state"`
+	Failure  harp.Failure `msgpack:"failure"`
+	HasValue bool         `msgpack:"value,omitempty"`
+	At       int64        `msgpack:"at"`
+}
+
+func newLifeRow(l *store.Life) lifeRow {
+	r := lifeRow{
+		State: l.State, Reason: l.Reason, Since: nanos(l.Since), UnknownOf: l.UnknownOf, Held: l.Held,
+		Started: l.Started, Attempt: l.Attempt, Fence: l.Fence, WakeAt: nanos(l.WakeAt), Busy: l.Busy,
+		StartTime: nanos(l.StartTime), EndTime: nanos(l.EndTime), HasValue: l.HasValue,
+		Records: l.Records, Stored: l.Stored, Full: l.Full,
+	}
+	for _, a := range l.Attempts {
+		r.Attempts = append(r.Attempts, attemptRow{
+			Number: a.Number, Base: a.Base, Next: a.Next, Fence: a.Fence,
+			Sent: nanos(a.Sent), Started: nanos(a.Started), Ended: nanos(a.Ended), Outcome: a.Outcome,
+		})
+	}
+	if c := l.Cancel; c != nil {
+		r.Cancel = &requestRow{By: c.By, At: nanos(c.Time)}
+	}
+	if s := l.Stopping; s != nil {
+		r.Stopping = &stoppingRow{Cause: s.Cause, Since: nanos(s.Since), Limit: int64(s.Limit)}
+	}
+	if l.Failure.Code != "" {
+		r.Failure = &l.Failure
+	}
+	if late := l.Late; late != nil {
+		r.Late = &lateRow{State: late.State, Failure: late.Failure, HasValue: late.HasValue, At: nanos(late.At)}
+	}
+	return r
+}
+
+func (r *lifeRow) life() store.Life {
+	l := store.Life{
+		State: r.State, Reason: r.Reason, Since: fromNanos(r.Since), UnknownOf: r.UnknownOf, Held: r.Held,
+		Started: r.Started, Attempt: r.Attempt, Fence: r.Fence, WakeAt: fromNanos(r.WakeAt), Busy: r.Busy,
+		StartTime: fromNanos(r.StartTime), EndTime: fromNanos(r.EndTime), HasValue: r.HasValue,
+		Records: r.Records, Stored: r.Stored, Full: r.Full,
+	}
+	for _, a := range r.Attempts {
+		l.Attempts = append(l.Attempts, store.Attempt{
+			Number: a.Number, Base: a.Base, Next: a.Next, Fence: a.Fence,
+			Sent: fromNanos(a.Sent), Started: fromNanos(a.Started), Ended: fromNanos(a.Ended), Outcome: a.Outcome,
+		})
+	}
+	if c := r.Cancel; c != nil {
+		l.Cancel = &harp.CancelRequest{By: c.By, Time: fromNanos(c.At)}
+	}
+	if s := r.Stopping; s != nil {
+		l.Stopping = &store.Stopping{Cause: s.Cause, Since: fromNanos(s.Since), Limit: time.Duration(s.Limit)}
+	}
+	if r.Failure != nil {
+		l.Failure = *r.Failure
+	}
+	if late := r.Late; late != nil {
+		l.Late = &store.Late{State: late.State, Failure: late.Failure, HasValue: late.HasValue, At: fromNanos(late.At)}
+	}
+	return l
+}
+
+// submissionRow is a job's request with its signature.
+type submissionRow struct {
+	Request   []byte `msgpack:"request"`
+	Signature []byte `msgpack:"sig,omitempty"`
+	KeyID     string `msgpack:"key,omitempty"`
+}
+
+// queueRow is what a queue is beyond its jobs. It exists while there is one that
+// has not ended.
+type queueRow struct {
+	Concurrency int            `msgpack:"conc"`
+	Paused      bool           `msgpack:"paused,omitempty"`
+	Through     uint64         `msgpack:"cancelled_through,omitempty"` // the mark: a submit number
+	By          harp.Principal `msgpack:"cancelled_by"`
+	At          int64          `msgpack:"cancelled_at,omitempty"`
+}
+
+// cover returns a job as the mark of its queue makes it: if it has not ended and
+// was submitted before the mark was set, as after a cancel. Tell says that its
+// agent has not been told.
+func (r *queueRow) cover(j store.Job) (covered store.Job, tell bool) {
+	if r == nil || j.No > r.Through || j.State.Ended() {
+		return j, false
+	}
+	next, effect, err := j.Next(store.Event{Kind: store.CancelReq, At: fromNanos(r.At), By: r.By})
+	if err != nil {
+		return j, false // every job that has not ended admits a cancel
+	}
+	j.Life = next
+	return j, effect.Tell
+}
+
+type hostRow struct {
+	Fingerprint string              `msgpack:"fingerprint,omitempty"`
+	Owner       string              `msgpack:"owner,omitempty"`
+	Epoch       uint64              `msgpack:"epoch"`
+	Instance    string              `msgpack:"instance,omitempty"`
+	Boot        string              `msgpack:"boot,omitempty"`
+	Journal     string              `msgpack:"journal,omitempty"`
+	Position    uint64              `msgpack:"position,omitempty"`
+	Software    string              `msgpack:"software,omitempty"`
+	Labels      map[string]string   `msgpack:"labels,omitempty"`
+	Facts       []byte              `msgpack:"facts,omitempty"`
+	Procedures  []harp.ProcedureDoc `msgpack:"procedures,omitempty"` // by their json names
+	LastHeard   int64               `msgpack:"heard,omitempty"`
+	Connected   bool                `msgpack:"connected,omitempty"`
+}
+
+func newHostRow(h *store.Host) hostRow {
+	return hostRow{
+		Fingerprint: h.Fingerprint, Owner: h.Owner, Epoch: h.Epoch,
+		Instance: h.Instance, Boot: h.Boot, Journal: h.Journal, Position: h.Position,
+		Software: h.Software, Labels: h.Labels, Facts: h.Facts, Procedures: h.Procedures,
+		LastHeard: nanos(h.LastHeard), Connected: h.Connected,
+	}
+}
+
+func (r *hostRow) host(name string) store.Host {
+	return store.Host{
+		Name: name, Fingerprint: r.Fingerprint, Owner: r.Owner, Epoch: r.Epoch,
+		Instance: r.Instance, Boot: r.Boot, Journal: r.Journal, Position: r.Position,
+		Software: r.Software, Labels: r.Labels, Facts: r.Facts, Procedures: r.Procedures,
+		LastHeard: fromNanos(r.LastHeard), Connected: r.Connected,
+	}
+}

@@ -1,0 +1,217 @@
+package rows
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// formatVersion is the version of the keys and rows that this code writes. A store
+// of a newer one is not opened.
+const formatVersion = 1
+
+// DefaultMaxStored is how many bytes of records a job stores by default.
+const DefaultMaxStored = 256 << 20
+
+// Options of a Store.
+type Options struct {
+	// MaxStored is how many bytes of records a job stores; what comes after is
+	// only counted. 0: DefaultMaxStored.
+	MaxStored int64
+
+	// Logger gets what nobody asked for: a row that is damaged. nil: discarded.
+	Logger *slog.Logger
+}
+
+// Store is a store.Store over an Engine.
+type Store struct {
+	engine Engine
+	opts   Options
+	log    *slog.Logger
+	id     string
+
+	ops       chan *op
+	closing   chan struct{} // closed by Close
+	committer sync.WaitGroup
+	readers   sync.RWMutex // held for reading while a view is open
+	closeOnce sync.Once
+	closeErr  error
+	broken    atomic.Pointer[error]
+
+	mu    sync.Mutex
+	sched *schedule // guarded by mu
+}
+
+var _ store.Store = (*Store)(nil)
+
+type formatRow struct {
+	Version int    `msgpack:"version"`
+	ID      string `msgpack:"id"`
+}
+
+// Open makes a store of an engine, which it owns from then on, also when it fails.
+// It reads what has not ended. Errors: of a format that is newer than this code,
+// ErrDamaged, the engine's.
+func Open(e Engine, opts Options) (*Store, error) {
+	if opts.MaxStored <= 0 {
+		opts.MaxStored = DefaultMaxStored
+	}
+	s := &Store{
+		engine: e, opts: opts, log: opts.Logger,
+		ops: make(chan *op), closing: make(chan struct{}), sched: newSchedule(),
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if err := s.load(); err != nil {
+		return nil, closing(e, err)
+	}
+	s.committer.Go(s.commitLoop)
+	return s, nil
+}
+
+func closing(e Engine, err error) error {
+	if also := e.Close(); also != nil {
+		return fmt.Errorf("%w (and closing: %w)", err, also)
+	}
+	return err
+}
+
+// load reads the format and the schedule, or makes the store if it is empty.
+func (s *Store) load() error {
+	snap, err := s.engine.View()
+	if err != nil {
+		return err
+	}
+	defer snap.Close()
+	var format formatRow
+	found, err := read(snap, keyFormat, &format)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return s.create(snap)
+	case format.Version > formatVersion:
+		return fmt.Errorf("store: its format is version %d and this software knows none above %d: use a newer one", format.Version, formatVersion)
+	}
+	s.id = format.ID
+	number, _, err := load(keyNumber, snap.Get)
+	if err != nil {
+		return err
+	}
+	if len(number) == 8 {
+		s.sched.number = binary.BigEndian.Uint64(number)
+	}
+	if err := s.loadQueues(snap); err != nil {
+		return err
+	}
+	return s.loadJobs(snap)
+}
+
+// create writes the format of a new store with a new id.
+func (s *Store) create(snap Snapshot) error {
+	for _, err := range snap.Scan(nil, nil, false) {
+		if err == nil {
+			err = fmt.Errorf("store: there is something, but no harp store")
+		}
+		return err
+	}
+	var random [16]byte
+	rand.Read(random[:]) //nolint:errcheck // never fails
+	s.id = hex.EncodeToString(random[:])
+	first, _ := split(encode(formatRow{Version: formatVersion, ID: s.id}))
+	return s.engine.Commit([]Write{{keyFormat, seal(keyFormat, first)}})
+}
+
+func (s *Store) loadQueues(snap Snapshot) error {
+	for item, err := range snap.Scan([]byte{prefixQueue}, nil, false) {
+		if err != nil {
+			return err
+		}
+		var row queueRow
+		if err := readItem(snap, item, &row); err != nil {
+			return err
+		}
+		q := s.sched.queue(string(item.Key[1:]), row.Concurrency)
+		q.paused, q.through = row.Paused, row.Through
+	}
+	return nil
+}
+
+// loadJobs reads the jobs that have not ended, which the index by state has in a
+// row each.
+func (s *Store) loadJobs(snap Snapshot) error {
+	for _, state := range []harp.State{harp.StateQueued, harp.StateSent, harp.StateRunning, harp.StateCancelling, harp.StateUnknown} {
+		for item, err := range snap.Scan(indexKey(byState, string(state)), nil, false) {
+			if err != nil {
+				return err
+			}
+			i, err := indexed(item)
+			if err != nil {
+				return err
+			}
+			j, err := readJob(snap, i)
+			if err != nil {
+				return fmt.Errorf("store: job %s: %w", i, err)
+			}
+			s.sched.add(i, &j, math.MinInt64)
+		}
+	}
+	return nil
+}
+
+// ID implements store.Store.
+func (s *Store) ID() string { return s.id }
+
+// Close implements store.Store.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		close(s.closing)
+		s.committer.Wait()
+		s.readers.Lock() // until the last view is closed
+		defer s.readers.Unlock()
+		s.closeErr = s.engine.Close()
+	})
+	return s.closeErr
+}
+
+// SetGate implements store.Store.
+func (s *Store) SetGate(host string, g store.Gate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sched.setGate(host, g)
+}
+
+// NextDue implements store.Store.
+func (s *Store) NextDue() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fromNanos(s.sched.nextDue())
+}
+
+// view calls f with a view of what is committed. Errors: harp.ErrClosed,
+// store.ErrPoisoned, f's.
+func (s *Store) view(f func(snap Snapshot) error) error {
+	s.readers.RLock()
+	defer s.readers.RUnlock()
+	select {
+	case <-s.closing:
+		return harp.ErrClosed
+	default:
+	}
+	snap, err := s.begin()
+	if err != nil {
+		return err
+	}
+	defer snap.Close()
+	return f(snap)
+}

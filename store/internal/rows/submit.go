@@ -1,0 +1,194 @@
+package rows
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// Submit implements store.Jobs.
+func (s *Store) Submit(ctx context.Context, jobs []store.Submission, now time.Time) ([]store.Submitted, error) {
+	if size := submitSize(jobs); size > maxOp {
+		return nil, tooMuch("calls", size)
+	}
+	out := make([]store.Submitted, len(jobs))
+	err := s.do(ctx, SpacePlenty, func(t *tx) error {
+		at := s.sched.at(now)
+		for n := range jobs {
+			if err := s.submit(t, &jobs[n], &out[n], at); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// submitSize is about what jobs will be when they are written, index entries with
+// them.
+func submitSize(jobs []store.Submission) int {
+	size := 0
+	for n := range jobs {
+		j := &jobs[n].Job
+		size += len(jobs[n].Request.Request) + len(jobs[n].Request.Signature)
+		size += 2000 + 2*len(j.Host) + 2*len(j.Procedure) + 4*len(j.Queue)
+		for k, v := range j.Labels {
+			size += 2*(len(k)+len(v)) + 50 + WriteCost
+		}
+	}
+	return size
+}
+
+func tooMuch(what string, size int) error {
+	return &harp.FieldError{Field: what, Message: fmt.Sprintf("are %d bytes, at most %d at a time", size, maxOp)}
+}
+
+// at is a time that the dispatcher named, which is noted.
+func (s *schedule) at(now time.Time) int64 {
+	n := nanos(now)
+	s.latest = max(s.latest, n)
+	return n
+}
+
+// submit stores one job, if it is new and good, and claims it if it may start. It
+// returns only errors that nothing can be done about.
+func (s *Store) submit(t *tx, in *store.Submission, out *store.Submitted, now int64) error {
+	i, ok := parseID(in.Job.ID)
+	if !ok {
+		out.Err = harp.CheckID(in.Job.ID)
+		return nil
+	}
+	if _, ok := s.sched.jobs[i]; !ok {
+		if t.noteAbsent(i, &out.Err) {
+			return s.insert(t, i, in, out, now)
+		}
+		if out.Err != nil {
+			return nil
+		}
+	}
+	s.resubmit(t, i, in, out)
+	return nil
+}
+
+// noteAbsent reports whether no job has this id.
+func (t *tx) noteAbsent(i id, err *error) bool {
+	value, e := t.raw(i.key(prefixCall))
+	*err = e
+	return e == nil && value == nil
+}
+
+// resubmit answers a job that is there already.
+func (s *Store) resubmit(t *tx, i id, in *store.Submission, out *store.Submitted) {
+	_, call, err := readCall(t, i)
+	switch {
+	case err != nil:
+		out.Err = err
+	case !slices.Equal(call.Digest, in.Digest[:]):
+		out.Err = harp.NewFailure("conflict", "job "+in.Job.ID+" is another request").Err()
+	default:
+		out.Job, out.Err = shown(t, i)
+	}
+}
+
+func (s *Store) insert(t *tx, i id, in *store.Submission, out *store.Submitted, now int64) error {
+	s.sched.number++
+	j := in.Job
+	j.ID, j.No = i.String(), s.sched.number
+	if j.SubmitTime.IsZero() {
+		j.SubmitTime = fromNanos(now)
+	}
+	j.Concurrency = max(j.Concurrency, 1)
+	j.Life = store.Begin(fromNanos(now), "")
+	if err := s.openQueue(t, &j); err != nil {
+		return err
+	}
+	e := s.sched.add(i, &j, now)
+	j.Reason = s.sched.reason(e, &j)
+	if s.sched.startable(e, now) {
+		j = s.claimed(e, j, now)
+	}
+	t.put(i.key(prefixCall), encode(newCallRow(&j, in.Digest)))
+	t.put(i.key(prefixRequest), encode(submissionRow(in.Request)))
+	t.putLife(i, &j)
+	for _, key := range entries(&j) {
+		t.write(key, seal(key, i[:]))
+	}
+	first, _ := split(binary.BigEndian.AppendUint64(nil, j.No))
+	t.write(keyNumber, seal(keyNumber, first))
+	job, err := readJob(t, i) // shares nothing with what was given
+	*out = store.Submitted{Job: job, New: true, Err: err}
+	return nil
+}
+
+// openQueue writes the row of the queue that the job is the first of.
+func (s *Store) openQueue(t *tx, j *store.Job) error {
+	if j.Queue == nil {
+		return nil
+	}
+	q := s.sched.queues[string(j.Queue)]
+	if q != nil && !q.isGone() {
+		return nil
+	}
+	var row queueRow // with the mark, if rows of cancelled jobs still need it
+	key := nameKey(prefixQueue, string(j.Queue))
+	if _, err := read(t, key, &row); err != nil {
+		return err
+	}
+	if q != nil {
+		q.reopen(j.Concurrency)
+	}
+	row.Concurrency = j.Concurrency
+	t.put(key, encode(row))
+	return nil
+}
+
+// startable reports whether a new job may start at once: nobody of its line is
+// before it and nothing is in its way.
+func (s *schedule) startable(e *entry, now int64) bool {
+	return e.line != nil && e.line.head == e && e.host.mayStart() && e.queue.free() > 0 && !e.isLate(now)
+}
+
+// claimed gives a waiting job its slot and returns it as sent. The caller writes
+// it.
+func (s *Store) claimed(e *entry, j store.Job, now int64) store.Job {
+	next, _, err := j.Next(store.Event{Kind: store.Claimed, At: fromNanos(now), Fence: j.Fence + 1})
+	if err != nil {
+		panic("store: a waiting job can be claimed: " + err.Error())
+	}
+	j.Life = next
+	s.sched.start(e, now)
+	return j
+}
+
+// putLife writes the life of a job.
+func (t *tx) putLife(i id, j *store.Job) {
+	t.put(i.key(prefixLife), encode(newLifeRow(&j.Life)))
+}
+
+// change writes what an event made of a job, its index entries with it.
+func (t *tx) change(i id, before, after *store.Job) {
+	t.putLife(i, after)
+	had, has := changing(before), changing(after)
+	for _, key := range had {
+		if !contains(has, key) {
+			t.write(key, nil)
+		}
+	}
+	for _, key := range has {
+		if !contains(had, key) {
+			t.write(key, seal(key, i[:]))
+		}
+	}
+}
+
+func contains(keys [][]byte, key []byte) bool {
+	return slices.ContainsFunc(keys, func(k []byte) bool { return slices.Equal(k, key) })
+}

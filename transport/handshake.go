@@ -1,0 +1,178 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"slices"
+)
+
+// welcome is the byte with which the TLS server says that it has accepted the
+// client's certificate. In TLS 1.3 the client's handshake is over before.
+const welcome = 1
+
+var errNoWelcome = errors.New("the server did not say that it accepts the certificate")
+
+func sendWelcome(c net.Conn) error {
+	_, err := c.Write([]byte{welcome})
+	return err
+}
+
+func awaitWelcome(c net.Conn) error {
+	var b [1]byte
+	if _, err := io.ReadFull(c, b[:]); err != nil {
+		return err
+	}
+	if b[0] != welcome {
+		return errNoWelcome
+	}
+	return nil
+}
+
+// shakeTLS runs the handshake of c until ctx ends, and finish after it.
+func shakeTLS(ctx context.Context, c *tls.Conn, finish func(net.Conn) error) (Peer, error) {
+	stop := context.AfterFunc(ctx, func() { _ = c.NetConn().SetDeadline(longAgo) })
+	defer stop()
+	if err := c.Handshake(); err != nil {
+		return Peer{}, err
+	}
+	if err := finish(c); err != nil {
+		return Peer{}, err
+	}
+	if !stop() {
+		return Peer{}, ctx.Err()
+	}
+	return peerOf(c)
+}
+
+// peerOf describes the other end of a finished handshake.
+func peerOf(c *tls.Conn) (Peer, error) {
+	state := c.ConnectionState()
+	cert := state.PeerCertificates[0]
+	id, err := IdentityOf(cert)
+	if err != nil {
+		return Peer{}, err
+	}
+	return Peer{
+		Identity:    id,
+		Addr:        c.RemoteAddr().String(),
+		Protocol:    state.NegotiatedProtocol,
+		Fingerprint: fingerprint(cert.RawSubjectPublicKeyInfo),
+	}, nil
+}
+
+// handshakeError makes err, of a handshake with nc, the error that is returned.
+func handshakeError(ctx context.Context, nc net.Conn, err error) error {
+	stage := StageTLS
+	switch {
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case errors.Is(err, ErrIdentity):
+		stage = StageIdentity
+	}
+	return &HandshakeError{Stage: stage, Addr: nc.RemoteAddr().String(), Err: err}
+}
+
+// judge reports whether id may speak protocol.
+func judge(id Identity, protocol string, allow map[string]Role) error {
+	role, ok := allow[protocol]
+	if !ok {
+		return fmt.Errorf("protocol %q is not spoken here", protocol)
+	}
+	return id.require(role)
+}
+
+// clientConfig returns the configuration for one handshake as a client.
+func clientConfig(tc *tls.Config, protocol string, want Role) *tls.Config {
+	c := privateClone(tc)
+	c.NextProtos = []string{protocol}
+	c.ClientSessionCache = nil
+	// Not every peer has a DNS name: verifyServer does instead what crypto/tls
+	// then does not.
+	c.InsecureSkipVerify = true
+	c.VerifyConnection = func(state tls.ConnectionState) error {
+		if state.NegotiatedProtocol != protocol {
+			return fmt.Errorf("the peer does not speak %s", protocol)
+		}
+		if err := verifyServer(tc, state); err != nil {
+			return err
+		}
+		id, err := IdentityOf(state.PeerCertificates[0])
+		if err != nil {
+			return err
+		}
+		if err := id.require(want); err != nil {
+			return err
+		}
+		return verifyMore(tc, state)
+	}
+	return c
+}
+
+// serverConfig returns the configuration for handshakes as a server.
+func serverConfig(tc *tls.Config, allow map[string]Role) *tls.Config {
+	c := privateClone(tc)
+	c.NextProtos = slices.Sorted(maps.Keys(allow))
+	c.ClientAuth = tls.RequireAndVerifyClientCert
+	c.SessionTicketsDisabled = true
+	c.GetConfigForClient = nil
+	c.VerifyConnection = func(state tls.ConnectionState) error {
+		id, err := IdentityOf(state.PeerCertificates[0])
+		if err != nil {
+			return err
+		}
+		if err := judge(id, state.NegotiatedProtocol, allow); err != nil {
+			return err
+		}
+		return verifyMore(tc, state)
+	}
+	return c
+}
+
+func privateClone(tc *tls.Config) *tls.Config {
+	if tc == nil {
+		tc = new(tls.Config)
+	}
+	c := tc.Clone()
+	c.MinVersion, c.MaxVersion = tls.VersionTLS13, tls.VersionTLS13
+	return c
+}
+
+// verifyMore runs the check that tc itself asks for.
+func verifyMore(tc *tls.Config, state tls.ConnectionState) error {
+	if tc == nil || tc.VerifyConnection == nil {
+		return nil
+	}
+	return tc.VerifyConnection(state)
+}
+
+// verifyServer checks the server's certificate as crypto/tls would, but for the
+// name if there is none to check. The system's authorities are not asked: they
+// give names to web servers, not to agents.
+func verifyServer(tc *tls.Config, state tls.ConnectionState) error {
+	if tc == nil || tc.RootCAs == nil {
+		return errors.New("no RootCAs to verify the peer with")
+	}
+	options := x509.VerifyOptions{
+		Roots:         tc.RootCAs,
+		DNSName:       tc.ServerName,
+		Intermediates: x509.NewCertPool(),
+		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	if tc.Time != nil {
+		options.CurrentTime = tc.Time()
+	}
+	for _, cert := range state.PeerCertificates[1:] {
+		options.Intermediates.AddCert(cert)
+	}
+	_, err := state.PeerCertificates[0].Verify(options)
+	if err != nil {
+		return &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: err}
+	}
+	return nil
+}

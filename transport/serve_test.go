@@ -1,0 +1,347 @@
+package transport_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp/transport"
+)
+
+// served is a running Serve.
+type served struct {
+	addr   string
+	log    logged
+	cancel context.CancelFunc
+	done   chan error
+}
+
+// startServe serves l until the end of the test.
+func startServe(t *testing.T, l net.Listener, cfg transport.ServeConfig, handle func(context.Context, *transport.Conn)) *served {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &served{addr: l.Addr().String(), cancel: cancel, done: make(chan error, 1)}
+	cfg.Logger = s.log.logger()
+	if cfg.Protocols == nil {
+		cfg.Protocols = allowAgents
+	}
+	go func() { s.done <- transport.Serve(ctx, l, cfg, handle) }()
+	t.Cleanup(s.stop)
+	return s
+}
+
+// stop ends Serve, which must return nil.
+func (s *served) stop() {
+	s.cancel()
+	if err, ok := <-s.done; ok {
+		close(s.done)
+		if err != nil {
+			panic(err)
+		}
+	}
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// echoSessions serves every connection with echo.
+func echoSessions(ctx context.Context, c *transport.Conn) {
+	s, err := c.Acceptor(transport.Options{})
+	if err != nil {
+		return
+	}
+	if _, err := s.Control(ctx); err != nil {
+		return
+	}
+	_ = s.Serve(ctx, echo)
+}
+
+// call dials, makes a session and one exchange on it.
+func call(ctx context.Context, nc net.Conn, config *tls.Config) error {
+	c, err := transport.Client(ctx, nc, config, transport.ProtocolAgent, transport.RoleDispatcher)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	s, err := c.Opener(transport.Options{})
+	if err != nil {
+		return err
+	}
+	if _, err := s.Control(ctx); err != nil {
+		return err
+	}
+	return roundTrip(ctx, s)
+}
+
+func dial(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	return nc
+}
+
+func TestServe(t *testing.T) {
+	t.Run("tls", func(t *testing.T) {
+		s := startServe(t, listen(t), transport.ServeConfig{TLS: tlsOf(t, dispatcherID)}, echoSessions)
+		testServe(t, s, func() net.Conn { return dial(t, s.addr) }, tlsOf(t, agentID))
+	})
+	t.Run("memory", func(t *testing.T) {
+		n := transport.NewNetwork()
+		l, err := n.Listen("here", dispatcherID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := startServe(t, l, transport.ServeConfig{}, echoSessions)
+		testServe(t, s, func() net.Conn {
+			nc, err := n.Dialer(agentID)(t.Context(), "here")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return nc
+		}, nil)
+	})
+}
+
+func testServe(t *testing.T, s *served, dial func() net.Conn, config *tls.Config) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for range 20 {
+		nc := dial()
+		wg.Go(func() {
+			if err := call(t.Context(), nc, config); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	s.stop()
+	if lines := s.log.all(); len(lines) != 0 {
+		t.Errorf("logged %q", lines)
+	}
+}
+
+// Serve waits for its handlers, whose ctx it ends, and closes their connections.
+func TestServeWaits(t *testing.T) {
+	began := make(chan *transport.Conn)
+	var returned atomic.Bool
+	s := startServe(t, listen(t), transport.ServeConfig{TLS: tlsOf(t, dispatcherID)}, func(ctx context.Context, c *transport.Conn) {
+		began <- c
+		<-ctx.Done()
+		returned.Store(true)
+	})
+	c, err := transport.Client(t.Context(), dial(t, s.addr), tlsOf(t, agentID), transport.ProtocolAgent, transport.RoleDispatcher)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	sc := <-began
+	s.stop()
+	if !returned.Load() {
+		t.Error("Serve did not wait")
+	}
+	if _, err := sc.Acceptor(transport.Options{}); !errors.Is(err, transport.ErrSessionClosed) {
+		t.Errorf("the connection is open: %v", err)
+	}
+}
+
+// Each refused connection is one line, and no matter to the others.
+func TestServeRefuses(t *testing.T) {
+	s := startServe(t, listen(t), transport.ServeConfig{TLS: tlsOf(t, dispatcherID)}, echoSessions)
+	strangers := newCerts(t)
+	refused := []func(nc net.Conn){
+		func(nc net.Conn) { write(nc, []byte("GET / HTTP/1.1\r\n\r\n")) },
+		func(nc net.Conn) {
+			_, err := transport.Client(t.Context(), nc, tlsOf(t, callerID), transport.ProtocolAgent, transport.RoleDispatcher)
+			if !errors.Is(err, transport.ErrHandshake) {
+				t.Errorf("a caller as an agent: %v", err)
+			}
+		},
+		func(nc net.Conn) {
+			config := strangers.leaf(t, agentID, nil)
+			config.RootCAs = tlsOf(t, agentID).RootCAs
+			_, err := transport.Client(t.Context(), nc, config, transport.ProtocolAgent, transport.RoleDispatcher)
+			if !errors.Is(err, transport.ErrHandshake) {
+				t.Errorf("a stranger: %v", err)
+			}
+		},
+		func(nc net.Conn) { nc.(*net.TCPConn).CloseWrite() }, //nolint:errcheck // a test
+	}
+	for i, refuse := range refused {
+		nc := dial(t, s.addr)
+		refuse(nc)
+		_, _ = io.Copy(io.Discard, nc) // until it is closed
+		if err := call(t.Context(), dial(t, s.addr), tlsOf(t, agentID)); err != nil {
+			t.Errorf("after refusal %d: %v", i, err)
+		}
+	}
+	s.stop()
+	lines := s.log.all()
+	if len(lines) != len(refused) {
+		t.Errorf("logged %d lines: %q", len(lines), lines)
+	}
+	for _, line := range lines {
+		if !strings.Contains(line, "connection refused") || !strings.Contains(line, "addr=127.0.0.1:") {
+			t.Errorf("logged %q", line)
+		}
+	}
+}
+
+// Connections that send nothing take no turn, and the oldest make room for others.
+func TestServeSilentConnections(t *testing.T) {
+	const limit = 2 // and 32 that wait
+	s := startServe(t, listen(t), transport.ServeConfig{TLS: tlsOf(t, dispatcherID), HandshakeLimit: limit}, echoSessions)
+	for i := range 40 {
+		nc := dial(t, s.addr)
+		_ = nc
+		if i%10 == 9 {
+			if err := call(t.Context(), dial(t, s.addr), tlsOf(t, agentID)); err != nil {
+				t.Fatalf("beside %d silent connections: %v", i, err)
+			}
+		}
+	}
+}
+
+// A handshake that is not gone on with ends after 10 s. Those of one address have
+// half of the turns.
+func TestServeStalledHandshakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := transport.NewNetwork()
+		l, err := n.Listen("here", dispatcherID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dial := func(name string) net.Conn {
+			id := agentID
+			id.Name = name
+			nc, err := n.Dialer(id)(t.Context(), "here")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { nc.Close() })
+			return nc
+		}
+		s := startServe(t, l, transport.ServeConfig{HandshakeLimit: 4}, echoSessions)
+		start := time.Now()
+		dial("mallory")
+		dial("mallory")
+		time.Sleep(5 * time.Second)
+		if err := call(t.Context(), dial("alice"), nil); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took != 5*time.Second {
+			t.Errorf("another address had to wait until %v", took)
+		}
+		if err := call(t.Context(), dial("mallory"), nil); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took != 10*time.Second {
+			t.Errorf("the same address had to wait until %v", took)
+		}
+		s.stop()
+		if lines := s.log.all(); len(lines) != 2 {
+			t.Errorf("logged %q", lines)
+		}
+	})
+}
+
+func TestServeRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := transport.NewNetwork()
+		l, err := n.Listen("here", dispatcherID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := startServe(t, l, transport.ServeConfig{HandshakeRate: 10, HandshakeLimit: 5}, echoSessions)
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 55 {
+			wg.Go(func() {
+				nc, err := n.Dialer(agentID)(t.Context(), "here")
+				if err == nil {
+					err = call(t.Context(), nc, nil)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if took := time.Since(start).Round(10 * time.Millisecond); took != 5*time.Second {
+			t.Errorf("50 handshakes above the burst took %v", took)
+		}
+		s.stop()
+	})
+}
+
+// flakyListener fails to accept as often as errs says.
+type flakyListener struct {
+	net.Listener
+	errs chan error
+}
+
+func (l *flakyListener) Accept() (net.Conn, error) {
+	select {
+	case err := <-l.errs:
+		return nil, err
+	default:
+		return l.Listener.Accept()
+	}
+}
+
+func TestServeGoesOnTrying(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := transport.NewNetwork()
+		inner, err := n.Listen("here", dispatcherID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &flakyListener{Listener: inner, errs: make(chan error, 10)}
+		for range 10 {
+			l.errs <- &net.OpError{Op: "accept", Err: fmt.Errorf("no luck: %w", syscall.EMFILE)}
+		}
+		start := time.Now()
+		s := startServe(t, l, transport.ServeConfig{}, echoSessions)
+		nc, err := n.Dialer(agentID)(t.Context(), "here")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := call(t.Context(), nc, nil); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took < 3*time.Second || took > 4*time.Second {
+			t.Errorf("10 failures took %v", took)
+		}
+		s.stop()
+	})
+}
+
+func TestServeListenerFails(t *testing.T) {
+	l := listen(t)
+	done := make(chan error, 1)
+	go func() {
+		done <- transport.Serve(t.Context(), l, transport.ServeConfig{TLS: tlsOf(t, dispatcherID)}, echoSessions)
+	}()
+	l.Close()
+	if err := <-done; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Serve: %v", err)
+	}
+}
