@@ -22,7 +22,7 @@ var (
 	ErrInvalid       = errors.New("harp: invalid")                   // a field of the request is wrong: see [*FieldError]
 	ErrDenied        = errors.New("harp: denied")                    // not authenticated or not allowed
 	ErrRefused       = errors.New("harp: refused by the dispatcher") // a cap, a window, a limit
-	ErrNoSpace       = errors.New("harp: no space left")             // also ErrRefused
+	ErrNoSpace       = fmt.Errorf("%w: no space left", ErrRefused)   // is ErrRefused, too
 	ErrRejected      = errors.New("harp: rejected by the agent")     // the procedure was not started
 	ErrUnreachable   = errors.New("harp: unreachable")               // the host was away and nothing was started
 	ErrExpired       = errors.New("harp: expired")                   // not started in time
@@ -163,10 +163,13 @@ type RemoteError struct {
 }
 
 func (e *RemoteError) Error() string {
-	if e.Message == "" || e.Type == "" {
-		return e.Type + e.Message
+	switch {
+	case e.Type != "" && e.Message != "":
+		return e.Type + ": " + e.Message
+	case e.Type == "" && e.Message == "":
+		return "the procedure failed"
 	}
-	return e.Type + ": " + e.Message
+	return e.Type + e.Message
 }
 
 // FieldError names the field of a request that is wrong and what was expected. It

@@ -482,7 +482,7 @@ func TestValueMessages(t *testing.T) {
 // FuzzValueJSON: any JSON text is refused or becomes a Value that prints as the same
 // JSON again.
 func FuzzValueJSON(f *testing.F) {
-	for _, seed := range []string{`{"a":[1,2.5,"x",null,true]}`, "1e2", `"\ud800"`, "18446744073709551615", "[[[]]]", "-0.0", `{"":{"":0}}`} {
+	for _, seed := range []string{`{"a":[1,2.5,"x",null,true]}`, "1e2", `"\ud800"`, "18446744073709551615", "[[[]]]", "-0.0", `{"":{"":0}}`, "1e20", "100000000000000100.0"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

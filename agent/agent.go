@@ -68,7 +68,8 @@ type Config struct {
 }
 
 // Agent offers procedures and runs them. It is safe for concurrent use; Connect and
-// Serve may run side by side, and each several times.
+// Serve may run side by side. An agent has one dispatcher at a time: a session that
+// a dispatcher opens closes the one before.
 type Agent struct {
 	cfg       Config
 	log       *slog.Logger

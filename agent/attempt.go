@@ -30,13 +30,14 @@ type attempt struct {
 	ctx    context.Context // the procedure's
 	cancel context.CancelCauseFunc
 
+	begun    chan struct{} // closed when it has started
 	returned chan struct{} // closed when the function has returned
 	settled  chan struct{} // closed when nobody will ask for it any more
 
 	owner *session // guarded by the roster's mutex
 
 	mu       sync.Mutex // guards what follows; never held while blocked
-	started  time.Time  // zero: not started
+	started  time.Time
 	stopping *wire.Stopping
 	end      *wire.End // nil: not ended
 	outbox   outbox
@@ -55,6 +56,7 @@ func accept(base context.Context, k key, c wire.Call, info *CallInfo, invoke inv
 		log:      a.log,
 		forget:   a.roster.leave,
 		invoke:   invoke,
+		begun:    make(chan struct{}),
 		returned: make(chan struct{}),
 		settled:  make(chan struct{}),
 		outbox:   outbox{window: window(c.Window)},
@@ -79,6 +81,7 @@ func (at *attempt) start(work *sync.WaitGroup) {
 	at.mu.Unlock()
 	at.watch.begin()
 	work.Go(at.run)
+	close(at.begun)
 }
 
 // run runs the function. It may leave by runtime.Goexit, which nothing but a

@@ -107,20 +107,30 @@ func TestRefusals(t *testing.T) {
 			field     string
 		}{
 			{name: "no such procedure", procedure: "great", code: "rejected_not_found", typ: "procedure"},
-			{name: "another host", procedure: "greet", args: good, code: "rejected", typ: "wrong_host",
-				change: func(_ *wire.Call, r *harp.Request) { r.Host = "web02" }},
-			{name: "needs of the call", procedure: "greet", args: good, code: "rejected", typ: "needs",
-				change: func(c *wire.Call, _ *harp.Request) { c.Needs = []string{"teleport"} }},
-			{name: "needs of the request", procedure: "greet", args: good, code: "rejected", typ: "needs",
-				change: func(_ *wire.Call, r *harp.Request) { r.Needs = []string{"teleport"} }},
+			{
+				name: "another host", procedure: "greet", args: good, code: "rejected", typ: "wrong_host",
+				change: func(_ *wire.Call, r *harp.Request) { r.Host = "web02" },
+			},
+			{
+				name: "needs of the call", procedure: "greet", args: good, code: "rejected", typ: "needs",
+				change: func(c *wire.Call, _ *harp.Request) { c.Needs = []string{"teleport"} },
+			},
+			{
+				name: "needs of the request", procedure: "greet", args: good, code: "rejected", typ: "needs",
+				change: func(_ *wire.Call, r *harp.Request) { r.Needs = []string{"teleport"} },
+			},
 			{name: "missing argument", procedure: "greet", code: "rejected_invalid", field: "args.name"},
 			{name: "unknown argument", procedure: "greet", args: harp.Args{"name": "x", "nme": 1}, code: "rejected_invalid", field: "args.nme"},
 			{name: "wrong type", procedure: "greet", args: harp.Pos(5), code: "rejected_invalid", field: "args.name"},
 			{name: "too many", procedure: "greet", args: harp.Pos("a", true, 3), code: "rejected_invalid", field: "args"},
-			{name: "attempt", procedure: "greet", args: good, code: "rejected_invalid", field: "attempt",
-				change: func(c *wire.Call, _ *harp.Request) { c.Attempt = 0 }},
-			{name: "limit", procedure: "greet", args: good, code: "rejected_invalid", field: "timeout",
-				change: func(c *wire.Call, _ *harp.Request) { c.MaxExecTime = -1 }},
+			{
+				name: "attempt", procedure: "greet", args: good, code: "rejected_invalid", field: "attempt",
+				change: func(c *wire.Call, _ *harp.Request) { c.Attempt = 0 },
+			},
+			{
+				name: "limit", procedure: "greet", args: good, code: "rejected_invalid", field: "timeout",
+				change: func(c *wire.Call, _ *harp.Request) { c.MaxExecTime = -1 },
+			},
 		} {
 			change := c.change
 			if change == nil {

@@ -97,7 +97,9 @@ func TestDirectCancel(t *testing.T) {
 		if end, _ := x.ended(); end.Stopped == nil || end.Stopped.Cause != wire.CauseCancel {
 			t.Errorf("END %+v", end)
 		}
-		<-causes
+		if cause := <-causes; !errors.Is(cause, harp.ErrCancelled) {
+			t.Errorf("cause %v", cause)
+		}
 		expect[wire.Started](c.call("hang", nil), wire.TypeStarted)
 		c.session.Close(nil)
 		if cause := <-causes; !errors.Is(cause, harp.ErrCancelled) {
@@ -115,7 +117,9 @@ func TestDirectStop(t *testing.T) {
 		x := c.call("hang", nil)
 		expect[wire.Started](x, wire.TypeStarted)
 		r.stop()
-		<-causes
+		if cause := <-causes; !errors.Is(cause, harp.ErrClosed) {
+			t.Errorf("cause %v", cause)
+		}
 		if f := failure(t, x.end()); f.Type != "agent_stopped" {
 			t.Errorf("%+v", f)
 		}

@@ -36,7 +36,7 @@ func listen(t testing.TB, p place) *dispatcher {
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	cfg := transport.ServeConfig{
-		TLS:       p.tls(t, dispatcherID),
+		TLS:       p.config(t, dispatcherID),
 		Logger:    silent,
 		Protocols: map[string]transport.Role{transport.ProtocolAgent: transport.RoleAgent},
 	}

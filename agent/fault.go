@@ -12,15 +12,19 @@ import (
 
 // The types of failures that are not the procedure's own words.
 const (
-	faultOther       = "error"            // an error without a type
-	faultPanic       = "panic"            // the procedure panicked, or left by runtime.Goexit
-	faultTooLarge    = "result_too_large" // its result exceeds the limit
-	faultBadResult   = "bad_result"       // its result has no form on the wire
-	faultAgentStop   = "agent_stopped"    // the agent stopped and the procedure with it
-	maxFaultMessage  = 64 << 10
-	maxFaultType     = 256
-	maxFaultData     = wire.MaxResult
-	truncatedMessage = " [cut]"
+	faultOther     = "error"            // an error without a type
+	faultPanic     = "panic"            // the procedure panicked, or left by runtime.Goexit
+	faultTooLarge  = "result_too_large" // its result exceeds the limit
+	faultBadResult = "bad_result"       // its result has no form on the wire
+	faultAgentStop = "agent_stopped"    // the agent stopped and the procedure with it
+)
+
+// How much of a failure travels, in bytes.
+const (
+	maxFaultMessage = 64 << 10
+	maxFaultType    = 256
+	maxFaultData    = wire.MaxResult
+	cutMark         = " [cut]"
 )
 
 // Errorf returns an error for a procedure to fail with. At the caller it is a
@@ -100,11 +104,11 @@ func fit(f harp.Failure) harp.Failure {
 // cut makes a text UTF-8 of at most so many bytes.
 func cut(text string, most int) string {
 	if len(text) > most {
-		end := most - len(truncatedMessage)
+		end := most - len(cutMark)
 		for end > 0 && !utf8.RuneStart(text[end]) {
 			end--
 		}
-		text = text[:end] + truncatedMessage
+		text = text[:end] + cutMark
 	}
 	return strings.ToValidUTF8(text, "\uFFFD")
 }

@@ -117,6 +117,16 @@ func (a *Agent) take(s *session, w wire.Welcome) error {
 	return nil
 }
 
+// leave is take undone when the session is over.
+func (a *Agent) leave(s *session) {
+	a.mu.Lock()
+	if a.current == s {
+		a.current = nil
+	}
+	a.mu.Unlock()
+	close(s.over)
+}
+
 // facts are what is known of the host. That they cannot be had is no reason not to
 // work.
 func (s *session) facts(ctx context.Context) wire.Facts {

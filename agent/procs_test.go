@@ -58,16 +58,16 @@ func offerHang(a *agent.Agent, opts ...agent.ProcOption) (causes <-chan error) {
 	return c
 }
 
-type diskFull struct{ free int }
+type diskFullError struct{ free int }
 
-func (diskFull) Error() string { return "the disk is full" }
-func (diskFull) Type() string  { return "disk_full" }
+func (diskFullError) Error() string { return "the disk is full" }
+func (diskFullError) Type() string  { return "disk_full" }
 
 // offerFaults registers procedures that fail in every way.
 func offerFaults(a *agent.Agent) {
 	fails := map[string]func() (any, error){
 		"plain": func() (any, error) { return nil, errors.New("no luck") },
-		"typed": func() (any, error) { return nil, errors.Join(diskFull{3}) },
+		"typed": func() (any, error) { return nil, errors.Join(diskFullError{3}) },
 		"errorf": func() (any, error) {
 			return nil, agent.Errorf("unit_not_found", map[string]any{"unit": "x"}, "unit %s", "x")
 		},

@@ -41,6 +41,7 @@ const fromAcked = -1
 func (s *session) tell(ctx context.Context, x *transport.Exchange, at *attempt, a ask) bool {
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
+	<-at.begun // another exchange may have brought it here just now
 	r := &report{session: s, x: x, at: at, wake: make(chan struct{}, 1), quit: quit}
 	started, ok := at.attach(r, a)
 	if !ok {
@@ -150,6 +151,7 @@ func (r *report) take() (transport.Type, any) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	switch {
+	case at.report != r: // another one is told by now
 	case at.stopping != nil && !r.stopping:
 		r.stopping = true
 		return wire.TypeStopping, *at.stopping
@@ -222,18 +224,20 @@ func (r *report) acknowledge(m wire.Ack) (done bool, err error) {
 	return m.End, nil
 }
 
-// acknowledge forgets records that are committed. It fails if r was not told what
-// is acknowledged.
+// acknowledge forgets records that are committed. They may be more than r was told:
+// another report was before it. It fails if there are no such records, or END is
+// acknowledged that r was not told.
 func (at *attempt) acknowledge(r *report, m wire.Ack) bool {
 	at.mu.Lock()
 	defer at.mu.Unlock()
-	if m.Next > r.next || m.End && !r.end {
+	if m.Next > at.outbox.next() || m.End && !r.end {
 		return false
 	}
 	if at.report != r {
 		return true // another one is told by now
 	}
 	at.outbox.ack(m.Next)
+	r.next = max(r.next, at.outbox.first)
 	if m.Window > 0 {
 		at.outbox.window = window(m.Window)
 	}

@@ -51,7 +51,7 @@ func (a *Agent) converse(ctx context.Context, conn *transport.Conn, work *sync.W
 	}
 	defer ts.Close(nil)
 	s := a.newSession(ctx, ts, work)
-	defer close(s.over)
+	defer a.leave(s)
 	if err := s.open(ctx); err != nil {
 		return false, err
 	}

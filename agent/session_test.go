@@ -429,7 +429,7 @@ func dial(t testing.TB, p place, l net.Listener, id transport.Identity, protocol
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := transport.Client(t.Context(), nc, p.tls(t, id), protocol, transport.RoleAgent)
+	conn, err := transport.Client(t.Context(), nc, p.config(t, id), protocol, transport.RoleAgent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -442,7 +442,7 @@ func TestConfig(t *testing.T) {
 	for field, change := range map[string]func(*agent.Config){
 		"name":                func(c *agent.Config) { c.Name = "" },
 		"name ":               func(c *agent.Config) { c.Name = "web02" },
-		"tls":                 func(c *agent.Config) { c.TLS = p.tls(t, callerID) },
+		"tls":                 func(c *agent.Config) { c.TLS = p.config(t, callerID) },
 		"label ":              func(c *agent.Config) { c.Labels = map[string]string{"": "x"} },
 		"limits.max_result":   func(c *agent.Config) { c.Limits.MaxResult = 3 << 20 },
 		"limits.max_record":   func(c *agent.Config) { c.Limits.MaxRecord = -1 },
@@ -464,4 +464,48 @@ func TestConfig(t *testing.T) {
 	if err := newAgent(t, p, func(c *agent.Config) { c.TLS = nil }).Serve(t.Context(), l); !errors.As(err, &e) || e.Field != "tls" {
 		t.Errorf("Serve returned %v", err)
 	}
+}
+
+// TestTakeover checks that however often another exchange takes over a stream,
+// nothing of it is lost.
+func TestTakeover(t *testing.T) {
+	const records = 5000
+	everywhere(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		offerStream(a, "count", func(_ context.Context, emit func(int) error) error {
+			for i := range records {
+				if err := emit(i); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		s, _, _ := connect(t, p, a)
+		id, committed := harp.NewID(), int64(0)
+		for turn := 0; ; turn++ {
+			x := s.call("count", nil, func(c *wire.Call, r *harp.Request) { r.ID, c.Window = id, wire.MinWindow }).accepted()
+			for frame := 0; turn == 30 || frame < 1; frame++ {
+				f := x.receive()
+				if f.Type == wire.TypeEnd {
+					if committed != records {
+						t.Errorf("END after %d records", committed)
+					}
+					x.ackEnd(wire.End{Records: committed})
+					return
+				}
+				var m wire.Records
+				if err := wire.Decode(f.Body, &m); err != nil || f.Type != wire.TypeRecords || m.First > committed {
+					t.Fatalf("type %d from %d, have %d: %v", f.Type, m.First, committed, err)
+				}
+				for i, r := range m.Records {
+					var n int64
+					if err := harp.Value(r.Value).Decode(&n); err != nil || n != m.First+int64(i) {
+						t.Fatalf("record %d is %d: %v", m.First+int64(i), n, err)
+					}
+				}
+				committed = max(committed, m.First+int64(len(m.Records)))
+				x.ack(committed)
+			}
+		}
+	})
 }

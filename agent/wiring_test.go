@@ -26,7 +26,7 @@ var (
 type place interface {
 	listen(t testing.TB, id transport.Identity) net.Listener
 	dialer(id transport.Identity) func(ctx context.Context, addr string) (net.Conn, error)
-	tls(t testing.TB, id transport.Identity) *tls.Config
+	config(t testing.TB, id transport.Identity) *tls.Config
 }
 
 // everywhere runs a test body in memory, where time is virtual, and over TLS.
@@ -55,7 +55,7 @@ func (m memory) dialer(id transport.Identity) func(context.Context, string) (net
 	return m.network.Dialer(id)
 }
 
-func (m memory) tls(testing.TB, transport.Identity) *tls.Config { return nil }
+func (m memory) config(testing.TB, transport.Identity) *tls.Config { return nil }
 
 // loopback is TLS over TCP.
 type loopback struct{}
@@ -76,7 +76,7 @@ func (loopback) dialer(transport.Identity) func(context.Context, string) (net.Co
 	}
 }
 
-func (loopback) tls(t testing.TB, id transport.Identity) *tls.Config {
+func (loopback) config(t testing.TB, id transport.Identity) *tls.Config {
 	ca, err := authority()
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ var silent = slog.New(slog.DiscardHandler)
 func newAgent(t testing.TB, p place, change ...func(*agent.Config)) *agent.Agent {
 	cfg := agent.Config{
 		Name:   agentID.Name,
-		TLS:    p.tls(t, agentID),
+		TLS:    p.config(t, agentID),
 		Dial:   p.dialer(agentID),
 		Logger: silent,
 		Facts:  func(context.Context) (map[string]any, error) { return map[string]any{"os": "test"}, nil },

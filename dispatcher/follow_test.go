@@ -87,8 +87,8 @@ func followAll(t *testing.T, sys *system, streams, followers int, d time.Duratio
 
 func TestFollowersOfFastStreamsMissNothing(t *testing.T) {
 	d := 5 * time.Second
-	if testing.Short() {
-		d = time.Second
+	if raceDetector { // which makes a million records a second ten times as much work
+		d = time.Second / 2
 	}
 	for _, w := range []wiring{embedded, loopback} {
 		t.Run(string(w), func(t *testing.T) {
@@ -98,10 +98,14 @@ func TestFollowersOfFastStreamsMissNothing(t *testing.T) {
 }
 
 func TestAThousandFollowersInVirtualTime(t *testing.T) {
+	d := 200 * time.Millisecond
+	if raceDetector {
+		d /= 5
+	}
 	for _, w := range []wiring{embedded, inMemory} {
 		t.Run(string(w), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				followAll(t, newSystem(t, w, nil, dispatcher.Config{}), 1, 1000, time.Second)
+				followAll(t, newSystem(t, w, nil, dispatcher.Config{}), 1, 1000, d)
 			})
 		})
 	}

@@ -50,6 +50,7 @@ func (c rawCaller) ask(ctx context.Context, typ transport.Type, body []byte) (tr
 // What is hostile on the port ends its own session; others do not notice, and
 // memory stays flat.
 func TestHostileBytesOnThePort(t *testing.T) {
+	t.Parallel()
 	sys := newSystem(t, loopback, nil, dispatcher.Config{})
 	g := newGate()
 	sys.agent("web01", g.register)

@@ -112,8 +112,8 @@ func TestConcurrencyOfAQueueIsNeverExceeded(t *testing.T) {
 func TestALongQueueStartsInOrderAndIsGoneAfterwards(t *testing.T) {
 	sys := newSystem(t, embedded, nil, dispatcher.Config{})
 	jobs := 10_000
-	if testing.Short() {
-		jobs = 1000
+	if raceDetector {
+		jobs = 2000
 	}
 	w := newWitness(t)
 	g := newGate()

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/harpcaller/harp"
-	"github.com/harpcaller/harp/store"
 )
 
 // tailBytes is how much of the last committed records is kept for followers that
@@ -103,17 +102,20 @@ func (t *tail) keepLocked(records []harp.Record) {
 	}
 	t.recent = append(t.recent, records...)
 	for _, r := range records {
-		t.bytes += len(r.Value)
+		t.bytes += cost(r)
 	}
 	drop := 0
 	for t.bytes > tailBytes && drop < len(t.recent)-1 {
-		t.bytes -= len(t.recent[drop].Value)
+		t.bytes -= cost(t.recent[drop])
 		drop++
 	}
 	if drop > 0 {
 		t.recent = slices.Clone(t.recent[drop:])
 	}
 }
+
+// cost is about what a record takes in memory.
+func cost(r harp.Record) int { return len(r.Value) + 96 }
 
 // changed is closed at the next change after this call.
 func (t *tail) changed() <-chan struct{} {
@@ -131,6 +133,15 @@ func (t *tail) from(seq uint64) []harp.Record {
 		return nil
 	}
 	return copyRecords(t.recent[seq-t.recent[0].Seq:])
+}
+
+// isAt reports whether seq is where the next record will be: there is nothing to
+// read, and what comes will be signalled.
+func (t *tail) isAt(seq uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := len(t.recent)
+	return !t.over && n > 0 && t.recent[n-1].Seq+1 == seq
 }
 
 // copyRecords gives a follower records of its own, the values in one piece.
@@ -166,22 +177,17 @@ func (d *Dispatcher) records(ctx context.Context, id string, q harp.RecordQuery)
 	defer d.tails.release(t)
 	for {
 		changed := t.changed()
-		if got := t.from(q.From); got != nil && !q.Tail {
-			return harp.RecordPage{Records: got, Next: got[len(got)-1].Seq + 1, End: got[len(got)-1].Seq + 1}, nil
+		if !q.Tail {
+			if got := t.from(q.From); got != nil {
+				next := got[len(got)-1].Seq + 1
+				return harp.RecordPage{Records: got, Next: next, End: next}, nil
+			}
 		}
-		job, err := d.job(ctx, id)
-		if err != nil {
-			return harp.RecordPage{}, err
-		}
-		if q.Tail {
-			q.From = job.Records - min(q.Recent, job.Records)
-		}
-		page, err := d.readPage(ctx, job, q.From)
-		if err != nil {
-			return harp.RecordPage{}, err
-		}
-		if len(page.Records) > 0 || page.Ended || q.Tail || !q.Wait {
-			return page, nil
+		if q.Tail || !q.Wait || !t.isAt(q.From) {
+			page, err := d.readPage(ctx, id, q)
+			if err != nil || len(page.Records) > 0 || page.Ended || q.Tail || !q.Wait {
+				return page, err
+			}
 		}
 		select {
 		case <-changed:
@@ -191,10 +197,18 @@ func (d *Dispatcher) records(ctx context.Context, id string, q harp.RecordQuery)
 	}
 }
 
-func (d *Dispatcher) readPage(ctx context.Context, job store.Job, from uint64) (harp.RecordPage, error) {
+// readPage reads records from the store.
+func (d *Dispatcher) readPage(ctx context.Context, id string, q harp.RecordQuery) (harp.RecordPage, error) {
+	job, err := d.job(ctx, id)
+	if err != nil {
+		return harp.RecordPage{}, err
+	}
+	from := q.From
+	if q.Tail {
+		from = job.Records - min(q.Recent, job.Records)
+	}
 	page := harp.RecordPage{Next: from, End: job.Records}
 	if from < job.Records {
-		var err error
 		if page.Records, err = d.store.Read(ctx, job.ID, from, pageBytes); err != nil {
 			return page, err
 		}

@@ -32,7 +32,8 @@ func TestATailKeepsTheNewestRecordsWithinItsBytes(t *testing.T) {
 		t.Error("the tail has what it dropped or never had")
 	}
 	oldest := held.recent[0].Seq
-	if kept := uint64(2000) - oldest; kept*size > tailBytes || (kept+1)*size <= tailBytes {
+	each := cost(held.recent[0])
+	if kept := int(2000 - oldest); kept*each > tailBytes || (kept+1)*each <= tailBytes {
 		t.Errorf("it keeps %d records of %d bytes", kept, size)
 	}
 	if n := len(held.from(oldest)); n != int(2000-oldest) {

@@ -110,8 +110,8 @@ func plainStreams(b *testing.B, n int) chan io.ReadWriter {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
-		client.Close()
-		server.Close()
+		_ = client.Close()
+		_ = server.Close()
 	})
 	go plainServe(server)
 	streams := make(chan io.ReadWriter, n)

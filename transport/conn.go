@@ -102,7 +102,7 @@ func shake(ctx context.Context, nc net.Conn, with func(context.Context) (net.Con
 	keepAlive(nc)
 	secured, peer, err := with(ctx)
 	if err != nil {
-		nc.Close()
+		_ = nc.Close()
 		return nil, handshakeError(ctx, nc, err)
 	}
 	return &Conn{nc: secured, peer: peer}, nil

@@ -49,8 +49,8 @@ func TestRoles(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					cc.Close()
-					sc.Close()
+					_ = cc.Close()
+					_ = sc.Close()
 					return
 				}
 				if cc != nil || sc != nil || !errors.Is(err, transport.ErrHandshake) {
@@ -290,7 +290,7 @@ func TestOldTLS(t *testing.T) {
 			config.InsecureSkipVerify = true
 			config.NextProtos = []string{transport.ProtocolAgent}
 			_ = tls.Client(nc, config).Handshake()
-			nc.Close()
+			_ = nc.Close()
 		}()
 		_, err := transport.Server(t.Context(), ns, tlsOf(t, dispatcherID), allowAgents)
 		wantStage(t, err, transport.StageTLS)
@@ -302,7 +302,7 @@ func TestOldTLS(t *testing.T) {
 			config.MinVersion, config.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 			config.NextProtos = []string{transport.ProtocolAgent}
 			_ = tls.Server(ns, config).Handshake()
-			ns.Close()
+			_ = ns.Close()
 		}()
 		_, err := transport.Client(t.Context(), nc, tlsOf(t, agentID), transport.ProtocolAgent, transport.RoleDispatcher)
 		wantStage(t, err, transport.StageTLS)
@@ -319,7 +319,7 @@ func TestNoWelcome(t *testing.T) {
 				config.NextProtos = []string{transport.ProtocolAgent}
 				c := tls.Server(ns, config)
 				_, _ = c.Write(says)
-				c.Close()
+				_ = c.Close()
 			}()
 			_, err := transport.Client(t.Context(), nc, tlsOf(t, agentID), transport.ProtocolAgent, transport.RoleDispatcher)
 			wantStage(t, err, transport.StageTLS)
@@ -355,7 +355,7 @@ func TestGarbageInsteadOfTLS(t *testing.T) {
 
 func sayAndClose(nc net.Conn, b []byte) {
 	_, _ = io.Copy(nc, bytes.NewReader(b))
-	nc.Close()
+	_ = nc.Close()
 }
 
 func TestHandshakeContext(t *testing.T) {
@@ -389,7 +389,7 @@ func TestFingerprint(t *testing.T) {
 		nc, ns := loopback(t)
 		go func() {
 			if c, err := transport.Client(t.Context(), nc, config, transport.ProtocolAgent, transport.RoleDispatcher); err == nil {
-				c.Close()
+				_ = c.Close()
 			}
 		}()
 		c, err := transport.Server(t.Context(), ns, tlsOf(t, dispatcherID), allowAgents)
@@ -399,7 +399,7 @@ func TestFingerprint(t *testing.T) {
 		defer c.Close()
 		return c.Peer().Fingerprint
 	}
-	if seen(config) != seen(config) || seen(config) == seen(other) {
+	if first, again := seen(config), seen(config); first != again || first == seen(other) {
 		t.Error("fingerprints do not tell keys apart")
 	}
 }

@@ -150,7 +150,7 @@ func (g *gather) writeLoop() {
 		recycle(buf)
 		if err != nil {
 			g.fail(fmt.Errorf("write: %w", err))
-			g.nc.Close()
+			_ = g.nc.Close()
 			return
 		}
 	}
@@ -244,7 +244,7 @@ func (g *gather) shut(patience time.Duration) {
 	if patience > 0 && g.cause() == nil {
 		g.linger(patience)
 	}
-	g.nc.Close()
+	_ = g.nc.Close()
 }
 
 // linger tells the peer that nothing more comes and lets it close first. To close

@@ -28,13 +28,13 @@ func yamuxFrame(kind byte, flags uint16, stream, length uint32) []byte {
 
 // gatherPair returns a gather and the peer of its connection, which gives every
 // write as one read.
-func gatherPair(t *testing.T, opens *rate.Limiter) (*gather, net.Conn) {
+func gatherPair(t *testing.T) (*gather, net.Conn) {
 	t.Helper()
 	near, far := net.Pipe()
-	g := newGather(near, opens, func() {})
+	g := newGather(near, nil, func() {})
 	t.Cleanup(func() {
-		far.Close()
-		g.Close()
+		_ = far.Close()
+		_ = g.Close()
 	})
 	return g, far
 }
@@ -59,7 +59,7 @@ func nextWrite(t *testing.T, r io.Reader) []byte {
 
 func TestGatherHeaderAndBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, far := gatherPair(t, nil)
+		g, far := gatherPair(t)
 		header, body := dataFrame(1, 100)
 		write(t, g, header)
 		synctest.Wait()
@@ -85,7 +85,7 @@ func TestGatherHeaderAndBody(t *testing.T) {
 // What is written while a write is under way goes out together.
 func TestGatherGathers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, far := gatherPair(t, nil)
+		g, far := gatherPair(t)
 		header, body := dataFrame(1, 100)
 		for range 50 {
 			write(t, g, header)
@@ -104,7 +104,7 @@ func TestGatherGathers(t *testing.T) {
 // A peer that does not read blocks the writer, and ends the connection after 30 s.
 func TestGatherStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, _ := gatherPair(t, nil)
+		g, _ := gatherPair(t)
 		header, body := dataFrame(1, 16<<10)
 		start := time.Now()
 		total := 0
@@ -134,7 +134,7 @@ func TestGatherStuck(t *testing.T) {
 
 func TestGatherFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, far := gatherPair(t, nil)
+		g, far := gatherPair(t)
 		for range 10 {
 			write(t, g, make([]byte, 5000))
 		}
@@ -158,11 +158,11 @@ func TestGatherCloseStuck(t *testing.T) {
 		took time.Duration
 	}{
 		"finish": {(*gather).finish, closeTimeout},
-		"Close":  {func(g *gather) { g.Close() }, 0},
+		"Close":  {func(g *gather) { _ = g.Close() }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, _ := gatherPair(t, nil)
+				g, _ := gatherPair(t)
 				done := make(chan struct{}, 2)
 				go func() {
 					for range 20 {

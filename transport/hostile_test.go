@@ -323,7 +323,7 @@ func TestTruncation(t *testing.T) {
 				}
 				write(st, whole[:cut])
 				if how == "lane" {
-					st.Close()
+					_ = st.Close()
 				} else {
 					h.raw.Close()
 				}
@@ -349,7 +349,7 @@ func TestTruncatedRequest(t *testing.T) {
 		st := h.open(t)
 		write(st, frame(transport.Frame{Type: 1, Exchange: 1}))
 		write(st, header(1000, 1, 1))
-		st.Close()
+		_ = st.Close()
 		if err := <-got; !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("Receive: %v", err)
 		}
@@ -417,7 +417,7 @@ func TestLaneFlood(t *testing.T) {
 			st := h.open(t)
 			write(st, frame(transport.Frame{Type: 1, Exchange: 1}))
 			<-began
-			st.Close()
+			_ = st.Close()
 		}
 		_, _ = h.raw.Open()
 		h.wantDead(t, h.victim.acceptor, transport.ErrTooManyLanes)
@@ -459,7 +459,7 @@ func TestHostileYamux(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			oc, ac := wiring{openerDials: true}.conns(t)
 			var log logged
-			s, err := ac.Acceptor(transport.Options{Logger: log.logger()})
+			s, err := ac.Acceptor(transport.Options{Logger: log.logger(), MaxLanes: 4})
 			if err != nil {
 				t.Fatal(err)
 			}

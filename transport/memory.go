@@ -136,7 +136,7 @@ func (l *memoryListener) drain() {
 	for {
 		select {
 		case c := <-l.queue:
-			c.Close()
+			_ = c.Close()
 		default:
 			return
 		}
@@ -331,7 +331,7 @@ func (m *memoryMux) accept(ctx context.Context) (stream, error) {
 	}
 }
 
-func (m *memoryMux) close() { m.Close() }
+func (m *memoryMux) close() { m.link.end(io.EOF) }
 
 func (m *memoryMux) cause() error { return m.link.cause() }
 

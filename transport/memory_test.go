@@ -39,8 +39,8 @@ func TestNetwork(t *testing.T) {
 	if _, err := nc.Write([]byte("x")); err == nil {
 		t.Error("bytes were written without a session")
 	}
-	l.Close()
-	l.Close()
+	_ = l.Close()
+	_ = l.Close()
 	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept after Close: %v", err)
 	}
@@ -53,7 +53,7 @@ func TestNetwork(t *testing.T) {
 	if l, err = n.Listen("a:1", dispatcherID); err != nil {
 		t.Errorf("the address is not free: %v", err)
 	}
-	l.Close()
+	_ = l.Close()
 }
 
 // A full accept queue makes the dialler wait.

@@ -354,12 +354,12 @@ func BenchmarkMessage(b *testing.B) {
 	m := message{ID: make([]byte, 16), Seq: 1, Names: []string{"web01"}, Raw: bin(64)}
 	b.ReportAllocs()
 	for b.Loop() {
-		bytes, err := transport.Marshal(m)
+		encoded, err := transport.Marshal(m)
 		if err != nil {
 			b.Fatal(err)
 		}
 		var got message
-		if err := transport.Unmarshal(bytes, &got, transport.ProtocolLimits); err != nil {
+		if err := transport.Unmarshal(encoded, &got, transport.ProtocolLimits); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -71,7 +71,7 @@ func Serve(ctx context.Context, l net.Listener, cfg ServeConfig, handle func(con
 	defer stop()
 	defer s.running.Wait()
 	err := s.acceptLoop(ctx, l)
-	l.Close()
+	_ = l.Close()
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -113,7 +113,7 @@ func (s *server) acceptLoop(ctx context.Context, l net.Listener) error {
 func (s *server) serve(ctx context.Context, nc net.Conn) {
 	c, err := s.shake(ctx, nc)
 	if err != nil {
-		if ctx.Err() == nil {
+		if !errors.Is(err, context.Canceled) {
 			s.cfg.Logger.Warn("connection refused", "addr", nc.RemoteAddr().String(), "error", err.Error())
 		}
 		return
@@ -128,7 +128,7 @@ func (s *server) shake(ctx context.Context, nc net.Conn) (*Conn, error) {
 	defer cancel()
 	peeked, turn, err := s.admission.admit(ctx, nc)
 	if err != nil {
-		nc.Close()
+		_ = nc.Close()
 		return nil, handshakeError(ctx, nc, err)
 	}
 	defer turn.end()

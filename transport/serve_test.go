@@ -256,6 +256,7 @@ func TestServeStalledHandshakes(t *testing.T) {
 		if took := time.Since(start); took != 10*time.Second {
 			t.Errorf("the same address had to wait until %v", took)
 		}
+		time.Sleep(time.Second) // the other's time is up at the same instant
 		s.stop()
 		if lines := s.log.all(); len(lines) != 2 {
 			t.Errorf("logged %q", lines)
@@ -340,7 +341,7 @@ func TestServeListenerFails(t *testing.T) {
 	go func() {
 		done <- transport.Serve(t.Context(), l, transport.ServeConfig{TLS: tlsOf(t, dispatcherID)}, echoSessions)
 	}()
-	l.Close()
+	_ = l.Close()
 	if err := <-done; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Serve: %v", err)
 	}

@@ -485,7 +485,7 @@ func TestMisuse(t *testing.T) {
 		if err := opener.Err(); err != nil {
 			t.Errorf("the session ended: %v", err)
 		}
-		oc.Close()
+		_ = oc.Close()
 		if _, err := oc.Opener(transport.Options{}); !errors.Is(err, transport.ErrSessionClosed) {
 			t.Errorf("a session of a closed connection: %v", err)
 		}

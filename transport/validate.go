@@ -152,6 +152,7 @@ func (v *validator) coded(c byte) string {
 		return v.container(2 * n)
 	case formExt:
 		return v.extension(n)
+	case formNone:
 	}
 	return reasonCode
 }

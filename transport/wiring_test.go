@@ -92,8 +92,8 @@ func (w wiring) conns(t testing.TB) (opener, acceptor *transport.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cc.Close()
-		sc.Close()
+		_ = cc.Close()
+		_ = sc.Close()
 	})
 	if w.openerDials {
 		return cc, sc
@@ -185,8 +185,8 @@ func loopback(t testing.TB) (nc, ns net.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		nc.Close()
-		ns.Close()
+		_ = nc.Close()
+		_ = ns.Close()
 	})
 	return nc, ns
 }

@@ -62,7 +62,7 @@ func newYamux(nc net.Conn, o Options, opener bool) (*yamuxMux, error) {
 	m.gather = newGather(nc, opens, m.abort)
 	var err error
 	if m.session, err = start(m.gather, config); err != nil {
-		m.gather.Close()
+		_ = m.gather.Close()
 		return nil, fmt.Errorf("transport: %w", err)
 	}
 	return m, nil

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -160,15 +159,15 @@ func message(err error) string {
 
 // dictionary reads a queue's name: a JSON object, or words name=text and
 // name:=json.
-func dictionary(field string, words []string) (map[string]any, error) {
+func dictionary(words []string) (map[string]any, error) {
 	if len(words) == 1 && strings.HasPrefix(strings.TrimSpace(words[0]), "{") {
 		got, err := parseJSON([]byte(words[0]))
 		if err != nil {
-			return nil, invalid(field, "%s", message(err))
+			return nil, invalid("queue", "%s", message(err))
 		}
 		name, ok := got.(map[string]any)
 		if !ok {
-			return nil, invalid(field, "a name is a JSON object")
+			return nil, invalid("queue", "a name is a JSON object")
 		}
 		return name, nil
 	}
@@ -176,7 +175,7 @@ func dictionary(field string, words []string) (map[string]any, error) {
 	for _, word := range words {
 		key, v, err := parseWord(word, func(_, text string) (any, error) { return text, nil })
 		if err != nil {
-			return nil, invalid(field, "%s is neither a JSON object nor name=value", word)
+			return nil, invalid("queue", "%s is neither a JSON object nor name=value", word)
 		}
 		name[key] = v
 	}
@@ -298,20 +297,4 @@ func findProcedure(ctx context.Context, caller *harp.Caller, host, name string) 
 		return harp.ProcedureDoc{Name: name}, nil
 	}
 	return harp.ProcedureDoc{}, harp.NotFound("procedure", name+" on "+host)
-}
-
-// indented is JSON for people.
-func indented(text json.RawMessage) string {
-	if len(text) == 0 {
-		return ""
-	}
-	var v any
-	if json.Unmarshal(text, &v) != nil {
-		return string(text)
-	}
-	out, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return string(text)
-	}
-	return string(safeJSON(out))
 }

@@ -108,7 +108,7 @@ func TestDictionary(t *testing.T) {
 		{[]string{"{"}, nil},
 		{[]string{"{}", "{}"}, nil},
 	} {
-		got, err := dictionary("queue", test.words)
+		got, err := dictionary(test.words)
 		if test.want == nil {
 			if !errors.Is(err, harp.ErrInvalid) {
 				t.Errorf("%q is %v, %v, want an error", test.words, got, err)

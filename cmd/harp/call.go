@@ -80,7 +80,7 @@ func (f *callFlags) options() ([]harp.Option, error) {
 		return nil, invalid("when-offline", "must be wait or fail")
 	}
 	if f.queue != nil {
-		name, err := dictionary("queue", f.queue)
+		name, err := dictionary(f.queue)
 		if err != nil {
 			return nil, err
 		}
@@ -157,7 +157,7 @@ func (c *cli) printID(job *harp.Job) error {
 
 // watch prints a job's records as they come, then its result.
 func (c *cli) watch(ctx context.Context, job *harp.Job) error {
-	p := recordPrinter{cli: c}
+	p := recordPrinter{cli: c, all: true}
 	if c.format == formatText {
 		if err := p.follow(job.Follow(ctx, harp.Since(0))); err != nil {
 			return unless(ctx, err, p.detached(job))

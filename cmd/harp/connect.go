@@ -90,6 +90,6 @@ func (c *cli) withCaller(ctx context.Context, fn func(*harp.Caller) error) error
 	if err != nil {
 		return err
 	}
-	defer caller.Close() //nolint:errcheck // what it was for is done
+	defer caller.Close()
 	return fn(caller)
 }

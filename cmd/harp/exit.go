@@ -116,7 +116,7 @@ func (c *cli) report(err error) int {
 		return exitDetached
 	}
 	if c.format == formatJSON && !c.stdout.written {
-		c.print(object{{"error", harp.FailureOf(err)}})
+		_ = c.print(object{{"error", harp.FailureOf(err)}}) // stderr says it, too
 	}
 	c.notice("harp: %s", strings.TrimPrefix(err.Error(), "harp: "))
 	var usage *usageError

@@ -159,8 +159,9 @@ func value(t testing.TB, v any) harp.Value {
 }
 
 // ended is a job that ended as err says, after three records.
-func ended(t testing.TB, id string, err error) *fake {
+func ended(t testing.TB, err error) *fake {
 	t.Helper()
+	const id = firstID
 	f := &fake{
 		hosts:      []harp.HostStatus{{Name: "demo1", Online: true, LastHeard: noon, Procedures: []string{"count", "hello"}}},
 		procedures: []harp.ProcedureDoc{demoProcedure(t, "count"), demoProcedure(t, "hello")},

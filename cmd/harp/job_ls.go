@@ -40,7 +40,7 @@ func (c *cli) jobListCommand() *cobra.Command {
 				return err
 			}
 			if queue != nil {
-				if f.Queue, err = dictionary("queue", queue); err != nil {
+				if f.Queue, err = dictionary(queue); err != nil {
 					return err
 				}
 			}

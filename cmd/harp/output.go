@@ -52,12 +52,12 @@ func (f *format) String() string {
 }
 
 // Set reads the flag.
-func (f *format) Set(text string) error {
-	switch format(text) {
+func (f *format) Set(word string) error {
+	switch format(word) {
 	case "text":
 		*f = formatText
 	case formatJSON, formatLines:
-		*f = format(text)
+		*f = format(word)
 	default:
 		return fmt.Errorf("must be text, json or jsonl")
 	}
@@ -81,11 +81,11 @@ const version = 1
 
 // fieldsOf returns the fields of v, which encodes to an object, in their order.
 func fieldsOf(v any) (object, error) {
-	text, err := json.Marshal(v)
+	encoded, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
-	dec := json.NewDecoder(bytes.NewReader(text))
+	dec := json.NewDecoder(bytes.NewReader(encoded))
 	if _, err := dec.Token(); err != nil {
 		return nil, err
 	}
@@ -141,11 +141,11 @@ func compact(v any) ([]byte, error) {
 
 // line prints v as one line of JSON.
 func (c *cli) line(v any) error {
-	text, err := compact(v)
+	encoded, err := compact(v)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.stdout, "%s\n", safeJSON(text))
+	_, err = fmt.Fprintf(c.stdout, "%s\n", safeJSON(encoded))
 	return err
 }
 

@@ -22,7 +22,7 @@ func local(t *testing.T) {
 func onTerminal(c *cli) { c.terminal = true }
 
 func TestCall(t *testing.T) {
-	f := ended(t, firstID, nil)
+	f := ended(t, nil)
 	got := runFake(t, t.Context(), f, nil, "call", "demo1", "count", "to=3", "--queue", "host=web01",
 		"--concurrency", "2", "--priority", "-5", "--timeout", "1m", "--max-exec-time", "none", "--label", "a=b",
 		"--info", `{"ticket":812}`, "--when-offline", "fail", "--id", secondID)
@@ -43,7 +43,7 @@ func TestCall(t *testing.T) {
 
 func TestCallOnATerminal(t *testing.T) {
 	local(t)
-	got := runFake(t, t.Context(), ended(t, firstID, nil), onTerminal, "call", "demo1", "count", "to=3")
+	got := runFake(t, t.Context(), ended(t, nil), onTerminal, "call", "demo1", "count", "to=3")
 	want := "12:00:00.000 #0 {\"i\":1}\n" +
 		"12:00:00.000 #1 out\\x1b[2J\n" +
 		"12:00:00.000 #1 put\n" +
@@ -55,7 +55,7 @@ func TestCallOnATerminal(t *testing.T) {
 }
 
 func TestCallDetached(t *testing.T) {
-	f := ended(t, firstID, nil)
+	f := ended(t, nil)
 	got := runFake(t, t.Context(), f, nil, "call", "-d", "demo1", "count", "to=3")
 	if want := (said{stdout: f.submitted[0].ID + "\n"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -63,7 +63,7 @@ func TestCallDetached(t *testing.T) {
 }
 
 func TestCallAsJSON(t *testing.T) {
-	got := runFake(t, t.Context(), ended(t, firstID, nil), nil, "call", "demo1", "count", "to=3", "-o", "json")
+	got := runFake(t, t.Context(), ended(t, nil), nil, "call", "demo1", "count", "to=3", "-o", "json")
 	if got.code != 0 || got.stderr != "" {
 		t.Errorf("got %+v", got)
 	}
@@ -85,7 +85,7 @@ func TestCallAsJSON(t *testing.T) {
 }
 
 func TestCallFails(t *testing.T) {
-	f := ended(t, firstID, &harp.RemoteError{Type: "oops", Message: "no"})
+	f := ended(t, &harp.RemoteError{Type: "oops", Message: "no"})
 	got := runFake(t, t.Context(), f, nil, "call", "demo1", "count", "to=3")
 	if got.code != 1 || !strings.Contains(got.stderr, "oops: no; ran; job ") {
 		t.Errorf("got %+v", got)
@@ -113,7 +113,7 @@ func TestCallIsCheckedBeforeAnythingIsSent(t *testing.T) {
 		{[]string{"call", "nope", "count", "to=1"}, 5},
 		{[]string{"call", "demo1", "nope"}, 5},
 	} {
-		f := ended(t, firstID, nil)
+		f := ended(t, nil)
 		got := runFake(t, t.Context(), f, nil, test.args...)
 		if got.code != test.code || got.stdout != "" || got.stderr == "" || len(f.submitted) > 0 {
 			t.Errorf("%q: got %+v and %d calls, want exit code %d and none", test.args, got, len(f.submitted), test.code)
@@ -122,7 +122,7 @@ func TestCallIsCheckedBeforeAnythingIsSent(t *testing.T) {
 }
 
 func TestCallOfAHostThatHasNotSpoken(t *testing.T) {
-	f := ended(t, firstID, nil)
+	f := ended(t, nil)
 	f.hosts = []harp.HostStatus{{Name: "new"}}
 	f.procedures = nil
 	if got := runFake(t, t.Context(), f, nil, "call", "-d", "new", "whatever", "n=5"); got.code != 0 || f.submitted[0].Args.String() != `{"n":5}` {
@@ -131,7 +131,7 @@ func TestCallOfAHostThatHasNotSpoken(t *testing.T) {
 }
 
 func TestCallThatIsRefused(t *testing.T) {
-	f := ended(t, firstID, nil)
+	f := ended(t, nil)
 	f.submitErr = harp.NewFailure("refused", "the cap is 1m").Err()
 	if got := runFake(t, t.Context(), f, nil, "call", "demo1", "count", "to=3"); got.code != 6 || !strings.Contains(got.stderr, "did not run") {
 		t.Errorf("got %+v", got)
@@ -148,7 +148,7 @@ func TestInterrupted(t *testing.T) {
 		{[]string{"job", "get", firstID}, "detached; job " + firstID + " goes on. Again: harp job get " + firstID + "\n"},
 		{[]string{"job", "wait", firstID}, "detached; job " + firstID + " goes on. Again: harp job wait " + firstID + "\n"},
 	} {
-		f := ended(t, firstID, nil)
+		f := ended(t, nil)
 		f.wait = true
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		got := runFake(t, ctx, f, nil, test.args...)
@@ -160,7 +160,7 @@ func TestInterrupted(t *testing.T) {
 }
 
 func TestInterruptedToCancel(t *testing.T) {
-	f := ended(t, firstID, harp.NewFailure("cancelled", "").Err())
+	f := ended(t, harp.NewFailure("cancelled", "").Err())
 	f.wait = true
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -189,18 +189,18 @@ func TestFollow(t *testing.T) {
 		{[]string{"--since", "2", "-o", "json"}, `{"v":1,"records":[{"seq":2,"attempt":1,"time":"2026-01-31T12:00:00Z","kind":"data","value":"a\u009b text"}]}` + "\n"},
 		{[]string{"--since", "3", "-o", "json"}, `{"v":1,"records":[]}` + "\n"},
 	} {
-		got := runFake(t, t.Context(), ended(t, firstID, nil), nil, append([]string{"job", "follow", firstID}, test.args...)...)
+		got := runFake(t, t.Context(), ended(t, nil), nil, append([]string{"job", "follow", firstID}, test.args...)...)
 		if want := (said{stdout: test.want}); got != want {
 			t.Errorf("%q: got %+v, want %+v", test.args, got, want)
 		}
 	}
-	if got := runFake(t, t.Context(), ended(t, firstID, nil), nil, "job", "follow", firstID, "--since", "1", "--recent", "1"); got.code != 2 {
+	if got := runFake(t, t.Context(), ended(t, nil), nil, "job", "follow", firstID, "--since", "1", "--recent", "1"); got.code != 2 {
 		t.Errorf("since with recent: got %+v", got)
 	}
 }
 
 func TestHowAJobEndedIsSaidByAll(t *testing.T) {
-	f := ended(t, firstID, &harp.TimeoutError{Limit: time.Minute, Of: harp.LimitTimeout})
+	f := ended(t, &harp.TimeoutError{Limit: time.Minute, Of: harp.LimitTimeout})
 	for _, verb := range []string{"follow", "get", "wait"} {
 		if got := runFake(t, t.Context(), f, nil, "job", verb, firstID); got.code != 124 || !strings.Contains(got.stderr, "no record for 1m0s") {
 			t.Errorf("%s: got %+v", verb, got)
@@ -209,7 +209,7 @@ func TestHowAJobEndedIsSaidByAll(t *testing.T) {
 }
 
 func TestJobByBeginningLastAndStdin(t *testing.T) {
-	f := ended(t, firstID, nil)
+	f := ended(t, nil)
 	second := f.jobs[0]
 	second.ID = secondID
 	f.jobs = append(f.jobs, second)
@@ -241,7 +241,7 @@ func TestJobByBeginningLastAndStdin(t *testing.T) {
 }
 
 func TestJobCancelSaysWhetherItHadEnded(t *testing.T) {
-	f := ended(t, firstID, nil)
+	f := ended(t, nil)
 	got := runFake(t, t.Context(), f, nil, "job", "cancel", firstID)
 	if want := (said{stderr: "job " + firstID + " had ended before\n"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -255,7 +255,7 @@ func TestJobCancelSaysWhetherItHadEnded(t *testing.T) {
 
 func TestTables(t *testing.T) {
 	local(t)
-	f := ended(t, firstID, nil)
+	f := ended(t, nil)
 	f.jobs[0].Procedure = "evil\x1b[2J"
 	f.hosts = append(f.hosts, harp.HostStatus{Name: "web02", Address: "10.0.0.2:7442", Labels: map[string]string{"role": "web", "env": "prod"}, Error: "dial: refused"})
 	f.queues = []harp.QueueStatus{{Name: value(t, map[string]any{"host": "web01"}), Concurrency: 3, Running: 3, Waiting: 7}}
@@ -325,7 +325,7 @@ every     duration  optional  how long to wait before each number
 }
 
 func TestListsAsJSON(t *testing.T) {
-	f := ended(t, firstID, nil)
+	f := ended(t, nil)
 	for command, name := range map[string]string{"job ls": "jobs", "host ls": "hosts", "proc ls": "procedures", "queue ls": "queues"} {
 		got := runFake(t, t.Context(), f, nil, append(strings.Fields(command), "-o", "json")...)
 		var list map[string]any
@@ -340,7 +340,7 @@ func TestListsAsJSON(t *testing.T) {
 }
 
 func TestJobListFilters(t *testing.T) {
-	f := ended(t, firstID, nil)
+	f := ended(t, nil)
 	got := runFake(t, t.Context(), f, nil, "job", "ls", "--host", "demo1", "--proc", "count", "--state", "failed,lost",
 		"--queue", "a=b", "--label", "k=v", "--since", "2026-01-31T00:00:00Z", "--until", "1h")
 	if got.code != 0 {
@@ -381,7 +381,7 @@ func TestStateText(t *testing.T) {
 // A disk that is full is not success.
 func TestStdoutThatCannotBeWritten(t *testing.T) {
 	full := errors.New("no space left on device")
-	got := runFake(t, t.Context(), ended(t, firstID, nil), func(c *cli) { c.stdout.w = failing{full} }, "job", "ls")
+	got := runFake(t, t.Context(), ended(t, nil), func(c *cli) { c.stdout.w = failing{full} }, "job", "ls")
 	if got.code != 125 || !strings.Contains(got.stderr, full.Error()) {
 		t.Errorf("got %+v", got)
 	}

@@ -59,7 +59,7 @@ func (c *cli) listQueues(ctx context.Context, caller *harp.Caller, _ []string) e
 }
 
 func (c *cli) showQueue(ctx context.Context, caller *harp.Caller, args []string) error {
-	name, err := dictionary("queue", args)
+	name, err := dictionary(args)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (c *cli) showQueue(ctx context.Context, caller *harp.Caller, args []string)
 }
 
 func (c *cli) cancelQueue(ctx context.Context, caller *harp.Caller, args []string) error {
-	name, err := dictionary("queue", args)
+	name, err := dictionary(args)
 	if err != nil {
 		return err
 	}

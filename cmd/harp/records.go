@@ -12,8 +12,9 @@ import (
 // print returns.
 type recordPrinter struct {
 	cli  *cli
-	next uint64 // the number after the last one that was printed
-	seen bool
+	all  bool   // from the first record on
+	seen bool   // something was printed
+	next uint64 // the number after the last one that was
 }
 
 // follow prints records until the job has ended or, if that is what records does,
@@ -110,7 +111,7 @@ func (p *recordPrinter) at() string {
 // interrupted.
 func (p *recordPrinter) detached(job *harp.Job) error {
 	again := "harp job follow " + job.ID()
-	if p.seen {
+	if p.seen || p.all {
 		again += fmt.Sprintf(" --since %d", p.next)
 	}
 	return &detachedError{job: job.ID(), again: again, at: p.at()}

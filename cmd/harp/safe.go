@@ -20,7 +20,7 @@ func safeLine(text string) string {
 	for i, r := range text {
 		switch {
 		case r == utf8.RuneError && isInvalid(text[i:]):
-			fmt.Fprintf(&b, `\x%02x`, text[i]) //nolint:errcheck // a Builder never fails
+			fmt.Fprintf(&b, `\x%02x`, text[i])
 		case unsafeRune(r):
 			b.WriteString(escape(r))
 		default:
@@ -59,7 +59,7 @@ func safeJSON(text []byte) []byte {
 	var b strings.Builder
 	for _, r := range string(text) {
 		if unsafeInJSON(r) {
-			fmt.Fprintf(&b, `\u%04x`, r) //nolint:errcheck // a Builder never fails
+			fmt.Fprintf(&b, `\u%04x`, r)
 			continue
 		}
 		b.WriteRune(r)

@@ -18,8 +18,10 @@ func (c *cli) versionCommand() *cobra.Command {
 		RunE: c.does(func(context.Context, []string) error {
 			if c.format == formatJSON {
 				return c.print(object{
-					{"version", harp.Version}, {"revision", revision()},
-					{"go", runtime.Version()}, {"platform", runtime.GOOS + "/" + runtime.GOARCH},
+					{"version", harp.Version},
+					{"revision", revision()},
+					{"go", runtime.Version()},
+					{"platform", runtime.GOOS + "/" + runtime.GOARCH},
 				})
 			}
 			c.say("harp %s (%s, %s/%s)", harp.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)

@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"bytes"
 	"encoding/base64"
 	"fmt"
 	"maps"
@@ -12,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
-	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/harpcaller/harp"
 )
@@ -54,16 +52,20 @@ func (a *Args) name(args any) (any, error) {
 	case nil:
 		return map[string]any{}, nil
 	case []any:
-		if len(args) > len(a.params) {
-			return nil, tooMany(a.params, len(args))
-		}
-		named := make(map[string]any, len(args))
-		for i, arg := range args {
-			named[a.params[i]] = arg
-		}
-		return named, nil
+		return nameList(a.params, args)
 	}
 	return args, nil
+}
+
+func nameList(params []string, list []any) (map[string]any, error) {
+	if len(list) > len(params) {
+		return nil, tooMany(params, len(list))
+	}
+	named := make(map[string]any, len(list))
+	for i, arg := range list {
+		named[params[i]] = arg
+	}
+	return named, nil
 }
 
 func tooMany(params []string, given int) error {
@@ -77,32 +79,20 @@ func tooMany(params []string, given int) error {
 // Named returns positional arguments by the names of the parameters; others as
 // they are. Errors: ErrInvalid for more arguments than parameters.
 func Named(params []string, args harp.Value) (harp.Value, error) {
-	if err := args.Validate(); err != nil {
+	got, err := args.Any()
+	if err != nil {
 		return nil, inArgs(err)
 	}
-	var list []msgpack.RawMessage
-	if !isArray(args) {
+	list, ok := got.([]any)
+	if !ok {
 		return slices.Clone(args), nil
 	}
-	if err := msgpack.Unmarshal(args, &list); err != nil {
-		return nil, &harp.FieldError{Field: root, Message: err.Error()}
+	named, err := nameList(params, list)
+	if err != nil {
+		return nil, err
 	}
-	if len(list) > len(params) {
-		return nil, tooMany(params, len(list))
-	}
-	named := make(map[string]any, len(list))
-	for i, arg := range list {
-		named[params[i]] = arg
-	}
-	var b bytes.Buffer
-	enc := msgpack.NewEncoder(&b)
-	enc.SetSortMapKeys(true)
-	err := enc.Encode(named)
-	return b.Bytes(), inArgs(err)
-}
-
-func isArray(v harp.Value) bool {
-	return len(v) > 0 && (v[0]&0xf0 == 0x90 || v[0] == 0xdc || v[0] == 0xdd)
+	v, err := harp.NewValue(named)
+	return v, inArgs(err)
 }
 
 // inArgs makes an error of a value one of the arguments.
@@ -137,7 +127,10 @@ func convert(path string, s *jsonschema.Schema, v any) (typed, plain any, err er
 	case map[string]any:
 		return convertMap(path, s, v)
 	}
-	return nil, nil, &harp.FieldError{Field: path, Message: "is sealed, and nothing here can open it"}
+	if len(types(s)) > 0 {
+		return nil, nil, &harp.FieldError{Field: path, Message: "is sealed, and nothing here can open it"}
+	}
+	return v, "***", nil // where anything goes it passes as it is
 }
 
 // convertFloat makes a float an integer where one is wanted, if it is one.

@@ -55,8 +55,8 @@ func (c *Cache) keep(key [sha256.Size]byte, a *Args) {
 func digest(doc harp.ProcedureDoc) [sha256.Size]byte {
 	h := sha256.New()
 	part := func(b []byte) {
-		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(b)))) //nolint:errcheck // a hash never fails
-		h.Write(b)                                                  //nolint:errcheck // a hash never fails
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(b))))
+		h.Write(b)
 	}
 	part(doc.Args)
 	for _, p := range doc.Params {

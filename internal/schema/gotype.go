@@ -52,6 +52,7 @@ func SignatureOf(t reflect.Type) (Signature, error) {
 	case FormNamed:
 		sig.Params = s.PropertyOrder
 		s.Type, s.Types = "object", nil // no arguments are an empty map
+	case FormList, FormAny:
 	}
 	sig.Args, err = json.Marshal(s)
 	return sig, err
@@ -154,8 +155,9 @@ func (w *walker) walk(t reflect.Type) error {
 		return w.walkMap(t)
 	case reflect.Struct:
 		return w.walkStruct(t)
+	default:
+		return nil
 	}
-	return nil
 }
 
 // walkMap lets a nil map be what it is on the wire.

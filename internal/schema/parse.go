@@ -65,7 +65,7 @@ func alone(path string, s *jsonschema.Schema, plain any) error {
 // parameter finds the schema of one argument, nil for anything.
 func (a *Args) parameter(name string) (path string, s *jsonschema.Schema, err error) {
 	switch {
-	case name == "" && a.schema == nil:
+	case name == "" && len(types(a.schema)) == 0:
 		return root, nil, nil
 	case name == "" && slices.Contains(types(a.schema), "array"):
 		return root, item(a.schema, len(a.schema.PrefixItems)), nil

@@ -4,8 +4,11 @@
 package config
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -59,12 +62,30 @@ func Read(path string, into any) (*File, error) {
 	if strings.TrimSpace(string(text)) == "" {
 		return f, nil
 	}
-	var doc yaml.Node
-	if err := yaml.Load(text, &doc, yaml.WithSingleDocument()); err != nil {
+	doc, err := parse(text)
+	if err != nil {
 		return f, f.explain(err)
 	}
-	f.index("", &doc)
-	return f, f.explain(yaml.Load(text, into, yaml.WithKnownFields()))
+	f.index("", doc)
+	return f, f.explain(doc.Load(into, yaml.WithKnownFields()))
+}
+
+var errSecond = errors.New("there is a second document; one is expected")
+
+// parse reads the one document of a text.
+func parse(text []byte) (*yaml.Node, error) {
+	loader, err := yaml.NewLoader(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	var doc, second yaml.Node
+	if err := loader.Load(&doc); err != nil {
+		return nil, err
+	}
+	if err := loader.Load(&second); !errors.Is(err, io.EOF) {
+		return nil, cmp.Or(err, errSecond)
+	}
+	return &doc, nil
 }
 
 // index notes where each field stands.
@@ -88,6 +109,7 @@ func (f *File) index(path string, n *yaml.Node) {
 			f.note(name, c)
 			f.index(name, c)
 		}
+	default: // there is nothing in it
 	}
 }
 
@@ -133,6 +155,9 @@ func (f *File) program(name string) string {
 	if !strings.ContainsRune(name, filepath.Separator) {
 		return name
 	}
+	if path, err := filepath.Abs(f.Path(name)); err == nil {
+		return path // a relative one might lose the slash that keeps it from $PATH
+	}
 	return f.Path(name)
 }
 
@@ -173,7 +198,7 @@ var wordings = []struct {
 	{regexp.MustCompile("^cannot construct !!\\w+ `(.*)` into (.*)$"), "must be $2, is $1"},
 	{regexp.MustCompile(`must be struct \{.*\}|must be config\.\w+`), "must be a map"},
 	{regexp.MustCompile(`must be map\[.*?\]\w+`), "must be a map"},
-	{regexp.MustCompile(`must be \[\]\S+`), "must be a list"},
+	{regexp.MustCompile(`must be \[\][^,\s]+`), "must be a list"},
 	{regexp.MustCompile(`must be u?int\d*\b`), "must be a whole number"},
 	{regexp.MustCompile(`must be bool\b`), "must be true or false"},
 	{regexp.MustCompile(`must be string\b`), "must be a text"},

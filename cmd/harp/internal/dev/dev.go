@@ -159,7 +159,7 @@ func (s *System) waitOnline(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyIn)
 	defer cancel()
 	caller := s.dispatcher.Caller()
-	defer caller.Close() //nolint:errcheck // it holds nothing
+	defer caller.Close()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	for _, name := range s.Hosts() {

@@ -1,0 +1,194 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/transport"
+)
+
+// example runs an agent on an in-memory network and hands a direct caller to use.
+func example(register func(*agent.Agent), use func(context.Context, *harp.Agent)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	network := transport.NewNetwork()
+	l, err := network.Listen("web01:7442", transport.Identity{Fleet: "example", Role: transport.RoleAgent, Name: "web01"})
+	if err != nil {
+		panic(err)
+	}
+	a := agent.New(agent.Config{Name: "web01", Logger: silent})
+	register(a)
+	served := make(chan error)
+	go func() { served <- a.Serve(ctx, l) }()
+
+	caller := transport.Identity{Fleet: "example", Role: transport.RoleCaller, Name: "ops"}
+	direct, err := harp.DialAgent(ctx, "web01:7442", harp.Config{Dial: network.Dialer(caller)})
+	if err != nil {
+		panic(err)
+	}
+	use(ctx, direct)
+	direct.Close()
+	cancel()
+	<-served
+}
+
+// call calls a procedure and prints what came of it.
+func call(ctx context.Context, host *harp.Agent, procedure string, args any, opts ...harp.Option) {
+	c, err := host.Call(ctx, procedure, args, opts...)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	got, err := c.Get()
+	var remote *harp.RemoteError
+	switch {
+	case err == nil:
+		fmt.Println(got)
+	case errors.As(err, &remote):
+		fmt.Println("failed:", remote)
+	default:
+		fmt.Println("timed out:", errors.Is(err, harp.ErrTimeout))
+	}
+}
+
+type RestartArgs struct {
+	Service string `json:"service" jsonschema:"systemd unit name"`
+	Force   bool   `json:"force,omitempty"`
+}
+
+type RestartResult struct {
+	PID int `json:"pid"`
+}
+
+var Restart = harp.NewProc[RestartArgs, RestartResult]("service.restart", "Restart a service")
+
+func ExampleHandle() {
+	example(func(a *agent.Agent) {
+		agent.Handle(a, Restart, func(_ context.Context, in RestartArgs) (RestartResult, error) {
+			if in.Service != "nginx" {
+				return RestartResult{}, agent.Errorf("unit_not_found", nil, "no unit %s", in.Service)
+			}
+			return RestartResult{PID: 911}, nil
+		}, agent.MaxExecTime(time.Minute))
+	}, func(ctx context.Context, host *harp.Agent) {
+		call(ctx, host, "service.restart", harp.Args{"service": "nginx"})
+		call(ctx, host, "service.restart", harp.Pos("apache"))
+	})
+	// Output:
+	// {"pid":911}
+	// failed: unit_not_found: no unit apache
+}
+
+func ExampleHandleStream() {
+	count := harp.NewStreamProc[struct {
+		To int `json:"to"`
+	}, int, string]("count", "Count to a number")
+	example(func(a *agent.Agent) {
+		agent.HandleStream(a, count, func(_ context.Context, in struct {
+			To int `json:"to"`
+		}, emit func(int) error,
+		) (string, error) {
+			for i := range in.To {
+				if err := emit(i + 1); err != nil {
+					return "", err // the job was cancelled, or a limit exceeded
+				}
+			}
+			return "done", nil
+		})
+	}, func(ctx context.Context, host *harp.Agent) {
+		c, err := host.Call(ctx, "count", harp.Args{"to": 3})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for record, err := range c.Records() {
+			fmt.Println(record.Seq, record.Value, err)
+		}
+		fmt.Println(c.Get())
+	})
+	// Output:
+	// 0 1 <nil>
+	// 1 2 <nil>
+	// 2 3 <nil>
+	// "done" <nil>
+}
+
+// A procedure's context ends with the reason.
+func ExampleTimeout() {
+	example(func(a *agent.Agent) {
+		hang := harp.NewProc[struct{}, string]("hang")
+		agent.Handle(a, hang, func(ctx context.Context, _ struct{}) (string, error) {
+			<-ctx.Done()
+			fmt.Println("on the host:", context.Cause(ctx))
+			return "", context.Cause(ctx)
+		}, agent.Timeout(10*time.Millisecond))
+	}, func(ctx context.Context, host *harp.Agent) {
+		call(ctx, host, "hang", nil)
+	})
+	// Output:
+	// on the host: no record for 10ms (timeout)
+	// timed out: true
+}
+
+func ExampleFromContext() {
+	example(func(a *agent.Agent) {
+		agent.Handle(a, harp.NewProc[struct{}, string]("whoami"), func(ctx context.Context, _ struct{}) (string, error) {
+			info, _ := agent.FromContext(ctx)
+			return fmt.Sprintf("%s %s, ticket %s", info.Principal.Kind, info.Principal.Name, info.Info), nil
+		})
+	}, func(ctx context.Context, host *harp.Agent) {
+		call(ctx, host, "whoami", nil, harp.Info(map[string]int{"ticket": 812}))
+	})
+	// Output: "caller ops, ticket {\"ticket\":812}"
+}
+
+func ExampleErrorf() {
+	example(func(a *agent.Agent) {
+		agent.Handle(a, harp.NewProc[struct{}, string]("disk.check"), func(context.Context, struct{}) (string, error) {
+			return "", agent.Errorf("disk_full", map[string]any{"free": 0}, "no space left on %s", "/var")
+		})
+	}, func(ctx context.Context, host *harp.Agent) {
+		c, err := host.Call(ctx, "disk.check", nil)
+		if err == nil {
+			_, err = c.Get()
+		}
+		var remote *harp.RemoteError
+		if errors.As(err, &remote) {
+			fmt.Println(remote.Type, remote.Message, remote.Data)
+		}
+	})
+	// Output: disk_full no space left on /var {"free":0}
+}
+
+func ExampleAgent_Procedures() {
+	a := agent.New(agent.Config{Name: "web01"})
+	agent.Handle(a, Restart, func(context.Context, RestartArgs) (RestartResult, error) { return RestartResult{}, nil }, agent.Idempotent())
+	for _, p := range a.Procedures() {
+		fmt.Println(p.Name, strings.Join(p.Params, " "), "idempotent:", p.Idempotent)
+		fmt.Println(p.Summary)
+		fmt.Println(string(p.Args))
+	}
+	// Output:
+	// service.restart service force idempotent: true
+	// Restart a service
+	// {"type":"object","properties":{"service":{"type":"string","description":"systemd unit name"},"force":{"type":"boolean"}},"required":["service"],"additionalProperties":false}
+}
+
+// An agent connects to its dispatcher and stays connected until its context ends.
+func ExampleAgent_Connect() {
+	tc, err := transport.LoadTLS("web01.crt", "web01.key", "ca.crt")
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	a := agent.New(agent.Config{Name: "web01", TLS: tc})
+	agent.Handle(a, Restart, func(context.Context, RestartArgs) (RestartResult, error) { return RestartResult{}, nil })
+	if err := a.Connect(ctx, "harp.example"); err != nil {
+		fmt.Println(err)
+	}
+}

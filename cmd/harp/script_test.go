@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+
+	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/devca"
+)
+
+// The scripts in testdata/script run the program as people do: each in processes of
+// its own, with its own home and configuration folder.
+
+func TestMain(m *testing.M) {
+	testscript.Main(leakFree{m}, map[string]func(){"harp": main})
+}
+
+// leakFree fails if goroutines are left when the tests are over.
+type leakFree struct{ m *testing.M }
+
+func (l leakFree) Run() int {
+	code := l.m.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			for name, value := range map[string]string{
+				"HOME":            filepath.Join(env.WorkDir, "home"),
+				"HARP_CONFIG_DIR": filepath.Join(env.WorkDir, "config"),
+				"TZ":              "UTC",
+				// The race detector lets a program sleep for a second before it ends.
+				"GORACE": "atexit_sleep_ms=10",
+			} {
+				env.Setenv(name, value)
+			}
+			env.Values[processesKey{}] = processes{}
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits":   cmdExits,
+			"capture": cmdCapture,
+			"start":   cmdStart,
+			"end":     cmdEnd,
+			"certs":   cmdCerts,
+			"append":  cmdAppend,
+		},
+	})
+}
+
+// exits CODE PROGRAM [ARG]... runs a program that must exit with the code.
+func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM [ARG]...")
+	}
+	code := 0
+	var exit *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("%s exited with %d, want %s", args[1], code, args[0])
+	}
+}
+
+// capture NAME sets a variable to what the last program printed.
+func cmdCapture(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: capture NAME")
+	}
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+}
+
+// processes are those that start has started and end has not ended.
+type processes map[string]*process
+
+type processesKey struct{}
+
+// process is a program that runs beside the script.
+type process struct {
+	cmd  *exec.Cmd
+	said sync.WaitGroup // those who read what it prints
+
+	mu  sync.Mutex // guards log
+	log bytes.Buffer
+}
+
+// startsWithin is how long a program may take to print what shows that it is ready.
+const startsWithin = time.Minute
+
+// start NAME PATTERN PROGRAM [ARG]... starts a program and waits until it prints a
+// line that matches the pattern, on stdout or stderr. The variable NAME is set to
+// the pattern's first group.
+func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: start NAME PATTERN PROGRAM [ARG]...")
+	}
+	pattern, err := regexp.Compile(args[1])
+	ts.Check(err)
+	path := args[2]
+	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
+		if _, err := os.Stat(filepath.Join(dir, path)); err == nil {
+			path = filepath.Join(dir, path)
+			break
+		}
+	}
+	p := &process{cmd: exec.Command(path, args[3:]...)}
+	p.cmd.Dir = ts.MkAbs(".")
+	for _, name := range []string{"HOME", "HARP_CONFIG_DIR", "PATH", "TZ", "TMPDIR", "GORACE"} {
+		p.cmd.Env = append(p.cmd.Env, name+"="+ts.Getenv(name))
+	}
+	ready := make(chan []string, 1)
+	for _, pipe := range []func() (io.ReadCloser, error){p.cmd.StdoutPipe, p.cmd.StderrPipe} {
+		out, err := pipe()
+		ts.Check(err)
+		p.said.Go(func() { p.read(out, pattern, ready) })
+	}
+	ts.Check(p.cmd.Start())
+	ts.Defer(func() { p.end(syscall.SIGKILL) })
+	ts.Value(processesKey{}).(processes)[args[0]] = p
+	ended := make(chan struct{})
+	go func() { p.said.Wait(); close(ended) }()
+	select {
+	case match := <-ready:
+		ts.Setenv(args[0], match[min(1, len(match)-1)])
+	case <-ended:
+		ts.Fatalf("%s ended before it was ready:\n%s", args[0], p.output())
+	case <-time.After(startsWithin):
+		ts.Fatalf("%s is not ready:\n%s", args[0], p.output())
+	}
+}
+
+func (p *process) read(out io.Reader, pattern *regexp.Regexp, ready chan<- []string) {
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		p.mu.Lock()
+		p.log.WriteString(lines.Text() + "\n")
+		p.mu.Unlock()
+		if match := pattern.FindStringSubmatch(lines.Text()); match != nil {
+			select {
+			case ready <- match:
+			default:
+			}
+		}
+	}
+}
+
+func (p *process) output() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+// end sends a signal and waits; it returns the exit code.
+func (p *process) end(sig os.Signal) int {
+	if p.cmd.ProcessState == nil {
+		_ = p.cmd.Process.Signal(sig) // it may have ended
+		p.said.Wait()
+		_ = p.cmd.Wait() // the exit code tells
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// end NAME SIGNAL CODE sends a signal, INT, TERM or KILL, to a program that start
+// has started and waits until it has ended with the code; -1 after KILL. What it
+// printed is stdout then.
+func cmdEnd(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: end NAME SIGNAL CODE")
+	}
+	all := ts.Value(processesKey{}).(processes)
+	p := all[args[0]]
+	sig, ok := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL}[args[1]]
+	if p == nil || !ok {
+		ts.Fatalf("there is no process %s or no signal %s", args[0], args[1])
+	}
+	delete(all, args[0])
+	code := p.end(sig)
+	fmt.Fprint(ts.Stdout(), p.output()) //nolint:errcheck // into memory
+	if strconv.Itoa(code) != args[2] {
+		ts.Fatalf("%s exited with %d, want %s:\n%s", args[0], code, args[2], p.output())
+	}
+}
+
+// certs DIR ROLE/NAME... makes certificates of one fleet: NAME.crt, NAME.key and
+// ca.crt.
+func cmdCerts(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: certs DIR ROLE/NAME...")
+	}
+	dir := ts.MkAbs(args[0])
+	ca, err := devca.Open(dir, "test")
+	ts.Check(err)
+	for _, arg := range args[1:] {
+		role, name, _ := strings.Cut(arg, "/")
+		ts.Check(ca.WriteFiles(dir, name, transport.Identity{Fleet: "test", Role: transport.Role(role), Name: name}))
+	}
+}
+
+// append FILE LINE appends a line to a file.
+func cmdAppend(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: append FILE LINE")
+	}
+	f, err := os.OpenFile(ts.MkAbs(args[0]), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	ts.Check(err)
+	_, err = fmt.Fprintln(f, args[1])
+	ts.Check(errors.Join(err, f.Close()))
+}

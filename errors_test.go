@@ -1,0 +1,360 @@
+package harp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// sentinels are all there are.
+var sentinels = []error{
+	ErrNotFound, ErrPruned, ErrConflict, ErrInvalid, ErrDenied, ErrRefused, ErrNoSpace, ErrRejected, ErrUnreachable,
+	ErrExpired, ErrCancelled, ErrTimeout, ErrLost, ErrUnavailable, ErrClosed, ErrDuplicateHost,
+}
+
+// failures is one failure of each code, with the content it has in life.
+func failures() map[string]Failure {
+	all := map[string]Failure{}
+	for _, c := range codes {
+		all[c.name] = NewFailure(c.name, "the message")
+	}
+	with := func(code string, change func(*Failure)) {
+		f := all[code]
+		change(&f)
+		all[code] = f
+	}
+	exit := int64(3)
+	with(codeRemote, func(f *Failure) {
+		f.Type, f.Data, f.ExitCode, f.Host = "unit_not_found", Value{0x81, 0xa1, 'a', 1}, &exit, "web01"
+	})
+	with("invalid", func(f *Failure) { f.Field = "args.count" })
+	with("rejected_invalid", func(f *Failure) { f.Field = "args.count" })
+	with("timeout", func(f *Failure) { f.Limit, f.LimitOf, f.Message = time.Minute, LimitTimeout, "" })
+	with("unreachable", func(f *Failure) { f.Host, f.Stage = "web01", "dial" })
+	with("expired_offline", func(f *Failure) { f.Host, f.Stage, f.Type = "web01", "dial", ReasonOffline })
+	with("lost", func(f *Failure) { f.Type = LostTooLong })
+	with("unavailable", func(f *Failure) { f.JobID, f.Ran = "0198f0a2-7c11-7000-8000-000000000001", MayHaveRun })
+	with("cancelled", func(f *Failure) { f.Ran, f.Message = DidNotRun, "" })
+	with("internal", func(f *Failure) { f.Fault = FaultAgent })
+	all["later"] = Failure{Code: "later", Type: "new", Message: "the message", Ran: DidNotRun, Fault: FaultPolicy}
+	return all
+}
+
+// sameError fails unless got is in every way that can be asked what f describes.
+func sameError(t *testing.T, got error, f Failure) {
+	t.Helper()
+	for _, s := range sentinels {
+		if is, want := errors.Is(got, s), errors.Is(f.Err(), s); is != want {
+			t.Errorf("errors.Is(%v, %v) is %v", got, s, is)
+		}
+	}
+	for _, s := range codeNamed(f.Code).is {
+		if !errors.Is(got, s) {
+			t.Errorf("%v is not %v", got, s)
+		}
+	}
+	if FaultOf(got) != f.Fault {
+		t.Errorf("FaultOf %q, want %q", FaultOf(got), f.Fault)
+	}
+	if RanOf(got) != f.Ran {
+		t.Errorf("RanOf %q, want %q", RanOf(got), f.Ran)
+	}
+	if back := FailureOf(got); !reflect.DeepEqual(back, f) {
+		t.Errorf("FailureOf\n%+v, want\n%+v", back, f)
+	}
+	sameContent(t, got, f)
+}
+
+func sameContent(t *testing.T, got error, f Failure) {
+	t.Helper()
+	var (
+		remote *RemoteError
+		field  *FieldError
+		limit  *TimeoutError
+		host   *HostError
+		call   *CallError
+	)
+	if errors.As(got, &remote) != (f.Code == codeRemote) {
+		t.Errorf("%v: *RemoteError", got)
+	} else if remote != nil && (remote.Type != f.Type || remote.Message != f.Message || string(remote.Data) != string(f.Data) || *remote.ExitCode != int(*f.ExitCode)) {
+		t.Errorf("got %+v", remote)
+	}
+	if errors.As(got, &field) != (f.Field != "") {
+		t.Errorf("%v: *FieldError", got)
+	} else if field != nil && *field != (FieldError{f.Field, f.Message}) {
+		t.Errorf("got %+v", field)
+	}
+	if errors.As(got, &limit) != (f.LimitOf != "") {
+		t.Errorf("%v: *TimeoutError", got)
+	} else if limit != nil && *limit != (TimeoutError{f.Limit, f.LimitOf}) {
+		t.Errorf("got %+v", limit)
+	}
+	if errors.As(got, &host) != (f.Stage != "") {
+		t.Errorf("%v: *HostError", got)
+	} else if host != nil && (host.Host != f.Host || host.Stage != f.Stage) {
+		t.Errorf("got %+v", host)
+	}
+	if errors.As(got, &call) != (f.JobID != "") {
+		t.Errorf("%v: *CallError", got)
+	} else if call != nil && call.JobID != f.JobID {
+		t.Errorf("got %+v", call)
+	}
+}
+
+// TestCodes: a failure that is made an error, wrapped, stored, sent and read again
+// keeps its identity and its content.
+func TestCodes(t *testing.T) {
+	for name, f := range failures() {
+		t.Run(name, func(t *testing.T) {
+			sameError(t, f.Err(), f)
+			sameError(t, fmt.Errorf("wrapped: %w", f.Err()), f)
+			sameError(t, errors.Join(io.EOF, f.Err()), f)
+			sent, err := decodeFailure(encodeFailure(f.Err()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameError(t, sent.Err(), f)
+			text, err := json.Marshal(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var read Failure
+			if err := json.Unmarshal(text, &read); err != nil {
+				t.Fatal(err)
+			}
+			sameError(t, read.Err(), f)
+			var fresh failureError
+			if line := f.Err().Error(); strings.Contains(line, "\n") || strings.Contains(line, "harp:") || line == fresh.Error() {
+				t.Errorf("%q", line)
+			}
+		})
+	}
+	if err := (Failure{}).Err(); err != nil {
+		t.Error(err)
+	}
+	if f := FailureOf(nil); !reflect.DeepEqual(f, Failure{}) || FaultOf(nil) != FaultNone || RanOf(nil) != DidRun {
+		t.Error(f)
+	}
+}
+
+// TestCodeTable: each code is there once, its sentinels name it and no other, and
+// every sentinel has one.
+func TestCodeTable(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range codes {
+		if seen[c.name] || c.name == "" || c.fault == "" || c.ran == "" {
+			t.Errorf("code %+v", c)
+		}
+		seen[c.name] = true
+		if len(c.is) > 0 {
+			if got := codeOf(errors.Join(c.is...)); got.name != c.name {
+				t.Errorf("the sentinels of %s make %s", c.name, got.name)
+			}
+		}
+	}
+	for _, s := range sentinels {
+		if f := FailureOf(s); !errors.Is(f.Err(), s) || f.Message != "" {
+			t.Errorf("%v became %+v", s, f)
+		}
+		if f := FailureOf(fmt.Errorf("%w: because", s)); !errors.Is(f.Err(), s) || f.Message != "because" {
+			t.Errorf("%v became %+v", s, f)
+		}
+	}
+}
+
+// TestFailureOf: errors made in Go, not read from anywhere, keep what they are, too.
+func TestFailureOf(t *testing.T) {
+	exit := 3
+	dial := &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 8, 14, 2), Port: 4306}, Err: errors.New("i/o timeout")}
+	for _, c := range []struct {
+		name  string
+		err   error
+		is    []error
+		fault Fault
+		ran   Ran
+		text  string // of what arrives at the other end
+	}{
+		{"remote", &RemoteError{Type: "t", Message: "m", ExitCode: &exit}, nil, FaultProcedure, DidRun, "t: m"},
+		{"remote without type", &RemoteError{Message: "m"}, nil, FaultProcedure, DidRun, "m"},
+		{"field", &FieldError{"queue", "no"}, []error{ErrInvalid}, FaultCaller, DidNotRun, "invalid queue: no"},
+		{"limit", &TimeoutError{time.Minute, LimitMaxExecTime}, []error{ErrTimeout}, FaultPolicy, DidRun, "ran longer than 1m0s (max_exec_time)"},
+		{"silence", &TimeoutError{time.Minute, LimitTimeout}, []error{ErrTimeout}, FaultPolicy, DidRun, "no record for 1m0s (timeout)"},
+		{"not found", NotFound("host", "web09"), []error{ErrNotFound}, FaultCaller, DidNotRun, "no such host: web09"},
+		{"pruned", ErrPruned, []error{ErrPruned}, FaultCaller, MayHaveRun, "pruned"},
+		{"host joined", &HostError{"web01", "dial", errors.Join(ErrUnreachable, dial)}, []error{ErrUnreachable}, FaultNetwork, DidNotRun, "web01: unreachable at dial (10.8.14.2:4306: i/o timeout)"},
+		{"host bare", &HostError{"web01", "lookup", ErrUnreachable}, []error{ErrUnreachable}, FaultNetwork, DidNotRun, "web01: unreachable at lookup"},
+		{"host unknown", &HostError{"web01", "auth", errors.New("it is web02")}, nil, FaultDispatcher, MayHaveRun, "web01: failed at auth (it is web02)"},
+		{"dispatcher", &HostError{"d:7440", "dial", &causeError{ErrUnavailable, dial}}, []error{ErrUnavailable}, FaultNetwork, DidNotRun, "d:7440: dispatcher unavailable at dial (10.8.14.2:4306: i/o timeout)"},
+		{"denied", &HostError{"d:7440", "auth", &causeError{ErrDenied, errors.New("bad certificate")}}, []error{ErrDenied}, FaultPolicy, DidNotRun, "d:7440: denied at auth (bad certificate)"},
+		{"call", &CallError{"j", &HostError{"d:7440", "read", &causeError{ErrUnavailable, io.ErrUnexpectedEOF}}}, []error{ErrUnavailable}, FaultNetwork, MayHaveRun, "call may have been accepted as job j: d:7440: dispatcher unavailable at read (unexpected EOF)"},
+		{"call, closed", &CallError{"j", ErrClosed}, []error{ErrUnavailable}, FaultNetwork, MayHaveRun, "call may have been accepted as job j: dispatcher unavailable"},
+		{"call, denied", &CallError{"j", NewFailure("denied", "no").Err()}, []error{ErrUnavailable}, FaultPolicy, MayHaveRun, "call may have been accepted as job j: dispatcher unavailable: no"},
+		{"two lines", errors.Join(ErrRefused, errors.New("a"), errors.New("b\nc")), []error{ErrRefused}, FaultPolicy, DidNotRun, "refused by the dispatcher: a; b; c"},
+		{"context", context.DeadlineExceeded, nil, FaultDispatcher, MayHaveRun, "context deadline exceeded"},
+		{"system", fmt.Errorf("store: %w", syscall.EIO), nil, FaultDispatcher, MayHaveRun, "store: input/output error"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if FaultOf(c.err) != c.fault || RanOf(c.err) != c.ran {
+				t.Errorf("here: fault %q ran %q", FaultOf(c.err), RanOf(c.err))
+			}
+			f, err := decodeFailure(encodeFailure(c.err))
+			if err != nil {
+				t.Fatal(err)
+			}
+			there := f.Err()
+			for _, s := range c.is {
+				if !errors.Is(there, s) {
+					t.Errorf("%v is not %v", there, s)
+				}
+			}
+			if FaultOf(there) != c.fault || RanOf(there) != c.ran {
+				t.Errorf("there: fault %q ran %q", FaultOf(there), RanOf(there))
+			}
+			if there.Error() != c.text {
+				t.Errorf("got %q, want %q", there, c.text)
+			}
+			if again := FailureOf(there); !reflect.DeepEqual(again, f) {
+				t.Errorf("got %+v, want %+v", again, f)
+			}
+		})
+	}
+}
+
+// TestErrorText: what a user reads is one line that says what failed, where, whether
+// it ran and which job it was.
+func TestErrorText(t *testing.T) {
+	unreachable := NewFailure("unreachable", "10.8.14.2:4306: i/o timeout")
+	unreachable.Host, unreachable.Stage = "web01", "dial"
+	offline := NewFailure("expired_offline", "the host was away")
+	offline.Type = ReasonOffline
+	lost := NewFailure("lost", "")
+	lost.Type = LostAgentRestarted
+	rejected := NewFailure("rejected_not_found", "no such procedure: x")
+	const id = "0198f0a2-7c11-7000-8000-000000000001"
+	call := func(id string, err error) error {
+		return &callFailed{procedure: "service.restart", host: "web01", id: id, err: err}
+	}
+	get := func(err error) error { return &jobError{id: id, err: err} }
+	job := Job{id: id}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{call(id, unreachable.Err()), "call service.restart on web01: unreachable at dial (10.8.14.2:4306: i/o timeout); did not run; job " + id},
+		{call("", &FieldError{"priority", "must be from -100 to 100"}), "call service.restart on web01: invalid priority: must be from -100 to 100; did not run"},
+		{call(id, &CallError{id, &HostError{"d:7440", "read", &causeError{ErrUnavailable, io.ErrUnexpectedEOF}}}), "call service.restart on web01: d:7440: dispatcher unavailable at read (unexpected EOF); may have run; job " + id},
+		{call(id, ErrClosed), "call service.restart on web01: closed; did not run; job " + id},
+		{call(id, context.Canceled), "call service.restart on web01: context canceled; may have run; job " + id},
+		{get(unreachable.Err()), "web01: unreachable at dial (10.8.14.2:4306: i/o timeout); did not run; job " + id},
+		{get(offline.Err()), "unreachable: the host was away (offline); did not run; job " + id},
+		{get(&RemoteError{Type: "unit_not_found", Message: "nginx.service"}), "unit_not_found: nginx.service; ran; job " + id},
+		{get(lost.Err()), "outcome unknown (agent_restarted); may have run; job " + id},
+		{get(rejected.Err()), "rejected by the agent: no such procedure: x; did not run; job " + id},
+		{get(NewFailure("cancelled", "").Err()), "cancelled; ran; job " + id},
+		{get((&TimeoutError{time.Minute, LimitTimeout})), "no record for 1m0s (timeout); ran; job " + id},
+		{job.asked(NotFound("job", id)), "no such job: " + id + "; job " + id},
+		{job.asked(context.DeadlineExceeded), "context deadline exceeded; job " + id},
+		{NewFailure("internal", "").Err(), "failed"},
+		{Failure{Code: "later", Message: "m", Type: "t"}.Err(), "later: m (t)"},
+	} {
+		if got := c.err.Error(); got != c.want {
+			t.Errorf("got  %q\nwant %q", got, c.want)
+		}
+	}
+}
+
+// TestAskingSaysNothing: that a job could not be read does not mean that it has not
+// run.
+func TestAskingSaysNothing(t *testing.T) {
+	job := Job{id: NewID()}
+	for _, err := range append(sentinels, context.Canceled, NotFound("job", "x")) {
+		asked := job.asked(err)
+		if RanOf(asked) != MayHaveRun || !errors.Is(asked, err) && !errors.Is(err, ErrNotFound) {
+			t.Errorf("%v: %s", asked, RanOf(asked))
+		}
+		if f := FailureOf(asked); f.Ran != MayHaveRun {
+			t.Errorf("%v: %s", asked, f.Ran)
+		}
+	}
+	if job.asked(nil) != nil {
+		t.Error("no error became one")
+	}
+}
+
+// TestErrorsOwnTheirData: who gets an error may change what is in it.
+func TestErrorsOwnTheirData(t *testing.T) {
+	f := Failure{Code: codeRemote, Data: Value{0xc3}}
+	err := f.Err()
+	f.Data[0] = 0xc2
+	var remote *RemoteError
+	if !errors.As(err, &remote) || remote.Data[0] != 0xc3 {
+		t.Fatal(remote)
+	}
+	remote.Data[0] = 0xc2
+	back := FailureOf(err)
+	if back.Data[0] != 0xc3 {
+		t.Error("the error was changed from outside")
+	}
+	back.Data[0] = 0xc2
+	if FailureOf(err).Data[0] != 0xc3 {
+		t.Error("the error was changed from outside")
+	}
+}
+
+// TestFailedRequest: whatever an error says, its frame holds it.
+func TestFailedRequest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		big := rapid.StringN(0, -1, 200_000)
+		if rapid.Bool().Draw(t, "long") {
+			big = rapid.Just(strings.Repeat("é€x", 80_000))
+		}
+		f := NewFailure(rapid.SampledFrom(codes).Draw(t, "code").name, big.Draw(t, "message"))
+		f.Type, f.Host, f.Stage = big.Draw(t, "type"), big.Draw(t, "host"), big.Draw(t, "stage")
+		f.Field, f.LimitOf, f.JobID = big.Draw(t, "field"), big.Draw(t, "limit"), big.Draw(t, "job")
+		f.Data = Value(wire.Encode(big.Draw(t, "data")))
+		body := wire.Encode(failedRequest(f.Err()))
+		if len(body) > wire.MaxBody(wire.TypeFailed) {
+			t.Fatalf("%d bytes", len(body))
+		}
+		var w wire.Failed
+		if err := wire.Decode(body, &w); err != nil {
+			t.Fatal(err)
+		}
+		got, err := decodeFailure(w.Failure)
+		if err != nil || got.Code != f.Code {
+			t.Fatal(got, err)
+		}
+	})
+}
+
+// FuzzDecodeFailure: no bytes make a failure panic, and what was read is one.
+func FuzzDecodeFailure(f *testing.F) {
+	for _, one := range failures() {
+		f.Add(wire.Encode(one))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := decodeFailure(b)
+		if err != nil {
+			return
+		}
+		if got.Err() == nil || got.Err().Error() == "" && got.Message == "" && got.Type == "" {
+			t.Fatalf("%+v: %q", got, got.Err())
+		}
+		again, err := decodeFailure(encodeFailure(got.Err()))
+		if err != nil || again.Code != got.Code && got.JobID == "" {
+			t.Fatalf("%+v became %+v: %v", got, again, err)
+		}
+	})
+}

@@ -1,0 +1,196 @@
+package storetest
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+var claiming = []rule{
+	{"claim/order", "jobs are claimed by priority, higher first, then by submit number", func(w *world) {
+		for _, settings := range [][]setting{nil, {in(queue("q")), slots(10)}} {
+			low, first := w.submit(append(settings, priority(-5))...), w.submit(settings...)
+			second, high := w.submit(settings...), w.submit(append(settings, priority(1))...)
+			w.gate("h")
+			w.ids(w.claim(10, "h"), high, first, second, low)
+			w.away("h")
+		}
+	}},
+	{"claim/number", "a claim takes as many as were asked for; fewer means that there are no more", func(w *world) {
+		a, b, c := w.submit(), w.submit(), w.submit()
+		w.gate("h")
+		w.ids(w.claim(2, "h"), a, b)
+		w.ids(w.claim(2, "h"), c)
+		w.ids(w.claim(2, "h"))
+		w.ids(w.claim(0, "h"))
+	}},
+	{"claim/hosts", "a claim for several hosts takes the first of all of them, and a host named twice is one", func(w *world) {
+		b1 := w.submit(on("b"), in(queue("q")), slots(2))
+		a1 := w.submit(on("a"), in(queue("q")))
+		a2 := w.submit(on("a"), in(queue("q")), priority(1))
+		w.submit(on("c"), in(queue("q")), priority(2))
+		w.gate("a", "b", "c")
+		w.ids(w.claim(9, "a", "b", "a", "nowhere"), a2, b1)
+		w.apply(a2, store.CancelReq) // still holds its slot
+		w.waits(a1, harp.ReasonQueue)
+	}},
+	{"claim/life", "a claim moves a job to sent under a raised fence", func(w *world) {
+		j := w.submit()
+		w.gate("h")
+		got := w.claim(1, "h")[0]
+		if got.State != harp.StateSent || got.Attempt != 1 || got.Fence <= j.Fence || !got.Since.Equal(w.now) {
+			w.Fatalf("it is %+v", got.Life)
+		}
+		e := w.event(got, store.NotNow)
+		e.Wake = w.now
+		again := w.try(got, e).Claimed
+		w.ids(again, got)
+		if again[0].Fence <= got.Fence || again[0].Attempt != 1 {
+			w.Fatalf("claimed again as attempt %d under fence %d after %d", again[0].Attempt, again[0].Fence, got.Fence)
+		}
+		w.wants(w.try(got, w.event(got, store.Started)).Err, store.ErrFenced)
+	}},
+	{"claim/slots", "sent, running, cancelling and unknown hold a slot of the queue; no more start than it has", func(w *world) {
+		q := queue("q")
+		w.gate("h")
+		sent := w.submit(in(q), slots(4))
+		running := w.running(in(q))
+		cancelling := w.apply(w.running(in(q)), store.CancelReq).Job
+		unknown := w.apply(w.running(in(q)), store.Silent).Job
+		next := w.waits(w.submit(in(q)), harp.ReasonQueue)
+		w.ids(w.claim(10, "h"))
+		if s := w.status(q); s.Running != 4 || s.Waiting != 1 || s.Concurrency != 4 {
+			w.Fatalf("queue is %+v", s)
+		}
+		for _, j := range []store.Job{sent, running, cancelling, unknown} {
+			w.state(j, j.State)
+		}
+		w.ids(w.apply(unknown, store.End).Claimed, next)
+	}},
+	{"claim/most", "no more attempts are on a host than its gate lets through, over all its queues", func(w *world) {
+		w.st.SetGate("h", store.Gate{Open: true, Most: 2})
+		a, b := w.submit(), w.submit(in(queue("q")))
+		c, d := w.submit(in(queue("r"))), w.submit()
+		w.waits(c, harp.ReasonAgentBusy)
+		w.ids(w.claim(10, "h"))
+		w.ids(w.apply(b, store.Refused).Claimed, c)
+		w.st.SetGate("h", store.Gate{Open: true, Most: 3})
+		w.ids(w.claim(10, "h"), d)
+		w.state(a, harp.StateSent)
+	}},
+	{"claim/closed", "nothing starts on a closed host, and its jobs hold no slot: others pass them", func(w *world) {
+		q := queue("q")
+		w.submit(in(q), on("away"), priority(9))
+		w.gate("h")
+		here := w.submit(in(q))
+		w.state(here, harp.StateSent)
+		next := w.submit(in(q))
+		w.ids(w.apply(here, store.End).Claimed, next)
+		w.ids(w.claim(10, "away"))
+	}},
+	{"claim/gate", "opening a gate claims nothing; closing it takes nothing back", func(w *world) {
+		j := w.submit()
+		w.gate("h")
+		w.state(j, harp.StateQueued)
+		w.claim(1, "h")
+		w.away("h")
+		w.state(j, harp.StateSent)
+	}},
+	{"claim/late", "a job whose time to start is over is not claimed", func(w *world) {
+		w.submit(expires(w.now.Add(time.Minute)))
+		good := w.submit()
+		w.gate("h")
+		w.pass(time.Minute)
+		w.ids(w.claim(10, "h"), good)
+	}},
+	{"claim/early", "a job whose time has not come is not claimed", func(w *world) {
+		w.submit(notBefore(w.now.Add(time.Minute)))
+		w.gate("h")
+		w.ids(w.claim(10, "h"))
+		w.ids(w.advance().Claimed)
+	}},
+	{"claim/concurrency", "a queue has the concurrency of its first job; later ones are ignored until it is gone", func(w *world) {
+		q := queue("q")
+		w.gate("h")
+		a := w.submit(in(q), slots(1))
+		b := w.submit(in(q), slots(5))
+		w.state(b, harp.StateQueued)
+		w.apply(a, store.End)
+		w.apply(w.job(b.ID), store.End)
+		_, err := w.st.Queue(w.ctx(), q)
+		w.wants(err, harp.ErrNotFound)
+		w.submit(in(q), slots(5))
+		w.state(w.submit(in(q), slots(1)), harp.StateSent)
+	}},
+	{"claim/many", "ten thousand jobs that wait for an absent host do not hide the one behind them", func(w *world) {
+		q := queue("q")
+		for range 20 {
+			batch := make([]store.Submission, 500)
+			for i := range batch {
+				batch[i] = w.submission(in(q), on("away"))
+			}
+			_, err := w.st.Submit(w.ctx(), batch, w.now)
+			w.must(err)
+		}
+		w.gate("h")
+		j := w.submit(in(q))
+		w.state(j, harp.StateSent)
+		next := w.submit(in(q))
+		w.ids(w.apply(j, store.End).Claimed, next)
+		if s := w.status(q); s.Waiting != 10000 || s.Running != 1 {
+			w.Fatalf("queue is %+v", s)
+		}
+	}},
+	{"claim/race", "many at once never take a job twice or more than the slots", testClaimRace},
+}
+
+// testClaimRace lets several goroutines submit, claim and finish the jobs of two
+// queues on two hosts, and counts who holds a slot when.
+func testClaimRace(w *world) {
+	const workers, each, level = 8, 40, 3
+	w.gate("a", "b")
+	var held, done [2]atomic.Int64
+	var finish func(j store.Job)
+	finish = func(j store.Job) {
+		n := 0
+		if string(j.Queue) == string(queue("1")) {
+			n = 1
+		}
+		if held[n].Add(1) > level {
+			w.Errorf("more than %d jobs of a queue hold a slot", level)
+		}
+		held[n].Add(-1) // before the store gives the slot to another
+		changes, err := w.st.Apply(w.ctx(), store.Transition{ID: j.ID, Event: w.event(j, store.End)})
+		if err != nil || changes[0].Err != nil {
+			w.Errorf("end: %v %v", err, changes)
+			return
+		}
+		done[n].Add(1)
+		for _, next := range changes[0].Claimed {
+			finish(next)
+		}
+	}
+	var wg sync.WaitGroup
+	for worker := range workers {
+		wg.Go(func() {
+			for i := range each {
+				q, h := "01"[(worker+i)%2:][:1], "ab"[i/2%2:][:1]
+				out, err := w.st.Submit(w.ctx(), []store.Submission{w.submission(in(queue(q)), on(h), slots(level))}, w.now)
+				if err != nil || out[0].Err != nil {
+					w.Errorf("submit: %v", err)
+					return
+				}
+				if out[0].Job.State == harp.StateSent {
+					finish(out[0].Job)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := done[0].Load() + done[1].Load(); n != workers*each {
+		w.Fatalf("%d jobs ended, want %d", n, workers*each)
+	}
+}

@@ -1,0 +1,310 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// testModel does at random what a punctual dispatcher may do, to a store and to the
+// model, and compares them after each step.
+func testModel(t *testing.T, open func(t *testing.T) store.Store, place func(t *testing.T) func() (store.Store, error)) {
+	rapid.Check(t, func(rt *rapid.T) {
+		d := &duel{T: rt, m: newModel(), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), ctx: context.Background()}
+		if place != nil {
+			d.open = place(t)
+			d.reopen()
+		} else {
+			d.st = open(t)
+		}
+		defer func() { d.st.Close() }()
+		actions := map[string]func(*rapid.T){
+			"submit": d.submit, "submit more": d.submit, "claim": d.claim, "gate": d.gate,
+			"event": d.event, "more events": d.event, "cancel": d.cancel, "pass": d.pass,
+			"": d.compare,
+		}
+		if place != nil {
+			actions["reopen"] = func(*rapid.T) { d.reopen() }
+		}
+		rt.Repeat(actions)
+	})
+}
+
+// duel is a store and the model of it.
+type duel struct {
+	*rapid.T
+	st    store.Store
+	open  func() (store.Store, error)
+	m     *model
+	now   time.Time
+	ticks time.Duration
+	ctx   context.Context //nolint:containedctx // of one run of a test
+}
+
+func (d *duel) must(err error) {
+	d.Helper()
+	if err != nil {
+		d.Fatal(err)
+	}
+}
+
+func (d *duel) reopen() {
+	if d.st != nil {
+		d.must(d.st.Close())
+		d.m.reopened()
+	}
+	var err error
+	d.st, err = d.open()
+	d.must(err)
+}
+
+// unlike is a duration that no two things share, so that what happens at one time
+// has an order.
+func (d *duel) unlike(at time.Duration) time.Duration {
+	d.ticks++
+	return at + d.ticks*1009
+}
+
+// tick lets a moment go by before an operation, or more, and does what falls due.
+func (d *duel) tick(by time.Duration) {
+	until := d.now.Add(d.unlike(by))
+	for range 1000 {
+		due := d.st.NextDue()
+		if want := d.m.due(); !want.IsZero() && (due.IsZero() || due.After(want)) {
+			d.Fatalf("next due is %v, want %v", due, want)
+		}
+		if due.IsZero() || due.After(until) {
+			d.now = until
+			return
+		}
+		if due.After(d.now) {
+			d.now = due
+		}
+		d.advance()
+	}
+	d.Fatalf("something stays due: %v at %v", d.st.NextDue(), d.now)
+}
+
+func (d *duel) advance() {
+	var ended, claimed []store.Job
+	for {
+		did, err := d.st.Advance(d.ctx, d.now)
+		d.must(err)
+		ended, claimed = append(ended, did.Ended...), append(claimed, did.Claimed...)
+		if !did.More {
+			break
+		}
+	}
+	wantEnded, wantClaimed := d.m.advance(d.now)
+	d.same("ended", sorted(ended), sortedModel(wantEnded))
+	d.same("claimed by time", sorted(claimed), sortedModel(wantClaimed))
+}
+
+func sorted(jobs []store.Job) []string {
+	var out []string
+	for _, j := range jobs {
+		out = append(out, describe(j))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func sortedModel(jobs []*modelJob) []string {
+	var out []store.Job
+	for _, j := range jobs {
+		out = append(out, j.Job)
+	}
+	return sorted(out)
+}
+
+// describe is what must agree of a job, whatever its reason.
+func describe(j store.Job) string {
+	return fmt.Sprintf("%d %s started %q attempt %d fence %d since %v wake %v cancel %v",
+		j.No, j.State, j.Started, j.Attempt, j.Fence, j.Since.UnixNano(), j.WakeAt.UnixNano(), j.Cancel != nil)
+}
+
+func (d *duel) same(what string, got, want []string) {
+	d.Helper()
+	if !slices.Equal(got, want) {
+		d.Fatalf("%s:\n  %s\nwant\n  %s", what, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+var hostNames = []string{"h0", "h1", "h2"}
+
+func (d *duel) submit(t *rapid.T) {
+	d.tick(0)
+	var batch []store.Submission
+	for range rapid.IntRange(1, 3).Draw(t, "jobs") {
+		batch = append(batch, d.draw(t))
+	}
+	out, err := d.st.Submit(d.ctx, batch, d.now)
+	d.must(err)
+	for i, o := range out {
+		d.must(o.Err)
+		j := batch[i].Job
+		j.No = o.Job.No
+		want := d.m.submit(j, d.now)
+		d.same("submitted", []string{describe(o.Job)}, []string{describe(want.Job)})
+	}
+}
+
+// draw makes a job.
+func (d *duel) draw(t *rapid.T) store.Submission {
+	j := store.Job{
+		ID: harp.NewID(), Host: rapid.SampledFrom(hostNames).Draw(t, "host"), Procedure: "p",
+		Priority:    rapid.IntRange(-1, 1).Draw(t, "priority"),
+		OfflineWait: harp.NoLimit, SubmitTime: d.now, Concurrency: 1,
+	}
+	if q := rapid.IntRange(0, 2).Draw(t, "queue"); q > 0 {
+		j.Queue, j.Concurrency = queue(fmt.Sprint(q)), rapid.IntRange(1, 3).Draw(t, "concurrency")
+	}
+	seconds := func(name string) time.Duration {
+		return d.unlike(time.Duration(rapid.IntRange(0, 30).Draw(t, name)) * time.Second)
+	}
+	if rapid.Bool().Draw(t, "waits for its host") {
+		j.OfflineWait = seconds("offline wait")
+	}
+	if rapid.IntRange(0, 3).Draw(t, "late") == 0 {
+		j.NotBefore = d.now.Add(seconds("not before"))
+	}
+	if rapid.IntRange(0, 3).Draw(t, "limited") == 0 {
+		j.Expires = d.now.Add(seconds("expires"))
+	}
+	return store.Submission{Job: j}
+}
+
+func (d *duel) claim(t *rapid.T) {
+	d.tick(0)
+	hosts := rapid.SliceOfN(rapid.SampledFrom(hostNames), 1, 3).Draw(t, "hosts")
+	n := rapid.IntRange(0, 4).Draw(t, "n")
+	got, err := d.st.Claim(d.ctx, hosts, n, d.now)
+	d.must(err)
+	d.claimed(got, d.m.claim(hosts, n, d.now))
+}
+
+// claimed compares jobs in their order.
+func (d *duel) claimed(got []store.Job, want []*modelJob) {
+	d.Helper()
+	var a, b []string
+	for _, j := range got {
+		a = append(a, describe(j))
+	}
+	for _, j := range want {
+		b = append(b, describe(j.Job))
+	}
+	d.same("claimed", a, b)
+}
+
+func (d *duel) gate(t *rapid.T) {
+	d.tick(0)
+	g := store.Gate{Open: rapid.Bool().Draw(t, "open"), Most: rapid.IntRange(0, 3).Draw(t, "most")}
+	if !g.Open {
+		g.Reason = rapid.SampledFrom([]string{harp.ReasonOffline, harp.ReasonOffline, "window"}).Draw(t, "reason")
+		g.LastHeard = d.now.Add(-time.Duration(rapid.IntRange(0, 20).Draw(t, "heard")) * time.Second)
+	}
+	host := rapid.SampledFrom(hostNames).Draw(t, "host")
+	d.m.setGate(host, g)
+	d.st.SetGate(host, g)
+}
+
+var kinds = []store.Kind{
+	store.Started, store.NotNow, store.Refused, store.CancelReq, store.Stop, store.End, store.End, store.Silent,
+	store.Withdrawn, store.Alive, store.Lose, store.Expire,
+}
+
+// event lets something happen to a job, often what may.
+func (d *duel) event(t *rapid.T) {
+	d.tick(0)
+	var candidates []*modelJob
+	for _, j := range d.m.jobs {
+		if !j.State.Ended() {
+			candidates = append(candidates, j)
+		}
+	}
+	if len(candidates) == 0 {
+		t.Skip("no job")
+	}
+	j := rapid.SampledFrom(candidates).Draw(t, "job")
+	e := store.Event{Kind: rapid.SampledFrom(kinds).Draw(t, "kind"), At: d.now, Attempt: j.Attempt, Fence: j.Fence}
+	if e.Kind == store.NotNow && rapid.Bool().Draw(t, "later") {
+		e.Wake = d.now.Add(d.unlike(time.Second))
+	}
+	if e.Kind == store.Stop {
+		e.Stopping = &store.Stopping{Cause: harp.LimitTimeout}
+	}
+	effect, claimed, wantErr := d.m.apply(j, e)
+	out, err := d.st.Apply(d.ctx, store.Transition{ID: j.ID, Event: e})
+	d.must(err)
+	if (wantErr == nil) != (out[0].Err == nil) {
+		d.Fatalf("%s in %s: %v, want %v", e.Kind, j.State, out[0].Err, wantErr)
+	}
+	if wantErr != nil {
+		d.m.latest = d.now
+		return
+	}
+	if out[0].Effect != effect {
+		d.Fatalf("%s: effect %+v, want %+v", e.Kind, out[0].Effect, effect)
+	}
+	d.claimed(out[0].Claimed, claimed)
+}
+
+func (d *duel) cancel(t *rapid.T) {
+	d.tick(0)
+	q := queue(fmt.Sprint(rapid.IntRange(1, 2).Draw(t, "queue")))
+	by := harp.CancelRequest{By: somebody, Time: d.now}
+	done, err := d.st.CancelQueue(d.ctx, q, by)
+	want := d.m.cancelQueue(q, by)
+	if want == 0 && err == nil || want > 0 && (err != nil || done.Count != want) {
+		d.Fatalf("cancelled %d of %d: %v", done.Count, want, err)
+	}
+}
+
+func (d *duel) pass(t *rapid.T) {
+	d.tick(time.Duration(rapid.IntRange(0, 40).Draw(t, "seconds")) * time.Second)
+}
+
+// compare looks at every job and queue.
+func (d *duel) compare(*rapid.T) {
+	for _, j := range d.m.jobs {
+		got, err := d.st.Job(d.ctx, j.ID)
+		d.must(err)
+		d.same("job", []string{describe(got)}, []string{describe(j.Job)})
+		if j.State == harp.StateQueued && got.Reason != d.m.reason(j) {
+			d.Fatalf("number %d waits for %q, want %q", j.No, got.Reason, d.m.reason(j))
+		}
+		if got.QueuePos != d.m.place(j) {
+			d.Fatalf("number %d has place %d, want %d", j.No, got.QueuePos, d.m.place(j))
+		}
+	}
+	for i := 1; i <= 2; i++ {
+		d.compareQueue(queue(fmt.Sprint(i)))
+	}
+}
+
+func (d *duel) compareQueue(q harp.Value) {
+	running := d.m.count(func(j *modelJob) bool { return string(j.Queue) == string(q) && store.HoldsSlot(j.State) })
+	waiting := d.m.count(func(j *modelJob) bool { return string(j.Queue) == string(q) && j.State == harp.StateQueued })
+	s, err := d.st.Queue(d.ctx, q)
+	if running+waiting == 0 {
+		if err == nil {
+			d.Fatalf("a queue without jobs is there: %+v", s)
+		}
+		return
+	}
+	d.must(err)
+	if s.Running != running || s.Waiting != waiting || s.Concurrency-running != d.m.free(q) {
+		d.Fatalf("queue is %+v, want running %d, waiting %d, free %d", s, running, waiting, d.m.free(q))
+	}
+	if running > s.Concurrency {
+		d.Fatalf("%d jobs hold the %d slots of a queue", running, s.Concurrency)
+	}
+}

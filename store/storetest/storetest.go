@@ -1,0 +1,48 @@
+// Package storetest holds the tests that every store.Store passes, yours too:
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Test(t, func(t *testing.T) store.Store { return mystore.New() })
+//	}
+//
+// Each case opens a store of its own and names, when it fails, the rule that was
+// broken. Times are made up: a store has no clock.
+package storetest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/harpcaller/harp/store"
+)
+
+// Test runs the rules over stores that open makes; it closes them.
+func Test(t *testing.T, open func(t *testing.T) store.Store) {
+	for _, c := range slices.Concat(submitting, claiming, applying, elapsing, cancelling, recording, listing, keeping, sharing) {
+		t.Run(c.name, func(t *testing.T) {
+			c.run(newWorld(t, c.rule, open(t)))
+		})
+	}
+	t.Run("model", func(t *testing.T) { testModel(t, open, nil) })
+}
+
+// Reopen runs the rules of stores that outlive their process. Place makes room for
+// one store and returns what opens it there, again and again, each time after the
+// one before was closed.
+func Reopen(t *testing.T, place func(t *testing.T) (open func() (store.Store, error))) {
+	for _, c := range reopening {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, c.rule, nil)
+			w.open = place(t)
+			w.reopen()
+			c.run(w)
+		})
+	}
+	t.Run("model", func(t *testing.T) { testModel(t, nil, place) })
+}
+
+// A rule is one thing that every store does, and how it is seen.
+type rule struct {
+	name string
+	rule string
+	run  func(w *world)
+}
