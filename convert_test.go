@@ -330,7 +330,7 @@ func TestListingIsWhole(t *testing.T) {
 		next := int64(1000)
 		draw := func(label string) item {
 			next -= rapid.Int64Range(0, 1).Draw(t, "older")
-			return item{ID: label, Time: next, Size: rapid.SampledFrom([]int{10, 300 << 10, 2 << 20}).Draw(t, "size")}
+			return item{ID: label, Time: next, Size: rapid.SampledFrom([]int{10, 10, 10, 10, 10, 400 << 10, 1 << 20}).Draw(t, "size")}
 		}
 		for i := range rapid.IntRange(0, 25).Draw(t, "items") {
 			it := draw("i" + strconv.Itoa(i))

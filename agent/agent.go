@@ -26,6 +26,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -72,6 +73,7 @@ type Config struct {
 // a dispatcher opens closes the one before.
 type Agent struct {
 	cfg       Config
+	bare      bool // would dial TCP without TLS
 	log       *slog.Logger
 	instance  string // one per process
 	catalogue catalogue
@@ -93,11 +95,14 @@ func New(cfg Config) *Agent {
 	if cfg.Facts == nil {
 		cfg.Facts = DefaultFacts
 	}
+	cfg.Labels = maps.Clone(cfg.Labels)
+	bare := cfg.TLS == nil && cfg.Dial == nil
 	if cfg.Dial == nil {
 		cfg.Dial = dialTCP
 	}
 	return &Agent{
 		cfg:       cfg,
+		bare:      bare,
 		log:       cfg.Logger.With("host", cfg.Name),
 		instance:  harp.NewID(),
 		catalogue: catalogue{procedures: map[string]*procedure{}},

@@ -48,6 +48,9 @@ func (a *Agent) Connect(ctx context.Context, addr string) error {
 	if err := a.check(); err != nil {
 		return err
 	}
+	if a.bare {
+		return errNoTLS
+	}
 	addr, err := withPort(addr)
 	if err != nil {
 		return err
@@ -63,6 +66,8 @@ func (a *Agent) Connect(ctx context.Context, addr string) error {
 	}
 	return nil
 }
+
+var errNoTLS = &harp.FieldError{Field: "tls", Message: "must be set"}
 
 // withPort adds the port to an address that has none.
 func withPort(addr string) (string, error) {

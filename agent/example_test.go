@@ -31,9 +31,11 @@ func example(register func(*agent.Agent), use func(context.Context, *harp.Agent)
 		panic(err)
 	}
 	use(ctx, direct)
-	direct.Close()
+	_ = direct.Close()
 	cancel()
-	<-served
+	if err := <-served; err != nil {
+		panic(err)
+	}
 }
 
 // call calls a procedure and prints what came of it.

@@ -194,11 +194,11 @@ func (s *session) reconcile(ctx context.Context) error {
 	}
 }
 
-// forget gives up attempts nobody will ask for again. One that runs is no longer
-// this session's, and runs on.
+// forget gives up attempts nobody will ask for again. One that runs goes on, to its
+// limits or to the end of the session.
 func (s *session) forget(m wire.Forget) {
 	for _, h := range m.Attempts {
-		if at := s.agent.roster.adopt(nil, key{job: h.Job, number: h.Attempt}); at != nil {
+		if at := s.agent.roster.find(key{job: h.Job, number: h.Attempt}); at != nil {
 			at.abandon()
 		}
 	}

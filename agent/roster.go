@@ -59,6 +59,13 @@ func (r *roster) adopt(s *session, k key) *attempt {
 	return at
 }
 
+// find returns the attempt called k; nil if there is none.
+func (r *roster) find(k key) *attempt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.attempts[k]
+}
+
 // leave forgets an attempt. Sessions that were told that the agent is busy hear
 // that it is not.
 func (r *roster) leave(at *attempt) {

@@ -5,7 +5,6 @@ import (
 	"net"
 	"sync"
 
-	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -21,7 +20,7 @@ func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
 		return err
 	}
 	if _, tcp := l.Addr().(*net.TCPAddr); tcp && a.cfg.TLS == nil {
-		return &harp.FieldError{Field: "tls", Message: "must be set"}
+		return errNoTLS
 	}
 	var work sync.WaitGroup
 	defer work.Wait()

@@ -208,6 +208,43 @@ func TestBusy(t *testing.T) {
 	})
 }
 
+// TestForgetAlive checks that an attempt nobody will ask for again runs on, held
+// back by nobody, and is gone when it has ended.
+func TestForgetAlive(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		runs, emitted := 0, 0
+		offerStream(a, "count", func(_ context.Context, emit func(int) error) error {
+			runs++
+			for range 1000 {
+				if err := emit(0); err != nil {
+					return err
+				}
+				emitted++
+			}
+			return nil
+		})
+		s, _, _ := connect(t, p, a)
+		small := func(c *wire.Call, _ *harp.Request) { c.Window = 330 }
+		x := s.call("count", nil, small).accepted()
+		synctest.Wait()
+		x.x.Release()
+		synctest.Wait()
+		s.say(wire.TypeForget, wire.Forget{Attempts: []wire.HeldAttempt{{Job: x.id, Attempt: 1}}, Last: true})
+		if err := s.hear(t.Context(), wire.TypeReady, new(wire.Ready)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if runs != 1 || emitted != 1000 {
+			t.Errorf("%d runs, %d records", runs, emitted)
+		}
+		again := s.begin(wire.TypeResume, wire.Encode(wire.Resume{Job: x.id, Attempt: 1}))
+		if _, err := again.x.Receive(t.Context()); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("resumed what was forgotten: %v", err)
+		}
+	})
+}
+
 // TestProbe checks that an empty FORGET is answered.
 func TestProbe(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
@@ -457,6 +494,10 @@ func TestConfig(t *testing.T) {
 	}
 	var e *harp.FieldError
 	if err := newAgent(t, p).Connect(t.Context(), ""); !errors.As(err, &e) || e.Field != "addr" {
+		t.Errorf("Connect returned %v", err)
+	}
+	bare := agent.New(agent.Config{Name: "web01", Logger: silent})
+	if err := bare.Connect(t.Context(), "127.0.0.1"); !errors.As(err, &e) || e.Field != "tls" {
 		t.Errorf("Connect returned %v", err)
 	}
 	l := p.listen(t, agentID)

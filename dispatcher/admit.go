@@ -50,7 +50,7 @@ func (d *Dispatcher) submit(ctx context.Context, sub harp.Submission, who harp.P
 
 // resubmitted looks whether a call that would be refused now is stored already:
 // then it is the same job, whatever has changed since.
-func (d *Dispatcher) resubmitted(ctx context.Context, req harp.Request, now time.Time, refused error) (error, bool) { //nolint:revive // the answer is an error
+func (d *Dispatcher) resubmitted(ctx context.Context, req harp.Request, now time.Time, refused error) (error, bool) {
 	if refused == nil && now.Sub(harp.IDTime(req.ID)) < maxAge {
 		return nil, false // Submit will tell
 	}

@@ -140,13 +140,20 @@ func serveUntilKilled(t *testing.T, dir string) {
 	for range 20 {
 		job := must[*harp.Job](t)(countProc.Call(t.Context(), sys.caller.Host("web01"), countArgs{50}))
 		must[harp.Value](t)(job.Get(t.Context()))
-		os.Stdout.WriteString("ended " + job.ID() + "\n")
+		tell(t, "ended", job)
 	}
 	job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "tick", harp.Args{"every": time.Millisecond, "for": time.Hour}))
-	for r := range job.Follow(t.Context(), harp.Since(0)) {
-		if r.Seq == 20 {
-			os.Stdout.WriteString("running " + job.ID() + "\n")
+	for r, err := range job.Follow(t.Context(), harp.Since(0)) {
+		if err == nil && r.Seq == 20 {
+			tell(t, "running", job)
 		}
+	}
+}
+
+// tell tells the test's parent of a job.
+func tell(t *testing.T, what string, job *harp.Job) {
+	if _, err := os.Stdout.WriteString(what + " " + job.ID() + "\n"); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -144,14 +144,17 @@ func TestRecordsAreStreamedAndFollowed(t *testing.T) {
 			t.Errorf("since 95 are %v", seqs)
 		}
 		seqs = nil
-		for r := range job.Follow(t.Context(), harp.Recent(2)) {
+		for r, err := range job.Follow(t.Context(), harp.Recent(2)) {
+			if err != nil {
+				t.Fatal(err)
+			}
 			seqs = append(seqs, r.Seq)
 		}
 		if !slices.Equal(seqs, []uint64{98, 99}) {
 			t.Errorf("the recent 2 of an ended job are %v", seqs)
 		}
-		for r := range job.Follow(t.Context()) {
-			t.Errorf("an ended job has a new record %+v", r)
+		for r, err := range job.Follow(t.Context()) {
+			t.Errorf("an ended job has a new record %+v, %v", r, err)
 		}
 	})
 }
@@ -291,7 +294,10 @@ func TestSameIdIsTheSameJob(t *testing.T) {
 			t.Errorf("another request under the id gives %v", err)
 		}
 		n := 0
-		for range sys.caller.Jobs(t.Context(), harp.JobFilter{}) {
+		for _, err := range sys.caller.Jobs(t.Context(), harp.JobFilter{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
 			n++
 		}
 		if n != 1 {
@@ -365,7 +371,10 @@ func TestHostsProceduresAndQueuesAreListed(t *testing.T) {
 		if n := must[int](t)(sys.caller.Queues().Cancel(t.Context(), name)); n != 3 {
 			t.Errorf("cancelled %d of 3", n)
 		}
-		for s := range sys.caller.Jobs(t.Context(), harp.JobFilter{Queue: name}) {
+		for s, err := range sys.caller.Jobs(t.Context(), harp.JobFilter{Queue: name}) {
+			if err != nil {
+				t.Fatal(err)
+			}
 			if _, err := sys.caller.Job(s.ID).Get(t.Context()); !errors.Is(err, harp.ErrCancelled) {
 				t.Errorf("a job of the cancelled queue gives %v", err)
 			}

@@ -103,8 +103,8 @@ func TestConcurrencyOfAQueueIsNeverExceeded(t *testing.T) {
 		if most, in := w.most(); most > concurrency || in != jobs {
 			t.Errorf("%d ran at the same time, %d in all; want at most %d, %d", most, in, concurrency, jobs)
 		}
-		for q := range sys.caller.Queues().List(t.Context()) {
-			t.Errorf("a queue is left: %+v", q)
+		for q, err := range sys.caller.Queues().List(t.Context()) {
+			t.Errorf("a queue is left: %+v, %v", q, err)
 		}
 	})
 }

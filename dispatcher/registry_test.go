@@ -17,7 +17,7 @@ import (
 )
 
 // script writes a program that prints text and ends with a code.
-func script(t *testing.T, text string, code string) dispatcher.HostScript {
+func script(t *testing.T, text, code string) dispatcher.HostScript {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "hosts")
 	body := "#!/bin/sh\ncat <<'END'\n" + text + "\nEND\nexit " + code + "\n"

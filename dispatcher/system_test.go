@@ -216,7 +216,7 @@ func (n network) tls(id transport.Identity) *tls.Config {
 type onlineLog struct {
 	slog.Handler
 	mu    sync.Mutex
-	hosts map[string]chan struct{} // closed when the host was online
+	hosts map[string]chan struct{} // has a value for each time the host came online
 
 	once    sync.Once
 	trouble chan struct{} // closed when a host could not be dialled
@@ -233,7 +233,10 @@ func (o *onlineLog) Handle(ctx context.Context, r slog.Record) error {
 		case a.Key != "host":
 			return true
 		case r.Message == "host is online":
-			close(o.host(a.Value.String()))
+			select {
+			case o.host(a.Value.String()) <- struct{}{}:
+			default:
+			}
 		case r.Message == "dial":
 			o.once.Do(func() { close(o.trouble) })
 		}
@@ -246,15 +249,10 @@ func (o *onlineLog) host(name string) chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.hosts[name] == nil {
-		o.hosts[name] = make(chan struct{})
+		o.hosts[name] = make(chan struct{}, 16)
 	}
 	return o.hosts[name]
 }
 
-// wait waits until the host was online, and forgets that it was.
-func (o *onlineLog) wait(name string) {
-	<-o.host(name)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.hosts, name)
-}
+// wait waits until the host came online once more.
+func (o *onlineLog) wait(name string) { <-o.host(name) }

@@ -200,8 +200,9 @@ func (l *limit) String() string {
 		return ""
 	case harp.NoLimit:
 		return "none"
+	default:
+		return time.Duration(*l).String()
 	}
-	return time.Duration(*l).String()
 }
 
 // Set reads the flag.

@@ -99,7 +99,7 @@ func (m *model) first(now time.Time, asked func(j *modelJob) bool) *modelJob {
 	for _, j := range m.jobs {
 		switch {
 		case j.State != harp.StateQueued, !j.woken, !asked(j):
-		case !j.Expires.IsZero() && !j.Expires.After(now):
+		case j.isLate(now):
 		case !m.hostMay(j.Host), m.free(j.Queue) <= 0:
 		case best == nil || before(j, best):
 			best = j
@@ -107,6 +107,9 @@ func (m *model) first(now time.Time, asked func(j *modelJob) bool) *modelJob {
 	}
 	return best
 }
+
+// isLate reports whether a job must not start any more.
+func (j *modelJob) isLate(now time.Time) bool { return !j.Expires.IsZero() && !j.Expires.After(now) }
 
 func before(a, b *modelJob) bool {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.No, b.No)) < 0
@@ -176,7 +179,7 @@ func (m *model) apply(j *modelJob, e store.Event) (store.Effect, []*modelJob, er
 	effect.Tell = (effect.Tell || j.tell) && !effect.Ends
 	j.tell = false
 	if next.State == harp.StateQueued {
-		j.woken = !j.NotBefore.After(e.At) && !j.WakeAt.After(e.At)
+		j.woken = !j.NotBefore.After(e.At) && !j.WakeAt.After(e.At) && !j.isLate(e.At)
 	}
 	var out []*modelJob
 	if effect.Gives {
@@ -261,7 +264,7 @@ func (m *model) advance(now time.Time) (ended, claimed []*modelJob) {
 			j.unsaid = false
 			ended = append(ended, j)
 		}
-		if j.State == harp.StateQueued && !j.woken && !j.NotBefore.After(now) && !j.WakeAt.After(now) {
+		if j.State == harp.StateQueued && !j.woken && !j.NotBefore.After(now) && !j.WakeAt.After(now) && !j.isLate(now) {
 			j.woken = true
 			woken = append(woken, j)
 		}
@@ -301,7 +304,7 @@ func (m *model) overdue(now time.Time) *modelJob {
 			continue
 		}
 		d := m.deadline(j)
-		if !j.Expires.IsZero() && !j.Expires.After(now) || !d.IsZero() && !d.After(now) {
+		if j.isLate(now) || !d.IsZero() && !d.After(now) {
 			return j
 		}
 	}
@@ -338,6 +341,8 @@ func (m *model) due() time.Time {
 func (m *model) reason(j *modelJob) string {
 	g := m.gate(j.Host)
 	switch {
+	case !j.woken && j.isLate(m.latest):
+		return j.Reason
 	case !j.woken && !j.WakeAt.IsZero() && !j.NotBefore.After(j.WakeAt):
 		return j.Reason
 	case !j.woken:
@@ -368,7 +373,7 @@ func (m *model) reopened() {
 	clear(m.since)
 	m.settle(time.Time{})
 	for _, j := range m.jobs {
-		j.woken = j.NotBefore.IsZero() && j.WakeAt.IsZero()
+		j.woken = !j.NotBefore.After(j.Since) && !j.WakeAt.After(j.Since)
 		j.allowed, j.from = false, time.Time{}
 	}
 	m.settle(time.Time{})

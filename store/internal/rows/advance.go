@@ -88,7 +88,7 @@ func (s *Store) elapse(t *tx, now int64, out *store.Advanced) error {
 		switch e := a.entry; a.kind {
 		case alarmWake:
 			if !e.isDoomed() {
-				s.sched.join(e, now)
+				s.sched.wake(e, now)
 				woken = append(woken, e)
 			}
 		case alarmExpire:

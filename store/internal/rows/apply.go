@@ -143,7 +143,7 @@ func (s *Store) moved(t *tx, e *entry, after *store.Job, effect store.Effect, no
 		t.dropQueue(e.queue)
 	}
 	if effect.Gives && !effect.Ends {
-		s.sched.enqueue(e, after, now)
+		s.sched.enqueue(e, after, now, now)
 	}
 	if !effect.Gives {
 		return nil, nil

@@ -26,8 +26,10 @@ func (s *Store) CancelQueue(ctx context.Context, name harp.Value, by harp.Cancel
 		at := s.sched.at(by.Time)
 		found := slices.Collect(maps.Keys(q.active))
 		out.Count, active = q.waiting.Len()+len(found), idsOf(found)
+		needed := s.sched.oldest(q)
 		s.sched.cancel(q, at)
-		row.Through, row.By, row.At = q.through, by.By, at
+		row.Marks = slices.DeleteFunc(row.Marks, func(m markRow) bool { return m.Through < needed })
+		row.Marks = append(row.Marks, markRow{Through: q.through, By: by.By, At: at})
 		t.put(key, encode(row))
 		marked := nameKey(prefixMarked, q.name)
 		t.write(marked, seal(marked, nil))
@@ -38,6 +40,18 @@ func (s *Store) CancelQueue(ctx context.Context, name harp.Value, by harp.Cancel
 	}
 	out.Active, err = s.readActive(active)
 	return out, err
+}
+
+// oldest is the lowest number of a queue's jobs that earlier marks may cover.
+func (s *schedule) oldest(q *queue) uint64 {
+	lowest := s.number
+	for e := range q.active {
+		lowest = min(lowest, e.no)
+	}
+	if slices.ContainsFunc(s.doomed, func(d *doom) bool { return d.queue == q }) {
+		lowest = 0
+	}
+	return lowest
 }
 
 func noQueue(name harp.Value) error { return harp.NotFound("queue", name.String()) }

@@ -93,7 +93,7 @@ func notFound(job string) error { return harp.NotFound("job", job) }
 func mark(from getter, name harp.Value) (*queueRow, error) {
 	var row queueRow
 	found, err := read(from, nameKey(prefixQueue, string(name)), &row)
-	if err != nil || !found || row.Through == 0 {
+	if err != nil || !found || len(row.Marks) == 0 {
 		return nil, err
 	}
 	return &row, nil

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"slices"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -178,21 +179,37 @@ type submissionRow struct {
 // queueRow is what a queue is beyond its jobs. It exists while there is one that
 // has not ended.
 type queueRow struct {
-	Concurrency int            `msgpack:"conc"`
-	Paused      bool           `msgpack:"paused,omitempty"`
-	Through     uint64         `msgpack:"cancelled_through,omitempty"` // the mark: a submit number
-	By          harp.Principal `msgpack:"cancelled_by"`
-	At          int64          `msgpack:"cancelled_at,omitempty"`
+	Concurrency int       `msgpack:"conc"`
+	Paused      bool      `msgpack:"paused,omitempty"`
+	Marks       []markRow `msgpack:"cancelled_through,omitempty"` // ascending
 }
 
-// cover returns a job as the mark of its queue makes it: if it has not ended and
-// was submitted before the mark was set, as after a cancel. Tell says that its
-// agent has not been told.
+// markRow is one cancel of a queue: of its jobs up to a submit number.
+type markRow struct {
+	Through uint64         `msgpack:"no"`
+	By      harp.Principal `msgpack:"by"`
+	At      int64          `msgpack:"at"`
+}
+
+// through is the highest number that a cancel covers; 0: none.
+func (r *queueRow) through() uint64 {
+	if n := len(r.Marks); n > 0 {
+		return r.Marks[n-1].Through
+	}
+	return 0
+}
+
+// cover returns a job as the first mark makes it that it is not above: if it has
+// not ended, as after a cancel. Tell says that its agent has not been told.
 func (r *queueRow) cover(j store.Job) (covered store.Job, tell bool) {
-	if r == nil || j.No > r.Through || j.State.Ended() {
+	if r == nil || j.State.Ended() {
 		return j, false
 	}
-	next, effect, err := j.Next(store.Event{Kind: store.CancelReq, At: fromNanos(r.At), By: r.By})
+	i := slices.IndexFunc(r.Marks, func(m markRow) bool { return j.No <= m.Through })
+	if i < 0 {
+		return j, false
+	}
+	next, effect, err := j.Next(store.Event{Kind: store.CancelReq, At: fromNanos(r.Marks[i].At), By: r.Marks[i].By})
 	if err != nil {
 		return j, false // every job that has not ended admits a cancel
 	}

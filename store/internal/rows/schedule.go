@@ -73,9 +73,9 @@ func entryTree() *btree.BTreeG[*entry] {
 	return btree.NewBTreeGOptions((*entry).before, btree.Options{NoLocks: true, Degree: 16})
 }
 
-// add takes a job that has not ended into the schedule, at a time at which it
-// waits or, if its row says so, holds an attempt.
-func (s *schedule) add(i id, j *store.Job, now int64) *entry {
+// add takes a job that has not ended into the schedule: as one that waits, its time
+// having come if it did until `come`, or that holds an attempt.
+func (s *schedule) add(i id, j *store.Job, now, come int64) *entry {
 	e := &entry{
 		id: i, no: j.No, priority: j.Priority, host: s.host(j.Host),
 		submitted: nanos(j.SubmitTime), expires: nanos(j.Expires), wait: int64(j.OfflineWait),
@@ -93,13 +93,13 @@ func (s *schedule) add(i id, j *store.Job, now int64) *entry {
 	if store.HoldsSlot(j.State) {
 		s.occupy(e)
 	} else {
-		s.enqueue(e, j, now)
+		s.enqueue(e, j, now, come)
 	}
 	return e
 }
 
 // enqueue lets a job wait: in its line, or first for its time.
-func (s *schedule) enqueue(e *entry, j *store.Job, now int64) {
+func (s *schedule) enqueue(e *entry, j *store.Job, now, come int64) {
 	e.wake = max(nanos(j.NotBefore), nanos(j.WakeAt))
 	if e.isDoomed() {
 		s.doom(e.queue, 0).entries.Set(e)
@@ -109,11 +109,19 @@ func (s *schedule) enqueue(e *entry, j *store.Job, now int64) {
 	if e.expires != 0 {
 		s.agenda.set(&e.expiring, e.expires)
 	}
-	if e.wake != 0 && e.wake > now {
+	if e.wake != 0 && e.wake > come {
 		s.agenda.set(&e.waking, e.wake)
 		return
 	}
-	s.join(e, now)
+	s.wake(e, now)
+}
+
+// wake puts a job whose time has come into its line, unless its time is over: then
+// the agenda ends it.
+func (s *schedule) wake(e *entry, now int64) {
+	if !e.isLate(now) {
+		s.join(e, now)
+	}
 }
 
 // dequeue takes a waiting job out of all it waits in.
@@ -239,6 +247,8 @@ func (s *schedule) nextDue() int64 {
 // what its row says.
 func (s *schedule) reason(e *entry, j *store.Job) string {
 	switch h := e.host; {
+	case e.line == nil && e.waking.index == 0:
+		return j.Reason // its time is over
 	case e.line == nil && !j.WakeAt.IsZero() && !j.NotBefore.After(j.WakeAt):
 		return j.Reason
 	case e.line == nil:

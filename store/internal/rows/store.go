@@ -142,7 +142,7 @@ func (s *Store) loadQueues(snap Snapshot) error {
 			return err
 		}
 		q := s.sched.queue(string(item.Key[1:]), row.Concurrency)
-		q.paused, q.through = row.Paused, row.Through
+		q.paused, q.through = row.Paused, row.through()
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func (s *Store) loadJobs(snap Snapshot) error {
 			if err != nil {
 				return fmt.Errorf("store: job %s: %w", i, err)
 			}
-			s.sched.add(i, &j, math.MinInt64)
+			s.sched.add(i, &j, math.MinInt64, nanos(j.Since))
 		}
 	}
 	return nil

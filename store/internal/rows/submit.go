@@ -110,7 +110,7 @@ func (s *Store) insert(t *tx, i id, in *store.Submission, out *store.Submitted, 
 	if err := s.openQueue(t, &j); err != nil {
 		return err
 	}
-	e := s.sched.add(i, &j, now)
+	e := s.sched.add(i, &j, now, now)
 	j.Reason = s.sched.reason(e, &j)
 	if s.sched.startable(e, now) {
 		j = s.claimed(e, j, now)

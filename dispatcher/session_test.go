@@ -1,0 +1,164 @@
+package dispatcher_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+// rawAgent speaks the agents' side of the protocol frame by frame.
+type rawAgent struct {
+	tr      *transport.Session
+	control *transport.Control
+	welcome wire.Welcome
+}
+
+// errUnwelcome is what a rawAgent gets that is not let in.
+type errUnwelcome struct{ harp.Failure }
+
+func (e errUnwelcome) Error() string { return e.Message }
+
+// newRawAgent connects an agent that offers one procedure and is ready for calls.
+func (s *system) newRawAgent(ctx context.Context, name, instance string) (*rawAgent, error) {
+	addr, tc, dial := s.net.dial("dispatcher", name, transport.RoleAgent)
+	nc := must[net.Conn](s.t)(dial(ctx, addr))
+	conn := must[*transport.Conn](s.t)(transport.Client(ctx, nc, tc, transport.ProtocolAgent, transport.RoleDispatcher))
+	a := &rawAgent{tr: must[*transport.Session](s.t)(conn.Acceptor(transport.Options{MaxFrame: wire.MaxBody}))}
+	s.t.Cleanup(func() { a.tr.Close(nil) })
+	a.control = must[*transport.Control](s.t)(a.tr.Control(ctx))
+	a.say(s.t, wire.TypeHello, wire.Hello{Version: wire.Version, Instance: instance, Journal: "j"})
+	f, err := a.control.Receive(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if f.Type == wire.TypeUnwelcome {
+		var m wire.Unwelcome
+		var no errUnwelcome
+		return nil, errors.Join(wire.Decode(f.Body, &m), wire.Decode(m.Failure, &no.Failure), no)
+	}
+	a.say(s.t, wire.TypeFacts, wire.Facts{})
+	a.say(s.t, wire.TypeProcedures, wire.Procedures{Procedures: []wire.Procedure{{Name: "work"}}, Last: true})
+	a.say(s.t, wire.TypeHeld, wire.Held{Last: true})
+	must[transport.Frame](s.t)(a.control.Receive(ctx)) // FORGET
+	a.say(s.t, wire.TypeReady, wire.Ready{})
+	return a, wire.Decode(f.Body, &a.welcome)
+}
+
+func (a *rawAgent) say(t testing.TB, typ transport.Type, message any) {
+	if err := a.control.Send(transport.Frame{Type: typ, Body: wire.Encode(message)}); err != nil {
+		t.Error(err)
+	}
+}
+
+// answerProbes answers whenever the dispatcher asks whether the agent is there.
+func (a *rawAgent) answerProbes(t testing.TB) {
+	for {
+		if _, err := a.control.Receive(context.WithoutCancel(t.Context())); err != nil {
+			return
+		}
+		a.say(t, wire.TypeReady, wire.Ready{})
+	}
+}
+
+// A cloned machine must not push the first one out; a restarted agent must not wait
+// for its dead predecessor.
+func TestASecondAgentWithTheNameOfALiveOneIsRefused(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		first := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "web01", "first"))
+		go first.answerProbes(t)
+		_, err := sys.newRawAgent(t.Context(), "web01", "clone")
+		var no errUnwelcome
+		if !errors.As(err, &no) || !errors.Is(no.Err(), harp.ErrDuplicateHost) {
+			t.Errorf("the clone is answered %v", err)
+		}
+		if first.tr.Err() != nil {
+			t.Errorf("the first one's session ended: %v", first.tr.Err())
+		}
+
+		// The same process may come back at any time.
+		again := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "web01", "first"))
+		<-first.tr.Done()
+		if again.welcome.Epoch <= first.welcome.Epoch {
+			t.Errorf("epochs are %d and %d", first.welcome.Epoch, again.welcome.Epoch)
+		}
+
+		// This one answers nothing: after three seconds it is taken for dead.
+		begun := time.Now()
+		must[*rawAgent](t)(sys.newRawAgent(t.Context(), "web01", "restarted"))
+		if waited := time.Since(begun); waited != 3*time.Second {
+			t.Errorf("it waited %v", waited)
+		}
+		<-again.tr.Done()
+	})
+}
+
+// An agent that takes no call now has not started it: the job waits again, visibly,
+// and is sent again as the same attempt, after ever longer pauses.
+func TestNotNowSendsAJobBackToItsQueue(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "web01", "i"))
+		go agent.answerProbes(t)
+		calls := make(chan time.Time, 10)
+		go agent.tr.Serve(context.WithoutCancel(t.Context()), func(ctx context.Context, x *transport.Exchange, first transport.Frame) { //nolint:errcheck // it ends with the test
+			var c wire.Call
+			if err := wire.Decode(first.Body, &c); err != nil || c.Attempt != 1 {
+				t.Errorf("call is %+v, %v", c, err)
+			}
+			calls <- time.Now()
+			if len(calls) < 4 {
+				_ = x.Send(wire.TypeNotNow, true, wire.Encode(wire.NotNow{Reason: wire.NotNowBusy}))
+				return
+			}
+			_ = x.Send(wire.TypeAccepted, false, wire.Encode(wire.Accepted{Started: &wire.Started{Time: 1}}))
+			_ = x.Send(wire.TypeEnd, true, wire.Encode(wire.End{RanFor: int64(time.Second)}))
+			_, _ = x.Receive(ctx)
+		})
+		synctest.Wait()
+		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil, harp.Queue(harp.Args{})))
+		synctest.Wait()
+		s := must[harp.JobStatus](t)(job.Status(t.Context()))
+		if s.State != harp.StateQueued || s.Reason != harp.ReasonAgentBusy || s.Attempt != 1 {
+			t.Errorf("it is %s (%s), attempt %d", s.State, s.Reason, s.Attempt)
+		}
+		if q := must[harp.QueueStatus](t)(sys.caller.Queues().Get(t.Context(), harp.Args{})); q.Running != 0 || q.Waiting != 1 {
+			t.Errorf("the slot was not given back: %+v", q)
+		}
+		must[harp.Value](t)(job.Get(t.Context()))
+		close(calls)
+		last := time.Time{}
+		want := time.Second
+		for at := range calls {
+			if pause := at.Sub(last); !last.IsZero() {
+				if pause < want || pause > want+100*time.Millisecond {
+					t.Errorf("tried again after %v, want %v", pause, want)
+				}
+				want *= 2
+			}
+			last = at
+		}
+	})
+}
+
+// An agent that refuses says why, and the caller learns it did not run.
+func TestWhatTheAgentRefusesIsRejected(t *testing.T) {
+	everyWiring(t, func(t *testing.T, sys *system) {
+		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "web01", "i"))
+		go agent.tr.Serve(context.WithoutCancel(t.Context()), func(_ context.Context, x *transport.Exchange, _ transport.Frame) { //nolint:errcheck // it ends with the test
+			no := harp.NewFailure("rejected_denied", "not from you")
+			_ = x.Send(wire.TypeRefused, true, wire.Encode(wire.Refused{Failure: wire.Encode(no)}))
+		})
+		sys.online.wait("web01")
+		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+		_, err := job.Get(t.Context())
+		if !errors.Is(err, harp.ErrRejected) || !errors.Is(err, harp.ErrDenied) || harp.RanOf(err) != harp.DidNotRun {
+			t.Errorf("error is %v, ran %s", err, harp.RanOf(err))
+		}
+	})
+}
