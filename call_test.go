@@ -308,8 +308,10 @@ func TestDigest(t *testing.T) {
 	others := []Request{
 		base, request(Args{"a": 1, "b": []any{1.0}}, Args{"x": 1, "y": 2}), request(Args{"a": 1, "b": []any{1.0, nil}}, Args{"x": 1}),
 		request(Args{"a": 1, "b": []any{1.0, nil}}, nil), request(Args{"a": 1, "b": []any{1.0, nil}}, Args{}), request(nil, nil), request(Pos(1), nil),
-		{Host: "h2", Procedure: "p"}, {Host: "h", Procedure: "2p"},
-		{Args: Value{0x81, 0xa1, 'k', 0xd4, 0x53, 1}}, {Args: Value{0x81, 0xa1, 'k', 0xd4, 0x53, 2}},
+		{Host: "h2", Procedure: "p"},
+		{Host: "h", Procedure: "2p"},
+		{Args: Value{0x81, 0xa1, 'k', 0xd4, 0x53, 1}},
+		{Args: Value{0x81, 0xa1, 'k', 0xd4, 0x53, 2}},
 	}
 	seen := map[[32]byte]int{}
 	for i, r := range others {

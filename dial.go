@@ -47,6 +47,8 @@ const (
 const (
 	// dialTime is how long one attempt to connect may take.
 	dialTime = 10 * time.Second
+	// leastBeat is the shortest heartbeat that a peer can ask for.
+	leastBeat = 100 * time.Millisecond
 	// retryFor is the default of Config.RetryFor.
 	retryFor = 30 * time.Second
 )
@@ -199,7 +201,9 @@ func (d door) greet(ctx context.Context, conn *transport.Conn) (*session, error)
 	if err != nil {
 		return nil, err
 	}
-	control.Beat(time.Duration(welcome.Heartbeat))
+	if welcome.Heartbeat > 0 {
+		control.Beat(max(time.Duration(welcome.Heartbeat), leastBeat))
+	}
 	return &session{Session: s, welcome: welcome}, nil
 }
 

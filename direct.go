@@ -162,8 +162,11 @@ type DirectCall struct {
 
 // send sends the call.
 func (c *DirectCall) send(a *Agent, req Request) error {
-	var err error
-	if c.exchange, err = a.session.Exchange(c.ctx); err != nil {
+	err := c.ctx.Err()
+	if err == nil {
+		c.exchange, err = a.session.Exchange(c.ctx)
+	}
+	if err != nil {
 		return c.notSent(a.door, err)
 	}
 	defer context.AfterFunc(c.ctx, c.exchange.Release)() // ends a Send that waits
@@ -173,7 +176,7 @@ func (c *DirectCall) send(a *Agent, req Request) error {
 	}
 	if err := c.exchange.Send(wire.TypeCall, false, wire.Encode(call)); err != nil {
 		c.exchange.Release()
-		return c.lostBy(err)
+		return c.stopped(c.lostBy(err))
 	}
 	return nil
 }
@@ -204,7 +207,7 @@ func (c *DirectCall) lostBy(err error) error {
 }
 
 func (c *DirectCall) failed(err error) error {
-	return &callFailed{procedure: c.procedure, host: c.host, err: err}
+	return &callFailedError{procedure: c.procedure, host: c.host, err: err}
 }
 
 // Records yields the records that were not read yet, and those that come, until the
@@ -476,7 +479,7 @@ func (c *DirectCall) hearEnd(w wire.End) error {
 	}
 	switch {
 	case w.Stopped != nil:
-		failure = stopped(*w.Stopped).Err()
+		failure = stopFailure(*w.Stopped).Err()
 	case failure == nil && w.Dropped:
 		f := NewFailure("no_space", "the agent dropped the value")
 		f.Ran, f.Fault = DidRun, FaultAgent
@@ -489,7 +492,8 @@ func (c *DirectCall) hearEnd(w wire.End) error {
 	return nil
 }
 
-func stopped(w wire.Stopping) Failure {
+// stopFailure is that of a call which a cancel or a limit has ended.
+func stopFailure(w wire.Stopping) Failure {
 	if w.Cause == wire.CauseCancel {
 		return NewFailure("cancelled", "")
 	}
@@ -514,13 +518,17 @@ func (c *DirectCall) hearNotNow(w wire.NotNow) error {
 	return nil
 }
 
-// end notes how the call ended. Of what its own ctx has to do with it, it is that,
-// too.
+// end notes how the call ended.
 func (c *DirectCall) end(value Value, err error, lost bool) {
-	if err != nil && c.ctx.Err() != nil {
-		err = &causeError{is: context.Cause(c.ctx), cause: err}
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.value, c.err, c.lost = value, err, lost
+	c.value, c.err, c.lost = value, c.stopped(err), lost
+}
+
+// stopped makes an error that of the call's ctx, too, if that has ended.
+func (c *DirectCall) stopped(err error) error {
+	if err == nil || c.ctx.Err() == nil {
+		return err
+	}
+	return &causeError{is: context.Cause(c.ctx), cause: err}
 }

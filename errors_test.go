@@ -2,6 +2,7 @@ package harp
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -149,6 +150,19 @@ func TestCodes(t *testing.T) {
 	}
 }
 
+// TestFailureGolden: failures lie in stores, so that their bytes are a promise.
+func TestFailureGolden(t *testing.T) {
+	exit := int64(3)
+	f := Failure{
+		Code: "remote", Type: "unit_not_found", Message: "nginx.service", Data: Value{0x80}, ExitCode: &exit, Ran: DidRun, Fault: FaultProcedure,
+		Host: "web01", Stage: "dial", Field: "args.x", Limit: time.Second, LimitOf: LimitTimeout, JobID: "j",
+	}
+	const want = "8da4636f6465a672656d6f7465a474797065ae756e69745f6e6f745f666f756e64a36d7367ad6e67696e782e73657276696365a464617461c40180a46578697403a372616ea3796573a56661756c74a970726f636564757265a4686f7374a57765623031a57374616765a46469616ca56669656c64a6617267732e78a56c696d6974ce3b9aca00a86c696d69745f6f66a774696d656f7574a66a6f625f6964a16a"
+	if got := hex.EncodeToString(wire.Encode(f)); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // TestCodeTable: each code is there once, its sentinels name it and no other, and
 // every sentinel has one.
 func TestCodeTable(t *testing.T) {
@@ -244,7 +258,7 @@ func TestErrorText(t *testing.T) {
 	rejected := NewFailure("rejected_not_found", "no such procedure: x")
 	const id = "0198f0a2-7c11-7000-8000-000000000001"
 	call := func(id string, err error) error {
-		return &callFailed{procedure: "service.restart", host: "web01", id: id, err: err}
+		return &callFailedError{procedure: "service.restart", host: "web01", id: id, err: err}
 	}
 	get := func(err error) error { return &jobError{id: id, err: err} }
 	job := Job{id: id}

@@ -41,8 +41,9 @@ func fit(path string, v reflect.Value, was any) error {
 		return fitMap(path, v, was)
 	case reflect.Slice, reflect.Array:
 		return fitList(path, v, was)
+	default:
+		return fitNumber(path, v, was)
 	}
-	return fitNumber(path, v, was)
 }
 
 // timeIn returns the time that v is.

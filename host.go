@@ -36,23 +36,23 @@ func (h *Host) Name() string { return h.name }
 func (h *Host) Call(ctx context.Context, procedure string, args any, opts ...Option) (*Job, error) {
 	req, err := newRequest(h.name, procedure, args, slices.Concat(h.opts, opts))
 	if err != nil {
-		return nil, &callFailed{procedure: procedure, host: h.name, err: err}
+		return nil, &callFailedError{procedure: procedure, host: h.name, err: err}
 	}
 	id, err := h.caller.service.Submit(ctx, Submission{Request: req.Encode()})
 	if err != nil {
-		return nil, &callFailed{procedure: procedure, host: h.name, id: req.ID, err: err}
+		return nil, &callFailedError{procedure: procedure, host: h.name, id: req.ID, err: err}
 	}
 	return h.caller.Job(id), nil
 }
 
-// callFailed says in one line which call failed, why, whether it ran, and as which
+// callFailedError says in one line which call failed, why, whether it ran, and as which
 // job.
-type callFailed struct {
+type callFailedError struct {
 	procedure, host, id string
 	err                 error
 }
 
-func (e *callFailed) Error() string {
+func (e *callFailedError) Error() string {
 	cause := e.err
 	var call *CallError
 	if errors.As(cause, &call) {
@@ -66,7 +66,7 @@ func (e *callFailed) Error() string {
 	return text
 }
 
-func (e *callFailed) Unwrap() error { return e.err }
+func (e *callFailedError) Unwrap() error { return e.err }
 
 // Hosts looks at the hosts a dispatcher knows.
 type Hosts struct{ service Service }

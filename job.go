@@ -90,8 +90,9 @@ func ranWords(r Ran) string {
 		return "ran"
 	case DidNotRun:
 		return "did not run"
+	default:
+		return "may have run"
 	}
-	return "may have run"
 }
 
 // Get is Job.Get with the value decoded into a T. Errors: as Job.Get, and
@@ -217,8 +218,9 @@ func limitText(d time.Duration) string {
 		return ""
 	case NoLimit:
 		return "none"
+	default:
+		return d.String()
 	}
-	return d.String()
 }
 
 // JobFilter selects jobs; a zero field selects all.

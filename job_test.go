@@ -249,7 +249,10 @@ func TestJobs(t *testing.T) {
 		}
 		_, err = caller.JobsPage(t.Context(), JobFilter{}, "x")
 		wantField(t, err, "cursor")
-		for range caller.Jobs(t.Context(), JobFilter{}) {
+		for _, err := range caller.Jobs(t.Context(), JobFilter{}) {
+			if err != nil {
+				t.Error(err)
+			}
 			break
 		}
 		for s, err := range caller.Jobs(t.Context(), JobFilter{Host: "other"}) {

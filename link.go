@@ -10,10 +10,11 @@ import (
 )
 
 // Between two attempts to connect again lies a random part of a pause, which is
-// doubled from the first to the last.
+// doubled from the first to the last. A dispatcher may ask for a longer last one.
 const (
-	firstPause = time.Second
-	lastPause  = 10 * time.Second
+	firstPause   = time.Second
+	lastPause    = 10 * time.Second
+	longestPause = 5 * time.Minute
 )
 
 // link keeps a session with a dispatcher: when one is lost it opens the next.
@@ -55,18 +56,18 @@ func (l *link) keepLoop(s *session) {
 		}
 		log.Info("connection lost", "err", s.Err())
 		l.set(nil, l.door.failed("read", l.door.away, s.Err()))
-		if s = l.reopen(time.Duration(s.welcome.Reconnect)); s != nil {
+		last := min(max(time.Duration(s.welcome.Reconnect), lastPause), longestPause)
+		if s = l.reopen(last); s != nil {
 			log.Info("connected again")
 			l.set(s, nil)
 		}
 	}
 }
 
-// reopen tries until it has a session; nil when the link was closed. longest, if it
-// is more than usual, is the longest pause, as the dispatcher wishes.
-func (l *link) reopen(longest time.Duration) *session {
+// reopen tries until it has a session; nil when the link was closed.
+func (l *link) reopen(last time.Duration) *session {
 	var said string
-	for pause := firstPause; ; pause = min(2*pause, max(lastPause, longest)) {
+	for pause := firstPause; ; pause = min(2*pause, last) {
 		if l.pause(l.ctx, rand.N(pause)) != nil {
 			return nil
 		}

@@ -35,8 +35,8 @@ const (
 func ServeCaller(ctx context.Context, conn *transport.Conn, s Service, cfg ServeConfig) error {
 	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, heartbeat)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	defer s.Close()    //nolint:errcheck // releases, never writes
-	defer conn.Close() //nolint:errcheck // the session has ended
+	defer s.Close()
+	defer conn.Close()
 	session, err := conn.Acceptor(transport.Options{Logger: cfg.Logger, MaxFrame: wire.MaxBody})
 	if err != nil {
 		return fmt.Errorf("serve caller: %w", err)

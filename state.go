@@ -27,8 +27,9 @@ func (s State) Ended() bool {
 	switch s {
 	case StateSucceeded, StateFailed, StateTimedOut, StateCancelled, StateExpired, StateRejected, StateLost:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // Why a queued job waits: JobStatus.Reason.

@@ -186,7 +186,10 @@ func TestBreak(t *testing.T) {
 	everywhere(t, func(t *testing.T, d *desk, caller *Caller) {
 		for range 20 {
 			id := d.add(ints(3)...)
-			for range caller.Job(id).Follow(t.Context(), Since(0)) {
+			for _, err := range caller.Job(id).Follow(t.Context(), Since(0)) {
+				if err != nil {
+					t.Error(err)
+				}
 				break
 			}
 		}
@@ -286,7 +289,10 @@ func TestDecodeRecords(t *testing.T) {
 	if n != 1 {
 		t.Errorf("%d things were yielded", n)
 	}
-	for range Decode[line](records) {
+	for _, err := range Decode[line](records) {
+		if err != nil {
+			t.Error(err)
+		}
 		break
 	}
 }

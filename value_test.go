@@ -2,7 +2,6 @@ package harp
 
 import (
 	"bytes"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -257,7 +256,7 @@ func TestDecodeSpecial(t *testing.T) {
 	}
 	type typed struct{ A int }
 	got := typed{7}
-	if err := (Value)(nil).Decode(&got); err != nil || got != (typed{}) {
+	if err := Value(nil).Decode(&got); err != nil || got != (typed{}) {
 		t.Error(got, err)
 	}
 	wantField(t, Value{0xc1}.Decode(&x), "value")
@@ -541,17 +540,4 @@ func FuzzValueDecode(f *testing.F) {
 			t.Fatalf("%v %s %v", valid, text, err)
 		}
 	})
-}
-
-// TestFailureGolden: failures lie in stores, so that their bytes are a promise.
-func TestFailureGolden(t *testing.T) {
-	exit := int64(3)
-	f := Failure{
-		Code: "remote", Type: "unit_not_found", Message: "nginx.service", Data: Value{0x80}, ExitCode: &exit, Ran: DidRun, Fault: FaultProcedure,
-		Host: "web01", Stage: "dial", Field: "args.x", Limit: time.Second, LimitOf: LimitTimeout, JobID: "j",
-	}
-	const want = "8da4636f6465a672656d6f7465a474797065ae756e69745f6e6f745f666f756e64a36d7367ad6e67696e782e73657276696365a464617461c40180a46578697403a372616ea3796573a56661756c74a970726f636564757265a4686f7374a57765623031a57374616765a46469616ca56669656c64a6617267732e78a56c696d6974ce3b9aca00a86c696d69745f6f66a774696d656f7574a66a6f625f6964a16a"
-	if got := hex.EncodeToString(wire.Encode(f)); got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
 }

@@ -75,7 +75,7 @@ func (f *front) cut() {
 	f.conns = nil
 	f.mu.Unlock()
 	for _, c := range conns {
-		c.Close()
+		_ = c.Close()
 	}
 }
 

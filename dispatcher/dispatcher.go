@@ -250,7 +250,7 @@ func (d *Dispatcher) serveConn(ctx context.Context, conn *transport.Conn) {
 		err = harp.ServeCaller(ctx, conn, d.service(who), harp.ServeConfig{Heartbeat: d.cfg.Heartbeat, Logger: d.log})
 	}
 	if err != nil && ctx.Err() == nil {
-		log.Info("session ended", "protocol", peer.Protocol, "err", err)
+		log.Debug("session ended", "protocol", peer.Protocol, "err", err)
 	}
 }
 

@@ -164,9 +164,17 @@ const (
 	registryName = "hosts"
 )
 
-// loadRegistry takes over the registry as it was last read.
+// loadRegistry takes over the registry as it was last read. One that does not
+// change is taken as it is: a mistake in it is one of the configuration.
 func (d *Dispatcher) loadRegistry(ctx context.Context) error {
 	if d.cfg.Hosts == nil {
+		return nil
+	}
+	if specs, static := d.cfg.Hosts.(StaticHosts); static {
+		if err := checkHosts(specs); err != nil {
+			return err
+		}
+		d.setRegistry(specs)
 		return nil
 	}
 	text, err := d.store.Document(ctx, registryKind, registryName)

@@ -13,6 +13,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/store/memory"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -155,4 +156,15 @@ func TestWithoutRegistryRefreshIsRefused(t *testing.T) {
 			t.Errorf("refresh gives %v", err)
 		}
 	})
+}
+
+func TestAListOfHostsIsKnownOnceTheDispatcherIsOpen(t *testing.T) {
+	sys := newSystem(t, embedded, nil, dispatcher.Config{Hosts: dispatcher.StaticHosts{{Name: "web01"}}})
+	must[harp.HostStatus](t)(sys.caller.Hosts().Get(t.Context(), "web01"))
+
+	_, err := dispatcher.Open(t.Context(), memory.Open(nil), dispatcher.Config{Hosts: dispatcher.StaticHosts{{Name: "a"}, {Name: "a"}}})
+	var field *harp.FieldError
+	if !errors.As(err, &field) || field.Field != "hosts[1].name" {
+		t.Errorf("a list that cannot be gives %v", err)
+	}
 }

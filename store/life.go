@@ -127,21 +127,22 @@ func HoldsSlot(s harp.State) bool {
 }
 
 // Next is the life of a job: what it is after an event, and what that asks of
-// others. It is pure: no clock, no input or output, and l is not changed. Errors:
+// others. It is pure: no clock, no input or output, and l is not changed; with an
+// error it is returned as it is. Errors:
 // ErrFenced for an event of another attempt than the last or under an old fence,
 // ErrIllegal for one that cannot follow in this state.
 func (l Life) Next(e Event) (Life, Effect, error) {
+	given, before := l, l.State
 	l.Attempts = slices.Clone(l.Attempts)
-	before := l.State
 	if err := l.admits(e); err != nil {
-		return l, Effect{}, err
+		return given, Effect{}, err
 	}
 	if before.Ended() {
 		return l.late(e)
 	}
 	next, effect, ok := l.step(e)
 	if !ok {
-		return l, Effect{}, fmt.Errorf("%w: %s in %s", ErrIllegal, e.Kind, before)
+		return given, Effect{}, fmt.Errorf("%w: %s in %s", ErrIllegal, e.Kind, before)
 	}
 	if next.State != before {
 		next.Since = e.At

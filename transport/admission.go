@@ -15,18 +15,21 @@ const waitersPerTurn = 16
 
 // admission decides when a connection may begin its handshake. Those that have
 // not sent a byte are only kept, the newest of them; a handshake is what costs.
+// Few wait for their turn, the others are refused at once: who tries again later
+// is served sooner than who waits behind others that have given up.
 type admission struct {
 	rate  *rate.Limiter
 	turns chan struct{} // as many slots as handshakes
-	room  chan struct{} // as many slots as connections that have sent something
-	share int           // turns one address may have
+	room  int           // connections that may wait or have their turn
 
 	mu     sync.Mutex // guards what follows; never held while blocked
-	silent *list.List // of net.Conn, the oldest first
+	silent *list.List // of *peekedConn, the oldest first
 	hosts  map[string]*host
+	conns  int // of all hosts
 }
 
-// host is an address with connections beyond the silent ones.
+// host is an address with connections that wait or have their turn. It has at
+// most half of all.
 type host struct {
 	turns chan struct{}
 	conns int
@@ -36,20 +39,10 @@ func newAdmission(r rate.Limit, limit int) *admission {
 	return &admission{
 		rate:   rate.NewLimiter(r, limit),
 		turns:  make(chan struct{}, limit),
-		room:   make(chan struct{}, limit*waitersPerTurn),
-		share:  max(1, limit/2),
+		room:   limit * (1 + waitersPerTurn),
 		silent: list.New(),
 		hosts:  make(map[string]*host),
 	}
-}
-
-// wait returns when there is room for one more connection, or with ctx's error.
-func (a *admission) wait(ctx context.Context) error {
-	if err := acquire(ctx, a.room); err != nil {
-		return err
-	}
-	<-a.room
-	return nil
 }
 
 // turn is the right to make a handshake. It is given back with end.
@@ -60,19 +53,19 @@ type turn struct {
 }
 
 // admit waits for the turn of a connection. It returns the connection to go on
-// with. The error is ctx's, that of reading the first byte, or errCrowded.
+// with. The error is ctx's, that of reading the first byte, errSilent or
+// errCrowded.
 func (a *admission) admit(ctx context.Context, nc net.Conn) (net.Conn, *turn, error) {
 	peeked, err := a.firstByte(ctx, nc)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := acquire(ctx, a.room); err != nil {
+	t := &turn{of: a, addr: hostOf(nc)}
+	if t.host, err = a.enter(t.addr); err != nil {
 		return nil, nil, err
 	}
-	t := &turn{of: a, addr: hostOf(nc)}
-	t.host = a.enter(t.addr)
 	if err := t.take(ctx); err != nil {
-		t.leave()
+		a.exit(t.addr, t.host)
 		return nil, nil, err
 	}
 	return peeked, t, nil
@@ -99,14 +92,9 @@ func (t *turn) giveBack() {
 	<-t.host.turns
 }
 
-func (t *turn) leave() {
-	t.of.exit(t.addr, t.host)
-	<-t.of.room
-}
-
 func (t *turn) end() {
 	t.giveBack()
-	t.leave()
+	t.of.exit(t.addr, t.host)
 }
 
 // acquire takes a slot. The error is ctx's.
@@ -119,21 +107,30 @@ func acquire(ctx context.Context, slots chan struct{}) error {
 	}
 }
 
-func (a *admission) enter(addr string) *host {
+// errCrowded is why a connection that would have to wait for long is refused.
+var errCrowded = errors.New("too many handshakes under way")
+
+// enter counts a connection. The error is errCrowded.
+func (a *admission) enter(addr string) (*host, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	h := a.hosts[addr]
 	if h == nil {
-		h = &host{turns: make(chan struct{}, a.share)}
-		a.hosts[addr] = h
+		h = &host{turns: make(chan struct{}, max(1, cap(a.turns)/2))}
 	}
+	if a.conns >= a.room || h.conns >= max(1, a.room/2) {
+		return nil, errCrowded
+	}
+	a.hosts[addr] = h
+	a.conns++
 	h.conns++
-	return h
+	return h, nil
 }
 
 func (a *admission) exit(addr string, h *host) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.conns--
 	if h.conns--; h.conns == 0 {
 		delete(a.hosts, addr)
 	}
@@ -148,8 +145,8 @@ func hostOf(nc net.Conn) string {
 	return addr
 }
 
-// errCrowded is why a connection that has sent nothing was dropped.
-var errCrowded = errors.New("too many connections that send nothing")
+// errSilent is why a connection that has sent nothing was dropped.
+var errSilent = errors.New("too many connections that send nothing")
 
 // firstByte waits until the peer has sent something, and returns the connection
 // with that still to be read.
@@ -164,7 +161,7 @@ func (a *admission) firstByte(ctx context.Context, nc net.Conn) (net.Conn, error
 	e := a.hush(c)
 	err := c.peek()
 	if !a.unhush(e) {
-		return nil, errCrowded
+		return nil, errSilent
 	}
 	if err != nil {
 		return nil, err
@@ -176,7 +173,7 @@ func (a *admission) firstByte(ctx context.Context, nc net.Conn) (net.Conn, error
 func (a *admission) hush(c *peekedConn) *list.Element {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.silent.Len() >= cap(a.room) {
+	if a.silent.Len() >= a.room {
 		oldest := a.silent.Remove(a.silent.Front()).(*peekedConn)
 		oldest.dropped = true
 		_ = oldest.SetReadDeadline(longAgo) // whoever reads it closes it

@@ -55,7 +55,8 @@ type Conn struct {
 // error: TLS 1.3 with the certificates of tc, in which the peer speaks protocol
 // and its certificate has an identity of the role wanted. Peers are known by their
 // identity, so that tc needs no ServerName; if it has one, that is verified as
-// well. tc must have RootCAs. ctx bounds the handshake, and so do 10 s.
+// well. tc must have RootCAs; the fleet is not compared, since an authority has
+// only one. ctx bounds the handshake, and so do 10 s.
 //
 // Client returns when the peer has accepted this side's certificate.
 //

@@ -22,7 +22,6 @@ type Control struct {
 
 	mu      sync.Mutex // guards what follows; never held while blocked
 	every   time.Duration
-	since   time.Time   // when the interval was set
 	beat    *time.Timer // sends the next heartbeat
 	silence *time.Timer // looks whether the peer was heard
 	stopped bool
@@ -70,7 +69,7 @@ func (c *Control) Beat(every time.Duration) {
 	if c.stopped || every <= 0 {
 		return
 	}
-	c.every, c.since = every, time.Now()
+	c.every = every
 	c.beat = time.AfterFunc(jitter(every), func() { c.lane.session.start(c.sendBeat) })
 	c.silence = time.AfterFunc(silentBeats*every, c.listen)
 }
@@ -108,9 +107,6 @@ func (c *Control) untilSilent() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	heard := c.lane.session.Heard()
-	if c.since.After(heard) {
-		heard = c.since
-	}
 	if c.in.waiting() {
 		heard = time.Now()
 	}

@@ -29,10 +29,10 @@ type ServeConfig struct {
 	Logger *slog.Logger
 	// HandshakeRate is how many handshakes are made a second. Default: 1000.
 	HandshakeRate rate.Limit
-	// HandshakeLimit is how many handshakes are made at the same time, half of them
-	// with one address; sixteen times as many connections wait for their turn, the
-	// rest in the listener. Connections that have sent nothing yet do not count;
-	// when they are more than those that may wait, the oldest is dropped.
+	// HandshakeLimit is how many handshakes are made at the same time. Sixteen times
+	// as many connections wait for their turn, all others are refused; one address
+	// has at most half of either. Connections that have sent nothing yet do not
+	// count; when they become as many as all that, the oldest is dropped.
 	// Default: 64.
 	HandshakeLimit int
 }
@@ -91,9 +91,6 @@ type server struct {
 func (s *server) acceptLoop(ctx context.Context, l net.Listener) error {
 	var wait backoff
 	for {
-		if err := s.admission.wait(ctx); err != nil {
-			return err
-		}
 		nc, err := l.Accept()
 		switch {
 		case err == nil:

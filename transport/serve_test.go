@@ -207,16 +207,29 @@ func TestServeRefuses(t *testing.T) {
 
 // Connections that send nothing take no turn, and the oldest make room for others.
 func TestServeSilentConnections(t *testing.T) {
-	const limit = 2 // and 32 that wait
+	const limit, kept = 2, 34
 	s := startServe(t, listen(t), transport.ServeConfig{TLS: tlsOf(t, dispatcherID), HandshakeLimit: limit}, echoSessions)
-	for i := range 40 {
-		nc := dial(t, s.addr)
-		_ = nc
+	var silent []net.Conn
+	for i := range kept + 8 {
+		silent = append(silent, dial(t, s.addr))
 		if i%10 == 9 {
 			if err := call(t.Context(), dial(t, s.addr), tlsOf(t, agentID)); err != nil {
 				t.Fatalf("beside %d silent connections: %v", i, err)
 			}
 		}
+	}
+	for _, nc := range silent[:8] {
+		_, _ = io.Copy(io.Discard, nc) // until it is closed
+	}
+	s.stop()
+	dropped := 0
+	for _, line := range s.log.all() {
+		if strings.Contains(line, "too many connections that send nothing") {
+			dropped++
+		}
+	}
+	if dropped < 8 {
+		t.Errorf("%d connections were dropped: %q", dropped, s.log.all())
 	}
 }
 
@@ -264,6 +277,45 @@ func TestServeStalledHandshakes(t *testing.T) {
 	})
 }
 
+// Connections that would have to wait for long are refused at once; one address
+// takes at most half of the room.
+func TestServeCrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := transport.NewNetwork()
+		l, err := n.Listen("here", dispatcherID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := startServe(t, l, transport.ServeConfig{HandshakeLimit: 1}, echoSessions) // and 16 that wait
+		dial := func(name string) net.Conn {
+			id := agentID
+			id.Name = name
+			nc, err := n.Dialer(id)(t.Context(), "here")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = nc.Close() })
+			return nc
+		}
+		for range 10 {
+			dial("mallory") // two too many
+		}
+		for i := range 10 {
+			dial(fmt.Sprint("host", i)) // one too many
+		}
+		synctest.Wait()
+		lines := s.log.all()
+		for _, line := range lines {
+			if !strings.Contains(line, "too many handshakes") {
+				t.Errorf("logged %q", line)
+			}
+		}
+		if len(lines) != 3 {
+			t.Errorf("%d connections were refused", len(lines))
+		}
+	})
+}
+
 func TestServeRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := transport.NewNetwork()
@@ -274,9 +326,11 @@ func TestServeRate(t *testing.T) {
 		s := startServe(t, l, transport.ServeConfig{HandshakeRate: 10, HandshakeLimit: 5}, echoSessions)
 		start := time.Now()
 		var wg sync.WaitGroup
-		for range 55 {
+		for i := range 55 {
 			wg.Go(func() {
-				nc, err := n.Dialer(agentID)(t.Context(), "here")
+				id := agentID
+				id.Name = fmt.Sprint("host", i)
+				nc, err := n.Dialer(id)(t.Context(), "here")
 				if err == nil {
 					err = call(t.Context(), nc, nil)
 				}

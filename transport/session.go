@@ -16,8 +16,10 @@ import (
 const (
 	defaultMaxLanes = 4096
 	// openRate is how many lanes the opener opens a second once it has used up a
-	// burst of MaxLanes. The acceptor tolerates twice both.
-	openRate = 1000
+	// burst of MaxLanes. The acceptor tolerates twice both, and openStall more: what
+	// a connection that stalled, for as long as one may, delivers at once.
+	openRate  = 1000
+	openStall = openRate * int(writeTimeout/time.Second)
 )
 
 // Options are the settings of a session. The zero value works.

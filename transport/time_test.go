@@ -203,6 +203,31 @@ func TestReleaseUnblocksSend(t *testing.T) {
 	})
 }
 
+// That the peer closed a lane is no matter to the session, also when it is a Send
+// that finds out.
+func TestSendOnClosedLane(t *testing.T) {
+	inBubble(t, func(t *testing.T, e ends) {
+		e.serve(t, func(_ context.Context, x *transport.Exchange, f transport.Frame) {
+			for range 20 { // more than the peer reads ahead
+				_ = x.Send(f.Type, false, nil)
+			}
+		})
+		x := e.exchange(t)
+		send(t, x, 1, false, nil)
+		synctest.Wait()
+		if err := x.Send(1, false, nil); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("Send: %v", err)
+		}
+		if err := errors.Join(e.opener.Err(), e.acceptor.Err()); err != nil {
+			t.Errorf("the session ended: %v", err)
+		}
+		for range 20 {
+			want(t, x, transport.Frame{Type: 1})
+		}
+		wantEnd(t, x, io.ErrUnexpectedEOF)
+	})
+}
+
 // A slow handler is waited for; its inbox does not grow.
 func TestBackpressure(t *testing.T) {
 	inBubble(t, func(t *testing.T, e ends) {
@@ -256,10 +281,10 @@ func TestIdleLanes(t *testing.T) {
 		}
 		use(40)
 		lanes(40)
-		time.Sleep(9 * time.Second)
-		use(20) // the others are idle for 9 s
-		time.Sleep(2 * time.Second)
-		lanes(20) // the 20 idle for 11 s are closed, the others idle for 2 s only
+		time.Sleep(4 * time.Second)
+		use(20)
+		time.Sleep(7 * time.Second)
+		lanes(20) // 20 were idle for 10 s, the others for less
 		time.Sleep(10 * time.Second)
 		lanes(16)
 		time.Sleep(time.Hour)

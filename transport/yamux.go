@@ -56,7 +56,7 @@ func newYamux(nc net.Conn, o Options, opener bool) (*yamuxMux, error) {
 		config.AcceptBacklog = openBacklog
 		start = yamux.Client
 	} else {
-		opens = rate.NewLimiter(2*openRate, 2*o.MaxLanes+1)
+		opens = rate.NewLimiter(2*openRate, 2*o.MaxLanes+openStall)
 	}
 	m := &yamuxMux{streams: make(map[*yamuxStream]struct{})}
 	m.gather = newGather(nc, opens, m.abort)

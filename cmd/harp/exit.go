@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/cmd/harp/internal/config"
 )
 
 // The exit codes. `harp help exit-codes` says the same.
@@ -118,12 +119,33 @@ func (c *cli) report(err error) int {
 	if c.format == formatJSON && !c.stdout.written {
 		_ = c.print(object{{"error", harp.FailureOf(err)}}) // stderr says it, too
 	}
-	c.notice("harp: %s", strings.TrimPrefix(err.Error(), "harp: "))
+	for _, one := range each(err) {
+		c.notice("harp: %s", strings.TrimPrefix(one.Error(), "harp: "))
+	}
 	var usage *usageError
 	if errors.As(err, &usage) {
 		c.notice("See: %s --help", usage.command)
 	}
 	return exitCode(err, c.mapped)
+}
+
+// each returns the errors of a configuration file one by one, and any other error as
+// it is.
+func each(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, each(e)...)
+	}
+	for _, e := range all {
+		if _, ok := e.(*config.Error); !ok { //nolint:errorlint // as above
+			return []error{err}
+		}
+	}
+	return all
 }
 
 // notice is one line for people, on stderr.

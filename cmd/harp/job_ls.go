@@ -94,8 +94,15 @@ func (c *cli) listJobs(ctx context.Context, caller *harp.Caller, f harp.JobFilte
 		}
 		jobs = append(jobs, job)
 	}
+	if more {
+		c.notice("there are more; see --limit")
+	}
 	if c.format == formatJSON {
-		return c.print(object{{"jobs", jobs}})
+		list := object{{"jobs", jobs}}
+		if more {
+			list = append(list, field{"more", true})
+		}
+		return c.print(list)
 	}
 	now := time.Now()
 	rows := make([][]string, len(jobs))
@@ -103,8 +110,5 @@ func (c *cli) listJobs(ctx context.Context, caller *harp.Caller, f harp.JobFilte
 		rows[i] = []string{j.ID, stateText(j), j.Host, j.Procedure, clock(j.SubmitTime), took(j, now)}
 	}
 	c.table([]string{"id", "state", "host", "procedure", "submitted", "took"}, rows)
-	if more {
-		c.notice("there are more; see --limit")
-	}
 	return nil
 }

@@ -96,7 +96,7 @@ func TestChecksum(t *testing.T) {
 func TestChecksumFails(t *testing.T) {
 	web01 := start(t)
 	for args, want := range map[ChecksumArgs]string{
-		{Folder: "/does/not/exist"}:                     "not_found",
+		{Folder: "/does/not/exist"}:                      "not_found",
 		{Folder: filepath.Dir(os.Args[0]), Pattern: "["}: "bad_pattern",
 	} {
 		job, err := Checksum.Call(t.Context(), web01, args)

@@ -67,10 +67,12 @@ func (a *app) read(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), statusOf(err))
 		return
 	}
-	result, err := job.Result(r.Context())
-	if err != nil {
-		http.Error(w, err.Error(), statusOf(err))
-		return
+	var result harp.Result // of a job that has not ended: zero
+	if status.State.Ended() {
+		if result, err = job.Result(r.Context()); err != nil {
+			http.Error(w, err.Error(), statusOf(err))
+			return
+		}
 	}
 	records := []harp.Record{}
 	for record, err := range job.Stream(r.Context()) {

@@ -38,6 +38,7 @@ func isText(v reflect.Value) bool {
 				return false
 			}
 		}
+	default: // numbers and truth
 	}
 	return true
 }

@@ -65,7 +65,7 @@ func Open(dir string, opts *Options) (store.Store, error) {
 	if err := prepare(dir); err != nil {
 		return nil, err
 	}
-	db, err := badger.Open(settings(dir, o.Logger))
+	db, err := badger.Open(settings(dir, o.Logger).WithChecksumVerificationMode(verification(dir)))
 	if err != nil {
 		return nil, opening(dir, err)
 	}
@@ -91,7 +91,26 @@ func settings(dir string, log *slog.Logger) badger.Options {
 		WithLogger(logger{log.With("dir", dir)})
 }
 
+// verification decides whether the checksums of all tables are verified before the
+// store is opened. When a block is found damaged later, badger treats what was in
+// it as absent; and a job that is absent may be submitted, and run, again. Large
+// stores are spared the reading.
+func verification(dir string) options.ChecksumVerificationMode {
+	var size int64
+	files, _ := filepath.Glob(filepath.Join(dir, "*.sst")) //nolint:errcheck // a directory that no pattern can name is not verified
+	for _, name := range files {
+		if info, err := os.Stat(name); err == nil {
+			size += info.Size()
+		}
+	}
+	if size > maxVerified {
+		return options.NoVerification
+	}
+	return options.OnTableRead
+}
+
 const (
+	maxVerified    = 1 << 30
 	memTableSize   = 32 << 20
 	valueThreshold = 68 << 10 // above what rows ever puts under one key
 )

@@ -224,7 +224,9 @@ func (m *model) cancelQueue(q harp.Value, by harp.CancelRequest) int {
 		}
 		j.Life, j.tell, j.unsaid = next, j.tell || effect.Tell, waited
 	}
-	m.settle(by.Time)
+	if n > 0 {
+		m.settle(by.Time)
+	}
 	return n
 }
 
@@ -247,41 +249,34 @@ func (m *model) deadline(j *modelJob) time.Time {
 	if !j.allowed || !m.isAway(j.Host) || j.OfflineWait == harp.NoLimit {
 		return time.Time{}
 	}
-	from := j.SubmitTime
-	for _, t := range []time.Time{j.NotBefore, j.WakeAt, j.from, m.gate(j.Host).LastHeard, m.since[j.Host]} {
-		if t.After(from) {
-			from = t
-		}
-	}
+	from := later(j.SubmitTime, j.NotBefore, j.WakeAt, j.from, m.gate(j.Host).LastHeard, m.since[j.Host])
 	return from.Add(j.OfflineWait)
 }
 
-// advance does what is due.
+func later(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
+
+// advance does what is due, in the order of the times at which it was.
 func (m *model) advance(now time.Time) (ended, claimed []*modelJob) {
-	var woken []*modelJob
 	for _, j := range m.jobs {
 		if j.unsaid {
 			j.unsaid = false
 			ended = append(ended, j)
 		}
-		if j.State == harp.StateQueued && !j.woken && !j.NotBefore.After(now) && !j.WakeAt.After(now) && !j.isLate(now) {
-			j.woken = true
-			woken = append(woken, j)
-		}
 	}
 	m.settle(now)
-	for j := m.overdue(now); j != nil; j = m.overdue(now) {
-		reason := "start_before"
-		if m.reason(j) == harp.ReasonOffline {
-			reason = harp.ReasonOffline
+	var woken []*modelJob
+	for at := m.due(); !at.IsZero() && !at.After(now); at = m.due() {
+		for _, j := range m.jobs {
+			if j.State == harp.StateQueued && !j.woken && !later(j.NotBefore, j.WakeAt).After(at) && !j.isLate(now) {
+				j.woken = true
+				woken = append(woken, j)
+			}
 		}
-		next, _, err := j.Next(store.Event{Kind: store.Expire, At: now, Reason: reason})
-		if err != nil {
-			panic(err)
-		}
-		j.Life = next
-		ended = append(ended, j)
 		m.settle(now)
+		for j := m.overdue(at); j != nil; j = m.overdue(at) {
+			m.expire(j, now)
+			ended = append(ended, j)
+		}
 	}
 	slices.SortFunc(woken, func(a, b *modelJob) int {
 		if before(a, b) {
@@ -296,6 +291,19 @@ func (m *model) advance(now time.Time) (ended, claimed []*modelJob) {
 	}
 	m.settle(now)
 	return ended, claimed
+}
+
+func (m *model) expire(j *modelJob, now time.Time) {
+	reason := "start_before"
+	if m.reason(j) == harp.ReasonOffline {
+		reason = harp.ReasonOffline
+	}
+	next, _, err := j.Next(store.Event{Kind: store.Expire, At: now, Reason: reason})
+	if err != nil {
+		panic(err)
+	}
+	j.Life = next
+	m.settle(now)
 }
 
 func (m *model) overdue(now time.Time) *modelJob {
@@ -328,10 +336,8 @@ func (m *model) due() time.Time {
 		}
 		note(j.Expires)
 		note(m.deadline(j))
-		if !j.woken && j.NotBefore.After(j.WakeAt) {
-			note(j.NotBefore)
-		} else if !j.woken {
-			note(j.WakeAt)
+		if !j.woken && !j.isLate(m.latest) {
+			note(later(j.NotBefore, j.WakeAt))
 		}
 	}
 	return next

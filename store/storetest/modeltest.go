@@ -185,7 +185,7 @@ func (d *duel) draw(t *rapid.T) store.Submission {
 func (d *duel) claim(t *rapid.T) {
 	d.tick(0)
 	hosts := rapid.SliceOfN(rapid.SampledFrom(hostNames), 1, 3).Draw(t, "hosts")
-	n := rapid.IntRange(0, 4).Draw(t, "n")
+	n := rapid.IntRange(1, 4).Draw(t, "n")
 	got, err := d.st.Claim(d.ctx, hosts, n, d.now)
 	d.must(err)
 	d.claimed(got, d.m.claim(hosts, n, d.now))

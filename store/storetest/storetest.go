@@ -31,8 +31,9 @@ func Test(t *testing.T, open func(t *testing.T) store.Store) {
 func Reopen(t *testing.T, place func(t *testing.T) (open func() (store.Store, error))) {
 	for _, c := range reopening {
 		t.Run(c.name, func(t *testing.T) {
+			open := place(t) // whose room is taken away after the store was closed
 			w := newWorld(t, c.rule, nil)
-			w.open = place(t)
+			w.open = open
 			w.reopen()
 			c.run(w)
 		})

@@ -233,9 +233,13 @@ func readAttempt(snap Snapshot, i id, a store.Attempt, from uint64, yield func(h
 		begin = bytes.Clone(item.Key)
 		break
 	}
+	next := chunkFirst(begin)
 	for item, err := range snap.Scan(prefix, begin, false) {
 		if err != nil {
 			return false, err
+		}
+		if first := chunkFirst(item.Key); first != next {
+			return false, fmt.Errorf("%w: records %d to %d of job %s attempt %d are missing", ErrDamaged, next, first, i, a.Number)
 		}
 		payload, err := joinItem(snap, item)
 		if err != nil {
@@ -245,6 +249,7 @@ func readAttempt(snap Snapshot, i id, a store.Attempt, from uint64, yield func(h
 		if err != nil {
 			return false, err
 		}
+		next += uint64(len(records))
 		for _, r := range records {
 			if r.Seq >= from && !yield(r) {
 				return false, nil

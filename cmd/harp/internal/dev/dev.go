@@ -65,6 +65,9 @@ func Start(ctx context.Context, cfg Config) (*System, error) {
 	if cfg.Hosts < 1 || cfg.Hosts > maxHosts {
 		return nil, &harp.FieldError{Field: "hosts", Message: fmt.Sprintf("must be from 1 to %d", maxHosts)}
 	}
+	if err := checkLoopback(cfg.Listen); err != nil {
+		return nil, err
+	}
 	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {
 		return nil, err
@@ -75,6 +78,19 @@ func Start(ctx context.Context, cfg Config) (*System, error) {
 		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
+}
+
+// checkLoopback keeps what is for development from the network: the demonstration
+// procedures read what the user may read.
+func checkLoopback(addr string) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return &harp.FieldError{Field: "listen", Message: err.Error()}
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return &harp.FieldError{Field: "listen", Message: addr + " is not on loopback; for more there is harp dispatcher"}
+	}
+	return nil
 }
 
 func (s *System) start(ctx context.Context) (err error) {

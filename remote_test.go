@@ -1,0 +1,675 @@
+package harp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+// TestReconnect: when its connection is lost a Caller connects again by itself, the
+// first time within a second, and requests do not notice.
+func TestReconnect(t *testing.T) {
+	inMemory(t, func(t *testing.T, f *front) {
+		caller := f.dial()
+		defer caller.Close()
+		id := f.desk.add()
+		for range 10 {
+			f.cut()
+			start := time.Now()
+			if _, err := caller.Job(id).Status(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(start); took > firstPause {
+				t.Errorf("connected again after %v", took)
+			}
+		}
+		if n := f.connections(); n != 1 {
+			t.Errorf("%d connections", n)
+		}
+	})
+}
+
+// TestReconnectPauses: while nobody answers, a Caller tries ever less often, up to
+// every 10 s.
+func TestReconnectPauses(t *testing.T) {
+	inMemory(t, func(t *testing.T, f *front) {
+		var mu sync.Mutex
+		var all []time.Time
+		dial := f.config.Dial
+		f.config.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, time.Now())
+			return dial(ctx, addr)
+		}
+		caller := f.dial()
+		defer caller.Close()
+		f.stop()
+		time.Sleep(time.Hour)
+		mu.Lock()
+		tries := slices.Clone(all)
+		mu.Unlock()
+		n := len(tries)
+		if first := tries[1].Sub(tries[0]); first > firstPause {
+			t.Errorf("the first try came after %v", first)
+		}
+		for i := 2; i < n; i++ {
+			if pause := tries[i].Sub(tries[i-1]); pause > lastPause {
+				t.Errorf("pause of %v", pause)
+			}
+		}
+		if n < 360 || n > 1500 { // the average pause is 5 s
+			t.Errorf("%d tries in an hour", n)
+		}
+		f.open()
+		start := time.Now()
+		if _, err := caller.Ping(t.Context()); err != nil || time.Since(start) > lastPause {
+			t.Error(err, time.Since(start))
+		}
+	})
+}
+
+// TestRetryFor: a request is tried again for RetryFor without a connection; then it
+// is ErrUnavailable, says why, and that nothing ran.
+func TestRetryFor(t *testing.T) {
+	for _, c := range []struct{ given, want time.Duration }{{0, retryFor}, {time.Minute, time.Minute}, {-1, 0}} {
+		t.Run(c.given.String(), func(t *testing.T) {
+			inMemory(t, func(t *testing.T, f *front) {
+				f.config.RetryFor = c.given
+				caller := f.dial()
+				defer caller.Close()
+				f.stop()
+				synctest.Wait()
+				time.Sleep(time.Hour) // how long it is away already does not count
+				for _, ask := range []func() error{
+					func() error { _, err := caller.Host("web01").Call(t.Context(), "p", nil); return err },
+					func() error { _, err := caller.Ping(t.Context()); return err },
+					func() error { _, err := caller.Hosts().Refresh(t.Context()); return err },
+					func() error { _, err := caller.Job(NewID()).Status(t.Context()); return err },
+					func() error { _, err := caller.Job(NewID()).Result(t.Context()); return err },
+					func() error { _, err := caller.Job(NewID()).Cancel(t.Context()); return err },
+					func() error {
+						for _, err := range caller.Job(NewID()).Stream(t.Context()) {
+							return err
+						}
+						return nil
+					},
+				} {
+					start := time.Now()
+					err := ask()
+					var host *HostError
+					if !errors.Is(err, ErrUnavailable) || !errors.As(err, &host) || host.Host != "dispatcher:7440" || host.Stage != "dial" || !errors.Is(err, syscall.ECONNREFUSED) {
+						t.Errorf("%v", err)
+					}
+					if took := time.Since(start); took != c.want {
+						t.Errorf("given up after %v", took)
+					}
+				}
+				_, err := caller.Host("web01").Call(t.Context(), "p", nil)
+				if RanOf(err) != DidNotRun || FaultOf(err) != FaultNetwork {
+					t.Error(RanOf(err), FaultOf(err))
+				}
+			})
+		})
+	}
+}
+
+// TestResubmit: a submission whose answer is lost is submitted again under the same
+// id, so that there is one job.
+func TestResubmit(t *testing.T) {
+	inMemory(t, func(t *testing.T, f *front) {
+		caller := f.dial()
+		defer caller.Close()
+		release := f.desk.holding("Submit")
+		go func() {
+			f.desk.until(func() bool { return f.desk.asked["Submit"] == 1 })
+			f.cut()
+			release()
+		}()
+		job, err := caller.Host("web01").Call(t.Context(), "p", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.desk.count("Submit") != 2 || !slices.Equal(f.desk.order, []string{job.ID()}) {
+			t.Errorf("%d submissions, %d jobs", f.desk.count("Submit"), len(f.desk.order))
+		}
+	})
+}
+
+// TestCallError: when a submission may have arrived and no answer can be had, the
+// error has the id under which to ask, whatever ended the waiting.
+func TestCallError(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		is   error
+		then func(f *front, caller *Caller, cancel context.CancelFunc)
+	}{
+		{"no connection", ErrUnavailable, func(f *front, _ *Caller, _ context.CancelFunc) { f.stop() }},
+		{"ctx", context.Canceled, func(_ *front, _ *Caller, cancel context.CancelFunc) { cancel() }},
+		{"closed", ErrClosed, func(_ *front, caller *Caller, _ context.CancelFunc) { _ = caller.Close() }},
+		{"refused later", ErrUnreachable, func(f *front, _ *Caller, _ context.CancelFunc) {
+			f.desk.failing("Submit", NewFailure("unreachable", "away").Err())
+			f.cut()
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, f *front) {
+				caller := f.dial()
+				defer caller.Close()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				release := f.desk.holding("Submit")
+				go func() {
+					f.desk.until(func() bool { return f.desk.asked["Submit"] == 1 })
+					c.then(f, caller, cancel)
+					release()
+				}()
+				id := NewID()
+				_, err := caller.Host("web01").Call(ctx, "p", nil, JobID(id))
+				var call *CallError
+				if !errors.As(err, &call) || call.JobID != id {
+					t.Fatalf("%v", err)
+				}
+				if !errors.Is(err, ErrUnavailable) || !errors.Is(err, c.is) || RanOf(err) != MayHaveRun {
+					t.Errorf("%v, %s", err, RanOf(err))
+				}
+				if text := err.Error(); !strings.HasPrefix(text, "call p on web01: ") || !strings.HasSuffix(text, "; may have run; job "+id) || strings.Count(text, id) != 1 {
+					t.Error(text)
+				}
+			})
+		})
+	}
+}
+
+// TestNothingSent: a submission that was never sent did not run, whatever ended the
+// waiting.
+func TestNothingSent(t *testing.T) {
+	inMemory(t, func(t *testing.T, f *front) {
+		caller := f.dial()
+		defer caller.Close()
+		f.stop()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := caller.Host("web01").Call(ctx, "p", nil)
+		var call *CallError
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrUnavailable) || errors.As(err, &call) || RanOf(err) != DidNotRun {
+			t.Errorf("%v, %s", err, RanOf(err))
+		}
+		f.open()
+		time.Sleep(time.Minute)
+		before := f.desk.count("Submit")
+		if _, err := caller.Host("web01").Call(ctx, "p", nil); RanOf(err) != DidNotRun || f.desk.count("Submit") != before {
+			t.Error("something was sent after ctx had ended:", err)
+		}
+	})
+}
+
+// TestConflictAfterLoss: that an id is another request's is certain, also after a
+// submission was lost.
+func TestConflictAfterLoss(t *testing.T) {
+	inMemory(t, func(t *testing.T, f *front) {
+		caller := f.dial()
+		defer caller.Close()
+		release := f.desk.holding("Submit")
+		go func() {
+			f.desk.until(func() bool { return f.desk.asked["Submit"] == 1 })
+			f.desk.failing("Submit", NewFailure("conflict", "another").Err())
+			f.cut()
+			release()
+		}()
+		_, err := caller.Host("web01").Call(t.Context(), "p", nil)
+		var call *CallError
+		if !errors.Is(err, ErrConflict) || errors.As(err, &call) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestWaitsForEver: Get, Wait and Follow go on through an absence of any length, for
+// only their ctx ends them.
+func TestWaitsForEver(t *testing.T) {
+	inMemory(t, func(t *testing.T, f *front) {
+		caller := f.dial()
+		defer caller.Close()
+		id := f.desk.add(ints(3)...)
+		got := make(chan error, 3)
+		go func() { _, err := caller.Job(id).Get(t.Context()); got <- err }()
+		go func() { _, err := caller.Job(id).Wait(t.Context()); got <- err }()
+		go func() {
+			if n := seqs(t, caller.Job(id).Follow(t.Context(), Since(1))); !slices.Equal(n, numbers(1, 5)) {
+				t.Error(n)
+			}
+			got <- nil
+		}()
+		synctest.Wait()
+		f.stop()
+		time.Sleep(24 * time.Hour)
+		f.desk.emit(id, 3, 4)
+		f.desk.end(id, succeeded)
+		f.open()
+		for range 3 {
+			if err := <-got; err != nil {
+				t.Error(err)
+			}
+		}
+		f.stop()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		start := time.Now()
+		if _, err := caller.Job(id).Get(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Hour {
+			t.Error(err, time.Since(start))
+		}
+		for _, err := range caller.Job(id).Follow(ctx) {
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// TestFollowThroughLosses: a follower whose connection is lost again and again sees
+// every record once, in order.
+func TestFollowThroughLosses(t *testing.T) {
+	const n = 300
+	inMemory(t, func(t *testing.T, f *front) {
+		f.desk.pageSize = 3
+		caller := f.dial()
+		defer caller.Close()
+		id := f.desk.add()
+		go func() {
+			for i := range n {
+				time.Sleep(10 * time.Millisecond)
+				f.desk.emit(id, i)
+				switch {
+				case i%50 == 20:
+					f.stop()
+				case i%50 == 30:
+					f.open()
+				case i%7 == 0:
+					f.cut()
+				}
+			}
+			f.desk.end(id, succeeded)
+		}()
+		if got := seqs(t, caller.Job(id).Follow(t.Context(), Since(0))); !slices.Equal(got, numbers(0, n)) {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+// TestFollowOverTLS is the same over a real connection.
+func TestFollowOverTLS(t *testing.T) {
+	const n = 2000
+	d := newDesk()
+	f := tlsFront(t, d)
+	defer func() { f.stop() }()
+	caller := f.dial()
+	defer caller.Close()
+	d.pageSize = 10
+	id := d.add()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range n {
+			d.emit(id, i)
+			if i == n/2 {
+				d.until(func() bool { return d.waiting > 0 })
+				f.cut()
+			}
+		}
+		d.end(id, succeeded)
+	}()
+	if got := seqs(t, caller.Job(id).Follow(t.Context(), Since(0))); !slices.Equal(got, numbers(0, n)) {
+		t.Errorf("got %d records", len(got))
+	}
+	<-done
+}
+
+// TestCancelledWait: a request whose ctx ends is given up at the dispatcher, too, and
+// the connection goes on.
+func TestCancelledWait(t *testing.T) {
+	inMemory(t, func(t *testing.T, f *front) {
+		caller := f.dial()
+		defer caller.Close()
+		id := f.desk.add()
+		cause := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ended := make(chan error, 2)
+		go func() { _, err := caller.Job(id).Wait(ctx); ended <- err }()
+		go func() {
+			for _, err := range caller.Job(id).Follow(ctx) {
+				ended <- err
+			}
+		}()
+		synctest.Wait()
+		if n := f.desk.waits(); n != 2 {
+			t.Fatalf("%d requests wait", n)
+		}
+		cancel(cause)
+		for range 2 {
+			if err := <-ended; !errors.Is(err, cause) {
+				t.Error(err)
+			}
+		}
+		synctest.Wait()
+		if n := f.desk.waits(); n != 0 {
+			t.Errorf("%d requests still wait", n)
+		}
+		if _, err := caller.Ping(t.Context()); err != nil || f.connections() != 1 {
+			t.Error(err, f.connections())
+		}
+	})
+}
+
+// TestCloseWhileAway: a Caller without a connection closes at once, and its goroutines
+// are gone.
+func TestCloseWhileAway(t *testing.T) {
+	inMemory(t, func(t *testing.T, f *front) {
+		caller := f.dial()
+		f.stop()
+		ended := make(chan error, 2)
+		go func() { _, err := caller.Job(NewID()).Get(t.Context()); ended <- err }()
+		go func() { _, err := caller.Host("web01").Call(t.Context(), "p", nil); ended <- err }()
+		synctest.Wait()
+		start := time.Now()
+		_ = caller.Close()
+		for range 2 {
+			if err := <-ended; !errors.Is(err, ErrClosed) {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// TestSilentDispatcher: a dispatcher that says nothing any more is noticed by its
+// missing heartbeat, and asked again elsewhere.
+func TestSilentDispatcher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := transport.NewNetwork()
+		l, err := n.Listen("dispatcher:7440", dispatcherID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		var silentConns []*transport.Session
+		go func() {
+			for {
+				nc, err := l.Accept()
+				if err != nil {
+					return
+				}
+				conn, err := transport.Server(t.Context(), nc, nil, map[string]transport.Role{transport.ProtocolCall: transport.RoleCaller})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				s, err := conn.Acceptor(transport.Options{Logger: silent, MaxFrame: wire.MaxBody})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				silentConns = append(silentConns, s)
+				c, err := s.Control(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = c.Send(transport.Frame{Type: wire.TypeWelcome, Body: wire.Encode(wire.Welcome{Version: wire.Version, Heartbeat: int64(time.Minute)})})
+			}
+		}()
+		caller, err := Dial(t.Context(), "dispatcher:7440", Config{Logger: silent, Dial: n.Dialer(callerID)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer caller.Close()
+		time.Sleep(3*time.Minute + 2*time.Second)
+		synctest.Wait()
+		if len(silentConns) != 2 {
+			t.Errorf("%d connections after three missed heartbeats", len(silentConns))
+		}
+		for _, s := range silentConns {
+			s.Close(nil)
+		}
+	})
+}
+
+// TestClosedLanes: a dispatcher that closes lanes without an answer, in a session that
+// stays open, is asked again with pauses, and not for longer than RetryFor.
+func TestClosedLanes(t *testing.T) {
+	inMemory(t, func(t *testing.T, f *front) {
+		caller := f.dial()
+		defer caller.Close()
+		f.desk.failing("RefreshHosts", ErrClosed) // what a closing dispatcher does
+		start := time.Now()
+		_, err := caller.Hosts().Refresh(t.Context())
+		if took := time.Since(start); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrClosed) || took < retryFor || took > retryFor+lastPause {
+			t.Error(err, took)
+		}
+		if n := f.desk.count("RefreshHosts"); n < 5 || n > 100 {
+			t.Errorf("asked %d times", n)
+		}
+		if f.connections() != 1 {
+			t.Errorf("%d connections", f.connections())
+		}
+		f.desk.failing("JobResult", ErrClosed)
+		id := f.desk.add()
+		f.desk.end(id, succeeded)
+		go func() {
+			time.Sleep(time.Hour)
+			f.desk.failing("JobResult", nil)
+		}()
+		if _, err := caller.Job(id).Get(t.Context()); err != nil {
+			t.Error("a Get was given up:", err)
+		}
+		f.desk.failing("JobResult", ErrClosed)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := caller.Job(id).Get(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		ended := make(chan error, 1)
+		go func() { _, err := caller.Job(id).Get(t.Context()); ended <- err }()
+		time.Sleep(time.Minute)
+		_ = caller.Close()
+		if err := <-ended; !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestTooMany: a Caller whose connection has no lane left says so, and only then.
+func TestTooMany(t *testing.T) {
+	inMemory(t, func(t *testing.T, f *front) {
+		const lanes = 4096
+		caller := f.dial()
+		id := f.desk.add()
+		ended := make(chan error, lanes)
+		for range lanes {
+			go func() { _, err := caller.Job(id).Wait(t.Context()); ended <- err }()
+		}
+		time.Sleep(time.Minute)
+		if n := f.desk.waits(); n != lanes {
+			t.Fatalf("%d wait", n)
+		}
+		_, err := caller.Host("web01").Call(t.Context(), "p", nil)
+		if !errors.Is(err, ErrRefused) || RanOf(err) != DidNotRun || FaultOf(err) != FaultCaller {
+			t.Error(err, RanOf(err), FaultOf(err))
+		}
+		f.desk.end(id, succeeded)
+		for range lanes {
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := caller.Host("web01").Call(t.Context(), "p", nil); err != nil {
+			t.Error(err)
+		}
+		_ = caller.Close()
+	})
+}
+
+// TestLongRequest: a request that no frame can carry is refused here; sent, it would
+// cost the session.
+func TestLongRequest(t *testing.T) {
+	inMemory(t, func(t *testing.T, f *front) {
+		caller := f.dial()
+		defer caller.Close()
+		labels := map[string]string{"k": strings.Repeat("x", wire.MaxControl)}
+		_, err := caller.JobsPage(t.Context(), JobFilter{Labels: labels}, "")
+		wantField(t, err, "request")
+		if _, err := caller.Ping(t.Context()); err != nil || f.connections() != 1 {
+			t.Error(err, f.connections())
+		}
+	})
+}
+
+// TestLargeAnswers: whatever a Service returns, answers fit their frames: what has
+// megabytes in every row comes in more pages.
+func TestLargeAnswers(t *testing.T) {
+	everywhere(t, func(t *testing.T, d *desk, caller *Caller) {
+		big := mustValue(t, Args{"x": strings.Repeat("x", wire.MaxArgs-100)})
+		var want []string
+		for range 5 {
+			job, err := caller.Host("web01").Call(t.Context(), "p", big)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append([]string{job.ID()}, want...)
+		}
+		var got []string
+		for s, err := range caller.Jobs(t.Context(), JobFilter{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, s.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %d jobs", len(got))
+		}
+		for i := range 60 {
+			d.hosts = append(d.hosts, HostStatus{Name: fmt.Sprintf("web%02d", i), Facts: mustValue(t, make([]byte, 60<<10))})
+		}
+		d.hosts[3].Procedures = slices.Repeat([]string{"p"}, 2*transport.ProtocolLimits.Elements)
+		n := 0
+		for h, err := range caller.Hosts().List(t.Context(), "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h.Name != d.hosts[n].Name || len(h.Procedures) != len(d.hosts[n].Procedures) {
+				t.Fatalf("host %d is %s", n, h.Name)
+			}
+			n++
+		}
+		if n != 60 {
+			t.Errorf("%d hosts", n)
+		}
+		id := d.add()
+		for range 40 {
+			d.emit(id, strings.Repeat("r", wire.MaxRecord-10))
+		}
+		d.emit(id, ints(6000)...)
+		d.end(id, succeeded)
+		for _, records := range [][]uint64{seqs(t, caller.Job(id).Stream(t.Context())), seqs(t, caller.Job(id).Follow(t.Context(), Since(0)))} {
+			if !slices.Equal(records, numbers(0, 6040)) {
+				t.Errorf("%d records", len(records))
+			}
+		}
+	})
+}
+
+// TestUnreadable: an answer that makes no sense is not the caller's fault, and after a
+// submission nobody knows what became of it.
+func TestUnreadable(t *testing.T) {
+	for name, answer := range map[string]transport.Frame{
+		"other frame":      {Type: wire.TypeReady},
+		"no failure":       {Type: wire.TypeFailed, Body: wire.Encode(5)},
+		"empty failure":    {Type: wire.TypeFailed, Body: wire.Encode(wire.Failed{})},
+		"not a message":    {Type: wire.TypeReply, Body: wire.Encode(5)},
+		"negative numbers": {Type: wire.TypeReply, Body: wire.Encode(map[string]any{"next": -1, "records": wire.Rows{{5}}, "hosts": wire.Rows{{5}}, "args": []byte{0xc1}, "value": []byte{0xc1}, "id": 5})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := transport.NewNetwork()
+				stop := answeringAll(t, n, answer)
+				defer stop()
+				caller, err := Dial(t.Context(), "dispatcher", Config{Logger: silent, Dial: n.Dialer(callerID)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer caller.Close()
+				job := caller.Job(NewID())
+				for what, ask := range map[string]func() error{
+					"status": func() error { _, err := job.Status(t.Context()); return err },
+					"result": func() error { _, err := job.Result(t.Context()); return err },
+					"stream": func() error {
+						for _, err := range job.Stream(t.Context()) {
+							return err
+						}
+						return nil
+					},
+					"hosts": func() error {
+						for _, err := range caller.Hosts().List(t.Context(), "") {
+							return err
+						}
+						return nil
+					},
+				} {
+					if err := ask(); err == nil || errors.Is(err, ErrInvalid) || FaultOf(err) != FaultDispatcher || !strings.Contains(err.Error(), "cannot be read") {
+						t.Errorf("%s: %v", what, err)
+					}
+				}
+				_, err = caller.Host("web01").Call(t.Context(), "p", nil)
+				if RanOf(err) != MayHaveRun || errors.Is(err, ErrInvalid) {
+					t.Error(err, RanOf(err))
+				}
+			})
+		})
+	}
+}
+
+// answeringAll is a dispatcher that gives every request the same answer.
+func answeringAll(t *testing.T, n *transport.Network, answer transport.Frame) (stop func()) {
+	l, err := n.Listen("dispatcher", dispatcherID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	cfg := transport.ServeConfig{Logger: silent, Protocols: map[string]transport.Role{transport.ProtocolCall: transport.RoleCaller}}
+	go func() {
+		defer close(done)
+		_ = transport.Serve(ctx, l, cfg, func(ctx context.Context, conn *transport.Conn) {
+			s, err := conn.Acceptor(transport.Options{Logger: silent, MaxFrame: wire.MaxBody})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer s.Close(nil)
+			c, err := s.Control(ctx)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = c.Send(transport.Frame{Type: wire.TypeWelcome, Body: wire.Encode(wire.Welcome{Version: wire.Version, Heartbeat: 1})})
+			_ = s.Serve(ctx, func(_ context.Context, x *transport.Exchange, _ transport.Frame) {
+				_ = x.Send(answer.Type, true, answer.Body)
+			})
+		})
+	}()
+	return func() { cancel(); <-done }
+}

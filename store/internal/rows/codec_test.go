@@ -1,0 +1,202 @@
+package rows
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// fullJob has every field set.
+func fullJob() store.Job {
+	code := int64(2)
+	principal := harp.Principal{Kind: "caller", Name: "n", Auth: "certificate"}
+	at := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Second) }
+	return store.Job{
+		ID: "019ca000-0000-7000-8000-000000000001", No: 9, Host: "h", Procedure: "p", Queue: harp.Value{0x80},
+		Concurrency: 2, Priority: -3, NotBefore: at(1), Expires: at(2), OfflineWait: harp.NoLimit,
+		Timeout: time.Second, MaxExecTime: time.Hour, Labels: map[string]string{"k": "v"}, Principal: principal,
+		Batch: "b", Schedule: "s", FireTime: at(3), RetryOf: "r", TraceParent: "t", SubmitTime: at(4),
+		Life: store.Life{
+			State: harp.StateLost, Reason: "forced", Since: at(5), UnknownOf: harp.StateSent, Held: "h",
+			Started: harp.MayHaveRun, Attempt: 2, Fence: 7,
+			Attempts: []store.Attempt{
+				{Number: 1, Next: 3, Fence: 1, Sent: at(6), Started: at(7), Ended: at(8), Outcome: "lost"},
+				{Number: 2, Base: 3, Next: 4, Fence: 7, Sent: at(9)},
+			},
+			WakeAt: at(10), Busy: 3, Cancel: &harp.CancelRequest{By: principal, Time: at(11)},
+			Stopping: &store.Stopping{Cause: "timeout", Since: at(12), Limit: time.Minute}, StartTime: at(13), EndTime: at(14),
+			Failure: harp.Failure{
+				Code: "lost", Type: "t", Message: "m", Data: harp.Value{1}, ExitCode: &code, Ran: harp.MayHaveRun, Fault: harp.FaultAgent,
+				Host: "h", Stage: "s", Field: "f", Limit: time.Second, LimitOf: "l", JobID: "j",
+			},
+			HasValue: true, Records: 7, Stored: 700, Full: true,
+			Late: &store.Late{State: harp.StateFailed, Failure: harp.NewFailure("remote", "m"), HasValue: true, At: at(15)},
+		},
+	}
+}
+
+func TestRowsRoundTrip(t *testing.T) {
+	want := fullJob()
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[store.Job]()) {
+		if v := reflect.ValueOf(want).FieldByIndex(f.Index); v.IsZero() && f.Name != "QueuePos" {
+			t.Errorf("the test sets no %s", f.Name)
+		}
+	}
+	i, ok := parseID(want.ID)
+	if !ok || i.String() != want.ID {
+		t.Fatalf("id %s is %v", want.ID, i)
+	}
+	var call callRow
+	var life lifeRow
+	if err := errors.Join(
+		decode(encode(newCallRow(&want, [32]byte{1})), &call),
+		decode(encode(newLifeRow(&want.Life)), &life)); err != nil {
+		t.Fatal(err)
+	}
+	if got := call.job(i, life.life()); !reflect.DeepEqual(got, want) {
+		t.Errorf("job is\n%+v, want\n%+v", got, want)
+	}
+}
+
+// TestRowsGolden holds the bytes of every row: a store that was written must be
+// read by what comes after. A change needs a new format version.
+func TestRowsGolden(t *testing.T) {
+	j := fullJob()
+	i, _ := parseID(j.ID)
+	host := store.Host{
+		Name: "h", Fingerprint: "f", Owner: "o", Epoch: 1, Instance: "i", Boot: "b", Journal: "j", Position: 2, Software: "s",
+		Labels: map[string]string{"k": "v"}, Facts: harp.Value{0x80}, LastHeard: noon, Connected: true,
+		Procedures: []harp.ProcedureDoc{{Name: "p", Summary: "s", Params: []string{"a"}, Args: []byte(`{}`), Timeout: 1, Streams: true}},
+	}
+	queue := queueRow{Concurrency: 2, Paused: true, Marks: []markRow{{Through: 3, By: j.Principal, At: 4}}}
+	first, _ := split([]byte("payload"))
+	var b strings.Builder
+	show := func(what string, value []byte) { fmt.Fprintf(&b, "%s\n%s", what, hex.Dump(value)) }
+	show("call", encode(newCallRow(&j, [32]byte{1})))
+	show("life", encode(newLifeRow(&j.Life)))
+	show("request", encode(submissionRow{Request: []byte("r"), Signature: []byte("s"), KeyID: "k"}))
+	show("queue", encode(queue))
+	show("host", encode(newHostRow(&host)))
+	show("format", encode(formatRow{Version: 1, ID: "id"}))
+	show("records", encodeChunk([]harp.Record{{Time: noon, Kind: "data", Value: harp.Value{1}}, {Truncated: 5}}, noon))
+	show("sealed", seal([]byte("key"), first))
+	for _, key := range append(entries(&j), i.key(prefixCall), i.recordsKey(2, 3), documentKey("k", "n"), pieceKey([]byte("key"), 1)) {
+		show("key", key)
+	}
+	const name = "testdata/rows.golden"
+	if *update {
+		if err := os.WriteFile(name, []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("the format has changed; it is\n%s", b.String())
+	}
+}
+
+func TestPieces(t *testing.T) {
+	for _, size := range []int{0, 1, pieceSize - 1, pieceSize, pieceSize + 1, 5*pieceSize + 3} {
+		payload := bytes.Repeat([]byte{1, 2, 3}, size/3+1)[:size]
+		first, more := split(payload)
+		stored := map[string][]byte{}
+		for i, p := range more {
+			k := pieceKey([]byte("key"), i)
+			stored[string(k)] = seal(k, p)
+		}
+		get := func(key []byte) ([]byte, error) { return stored[string(key)], nil }
+		got, n, err := join([]byte("key"), first, get)
+		if err != nil || n != len(more) || !bytes.Equal(got, payload) {
+			t.Errorf("%d bytes in %d pieces came back as %d: %v", size, len(more), len(got), err)
+		}
+		if len(more) == 0 {
+			continue
+		}
+		delete(stored, string(pieceKey([]byte("key"), 0)))
+		if _, _, err := join([]byte("key"), first, get); !errors.Is(err, ErrDamaged) {
+			t.Errorf("with a piece missing: %v", err)
+		}
+	}
+}
+
+// TestPlaces checks that places order as times and numbers do, and that the one
+// before is the one before.
+func TestPlaces(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := rapid.Int64().Draw(t, "time"), rapid.Int64().Draw(t, "time")
+		n, m := rapid.Uint64().Draw(t, "number"), rapid.Uint64().Draw(t, "number")
+		p, q := placeOf(a, n), placeOf(b, m)
+		if less := a < b || a == b && n < m; less != (bytes.Compare(p[:], q[:]) < 0) {
+			t.Fatalf("(%d, %d) and (%d, %d) order otherwise", a, n, b, m)
+		}
+		if before, ok := p.before(); ok && n > 0 && before != placeOf(a, n-1) {
+			t.Fatalf("before (%d, %d) is %v", a, n, before)
+		}
+	})
+	if _, ok := (place{}).before(); ok {
+		t.Error("there is a place before the first")
+	}
+}
+
+// FuzzUnseal changes stored bytes: what comes back is the row that was written, or
+// ErrDamaged.
+func FuzzUnseal(f *testing.F) {
+	j := fullJob()
+	key := []byte("key")
+	first, _ := split(encode(newLifeRow(&j.Life)))
+	value := seal(key, first)
+	f.Add(uint(0), byte(1), uint(0))
+	f.Add(uint(len(value)-1), byte(0x80), uint(3))
+	f.Fuzz(func(t *testing.T, at uint, flip byte, cut uint) {
+		broken := bytes.Clone(value)
+		broken[at%uint(len(broken))] ^= flip
+		broken = broken[:uint(len(broken))-cut%uint(len(broken))]
+		payload, err := unseal(key, broken)
+		switch {
+		case bytes.Equal(broken, value):
+			if err != nil {
+				t.Fatal(err)
+			}
+		case err == nil:
+			t.Fatalf("%d bytes changed at %d are taken for good: %x", len(broken), at, payload)
+		case !errors.Is(err, ErrDamaged):
+			t.Fatal(err)
+		}
+	})
+}
+
+// FuzzDecode gives the decoders bytes whose checksum is right: they may refuse
+// them, and must not fall over.
+func FuzzDecode(f *testing.F) {
+	j := fullJob()
+	f.Add(encode(newLifeRow(&j.Life)))
+	f.Add(encodeChunk([]harp.Record{{Value: harp.Value{1}}}, noon))
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		if len(payload) > 1<<10 {
+			return
+		}
+		if _, err := decodeChunk(payload, 1, 0); err != nil && !errors.Is(err, ErrDamaged) {
+			t.Fatal(err)
+		}
+		if _, _, err := join([]byte("key"), payload, func([]byte) ([]byte, error) { return nil, nil }); err != nil && !errors.Is(err, ErrDamaged) {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,195 @@
+package rows
+
+import (
+	"bytes"
+	"iter"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidwall/btree"
+	"go.uber.org/goleak"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// trial is an engine in memory that tests can reach into.
+type trial struct {
+	mu       sync.Mutex
+	tree     *btree.BTreeG[Item]          // guarded by mu
+	commits  [][]Write                    // guarded by mu
+	onCommit func(writes []Write) error   // before it is done
+	onGet    func(key, value []byte) error // of a view
+	space    Space
+	closed   int
+}
+
+func newTrial() *trial {
+	less := func(a, b Item) bool { return bytes.Compare(a.Key, b.Key) < 0 }
+	return &trial{tree: btree.NewBTreeGOptions(less, btree.Options{NoLocks: true}), space: SpacePlenty}
+}
+
+func (e *trial) View() (Snapshot, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return &trialView{e.tree.Copy(), e}, nil
+}
+
+func (e *trial) Commit(writes []Write) error {
+	if e.onCommit != nil {
+		if err := e.onCommit(writes); err != nil {
+			return err
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.commits = append(e.commits, writes)
+	for _, w := range writes {
+		if w.Value == nil {
+			e.tree.Delete(Item{Key: w.Key})
+		} else {
+			e.tree.Set(Item(w))
+		}
+	}
+	return nil
+}
+
+func (e *trial) Space() Space { return e.space }
+
+func (e *trial) Close() error {
+	e.closed++
+	return nil
+}
+
+// poke changes a stored value behind the store's back.
+func (e *trial) poke(prefix []byte, change func(key, value []byte) []byte) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var found Item
+	e.tree.Ascend(Item{Key: prefix}, func(item Item) bool {
+		found = item
+		return false
+	})
+	if value := change(found.Key, bytes.Clone(found.Value)); value != nil {
+		e.tree.Set(Item{found.Key, value})
+	} else {
+		e.tree.Delete(found)
+	}
+}
+
+// count is how many keys have a prefix.
+func (e *trial) count(prefix ...byte) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := 0
+	e.tree.Ascend(Item{Key: prefix}, func(item Item) bool {
+		if !bytes.HasPrefix(item.Key, prefix) {
+			return false
+		}
+		n++
+		return true
+	})
+	return n
+}
+
+type trialView struct {
+	tree *btree.BTreeG[Item]
+	e    *trial
+}
+
+func (v *trialView) Get(key []byte) ([]byte, error) {
+	item, _ := v.tree.Get(Item{Key: key})
+	if v.e.onGet != nil {
+		if err := v.e.onGet(key, item.Value); err != nil {
+			return nil, err
+		}
+	}
+	return item.Value, nil
+}
+
+func (v *trialView) Scan(prefix, from []byte, reverse bool) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		step := func(item Item) bool { return bytes.HasPrefix(item.Key, prefix) && yield(item, nil) }
+		switch {
+		case reverse && from == nil:
+			v.tree.Descend(Item{Key: PrefixEnd(prefix)}, step)
+		case reverse:
+			v.tree.Descend(Item{Key: from}, step)
+		case from == nil:
+			v.tree.Ascend(Item{Key: prefix}, step)
+		default:
+			v.tree.Ascend(Item{Key: from}, step)
+		}
+	}
+}
+
+func (v *trialView) Close() {}
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// opened opens a store on an engine and closes it with the test.
+func opened(t testing.TB, e *trial, opts Options) *Store {
+	t.Helper()
+	s, err := Open(e, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func call(host string) store.Submission {
+	return store.Submission{
+		Job:     store.Job{ID: harp.NewID(), Host: host, Procedure: "p", OfflineWait: harp.NoLimit, SubmitTime: noon},
+		Request: harp.Submission{Request: []byte("request")},
+	}
+}
+
+// submitted stores jobs, which must be new.
+func submitted(t testing.TB, s *Store, calls ...store.Submission) []store.Job {
+	t.Helper()
+	out, err := s.Submit(t.Context(), calls, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs := make([]store.Job, len(out))
+	for i, o := range out {
+		if o.Err != nil || !o.New {
+			t.Fatalf("submission %d: new %v, %v", i, o.New, o.Err)
+		}
+		jobs[i] = o.Job
+	}
+	return jobs
+}
+
+// started opens the gate of "h" and starts a job there.
+func started(t testing.TB, s *Store) store.Job {
+	t.Helper()
+	s.SetGate("h", store.Gate{Open: true, Most: 1 << 20})
+	return submitted(t, s, call("h"))[0]
+}
+
+func about(j store.Job, kind store.Kind) store.Transition {
+	return store.Transition{ID: j.ID, Event: store.Event{Kind: kind, At: noon, Attempt: j.Attempt, Fence: j.Fence}}
+}
+
+func applied(t testing.TB, s *Store, ts ...store.Transition) []store.Change {
+	t.Helper()
+	out, err := s.Apply(t.Context(), ts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range out {
+		if c.Err != nil {
+			t.Fatal(c.Err)
+		}
+	}
+	return out
+}

@@ -1,0 +1,547 @@
+package rows
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// TestGroup checks that what arrives during a commit is the next one, and that all
+// of it is answered by it.
+func TestGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newTrial()
+		s := opened(t, e, Options{})
+		e.onCommit = func([]Write) error {
+			time.Sleep(time.Second)
+			return nil
+		}
+		begun := time.Now()
+		var callers sync.WaitGroup
+		took := make([]time.Duration, 100)
+		for i := range took {
+			callers.Go(func() {
+				submitted(t, s, call("h"))
+				took[i] = time.Since(begun)
+			})
+		}
+		callers.Wait()
+		if n := len(e.commits) - 1; n > 3 { // but that which made the store
+			t.Errorf("%d commits for 100 callers at once", n)
+		}
+		if slowest := slices.Max(took); slowest > 3*time.Second {
+			t.Errorf("the last was answered after %v", slowest)
+		}
+	})
+}
+
+// TestGroupSize checks that no commit is larger than an engine has to take, and
+// that one operation is never in two.
+func TestGroupSize(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	var callers sync.WaitGroup
+	for range 32 {
+		callers.Go(func() {
+			c := call("h")
+			c.Request.Request = make([]byte, 700_000)
+			submitted(t, s, c)
+		})
+	}
+	callers.Wait()
+	for _, writes := range e.commits {
+		size, calls, requests := 0, 0, 0
+		for _, w := range writes {
+			size += len(w.Key) + len(w.Value) + WriteCost
+			switch w.Key[0] {
+			case prefixCall:
+				calls++
+			case prefixRequest:
+				requests++
+			}
+		}
+		if size > MaxCommit || calls != requests {
+			t.Errorf("a commit of %d bytes, at most %d, has %d jobs and %d requests", size, MaxCommit, calls, requests)
+		}
+	}
+}
+
+// TestPoisoned checks that after a failed commit nothing is done any more, nobody
+// was told that it was, and opening anew finds what was committed before.
+func TestPoisoned(t *testing.T) {
+	e := newTrial()
+	s, err := Open(e, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := submitted(t, s, call("h"))[0]
+	broken := errors.New("broken")
+	e.onCommit = func([]Write) error { return broken }
+	bad := call("h")
+	_, err = s.Submit(t.Context(), []store.Submission{bad}, noon)
+	if !errors.Is(err, store.ErrPoisoned) || !errors.Is(err, broken) {
+		t.Fatalf("the failed commit: %v, want ErrPoisoned and why", err)
+	}
+	e.onCommit = nil
+	for name, err := range everything(t.Context(), s, good.ID) {
+		if !errors.Is(err, store.ErrPoisoned) {
+			t.Errorf("%s afterwards: %v, want ErrPoisoned", name, err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = opened(t, e, Options{})
+	if _, err := s.Job(t.Context(), good.ID); err != nil {
+		t.Errorf("the job from before: %v", err)
+	}
+	if _, err := s.Job(t.Context(), bad.Job.ID); !errors.Is(err, harp.ErrNotFound) {
+		t.Errorf("the job that failed: %v", err)
+	}
+}
+
+func everything(ctx context.Context, s *Store, id string) map[string]error {
+	errs := map[string]error{}
+	_, errs["Submit"] = s.Submit(ctx, nil, noon)
+	_, errs["Claim"] = s.Claim(ctx, []string{"h"}, 1, noon)
+	_, errs["Apply"] = s.Apply(ctx)
+	_, errs["Advance"] = s.Advance(ctx, noon)
+	_, errs["Job"] = s.Job(ctx, id)
+	_, errs["Request"] = s.Request(ctx, id)
+	_, errs["Value"] = s.Value(ctx, id)
+	_, errs["Active"] = s.Active(ctx, "")
+	_, errs["List"] = s.List(ctx, store.Filter{}, "")
+	_, errs["Append"] = s.Append(ctx, store.Append{ID: id})
+	_, errs["Read"] = s.Read(ctx, id, 0, 1)
+	_, errs["Queue"] = s.Queue(ctx, harp.Value{0x80})
+	_, _, errs["ListQueues"] = s.ListQueues(ctx, "", 1)
+	_, errs["CancelQueue"] = s.CancelQueue(ctx, harp.Value{0x80}, harp.CancelRequest{})
+	_, errs["OpenSession"] = s.OpenSession(ctx, store.Session{Host: "h"})
+	errs["PutHost"] = s.PutHost(ctx, store.Host{Name: "h"})
+	_, errs["Host"] = s.Host(ctx, "h")
+	_, _, errs["ListHosts"] = s.ListHosts(ctx, "", 1)
+	_, errs["Document"] = s.Document(ctx, "k", "n")
+	errs["PutDocument"] = s.PutDocument(ctx, "k", "n", nil)
+	return errs
+}
+
+// TestHalfAnOperation checks that an operation which fails after its first write is
+// not committed, nor what was grouped with it.
+func TestHalfAnOperation(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	commits := len(e.commits)
+	err := s.do(t.Context(), SpacePlenty, func(tx *tx) error {
+		tx.put([]byte("key"), []byte("half"))
+		return errors.New("broken")
+	})
+	if !errors.Is(err, store.ErrPoisoned) || len(e.commits) != commits {
+		t.Fatalf("%v after %d commits, want ErrPoisoned and none", err, len(e.commits)-commits)
+	}
+}
+
+// TestRefusedOperation checks that one that fails before its first write harms
+// nobody.
+func TestRefusedOperation(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	broken := errors.New("broken")
+	if err := s.do(t.Context(), SpacePlenty, func(*tx) error { return broken }); err != broken { //nolint:errorlint // itself
+		t.Fatal(err)
+	}
+	submitted(t, s, call("h"))
+}
+
+func TestNewerFormat(t *testing.T) {
+	e := newTrial()
+	s, err := Open(e, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e.poke(keyFormat, func(key, _ []byte) []byte {
+		first, _ := split(encode(formatRow{Version: formatVersion + 1, ID: "x"}))
+		return seal(key, first)
+	})
+	_, err = Open(e, Options{})
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprint("version ", formatVersion+1)) {
+		t.Fatalf("opening a newer format: %v", err)
+	}
+	if e.closed != 2 {
+		t.Errorf("the engine was closed %d times, want 2: a failed Open owns it too", e.closed)
+	}
+}
+
+func TestForeign(t *testing.T) {
+	e := newTrial()
+	if err := e.Commit([]Write{{[]byte("somebody's"), []byte("value")}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(e, Options{}); err == nil {
+		t.Fatal("a database of somebody else was taken for a new store")
+	}
+}
+
+// TestDamagedRows changes what is stored: reading it is ErrDamaged, opening with it
+// is refused if it is needed, and others are not touched.
+func TestDamagedRows(t *testing.T) {
+	flip := func(_, value []byte) []byte {
+		value[len(value)-1] ^= 1
+		return value
+	}
+	for _, prefix := range []byte{prefixCall, prefixLife} {
+		e := newTrial()
+		s, err := Open(e, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, other := submitted(t, s, call("h"))[0], submitted(t, s, call("h"))[0]
+		i, _ := parseID(j.ID)
+		e.poke(i.key(prefix), flip)
+		if _, err := s.Job(t.Context(), j.ID); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%c: reading it: %v", prefix, err)
+		}
+		s.SetGate("h", store.Gate{Open: true, Most: 5})
+		got, err := s.Claim(t.Context(), []string{"h"}, 5, noon)
+		if err != nil || len(got) != 1 || got[0].ID != other.ID {
+			t.Errorf("%c: claimed %d, %v", prefix, len(got), err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(e, Options{}); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), j.ID) {
+			t.Errorf("%c: opening: %v, want ErrDamaged naming the job", prefix, err)
+		}
+	}
+}
+
+// TestMissingRecords checks that a chunk that is gone is noticed.
+func TestMissingRecords(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	j := started(t, s)
+	for i := range 3 {
+		if _, err := s.Append(t.Context(), store.Append{ID: j.ID, Attempt: 1, Fence: j.Fence, First: uint64(i), Records: []harp.Record{{}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i, _ := parseID(j.ID)
+	e.poke(i.recordsKey(1, 1), func(_, _ []byte) []byte { return nil })
+	if _, err := s.Read(t.Context(), j.ID, 0, 1<<20); !errors.Is(err, ErrDamaged) {
+		t.Fatalf("reading over the gap: %v", err)
+	}
+}
+
+// TestMaxStored checks that a job stores so many bytes of records, then one that
+// says so, and counts the rest.
+func TestMaxStored(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{MaxStored: 1000})
+	j := started(t, s)
+	a := store.Append{ID: j.ID, Attempt: 1, Fence: j.Fence}
+	for range 5 {
+		a.Records = append(a.Records, harp.Record{Kind: harp.KindStdout, Value: make(harp.Value, 300), Time: noon})
+	}
+	got, err := s.Append(t.Context(), a)
+	if err != nil || got.Records != 5 || !got.Full || got.Stored > 1000 {
+		t.Fatalf("it has %d records, %d bytes, full %v: %v", got.Records, got.Stored, got.Full, err)
+	}
+	a.First = 5
+	if got, err = s.Append(t.Context(), a); err != nil || got.Records != 10 {
+		t.Fatalf("it has %d records: %v", got.Records, err)
+	}
+	records, err := s.Read(t.Context(), j.ID, 0, 1<<20)
+	if err != nil || len(records) != 4 {
+		t.Fatalf("%d records are stored, want 3 and one more: %v", len(records), err)
+	}
+	last := records[3]
+	if last.Seq != 3 || last.Truncated != 300 || len(last.Value) != 0 || records[2].Truncated != 0 {
+		t.Errorf("the last stored record is %+v", last)
+	}
+	if records, err = s.Read(t.Context(), j.ID, 4, 1<<20); err != nil || len(records) != 0 {
+		t.Errorf("behind it there are %d records, %v", len(records), err)
+	}
+	if n := e.count(prefixRecords); n != 1 {
+		t.Errorf("%d chunks are stored, want 1", n)
+	}
+}
+
+// TestReadAttempts reads the records of several attempts as one stream. Only a
+// retry makes a second attempt, so the rows are written by hand.
+func TestReadAttempts(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	j := started(t, s)
+	var want []harp.Record
+	j.Attempts = nil
+	for number, n := range []int{3, 0, 2, 4} {
+		j.Attempts = append(j.Attempts, store.Attempt{Number: number + 1, Base: uint64(len(want)), Next: uint64(n)})
+		for range n {
+			seq := uint64(len(want))
+			want = append(want, harp.Record{Seq: seq, Attempt: number + 1, Value: harp.Value{byte(seq)}})
+		}
+	}
+	i, _ := parseID(j.ID)
+	err := s.do(t.Context(), SpacePlenty, func(tx *tx) error {
+		before, err := readJob(tx, i)
+		if err != nil {
+			return err
+		}
+		for _, a := range j.Attempts {
+			for n := range a.Next {
+				tx.put(i.recordsKey(a.Number, n), encodeChunk(want[a.Base+n:][:1], noon))
+			}
+		}
+		tx.change(i, &before, &j)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from := range len(want) + 2 {
+		got, err := s.Read(t.Context(), j.ID, uint64(from), 1<<20)
+		if err != nil || !slices.EqualFunc(got, want[min(from, len(want)):], func(a, b harp.Record) bool { return reflect.DeepEqual(a, b) }) {
+			t.Errorf("from %d there are %+v, %v", from, got, err)
+		}
+	}
+}
+
+// TestSpaceLines checks what each operation needs.
+func TestSpaceLines(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	j := started(t, s)
+	waiting := submitted(t, s, call("away"))[0]
+	e.space = SpaceCritical
+	for name, err := range everything(t.Context(), s, j.ID) {
+		switch name {
+		case "Submit", "Claim", "Advance", "Append", "OpenSession", "PutHost", "PutDocument":
+			if !errors.Is(err, harp.ErrNoSpace) {
+				t.Errorf("%s: %v, want ErrNoSpace", name, err)
+			}
+		default:
+			if errors.Is(err, harp.ErrNoSpace) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	out, err := s.Apply(t.Context(), about(j, store.End), about(waiting, store.CancelReq))
+	if err != nil || !errors.Is(out[0].Err, harp.ErrNoSpace) || out[1].Err != nil {
+		t.Errorf("an end and a cancel: %v, %+v", err, out)
+	}
+	e.space = SpaceLow
+	if _, err := s.Submit(t.Context(), []store.Submission{call("h")}, noon); !errors.Is(err, harp.ErrNoSpace) {
+		t.Errorf("Submit: %v, want ErrNoSpace", err)
+	}
+	applied(t, s, about(j, store.End))
+}
+
+// TestCancelledAtCritical checks that the rows of a cancelled queue are written
+// though space is short.
+func TestCancelledAtCritical(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	c := call("away")
+	c.Job.Queue = harp.Value{0x80}
+	submitted(t, s, c)
+	e.space = SpaceCritical
+	if _, err := s.CancelQueue(t.Context(), c.Job.Queue, harp.CancelRequest{Time: noon}); err != nil {
+		t.Fatal(err)
+	}
+	did, err := s.Advance(t.Context(), noon)
+	if err != nil || len(did.Ended) != 1 {
+		t.Fatalf("%d ended, %v", len(did.Ended), err)
+	}
+}
+
+// TestNothingLeft checks that what belongs to a job that is over is not kept: its
+// queue, its place among those that have not ended, pieces of longer values.
+func TestNothingLeft(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	s.SetGate("h", store.Gate{Open: true, Most: 5})
+	c := call("h")
+	c.Job.Queue = harp.Value{0x80}
+	first := submitted(t, s, c)[0]
+	c = call("h")
+	c.Job.Queue, c.Job.NotBefore, c.Job.Expires = harp.Value{0x80}, noon.Add(time.Hour), noon.Add(2*time.Hour)
+	second := submitted(t, s, c)[0]
+	if e.count(prefixIndex, byDue) != 1 || e.count(prefixIndex, byEnded) != 0 || e.count(prefixQueue) != 1 {
+		t.Errorf("%d due, %d ended, %d queues", e.count(prefixIndex, byDue), e.count(prefixIndex, byEnded), e.count(prefixQueue))
+	}
+	applied(t, s, about(first, store.End), about(second, store.CancelReq))
+	if e.count(prefixIndex, byDue) != 0 || e.count(prefixIndex, byEnded) != 2 || e.count(prefixIndex, byState) != 2 {
+		t.Errorf("%d due, %d ended, %d by state", e.count(prefixIndex, byDue), e.count(prefixIndex, byEnded), e.count(prefixIndex, byState))
+	}
+	if e.count(prefixQueue)+e.count(prefixMarked) != 0 || len(s.sched.jobs)+len(s.sched.queues)+s.sched.names.Len() != 0 {
+		t.Error("the queue is still there")
+	}
+	if !s.NextDue().IsZero() {
+		t.Errorf("something is due at %v", s.NextDue())
+	}
+	for _, size := range []int{300_000, 10} {
+		if err := s.PutDocument(t.Context(), "k", "n", make([]byte, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := e.count(prefixPiece); n != 0 {
+		t.Errorf("%d pieces of a longer document are left", n)
+	}
+}
+
+// TestMarks checks that a second cancel of a queue does not change whom and when
+// the first one names.
+func TestMarks(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	s.SetGate("h", store.Gate{Open: true, Most: 5})
+	q := harp.Value{0x80}
+	submitQ := func() store.Job {
+		c := call("h")
+		c.Job.Queue = q
+		return submitted(t, s, c)[0]
+	}
+	var jobs [2][]store.Job
+	for round := range 2 {
+		jobs[round] = []store.Job{submitQ(), submitQ()}
+		by := harp.CancelRequest{By: harp.Principal{Name: fmt.Sprint(round)}, Time: noon.Add(time.Duration(round) * time.Second)}
+		if _, err := s.CancelQueue(t.Context(), q, by); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func() {
+		t.Helper()
+		for round := range 2 {
+			for _, j := range jobs[round] {
+				got, err := s.Job(t.Context(), j.ID)
+				if err != nil || got.Cancel == nil || got.Cancel.By.Name != fmt.Sprint(round) {
+					t.Errorf("job of round %d: %+v, %v", round, got.Cancel, err)
+				}
+			}
+		}
+	}
+	check()
+	if _, err := s.Advance(t.Context(), noon); err != nil {
+		t.Fatal(err)
+	}
+	check()
+}
+
+// TestCloseWaits checks that Close waits for the reading that is under way.
+func TestCloseWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newTrial()
+		s, err := Open(e, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := submitted(t, s, call("h"))[0]
+		e.onGet = func(_, _ []byte) error {
+			time.Sleep(time.Second)
+			if e.closed > 0 {
+				t.Error("the engine was closed under a reader")
+			}
+			return nil
+		}
+		var readers sync.WaitGroup
+		readers.Go(func() {
+			if _, err := s.Job(t.Context(), j.ID); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		readers.Wait()
+	})
+}
+
+// TestReopenMany checks that opening reads only what has not ended.
+func TestReopenMany(t *testing.T) {
+	e := newTrial()
+	s, err := Open(e, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.SetGate("h", store.Gate{Open: true, Most: 1 << 20})
+	for range 20 {
+		var calls []store.Submission
+		for range 100 {
+			calls = append(calls, call("h"))
+		}
+		var ts []store.Transition
+		for _, j := range submitted(t, s, calls...) {
+			ts = append(ts, about(j, store.End))
+		}
+		applied(t, s, ts...)
+	}
+	submitted(t, s, call("away"), call("h"))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	reads := 0
+	e.onGet = func(key, _ []byte) error {
+		reads++
+		return nil
+	}
+	opened(t, e, Options{})
+	if reads > 10 {
+		t.Errorf("opening read %d rows; two jobs have not ended", reads)
+	}
+}
+
+// TestNumberIsKept checks that a submit number is never given twice, though the
+// jobs that had it may be deleted.
+func TestNumberIsKept(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	last := submitted(t, s, call("h"), call("h"))[1]
+	value, err := func() ([]byte, error) {
+		snap, err := e.View()
+		if err != nil {
+			return nil, err
+		}
+		payload, _, err := load(keyNumber, snap.Get)
+		return payload, err
+	}()
+	if err != nil || binary.BigEndian.Uint64(value) != last.No {
+		t.Fatalf("stored number %x, want %d: %v", value, last.No, err)
+	}
+}
+
+// TestBoundedOperations checks that what is too much for one commit is refused
+// before anything is done.
+func TestBoundedOperations(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	j := started(t, s)
+	big := bytes.Repeat([]byte{1}, maxOp+1)
+	c := call("h")
+	c.Request.Request = big
+	_, submit := s.Submit(t.Context(), []store.Submission{c}, noon)
+	end := about(j, store.End)
+	end.Event.Value = big
+	_, apply := s.Apply(t.Context(), end)
+	_, records := s.Append(t.Context(), store.Append{ID: j.ID, Attempt: 1, Fence: j.Fence, Records: []harp.Record{{Value: big}}})
+	for name, err := range map[string]error{"submit": submit, "apply": apply, "append": records} {
+		if !errors.Is(err, harp.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", name, err)
+		}
+	}
+	applied(t, s, about(j, store.End))
+}

@@ -1,0 +1,61 @@
+package transport
+
+import (
+	"io"
+	"testing"
+)
+
+// An inbox is full at so many frames or so many bytes, but takes one of any size.
+func TestInboxIsBounded(t *testing.T) {
+	for _, c := range []struct{ size, frames int }{
+		{0, inboxFrames},
+		{1000, inboxFrames},
+		{100 << 10, 2},
+		{inboxBytes, 1},
+		{MaxFrame, 1},
+	} {
+		in := newInbox()
+		for range 3 { // again after it was emptied
+			n := 0
+			for in.offer(Frame{Exchange: uint32(n), Body: make([]byte, c.size)}, nil) {
+				n++
+			}
+			if n != c.frames || !in.waiting() {
+				t.Errorf("took %d frames of %d bytes", n, c.size)
+			}
+			for i := range n {
+				f, ok, err := in.poll()
+				if !ok || err != nil || int(f.Exchange) != i {
+					t.Errorf("frame %d is %d, %v, %v", i, f.Exchange, ok, err)
+				}
+			}
+			if in.waiting() {
+				t.Error("still full")
+			}
+		}
+		if cap(in.frames) > 2*inboxFrames {
+			t.Errorf("grew to %d", cap(in.frames))
+		}
+	}
+}
+
+func TestInboxEnd(t *testing.T) {
+	in := newInbox()
+	in.offer(Frame{Exchange: 1}, nil)
+	in.offer(Frame{Exchange: 2}, io.EOF)
+	in.close(io.ErrUnexpectedEOF) // too late
+	for want := range 2 {
+		if f, err := in.take(t.Context()); err != nil || int(f.Exchange) != want+1 {
+			t.Errorf("got %d, %v", f.Exchange, err)
+		}
+	}
+	for range 2 {
+		if _, err := in.take(t.Context()); err != io.EOF { //nolint:errorlint // the very same
+			t.Errorf("at the end: %v", err)
+		}
+	}
+	in.abandon(io.ErrClosedPipe)
+	if _, err := in.take(t.Context()); err != io.ErrClosedPipe { //nolint:errorlint // the very same
+		t.Errorf("abandoned: %v", err)
+	}
+}
