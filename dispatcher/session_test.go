@@ -20,14 +20,14 @@ type rawAgent struct {
 	welcome wire.Welcome
 }
 
-// errUnwelcome is what a rawAgent gets that is not let in.
-type errUnwelcome struct{ harp.Failure }
+// unwelcomeError is what a rawAgent gets that is not let in.
+type unwelcomeError struct{ harp.Failure }
 
-func (e errUnwelcome) Error() string { return e.Message }
+func (e unwelcomeError) Error() string { return e.Message }
 
-// newRawAgent connects an agent that offers one procedure and is ready for calls.
-func (s *system) newRawAgent(ctx context.Context, name, instance string) (*rawAgent, error) {
-	addr, tc, dial := s.net.dial("dispatcher", name, transport.RoleAgent)
+// newRawAgent connects the agent of web01, which offers one procedure and is ready for calls.
+func (s *system) newRawAgent(ctx context.Context, instance string) (*rawAgent, error) {
+	addr, tc, dial := s.net.dial("dispatcher", "web01", transport.RoleAgent)
 	nc := must[net.Conn](s.t)(dial(ctx, addr))
 	conn := must[*transport.Conn](s.t)(transport.Client(ctx, nc, tc, transport.ProtocolAgent, transport.RoleDispatcher))
 	a := &rawAgent{tr: must[*transport.Session](s.t)(conn.Acceptor(transport.Options{MaxFrame: wire.MaxBody}))}
@@ -40,7 +40,7 @@ func (s *system) newRawAgent(ctx context.Context, name, instance string) (*rawAg
 	}
 	if f.Type == wire.TypeUnwelcome {
 		var m wire.Unwelcome
-		var no errUnwelcome
+		var no unwelcomeError
 		return nil, errors.Join(wire.Decode(f.Body, &m), wire.Decode(m.Failure, &no.Failure), no)
 	}
 	a.say(s.t, wire.TypeFacts, wire.Facts{})
@@ -71,10 +71,10 @@ func (a *rawAgent) answerProbes(t testing.TB) {
 // for its dead predecessor.
 func TestASecondAgentWithTheNameOfALiveOneIsRefused(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {
-		first := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "web01", "first"))
+		first := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "first"))
 		go first.answerProbes(t)
-		_, err := sys.newRawAgent(t.Context(), "web01", "clone")
-		var no errUnwelcome
+		_, err := sys.newRawAgent(t.Context(), "clone")
+		var no unwelcomeError
 		if !errors.As(err, &no) || !errors.Is(no.Err(), harp.ErrDuplicateHost) {
 			t.Errorf("the clone is answered %v", err)
 		}
@@ -83,7 +83,7 @@ func TestASecondAgentWithTheNameOfALiveOneIsRefused(t *testing.T) {
 		}
 
 		// The same process may come back at any time.
-		again := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "web01", "first"))
+		again := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "first"))
 		<-first.tr.Done()
 		if again.welcome.Epoch <= first.welcome.Epoch {
 			t.Errorf("epochs are %d and %d", first.welcome.Epoch, again.welcome.Epoch)
@@ -91,7 +91,7 @@ func TestASecondAgentWithTheNameOfALiveOneIsRefused(t *testing.T) {
 
 		// This one answers nothing: after three seconds it is taken for dead.
 		begun := time.Now()
-		must[*rawAgent](t)(sys.newRawAgent(t.Context(), "web01", "restarted"))
+		must[*rawAgent](t)(sys.newRawAgent(t.Context(), "restarted"))
 		if waited := time.Since(begun); waited != 3*time.Second {
 			t.Errorf("it waited %v", waited)
 		}
@@ -103,7 +103,7 @@ func TestASecondAgentWithTheNameOfALiveOneIsRefused(t *testing.T) {
 // and is sent again as the same attempt, after ever longer pauses.
 func TestNotNowSendsAJobBackToItsQueue(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {
-		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "web01", "i"))
+		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
 		go agent.answerProbes(t)
 		calls := make(chan time.Time, 10)
 		go agent.tr.Serve(context.WithoutCancel(t.Context()), func(ctx context.Context, x *transport.Exchange, first transport.Frame) { //nolint:errcheck // it ends with the test
@@ -149,7 +149,7 @@ func TestNotNowSendsAJobBackToItsQueue(t *testing.T) {
 // An agent that refuses says why, and the caller learns it did not run.
 func TestWhatTheAgentRefusesIsRejected(t *testing.T) {
 	everyWiring(t, func(t *testing.T, sys *system) {
-		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "web01", "i"))
+		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
 		go agent.tr.Serve(context.WithoutCancel(t.Context()), func(_ context.Context, x *transport.Exchange, _ transport.Frame) { //nolint:errcheck // it ends with the test
 			no := harp.NewFailure("rejected_denied", "not from you")
 			_ = x.Send(wire.TypeRefused, true, wire.Encode(wire.Refused{Failure: wire.Encode(no)}))

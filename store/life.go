@@ -122,8 +122,9 @@ func HoldsSlot(s harp.State) bool {
 	switch s {
 	case harp.StateSent, harp.StateRunning, harp.StateCancelling, harp.StateUnknown:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // Next is the life of a job: what it is after an event, and what that asks of
@@ -169,51 +170,69 @@ func (l Life) admits(e Event) error {
 	return nil
 }
 
-// step is the table: one line a row of docs/architecture.md.
+// step is the table of docs/architecture.md, a function for each state and a line
+// for each row.
 func (l Life) step(e Event) (Life, Effect, bool) {
 	switch l.State {
 	case harp.StateQueued:
-		switch e.Kind {
-		case Claimed:
-			return l.sent(e), Effect{}, true
-		case CancelReq:
-			return l.cancelRequested(e).ended(e, harp.StateCancelled, "", harp.DidNotRun, cancelled(harp.DidNotRun)), Effect{}, true
-		case Expire:
-			return l.expired(e), Effect{}, true
-		case Lose:
-			switch e.Reason {
-			case harp.LostHostRemoved:
-				return l.ended(e, harp.StateCancelled, e.Reason, harp.DidNotRun, cancelled(harp.DidNotRun)), Effect{}, true
-			case harp.LostRestored: // it may have run since the backup
-				return l.lost(e), Effect{}, true
-			}
-		}
+		return l.queued(e)
 	case harp.StateSent:
-		switch e.Kind {
-		case Started:
-			return l.started(e).in(harp.StateRunning, ""), Effect{}, true
-		case NotNow, Withdrawn:
-			return l.notStarted(e), Effect{}, l.mayNotHaveStarted()
-		case Refused:
-			return l.refused(e), Effect{}, l.mayNotHaveStarted()
-		}
-		return l.active(e)
+		return l.underway(e)
 	case harp.StateRunning:
 		return l.active(e)
 	case harp.StateCancelling:
-		switch e.Kind {
-		case Started:
-			return l.started(e), Effect{}, true
-		case NotNow, Withdrawn:
-			return l.attemptOver(e, string(harp.StateCancelled)).ended(e, harp.StateCancelled, "", harp.DidNotRun, cancelled(harp.DidNotRun)), Effect{}, l.mayNotHaveStarted()
-		case Refused:
-			return l.refused(e), Effect{}, l.mayNotHaveStarted()
-		}
-		return l.active(e)
+		return l.cancelling(e)
 	case harp.StateUnknown:
 		return l.unknown(e)
+	default:
+		return l, Effect{}, false
+	}
+}
+
+func (l Life) queued(e Event) (Life, Effect, bool) {
+	switch e.Kind {
+	case Claimed:
+		return l.sent(e), Effect{}, true
+	case CancelReq:
+		return l.cancelRequested(e).ended(e, harp.StateCancelled, "", harp.DidNotRun, cancelled(harp.DidNotRun)), Effect{}, true
+	case Expire:
+		return l.expired(e), Effect{}, true
+	case Lose:
+		switch e.Reason {
+		case harp.LostHostRemoved:
+			return l.ended(e, harp.StateCancelled, e.Reason, harp.DidNotRun, cancelled(harp.DidNotRun)), Effect{}, true
+		case harp.LostRestored: // it may have run since the backup
+			return l.lost(e), Effect{}, true
+		}
+	default:
 	}
 	return l, Effect{}, false
+}
+
+func (l Life) underway(e Event) (Life, Effect, bool) {
+	switch e.Kind {
+	case Started:
+		return l.started(e).in(harp.StateRunning, ""), Effect{}, true
+	case NotNow, Withdrawn:
+		return l.notStarted(e), Effect{}, l.mayNotHaveStarted()
+	case Refused:
+		return l.refused(e), Effect{}, l.mayNotHaveStarted()
+	default:
+		return l.active(e)
+	}
+}
+
+func (l Life) cancelling(e Event) (Life, Effect, bool) {
+	switch e.Kind {
+	case Started:
+		return l.started(e), Effect{}, true
+	case NotNow, Withdrawn:
+		return l.attemptOver(e, string(harp.StateCancelled)).ended(e, harp.StateCancelled, "", harp.DidNotRun, cancelled(harp.DidNotRun)), Effect{}, l.mayNotHaveStarted()
+	case Refused:
+		return l.refused(e), Effect{}, l.mayNotHaveStarted()
+	default:
+		return l.active(e)
+	}
 }
 
 // active is what sent, running and cancelling have in common.
@@ -237,8 +256,9 @@ func (l Life) active(e Event) (Life, Effect, bool) {
 		return l.in(harp.StateUnknown, ""), Effect{}, true
 	case Lose:
 		return l.lost(e), Effect{}, true
+	default:
+		return l, Effect{}, false
 	}
-	return l, Effect{}, false
 }
 
 // unknown is left by reconciliation, which says what is so, or by giving up. The
@@ -256,8 +276,9 @@ func (l Life) unknown(e Event) (Life, Effect, bool) {
 		return covered.step(e)
 	case Alive, End, Lose:
 		return covered.active(e)
+	default:
+		return l, Effect{}, false
 	}
-	return l, Effect{}, false
 }
 
 func (l Life) in(s harp.State, reason string) Life {
