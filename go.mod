@@ -16,7 +16,6 @@ require (
 	go.uber.org/goleak v1.3.0
 	go.yaml.in/yaml/v4 v4.0.0
 	golang.org/x/sys v0.49.0
-	golang.org/x/time v0.16.0
 	pgregory.net/rapid v1.3.0
 )
 

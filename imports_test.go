@@ -15,7 +15,6 @@ func TestImports(t *testing.T) {
 		"github.com/hashicorp/yamux",
 		"github.com/vmihailenco/msgpack/v5",
 		"github.com/vmihailenco/tagparser/v2", // of msgpack
-		"golang.org/x/time",                   // of transport: the rate of handshakes
 	}
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", ".").Output()
 	if err != nil {

@@ -26,8 +26,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
@@ -230,7 +228,7 @@ func (d *Dispatcher) Serve(ctx context.Context, l net.Listener, tc *tls.Config) 
 	defer cancel()
 	return transport.Serve(ctx, l, transport.ServeConfig{
 		TLS: tc, Logger: d.log,
-		HandshakeRate: rate.Limit(d.cfg.Limits.Handshakes),
+		HandshakeRate: float64(d.cfg.Limits.Handshakes),
 		Protocols: map[string]transport.Role{
 			transport.ProtocolAgent: transport.RoleAgent,
 			transport.ProtocolCall:  transport.RoleCaller,

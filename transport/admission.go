@@ -6,8 +6,6 @@ import (
 	"errors"
 	"net"
 	"sync"
-
-	"golang.org/x/time/rate"
 )
 
 // waitersPerTurn is how many connections wait for each handshake under way.
@@ -18,7 +16,7 @@ const waitersPerTurn = 16
 // Few wait for their turn, the others are refused at once: who tries again later
 // is served sooner than who waits behind others that have given up.
 type admission struct {
-	rate  *rate.Limiter
+	rate  *limiter
 	turns chan struct{} // as many slots as handshakes
 	room  int           // connections that may wait or have their turn
 
@@ -35,9 +33,9 @@ type host struct {
 	conns int
 }
 
-func newAdmission(r rate.Limit, limit int) *admission {
+func newAdmission(perSecond float64, limit int) *admission {
 	return &admission{
-		rate:   rate.NewLimiter(r, limit),
+		rate:   newLimiter(perSecond, limit),
 		turns:  make(chan struct{}, limit),
 		room:   limit * (1 + waitersPerTurn),
 		silent: list.New(),
@@ -80,7 +78,7 @@ func (t *turn) take(ctx context.Context) error {
 		<-t.host.turns
 		return err
 	}
-	if err := t.of.rate.Wait(ctx); err != nil {
+	if err := t.of.rate.wait(ctx); err != nil {
 		t.giveBack()
 		return err
 	}

@@ -103,8 +103,9 @@ func shake(ctx context.Context, nc net.Conn, with func(context.Context) (net.Con
 	keepAlive(nc)
 	secured, peer, err := with(ctx)
 	if err != nil {
+		err = handshakeError(ctx, nc, err)
 		_ = nc.Close()
-		return nil, handshakeError(ctx, nc, err)
+		return nil, err
 	}
 	return &Conn{nc: secured, peer: peer}, nil
 }

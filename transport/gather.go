@@ -7,8 +7,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 const (
@@ -66,11 +64,11 @@ type gather struct {
 
 // newGather returns the wrapper of nc. opens says how many streams the peer may
 // open, nil for none.
-func newGather(nc net.Conn, opens *rate.Limiter, ending func()) *gather {
+func newGather(nc net.Conn, opens *limiter, ending func()) *gather {
 	g := &gather{
 		nc:       nc,
 		ending:   ending,
-		inspect:  inspector{opens: opens, pings: rate.NewLimiter(pingRate, pingBurst)},
+		inspect:  inspector{opens: opens, pings: newLimiter(pingRate, pingBurst)},
 		wake:     make(chan struct{}, 1),
 		room:     make(chan struct{}, 1),
 		written:  make(chan struct{}),
@@ -279,8 +277,8 @@ const (
 // inspector reads along and counts what costs the reader more than the writer:
 // pings, each answered by a goroutine, and new streams.
 type inspector struct {
-	opens  *rate.Limiter // nil: the peer opens none
-	pings  *rate.Limiter
+	opens  *limiter // nil: the peer opens none
+	pings  *limiter
 	header [yamuxHeaderSize]byte
 	have   int    // bytes of header read
 	skip   uint32 // bytes of body to come
@@ -317,7 +315,7 @@ func (i *inspector) frame() error {
 		i.skip = binary.BigEndian.Uint32(i.header[8:])
 	}
 	switch {
-	case kind == yamuxPing && !i.pings.Allow():
+	case kind == yamuxPing && !i.pings.allow():
 		return fmt.Errorf("%w: flood of pings", ErrProtocol)
 	case kind < yamuxPing && flags&yamuxSYN != 0:
 		return i.opened(stream)
@@ -332,7 +330,7 @@ func (i *inspector) opened(stream uint32) error {
 		return errWrongSide
 	case stream%2 == 0:
 		return fmt.Errorf("%w: even stream number", ErrProtocol)
-	case !i.opens.Allow():
+	case !i.opens.allow():
 		return fmt.Errorf("%w: flood of new streams", ErrProtocol)
 	}
 	return nil

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 func dataFrame(stream, n int) (header, body []byte) {
@@ -227,7 +225,7 @@ func TestInspector(t *testing.T) {
 	tricky := append(header, bytes.Repeat(ping, 100)...)
 	for name, c := range map[string]struct {
 		bytes []byte
-		opens *rate.Limiter
+		opens *limiter
 		bad   bool
 	}{
 		"data":                    {bytes: bytes.Repeat(frame, 100)},
@@ -236,14 +234,14 @@ func TestInspector(t *testing.T) {
 		"too many pings":          {bytes: bytes.Repeat(ping, pingBurst+10), bad: true},
 		"a stream for nobody":     {bytes: yamuxFrame(1, yamuxSYN, 1, 0), bad: true},
 		"a stream with data":      {bytes: yamuxFrame(0, yamuxSYN, 1, 0), bad: true},
-		"a stream":                {bytes: yamuxFrame(1, yamuxSYN, 1, 0), opens: rate.NewLimiter(1, 1)},
-		"an even stream":          {bytes: yamuxFrame(1, yamuxSYN, 2, 0), opens: rate.NewLimiter(1, 1), bad: true},
-		"too many streams":        {bytes: bytes.Repeat(yamuxFrame(1, yamuxSYN, 1, 0), 2), opens: rate.NewLimiter(0.001, 1), bad: true},
+		"a stream":                {bytes: yamuxFrame(1, yamuxSYN, 1, 0), opens: newLimiter(1, 1)},
+		"an even stream":          {bytes: yamuxFrame(1, yamuxSYN, 2, 0), opens: newLimiter(1, 1), bad: true},
+		"too many streams":        {bytes: bytes.Repeat(yamuxFrame(1, yamuxSYN, 1, 0), 2), opens: newLimiter(0.001, 1), bad: true},
 	} {
 		for _, size := range []int{1, 5, yamuxHeaderSize, 100, len(c.bytes)} {
-			i := inspector{opens: c.opens, pings: rate.NewLimiter(0.001, pingBurst)}
+			i := inspector{opens: c.opens, pings: newLimiter(0.001, pingBurst)}
 			if c.opens != nil {
-				i.opens = rate.NewLimiter(c.opens.Limit(), c.opens.Burst())
+				i.opens = &limiter{every: c.opens.every, ahead: c.opens.ahead}
 			}
 			var err error
 			for b := c.bytes; len(b) > 0 && err == nil; b = b[min(size, len(b)):] {

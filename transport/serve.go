@@ -9,8 +9,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 const (
@@ -28,7 +26,7 @@ type ServeConfig struct {
 	// Logger gets one line for each connection refused. Default: slog.Default().
 	Logger *slog.Logger
 	// HandshakeRate is how many handshakes are made a second. Default: 1000.
-	HandshakeRate rate.Limit
+	HandshakeRate float64
 	// HandshakeLimit is how many handshakes are made at the same time. Sixteen times
 	// as many connections wait for their turn, all others are refused; one address
 	// has at most half of either. Connections that have sent nothing yet do not
@@ -125,8 +123,9 @@ func (s *server) shake(ctx context.Context, nc net.Conn) (*Conn, error) {
 	defer cancel()
 	peeked, turn, err := s.admission.admit(ctx, nc)
 	if err != nil {
+		err = handshakeError(ctx, nc, err)
 		_ = nc.Close()
-		return nil, handshakeError(ctx, nc, err)
+		return nil, err
 	}
 	defer turn.end()
 	return serverShake(ctx, peeked, s.config, s.cfg.Protocols)

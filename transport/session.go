@@ -9,8 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 const (
@@ -60,7 +58,7 @@ type Session struct {
 	peer    Peer
 	options Options
 	opener  bool
-	opens   *rate.Limiter // how fast the opener opens
+	opens   *limiter // how fast the opener opens
 	lanes   pool
 
 	born  time.Time
@@ -91,7 +89,7 @@ func newSession(m mux, peer Peer, o Options, opener bool) *Session {
 		done:    make(chan struct{}),
 	}
 	if opener {
-		s.opens = rate.NewLimiter(openRate, o.MaxLanes)
+		s.opens = newLimiter(openRate, o.MaxLanes)
 	} else {
 		s.lanes.max *= 2
 	}
@@ -191,7 +189,7 @@ func (s *Session) openLane(ctx context.Context) (*lane, error) {
 	if !s.lanes.reserve() {
 		return nil, ErrTooManyLanes
 	}
-	if err := s.opens.Wait(ctx); err != nil {
+	if err := s.opens.wait(ctx); err != nil {
 		s.lanes.cancel()
 		return nil, openWait(ctx, err)
 	}

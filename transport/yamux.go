@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/yamux"
-	"golang.org/x/time/rate"
 )
 
 const (
@@ -50,13 +49,13 @@ func newYamux(nc net.Conn, o Options, opener bool) (*yamuxMux, error) {
 		StreamCloseTimeout:     60 * time.Second,
 		Logger:                 yamuxLog{o.Logger},
 	}
-	var opens *rate.Limiter
+	var opens *limiter
 	start := yamux.Server
 	if opener {
 		config.AcceptBacklog = openBacklog
 		start = yamux.Client
 	} else {
-		opens = rate.NewLimiter(2*openRate, 2*o.MaxLanes+openStall)
+		opens = newLimiter(2*openRate, 2*o.MaxLanes+openStall)
 	}
 	m := &yamuxMux{streams: make(map[*yamuxStream]struct{})}
 	m.gather = newGather(nc, opens, m.abort)
