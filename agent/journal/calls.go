@@ -1,0 +1,397 @@
+package journal
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+)
+
+// Accept journals ACCEPT of an attempt that is to start later. It returns when that
+// is on disk. ErrKnown means that the attempt is in the journal already and nothing
+// was done; ErrFull that there is no room for another. A withdrawn attempt may be
+// accepted again.
+func (j *Journal) Accept(k Key, a Accept) error {
+	return wait(j.accept(k, a, Accepted, time.Time{}))
+}
+
+// AcceptStart is Accept and Start in one write.
+func (j *Journal) AcceptStart(k Key, a Accept, at time.Time) error {
+	return wait(j.accept(k, a, Started, at))
+}
+
+func wait(c *Commit, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.Wait()
+}
+
+func (j *Journal) accept(k Key, a Accept, s State, at time.Time) (*Commit, error) {
+	if err := checkKey(k); err != nil {
+		return nil, err
+	}
+	e := &entry{kind: kindAccept, key: k, fence: a.Fence, info: bytes.Clone(a.Info)}
+	made := &attempt{accepted: true, state: s, fence: a.Fence, info: e.info}
+	if s == Started {
+		e.kind, e.started = kindBegin, at.UnixNano()
+		made.started = e.started
+	}
+	return j.do(func(g *group) error {
+		if j.stateLocked(k) != Absent {
+			return ErrKnown
+		}
+		if err := j.roomLocked(k.Job, 0, made.size().agent); err != nil {
+			return err
+		}
+		delete(j.tombs, k) // its time has passed
+		j.replaceLocked(g, k, made)
+		g.add(e)
+		return nil
+	})
+}
+
+// Start journals START of an accepted attempt and returns when that is on disk.
+func (j *Journal) Start(k Key, at time.Time) error {
+	return wait(j.change(k, func(g *group, a *attempt) error {
+		if a.state != Accepted {
+			return ErrState
+		}
+		a.state, a.started = Started, at.UnixNano()
+		g.add(&entry{kind: kindStart, key: k, started: a.started})
+		return nil
+	}))
+}
+
+// Withdraw journals that accepted attempts will not start, in one write, and
+// returns when that is on disk: they are absent from then on. With ErrUnknown or
+// ErrState for one of them none is withdrawn.
+func (j *Journal) Withdraw(keys ...Key) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	return wait(j.do(func(g *group) error {
+		for _, k := range keys {
+			switch a := j.attempts[k]; {
+			case a == nil:
+				return ErrUnknown
+			case a.state != Accepted:
+				return ErrState
+			}
+		}
+		for _, k := range keys {
+			j.replaceLocked(g, k, nil)
+			g.add(&entry{kind: kindWithdrawn, key: k})
+		}
+		return nil
+	}))
+}
+
+// Stopping journals LIMIT or CANCEL of an attempt that was started. It does not
+// wait. What is journalled first decides: of several the first is kept, and after
+// END the error is ErrState.
+func (j *Journal) Stopping(k Key, s Stop) (*Commit, error) {
+	if len(s.Cause) > maxCause {
+		return nil, fmt.Errorf("%w: the cause has %d bytes", ErrInvalid, len(s.Cause))
+	}
+	return j.change(k, func(g *group, a *attempt) error {
+		if !a.running() {
+			return ErrState
+		}
+		if a.stop == nil {
+			a.state, a.stop = Stopping, &s
+			g.add(&entry{kind: kindStop, key: k, stop: &s})
+		}
+		return nil
+	})
+}
+
+// End journals END of an attempt that was started. It does not wait: END may be
+// sent before it is on disk. Where there is no room for its body the bare one is
+// journalled, which always fits, and dropped says so; without a bare one the error
+// is ErrFull. If the commit fails the attempt has not ended, and may be ended again.
+func (j *Journal) End(k Key, e End) (c *Commit, dropped bool, err error) {
+	if len(e.Bare) > MaxBare {
+		return nil, false, fmt.Errorf("%w: the bare end has %d bytes, at most %d", ErrInvalid, len(e.Bare), MaxBare)
+	}
+	c, err = j.change(k, func(g *group, a *attempt) error {
+		if !a.running() {
+			return ErrState
+		}
+		if e.Records < a.next {
+			return fmt.Errorf("%w: an end after %d records, of which %d are spooled", ErrInvalid, e.Records, a.next)
+		}
+		body := e.Body
+		if err := j.roomForEndLocked(k, body); err != nil {
+			if e.Bare == nil {
+				return err
+			}
+			body, dropped = e.Bare, true
+		}
+		x := &extent{cost: endCost(body), pending: [][]byte{bytes.Clone(body)}}
+		a.state, a.end, a.dropped, a.next = Ended, x, dropped, e.Records
+		g.addEnd(&entry{kind: kindEnd, key: k, dropped: dropped, count: e.Records, body: x.pending[0]}, x)
+		return nil
+	})
+	return c, dropped, err
+}
+
+func endCost(body []byte) int64 { return int64(len(body)) + Reserve - MaxBare }
+
+// roomForEndLocked says whether an END fits. It takes the place of its reserve, so
+// that one which fits the reserve always does.
+func (j *Journal) roomForEndLocked(k Key, body []byte) error {
+	if len(body) <= MaxBare {
+		return nil
+	}
+	return j.roomLocked(k.Job, endCost(body), endCost(body)-Reserve)
+}
+
+// Append spools records of an attempt that was started, from number first on, and
+// copies them. It does not wait: they are synced within 100 ms, or at once when
+// 64 KiB have gathered. Numbers may be left out and never come back: ErrInvalid. The
+// error is ErrFull where the job or the agent holds as much as it may. If the commit
+// fails they are not spooled, and may be again.
+func (j *Journal) Append(k Key, first int64, records ...[]byte) (*Commit, error) {
+	if len(records) == 0 {
+		return nil, fmt.Errorf("%w: no records", ErrInvalid)
+	}
+	own := make([][]byte, len(records))
+	bytesOf, cost := 0, int64(extentCost)
+	for i, r := range records {
+		own[i] = bytes.Clone(r)
+		bytesOf += len(r)
+		cost += int64(len(r)) + recordCost
+	}
+	return j.doLater(k, func(g *group, a *attempt) error {
+		if !a.running() {
+			return ErrState
+		}
+		if first < a.next {
+			return fmt.Errorf("%w: record %d, expected %d", ErrInvalid, first, a.next)
+		}
+		if err := j.roomLocked(k.Job, cost, cost); err != nil {
+			return err
+		}
+		j.spoolLocked(g, k, a, &extent{first: first, count: int64(len(own)), cost: cost, pending: own})
+		g.spooled += bytesOf + len(own)*recordCost
+		return nil
+	})
+}
+
+// spoolLocked adds to the records that will be written together, or begins with
+// others.
+func (j *Journal) spoolLocked(g *group, k Key, a *attempt, x *extent) {
+	if last := g.spool[k]; last != nil && last.next() == x.first && last.cost < int64(j.opts.SyncBytes) {
+		last.pending = append(last.pending, x.pending...)
+		last.count += x.count
+		last.cost += x.cost - extentCost
+		a.spooled += x.cost - extentCost
+		a.next = x.next()
+		return
+	}
+	g.flush(k)
+	g.spool[k] = x
+	a.add(x)
+}
+
+// Behind reports whether so many records wait to be written that who makes them had
+// better wait for a [Commit].
+func (j *Journal) Behind() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.pending != nil && j.pending.spooled >= crowd
+}
+
+// Ack says that the records before next are kept elsewhere. It does not wait, and
+// may be forgotten in a crash, as that they are acknowledged again harms nobody.
+func (j *Journal) Ack(k Key, next int64) error {
+	_, err := j.doLater(k, func(g *group, a *attempt) error {
+		switch {
+		case next > a.next:
+			return fmt.Errorf("%w: acknowledged up to %d of %d", ErrInvalid, next, a.next)
+		case next > a.acked:
+			a.ack(next)
+			g.add(&entry{kind: kindAcked, key: k, count: next})
+		}
+		return nil
+	})
+	return err
+}
+
+// Forget drops attempts of which the end was acknowledged, or that nobody will ask
+// for again, whatever their state, and leaves their tombstones. Those that are not
+// in the journal get one too: they will not be accepted. It does not wait, and may be
+// forgotten in a crash.
+func (j *Journal) Forget(keys ...Key) error {
+	for _, k := range keys {
+		if err := checkKey(k); err != nil {
+			return err
+		}
+	}
+	_, err := j.doWhen(false, func(g *group) error {
+		now := time.Now()
+		for _, k := range keys {
+			if j.stateLocked(k) == Forgotten {
+				continue
+			}
+			j.replaceLocked(g, k, nil)
+			j.buryLocked(k, tomb{at: now.UnixNano()})
+			g.tombs[k] = struct{}{}
+			g.add(&entry{kind: kindTomb, key: k, at: now.UnixNano()})
+		}
+		j.expireLocked(now)
+		return nil
+	})
+	return err
+}
+
+// Sync returns when all that was journalled is on disk.
+func (j *Journal) Sync() error {
+	return wait(j.do(func(*group) error { return nil }))
+}
+
+// doLater changes an attempt; its sync may wait.
+func (j *Journal) doLater(k Key, change func(*group, *attempt) error) (*Commit, error) {
+	return j.doWhen(false, func(g *group) error { return j.changeLocked(g, k, change) })
+}
+
+// change changes an attempt; it is synced at once.
+func (j *Journal) change(k Key, change func(*group, *attempt) error) (*Commit, error) {
+	return j.do(func(g *group) error { return j.changeLocked(g, k, change) })
+}
+
+// do journals what is synced at once.
+func (j *Journal) do(journal func(*group) error) (*Commit, error) { return j.doWhen(true, journal) }
+
+// doWhen journals something with what else has gathered. An error of journal says
+// that it did nothing.
+func (j *Journal) doWhen(now bool, journal func(*group) error) (*Commit, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.broken != nil:
+		return nil, j.broken
+	case j.closed:
+		return nil, ErrClosed
+	}
+	g := j.pending
+	if g == nil {
+		g = newGroup()
+	}
+	if err := journal(g); err != nil {
+		return nil, err
+	}
+	j.pending = g
+	if now || g.spooled >= j.opts.SyncBytes {
+		g.due = true
+		signal(j.wake)
+	} else if g.timer == nil {
+		g.timer = time.AfterFunc(j.opts.SyncWithin, func() { j.fallDue(g) })
+	}
+	return g.commit, nil
+}
+
+// fallDue lets a group be written that nobody was in a hurry for.
+func (j *Journal) fallDue(g *group) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	g.due = true
+	signal(j.wake)
+}
+
+// changeLocked changes an attempt, of which the group keeps how it was.
+func (j *Journal) changeLocked(g *group, k Key, change func(*group, *attempt) error) error {
+	old := j.attempts[k]
+	if old == nil {
+		return ErrUnknown
+	}
+	if _, is := g.before[k]; is { // it is the group's own
+		before := old.size()
+		err := change(g, old)
+		j.accountLocked(k, before, old.size())
+		return err
+	}
+	next := *old
+	if err := change(g, &next); err != nil {
+		return err
+	}
+	j.replaceLocked(g, k, &next)
+	return nil
+}
+
+// replaceLocked puts another in an attempt's place, nil: nothing. The group keeps
+// what was there.
+func (j *Journal) replaceLocked(g *group, k Key, next *attempt) {
+	if _, is := g.before[k]; !is {
+		g.before[k] = j.attempts[k]
+	}
+	j.putLocked(k, next)
+}
+
+// putLocked puts an attempt in the place of what was known of it, nil: nothing.
+func (j *Journal) putLocked(k Key, a *attempt) {
+	old := j.attempts[k]
+	j.accountLocked(k, old.size(), a.size())
+	if a == nil {
+		delete(j.attempts, k)
+	} else {
+		j.attempts[k] = a
+	}
+}
+
+// accountLocked counts what an attempt takes instead of what it took.
+func (j *Journal) accountLocked(k Key, before, after size) {
+	j.used += after.agent - before.agent
+	j.needed += after.needed - before.needed
+	j.jobs[k.Job] += after.job - before.job
+	if j.jobs[k.Job] == 0 {
+		delete(j.jobs, k.Job)
+	}
+}
+
+// roomLocked says whether there is room for more bytes of a job, and of the agent.
+func (j *Journal) roomLocked(job string, ofJob, ofAgent int64) error {
+	switch {
+	case ofJob > 0 && j.jobs[job]+ofJob > j.opts.MaxJob:
+		return &FullError{Job: job, Limit: j.opts.MaxJob}
+	case ofAgent > 0 && j.used+ofAgent > j.opts.MaxAgent:
+		return &FullError{Limit: j.opts.MaxAgent}
+	}
+	return nil
+}
+
+// stateLocked is how far an attempt is. A tombstone whose time has passed is none.
+func (j *Journal) stateLocked(k Key) State {
+	if a := j.attempts[k]; a != nil {
+		return a.state
+	}
+	if t, is := j.tombs[k]; is && !j.expired(t, time.Now()) {
+		return Forgotten
+	}
+	return Absent
+}
+
+func (j *Journal) expired(t tomb, now time.Time) bool {
+	return now.Sub(time.Unix(0, t.at)) >= j.opts.Keep
+}
+
+// buryLocked keeps a tombstone.
+func (j *Journal) buryLocked(k Key, t tomb) {
+	if _, is := j.tombs[k]; !is {
+		j.buried = append(j.buried, k)
+	}
+	j.tombs[k] = t
+}
+
+// expireLocked drops the oldest tombstones once their time has passed.
+func (j *Journal) expireLocked(now time.Time) {
+	n := 0
+	for _, k := range j.buried {
+		if t, is := j.tombs[k]; is && !j.expired(t, now) {
+			break
+		}
+		delete(j.tombs, k)
+		n++
+	}
+	j.buried = j.buried[n:]
+}

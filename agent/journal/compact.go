@@ -1,0 +1,163 @@
+package journal
+
+import (
+	"slices"
+	"sort"
+	"time"
+)
+
+// headSize is the size of a segment's head.
+func headSize(id string, s segment) int64 {
+	return int64(len(appendEntry(nil, &entry{kind: kindHead, id: id, number: s.number, base: s.base})))
+}
+
+// compact removes the oldest segment when more than half of what is on disk is not
+// needed, after what is needed of it was written again. So each byte that is written
+// again pays for one at least that goes. It reports whether there is more to do.
+func (j *Journal) compact() (more bool) {
+	if time.Now().Before(j.resting) || !j.wasteful() {
+		return false
+	}
+	if err := j.removeOldest(); err != nil {
+		j.resting = time.Now().Add(time.Second)
+		return false
+	}
+	return j.wasteful()
+}
+
+// wasteful reports whether the oldest segment should go.
+func (j *Journal) wasteful() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	first, last := j.segments[0], j.segments[len(j.segments)-1]
+	needed := j.needed + int64(len(j.tombs))*tombCost
+	return len(j.segments) > 1 && j.broken == nil && !j.closed && last.end()-first.base > 2*(needed+j.opts.SegmentSize)
+}
+
+// removeOldest writes again what is needed of the oldest segment, and removes it.
+// That the one before it is gone is made durable first.
+func (j *Journal) removeOldest() error {
+	if err := j.fs.SyncDir(); err != nil {
+		return ioError("sync directory", err)
+	}
+	j.mu.Lock()
+	oldest := j.segments[0]
+	j.mu.Unlock()
+	data, err := readFile(j.fs, segmentName(oldest.number))
+	if err != nil {
+		return ioError("read", err)
+	}
+	c := compaction{j: j, from: oldest, g: newGroup(), states: map[Key]struct{}{}}
+	if err := c.gather(data); err != nil {
+		return err
+	}
+	at, err := j.write(c.g)
+	if err != nil {
+		return err
+	}
+	c.moved(at)
+	return removeIfThere(j.fs, segmentName(oldest.number))
+}
+
+// compaction moves what is needed of a segment to the end of the journal.
+type compaction struct {
+	j      *Journal
+	from   segment
+	g      *group
+	states map[Key]struct{} // attempts whose state is written again
+}
+
+// gather finds what is needed.
+func (c *compaction) gather(data []byte) error {
+	for off := int64(0); off < c.from.size; {
+		position := c.from.base + off
+		if off == 0 {
+			position = 0
+		}
+		e, n, err := parse(data[off:], position)
+		if err != nil {
+			return &CorruptError{File: segmentName(c.from.number), Offset: off, Reason: err.Error()}
+		}
+		c.keep(&e, off)
+		off += int64(n)
+	}
+	c.g.buf = appendEntry(c.g.buf, &entry{kind: kindFirst, number: c.from.number + 1})
+	return nil
+}
+
+// keep writes an entry again if it is needed.
+func (c *compaction) keep(e *entry, off int64) {
+	c.j.mu.Lock()
+	defer c.j.mu.Unlock()
+	switch e.kind {
+	case kindHead, kindFirst, kindWithdrawn:
+		return
+	case kindTomb:
+		t, is := c.j.tombs[e.key]
+		if is && t.home != 0 && t.home <= c.from.number && !c.j.expired(t, time.Now()) {
+			c.g.tombs[e.key] = struct{}{}
+			c.g.add(&entry{kind: kindTomb, key: e.key, at: t.at})
+		}
+		return
+	default:
+	}
+	a := c.j.syncedLocked(e.key)
+	if a == nil {
+		return
+	}
+	if _, is := c.states[e.key]; !is && a.home != 0 && a.home <= c.from.number {
+		c.states[e.key] = struct{}{}
+		c.g.add(a.entry(e.key))
+	}
+	if x := c.extentLocked(a, e, off); x != nil {
+		c.g.place(e, x)
+	}
+}
+
+// syncedLocked is what is on disk of an attempt.
+func (j *Journal) syncedLocked(k Key) *attempt {
+	if j.pending != nil {
+		if a, is := j.pending.before[k]; is {
+			return a
+		}
+	}
+	return j.attempts[k]
+}
+
+// extentLocked is what the attempt has at an offset of the segment; nil: nothing.
+func (c *compaction) extentLocked(a *attempt, e *entry, off int64) *extent {
+	here := func(x *extent) bool {
+		return x != nil && x.pending == nil && x.segment == c.from.number && x.offset == off
+	}
+	switch e.kind {
+	case kindEnd:
+		if here(a.end) {
+			return a.end
+		}
+	case kindRecords:
+		i := sort.Search(len(a.spool), func(i int) bool { return a.spool[i].first >= e.count })
+		if i < len(a.spool) && here(a.spool[i]) {
+			return a.spool[i]
+		}
+	default:
+	}
+	return nil
+}
+
+// moved notes where things are now, and that the segment is gone.
+func (c *compaction) moved(at segment) {
+	j := c.j
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	c.g.locate(at)
+	for k := range c.states {
+		j.homeLocked(k, func(home uint64) bool { return home != 0 && home <= c.from.number }, at.number)
+	}
+	for k := range c.g.tombs {
+		if t, is := j.tombs[k]; is && t.home != 0 && t.home <= c.from.number {
+			t.home = at.number
+			j.tombs[k] = t
+		}
+	}
+	j.segments = slices.Clone(j.segments[1:])
+}

@@ -1,0 +1,479 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// gate is a Memory that counts syncs of files and may hold them back, or fail one.
+type gate struct {
+	*Memory
+	mu    sync.Mutex
+	syncs int
+	hold  chan struct{} // nil: they go through
+	err   error         // of the next
+}
+
+type gatedFile struct {
+	File
+	g *gate
+}
+
+func (g *gate) Open(name string) (File, error) {
+	f, err := g.Memory.Open(name)
+	return gatedFile{f, g}, err
+}
+
+func (g *gate) Create(name string) (File, error) {
+	f, err := g.Memory.Create(name)
+	return gatedFile{f, g}, err
+}
+
+func (f gatedFile) Sync() error {
+	f.g.mu.Lock()
+	f.g.syncs++
+	hold, err := f.g.hold, f.g.err
+	f.g.err = nil
+	f.g.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
+	if err != nil {
+		return err
+	}
+	return f.File.Sync()
+}
+
+// count returns how many syncs there were since it was asked last.
+func (g *gate) count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.syncs
+	g.syncs = 0
+	return n
+}
+
+// shut holds syncs back until open is called; the first answers err.
+func (g *gate) shut(err error) (open func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := make(chan struct{})
+	g.hold, g.err = c, err
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.hold = nil
+		close(c)
+	}
+}
+
+// inBubble runs a test on a journal in a gate, in a bubble of its own time.
+func inBubble(t *testing.T, opts Options, test func(t *testing.T, g *gate, j *Journal)) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{Memory: NewMemory()}
+		j, err := Open(g, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = j.Close() }()
+		g.count()
+		test(t, g, j)
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func key(i int) Key { return Key{fmt.Sprint("job", i), 1} }
+
+// TestGroupCommit: what arrives while one sync runs shares the next.
+func TestGroupCommit(t *testing.T) {
+	inBubble(t, Options{}, func(t *testing.T, g *gate, j *Journal) {
+		open := g.shut(nil)
+		var all sync.WaitGroup
+		start := func(i int) {
+			all.Go(func() {
+				if err := j.AcceptStart(key(i), Accept{}, now()); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		for i := range 100 {
+			start(i)
+		}
+		if n := g.count(); n != 1 {
+			t.Errorf("%d syncs are under way", n)
+		}
+		open()
+		all.Wait()
+		if n := g.count(); n != 1 {
+			t.Errorf("99 callers shared %d syncs", n)
+		}
+	})
+}
+
+// TestRecordsSync: a record is synced 100 ms after it came, or when 64 KiB have
+// gathered, or with what cannot wait.
+func TestRecordsSync(t *testing.T) {
+	inBubble(t, Options{}, func(t *testing.T, g *gate, j *Journal) {
+		must(t, j.AcceptStart(key(1), Accept{}, now()))
+		g.count()
+		first, err := j.Append(key(1), 0, []byte("r"))
+		must(t, err)
+		time.Sleep(99 * time.Millisecond)
+		if _, err := j.Append(key(1), 1, []byte("s")); err != nil || g.count() != 0 {
+			t.Fatalf("synced after 99 ms, or %v", err)
+		}
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		if n := g.count(); n != 1 || first.Wait() != nil {
+			t.Fatalf("%d syncs after 101 ms", n)
+		}
+		time.Sleep(time.Second)
+		if n := g.count(); n != 0 {
+			t.Fatalf("%d syncs of nothing", n)
+		}
+
+		_, err = j.Append(key(1), 2, make([]byte, 64<<10))
+		must(t, err)
+		synctest.Wait()
+		if n := g.count(); n != 1 {
+			t.Fatalf("%d syncs of 64 KiB at once", n)
+		}
+
+		_, err = j.Append(key(1), 3, []byte("t"))
+		must(t, err)
+		must(t, j.AcceptStart(key(2), Accept{}, now()))
+		if n := g.count(); n != 1 {
+			t.Fatalf("%d syncs of a record and a start", n)
+		}
+		number, list, err := j.Records(key(1), 1, 1<<20)
+		if err != nil || number != 1 || len(list) != 3 || string(list[2]) != "t" {
+			t.Errorf("records %d, %d, %v", number, len(list), err)
+		}
+	})
+}
+
+// TestEndBeforeSync: END may be sent before it is on disk, records may be read.
+func TestEndBeforeSync(t *testing.T) {
+	inBubble(t, Options{}, func(t *testing.T, g *gate, j *Journal) {
+		must(t, j.AcceptStart(key(1), Accept{}, now()))
+		open := g.shut(nil)
+		before := j.Position()
+		_, err := j.Append(key(1), 0, []byte("r"))
+		must(t, err)
+		c, dropped, err := j.End(key(1), End{Body: []byte("end"), Records: 1})
+		if err != nil || dropped {
+			t.Fatal(dropped, err)
+		}
+		synctest.Wait()
+		select {
+		case <-c.Done():
+			t.Fatal("the commit is done before its sync")
+		default:
+		}
+		body, err := j.Ended(key(1))
+		_, list, err2 := j.Records(key(1), 0, 10)
+		if string(body) != "end" || len(list) != 1 || errors.Join(err, err2) != nil {
+			t.Errorf("%q, %q, %v, %v", body, list, err, err2)
+		}
+		if j.Position() != before {
+			t.Error("the position counts what is not synced")
+		}
+		open()
+		must(t, c.Wait())
+		if j.Position() <= before {
+			t.Error("the position does not count what is synced")
+		}
+	})
+}
+
+// TestFailedSync: with a sync all fails that waited for it or came since, and
+// nothing of it is known or on disk.
+func TestFailedSync(t *testing.T) {
+	inBubble(t, Options{}, func(t *testing.T, g *gate, j *Journal) {
+		must(t, j.AcceptStart(key(0), Accept{}, now()))
+		must(t, j.Accept(key(1), Accept{}))
+		boom := errors.New("boom")
+		open := g.shut(boom)
+		size := len(g.Bytes(segmentName(1)))
+		var all sync.WaitGroup
+		for _, call := range []func() error{
+			func() error { return j.AcceptStart(key(2), Accept{}, now()) },
+			func() error { return j.AcceptStart(key(3), Accept{}, now()) },
+			func() error { return j.Start(key(1), now()) },
+			func() error { return wait(j.Append(key(0), 0, []byte("r"), []byte("s"))) },
+			func() error { return wait(j.Stopping(key(0), Stop{Cause: "cancel"})) },
+			func() error {
+				c, _, err := j.End(key(0), End{Records: 2})
+				return wait(c, err)
+			},
+			func() error { _ = j.Ack(key(0), 1); return j.Sync() },
+			func() error { _ = j.Forget(key(0)); return j.Sync() },
+		} {
+			all.Go(func() {
+				if err := call(); !errors.Is(err, boom) || errors.Is(err, ErrBroken) {
+					t.Errorf("answered %v", err)
+				}
+			})
+			synctest.Wait()
+		}
+		open()
+		all.Wait()
+		if n := len(g.Bytes(segmentName(1))); n != size {
+			t.Errorf("%d bytes are left in the segment, expected %d", n, size)
+		}
+		for i, want := range []State{Started, Accepted, Absent, Absent} {
+			if s := j.State(key(i)); s != want {
+				t.Errorf("attempt %d is %v, expected %v", i, s, want)
+			}
+		}
+		if h := j.Held()[0]; h.Records != 0 || h.Acked != 0 || h.Stop != nil {
+			t.Errorf("held: %+v", h)
+		}
+		must(t, wait(j.Append(key(0), 0, bytes.Repeat([]byte("r"), 64<<10))))
+		must(t, j.AcceptStart(key(2), Accept{}, now()))
+	})
+}
+
+// TestLimits: a job and the agent hold so much; an END without its value fits.
+func TestLimits(t *testing.T) {
+	inBubble(t, Options{MaxJob: 10_000, MaxAgent: 30_000}, func(t *testing.T, _ *gate, j *Journal) {
+		record := make([]byte, 4000)
+		var full *FullError
+		for i := 0; ; i++ {
+			if err := j.AcceptStart(key(i), Accept{}, now()); err != nil {
+				if !errors.As(err, &full) || full.Job != "" || i < 2 {
+					t.Fatal(err)
+				}
+				break
+			}
+			_, err := j.Append(key(i), 0, record, record)
+			if i < 2 {
+				must(t, err)
+				if _, err := j.Append(key(i), 2, record); !errors.As(err, &full) || full.Job != key(i).Job {
+					t.Fatalf("a job with too much: %v", err)
+				}
+			}
+		}
+		for _, h := range j.Held() {
+			end := End{Body: make([]byte, 8000), Records: h.Records}
+			if _, _, err := j.End(h.Key, end); !errors.Is(err, ErrFull) {
+				t.Fatalf("an end that is too large: %v", err)
+			}
+			end.Bare = make([]byte, MaxBare)
+			c, dropped, err := j.End(h.Key, end)
+			if err := wait(c, err); err != nil || !dropped {
+				t.Fatalf("an end without its value: %v, %v", dropped, err)
+			}
+		}
+		for _, h := range j.Held() {
+			if h.State != Ended || !h.Dropped {
+				t.Errorf("%+v", h)
+			}
+		}
+		must(t, j.Forget(key(0)))
+		must(t, j.AcceptStart(key(1000), Accept{}, now()))
+		if j.used > j.opts.MaxAgent {
+			t.Errorf("%d bytes are held", j.used)
+		}
+	})
+}
+
+// TestTombstones: an attempt that is over is known for seven days, over restarts.
+func TestTombstones(t *testing.T) {
+	inBubble(t, Options{}, func(t *testing.T, g *gate, j *Journal) {
+		must(t, j.AcceptStart(key(1), Accept{}, now()))
+		must(t, j.Forget(key(1), key(2)))
+		must(t, j.Close())
+		time.Sleep(7*24*time.Hour - time.Second)
+		j, err := Open(g, Options{})
+		must(t, err)
+		for i := 1; i <= 2; i++ {
+			if err := j.AcceptStart(key(i), Accept{}, now()); !errors.Is(err, ErrKnown) || j.State(key(i)) != Forgotten {
+				t.Errorf("before their time: %v", err)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		must(t, j.AcceptStart(key(1), Accept{}, now()))
+		if s := j.State(key(2)); s != Absent {
+			t.Errorf("after their time: %v", s)
+		}
+		must(t, j.Close())
+		j, err = Open(g, Options{})
+		must(t, err)
+		if a, b := j.State(key(1)), j.State(key(2)); a != Started || b != Absent {
+			t.Errorf("afterwards: %v, %v", a, b)
+		}
+		must(t, j.Close())
+	})
+}
+
+// TestSpaceReturns: what is on disk stays near what is needed.
+func TestSpaceReturns(t *testing.T) {
+	g := &gate{Memory: NewMemory()}
+	opts := Options{SegmentSize: 4 << 10, Keep: time.Nanosecond}
+	j, err := Open(g, opts)
+	must(t, err)
+	defer func() { _ = j.Close() }()
+	old := Key{"old", 1}
+	must(t, j.AcceptStart(old, Accept{Info: []byte("info")}, now()))
+	must(t, wait(j.Append(old, 0, []byte("record"))))
+	for i := range 2000 {
+		must(t, j.AcceptStart(key(i), Accept{}, now()))
+		c, _, err := j.End(key(i), End{Body: make([]byte, 100)})
+		must(t, wait(c, err))
+		must(t, j.Forget(key(i)))
+	}
+	must(t, j.Sync())
+	_ = j.Close()
+	total := 0
+	names, _ := g.List()
+	for _, name := range names {
+		total += len(g.Bytes(name))
+	}
+	if total > 10*4<<10 {
+		t.Errorf("%d bytes in %d files", total, len(names))
+	}
+	j, err = Open(g, opts)
+	must(t, err)
+	_, list, err := j.Records(old, 0, 100)
+	if err != nil || len(list) != 1 || string(list[0]) != "record" {
+		t.Errorf("the oldest record: %q, %v", list, err)
+	}
+}
+
+// many is how many records an attempt of TestManyAtOnce has.
+const many = 2000
+
+// TestManyAtOnce: attempts of many goroutines, while segments are removed; with a
+// reader that reads what was spooled.
+func TestManyAtOnce(t *testing.T) {
+	mem := NewMemory()
+	opts := Options{SegmentSize: 2 << 10, SyncWithin: time.Microsecond}
+	j, err := Open(mem, opts)
+	must(t, err)
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			if err := oneOfMany(j, key(i)); err != nil {
+				t.Errorf("attempt %d: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
+	must(t, j.Close())
+	if oldest(j) < 5 {
+		t.Error("too few segments were removed to show anything")
+	}
+	j, err = Open(mem, opts)
+	must(t, err)
+	defer j.Close()
+	for _, h := range j.Held() {
+		body, err := j.Ended(h.Key)
+		if err != nil || string(body) != h.Job || h.Records != many || h.Acked != many-50 {
+			t.Errorf("%+v: %q, %v", h, body, err)
+		}
+		if err := readFrom(j, h.Key, many-50, many); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func oneOfMany(j *Journal, k Key) error {
+	if err := j.AcceptStart(k, Accept{}, now()); err != nil {
+		return err
+	}
+	for n := range int64(many) {
+		if _, err := j.Append(k, n, fmt.Appendf(nil, "%s record %d", k.Job, n)); err != nil {
+			return err
+		}
+		if n%50 == 49 {
+			if err := readFrom(j, k, n-49, n+1); err != nil {
+				return err
+			}
+			if n < many-1 {
+				if err := j.Ack(k, n+1); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	c, _, err := j.End(k, End{Body: []byte(k.Job), Records: many})
+	return wait(c, err)
+}
+
+func readFrom(j *Journal, k Key, from, to int64) error {
+	for from < to {
+		first, list, err := j.Records(k, from, 500)
+		if err != nil || first != from || len(list) == 0 {
+			return fmt.Errorf("from %d: %d records from %d: %w", from, len(list), first, err)
+		}
+		for _, r := range list {
+			if string(r) != fmt.Sprintf("%s record %d", k.Job, from) {
+				return fmt.Errorf("record %d is %q", from, r)
+			}
+			from++
+		}
+	}
+	return nil
+}
+
+// TestDisk: a journal on disk, in a directory that is not there yet.
+func TestDisk(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "journal")
+	j, err := Open(Disk(dir), small)
+	must(t, err)
+	h := newHistory()
+	must(t, play(j, h))
+	id, position := j.ID(), j.Position()
+	must(t, j.Close())
+	if err := j.Accept(key(1), Accept{}); !errors.Is(err, ErrClosed) {
+		t.Errorf("a closed journal answers %v", err)
+	}
+	must(t, j.Close())
+	j, err = Open(Disk(dir), small)
+	must(t, err)
+	defer j.Close()
+	got, err := look(j, universe)
+	must(t, err)
+	must(t, h.allows(got))
+	if j.ID() != id || j.Position() < position {
+		t.Errorf("journal %s at %d, it was %s at %d", j.ID(), j.Position(), id, position)
+	}
+}
+
+// TestBounds: what makes no sense is refused.
+func TestBounds(t *testing.T) {
+	inBubble(t, Options{}, func(t *testing.T, _ *gate, j *Journal) {
+		long := string(make([]byte, 129))
+		must(t, j.AcceptStart(key(1), Accept{}, now()))
+		for what, err := range map[string]error{
+			"no job":    j.Accept(Key{"", 1}, Accept{}),
+			"long job":  j.Accept(Key{long, 1}, Accept{}),
+			"attempt 0": j.Forget(Key{"a", 0}),
+			"no record": wait(j.Append(key(1), 0)),
+			"cause":     wait(j.Stopping(key(1), Stop{Cause: long})),
+			"ack":       j.Ack(key(1), 1),
+			"bare": func() error {
+				c, _, err := j.End(key(1), End{Bare: make([]byte, MaxBare+1)})
+				return wait(c, err)
+			}(),
+		} {
+			if !errors.Is(err, ErrInvalid) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
+}

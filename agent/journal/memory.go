@@ -1,0 +1,201 @@
+package journal
+
+import (
+	"bytes"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+)
+
+// Memory is an [FS] that forgets what was not synced when it is crashed.
+type Memory struct {
+	mu     sync.Mutex // guards what follows, and every inode
+	names  map[string]*inode
+	synced map[string]*inode // names as of the last SyncDir
+	crash  int               // files opened before the last crash are dead
+}
+
+// inode is a file's content.
+type inode struct {
+	data   []byte
+	synced []byte // as of the last Sync
+}
+
+// NewMemory is an empty one.
+func NewMemory() *Memory {
+	return &Memory{names: map[string]*inode{}, synced: map[string]*inode{}}
+}
+
+// Crash forgets what was not synced. Files that are open are dead.
+func (m *Memory) Crash() { m.crashed(func(n *inode) []byte { return n.synced }) }
+
+// Tear is a crash of which r decides how much of what was written and not synced
+// is there afterwards: a part of it, or zeros in its place.
+func (m *Memory) Tear(r *rand.Rand) {
+	m.crashed(func(n *inode) []byte { return n.torn(r) })
+}
+
+// torn is what the file may be after a crash.
+func (n *inode) torn(r *rand.Rand) []byte {
+	extra, grew := bytes.CutPrefix(n.data, n.synced)
+	if !grew || len(extra) == 0 {
+		return n.synced
+	}
+	kept := extra[:r.IntN(len(extra)+1)]
+	zeros := 0
+	if r.IntN(2) == 0 { // whole sectors that were never written
+		next := -(len(n.synced) + len(kept)) & (sector - 1)
+		if next < len(extra)-len(kept) && len(kept)+next > 0 {
+			kept = extra[:len(kept)+next]
+			zeros = r.IntN(len(extra) - len(kept) + 1)
+		}
+	}
+	return slices.Concat(n.synced, kept, make([]byte, zeros))
+}
+
+func (m *Memory) crashed(left func(*inode) []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.crash++
+	m.names = maps.Clone(m.synced)
+	for _, n := range m.names {
+		n.data = bytes.Clone(left(n))
+		n.synced = bytes.Clone(n.data)
+	}
+}
+
+// Bytes returns what a file holds; nil if there is none.
+func (m *Memory) Bytes(name string) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n := m.names[name]; n != nil {
+		return bytes.Clone(n.data)
+	}
+	return nil
+}
+
+// Put makes a file of that content, synced.
+func (m *Memory) Put(name string, data []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := &inode{data: bytes.Clone(data), synced: bytes.Clone(data)}
+	m.names[name], m.synced[name] = n, n
+}
+
+// List is that of [FS].
+func (m *Memory) List() ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.names)), nil
+}
+
+// Open is that of [FS].
+func (m *Memory) Open(name string) (File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.names[name]
+	if n == nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return &memoryFile{m: m, n: n, crash: m.crash}, nil
+}
+
+// Create is that of [FS].
+func (m *Memory) Create(name string) (File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := &inode{}
+	m.names[name] = n
+	return &memoryFile{m: m, n: n, crash: m.crash}, nil
+}
+
+// Rename is that of [FS].
+func (m *Memory) Rename(from, to string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.names[from]
+	if n == nil {
+		return &fs.PathError{Op: "rename", Path: from, Err: fs.ErrNotExist}
+	}
+	delete(m.names, from)
+	m.names[to] = n
+	return nil
+}
+
+// Remove is that of [FS].
+func (m *Memory) Remove(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.names[name] == nil {
+		return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrNotExist}
+	}
+	delete(m.names, name)
+	return nil
+}
+
+// SyncDir is that of [FS].
+func (m *Memory) SyncDir() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.synced = maps.Clone(m.names)
+	return nil
+}
+
+// memoryFile is an open file of a Memory.
+type memoryFile struct {
+	m     *Memory
+	n     *inode
+	crash int
+}
+
+// use runs f on the file's content unless the file is dead.
+func (f *memoryFile) use(do func(*inode)) error {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if f.crash != f.m.crash {
+		return fs.ErrClosed
+	}
+	do(f.n)
+	return nil
+}
+
+func (f *memoryFile) Write(p []byte) (int, error) {
+	if err := f.use(func(n *inode) { n.data = append(n.data, p...) }); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (f *memoryFile) ReadAt(p []byte, off int64) (n int, err error) {
+	err = f.use(func(in *inode) {
+		if off < int64(len(in.data)) {
+			n = copy(p, in.data[off:])
+		}
+	})
+	if err == nil && n < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+func (f *memoryFile) Size() (size int64, err error) {
+	err = f.use(func(n *inode) { size = int64(len(n.data)) })
+	return size, err
+}
+
+func (f *memoryFile) Truncate(size int64) error {
+	return f.use(func(n *inode) {
+		if size <= int64(len(n.data)) {
+			n.data = slices.Clone(n.data[:size])
+		}
+	})
+}
+
+func (f *memoryFile) Sync() error {
+	return f.use(func(n *inode) { n.synced = bytes.Clone(n.data) })
+}
+
+func (f *memoryFile) Close() error { return nil }

@@ -1,0 +1,222 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// writeLoop writes groups, each with what has gathered while the last was synced,
+// until the journal is closed. Between two groups it removes one segment at most.
+func (j *Journal) writeLoop() {
+	defer close(j.done)
+	for !j.finished() {
+		<-j.wake
+		for more := true; more; {
+			g := j.take()
+			if g != nil {
+				at, err := j.write(g)
+				j.settle(g, at, err)
+			}
+			more = j.compact() || g != nil
+		}
+	}
+}
+
+// take returns the group that is to be written now; nil: none.
+func (j *Journal) take() *group {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	g := j.pending
+	if g == nil || !g.due && !j.closed {
+		return nil
+	}
+	j.pending = nil
+	if g.timer != nil {
+		g.timer.Stop()
+	}
+	return g
+}
+
+func (j *Journal) finished() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.closed && j.pending == nil
+}
+
+// write writes a group and syncs it. It returns the segment as it was before.
+func (j *Journal) write(g *group) (at segment, err error) {
+	g.flushAll()
+	at = j.current()
+	if err := j.Err(); err != nil || len(g.buf) == 0 {
+		return at, err
+	}
+	if at.size+int64(len(g.buf)) > j.opts.SegmentSize && at.size > headSize(j.id, at) {
+		if err := j.roll(); err != nil {
+			return at, err
+		}
+		at = j.current()
+	}
+	seal(g.buf, at.end())
+	if err := writeSync(j.file, g.buf); err != nil {
+		return at, j.cutBack(at, ioError("write "+segmentName(at.number), err))
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.segments[len(j.segments)-1].size += int64(len(g.buf))
+	return at, nil
+}
+
+// current is the last segment.
+func (j *Journal) current() segment {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.segments[len(j.segments)-1]
+}
+
+func writeSync(f File, b []byte) error {
+	n, err := f.Write(b)
+	if err == nil && n < len(b) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// cutBack cuts the segment back to what was synced, so that nothing of what failed
+// with cause is on disk. It returns cause, or an ErrBroken.
+func (j *Journal) cutBack(to segment, cause error) error {
+	err := j.file.Truncate(to.size)
+	if err == nil {
+		err = j.file.Sync()
+	}
+	if err != nil {
+		return j.breakDown(cause, err)
+	}
+	return cause
+}
+
+// breakDown notes that it is not known what is on disk.
+func (j *Journal) breakDown(cause, err error) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.broken == nil {
+		j.broken = fmt.Errorf("%w: %w; then: %w", ErrBroken, cause, err)
+	}
+	return j.broken
+}
+
+// settle tells those who wait for a group how it went. Where it failed nothing of it
+// has happened, nor of what was journalled since.
+func (j *Journal) settle(g *group, at segment, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err == nil {
+		j.placeLocked(g, at)
+	} else {
+		if next := j.pending; next != nil {
+			j.pending = nil
+			if next.timer != nil {
+				next.timer.Stop()
+			}
+			j.undoLocked(next, err)
+		}
+		j.undoLocked(g, err)
+		return
+	}
+	close(g.commit.done)
+}
+
+// placeLocked notes where a group is.
+func (j *Journal) placeLocked(g *group, at segment) {
+	g.locate(at)
+	for k := range g.before {
+		j.homeLocked(k, func(home uint64) bool { return home == 0 }, at.number)
+	}
+	for k := range g.tombs {
+		if t, is := j.tombs[k]; is && t.home == 0 {
+			t.home = at.number
+			j.tombs[k] = t
+		}
+	}
+}
+
+// homeLocked sets where an attempt's state begins, also in the copy that the next
+// group keeps.
+func (j *Journal) homeLocked(k Key, when func(home uint64) bool, number uint64) {
+	copies := []*attempt{j.attempts[k]}
+	if j.pending != nil {
+		copies = append(copies, j.pending.before[k])
+	}
+	for _, a := range copies {
+		if a != nil && when(a.home) {
+			a.home = number
+		}
+	}
+}
+
+// undoLocked forgets what a group changed, and fails it.
+func (j *Journal) undoLocked(g *group, err error) {
+	for k, a := range g.before {
+		j.putLocked(k, a)
+	}
+	for k := range g.tombs {
+		delete(j.tombs, k)
+	}
+	g.commit.err = err
+	close(g.commit.done)
+}
+
+// roll begins another segment. If that fails there is none.
+func (j *Journal) roll() error {
+	at := j.current()
+	old := j.file
+	err := j.create(segment{number: at.number + 1, base: at.end()})
+	if err == nil {
+		_ = old.Close()
+	}
+	return err
+}
+
+// create makes a segment and goes on with it. It has its name only once its head is
+// on disk. If that fails there is no such segment.
+func (j *Journal) create(s segment) error {
+	name := segmentName(s.number)
+	f, err := j.fs.Create(name + fresh)
+	if err != nil {
+		return ioError("create", err)
+	}
+	head := appendEntry(nil, &entry{kind: kindHead, id: j.id, number: s.number, base: s.base})
+	seal(head, 0)
+	err = writeSync(f, head)
+	if err == nil {
+		err = j.fs.Rename(name+fresh, name)
+	}
+	if err == nil {
+		err = j.fs.SyncDir()
+	}
+	if err != nil {
+		_ = f.Close()
+		return j.uncreate(name, ioError("create "+name, err))
+	}
+	s.size = int64(len(head))
+	j.file = f
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.segments = append(j.segments, s)
+	return nil
+}
+
+// uncreate makes sure that there is no segment of that name.
+func (j *Journal) uncreate(name string, cause error) error {
+	err := errors.Join(removeIfThere(j.fs, name+fresh), removeIfThere(j.fs, name))
+	if err == nil {
+		err = j.fs.SyncDir()
+	}
+	if err != nil {
+		return j.breakDown(cause, err)
+	}
+	return cause
+}
