@@ -245,8 +245,7 @@ func TestLifeFenced(t *testing.T) {
 	for _, past := range [][]store.Event{queued, sent, running, cancelling, unknown, isLost} {
 		l := lifeOf(t, past...)
 		for _, e := range alphabet {
-			switch e.Kind {
-			case store.CancelReq, store.Expire, store.Lose:
+			if e.Kind == store.CancelReq || e.Kind == store.Expire || e.Kind == store.Lose {
 				continue // about the job, not the attempt
 			}
 			old, other := about(l, e, 20), about(l, e, 20)
@@ -343,8 +342,7 @@ func (p path) step(t rapid.TB, e store.Event) (path, bool) {
 		return p, false
 	}
 	q := path{life: next, started: p.started, slots: p.slots, events: append(slices.Clone(p.events), e.Kind)}
-	switch e.Kind {
-	case store.Started, store.Alive, store.End:
+	if e.Kind == store.Started || e.Kind == store.Alive || e.Kind == store.End {
 		q.started = true
 	}
 	if effect.Takes {

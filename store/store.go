@@ -6,7 +6,8 @@
 // Store runs it inside the commit that writes what it returns.
 //
 // What a method acknowledges is durable: a method that writes returns after the
-// commit has reached the disk. Implementations share no memory with their callers:
+// commit has reached the disk. Its context counts until the write is begun; then the
+// outcome is near, and is waited for. Implementations share no memory with their callers:
 // who receives a slice or map owns it.
 //
 // Package storetest holds the tests every Store passes.
@@ -61,7 +62,8 @@ type Jobs interface {
 	// its NotBefore, is claimed in the same commit: it comes back as sent.
 	// The outcome of each stands at its index: a job whose id is stored already
 	// comes back as it is with New false when the digests are equal, else with
-	// Err harp.ErrConflict. Err of one does not touch the others.
+	// Err harp.ErrConflict. Err of one does not touch the others. Errors:
+	// harp.ErrInvalid for more than about 3 MiB at a time.
 	Submit(ctx context.Context, jobs []Submission, now time.Time) ([]Submitted, error)
 
 	// Claim takes up to n queued jobs that may start on these hosts, in the
@@ -73,8 +75,9 @@ type Jobs interface {
 	// each stands at its index. A change that gives a queue slot back claims
 	// what may start by it in the same commit: the next job of that queue, and
 	// the next of that host if it had as many as its gate lets through:
-	// Change.Claimed. Err is harp.ErrNotFound, ErrFenced or ErrIllegal, and does
-	// not touch the others.
+	// Change.Claimed. Err is harp.ErrNotFound, ErrFenced or ErrIllegal, which
+	// Claimed is too, and does not touch the others. Errors: harp.ErrInvalid for
+	// more than about 3 MiB at a time, or more than 800 transitions.
 	Apply(ctx context.Context, ts ...Transition) ([]Change, error)
 
 	// Advance does what time alone has made due: it ends jobs that did not
@@ -93,8 +96,8 @@ type Jobs interface {
 	SetGate(host string, g Gate)
 
 	// Job returns a job's row. For a queued one Reason is what it waits for at
-	// this moment and QueuePos its place. Errors: harp.ErrNotFound,
-	// harp.ErrPruned.
+	// this moment and QueuePos its place among all that wait in its queue.
+	// Errors: harp.ErrNotFound, harp.ErrPruned.
 	Job(ctx context.Context, id string) (Job, error)
 
 	// Request returns the request of a job, byte for byte, and its signature.
@@ -109,18 +112,23 @@ type Jobs interface {
 	// cancelling or unknown, on this host; on all if it is "".
 	Active(ctx context.Context, host string) ([]Job, error)
 
-	// List returns a page of jobs, newest first. It examines at most
-	// MaxExamined index entries of the most selective part of the filter and may
-	// come back short with a Cursor. Errors: harp.ErrInvalid (cursor).
+	// List returns a page of jobs, newest first: by their SubmitTime, then their
+	// number. It examines at most MaxExamined index entries, as few as the most
+	// selective part of the filter allows, and may come back short with a Cursor,
+	// which is good for the same filter with any Limit. Reason of a queued job is
+	// as in Job. Errors: harp.ErrInvalid (cursor).
 	List(ctx context.Context, f Filter, cursor string) (Page, error)
 }
 
 // Records keeps what procedures emit.
 type Records interface {
 	// Append stores consecutive records of an attempt. What is stored already
-	// is not stored again. It returns the job's row after it. Errors:
-	// harp.ErrNotFound, ErrFenced, and ErrGap when First is beyond the next
-	// number, in which case nothing is stored.
+	// is not stored again. It returns the job's row after it. A job that has
+	// ended takes no new ones unless it was lost. Beyond what a job may store
+	// one more is stored, with Truncated and no value, and the rest are only
+	// counted: Life.Full. Errors: harp.ErrNotFound, ErrFenced, ErrGap when First
+	// is beyond the next number, in which case nothing is stored, and
+	// harp.ErrInvalid for more than about 3 MiB at a time.
 	Append(ctx context.Context, a Append) (Job, error)
 
 	// Read returns committed records of a job, from the job's number `from` on:
@@ -138,13 +146,16 @@ type Queues interface {
 	Queue(ctx context.Context, name harp.Value) (harp.QueueStatus, error)
 
 	// ListQueues returns up to limit queues in the order of their names, from
-	// the one after the cursor.
+	// the one after the cursor. Errors: harp.ErrInvalid (cursor).
 	ListQueues(ctx context.Context, cursor string, limit int) (page []harp.QueueStatus, next string, err error)
 
 	// CancelQueue cancels, in one commit, all that is in the queue: from then
 	// on every queued job of it counts and is shown as cancelled, and every
-	// other one that has not ended as asked to cancel; those are returned in
-	// Active. Rows are rewritten later, by Advance. Errors: harp.ErrNotFound.
+	// other one that has not ended as asked to cancel, with its Cancel set. The
+	// latter are returned in Active, as they are shown; applying CancelReq to
+	// one writes its row and says once that its agent is to be told. The rows of
+	// the former are written by Advance, which reports them as ended. Errors:
+	// harp.ErrNotFound.
 	CancelQueue(ctx context.Context, name harp.Value, by harp.CancelRequest) (QueueCancelled, error)
 }
 
@@ -162,7 +173,7 @@ type Hosts interface {
 	Host(ctx context.Context, name string) (Host, error)
 
 	// ListHosts returns up to limit hosts in the order of their names, from the
-	// one after the cursor.
+	// one after the cursor. Errors: harp.ErrInvalid (cursor).
 	ListHosts(ctx context.Context, cursor string, limit int) (page []Host, next string, err error)
 }
 
@@ -172,7 +183,8 @@ type Documents interface {
 	// Document returns a document. Errors: harp.ErrNotFound.
 	Document(ctx context.Context, kind, name string) ([]byte, error)
 
-	// PutDocument replaces a document, atomically; of at most 1 MiB.
+	// PutDocument replaces a document, atomically. Errors: harp.ErrInvalid for
+	// more than 1 MiB.
 	PutDocument(ctx context.Context, kind, name string, content []byte) error
 }
 

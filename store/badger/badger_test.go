@@ -107,6 +107,11 @@ func TestSpace(t *testing.T) {
 	free.Store(400)
 	st.SetGate("h", store.Gate{Open: true, Most: 10})
 	running, waiting := submit(t, st, "h"), submit(t, st, "away")
+	expiring := submission("away")
+	expiring.Job.Expires = now.Add(time.Hour)
+	if _, err := st.Submit(ctx, []store.Submission{expiring}, now); err != nil {
+		t.Fatal(err)
+	}
 	records := store.Append{ID: running.ID, Attempt: 1, Fence: running.Fence, Records: []harp.Record{{}}}
 	started := store.Event{Kind: store.Started, At: now, Attempt: 1, Fence: running.Fence}
 
@@ -125,7 +130,10 @@ func TestSpace(t *testing.T) {
 	refused(t, "records", err)
 	_, err = st.Claim(ctx, []string{"h"}, 1, now)
 	refused(t, "claim", err)
-	_, err = st.Advance(ctx, now)
+	if _, err = st.Advance(ctx, now); err != nil {
+		t.Errorf("advance with nothing due: %v", err)
+	}
+	_, err = st.Advance(ctx, expiring.Job.Expires)
 	refused(t, "advance", err)
 	_, err = st.OpenSession(ctx, store.Session{Host: "h"})
 	refused(t, "session", err)

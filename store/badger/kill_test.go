@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -127,7 +128,11 @@ func runChild(t *testing.T, dir string, jobs map[string]*acked, lines int) (id s
 		case "submitted":
 			jobs[word[1]] = &acked{no: word[2]}
 		case "recorded":
-			fmt.Sscan(word[2], &jobs[word[1]].records)
+			n, err := strconv.Atoi(word[2])
+			if err != nil {
+				t.Error(err)
+			}
+			jobs[word[1]].records = n
 		case "ended":
 			jobs[word[1]].ended = true
 		default:

@@ -16,7 +16,7 @@ func lock(dir string) (unlock func(), err error) {
 		return nil, err
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
+		f.Close() //nolint:errcheck // nothing was written
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("%w: %s", ErrInUse, dir)
 		}
@@ -31,5 +31,5 @@ func diskSpace(dir string) (free, total uint64, err error) {
 		return 0, 0, err
 	}
 	size := uint64(st.Bsize)
-	return uint64(st.Bavail) * size, st.Blocks * size, nil
+	return uint64(st.Bavail) * size, st.Blocks * size, nil //nolint:unconvert // signed on FreeBSD
 }

@@ -16,7 +16,7 @@ var claiming = []rule{
 			second, high := w.submit(settings...), w.submit(append(settings, priority(1))...)
 			w.gate("h")
 			w.ids(w.claim(10, "h"), high, first, second, low)
-			w.away("h")
+			w.away()
 		}
 	}},
 	{"claim/number", "a claim takes as many as were asked for; fewer means that there are no more", func(w *world) {
@@ -96,7 +96,7 @@ var claiming = []rule{
 		w.gate("h")
 		w.state(j, harp.StateQueued)
 		w.claim(1, "h")
-		w.away("h")
+		w.away()
 		w.state(j, harp.StateSent)
 	}},
 	{"claim/late", "a job whose time to start is over is not claimed", func(w *world) {

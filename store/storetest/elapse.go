@@ -36,7 +36,7 @@ var elapsing = []rule{
 		w.due(time.Time{})
 	}},
 	{"advance/blame", "a job that expires while only its absent host was in its way says so", func(w *world) {
-		w.away("h")
+		w.away()
 		j := w.submit(expires(w.now.Add(time.Minute)))
 		w.pass(time.Minute)
 		w.advance()
@@ -96,7 +96,7 @@ var elapsing = []rule{
 		}
 	}},
 	{"offline/submitted", "a job waits for its absent host as long as it may, counted from its submission", func(w *world) {
-		w.away("h")
+		w.away()
 		w.pass(time.Hour)
 		j := w.submit(offlineWait(time.Minute))
 		never := w.submit()
@@ -112,7 +112,7 @@ var elapsing = []rule{
 	{"offline/heard", "the wait counts from the moment the host was last heard, if that is later", func(w *world) {
 		j := w.submit(offlineWait(time.Minute))
 		w.pass(50 * time.Second)
-		w.away("h")
+		w.away()
 		w.pass(50 * time.Second)
 		w.ids(w.advance().Ended)
 		w.due(w.now.Add(10 * time.Second))
@@ -123,14 +123,14 @@ var elapsing = []rule{
 		w.st.SetGate("h", store.Gate{Open: true, Most: 1})
 		w.submit()
 		j := w.submit(offlineWait(time.Minute))
-		w.away("h")
+		w.away()
 		w.due(w.now.Add(time.Minute))
 		w.st.SetGate("h", store.Gate{Open: true, Most: 1})
 		w.due(time.Time{})
 		w.pass(time.Hour)
 		w.ids(w.advance().Ended)
 		w.waits(j, harp.ReasonAgentBusy)
-		w.away("h")
+		w.away()
 		w.due(w.now.Add(time.Minute))
 	}},
 	{"offline/other", "while something else keeps the host closed, its absence does not count; then it counts anew", func(w *world) {
@@ -146,10 +146,10 @@ var elapsing = []rule{
 	{"offline/queue", "a job that waits for a slot as well does not wait for its host", func(w *world) {
 		q := queue("q")
 		w.gate("other")
-		w.away("h")
+		w.away()
 		holder := w.submit(in(q), on("other"))
 		j := w.waits(w.submit(in(q), offlineWait(time.Minute)), harp.ReasonQueue)
-		behind := w.submit(in(q), offlineWait(time.Minute))
+		behind := w.submit(in(q), offlineWait(time.Hour))
 		w.due(time.Time{})
 		w.pass(time.Hour)
 		w.ids(w.advance().Ended)
@@ -160,12 +160,12 @@ var elapsing = []rule{
 		w.pass(time.Minute)
 		w.ids(w.advance().Ended, j)
 		w.waits(behind, harp.ReasonOffline)
-		w.due(w.now.Add(time.Minute))
+		w.due(w.now.Add(time.Hour))
 	}},
 	{"offline/taken", "a slot that is taken again stops the wait", func(w *world) {
 		q := queue("q")
 		w.gate("other")
-		w.away("h")
+		w.away()
 		j := w.submit(in(q), offlineWait(time.Minute))
 		w.pass(30 * time.Second)
 		holder := w.submit(in(q), on("other"))
@@ -181,7 +181,7 @@ var elapsing = []rule{
 	}},
 	{"offline/early", "a job whose time has not come does not wait for its host", func(w *world) {
 		at := w.now.Add(time.Hour)
-		w.away("h")
+		w.away()
 		j := w.submit(notBefore(at), offlineWait(time.Minute))
 		w.due(at)
 		w.now = at

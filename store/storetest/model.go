@@ -32,11 +32,6 @@ func newModel() *model {
 	return &model{gates: map[string]store.Gate{}, since: map[string]time.Time{}}
 }
 
-func (m *model) get(id string) *modelJob {
-	i := slices.IndexFunc(m.jobs, func(j *modelJob) bool { return j.ID == id })
-	return m.jobs[i]
-}
-
 // gate is a host's gate; one that was never set is closed for absence.
 func (m *model) gate(host string) store.Gate {
 	if g, ok := m.gates[host]; ok {

@@ -136,11 +136,11 @@ var reopening = []rule{
 		w.ids(w.apply(running, store.End).Claimed, later)
 	}},
 	{"offline", "after opening, the wait for an absent host counts from when it was last heard", func(w *world) {
-		w.away("h")
+		w.away()
 		j := w.submit(offlineWait(time.Minute))
 		w.pass(time.Hour)
 		w.reopen()
-		w.away("h")
+		w.away()
 		w.due(w.now.Add(time.Minute))
 		w.pass(time.Minute)
 		w.ids(w.advance().Ended, j)

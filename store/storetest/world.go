@@ -71,14 +71,18 @@ func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
 // A setting changes what is submitted.
 type setting func(s *store.Submission)
 
-func in(q harp.Value) setting             { return func(s *store.Submission) { s.Job.Queue = q } }
-func on(host string) setting              { return func(s *store.Submission) { s.Job.Host = host } }
-func of(procedure string) setting         { return func(s *store.Submission) { s.Job.Procedure = procedure } }
-func slots(n int) setting                 { return func(s *store.Submission) { s.Job.Concurrency = n } }
-func priority(p int) setting              { return func(s *store.Submission) { s.Job.Priority = p } }
+func in(q harp.Value) setting     { return func(s *store.Submission) { s.Job.Queue = q } }
+func on(host string) setting      { return func(s *store.Submission) { s.Job.Host = host } }
+func of(procedure string) setting { return func(s *store.Submission) { s.Job.Procedure = procedure } }
+
+func slots(n int) setting { return func(s *store.Submission) { s.Job.Concurrency = n } }
+
+func priority(p int) setting { return func(s *store.Submission) { s.Job.Priority = p } }
+
 func notBefore(t time.Time) setting       { return func(s *store.Submission) { s.Job.NotBefore = t } }
 func expires(t time.Time) setting         { return func(s *store.Submission) { s.Job.Expires = t } }
 func offlineWait(d time.Duration) setting { return func(s *store.Submission) { s.Job.OfflineWait = d } }
+
 func label(k, v string) setting {
 	return func(s *store.Submission) { s.Job.Labels = map[string]string{k: v} }
 }
@@ -115,9 +119,9 @@ func (w *world) gate(hosts ...string) {
 	}
 }
 
-// away closes a host that has just been heard.
-func (w *world) away(host string) {
-	w.st.SetGate(host, store.Gate{Reason: harp.ReasonOffline, LastHeard: w.now})
+// away closes host "h", which has just been heard.
+func (w *world) away() {
+	w.st.SetGate("h", store.Gate{Reason: harp.ReasonOffline, LastHeard: w.now})
 }
 
 func (w *world) claim(n int, hosts ...string) []store.Job {

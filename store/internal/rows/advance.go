@@ -22,6 +22,9 @@ func (s *Store) Advance(ctx context.Context, now time.Time) (store.Advanced, err
 			out.More = true
 			return err
 		}
+		if next, ok := s.sched.agenda.next(); !ok || next > at {
+			return nil
+		}
 		if t.space < SpaceLow {
 			return noSpace()
 		}
@@ -71,9 +74,7 @@ func (s *Store) skip(e *entry, err error) bool {
 func (s *Store) end(t *tx, e *entry, before, after *store.Job, now int64) {
 	t.change(e.id, before, after)
 	s.sched.dequeue(e, now)
-	if s.sched.drop(e) {
-		t.dropQueue(e.queue)
-	}
+	s.forget(t, e)
 }
 
 // elapse does what has become due: it wakes jobs, ends those that may not start any

@@ -139,8 +139,8 @@ func (s *Store) moved(t *tx, e *entry, after *store.Job, effect store.Effect, no
 	case effect.Ends:
 		s.sched.dequeue(e, now)
 	}
-	if effect.Ends && s.sched.drop(e) {
-		t.dropQueue(e.queue)
+	if effect.Ends {
+		s.forget(t, e)
 	}
 	if effect.Gives && !effect.Ends {
 		s.sched.enqueue(e, after, now, now)
@@ -151,10 +151,28 @@ func (s *Store) moved(t *tx, e *entry, after *store.Job, effect store.Effect, no
 	return s.refill(t, e, hostWasFull, now)
 }
 
-// dropQueue deletes the row of a queue whose last job has ended.
-func (t *tx) dropQueue(q *queue) {
-	t.write(nameKey(prefixQueue, q.name), nil)
-	if q.through > 0 {
-		t.write(nameKey(prefixMarked, q.name), nil)
+// forget takes a job that has ended out of the schedule, and with the last of its
+// kind what its queue needed for it: the row, or the mark.
+func (s *Store) forget(t *tx, e *entry) {
+	q := e.queue
+	gone := s.sched.drop(e)
+	if gone {
+		t.write(nameKey(prefixQueue, q.name), nil)
 	}
+	if q.through == 0 || q.marked > 0 {
+		return
+	}
+	t.write(nameKey(prefixMarked, q.name), nil)
+	q.through = 0
+	if gone {
+		return
+	}
+	key := nameKey(prefixQueue, q.name)
+	var row queueRow
+	if _, err := read(t, key, &row); err != nil {
+		s.log.Error("queue cannot be read", "queue", harp.Value(q.name).String(), "err", err)
+		return
+	}
+	row.Marks = nil
+	t.put(key, encode(row))
 }

@@ -64,7 +64,8 @@ func TestRowsRoundTrip(t *testing.T) {
 	var life lifeRow
 	if err := errors.Join(
 		decode(encode(newCallRow(&want, [32]byte{1})), &call),
-		decode(encode(newLifeRow(&want.Life)), &life)); err != nil {
+		decode(encode(newLifeRow(&want.Life)), &life),
+	); err != nil {
 		t.Fatal(err)
 	}
 	if got := call.job(i, life.life()); !reflect.DeepEqual(got, want) {

@@ -75,15 +75,6 @@ func (t *tx) put(key, payload []byte) {
 	}
 }
 
-// remove deletes what is under key and has been read before.
-func (t *tx) remove(key []byte) {
-	t.write(key, nil)
-	for i := range t.pieces[string(key)] {
-		t.write(pieceKey(key, i), nil)
-	}
-	delete(t.pieces, string(key))
-}
-
 func (t *tx) write(key, value []byte) {
 	t.wrote = true
 	if i, ok := t.index[string(key)]; ok {

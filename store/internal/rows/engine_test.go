@@ -19,9 +19,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // trial is an engine in memory that tests can reach into.
 type trial struct {
 	mu       sync.Mutex
-	tree     *btree.BTreeG[Item]          // guarded by mu
-	commits  [][]Write                    // guarded by mu
-	onCommit func(writes []Write) error   // before it is done
+	tree     *btree.BTreeG[Item]           // guarded by mu
+	commits  [][]Write                     // guarded by mu
+	onCommit func(writes []Write) error    // before it is done
 	onGet    func(key, value []byte) error // of a view
 	space    Space
 	closed   int

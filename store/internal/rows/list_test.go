@@ -63,7 +63,6 @@ func oneOfMany(n int) store.Submission {
 	return c
 }
 
-
 // filters are listings over many jobs, how many they find, and how many entries
 // their first page may examine.
 var filters = []struct {

@@ -15,6 +15,7 @@ type queue struct {
 	paused      bool
 	through     uint64 // the mark: jobs up to this number count as cancelled
 	jobs        int    // that have not ended
+	marked      int    // of them, those that the mark covers
 
 	waiting *btree.BTreeG[*entry] // all that wait, whatever for
 	lines   map[*host]*line

@@ -88,6 +88,9 @@ func (s *schedule) add(i id, j *store.Job, now, come int64) *entry {
 	e.expiring = alarm{kind: alarmExpire, entry: e}
 	e.leaving = alarm{kind: alarmAway, entry: e}
 	e.queue.jobs++
+	if e.no <= e.queue.through {
+		e.queue.marked++
+	}
 	e.queue.expects(e.wait)
 	s.jobs[i] = e
 	if store.HoldsSlot(j.State) {
@@ -163,6 +166,9 @@ func (s *schedule) drop(e *entry) bool {
 	delete(s.jobs, e.id)
 	q := e.queue
 	q.jobs--
+	if e.no <= q.through {
+		q.marked--
+	}
 	if q.name == "" || q.jobs > 0 || q.paused {
 		return false
 	}
@@ -212,7 +218,7 @@ func (s *schedule) cancel(q *queue, at int64) {
 	for _, l := range q.lines {
 		l.remove()
 	}
-	q.through = s.number
+	q.through, q.marked = s.number, q.jobs
 	if q.waiting.Len() == 0 {
 		return
 	}

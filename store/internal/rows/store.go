@@ -126,7 +126,7 @@ func (s *Store) create(snap Snapshot) error {
 		return err
 	}
 	var random [16]byte
-	rand.Read(random[:]) //nolint:errcheck // never fails
+	rand.Read(random[:])
 	s.id = hex.EncodeToString(random[:])
 	first, _ := split(encode(formatRow{Version: formatVersion, ID: s.id}))
 	return s.engine.Commit([]Write{{keyFormat, seal(keyFormat, first)}})

@@ -329,7 +329,7 @@ func TestSpaceLines(t *testing.T) {
 	e.space = SpaceCritical
 	for name, err := range everything(t.Context(), s, j.ID) {
 		switch name {
-		case "Submit", "Claim", "Advance", "Append", "OpenSession", "PutHost", "PutDocument":
+		case "Submit", "Claim", "Append", "OpenSession", "PutHost", "PutDocument":
 			if !errors.Is(err, harp.ErrNoSpace) {
 				t.Errorf("%s: %v, want ErrNoSpace", name, err)
 			}
@@ -439,36 +439,46 @@ func TestMarks(t *testing.T) {
 		t.Fatal(err)
 	}
 	check()
+	// The mark goes with the last job that it covers, though the queue stays.
+	later := submitQ()
+	applied(t, s, about(jobs[0][0], store.End))
+	if e.count(prefixMarked) != 0 || e.count(prefixQueue) != 1 {
+		t.Errorf("%d marks and %d queues are left, want 0 and 1", e.count(prefixMarked), e.count(prefixQueue))
+	}
+	if got, err := s.Job(t.Context(), later.ID); err != nil || got.State != harp.StateSent {
+		t.Errorf("the job from after: %s, %v", got.State, err)
+	}
 }
 
 // TestCloseWaits checks that Close waits for the reading that is under way.
 func TestCloseWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := newTrial()
-		s, err := Open(e, Options{})
-		if err != nil {
-			t.Fatal(err)
+	e := newTrial()
+	s, err := Open(e, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := submitted(t, s, call("h"))[0]
+	reading := make(chan struct{})
+	var once sync.Once
+	e.onGet = func(_, _ []byte) error {
+		once.Do(func() { close(reading) })
+		<-s.closing
+		if e.closed > 0 {
+			t.Error("the engine was closed under a reader")
 		}
-		j := submitted(t, s, call("h"))[0]
-		e.onGet = func(_, _ []byte) error {
-			time.Sleep(time.Second)
-			if e.closed > 0 {
-				t.Error("the engine was closed under a reader")
-			}
-			return nil
-		}
-		var readers sync.WaitGroup
-		readers.Go(func() {
-			if _, err := s.Job(t.Context(), j.ID); err != nil {
-				t.Error(err)
-			}
-		})
-		synctest.Wait()
-		if err := s.Close(); err != nil {
+		return nil
+	}
+	var readers sync.WaitGroup
+	readers.Go(func() {
+		if _, err := s.Job(t.Context(), j.ID); err != nil {
 			t.Error(err)
 		}
-		readers.Wait()
 	})
+	<-reading
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	readers.Wait()
 }
 
 // TestReopenMany checks that opening reads only what has not ended.
