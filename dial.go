@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/harpcaller/harp/internal/wire"
@@ -38,12 +37,6 @@ type Config struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// The ports of addresses that name none.
-const (
-	dispatcherPort = "7440"
-	agentPort      = "7442"
-)
-
 const (
 	// dialTime is how long one attempt to connect may take.
 	dialTime = 10 * time.Second
@@ -61,18 +54,10 @@ func (c Config) withDefaults(port string) Config {
 	if c.Dial == nil {
 		var d net.Dialer
 		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
-			return d.DialContext(ctx, "tcp", withPort(addr, port))
+			return d.DialContext(ctx, "tcp", wire.WithPort(addr, port))
 		}
 	}
 	return c
-}
-
-// withPort adds a port to an address that has none.
-func withPort(addr, port string) string {
-	if _, _, err := net.SplitHostPort(addr); err == nil {
-		return addr
-	}
-	return net.JoinHostPort(strings.Trim(addr, "[]"), port)
 }
 
 // Dial connects to the dispatcher at addr, a host with or without a port. It tries
@@ -86,7 +71,7 @@ func withPort(addr, port string) string {
 // reached. It is ErrDenied when one side does not accept who the other is, and else
 // ErrUnavailable.
 func Dial(ctx context.Context, addr string, cfg Config) (*Caller, error) {
-	cfg = cfg.withDefaults(dispatcherPort)
+	cfg = cfg.withDefaults(wire.DispatcherPort)
 	d := door{
 		addr: addr, cfg: cfg, protocol: transport.ProtocolCall, role: transport.RoleDispatcher,
 		away: ErrUnavailable, instance: NewID(),

@@ -246,7 +246,7 @@ func TestPorts(t *testing.T) {
 		"harp.example:https": "harp.example:https",
 		"":                   ":7440",
 	} {
-		if got := withPort(in, dispatcherPort); got != want {
+		if got := wire.WithPort(in, wire.DispatcherPort); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}

@@ -35,7 +35,7 @@ type Agent struct {
 // ErrUnreachable.
 func DialAgent(ctx context.Context, addr string, cfg Config) (*Agent, error) {
 	d := door{
-		addr: addr, cfg: cfg.withDefaults(agentPort),
+		addr: addr, cfg: cfg.withDefaults(wire.AgentPort),
 		protocol: transport.ProtocolDirect, role: transport.RoleAgent,
 		away: ErrUnreachable, instance: NewID(),
 	}

@@ -724,7 +724,7 @@ func TestDialAgentStages(t *testing.T) {
 		}
 	})
 	for in, want := range map[string]string{"web01": "web01:7442", "web01:1": "web01:1"} {
-		if got := withPort(in, agentPort); got != want {
+		if got := wire.WithPort(in, wire.AgentPort); got != want {
 			t.Errorf("%q: got %q", in, got)
 		}
 	}

@@ -9,13 +9,12 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
 
 const (
-	dispatcherPort = "7440"
-	dialTimeout    = 10 * time.Second
-	keepAlive      = 15 * time.Second
+	dialTimeout = 10 * time.Second
 
 	// firstPause bounds the pause before the first attempt to reconnect; it is
 	// doubled for each further one up to the longest.
@@ -26,10 +25,7 @@ const (
 
 // dialTCP is the default of Config.Dial.
 func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
-	d := net.Dialer{
-		Timeout:         dialTimeout,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive, Count: 3},
-	}
+	d := net.Dialer{Timeout: dialTimeout}
 	return d.DialContext(ctx, "tcp", addr)
 }
 
@@ -74,10 +70,7 @@ func withPort(addr string) (string, error) {
 	if addr == "" {
 		return "", &harp.FieldError{Field: "addr", Message: "must be host or host:port"}
 	}
-	if _, _, err := net.SplitHostPort(addr); err == nil {
-		return addr, nil
-	}
-	with := net.JoinHostPort(addr, dispatcherPort)
+	with := wire.WithPort(addr, wire.DispatcherPort)
 	if _, _, err := net.SplitHostPort(with); err != nil {
 		return "", &harp.FieldError{Field: "addr", Message: err.Error()}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -39,7 +40,7 @@ func (d *Dispatcher) dial(ctx context.Context, spec HostSpec) (*transport.Conn, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	nc, err := d.cfg.Dial(ctx, withPort(spec.Address))
+	nc, err := d.cfg.Dial(ctx, wire.WithPort(spec.Address, wire.AgentPort))
 	if err != nil {
 		return nil, &harp.HostError{Host: spec.Name, Stage: "dial", Err: errors.Join(harp.ErrUnreachable, err)}
 	}

@@ -20,13 +20,10 @@ import (
 	"github.com/harpcaller/harp/internal/wire"
 )
 
-// AgentPort is where an agent that is dialled listens unless it is told otherwise.
-const AgentPort = "7442"
-
 // HostSpec is one entry of the hosts registry.
 type HostSpec struct {
 	Name    string            `json:"name"`
-	Address string            `json:"address"` // host:port; the port defaults to AgentPort. Empty: the host dials in
+	Address string            `json:"address"` // host:port; the port defaults to 7442. Empty: the host dials in
 	Labels  map[string]string `json:"labels,omitempty"`
 }
 
@@ -116,7 +113,7 @@ func checkHosts(specs []HostSpec) error {
 }
 
 func canDial(addr string) bool {
-	host, port, err := net.SplitHostPort(withPort(addr))
+	host, port, err := net.SplitHostPort(wire.WithPort(addr, wire.AgentPort))
 	if err != nil || host == "" {
 		return false
 	}
@@ -127,13 +124,6 @@ func canDial(addr string) bool {
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	return err == nil && n > 0
-}
-
-func withPort(addr string) string {
-	if _, _, err := net.SplitHostPort(addr); err == nil {
-		return addr
-	}
-	return net.JoinHostPort(strings.Trim(addr, "[]"), AgentPort)
 }
 
 // registry is what is known of the hosts registry and who dials its hosts.

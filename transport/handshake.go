@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"os"
 	"slices"
 )
 
@@ -70,7 +71,7 @@ func peerOf(c *tls.Conn) (Peer, error) {
 func handshakeError(ctx context.Context, nc net.Conn, err error) error {
 	stage := StageTLS
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded):
 		err = ctx.Err()
 	case errors.Is(err, ErrIdentity):
 		stage = StageIdentity

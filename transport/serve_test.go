@@ -287,7 +287,7 @@ func TestServeCrowd(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := startServe(t, l, transport.ServeConfig{HandshakeLimit: 1}, echoSessions) // and 16 that wait
-		dial := func(name string) net.Conn {
+		dial := func(name string) {
 			id := agentID
 			id.Name = name
 			nc, err := n.Dialer(id)(t.Context(), "here")
@@ -295,7 +295,6 @@ func TestServeCrowd(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = nc.Close() })
-			return nc
 		}
 		for range 10 {
 			dial("mallory") // two too many

@@ -12,6 +12,7 @@ import (
 	"github.com/harpcaller/harp/cmd/harp/internal/config"
 	"github.com/harpcaller/harp/cmd/harp/internal/contexts"
 	"github.com/harpcaller/harp/cmd/harp/internal/dev"
+	"github.com/harpcaller/harp/internal/wire"
 )
 
 // devContext is the name of the context that harp dev writes.
@@ -39,7 +40,7 @@ so that in another terminal harp call works without flags.`,
 	flags := cmd.Flags()
 	flags.IntVar(&cfg.Hosts, "hosts", 1, "`how many` demonstration hosts")
 	flags.StringVar(&cfg.Dir, "dir", ".harp-dev", "the `folder` of data and certificates")
-	flags.StringVar(&cfg.Listen, "listen", "127.0.0.1:"+config.DefaultPort, "`host:port` to listen at; port 0 picks one")
+	flags.StringVar(&cfg.Listen, "listen", "127.0.0.1:"+wire.DispatcherPort, "`host:port` to listen at; port 0 picks one")
 	flags.TextVar(&level, "log-level", level, "debug, info, warn or error")
 	return cmd
 }

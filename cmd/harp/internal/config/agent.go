@@ -3,10 +3,10 @@ package config
 import (
 	"crypto/tls"
 	"errors"
-	"net"
 	"time"
 
 	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -40,7 +40,7 @@ func ReadAgent(path string) (*Agent, error) {
 		wrong = append(wrong, f.Errorf("dispatchers", "is missing: who to dial; or set listen, to be dialled"))
 	}
 	for i, addr := range a.Dispatchers {
-		a.Dispatchers[i] = withPort(addr, DefaultPort)
+		a.Dispatchers[i] = wire.WithPort(addr, wire.DispatcherPort)
 	}
 	if a.Attempts < 0 {
 		wrong = append(wrong, f.Errorf("max_attempts", "must not be negative"))
@@ -64,11 +64,4 @@ func (a *Agent) Config() agent.Config {
 		Name: a.Name, Dir: a.Dir, TLS: a.tls, Labels: a.Labels,
 		Limits: agent.Limits{MaxAttempts: a.Attempts, Grace: time.Duration(a.Grace)},
 	}
-}
-
-func withPort(addr, port string) string {
-	if _, _, err := net.SplitHostPort(addr); err == nil {
-		return addr
-	}
-	return net.JoinHostPort(addr, port)
 }

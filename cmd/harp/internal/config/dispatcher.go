@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -43,13 +44,10 @@ type Limits struct {
 	Handshakes     int      `yaml:"handshakes"`        // a second
 }
 
-// DefaultPort is where a dispatcher listens.
-const DefaultPort = "7440"
-
 // ReadDispatcher reads a dispatcher's file and its certificate. Errors: *Error,
 // joined if there are several; os's.
 func ReadDispatcher(path string) (*Dispatcher, error) {
-	d := &Dispatcher{Listen: ":" + DefaultPort}
+	d := &Dispatcher{Listen: ":" + wire.DispatcherPort}
 	f, err := Read(path, d)
 	if err != nil {
 		return nil, err
