@@ -26,7 +26,7 @@ func (hs *hosts) get(name string) *host {
 	defer hs.mu.Unlock()
 	h := hs.byName[name]
 	if h == nil {
-		h = &host{name: name}
+		h = &host{name: name, door: make(chan struct{}, 1)}
 		hs.byName[name] = h
 		at, _ := slices.BinarySearch(hs.names, name)
 		hs.names = slices.Insert(hs.names, at, name)
@@ -71,6 +71,7 @@ func (hs *hosts) page(cursor string, n int) (page []*host, next string) {
 // session.
 type host struct {
 	name string
+	door chan struct{} // holds a value while an agent is greeted: one at a time
 
 	mu        sync.Mutex
 	connected bool        // has ever been

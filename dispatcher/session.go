@@ -32,6 +32,7 @@ type session struct {
 	epoch   uint64
 	ready   chan struct{} // has room for one READY
 	ended   chan struct{} // closed when nothing of the session is left
+	pass    func()        // lets the next agent of the host be greeted
 
 	attempts sync.WaitGroup
 
@@ -54,7 +55,7 @@ func (d *Dispatcher) serveAgent(ctx context.Context, conn *transport.Conn) error
 	defer context.AfterFunc(ctx, func() { tr.Close(context.Cause(ctx)) })()
 	s := &session{
 		d: d, host: d.hosts.get(conn.Peer().Identity.Name), tr: tr,
-		ready: make(chan struct{}, 1), ended: make(chan struct{}), live: map[string]*attempt{},
+		ready: make(chan struct{}, 1), ended: make(chan struct{}), live: map[string]*attempt{}, pass: func() {},
 	}
 	err = s.greet(ctx)
 	if err == nil {
@@ -75,6 +76,9 @@ func (s *session) greet(ctx context.Context) error {
 	if err := s.expect(ctx, wire.TypeHello, &s.hello); err != nil {
 		return err
 	}
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
 	if err := s.admit(ctx); err != nil {
 		failure := harp.FailureOf(err)
 		_ = s.control.Send(transport.Frame{Type: wire.TypeUnwelcome, Body: wire.Encode(wire.Unwelcome{Failure: wire.Encode(failure)})}) // it is refused in any case
@@ -91,6 +95,18 @@ func (s *session) greet(ctx context.Context) error {
 	}
 	s.control.Beat(s.d.cfg.Heartbeat)
 	return nil
+}
+
+// enter waits until no other agent of the host is being greeted. Of two that come
+// at the same time the second must find the first.
+func (s *session) enter(ctx context.Context) error {
+	select {
+	case s.host.door <- struct{}{}:
+		s.pass = sync.OnceFunc(func() { <-s.host.door })
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // expect receives the one frame that may come now.
@@ -250,6 +266,7 @@ func (s *session) serve(ctx context.Context) error {
 	if old := s.host.attach(s); old != nil {
 		old.tr.Close(errReplaced)
 	}
+	s.pass()
 	s.host.setTrouble("")
 	s.d.log.Info("host is online", "host", s.host.name, "addr", s.tr.Peer().Addr, "software", s.hello.Software)
 	s.d.store.SetGate(s.host.name, store.Gate{Open: true, Most: s.d.cfg.Limits.Attempts})
@@ -317,6 +334,7 @@ func (s *session) hearProcedures(ctx context.Context, f transport.Frame) error {
 // are lost.
 func (s *session) finish() error {
 	defer close(s.ended)
+	s.pass()
 	s.mu.Lock()
 	s.closing = true
 	s.mu.Unlock()
