@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hashicorp/yamux"
@@ -59,10 +60,11 @@ func inFlight(b *testing.B, n int, f func() error) {
 	b.Helper()
 	b.ReportAllocs()
 	var wg sync.WaitGroup
-	work := make(chan struct{}, n)
+	var left atomic.Int64
+	left.Store(int64(b.N))
 	for range n {
 		wg.Go(func() {
-			for range work {
+			for left.Add(-1) >= 0 {
 				if err := f(); err != nil {
 					b.Error(err)
 					return
@@ -70,10 +72,6 @@ func inFlight(b *testing.B, n int, f func() error) {
 			}
 		})
 	}
-	for range b.N {
-		work <- struct{}{}
-	}
-	close(work)
 	wg.Wait()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
 }

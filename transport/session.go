@@ -297,8 +297,8 @@ func (s *Session) fail(reason error) {
 		s.after = fmt.Errorf("%w: %w", ErrSessionClosed, reason)
 	}
 	control, stopServe := s.control, s.stopServe
+	close(s.dying) // within the lock: who finds a reason finds the session dying
 	s.mu.Unlock()
-	close(s.dying)
 	s.complain(reason)
 	s.lanes.close()
 	if control != nil {
