@@ -39,6 +39,7 @@ const (
 	ReasonStartAfter = "start_after" // its time has not come
 	ReasonAgentBusy  = "agent_busy"  // the agent takes no call now
 	ReasonBackoff    = "backoff"     // between two attempts
+	ReasonPaused     = "paused"      // its queue is paused
 )
 
 // Why a job is lost: JobStatus.Reason.

@@ -22,8 +22,12 @@ type Life struct {
 	Attempt  int    // of the last attempt; 0: none yet
 	Fence    uint64 // raised by each claim; every write about the attempt names it
 	Attempts []Attempt
-	WakeAt   time.Time // queued: not before, for a reason of the life's own (agent_busy, backoff)
+	WakeAt   time.Time // queued: not before, for a reason of the life's own (agent_busy, backoff); unknown: then it is given up
 	Busy     int       // how often in a row the agent said not now
+
+	Retry    harp.RetryPolicy // granted; set with the job and never changed
+	Outcome  *Outcome         // of the last attempt that may have run, while the job has not ended
+	Survivor bool             // queued after a lost attempt, which was found alive and must end first
 
 	Cancel   *harp.CancelRequest
 	Stopping *Stopping
@@ -38,77 +42,6 @@ type Life struct {
 	Full    bool   // as many as may be; those that came after are only counted
 
 	Late *Late
-}
-
-// Attempt is one try.
-type Attempt struct {
-	Number  int
-	Base    uint64 // number of its first record
-	Next    uint64 // of its own numbers: how many it has
-	Fence   uint64
-	Sent    time.Time
-	Started time.Time
-	Ended   time.Time
-	Outcome string // a state, or "not_now"
-}
-
-// Stopping says why a procedure was asked to stop by its agent.
-type Stopping struct {
-	Cause string // cancel, timeout, max_exec_time
-	Since time.Time
-	Limit time.Duration
-}
-
-// Late is what an agent said about a job that had ended as lost.
-type Late struct {
-	State    harp.State
-	Failure  harp.Failure
-	HasValue bool // a value lies beside the row
-	At       time.Time
-}
-
-// Kind names what can happen to a job.
-type Kind string
-
-// The events. Those about an attempt name it and its fence.
-const (
-	Claimed   Kind = "claimed"   // may start: its slot is taken, Fence is the new one
-	Started   Kind = "started"   // the procedure has begun, At
-	NotNow    Kind = "not_now"   // proven not started; Reason start_before: expired; else ask again at Wake
-	Refused   Kind = "refused"   // final, not started: Failure
-	CancelReq Kind = "cancel"    // By asked for it, At
-	Stop      Kind = "stopping"  // the agent stops it: Stopping
-	End       Kind = "end"       // the procedure is over: Failure or a value; Stopping if one was journalled first
-	Expire    Kind = "expire"    // not started in time; Reason offline if the host's absence was to blame
-	Silent    Kind = "silent"    // nothing heard of the host
-	Withdrawn Kind = "withdrawn" // reconciliation: proven not started
-	Alive     Kind = "alive"     // reconciliation: it runs; Stopping if a limit or cancel was journalled
-	Lose      Kind = "lose"      // what happened cannot be known: Reason
-)
-
-// Event is one thing that happened to a job. Which fields count depends on Kind.
-type Event struct {
-	Kind     Kind
-	At       time.Time // the dispatcher's clock
-	Attempt  int
-	Fence    uint64
-	Reason   string
-	Wake     time.Time
-	By       harp.Principal
-	Stopping *Stopping
-	Failure  harp.Failure // zero: succeeded
-	Value    harp.Value   // End; the store puts it beside the row
-	RanFor   time.Duration
-}
-
-// Effect is what a change asks of others.
-type Effect struct {
-	Takes  bool // a slot of the queue
-	Gives  bool // the slot back
-	Ends   bool // the job has ended
-	Tell   bool // the agent must be told to cancel
-	Late   bool // the job had ended; only Late was noted
-	Resume bool // the agent is to be asked for the rest
 }
 
 // Begin is the life of a job that was just submitted.
@@ -161,11 +94,21 @@ func (l Life) admits(e Event) error {
 		if e.Fence <= l.Fence {
 			return fmt.Errorf("%w: claim under fence %d, has %d", ErrFenced, e.Fence, l.Fence)
 		}
-	case Started, NotNow, Refused, Stop, End, Silent, Withdrawn, Alive:
-		if e.Attempt != l.Attempt || e.Fence != l.Fence {
-			return fmt.Errorf("%w: attempt %d fence %d, has %d and %d", ErrFenced, e.Attempt, e.Fence, l.Attempt, l.Fence)
+	case CancelReq, Expire: // about the job
+	case Lose:
+		if e.Attempt != 0 {
+			return l.isOf(e)
 		}
-	case CancelReq, Expire, Lose: // about the job
+	default:
+		return l.isOf(e)
+	}
+	return nil
+}
+
+// isOf refuses an event that is not about the last attempt, under its fence.
+func (l Life) isOf(e Event) error {
+	if e.Attempt != l.Attempt || e.Fence != l.Fence {
+		return fmt.Errorf("%w: attempt %d fence %d, has %d and %d", ErrFenced, e.Attempt, e.Fence, l.Attempt, l.Fence)
 	}
 	return nil
 }
@@ -192,21 +135,52 @@ func (l Life) step(e Event) (Life, Effect, bool) {
 func (l Life) queued(e Event) (Life, Effect, bool) {
 	switch e.Kind {
 	case Claimed:
-		return l.sent(e), Effect{}, true
+		return l.sent(e), Effect{}, !l.Survivor
 	case CancelReq:
-		return l.cancelRequested(e).ended(e, harp.StateCancelled, "", harp.DidNotRun, cancelled(harp.DidNotRun)), Effect{}, true
+		return l.cancelRequested(e).ended(e, l.cancelled("")), Effect{}, true
 	case Expire:
 		return l.expired(e), Effect{}, true
 	case Lose:
 		switch e.Reason {
 		case harp.LostHostRemoved:
-			return l.ended(e, harp.StateCancelled, e.Reason, harp.DidNotRun, cancelled(harp.DidNotRun)), Effect{}, true
+			return l.ended(e, l.cancelled(e.Reason)), Effect{}, true
 		case harp.LostRestored: // it may have run since the backup
-			return l.lost(e), Effect{}, true
+			return l.ended(e, lost(e)), Effect{}, true
 		}
 	default:
 	}
+	if l.GivenUp() {
+		return l.returning(e)
+	}
 	return l, Effect{}, false
+}
+
+// returning is what can still be heard of the last attempt, which was lost, while
+// the job waits for another. That one is not sent while the last is known to live.
+func (l Life) returning(e Event) (Life, Effect, bool) {
+	switch e.Kind {
+	case Alive:
+		l = l.started(e)
+		l.Survivor = true
+		return l, Effect{Resume: true, Tell: true}, true
+	case End:
+		l.Survivor = false
+		if s := e.Stopping; s != nil && s.Cause == stopCancel {
+			return l.ranFor(e), Effect{}, true // until the cancel that makes way for the next attempt
+		}
+		return l.over(e), Effect{}, true
+	case Refused:
+		return l.refused(e), Effect{}, l.mayNotHaveStarted()
+	case Gone:
+		l.Survivor = false
+		return l, Effect{}, true
+	case Silent, Lose:
+		had := l.Survivor
+		l.Survivor = false
+		return l, Effect{}, had && (e.Kind == Silent || isLoss(e.Reason))
+	default:
+		return l, Effect{}, false
+	}
 }
 
 func (l Life) underway(e Event) (Life, Effect, bool) {
@@ -227,7 +201,8 @@ func (l Life) cancelling(e Event) (Life, Effect, bool) {
 	case Started:
 		return l.started(e), Effect{}, true
 	case NotNow, Withdrawn:
-		return l.attemptOver(e, string(harp.StateCancelled)).ended(e, harp.StateCancelled, "", harp.DidNotRun, cancelled(harp.DidNotRun)), Effect{}, l.mayNotHaveStarted()
+		o := l.cancelled("")
+		return l.attemptOver(e, o.State, "").ended(e, o), Effect{}, l.mayNotHaveStarted()
 	case Refused:
 		return l.refused(e), Effect{}, l.mayNotHaveStarted()
 	default:
@@ -240,7 +215,7 @@ func (l Life) active(e Event) (Life, Effect, bool) {
 	switch e.Kind {
 	case CancelReq:
 		first := l.Cancel == nil
-		return l.cancelRequested(e).in(harp.StateCancelling, "cancel"), Effect{Tell: first}, true
+		return l.cancelRequested(e).in(harp.StateCancelling, stopCancel), Effect{Tell: first}, true
 	case Stop:
 		if e.Stopping == nil {
 			return l, Effect{}, false
@@ -252,10 +227,10 @@ func (l Life) active(e Event) (Life, Effect, bool) {
 	case Alive:
 		return l.alive(e), Effect{Resume: true, Tell: l.Cancel != nil}, true
 	case Silent:
-		l.UnknownOf, l.Held = l.State, l.Reason
+		l.UnknownOf, l.Held, l.WakeAt = l.State, l.Reason, e.Wake
 		return l.in(harp.StateUnknown, ""), Effect{}, true
 	case Lose:
-		return l.lost(e), Effect{}, true
+		return l.concluded(e, lost(e)), Effect{}, isLoss(e.Reason)
 	default:
 		return l, Effect{}, false
 	}
@@ -266,6 +241,7 @@ func (l Life) active(e Event) (Life, Effect, bool) {
 func (l Life) unknown(e Event) (Life, Effect, bool) {
 	covered := l
 	covered.State, covered.Reason, covered.UnknownOf, covered.Held = l.UnknownOf, l.Held, "", ""
+	covered.WakeAt = time.Time{}
 	switch e.Kind {
 	case CancelReq:
 		return l.cancelRequested(e), Effect{}, true
@@ -274,11 +250,61 @@ func (l Life) unknown(e Event) (Life, Effect, bool) {
 			covered.State = harp.StateCancelling
 		}
 		return covered.step(e)
-	case Alive, End, Lose:
+	case Lose:
+		isPatience := e.Reason == harp.LostTooLong || e.Reason == harp.LostForced
+		return covered.concluded(e, lost(e)), Effect{}, isPatience || isLoss(e.Reason)
+	case Alive, End:
 		return covered.active(e)
 	default:
 		return l, Effect{}, false
 	}
+}
+
+// isLoss reports whether an attempt can be lost for this reason whether its host is
+// silent or not.
+func isLoss(reason string) bool {
+	switch reason {
+	case harp.LostAgentRestarted, harp.LostDispatcherRestarted, harp.LostJournalGone, harp.LostRestored, harp.LostHostRemoved:
+		return true
+	default:
+		return false
+	}
+}
+
+// concluded is the end of an attempt: of the job too, unless the policy has another
+// attempt follow.
+func (l Life) concluded(e Event, o Outcome) Life {
+	l = l.attemptOver(e, o.State, o.Reason)
+	if !l.mayRetry(o) {
+		return l.ended(e, o)
+	}
+	l.State, l.Reason = harp.StateQueued, harp.ReasonBackoff
+	l.Outcome, l.Stopping, l.Busy = &o, nil, 0
+	l.UnknownOf, l.Held = "", ""
+	l.WakeAt = e.At.Add(l.Retry.Pause(l.Attempt, e.Jitter))
+	return l
+}
+
+// mayRetry reports whether another attempt may follow the last one. None does where
+// somebody wants the job to be over: by a cancel, or by giving up the job, its host
+// or the store.
+func (l Life) mayRetry(o Outcome) bool {
+	if o.State == harp.StateLost {
+		switch o.Reason {
+		case harp.LostForced, harp.LostHostRemoved, harp.LostRestored:
+			return false
+		}
+	}
+	return l.Cancel == nil && l.Retry.Allows(o.State, l.Attempt)
+}
+
+// ended is the end of the job.
+func (l Life) ended(e Event, o Outcome) Life {
+	l.State, l.Reason, l.Started, l.Failure, l.HasValue = o.State, o.Reason, o.Started, o.Failure, o.HasValue
+	l.EndTime, l.Since = e.At, e.At
+	l.UnknownOf, l.Held, l.WakeAt = "", "", time.Time{}
+	l.Outcome, l.Survivor = nil, false
+	return l
 }
 
 func (l Life) in(s harp.State, reason string) Life {
@@ -288,156 +314,20 @@ func (l Life) in(s harp.State, reason string) Life {
 	return l
 }
 
-func (l Life) sent(e Event) Life {
-	// An attempt that proved not started keeps its number when it is sent again.
-	if n := len(l.Attempts); n == 0 || l.Attempts[n-1].Outcome != string(NotNow) {
-		l.Attempt++
-		l.Attempts = append(l.Attempts, Attempt{Number: l.Attempt, Base: l.Records})
-	}
-	last := &l.Attempts[len(l.Attempts)-1]
-	last.Outcome, last.Fence, last.Sent, last.Ended = "", e.Fence, e.At, time.Time{}
-	l.Fence, l.WakeAt = e.Fence, time.Time{}
-	return l.in(harp.StateSent, "")
-}
-
-func (l Life) started(e Event) Life {
-	last := &l.Attempts[len(l.Attempts)-1]
-	if last.Started.IsZero() {
-		last.Started = e.At
-	}
-	if l.StartTime.IsZero() {
-		l.StartTime = e.At
-	}
-	l.Busy = 0
-	return l
-}
-
-// notStarted sends a job back to wait, or ends it if nothing is left to wait for.
-func (l Life) notStarted(e Event) Life {
-	if e.Reason == "start_before" {
-		return l.attemptOver(e, string(NotNow)).expired(e)
-	}
-	l = l.attemptOver(e, string(NotNow))
-	l.WakeAt = e.Wake
-	if e.Kind == Withdrawn {
-		return l.in(harp.StateQueued, e.Reason)
-	}
-	l.Busy++
-	return l.in(harp.StateQueued, harp.ReasonAgentBusy)
-}
-
-// mayNotHaveStarted reports whether the last attempt has given no sign of having
-// started: whoever says that it did not must be wrong if it has.
-func (l Life) mayNotHaveStarted() bool {
-	last := l.Attempts[len(l.Attempts)-1]
-	return last.Started.IsZero() && last.Next == 0
-}
-
-func (l Life) refused(e Event) Life {
-	f := e.Failure
-	f.Ran = harp.DidNotRun
-	return l.attemptOver(e, string(harp.StateRejected)).ended(e, harp.StateRejected, f.Code, harp.DidNotRun, f)
-}
-
-func (l Life) cancelRequested(e Event) Life {
-	if l.Cancel == nil {
-		l.Cancel = &harp.CancelRequest{By: e.By, Time: e.At}
-	}
-	return l
-}
-
-// over is the end of a procedure that ran: what was journalled first decides, a
-// limit, a cancel or its own end.
-func (l Life) over(e Event) Life {
-	if l.Attempts[len(l.Attempts)-1].Started.IsZero() {
-		start := e
-		start.At = e.At.Add(-e.RanFor)
-		l = l.started(start)
-	}
-	state, failure := harp.StateSucceeded, e.Failure
-	reason := ""
-	switch stop := e.Stopping; {
-	case stop != nil && stop.Cause == "cancel":
-		state, failure = harp.StateCancelled, cancelled(harp.DidRun)
-	case stop != nil:
-		state, reason, failure = harp.StateTimedOut, stop.Cause, timedOut(stop)
-	case failure.Code != "":
-		state = harp.StateFailed
-	}
-	l.Stopping = first(l.Stopping, e.Stopping)
-	l.HasValue = len(e.Value) > 0
-	return l.attemptOver(e, string(state)).ended(e, state, reason, harp.DidRun, failure)
-}
-
-func (l Life) alive(e Event) Life {
-	l = l.started(e)
-	l.Stopping = first(l.Stopping, e.Stopping)
-	switch {
-	case l.Stopping != nil:
-		return l.in(harp.StateCancelling, l.Stopping.Cause)
-	case l.Cancel != nil:
-		return l.in(harp.StateCancelling, "cancel")
-	}
-	return l.in(harp.StateRunning, "")
-}
-
-func (l Life) lost(e Event) Life {
-	f := harp.NewFailure("lost", "contact was lost and what happened cannot be known")
-	f.Type = e.Reason
-	return l.attemptOver(e, string(harp.StateLost)).ended(e, harp.StateLost, e.Reason, harp.MayHaveRun, f)
-}
-
-func (l Life) expired(e Event) Life {
-	f := harp.NewFailure("expired", "not started in time")
-	if e.Reason == harp.ReasonOffline {
-		f = harp.NewFailure("expired_offline", "the host was away")
-	}
-	f.Type = e.Reason
-	return l.ended(e, harp.StateExpired, e.Reason, harp.DidNotRun, f)
-}
-
-func (l Life) attemptOver(e Event, outcome string) Life {
-	if n := len(l.Attempts); n > 0 {
-		l.Attempts[n-1].Ended, l.Attempts[n-1].Outcome = e.At, outcome
-	}
-	return l
-}
-
-func (l Life) ended(e Event, s harp.State, reason string, ran harp.Ran, f harp.Failure) Life {
-	l.State, l.Reason, l.Started, l.Failure = s, reason, ran, f
-	l.EndTime, l.Since = e.At, e.At
-	l.UnknownOf, l.Held, l.WakeAt = "", "", time.Time{}
-	return l
-}
-
-// late notes what an agent says about a job that was given up.
+// late notes what an agent says of an attempt that was given up, its job having
+// ended.
 func (l Life) late(e Event) (Life, Effect, error) {
-	if l.State != harp.StateLost || e.Kind != End || l.Late != nil || len(l.Attempts) == 0 {
+	var o Outcome
+	switch {
+	case l.Late != nil || !l.GivenUp():
+	case e.Kind == End:
+		o = outcomeOf(e)
+	case e.Kind == Refused && l.mayNotHaveStarted():
+		o = l.refusal(e)
+	}
+	if o.State == "" {
 		return l, Effect{}, fmt.Errorf("%w: %s in %s", ErrIllegal, e.Kind, l.State)
 	}
-	said := l
-	said.Attempts = slices.Clone(l.Attempts)
-	said = said.over(e)
-	l.Late = &Late{State: said.State, Failure: said.Failure, HasValue: said.HasValue, At: e.At}
+	l.Late = &Late{State: o.State, Failure: o.Failure, HasValue: o.HasValue, At: e.At}
 	return l, Effect{Late: true}, nil
-}
-
-func cancelled(ran harp.Ran) harp.Failure {
-	f := harp.NewFailure("cancelled", "")
-	f.Ran = ran
-	return f
-}
-
-func timedOut(s *Stopping) harp.Failure {
-	f := harp.NewFailure("timeout", "")
-	f.Limit, f.LimitOf = s.Limit, s.Cause
-	return f
-}
-
-// first is the cause that stays.
-func first(had, got *Stopping) *Stopping {
-	if had != nil {
-		return had
-	}
-	return got
 }

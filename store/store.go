@@ -16,6 +16,7 @@ package store
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -45,6 +46,8 @@ type Store interface {
 	Queues
 	Hosts
 	Documents
+	Feed
+	Upkeep
 
 	// ID is the store's identity: random, made with the store, new in a
 	// restored backup.
@@ -81,7 +84,8 @@ type Jobs interface {
 	Apply(ctx context.Context, ts ...Transition) ([]Change, error)
 
 	// Advance does what time alone has made due: it ends jobs that did not
-	// start in time, claims those whose NotBefore has come, and rewrites rows of
+	// start in time, gives up attempts whose hosts have been silent too long, claims
+	// those whose NotBefore or pause between attempts is over, and rewrites rows of
 	// cancelled queues, a bounded number of each. More says that it should be
 	// called again at once.
 	Advance(ctx context.Context, now time.Time) (Advanced, error)
@@ -108,6 +112,15 @@ type Jobs interface {
 	// nothing. Errors: as Job.
 	Value(ctx context.Context, id string) (harp.Value, error)
 
+	// Silence moves every job that holds an attempt on this host to unknown, in one
+	// commit: nothing was heard of it. Those that are not reconciled by lostAt end as
+	// lost(too_long), by Advance. It returns the jobs it moved.
+	Silence(ctx context.Context, host string, at, lostAt time.Time) ([]Job, error)
+
+	// Returning returns the jobs whose last attempt an agent may still speak of
+	// though they wait for another: queued, their last attempt lost, on this host.
+	Returning(ctx context.Context, host string) ([]Job, error)
+
 	// Active returns the jobs that hold an attempt, in sent, running,
 	// cancelling or unknown, on this host; on all if it is "".
 	Active(ctx context.Context, host string) ([]Job, error)
@@ -124,9 +137,9 @@ type Jobs interface {
 type Records interface {
 	// Append stores consecutive records of an attempt. What is stored already
 	// is not stored again. It returns the job's row after it. A job that has
-	// ended takes no new ones unless it was lost. Beyond what a job may store
-	// one more is stored, with Truncated and no value, and the rest are only
-	// counted: Life.Full. Errors: harp.ErrNotFound, ErrFenced, ErrGap when First
+	// ended, or waits for another attempt, takes no new ones unless the last attempt
+	// was lost. Beyond what a job may store one more is stored, with Truncated and
+	// no value, and the rest are only counted: Life.Full. Errors: harp.ErrNotFound, ErrFenced, ErrGap when First
 	// is beyond the next number, in which case nothing is stored, and
 	// harp.ErrInvalid for more than about 3 MiB at a time.
 	Append(ctx context.Context, a Append) (Job, error)
@@ -157,6 +170,90 @@ type Queues interface {
 	// the former are written by Advance, which reports them as ended. Errors:
 	// harp.ErrNotFound.
 	CancelQueue(ctx context.Context, name harp.Value, by harp.CancelRequest) (QueueCancelled, error)
+
+	// ChangeQueue pauses or unpauses a queue, or gives it another concurrency. What
+	// runs goes on. A paused queue is kept without jobs. Unpausing or widening
+	// claims nothing: that is Claim's. Errors: harp.ErrNotFound, but for a pause,
+	// which makes the queue.
+	ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueChange, by harp.Principal, at time.Time) error
+}
+
+// Feed is the events, written in the commits of what they tell of.
+type Feed interface {
+	// Note writes events of which nothing else is stored. Cursor is the store's to
+	// set, and Time if it is zero.
+	Note(ctx context.Context, events ...harp.Event) error
+
+	// Events returns events after a cursor that the filter selects, at most about
+	// maxBytes of them and at least one if there is one. It examines at most
+	// MaxExamined and may come back empty with a Cursor that has moved. Errors:
+	// harp.ErrInvalid (after, types), harp.ErrPruned.
+	Events(ctx context.Context, f harp.EventFilter, maxBytes int) (harp.EventPage, error)
+
+	// Changed returns what is closed when the next event has been committed. Who
+	// gets it first and then reads misses none.
+	Changed() <-chan struct{}
+}
+
+// Upkeep deletes what is old and copies all.
+type Upkeep interface {
+	// Prune deletes a bounded number of what retention does not keep, the oldest
+	// first: jobs with all that belongs to them, of which a tombstone stays for
+	// TombstoneTime; events; tombstones and idempotency keys whose time is over.
+	Prune(ctx context.Context, r Retention, now time.Time) (Pruned, error)
+
+	// Compact gives the space of what was deleted back to the file system, as far
+	// as it can be. It may take minutes and ends early with ctx. Other methods go on
+	// meanwhile.
+	Compact(ctx context.Context) error
+
+	// Size is how many bytes of disk the store takes.
+	Size() (int64, error)
+
+	// Space says how much room there is for writing.
+	Space() Space
+
+	// Backup writes a copy of all, as it is at one moment, to w. Errors: w's, ctx's.
+	Backup(ctx context.Context, w io.Writer) error
+}
+
+// TombstoneTime is how long a pruned job's id is remembered.
+const TombstoneTime = 31 * 24 * time.Hour
+
+// Retention says what is kept. A zero field keeps all.
+type Retention struct {
+	EndedBefore  time.Time // jobs that ended before are deleted
+	EventsBefore time.Time // so are events
+	MaxBytes     int64     // of what jobs store, records, values and requests: the jobs that ended first are deleted
+}
+
+// Pruned is what Prune did.
+type Pruned struct {
+	Jobs   int
+	Events int
+	More   bool // it should be called again at once
+}
+
+// Space is how much room there is for writing.
+type Space int
+
+// The spaces, each including what the one before allows.
+const (
+	SpaceCritical Space = iota // cancels and deletes only: nothing of agents is acknowledged
+	SpaceLow                   // all but new jobs
+	SpacePlenty                // all
+)
+
+// String names the space.
+func (s Space) String() string {
+	switch s {
+	case SpaceCritical:
+		return "critical"
+	case SpaceLow:
+		return "low"
+	default:
+		return "plenty"
+	}
 }
 
 // Hosts keeps what is known of hosts that have connected.
@@ -201,9 +298,16 @@ type Gate struct {
 
 // Submission is a new job with its request.
 type Submission struct {
-	Job     Job // State, No, Life are the store's to set
+	Job     Job // State, No, Life are the store's to set, but for Life.Retry
 	Request harp.Submission
 	Digest  [32]byte
+
+	// Key is the idempotency key, with all that it is within: whose it is, host,
+	// procedure. "": none. While KeyUntil has not come, another submission under it
+	// is answered with the job of the first, or harp.ErrConflict if the digests
+	// differ, whatever its id.
+	Key      string
+	KeyUntil time.Time
 }
 
 // Submitted is the outcome of one submission.

@@ -3,7 +3,8 @@
 //
 // What a method acknowledges has been synced to the disk. The disk being full
 // would kill the process, so space is watched: below a low line no new jobs are
-// taken, below a critical one only cancels and deletes are written.
+// taken, below a critical one only cancels and deletes are written, for which a file
+// of ballast makes room. When there is space again, all goes on.
 package badger
 
 import (
@@ -12,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
@@ -37,43 +39,81 @@ type Options struct {
 	// 0: a quarter of the low line.
 	CriticalSpace uint64
 
+	// Ballast is how many bytes of disk are kept in a file that goes when the
+	// critical line is reached, so that cancels and deletes still fit, and is made
+	// again when there is plenty. 0: a quarter of the critical line, at most 64
+	// MiB; negative: none.
+	Ballast int64
+
 	// Disk says how much is free on the disk that holds a directory, and how
 	// much it has in all. nil: the operating system's answer.
 	Disk func(dir string) (free, total uint64, err error)
 
 	// Logger gets what nobody asked for. nil: slog.Default.
 	Logger *slog.Logger
+
+	stale time.Duration // how old what is known of the disk may be
 }
 
 // magic marks the directory as harp's.
 const magic = 0x6872
 
 // Open opens the store in a directory, which is made if there is none. It reads
-// what has not ended, not what has. Errors: ErrInUse; a store that newer software
+// what has not ended, not what has. Errors: ErrInUse; harp.ErrNoSpace where the disk is
+// too full to open it; a store that newer software
 // has written, or that is damaged, is refused with a message that says so.
 func Open(dir string, opts *Options) (store.Store, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
-	o := *opts
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	if o.Disk == nil {
-		o.Disk = diskSpace
-	}
+	o := opts.filled()
 	if err := prepare(dir); err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, unfinished)); err == nil {
+		return nil, fmt.Errorf("store/badger: restoring a backup into %s was cut short: empty it and restore again", dir)
+	}
+	e, err := openEngine(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	s, err := rows.Open(e, o.rows())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return s, nil
+}
+
+// filled returns the options with their defaults.
+func (o *Options) filled() Options {
+	if o == nil {
+		o = &Options{}
+	}
+	out := *o
+	if out.Logger == nil {
+		out.Logger = slog.Default()
+	}
+	if out.Disk == nil {
+		out.Disk = diskSpace
+	}
+	if out.stale == 0 {
+		out.stale = staleAfter
+	}
+	return out
+}
+
+func (o *Options) rows() rows.Options {
+	return rows.Options{MaxStored: o.MaxStored, Logger: o.Logger}
+}
+
+// openEngine opens the database in a directory that was prepared.
+func openEngine(dir string, o Options) (*engine, error) {
+	g, err := newGuard(dir, o)
+	if err != nil {
 		return nil, err
 	}
 	db, err := badger.Open(settings(dir, o.Logger).WithChecksumVerificationMode(verification(dir)))
 	if err != nil {
 		return nil, opening(dir, err)
 	}
-	s, err := rows.Open(newEngine(db, dir, o), rows.Options{MaxStored: o.MaxStored, Logger: o.Logger})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
-	}
-	return s, nil
+	return newEngine(db, g), nil
 }
 
 // settings of the database. MemTableSize must never shrink: the log that an
@@ -87,7 +127,7 @@ func settings(dir string, log *slog.Logger) badger.Options {
 		WithCompression(options.None).
 		WithValueThreshold(valueThreshold).WithValueLogFileSize(64 << 20).
 		WithDetectConflicts(false).WithMetricsEnabled(false).
-		WithExternalMagic(magic).
+		WithExternalMagic(magic).WithCompactL0OnClose(true).
 		WithLogger(logger{log.With("dir", dir)})
 }
 

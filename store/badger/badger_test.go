@@ -38,6 +38,7 @@ func TestMain(m *testing.M) {
 
 func quiet(o badger.Options) *badger.Options {
 	o.Logger = slog.New(slog.DiscardHandler)
+	o.Eager()
 	return &o
 }
 
@@ -99,7 +100,7 @@ func TestOpenTwice(t *testing.T) {
 func TestSpace(t *testing.T) {
 	var free atomic.Uint64
 	st := open(t, t.TempDir(), badger.Options{
-		LowSpace: 400, CriticalSpace: 100,
+		LowSpace: 400, CriticalSpace: 100, Ballast: -1,
 		Disk: func(string) (uint64, uint64, error) { return free.Load(), 1 << 40, nil },
 	})
 	defer st.Close()

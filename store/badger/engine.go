@@ -16,19 +16,21 @@ import (
 
 // engine is a rows.Engine over a badger database.
 type engine struct {
-	db   *badger.DB
-	dir  string
-	opts Options
+	*guard
+	db *badger.DB
 
 	closing chan struct{}
 	loops   sync.WaitGroup
 
-	diskUnknown sync.Once
+	mu         sync.Mutex
+	isClosed   bool        // guarded by mu
+	compacting *compaction // guarded by mu: under way
 }
 
-func newEngine(db *badger.DB, dir string, opts Options) *engine {
-	e := &engine{db: db, dir: dir, opts: opts, closing: make(chan struct{})}
+func newEngine(db *badger.DB, g *guard) *engine {
+	e := &engine{guard: g, db: db, closing: make(chan struct{})}
 	e.loops.Go(e.collectLoop)
+	e.loops.Go(e.watchLoop)
 	return e
 }
 
@@ -42,7 +44,10 @@ func (e *engine) View() (rows.Snapshot, error) {
 func (e *engine) Commit(writes []rows.Write) error {
 	txn := e.db.NewTransaction(true)
 	defer txn.Discard()
+	size := 0
+	defer func() { e.wrote(size) }()
 	for _, w := range writes {
+		size += len(w.Key) + len(w.Value)
 		if err := set(txn, w); err != nil {
 			return fmt.Errorf("write of %d: %w", len(writes), err)
 		}
@@ -59,6 +64,9 @@ func set(txn *badger.Txn, w rows.Write) error {
 
 // Close implements rows.Engine.
 func (e *engine) Close() error {
+	e.mu.Lock()
+	e.isClosed = true
+	e.mu.Unlock()
 	close(e.closing)
 	e.loops.Wait()
 	return e.db.Close()
@@ -74,8 +82,35 @@ func (e *engine) collectLoop() {
 	for {
 		select {
 		case <-tick.C:
-			for e.db.RunValueLogGC(0.5) == nil { // a file each time
-			}
+			e.collect()
+		case <-e.closing:
+			return
+		}
+	}
+}
+
+// collect frees files of the value log, one each time, until there is none.
+func (e *engine) collect() {
+	for e.db.RunValueLogGC(0.5) == nil {
+		select {
+		case <-e.closing:
+			return
+		default:
+		}
+	}
+}
+
+// watchEvery is how often the disk is asked when nothing is written: others may fill
+// it.
+const watchEvery = time.Second
+
+func (e *engine) watchLoop() {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			e.ask()
 		case <-e.closing:
 			return
 		}
@@ -116,6 +151,20 @@ func (s *snapshot) Scan(prefix, from []byte, reverse bool) iter.Seq2[rows.Item, 
 			var err error
 			value, err = item.ValueCopy(value)
 			if !yield(rows.Item{Key: item.Key(), Value: value}, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Keys implements rows.Snapshot.
+func (s *snapshot) Keys(prefix []byte) iter.Seq2[rows.Entry, error] {
+	return func(yield func(rows.Entry, error) bool) {
+		it := s.txn.NewIterator(badger.IteratorOptions{Prefix: prefix})
+		defer it.Close()
+		for it.Seek(prefix); it.ValidForPrefix(prefix); it.Next() {
+			item := it.Item()
+			if !yield(rows.Entry{Key: item.Key(), Size: int(item.ValueSize())}, nil) {
 				return
 			}
 		}

@@ -33,3 +33,22 @@ func diskSpace(dir string) (free, total uint64, err error) {
 	size := uint64(st.Bsize)
 	return uint64(st.Bavail) * size, st.Blocks * size, nil //nolint:unconvert // signed on FreeBSD
 }
+
+// blocks is how many bytes of disk a file takes.
+func blocks(name string) (int64, error) {
+	var st syscall.Stat_t
+	if err := syscall.Lstat(name, &st); err != nil {
+		return 0, &os.PathError{Op: "stat", Path: name, Err: err}
+	}
+	return st.Blocks * 512, nil
+}
+
+// syncDir puts on disk which files a directory has.
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}

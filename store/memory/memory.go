@@ -4,9 +4,9 @@ package memory
 
 import (
 	"bytes"
+	"context"
 	"iter"
 	"log/slog"
-	"sync"
 
 	"github.com/tidwall/btree"
 
@@ -25,7 +25,7 @@ type Options struct {
 }
 
 // Open returns an empty store.
-func Open(opts *Options) store.Store { return open(newEngine(), opts) }
+func Open(opts *Options) store.Store { return OpenDisk(NewDisk(), opts) }
 
 func open(e *engine, opts *Options) store.Store {
 	if opts == nil {
@@ -38,37 +38,60 @@ func open(e *engine, opts *Options) store.Store {
 	return s
 }
 
-// engine is a tree that is copied on write, so that a view is a copy of its root.
-type engine struct {
-	mu   sync.Mutex
-	tree *btree.BTreeG[rows.Item] // guarded by mu
-}
-
-func newEngine() *engine {
-	less := func(a, b rows.Item) bool { return bytes.Compare(a.Key, b.Key) < 0 }
-	return &engine{tree: btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})}
-}
+// engine is a store's hold of a disk: a tree that is copied on write, so that a view
+// is a copy of its root.
+type engine struct{ disk *Disk }
 
 func (e *engine) View() (rows.Snapshot, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return &snapshot{e.tree.Copy()}, nil
+	d := e.disk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return &snapshot{d.tree.Copy()}, nil
 }
 
 func (e *engine) Commit(writes []rows.Write) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	d := e.disk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.owner != e:
+		return ErrCrashed
+	case d.fail != nil:
+		return d.fail
+	}
 	for _, w := range writes {
 		if w.Value == nil {
-			e.tree.Delete(rows.Item{Key: w.Key})
+			d.tree.Delete(rows.Item{Key: w.Key})
 		} else {
-			e.tree.Set(rows.Item(w))
+			d.tree.Set(rows.Item(w))
 		}
 	}
 	return nil
 }
 
-func (e *engine) Space() rows.Space { return rows.SpacePlenty }
+func (e *engine) Space() store.Space {
+	d := e.disk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.space
+}
+
+// Compact implements rows.Engine: what was deleted is gone already.
+func (e *engine) Compact(ctx context.Context) error { return context.Cause(ctx) }
+
+// Size implements rows.Engine.
+func (e *engine) Size() (int64, error) {
+	d := e.disk
+	d.mu.Lock()
+	tree := d.tree.Copy()
+	d.mu.Unlock()
+	var size int64
+	tree.Scan(func(item rows.Item) bool {
+		size += int64(len(item.Key) + len(item.Value))
+		return true
+	})
+	return size, nil
+}
 
 func (e *engine) Close() error { return nil }
 
@@ -94,6 +117,14 @@ func (s *snapshot) Scan(prefix, from []byte, reverse bool) iter.Seq2[rows.Item, 
 		default:
 			s.tree.Descend(rows.Item{Key: rows.PrefixEnd(prefix)}, step)
 		}
+	}
+}
+
+func (s *snapshot) Keys(prefix []byte) iter.Seq2[rows.Entry, error] {
+	return func(yield func(rows.Entry, error) bool) {
+		s.tree.Ascend(rows.Item{Key: prefix}, func(item rows.Item) bool {
+			return bytes.HasPrefix(item.Key, prefix) && yield(rows.Entry{Key: item.Key, Size: len(item.Value)}, nil)
+		})
 	}
 }
 

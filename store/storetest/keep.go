@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"reflect"
 	"strings"
 	"time"
@@ -157,5 +158,11 @@ func (w *world) everyMethod(id string) (store.Job, map[string]error) {
 	_, _, errs["ListHosts"] = st.ListHosts(ctx, "", 1)
 	_, errs["Document"] = st.Document(ctx, "k", "n")
 	errs["PutDocument"] = st.PutDocument(ctx, "k", "n", nil)
+	errs["Note"] = st.Note(ctx, harp.Event{Type: harp.EventHostForgot})
+	_, errs["Events"] = st.Events(ctx, harp.EventFilter{}, 1)
+	_, errs["Prune"] = st.Prune(ctx, store.Retention{}, w.now)
+	errs["Compact"] = st.Compact(ctx)
+	_, errs["Size"] = st.Size()
+	errs["Backup"] = st.Backup(ctx, io.Discard)
 	return j, errs
 }

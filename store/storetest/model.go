@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 
@@ -14,9 +13,11 @@ import (
 // jobs, looked through from end to end for everything.
 type model struct {
 	jobs   []*modelJob
+	queues map[string]*modelQueue
 	gates  map[string]store.Gate
-	since  map[string]time.Time // since when absence took over from another reason
-	latest time.Time            // that the store was told
+	since  map[string]time.Time        // since when absence took over from another reason
+	latest time.Time                   // that the store was told
+	paused func(j *modelJob) time.Time // until when the store lets a job pause that it gave up
 }
 
 type modelJob struct {
@@ -29,7 +30,7 @@ type modelJob struct {
 }
 
 func newModel() *model {
-	return &model{gates: map[string]store.Gate{}, since: map[string]time.Time{}}
+	return &model{queues: map[string]*modelQueue{}, gates: map[string]store.Gate{}, since: map[string]time.Time{}}
 }
 
 // gate is a host's gate; one that was never set is closed for absence.
@@ -67,20 +68,34 @@ func (m *model) active(host string) int {
 	return m.count(func(j *modelJob) bool { return j.Host == host && store.HoldsSlot(j.State) })
 }
 
-// free is how many more jobs of a queue may start.
-func (m *model) free(q harp.Value) int {
-	if q == nil {
-		return math.MaxInt
-	}
-	concurrency := 0
+// silence is that of a host: it returns the jobs that are unknown by it.
+func (m *model) silence(host string, now, lostAt time.Time) []*modelJob {
+	var out []*modelJob
 	for _, j := range m.jobs {
-		if concurrency == 0 && !j.State.Ended() && string(j.Queue) == string(q) {
-			concurrency = j.Concurrency
+		holds := store.HoldsSlot(j.State) && j.State != harp.StateUnknown
+		if j.Host != host || !holds && !j.Survivor {
+			continue
+		}
+		if _, _, err := m.apply(j, store.Event{Kind: store.Silent, At: now, Wake: lostAt, Attempt: j.Attempt, Fence: j.Fence}); err != nil {
+			panic(err)
+		}
+		if holds {
+			out = append(out, j)
 		}
 	}
-	return concurrency - m.count(func(j *modelJob) bool {
-		return string(j.Queue) == string(q) && store.HoldsSlot(j.State)
-	})
+	return out
+}
+
+// returning is the jobs that wait for another attempt on a host, the last one having
+// been lost.
+func (m *model) returning(host string) []*modelJob {
+	var out []*modelJob
+	for _, j := range m.jobs {
+		if j.Host == host && j.State == harp.StateQueued && j.GivenUp() {
+			out = append(out, j)
+		}
+	}
+	return out
 }
 
 func (m *model) hostMay(host string) bool {
@@ -121,9 +136,11 @@ func (m *model) start(j *modelJob, now time.Time) {
 // submit adds a job, which starts if nobody of its queue waits for its host before
 // it and nothing is in its way.
 func (m *model) submit(j store.Job, now time.Time) *modelJob {
+	policy := j.Retry
 	j.Life = store.Begin(now, "")
+	j.Retry = policy
 	added := &modelJob{Job: j, woken: !j.NotBefore.After(now)}
-	m.adopt(added)
+	m.enter(added)
 	m.jobs = append(m.jobs, added)
 	ahead := m.count(func(o *modelJob) bool { return m.sameLine(o, added) && o != added && before(o, added) })
 	if added.woken && ahead == 0 && m.first(now, func(o *modelJob) bool { return o == added }) != nil {
@@ -131,15 +148,6 @@ func (m *model) submit(j store.Job, now time.Time) *modelJob {
 	}
 	m.settle(now)
 	return added
-}
-
-// adopt gives a job the concurrency of its queue, if it is there.
-func (m *model) adopt(j *modelJob) {
-	for _, o := range m.jobs {
-		if j.Queue != nil && !o.State.Ended() && string(o.Queue) == string(j.Queue) {
-			j.Concurrency = o.Concurrency
-		}
-	}
 }
 
 // sameLine reports whether a job waits for the same as another, its time having
@@ -170,11 +178,16 @@ func (m *model) apply(j *modelJob, e store.Event) (store.Effect, []*modelJob, er
 	if err != nil {
 		return effect, nil, err
 	}
+	was := j.Life
 	j.Life = next
 	effect.Tell = (effect.Tell || j.tell) && !effect.Ends
 	j.tell = false
-	if next.State == harp.StateQueued {
+	switch {
+	case next.State != harp.StateQueued:
+	case was.State != harp.StateQueued:
 		j.woken = !j.NotBefore.After(e.At) && !j.WakeAt.After(e.At) && !j.isLate(e.At)
+	case was.Survivor != next.Survivor, !was.WakeAt.Equal(next.WakeAt):
+		j.woken = false // until the next advance
 	}
 	var out []*modelJob
 	if effect.Gives {
@@ -192,162 +205,18 @@ func (m *model) apply(j *modelJob, e store.Event) (store.Effect, []*modelJob, er
 	return effect, out, nil
 }
 
-// nextOfQueue starts the next of the queue that j is in; jobs in none have one for
-// each host.
-func (m *model) nextOfQueue(j *modelJob, now time.Time) *modelJob {
-	k := m.first(now, func(k *modelJob) bool {
-		return string(k.Queue) == string(j.Queue) && (j.Queue != nil || k.Host == j.Host)
-	})
-	if k != nil {
-		m.start(k, now)
-	}
-	return k
-}
-
-// cancelQueue cancels all jobs of a queue and returns how many had not ended.
-func (m *model) cancelQueue(q harp.Value, by harp.CancelRequest) int {
-	n := 0
-	for _, j := range m.jobs {
-		if j.State.Ended() || string(j.Queue) != string(q) {
-			continue
-		}
-		n++
-		waited := j.State == harp.StateQueued
-		next, effect, err := j.Next(store.Event{Kind: store.CancelReq, At: by.Time, By: by.By})
-		if err != nil {
-			panic(err)
-		}
-		j.Life, j.tell, j.unsaid = next, j.tell || effect.Tell, waited
-	}
-	if n > 0 {
-		m.settle(by.Time)
-	}
-	return n
-}
-
-// settle notes which jobs have nothing but their host in their way.
-func (m *model) settle(now time.Time) {
-	m.latest = now
-	for _, j := range m.jobs {
-		place := 1 + m.count(func(o *modelJob) bool { return m.sameLine(o, j) && before(o, j) })
-		is := j.State == harp.StateQueued && j.woken && place <= m.free(j.Queue)
-		if is && !j.allowed {
-			j.from = now
-		}
-		j.allowed = is
-	}
-}
-
-// deadline is when a job has waited for its absent host as long as it may; the zero
-// time if it does not wait for that.
-func (m *model) deadline(j *modelJob) time.Time {
-	if !j.allowed || !m.isAway(j.Host) || j.OfflineWait == harp.NoLimit {
-		return time.Time{}
-	}
-	from := later(j.SubmitTime, j.NotBefore, j.WakeAt, j.from, m.gate(j.Host).LastHeard, m.since[j.Host])
-	return from.Add(j.OfflineWait)
-}
-
-func later(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
-
-// advance does what is due, in the order of the times at which it was.
-func (m *model) advance(now time.Time) (ended, claimed []*modelJob) {
-	for _, j := range m.jobs {
-		if j.unsaid {
-			j.unsaid = false
-			ended = append(ended, j)
-		}
-	}
-	m.settle(now)
-	var woken []*modelJob
-	for at := m.due(); !at.IsZero() && !at.After(now); at = m.due() {
-		for _, j := range m.jobs {
-			if j.State == harp.StateQueued && !j.woken && !later(j.NotBefore, j.WakeAt).After(at) && !j.isLate(now) {
-				j.woken = true
-				woken = append(woken, j)
-			}
-		}
-		m.settle(now)
-		for j := m.overdue(at); j != nil; j = m.overdue(at) {
-			m.expire(j, now)
-			ended = append(ended, j)
-		}
-	}
-	slices.SortFunc(woken, func(a, b *modelJob) int {
-		if before(a, b) {
-			return -1
-		}
-		return 1
-	})
-	for _, j := range woken {
-		if k := m.nextOfQueue(j, now); k != nil {
-			claimed = append(claimed, k)
-		}
-	}
-	m.settle(now)
-	return ended, claimed
-}
-
-func (m *model) expire(j *modelJob, now time.Time) {
-	reason := "start_before"
-	if m.reason(j) == harp.ReasonOffline {
-		reason = harp.ReasonOffline
-	}
-	next, _, err := j.Next(store.Event{Kind: store.Expire, At: now, Reason: reason})
-	if err != nil {
-		panic(err)
-	}
-	j.Life = next
-	m.settle(now)
-}
-
-func (m *model) overdue(now time.Time) *modelJob {
-	for _, j := range m.jobs {
-		if j.State != harp.StateQueued {
-			continue
-		}
-		d := m.deadline(j)
-		if j.isLate(now) || !d.IsZero() && !d.After(now) {
-			return j
-		}
-	}
-	return nil
-}
-
-// due is when time makes something happen next; the zero time if never.
-func (m *model) due() time.Time {
-	var next time.Time
-	note := func(t time.Time) {
-		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
-			next = t
-		}
-	}
-	for _, j := range m.jobs {
-		if j.unsaid {
-			note(j.EndTime)
-		}
-		if j.State != harp.StateQueued {
-			continue
-		}
-		note(j.Expires)
-		note(m.deadline(j))
-		if !j.woken && !j.isLate(m.latest) {
-			note(later(j.NotBefore, j.WakeAt))
-		}
-	}
-	return next
-}
-
 // reason is what a queued job waits for.
 func (m *model) reason(j *modelJob) string {
 	g := m.gate(j.Host)
 	switch {
-	case !j.woken && j.isLate(m.latest):
+	case !j.woken && (j.isLate(m.latest) || j.Survivor):
 		return j.Reason
 	case !j.woken && !j.WakeAt.IsZero() && !j.NotBefore.After(j.WakeAt):
 		return j.Reason
 	case !j.woken:
 		return harp.ReasonStartAfter
+	case m.isPaused(j.Queue):
+		return harp.ReasonPaused
 	case !j.allowed:
 		return harp.ReasonQueue
 	case !g.Open:

@@ -19,6 +19,11 @@ import (
 func testModel(t *testing.T, open func(t *testing.T) store.Store, place func(t *testing.T) func() (store.Store, error)) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := &duel{T: rt, m: newModel(), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), ctx: context.Background()}
+		d.m.paused = func(j *modelJob) time.Time {
+			got, err := d.st.Job(d.ctx, j.ID)
+			d.must(err)
+			return got.WakeAt
+		}
 		if place != nil {
 			d.open = place(t)
 			d.reopen()
@@ -29,6 +34,7 @@ func testModel(t *testing.T, open func(t *testing.T) store.Store, place func(t *
 		actions := map[string]func(*rapid.T){
 			"submit": d.submit, "submit more": d.submit, "claim": d.claim, "gate": d.gate,
 			"event": d.event, "more events": d.event, "cancel": d.cancel, "pass": d.pass,
+			"silence": d.silence, "change": d.change,
 			"": d.compare,
 		}
 		if place != nil {
@@ -127,8 +133,8 @@ func sortedModel(jobs []*modelJob) []string {
 
 // describe is what must agree of a job, whatever its reason.
 func describe(j store.Job) string {
-	return fmt.Sprintf("%d %s started %q attempt %d fence %d since %v wake %v cancel %v",
-		j.No, j.State, j.Started, j.Attempt, j.Fence, j.Since.UnixNano(), j.WakeAt.UnixNano(), j.Cancel != nil)
+	return fmt.Sprintf("%d %s started %q attempt %d fence %d since %v wake %v cancel %v survivor %v outcome %v",
+		j.No, j.State, j.Started, j.Attempt, j.Fence, j.Since.UnixNano(), j.WakeAt.UnixNano(), j.Cancel != nil, j.Survivor, j.Outcome)
 }
 
 func (d *duel) same(what string, got, want []string) {
@@ -179,6 +185,10 @@ func (d *duel) draw(t *rapid.T) store.Submission {
 	if rapid.IntRange(0, 3).Draw(t, "limited") == 0 {
 		j.Expires = d.now.Add(seconds("expires"))
 	}
+	if n := rapid.IntRange(0, 3).Draw(t, "attempts"); n > 1 {
+		pause := seconds("backoff")
+		j.Retry = harp.RetryPolicy{On: []harp.State{harp.StateLost, harp.StateFailed}, Attempts: n, Backoff: pause, MaxBackoff: 2 * pause}
+	}
 	return store.Submission{Job: j}
 }
 
@@ -218,7 +228,7 @@ func (d *duel) gate(t *rapid.T) {
 
 var kinds = []store.Kind{
 	store.Started, store.NotNow, store.Refused, store.CancelReq, store.Stop, store.End, store.End, store.Silent,
-	store.Withdrawn, store.Alive, store.Lose, store.Expire,
+	store.Withdrawn, store.Alive, store.Lose, store.Lose, store.Expire, store.Gone,
 }
 
 // event lets something happen to a job, often what may.
@@ -238,9 +248,7 @@ func (d *duel) event(t *rapid.T) {
 	if e.Kind == store.NotNow && rapid.Bool().Draw(t, "later") {
 		e.Wake = d.now.Add(d.unlike(time.Second))
 	}
-	if e.Kind == store.Stop {
-		e.Stopping = &store.Stopping{Cause: harp.LimitTimeout}
-	}
+	d.fill(t, &e)
 	effect, claimed, wantErr := d.m.apply(j, e)
 	out, err := d.st.Apply(d.ctx, store.Transition{ID: j.ID, Event: e})
 	d.must(err)
@@ -257,13 +265,62 @@ func (d *duel) event(t *rapid.T) {
 	d.claimed(out[0].Claimed, claimed)
 }
 
+// fill draws what an event has to say.
+func (d *duel) fill(t *rapid.T, e *store.Event) {
+	switch e.Kind {
+	case store.Stop:
+		e.Stopping = &store.Stopping{Cause: harp.LimitTimeout}
+	case store.End:
+		e.Jitter = float64(rapid.IntRange(0, 1).Draw(t, "jitter"))
+		switch rapid.IntRange(0, 3).Draw(t, "end") {
+		case 0, 1:
+			e.Failure = harp.NewFailure("remote", "no")
+		case 2:
+			e.Stopping = &store.Stopping{Cause: "cancel"}
+		}
+	case store.Lose:
+		e.Jitter = float64(rapid.IntRange(0, 1).Draw(t, "jitter"))
+		e.Reason = rapid.SampledFrom([]string{harp.LostAgentRestarted, harp.LostTooLong, harp.LostForced, ""}).Draw(t, "reason")
+	case store.Silent:
+		e.Wake = d.now.Add(d.unlike(10 * time.Second))
+	default:
+	}
+}
+
+func (d *duel) silence(t *rapid.T) {
+	d.tick(0)
+	host := rapid.SampledFrom(hostNames).Draw(t, "host")
+	lostAt := d.now.Add(d.unlike(time.Duration(rapid.IntRange(0, 30).Draw(t, "patience")) * time.Second))
+	got, err := d.st.Silence(d.ctx, host, d.now, lostAt)
+	d.must(err)
+	d.claimed(got, d.m.silence(host, d.now, lostAt))
+}
+
+func (d *duel) change(t *rapid.T) {
+	d.tick(0)
+	q := queue(fmt.Sprint(rapid.IntRange(1, 2).Draw(t, "queue")))
+	var c harp.QueueChange
+	if rapid.Bool().Draw(t, "pause") {
+		is := rapid.Bool().Draw(t, "paused")
+		c.Paused = &is
+	}
+	if n := rapid.IntRange(0, 4).Draw(t, "concurrency"); n > 0 {
+		c.Concurrency = &n
+	}
+	err := d.st.ChangeQueue(d.ctx, q, c, somebody, d.now)
+	if is := d.m.change(q, c, d.now); is != (err == nil) {
+		d.Fatalf("changed a queue that is there, %v: %v", is, err)
+	}
+}
+
 func (d *duel) cancel(t *rapid.T) {
 	d.tick(0)
 	q := queue(fmt.Sprint(rapid.IntRange(1, 2).Draw(t, "queue")))
 	by := harp.CancelRequest{By: somebody, Time: d.now}
 	done, err := d.st.CancelQueue(d.ctx, q, by)
+	isThere := d.m.queues[string(q)] != nil
 	want := d.m.cancelQueue(q, by)
-	if want == 0 && err == nil || want > 0 && (err != nil || done.Count != want) {
+	if isThere != (err == nil) || done.Count != want {
 		d.Fatalf("cancelled %d of %d: %v", done.Count, want, err)
 	}
 }
@@ -285,6 +342,11 @@ func (d *duel) compare(*rapid.T) {
 			d.Fatalf("number %d has place %d, want %d", j.No, got.QueuePos, d.m.place(j))
 		}
 	}
+	for _, host := range hostNames {
+		got, err := d.st.Returning(d.ctx, host)
+		d.must(err)
+		d.same("returning", sorted(got), sortedModel(d.m.returning(host)))
+	}
 	for i := 1; i <= 2; i++ {
 		d.compareQueue(queue(fmt.Sprint(i)))
 	}
@@ -294,17 +356,15 @@ func (d *duel) compareQueue(q harp.Value) {
 	running := d.m.count(func(j *modelJob) bool { return string(j.Queue) == string(q) && store.HoldsSlot(j.State) })
 	waiting := d.m.count(func(j *modelJob) bool { return string(j.Queue) == string(q) && j.State == harp.StateQueued })
 	s, err := d.st.Queue(d.ctx, q)
-	if running+waiting == 0 {
-		if err == nil {
+	is := d.m.queues[string(q)]
+	if is == nil {
+		if err == nil || running+waiting > 0 {
 			d.Fatalf("a queue without jobs is there: %+v", s)
 		}
 		return
 	}
 	d.must(err)
-	if s.Running != running || s.Waiting != waiting || s.Concurrency-running != d.m.free(q) {
-		d.Fatalf("queue is %+v, want running %d, waiting %d, free %d", s, running, waiting, d.m.free(q))
-	}
-	if running > s.Concurrency {
-		d.Fatalf("%d jobs hold the %d slots of a queue", running, s.Concurrency)
+	if s.Running != running || s.Waiting != waiting || s.Concurrency != is.concurrency || s.Paused != is.paused {
+		d.Fatalf("queue is %+v, want running %d, waiting %d, %+v", s, running, waiting, *is)
 	}
 }

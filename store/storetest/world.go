@@ -142,7 +142,11 @@ func (w *world) running(settings ...setting) store.Job {
 
 // event is one about the last attempt of a job.
 func (w *world) event(j store.Job, kind store.Kind) store.Event {
-	return store.Event{Kind: kind, At: w.now, Attempt: j.Attempt, Fence: j.Fence}
+	e := store.Event{Kind: kind, At: w.now, Attempt: j.Attempt, Fence: j.Fence}
+	if kind == store.Lose {
+		e.Reason = harp.LostAgentRestarted
+	}
+	return e
 }
 
 // try applies one event to a job.

@@ -3,6 +3,7 @@ package rows
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -102,6 +103,10 @@ func (s *Store) elapse(t *tx, now int64, out *store.Advanced) error {
 					return err
 				}
 			}
+		case alarmLost:
+			if err := s.giveUp(t, e, now, out); err != nil {
+				return err
+			}
 		case alarmRearm:
 			s.sched.rearm(a.queue, now)
 		}
@@ -109,6 +114,32 @@ func (s *Store) elapse(t *tx, now int64, out *store.Advanced) error {
 	next, ok := s.sched.agenda.next()
 	out.More = ok && next <= now
 	return s.startWoken(t, woken, now, out)
+}
+
+// giveUp ends the attempt of a job whose host has been silent too long.
+func (s *Store) giveUp(t *tx, e *entry, now int64, out *store.Advanced) error {
+	before, err := readJob(t, e.id)
+	if err != nil {
+		if s.skip(e, err) {
+			return nil
+		}
+		return err
+	}
+	var c store.Change
+	err = s.happen(t, e.id, before, store.Event{
+		Kind: store.Lose, At: fromNanos(now), Reason: harp.LostTooLong, Jitter: rand.Float64(),
+	}, &c)
+	if err != nil {
+		return err
+	}
+	if c.Err != nil {
+		s.log.Error("job cannot be given up", "job", e.id.String(), "err", c.Err)
+	}
+	if c.Effect.Ends {
+		out.Ended = append(out.Ended, c.Job)
+	}
+	out.Claimed = append(out.Claimed, c.Claimed...)
+	return nil
 }
 
 // hasLeft reports whether a job has waited for its absent host as long as it may.

@@ -18,10 +18,19 @@ const (
 	alarmWake   alarmKind = iota // the entry's time has come
 	alarmExpire                  // the entry may not start any more
 	alarmAway                    // the entry's host may have been away too long
+	alarmLost                    // the entry's host has been silent too long
 	alarmRearm                   // the queue has had a free slot: look at all lines that wait for a host
 )
 
-// agenda holds alarms in the order of their times.
+// number is that of the entry's job; 0 for a queue.
+func (a *alarm) number() uint64 {
+	if a.entry == nil {
+		return 0
+	}
+	return a.entry.no
+}
+
+// agenda holds alarms in the order of their times, and of the jobs' numbers.
 type agenda struct{ list alarmHeap }
 
 // set puts the alarm at a time, wherever it was.
@@ -59,8 +68,15 @@ func (g *agenda) pop(now int64) *alarm {
 
 type alarmHeap []*alarm
 
-func (h alarmHeap) Len() int           { return len(h) }
-func (h alarmHeap) Less(i, j int) bool { return h[i].at < h[j].at }
+func (h alarmHeap) Len() int { return len(h) }
+
+func (h alarmHeap) Less(i, j int) bool {
+	if h[i].at != h[j].at {
+		return h[i].at < h[j].at
+	}
+	return h[i].number() < h[j].number()
+}
+
 func (h alarmHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i+1, j+1

@@ -47,21 +47,33 @@ func (s *Store) apply(t *tx, in *store.Transition, out *store.Change) error {
 		out.Err = notFound(in.ID)
 		return nil
 	}
-	if t.space < SpaceLow && in.Event.Kind != store.CancelReq {
+	switch {
+	case t.space < SpaceLow && in.Event.Kind != store.CancelReq:
 		out.Err = noSpace()
 		return nil
+	case in.Event.Kind == store.Claimed:
+		out.Err = store.ErrIllegal // slots are Claim's
+		return nil
 	}
-	now := s.sched.at(in.Event.At)
-	before, after, effect, err := next(t, i, owned(in.Event))
+	before, err := readJob(t, i)
 	if err != nil {
 		out.Err = err
 		return nil
 	}
-	if effect.Ends || effect.Late {
-		if err := t.putValue(i, in.Event.Value); err != nil {
-			out.Err = err
-			return nil
-		}
+	return s.happen(t, i, before, owned(in.Event), out)
+}
+
+// happen lets an event be part of the life of a job that was read. It returns only
+// errors that nothing can be done about.
+func (s *Store) happen(t *tx, i id, before store.Job, event store.Event, out *store.Change) error {
+	now := s.sched.at(event.At)
+	after, effect, err := next(t, before, event)
+	if err == nil {
+		err = t.putValue(i, &before.Life, &after.Life, event.Value)
+	}
+	if err != nil {
+		out.Err = err
+		return nil
 	}
 	t.change(i, &before, &after)
 	out.Job, out.Effect = after, effect
@@ -88,23 +100,17 @@ func owned(e store.Event) store.Event {
 	return e
 }
 
-// next is what a job was and is after an event.
-func next(t *tx, i id, event store.Event) (before, after store.Job, effect store.Effect, err error) {
-	if event.Kind == store.Claimed {
-		return before, after, effect, store.ErrIllegal // slots are Claim's
-	}
-	if before, err = readJob(t, i); err != nil {
-		return before, after, effect, err
-	}
-	var tell bool
-	if after, tell, err = coveredBy(t, before); err != nil {
-		return before, after, effect, err
+// next is what a job is after an event.
+func next(t *tx, before store.Job, event store.Event) (after store.Job, effect store.Effect, err error) {
+	after, tell, err := coveredBy(t, before)
+	if err != nil {
+		return after, effect, err
 	}
 	if after.Life, effect, err = after.Next(event); err != nil {
-		return before, after, effect, err
+		return after, effect, err
 	}
 	effect.Tell = (effect.Tell || tell) && !effect.Ends
-	return before, after, effect, nil
+	return after, effect, nil
 }
 
 // coveredBy returns a job as the mark of its queue makes it.
@@ -117,17 +123,28 @@ func coveredBy(from getter, j store.Job) (store.Job, bool, error) {
 	return j, tell, err
 }
 
-// putValue stores what a procedure returned.
-func (t *tx) putValue(i id, v harp.Value) error {
-	if len(v) == 0 {
+// putValue stores what a procedure returned, where its job now speaks of a value,
+// and deletes what an attempt before it has returned, where it does not any more.
+func (t *tx) putValue(i id, before, after *store.Life, v harp.Value) error {
+	has := isValued(after)
+	if has == isValued(before) && (!has || len(v) == 0) {
 		return nil
 	}
 	key := i.key(prefixValue)
 	if _, err := t.get(key); err != nil {
 		return err
 	}
-	t.put(key, v)
+	if has {
+		t.put(key, v)
+	} else {
+		t.remove(key)
+	}
 	return nil
+}
+
+// isValued reports whether a value belongs to a job, be it of an attempt or late.
+func isValued(l *store.Life) bool {
+	return l.HasValue || l.Outcome != nil && l.Outcome.HasValue || l.Late != nil && l.Late.HasValue
 }
 
 // moved brings the schedule after a job's life and returns what may start by it.
@@ -146,6 +163,7 @@ func (s *Store) moved(t *tx, e *entry, after *store.Job, effect store.Effect, no
 		s.sched.enqueue(e, after, now, now)
 	}
 	if !effect.Gives {
+		s.sched.stays(e, after, now)
 		return nil, nil
 	}
 	return s.refill(t, e, hostWasFull, now)

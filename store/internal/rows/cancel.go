@@ -18,6 +18,9 @@ func (s *Store) CancelQueue(ctx context.Context, name harp.Value, by harp.Cancel
 		if q == nil || q.isGone() {
 			return noQueue(name)
 		}
+		if q.isIdle() { // it is kept for its pause
+			return nil
+		}
 		key := nameKey(prefixQueue, q.name)
 		var row queueRow
 		if _, err := read(t, key, &row); err != nil {
@@ -33,6 +36,7 @@ func (s *Store) CancelQueue(ctx context.Context, name harp.Value, by harp.Cancel
 		t.put(key, encode(row))
 		marked := nameKey(prefixMarked, q.name)
 		t.write(marked, seal(marked, nil))
+		t.emitQueue(harp.EventQueueCancelled, q.name, at, by.By)
 		return nil
 	})
 	if err != nil {

@@ -34,10 +34,15 @@ func fullJob() store.Job {
 			State: harp.StateLost, Reason: "forced", Since: at(5), UnknownOf: harp.StateSent, Held: "h",
 			Started: harp.MayHaveRun, Attempt: 2, Fence: 7,
 			Attempts: []store.Attempt{
-				{Number: 1, Next: 3, Fence: 1, Sent: at(6), Started: at(7), Ended: at(8), Outcome: "lost"},
+				{Number: 1, Next: 3, Fence: 1, Sent: at(6), Started: at(7), Ended: at(8), Outcome: "lost", Reason: "too_long"},
 				{Number: 2, Base: 3, Next: 4, Fence: 7, Sent: at(9)},
 			},
-			WakeAt: at(10), Busy: 3, Cancel: &harp.CancelRequest{By: principal, Time: at(11)},
+			Retry: harp.RetryPolicy{On: []harp.State{harp.StateLost}, Attempts: 3, Backoff: time.Second, MaxBackoff: time.Minute},
+			Outcome: &store.Outcome{
+				State: harp.StateFailed, Reason: "r", Started: harp.DidRun, Failure: harp.NewFailure("remote", "m"), HasValue: true,
+			},
+			Survivor: true,
+			WakeAt:   at(10), Busy: 3, Cancel: &harp.CancelRequest{By: principal, Time: at(11)},
 			Stopping: &store.Stopping{Cause: "timeout", Since: at(12), Limit: time.Minute}, StartTime: at(13), EndTime: at(14),
 			Failure: harp.Failure{
 				Code: "lost", Type: "t", Message: "m", Data: harp.Value{1}, ExitCode: &code, Ran: harp.MayHaveRun, Fault: harp.FaultAgent,
@@ -62,13 +67,19 @@ func TestRowsRoundTrip(t *testing.T) {
 	}
 	var call callRow
 	var life lifeRow
+	var outcome outcomeRow
 	if err := errors.Join(
 		decode(encode(newCallRow(&want, [32]byte{1})), &call),
 		decode(encode(newLifeRow(&want.Life)), &life),
+		decode(encode(outcomeRow(*want.Outcome)), &outcome),
 	); err != nil {
 		t.Fatal(err)
 	}
-	if got := call.job(i, life.life()); !reflect.DeepEqual(got, want) {
+	got := call.job(i, life.life())
+	if life.Waits {
+		got.Outcome = (*store.Outcome)(&outcome)
+	}
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("job is\n%+v, want\n%+v", got, want)
 	}
 }
@@ -83,12 +94,13 @@ func TestRowsGolden(t *testing.T) {
 		Labels: map[string]string{"k": "v"}, Facts: harp.Value{0x80}, LastHeard: noon, Connected: true,
 		Procedures: []harp.ProcedureDoc{{Name: "p", Summary: "s", Params: []string{"a"}, Args: []byte(`{}`), Timeout: 1, Streams: true}},
 	}
-	queue := queueRow{Concurrency: 2, Paused: true, Marks: []markRow{{Through: 3, By: j.Principal, At: 4}}}
+	queue := queueRow{Concurrency: 2, Fixed: true, Paused: true, Marks: []markRow{{Through: 3, By: j.Principal, At: 4}}}
 	first, _ := split([]byte("payload"))
 	var b strings.Builder
 	show := func(what string, value []byte) { fmt.Fprintf(&b, "%s\n%s", what, hex.Dump(value)) }
 	show("call", encode(newCallRow(&j, [32]byte{1})))
 	show("life", encode(newLifeRow(&j.Life)))
+	show("outcome", encode(outcomeRow(*j.Outcome)))
 	show("request", encode(submissionRow{Request: []byte("r"), Signature: []byte("s"), KeyID: "k"}))
 	show("queue", encode(queue))
 	show("host", encode(newHostRow(&host)))

@@ -2,6 +2,7 @@ package rows
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/harpcaller/harp"
@@ -26,6 +27,9 @@ type tx struct {
 	pieces map[string]int // how many further pieces a value that was read has
 	size   int            // bytes of writes
 	wrote  bool           // whether the operation under way has written
+	feed   *feed
+	kept   kept
+	pruned bool // whether the group has a Prune in it
 }
 
 // get returns what is stored under key, nil if nothing. Errors: ErrDamaged, the
@@ -42,7 +46,9 @@ func (t *tx) raw(key []byte) ([]byte, error) {
 	if i, ok := t.index[string(key)]; ok {
 		return t.writes[i].Value, nil
 	}
-	return t.snap.Get(key)
+	value, err := t.snap.Get(key)
+	t.kept.met(key, len(value))
+	return value, err
 }
 
 // load reads a value with all its pieces, nil if there is none.
@@ -75,8 +81,18 @@ func (t *tx) put(key, payload []byte) {
 	}
 }
 
+// remove deletes what lies under key with all its pieces. It has been read before.
+func (t *tx) remove(key []byte) {
+	t.write(key, nil)
+	for i := range t.pieces[string(key)] {
+		t.write(pieceKey(key, i), nil)
+	}
+	delete(t.pieces, string(key))
+}
+
 func (t *tx) write(key, value []byte) {
 	t.wrote = true
+	t.kept.note(key, len(value))
 	if i, ok := t.index[string(key)]; ok {
 		t.size += len(value) - len(t.writes[i].Value)
 		t.writes[i].Value = value
@@ -126,7 +142,7 @@ func (s *Store) commitGroup(o *op) {
 		o.done <- err
 		return
 	}
-	t := &tx{snap: snap, space: s.engine.Space(), index: map[string]int{}, pieces: map[string]int{}}
+	t := &tx{snap: snap, space: s.engine.Space(), index: map[string]int{}, pieces: map[string]int{}, feed: &s.feed}
 	var group []*op
 	for o != nil {
 		o.err = s.runOp(t, o)
@@ -134,11 +150,8 @@ func (s *Store) commitGroup(o *op) {
 		o = s.next(t)
 	}
 	snap.Close()
-	if len(t.writes) > 0 {
-		if err = s.poisoned(); err == nil {
-			err = s.engine.Commit(t.writes)
-			s.poison(err)
-		}
+	if len(t.writes) > 0 && s.poisoned() == nil {
+		s.commit(t)
 	}
 	for _, o := range group {
 		if err := s.poisoned(); err != nil {
@@ -146,6 +159,25 @@ func (s *Store) commitGroup(o *op) {
 		}
 		o.done <- o.err
 	}
+}
+
+// commit puts on disk what a group has written.
+func (s *Store) commit(t *tx) {
+	s.stored.Add(t.kept.grown)
+	if t.kept.grown != 0 {
+		t.putNumber(keyStored, uint64(s.stored.Load()))
+	}
+	if err := s.engine.Commit(t.writes); err != nil {
+		s.poison(err)
+		return
+	}
+	s.feed.announce(s.feed.number)
+}
+
+// putNumber stores a number of eight bytes.
+func (t *tx) putNumber(key []byte, n uint64) {
+	first, _ := split(binary.BigEndian.AppendUint64(nil, n))
+	t.write(key, seal(key, first))
 }
 
 // begin opens the view that a group starts from.

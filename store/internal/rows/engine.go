@@ -10,7 +10,12 @@
 // has been committed.
 package rows
 
-import "iter"
+import (
+	"context"
+	"iter"
+
+	"github.com/harpcaller/harp/store"
+)
 
 // Engine is an ordered key-value store, used by one Store.
 type Engine interface {
@@ -22,8 +27,13 @@ type Engine interface {
 	// time with at most MaxCommit bytes.
 	Commit(writes []Write) error
 
-	// Space says how much room there is for writing. It is asked once a group.
+	// Space says how much room there is for writing. It is asked once a group, so
+	// it must be cheap; what it says may be a second old.
 	Space() Space
+
+	// Compact and Size are as in store.Upkeep. Close waits for a Compact.
+	Compact(ctx context.Context) error
+	Size() (int64, error)
 
 	// Close releases the engine. No view is open when it is called.
 	Close() error
@@ -40,7 +50,17 @@ type Snapshot interface {
 	// is the last thing it yields.
 	Scan(prefix, from []byte, reverse bool) iter.Seq2[Item, error]
 
+	// Keys yields the keys that have the prefix, in their order, and how long their
+	// values are, without reading those. An error is the last thing it yields.
+	Keys(prefix []byte) iter.Seq2[Entry, error]
+
 	Close()
+}
+
+// Entry is a key and how long its value is.
+type Entry struct {
+	Key  []byte
+	Size int
 }
 
 // Item is a key with its value.
@@ -51,13 +71,13 @@ type Item struct{ Key, Value []byte }
 type Write struct{ Key, Value []byte }
 
 // Space is how much room there is for writing.
-type Space int
+type Space = store.Space
 
 // The spaces, each including what the one before allows.
 const (
-	SpaceCritical Space = iota // cancels and deletes
-	SpaceLow                   // all but new jobs
-	SpacePlenty                // all
+	SpaceCritical = store.SpaceCritical // cancels and deletes
+	SpaceLow      = store.SpaceLow      // all but new jobs
+	SpacePlenty   = store.SpacePlenty   // all
 )
 
 const (

@@ -2,6 +2,7 @@ package rows
 
 import (
 	"bytes"
+	"context"
 	"iter"
 	"sync"
 	"testing"
@@ -58,6 +59,10 @@ func (e *trial) Commit(writes []Write) error {
 }
 
 func (e *trial) Space() Space { return e.space }
+
+func (e *trial) Compact(context.Context) error { return nil }
+
+func (e *trial) Size() (int64, error) { return 0, nil }
 
 func (e *trial) Close() error {
 	e.closed++
@@ -123,6 +128,14 @@ func (v *trialView) Scan(prefix, from []byte, reverse bool) iter.Seq2[Item, erro
 		default:
 			v.tree.Ascend(Item{Key: from}, step)
 		}
+	}
+}
+
+func (v *trialView) Keys(prefix []byte) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		v.tree.Ascend(Item{Key: prefix}, func(item Item) bool {
+			return bytes.HasPrefix(item.Key, prefix) && yield(Entry{item.Key, len(item.Value)}, nil)
+		})
 	}
 }
 

@@ -26,6 +26,7 @@ func (s *Store) OpenSession(ctx context.Context, in store.Session) (uint64, erro
 		row.LastHeard, row.Connected = nanos(in.At), true
 		epoch = row.Epoch
 		t.put(hostKey(in.Host), encode(row))
+		t.emitHost(harp.EventHostOnline, in.Host, row.LastHeard)
 		return nil
 	})
 	return epoch, err
@@ -48,6 +49,9 @@ func (s *Store) PutHost(ctx context.Context, h store.Host) error {
 		}
 		row.Epoch = had.Epoch
 		t.put(hostKey(h.Name), encode(row))
+		if had.Connected && !row.Connected {
+			t.emitHost(harp.EventHostAway, h.Name, s.sched.latest)
+		}
 		return nil
 	})
 }

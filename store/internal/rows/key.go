@@ -13,25 +13,35 @@ import (
 //
 //	!f                             format version and store id
 //	!n                             last submit number
+//	!e                             number of the first event that is kept
+//	!b                             bytes stored under a, v, r and their pieces
 //	j id                           a job: what never changes
 //	l id                           its life
+//	o id                           how its last attempt ended, while it waits for another
 //	a id                           its request, as the caller wrote it, and signature
 //	v id                           what its procedure returned
 //	r id attempt(4) first(8)       a chunk of its records
 //	i KIND value time(8) no(8)     index: id of a job; times are of submission, but
 //	                               for the kinds e, end, and d, not before
+//	i k time(8) hash(32)           index: an idempotency key, by when it is over
+//	i x time(8) no(8)              index: ids of jobs that were pruned at that time
 //	q name                         a queue
 //	m name                         a queue that has been cancelled and is not yet gone
 //	h name                         a host
 //	d kind name                    a document
+//	e no(8)                        an event of the feed
+//	k hash(32)                     an idempotency key: the job it stands for
+//	t id                           tombstone of a job that was pruned
+//	x id                           a pruned job some of whose records are yet to be
+//	                               deleted
 //	+ key piece(4)                 what of a value is beyond its first 64 KiB
 //
-// Reserved: b batches, e the feed of events, k idempotency keys, t tombstones of
-// pruned ids.
+// Reserved: b batches.
 const (
 	prefixMeta     = '!'
 	prefixCall     = 'j'
 	prefixLife     = 'l'
+	prefixOutcome  = 'o'
 	prefixRequest  = 'a'
 	prefixValue    = 'v'
 	prefixRecords  = 'r'
@@ -40,6 +50,10 @@ const (
 	prefixMarked   = 'm'
 	prefixHost     = 'h'
 	prefixDocument = 'd'
+	prefixEvent    = 'e'
+	prefixOnce     = 'k'
+	prefixTomb     = 't'
+	prefixRest     = 'x'
 	prefixPiece    = '+'
 )
 
@@ -53,11 +67,16 @@ const (
 	byQueue     = 'q'
 	byLabel     = 'l'
 	byState     = 't'
+	byOver      = 'k' // idempotency keys
+	byPruned    = 'x' // tombstones
 )
 
 var (
 	keyFormat = []byte{prefixMeta, 'f'}
 	keyNumber = []byte{prefixMeta, 'n'}
+
+	keyFirstEvent = []byte{prefixMeta, 'e'}
+	keyStored     = []byte{prefixMeta, 'b'}
 )
 
 // id is a job's id as its key has it.
@@ -94,6 +113,10 @@ func (i id) attemptKey(attempt int) []byte {
 
 func (i id) recordsKey(attempt int, first uint64) []byte {
 	return binary.BigEndian.AppendUint64(i.attemptKey(attempt), first)
+}
+
+func eventKey(no uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{prefixEvent}, no)
 }
 
 func nameKey(prefix byte, name string) []byte { return append([]byte{prefix}, name...) }

@@ -12,6 +12,7 @@ type queue struct {
 	name        string // canonical
 	concurrency int
 	active      map[*entry]struct{} // those that hold a slot
+	fixed       bool                // concurrency is an operator's
 	paused      bool
 	through     uint64 // the mark: jobs up to this number count as cancelled
 	jobs        int    // that have not ended
@@ -23,7 +24,8 @@ type queue struct {
 	parked  map[*line]struct{}   // out of their hosts' ready lines, for this queue is full
 
 	// since says of each of the upper free slots since when at least so many
-	// have been free; the lower ones, up to floor, always were.
+	// have been free; the lower ones, up to floor, always were. floor is below 0
+	// when more are taken than there are.
 	floor int
 	since []freed
 
@@ -59,13 +61,21 @@ func (s *schedule) queue(name string, concurrency int) *queue {
 
 // isGone reports whether the queue has no job that has not ended, though rows of
 // some may have to say so yet.
-func (q *queue) isGone() bool {
-	return q.waiting.Len() == 0 && len(q.active) == 0 && !q.paused
-}
+func (q *queue) isGone() bool { return q.isIdle() && !q.paused }
+
+// isIdle reports whether no job of the queue waits or holds a slot.
+func (q *queue) isIdle() bool { return q.waiting.Len() == 0 && len(q.active) == 0 }
 
 // reopen makes a queue that was gone as good as new.
 func (q *queue) reopen(concurrency int) {
-	q.concurrency, q.floor, q.since = concurrency, concurrency, nil
+	q.concurrency, q.floor, q.since, q.fixed = concurrency, concurrency, nil, false
+}
+
+// resize gives the queue another number of slots; fewer than are taken, and the next
+// to come free are gone. Its lines have noticed before which are free.
+func (q *queue) resize(concurrency int) {
+	q.floor += concurrency - q.concurrency
+	q.concurrency, q.fixed = concurrency, true
 }
 
 func (q *queue) unlimited() bool { return q.name == "" }

@@ -74,12 +74,27 @@ func readCall(from getter, i id) (store.Job, callRow, error) {
 		return store.Job{}, call, err
 	}
 	if !found {
-		return store.Job{}, call, notFound(i.String())
+		return store.Job{}, call, absent(from, i)
 	}
 	if found, err = read(from, i.key(prefixLife), &life); err == nil && !found {
 		err = fmt.Errorf("%w: job %s has no life", ErrDamaged, i)
 	}
-	return call.job(i, life.life()), call, err
+	j := call.job(i, life.life())
+	if err == nil && life.Waits {
+		j.Outcome, err = readOutcome(from, i)
+	}
+	return j, call, err
+}
+
+// readOutcome reads how the last attempt of a job ended that has not ended.
+func readOutcome(from getter, i id) (*store.Outcome, error) {
+	var row outcomeRow
+	found, err := read(from, i.key(prefixOutcome), &row)
+	if err == nil && !found {
+		err = fmt.Errorf("%w: job %s has no outcome", ErrDamaged, i)
+	}
+	o := store.Outcome(row)
+	return &o, err
 }
 
 func readJob(from getter, i id) (store.Job, error) {
@@ -88,6 +103,28 @@ func readJob(from getter, i id) (store.Job, error) {
 }
 
 func notFound(job string) error { return harp.NotFound("job", job) }
+
+// absent says of a job without rows whether it has ever had some.
+func absent(from getter, i id) error {
+	tomb, err := from.Get(i.key(prefixTomb))
+	switch {
+	case err != nil:
+		return err
+	case tomb != nil:
+		return pruned(i)
+	}
+	return notFound(i.String())
+}
+
+func pruned(i id) error {
+	return harp.NewFailure("pruned", "job "+i.String()+" was deleted when its time was over").Err()
+}
+
+// isPruned reports whether a job of this id was deleted by retention.
+func (t *tx) isPruned(i id) (bool, error) {
+	tomb, err := t.raw(i.key(prefixTomb))
+	return tomb != nil, err
+}
 
 // mark reads the row of a queue that has been cancelled; nil for any other.
 func mark(from getter, name harp.Value) (*queueRow, error) {
@@ -157,7 +194,7 @@ func (s *Store) Request(_ context.Context, text string) (harp.Submission, error)
 	err := s.viewJob(text, func(snap Snapshot, i id) error {
 		found, err := read(snap, i.key(prefixRequest), &row)
 		if err == nil && !found {
-			err = notFound(text)
+			err = absent(snap, i)
 		}
 		return err
 	})
@@ -222,15 +259,20 @@ func idsOf(found []*entry) []id {
 
 // readActive reads those of the jobs that hold an attempt.
 func (s *Store) readActive(ids []id) ([]store.Job, error) {
+	return s.readThose(ids, func(j *store.Job) bool { return store.HoldsSlot(j.State) })
+}
+
+// readThose reads those of the jobs that are as they are wanted.
+func (s *Store) readThose(ids []id, isWanted func(*store.Job) bool) ([]store.Job, error) {
 	var jobs []store.Job
 	err := s.view(func(snap Snapshot) error {
 		for _, i := range ids {
 			j, err := shown(snap, i)
 			switch {
-			case errors.Is(err, harp.ErrNotFound):
+			case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned): // it has ended meanwhile
 			case err != nil:
 				return err
-			case store.HoldsSlot(j.State):
+			case isWanted(&j):
 				jobs = append(jobs, j)
 			}
 		}

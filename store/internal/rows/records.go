@@ -76,7 +76,7 @@ func unseen(l *store.Life, a *store.Append) ([]harp.Record, error) {
 		return nil, fmt.Errorf("%w: first is %d, expected %d", store.ErrGap, a.First, next)
 	case a.First+uint64(len(a.Records)) <= next:
 		return nil, nil
-	case !store.HoldsSlot(l.State) && l.State != harp.StateLost:
+	case !store.HoldsSlot(l.State) && !l.GivenUp():
 		return nil, fmt.Errorf("%w: records in %s", store.ErrFenced, l.State)
 	}
 	return a.Records[next-a.First:], nil

@@ -32,6 +32,29 @@ type callRow struct {
 	TraceParent string            `msgpack:"trace,omitempty"`
 	SubmitTime  int64             `msgpack:"submit"`
 	Digest      []byte            `msgpack:"digest"`
+	Retry       *retryRow         `msgpack:"retry,omitempty"`
+}
+
+// retryRow is the policy that was granted.
+type retryRow struct {
+	On         []harp.State `msgpack:"on"`
+	Attempts   int          `msgpack:"attempts"`
+	Backoff    int64        `msgpack:"backoff"`
+	MaxBackoff int64        `msgpack:"max_backoff"`
+}
+
+func newRetryRow(p harp.RetryPolicy) *retryRow {
+	if p.IsZero() {
+		return nil
+	}
+	return &retryRow{On: p.On, Attempts: p.Attempts, Backoff: int64(p.Backoff), MaxBackoff: int64(p.MaxBackoff)}
+}
+
+func (r *retryRow) policy() harp.RetryPolicy {
+	if r == nil {
+		return harp.RetryPolicy{}
+	}
+	return harp.RetryPolicy{On: r.On, Attempts: r.Attempts, Backoff: time.Duration(r.Backoff), MaxBackoff: time.Duration(r.MaxBackoff)}
 }
 
 func newCallRow(j *store.Job, digest [32]byte) callRow {
@@ -43,10 +66,12 @@ func newCallRow(j *store.Job, digest [32]byte) callRow {
 		Labels: j.Labels, Principal: j.Principal,
 		Batch: j.Batch, Schedule: j.Schedule, FireTime: nanos(j.FireTime), RetryOf: j.RetryOf,
 		TraceParent: j.TraceParent, SubmitTime: nanos(j.SubmitTime), Digest: digest[:],
+		Retry: newRetryRow(j.Retry),
 	}
 }
 
 func (r *callRow) job(i id, life store.Life) store.Job {
+	life.Retry = r.Retry.policy()
 	return store.Job{
 		ID: i.String(), No: r.No, Host: r.Host, Procedure: r.Procedure,
 		Queue: r.Queue, Concurrency: r.Concurrency, Priority: r.Priority,
@@ -80,6 +105,8 @@ type lifeRow struct {
 	Stored    uint64       `msgpack:"stored,omitempty"`
 	Full      bool         `msgpack:"full,omitempty"`
 	Late      *lateRow     `msgpack:"late,omitempty"`
+	Waits     bool         `msgpack:"outcome,omitempty"` // the outcome of an attempt lies beside the row
+	Survivor  bool         `msgpack:"survivor,omitempty"`
 }
 
 type failureRow = harp.Failure
@@ -93,6 +120,17 @@ type attemptRow struct {
 	Started int64  `msgpack:"started,omitempty"`
 	Ended   int64  `msgpack:"ended,omitempty"`
 	Outcome string `msgpack:"outcome,omitempty"`
+	Reason  string `msgpack:"reason,omitempty"`
+}
+
+// outcomeRow is how an attempt ended whose job has not. It lies beside the life,
+// which is rewritten more often.
+type outcomeRow struct {
+	State    harp.State   `msgpack:"state"`
+	Reason   string       `msgpack:"reason,omitempty"`
+	Started  harp.Ran     `msgpack:"started"`
+	Failure  harp.Failure `msgpack:"failure"`
+	HasValue bool         `msgpack:"value,omitempty"`
 }
 
 type requestRow struct {
@@ -119,11 +157,12 @@ func newLifeRow(l *store.Life) lifeRow {
 		Started: l.Started, Attempt: l.Attempt, Fence: l.Fence, WakeAt: nanos(l.WakeAt), Busy: l.Busy,
 		StartTime: nanos(l.StartTime), EndTime: nanos(l.EndTime), HasValue: l.HasValue,
 		Records: l.Records, Stored: l.Stored, Full: l.Full,
+		Waits: l.Outcome != nil, Survivor: l.Survivor,
 	}
 	for _, a := range l.Attempts {
 		r.Attempts = append(r.Attempts, attemptRow{
 			Number: a.Number, Base: a.Base, Next: a.Next, Fence: a.Fence,
-			Sent: nanos(a.Sent), Started: nanos(a.Started), Ended: nanos(a.Ended), Outcome: a.Outcome,
+			Sent: nanos(a.Sent), Started: nanos(a.Started), Ended: nanos(a.Ended), Outcome: a.Outcome, Reason: a.Reason,
 		})
 	}
 	if c := l.Cancel; c != nil {
@@ -146,12 +185,12 @@ func (r *lifeRow) life() store.Life {
 		State: r.State, Reason: r.Reason, Since: fromNanos(r.Since), UnknownOf: r.UnknownOf, Held: r.Held,
 		Started: r.Started, Attempt: r.Attempt, Fence: r.Fence, WakeAt: fromNanos(r.WakeAt), Busy: r.Busy,
 		StartTime: fromNanos(r.StartTime), EndTime: fromNanos(r.EndTime), HasValue: r.HasValue,
-		Records: r.Records, Stored: r.Stored, Full: r.Full,
+		Records: r.Records, Stored: r.Stored, Full: r.Full, Survivor: r.Survivor,
 	}
 	for _, a := range r.Attempts {
 		l.Attempts = append(l.Attempts, store.Attempt{
 			Number: a.Number, Base: a.Base, Next: a.Next, Fence: a.Fence,
-			Sent: fromNanos(a.Sent), Started: fromNanos(a.Started), Ended: fromNanos(a.Ended), Outcome: a.Outcome,
+			Sent: fromNanos(a.Sent), Started: fromNanos(a.Started), Ended: fromNanos(a.Ended), Outcome: a.Outcome, Reason: a.Reason,
 		})
 	}
 	if c := r.Cancel; c != nil {
@@ -177,9 +216,10 @@ type submissionRow struct {
 }
 
 // queueRow is what a queue is beyond its jobs. It exists while there is one that
-// has not ended.
+// has not ended, or the queue is paused.
 type queueRow struct {
 	Concurrency int       `msgpack:"conc"`
+	Fixed       bool      `msgpack:"fixed,omitempty"` // the concurrency is an operator's, not the first job's
 	Paused      bool      `msgpack:"paused,omitempty"`
 	Marks       []markRow `msgpack:"cancelled_through,omitempty"` // ascending
 }

@@ -57,8 +57,9 @@ type entry struct {
 	wait      int64 // how long absence alone may hold it
 	isAllowed bool  // nothing but its host is in its way,
 	allowed   int64 // since then
+	survives  bool  // waits for its last attempt, which must end first
 
-	waking, expiring, leaving alarm
+	waking, expiring, leaving, losing alarm
 }
 
 // before is the order of queues.
@@ -87,6 +88,7 @@ func (s *schedule) add(i id, j *store.Job, now, come int64) *entry {
 	e.waking = alarm{kind: alarmWake, entry: e}
 	e.expiring = alarm{kind: alarmExpire, entry: e}
 	e.leaving = alarm{kind: alarmAway, entry: e}
+	e.losing = alarm{kind: alarmLost, entry: e}
 	e.queue.jobs++
 	if e.no <= e.queue.through {
 		e.queue.marked++
@@ -95,6 +97,7 @@ func (s *schedule) add(i id, j *store.Job, now, come int64) *entry {
 	s.jobs[i] = e
 	if store.HoldsSlot(j.State) {
 		s.occupy(e)
+		s.stays(e, j, now)
 	} else {
 		s.enqueue(e, j, now, come)
 	}
@@ -103,7 +106,10 @@ func (s *schedule) add(i id, j *store.Job, now, come int64) *entry {
 
 // enqueue lets a job wait: in its line, or first for its time.
 func (s *schedule) enqueue(e *entry, j *store.Job, now, come int64) {
-	e.wake = max(nanos(j.NotBefore), nanos(j.WakeAt))
+	e.wake, e.survives = wakeOf(j), j.Survivor
+	if j.GivenUp() {
+		e.host.returning[e] = struct{}{}
+	}
 	if e.isDoomed() {
 		s.doom(e.queue, 0).entries.Set(e)
 		return
@@ -112,11 +118,32 @@ func (s *schedule) enqueue(e *entry, j *store.Job, now, come int64) {
 	if e.expires != 0 {
 		s.agenda.set(&e.expiring, e.expires)
 	}
-	if e.wake != 0 && e.wake > come {
+	switch {
+	case e.survives:
+	case e.wake != 0 && e.wake > come:
 		s.agenda.set(&e.waking, e.wake)
-		return
+	default:
+		s.wake(e, now)
 	}
-	s.wake(e, now)
+}
+
+// wakeOf is when a job's time comes; 0 if it waits for none.
+func wakeOf(j *store.Job) int64 { return max(nanos(j.NotBefore), nanos(j.WakeAt)) }
+
+// stays is called when an event has left a job waiting, or with its slot. One whose
+// host is silent is given up when its time has come. One that waited for its last
+// attempt may wait for its own time now, which has come at the latest with the next
+// Advance.
+func (s *schedule) stays(e *entry, j *store.Job, now int64) {
+	s.agenda.clear(&e.losing)
+	switch {
+	case j.State == harp.StateUnknown && !j.WakeAt.IsZero():
+		s.agenda.set(&e.losing, nanos(j.WakeAt))
+	case e.active || e.isDoomed() || j.State != harp.StateQueued:
+	case e.survives != j.Survivor || e.wake != wakeOf(j):
+		s.dequeue(e, now)
+		s.enqueue(e, j, now, math.MinInt64)
+	}
 }
 
 // wake puts a job whose time has come into its line, unless its time is over: then
@@ -132,6 +159,7 @@ func (s *schedule) dequeue(e *entry, now int64) {
 	s.agenda.clear(&e.waking)
 	s.agenda.clear(&e.expiring)
 	s.agenda.clear(&e.leaving)
+	delete(e.host.returning, e)
 	if !e.isDoomed() {
 		e.queue.waiting.Delete(e)
 		s.leave(e, now)
@@ -153,6 +181,7 @@ func (s *schedule) occupy(e *entry) {
 // release takes the slot and the attempt back.
 func (s *schedule) release(e *entry, now int64) {
 	e.active = false
+	s.agenda.clear(&e.losing)
 	s.seq++
 	e.queue.give(e, now, s.seq)
 	delete(e.host.active, e)
@@ -169,6 +198,11 @@ func (s *schedule) drop(e *entry) bool {
 	if e.no <= q.through {
 		q.marked--
 	}
+	return s.dropQueue(q)
+}
+
+// dropQueue forgets a queue that nothing is kept of; false if it stays.
+func (s *schedule) dropQueue(q *queue) bool {
 	if q.name == "" || q.jobs > 0 || q.paused {
 		return false
 	}
@@ -254,11 +288,13 @@ func (s *schedule) nextDue() int64 {
 func (s *schedule) reason(e *entry, j *store.Job) string {
 	switch h := e.host; {
 	case e.line == nil && e.waking.index == 0:
-		return j.Reason // its time is over
+		return j.Reason // its time is over, or its last attempt must end first
 	case e.line == nil && !j.WakeAt.IsZero() && !j.NotBefore.After(j.WakeAt):
 		return j.Reason
 	case e.line == nil:
 		return harp.ReasonStartAfter
+	case e.queue.paused:
+		return harp.ReasonPaused
 	case !e.line.allows(e, s):
 		return harp.ReasonQueue
 	case !h.gate.Open:

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
@@ -40,7 +41,9 @@ type Store struct {
 	id     string
 
 	ops       chan *op
-	closing   chan struct{} // closed by Close
+	closing   chan struct{}   // closed by Close
+	open      context.Context // ends with it
+	shut      context.CancelCauseFunc
 	committer sync.WaitGroup
 	readers   sync.RWMutex // held for reading while a view is open
 	closeOnce sync.Once
@@ -48,7 +51,11 @@ type Store struct {
 	broken    atomic.Pointer[error]
 
 	mu    sync.Mutex
-	sched *schedule // guarded by mu
+	sched *schedule       // guarded by mu
+	swept map[byte][]byte // guarded by mu: where Prune goes on, by index
+	feed  feed
+
+	stored atomic.Int64 // bytes that jobs store; set by the committer
 }
 
 var _ store.Store = (*Store)(nil)
@@ -68,7 +75,9 @@ func Open(e Engine, opts Options) (*Store, error) {
 	s := &Store{
 		engine: e, opts: opts, log: opts.Logger,
 		ops: make(chan *op), closing: make(chan struct{}), sched: newSchedule(),
+		feed: feed{changed: make(chan struct{})}, swept: map[byte][]byte{},
 	}
+	s.open, s.shut = context.WithCancelCause(context.Background())
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -101,20 +110,37 @@ func (s *Store) load() error {
 	case !found:
 		return s.create(snap)
 	case format.Version > formatVersion:
-		return fmt.Errorf("store: its format is version %d and this software knows none above %d: use a newer one", format.Version, formatVersion)
+		return tooNew(format.Version)
 	}
 	s.id = format.ID
-	number, _, err := load(keyNumber, snap.Get)
+	if s.sched.number, err = readNumber(snap, keyNumber); err != nil {
+		return err
+	}
+	stored, err := readNumber(snap, keyStored)
 	if err != nil {
 		return err
 	}
-	if len(number) == 8 {
-		s.sched.number = binary.BigEndian.Uint64(number)
+	s.stored.Store(int64(stored))
+	if err := s.loadFeed(snap); err != nil {
+		return err
 	}
 	if err := s.loadQueues(snap); err != nil {
 		return err
 	}
 	return s.loadJobs(snap)
+}
+
+// readNumber reads a number of eight bytes; 0 if there is none.
+func readNumber(from getter, key []byte) (uint64, error) {
+	payload, _, err := load(key, from.Get)
+	if err != nil || len(payload) != 8 {
+		return 0, err
+	}
+	return binary.BigEndian.Uint64(payload), nil
+}
+
+func tooNew(version int) error {
+	return fmt.Errorf("store: its format is version %d and this software knows none above %d: use a newer one", version, formatVersion)
 }
 
 // create writes the format of a new store with a new id.
@@ -125,11 +151,18 @@ func (s *Store) create(snap Snapshot) error {
 		}
 		return err
 	}
+	id, format := newFormat()
+	s.id = id
+	return s.engine.Commit(format)
+}
+
+// newFormat is what makes an engine a store of this format, with a new id.
+func newFormat() (id string, writes []Write) {
 	var random [16]byte
 	rand.Read(random[:])
-	s.id = hex.EncodeToString(random[:])
-	first, _ := split(encode(formatRow{Version: formatVersion, ID: s.id}))
-	return s.engine.Commit([]Write{{keyFormat, seal(keyFormat, first)}})
+	id = hex.EncodeToString(random[:])
+	first, _ := split(encode(formatRow{Version: formatVersion, ID: id}))
+	return id, []Write{{keyFormat, seal(keyFormat, first)}}
 }
 
 func (s *Store) loadQueues(snap Snapshot) error {
@@ -142,7 +175,7 @@ func (s *Store) loadQueues(snap Snapshot) error {
 			return err
 		}
 		q := s.sched.queue(string(item.Key[1:]), row.Concurrency)
-		q.paused, q.through = row.Paused, row.through()
+		q.fixed, q.paused, q.through = row.Fixed, row.Paused, row.through()
 	}
 	return nil
 }
@@ -176,6 +209,7 @@ func (s *Store) ID() string { return s.id }
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.closing)
+		s.shut(harp.ErrClosed)
 		s.committer.Wait()
 		s.readers.Lock() // until the last view is closed
 		defer s.readers.Unlock()

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -134,6 +135,12 @@ func everything(ctx context.Context, s *Store, id string) map[string]error {
 	_, _, errs["ListHosts"] = s.ListHosts(ctx, "", 1)
 	_, errs["Document"] = s.Document(ctx, "k", "n")
 	errs["PutDocument"] = s.PutDocument(ctx, "k", "n", nil)
+	errs["Note"] = s.Note(ctx, harp.Event{Type: harp.EventHostForgot})
+	_, errs["Events"] = s.Events(ctx, harp.EventFilter{}, 1)
+	_, errs["Prune"] = s.Prune(ctx, store.Retention{}, noon)
+	errs["Compact"] = s.Compact(ctx)
+	_, errs["Size"] = s.Size()
+	errs["Backup"] = s.Backup(ctx, io.Discard)
 	return errs
 }
 
@@ -329,7 +336,7 @@ func TestSpaceLines(t *testing.T) {
 	e.space = SpaceCritical
 	for name, err := range everything(t.Context(), s, j.ID) {
 		switch name {
-		case "Submit", "Claim", "Append", "OpenSession", "PutHost", "PutDocument":
+		case "Submit", "Claim", "Append", "OpenSession", "PutHost", "PutDocument", "Note":
 			if !errors.Is(err, harp.ErrNoSpace) {
 				t.Errorf("%s: %v, want ErrNoSpace", name, err)
 			}

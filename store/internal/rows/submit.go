@@ -2,7 +2,6 @@ package rows
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
@@ -39,9 +38,9 @@ func submitSize(jobs []store.Submission) int {
 	for n := range jobs {
 		j := &jobs[n].Job
 		size += len(jobs[n].Request.Request) + len(jobs[n].Request.Signature)
-		size += 2000 + 2*len(j.Host) + 2*len(j.Procedure) + 4*len(j.Queue)
+		size += 3000 + 4*len(j.Host) + 4*len(j.Procedure) + 6*len(j.Queue)
 		for k, v := range j.Labels {
-			size += 2*(len(k)+len(v)) + 50 + WriteCost
+			size += 4*(len(k)+len(v)) + 50 + WriteCost
 		}
 	}
 	return size
@@ -68,7 +67,7 @@ func (s *Store) submit(t *tx, in *store.Submission, out *store.Submitted, now in
 	}
 	if _, ok := s.sched.jobs[i]; !ok {
 		if t.noteAbsent(i, &out.Err) {
-			return s.insert(t, i, in, out, now)
+			return s.submitNew(t, i, in, out, now)
 		}
 		if out.Err != nil {
 			return nil
@@ -76,6 +75,26 @@ func (s *Store) submit(t *tx, in *store.Submission, out *store.Submitted, now in
 	}
 	s.resubmit(t, i, in, out)
 	return nil
+}
+
+// submitNew stores a job whose id is not stored, unless its idempotency key stands
+// for another or its id is one that was pruned.
+func (s *Store) submitNew(t *tx, i id, in *store.Submission, out *store.Submitted, now int64) error {
+	if known, err := t.knownBy(in, out, now); known || err != nil {
+		return err
+	}
+	gone, err := t.isPruned(i)
+	switch {
+	case err != nil:
+		return err
+	case gone:
+		out.Err = pruned(i)
+		return nil
+	}
+	if err := t.putKey(i, in, now); err != nil {
+		return err
+	}
+	return s.insert(t, i, in, out, now)
 }
 
 // noteAbsent reports whether no job has this id.
@@ -107,6 +126,7 @@ func (s *Store) insert(t *tx, i id, in *store.Submission, out *store.Submitted, 
 	}
 	j.Concurrency = max(j.Concurrency, 1)
 	j.Life = store.Begin(fromNanos(now), "")
+	j.Retry = in.Job.Retry
 	if err := s.openQueue(t, &j); err != nil {
 		return err
 	}
@@ -121,8 +141,8 @@ func (s *Store) insert(t *tx, i id, in *store.Submission, out *store.Submitted, 
 	for _, key := range entries(&j) {
 		t.write(key, seal(key, i[:]))
 	}
-	first, _ := split(binary.BigEndian.AppendUint64(nil, j.No))
-	t.write(keyNumber, seal(keyNumber, first))
+	t.putNumber(keyNumber, j.No)
+	t.emitSubmitted(i, &j, now)
 	job, err := readJob(t, i) // shares nothing with what was given
 	*out = store.Submitted{Job: job, New: true, Err: err}
 	return nil
@@ -134,7 +154,7 @@ func (s *Store) openQueue(t *tx, j *store.Job) error {
 		return nil
 	}
 	q := s.sched.queues[string(j.Queue)]
-	if q != nil && !q.isGone() {
+	if q != nil && (!q.isIdle() || q.paused && q.fixed) {
 		return nil
 	}
 	var row queueRow // with the mark, if rows of cancelled jobs still need it
@@ -145,7 +165,7 @@ func (s *Store) openQueue(t *tx, j *store.Job) error {
 	if q != nil {
 		q.reopen(j.Concurrency)
 	}
-	row.Concurrency = j.Concurrency
+	row.Concurrency, row.Fixed = j.Concurrency, false
 	t.put(key, encode(row))
 	return nil
 }
@@ -173,9 +193,22 @@ func (t *tx) putLife(i id, j *store.Job) {
 	t.put(i.key(prefixLife), encode(newLifeRow(&j.Life)))
 }
 
+// putOutcome writes how an attempt ended after which the job has gone on.
+func (t *tx) putOutcome(i id, before, after *store.Outcome) {
+	switch key := i.key(prefixOutcome); {
+	case after == before: // as it is read
+	case after != nil:
+		t.put(key, encode(outcomeRow(*after)))
+	default:
+		t.remove(key)
+	}
+}
+
 // change writes what an event made of a job, its index entries with it.
 func (t *tx) change(i id, before, after *store.Job) {
 	t.putLife(i, after)
+	t.putOutcome(i, before.Outcome, after.Outcome)
+	t.emitChange(i, before, after)
 	had, has := changing(before), changing(after)
 	for _, key := range had {
 		if !contains(has, key) {

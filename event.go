@@ -1,0 +1,142 @@
+package harp
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"slices"
+	"time"
+)
+
+// Events yields what happens, from EventFilter.After on: what that has been and then
+// what comes, until ctx ends. It goes on through lost connections and restarts of the
+// dispatcher, without gap or repeat; in another process it goes on where this one
+// ended when After is the Cursor of the last event that it yielded. An error is the
+// last thing it yields. Errors: ErrInvalid (after, types), ErrPruned when what comes
+// after the cursor is not kept any more, ErrClosed, ctx's.
+func (c *Caller) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, error] {
+	f.Types = slices.Clone(f.Types)
+	return func(yield func(Event, error) bool) {
+		f := f
+		for {
+			page, err := c.EventsPage(ctx, f, true)
+			if err != nil {
+				yield(Event{}, err)
+				return
+			}
+			for _, e := range page.Events {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			f.After = page.Cursor
+		}
+	}
+}
+
+// EventsPage is a part of what Events yields, for programs that page themselves: it
+// goes on with EventFilter.After as EventPage.Cursor says. With wait it is answered
+// when there is an event, through lost connections as Events. A page may be empty
+// while its Cursor has moved. Errors: as Events, and without wait ErrUnavailable.
+func (c *Caller) EventsPage(ctx context.Context, f EventFilter, wait bool) (EventPage, error) {
+	f.Types = slices.Clone(f.Types)
+	return c.service.Events(ctx, f, wait)
+}
+
+// Event is one entry of the dispatcher's feed: something that happened, written in
+// the commit that made it so. Events are numbered without gaps in the order of their
+// commits.
+type Event struct {
+	Cursor    string            // where the feed goes on after it: EventFilter.After
+	Time      time.Time         // the dispatcher's clock, UTC
+	Type      EventType         // what happened
+	Job       string            // its id; "": not about a job
+	Host      string            // "": not about a host
+	Procedure string            // of the job
+	Queue     Value             // of the job, or what it is about; nil: none
+	State     State             // of the job, after it
+	Reason    string            // of the state, or why
+	Attempt   int               // of the job; 0: none
+	By        Principal         // who asked for it, if somebody did
+	Labels    map[string]string // of the job
+}
+
+// MarshalJSON writes snake_case fields, leaving out those that are empty; the time is
+// RFC 3339 UTC.
+func (e Event) MarshalJSON() ([]byte, error) {
+	var by *Principal
+	if e.By != (Principal{}) {
+		by = &e.By
+	}
+	return json.Marshal(struct {
+		Cursor    string            `json:"cursor"`
+		Time      time.Time         `json:"time"`
+		Type      EventType         `json:"type"`
+		Job       string            `json:"job,omitempty"`
+		Host      string            `json:"host,omitempty"`
+		Procedure string            `json:"procedure,omitempty"`
+		Queue     Value             `json:"queue,omitempty"`
+		State     State             `json:"state,omitempty"`
+		Reason    string            `json:"reason,omitempty"`
+		Attempt   int               `json:"attempt,omitempty"`
+		By        *Principal        `json:"by,omitempty"`
+		Labels    map[string]string `json:"labels,omitempty"`
+	}{
+		e.Cursor, e.Time.UTC(), e.Type, e.Job, e.Host, e.Procedure, e.Queue,
+		e.State, e.Reason, e.Attempt, by, e.Labels,
+	})
+}
+
+// EventType names what happened. More may be added.
+type EventType string
+
+// The types of events. Those of jobs are "job." and the state that the job came
+// into, but for these.
+const (
+	EventJobSubmitted       EventType = "job.submitted"
+	EventJobQueued          EventType = "job.queued" // goes back to wait: not started, or another attempt follows
+	EventJobSent            EventType = "job.sent"
+	EventJobRunning         EventType = "job.running"
+	EventJobCancelRequested EventType = "job.cancel_requested"
+	EventJobCancelling      EventType = "job.cancelling"
+	EventJobUnknown         EventType = "job.unknown"
+	EventJobSucceeded       EventType = "job.succeeded"
+	EventJobFailed          EventType = "job.failed"
+	EventJobTimedOut        EventType = "job.timed_out"
+	EventJobCancelled       EventType = "job.cancelled"
+	EventJobExpired         EventType = "job.expired"
+	EventJobRejected        EventType = "job.rejected"
+	EventJobLost            EventType = "job.lost"
+	EventJobLate            EventType = "job.late"    // an outcome arrived for a job that had ended as lost
+	EventJobPruned          EventType = "jobs.pruned" // retention deleted jobs; Reason says how many
+
+	EventHostOnline     EventType = "host.online"
+	EventHostAway       EventType = "host.away"
+	EventHostDuplicate  EventType = "host.duplicate"    // a second agent of this name was refused
+	EventHostJournal    EventType = "host.journal_gone" // its agent lost what it knew of its attempts
+	EventHostForgot     EventType = "host.forgot"       // the agent held an attempt that is not known here; Job names it
+	EventQueuePaused    EventType = "queue.paused"
+	EventQueueUnpaused  EventType = "queue.unpaused"
+	EventQueueChanged   EventType = "queue.changed" // its concurrency
+	EventQueueCancelled EventType = "queue.cancelled"
+)
+
+// Where a feed can be read from, for EventFilter.After.
+const (
+	EventsFromNow   = ""      // what happens from now on
+	EventsFromStart = "start" // everything that is kept
+)
+
+// EventFilter selects events; a zero field selects all.
+type EventFilter struct {
+	After string   // a Cursor, EventsFromNow or EventsFromStart
+	Types []string // each a type, or the beginning of one and *: "job.*"
+	Job   string
+	Host  string
+}
+
+// EventPage is a part of the feed.
+type EventPage struct {
+	Events []Event
+	Cursor string // where to go on, also when there are no events
+}

@@ -1,0 +1,127 @@
+package badger_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/badger"
+)
+
+// longEnv makes long tests as long as they should be.
+const longEnv = "HARP_LONG"
+
+// TestPruneGivesBack checks that a directory in which many jobs were deleted takes at
+// most 1.2 times the blocks of one that never had them, and 100 bytes for each
+// tombstone. Badger's own files are the slack; they come once for each directory.
+func TestPruneGivesBack(t *testing.T) {
+	jobs, slack := 20_000, int64(1<<20)
+	if os.Getenv(longEnv) != "" {
+		jobs = 1_000_000
+	} else if testing.Short() {
+		t.Skip("writes much")
+	}
+	const kept = 2000
+	plain := filledDir(t, 0, kept)
+	pruned := filledDir(t, jobs, kept)
+	tombs := int64(jobs) * 100
+	t.Logf("%d jobs deleted: %d bytes of %d", jobs, pruned, plain+tombs)
+	if most := plain*12/10 + tombs + slack; pruned > most {
+		t.Errorf("the directory takes %d bytes, at most %d", pruned, most)
+	}
+}
+
+// filledDir is how much a directory takes in which some jobs were deleted and some are
+// left.
+func filledDir(t *testing.T, deleted, kept int) int64 {
+	t.Helper()
+	dir := t.TempDir()
+	st := open(t, dir, badger.Options{})
+	now := time.Now()
+	endJobs(t, st, deleted, now)
+	began := time.Now()
+	later := now.Add(time.Hour)
+	endJobs(t, st, kept, later)
+	for more := true; more; {
+		did, err := st.Prune(t.Context(), store.Retention{EndedBefore: later, EventsBefore: later}, later)
+		if err != nil {
+			t.Fatal(err)
+		}
+		more = did.More
+	}
+	t.Logf("deleting %d jobs took %v", deleted, time.Since(began))
+	for range 2 { // what is in the tables of memory comes to the disk by closing
+		if err := st.Close(); err != nil {
+			t.Fatal(err)
+		}
+		st = open(t, dir, badger.Options{})
+		if err := st.Compact(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	size, err := st.Size()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return size
+}
+
+// endJobs stores jobs that have run, with what a usual one leaves.
+func endJobs(t *testing.T, st store.Store, n int, at time.Time) {
+	t.Helper()
+	const atOnce = 200
+	st.SetGate("h", store.Gate{Open: true, Most: 2 * atOnce})
+	for done := 0; done < n; done += atOnce {
+		batch := make([]store.Submission, min(atOnce, n-done))
+		for i := range batch {
+			batch[i] = submission("h")
+			batch[i].Request.Request = make([]byte, 300)
+		}
+		out, err := st.Submit(t.Context(), batch, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ts := make([]store.Transition, len(out))
+		for i, o := range out {
+			a := store.Append{ID: o.Job.ID, Attempt: 1, Fence: o.Job.Fence, Records: []harp.Record{{Value: make(harp.Value, 200)}}, Arrived: at}
+			if i == 0 {
+				if _, err := st.Append(t.Context(), a); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ts[i] = store.Transition{ID: o.Job.ID, Event: store.Event{Kind: store.End, At: at, Attempt: 1, Fence: o.Job.Fence, Value: harp.Value("value")}}
+		}
+		if _, err := st.Apply(t.Context(), ts...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCompactEnds gives up waiting for a compaction with its context, and closes the
+// store while one may be under way.
+func TestCompactEnds(t *testing.T) {
+	st := open(t, t.TempDir(), badger.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := st.Compact(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("compacting with a context that has ended: %v", err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- st.Compact(t.Context()) }()
+	if err := st.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil && !errors.Is(err, harp.ErrClosed) {
+		t.Errorf("compacting while the store is closed: %v", err)
+	}
+	if err := st.Compact(t.Context()); !errors.Is(err, harp.ErrClosed) {
+		t.Errorf("compacting after: %v, want ErrClosed", err)
+	}
+}

@@ -1,0 +1,91 @@
+package store
+
+import (
+	"time"
+
+	"github.com/harpcaller/harp"
+)
+
+// Attempt is one try.
+type Attempt struct {
+	Number  int
+	Base    uint64 // number of its first record
+	Next    uint64 // of its own numbers: how many it has
+	Fence   uint64
+	Sent    time.Time
+	Started time.Time
+	Ended   time.Time
+	Outcome string // a state, or "not_now"
+	Reason  string // of the outcome
+}
+
+// Outcome is how an attempt ended.
+type Outcome struct {
+	State    harp.State
+	Reason   string
+	Started  harp.Ran
+	Failure  harp.Failure
+	HasValue bool // a value lies beside the row
+}
+
+// Stopping says why a procedure was asked to stop by its agent.
+type Stopping struct {
+	Cause string // cancel, timeout, max_exec_time
+	Since time.Time
+	Limit time.Duration
+}
+
+// Late is what an agent said about a job that had ended as lost.
+type Late struct {
+	State    harp.State
+	Failure  harp.Failure
+	HasValue bool // a value lies beside the row
+	At       time.Time
+}
+
+// Kind names what can happen to a job.
+type Kind string
+
+// The events. Those about an attempt name it and its fence.
+const (
+	Claimed   Kind = "claimed"   // may start: its slot is taken, Fence is the new one
+	Started   Kind = "started"   // the procedure has begun, At
+	NotNow    Kind = "not_now"   // proven not started; Reason start_before: expired; else ask again at Wake
+	Refused   Kind = "refused"   // final, not started: Failure
+	CancelReq Kind = "cancel"    // By asked for it, At
+	Stop      Kind = "stopping"  // the agent stops it: Stopping
+	End       Kind = "end"       // the procedure is over: Failure or a value; Stopping if one was journalled first
+	Expire    Kind = "expire"    // not started in time; Reason offline if the host's absence was to blame
+	Silent    Kind = "silent"    // nothing heard of the host; given up at Wake
+	Withdrawn Kind = "withdrawn" // reconciliation: proven not started
+	Alive     Kind = "alive"     // reconciliation: it runs; Stopping if a limit or cancel was journalled
+	Gone      Kind = "gone"      // reconciliation: an attempt that was given up is over, of a job that waits for another
+	Lose      Kind = "lose"      // what happened cannot be known: Reason, one of harp.Lost...; Attempt 0: whichever is the last
+)
+
+// Event is one thing that happened to a job. Which fields count depends on Kind.
+type Event struct {
+	Kind     Kind
+	At       time.Time // the dispatcher's clock
+	Attempt  int
+	Fence    uint64
+	Reason   string
+	Wake     time.Time
+	By       harp.Principal
+	Stopping *Stopping
+	Failure  harp.Failure // zero: succeeded
+	Value    harp.Value   // End; the store puts it beside the row
+	RanFor   time.Duration
+	Jitter   float64 // from 0 to 1: how much of the pause before another attempt is waited
+	Text     string  // of an operator who gave the job up
+}
+
+// Effect is what a change asks of others.
+type Effect struct {
+	Takes  bool // a slot of the queue
+	Gives  bool // the slot back
+	Ends   bool // the job has ended
+	Tell   bool // the agent must be told to cancel
+	Late   bool // the job had ended; only Late was noted
+	Resume bool // the agent is to be asked for the rest
+}

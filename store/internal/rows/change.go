@@ -1,0 +1,78 @@
+package rows
+
+import (
+	"context"
+	"time"
+
+	"github.com/harpcaller/harp"
+)
+
+// ChangeQueue implements store.Queues.
+func (s *Store) ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueChange, by harp.Principal, at time.Time) error {
+	if c.Concurrency != nil && *c.Concurrency < 1 {
+		return &harp.FieldError{Field: "concurrency", Message: "must be more than zero"}
+	}
+	return s.do(ctx, SpaceLow, func(t *tx) error {
+		now := s.sched.at(at)
+		q := s.sched.queues[string(name)]
+		isGone := q == nil || q.isGone()
+		if isGone && (c.Paused == nil || !*c.Paused) {
+			return noQueue(name)
+		}
+		var row queueRow // with the mark, if rows of cancelled jobs still need it
+		if _, err := read(t, nameKey(prefixQueue, string(name)), &row); err != nil {
+			return err
+		}
+		if isGone {
+			q = s.sched.queue(string(name), 1)
+			q.reopen(1)
+		}
+		had := *q
+		s.sched.change(q, c, now)
+		t.emitChanged(&had, q, now, by)
+		s.putQueue(t, q, row)
+		return nil
+	})
+}
+
+// change pauses a queue or lets it go on, and gives it another concurrency. Its lines
+// notice first what they had, and then what they have.
+func (s *schedule) change(q *queue, c harp.QueueChange, now int64) {
+	s.rearm(q, now)
+	if c.Paused != nil {
+		q.paused = *c.Paused
+	}
+	if c.Concurrency != nil {
+		q.resize(*c.Concurrency)
+	}
+	s.rearm(q, now)
+	if q.free() > 0 {
+		unparkAll(q.parked)
+	}
+}
+
+// emitChanged tells what of a queue is not as it was.
+func (t *tx) emitChanged(had, is *queue, now int64, by harp.Principal) {
+	switch {
+	case is.paused && !had.paused:
+		t.emitQueue(harp.EventQueuePaused, is.name, now, by)
+	case had.paused && !is.paused:
+		t.emitQueue(harp.EventQueueUnpaused, is.name, now, by)
+	}
+	if is.concurrency != had.concurrency {
+		t.emitQueue(harp.EventQueueChanged, is.name, now, by)
+	}
+}
+
+// putQueue writes the row of a queue as it is now; one that nothing is kept of is
+// deleted.
+func (s *Store) putQueue(t *tx, q *queue, row queueRow) {
+	key := nameKey(prefixQueue, q.name)
+	if s.sched.dropQueue(q) {
+		t.remove(key)
+		t.write(nameKey(prefixMarked, q.name), nil)
+		return
+	}
+	row.Concurrency, row.Fixed, row.Paused = q.concurrency, q.fixed, q.paused
+	t.put(key, encode(row))
+}

@@ -1,0 +1,331 @@
+package rows
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// feed is where the feed of events stands. Events are numbered from 1.
+type feed struct {
+	number uint64 // the last number given; the committer's, under the store's mutex
+
+	mu        sync.Mutex
+	committed uint64        // guarded by mu: the last number on disk
+	changed   chan struct{} // guarded by mu: closed when there is one more
+}
+
+// announce says that what was numbered so far is on disk.
+func (f *feed) announce(last uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if last == f.committed {
+		return
+	}
+	f.committed = last
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// now is the last number on disk and what is closed when there is one more.
+func (f *feed) now() (uint64, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.committed, f.changed
+}
+
+// eventRow is an event as it is stored, an array of its fields. More may be added
+// at the end.
+type eventRow struct {
+	_msgpack struct{} `msgpack:",as_array"` //nolint:unused // tells msgpack how
+
+	At        int64
+	Type      harp.EventType
+	Job       []byte // its id; nil: none
+	Host      string
+	Procedure string
+	Queue     []byte
+	State     harp.State
+	Reason    string
+	Attempt   int
+	By        *harp.Principal
+	Labels    map[string]string
+}
+
+// event is the inverse of what wrote the row.
+func (r *eventRow) event(cursor string) harp.Event {
+	e := harp.Event{
+		Cursor: cursor, Time: fromNanos(r.At), Type: r.Type, Host: r.Host, Procedure: r.Procedure,
+		Queue: r.Queue, State: r.State, Reason: r.Reason, Attempt: r.Attempt, Labels: r.Labels,
+	}
+	if len(r.Job) == len(id{}) {
+		e.Job = id(r.Job).String()
+	}
+	if r.By != nil {
+		e.By = *r.By
+	}
+	return e
+}
+
+// emit writes an event.
+func (t *tx) emit(row eventRow) {
+	t.feed.number++
+	key := eventKey(t.feed.number)
+	first, more := split(encode(row))
+	if len(more) > 0 { // no job's labels and no operator's reason are that long
+		row.Labels, row.Reason = nil, ""
+		first, _ = split(encode(row))
+	}
+	t.write(key, seal(key, first))
+}
+
+// emitJob writes an event about a job as it is now.
+func (t *tx) emitJob(what harp.EventType, i id, j *store.Job, at int64, by *harp.Principal) {
+	t.emit(eventRow{
+		At: at, Type: what, Job: i[:], Host: j.Host, Procedure: j.Procedure, Queue: j.Queue,
+		State: j.State, Reason: j.Reason, Attempt: j.Attempt, By: by, Labels: j.Labels,
+	})
+}
+
+// emitSubmitted tells of a new job, and of its start if that is part of it.
+func (t *tx) emitSubmitted(i id, j *store.Job, now int64) {
+	t.emitJob(harp.EventJobSubmitted, i, j, now, &j.Principal)
+	if j.State != harp.StateQueued {
+		t.emitJob(stateEvent(j.State), i, j, now, nil)
+	}
+}
+
+// emitChange tells of what an event made of a job.
+func (t *tx) emitChange(i id, before, after *store.Job) {
+	moved := before.State != after.State
+	by := canceller(before, after)
+	if by != nil && (!moved || !wasCancelled(after.State)) {
+		t.emitJob(harp.EventJobCancelRequested, i, after, nanos(after.Cancel.Time), by)
+		by = nil
+	}
+	if moved {
+		t.emitJob(stateEvent(after.State), i, after, nanos(after.Since), by)
+	}
+	if before.Late == nil && after.Late != nil {
+		t.emitJob(harp.EventJobLate, i, after, nanos(after.Late.At), nil)
+	}
+}
+
+// canceller is who has asked for a cancel by this change; nil if nobody did.
+func canceller(before, after *store.Job) *harp.Principal {
+	if before.Cancel != nil || after.Cancel == nil {
+		return nil
+	}
+	return &after.Cancel.By
+}
+
+func wasCancelled(s harp.State) bool {
+	return s == harp.StateCancelling || s == harp.StateCancelled
+}
+
+func stateEvent(s harp.State) harp.EventType { return harp.EventType("job." + string(s)) }
+
+// emitHost tells of a host's coming or going.
+func (t *tx) emitHost(what harp.EventType, host string, at int64) {
+	t.emit(eventRow{At: at, Type: what, Host: host})
+}
+
+// emitQueue tells of a queue.
+func (t *tx) emitQueue(what harp.EventType, name string, at int64, by harp.Principal) {
+	t.emit(eventRow{At: at, Type: what, Queue: []byte(name), By: &by})
+}
+
+// loadFeed reads where the feed stands.
+func (s *Store) loadFeed(snap Snapshot) error {
+	first, err := firstEvent(snap)
+	if err != nil {
+		return err
+	}
+	last := first - 1
+	for item, err := range snap.Scan([]byte{prefixEvent}, nil, true) {
+		if err != nil {
+			return err
+		}
+		last = binary.BigEndian.Uint64(item.Key[1:])
+		break
+	}
+	s.feed.number, s.feed.committed = last, last
+	return nil
+}
+
+// firstEvent is the number of the first event that is kept, or would be.
+func firstEvent(from getter) (uint64, error) {
+	first, err := readNumber(from, keyFirstEvent)
+	return max(first, 1), err
+}
+
+// Note implements store.Feed.
+func (s *Store) Note(ctx context.Context, events ...harp.Event) error {
+	rows := make([]eventRow, len(events))
+	size := 0
+	for n := range events {
+		rows[n] = noted(&events[n])
+		size += len(encode(rows[n])) + 2*WriteCost
+	}
+	if size > maxOp {
+		return tooMuch("events", size)
+	}
+	return s.do(ctx, SpaceLow, func(t *tx) error {
+		for _, row := range rows {
+			if row.At == 0 {
+				row.At = s.sched.latest
+			}
+			t.emit(row)
+		}
+		return nil
+	})
+}
+
+func noted(e *harp.Event) eventRow {
+	row := eventRow{
+		At: nanos(e.Time), Type: e.Type, Host: e.Host, Procedure: e.Procedure, Queue: e.Queue,
+		State: e.State, Reason: e.Reason, Attempt: e.Attempt, Labels: e.Labels,
+	}
+	if i, ok := parseID(e.Job); ok {
+		row.Job = i[:]
+	}
+	if e.By != (harp.Principal{}) {
+		row.By = &e.By
+	}
+	return row
+}
+
+// Changed implements store.Feed.
+func (s *Store) Changed() <-chan struct{} {
+	_, changed := s.feed.now()
+	return changed
+}
+
+// Events implements store.Feed.
+func (s *Store) Events(_ context.Context, f harp.EventFilter, maxBytes int) (harp.EventPage, error) {
+	var page harp.EventPage
+	wanted, err := newSelection(&f)
+	if err != nil {
+		return page, err
+	}
+	committed, _ := s.feed.now()
+	err = s.view(func(snap Snapshot) error {
+		after, err := s.openEventCursor(snap, f.After, committed)
+		if err != nil {
+			return err
+		}
+		page, err = s.events(snap, wanted, after, maxBytes)
+		return err
+	})
+	return page, err
+}
+
+// events reads a page of what comes after a number.
+func (s *Store) events(snap Snapshot, wanted *selection, after uint64, maxBytes int) (harp.EventPage, error) {
+	var page harp.EventPage
+	last, examined, size := after, 0, 0
+	for item, err := range snap.Scan([]byte{prefixEvent}, eventKey(after+1), false) {
+		if err != nil {
+			return harp.EventPage{}, err
+		}
+		if examined++; examined > store.MaxExamined {
+			break
+		}
+		var row eventRow
+		if err := readItem(snap, item, &row); err != nil {
+			return harp.EventPage{}, err
+		}
+		no := binary.BigEndian.Uint64(item.Key[1:])
+		if wanted.has(&row) {
+			if size += len(item.Value); size > maxBytes && len(page.Events) > 0 {
+				break
+			}
+			page.Events = append(page.Events, row.event(s.eventCursor(no)))
+		}
+		last = no
+	}
+	page.Cursor = s.eventCursor(last)
+	return page, nil
+}
+
+// A cursor of the feed is the number of the last event seen and whose number that
+// is: a restored store counts on from where its backup was, and what the cursors of
+// its origin have seen since is nothing that it has.
+
+func (s *Store) eventCursor(no uint64) string {
+	return makeCursor(prefixEvent, append(binary.BigEndian.AppendUint64(nil, no), s.id[:eventOrigin]...))
+}
+
+const eventOrigin = 8 // bytes of the store's id in a cursor
+
+// openEventCursor returns the number after which a page begins. Errors:
+// harp.ErrInvalid, harp.ErrPruned.
+func (s *Store) openEventCursor(snap Snapshot, cursor string, committed uint64) (uint64, error) {
+	first, err := firstEvent(snap)
+	switch {
+	case err != nil:
+		return 0, err
+	case cursor == harp.EventsFromStart:
+		return first - 1, nil
+	case cursor == harp.EventsFromNow:
+		return max(committed, first-1), nil
+	}
+	says, err := openCursor(prefixEvent, cursor)
+	if err != nil || len(says) != 8+eventOrigin {
+		return 0, &harp.FieldError{Field: "after", Message: "is not a cursor that this feed gave"}
+	}
+	no := binary.BigEndian.Uint64(says)
+	if no+1 < first || string(says[8:]) != s.id[:eventOrigin] {
+		return 0, harp.NewFailure("pruned", "what came after the cursor is not kept any more").Err()
+	}
+	return no, nil
+}
+
+// selection is a filter of events that is good.
+type selection struct {
+	types    []string
+	prefixes []string
+	job      []byte
+	host     string
+	nothing  bool
+}
+
+// newSelection checks a filter. Errors: harp.ErrInvalid (types).
+func newSelection(f *harp.EventFilter) (*selection, error) {
+	w := &selection{host: f.Host}
+	for _, kind := range f.Types {
+		name, isPrefix := strings.CutSuffix(kind, "*")
+		switch {
+		case kind == "" || strings.Contains(name, "*"):
+			return nil, &harp.FieldError{Field: "types", Message: "must each be a type, or the beginning of one and *"}
+		case isPrefix:
+			w.prefixes = append(w.prefixes, name)
+		default:
+			w.types = append(w.types, name)
+		}
+	}
+	if f.Job != "" {
+		i, ok := parseID(f.Job)
+		w.job, w.nothing = i[:], !ok
+	}
+	return w, nil
+}
+
+// has reports whether the filter selects an event.
+func (w *selection) has(r *eventRow) bool {
+	switch {
+	case w.nothing,
+		w.host != "" && r.Host != w.host,
+		w.job != nil && string(r.Job) != string(w.job):
+		return false
+	case len(w.types) == 0 && len(w.prefixes) == 0:
+		return true
+	}
+	return slices.Contains(w.types, string(r.Type)) ||
+		slices.ContainsFunc(w.prefixes, func(p string) bool { return strings.HasPrefix(string(r.Type), p) })
+}

@@ -1,0 +1,78 @@
+package rows
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"slices"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// onceRow is what an idempotency key stands for until its time is over.
+type onceRow struct {
+	Job    []byte `msgpack:"job"`
+	Digest []byte `msgpack:"digest"`
+	Until  int64  `msgpack:"until"`
+}
+
+// onceKey is the key of an idempotency key's row: keys are as long as callers make
+// them.
+func onceKey(key string) []byte {
+	sum := sha256.Sum256([]byte(key))
+	return append([]byte{prefixOnce}, sum[:]...)
+}
+
+// overKey is the index entry by which a row is found once its time is over.
+func overKey(row *onceRow, key []byte) []byte {
+	at := placeOf(row.Until, 0)
+	return slices.Concat(indexKey(byOver), at[:8], key[1:])
+}
+
+// knownBy answers a submission by the idempotency key that it came under; true if it
+// has. It returns only errors that nothing can be done about.
+func (t *tx) knownBy(in *store.Submission, out *store.Submitted, now int64) (bool, error) {
+	if in.Key == "" {
+		return false, nil
+	}
+	var row onceRow
+	found, err := read(t, onceKey(in.Key), &row)
+	if err != nil || !found || row.Until <= now || len(row.Job) != len(id{}) {
+		return false, err
+	}
+	if !bytes.Equal(row.Digest, in.Digest[:]) {
+		out.Err = harp.NewFailure("conflict", "the idempotency key stands for another request").Err()
+		return true, nil
+	}
+	i := id(row.Job)
+	gone, err := t.isPruned(i)
+	if err != nil || gone {
+		out.Job.ID = i.String()
+		return true, err
+	}
+	out.Job, out.Err = shown(t, i)
+	return true, nil
+}
+
+// putKey writes what the idempotency key of a new job stands for, over what has
+// outlived its time.
+func (t *tx) putKey(i id, in *store.Submission, now int64) error {
+	until := nanos(in.KeyUntil)
+	if in.Key == "" || until <= now {
+		return nil
+	}
+	key := onceKey(in.Key)
+	var had onceRow
+	found, err := read(t, key, &had)
+	if err != nil {
+		return err
+	}
+	if found {
+		t.write(overKey(&had, key), nil)
+	}
+	row := onceRow{Job: i[:], Digest: in.Digest[:], Until: until}
+	t.put(key, encode(row))
+	over := overKey(&row, key)
+	t.write(over, seal(over, nil))
+	return nil
+}

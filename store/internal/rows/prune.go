@@ -1,0 +1,308 @@
+package rows
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+const (
+	maxPruned  = 500     // jobs one Prune deletes
+	maxRemoved = 1 << 20 // bytes of writes with which one Prune deletes
+)
+
+// Prune implements store.Upkeep.
+func (s *Store) Prune(ctx context.Context, r store.Retention, now time.Time) (store.Pruned, error) {
+	var p *pruning
+	err := s.do(ctx, SpaceCritical, func(t *tx) error {
+		p = &pruning{s: s, tx: t, begun: t.size, retention: r, now: s.sched.at(now)}
+		if t.pruned {
+			p.out.More = true // what the other one has deleted is still seen
+			return nil
+		}
+		t.pruned = true
+		return p.run()
+	})
+	if err != nil {
+		return store.Pruned{}, err
+	}
+	return p.out, nil
+}
+
+// pruning is one Prune on its way. It looks at what was committed before its group,
+// and leaves alone what that group has changed.
+type pruning struct {
+	*tx
+	s         *Store
+	begun     int // size of the group before it
+	retention store.Retention
+	now       int64
+	ids       []byte // of the jobs deleted
+	out       store.Pruned
+}
+
+func (p *pruning) run() error {
+	for _, step := range []func() error{p.rests, p.jobs, p.entomb, p.events, p.keys, p.tombs} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isFull reports whether it has deleted as much as one may, and notes that there is
+// more.
+func (p *pruning) isFull() bool {
+	if p.size-p.begun < maxRemoved {
+		return false
+	}
+	p.out.More = true
+	return true
+}
+
+// A sweep walks an index from its beginning, or, while there is more, from where the
+// last Prune stopped: an engine walks slowly over what was deleted. It calls f with
+// each entry until that has enough.
+func (p *pruning) sweep(kind byte, f func(item Item, at int64) (enough bool, err error)) error {
+	prefix := indexKey(kind)
+	from := p.s.swept[kind]
+	delete(p.s.swept, kind)
+	for item, err := range p.snap.Scan(prefix, from, false) {
+		if err != nil {
+			return err
+		}
+		if p.isFull() {
+			p.s.swept[kind] = bytes.Clone(item.Key)
+			return nil
+		}
+		at := int64(binary.BigEndian.Uint64(item.Key[len(prefix):]) ^ 1<<63)
+		if enough, err := f(item, at); enough || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rests goes on with the records of jobs that had too many for one commit.
+func (p *pruning) rests() error {
+	for item, err := range p.snap.Scan([]byte{prefixRest}, nil, false) {
+		if err != nil {
+			return err
+		}
+		i := id(item.Key[1:])
+		if done, err := p.records(i); !done || err != nil {
+			return err
+		}
+		p.write(i.key(prefixRest), nil)
+	}
+	return nil
+}
+
+// jobs deletes those that ended first.
+func (p *pruning) jobs() error {
+	before := nanos(p.retention.EndedBefore)
+	if p.retention.EndedBefore.IsZero() {
+		before = math.MinInt64
+	}
+	return p.sweep(byEnded, func(item Item, at int64) (bool, error) {
+		if at >= before && !p.isOver() {
+			return true, nil
+		}
+		if p.out.Jobs == maxPruned {
+			p.s.swept[byEnded], p.out.More = bytes.Clone(item.Key), true
+			return true, nil
+		}
+		i, err := indexed(item)
+		if err != nil {
+			p.s.log.Error("job cannot be deleted", "err", err)
+			return false, nil
+		}
+		return false, p.job(i, bytes.Clone(item.Key))
+	})
+}
+
+// isOver reports whether jobs store more than they may.
+func (p *pruning) isOver() bool {
+	return p.retention.MaxBytes > 0 && p.s.stored.Load()+p.kept.grown > p.retention.MaxBytes
+}
+
+// job deletes a job that has ended, all that belongs to it or, where that is too much
+// for one commit, all but a rest.
+func (p *pruning) job(i id, entry []byte) error {
+	if _, touched := p.index[string(i.key(prefixLife))]; touched {
+		p.out.More = true
+		return nil
+	}
+	j, err := readJob(p.tx, i)
+	switch {
+	case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned):
+		p.write(entry, nil)
+		return nil
+	case errors.Is(err, ErrDamaged):
+		p.s.log.Error("job cannot be deleted", "job", i.String(), "err", err)
+		return nil
+	case err != nil:
+		return err
+	case !j.State.Ended():
+		return nil
+	}
+	for _, key := range entries(&j) {
+		p.write(key, nil)
+	}
+	p.write(i.key(prefixCall), nil)
+	p.write(i.key(prefixLife), nil)
+	if err := errors.Join(p.whole(i.key(prefixRequest)), p.whole(i.key(prefixValue))); err != nil {
+		return err
+	}
+	done := j.Records == 0
+	if !done {
+		if done, err = p.records(i); err != nil {
+			return err
+		}
+	}
+	if rest := i.key(prefixRest); !done {
+		p.write(rest, seal(rest, nil))
+	}
+	tomb := i.key(prefixTomb)
+	p.write(tomb, seal(tomb, nil))
+	p.ids = append(p.ids, i[:]...)
+	p.out.Jobs++
+	return nil
+}
+
+// whole deletes a value with its pieces.
+func (p *pruning) whole(key []byte) error {
+	payload, err := p.get(key)
+	if errors.Is(err, ErrDamaged) {
+		p.write(key, nil)
+		return p.pieces(key)
+	}
+	if err != nil || payload == nil {
+		return err
+	}
+	p.remove(key)
+	return nil
+}
+
+// pieces deletes what is stored as pieces of a value.
+func (p *pruning) pieces(key []byte) error {
+	for entry, err := range p.snap.Keys(appendText([]byte{prefixPiece}, string(key))) {
+		if err != nil {
+			return err
+		}
+		p.entry(entry)
+	}
+	return nil
+}
+
+func (p *pruning) entry(e Entry) {
+	key := bytes.Clone(e.Key)
+	p.kept.met(key, e.Size)
+	p.write(key, nil)
+}
+
+// records deletes the records of a job, as many as one Prune may; true if all.
+func (p *pruning) records(i id) (bool, error) {
+	for entry, err := range p.snap.Keys(i.key(prefixRecords)) {
+		if err != nil {
+			return false, err
+		}
+		if p.isFull() {
+			return false, nil
+		}
+		p.entry(entry)
+		if entry.Size < pieceSize {
+			continue
+		}
+		if err := p.pieces(bytes.Clone(entry.Key)); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// entomb writes down when the tombstones of the jobs deleted may go, and tells.
+func (p *pruning) entomb() error {
+	if p.out.Jobs == 0 {
+		return nil
+	}
+	p.emit(eventRow{At: p.now, Type: harp.EventJobPruned, Reason: strconv.Itoa(p.out.Jobs)})
+	at := placeOf(p.now, p.feed.number)
+	p.put(slices.Concat(indexKey(byPruned), at[:]), p.ids)
+	return nil
+}
+
+// tombs deletes tombstones whose time is over.
+func (p *pruning) tombs() error {
+	over := add64(p.now, -int64(store.TombstoneTime))
+	return p.sweep(byPruned, func(item Item, at int64) (bool, error) {
+		if at > over {
+			return true, nil
+		}
+		ids, err := joinItem(p.snap, item)
+		if err != nil {
+			return true, err
+		}
+		for tomb := range slices.Chunk(ids, len(id{})) {
+			p.write(id(tomb).key(prefixTomb), nil)
+		}
+		p.write(bytes.Clone(item.Key), nil)
+		return false, nil
+	})
+}
+
+// keys deletes idempotency keys whose time is over.
+func (p *pruning) keys() error {
+	return p.sweep(byOver, func(item Item, at int64) (bool, error) {
+		if at > p.now {
+			return true, nil
+		}
+		p.write(bytes.Clone(item.Key), nil)
+		key := append([]byte{prefixOnce}, item.Key[len(indexKey(byOver))+8:]...)
+		var row onceRow
+		found, err := read(p.tx, key, &row)
+		if err != nil || !found || row.Until > p.now { // it stands for another by now
+			return false, err
+		}
+		p.write(key, nil)
+		return false, nil
+	})
+}
+
+// events deletes events that are too old, from the first on.
+func (p *pruning) events() error {
+	before := nanos(p.retention.EventsBefore)
+	if p.retention.EventsBefore.IsZero() {
+		return nil
+	}
+	first, err := firstEvent(p.tx)
+	if err != nil {
+		return err
+	}
+	for item, err := range p.snap.Scan([]byte{prefixEvent}, eventKey(first), false) {
+		if err != nil {
+			return err
+		}
+		var row eventRow
+		if err := readItem(p.snap, item, &row); err == nil && row.At >= before {
+			break
+		}
+		if p.isFull() {
+			break
+		}
+		p.write(bytes.Clone(item.Key), nil)
+		p.out.Events++
+	}
+	if p.out.Events > 0 {
+		p.putNumber(keyFirstEvent, first+uint64(p.out.Events))
+	}
+	return nil
+}

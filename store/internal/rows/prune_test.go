@@ -1,0 +1,196 @@
+package rows
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// keptBytes is what stored should be, from all that is there.
+func (e *trial) keptBytes() (sum int64) {
+	for item := range e.items() {
+		if isKept(item.Key) {
+			sum += int64(len(item.Value))
+		}
+	}
+	return sum
+}
+
+func (e *trial) items() func(yield func(Item) bool) {
+	e.mu.Lock()
+	tree := e.tree.Copy()
+	e.mu.Unlock()
+	return func(yield func(Item) bool) { tree.Scan(yield) }
+}
+
+// lived is a job that has had all that a job can have: long labels, a queue, records
+// of several chunks and pieces, a long request and a long value, and has ended.
+func lived(t *testing.T, s *Store, now time.Time) store.Job {
+	t.Helper()
+	s.SetGate("h", store.Gate{Open: true, Most: 100})
+	in := store.Submission{
+		Job: store.Job{
+			ID: harp.NewID(), Host: "h", Procedure: "p", Queue: harp.Value("q"), Concurrency: 100, NotBefore: now,
+			Labels: map[string]string{"a": "b", "c": "d"}, OfflineWait: harp.NoLimit,
+		},
+		Request: harp.Submission{Request: bytes.Repeat([]byte{1}, 200_000)},
+		Key:     harp.NewID(), KeyUntil: now.Add(time.Hour),
+	}
+	out, err := s.Submit(t.Context(), []store.Submission{in}, now)
+	if err != nil || out[0].Err != nil {
+		t.Fatal(err, out[0].Err)
+	}
+	j := out[0].Job
+	if j.State == harp.StateQueued {
+		did, err := s.Advance(t.Context(), now.Add(1))
+		if err != nil || len(did.Claimed) != 1 {
+			t.Fatal(did, err)
+		}
+		j = did.Claimed[0]
+	}
+	records := []harp.Record{{Value: make(harp.Value, 300_000)}, {Value: harp.Value("short")}, {Value: make(harp.Value, 70_000)}}
+	for n := range 3 {
+		a := store.Append{ID: j.ID, Attempt: 1, Fence: j.Fence, First: uint64(n * len(records)), Records: records, Arrived: now}
+		if _, err := s.Append(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := store.Event{Kind: store.End, At: now, Attempt: 1, Fence: j.Fence, Value: make(harp.Value, 150_000)}
+	changes, err := s.Apply(t.Context(), store.Transition{ID: j.ID, Event: end})
+	if err != nil || changes[0].Err != nil {
+		t.Fatal(err, changes[0].Err)
+	}
+	return changes[0].Job
+}
+
+// TestStoredBytes checks that what jobs are said to store is what is there, also after
+// reopening, and nothing once they are deleted.
+func TestStoredBytes(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	check := func(what string) {
+		t.Helper()
+		if got, want := s.stored.Load(), e.keptBytes(); got != want {
+			t.Fatalf("%s: %d bytes, there are %d", what, got, want)
+		}
+	}
+	for n := range 3 {
+		lived(t, s, noon.Add(time.Duration(n)*time.Hour))
+		check("after a job")
+	}
+	if s.stored.Load() < 3*1_200_000 {
+		t.Fatalf("three jobs store %d bytes", s.stored.Load())
+	}
+	prune(t, s, store.Retention{EndedBefore: noon.Add(time.Minute)}, noon)
+	check("after one was deleted")
+	s = opened(t, e, Options{})
+	check("after reopening")
+	prune(t, s, store.Retention{MaxBytes: 1}, noon)
+	check("after all were deleted")
+	if s.stored.Load() != 0 {
+		t.Fatalf("no job stores %d bytes", s.stored.Load())
+	}
+}
+
+func prune(t *testing.T, s *Store, r store.Retention, now time.Time) {
+	t.Helper()
+	for {
+		did, err := s.Prune(t.Context(), r, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !did.More {
+			return
+		}
+	}
+}
+
+// TestPruneLeavesNothing deletes jobs that had all that a job can have, and looks at
+// what is left behind: the tombstones, and in the end nothing.
+func TestPruneLeavesNothing(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	const jobs = 10 // more than one commit deletes
+	for range jobs {
+		lived(t, s, noon)
+	}
+	left := func() map[byte]int {
+		count := map[byte]int{}
+		for item := range e.items() {
+			if item.Key[0] != prefixMeta {
+				count[item.Key[0]]++
+			}
+		}
+		return count
+	}
+	later := noon.Add(2 * time.Hour)
+	prune(t, s, store.Retention{EndedBefore: later, EventsBefore: later}, later)
+	if got := left(); got[prefixTomb] != jobs || got[prefixIndex] == 0 || got[prefixEvent] == 0 || len(got) != 3 {
+		t.Fatalf("after deleting there are %v by prefix, want tombstones, their index and the event", got)
+	}
+	later = later.Add(store.TombstoneTime + 1)
+	prune(t, s, store.Retention{EventsBefore: later.Add(1)}, later)
+	if got := left(); len(got) != 0 {
+		t.Fatalf("in the end there are %v by prefix", got)
+	}
+}
+
+// TestPruneGoesOn stops between two commits that delete one job and opens the store
+// anew: the rest goes, too.
+func TestPruneGoesOn(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	j := lived(t, s, noon)
+	// Many small chunks, more than one commit deletes.
+	var chunks []Write
+	i, _ := parseID(j.ID)
+	for n := range 20_000 {
+		key := i.recordsKey(1, uint64(1000+n))
+		chunks = append(chunks, Write{key, seal(key, []byte{0, 1})})
+	}
+	if err := e.Commit(chunks); err != nil {
+		t.Fatal(err)
+	}
+	later := noon.Add(time.Hour)
+	did, err := s.Prune(t.Context(), store.Retention{EndedBefore: later}, later)
+	if err != nil || did.Jobs != 1 || !did.More {
+		t.Fatalf("the first call did %+v, %v", did, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = opened(t, e, Options{})
+	if _, err := s.Job(t.Context(), j.ID); !errors.Is(err, harp.ErrPruned) {
+		t.Fatalf("half deleted it is %v, want ErrPruned", err)
+	}
+	prune(t, s, store.Retention{}, later)
+	for item := range e.items() {
+		if k := item.Key[0]; k == prefixRecords || k == prefixRest || k == prefixPiece {
+			t.Fatalf("%q is left", item.Key)
+		}
+	}
+}
+
+// TestPruneDamaged passes over a job that cannot be read.
+func TestPruneDamaged(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	bad := lived(t, s, noon)
+	good := lived(t, s, noon.Add(time.Minute))
+	i, _ := parseID(bad.ID)
+	e.poke(i.key(prefixLife), func(_, value []byte) []byte {
+		value[len(value)-1]++
+		return value
+	})
+	did, err := s.Prune(t.Context(), store.Retention{EndedBefore: noon.Add(time.Hour)}, noon.Add(time.Hour))
+	if err != nil || did.Jobs != 1 {
+		t.Fatalf("it did %+v, %v", did, err)
+	}
+	if _, err := s.Job(t.Context(), good.ID); !errors.Is(err, harp.ErrPruned) {
+		t.Fatalf("the job after it: %v, want ErrPruned", err)
+	}
+}

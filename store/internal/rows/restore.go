@@ -1,0 +1,131 @@
+package rows
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// Restore fills an empty engine, which it owns from then on and closes, with a backup,
+// as a store with a new id, and ends every job that had not ended as lost(restored):
+// it may have run since. With an error the engine holds nothing that is to be opened.
+// Errors: harp.ErrNoSpace, of what is no complete backup, as Open's.
+func Restore(e Engine, r io.Reader, at time.Time, opts Options) (store.Restored, error) {
+	did, err := fill(e, r)
+	if err != nil {
+		return did, closing(e, err)
+	}
+	s, err := Open(e, opts)
+	if err != nil {
+		return did, err
+	}
+	did.Lost, err = s.loseAll(at)
+	if also := s.Close(); err == nil {
+		err = also
+	}
+	return did, err
+}
+
+// fill writes the rows of a backup, and when they are complete the new format.
+func fill(e Engine, r io.Reader) (store.Restored, error) {
+	var did store.Restored
+	if err := isEmpty(e); err != nil {
+		return did, err
+	}
+	in, head, err := openBackup(r)
+	if err != nil {
+		return did, err
+	}
+	did.From = head.Store
+	did.Rows, err = in.each(func(rows []Write) error {
+		if e.Space() == SpaceCritical {
+			return noSpace()
+		}
+		for n := range rows {
+			if bytes.Equal(rows[n].Key, keyFormat) {
+				rows[n].Value = nil
+			}
+		}
+		return e.Commit(rows)
+	})
+	if err != nil {
+		return did, err
+	}
+	var format []Write
+	did.ID, format = newFormat()
+	return did, e.Commit(format)
+}
+
+// isEmpty returns an error for an engine that is not.
+func isEmpty(e Engine) error {
+	snap, err := e.View()
+	if err != nil {
+		return err
+	}
+	defer snap.Close()
+	for _, err := range snap.Scan(nil, nil, false) {
+		if err == nil {
+			err = fmt.Errorf("store: there is something already")
+		}
+		return err
+	}
+	return nil
+}
+
+// loseAll ends all jobs that have not ended, as many at a time as one commit takes,
+// and returns how many it lost. Those that their queue's mark has cancelled are that.
+func (s *Store) loseAll(at time.Time) (int, error) {
+	ctx := context.Background()
+	for more := true; more; {
+		err := s.do(ctx, SpaceCritical, func(t *tx) error {
+			var did store.Advanced
+			err := s.rewrite(t, &did)
+			more = len(did.Ended) > 0
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	lost := 0
+	for more := true; more; {
+		err := s.do(ctx, SpaceCritical, func(t *tx) error {
+			n, err := s.loseSome(t, at)
+			lost += n
+			more = n > 0
+			return err
+		})
+		if err != nil {
+			return lost, err
+		}
+	}
+	return lost, nil
+}
+
+func (s *Store) loseSome(t *tx, at time.Time) (int, error) {
+	event := store.Event{Kind: store.Lose, At: fromNanos(nanos(at)), Reason: harp.LostRestored}
+	n := 0
+	for i := range s.sched.jobs {
+		if n == maxDue {
+			break
+		}
+		before, err := readJob(t, i)
+		if err != nil {
+			return n, err
+		}
+		var c store.Change
+		if err := s.happen(t, i, before, event, &c); err != nil {
+			return n, err
+		}
+		if c.Err != nil {
+			return n, fmt.Errorf("store: job %s: %w", i, c.Err)
+		}
+		n++
+	}
+	return n, nil
+}

@@ -1,0 +1,99 @@
+package rows
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// What one commit of a host's silence moves at most: more than a host has attempts,
+// but for one that was allowed unusually many.
+const (
+	maxSilenced   = 4096
+	maxSilentSize = maxOp - pieceSize
+)
+
+// Silence implements store.Jobs.
+func (s *Store) Silence(ctx context.Context, hostName string, at, lostAt time.Time) ([]store.Job, error) {
+	event := store.Event{Kind: store.Silent, At: fromNanos(nanos(at)), Wake: fromNanos(nanos(lostAt))}
+	var out []store.Job
+	for more := true; more; {
+		var moved []store.Job
+		err := s.do(ctx, SpaceLow, func(t *tx) (err error) {
+			moved, more, err = s.silence(t, hostName, event)
+			return err
+		})
+		if err != nil {
+			return out, err
+		}
+		out = append(out, moved...)
+	}
+	return out, nil
+}
+
+// silence moves as many jobs of a host to unknown as one commit takes, and reports
+// whether there are more. Of attempts that were lost and found alive it is no longer
+// known whether they are.
+func (s *Store) silence(t *tx, hostName string, event store.Event) (moved []store.Job, more bool, err error) {
+	begun, n := t.size, 0
+	for _, i := range s.sched.heardOf(hostName) {
+		if n == maxSilenced || t.size-begun > maxSilentSize {
+			return moved, true, nil
+		}
+		before, err := readJob(t, i)
+		switch {
+		case err != nil && s.skip(s.sched.jobs[i], err), err == nil && before.State == harp.StateUnknown:
+			continue
+		case err != nil:
+			return moved, false, err
+		}
+		var c store.Change
+		event.Attempt, event.Fence = before.Attempt, before.Fence
+		if err := s.happen(t, i, before, event, &c); err != nil {
+			return moved, false, err
+		}
+		if c.Err != nil {
+			s.log.Error("job cannot be unknown", "job", i.String(), "err", c.Err)
+			continue
+		}
+		n++
+		if c.Job.State == harp.StateUnknown {
+			moved = append(moved, c.Job)
+		}
+	}
+	return moved, false, nil
+}
+
+// heardOf lists the jobs whose attempts a host was heard of.
+func (s *schedule) heardOf(name string) []id {
+	h := s.hosts[name]
+	if h == nil {
+		return nil
+	}
+	found := slices.Collect(maps.Keys(h.active))
+	for e := range h.returning {
+		if e.survives {
+			found = append(found, e)
+		}
+	}
+	return idsOf(found)
+}
+
+// Returning implements store.Jobs.
+func (s *Store) Returning(ctx context.Context, hostName string) ([]store.Job, error) {
+	var ids []id
+	err := s.do(ctx, SpaceCritical, func(*tx) error {
+		if h := s.sched.hosts[hostName]; h != nil {
+			ids = idsOf(slices.Collect(maps.Keys(h.returning)))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.readThose(ids, func(j *store.Job) bool { return j.State == harp.StateQueued && j.GivenUp() })
+}

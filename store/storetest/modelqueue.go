@@ -1,0 +1,106 @@
+package storetest
+
+import (
+	"math"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// modelQueue is what a queue is beyond its jobs.
+type modelQueue struct {
+	concurrency int
+	fixed       bool // by an operator
+	paused      bool
+}
+
+// free is how many more jobs of a queue may start.
+func (m *model) free(q harp.Value) int {
+	if q == nil {
+		return math.MaxInt
+	}
+	is := m.queues[string(q)]
+	if is == nil || is.paused {
+		return 0
+	}
+	return is.concurrency - m.count(func(j *modelJob) bool {
+		return string(j.Queue) == string(q) && store.HoldsSlot(j.State)
+	})
+}
+
+func (m *model) isPaused(q harp.Value) bool { return q != nil && m.queues[string(q)].paused }
+
+// isIdle reports whether no job of a queue waits or holds a slot.
+func (m *model) isIdle(q harp.Value) bool {
+	return m.count(func(j *modelJob) bool { return string(j.Queue) == string(q) && !j.State.Ended() }) == 0
+}
+
+// enter makes the queue of a job, if it is the first.
+func (m *model) enter(j *modelJob) {
+	if j.Queue == nil {
+		return
+	}
+	q := m.queues[string(j.Queue)]
+	if q == nil {
+		q = &modelQueue{}
+		m.queues[string(j.Queue)] = q
+	}
+	if m.isIdle(j.Queue) && (!q.paused || !q.fixed) {
+		q.concurrency, q.fixed = j.Concurrency, false
+	}
+}
+
+// change is what an operator changes of a queue; false if it is not there.
+func (m *model) change(name harp.Value, c harp.QueueChange, now time.Time) bool {
+	m.latest = now
+	q := m.queues[string(name)]
+	if q == nil {
+		if c.Paused == nil || !*c.Paused {
+			return false
+		}
+		q = &modelQueue{concurrency: 1}
+		m.queues[string(name)] = q
+	}
+	if c.Paused != nil {
+		q.paused = *c.Paused
+	}
+	if c.Concurrency != nil {
+		q.concurrency, q.fixed = *c.Concurrency, true
+	}
+	m.settle(now)
+	return true
+}
+
+// nextOfQueue starts the next of the queue that j is in; jobs in none have one for
+// each host.
+func (m *model) nextOfQueue(j *modelJob, now time.Time) *modelJob {
+	k := m.first(now, func(k *modelJob) bool {
+		return string(k.Queue) == string(j.Queue) && (j.Queue != nil || k.Host == j.Host)
+	})
+	if k != nil {
+		m.start(k, now)
+	}
+	return k
+}
+
+// cancelQueue cancels all jobs of a queue and returns how many had not ended.
+func (m *model) cancelQueue(q harp.Value, by harp.CancelRequest) int {
+	n := 0
+	for _, j := range m.jobs {
+		if j.State.Ended() || string(j.Queue) != string(q) {
+			continue
+		}
+		n++
+		waited := j.State == harp.StateQueued
+		next, effect, err := j.Next(store.Event{Kind: store.CancelReq, At: by.Time, By: by.By})
+		if err != nil {
+			panic(err)
+		}
+		j.Life, j.tell, j.unsaid = next, j.tell || effect.Tell, waited
+	}
+	if n > 0 {
+		m.settle(by.Time)
+	}
+	return n
+}
