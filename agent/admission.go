@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
@@ -28,25 +29,56 @@ func (s *session) call(ctx context.Context, x *transport.Exchange, body []byte) 
 		s.violated("CALL of epoch %d in a session of epoch %d", c.Epoch, s.epoch)
 		return
 	}
+	for s.answer(ctx, x, c, received) == moved {
+	}
+}
+
+// answer answers a call once. It has to be repeated when the attempt was left to the
+// journal meanwhile.
+func (s *session) answer(ctx context.Context, x *transport.Exchange, c wire.Call, received time.Time) telling {
 	at, no := s.admit(c, received)
 	switch {
-	case no.failure.Code != "":
-		x.Send(wire.TypeRefused, true, wire.Encode(wire.Refused{Failure: wire.Encode(no.failure)})) //nolint:errcheck // who asked is gone
-		return
-	case no.reason != "":
-		x.Send(wire.TypeNotNow, true, wire.Encode(wire.NotNow{Reason: no.reason})) //nolint:errcheck // who asked is gone
-		return
+	case no.known:
+		return moved
+	case at == nil:
+		s.decline(x, no)
+		return told
 	case s.direct:
 		s.attend(ctx, x, at)
-		return
+		return told
 	}
-	s.tell(ctx, x, at, ask{from: fromAcked, greeting: wire.TypeAccepted})
+	result := s.tell(ctx, x, at, ask{from: fromAcked, window: c.Window, greeting: wire.TypeAccepted})
+	if result == notTaken && at.no.known {
+		return moved
+	}
+	if result == notTaken {
+		s.decline(x, at.no)
+	}
+	return result
+}
+
+// decline answers a call that is not taken on.
+func (s *session) decline(x *transport.Exchange, no denial) {
+	switch {
+	case no.broken != nil: // whether it is journalled is not known: nothing can be said
+		s.agent.journalBroke(no.broken)
+	case no.forgotten: // it ran once, and there is nothing left of it
+		_ = x.Send(wire.TypeAccepted, false, wire.Encode(wire.Accepted{}))
+		_ = x.Send(wire.TypeEnd, true, wire.Encode(wire.End{Gone: true}))
+	case no.failure.Code != "":
+		_ = x.Send(wire.TypeRefused, true, wire.Encode(wire.Refused{Failure: wire.Encode(no.failure)}))
+	default:
+		_ = x.Send(wire.TypeNotNow, true, wire.Encode(wire.NotNow{Reason: no.reason}))
+	}
 }
 
 // attend reports a direct call, which lives no longer than its lane.
 func (s *session) attend(ctx context.Context, x *transport.Exchange, at *attempt) {
-	s.tell(ctx, x, at, ask{from: fromAcked, greeting: wire.TypeStarted})
-	if at.isSettled() || at.isTold() {
+	if s.tell(ctx, x, at, ask{from: fromAcked, greeting: wire.TypeStarted}) == notTaken {
+		s.decline(x, at.no)
+		return
+	}
+	if at.hasLeft() || at.isTold() {
 		return
 	}
 	at.interrupt(gone("the caller has gone"))
@@ -55,7 +87,7 @@ func (s *session) attend(ctx context.Context, x *transport.Exchange, at *attempt
 }
 
 // resume answers a RESUME, if the attempt is there. There is no frame that says
-// that it is not: the lane is closed.
+// that it is not: the lane is closed. A cancel that comes with it is heard first.
 func (s *session) resume(ctx context.Context, x *transport.Exchange, body []byte) {
 	var m wire.Resume
 	if err := wire.Decode(body, &m); err != nil {
@@ -66,17 +98,36 @@ func (s *session) resume(ctx context.Context, x *transport.Exchange, body []byte
 		s.violated("RESUME of epoch %d in a session of epoch %d", m.Epoch, s.epoch)
 		return
 	}
-	at := s.agent.roster.adopt(s, key{job: m.Job, number: m.Attempt})
-	if at == nil || m.From < 0 || !s.tell(ctx, x, at, ask{from: m.From, window: m.Window}) {
-		s.log.Warn("asked to resume an attempt that is not here", "job", m.Job, "attempt", m.Attempt)
+	result := moved
+	for result == moved {
+		at := s.agent.lookup(key{job: m.Job, number: m.Attempt})
+		if at == nil || m.From < 0 {
+			result = notHere
+			break
+		}
+		<-at.begun
+		if m.Cancel != nil {
+			at.stop(wire.CauseCancel, 0)
+		}
+		result = s.tell(ctx, x, at, ask{from: m.From, window: m.Window})
+	}
+	if result != told {
+		s.log.Warn("asked to resume an attempt that is not here", "job", m.Job, "attempt", m.Attempt, "from", m.From)
 	}
 }
 
-// denial is why a call is not taken on: for good, with a failure, or for now, with
-// a reason. The zero denial is none.
+// denial is why a call is not taken on. The zero denial is none.
 type denial struct {
-	failure harp.Failure
-	reason  string
+	failure   harp.Failure // for good
+	reason    string       // for now
+	known     bool         // it came here or was forgotten just now: to be looked up again
+	forgotten bool         // it is known, and nothing but that
+	broken    error        // what happened is not known
+}
+
+// is reports whether there is one.
+func (d denial) is() bool {
+	return d.failure.Code != "" || d.reason != "" || d.known || d.forgotten || d.broken != nil
 }
 
 // admit looks at a call again, whatever the dispatcher has found, and takes it on.
@@ -87,8 +138,12 @@ func (s *session) admit(c wire.Call, received time.Time) (*attempt, denial) {
 		return nil, refusal(err)
 	}
 	k := key{origin: s.origin, job: req.ID, number: c.Attempt}
-	if known := s.agent.roster.adopt(s, k); known != nil {
+	if known := s.agent.lookup(k); known != nil {
 		return known, denial{}
+	}
+	if s.agent.hasForgotten(k) {
+		s.log.Warn("asked to start an attempt that was here before", "job", k.job, "attempt", k.number)
+		return nil, denial{forgotten: true}
 	}
 	at, no := s.judge(k, c, req)
 	if at == nil {
@@ -97,7 +152,7 @@ func (s *session) admit(c wire.Call, received time.Time) (*attempt, denial) {
 	return s.enter(at, c, received)
 }
 
-// enter starts an attempt if there is room for it and still time.
+// enter journals and starts an attempt if there is room for it and still time.
 func (s *session) enter(at *attempt, c wire.Call, received time.Time) (*attempt, denial) {
 	if c.Left != 0 && time.Since(received) >= time.Duration(c.Left) {
 		return nil, denial{reason: wire.NotNowStartBefore}
@@ -109,8 +164,45 @@ func (s *session) enter(at *attempt, c wire.Call, received time.Time) (*attempt,
 	case reason != "":
 		return nil, denial{reason: reason}
 	}
-	at.start(s.work)
+	now := time.Now()
+	if no := s.journalStart(at, now); no.is() {
+		at.deny(no)
+		return nil, no
+	}
+	at.start(now)
 	return at, denial{}
+}
+
+// journalStart journals that an attempt starts, in one write.
+func (s *session) journalStart(at *attempt, now time.Time) denial {
+	if !at.spool.on {
+		return denial{}
+	}
+	j := s.agent.keeper.current()
+	if j == nil {
+		return denial{reason: wire.NotNowDraining}
+	}
+	a := journal.Accept{Fence: at.fence, Info: at.journalInfo()}
+	err := j.AcceptStart(at.spool.key, a, now)
+	for s.agent.makeRoom(err) {
+		err = j.AcceptStart(at.spool.key, a, now)
+	}
+	switch {
+	case err == nil:
+		at.journalled(j)
+		return denial{}
+	case errors.Is(err, journal.ErrBroken):
+		return denial{broken: err}
+	case errors.Is(err, journal.ErrClosed):
+		return denial{reason: wire.NotNowDraining}
+	case errors.Is(err, journal.ErrInvalid):
+		return refusal(err)
+	case errors.Is(err, journal.ErrKnown):
+		return denial{known: true}
+	}
+	s.log.Warn("a call cannot be journalled", "job", at.key.job, "error", err.Error())
+	s.agent.roster.owe(s)
+	return denial{reason: wire.NotNowNoSpace}
 }
 
 // judge makes the attempt of a call, or says what is wrong with it.
@@ -141,7 +233,7 @@ func (s *session) judge(k key, c wire.Call, req harp.Request) (*attempt, denial)
 	if err != nil {
 		return nil, refusal(err)
 	}
-	return accept(s.base, k, c, s.callInfo(p, c, req), invoke, s.agent), denial{}
+	return accept(s, k, c, s.callInfo(p, c, req), invoke), denial{}
 }
 
 // callInfo is what the procedure may know of the call.

@@ -14,6 +14,10 @@
 // It may also wait to be dialled, with [Agent.Serve], by its dispatcher and by
 // callers that do without one.
 //
+// The agent keeps a journal of what it starts, in Config.Dir: so a dispatcher that
+// was away, or asks again, learns what became of a call, and nothing is started twice.
+// What runs goes on while the dispatcher is away.
+//
 // A procedure's context ends when its job is cancelled or a limit is exceeded;
 // context.Cause tells which: harp.ErrCancelled or a *harp.TimeoutError. A
 // procedure that does not listen to it keeps its job open: a job has ended only
@@ -29,10 +33,12 @@ import (
 	"maps"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
@@ -43,9 +49,15 @@ type Config struct {
 	// Name is the host's name. It must be the one in the certificate.
 	Name string
 
-	// Dir is where the agent keeps its own files. Reserved: this version keeps
-	// none.
+	// Dir is where the agent keeps its own files, which is its journal: what it
+	// started, how that ended, and the records nobody has taken yet. It is made if
+	// it is not there. One process at a time may use it.
 	Dir string
+
+	// Journal is where the journal is kept, instead of Dir. Without either it is in
+	// memory only: what ran when the process ends is lost, and the dispatcher says
+	// so.
+	Journal journal.FS
 
 	// TLS holds the agent's certificate and the CA it trusts. It may be nil on
 	// an in-memory network.
@@ -78,11 +90,14 @@ type Agent struct {
 	instance  string // one per process
 	catalogue catalogue
 	roster    roster
+	keeper    *keeper
+	up        atomic.Bool // there is a dispatcher's session
 
-	mu      sync.Mutex       // guards what follows; never held while blocked
-	current *session         // the dispatcher's, since its WELCOME
-	epochs  map[string]int64 // the highest seen, by store id
-	longest time.Duration    // pause before reconnecting
+	mu      sync.Mutex                // guards what follows; never held while blocked
+	current *session                  // the dispatcher's, since its WELCOME
+	epochs  map[string]int64          // the highest seen, by store id
+	longest time.Duration             // pause before reconnecting
+	unknown map[journal.Key]time.Time // ended then, and kept for another dispatcher
 }
 
 // New returns an agent that offers nothing yet: see [Handle]. Whether the
@@ -100,20 +115,45 @@ func New(cfg Config) *Agent {
 	if cfg.Dial == nil {
 		cfg.Dial = dialTCP
 	}
+	log := cfg.Logger.With("host", cfg.Name)
 	return &Agent{
 		cfg:       cfg,
 		bare:      bare,
-		log:       cfg.Logger.With("host", cfg.Name),
+		log:       log,
 		instance:  harp.NewID(),
 		catalogue: catalogue{procedures: map[string]*procedure{}},
 		roster:    newRoster(cfg.Limits.MaxAttempts),
+		keeper:    newKeeper(&cfg, log),
 		epochs:    map[string]int64{},
+		unknown:   map[journal.Key]time.Time{},
 		longest:   defaultLongest,
 	}
 }
 
 // Procedures returns what the agent offers, by name.
 func (a *Agent) Procedures() []harp.ProcedureDoc { return a.catalogue.docs() }
+
+// begin opens the journal for one more Connect or Serve, which has to end what it
+// returns. Errors: *DirInUseError, and those of the journal.
+func (a *Agent) begin() (*stay, error) {
+	if err := a.keeper.open(); err != nil {
+		return nil, err
+	}
+	for _, at := range a.roster.held() {
+		at.rehand()
+	}
+	return new(stay), nil
+}
+
+// end ends what a stay has begun and waits for it. The journal is closed by the last
+// one.
+func (a *Agent) end(st *stay) {
+	for _, at := range a.roster.pick(func(at *attempt) bool { return at.stay == st }) {
+		at.interrupt(harp.ErrClosed)
+	}
+	st.work.Wait()
+	a.keeper.close()
+}
 
 // check reports what of the configuration cannot be. The error is a
 // *harp.FieldError.

@@ -16,53 +16,73 @@ import (
 // attempt is one execution of a procedure: accepted, started, perhaps asked to
 // stop, ended. It knows nothing of sessions and lanes; who is to be told of it asks
 // with a [report]. The moments that decide, accept, start, stop and finish, are
-// each one method, which is where they become durable.
+// each one method, which is where they are journalled. One that has ended, is
+// journalled and that nobody is told of is left to the journal, from where it is
+// recovered when somebody asks.
 type attempt struct {
+	agent  *Agent
+	stay   *stay // waits for its function; nil: it was recovered
 	key    key
 	fence  int64
+	store  string // of the dispatcher that it was accepted from
 	info   *CallInfo
 	limits Limits
 	log    *slog.Logger
 	invoke invocation
 	watch  watch
-	forget func(*attempt) // called when it is settled
 
 	ctx    context.Context // the procedure's
 	cancel context.CancelCauseFunc
 
-	begun    chan struct{} // closed when it has started
+	begun    chan struct{} // closed when it has started, or was denied
 	returned chan struct{} // closed when the function has returned
-	settled  chan struct{} // closed when nobody will ask for it any more
+	left     chan struct{} // closed when it is no longer on the roster
 
-	owner *session // guarded by the roster's mutex
+	owner *session // of a direct caller; guarded by the roster's mutex
 
 	mu       sync.Mutex // guards what follows; never held while blocked
+	no       denial     // why it was not started
 	started  time.Time
 	stopping *wire.Stopping
-	end      *wire.End // nil: not ended
+	stopped  bool // it is journalled, and the procedure was asked to stop
+	ended    bool
+	gone     bool      // it ended with the process it ran in, nobody knows how
+	end      *wire.End // nil: not ended, or the journal has it
+	dropped  bool      // the journal has it without its value
 	outbox   outbox
+	missed   int64 // bytes of records that were dropped since the last one
+	spool    spool
 	room     chan struct{} // closed when there may be room in the outbox; nil: nobody waits
 	nobody   bool          // asks for it any more: records are dropped, and so is the end
+	awaited  bool          // its first report comes now
 	report   *report       // who is told; nil: nobody at present
 }
 
 // accept makes the attempt of a call that was found good.
-func accept(base context.Context, k key, c wire.Call, info *CallInfo, invoke invocation, a *Agent) *attempt {
+func accept(s *session, k key, c wire.Call, info *CallInfo, invoke invocation) *attempt {
+	at := newAttempt(s.agent, k)
+	at.stay, at.fence, at.store, at.info, at.invoke = s.stay, c.Fence, s.store, info, invoke
+	at.awaited = true
+	at.outbox.window = window(c.Window)
+	at.watch = watch{timeout: info.Timeout, maxExec: info.MaxExecTime, exceeded: at.stop}
+	at.ctx, at.cancel = context.WithCancelCause(withCallInfo(s.base, info))
+	return at
+}
+
+func newAttempt(a *Agent, k key) *attempt {
 	at := &attempt{
+		agent:    a,
 		key:      k,
-		fence:    c.Fence,
-		info:     info,
 		limits:   a.cfg.Limits,
-		log:      a.log,
-		forget:   a.roster.leave,
-		invoke:   invoke,
+		log:      a.log.With("job", k.job, "attempt", k.number),
 		begun:    make(chan struct{}),
 		returned: make(chan struct{}),
-		settled:  make(chan struct{}),
-		outbox:   outbox{window: window(c.Window)},
+		left:     make(chan struct{}),
+		outbox:   outbox{window: wire.MinWindow},
 	}
-	at.watch = watch{timeout: info.Timeout, maxExec: info.MaxExecTime, exceeded: at.stop}
-	at.ctx, at.cancel = context.WithCancelCause(withCallInfo(base, info))
+	if k.origin == "" {
+		at.spool = newSpool(a.keeper, k)
+	}
 	return at
 }
 
@@ -74,14 +94,25 @@ func window(asked int64) int {
 	return int(min(asked, wire.Window))
 }
 
-// start runs the procedure's function in a goroutine that work waits for.
-func (at *attempt) start(work *sync.WaitGroup) {
+// start runs the procedure's function in a goroutine that its stay waits for.
+func (at *attempt) start(now time.Time) {
 	at.mu.Lock()
-	at.started = time.Now()
+	at.started = now
 	at.mu.Unlock()
 	at.watch.begin()
-	work.Go(at.run)
+	at.stay.work.Go(at.run)
 	close(at.begun)
+}
+
+// deny is for an attempt that is not started after all.
+func (at *attempt) deny(no denial) {
+	at.mu.Lock()
+	at.no, at.nobody = no, true
+	at.mu.Unlock()
+	at.cancel(harp.ErrClosed)
+	close(at.begun)
+	close(at.returned)
+	at.leave()
 }
 
 // run runs the function. It may leave by runtime.Goexit, which nothing but a
@@ -103,7 +134,7 @@ type outcome struct {
 func (at *attempt) call() (out outcome) {
 	defer func() {
 		if p := recover(); p != nil {
-			at.log.Error("procedure panicked", "procedure", at.info.Procedure, "job", at.key.job, "panic", cut(fmt.Sprint(p), maxFaultType), "stack", string(debug.Stack()))
+			at.log.Error("procedure panicked", "procedure", at.info.Procedure, "panic", cut(fmt.Sprint(p), maxFaultType), "stack", string(debug.Stack()))
 			out = outcome{failure: fit(remoteFailure(faultPanic, fmt.Sprint(p)))}
 		}
 	}()
@@ -135,16 +166,33 @@ func (at *attempt) result(v any) outcome {
 	return outcome{value: value}
 }
 
-// stop asks the procedure to stop because of a limit or a cancel. Whichever of stop
-// and finish comes first decides how the attempt ends; of several stops the first.
+// stop asks the procedure to stop because of a limit or a cancel, once that is
+// journalled. Whichever of stop and finish comes first decides how the attempt
+// ends; of several stops the first.
 func (at *attempt) stop(cause string, limit time.Duration) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
-	if at.end != nil || at.stopping != nil {
+	if at.ended || at.stopping != nil {
 		return
 	}
 	at.stopping = &wire.Stopping{Cause: cause, Since: time.Now().UnixNano(), Limit: int64(limit)}
-	at.cancel(causeOf(cause, limit))
+	if !at.spool.on || at.nobody {
+		at.applyStopLocked()
+		return
+	}
+	at.spool.failed = nil
+	at.handLocked()
+}
+
+// applyStopLocked ends the procedure's context as stop wants it.
+func (at *attempt) applyStopLocked() {
+	if at.stopping == nil || at.stopped {
+		return
+	}
+	at.stopped = true
+	if at.cancel != nil {
+		at.cancel(causeOf(at.stopping.Cause, time.Duration(at.stopping.Limit)))
+	}
 	at.tellLocked()
 }
 
@@ -163,20 +211,16 @@ func causeOf(cause string, limit time.Duration) error {
 // cancel: the attempt ends as the procedure says.
 func (at *attempt) interrupt(reason error) { at.cancel(reason) }
 
-// finish ends the attempt with what the function returned.
+// finish ends the attempt with what the function returned. The end is journalled,
+// and told without waiting for that.
 func (at *attempt) finish(out outcome) {
 	at.watch.end()
 	at.mu.Lock()
-	end := &wire.End{
-		Value:   out.value,
-		Stopped: at.stopping,
-		Records: at.outbox.next(),
-		RanFor:  int64(time.Since(at.started)),
-	}
-	if out.failure.Code != "" {
-		end.Failure = wire.Encode(out.failure)
-	}
-	at.end = end
+	at.sayMissedLocked()
+	at.end = at.endLocked(out)
+	at.ended = true
+	at.spool.failed = nil
+	at.handLocked()
 	at.cancel(harp.ErrClosed)
 	at.openLocked()
 	at.tellLocked()
@@ -188,115 +232,95 @@ func (at *attempt) finish(out outcome) {
 	}
 }
 
+// endLocked is END of what the function returned.
+func (at *attempt) endLocked(out outcome) *wire.End {
+	end := &wire.End{
+		Value:   out.value,
+		Stopped: at.stopping,
+		Records: at.outbox.next(),
+		RanFor:  int64(time.Since(at.started)),
+		Started: &wire.Started{Time: at.started.UnixNano()},
+	}
+	if out.failure.Code != "" {
+		end.Failure = wire.Encode(out.failure)
+	}
+	return end
+}
+
 // abandon is for an attempt that nobody will ask for any more. It runs on, unless
-// it is interrupted.
+// it is interrupted; its records make room, and those to come are dropped.
 func (at *attempt) abandon() {
 	at.mu.Lock()
 	at.nobody = true
-	at.outbox.drop()
+	at.outbox.ack(at.outbox.next())
+	at.ackSpoolLocked()
+	at.applyStopLocked()
 	at.openLocked()
-	ended := at.end != nil
+	ended := at.ended
 	at.mu.Unlock()
 	if ended {
 		at.settle()
 	}
 }
 
-// emit offers a record. It is the emit of HandleStream.
-func (at *attempt) emit(v any) error {
-	value, err := harp.NewValue(v)
-	if err != nil {
-		return inRecord(err)
-	}
-	if n := len(value); n > at.limits.MaxRecord {
-		return &harp.FieldError{Field: "record", Message: fmt.Sprintf("is %d bytes, at most %d", n, at.limits.MaxRecord)}
-	}
-	at.watch.offered()
-	return at.put(wire.Record{Value: value})
-}
-
-// inRecord names a record as what was wrong.
-func inRecord(err error) error {
-	if e, ok := err.(*harp.FieldError); ok { //nolint:errorlint // Value's own error, never wrapped
-		return &harp.FieldError{Field: "record", Message: e.Message}
-	}
-	return err
-}
-
-// put numbers a record, when there is room.
-func (at *attempt) put(r wire.Record) error {
-	room, err := at.tryPut(r)
-	if room == nil {
-		return err
-	}
-	at.watch.hold()
-	defer at.watch.release()
-	for room != nil {
-		select {
-		case <-room:
-		case <-at.ctx.Done():
-		}
-		room, err = at.tryPut(r)
-	}
-	return err
-}
-
-// tryPut numbers a record, or returns what is closed when there may be room.
-func (at *attempt) tryPut(r wire.Record) (room <-chan struct{}, err error) {
-	at.mu.Lock()
-	defer at.mu.Unlock()
-	switch {
-	case at.end != nil:
-		return nil, fmt.Errorf("%w: the procedure has returned", harp.ErrClosed)
-	case at.ctx.Err() != nil:
-		return nil, context.Cause(at.ctx)
-	case at.nobody:
-		return nil, nil
-	case at.outbox.fits(costOf(r)):
-		r.Time = time.Now().UnixNano()
-		at.outbox.add(r)
-		at.tellLocked()
-		return nil, nil
-	case at.room == nil:
-		at.room = make(chan struct{})
-	}
-	return at.room, nil
-}
-
-// openLocked lets those try again who wait for room.
-func (at *attempt) openLocked() {
-	if at.room != nil {
-		close(at.room)
-		at.room = nil
-	}
-}
-
-// tellLocked wakes who is told.
-func (at *attempt) tellLocked() {
-	if at.report != nil {
-		signal(at.report.wake)
-	}
-}
-
 // settle forgets the attempt: its END was taken, or nobody asks for it.
 func (at *attempt) settle() {
 	at.mu.Lock()
-	done := at.isSettled()
+	at.nobody = true
+	at.forgetSpoolLocked()
+	at.mu.Unlock()
+	at.leave()
+}
+
+// leave takes the attempt off the roster.
+func (at *attempt) leave() {
+	at.mu.Lock()
+	done := at.hasLeft()
 	if !done {
-		close(at.settled)
+		close(at.left)
 	}
 	at.mu.Unlock()
 	if !done {
-		at.forget(at)
+		at.agent.roster.leave(at)
 	}
 }
 
-func (at *attempt) isSettled() bool {
+// hasLeft reports whether the attempt is no longer on the roster.
+func (at *attempt) hasLeft() bool {
 	select {
-	case <-at.settled:
+	case <-at.left:
 		return true
 	default:
 		return false
+	}
+}
+
+// hasEnded reports whether nothing of the attempt runs any more.
+func (at *attempt) hasEnded() bool {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	return at.ended
+}
+
+// releasableLocked reports whether the journal has all that somebody may ask for,
+// and nobody asks at present.
+func (at *attempt) releasableLocked() bool {
+	return at.ended && at.spool.on && !at.nobody && at.report == nil && !at.awaited &&
+		at.spool.synced.end && max(at.spool.synced.next, at.outbox.acked) >= at.outbox.next()
+}
+
+// release leaves the attempt to the journal if that is possible.
+func (at *attempt) release() {
+	at.mu.Lock()
+	can := at.releasableLocked()
+	if can && !at.hasLeft() {
+		close(at.left)
+	} else {
+		can = false
+	}
+	at.mu.Unlock()
+	if can {
+		at.agent.roster.leave(at)
 	}
 }
 
@@ -306,12 +330,14 @@ func (at *attempt) heldAs() wire.HeldAttempt {
 	defer at.mu.Unlock()
 	h := wire.HeldAttempt{
 		Job: at.key.job, Attempt: at.key.number, Fence: at.fence,
-		State: wire.HeldAlive, Records: at.outbox.next(), Acked: at.outbox.first,
+		State: wire.HeldAlive, Records: at.outbox.next(), Acked: at.outbox.acked,
 	}
 	switch {
-	case at.end != nil:
+	case at.gone:
+		h.State = wire.HeldGone
+	case at.ended:
 		h.State = wire.HeldEnded
-	case at.stopping != nil || at.ctx.Err() != nil:
+	case at.stopping != nil:
 		h.State = wire.HeldStopping
 	}
 	return h

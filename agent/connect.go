@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -37,9 +36,13 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 // When ctx ends the agent takes no more calls and ends the contexts of the
 // procedures that run, with the cause harp.ErrClosed. Connect returns nil when they
 // have returned and the dispatcher has taken their results, for which it has
-// Limits.Grace. A procedure that does not return keeps Connect from returning.
+// Limits.Grace; what it has not taken by then is journalled. A procedure that does
+// not return keeps Connect from returning. That a session ends does nothing to
+// procedures.
 //
-// The error is a *harp.FieldError for a configuration or an address that cannot be.
+// The error is a *harp.FieldError for a configuration or an address that cannot be,
+// a *DirInUseError while another process uses Dir, or why the journal cannot be
+// opened: journal.ErrCorrupt if it is damaged.
 func (a *Agent) Connect(ctx context.Context, addr string) error {
 	if err := a.check(); err != nil {
 		return err
@@ -51,9 +54,12 @@ func (a *Agent) Connect(ctx context.Context, addr string) error {
 	if err != nil {
 		return err
 	}
-	var work sync.WaitGroup
-	defer work.Wait()
-	c := connector{agent: a, addr: addr, work: &work}
+	st, err := a.begin()
+	if err != nil {
+		return err
+	}
+	defer a.end(st)
+	c := connector{agent: a, addr: addr, stay: st}
 	for ctx.Err() == nil {
 		opened, err := c.once(ctx)
 		if ctx.Err() == nil {
@@ -81,7 +87,7 @@ func withPort(addr string) (string, error) {
 type connector struct {
 	agent    *Agent
 	addr     string
-	work     *sync.WaitGroup
+	stay     *stay
 	failures int    // since a session was open for calls
 	said     string // the failure last logged
 }
@@ -98,7 +104,7 @@ func (c *connector) once(ctx context.Context) (opened bool, err error) {
 		return false, err
 	}
 	defer conn.Close()
-	return c.agent.converse(ctx, conn, c.work)
+	return c.agent.converse(ctx, conn, c.stay)
 }
 
 // sleep waits before the next attempt. What went wrong is worth a line when it is

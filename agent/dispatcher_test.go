@@ -132,7 +132,7 @@ func (p *peer) hear(ctx context.Context, want transport.Type, message any) error
 	return wire.Decode(f.Body, message)
 }
 
-// reconcile hears what the agent has, and forgets all it holds.
+// reconcile hears what the agent has, and lets it forget nothing.
 func (p *peer) reconcile(ctx context.Context) error {
 	var facts wire.Facts
 	if err := p.hear(ctx, wire.TypeFacts, &facts); err != nil {
@@ -153,7 +153,7 @@ func (p *peer) reconcile(ctx context.Context) error {
 		}
 		p.held, last = append(p.held, m.Attempts...), m.Last
 	}
-	p.say(wire.TypeForget, wire.Forget{Attempts: p.held, Last: true})
+	p.say(wire.TypeForget, wire.Forget{Last: true})
 	return p.hear(ctx, wire.TypeReady, new(wire.Ready))
 }
 
@@ -162,6 +162,27 @@ type exchange struct {
 	t  testing.TB
 	x  *transport.Exchange
 	id string
+}
+
+// forget says that nobody will ask for attempts again, and waits until that is heard.
+func (p *peer) forget(attempts ...wire.HeldAttempt) {
+	p.t.Helper()
+	p.say(wire.TypeForget, wire.Forget{Attempts: attempts, Last: true})
+	if err := p.hear(p.t.Context(), wire.TypeReady, new(wire.Ready)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// resume asks for an attempt's records from a number on.
+func (p *peer) resume(id string, from int64, change ...func(*wire.Resume)) *exchange {
+	p.t.Helper()
+	m := wire.Resume{Job: id, Attempt: 1, Epoch: p.epoch, From: from, Window: wire.Window}
+	for _, f := range change {
+		f(&m)
+	}
+	x := p.begin(wire.TypeResume, wire.Encode(m))
+	x.id = id
+	return x
 }
 
 // begin sends the first frame of an exchange.

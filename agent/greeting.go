@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
@@ -26,7 +27,11 @@ var errSuperseded = errors.New("agent: the dispatcher has opened another session
 // introduce is the beginning of a session with a dispatcher: who the agent is, what
 // it offers, and what it holds of earlier sessions.
 func (s *session) introduce(ctx context.Context) error {
-	s.send(wire.TypeHello, s.hello())
+	if err := s.agent.keeper.repair(); err != nil {
+		return fmt.Errorf("agent: no journal: %w", err)
+	}
+	j := s.agent.keeper.current()
+	s.send(wire.TypeHello, s.hello(j))
 	w, err := s.welcomed(ctx)
 	if err != nil {
 		return err
@@ -45,16 +50,16 @@ func (s *session) introduce(ctx context.Context) error {
 	return nil
 }
 
-// hello is what the agent says first. It has no journal yet: what it held of an
-// earlier session it has given up, and a journal of a new name says just that.
-func (s *session) hello() wire.Hello {
+// hello is what the agent says first.
+func (s *session) hello(j *journal.Journal) wire.Hello {
 	return wire.Hello{
 		Version:  wire.Version,
 		Features: features,
 		Software: harp.Software,
 		Instance: s.agent.instance,
 		BootID:   bootID(),
-		Journal:  harp.NewID(),
+		Journal:  j.ID(),
+		Position: j.Position(),
 		Labels:   s.agent.cfg.Labels,
 	}
 }
@@ -105,9 +110,10 @@ func (a *Agent) take(s *session, w wire.Welcome) error {
 		return fmt.Errorf("%w: epoch %d of a dispatcher that has had %d", transport.ErrProtocol, w.Epoch, highest)
 	}
 	a.epochs[w.Store] = w.Epoch
-	s.epoch = w.Epoch
+	s.epoch, s.store = w.Epoch, w.Store
 	old := a.current
 	a.current = s
+	a.up.Store(true)
 	a.longest = min(max(time.Duration(w.Reconnect), defaultLongest), maxLongest)
 	a.mu.Unlock()
 	if old != nil {
@@ -122,9 +128,13 @@ func (a *Agent) leave(s *session) {
 	a.mu.Lock()
 	if a.current == s {
 		a.current = nil
+		a.up.Store(false)
 	}
 	a.mu.Unlock()
 	close(s.over)
+	for _, at := range a.roster.held() {
+		at.reopen() // what waits for the dispatcher may not have to
+	}
 }
 
 // facts are what is known of the host. That they cannot be had is no reason not to
@@ -163,45 +173,6 @@ func (s *session) sendProcedures() {
 	}
 	page.Last = true
 	s.send(wire.TypeProcedures, page)
-}
-
-// sendHeld sends, in pages, the attempts of earlier sessions whose functions have
-// not returned yet.
-func (s *session) sendHeld() {
-	var page wire.Held
-	for _, at := range s.agent.roster.held() {
-		if len(page.Attempts) == pageAttempts {
-			s.send(wire.TypeHeld, page)
-			page = wire.Held{}
-		}
-		page.Attempts = append(page.Attempts, at.heldAs())
-	}
-	page.Last = true
-	s.send(wire.TypeHeld, page)
-}
-
-// reconcile hears which of them nobody will ask for again.
-func (s *session) reconcile(ctx context.Context) error {
-	for {
-		var m wire.Forget
-		if err := s.receive(ctx, wire.TypeForget, &m); err != nil {
-			return err
-		}
-		s.forget(m)
-		if m.Last {
-			return nil
-		}
-	}
-}
-
-// forget gives up attempts nobody will ask for again. One that runs goes on, to its
-// limits or to the end of the session.
-func (s *session) forget(m wire.Forget) {
-	for _, h := range m.Attempts {
-		if at := s.agent.roster.find(key{job: h.Job, number: h.Attempt}); at != nil {
-			at.abandon()
-		}
-	}
 }
 
 // welcome is the beginning of a direct session: the agent answers HELLO.

@@ -3,7 +3,6 @@ package agent_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 )
 
 // TestHostileFrames checks that each frame that breaks the protocol ends its
-// session and nothing else: the agent comes back, and what ran is cancelled.
+// session and nothing else: the agent comes back, and what runs goes on.
 func TestHostileFrames(t *testing.T) {
 	good := func(p *peer) wire.Call {
 		req := harp.Request{ID: harp.NewID(), Host: agentID.Name, Procedure: "hang"}
@@ -131,9 +130,6 @@ func TestAbandonedLanes(t *testing.T) {
 		default:
 		}
 		s.session.Close(nil)
-		if cause := <-causes; !errors.Is(cause, harp.ErrCancelled) {
-			t.Errorf("cause %v", cause)
-		}
 		value[greeting](t, (<-d.sessions).call("greet", harp.Pos("Ada")).accepted().end())
 	})
 }

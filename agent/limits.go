@@ -11,10 +11,12 @@ import (
 
 // Limits bound what an agent takes on. A zero field means its default.
 type Limits struct {
-	MaxAttempts int           // attempts it has not forgotten, beyond which it answers that it is busy. Default 1,024
+	MaxAttempts int           // attempts that run or are being told, beyond which it answers that it is busy. Default 1,024
 	MaxResult   int           // bytes of a result, at most 2 MiB; above the job has failed. Default 1 MiB
 	MaxRecord   int           // bytes of a record, at most 2 MiB; above emit returns an error. Default 64 KiB
 	Grace       time.Duration // how long an agent that stops waits for its dispatcher to take the last results. Default 5 s
+	MaxJournal  int64         // bytes of the journal, on disk about twice as many. Default 1 GiB; 64 MiB for one in memory
+	MaxJobSpool int64         // bytes of a job's records and ends in it. Default 64 MiB
 }
 
 func (l Limits) withDefaults() Limits {
@@ -45,6 +47,12 @@ func (l Limits) check() error {
 		if limit.value < 1 || limit.value > limit.most {
 			return &harp.FieldError{Field: "limits." + limit.field, Message: fmt.Sprintf("must be from 1 to %d", limit.most)}
 		}
+	}
+	if l.MaxJournal < 0 {
+		return &harp.FieldError{Field: "limits.max_journal", Message: "must not be negative"}
+	}
+	if l.MaxJobSpool < 0 {
+		return &harp.FieldError{Field: "limits.max_job_spool", Message: "must not be negative"}
 	}
 	if l.Grace < 0 {
 		return &harp.FieldError{Field: "limits.grace", Message: "must not be negative"}

@@ -15,11 +15,13 @@ const (
 	recordCost = 32
 )
 
-// outbox holds the records of an attempt that are numbered and not acknowledged.
-// Their bytes stay within the window, except that one record may always be there.
+// outbox holds the last records of an attempt that are numbered and not
+// acknowledged. While somebody is told of them their bytes stay within the window,
+// except that one record may always be there.
 type outbox struct {
 	window int
-	first  int64 // number of the first record held: all before it are acknowledged
+	acked  int64 // the first record that is not acknowledged
+	first  int64 // number of the first record held: those between are in the journal
 	bytes  int
 	head   int           // index of the first record held
 	kept   []wire.Record // what is before head is empty
@@ -47,8 +49,39 @@ func (o *outbox) add(r wire.Record) {
 	o.bytes += costOf(r)
 }
 
-// ack forgets the records before next.
+// takeBack undoes add.
+func (o *outbox) takeBack() {
+	last := len(o.kept) - 1
+	o.bytes -= costOf(o.kept[last])
+	o.kept[last] = wire.Record{}
+	o.kept = o.kept[:last]
+}
+
+// ack forgets the records before next, which may be more than there were.
 func (o *outbox) ack(next int64) {
+	o.acked = max(o.acked, next)
+	o.forget(o.acked)
+	if len(o.held()) == 0 {
+		o.first = max(o.first, o.acked)
+	}
+}
+
+// evict leaves records to the journal, which has those before synced, until no more
+// than so many bytes are held.
+func (o *outbox) evict(most int, synced int64) {
+	bytes, n := o.bytes, o.first
+	for _, r := range o.held() {
+		if bytes <= most || n >= synced {
+			break
+		}
+		bytes -= costOf(r)
+		n++
+	}
+	o.forget(n)
+}
+
+// forget drops the records before next that are held.
+func (o *outbox) forget(next int64) {
 	n := int(min(max(next-o.first, 0), int64(len(o.held()))))
 	done := o.held()[:n]
 	for _, r := range done {
@@ -62,18 +95,20 @@ func (o *outbox) ack(next int64) {
 	}
 }
 
-// batch returns a copy of the records from a number on that go in one frame.
-func (o *outbox) batch(from int64) []wire.Record {
-	rest := o.held()[from-o.first:]
-	bytes := 0
-	for i, r := range rest {
-		bytes += costOf(r)
-		if i > 0 && (bytes > batchBytes || i == batchRecords) {
-			return slices.Clone(rest[:i])
-		}
-	}
-	return slices.Clone(rest)
+// batch returns a copy of the records from a number on that are within so many
+// bytes, one at least, and go in one frame.
+func (o *outbox) batch(from int64, most int) []wire.Record {
+	return slices.Clone(within(o.held()[from-o.first:], most))
 }
 
-// drop forgets the records that are not acknowledged, and their numbers.
-func (o *outbox) drop() { o.kept, o.head, o.bytes = nil, 0, 0 }
+// within returns as many records as go in one frame of so many bytes, one at least.
+func within(records []wire.Record, most int) []wire.Record {
+	bytes := 0
+	for i, r := range records {
+		bytes += costOf(r)
+		if i > 0 && (bytes > min(most, batchBytes) || i == batchRecords) {
+			return records[:i]
+		}
+	}
+	return records
+}

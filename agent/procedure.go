@@ -68,7 +68,9 @@ func Handle[A, R any](a *Agent, p harp.Proc[A, R], fn func(context.Context, A) (
 
 // HandleStream is Handle for a procedure that yields records. emit offers one; it
 // waits while records that nobody has taken yet fill the window, and may be called
-// from several goroutines. It returns an error that is harp.ErrInvalid for a record
+// from several goroutines. While the dispatcher is away records go to the journal;
+// when that has its fill of the job they are dropped, and the next one says so. emit
+// returns an error that is harp.ErrInvalid for a record
 // that is too large or has no form on the wire (the procedure may go on), the cause
 // of fn's context when that has ended, and harp.ErrClosed after fn has returned.
 func HandleStream[A, M, R any](a *Agent, p harp.StreamProc[A, M, R], fn func(ctx context.Context, args A, emit func(M) error) (R, error), opts ...ProcOption) {

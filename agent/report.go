@@ -22,8 +22,36 @@ type report struct {
 
 	// What was told; guarded by the attempt's mutex.
 	next     int64 // number of the first record that was not
+	flight   flight
 	stopping bool
 	end      bool
+}
+
+// flight is what the records that were told and not acknowledged cost.
+type flight struct {
+	first int64
+	costs []int32
+	bytes int
+}
+
+// add counts records that are told now.
+func (f *flight) add(first int64, records []wire.Record) {
+	if len(f.costs) == 0 {
+		f.first = first
+	}
+	for _, r := range records {
+		f.costs = append(f.costs, int32(costOf(r))) //nolint:gosec // a record is at most wire.MaxMessage
+		f.bytes += costOf(r)
+	}
+}
+
+// ack counts the records before next no longer.
+func (f *flight) ack(next int64) {
+	for len(f.costs) > 0 && f.first < next {
+		f.bytes -= int(f.costs[0])
+		f.costs = f.costs[1:]
+		f.first++
+	}
 }
 
 // ask is what an exchange wants to be told of an attempt.
@@ -36,20 +64,30 @@ type ask struct {
 // fromAcked is the first record that was not acknowledged.
 const fromAcked = -1
 
+// telling is what came of a wish to be told of an attempt.
+type telling int
+
+const (
+	told     telling = iota
+	notHere          // there are no such records
+	notTaken         // the attempt was not started: see its denial
+	moved            // the attempt was left to the journal just now
+)
+
 // tell reports at over x until its end was taken, or ctx ends, or another report
-// takes over. It reports whether there is an attempt to tell of.
-func (s *session) tell(ctx context.Context, x *transport.Exchange, at *attempt, a ask) bool {
+// takes over.
+func (s *session) tell(ctx context.Context, x *transport.Exchange, at *attempt, a ask) telling {
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
 	<-at.begun // another exchange may have brought it here just now
 	r := &report{session: s, x: x, at: at, wake: make(chan struct{}, 1), quit: quit}
-	started, ok := at.attach(r, a)
-	if !ok {
-		return false
+	started, result := at.attach(r, a)
+	if result != told {
+		return result
 	}
 	defer at.detach(r)
 	if !r.greet(a.greeting, started) {
-		return true
+		return told
 	}
 	sending := make(chan struct{})
 	go func() {
@@ -60,41 +98,53 @@ func (s *session) tell(ctx context.Context, x *transport.Exchange, at *attempt, 
 		quit()
 	}
 	<-sending
-	return true
+	return told
 }
 
-// attach makes r the one who is told. It fails if the attempt is settled, or the
-// records from a number on are not there.
-func (at *attempt) attach(r *report, a ask) (started wire.Started, ok bool) {
+// attach makes r the one who is told. It fails if the attempt has left, or the
+// records from a number on are not there. What ended with its process may have told
+// more than was journalled.
+func (at *attempt) attach(r *report, a ask) (wire.Started, telling) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
+	at.awaited = false
 	from := a.from
 	if from == fromAcked {
-		from = at.outbox.first
+		from = at.outbox.acked
 	}
-	if at.isSettled() || from < at.outbox.first || from > at.outbox.next() {
-		return wire.Started{}, false
+	switch {
+	case at.no.is():
+		return wire.Started{}, notTaken
+	case at.hasLeft():
+		return wire.Started{}, moved
+	case from < at.outbox.acked, from > at.outbox.next() && at.stay != nil:
+		return wire.Started{}, notHere
 	}
 	if at.report != nil {
 		at.report.quit()
 	}
 	at.report, at.nobody = r, false
 	at.outbox.ack(from)
+	at.ackSpoolLocked()
 	if a.window > 0 {
 		at.outbox.window = window(a.window)
 	}
 	at.openLocked()
 	r.next = from
 	signal(r.wake)
-	return wire.Started{Time: at.started.UnixNano()}, true
+	return wire.Started{Time: at.started.UnixNano()}, told
 }
 
+// detach ends a report. What it leaves behind may be left to the journal.
 func (at *attempt) detach(r *report) {
 	at.mu.Lock()
-	defer at.mu.Unlock()
 	if at.report == r {
 		at.report = nil
+		at.trimLocked()
+		at.openLocked()
 	}
+	at.mu.Unlock()
+	at.release()
 }
 
 // isTold reports whether somebody is told of the attempt.
@@ -123,7 +173,12 @@ func (r *report) greet(t transport.Type, started wire.Started) bool {
 // frame was written, until END was sent or nobody takes it.
 func (r *report) sendLoop(ctx context.Context) {
 	for {
-		t, message := r.take()
+		t, message, err := r.take()
+		if err != nil {
+			r.at.log.Error("what the journal has cannot be told", "error", err.Error())
+			r.quit()
+			return
+		}
 		if message == nil {
 			select {
 			case <-r.wake:
@@ -142,28 +197,6 @@ func (r *report) sendLoop(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// take returns the next message, nil if there is none now: that the procedure is
-// being stopped, then records, then the end.
-func (r *report) take() (transport.Type, any) {
-	at := r.at
-	at.mu.Lock()
-	defer at.mu.Unlock()
-	switch {
-	case at.report != r: // another one is told by now
-	case at.stopping != nil && !r.stopping:
-		r.stopping = true
-		return wire.TypeStopping, *at.stopping
-	case r.next < at.outbox.next():
-		batch := wire.Records{First: r.next, Records: at.outbox.batch(r.next)}
-		r.next += int64(len(batch.Records))
-		return wire.TypeRecords, batch
-	case at.end != nil && !r.end:
-		r.end = true
-		return wire.TypeEnd, *at.end
-	}
-	return 0, nil
 }
 
 // sentEnd follows END, which in a direct session nobody acknowledges.
@@ -237,11 +270,15 @@ func (at *attempt) acknowledge(r *report, m wire.Ack) bool {
 		return true // another one is told by now
 	}
 	at.outbox.ack(m.Next)
-	r.next = max(r.next, at.outbox.first)
+	at.ackSpoolLocked()
+	r.flight.ack(at.outbox.acked)
+	r.next = max(r.next, at.outbox.acked)
 	if m.Window > 0 {
 		at.outbox.window = window(m.Window)
 	}
+	at.trimLocked()
 	at.openLocked()
+	signal(r.wake)
 	return true
 }
 

@@ -3,6 +3,7 @@ package agent
 import (
 	"sync"
 
+	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
 )
 
@@ -14,13 +15,20 @@ type key struct {
 	number int64
 }
 
-// roster knows the attempts that the agent has not forgotten.
+// journal is the key in the journal.
+func (k key) journal() journal.Key { return journal.Key{Job: k.job, Attempt: k.number} }
+
+// stay is one Connect or Serve: the functions that it started end with it.
+type stay struct{ work sync.WaitGroup }
+
+// roster knows the attempts that run, those whose end is not journalled yet, and
+// those that somebody is told of.
 type roster struct {
 	most int
 
 	mu       sync.Mutex // guards what follows, and the owner of each attempt
 	attempts map[key]*attempt
-	owed     map[*session]struct{} // were told that the agent is busy
+	owed     map[*session]struct{} // were told to ask again later
 }
 
 func newRoster(most int) roster {
@@ -33,8 +41,7 @@ func (r *roster) enter(s *session, at *attempt) (known *attempt, reason string) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch known := r.attempts[at.key]; {
-	case known != nil:
-		known.owner = s
+	case known != nil && !known.hasLeft():
 		return known, ""
 	case s.closed:
 		return nil, wire.NotNowDraining
@@ -42,19 +49,24 @@ func (r *roster) enter(s *session, at *attempt) (known *attempt, reason string) 
 		r.owed[s] = struct{}{}
 		return nil, wire.NotNowBusy
 	}
-	at.owner = s
+	if s.direct {
+		at.owner = s
+	}
 	r.attempts[at.key] = at
 	return nil, ""
 }
 
-// adopt returns the attempt called k, which is the session's from now on; nil if
-// there is none.
-func (r *roster) adopt(s *session, k key) *attempt {
+// recover returns the attempt called k, which is put on the roster if that has none
+// and make one.
+func (r *roster) recover(k key, make func() *attempt) *attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at := r.attempts[k]
+	if at := r.attempts[k]; at != nil && !at.hasLeft() {
+		return at
+	}
+	at := make()
 	if at != nil {
-		at.owner = s
+		r.attempts[k] = at
 	}
 	return at
 }
@@ -66,55 +78,63 @@ func (r *roster) find(k key) *attempt {
 	return r.attempts[k]
 }
 
-// leave forgets an attempt. Sessions that were told that the agent is busy hear
-// that it is not.
+// leave takes an attempt off the roster.
 func (r *roster) leave(at *attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.attempts[at.key] == at {
 		delete(r.attempts, at.key)
 	}
+	r.vacateLocked()
+}
+
+// vacate lets sessions that were told to ask again later hear that they may.
+func (r *roster) vacate() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.vacateLocked()
+}
+
+func (r *roster) vacateLocked() {
 	for s := range r.owed {
 		signal(s.vacancy)
 	}
 	clear(r.owed)
 }
 
-// close lets no more attempts in for a session and returns those it has.
+// owe promises a session to tell when there may be room.
+func (r *roster) owe(s *session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !s.closed {
+		r.owed[s] = struct{}{}
+	}
+}
+
+// close lets no more attempts in for a session and returns those that end with it:
+// a direct caller's own, or all that the dispatcher's sessions of this stay began.
 func (r *roster) close(s *session) []*attempt {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	s.closed = true
 	delete(r.owed, s)
-	var own []*attempt
-	for _, at := range r.attempts {
-		if at.owner == s {
-			own = append(own, at)
-		}
-	}
-	return own
+	r.mu.Unlock()
+	return r.pick(func(at *attempt) bool {
+		return at.stay == s.stay && (s.direct && at.owner == s || !s.direct && at.key.origin == "")
+	})
 }
 
-// disown is close for a session that is gone: its attempts are nobody's.
-func (r *roster) disown(s *session) []*attempt {
-	own := r.close(s)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, at := range own {
-		if at.owner == s {
-			at.owner = nil
-		}
-	}
-	return own
-}
-
-// held lists the attempts of dispatchers that are nobody's.
+// held lists the attempts of dispatchers.
 func (r *roster) held() []*attempt {
+	return r.pick(func(at *attempt) bool { return at.key.origin == "" })
+}
+
+// pick lists attempts.
+func (r *roster) pick(wanted func(*attempt) bool) []*attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []*attempt
-	for k, at := range r.attempts {
-		if k.origin == "" && at.owner == nil {
+	for _, at := range r.attempts {
+		if wanted(at) {
 			list = append(list, at)
 		}
 	}

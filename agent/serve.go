@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"net"
-	"sync"
 
 	"github.com/harpcaller/harp/transport"
 )
@@ -13,8 +12,8 @@ import (
 // when its caller goes away.
 //
 // Serve closes l when ctx ends, and then stops as Connect does. It returns nil
-// then, l's error if that fails before, or a *harp.FieldError for a configuration
-// that cannot be.
+// then, l's error if that fails before, or what Connect returns for a configuration
+// that cannot be and a journal that cannot be opened.
 func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
 	if err := a.check(); err != nil {
 		return err
@@ -22,8 +21,11 @@ func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
 	if _, tcp := l.Addr().(*net.TCPAddr); tcp && a.cfg.TLS == nil {
 		return errNoTLS
 	}
-	var work sync.WaitGroup
-	defer work.Wait()
+	st, err := a.begin()
+	if err != nil {
+		return err
+	}
+	defer a.end(st)
 	return transport.Serve(ctx, l, transport.ServeConfig{
 		TLS:    a.cfg.TLS,
 		Logger: a.log,
@@ -32,7 +34,7 @@ func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
 			transport.ProtocolDirect: transport.RoleCaller,
 		},
 	}, func(ctx context.Context, conn *transport.Conn) {
-		if opened, err := a.converse(ctx, conn, &work); !opened && ctx.Err() == nil {
+		if opened, err := a.converse(ctx, conn, st); !opened && ctx.Err() == nil {
 			a.log.Warn("session refused", "peer", conn.Peer().Identity.String(), "addr", conn.Peer().Addr, "error", err.Error())
 		}
 	})

@@ -32,25 +32,25 @@ type session struct {
 	direct    bool
 	origin    string          // of its attempts, in their keys
 	base      context.Context // of its procedures: ends never
-	work      *sync.WaitGroup // their functions
-	vacancy   chan struct{}   // 1 slot: attempts are taken on again
-	over      chan struct{}   // closed when it has let go of its attempts
+	stay      *stay
+	vacancy   chan struct{} // 1 slot: attempts are taken on again
+	over      chan struct{} // closed when nobody is told anything over it any more
 
-	epoch  int64 // since WELCOME
-	closed bool  // takes on no more attempts; guarded by the roster's mutex
+	epoch  int64  // since WELCOME
+	store  string // the dispatcher's, since WELCOME
+	closed bool   // takes on no more attempts; guarded by the roster's mutex
 }
 
 // converse speaks with who is at the other end of conn until the session ends, or
-// ctx: then it takes no more calls, cancels what runs and closes the session when
-// that has ended and was told. The functions of procedures are waited for by work.
-// It reports whether the session was open for calls.
-func (a *Agent) converse(ctx context.Context, conn *transport.Conn, work *sync.WaitGroup) (opened bool, err error) {
+// ctx: then it takes no more calls, interrupts what this stay runs and closes the
+// session when that has ended and was told. It reports whether the session was open for calls.
+func (a *Agent) converse(ctx context.Context, conn *transport.Conn, st *stay) (opened bool, err error) {
 	ts, err := conn.Acceptor(transport.Options{Logger: a.log, MaxFrame: wire.MaxBody})
 	if err != nil {
 		return false, err
 	}
 	defer ts.Close(nil)
-	s := a.newSession(ctx, ts, work)
+	s := a.newSession(ctx, ts, st)
 	defer a.leave(s)
 	if err := s.open(ctx); err != nil {
 		return false, err
@@ -61,7 +61,7 @@ func (a *Agent) converse(ctx context.Context, conn *transport.Conn, work *sync.W
 	return true, err
 }
 
-func (a *Agent) newSession(ctx context.Context, ts *transport.Session, work *sync.WaitGroup) *session {
+func (a *Agent) newSession(ctx context.Context, ts *transport.Session, st *stay) *session {
 	peer := ts.Peer()
 	s := &session{
 		agent:     a,
@@ -69,7 +69,7 @@ func (a *Agent) newSession(ctx context.Context, ts *transport.Session, work *syn
 		transport: ts,
 		direct:    peer.Protocol == transport.ProtocolDirect,
 		base:      context.WithoutCancel(ctx),
-		work:      work,
+		stay:      st,
 		vacancy:   make(chan struct{}, 1),
 		over:      make(chan struct{}),
 	}
@@ -105,10 +105,7 @@ func (s *session) run(ctx context.Context) error {
 	case <-s.transport.Done():
 	}
 	s.transport.Close(nil)
-	for _, at := range s.agent.roster.disown(s) {
-		at.interrupt(gone("the session has ended"))
-		at.abandon()
-	}
+	s.agent.roster.close(s)
 	loops.Wait()
 	return s.transport.Err()
 }
@@ -131,7 +128,7 @@ func (s *session) drain() {
 	defer grace.Stop()
 	for _, at := range own {
 		select {
-		case <-at.settled:
+		case <-at.left:
 		case <-s.transport.Done():
 			return
 		case <-grace.C:

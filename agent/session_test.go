@@ -16,32 +16,47 @@ import (
 	"github.com/harpcaller/harp/transport"
 )
 
-// TestSessionLost checks that what a lost session left running is cancelled, joined
-// and forgotten, and that the next session works.
+// TestSessionLost checks that a lost session does nothing to what runs: it is held,
+// goes on, and is never started twice.
 func TestSessionLost(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		a := newAgent(t, p)
 		offerGreet(a)
 		causes := offerHang(a)
 		s, d, _ := connect(t, p, a)
-		s.call("hang", nil).accepted()
+		x := s.call("hang", nil).accepted()
 		s.session.Close(nil)
-		if cause := <-causes; !errors.Is(cause, harp.ErrCancelled) {
-			t.Errorf("cause %v", cause)
-		}
 		next := <-d.sessions
 		if next.hello.Instance != s.hello.Instance || next.hello.Instance == "" {
 			t.Errorf("instances %q and %q", s.hello.Instance, next.hello.Instance)
 		}
-		if next.hello.Journal == s.hello.Journal {
-			t.Error("the journal is the same, though what was in it is gone")
+		if next.hello.Journal != s.hello.Journal || next.hello.Journal == "" || next.hello.Position <= s.hello.Position {
+			t.Errorf("journal %q at %d, then %q at %d", s.hello.Journal, s.hello.Position, next.hello.Journal, next.hello.Position)
+		}
+		if h := next.held; len(h) != 1 || h[0].Job != x.id || h[0].Attempt != 1 || h[0].State != wire.HeldAlive {
+			t.Fatalf("held %+v", h)
 		}
 		value[greeting](t, next.call("greet", harp.Pos("Ada")).accepted().end())
+		select {
+		case cause := <-causes:
+			t.Errorf("ended with its session: %v", cause)
+		default:
+		}
+		again := next.resume(x.id, 0, func(m *wire.Resume) { m.Cancel = new(wire.Cancel) })
+		if s := again.stopping(); s.Cause != wire.CauseCancel {
+			t.Errorf("STOPPING %+v", s)
+		}
+		if end := again.end(); end.Stopped == nil {
+			t.Errorf("END %+v", end)
+		}
+		if cause := <-causes; !errors.Is(cause, harp.ErrCancelled) {
+			t.Errorf("cause %v", cause)
+		}
 	})
 }
 
-// TestHeldStopping checks that a function that outlives its session is listed as
-// stopping until it returns, and never started twice.
+// TestHeldStopping checks that a function that outlives a cancel and its session is
+// listed as stopping until it returns, and never started twice.
 func TestHeldStopping(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {
 		a := newAgent(t, p)
@@ -51,13 +66,15 @@ func TestHeldStopping(t *testing.T) {
 			err := emit(1)
 			<-release
 			if err := emit(2); !errors.Is(err, harp.ErrCancelled) {
-				t.Errorf("emit into nothing: %v", err)
+				t.Errorf("emit while stopping: %v", err)
 			}
 			return err
 		})
 		s, d, _ := connect(t, p, a)
 		x := s.call("deaf", nil).accepted()
 		expect[wire.Records](x, wire.TypeRecords)
+		x.cancel()
+		x.stopping()
 		s.session.Close(nil)
 		s = <-d.sessions
 		if len(s.held) != 1 || s.held[0].Job != x.id || s.held[0].Attempt != 1 || s.held[0].State != wire.HeldStopping {
@@ -66,9 +83,10 @@ func TestHeldStopping(t *testing.T) {
 		again := s.call("deaf", nil, func(_ *wire.Call, r *harp.Request) { r.ID = x.id })
 		again.accepted()
 		close(release)
-		if end := again.end(); value[int](t, end) != 0 || end.Stopped != nil {
-			t.Errorf("END %+v", end)
+		if end, records := again.ended(); value[int](t, end) != 0 || end.Stopped == nil || len(records) != 1 {
+			t.Errorf("END %+v after %d records", end, len(records))
 		}
+		synctest.Wait() // ACK is heard
 		s.session.Close(nil)
 		if s = <-d.sessions; len(s.held) != 0 || runs != 1 {
 			t.Errorf("held %+v after %d runs", s.held, runs)
@@ -450,8 +468,13 @@ func TestSecondSession(t *testing.T) {
 		}
 		defer second.session.Close(nil)
 		<-first.session.Done()
-		if cause := <-causes; !errors.Is(cause, harp.ErrCancelled) {
-			t.Errorf("cause %v", cause)
+		if h := second.held; len(h) != 1 || h[0].State != wire.HeldAlive {
+			t.Errorf("held %+v", h)
+		}
+		select {
+		case cause := <-causes:
+			t.Errorf("ended with its session: %v", cause)
+		default:
 		}
 		x := second.call("hang", nil).accepted()
 		x.cancel()
@@ -477,14 +500,16 @@ func dial(t testing.TB, p place, l net.Listener, id transport.Identity, protocol
 func TestConfig(t *testing.T) {
 	p := loopback{}
 	for field, change := range map[string]func(*agent.Config){
-		"name":                func(c *agent.Config) { c.Name = "" },
-		"name ":               func(c *agent.Config) { c.Name = "web02" },
-		"tls":                 func(c *agent.Config) { c.TLS = p.config(t, callerID) },
-		"label ":              func(c *agent.Config) { c.Labels = map[string]string{"": "x"} },
-		"limits.max_result":   func(c *agent.Config) { c.Limits.MaxResult = 3 << 20 },
-		"limits.max_record":   func(c *agent.Config) { c.Limits.MaxRecord = -1 },
-		"limits.max_attempts": func(c *agent.Config) { c.Limits.MaxAttempts = -1 },
-		"limits.grace":        func(c *agent.Config) { c.Limits.Grace = -1 },
+		"name":                 func(c *agent.Config) { c.Name = "" },
+		"name ":                func(c *agent.Config) { c.Name = "web02" },
+		"tls":                  func(c *agent.Config) { c.TLS = p.config(t, callerID) },
+		"label ":               func(c *agent.Config) { c.Labels = map[string]string{"": "x"} },
+		"limits.max_result":    func(c *agent.Config) { c.Limits.MaxResult = 3 << 20 },
+		"limits.max_record":    func(c *agent.Config) { c.Limits.MaxRecord = -1 },
+		"limits.max_attempts":  func(c *agent.Config) { c.Limits.MaxAttempts = -1 },
+		"limits.grace":         func(c *agent.Config) { c.Limits.Grace = -1 },
+		"limits.max_journal":   func(c *agent.Config) { c.Limits.MaxJournal = -1 },
+		"limits.max_job_spool": func(c *agent.Config) { c.Limits.MaxJobSpool = -1 },
 	} {
 		a := newAgent(t, p, change)
 		var e *harp.FieldError

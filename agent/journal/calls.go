@@ -110,12 +110,25 @@ func (j *Journal) Stopping(k Key, s Stop) (*Commit, error) {
 // journalled, which always fits, and dropped says so; without a bare one the error
 // is ErrFull. If the commit fails the attempt has not ended, and may be ended again.
 func (j *Journal) End(k Key, e End) (c *Commit, dropped bool, err error) {
+	return j.endAfter(k, anywhere, e)
+}
+
+// EndAfter is End where the last record that was spooled must be the one before
+// number after; else the error is ErrGap, as that of AppendAfter.
+func (j *Journal) EndAfter(k Key, after int64, e End) (c *Commit, dropped bool, err error) {
+	return j.endAfter(k, after, e)
+}
+
+func (j *Journal) endAfter(k Key, after int64, e End) (c *Commit, dropped bool, err error) {
 	if len(e.Bare) > MaxBare {
 		return nil, false, fmt.Errorf("%w: the bare end has %d bytes, at most %d", ErrInvalid, len(e.Bare), MaxBare)
 	}
 	c, err = j.change(k, func(g *group, a *attempt) error {
 		if !a.running() {
 			return ErrState
+		}
+		if after != anywhere && after != a.next {
+			return ErrGap
 		}
 		if e.Records < a.next {
 			return fmt.Errorf("%w: an end after %d records, of which %d are spooled", ErrInvalid, e.Records, a.next)
@@ -152,6 +165,20 @@ func (j *Journal) roomForEndLocked(k Key, body []byte) error {
 // error is ErrFull where the job or the agent holds as much as it may. If the commit
 // fails they are not spooled, and may be again.
 func (j *Journal) Append(k Key, first int64, records ...[]byte) (*Commit, error) {
+	return j.append(k, anywhere, first, records)
+}
+
+// AppendAfter is Append where the last record that was spooled must have been the
+// one before number after; else a commit failed that the caller does not know of
+// yet, and the error is ErrGap.
+func (j *Journal) AppendAfter(k Key, after, first int64, records ...[]byte) (*Commit, error) {
+	return j.append(k, after, first, records)
+}
+
+// anywhere lets records follow whatever was spooled last.
+const anywhere = -1
+
+func (j *Journal) append(k Key, after, first int64, records [][]byte) (*Commit, error) {
 	if len(records) == 0 {
 		return nil, fmt.Errorf("%w: no records", ErrInvalid)
 	}
@@ -165,6 +192,9 @@ func (j *Journal) Append(k Key, first int64, records ...[]byte) (*Commit, error)
 	return j.doLater(k, func(g *group, a *attempt) error {
 		if !a.running() {
 			return ErrState
+		}
+		if after != anywhere && after != a.next {
+			return ErrGap
 		}
 		if first < a.next {
 			return fmt.Errorf("%w: record %d, expected %d", ErrInvalid, first, a.next)

@@ -34,6 +34,8 @@ var (
 	// ErrState means that the attempt is not in a state for this: it was not
 	// started, or has started or ended before.
 	ErrState = errors.New("journal: not in this state of the attempt")
+	// ErrGap means that records would not follow those before them.
+	ErrGap = errors.New("journal: records are missing")
 	// ErrInvalid means that an argument makes no sense.
 	ErrInvalid = errors.New("journal: invalid")
 )

@@ -85,63 +85,111 @@ func (m *Memory) Put(name string, data []byte) {
 	m.names[name], m.synced[name] = n, n
 }
 
-// List is that of [FS].
-func (m *Memory) List() ([]string, error) {
+// Mount is m as one process has it: dead once m was crashed, as that process would
+// be.
+func (m *Memory) Mount() FS {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Sorted(maps.Keys(m.names)), nil
+	return mount{m: m, crash: m.crash}
 }
+
+// now is m whatever happened to it.
+func (m *Memory) now() mount { return mount{m: m, crash: always} }
+
+// always is the crash that never comes.
+const always = -1
+
+// List is that of [FS].
+func (m *Memory) List() ([]string, error) { return m.now().List() }
 
 // Open is that of [FS].
-func (m *Memory) Open(name string) (File, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	n := m.names[name]
-	if n == nil {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
-	}
-	return &memoryFile{m: m, n: n, crash: m.crash}, nil
-}
+func (m *Memory) Open(name string) (File, error) { return m.now().Open(name) }
 
 // Create is that of [FS].
-func (m *Memory) Create(name string) (File, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	n := &inode{}
-	m.names[name] = n
-	return &memoryFile{m: m, n: n, crash: m.crash}, nil
-}
+func (m *Memory) Create(name string) (File, error) { return m.now().Create(name) }
 
 // Rename is that of [FS].
-func (m *Memory) Rename(from, to string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	n := m.names[from]
-	if n == nil {
-		return &fs.PathError{Op: "rename", Path: from, Err: fs.ErrNotExist}
-	}
-	delete(m.names, from)
-	m.names[to] = n
-	return nil
-}
+func (m *Memory) Rename(from, to string) error { return m.now().Rename(from, to) }
 
 // Remove is that of [FS].
-func (m *Memory) Remove(name string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.names[name] == nil {
-		return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrNotExist}
-	}
-	delete(m.names, name)
-	return nil
-}
+func (m *Memory) Remove(name string) error { return m.now().Remove(name) }
 
 // SyncDir is that of [FS].
-func (m *Memory) SyncDir() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.synced = maps.Clone(m.names)
-	return nil
+func (m *Memory) SyncDir() error { return m.now().SyncDir() }
+
+// mount is a Memory until it is crashed.
+type mount struct {
+	m     *Memory
+	crash int
+}
+
+// use runs do unless the mount is dead.
+func (d mount) use(do func(*Memory) error) error {
+	d.m.mu.Lock()
+	defer d.m.mu.Unlock()
+	if d.crash != always && d.crash != d.m.crash {
+		return fs.ErrClosed
+	}
+	return do(d.m)
+}
+
+func (d mount) List() (names []string, err error) {
+	err = d.use(func(m *Memory) error {
+		names = slices.Sorted(maps.Keys(m.names))
+		return nil
+	})
+	return names, err
+}
+
+func (d mount) Open(name string) (f File, err error) {
+	err = d.use(func(m *Memory) error {
+		n := m.names[name]
+		if n == nil {
+			return &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+		}
+		f = &memoryFile{m: m, n: n, crash: m.crash}
+		return nil
+	})
+	return f, err
+}
+
+func (d mount) Create(name string) (f File, err error) {
+	err = d.use(func(m *Memory) error {
+		n := &inode{}
+		m.names[name] = n
+		f = &memoryFile{m: m, n: n, crash: m.crash}
+		return nil
+	})
+	return f, err
+}
+
+func (d mount) Rename(from, to string) error {
+	return d.use(func(m *Memory) error {
+		n := m.names[from]
+		if n == nil {
+			return &fs.PathError{Op: "rename", Path: from, Err: fs.ErrNotExist}
+		}
+		delete(m.names, from)
+		m.names[to] = n
+		return nil
+	})
+}
+
+func (d mount) Remove(name string) error {
+	return d.use(func(m *Memory) error {
+		if m.names[name] == nil {
+			return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrNotExist}
+		}
+		delete(m.names, name)
+		return nil
+	})
+}
+
+func (d mount) SyncDir() error {
+	return d.use(func(m *Memory) error {
+		m.synced = maps.Clone(m.names)
+		return nil
+	})
 }
 
 // memoryFile is an open file of a Memory.
@@ -195,7 +243,8 @@ func (f *memoryFile) Truncate(size int64) error {
 }
 
 func (f *memoryFile) Sync() error {
-	return f.use(func(n *inode) { n.synced = bytes.Clone(n.data) })
+	// What was written is never written over, so the two may share it.
+	return f.use(func(n *inode) { n.synced = slices.Clip(n.data) })
 }
 
 func (f *memoryFile) Close() error { return nil }

@@ -31,6 +31,17 @@ func (j *Journal) Held() []Held {
 	return list
 }
 
+// Get returns what the journal holds of an attempt; false: nothing, or a tombstone.
+func (j *Journal) Get(k Key) (Held, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	a := j.attempts[k]
+	if a == nil {
+		return Held{}, false
+	}
+	return a.held(k), true
+}
+
 // Ended returns the END that was journalled of an attempt. ErrState means that it
 // has not ended.
 func (j *Journal) Ended(k Key) ([]byte, error) {

@@ -1,0 +1,181 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/journal"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// emit offers a record. It is the emit of HandleStream.
+func (at *attempt) emit(v any) error {
+	value, err := harp.NewValue(v)
+	if err != nil {
+		return inRecord(err)
+	}
+	if n := len(value); n > at.limits.MaxRecord {
+		return &harp.FieldError{Field: "record", Message: fmt.Sprintf("is %d bytes, at most %d", n, at.limits.MaxRecord)}
+	}
+	at.watch.offered()
+	return at.put(wire.Record{Value: value})
+}
+
+// inRecord names a record as what was wrong.
+func inRecord(err error) error {
+	if e, ok := err.(*harp.FieldError); ok { //nolint:errorlint // Value's own error, never wrapped
+		return &harp.FieldError{Field: "record", Message: e.Message}
+	}
+	return err
+}
+
+// put numbers a record, when there is room, or drops it if it may not wait.
+func (at *attempt) put(r wire.Record) error {
+	room, err := at.tryPut(r)
+	if room == nil {
+		return err
+	}
+	at.watch.hold()
+	defer at.watch.release()
+	for room != nil {
+		select {
+		case <-room:
+		case <-at.ctx.Done():
+		}
+		room, err = at.tryPut(r)
+	}
+	return err
+}
+
+// tryPut numbers or drops a record, or returns what is closed when there may be
+// room.
+func (at *attempt) tryPut(r wire.Record) (room <-chan struct{}, err error) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	switch {
+	case at.ended:
+		return nil, fmt.Errorf("%w: the procedure has returned", harp.ErrClosed)
+	case at.ctx.Err() != nil:
+		return nil, context.Cause(at.ctx)
+	case at.nobody:
+		return nil, nil
+	}
+	put := at.putAwayLocked
+	if at.followedLocked() {
+		put = at.putFollowedLocked
+	}
+	switch put(r) {
+	case putDone:
+		return nil, nil
+	case putNever:
+		at.missed += int64(len(r.Value))
+		return nil, nil
+	case putLater:
+	}
+	if at.room == nil {
+		at.room = make(chan struct{})
+	}
+	return at.room, nil
+}
+
+// awayBytes is how many bytes of records wait to be written while nobody is told of
+// them.
+const awayBytes = 4 * wire.MinWindow
+
+// putting is what became of a record.
+type putting int
+
+const (
+	putDone  putting = iota
+	putLater         // there is no room now
+	putNever         // there is no room, and nobody who could make some
+)
+
+// followedLocked reports whether somebody is told of the attempt, who holds it back.
+func (at *attempt) followedLocked() bool {
+	return at.report != nil || at.awaited || !at.spool.on
+}
+
+// putFollowedLocked numbers a record if the window has room for it: it is told from
+// memory, and journalled as soon as the journal takes it.
+func (at *attempt) putFollowedLocked(r wire.Record) putting {
+	behind := at.report != nil && at.report.next < at.outbox.first
+	if behind || !at.outbox.fits(costOf(r)) {
+		return putLater
+	}
+	at.numberLocked(r)
+	at.handLocked()
+	at.tellLocked()
+	return putDone
+}
+
+// putAwayLocked numbers a record if the journal takes it. While the dispatcher is
+// away nothing waits for a room that nobody makes.
+func (at *attempt) putAwayLocked(r wire.Record) putting {
+	full := putNever
+	if at.agent.up.Load() {
+		full = putLater // whoever is there asks for the attempt, or forgets it
+	}
+	if at.spool.failed != nil {
+		return full
+	}
+	at.outbox.evict(wire.MinWindow-costOf(r), at.spool.synced.next)
+	if len(at.spool.commits) > 0 && at.outbox.bytes+costOf(r) > awayBytes {
+		return putLater // until what is being written is
+	}
+	missed := at.missed
+	at.numberLocked(r)
+	err := at.handAllLocked()
+	taken := at.spool.handed.next == at.outbox.next()
+	if !taken {
+		at.outbox.takeBack()
+		at.missed = missed
+	}
+	if err != nil && !errors.Is(err, journal.ErrFull) {
+		at.spool.failed = err
+	}
+	at.loopLocked()
+	if taken {
+		return putDone
+	}
+	return full
+}
+
+// numberLocked gives a record its number.
+func (at *attempt) numberLocked(r wire.Record) {
+	r.Time = time.Now().UnixNano()
+	r.Truncated, at.missed = at.missed, 0
+	at.outbox.add(r)
+}
+
+// sayMissedLocked tells with a record of its own of those that were dropped last.
+func (at *attempt) sayMissedLocked() {
+	if at.missed > 0 && !at.nobody {
+		at.numberLocked(wire.Record{})
+	}
+}
+
+// openLocked lets those try again who wait for room.
+func (at *attempt) openLocked() {
+	if at.room != nil {
+		close(at.room)
+		at.room = nil
+	}
+}
+
+// reopen is openLocked for when the session is another one, or none.
+func (at *attempt) reopen() {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	at.openLocked()
+}
+
+// tellLocked wakes who is told.
+func (at *attempt) tellLocked() {
+	if at.report != nil {
+		signal(at.report.wake)
+	}
+}

@@ -1,0 +1,20 @@
+package agent
+
+// HeldBytes is how many bytes of records and ends the agent has in memory.
+func (a *Agent) HeldBytes() (n int) {
+	for _, at := range a.roster.pick(func(*attempt) bool { return true }) {
+		at.mu.Lock()
+		n += at.outbox.bytes
+		if at.end != nil {
+			n += len(at.end.Value)
+		}
+		at.mu.Unlock()
+	}
+	return n
+}
+
+// Holds reports whether the journal has an attempt of a job.
+func (a *Agent) Holds(job string) bool {
+	_, is := a.keeper.current().Get(key{job: job, number: 1}.journal())
+	return is
+}

@@ -1,0 +1,248 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/harpcaller/harp/agent/journal"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// keepUnknown is how long what has ended is kept for the dispatcher it is of, when
+// another one knows nothing of it.
+const keepUnknown = 7 * 24 * time.Hour
+
+// journalInfo is what is journalled of an attempt beside its name, for those who
+// come after a restart.
+type journalInfo struct {
+	Store       string `msgpack:"store,omitempty"` // of the dispatcher it is from
+	Procedure   string `msgpack:"proc"`
+	Boot        string `msgpack:"boot,omitempty"`
+	Timeout     int64  `msgpack:"timeout,omitempty"`
+	MaxExecTime int64  `msgpack:"maxexec,omitempty"`
+}
+
+// journalInfo is that of the attempt.
+func (at *attempt) journalInfo() []byte {
+	return wire.Encode(journalInfo{
+		Store: at.store, Procedure: at.info.Procedure, Boot: bootID(),
+		Timeout: int64(at.info.Timeout), MaxExecTime: int64(at.info.MaxExecTime),
+	})
+}
+
+// infoOf is what was journalled of an attempt; what cannot be read is empty.
+func infoOf(h journal.Held) journalInfo {
+	var info journalInfo
+	_ = wire.Decode(h.Info, &info)
+	return info
+}
+
+// lookup returns the attempt called k, from the journal if it is there only; nil if
+// there is none.
+func (a *Agent) lookup(k key) *attempt {
+	if k.origin != "" {
+		return a.roster.find(k)
+	}
+	return a.roster.recover(k, func() *attempt {
+		j := a.keeper.current()
+		if j == nil {
+			return nil
+		}
+		h, is := j.Get(k.journal())
+		if !is || h.State == journal.Accepted {
+			return nil
+		}
+		return recovered(a, k, j, h)
+	})
+}
+
+// hasForgotten reports whether there is nothing but a tombstone of an attempt.
+func (a *Agent) hasForgotten(k key) bool {
+	j := a.keeper.current()
+	return k.origin == "" && j != nil && j.State(k.journal()) == journal.Forgotten
+}
+
+// recovered is an attempt of which nothing but the journal is left. Without an END
+// there it ended with its process.
+func recovered(a *Agent, k key, j *journal.Journal, h journal.Held) *attempt {
+	at := newAttempt(a, k)
+	at.fence, at.store, at.started = h.Fence, infoOf(h).Store, h.Started
+	at.ended, at.gone, at.dropped = true, h.State != journal.Ended, h.Dropped
+	at.outbox.acked, at.outbox.first = h.Acked, h.Records
+	at.spool.journal = j
+	at.spool.handed = progress{next: h.Records, stop: h.Stop != nil, end: true}
+	at.spool.synced = at.spool.handed
+	if h.Stop != nil {
+		at.stopping = &wire.Stopping{Cause: h.Stop.Cause, Since: h.Stop.Since.UnixNano(), Limit: int64(h.Stop.Limit)}
+		at.stopped = true
+	}
+	close(at.begun)
+	close(at.returned)
+	return at
+}
+
+// sendHeld sends, in pages, every attempt that the agent holds.
+func (s *session) sendHeld() {
+	var page wire.Held
+	for _, h := range s.agent.held() {
+		if len(page.Attempts) == pageAttempts {
+			s.send(wire.TypeHeld, page)
+			page = wire.Held{}
+		}
+		page.Attempts = append(page.Attempts, h)
+	}
+	page.Last = true
+	s.send(wire.TypeHeld, page)
+}
+
+// held lists every attempt of dispatchers, by job and number: what the journal says,
+// except of those that are here, which know better.
+func (a *Agent) held() []wire.HeldAttempt {
+	var list []wire.HeldAttempt
+	here := map[journal.Key]bool{}
+	for _, at := range a.roster.held() {
+		if at.hasLeft() {
+			continue
+		}
+		list = append(list, at.heldAs())
+		here[at.key.journal()] = true
+	}
+	if j := a.keeper.current(); j != nil {
+		for _, h := range j.Held() {
+			if !here[h.Key] && h.State != journal.Accepted {
+				list = append(list, heldAs(h))
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b wire.HeldAttempt) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Attempt, b.Attempt))
+	})
+	return list
+}
+
+// heldAs is what is said of an attempt that is in the journal only.
+func heldAs(h journal.Held) wire.HeldAttempt {
+	state := wire.HeldGone
+	if h.State == journal.Ended {
+		state = wire.HeldEnded
+	}
+	return wire.HeldAttempt{
+		Job: h.Job, Attempt: h.Attempt, State: state,
+		Fence: h.Fence, Records: h.Records, Acked: h.Acked,
+	}
+}
+
+// reconcile hears which of them nobody will ask for again.
+func (s *session) reconcile(ctx context.Context) error {
+	for {
+		var m wire.Forget
+		if err := s.receive(ctx, wire.TypeForget, &m); err != nil {
+			return err
+		}
+		s.forget(m)
+		if m.Last {
+			return nil
+		}
+	}
+}
+
+// forget gives up attempts nobody will ask for again. One that runs goes on, to its
+// limits or to the end of the agent.
+func (s *session) forget(m wire.Forget) {
+	for _, h := range m.Attempts {
+		k := key{job: h.Job, number: h.Attempt}
+		at := s.agent.roster.find(k)
+		switch {
+		case at == nil:
+			s.forgetJournalled(k.journal())
+		case !at.hasEnded():
+			s.log.Warn("the dispatcher does not know an attempt that runs: it runs on, and is forgotten then", "job", h.Job, "attempt", h.Attempt)
+			at.abandon()
+		case at.store == s.store:
+			at.abandon()
+		}
+	}
+}
+
+// forgetJournalled forgets an attempt that is in the journal only, or not even
+// there. What is another dispatcher's is kept for a while.
+func (s *session) forgetJournalled(k journal.Key) {
+	j := s.agent.keeper.current()
+	if j == nil {
+		return
+	}
+	h, is := j.Get(k)
+	if is && infoOf(h).Store != s.store {
+		ended := endTime(j, h)
+		keep := time.Since(ended) < keepUnknown
+		s.log.Warn("the dispatcher does not know an attempt of another one", "job", k.Job, "attempt", k.Attempt, "ended", ended, "kept", keep)
+		if keep {
+			s.agent.keepUnknown(k, ended)
+			return
+		}
+	}
+	_ = j.Forget(k) // else it is listed and forgotten once more
+	s.agent.roster.vacate()
+}
+
+// endTime is about when an attempt ended.
+func endTime(j *journal.Journal, h journal.Held) time.Time {
+	if h.State == journal.Ended {
+		if end, err := endOf(j, h.Key); err == nil {
+			return h.Started.Add(time.Duration(end.RanFor))
+		}
+	}
+	return h.Started
+}
+
+// keepUnknown notes an attempt that is kept until the space is needed.
+func (a *Agent) keepUnknown(k journal.Key, ended time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unknown[k] = ended
+}
+
+// makeRoom is for what the journal refused with an error. If that is full, it forgets
+// of the attempts that are kept until the space is needed the one that ended first.
+// It reports whether there was one.
+func (a *Agent) makeRoom(err error) bool {
+	var full *journal.FullError
+	j := a.keeper.current()
+	if !errors.As(err, &full) || full.Job != "" || j == nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for len(a.unknown) > 0 {
+		var oldest journal.Key
+		for k, ended := range a.unknown {
+			if oldest.Job == "" || ended.Before(a.unknown[oldest]) {
+				oldest = k
+			}
+		}
+		delete(a.unknown, oldest)
+		if j.State(oldest) == journal.Forgotten {
+			continue
+		}
+		a.log.Warn("an attempt of another dispatcher is forgotten: its space is needed", "job", oldest.Job, "attempt", oldest.Attempt)
+		return j.Forget(oldest) == nil
+	}
+	return false
+}
+
+// journalBroke ends the session with the dispatcher: the agent cannot say any more
+// what it has journalled. The next session begins with another try.
+func (a *Agent) journalBroke(err error) {
+	a.mu.Lock()
+	s := a.current
+	a.mu.Unlock()
+	if s == nil {
+		return
+	}
+	a.log.Error("the journal broke", "error", err.Error())
+	s.transport.Close(fmt.Errorf("agent: %w", err))
+}

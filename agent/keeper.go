@@ -1,0 +1,195 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/journal"
+)
+
+// DirInUseError says that another process keeps its journal in an agent's directory.
+type DirInUseError struct{ Dir string }
+
+func (e *DirInUseError) Error() string {
+	return fmt.Sprintf("agent: %s is in use by another process", e.Dir)
+}
+
+// Is reports whether target is harp.ErrConflict.
+func (e *DirInUseError) Is(target error) bool { return target == harp.ErrConflict }
+
+// volatileJournal is the default of MaxJournal for a journal in memory.
+const volatileJournal = 64 << 20
+
+// keeper has the agent's journal open while anybody uses it, and opens it anew when
+// it broke.
+type keeper struct {
+	dir  string // empty: nothing to lock
+	fs   journal.FS
+	opts journal.Options
+	log  *slog.Logger
+
+	loops sync.WaitGroup // of attempts, which wait for commits
+
+	mu     sync.Mutex // guards what follows; held while the journal is opened and closed
+	users  int
+	unlock func()
+
+	now     sync.Mutex       // guards what follows; never held while blocked
+	journal *journal.Journal // nil: closed
+	renewed chan struct{}    // closed when there is another
+	closing chan struct{}    // closed when nobody uses it any more
+}
+
+// newKeeper is the keeper of a configuration's journal.
+func newKeeper(cfg *Config, log *slog.Logger) *keeper {
+	k := &keeper{
+		fs:      cfg.Journal,
+		opts:    journal.Options{MaxAgent: cfg.Limits.MaxJournal, MaxJob: cfg.Limits.MaxJobSpool},
+		log:     log,
+		renewed: make(chan struct{}),
+	}
+	switch {
+	case k.fs != nil:
+	case cfg.Dir != "":
+		k.dir, k.fs = cfg.Dir, journal.Disk(filepath.Join(cfg.Dir, "journal"))
+	default:
+		k.fs = journal.NewMemory()
+		setDefault(&k.opts.MaxAgent, volatileJournal)
+	}
+	return k
+}
+
+// open is for one more user. Errors: *DirInUseError, and those of journal.Open.
+func (k *keeper) open() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.users == 0 {
+		if err := k.lock(); err != nil {
+			return err
+		}
+		if err := k.begin(); err != nil {
+			k.unlock()
+			return err
+		}
+	}
+	k.users++
+	return nil
+}
+
+// lock locks the directory, which is made if there is none.
+func (k *keeper) lock() error {
+	k.unlock = func() {}
+	if k.dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(k.dir, 0o700); err != nil {
+		return fmt.Errorf("agent: directory: %w", err)
+	}
+	unlock, err := lockDir(k.dir)
+	if err == nil {
+		k.unlock = unlock
+	}
+	return err
+}
+
+// begin opens the journal.
+func (k *keeper) begin() error {
+	j, err := k.load()
+	if err != nil {
+		return err
+	}
+	k.now.Lock()
+	defer k.now.Unlock()
+	k.journal, k.closing = j, make(chan struct{})
+	return nil
+}
+
+// load opens the journal. What was accepted and not started never will be.
+func (k *keeper) load() (*journal.Journal, error) {
+	j, err := journal.Open(k.fs, k.opts)
+	if err != nil {
+		return nil, fmt.Errorf("agent: %w", err)
+	}
+	if err := withdraw(j); err != nil {
+		return nil, errors.Join(fmt.Errorf("agent: %w", err), j.Close())
+	}
+	return j, nil
+}
+
+// withdraw makes sure that what was accepted and not started cannot start any more.
+func withdraw(j *journal.Journal) error {
+	var keys []journal.Key
+	for _, h := range j.Held() {
+		if h.State == journal.Accepted {
+			keys = append(keys, h.Key)
+		}
+	}
+	return j.Withdraw(keys...)
+}
+
+// close is for one user fewer. The last one closes the journal, whose error is
+// logged: what was not journalled by then is not in it.
+func (k *keeper) close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.users--; k.users > 0 {
+		return
+	}
+	k.now.Lock()
+	j := k.journal
+	k.journal = nil
+	close(k.closing)
+	k.now.Unlock()
+	if err := j.Close(); err != nil {
+		k.log.Error("the journal was not closed in order", "error", err.Error())
+	}
+	k.loops.Wait()
+	k.unlock()
+}
+
+// current is the journal as it is open; nil: it is not.
+func (k *keeper) current() *journal.Journal {
+	k.now.Lock()
+	defer k.now.Unlock()
+	return k.journal
+}
+
+// waits returns what is closed when there is another journal, and when there will be
+// none.
+func (k *keeper) waits() (renewed, closing <-chan struct{}) {
+	k.now.Lock()
+	defer k.now.Unlock()
+	return k.renewed, k.closing
+}
+
+// repair opens the journal anew if it broke. The error says why that cannot be done
+// now.
+func (k *keeper) repair() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	old := k.current()
+	if old == nil {
+		return journal.ErrClosed
+	}
+	broken := old.Err()
+	if broken == nil {
+		return nil
+	}
+	_ = old.Close() // says what is known: it broke
+	j, err := k.load()
+	if err != nil {
+		return err
+	}
+	k.log.Warn("the journal works again", "was", broken.Error())
+	k.now.Lock()
+	defer k.now.Unlock()
+	k.journal = j
+	close(k.renewed)
+	k.renewed = make(chan struct{})
+	return nil
+}

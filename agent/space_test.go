@@ -1,0 +1,139 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// TestNoSpace checks an agent whose journal is full: it takes no calls, says so, and
+// says when it does again; what ended meanwhile is said without its value.
+func TestNoSpace(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		release := make(chan struct{})
+		m := newMachine(t, p, func(a *agent.Agent) {
+			offer(a, "large", func(context.Context) (string, error) { <-release; return strings.Repeat("x", 9000), nil })
+		}, agent.Limits{MaxJournal: 6000})
+		calls := m.fill("large")
+		m.lose()
+		if reason := m.peer.call("large", nil).notNow(); reason != wire.NotNowNoSpace {
+			t.Errorf("NOT_NOW(%s)", reason)
+		}
+		m.away(true)
+		close(release)
+		synctest.Wait()
+		m.away(false)
+		more := m.fill("large")
+		for _, x := range calls {
+			if end := m.peer.resume(x.id, 0).end(); !end.Dropped || len(end.Value) > 0 || end.Started == nil {
+				t.Errorf("END %+v", end)
+			}
+		}
+		if err := m.peer.hear(t.Context(), wire.TypeReady, new(wire.Ready)); err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range append(more, m.peer.call("large", nil).accepted()) {
+			if end := x.end(); len(value[string](t, end)) != 9000 || end.Dropped { // memory has it yet
+				t.Errorf("END %+v", end)
+			}
+		}
+	})
+}
+
+// fill makes calls until there is no space for more.
+func (m *machine) fill(procedure string) (calls []*exchange) {
+	m.t.Helper()
+	for len(calls) < 10 {
+		x := m.peer.call(procedure, nil)
+		if f := x.receive(); f.Type == wire.TypeNotNow {
+			break
+		}
+		calls = append(calls, x)
+	}
+	if len(calls) == 0 || len(calls) == 10 {
+		m.t.Fatalf("%d calls", len(calls))
+	}
+	return calls
+}
+
+// away loses the dispatcher, or brings it back.
+func (m *machine) away(away bool) {
+	m.t.Helper()
+	if !away {
+		m.d.set(func(d *dispatcher) { d.refuse = nil })
+		m.peer = <-m.d.sessions
+		return
+	}
+	m.d.set(func(d *dispatcher) { f := harp.FailureOf(harp.ErrUnavailable); d.refuse = &f })
+	m.peer.session.Close(nil)
+	synctest.Wait()
+}
+
+// TestUnknownStore checks that a dispatcher that knows nothing of an attempt does not
+// make the agent forget how it ended: another one may ask.
+func TestUnknownStore(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		c := newCounter()
+		m := newMachine(t, p, c.offer, agent.Limits{MaxJournal: 6000})
+		x := m.peer.call("once", nil).accepted()
+		expect[wire.End](x, wire.TypeEnd)
+		running := m.peer.call("count", nil).accepted()
+		synctest.Wait()
+		m.d.set(func(d *dispatcher) { d.welcome.Store = "other" })
+		m.lose()
+		if len(m.peer.held) != 2 {
+			t.Fatalf("held %+v", m.peer.held)
+		}
+		m.peer.forget(m.peer.held...)
+		close(c.release) // what runs goes on, and is dropped then
+		synctest.Wait()
+		m.lose()
+		m.checkHeld(x, wire.HeldEnded, 0)
+		m.d.set(func(d *dispatcher) { d.welcome.Store = "store" })
+		m.lose()
+		m.checkHeld(x, wire.HeldEnded, 0)
+		if _, err := m.peer.resume(running.id, 0).x.Receive(t.Context()); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("resumed what was forgotten: %v", err)
+		}
+		m.d.set(func(d *dispatcher) { d.welcome.Store = "other" })
+		m.lose()
+		m.peer.forget(m.peer.held...)
+		if !m.agent.Holds(x.id) {
+			t.Error("dropped before the space is needed")
+		}
+		calls := m.fill("count")
+		time.Sleep(time.Second)
+		m.lose()
+		if len(m.peer.held) != len(calls) {
+			t.Errorf("held %+v", m.peer.held)
+		}
+		m.peer.call("once", nil, again(x)).tombstone()
+	})
+}
+
+// TestUnknownStoreLater checks that it is kept for seven days.
+func TestUnknownStoreLater(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		m := newMachine(t, p, newCounter().offer, agent.Limits{})
+		x := m.peer.call("once", nil).accepted()
+		expect[wire.End](x, wire.TypeEnd)
+		m.d.set(func(d *dispatcher) { d.welcome.Store = "other" })
+		time.Sleep(6 * 24 * time.Hour)
+		m.lose()
+		m.peer.forget(m.peer.held...)
+		m.lose()
+		m.checkHeld(x, wire.HeldEnded, 0)
+		time.Sleep(25 * time.Hour)
+		m.peer.forget(m.peer.held...)
+		m.lose()
+		m.checkHeld(x, "", 0)
+	})
+}

@@ -1,0 +1,332 @@
+package agent
+
+import (
+	"errors"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/journal"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// retryJournal is the pause before what could not be journalled is tried again.
+const retryJournal = time.Second
+
+// spool is how much of an attempt is in the journal. Things are handed to that in
+// their order; what it did not take, or could not write, is handed over again.
+// All but keeper, key and wake is guarded by the attempt's mutex.
+type spool struct {
+	keeper *keeper
+	key    journal.Key
+	on     bool // false: nothing of the attempt is journalled
+
+	journal *journal.Journal // that has what was handed over
+	handed  progress
+	synced  progress // on disk
+	commits []handed // that are not known to be, in order
+	failed  error    // why the last thing was not journalled; nil: it was, or may be yet
+	looping bool     // a goroutine follows the commits
+	wake    chan struct{}
+}
+
+// progress is how much of an attempt was journalled.
+type progress struct {
+	next int64 // the first record that was not
+	stop bool
+	end  bool
+}
+
+// handed is what a commit is about.
+type handed struct {
+	commit *journal.Commit
+	to     progress
+}
+
+func newSpool(k *keeper, of key) spool {
+	return spool{keeper: k, key: of.journal(), on: true, wake: make(chan struct{}, 1)}
+}
+
+// note keeps the commit of what was handed over last.
+func (s *spool) note(c *journal.Commit) {
+	if n := len(s.commits); n > 0 && s.commits[n-1].commit == c {
+		s.commits[n-1].to = s.handed
+		return
+	}
+	s.commits = append(s.commits, handed{c, s.handed})
+}
+
+// journalled notes that a journal has the attempt's start.
+func (at *attempt) journalled(j *journal.Journal) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	at.spool.journal = j
+}
+
+// handLocked hands to the journal what it has not got yet, and lets a goroutine
+// follow what becomes of it. While the last thing could not be journalled it leaves
+// the rest to that goroutine.
+func (at *attempt) handLocked() {
+	s := &at.spool
+	if !s.on || at.nobody || s.failed != nil {
+		return
+	}
+	s.failed = at.handAllLocked()
+	at.loopLocked()
+}
+
+// loopLocked lets a goroutine follow what was handed over, if there is none.
+func (at *attempt) loopLocked() {
+	s := &at.spool
+	if (len(s.commits) > 0 || s.failed != nil) && !s.looping {
+		s.looping = true
+		s.keeper.loops.Go(at.journalLoop)
+	}
+}
+
+// rehand hands over what a journal that was closed did not take.
+func (at *attempt) rehand() {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	at.spool.failed = nil
+	at.handLocked()
+}
+
+// handAllLocked hands over what it can. A journal that has no room for records has
+// some for the end. A limit or cancel holds whatever the journal does.
+func (at *attempt) handAllLocked() error {
+	s := &at.spool
+	j := s.keeper.current()
+	if j == nil {
+		at.applyStopLocked()
+		return journal.ErrClosed
+	}
+	if j != s.journal {
+		at.compareLocked(j)
+		if !s.on {
+			return nil
+		}
+	}
+	err := at.handRecordsLocked(j)
+	if err != nil && !errors.Is(err, journal.ErrFull) {
+		at.applyStopLocked()
+		return err
+	}
+	return errors.Join(err, at.handStopLocked(j), at.handEndLocked(j))
+}
+
+// compareLocked finds out how much another journal has: it is the one before, opened
+// anew.
+func (at *attempt) compareLocked(j *journal.Journal) {
+	s := &at.spool
+	h, is := j.Get(s.key)
+	if !is {
+		at.log.Error("the journal has lost an attempt that runs")
+		s.on, s.commits = false, nil
+		at.applyStopLocked()
+		at.openLocked()
+		return
+	}
+	s.journal, s.commits = j, nil
+	s.handed = progress{next: h.Records, stop: h.Stop != nil, end: h.State == journal.Ended}
+	s.synced = s.handed
+}
+
+// handRecordsLocked hands over records, those that were acknowledged since left out.
+func (at *attempt) handRecordsLocked(j *journal.Journal) error {
+	s := &at.spool
+	for {
+		from := max(s.handed.next, at.outbox.acked)
+		if from >= at.outbox.next() || s.handed.end {
+			return nil
+		}
+		batch := at.outbox.batch(from, batchBytes)
+		list := make([][]byte, len(batch))
+		for i, r := range batch {
+			list[i] = wire.Encode(r)
+		}
+		c, err := j.AppendAfter(s.key, s.handed.next, from, list...)
+		for at.agent.makeRoom(err) {
+			c, err = j.AppendAfter(s.key, s.handed.next, from, list...)
+		}
+		if err != nil {
+			return err
+		}
+		s.handed.next = from + int64(len(batch))
+		s.note(c)
+	}
+}
+
+// handStopLocked hands over LIMIT or CANCEL.
+func (at *attempt) handStopLocked(j *journal.Journal) error {
+	s := &at.spool
+	if at.stopping == nil || s.handed.stop || s.handed.end {
+		return nil
+	}
+	c, err := j.Stopping(s.key, journal.Stop{
+		Cause: at.stopping.Cause, Since: time.Unix(0, at.stopping.Since), Limit: time.Duration(at.stopping.Limit),
+	})
+	if err != nil {
+		at.applyStopLocked()
+		return err
+	}
+	s.handed.stop = true
+	s.note(c)
+	return nil
+}
+
+// handEndLocked hands over END.
+func (at *attempt) handEndLocked(j *journal.Journal) error {
+	s := &at.spool
+	if at.end == nil || s.handed.end {
+		return nil
+	}
+	c, dropped, err := j.EndAfter(s.key, s.handed.next, journal.End{
+		Body: wire.Encode(at.end), Bare: wire.Encode(bare(*at.end)), Records: at.end.Records,
+	})
+	if err != nil {
+		return err
+	}
+	at.dropped = dropped
+	s.handed.end = true
+	s.note(c)
+	return nil
+}
+
+// bare is END without its value, which fits whatever else there is no room for.
+func bare(end wire.End) wire.End {
+	var f harp.Failure
+	if len(end.Failure) > 0 && wire.Decode(end.Failure, &f) == nil {
+		f.Message, f.Type, f.Data = cut(f.Message, 200), cut(f.Type, 100), nil
+		end.Failure = wire.Encode(f)
+	}
+	end.Value, end.Dropped = nil, true
+	return end
+}
+
+// journalLoop follows what was handed to the journal until all is there, or the
+// journal is closed.
+func (at *attempt) journalLoop() {
+	for at.follow() {
+	}
+	at.release()
+}
+
+// follow waits for a commit, or for another try. It reports whether there is more to
+// do.
+func (at *attempt) follow() bool {
+	at.mu.Lock()
+	s := &at.spool
+	if len(s.commits) > 0 {
+		c := s.commits[0].commit
+		at.mu.Unlock()
+		at.committed(c, c.Wait())
+		return true
+	}
+	if s.failed == nil {
+		s.looping = false
+		at.mu.Unlock()
+		return false
+	}
+	err := s.failed
+	at.mu.Unlock()
+	if errors.Is(err, journal.ErrBroken) {
+		at.agent.journalBroke(err)
+	}
+	more := s.pause()
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if !more {
+		s.looping = false
+		return false
+	}
+	s.failed = nil
+	if errors.Is(err, journal.ErrGap) {
+		s.journal = nil // looks what it has
+	}
+	if !s.on || at.nobody {
+		return true
+	}
+	s.failed = at.handAllLocked()
+	at.openLocked()
+	return true
+}
+
+// pause waits before another try. It reports false when the journal is closed.
+func (s *spool) pause() bool {
+	renewed, closing := s.keeper.waits()
+	timer := time.NewTimer(retryJournal)
+	defer timer.Stop()
+	select {
+	case <-closing:
+		return false
+	case <-renewed:
+	case <-s.wake:
+	case <-timer.C:
+	}
+	return true
+}
+
+// committed notes what became of a commit.
+func (at *attempt) committed(c *journal.Commit, err error) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	s := &at.spool
+	if len(s.commits) == 0 || s.commits[0].commit != c {
+		return // another journal was opened
+	}
+	if err != nil {
+		s.commits, s.handed, s.failed = nil, s.synced, err
+		at.applyStopLocked()
+		at.openLocked()
+		return
+	}
+	s.synced, s.commits = s.commits[0].to, s.commits[1:]
+	if s.synced.stop {
+		at.applyStopLocked()
+	}
+	at.trimLocked()
+	at.openLocked()
+}
+
+// trimLocked leaves to the journal what it has and memory need not.
+func (at *attempt) trimLocked() {
+	if !at.spool.on {
+		return
+	}
+	most := at.outbox.window
+	if !at.followedLocked() {
+		most = wire.MinWindow
+	}
+	at.outbox.evict(most, at.spool.synced.next)
+	told := at.report == nil && !at.awaited || at.report != nil && at.report.end && !at.dropped
+	if at.spool.synced.end && told {
+		at.end = nil
+	}
+}
+
+// ackSpoolLocked tells the journal which records are kept elsewhere. That it does
+// not take this does no harm.
+func (at *attempt) ackSpoolLocked() {
+	s := &at.spool
+	if !s.on || s.journal == nil {
+		return
+	}
+	if j := s.keeper.current(); j != nil {
+		_ = j.Ack(s.key, min(at.outbox.acked, s.handed.next))
+	}
+	if s.failed != nil {
+		signal(s.wake)
+	}
+}
+
+// forgetSpoolLocked tells the journal that nobody will ask for the attempt. If it
+// does not take this the attempt is listed once more, and forgotten then.
+func (at *attempt) forgetSpoolLocked() {
+	s := &at.spool
+	if !s.on || s.journal == nil {
+		return
+	}
+	if j := s.keeper.current(); j != nil {
+		_ = j.Forget(s.key)
+	}
+}

@@ -1,0 +1,166 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/harpcaller/harp/agent/journal"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+// take returns the next message, nil if there is none now: that the procedure is
+// being stopped, then records, then the end. What memory has not is read from the
+// journal; the error says why that cannot be done.
+func (r *report) take() (transport.Type, any, error) {
+	at := r.at
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	room := r.roomLocked()
+	switch {
+	case at.report != r: // another one is told by now
+	case at.stopped && !r.stopping && at.stopping != nil:
+		r.stopping = true
+		return wire.TypeStopping, *at.stopping, nil
+	case r.next < at.outbox.first && room > 0:
+		return r.takeSpooledLocked(room)
+	case r.next >= at.outbox.first && r.next < at.outbox.next() && room > 0:
+		return r.takeHeldLocked(room)
+	case r.next >= at.outbox.next() && at.ended && !r.end:
+		return r.takeEndLocked()
+	}
+	return 0, nil, nil
+}
+
+// roomLocked is how many bytes of records may be told now. One record may always be.
+func (r *report) roomLocked() int {
+	if len(r.flight.costs) == 0 {
+		return max(r.at.outbox.window, 1)
+	}
+	return r.at.outbox.window - r.flight.bytes
+}
+
+// takeHeldLocked returns records that are in memory.
+func (r *report) takeHeldLocked(room int) (transport.Type, any, error) {
+	records := r.at.outbox.batch(r.next, room)
+	if len(r.flight.costs) > 0 && costOf(records[0]) > room {
+		return 0, nil, nil
+	}
+	return r.tellLocked(records)
+}
+
+// takeSpooledLocked returns records that are in the journal, which is read without
+// the lock: what is acknowledged meanwhile may be missing.
+func (r *report) takeSpooledLocked(room int) (transport.Type, any, error) {
+	at, from, until := r.at, r.next, r.at.outbox.first
+	at.mu.Unlock()
+	records, err := at.spooled(from, min(room, batchBytes))
+	at.mu.Lock()
+	switch {
+	case at.report != r || at.nobody:
+		return 0, nil, nil
+	case r.next != from || at.outbox.first != until:
+		signal(r.wake)
+		return 0, nil, nil
+	case err != nil:
+		return 0, nil, err
+	case len(records) == 0:
+		return r.lackLocked(until)
+	}
+	records = within(records[:min(int64(len(records)), until-from)], room)
+	if len(r.flight.costs) > 0 && costOf(records[0]) > room {
+		return 0, nil, nil
+	}
+	t, message, err := r.tellLocked(records)
+	at.openLocked() // memory may have what is told next
+	return t, message, err
+}
+
+// lackLocked is for records that the journal does not have: they were told, or were
+// to be, when the process ended before they were written. So they are as if they had
+// never been.
+func (r *report) lackLocked(until int64) (transport.Type, any, error) {
+	at := r.at
+	if at.stay != nil {
+		return 0, nil, fmt.Errorf("agent: records %d to %d are not in the journal", r.next, until)
+	}
+	at.log.Warn("the last records were not written in time", "first", r.next, "missing", until-r.next)
+	at.outbox.first = r.next
+	signal(r.wake)
+	return 0, nil, nil
+}
+
+// tellLocked notes that records are told.
+func (r *report) tellLocked(records []wire.Record) (transport.Type, any, error) {
+	batch := wire.Records{First: r.next, Records: records}
+	r.flight.add(r.next, records)
+	r.next += int64(len(records))
+	return wire.TypeRecords, batch, nil
+}
+
+// takeEndLocked returns END, which is read without the lock if memory has it not.
+func (r *report) takeEndLocked() (transport.Type, any, error) {
+	at := r.at
+	end, err := at.end, error(nil)
+	switch {
+	case at.gone:
+		end = &wire.End{Gone: true, Stopped: at.stopping, Started: &wire.Started{Time: at.started.UnixNano()}}
+	case end == nil:
+		at.mu.Unlock()
+		end, err = at.spooledEnd()
+		at.mu.Lock()
+	}
+	switch {
+	case at.report != r || at.nobody:
+		return 0, nil, nil
+	case err != nil:
+		return 0, nil, err
+	}
+	r.end = true
+	said := *end
+	said.Records = at.outbox.next()
+	at.trimLocked()
+	return wire.TypeEnd, said, nil
+}
+
+// spooled reads records from the journal, from a number on without gaps; none if it
+// has not that one.
+func (at *attempt) spooled(from int64, most int) ([]wire.Record, error) {
+	j := at.spool.keeper.current()
+	if j == nil {
+		return nil, journal.ErrClosed
+	}
+	first, list, err := j.Records(at.spool.key, from, most)
+	if err != nil || len(list) == 0 || first != from {
+		return nil, err
+	}
+	records := make([]wire.Record, len(list))
+	for i, b := range list {
+		if err := wire.Decode(b, &records[i]); err != nil {
+			return nil, err
+		}
+	}
+	return records, nil
+}
+
+// spooledEnd reads END from the journal.
+func (at *attempt) spooledEnd() (*wire.End, error) {
+	j := at.spool.keeper.current()
+	if j == nil {
+		return nil, journal.ErrClosed
+	}
+	return endOf(j, at.spool.key)
+}
+
+// endOf reads an END from a journal.
+func endOf(j *journal.Journal, k journal.Key) (*wire.End, error) {
+	body, err := j.Ended(k)
+	if err != nil {
+		return nil, err
+	}
+	end := new(wire.End)
+	if err := wire.Decode(body, end); err != nil {
+		return nil, errors.Join(journal.ErrCorrupt, err)
+	}
+	return end, nil
+}
