@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"math"
 	"time"
 	"unicode/utf8"
@@ -13,152 +12,6 @@ import (
 
 	"github.com/harpcaller/harp/internal/wire"
 )
-
-// Args are named arguments. A struct, whose fields are named by their json tags,
-// a map with string keys, [Pos] or nil do as well.
-type Args map[string]any
-
-// Pos makes positional arguments: they are given to the procedure's parameters in
-// the order in which it declares them.
-func Pos(args ...any) any { return positional(args) }
-
-type positional []any
-
-// NoLimit as a duration means: without this limit. It is refused where a cap is
-// configured.
-const NoLimit time.Duration = math.MaxInt64
-
-// OfflinePolicy says what becomes of a call whose host is away.
-type OfflinePolicy string
-
-// The policies.
-const (
-	WaitForHost OfflinePolicy = ""     // wait for OfflineWait
-	FailFast    OfflinePolicy = "fail" // refuse at once with ErrUnreachable; nothing is stored
-)
-
-// CallOptions are the options of a call as a struct, for those that come from a
-// file or a form. A zero field means: the default.
-type CallOptions struct {
-	JobID       string            `json:"job_id,omitempty"`
-	Queue       any               `json:"queue,omitempty"`         // any value that encodes to a map with string keys; nil: no queue
-	Concurrency int               `json:"concurrency,omitempty"`   // of the queue this call creates; default 1
-	Priority    int               `json:"priority,omitempty"`      // -100..100, higher first
-	Timeout     time.Duration     `json:"timeout,omitempty"`       // longest silence between records
-	MaxExecTime time.Duration     `json:"max_exec_time,omitempty"` // longest run in all
-	StartAfter  time.Time         `json:"start_after,omitzero"`    // not before
-	StartBefore time.Time         `json:"start_before,omitzero"`   // not later: ErrExpired
-	OfflineWait time.Duration     `json:"offline_wait,omitempty"`  // how long absence alone may hold it
-	WhenOffline OfflinePolicy     `json:"when_offline,omitempty"`
-	Info        any               `json:"info,omitempty"`   // the caller's own data, returned as it is
-	Labels      map[string]string `json:"labels,omitempty"` // indexed
-	set         settings
-}
-
-// settings remembers which durations were given, so that a given zero is refused
-// and not taken for the default.
-type settings struct{ timeout, maxExec, offlineWait, concurrency bool }
-
-// An Option changes one thing about a call. Options stack from Caller to Host to
-// call; the last wins.
-type Option func(*CallOptions)
-
-// JobID chooses the job's id, made by [NewID], before the call: save it, then
-// call. Submitting the same request with the same id again is the same job;
-// another request is ErrConflict.
-func JobID(id string) Option { return func(o *CallOptions) { o.JobID = id } }
-
-// Queue puts the job in the queue of this name: any value that encodes to a map
-// with string keys, compared by content. A queue is created by its first job and
-// gone when its last one has ended.
-func Queue(name any) Option { return func(o *CallOptions) { o.Queue = name } }
-
-// Concurrency is how many jobs of the queue may run at a time, fixed by the call
-// that creates the queue; later values are ignored. Default 1.
-func Concurrency(n int) Option {
-	return func(o *CallOptions) { o.Concurrency, o.set.concurrency = n, true }
-}
-
-// Priority orders jobs that wait for the same: higher first, from -100 to 100.
-func Priority(p int) Option { return func(o *CallOptions) { o.Priority = p } }
-
-// Timeout is the longest silence between two records, counted from the start.
-// Default 10 minutes, or the procedure's own.
-func Timeout(d time.Duration) Option {
-	return func(o *CallOptions) { o.Timeout, o.set.timeout = d, true }
-}
-
-// MaxExecTime is the longest the procedure may run; waiting does not count.
-// Default 24 hours, or the procedure's own.
-func MaxExecTime(d time.Duration) Option {
-	return func(o *CallOptions) { o.MaxExecTime, o.set.maxExec = d, true }
-}
-
-// StartAfter holds the job until t.
-func StartAfter(t time.Time) Option { return func(o *CallOptions) { o.StartAfter = t } }
-
-// StartBefore ends the job as expired, ErrExpired, if it has not started by t,
-// whatever it waited for.
-func StartBefore(t time.Time) Option { return func(o *CallOptions) { o.StartBefore = t } }
-
-// OfflineWait is how long the absence of the host alone may hold the job; then it
-// is expired, ErrUnreachable. Default 30 seconds.
-func OfflineWait(d time.Duration) Option {
-	return func(o *CallOptions) { o.OfflineWait, o.set.offlineWait = d, true }
-}
-
-// WhenOffline says what to do when the host is away: wait, or FailFast.
-func WhenOffline(p OfflinePolicy) Option { return func(o *CallOptions) { o.WhenOffline = p } }
-
-// Info attaches the caller's own data to the job. harp does not look into it.
-func Info(v any) Option { return func(o *CallOptions) { o.Info = v } }
-
-// Label attaches an indexed label to the job.
-func Label(key, value string) Option {
-	return func(o *CallOptions) {
-		o.Labels = maps.Clone(o.Labels)
-		if o.Labels == nil {
-			o.Labels = map[string]string{}
-		}
-		o.Labels[key] = value
-	}
-}
-
-// Options sets every field of given that is not zero.
-func Options(given CallOptions) Option {
-	return func(o *CallOptions) { o.merge(given) }
-}
-
-func (o *CallOptions) merge(given CallOptions) {
-	given.set.timeout = given.set.timeout || given.Timeout != 0
-	given.set.maxExec = given.set.maxExec || given.MaxExecTime != 0
-	given.set.offlineWait = given.set.offlineWait || given.OfflineWait != 0
-	given.set.concurrency = given.set.concurrency || given.Concurrency != 0
-	setIf(&o.JobID, given.JobID, given.JobID != "")
-	setIf(&o.Queue, given.Queue, given.Queue != nil)
-	setIf(&o.Concurrency, given.Concurrency, given.set.concurrency)
-	setIf(&o.Priority, given.Priority, given.Priority != 0)
-	setIf(&o.Timeout, given.Timeout, given.set.timeout)
-	setIf(&o.MaxExecTime, given.MaxExecTime, given.set.maxExec)
-	setIf(&o.StartAfter, given.StartAfter, !given.StartAfter.IsZero())
-	setIf(&o.StartBefore, given.StartBefore, !given.StartBefore.IsZero())
-	setIf(&o.OfflineWait, given.OfflineWait, given.set.offlineWait)
-	setIf(&o.WhenOffline, given.WhenOffline, given.WhenOffline != "")
-	setIf(&o.Info, given.Info, given.Info != nil)
-	for k, v := range given.Labels {
-		Label(k, v)(o)
-	}
-	o.set.timeout = o.set.timeout || given.set.timeout
-	o.set.maxExec = o.set.maxExec || given.set.maxExec
-	o.set.offlineWait = o.set.offlineWait || given.set.offlineWait
-	o.set.concurrency = o.set.concurrency || given.set.concurrency
-}
-
-func setIf[T any](field *T, v T, given bool) {
-	if given {
-		*field = v
-	}
-}
 
 // NewID returns a new job id: a UUIDv7, sortable by the time it was made.
 func NewID() string {
@@ -197,6 +50,21 @@ type Request struct {
 	Labels      map[string]string
 	TraceParent string   // W3C trace context
 	Needs       []string // features without which the call must not run
+	Retry       RetryPolicy
+	RetryOf     string // the job that this one does again; "": none
+
+	IdempotencyKey string
+	IdempotencyTTL time.Duration // with a key: from 1 second to 30 days
+}
+
+// again are the options with which the call is made once more: those of the request,
+// but not what it says of one job alone and of a time that may have passed.
+func (r Request) again(o *CallOptions) {
+	*o = CallOptions{
+		Queue: r.Queue, Concurrency: r.Concurrency, Priority: r.Priority,
+		Timeout: r.Timeout, MaxExecTime: r.MaxExecTime, OfflineWait: r.OfflineWait, WhenOffline: r.WhenOffline,
+		Info: r.Info, Labels: r.Labels, Retry: r.Retry,
+	}
 }
 
 // newRequest resolves the options of a call. Errors: ErrInvalid naming the field.
@@ -214,6 +82,7 @@ func newRequest(host, procedure string, args any, opts []Option) (Request, error
 		Timeout: o.Timeout, MaxExecTime: o.MaxExecTime,
 		StartAfter: o.StartAfter, StartBefore: o.StartBefore,
 		OfflineWait: o.OfflineWait, WhenOffline: o.WhenOffline, Labels: o.Labels,
+		Retry: o.Retry, IdempotencyKey: o.IdempotencyKey, IdempotencyTTL: o.IdempotencyTTL,
 	}
 	if r.ID == "" {
 		r.ID = NewID()
@@ -229,25 +98,6 @@ func newRequest(host, procedure string, args any, opts []Option) (Request, error
 		return Request{}, err
 	}
 	return r, r.Check()
-}
-
-// check refuses a zero that was given where zero is the default's mark.
-func (o CallOptions) check() error {
-	for _, d := range []struct {
-		field string
-		given bool
-		value int64
-	}{
-		{"timeout", o.set.timeout, int64(o.Timeout)},
-		{"max_exec_time", o.set.maxExec, int64(o.MaxExecTime)},
-		{"offline_wait", o.set.offlineWait, int64(o.OfflineWait)},
-		{"concurrency", o.set.concurrency, int64(o.Concurrency)},
-	} {
-		if d.given && d.value <= 0 {
-			return &FieldError{Field: d.field, Message: "must be more than zero"}
-		}
-	}
-	return nil
 }
 
 // QueueName returns the canonical form of a queue's name; nil for nil. Errors:
@@ -307,8 +157,37 @@ func (r Request) Check() error {
 	if err := r.checkWords(); err != nil {
 		return err
 	}
+	if err := r.checkAgain(); err != nil {
+		return err
+	}
 	return checkLabels(r.Labels)
 }
+
+// checkAgain checks what says when the call is made again, and when not.
+func (r Request) checkAgain() error {
+	if r.RetryOf != "" && CheckID(r.RetryOf) != nil {
+		return &FieldError{Field: "retry_of", Message: "must be the id of a job"}
+	}
+	if err := r.Retry.Check(); err != nil {
+		return err
+	}
+	if r.IdempotencyKey == "" && r.IdempotencyTTL == 0 {
+		return nil
+	}
+	if err := checkName("idempotency_key", r.IdempotencyKey, wire.MaxKey); err != nil {
+		return err
+	}
+	if r.IdempotencyTTL < minKeyTTL || r.IdempotencyTTL > maxKeyTTL {
+		return &FieldError{Field: "idempotency_ttl", Message: "must be from 1 second to 30 days"}
+	}
+	return nil
+}
+
+// An idempotency key is kept for its ttl.
+const (
+	minKeyTTL = time.Second
+	maxKeyTTL = 30 * 24 * time.Hour
+)
 
 func (r Request) checkTimes() error {
 	for _, d := range []struct {
@@ -445,6 +324,7 @@ func (r Request) Encode() []byte {
 		Timeout: int64(r.Timeout), MaxExecTime: int64(r.MaxExecTime), OfflineWait: int64(r.OfflineWait),
 		NotBefore: nanos(r.StartAfter), Expires: nanos(r.StartBefore),
 		WhenOffline: string(r.WhenOffline), TraceParent: r.TraceParent, Needs: r.Needs,
+		Retry: retryToWire(r.Retry), RetryOf: r.RetryOf, Key: r.IdempotencyKey, KeyTTL: int64(r.IdempotencyTTL),
 	})
 }
 
@@ -465,6 +345,7 @@ func DecodeRequest(raw []byte) (Request, error) {
 		Timeout: time.Duration(w.Timeout), MaxExecTime: time.Duration(w.MaxExecTime), OfflineWait: time.Duration(w.OfflineWait),
 		StartAfter: fromNanos(w.NotBefore), StartBefore: fromNanos(w.Expires),
 		WhenOffline: OfflinePolicy(w.WhenOffline), TraceParent: w.TraceParent, Needs: w.Needs,
+		Retry: retryFromWire(w.Retry), RetryOf: w.RetryOf, IdempotencyKey: w.Key, IdempotencyTTL: time.Duration(w.KeyTTL),
 	}
 	if err := r.Check(); err != nil {
 		return Request{}, err

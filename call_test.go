@@ -78,6 +78,9 @@ func TestOptions(t *testing.T) {
 		{"offline wait", OfflineWait(NoLimit), CallOptions{OfflineWait: NoLimit}, func(r *Request) { r.OfflineWait = NoLimit }},
 		{"when offline", WhenOffline(FailFast), CallOptions{WhenOffline: FailFast}, func(r *Request) { r.WhenOffline = FailFast }},
 		{"info", Info([]int{1}), CallOptions{Info: []any{1}}, func(r *Request) { r.Info = Value{0x91, 1} }},
+		{"retry", Retry(RetryPolicy{On: []State{StateLost}, Attempts: 2}), CallOptions{Retry: RetryPolicy{On: []State{StateLost}, Attempts: 2}}, func(r *Request) { r.Retry = RetryPolicy{On: []State{StateLost}, Attempts: 2} }},
+		{"never again", Retry(RetryPolicy{Attempts: 1}), CallOptions{Retry: RetryPolicy{Attempts: 1}}, func(r *Request) { r.Retry.Attempts = 1 }},
+		{"idempotency key", IdempotencyKey("k", time.Minute), CallOptions{IdempotencyKey: "k", IdempotencyTTL: time.Minute}, func(r *Request) { r.IdempotencyKey, r.IdempotencyTTL = "k", time.Minute }},
 		{"label", Label("k", "v"), CallOptions{Labels: map[string]string{"k": "v"}}, func(r *Request) { r.Labels = map[string]string{"k": "v"} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -158,6 +161,20 @@ func TestInvalid(t *testing.T) {
 		{"offline wait 0", "offline_wait", "h", "p", nil, opts(OfflineWait(0))},
 		{"offline wait negative", "offline_wait", "h", "p", nil, opts(OfflineWait(-1))},
 		{"when offline", "when_offline", "h", "p", nil, opts(WhenOffline("panic"))},
+		{"retry after success", "retry.on", "h", "p", nil, opts(Retry(RetryPolicy{On: []State{StateLost, StateSucceeded}}))},
+		{"retry after too much", "retry.on", "h", "p", nil, opts(Retry(RetryPolicy{On: []State{StateLost, StateLost, StateLost, StateLost}}))},
+		{"too many attempts", "retry.attempts", "h", "p", nil, opts(Retry(RetryPolicy{Attempts: 101}))},
+		{"attempts negative", "retry.attempts", "h", "p", nil, opts(Retry(RetryPolicy{Attempts: -1}))},
+		{"backoff negative", "retry.backoff", "h", "p", nil, opts(Retry(RetryPolicy{Backoff: -1}))},
+		{"longest backoff negative", "retry.max_backoff", "h", "p", nil, opts(Retry(RetryPolicy{MaxBackoff: -1}))},
+		{"empty key", "idempotency_key", "h", "p", nil, opts(IdempotencyKey("", time.Minute))},
+		{"empty key for no time", "idempotency_key", "h", "p", nil, opts(IdempotencyKey("", 0))},
+		{"ttl without key", "idempotency_key", "h", "p", nil, opts(Options(CallOptions{IdempotencyTTL: time.Minute}))},
+		{"long key", "idempotency_key", "h", "p", nil, opts(IdempotencyKey(big(257), time.Minute))},
+		{"key not UTF-8", "idempotency_key", "h", "p", nil, opts(IdempotencyKey("\xff", time.Minute))},
+		{"key without ttl", "idempotency_ttl", "h", "p", nil, opts(Options(CallOptions{IdempotencyKey: "k"}))},
+		{"short ttl", "idempotency_ttl", "h", "p", nil, opts(IdempotencyKey("k", time.Second-1))},
+		{"long ttl", "idempotency_ttl", "h", "p", nil, opts(IdempotencyKey("k", 30*24*time.Hour+1))},
 		{"before after", "start_before", "h", "p", nil, opts(StartAfter(at), StartBefore(at.Add(-1)))},
 		{"far future", "start_after", "h", "p", nil, opts(StartAfter(time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)))},
 		{"far past", "start_before", "h", "p", nil, opts(StartBefore(time.Date(1600, 1, 1, 0, 0, 0, 0, time.UTC)))},
@@ -193,6 +210,7 @@ func TestInvalidRequest(t *testing.T) {
 		"info":        func(r *Request) { r.Info = Value{0xc1} },
 		"queue":       func(r *Request) { r.Queue = Value{0x81, 1, 2} },
 		"id":          func(r *Request) { r.ID = "" },
+		"retry_of":    func(r *Request) { r.RetryOf = "x" },
 	} {
 		r := ok
 		change(&r)
@@ -217,6 +235,15 @@ func genRequest(t *rapid.T) Request {
 		StartAfter: fromNanos(after), WhenOffline: rapid.SampledFrom([]OfflinePolicy{WaitForHost, FailFast}).Draw(t, "policy"),
 		Info: genValue.Draw(t, "info"), Labels: genLabels.Filter(func(m map[string]string) bool { return m[""] == "" && !hasKey(m, "") }).Draw(t, "labels"),
 		TraceParent: text.Draw(t, "trace"), Needs: orNil(rapid.SliceOfN(text, 1, 3)).Draw(t, "needs"),
+	}
+	if rapid.Bool().Draw(t, "again") {
+		outcomes := rapid.SliceOfNDistinct(rapid.SampledFrom([]State{StateLost, StateTimedOut, StateFailed}), 0, 3, rapid.ID[State])
+		r.Retry = RetryPolicy{
+			On: orNil(outcomes.Filter(func(on []State) bool { return len(on) > 0 })).Draw(t, "on"), Attempts: rapid.IntRange(0, 100).Draw(t, "attempts"),
+			Backoff: time.Duration(rapid.Int64Min(0).Draw(t, "backoff")), MaxBackoff: time.Duration(rapid.Int64Min(0).Draw(t, "longest backoff")),
+		}
+		r.RetryOf, r.IdempotencyKey = NewID(), text.Draw(t, "key")
+		r.IdempotencyTTL = time.Duration(rapid.Int64Range(int64(minKeyTTL), int64(maxKeyTTL)).Draw(t, "ttl"))
 	}
 	if rapid.Bool().Draw(t, "bounded") {
 		r.StartBefore = fromNanos(after + rapid.Int64Range(1, 1<<61).Draw(t, "window"))

@@ -257,10 +257,11 @@ func jobToWire(s JobStatus) wire.Job {
 		late := resultToWire(*s.Late)
 		w.Late = &late
 	}
+	w.Duplicate = s.DuplicatePossible
 	for _, a := range s.Attempts {
 		w.Attempts = append(w.Attempts, wire.Attempt{
 			Number: int64(a.Number), Base: signed(a.Base),
-			Sent: nanos(a.Sent), Started: nanos(a.Started), Ended: nanos(a.Ended), Outcome: a.Outcome,
+			Sent: nanos(a.Sent), Started: nanos(a.Started), Ended: nanos(a.Ended), Outcome: a.Outcome, Reason: a.Reason,
 		})
 	}
 	return w
@@ -288,10 +289,11 @@ func jobFromWire(w wire.Job) (JobStatus, error) {
 		r.wrong(err)
 		s.Late = &late
 	}
+	s.DuplicatePossible = w.Duplicate
 	for _, a := range w.Attempts {
 		s.Attempts = append(s.Attempts, Attempt{
 			Number: r.number("attempts.n", a.Number), Base: r.count("attempts.base", a.Base),
-			Sent: fromNanos(a.Sent), Started: fromNanos(a.Started), Ended: fromNanos(a.Ended), Outcome: a.Outcome,
+			Sent: fromNanos(a.Sent), Started: fromNanos(a.Started), Ended: fromNanos(a.Ended), Outcome: a.Outcome, Reason: a.Reason,
 		})
 	}
 	return s, r.err

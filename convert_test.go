@@ -90,6 +90,7 @@ func genJob(t *rapid.T) JobStatus {
 	if rapid.Bool().Draw(t, "cancelled") {
 		s.CancelRequested = &CancelRequest{By: genPrincipal.Draw(t, "by"), Time: genTime.Draw(t, "at")}
 	}
+	s.DuplicatePossible = rapid.Bool().Draw(t, "duplicate")
 	if rapid.Bool().Draw(t, "late") {
 		late := genResult(t)
 		s.Late = &late
@@ -97,10 +98,19 @@ func genJob(t *rapid.T) JobStatus {
 	for range rapid.IntRange(0, 3).Draw(t, "attempts") {
 		s.Attempts = append(s.Attempts, Attempt{
 			Number: rapid.Int().Draw(t, "number"), Base: genSeq.Draw(t, "base"), Sent: genTime.Draw(t, "sent"),
-			Started: genTime.Draw(t, "started"), Ended: genTime.Draw(t, "ended"), Outcome: genText.Draw(t, "outcome"),
+			Started: genTime.Draw(t, "started"), Ended: genTime.Draw(t, "ended"), Outcome: genText.Draw(t, "outcome"), Reason: genText.Draw(t, "why"),
 		})
 	}
 	return s
+}
+
+func genEvent(t *rapid.T) Event {
+	return Event{
+		Cursor: genText.Draw(t, "cursor"), Time: genTime.Draw(t, "time"), Type: EventType(genText.Draw(t, "type")),
+		Job: genText.Draw(t, "job"), Host: genText.Draw(t, "host"), Procedure: genText.Draw(t, "procedure"),
+		Queue: genValue.Draw(t, "queue"), State: genState.Draw(t, "state"), Reason: genText.Draw(t, "reason"),
+		Attempt: rapid.Int().Draw(t, "attempt"), By: genPrincipal.Draw(t, "by"), Labels: genLabels.Draw(t, "labels"),
+	}
 }
 
 // travels draws nouns, sends each through the bytes of its message and compares.
@@ -178,6 +188,25 @@ func TestNounsTravel(t *testing.T) {
 			}
 			return p
 		}, recordsToWire, recordsFromWire)
+	})
+	t.Run("Event", func(t *testing.T) { travels(t, genEvent, eventToWire, eventFromWire) })
+	t.Run("EventPage", func(t *testing.T) {
+		travels(t, func(t *rapid.T) EventPage {
+			return EventPage{Events: orNil(rapid.SliceOfN(rapid.Custom(genEvent), 1, 3)).Draw(t, "events"), Cursor: genText.Draw(t, "cursor")}
+		}, eventsToWire, eventsFromWire)
+	})
+	t.Run("EventFilter", func(t *testing.T) {
+		travels(t, func(t *rapid.T) EventFilter {
+			return EventFilter{After: genText.Draw(t, "after"), Types: genTexts.Draw(t, "types"), Job: genText.Draw(t, "job"), Host: genText.Draw(t, "host")}
+		}, func(f EventFilter) wire.EventsQuery { return eventQueryToWire(f, true) }, eventQueryFromWire)
+	})
+	t.Run("QueueChange", func(t *testing.T) {
+		travels(t, func(t *rapid.T) QueueChange {
+			return QueueChange{
+				Paused:      rapid.OneOf(rapid.Just[*bool](nil), rapid.Ptr(rapid.Bool(), false)).Draw(t, "paused"),
+				Concurrency: rapid.OneOf(rapid.Just[*int](nil), rapid.Ptr(rapid.Int(), false)).Draw(t, "concurrency"),
+			}
+		}, func(c QueueChange) wire.QueueChange { return queueChangeToWire(Value{0x80}, c) }, queueChangeFromWire)
 	})
 	t.Run("JobFilter", func(t *testing.T) {
 		travels(t, func(t *rapid.T) JobFilter {

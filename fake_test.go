@@ -52,6 +52,7 @@ type desk struct {
 	hosts    []HostStatus
 	procs    []ProcedureDoc
 	queues   []QueueStatus
+	feed     feed
 }
 
 type fakeJob struct {
@@ -253,15 +254,29 @@ func (f *fake) Submit(ctx context.Context, s Submission) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if old := f.jobs[r.ID]; old != nil {
+	id, err := f.take(r)
+	if err == nil {
+		err = f.enter(ctx, "Submitted") // stored, not yet answered
+	}
+	return id, err
+}
+
+// take stores a request.
+func (d *desk) take(r Request) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if old := d.jobs[r.ID]; old != nil {
 		if old.request.Digest() != r.Digest() {
 			return "", NewFailure("conflict", "the id is of another request").Err()
 		}
 		return r.ID, nil
 	}
-	f.addLocked(r)
+	for _, id := range d.order {
+		if r.IdempotencyKey != "" && d.jobs[id].request.IdempotencyKey == r.IdempotencyKey {
+			return id, nil
+		}
+	}
+	d.addLocked(r)
 	return r.ID, nil
 }
 

@@ -23,6 +23,7 @@ package harp
 
 import (
 	"context"
+	"io"
 	"iter"
 	"slices"
 	"time"
@@ -69,11 +70,26 @@ func (c *Caller) JobsPage(ctx context.Context, f JobFilter, cursor string) (Page
 // Hosts returns the handle for looking at hosts.
 func (c *Caller) Hosts() *Hosts { return &Hosts{service: c.service} }
 
-// Queues returns the handle for looking at queues and cancelling them.
+// Queues returns the handle for looking at queues, cancelling and changing them.
 func (c *Caller) Queues() *Queues { return &Queues{service: c.service} }
 
 // Ping asks the dispatcher who it is. Errors: ErrUnavailable, ErrDenied, ErrClosed.
 func (c *Caller) Ping(ctx context.Context) (ServerInfo, error) { return c.service.Ping(ctx) }
+
+// Prune deletes the jobs that ended before a time, with all that belongs to them,
+// now rather than when the dispatcher's own retention would, and gives their space
+// back. It returns how many. Their ids are ErrPruned for a month. Errors: ErrRefused
+// for a time in the future, ErrUnavailable, ErrDenied, ErrClosed.
+func (c *Caller) Prune(ctx context.Context, endedBefore time.Time) (int, error) {
+	return c.service.Prune(ctx, endedBefore)
+}
+
+// Backup writes a copy of the dispatcher's store, as it is at one moment, to w, while
+// the dispatcher works on. On an error what was written is no backup. Errors: w's,
+// ErrUnavailable when the connection was lost, ErrDenied, ErrClosed, ctx's.
+func (c *Caller) Backup(ctx context.Context, w io.Writer) error {
+	return c.service.Backup(ctx, w)
+}
 
 // Close ends the Caller: what waits in its handles returns ErrClosed. Jobs go on.
 // Close is idempotent.

@@ -38,11 +38,17 @@ func (h *Host) Call(ctx context.Context, procedure string, args any, opts ...Opt
 	if err != nil {
 		return nil, &callFailedError{procedure: procedure, host: h.name, err: err}
 	}
-	id, err := h.caller.service.Submit(ctx, Submission{Request: req.Encode()})
+	return submit(ctx, h.caller.service, req)
+}
+
+// submit submits a request. The job may be another than the request's: that of its
+// idempotency key.
+func submit(ctx context.Context, s Service, req Request) (*Job, error) {
+	id, err := s.Submit(ctx, Submission{Request: req.Encode()})
 	if err != nil {
-		return nil, &callFailedError{procedure: procedure, host: h.name, id: req.ID, err: err}
+		return nil, &callFailedError{procedure: req.Procedure, host: req.Host, id: req.ID, err: err}
 	}
-	return h.caller.Job(id), nil
+	return &Job{service: s, id: id}, nil
 }
 
 // callFailedError says in one line which call failed, why, whether it ran, and as which

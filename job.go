@@ -3,7 +3,10 @@ package harp
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
+
+	"github.com/harpcaller/harp/internal/wire"
 )
 
 // Job is a handle of one job: its id and where to ask. It remembers nothing of the
@@ -117,12 +120,64 @@ func (j *Job) Cancel(ctx context.Context) (bool, error) {
 	return live, j.asked(err)
 }
 
+// Retry makes the call of this job again: a new job with the same host, procedure,
+// arguments and options, whose JobStatus.RetryOf names this one. StartAfter,
+// StartBefore and the idempotency key are not taken over; opts go over the others.
+// The new job is this caller's, and not signed.
+//
+// Errors: ErrConflict until this job has ended, ErrNotFound, ErrPruned, and as
+// [Host.Call].
+func (j *Job) Retry(ctx context.Context, opts ...Option) (*Job, error) {
+	made, err := j.service.JobRequest(ctx, j.id)
+	if err != nil {
+		return nil, j.asked(err)
+	}
+	old, err := DecodeRequest(made.Request)
+	if err != nil {
+		return nil, j.asked(err)
+	}
+	req, err := newRequest(old.Host, old.Procedure, old.Args, slices.Concat([]Option{old.again}, opts))
+	if err != nil {
+		return nil, &callFailedError{procedure: old.Procedure, host: old.Host, err: err}
+	}
+	req.Needs, req.RetryOf = old.Needs, j.id
+	return submit(ctx, j.service, req)
+}
+
+// ForceLost ends a job of which nothing is known, in state unknown, as lost, and
+// frees its place in the queue: the operator takes the word that its agent will not
+// give. why, at most 1024 bytes, is kept with the job. Asked again it is no error.
+//
+// Errors: ErrConflict in any other state, ErrInvalid (id, why), ErrNotFound,
+// ErrPruned, ErrUnavailable, ErrClosed.
+func (j *Job) ForceLost(ctx context.Context, why string) error {
+	if err := checkName("why", why, wire.MaxWhy); err != nil {
+		return err
+	}
+	return j.asked(j.service.ForceLost(ctx, j.id, why))
+}
+
 // Result is how a job ended. The zero Result is that of a job that has not.
 type Result struct {
 	State    State
 	Value    Value // what the procedure returned
 	Err      error // nil if it succeeded
 	ExitCode *int  // of a command
+}
+
+// MarshalJSON writes state, value, error and exit_code.
+func (r Result) MarshalJSON() ([]byte, error) {
+	var failure *Failure
+	if r.Err != nil {
+		f := FailureOf(r.Err)
+		failure = &f
+	}
+	return json.Marshal(struct {
+		State    State    `json:"state"`
+		Value    Value    `json:"value"`
+		Error    *Failure `json:"error"`
+		ExitCode *int     `json:"exit_code,omitempty"`
+	}{r.State, r.Value, failure, r.ExitCode})
 }
 
 // Done reports whether the job has ended.
@@ -144,6 +199,7 @@ type JobStatus struct {
 	Attempts                 []Attempt
 	Attempt                  int     // number of the last attempt; 0: none yet
 	Late                     *Result // what the agent said after the job was lost
+	DuplicatePossible        bool    // an attempt was lost with its agent's journal, and another followed
 	Err                      error   // how it failed; nil unless ended
 	SubmitTime               time.Time
 	StartTime                time.Time
@@ -167,7 +223,8 @@ type Attempt struct {
 	Sent    time.Time `json:"sent,omitzero"`
 	Started time.Time `json:"started,omitzero"`
 	Ended   time.Time `json:"ended,omitzero"`
-	Outcome string    `json:"outcome,omitempty"`
+	Outcome string    `json:"outcome,omitempty"` // a state, or "not_now"
+	Reason  string    `json:"reason,omitempty"`  // of the state
 }
 
 // MarshalJSON writes the fields that the command line promises, in snake_case;
@@ -199,6 +256,9 @@ func (s JobStatus) MarshalJSON() ([]byte, error) {
 		Principal       Principal         `json:"principal"`
 		Since           *time.Time        `json:"since"`
 		UnknownOf       State             `json:"unknown_of,omitempty"`
+		RetryOf         string            `json:"retry_of,omitempty"`
+		Late            *Result           `json:"late,omitempty"`
+		Duplicate       bool              `json:"duplicate_possible,omitempty"`
 		CancelRequested *CancelRequest    `json:"cancel_requested,omitempty"`
 		QueuePos        int               `json:"queue_pos,omitempty"`
 		Timeout         string            `json:"timeout,omitempty"`
@@ -207,7 +267,7 @@ func (s JobStatus) MarshalJSON() ([]byte, error) {
 		s.ID, s.Host, s.Procedure, s.Args, s.Info, s.Queue, s.State, s.Reason, s.Started,
 		timeOrNull(s.SubmitTime), timeOrNull(s.StartTime), timeOrNull(s.EndTime),
 		s.Attempt, orNone(s.Attempts), s.Records, orEmpty(s.Labels), failure,
-		s.Principal, timeOrNull(s.Since), s.UnknownOf, s.CancelRequested, s.QueuePos,
+		s.Principal, timeOrNull(s.Since), s.UnknownOf, s.RetryOf, s.Late, s.DuplicatePossible, s.CancelRequested, s.QueuePos,
 		limitText(s.Timeout), limitText(s.MaxExecTime),
 	})
 }

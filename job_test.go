@@ -327,6 +327,14 @@ func TestPrintJSON(t *testing.T) {
 		{HostStatus{Name: "h"}, `{"name":"h","online":false,"labels":{},"facts":null,"procedures":[],"last_heard":null}`},
 		{QueueStatus{Name: mustValue(t, Args{"q": 1}), Concurrency: 1}, `{"name":{"q":1},"concurrency":1,"running":0,"waiting":0,"paused":false}`},
 		{Record{Seq: 1, Attempt: 1, Time: at, Kind: KindData, Value: Value{0xc3}, Truncated: 5}, `{"seq":1,"attempt":1,"time":"2027-01-02T02:04:05Z","kind":"data","value":true,"truncated":5}`},
+		{Result{State: StateFailed, Value: Value{0xc3}, Err: &TimeoutError{time.Second, LimitTimeout}, ExitCode: ptr(3)}, `{"state":"failed","value":true,"error":{"code":"timeout","ran":"yes","fault":"policy","limit":1000000000,"limit_of":"timeout"},"exit_code":3}`},
+		{Result{}, `{"state":"","value":null,"error":null}`},
+		{Event{Cursor: "7", Time: at, Type: EventHostOnline, Host: "h"}, `{"cursor":"7","time":"2027-01-02T02:04:05Z","type":"host.online","host":"h"}`},
+		{
+			Event{Cursor: "7", Time: at, Type: EventJobLost, Job: "j", Host: "h", Procedure: "p", Queue: mustValue(t, Args{"q": 1}), State: StateLost, Reason: LostForced, Attempt: 2, By: Principal{"caller", "ci", "tls"}, Labels: map[string]string{"a": "b"}},
+			`{"cursor":"7","time":"2027-01-02T02:04:05Z","type":"job.lost","job":"j","host":"h","procedure":"p","queue":{"q":1},"state":"lost","reason":"forced","attempt":2,"by":{"kind":"caller","name":"ci","auth":"tls"},"labels":{"a":"b"}}`,
+		},
+		{Attempt{Number: 1, Base: 2, Sent: at, Outcome: "lost", Reason: "journal_gone"}, `{"number":1,"base":2,"sent":"2027-01-02T03:04:05+01:00","outcome":"lost","reason":"journal_gone"}`},
 		{Record{}, `{"seq":0,"attempt":0,"time":"0001-01-01T00:00:00Z","kind":"","value":null}`},
 	} {
 		got, err := json.Marshal(c.noun)

@@ -6,7 +6,7 @@ import (
 	"iter"
 )
 
-// Queues looks at queues and cancels them.
+// Queues looks at queues, cancels and changes them.
 type Queues struct{ service Service }
 
 // List yields the queues there are. Errors: ErrUnavailable, ErrClosed.
@@ -41,6 +41,48 @@ func (q *Queues) Cancel(ctx context.Context, name any) (int, error) {
 		return 0, err
 	}
 	return q.service.CancelQueue(ctx, canonical)
+}
+
+// Pause holds all that waits in the queue, and what is put into it, until Unpause:
+// they are queued with the reason "paused". What runs goes on. A queue that is not
+// there is made, and a paused one is kept without jobs. Pausing again changes
+// nothing. Errors: ErrInvalid (name), ErrUnavailable, ErrClosed.
+func (q *Queues) Pause(ctx context.Context, name any) error {
+	paused := true
+	return q.change(ctx, name, QueueChange{Paused: &paused})
+}
+
+// Unpause lets the jobs of a paused queue start. Errors: ErrInvalid (name),
+// ErrNotFound, ErrUnavailable, ErrClosed.
+func (q *Queues) Unpause(ctx context.Context, name any) error {
+	paused := false
+	return q.change(ctx, name, QueueChange{Paused: &paused})
+}
+
+// SetConcurrency says how many jobs of the queue may run at a time from now on, at
+// least 1. With fewer than run now, those end first. Errors: ErrInvalid (name,
+// concurrency), ErrNotFound, ErrUnavailable, ErrClosed.
+func (q *Queues) SetConcurrency(ctx context.Context, name any, n int) error {
+	return q.change(ctx, name, QueueChange{Concurrency: &n})
+}
+
+func (q *Queues) change(ctx context.Context, name any, c QueueChange) error {
+	canonical, err := queueNamed(name)
+	if err != nil {
+		return err
+	}
+	if err := c.Check(); err != nil {
+		return err
+	}
+	return q.service.ChangeQueue(ctx, canonical, c)
+}
+
+// Check returns ErrInvalid, naming the field, for a change that cannot be.
+func (c QueueChange) Check() error {
+	if c.Concurrency != nil && *c.Concurrency < 1 {
+		return &FieldError{Field: "concurrency", Message: "must be more than zero"}
+	}
+	return nil
 }
 
 func queueNamed(name any) (Value, error) {

@@ -147,6 +147,31 @@ func TestResubmit(t *testing.T) {
 	})
 }
 
+// TestResubmitAfterRestart: a submission that was stored and whose answer was lost
+// with the dispatcher is submitted again when it is back, and finds its job.
+func TestResubmitAfterRestart(t *testing.T) {
+	inMemory(t, func(t *testing.T, f *front) {
+		caller := f.dial()
+		defer caller.Close()
+		release := f.desk.holding("Submitted")
+		go func() {
+			f.desk.until(func() bool { return f.desk.asked["Submitted"] == 1 })
+			f.stop()
+			release()
+			time.Sleep(15 * time.Second)
+			f.open()
+		}()
+		id := NewID()
+		job, err := caller.Host("web01").Call(t.Context(), "p", Args{"a": 1}, JobID(id))
+		if err != nil || job.ID() != id {
+			t.Fatal(job, err)
+		}
+		if f.desk.count("Submit") != 2 || !slices.Equal(f.desk.order, []string{id}) {
+			t.Errorf("%d submissions, jobs %v", f.desk.count("Submit"), f.desk.order)
+		}
+	})
+}
+
 // TestCallError: when a submission may have arrived and no answer can be had, the
 // error has the id under which to ask, whatever ended the waiting.
 func TestCallError(t *testing.T) {

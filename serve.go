@@ -94,7 +94,13 @@ func hear(ctx context.Context, f transport.Frame, s Service) (ServerInfo, error)
 
 // answer answers one request, unless the caller has given it up.
 func answer(ctx context.Context, s Service, x *transport.Exchange, first transport.Frame) {
-	reply, err := answerTo(ctx, s, first)
+	var reply []byte
+	var err error
+	if first.Type == wire.TypeBackup {
+		reply, err = answerBackup(ctx, s, x)
+	} else {
+		reply, err = answerTo(ctx, s, first)
+	}
 	switch {
 	case ctx.Err() != nil || errors.Is(err, ErrClosed):
 		return
@@ -137,6 +143,11 @@ var handlers = map[transport.Type]func(ctx context.Context, s Service, body []by
 	wire.TypeRefresh:     handleRefresh,
 	wire.TypeQueues:      handled(handleQueues),
 	wire.TypeCancelQueue: handled(handleCancelQueue),
+	wire.TypeRequest:     handled(handleRequest),
+	wire.TypeForceLost:   handled(handleForceLost),
+	wire.TypeEvents:      handled(handleEvents),
+	wire.TypeChangeQueue: handled(handleChangeQueue),
+	wire.TypePrune:       handled(handlePrune),
 }
 
 // handled decodes the request for a handler.

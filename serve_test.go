@@ -145,6 +145,15 @@ func testBadRequests(t *testing.T, f *front) {
 		{"queues with a bad name", wire.TypeQueues, wire.QueuesQuery{Name: bad}, "queue"},
 		{"cancel no queue", wire.TypeCancelQueue, wire.QueueRef{}, "queue"},
 		{"cancel a bad queue", wire.TypeCancelQueue, wire.QueueRef{Name: []byte{5}}, "queue"},
+		{"request of a bad id", wire.TypeRequest, wire.JobRef{ID: "x"}, "id"},
+		{"give up a bad id", wire.TypeForceLost, wire.ForceLost{ID: "x", Why: "w"}, "id"},
+		{"give up for no reason", wire.TypeForceLost, wire.ForceLost{ID: id}, "why"},
+		{"give up for a long reason", wire.TypeForceLost, wire.ForceLost{ID: id, Why: strings.Repeat("x", wire.MaxWhy+1)}, "why"},
+		{"events of too many types", wire.TypeEvents, wire.EventsQuery{Types: make([]string, wire.MaxEventTypes+1)}, "types"},
+		{"events after nothing known", wire.TypeEvents, wire.EventsQuery{After: "x"}, "after"},
+		{"change no queue", wire.TypeChangeQueue, wire.QueueChange{}, "queue"},
+		{"change a queue to nothing", wire.TypeChangeQueue, wire.QueueChange{Name: []byte{0x80}, Concurrency: new(int64)}, "concurrency"},
+		{"submit a bad retry", wire.TypeSubmit, wire.Signed{Request: wire.Encode(wire.Request{Version: 1, ID: id, Host: "h", Procedure: "p", Retry: &wire.Retry{On: []string{"queued"}}})}, "retry.on"},
 	} {
 		var body []byte
 		if c.message != nil {
@@ -156,13 +165,13 @@ func testBadRequests(t *testing.T, f *front) {
 		}
 	}
 	for typ := range transport.Type(127) {
-		if _, known := handlers[typ]; !known {
+		if _, known := handlers[typ]; !known && typ != wire.TypeBackup {
 			if failure := failureIn(t, r.ask(typ, nil)); failure.Code != "refused" {
 				t.Errorf("type %d: got %+v", typ, failure)
 			}
 		}
 	}
-	for _, typ := range []transport.Type{wire.TypeStatus, wire.TypeResult, wire.TypePull, wire.TypeCancelJob} {
+	for _, typ := range []transport.Type{wire.TypeStatus, wire.TypeResult, wire.TypePull, wire.TypeCancelJob, wire.TypeRequest} {
 		if failure := failureIn(t, r.ask(typ, wire.Encode(wire.JobRef{ID: NewID()}))); failure.Code != "not_found" {
 			t.Errorf("type %d for an unknown id: got %+v", typ, failure)
 		}
@@ -317,6 +326,8 @@ func FuzzAnswer(f *testing.F) {
 		wire.TypeJobs:  wire.JobsQuery{Queue: []byte{0x80}, States: []string{"queued"}, Page: wire.Page{Cursor: mark{Key: "k"}.cursor(), Limit: 1}},
 		wire.TypeHosts: wire.HostsQuery{Name: "h"}, wire.TypeHostProcs: wire.HostRef{Name: "h"}, wire.TypeQueues: wire.QueuesQuery{Name: []byte{0x80}},
 		wire.TypeCancelQueue: wire.QueueRef{Name: []byte{0x80}}, wire.TypeCancelJob: wire.JobRef{ID: id}, 5: nil,
+		wire.TypeRequest: wire.JobRef{ID: id}, wire.TypeForceLost: wire.ForceLost{ID: id, Why: "w"}, wire.TypePrune: wire.Prune{EndedBefore: 1},
+		wire.TypeEvents: wire.EventsQuery{After: "start", Types: []string{"job.*"}}, wire.TypeChangeQueue: wire.QueueChange{Name: []byte{0x80}, Paused: new(bool)},
 	} {
 		f.Add(uint8(typ), wire.Encode(m))
 	}
@@ -330,6 +341,9 @@ func FuzzAnswer(f *testing.F) {
 		defer cancel()
 		if transport.Type(typ) == wire.TypeResult || transport.Type(typ) == wire.TypePull {
 			d.end(id, succeeded) // nothing to wait for
+		}
+		if transport.Type(typ) == wire.TypeEvents {
+			cancel()
 		}
 		got, err := answerTo(ctx, s, transport.Frame{Type: transport.Type(typ), Body: body})
 		if err != nil {

@@ -1,6 +1,10 @@
 package harp
 
-import "context"
+import (
+	"context"
+	"io"
+	"time"
+)
 
 // Service is what a Caller needs of a dispatcher: the dispatcher's own engine, or
 // a connection to one. Implementations share no memory with their callers.
@@ -8,6 +12,8 @@ type Service interface {
 	JobService
 	HostService
 	QueueService
+	EventService
+	UpkeepService
 
 	// Ping says who answers.
 	Ping(ctx context.Context) (ServerInfo, error)
@@ -40,6 +46,14 @@ type JobService interface {
 	// the request is on disk. Errors: ErrNotFound, ErrPruned.
 	CancelJob(ctx context.Context, id string) (bool, error)
 
+	// JobRequest returns what the job's caller submitted, byte for byte. Errors:
+	// ErrNotFound, ErrPruned.
+	JobRequest(ctx context.Context, id string) (Submission, error)
+
+	// ForceLost ends a job in state unknown as lost(forced); why is kept with it.
+	// Errors: ErrNotFound, ErrPruned, ErrConflict in any other state.
+	ForceLost(ctx context.Context, id, why string) error
+
 	// ListJobs returns one page, newest first. Errors: ErrInvalid.
 	ListJobs(ctx context.Context, f JobFilter, cursor string) (Page[JobStatus], error)
 }
@@ -69,6 +83,37 @@ type QueueService interface {
 	// CancelQueue cancels all that is in the queue at this moment; it returns
 	// how many jobs had not ended. Errors: ErrNotFound.
 	CancelQueue(ctx context.Context, name Value) (int, error)
+
+	// ChangeQueue changes a queue. Errors: ErrNotFound, but for a pause, which makes
+	// the queue if it is not there; ErrInvalid.
+	ChangeQueue(ctx context.Context, name Value, c QueueChange) error
+}
+
+// QueueChange is what an operator changes of a queue; nil: left as it is.
+type QueueChange struct {
+	Paused      *bool
+	Concurrency *int // at least 1
+}
+
+// EventService reads the feed of events.
+type EventService interface {
+	// Events returns events after a cursor, at most about 1 MiB of them; with wait,
+	// when there is one. A page may be empty while its Cursor has moved: then there
+	// was nothing for the filter. Errors: ErrInvalid (after, types), ErrPruned when
+	// what comes after the cursor is not kept any more, ctx's.
+	Events(ctx context.Context, f EventFilter, wait bool) (EventPage, error)
+}
+
+// UpkeepService keeps the dispatcher's store in order.
+type UpkeepService interface {
+	// Prune deletes jobs that ended before a time, now rather than when the
+	// dispatcher's own retention would, and gives their space back. It returns how
+	// many. Errors: ErrRefused where the time is in the future.
+	Prune(ctx context.Context, endedBefore time.Time) (int, error)
+
+	// Backup writes a copy of the store, as it is at one moment, to w. Errors: w's,
+	// ErrUnavailable when it was cut short: what was written is no backup.
+	Backup(ctx context.Context, w io.Writer) error
 }
 
 // Submission is a request on its way to a dispatcher.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -22,8 +23,8 @@ func (d *Dispatcher) submit(ctx context.Context, sub harp.Submission, who harp.P
 	if err != nil {
 		return "", err
 	}
-	now := time.Now()
-	job, err := d.admit(req, now)
+	now := d.now()
+	job, err := d.admit(ctx, req, now)
 	if known, ok := d.resubmitted(ctx, req, now, err); ok {
 		return req.ID, known
 	}
@@ -31,7 +32,10 @@ func (d *Dispatcher) submit(ctx context.Context, sub harp.Submission, who harp.P
 		return "", err
 	}
 	job.Principal = who
-	got, err := d.store.Submit(ctx, []store.Submission{{Job: job, Request: sub, Digest: req.Digest()}}, now)
+	got, err := d.store.Submit(ctx, []store.Submission{{
+		Job: job, Request: sub, Digest: req.Digest(),
+		Key: idempotencyKey(req, who), KeyUntil: now.Add(req.IdempotencyTTL),
+	}}, now)
 	if err != nil {
 		return "", err
 	}
@@ -45,7 +49,7 @@ func (d *Dispatcher) submit(ctx context.Context, sub harp.Submission, who harp.P
 	case first.New:
 		d.wakeClock()
 	}
-	return req.ID, nil
+	return got[0].Job.ID, nil
 }
 
 // resubmitted looks whether a call that would be refused now is stored already:
@@ -76,7 +80,7 @@ func conflict(id string) error {
 }
 
 // admit makes the row of a call that is good. Nothing is stored before it agrees.
-func (d *Dispatcher) admit(req harp.Request, now time.Time) (store.Job, error) {
+func (d *Dispatcher) admit(ctx context.Context, req harp.Request, now time.Time) (store.Job, error) {
 	if harp.IDTime(req.ID).After(now.Add(maxAhead)) {
 		return store.Job{}, &harp.FieldError{Field: "id", Message: "its time is more than an hour ahead of the dispatcher's clock"}
 	}
@@ -95,7 +99,8 @@ func (d *Dispatcher) admit(req harp.Request, now time.Time) (store.Job, error) {
 		ID: req.ID, Host: req.Host, Procedure: req.Procedure,
 		Queue: req.Queue, Concurrency: max(req.Concurrency, 1), Priority: req.Priority,
 		NotBefore: req.StartAfter, Expires: req.StartBefore, OfflineWait: req.OfflineWait,
-		Labels: req.Labels, TraceParent: req.TraceParent, SubmitTime: now,
+		Labels: req.Labels, TraceParent: req.TraceParent, SubmitTime: now, RetryOf: req.RetryOf,
+		Life: store.Life{Retry: req.Retry.Granted(proc.Idempotent)},
 	}
 	if job.OfflineWait == 0 {
 		job.OfflineWait = d.cfg.OfflineWait
@@ -107,10 +112,30 @@ func (d *Dispatcher) admit(req harp.Request, now time.Time) (store.Job, error) {
 	if job.MaxExecTime, err = grant("max_exec_time", req.MaxExecTime, proc.MaxExecTime, l.MaxExecTime, l.MaxMaxExecTime); err != nil {
 		return store.Job{}, err
 	}
-	if req.WhenOffline == harp.FailFast && !h.online() {
+	if req.WhenOffline == harp.FailFast && h.away() {
 		return store.Job{}, fmt.Errorf("%w", &harp.HostError{Host: req.Host, Stage: "lookup", Err: harp.ErrUnreachable})
 	}
-	return job, nil
+	return job, d.checkRetry(ctx, req)
+}
+
+// checkRetry makes sure that what is to be done again is over.
+func (d *Dispatcher) checkRetry(ctx context.Context, req harp.Request) error {
+	if req.RetryOf == "" {
+		return nil
+	}
+	old, err := d.job(ctx, req.RetryOf)
+	if err == nil && !old.State.Ended() {
+		err = harp.NewFailure("conflict", "job "+old.ID+" has not ended").Err()
+	}
+	return err
+}
+
+// idempotencyKey is a call's key with all that it is within.
+func idempotencyKey(req harp.Request, who harp.Principal) string {
+	if req.IdempotencyKey == "" {
+		return ""
+	}
+	return string(wire.Encode([]string{who.Kind, who.Name, req.Host, req.Procedure, req.IdempotencyKey}))
 }
 
 // grant is the limit a call gets: what it asks for, else the procedure's own, else

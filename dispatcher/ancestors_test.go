@@ -118,6 +118,10 @@ func TestDefect4ServerKillMakingStoredJobsUnreadable(t *testing.T) {
 		}
 		follow(t, job, 0)
 	}
+	if s := must[harp.JobStatus](t)(sys.caller.Job(running).Status(t.Context())); s.State != harp.StateRunning {
+		t.Errorf("before its agent is back, the job that ran is %s (%s)", s.State, s.Reason)
+	}
+	sys.agent("web01", greeter) // whose journal was in the memory of the killed process
 	if _, err := sys.caller.Job(running).Get(t.Context()); !errors.Is(err, harp.ErrLost) {
 		t.Errorf("the job that ran gives %v", err)
 	}
@@ -199,6 +203,129 @@ func TestDefect7CancelThatReportsSuccessWhileRemoteWorkGoesOn(t *testing.T) {
 		res := must[harp.Result](t)(job.Wait(t.Context()))
 		if res.State != harp.StateCancelled || works.Load() {
 			t.Errorf("afterwards: %s, working %v", res.State, works.Load())
+		}
+	})
+}
+
+// Salt's syndics forgot, when they connected anew, who was behind them: what was
+// running could not be killed, and its output was lost or came twice.
+func TestDefect8ReconnectThatForgetsWhoIsConnected(t *testing.T) {
+	everyWiring(t, func(t *testing.T, sys *system) {
+		next, emitted, stopped := make(chan int), make(chan error), make(chan error, 1)
+		sys.agent("web01", func(a *agent.Agent) {
+			agent.HandleStream(a, harp.NewStreamProc[struct{}, int, any]("work"), func(ctx context.Context, _ struct{}, emit func(int) error) (any, error) {
+				defer func() { stopped <- context.Cause(ctx) }()
+				for {
+					select {
+					case n := <-next:
+						emitted <- emit(n)
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					}
+				}
+			})
+		})
+		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+		for n := range 30 {
+			if n%10 == 5 {
+				sys.cut("web01")
+				sys.online.wait("web01")
+			}
+			next <- n
+			if err := <-emitted; err != nil {
+				t.Fatal(err)
+			}
+		}
+		must[bool](t)(job.Cancel(t.Context()))
+		if err := <-stopped; !errors.Is(err, harp.ErrCancelled) {
+			t.Errorf("it was stopped by %v", err)
+		}
+		if _, err := job.Get(t.Context()); !errors.Is(err, harp.ErrCancelled) {
+			t.Errorf("it ended with %v", err)
+		}
+		n := 0
+		for v, err := range harp.Decode[int](job.Stream(t.Context(), harp.Since(0))) {
+			if err != nil || v != n {
+				t.Fatalf("record %d is %d, %v", n, v, err)
+			}
+			n++
+		}
+		if n != 30 {
+			t.Errorf("%d records of 30", n)
+		}
+	})
+}
+
+// In Saltpeter an outage of the network filled the pipe of a job's output, and the
+// job stood still.
+func TestDefect9OutputPipeBlockingTheJobDuringANetworkOutage(t *testing.T) {
+	everyWiring(t, func(t *testing.T, sys *system) {
+		begun, parted, returned := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		const records, size = 5000, 1000 // more than any window
+		sys.agent("web01", func(a *agent.Agent) {
+			agent.HandleStream(a, harp.NewStreamProc[struct{}, string, int]("print"), func(_ context.Context, _ struct{}, emit func(string) error) (int, error) {
+				close(begun)
+				<-parted
+				defer close(returned)
+				for range records {
+					if err := emit(strings.Repeat("x", size)); err != nil {
+						return 0, err
+					}
+				}
+				return records, nil
+			})
+		})
+		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "print", nil))
+		<-begun
+		sys.part("web01")
+		close(parted)
+		<-returned // nobody hears it, and it is not held
+		sys.heal("web01")
+		if n := must[int](t)(harp.Get[int](t.Context(), job)); n != records {
+			t.Errorf("it returned %d", n)
+		}
+		n := 0
+		for v, err := range harp.Decode[string](job.Stream(t.Context(), harp.Since(0))) {
+			if err != nil || len(v) != size {
+				t.Fatalf("record %d has %d bytes, %v", n, len(v), err)
+			}
+			n++
+		}
+		if n != records {
+			t.Errorf("%d records of %d", n, records)
+		}
+	})
+}
+
+// In all three systems on Salt a completion event that was missed left its job
+// running for ever.
+func TestDefect10JobsLeftRunningForEverAfterAMissedCompletionEvent(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		g := newGate()
+		sys.agent("web01", g.register)
+		host := sys.caller.Host("web01")
+		missed := must[*harp.Job](t)(host.Call(t.Context(), "gate", harp.Args{"name": "missed"}))
+		<-g.entered
+		sys.part("web01")
+		g.release <- struct{}{}
+		synctest.Wait() // it has ended, and nobody was told
+		if s := must[harp.JobStatus](t)(missed.Status(t.Context())); s.State != harp.StateRunning {
+			t.Errorf("at first it is %s", s.State)
+		}
+		time.Sleep(31 * time.Second)
+		if s := must[harp.JobStatus](t)(missed.Status(t.Context())); s.State != harp.StateUnknown {
+			t.Errorf("when its host has been silent for long it is %s", s.State)
+		}
+		sys.heal("web01")
+		if v := must[harp.Value](t)(missed.Get(t.Context())); v.String() != `"released"` {
+			t.Errorf("in the end it returned %s", v)
+		}
+
+		never := must[*harp.Job](t)(host.Call(t.Context(), "gate", harp.Args{"name": "never"}))
+		<-g.entered
+		sys.part("web01")
+		if _, err := never.Get(t.Context()); !errors.Is(err, harp.ErrLost) {
+			t.Errorf("of a host that never returns: %v", err)
 		}
 	})
 }

@@ -1,12 +1,9 @@
 package dispatcher
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
+	"math/rand/v2"
 	"sync"
-	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
@@ -14,15 +11,19 @@ import (
 	"github.com/harpcaller/harp/transport"
 )
 
-// attempt is one try at running a job, on a lane of the host's session.
+// attempt is one try at running a job, on a lane of the host's session: one that is
+// begun with CALL, or one of an earlier session that is asked for with RESUME.
 type attempt struct {
-	s   *session
-	job store.Job
-	x   *transport.Exchange
+	s       *session
+	job     store.Job
+	x       *transport.Exchange
+	resumed bool
+	streams bool // has sent records
 
-	mu        sync.Mutex // guards what follows
-	called    bool       // CALL was sent: from here on it may run
-	cancelled *harp.Principal
+	mu     sync.Mutex      // guards what follows
+	called bool            // CALL was sent: from here on it may run
+	wanted *harp.Principal // who wants it to stop
+	told   bool            // and the agent knows
 }
 
 // sendAll sends jobs that were claimed.
@@ -36,7 +37,7 @@ func (d *Dispatcher) sendAll(jobs []store.Job) {
 // hand.
 func (d *Dispatcher) send(job store.Job, sub harp.Submission) {
 	s := d.hosts.get(job.Host).current()
-	if s != nil && s.start(job, sub) {
+	if s != nil && s.start(&attempt{s: s, job: job}, sub) {
 		return
 	}
 	// The host went between the claim and now: the call never left.
@@ -49,28 +50,34 @@ func (d *Dispatcher) send(job store.Job, sub harp.Submission) {
 	}()
 }
 
-// withdraw sends a job back to its queue: its call did not leave this process.
+// resume asks the agent for the rest of an attempt of an earlier session.
+func (s *session) resume(job store.Job) {
+	s.start(&attempt{s: s, job: job, resumed: true}, harp.Submission{})
+}
+
+// withdraw sends a job back to its queue: its call did not leave this process. Where
+// that cannot be stored, reconciliation does it.
 func (d *Dispatcher) withdraw(job store.Job) {
-	_, err := d.apply(d.ctx, store.Transition{ID: job.ID, Event: event(job, store.Withdrawn)})
-	if err != nil && d.ctx.Err() == nil {
+	e := d.event(job, store.Withdrawn)
+	e.Reason = harp.ReasonQueue
+	if _, err := d.apply(d.ctx, store.Transition{ID: job.ID, Event: e}); err != nil && d.ctx.Err() == nil {
 		d.log.Error("withdraw", "job", job.ID, "err", err)
 	}
 }
 
 // event is one about the job's attempt.
-func event(job store.Job, kind store.Kind) store.Event {
-	return store.Event{Kind: kind, At: time.Now(), Attempt: job.Attempt, Fence: job.Fence}
+func (d *Dispatcher) event(job store.Job, kind store.Kind) store.Event {
+	return store.Event{Kind: kind, At: d.now(), Attempt: job.Attempt, Fence: job.Fence, Jitter: rand.Float64()}
 }
 
 // start runs an attempt in a goroutine of the session; false if it takes no more.
-func (s *session) start(job store.Job, sub harp.Submission) bool {
-	a := &attempt{s: s, job: job}
+func (s *session) start(a *attempt, sub harp.Submission) bool {
 	s.mu.Lock()
 	if s.closing {
 		s.mu.Unlock()
 		return false
 	}
-	s.live[job.ID] = a
+	s.live[a.job.ID] = a
 	s.attempts.Add(1)
 	s.mu.Unlock()
 	go func() {
@@ -81,49 +88,49 @@ func (s *session) start(job store.Job, sub harp.Submission) bool {
 	return true
 }
 
-// over forgets an attempt. One whose end was not heard is over with the session:
-// if its call had left, nobody can say what became of it.
+// over forgets an attempt. One whose end was not heard ends the session: what became
+// of it is found out when the next one begins. One whose call has not left is not
+// started.
 func (s *session) over(a *attempt, err error) {
 	s.mu.Lock()
-	delete(s.live, a.job.ID)
+	if s.live[a.job.ID] == a {
+		delete(s.live, a.job.ID)
+	}
 	s.mu.Unlock()
+	if a.streams {
+		s.d.streams.Add(-1)
+	}
 	if err == nil || s.d.ctx.Err() != nil {
 		return
 	}
-	if !a.called {
+	if !a.called && !a.resumed {
 		s.d.withdraw(a.job)
 		return
 	}
 	s.tr.Close(fmt.Errorf("job %s: %w", a.job.ID, err))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lost = append(s.lost, store.Transition{
-		ID:    a.job.ID,
-		Event: store.Event{Kind: store.Lose, At: time.Now(), Reason: harp.LostAgentRestarted},
-	})
 }
 
-// run is an attempt from CALL to END.
+// run is an attempt from CALL or RESUME to END.
 func (a *attempt) run(sub harp.Submission) error {
 	ctx := a.s.d.ctx
-	row, err := a.s.d.store.Job(ctx, a.job.ID)
+	row, err := a.s.d.store.Job(ctx, a.job.ID) // a cancel may have come before tellCancel could find the attempt
 	if err != nil {
 		return err
 	}
-	if sub.Request == nil {
-		if sub, err = a.s.d.store.Request(ctx, a.job.ID); err != nil {
-			return err
-		}
+	if row.Cancel != nil {
+		a.cancel(row.Cancel.By)
 	}
 	if a.x, err = a.s.tr.Exchange(ctx); err != nil {
 		return err
 	}
 	defer a.x.Release()
-	if err := a.call(sub); err != nil {
-		return err
+	if a.resumed {
+		err = a.resume(row)
+	} else {
+		err = a.call(sub)
 	}
-	if row.Cancel != nil { // it came between the claim and start
-		a.cancel(row.Cancel.By)
+	if err != nil {
+		return err
 	}
 	for {
 		f, err := a.x.Receive(ctx)
@@ -137,40 +144,78 @@ func (a *attempt) run(sub harp.Submission) error {
 }
 
 // call sends CALL.
-func (a *attempt) call(sub harp.Submission) error {
+func (a *attempt) call(sub harp.Submission) (err error) {
 	j := a.job
+	if sub.Request == nil {
+		if sub, err = a.s.d.store.Request(a.s.d.ctx, j.ID); err != nil {
+			return err
+		}
+	}
 	c := wire.Call{
 		Signed:  wire.Signed{Request: sub.Request, Signature: sub.Signature, KeyID: sub.KeyID},
 		Attempt: int64(j.Attempt), Fence: int64(j.Fence), Epoch: int64(a.s.epoch),
-		Timeout: int64(j.Timeout), MaxExecTime: int64(j.MaxExecTime), Window: wire.Window,
+		Timeout: int64(j.Timeout), MaxExecTime: int64(j.MaxExecTime), Window: a.s.d.window(),
 		Principal: wire.Principal{Kind: j.Principal.Kind, Name: j.Principal.Name, Auth: j.Principal.Auth},
 	}
 	if !j.Expires.IsZero() {
-		c.Left = max(1, int64(time.Until(j.Expires)))
+		c.Left = max(1, int64(j.Expires.Sub(a.s.d.now())))
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.called = true
-	return a.x.Send(wire.TypeCall, false, wire.Encode(c))
+	if err := a.x.Send(wire.TypeCall, false, wire.Encode(c)); err != nil {
+		return err
+	}
+	a.tellLocked()
+	return nil
 }
 
-// cancel tells the agent, once.
+// resume sends RESUME, from the first record that is not stored on. A cancel comes
+// with it; an attempt that was given up while another one waits to be made is always
+// cancelled.
+func (a *attempt) resume(row store.Job) error {
+	m := wire.Resume{
+		Job: a.job.ID, Attempt: int64(a.job.Attempt), Epoch: int64(a.s.epoch), Window: a.s.d.window(),
+		From: int64(row.Attempts[len(row.Attempts)-1].Next),
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.wanted == nil && row.State == harp.StateQueued {
+		a.wanted = &harp.Principal{Kind: "dispatcher", Name: a.s.d.name}
+	}
+	if a.wanted != nil {
+		m.Cancel, a.told = cancelBy(*a.wanted), true
+	}
+	a.called = true
+	return a.x.Send(wire.TypeResume, false, wire.Encode(m))
+}
+
+func cancelBy(by harp.Principal) *wire.Cancel {
+	return &wire.Cancel{By: wire.Principal{Kind: by.Kind, Name: by.Name, Auth: by.Auth}}
+}
+
+// cancel tells the agent, once, as soon as it knows of the attempt.
 func (a *attempt) cancel(by harp.Principal) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.cancelled != nil {
+	if a.wanted == nil {
+		a.wanted = &by
+	}
+	if a.called {
+		a.tellLocked()
+	}
+}
+
+func (a *attempt) tellLocked() {
+	if a.wanted == nil || a.told {
 		return
 	}
-	if !a.called {
-		return // run reads the row after CALL
-	}
-	a.cancelled = &by
-	c := wire.Cancel{By: wire.Principal{Kind: by.Kind, Name: by.Name, Auth: by.Auth}}
-	_ = a.x.Send(wire.TypeCancel, false, wire.Encode(c)) // a failed write ends the session, and with it the attempt
+	a.told = true
+	_ = a.x.Send(wire.TypeCancel, false, wire.Encode(cancelBy(*a.wanted))) // a failed write ends the session, and with it the attempt
 }
 
 // tellCancel tells the agent of a job that it shall stop. One that is not on a
-// session yet hears it right after its CALL.
+// session yet hears it with its CALL or RESUME.
 func (d *Dispatcher) tellCancel(job store.Job, by harp.Principal) {
 	if s := d.hosts.get(job.Host).current(); s != nil {
 		s.mu.Lock()
@@ -180,165 +225,4 @@ func (d *Dispatcher) tellCancel(job store.Job, by harp.Principal) {
 			a.cancel(by)
 		}
 	}
-}
-
-// hear takes one frame of the attempt and says whether it was the last.
-func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err error) {
-	switch f.Type {
-	case wire.TypeAccepted:
-		var m wire.Accepted
-		err := wire.Decode(f.Body, &m)
-		if m.Started != nil {
-			a.started()
-		}
-		return false, err
-	case wire.TypeStarted:
-		a.started()
-		return false, nil
-	case wire.TypeRecords:
-		return false, a.records(ctx, f.Body)
-	case wire.TypeStopping:
-		var m wire.Stopping
-		if err := wire.Decode(f.Body, &m); err != nil {
-			return false, err
-		}
-		e := event(a.job, store.Stop)
-		e.Stopping = stopping(&m)
-		return false, a.apply(ctx, e)
-	case wire.TypeEnd:
-		return true, a.end(ctx, f.Body)
-	case wire.TypeRefused:
-		var m wire.Refused
-		if err := wire.Decode(f.Body, &m); err != nil {
-			return true, err
-		}
-		e := event(a.job, store.Refused)
-		e.Failure, err = failure(m.Failure)
-		return true, errors.Join(err, a.apply(ctx, e))
-	case wire.TypeNotNow:
-		return true, a.notNow(ctx, f.Body)
-	}
-	return false, fmt.Errorf("frame %d in an attempt: %w", f.Type, transport.ErrProtocol)
-}
-
-// apply moves the job; what has ended meanwhile is not an error of the attempt.
-func (a *attempt) apply(ctx context.Context, e store.Event) error {
-	changes, err := a.s.d.apply(ctx, store.Transition{ID: a.job.ID, Event: e})
-	if err != nil {
-		return err
-	}
-	if err := changes[0].Err; err != nil && !errors.Is(err, store.ErrIllegal) {
-		return err
-	}
-	return nil
-}
-
-// started notes that the procedure has begun, in a commit that nobody waits for. If
-// the end is stored first, it has noted the start itself.
-func (a *attempt) started() {
-	e := event(a.job, store.Started)
-	a.s.attempts.Add(1)
-	go func() {
-		defer a.s.attempts.Done()
-		if err := a.apply(a.s.d.ctx, e); err != nil && a.s.d.ctx.Err() == nil {
-			a.s.d.log.Error("note start", "job", a.job.ID, "err", err)
-		}
-	}()
-}
-
-// records stores what came and acknowledges it: an ack means committed.
-func (a *attempt) records(ctx context.Context, body []byte) error {
-	var m wire.Records
-	if err := wire.Decode(body, &m); err != nil {
-		return err
-	}
-	if m.First < 0 || len(m.Records) == 0 {
-		return fmt.Errorf("records from %d, %d of them: %w", m.First, len(m.Records), transport.ErrProtocol)
-	}
-	in := store.Append{ID: a.job.ID, Attempt: a.job.Attempt, Fence: a.job.Fence, First: uint64(m.First), Arrived: time.Now()}
-	for _, r := range m.Records {
-		rec, err := record(r)
-		if err != nil {
-			return err
-		}
-		in.Records = append(in.Records, rec)
-	}
-	row, err := a.s.d.store.Append(ctx, in)
-	if err != nil {
-		return err
-	}
-	a.publish(row, in)
-	return a.x.Send(wire.TypeAck, false, wire.Encode(wire.Ack{Next: m.First + int64(len(m.Records)), Window: wire.Window}))
-}
-
-// publish hands what was committed to the job's followers.
-func (a *attempt) publish(row store.Job, in store.Append) {
-	base := row.Attempts[len(row.Attempts)-1].Base
-	for i := range in.Records {
-		in.Records[i].Seq, in.Records[i].Attempt = base+in.First+uint64(i), in.Attempt
-	}
-	a.s.d.tails.appended(a.job.ID, in.Records)
-}
-
-// end stores how the attempt ended and lets the agent forget it.
-func (a *attempt) end(ctx context.Context, body []byte) error {
-	var m wire.End
-	if err := wire.Decode(body, &m); err != nil {
-		return err
-	}
-	e := event(a.job, store.End)
-	e.Stopping, e.RanFor, e.Value = stopping(m.Stopped), time.Duration(max(m.RanFor, 0)), m.Value
-	err := e.Value.Validate()
-	if err == nil && len(m.Failure) > 0 {
-		e.Failure, err = failure(m.Failure)
-	}
-	if err == nil {
-		err = a.apply(ctx, e)
-	}
-	if err != nil {
-		return err
-	}
-	err = a.x.Send(wire.TypeAck, true, wire.Encode(wire.Ack{Next: m.Records, End: true}))
-	if errors.Is(err, io.ErrClosedPipe) || errors.Is(err, transport.ErrSessionClosed) {
-		return nil // the end is stored; the agent hears of it when it asks
-	}
-	return err
-}
-
-// notNow sends the job back to wait: after 1 s, doubled to 30 s, as long as the
-// agent says so.
-func (a *attempt) notNow(ctx context.Context, body []byte) error {
-	var m wire.NotNow
-	if err := wire.Decode(body, &m); err != nil {
-		return err
-	}
-	e := event(a.job, store.NotNow)
-	e.Reason = m.Reason
-	e.Wake = e.At.Add(min(time.Second<<min(a.job.Busy, 5), 30*time.Second))
-	return a.apply(ctx, e)
-}
-
-func stopping(m *wire.Stopping) *store.Stopping {
-	if m == nil {
-		return nil
-	}
-	return &store.Stopping{Cause: m.Cause, Since: time.Unix(0, m.Since).UTC(), Limit: time.Duration(m.Limit)}
-}
-
-func failure(b []byte) (harp.Failure, error) {
-	var f harp.Failure
-	err := wire.Decode(b, &f)
-	if err == nil {
-		err = f.Data.Validate()
-	}
-	return f, err
-}
-
-func record(r wire.Record) (harp.Record, error) {
-	kind := harp.RecordKind(r.Kind)
-	if kind == "" {
-		kind = harp.KindData
-	}
-	v := harp.Value(r.Value)
-	return harp.Record{Time: time.Unix(0, r.Time).UTC(), Kind: kind, Value: v, Truncated: uint64(max(r.Truncated, 0))}, v.Validate()
 }

@@ -36,7 +36,7 @@ func (d *Dispatcher) apply(ctx context.Context, ts ...store.Transition) ([]store
 func (d *Dispatcher) claim(ctx context.Context, host string) error {
 	const chunk = 256
 	for {
-		jobs, err := d.store.Claim(ctx, []string{host}, chunk, time.Now())
+		jobs, err := d.store.Claim(ctx, []string{host}, chunk, d.now())
 		if err != nil {
 			return err
 		}
@@ -54,6 +54,10 @@ func (d *Dispatcher) wakeClock() {
 	default:
 	}
 }
+
+// longestNap bounds how long the clock trusts the time that is left: the wall clock
+// may jump.
+const longestNap = 10 * time.Second
 
 // clockLoop does what only time makes due: jobs whose time has come or passed, and
 // the rows of cancelled queues.
@@ -77,7 +81,7 @@ func (d *Dispatcher) clockLoop() {
 		if due := d.store.NextDue(); due.IsZero() {
 			timer.Stop()
 		} else {
-			timer.Reset(max(0, time.Until(due)))
+			timer.Reset(min(max(0, due.Sub(d.now())), longestNap))
 		}
 	}
 }
@@ -86,10 +90,10 @@ func (d *Dispatcher) clockLoop() {
 func (d *Dispatcher) advance() error {
 	for {
 		due := d.store.NextDue()
-		if due.IsZero() || due.After(time.Now()) {
+		if due.IsZero() || due.After(d.now()) {
 			return nil
 		}
-		did, err := d.store.Advance(d.ctx, time.Now())
+		did, err := d.store.Advance(d.ctx, d.now())
 		if err != nil {
 			return err
 		}

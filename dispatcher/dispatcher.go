@@ -12,8 +12,10 @@
 //
 // The files follow a call: service.go takes it from a Caller, admit.go decides
 // whether it is good and stores it, attempt.go runs it on a lane of the host's
-// session (session.go), tail.go wakes those who wait for its records and its end,
-// clock.go does what only time makes due.
+// session (session.go), hear.go takes what comes of it, tail.go wakes those who wait for its records and its end,
+// clock.go does what only time makes due. When a host returns, reconcile.go finds
+// out what became of what it had; silence.go says that nobody knows when it does
+// not. upkeep.go deletes what is old.
 package dispatcher
 
 import (
@@ -24,6 +26,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -59,6 +62,23 @@ type Config struct {
 	// does not say so itself. Default 30 s.
 	OfflineWait time.Duration
 
+	// LostAfter is how long a host may be silent before its jobs, unknown
+	// meanwhile, end as lost. Default 24 hours, at most 6 days: an agent
+	// remembers for 7.
+	LostAfter time.Duration
+
+	// Retain is how long a job is kept after its end, and events. Default 30
+	// days; harp.NoLimit: for ever.
+	Retain time.Duration
+
+	// RetainBytes is how much jobs may store, in bytes of their requests, records
+	// and results; beyond it those that ended first are deleted. Default no limit.
+	RetainBytes int64
+
+	// Now is the wall clock. Default time.Now. For tests of clocks that jump:
+	// what has to last a time is measured on the monotonic clock.
+	Now func() time.Time
+
 	// Limits bound what callers may ask for.
 	Limits Limits
 }
@@ -73,6 +93,11 @@ type Limits struct {
 	Handshakes     int           // a second. Default 1,000
 }
 
+const (
+	maxLostAfter = 6 * 24 * time.Hour
+	maxAttempts  = 4096 // sent and not ended, a host: what one commit can move
+)
+
 // withDefaults fills in what is zero. Errors: *harp.FieldError.
 func (c Config) withDefaults() (Config, error) {
 	for _, d := range []struct {
@@ -83,6 +108,8 @@ func (c Config) withDefaults() (Config, error) {
 		{"refresh_hosts", &c.RefreshHosts, 15 * time.Minute},
 		{"heartbeat", &c.Heartbeat, 10 * time.Second},
 		{"offline_wait", &c.OfflineWait, 30 * time.Second},
+		{"lost_after", &c.LostAfter, 24 * time.Hour},
+		{"retain", &c.Retain, 30 * 24 * time.Hour},
 		{"limits.timeout", &c.Limits.Timeout, 10 * time.Minute},
 		{"limits.max_exec_time", &c.Limits.MaxExecTime, 24 * time.Hour},
 		{"limits.max_timeout", &c.Limits.MaxTimeout, harp.NoLimit},
@@ -95,8 +122,17 @@ func (c Config) withDefaults() (Config, error) {
 			*d.field = d.value
 		}
 	}
+	if c.LostAfter > maxLostAfter {
+		return c, &harp.FieldError{Field: "lost_after", Message: "must be at most 6 days"}
+	}
+	if c.RetainBytes < 0 {
+		return c, &harp.FieldError{Field: "retain_bytes", Message: "must not be negative"}
+	}
 	if c.Limits.Attempts < 0 || c.Limits.Handshakes < 0 {
 		return c, &harp.FieldError{Field: "limits", Message: "must not be negative"}
+	}
+	if c.Limits.Attempts > maxAttempts {
+		return c, &harp.FieldError{Field: "limits.attempts", Message: fmt.Sprintf("must be at most %d", maxAttempts)}
 	}
 	if c.Limits.Attempts == 0 {
 		c.Limits.Attempts = 1024
@@ -108,6 +144,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.Limits.MaxExecTime = min(c.Limits.MaxExecTime, c.Limits.MaxMaxExecTime)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
 	}
 	if c.Dial == nil {
 		var dialer net.Dialer
@@ -126,6 +165,7 @@ type Dispatcher struct {
 	registry registry
 	tails    tails
 	kick     chan struct{} // wakes the clock
+	streams  atomic.Int64  // attempts that send records
 
 	ctx   context.Context // ends when Shutdown begins
 	stop  context.CancelFunc
@@ -143,8 +183,8 @@ type Dispatcher struct {
 // Open recovers the state of st and starts the dispatcher's loops. The dispatcher
 // owns st from now on, also when Open fails, and closes it in Shutdown. ctx bounds
 // opening only. Jobs that were on their way or running when the store was last
-// closed end as lost: what became of them is not known. Errors: *harp.FieldError
-// for a configuration that cannot be; the store's.
+// closed go on at their agents, which tell of them when they connect. Errors:
+// *harp.FieldError for a configuration that cannot be; the store's.
 func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -162,11 +202,12 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	}
 	d.loops.Go(d.clockLoop)
 	d.loops.Go(d.registryLoop)
+	d.loops.Go(d.upkeepLoop)
 	return d, nil
 }
 
-// recover reads the hosts that are known and ends what was under way when the
-// store was last closed.
+// recover reads the hosts that are known. Those that were connected when the store
+// was last closed count as heard now, and are given time to return.
 func (d *Dispatcher) recover(ctx context.Context) error {
 	for cursor := ""; ; {
 		page, next, err := d.store.ListHosts(ctx, cursor, 500)
@@ -175,6 +216,7 @@ func (d *Dispatcher) recover(ctx context.Context) error {
 		}
 		for _, row := range page {
 			d.hosts.get(row.Name).setRow(row)
+			d.awaits(row)
 		}
 		if cursor = next; cursor == "" {
 			break
@@ -183,31 +225,7 @@ func (d *Dispatcher) recover(ctx context.Context) error {
 	if err := d.loadRegistry(ctx); err != nil {
 		return err
 	}
-	active, err := d.store.Active(ctx, "")
-	if err != nil {
-		return err
-	}
-	if len(active) > 0 {
-		d.log.Warn("jobs were under way when the dispatcher last stopped; they are lost", "jobs", len(active))
-	}
-	return d.lose(ctx, active, harp.LostDispatcherRestarted)
-}
-
-// lose ends jobs of which nobody can say what became of them.
-func (d *Dispatcher) lose(ctx context.Context, jobs []store.Job, reason string) error {
-	const chunk = 500
-	for len(jobs) > 0 {
-		n := min(chunk, len(jobs))
-		ts := make([]store.Transition, n)
-		for i, j := range jobs[:n] {
-			ts[i] = store.Transition{ID: j.ID, Event: store.Event{Kind: store.Lose, At: time.Now(), Reason: reason}}
-		}
-		if _, err := d.apply(ctx, ts...); err != nil {
-			return err
-		}
-		jobs = jobs[n:]
-	}
-	return nil
+	return d.expectActive(ctx)
 }
 
 // Caller returns a Caller inside this process. Closing it does not touch the
@@ -283,6 +301,7 @@ func (d *Dispatcher) Shutdown(ctx context.Context) error {
 		d.closing = true
 		d.mu.Unlock()
 		d.stop()
+		d.hosts.expectNone()
 		go func() {
 			d.loops.Wait()
 			d.work.Wait()
@@ -303,12 +322,13 @@ func (d *Dispatcher) Health(ctx context.Context) Health {
 	h := Health{Ready: true, Checks: map[string]error{
 		"dispatcher": nil,
 		"store":      d.checkStore(ctx),
+		"disk":       d.checkDisk(),
 		"registry":   d.registry.lastError(),
 	}}
 	if d.ctx.Err() != nil {
 		h.Checks["dispatcher"] = harp.ErrClosed
 	}
-	h.Ready = h.Checks["dispatcher"] == nil && h.Checks["store"] == nil
+	h.Ready = h.Checks["dispatcher"] == nil && h.Checks["store"] == nil && h.Checks["disk"] == nil
 	return h
 }
 
@@ -317,8 +337,15 @@ func (d *Dispatcher) checkStore(ctx context.Context) error {
 	return err
 }
 
+func (d *Dispatcher) checkDisk() error {
+	if d.store.Space() < store.SpacePlenty {
+		return harp.ErrNoSpace
+	}
+	return nil
+}
+
 // Health is a set of named checks.
 type Health struct {
 	Ready  bool             // calls are accepted
-	Checks map[string]error // dispatcher, store, registry; nil: well
+	Checks map[string]error // dispatcher, store, disk, registry; nil: well
 }

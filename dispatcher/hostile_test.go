@@ -34,7 +34,7 @@ func newRawCaller(t *testing.T, addr string, tc *tls.Config, dial dialFunc) rawC
 	return rawCaller{tr}
 }
 
-// ask sends one request and returns the answer.
+// ask sends one request and returns the answer, without the chunks before it.
 func (c rawCaller) ask(ctx context.Context, typ transport.Type, body []byte) (transport.Frame, error) {
 	x, err := c.tr.Exchange(ctx)
 	if err != nil {
@@ -44,7 +44,11 @@ func (c rawCaller) ask(ctx context.Context, typ transport.Type, body []byte) (tr
 	if err := x.Send(typ, true, body); err != nil {
 		return transport.Frame{}, err
 	}
-	return x.Receive(ctx)
+	for {
+		if f, err := x.Receive(ctx); err != nil || f.Type != wire.TypeChunk {
+			return f, err
+		}
+	}
 }
 
 // What is hostile on the port ends its own session; others do not notice, and

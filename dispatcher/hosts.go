@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,8 @@ type hosts struct {
 	mu     sync.Mutex
 	byName map[string]*host
 	names  []string // sorted
+
+	connected int // have a session
 }
 
 func newHosts() *hosts { return &hosts{byName: map[string]*host{}} }
@@ -79,6 +82,8 @@ type host struct {
 	procs     []procedure // sorted by name
 	spec      *HostSpec   // nil: not in the registry
 	session   *session    // nil: away
+	expected  *time.Timer // makes its jobs unknown unless it comes back; nil: nothing is expected
+	returning time.Time   // until then it counts as about to come back
 	trouble   string      // why it could not be dialled, the last time
 }
 
@@ -95,6 +100,58 @@ func (h *host) known() bool {
 }
 
 func (h *host) online() bool { return h.current() != nil }
+
+// away reports whether it is neither online nor about to come back.
+func (h *host) away() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.session == nil && !time.Now().Before(h.returning)
+}
+
+// returnsUntil counts the host as about to come back until then.
+func (h *host) returnsUntil(t time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.returning = t
+}
+
+// enter waits until nobody else decides about the host's session: of two agents
+// that come at the same time the second must find the first. leave lets the next
+// one in; it may be called again.
+func (h *host) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case h.door <- struct{}{}:
+		return sync.OnceFunc(func() { <-h.door }), nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// setExpectation replaces what makes the host's jobs unknown; nil: nothing does.
+func (h *host) setExpectation(t *time.Timer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.expected != nil {
+		h.expected.Stop()
+	}
+	h.expected = t
+}
+
+// expectNone expects nothing of any host any more.
+func (hs *hosts) expectNone() {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for _, h := range hs.byName {
+		h.setExpectation(nil)
+	}
+}
+
+// online is how many hosts are.
+func (hs *hosts) online() int {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return hs.connected
+}
 
 // current returns the open session, nil if there is none.
 func (h *host) current() *session {
@@ -170,7 +227,7 @@ func (h *host) status() harp.HostStatus {
 		Facts: slices.Clone(h.row.Facts), LastHeard: h.row.LastHeard, Software: h.row.Software, Error: h.trouble,
 	}
 	if h.session != nil {
-		s.LastHeard, s.Error = h.session.tr.Heard().UTC(), ""
+		s.LastHeard, s.Error = h.session.heard().UTC(), ""
 	}
 	for k, v := range h.row.Labels {
 		s.Labels[k] = v
@@ -202,22 +259,32 @@ func (h *host) update(change func(*store.Host)) store.Host {
 	return h.row
 }
 
-// attach makes s the host's session; the one it replaces is returned.
-func (h *host) attach(s *session) (old *session) {
+// attach makes s the host's session.
+func (hs *hosts) attach(h *host, s *session) {
+	h.setExpectation(nil)
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	old, h.session = h.session, s
-	return old
+	h.session, h.returning = s, time.Time{}
+	h.mu.Unlock()
+	hs.mu.Lock()
+	hs.connected++
+	hs.mu.Unlock()
 }
 
-// detach takes s away if it is still the host's session.
-func (h *host) detach(s *session) {
+// detach takes s away if it is the host's session; true if it was.
+func (hs *hosts) detach(h *host, s *session) bool {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.session == s {
+	was := h.session == s
+	if was {
 		h.session = nil
-		h.row.LastHeard = s.tr.Heard().UTC().Truncate(time.Microsecond)
+		h.row.LastHeard = s.heard().UTC().Truncate(time.Microsecond)
 	}
+	h.mu.Unlock()
+	if was {
+		hs.mu.Lock()
+		hs.connected--
+		hs.mu.Unlock()
+	}
+	return was
 }
 
 // setSpec says what the registry says of the host; nil: nothing.

@@ -7,6 +7,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/badger"
 )
@@ -54,11 +55,11 @@ func TestWhatHadEndedIsThereAfterARestart(t *testing.T) {
 	}
 }
 
-// A job that was under way when the dispatcher stopped is lost, and is not started
-// again: nobody knows what became of it.
-func TestWhatWasUnderWayIsLostAfterARestart(t *testing.T) {
-	dir := t.TempDir()
-	sys := newSystem(t, embedded, openBadger(t, dir), dispatcher.Config{})
+// A job that was under way when the dispatcher stopped goes on at its agent, once,
+// and its records and result arrive afterwards.
+func TestWhatWasUnderWayGoesOnOverARestart(t *testing.T) {
+	dir, network := t.TempDir(), newNetwork(t, inMemory)
+	sys := newSystemOn(t, embedded, network, openBadger(t, dir), dispatcher.Config{})
 	g := newGate()
 	sys.agent("web01", g.register)
 	host := sys.caller.Host("web01", harp.Queue(harp.Args{}), harp.OfflineWait(harp.NoLimit))
@@ -69,44 +70,61 @@ func TestWhatWasUnderWayIsLostAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	again := newSystem(t, embedded, openBadger(t, dir), dispatcher.Config{})
-	_, err := again.caller.Job(running.ID()).Get(t.Context())
-	if !errors.Is(err, harp.ErrLost) || harp.RanOf(err) != harp.MayHaveRun {
-		t.Errorf("the running job gives %v", err)
+	again := newSystemOn(t, embedded, network, openBadger(t, dir), dispatcher.Config{})
+	if s := must[harp.JobStatus](t)(again.caller.Job(running.ID()).Status(t.Context())); s.State.Ended() {
+		t.Errorf("it is %s (%s)", s.State, s.Reason)
 	}
-	if s := must[harp.JobStatus](t)(again.caller.Job(running.ID()).Status(t.Context())); s.Reason != harp.LostDispatcherRestarted {
-		t.Errorf("its reason is %s", s.Reason)
+	g.release <- struct{}{}
+	if v := must[harp.Value](t)(again.caller.Job(running.ID()).Get(t.Context())); v.String() != `"released"` {
+		t.Errorf("the value is %s", v)
 	}
-	again.agent("web01", g.register)
 	if name := <-g.entered; name != "queued" {
 		t.Errorf("started %s", name)
 	}
 	g.release <- struct{}{}
 	must[harp.Value](t)(again.caller.Job(queued.ID()).Get(t.Context()))
+	if s := must[harp.JobStatus](t)(again.caller.Job(running.ID()).Status(t.Context())); s.Attempt != 1 {
+		t.Errorf("it took %d attempts", s.Attempt)
+	}
 }
 
-// When an agent's session ends, what ran in it is lost and the agent stops it.
-func TestWhatRanInASessionThatEndedIsLost(t *testing.T) {
+// A session that ends stops nothing: the agent comes back and tells of it.
+func TestWhatRunsGoesOnOverALostConnection(t *testing.T) {
 	everyWiring(t, func(t *testing.T, sys *system) {
 		g := newGate()
-		stop := sys.agent("web01", g.register)
+		sys.agent("web01", g.register)
 		host := sys.caller.Host("web01", harp.Queue(harp.Args{}), harp.OfflineWait(harp.NoLimit))
 		running := must[*harp.Job](t)(host.Call(t.Context(), "gate", harp.Args{"name": "running"}))
 		queued := must[*harp.Job](t)(host.Call(t.Context(), "gate", harp.Args{"name": "queued"}))
 		<-g.entered
 		sys.cut("web01")
-		_, err := running.Get(t.Context())
-		if !errors.Is(err, harp.ErrLost) || harp.RanOf(err) != harp.MayHaveRun {
-			t.Errorf("the running job gives %v", err)
-		}
-		if s := must[harp.JobStatus](t)(running.Status(t.Context())); s.Reason != harp.LostAgentRestarted {
-			t.Errorf("its reason is %s", s.Reason)
-		}
+		sys.online.wait("web01")
+		g.release <- struct{}{}
+		must[harp.Value](t)(running.Get(t.Context()))
 		if name := <-g.entered; name != "queued" {
 			t.Errorf("started %s", name)
 		}
 		g.release <- struct{}{}
 		must[harp.Value](t)(queued.Get(t.Context()))
-		stop()
+	})
+}
+
+// What ran in an agent's process that was killed, and kept its journal, is lost; what
+// only kept it in memory is lost because the journal is gone.
+func TestWhatRanInAnAgentThatStoppedWithoutAWordIsLost(t *testing.T) {
+	everyWiring(t, func(t *testing.T, sys *system) {
+		first := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "first"))
+		asked := first.exchanges(t)
+		sys.online.wait("web01")
+		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+		m := <-asked
+		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		first.tr.Close(nil)
+		must[*rawAgent](t)(sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: "second", Journal: "another"}))
+		_, err := job.Get(t.Context())
+		s := must[harp.JobStatus](t)(job.Status(t.Context()))
+		if !errors.Is(err, harp.ErrLost) || harp.RanOf(err) != harp.MayHaveRun || s.Reason != harp.LostJournalGone {
+			t.Errorf("it gives %v (%s)", err, s.Reason)
+		}
 	})
 }

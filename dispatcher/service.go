@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
@@ -57,7 +56,7 @@ func (s *service) Ping(context.Context) (harp.ServerInfo, error) {
 	if s.done.Err() != nil {
 		return harp.ServerInfo{}, harp.ErrClosed
 	}
-	return harp.ServerInfo{Software: harp.Software, Protocol: wire.Version, Store: s.d.store.ID(), Time: time.Now().UTC()}, nil
+	return harp.ServerInfo{Software: harp.Software, Protocol: wire.Version, Store: s.d.store.ID(), Time: s.d.now().UTC()}, nil
 }
 
 // Submit implements harp.JobService.
@@ -130,7 +129,7 @@ func (s *service) CancelJob(ctx context.Context, id string) (bool, error) {
 // cancel commits the request and tells the agent. A job that ended meanwhile is
 // not live.
 func (d *Dispatcher) cancel(ctx context.Context, id string, by harp.Principal) (bool, error) {
-	changes, err := d.apply(ctx, store.Transition{ID: id, Event: store.Event{Kind: store.CancelReq, At: time.Now(), By: by}})
+	changes, err := d.apply(ctx, store.Transition{ID: id, Event: store.Event{Kind: store.CancelReq, At: d.now(), By: by}})
 	if err != nil {
 		return false, err
 	}
@@ -146,7 +145,7 @@ func (d *Dispatcher) cancelActive(ctx context.Context, jobs []store.Job, by harp
 	for chunk := range slices.Chunk(jobs, 500) {
 		ts := make([]store.Transition, len(chunk))
 		for i, j := range chunk {
-			ts[i] = store.Transition{ID: j.ID, Event: store.Event{Kind: store.CancelReq, At: time.Now(), By: by}}
+			ts[i] = store.Transition{ID: j.ID, Event: store.Event{Kind: store.CancelReq, At: d.now(), By: by}}
 		}
 		if _, err := d.apply(ctx, ts...); err != nil {
 			return err
@@ -243,7 +242,7 @@ func (s *service) ListQueues(ctx context.Context, name harp.Value, cursor string
 // queue; what it ends and what it must tell agents follows.
 func (s *service) CancelQueue(ctx context.Context, name harp.Value) (int, error) {
 	return request(s, ctx, func(ctx context.Context) (int, error) {
-		done, err := s.d.store.CancelQueue(ctx, name, harp.CancelRequest{By: s.who, Time: time.Now()})
+		done, err := s.d.store.CancelQueue(ctx, name, harp.CancelRequest{By: s.who, Time: s.d.now()})
 		if errors.Is(err, harp.ErrNotFound) {
 			err = harp.NotFound("queue", name.String())
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -30,16 +29,17 @@ type session struct {
 	control *transport.Control
 	hello   wire.Hello
 	epoch   uint64
+	beat    time.Duration // interval of its heartbeat
 	ready   chan struct{} // has room for one READY
 	ended   chan struct{} // closed when nothing of the session is left
-	pass    func()        // lets the next agent of the host be greeted
+	leave   func()        // lets the next agent of the host be greeted
+	resumes []store.Job   // attempts that the agent is to be asked for
 
 	attempts sync.WaitGroup
 
 	mu      sync.Mutex // guards what follows
 	closing bool       // takes no more attempts
 	live    map[string]*attempt
-	lost    []store.Transition // attempts whose outcome the session's end left open
 }
 
 // errReplaced ends a session whose agent has connected anew.
@@ -55,7 +55,7 @@ func (d *Dispatcher) serveAgent(ctx context.Context, conn *transport.Conn) error
 	defer context.AfterFunc(ctx, func() { tr.Close(context.Cause(ctx)) })()
 	s := &session{
 		d: d, host: d.hosts.get(conn.Peer().Identity.Name), tr: tr,
-		ready: make(chan struct{}, 1), ended: make(chan struct{}), live: map[string]*attempt{}, pass: func() {},
+		ready: make(chan struct{}, 1), ended: make(chan struct{}), live: map[string]*attempt{}, leave: func() {}, beat: d.beat(),
 	}
 	err = s.greet(ctx)
 	if err == nil {
@@ -76,7 +76,8 @@ func (s *session) greet(ctx context.Context) error {
 	if err := s.expect(ctx, wire.TypeHello, &s.hello); err != nil {
 		return err
 	}
-	if err := s.enter(ctx); err != nil {
+	if s.leave, err = s.host.enter(ctx); err != nil {
+		s.leave = func() {}
 		return err
 	}
 	if err := s.admit(ctx); err != nil {
@@ -93,20 +94,8 @@ func (s *session) greet(ctx context.Context) error {
 	if err := s.introduce(ctx); err != nil {
 		return err
 	}
-	s.control.Beat(s.d.cfg.Heartbeat)
+	s.control.Beat(s.beat)
 	return nil
-}
-
-// enter waits until no other agent of the host is being greeted. Of two that come
-// at the same time the second must find the first.
-func (s *session) enter(ctx context.Context) error {
-	select {
-	case s.host.door <- struct{}{}:
-		s.pass = sync.OnceFunc(func() { <-s.host.door })
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // expect receives the one frame that may come now.
@@ -133,6 +122,7 @@ func (s *session) admit(ctx context.Context) error {
 	}
 	if old.hello.Instance != s.hello.Instance && old.answers(ctx) {
 		s.d.log.Warn("second agent refused: another one with its name is connected", "host", s.host.name, "addr", s.tr.Peer().Addr)
+		s.d.note(ctx, harp.Event{Type: harp.EventHostDuplicate, Host: s.host.name, Reason: s.tr.Peer().Addr})
 		return harp.NewFailure("duplicate_host", "host "+s.host.name+" is connected already").Err()
 	}
 	old.tr.Close(errReplaced)
@@ -165,13 +155,18 @@ func (s *session) answers(ctx context.Context) bool {
 	}
 }
 
-// open notes the session in the store and raises the host's epoch.
-func (s *session) open(ctx context.Context) (err error) {
+// open notes the session in the store and raises the host's epoch. What is stored
+// of the agent's journal stays until it is reconciled: record replaces it.
+func (s *session) open(ctx context.Context) error {
+	known, err := s.d.store.Host(ctx, s.host.name)
+	if err != nil && !errors.Is(err, harp.ErrNotFound) {
+		return err
+	}
 	h := s.hello
 	s.epoch, err = s.d.store.OpenSession(ctx, store.Session{
 		Host: s.host.name, Fingerprint: s.tr.Peer().Fingerprint, Owner: s.d.name,
-		Instance: h.Instance, Boot: h.BootID, Journal: h.Journal, Position: uint64(max(h.Position, 0)),
-		Software: h.Software, Labels: h.Labels, At: time.Now(),
+		Instance: h.Instance, Boot: h.BootID, Journal: known.Journal, Position: known.Position,
+		Software: h.Software, Labels: h.Labels, At: s.d.now(),
 	})
 	if err != nil {
 		return err
@@ -186,55 +181,73 @@ func (s *session) open(ctx context.Context) (err error) {
 func (s *session) welcome() error {
 	return s.control.Send(transport.Frame{Type: wire.TypeWelcome, Body: wire.Encode(wire.Welcome{
 		Version: wire.Version, Software: harp.Software, Store: s.d.store.ID(), Epoch: int64(s.epoch),
-		Heartbeat: int64(s.d.cfg.Heartbeat), Reconnect: int64(reconnectCap), Time: time.Now().UnixNano(), Max: int64(s.d.cfg.Limits.Attempts),
+		Heartbeat: int64(s.beat), Reconnect: int64(reconnectCap), Time: s.d.now().UnixNano(), Max: int64(s.d.cfg.Limits.Attempts),
 	})})
 }
 
-// introduce takes what the agent says of itself and reconciles what it holds: all
-// of it is of sessions that are over, whose jobs have ended as lost.
+// introduce takes what the agent says of itself and reconciles what it holds.
 func (s *session) introduce(ctx context.Context) error {
-	var (
-		facts wire.Facts
-		docs  []harp.ProcedureDoc
-		held  []wire.HeldAttempt
-	)
+	var facts wire.Facts
 	if err := s.expect(ctx, wire.TypeFacts, &facts); err != nil {
 		return err
 	}
-	for last := false; !last; {
-		var page wire.Procedures
-		if err := s.expect(ctx, wire.TypeProcedures, &page); err != nil {
-			return err
-		}
-		for _, p := range page.Procedures {
-			docs = append(docs, procedureDoc(p))
-		}
-		last = page.Last
+	docs, err := s.expectProcedures(ctx)
+	if err != nil {
+		return err
 	}
-	for last := false; !last; {
-		var page wire.Held
-		if err := s.expect(ctx, wire.TypeHeld, &page); err != nil {
-			return err
-		}
-		held, last = append(held, page.Attempts...), page.Last
+	held, err := s.expectHeld(ctx)
+	if err != nil {
+		return err
+	}
+	forget, err := s.reconcile(ctx, held)
+	if err != nil {
+		return err
 	}
 	if err := s.record(ctx, facts.Facts, docs); err != nil {
 		return err
 	}
-	if err := s.forget(held); err != nil {
+	if err := s.forget(forget); err != nil {
 		return err
 	}
 	var ready wire.Ready
 	return s.expect(ctx, wire.TypeReady, &ready)
 }
 
-// record keeps what the agent said of its host.
+func (s *session) expectProcedures(ctx context.Context) (docs []harp.ProcedureDoc, err error) {
+	for {
+		var page wire.Procedures
+		if err := s.expect(ctx, wire.TypeProcedures, &page); err != nil {
+			return nil, err
+		}
+		for _, p := range page.Procedures {
+			docs = append(docs, procedureDoc(p))
+		}
+		if page.Last {
+			return docs, nil
+		}
+	}
+}
+
+func (s *session) expectHeld(ctx context.Context) (held []wire.HeldAttempt, err error) {
+	for {
+		var page wire.Held
+		if err := s.expect(ctx, wire.TypeHeld, &page); err != nil {
+			return nil, err
+		}
+		if held = append(held, page.Attempts...); page.Last {
+			return held, nil
+		}
+	}
+}
+
+// record keeps what the agent said of its host and its journal.
 func (s *session) record(ctx context.Context, facts harp.Value, docs []harp.ProcedureDoc) error {
 	if err := facts.Validate(); err != nil {
 		return err
 	}
 	row := s.host.update(func(row *store.Host) {
-		row.Facts, row.Procedures, row.Connected, row.LastHeard = facts, docs, true, time.Now().UTC()
+		row.Facts, row.Procedures, row.Connected, row.LastHeard = facts, docs, true, s.d.now().UTC()
+		row.Journal, row.Position = s.hello.Journal, uint64(max(s.hello.Position, 0))
 	})
 	s.host.setRow(row)
 	return s.d.store.PutHost(ctx, row)
@@ -263,13 +276,14 @@ func procedureDoc(p wire.Procedure) harp.ProcedureDoc {
 
 // serve lets calls start and listens to the agent until the session ends.
 func (s *session) serve(ctx context.Context) error {
-	if old := s.host.attach(s); old != nil {
-		old.tr.Close(errReplaced)
-	}
-	s.pass()
+	s.d.hosts.attach(s.host, s)
+	s.leave()
 	s.host.setTrouble("")
 	s.d.log.Info("host is online", "host", s.host.name, "addr", s.tr.Peer().Addr, "software", s.hello.Software)
 	s.d.store.SetGate(s.host.name, store.Gate{Open: true, Most: s.d.cfg.Limits.Attempts})
+	for _, job := range s.resumes {
+		s.resume(job)
+	}
 	if err := s.d.claim(ctx, s.host.name); err != nil {
 		return err
 	}
@@ -329,42 +343,31 @@ func (s *session) hearProcedures(ctx context.Context, f transport.Frame) error {
 	}
 }
 
-// finish is the session's end: no more starts, then, when its attempts have
-// returned, what they left open. The order matters: a host is away before its jobs
-// are lost.
+// finish is the session's end: no more starts, then its attempts return. What they
+// left open is settled when the agent comes back, or unknown if it does not in time.
 func (s *session) finish() error {
 	defer close(s.ended)
-	s.pass()
+	s.leave()
 	s.mu.Lock()
 	s.closing = true
 	s.mu.Unlock()
-	if s.host.current() == s {
-		s.d.store.SetGate(s.host.name, store.Gate{Reason: harp.ReasonOffline, LastHeard: s.tr.Heard()})
+	was := s.d.hosts.detach(s.host, s)
+	if was {
+		s.d.store.SetGate(s.host.name, store.Gate{Reason: harp.ReasonOffline, LastHeard: s.heard()})
 		s.d.wakeClock()
 		s.d.log.Info("host is away", "host", s.host.name, "why", s.tr.Err())
 	}
-	s.host.detach(s)
 	s.attempts.Wait()
 	if s.d.ctx.Err() != nil {
-		return nil // what was under way is found again when the store is opened
+		return nil // it counts as connected when the store is opened again
 	}
-	return s.settle()
+	if !was {
+		return nil // it never was the session of the host
+	}
+	s.d.expect(s.host, silentAfter*s.beat-time.Since(s.tr.Heard()))
+	row := s.host.update(func(row *store.Host) { row.Connected = false })
+	return s.d.store.PutHost(s.d.ctx, row)
 }
 
-// settle ends what the session left open, and notes when the host was last heard.
-func (s *session) settle() error {
-	ctx := s.d.ctx
-	for chunk := range slices.Chunk(s.lost, 500) {
-		if _, err := s.d.apply(ctx, chunk...); err != nil {
-			return err
-		}
-	}
-	if s.epoch == 0 {
-		return nil // it never was a session of the host
-	}
-	row := s.host.update(func(row *store.Host) { row.Connected = s.host.session != nil })
-	if row.Name == "" {
-		return nil
-	}
-	return s.d.store.PutHost(ctx, row)
-}
+// heard is when the agent was last heard, by the wall clock.
+func (s *session) heard() time.Time { return s.d.now().Add(-time.Since(s.tr.Heard())) }

@@ -18,6 +18,7 @@ type rawAgent struct {
 	tr      *transport.Session
 	control *transport.Control
 	welcome wire.Welcome
+	forgot  []wire.HeldAttempt // what it was told to forget in its greeting
 }
 
 // unwelcomeError is what a rawAgent gets that is not let in.
@@ -27,13 +28,18 @@ func (e unwelcomeError) Error() string { return e.Message }
 
 // newRawAgent connects the agent of web01, which offers one procedure and is ready for calls.
 func (s *system) newRawAgent(ctx context.Context, instance string) (*rawAgent, error) {
+	return s.greetRaw(ctx, wire.Hello{Version: wire.Version, Instance: instance, Journal: "j"})
+}
+
+// greetRaw is newRawAgent with what the agent says first and what it holds.
+func (s *system) greetRaw(ctx context.Context, hello wire.Hello, held ...wire.HeldAttempt) (*rawAgent, error) {
 	addr, tc, dial := s.net.dial("dispatcher", "web01", transport.RoleAgent)
 	nc := must[net.Conn](s.t)(dial(ctx, addr))
 	conn := must[*transport.Conn](s.t)(transport.Client(ctx, nc, tc, transport.ProtocolAgent, transport.RoleDispatcher))
 	a := &rawAgent{tr: must[*transport.Session](s.t)(conn.Acceptor(transport.Options{MaxFrame: wire.MaxBody}))}
 	s.t.Cleanup(func() { a.tr.Close(nil) })
 	a.control = must[*transport.Control](s.t)(a.tr.Control(ctx))
-	a.say(s.t, wire.TypeHello, wire.Hello{Version: wire.Version, Instance: instance, Journal: "j"})
+	a.say(s.t, wire.TypeHello, hello)
 	f, err := a.control.Receive(ctx)
 	if err != nil {
 		return nil, err
@@ -45,8 +51,16 @@ func (s *system) newRawAgent(ctx context.Context, instance string) (*rawAgent, e
 	}
 	a.say(s.t, wire.TypeFacts, wire.Facts{})
 	a.say(s.t, wire.TypeProcedures, wire.Procedures{Procedures: []wire.Procedure{{Name: "work"}}, Last: true})
-	a.say(s.t, wire.TypeHeld, wire.Held{Last: true})
-	must[transport.Frame](s.t)(a.control.Receive(ctx)) // FORGET
+	a.say(s.t, wire.TypeHeld, wire.Held{Attempts: held, Last: true})
+	forget, err := a.control.Receive(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var m wire.Forget
+	if err := wire.Decode(forget.Body, &m); err != nil {
+		return nil, err
+	}
+	a.forgot = m.Attempts
 	a.say(s.t, wire.TypeReady, wire.Ready{})
 	return a, wire.Decode(f.Body, &a.welcome)
 }

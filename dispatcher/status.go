@@ -27,13 +27,25 @@ func (d *Dispatcher) status(ctx context.Context, j store.Job) (harp.JobStatus, e
 	}
 	for _, a := range j.Attempts {
 		s.Attempts = append(s.Attempts, harp.Attempt{
-			Number: a.Number, Base: a.Base, Sent: a.Sent, Started: a.Started, Ended: a.Ended, Outcome: a.Outcome,
+			Number: a.Number, Base: a.Base, Sent: a.Sent, Started: a.Started, Ended: a.Ended, Outcome: a.Outcome, Reason: a.Reason,
 		})
 	}
+	s.DuplicatePossible = duplicatePossible(s.Attempts)
 	if j.Late != nil {
 		s.Late = &harp.Result{State: j.Late.State, Err: j.Late.Failure.Err()}
 	}
 	return s, nil
+}
+
+// duplicatePossible reports whether an attempt that was lost with its agent's journal,
+// which may still run, was followed by another.
+func duplicatePossible(attempts []harp.Attempt) bool {
+	for i, a := range attempts {
+		if a.Outcome == string(harp.StateLost) && a.Reason == harp.LostJournalGone && i < len(attempts)-1 {
+			return true
+		}
+	}
+	return false
 }
 
 // result is how an ended job ended.

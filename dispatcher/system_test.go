@@ -51,6 +51,7 @@ type system struct {
 
 	mu    sync.Mutex
 	conns map[string]net.Conn // the last one each agent made
+	apart map[string]bool     // agents that cannot connect
 }
 
 // newSystem opens a dispatcher on st, in memory if nil, and serves it.
@@ -65,7 +66,7 @@ func newSystemOn(t testing.TB, w wiring, n network, st store.Store, cfg dispatch
 	if st == nil {
 		st = memory.Open(nil)
 	}
-	sys := &system{t: t, wiring: w, net: n, online: newOnlineLog(t), conns: map[string]net.Conn{}}
+	sys := &system{t: t, wiring: w, net: n, online: newOnlineLog(t), conns: map[string]net.Conn{}, apart: map[string]bool{}}
 	cfg.Logger = slog.New(sys.online)
 	d, err := dispatcher.Open(t.Context(), st, cfg)
 	if err != nil {
@@ -133,11 +134,33 @@ func (s *system) agent(name string, register func(*agent.Agent)) (stop func()) {
 func (s *system) remember(name string, dial dialFunc) dialFunc {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, addr)
+		if err != nil {
+			return nil, err
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if s.apart[name] {
+			return nil, errors.Join(errors.New("no way there"), conn.Close())
+		}
 		s.conns[name] = conn
-		return conn, err
+		return conn, nil
 	}
+}
+
+// part breaks the connection of an agent and lets it make no other.
+func (s *system) part(name string) {
+	s.mu.Lock()
+	s.apart[name] = true
+	s.mu.Unlock()
+	s.cut(name)
+}
+
+// heal lets an agent connect again and waits until its host is online.
+func (s *system) heal(name string) {
+	s.mu.Lock()
+	delete(s.apart, name)
+	s.mu.Unlock()
+	s.online.wait(name)
 }
 
 // cut breaks the connection of an agent.

@@ -21,6 +21,18 @@ type Request struct {
 	WhenOffline string            `msgpack:"whenoff,omitempty"`
 	TraceParent string            `msgpack:"trace,omitempty"`
 	Needs       []string          `msgpack:"needs,omitempty"`
+	Retry       *Retry            `msgpack:"retry,omitempty"`
+	RetryOf     string            `msgpack:"retryof,omitempty"` // the job that this one does again
+	Key         string            `msgpack:"idem,omitempty"`    // the idempotency key
+	KeyTTL      int64             `msgpack:"idemttl,omitempty"`
+}
+
+// Retry says after which outcomes another attempt may follow.
+type Retry struct {
+	On         []string `msgpack:"on,omitempty"`
+	Attempts   int64    `msgpack:"n,omitempty"` // in all
+	Backoff    int64    `msgpack:"pause,omitempty"`
+	MaxBackoff int64    `msgpack:"maxpause,omitempty"`
 }
 
 // Signed is a request with its optional signature.
@@ -53,11 +65,12 @@ type Call struct {
 
 // Resume asks for an attempt's records from a number on, and its end.
 type Resume struct {
-	Job     string `msgpack:"job"`
-	Attempt int64  `msgpack:"attempt"`
-	Epoch   int64  `msgpack:"epoch,omitempty"`
-	From    int64  `msgpack:"from"`
-	Window  int64  `msgpack:"window"`
+	Job     string  `msgpack:"job"`
+	Attempt int64   `msgpack:"attempt"`
+	Epoch   int64   `msgpack:"epoch,omitempty"`
+	From    int64   `msgpack:"from"`
+	Window  int64   `msgpack:"window"`
+	Cancel  *Cancel `msgpack:"cancel,omitempty"` // the first thing that the agent hears of it
 }
 
 // Ack says what is committed.
@@ -138,4 +151,5 @@ type End struct {
 	RanFor  int64     `msgpack:"ran"`               // on the agent's monotonic clock
 	Dropped bool      `msgpack:"dropped,omitempty"` // the value was dropped for want of space
 	Started *Started  `msgpack:"started,omitempty"`
+	Gone    bool      `msgpack:"gone,omitempty"` // there was no end: the process is gone; nothing but Records counts
 }

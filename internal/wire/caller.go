@@ -24,7 +24,8 @@ type Submitted struct {
 	ID string `msgpack:"id"`
 }
 
-// JobRef names a job: the body of Status and CancelJob.
+// JobRef names a job: the body of Status, CancelJob and TypeRequest, which a Signed
+// answers.
 type JobRef struct {
 	ID string `msgpack:"id"`
 }
@@ -69,7 +70,7 @@ type PulledRecord struct {
 	Record
 }
 
-// Done answers CancelJob and CancelQueue.
+// Done answers the requests that change something.
 type Done struct {
 	Live  bool  `msgpack:"live,omitempty"`
 	Count int64 `msgpack:"count,omitempty"`
@@ -97,6 +98,7 @@ type Job struct {
 	Attempt     int64             `msgpack:"attempt,omitempty"`
 	Failure     []byte            `msgpack:"failure,omitempty"`
 	Late        *Result           `msgpack:"late,omitempty"`
+	Duplicate   bool              `msgpack:"dup,omitempty"` // it may have run more than once though nobody asked for it
 	SubmitTime  int64             `msgpack:"submit"`
 	StartTime   int64             `msgpack:"start,omitempty"`
 	EndTime     int64             `msgpack:"end,omitempty"`
@@ -121,6 +123,7 @@ type Attempt struct {
 	Started int64  `msgpack:"started,omitempty"`
 	Ended   int64  `msgpack:"ended,omitempty"`
 	Outcome string `msgpack:"outcome,omitempty"`
+	Reason  string `msgpack:"reason,omitempty"`
 }
 
 // Page asks for a page of a listing.

@@ -35,14 +35,17 @@ func messages() map[string]any {
 			Args: []byte{0x80}, Queue: []byte{0x80}, Info: []byte{0xc0}, Labels: map[string]string{"b": "2", "a": "1"},
 			Concurrency: 2, Priority: -5, Timeout: 1, MaxExecTime: 2, NotBefore: 3, Expires: 4, OfflineWait: 5,
 			WhenOffline: "fail", TraceParent: "00-1-2-01", Needs: []string{"x"},
+			Retry:   &wire.Retry{On: []string{"lost", "failed"}, Attempts: 3, Backoff: 1e9, MaxBackoff: 60e9},
+			RetryOf: "0198f0a2-7c11-7000-8000-000000000000", Key: "restart-42", KeyTTL: 600e9,
 		},
-		"signed": signed,
+		"request_plain": wire.Request{Version: 1, ID: "0198f0a2-7c11-7000-8000-000000000001", Host: "web01", Procedure: "p"},
+		"signed":        signed,
 		"call": wire.Call{
 			Signed: signed, Attempt: 1, Fence: 2, Epoch: 3, Timeout: 600e9, MaxExecTime: 86400e9, Left: 4,
 			Window: wire.Window, Principal: who, Needs: []string{"x"},
 		},
 		"call_direct": wire.Call{Signed: wire.Signed{Request: []byte{0x80}}, Attempt: 1, Window: wire.Window},
-		"resume":      wire.Resume{Job: "j", Attempt: 1, Epoch: 2, From: 300, Window: wire.MinWindow},
+		"resume":      wire.Resume{Job: "j", Attempt: 1, Epoch: 2, From: 300, Window: wire.MinWindow, Cancel: &wire.Cancel{By: who}},
 		"ack":         wire.Ack{Next: 300, Window: wire.Window, End: true},
 		"cancel":      wire.Cancel{By: who},
 		"accepted":    wire.Accepted{Started: &started},
@@ -53,7 +56,7 @@ func messages() map[string]any {
 			{Time: 1, Value: []byte{0xc3}}, {Time: 2, Kind: "stdout", Value: []byte{0xa1, 'x'}, Truncated: 9},
 		}},
 		"stopping":       stopping,
-		"end":            wire.End{Value: []byte{0xc3}, Failure: []byte{0x80}, Stopped: &stopping, Records: 8, RanFor: 5e9, Dropped: true, Started: &started},
+		"end":            wire.End{Value: []byte{0xc3}, Failure: []byte{0x80}, Stopped: &stopping, Records: 8, RanFor: 5e9, Dropped: true, Started: &started, Gone: true},
 		"hello_caller":   wire.Hello{Version: 1, Features: []string{"f"}, Software: "harp/0", Instance: "i", Token: "t"},
 		"hello_agent":    wire.Hello{Version: 1, Software: "harp/0", Instance: "i", BootID: "b", Journal: "j", Position: 9, Labels: map[string]string{"a": "1"}},
 		"welcome":        wire.Welcome{Version: 1, Features: []string{"f"}, Software: "harp/0", Store: "s", Epoch: 2, Heartbeat: 10e9, Reconnect: 10e9, Time: 3, Max: 1024},
@@ -76,7 +79,7 @@ func messages() map[string]any {
 		"done":           wire.Done{Live: true, Count: 3},
 		"job":            job(who, result),
 		"cancel_request": wire.CancelRequest{By: who, Time: 1},
-		"attempt":        wire.Attempt{Number: 1, Base: 2, Sent: 3, Started: 4, Ended: 5, Outcome: "lost"},
+		"attempt":        wire.Attempt{Number: 1, Base: 2, Sent: 3, Started: 4, Ended: 5, Outcome: "lost", Reason: "journal_gone"},
 		"jobs_query": wire.JobsQuery{
 			Page: page, Host: "web01", Procedure: "p", Queue: []byte{0x80}, States: []string{"queued", "lost"},
 			Labels: map[string]string{"a": "1"}, Since: 1, Until: 2,
@@ -95,6 +98,17 @@ func messages() map[string]any {
 		"queues":       wire.Queues{Queues: rows, Cursor: "c"},
 		"queue":        wire.Queue{Name: []byte{0x80}, Concurrency: 1, Running: 2, Waiting: 3, Paused: true},
 		"queue_ref":    wire.QueueRef{Name: []byte{0x80}},
+		"queue_change": wire.QueueChange{Name: []byte{0x80}, Paused: new(bool), Concurrency: &exit},
+		"force_lost":   wire.ForceLost{ID: "j", Why: "w"},
+		"events_query": wire.EventsQuery{After: "c", Types: []string{"job.*"}, Job: "j", Host: "web01", Wait: true},
+		"events":       wire.Events{Events: rows, Cursor: "c"},
+		"event": wire.Event{
+			Cursor: "c", Time: 1, Type: "job.lost", Job: "j", Host: "web01", Procedure: "p", Queue: []byte{0x80},
+			State: "lost", Reason: "journal_gone", Attempt: 2, By: who, Labels: map[string]string{"a": "1"},
+		},
+		"prune":  wire.Prune{EndedBefore: 1},
+		"chunk":  wire.Chunk{Bytes: []byte{1, 2}},
+		"copied": wire.Copied{Bytes: 1},
 	}
 }
 
@@ -110,8 +124,8 @@ func job(who wire.Principal, late wire.Result) wire.Job {
 		ID: "j", Host: "web01", Procedure: "p", Batch: "b", Schedule: "s", RetryOf: "r", Principal: who,
 		Args: []byte{0x80}, Info: []byte{0xc0}, Queue: []byte{0x80}, State: "lost", Reason: "too_long", Since: 1,
 		UnknownOf: "running", Started: "maybe", Cancel: &wire.CancelRequest{By: who, Time: 2},
-		Attempts: []wire.Attempt{{Number: 1, Base: 0, Sent: 3, Started: 4, Ended: 5, Outcome: "lost"}}, Attempt: 1,
-		Failure: []byte{0x80}, Late: &late, SubmitTime: 6, StartTime: 7, EndTime: 8, Timeout: 9, MaxExecTime: 10,
+		Attempts: []wire.Attempt{{Number: 1, Base: 0, Sent: 3, Started: 4, Ended: 5, Outcome: "lost", Reason: "too_long"}}, Attempt: 1,
+		Failure: []byte{0x80}, Late: &late, Duplicate: true, SubmitTime: 6, StartTime: 7, EndTime: 8, Timeout: 9, MaxExecTime: 10,
 		QueuePos: 11, Records: 12, Labels: map[string]string{"a": "1"},
 	}
 }
@@ -178,7 +192,7 @@ func TestRoundTrip(t *testing.T) {
 // TestEveryFieldIsGolden: a golden message leaves no field empty, so that none can
 // change unseen.
 func TestEveryFieldIsGolden(t *testing.T) {
-	partial := map[string]bool{"call_direct": true, "hello_caller": true, "hello_agent": true}
+	partial := map[string]bool{"request_plain": true, "call_direct": true, "hello_caller": true, "hello_agent": true}
 	for name, message := range messages() {
 		if !partial[name] {
 			fieldsSet(t, name, reflect.ValueOf(message))
@@ -229,6 +243,7 @@ func TestFrameCaps(t *testing.T) {
 	for typ, m := range map[transport.Type]any{
 		wire.TypeSubmit: call.Signed,
 		wire.TypeCall:   call,
+		wire.TypeChunk:  wire.Chunk{Bytes: make([]byte, wire.MaxChunk)},
 		wire.TypeEnd:    wire.End{Value: make([]byte, wire.MaxMessage), Failure: make([]byte, wire.MaxMessage)},
 	} {
 		if n := len(wire.Encode(m)); n > wire.MaxBody(typ) {

@@ -37,9 +37,13 @@ const (
 	MaxLabelValue    = 256
 	MaxTraceParent   = 256
 	MaxNeeds         = 16
-	MaxNeed          = 64      // a feature's name
-	MaxPage          = 1 << 20 // of records or rows in one answer
-	MaxRows          = 4000    // records or rows in one answer
+	MaxNeed          = 64        // a feature's name
+	MaxPage          = 1 << 20   // of records or rows in one answer
+	MaxRows          = 4000      // records or rows in one answer
+	MaxKey           = 256       // an idempotency key
+	MaxWhy           = 1 << 10   // why a job was given up
+	MaxEventTypes    = 64        // in one question
+	MaxChunk         = 256 << 10 // of a backup, in one frame
 
 	// MaxMessage is what any limit may be raised to.
 	MaxMessage = 2 << 20
@@ -81,7 +85,7 @@ const (
 )
 
 // Frames with a caller. Each request begins an exchange of one answer: Reply or
-// Failed, both End.
+// Failed, both End. Before that of a backup come any number of chunks.
 const (
 	TypeReply       transport.Type = 64
 	TypeFailed      transport.Type = 65
@@ -97,6 +101,13 @@ const (
 	TypeRefresh     transport.Type = 75
 	TypeQueues      transport.Type = 76
 	TypeCancelQueue transport.Type = 77
+	TypeRequest     transport.Type = 78
+	TypeForceLost   transport.Type = 79
+	TypeEvents      transport.Type = 80
+	TypeChangeQueue transport.Type = 81
+	TypePrune       transport.Type = 82
+	TypeBackup      transport.Type = 83
+	TypeChunk       transport.Type = 84
 )
 
 // MaxBody is the cap of a frame's body by its type.
@@ -106,6 +117,8 @@ func MaxBody(t transport.Type) int {
 		return MaxMessage + MaxInfo + frameSlack
 	case TypeEnd, TypeRecords, TypeReply:
 		return 2*MaxMessage + frameSlack
+	case TypeChunk:
+		return MaxChunk + 64
 	}
 	return MaxControl
 }

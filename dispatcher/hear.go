@@ -1,0 +1,237 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/transport"
+)
+
+const (
+	received  = 64 << 20 // bytes of records that may have been received and not committed, about
+	spaceWait = time.Second
+)
+
+// window is how many bytes of records an agent may send ahead of acknowledgement.
+func (d *Dispatcher) window() int64 {
+	return min(max(received/max(d.streams.Load(), 1), wire.MinWindow), wire.Window)
+}
+
+// stored writes what came of the agent, as often as the store refuses it for want of
+// space: until it is stored it is not acknowledged, and the agent keeps it.
+func (a *attempt) stored(ctx context.Context, write func() error) error {
+	for {
+		err := write()
+		if !errors.Is(err, harp.ErrNoSpace) {
+			return err
+		}
+		wait := time.NewTimer(spaceWait)
+		select {
+		case <-wait.C:
+		case <-a.s.tr.Done():
+			wait.Stop()
+			return transport.ErrSessionClosed
+		case <-ctx.Done():
+			wait.Stop()
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// hear takes one frame of the attempt and says whether it was the last.
+func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err error) {
+	switch f.Type {
+	case wire.TypeAccepted:
+		var m wire.Accepted
+		err := wire.Decode(f.Body, &m)
+		if m.Started != nil {
+			a.started()
+		}
+		return false, err
+	case wire.TypeStarted:
+		a.started()
+		return false, nil
+	case wire.TypeRecords:
+		return false, a.records(ctx, f.Body)
+	case wire.TypeStopping:
+		var m wire.Stopping
+		if err := wire.Decode(f.Body, &m); err != nil {
+			return false, err
+		}
+		e := a.s.d.event(a.job, store.Stop)
+		e.Stopping = stopping(&m)
+		return false, a.apply(ctx, e)
+	case wire.TypeEnd:
+		return true, a.end(ctx, f.Body)
+	case wire.TypeRefused:
+		var m wire.Refused
+		if err := wire.Decode(f.Body, &m); err != nil {
+			return true, err
+		}
+		e := a.s.d.event(a.job, store.Refused)
+		e.Failure, err = failure(m.Failure)
+		return true, errors.Join(err, a.apply(ctx, e))
+	case wire.TypeNotNow:
+		return true, a.notNow(ctx, f.Body)
+	}
+	return false, fmt.Errorf("frame %d in an attempt: %w", f.Type, transport.ErrProtocol)
+}
+
+// apply moves the job; what has ended meanwhile is not an error of the attempt.
+func (a *attempt) apply(ctx context.Context, e store.Event) error {
+	return a.stored(ctx, func() error {
+		changes, err := a.s.d.apply(ctx, store.Transition{ID: a.job.ID, Event: e})
+		if err != nil {
+			return err
+		}
+		if err := changes[0].Err; err != nil && !errors.Is(err, store.ErrIllegal) {
+			return err
+		}
+		return nil
+	})
+}
+
+// started notes that the procedure has begun, in a commit that nobody waits for. If
+// the end is stored first, it has noted the start itself.
+func (a *attempt) started() {
+	e := a.s.d.event(a.job, store.Started)
+	a.s.attempts.Add(1)
+	go func() {
+		defer a.s.attempts.Done()
+		if err := a.apply(a.s.d.ctx, e); err != nil && a.s.d.ctx.Err() == nil {
+			a.s.d.log.Error("note start", "job", a.job.ID, "err", err)
+		}
+	}()
+}
+
+// records stores what came and acknowledges it: an ack means committed.
+func (a *attempt) records(ctx context.Context, body []byte) error {
+	var m wire.Records
+	if err := wire.Decode(body, &m); err != nil {
+		return err
+	}
+	if m.First < 0 || len(m.Records) == 0 {
+		return fmt.Errorf("records from %d, %d of them: %w", m.First, len(m.Records), transport.ErrProtocol)
+	}
+	if !a.streams {
+		a.streams = true
+		a.s.d.streams.Add(1)
+	}
+	in := store.Append{ID: a.job.ID, Attempt: a.job.Attempt, Fence: a.job.Fence, First: uint64(m.First), Arrived: a.s.d.now()}
+	for _, r := range m.Records {
+		rec, err := record(r)
+		if err != nil {
+			return err
+		}
+		in.Records = append(in.Records, rec)
+	}
+	var row store.Job
+	err := a.stored(ctx, func() (err error) {
+		row, err = a.s.d.store.Append(ctx, in)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	a.publish(row, in)
+	return a.x.Send(wire.TypeAck, false, wire.Encode(wire.Ack{Next: m.First + int64(len(m.Records)), Window: a.s.d.window()}))
+}
+
+// publish hands what was committed to the job's followers.
+func (a *attempt) publish(row store.Job, in store.Append) {
+	base := row.Attempts[len(row.Attempts)-1].Base
+	for i := range in.Records {
+		in.Records[i].Seq, in.Records[i].Attempt = base+in.First+uint64(i), in.Attempt
+	}
+	a.s.d.tails.appended(a.job.ID, in.Records)
+}
+
+// end stores how the attempt ended and lets the agent forget it.
+func (a *attempt) end(ctx context.Context, body []byte) error {
+	var m wire.End
+	if err := wire.Decode(body, &m); err != nil {
+		return err
+	}
+	if m.Gone {
+		if err := a.gone(ctx); err != nil {
+			return err
+		}
+		return a.ackEnd(m.Records)
+	}
+	e := a.s.d.event(a.job, store.End)
+	e.Stopping, e.RanFor, e.Value = stopping(m.Stopped), time.Duration(max(m.RanFor, 0)), m.Value
+	err := e.Value.Validate()
+	if err == nil && len(m.Failure) > 0 {
+		e.Failure, err = failure(m.Failure)
+	}
+	if err == nil {
+		err = a.apply(ctx, e)
+	}
+	if err != nil {
+		return err
+	}
+	return a.ackEnd(m.Records)
+}
+
+// gone is for an attempt whose process is gone and left no end.
+func (a *attempt) gone(ctx context.Context) error {
+	e := a.s.d.event(a.job, store.Lose)
+	e.Reason = harp.LostAgentRestarted
+	if a.job.State == harp.StateQueued { // it was given up before
+		e.Kind = store.Gone
+	}
+	return a.apply(ctx, e)
+}
+
+// ackEnd lets the agent forget the attempt.
+func (a *attempt) ackEnd(records int64) error {
+	err := a.x.Send(wire.TypeAck, true, wire.Encode(wire.Ack{Next: records, End: true}))
+	if errors.Is(err, io.ErrClosedPipe) || errors.Is(err, transport.ErrSessionClosed) {
+		return nil // the end is stored; the agent hears of it when it asks
+	}
+	return err
+}
+
+// notNow sends the job back to wait: after 1 s, doubled to 30 s, as long as the
+// agent says so.
+func (a *attempt) notNow(ctx context.Context, body []byte) error {
+	var m wire.NotNow
+	if err := wire.Decode(body, &m); err != nil {
+		return err
+	}
+	e := a.s.d.event(a.job, store.NotNow)
+	e.Reason = m.Reason
+	e.Wake = e.At.Add(min(time.Second<<min(a.job.Busy, 5), 30*time.Second))
+	return a.apply(ctx, e)
+}
+
+func stopping(m *wire.Stopping) *store.Stopping {
+	if m == nil {
+		return nil
+	}
+	return &store.Stopping{Cause: m.Cause, Since: time.Unix(0, m.Since).UTC(), Limit: time.Duration(m.Limit)}
+}
+
+func failure(b []byte) (harp.Failure, error) {
+	var f harp.Failure
+	err := wire.Decode(b, &f)
+	if err == nil {
+		err = f.Data.Validate()
+	}
+	return f, err
+}
+
+func record(r wire.Record) (harp.Record, error) {
+	kind := harp.RecordKind(r.Kind)
+	if kind == "" {
+		kind = harp.KindData
+	}
+	v := harp.Value(r.Value)
+	return harp.Record{Time: time.Unix(0, r.Time).UTC(), Kind: kind, Value: v, Truncated: uint64(max(r.Truncated, 0))}, v.Validate()
+}

@@ -1,0 +1,143 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// JobRequest implements harp.JobService.
+func (s *service) JobRequest(ctx context.Context, id string) (harp.Submission, error) {
+	return request(s, ctx, func(ctx context.Context) (harp.Submission, error) {
+		if _, err := s.d.job(ctx, id); err != nil {
+			return harp.Submission{}, err
+		}
+		return s.d.store.Request(ctx, id)
+	})
+}
+
+// ForceLost implements harp.JobService. Asked again of a job that it has ended, it
+// agrees.
+func (s *service) ForceLost(ctx context.Context, id, why string) error {
+	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+		if _, err := s.d.job(ctx, id); err != nil {
+			return none, err
+		}
+		changes, err := s.d.apply(ctx, store.Transition{ID: id, Event: store.Event{
+			Kind: store.Lose, At: s.d.now(), Reason: harp.LostForced, Text: why, By: s.who,
+		}})
+		if err != nil {
+			return none, err
+		}
+		if !errors.Is(changes[0].Err, store.ErrIllegal) {
+			return none, changes[0].Err
+		}
+		job, err := s.d.job(ctx, id)
+		if err == nil && (job.State != harp.StateLost || job.Reason != harp.LostForced) {
+			err = harp.NewFailure("conflict", "job "+id+" is "+string(job.State)+"; only one in state unknown can be given up").Err()
+		}
+		return none, err
+	})
+	return err
+}
+
+// ChangeQueue implements harp.QueueService.
+func (s *service) ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueChange) error {
+	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+		canonical, err := harp.QueueName(name)
+		switch {
+		case err != nil:
+			return none, err
+		case canonical == nil:
+			return none, &harp.FieldError{Field: "queue", Message: "a name is a map with string keys"}
+		case c.Concurrency != nil && *c.Concurrency < 1:
+			return none, &harp.FieldError{Field: "concurrency", Message: "must be more than zero"}
+		}
+		err = s.d.store.ChangeQueue(ctx, canonical, c, s.who, s.d.now())
+		if errors.Is(err, harp.ErrNotFound) {
+			err = harp.NotFound("queue", canonical.String())
+		}
+		if err != nil {
+			return none, err
+		}
+		s.d.wakeClock()
+		return none, s.d.claimAll(ctx)
+	})
+	return err
+}
+
+// claimAll starts what may start, wherever.
+func (d *Dispatcher) claimAll(ctx context.Context) error {
+	for cursor := ""; ; {
+		hosts, next := d.hosts.page(cursor, pageSize)
+		for _, h := range hosts {
+			if !h.online() {
+				continue
+			}
+			if err := d.claim(ctx, h.name); err != nil {
+				return err
+			}
+		}
+		if cursor = next; cursor == "" {
+			return nil
+		}
+	}
+}
+
+// Events implements harp.EventService.
+func (s *service) Events(ctx context.Context, f harp.EventFilter, wait bool) (harp.EventPage, error) {
+	return request(s, ctx, func(ctx context.Context) (harp.EventPage, error) {
+		for {
+			changed := s.d.store.Changed()
+			page, err := s.d.store.Events(ctx, f, pageBytes)
+			if err != nil || len(page.Events) > 0 || !wait {
+				return page, err
+			}
+			moved := page.Cursor != f.After && f.After != harp.EventsFromNow
+			if f.After = page.Cursor; moved {
+				continue
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return harp.EventPage{}, context.Cause(ctx)
+			}
+		}
+	})
+}
+
+// note writes events of which nothing else is stored. That they could not be is no
+// reason to stop.
+func (d *Dispatcher) note(ctx context.Context, events ...harp.Event) {
+	if len(events) == 0 {
+		return
+	}
+	for i := range events {
+		events[i].Time = d.now()
+	}
+	if err := d.store.Note(ctx, events...); err != nil && d.ctx.Err() == nil {
+		d.log.Error("note events", "err", err)
+	}
+}
+
+// Prune implements harp.UpkeepService.
+func (s *service) Prune(ctx context.Context, endedBefore time.Time) (int, error) {
+	return request(s, ctx, func(ctx context.Context) (int, error) {
+		if endedBefore.After(s.d.now()) {
+			return 0, harp.NewFailure("refused", "jobs that end in the future cannot be pruned").Err()
+		}
+		return s.d.prune(ctx, store.Retention{EndedBefore: endedBefore})
+	})
+}
+
+// Backup implements harp.UpkeepService.
+func (s *service) Backup(ctx context.Context, w io.Writer) error {
+	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+		return none, s.d.store.Backup(ctx, w)
+	})
+	return err
+}

@@ -1,0 +1,176 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
+)
+
+// attemptKey names an attempt.
+type attemptKey struct {
+	job    string
+	number int64
+}
+
+// reconciliation compares what an agent holds with what is stored of its host, at
+// the beginning of a session: the table of docs/architecture.md, a method for each
+// kind of job.
+type reconciliation struct {
+	s    *session
+	held map[attemptKey]wire.HeldAttempt
+	gone bool // the agent's journal was lost or rolled back: what it holds proves nothing
+
+	changes []store.Transition
+	resumes []store.Job // that the agent is asked for
+	forget  []wire.HeldAttempt
+	events  []harp.Event
+}
+
+// reconcile settles what can be and returns what the agent is to forget. What it is
+// to be asked for is in s.resumes.
+func (s *session) reconcile(ctx context.Context, held []wire.HeldAttempt) ([]wire.HeldAttempt, error) {
+	r := reconciliation{s: s, held: make(map[attemptKey]wire.HeldAttempt, len(held)), gone: s.journalGone()}
+	for _, h := range held {
+		r.held[attemptKey{h.Job, h.Attempt}] = h
+	}
+	active, err := s.d.store.Active(ctx, s.host.name)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range active {
+		r.active(j)
+	}
+	returning, err := s.d.store.Returning(ctx, s.host.name)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range returning {
+		r.returning(j)
+	}
+	for _, h := range r.held {
+		if err := r.rest(ctx, h); err != nil {
+			return nil, err
+		}
+	}
+	return r.forget, r.commit(ctx)
+}
+
+// journalGone reports whether the agent's journal is another one than it was, or
+// knows less than it did.
+func (s *session) journalGone() bool {
+	had := s.host.stored()
+	return had.Journal != "" && (s.hello.Journal != had.Journal || uint64(max(s.hello.Position, 0)) < had.Position)
+}
+
+// take returns what the agent holds of the job's last attempt, which is dealt with
+// then.
+func (r *reconciliation) take(j store.Job) (wire.HeldAttempt, bool) {
+	key := attemptKey{j.ID, int64(j.Attempt)}
+	h, ok := r.held[key]
+	if ok && !r.gone {
+		delete(r.held, key)
+	}
+	return h, ok
+}
+
+func (r *reconciliation) change(j store.Job, kind store.Kind, reason string) {
+	e := r.s.d.event(j, kind)
+	e.Reason = reason
+	r.changes = append(r.changes, store.Transition{ID: j.ID, Event: e})
+}
+
+func (r *reconciliation) lost(j store.Job) {
+	r.change(j, store.Lose, harp.LostJournalGone)
+	r.events = append(r.events, harp.Event{Type: harp.EventHostJournal, Host: j.Host, Job: j.ID, Attempt: j.Attempt})
+}
+
+// active is for a job that holds an attempt.
+func (r *reconciliation) active(j store.Job) {
+	h, ok := r.take(j)
+	switch {
+	case r.gone:
+		r.lost(j)
+	case (!ok || h.State == wire.HeldWithdrawn) && hasStarted(j):
+		r.lost(j)
+	case !ok || h.State == wire.HeldWithdrawn:
+		r.change(j, store.Withdrawn, harp.ReasonQueue)
+	default:
+		if isAlive(h) {
+			r.change(j, store.Alive, "")
+		}
+		r.resumes = append(r.resumes, j)
+	}
+}
+
+// returning is for a job that waits for another attempt, the last one having been
+// given up as lost. Whatever is left of that one comes first.
+func (r *reconciliation) returning(j store.Job) {
+	h, ok := r.take(j)
+	switch {
+	case !ok || r.gone || h.State == wire.HeldWithdrawn:
+		if j.Survivor {
+			r.change(j, store.Gone, "")
+		}
+	default:
+		r.change(j, store.Alive, "")
+		r.resumes = append(r.resumes, j)
+	}
+}
+
+// rest is for an attempt of a job that neither holds nor waits for one: what a lost
+// job's agent still has to say is heard, anything else forgotten.
+func (r *reconciliation) rest(ctx context.Context, h wire.HeldAttempt) error {
+	j, err := r.s.d.store.Job(ctx, h.Job)
+	switch {
+	case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned), errors.Is(err, harp.ErrInvalid):
+		r.events = append(r.events, harp.Event{Type: harp.EventHostForgot, Host: r.s.host.name, Job: h.Job, Attempt: int(h.Attempt), Reason: h.State})
+	case err != nil:
+		return err
+	case wasGivenUp(j, h) && !r.gone:
+		r.resumes = append(r.resumes, j)
+		return nil
+	}
+	r.forget = append(r.forget, h)
+	return nil
+}
+
+// commit moves the jobs. Where one cannot be moved the session ends, and the next
+// one begins anew.
+func (r *reconciliation) commit(ctx context.Context) error {
+	for chunk := range slices.Chunk(r.changes, 500) {
+		changes, err := r.s.d.apply(ctx, chunk...)
+		if err != nil {
+			return err
+		}
+		for _, c := range changes {
+			if c.Err != nil && !errors.Is(c.Err, store.ErrIllegal) {
+				return c.Err
+			}
+		}
+	}
+	r.s.resumes = r.resumes
+	r.s.d.note(ctx, r.events...)
+	return nil
+}
+
+// hasStarted reports whether the last attempt has given a sign of having started.
+func hasStarted(j store.Job) bool {
+	last := j.Attempts[len(j.Attempts)-1]
+	return !last.Started.IsZero() || last.Next > 0
+}
+
+func isAlive(h wire.HeldAttempt) bool {
+	return h.State == wire.HeldAlive || h.State == wire.HeldStopping
+}
+
+// wasGivenUp reports whether the job ended without its agent's word about this
+// attempt.
+func wasGivenUp(j store.Job, h wire.HeldAttempt) bool {
+	n := len(j.Attempts)
+	return j.State.Ended() && n > 0 && j.Late == nil && int64(j.Attempt) == h.Attempt &&
+		j.Attempts[n-1].Outcome == string(harp.StateLost) && h.State != wire.HeldWithdrawn
+}

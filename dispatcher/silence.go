@@ -1,0 +1,89 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+const (
+	silentAfter   = 3                // heartbeats
+	mostBeats     = 200              // heartbeats a second, of all agents
+	returningTime = 60 * time.Second // for hosts to come back after the dispatcher was opened
+)
+
+// now is the wall clock.
+func (d *Dispatcher) now() time.Time { return d.cfg.Now() }
+
+// beat is the interval of heartbeats for a session that begins: longer than
+// configured where there are so many agents that theirs would be too many.
+func (d *Dispatcher) beat() time.Duration {
+	return max(d.cfg.Heartbeat, time.Duration(d.hosts.online())*time.Second/mostBeats)
+}
+
+// awaits counts a host as one that is about to return, if it was connected when the
+// dispatcher stopped: its absence holds nothing against its jobs until then.
+func (d *Dispatcher) awaits(row store.Host) {
+	g := store.Gate{Reason: harp.ReasonOffline, LastHeard: row.LastHeard}
+	if row.Connected {
+		g.LastHeard = d.now().Add(returningTime)
+		d.hosts.get(row.Name).returnsUntil(time.Now().Add(returningTime))
+	}
+	d.store.SetGate(row.Name, g)
+}
+
+// expectActive gives every host that has jobs three heartbeats, as if it had just
+// been heard.
+func (d *Dispatcher) expectActive(ctx context.Context) error {
+	active, err := d.store.Active(ctx, "")
+	if err != nil {
+		return err
+	}
+	left := silentAfter * d.cfg.Heartbeat
+	for _, j := range active {
+		if j.State != harp.StateUnknown {
+			d.expect(d.hosts.get(j.Host), left)
+		}
+	}
+	return nil
+}
+
+// expect makes the jobs of a host that is away unknown if it does not come back in
+// the time left.
+func (d *Dispatcher) expect(h *host, left time.Duration) {
+	h.setExpectation(time.AfterFunc(max(left, 0), func() {
+		if !d.begin() {
+			return
+		}
+		defer d.work.Done()
+		if err := d.silence(h); err != nil && d.ctx.Err() == nil {
+			d.log.Error("note silence", "host", h.name, "err", err)
+			d.expect(h, time.Second)
+		}
+	}))
+}
+
+// silence makes the jobs of a host unknown, unless it has come back. An agent that
+// is being greeted is let finish first: it is not silent.
+func (d *Dispatcher) silence(h *host) error {
+	leave, err := h.enter(d.ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if h.current() != nil {
+		return nil
+	}
+	now := d.now()
+	jobs, err := d.store.Silence(d.ctx, h.name, now, now.Add(d.cfg.LostAfter))
+	if err != nil {
+		return err
+	}
+	if len(jobs) > 0 {
+		d.log.Warn("host is silent: what became of its jobs is unknown", "host", h.name, "jobs", len(jobs))
+		d.wakeClock()
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package harp
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+// Args are named arguments. A struct, whose fields are named by their json tags,
+// a map with string keys, [Pos] or nil do as well.
+type Args map[string]any
+
+// Pos makes positional arguments: they are given to the procedure's parameters in
+// the order in which it declares them.
+func Pos(args ...any) any { return positional(args) }
+
+type positional []any
+
+// NoLimit as a duration means: without this limit. It is refused where a cap is
+// configured.
+const NoLimit time.Duration = math.MaxInt64
+
+// OfflinePolicy says what becomes of a call whose host is away.
+type OfflinePolicy string
+
+// The policies.
+const (
+	WaitForHost OfflinePolicy = ""     // wait for OfflineWait
+	FailFast    OfflinePolicy = "fail" // refuse at once with ErrUnreachable; nothing is stored
+)
+
+// CallOptions are the options of a call as a struct, for those that come from a
+// file or a form. A zero field means: the default.
+type CallOptions struct {
+	JobID       string            `json:"job_id,omitempty"`
+	Queue       any               `json:"queue,omitempty"`         // any value that encodes to a map with string keys; nil: no queue
+	Concurrency int               `json:"concurrency,omitempty"`   // of the queue this call creates; default 1
+	Priority    int               `json:"priority,omitempty"`      // -100..100, higher first
+	Timeout     time.Duration     `json:"timeout,omitempty"`       // longest silence between records
+	MaxExecTime time.Duration     `json:"max_exec_time,omitempty"` // longest run in all
+	StartAfter  time.Time         `json:"start_after,omitzero"`    // not before
+	StartBefore time.Time         `json:"start_before,omitzero"`   // not later: ErrExpired
+	OfflineWait time.Duration     `json:"offline_wait,omitempty"`  // how long absence alone may hold it
+	WhenOffline OfflinePolicy     `json:"when_offline,omitempty"`
+	Info        any               `json:"info,omitempty"`   // the caller's own data, returned as it is
+	Labels      map[string]string `json:"labels,omitempty"` // indexed
+	Retry       RetryPolicy       `json:"retry,omitzero"`
+
+	// IdempotencyKey makes this call the same job as an earlier one with the same
+	// key, for IdempotencyTTL after that one.
+	IdempotencyKey string        `json:"idempotency_key,omitempty"`
+	IdempotencyTTL time.Duration `json:"idempotency_ttl,omitempty"`
+
+	set settings
+}
+
+// settings remembers what was given, so that a given zero is refused and not taken
+// for the default.
+type settings struct{ timeout, maxExec, offlineWait, concurrency, key bool }
+
+// An Option changes one thing about a call. Options stack from Caller to Host to
+// call; the last wins.
+type Option func(*CallOptions)
+
+// JobID chooses the job's id, made by [NewID], before the call: save it, then
+// call. Submitting the same request with the same id again is the same job;
+// another request is ErrConflict.
+func JobID(id string) Option { return func(o *CallOptions) { o.JobID = id } }
+
+// Queue puts the job in the queue of this name: any value that encodes to a map
+// with string keys, compared by content. A queue is created by its first job and
+// gone when its last one has ended.
+func Queue(name any) Option { return func(o *CallOptions) { o.Queue = name } }
+
+// Concurrency is how many jobs of the queue may run at a time, fixed by the call
+// that creates the queue; later values are ignored. Default 1.
+func Concurrency(n int) Option {
+	return func(o *CallOptions) { o.Concurrency, o.set.concurrency = n, true }
+}
+
+// Priority orders jobs that wait for the same: higher first, from -100 to 100.
+func Priority(p int) Option { return func(o *CallOptions) { o.Priority = p } }
+
+// Timeout is the longest silence between two records, counted from the start.
+// Default 10 minutes, or the procedure's own.
+func Timeout(d time.Duration) Option {
+	return func(o *CallOptions) { o.Timeout, o.set.timeout = d, true }
+}
+
+// MaxExecTime is the longest the procedure may run; waiting does not count.
+// Default 24 hours, or the procedure's own.
+func MaxExecTime(d time.Duration) Option {
+	return func(o *CallOptions) { o.MaxExecTime, o.set.maxExec = d, true }
+}
+
+// StartAfter holds the job until t.
+func StartAfter(t time.Time) Option { return func(o *CallOptions) { o.StartAfter = t } }
+
+// StartBefore ends the job as expired, ErrExpired, if it has not started by t,
+// whatever it waited for.
+func StartBefore(t time.Time) Option { return func(o *CallOptions) { o.StartBefore = t } }
+
+// OfflineWait is how long the absence of the host alone may hold the job; then it
+// is expired, ErrUnreachable. Default 30 seconds.
+func OfflineWait(d time.Duration) Option {
+	return func(o *CallOptions) { o.OfflineWait, o.set.offlineWait = d, true }
+}
+
+// WhenOffline says what to do when the host is away: wait, or FailFast.
+func WhenOffline(p OfflinePolicy) Option { return func(o *CallOptions) { o.WhenOffline = p } }
+
+// Info attaches the caller's own data to the job. harp does not look into it.
+func Info(v any) Option { return func(o *CallOptions) { o.Info = v } }
+
+// Label attaches an indexed label to the job.
+func Label(key, value string) Option {
+	return func(o *CallOptions) {
+		o.Labels = maps.Clone(o.Labels)
+		if o.Labels == nil {
+			o.Labels = map[string]string{}
+		}
+		o.Labels[key] = value
+	}
+}
+
+// Retry says after which outcomes of an attempt another may follow, of the same job:
+// by naming one the caller says that the procedure may run more than once.
+func Retry(p RetryPolicy) Option {
+	p.On = slices.Clone(p.On)
+	return func(o *CallOptions) { o.Retry = p }
+}
+
+// IdempotencyKey makes the call happen once: another one with this key by the same
+// caller, of the same procedure on the same host, within ttl after the first is the
+// job of the first, whatever has become of it and whatever [JobID] says; with other
+// arguments it is ErrConflict. The key has 1 to 256 bytes, ttl is from 1 second to
+// 30 days.
+func IdempotencyKey(key string, ttl time.Duration) Option {
+	return func(o *CallOptions) { o.IdempotencyKey, o.IdempotencyTTL, o.set.key = key, ttl, true }
+}
+
+// Options sets every field of given that is not zero.
+func Options(given CallOptions) Option {
+	return func(o *CallOptions) { o.merge(given) }
+}
+
+func (o *CallOptions) merge(given CallOptions) {
+	given.set.timeout = given.set.timeout || given.Timeout != 0
+	given.set.maxExec = given.set.maxExec || given.MaxExecTime != 0
+	given.set.offlineWait = given.set.offlineWait || given.OfflineWait != 0
+	given.set.concurrency = given.set.concurrency || given.Concurrency != 0
+	setIf(&o.JobID, given.JobID, given.JobID != "")
+	setIf(&o.Queue, given.Queue, given.Queue != nil)
+	setIf(&o.Concurrency, given.Concurrency, given.set.concurrency)
+	setIf(&o.Priority, given.Priority, given.Priority != 0)
+	setIf(&o.Timeout, given.Timeout, given.set.timeout)
+	setIf(&o.MaxExecTime, given.MaxExecTime, given.set.maxExec)
+	setIf(&o.StartAfter, given.StartAfter, !given.StartAfter.IsZero())
+	setIf(&o.StartBefore, given.StartBefore, !given.StartBefore.IsZero())
+	setIf(&o.OfflineWait, given.OfflineWait, given.set.offlineWait)
+	setIf(&o.WhenOffline, given.WhenOffline, given.WhenOffline != "")
+	setIf(&o.Info, given.Info, given.Info != nil)
+	setIf(&o.Retry, given.Retry, !given.Retry.IsZero())
+	setIf(&o.IdempotencyKey, given.IdempotencyKey, given.IdempotencyKey != "")
+	setIf(&o.IdempotencyTTL, given.IdempotencyTTL, given.IdempotencyTTL != 0)
+	for k, v := range given.Labels {
+		Label(k, v)(o)
+	}
+	o.set.timeout = o.set.timeout || given.set.timeout
+	o.set.maxExec = o.set.maxExec || given.set.maxExec
+	o.set.offlineWait = o.set.offlineWait || given.set.offlineWait
+	o.set.concurrency = o.set.concurrency || given.set.concurrency
+	o.set.key = o.set.key || given.set.key
+}
+
+func setIf[T any](field *T, v T, given bool) {
+	if given {
+		*field = v
+	}
+}
+
+// check refuses a zero that was given where zero is the default's mark.
+func (o CallOptions) check() error {
+	for _, d := range []struct {
+		field string
+		given bool
+		value int64
+	}{
+		{"timeout", o.set.timeout, int64(o.Timeout)},
+		{"max_exec_time", o.set.maxExec, int64(o.MaxExecTime)},
+		{"offline_wait", o.set.offlineWait, int64(o.OfflineWait)},
+		{"concurrency", o.set.concurrency, int64(o.Concurrency)},
+	} {
+		if d.given && d.value <= 0 {
+			return &FieldError{Field: d.field, Message: "must be more than zero"}
+		}
+	}
+	if o.set.key && o.IdempotencyKey == "" {
+		return &FieldError{Field: "idempotency_key", Message: "must not be empty"}
+	}
+	return nil
+}
