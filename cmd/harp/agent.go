@@ -27,12 +27,15 @@ its dispatchers, or waits to be dialled, with the certificate that names the hos
   labels: {role: web}
   demo: true                         # offer the demonstration procedures
   # name: web01                      # must be the certificate's
-  # dir: /var/lib/harp-agent
-  # max_attempts: 1024
-  # grace: 10s
+  dir: /var/lib/harp-agent           # its journal: what it ran, until the dispatcher has it
+  # max_attempts: 1024               # that run or are being told
+  # max_journal: 1GiB                # of all attempts; on disk it may be twice as much
+  # max_job_spool: 64MiB             # of one attempt's records and result
+  # grace: 5s                        # for the last results, when it stops
   # log: {level: info, format: text}
 
-Relative paths are relative to the file. Without demo the agent offers nothing by
+Relative paths are relative to the file. Without dir the journal is in memory: what
+an agent that is restarted was doing is lost. Without demo the agent offers nothing by
 itself: an agent with procedures of your own is a Go program of a few lines, see
 examples/agent. The demonstration procedures disk.usage and log.follow read
 whatever the agent's user may read.`,
@@ -62,6 +65,9 @@ func (c *cli) runAgent(ctx context.Context, cfg *config.Agent) error {
 		demo.Register(a)
 	} else {
 		log.Warn("this agent offers no procedures; set demo: true, or build one with your own (examples/agent)")
+	}
+	if cfg.Dir == "" {
+		log.Warn("there is no dir: what this agent runs is lost when it is restarted")
 	}
 	var l net.Listener
 	if cfg.Listen != "" {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/cmd/harp/internal/config"
 	"github.com/harpcaller/harp/internal/schema"
 )
 
@@ -211,7 +212,7 @@ func (l *limit) Set(text string) error {
 		*l = limit(harp.NoLimit)
 		return nil
 	}
-	d, err := time.ParseDuration(text)
+	d, err := config.ParseDuration(text)
 	if err != nil || d <= 0 {
 		return errors.New("must be a duration such as 90s or 1h30m, or none")
 	}
@@ -238,7 +239,7 @@ func (m *moment) String() string {
 
 // Set reads the flag.
 func (m *moment) Set(text string) error {
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+	if d, err := config.ParseDuration(text); err == nil && d >= 0 {
 		if m.past {
 			d = -d
 		}

@@ -44,6 +44,10 @@ type callFlags struct {
 	concurrency, priority   int
 	timeout, maxExec, away  limit
 	startAfter, startBefore moment
+	retry                   []string
+	attempts                int
+	backoff, keyTTL         limit
+	key                     string
 	set                     *pflag.FlagSet
 }
 
@@ -61,6 +65,11 @@ func (f *callFlags) bind(flags *pflag.FlagSet) {
 	flags.Var(&f.startBefore, "start-before", "not later than this time, else the job expires; a duration is from now")
 	flags.Var(&f.away, "offline-wait", "how long the host's absence alone may hold the job (default 30s)")
 	flags.StringVar(&f.whenOffline, "when-offline", "wait", "`wait` for the host, or fail at once")
+	flags.StringSliceVar(&f.retry, "retry", nil, "try again after these `outcomes`: lost, timed_out, failed; the procedure may then run more than once")
+	flags.IntVar(&f.attempts, "attempts", 0, "`how many` there may be in all; 1: never again, also if the procedure is declared idempotent (default 3)")
+	flags.Var(&f.backoff, "backoff", "longest pause before the second attempt; each further one may be twice as long (default 1s)")
+	flags.StringVar(&f.key, "idempotency-key", "", "calling again with this `key` is the same job")
+	flags.Var(&f.keyTTL, "idempotency-ttl", "for how long (default 10m)")
 	flags.StringVar(&f.info, "info", "", "your own data for the job: `JSON`, or a text")
 	flags.StringArrayVar(&f.labels, "label", nil, "a label for the job: `key=value` (repeatable)")
 }
@@ -69,14 +78,11 @@ func (f *callFlags) bind(flags *pflag.FlagSet) {
 // the call ends.
 func (f *callFlags) options() ([]harp.Option, error) {
 	o := harp.CallOptions{
-		JobID: cmp.Or(f.id, harp.NewID()), Priority: f.priority,
+		JobID:      cmp.Or(f.id, harp.NewID()),
 		StartAfter: f.startAfter.t, StartBefore: f.startBefore.t,
 	}
-	switch f.whenOffline {
-	case "wait":
-	case "fail":
-		o.WhenOffline = harp.FailFast
-	default:
+	away, ok := map[string]harp.OfflinePolicy{"wait": harp.WaitForHost, "fail": harp.FailFast}[f.whenOffline]
+	if !ok {
 		return nil, invalid("when-offline", "must be wait or fail")
 	}
 	if f.queue != nil {
@@ -94,17 +100,39 @@ func (f *callFlags) options() ([]harp.Option, error) {
 		return nil, err
 	}
 	opts := []harp.Option{harp.Options(o)}
+	if f.set.Changed("retry") || f.set.Changed("attempts") || f.set.Changed("backoff") {
+		opts = append(opts, harp.Retry(f.policy()))
+	}
 	for name, opt := range map[string]harp.Option{
+		"priority":      harp.Priority(f.priority),
+		"when-offline":  harp.WhenOffline(away),
 		"concurrency":   harp.Concurrency(f.concurrency),
 		"timeout":       harp.Timeout(time.Duration(f.timeout)),
 		"max-exec-time": harp.MaxExecTime(time.Duration(f.maxExec)),
 		"offline-wait":  harp.OfflineWait(time.Duration(f.away)),
+
+		"idempotency-key": harp.IdempotencyKey(f.key, cmp.Or(time.Duration(f.keyTTL), keyTTL)),
 	} {
 		if f.set.Changed(name) {
 			opts = append(opts, opt)
 		}
 	}
+	if f.set.Changed("idempotency-ttl") && !f.set.Changed("idempotency-key") {
+		return nil, invalid("idempotency-ttl", "is of an --idempotency-key")
+	}
 	return opts, nil
+}
+
+// keyTTL is how long an idempotency key counts unless it is said.
+const keyTTL = 10 * time.Minute
+
+// policy is what the flags say about further attempts.
+func (f *callFlags) policy() harp.RetryPolicy {
+	p := harp.RetryPolicy{Attempts: f.attempts, Backoff: time.Duration(f.backoff)}
+	for _, outcome := range f.retry {
+		p.On = append(p.On, harp.State(outcome))
+	}
+	return p
 }
 
 // call makes the call and, unless detached, waits for its end.
@@ -125,11 +153,17 @@ func (c *cli) call(ctx context.Context, caller *harp.Caller, f *callFlags, host,
 	if err != nil {
 		return didNotRun(err)
 	}
+	return c.called(ctx, job, f, "job "+job.ID()+" on "+host)
+}
+
+// called says the id of a job that was just called and, unless detached, waits for
+// its end.
+func (c *cli) called(ctx context.Context, job *harp.Job, f *callFlags, notice string) error {
 	if f.detach {
 		return c.printID(job)
 	}
 	if c.format == formatText {
-		c.notice("job %s on %s", job.ID(), host)
+		c.notice("%s", notice)
 	}
 	if f.cancel {
 		var stop func()

@@ -33,6 +33,10 @@ they return. Agents and callers connect to one port, with certificates.
   # hosts_refresh: 15m
   # heartbeat: 10s
   # offline_wait: 30s
+  # lost_after: 24h              # of silence, when what a host was doing is given up; at most 6d
+  # retain: 30d                  # how long jobs are kept after their end; none: for ever
+  # retain_bytes: 100GiB         # and how much of them; those that ended first go
+  # space: {low: 5GiB, critical: 1GiB}   # free on the disk: no new calls; cancels only
   # limits: {timeout: 10m, max_exec_time: 24h, max_timeout: none, max_max_exec_time: none,
   #          attempts: 1024, handshakes: 1000}
   # log: {level: info, format: text}
@@ -61,7 +65,9 @@ func (c *cli) runDispatcher(ctx context.Context, cfg *config.Dispatcher) (err er
 	if err != nil {
 		return err
 	}
-	st, err := badger.Open(cfg.Data, &badger.Options{Logger: log})
+	options := cfg.Store()
+	options.Logger = log
+	st, err := badger.Open(cfg.Data, &options)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}

@@ -96,12 +96,15 @@ func invalid(field, format string, a ...any) error {
 
 // detachedError says that the user no longer waits for a job, which goes on.
 type detachedError struct {
-	job   string
+	job   string // "": there was none
 	again string // how to come back
 	at    string // where it was left: " at #17"
 }
 
 func (e *detachedError) Error() string {
+	if e.job == "" {
+		return fmt.Sprintf("stopped%s. Again: %s", e.at, e.again)
+	}
 	return fmt.Sprintf("detached%s; job %s goes on. Again: %s", e.at, e.job, e.again)
 }
 

@@ -22,6 +22,7 @@ type fake struct {
 	queues     []harp.QueueStatus
 	submitErr  error
 	wait       bool // jobs do not end
+	feed       feed
 
 	submitted []harp.Request
 	cancelled []string

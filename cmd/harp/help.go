@@ -13,7 +13,8 @@ and job wait agree, also when the job has ended before.
 
   0    succeeded
   1    the procedure failed
-  2    usage, bad arguments, or an id that names another call; nothing ran
+  2    usage, bad arguments, an id or key that names another call, or a job in the
+       wrong state for what was asked; nothing ran
   3    cancelled
   4    not authenticated or not allowed
   5    no such host, job, procedure or queue; or the job was pruned
@@ -38,6 +39,38 @@ A job that ran a command hands on the command's own exit code from 1 to 119;
 
 What a procedure takes is shown by harp proc show. Arguments that do not fit are
 refused with exit code 2 before anything is sent.`,
+		},
+		{
+			Use:   "delivery",
+			Short: "What harp promises about a call, and what the states mean",
+			Long: `A call is acknowledged, with its job's id, when it is on the dispatcher's disk. It
+starts at most once, unless the procedure is declared idempotent or --retry says that
+it may run again. What was proven not to have started is sent again in any case.
+
+  queued      waits: for its queue, a paused queue, the host, its time, another
+              attempt (harp job show says for what)
+  sent        on its way to the agent
+  running     the procedure has begun
+  cancelling  it was asked to stop, and something of it still runs
+  unknown     nothing is heard of its host; it may run
+  succeeded   ended with a value
+  failed      ended with an error of its own
+  timed_out   stopped by its --timeout or --max-exec-time
+  cancelled   stopped because somebody asked
+  expired     not started in time; did not run
+  rejected    refused by its agent; did not run
+  lost        nobody can know what became of it:
+                agent_restarted  the agent was restarted while it ran
+                journal_gone     the agent lost what it knew
+                too_long         the host was silent for longer than lost_after
+                forced           an operator gave it up (harp job force-lost)
+                restored         it had not ended in the backup that was restored
+
+A job that is unknown becomes what it is when its host comes back. What an agent says
+of a job that had ended as lost is kept beside it ("late"), and the job stays lost.
+
+When harp call or harp job retry ends with exit code 8 and an id, the call may have
+been accepted: harp job show tells, and calling again with --id is the same job.`,
 		},
 		{
 			Use:   "contexts",

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -14,10 +13,11 @@ import (
 )
 
 func (c *cli) jobCommand() *cobra.Command {
-	cmd := group("job", "Look at jobs, wait for them, cancel them",
+	cmd := group("job", "Look at jobs, wait for them, cancel and repeat them",
 		c.jobListCommand(), c.jobShowCommand(), c.jobGetCommand(),
-		c.jobFollowCommand(), c.jobWaitCommand(), c.jobCancelCommand())
-	cmd.Long = `Look at jobs, wait for them, cancel them.
+		c.jobFollowCommand(), c.jobWaitCommand(), c.jobCancelCommand(),
+		c.jobRetryCommand(), c.jobForceLostCommand())
+	cmd.Long = `Look at jobs, wait for them, cancel and repeat them.
 
 A job is named by its id. The beginning of an id will do if it is that of one job
 among the newest thousand; "last" is the newest job there is, and "-" reads the id
@@ -169,76 +169,6 @@ func (c *cli) cancelJob(ctx context.Context, job *harp.Job) error {
 	return nil
 }
 
-func (c *cli) showJob(ctx context.Context, job *harp.Job) error {
-	s, err := job.Status(ctx)
-	if err != nil {
-		return err
-	}
-	if c.format == formatJSON {
-		return c.printNoun(s)
-	}
-	c.pairs([][2]string{
-		{"id", s.ID},
-		{"host", s.Host},
-		{"procedure", s.Procedure},
-		{"args", valueText(s.Args)},
-		{"state", stateText(s)},
-		{"error", errorText(s)},
-		{"started", string(s.Started)},
-		{"queue", queueText(s)},
-		{"submitted", clock(s.SubmitTime)},
-		{"began", clock(s.StartTime)},
-		{"ended", clock(s.EndTime)},
-		{"took", took(s, time.Now())},
-		{"timeout", durationText(s.Timeout)},
-		{"max exec time", durationText(s.MaxExecTime)},
-		{"attempt", numberText(s.Attempt)},
-		{"records", strconv.FormatUint(s.Records, 10)},
-		{"labels", labelText(s.Labels)},
-		{"info", valueText(s.Info)},
-		{"by", strings.TrimSpace(s.Principal.Kind + " " + s.Principal.Name)},
-		{"cancelled by", cancelText(s)},
-	})
-	return nil
-}
-
-// stateText is a job's state in the words of people: an expired job whose host was
-// away is unreachable.
-func stateText(s harp.JobStatus) string {
-	switch {
-	case s.State == harp.StateExpired && s.Reason == harp.ReasonOffline:
-		return "unreachable"
-	case s.State == harp.StateUnknown && s.UnknownOf != "":
-		return fmt.Sprintf("unknown (was %s)", s.UnknownOf)
-	case s.Reason != "":
-		return fmt.Sprintf("%s (%s)", s.State, s.Reason)
-	}
-	return string(s.State)
-}
-
-func errorText(s harp.JobStatus) string {
-	if s.Err == nil {
-		return ""
-	}
-	return strings.TrimPrefix(s.Err.Error(), "harp: ")
-}
-
-func queueText(s harp.JobStatus) string {
-	text := valueText(s.Queue)
-	if text != "" && s.QueuePos > 0 {
-		text += ", place " + strconv.Itoa(s.QueuePos)
-	}
-	return text
-}
-
-func cancelText(s harp.JobStatus) string {
-	if s.CancelRequested == nil {
-		return ""
-	}
-	by := s.CancelRequested.By
-	return strings.TrimSpace(by.Kind+" "+by.Name) + " at " + clock(s.CancelRequested.Time)
-}
-
 // took is how long a job has been running; "" if it has not begun.
 func took(s harp.JobStatus, now time.Time) string {
 	if s.StartTime.IsZero() {
@@ -253,16 +183,4 @@ func took(s harp.JobStatus, now time.Time) string {
 		return d.Round(time.Millisecond).String()
 	}
 	return d.Round(100 * time.Millisecond).String()
-}
-
-func durationText(d time.Duration) string {
-	l := limit(d)
-	return l.String()
-}
-
-func numberText(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.Itoa(n)
 }

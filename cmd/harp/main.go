@@ -94,8 +94,8 @@ can be read at any later time, by anyone who has the id.
 	root.PersistentFlags().VarP(&c.format, "output", "o", "`format`: text, json (one object) or jsonl (follow: one object a line)")
 	root.AddCommand(
 		c.devCommand(), c.dispatcherCommand(), c.agentCommand(),
-		c.callCommand(), c.jobCommand(), c.hostCommand(), c.procCommand(), c.queueCommand(),
-		c.versionCommand(),
+		c.callCommand(), c.jobCommand(), c.hostCommand(), c.procCommand(), c.queueCommand(), c.eventCommand(),
+		c.backupCommand(), c.restoreCommand(), c.pruneCommand(), c.versionCommand(),
 	)
 	root.AddCommand(helpTopics()...)
 	return root

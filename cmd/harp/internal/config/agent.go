@@ -16,10 +16,12 @@ type Agent struct {
 	Dispatchers []string          `yaml:"dispatchers"` // host:port of each to dial, and to dial again for ever
 	Listen      string            `yaml:"listen"`      // host:port to be dialled at, by the dispatcher or by direct callers
 	TLS         TLS               `yaml:"tls"`
-	Dir         string            `yaml:"dir"` // where the agent keeps its own files
+	Dir         string            `yaml:"dir"` // where the agent keeps its journal
 	Labels      map[string]string `yaml:"labels"`
 	Demo        bool              `yaml:"demo"` // offer the demonstration procedures
 	Attempts    int               `yaml:"max_attempts"`
+	MaxJournal  Bytes             `yaml:"max_journal"`   // of all attempts
+	MaxJobSpool Bytes             `yaml:"max_job_spool"` // of one
 	Grace       Duration          `yaml:"grace"`
 	Log         Log               `yaml:"log"`
 
@@ -62,6 +64,9 @@ func (a *Agent) TLSConfig() *tls.Config { return a.tls }
 func (a *Agent) Config() agent.Config {
 	return agent.Config{
 		Name: a.Name, Dir: a.Dir, TLS: a.tls, Labels: a.Labels,
-		Limits: agent.Limits{MaxAttempts: a.Attempts, Grace: time.Duration(a.Grace)},
+		Limits: agent.Limits{
+			MaxAttempts: a.Attempts, Grace: time.Duration(a.Grace),
+			MaxJournal: int64(a.MaxJournal), MaxJobSpool: int64(a.MaxJobSpool),
+		},
 	}
 }

@@ -53,6 +53,10 @@ hosts:
 hosts_refresh: 5m
 heartbeat: 3s
 offline_wait: 1m
+lost_after: 2d
+retain: 90d
+retain_bytes: 10 GiB
+space: {low: 2GiB, critical: 536870912}
 limits: {timeout: 1m, max_exec_time: 1h, max_timeout: none, max_max_exec_time: 24h, attempts: 10, handshakes: 20}
 log: {level: debug, format: json}
 `)
@@ -74,6 +78,7 @@ log: {level: debug, format: json}
 			{Name: "web02"},
 		},
 		RefreshHosts: 5 * time.Minute, Heartbeat: 3 * time.Second, OfflineWait: time.Minute,
+		LostAfter: 48 * time.Hour, Retain: 90 * 24 * time.Hour, RetainBytes: 10 << 30,
 		Limits: dispatcher.Limits{
 			Timeout: time.Minute, MaxExecTime: time.Hour,
 			MaxTimeout: harp.NoLimit, MaxMaxExecTime: 24 * time.Hour, Attempts: 10, Handshakes: 20,
@@ -81,6 +86,9 @@ log: {level: debug, format: json}
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the library gets\n%+v, want\n%+v", got, want)
+	}
+	if got := d.Store(); got.LowSpace != 2<<30 || got.CriticalSpace != 512<<20 {
+		t.Errorf("the store gets %+v", got)
 	}
 }
 
@@ -103,7 +111,10 @@ dispatchers: [harp.example, "harp2.example:7000", "[::1]:1"]
 listen: :7442
 labels: {role: web}
 demo: true
+dir: journal
 max_attempts: 5
+max_journal: 2GiB
+max_job_spool: 1 MiB
 grace: 3s
 `))
 	if err != nil {
@@ -113,7 +124,8 @@ grace: 3s
 		t.Errorf("dials %q, want %q", a.Dispatchers, want)
 	}
 	got := a.Config()
-	if got.Name != "web01" || got.TLS == nil || got.Labels["role"] != "web" || got.Limits.MaxAttempts != 5 || got.Limits.Grace != 3*time.Second || !a.Demo {
+	if got.Name != "web01" || got.TLS == nil || got.Labels["role"] != "web" || got.Limits.MaxAttempts != 5 || got.Limits.Grace != 3*time.Second ||
+		got.Limits.MaxJournal != 2<<30 || got.Limits.MaxJobSpool != 1<<20 || filepath.Base(got.Dir) != "journal" || !filepath.IsAbs(got.Dir) || !a.Demo {
 		t.Errorf("the library gets %+v", got)
 	}
 }
@@ -146,6 +158,14 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{dispatcherFile, dispatcherTLS + "data: x\nhosts: [{name: a}]\nhosts_script: [x]\n", []string{":4: hosts_script: there is a list of hosts already"}},
 		{dispatcherFile, dispatcherTLS + "data: x\nhosts:\n- {address: a}\n", []string{":4: hosts[0].name: is missing"}},
 		{dispatcherFile, dispatcherTLS + "data: x\nlimits: {attempts: -1}\n", []string{":3: limits: must not be negative"}},
+		{dispatcherFile, "lost_after: 7d\n", []string{":1: lost_after: must be at most 6d"}},
+		{dispatcherFile, "retain: 3x\n", []string{":1: retain: must be a duration"}},
+		{dispatcherFile, "retain: 1.5d\n", []string{":1: retain: must be a duration"}},
+		{dispatcherFile, "retain: -1d\n", []string{":1: retain: must be a duration"}},
+		{dispatcherFile, "retain_bytes: 10GB\n", []string{":1: retain_bytes: must be a number of bytes"}},
+		{dispatcherFile, "retain_bytes: 9999999TiB\n", []string{":1: retain_bytes: must be a number of bytes"}},
+		{dispatcherFile, "space: {low: 0}\n", []string{":1: space.low: must be a number of bytes"}},
+		{dispatcherFile, "space: {low: 1MiB, critical: 1GiB}\n", []string{":1: space.critical: must not be more than low"}},
 		{dispatcherFile, agentTLS + "data: x\n", []string{":1: tls.cert: is of a agent"}},
 		{dispatcherFile, "data: x\ntls: {cert: none.crt, key: main.key, ca: ca.crt}\n", []string{":2: tls: certificate: open "}},
 		{dispatcherFile, "data: x\ntls: {cert: main.crt, key: web01.key, ca: ca.crt}\n", []string{":2: tls: certificate "}},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store/badger"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -21,6 +22,10 @@ type Dispatcher struct {
 	HostsRefresh Duration `yaml:"hosts_refresh"` // how often it is run
 	Heartbeat    Duration `yaml:"heartbeat"`
 	OfflineWait  Duration `yaml:"offline_wait"`
+	LostAfter    Duration `yaml:"lost_after"`   // of silence, when jobs are given up
+	Retain       Duration `yaml:"retain"`       // how long jobs are kept after their end; none: for ever
+	RetainBytes  Bytes    `yaml:"retain_bytes"` // how much of them, at most
+	Space        Space    `yaml:"space"`
 	Limits       Limits   `yaml:"limits"`
 	Log          Log      `yaml:"log"`
 
@@ -32,6 +37,12 @@ type Host struct {
 	Name    string            `yaml:"name"`
 	Address string            `yaml:"address"` // where the dispatcher dials it; empty: it dials in
 	Labels  map[string]string `yaml:"labels"`
+}
+
+// Space is how little room there may be on the disk of the store.
+type Space struct {
+	Low      Bytes `yaml:"low"`      // below it no calls are taken
+	Critical Bytes `yaml:"critical"` // below it only cancels and deletes are
 }
 
 // Limits bound what callers may ask for.
@@ -74,8 +85,22 @@ func ReadDispatcher(path string) (*Dispatcher, error) {
 	if d.Limits.Attempts < 0 || d.Limits.Handshakes < 0 {
 		wrong = append(wrong, f.Errorf("limits", "must not be negative"))
 	}
+	if d.LostAfter > Duration(longestLostAfter) {
+		wrong = append(wrong, f.Errorf("lost_after", "must be at most 6d: an agent remembers for 7"))
+	}
+	if s := d.Space; s.Low > 0 && s.Critical > s.Low {
+		wrong = append(wrong, f.Errorf("space.critical", "must not be more than low"))
+	}
 	d.tls, _, err = d.TLS.load(f, transport.RoleDispatcher)
 	return d, errors.Join(append(wrong, err)...)
+}
+
+// longestLostAfter is what the library takes.
+const longestLostAfter = 6 * 24 * time.Hour
+
+// Store is how the store is opened.
+func (d *Dispatcher) Store() badger.Options {
+	return badger.Options{LowSpace: uint64(d.Space.Low), CriticalSpace: uint64(d.Space.Critical)} //nolint:gosec // never negative
 }
 
 // TLSConfig is the certificate with which the dispatcher listens and dials.
@@ -90,6 +115,9 @@ func (d *Dispatcher) Config() dispatcher.Config {
 		TLS:          d.tls,
 		Heartbeat:    time.Duration(d.Heartbeat),
 		OfflineWait:  time.Duration(d.OfflineWait),
+		LostAfter:    time.Duration(d.LostAfter),
+		Retain:       time.Duration(d.Retain),
+		RetainBytes:  int64(d.RetainBytes),
 		Limits: dispatcher.Limits{
 			Timeout:        time.Duration(l.Timeout),
 			MaxExecTime:    time.Duration(l.MaxExecTime),

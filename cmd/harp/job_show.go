@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/harpcaller/harp"
+)
+
+func (c *cli) showJob(ctx context.Context, job *harp.Job) error {
+	s, err := job.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if c.format == formatJSON {
+		return c.printNoun(s)
+	}
+	c.pairs([][2]string{
+		{"id", s.ID},
+		{"host", s.Host},
+		{"procedure", s.Procedure},
+		{"args", valueText(s.Args)},
+		{"state", stateText(s)},
+		{"since", sinceText(s)},
+		{"error", errorText(s)},
+		{"started", string(s.Started)},
+		{"queue", queueText(s)},
+		{"submitted", clock(s.SubmitTime)},
+		{"began", clock(s.StartTime)},
+		{"ended", clock(s.EndTime)},
+		{"took", took(s, time.Now())},
+		{"timeout", durationText(s.Timeout)},
+		{"max exec time", durationText(s.MaxExecTime)},
+		{"attempt", numberText(s.Attempt)},
+		{"retry of", s.RetryOf},
+		{"late", lateText(s)},
+		{"records", strconv.FormatUint(s.Records, 10)},
+		{"labels", labelText(s.Labels)},
+		{"info", valueText(s.Info)},
+		{"by", strings.TrimSpace(s.Principal.Kind + " " + s.Principal.Name)},
+		{"cancelled by", cancelText(s)},
+	})
+	if s.DuplicatePossible {
+		c.say("")
+		c.say("An attempt was lost with its agent's journal and another followed: it may have run more than once.")
+	}
+	c.showAttempts(s)
+	return nil
+}
+
+// showAttempts prints a job's attempts if there is more to say of them than the job
+// itself does.
+func (c *cli) showAttempts(s harp.JobStatus) {
+	if len(s.Attempts) < 2 && (s.State.Ended() || len(s.Attempts) == 0 || s.Attempts[0].Outcome == "") {
+		return
+	}
+	rows := make([][]string, len(s.Attempts))
+	for i, a := range s.Attempts {
+		outcome := a.Outcome
+		if a.Reason != "" {
+			outcome += " (" + a.Reason + ")"
+		}
+		rows[i] = []string{strconv.Itoa(a.Number), clock(a.Sent), clock(a.Started), clock(a.Ended), outcome, strconv.FormatUint(a.Base, 10)}
+	}
+	c.say("")
+	c.table([]string{"attempt", "sent", "began", "ended", "outcome", "from record"}, rows)
+}
+
+// sinceText is since when a job is in a state in which it should not stay.
+func sinceText(s harp.JobStatus) string {
+	if s.State.Ended() {
+		return ""
+	}
+	return clock(s.Since)
+}
+
+// lateText is what the agent said of a job after it was lost.
+func lateText(s harp.JobStatus) string {
+	if s.Late == nil {
+		return ""
+	}
+	text := string(s.Late.State)
+	if s.Late.Err != nil {
+		text += ": " + strings.TrimPrefix(s.Late.Err.Error(), "harp: ")
+	}
+	return text
+}
+
+// stateText is a job's state in the words of people: an expired job whose host was
+// away is unreachable.
+func stateText(s harp.JobStatus) string {
+	switch {
+	case s.State == harp.StateExpired && s.Reason == harp.ReasonOffline:
+		return "unreachable"
+	case s.State == harp.StateUnknown && s.UnknownOf != "":
+		return fmt.Sprintf("unknown (was %s)", s.UnknownOf)
+	case s.Reason != "":
+		return fmt.Sprintf("%s (%s)", s.State, s.Reason)
+	}
+	return string(s.State)
+}
+
+func errorText(s harp.JobStatus) string {
+	if s.Err == nil {
+		return ""
+	}
+	return strings.TrimPrefix(s.Err.Error(), "harp: ")
+}
+
+func queueText(s harp.JobStatus) string {
+	text := valueText(s.Queue)
+	if text != "" && s.QueuePos > 0 {
+		text += ", place " + strconv.Itoa(s.QueuePos)
+	}
+	return text
+}
+
+func cancelText(s harp.JobStatus) string {
+	if s.CancelRequested == nil {
+		return ""
+	}
+	by := s.CancelRequested.By
+	return strings.TrimSpace(by.Kind+" "+by.Name) + " at " + clock(s.CancelRequested.Time)
+}
+
+func durationText(d time.Duration) string {
+	l := limit(d)
+	return l.String()
+}
+
+func numberText(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}

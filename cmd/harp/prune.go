@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp"
+)
+
+func (c *cli) pruneCommand() *cobra.Command {
+	before := moment{past: true}
+	cmd := &cobra.Command{
+		Use:   "prune --older-than TIME",
+		Short: "Delete jobs that ended long ago",
+		Long: `Delete jobs that ended before a time, with their records and results, now rather
+than when the dispatcher's retention would, and give their space back to the disk.
+Their ids are remembered as pruned for a month.`,
+		Example: "  harp prune --older-than 90d",
+		Args:    cobra.NoArgs,
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
+			n, err := caller.Prune(ctx, before.t)
+			if err != nil {
+				return err
+			}
+			if c.format == formatJSON {
+				return c.print(object{{"pruned", n}, {"ended_before", before.t.UTC().Format(time.RFC3339)}})
+			}
+			c.say("%d jobs deleted", n)
+			return nil
+		}),
+	}
+	cmd.Flags().Var(&before, "older-than", "jobs that ended before this time; a duration is that long ago")
+	_ = cmd.MarkFlagRequired("older-than") // fails only for a flag that is not there
+	return cmd
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/badger"
+)
+
+func (c *cli) restoreCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "restore FILE --dir DIR",
+		Short: "Make a dispatcher's store of a backup",
+		Long: `Make a store of a backup, in a folder that is not there or empty; no dispatcher is
+asked. A dispatcher whose configuration names the folder as its data goes on with it.
+
+It is another store than the one that was backed up, and every job that had not
+ended ends as lost (restored): it may have run since. Agents hold what they know of
+such jobs, and of those that came after the backup, for a week and then forget it.`,
+		Example: "  harp restore /var/backups/harp-2026-01-31 --dir /var/lib/harp",
+		Args:    cobra.ExactArgs(1),
+		RunE: c.does(func(ctx context.Context, args []string) error {
+			did, err := restoreBackup(ctx, args[0], dir)
+			if err != nil {
+				return err
+			}
+			if c.format == formatJSON {
+				return c.print(object{{"dir", dir}, {"store", did.ID}, {"from", did.From}, {"rows", did.Rows}, {"lost", did.Lost}})
+			}
+			c.pairs([][2]string{
+				{"store", did.ID + " in " + dir},
+				{"backup of", did.From},
+			})
+			c.say("%d jobs had not ended and are lost (restored)", did.Lost)
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "the `folder` of the store, empty or not there")
+	_ = cmd.MarkFlagRequired("dir") // fails only for a flag that is not there
+	return cmd
+}
+
+// restoreBackup makes a store of a backup's file.
+func restoreBackup(ctx context.Context, path, dir string) (store.Restored, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return store.Restored{}, invalid("file", "%s", err)
+	}
+	defer f.Close()
+	did, err := badger.Restore(dir, readUntil(ctx, f), &badger.Options{Logger: quiet})
+	if errors.Is(err, badger.ErrNotEmpty) {
+		err = invalid("dir", "%s is not empty", dir)
+	}
+	return did, err
+}
+
+// verifyBackup opens what was written as a restore would, in a folder of its own
+// beside it.
+func verifyBackup(ctx context.Context, f *os.File, beside string) (err error) {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(beside, "harp-verify-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	_, err = badger.Restore(dir, readUntil(ctx, f), &badger.Options{Logger: quiet})
+	return err
+}
+
+// readUntil is a reader that ends with ctx.
+func readUntil(ctx context.Context, r io.Reader) io.Reader {
+	return bufio.NewReaderSize(&readerUntil{ctx.Err, r}, 1<<20)
+}
+
+type readerUntil struct {
+	over func() error
+	r    io.Reader
+}
+
+// Read implements io.Reader. Errors: the context's when it has ended.
+func (r *readerUntil) Read(b []byte) (int, error) {
+	if err := r.over(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(b)
+}
