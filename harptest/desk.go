@@ -1,0 +1,120 @@
+package harptest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/store/memory"
+)
+
+// desk is where the dispatcher runs.
+type desk struct {
+	sys      *System
+	d        *dispatcher.Dispatcher // nil: down
+	listener net.Listener
+	work     sync.WaitGroup // of the dispatchers, those that crashed too
+}
+
+// StartDispatcher starts the dispatcher on the disk that the one before has left.
+// Callers and agents connect again by themselves, see [System.WaitOnline].
+func (s *System) StartDispatcher() {
+	s.t.Helper()
+	s.inTurn(func() {
+		if s.desk.d != nil {
+			s.t.Error("harptest: the dispatcher runs")
+		} else if err := s.desk.start(); err != nil {
+			s.t.Error("harptest: start the dispatcher: ", err)
+		}
+	})
+}
+
+// StopDispatcher shuts the dispatcher down in order.
+func (s *System) StopDispatcher() {
+	s.t.Helper()
+	s.inTurn(func() {
+		if s.desk.isUp() {
+			s.desk.stop()
+		}
+	})
+}
+
+// CrashDispatcher ends the dispatcher as the loss of its power would: what it has not
+// committed is forgotten. Its connections are reset.
+func (s *System) CrashDispatcher() {
+	s.t.Helper()
+	s.inTurn(func() {
+		if s.desk.isUp() {
+			s.desk.crash()
+		}
+	})
+}
+
+// RestartDispatcher stops the dispatcher in order and starts it anew.
+func (s *System) RestartDispatcher() {
+	s.t.Helper()
+	s.StopDispatcher()
+	s.StartDispatcher()
+}
+
+// isUp fails the test if the dispatcher is down.
+func (k *desk) isUp() bool {
+	k.sys.t.Helper()
+	if k.d == nil {
+		k.sys.t.Error("harptest: the dispatcher is down")
+	}
+	return k.d != nil
+}
+
+func (k *desk) start() error {
+	s := k.sys
+	cfg := s.options.Dispatcher
+	if cfg.Logger == nil {
+		cfg.Logger = s.log
+	}
+	l, err := s.network.Listen(address, dispatcherID)
+	if err != nil {
+		return err
+	}
+	d, err := dispatcher.Open(s.t.Context(), slowStore{memory.OpenDisk(s.disk, nil), s.slow}, cfg)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	k.d, k.listener = d, l
+	k.work.Go(func() {
+		if err := d.Serve(context.WithoutCancel(s.t.Context()), l, nil); err != nil && !errors.Is(err, harp.ErrClosed) && !errors.Is(err, net.ErrClosed) {
+			s.t.Error("harptest: serve: ", err)
+		}
+	})
+	return nil
+}
+
+// stop shuts the dispatcher down if it runs.
+func (k *desk) stop() {
+	if k.d == nil {
+		return
+	}
+	if err := k.d.Shutdown(context.WithoutCancel(k.sys.t.Context())); err != nil {
+		k.sys.t.Error("harptest: stop the dispatcher: ", err)
+	}
+	k.d = nil
+	_ = k.listener.Close()
+}
+
+// crash takes everything from the dispatcher, and does not wait until it has noticed.
+func (k *desk) crash() {
+	d := k.d
+	k.d = nil
+	_ = k.listener.Close()
+	for _, m := range k.sys.machines {
+		k.sys.network.Reset(m.id, dispatcherID)
+	}
+	k.sys.network.Reset(callerID, dispatcherID)
+	k.sys.disk.Crash()
+	k.work.Go(func() {
+		_ = d.Shutdown(context.WithoutCancel(k.sys.t.Context())) // its store is gone
+	})
+}

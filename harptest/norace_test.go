@@ -1,0 +1,5 @@
+//go:build !race
+
+package harptest_test
+
+const raceDetector = false

@@ -1,0 +1,83 @@
+//go:build linux
+
+package actor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/internal/faults/witness"
+	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/devca"
+)
+
+func runAgent(ctx context.Context, cfg Config, ca *devca.CA, log *slog.Logger) error {
+	tc, err := ca.TLS(transport.Identity{Role: transport.RoleAgent, Name: cfg.Name})
+	if err != nil {
+		return err
+	}
+	w, err := witness.Open(cfg.Witness, harp.NewID())
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	a := agent.New(agent.Config{
+		Name: cfg.Name, Dir: cfg.Dir, TLS: tc, Logger: log,
+		Limits: agent.Limits{MaxAttempts: cfg.MaxAttempts},
+		Facts:  func(context.Context) (map[string]any, error) { return nil, nil },
+	})
+	agent.HandleStream(a, harp.NewStreamProc[Args, Record, Result](Work), worker(w))
+	agent.HandleStream(a, harp.NewStreamProc[Args, Record, Result](Again), worker(w), agent.Idempotent())
+	say(Ready)
+	return a.Connect(ctx, cfg.Connect)
+}
+
+// worker is the function of both procedures.
+func worker(w *witness.File) func(context.Context, Args, func(Record) error) (Result, error) {
+	return func(ctx context.Context, in Args, emit func(Record) error) (Result, error) {
+		call, _ := agent.FromContext(ctx)
+		if err := w.Write(witness.Begin, call.JobID, call.Attempt); err != nil {
+			return Result{}, err
+		}
+		if in.Suicide {
+			return Result{}, syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
+		err := work(ctx, in, func(n int) error {
+			return emit(Record{Job: call.JobID, Attempt: call.Attempt, N: n, Fill: strings.Repeat("x", in.Size)})
+		})
+		what := witness.End
+		if err != nil {
+			what = witness.Quit
+		}
+		err = errors.Join(err, w.Write(what, call.JobID, call.Attempt))
+		return Result{Job: call.JobID, Attempt: call.Attempt}, err
+	}
+}
+
+// work emits and then sleeps.
+func work(ctx context.Context, in Args, emit func(n int) error) error {
+	for n := range in.Records {
+		time.Sleep(in.Pace)
+		if err := emit(n); err != nil {
+			return err
+		}
+	}
+	if in.Deaf {
+		ctx = context.WithoutCancel(ctx)
+	}
+	timer := time.NewTimer(in.Sleep)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,155 @@
+//go:build linux
+
+// Package actor is the processes of the fault tests: a dispatcher on a store in
+// Badger, or an agent with a few Go functions that write to the witness.
+package actor
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/pprof"
+	"syscall"
+	"time"
+
+	"github.com/harpcaller/harp/transport/devca"
+)
+
+// Fleet is the name of the tests' fleet.
+const Fleet = "faults"
+
+// Config says what a process is to be. It is given to it as JSON.
+type Config struct {
+	Role string // dispatcher or agent
+	CA   string // folder of the authority
+	Dir  string // the store, or the agent's own
+
+	// A dispatcher's.
+	Listen      string        // address
+	Heartbeat   time.Duration // 0: the default
+	OfflineWait time.Duration // 0: the default
+	MaxStored   int64         // bytes of records a job; 0: the default
+	LowSpace    uint64        // 0: the default
+	Clock       string        // file with what is added to the clock, as a duration; "": nothing
+
+	// An agent's.
+	Name        string
+	Connect     string // the dispatcher's address
+	Witness     string // file
+	MaxAttempts int    // 0: the default
+}
+
+// The procedures of an agent.
+const (
+	Work  = "work"  // runs once
+	Again = "again" // declared idempotent
+)
+
+// Args are those of both.
+type Args struct {
+	Records int           `json:"records,omitempty"`
+	Size    int           `json:"size,omitempty"`    // bytes of a record, about
+	Pace    time.Duration `json:"pace,omitempty"`    // before each record
+	Sleep   time.Duration `json:"sleep,omitempty"`   // after the records
+	Deaf    bool          `json:"deaf,omitempty"`    // does not listen to its context
+	Suicide bool          `json:"suicide,omitempty"` // its process dies in it
+}
+
+// Record is one that a procedure emits.
+type Record struct {
+	Job     string `json:"job"`
+	Attempt int    `json:"attempt"`
+	N       int    `json:"n"`
+	Fill    string `json:"fill,omitempty"`
+}
+
+// Result is what a procedure returns.
+type Result struct {
+	Job     string `json:"job"`
+	Attempt int    `json:"attempt"`
+}
+
+// The words with which a process says on its standard output how it is.
+const (
+	Ready = "ready"
+	Left  = "left" // and numbers: goroutines and files that it leaves behind
+)
+
+// Main is the process: it works until it is told to stop by SIGTERM, or dies at
+// once when its standard input ends, which is when its parent dies.
+func Main(args []string) error {
+	var cfg Config
+	if len(args) != 1 {
+		return fmt.Errorf("one argument is wanted, the configuration as JSON")
+	}
+	if err := json.Unmarshal([]byte(args[0]), &cfg); err != nil {
+		return err
+	}
+	before := leftovers()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(3)
+	}()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	ca, err := devca.Open(cfg.CA, Fleet)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	switch cfg.Role {
+	case "dispatcher":
+		err = runDispatcher(ctx, cfg, ca, log)
+	case "agent":
+		err = runAgent(ctx, cfg, ca, log)
+	default:
+		err = fmt.Errorf("there is no role %q", cfg.Role)
+	}
+	if err == nil {
+		sayLeft(before)
+	}
+	return err
+}
+
+// say writes a line for the parent.
+func say(words ...any) { _, _ = fmt.Println(words...) }
+
+type leftover struct{ goroutines, files int }
+
+func leftovers() leftover {
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return leftover{}
+	}
+	return leftover{runtime.NumGoroutine(), len(files)}
+}
+
+// sayLeft says what the process has more than when it began, the goroutines of its
+// standard input and of signals aside, when that has come to rest.
+func sayLeft(before leftover) {
+	const own = 3 // standard input, signal.NotifyContext, os/signal's loop
+	now := leftovers()
+	for range 50 { // a goroutine that has done its last step may still be counted
+		if now.goroutines <= before.goroutines+own {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+		now = leftovers()
+	}
+	goroutines := now.goroutines - before.goroutines - own
+	if goroutines > 0 {
+		out := bufio.NewWriter(os.Stderr)
+		_ = pprof.Lookup("goroutine").WriteTo(out, 1)
+		_ = out.Flush()
+	}
+	say(Left, max(goroutines, 0), max(now.files-before.files-runtimeFiles, 0))
+}
+
+// runtimeFiles are the runtime's own: its poller's.
+const runtimeFiles = 2

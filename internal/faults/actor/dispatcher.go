@@ -1,0 +1,69 @@
+//go:build linux
+
+package actor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/store/badger"
+	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/devca"
+)
+
+// stopWithin is how long what is under way has when a process is told to stop.
+const stopWithin = 20 * time.Second
+
+func runDispatcher(ctx context.Context, cfg Config, ca *devca.CA, log *slog.Logger) error {
+	tc, err := ca.TLS(transport.Identity{Role: transport.RoleDispatcher, Name: "dispatcher"})
+	if err != nil {
+		return err
+	}
+	st, err := badger.Open(cfg.Dir, &badger.Options{
+		Logger: log, MaxStored: cfg.MaxStored, LowSpace: cfg.LowSpace,
+	})
+	if err != nil {
+		return err
+	}
+	d, err := dispatcher.Open(ctx, st, dispatcher.Config{
+		Logger: log, Heartbeat: cfg.Heartbeat, OfflineWait: cfg.OfflineWait, Now: clock(cfg.Clock),
+	})
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return errors.Join(err, d.Shutdown(ctx))
+	}
+	say(Ready)
+	err = d.Serve(ctx, l, tc)
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer cancel()
+	return errors.Join(err, d.Shutdown(stopping))
+}
+
+// clock is a wall clock that is wrong by as much as a file says at the moment; nil
+// without a file.
+func clock(file string) func() time.Time {
+	if file == "" {
+		return nil
+	}
+	return func() time.Time {
+		now := time.Now().Round(0) // without the monotonic clock, which does not jump
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return now
+		}
+		wrong, err := time.ParseDuration(strings.TrimSpace(string(text)))
+		if err != nil {
+			return now
+		}
+		return now.Add(wrong)
+	}
+}
