@@ -5,6 +5,8 @@ GOBIN    := $(CURDIR)/bin
 LINT     := $(GOBIN)/golangci-lint
 LINT_VERSION := v2.15.0
 FUZZTIME ?= 10s
+SEEDS    ?= 1000
+SEED     ?= 1
 
 # The race detector needs a C compiler; Go says by itself whether it found one.
 # CI insists on it.
@@ -57,6 +59,19 @@ fuzz: ## run each fuzz target for a short while (FUZZTIME=10s)
 			(cd $$dir && $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) .) || exit 1; \
 		done; \
 	done
+
+.PHONY: chaos
+chaos: ## run random faults in virtual time (SEEDS=1000 from SEED=1 on)
+	$(GO) test ./harptest -run '^TestChaos$$' -count 1 -timeout 0 -seeds $(SEEDS) -seed $(SEED)
+
+.PHONY: life
+life: ## play SEEDS random lives of a job
+	HARP_SEEDS=$(SEEDS) $(GO) test ./store -run '^TestLife' -count 1 -timeout 0
+
+.PHONY: faults
+faults: ## kill, cut off and starve real processes, the long form (an hour or more); writes bin/faults.json
+	@mkdir -p $(GOBIN)
+	HARP_FAULTS=long HARP_FAULTS_REPORT=$(GOBIN)/faults.json $(GO) test ./internal/faults -count 1 -timeout 0 -v
 
 .PHONY: bench
 bench: ## run the benchmarks

@@ -57,49 +57,6 @@ type Request struct {
 	IdempotencyTTL time.Duration // with a key: from 1 second to 30 days
 }
 
-// again are the options with which the call is made once more: those of the request,
-// but not what it says of one job alone and of a time that may have passed.
-func (r Request) again(o *CallOptions) {
-	*o = CallOptions{
-		Queue: r.Queue, Concurrency: r.Concurrency, Priority: r.Priority,
-		Timeout: r.Timeout, MaxExecTime: r.MaxExecTime, OfflineWait: r.OfflineWait, WhenOffline: r.WhenOffline,
-		Info: r.Info, Labels: r.Labels, Retry: r.Retry,
-	}
-}
-
-// newRequest resolves the options of a call. Errors: ErrInvalid naming the field.
-func newRequest(host, procedure string, args any, opts []Option) (Request, error) {
-	var o CallOptions
-	for _, opt := range opts {
-		opt(&o)
-	}
-	if err := o.check(); err != nil {
-		return Request{}, err
-	}
-	r := Request{
-		ID: o.JobID, Host: host, Procedure: procedure,
-		Concurrency: o.Concurrency, Priority: o.Priority,
-		Timeout: o.Timeout, MaxExecTime: o.MaxExecTime,
-		StartAfter: o.StartAfter, StartBefore: o.StartBefore,
-		OfflineWait: o.OfflineWait, WhenOffline: o.WhenOffline, Labels: o.Labels,
-		Retry: o.Retry, IdempotencyKey: o.IdempotencyKey, IdempotencyTTL: o.IdempotencyTTL,
-	}
-	if r.ID == "" {
-		r.ID = NewID()
-	}
-	var err error
-	if r.Args, err = NewValue(args); err != nil {
-		return Request{}, inField("args", err)
-	}
-	if r.Info, err = NewValue(o.Info); err != nil {
-		return Request{}, inField("info", err)
-	}
-	if r.Queue, err = QueueName(o.Queue); err != nil {
-		return Request{}, err
-	}
-	return r, r.Check()
-}
-
 // QueueName returns the canonical form of a queue's name; nil for nil. Errors:
 // ErrInvalid when it does not encode to a map with string keys or is too long.
 func QueueName(name any) (Value, error) {

@@ -382,35 +382,3 @@ func queueFromWire(w wire.Queue) (QueueStatus, error) {
 		Running: r.number("running", w.Running), Waiting: r.number("waiting", w.Waiting), Paused: w.Paused,
 	}, r.err
 }
-
-// fill encodes as many items as an answer holds: at most so many, 1 MiB of them, and
-// at least one. It returns how many.
-func fill[T any](items []T, most int, message func(T) any) (wire.Rows, int) {
-	var rows wire.Rows
-	size := 0
-	for _, item := range items {
-		row := wire.Encode(message(item))
-		if size += len(row); len(rows) == most || size > wire.MaxPage && len(rows) > 0 {
-			break
-		}
-		rows = append(rows, row)
-	}
-	return rows, len(rows)
-}
-
-// rowsFromWire is the inverse of fill.
-func rowsFromWire[W, T any](rows wire.Rows, from func(W) (T, error)) ([]T, error) {
-	var items []T
-	for _, row := range rows {
-		var w W
-		if err := wire.DecodeRow(row, &w); err != nil {
-			return nil, err
-		}
-		item, err := from(w)
-		if err != nil {
-			return nil, err
-		}
-		items = append(items, item)
-	}
-	return items, nil
-}

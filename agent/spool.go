@@ -101,7 +101,7 @@ func (at *attempt) handAllLocked() error {
 		return journal.ErrClosed
 	}
 	if j != s.journal {
-		at.compareLocked(j)
+		s.journal = j
 		if !s.on {
 			return nil
 		}

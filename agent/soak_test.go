@@ -1,0 +1,240 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+// TestSoak lets sessions, lanes and the agent's process fail at random, with a
+// dispatcher that keeps what it is told and asks for the rest. Nothing runs twice, no
+// record is told twice or out of order, what is missing is said, and what was seen to
+// start is never said to be absent.
+func TestSoak(t *testing.T) {
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			inMemory(t, func(t *testing.T, p place) {
+				s := &soak{t: t, rand: rand.New(rand.NewPCG(seed, 1)), jobs: map[string]*soakJob{}, runs: map[string]int{}}
+				s.m = newMachine(t, p, s.offer, agent.Limits{MaxJobSpool: 40_000, MaxRecord: 4000})
+				for range 60 {
+					s.step()
+				}
+				s.finish()
+			})
+		})
+	}
+}
+
+// soak is one run.
+type soak struct {
+	t     *testing.T
+	m     *machine
+	rand  *rand.Rand
+	lanes sync.WaitGroup
+
+	mu   sync.Mutex // guards what follows
+	jobs map[string]*soakJob
+	runs map[string]int
+}
+
+// soakJob is what the dispatcher has of a job.
+type soakJob struct {
+	id      string
+	records int64
+	last    int64 // value of the last record
+	started bool  // it was told so
+	ended   bool
+	crashed bool // its process may have crashed
+}
+
+// soakRecord is a record: its number among those that were offered, and ballast.
+type soakRecord struct {
+	N    int64
+	Fill string
+}
+
+// offer offers a stream that takes its time.
+func (s *soak) offer(a *agent.Agent) {
+	agent.HandleStream(a, harp.NewStreamProc[none, soakRecord, int64]("stream"), func(ctx context.Context, _ none, emit func(soakRecord) error) (int64, error) {
+		info, _ := agent.FromContext(ctx)
+		s.mu.Lock()
+		s.runs[info.JobID]++
+		r := rand.New(rand.NewPCG(uint64(len(s.runs)), 2))
+		s.mu.Unlock()
+		n := int64(0)
+		for range 5 + r.IntN(60) {
+			n++
+			if err := emit(soakRecord{N: n, Fill: strings.Repeat("x", r.IntN(3000))}); err != nil {
+				return n, err
+			}
+			if r.IntN(3) == 0 {
+				time.Sleep(time.Duration(r.IntN(300)) * time.Millisecond)
+			}
+		}
+		return n, nil
+	}, agent.Timeout(time.Hour))
+}
+
+// step does something.
+func (s *soak) step() {
+	switch s.rand.IntN(10) {
+	case 0, 1, 2:
+		s.call(&soakJob{id: harp.NewID()})
+	case 3:
+		s.m.lose()
+		s.reconcile()
+	case 4:
+		s.m.away(true)
+		time.Sleep(time.Duration(s.rand.IntN(5000)) * time.Millisecond)
+		s.m.away(false)
+		s.reconcile()
+	case 5:
+		s.mu.Lock()
+		for _, j := range s.jobs {
+			j.crashed = true
+		}
+		s.mu.Unlock()
+		s.m.crash()
+		s.reconcile()
+	default:
+		time.Sleep(time.Duration(s.rand.IntN(400)) * time.Millisecond)
+	}
+}
+
+// finish waits until all jobs have ended.
+func (s *soak) finish() {
+	s.m.lose()
+	s.reconcile()
+	time.Sleep(time.Hour)
+	synctest.Wait()
+	s.m.lose()
+	s.lanes.Wait()
+	if len(s.m.peer.held) > 0 {
+		s.t.Errorf("held in the end: %+v", s.m.peer.held)
+	}
+	for _, j := range s.jobs {
+		if !j.ended || s.runs[j.id] != 1 {
+			s.t.Errorf("%+v after %d runs", *j, s.runs[j.id])
+		}
+	}
+}
+
+// reconcile asks for what is held, calls again what is not, and lets the agent forget
+// the rest.
+func (s *soak) reconcile() {
+	s.lanes.Wait() // of the session before
+	held := map[string]wire.HeldAttempt{}
+	for _, h := range s.m.peer.held {
+		held[h.Job] = h
+	}
+	var forget []wire.HeldAttempt
+	for id, j := range s.jobs {
+		h, is := held[id]
+		switch {
+		case j.ended && is:
+			forget = append(forget, h)
+		case j.ended:
+		case is:
+			j.started = true
+			s.follow(j, s.m.peer.resume(id, j.records))
+		case j.started:
+			s.t.Errorf("job %s was started, and is absent", id)
+		default:
+			s.call(j)
+		}
+	}
+	if len(forget) > 0 {
+		s.m.peer.forget(forget...)
+	}
+}
+
+// call sends a job.
+func (s *soak) call(j *soakJob) {
+	s.mu.Lock()
+	s.jobs[j.id] = j
+	s.mu.Unlock()
+	window := int64(1000 + s.rand.IntN(20_000))
+	s.follow(j, s.m.peer.call("stream", nil, func(c *wire.Call, r *harp.Request) { r.ID, c.Window = j.id, window }))
+}
+
+// follow takes what is told of a job until its end, or the session's.
+func (s *soak) follow(j *soakJob, x *exchange) {
+	slow := s.rand.IntN(4) == 0
+	s.lanes.Go(func() {
+		for {
+			f, err := x.x.Receive(context.Background())
+			if err != nil {
+				return
+			}
+			s.mu.Lock()
+			ack := s.hear(j, f.Type, f.Body)
+			s.mu.Unlock()
+			if slow {
+				time.Sleep(200 * time.Millisecond)
+			}
+			if ack != nil && x.x.Send(wire.TypeAck, false, wire.Encode(*ack)) != nil || ack != nil && ack.End {
+				x.x.Release()
+				return
+			}
+		}
+	})
+}
+
+// hear takes a frame and returns what to answer.
+func (s *soak) hear(j *soakJob, typ transport.Type, body []byte) *wire.Ack {
+	switch typ {
+	case wire.TypeAccepted:
+		j.started = true
+	case wire.TypeRecords:
+		j.started = true
+		var m wire.Records
+		if err := wire.Decode(body, &m); err != nil || m.First != j.records {
+			s.t.Errorf("records from %d, have %d: %v", m.First, j.records, err)
+		}
+		for _, r := range m.Records {
+			s.record(j, r)
+		}
+		return &wire.Ack{Next: j.records}
+	case wire.TypeEnd:
+		var m wire.End
+		if err := wire.Decode(body, &m); err != nil || m.Records != j.records {
+			s.t.Errorf("END of %d records, have %d: %v", m.Records, j.records, err)
+		}
+		if n := int64(0); m.Gone && !j.crashed {
+			s.t.Errorf("job %s is gone", j.id)
+		} else if !m.Gone && len(m.Failure) == 0 && harp.Value(m.Value).Decode(&n) == nil && n < j.last {
+			s.t.Errorf("returned %d after %d", n, j.last)
+		}
+		j.ended = true
+		return &wire.Ack{Next: j.records, End: true}
+	default:
+		s.t.Errorf("frame of type %d", typ)
+	}
+	return nil
+}
+
+// record takes one record.
+func (s *soak) record(j *soakJob, r wire.Record) {
+	j.records++
+	if len(r.Value) == 0 && r.Truncated > 0 {
+		return
+	}
+	var v soakRecord
+	if err := harp.Value(r.Value).Decode(&v); err != nil {
+		s.t.Error(err)
+	}
+	if v.N != j.last+1 && (r.Truncated == 0 || v.N <= j.last) {
+		s.t.Errorf("record %d has %d after %d, %d bytes dropped", j.records-1, v.N, j.last, r.Truncated)
+	}
+	j.last = v.N
+}
