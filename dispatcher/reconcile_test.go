@@ -279,6 +279,10 @@ func TestForceLost(t *testing.T) {
 		if s := i.status(t); s.State != harp.StateLost || s.Reason != harp.LostForced || harp.RanOf(s.Err) != harp.MayHaveRun {
 			t.Errorf("it is %s (%s): %v", s.State, s.Reason, s.Err)
 		}
+		page := must[harp.EventPage](t)(sys.caller.EventsPage(t.Context(), harp.EventFilter{After: harp.EventsFromStart, Types: []string{string(harp.EventJobLost)}}, false))
+		if len(page.Events) != 1 || page.Events[0].By == (harp.Principal{}) {
+			t.Errorf("the feed does not tell by whom: %+v", page.Events)
+		}
 	})
 }
 

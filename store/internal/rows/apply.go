@@ -75,7 +75,11 @@ func (s *Store) happen(t *tx, i id, before store.Job, event store.Event, out *st
 		out.Err = err
 		return nil
 	}
+	if event.Kind == store.Lose {
+		t.operator = event.By
+	}
 	t.change(i, &before, &after)
+	t.operator = harp.Principal{}
 	out.Job, out.Effect = after, effect
 	if e := s.sched.jobs[i]; e != nil {
 		out.Claimed, err = s.moved(t, e, &after, effect, now)

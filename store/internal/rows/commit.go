@@ -27,9 +27,11 @@ type tx struct {
 	pieces map[string]int // how many further pieces a value that was read has
 	size   int            // bytes of writes
 	wrote  bool           // whether the operation under way has written
-	feed   *feed
-	kept   kept
-	pruned bool // whether the group has a Prune in it
+
+	operator harp.Principal // who asked for the event under way, if that was not a cancel
+	feed     *feed
+	kept     kept
+	pruned   bool // whether the group has a Prune in it
 }
 
 // get returns what is stored under key, nil if nothing. Errors: ErrDamaged, the

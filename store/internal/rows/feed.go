@@ -109,6 +109,9 @@ func (t *tx) emitChange(i id, before, after *store.Job) {
 		by = nil
 	}
 	if moved {
+		if by == nil && t.operator != (harp.Principal{}) {
+			by = &t.operator
+		}
 		t.emitJob(stateEvent(after.State), i, after, nanos(after.Since), by)
 	}
 	if before.Late == nil && after.Late != nil {
