@@ -207,6 +207,32 @@ func TestCrashEnded(t *testing.T) {
 	})
 }
 
+// TestCrashAccepted checks that what was accepted and not started when the process
+// ended is withdrawn before the rest is listed: it may be called again.
+func TestCrashAccepted(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		c := newCounter()
+		m := &machine{t: t, p: p, d: listen(t, p), disk: journal.NewMemory(), offers: c.offer}
+		x := &exchange{t: t, id: harp.NewID()}
+		j, err := journal.Open(m.disk, journal.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Accept(journal.Key{Job: x.id, Attempt: 1}, journal.Accept{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		m.boot()
+		m.checkHeld(x, "", 0)
+		if m.agent.Holds(x.id) {
+			t.Error("held, and not listed")
+		}
+		value[int64](t, m.peer.call("once", nil, again(x)).accepted().end())
+	})
+}
+
 // TestCrashStopping checks that a limit or cancel is journalled before it is told.
 func TestCrashStopping(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {

@@ -19,10 +19,11 @@ import (
 // ailing is a journal's directory that can be made to fail.
 type ailing struct {
 	journal.FS
-	ill *atomic.Pointer[error] // what its calls return
+	ill    *atomic.Pointer[error] // what its calls return
+	anyway bool                   // writes are done all the same
 }
 
-func newAiling(fs journal.FS) ailing { return ailing{fs, new(atomic.Pointer[error])} }
+func newAiling(fs journal.FS) ailing { return ailing{FS: fs, ill: new(atomic.Pointer[error])} }
 
 func (a ailing) fail(err error) { a.ill.Store(&err) }
 func (a ailing) heal()          { a.ill.Store(nil) }
@@ -54,10 +55,12 @@ type ailingFile struct {
 }
 
 func (f ailingFile) Write(p []byte) (int, error) {
-	if err := f.of.err(); err != nil {
-		return 0, err
+	err := f.of.err()
+	if err == nil || f.of.anyway {
+		n, other := f.File.Write(p)
+		return n, errors.Join(err, other)
 	}
-	return f.File.Write(p)
+	return 0, err
 }
 
 func (f ailingFile) Truncate(size int64) error {
@@ -105,44 +108,96 @@ func TestDiskFull(t *testing.T) {
 // nothing and has no session until its journal works again; what runs goes on, and
 // what is not known to have been started is not called so.
 func TestBroken(t *testing.T) {
+	t.Run("nothing was written", func(t *testing.T) {
+		inMemory(t, func(t *testing.T, p place) { testBroken(t, p, false) })
+	})
+	t.Run("all was written", func(t *testing.T) {
+		inMemory(t, func(t *testing.T, p place) { testBroken(t, p, true) })
+	})
+}
+
+func testBroken(t *testing.T, p place, anyway bool) {
+	c := newCounter()
+	disk := journal.NewMemory()
+	ill := newAiling(disk.Mount())
+	ill.anyway = anyway
+	m := &machine{t: t, p: p, d: listen(t, p), disk: disk, offers: c.offer}
+	m.start(ill)
+	x := m.peer.call("count", nil, limits(harp.NoLimit, harp.NoLimit)).accepted()
+	expect[wire.Records](x, wire.TypeRecords)
+	synctest.Wait() // all are numbered
+	ill.fail(errors.New("input/output error"))
+	y := m.peer.call("once", nil)
+	if f, err := y.x.Receive(t.Context()); err == nil {
+		t.Errorf("answered with a frame of type %d", f.Type)
+	}
+	<-m.peer.session.Done()
+	time.Sleep(5 * time.Minute)
+	select {
+	case <-m.d.sessions:
+		t.Error("a session without a journal")
+	default:
+	}
+	close(c.release)
+	time.Sleep(5 * time.Minute)
+	ill.heal()
+	before := m.peer.hello
+	m.peer = <-m.d.sessions
+	if h := m.peer.hello; h.Journal != before.Journal || h.Position < before.Position {
+		t.Errorf("journal %q at %d, then %q at %d", before.Journal, before.Position, h.Journal, h.Position)
+	}
+	if anyway { // the start is on disk, but nothing was started
+		if end := m.peer.resume(y.id, 0).end(); !end.Gone {
+			t.Errorf("END %+v", end)
+		}
+	} else {
+		m.peer.call("once", nil, again(y)).accepted().end()
+	}
+	time.Sleep(3 * time.Second)
+	m.crash() // all was journalled after all
+	m.checkHeld(x, wire.HeldEnded, 10)
+	if end, records := m.peer.resume(x.id, 0).ended(); value[int](t, end) != 0 || len(records) != 10 {
+		t.Errorf("END %+v after %d records", end, len(records))
+	}
+	if n := c.runs.Load(); n != 2 && !anyway || n != 1 && anyway {
+		t.Errorf("%d runs", n)
+	}
+}
+
+// TestFullAway checks records that a full disk did not take while the dispatcher was
+// away: those that have a number are told all the same.
+func TestFullAway(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {
-		c := newCounter()
+		release := make(chan struct{})
 		disk := journal.NewMemory()
 		ill := newAiling(disk.Mount())
-		m := &machine{t: t, p: p, d: listen(t, p), disk: disk, offers: c.offer}
+		m := &machine{t: t, p: p, d: listen(t, p), disk: disk, offers: func(a *agent.Agent) {
+			agent.HandleStream(a, harp.NewStreamProc[none, []byte, int]("flood"), func(_ context.Context, _ none, emit func([]byte) error) (int, error) {
+				<-release
+				for range 300 {
+					if err := emit(make([]byte, 1000)); err != nil {
+						return 0, err
+					}
+				}
+				return 0, nil
+			})
+		}}
 		m.start(ill)
-		x := m.peer.call("count", nil, limits(harp.NoLimit, harp.NoLimit)).accepted()
-		expect[wire.Records](x, wire.TypeRecords)
-		ill.fail(errors.New("input/output error"))
-		y := m.peer.call("once", nil)
-		if f, err := y.x.Receive(t.Context()); err == nil {
-			t.Errorf("answered with a frame of type %d", f.Type)
-		}
-		<-m.peer.session.Done()
-		time.Sleep(time.Hour)
-		select {
-		case <-m.d.sessions:
-			t.Error("a session without a journal")
-		default:
-		}
-		close(c.release)
-		time.Sleep(time.Hour)
+		x := m.peer.call("flood", nil).accepted()
+		m.away(true)
+		ill.fail(syscall.ENOSPC)
+		close(release)
+		time.Sleep(time.Minute)
 		ill.heal()
-		before := m.peer.hello
-		m.peer = <-m.d.sessions
-		if h := m.peer.hello; h.Journal != before.Journal || h.Position < before.Position {
-			t.Errorf("journal %q at %d, then %q at %d", before.Journal, before.Position, h.Journal, h.Position)
+		m.away(false)
+		_, records := m.peer.resume(x.id, 0).ended()
+		var missed int64
+		for _, r := range records {
+			missed += r.Truncated
 		}
-		m.checkHeld(x, wire.HeldEnded, 10)
-		time.Sleep(3 * time.Second)
-		m.crash() // all was journalled after all
-		m.checkHeld(x, wire.HeldEnded, 10)
-		if end, records := m.peer.resume(x.id, 0).ended(); value[int](t, end) != 0 || len(records) != 10 {
-			t.Errorf("END %+v after %d records", end, len(records))
-		}
-		m.peer.call("once", nil, again(y)).accepted().end()
-		if c.runs.Load() != 2 {
-			t.Errorf("%d runs", c.runs.Load())
+		each := int64(len(records[0].Value))
+		if n := len(records); n < 60 || n > 299 || int64(n-1)*each+missed != 300*each {
+			t.Errorf("%d records, %d bytes missed", n, missed)
 		}
 	})
 }

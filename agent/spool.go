@@ -101,7 +101,7 @@ func (at *attempt) handAllLocked() error {
 		return journal.ErrClosed
 	}
 	if j != s.journal {
-		s.journal = j
+		at.compareLocked(j)
 		if !s.on {
 			return nil
 		}
@@ -119,7 +119,7 @@ func (at *attempt) handAllLocked() error {
 func (at *attempt) compareLocked(j *journal.Journal) {
 	s := &at.spool
 	h, is := j.Get(s.key)
-	if !is {
+	if !is || h.Records < s.synced.next {
 		at.log.Error("the journal has lost an attempt that runs")
 		s.on, s.commits = false, nil
 		at.applyStopLocked()
