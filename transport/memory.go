@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -16,16 +15,23 @@ import (
 // connections are recognised by [Client] and [Server]: identity, role and protocol
 // are checked as over TLS, but there are no certificates, and sessions are made of
 // in-memory streams instead of yamux. All that blocks in it does so in a way that
-// testing/synctest knows.
+// testing/synctest knows. [Network.Road] and [Network.Reset] make it as bad as real
+// ones are.
 type Network struct {
 	mu        sync.Mutex // guards what follows; never held while blocked
 	listeners map[string]*memoryListener
 	dialled   int // connections so far, for their addresses
+	roads     map[way]*Road
+	links     map[*memoryLink]struct{} // those that have not ended
 }
 
 // NewNetwork returns a network on which nobody listens.
 func NewNetwork() *Network {
-	return &Network{listeners: make(map[string]*memoryListener)}
+	return &Network{
+		listeners: make(map[string]*memoryListener),
+		roads:     make(map[way]*Road),
+		links:     make(map[*memoryLink]struct{}),
+	}
 }
 
 // Listen returns a listener at addr, any string, whose end of each connection is
@@ -58,20 +64,26 @@ func (n *Network) Dialer(id Identity) func(ctx context.Context, addr string) (ne
 		if err := id.Validate(); err != nil {
 			return nil, err
 		}
-		l, local := n.route(addr, id)
+		l, serial := n.route(addr)
 		if l == nil {
 			return nil, refused(addr)
 		}
-		return l.connect(ctx, id, local)
+		link := newMemoryLink(n, serial, [2]Identity{id, l.id}, l.addr)
+		for _, road := range link.roads { // there and back
+			if err := road.pass(ctx); err != nil {
+				return nil, err
+			}
+		}
+		return l.connect(ctx, link)
 	}
 }
 
-// route returns the listener at addr and an address for id, who dials it.
-func (n *Network) route(addr string, id Identity) (l *memoryListener, local string) {
+// route returns the listener at addr and a number for a connection to it.
+func (n *Network) route(addr string) (l *memoryListener, serial int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.dialled++
-	return n.listeners[addr], net.JoinHostPort(id.Name, strconv.Itoa(n.dialled))
+	return n.listeners[addr], n.dialled
 }
 
 func refused(addr string) error {
@@ -92,22 +104,25 @@ type memoryListener struct {
 	once    sync.Once
 }
 
-// connect makes a connection and returns the dialler's end.
-func (l *memoryListener) connect(ctx context.Context, id Identity, local string) (net.Conn, error) {
-	link := newMemoryLink([2]Identity{id, l.id}, [2]string{local, l.addr})
+// connect makes a connection of link and returns the dialler's end.
+func (l *memoryListener) connect(ctx context.Context, link *memoryLink) (net.Conn, error) {
 	select {
 	case <-l.closed:
 		return nil, refused(l.addr)
 	default:
 	}
+	link.begin()
+	var err error
 	select {
 	case l.queue <- &memoryConn{link: link, side: 1}:
 		return &memoryConn{link: link, side: 0}, nil
 	case <-l.closed:
-		return nil, refused(l.addr)
+		err = refused(l.addr)
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		err = ctx.Err()
 	}
+	link.endBoth(io.EOF)
+	return nil, err
 }
 
 // Accept returns the next connection. The error is net.ErrClosed.
@@ -153,51 +168,6 @@ type memoryAddr string
 func (memoryAddr) Network() string  { return memoryNet }
 func (a memoryAddr) String() string { return string(a) }
 
-// memoryLink is what the two ends of a connection share. Side 0 dialled.
-type memoryLink struct {
-	ids     [2]Identity
-	addrs   [2]string
-	hello   chan string           // the protocol the client speaks
-	verdict chan error            // the server's
-	streams [2]chan *memoryStream // opened by the other side, not yet accepted
-	cut     chan struct{}         // closed when the connection ends
-
-	mu     sync.Mutex // guards what follows; never held while blocked
-	why    error      // why it ended
-	opener [2]bool    // the sides that accept no streams
-}
-
-func newMemoryLink(ids [2]Identity, addrs [2]string) *memoryLink {
-	l := &memoryLink{
-		ids:     ids,
-		addrs:   addrs,
-		hello:   make(chan string, 1),
-		verdict: make(chan error, 1),
-		cut:     make(chan struct{}),
-	}
-	for side := range l.streams {
-		l.streams[side] = make(chan *memoryStream, openBacklog)
-	}
-	return l
-}
-
-// end ends the connection. The first reason counts.
-func (l *memoryLink) end(why error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.why == nil {
-		l.why = why
-		close(l.cut)
-	}
-}
-
-// cause returns why the connection ended, nil while it has not.
-func (l *memoryLink) cause() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.why
-}
-
 // memoryConn is an end of an in-memory connection. It carries sessions only: Read
 // and Write are refused.
 type memoryConn struct {
@@ -217,7 +187,7 @@ func (c *memoryConn) SetWriteDeadline(time.Time) error { return nil }
 
 // Close ends the connection for both ends.
 func (c *memoryConn) Close() error {
-	c.link.end(io.EOF)
+	c.link.end(c.side, io.EOF)
 	return nil
 }
 
@@ -241,8 +211,11 @@ func (c *memoryConn) shakeClient(ctx context.Context, protocol string, want Role
 	c.link.hello <- protocol
 	select {
 	case err := <-c.link.verdict:
+		if late := c.link.roads[1].pass(ctx); late != nil {
+			return Peer{}, late
+		}
 		return peer, err
-	case <-c.link.cut:
+	case <-c.link.cut[c.side]:
 		return Peer{}, c.refusal()
 	case <-ctx.Done():
 		return Peer{}, ctx.Err()
@@ -263,6 +236,9 @@ func (c *memoryConn) refusal() error {
 func (c *memoryConn) shakeServer(ctx context.Context, allow map[string]Role) (Peer, error) {
 	select {
 	case protocol := <-c.link.hello:
+		if err := c.link.roads[0].pass(ctx); err != nil {
+			return Peer{}, err
+		}
 		peer := c.peer(protocol)
 		err := judge(peer.Identity, protocol, allow)
 		if err != nil {
@@ -271,7 +247,7 @@ func (c *memoryConn) shakeServer(ctx context.Context, allow map[string]Role) (Pe
 		}
 		c.link.verdict <- nil
 		return peer, nil
-	case <-c.link.cut:
+	case <-c.link.cut[c.side]:
 		return Peer{}, io.EOF
 	case <-ctx.Done():
 		return Peer{}, ctx.Err()
@@ -291,22 +267,22 @@ func newMemoryMux(c *memoryConn, window int, opener bool) *memoryMux {
 	early := opener && len(l.streams[c.side]) > 0
 	l.mu.Unlock()
 	if early {
-		l.end(errWrongSide)
+		l.endBoth(errWrongSide)
 	}
 	return &memoryMux{memoryConn: c, window: window}
 }
 
 func (m *memoryMux) open(ctx context.Context) (stream, error) {
 	l := m.link
-	out, in := newPipe(m.window, l.cut), newPipe(m.window, l.cut)
+	out, in := l.pipe(m.side, m.window), l.pipe(1-m.side, m.window)
 	select {
-	case <-l.cut:
+	case <-l.cut[m.side]:
 		return nil, net.ErrClosed
 	default:
 	}
 	select {
 	case l.streams[1-m.side] <- &memoryStream{in: out, out: in}:
-	case <-l.cut:
+	case <-l.cut[m.side]:
 		return nil, net.ErrClosed
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -315,7 +291,7 @@ func (m *memoryMux) open(ctx context.Context) (stream, error) {
 	wrong := l.opener[1-m.side]
 	l.mu.Unlock()
 	if wrong {
-		l.end(errWrongSide)
+		l.endBoth(errWrongSide)
 	}
 	return &memoryStream{in: in, out: out}, nil
 }
@@ -324,16 +300,16 @@ func (m *memoryMux) accept(ctx context.Context) (stream, error) {
 	select {
 	case st := <-m.link.streams[m.side]:
 		return st, nil
-	case <-m.link.cut:
+	case <-m.link.cut[m.side]:
 		return nil, net.ErrClosed
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-func (m *memoryMux) close() { m.link.end(io.EOF) }
+func (m *memoryMux) close() { m.link.end(m.side, io.EOF) }
 
-func (m *memoryMux) cause() error { return m.link.cause() }
+func (m *memoryMux) cause() error { return m.link.cause(m.side) }
 
 // memoryStream is an end of a stream.
 type memoryStream struct{ in, out *pipe }

@@ -1,0 +1,166 @@
+package transport
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Road is what lies between two identities of a [Network], in one direction. It is
+// straight until somebody blocks it or makes it slow. What is sent on it is never
+// reordered and never dropped: as with TCP, it arrives when it can, unless the
+// connection has ended at the receiver by then.
+type Road struct {
+	now atomic.Pointer[weather] // nil: straight
+
+	mu   sync.Mutex // guards held, and every change of now
+	held []func()   // what happens when it is open again
+}
+
+// weather is the state of a road that is not straight.
+type weather struct {
+	blocked bool
+	delay   time.Duration
+	over    chan struct{} // closed when the state has changed
+}
+
+// way is a road between two identities.
+type way struct{ from, to Identity }
+
+// Road returns the road on which what from sends reaches to.
+func (n *Network) Road(from, to Identity) *Road {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := way{from, to}
+	if n.roads[w] == nil {
+		n.roads[w] = &Road{}
+	}
+	return n.roads[w]
+}
+
+// errReset is why a connection ended that was reset.
+var errReset = errors.New("connection reset")
+
+// Reset ends the connections between two identities. Both ends notice at once,
+// whatever the roads are like.
+func (n *Network) Reset(a, b Identity) {
+	for _, l := range n.between(a, b) {
+		l.endBoth(errReset)
+	}
+}
+
+// between returns the connections between two identities, oldest first.
+func (n *Network) between(a, b Identity) []*memoryLink {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var found []*memoryLink
+	for l := range n.links {
+		if l.ids == [2]Identity{a, b} || l.ids == [2]Identity{b, a} {
+			found = append(found, l)
+		}
+	}
+	slices.SortFunc(found, func(k, l *memoryLink) int { return cmp.Compare(k.serial, l.serial) })
+	return found
+}
+
+// Block holds what is sent from now on, and what has not been received, until Open.
+// Nobody is told: whoever waits for an answer waits.
+func (r *Road) Block() { r.change(func(w *weather) { w.blocked = true }) }
+
+// Open undoes Block: what was held arrives.
+func (r *Road) Open() { r.change(func(w *weather) { w.blocked = false }) }
+
+// Delay makes what is sent from now on arrive so much later; zero: at once.
+func (r *Road) Delay(d time.Duration) {
+	r.change(func(w *weather) { w.delay = max(d, 0) })
+}
+
+func (r *Road) change(how func(*weather)) {
+	r.mu.Lock()
+	old := r.now.Load()
+	next := weather{over: make(chan struct{})}
+	if old != nil {
+		next.blocked, next.delay = old.blocked, old.delay
+	}
+	how(&next)
+	if next.blocked || next.delay > 0 {
+		r.now.Store(&next)
+	} else {
+		r.now.Store(nil)
+	}
+	var released []func()
+	if !next.blocked {
+		released, r.held = r.held, nil
+	}
+	r.mu.Unlock()
+	if old != nil {
+		close(old.over)
+	}
+	for _, f := range released {
+		f()
+	}
+}
+
+// blocked returns nil if what is sent arrives, else what is closed when that may
+// have changed.
+func (r *Road) blocked() <-chan struct{} {
+	if w := r.now.Load(); w != nil && w.blocked {
+		return w.over
+	}
+	return nil
+}
+
+// delay returns how long what is sent now takes.
+func (r *Road) delay() time.Duration {
+	if w := r.now.Load(); w != nil {
+		return w.delay
+	}
+	return 0
+}
+
+// carry makes f happen at the other end: now, later, or when the road is open again.
+func (r *Road) carry(f func()) {
+	if d := r.delay(); d > 0 {
+		time.AfterFunc(d, func() { r.deliver(f) })
+		return
+	}
+	r.deliver(f)
+}
+
+// deliver calls f unless the road is blocked, and else when it is not.
+func (r *Road) deliver(f func()) {
+	r.mu.Lock()
+	blocked := r.blocked() != nil
+	if blocked {
+		r.held = append(r.held, f)
+	}
+	r.mu.Unlock()
+	if !blocked {
+		f()
+	}
+}
+
+// pass waits until something sent now would have arrived. The error is ctx's.
+func (r *Road) pass(ctx context.Context) error {
+	if d := r.delay(); d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for over := r.blocked(); over != nil; over = r.blocked() {
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
