@@ -12,7 +12,7 @@ import (
 	"github.com/harpcaller/harp/store/badger"
 )
 
-func openBadger(t *testing.T, dir string) store.Store {
+func openBadger(t testing.TB, dir string) store.Store {
 	t.Helper()
 	st, err := badger.Open(dir, nil)
 	if err != nil {

@@ -113,8 +113,15 @@ func (s *system) newCaller() *harp.Caller {
 // host is online. The function that it returns stops the agent.
 func (s *system) agent(name string, register func(*agent.Agent)) (stop func()) {
 	s.t.Helper()
+	return s.agentWith(name, agent.Config{}, register)
+}
+
+// agentWith is agent with a configuration that lacks what every agent needs.
+func (s *system) agentWith(name string, cfg agent.Config, register func(*agent.Agent)) (stop func()) {
+	s.t.Helper()
 	addr, tc, dial := s.net.dial("dispatcher", name, transport.RoleAgent)
-	a := agent.New(agent.Config{Name: name, TLS: tc, Dial: s.remember(name, dial), Logger: slog.New(slog.NewTextHandler(s.t.Output(), nil))})
+	cfg.Name, cfg.TLS, cfg.Dial, cfg.Logger = name, tc, s.remember(name, dial), slog.New(slog.NewTextHandler(s.t.Output(), nil))
+	a := agent.New(cfg)
 	register(a)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	done := make(chan struct{})

@@ -61,13 +61,13 @@ func (h *history) recordsOf(id string, f final) (wrong []string) {
 	return wrong
 }
 
-// followed compares what a follower got with what is stored. Of a lost job the rest
-// may come after its end.
+// followed compares what a follower got with what is stored. Of a job whose attempt was
+// lost the rest may come after its end.
 func followed(c *callRecord, f final) string {
 	if c.follow != nil {
 		return fmt.Sprintf("ended with %v", c.follow)
 	}
-	if len(c.followed) > len(f.records) || len(c.followed) < len(f.records) && f.status.State != harp.StateLost {
+	if len(c.followed) > len(f.records) || len(c.followed) < len(f.records) && f.status.Started != harp.MayHaveRun {
 		return fmt.Sprintf("got %d records of %d", len(c.followed), len(f.records))
 	}
 	for i, r := range c.followed {

@@ -295,7 +295,7 @@ func notAfterCancel(h *history) (wrong []string) {
 			continue
 		}
 		for _, a := range f.status.Attempts {
-			for _, cancelled := range h.cancels(c, f.status) {
+			for _, cancelled := range h.cancels(c) {
 				if a.Sent.After(cancelled) {
 					wrong = append(wrong, fmt.Sprintf("attempt %d of job %s was sent %s, cancelled %s", a.Number, c.job, clock(a.Sent), clock(cancelled)))
 				}
@@ -306,12 +306,12 @@ func notAfterCancel(h *history) (wrong []string) {
 }
 
 // cancels returns when cancels were acknowledged that concern a job.
-func (h *history) cancels(c *callRecord, s harp.JobStatus) (times []time.Time) {
+func (h *history) cancels(c *callRecord) (times []time.Time) {
 	if !c.cancelled.IsZero() {
 		times = append(times, c.cancelled)
 	}
 	for _, q := range h.Cancels {
-		if q.queue == c.plan.Queue && !s.SubmitTime.IsZero() && s.SubmitTime.Before(q.begin) {
+		if q.queue == c.plan.Queue && c.acked.Before(q.begin) {
 			times = append(times, q.end)
 		}
 	}

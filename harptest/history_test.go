@@ -58,6 +58,7 @@ type callRecord struct {
 	begin    time.Time // of the run
 	id       string    // the one it chose
 	job      string    // the one it was told; "": none
+	acked    time.Time // when
 	errs     []error   // of each submission that was not acknowledged
 	looks    []harp.JobStatus
 	followed []harp.Record

@@ -32,7 +32,7 @@ func goodHistory() *history {
 		}
 		call = func(no int, job string, p callPlan) *callRecord {
 			p.No = no
-			return &callRecord{plan: &p, begin: t0, id: job, job: job}
+			return &callRecord{plan: &p, begin: t0, id: job, job: job, acked: t0}
 		}
 	)
 	succeeded := func(job string, attempts ...harp.Attempt) final {

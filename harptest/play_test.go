@@ -156,7 +156,7 @@ func (p *player) call(ctx context.Context, c *callRecord) {
 		case err != nil:
 			c.errs = append(c.errs, err)
 		case c.job == "":
-			c.job = job.ID()
+			c.job, c.acked = job.ID(), time.Now()
 			p.use(ctx, c, job, &more)
 		case c.job != job.ID():
 			p.t.Errorf("call %d was job %s, is %s", c.plan.No, c.job, job.ID())
