@@ -59,6 +59,17 @@ func (m mutant) overlay(t *testing.T) string {
 	return overlay
 }
 
+// due skips the test in most runs of the short form. That the mutant still fits is
+// looked at in each.
+func (m mutant) due(t *testing.T, number uint64) {
+	t.Helper()
+	m.overlay(t)
+	const everyNth = 3
+	if !long && os.Getenv(insideEnv) == "" && (report.Seed+number)%everyNth != 0 {
+		t.Skip("another seed runs it")
+	}
+}
+
 // build builds the program of the fleet as the mutant.
 func (m mutant) build(t *testing.T) (mutated string) {
 	t.Helper()
@@ -82,6 +93,7 @@ func caught(t *testing.T, broken []string) {
 func TestMutantNoSync(t *testing.T) {
 	t.Parallel()
 	m := mutant{{"store/badger/badger.go", "WithSyncWrites(true)", "WithSyncWrites(false)"}}
+	m.due(t, 0)
 	if !inNamespace(t, m.build) {
 		return
 	}
@@ -107,6 +119,7 @@ func TestMutantAckBeforeCommit(t *testing.T) {
 
 	func (d *Dispatcher) submitLater(ctx context.Context, sub harp.Submission, who harp.Principal) (string, error) {
 	`}}
+	m.due(t, 1)
 	f := newFleet(t)
 	f.Program = m.build(t)
 	must(t, f.StartDispatcher())
@@ -130,6 +143,7 @@ func TestMutantStartAfterExec(t *testing.T) {
 		"	if no := s.journalStart(at, now); no.is() {\n		at.deny(no)\n		return nil, no\n	}\n	at.start(now)\n",
 		"	at.start(now)\n	<-at.returned\n	if no := s.journalStart(at, now); no.is() {\n		return nil, no\n	}\n",
 	}}
+	m.due(t, 2)
 	f := newFleet(t)
 	f.Program = m.build(t)
 	caught(t, suicide(t, f))
@@ -144,6 +158,7 @@ func TestMutantNoDeduplication(t *testing.T) {
 		{"agent/roster.go", "switch known := r.attempts[at.key]; {", "switch known := (*attempt)(nil); {"},
 		{"agent/journal/calls.go", "		if j.stateLocked(k) != Absent {\n			return ErrKnown\n		}\n", ""},
 	}
+	m.due(t, 3)
 	f := newFleet(t)
 	f.Program = m.build(t)
 	caught(t, calledTwice(t, f))
@@ -157,6 +172,7 @@ func TestMutantSeqReset(t *testing.T) {
 		{"agent/report.go", "type report struct {\n", "type report struct {\n	origin int64\n"},
 		{"agent/take.go", "wire.Records{First: r.next, ", "wire.Records{First: r.next - r.origin, "},
 	}
+	m.due(t, 4)
 	broken := cutStreams(t, m.build(t))
 	caught(t, broken)
 }
@@ -167,6 +183,7 @@ func TestMutantSeqReset(t *testing.T) {
 func TestMutantNoFenceCheck(t *testing.T) {
 	t.Parallel()
 	m := mutant{{"store/life.go", "if e.Attempt != l.Attempt || e.Fence != l.Fence {", "if false {"}}
+	m.due(t, 5)
 	caught(t, testsFail(t, m, "./store", "./store/memory"))
 }
 

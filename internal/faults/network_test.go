@@ -77,7 +77,7 @@ func sawUnknown(h *history.History) int {
 // something in between has forgotten the connection, never.
 func TestPartition(t *testing.T) {
 	t.Parallel()
-	beat, silence := pick(200*time.Millisecond, 10*time.Second), pick(2*time.Second, 35*time.Second)
+	beat, silence := pick(200*time.Millisecond, 10*time.Second), pick(1500*time.Millisecond, 35*time.Second)
 	hosts := names(2)
 	f, p, all := farFleet(t, beat, hosts...)
 	l := &Load{Fleet: f, Callers: all, Hosts: hosts, Rate: 300, Workers: 256, Args: longer}
@@ -107,7 +107,7 @@ func TestSlowNetwork(t *testing.T) {
 	hosts := names(3)
 	f, p, all := farFleet(t, 0, hosts...)
 	l := &Load{Fleet: f, Callers: all, Hosts: hosts, Rate: 300, Workers: 64, Args: longer}
-	lasts := pick(2*time.Second, 30*time.Second)
+	lasts := pick(1500*time.Millisecond, 30*time.Second)
 	phases := []phase{
 		{"delay", proxy.Faults{Delay: 200 * time.Millisecond, Jitter: 100 * time.Millisecond}, lasts},
 		{"rate", proxy.Faults{Rate: 125_000}, lasts},

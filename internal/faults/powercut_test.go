@@ -102,7 +102,7 @@ func TestPowerCut(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	l, took, broken := powerCuts(t, pick(4, 50), pick(2*time.Second, 4*time.Second))
+	l, took, broken := powerCuts(t, pick(4, 50), pick(2*time.Second, 7*time.Second))
 	complain(t, broken)
 	loaded(t, l, took)
 }

@@ -97,6 +97,7 @@ func (r *reader) read() (ok bool, err error) {
 func flood(t *testing.T, followers, resuming, records, size int) int64 {
 	t.Helper()
 	f := newFleet(t)
+	f.Dispatcher.MaxStored = 1 << 30
 	must(t, f.StartDispatcher())
 	all := callers(t, f, 4)
 	startAgents(t, f, all[0], "host00")
