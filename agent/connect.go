@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	dialTimeout = 10 * time.Second
+	// connectTime is how long an attempt to connect may take, handshake included.
+	connectTime = 5 * time.Second
 
 	// firstPause bounds the pause before the first attempt to reconnect; it is
 	// doubled for each further one up to the longest.
@@ -24,7 +25,7 @@ const (
 
 // dialTCP is the default of Config.Dial.
 func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
-	d := net.Dialer{Timeout: dialTimeout}
+	var d net.Dialer
 	return d.DialContext(ctx, "tcp", addr)
 }
 
@@ -61,9 +62,10 @@ func (a *Agent) Connect(ctx context.Context, addr string) error {
 	defer a.end(st)
 	c := connector{agent: a, addr: addr, stay: st}
 	for ctx.Err() == nil {
+		begun := time.Now()
 		opened, err := c.once(ctx)
 		if ctx.Err() == nil {
-			c.sleep(ctx, opened, err)
+			c.sleep(ctx, begun, opened, err)
 		}
 	}
 	return nil
@@ -95,11 +97,7 @@ type connector struct {
 // once dials and speaks until the session ends. It reports whether it was open for
 // calls.
 func (c *connector) once(ctx context.Context) (opened bool, err error) {
-	nc, err := c.agent.cfg.Dial(ctx, c.addr)
-	if err != nil {
-		return false, err
-	}
-	conn, err := transport.Client(ctx, nc, c.agent.cfg.TLS, transport.ProtocolAgent, transport.RoleDispatcher)
+	conn, err := c.dial(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -107,13 +105,27 @@ func (c *connector) once(ctx context.Context) (opened bool, err error) {
 	return c.agent.converse(ctx, conn, c.stay)
 }
 
-// sleep waits before the next attempt. What went wrong is worth a line when it is
-// news.
-func (c *connector) sleep(ctx context.Context, opened bool, err error) {
+// dial connects, in connectTime.
+func (c *connector) dial(ctx context.Context) (*transport.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	nc, err := c.agent.cfg.Dial(ctx, c.addr)
+	if err != nil {
+		return nil, err
+	}
+	return transport.Client(ctx, nc, c.agent.cfg.TLS, transport.ProtocolAgent, transport.RoleDispatcher)
+}
+
+// sleep waits before the next attempt. The time that one took that failed counts:
+// over a network that swallows everything it is long, and when it no longer does the
+// agent shall be there as soon as over one that refuses. What went wrong is worth a
+// line when it is news.
+func (c *connector) sleep(ctx context.Context, begun time.Time, opened bool, err error) {
+	wait := pause(c.failures, c.agent.longestPause()) - time.Since(begun)
 	if opened {
 		c.failures, c.said = 0, ""
+		wait = pause(0, c.agent.longestPause())
 	}
-	wait := pause(c.failures, c.agent.longestPause())
 	c.failures++
 	if text := fmt.Sprint(err); !opened && text != c.said {
 		c.said = text
