@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/harpcaller/harp/internal/wire"
@@ -44,10 +45,32 @@ func ServeCaller(ctx context.Context, conn *transport.Conn, s Service, cfg Serve
 	if err := welcome(ctx, session, s, cfg); err != nil {
 		return fmt.Errorf("serve caller: %w", err)
 	}
+	guest := &guest{Service: s}
 	err = session.Serve(ctx, func(ctx context.Context, x *transport.Exchange, first transport.Frame) {
-		answer(ctx, s, x, first)
+		if first.Type == wire.TypePull {
+			guest.pulls.Add(1)
+			defer guest.pulls.Add(-1)
+		}
+		answer(ctx, guest, x, first)
 	})
 	return fmt.Errorf("serve caller: %w", cmp.Or(context.Cause(ctx), session.Err(), err))
+}
+
+// guest is the Service as one session's caller gets it. What is being answered to
+// followers, and they do not read, is bounded: the more of them ask at a time, the
+// less each gets.
+type guest struct {
+	Service
+	pulls atomic.Int64 // that are being answered, from the question until the answer is sent
+}
+
+// unreadBytes is about how much may be on its way to the followers of a session.
+const unreadBytes = 16 << 20
+
+// Records implements JobService.
+func (g *guest) Records(ctx context.Context, id string, q RecordQuery) (RecordPage, error) {
+	q.MaxBytes = int(min(max(unreadBytes/max(g.pulls.Load(), 1), wire.MinWindow), wire.MaxPage))
+	return g.Service.Records(ctx, id, q)
 }
 
 // welcome hears the caller's hello and answers it. The error is also why the caller

@@ -357,3 +357,27 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
+
+// pageSpy notes how much its caller could take.
+type pageSpy struct {
+	Service
+	most int
+}
+
+func (s *pageSpy) Records(_ context.Context, _ string, q RecordQuery) (RecordPage, error) {
+	s.most = q.MaxBytes
+	return RecordPage{}, nil
+}
+
+// TestManyFollowersGetLittleEach: what is on its way to followers that do not read is
+// bounded, however many they are.
+func TestManyFollowersGetLittleEach(t *testing.T) {
+	for pulls, want := range map[int64]int{1: 1 << 20, 16: 1 << 20, 64: 256 << 10, 4096: 64 << 10} {
+		spy := &pageSpy{}
+		g := &guest{Service: spy}
+		g.pulls.Store(pulls)
+		if _, err := g.Records(t.Context(), "", RecordQuery{}); err != nil || spy.most != want {
+			t.Errorf("with %d followers a page has %d bytes, want %d: %v", pulls, spy.most, want, err)
+		}
+	}
+}

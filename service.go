@@ -129,6 +129,10 @@ type RecordQuery struct {
 	Tail   bool   // From is ignored: those that come from now on, and
 	Recent uint64 // with Tail, so many of those that are there
 	Wait   bool   // answer when there is at least one or the job has ended; not with Tail
+
+	// MaxBytes is how much of them the caller can take, about; one is answered in any
+	// case. 0: 1 MiB, and never more.
+	MaxBytes int
 }
 
 // RecordPage is a part of a job's records, at most about 1 MiB of them.

@@ -1,9 +1,11 @@
 package dispatcher
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
@@ -46,7 +48,9 @@ func (d *Dispatcher) send(job store.Job, sub harp.Submission) {
 	}
 	go func() {
 		defer d.work.Done()
-		d.withdraw(job)
+		if err := d.withdraw(job, 0); err != nil && d.ctx.Err() == nil {
+			d.log.Error("withdraw", "job", job.ID, "err", err) // reconciliation does it
+		}
 	}()
 }
 
@@ -55,14 +59,23 @@ func (s *session) resume(job store.Job) {
 	s.start(&attempt{s: s, job: job, resumed: true}, harp.Submission{})
 }
 
-// withdraw sends a job back to its queue: its call did not leave this process. Where
-// that cannot be stored, reconciliation does it.
-func (d *Dispatcher) withdraw(job store.Job) {
+// withdrawWait is the pause after which a call that could not be sent, though the
+// session is open, is tried again.
+const withdrawWait = time.Second
+
+// withdraw sends a job back to its queue, to wait so long at least: its call did not
+// leave this process.
+func (d *Dispatcher) withdraw(job store.Job, wait time.Duration) error {
 	e := d.event(job, store.Withdrawn)
 	e.Reason = harp.ReasonQueue
-	if _, err := d.apply(d.ctx, store.Transition{ID: job.ID, Event: e}); err != nil && d.ctx.Err() == nil {
-		d.log.Error("withdraw", "job", job.ID, "err", err)
+	if wait > 0 {
+		e.Wake = e.At.Add(wait)
 	}
+	changes, err := d.apply(d.ctx, store.Transition{ID: job.ID, Event: e})
+	if err == nil && !errors.Is(changes[0].Err, store.ErrIllegal) && !errors.Is(changes[0].Err, store.ErrFenced) {
+		err = changes[0].Err // the others say that it was withdrawn before
+	}
+	return err
 }
 
 // event is one about the job's attempt.
@@ -90,7 +103,7 @@ func (s *session) start(a *attempt, sub harp.Submission) bool {
 
 // over forgets an attempt. One whose end was not heard ends the session: what became
 // of it is found out when the next one begins. One whose call has not left is not
-// started.
+// started; where that cannot be stored, reconciliation does it.
 func (s *session) over(a *attempt, err error) {
 	s.mu.Lock()
 	if s.live[a.job.ID] == a {
@@ -103,8 +116,7 @@ func (s *session) over(a *attempt, err error) {
 	if err == nil || s.d.ctx.Err() != nil {
 		return
 	}
-	if !a.called && !a.resumed {
-		s.d.withdraw(a.job)
+	if !a.called && !a.resumed && s.d.withdraw(a.job, withdrawWait) == nil {
 		return
 	}
 	s.tr.Close(fmt.Errorf("job %s: %w", a.job.ID, err))
@@ -116,6 +128,9 @@ func (a *attempt) run(sub harp.Submission) error {
 	row, err := a.s.d.store.Job(ctx, a.job.ID) // a cancel may have come before tellCancel could find the attempt
 	if err != nil {
 		return err
+	}
+	if !a.resumed && !holds(row, a.job) {
+		return nil // it was withdrawn, and may have ended as not started, while it was on its way here
 	}
 	if row.Cancel != nil {
 		a.cancel(row.Cancel.By)
@@ -141,6 +156,13 @@ func (a *attempt) run(sub harp.Submission) error {
 			return err
 		}
 	}
+}
+
+// holds reports whether a job's row still is of the attempt that was claimed. As no
+// session of a host begins before the attempts of the one before have returned, only
+// an earlier session may have withdrawn it.
+func holds(row, claimed store.Job) bool {
+	return store.HoldsSlot(row.State) && row.Attempt == claimed.Attempt && row.Fence == claimed.Fence
 }
 
 // call sends CALL.

@@ -270,21 +270,15 @@ func (hs *hosts) attach(h *host, s *session) {
 	hs.mu.Unlock()
 }
 
-// detach takes s away if it is the host's session; true if it was.
-func (hs *hosts) detach(h *host, s *session) bool {
+// detach takes the host's session away.
+func (hs *hosts) detach(h *host) {
 	h.mu.Lock()
-	was := h.session == s
-	if was {
-		h.session = nil
-		h.row.LastHeard = s.heard().UTC().Truncate(time.Microsecond)
-	}
+	h.row.LastHeard = h.session.heard().UTC().Truncate(time.Microsecond)
+	h.session = nil
 	h.mu.Unlock()
-	if was {
-		hs.mu.Lock()
-		hs.connected--
-		hs.mu.Unlock()
-	}
-	return was
+	hs.mu.Lock()
+	hs.connected--
+	hs.mu.Unlock()
 }
 
 // setSpec says what the registry says of the host; nil: nothing.

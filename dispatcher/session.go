@@ -343,30 +343,40 @@ func (s *session) hearProcedures(ctx context.Context, f transport.Frame) error {
 	}
 }
 
-// finish is the session's end: no more starts, then its attempts return. What they
-// left open is settled when the agent comes back, or unknown if it does not in time.
+// finish is the session's end: no more starts, then its attempts return. Only then is
+// the host without a session, so that the next one finds stored whatever was heard
+// in this one. What its attempts left open is settled when the agent comes back, or
+// unknown if it does not in time.
 func (s *session) finish() error {
 	defer close(s.ended)
 	s.leave()
 	s.mu.Lock()
 	s.closing = true
 	s.mu.Unlock()
-	was := s.d.hosts.detach(s.host, s)
-	if was {
-		s.d.store.SetGate(s.host.name, store.Gate{Reason: harp.ReasonOffline, LastHeard: s.heard()})
-		s.d.wakeClock()
-		s.d.log.Info("host is away", "host", s.host.name, "why", s.tr.Err())
-	}
-	s.attempts.Wait()
-	if s.d.ctx.Err() != nil {
-		return nil // it counts as connected when the store is opened again
-	}
-	if !was {
+	if s.host.current() != s {
 		return nil // it never was the session of the host
 	}
-	s.d.expect(s.host, silentAfter*s.beat-time.Since(s.tr.Heard()))
-	row := s.host.update(func(row *store.Host) { row.Connected = false })
-	return s.d.store.PutHost(s.d.ctx, row)
+	s.d.store.SetGate(s.host.name, store.Gate{Reason: harp.ReasonOffline, LastHeard: s.heard()})
+	s.d.wakeClock()
+	s.d.log.Info("host is away", "host", s.host.name, "why", s.tr.Err())
+	s.attempts.Wait()
+	err := s.noteAway()
+	s.d.hosts.detach(s.host)
+	if s.d.ctx.Err() == nil {
+		s.d.expect(s.host, silentAfter*s.beat-time.Since(s.tr.Heard()))
+	}
+	return err
+}
+
+// noteAway stores that the host is away, unless the dispatcher stops: then it counts
+// as connected when the store is opened again.
+func (s *session) noteAway() error {
+	if s.d.ctx.Err() != nil {
+		return nil
+	}
+	return s.d.store.PutHost(s.d.ctx, s.host.update(func(row *store.Host) {
+		row.Connected, row.LastHeard = false, s.heard().UTC().Truncate(time.Microsecond)
+	}))
 }
 
 // heard is when the agent was last heard, by the wall clock.

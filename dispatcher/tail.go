@@ -124,15 +124,30 @@ func (t *tail) changed() <-chan struct{} {
 	return t.signal
 }
 
-// from returns the records from a number on that the tail has; none if it does not
-// have that one.
-func (t *tail) from(seq uint64) []harp.Record {
+// from returns the records from a number on that the tail has, about as many as most
+// allows and at least one; none if it does not have that one.
+func (t *tail) from(seq uint64, most int) []harp.Record {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.recent) == 0 || seq < t.recent[0].Seq || seq-t.recent[0].Seq >= uint64(len(t.recent)) {
 		return nil
 	}
-	return copyRecords(t.recent[seq-t.recent[0].Seq:])
+	from := t.recent[seq-t.recent[0].Seq:]
+	n, size := 1, cost(from[0])
+	for ; n < len(from); n++ {
+		if size += cost(from[n]); size > most {
+			break
+		}
+	}
+	return copyRecords(from[:n])
+}
+
+// pageLimit is how many bytes of records a question gets at most.
+func pageLimit(q harp.RecordQuery) int {
+	if q.MaxBytes <= 0 {
+		return pageBytes
+	}
+	return min(q.MaxBytes, pageBytes)
 }
 
 // isAt reports whether seq is where the next record will be: there is nothing to
@@ -178,7 +193,7 @@ func (d *Dispatcher) records(ctx context.Context, id string, q harp.RecordQuery)
 	for {
 		changed := t.changed()
 		if !q.Tail {
-			if got := t.from(q.From); got != nil {
+			if got := t.from(q.From, pageLimit(q)); got != nil {
 				next := got[len(got)-1].Seq + 1
 				return harp.RecordPage{Records: got, Next: next, End: next}, nil
 			}
@@ -209,7 +224,7 @@ func (d *Dispatcher) readPage(ctx context.Context, id string, q harp.RecordQuery
 	}
 	page := harp.RecordPage{Next: from, End: job.Records}
 	if from < job.Records {
-		if page.Records, err = d.store.Read(ctx, job.ID, from, pageBytes); err != nil {
+		if page.Records, err = d.store.Read(ctx, job.ID, from, pageLimit(q)); err != nil {
 			return page, err
 		}
 		if n := len(page.Records); n > 0 {

@@ -24,11 +24,11 @@ func TestATailKeepsTheNewestRecordsWithinItsBytes(t *testing.T) {
 	for from := 0; from < 2000; from += 100 {
 		ts.appended("job", numbered(from, 100, size))
 	}
-	got := held.from(1999)
+	got := held.from(1999, pageBytes)
 	if len(got) != 1 || got[0].Seq != 1999 {
 		t.Errorf("the last record is %+v", got)
 	}
-	if held.from(0) != nil || held.from(2000) != nil {
+	if held.from(0, pageBytes) != nil || held.from(2000, pageBytes) != nil {
 		t.Error("the tail has what it dropped or never had")
 	}
 	oldest := held.recent[0].Seq
@@ -36,7 +36,7 @@ func TestATailKeepsTheNewestRecordsWithinItsBytes(t *testing.T) {
 	if kept := int(2000 - oldest); kept*each > tailBytes || (kept+1)*each <= tailBytes {
 		t.Errorf("it keeps %d records of %d bytes", kept, size)
 	}
-	if n := len(held.from(oldest)); n != int(2000-oldest) {
+	if n := len(held.from(oldest, pageBytes)); n != int(2000-oldest) {
 		t.Errorf("from the oldest on it has %d", n)
 	}
 }
@@ -46,7 +46,7 @@ func TestATailThatMissedSomethingBeginsAnew(t *testing.T) {
 	held := ts.hold("job")
 	ts.appended("job", numbered(0, 10, 1))
 	ts.appended("job", numbered(20, 10, 1))
-	if held.from(5) != nil || len(held.from(20)) != 10 {
+	if held.from(5, pageBytes) != nil || len(held.from(20, pageBytes)) != 10 {
 		t.Errorf("after a gap it has %v", held.recent)
 	}
 }
@@ -55,10 +55,10 @@ func TestATailSharesNoMemoryWithItsReaders(t *testing.T) {
 	var ts tails
 	held := ts.hold("job")
 	ts.appended("job", numbered(1, 3, 4))
-	got := held.from(1)
+	got := held.from(1, pageBytes)
 	got[0].Value[0] = 99
 	_ = append(got[0].Value, 99) // must not reach the next record's value
-	if again := held.from(1); again[0].Value[0] != 1 || again[1].Value[0] != 2 {
+	if again := held.from(1, pageBytes); again[0].Value[0] != 1 || again[1].Value[0] != 2 {
 		t.Errorf("a reader changed the tail: %v", again)
 	}
 }

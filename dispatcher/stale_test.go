@@ -1,0 +1,117 @@
+package dispatcher_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/memory"
+)
+
+// onStore runs a test body in virtual time, on a store that wrap makes of one in memory.
+func onStore(t *testing.T, wrap func(store.Store) store.Store, body func(t *testing.T, sys *system)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		body(t, newSystem(t, embedded, wrap(memory.Open(nil)), dispatcher.Config{}))
+	})
+}
+
+// lateStore is a store whose Submit returns late, long after its commit.
+type lateStore struct {
+	store.Store
+	committed chan struct{} // has a value for each commit
+	proceed   chan struct{} // each takes one to return
+}
+
+func (s *lateStore) Submit(ctx context.Context, jobs []store.Submission, now time.Time) ([]store.Submitted, error) {
+	out, err := s.Store.Submit(ctx, jobs, now)
+	s.committed <- struct{}{}
+	<-s.proceed
+	return out, err
+}
+
+// A call that is on its way to a session of its host while that is replaced, and is
+// proven not to have started there, and is cancelled, must not start in the next one.
+func TestACallThatCameTooLateForItsSessionIsNotSent(t *testing.T) {
+	late := new(lateStore)
+	wrap := func(st store.Store) store.Store {
+		*late = lateStore{Store: st, committed: make(chan struct{}), proceed: make(chan struct{})}
+		return late
+	}
+	onStore(t, wrap, func(t *testing.T, sys *system) {
+		first := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "first"))
+		synctest.Wait()
+		id, called := harp.NewID(), make(chan error, 1)
+		go func() {
+			_, err := sys.caller.Host("web01").Call(t.Context(), "work", nil, harp.JobID(id))
+			called <- err
+		}()
+		<-late.committed
+		job := sys.caller.Job(id)
+		if s := must[harp.JobStatus](t)(job.Status(t.Context())); s.State != harp.StateSent {
+			t.Fatalf("it is %s", s.State)
+		}
+		first.tr.Close(nil)
+		synctest.Wait()
+		must[bool](t)(job.Cancel(t.Context()))
+		second := must[*rawAgent](t)(sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: "second", Journal: "j"}))
+		asked := second.exchanges(t)
+		synctest.Wait()
+		if s := must[harp.JobStatus](t)(job.Status(t.Context())); s.State != harp.StateCancelled || s.Started != harp.DidNotRun {
+			t.Fatalf("it is %s, started %s", s.State, s.Started)
+		}
+		late.proceed <- struct{}{}
+		if err := <-called; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		select {
+		case m := <-asked:
+			t.Errorf("what is shown as not started is sent: %+v", m.call)
+		default:
+		}
+	})
+}
+
+// brokenStore is a store that cannot read requests.
+type brokenStore struct {
+	store.Store
+	reads atomic.Int32
+}
+
+func (s *brokenStore) Request(context.Context, string) (harp.Submission, error) {
+	s.reads.Add(1)
+	return harp.Submission{}, errors.New("cannot be read")
+}
+
+// A call that cannot be sent though its host is there is tried again, with pauses.
+func TestACallThatCannotBeSentIsTriedAgainWithPauses(t *testing.T) {
+	broken := new(brokenStore)
+	wrap := func(st store.Store) store.Store { broken.Store = st; return broken }
+	onStore(t, wrap, func(t *testing.T, sys *system) {
+		host := sys.caller.Host("web01", harp.Queue(harp.Args{}), harp.OfflineWait(harp.NoLimit))
+		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		asked := agent.exchanges(t)
+		synctest.Wait()
+		must[*harp.Job](t)(host.Call(t.Context(), "work", nil))
+		m := <-asked
+		must[*harp.Job](t)(host.Call(t.Context(), "work", nil)) // its request is read when it is claimed
+		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.say(t, wire.TypeEnd, true, wire.End{})
+		m.expectAck(t)
+		time.Sleep(10*time.Second + time.Millisecond)
+		if n := broken.reads.Load(); n < 5 || n > 15 {
+			t.Errorf("its request was read %d times in 10 s", n)
+		}
+		if agent.tr.Err() != nil {
+			t.Errorf("the session ended: %v", agent.tr.Err())
+		}
+	})
+}
