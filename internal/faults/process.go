@@ -150,14 +150,16 @@ func (p *Process) checkLeft() error {
 	return fmt.Errorf("process %d did not say what it leaves behind", p.PID())
 }
 
-// RSS is how many bytes of memory the process has.
-func (p *Process) RSS() (int64, error) {
+// Memory is how many bytes of memory the process has of its own. The files of the
+// store that it has mapped are not counted: they are the kernel's, which takes the
+// room when it is needed.
+func (p *Process) Memory() (int64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(data)) {
-		if rest, is := strings.CutPrefix(line, "VmRSS:"); is {
+		if rest, is := strings.CutPrefix(line, "RssAnon:"); is {
 			n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 			return n << 10, err
 		}

@@ -26,7 +26,7 @@ func peak(t *testing.T, processes ...*Process) (stop func() []int64) {
 		defer tick.Stop()
 		for {
 			for i, p := range processes {
-				if rss, err := p.RSS(); err == nil {
+				if rss, err := p.Memory(); err == nil {
 					most[i] = max(most[i], rss)
 				}
 			}
@@ -154,24 +154,33 @@ func TestHugeStream(t *testing.T) {
 	all := callers(t, f, 1)
 	startAgents(t, f, all[0], "host00")
 	n := pick(60_000, 10_000_000)
-	warm := stream(t, all[0], n/10, 10, 0)
-	complete(t, warm, n/10)
-	constant(t, f, "one job of many records", func() {
-		complete(t, stream(t, all[0], n, 10, 0), n)
-	})
-	jobs, size := pick(4, 100), 30<<10
-	each := pick(6*mebi, 1024*mebi) / size
-	constant(t, f, "many jobs of many bytes", func() {
-		var running []*harp.Job
-		for range jobs {
-			running = append(running, stream(t, all[0], each, size, 0))
-		}
-		for _, job := range running {
-			complete(t, job, each)
+	one := func(n int) func() {
+		return func() { complete(t, stream(t, all[0], n, 10, 0), n) }
+	}
+	one(n / 10)()
+	constant(t, f, "one job of many records", one(n))
+	const size = 30 << 10
+	many := func(jobs, bytes int) func() {
+		return func() { printers(t, all[0], f, jobs, bytes/size, size) }
+	}
+	many(pick(4, 100), pick(1, 16)*mebi)() // until the store has all the memory that it works with
+	constant(t, f, "many jobs of many bytes", many(pick(4, 100), pick(6, 1024)*mebi))
+	must(t, f.Stop())
+}
+
+// printers runs jobs that print so much at a time, of which only a part is stored.
+func printers(t *testing.T, c *harp.Caller, f *Fleet, jobs, records, size int) {
+	t.Helper()
+	var running []*harp.Job
+	for range jobs {
+		running = append(running, stream(t, c, records, size, 0))
+	}
+	for _, job := range running {
+		complete(t, job, records)
+		if int64(records*size) > 2*f.Dispatcher.MaxStored {
 			cutShort(t, job, f.Dispatcher.MaxStored, size)
 		}
-	})
-	must(t, f.Stop())
+	}
 }
 
 // constant runs something that must not make dispatcher or agent grow.
@@ -180,7 +189,7 @@ func constant(t *testing.T, f *Fleet, what string, do func()) {
 	processes := []*Process{f.DispatcherProcess(), f.AgentProcess("host00")}
 	var before [2]int64
 	for i, p := range processes {
-		rss, err := p.RSS()
+		rss, err := p.Memory()
 		must(t, err)
 		before[i] = rss
 	}
