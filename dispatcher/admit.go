@@ -17,31 +17,30 @@ const (
 )
 
 // submit decides whether a call is good, stores it, and sends it off if it may
-// start at once. When it returns an id, the job is on disk.
+// start at once. When it returns an id, the job is on disk. A call that would be
+// refused now may be stored already: then it is the same job, whatever has changed
+// since.
 func (d *Dispatcher) submit(ctx context.Context, sub harp.Submission, who harp.Principal) (string, error) {
 	req, err := harp.DecodeRequest(sub.Request)
 	if err != nil {
 		return "", err
 	}
 	now := d.now()
-	job, err := d.admit(ctx, req, now)
-	if known, ok := d.resubmitted(ctx, req, now, err); ok {
-		return req.ID, known
+	job, refused := d.admit(ctx, req, now)
+	if refused == nil && now.Sub(harp.IDTime(req.ID)) >= maxAge {
+		refused = harp.NewFailure("pruned", "job "+req.ID+" is older than what is remembered").Err()
 	}
-	if err != nil {
-		return "", err
-	}
-	job.Principal = who
+	job.ID, job.Principal = req.ID, who
 	got, err := d.store.Submit(ctx, []store.Submission{{
-		Job: job, Request: sub, Digest: req.Digest(),
+		Job: job, Request: sub, Digest: req.Digest(), Refused: refused != nil,
 		Key: idempotencyKey(req, who), KeyUntil: now.Add(req.IdempotencyTTL),
 	}}, now)
 	if err != nil {
 		return "", err
 	}
 	switch first := got[0]; {
-	case errors.Is(first.Err, harp.ErrConflict):
-		return "", conflict(req.ID)
+	case refused != nil && errors.Is(first.Err, harp.ErrNotFound):
+		return "", refused
 	case first.Err != nil:
 		return "", first.Err
 	case first.New && first.Job.State == harp.StateSent:
@@ -50,33 +49,6 @@ func (d *Dispatcher) submit(ctx context.Context, sub harp.Submission, who harp.P
 		d.wakeClock()
 	}
 	return got[0].Job.ID, nil
-}
-
-// resubmitted looks whether a call that would be refused now is stored already:
-// then it is the same job, whatever has changed since.
-func (d *Dispatcher) resubmitted(ctx context.Context, req harp.Request, now time.Time, refused error) (error, bool) {
-	if refused == nil && now.Sub(harp.IDTime(req.ID)) < maxAge {
-		return nil, false // Submit will tell
-	}
-	stored, err := d.store.Request(ctx, req.ID)
-	if errors.Is(err, harp.ErrNotFound) {
-		if refused == nil {
-			return harp.NewFailure("pruned", "job "+req.ID+" is older than what is remembered").Err(), true
-		}
-		return nil, false
-	}
-	if err != nil {
-		return err, true
-	}
-	old, err := harp.DecodeRequest(stored.Request)
-	if err == nil && old.Digest() != req.Digest() {
-		err = conflict(req.ID)
-	}
-	return err, true
-}
-
-func conflict(id string) error {
-	return harp.NewFailure("conflict", "job "+id+" is another request").Err()
 }
 
 // admit makes the row of a call that is good. Nothing is stored before it agrees.

@@ -20,7 +20,8 @@ type attempt struct {
 	job     store.Job
 	x       *transport.Exchange
 	resumed bool
-	streams bool // has sent records
+	streams bool  // has sent records
+	readies int64 // of the session's, before CALL was sent
 
 	mu     sync.Mutex      // guards what follows
 	called bool            // CALL was sent: from here on it may run
@@ -176,7 +177,7 @@ func (a *attempt) call(sub harp.Submission) (err error) {
 	c := wire.Call{
 		Signed:  wire.Signed{Request: sub.Request, Signature: sub.Signature, KeyID: sub.KeyID},
 		Attempt: int64(j.Attempt), Fence: int64(j.Fence), Epoch: int64(a.s.epoch),
-		Timeout: int64(j.Timeout), MaxExecTime: int64(j.MaxExecTime), Window: a.s.d.window(),
+		Timeout: int64(j.Timeout), MaxExecTime: int64(j.MaxExecTime), Window: min(a.s.d.window(), firstWindow),
 		Principal: wire.Principal{Kind: j.Principal.Kind, Name: j.Principal.Name, Auth: j.Principal.Auth},
 	}
 	if !j.Expires.IsZero() {
@@ -184,7 +185,7 @@ func (a *attempt) call(sub harp.Submission) (err error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.called = true
+	a.called, a.readies = true, a.s.readies.Load()
 	if err := a.x.Send(wire.TypeCall, false, wire.Encode(c)); err != nil {
 		return err
 	}
@@ -236,15 +237,16 @@ func (a *attempt) tellLocked() {
 	_ = a.x.Send(wire.TypeCancel, false, wire.Encode(cancelBy(*a.wanted))) // a failed write ends the session, and with it the attempt
 }
 
-// tellCancel tells the agent of a job that it shall stop. One that is not on a
-// session yet hears it with its CALL or RESUME.
+// tellCancel tells the agent of a job that it shall stop, and does not wait for it to
+// listen. One that is not on a session yet hears it with its CALL or RESUME.
 func (d *Dispatcher) tellCancel(job store.Job, by harp.Principal) {
-	if s := d.hosts.get(job.Host).current(); s != nil {
-		s.mu.Lock()
-		a := s.live[job.ID]
-		s.mu.Unlock()
-		if a != nil {
-			a.cancel(by)
-		}
+	s := d.hosts.get(job.Host).current()
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.live[job.ID]; a != nil && !s.closing {
+		s.attempts.Go(func() { a.cancel(by) })
 	}
 }

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -15,15 +16,15 @@ func (d *Dispatcher) apply(ctx context.Context, ts ...store.Transition) ([]store
 	if err != nil {
 		return nil, err
 	}
-	for i, c := range changes {
+	for _, c := range changes {
 		if c.Err != nil {
 			continue
 		}
 		switch {
 		case c.Effect.Ends:
 			d.tails.ended(c.Job.ID)
-		case c.Effect.Tell:
-			d.tellCancel(c.Job, ts[i].Event.By)
+		case c.Effect.Tell && c.Job.Cancel != nil:
+			d.tellCancel(c.Job, c.Job.Cancel.By)
 		case c.Job.State == harp.StateQueued:
 			d.wakeClock()
 		}
@@ -44,6 +45,31 @@ func (d *Dispatcher) claim(ctx context.Context, host string) error {
 		if len(jobs) < chunk {
 			return nil
 		}
+	}
+}
+
+// claim starts what waits for the host, whose agent takes calls, also what it was too
+// busy for before. What has no space in the store starts when there is.
+func (s *session) claim(ctx context.Context) error {
+	if err := s.d.store.Wake(ctx, s.host.name, s.d.now()); err != nil {
+		return err
+	}
+	err := s.d.claim(ctx, s.host.name)
+	if !errors.Is(err, harp.ErrNoSpace) {
+		return err
+	}
+	if s.owing.CompareAndSwap(false, true) {
+		s.attempts.Go(s.claimOwing)
+	}
+	return nil
+}
+
+func (s *session) claimOwing() {
+	ctx := s.d.ctx
+	err := s.stored(ctx, func() error { return s.d.claim(ctx, s.host.name) })
+	s.owing.Store(false)
+	if err != nil {
+		s.tr.Close(err)
 	}
 }
 

@@ -263,7 +263,9 @@ func (d *Dispatcher) serveConn(ctx context.Context, conn *transport.Conn) {
 		err = d.serveAgent(ctx, conn)
 	case transport.ProtocolCall:
 		who := harp.Principal{Kind: string(peer.Identity.Role), Name: peer.Identity.Name, Auth: "certificate"}
-		err = harp.ServeCaller(ctx, conn, d.service(who), harp.ServeConfig{Heartbeat: d.cfg.Heartbeat, Logger: d.log})
+		s := d.service(who)
+		s.far = true
+		err = harp.ServeCaller(ctx, conn, s, harp.ServeConfig{Heartbeat: d.cfg.Heartbeat, Logger: d.log})
 	}
 	if err != nil && ctx.Err() == nil {
 		log.Debug("session ended", "protocol", peer.Protocol, "err", err)

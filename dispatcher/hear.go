@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	received  = 64 << 20 // bytes of records that may have been received and not committed, about
-	spaceWait = time.Second
+	received    = 16 << 20  // bytes of records that may have been received and not committed, about
+	firstWindow = 256 << 10 // of an attempt that may not send any records
+	spaceWait   = time.Second
 )
 
 // window is how many bytes of records an agent may send ahead of acknowledgement.
@@ -25,7 +26,7 @@ func (d *Dispatcher) window() int64 {
 
 // stored writes what came of the agent, as often as the store refuses it for want of
 // space: until it is stored it is not acknowledged, and the agent keeps it.
-func (a *attempt) stored(ctx context.Context, write func() error) error {
+func (s *session) stored(ctx context.Context, write func() error) error {
 	for {
 		err := write()
 		if !errors.Is(err, harp.ErrNoSpace) {
@@ -34,7 +35,7 @@ func (a *attempt) stored(ctx context.Context, write func() error) error {
 		wait := time.NewTimer(spaceWait)
 		select {
 		case <-wait.C:
-		case <-a.s.tr.Done():
+		case <-s.tr.Done():
 			wait.Stop()
 			return transport.ErrSessionClosed
 		case <-ctx.Done():
@@ -75,8 +76,10 @@ func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err e
 			return true, err
 		}
 		e := a.s.d.event(a.job, store.Refused)
-		e.Failure, err = failure(m.Failure)
-		return true, errors.Join(err, a.apply(ctx, e))
+		if e.Failure, err = failure(m.Failure); err == nil {
+			err = a.notStarted(ctx, e)
+		}
+		return true, err
 	case wire.TypeNotNow:
 		return true, a.notNow(ctx, f.Body)
 	}
@@ -85,7 +88,7 @@ func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err e
 
 // apply moves the job; what has ended meanwhile is not an error of the attempt.
 func (a *attempt) apply(ctx context.Context, e store.Event) error {
-	return a.stored(ctx, func() error {
+	return a.s.stored(ctx, func() error {
 		changes, err := a.s.d.apply(ctx, store.Transition{ID: a.job.ID, Event: e})
 		if err != nil {
 			return err
@@ -95,6 +98,22 @@ func (a *attempt) apply(ctx context.Context, e store.Event) error {
 		}
 		return nil
 	})
+}
+
+// notStarted is apply for the agent's word that it did not start the attempt, which
+// must not be one that has begun: that one's end would never come.
+func (a *attempt) notStarted(ctx context.Context, e store.Event) error {
+	if err := a.apply(ctx, e); err != nil {
+		return err
+	}
+	row, err := a.s.d.store.Job(ctx, a.job.ID)
+	switch {
+	case errors.Is(err, harp.ErrPruned):
+		return nil
+	case err == nil && holds(row, a.job):
+		err = fmt.Errorf("%s after the start: %w", e.Kind, transport.ErrProtocol)
+	}
+	return err
 }
 
 // started notes that the procedure has begun, in a commit that nobody waits for. If
@@ -132,7 +151,7 @@ func (a *attempt) records(ctx context.Context, body []byte) error {
 		in.Records = append(in.Records, rec)
 	}
 	var row store.Job
-	err := a.stored(ctx, func() (err error) {
+	err := a.s.stored(ctx, func() (err error) {
 		row, err = a.s.d.store.Append(ctx, in)
 		return err
 	})
@@ -143,8 +162,13 @@ func (a *attempt) records(ctx context.Context, body []byte) error {
 	return a.x.Send(wire.TypeAck, false, wire.Encode(wire.Ack{Next: m.First + int64(len(m.Records)), Window: a.s.d.window()}))
 }
 
-// publish hands what was committed to the job's followers.
+// publish hands what was committed to the job's followers. Of a job that is full not
+// all was stored.
 func (a *attempt) publish(row store.Job, in store.Append) {
+	if row.Full {
+		a.s.d.tails.counted(a.job.ID)
+		return
+	}
 	base := row.Attempts[len(row.Attempts)-1].Base
 	for i := range in.Records {
 		in.Records[i].Seq, in.Records[i].Attempt = base+in.First+uint64(i), in.Attempt
@@ -199,7 +223,7 @@ func (a *attempt) ackEnd(records int64) error {
 }
 
 // notNow sends the job back to wait: after 1 s, doubled to 30 s, as long as the
-// agent says so.
+// agent says so, or until it is ready, which it may have said already.
 func (a *attempt) notNow(ctx context.Context, body []byte) error {
 	var m wire.NotNow
 	if err := wire.Decode(body, &m); err != nil {
@@ -208,7 +232,11 @@ func (a *attempt) notNow(ctx context.Context, body []byte) error {
 	e := a.s.d.event(a.job, store.NotNow)
 	e.Reason = m.Reason
 	e.Wake = e.At.Add(min(time.Second<<min(a.job.Busy, 5), 30*time.Second))
-	return a.apply(ctx, e)
+	err := a.notStarted(ctx, e)
+	if err == nil && a.s.readies.Load() != a.readies {
+		err = a.s.claim(ctx)
+	}
+	return err
 }
 
 func stopping(m *wire.Stopping) *store.Stopping {

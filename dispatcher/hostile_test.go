@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher"
@@ -158,4 +159,31 @@ func allocated() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.TotalAlloc)
+}
+
+// An agent that takes back a start that it has told of breaks the protocol: its job
+// must not run for ever, without anybody who will hear of its end.
+func TestAStartIsNotTakenBack(t *testing.T) {
+	for _, word := range []transport.Type{wire.TypeNotNow, wire.TypeRefused} {
+		inVirtualTime(t, func(t *testing.T, sys *system) {
+			agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+			asked := agent.exchanges(t)
+			synctest.Wait()
+			job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+			m := <-asked
+			m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+			synctest.Wait()
+			body := any(wire.NotNow{Reason: wire.NotNowBusy})
+			if word == wire.TypeRefused {
+				body = wire.Refused{Failure: wire.Encode(harp.NewFailure("rejected", "no"))}
+			}
+			m.say(t, word, true, body)
+			<-agent.tr.Done()
+			must[*rawAgent](t)(sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}))
+			r := must[harp.Result](t)(job.Wait(t.Context()))
+			if r.State != harp.StateLost {
+				t.Errorf("it is %s", r.State)
+			}
+		})
+	}
 }

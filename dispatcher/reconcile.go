@@ -111,7 +111,11 @@ func (r *reconciliation) active(j store.Job) {
 func (r *reconciliation) returning(j store.Job) {
 	h, ok := r.take(j)
 	switch {
-	case !ok || r.gone || h.State == wire.HeldWithdrawn:
+	case r.gone:
+		if j.Survivor || j.Attempts[len(j.Attempts)-1].Reason == harp.LostTooLong {
+			r.lost(j) // it may still run, and nobody will know
+		}
+	case !ok || h.State == wire.HeldWithdrawn:
 		if j.Survivor {
 			r.change(j, store.Gone, "")
 		}
@@ -160,7 +164,7 @@ func (r *reconciliation) commit(ctx context.Context) error {
 // hasStarted reports whether the last attempt has given a sign of having started.
 func hasStarted(j store.Job) bool {
 	last := j.Attempts[len(j.Attempts)-1]
-	return !last.Started.IsZero() || last.Next > 0
+	return !last.Started.IsZero() || last.Next > 0 || j.Stopping != nil
 }
 
 func isAlive(h wire.HeldAttempt) bool {

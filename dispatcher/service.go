@@ -19,6 +19,7 @@ type service struct {
 	who  harp.Principal
 	done context.Context // ends when the Service is closed
 	stop context.CancelFunc
+	far  bool // its caller asks again where it gets no answer
 }
 
 func (d *Dispatcher) service(who harp.Principal) *service {
@@ -47,6 +48,9 @@ func request[T any](s *service, ctx context.Context, run func(context.Context) (
 	got, err := run(ctx)
 	if errors.Is(err, context.Canceled) && s.done.Err() != nil {
 		err = harp.ErrClosed
+	}
+	if s.far && errors.Is(err, store.ErrPoisoned) {
+		err = harp.ErrClosed // whoever opens the store anew knows
 	}
 	return got, err
 }
@@ -175,6 +179,9 @@ func (s *service) ListJobs(ctx context.Context, f harp.JobFilter, cursor string)
 		out := page{Cursor: rows.Cursor}
 		for _, row := range rows.Jobs {
 			status, err := s.d.status(ctx, row)
+			if errors.Is(err, harp.ErrPruned) {
+				continue // meanwhile
+			}
 			if err != nil {
 				return page{}, err
 			}
@@ -250,6 +257,6 @@ func (s *service) CancelQueue(ctx context.Context, name harp.Value) (int, error)
 			return 0, err
 		}
 		s.d.wakeClock()
-		return done.Count, s.d.cancelActive(ctx, done.Active, s.who)
+		return done.Count, s.d.cancelActive(s.d.ctx, done.Active, s.who) // whether its caller waits or not
 	})
 }

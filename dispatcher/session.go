@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -34,8 +35,10 @@ type session struct {
 	ended   chan struct{} // closed when nothing of the session is left
 	leave   func()        // lets the next agent of the host be greeted
 	resumes []store.Job   // attempts that the agent is to be asked for
+	readies atomic.Int64  // how often the agent has said that it takes calls
+	owing   atomic.Bool   // claims when there is space
 
-	attempts sync.WaitGroup
+	attempts sync.WaitGroup // and what else works for the session
 
 	mu      sync.Mutex // guards what follows
 	closing bool       // takes no more attempts
@@ -140,15 +143,21 @@ func (s *session) answers(ctx context.Context) bool {
 	case <-s.ready: // an older answer
 	default:
 	}
-	if s.control.Send(transport.Frame{Type: wire.TypeForget, Body: wire.Encode(wire.Forget{Last: true})}) != nil {
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
 		return false
 	}
+	s.attempts.Go(func() { // who is not there may not take the question either
+		_ = s.control.Send(transport.Frame{Type: wire.TypeForget, Body: wire.Encode(wire.Forget{Last: true})})
+	})
+	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	select {
 	case <-s.ready:
 		return true
-	case <-s.ended:
+	case <-s.tr.Done():
 		return false
 	case <-ctx.Done():
 		return false
@@ -280,11 +289,11 @@ func (s *session) serve(ctx context.Context) error {
 	s.leave()
 	s.host.setTrouble("")
 	s.d.log.Info("host is online", "host", s.host.name, "addr", s.tr.Peer().Addr, "software", s.hello.Software)
-	s.d.store.SetGate(s.host.name, store.Gate{Open: true, Most: s.d.cfg.Limits.Attempts})
+	s.d.store.SetGate(s.host.name, store.Gate{Open: true, Most: s.d.cfg.Limits.Attempts, Awaited: s.d.now().Add(s.d.cfg.LostAfter)})
 	for _, job := range s.resumes {
 		s.resume(job)
 	}
-	if err := s.d.claim(ctx, s.host.name); err != nil {
+	if err := s.claim(ctx); err != nil {
 		return err
 	}
 	for {
@@ -306,7 +315,8 @@ func (s *session) hear(ctx context.Context, f transport.Frame) error {
 		case s.ready <- struct{}{}:
 		default:
 		}
-		return s.d.claim(ctx, s.host.name)
+		s.readies.Add(1)
+		return s.claim(ctx)
 	case wire.TypeFacts:
 		var facts wire.Facts
 		if err := wire.Decode(f.Body, &facts); err != nil {

@@ -24,9 +24,10 @@ func (d *Dispatcher) beat() time.Duration {
 }
 
 // awaits counts a host as one that is about to return, if it was connected when the
-// dispatcher stopped: its absence holds nothing against its jobs until then.
+// dispatcher stopped: its absence holds nothing against its jobs until then. No
+// host's attempts are given up before, for it may have been the dispatcher that was away.
 func (d *Dispatcher) awaits(row store.Host) {
-	g := store.Gate{Reason: harp.ReasonOffline, LastHeard: row.LastHeard}
+	g := store.Gate{Reason: harp.ReasonOffline, LastHeard: row.LastHeard, Awaited: d.now().Add(returningTime)}
 	if row.Connected {
 		g.LastHeard = d.now().Add(returningTime)
 		d.hosts.get(row.Name).returnsUntil(time.Now().Add(returningTime))
@@ -34,17 +35,22 @@ func (d *Dispatcher) awaits(row store.Host) {
 	d.store.SetGate(row.Name, g)
 }
 
-// expectActive gives every host that has jobs three heartbeats, as if it had just
-// been heard.
+// expectActive gives every host that has attempts, or what is left of one, three
+// heartbeats, as if it had just been heard.
 func (d *Dispatcher) expectActive(ctx context.Context) error {
-	active, err := d.store.Active(ctx, "")
+	jobs, err := d.store.Active(ctx, "")
 	if err != nil {
 		return err
 	}
-	left := silentAfter * d.cfg.Heartbeat
-	for _, j := range active {
-		if j.State != harp.StateUnknown {
-			d.expect(d.hosts.get(j.Host), left)
+	returning, err := d.store.Returning(ctx, "")
+	if err != nil {
+		return err
+	}
+	expected := map[string]bool{}
+	for _, j := range append(jobs, returning...) {
+		if (j.Survivor || store.HoldsSlot(j.State) && j.State != harp.StateUnknown) && !expected[j.Host] {
+			expected[j.Host] = true
+			d.expect(d.hosts.get(j.Host), silentAfter*d.cfg.Heartbeat)
 		}
 	}
 	return nil
@@ -83,7 +89,7 @@ func (d *Dispatcher) silence(h *host) error {
 	}
 	if len(jobs) > 0 {
 		d.log.Warn("host is silent: what became of its jobs is unknown", "host", h.name, "jobs", len(jobs))
-		d.wakeClock()
 	}
+	d.wakeClock() // also for those that need not wait for its last attempt any more
 	return nil
 }

@@ -3,6 +3,7 @@ package dispatcher_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/memory"
+	"github.com/harpcaller/harp/transport"
 )
 
 // onStore runs a test body in virtual time, on a store that wrap makes of one in memory.
@@ -112,6 +114,55 @@ func TestACallThatCannotBeSentIsTriedAgainWithPauses(t *testing.T) {
 		}
 		if agent.tr.Err() != nil {
 			t.Errorf("the session ended: %v", agent.tr.Err())
+		}
+	})
+}
+
+// hastyStore is a store whose callers go away as soon as a queue is cancelled.
+type hastyStore struct {
+	store.Store
+	leave context.CancelFunc
+}
+
+func (s *hastyStore) CancelQueue(ctx context.Context, name harp.Value, by harp.CancelRequest) (store.QueueCancelled, error) {
+	done, err := s.Store.CancelQueue(ctx, name, by)
+	s.leave()
+	return done, err
+}
+
+// What is shown as asked to cancel is told to its agent, though who asked has gone.
+func TestACancelledQueueIsToldWhoeverWaits(t *testing.T) {
+	hasty := new(hastyStore)
+	wrap := func(st store.Store) store.Store { hasty.Store = st; return hasty }
+	onStore(t, wrap, func(t *testing.T, sys *system) {
+		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		asked := agent.exchanges(t)
+		synctest.Wait()
+		must[*harp.Job](t)(sys.caller.Host("web01", harp.Queue(harp.Args{})).Call(t.Context(), "work", nil))
+		m := <-asked
+		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		synctest.Wait()
+		ctx, leave := context.WithCancel(t.Context())
+		hasty.leave = leave
+		_, _ = sys.caller.Queues().Cancel(ctx, harp.Args{}) // it may be answered before it is seen to have left
+		if f := must[transport.Frame](t)(m.x.Receive(t.Context())); f.Type != wire.TypeCancel {
+			t.Errorf("the agent is told %d", f.Type)
+		}
+	})
+}
+
+// A cancel is acknowledged when it is stored, whether its agent listens or not.
+func TestACancelDoesNotWaitForItsAgentToListen(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i")) // which takes no exchange
+		synctest.Wait()
+		big := harp.Args{"text": strings.Repeat("x", 1_000_000)}
+		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", big))
+		synctest.Wait()
+		begun := time.Now()
+		must[bool](t)(job.Cancel(t.Context()))
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("it took %v", took)
 		}
 	})
 }

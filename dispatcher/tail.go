@@ -91,6 +91,17 @@ func (ts *tails) appended(id string, records []harp.Record) {
 	}
 }
 
+// counted wakes the followers of a job that has more records than the tail was handed:
+// what there is of them they read from the store.
+func (ts *tails) counted(id string) {
+	if t := ts.find(id); t != nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.recent, t.bytes = nil, 0
+		t.changeLocked()
+	}
+}
+
 func (t *tail) changeLocked() {
 	close(t.signal)
 	t.signal = make(chan struct{})

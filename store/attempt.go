@@ -58,7 +58,7 @@ func (l Life) notStarted(e Event) Life {
 // started: whoever says that it did not must be wrong if it has.
 func (l Life) mayNotHaveStarted() bool {
 	last := l.Attempts[len(l.Attempts)-1]
-	return last.Started.IsZero() && last.Next == 0
+	return last.Started.IsZero() && last.Next == 0 && l.Stopping == nil
 }
 
 func (l Life) refused(e Event) Life {
@@ -156,6 +156,14 @@ func lost(e Event) Outcome {
 		f.Message = e.Text
 	}
 	return Outcome{State: harp.StateLost, Reason: e.Reason, Started: harp.MayHaveRun, Failure: f}
+}
+
+// untraced notes of an attempt that was lost before that the journal which could have
+// told of it is gone: it may run on, beside the next.
+func (l Life) untraced(e Event) Life {
+	o := lost(e)
+	l.Attempts[len(l.Attempts)-1].Reason, l.Outcome = o.Reason, &o
+	return l
 }
 
 // expired ends a job that has waited long enough: as its last attempt ended, if

@@ -177,6 +177,9 @@ func (l Life) returning(e Event) (Life, Effect, bool) {
 	case Silent, Lose:
 		had := l.Survivor
 		l.Survivor = false
+		if e.Kind == Lose && e.Reason == harp.LostJournalGone {
+			return l.untraced(e), Effect{}, true
+		}
 		return l, Effect{}, had && (e.Kind == Silent || isLoss(e.Reason))
 	default:
 		return l, Effect{}, false

@@ -107,6 +107,7 @@ var again = []row{
 	{"queued, after a loss", lostOnce, failed(store.Refused, "rejected"), "", "", "", "", false, "", twice},
 	{"queued, after a loss", lostOnce, ev(store.Silent)[0], "", "", "", "", false, "", twice},
 	{"queued, after a loss", lostOnce, lose(harp.LostAgentRestarted), "", "", "", "", false, "", twice},
+	{"queued, after a loss", lostOnce, lose(harp.LostJournalGone), harp.StateQueued, harp.ReasonBackoff, "", "-", false, "", twice},
 	{"queued, after a loss", lostOnce, ev(store.Started)[0], "", "", "", "", false, "", twice},
 	{"queued, after a failure", failedOnce, ev(store.End)[0], "", "", "", "", false, "", twice},
 	{"queued, after a failure", failedOnce, ev(store.Alive)[0], "", "", "", "", false, "", twice},

@@ -65,8 +65,10 @@ type Jobs interface {
 	// its NotBefore, is claimed in the same commit: it comes back as sent.
 	// The outcome of each stands at its index: a job whose id is stored already
 	// comes back as it is with New false when the digests are equal, else with
-	// Err harp.ErrConflict. Err of one does not touch the others. Errors:
-	// harp.ErrInvalid for more than about 3 MiB at a time.
+	// Err harp.ErrConflict. For want of space new jobs are refused, and those that
+	// are there come back all the same. Err of one does not touch the others.
+	// Errors: harp.ErrInvalid for more than about 3 MiB at a time, harp.ErrNoSpace
+	// if that is the Err of all.
 	Submit(ctx context.Context, jobs []Submission, now time.Time) ([]Submitted, error)
 
 	// Claim takes up to n queued jobs that may start on these hosts, in the
@@ -99,6 +101,10 @@ type Jobs interface {
 	// Opening a gate claims nothing: that is Claim's.
 	SetGate(host string, g Gate)
 
+	// Wake lets the jobs that wait because the agent of a host was busy wait no
+	// longer: they may be claimed. That is kept in memory, for this process.
+	Wake(ctx context.Context, host string, now time.Time) error
+
 	// Job returns a job's row. For a queued one Reason is what it waits for at
 	// this moment and QueuePos its place among all that wait in its queue.
 	// Errors: harp.ErrNotFound, harp.ErrPruned.
@@ -118,7 +124,8 @@ type Jobs interface {
 	Silence(ctx context.Context, host string, at, lostAt time.Time) ([]Job, error)
 
 	// Returning returns the jobs whose last attempt an agent may still speak of
-	// though they wait for another: queued, their last attempt lost, on this host.
+	// though they wait for another: queued, their last attempt lost, on this host;
+	// on all if it is "".
 	Returning(ctx context.Context, host string) ([]Job, error)
 
 	// Active returns the jobs that hold an attempt, in sent, running,
@@ -294,6 +301,7 @@ type Gate struct {
 	Most      int       // attempts that may be sent and not ended at a time; the store counts them
 	Reason    string    // closed: harp.ReasonOffline and the like
 	LastHeard time.Time // closed for absence: since when
+	Awaited   time.Time // until then none of its attempts is given up
 }
 
 // Submission is a new job with its request.
@@ -308,6 +316,11 @@ type Submission struct {
 	// differ, whatever its id.
 	Key      string
 	KeyUntil time.Time
+
+	// Refused is for a call that must not be stored: it is answered if it is there
+	// already, by its id or under its key, else with Err harp.ErrNotFound. Of Job
+	// only the ID counts.
+	Refused bool
 }
 
 // Submitted is the outcome of one submission.

@@ -121,6 +121,41 @@ var applying = []rule{
 		}
 		w.waits(c, harp.ReasonQueue)
 	}},
+	{"apply/ready", "who waits because the agent was busy waits no longer once that is ready, and stands where he stood; others wait on", func(w *world) {
+		q := queue("q")
+		w.gate("h", "other")
+		notNow := func(j store.Job) {
+			e := w.event(j, store.NotNow)
+			e.Wake = w.now.Add(30 * time.Second)
+			w.must(w.try(j, e).Err)
+		}
+		elsewhere, failed := w.submit(on("other")), w.running(retries(harp.StateFailed))
+		notNow(elsewhere)
+		w.fails(failed)
+		a, b := w.submit(in(q)), w.submit()
+		late := w.submit(expires(w.now.Add(time.Second)))
+		for _, j := range []store.Job{b, late, a} {
+			notNow(j)
+		}
+		w.pass(2 * time.Second)
+		w.must(w.st.Wake(w.ctx(), "nobody", w.now))
+		w.ids(w.claim(10, "h"))
+		w.must(w.st.Wake(w.ctx(), "h", w.now))
+		w.waits(a, harp.ReasonQueue)
+		w.ids(w.claim(10, "h", "other"), a, b)
+		if got := w.job(a.ID); got.Attempt != 1 {
+			w.Fatalf("it is %+v", got.Life)
+		}
+		w.waits(elsewhere, harp.ReasonAgentBusy)
+		w.waits(failed, harp.ReasonBackoff)
+		w.ids(w.advance().Ended, late)
+
+		notNow(w.job(a.ID))
+		w.cancelQueue(q)
+		w.must(w.st.Wake(w.ctx(), "h", w.now))
+		w.ids(w.claim(10, "h"))
+		w.ids(w.advance().Ended, a)
+	}},
 	{"apply/value", "what a procedure returned lies beside the row, of any size", func(w *world) {
 		for _, size := range []int{1, 1000, 64 << 10, 64<<10 + 1, 2 << 20} {
 			j := w.running()

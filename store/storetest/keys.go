@@ -69,6 +69,30 @@ var once = []rule{
 			w.Fatalf("they are %+v", out)
 		}
 	}},
+	{"key/refused", "a call that must not be stored is answered by what is there under its id or key, and makes nothing", func(w *world) {
+		first := w.submit(under("k", w.now.Add(time.Hour)))
+		ask := func(of string, settings ...setting) store.Submitted {
+			s := w.submission(settings...)
+			s.Refused = true
+			copy(s.Digest[:], of)
+			out, err := w.st.Submit(w.ctx(), []store.Submission{s}, w.now)
+			w.must(err)
+			return out[0]
+		}
+		itself := func(s *store.Submission) { s.Job = store.Job{ID: first.ID} }
+		for _, by := range []setting{itself, under("k", w.now.Add(time.Hour))} {
+			if got := ask(first.ID, by); got.Err != nil || got.New || got.Job.ID != first.ID {
+				w.Fatalf("what is there is %+v", got)
+			}
+		}
+		w.wants(ask("other", under("k", w.now.Add(time.Hour))).Err, harp.ErrConflict)
+		w.wants(ask("other", itself).Err, harp.ErrConflict)
+		w.wants(ask("other").Err, harp.ErrNotFound)
+		w.wants(ask("other", under("new", w.now.Add(time.Hour))).Err, harp.ErrNotFound)
+		if next := w.submit(under("new", w.now.Add(time.Hour))); next.No != first.No+1 {
+			w.Fatalf("the next job is number %d after %d", next.No, first.No)
+		}
+	}},
 	{"key/race", "calls at once under one key make one job", func(w *world) {
 		s := w.submission(under("k", w.now.Add(time.Hour)))
 		const calls = 16

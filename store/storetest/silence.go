@@ -58,6 +58,17 @@ var silencing = []rule{
 		}
 		w.due(time.Time{})
 	}},
+	{"silence/awaited", "who is awaited loses nothing until then", func(w *world) {
+		j := w.running()
+		w.silence("h")
+		w.st.SetGate("h", store.Gate{Reason: harp.ReasonOffline, LastHeard: w.now, Awaited: w.now.Add(2 * time.Hour)})
+		w.pass(2*time.Hour - 1)
+		w.ids(w.advance().Ended)
+		w.state(j, harp.StateUnknown)
+		w.due(w.now.Add(1))
+		w.pass(1)
+		w.ids(w.advance().Ended, j)
+	}},
 	{"silence/back", "who is heard again in time has lost nothing", func(w *world) {
 		a, b := w.running(), w.running()
 		w.silence("h")

@@ -79,7 +79,7 @@ func (s *Store) end(t *tx, e *entry, before, after *store.Job, now int64) {
 }
 
 // elapse does what has become due: it wakes jobs, ends those that may not start any
-// more, and claims what may start by it.
+// more, and claims what may start by it. What cannot be done now stays due.
 func (s *Store) elapse(t *tx, now int64, out *store.Advanced) error {
 	var woken []*entry
 	for range maxDue {
@@ -87,28 +87,16 @@ func (s *Store) elapse(t *tx, now int64, out *store.Advanced) error {
 		if a == nil {
 			break
 		}
-		switch e := a.entry; a.kind {
-		case alarmWake:
-			if !e.isDoomed() {
-				s.sched.wake(e, now)
-				woken = append(woken, e)
+		if a.kind == alarmWake {
+			if !a.entry.isDoomed() {
+				s.sched.wake(a.entry, now)
+				woken = append(woken, a.entry)
 			}
-		case alarmExpire:
-			if err := s.expire(t, e, now, out); err != nil {
-				return err
-			}
-		case alarmAway:
-			if s.sched.hasLeft(e, now) {
-				if err := s.expire(t, e, now, out); err != nil {
-					return err
-				}
-			}
-		case alarmLost:
-			if err := s.giveUp(t, e, now, out); err != nil {
-				return err
-			}
-		case alarmRearm:
-			s.sched.rearm(a.queue, now)
+			continue
+		}
+		if err := s.ring(t, a, now, out); err != nil {
+			s.sched.agenda.set(a, a.at)
+			return err
 		}
 	}
 	next, ok := s.sched.agenda.next()
@@ -116,8 +104,31 @@ func (s *Store) elapse(t *tx, now int64, out *store.Advanced) error {
 	return s.startWoken(t, woken, now, out)
 }
 
-// giveUp ends the attempt of a job whose host has been silent too long.
+// ring does what an alarm is about, but for that of a job whose time has come.
+func (s *Store) ring(t *tx, a *alarm, now int64, out *store.Advanced) error {
+	switch e := a.entry; a.kind {
+	case alarmExpire:
+		return s.expire(t, e, now, out)
+	case alarmAway:
+		if s.sched.hasLeft(e, now) {
+			return s.expire(t, e, now, out)
+		}
+	case alarmLost:
+		return s.giveUp(t, e, now, out)
+	case alarmRearm:
+		s.sched.rearm(a.queue, now)
+	case alarmWake: // elapse's
+	}
+	return nil
+}
+
+// giveUp ends the attempt of a job whose host has been silent too long, unless that is
+// back or about to return.
 func (s *Store) giveUp(t *tx, e *entry, now int64, out *store.Advanced) error {
+	if until := nanos(e.host.gate.Awaited); until > now {
+		s.sched.agenda.set(&e.losing, until)
+		return nil
+	}
 	before, err := readJob(t, e.id)
 	if err != nil {
 		if s.skip(e, err) {

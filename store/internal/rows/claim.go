@@ -38,6 +38,26 @@ func (s *Store) Claim(ctx context.Context, hosts []string, n int, now time.Time)
 	return out, nil
 }
 
+// Wake implements store.Jobs.
+func (s *Store) Wake(ctx context.Context, hostName string, now time.Time) error {
+	return s.do(ctx, SpaceCritical, func(*tx) error {
+		at := s.sched.at(now)
+		h := s.sched.hosts[hostName]
+		if h == nil {
+			return nil
+		}
+		for e := range h.busy {
+			if e.isDoomed() {
+				continue
+			}
+			s.sched.agenda.clear(&e.waking)
+			e.wake = min(e.wake, at)
+			s.sched.wake(e, at)
+		}
+		return nil
+	})
+}
+
 // claimOn claims up to n jobs on some hosts, the first in order of all of them
 // each time.
 func (s *Store) claimOn(t *tx, names []string, n int, now int64) ([]store.Job, error) {

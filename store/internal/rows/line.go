@@ -172,6 +172,7 @@ type host struct {
 	awaySince int64 // when absence took over from another reason to be closed
 	active    map[*entry]struct{}
 	returning map[*entry]struct{} // that wait for another attempt, the last one having been lost
+	busy      map[*entry]struct{} // that wait because the agent said that it is busy
 	lines     map[*line]struct{}
 	ready     *btree.BTreeG[*line] // in which to look for the next to start
 	parked    map[*line]struct{}   // out of their queues' heads, for this host takes no more
@@ -184,7 +185,7 @@ func (s *schedule) host(name string) *host {
 	if h == nil {
 		h = &host{
 			name: name, gate: store.Gate{Reason: harp.ReasonOffline},
-			active: map[*entry]struct{}{}, returning: map[*entry]struct{}{}, lines: map[*line]struct{}{}, ready: lineTree(), parked: map[*line]struct{}{},
+			active: map[*entry]struct{}{}, returning: map[*entry]struct{}{}, busy: map[*entry]struct{}{}, lines: map[*line]struct{}{}, ready: lineTree(), parked: map[*line]struct{}{},
 			own: newQueue("", 0),
 		}
 		s.hosts[name] = h

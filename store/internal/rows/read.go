@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/harpcaller/harp"
@@ -220,7 +221,7 @@ func (s *Store) Value(_ context.Context, text string) (harp.Value, error) {
 func (s *Store) Active(ctx context.Context, hostName string) ([]store.Job, error) {
 	var ids []id
 	err := s.do(ctx, SpaceCritical, func(*tx) error {
-		ids = s.sched.activeOn(hostName)
+		ids = s.sched.on(hostName, func(h *host) map[*entry]struct{} { return h.active })
 		return nil
 	})
 	if err != nil {
@@ -229,14 +230,10 @@ func (s *Store) Active(ctx context.Context, hostName string) ([]store.Job, error
 	return s.readActive(ids)
 }
 
-// activeOn lists the jobs that hold an attempt on a host, or on any.
-func (s *schedule) activeOn(name string) []id {
+// on lists the jobs that a host has in one of its sets, or any host has.
+func (s *schedule) on(name string, set func(*host) map[*entry]struct{}) []id {
 	var found []*entry
-	add := func(h *host) {
-		for e := range h.active {
-			found = append(found, e)
-		}
-	}
+	add := func(h *host) { found = slices.AppendSeq(found, maps.Keys(set(h))) }
 	if h := s.hosts[name]; h != nil {
 		add(h)
 	} else if name == "" {

@@ -122,6 +122,9 @@ func (s *schedule) enqueue(e *entry, j *store.Job, now, come int64) {
 	case e.survives:
 	case e.wake != 0 && e.wake > come:
 		s.agenda.set(&e.waking, e.wake)
+		if j.Reason == harp.ReasonAgentBusy {
+			e.host.busy[e] = struct{}{}
+		}
 	default:
 		s.wake(e, now)
 	}
@@ -149,6 +152,7 @@ func (s *schedule) stays(e *entry, j *store.Job, now int64) {
 // wake puts a job whose time has come into its line, unless its time is over: then
 // the agenda ends it.
 func (s *schedule) wake(e *entry, now int64) {
+	delete(e.host.busy, e)
 	if !e.isLate(now) {
 		s.join(e, now)
 	}
@@ -160,6 +164,7 @@ func (s *schedule) dequeue(e *entry, now int64) {
 	s.agenda.clear(&e.expiring)
 	s.agenda.clear(&e.leaving)
 	delete(e.host.returning, e)
+	delete(e.host.busy, e)
 	if !e.isDoomed() {
 		e.queue.waiting.Delete(e)
 		s.leave(e, now)

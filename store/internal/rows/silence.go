@@ -87,9 +87,7 @@ func (s *schedule) heardOf(name string) []id {
 func (s *Store) Returning(ctx context.Context, hostName string) ([]store.Job, error) {
 	var ids []id
 	err := s.do(ctx, SpaceCritical, func(*tx) error {
-		if h := s.sched.hosts[hostName]; h != nil {
-			ids = idsOf(slices.Collect(maps.Keys(h.returning)))
-		}
+		ids = s.sched.on(hostName, func(h *host) map[*entry]struct{} { return h.returning })
 		return nil
 	})
 	if err != nil {

@@ -117,6 +117,7 @@ func everything(ctx context.Context, s *Store, id string) map[string]error {
 	errs := map[string]error{}
 	_, errs["Submit"] = s.Submit(ctx, nil, noon)
 	_, errs["Claim"] = s.Claim(ctx, []string{"h"}, 1, noon)
+	errs["Wake"] = s.Wake(ctx, "h", noon)
 	_, errs["Apply"] = s.Apply(ctx)
 	_, errs["Advance"] = s.Advance(ctx, noon)
 	_, errs["Job"] = s.Job(ctx, id)
@@ -353,6 +354,12 @@ func TestSpaceLines(t *testing.T) {
 	e.space = SpaceLow
 	if _, err := s.Submit(t.Context(), []store.Submission{call("h")}, noon); !errors.Is(err, harp.ErrNoSpace) {
 		t.Errorf("Submit: %v, want ErrNoSpace", err)
+	}
+	again := call("h")
+	again.Job.ID = waiting.ID
+	got, err := s.Submit(t.Context(), []store.Submission{call("h"), again}, noon)
+	if err != nil || !errors.Is(got[0].Err, harp.ErrNoSpace) || got[1].Err != nil || got[1].Job.ID != waiting.ID {
+		t.Errorf("a new one and one that is there: %v, %+v", err, got)
 	}
 	applied(t, s, about(j, store.End))
 }

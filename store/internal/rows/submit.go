@@ -2,6 +2,7 @@ package rows
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -16,12 +17,15 @@ func (s *Store) Submit(ctx context.Context, jobs []store.Submission, now time.Ti
 		return nil, tooMuch("calls", size)
 	}
 	out := make([]store.Submitted, len(jobs))
-	err := s.do(ctx, SpacePlenty, func(t *tx) error {
+	err := s.do(ctx, SpaceCritical, func(t *tx) error {
 		at := s.sched.at(now)
 		for n := range jobs {
 			if err := s.submit(t, &jobs[n], &out[n], at); err != nil {
 				return err
 			}
+		}
+		if t.space < SpacePlenty && areRefused(out) {
+			return noSpace()
 		}
 		return nil
 	})
@@ -29,6 +33,11 @@ func (s *Store) Submit(ctx context.Context, jobs []store.Submission, now time.Ti
 		return nil, err
 	}
 	return out, nil
+}
+
+// areRefused reports whether there was space for none of them.
+func areRefused(out []store.Submitted) bool {
+	return !slices.ContainsFunc(out, func(one store.Submitted) bool { return !errors.Is(one.Err, harp.ErrNoSpace) })
 }
 
 // submitSize is about what jobs will be when they are written, index entries with
@@ -89,6 +98,12 @@ func (s *Store) submitNew(t *tx, i id, in *store.Submission, out *store.Submitte
 		return err
 	case gone:
 		out.Err = pruned(i)
+		return nil
+	case in.Refused:
+		out.Err = notFound(in.Job.ID)
+		return nil
+	case t.space < SpacePlenty:
+		out.Err = noSpace()
 		return nil
 	}
 	if err := t.putKey(i, in, now); err != nil {
