@@ -44,13 +44,12 @@ const (
 
 // Why a job is lost: JobStatus.Reason.
 const (
-	LostAgentRestarted      = "agent_restarted"
-	LostDispatcherRestarted = "dispatcher_restarted"
-	LostJournalGone         = "journal_gone"
-	LostTooLong             = "too_long"
-	LostForced              = "forced"
-	LostRestored            = "restored"
-	LostHostRemoved         = "host_removed"
+	LostAgentRestarted = "agent_restarted"
+	LostJournalGone    = "journal_gone"
+	LostTooLong        = "too_long"
+	LostForced         = "forced"
+	LostRestored       = "restored"
+	LostHostRemoved    = "host_removed"
 )
 
 // Principal is an authenticated person or program.

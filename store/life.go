@@ -267,7 +267,7 @@ func (l Life) unknown(e Event) (Life, Effect, bool) {
 // silent or not.
 func isLoss(reason string) bool {
 	switch reason {
-	case harp.LostAgentRestarted, harp.LostDispatcherRestarted, harp.LostJournalGone, harp.LostRestored, harp.LostHostRemoved:
+	case harp.LostAgentRestarted, harp.LostJournalGone, harp.LostRestored, harp.LostHostRemoved:
 		return true
 	default:
 		return false
