@@ -99,9 +99,12 @@ func (s *session) resume(ctx context.Context, x *transport.Exchange, body []byte
 		return
 	}
 	result := moved
+	if m.From < 0 {
+		result = notHere
+	}
 	for result == moved {
 		at := s.agent.lookup(key{job: m.Job, number: m.Attempt})
-		if at == nil || m.From < 0 {
+		if at == nil {
 			result = notHere
 			break
 		}
@@ -154,7 +157,8 @@ func (s *session) admit(c wire.Call, received time.Time) (*attempt, denial) {
 
 // enter journals and starts an attempt if there is room for it and still time.
 func (s *session) enter(at *attempt, c wire.Call, received time.Time) (*attempt, denial) {
-	if c.Left != 0 && time.Since(received) >= time.Duration(c.Left) {
+	late := func() bool { return c.Left != 0 && time.Since(received) >= time.Duration(c.Left) }
+	if late() {
 		return nil, denial{reason: wire.NotNowStartBefore}
 	}
 	known, reason := s.agent.roster.enter(s, at)
@@ -164,17 +168,22 @@ func (s *session) enter(at *attempt, c wire.Call, received time.Time) (*attempt,
 	case reason != "":
 		return nil, denial{reason: reason}
 	}
-	now := time.Now()
-	if no := s.journalStart(at, now); no.is() {
+	if no := s.journalStart(at); no.is() {
 		at.deny(no)
 		return nil, no
 	}
-	at.start(now)
+	if late() {
+		if no := at.retract(); no.is() {
+			at.deny(no)
+			return nil, no
+		}
+	}
+	at.start()
 	return at, denial{}
 }
 
 // journalStart journals that an attempt starts, in one write.
-func (s *session) journalStart(at *attempt, now time.Time) denial {
+func (s *session) journalStart(at *attempt) denial {
 	if !at.spool.on {
 		return denial{}
 	}
@@ -182,7 +191,7 @@ func (s *session) journalStart(at *attempt, now time.Time) denial {
 	if j == nil {
 		return denial{reason: wire.NotNowDraining}
 	}
-	a := journal.Accept{Fence: at.fence, Info: at.journalInfo()}
+	a, now := journal.Accept{Fence: at.fence, Info: at.journalInfo()}, time.Now()
 	err := j.AcceptStart(at.spool.key, a, now)
 	for s.agent.makeRoom(err) {
 		err = j.AcceptStart(at.spool.key, a, now)

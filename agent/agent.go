@@ -97,7 +97,7 @@ type Agent struct {
 	current *session                  // the dispatcher's, since its WELCOME
 	epochs  map[string]int64          // the highest seen, by store id
 	longest time.Duration             // pause before reconnecting
-	unknown map[journal.Key]time.Time // ended then, and kept for another dispatcher
+	unknown map[journal.Key]time.Time // ended then, and kept for a dispatcher other than the current one
 }
 
 // New returns an agent that offers nothing yet: see [Handle]. Whether the

@@ -95,9 +95,9 @@ func window(asked int64) int {
 }
 
 // start runs the procedure's function in a goroutine that its stay waits for.
-func (at *attempt) start(now time.Time) {
+func (at *attempt) start() {
 	at.mu.Lock()
-	at.started = now
+	at.started = time.Now() // the journal may have taken a while
 	at.mu.Unlock()
 	at.watch.begin()
 	at.stay.work.Go(at.run)
@@ -112,7 +112,10 @@ func (at *attempt) deny(no denial) {
 	at.cancel(harp.ErrClosed)
 	close(at.begun)
 	close(at.returned)
-	at.leave()
+	close(at.left)
+	// One for which there was no space leaves none behind: to say READY for it would
+	// bring the same call back at once.
+	at.agent.roster.leave(at, no.reason != wire.NotNowNoSpace)
 }
 
 // run runs the function. It may leave by runtime.Goexit, which nothing but a
@@ -281,7 +284,7 @@ func (at *attempt) leave() {
 	}
 	at.mu.Unlock()
 	if !done {
-		at.agent.roster.leave(at)
+		at.agent.roster.leave(at, true)
 	}
 }
 
@@ -320,7 +323,7 @@ func (at *attempt) release() {
 	}
 	at.mu.Unlock()
 	if can {
-		at.agent.roster.leave(at)
+		at.agent.roster.leave(at, true)
 	}
 }
 

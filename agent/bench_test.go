@@ -51,6 +51,27 @@ func BenchmarkCalls(b *testing.B) {
 	})
 }
 
+// BenchmarkCallsOnDisk is more of them than that, with a journal on disk.
+func BenchmarkCallsOnDisk(b *testing.B) {
+	const inFlight = 256
+	benchmarks(b, func(b *testing.B, p place) {
+		a := newAgent(b, p, func(c *agent.Config) { c.Dir = b.TempDir() })
+		offerGreet(a)
+		s, _, _ := connect(b, p, a)
+		b.ReportAllocs()
+		b.ResetTimer()
+		var all sync.WaitGroup
+		for range inFlight {
+			all.Go(func() {
+				for range b.N/inFlight + 1 {
+					s.call("greet", harp.Pos("Ada")).accepted().end()
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
 // BenchmarkEmit is a record of 100 bytes, from emit to the dispatcher that has
 // received and acknowledged it.
 func BenchmarkEmit(b *testing.B) {

@@ -61,6 +61,7 @@ func (at *attempt) tryPut(r wire.Record) (room <-chan struct{}, err error) {
 	case at.ctx.Err() != nil:
 		return nil, context.Cause(at.ctx)
 	case at.nobody:
+		at.missed += int64(len(r.Value))
 		return nil, nil
 	}
 	put := at.putAwayLocked

@@ -1,5 +1,11 @@
 package agent
 
+import (
+	"time"
+
+	"github.com/harpcaller/harp/agent/journal"
+)
+
 // HeldBytes is how many bytes of records and ends the agent has in memory.
 func (a *Agent) HeldBytes() (n int) {
 	for _, at := range a.roster.pick(func(*attempt) bool { return true }) {
@@ -17,4 +23,9 @@ func (a *Agent) HeldBytes() (n int) {
 func (a *Agent) Holds(job string) bool {
 	_, is := a.keeper.current().Get(key{job: job, number: 1}.journal())
 	return is
+}
+
+// JournalStart journals the start of an attempt that is nobody's.
+func (a *Agent) JournalStart(job string) error {
+	return a.keeper.current().AcceptStart(key{job: job, number: 1}.journal(), journal.Accept{}, time.Now())
 }

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -37,8 +38,9 @@ func DefaultFacts(context.Context) (map[string]any, error) {
 	return facts, nil
 }
 
-// bootID changes with each boot; empty where the system has none.
-func bootID() string { return firstLine("/proc/sys/kernel/random/boot_id") }
+// bootID changes with each boot; empty where the system has none. Each call asks for
+// it, so it is read once.
+var bootID = sync.OnceValue(func() string { return firstLine("/proc/sys/kernel/random/boot_id") })
 
 // firstLine returns the first line of a file, empty if there is none.
 func firstLine(path string) string {

@@ -104,6 +104,91 @@ func TestDiskFull(t *testing.T) {
 	})
 }
 
+// TestStartBeforeSlow checks that a call whose time is over when its start is on disk
+// at last is not started, and is not there after a crash.
+func TestStartBeforeSlow(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		c := newCounter()
+		disk := journal.NewMemory()
+		slow := &slowDisk{FS: disk.Mount()}
+		m := &machine{t: t, p: p, d: listen(t, p), disk: disk, offers: c.offer}
+		m.start(slow)
+		slow.delay.Store(int64(10 * time.Second))
+		left := func(d time.Duration) func(*wire.Call, *harp.Request) {
+			return func(c *wire.Call, _ *harp.Request) { c.Left = int64(d) }
+		}
+		x := m.peer.call("once", nil, left(5*time.Second))
+		if reason := x.notNow(); reason != wire.NotNowStartBefore {
+			t.Errorf("NOT_NOW(%s)", reason)
+		}
+		y := m.peer.call("once", nil, left(time.Minute)).accepted()
+		if end := expect[wire.End](y, wire.TypeEnd); end.RanFor >= int64(time.Second) {
+			t.Errorf("ran for %v", time.Duration(end.RanFor))
+		}
+		slow.delay.Store(0)
+		time.Sleep(time.Minute)
+		m.crash()
+		m.checkHeld(y, wire.HeldEnded, 0)
+		if n := c.runs.Load(); n != 1 {
+			t.Errorf("%d runs", n)
+		}
+	})
+}
+
+// TestStartBeforeBroken checks that such a call is not started either when it is not
+// known whether that is on disk: it would be started once more later.
+func TestStartBeforeBroken(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		c := newCounter()
+		disk := journal.NewMemory()
+		slow := &slowDisk{FS: disk.Mount()}
+		ill := newAiling(slow)
+		ill.anyway = true
+		m := &machine{t: t, p: p, d: listen(t, p), disk: disk, offers: c.offer}
+		m.start(ill)
+		slow.delay.Store(int64(10 * time.Second))
+		x := m.peer.call("once", nil, func(c *wire.Call, _ *harp.Request) { c.Left = int64(5 * time.Second) })
+		time.Sleep(7 * time.Second)
+		ill.fail(errors.New("input/output error"))
+		if f, err := x.x.Receive(t.Context()); err == nil {
+			t.Errorf("answered with a frame of type %d", f.Type)
+		}
+		ill.heal()
+		slow.delay.Store(0)
+		m.peer = <-m.d.sessions
+		m.checkHeld(x, "", 0)
+		if n := c.runs.Load(); n != 0 {
+			t.Errorf("%d runs of what is not held", n)
+		}
+	})
+}
+
+// slowDisk is a directory whose files take a while to be synced.
+type slowDisk struct {
+	journal.FS
+	delay atomic.Int64
+}
+
+func (d *slowDisk) Open(name string) (journal.File, error) {
+	f, err := d.FS.Open(name)
+	return slowFile{f, d}, err
+}
+
+func (d *slowDisk) Create(name string) (journal.File, error) {
+	f, err := d.FS.Create(name)
+	return slowFile{f, d}, err
+}
+
+type slowFile struct {
+	journal.File
+	of *slowDisk
+}
+
+func (f slowFile) Sync() error {
+	time.Sleep(time.Duration(f.of.delay.Load()))
+	return f.File.Sync()
+}
+
 // TestBroken checks an agent that does not know what is on its disk: it answers
 // nothing and has no session until its journal works again; what runs goes on, and
 // what is not known to have been started is not called so.

@@ -42,7 +42,9 @@ func (s *session) introduce(ctx context.Context) error {
 	s.beat(time.Duration(w.Heartbeat))
 	s.send(wire.TypeFacts, s.facts(ctx))
 	s.sendProcedures()
-	s.sendHeld()
+	if err := s.sendHeld(); err != nil {
+		return err
+	}
 	if err := s.reconcile(ctx); err != nil {
 		return err
 	}
@@ -113,6 +115,7 @@ func (a *Agent) take(s *session, w wire.Welcome) error {
 	s.epoch, s.store = w.Epoch, w.Store
 	old := a.current
 	a.current = s
+	clear(a.unknown) // it says again what it does not know
 	a.up.Store(true)
 	a.longest = min(max(time.Duration(w.Reconnect), defaultLongest), maxLongest)
 	a.mu.Unlock()

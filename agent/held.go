@@ -85,10 +85,15 @@ func recovered(a *Agent, k key, j *journal.Journal, h journal.Held) *attempt {
 	return at
 }
 
-// sendHeld sends, in pages, every attempt that the agent holds.
-func (s *session) sendHeld() {
+// sendHeld sends, in pages, every attempt that the agent holds. The error says why
+// that is not known.
+func (s *session) sendHeld() error {
+	list, err := s.agent.held()
+	if err != nil {
+		return err
+	}
 	var page wire.Held
-	for _, h := range s.agent.held() {
+	for _, h := range list {
 		if len(page.Attempts) == pageAttempts {
 			s.send(wire.TypeHeld, page)
 			page = wire.Held{}
@@ -97,11 +102,17 @@ func (s *session) sendHeld() {
 	}
 	page.Last = true
 	s.send(wire.TypeHeld, page)
+	return nil
 }
 
 // held lists every attempt of dispatchers, by job and number: what the journal says,
-// except of those that are here, which know better.
-func (a *Agent) held() []wire.HeldAttempt {
+// except of those that are here, which know better. A journal that broke may have
+// more on disk than it says: the error is its own.
+func (a *Agent) held() ([]wire.HeldAttempt, error) {
+	j := a.keeper.current()
+	if j == nil {
+		return nil, journal.ErrClosed
+	}
 	var list []wire.HeldAttempt
 	here := map[journal.Key]bool{}
 	for _, at := range a.roster.held() {
@@ -111,17 +122,15 @@ func (a *Agent) held() []wire.HeldAttempt {
 		list = append(list, at.heldAs())
 		here[at.key.journal()] = true
 	}
-	if j := a.keeper.current(); j != nil {
-		for _, h := range j.Held() {
-			if !here[h.Key] && h.State != journal.Accepted {
-				list = append(list, heldAs(h))
-			}
+	for _, h := range j.Held() {
+		if !here[h.Key] && h.State != journal.Accepted {
+			list = append(list, heldAs(h))
 		}
 	}
 	slices.SortFunc(list, func(a, b wire.HeldAttempt) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Attempt, b.Attempt))
 	})
-	return list
+	return list, j.Err()
 }
 
 // heldAs is what is said of an attempt that is in the journal only.

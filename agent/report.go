@@ -24,6 +24,7 @@ type report struct {
 	next     int64 // number of the first record that was not
 	flight   flight
 	stopping bool
+	dropped  bool // it was logged that a record is there no more
 	end      bool
 }
 
@@ -83,6 +84,7 @@ func (s *session) tell(ctx context.Context, x *transport.Exchange, at *attempt, 
 	r := &report{session: s, x: x, at: at, wake: make(chan struct{}, 1), quit: quit}
 	started, result := at.attach(r, a)
 	if result != told {
+		at.release()
 		return result
 	}
 	defer at.detach(r)
@@ -117,9 +119,10 @@ func (at *attempt) attach(r *report, a ask) (wire.Started, telling) {
 		return wire.Started{}, notTaken
 	case at.hasLeft():
 		return wire.Started{}, moved
-	case from < at.outbox.acked, from > at.outbox.next() && at.stay != nil:
+	case from < at.outbox.acked && !at.nobody, from > at.outbox.next() && at.stay != nil:
 		return wire.Started{}, notHere
 	}
+	at.outbox.acked = min(at.outbox.acked, from) // what nobody asked for was dropped
 	if at.report != nil {
 		at.report.quit()
 	}

@@ -78,14 +78,17 @@ func (r *roster) find(k key) *attempt {
 	return r.attempts[k]
 }
 
-// leave takes an attempt off the roster.
-func (r *roster) leave(at *attempt) {
+// leave takes an attempt off the roster. Where that makes room, sessions that were
+// told to ask again later hear of it.
+func (r *roster) leave(at *attempt, room bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.attempts[at.key] == at {
 		delete(r.attempts, at.key)
 	}
-	r.vacateLocked()
+	if room {
+		r.vacateLocked()
+	}
 }
 
 // vacate lets sessions that were told to ask again later hear that they may.

@@ -6,26 +6,32 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
 
-// TestSoak lets sessions, lanes and the agent's process fail at random, with a
-// dispatcher that keeps what it is told and asks for the rest. Nothing runs twice, no
+// TestSoak lets sessions, lanes, the disk and the agent's process fail at random, with
+// a dispatcher that keeps what it is told and asks for the rest. Nothing runs twice, no
 // record is told twice or out of order, what is missing is said, and what was seen to
 // start is never said to be absent.
 func TestSoak(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range uint64(16) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			inMemory(t, func(t *testing.T, p place) {
 				s := &soak{t: t, rand: rand.New(rand.NewPCG(seed, 1)), jobs: map[string]*soakJob{}, runs: map[string]int{}}
-				s.m = newMachine(t, p, s.offer, agent.Limits{MaxJobSpool: 40_000, MaxRecord: 4000})
+				s.m = &machine{
+					t: t, p: p, d: listen(t, p), disk: journal.NewMemory(), offers: s.offer,
+					limits: agent.Limits{MaxJobSpool: 40_000, MaxRecord: 4000},
+				}
+				s.boot()
 				for range 60 {
 					s.step()
 				}
@@ -40,6 +46,7 @@ type soak struct {
 	t     *testing.T
 	m     *machine
 	rand  *rand.Rand
+	disk  ailing // of the agent's present process
 	lanes sync.WaitGroup
 
 	mu   sync.Mutex // guards what follows
@@ -54,6 +61,7 @@ type soakJob struct {
 	last    int64 // value of the last record
 	started bool  // it was told so
 	ended   bool
+	gone    bool // that is all that is known of its end
 	crashed bool // its process may have crashed
 }
 
@@ -87,7 +95,7 @@ func (s *soak) offer(a *agent.Agent) {
 
 // step does something.
 func (s *soak) step() {
-	switch s.rand.IntN(10) {
+	switch s.rand.IntN(11) {
 	case 0, 1, 2:
 		s.call(&soakJob{id: harp.NewID()})
 	case 3:
@@ -104,11 +112,39 @@ func (s *soak) step() {
 			j.crashed = true
 		}
 		s.mu.Unlock()
-		s.m.crash()
+		s.m.disk.Crash()
+		s.m.peer.session.Close(nil)
+		s.m.run.stop()
+		s.m.run.wait()
+		s.boot()
 		s.reconcile()
+	case 6:
+		s.failDisk()
 	default:
 		time.Sleep(time.Duration(s.rand.IntN(400)) * time.Millisecond)
 	}
+}
+
+// boot starts another process of the agent.
+func (s *soak) boot() {
+	s.disk = newAiling(s.m.disk.Mount())
+	s.disk.anyway = s.rand.IntN(2) == 0
+	s.m.start(s.disk)
+}
+
+// failDisk lets the disk be full, or broken, for a while in which calls are made.
+func (s *soak) failDisk() {
+	s.disk.fail([]error{syscall.ENOSPC, syscall.EIO}[s.rand.IntN(2)])
+	for range s.rand.IntN(3) {
+		time.Sleep(time.Duration(s.rand.IntN(1000)) * time.Millisecond)
+		if s.m.peer.session.Err() == nil {
+			s.call(&soakJob{id: harp.NewID()})
+		}
+	}
+	time.Sleep(time.Duration(s.rand.IntN(3000)) * time.Millisecond)
+	s.disk.heal()
+	s.m.lose()
+	s.reconcile()
 }
 
 // finish waits until all jobs have ended.
@@ -123,7 +159,7 @@ func (s *soak) finish() {
 		s.t.Errorf("held in the end: %+v", s.m.peer.held)
 	}
 	for _, j := range s.jobs {
-		if !j.ended || s.runs[j.id] != 1 {
+		if n := s.runs[j.id]; !j.ended || n > 1 || n == 0 && !j.gone {
 			s.t.Errorf("%+v after %d runs", *j, s.runs[j.id])
 		}
 	}
@@ -210,13 +246,15 @@ func (s *soak) hear(j *soakJob, typ transport.Type, body []byte) *wire.Ack {
 		if err := wire.Decode(body, &m); err != nil || m.Records != j.records {
 			s.t.Errorf("END of %d records, have %d: %v", m.Records, j.records, err)
 		}
-		if n := int64(0); m.Gone && !j.crashed {
+		j.gone = m.Gone
+		if n := int64(0); m.Gone && !j.crashed && s.runs[j.id] > 0 {
 			s.t.Errorf("job %s is gone", j.id)
 		} else if !m.Gone && len(m.Failure) == 0 && harp.Value(m.Value).Decode(&n) == nil && n < j.last {
 			s.t.Errorf("returned %d after %d", n, j.last)
 		}
 		j.ended = true
 		return &wire.Ack{Next: j.records, End: true}
+	case wire.TypeNotNow: // it is called again when the disk works
 	default:
 		s.t.Errorf("frame of type %d", typ)
 	}

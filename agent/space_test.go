@@ -119,6 +119,72 @@ func TestUnknownStore(t *testing.T) {
 	})
 }
 
+// TestKnownStoreAgain checks that what was kept for a dispatcher is no longer what
+// makes room once that dispatcher is there.
+func TestKnownStoreAgain(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		m := newMachine(t, p, newCounter().offer, agent.Limits{MaxJournal: 6000})
+		x := m.peer.call("once", nil).accepted()
+		expect[wire.End](x, wire.TypeEnd)
+		synctest.Wait()
+		m.d.set(func(d *dispatcher) { d.welcome.Store = "other" })
+		m.lose()
+		m.peer.forget(m.peer.held...)
+		m.d.set(func(d *dispatcher) { d.welcome.Store = "store" })
+		m.lose()
+		m.fill("count")
+		if end := m.peer.resume(x.id, 0).end(); value[int64](t, end) != 1 {
+			t.Errorf("END %+v", end)
+		}
+	})
+}
+
+// TestForgottenRunning checks that the dispatcher of an attempt that another one did not
+// know hears of it again while it runs: what was dropped is said.
+func TestForgottenRunning(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		emit, emitted, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		m := newMachine(t, p, func(a *agent.Agent) {
+			offerStream(a, "count", func(_ context.Context, put func(int) error) error {
+				for i := range 10 {
+					if i == 5 {
+						<-emit
+					}
+					if err := put(i); err != nil {
+						return err
+					}
+				}
+				close(emitted)
+				<-release
+				return put(10)
+			})
+		}, agent.Limits{})
+		x := m.peer.call("count", nil).accepted()
+		expect[wire.Records](x, wire.TypeRecords)
+		x.ack(1)
+		synctest.Wait()
+		m.d.set(func(d *dispatcher) { d.welcome.Store = "other" })
+		m.lose()
+		m.peer.forget(m.peer.held...)
+		close(emit)
+		<-emitted
+		m.d.set(func(d *dispatcher) { d.welcome.Store = "store" })
+		m.lose()
+		y := m.peer.resume(x.id, 0)
+		synctest.Wait()
+		close(release)
+		end, records := y.ended()
+		if value[int](t, end) != 0 || len(records) != 6 {
+			t.Fatalf("END %+v after %d records", end, len(records))
+		}
+		for i, r := range records {
+			if last := i == 5; r.Truncated == 0 || last != (len(r.Value) > 0) || last && r.Truncated != 5 {
+				t.Errorf("record %d: %+v", i, r)
+			}
+		}
+	})
+}
+
 // TestUnknownStoreLater checks that it is kept for seven days.
 func TestUnknownStoreLater(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {

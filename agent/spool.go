@@ -62,6 +62,25 @@ func (at *attempt) journalled(j *journal.Journal) {
 	at.spool.journal = j
 }
 
+// retract takes back the start of an attempt that has not begun, as it is too late
+// for that. Where the journal cannot, the attempt may as well begin: there is no
+// denial then.
+func (at *attempt) retract() denial {
+	at.mu.Lock()
+	on, j := at.spool.on, at.spool.journal
+	at.mu.Unlock()
+	if on {
+		err := j.Retract(at.key.journal())
+		if errors.Is(err, journal.ErrBroken) {
+			return denial{broken: err}
+		}
+		if err != nil {
+			return denial{}
+		}
+	}
+	return denial{reason: wire.NotNowStartBefore}
+}
+
 // handLocked hands to the journal what it has not got yet, and lets a goroutine
 // follow what becomes of it. While the last thing could not be journalled it leaves
 // the rest to that goroutine.
@@ -119,7 +138,7 @@ func (at *attempt) handAllLocked() error {
 func (at *attempt) compareLocked(j *journal.Journal) {
 	s := &at.spool
 	h, is := j.Get(s.key)
-	if !is || h.Records < s.synced.next {
+	if !is || h.Spooled < s.synced.next {
 		at.log.Error("the journal has lost an attempt that runs")
 		s.on, s.commits = false, nil
 		at.applyStopLocked()
@@ -127,15 +146,16 @@ func (at *attempt) compareLocked(j *journal.Journal) {
 		return
 	}
 	s.journal, s.commits = j, nil
-	s.handed = progress{next: h.Records, stop: h.Stop != nil, end: h.State == journal.Ended}
+	s.handed = progress{next: h.Spooled, stop: h.Stop != nil, end: h.State == journal.Ended}
 	s.synced = s.handed
 }
 
-// handRecordsLocked hands over records, those that were acknowledged since left out.
+// handRecordsLocked hands over records, those that were acknowledged or dropped since
+// left out.
 func (at *attempt) handRecordsLocked(j *journal.Journal) error {
 	s := &at.spool
 	for {
-		from := max(s.handed.next, at.outbox.acked)
+		from := max(s.handed.next, at.outbox.first)
 		if from >= at.outbox.next() || s.handed.end {
 			return nil
 		}
@@ -180,9 +200,11 @@ func (at *attempt) handEndLocked(j *journal.Journal) error {
 	if at.end == nil || s.handed.end {
 		return nil
 	}
-	c, dropped, err := j.EndAfter(s.key, s.handed.next, journal.End{
-		Body: wire.Encode(at.end), Bare: wire.Encode(bare(*at.end)), Records: at.end.Records,
-	})
+	end := journal.End{Body: wire.Encode(at.end), Records: at.end.Records}
+	if len(end.Body) > journal.MaxBare {
+		end.Bare = wire.Encode(bare(*at.end))
+	}
+	c, dropped, err := j.EndAfter(s.key, s.handed.next, end)
 	if err != nil {
 		return err
 	}
@@ -319,11 +341,12 @@ func (at *attempt) ackSpoolLocked() {
 	}
 }
 
-// forgetSpoolLocked tells the journal that nobody will ask for the attempt. If it
-// does not take this the attempt is listed once more, and forgotten then.
+// forgetSpoolLocked tells the journal that nobody will ask for the attempt, also one
+// that has lost it. If it does not take this the attempt is listed once more, and
+// forgotten then.
 func (at *attempt) forgetSpoolLocked() {
 	s := &at.spool
-	if !s.on || s.journal == nil {
+	if s.keeper == nil || s.journal == nil {
 		return
 	}
 	if j := s.keeper.current(); j != nil {

@@ -3,6 +3,8 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
@@ -62,10 +64,17 @@ func (r *report) takeSpooledLocked(room int) (transport.Type, any, error) {
 	case r.next != from || at.outbox.first != until:
 		signal(r.wake)
 		return 0, nil, nil
+	case errors.Is(err, journal.ErrCorrupt):
+		r.sayDropped("cannot be read: it is told as dropped", err)
+		records = dropped(1)
 	case err != nil:
 		return 0, nil, err
+	case len(records) == 0 && at.stay == nil:
+		r.lackLocked(until)
+		return 0, nil, nil
 	case len(records) == 0:
-		return r.lackLocked(until)
+		r.sayDropped("was dropped when nobody asked for it", nil)
+		records = dropped(until - from)
 	}
 	records = within(records[:min(int64(len(records)), until-from)], room)
 	if len(r.flight.costs) > 0 && costOf(records[0]) > room {
@@ -79,15 +88,25 @@ func (r *report) takeSpooledLocked(room int) (transport.Type, any, error) {
 // lackLocked is for records that the journal does not have: they were told, or were
 // to be, when the process ended before they were written. So they are as if they had
 // never been.
-func (r *report) lackLocked(until int64) (transport.Type, any, error) {
+func (r *report) lackLocked(until int64) {
 	at := r.at
-	if at.stay != nil {
-		return 0, nil, fmt.Errorf("agent: records %d to %d are not in the journal", r.next, until)
-	}
 	at.log.Warn("the last records were not written in time", "first", r.next, "missing", until-r.next)
 	at.outbox.first = r.next
 	signal(r.wake)
-	return 0, nil, nil
+}
+
+// dropped is what is told of so many records that are there no more, so that those
+// behind them, and the end, can be told. How many bytes they had nobody knows.
+func dropped(n int64) []wire.Record {
+	return slices.Repeat([]wire.Record{{Time: time.Now().UnixNano(), Truncated: 1}}, int(min(n, batchRecords)))
+}
+
+// sayDropped logs, once, that a record is told as dropped.
+func (r *report) sayDropped(why string, err error) {
+	if !r.dropped {
+		r.dropped = true
+		r.at.log.Error("a record "+why, "record", r.next, "error", fmt.Sprint(err))
+	}
 }
 
 // tellLocked notes that records are told.
@@ -113,6 +132,10 @@ func (r *report) takeEndLocked() (transport.Type, any, error) {
 	switch {
 	case at.report != r || at.nobody:
 		return 0, nil, nil
+	case errors.Is(err, journal.ErrCorrupt):
+		at.log.Error("how the attempt ended cannot be read: it is told as gone", "error", err.Error())
+		at.gone = true
+		return r.takeEndLocked()
 	case err != nil:
 		return 0, nil, err
 	}
@@ -137,7 +160,7 @@ func (at *attempt) spooled(from int64, most int) ([]wire.Record, error) {
 	records := make([]wire.Record, len(list))
 	for i, b := range list {
 		if err := wire.Decode(b, &records[i]); err != nil {
-			return nil, err
+			return nil, errors.Join(journal.ErrCorrupt, err)
 		}
 	}
 	return records, nil

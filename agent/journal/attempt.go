@@ -87,7 +87,10 @@ func (a *attempt) ack(next int64) {
 func (a *attempt) held(k Key) Held {
 	h := Held{
 		Key: k, State: a.state, Fence: a.fence, Info: slices.Clone(a.info),
-		Records: a.next, Acked: a.acked, Dropped: a.dropped,
+		Records: a.next, Spooled: a.acked, Acked: a.acked, Dropped: a.dropped,
+	}
+	if n := len(a.spool); n > 0 {
+		h.Spooled = max(h.Spooled, a.spool[n-1].next())
 	}
 	if a.state != Accepted {
 		h.Started = time.Unix(0, a.started)
@@ -105,10 +108,4 @@ func (a *attempt) entry(k Key) *entry {
 		kind: kindState, key: k, fence: a.fence, info: a.info, state: a.state, started: a.started,
 		stop: a.stop, dropped: a.dropped, count: a.next, acked: a.acked,
 	}
-}
-
-// tomb is what is left of an attempt.
-type tomb struct {
-	at   int64  // Unix nanoseconds
-	home uint64 // the segment it is in; 0: not written yet
 }

@@ -43,7 +43,7 @@ func (j *Journal) accept(k Key, a Accept, s State, at time.Time) (*Commit, error
 		if err := j.roomLocked(k.Job, 0, made.size().agent); err != nil {
 			return err
 		}
-		delete(j.tombs, k) // its time has passed
+		j.tombs.remove(k) // its time has passed
 		j.replaceLocked(g, k, made)
 		g.add(e)
 		return nil
@@ -82,6 +82,24 @@ func (j *Journal) Withdraw(keys ...Key) error {
 			j.replaceLocked(g, k, nil)
 			g.add(&entry{kind: kindWithdrawn, key: k})
 		}
+		return nil
+	}))
+}
+
+// Retract journals that an attempt did not begin, though its START is journalled, and
+// returns when that is on disk: it is absent from then on. The error is ErrState for
+// one that was stopped, has records or has ended. If it fails the attempt is started,
+// except that ErrBroken means that this is not known.
+func (j *Journal) Retract(k Key) error {
+	return wait(j.do(func(g *group) error {
+		switch a := j.attempts[k]; {
+		case a == nil:
+			return ErrUnknown
+		case a.state != Started || a.next > 0:
+			return ErrState
+		}
+		j.replaceLocked(g, k, nil)
+		g.add(&entry{kind: kindWithdrawn, key: k})
 		return nil
 	}))
 }
@@ -224,14 +242,6 @@ func (j *Journal) spoolLocked(g *group, k Key, a *attempt, x *extent) {
 	a.add(x)
 }
 
-// Behind reports whether so many records wait to be written that who makes them had
-// better wait for a [Commit].
-func (j *Journal) Behind() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.pending != nil && j.pending.spooled >= crowd
-}
-
 // Ack says that the records before next are kept elsewhere. It does not wait, and
 // may be forgotten in a crash, as that they are acknowledged again harms nobody.
 func (j *Journal) Ack(k Key, next int64) error {
@@ -265,11 +275,11 @@ func (j *Journal) Forget(keys ...Key) error {
 				continue
 			}
 			j.replaceLocked(g, k, nil)
-			j.buryLocked(k, tomb{at: now.UnixNano()})
+			j.tombs.add(k, now.UnixNano(), now)
 			g.tombs[k] = struct{}{}
 			g.add(&entry{kind: kindTomb, key: k, at: now.UnixNano()})
 		}
-		j.expireLocked(now)
+		j.tombs.expire(now)
 		return nil
 	})
 	return err
@@ -278,150 +288,4 @@ func (j *Journal) Forget(keys ...Key) error {
 // Sync returns when all that was journalled is on disk.
 func (j *Journal) Sync() error {
 	return wait(j.do(func(*group) error { return nil }))
-}
-
-// doLater changes an attempt; its sync may wait.
-func (j *Journal) doLater(k Key, change func(*group, *attempt) error) (*Commit, error) {
-	return j.doWhen(false, func(g *group) error { return j.changeLocked(g, k, change) })
-}
-
-// change changes an attempt; it is synced at once.
-func (j *Journal) change(k Key, change func(*group, *attempt) error) (*Commit, error) {
-	return j.do(func(g *group) error { return j.changeLocked(g, k, change) })
-}
-
-// do journals what is synced at once.
-func (j *Journal) do(journal func(*group) error) (*Commit, error) { return j.doWhen(true, journal) }
-
-// doWhen journals something with what else has gathered. An error of journal says
-// that it did nothing.
-func (j *Journal) doWhen(now bool, journal func(*group) error) (*Commit, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	switch {
-	case j.broken != nil:
-		return nil, j.broken
-	case j.closed:
-		return nil, ErrClosed
-	}
-	g := j.pending
-	if g == nil {
-		g = newGroup()
-	}
-	if err := journal(g); err != nil {
-		return nil, err
-	}
-	j.pending = g
-	if now || g.spooled >= j.opts.SyncBytes {
-		g.due = true
-		signal(j.wake)
-	} else if g.timer == nil {
-		g.timer = time.AfterFunc(j.opts.SyncWithin, func() { j.fallDue(g) })
-	}
-	return g.commit, nil
-}
-
-// fallDue lets a group be written that nobody was in a hurry for.
-func (j *Journal) fallDue(g *group) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	g.due = true
-	signal(j.wake)
-}
-
-// changeLocked changes an attempt, of which the group keeps how it was.
-func (j *Journal) changeLocked(g *group, k Key, change func(*group, *attempt) error) error {
-	old := j.attempts[k]
-	if old == nil {
-		return ErrUnknown
-	}
-	if _, is := g.before[k]; is { // it is the group's own
-		before := old.size()
-		err := change(g, old)
-		j.accountLocked(k, before, old.size())
-		return err
-	}
-	next := *old
-	if err := change(g, &next); err != nil {
-		return err
-	}
-	j.replaceLocked(g, k, &next)
-	return nil
-}
-
-// replaceLocked puts another in an attempt's place, nil: nothing. The group keeps
-// what was there.
-func (j *Journal) replaceLocked(g *group, k Key, next *attempt) {
-	if _, is := g.before[k]; !is {
-		g.before[k] = j.attempts[k]
-	}
-	j.putLocked(k, next)
-}
-
-// putLocked puts an attempt in the place of what was known of it, nil: nothing.
-func (j *Journal) putLocked(k Key, a *attempt) {
-	old := j.attempts[k]
-	j.accountLocked(k, old.size(), a.size())
-	if a == nil {
-		delete(j.attempts, k)
-	} else {
-		j.attempts[k] = a
-	}
-}
-
-// accountLocked counts what an attempt takes instead of what it took.
-func (j *Journal) accountLocked(k Key, before, after size) {
-	j.used += after.agent - before.agent
-	j.needed += after.needed - before.needed
-	j.jobs[k.Job] += after.job - before.job
-	if j.jobs[k.Job] == 0 {
-		delete(j.jobs, k.Job)
-	}
-}
-
-// roomLocked says whether there is room for more bytes of a job, and of the agent.
-func (j *Journal) roomLocked(job string, ofJob, ofAgent int64) error {
-	switch {
-	case ofJob > 0 && j.jobs[job]+ofJob > j.opts.MaxJob:
-		return &FullError{Job: job, Limit: j.opts.MaxJob}
-	case ofAgent > 0 && j.used+ofAgent > j.opts.MaxAgent:
-		return &FullError{Limit: j.opts.MaxAgent}
-	}
-	return nil
-}
-
-// stateLocked is how far an attempt is. A tombstone whose time has passed is none.
-func (j *Journal) stateLocked(k Key) State {
-	if a := j.attempts[k]; a != nil {
-		return a.state
-	}
-	if t, is := j.tombs[k]; is && !j.expired(t, time.Now()) {
-		return Forgotten
-	}
-	return Absent
-}
-
-func (j *Journal) expired(t tomb, now time.Time) bool {
-	return now.Sub(time.Unix(0, t.at)) >= j.opts.Keep
-}
-
-// buryLocked keeps a tombstone.
-func (j *Journal) buryLocked(k Key, t tomb) {
-	if _, is := j.tombs[k]; !is {
-		j.buried = append(j.buried, k)
-	}
-	j.tombs[k] = t
-}
-
-// expireLocked drops the oldest tombstones once their time has passed.
-func (j *Journal) expireLocked(now time.Time) {
-	n := 0
-	for _, k := range j.buried {
-		if t, is := j.tombs[k]; is && !j.expired(t, now) {
-			break
-		}
-		delete(j.tombs, k)
-		n++
-	}
-	j.buried = j.buried[n:]
 }

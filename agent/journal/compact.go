@@ -30,7 +30,7 @@ func (j *Journal) wasteful() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	first, last := j.segments[0], j.segments[len(j.segments)-1]
-	needed := j.needed + int64(len(j.tombs))*tombCost
+	needed := j.needed + int64(j.tombs.n)*tombCost
 	return len(j.segments) > 1 && j.broken == nil && !j.closed && last.end()-first.base > 2*(needed+j.opts.SegmentSize)
 }
 
@@ -47,7 +47,7 @@ func (j *Journal) removeOldest() error {
 	if err != nil {
 		return ioError("read", err)
 	}
-	c := compaction{j: j, from: oldest, g: newGroup(), states: map[Key]struct{}{}}
+	c := compaction{j: j, from: oldest, g: newGroup(), states: map[Key]struct{}{}, now: time.Now()}
 	if err := c.gather(data); err != nil {
 		return err
 	}
@@ -65,6 +65,7 @@ type compaction struct {
 	from   segment
 	g      *group
 	states map[Key]struct{} // attempts whose state is written again
+	now    time.Time
 }
 
 // gather finds what is needed.
@@ -93,10 +94,8 @@ func (c *compaction) keep(e *entry, off int64) {
 	case kindHead, kindFirst, kindWithdrawn:
 		return
 	case kindTomb:
-		t, is := c.j.tombs[e.key]
-		if is && t.home != 0 && t.home <= c.from.number && !c.j.expired(t, time.Now()) {
-			c.g.tombs[e.key] = struct{}{}
-			c.g.add(&entry{kind: kindTomb, key: e.key, at: t.at})
+		if c.j.tombs.has(e.key, c.now) && !c.j.tombs.past(e.at, c.now) {
+			c.g.add(e)
 		}
 		return
 	default:
@@ -152,12 +151,6 @@ func (c *compaction) moved(at segment) {
 	c.g.locate(at)
 	for k := range c.states {
 		j.homeLocked(k, func(home uint64) bool { return home != 0 && home <= c.from.number }, at.number)
-	}
-	for k := range c.g.tombs {
-		if t, is := j.tombs[k]; is && t.home != 0 && t.home <= c.from.number {
-			t.home = at.number
-			j.tombs[k] = t
-		}
 	}
 	j.segments = slices.Clone(j.segments[1:])
 }

@@ -14,7 +14,7 @@ func script() []op {
 	a1, a2, b, c, d := universe[0], universe[1], universe[2], universe[3], universe[4]
 	ops := []op{
 		opAccept(a1, 1, true), opAppend(a1, 0, "r0", "r1"), opAccept(b, 2, false), opSync(), opAck(a1, 1), opStart(b),
-		opStop(b, "cancel"), opAppend(a1, 0, "r2"), opEnd(a1, "value"), opAccept(c, 3, false), opWithdraw(c),
+		opStop(b, "cancel"), opAppend(a1, 0, "r2"), opEnd(a1, "value"), opAccept(c, 3, false), opWithdraw(c), opAccept(c, 4, true), opRetract(c),
 		opAccept(c, 4, true), opForget(a1), opEnd(b, "stopped"), opAccept(d, 5, true),
 	}
 	for i := range 12 {

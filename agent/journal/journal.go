@@ -95,8 +95,6 @@ const (
 	recordCost, extentCost = 4, 80
 	// tombCost is about what a tombstone takes.
 	tombCost = 80
-	// crowd is how many bytes of records may wait to be written.
-	crowd = 1 << 20
 )
 
 // Options are a journal's limits. Zero means the default.
@@ -106,7 +104,7 @@ type Options struct {
 	SegmentSize int64         // bytes, about; 4 MiB
 	SyncWithin  time.Duration // until the sync of a record begins; 100 ms
 	SyncBytes   int           // of records, which are synced at once; 64 KiB
-	Keep        time.Duration // tombstones; 7 days
+	Keep        time.Duration // tombstones, and an eighth of it more at most; 7 days
 }
 
 func (o Options) withDefaults() Options {
@@ -177,7 +175,7 @@ type Stop struct {
 // End is what END says.
 type End struct {
 	Body    []byte
-	Bare    []byte // the same without its value, at most MaxBare bytes; nil: there is none
+	Bare    []byte // the same without its value, at most MaxBare bytes; a Body as small needs none
 	Records int64  // how many the attempt has
 }
 
@@ -190,6 +188,7 @@ type Held struct {
 	Started time.Time // zero: not
 	Stop    *Stop     // nil: nothing was journalled
 	Records int64     // numbered: one more than the last record's number
+	Spooled int64     // the same of the last record that came here, or was acknowledged
 	Acked   int64     // the first record that was not acknowledged
 	Dropped bool      // END was journalled without its value
 }

@@ -291,7 +291,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// TestTombstones: an attempt that is over is known for seven days, over restarts.
+// TestTombstones: an attempt that is over is known for seven days, over restarts,
+// and not much longer.
 func TestTombstones(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, g *gate, j *Journal) {
 		must(t, j.AcceptStart(key(1), Accept{}, now()))
@@ -305,7 +306,7 @@ func TestTombstones(t *testing.T) {
 				t.Errorf("before their time: %v", err)
 			}
 		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(21*time.Hour + time.Second) // an eighth of their time
 		must(t, j.AcceptStart(key(1), Accept{}, now()))
 		if s := j.State(key(2)); s != Absent {
 			t.Errorf("after their time: %v", s)
@@ -476,4 +477,40 @@ func TestBounds(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRetract: a start that is taken back is as if it had never been, and nothing
+// else can be.
+func TestRetract(t *testing.T) {
+	mem := NewMemory()
+	j, err := Open(mem, Options{})
+	must(t, err)
+	k := key(1)
+	must(t, j.AcceptStart(k, Accept{}, now()))
+	must(t, j.Retract(k))
+	mem.Crash()
+	_ = j.Close()
+	j, err = Open(mem, Options{})
+	must(t, err)
+	defer func() { _ = j.Close() }()
+	if s := j.State(k); s != Absent || j.used != 0 {
+		t.Errorf("%v, %d bytes used", s, j.used)
+	}
+	if err := j.Retract(k); !errors.Is(err, ErrUnknown) {
+		t.Errorf("what is not there: %v", err)
+	}
+	must(t, j.Accept(k, Accept{}))
+	if err := j.Retract(k); !errors.Is(err, ErrState) {
+		t.Errorf("what was not started: %v", err)
+	}
+	must(t, j.Start(k, now()))
+	must(t, wait(j.Append(k, 0, []byte("record"))))
+	if err := j.Retract(k); !errors.Is(err, ErrState) {
+		t.Errorf("what has records: %v", err)
+	}
+	c, _, err := j.End(k, End{Records: 1})
+	must(t, wait(c, err))
+	if err := j.Retract(k); !errors.Is(err, ErrState) {
+		t.Errorf("what has ended: %v", err)
+	}
 }

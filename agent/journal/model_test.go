@@ -141,6 +141,20 @@ func opWithdraw(k Key) op {
 	}
 }
 
+func opRetract(k Key) op {
+	return op{
+		name: fmt.Sprintf("retract %v", k),
+		call: func(j *Journal) error { return j.Retract(k) },
+		model: func(m model) bool {
+			if r := m[k]; r.State != Started || r.Next > 0 {
+				return false
+			}
+			delete(m, k)
+			return true
+		},
+	}
+}
+
 func opStop(k Key, cause string) op {
 	return op{
 		name: fmt.Sprintf("stop %v", k),
@@ -324,6 +338,9 @@ func (d dice) op() op {
 	case 3:
 		return opStart(k)
 	case 4:
+		if d(3) == 0 {
+			return opRetract(k)
+		}
 		return opWithdraw(k)
 	case 5:
 		return opStop(k, []string{"cancel", "timeout"}[d(2)])

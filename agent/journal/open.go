@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -28,8 +27,7 @@ type Journal struct {
 	mu       sync.Mutex // guards what follows; never held while blocked
 	segments []segment  // in order, at least one; only what is synced
 	attempts map[Key]*attempt
-	tombs    map[Key]tomb
-	buried   []Key            // the tombs, about in order
+	tombs    tombs
 	jobs     map[string]int64 // bytes held, by job
 	used     int64            // bytes held
 	needed   int64            // bytes on disk that are, at least half of them
@@ -78,13 +76,14 @@ func Open(fsys FS, opts Options) (*Journal, error) {
 }
 
 func newJournal(fsys FS, opts Options) *Journal {
+	opts = opts.withDefaults()
 	return &Journal{
 		fs:       fsys,
-		opts:     opts.withDefaults(),
+		opts:     opts,
 		wake:     make(chan struct{}, 1),
 		done:     make(chan struct{}),
 		attempts: map[Key]*attempt{},
-		tombs:    map[Key]tomb{},
+		tombs:    newTombs(opts.Keep),
 		jobs:     map[string]int64{},
 	}
 }
@@ -137,7 +136,7 @@ func (j *Journal) load() error {
 		j.id = rand.Text()
 		return j.create(segment{number: 1})
 	}
-	l := loading{j: j, first: 1, last: numbers[len(numbers)-1]}
+	l := loading{j: j, first: 1, last: numbers[len(numbers)-1], now: time.Now()}
 	for _, n := range numbers {
 		if err := l.segment(n); err != nil {
 			return err
@@ -194,200 +193,6 @@ func (j *Journal) adopt() error {
 		return ioError("sync directory", err)
 	}
 	return nil
-}
-
-// loading is a journal that is being read.
-type loading struct {
-	j     *Journal
-	last  uint64
-	first uint64   // segments before it are not needed
-	old   []uint64 // segments before one that is missing
-}
-
-// segment reads a segment.
-func (l *loading) segment(number uint64) error {
-	name := segmentName(number)
-	data, err := readFile(l.j.fs, name)
-	if err != nil {
-		return ioError("read "+name, err)
-	}
-	head, n, err := parse(data, 0)
-	if err != nil || head.kind != kindHead || head.number != number {
-		return &CorruptError{File: name, Reason: "this is not the head of the segment"}
-	}
-	s := segment{number: number, base: head.base}
-	if err := l.follows(name, s, head.id); err != nil {
-		return err
-	}
-	for s.size = int64(n); s.size < int64(len(data)); s.size += int64(n) {
-		var e entry
-		e, n, err = parse(data[s.size:], s.base+s.size)
-		if err != nil && number == l.last && isTorn(data, s.size, n, err) {
-			break
-		}
-		if err == nil {
-			err = l.apply(e, number, s.size, n)
-		}
-		if err != nil {
-			return &CorruptError{File: name, Offset: s.size, Reason: err.Error()}
-		}
-	}
-	l.j.segments = append(l.j.segments, s)
-	return nil
-}
-
-// follows checks that a segment continues the one before it.
-func (l *loading) follows(name string, s segment, id string) error {
-	if len(l.j.segments) == 0 && len(l.old) == 0 {
-		l.j.id = id
-		return nil
-	}
-	before := l.j.segments[len(l.j.segments)-1]
-	switch {
-	case id != l.j.id:
-		return &CorruptError{File: name, Reason: "the segment is another journal's"}
-	case s.number != before.number+1:
-		l.restart()
-	case s.base != before.end():
-		return &CorruptError{File: segmentName(before.number), Offset: before.size, Reason: "the segment does not end where the next one begins"}
-	}
-	return nil
-}
-
-// restart forgets what was read, as a segment is missing: it should be one that is
-// not needed, and then nothing before it is.
-func (l *loading) restart() {
-	j := l.j
-	for _, s := range j.segments {
-		l.old = append(l.old, s.number)
-	}
-	j.segments, j.buried = nil, nil
-	clear(j.attempts)
-	clear(j.tombs)
-}
-
-// isTorn reports whether a bad entry at off is what a crash leaves of a write that
-// was not synced: cut short, or zeros in place of its end. n is its size, 0 if that
-// is not known.
-func isTorn(data []byte, off int64, n int, err error) bool {
-	if errors.Is(err, errCut) {
-		return true
-	}
-	if n == 0 {
-		n = entryHead
-	}
-	zeros := int64(len(data))
-	for zeros > off && data[zeros-1] == 0 {
-		zeros--
-	}
-	if zeros == off {
-		return true
-	}
-	zeros = (zeros + sector - 1) &^ (sector - 1)
-	return zeros < off+int64(n) && zeros < int64(len(data))
-}
-
-// apply takes an entry that was read. Entries that were written again may follow
-// later ones, and the segment of an attempt's beginning may be gone if its state was
-// written again.
-func (l *loading) apply(e entry, number uint64, off int64, size int) error {
-	switch e.kind {
-	case kindHead:
-		return errBad
-	case kindFirst:
-		if e.number > number {
-			return errBad
-		}
-		l.first = max(l.first, e.number)
-		return nil
-	case kindTomb:
-		delete(l.j.attempts, e.key)
-		l.j.buryLocked(e.key, tomb{at: e.at, home: number})
-		return nil
-	case kindWithdrawn:
-		delete(l.j.attempts, e.key)
-		return nil
-	default:
-	}
-	l.attempt(e, number, func() *extent { return &extent{segment: number, offset: off, size: size} })
-	return nil
-}
-
-// attempt takes an entry of an attempt.
-func (l *loading) attempt(e entry, number uint64, here func() *extent) {
-	a := l.j.attempts[e.key]
-	begins := e.kind == kindAccept || e.kind == kindBegin
-	if a == nil || begins {
-		a = &attempt{home: number, state: Accepted}
-		l.j.attempts[e.key] = a
-		delete(l.j.tombs, e.key)
-	}
-	switch e.kind {
-	case kindAccept, kindBegin:
-		a.accepted, a.fence, a.info = true, e.fence, slices.Clone(e.info)
-		if e.kind == kindBegin {
-			a.state, a.started = Started, e.started
-		}
-	case kindStart:
-		a.state, a.started = Started, e.started
-	case kindStop:
-		a.state, a.stop = Stopping, e.stop
-	case kindEnd:
-		x := here()
-		x.cost = endCost(e.body)
-		a.state, a.end, a.dropped, a.next = Ended, x, e.dropped, max(a.next, e.count)
-	case kindRecords:
-		x := here()
-		x.first, x.count, x.cost = e.count, int64(len(e.records)), extentCost
-		for _, r := range e.records {
-			x.cost += int64(len(r)) + recordCost
-		}
-		a.add(x)
-	case kindAcked:
-		a.ack(e.count)
-	case kindState:
-		a.accepted, a.state, a.fence, a.info = true, e.state, e.fence, slices.Clone(e.info)
-		a.started, a.stop, a.dropped = e.started, e.stop, e.dropped
-		a.next, a.home = max(a.next, e.count), number
-		a.ack(e.acked)
-	default:
-	}
-}
-
-// finish checks what was read as a whole, and removes what is not needed.
-func (l *loading) finish() error {
-	j := l.j
-	if n := j.segments[0].number; n > l.first {
-		return &CorruptError{File: segmentName(n - 1), Reason: "the segment is missing"}
-	}
-	for k, a := range j.attempts {
-		if err := l.check(k, a); err != nil {
-			return err
-		}
-		a.ack(a.acked)
-		j.accountLocked(k, size{}, a.size())
-	}
-	slices.SortFunc(j.buried, func(a, b Key) int { return cmp.Compare(j.tombs[a].at, j.tombs[b].at) })
-	j.expireLocked(time.Now())
-	for j.segments[0].number < l.first {
-		l.old = append(l.old, j.segments[0].number)
-		j.segments = j.segments[1:]
-	}
-	for _, n := range l.old {
-		if err := j.fs.Remove(segmentName(n)); err != nil {
-			return ioError("remove", err)
-		}
-	}
-	return nil
-}
-
-// check says whether all that belongs to an attempt was there.
-func (l *loading) check(k Key, a *attempt) error {
-	if a.accepted && (a.state == Ended) == (a.end != nil) && a.acked <= a.next {
-		return nil
-	}
-	first := l.j.segments[0]
-	return &CorruptError{File: segmentName(first.number), Reason: fmt.Sprintf("attempt %d of job %s is here or later in part only", k.Attempt, k.Job)}
 }
 
 // readFile reads a file whole.

@@ -19,15 +19,21 @@ func (j *Journal) State(k Key) State {
 // Held returns every attempt that the journal holds, tombstones not, by job and
 // number. END itself is read with [Journal.Ended].
 func (j *Journal) Held() []Held {
+	list := j.heldByChance()
+	slices.SortFunc(list, func(a, b Held) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Attempt, b.Attempt))
+	})
+	return list
+}
+
+// heldByChance returns them as they come.
+func (j *Journal) heldByChance() []Held {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	list := make([]Held, 0, len(j.attempts))
 	for k, a := range j.attempts {
 		list = append(list, a.held(k))
 	}
-	slices.SortFunc(list, func(a, b Held) int {
-		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Attempt, b.Attempt))
-	})
 	return list
 }
 
@@ -57,7 +63,8 @@ func (j *Journal) Ended(k Key) ([]byte, error) {
 
 // Records returns spooled records from number from on, or from the first behind it
 // that is spooled, and which number the first of them has: about as many as maxBytes
-// allows, one at least, or none where there are no more. They are consecutive.
+// allows, one at least, or none where there are no more. They are consecutive. The
+// error is of the first of them; where another cannot be read there are fewer.
 func (j *Journal) Records(k Key, from int64, maxBytes int) (first int64, records [][]byte, err error) {
 	err = j.read(k, func(a *attempt) ([]*extent, error) {
 		from = max(from, a.acked)
@@ -109,7 +116,7 @@ func (j *Journal) read(k Key, choose func(*attempt) ([]*extent, error), visit fu
 		if errors.Is(err, fs.ErrNotExist) && j.removed(found) {
 			continue // what is still needed is elsewhere by now
 		}
-		if err != nil {
+		if err != nil && len(entries) == 0 {
 			return err
 		}
 		for _, e := range entries {
@@ -161,13 +168,13 @@ func (j *Journal) removed(found []place) bool {
 	})
 }
 
-// fetch reads extents.
+// fetch reads extents, as far as that can be done.
 func (j *Journal) fetch(found []place) ([]entry, error) {
 	entries := make([]entry, 0, len(found))
 	for _, p := range found {
 		e, err := j.fetchOne(p)
 		if err != nil {
-			return nil, err
+			return entries, err
 		}
 		entries = append(entries, e)
 	}

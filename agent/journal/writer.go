@@ -135,12 +135,6 @@ func (j *Journal) placeLocked(g *group, at segment) {
 	for k := range g.before {
 		j.homeLocked(k, func(home uint64) bool { return home == 0 }, at.number)
 	}
-	for k := range g.tombs {
-		if t, is := j.tombs[k]; is && t.home == 0 {
-			t.home = at.number
-			j.tombs[k] = t
-		}
-	}
 }
 
 // homeLocked sets where an attempt's state begins, also in the copy that the next
@@ -163,7 +157,7 @@ func (j *Journal) undoLocked(g *group, err error) {
 		j.putLocked(k, a)
 	}
 	for k := range g.tombs {
-		delete(j.tombs, k)
+		j.tombs.remove(k)
 	}
 	g.commit.err = err
 	close(g.commit.done)

@@ -1,0 +1,87 @@
+package journal
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// uuidKey is the key of an attempt as there are many.
+func uuidKey(n int) Key {
+	return Key{fmt.Sprintf("0199f3a1-1111-7000-8000-%012x", n), 1}
+}
+
+// TestTombs: each is there for its time, however its attempt is called, also when
+// the journal was opened anew, and gone an eighth of that later.
+func TestTombs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys := []Key{
+			uuidKey(1),
+			{uuidKey(1).Job, 2},
+			{uuidKey(1).Job, 1 << 40},
+			{"0199F3A1-1111-7000-8000-000000000001", 1},
+			{"0199f3a1-1111-7000-8000+000000000001", 1},
+			{"0199f3a1-1111-7000-8000-00000000000g", 1},
+			{"job", 1},
+		}
+		const keep = 7 * 24 * time.Hour
+		mem := NewMemory()
+		j, err := Open(mem, Options{})
+		must(t, err)
+		for i, k := range keys {
+			must(t, j.AcceptStart(k, Accept{}, now()))
+			must(t, j.Forget(k))
+			if i+1 < len(keys) && j.State(keys[i+1]) != Absent {
+				t.Errorf("%v is %v before it was there", keys[i+1], j.State(keys[i+1]))
+			}
+			time.Sleep(time.Second)
+		}
+		check := func(want State) {
+			t.Helper()
+			for range 2 {
+				for _, k := range keys {
+					if got := j.State(k); got != want {
+						t.Errorf("%v is %v, want %v", k, got, want)
+					}
+				}
+				must(t, j.Close())
+				j, err = Open(mem, Options{})
+				must(t, err)
+			}
+		}
+		time.Sleep(keep - time.Minute)
+		check(Forgotten)
+		time.Sleep(keep/8 + time.Minute)
+		check(Absent)
+		for _, k := range keys {
+			must(t, j.AcceptStart(k, Accept{}, now()))
+		}
+		must(t, j.Close())
+	})
+}
+
+// TestTombSize: a tombstone takes little memory.
+func TestTombSize(t *testing.T) {
+	const many = 100_000
+	tombs, now := newTombs(time.Hour), time.Now()
+	before := heap()
+	for n := range many {
+		tombs.add(uuidKey(n), now.UnixNano(), now)
+	}
+	if each := (heap() - before) / many; each > 100 {
+		t.Errorf("a tombstone takes %d bytes", each)
+	}
+	if !tombs.has(uuidKey(many-1), now) || tombs.has(uuidKey(many), now) || tombs.n != many {
+		t.Errorf("%d tombs", tombs.n)
+	}
+}
+
+// heap is how many bytes are in use.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc) //nolint:gosec // a heap is smaller
+}
