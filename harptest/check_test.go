@@ -25,6 +25,10 @@ var rules = []struct {
 	{"I7: nothing starts before its time", notBefore},
 	{"I8: nothing is sent after its cancel was acknowledged", notAfterCancel},
 	{"I9: nothing of a paused queue is sent", notWhilePaused},
+	{"I10: nothing is accepted or sent without space for it", notWithoutSpace},
+	{"I11: who reads the feed gets all of it, once", feed},
+	{"I12: the feed tells all that was shown", told},
+	{"I13: what is over stays over", over},
 }
 
 // check returns what of a history breaks which promise; nothing if all were kept.
@@ -79,10 +83,17 @@ func mayBeMaybe(s harp.JobStatus) bool {
 
 // acknowledged is I1.
 func acknowledged(h *history) (wrong []string) {
+	byKey := map[string]string{}
 	for _, c := range h.Calls {
+		if other := byKey[c.plan.Key]; c.plan.Key != "" && c.job != "" {
+			if byKey[c.plan.Key] = c.job; other != "" && other != c.job {
+				wrong = append(wrong, fmt.Sprintf("key %s stands for job %s and %s", c.plan.Key, other, c.job))
+			}
+		}
 		f := h.Finals[c.job]
 		switch {
 		case c.job == "":
+		case h.isPruned(c.job, f.err):
 		case f.err != nil:
 			wrong = append(wrong, fmt.Sprintf("job %s is not found: %v", c.job, f.err))
 		case !f.status.State.Ended():
@@ -90,9 +101,14 @@ func acknowledged(h *history) (wrong []string) {
 		case c.job != c.id && c.plan.Key == "":
 			wrong = append(wrong, fmt.Sprintf("call %s became job %s", c.id, c.job))
 		}
+		for _, err := range c.after {
+			if harp.RanOf(err) == harp.DidNotRun && !errors.Is(err, harp.ErrUnavailable) {
+				wrong = append(wrong, fmt.Sprintf("job %s was refused when it was called for again: %v", c.job, err))
+			}
+		}
 	}
 	for id, f := range h.Finals {
-		if f.err != nil && !errors.Is(f.err, harp.ErrNotFound) {
+		if f.err != nil && !errors.Is(f.err, harp.ErrNotFound) && !h.isPruned(id, f.err) {
 			wrong = append(wrong, fmt.Sprintf("job %s cannot be read: %v", id, f.err))
 		}
 	}
@@ -236,6 +252,9 @@ func (h *history) mustNotBeLost(id string, f final) string {
 			return ""
 		}
 	}
+	if s.Reason == harp.LostAgentRestarted && h.stoppedUnwritten(s.Host, x, ran) {
+		return ""
+	}
 	return fmt.Sprintf("lost (%s), attempt %d sent %s executed %v from %s to %s, and no crash of %s explains it",
 		s.Reason, last.Number, clock(last.Sent), ran, clock(x.Start), clock(x.End), s.Host)
 }
@@ -263,7 +282,7 @@ func (h *history) interrupted(c crash, a harp.Attempt, x harptest.Execution, ran
 	if !ran {
 		return !c.at.Before(a.Sent)
 	}
-	return !c.at.Before(x.Start) && (x.End.IsZero() || !c.at.After(x.End.Add(h.Syncs)))
+	return !c.at.Before(x.Start) && (x.End.IsZero() || !c.at.After(h.written(x.Host, x.End)))
 }
 
 func (h *history) execution(id string, number int) (harptest.Execution, bool) {

@@ -3,11 +3,14 @@ package harptest
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/memory"
 )
 
@@ -60,6 +63,27 @@ func (s *System) RestartDispatcher() {
 	s.StartDispatcher()
 }
 
+// RestoreDispatcher gives the dispatcher, which must be down, another disk: with what a
+// backup has. The next one has a new store id.
+func (s *System) RestoreDispatcher(backup io.Reader) store.Restored {
+	s.t.Helper()
+	var did store.Restored
+	s.inTurn(func() {
+		if s.desk.d != nil {
+			s.t.Error("harptest: the dispatcher runs")
+			return
+		}
+		disk := memory.NewDisk()
+		var err error
+		if did, err = memory.Restore(disk, backup, time.Now(), nil); err != nil {
+			s.t.Error("harptest: restore: ", err)
+			return
+		}
+		s.disk = disk
+	})
+	return did
+}
+
 // isUp fails the test if the dispatcher is down.
 func (k *desk) isUp() bool {
 	k.sys.t.Helper()
@@ -79,6 +103,7 @@ func (k *desk) start() error {
 	if err != nil {
 		return err
 	}
+	s.disk.FailCommits(nil)
 	d, err := dispatcher.Open(s.t.Context(), slowStore{memory.OpenDisk(s.disk, nil), s.slow}, cfg)
 	if err != nil {
 		return errors.Join(err, l.Close())

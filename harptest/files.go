@@ -10,8 +10,9 @@ import (
 // files are a disk as long as an agent runs on it: when that has crashed it must not
 // write where the next one does.
 type files struct {
-	fs   journal.FS
-	slow *slowness
+	fs      journal.FS
+	slow    *slowness
+	trouble *trouble
 
 	mu   sync.RWMutex // held to read while fs is used
 	lost bool
@@ -25,12 +26,15 @@ func (f *files) lose(crash func()) {
 	crash()
 }
 
-// use runs do on the disk while there is one.
+// use runs do on the disk while there is one and it works.
 func (f *files) use(do func(journal.FS) error) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if f.lost {
 		return fs.ErrClosed
+	}
+	if err := f.trouble.touch(); err != nil {
+		return err
 	}
 	return do(f.fs)
 }
@@ -46,6 +50,9 @@ func (f *files) Open(name string) (file journal.File, err error) {
 }
 
 func (f *files) Create(name string) (file journal.File, err error) {
+	if err := f.trouble.grow(); err != nil {
+		return nil, err
+	}
 	err = f.use(func(d journal.FS) error { file, err = d.Create(name); return err })
 	return openFile{file, f}, err
 }
@@ -60,15 +67,36 @@ func (f *files) Remove(name string) error {
 
 func (f *files) SyncDir() error { return f.use(journal.FS.SyncDir) }
 
-// openFile is a file that takes its time to sync. To an agent that crashed meanwhile
-// no sync succeeds: nothing begins after the crash.
+// openFile is a file that takes its time to sync, on a disk that may be in trouble. To
+// an agent that crashed meanwhile no sync succeeds: nothing begins after the crash.
 type openFile struct {
 	journal.File
 	disk *files
 }
 
+// Write leaves half of what it is given where there is no room.
+func (f openFile) Write(p []byte) (int, error) {
+	err := f.disk.trouble.grow()
+	if err == nil {
+		return f.File.Write(p)
+	}
+	n, _ := f.File.Write(p[:len(p)/2])
+	return n, err
+}
+
+func (f openFile) Truncate(size int64) error {
+	if err := f.disk.trouble.touch(); err != nil {
+		return err
+	}
+	return f.File.Truncate(size)
+}
+
 func (f openFile) Sync() (err error) {
-	f.disk.slow.around(func() { err = f.File.Sync() })
+	f.disk.slow.around(func() {
+		if err = f.disk.trouble.touch(); err == nil {
+			err = f.File.Sync()
+		}
+	})
 	if f.disk.isLost() {
 		return fs.ErrClosed
 	}

@@ -18,10 +18,18 @@ type history struct {
 	Calls      []*callRecord
 	Executions []harptest.Execution
 	Crashes    []crash
+	Stops      []crash // those in order
 	Cancels    []queueCancel
 	Pauses     []queuePause
+	Outages    []outage // in the order of their beginnings
 	LostAfter  time.Duration
-	Finals     map[string]final // by job id: of all that anybody has named
+	Prunes     []prune
+	Restore    restore
+
+	Feed        []harp.Event // all of it
+	Subscribers []*subscriber
+
+	Finals map[string]final // by job id: of all that anybody has named
 
 	mu      sync.Mutex
 	Emitted map[attempt][]string // what was taken, in order
@@ -38,6 +46,13 @@ type crash struct {
 	host  string
 	at    time.Time
 	wiped bool // its disk is gone
+}
+
+// outage is the time in which a disk was in trouble.
+type outage struct {
+	kind       fault
+	host       string // "": the dispatcher's
+	begin, end time.Time
 }
 
 // queueCancel is a cancel of a queue that was acknowledged.
@@ -60,6 +75,7 @@ type callRecord struct {
 	job      string    // the one it was told; "": none
 	acked    time.Time // when
 	errs     []error   // of each submission that was not acknowledged
+	after    []error   // those of them that began when another had been acknowledged
 	looks    []harp.JobStatus
 	followed []harp.Record
 	follow   error // why following ended; nil: the job had ended
@@ -130,6 +146,15 @@ func (h *history) released(x harptest.Execution) time.Time {
 			return later(a.Ended, x.Start)
 		}
 	}
+	if h.Finals[x.Job].err == nil {
+		return over
+	}
+	for _, e := range h.life(x.Job) { // it is pruned
+		givenUp := e.State == harp.StateLost || e.State == harp.StateCancelled || e.State == harp.StateQueued
+		if givenUp && e.Attempt >= x.Attempt && e.Time.After(x.Start) && (over.IsZero() || e.Time.Before(over)) {
+			return e.Time
+		}
+	}
 	return over
 }
 
@@ -155,6 +180,12 @@ func (h *history) String() string {
 	var text strings.Builder
 	for _, c := range h.Crashes {
 		fmt.Fprintf(&text, "%s crash of %s, wiped %v\n", clock(c.at), c.host, c.wiped)
+	}
+	for _, p := range h.Prunes {
+		fmt.Fprintf(&text, "%s prune of what ended before %s, done %v\n", clock(p.begin), clock(p.before), p.done)
+	}
+	for _, o := range h.Outages {
+		fmt.Fprintf(&text, "%s to %s %s %s\n", clock(o.begin), clock(o.end), o.kind, o.host)
 	}
 	for _, c := range h.Calls {
 		fmt.Fprintf(&text, "call %d: id %s job %s errors %v cancelled %s follow %v\n", c.plan.No, c.id, c.job, c.errs, clock(c.cancelled), c.follow)

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/agent/journal"
@@ -13,13 +14,14 @@ import (
 
 // machine is a host: its disk, and the agent that runs on it.
 type machine struct {
-	sys  *System
-	name string
-	id   transport.Identity
-	rand *rand.Rand // nil: what was not synced is forgotten
-	disk *journal.Memory
-	run  *run           // nil: down
-	work sync.WaitGroup // of the agents, those that crashed too
+	sys     *System
+	name    string
+	id      transport.Identity
+	rand    *rand.Rand // nil: what was not synced is forgotten
+	disk    *journal.Memory
+	trouble trouble        // of the disk
+	run     *run           // nil: down
+	work    sync.WaitGroup // of the agents, those that crashed too
 }
 
 // run is an agent from its start to its end.
@@ -112,7 +114,7 @@ func (m *machine) is(up bool) bool {
 
 func (m *machine) start() {
 	s := m.sys
-	r := &run{done: make(chan struct{}), files: &files{fs: m.disk, slow: s.slow}}
+	r := &run{done: make(chan struct{}), files: &files{fs: m.disk, slow: s.slow, trouble: &m.trouble}}
 	r.agent = agent.New(m.config(r))
 	if s.options.Register != nil {
 		s.options.Register(r.agent)
@@ -122,8 +124,20 @@ func (m *machine) start() {
 	m.run = r
 	m.work.Go(func() {
 		defer close(r.done)
-		if err := r.agent.Connect(ctx, address); err != nil && !r.isGone() {
-			s.t.Errorf("harptest: agent %s: %v", m.name, err)
+		for {
+			err := r.agent.Connect(ctx, address)
+			if err == nil || r.isGone() {
+				return
+			}
+			if !m.trouble.wasThere() {
+				s.t.Errorf("harptest: agent %s: %v", m.name, err)
+				return
+			}
+			select { // it could not open its journal: as a supervisor does
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+				return
+			}
 		}
 	})
 }

@@ -2,6 +2,8 @@ package harptest_test
 
 import (
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -78,7 +80,39 @@ func goodHistory() *history {
 	h.Calls[0].followed = streamed.records
 	h.Calls[0].looks = []harp.JobStatus{{State: harp.StateQueued}, {State: harp.StateSent, Attempt: 1}, {State: harp.StateUnknown, UnknownOf: harp.StateRunning, Attempt: 1}}
 	h.Calls[4].job, h.Calls[4].errs = "", []error{harp.ErrUnreachable}
+	for _, c := range h.Calls {
+		if c.job != "" {
+			h.tell(c.job, at)
+		}
+	}
+	h.Subscribers = []*subscriber{{events: slices.Clone(h.Feed)}}
 	return h
+}
+
+// tell writes what the feed tells of a job whose attempts began when their executions
+// did.
+func (h *history) tell(job string, at func(seconds int) time.Time) {
+	event := func(state harp.State, number int, t time.Time) {
+		what := harp.EventType("job." + state)
+		if number == 0 && state == harp.StateQueued {
+			what = harp.EventJobSubmitted
+		}
+		h.Feed = append(h.Feed, harp.Event{
+			Cursor: strconv.Itoa(len(h.Feed)), Time: t, Type: what, Job: job, State: state, Attempt: number,
+		})
+	}
+	s := h.Finals[job].status
+	event(harp.StateQueued, 0, at(0))
+	for n, x := range h.executions(job) {
+		if n > 0 {
+			event(harp.StateQueued, n, x.Start)
+			h.Feed[len(h.Feed)-1].Reason = harp.ReasonBackoff
+		}
+		event(harp.StateSent, n+1, x.Start)
+		event(harp.StateRunning, n+1, x.Start)
+		event(harp.StateUnknown, n+1, x.End)
+	}
+	event(s.State, s.Attempt, s.EndTime)
 }
 
 // change changes what is said of a job in the end.
@@ -86,6 +120,19 @@ func (h *history) change(job string, how func(*final)) {
 	f := h.Finals[job]
 	how(&f)
 	h.Finals[job] = f
+}
+
+// trouble adds that a disk was in trouble, from one time after the beginning to another.
+func (h *history) trouble(kind fault, host string, from, to time.Duration) {
+	begin := h.Calls[0].begin
+	h.Outages = append(h.Outages, outage{kind: kind, host: host, begin: begin.Add(from), end: begin.Add(to)})
+}
+
+// untell takes events of a job, of a type or all that begin so, out of the feed.
+func (h *history) untell(job string, what harp.EventType) {
+	h.Feed = slices.DeleteFunc(h.Feed, func(e harp.Event) bool {
+		return e.Job == job && strings.HasPrefix(string(e.Type), string(what))
+	})
 }
 
 func TestAGoodHistory(t *testing.T) {
@@ -204,6 +251,77 @@ var mutants = []struct {
 	}},
 	{"I9", "a job was sent while its queue was paused", func(h *history) {
 		h.Pauses = []queuePause{{queue: "q", begin: h.Calls[5].begin, end: h.Calls[5].begin.Add(time.Hour)}}
+	}},
+	{"I1", "a job that is known was refused for want of space", func(h *history) {
+		h.Calls[0].after = []error{harp.ErrNoSpace}
+	}},
+	{"I10", "a job was accepted when there was little space", func(h *history) {
+		h.trouble(faultLow, "", -time.Hour, time.Second)
+	}},
+	{"I10", "a job was sent when there was no space", func(h *history) {
+		h.trouble(faultCritical, "", time.Nanosecond, time.Hour)
+	}},
+	{"I3", "a job was lost that had ended and could be written", func(h *history) {
+		h.trouble(faultFull, "h1", 0, time.Second)
+		h.Executions[3].End = h.Crashes[0].at.Add(-1)
+	}},
+	{"I3", "a job was lost as its agent stopped, with a disk that works", func(h *history) {
+		h.Stops, h.Crashes = h.Crashes, nil
+	}},
+	{"I4", "a record is missing though there was space", func(h *history) {
+		h.trouble(faultFull, "h2", -time.Hour, time.Hour)
+		h.change("streamed", func(f *final) { f.records, f.status.Records = f.records[:1], 1 })
+	}},
+	{"I4", "records are in another order, and there was no space", func(h *history) {
+		h.trouble(faultFull, "h1", -time.Hour, time.Hour)
+		h.change("streamed", func(f *final) {
+			f.records[0].Value, f.records[1].Value = f.records[1].Value, f.records[0].Value
+		})
+	}},
+	{"I1", "a key stands for two jobs", func(h *history) {
+		h.Calls[5].plan.Key, h.Calls[6].plan.Key = "k", "k"
+	}},
+	{"I1", "a job is said to be pruned that nobody pruned", func(h *history) {
+		h.change("never", func(f *final) { f.err = harp.ErrPruned })
+	}},
+	{"I1", "a job was pruned that ended too late for it", func(h *history) {
+		h.change("never", func(f *final) { f.err = harp.ErrPruned })
+		h.Prunes = []prune{{before: h.Finals["never"].status.EndTime, done: true}}
+	}},
+	{"I11", "a subscriber missed an event", func(h *history) {
+		h.Subscribers[0].events = slices.Delete(h.Subscribers[0].events, 3, 4)
+	}},
+	{"I11", "a subscriber missed the last event", func(h *history) {
+		h.Subscribers[0].events = h.Subscribers[0].events[:len(h.Feed)-1]
+	}},
+	{"I11", "a subscriber got an event twice", func(h *history) {
+		h.Subscribers[0].events = slices.Insert(h.Subscribers[0].events, 3, h.Feed[2])
+	}},
+	{"I11", "two events have one cursor", func(h *history) { h.Feed[1].Cursor = h.Feed[0].Cursor }},
+	{"I11", "a subscriber was left alone", func(h *history) { h.Subscribers[0].err = harp.ErrUnavailable }},
+	{"I12", "what was shown is not told", func(h *history) {
+		h.Calls[5].looks = []harp.JobStatus{{State: harp.StateCancelling, Attempt: 1}}
+	}},
+	{"I12", "what was shown is told in another order", func(h *history) {
+		h.Calls[0].looks[0], h.Calls[0].looks[1] = h.Calls[0].looks[1], h.Calls[0].looks[0]
+	}},
+	{"I12", "nothing is told of a job", func(h *history) { h.untell("first", "job.") }},
+	{"I12", "it is not told that a job was sent", func(h *history) { h.untell("first", harp.EventJobSent) }},
+	{"I12", "it is not told how a job ended", func(h *history) { h.untell("first", harp.EventJobSucceeded) }},
+	{"I12", "a job that ran is told to have waited again", func(h *history) {
+		for i := range h.Feed {
+			h.Feed[i].Reason = ""
+		}
+	}},
+	{"I12", "a job is told to have gone on when it had ended", func(h *history) {
+		h.Feed = append(h.Feed, harp.Event{Cursor: "x", Type: harp.EventJobRunning, State: harp.StateRunning, Job: "first", Attempt: 1})
+	}},
+	{"I13", "a job that was over started", func(h *history) {
+		h.Executions[4].Start = h.Finals["first"].status.EndTime.Add(1)
+	}},
+	{"I13", "a job was not pruned", func(h *history) {
+		later := h.Finals["first"].status.EndTime.Add(time.Hour)
+		h.Prunes = []prune{{before: later, begin: later, done: true}}
 	}},
 	{"I8", "a job was sent after its queue was cancelled", func(h *history) {
 		h.Cancels = []queueCancel{{queue: "q", begin: h.Calls[5].begin.Add(1), end: h.Calls[5].begin.Add(2)}}

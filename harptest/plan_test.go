@@ -80,6 +80,18 @@ const (
 	faultCancel fault = "cancel queue" // Host is its name
 	faultPause  fault = "pause queue"  // so long as By
 	faultForce  fault = "force lost"   // what is unknown
+
+	faultLow      fault = "little space"   // on the dispatcher's disk
+	faultCritical fault = "critical space" // there
+	faultFull     fault = "full disk"      // of a host
+	faultBroken   fault = "broken disk"    // of a host
+	faultMend     fault = "mend disk"      // ends these four
+
+	faultBackup  fault = "backup"  // of the dispatcher's store
+	faultRestore fault = "restore" // of that, where the dispatcher was
+
+	faultPrune  fault = "prune"  // what ended so long ago as By
+	faultPoison fault = "poison" // the dispatcher's commits fail until it is started anew
 )
 
 // newPlan makes the plan of a seed.
@@ -106,6 +118,19 @@ func newPlan(seed uint64) *plan {
 	}
 	for range pick(r, r.IntN(10), r.IntN(10), 10+r.IntN(20)) {
 		p.addFault(r)
+	}
+	if oneIn(r, 3) {
+		for range 1 + r.IntN(3) {
+			p.addDisk(r)
+		}
+	}
+	if oneIn(r, 4) {
+		p.Faults = append(p.Faults, faultPlan{At: seconds(r, 0, p.Span.Seconds()), Kind: faultPrune, By: pick(r, 0, seconds(r, 0, 20))})
+	}
+	if oneIn(r, 4) {
+		at, until := p.moment(r)
+		p.Faults = append(p.Faults, faultPlan{At: at, Kind: faultPoison}, faultPlan{At: min(at+seconds(r, 0, 5), until), Kind: faultCrash},
+			faultPlan{At: until, Kind: faultStart})
 	}
 	for _, kind := range []fault{faultCancel, faultPause, faultForce} {
 		if oneIn(r, 4) {
@@ -185,12 +210,7 @@ func (p *plan) addRepeats(r *rand.Rand, c *callPlan) {
 
 // addFault adds a fault, which ends before the span does.
 func (p *plan) addFault(r *rand.Rand) {
-	at := seconds(r, 0, p.Span.Seconds())
-	if oneIn(r, 2) { // while something happens
-		c := pick(r, p.Calls...)
-		at = min(c.At+pick(r, 0, c.Work.Time)+pick(r, seconds(r, 0, 0.1), seconds(r, 0, 2)), p.Span)
-	}
-	until := min(at+pick(r, seconds(r, 0, 3), seconds(r, 0, 40)), p.Span)
+	at, until := p.moment(r)
 	host := pick(r, p.Hosts...)
 	kind := pick(r, faultCut, faultMute, faultDeafen, faultDelay, faultReset, faultCrash, faultCrash, faultCrash, faultWipe, faultStop)
 	switch r.IntN(8) {
@@ -209,6 +229,26 @@ func (p *plan) addFault(r *rand.Rand) {
 	if kind != faultReset {
 		p.Faults = append(p.Faults, faultPlan{At: until, Kind: end, Host: host})
 	}
+}
+
+// addDisk adds a disk in trouble.
+func (p *plan) addDisk(r *rand.Rand) {
+	at, until := p.moment(r)
+	host, kind := pick(r, p.Hosts...), pick(r, faultFull, faultFull, faultBroken)
+	if oneIn(r, 2) {
+		host, kind = "", pick(r, faultLow, faultCritical)
+	}
+	p.Faults = append(p.Faults, faultPlan{At: at, Kind: kind, Host: host}, faultPlan{At: until, Kind: faultMend, Host: host})
+}
+
+// moment is when a fault begins and ends.
+func (p *plan) moment(r *rand.Rand) (at, until time.Duration) {
+	at = seconds(r, 0, p.Span.Seconds())
+	if oneIn(r, 2) { // while something happens
+		c := pick(r, p.Calls...)
+		at = min(c.At+pick(r, 0, c.Work.Time)+pick(r, seconds(r, 0, 0.1), seconds(r, 0, 2)), p.Span)
+	}
+	return at, min(at+pick(r, seconds(r, 0, 3), seconds(r, 0, 40)), p.Span)
 }
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }

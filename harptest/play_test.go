@@ -1,6 +1,7 @@
 package harptest_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/harptest"
+	"github.com/harpcaller/harp/store"
 )
 
 // The procedures of chaos. They return what [valueOf] says and yield what [recordOf]
@@ -29,14 +31,16 @@ func recordOf(job string, attempt, n int) string { return fmt.Sprintf("%s#%d.%d"
 
 // player plays a plan, in virtual time.
 type player struct {
-	t       *testing.T
-	plan    *plan
-	sys     *harptest.System
-	begin   time.Time
-	witness harptest.Witness
-	history history
-	down    map[string]bool // agents, and "": the dispatcher
-	calls   sync.WaitGroup
+	t        *testing.T
+	plan     *plan
+	sys      *harptest.System
+	begin    time.Time
+	witness  harptest.Witness
+	history  history
+	down     map[string]bool // agents, and "": the dispatcher
+	poisoned bool            // the dispatcher is
+	calls    sync.WaitGroup
+	saved    *bytes.Buffer // a backup; nil: none
 }
 
 // play plays a plan and returns what came of it.
@@ -48,6 +52,7 @@ func play(t *testing.T, p *plan, log *slog.Logger) *history {
 		Agent:      func(cfg *agent.Config) { cfg.Limits.MaxAttempts = p.Busy },
 	})
 	pl.begin = time.Now()
+	stop := pl.subscribe()
 	for _, c := range p.Calls {
 		record := &callRecord{plan: c, begin: pl.begin, id: harp.NewID()}
 		pl.history.Calls = append(pl.history.Calls, record)
@@ -61,6 +66,7 @@ func play(t *testing.T, p *plan, log *slog.Logger) *history {
 	pl.heal()
 	pl.calls.Wait()
 	pl.settle()
+	stop()
 	return &pl.history
 }
 
@@ -145,6 +151,9 @@ func (p *player) call(ctx context.Context, c *callRecord) {
 	opts := p.options(c)
 	var mu sync.Mutex
 	submit := func() {
+		mu.Lock()
+		known := c.job != ""
+		mu.Unlock()
 		proc := procOnce
 		if c.plan.Idempotent {
 			proc = procAgain
@@ -155,6 +164,9 @@ func (p *player) call(ctx context.Context, c *callRecord) {
 		switch {
 		case err != nil:
 			c.errs = append(c.errs, err)
+			if known {
+				c.after = append(c.after, err)
+			}
 		case c.job == "":
 			c.job, c.acked = job.ID(), time.Now()
 			p.use(ctx, c, job, &more)
@@ -229,6 +241,21 @@ func (p *player) fault(f faultPlan) {
 		p.calls.Go(func() { p.pauseQueue(p.t.Context(), f.Host, f.By) })
 	case faultForce:
 		p.calls.Go(func() { p.forceLost(p.t.Context()) })
+	case faultLow, faultCritical, faultFull, faultBroken:
+		p.trouble(f)
+	case faultMend:
+		p.mend(f.Host)
+	case faultBackup:
+		p.backup()
+	case faultRestore:
+		p.restore()
+	case faultPrune:
+		p.calls.Go(func() { p.prune(p.t.Context(), f.By) })
+	case faultPoison:
+		if !p.down[""] {
+			p.sys.PoisonDispatcher()
+			p.poisoned = true
+		}
 	case faultCrash, faultWipe, faultStop:
 		p.end(f)
 	case faultStart:
@@ -243,7 +270,7 @@ func (p *player) cancelQueue(ctx context.Context, queue string) {
 	switch {
 	case err == nil:
 		p.history.cancelled(queueCancel{queue: queue, begin: begin, end: time.Now()})
-	case !errors.Is(err, harp.ErrNotFound) && !errors.Is(err, harp.ErrUnavailable):
+	case !mayFail(err) && !errors.Is(err, harp.ErrNotFound):
 		p.t.Errorf("cancel queue %s: %v", queue, err)
 	}
 }
@@ -273,25 +300,61 @@ func (p *player) forceLost(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		if err := caller.Job(s.ID).ForceLost(ctx, "chaos"); err != nil && !errors.Is(err, harp.ErrConflict) && !errors.Is(err, harp.ErrUnavailable) {
+		if err := caller.Job(s.ID).ForceLost(ctx, "chaos"); err != nil && !errors.Is(err, harp.ErrConflict) && !mayFail(err) {
 			p.t.Errorf("force-lost of job %s: %v", s.ID, err)
 		}
 	}
 }
 
+// mayFail reports whether an operator's request may fail with err at any time.
+func mayFail(err error) bool {
+	return errors.Is(err, harp.ErrUnavailable) || errors.Is(err, harp.ErrNoSpace)
+}
+
 func queueName(queue string) any { return map[string]string{"name": queue} }
+
+// trouble makes a disk full or worse.
+func (p *player) trouble(f faultPlan) {
+	p.mend(f.Host)
+	switch f.Kind {
+	case faultLow:
+		p.sys.SetSpace(store.SpaceLow)
+	case faultCritical:
+		p.sys.SetSpace(store.SpaceCritical)
+	case faultFull:
+		p.sys.FillDisk(f.Host)
+	default:
+		p.sys.BreakDisk(f.Host)
+	}
+	p.history.Outages = append(p.history.Outages, outage{kind: f.Kind, host: f.Host, begin: time.Now()})
+}
+
+// mend makes the disk of a host, or the dispatcher's, work.
+func (p *player) mend(host string) {
+	for i := range p.history.Outages {
+		if o := &p.history.Outages[i]; o.host == host && o.end.IsZero() {
+			o.end = time.Now()
+		}
+	}
+	if host == "" {
+		p.sys.SetSpace(store.SpacePlenty)
+	} else {
+		p.sys.MendDisk(host)
+	}
+}
 
 // end takes an agent or the dispatcher down.
 func (p *player) end(f faultPlan) {
 	switch {
 	case p.down[f.Host]:
 		return
-	case f.Host == "" && f.Kind == faultStop:
+	case f.Host == "" && f.Kind == faultStop && !p.poisoned:
 		p.sys.StopDispatcher()
 	case f.Host == "":
 		p.sys.CrashDispatcher()
 	case f.Kind == faultStop:
 		p.sys.StopAgent(f.Host)
+		p.history.Stops = append(p.history.Stops, crash{host: f.Host, at: time.Now()})
 	default:
 		p.history.Crashes = append(p.history.Crashes, crash{host: f.Host, at: time.Now(), wiped: f.Kind == faultWipe})
 		if f.Kind == faultWipe {
@@ -310,7 +373,9 @@ func (p *player) start(host string) {
 		return
 	case host == "":
 		p.sys.StartDispatcher()
+		p.poisoned = false
 	default:
+		p.mend(host)
 		p.sys.StartAgent(host)
 	}
 	p.down[host] = false
@@ -318,8 +383,13 @@ func (p *player) start(host string) {
 
 // heal ends every fault.
 func (p *player) heal() {
+	p.mend("")
+	if p.poisoned {
+		p.end(faultPlan{Kind: faultCrash})
+	}
 	p.start("")
 	for _, host := range p.plan.Hosts {
+		p.mend(host)
 		p.start(host)
 		p.sys.Heal(host)
 	}
@@ -338,7 +408,7 @@ func (p *player) settle() {
 	defer cancel()
 	ids := p.ids()
 	for _, id := range ids {
-		if _, err := caller.Job(id).Wait(ctx); err != nil && !errors.Is(err, harp.ErrNotFound) {
+		if _, err := caller.Job(id).Wait(ctx); err != nil && !errors.Is(err, harp.ErrNotFound) && !errors.Is(err, harp.ErrPruned) {
 			p.t.Errorf("I1: wait for job %s: %v", id, err)
 		}
 	}
@@ -350,6 +420,8 @@ func (p *player) settle() {
 	for _, id := range ids {
 		p.history.Finals[id] = p.final(caller.Job(id))
 	}
+	p.feed(caller)
+	time.Sleep(time.Minute) // who reads the feed
 }
 
 // ids are all jobs that anybody has named.
