@@ -20,6 +20,7 @@ type attempt struct {
 	job     store.Job
 	x       *transport.Exchange
 	resumed bool
+	skip    int64 // its records are not stored: those before this one are missing; 0: they are
 	streams bool  // has sent records
 	readies int64 // of the session's, before CALL was sent
 
@@ -57,7 +58,7 @@ func (d *Dispatcher) send(job store.Job, sub harp.Submission) {
 
 // resume asks the agent for the rest of an attempt of an earlier session.
 func (s *session) resume(job store.Job) {
-	s.start(&attempt{s: s, job: job, resumed: true}, harp.Submission{})
+	s.start(&attempt{s: s, job: job, resumed: true, skip: s.skips[job.ID]}, harp.Submission{})
 }
 
 // withdrawWait is the pause after which a call that could not be sent, though the
@@ -199,7 +200,7 @@ func (a *attempt) call(sub harp.Submission) (err error) {
 func (a *attempt) resume(row store.Job) error {
 	m := wire.Resume{
 		Job: a.job.ID, Attempt: int64(a.job.Attempt), Epoch: int64(a.s.epoch), Window: a.s.d.window(),
-		From: int64(row.Attempts[len(row.Attempts)-1].Next),
+		From: max(int64(row.Attempts[len(row.Attempts)-1].Next), a.skip),
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

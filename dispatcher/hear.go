@@ -138,6 +138,9 @@ func (a *attempt) records(ctx context.Context, body []byte) error {
 	if m.First < 0 || len(m.Records) == 0 {
 		return fmt.Errorf("records from %d, %d of them: %w", m.First, len(m.Records), transport.ErrProtocol)
 	}
+	if a.skip > 0 {
+		return a.ackRecords(m)
+	}
 	if !a.streams {
 		a.streams = true
 		a.s.d.streams.Add(1)
@@ -159,6 +162,11 @@ func (a *attempt) records(ctx context.Context, body []byte) error {
 		return err
 	}
 	a.publish(row, in)
+	return a.ackRecords(m)
+}
+
+// ackRecords lets the agent forget records, and send more.
+func (a *attempt) ackRecords(m wire.Records) error {
 	return a.x.Send(wire.TypeAck, false, wire.Encode(wire.Ack{Next: m.First + int64(len(m.Records)), Window: a.s.d.window()}))
 }
 

@@ -102,7 +102,7 @@ func (r *reconciliation) active(j store.Job) {
 		if isAlive(h) {
 			r.change(j, store.Alive, "")
 		}
-		r.resumes = append(r.resumes, j)
+		r.resume(j, h)
 	}
 }
 
@@ -121,7 +121,7 @@ func (r *reconciliation) returning(j store.Job) {
 		}
 	default:
 		r.change(j, store.Alive, "")
-		r.resumes = append(r.resumes, j)
+		r.resume(j, h)
 	}
 }
 
@@ -135,11 +135,23 @@ func (r *reconciliation) rest(ctx context.Context, h wire.HeldAttempt) error {
 	case err != nil:
 		return err
 	case wasGivenUp(j, h) && !r.gone:
-		r.resumes = append(r.resumes, j)
+		r.resume(j, h)
 		return nil
 	}
 	r.forget = append(r.forget, h)
 	return nil
+}
+
+// resume notes that the agent is asked for the rest of an attempt. It may not have all
+// of that any more: some was acknowledged by the dispatcher of a store of which this one
+// is an older backup. Then what follows is not stored, as records have no gaps; how the
+// attempt ended is.
+func (r *reconciliation) resume(j store.Job, h wire.HeldAttempt) {
+	r.resumes = append(r.resumes, j)
+	if next := int64(j.Attempts[len(j.Attempts)-1].Next); h.Acked > next { //nolint:gosec // records of one attempt
+		r.s.d.log.Warn("records are missing that another dispatcher has acknowledged", "job", j.ID, "attempt", h.Attempt, "first", next, "missing", h.Acked-next)
+		r.s.skips[j.ID] = h.Acked
+	}
 }
 
 // commit moves the jobs. Where one cannot be moved the session ends, and the next

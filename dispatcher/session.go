@@ -30,13 +30,14 @@ type session struct {
 	control *transport.Control
 	hello   wire.Hello
 	epoch   uint64
-	beat    time.Duration // interval of its heartbeat
-	ready   chan struct{} // has room for one READY
-	ended   chan struct{} // closed when nothing of the session is left
-	leave   func()        // lets the next agent of the host be greeted
-	resumes []store.Job   // attempts that the agent is to be asked for
-	readies atomic.Int64  // how often the agent has said that it takes calls
-	owing   atomic.Bool   // claims when there is space
+	beat    time.Duration    // interval of its heartbeat
+	ready   chan struct{}    // has room for one READY
+	ended   chan struct{}    // closed when nothing of the session is left
+	leave   func()           // lets the next agent of the host be greeted
+	resumes []store.Job      // attempts that the agent is to be asked for
+	skips   map[string]int64 // of these, by job, the first record that the agent has, where those before are not stored
+	readies atomic.Int64     // how often the agent has said that it takes calls
+	owing   atomic.Bool      // claims when there is space
 
 	attempts sync.WaitGroup // and what else works for the session
 
@@ -58,7 +59,7 @@ func (d *Dispatcher) serveAgent(ctx context.Context, conn *transport.Conn) error
 	defer context.AfterFunc(ctx, func() { tr.Close(context.Cause(ctx)) })()
 	s := &session{
 		d: d, host: d.hosts.get(conn.Peer().Identity.Name), tr: tr,
-		ready: make(chan struct{}, 1), ended: make(chan struct{}), live: map[string]*attempt{}, leave: func() {}, beat: d.beat(),
+		ready: make(chan struct{}, 1), ended: make(chan struct{}), live: map[string]*attempt{}, skips: map[string]int64{}, leave: func() {}, beat: d.beat(),
 	}
 	err = s.greet(ctx)
 	if err == nil {

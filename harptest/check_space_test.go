@@ -51,6 +51,17 @@ func (h *history) stoppedUnwritten(host string, x harptest.Execution, ran bool) 
 	return false
 }
 
+// inDoubt reports whether the agent of a host cannot know whether it journalled the
+// start of an attempt: then it may be on disk, and nothing has run.
+func (h *history) inDoubt(host string, sent time.Time) bool {
+	for _, o := range h.Outages {
+		if o.kind == faultBroken && o.host == host && o.end.After(sent) {
+			return true
+		}
+	}
+	return false
+}
+
 // mended is how long after the end of its disk's troubles an agent has written what it
 // could not before: it tries again every second, and one whose journal broke when it
 // has connected again.

@@ -252,7 +252,7 @@ func (h *history) mustNotBeLost(id string, f final) string {
 			return ""
 		}
 	}
-	if s.Reason == harp.LostAgentRestarted && h.stoppedUnwritten(s.Host, x, ran) {
+	if s.Reason == harp.LostAgentRestarted && (h.stoppedUnwritten(s.Host, x, ran) || !ran && h.inDoubt(s.Host, last.Sent)) {
 		return ""
 	}
 	return fmt.Sprintf("lost (%s), attempt %d sent %s executed %v from %s to %s, and no crash of %s explains it",

@@ -268,6 +268,10 @@ var mutants = []struct {
 	{"I3", "a job was lost as its agent stopped, with a disk that works", func(h *history) {
 		h.Stops, h.Crashes = h.Crashes, nil
 	}},
+	{"I3", "a job was lost that did not start, and its journal worked", func(h *history) {
+		h.trouble(faultBroken, "h1", -time.Hour, 0)
+		h.Crashes, h.Executions = nil, slices.Delete(h.Executions, 3, 4)
+	}},
 	{"I4", "a record is missing though there was space", func(h *history) {
 		h.trouble(faultFull, "h2", -time.Hour, time.Hour)
 		h.change("streamed", func(f *final) { f.records, f.status.Records = f.records[:1], 1 })

@@ -1,0 +1,85 @@
+package harptest_test
+
+import (
+	"bytes"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/harptest"
+)
+
+// An older state of the store lacks records that its agent was told to forget. How the
+// attempt ended is kept all the same, also when the job was not in the backup and was
+// called for again; and the host is there for others.
+func TestRestoreAmidRecords(t *testing.T) {
+	for name, inBackup := range map[string]bool{"known": true, "called again": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { restoreAmidRecords(t, inBackup) })
+		})
+	}
+}
+
+func restoreAmidRecords(t *testing.T, inBackup bool) {
+	p := &player{t: t}
+	sys := harptest.New(t, harptest.Options{
+		Agents: []string{"web01"}, Register: p.register, Dispatcher: dispatcher.Config{Heartbeat: time.Second},
+	})
+	id := harp.NewID()
+	call := func(opts ...harp.Option) *harp.Job {
+		t.Helper()
+		job, err := sys.Caller().Host("web01").Call(t.Context(), procOnce, work{Time: 30 * time.Second, Emit: 20}, opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return job
+	}
+	var saved bytes.Buffer
+	backup := func() {
+		if err := sys.Embedded().Backup(t.Context(), &saved); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !inBackup {
+		backup()
+	}
+	job := call(harp.JobID(id))
+	time.Sleep(3 * time.Second)
+	if inBackup {
+		backup()
+	}
+	time.Sleep(10 * time.Second)
+	sys.CrashDispatcher()
+	if did := sys.RestoreDispatcher(&saved); (did.Lost == 1) != inBackup || did.ID == did.From {
+		t.Errorf("restored %+v", did)
+	}
+	sys.StartDispatcher()
+	sys.WaitOnline("web01")
+	if !inBackup {
+		job = call(harp.JobID(id))
+	}
+	other := call()
+	for _, j := range []*harp.Job{job, other} {
+		if _, err := j.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(time.Minute)
+	s, err := job.Status(t.Context())
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case inBackup && (s.State != harp.StateLost || s.Reason != harp.LostRestored || s.Late == nil || s.Late.State != harp.StateSucceeded):
+		t.Errorf("the job of the backup is %s (%s), late %+v", s.State, s.Reason, s.Late)
+	case !inBackup && s.State != harp.StateSucceeded:
+		t.Errorf("the job that was called for again is %s (%s)", s.State, s.Reason)
+	}
+	if n := len(p.witness.Of(id)); n != 1 {
+		t.Errorf("it ran %d times", n)
+	}
+	if s, err := other.Status(t.Context()); err != nil || s.State != harp.StateSucceeded {
+		t.Errorf("another job is %s, %v", s.State, err)
+	}
+}
