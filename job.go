@@ -161,7 +161,7 @@ func (j *Job) ForceLost(ctx context.Context, why string) error {
 type Result struct {
 	State    State
 	Value    Value // what the procedure returned
-	Err      error // nil if it succeeded
+	Err      error // nil if it succeeded and its value is there
 	ExitCode *int  // of a command
 }
 
@@ -200,7 +200,7 @@ type JobStatus struct {
 	Attempt                  int     // number of the last attempt; 0: none yet
 	Late                     *Result // what the agent said after the job was lost
 	DuplicatePossible        bool    // an attempt was lost with its agent's journal, and another followed
-	Err                      error   // how it failed; nil unless ended
+	Err                      error   // how it failed, or where its value went; nil unless ended
 	SubmitTime               time.Time
 	StartTime                time.Time
 	EndTime                  time.Time

@@ -42,6 +42,10 @@ const (
 	ReasonPaused     = "paused"      // its queue is paused
 )
 
+// ReasonValueDropped is the reason of a job that succeeded and whose value is gone:
+// its host had no room to keep it until it was delivered.
+const ReasonValueDropped = "value_dropped"
+
 // Why a job is lost: JobStatus.Reason.
 const (
 	LostAgentRestarted = "agent_restarted"

@@ -198,6 +198,7 @@ func (a *attempt) end(ctx context.Context, body []byte) error {
 	}
 	e := a.s.d.event(a.job, store.End)
 	e.Stopping, e.RanFor, e.Value = stopping(m.Stopped), time.Duration(max(m.RanFor, 0)), m.Value
+	e.Dropped = m.Dropped
 	err := e.Value.Validate()
 	if err == nil && len(m.Failure) > 0 {
 		e.Failure, err = failure(m.Failure)

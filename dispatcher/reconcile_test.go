@@ -218,6 +218,24 @@ func TestAnAttemptGoesOnInTheNextSession(t *testing.T) {
 	})
 }
 
+// A value for which its host had no room is gone, and that is said.
+func TestAValueThatWasDroppedIsSaidToBe(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		i := interrupt(t, sys, saidStart, false)
+		_, asked := i.again(t, sys, "j", wire.HeldEnded)
+		m := <-asked
+		m.say(t, wire.TypeEnd, true, wire.End{Dropped: true})
+		m.expectAck(t)
+		_, err := i.job.Get(t.Context())
+		if s := i.status(t); s.State != harp.StateSucceeded || s.Reason != harp.ReasonValueDropped {
+			t.Errorf("it is %s (%s)", s.State, s.Reason)
+		}
+		if !errors.Is(err, harp.ErrNoSpace) || harp.RanOf(err) != harp.DidRun {
+			t.Errorf("its value is %v, ran %s", err, harp.RanOf(err))
+		}
+	})
+}
+
 // An attempt whose process is gone is lost, after its records were fetched.
 func TestAnAttemptWhoseProcessIsGoneIsLostWithItsRecords(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {

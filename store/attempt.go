@@ -133,8 +133,17 @@ func outcomeOf(e Event) Outcome {
 		o.State, o.Reason, o.Failure = harp.StateTimedOut, stop.Cause, timedOut(stop)
 	case e.Failure.Code != "":
 		o.State = harp.StateFailed
+	case e.Dropped:
+		o.Reason, o.Failure = harp.ReasonValueDropped, valueDropped()
 	}
 	return o
+}
+
+// valueDropped is the failure of a job that succeeded and whose value is lost.
+func valueDropped() harp.Failure {
+	f := harp.NewFailure("no_space", "the procedure succeeded, but its value was dropped: its host had no room for it")
+	f.Ran = harp.DidRun
+	return f
 }
 
 func (l Life) alive(e Event) Life {

@@ -75,6 +75,7 @@ type Event struct {
 	Stopping *Stopping
 	Failure  harp.Failure // zero: succeeded
 	Value    harp.Value   // End; the store puts it beside the row
+	Dropped  bool         // End: the agent had no room for the value
 	RanFor   time.Duration
 	Jitter   float64 // from 0 to 1: how much of the pause before another attempt is waited
 	Text     string  // of an operator who gave the job up
