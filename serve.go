@@ -65,7 +65,7 @@ type guest struct {
 }
 
 // unreadBytes is about how much may be on its way to the followers of a session.
-const unreadBytes = 16 << 20
+const unreadBytes = 8 << 20
 
 // Records implements JobService.
 func (g *guest) Records(ctx context.Context, id string, q RecordQuery) (RecordPage, error) {

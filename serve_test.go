@@ -372,7 +372,7 @@ func (s *pageSpy) Records(_ context.Context, _ string, q RecordQuery) (RecordPag
 // TestManyFollowersGetLittleEach: what is on its way to followers that do not read is
 // bounded, however many they are.
 func TestManyFollowersGetLittleEach(t *testing.T) {
-	for pulls, want := range map[int64]int{1: 1 << 20, 16: 1 << 20, 64: 256 << 10, 4096: 64 << 10} {
+	for pulls, want := range map[int64]int{1: 1 << 20, 8: 1 << 20, 32: 256 << 10, 4096: 64 << 10} {
 		spy := &pageSpy{}
 		g := &guest{Service: spy}
 		g.pulls.Store(pulls)

@@ -166,6 +166,7 @@ type Dispatcher struct {
 	tails    tails
 	kick     chan struct{} // wakes the clock
 	streams  atomic.Int64  // attempts that send records
+	asking   atomic.Int64  // questions for records that are being answered
 
 	ctx   context.Context // ends when Shutdown begins
 	stop  context.CancelFunc

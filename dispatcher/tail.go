@@ -12,8 +12,11 @@ import (
 // are up to date, for each job that somebody follows.
 const tailBytes = 256 << 10
 
-// pageBytes is how much one answer to a follower holds.
-const pageBytes = 1 << 20
+const (
+	pageBytes    = 1 << 20  // of records in one answer to a follower
+	minPageBytes = 64 << 10 // however many ask
+	answerBytes  = 8 << 20  // of all answers that are being made, about
+)
 
 // tails are the jobs that somebody waits for. A follower is a cursor, never a
 // subscription: it asks for what is after its number and waits for the job's
@@ -153,12 +156,14 @@ func (t *tail) from(seq uint64, most int) []harp.Record {
 	return copyRecords(from[:n])
 }
 
-// pageLimit is how many bytes of records a question gets at most.
-func pageLimit(q harp.RecordQuery) int {
-	if q.MaxBytes <= 0 {
-		return pageBytes
+// pageLimit is how many bytes of records a question gets at most, when so many are
+// asked at a time: who follows and does not read shall cost little.
+func pageLimit(q harp.RecordQuery, asking int64) int {
+	most := int(min(max(answerBytes/asking, minPageBytes), pageBytes))
+	if q.MaxBytes > 0 {
+		most = min(most, q.MaxBytes)
 	}
-	return min(q.MaxBytes, pageBytes)
+	return most
 }
 
 // isAt reports whether seq is where the next record will be: there is nothing to
@@ -201,10 +206,13 @@ func (t *tail) waitEnd(ctx context.Context) error {
 func (d *Dispatcher) records(ctx context.Context, id string, q harp.RecordQuery) (harp.RecordPage, error) {
 	t := d.tails.hold(id)
 	defer d.tails.release(t)
+	asking := d.asking.Add(1)
+	defer d.asking.Add(-1)
+	q.MaxBytes = pageLimit(q, asking)
 	for {
 		changed := t.changed()
 		if !q.Tail {
-			if got := t.from(q.From, pageLimit(q)); got != nil {
+			if got := t.from(q.From, q.MaxBytes); got != nil {
 				next := got[len(got)-1].Seq + 1
 				return harp.RecordPage{Records: got, Next: next, End: next}, nil
 			}
@@ -235,7 +243,7 @@ func (d *Dispatcher) readPage(ctx context.Context, id string, q harp.RecordQuery
 	}
 	page := harp.RecordPage{Next: from, End: job.Records}
 	if from < job.Records {
-		if page.Records, err = d.store.Read(ctx, job.ID, from, pageLimit(q)); err != nil {
+		if page.Records, err = d.store.Read(ctx, job.ID, from, q.MaxBytes); err != nil {
 			return page, err
 		}
 		if n := len(page.Records); n > 0 {
