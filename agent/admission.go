@@ -47,7 +47,11 @@ func (s *session) answer(ctx context.Context, x *transport.Exchange, c wire.Call
 		s.attend(ctx, x, at)
 		return told
 	}
-	result := s.tell(ctx, x, at, ask{from: fromAcked, window: c.Window, greeting: wire.TypeAccepted})
+	from := int64(fromAcked)
+	if at.store != s.store {
+		from = 0 // what another dispatcher has is not here
+	}
+	result := s.tell(ctx, x, at, ask{from: from, window: c.Window, greeting: wire.TypeAccepted})
 	if result == notTaken && at.no.known {
 		return moved
 	}

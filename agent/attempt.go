@@ -309,7 +309,7 @@ func (at *attempt) hasEnded() bool {
 // and nobody asks at present.
 func (at *attempt) releasableLocked() bool {
 	return at.ended && at.spool.on && !at.nobody && at.report == nil && !at.awaited &&
-		at.spool.synced.end && max(at.spool.synced.next, at.outbox.acked) >= at.outbox.next()
+		at.spool.synced.end && max(at.spool.synced.next, at.outbox.first) >= at.outbox.next()
 }
 
 // release leaves the attempt to the journal if that is possible.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync/atomic"
 	"testing"
@@ -49,8 +50,8 @@ func TestUnspooledRecords(t *testing.T) {
 	})
 }
 
-// TestResumeMissing checks that who asks for records that are not there takes
-// nobody's place.
+// TestResumeMissing checks that who asks for records that cannot be takes nobody's
+// place, and who asks for those that were acknowledged is told that they are gone.
 func TestResumeMissing(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {
 		m := newMachine(t, p, newCounter().offer, agent.Limits{MaxAttempts: 1})
@@ -60,13 +61,79 @@ func TestResumeMissing(t *testing.T) {
 		x.ack(5)
 		time.Sleep(time.Second)
 		m.crash()
-		for _, from := range []int64{-1, 4} {
-			if _, err := m.peer.resume(x.id, from).x.Receive(t.Context()); !errors.Is(err, io.ErrUnexpectedEOF) {
-				t.Errorf("from %d: %v", from, err)
-			}
+		if _, err := m.peer.resume(x.id, -1).x.Receive(t.Context()); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("from -1: %v", err)
 		}
 		value[int64](t, m.peer.call("once", nil).accepted().end())
+		_, records := m.peer.resume(x.id, 0).ended()
+		checkGone(t, records, 5, 10)
 	})
+}
+
+// checkGone checks that of so many records the first are told as dropped.
+func checkGone(t *testing.T, records []wire.Record, gone, all int) {
+	t.Helper()
+	if len(records) != all {
+		t.Errorf("%d records, want %d", len(records), all)
+	}
+	for i, r := range records {
+		if (r.Truncated > 0) != (i < gone) || (len(r.Value) == 0) != (i < gone) {
+			t.Errorf("record %d: %+v", i, r)
+		}
+	}
+}
+
+// TestOtherStoreAsks checks that a dispatcher whose store is another one, as after a
+// restore, gets what there is of an attempt that the one before had records of:
+// whether it calls or resumes it, and whether the records had reached the journal when
+// they were acknowledged.
+func TestOtherStoreAsks(t *testing.T) {
+	for _, written := range []bool{false, true} {
+		for _, gone := range []int64{4, 10} {
+			for _, restarted := range []bool{false, true} {
+				t.Run(fmt.Sprintf("written=%v,gone=%d,restarted=%v", written, gone, restarted), func(t *testing.T) {
+					inMemory(t, func(t *testing.T, p place) { testOtherStoreAsks(t, p, written, gone, restarted) })
+				})
+			}
+		}
+	}
+}
+
+func testOtherStoreAsks(t *testing.T, p place, written bool, gone int64, restarted bool) {
+	c := newCounter()
+	m := newMachine(t, p, c.offer, agent.Limits{})
+	again := []func(*wire.Call, *harp.Request){again(&exchange{id: harp.NewID()}), limits(harp.NoLimit, harp.NoLimit)}
+	x := m.peer.call("count", nil, again...).accepted()
+	synctest.Wait()
+	if written {
+		time.Sleep(time.Second)
+	}
+	for got := 0; got < 10; {
+		got += len(expect[wire.Records](x, wire.TypeRecords).Records)
+	}
+	x.ack(gone)
+	synctest.Wait()
+	close(c.release)
+	synctest.Wait()
+	m.d.set(func(d *dispatcher) { d.welcome.Store = "other" })
+	m.lose()
+	m.peer.forget(m.peer.held...)
+	if restarted {
+		time.Sleep(time.Second)
+		m.crash()
+	}
+	m.checkHeld(x, wire.HeldEnded, 10)
+	y := m.peer.call("count", nil, again...).accepted()
+	expect[wire.Records](y, wire.TypeRecords)
+	m.lose()
+	end, records := m.peer.resume(x.id, 0).ended()
+	if value[int](t, end) != 0 {
+		t.Errorf("END %+v", end)
+	}
+	checkGone(t, records, int(gone), 10)
+	if n := c.runs.Load(); n != 1 {
+		t.Errorf("%d runs", n)
+	}
 }
 
 // TestBrokenBeforeHeld checks that a journal that breaks while a session begins is

@@ -21,6 +21,7 @@ const (
 type outbox struct {
 	window int
 	acked  int64 // the first record that is not acknowledged
+	gone   int64 // those before it are not there any more: see back
 	first  int64 // number of the first record held: those between are in the journal
 	bytes  int
 	head   int           // index of the first record held
@@ -64,6 +65,13 @@ func (o *outbox) ack(next int64) {
 	if len(o.held()) == 0 {
 		o.first = max(o.first, o.acked)
 	}
+}
+
+// back takes back that records from a number on were acknowledged. They are gone all
+// the same.
+func (o *outbox) back(from int64) {
+	o.gone = max(o.gone, o.acked)
+	o.acked = min(o.acked, from)
 }
 
 // evict leaves records to the journal, which has those before synced, until no more

@@ -24,7 +24,6 @@ type report struct {
 	next     int64 // number of the first record that was not
 	flight   flight
 	stopping bool
-	dropped  bool // it was logged that a record is there no more
 	end      bool
 }
 
@@ -103,9 +102,10 @@ func (s *session) tell(ctx context.Context, x *transport.Exchange, at *attempt, 
 	return told
 }
 
-// attach makes r the one who is told. It fails if the attempt has left, or the
-// records from a number on are not there. What ended with its process may have told
-// more than was journalled.
+// attach makes r the one who is told. It fails if the attempt has left, or there are
+// not as many records. What ended with its process may have told more than was
+// journalled; who asks for what another dispatcher has acknowledged, or nobody wanted,
+// is told that it was dropped.
 func (at *attempt) attach(r *report, a ask) (wire.Started, telling) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
@@ -119,10 +119,10 @@ func (at *attempt) attach(r *report, a ask) (wire.Started, telling) {
 		return wire.Started{}, notTaken
 	case at.hasLeft():
 		return wire.Started{}, moved
-	case from < at.outbox.acked && !at.nobody, from > at.outbox.next() && at.stay != nil:
+	case from > at.outbox.next() && at.stay != nil:
 		return wire.Started{}, notHere
 	}
-	at.outbox.acked = min(at.outbox.acked, from) // what nobody asked for was dropped
+	at.outbox.back(from)
 	if at.report != nil {
 		at.report.quit()
 	}

@@ -211,6 +211,7 @@ func (at *attempt) handEndLocked(j *journal.Journal) error {
 	at.dropped = dropped
 	s.handed.end = true
 	s.note(c)
+	at.ackSpoolLocked()
 	return nil
 }
 
@@ -333,8 +334,12 @@ func (at *attempt) ackSpoolLocked() {
 	if !s.on || s.journal == nil {
 		return
 	}
-	if j := s.keeper.current(); j != nil {
-		_ = j.Ack(s.key, min(at.outbox.acked, s.handed.next))
+	has := s.handed.next
+	if s.handed.end {
+		has = at.outbox.next() // it numbers those too that were acknowledged before it had them
+	}
+	if j, acked := s.keeper.current(), min(at.outbox.acked, has); j != nil && acked > 0 {
+		_ = j.Ack(s.key, acked)
 	}
 	if s.failed != nil {
 		signal(s.wake)

@@ -55,8 +55,11 @@ func (r *report) takeHeldLocked(room int) (transport.Type, any, error) {
 // the lock: what is acknowledged meanwhile may be missing.
 func (r *report) takeSpooledLocked(room int) (transport.Type, any, error) {
 	at, from, until := r.at, r.next, r.at.outbox.first
+	if gone := at.outbox.gone; from < gone {
+		return r.tellDroppedLocked(gone-from, room)
+	}
 	at.mu.Unlock()
-	records, err := at.spooled(from, min(room, batchBytes))
+	first, records, err := at.spooled(from, min(room, batchBytes))
 	at.mu.Lock()
 	switch {
 	case at.report != r || at.nobody:
@@ -65,16 +68,14 @@ func (r *report) takeSpooledLocked(room int) (transport.Type, any, error) {
 		signal(r.wake)
 		return 0, nil, nil
 	case errors.Is(err, journal.ErrCorrupt):
-		r.sayDropped("cannot be read: it is told as dropped", err)
-		records = dropped(1)
+		at.log.Error("a record cannot be read: it is told as dropped", "record", from, "error", err.Error())
+		return r.tellDroppedLocked(1, room)
 	case err != nil:
 		return 0, nil, err
-	case len(records) == 0 && at.stay == nil:
-		r.lackLocked(until)
-		return 0, nil, nil
 	case len(records) == 0:
-		r.sayDropped("was dropped when nobody asked for it", nil)
-		records = dropped(until - from)
+		return r.lackLocked(until)
+	case first > from:
+		return r.tellDroppedLocked(first-from, room)
 	}
 	records = within(records[:min(int64(len(records)), until-from)], room)
 	if len(r.flight.costs) > 0 && costOf(records[0]) > room {
@@ -88,25 +89,25 @@ func (r *report) takeSpooledLocked(room int) (transport.Type, any, error) {
 // lackLocked is for records that the journal does not have: they were told, or were
 // to be, when the process ended before they were written. So they are as if they had
 // never been.
-func (r *report) lackLocked(until int64) {
+func (r *report) lackLocked(until int64) (transport.Type, any, error) {
 	at := r.at
+	if at.stay != nil {
+		return 0, nil, fmt.Errorf("agent: records %d to %d are not in the journal", r.next, until)
+	}
 	at.log.Warn("the last records were not written in time", "first", r.next, "missing", until-r.next)
 	at.outbox.first = r.next
 	signal(r.wake)
+	return 0, nil, nil
 }
 
-// dropped is what is told of so many records that are there no more, so that those
-// behind them, and the end, can be told. How many bytes they had nobody knows.
-func dropped(n int64) []wire.Record {
-	return slices.Repeat([]wire.Record{{Time: time.Now().UnixNano(), Truncated: 1}}, int(min(n, batchRecords)))
-}
-
-// sayDropped logs, once, that a record is told as dropped.
-func (r *report) sayDropped(why string, err error) {
-	if !r.dropped {
-		r.dropped = true
-		r.at.log.Error("a record "+why, "record", r.next, "error", fmt.Sprint(err))
+// tellDroppedLocked tells of up to so many records that are there no more, so that
+// those behind them, and the end, can be told. How many bytes they had nobody knows.
+func (r *report) tellDroppedLocked(n int64, room int) (transport.Type, any, error) {
+	if len(r.flight.costs) > 0 && recordCost > room {
+		return 0, nil, nil
 	}
+	one := []wire.Record{{Time: time.Now().UnixNano(), Truncated: 1}}
+	return r.tellLocked(within(slices.Repeat(one, int(min(n, batchRecords))), room))
 }
 
 // tellLocked notes that records are told.
@@ -146,24 +147,24 @@ func (r *report) takeEndLocked() (transport.Type, any, error) {
 	return wire.TypeEnd, said, nil
 }
 
-// spooled reads records from the journal, from a number on without gaps; none if it
-// has not that one.
-func (at *attempt) spooled(from int64, most int) ([]wire.Record, error) {
+// spooled reads records from the journal, from a number on or the first behind it that
+// is there, without gaps. Those left out were acknowledged before they were written.
+func (at *attempt) spooled(from int64, most int) (first int64, records []wire.Record, err error) {
 	j := at.spool.keeper.current()
 	if j == nil {
-		return nil, journal.ErrClosed
+		return 0, nil, journal.ErrClosed
 	}
 	first, list, err := j.Records(at.spool.key, from, most)
-	if err != nil || len(list) == 0 || first != from {
-		return nil, err
+	if err != nil {
+		return 0, nil, err
 	}
-	records := make([]wire.Record, len(list))
+	records = make([]wire.Record, len(list))
 	for i, b := range list {
 		if err := wire.Decode(b, &records[i]); err != nil {
-			return nil, errors.Join(journal.ErrCorrupt, err)
+			return 0, nil, errors.Join(journal.ErrCorrupt, err)
 		}
 	}
-	return records, nil
+	return first, records, nil
 }
 
 // spooledEnd reads END from the journal.
