@@ -14,8 +14,8 @@ const tailBytes = 256 << 10
 
 const (
 	pageBytes    = 1 << 20  // of records in one answer to a follower
-	minPageBytes = 64 << 10 // however many ask
-	answerBytes  = 8 << 20  // of all answers that are being made, about
+	minPageBytes = 32 << 10 // however many ask
+	answerBytes  = 4 << 20  // of all answers that are being made, about
 )
 
 // tails are the jobs that somebody waits for. A follower is a cursor, never a

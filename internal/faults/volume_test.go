@@ -139,7 +139,8 @@ func TestSlowConsumers(t *testing.T) {
 	with := flood(t, 200, pick(5, 50), records, size)
 	report.Note(t.Name(), "MiB without", without/mebi)
 	report.Note(t.Name(), "MiB with 200", with/mebi)
-	if with-without > 64*mebi {
+	allowed := int64(pick(128, 64) * mebi) // the short form runs beside others, and garbage is collected later
+	if with-without > allowed {
 		t.Errorf("200 followers that do not read cost %d MiB more than the %d MiB without", (with-without)/mebi, without/mebi)
 	}
 }
