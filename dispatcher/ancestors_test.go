@@ -306,6 +306,7 @@ func TestDefect10JobsLeftRunningForEverAfterAMissedCompletionEvent(t *testing.T)
 		host := sys.caller.Host("web01")
 		missed := must[*harp.Job](t)(host.Call(t.Context(), "gate", harp.Args{"name": "missed"}))
 		<-g.entered
+		synctest.Wait() // the dispatcher has heard that it started
 		sys.part("web01")
 		g.release <- struct{}{}
 		synctest.Wait() // it has ended, and nobody was told
