@@ -52,6 +52,7 @@ type Request struct {
 	Needs       []string // features without which the call must not run
 	Retry       RetryPolicy
 	RetryOf     string // the job that this one does again; "": none
+	DryRun      bool
 
 	IdempotencyKey string
 	IdempotencyTTL time.Duration // with a key: from 1 second to 30 days
@@ -281,7 +282,7 @@ func (r Request) Encode() []byte {
 		Timeout: int64(r.Timeout), MaxExecTime: int64(r.MaxExecTime), OfflineWait: int64(r.OfflineWait),
 		NotBefore: nanos(r.StartAfter), Expires: nanos(r.StartBefore),
 		WhenOffline: string(r.WhenOffline), TraceParent: r.TraceParent, Needs: r.Needs,
-		Retry: retryToWire(r.Retry), RetryOf: r.RetryOf, Key: r.IdempotencyKey, KeyTTL: int64(r.IdempotencyTTL),
+		Retry: retryToWire(r.Retry), RetryOf: r.RetryOf, DryRun: r.DryRun, Key: r.IdempotencyKey, KeyTTL: int64(r.IdempotencyTTL),
 	})
 }
 
@@ -302,7 +303,7 @@ func DecodeRequest(raw []byte) (Request, error) {
 		Timeout: time.Duration(w.Timeout), MaxExecTime: time.Duration(w.MaxExecTime), OfflineWait: time.Duration(w.OfflineWait),
 		StartAfter: fromNanos(w.NotBefore), StartBefore: fromNanos(w.Expires),
 		WhenOffline: OfflinePolicy(w.WhenOffline), TraceParent: w.TraceParent, Needs: w.Needs,
-		Retry: retryFromWire(w.Retry), RetryOf: w.RetryOf, IdempotencyKey: w.Key, IdempotencyTTL: time.Duration(w.KeyTTL),
+		Retry: retryFromWire(w.Retry), RetryOf: w.RetryOf, DryRun: w.DryRun, IdempotencyKey: w.Key, IdempotencyTTL: time.Duration(w.KeyTTL),
 	}
 	if err := r.Check(); err != nil {
 		return Request{}, err
@@ -313,13 +314,17 @@ func DecodeRequest(raw []byte) (Request, error) {
 }
 
 // Digest is what makes two requests the same: SHA-256 over host, procedure,
-// canonical arguments and queue. Timing options do not count.
+// canonical arguments and queue, and that it is a dry run. Timing options do not count.
 func (r Request) Digest() [sha256.Size]byte {
 	args, err := r.Args.Canonical()
 	if err != nil {
 		args = r.Args // checked requests always have a canonical form
 	}
-	return sha256.Sum256(wire.Encode([]any{r.Host, r.Procedure, []byte(args), []byte(r.Queue)}))
+	what := []any{r.Host, r.Procedure, []byte(args), []byte(r.Queue)}
+	if r.DryRun {
+		what = append(what, true)
+	}
+	return sha256.Sum256(wire.Encode(what))
 }
 
 // nanos is a time as the wire has it, where 0 means none: the one moment that is 0

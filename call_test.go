@@ -242,7 +242,7 @@ func genRequest(t *rapid.T) Request {
 			On: orNil(outcomes.Filter(func(on []State) bool { return len(on) > 0 })).Draw(t, "on"), Attempts: rapid.IntRange(0, 100).Draw(t, "attempts"),
 			Backoff: time.Duration(rapid.Int64Min(0).Draw(t, "backoff")), MaxBackoff: time.Duration(rapid.Int64Min(0).Draw(t, "longest backoff")),
 		}
-		r.RetryOf, r.IdempotencyKey = NewID(), text.Draw(t, "key")
+		r.RetryOf, r.DryRun, r.IdempotencyKey = NewID(), rapid.Bool().Draw(t, "dry"), text.Draw(t, "key")
 		r.IdempotencyTTL = time.Duration(rapid.Int64Range(int64(minKeyTTL), int64(maxKeyTTL)).Draw(t, "ttl"))
 	}
 	if rapid.Bool().Draw(t, "bounded") {

@@ -215,7 +215,7 @@ func recordsFromWire(w wire.Pulled) (RecordPage, error) {
 
 func recordToWire(rec Record) wire.PulledRecord {
 	return wire.PulledRecord{Seq: signed(rec.Seq), Attempt: int64(rec.Attempt), Record: wire.Record{
-		Time: nanos(rec.Time), Kind: kindToWire(rec.Kind), Value: rec.Value, Truncated: signed(rec.Truncated),
+		Time: nanos(rec.Time), Kind: kindToWire(rec.Kind), Value: rec.Value, Partial: rec.Partial, Truncated: signed(rec.Truncated),
 	}}
 }
 
@@ -224,7 +224,7 @@ func recordFromWire(w wire.PulledRecord) (Record, error) {
 	return Record{
 		Seq: r.count("seq", w.Seq), Attempt: r.number("attempt", w.Attempt),
 		Time: fromNanos(w.Time), Kind: kindFromWire(w.Kind),
-		Value: r.value("value", w.Value), Truncated: r.count("truncated", w.Truncated),
+		Value: r.value("value", w.Value), Partial: w.Partial, Truncated: r.count("truncated", w.Truncated),
 	}, r.err
 }
 
@@ -241,7 +241,7 @@ func kindFromWire(w string) RecordKind { return cmp.Or(RecordKind(w), KindData) 
 func jobToWire(s JobStatus) wire.Job {
 	w := wire.Job{
 		ID: s.ID, Host: s.Host, Procedure: s.Procedure,
-		Batch: s.Batch, Schedule: s.Schedule, RetryOf: s.RetryOf,
+		Batch: s.Batch, Schedule: s.Schedule, RetryOf: s.RetryOf, DryRun: s.DryRun,
 		Principal: principalToWire(s.Principal), Args: s.Args, Info: s.Info, Queue: s.Queue,
 		State: string(s.State), Reason: s.Reason, Started: string(s.Started),
 		Since: nanos(s.Since), UnknownOf: string(s.UnknownOf),
@@ -271,7 +271,7 @@ func jobFromWire(w wire.Job) (JobStatus, error) {
 	var r reader
 	s := JobStatus{
 		ID: w.ID, Host: w.Host, Procedure: w.Procedure,
-		Batch: w.Batch, Schedule: w.Schedule, RetryOf: w.RetryOf,
+		Batch: w.Batch, Schedule: w.Schedule, RetryOf: w.RetryOf, DryRun: w.DryRun,
 		Principal: principalFromWire(w.Principal),
 		Args:      r.value("args", w.Args), Info: r.value("info", w.Info), Queue: r.value("queue", w.Queue),
 		State: State(w.State), Reason: w.Reason, Started: Ran(w.Started),

@@ -70,7 +70,7 @@ func genRecord(t *rapid.T) Record {
 	return Record{
 		Seq: genSeq.Draw(t, "seq"), Attempt: rapid.Int().Draw(t, "attempt"), Time: genTime.Draw(t, "time"),
 		Kind:  RecordKind(rapid.StringN(1, 8, -1).Draw(t, "kind")),
-		Value: genValue.Draw(t, "value"), Truncated: genSeq.Draw(t, "truncated"),
+		Value: genValue.Draw(t, "value"), Partial: rapid.Bool().Draw(t, "partial"), Truncated: genSeq.Draw(t, "truncated"),
 	}
 }
 

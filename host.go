@@ -185,5 +185,14 @@ type ProcedureDoc struct {
 	MaxExecTime time.Duration   `json:"max_exec_time,omitempty"`
 	Streams     bool            `json:"streams"`
 	Idempotent  bool            `json:"idempotent"`
-	Traits      []string        `json:"traits,omitempty"` // other things it declares of itself
+	Traits      []string        `json:"traits,omitempty"` // other things it declares of itself: the Trait words, and others
 }
+
+// What a procedure may declare of itself beside its limits.
+const (
+	TraitExclusive  = "exclusive"   // runs once at a time on a host; another call of it waits
+	TraitDangerous  = "dangerous"   // is confirmed by a person who calls it by hand
+	TraitDryRun     = "dry_run"     // can say what it would do: see [DryRun]
+	TraitEndsReboot = "ends_reboot" // succeeds when the machine boots anew
+	TraitCommand    = "command"     // runs a command
+)

@@ -194,6 +194,7 @@ type JobStatus struct {
 	Reason                   string         // queued: what it waits for; lost, timed_out, rejected: why
 	Started                  Ran            // "" until ended; whether the procedure started
 	Since                    time.Time      // when it came into its state
+	DryRun                   bool           // only what would be done was asked for
 	UnknownOf                State          // unknown: what it was when the host was last heard
 	CancelRequested          *CancelRequest // nil: nobody has
 	Attempts                 []Attempt
@@ -257,6 +258,7 @@ func (s JobStatus) MarshalJSON() ([]byte, error) {
 		Since           *time.Time        `json:"since"`
 		UnknownOf       State             `json:"unknown_of,omitempty"`
 		RetryOf         string            `json:"retry_of,omitempty"`
+		DryRun          bool              `json:"dry_run,omitempty"`
 		Late            *Result           `json:"late,omitempty"`
 		Duplicate       bool              `json:"duplicate_possible,omitempty"`
 		CancelRequested *CancelRequest    `json:"cancel_requested,omitempty"`
@@ -267,7 +269,7 @@ func (s JobStatus) MarshalJSON() ([]byte, error) {
 		s.ID, s.Host, s.Procedure, s.Args, s.Info, s.Queue, s.State, s.Reason, s.Started,
 		timeOrNull(s.SubmitTime), timeOrNull(s.StartTime), timeOrNull(s.EndTime),
 		s.Attempt, orNone(s.Attempts), s.Records, orEmpty(s.Labels), failure,
-		s.Principal, timeOrNull(s.Since), s.UnknownOf, s.RetryOf, s.Late, s.DuplicatePossible, s.CancelRequested, s.QueuePos,
+		s.Principal, timeOrNull(s.Since), s.UnknownOf, s.RetryOf, s.DryRun, s.Late, s.DuplicatePossible, s.CancelRequested, s.QueuePos,
 		limitText(s.Timeout), limitText(s.MaxExecTime),
 	})
 }

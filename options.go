@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/harpcaller/harp/internal/wire"
 )
 
 // Args are named arguments. A struct, whose fields are named by their json tags,
@@ -46,6 +48,7 @@ type CallOptions struct {
 	Info        any               `json:"info,omitempty"`   // the caller's own data, returned as it is
 	Labels      map[string]string `json:"labels,omitempty"` // indexed
 	Retry       RetryPolicy       `json:"retry,omitzero"`
+	DryRun      bool              `json:"dry_run,omitempty"` // say what would be done, and do nothing
 
 	// IdempotencyKey makes this call the same job as an earlier one with the same
 	// key, for IdempotencyTTL after that one.
@@ -131,6 +134,10 @@ func Retry(p RetryPolicy) Option {
 	return func(o *CallOptions) { o.Retry = p }
 }
 
+// DryRun asks the procedure to say what it would do, and to do nothing. One that has no
+// dry run of its own (the trait [TraitDryRun]) refuses: ErrRejected.
+func DryRun() Option { return func(o *CallOptions) { o.DryRun = true } }
+
 // IdempotencyKey makes the call happen once: another one with this key by the same
 // caller, of the same procedure on the same host, within ttl after the first is the
 // job of the first, whatever has become of it and whatever [JobID] says; with other
@@ -162,6 +169,7 @@ func (o *CallOptions) merge(given CallOptions) {
 	setIf(&o.WhenOffline, given.WhenOffline, given.WhenOffline != "")
 	setIf(&o.Info, given.Info, given.Info != nil)
 	setIf(&o.Retry, given.Retry, !given.Retry.IsZero())
+	setIf(&o.DryRun, true, given.DryRun)
 	setIf(&o.IdempotencyKey, given.IdempotencyKey, given.IdempotencyKey != "")
 	setIf(&o.IdempotencyTTL, given.IdempotencyTTL, given.IdempotencyTTL != 0)
 	for k, v := range given.Labels {
@@ -208,7 +216,7 @@ func (r Request) again(o *CallOptions) {
 	*o = CallOptions{
 		Queue: r.Queue, Concurrency: r.Concurrency, Priority: r.Priority,
 		Timeout: r.Timeout, MaxExecTime: r.MaxExecTime, OfflineWait: r.OfflineWait, WhenOffline: r.WhenOffline,
-		Info: r.Info, Labels: r.Labels, Retry: r.Retry,
+		Info: r.Info, Labels: r.Labels, Retry: r.Retry, DryRun: r.DryRun,
 	}
 }
 
@@ -227,7 +235,10 @@ func newRequest(host, procedure string, args any, opts []Option) (Request, error
 		Timeout: o.Timeout, MaxExecTime: o.MaxExecTime,
 		StartAfter: o.StartAfter, StartBefore: o.StartBefore,
 		OfflineWait: o.OfflineWait, WhenOffline: o.WhenOffline, Labels: o.Labels,
-		Retry: o.Retry, IdempotencyKey: o.IdempotencyKey, IdempotencyTTL: o.IdempotencyTTL,
+		Retry: o.Retry, DryRun: o.DryRun, IdempotencyKey: o.IdempotencyKey, IdempotencyTTL: o.IdempotencyTTL,
+	}
+	if r.DryRun { // an agent that does not know the word must not run the procedure
+		r.Needs = []string{wire.NeedDryRun}
 	}
 	if r.ID == "" {
 		r.ID = NewID()

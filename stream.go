@@ -27,10 +27,12 @@ type Record struct {
 	Time      time.Time // the agent's clock, UTC
 	Kind      RecordKind
 	Value     Value
+	Partial   bool   // a line of output goes on in the next record of this kind, or ended without a line feed
 	Truncated uint64 // bytes that were dropped before this record
 }
 
-// MarshalJSON writes seq, attempt, time, kind and value, and truncated if any.
+// MarshalJSON writes seq, attempt, time, kind and value, and partial and truncated if
+// there is something to say.
 func (r Record) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Seq       uint64     `json:"seq"`
@@ -38,8 +40,9 @@ func (r Record) MarshalJSON() ([]byte, error) {
 		Time      time.Time  `json:"time"`
 		Kind      RecordKind `json:"kind"`
 		Value     Value      `json:"value"`
+		Partial   bool       `json:"partial,omitempty"`
 		Truncated uint64     `json:"truncated,omitempty"`
-	}{r.Seq, r.Attempt, r.Time.UTC(), r.Kind, r.Value, r.Truncated})
+	}{r.Seq, r.Attempt, r.Time.UTC(), r.Kind, r.Value, r.Partial, r.Truncated})
 }
 
 // StreamOption says where reading a job's records starts.

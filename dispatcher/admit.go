@@ -71,7 +71,7 @@ func (d *Dispatcher) admit(ctx context.Context, req harp.Request, now time.Time)
 		ID: req.ID, Host: req.Host, Procedure: req.Procedure,
 		Queue: req.Queue, Concurrency: max(req.Concurrency, 1), Priority: req.Priority,
 		NotBefore: req.StartAfter, Expires: req.StartBefore, OfflineWait: req.OfflineWait,
-		Labels: req.Labels, TraceParent: req.TraceParent, SubmitTime: now, RetryOf: req.RetryOf,
+		Labels: req.Labels, TraceParent: req.TraceParent, SubmitTime: now, RetryOf: req.RetryOf, DryRun: req.DryRun,
 		Life: store.Life{Retry: req.Retry.Granted(proc.Idempotent)},
 	}
 	if job.OfflineWait == 0 {

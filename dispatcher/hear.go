@@ -270,5 +270,8 @@ func record(r wire.Record) (harp.Record, error) {
 		kind = harp.KindData
 	}
 	v := harp.Value(r.Value)
-	return harp.Record{Time: time.Unix(0, r.Time).UTC(), Kind: kind, Value: v, Truncated: uint64(max(r.Truncated, 0))}, v.Validate()
+	return harp.Record{
+		Time: time.Unix(0, r.Time).UTC(), Kind: kind, Value: v,
+		Partial: r.Partial, Truncated: uint64(max(r.Truncated, 0)),
+	}, v.Validate()
 }

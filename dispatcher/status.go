@@ -18,7 +18,7 @@ func (d *Dispatcher) status(ctx context.Context, j store.Job) (harp.JobStatus, e
 		return harp.JobStatus{}, err
 	}
 	s := harp.JobStatus{
-		ID: j.ID, Host: j.Host, Procedure: j.Procedure, Batch: j.Batch, Schedule: j.Schedule, RetryOf: j.RetryOf,
+		ID: j.ID, Host: j.Host, Procedure: j.Procedure, Batch: j.Batch, Schedule: j.Schedule, RetryOf: j.RetryOf, DryRun: j.DryRun,
 		Principal: j.Principal, Args: req.Args, Info: req.Info, Queue: j.Queue,
 		State: j.State, Reason: j.Reason, Started: j.Started, Since: j.Since, UnknownOf: j.UnknownOf,
 		CancelRequested: j.Cancel, Attempt: j.Attempt, Err: j.Failure.Err(),

@@ -27,6 +27,7 @@ type Job struct {
 	Schedule    string
 	FireTime    time.Time // of the schedule
 	RetryOf     string
+	DryRun      bool
 	TraceParent string
 	SubmitTime  time.Time
 	QueuePos    int // only in what Store.Job returns: 1 is next

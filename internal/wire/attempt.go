@@ -23,9 +23,14 @@ type Request struct {
 	Needs       []string          `msgpack:"needs,omitempty"`
 	Retry       *Retry            `msgpack:"retry,omitempty"`
 	RetryOf     string            `msgpack:"retryof,omitempty"` // the job that this one does again
-	Key         string            `msgpack:"idem,omitempty"`    // the idempotency key
+	DryRun      bool              `msgpack:"dry,omitempty"`
+	Key         string            `msgpack:"idem,omitempty"` // the idempotency key
 	KeyTTL      int64             `msgpack:"idemttl,omitempty"`
 }
+
+// NeedDryRun is what a request for a dry run needs: an agent that knows it does not
+// run the procedure itself.
+const NeedDryRun = "dry_run"
 
 // Retry says after which outcomes another attempt may follow.
 type Retry struct {
@@ -124,6 +129,7 @@ type Record struct {
 	Time      int64  `msgpack:"t"`
 	Kind      string `msgpack:"k,omitempty"` // "" is data
 	Value     []byte `msgpack:"v,omitempty"`
+	Partial   bool   `msgpack:"p,omitempty"` // a line that goes on in the next record of its kind, or ended without a line feed
 	Truncated int64  `msgpack:"x,omitempty"` // bytes that were dropped before this record
 }
 

@@ -84,6 +84,7 @@ type Job struct {
 	Batch       string            `msgpack:"batch,omitempty"`
 	Schedule    string            `msgpack:"schedule,omitempty"`
 	RetryOf     string            `msgpack:"retryof,omitempty"`
+	DryRun      bool              `msgpack:"dry,omitempty"`
 	Principal   Principal         `msgpack:"who"`
 	Args        []byte            `msgpack:"args,omitempty"`
 	Info        []byte            `msgpack:"info,omitempty"`

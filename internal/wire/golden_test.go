@@ -36,7 +36,7 @@ func messages() map[string]any {
 			Concurrency: 2, Priority: -5, Timeout: 1, MaxExecTime: 2, NotBefore: 3, Expires: 4, OfflineWait: 5,
 			WhenOffline: "fail", TraceParent: "00-1-2-01", Needs: []string{"x"},
 			Retry:   &wire.Retry{On: []string{"lost", "failed"}, Attempts: 3, Backoff: 1e9, MaxBackoff: 60e9},
-			RetryOf: "0198f0a2-7c11-7000-8000-000000000000", Key: "restart-42", KeyTTL: 600e9,
+			RetryOf: "0198f0a2-7c11-7000-8000-000000000000", DryRun: true, Key: "restart-42", KeyTTL: 600e9,
 		},
 		"request_plain": wire.Request{Version: 1, ID: "0198f0a2-7c11-7000-8000-000000000001", Host: "web01", Procedure: "p"},
 		"signed":        signed,
@@ -53,7 +53,7 @@ func messages() map[string]any {
 		"not_now":     wire.NotNow{Reason: wire.NotNowBusy},
 		"started":     started,
 		"records": wire.Records{First: 7, Records: []wire.Record{
-			{Time: 1, Value: []byte{0xc3}}, {Time: 2, Kind: "stdout", Value: []byte{0xa1, 'x'}, Truncated: 9},
+			{Time: 1, Value: []byte{0xc3}}, {Time: 2, Kind: "stdout", Value: []byte{0xa1, 'x'}, Partial: true, Truncated: 9},
 		}},
 		"stopping":       stopping,
 		"end":            wire.End{Value: []byte{0xc3}, Failure: []byte{0x80}, Stopped: &stopping, Records: 8, RanFor: 5e9, Dropped: true, Started: &started, Gone: true},
@@ -75,7 +75,7 @@ func messages() map[string]any {
 		"result":         result,
 		"pull":           wire.Pull{ID: "j", From: 7, Tail: true, Recent: 10, Wait: true},
 		"pulled":         wire.Pulled{Records: rows, Next: 9, End: 10, Ended: true},
-		"pulled_record":  wire.PulledRecord{Seq: 7, Attempt: 2, Record: wire.Record{Time: 1, Kind: "log", Value: []byte{0xc3}, Truncated: 3}},
+		"pulled_record":  wire.PulledRecord{Seq: 7, Attempt: 2, Record: wire.Record{Time: 1, Kind: "log", Value: []byte{0xc3}, Partial: true, Truncated: 3}},
 		"done":           wire.Done{Live: true, Count: 3},
 		"job":            job(who, result),
 		"cancel_request": wire.CancelRequest{By: who, Time: 1},
@@ -121,7 +121,7 @@ func procedure() wire.Procedure {
 
 func job(who wire.Principal, late wire.Result) wire.Job {
 	return wire.Job{
-		ID: "j", Host: "web01", Procedure: "p", Batch: "b", Schedule: "s", RetryOf: "r", Principal: who,
+		ID: "j", Host: "web01", Procedure: "p", Batch: "b", Schedule: "s", DryRun: true, RetryOf: "r", Principal: who,
 		Args: []byte{0x80}, Info: []byte{0xc0}, Queue: []byte{0x80}, State: "lost", Reason: "too_long", Since: 1,
 		UnknownOf: "running", Started: "maybe", Cancel: &wire.CancelRequest{By: who, Time: 2},
 		Attempts: []wire.Attempt{{Number: 1, Base: 0, Sent: 3, Started: 4, Ended: 5, Outcome: "lost", Reason: "too_long"}}, Attempt: 1,

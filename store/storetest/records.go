@@ -17,7 +17,7 @@ var recording = []rule{
 		for i := range 10 {
 			r := harp.Record{Time: w.now.Add(time.Duration(i)), Kind: []harp.RecordKind{harp.KindData, harp.KindStdout}[i%2], Value: value(i)}
 			if i == 5 {
-				r.Truncated = 12
+				r.Truncated, r.Partial = 12, true
 			}
 			got := w.append(j, uint64(i), r)
 			r.Seq, r.Attempt = uint64(i), 1

@@ -141,7 +141,7 @@ func (w *world) fullSubmission() store.Submission {
 			NotBefore: w.now.Add(-time.Minute), Expires: w.now.Add(time.Hour), OfflineWait: harp.NoLimit,
 			Timeout: time.Second, MaxExecTime: harp.NoLimit, Labels: map[string]string{"team": "ops", "": "empty"},
 			Principal: somebody, Batch: "batch", Schedule: "nightly", FireTime: w.now.Add(-time.Second),
-			RetryOf: harp.NewID(), TraceParent: "00-trace", SubmitTime: w.now,
+			RetryOf: harp.NewID(), DryRun: true, TraceParent: "00-trace", SubmitTime: w.now,
 		},
 		Request: harp.Submission{
 			Request:   bytes.Repeat([]byte("request \x00\xff"), 1<<20/10),

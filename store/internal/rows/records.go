@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
@@ -130,7 +131,7 @@ func chunkLen(records []harp.Record) int {
 }
 
 // A chunk is when it arrived, how many records it has, and of each the agent's
-// time, kind, dropped bytes and value.
+// time, kind, dropped bytes and value; before the kind a true if it is partial.
 
 func encodeChunk(records []harp.Record, arrived time.Time) []byte {
 	var b bytes.Buffer
@@ -141,7 +142,11 @@ func encodeChunk(records []harp.Record, arrived time.Time) []byte {
 	err := errors.Join(enc.EncodeInt(nanos(arrived)), enc.EncodeArrayLen(len(records)))
 	for i := range records {
 		r := &records[i]
-		err = errors.Join(err, enc.EncodeInt(nanos(r.Time)), enc.EncodeString(string(r.Kind)), enc.EncodeUint(r.Truncated), enc.EncodeBytes(r.Value))
+		err = errors.Join(err, enc.EncodeInt(nanos(r.Time)))
+		if r.Partial {
+			err = errors.Join(err, enc.EncodeBool(true))
+		}
+		err = errors.Join(err, enc.EncodeString(string(r.Kind)), enc.EncodeUint(r.Truncated), enc.EncodeBytes(r.Value))
 	}
 	if err != nil {
 		panic("store: encode records: " + err.Error()) // a buffer takes everything
@@ -179,6 +184,11 @@ func decodeRecord(dec *msgpack.Decoder, r *harp.Record) error {
 		return err
 	}
 	r.Time = fromNanos(at)
+	if code, err := dec.PeekCode(); err == nil && code == msgpcode.True {
+		if r.Partial, err = dec.DecodeBool(); err != nil {
+			return err
+		}
+	}
 	kind, err := dec.DecodeString()
 	if err != nil {
 		return err

@@ -29,6 +29,7 @@ type callRow struct {
 	Schedule    string            `msgpack:"schedule,omitempty"`
 	FireTime    int64             `msgpack:"fire,omitempty"`
 	RetryOf     string            `msgpack:"retry_of,omitempty"`
+	DryRun      bool              `msgpack:"dry_run,omitempty"`
 	TraceParent string            `msgpack:"trace,omitempty"`
 	SubmitTime  int64             `msgpack:"submit"`
 	Digest      []byte            `msgpack:"digest"`
@@ -64,7 +65,7 @@ func newCallRow(j *store.Job, digest [32]byte) callRow {
 		NotBefore: nanos(j.NotBefore), Expires: nanos(j.Expires), OfflineWait: int64(j.OfflineWait),
 		Timeout: int64(j.Timeout), MaxExecTime: int64(j.MaxExecTime),
 		Labels: j.Labels, Principal: j.Principal,
-		Batch: j.Batch, Schedule: j.Schedule, FireTime: nanos(j.FireTime), RetryOf: j.RetryOf,
+		Batch: j.Batch, Schedule: j.Schedule, FireTime: nanos(j.FireTime), RetryOf: j.RetryOf, DryRun: j.DryRun,
 		TraceParent: j.TraceParent, SubmitTime: nanos(j.SubmitTime), Digest: digest[:],
 		Retry: newRetryRow(j.Retry),
 	}
@@ -78,7 +79,7 @@ func (r *callRow) job(i id, life store.Life) store.Job {
 		NotBefore: fromNanos(r.NotBefore), Expires: fromNanos(r.Expires), OfflineWait: time.Duration(r.OfflineWait),
 		Timeout: time.Duration(r.Timeout), MaxExecTime: time.Duration(r.MaxExecTime),
 		Labels: r.Labels, Principal: r.Principal,
-		Batch: r.Batch, Schedule: r.Schedule, FireTime: fromNanos(r.FireTime), RetryOf: r.RetryOf,
+		Batch: r.Batch, Schedule: r.Schedule, FireTime: fromNanos(r.FireTime), RetryOf: r.RetryOf, DryRun: r.DryRun,
 		TraceParent: r.TraceParent, SubmitTime: fromNanos(r.SubmitTime), Life: life,
 	}
 }
