@@ -1,0 +1,170 @@
+//go:build unix
+
+package proc
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	firstPause = time.Millisecond
+	longPause  = 100 * time.Millisecond
+	killFor    = 10 * time.Second // how long what was sent KILL may take
+)
+
+// tree is a command with all that came of it.
+type tree interface {
+	find() ([]member, error) // what is alive of it now
+	term(m member)           // asks m to end; nothing if it has ended
+	kill(m member) bool      // ends m; false if it had ended, or may not be ended
+	killAll()                // ends all at once where that can be done
+}
+
+// tally is what was done to the processes of a command.
+type tally struct {
+	asked          map[key]string // the program that was
+	killed, strays map[key]bool
+}
+
+func newTally() tally {
+	return tally{asked: map[key]string{}, killed: map[key]bool{}, strays: map[key]bool{}}
+}
+
+// ended is to how many processes anything was done.
+func (t tally) ended() int {
+	all := maps.Clone(t.killed)
+	for k := range t.asked {
+		all[k] = true
+	}
+	return len(all)
+}
+
+// ending ends a tree. One goroutine runs it, others may hasten it and wait for it.
+type ending struct {
+	tree   tree
+	leader int // the number of the group whose members are no strays
+
+	mu       sync.Mutex
+	deadline time.Time     // from when on KILL is sent
+	sooner   chan struct{} // the deadline was moved
+
+	done chan struct{} // closed when run has returned
+	err  error         // what it returned; read after done
+}
+
+func newEnding(t tree, leader int, deadline time.Time) *ending {
+	return &ending{
+		tree: t, leader: leader, deadline: deadline,
+		sooner: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+}
+
+// hasten moves the deadline, if that is earlier.
+func (e *ending) hasten(deadline time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !deadline.Before(e.deadline) {
+		return
+	}
+	e.deadline = deadline
+	select {
+	case e.sooner <- struct{}{}:
+	default:
+	}
+}
+
+func (e *ending) left() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return time.Until(e.deadline)
+}
+
+// run asks everything to end, and ends what is there after the deadline. It returns when
+// two looks in a row found nothing: a process may be born behind the back of the first. A
+// *[LeftError] says that something would not go; any other error, that nothing could be
+// seen.
+func (e *ending) run(t tally) error {
+	var killing time.Time
+	pause := firstPause
+	for empty := 0; empty < 2; {
+		began := time.Now()
+		found, err := e.tree.find()
+		if err == nil && len(found) == 0 {
+			empty++
+			continue
+		}
+		empty = 0
+		left := e.left()
+		if left <= 0 && killing.IsZero() {
+			killing, pause = began, firstPause
+		}
+		if !killing.IsZero() && began.Sub(killing) > killFor {
+			return cmp.Or(err, leftError(found))
+		}
+		slices.SortFunc(found, byAge)
+		if left > 0 {
+			e.ask(found, t)
+		} else {
+			e.kill(found, t)
+		}
+		// A look costs the more the more processes there are: a tenth of the time at most.
+		pause = min(2*pause, max(longPause, 10*time.Since(began)))
+		e.pause(pause, left)
+	}
+	return nil
+}
+
+// ask sends TERM once, as many programs take a second one for more. But what became
+// another program since was between a fork and an exec, where TERM is easily lost: a shell
+// has its own traps in force there.
+func (e *ending) ask(found []member, t tally) {
+	for _, m := range found {
+		if name, asked := t.asked[m.key()]; asked && name == m.name {
+			continue
+		}
+		t.asked[m.key()] = m.name
+		e.note(m, t)
+		e.tree.term(m)
+	}
+}
+
+func (e *ending) kill(found []member, t tally) {
+	for _, m := range found {
+		if e.tree.kill(m) {
+			t.killed[m.key()] = true
+			e.note(m, t)
+		}
+	}
+	e.tree.killAll()
+}
+
+func (e *ending) note(m member, t tally) {
+	if m.group != e.leader {
+		t.strays[m.key()] = true
+	}
+}
+
+// pause waits for a while, and no longer than to the deadline if that is ahead.
+func (e *ending) pause(d, left time.Duration) {
+	if left > 0 {
+		d = min(d, left)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-e.sooner:
+	}
+}
+
+func leftError(found []member) error {
+	e := &LeftError{}
+	for _, m := range found {
+		e.Left = append(e.Left, Identity{PID: m.pid, Start: m.start, Boot: bootID()})
+	}
+	return e
+}

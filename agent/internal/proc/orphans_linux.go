@@ -1,0 +1,31 @@
+package proc
+
+import (
+	"fmt"
+	"os"
+	"time"
+)
+
+// EndOrphans ends what is left of a command whose supervisor died: TERM, and after the
+// grace KILL. It finds the process id with its group and session, if that is not another
+// by now, what is in the cgroup, what carries the mark of the attempt in its environment,
+// and what descends from any. Then it removes the cgroup. It returns how many processes it
+// ended; none if the machine was booted meanwhile. Empty or zero values are not known.
+func EndOrphans(id Identity, cgroupDir, job string, attempt int64, grace time.Duration) (ended int) {
+	if id.Boot != bootID() {
+		return 0
+	}
+	mark := []string{jobVariable + "=" + job, fmt.Sprintf("%s=%d", attemptVariable, attempt)}
+	t := linuxTree{cgroup: cgroup(cgroupDir), search: func() search {
+		_, others := commands.othersThan(0)
+		s := search{self: os.Getpid(), leader: id, others: others}
+		if job != "" {
+			s.cookied = func(pid int) bool { return proc.marked(pid, mark) }
+		}
+		return s
+	}}
+	done := newTally()
+	_ = newEnding(t, id.PID, time.Now().Add(grace)).run(done) // what would not go was counted
+	_ = t.cgroup.remove()                                     // it may not be empty
+	return done.ended()
+}

@@ -1,0 +1,145 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// procfs is where proc(5) is mounted.
+type procfs string
+
+const proc procfs = "/proc"
+
+var errStat = errors.New("not as proc(5) says")
+
+// bootID is the kernel's id of this boot; empty if it has none.
+var bootID = sync.OnceValue(func() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
+})
+
+// all returns every process.
+func (p procfs) all() ([]member, error) {
+	dir, err := os.Open(string(p))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]member, 0, len(names))
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		m, err := p.member(pid)
+		switch {
+		case err == nil:
+			found = append(found, m)
+		case noResources(err):
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// noResources reports whether err says nothing about the file that was to be read: not
+// that the process is gone, or hidden.
+func noResources(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
+}
+
+// member looks at one process.
+func (p procfs) member(pid int) (member, error) {
+	b, err := os.ReadFile(filepath.Join(string(p), strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return member{}, err
+	}
+	return parseStat(pid, b)
+}
+
+// parseStat reads /proc/PID/stat. The name of the program is in parentheses and may hold
+// any byte, also those.
+func parseStat(pid int, b []byte) (member, error) {
+	before, rest, ok := cutLast(b, ')')
+	fields := strings.Fields(string(rest))
+	const state, parent, group, session, threads, start = 0, 1, 2, 3, 17, 19
+	if !ok || len(fields) <= start {
+		return member{}, errStat
+	}
+	_, name, _ := strings.Cut(string(before), "(")
+	m := member{pid: pid, name: name}
+	var errs [5]error
+	var n int
+	m.parent, errs[0] = strconv.Atoi(fields[parent])
+	m.group, errs[1] = strconv.Atoi(fields[group])
+	m.session, errs[2] = strconv.Atoi(fields[session])
+	n, errs[3] = strconv.Atoi(fields[threads])
+	m.start, errs[4] = strconv.ParseUint(fields[start], 10, 64)
+	if err := errors.Join(errs[:]...); err != nil {
+		return member{}, err
+	}
+	switch fields[state] {
+	case "X", "x":
+		m.dead = true
+	case "Z":
+		m.dead = n <= 1 // else only its first thread has ended
+	}
+	return m, nil
+}
+
+func cutLast(b []byte, sep byte) (before, after []byte, found bool) {
+	i := bytes.LastIndexByte(b, sep)
+	if i < 0 {
+		return b, nil, false
+	}
+	return b[:i], b[i+1:], true
+}
+
+// marked reports whether a process has all of the settings in its environment, as that
+// was when it began. A process of somebody else cannot be looked into.
+func (p procfs) marked(pid int, settings []string) bool {
+	b, err := os.ReadFile(filepath.Join(string(p), strconv.Itoa(pid), "environ"))
+	if err != nil || len(settings) == 0 {
+		return false
+	}
+	b = append(append([]byte{0}, b...), 0)
+	for _, s := range settings {
+		if !bytes.Contains(b, []byte("\x00"+s+"\x00")) {
+			return false
+		}
+	}
+	return true
+}
+
+// Alive reports whether the process runs: not another one with its number, not one of
+// before the machine was booted, and not one that has ended and was not reaped yet.
+func Alive(id Identity) bool {
+	if id.PID <= 0 || id.Boot != bootID() {
+		return false
+	}
+	m, err := proc.member(id.PID)
+	return err == nil && m.start == id.Start && !m.dead
+}
+
+// identify returns the identity of a process that is not reaped.
+func identify(pid int) (Identity, error) {
+	m, err := proc.member(pid)
+	if err != nil {
+		return Identity{}, err
+	}
+	return Identity{PID: pid, Start: m.start, Boot: bootID()}, nil
+}

@@ -1,0 +1,202 @@
+//go:build unix
+
+package proc
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+)
+
+var errNoLauncher = errors.New("a mask and limits need a launcher")
+
+// Start starts a command, as the leader of a session and a process group of its own. It
+// returns when the program was executed. The error is a *[ExecError]: then it was not, and
+// nothing is left of it. [fs.ErrNotExist] and [fs.ErrPermission] are found in it.
+//
+// The files of o are made blocking, as programs expect them; they can be closed when Start
+// has returned. Without a launcher the mask is that of this process, and so are what
+// descriptors it was itself started with and that are not closed on exec.
+func Start(s Spec, o Options) (*Process, error) {
+	p, err := start(s, o)
+	if err == nil {
+		return p, nil
+	}
+	_ = cgroup(o.Cgroup).remove() // nothing was in it, or it stays
+	var exec *ExecError
+	if !errors.As(err, &exec) {
+		err = &ExecError{stageExec, err}
+	}
+	return nil, err
+}
+
+func start(s Spec, o Options) (*Process, error) {
+	path, err := s.lookup()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkDir(); err != nil {
+		return nil, err
+	}
+	if err := s.checkLimits(o); err != nil {
+		return nil, err
+	}
+	as, err := s.credential()
+	if err != nil {
+		return nil, err
+	}
+	files, closeFiles, err := o.files()
+	if err != nil {
+		return nil, err
+	}
+	defer closeFiles()
+	attr := &os.ProcAttr{Files: files, Sys: &syscall.SysProcAttr{Setsid: true}}
+	closeCgroup, err := cgroup(o.Cgroup).attach(attr.Sys)
+	if err != nil {
+		return nil, &ExecError{stageCgroup, err}
+	}
+	defer closeCgroup()
+
+	began := time.Now()
+	var child *os.Process
+	if len(o.Launcher) > 0 {
+		child, err = launch(o.Launcher, s.instructions(path, as), attr)
+	} else {
+		child, err = direct(path, s, as, attr)
+	}
+	if o.Cgroup != "" && refused(err) {
+		err = &ExecError{stageCgroup, err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newProcess(child, s, o, began)
+}
+
+// direct starts the command from here.
+func direct(path string, s Spec, as *credential, attr *os.ProcAttr) (*os.Process, error) {
+	attr.Dir = s.dir()
+	attr.Env = append([]string{}, s.Env...) // nil would be the environment of this process
+	if as != nil {
+		attr.Sys.Credential = &syscall.Credential{Uid: as.UID, Gid: as.GID, Groups: as.Groups}
+	}
+	return commands.start(func() (*os.Process, error) {
+		return os.StartProcess(path, s.Argv, attr)
+	})
+}
+
+// launch starts the command by way of a launcher. That has an empty environment: what is
+// in the command's is not for it.
+func launch(launcher []string, in instructions, attr *os.ProcAttr) (*os.Process, error) {
+	text, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	instructionsR, instructionsW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer instructionsW.Close()
+	defer instructionsR.Close()
+	reportR, reportW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer reportR.Close()
+	defer reportW.Close()
+
+	attr.Dir = "/"
+	attr.Env = []string{}
+	attr.Files = append(slices.Clone(attr.Files), instructionsR, reportW)
+	argv := append([]string{LaunchName}, launcher[1:]...)
+	child, err := commands.start(func() (*os.Process, error) {
+		return os.StartProcess(launcher[0], argv, attr)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the launcher: %w", err)
+	}
+	_ = reportW.Close()       // else its end would not be seen
+	_ = instructionsR.Close() // else writing would go on when the launcher is dead
+	_, _ = instructionsW.Write(text)
+	_ = instructionsW.Close() // a launcher that missed any of it says so
+	err = launched(reportR)
+	if err == nil && diedAs(child.Pid, launcherName) {
+		err = errLauncherDied
+	}
+	if err != nil {
+		_ = child.Kill()
+		state, _ := child.Wait()
+		commands.remove(child.Pid)
+		return nil, launchError(err, state)
+	}
+	return child, nil
+}
+
+var errLauncherDied = errors.New("the launcher died")
+
+// launched reads what a launcher reports, until it has become the command or gave up.
+func launched(report io.Reader) error {
+	b, err := io.ReadAll(report)
+	if err != nil {
+		return err
+	}
+	rest, isReady := bytes.CutPrefix(b, []byte{ready})
+	if isReady && len(rest) == 0 {
+		return nil
+	}
+	var f failure
+	if err := json.Unmarshal(rest, &f); err != nil {
+		return errLauncherDied
+	}
+	return f.err()
+}
+
+func launchError(err error, state *os.ProcessState) error {
+	if errors.Is(err, errLauncherDied) && state != nil {
+		return fmt.Errorf("%w: %v", err, state)
+	}
+	return err
+}
+
+// files returns the command's three descriptors, and what closes those that are not the
+// caller's.
+func (o Options) files() ([]*os.File, func(), error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	files := []*os.File{o.Stdin, o.Stdout, o.Stderr}
+	for i, f := range files {
+		if f == nil {
+			files[i] = null
+			continue
+		}
+		if err := syscall.SetNonblock(int(f.Fd()), false); err != nil {
+			_ = null.Close() // nothing was written to it
+			return nil, nil, os.NewSyscallError("fcntl", err)
+		}
+	}
+	return files, func() { _ = null.Close() }, nil // nothing was written to it
+}
+
+// checkLimits refuses what cannot be set, before anything was started.
+func (s Spec) checkLimits(o Options) error {
+	if len(o.Launcher) == 0 && (s.Umask != nil || len(s.Rlimits) > 0) {
+		return &ExecError{stageLimits, errNoLauncher}
+	}
+	if s.Umask != nil && (*s.Umask < 0 || *s.Umask > 0o777) {
+		return &ExecError{stageLimits, fmt.Errorf("umask %#o: %w", *s.Umask, syscall.EINVAL)}
+	}
+	for _, l := range s.Rlimits {
+		if err := checkLimit(l); err != nil {
+			return &ExecError{stageLimits, err}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package proc
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// linuxTree finds the processes of a command in /proc and in its cgroup.
+type linuxTree struct {
+	search func() search // as it is now
+	cgroup cgroup
+}
+
+func (t linuxTree) find() ([]member, error) {
+	s := t.search()
+	// The cgroup is read first: who is in it and younger than the look at /proc is found
+	// by the next.
+	inside, err := t.cgroup.members()
+	if err != nil {
+		return nil, err
+	}
+	s.inside = inside
+	all, err := proc.all()
+	if err != nil {
+		return nil, err
+	}
+	return s.of(all), nil
+}
+
+// term also wakes who was stopped, and could not end otherwise.
+func (t linuxTree) term(m member) { m.signal(unix.SIGTERM, unix.SIGCONT) }
+
+func (t linuxTree) kill(m member) bool { return m.signal(unix.SIGKILL) }
+
+func (t linuxTree) killAll() {
+	// The leader's group goes at once, also what is being born in it.
+	if s := t.search(); s.held && s.leader.PID > 1 {
+		_ = unix.Kill(-s.leader.PID, unix.SIGKILL) // it may be empty
+	}
+	t.cgroup.kill()
+}
+
+// signal sends the signals to the process, and to no other one that has its number
+// meanwhile. It reports whether it did: the process may be gone, or not ours to signal.
+func (m member) signal(signals ...unix.Signal) bool {
+	fd, err := unix.PidfdOpen(m.pid, 0)
+	if err == nil {
+		defer func() { _ = unix.Close(fd) }() // a descriptor that nothing was written to
+	}
+	now, gone := proc.member(m.pid)
+	if errors.Is(err, unix.ESRCH) || gone != nil || now.start != m.start || now.dead {
+		return false
+	}
+	for _, sig := range signals {
+		if err == nil {
+			err = unix.PidfdSendSignal(fd, sig, nil, 0)
+		}
+		// A kernel before 5.3 has no such descriptors, and a sandbox may refuse them; a
+		// number is not given to another within moments.
+		if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
+			err = unix.Kill(m.pid, sig)
+		}
+		if err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// tree returns the tree of a process, as it is at each look.
+func (p *Process) tree() tree {
+	return linuxTree{cgroup: p.cgroup, search: func() search {
+		adopted, others := commands.othersThan(p.id.PID)
+		s := search{
+			self: os.Getpid(), leader: p.id, held: p.held(),
+			adopted: adopted, others: others,
+		}
+		if len(p.cookie) > 0 && (!adopted || len(others) > 0) {
+			s.cookied = func(pid int) bool { return proc.marked(pid, p.cookie) }
+		}
+		return s
+	}}
+}
