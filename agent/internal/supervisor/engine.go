@@ -1,0 +1,306 @@
+package supervisor
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/harpcaller/harp/agent/internal/proc"
+)
+
+// Causes of a [Stop].
+const (
+	causeCancel  = "cancel"
+	causeSilence = "timeout"
+	causeRunning = "max_exec_time"
+)
+
+// engine runs one command. It is the same in a supervisor and inside an agent.
+type engine struct {
+	spec    Spec
+	spool   spool
+	secrets secretDir
+	cgroup  string
+
+	process *proc.Process
+	leader  started
+	begun   time.Time // with the monotonic clock
+	streams []*stream
+	stdin   feeder
+	works   sync.WaitGroup
+	done    chan struct{} // closed when the end is known
+
+	mu       sync.Mutex    // guards what follows, and the calls of spool
+	changed  chan struct{} // closed, and made anew, when anything of this changes
+	follower int           // how many there were; the last is the one
+	stopped  *Stop
+	stopping chan struct{} // closed when stopped is set
+	over     bool          // it cannot be stopped any more
+	end      *End
+	pressure pressure
+	quiet    quiet
+	dropped  int64 // bytes since the last record
+	draining time.Time
+	open     bool // an output was given up
+}
+
+func newEngine(spec Spec, s spool, secrets secretDir, cgroup string) *engine {
+	return &engine{
+		spec: spec, spool: s, secrets: secrets, cgroup: cgroup,
+		done: make(chan struct{}), changed: make(chan struct{}), stopping: make(chan struct{}),
+	}
+}
+
+// start starts the command. The error is a *proc.ExecError if there is no such command
+// here, else one of the machine; nothing is left to be ended then.
+func (e *engine) start(launcher []string) error {
+	options := proc.Options{Launcher: launcher, Cgroup: e.cgroup}
+	ends, err := e.plumb(&options)
+	if err != nil {
+		return err
+	}
+	command := e.secrets.command(e.spec.Command)
+	e.process, err = proc.Start(command, options)
+	closeAll(ends)
+	if err != nil {
+		e.unplumb()
+		return err
+	}
+	e.begun = time.Now()
+	e.leader = started{Leader: e.process.Identity(), Time: e.begun.UnixNano()}
+	e.quiet.heard(e.begun, 0)
+	_ = e.spool.note(entryStarted, e.leader, nil) // it has room; what is left can be found without
+	e.works.Go(e.run)
+	return nil
+}
+
+// run sees the command to its end.
+func (e *engine) run() {
+	var reading sync.WaitGroup
+	for _, s := range e.streams {
+		reading.Go(func() { e.read(s) })
+	}
+	reading.Go(e.stdin.feed)
+	e.watch()
+	if stop := e.close(); stop == nil && e.spec.Leave {
+		e.process.Leave()
+	} else {
+		_ = e.process.End(e.spec.Grace) // what would not go is seen by its output
+	}
+	status := e.process.Wait()
+	e.drain()
+	reading.Wait()
+	e.finish(status)
+}
+
+// watch waits until the command ended or is to be stopped.
+func (e *engine) watch() {
+	for {
+		timer := time.NewTimer(e.untilLimit())
+		select {
+		case <-e.process.Exited():
+			timer.Stop()
+			return
+		case <-e.stopping:
+			timer.Stop()
+			return
+		case <-timer.C:
+			e.enforce(time.Now())
+		}
+	}
+}
+
+// untilLimit is how long no limit can be exceeded.
+func (e *engine) untilLimit() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	wait := time.Hour
+	if limit := e.spec.MaxExecTime; limit > 0 {
+		wait = min(wait, limit-now.Sub(e.begun))
+	}
+	if limit := e.spec.Timeout; limit > 0 {
+		wait = min(wait, limit-e.quiet.since(now, e.pressure.total(now)))
+	}
+	return max(wait, 0)
+}
+
+// enforce stops the command if it exceeded a limit.
+func (e *engine) enforce(now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if limit := e.spec.MaxExecTime; limit > 0 && now.Sub(e.begun) >= limit {
+		e.stopLocked(Stop{Cause: causeRunning, Since: now.UnixNano(), Limit: limit})
+	}
+	if limit := e.spec.Timeout; limit > 0 && e.quiet.since(now, e.pressure.total(now)) >= limit {
+		e.stopLocked(Stop{Cause: causeSilence, Since: now.UnixNano(), Limit: limit})
+	}
+}
+
+// Stop ends the command, if it has not ended and is not being ended.
+func (e *engine) Stop(cause string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stopLocked(Stop{Cause: cause, Since: time.Now().UnixNano()})
+}
+
+func (e *engine) stopLocked(s Stop) {
+	if e.over || e.stopped != nil || e.exited() {
+		return
+	}
+	e.stopped = &s
+	_ = e.spool.note(entryStop, s, nil) // the end says it too
+	close(e.stopping)
+	e.announceLocked()
+}
+
+func (e *engine) exited() bool {
+	select {
+	case <-e.process.Exited():
+		return true
+	default:
+		return false
+	}
+}
+
+// close makes it too late for a stop, and returns the one there was.
+func (e *engine) close() *Stop {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.over = true
+	return e.stopped
+}
+
+// finish notes how it ended, and tells.
+func (e *engine) finish(status proc.Status) {
+	end := e.outcome(status)
+	e.secrets.remove()
+	_ = e.spool.noteEnd(end) // the reserve has room for it
+	_ = e.spool.sync()
+	e.mu.Lock()
+	e.end = &end
+	e.announceLocked()
+	e.mu.Unlock()
+	close(e.done)
+}
+
+// outcome is how it ended.
+func (e *engine) outcome(status proc.Status) End {
+	end := End{
+		Status: status, Time: time.Now().UnixNano(), From: e.spec.Result.From,
+		LastError: e.streams[1].last.String(),
+	}
+	end.Result, end.ResultErr = e.result()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	end.Records, end.Truncated = e.spool.count(), e.dropped
+	end.Stopped, end.OutputOpen = e.stopped, e.open
+	success := e.spec.Success
+	if len(success) == 0 {
+		success = []int{0}
+	}
+	end.OK = e.stopped == nil && status.Signal == "" && slices.Contains(success, status.Exit)
+	return end
+}
+
+func (e *engine) announceLocked() {
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+// news is what a follower has to be told.
+type news struct {
+	follower int
+	records  int64 // how many there are
+	stopped  *Stop
+	end      *End
+	changed  <-chan struct{}
+}
+
+func (e *engine) news() news {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return news{e.follower, e.spool.count(), e.stopped, e.end, e.changed}
+}
+
+// Follow hands over the records from one on, what stops the command, and its end. See
+// [Handle.Follow].
+func (e *engine) Follow(ctx context.Context, from int64, record func(int64, Record) error, stopping func(Stop)) (End, error) {
+	return e.follow(ctx, from, follower{record: record, stopping: stopping, idle: func() error { return nil }})
+}
+
+// follower is who follows.
+type follower struct {
+	record   func(int64, Record) error
+	stopping func(Stop)
+	idle     func() error // called before it waits
+}
+
+func (e *engine) follow(ctx context.Context, from int64, f follower) (End, error) {
+	e.mu.Lock()
+	e.follower++
+	me := e.follower
+	e.announceLocked()
+	e.mu.Unlock()
+	cursor := e.spool.cursor(from)
+	for told := false; ; {
+		n := e.news()
+		if n.follower != me {
+			return End{}, ErrReplaced
+		}
+		if n.stopped != nil && !told {
+			told = true
+			f.stopping(*n.stopped)
+		}
+		if err := cursor.read(n.records, e.whileFollowing(ctx, me, f)); err != nil {
+			return End{}, err
+		}
+		if n.end != nil {
+			return *n.end, f.idle()
+		}
+		if err := f.idle(); err != nil {
+			return End{}, err
+		}
+		select {
+		case <-n.changed:
+		case <-ctx.Done():
+			return End{}, ctx.Err()
+		}
+	}
+}
+
+// whileFollowing hands records over until there is another follower.
+func (e *engine) whileFollowing(ctx context.Context, me int, f follower) func(int64, Record) error {
+	return func(n int64, r Record) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		e.mu.Lock()
+		replaced := e.follower != me
+		e.mu.Unlock()
+		if replaced {
+			return ErrReplaced
+		}
+		return f.record(n, r)
+	}
+}
+
+// Keep lets go of the records before next.
+func (e *engine) Keep(next int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.spool.keep(next)
+	e.announceLocked()
+}
+
+// Hold says whether a full spool holds the command back.
+func (e *engine) Hold(on bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.pressure.on = on
+	e.announceLocked()
+}
+
+// Started is when the command was.
+func (e *engine) Started() time.Time { return time.Unix(0, e.leader.Time).UTC() }

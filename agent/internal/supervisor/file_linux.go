@@ -1,0 +1,33 @@
+package supervisor
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// allocate takes the room for a file of so many bytes and makes it that long.
+func allocate(f *os.File, size int64) error {
+	err := ignoringEINTR(func() error { return unix.Fallocate(int(f.Fd()), 0, 0, size) })
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return writeZeros(f, size)
+	}
+	return err
+}
+
+// punch gives the room of a part of a file back. The error is errors.ErrUnsupported
+// if the file system has no holes.
+func punch(f *os.File, offset, size int64) error {
+	return ignoringEINTR(func() error {
+		return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, offset, size)
+	})
+}
+
+func ignoringEINTR(fn func() error) error {
+	for {
+		if err := fn(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,14 @@
+//go:build !linux
+
+package supervisor
+
+import (
+	"errors"
+	"os"
+)
+
+// allocate takes the room for a file of so many bytes and makes it that long.
+func allocate(f *os.File, size int64) error { return writeZeros(f, size) }
+
+// punch is only on Linux.
+func punch(*os.File, int64, int64) error { return errors.ErrUnsupported }

@@ -1,0 +1,244 @@
+package supervisor
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp/agent/internal/proc"
+)
+
+func testHeader(maxSpool int64) header {
+	return header{
+		Supervisor: proc.Identity{PID: 7, Start: 8, Boot: "boot"}, Created: 9,
+		Spec: Spec{Key: Key{"job", 1}, MaxSpool: maxSpool, Result: Result{Max: 100}, Grace: time.Second},
+	}
+}
+
+func newFile(t *testing.T, maxSpool int64) *file {
+	t.Helper()
+	f, err := createFile(filepath.Join(t.TempDir(), "spool"), testHeader(maxSpool))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.close() })
+	return f
+}
+
+// fill adds records, and flushes each.
+func fill(t *testing.T, s spool, from, to, size int) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		s.add(testRecord(i, size))
+		if lost := s.flush(); lost > 0 {
+			t.Fatalf("record %d: %d bytes were lost", i, lost)
+		}
+	}
+}
+
+func testRecord(i, size int) *Record {
+	text := fmt.Appendf(nil, "%d:", i)
+	return &Record{
+		Time: int64(i), Kind: kinds[i%3], Partial: i%2 == 0, Truncated: int64(i % 5),
+		Value: append(text, bytes.Repeat([]byte{'x'}, size)...),
+	}
+}
+
+// checkRecords checks that a spool has the records of fill.
+func checkRecords(t *testing.T, s spool, from, to, size int) {
+	t.Helper()
+	next := from
+	err := s.cursor(int64(from)).read(int64(to), func(n int64, r Record) error {
+		if want := testRecord(next, size); n != int64(next) || !reflect.DeepEqual(r, *want) {
+			return fmt.Errorf("record %d is %d: %+v", next, n, r)
+		}
+		next++
+		return nil
+	})
+	if err != nil || next != to {
+		t.Fatalf("up to record %d of %d: %v", next, to, err)
+	}
+}
+
+func TestSpools(t *testing.T) {
+	for name, s := range map[string]spool{"file": newFile(t, 1<<20), "memory": newMemory(1 << 20)} {
+		t.Run(name, func(t *testing.T) {
+			fill(t, s, 0, 1000, 100)
+			if s.count() != 1000 {
+				t.Errorf("there are %d records", s.count())
+			}
+			checkRecords(t, s, 0, 1000, 100)
+			checkRecords(t, s, 777, 1000, 100)
+			s.add(testRecord(1000, 100))
+			if s.count() != 1000 {
+				t.Error("a record is seen before it was flushed")
+			}
+			s.flush()
+			s.keep(500)
+			checkRecords(t, s, 500, 1001, 100)
+			if err := s.cursor(100).read(200, nil); !errors.Is(err, errKept) {
+				t.Errorf("reading what is kept elsewhere returned %v", err)
+			}
+			if full, passes := s.full(1 << 20); !full || !passes {
+				t.Errorf("full: %v, %v", full, passes)
+			}
+			if full, _ := s.full(1 << 19); full {
+				t.Error("there is no room for half of it")
+			}
+			s.keep(5000)
+			if full, _ := s.full(1 << 30); full {
+				t.Error("an empty spool takes no large record")
+			}
+			fill(t, s, 1001, 1101, 10)
+			checkRecords(t, s, 1001, 1101, 10)
+		})
+	}
+}
+
+func TestFileIsReadAgain(t *testing.T) {
+	f := newFile(t, 1<<20)
+	fill(t, f, 0, 500, 50)
+	stop, end := Stop{Cause: "cancel", Since: 5}, End{Time: 6, Records: 500, OK: true, Result: []byte("a\x00")}
+	leader := started{proc.Identity{PID: 3, Start: 4, Boot: "boot"}, 5}
+	if err := errors.Join(f.note(entryStarted, leader, nil), f.note(entryStop, stop, nil), f.noteEnd(end)); err != nil {
+		t.Fatal(err)
+	}
+	m, err := readRemains(f.f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.close()
+	want := testHeader(1 << 20)
+	if m.Supervisor != want.Supervisor || m.Spec.Key != want.Spec.Key || m.Spec.Grace != time.Second || m.leader != leader {
+		t.Errorf("the header is %+v, started %+v", m.header, m.leader)
+	}
+	if *m.stop != stop || !reflect.DeepEqual(*m.end, end) {
+		t.Errorf("the notes are %+v and %+v", m.stop, m.end)
+	}
+	checkRecords(t, m, 0, 500, 50)
+}
+
+// remade writes a changed copy of a spool file and reads it.
+func remade(t *testing.T, b []byte) (*remains, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "spool")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := readRemains(path)
+	if m != nil {
+		t.Cleanup(func() { m.close() })
+	}
+	return m, err
+}
+
+func TestWhatWasCutOffIsIgnored(t *testing.T) {
+	f := newFile(t, 1<<20)
+	fill(t, f, 0, 3, 20)
+	whole := f.next.offset
+	fill(t, f, 3, 4, 20)
+	b, err := os.ReadFile(f.f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size := whole; size < int64(len(b)); size++ {
+		zeros := bytes.Clone(b[:size])
+		zeros = append(zeros, make([]byte, 100)...)
+		damaged := bytes.Clone(b)
+		damaged[max(size, whole+frameHeader)] ^= 1
+		for name, b := range map[string][]byte{"cut off": b[:size], "damaged": damaged} {
+			m, err := remade(t, b)
+			if err != nil {
+				t.Fatalf("%s at %d of %d: %v", name, size, len(b), err)
+			}
+			if m.count() != 3 {
+				t.Fatalf("%s at %d of %d: there are %d records", name, size, len(b), m.count())
+			}
+			checkRecords(t, m, 0, 3, 20)
+		}
+	}
+	m, err := remade(t, append(b[:whole:whole], make([]byte, 5000)...))
+	if err != nil || m.count() != 3 {
+		t.Errorf("zeros at the end: %v", err)
+	}
+}
+
+func TestDamage(t *testing.T) {
+	f := newFile(t, 1<<20)
+	fill(t, f, 0, 4, 20)
+	if err := f.noteEnd(End{Records: 4}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(f.f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, at := range map[string]int64{
+		"the header": 20, "a record": f.records + 15, "a length": f.records + 2, "the last record": int64(len(b)) - 1,
+	} {
+		damaged := bytes.Clone(b)
+		damaged[at] ^= 1
+		_, err := remade(t, damaged)
+		var d *DamagedError
+		if !errors.As(err, &d) || filepath.Base(d.Path) != "spool" || !errors.Is(err, errDamaged) {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+	}
+}
+
+func TestRoomIsGivenBack(t *testing.T) {
+	f := newFile(t, 4<<20)
+	const size = 1000
+	for i := 0; i < 20_000; i += 1000 {
+		fill(t, f, i, i+1000, size)
+		f.keep(int64(i + 900))
+	}
+	if f.noPunch {
+		t.Skip("the file system has no holes")
+	}
+	if n := blocks(t, f.f); n > 3<<20 {
+		t.Errorf("the file takes %d bytes", n)
+	}
+	m, err := readRemains(f.f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.close()
+	if m.gone.n < 15_000 || m.count() != 20_000 {
+		t.Errorf("there are the records from %d to %d", m.gone.n, m.count())
+	}
+	checkRecords(t, m, int(m.gone.n), 20_000, size)
+	checkRecords(t, f, 19_900, 20_000, size)
+}
+
+// TestSlots checks that a slot that was not written as a whole is passed over.
+func TestSlots(t *testing.T) {
+	f := newFile(t, 4<<20)
+	fill(t, f, 0, 2000, 1000)
+	f.keep(500)
+	first := f.gone
+	f.keep(1500)
+	if f.slot != 2 {
+		t.Skip("the file system has no holes")
+	}
+	if _, err := f.f.WriteAt([]byte{0xff}, f.slots+slotSize); err != nil {
+		t.Fatal(err)
+	}
+	_, err := readRemains(f.f.Name())
+	var d *DamagedError
+	if !errors.As(err, &d) || d.Offset != first.offset {
+		t.Errorf("the records begin at the older slot, which is a hole: %v", err)
+	}
+}
+
+func TestFileExists(t *testing.T) {
+	f := newFile(t, 1<<20)
+	if _, err := createFile(f.f.Name(), testHeader(1)); !errors.Is(err, os.ErrExist) {
+		t.Errorf("the error is %v", err)
+	}
+}

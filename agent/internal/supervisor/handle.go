@@ -1,0 +1,69 @@
+package supervisor
+
+import (
+	"bytes"
+	"context"
+	"time"
+)
+
+// Handle is an attempt that is supervised, or what is left of one. It is safe for
+// concurrent use; it is to be closed.
+type Handle struct {
+	key     Key
+	attempt attempt
+}
+
+// attempt is an attempt in one of the places that it can be in: a supervisor, this
+// process, or the file of a supervisor that is dead.
+type attempt interface {
+	Started() time.Time
+	Follow(ctx context.Context, from int64, record func(int64, Record) error, stopping func(Stop)) (End, error)
+	Keep(next int64)
+	Hold(on bool)
+	Stop(cause string)
+	Forget() error
+	Close() error
+}
+
+// Key names the attempt.
+func (h *Handle) Key() Key { return h.key }
+
+// Started is when the command was; or, if that is not known, its supervisor.
+func (h *Handle) Started() time.Time { return h.attempt.Started() }
+
+// Follow hands over the records from one on, with their numbers, and what stops the
+// command once, waits for more, and returns how the attempt ended when that and all
+// records are handed over. While record does not return nothing else is handed over.
+//
+// The error is that of record; that of ctx; [ErrReplaced] when somebody else follows, as
+// only one at a time does; [ErrLost] when the supervisor died, of which [Attach] tells
+// what is left; [ErrClosed]; or one that says that some records are not there any more:
+// they were kept elsewhere, or are damaged.
+func (h *Handle) Follow(ctx context.Context, from int64, record func(n int64, r Record) error, stopping func(Stop)) (End, error) {
+	end, err := h.attempt.Follow(ctx, from, func(n int64, r Record) error {
+		r.Value = bytes.Clone(r.Value)
+		return record(n, r)
+	}, stopping)
+	end.Result = bytes.Clone(end.Result)
+	return end, err
+}
+
+// Keep says that the records before next are kept elsewhere: their room may be used.
+func (h *Handle) Keep(next int64) { h.attempt.Keep(next) }
+
+// Hold says what a full spool does: hold the command back until there is room, or, as it
+// does when no agent is attached, drop records and let it run.
+func (h *Handle) Hold(on bool) { h.attempt.Hold(on) }
+
+// Stop ends the command, with TERM and after the grace KILL, if it has not ended and is
+// not being ended. It does not wait for that.
+func (h *Handle) Stop(cause string) { h.attempt.Stop(cause) }
+
+// Forget removes what there is of an attempt that has ended, when all of it is elsewhere.
+// The error is [ErrRunning] if it has not, [ErrLost] if the supervisor is gone, or one of
+// the file system.
+func (h *Handle) Forget() error { return h.attempt.Forget() }
+
+// Close lets go of the attempt. What a supervisor runs goes on, and who follows it gets
+// [ErrClosed]. What is run inside this process is ended, and Close waits for that.
+func (h *Handle) Close() error { return h.attempt.Close() }

@@ -1,0 +1,41 @@
+package supervisor
+
+// local is an attempt inside this process.
+type local struct{ *engine }
+
+// startLocal starts a command in this process.
+func startLocal(spec Spec, hold bool) (*Handle, error) {
+	secrets, cgroup := newSecretDir(spec.Secrets), newCgroup(spec.Key)
+	e := newEngine(spec, newMemory(spec.MaxSpool), secrets, cgroup)
+	e.pressure.on = hold
+	var launcher []string
+	if Available() {
+		launcher = selfLauncher
+	}
+	err := secrets.write(spec.Command)
+	if err == nil {
+		err = e.start(launcher)
+	}
+	if err != nil {
+		secrets.remove()
+		removeCgroup(cgroup)
+		return nil, err
+	}
+	return &Handle{spec.Key, local{e}}, nil
+}
+
+// Forget has nothing to remove.
+func (l local) Forget() error {
+	if l.news().end == nil {
+		return ErrRunning
+	}
+	return nil
+}
+
+// Close ends the command.
+func (l local) Close() error {
+	l.Hold(false)
+	l.Stop(causeCancel)
+	l.works.Wait()
+	return nil
+}

@@ -1,0 +1,268 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/harpcaller/harp/agent/internal/proc"
+)
+
+const (
+	supervisorName = "harp-supervise" // argv[0] of a supervisor
+	selfPath       = "/proc/self/exe" // also when another binary was installed meanwhile
+	attachPause    = 20 * time.Millisecond
+)
+
+// selfLauncher is the argv of this program as a launcher.
+var selfLauncher = []string{selfPath}
+
+var available atomic.Bool
+
+// Available reports whether commands can outlive this process: that is so when main began
+// with [Main].
+func Available() bool { return available.Load() }
+
+// handover is what a new supervisor is told. Arguments need not be text.
+type handover struct {
+	Dir       string   `json:"dir"`
+	Spec      Spec     `json:"spec"`
+	Hold      bool     `json:"hold,omitempty"`
+	Argv, Env [][]byte `json:",omitempty"`
+	Stdin     []byte   `json:"stdin,omitempty"`
+	Secrets   []Secret `json:"secrets,omitempty"`
+}
+
+func newHandover(dir string, spec Spec, hold bool) handover {
+	h := handover{Dir: dir, Spec: spec, Hold: hold, Stdin: spec.Stdin, Secrets: spec.Secrets}
+	for _, s := range spec.Command.Argv {
+		h.Argv = append(h.Argv, []byte(s))
+	}
+	for _, s := range spec.Command.Env {
+		h.Env = append(h.Env, []byte(s))
+	}
+	h.Spec.Command.Argv, h.Spec.Command.Env = nil, nil
+	return h
+}
+
+func (h handover) spec() Spec {
+	spec := h.Spec
+	for _, b := range h.Argv {
+		spec.Command.Argv = append(spec.Command.Argv, string(b))
+	}
+	for _, b := range h.Env {
+		spec.Command.Env = append(spec.Command.Env, string(b))
+	}
+	spec.Stdin, spec.Secrets = h.Stdin, h.Secrets
+	return spec
+}
+
+// What a new supervisor is told, and answers.
+const (
+	sayHandover = 'i'
+	tellOutcome = 'O'
+)
+
+// startProcess starts a supervisor and has it start the command.
+func startProcess(ctx context.Context, o Options, spec Spec) (*Handle, error) {
+	p, err := placeOf(o, spec.Key)
+	if err != nil {
+		return nil, err
+	}
+	if p.exists() {
+		return nil, ErrExists
+	}
+	conn, child, err := spawn()
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		conn.Close()
+		_, _ = child.Wait() // it was told nothing and ends
+		return nil, err
+	}
+	err = instruct(conn, newHandover(p.root, spec, o.Hold))
+	if err != nil {
+		conn.Close()
+		_, _ = child.Wait() // it says so only when it is about to end
+		if errors.Is(err, ErrLost) && !p.exists() {
+			err = errStillborn
+		}
+		return nil, err
+	}
+	addChild(child)
+	c, err := connect(conn, p)
+	if err != nil {
+		return nil, err
+	}
+	return &Handle{spec.Key, c}, nil
+}
+
+var errStillborn = errors.New("the supervisor died before it started the command")
+
+// instruct tells a new supervisor what to do. The error is what hindered it, or ErrLost.
+func instruct(conn net.Conn, h handover) error {
+	if err := send(conn, sayHandover, h, nil); err != nil {
+		return errors.Join(ErrLost, err)
+	}
+	var p problem
+	if _, err := receive(unbuffered(conn), tellOutcome, &p); err != nil {
+		return errors.Join(ErrLost, err)
+	}
+	if p != (problem{}) {
+		return p.err()
+	}
+	return nil
+}
+
+// spawn starts this program as a supervisor, in a session of its own, with a connection.
+func spawn() (net.Conn, *os.Process, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "supervisor"), os.NewFile(uintptr(fds[1]), "agent")
+	defer ours.Close()
+	defer theirs.Close()
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		return nil, nil, err
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, nil, errors.Join(err, conn.Close())
+	}
+	defer null.Close()
+	child, err := os.StartProcess(selfPath, []string{supervisorName}, &os.ProcAttr{
+		Dir: "/", Env: []string{"TMPDIR=" + os.TempDir()},
+		Files: []*os.File{null, null, null, theirs},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return nil, nil, errors.Join(err, conn.Close())
+	}
+	return conn, child, nil
+}
+
+// Attach finds an attempt that was started before, also by another process. What is left
+// of the command of a supervisor that is dead is ended first, which may take its grace:
+// then the handle has the records that there are and an [End] with Gone, if the true one
+// is not known.
+//
+// The error is [ErrNotFound] if there is nothing of it; that of ctx; [ErrVersion]; a
+// *[DamagedError]; or one of the file system.
+func Attach(ctx context.Context, o Options, k Key) (*Handle, error) {
+	if o.Dir == "" {
+		return nil, ErrNotFound
+	}
+	p, err := placeOf(o, k)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		h, err := readHeader(p.spool())
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, ErrNotFound
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !proc.Alive(h.Supervisor) {
+			p.reap(h.Supervisor)
+			d, err := takeOver(p, h)
+			if err != nil {
+				return nil, err
+			}
+			return &Handle{k, d}, nil
+		}
+		c, err := p.dial(h)
+		if err == nil {
+			c.Hold(o.Hold)
+			return &Handle{k, c}, nil
+		}
+		if errors.Is(err, ErrVersion) {
+			return nil, err
+		}
+		select { // it is about to end
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), err)
+		case <-time.After(attachPause):
+		}
+	}
+}
+
+// dial connects to the supervisor whose spool file has a header.
+func (p place) dial(h header) (*remote, error) {
+	var conn net.Conn
+	err := p.viaSocket(func(path string) (err error) {
+		conn, err = net.Dial("unix", path)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := checkPeer(conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	c, err := connect(conn, p)
+	if err != nil {
+		return nil, err
+	}
+	if c.hello.Supervisor != h.Supervisor {
+		return nil, errors.Join(ErrLost, c.Close())
+	}
+	return c, nil
+}
+
+// listen makes the socket of an attempt.
+func (p place) listen() (*net.UnixListener, error) {
+	var l *net.UnixListener
+	err := p.viaSocket(func(path string) (err error) {
+		l, err = net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
+		return err
+	})
+	if err == nil {
+		l.SetUnlinkOnClose(false)
+	}
+	return l, err
+}
+
+// viaSocket calls fn with a path of the socket that is short enough for an address,
+// however deep the directory is.
+func (p place) viaSocket(fn func(path string) error) error {
+	dir, err := os.OpenFile(p.path, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return fn("/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + socketName)
+}
+
+var errStranger = errors.New("the other side of the socket is another user's")
+
+// checkPeer returns an error if the other side is a process of another user.
+func checkPeer(conn net.Conn) error {
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *unix.Ucred
+	control := raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err := errors.Join(control, err); err != nil {
+		return err
+	}
+	if int(cred.Uid) != os.Geteuid() {
+		return errStranger
+	}
+	return nil
+}

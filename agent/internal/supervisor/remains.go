@@ -1,0 +1,197 @@
+package supervisor
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+)
+
+// remains is what a spool file says of an attempt.
+type remains struct {
+	header
+	*file          // of which only a cursor may be had
+	leader started // zero: it is not known that the command ran
+	stop   *Stop
+	end    *End
+}
+
+// readHeader returns what a spool file begins with. The error is a *DamagedError, one
+// of the file system, or ErrVersion.
+func readHeader(path string) (header, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return header{}, err
+	}
+	defer f.Close()
+	h, _, err := headerOf(f)
+	return h, err
+}
+
+func headerOf(f *os.File) (h header, size int64, err error) {
+	head, err := newFrames(f).next()
+	if err == nil && head.kind != entryHeader {
+		err = errDamaged
+	}
+	if err == nil {
+		_, err = head.decode(&h)
+	}
+	if err != nil {
+		return h, 0, &DamagedError{Path: f.Name(), Err: err}
+	}
+	if _, err := agree(spoolVersion, h.Version); err != nil {
+		return h, 0, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return h, head.size(), nil
+}
+
+// readRemains reads the spool file of a supervisor that is dead. What it was writing
+// last may be cut off, and is ignored. The error is a *DamagedError if anything else
+// is not as it was written, ErrVersion, or one of the file system.
+func readRemains(path string) (*remains, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := remainsOf(f)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func remainsOf(f *os.File) (*remains, error) {
+	h, size, err := headerOf(f)
+	if err != nil {
+		return nil, err
+	}
+	m := &remains{header: h, file: &file{f: f, slots: size, step: max(h.Spec.MaxSpool/1024, 512)}}
+	m.records = size + h.Reserve
+	m.gone = mark{0, m.records}
+	m.readSlots()
+	m.taken, m.next, m.marks = m.gone, m.gone, []mark{m.gone}
+	if err := m.readNotes(size + 2*slotSize); err != nil {
+		return nil, err
+	}
+	return m, m.scan()
+}
+
+// readSlots finds the first record that is there.
+func (m *remains) readSlots() {
+	for i := range int64(2) {
+		b := make([]byte, slotSize)
+		if _, err := m.f.ReadAt(b, m.slots+i*slotSize); err != nil {
+			return
+		}
+		n := binary.BigEndian.Uint64(b[4:])
+		if crc32.Checksum(b[4:28], castagnoli) != binary.BigEndian.Uint32(b) || n <= m.slot {
+			continue
+		}
+		m.slot = n
+		m.gone = mark{int64(binary.BigEndian.Uint64(b[12:])), int64(binary.BigEndian.Uint64(b[20:]))}
+	}
+}
+
+// readNotes reads the notes of the reserve. After the last there are zeros, or one that
+// was not written as a whole.
+func (m *remains) readNotes(at int64) error {
+	in := newFrames(io.NewSectionReader(m.f, at, m.records-at))
+	for {
+		f, err := in.next()
+		if err != nil {
+			return nil
+		}
+		if err := m.learn(f); err != nil {
+			return &DamagedError{Path: m.f.Name(), Offset: at, Err: err}
+		}
+		at += f.size()
+	}
+}
+
+func (m *remains) learn(f frame) error {
+	var err error
+	switch f.kind {
+	case entryStarted:
+		_, err = f.decode(&m.leader)
+	case entryStop:
+		m.stop = new(Stop)
+		_, err = f.decode(m.stop)
+	case entryEnd:
+		m.end, err = decodeEnd(f)
+	}
+	return err
+}
+
+func decodeEnd(f frame) (*End, error) {
+	end := new(End)
+	raw, err := f.decode(end)
+	if len(raw) > 0 {
+		end.Result = append([]byte(nil), raw...)
+	}
+	return end, err
+}
+
+// scan finds all records, up to the end or to what was cut off.
+func (m *remains) scan() error {
+	info, err := m.f.Stat()
+	if err != nil {
+		return err
+	}
+	size := info.Size()
+	in := newFrames(io.NewSectionReader(m.f, m.next.offset, max(size-m.next.offset, 0)))
+	for m.next.offset < size {
+		f, err := in.next()
+		if err == nil && f.kind != entryRecord {
+			err = errDamaged
+		}
+		if err != nil {
+			if m.cutOff(err, size) {
+				break
+			}
+			return &DamagedError{Path: m.f.Name(), Offset: m.next.offset, Err: err}
+		}
+		m.next = mark{m.next.n + 1, m.next.offset + f.size()}
+		if m.next.offset-m.marks[len(m.marks)-1].offset >= m.step {
+			m.marks = append(m.marks, m.next)
+		}
+	}
+	if m.end != nil && m.end.Records > m.next.n {
+		return &DamagedError{Path: m.f.Name(), Offset: m.next.offset, Err: fmt.Errorf(
+			"%w: it has %d of %d records", errDamaged, m.next.n, m.end.Records)}
+	}
+	return nil
+}
+
+// cutOff reports whether what could not be read is only what was written last: it goes
+// beyond the end, up to it, or is zeros.
+func (m *remains) cutOff(err error, size int64) bool {
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return true
+	}
+	head := make([]byte, frameHeader)
+	if _, err := m.f.ReadAt(head, m.next.offset); err != nil {
+		return false
+	}
+	length := int64(binary.BigEndian.Uint32(head))
+	return m.next.offset+frameHeader+length == size || m.zerosFrom(m.next.offset, size)
+}
+
+func (m *remains) zerosFrom(at, size int64) bool {
+	b := make([]byte, readStep)
+	for at < size {
+		n, err := m.f.ReadAt(b[:min(readStep, size-at)], at)
+		for _, c := range b[:n] {
+			if c != 0 {
+				return false
+			}
+		}
+		if err != nil {
+			return false
+		}
+		at += int64(n)
+	}
+	return true
+}

@@ -1,0 +1,206 @@
+package supervisor
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// Where a result is from, and why there is none.
+const (
+	fromStdout   = "stdout"
+	fromLastJSON = "stdout-last-json"
+	fromFile     = "file"
+
+	resultNone     = "none"
+	resultTooLarge = "too_large"
+	resultNotJSON  = "not_json"
+	resultNoFile   = "no_file"
+)
+
+// collector gathers a result from what is read of stdout.
+type collector interface {
+	write(b []byte)
+	// result returns it, or why there is none.
+	result() (value []byte, why string)
+}
+
+func collectorOf(r Result) collector {
+	switch r.From {
+	case fromStdout:
+		return &wholeOutput{max: r.Max}
+	case fromLastJSON:
+		return &lastJSON{max: r.Max}
+	}
+	return noResult{}
+}
+
+// noResult gathers nothing.
+type noResult struct{}
+
+func (noResult) write([]byte)             {}
+func (noResult) result() ([]byte, string) { return nil, "" }
+
+// wholeOutput is all of it.
+type wholeOutput struct {
+	max     int
+	b       []byte
+	tooLong bool
+}
+
+func (w *wholeOutput) write(b []byte) {
+	if w.tooLong = w.tooLong || len(w.b)+len(b) > w.max; w.tooLong {
+		w.b = nil
+		return
+	}
+	w.b = append(w.b, b...)
+}
+
+func (w *wholeOutput) result() ([]byte, string) {
+	if w.tooLong {
+		return nil, resultTooLarge
+	}
+	return w.b, ""
+}
+
+// lastJSON is the last line that is JSON.
+type lastJSON struct {
+	max  int
+	line []byte
+	long bool // the line is longer than that
+
+	value []byte
+	why   string // there is none
+	some  bool   // there was a line that is not empty
+}
+
+func (l *lastJSON) write(b []byte) {
+	for len(b) > 0 {
+		part, rest, ended := bytes.Cut(b, []byte{'\n'})
+		if room := l.max - len(l.line); len(part) > room {
+			l.long, part = true, part[:max(room, 0)]
+		}
+		l.line = append(l.line, part...)
+		if ended {
+			l.endLine()
+		}
+		b = rest
+	}
+}
+
+// endLine looks at a line that is complete. One that is too long to be looked at is
+// taken for the result if it begins like one.
+func (l *lastJSON) endLine() {
+	text := bytes.TrimSpace(l.line)
+	l.some = l.some || len(text) > 0
+	switch {
+	case l.long && len(text) > 0 && bytes.IndexByte([]byte(`{["`), text[0]) >= 0:
+		l.value, l.why = nil, resultTooLarge
+	case !l.long && json.Valid(text):
+		l.value, l.why = bytes.Clone(text), ""
+	}
+	l.line, l.long = l.line[:0], false
+}
+
+func (l *lastJSON) result() ([]byte, string) {
+	l.endLine()
+	if l.value == nil && l.why == "" {
+		if l.some {
+			return nil, resultNotJSON
+		}
+		return nil, resultNone
+	}
+	return l.value, l.why
+}
+
+// result is what the command returned, or why it returned nothing. It is called when
+// the output has ended.
+func (e *engine) result() (value []byte, why string) {
+	if e.spec.Result.From == fromFile {
+		return e.fileResult()
+	}
+	return e.streams[0].result.result()
+}
+
+// fileResult reads the file that the command left, with the rights of its user.
+func (e *engine) fileResult() ([]byte, string) {
+	dir := e.spec.Command.Dir
+	if dir == "" {
+		dir = "/"
+	}
+	path := e.spec.Result.Path
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	var b []byte
+	err := asUser(e.spec.Command, func() (err error) {
+		b, err = readRegular(path, e.spec.Result.Max)
+		return err
+	})
+	switch {
+	case errors.Is(err, errTooLarge):
+		return nil, resultTooLarge
+	case err != nil:
+		return nil, resultNoFile
+	}
+	return b, ""
+}
+
+var (
+	errTooLarge   = errors.New("too large")
+	errNotRegular = errors.New("not a regular file")
+)
+
+// readRegular reads a regular file of at most so many bytes, which is not a link.
+func readRegular(path string, limit int) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|noFollow|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errNotRegular
+	}
+	b, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	if len(b) > limit {
+		return nil, errTooLarge
+	}
+	return b, err
+}
+
+// lastLine is the last line of a stream that says anything, or its beginning.
+type lastLine struct {
+	line, last []byte
+}
+
+func (l *lastLine) write(b []byte) {
+	for len(b) > 0 {
+		part, rest, ended := bytes.Cut(b, []byte{'\n'})
+		l.line = append(l.line, part[:min(len(part), lastError-len(l.line))]...)
+		if ended {
+			l.endLine()
+		}
+		b = rest
+	}
+}
+
+func (l *lastLine) endLine() {
+	if text := bytes.TrimSpace(l.line); len(text) > 0 {
+		l.last = append(l.last[:0], text...)
+	}
+	l.line = l.line[:0]
+}
+
+// String is the line, when the stream has ended.
+func (l *lastLine) String() string {
+	l.endLine()
+	return string(bytes.ToValidUTF8(l.last, []byte("\uFFFD")))
+}

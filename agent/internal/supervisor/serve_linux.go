@@ -1,0 +1,289 @@
+package supervisor
+
+import (
+	"net"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/harpcaller/harp/agent/internal/proc"
+)
+
+const (
+	agentFD = 3
+
+	// abandoned is how long a supervisor waits for an agent to take what there is. After
+	// that it ends; its spool file stays.
+	abandoned = 7 * 24 * time.Hour
+
+	// lookAround is how often it looks whether it is.
+	lookAround = time.Minute
+
+	gcPercent   = 50
+	memoryLimit = 24 << 20
+)
+
+// Main makes this process a supervisor or a launcher if it was started as one, and does
+// not return then. Otherwise it notes that supervisors can be had.
+func Main() {
+	switch os.Args[0] {
+	case proc.LaunchName:
+		proc.Launch()
+	case supervisorName:
+		os.Exit(supervise())
+	}
+	available.Store(true)
+}
+
+// supervise is the main of a supervisor.
+func supervise() int {
+	debug.SetGCPercent(gcPercent)
+	debug.SetMemoryLimit(memoryLimit)
+	term := catchSignals()
+	syscall.Umask(0o022)
+	proc.CloseOnExec()
+	file := os.NewFile(agentFD, "agent")
+	conn, err := net.FileConn(file)
+	file.Close()
+	if err != nil {
+		return 2
+	}
+	var h handover
+	if _, err := receive(unbuffered(conn), sayHandover, &h); err != nil {
+		return 2
+	}
+	s, err := setUp(h)
+	if err != nil {
+		_ = send(conn, tellOutcome, problemOf(err), nil) // nothing is left of it either way
+		return 1
+	}
+	_ = send(conn, tellOutcome, problem{}, nil) // an agent that is gone finds it later
+	s.serve(conn, term)
+	return 0
+}
+
+// catchSignals leaves it to agents to end this process and its command. The signals are
+// caught, as a command would inherit that they are ignored. After TERM, as when the machine
+// shuts down, this process ends with its command, which has got TERM too then, and leaves
+// its spool file.
+func catchSignals() (term <-chan os.Signal) {
+	signal.Notify(make(chan os.Signal, 1),
+		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGTERM)
+	return c
+}
+
+// server is a supervisor: what it runs, and for whom.
+type server struct {
+	engine   *engine
+	place    place
+	listener *net.UnixListener
+	hello    helloMessage
+	gone     chan struct{} // closed when the attempt was removed
+	once     sync.Once
+	works    sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	current *session
+	served  chan struct{} // closed when it is not any more
+	left    time.Time     // when the last was
+}
+
+// setUp makes all that a supervisor has and starts the command. What it made is gone
+// again if that fails.
+func setUp(h handover) (*server, error) {
+	if err := proc.Adopt(); err != nil {
+		return nil, err
+	}
+	spec := h.spec()
+	final, err := placeOf(Options{Dir: h.Dir}, spec.Key)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := final.prepare()
+	if err != nil {
+		return nil, err
+	}
+	s := &server{place: dir, gone: make(chan struct{})}
+	if err := s.begin(spec, h.Hold, final); err != nil {
+		s.undo()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *server) begin(spec Spec, hold bool, final place) error {
+	self, err := proc.Self()
+	if err != nil {
+		return err
+	}
+	h := header{
+		Supervisor: self, Created: time.Now().UnixNano(), Spec: spec,
+		Cgroup: newCgroup(spec.Key),
+	}
+	secrets := newSecretDir(spec.Secrets)
+	h.Secrets = secrets.path
+	spool, err := createFile(s.place.spool(), h)
+	if err != nil {
+		removeCgroup(h.Cgroup)
+		return err
+	}
+	s.engine = newEngine(spec, spool, secrets, h.Cgroup)
+	s.engine.pressure.on = hold
+	if s.listener, err = s.place.listen(); err != nil {
+		return err
+	}
+	catchCrash(s.place)
+	if err := s.place.appear(final); err != nil {
+		return err
+	}
+	s.place = final
+	if err := secrets.write(spec.Command); err != nil {
+		return err
+	}
+	if err := s.engine.start(launcherFor(spec.Command)); err != nil {
+		return err
+	}
+	s.hello = helloMessage{
+		Version: protocolVersion, Key: &spec.Key, Supervisor: self, Started: s.engine.leader.Time,
+	}
+	return nil
+}
+
+// launcherFor is the launcher of a command that needs one: this process has the usual mask
+// and no descriptors that could leak.
+func launcherFor(c proc.Spec) []string {
+	if c.Umask == nil && len(c.Rlimits) == 0 {
+		return nil
+	}
+	return selfLauncher
+}
+
+// undo removes what there is of an attempt that was not begun.
+func (s *server) undo() {
+	if s.listener != nil {
+		s.listener.Close()
+	}
+	if s.engine != nil {
+		s.engine.secrets.remove()
+		removeCgroup(s.engine.cgroup)
+		_ = s.engine.spool.close() // it is removed
+	}
+	_ = s.place.remove() // at worst it is found left over
+}
+
+// catchCrash lets the runtime write there what it says when this process crashes.
+func catchCrash(p place) {
+	f, err := os.OpenFile(p.path+"/"+crashName, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	_ = debug.SetCrashOutput(f, debug.CrashOptions{}) // a crash is silent then
+}
+
+// serve serves agents until one has taken all, or none came for long.
+func (s *server) serve(first net.Conn, term <-chan os.Signal) {
+	s.left = time.Now()
+	s.works.Go(func() { s.attend(first) })
+	s.works.Go(s.acceptLoop)
+	s.await(term)
+	s.listener.Close()
+	s.dismiss()
+	s.works.Wait()
+	s.engine.works.Wait()
+	_ = s.engine.spool.close() // all of it was synced
+}
+
+// await waits until the attempt was removed, or nobody came for it, or this process is to
+// end and the command has.
+func (s *server) await(term <-chan os.Signal) {
+	timer := time.NewTicker(lookAround)
+	defer timer.Stop()
+	var ended <-chan struct{}
+	for {
+		select {
+		case <-s.gone:
+			return
+		case <-term:
+			ended = s.engine.done
+		case <-ended:
+			return
+		case now := <-timer.C:
+			if s.isAbandoned(now) {
+				return
+			}
+		}
+	}
+}
+
+// dismiss parts with the agent that is served.
+func (s *server) dismiss() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current != nil {
+		s.current.conn.Close()
+	}
+}
+
+// isAbandoned reports whether what there is will not be taken from this process: for too
+// long nobody came, or its directory is gone, so that nobody will.
+func (s *server) isAbandoned(now time.Time) bool {
+	end := s.engine.news().end
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if end == nil || s.current != nil {
+		return false
+	}
+	long := now.Sub(s.left) > abandoned && now.Sub(time.Unix(0, end.Time)) > abandoned
+	return long || !s.place.exists()
+}
+
+func (s *server) acceptLoop() {
+	for {
+		conn, err := s.listener.Accept()
+		if err != nil {
+			return
+		}
+		if checkPeer(conn) != nil {
+			conn.Close()
+			continue
+		}
+		s.works.Go(func() { s.attend(conn) })
+	}
+}
+
+// attend serves one agent, in place of the one before.
+func (s *server) attend(conn net.Conn) {
+	n := newSession(s.engine, conn, s.hello, s.forget)
+	served := make(chan struct{})
+	defer close(served)
+	s.mu.Lock()
+	before, beforeServed := s.current, s.served
+	s.current, s.served = n, served
+	s.mu.Unlock()
+	if before != nil {
+		before.conn.Close()
+		<-beforeServed
+	}
+	n.serve()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == n {
+		s.current, s.left = nil, time.Now()
+	}
+	s.engine.Hold(false)
+}
+
+// forget removes the attempt; then this process ends.
+func (s *server) forget() error {
+	err := s.place.remove()
+	if err == nil {
+		s.once.Do(func() { close(s.gone) })
+	}
+	return err
+}
