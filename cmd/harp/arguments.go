@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
-	"github.com/harpcaller/harp/cmd/harp/internal/config"
 	"github.com/harpcaller/harp/internal/schema"
+	"github.com/harpcaller/harp/internal/yamlfile"
 )
 
 // maxInput is how much is read of a file or stdin as arguments; the library's own
@@ -212,7 +212,7 @@ func (l *limit) Set(text string) error {
 		*l = limit(harp.NoLimit)
 		return nil
 	}
-	d, err := config.ParseDuration(text)
+	d, err := yamlfile.ParseDuration(text)
 	if err != nil || d <= 0 {
 		return errors.New("must be a duration such as 90s or 1h30m, or none")
 	}
@@ -239,7 +239,7 @@ func (m *moment) String() string {
 
 // Set reads the flag.
 func (m *moment) Set(text string) error {
-	if d, err := config.ParseDuration(text); err == nil && d >= 0 {
+	if d, err := yamlfile.ParseDuration(text); err == nil && d >= 0 {
 		if m.past {
 			d = -d
 		}

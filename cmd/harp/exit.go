@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/harpcaller/harp"
-	"github.com/harpcaller/harp/cmd/harp/internal/config"
+	"github.com/harpcaller/harp/internal/yamlfile"
 )
 
 // The exit codes. `harp help exit-codes` says the same.
@@ -40,10 +40,13 @@ func exitCode(err error, mapped bool) int {
 		detached *detachedError
 		call     *harp.CallError
 		remote   *harp.RemoteError
+		checks   failedChecksError
 	)
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &checks):
+		return exitFailed
 	case errors.As(err, &usage):
 		return exitUsage
 	case errors.As(err, &detached):
@@ -116,18 +119,18 @@ func (c *cli) report(err error) int {
 	}
 	var detached *detachedError
 	if errors.As(err, &detached) {
-		c.notice("%s", err)
+		c.complain("%s", err)
 		return exitDetached
 	}
-	if c.format == formatJSON && !c.stdout.written {
+	if (c.format == formatJSON || c.format == formatLines) && !c.stdout.written {
 		_ = c.print(object{{"error", harp.FailureOf(err)}}) // stderr says it, too
 	}
 	for _, one := range each(err) {
-		c.notice("harp: %s", strings.TrimPrefix(one.Error(), "harp: "))
+		c.complain("harp: %s", strings.TrimPrefix(one.Error(), "harp: "))
 	}
 	var usage *usageError
 	if errors.As(err, &usage) {
-		c.notice("See: %s --help", usage.command)
+		c.complain("See: %s --help", usage.command)
 	}
 	return exitCode(err, c.mapped)
 }
@@ -144,14 +147,21 @@ func each(err error) []error {
 		all = append(all, each(e)...)
 	}
 	for _, e := range all {
-		if _, ok := e.(*config.Error); !ok { //nolint:errorlint // as above
+		if _, ok := e.(*yamlfile.Error); !ok { //nolint:errorlint // as above
 			return []error{err}
 		}
 	}
 	return all
 }
 
-// notice is one line for people, on stderr.
+// notice is one line for people, on stderr, that --quiet leaves out.
 func (c *cli) notice(format string, a ...any) {
+	if !c.quiet {
+		c.complain(format, a...)
+	}
+}
+
+// complain is one line for people, on stderr.
+func (c *cli) complain(format string, a ...any) {
 	fmt.Fprintln(c.stderr, safeLine(fmt.Sprintf(format, a...))) //nolint:errcheck // there is nowhere to say it
 }

@@ -30,7 +30,9 @@ var service = harp.ProcedureDoc{
 			"tags": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 3},
 			"opts": {"type": "object", "required": ["a"], "properties": {"a": {"type": "boolean"}, "odd": {"not": {"type": "null"}}}, "additionalProperties": {"type": "integer"}},
 			"on": {"const": "x"},
-			"either": {"anyOf": [{"type": "integer"}, {"type": "boolean"}]}
+			"either": {"anyOf": [{"type": "integer"}, {"type": "boolean"}]},
+			"both": {"type": "string", "pattern": "a", "allOf": [{"pattern": "^[^-]"}]},
+			"pin": {"type": "string", "pattern": "^[0-9]+$", "writeOnly": true}
 		}}`),
 }
 
@@ -77,8 +79,11 @@ func TestCheck(t *testing.T) {
 		{harp.Args{"service": "nginx", "opts": []any{}}, "args.opts", "must be a map, is a list"},
 		{harp.Args{"service": "nginx", "on": "y"}, "args.on", `must be "x"`},
 		{harp.Args{"service": "nginx", "either": "x"}, "args", "anyOf"},
+		{harp.Args{"service": "nginx", "both": "b"}, "args.both", `must match a, is "b"`},
+		{harp.Args{"service": "nginx", "both": "-a"}, "args.both", `must match ^[^-], is "-a"`},
+		{harp.Args{"service": "nginx", "pin": "12x"}, "args.pin", "must match ^[0-9]+$, is ***"},
 		{harp.Args{"service": "nginx", "opts": map[string]any{"a": true, "odd": nil}}, "args", "not"},
-		{harp.Args{"service": "nginx", "sevrice": 1}, "args.sevrice", "is not known; there is at, data, either, mode, n, on, opts, ratio, service, tags, wait"},
+		{harp.Args{"service": "nginx", "sevrice": 1}, "args.sevrice", "is not known; there is at, both, data, either, mode, n, on, opts, pin, ratio, service, tags, wait"},
 		{harp.Pos(1, 2, 3, 4, 5, 6, 7, 8, 9, 10), "args", "takes at most 9 positional arguments, got 10"},
 		{"text", "args", "must be a map, is a string"},
 		{harp.Value{0x81, 0xa1}, "args", "malformed"},

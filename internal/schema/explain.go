@@ -42,6 +42,11 @@ func find(path string, s *jsonschema.Schema, v any) *harp.FieldError {
 	if s.Const != nil && !jsonschema.Equal(*s.Const, v) {
 		return &harp.FieldError{Field: path, Message: "must be " + show(*s.Const)}
 	}
+	for _, part := range s.AllOf {
+		if e := find(path, part, v); e != nil {
+			return e
+		}
+	}
 	switch v := v.(type) {
 	case int64, uint64, float64:
 		return findNumber(path, s, number(v))
@@ -98,7 +103,7 @@ func findText(path string, s *jsonschema.Schema, text string) *harp.FieldError {
 		return &harp.FieldError{Field: path, Message: fmt.Sprintf("must have at most %d characters, has %d", *s.MaxLength, n)}
 	case s.Pattern != "":
 		if re, err := regexp.Compile(s.Pattern); err == nil && !re.MatchString(text) {
-			return &harp.FieldError{Field: path, Message: "must match " + shorten(s.Pattern) + ", is " + show(text)}
+			return &harp.FieldError{Field: path, Message: "must match " + shorten(s.Pattern) + ", is " + shown(s, text)}
 		}
 	}
 	return nil
@@ -254,6 +259,14 @@ func show(v any) string {
 		return shorten(fmt.Sprint(v))
 	}
 	return shorten(string(text))
+}
+
+// shown is show, but of what the schema calls a secret.
+func shown(s *jsonschema.Schema, v any) string {
+	if s.WriteOnly {
+		return "***"
+	}
+	return show(v)
 }
 
 // shorten cuts a text that is too long to be shown, between characters.

@@ -1,3 +1,5 @@
+// Package config reads the files that harp's programs are configured by. An error
+// names the file, the line and the field.
 package config
 
 import (
@@ -7,6 +9,7 @@ import (
 
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/internal/yamlfile"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -18,25 +21,51 @@ type Agent struct {
 	TLS         TLS               `yaml:"tls"`
 	Dir         string            `yaml:"dir"` // where the agent keeps its journal
 	Labels      map[string]string `yaml:"labels"`
-	Demo        bool              `yaml:"demo"` // offer the demonstration procedures
+	Procedures  string            `yaml:"procedures"` // where the files are that declare commands as procedures
+	Exec        *Exec             `yaml:"exec"`       // offer the procedure exec, within these bounds
+	Demo        bool              `yaml:"demo"`       // offer the demonstration procedures
 	Attempts    int               `yaml:"max_attempts"`
-	MaxJournal  Bytes             `yaml:"max_journal"`   // of all attempts
-	MaxJobSpool Bytes             `yaml:"max_job_spool"` // of one
-	Grace       Duration          `yaml:"grace"`
+	MaxJournal  yamlfile.Bytes    `yaml:"max_journal"`   // of all attempts
+	MaxJobSpool yamlfile.Bytes    `yaml:"max_job_spool"` // of one
+	Grace       yamlfile.Duration `yaml:"grace"`
 	Log         Log               `yaml:"log"`
 
 	tls *tls.Config
 }
 
-// ReadAgent reads an agent's file and its certificate. Errors: *Error, joined if
+// Exec bounds what the procedure exec runs.
+type Exec struct {
+	User        string            `yaml:"user"`
+	Group       string            `yaml:"group"`
+	Commands    []string          `yaml:"commands"`
+	Dirs        []string          `yaml:"dirs"`
+	Env         []string          `yaml:"env"`
+	PassEnv     []string          `yaml:"pass_env"`
+	Timeout     yamlfile.Duration `yaml:"timeout"`
+	MaxExecTime yamlfile.Duration `yaml:"max_exec_time"`
+	Grace       yamlfile.Duration `yaml:"grace"`
+}
+
+// policy is what it says as the library takes it.
+func (e *Exec) policy() *agent.ExecPolicy {
+	if e == nil {
+		return nil
+	}
+	return &agent.ExecPolicy{
+		User: e.User, Group: e.Group, Commands: e.Commands, Dirs: e.Dirs, Env: e.Env, PassEnv: e.PassEnv,
+		Timeout: time.Duration(e.Timeout), MaxExecTime: time.Duration(e.MaxExecTime), Grace: time.Duration(e.Grace),
+	}
+}
+
+// ReadAgent reads an agent's file and its certificate. Errors: *yamlfile.Error, joined if
 // there are several; os's.
 func ReadAgent(path string) (*Agent, error) {
 	a := &Agent{}
-	f, err := Read(path, a)
+	f, err := yamlfile.Read(path, a)
 	if err != nil {
 		return nil, err
 	}
-	a.Dir = f.Path(a.Dir)
+	a.Dir, a.Procedures = f.Path(a.Dir), f.Path(a.Procedures)
 	var wrong []error
 	if len(a.Dispatchers) == 0 && a.Listen == "" {
 		wrong = append(wrong, f.Errorf("dispatchers", "is missing: who to dial; or set listen, to be dialled"))
@@ -63,7 +92,7 @@ func (a *Agent) TLSConfig() *tls.Config { return a.tls }
 // Config is the configuration as the library takes it.
 func (a *Agent) Config() agent.Config {
 	return agent.Config{
-		Name: a.Name, Dir: a.Dir, TLS: a.tls, Labels: a.Labels,
+		Name: a.Name, Dir: a.Dir, TLS: a.tls, Labels: a.Labels, Exec: a.Exec.policy(),
 		Limits: agent.Limits{
 			MaxAttempts: a.Attempts, Grace: time.Duration(a.Grace),
 			MaxJournal: int64(a.MaxJournal), MaxJobSpool: int64(a.MaxJobSpool),

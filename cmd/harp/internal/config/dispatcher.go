@@ -8,26 +8,27 @@ import (
 
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/internal/yamlfile"
 	"github.com/harpcaller/harp/store/badger"
 	"github.com/harpcaller/harp/transport"
 )
 
 // Dispatcher is the configuration of harp dispatcher.
 type Dispatcher struct {
-	Listen       string   `yaml:"listen"` // host:port for agents and callers; default :7440
-	Data         string   `yaml:"data"`   // the folder of the store
-	TLS          TLS      `yaml:"tls"`
-	Hosts        []Host   `yaml:"hosts"`         // hosts beside those that dial in; or
-	HostsScript  []string `yaml:"hosts_script"`  // a program that prints them, one JSON object a line
-	HostsRefresh Duration `yaml:"hosts_refresh"` // how often it is run
-	Heartbeat    Duration `yaml:"heartbeat"`
-	OfflineWait  Duration `yaml:"offline_wait"`
-	LostAfter    Duration `yaml:"lost_after"`   // of silence, when jobs are given up
-	Retain       Duration `yaml:"retain"`       // how long jobs are kept after their end; none: for ever
-	RetainBytes  Bytes    `yaml:"retain_bytes"` // how much of them, at most
-	Space        Space    `yaml:"space"`
-	Limits       Limits   `yaml:"limits"`
-	Log          Log      `yaml:"log"`
+	Listen       string            `yaml:"listen"` // host:port for agents and callers; default :7440
+	Data         string            `yaml:"data"`   // the folder of the store
+	TLS          TLS               `yaml:"tls"`
+	Hosts        []Host            `yaml:"hosts"`         // hosts beside those that dial in; or
+	HostsScript  []string          `yaml:"hosts_script"`  // a program that prints them, one JSON object a line
+	HostsRefresh yamlfile.Duration `yaml:"hosts_refresh"` // how often it is run
+	Heartbeat    yamlfile.Duration `yaml:"heartbeat"`
+	OfflineWait  yamlfile.Duration `yaml:"offline_wait"`
+	LostAfter    yamlfile.Duration `yaml:"lost_after"`   // of silence, when jobs are given up
+	Retain       yamlfile.Duration `yaml:"retain"`       // how long jobs are kept after their end; none: for ever
+	RetainBytes  yamlfile.Bytes    `yaml:"retain_bytes"` // how much of them, at most
+	Space        Space             `yaml:"space"`
+	Limits       Limits            `yaml:"limits"`
+	Log          Log               `yaml:"log"`
 
 	tls *tls.Config
 }
@@ -41,31 +42,31 @@ type Host struct {
 
 // Space is how little room there may be on the disk of the store.
 type Space struct {
-	Low      Bytes `yaml:"low"`      // below it no calls are taken
-	Critical Bytes `yaml:"critical"` // below it only cancels and deletes are
+	Low      yamlfile.Bytes `yaml:"low"`      // below it no calls are taken
+	Critical yamlfile.Bytes `yaml:"critical"` // below it only cancels and deletes are
 }
 
 // Limits bound what callers may ask for.
 type Limits struct {
-	Timeout        Duration `yaml:"timeout"`           // of calls that name none
-	MaxExecTime    Duration `yaml:"max_exec_time"`     // of calls that name none
-	MaxTimeout     Duration `yaml:"max_timeout"`       // cap of what calls may name
-	MaxMaxExecTime Duration `yaml:"max_max_exec_time"` // cap of what calls may name
-	Attempts       int      `yaml:"attempts"`          // sent and not ended, a host
-	Handshakes     int      `yaml:"handshakes"`        // a second
+	Timeout        yamlfile.Duration `yaml:"timeout"`           // of calls that name none
+	MaxExecTime    yamlfile.Duration `yaml:"max_exec_time"`     // of calls that name none
+	MaxTimeout     yamlfile.Duration `yaml:"max_timeout"`       // cap of what calls may name
+	MaxMaxExecTime yamlfile.Duration `yaml:"max_max_exec_time"` // cap of what calls may name
+	Attempts       int               `yaml:"attempts"`          // sent and not ended, a host
+	Handshakes     int               `yaml:"handshakes"`        // a second
 }
 
-// ReadDispatcher reads a dispatcher's file and its certificate. Errors: *Error,
+// ReadDispatcher reads a dispatcher's file and its certificate. Errors: *yamlfile.Error,
 // joined if there are several; os's.
 func ReadDispatcher(path string) (*Dispatcher, error) {
 	d := &Dispatcher{Listen: ":" + wire.DispatcherPort}
-	f, err := Read(path, d)
+	f, err := yamlfile.Read(path, d)
 	if err != nil {
 		return nil, err
 	}
 	d.Data = f.Path(d.Data)
 	if len(d.HostsScript) > 0 {
-		d.HostsScript[0] = f.program(d.HostsScript[0])
+		d.HostsScript[0] = f.Program(d.HostsScript[0])
 	}
 	var wrong []error
 	if d.Data == "" {
@@ -85,7 +86,7 @@ func ReadDispatcher(path string) (*Dispatcher, error) {
 	if d.Limits.Attempts < 0 || d.Limits.Handshakes < 0 {
 		wrong = append(wrong, f.Errorf("limits", "must not be negative"))
 	}
-	if d.LostAfter > Duration(longestLostAfter) {
+	if d.LostAfter > yamlfile.Duration(longestLostAfter) {
 		wrong = append(wrong, f.Errorf("lost_after", "must be at most 6d: an agent remembers for 7"))
 	}
 	if s := d.Space; s.Low > 0 && s.Critical > s.Low {

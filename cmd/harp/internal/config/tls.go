@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/harpcaller/harp/internal/yamlfile"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -20,7 +21,7 @@ type TLS struct {
 }
 
 // load reads the files and checks that the certificate is of the role.
-func (t TLS) load(f *File, role transport.Role) (*tls.Config, transport.Identity, error) {
+func (t TLS) load(f *yamlfile.File, role transport.Role) (*tls.Config, transport.Identity, error) {
 	var missing []error
 	for _, file := range []struct{ field, value string }{{"tls.cert", t.Cert}, {"tls.key", t.Key}, {"tls.ca", t.CA}} {
 		if file.value == "" {

@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/harpcaller/harp"
-	"github.com/harpcaller/harp/cmd/harp/internal/config"
+	"github.com/harpcaller/harp/internal/yamlfile"
 )
 
 // Context is a dispatcher and who one is to it.
@@ -57,17 +57,59 @@ func (d Dir) Get(name string) (Context, error) {
 		return c, err
 	}
 	path := d.path(name)
-	_, err := config.Read(path, &c)
+	_, err := yamlfile.Read(path, &c)
 	if errors.Is(err, os.ErrNotExist) {
-		known, listErr := d.names()
-		there := "there are none"
-		if listErr == nil && len(known) > 0 {
-			there = "there is " + strings.Join(known, ", ")
-		}
-		return c, &harp.FieldError{Field: "context", Message: fmt.Sprintf("%s is not known in %s; %s", name, d, there)}
+		return c, d.unknown(name)
 	}
 	return c, err
 }
+
+// unknown says that there is no such context, and which there are.
+func (d Dir) unknown(name string) error {
+	known, err := d.Names()
+	there := "there are none"
+	if err == nil && len(known) > 0 {
+		there = "there is " + strings.Join(known, ", ")
+	}
+	return &harp.FieldError{Field: "context", Message: fmt.Sprintf("%s is not known in %s; %s", name, d, there)}
+}
+
+// Has reports whether there is a context of this name. Errors: harp.ErrInvalid for
+// what cannot be a name; os's.
+func (d Dir) Has(name string) (bool, error) {
+	if err := checkName(name); err != nil {
+		return false, err
+	}
+	_, err := os.Stat(d.path(name))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Remove deletes a context; if it was the current one, there is none then. Errors:
+// harp.ErrInvalid when it is not known; os's.
+func (d Dir) Remove(name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	current, err := d.Current()
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(d.path(name)); errors.Is(err, os.ErrNotExist) {
+		return d.unknown(name)
+	} else if err != nil {
+		return err
+	}
+	if current != name {
+		return nil
+	}
+	return os.Remove(filepath.Join(string(d), currentFile))
+}
+
+// Path is the file of a context.
+func (d Dir) Path(name string) string { return d.path(name) }
 
 // Put writes a context, over the one that is there.
 func (d Dir) Put(name string, c Context) error {
@@ -82,6 +124,7 @@ func (d Dir) Put(name string, c Context) error {
 }
 
 // Use makes a context the current one and returns which was before; "" if none.
+// Whether it is there is not asked.
 func (d Dir) Use(name string) (before string, err error) {
 	if err := checkName(name); err != nil {
 		return "", err
@@ -103,11 +146,13 @@ func (d Dir) Current() (string, error) {
 
 func (d Dir) path(name string) string { return filepath.Join(string(d), folder, name+suffix) }
 
-func (d Dir) names() ([]string, error) {
+// Names returns the names of all contexts, sorted.
+func (d Dir) Names() ([]string, error) {
 	files, err := filepath.Glob(d.path("*"))
 	for i, f := range files {
 		files[i] = strings.TrimSuffix(filepath.Base(f), suffix)
 	}
+	files = slices.DeleteFunc(files, func(name string) bool { return checkName(name) != nil })
 	slices.Sort(files)
 	return files, err
 }

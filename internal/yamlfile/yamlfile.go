@@ -1,7 +1,6 @@
-// Package config reads the files that harp's programs are configured by. It is
-// strict: what is not known is refused, and an error names the file, the line and
-// the field.
-package config
+// Package yamlfile reads files of YAML, strictly: what is not known is refused, and an
+// error names the file, the line and the field.
+package yamlfile
 
 import (
 	"bytes"
@@ -9,13 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v4"
 
@@ -53,17 +50,26 @@ type File struct {
 }
 
 // Read reads a file into a struct. Errors: os's for a file that cannot be read;
-// else *Error, joined if there are several.
+// else as Parse.
 func Read(path string, into any) (*File, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
+	return Parse(path, text, into)
+}
+
+// Parse is Read for a file of which the text is known. Errors: *Error, joined if
+// there are several; what could be read is in into nevertheless.
+func Parse(path string, text []byte, into any) (*File, error) {
 	f := &File{path: path, lines: map[string]int{}, fields: map[yaml.Mark]string{}}
 	if strings.TrimSpace(string(text)) == "" {
 		return f, nil
 	}
 	doc, err := parse(text)
+	if errors.Is(err, io.EOF) {
+		return f, nil // there are but comments
+	}
 	if err != nil {
 		return f, f.explain(err)
 	}
@@ -150,9 +156,12 @@ func (f *File) Path(path string) string {
 	return filepath.Join(filepath.Dir(f.path), path)
 }
 
-// program is the path of a program: a name without a slash is looked for in $PATH,
+// Name is the path of the file as it was given.
+func (f *File) Name() string { return f.path }
+
+// Program is the path of a program: a name without a slash is looked for in $PATH,
 // anything else is the file's.
-func (f *File) program(name string) string {
+func (f *File) Program(name string) string {
 	if !strings.ContainsRune(name, filepath.Separator) {
 		return name
 	}
@@ -197,60 +206,10 @@ var wordings = []struct {
 	{regexp.MustCompile(`^field .* not found in type .*$`), "is not known"},
 	{regexp.MustCompile("^cannot construct !!(?:map|seq|null) into (.*)$"), "must be $1"},
 	{regexp.MustCompile("^cannot construct !!\\w+ `(.*)` into (.*)$"), "must be $2, is $1"},
-	{regexp.MustCompile(`must be struct \{.*\}|must be config\.\w+`), "must be a map"},
-	{regexp.MustCompile(`must be map\[.*?\]\w+`), "must be a map"},
+	{regexp.MustCompile(`must be struct \{.*\}|must be \w+\.\w+`), "must be a map"},
+	{regexp.MustCompile(`must be map\[.*?\][\w.*]+`), "must be a map"},
 	{regexp.MustCompile(`must be \[\][^,\s]+`), "must be a list"},
 	{regexp.MustCompile(`must be u?int\d*\b`), "must be a whole number"},
 	{regexp.MustCompile(`must be bool\b`), "must be true or false"},
 	{regexp.MustCompile(`must be string\b`), "must be a text"},
-}
-
-// ParseDuration reads a duration as time.ParseDuration does, or a whole number of
-// days as 30d. Errors: that it is none.
-func ParseDuration(text string) (time.Duration, error) {
-	days, ok := strings.CutSuffix(text, "d")
-	if !ok {
-		return time.ParseDuration(text)
-	}
-	n, err := strconv.ParseInt(days, 10, 16)
-	if err != nil {
-		return 0, fmt.Errorf("%q is no number of days", text)
-	}
-	return time.Duration(n) * 24 * time.Hour, nil
-}
-
-// Bytes is a number of bytes, written as 512MiB.
-type Bytes int64
-
-// UnmarshalYAML implements yaml.Unmarshaler.
-func (b *Bytes) UnmarshalYAML(n *yaml.Node) error {
-	number, unit := n.Value, int64(1)
-	for i, name := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if cut, ok := strings.CutSuffix(n.Value, name); ok {
-			number, unit = strings.TrimSpace(cut), 1<<(10*(i+1))
-		}
-	}
-	v, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || v <= 0 || v > math.MaxInt64/unit {
-		return fmt.Errorf("must be a number of bytes such as 1048576, 512MiB or 10GiB, is %q", n.Value)
-	}
-	*b = Bytes(v * unit)
-	return nil
-}
-
-// Duration is a time.Duration written as 1m30s, or as 30d.
-type Duration time.Duration
-
-// UnmarshalYAML implements yaml.Unmarshaler.
-func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
-	if n.Value == "none" {
-		*d = Duration(harp.NoLimit)
-		return nil
-	}
-	v, err := ParseDuration(n.Value)
-	if err != nil || v <= 0 {
-		return fmt.Errorf("must be a duration such as 90s or 1h30m, is %q", n.Value)
-	}
-	*d = Duration(v)
-	return nil
 }

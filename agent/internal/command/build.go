@@ -1,0 +1,380 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/internal/proc"
+	"github.com/harpcaller/harp/agent/internal/supervisor"
+	"github.com/harpcaller/harp/internal/schema"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/internal/yamlfile"
+)
+
+// defaultGrace is how long a command has between TERM and KILL.
+const defaultGrace = 10 * time.Second
+
+// What a result can have at most, and has if a file does not say: what an agent's own
+// limits leave room for.
+const (
+	resultRoom    = 64 // of its encoding
+	defaultResult = wire.MaxResult - resultRoom
+	maxResult     = wire.MaxMessage - resultRoom
+)
+
+// builder makes a Command of a declaration and notes all that is wrong with it.
+type builder struct {
+	f     *yamlfile.File
+	name  string
+	d     *declaration
+	wrong []error
+	cmd   *Command
+	uses  map[string]usage
+}
+
+// build checks a declaration. Errors: *yamlfile.Error, all there are.
+func build(f *yamlfile.File, name string, d *declaration) (*Command, []error) {
+	b := &builder{f: f, name: name, d: d, cmd: &Command{}, uses: map[string]usage{}}
+	b.checkName()
+	if d == nil {
+		return nil, []error{f.Errorf(name, "must be a map: what the procedure is")}
+	}
+	b.command()
+	b.environment()
+	b.process()
+	b.outcome()
+	b.arguments()
+	b.describe()
+	return b.cmd, b.wrong
+}
+
+func (b *builder) errorf(field, format string, a ...any) {
+	b.wrong = append(b.wrong, b.f.Errorf(b.name+"."+field, format, a...))
+}
+
+func (b *builder) checkName() {
+	odd := func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }
+	if n := b.name; n == "" || len(n) > wire.MaxProcedureName || !utf8.ValidString(n) || strings.ContainsFunc(n, odd) {
+		b.wrong = append(b.wrong, b.f.Errorf(n, "the name must be 1 to %d bytes of UTF-8 without spaces", wire.MaxProcedureName))
+	}
+}
+
+// command reads what is run.
+func (b *builder) command() {
+	b.cmd.argv = b.argv("command", b.d.Command)
+	if len(b.d.Command) == 0 {
+		b.errorf("command", "is missing: a list of the program and its arguments")
+	}
+	if b.d.DryRun != nil && len(b.d.DryRun) == 0 {
+		b.errorf("dry_run", "must have a program and its arguments")
+	}
+	b.cmd.dryRun = b.argv("dry_run", b.d.DryRun)
+	stdin, err := parseTemplate(b.d.Stdin)
+	if err != nil {
+		b.errorf("stdin", "%v", err)
+	}
+	b.cmd.stdin = stdin
+	for _, p := range stdin {
+		b.use("stdin", p, usage{stdin: p.form == formText})
+	}
+}
+
+func (b *builder) argv(field string, list []*argument) []element {
+	var argv []element
+	for i, a := range list {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		if a == nil {
+			b.errorf(at, "must be a text")
+			continue
+		}
+		if i == 0 {
+			argv = append(argv, b.program(at, a))
+			continue
+		}
+		e, spread := element{}, 0
+		for j, text := range a.words {
+			word := at
+			if a.group {
+				word = fmt.Sprintf("%s[%d]", at, j)
+			}
+			t := b.word(word, text, true)
+			if spread += t.spreads(); spread > 1 {
+				b.errorf(word, "must not have a second list: it comes once for each element of one")
+			}
+			e.words = append(e.words, t)
+		}
+		argv = append(argv, e)
+	}
+	return argv
+}
+
+// program is the first element. No argument has a say in it.
+func (b *builder) program(field string, a *argument) element {
+	name := a.words[0]
+	switch {
+	case a.group || name == "" || strings.Contains(name, "\x00"):
+		b.errorf(field, "must be the name of a program")
+	case strings.Contains(name, leftBraces):
+		b.errorf(field, "must not have a placeholder: what runs is not for callers to say")
+	}
+	if strings.ContainsRune(name, filepath.Separator) {
+		name = b.f.Program(name)
+	}
+	return element{words: []template{{{literal: name}}}}
+}
+
+// word reads one element of an argv, or the value of a variable.
+func (b *builder) word(field, text string, argv bool) template {
+	t, err := parseTemplate(text)
+	switch {
+	case err != nil:
+		b.errorf(field, "%v", err)
+	case strings.Contains(text, "\x00"):
+		b.errorf(field, "must have no NUL")
+	case len(text) > maxElement:
+		b.errorf(field, "must be at most %d bytes: Linux takes no more in an element", maxElement)
+	}
+	for _, p := range t {
+		b.use(field, p, usage{argv: p.form != formFile, first: argv && p.form != formFile && t.first(p.name), file: p.form == formFile})
+	}
+	return t
+}
+
+// use notes what a placeholder is for, and refuses what its parameter is not for.
+func (b *builder) use(field string, p part, u usage) {
+	if p.name == "" {
+		return
+	}
+	u.file = u.file || p.form == formFile
+	was := b.uses[p.name]
+	b.uses[p.name] = usage{argv: was.argv || u.argv, first: was.first || u.first, file: was.file || u.file, stdin: was.stdin || u.stdin}
+	decl, known := b.d.Params.byName[p.name]
+	if !known {
+		there := "there are none"
+		if len(b.d.Params.order) > 0 {
+			there = "there is " + strings.Join(b.d.Params.order, ", ")
+		}
+		b.errorf(field, "{{.%s}} is not one of the params; %s", p.name, there)
+		return
+	}
+	if decl == nil {
+		decl = &param{}
+	}
+	switch kind := decl.kind(); {
+	case p.form == formFile && kind != typeSecret && kind != typeString && kind != typeJSON:
+		b.errorf(field, "{{file .%s}} is for a secret, a string or json; %s is of type %s", p.name, p.name, kind)
+	case p.form == formFile:
+	case kind == typeSecret && u.argv:
+		b.errorf(field, `must not hold a secret, for others can see it: say stdin: "{{.%s}}", or {{file .%s}} for the path of a file that holds it`, p.name, p.name)
+	case kind == typeList && u.stdin:
+		b.errorf(field, "takes no list; make %s of type json", p.name)
+	case kind == typeList && p.form != formSpread:
+		b.errorf(field, "%s is a list, which does not fit one element: with {{.%s...}} the element comes once for each of the list", p.name, p.name)
+	case kind != typeList && p.form == formSpread:
+		b.errorf(field, "{{.%s...}} is for a list; %s is of type %s", p.name, p.name, kind)
+	}
+}
+
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// environment reads the variables.
+func (b *builder) environment() {
+	for _, name := range slices.Sorted(maps.Keys(b.d.Env)) {
+		field := "env." + name
+		t := b.word(field, b.d.Env[name], false)
+		switch {
+		case !variable.MatchString(name):
+			b.errorf(field, "is no name of a variable")
+		case strings.HasPrefix(name, ownPrefix):
+			b.errorf(field, "must not begin with %s: those are harp's own", ownPrefix)
+		case t.spreads() > 0:
+			b.errorf(field, "takes no list; make it of type json")
+		case len(t.names()) > 0 && decides(name):
+			b.errorf(field, "must not have a placeholder: %s decides which code runs, and that is not for callers to say", name)
+		}
+		b.cmd.env = append(b.cmd.env, setting{name, t})
+	}
+	for i, name := range b.d.PassEnv {
+		if !variable.MatchString(name) || strings.HasPrefix(name, ownPrefix) {
+			b.errorf(fmt.Sprintf("pass_env[%d]", i), "must be the name of a variable that is not harp's own, is %q", clip(name))
+		}
+	}
+	b.cmd.passEnv = b.d.PassEnv
+}
+
+// process reads how it runs.
+func (b *builder) process() {
+	d, c := b.d, b.cmd
+	for _, fixed := range []struct{ field, value string }{
+		{"cwd", d.Cwd},
+		{"user", d.User},
+		{"group", d.Group},
+		{"result.path", d.Result.Path},
+	} {
+		if strings.Contains(fixed.value, leftBraces) || strings.Contains(fixed.value, "\x00") {
+			b.errorf(fixed.field, "must have no placeholder; they are for command, dry_run, stdin and env")
+		}
+	}
+	rlimits, err := d.rlimits()
+	if err != nil {
+		b.errorf("rlimits", "%v", err)
+	}
+	dir := d.Cwd
+	if dir != "" {
+		if dir, err = filepath.Abs(b.f.Path(dir)); err != nil {
+			b.errorf("cwd", "%v", err)
+		}
+	}
+	c.process = proc.Spec{Dir: dir, User: d.User, Group: d.Group, Groups: d.Groups, Rlimits: rlimits}
+	if d.Umask != nil {
+		c.process.Umask = new(int(*d.Umask))
+	}
+	b.limits()
+}
+
+func (b *builder) limits() {
+	d, c := b.d, b.cmd
+	c.grace = defaultGrace
+	if d.Grace == yamlfile.Duration(harp.NoLimit) {
+		b.errorf("grace", "must be a duration: a command that does not end has to be killed one day")
+	} else if d.Grace > 0 {
+		c.grace = time.Duration(d.Grace)
+	}
+	if d.Exclusive {
+		c.Concurrency = 1
+	}
+	if n := d.Concurrency; n != nil {
+		if *n < 1 {
+			b.errorf("concurrency", "must be at least 1")
+		} else if d.Exclusive {
+			b.errorf("concurrency", "is 1: exclusive says so")
+		}
+		c.Concurrency = *n
+	}
+}
+
+// outcome reads what becomes of what it prints and how it ends.
+func (b *builder) outcome() {
+	d, c := b.d, b.cmd
+	c.result = supervisor.Result{From: d.Result.From, Path: d.Result.Path, Max: int(d.Result.Max)}
+	if c.result.From == "" {
+		c.result.From = fromExitCode
+	}
+	if !slices.Contains(sources, c.result.From) {
+		b.errorf("result.from", "must be one of %s, is %s", strings.Join(sources, ", "), clip(c.result.From))
+	}
+	if isFile := c.result.From == fromFile; isFile != (c.result.Path != "") {
+		b.errorf("result.path", "goes with from: file, and from: file with it")
+	}
+	if d.Result.Max > maxResult {
+		b.errorf("result.max", "must be at most %d", maxResult)
+	} else if c.result.Max == 0 {
+		c.result.Max = defaultResult
+	}
+	for i, code := range d.Success {
+		if code < 0 || code > 255 {
+			b.errorf(fmt.Sprintf("success[%d]", i), "must be an exit code from 0 to 255")
+		}
+	}
+	c.success, c.leave = d.Success, d.LeaveRunning
+	c.records = supervisor.Splitting(d.Records)
+	switch c.records {
+	case "":
+		c.records = supervisor.SplitLines
+	case supervisor.SplitLines, supervisor.SplitJSON, supervisor.SplitRaw:
+	default:
+		b.errorf("records", "must be one of lines, json, raw, is %s", clip(d.Records))
+	}
+	if d.Ends != "" && d.Ends != endsReboot {
+		b.errorf("ends", "must be %s or left out, is %s", endsReboot, clip(d.Ends))
+	}
+	c.EndsReboot = d.Ends == endsReboot
+}
+
+const endsReboot = "reboot"
+
+var paramName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
+
+// arguments reads the parameters, which is what the placeholders are of.
+func (b *builder) arguments() {
+	all := &jsonschema.Schema{
+		Type:                 "object",
+		Properties:           map[string]*jsonschema.Schema{},
+		PropertyOrder:        b.d.Params.order,
+		AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
+	}
+	b.cmd.params = map[string]*parameter{}
+	for _, name := range b.d.Params.order {
+		p := b.d.Params.byName[name]
+		if p == nil {
+			p = &param{}
+		}
+		use, used := b.uses[name]
+		if !paramName.MatchString(name) {
+			b.errorf("params."+clip(name), "must be a name of letters, digits, _ and -, that begins with no digit, of at most 64")
+			continue
+		}
+		if !used {
+			b.errorf("params."+name, "has no placeholder in command, dry_run, stdin or env: it would be of no effect")
+		}
+		b.cmd.params[name], all.Properties[name] = b.declare(name, p, use)
+		if p.Required {
+			all.Required = append(all.Required, name)
+		}
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		b.errorf("params", "%v", err)
+	}
+	b.cmd.Doc.Args, b.cmd.Doc.Params = text, b.d.Params.order
+}
+
+// describe says what callers are told.
+func (b *builder) describe() {
+	d, doc := b.d, &b.cmd.Doc
+	doc.Name, doc.Summary, doc.Doc = b.name, strings.TrimSpace(d.Summary), strings.TrimSpace(d.Doc)
+	doc.Timeout, doc.MaxExecTime = time.Duration(d.Timeout), time.Duration(d.MaxExecTime)
+	doc.Streams, doc.Idempotent = true, d.Idempotent
+	doc.Record, doc.Result = json.RawMessage(`{"type":"string"}`), resultSchema(b.cmd.result.From)
+	if b.cmd.records == supervisor.SplitJSON {
+		doc.Record = json.RawMessage(`{}`)
+	}
+	b.cmd.DryRun = len(b.cmd.dryRun) > 0
+	for _, trait := range []struct {
+		word string
+		has  bool
+	}{
+		{harp.TraitCommand, true},
+		{harp.TraitExclusive, d.Exclusive},
+		{harp.TraitDangerous, d.Danger},
+		{harp.TraitDryRun, b.cmd.DryRun},
+		{harp.TraitEndsReboot, b.cmd.EndsReboot},
+	} {
+		if trait.has {
+			doc.Traits = append(doc.Traits, trait.word)
+		}
+	}
+	for i, role := range d.Roles {
+		if role == "" || strings.ContainsFunc(role, unicode.IsSpace) {
+			b.errorf(fmt.Sprintf("roles[%d]", i), "must be a word")
+		}
+		doc.Traits = append(doc.Traits, TraitRole+role)
+	}
+	if len(b.wrong) > 0 {
+		return
+	}
+	if _, err := schema.Compile(*doc); err != nil {
+		b.errorf("params", "%s", message(err))
+	}
+}

@@ -1,0 +1,82 @@
+package command
+
+import (
+	"maps"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ownPrefix is what the variables begin with that harp sets.
+const ownPrefix = "HARP_"
+
+// defaultPath is where programs are looked for.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// environ is the whole environment of a command: little, what the file lets through of
+// the agent's own, what it sets, and what harp says of the call.
+func (c *Command) environ(call Call, as string, set []string) []string {
+	env := map[string]string{"PATH": defaultPath, "LANG": "C.UTF-8", "SHELL": "/bin/sh", "HOME": "/"}
+	identify(env, as)
+	for _, name := range c.passEnv {
+		if v, ok := os.LookupEnv(name); ok {
+			env[name] = v
+		}
+	}
+	for _, s := range set {
+		name, v, _ := strings.Cut(s, "=")
+		env[name] = v
+	}
+	env["HARP_JOB"] = call.Job
+	env["HARP_ATTEMPT"] = strconv.FormatInt(call.Attempt, 10)
+	env["HARP_HOST"] = call.Host
+	env["HARP_PROCEDURE"] = c.Doc.Name
+	list := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		list = append(list, name+"="+env[name])
+	}
+	return list
+}
+
+// identify says who the command runs as. A user that cannot be found is not this
+// function's to refuse: starting the command does.
+func identify(env map[string]string, as string) {
+	u, err := lookup(as)
+	if err == nil {
+		env["HOME"], env["USER"], env["LOGNAME"] = u.HomeDir, u.Username, u.Username
+	} else if as != "" {
+		env["USER"], env["LOGNAME"] = as, as
+	}
+}
+
+func lookup(name string) (*user.User, error) {
+	if name == "" {
+		return user.Current()
+	}
+	if _, err := strconv.ParseUint(name, 10, 32); err == nil {
+		return user.LookupId(name)
+	}
+	return user.Lookup(name)
+}
+
+// deciding are variables that decide which code a program runs, of the loader and of
+// the interpreters and tools that are met most.
+var deciding = []string{
+	"PATH", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS", "PS4", "PROMPT_COMMAND", "CDPATH", "GLOBIGNORE", "SHELL",
+	"GCONV_PATH", "GLIBC_TUNABLES", "HOSTALIASES", "LOCPATH", "NLSPATH", "RESOLV_HOST_CONF",
+	"PERLLIB", "PERL5LIB", "PERL5OPT", "PERL5DB", "RUBYLIB", "RUBYOPT", "NODE_OPTIONS", "NODE_PATH", "CLASSPATH",
+	"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "EDITOR", "VISUAL", "PAGER", "MANPAGER", "LESSOPEN", "LESSCLOSE",
+	"BROWSER", "RSYNC_RSH", "HOME", "XDG_CONFIG_HOME", "TAR_OPTIONS", "MAKEFLAGS", "OPENSSL_CONF", "OPENSSL_MODULES",
+}
+
+// decides reports whether a variable decides which code a program runs.
+func decides(name string) bool {
+	for _, prefix := range []string{"LD_", "DYLD_", "BASH_FUNC_", "PYTHON", "GIT_", "LUA_", "SSH_"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return slices.Contains(deciding, name)
+}

@@ -1,0 +1,63 @@
+package yamlfile
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/harpcaller/harp"
+)
+
+// ParseDuration reads a duration as time.ParseDuration does, or a whole number of
+// days as 30d. Errors: that it is none.
+func ParseDuration(text string) (time.Duration, error) {
+	days, ok := strings.CutSuffix(text, "d")
+	if !ok {
+		return time.ParseDuration(text)
+	}
+	n, err := strconv.ParseInt(days, 10, 16)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no number of days", text)
+	}
+	return time.Duration(n) * 24 * time.Hour, nil
+}
+
+// Bytes is a number of bytes, written as 512MiB.
+type Bytes int64
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (b *Bytes) UnmarshalYAML(n *yaml.Node) error {
+	number, unit := n.Value, int64(1)
+	for i, name := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if cut, ok := strings.CutSuffix(n.Value, name); ok {
+			number, unit = strings.TrimSpace(cut), 1<<(10*(i+1))
+		}
+	}
+	v, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || v <= 0 || v > math.MaxInt64/unit {
+		return fmt.Errorf("must be a number of bytes such as 1048576, 512MiB or 10GiB, is %q", n.Value)
+	}
+	*b = Bytes(v * unit)
+	return nil
+}
+
+// Duration is a time.Duration written as 1m30s, or as 30d.
+type Duration time.Duration
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
+	if n.Value == "none" {
+		*d = Duration(harp.NoLimit)
+		return nil
+	}
+	v, err := ParseDuration(n.Value)
+	if err != nil || v <= 0 {
+		return fmt.Errorf("must be a duration such as 90s or 1h30m, is %q", n.Value)
+	}
+	*d = Duration(v)
+	return nil
+}
