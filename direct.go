@@ -479,7 +479,7 @@ func (c *DirectCall) hearEnd(w wire.End) error {
 	}
 	switch {
 	case w.Stopped != nil:
-		failure = stopFailure(*w.Stopped).Err()
+		failure = stopFailure(*w.Stopped, FailureOf(failure)).Err()
 	case failure == nil && w.Dropped:
 		f := NewFailure("no_space", "the agent dropped the value")
 		f.Ran, f.Fault = DidRun, FaultAgent
@@ -492,13 +492,15 @@ func (c *DirectCall) hearEnd(w wire.End) error {
 	return nil
 }
 
-// stopFailure is that of a call which a cancel or a limit has ended.
-func stopFailure(w wire.Stopping) Failure {
-	if w.Cause == wire.CauseCancel {
-		return NewFailure("cancelled", "")
+// stopFailure is that of a call which a cancel or a limit has ended, with what the
+// procedure said last.
+func stopFailure(w wire.Stopping, last Failure) Failure {
+	f := NewFailure("cancelled", last.Message)
+	if w.Cause != wire.CauseCancel {
+		f = NewFailure("timeout", last.Message)
+		f.Limit, f.LimitOf = time.Duration(w.Limit), w.Cause
 	}
-	f := NewFailure("timeout", "")
-	f.Limit, f.LimitOf = time.Duration(w.Limit), w.Cause
+	f.Data, f.ExitCode = last.Data, last.ExitCode
 	return f
 }
 

@@ -139,7 +139,7 @@ func (f Failure) text() string {
 	case f.Stage != "":
 		text = atStage(words(f.Code), f.Stage, f.Message)
 	case f.LimitOf != "":
-		return f.timeout().Error()
+		return spoken(f.timeout().Error(), f.Message)
 	case f.Code == "invalid" && f.Field != "":
 		return f.field().Error()
 	case f.Field != "":
@@ -147,7 +147,7 @@ func (f Failure) text() string {
 	case f.Code == "not_found" && f.Message != "", f.Code == codeInternal && f.Message != "":
 		return f.Message
 	case f.Message != "":
-		text = words(f.Code) + ": " + f.Message
+		text = spoken(words(f.Code), f.Message)
 	default:
 		text = words(f.Code)
 	}
@@ -224,6 +224,14 @@ func details(errs []error) string {
 		}
 	}
 	return strings.Join(parts, "; ")
+}
+
+// spoken is a text and what else there is to say.
+func spoken(text, more string) string {
+	if more == "" {
+		return text
+	}
+	return text + ": " + more
 }
 
 func isSentinel(err error) bool {

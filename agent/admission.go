@@ -14,7 +14,7 @@ import (
 )
 
 // features are what this agent can do beyond the protocol's version.
-var features []string
+var features = []string{wire.NeedDryRun}
 
 // call answers a CALL: REFUSED, NOT_NOW, or the attempt it stands for, which is
 // started unless it is there already.
@@ -182,8 +182,28 @@ func (s *session) enter(at *attempt, c wire.Call, received time.Time) (*attempt,
 			return nil, no
 		}
 	}
+	if no := at.begin(); no.is() {
+		at.deny(no)
+		return nil, no
+	}
 	at.start()
 	return at, denial{}
+}
+
+// begin starts what can fail to start. What was not started is not in the journal
+// any more when that is said.
+func (at *attempt) begin() denial {
+	if at.task.begin == nil {
+		return denial{}
+	}
+	err := at.task.begin(at)
+	if err == nil {
+		return denial{}
+	}
+	if no := at.retract(); no.broken != nil {
+		return no
+	}
+	return rejected("exec", err.Error())
 }
 
 // journalStart journals that an attempt starts, in one write.
@@ -235,6 +255,8 @@ func (s *session) judge(k key, c wire.Call, req harp.Request) (*attempt, denial)
 		return nil, denial{failure: f}
 	case c.Attempt < 1 || s.direct && c.Attempt != 1:
 		return nil, refusal(&harp.FieldError{Field: "attempt", Message: fmt.Sprintf("%d cannot be", c.Attempt)})
+	case req.DryRun && !p.can(harp.TraitDryRun):
+		return nil, rejected("dry_run", "the procedure has no dry run")
 	case c.Timeout < 0 || c.MaxExecTime < 0:
 		return nil, refusal(&harp.FieldError{Field: "timeout", Message: "a limit must be more than zero"})
 	}
@@ -242,11 +264,12 @@ func (s *session) judge(k key, c wire.Call, req harp.Request) (*attempt, denial)
 	if err != nil {
 		return nil, refusal(err)
 	}
-	invoke, err := p.bind(args)
+	info := s.callInfo(p, c, req)
+	work, err := p.bind(args, info)
 	if err != nil {
 		return nil, refusal(err)
 	}
-	return accept(s, k, c, s.callInfo(p, c, req), invoke), denial{}
+	return accept(s, k, c, info, p, work), denial{}
 }
 
 // callInfo is what the procedure may know of the call.
@@ -256,7 +279,7 @@ func (s *session) callInfo(p *procedure, c wire.Call, req harp.Request) *CallInf
 		JobID: req.ID, Attempt: int(c.Attempt), Host: req.Host, Procedure: req.Procedure,
 		Principal: harp.Principal{Kind: c.Principal.Kind, Name: c.Principal.Name, Auth: c.Principal.Auth},
 		Direct:    s.direct, Address: peer.Addr,
-		Info: req.Info, Labels: req.Labels, TraceParent: req.TraceParent,
+		Info: req.Info, Labels: req.Labels, TraceParent: req.TraceParent, DryRun: req.DryRun,
 		Timeout:     grant(time.Duration(c.Timeout), p.doc.Timeout, defaultTimeout),
 		MaxExecTime: grant(time.Duration(c.MaxExecTime), p.doc.MaxExecTime, defaultMaxExecTime),
 	}

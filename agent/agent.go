@@ -70,6 +70,10 @@ type Config struct {
 	// has 10 s. Default: [DefaultFacts].
 	Facts func(context.Context) (map[string]any, error)
 
+	// Exec offers the procedure exec, which runs any command that its policy allows.
+	// nil: there is no such procedure.
+	Exec *ExecPolicy
+
 	// Logger gets what operators want to know. Default: slog.Default().
 	Logger *slog.Logger
 
@@ -85,13 +89,18 @@ type Config struct {
 // a dispatcher opens closes the one before.
 type Agent struct {
 	cfg       Config
-	bare      bool // would dial TCP without TLS
+	bare      bool  // would dial TCP without TLS
+	wrong     error // what of the configuration New has found wrong
 	log       *slog.Logger
 	instance  string // one per process
 	catalogue catalogue
 	roster    roster
 	keeper    *keeper
-	up        atomic.Bool // there is a dispatcher's session
+	commands  sync.WaitGroup // of commands that go on without the agent
+	up        atomic.Bool    // there is a dispatcher's session
+
+	life  sync.Mutex // guards what follows; held while the journal is opened and closed
+	stays int        // that use it
 
 	mu      sync.Mutex                // guards what follows; never held while blocked
 	current *session                  // the dispatcher's, since its WELCOME
@@ -116,7 +125,7 @@ func New(cfg Config) *Agent {
 		cfg.Dial = dialTCP
 	}
 	log := cfg.Logger.With("host", cfg.Name)
-	return &Agent{
+	a := &Agent{
 		cfg:       cfg,
 		bare:      bare,
 		log:       log,
@@ -128,6 +137,13 @@ func New(cfg Config) *Agent {
 		unknown:   map[journal.Key]time.Time{},
 		longest:   defaultLongest,
 	}
+	if cfg.Exec != nil {
+		var p *procedure
+		if p, a.wrong = execProcedure(*cfg.Exec); a.wrong == nil {
+			a.catalogue.add(p)
+		}
+	}
+	return a
 }
 
 // Procedures returns what the agent offers, by name.
@@ -136,8 +152,13 @@ func (a *Agent) Procedures() []harp.ProcedureDoc { return a.catalogue.docs() }
 // begin opens the journal for one more Connect or Serve, which has to end what it
 // returns. Errors: *DirInUseError, and those of the journal.
 func (a *Agent) begin() (*stay, error) {
+	a.life.Lock()
+	defer a.life.Unlock()
 	if err := a.keeper.open(); err != nil {
 		return nil, err
+	}
+	if a.stays++; a.stays == 1 {
+		a.adopt()
 	}
 	for _, at := range a.roster.held() {
 		at.rehand()
@@ -145,13 +166,18 @@ func (a *Agent) begin() (*stay, error) {
 	return new(stay), nil
 }
 
-// end ends what a stay has begun and waits for it. The journal is closed by the last
-// one.
+// end ends what a stay has begun and waits for it. The last one lets go of what goes
+// on without the agent, and closes the journal.
 func (a *Agent) end(st *stay) {
 	for _, at := range a.roster.pick(func(at *attempt) bool { return at.stay == st }) {
 		at.interrupt(harp.ErrClosed)
 	}
 	st.work.Wait()
+	a.life.Lock()
+	defer a.life.Unlock()
+	if a.stays--; a.stays == 0 {
+		a.detach()
+	}
 	a.keeper.close()
 }
 
@@ -163,6 +189,9 @@ func (a *Agent) check() error {
 		return &harp.FieldError{Field: "name", Message: "must not be empty"}
 	case len(n) > wire.MaxHostName || !utf8.ValidString(n):
 		return &harp.FieldError{Field: "name", Message: fmt.Sprintf("must be UTF-8 of at most %d bytes", wire.MaxHostName)}
+	}
+	if a.wrong != nil {
+		return a.wrong
 	}
 	if err := checkLabels(a.cfg.Labels); err != nil {
 		return err

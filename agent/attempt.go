@@ -21,14 +21,15 @@ import (
 // recovered when somebody asks.
 type attempt struct {
 	agent  *Agent
-	stay   *stay // waits for its function; nil: it was recovered
+	stay   *stay // waits for its function; nil: it was recovered, or goes on without the agent
 	key    key
 	fence  int64
 	store  string // of the dispatcher that it was accepted from
 	info   *CallInfo
 	limits Limits
 	log    *slog.Logger
-	invoke invocation
+	most   int // attempts of its procedure at a time; 0: any
+	task   task
 	watch  watch
 
 	ctx    context.Context // the procedure's
@@ -59,14 +60,25 @@ type attempt struct {
 }
 
 // accept makes the attempt of a call that was found good.
-func accept(s *session, k key, c wire.Call, info *CallInfo, invoke invocation) *attempt {
+func accept(s *session, k key, c wire.Call, info *CallInfo, p *procedure, work task) *attempt {
 	at := newAttempt(s.agent, k)
-	at.stay, at.fence, at.store, at.info, at.invoke = s.stay, c.Fence, s.store, info, invoke
+	at.stay, at.fence, at.store, at.info, at.most, at.task = s.stay, c.Fence, s.store, info, p.most, work
 	at.awaited = true
 	at.outbox.window = window(c.Window)
 	at.watch = watch{timeout: info.Timeout, maxExec: info.MaxExecTime, exceeded: at.stop}
-	at.ctx, at.cancel = context.WithCancelCause(withCallInfo(s.base, info))
+	at.ctx, at.cancel = context.WithCancelCause(withAttempt(withCallInfo(s.base, info), at))
+	if r := work.cmd; r != nil {
+		at.watch = watch{} // its supervisor has the clocks
+		if r.survives = at.spool.on && s.agent.supervises(); r.survives {
+			at.stay, r.quit = nil, make(chan struct{})
+		}
+	}
 	return at
+}
+
+// withAttempt is the context of an attempt's function.
+func withAttempt(ctx context.Context, at *attempt) context.Context {
+	return context.WithValue(ctx, attemptKey{}, at)
 }
 
 func newAttempt(a *Agent, k key) *attempt {
@@ -100,7 +112,11 @@ func (at *attempt) start() {
 	at.started = time.Now() // the journal may have taken a while
 	at.mu.Unlock()
 	at.watch.begin()
-	at.stay.work.Go(at.run)
+	if at.stay == nil {
+		at.agent.commands.Go(at.run)
+	} else {
+		at.stay.work.Go(at.run)
+	}
 	close(at.begun)
 }
 
@@ -126,10 +142,13 @@ func (at *attempt) run() {
 	out = at.call()
 }
 
-// outcome is how a function returned: a value, or a failure if that has a code.
+// outcome is how a function returned: a value, or a failure if that has a code. A
+// command may also go on without the agent, or have left nothing to tell.
 type outcome struct {
 	value   harp.Value
 	failure harp.Failure
+	letGo   bool
+	gone    bool
 }
 
 // call calls the function. What it returned is looked at here as well, since that
@@ -141,19 +160,38 @@ func (at *attempt) call() (out outcome) {
 			out = outcome{failure: fit(remoteFailure(faultPanic, fmt.Sprint(p)))}
 		}
 	}()
-	v, err := at.invoke(at.ctx, at.emit)
-	if err != nil {
-		return outcome{failure: at.failure(err)}
+	v, err := at.task.run(at)
+	switch {
+	case err == nil:
+		return at.result(v)
+	case errors.Is(err, errLetGo):
+		return outcome{letGo: true}
+	case errors.Is(err, errProcessGone):
+		return outcome{gone: true}
 	}
-	return at.result(v)
+	return outcome{failure: at.failure(err)}
 }
 
-// failure is what the function's error means; an agent that stops says so.
+// failure is what the function's error means; an agent that stops says so. One that
+// says no more than why the context has ended is none: the limit or cancel decides.
 func (at *attempt) failure(err error) harp.Failure {
-	if errors.Is(context.Cause(at.ctx), harp.ErrClosed) && (errors.Is(err, context.Canceled) || errors.Is(err, harp.ErrClosed)) {
+	cause := context.Cause(at.ctx)
+	switch stopped := errors.Is(err, context.Canceled) || cause != nil && errors.Is(err, cause); {
+	case !stopped:
+		return failureOf(err)
+	case errors.Is(cause, harp.ErrClosed):
 		return remoteFailure(faultAgentStop, "the agent stopped while the procedure ran")
+	case at.isStopped():
+		return harp.Failure{}
 	}
 	return failureOf(err)
+}
+
+// isStopped reports whether a limit or cancel has ended the procedure's context.
+func (at *attempt) isStopped() bool {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	return at.stopped
 }
 
 // result encodes what the function returned.
@@ -218,9 +256,17 @@ func (at *attempt) interrupt(reason error) { at.cancel(reason) }
 // and told without waiting for that.
 func (at *attempt) finish(out outcome) {
 	at.watch.end()
+	if out.letGo {
+		close(at.returned)
+		at.leave()
+		at.task.cmd.close(at, at.task.cmd.handle.Close)
+		return
+	}
 	at.mu.Lock()
 	at.sayMissedLocked()
-	at.end = at.endLocked(out)
+	if at.gone = out.gone; !at.gone {
+		at.end = at.endLocked(out)
+	}
 	at.ended = true
 	at.spool.failed = nil
 	at.handLocked()
@@ -230,8 +276,14 @@ func (at *attempt) finish(out outcome) {
 	nobody := at.nobody
 	at.mu.Unlock()
 	close(at.returned)
+	if at.most > 0 {
+		at.agent.roster.vacate()
+	}
 	if nobody {
 		at.settle()
+	}
+	if r := at.task.cmd; r != nil && r.handle != nil {
+		r.forget(at)
 	}
 }
 
@@ -298,6 +350,16 @@ func (at *attempt) hasLeft() bool {
 	}
 }
 
+// hasReturned is hasEnded for who must not wait for the attempt's mutex.
+func (at *attempt) hasReturned() bool {
+	select {
+	case <-at.returned:
+		return true
+	default:
+		return false
+	}
+}
+
 // hasEnded reports whether nothing of the attempt runs any more.
 func (at *attempt) hasEnded() bool {
 	at.mu.Lock()
@@ -309,7 +371,7 @@ func (at *attempt) hasEnded() bool {
 // and nobody asks at present.
 func (at *attempt) releasableLocked() bool {
 	return at.ended && at.spool.on && !at.nobody && at.report == nil && !at.awaited &&
-		at.spool.synced.end && max(at.spool.synced.next, at.outbox.first) >= at.outbox.next()
+		(at.spool.synced.end || at.gone) && max(at.spool.synced.next, at.outbox.first) >= at.outbox.next()
 }
 
 // release leaves the attempt to the journal if that is possible.

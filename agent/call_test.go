@@ -226,7 +226,7 @@ func TestProcedures(t *testing.T) {
 			offer(a, "many."+string(rune('a'+i/26))+string(rune('a'+i%26)), func(context.Context) (int, error) { return 0, nil })
 		}
 		d, _, _ := connect(t, p, a)
-		if len(d.procedures) != 202 || d.hello.Labels["role"] != "web" || d.facts.String() != `{"os":"test"}` {
+		if len(d.procedures) != 202 || d.hello.Labels["role"] != "web" || d.facts.String() != `{"os":"test","supervised":false}` {
 			t.Errorf("%d procedures, labels %v, facts %s", len(d.procedures), d.hello.Labels, d.facts)
 		}
 		docs := a.Procedures()

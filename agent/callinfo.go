@@ -21,6 +21,7 @@ type CallInfo struct {
 	Info        harp.Value        // the caller's own data
 	Labels      map[string]string // the job's
 	TraceParent string            // W3C trace context
+	DryRun      bool              // say what would be done, and do nothing
 	Timeout     time.Duration     // the longest silence between records; 0: any
 	MaxExecTime time.Duration     // the longest run; 0: any
 }

@@ -44,10 +44,73 @@ func (at *attempt) put(r wire.Record) error {
 		select {
 		case <-room:
 		case <-at.ctx.Done():
+			return context.Cause(at.ctx)
 		}
 		room, err = at.tryPut(r)
 	}
 	return err
+}
+
+// putNumbered is put for a record that has its number already, and waits as long as
+// ctx lasts. One that is here, or that somebody has who asks for those behind it, is
+// not put again.
+func (at *attempt) putNumbered(ctx context.Context, n int64, r wire.Record) error {
+	room, err := at.tryPutNumbered(n, r)
+	for room != nil {
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		room, err = at.tryPutNumbered(n, r)
+	}
+	return err
+}
+
+// tryPutNumbered is tryPut for a record that is not dropped: who has it can wait.
+func (at *attempt) tryPutNumbered(n int64, r wire.Record) (room <-chan struct{}, err error) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	switch next := at.outbox.next(); {
+	case at.nobody || n < next:
+		return nil, nil
+	case n > next:
+		return nil, fmt.Errorf("agent: record %d came instead of %d", n, next)
+	}
+	put := at.putAwayLocked
+	if at.followedLocked() {
+		put = at.putFollowedLocked
+	}
+	if put(r) == putDone {
+		return nil, nil
+	}
+	return at.roomLocked(), nil
+}
+
+// numbered is the number that the next record gets.
+func (at *attempt) numbered() int64 {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	return at.outbox.next()
+}
+
+// keptElsewhere is the first record that is neither on the journal's disk nor
+// acknowledged.
+func (at *attempt) keptElsewhere() int64 {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if !at.spool.on {
+		return at.outbox.next()
+	}
+	return max(at.outbox.acked, at.spool.synced.next)
+}
+
+// roomLocked returns what is closed when there may be room.
+func (at *attempt) roomLocked() <-chan struct{} {
+	if at.room == nil {
+		at.room = make(chan struct{})
+	}
+	return at.room
 }
 
 // tryPut numbers or drops a record, or returns what is closed when there may be
@@ -58,7 +121,7 @@ func (at *attempt) tryPut(r wire.Record) (room <-chan struct{}, err error) {
 	switch {
 	case at.ended:
 		return nil, fmt.Errorf("%w: the procedure has returned", harp.ErrClosed)
-	case at.ctx.Err() != nil:
+	case at.ctx.Err() != nil && r.Kind != string(harp.KindLog):
 		return nil, context.Cause(at.ctx)
 	case at.nobody:
 		at.missed += int64(len(r.Value))
@@ -76,10 +139,7 @@ func (at *attempt) tryPut(r wire.Record) (room <-chan struct{}, err error) {
 		return nil, nil
 	case putLater:
 	}
-	if at.room == nil {
-		at.room = make(chan struct{})
-	}
-	return at.room, nil
+	return at.roomLocked(), nil
 }
 
 // awayBytes is how many bytes of records wait to be written while nobody is told of
@@ -145,10 +205,12 @@ func (at *attempt) putAwayLocked(r wire.Record) putting {
 	return full
 }
 
-// numberLocked gives a record its number.
+// numberLocked gives a record its number, and its time unless it has one.
 func (at *attempt) numberLocked(r wire.Record) {
-	r.Time = time.Now().UnixNano()
-	r.Truncated, at.missed = at.missed, 0
+	if r.Time == 0 {
+		r.Time = time.Now().UnixNano()
+	}
+	r.Truncated, at.missed = r.Truncated+at.missed, 0
 	at.outbox.add(r)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -117,6 +118,7 @@ func (a *Agent) take(s *session, w wire.Welcome) error {
 	a.current = s
 	clear(a.unknown) // it says again what it does not know
 	a.up.Store(true)
+	defer a.holdCommands(true)
 	a.longest = min(max(time.Duration(w.Reconnect), defaultLongest), maxLongest)
 	a.mu.Unlock()
 	if old != nil {
@@ -135,8 +137,17 @@ func (a *Agent) leave(s *session) {
 	}
 	a.mu.Unlock()
 	close(s.over)
+	a.holdCommands(a.up.Load())
 	for _, at := range a.roster.held() {
 		at.reopen() // what waits for the dispatcher may not have to
+	}
+}
+
+// holdCommands says to what runs whether who prints waits when there is no room:
+// while a dispatcher is there that makes some.
+func (a *Agent) holdCommands(wait bool) {
+	for _, at := range a.roster.held() {
+		at.hold(wait)
 	}
 }
 
@@ -148,6 +159,11 @@ func (s *session) facts(ctx context.Context) wire.Facts {
 	facts, err := s.agent.cfg.Facts(ctx)
 	var v harp.Value
 	if err == nil {
+		facts = maps.Clone(facts)
+		if facts == nil {
+			facts = map[string]any{}
+		}
+		facts["supervised"] = s.agent.supervises()
 		v, err = harp.NewValue(facts)
 	}
 	if err == nil && len(v) > maxPage {
@@ -162,6 +178,7 @@ func (s *session) facts(ctx context.Context) wire.Facts {
 
 // sendProcedures sends what the agent offers, in pages.
 func (s *session) sendProcedures() {
+	s.told = s.agent.catalogue.current()
 	var page wire.Procedures
 	size := 0
 	for _, p := range s.agent.catalogue.all() {

@@ -21,6 +21,8 @@ const keepUnknown = 7 * 24 * time.Hour
 type journalInfo struct {
 	Store       string `msgpack:"store,omitempty"` // of the dispatcher it is from
 	Procedure   string `msgpack:"proc"`
+	Supervised  bool   `msgpack:"sup,omitempty"`  // it goes on without the agent
+	Ends        string `msgpack:"ends,omitempty"` // how, beside an end of its own: see endsReboot
 	Boot        string `msgpack:"boot,omitempty"`
 	Timeout     int64  `msgpack:"timeout,omitempty"`
 	MaxExecTime int64  `msgpack:"maxexec,omitempty"`
@@ -28,10 +30,14 @@ type journalInfo struct {
 
 // journalInfo is that of the attempt.
 func (at *attempt) journalInfo() []byte {
-	return wire.Encode(journalInfo{
-		Store: at.store, Procedure: at.info.Procedure, Boot: bootID(),
+	info := journalInfo{
+		Store: at.store, Procedure: at.info.Procedure, Boot: bootID(), Supervised: at.task.survives(),
 		Timeout: int64(at.info.Timeout), MaxExecTime: int64(at.info.MaxExecTime),
-	})
+	}
+	if r := at.task.cmd; r != nil && r.endsReboot {
+		info.Ends = endsReboot
+	}
+	return wire.Encode(info)
 }
 
 // infoOf is what was journalled of an attempt; what cannot be read is empty.
@@ -70,19 +76,25 @@ func (a *Agent) hasForgotten(k key) bool {
 // there it ended with its process.
 func recovered(a *Agent, k key, j *journal.Journal, h journal.Held) *attempt {
 	at := newAttempt(a, k)
-	at.fence, at.store, at.started = h.Fence, infoOf(h).Store, h.Started
+	at.recall(j, h)
 	at.ended, at.gone, at.dropped = true, h.State != journal.Ended, h.Dropped
+	at.spool.handed.end, at.spool.synced.end = true, true
+	close(at.begun)
+	close(at.returned)
+	return at
+}
+
+// recall makes an attempt what the journal has of it.
+func (at *attempt) recall(j *journal.Journal, h journal.Held) {
+	at.fence, at.store, at.started = h.Fence, infoOf(h).Store, h.Started
 	at.outbox.acked, at.outbox.first = h.Acked, h.Records
 	at.spool.journal = j
-	at.spool.handed = progress{next: h.Records, stop: h.Stop != nil, end: true}
+	at.spool.handed = progress{next: h.Records, stop: h.Stop != nil}
 	at.spool.synced = at.spool.handed
 	if h.Stop != nil {
 		at.stopping = &wire.Stopping{Cause: h.Stop.Cause, Since: h.Stop.Since.UnixNano(), Limit: int64(h.Stop.Limit)}
 		at.stopped = true
 	}
-	close(at.begun)
-	close(at.returned)
-	return at
 }
 
 // sendHeld sends, in pages, every attempt that the agent holds. The error says why

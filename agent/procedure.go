@@ -24,6 +24,24 @@ type ProcOption func(*procedure)
 // be run again when what became of it cannot be known.
 func Idempotent() ProcOption { return func(p *procedure) { p.doc.Idempotent = true } }
 
+// Exclusive declares that the procedure runs once at a time on this host: a call that
+// comes meanwhile waits at the dispatcher.
+func Exclusive() ProcOption {
+	return func(p *procedure) { p.most, p.doc.Traits = 1, append(p.doc.Traits, harp.TraitExclusive) }
+}
+
+// Dangerous declares that who calls the procedure by hand is to be asked whether they
+// mean it.
+func Dangerous() ProcOption {
+	return func(p *procedure) { p.doc.Traits = append(p.doc.Traits, harp.TraitDangerous) }
+}
+
+// DryRun declares that the procedure looks at CallInfo.DryRun, and then says what it
+// would do and does nothing. Calls for a dry run of any other are refused.
+func DryRun() ProcOption {
+	return func(p *procedure) { p.doc.Traits = append(p.doc.Traits, harp.TraitDryRun) }
+}
+
 // Timeout is the procedure's own longest silence between two records: the default
 // of its calls, and what they can ask for at most. d must be more than zero.
 func Timeout(d time.Duration) ProcOption {
@@ -86,17 +104,33 @@ func HandleStream[A, M, R any](a *Agent, p harp.StreamProc[A, M, R], fn func(ctx
 type procedure struct {
 	doc  harp.ProcedureDoc
 	args *schema.Args
-	bind func(args harp.Value) (invocation, error)
+	dir  string // it was loaded from; empty: from none
+	most int    // that run at a time; 0: any
+	bind func(args harp.Value, info *CallInfo) (task, error)
 }
 
-// invocation is a procedure's function with its arguments.
-type invocation func(ctx context.Context, emit func(any) error) (any, error)
+// can reports whether the procedure declares a trait.
+func (p *procedure) can(trait string) bool { return slices.Contains(p.doc.Traits, trait) }
+
+// task is what one call of a procedure does.
+type task struct {
+	// begin starts it, where that can fail: then it was not started, and its error is
+	// what the call is refused with. nil: run starts it.
+	begin func(at *attempt) error
+	run   func(at *attempt) (any, error)
+	cmd   *running // what runs is a command; nil: it is a function
+}
+
+// survives reports whether the task goes on without the agent.
+func (t task) survives() bool { return t.cmd != nil && t.cmd.survives }
 
 // declare describes a procedure. It panics where the program is wrong.
 func declare[A, R any](p harp.Proc[A, R], noFunc bool, opts []ProcOption, fn func(context.Context, A, func(any) error) (any, error)) *procedure {
 	summary, doc, _ := strings.Cut(strings.TrimSpace(p.Doc), "\n")
 	proc := &procedure{doc: harp.ProcedureDoc{Name: p.Name, Summary: summary, Doc: strings.TrimSpace(doc)}}
-	proc.checkName()
+	if err := proc.check(); err != nil {
+		proc.broken("%v", err)
+	}
 	if noFunc {
 		proc.broken("the function is nil")
 	}
@@ -109,9 +143,9 @@ func declare[A, R any](p harp.Proc[A, R], noFunc bool, opts []ProcOption, fn fun
 	if proc.args, err = schema.Compile(proc.doc); err != nil {
 		proc.broken("%v", err)
 	}
-	proc.bind = func(v harp.Value) (invocation, error) {
+	proc.bind = func(v harp.Value, _ *CallInfo) (task, error) {
 		args, err := decode[A](sig.Form, v)
-		return func(ctx context.Context, emit func(any) error) (any, error) { return fn(ctx, args, emit) }, err
+		return task{run: func(at *attempt) (any, error) { return fn(at.ctx, args, at.emit) }}, err
 	}
 	for _, opt := range opts {
 		opt(proc)
@@ -141,12 +175,18 @@ func (p *procedure) schemaOf(t reflect.Type) []byte {
 	return s
 }
 
-func (p *procedure) checkName() {
+// check reports what of the description cannot be told. The error is a
+// *harp.FieldError.
+func (p *procedure) check() error {
 	n := p.doc.Name
 	odd := func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }
 	if n == "" || len(n) > wire.MaxProcedureName || !utf8.ValidString(n) || strings.ContainsFunc(n, odd) {
-		p.broken("the name must be 1 to %d bytes of UTF-8 without spaces", wire.MaxProcedureName)
+		return &harp.FieldError{Field: "name", Message: fmt.Sprintf("must be 1 to %d bytes of UTF-8 without spaces", wire.MaxProcedureName)}
 	}
+	if n := len(wire.Encode(p.message())); n > maxPage {
+		return &harp.FieldError{Field: "description", Message: fmt.Sprintf("is %d bytes, at most %d", n, maxPage)}
+	}
+	return nil
 }
 
 // broken ends the program that declares what cannot be.
@@ -168,13 +208,40 @@ func (p *procedure) message() wire.Procedure {
 // catalogue is what an agent offers.
 type catalogue struct {
 	mu         sync.Mutex // guards what follows
+	version    int        // raised with each change
 	procedures map[string]*procedure
+}
+
+// replace puts procedures in the place of those that were loaded from the same
+// directory. The error is harp.ErrConflict: another one has the name.
+func (c *catalogue) replace(dir string, procedures []*procedure) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := maps.Clone(c.procedures)
+	maps.DeleteFunc(next, func(_ string, p *procedure) bool { return p.dir == dir })
+	for _, p := range procedures {
+		if next[p.doc.Name] != nil {
+			return fmt.Errorf("%w: a procedure %s is there already, not from %s", harp.ErrConflict, p.doc.Name, dir)
+		}
+		p.dir = dir
+		next[p.doc.Name] = p
+	}
+	c.procedures = next
+	c.version++
+	return nil
+}
+
+// current is the version of the catalogue.
+func (c *catalogue) current() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.version
 }
 
 // add panics if the name is taken or the description too long to be told.
 func (c *catalogue) add(p *procedure) {
-	if n := len(wire.Encode(p.message())); n > maxPage {
-		p.broken("its description is %d bytes, at most %d", n, maxPage)
+	if err := p.check(); err != nil {
+		p.broken("%v", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,6 +249,7 @@ func (c *catalogue) add(p *procedure) {
 		p.broken("is there already")
 	}
 	c.procedures[p.doc.Name] = p
+	c.version++
 }
 
 func (c *catalogue) find(name string) *procedure {

@@ -45,7 +45,7 @@ func (r *roster) enter(s *session, at *attempt) (known *attempt, reason string) 
 		return known, ""
 	case s.closed:
 		return nil, wire.NotNowDraining
-	case len(r.attempts) >= r.most:
+	case len(r.attempts) >= r.most || at.most > 0 && r.runningLocked(at.info.Procedure) >= at.most:
 		r.owed[s] = struct{}{}
 		return nil, wire.NotNowBusy
 	}
@@ -54,6 +54,16 @@ func (r *roster) enter(s *session, at *attempt) (known *attempt, reason string) 
 	}
 	r.attempts[at.key] = at
 	return nil, ""
+}
+
+// runningLocked is how many attempts of a procedure have not ended.
+func (r *roster) runningLocked(procedure string) (n int) {
+	for _, at := range r.attempts {
+		if at.info != nil && at.info.Procedure == procedure && !at.hasReturned() {
+			n++
+		}
+	}
+	return n
 }
 
 // recover returns the attempt called k, which is put on the roster if that has none

@@ -34,10 +34,12 @@ type session struct {
 	base      context.Context // of its procedures: ends never
 	stay      *stay
 	vacancy   chan struct{} // 1 slot: attempts are taken on again
+	news      chan struct{} // 1 slot: the agent offers other procedures
 	over      chan struct{} // closed when nobody is told anything over it any more
 
 	epoch  int64  // since WELCOME
 	store  string // the dispatcher's, since WELCOME
+	told   int    // the version of the catalogue that the dispatcher has
 	closed bool   // takes on no more attempts; guarded by the roster's mutex
 }
 
@@ -71,6 +73,7 @@ func (a *Agent) newSession(ctx context.Context, ts *transport.Session, st *stay)
 		base:      context.WithoutCancel(ctx),
 		stay:      st,
 		vacancy:   make(chan struct{}, 1),
+		news:      make(chan struct{}, 1),
 		over:      make(chan struct{}),
 	}
 	if s.direct {
@@ -99,6 +102,7 @@ func (s *session) run(ctx context.Context) error {
 	loops.Go(func() { s.transport.Serve(s.base, s.handle) }) //nolint:errcheck // the session's own Err says why
 	loops.Go(func() { s.controlLoop(s.base) })
 	loops.Go(s.vacancyLoop)
+	loops.Go(s.newsLoop)
 	select {
 	case <-ctx.Done():
 		s.drain()
@@ -186,6 +190,20 @@ func (s *session) vacancyLoop() {
 			if !s.direct {
 				s.send(wire.TypeReady, wire.Ready{})
 			}
+		case <-s.transport.Done():
+			return
+		}
+	}
+}
+
+// newsLoop says what the agent offers when that has changed.
+func (s *session) newsLoop() {
+	for !s.direct {
+		if s.agent.catalogue.current() != s.told {
+			s.sendProcedures()
+		}
+		select {
+		case <-s.news:
 		case <-s.transport.Done():
 			return
 		}

@@ -123,14 +123,14 @@ func (l Life) over(e Event) Life {
 }
 
 // outcomeOf is how a procedure ended: what was journalled first decides, a limit, a
-// cancel or its own end.
+// cancel or its own end. What it said when it was stopped is kept in the failure.
 func outcomeOf(e Event) Outcome {
 	o := Outcome{State: harp.StateSucceeded, Started: harp.DidRun, Failure: e.Failure, HasValue: len(e.Value) > 0}
 	switch stop := e.Stopping; {
 	case stop != nil && stop.Cause == stopCancel:
-		o.State, o.Failure = harp.StateCancelled, cancelled(harp.DidRun)
+		o.State, o.Failure = harp.StateCancelled, saying(cancelled(harp.DidRun), e.Failure)
 	case stop != nil:
-		o.State, o.Reason, o.Failure = harp.StateTimedOut, stop.Cause, timedOut(stop)
+		o.State, o.Reason, o.Failure = harp.StateTimedOut, stop.Cause, saying(timedOut(stop), e.Failure)
 	case e.Failure.Code != "":
 		o.State = harp.StateFailed
 	case e.Dropped:
@@ -206,6 +206,12 @@ func cancelled(ran harp.Ran) harp.Failure {
 func timedOut(s *Stopping) harp.Failure {
 	f := harp.NewFailure("timeout", "")
 	f.Limit, f.LimitOf = s.Limit, s.Cause
+	return f
+}
+
+// saying adds to a failure what the procedure itself said last.
+func saying(f, last harp.Failure) harp.Failure {
+	f.Message, f.Data, f.ExitCode = last.Message, last.Data, last.ExitCode
 	return f
 }
 

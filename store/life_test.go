@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"bytes"
 	"errors"
 	"reflect"
 	"slices"
@@ -168,5 +169,21 @@ func TestLifeStart(t *testing.T) {
 	l = lifeOf(t, append(slices.Clone(limited), stopped(store.Stop, harp.LimitMaxExecTime), stopped(store.End, harp.LimitTimeout))...)
 	if l.Stopping.Cause != harp.LimitTimeout || l.Failure.LimitOf != harp.LimitTimeout || l.Failure.Limit != time.Minute {
 		t.Errorf("it was stopped by %+v, failure %+v", l.Stopping, l.Failure)
+	}
+}
+
+// TestLifeLastWords checks that what a procedure says when it is stopped is kept, and
+// decides nothing.
+func TestLifeLastWords(t *testing.T) {
+	code := int64(143)
+	words := harp.Failure{Code: "remote", Type: "exit", Message: "rolled back", Data: harp.Value{0xc3}, ExitCode: &code}
+	for cause, state := range map[string]harp.State{"cancel": harp.StateCancelled, harp.LimitTimeout: harp.StateTimedOut} {
+		e := stopped(store.End, cause)
+		e.Failure = words
+		o := lived(t, harp.RetryPolicy{}, append(ev(store.Claimed, store.Started), e))
+		if o.State != state || o.Failure.Code == words.Code || o.Failure.Message != words.Message ||
+			!bytes.Equal(o.Failure.Data, words.Data) || *o.Failure.ExitCode != code {
+			t.Errorf("after %s it is %+v", cause, o)
+		}
 	}
 }

@@ -14,7 +14,7 @@ func (j *Journal) Accept(k Key, a Accept) error {
 	return wait(j.accept(k, a, Accepted, time.Time{}))
 }
 
-// AcceptStart is Accept and Start in one write.
+// AcceptStart is Accept and Start in one write. Errors: as Accept.
 func (j *Journal) AcceptStart(k Key, a Accept, at time.Time) error {
 	return wait(j.accept(k, a, Started, at))
 }
@@ -51,6 +51,7 @@ func (j *Journal) accept(k Key, a Accept, s State, at time.Time) (*Commit, error
 }
 
 // Start journals START of an accepted attempt and returns when that is on disk.
+// Errors: ErrUnknown, ErrState.
 func (j *Journal) Start(k Key, at time.Time) error {
 	return wait(j.change(k, func(g *group, a *attempt) error {
 		if a.state != Accepted {
@@ -244,6 +245,7 @@ func (j *Journal) spoolLocked(g *group, k Key, a *attempt, x *extent) {
 
 // Ack says that the records before next are kept elsewhere. It does not wait, and
 // may be forgotten in a crash, as that they are acknowledged again harms nobody.
+// Errors: ErrUnknown; ErrInvalid beyond the records there are.
 func (j *Journal) Ack(k Key, next int64) error {
 	_, err := j.doLater(k, func(g *group, a *attempt) error {
 		switch {
@@ -261,7 +263,7 @@ func (j *Journal) Ack(k Key, next int64) error {
 // Forget drops attempts of which the end was acknowledged, or that nobody will ask
 // for again, whatever their state, and leaves their tombstones. Those that are not
 // in the journal get one too: they will not be accepted. It does not wait, and may be
-// forgotten in a crash.
+// forgotten in a crash. Errors: ErrBroken, ErrClosed; ErrInvalid for no proper key.
 func (j *Journal) Forget(keys ...Key) error {
 	for _, k := range keys {
 		if err := checkKey(k); err != nil {
@@ -285,7 +287,7 @@ func (j *Journal) Forget(keys ...Key) error {
 	return err
 }
 
-// Sync returns when all that was journalled is on disk.
+// Sync returns when all that was journalled is on disk. Errors: ErrBroken, ErrClosed.
 func (j *Journal) Sync() error {
 	return wait(j.do(func(*group) error { return nil }))
 }

@@ -15,7 +15,9 @@ type FS interface {
 	Open(name string) (File, error)
 	// Create makes an empty file, in place of one of that name.
 	Create(name string) (File, error)
+	// Rename gives a file another name, in place of a file of that name.
 	Rename(from, to string) error
+	// Remove removes a file.
 	Remove(name string) error
 	// SyncDir makes Create, Rename and Remove durable.
 	SyncDir() error
@@ -26,7 +28,10 @@ type FS interface {
 type File interface {
 	io.WriteCloser
 	io.ReaderAt
+	// Size is how many bytes it has.
 	Size() (int64, error)
+	// Truncate cuts it to so many bytes; the next Write follows them.
 	Truncate(size int64) error
+	// Sync makes what was written durable.
 	Sync() error
 }

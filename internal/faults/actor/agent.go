@@ -35,6 +35,11 @@ func runAgent(ctx context.Context, cfg Config, ca *devca.CA, log *slog.Logger) e
 	})
 	agent.HandleStream(a, harp.NewStreamProc[Args, Record, Result](Work), worker(w))
 	agent.HandleStream(a, harp.NewStreamProc[Args, Record, Result](Again), worker(w), agent.Idempotent())
+	if cfg.Procedures != "" {
+		if err := a.Load(cfg.Procedures); err != nil {
+			return err
+		}
+	}
 	say(Ready)
 	return a.Connect(ctx, cfg.Connect)
 }

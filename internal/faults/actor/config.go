@@ -43,6 +43,7 @@ type Config struct {
 	Connect     string // the dispatcher's address
 	Witness     string // file
 	MaxAttempts int    // 0: the default
+	Procedures  string // folder with commands; "": none
 }
 
 // The procedures of an agent.

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/harpcaller/harp/agent/supervise"
 	"github.com/harpcaller/harp/internal/faults/actor"
 )
 
 func main() {
+	supervise.Main()
 	if err := actor.Main(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

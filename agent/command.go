@@ -1,0 +1,116 @@
+package agent
+
+import (
+	"path/filepath"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/internal/command"
+	"github.com/harpcaller/harp/agent/internal/supervisor"
+	"github.com/harpcaller/harp/internal/schema"
+)
+
+// Load offers the procedures that the YAML files of a directory declare (those whose
+// names end in .yaml or .yml): commands, see docs/procedures.md. Called again with the
+// same directory it replaces what was loaded from it before; dispatchers are told, and
+// what runs goes on as it was. If a file is bad nothing changes.
+//
+// Errors: harp.ErrInvalid, several joined, each naming file, line and field; os's for
+// what cannot be read; harp.ErrConflict for a procedure that is there already.
+func (a *Agent) Load(dir string) error {
+	procedures, err := load(dir)
+	if err != nil {
+		return err
+	}
+	if err := a.catalogue.replace(dir, procedures); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	s := a.current
+	a.mu.Unlock()
+	if s != nil {
+		signal(s.news)
+	}
+	return nil
+}
+
+// CheckDir reports whether Load would take the directory as it is now. Errors: as
+// Load.
+func CheckDir(dir string) error {
+	_, err := load(dir)
+	return err
+}
+
+func load(dir string) ([]*procedure, error) {
+	commands, err := command.Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	procedures := make([]*procedure, len(commands))
+	for i, c := range commands {
+		if procedures[i], err = commandProcedure(c); err != nil {
+			return nil, err
+		}
+	}
+	return procedures, nil
+}
+
+// commandProcedure is the procedure that runs a command.
+func commandProcedure(c *command.Command) (*procedure, error) {
+	p := &procedure{doc: c.Doc, most: c.Concurrency}
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	var err error
+	if p.args, err = schema.Compile(p.doc); err != nil {
+		return nil, err
+	}
+	p.bind = func(args harp.Value, info *CallInfo) (task, error) {
+		spec, err := c.Prepare(command.Call{
+			Job: info.JobID, Attempt: int64(info.Attempt), Host: info.Host, Args: args, DryRun: info.DryRun,
+			Timeout: info.Timeout, MaxExecTime: info.MaxExecTime,
+		})
+		if err != nil {
+			return task{}, err
+		}
+		r := &running{spec: spec, endsReboot: c.EndsReboot && !info.DryRun}
+		return task{begin: r.begin, run: r.run, cmd: r}, nil
+	}
+	return p, nil
+}
+
+// ExecPolicy is what callers of the procedure exec may run. The zero policy allows any
+// program, anywhere, as the agent's own user.
+type ExecPolicy struct {
+	User, Group string        // as whom; default: as the agent
+	Commands    []string      // programs, as they must be named in argv[0]; none: any
+	Dirs        []string      // where it may be run, and below; none: anywhere
+	Env         []string      // variables that a call may set
+	PassEnv     []string      // variables of the agent's own
+	Timeout     time.Duration // as of any procedure; 0: none of its own
+	MaxExecTime time.Duration
+	Grace       time.Duration // from TERM to KILL; default 10 s
+}
+
+// execProcedure makes the procedure exec. Errors: *harp.FieldError.
+func execProcedure(policy ExecPolicy) (*procedure, error) {
+	c, err := command.Exec(command.ExecPolicy(policy))
+	if err != nil {
+		return nil, err
+	}
+	return commandProcedure(c)
+}
+
+// supervises reports whether commands outlive the agent.
+func (a *Agent) supervises() bool { return a.cfg.Dir != "" && supervisor.Available() }
+
+// supervision is where what outlives the agent is kept.
+func (a *Agent) supervision() supervisor.Options {
+	if !a.supervises() {
+		return supervisor.Options{}
+	}
+	return supervisor.Options{Dir: filepath.Join(a.cfg.Dir, "run")}
+}
+
+// beginTime is how long the start of a command may take: until its program runs.
+const beginTime = 30 * time.Second

@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// Log returns a logger whose lines become records of kind log of the job that a
+// procedure's context belongs to, in slog's text form without the time, which the
+// record has. Lines that are longer than a record are cut. A line counts as a sign of
+// life for the job's Timeout, waits for room as emit does, and is dropped once the
+// context has ended and there is none. For any other context it is slog.Default.
+func Log(ctx context.Context) *slog.Logger {
+	at, ok := ctx.Value(attemptKey{}).(*attempt)
+	if !ok {
+		return slog.Default()
+	}
+	return slog.New(newLogHandler(at))
+}
+
+type attemptKey struct{}
+
+// logHandler makes records of lines. Those made of one share the line being written.
+type logHandler struct {
+	slog.Handler
+	line *line
+}
+
+// line is where the text of a line is written.
+type line struct {
+	at *attempt
+
+	mu   sync.Mutex // guards what follows; held while one line is made, never while blocked
+	text bytes.Buffer
+}
+
+func newLogHandler(at *attempt) slog.Handler {
+	l := &line{at: at}
+	return &logHandler{line: l, Handler: slog.NewTextHandler(&l.text, &slog.HandlerOptions{
+		Level: slog.LevelDebug,
+		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			if len(groups) == 0 && a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	})}
+}
+
+// Handle implements slog.Handler. Errors: as emit's.
+func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
+	text, err := h.format(ctx, r)
+	if err != nil {
+		return err
+	}
+	at := h.line.at
+	v, err := harp.NewValue(cut(text, at.limits.MaxRecord-recordCost))
+	if err != nil {
+		return err
+	}
+	at.watch.offered()
+	return at.put(wire.Record{Kind: string(harp.KindLog), Value: v})
+}
+
+func (h *logHandler) format(ctx context.Context, r slog.Record) (string, error) {
+	l := h.line
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Reset()
+	err := h.Handler.Handle(ctx, r)
+	return string(bytes.TrimSuffix(l.text.Bytes(), []byte("\n"))), err
+}
+
+// WithAttrs implements slog.Handler.
+func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &logHandler{h.Handler.WithAttrs(attrs), h.line}
+}
+
+// WithGroup implements slog.Handler.
+func (h *logHandler) WithGroup(name string) slog.Handler {
+	return &logHandler{h.Handler.WithGroup(name), h.line}
+}
