@@ -172,17 +172,7 @@ func (s *session) enter(at *attempt, c wire.Call, received time.Time) (*attempt,
 	case reason != "":
 		return nil, denial{reason: reason}
 	}
-	if no := s.journalStart(at); no.is() {
-		at.deny(no)
-		return nil, no
-	}
-	if late() {
-		if no := at.retract(); no.is() {
-			at.deny(no)
-			return nil, no
-		}
-	}
-	if no := at.begin(); no.is() {
+	if no := s.begin(at, late); no.is() {
 		at.deny(no)
 		return nil, no
 	}
@@ -190,20 +180,21 @@ func (s *session) enter(at *attempt, c wire.Call, received time.Time) (*attempt,
 	return at, denial{}
 }
 
-// begin starts what can fail to start. What was not started is not in the journal
-// any more when that is said.
-func (at *attempt) begin() denial {
+// begin journals that an attempt starts and, where that can fail, starts it.
+func (s *session) begin(at *attempt, late func() bool) (no denial) {
+	commit := func() denial {
+		if no := s.journalStart(at); no.is() {
+			return no
+		}
+		if late() {
+			return at.retract(wire.NotNowStartBefore)
+		}
+		return denial{}
+	}
 	if at.task.begin == nil {
-		return denial{}
+		return commit()
 	}
-	err := at.task.begin(at)
-	if err == nil {
-		return denial{}
-	}
-	if no := at.retract(); no.broken != nil {
-		return no
-	}
-	return rejected("exec", err.Error())
+	return at.task.begin(at, commit)
 }
 
 // journalStart journals that an attempt starts, in one write.
@@ -300,7 +291,7 @@ func refusal(err error) denial {
 	f := harp.NewFailure("rejected_invalid", err.Error())
 	var field *harp.FieldError
 	if errors.As(err, &field) {
-		f.Field = field.Field
+		f.Field, f.Message = field.Field, field.Message
 	}
 	return denial{failure: fit(f)}
 }

@@ -259,7 +259,7 @@ func (at *attempt) finish(out outcome) {
 	if out.letGo {
 		close(at.returned)
 		at.leave()
-		at.task.cmd.close(at, at.task.cmd.handle.Close)
+		at.task.cmd.close(at, at.task.cmd.supervised().Close())
 		return
 	}
 	at.mu.Lock()
@@ -282,7 +282,7 @@ func (at *attempt) finish(out outcome) {
 	if nobody {
 		at.settle()
 	}
-	if r := at.task.cmd; r != nil && r.handle != nil {
+	if r := at.task.cmd; r != nil {
 		r.forget(at)
 	}
 }

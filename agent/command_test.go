@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -44,6 +45,10 @@ alone:
 would:
   command: [/bin/false]
   dry_run: [/bin/echo, would do it]
+reboot:
+  params: {pipe: {type: path, required: true}}
+  command: [/bin/cat, "{{.pipe}}"]
+  ends: reboot
 answer:
   command: [/bin/echo, '{"n": 42}']
   result: {from: stdout-last-json}
@@ -386,5 +391,94 @@ func TestLoadAgain(t *testing.T) {
 	}
 	if f := d.call("first", nil).refused(); f.Code != "rejected_not_found" {
 		t.Errorf("what is gone is refused with %+v", f)
+	}
+}
+
+// A command that reboots the machine has succeeded when that has booted anew; any other
+// is lost with it.
+func TestCommandEndsWithAReboot(t *testing.T) {
+	for procedure, gone := range map[string]bool{"reboot": false, "lines": true} {
+		t.Run(procedure, func(t *testing.T) {
+			c := newCommander(t, t.TempDir())
+			path, w := pipe(t)
+			x := c.peer.call(procedure, harp.Args{"pipe": path}).accepted()
+			tell(t, w, "going down\n")
+			expect[wire.Records](x, wire.TypeRecords)
+			x.ack(1)
+			c.run.stop()
+			c.run.wait()
+			endSupervisors(t, x.id)
+			agent.BootAnew(t)
+			c.boot()
+			end := c.peer.resume(x.id, 1).ending()
+			if end.Gone != gone || len(end.Failure) > 0 || end.Records != 1 {
+				t.Errorf("it ended with %+v", end)
+			}
+		})
+	}
+}
+
+// A supervisor that dies takes its command with it, and what was printed is told.
+func TestCommandWhoseSupervisorDies(t *testing.T) {
+	c := newCommander(t, t.TempDir())
+	path, w := pipe(t)
+	x := c.peer.call("lines", harp.Args{"pipe": path}).accepted()
+	tell(t, w, "a\nb\n")
+	expect[wire.Records](x, wire.TypeRecords)
+	of := processesOf(t, x.id)
+	if len(of) != 1 {
+		t.Fatalf("%d processes run for the job", len(of))
+	}
+	if err := syscall.Kill(of[0].parent, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	end := x.ending()
+	if !end.Gone || end.Records != 2 {
+		t.Errorf("it ended with %+v", end)
+	}
+	if left := processesOf(t, x.id); len(left) != 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
+// process is one that runs for a job.
+type process struct{ pid, parent int }
+
+// processesOf are those that a job's command is made of.
+func processesOf(t *testing.T, job string) (list []process) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range all {
+		env, err := os.ReadFile(path)
+		if err != nil || !strings.Contains("\x00"+string(env), "\x00HARP_JOB="+job+"\x00") {
+			continue // or it has ended just now
+		}
+		stat, err := os.ReadFile(filepath.Join(filepath.Dir(path), "stat"))
+		if err != nil {
+			continue
+		}
+		var p process
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		if p.pid, err = strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+			p.parent, err = strconv.Atoi(strings.Fields(rest)[1])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// endSupervisors kills what runs for a job, as a reboot does.
+func endSupervisors(t *testing.T, job string) {
+	t.Helper()
+	for _, p := range processesOf(t, job) {
+		if err := errors.Join(syscall.Kill(p.parent, syscall.SIGKILL), syscall.Kill(p.pid, syscall.SIGKILL)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -194,3 +194,34 @@ func ExampleAgent_Connect() {
 		fmt.Println(err)
 	}
 }
+
+// A procedure's own limit is the default of its calls, and the most they may ask for.
+func ExampleMaxExecTime() {
+	example(func(a *agent.Agent) {
+		hang := harp.NewProc[struct{}, string]("hang")
+		agent.Handle(a, hang, func(ctx context.Context, _ struct{}) (string, error) {
+			<-ctx.Done()
+			return "", context.Cause(ctx)
+		}, agent.MaxExecTime(10*time.Millisecond))
+	}, func(ctx context.Context, host *harp.Agent) {
+		call(ctx, host, "hang", nil, harp.MaxExecTime(time.Hour))
+	})
+	// Output: timed out: true
+}
+
+// Of a procedure that does no harm when it is run again: after its outcome was lost it
+// is, without the caller's asking.
+func ExampleIdempotent() {
+	a := agent.New(agent.Config{Name: "web01"})
+	agent.Handle(a, Restart, func(context.Context, RestartArgs) (RestartResult, error) { return RestartResult{}, nil }, agent.Idempotent())
+	fmt.Println(a.Procedures()[0].Idempotent)
+	// Output: true
+}
+
+// What is told of a host, beside facts of your own.
+func ExampleDefaultFacts() {
+	facts, err := agent.DefaultFacts(context.Background())
+	facts["rack"] = "b12"
+	fmt.Println(facts["os"] != "", facts["rack"], err)
+	// Output: true b12 <nil>
+}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"testing"
 	"time"
 
 	"github.com/harpcaller/harp/agent/journal"
@@ -28,4 +29,12 @@ func (a *Agent) Holds(job string) bool {
 // JournalStart journals the start of an attempt that is nobody's.
 func (a *Agent) JournalStart(job string) error {
 	return a.keeper.current().AcceptStart(key{job: job, number: 1}.journal(), journal.Accept{}, time.Now())
+}
+
+// BootAnew makes this process believe until the end of the test that the machine has
+// booted since.
+func BootAnew(t testing.TB) {
+	was := bootID
+	bootID = func() string { return was() + " anew" }
+	t.Cleanup(func() { bootID = was })
 }

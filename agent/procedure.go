@@ -114,9 +114,9 @@ func (p *procedure) can(trait string) bool { return slices.Contains(p.doc.Traits
 
 // task is what one call of a procedure does.
 type task struct {
-	// begin starts it, where that can fail: then it was not started, and its error is
-	// what the call is refused with. nil: run starts it.
-	begin func(at *attempt) error
+	// begin prepares it, calls commit, which journals the start, and starts it. The
+	// denial is commit's, or says why it was not started. nil: run starts it.
+	begin func(at *attempt, commit func() denial) denial
 	run   func(at *attempt) (any, error)
 	cmd   *running // what runs is a command; nil: it is a function
 }

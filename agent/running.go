@@ -11,7 +11,6 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/command"
-	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 	"github.com/harpcaller/harp/internal/wire"
 )
@@ -40,52 +39,81 @@ type running struct {
 
 	quit   chan struct{} // closed when the agent lets it go; nil: never
 	once   sync.Once     // closes quit
-	handle *supervisor.Handle
-	broken error // why nobody knows whether it was started
+	broken error         // why nobody knows whether it was started
 
 	mu      sync.Mutex // guards what follows; never held while blocked
-	closing bool       // it is stopped because the agent stops
-	kept    int64      // records that the supervisor was told of
+	handle  *supervisor.Handle
+	closing bool  // it is stopped because the agent stops
+	kept    int64 // records that the supervisor was told of
 }
 
-// begin starts the command. The error says that it was not started.
-func (r *running) begin(at *attempt) error {
-	var where supervisor.Options
+// errDenied is why a command is not executed: its start is not journalled.
+var errDenied = errors.New("agent: not now")
+
+// begin prepares the command, journals its start and executes it.
+func (r *running) begin(at *attempt, commit func() denial) denial {
+	var no denial
+	committed := false
+	where := supervisor.Options{Hold: at.agent.up.Load(), Commit: func() error {
+		if no = commit(); no.is() {
+			return errDenied
+		}
+		committed = true
+		return nil
+	}}
 	if r.survives {
-		where = at.agent.supervision()
+		where.Dir = at.agent.supervision().Dir
 	}
 	r.spec.MaxRecord, r.spec.MaxSpool = at.limits.MaxRecord-recordCost, commandSpool
 	ctx, cancel := context.WithTimeout(at.ctx, beginTime)
 	defer cancel()
 	h, err := supervisor.Start(ctx, where, r.spec)
-	var exec *proc.ExecError
 	switch {
-	case errors.As(err, &exec):
-		return err
-	case err != nil:
-		r.broken = err
-		return nil
+	case err == nil:
+		r.handle = h // nobody else is here yet
+		return denial{}
+	case errors.Is(err, errDenied):
+		return no
+	case committed:
+		return r.failed(at, err)
 	}
-	r.handle = h
-	h.Hold(at.agent.up.Load())
-	return nil
+	return r.unprepared(at, err)
+}
+
+// failed is for a command whose start is journalled. What was not executed is not in
+// the journal any more when that is said.
+func (r *running) failed(at *attempt, err error) denial {
+	if errors.Is(err, supervisor.ErrLost) {
+		r.broken = err
+		return denial{}
+	}
+	if no := at.retract(wire.NotNowBusy); no.broken != nil {
+		return no
+	}
+	return rejected("exec", err.Error())
+}
+
+// unprepared is for a command that was not even prepared.
+func (r *running) unprepared(at *attempt, err error) denial {
+	var wrong *harp.FieldError
+	switch {
+	case errors.As(err, &wrong):
+		return refusal(err)
+	case errors.Is(err, supervisor.ErrExists): // the journal has lost it
+		at.log.Error("asked to start a command that is there already")
+		return denial{forgotten: true}
+	}
+	at.log.Warn("a command cannot be prepared", "error", err.Error())
+	return denial{reason: wire.NotNowBusy}
 }
 
 // run follows the command until it has ended.
 func (r *running) run(at *attempt) (any, error) {
-	ctx := at.ctx
 	if r.broken != nil {
 		at.log.Error("nobody knows whether the command was started", "error", r.broken.Error())
 		return nil, errProcessGone
 	}
-	follow, done := context.WithCancel(context.WithoutCancel(ctx))
-	var listening sync.WaitGroup
-	listening.Go(func() { r.listen(ctx, follow, done) })
-	end, err := r.handle.Follow(follow, at.numbered(), func(n int64, rec supervisor.Record) error {
-		return r.put(follow, at, n, rec)
-	}, func(s supervisor.Stop) { r.stopping(at, s) })
-	done()
-	listening.Wait()
+	end, err := r.follow(at)
 	switch {
 	case r.letGo():
 		return nil, errLetGo
@@ -95,11 +123,62 @@ func (r *running) run(at *attempt) (any, error) {
 	case end.Gone:
 		return nil, errProcessGone
 	case r.isClosing():
-		return nil, context.Cause(ctx)
+		return nil, context.Cause(at.ctx)
 	case r.endsReboot && end.Signal != "" && end.Stopped == nil && r.awaitReboot():
 		return nil, errLetGo
 	}
 	return command.Outcome(end)
+}
+
+// reattach is how often a supervisor that was lost is looked for again.
+const reattach = 3
+
+// follow follows the command, and looks again for a supervisor that is lost: if it is
+// dead, what it had is there, and what is left of the command is ended.
+func (r *running) follow(at *attempt) (end supervisor.End, err error) {
+	for range 1 + reattach {
+		if end, err = r.followOnce(at); !errors.Is(err, supervisor.ErrLost) || r.letGo() || !r.survives {
+			break
+		}
+		at.log.Warn("the command's supervisor is lost, and looked for again", "error", err.Error())
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(at.ctx), beginTime)
+		h, lost := supervisor.Attach(ctx, at.agent.supervision(), supervisor.Key{Job: at.key.job, Attempt: at.key.number})
+		cancel()
+		if lost != nil {
+			return end, errors.Join(err, lost)
+		}
+		r.replace(h)
+		h.Hold(at.agent.up.Load())
+	}
+	return end, err
+}
+
+// followOnce follows the command as long as its supervisor is there.
+func (r *running) followOnce(at *attempt) (supervisor.End, error) {
+	follow, done := context.WithCancel(context.WithoutCancel(at.ctx))
+	var listening sync.WaitGroup
+	listening.Go(func() { r.listen(at.ctx, follow, done) })
+	defer listening.Wait()
+	defer done()
+	return r.supervised().Follow(follow, at.numbered(), func(n int64, rec supervisor.Record) error {
+		return r.put(follow, at, n, rec)
+	}, func(s supervisor.Stop) { r.stopping(at, s) })
+}
+
+// supervised is the command's handle; nil: it has none.
+func (r *running) supervised() *supervisor.Handle {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.handle
+}
+
+// replace puts another handle in the place of one that is of no use.
+func (r *running) replace(h *supervisor.Handle) {
+	r.mu.Lock()
+	old := r.handle
+	r.handle = h
+	r.mu.Unlock()
+	_ = old.Close() // it is lost
 }
 
 // listen passes on that the command is to stop, and notices that it is let go.
@@ -109,7 +188,7 @@ func (r *running) listen(ctx, follow context.Context, done func()) {
 		select {
 		case <-asked:
 			asked = nil
-			r.handle.Stop(r.wordFor(context.Cause(ctx)))
+			r.supervised().Stop(r.wordFor(context.Cause(ctx)))
 		case <-r.quit:
 			done()
 			return
@@ -174,8 +253,10 @@ func (r *running) awaitReboot() bool {
 func (at *attempt) hold(wait bool) {
 	select {
 	case <-at.begun:
-		if r := at.task.cmd; r != nil && r.handle != nil && !at.hasReturned() {
-			r.handle.Hold(wait)
+		if r := at.task.cmd; r != nil && !at.hasReturned() {
+			if h := r.supervised(); h != nil {
+				h.Hold(wait)
+			}
 		}
 	default:
 	}
@@ -192,7 +273,7 @@ func (r *running) put(ctx context.Context, at *attempt, n int64, rec supervisor.
 		return err
 	}
 	if next := at.keptElsewhere(); r.shouldSay(next, len(rec.Value)) {
-		r.handle.Keep(next)
+		r.supervised().Keep(next)
 	}
 	return nil
 }
@@ -214,19 +295,24 @@ func (r *running) shouldSay(next int64, size int) bool {
 // forget lets the supervisor go when all is elsewhere: what it had is journalled, or
 // nobody asks for it.
 func (r *running) forget(at *attempt) {
+	h := r.supervised()
+	if h == nil {
+		return
+	}
 	if r.survives {
 		select {
 		case <-at.left:
 		case <-r.quit:
-			r.close(at, r.handle.Close)
+			r.close(at, h.Close())
 			return
 		}
 	}
-	r.close(at, r.handle.Forget)
+	r.close(at, h.Forget())
 }
 
-func (r *running) close(at *attempt, how func() error) {
-	if err := how(); err != nil {
+// close notes how a supervisor was let go.
+func (r *running) close(at *attempt, err error) {
+	if err != nil {
 		at.log.Warn("the command's supervisor was not let go in order", "error", err.Error())
 	}
 }

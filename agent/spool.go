@@ -62,10 +62,9 @@ func (at *attempt) journalled(j *journal.Journal) {
 	at.spool.journal = j
 }
 
-// retract takes back the start of an attempt that has not begun, as it is too late
-// for that. Where the journal cannot, the attempt may as well begin: there is no
-// denial then.
-func (at *attempt) retract() denial {
+// retract takes back the start of an attempt that has not begun, for a reason to deny
+// it. Where the journal cannot, the attempt may as well begin: there is no denial then.
+func (at *attempt) retract(reason string) denial {
 	at.mu.Lock()
 	on, j := at.spool.on, at.spool.journal
 	at.mu.Unlock()
@@ -78,7 +77,7 @@ func (at *attempt) retract() denial {
 			return denial{}
 		}
 	}
-	return denial{reason: wire.NotNowStartBefore}
+	return denial{reason: reason}
 }
 
 // handLocked hands to the journal what it has not got yet, and lets a goroutine

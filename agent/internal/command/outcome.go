@@ -87,21 +87,19 @@ func noResult(end supervisor.End, reason string) error {
 }
 
 // failure is how a command failed: harp's stopping it counts before what it made of
-// that.
+// that. Why it was stopped is said by the job's state.
 func failure(end supervisor.End) error {
-	e := &harp.RemoteError{Data: data(end)}
-	var text string
+	e := &harp.RemoteError{Data: data(end), Message: line(ending(end), end)}
 	switch stop := end.Stopped; {
 	case stop != nil && stop.Cause == wire.CauseCancel:
-		e.Type, text, e.ExitCode = TypeCancelled, "cancelled: "+ending(end), new(exitCancelled)
+		e.Type, e.ExitCode = TypeCancelled, new(exitCancelled)
 	case stop != nil:
-		e.Type, text, e.ExitCode = TypeTimeout, limit(stop)+": "+ending(end), new(exitLimit)
+		e.Type, e.ExitCode = TypeTimeout, new(exitLimit)
 	case end.Signal != "":
-		e.Type, text, e.ExitCode = TypeSignal, ending(end), new(exitSignal+signalNumber(end.Signal))
+		e.Type, e.ExitCode = TypeSignal, new(exitSignal+signalNumber(end.Signal))
 	default:
-		e.Type, text, e.ExitCode = TypeExit, ending(end), new(end.Exit)
+		e.Type, e.ExitCode = TypeExit, new(end.Exit)
 	}
-	e.Message = line(text, end)
 	return e
 }
 
@@ -124,13 +122,6 @@ func ending(end supervisor.End) string {
 		text += ", its output was still open"
 	}
 	return text
-}
-
-func limit(stop *supervisor.Stop) string {
-	if stop.Cause == wire.CauseMaxExecTime {
-		return "ran for more than " + stop.Limit.String()
-	}
-	return "was silent for more than " + stop.Limit.String()
 }
 
 // line adds what the command said last, in one line.

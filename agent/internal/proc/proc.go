@@ -47,8 +47,9 @@ type Options struct {
 	Stdout, Stderr *os.File
 
 	// Launcher is the argv of a program that calls [Launch] and, so that the mask and
-	// the limits can be set by the process they are of, becomes the command. Without
-	// one, a Spec with Umask or Rlimits is refused.
+	// the limits can be set by the process they are of, becomes the command. It is
+	// started by the path Launcher[0], with [LaunchName] in its place and an empty
+	// environment. Without one, a Spec with Umask or Rlimits is refused.
 	Launcher []string
 
 	// Cgroup is the directory of a cgroup v2 of the command's own, made and removed by

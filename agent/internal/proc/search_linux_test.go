@@ -252,8 +252,11 @@ func TestCgroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := `mkdir ` + dir + `/below; echo $$ >` + dir + `/below/cgroup.procs; echo up; exec sleep 1000`
+	script := `grep 0:: /proc/self/cgroup; mkdir ` + dir + `/below; echo $$ >` + dir + `/below/cgroup.procs; echo up; exec sleep 1000`
 	p := startPiped(t, shell(script), Options{Cgroup: dir})
+	if got := p.line(t); filepath.Base(got) != filepath.Base(dir) {
+		t.Errorf("it begins in %s, not in %s", got, dir)
+	}
 	p.line(t)
 	if members, err := cgroup(dir).members(); err != nil || !members[p.Identity().PID] {
 		t.Errorf("it is not in its cgroup, %v are: %v", members, err)

@@ -21,8 +21,8 @@ var errNoLauncher = errors.New("a mask and limits need a launcher")
 // nothing is left of it. [fs.ErrNotExist] and [fs.ErrPermission] are found in it.
 //
 // The files of o are made blocking, as programs expect them; they can be closed when Start
-// has returned. Without a launcher the mask is that of this process, and so are what
-// descriptors it was itself started with and that are not closed on exec.
+// has returned. Without a launcher the mask is that of this process, what signals it was
+// started to ignore are ignored, and what descriptors it was started with stay open.
 func Start(s Spec, o Options) (*Process, error) {
 	p, err := start(s, o)
 	if err == nil {

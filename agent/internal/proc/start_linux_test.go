@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -121,12 +122,28 @@ func TestStdinIsEmptyAndPipesBlock(t *testing.T) {
 		if stdout, _, status := run(t, shell(`cat; readlink /proc/self/fd/0`), launcher); stdout != "/dev/null\n" || status.Exit != 0 {
 			t.Errorf("got %q, %+v", stdout, status)
 		}
-		p := startPiped(t, shell(`while read k v; do [ $k != flags: ] || echo $v; done </proc/$$/fdinfo/1; `), Options{Launcher: launcher})
+		var ends [2]int
+		if err := syscall.Pipe2(ends[:], syscall.O_NONBLOCK|syscall.O_CLOEXEC); err != nil {
+			t.Fatal(err)
+		}
+		r, w := os.NewFile(uintptr(ends[0]), "r"), os.NewFile(uintptr(ends[1]), "w")
+		defer w.Close()
+		defer r.Close()
+		s := Spec{Argv: []string{"grep", "flags:", "/proc/self/fdinfo/0"}, Env: []string{testPath}}
+		p := startPiped(t, s, Options{Stdin: r, Launcher: launcher})
 		var flags int
-		if _, err := fmt.Sscanf(p.line(t), "%o", &flags); err != nil || flags&syscall.O_NONBLOCK != 0 {
-			t.Errorf("flags of stdout: %o, %v", flags, err)
+		if _, err := fmt.Sscanf(p.line(t), "flags: %o", &flags); err != nil || flags&syscall.O_NONBLOCK != 0 {
+			t.Errorf("flags of stdin: %o, %v", flags, err)
 		}
 	})
+}
+
+func TestIgnoredSignalsAreHeeded(t *testing.T) {
+	signal.Ignore(syscall.SIGHUP)
+	defer signal.Reset(syscall.SIGHUP)
+	if _, _, status := run(t, shell(`kill -HUP $$; exit 1`), launchers["launcher"]); status.Signal != "SIGHUP" {
+		t.Errorf("got %+v, want it ended by SIGHUP", status)
+	}
 }
 
 func TestMaskAndLimits(t *testing.T) {

@@ -20,7 +20,7 @@ const (
 
 // checked is a Spec with its defaults, or a *harp.FieldError.
 func (s Spec) checked() (Spec, error) {
-	if err := s.Key.check(); err != nil {
+	if err := s.check(); err != nil {
 		return s, err
 	}
 	if s.MaxRecord <= 0 {
@@ -43,7 +43,7 @@ func (s Spec) checked() (Spec, error) {
 			return s, err
 		}
 	}
-	s.Command.Env = s.Key.marked(s.Command.Env)
+	s.Command.Env = s.marked(s.Command.Env)
 	return s, nil
 }
 

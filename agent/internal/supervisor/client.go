@@ -51,7 +51,7 @@ func connect(conn net.Conn, p place) (*remote, error) {
 	c := &remote{conn: conn, place: p, gone: make(chan struct{})}
 	in := newFrames(conn)
 	if err := c.greet(in, protocolVersion); err != nil {
-		conn.Close()
+		drop(conn)
 		return nil, err
 	}
 	c.loop.Go(func() { c.readLoop(in) })
@@ -60,9 +60,9 @@ func connect(conn net.Conn, p place) (*remote, error) {
 
 func (c *remote) greet(in *frames, version int) error {
 	_ = c.conn.SetDeadline(time.Now().Add(helloTime)) // fails as the next write does
-	err := send(c.conn, sayHello, helloMessage{Version: version}, nil)
+	err := send(c.conn, sayHello, helloMessage{Version: version})
 	if err == nil {
-		_, err = receive(in, tellHello, &c.hello)
+		err = receive(in, tellHello, &c.hello)
 	}
 	if err != nil {
 		return errors.Join(ErrLost, err)
@@ -239,7 +239,7 @@ func (c *remote) lost() error {
 func (c *remote) say(kind byte, v any) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	return send(c.conn, kind, v, nil)
+	return send(c.conn, kind, v)
 }
 
 // What cannot be said to a supervisor that is gone is seen by who follows.
@@ -284,7 +284,7 @@ func (c *remote) Close() error {
 		c.following.leave()
 	}
 	c.mu.Unlock()
-	c.conn.Close()
+	drop(c.conn)
 	c.loop.Wait()
 	return nil
 }

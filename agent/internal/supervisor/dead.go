@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"bytes"
 	"context"
 	"time"
 
@@ -49,7 +50,8 @@ func (d *dead) Follow(ctx context.Context, from int64, record func(int64, Record
 	if d.stop != nil {
 		stopping(*d.stop)
 	}
-	err := d.cursor(max(from, d.gone.n)).read(d.next.n, func(n int64, r Record) error {
+	record = owned(record)
+	err := d.cursor(from).read(d.next.n, func(n int64, r Record) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -58,10 +60,12 @@ func (d *dead) Follow(ctx context.Context, from int64, record func(int64, Record
 	if err != nil {
 		return End{}, err
 	}
-	if d.end != nil {
-		return *d.end, nil
+	if d.end == nil {
+		return End{Gone: true, Records: d.next.n}, d.damage
 	}
-	return End{Gone: true, Records: d.next.n}, nil
+	end := *d.end
+	end.Result = bytes.Clone(end.Result)
+	return end, d.damage
 }
 
 func (d *dead) Keep(int64)  {}

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"sync"
@@ -83,7 +84,7 @@ func (e *engine) run() {
 	}
 	reading.Go(e.stdin.feed)
 	e.watch()
-	if stop := e.close(); stop == nil && e.spec.Leave {
+	if stop := e.shut(); stop == nil && e.spec.Leave {
 		e.process.Leave()
 	} else {
 		_ = e.process.End(e.spec.Grace) // what would not go is seen by its output
@@ -164,8 +165,8 @@ func (e *engine) exited() bool {
 	}
 }
 
-// close makes it too late for a stop, and returns the one there was.
-func (e *engine) close() *Stop {
+// shut makes it too late for a stop, and returns the one there was.
+func (e *engine) shut() *Stop {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.over = true
@@ -227,7 +228,9 @@ func (e *engine) news() news {
 // Follow hands over the records from one on, what stops the command, and its end. See
 // [Handle.Follow].
 func (e *engine) Follow(ctx context.Context, from int64, record func(int64, Record) error, stopping func(Stop)) (End, error) {
-	return e.follow(ctx, from, follower{record: record, stopping: stopping, idle: func() error { return nil }})
+	end, err := e.follow(ctx, from, follower{record: owned(record), stopping: stopping, idle: func() error { return nil }})
+	end.Result = bytes.Clone(end.Result)
+	return end, err
 }
 
 // follower is who follows.

@@ -236,7 +236,7 @@ func (s *file) noteEnd(end End) error {
 }
 
 func (s *file) sync() error  { return s.f.Sync() }
-func (s *file) close() error { return s.f.Close() }
+func (s *file) Close() error { return s.f.Close() }
 
 // find is the mark to look for a record from; or errKept.
 func (s *file) find(n int64) (mark, error) {

@@ -26,7 +26,7 @@ func newFile(t *testing.T, maxSpool int64) *file {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { f.close() })
+	t.Cleanup(func() { f.Close() })
 	return f
 }
 
@@ -112,7 +112,7 @@ func TestFileIsReadAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.close()
+	defer m.Close()
 	want := testHeader(1 << 20)
 	if m.Supervisor != want.Supervisor || m.Spec.Key != want.Spec.Key || m.Spec.Grace != time.Second || m.leader != leader {
 		t.Errorf("the header is %+v, started %+v", m.header, m.leader)
@@ -132,7 +132,7 @@ func remade(t *testing.T, b []byte) (*remains, error) {
 	}
 	m, err := readRemains(path)
 	if m != nil {
-		t.Cleanup(func() { m.close() })
+		t.Cleanup(func() { m.Close() })
 	}
 	return m, err
 }
@@ -147,8 +147,6 @@ func TestWhatWasCutOffIsIgnored(t *testing.T) {
 		t.Fatal(err)
 	}
 	for size := whole; size < int64(len(b)); size++ {
-		zeros := bytes.Clone(b[:size])
-		zeros = append(zeros, make([]byte, 100)...)
 		damaged := bytes.Clone(b)
 		damaged[max(size, whole+frameHeader)] ^= 1
 		for name, b := range map[string][]byte{"cut off": b[:size], "damaged": damaged} {
@@ -156,7 +154,7 @@ func TestWhatWasCutOffIsIgnored(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s at %d of %d: %v", name, size, len(b), err)
 			}
-			if m.count() != 3 {
+			if m.count() != 3 || m.damage != nil {
 				t.Fatalf("%s at %d of %d: there are %d records", name, size, len(b), m.count())
 			}
 			checkRecords(t, m, 0, 3, 20)
@@ -183,7 +181,11 @@ func TestDamage(t *testing.T) {
 	} {
 		damaged := bytes.Clone(b)
 		damaged[at] ^= 1
-		_, err := remade(t, damaged)
+		m, err := remade(t, damaged)
+		if m != nil {
+			checkRecords(t, m, 0, int(m.count()), 20)
+			err = m.damage
+		}
 		var d *DamagedError
 		if !errors.As(err, &d) || filepath.Base(d.Path) != "spool" || !errors.Is(err, errDamaged) {
 			t.Errorf("%s: the error is %v", name, err)
@@ -201,14 +203,14 @@ func TestRoomIsGivenBack(t *testing.T) {
 	if f.noPunch {
 		t.Skip("the file system has no holes")
 	}
-	if n := blocks(t, f.f); n > 3<<20 {
-		t.Errorf("the file takes %d bytes", n)
+	if n, err := allocated(f.f); err != nil || n > 3<<20 {
+		t.Errorf("the file takes %d bytes, %v", n, err)
 	}
 	m, err := readRemains(f.f.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.close()
+	defer m.Close()
 	if m.gone.n < 15_000 || m.count() != 20_000 {
 		t.Errorf("there are the records from %d to %d", m.gone.n, m.count())
 	}
@@ -229,10 +231,14 @@ func TestSlots(t *testing.T) {
 	if _, err := f.f.WriteAt([]byte{0xff}, f.slots+slotSize); err != nil {
 		t.Fatal(err)
 	}
-	_, err := readRemains(f.f.Name())
+	m, err := readRemains(f.f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
 	var d *DamagedError
-	if !errors.As(err, &d) || d.Offset != first.offset {
-		t.Errorf("the records begin at the older slot, which is a hole: %v", err)
+	if !errors.As(m.damage, &d) || d.Offset != first.offset {
+		t.Errorf("the records begin at the older slot, which is a hole: %v", m.damage)
 	}
 }
 

@@ -15,6 +15,7 @@ type Handle struct {
 
 // attempt is an attempt in one of the places that it can be in: a supervisor, this
 // process, or the file of a supervisor that is dead.
+// What it hands over is the caller's.
 type attempt interface {
 	Started() time.Time
 	Follow(ctx context.Context, from int64, record func(int64, Record) error, stopping func(Stop)) (End, error)
@@ -37,15 +38,11 @@ func (h *Handle) Started() time.Time { return h.attempt.Started() }
 //
 // The error is that of record; that of ctx; [ErrReplaced] when somebody else follows, as
 // only one at a time does; [ErrLost] when the supervisor died, of which [Attach] tells
-// what is left; [ErrClosed]; or one that says that some records are not there any more:
-// they were kept elsewhere, or are damaged.
+// what is left; [ErrClosed]; one that says that some records are not there any more, as
+// they were kept elsewhere; or a *[DamagedError] after the records that are not damaged:
+// then the End is returned nevertheless, if nothing will come any more.
 func (h *Handle) Follow(ctx context.Context, from int64, record func(n int64, r Record) error, stopping func(Stop)) (End, error) {
-	end, err := h.attempt.Follow(ctx, from, func(n int64, r Record) error {
-		r.Value = bytes.Clone(r.Value)
-		return record(n, r)
-	}, stopping)
-	end.Result = bytes.Clone(end.Result)
-	return end, err
+	return h.attempt.Follow(ctx, from, record, stopping)
 }
 
 // Keep says that the records before next are kept elsewhere: their room may be used.
@@ -67,3 +64,11 @@ func (h *Handle) Forget() error { return h.attempt.Forget() }
 // Close lets go of the attempt. What a supervisor runs goes on, and who follows it gets
 // [ErrClosed]. What is run inside this process is ended, and Close waits for that.
 func (h *Handle) Close() error { return h.attempt.Close() }
+
+// owned makes the values of records that are handed over the callee's own.
+func owned(record func(int64, Record) error) func(int64, Record) error {
+	return func(n int64, r Record) error {
+		r.Value = bytes.Clone(r.Value)
+		return record(n, r)
+	}
+}

@@ -4,15 +4,18 @@ package supervisor
 type local struct{ *engine }
 
 // startLocal starts a command in this process.
-func startLocal(spec Spec, hold bool) (*Handle, error) {
+func startLocal(spec Spec, o Options) (*Handle, error) {
 	secrets, cgroup := newSecretDir(spec.Secrets), newCgroup(spec.Key)
 	e := newEngine(spec, newMemory(spec.MaxSpool), secrets, cgroup)
-	e.pressure.on = hold
+	e.pressure.on = o.Hold
 	var launcher []string
 	if Available() {
 		launcher = selfLauncher
 	}
 	err := secrets.write(spec.Command)
+	if err == nil {
+		err = o.commit()
+	}
 	if err == nil {
 		err = e.start(launcher)
 	}

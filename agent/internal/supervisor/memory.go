@@ -68,7 +68,7 @@ func (m *memory) cursor(from int64) cursor { return &memoryCursor{m, from} }
 func (m *memory) note(byte, any, []byte) error { return nil }
 func (m *memory) noteEnd(End) error            { return nil }
 func (m *memory) sync() error                  { return nil }
-func (m *memory) close() error                 { return nil }
+func (m *memory) Close() error                 { return nil }
 
 type memoryCursor struct {
 	m    *memory

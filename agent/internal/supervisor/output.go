@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"errors"
+	"io"
 	"os"
 	"time"
 
@@ -58,16 +59,19 @@ func (e *engine) plumb(options *proc.Options) (ends []*os.File, err error) {
 // unplumb closes this side of the pipes.
 func (e *engine) unplumb() {
 	for _, s := range e.streams {
-		s.pipe.Close()
+		drop(s.pipe)
 	}
 	e.stdin.stop()
 }
 
 func closeAll(files []*os.File) {
 	for _, f := range files {
-		f.Close()
+		drop(f)
 	}
 }
+
+// drop closes what nothing more is wanted of, whatever that says.
+func drop(c io.Closer) { _ = c.Close() }
 
 // feeder writes what a command reads.
 type feeder struct {
@@ -79,14 +83,14 @@ type feeder struct {
 func (f *feeder) feed() {
 	if f.pipe != nil {
 		_, _ = f.pipe.Write(f.input) // a command need not read it
-		f.pipe.Close()
+		drop(f.pipe)
 	}
 }
 
 // stop ends feed.
 func (f *feeder) stop() {
 	if f.pipe != nil {
-		f.pipe.Close()
+		drop(f.pipe)
 	}
 }
 

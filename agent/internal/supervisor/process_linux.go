@@ -68,7 +68,8 @@ func (h handover) spec() Spec {
 // What a new supervisor is told, and answers.
 const (
 	sayHandover = 'i'
-	tellOutcome = 'O'
+	sayGo       = 'g'
+	tellOutcome = 'O' // all is prepared; and then: the command was executed
 )
 
 // startProcess starts a supervisor and has it start the command.
@@ -80,18 +81,18 @@ func startProcess(ctx context.Context, o Options, spec Spec) (*Handle, error) {
 	if p.exists() {
 		return nil, ErrExists
 	}
-	conn, child, err := spawn()
+	conn, child, err := spawn(selfPath)
 	if err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		conn.Close()
+		drop(conn)
 		_, _ = child.Wait() // it was told nothing and ends
 		return nil, err
 	}
-	err = instruct(conn, newHandover(p.root, spec, o.Hold))
+	err = instruct(conn, newHandover(p.root, spec, o.Hold), o.commit)
 	if err != nil {
-		conn.Close()
+		drop(conn)
 		_, _ = child.Wait() // it says so only when it is about to end
 		if errors.Is(err, ErrLost) && !p.exists() {
 			err = errStillborn
@@ -108,13 +109,26 @@ func startProcess(ctx context.Context, o Options, spec Spec) (*Handle, error) {
 
 var errStillborn = errors.New("the supervisor died before it started the command")
 
-// instruct tells a new supervisor what to do. The error is what hindered it, or ErrLost.
-func instruct(conn net.Conn, h handover) error {
-	if err := send(conn, sayHandover, h, nil); err != nil {
+// instruct tells a new supervisor what to do, and to do it once commit has returned. The
+// error is what hindered it, commit's, or ErrLost. A supervisor that was not told to
+// go ends, and leaves nothing.
+func instruct(conn net.Conn, h handover, commit func() error) error {
+	if err := ask(conn, sayHandover, h); err != nil {
+		return err
+	}
+	if err := commit(); err != nil {
+		return err
+	}
+	return ask(conn, sayGo, struct{}{})
+}
+
+// ask says something to a new supervisor and waits until it has done that.
+func ask(conn net.Conn, kind byte, message any) error {
+	if err := send(conn, kind, message); err != nil {
 		return errors.Join(ErrLost, err)
 	}
 	var p problem
-	if _, err := receive(unbuffered(conn), tellOutcome, &p); err != nil {
+	if err := receive(unbuffered(conn), tellOutcome, &p); err != nil {
 		return errors.Join(ErrLost, err)
 	}
 	if p != (problem{}) {
@@ -123,8 +137,8 @@ func instruct(conn net.Conn, h handover) error {
 	return nil
 }
 
-// spawn starts this program as a supervisor, in a session of its own, with a connection.
-func spawn() (net.Conn, *os.Process, error) {
+// spawn starts a program, this one, as a supervisor, in a session of its own, with a connection.
+func spawn(program string) (net.Conn, *os.Process, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, os.NewSyscallError("socketpair", err)
@@ -141,7 +155,7 @@ func spawn() (net.Conn, *os.Process, error) {
 		return nil, nil, errors.Join(err, conn.Close())
 	}
 	defer null.Close()
-	child, err := os.StartProcess(selfPath, []string{supervisorName}, &os.ProcAttr{
+	child, err := os.StartProcess(program, []string{supervisorName}, &os.ProcAttr{
 		Dir: "/", Env: []string{"TMPDIR=" + os.TempDir()},
 		Files: []*os.File{null, null, null, theirs},
 		Sys:   &syscall.SysProcAttr{Setsid: true},

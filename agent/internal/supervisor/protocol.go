@@ -178,8 +178,8 @@ func (e *toldError) Error() string { return e.text }
 func (e *toldError) Unwrap() error { return e.cause }
 
 // send writes a message.
-func send(w io.Writer, kind byte, v any, raw []byte) error {
-	b, err := jsonFrame(kind, v, raw)
+func send(w io.Writer, kind byte, v any) error {
+	b, err := jsonFrame(kind, v, nil)
 	if err == nil {
 		_, err = w.Write(b)
 	}
@@ -187,13 +187,14 @@ func send(w io.Writer, kind byte, v any, raw []byte) error {
 }
 
 // receive reads a message of one kind.
-func receive(in *frames, kind byte, v any) (raw []byte, err error) {
+func receive(in *frames, kind byte, v any) error {
 	f, err := in.next()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if f.kind != kind {
-		return nil, fmt.Errorf("%w: a message of kind %q, not %q", errDamaged, f.kind, kind)
+		return fmt.Errorf("%w: a message of kind %q, not %q", errDamaged, f.kind, kind)
 	}
-	return f.decode(v)
+	_, err = f.decode(v)
+	return err
 }

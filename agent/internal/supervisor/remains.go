@@ -16,6 +16,7 @@ type remains struct {
 	leader started // zero: it is not known that the command ran
 	stop   *Stop
 	end    *End
+	damage error // what is after the records that can be read, a *DamagedError; nil: nothing
 }
 
 // readHeader returns what a spool file begins with. The error is a *DamagedError, one
@@ -41,15 +42,16 @@ func headerOf(f *os.File) (h header, size int64, err error) {
 	if err != nil {
 		return h, 0, &DamagedError{Path: f.Name(), Err: err}
 	}
-	if _, err := agree(spoolVersion, h.Version); err != nil {
-		return h, 0, fmt.Errorf("%s: %w", f.Name(), err)
+	if _, err := agree(spoolVersion, h.Version); err != nil || h.Version > spoolVersion {
+		return h, 0, fmt.Errorf("%s: %w", f.Name(), errors.Join(ErrVersion, err))
 	}
 	return h, head.size(), nil
 }
 
 // readRemains reads the spool file of a supervisor that is dead. What it was writing
-// last may be cut off, and is ignored. The error is a *DamagedError if anything else
-// is not as it was written, ErrVersion, or one of the file system.
+// last may be cut off, and is ignored. If any other record is not as it was written, those
+// before it can be read. The error is a *DamagedError if that holds for anything else,
+// ErrVersion, or one of the file system.
 func readRemains(path string) (*remains, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -57,7 +59,7 @@ func readRemains(path string) (*remains, error) {
 	}
 	m, err := remainsOf(f)
 	if err != nil {
-		f.Close()
+		drop(f)
 		return nil, err
 	}
 	return m, nil
@@ -151,7 +153,8 @@ func (m *remains) scan() error {
 			if m.cutOff(err, size) {
 				break
 			}
-			return &DamagedError{Path: m.f.Name(), Offset: m.next.offset, Err: err}
+			m.damage = &DamagedError{Path: m.f.Name(), Offset: m.next.offset, Err: err}
+			return nil
 		}
 		m.next = mark{m.next.n + 1, m.next.offset + f.size()}
 		if m.next.offset-m.marks[len(m.marks)-1].offset >= m.step {
@@ -159,7 +162,7 @@ func (m *remains) scan() error {
 		}
 	}
 	if m.end != nil && m.end.Records > m.next.n {
-		return &DamagedError{Path: m.f.Name(), Offset: m.next.offset, Err: fmt.Errorf(
+		m.damage = &DamagedError{Path: m.f.Name(), Offset: m.next.offset, Err: fmt.Errorf(
 			"%w: it has %d of %d records", errDamaged, m.next.n, m.end.Records)}
 	}
 	return nil

@@ -47,20 +47,31 @@ func supervise() int {
 	proc.CloseOnExec()
 	file := os.NewFile(agentFD, "agent")
 	conn, err := net.FileConn(file)
-	file.Close()
+	drop(file)
 	if err != nil {
 		return 2
 	}
 	var h handover
-	if _, err := receive(unbuffered(conn), sayHandover, &h); err != nil {
+	if err := receive(unbuffered(conn), sayHandover, &h); err != nil {
 		return 2
 	}
 	s, err := setUp(h)
 	if err != nil {
-		_ = send(conn, tellOutcome, problemOf(err), nil) // nothing is left of it either way
+		_ = send(conn, tellOutcome, problemOf(err)) // nothing is left of it either way
 		return 1
 	}
-	_ = send(conn, tellOutcome, problem{}, nil) // an agent that is gone finds it later
+	_ = send(conn, tellOutcome, problem{})
+	if err := receive(unbuffered(conn), sayGo, &struct{}{}); err != nil { // the agent has gone, or does not want it
+		s.undo()
+		return 1
+	}
+	if err := s.begin(h); err != nil {
+		s.undo()
+		_ = send(conn, tellOutcome, problemOf(err)) // nothing is left of it either way
+		return 1
+	}
+	_ = send(conn, tellOutcome, problem{}) // an agent that is gone finds it later
+	trim()
 	s.serve(conn, term)
 	return 0
 }
@@ -93,8 +104,7 @@ type server struct {
 	left    time.Time     // when the last was
 }
 
-// setUp makes all that a supervisor has and starts the command. What it made is gone
-// again if that fails.
+// setUp makes all that a supervisor has. What it made is gone again if that fails.
 func setUp(h handover) (*server, error) {
 	if err := proc.Adopt(); err != nil {
 		return nil, err
@@ -109,14 +119,14 @@ func setUp(h handover) (*server, error) {
 		return nil, err
 	}
 	s := &server{place: dir, gone: make(chan struct{})}
-	if err := s.begin(spec, h.Hold, final); err != nil {
+	if err := s.prepare(spec, h.Hold, final); err != nil {
 		s.undo()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *server) begin(spec Spec, hold bool, final place) error {
+func (s *server) prepare(spec Spec, hold bool, final place) error {
 	self, err := proc.Self()
 	if err != nil {
 		return err
@@ -142,15 +152,16 @@ func (s *server) begin(spec Spec, hold bool, final place) error {
 		return err
 	}
 	s.place = final
-	if err := secrets.write(spec.Command); err != nil {
+	s.hello = helloMessage{Version: protocolVersion, Key: &spec.Key, Supervisor: self}
+	return secrets.write(spec.Command)
+}
+
+// begin starts the command.
+func (s *server) begin(h handover) error {
+	if err := s.engine.start(launcherFor(h.Spec.Command)); err != nil {
 		return err
 	}
-	if err := s.engine.start(launcherFor(spec.Command)); err != nil {
-		return err
-	}
-	s.hello = helloMessage{
-		Version: protocolVersion, Key: &spec.Key, Supervisor: self, Started: s.engine.leader.Time,
-	}
+	s.hello.Started = s.engine.leader.Time
 	return nil
 }
 
@@ -166,12 +177,12 @@ func launcherFor(c proc.Spec) []string {
 // undo removes what there is of an attempt that was not begun.
 func (s *server) undo() {
 	if s.listener != nil {
-		s.listener.Close()
+		drop(s.listener)
 	}
 	if s.engine != nil {
 		s.engine.secrets.remove()
 		removeCgroup(s.engine.cgroup)
-		_ = s.engine.spool.close() // it is removed
+		_ = s.engine.spool.Close() // it is removed
 	}
 	_ = s.place.remove() // at worst it is found left over
 }
@@ -189,14 +200,14 @@ func catchCrash(p place) {
 // serve serves agents until one has taken all, or none came for long.
 func (s *server) serve(first net.Conn, term <-chan os.Signal) {
 	s.left = time.Now()
-	s.works.Go(func() { s.attend(first) })
+	s.attend(first)
 	s.works.Go(s.acceptLoop)
 	s.await(term)
-	s.listener.Close()
+	drop(s.listener)
 	s.dismiss()
 	s.works.Wait()
 	s.engine.works.Wait()
-	_ = s.engine.spool.close() // all of it was synced
+	_ = s.engine.spool.Close() // all of it was synced
 }
 
 // await waits until the attempt was removed, or nobody came for it, or this process is to
@@ -205,10 +216,14 @@ func (s *server) await(term <-chan os.Signal) {
 	timer := time.NewTicker(lookAround)
 	defer timer.Stop()
 	var ended <-chan struct{}
+	done := s.engine.done
 	for {
 		select {
 		case <-s.gone:
 			return
+		case <-done:
+			done = nil
+			trim()
 		case <-term:
 			ended = s.engine.done
 		case <-ended:
@@ -217,6 +232,7 @@ func (s *server) await(term <-chan os.Signal) {
 			if s.isAbandoned(now) {
 				return
 			}
+			trim()
 		}
 	}
 }
@@ -226,7 +242,7 @@ func (s *server) dismiss() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current != nil {
-		s.current.conn.Close()
+		drop(s.current.conn)
 	}
 }
 
@@ -250,26 +266,34 @@ func (s *server) acceptLoop() {
 			return
 		}
 		if checkPeer(conn) != nil {
-			conn.Close()
+			drop(conn)
 			continue
 		}
-		s.works.Go(func() { s.attend(conn) })
+		s.attend(conn)
 	}
 }
 
-// attend serves one agent, in place of the one before.
+// attend begins to serve an agent, in place of the one before: that is the one which came
+// earlier, whoever of the two is served first.
 func (s *server) attend(conn net.Conn) {
 	n := newSession(s.engine, conn, s.hello, s.forget)
 	served := make(chan struct{})
-	defer close(served)
 	s.mu.Lock()
 	before, beforeServed := s.current, s.served
 	s.current, s.served = n, served
 	s.mu.Unlock()
-	if before != nil {
-		before.conn.Close()
-		<-beforeServed
-	}
+	s.works.Go(func() {
+		defer close(served)
+		if before != nil {
+			drop(before.conn)
+			<-beforeServed
+		}
+		s.attendTo(n)
+	})
+}
+
+// attendTo serves an agent until it has gone.
+func (s *server) attendTo(n *session) {
 	n.serve()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -58,7 +58,7 @@ func (s *session) serve() {
 func (s *session) greet(in *frames) error {
 	_ = s.conn.SetDeadline(time.Now().Add(helloTime)) // fails as the next read does
 	var theirs helloMessage
-	if _, err := receive(in, sayHello, &theirs); err != nil {
+	if err := receive(in, sayHello, &theirs); err != nil {
 		return err
 	}
 	if err := s.tell(tellHello, s.hello, nil); err != nil {

@@ -25,7 +25,7 @@ type spool interface {
 	note(kind byte, v any, raw []byte) error
 	noteEnd(end End) error
 	sync() error
-	close() error
+	Close() error
 }
 
 // cursor reads records in their order. It is used by one goroutine, and beside all

@@ -58,6 +58,7 @@ func SecretPath(name string) string { return "\x00secret:" + name + "\x00" }
 // Splitting is how the output becomes records.
 type Splitting string
 
+// The ways to split.
 const (
 	SplitLines Splitting = "lines" // a record a line
 	SplitJSON  Splitting = "json"  // the same, and lines of stdout that are JSON are data
@@ -112,4 +113,15 @@ type Options struct {
 	// Hold is what a full spool does from the beginning, or from Attach on, until
 	// [Handle.Hold] says otherwise.
 	Hold bool
+
+	// Commit is called by Start when all is prepared, right before the command is
+	// executed. Its error, which Start returns, keeps it from that. nil: nothing.
+	Commit func() error
+}
+
+func (o Options) commit() error {
+	if o.Commit == nil {
+		return nil
+	}
+	return o.Commit()
 }

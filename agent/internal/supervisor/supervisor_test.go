@@ -1,8 +1,9 @@
+//go:build unix
+
 package supervisor_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -222,91 +223,6 @@ func TestRunningLimit(t *testing.T) {
 	})
 }
 
-func TestResult(t *testing.T) {
-	dir := t.TempDir()
-	for _, test := range []struct {
-		name, script string
-		result       supervisor.Result
-		want, why    string
-	}{
-		{"exit code", "echo x", supervisor.Result{From: "exit-code"}, "", ""},
-		{"stdout", "printf 'a\\nb'", supervisor.Result{From: "stdout", Max: 3}, "a\nb", ""},
-		{"too much stdout", "printf 'a\\nbc'", supervisor.Result{From: "stdout", Max: 3}, "", "too_large"},
-		{"last JSON line", `echo '{"a":1}'; echo ' {"a":2} '; echo no`, supervisor.Result{From: "stdout-last-json", Max: 80}, `{"a":2}`, ""},
-		{"no line feed", `printf '[1]'`, supervisor.Result{From: "stdout-last-json", Max: 80}, `[1]`, ""},
-		{"no JSON line", "echo no", supervisor.Result{From: "stdout-last-json", Max: 80}, "", "not_json"},
-		{"no line", "true", supervisor.Result{From: "stdout-last-json", Max: 80}, "", "none"},
-		{"a JSON line that is too long", `echo 1; echo '{"a":"xxxxxxxx"}'`, supervisor.Result{From: "stdout-last-json", Max: 8}, "", "too_large"},
-		{"file", "printf 'a\\0b' >file", supervisor.Result{From: "file", Path: "file", Max: 80}, "a\x00b", ""},
-		{"file by path", "printf abs >abs", supervisor.Result{From: "file", Path: filepath.Join(dir, "abs"), Max: 80}, "abs", ""},
-		{"no file", "true", supervisor.Result{From: "file", Path: "no", Max: 80}, "", "no_file"},
-		{"too large a file", "echo long >long", supervisor.Result{From: "file", Path: "long", Max: 2}, "", "too_large"},
-		{"a link", "ln -s /etc/passwd link", supervisor.Result{From: "file", Path: "link", Max: 8000}, "", "no_file"},
-		{"a pipe", "mkfifo pipe", supervisor.Result{From: "file", Path: "pipe", Max: 80}, "", "no_file"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			wirings(t, func(t *testing.T, o supervisor.Options) {
-				spec := shell(test.script)
-				spec.Command.Dir, spec.Result = t.TempDir(), test.result
-				if filepath.IsAbs(test.result.Path) {
-					spec.Command.Dir = dir
-				}
-				e := follow(t, start(t, o, spec), 0).end
-				if string(e.Result) != test.want || e.ResultErr != test.why || e.From != test.result.From {
-					t.Errorf("the result is %q, %q, of %q", e.Result, e.ResultErr, e.From)
-				}
-			})
-		})
-	}
-}
-
-func TestSecrets(t *testing.T) {
-	wirings(t, func(t *testing.T, o supervisor.Options) {
-		token := supervisor.SecretPath("key")
-		spec := shell(`stat -c %a "$1" "$(dirname "$1")"; cat "$1"; echo "$1"; echo "$KEY"; cat`, token)
-		spec.Command.Env = append(spec.Command.Env, "KEY=<"+token+">")
-		spec.Stdin = []byte("at " + token)
-		spec.Secrets = []supervisor.Secret{{Name: "key", Content: []byte("s3cret\n")}}
-		l := follow(t, start(t, o, spec), 0)
-		lines := strings.Split(l.text("stdout"), "\n")
-		if len(lines) != 6 || lines[0] != "600" || lines[1] != "700" || lines[2] != "s3cret" {
-			t.Fatalf("it printed %q, and %q", lines, l.text("stderr"))
-		}
-		path := lines[3]
-		if lines[4] != "<"+path+">" || lines[5] != "at "+path {
-			t.Errorf("the path is %q, it printed %q", path, lines)
-		}
-		if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("the secret is still there: %v", err)
-		}
-		if o.Dir == "" {
-			return
-		}
-		spool, err := os.ReadFile(filepath.Join(o.Dir, spec.Job+".1", "spool"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(strings.ReplaceAll(string(spool), "s3cret\x00", ""), `"Content"`) {
-			t.Error("the spool file has the secret in its header")
-		}
-	})
-}
-
-func TestJSONLines(t *testing.T) {
-	wirings(t, func(t *testing.T, o supervisor.Options) {
-		spec := shell(`echo '{"n":1}'; echo text; echo '{"n":2}' >&2`)
-		spec.Records = supervisor.SplitJSON
-		l := follow(t, start(t, o, spec), 0)
-		if l.text("data") != "{\"n\":1}\n" || l.text("stdout") != "text\n" || l.text("stderr") != "{\"n\":2}\n" {
-			t.Errorf("the records are %+v", l.records)
-		}
-		if !json.Valid([]byte(l.text("data"))) {
-			t.Error("data is not JSON")
-		}
-	})
-}
-
 func TestOutputStaysOpen(t *testing.T) {
 	wirings(t, func(t *testing.T, o supervisor.Options) {
 		spec := shell("setsid sleep 1000 & echo $!")
@@ -321,7 +237,8 @@ func TestOutputStaysOpen(t *testing.T) {
 
 func TestLeftBehindIsEnded(t *testing.T) {
 	wirings(t, func(t *testing.T, o supervisor.Options) {
-		l := follow(t, start(t, o, shell("setsid sleep 1000 & echo $!")), 0)
+		ready := newGate(t).path
+		l := follow(t, start(t, o, shell(`setsid sh -c 'echo >"$1"; exec sleep 1000' sh "$1" & read x <"$1"`, ready)), 0)
 		if !l.end.OK || l.end.OutputOpen || l.end.Strays == 0 {
 			t.Errorf("the end is %+v", l.end)
 		}
@@ -428,4 +345,34 @@ func TestStartTwice(t *testing.T) {
 	if keys, err := supervisor.List(o); err != nil || len(keys) != 1 || keys[0] != spec.Key {
 		t.Errorf("the list is %v, %v", keys, err)
 	}
+}
+
+// TestCommit checks that nothing is executed before Commit has returned, and nothing at
+// all, and that nothing is left, if it returns an error.
+func TestCommit(t *testing.T) {
+	wirings(t, func(t *testing.T, o supervisor.Options) {
+		path := filepath.Join(t.TempDir(), "executed")
+		refused := errors.New("refused")
+		o.Commit = func() error {
+			if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+				t.Error("it was executed before")
+			}
+			return refused
+		}
+		spec := shell(`: >"$1"`, path)
+		if _, err := supervisor.Start(t.Context(), o, spec); !errors.Is(err, refused) {
+			t.Fatalf("the error is %v", err)
+		}
+		if keys, err := supervisor.List(o); err != nil || len(keys) > 0 {
+			t.Errorf("left: %v, %v", keys, err)
+		}
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Error("it was executed")
+		}
+		refused = nil
+		follow(t, start(t, o, spec), 0)
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	})
 }

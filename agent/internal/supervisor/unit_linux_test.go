@@ -8,14 +8,13 @@ import (
 	"testing"
 )
 
-// blocks is how much room a file takes.
-func blocks(t *testing.T, f *os.File) int64 {
-	t.Helper()
+// allocated is how much room a file takes.
+func allocated(f *os.File) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {
-		t.Fatal(err)
+		return 0, err
 	}
-	return info.Sys().(*syscall.Stat_t).Blocks * 512
+	return info.Sys().(*syscall.Stat_t).Blocks * 512, nil
 }
 
 // smallVolume is a file system of so many bytes.
@@ -40,7 +39,7 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.close()
+	defer f.Close()
 	added, size, lost := 0, int64(0), int64(0)
 	for lost == 0 {
 		for range 10 {
@@ -66,7 +65,7 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.close()
+	defer m.Close()
 	if m.end == nil || m.end.Records != f.count() || len(m.end.Result) != 100 {
 		t.Errorf("the end is %+v", m.end)
 	}

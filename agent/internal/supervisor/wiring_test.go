@@ -1,3 +1,5 @@
+//go:build unix
+
 package supervisor_test
 
 import (
@@ -19,6 +21,7 @@ import (
 // wirings runs a test with a supervisor and inside this process.
 func wirings(t *testing.T, test func(t *testing.T, o supervisor.Options)) {
 	t.Helper()
+	t.Parallel()
 	t.Run("inside", func(t *testing.T) {
 		t.Parallel()
 		test(t, supervisor.Options{})
@@ -69,22 +72,28 @@ func release(t *testing.T, o supervisor.Options, h *supervisor.Handle) {
 		return
 	}
 	ctx := context.Background()
-	h, err := supervisor.Attach(ctx, o, h.Key())
-	if errors.Is(err, supervisor.ErrNotFound) {
-		return
+	o.Hold = false
+	err := supervisor.ErrLost
+	for errors.Is(err, supervisor.ErrLost) { // while it is about to end
+		err = remove(ctx, o, h.Key())
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, supervisor.ErrNotFound) {
 		t.Error(err)
-		return
+	}
+}
+
+// remove ends and forgets an attempt.
+func remove(ctx context.Context, o supervisor.Options, k supervisor.Key) error {
+	h, err := supervisor.Attach(ctx, o, k)
+	if err != nil {
+		return err
 	}
 	defer h.Close()
 	h.Stop("cancel")
 	if _, err := h.Follow(ctx, 1<<40, func(int64, supervisor.Record) error { return nil }, ignore); err != nil {
-		t.Error(err)
+		return err
 	}
-	if err := h.Forget(); err != nil {
-		t.Error(err)
-	}
+	return h.Forget()
 }
 
 func ignore(supervisor.Stop) {}

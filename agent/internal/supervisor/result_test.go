@@ -1,0 +1,133 @@
+//go:build unix
+
+package supervisor_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/harpcaller/harp/agent/internal/supervisor"
+)
+
+func TestResult(t *testing.T) {
+	dir := t.TempDir()
+	for _, test := range []struct {
+		name, script string
+		result       supervisor.Result
+		want, why    string
+	}{
+		{"exit code", "echo x", supervisor.Result{From: "exit-code"}, "", ""},
+		{"stdout", "printf 'a\\nb'", supervisor.Result{From: "stdout", Max: 3}, "a\nb", ""},
+		{"too much stdout", "printf 'a\\nbc'", supervisor.Result{From: "stdout", Max: 3}, "", "too_large"},
+		{"last JSON line", `echo '{"a":1}'; echo ' {"a":2} '; echo no`, supervisor.Result{From: "stdout-last-json", Max: 80}, `{"a":2}`, ""},
+		{"no line feed", `printf '[1]'`, supervisor.Result{From: "stdout-last-json", Max: 80}, `[1]`, ""},
+		{"no JSON line", "echo no", supervisor.Result{From: "stdout-last-json", Max: 80}, "", "not_json"},
+		{"no line", "true", supervisor.Result{From: "stdout-last-json", Max: 80}, "", "none"},
+		{"a JSON line that is too long", `echo 1; echo '{"a":"xxxxxxxx"}'`, supervisor.Result{From: "stdout-last-json", Max: 8}, "", "too_large"},
+		{"file", "printf 'a\\0b' >file", supervisor.Result{From: "file", Path: "file", Max: 80}, "a\x00b", ""},
+		{"file by path", "printf abs >abs", supervisor.Result{From: "file", Path: filepath.Join(dir, "abs"), Max: 80}, "abs", ""},
+		{"no file", "true", supervisor.Result{From: "file", Path: "no", Max: 80}, "", "no_file"},
+		{"too large a file", "echo long >long", supervisor.Result{From: "file", Path: "long", Max: 2}, "", "too_large"},
+		{"a link", "ln -s /etc/passwd link", supervisor.Result{From: "file", Path: "link", Max: 8000}, "", "no_file"},
+		{"a pipe", "mkfifo pipe", supervisor.Result{From: "file", Path: "pipe", Max: 80}, "", "no_file"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			wirings(t, func(t *testing.T, o supervisor.Options) {
+				spec := shell(test.script)
+				spec.Command.Dir, spec.Result = t.TempDir(), test.result
+				if filepath.IsAbs(test.result.Path) {
+					spec.Command.Dir = dir
+				}
+				e := follow(t, start(t, o, spec), 0).end
+				if string(e.Result) != test.want || e.ResultErr != test.why || e.From != test.result.From {
+					t.Errorf("the result is %q, %q, of %q", e.Result, e.ResultErr, e.From)
+				}
+			})
+		})
+	}
+}
+
+func TestSecrets(t *testing.T) {
+	wirings(t, func(t *testing.T, o supervisor.Options) {
+		token := supervisor.SecretPath("key")
+		spec := shell(`stat -c %a "$1" "$(dirname "$1")"; cat "$1"; echo "$1"; echo "$KEY"; cat`, token)
+		spec.Command.Env = append(spec.Command.Env, "KEY=<"+token+">")
+		spec.Stdin = []byte("at " + token)
+		spec.Secrets = []supervisor.Secret{{Name: "key", Content: []byte("s3cret\n")}}
+		l := follow(t, start(t, o, spec), 0)
+		lines := strings.Split(l.text("stdout"), "\n")
+		if len(lines) != 6 || lines[0] != "600" || lines[1] != "700" || lines[2] != "s3cret" {
+			t.Fatalf("it printed %q, and %q", lines, l.text("stderr"))
+		}
+		path := lines[3]
+		if lines[4] != "<"+path+">" || lines[5] != "at "+path {
+			t.Errorf("the path is %q, it printed %q", path, lines)
+		}
+		if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the secret is still there: %v", err)
+		}
+		if o.Dir == "" {
+			return
+		}
+		spool, err := os.ReadFile(filepath.Join(o.Dir, spec.Job+".1", "spool"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(strings.ReplaceAll(string(spool), "s3cret\x00", ""), `"Content"`) {
+			t.Error("the spool file has the secret in its header")
+		}
+	})
+}
+
+// TestAsAnotherUser checks that the command's user can read its secrets, and that its
+// result is no file that it could not read itself.
+func TestAsAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be another user")
+	}
+	dir := t.TempDir()
+	for path := dir; path != os.TempDir(); path = filepath.Dir(path) {
+		if err := os.Chmod(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, mode := range map[string]fs.FileMode{"open": 0o644, "closed": 0o600} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("result"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wirings(t, func(t *testing.T, o supervisor.Options) {
+		for name, want := range map[string]string{"open": "result", "closed": ""} {
+			spec := shell(`cat "$1"; id -u`, supervisor.SecretPath("key"))
+			spec.Secrets = []supervisor.Secret{{Name: "key", Content: []byte("s3cret\n")}}
+			spec.Command.User, spec.Command.Group, spec.Command.Groups = "65534", "65534", []string{}
+			spec.Result = supervisor.Result{From: "file", Path: filepath.Join(dir, name), Max: 100}
+			l := follow(t, start(t, o, spec), 0)
+			if got := l.text("stdout"); got != "s3cret\n65534\n" {
+				t.Errorf("it printed %q and %q", got, l.text("stderr"))
+			}
+			if string(l.end.Result) != want || (l.end.ResultErr == "no_file") != (want == "") {
+				t.Errorf("%s: the result is %q, %q", name, l.end.Result, l.end.ResultErr)
+			}
+		}
+	})
+}
+
+func TestJSONLines(t *testing.T) {
+	wirings(t, func(t *testing.T, o supervisor.Options) {
+		spec := shell(`echo '{"n":1}'; echo text; echo '{"n":2}' >&2`)
+		spec.Records = supervisor.SplitJSON
+		l := follow(t, start(t, o, spec), 0)
+		if l.text("data") != "{\"n\":1}\n" || l.text("stdout") != "text\n" || l.text("stderr") != "{\"n\":2}\n" {
+			t.Errorf("the records are %+v", l.records)
+		}
+		if !json.Valid([]byte(l.text("data"))) {
+			t.Error("data is not JSON")
+		}
+	})
+}

@@ -1,0 +1,50 @@
+package supervisor
+
+import (
+	"bufio"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// trim gives back memory that only the beginning needed: what the collector has, and the
+// pages of the program that were read while its packages, of which a supervisor uses few,
+// were initialized. Those that are needed are mapped again.
+func trim() {
+	debug.FreeOSMemory()
+	program, err := os.Readlink(selfPath)
+	if err != nil {
+		return
+	}
+	maps, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return
+	}
+	defer maps.Close()
+	lines := bufio.NewScanner(maps)
+	for lines.Scan() {
+		if start, size, ok := readOnlyOf(lines.Text(), program); ok {
+			// Clean pages of a file: nothing is lost. Where it fails they stay.
+			_, _, _ = unix.Syscall(unix.SYS_MADVISE, start, size, unix.MADV_DONTNEED)
+		}
+	}
+}
+
+// readOnlyOf is the part of the memory that a line of proc_pid_maps(5) is about, if that
+// is a part of a program that cannot be written.
+func readOnlyOf(line, program string) (start, size uintptr, ok bool) {
+	fields := strings.SplitN(line, " ", 6)
+	if len(fields) < 6 || strings.TrimSpace(fields[5]) != program || fields[1] != "r--p" && fields[1] != "r-xp" {
+		return 0, 0, false
+	}
+	from, to, _ := strings.Cut(fields[0], "-")
+	first, err := strconv.ParseUint(from, 16, 64)
+	if err != nil {
+		return 0, 0, false
+	}
+	end, err := strconv.ParseUint(to, 16, 64)
+	return uintptr(first), uintptr(end - first), err == nil && end > first
+}
