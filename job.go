@@ -140,7 +140,12 @@ func (j *Job) Retry(ctx context.Context, opts ...Option) (*Job, error) {
 	if err != nil {
 		return nil, &callFailedError{procedure: old.Procedure, host: old.Host, err: err}
 	}
-	req.Needs, req.RetryOf = old.Needs, j.id
+	for _, need := range old.Needs {
+		if !slices.Contains(req.Needs, need) {
+			req.Needs = append(req.Needs, need)
+		}
+	}
+	req.RetryOf = j.id
 	return submit(ctx, j.service, req)
 }
 
