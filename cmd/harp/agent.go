@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"sync"
 
@@ -25,49 +26,70 @@ its dispatchers, or waits to be dialled, with the certificate that names the hos
   # listen: :7442                    # to be dialled, also by direct callers
   tls: {cert: web01.crt, key: web01.key, ca: ca.crt}
   labels: {role: web}
-  demo: true                         # offer the demonstration procedures
+  # demo: true                       # offer the demonstration procedures
   # name: web01                      # must be the certificate's
   dir: /var/lib/harp-agent           # its journal: what it ran, until the dispatcher has it
-  # max_attempts: 1024               # that run or are being told
-  # max_journal: 1GiB                # of all attempts; on disk it may be twice as much
-  # max_job_spool: 64MiB             # of one attempt's records and result
-  # grace: 5s                        # for the last results, when it stops
-  # log: {level: info, format: text}
+  procedures: /etc/harp/procedures   # files that declare commands as procedures
+  # exec: {}                         # offer exec: any command, by whoever may call
 
-Relative paths are relative to the file. Without dir the journal is in memory: what
-an agent that is restarted was doing is lost. Without demo the agent offers nothing by
-itself: an agent with procedures of your own is a Go program of a few lines, see
-examples/agent. The demonstration procedures disk.usage and log.follow read
-whatever the agent's user may read.`,
+harp help configuration explains every field. Without dir the journal is in memory: what
+an agent that is restarted was doing is lost. Procedures are declared in files, or are
+Go functions: such an agent is a program of a few lines, see examples/agent.
+
+SIGHUP makes it read its file, its certificate and its procedures again; changed
+procedures it also finds by itself. What is bad changes nothing, and the log says why.`,
 		Args: cobra.NoArgs,
 		RunE: c.does(func(ctx context.Context, _ []string) error {
 			cfg, err := config.ReadAgent(f.file)
 			if err != nil {
 				return unreadable(err)
 			}
-			if f.check {
+			switch {
+			case f.print:
+				return c.printConfig(cfg)
+			case f.check:
+				if err := checkProcedures(cfg); err != nil {
+					return err
+				}
 				return c.checked(f.file)
 			}
-			return c.runAgent(ctx, cfg)
+			return c.runAgent(ctx, cfg, f.file)
 		}),
 	}
 	f.bind(cmd, "/etc/harp/agent.yaml")
 	return cmd
 }
 
-// runAgent serves calls until it is interrupted.
-func (c *cli) runAgent(ctx context.Context, cfg *config.Agent) error {
-	log := newLog(c.stderr, cfg.Log)
-	lib := cfg.Config()
-	lib.Logger = log
-	a := agent.New(lib)
-	if cfg.Demo {
-		demo.Register(a)
-	} else {
-		log.Warn("this agent offers no procedures; set demo: true, or build one with your own (examples/agent)")
+// checkProcedures reports what is wrong with the folder of the procedures.
+func checkProcedures(cfg *config.Agent) error {
+	if cfg.Procedures == "" {
+		return nil
 	}
-	if cfg.Dir == "" {
-		log.Warn("there is no dir: what this agent runs is lost when it is restarted")
+	return unreadable(agent.CheckDir(cfg.Procedures))
+}
+
+// agentRun is an agent that runs, with what can be changed of it.
+type agentRun struct {
+	file  string
+	cfg   *config.Agent // the one it was started with
+	agent *agent.Agent
+	log   *slog.Logger
+	level *slog.LevelVar
+	cert  certificate
+
+	loading sync.Mutex // one at a time reads files
+	dir     string     // of the procedures
+}
+
+// runAgent serves calls until it is interrupted.
+func (c *cli) runAgent(ctx context.Context, cfg *config.Agent, file string) error {
+	r := agentRun{file: file, cfg: cfg, level: levelOf(cfg.Log.Level), dir: cfg.Procedures}
+	r.log = newLog(c.stderr, cfg.Log.Format, r.level)
+	lib := cfg.Config()
+	lib.Logger, lib.TLS = r.log, r.cert.live(cfg.TLSConfig())
+	r.agent = agent.New(lib)
+	if err := r.offer(); err != nil {
+		return err
 	}
 	var l net.Listener
 	if cfg.Listen != "" {
@@ -75,12 +97,41 @@ func (c *cli) runAgent(ctx context.Context, cfg *config.Agent) error {
 		if l, err = net.Listen("tcp", cfg.Listen); err != nil {
 			return err
 		}
-		log.Info("agent listens", "host", cfg.Name, "addr", l.Addr().String())
+		r.log.Info("agent listens", "host", cfg.Name, "addr", l.Addr().String())
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer onHangup(ctx, r.reload)()
+	if r.dir != "" {
+		defer onChange(ctx, r.dir, r.log, r.changed)()
+	}
+	defer cancel()
+	return r.serve(ctx, cancel, l)
+}
+
+// offer makes the procedures of the configuration callable.
+func (r *agentRun) offer() error {
+	if r.cfg.Demo {
+		demo.Register(r.agent)
+	}
+	if r.dir != "" {
+		if err := r.agent.Load(r.dir); err != nil {
+			return unreadable(err)
+		}
+	}
+	if len(r.agent.Procedures()) == 0 {
+		r.log.Warn("this agent offers no procedures; set procedures, or build one with your own (examples/agent)")
+	}
+	if r.cfg.Dir == "" {
+		r.log.Warn("there is no dir: what this agent runs is lost when it is restarted")
+	}
+	return nil
+}
+
+// serve connects to the dispatchers and listens until ctx ends or one of it fails.
+func (r *agentRun) serve(ctx context.Context, cancel func(), l net.Listener) error {
 	var running sync.WaitGroup
-	errs := make([]error, len(cfg.Dispatchers)+1)
+	errs := make([]error, len(r.cfg.Dispatchers)+1)
 	start := func(i int, run func() error) {
 		running.Go(func() {
 			if errs[i] = run(); errs[i] != nil {
@@ -88,12 +139,55 @@ func (c *cli) runAgent(ctx context.Context, cfg *config.Agent) error {
 			}
 		})
 	}
-	for i, addr := range cfg.Dispatchers {
-		start(i, func() error { return a.Connect(ctx, addr) })
+	for i, addr := range r.cfg.Dispatchers {
+		start(i, func() error { return r.agent.Connect(ctx, addr) })
 	}
 	if l != nil {
-		start(len(cfg.Dispatchers), func() error { return a.Serve(ctx, l) })
+		start(len(r.cfg.Dispatchers), func() error { return r.agent.Serve(ctx, l) })
 	}
 	running.Wait()
 	return errors.Join(errs...)
+}
+
+// reload reads the configuration again, and the procedures.
+func (r *agentRun) reload() {
+	r.loading.Lock()
+	defer r.loading.Unlock()
+	next, err := config.ReadAgent(r.file)
+	if err == nil && next.Name != r.cfg.Name {
+		err = invalid("name", "the certificate is of %s, and this agent is %s", next.Name, r.cfg.Name)
+	}
+	if err == nil {
+		err = checkProcedures(next)
+	}
+	if err != nil {
+		logBad(r.log, err)
+		return
+	}
+	if r.dir != "" {
+		if err := r.agent.Load(r.dir); err != nil {
+			logBad(r.log, err)
+			return
+		}
+	}
+	r.level.Set(next.Log.Level.Level)
+	r.cert.replace(next.TLSConfig())
+	waiting := r.cfg.Changed(next)
+	if next.Procedures != r.dir {
+		waiting = append(waiting, "procedures") // the folder: what is in it was read again
+	}
+	logRead(r.log, waiting)
+}
+
+// changed reads the procedures again.
+func (r *agentRun) changed() {
+	r.loading.Lock()
+	defer r.loading.Unlock()
+	if err := r.agent.Load(r.dir); err != nil {
+		for _, one := range each(err) {
+			r.log.Error("the procedures are bad, those before stay", "error", one.Error())
+		}
+		return
+	}
+	r.log.Info("procedures read again", "offered", len(r.agent.Procedures()))
 }

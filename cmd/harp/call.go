@@ -30,15 +30,17 @@ before anything is sent. Ctrl-C stops waiting, not the job.`,
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
 			return c.call(ctx, caller, &f, args[0], args[1], args[2:])
 		}),
+		ValidArgsFunction: c.completeRest(c.asksWords(argumentWords), c.asksWords(hostWords), c.asksWords(procedureWords)),
 	}
-	f.bind(cmd.Flags())
-	c.bindExit(cmd)
+	c.bindCall(cmd, &f)
 	return cmd
 }
 
 // callFlags are the options of a call as flags.
 type callFlags struct {
 	detach, cancel          bool
+	dryRun, sure            bool
+	onlyOutput              bool // the records are all that is printed
 	id, info, whenOffline   string
 	queue, labels           []string
 	concurrency, priority   int
@@ -51,8 +53,20 @@ type callFlags struct {
 	set                     *pflag.FlagSet
 }
 
+// bindCall adds the flags of a call, and those that say how its job is shown.
+func (c *cli) bindCall(cmd *cobra.Command, f *callFlags) {
+	f.bind(cmd.Flags())
+	c.bindExit(cmd)
+	c.bindRaw(cmd)
+	bindDryRun(cmd, &f.dryRun)
+	c.completeFlag(cmd, "queue", c.asksWords(queueWords))
+	c.completeFlag(cmd, "when-offline", fixed("wait", "fail"))
+	c.completeFlag(cmd, "retry", fixed(string(harp.StateLost), string(harp.StateTimedOut), string(harp.StateFailed)))
+}
+
 func (f *callFlags) bind(flags *pflag.FlagSet) {
 	f.set = flags
+	flags.BoolVarP(&f.sure, "yes", "y", false, "do not ask before a procedure that is declared dangerous")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "print the job's id and do not wait")
 	flags.BoolVar(&f.cancel, "cancel-on-interrupt", false, "Ctrl-C cancels the job")
 	flags.StringVar(&f.id, "id", "", "the job's `id`, chosen before; calling again with it is the same job")
@@ -137,8 +151,7 @@ func (f *callFlags) policy() harp.RetryPolicy {
 
 // call makes the call and, unless detached, waits for its end.
 func (c *cli) call(ctx context.Context, caller *harp.Caller, f *callFlags, host, procedure string, words []string) error {
-	opts, err := f.options()
-	if err != nil {
+	if _, err := f.options(); err != nil {
 		return err
 	}
 	doc, err := findProcedure(ctx, caller, host, procedure)
@@ -149,12 +162,34 @@ func (c *cli) call(ctx context.Context, caller *harp.Caller, f *callFlags, host,
 	if err != nil {
 		return err
 	}
-	job, err := caller.Host(host).Call(ctx, procedure, args, opts...)
+	return c.makeCall(ctx, caller, f, doc, host, args)
+}
+
+// makeCall makes a call whose arguments are known to fit or, for a dry run, says what
+// would become of it.
+func (c *cli) makeCall(ctx context.Context, caller *harp.Caller, f *callFlags, doc harp.ProcedureDoc, host string, args any) error {
+	opts, err := f.options()
+	if err != nil {
+		return err
+	}
+	made := func(caller *harp.Caller, more ...harp.Option) (*harp.Job, error) {
+		return caller.Host(host, opts...).Call(ctx, doc.Name, args, more...)
+	}
+	if f.dryRun {
+		return c.rehearse(ctx, caller, f, doc, made)
+	}
+	if err := c.confirm(ctx, doc, host, f.sure); err != nil {
+		return err
+	}
+	job, err := made(caller)
 	if err != nil {
 		return didNotRun(err)
 	}
 	return c.called(ctx, job, f, "job "+job.ID()+" on "+host)
 }
+
+// maker makes a call by a caller, with more options.
+type maker func(caller *harp.Caller, more ...harp.Option) (*harp.Job, error)
 
 // called says the id of a job that was just called and, unless detached, waits for
 // its end.
@@ -170,7 +205,7 @@ func (c *cli) called(ctx context.Context, job *harp.Job, f *callFlags, notice st
 		ctx, stop = c.cancelInstead(ctx, job)
 		defer stop()
 	}
-	return c.watch(ctx, job)
+	return c.watch(ctx, job, f.onlyOutput)
 }
 
 // didNotRun adds to the failure of a submission what its reader asks next.
@@ -189,11 +224,16 @@ func (c *cli) printID(job *harp.Job) error {
 	return nil
 }
 
-// watch prints a job's records as they come, then its result.
-func (c *cli) watch(ctx context.Context, job *harp.Job) error {
+// watch prints a job's records as they come, then its result, unless only the records
+// are wanted.
+func (c *cli) watch(ctx context.Context, job *harp.Job, onlyOutput bool) error {
 	p := recordPrinter{cli: c, all: true}
 	if c.format == formatText {
 		if err := p.follow(job.Follow(ctx, harp.Since(0))); err != nil {
+			return unless(ctx, err, p.detached(job))
+		}
+		if onlyOutput {
+			_, err := job.Get(ctx)
 			return unless(ctx, err, p.detached(job))
 		}
 	}
@@ -217,6 +257,7 @@ func (c *cli) printResult(ctx context.Context, job *harp.Job) error {
 	if failed != nil {
 		return failed
 	}
+	c.freshLine()
 	return c.line(v)
 }
 
@@ -249,4 +290,10 @@ func (c *cli) bindExit(cmd *cobra.Command) {
 		}
 		return errors.New("must be pass or mapped")
 	})
+	c.completeFlag(cmd, "exit", fixed("pass", "mapped"))
+}
+
+// bindRaw adds the flag that lets remote output do to the terminal what it likes.
+func (c *cli) bindRaw(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&c.raw, "raw", false, "print what a command printed as it is, also on a terminal: it can move the cursor and more")
 }

@@ -17,9 +17,9 @@ import (
 var quiet = slog.New(slog.DiscardHandler)
 
 // newLog is the log of a daemon.
-func newLog(w io.Writer, how config.Log) *slog.Logger {
-	options := &slog.HandlerOptions{Level: how.Level.Level}
-	if how.Format == "json" {
+func newLog(w io.Writer, format config.Format, level slog.Leveler) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
+	if format == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
@@ -27,13 +27,28 @@ func newLog(w io.Writer, how config.Log) *slog.Logger {
 
 // daemonFlags are those of commands that are configured by a file.
 type daemonFlags struct {
-	file  string
-	check bool
+	file         string
+	check, print bool
 }
 
 func (f *daemonFlags) bind(cmd *cobra.Command, byDefault string) {
 	cmd.Flags().StringVar(&f.file, "config", byDefault, "the configuration `file`")
-	cmd.Flags().BoolVar(&f.check, "check-config", false, "check the file, and the certificates it names, and do nothing else")
+	cmd.Flags().BoolVar(&f.check, "check-config", false, "check the file, and the files it names, and do nothing else")
+	cmd.Flags().BoolVar(&f.print, "print-config", false, "print the configuration with its defaults, and do nothing else")
+	cmd.MarkFlagsMutuallyExclusive("check-config", "print-config")
+}
+
+// printConfig prints a configuration with its defaults.
+func (c *cli) printConfig(cfg interface{ YAML() ([]byte, error) }) error {
+	if c.format == formatJSON {
+		return invalid("output", "a configuration is YAML")
+	}
+	text, err := cfg.YAML()
+	if err != nil {
+		return err
+	}
+	_, err = c.stdout.Write(text)
+	return err
 }
 
 // checked says that a configuration is good.

@@ -33,7 +33,7 @@ so that in another terminal harp call works without flags.`,
 		Example: "  harp dev --hosts 2",
 		Args:    cobra.NoArgs,
 		RunE: c.does(func(ctx context.Context, _ []string) error {
-			cfg.Logger = newLog(c.stderr, config.Log{Level: level})
+			cfg.Logger = newLog(c.stderr, "", level.Level)
 			return c.runDev(ctx, cfg)
 		}),
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"time"
 
@@ -30,57 +31,97 @@ they return. Agents and callers connect to one port, with certificates.
   hosts:                       # beside those that dial in
     - {name: web01, address: 10.0.0.1:7442, labels: {role: web}}
   # or: hosts_script: [./hosts]   prints one JSON object a line
-  # hosts_refresh: 15m
-  # heartbeat: 10s
-  # offline_wait: 30s
-  # lost_after: 24h              # of silence, when what a host was doing is given up; at most 6d
-  # retain: 30d                  # how long jobs are kept after their end; none: for ever
-  # retain_bytes: 100GiB         # and how much of them; those that ended first go
-  # space: {low: 5GiB, critical: 1GiB}   # free on the disk: no new calls; cancels only
-  # limits: {timeout: 10m, max_exec_time: 24h, max_timeout: none, max_max_exec_time: none,
-  #          attempts: 1024, handshakes: 1000}
-  # log: {level: info, format: text}
 
-Relative paths are relative to the file.`,
+harp help configuration explains every field. SIGHUP makes it read its file, its
+certificate and the hosts registry again; what is bad changes nothing, and the log says
+why.`,
 		Args: cobra.NoArgs,
 		RunE: c.does(func(ctx context.Context, _ []string) error {
 			cfg, err := config.ReadDispatcher(f.file)
 			if err != nil {
 				return unreadable(err)
 			}
-			if f.check {
+			switch {
+			case f.print:
+				return c.printConfig(cfg)
+			case f.check:
 				return c.checked(f.file)
 			}
-			return c.runDispatcher(ctx, cfg)
+			return c.runDispatcher(ctx, cfg, f.file)
 		}),
 	}
 	f.bind(cmd, "/etc/harp/dispatcher.yaml")
 	return cmd
 }
 
+// dispatcherRun is a dispatcher that runs, with what can be changed of it.
+type dispatcherRun struct {
+	file  string
+	cfg   *config.Dispatcher // the one it was started with
+	log   *slog.Logger
+	level *slog.LevelVar
+	cert  certificate
+	hosts *registry // nil: there was none at the start
+}
+
 // runDispatcher serves until it is interrupted.
-func (c *cli) runDispatcher(ctx context.Context, cfg *config.Dispatcher) (err error) {
-	log := newLog(c.stderr, cfg.Log)
+func (c *cli) runDispatcher(ctx context.Context, cfg *config.Dispatcher, file string) (err error) {
+	r := dispatcherRun{file: file, cfg: cfg, level: levelOf(cfg.Log.Level)}
+	r.log = newLog(c.stderr, cfg.Log.Format, r.level)
 	l, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
 		return err
 	}
 	options := cfg.Store()
-	options.Logger = log
+	options.Logger = r.log
 	st, err := badger.Open(cfg.Data, &options)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
+	tc := r.cert.live(cfg.TLSConfig())
 	lib := cfg.Config()
-	lib.Logger = log
+	lib.Logger, lib.TLS = r.log, tc
+	if lib.Hosts != nil {
+		r.hosts = &registry{source: lib.Hosts}
+		lib.Hosts = r.hosts
+	}
 	d, err := dispatcher.Open(ctx, st, lib)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	log.Info("dispatcher is ready", "addr", l.Addr().String(), "data", cfg.Data)
-	err = d.Serve(ctx, l, cfg.TLSConfig())
+	reloading, cancel := context.WithCancel(ctx)
+	wait := onHangup(reloading, func() { r.reload(reloading, d) })
+	r.log.Info("dispatcher is ready", "addr", l.Addr().String(), "data", cfg.Data)
+	err = d.Serve(ctx, l, tc)
+	cancel()
+	wait()
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
-	log.Info("dispatcher stops")
+	r.log.Info("dispatcher stops")
 	return errors.Join(err, d.Shutdown(stopping))
+}
+
+// reload reads the configuration again.
+func (r *dispatcherRun) reload(ctx context.Context, d *dispatcher.Dispatcher) {
+	next, err := config.ReadDispatcher(r.file)
+	if err != nil {
+		logBad(r.log, err)
+		return
+	}
+	r.level.Set(next.Log.Level.Level)
+	r.cert.replace(next.TLSConfig())
+	waiting := r.cfg.Changed(next)
+	source := next.Config().Hosts
+	switch {
+	case r.hosts != nil:
+		r.hosts.replace(source)
+		if n, err := d.Caller().Hosts().Refresh(ctx); err != nil {
+			r.log.Error("the hosts registry cannot be read, those before stay", "error", err.Error())
+		} else {
+			r.log.Info("hosts registry read again", "hosts", n)
+		}
+	case source != nil:
+		waiting = append(waiting, "hosts")
+	}
+	logRead(r.log, waiting)
 }

@@ -27,7 +27,7 @@ Each event has a cursor, its field "cursor" in -o jsonl, which Ctrl-C says, too:
 		Example: `  harp event follow --type 'job.*' --host web01
   harp event follow --after start -o jsonl`,
 		Args:        cobra.NoArgs,
-		Annotations: map[string]string{canLines: "yes"},
+		Annotations: streams(),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) (err error) {
 			if c.format == formatJSON {
 				return invalid("output", "events have no end; this command knows text and jsonl")
@@ -49,6 +49,8 @@ Each event has a cursor, its field "cursor" in -o jsonl, which Ctrl-C says, too:
 	flags.StringSliceVar(&f.Types, "type", nil, "only of these `types`; job.* is all that begin so")
 	flags.StringVar(&f.Job, "job", "", "only of this `job`")
 	flags.StringVar(&f.Host, "host", "", "only of this `host`")
+	c.completeFlag(follow, "job", c.asksWords(jobWords))
+	c.completeFlag(follow, "host", c.asksWords(hostWords))
 	flags.BoolVar(&noWait, "no-wait", false, "stop at the end of what is there")
 	return group("event", "Follow what happens", follow)
 }
@@ -96,7 +98,7 @@ func (p *eventPrinter) print(e harp.Event) error {
 	if p.cli.format == formatLines {
 		return p.cli.line(e)
 	}
-	p.cli.say("%s  %-18s  %s", clock(e.Time), e.Type, eventText(e))
+	p.cli.say("%s  %-18s  %s", p.cli.clock(e.Time), e.Type, eventText(e))
 	return p.cli.stdout.err
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/cmd/harp/internal/contexts"
 )
 
 // failure is an error as it comes from the store or over the network.
@@ -120,6 +121,118 @@ func TestReport(t *testing.T) {
 		if stdout.String() != test.stdout || stderr.String() != test.stderr {
 			t.Errorf("report of %v is %q on stdout and %q on stderr,\nwant %q and %q",
 				test.err, stdout.String(), stderr.String(), test.stdout, test.stderr)
+		}
+	}
+}
+
+// The exit code of a job's end is the same whoever asks for it, and whenever.
+func TestExitCodeOfAJob(t *testing.T) {
+	code := func(n int) *int { return &n }
+	for _, test := range []struct {
+		name string
+		err  error
+		want int
+	}{
+		{"succeeded", nil, 0},
+		{"failed", &harp.RemoteError{Type: "oops"}, 1},
+		{"a command that failed", &harp.RemoteError{Type: "exit", ExitCode: code(42)}, 42},
+		{"rejected for its arguments", failure("rejected_invalid"), 2},
+		{"cancelled", failure("cancelled"), 3},
+		{"rejected by the agent's policy", failure("rejected_denied"), 4},
+		{"rejected for its procedure", failure("rejected_not_found"), 5},
+		{"rejected", failure("rejected"), 6},
+		{"expired", failure("expired"), 7},
+		{"expired while the host was away", failure("expired_offline"), 7},
+		{"lost", failure("lost"), 8},
+		{"timed out", &harp.TimeoutError{Of: harp.LimitTimeout}, 124},
+	} {
+		for _, args := range [][]string{
+			{"call", "demo1", "count", "to=3"},
+			{"call", "demo1", "count", "to=3", "-o", "json"},
+			{"job", "retry", firstID},
+			{"job", "get", firstID},
+			{"job", "get", "last", "-o", "json"},
+			{"job", "wait", firstID[:12]},
+			{"job", "follow", firstID},
+			{"job", "follow", firstID, "--no-wait", "-o", "jsonl"},
+		} {
+			f := ended(t, test.err)
+			f.feed.requests = map[string]harp.Request{firstID: {ID: firstID, Host: "demo1", Procedure: "count", Args: value(t, map[string]any{"to": 3})}}
+			if got := runFake(t, t.Context(), f, nil, args...); got.code != test.want {
+				t.Errorf("%s: %q exited with %d, want %d: %+v", test.name, args, got.code, test.want, got)
+			}
+			if test.want != 42 {
+				continue
+			}
+			if got := runFake(t, t.Context(), f, nil, append(args, "--exit", "mapped")...); got.code != 1 {
+				t.Errorf("%s, mapped: %q exited with %d, want 1: %+v", test.name, args, got.code, got)
+			}
+		}
+	}
+}
+
+// The exit code of a call that was not taken.
+func TestExitCodeOfASubmission(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		err  error
+		want int
+	}{
+		{"a field is wrong", failure("invalid"), 2},
+		{"the id names another call", failure("conflict"), 2},
+		{"denied", failure("denied"), 4},
+		{"no such host any more", failure("not_found"), 5},
+		{"pruned", failure("pruned"), 5},
+		{"refused", failure("refused"), 6},
+		{"no space", failure("no_space"), 6},
+		{"the host is away", failure("unreachable"), 7},
+		{"it may have arrived", &harp.CallError{JobID: firstID, Err: harp.ErrUnavailable}, 8},
+		{"the dispatcher is gone", failure("unavailable"), 125},
+		{"it did not say what it means", failure("internal"), 125},
+	} {
+		for _, args := range [][]string{
+			{"call", "demo1", "count", "to=3"},
+			{"call", "-d", "demo1", "count", "to=3", "-o", "json"},
+			{"exec", "demo1", "--", "ls"},
+		} {
+			f := ended(t, nil)
+			f.procedures = append(f.procedures, execDoc())
+			f.submitErr = test.err
+			if got := runFake(t, t.Context(), f, nil, args...); got.code != test.want || got.stderr == "" {
+				t.Errorf("%s: %q exited with %d, want %d: %+v", test.name, args, got.code, test.want, got)
+			}
+		}
+	}
+}
+
+// The exit codes of what is no job: the rest of the table.
+func TestExitCodeOfACommand(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*cli)
+		args   []string
+		want   int
+	}{
+		{"no such command", nil, []string{"cal"}, 2},
+		{"no such flag", nil, []string{"job", "ls", "--all"}, 2},
+		{"too few arguments", nil, []string{"call", "demo1"}, 2},
+		{"a format that is none", nil, []string{"job", "ls", "-o", "xml"}, 2},
+		{"no such host", nil, []string{"host", "show", "nope"}, 5},
+		{"no such job", nil, []string{"job", "show", secondID}, 5},
+		{"no such procedure", nil, []string{"proc", "show", "nope"}, 5},
+		{"no such queue", nil, []string{"queue", "show", "a=b"}, 5},
+		{"would be refused", nil, []string{"call", "demo1", "count", "to=3", "--dry-run", "--start-before", "2001-01-01T00:00:00Z"}, 6},
+		{"a check failed", nil, []string{"doctor"}, 1},
+		{"the dispatcher cannot be reached", func(c *cli) {
+			c.dial = func(context.Context, contexts.Context) (*harp.Caller, error) {
+				return nil, &harp.HostError{Host: "harp:7440", Stage: "dial", Err: harp.ErrUnavailable}
+			}
+		}, []string{"host", "ls"}, 125},
+		{"stdout is full", func(c *cli) { c.stdout.w = failing{io.ErrShortWrite} }, []string{"host", "ls"}, 125},
+		{"version", nil, []string{"version"}, 0},
+	} {
+		if got := runFake(t, t.Context(), ended(t, nil), test.change, test.args...); got.code != test.want {
+			t.Errorf("%s: %q exited with %d, want %d: %+v", test.name, test.args, got.code, test.want, got)
 		}
 	}
 }

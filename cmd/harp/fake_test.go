@@ -23,6 +23,7 @@ type fake struct {
 	submitErr  error
 	wait       bool // jobs do not end
 	feed       feed
+	clock      func() time.Time
 
 	submitted []harp.Request
 	cancelled []string
@@ -30,8 +31,14 @@ type fake struct {
 	filter    harp.JobFilter
 }
 
-func (f *fake) Ping(context.Context) (harp.ServerInfo, error) { return harp.ServerInfo{}, nil }
-func (f *fake) Close() error                                  { return nil }
+func (f *fake) Ping(context.Context) (harp.ServerInfo, error) {
+	if f.clock == nil {
+		return harp.ServerInfo{}, nil
+	}
+	return harp.ServerInfo{Time: f.clock()}, nil
+}
+
+func (f *fake) Close() error { return nil }
 
 func (f *fake) Submit(_ context.Context, s harp.Submission) (string, error) {
 	req, err := harp.DecodeRequest(s.Request)

@@ -1,6 +1,10 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp/cmd/harp/internal/config"
+)
 
 // helpTopics are pages of `harp help` that are no commands.
 func helpTopics() []*cobra.Command {
@@ -26,7 +30,8 @@ and job wait agree, also when the job has ended before.
   130  interrupted; the job goes on
 
 A job that ran a command hands on the command's own exit code from 1 to 119;
---exit mapped makes it 1.`,
+--exit mapped makes it 1. harp doctor exits with 1 when a check failed, and --dry-run
+with 6 when the call would be refused.`,
 		},
 		{
 			Use:   "arguments",
@@ -83,10 +88,63 @@ user's configuration folder:
   key:  /home/ada/harp/ada.key
   ca:   /home/ada/harp/ca.crt
 
-The file "current" beside the folder contexts holds the name of the current one;
-harp dev writes the context dev and makes it current. HARP_CONTEXT and --context
-name another one, and HARP_ADDR, HARP_CERT, HARP_KEY and HARP_CA or --addr, --cert,
---key and --ca replace what it says: flags before environment before file.`,
+The file "current" beside the folder contexts holds the name of the current one.
+harp ctx adds, lists, chooses and deletes them; harp dev writes the context dev and
+makes it current. HARP_CONTEXT and --context name another one, and HARP_ADDR, HARP_CERT,
+HARP_KEY and HARP_CA or --addr, --cert, --key and --ca replace what it says: flags
+before environment before file. harp doctor says which is asked, and whether it answers.`,
+		},
+		{
+			Use:   "targets",
+			Short: "How hosts are named",
+			Long: `A call is of one host, by the name in its certificate or in the dispatcher's registry,
+as harp host ls shows it: harp call web01 uptime. A name that is not known is exit code
+5, before anything is sent.
+
+Patterns, lists and labels (web*, a,b,c, role=web and env!=dev) are not there yet; for
+several hosts, call in a loop:
+
+  harp host ls -o id | while read -r host; do harp call -d "$host" uptime; done`,
+		},
+		{
+			Use:   "output",
+			Short: "What is printed where, and in which formats",
+			Long: `stdout has what was asked for: results, records, lists. stderr has all else: ids,
+progress, warnings, errors; --quiet leaves only the errors. So harp call web01 facts | jq
+works, and harp call -d prints exactly one id.
+
+Results and records of kind data are JSON, one value a line. What a command printed is
+copied as it was: its stdout to stdout, its stderr and what was logged to stderr.
+
+On a terminal all records are shown there, each line with time, number and kind (out,
+err, log). What was printed remotely cannot move the cursor or change colours: control
+characters are written as escapes, and a line that ends with a carriage return is
+overwritten by the next. --raw prints the bytes as they are.
+
+  -o text    for people; may change
+  -o json    one object, with "v":1. Within a version fields are added, none is taken
+             away or changed. An error is an object, too: {"v":1,"error":{...}}
+  -o jsonl   of lists, job follow and event follow: an object a line, as they come
+  -o id      of lists: one name or id a line
+
+  --time local|relative|iso|unix    times for people; JSON has RFC 3339 in UTC
+  --color auto|always|never         auto: on a terminal, unless NO_COLOR is set;
+                                    CLICOLOR_FORCE=1: always`,
+		},
+		{
+			Use:   "configuration",
+			Short: "The fields of the files of dispatcher and agent",
+			Long: `harp dispatcher and harp agent are configured by a YAML file each. Relative paths are
+relative to the file. A duration is written as 90s, 1h30m or 30d, and none is no limit; a
+number of bytes as 512MiB. --check-config says what is wrong, --print-config fills in the
+defaults. SIGHUP reads the file again.
+
+dispatcher (/etc/harp/dispatcher.yaml)
+
+` + config.Help(config.DispatcherKeys()) + `
+agent (/etc/harp/agent.yaml)
+
+` + config.Help(config.AgentKeys()),
 		},
 	}
 }

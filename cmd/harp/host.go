@@ -13,16 +13,19 @@ import (
 func (c *cli) hostCommand() *cobra.Command {
 	return group("host", "Look at hosts",
 		&cobra.Command{
-			Use:   "ls",
-			Short: "List hosts",
-			Args:  cobra.NoArgs,
-			RunE:  c.asks(c.listHosts),
+			Use:         "ls",
+			Short:       "List hosts",
+			Args:        cobra.NoArgs,
+			Annotations: lists(),
+			RunE:        c.asks(c.listHosts),
 		},
 		&cobra.Command{
 			Use:   "show HOST",
 			Short: "Show what is known of a host",
 			Args:  cobra.ExactArgs(1),
 			RunE:  c.asks(c.showHost),
+
+			ValidArgsFunction: c.completeOnly(c.asksWords(hostWords)),
 		},
 		&cobra.Command{
 			Use:   "refresh",
@@ -40,15 +43,14 @@ func (c *cli) listHosts(ctx context.Context, caller *harp.Caller, _ []string) er
 		}
 		hosts = append(hosts, h)
 	}
-	if c.format == formatJSON {
-		return c.print(object{{"hosts", hosts}})
-	}
-	rows := make([][]string, len(hosts))
-	for i, h := range hosts {
-		rows[i] = []string{h.Name, onlineText(h), strconv.Itoa(len(h.Procedures)), labelText(h.Labels), clock(h.LastHeard), h.Error}
-	}
-	c.table([]string{"name", "online", "procedures", "labels", "last heard", "trouble"}, rows)
-	return nil
+	return printList(c, listing[harp.HostStatus]{
+		name:   "hosts",
+		header: []string{"name", "online", "procedures", "labels", "last heard", "trouble"},
+		row: func(h harp.HostStatus) []string {
+			return []string{h.Name, onlineText(h), strconv.Itoa(len(h.Procedures)), labelText(h.Labels), c.clock(h.LastHeard), h.Error}
+		},
+		id: func(h harp.HostStatus) string { return h.Name },
+	}, hosts)
 }
 
 func (c *cli) showHost(ctx context.Context, caller *harp.Caller, args []string) error {
@@ -66,7 +68,7 @@ func (c *cli) showHost(ctx context.Context, caller *harp.Caller, args []string) 
 		{"trouble", h.Error},
 		{"labels", labelText(h.Labels)},
 		{"procedures", strings.Join(h.Procedures, ", ")},
-		{"last heard", clock(h.LastHeard)},
+		{"last heard", c.clock(h.LastHeard)},
 		{"software", h.Software},
 		{"facts", valueText(h.Facts)},
 	})

@@ -17,6 +17,11 @@ func (c *cli) jobCommand() *cobra.Command {
 		c.jobListCommand(), c.jobShowCommand(), c.jobGetCommand(),
 		c.jobFollowCommand(), c.jobWaitCommand(), c.jobCancelCommand(),
 		c.jobRetryCommand(), c.jobForceLostCommand())
+	for _, sub := range cmd.Commands() {
+		if strings.Contains(sub.Use, " ID") {
+			sub.ValidArgsFunction = c.completeOnly(c.asksWords(jobWords))
+		}
+	}
 	cmd.Long = `Look at jobs, wait for them, cancel and repeat them.
 
 A job is named by its id. The beginning of an id will do if it is that of one job
@@ -61,12 +66,34 @@ func (c *cli) jobWaitCommand() *cobra.Command {
 }
 
 func (c *cli) jobCancelCommand() *cobra.Command {
-	return &cobra.Command{
+	var dry bool
+	cmd := &cobra.Command{
 		Use:   "cancel ID",
 		Short: "Ask a job to stop",
 		Args:  cobra.ExactArgs(1),
-		RunE:  c.asksJob(c.cancelJob),
+		RunE: c.asksJob(func(ctx context.Context, job *harp.Job) error {
+			if dry {
+				return c.wouldCancel(ctx, job)
+			}
+			return c.cancelJob(ctx, job)
+		}),
 	}
+	bindDryRun(cmd, &dry)
+	return cmd
+}
+
+// wouldCancel says what cancelling a job would do.
+func (c *cli) wouldCancel(ctx context.Context, job *harp.Job) error {
+	s, err := job.Status(ctx)
+	if err != nil {
+		return err
+	}
+	live := !s.State.Ended()
+	text := "job %s has ended: %s"
+	if live {
+		text = "job %s would be asked to stop: %s"
+	}
+	return c.would(object{{"id", s.ID}, {"state", s.State}, {"cancelled", live}}, text, s.ID, stateText(s))
 }
 
 // asksJob is asks for a job, named by the first argument.

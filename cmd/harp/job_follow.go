@@ -27,7 +27,7 @@ terminal its time and number stand before it. Ctrl-C stops following, not the jo
 		Example: `  harp job follow 0198f0c4-5a1e-7cc1-b2f0-33e7a1c3d2a5 --since 0
   harp job follow last -o jsonl`,
 		Args:        cobra.ExactArgs(1),
-		Annotations: map[string]string{canLines: "yes"},
+		Annotations: streams(),
 	}
 	flags := cmd.Flags()
 	flags.Uint64Var(&since, "since", 0, "from the record with this `number` on; 0: all")
@@ -35,6 +35,7 @@ terminal its time and number stand before it. Ctrl-C stops following, not the jo
 	flags.BoolVar(&noWait, "no-wait", false, "stop at the end of what is there")
 	cmd.MarkFlagsMutuallyExclusive("since", "recent")
 	c.bindExit(cmd)
+	c.bindRaw(cmd)
 	cmd.RunE = c.asksJob(func(ctx context.Context, job *harp.Job) error {
 		from := harp.Recent(recent)
 		if flags.Changed("since") {

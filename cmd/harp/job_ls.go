@@ -32,6 +32,8 @@ func (c *cli) jobListCommand() *cobra.Command {
 		Short:   "List jobs, newest first",
 		Example: "  harp job ls --state failed,timed_out --since 24h",
 		Args:    cobra.NoArgs,
+
+		Annotations: lists(),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) (err error) {
 			if f.States, err = parseStates(states); err != nil {
 				return err
@@ -56,6 +58,12 @@ func (c *cli) jobListCommand() *cobra.Command {
 	flags.StringArrayVar(&labeled, "label", nil, "only with this label: `key=value` (repeatable)")
 	flags.Var(&since, "since", "submitted at this time or later; a duration is that long ago")
 	flags.Var(&until, "until", "submitted before this time; a duration is that long ago")
+	c.completeFlag(cmd, "host", c.asksWords(hostWords))
+	c.completeFlag(cmd, "proc", c.asksWords(func(ctx context.Context, caller *harp.Caller, _ []string, begun string) []word {
+		return procedureWords(ctx, caller, nil, begun)
+	}))
+	c.completeFlag(cmd, "state", fixed(strings.Split(stateWords(), ", ")...))
+	c.completeFlag(cmd, "queue", c.asksWords(queueWords))
 	flags.IntVarP(&most, "limit", "n", 50, "`how many` at most; 0: all")
 	return cmd
 }
@@ -97,18 +105,17 @@ func (c *cli) listJobs(ctx context.Context, caller *harp.Caller, f harp.JobFilte
 	if more {
 		c.notice("there are more; see --limit")
 	}
-	if c.format == formatJSON {
-		list := object{{"jobs", jobs}}
-		if more {
-			list = append(list, field{"more", true})
-		}
-		return c.print(list)
-	}
 	now := time.Now()
-	rows := make([][]string, len(jobs))
-	for i, j := range jobs {
-		rows[i] = []string{j.ID, stateText(j), j.Host, j.Procedure, clock(j.SubmitTime), took(j, now)}
+	list := listing[harp.JobStatus]{
+		name:   "jobs",
+		header: []string{"id", stateColumn, "host", "procedure", "submitted", "took"},
+		row: func(j harp.JobStatus) []string {
+			return []string{j.ID, stateText(j), j.Host, j.Procedure, c.clock(j.SubmitTime), took(j, now)}
+		},
+		id: func(j harp.JobStatus) string { return j.ID },
 	}
-	c.table([]string{"id", "state", "host", "procedure", "submitted", "took"}, rows)
-	return nil
+	if more {
+		list.more = []field{{"more", true}}
+	}
+	return printList(c, list, jobs)
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -19,20 +21,61 @@ said of when to start, and its idempotency key, are not taken over.`,
 		Example: "  harp job retry last -d --timeout 1h",
 		Args:    cobra.ExactArgs(1),
 	}
-	f.bind(cmd.Flags())
-	c.bindExit(cmd)
-	cmd.RunE = c.asksJob(func(ctx context.Context, job *harp.Job) error {
-		opts, err := f.options()
+	c.bindCall(cmd, &f)
+	cmd.RunE = c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
+		id, err := c.jobID(ctx, caller, args[0])
 		if err != nil {
 			return err
 		}
-		again, err := job.Retry(ctx, opts...)
-		if err != nil {
-			return didNotRun(err)
-		}
-		return c.called(ctx, again, &f, "job "+again.ID()+" repeats "+job.ID())
+		return c.retryJob(ctx, caller, &f, id)
 	})
 	return cmd
+}
+
+// retryJob makes the call of a job again.
+func (c *cli) retryJob(ctx context.Context, caller *harp.Caller, f *callFlags, id string) error {
+	opts, err := f.options()
+	if err != nil {
+		return err
+	}
+	if f.dryRun || !f.sure {
+		done, err := c.lookBeforeRetry(ctx, caller, f, id, opts)
+		if err != nil || done {
+			return err
+		}
+	}
+	again, err := caller.Job(id).Retry(ctx, opts...)
+	if err != nil {
+		return didNotRun(err)
+	}
+	return c.called(ctx, again, f, "job "+again.ID()+" repeats "+id)
+}
+
+// lookBeforeRetry asks whether a dangerous procedure is meant or, for a dry run, says
+// what would become of the call; then it is done.
+func (c *cli) lookBeforeRetry(ctx context.Context, caller *harp.Caller, f *callFlags, id string, opts []harp.Option) (done bool, err error) {
+	s, err := caller.Job(id).Status(ctx)
+	if err != nil {
+		return false, err
+	}
+	doc, err := findProcedure(ctx, caller, s.Host, s.Procedure)
+	switch {
+	case errors.Is(err, harp.ErrNotFound) && !f.dryRun:
+		return false, nil // whoever is asked to make the call says it better
+	case err != nil:
+		return false, err
+	case !f.dryRun:
+		return false, c.confirm(ctx, doc, s.Host, f.sure)
+	case !s.State.Ended():
+		return true, &wouldNotError{"job " + id + " has not ended"}
+	}
+	first := harp.Options(harp.CallOptions{Queue: s.Queue, Timeout: s.Timeout, MaxExecTime: s.MaxExecTime, Info: s.Info, Labels: s.Labels})
+	return true, c.rehearse(ctx, caller, f, doc, func(by *harp.Caller, more ...harp.Option) (*harp.Job, error) {
+		if by == caller {
+			return caller.Job(id).Retry(ctx, append(slices.Clone(opts), more...)...)
+		}
+		return by.Host(s.Host, first).Call(ctx, s.Procedure, s.Args, append(slices.Clone(opts), more...)...)
+	})
 }
 
 func (c *cli) jobForceLostCommand() *cobra.Command {

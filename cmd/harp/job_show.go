@@ -23,14 +23,14 @@ func (c *cli) showJob(ctx context.Context, job *harp.Job) error {
 		{"host", s.Host},
 		{"procedure", s.Procedure},
 		{"args", valueText(s.Args)},
-		{"state", stateText(s)},
-		{"since", sinceText(s)},
+		{stateColumn, stateText(s)},
+		{"since", c.sinceText(s)},
 		{"error", errorText(s)},
 		{"started", string(s.Started)},
 		{"queue", queueText(s)},
-		{"submitted", clock(s.SubmitTime)},
-		{"began", clock(s.StartTime)},
-		{"ended", clock(s.EndTime)},
+		{"submitted", c.clock(s.SubmitTime)},
+		{"began", c.clock(s.StartTime)},
+		{"ended", c.clock(s.EndTime)},
 		{"took", took(s, time.Now())},
 		{"timeout", durationText(s.Timeout)},
 		{"max exec time", durationText(s.MaxExecTime)},
@@ -38,10 +38,11 @@ func (c *cli) showJob(ctx context.Context, job *harp.Job) error {
 		{"retry of", s.RetryOf},
 		{"late", lateText(s)},
 		{"records", strconv.FormatUint(s.Records, 10)},
+		{"dry run", yes(s.DryRun)},
 		{"labels", labelText(s.Labels)},
 		{"info", valueText(s.Info)},
 		{"by", strings.TrimSpace(s.Principal.Kind + " " + s.Principal.Name)},
-		{"cancelled by", cancelText(s)},
+		{"cancelled by", c.cancelText(s)},
 	})
 	if s.DuplicatePossible {
 		c.say("")
@@ -63,18 +64,18 @@ func (c *cli) showAttempts(s harp.JobStatus) {
 		if a.Reason != "" {
 			outcome += " (" + a.Reason + ")"
 		}
-		rows[i] = []string{strconv.Itoa(a.Number), clock(a.Sent), clock(a.Started), clock(a.Ended), outcome, strconv.FormatUint(a.Base, 10)}
+		rows[i] = []string{strconv.Itoa(a.Number), c.clock(a.Sent), c.clock(a.Started), c.clock(a.Ended), outcome, strconv.FormatUint(a.Base, 10)}
 	}
 	c.say("")
 	c.table([]string{"attempt", "sent", "began", "ended", "outcome", "from record"}, rows)
 }
 
 // sinceText is since when a job is in a state in which it should not stay.
-func sinceText(s harp.JobStatus) string {
+func (c *cli) sinceText(s harp.JobStatus) string {
 	if s.State.Ended() {
 		return ""
 	}
-	return clock(s.Since)
+	return c.clock(s.Since)
 }
 
 // lateText is what the agent said of a job after it was lost.
@@ -118,12 +119,12 @@ func queueText(s harp.JobStatus) string {
 	return text
 }
 
-func cancelText(s harp.JobStatus) string {
+func (c *cli) cancelText(s harp.JobStatus) string {
 	if s.CancelRequested == nil {
 		return ""
 	}
 	by := s.CancelRequested.By
-	return strings.TrimSpace(by.Kind+" "+by.Name) + " at " + clock(s.CancelRequested.Time)
+	return strings.TrimSpace(by.Kind+" "+by.Name) + " at " + c.clock(s.CancelRequested.Time)
 }
 
 func durationText(d time.Duration) string {

@@ -17,10 +17,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/supervise"
 	"github.com/harpcaller/harp/cmd/harp/internal/contexts"
 )
 
 func main() {
+	supervise.Main()
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
 }
 
@@ -36,23 +38,32 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 // cli is one run of the program: where it reads and writes, and what its global
 // flags say.
 type cli struct {
-	stdin    io.Reader
-	stdout   *output
-	stderr   io.Writer
-	env      func(string) string
-	dial     func(context.Context, contexts.Context) (*harp.Caller, error)
-	terminal bool // stdout is one
+	stdin  io.Reader
+	stdout *output
+	stderr io.Writer
+	env    func(string) string
+	dial   func(context.Context, contexts.Context) (*harp.Caller, error)
 
-	target  target // which dispatcher
-	format  format // -o
-	mapped  bool   // --exit mapped: a command's own exit code is not passed on
-	started bool   // a command is running: what fails now is no usage error
+	terminal    bool // stdout is one
+	errTerminal bool // stderr is one
+	inTerminal  bool // stdin is one: somebody can be asked
+
+	target  target  // which dispatcher
+	format  format  // -o
+	times   times   // --time
+	colours colours // --color
+	quiet   bool    // -q: only what was asked for, and errors
+	raw     bool    // --raw: what was printed remotely goes to a terminal as it is
+	mapped  bool    // --exit mapped: a command's own exit code is not passed on
+	started bool    // a command is running: what fails now is no usage error
 }
 
 func newCLI(stdin io.Reader, stdout, stderr io.Writer, env func(string) string) *cli {
 	return &cli{
 		stdin: stdin, stdout: &output{w: stdout}, stderr: stderr, env: env,
-		dial: dial, terminal: isTerminal(stdout),
+		dial: dial,
+
+		terminal: isTerminal(stdout), errTerminal: isTerminal(stderr), inTerminal: isTerminalReader(stdin),
 	}
 }
 
@@ -87,17 +98,27 @@ can be read at any later time, by anyone who has the id.
 		Args:              cobra.NoArgs,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	c.target.bind(root.PersistentFlags())
-	root.PersistentFlags().VarP(&c.format, "output", "o", "`format`: text, json (one object) or jsonl (follow: one object a line)")
+	flags := root.PersistentFlags()
+	flags.VarP(&c.format, "output", "o", "`format`: text, json (one object), jsonl (lists and follow: an object a line) or id (lists: a name a line)")
+	flags.Var(&c.times, "time", "how people are told times: local, relative, iso or unix; JSON is always RFC 3339")
+	flags.Var(&c.colours, "color", "`when` there are colours: auto, always or never (NO_COLOR, CLICOLOR_FORCE)")
+	flags.BoolVarP(&c.quiet, "quiet", "q", false, "print what was asked for and errors, nothing else")
 	root.AddCommand(
 		c.devCommand(), c.dispatcherCommand(), c.agentCommand(),
-		c.callCommand(), c.jobCommand(), c.hostCommand(), c.procCommand(), c.queueCommand(), c.eventCommand(),
-		c.backupCommand(), c.restoreCommand(), c.pruneCommand(), c.versionCommand(),
+		c.callCommand(), c.execCommand(), c.jobCommand(), c.hostCommand(), c.procCommand(), c.queueCommand(), c.eventCommand(),
+		c.backupCommand(), c.restoreCommand(), c.pruneCommand(),
+		c.contextCommand(), c.doctorCommand(), c.completionCommand(), c.versionCommand(),
 	)
 	root.AddCommand(helpTopics()...)
+	c.completeFlag(root, "output", fixed("text", "json", "jsonl", "id"))
+	c.completeFlag(root, "time", fixed("local", "relative", "iso", "unix"))
+	c.completeFlag(root, "color", fixed("auto", "always", "never"))
+	c.completeFlag(root, "context", c.contextWords)
+	completeAll(root)
 	return root
 }
 
@@ -116,8 +137,8 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 // arguments.
 func (c *cli) does(fn func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		if c.format == formatLines && cmd.Annotations[canLines] == "" {
-			return invalid("output", "jsonl is for follow; this command knows text and json")
+		if err := c.format.allowed(cmd.Annotations[knows]); err != nil {
+			return err
 		}
 		c.started = true
 		return fn(cmd.Context(), args)

@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"time"
+	"slices"
+	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -18,12 +20,16 @@ import (
 type output struct {
 	w       io.Writer
 	written bool
+	within  bool // a line that has no end yet
 	err     error
 }
 
 // Write implements io.Writer.
 func (o *output) Write(b []byte) (int, error) {
 	o.written = true
+	if len(b) > 0 {
+		o.within = b[len(b)-1] != '\n'
+	}
 	n, err := o.w.Write(b)
 	if err != nil && o.err == nil {
 		o.err = fmt.Errorf("write to stdout: %w", err)
@@ -37,11 +43,28 @@ type format string
 const (
 	formatText  format = "" // for people
 	formatJSON  format = "json"
-	formatLines format = "jsonl"
+	formatLines format = "jsonl" // an object a line
+	formatID    format = "id"    // a name a line
 )
 
-// canLines marks the commands that know jsonl.
-const canLines = "jsonl"
+// knows marks the commands that know other formats than text and json.
+const knows = "formats"
+
+// streams are the marks of a command that prints records or events, lists those of one
+// that prints a list.
+func streams() map[string]string { return map[string]string{knows: "jsonl"} }
+func lists() map[string]string   { return map[string]string{knows: "jsonl,id"} }
+
+// allowed refuses a format that a command does not know. Errors: *harp.FieldError.
+func (f format) allowed(marks string) error {
+	switch {
+	case f == formatText, f == formatJSON, slices.Contains(strings.Split(marks, ","), string(f)):
+		return nil
+	case f == formatLines:
+		return invalid("output", "jsonl is for lists and for follow; this command knows text and json")
+	}
+	return invalid("output", "id is for lists; this command knows text and json")
+}
 
 // String returns the flag's value.
 func (f *format) String() string {
@@ -56,10 +79,10 @@ func (f *format) Set(word string) error {
 	switch format(word) {
 	case "text":
 		*f = formatText
-	case formatJSON, formatLines:
+	case formatJSON, formatLines, formatID:
 		*f = format(word)
 	default:
-		return fmt.Errorf("must be text, json or jsonl")
+		return errors.New("must be text, json, jsonl or id")
 	}
 	return nil
 }
@@ -184,8 +207,14 @@ func (c *cli) table(header []string, rows [][]string) {
 	w.SetStyle(plainStyle)
 	w.SuppressTrailingSpaces()
 	w.AppendHeader(cells(header))
+	out, _ := c.painters()
+	state := slices.Index(header, stateColumn)
 	for _, row := range rows {
-		w.AppendRow(cells(row))
+		cells := cells(row)
+		if state >= 0 {
+			cells[state] = out.put(paintOfState(row[state]), safeLine(row[state]))
+		}
+		w.AppendRow(cells)
 	}
 	w.Render()
 }
@@ -198,6 +227,43 @@ func cells(texts []string) table.Row {
 	return row
 }
 
+// listing is a list that a command prints: in JSON as one object, or as an object a
+// line; by name; or as a table.
+type listing[T any] struct {
+	name   string // of the field in JSON
+	header []string
+	row    func(T) []string
+	id     func(T) string
+	more   []field // of the JSON object, beside the list
+}
+
+// printList prints a list in the format that was asked for.
+func printList[T any](c *cli, l listing[T], items []T) error {
+	switch c.format {
+	case formatJSON:
+		return c.print(append(object{{l.name, items}}, l.more...))
+	case formatLines:
+		for _, item := range items {
+			if err := c.line(item); err != nil {
+				return err
+			}
+		}
+		return nil
+	case formatID:
+		for _, item := range items {
+			c.say("%s", l.id(item))
+		}
+		return nil
+	case formatText:
+	}
+	rows := make([][]string, len(items))
+	for i, item := range items {
+		rows[i] = l.row(item)
+	}
+	c.table(l.header, rows)
+	return nil
+}
+
 // pairs prints names and values under each other; those without a value are left
 // out.
 func (c *cli) pairs(rows [][2]string) {
@@ -205,20 +271,18 @@ func (c *cli) pairs(rows [][2]string) {
 	w.SetOutputMirror(c.stdout)
 	w.SetStyle(plainStyle)
 	w.SuppressTrailingSpaces()
+	out, _ := c.painters()
 	for _, row := range rows {
-		if row[1] != "" {
-			w.AppendRow(cells(row[:]))
+		if row[1] == "" {
+			continue
 		}
+		cells := cells(row[:])
+		if row[0] == stateColumn {
+			cells[1] = out.put(paintOfState(row[1]), safeLine(row[1]))
+		}
+		w.AppendRow(cells)
 	}
 	w.Render()
-}
-
-// clock is a time for people, in their zone.
-func clock(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.Local().Format("2006-01-02 15:04:05")
 }
 
 // valueText is a value for people; "" if there is none.

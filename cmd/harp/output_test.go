@@ -45,8 +45,8 @@ func TestCallOnATerminal(t *testing.T) {
 	local(t)
 	got := runFake(t, t.Context(), ended(t, nil), onTerminal, "call", "demo1", "count", "to=3")
 	want := "12:00:00.000 #0 {\"i\":1}\n" +
-		"12:00:00.000 #1 out\\x1b[2J\n" +
-		"12:00:00.000 #1 put\n" +
+		"12:00:00.000 #1 out out\\x1b[2J\n" +
+		"12:00:00.000 #1 out put\n" +
 		"12:00:00.000 #2 \"a\\u009b text\"\n" +
 		"{\"counted\":3}\n"
 	if got.stdout != want {

@@ -16,16 +16,21 @@ import (
 func (c *cli) procCommand() *cobra.Command {
 	return group("proc", "Look at procedures and their parameters",
 		&cobra.Command{
-			Use:   "ls [HOST]",
-			Short: "List procedures, of one host or of all",
-			Args:  cobra.MaximumNArgs(1),
-			RunE:  c.asks(c.listProcedures),
+			Use:         "ls [HOST]",
+			Short:       "List procedures, of one host or of all",
+			Args:        cobra.MaximumNArgs(1),
+			Annotations: lists(),
+			RunE:        c.asks(c.listProcedures),
+
+			ValidArgsFunction: c.completeOnly(c.asksWords(hostWords)),
 		},
 		&cobra.Command{
 			Use:   "show [HOST] PROCEDURE",
 			Short: "Show what a procedure does and takes",
 			Args:  cobra.RangeArgs(1, 2),
 			RunE:  c.asks(c.showProcedure),
+
+			ValidArgsFunction: c.complete(c.asksWords(hostOrProcedureWords), c.asksWords(procedureWords)),
 		})
 }
 
@@ -53,15 +58,14 @@ func (c *cli) listProcedures(ctx context.Context, caller *harp.Caller, args []st
 	if err != nil {
 		return err
 	}
-	if c.format == formatJSON {
-		return c.print(object{{"procedures", procedures}})
-	}
-	rows := make([][]string, len(procedures))
-	for i, p := range procedures {
-		rows[i] = []string{p.doc.Name, synopsis(p.doc), p.doc.Summary, hostsText(p.hosts)}
-	}
-	c.table([]string{"procedure", "arguments", "summary", "hosts"}, rows)
-	return nil
+	return printList(c, listing[offered]{
+		name:   "procedures",
+		header: []string{"procedure", "arguments", "summary", "hosts"},
+		row: func(p offered) []string {
+			return []string{p.doc.Name, synopsis(p.doc), p.doc.Summary, hostsText(p.hosts)}
+		},
+		id: func(p offered) string { return p.doc.Name },
+	}, procedures)
 }
 
 func (c *cli) showProcedure(ctx context.Context, caller *harp.Caller, args []string) error {
@@ -125,10 +129,7 @@ func yes(b bool) string {
 // showParameters prints a table of what the procedure takes.
 func (c *cli) showParameters(doc harp.ProcedureDoc) {
 	args := parseSchema(doc.Args)
-	names := slices.Sorted(maps.Keys(args.Properties))
-	if len(doc.Params) == len(names) {
-		names = doc.Params
-	}
+	names := parameterNames(doc)
 	if len(names) == 0 {
 		return
 	}
@@ -145,11 +146,22 @@ func (c *cli) showParameters(doc harp.ProcedureDoc) {
 	c.table([]string{"argument", "type", "", "meaning"}, rows)
 }
 
+// parameterNames are the names of what a procedure takes, in its own order if it has
+// one.
+func parameterNames(doc harp.ProcedureDoc) []string {
+	names := slices.Sorted(maps.Keys(parseSchema(doc.Args).Properties))
+	if len(doc.Params) == len(names) {
+		return doc.Params
+	}
+	return names
+}
+
 // schemaText is as much of a JSON Schema as is shown to people.
 type schemaText struct {
 	Type        any                   `json:"type"`
 	Format      string                `json:"format"`
 	Description string                `json:"description"`
+	WriteOnly   bool                  `json:"writeOnly"` // a secret
 	Enum        []any                 `json:"enum"`
 	Required    []string              `json:"required"`
 	Properties  map[string]schemaText `json:"properties"`
@@ -167,6 +179,9 @@ func parseSchema(text json.RawMessage) schemaText {
 
 // typeText is a schema's type in a few words.
 func typeText(s schemaText) string {
+	if s.WriteOnly {
+		return "secret"
+	}
 	if len(s.Enum) > 0 {
 		words := make([]string, len(s.Enum))
 		for i, e := range s.Enum {

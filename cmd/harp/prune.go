@@ -11,6 +11,7 @@ import (
 
 func (c *cli) pruneCommand() *cobra.Command {
 	before := moment{past: true}
+	var dry bool
 	cmd := &cobra.Command{
 		Use:   "prune --older-than TIME",
 		Short: "Delete jobs that ended long ago",
@@ -20,6 +21,9 @@ Their ids are remembered as pruned for a month.`,
 		Example: "  harp prune --older-than 90d",
 		Args:    cobra.NoArgs,
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
+			if dry {
+				return c.wouldPrune(ctx, caller, before.t)
+			}
 			n, err := caller.Prune(ctx, before.t)
 			if err != nil {
 				return err
@@ -33,5 +37,24 @@ Their ids are remembered as pruned for a month.`,
 	}
 	cmd.Flags().Var(&before, "older-than", "jobs that ended before this time; a duration is that long ago")
 	_ = cmd.MarkFlagRequired("older-than") // fails only for a flag that is not there
+	bindDryRun(cmd, &dry)
 	return cmd
+}
+
+// wouldPrune counts the jobs that ended before a time. Errors: *wouldNotError for a time
+// in the future, as the dispatcher refuses it.
+func (c *cli) wouldPrune(ctx context.Context, caller *harp.Caller, before time.Time) error {
+	if before.After(time.Now()) {
+		return &wouldNotError{"the time is in the future"}
+	}
+	n := 0
+	for job, err := range caller.Jobs(ctx, harp.JobFilter{Until: before}) {
+		if err != nil {
+			return err
+		}
+		if job.State.Ended() && job.EndTime.Before(before) {
+			n++
+		}
+	}
+	return c.would(object{{"pruned", n}, {"ended_before", before.UTC().Format(time.RFC3339)}}, "%d jobs would be deleted", n)
 }

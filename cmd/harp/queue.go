@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,23 +12,35 @@ import (
 
 func (c *cli) queueCommand() *cobra.Command {
 	const name = "{JSON | NAME=VALUE...}"
-	var concurrency int
+	var (
+		concurrency int
+		dry         bool
+	)
 	set := &cobra.Command{
 		Use:   "set --concurrency N " + name,
 		Short: "Say how many jobs of a queue may run at a time",
 		Args:  cobra.MinimumNArgs(1),
-		RunE: c.changesQueue(func(ctx context.Context, queues *harp.Queues, name any) (field, error) {
-			return field{"concurrency", concurrency}, queues.SetConcurrency(ctx, name, concurrency)
+		RunE: c.changesQueue(&dry, func() (field, error) {
+			if concurrency < 1 {
+				return field{}, invalid("concurrency", "must be at least 1")
+			}
+			return field{"concurrency", concurrency}, nil
+		}, func(ctx context.Context, queues *harp.Queues, name any) error {
+			return queues.SetConcurrency(ctx, name, concurrency)
 		}),
+	}
+	paused := func(is bool) func() (field, error) {
+		return func() (field, error) { return field{"paused", is}, nil }
 	}
 	set.Flags().IntVar(&concurrency, "concurrency", 0, "`how many`, at least 1")
 	_ = set.MarkFlagRequired("concurrency") // fails only for a flag that is not there
 	cmd := group("queue", "Look at queues, cancel what is in them, pause them",
 		&cobra.Command{
-			Use:   "ls",
-			Short: "List the queues there are",
-			Args:  cobra.NoArgs,
-			RunE:  c.asks(c.listQueues),
+			Use:         "ls",
+			Short:       "List the queues there are",
+			Args:        cobra.NoArgs,
+			Annotations: lists(),
+			RunE:        c.asks(c.listQueues),
 		},
 		&cobra.Command{
 			Use:   "show " + name,
@@ -39,25 +52,35 @@ func (c *cli) queueCommand() *cobra.Command {
 			Use:   "cancel " + name,
 			Short: "Cancel all that is in a queue at this moment",
 			Args:  cobra.MinimumNArgs(1),
-			RunE:  c.asks(c.cancelQueue),
+			RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
+				return c.cancelQueue(ctx, caller, args, dry)
+			}),
 		},
 		&cobra.Command{
 			Use:   "pause " + name,
 			Short: "Let no job of a queue start; what runs goes on",
 			Args:  cobra.MinimumNArgs(1),
-			RunE: c.changesQueue(func(ctx context.Context, queues *harp.Queues, name any) (field, error) {
-				return field{"paused", true}, queues.Pause(ctx, name)
+			RunE: c.changesQueue(&dry, paused(true), func(ctx context.Context, queues *harp.Queues, name any) error {
+				return queues.Pause(ctx, name)
 			}),
 		},
 		&cobra.Command{
 			Use:   "unpause " + name,
 			Short: "Let the jobs of a paused queue start",
 			Args:  cobra.MinimumNArgs(1),
-			RunE: c.changesQueue(func(ctx context.Context, queues *harp.Queues, name any) (field, error) {
-				return field{"paused", false}, queues.Unpause(ctx, name)
+			RunE: c.changesQueue(&dry, paused(false), func(ctx context.Context, queues *harp.Queues, name any) error {
+				return queues.Unpause(ctx, name)
 			}),
 		},
 		set)
+	for _, sub := range cmd.Commands() {
+		if strings.Contains(sub.Use, name) {
+			sub.ValidArgsFunction = c.completeOnly(c.asksWords(queueWords))
+			if sub.Name() != "show" {
+				bindDryRun(sub, &dry)
+			}
+		}
+	}
 	cmd.Long = `Look at queues, cancel what is in them, pause them.
 
 A queue is named by a dictionary: a JSON object, or words name=text and name:=json.
@@ -76,15 +99,14 @@ func (c *cli) listQueues(ctx context.Context, caller *harp.Caller, _ []string) e
 		}
 		queues = append(queues, q)
 	}
-	if c.format == formatJSON {
-		return c.print(object{{"queues", queues}})
-	}
-	rows := make([][]string, len(queues))
-	for i, q := range queues {
-		rows[i] = []string{q.Name.String(), strconv.Itoa(q.Concurrency), strconv.Itoa(q.Running), strconv.Itoa(q.Waiting), yes(q.Paused)}
-	}
-	c.table([]string{"name", "concurrency", "running", "waiting", "paused"}, rows)
-	return nil
+	return printList(c, listing[harp.QueueStatus]{
+		name:   "queues",
+		header: []string{"name", "concurrency", "running", "waiting", "paused"},
+		row: func(q harp.QueueStatus) []string {
+			return []string{q.Name.String(), strconv.Itoa(q.Concurrency), strconv.Itoa(q.Running), strconv.Itoa(q.Waiting), yes(q.Paused)}
+		},
+		id: func(q harp.QueueStatus) string { return q.Name.String() },
+	}, queues)
 }
 
 func (c *cli) showQueue(ctx context.Context, caller *harp.Caller, args []string) error {
@@ -109,10 +131,18 @@ func (c *cli) showQueue(ctx context.Context, caller *harp.Caller, args []string)
 	return nil
 }
 
-func (c *cli) cancelQueue(ctx context.Context, caller *harp.Caller, args []string) error {
+func (c *cli) cancelQueue(ctx context.Context, caller *harp.Caller, args []string, dry bool) error {
 	name, err := dictionary(args)
 	if err != nil {
 		return err
+	}
+	if dry {
+		q, err := caller.Queues().Get(ctx, name)
+		if err != nil {
+			return err
+		}
+		return c.would(object{{"cancelled", q.Running + q.Waiting}},
+			"%d jobs that wait would be cancelled, %d that run asked to stop", q.Waiting, q.Running)
 	}
 	n, err := caller.Queues().Cancel(ctx, name)
 	if err != nil {
@@ -126,19 +156,28 @@ func (c *cli) cancelQueue(ctx context.Context, caller *harp.Caller, args []strin
 }
 
 // changesQueue is asks for a change of the queue that the arguments name; the field
-// is what was changed.
-func (c *cli) changesQueue(fn func(ctx context.Context, queues *harp.Queues, name any) (field, error)) func(*cobra.Command, []string) error {
+// is what is changed.
+func (c *cli) changesQueue(dry *bool, what func() (field, error), change func(ctx context.Context, queues *harp.Queues, name any) error) func(*cobra.Command, []string) error {
 	return c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
 		name, err := dictionary(args)
 		if err != nil {
 			return err
 		}
-		changed, err := fn(ctx, caller.Queues(), name)
+		changed, err := what()
 		if err != nil {
 			return err
 		}
 		canonical, err := harp.QueueName(name)
 		if err != nil {
+			return err
+		}
+		if *dry {
+			if _, err := caller.Queues().Get(ctx, name); err != nil {
+				return err
+			}
+			return c.would(object{{"name", canonical}, changed}, "queue %s: %s would be %v", canonical, changed.name, changed.value)
+		}
+		if err := change(ctx, caller.Queues(), name); err != nil {
 			return err
 		}
 		if c.format == formatJSON {

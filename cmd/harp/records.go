@@ -3,18 +3,24 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
+	"time"
 
 	"github.com/harpcaller/harp"
 )
 
 // recordPrinter prints the records of one job. What it prints is on stdout when
-// print returns.
+// print returns; but for what a command said on stderr, and what was logged, which
+// go to stderr when stdout is not a terminal: so what is piped is what was printed.
 type recordPrinter struct {
 	cli  *cli
 	all  bool   // from the first record on
 	seen bool   // something was printed
 	next uint64 // the number after the last one that was
+
+	open   harp.RecordKind // of a line on the terminal that goes on in the next record
+	redraw bool            // that line ended with a carriage return: the next goes over it
 }
 
 // follow prints records until the job has ended or, if that is what records does,
@@ -23,6 +29,7 @@ func (p *recordPrinter) follow(records func(yield func(harp.Record, error) bool)
 	if p.cli.format == formatJSON {
 		return p.collect(records)
 	}
+	defer p.endLine()
 	for r, err := range records {
 		if err != nil {
 			return err
@@ -48,29 +55,160 @@ func (p *recordPrinter) print(r harp.Record) error {
 	if err != nil {
 		return err
 	}
-	if !p.cli.terminal {
-		_, err := fmt.Fprintf(p.cli.stdout, "%s\n", text)
-		return err
+	if p.cli.terminal && !p.cli.raw {
+		p.show(r, text)
+		return p.cli.stdout.err
 	}
-	stamp := fmt.Sprintf("%s #%d ", r.Time.Local().Format("15:04:05.000"), r.Seq)
-	for line := range strings.SplitSeq(text, "\n") {
-		p.cli.say("%s%s", stamp, strings.TrimSuffix(line, "\r"))
+	if r.Kind != harp.KindStderr && r.Kind != harp.KindLog {
+		return p.copyOut(r, text)
 	}
-	return p.cli.stdout.err
+	p.copyErr(r, text)
+	return nil
 }
 
-// recordText is what a record says, without a newline at its end.
+// copyOut writes a record's text to stdout as it is: a line that goes on in the next
+// record has no end yet.
+func (p *recordPrinter) copyOut(r harp.Record, text string) error {
+	out := p.cli.stdout
+	if r.Kind == harp.KindData {
+		p.cli.freshLine()
+	}
+	if !r.Partial {
+		text += "\n"
+	}
+	_, err := io.WriteString(out, text)
+	return err
+}
+
+// copyErr writes what was said on stderr, or logged, to stderr.
+func (p *recordPrinter) copyErr(r harp.Record, text string) {
+	_, errs := p.cli.painters()
+	if p.cli.errTerminal && !p.cli.raw {
+		lines := strings.Split(text, "\n")
+		for i, line := range lines {
+			lines[i] = errs.put(paintOfKind(r.Kind), safeLine(strings.TrimSuffix(line, "\r")))
+		}
+		text = strings.Join(lines, "\n")
+	}
+	if !r.Partial {
+		text += "\n"
+	}
+	io.WriteString(p.cli.stderr, text) //nolint:errcheck // there is nowhere to say it
+}
+
+// overwrite goes to the beginning of the terminal's line and empties it.
+const overwrite = "\r\x1b[K"
+
+// show writes a record's text to a terminal: nothing of it can move the cursor. A
+// line that ended with a carriage return, as those of a progress bar, is overwritten
+// by the next one of its kind.
+func (p *recordPrinter) show(r harp.Record, text string) {
+	if p.open != r.Kind {
+		p.endLine()
+	}
+	var b strings.Builder
+	out, _ := p.cli.painters()
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		goesOn := i == len(lines)-1 && r.Partial
+		if goesOn && i > 0 && line == "" {
+			break // the next line begins in the next record
+		}
+		b.WriteString(p.beginning(r, line))
+		b.WriteString(out.put(paintOfKind(r.Kind), safeLine(strings.TrimSuffix(line, "\r"))))
+		if goesOn {
+			p.open, p.redraw = r.Kind, strings.HasSuffix(line, "\r")
+			break
+		}
+		b.WriteByte('\n')
+		p.open, p.redraw = "", false
+	}
+	p.write(b.String())
+}
+
+// beginning is what comes before a line, which may be the rest of one.
+func (p *recordPrinter) beginning(r harp.Record, line string) string {
+	switch {
+	case p.open == "":
+		return p.stamp(r)
+	case p.redraw && line != "":
+		return overwrite + p.stamp(r)
+	}
+	return ""
+}
+
+// write writes what is safe to stdout, which keeps its error.
+func (p *recordPrinter) write(text string) {
+	_, _ = io.WriteString(p.cli.stdout, text)
+}
+
+// endLine ends a line on the terminal that has no end yet.
+func (p *recordPrinter) endLine() {
+	if p.open != "" {
+		p.write("\n")
+	}
+	p.open, p.redraw = "", false
+}
+
+// stamp is what stands before a line: time, number and, unless it is data, of what
+// kind it is.
+func (p *recordPrinter) stamp(r harp.Record) string {
+	return fmt.Sprintf("%s #%d %s", p.cli.times.stamp(r.Time, time.Now()), r.Seq, kindMark(r.Kind))
+}
+
+// kindMark says of what kind a record is; nothing of data.
+func kindMark(kind harp.RecordKind) string {
+	switch kind {
+	case harp.KindData:
+		return ""
+	case harp.KindStdout:
+		return "out "
+	case harp.KindStderr:
+		return "err "
+	default:
+		return safeLine(string(kind)) + " "
+	}
+}
+
+func paintOfKind(kind harp.RecordKind) paint {
+	switch kind {
+	case harp.KindStderr:
+		return red
+	case harp.KindLog:
+		return dim
+	default:
+		return plain
+	}
+}
+
+// recordText is what a record says. A newline at its end is left out, unless the
+// record is a part of the output as it was.
 func recordText(r harp.Record) (string, error) {
 	if r.Kind != harp.KindData {
 		switch text, err := r.Value.Any(); text := text.(type) {
 		case string:
-			return strings.TrimSuffix(text, "\n"), err
+			return trimEnd(text, r.Partial), err
 		case []byte:
-			return strings.TrimSuffix(string(text), "\n"), err
+			return trimEnd(string(text), r.Partial), err
 		}
 	}
 	text, err := r.Value.MarshalJSON()
 	return string(safeJSON(text)), err
+}
+
+func trimEnd(text string, partial bool) string {
+	if partial {
+		return text
+	}
+	return strings.TrimSuffix(text, "\n")
+}
+
+// freshLine ends the line that stdout is within, so that what comes next stands on
+// its own.
+func (c *cli) freshLine() {
+	if c.stdout.within {
+		_, _ = io.WriteString(c.stdout, "\n") // stdout keeps its error
+	}
 }
 
 // collect prints all records as one object. What there is of it when the loop ends

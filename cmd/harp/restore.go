@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +15,10 @@ import (
 )
 
 func (c *cli) restoreCommand() *cobra.Command {
-	var dir string
+	var (
+		dir string
+		dry bool
+	)
 	cmd := &cobra.Command{
 		Use:   "restore FILE --dir DIR",
 		Short: "Make a dispatcher's store of a backup",
@@ -27,6 +31,9 @@ such jobs, and of those that came after the backup, for a week and then forget i
 		Example: "  harp restore /var/backups/harp-2026-01-31 --dir /var/lib/harp",
 		Args:    cobra.ExactArgs(1),
 		RunE: c.does(func(ctx context.Context, args []string) error {
+			if dry {
+				return c.wouldRestore(ctx, args[0], dir)
+			}
 			did, err := restoreBackup(ctx, args[0], dir)
 			if err != nil {
 				return err
@@ -44,7 +51,30 @@ such jobs, and of those that came after the backup, for a week and then forget i
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "the `folder` of the store, empty or not there")
 	_ = cmd.MarkFlagRequired("dir") // fails only for a flag that is not there
+	bindDryRun(cmd, &dry)
 	return cmd
+}
+
+// wouldRestore restores a backup to a folder that it deletes again, beside the one that
+// is meant, which must be empty or not there.
+func (c *cli) wouldRestore(ctx context.Context, path, dir string) (err error) {
+	switch there, err := os.ReadDir(dir); {
+	case err == nil && len(there) > 0:
+		return invalid("dir", "%s is not empty", dir)
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		return invalid("dir", "%s", err)
+	}
+	scratch, err := os.MkdirTemp(filepath.Dir(filepath.Clean(dir)), "harp-dry-run-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	did, err := restoreBackup(ctx, path, scratch)
+	if err != nil {
+		return err
+	}
+	return c.would(object{{"dir", dir}, {"from", did.From}, {"rows", did.Rows}, {"lost", did.Lost}},
+		"the backup of %s would become a store in %s; %d jobs that had not ended would be lost (restored)", did.From, dir, did.Lost)
 }
 
 // restoreBackup makes a store of a backup's file.

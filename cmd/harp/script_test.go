@@ -20,6 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
 
+	"github.com/harpcaller/harp/agent/supervise"
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/devca"
 )
@@ -28,6 +29,7 @@ import (
 // its own, with its own home and configuration folder.
 
 func TestMain(m *testing.M) {
+	supervise.Main() // an agent of a script starts this binary again, as the owner of a command
 	testscript.Main(leakFree{m}, map[string]func(){"harp": main})
 }
 
@@ -62,12 +64,17 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits":   cmdExits,
+			"exits": cmdExits,
+
+			"eventually": cmdEventually,
+
 			"capture": cmdCapture,
 			"start":   cmdStart,
 			"end":     cmdEnd,
 			"certs":   cmdCerts,
 			"append":  cmdAppend,
+			"signal":  cmdSignal,
+			"await":   cmdAwait,
 		},
 	})
 }
@@ -89,6 +96,25 @@ func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// eventually CODE PROGRAM [ARG]... runs a program again and again until it exits with
+// the code: what others have to be told takes its time.
+func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: eventually CODE PROGRAM [ARG]...")
+	}
+	for late := time.Now().Add(startsWithin); time.Now().Before(late); {
+		code := 0
+		var exit *exec.ExitError
+		if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+			code = exit.ExitCode()
+		}
+		if strconv.Itoa(code) == args[0] {
+			return
+		}
+	}
+	ts.Fatalf("%s did not exit with %s", args[1], args[0])
+}
+
 // capture NAME sets a variable to what the last program printed.
 func cmdCapture(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
@@ -107,8 +133,11 @@ type process struct {
 	cmd  *exec.Cmd
 	said sync.WaitGroup // those who read what it prints
 
-	mu  sync.Mutex // guards log
-	log bytes.Buffer
+	more chan struct{} // the log has grown
+
+	mu   sync.Mutex // guards what follows
+	log  bytes.Buffer
+	seen int // how much of the log await has gone over
 }
 
 // startsWithin is how long a program may take to print what shows that it is ready.
@@ -130,7 +159,7 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 			break
 		}
 	}
-	p := &process{cmd: exec.Command(path, args[3:]...)}
+	p := &process{cmd: exec.Command(path, args[3:]...), more: make(chan struct{}, 1)}
 	p.cmd.Dir = ts.MkAbs(".")
 	for _, name := range []string{"HOME", "HARP_CONFIG_DIR", "HARP_ADDR", "HARP_CERT", "HARP_KEY", "HARP_CA", "PATH", "TZ", "TMPDIR", "GORACE"} {
 		p.cmd.Env = append(p.cmd.Env, name+"="+ts.Getenv(name))
@@ -161,6 +190,10 @@ func (p *process) read(out io.Reader, pattern *regexp.Regexp, ready chan<- []str
 		p.mu.Lock()
 		p.log.WriteString(lines.Text() + "\n")
 		p.mu.Unlock()
+		select {
+		case p.more <- struct{}{}:
+		default:
+		}
 		if match := pattern.FindStringSubmatch(lines.Text()); match != nil {
 			select {
 			case ready <- match:
@@ -205,6 +238,52 @@ func cmdEnd(ts *testscript.TestScript, neg bool, args []string) {
 	if strconv.Itoa(code) != args[2] {
 		ts.Fatalf("%s exited with %d, want %s:\n%s", args[0], code, args[2], p.output())
 	}
+}
+
+// signal NAME SIGNAL sends a signal to a program that start has started.
+func cmdSignal(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 || args[1] != "HUP" {
+		ts.Fatalf("usage: signal NAME HUP")
+	}
+	p := ts.Value(processesKey{}).(processes)[args[0]]
+	if p == nil {
+		ts.Fatalf("there is no process %s", args[0])
+	}
+	ts.Check(p.cmd.Process.Signal(syscall.SIGHUP))
+}
+
+// await NAME PATTERN waits until a program that start has started prints a line that
+// matches the pattern, after the one that the last await found.
+func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: await NAME PATTERN")
+	}
+	p := ts.Value(processesKey{}).(processes)[args[0]]
+	if p == nil {
+		ts.Fatalf("there is no process %s", args[0])
+	}
+	pattern, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	late := time.After(startsWithin)
+	for !p.find(pattern) {
+		select {
+		case <-p.more:
+		case <-late:
+			ts.Fatalf("%s does not say %s:\n%s", args[0], args[1], p.output())
+		}
+	}
+}
+
+// find looks for the pattern in what has not been gone over.
+func (p *process) find(pattern *regexp.Regexp) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := pattern.FindIndex(p.log.Bytes()[p.seen:])
+	if at == nil {
+		return false
+	}
+	p.seen += at[1]
+	return true
 }
 
 // certs DIR ROLE/NAME... makes certificates of one fleet: NAME.crt, NAME.key and

@@ -79,7 +79,7 @@ func nodeOf(k Key, v reflect.Value) (*yaml.Node, error) {
 	case yamlfile.Bytes:
 		return scalar(bytesText(int64(value))), nil
 	case Level:
-		return scalar(strings.ToLower(value.Level.String())), nil
+		return scalar(strings.ToLower(value.String())), nil
 	case *Exec: // its fields follow
 		return &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}, nil
 	default:

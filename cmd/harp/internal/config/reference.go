@@ -18,9 +18,9 @@ type Key struct {
 // Keys of both programs.
 var (
 	tlsKeys = []Key{
-		{Name: "tls.cert", Type: "file", Meaning: "the program's certificate in PEM form, with the identity harp://FLEET/ROLE/NAME; it must be there", Live: true},
-		{Name: "tls.key", Type: "file", Meaning: "the key of the certificate; it must be there", Live: true},
-		{Name: "tls.ca", Type: "file", Meaning: "the authorities whose certificates peers must have; it must be there"},
+		{Name: "tls.cert", Type: "file", Meaning: "required: the program's certificate in PEM form, with the identity harp://FLEET/ROLE/NAME", Live: true},
+		{Name: "tls.key", Type: "file", Meaning: "required: the key of the certificate", Live: true},
+		{Name: "tls.ca", Type: "file", Meaning: "required: the authorities whose certificates peers must have"},
 	}
 	logKeys = []Key{
 		{Name: "log.level", Type: "word", Default: "info", Meaning: "debug, info, warn or error: what is logged, to stderr", Live: true},
@@ -32,7 +32,7 @@ var (
 func DispatcherKeys() []Key {
 	return join([]Key{
 		{Name: "listen", Type: "host:port", Default: ":7440", Meaning: "where agents and callers connect"},
-		{Name: "data", Type: "folder", Meaning: "the store; it must be there"},
+		{Name: "data", Type: "folder", Meaning: "required: the store"},
 	}, tlsKeys, []Key{
 		{Name: "hosts", Type: "list", Meaning: "hosts beside those that dial in, each with name, address (where it is dialled; none: it dials in) and labels", Live: true},
 		{Name: "hosts_script", Type: "list of texts", Meaning: "instead of hosts: a program and its arguments that prints them, one JSON object a line", Live: true},
@@ -57,7 +57,7 @@ func DispatcherKeys() []Key {
 func AgentKeys() []Key {
 	return join([]Key{
 		{Name: "name", Type: "text", Meaning: "the host's name; it must be the certificate's, and is that if it is not said"},
-		{Name: "dispatchers", Type: "list of host:port", Meaning: "whom to dial, again and again; this or listen must be there"},
+		{Name: "dispatchers", Type: "list of host:port", Meaning: "whom to dial, again and again; this or listen is required"},
 		{Name: "listen", Type: "host:port", Meaning: "where to be dialled, by the dispatcher or by direct callers"},
 	}, tlsKeys, []Key{
 		{Name: "dir", Type: "folder", Meaning: "the journal: what the agent runs and has run, until the dispatcher has it, and what its commands print. Without it, that is in memory and lost with the agent"},

@@ -165,8 +165,8 @@ func TestChanged(t *testing.T) {
 	}
 	first := read("listen: 127.0.0.1:0\nlog: {level: info}\nprocedures: a\n")
 	for text, want := range map[string][]string{
-		"listen: 127.0.0.1:0\nlog: {level: debug}\nprocedures: b\n":                    nil,
-		"listen: 127.0.0.1:1\nlog: {format: json}\n":                                   {"listen", "log.format"},
+		"listen: 127.0.0.1:0\nlog: {level: debug}\nprocedures: b\n":                     nil,
+		"listen: 127.0.0.1:1\nlog: {format: json}\n":                                    {"listen", "log.format"},
 		"dispatchers: [a]\nlisten: 127.0.0.1:0\nexec: {user: nobody}\nlabels: {a: b}\n": {"dispatchers", "labels", "exec", "exec.user"},
 	} {
 		then := read(text)

@@ -3,6 +3,7 @@
 package dev
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -228,14 +229,45 @@ func (s *System) Wait(ctx context.Context) {
 func (s *System) Stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopIn)
 	defer cancel()
+	parted := s.watchPartings(ctx)
 	s.stopAgents()
 	s.agents.Wait()
+	parted()
 	err := s.failure()
 	if s.dispatcher != nil {
 		err = errors.Join(err, s.dispatcher.Shutdown(ctx))
 		s.serving.Wait()
 	}
 	return errors.Join(err, s.lock.release())
+}
+
+// watchPartings returns a function that waits until the dispatcher has noted that the
+// hosts which are online now have gone: one that is stopped before expects them back, and
+// holds their calls for so long.
+func (s *System) watchPartings(ctx context.Context) (wait func()) {
+	if s.dispatcher == nil {
+		return func() {}
+	}
+	caller := s.dispatcher.Caller()
+	online := map[string]bool{}
+	now, err := caller.EventsPage(ctx, harp.EventFilter{Types: []string{string(harp.EventHostAway)}}, false)
+	for h, hostErr := range caller.Hosts().List(ctx, "") {
+		if err = cmp.Or(err, hostErr); err == nil && h.Online {
+			online[h.Name] = true
+		}
+	}
+	return func() {
+		defer caller.Close()
+		after := harp.EventFilter{Types: []string{string(harp.EventHostAway)}, After: now.Cursor}
+		for err == nil && len(online) > 0 {
+			var page harp.EventPage
+			page, err = caller.EventsPage(ctx, after, true) // which fails at worst when ctx ends
+			for _, e := range page.Events {
+				delete(online, e.Host)
+			}
+			after.After = page.Cursor
+		}
+	}
 }
 
 // Addr is where the dispatcher listens.

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/cmd/harp/internal/contexts"
+)
+
+// completesWithin is how long a shell waits for words: whoever presses a key wants to
+// type on.
+const completesWithin = time.Second
+
+// recentJobs is how many jobs are offered.
+const recentJobs = 20
+
+// word is one that a shell offers, with what it means.
+type word struct{ text, meaning string }
+
+// words finds what can stand at a place of the command line. What goes wrong is not
+// said: the shell then offers nothing.
+type words func(ctx context.Context, args []string, begun string) []word
+
+// asksWords is for words that the dispatcher knows.
+func (c *cli) asksWords(find func(ctx context.Context, caller *harp.Caller, args []string, begun string) []word) words {
+	return func(ctx context.Context, args []string, begun string) (found []word) {
+		_ = c.withCaller(ctx, func(caller *harp.Caller) error {
+			found = find(ctx, caller, args, begun)
+			return nil
+		})
+		return found
+	}
+}
+
+// completion makes of words what cobra takes.
+type completion = func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective)
+
+// complete offers for the argument after n others what the n-th of find finds, and
+// nothing after those.
+func (c *cli) complete(find ...words) completion {
+	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) >= len(find) {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return c.offer(cmd, find[len(args)], args, begun)
+	}
+}
+
+// completeOnly offers words for the first argument.
+func (c *cli) completeOnly(find words) completion { return c.complete(find) }
+
+// completeRest offers words for the first arguments, and those of rest for all others.
+func (c *cli) completeRest(rest words, first ...words) completion {
+	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) < len(first) {
+			return c.offer(cmd, first[len(args)], args, begun)
+		}
+		return c.offer(cmd, rest, args, begun)
+	}
+}
+
+// completeFlag offers words for a flag's value.
+func (c *cli) completeFlag(cmd *cobra.Command, flag string, find words) {
+	// It fails only for a flag that is not there.
+	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return c.offer(cmd, find, args, begun)
+	})
+}
+
+// fixed are words that are always the same.
+func fixed(texts ...string) words {
+	return func(context.Context, []string, string) []word {
+		found := make([]word, len(texts))
+		for i, t := range texts {
+			found[i] = word{text: t}
+		}
+		return found
+	}
+}
+
+// offer finds words within the time and leaves out those that do not fit, or that a
+// shell might take for something else.
+func (c *cli) offer(cmd *cobra.Command, find words, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completesWithin)
+	defer cancel()
+	directive := cobra.ShellCompDirectiveNoFileComp
+	var offered []cobra.Completion
+	for _, w := range find(ctx, args, begun) {
+		if !strings.HasPrefix(w.text, begun) || !isPlainWord(w.text) {
+			continue
+		}
+		if strings.HasSuffix(w.text, "=") {
+			directive |= cobra.ShellCompDirectiveNoSpace
+		}
+		offered = append(offered, cobra.CompletionWithDesc(w.text, safeLine(w.meaning)))
+	}
+	return offered, directive
+}
+
+// isPlainWord reports whether no shell sees anything but text in it.
+func isPlainWord(text string) bool {
+	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:=/@%+,"
+	return text != "" && strings.Trim(text, allowed) == ""
+}
+
+// contextWords are the names of contexts.
+func (c *cli) contextWords(context.Context, []string, string) []word {
+	dir, err := contexts.Find(c.env)
+	if err != nil {
+		return nil
+	}
+	names, err := dir.Names()
+	if err != nil {
+		return nil
+	}
+	found := make([]word, len(names))
+	for i, name := range names {
+		found[i].text = name
+		if at, err := dir.Get(name); err == nil {
+			found[i].meaning = at.Addr
+		}
+	}
+	return found
+}
+
+// hostWords are the names of hosts.
+func hostWords(ctx context.Context, caller *harp.Caller, _ []string, _ string) []word {
+	var found []word
+	for h, err := range caller.Hosts().List(ctx, "") {
+		if err != nil {
+			return found
+		}
+		meaning := labelText(h.Labels)
+		if !h.Online {
+			meaning = strings.TrimSpace("away " + meaning)
+		}
+		found = append(found, word{h.Name, meaning})
+	}
+	return found
+}
+
+// procedureWords are the procedures of the host that stands before, or of all.
+func procedureWords(ctx context.Context, caller *harp.Caller, args []string, _ string) []word {
+	host := ""
+	if len(args) > 0 {
+		host = args[0]
+	}
+	offers, err := findOffered(ctx, caller, host, "")
+	if err != nil {
+		return nil
+	}
+	found := make([]word, len(offers))
+	for i, o := range offers {
+		found[i] = word{o.doc.Name, o.doc.Summary}
+	}
+	return found
+}
+
+// hostOrProcedureWords are both, where either can stand.
+func hostOrProcedureWords(ctx context.Context, caller *harp.Caller, args []string, begun string) []word {
+	return append(procedureWords(ctx, caller, args, begun), hostWords(ctx, caller, args, begun)...)
+}
+
+// argumentWords are the parameters of the procedure that stands before, as name=, or
+// the values of the one that is begun.
+func argumentWords(ctx context.Context, caller *harp.Caller, args []string, begun string) []word {
+	docs, err := caller.Hosts().Procedures(ctx, args[0])
+	if err != nil {
+		return nil
+	}
+	i := slices.IndexFunc(docs, func(d harp.ProcedureDoc) bool { return d.Name == args[1] })
+	if i < 0 {
+		return nil
+	}
+	doc := docs[i]
+	takes := parseSchema(doc.Args)
+	if name, _, ok := strings.Cut(begun, "="); ok {
+		return valueWords(takes.Properties[name], name)
+	}
+	var found []word
+	for _, name := range parameterNames(doc) {
+		given := func(arg string) bool { return strings.HasPrefix(arg, name+"=") || strings.HasPrefix(arg, name+":=") }
+		if slices.ContainsFunc(args[2:], given) {
+			continue
+		}
+		p := takes.Properties[name]
+		meaning := typeText(p)
+		if slices.Contains(takes.Required, name) {
+			meaning += ", required"
+		}
+		if p.Description != "" {
+			meaning += ": " + p.Description
+		}
+		found = append(found, word{name + "=", meaning})
+	}
+	return found
+}
+
+// valueWords are the values a parameter can have, if those are few.
+func valueWords(p schemaText, name string) []word {
+	values := p.Enum
+	if slices.Contains(p.kinds(), "boolean") {
+		values = []any{true, false}
+	}
+	var found []word
+	for _, v := range values {
+		text, err := compact(v)
+		if err == nil {
+			found = append(found, word{text: name + "=" + strings.Trim(string(text), `"`)})
+		}
+	}
+	return found
+}
+
+// jobWords are "last" and the ids of the newest jobs.
+func jobWords(ctx context.Context, caller *harp.Caller, _ []string, _ string) []word {
+	var found []word
+	now := time.Now()
+	for job, err := range caller.Jobs(ctx, harp.JobFilter{}) {
+		if err != nil || len(found) > recentJobs {
+			break
+		}
+		meaning := job.Procedure + " on " + job.Host + ", " + relative(now.Sub(job.SubmitTime)) + ", " + stateText(job)
+		if len(found) == 0 {
+			found = append(found, word{"last", meaning})
+		}
+		found = append(found, word{job.ID, meaning})
+	}
+	return found
+}
+
+// queueWords are the names of queues that can be written as name=value.
+func queueWords(ctx context.Context, caller *harp.Caller, _ []string, _ string) []word {
+	var found []word
+	for q, err := range caller.Queues().List(ctx) {
+		if err != nil {
+			break
+		}
+		name, err := q.Name.Any()
+		keys, ok := name.(map[string]any)
+		if err != nil || !ok || len(keys) != 1 {
+			continue // of several words, or none
+		}
+		for key, value := range keys {
+			if text, ok := value.(string); ok {
+				found = append(found, word{key + "=" + text, strconv.Itoa(q.Running) + " running, " + strconv.Itoa(q.Waiting) + " waiting"})
+			}
+		}
+	}
+	return found
+}

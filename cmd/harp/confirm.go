@@ -1,0 +1,51 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/harpcaller/harp"
+)
+
+// confirm asks once before a procedure that calls itself dangerous is called. Errors:
+// *harp.FieldError when the answer is not yes, and when there is nobody to ask.
+func (c *cli) confirm(ctx context.Context, doc harp.ProcedureDoc, host string, sure bool) error {
+	if sure || !slices.Contains(doc.Traits, harp.TraitDangerous) {
+		return nil
+	}
+	if !c.inTerminal || !c.errTerminal {
+		return invalid("yes", "%s is declared dangerous and there is nobody to ask; -y calls it", doc.Name)
+	}
+	question := fmt.Sprintf("%s is declared dangerous. Call it on %s? [y/N] ", doc.Name, host)
+	fmt.Fprint(c.stderr, safeLine(question)) //nolint:errcheck // then there is no answer either
+	switch answer, err := c.readLine(ctx); {
+	case err != nil:
+		return err
+	case slices.Contains([]string{"y", "yes"}, strings.ToLower(answer)):
+		return nil
+	}
+	return invalid("yes", "the answer was not yes; nothing was called")
+}
+
+// readLine reads one line of stdin, until it is interrupted. Errors: context.Canceled.
+func (c *cli) readLine(ctx context.Context) (string, error) {
+	line := make(chan string, 1)
+	// Nothing can end a read of a terminal: when interrupted, the program ends first.
+	go func() {
+		text, _ := bufio.NewReader(io.LimitReader(c.stdin, maxAnswer)).ReadString('\n') // none is no yes
+		line <- strings.TrimSpace(text)
+	}()
+	select {
+	case text := <-line:
+		return text, nil
+	case <-ctx.Done():
+		return "", context.Canceled
+	}
+}
+
+// maxAnswer is how much of a line is read as an answer.
+const maxAnswer = 1 << 10

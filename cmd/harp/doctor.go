@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp"
+)
+
+// verdicts of a check.
+const (
+	fine   = "ok"
+	doubt  = "warn"
+	broken = "FAIL"
+)
+
+// check is one thing that was looked at.
+type check struct {
+	Status string `json:"status"` // ok, warn or FAIL
+	What   string `json:"what"`
+	Detail string `json:"detail"`
+	Todo   string `json:"todo,omitempty"` // what to do about it
+}
+
+// doctor looks at one thing after the other.
+type doctor struct {
+	cli    *cli
+	checks []check
+}
+
+func (c *cli) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor [HOST]",
+		Short: "Find out why something does not work",
+		Long: `Look at all that is between here and the dispatcher, and at a host if one is named:
+configuration, certificates, name, network, TLS, versions, clocks, what the host says.
+Each line is ok, warn or FAIL and says what to do; the exit code is 1 if one is FAIL.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: c.does(func(ctx context.Context, args []string) error {
+			d := doctor{cli: c}
+			host := ""
+			if len(args) > 0 {
+				host = args[0]
+			}
+			d.examine(ctx, host)
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return d.report()
+		}),
+		ValidArgsFunction: c.completeOnly(c.asksWords(hostWords)),
+	}
+}
+
+func (d *doctor) note(status, what, todo, format string, a ...any) bool {
+	d.checks = append(d.checks, check{status, what, fmt.Sprintf(format, a...), todo})
+	return status != broken
+}
+
+func (d *doctor) ok(what, format string, a ...any) bool { return d.note(fine, what, "", format, a...) }
+
+func (d *doctor) warn(what, todo, format string, a ...any) bool {
+	return d.note(doubt, what, todo, format, a...)
+}
+
+func (d *doctor) fail(what, todo, format string, a ...any) bool {
+	return d.note(broken, what, todo, format, a...)
+}
+
+// examine makes the checks, each only if those it rests on were good.
+func (d *doctor) examine(ctx context.Context, host string) {
+	to, ok := d.context()
+	if !ok {
+		return
+	}
+	tc, ok := d.certificates(to)
+	if !ok || !d.network(ctx, to, tc) {
+		return
+	}
+	caller, err := d.cli.dial(ctx, to)
+	if err != nil {
+		d.fail("dispatcher", "see the dispatcher's log", "%s", err)
+		return
+	}
+	defer caller.Close()
+	if !d.dispatcher(ctx, caller, to.Addr) {
+		return
+	}
+	if host == "" {
+		d.hosts(ctx, caller)
+		return
+	}
+	d.host(ctx, caller, host)
+}
+
+// failedChecksError is how many checks failed.
+type failedChecksError int
+
+func (n failedChecksError) Error() string {
+	if n == 1 {
+		return "a check failed"
+	}
+	return strconv.Itoa(int(n)) + " checks failed"
+}
+
+// report prints the checks. Errors: failedChecksError.
+func (d *doctor) report() error {
+	failed := 0
+	for _, one := range d.checks {
+		if one.Status == broken {
+			failed++
+		}
+	}
+	if d.cli.format == formatJSON {
+		if err := d.cli.print(object{{"ok", failed == 0}, {"checks", d.checks}}); err != nil {
+			return err
+		}
+	} else {
+		d.print()
+	}
+	if failed > 0 {
+		return failedChecksError(failed)
+	}
+	return nil
+}
+
+func (d *doctor) print() {
+	w := table.NewWriter()
+	w.SetOutputMirror(d.cli.stdout)
+	w.SetStyle(plainStyle)
+	w.SuppressTrailingSpaces()
+	out, _ := d.cli.painters()
+	for _, one := range d.checks {
+		text := safeLine(one.Detail)
+		if one.Todo != "" {
+			text += "  → " + safeLine(one.Todo)
+		}
+		colour := map[string]paint{fine: green, doubt: yellow, broken: red}[one.Status]
+		w.AppendRow(table.Row{out.put(colour, one.Status), safeLine(one.What), text})
+	}
+	w.Render()
+}
+
+// hosts counts the hosts that are there and away.
+func (d *doctor) hosts(ctx context.Context, caller *harp.Caller) {
+	online, away, trouble := 0, 0, ""
+	for h, err := range caller.Hosts().List(ctx, "") {
+		switch {
+		case err != nil:
+			d.fail("hosts", "", "%s", err)
+			return
+		case h.Online:
+			online++
+		default:
+			away++
+			trouble = h.Name
+		}
+	}
+	switch {
+	case online+away == 0:
+		d.warn("hosts", "start an agent: harp agent --help", "there is none yet")
+	case away > 0:
+		d.warn("hosts", "harp doctor "+trouble, "%d online, %d away", online, away)
+	default:
+		d.ok("hosts", "%d online", online)
+	}
+}
+
+// host looks at what is known of one host.
+func (d *doctor) host(ctx context.Context, caller *harp.Caller, name string) {
+	what := "host " + name
+	h, err := caller.Hosts().Get(ctx, name)
+	if err != nil {
+		d.fail(what, "harp host ls shows those that are known; is its agent running, and does it dial this dispatcher?", "%s", err)
+		return
+	}
+	heard := "never heard of"
+	if !h.LastHeard.IsZero() {
+		heard = "last heard of " + d.cli.clock(h.LastHeard)
+	}
+	if !h.Online {
+		detail := "is away, " + heard
+		if h.Error != "" {
+			detail += ": " + h.Error
+		}
+		d.fail(what, "look at the agent's log on "+name+", and at the network from it", "%s", detail)
+	} else {
+		d.ok(what, "online, %s, %s", h.Software, heard)
+	}
+	d.offers(h)
+	d.supervised(h)
+}
+
+// offers looks at a host's procedures.
+func (d *doctor) offers(h harp.HostStatus) {
+	if len(h.Procedures) == 0 {
+		d.warn("procedures", "set procedures: in its agent's configuration", "it offers none")
+		return
+	}
+	d.ok("procedures", "%d offered", len(h.Procedures))
+}
+
+// supervised tells whether the host's commands survive a restart of its agent.
+func (d *doctor) supervised(h harp.HostStatus) {
+	facts, err := h.Facts.Any()
+	known, ok := facts.(map[string]any)
+	if err != nil || !ok {
+		d.warn("facts", "", "it says none")
+		return
+	}
+	switch known["supervised"] {
+	case true:
+		d.ok("commands", "survive a restart of the agent")
+	case false:
+		d.warn("commands", "call supervise.Main first in main, and set dir", "end with the agent")
+	}
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/cmd/harp/internal/contexts"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+const (
+	expiresSoon = 14 * 24 * time.Hour // a certificate that should be renewed
+	clocksApart = 5 * time.Second     // clocks that differ by more are worth a word
+	clocksBreak = time.Hour           // ids that are further ahead are refused
+	stepTime    = 5 * time.Second     // for one step on the network
+	pings       = 3
+)
+
+// context finds which dispatcher is meant.
+func (d *doctor) context() (contexts.Context, bool) {
+	to, err := d.cli.resolve()
+	if err != nil {
+		return to, d.fail("context", "harp ctx add, or harp dev", "%s", message(err))
+	}
+	return to, d.ok("context", "%s as %s", to.Addr, to.Cert)
+}
+
+// certificates looks at the caller's certificate and at whom it trusts.
+func (d *doctor) certificates(to contexts.Context) (*tls.Config, bool) {
+	const renew = "get a new one for this name"
+	tc, err := transport.LoadTLS(to.Cert, to.Key, to.CA)
+	if err != nil {
+		return nil, d.fail("certificate", "harp ctx show names the files", "%s", strings.TrimPrefix(err.Error(), "transport: "))
+	}
+	leaf := tc.Certificates[0].Leaf
+	id, err := identityFor(leaf, transport.RoleCaller)
+	if err != nil {
+		return nil, d.fail("certificate", "use one of a caller", "%s", message(err))
+	}
+	now := time.Now()
+	good := true
+	switch {
+	case now.Before(leaf.NotBefore):
+		good = d.fail("certificate", "set this machine's clock", "of %s is good only from %s on", id, d.cli.clock(leaf.NotBefore))
+	case now.After(leaf.NotAfter):
+		good = d.fail("certificate", renew, "of %s has expired, %s", id, relative(now.Sub(leaf.NotAfter)))
+	case leaf.NotAfter.Sub(now) < expiresSoon:
+		good = d.warn("certificate", renew, "of %s expires in %s", id, age(leaf.NotAfter.Sub(now)))
+	default:
+		d.ok("certificate", "of %s, good for %s", id, age(leaf.NotAfter.Sub(now)))
+	}
+	return tc, d.authority(to.CA, tc, now) && good
+}
+
+// authority looks at the certificates of the authorities, and whether one of them has
+// signed the caller's.
+func (d *doctor) authority(file string, tc *tls.Config, now time.Time) bool {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return d.fail("authority", "", "%s", err)
+	}
+	soonest := time.Time{}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err == nil && (soonest.IsZero() || cert.NotAfter.Before(soonest)) {
+			soonest = cert.NotAfter
+		}
+	}
+	options := x509.VerifyOptions{
+		Roots: tc.RootCAs, Intermediates: x509.NewCertPool(), CurrentTime: tc.Certificates[0].Leaf.NotBefore,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	}
+	for _, der := range tc.Certificates[0].Certificate[1:] {
+		if cert, err := x509.ParseCertificate(der); err == nil {
+			options.Intermediates.AddCert(cert)
+		}
+	}
+	_, err = tc.Certificates[0].Leaf.Verify(options)
+	switch {
+	case err != nil:
+		return d.fail("authority", "certificate and authority must be of one fleet", "did not sign the certificate: %s", err)
+	case now.After(soonest):
+		return d.fail("authority", "get the fleet's new authority", "one in %s has expired, %s", file, relative(now.Sub(soonest)))
+	case soonest.Sub(now) < expiresSoon:
+		return d.warn("authority", "get the fleet's new authority", "one in %s expires in %s", file, age(soonest.Sub(now)))
+	}
+	return d.ok("authority", "signed the certificate, good for %s", age(soonest.Sub(now)))
+}
+
+// network goes the way to the dispatcher step by step: name, TCP, TLS.
+func (d *doctor) network(ctx context.Context, to contexts.Context, tc *tls.Config) bool {
+	addr := wire.WithPort(to.Addr, wire.DispatcherPort)
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return d.fail("address", "harp ctx add --replace", "%s", err)
+	}
+	if net.ParseIP(host) == nil && !d.lookup(ctx, host) {
+		return false
+	}
+	dialing, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
+	var dialer net.Dialer
+	nc, err := dialer.DialContext(dialing, "tcp", addr)
+	if err != nil {
+		return d.fail("network", "is the dispatcher running, and does a firewall let its port through?", "%s", err)
+	}
+	d.ok("network", "%s answers", nc.RemoteAddr())
+	return d.handshake(ctx, nc, tc)
+}
+
+func (d *doctor) lookup(ctx context.Context, host string) bool {
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
+	addrs, err := net.DefaultResolver.LookupHost(ctx, host)
+	if err != nil {
+		return d.fail("name", "is the name right, and does DNS know it here?", "%s", err)
+	}
+	return d.ok("name", "%s is %s", host, strings.Join(addrs, ", "))
+}
+
+// handshake greets the dispatcher by TLS, as a call would, and looks at its certificate.
+func (d *doctor) handshake(ctx context.Context, nc net.Conn, tc *tls.Config) bool {
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
+	var leaf *x509.Certificate
+	tc = tc.Clone()
+	tc.VerifyConnection = func(s tls.ConnectionState) error {
+		leaf = s.PeerCertificates[0]
+		return nil
+	}
+	conn, err := transport.Client(ctx, nc, tc, transport.ProtocolCall, transport.RoleDispatcher)
+	if err != nil {
+		return d.fail("TLS", "both certificates must be good now and of one fleet; the dispatcher's log says what it did not like", "%s", err)
+	}
+	defer conn.Close()
+	left := time.Until(leaf.NotAfter)
+	if left < expiresSoon {
+		return d.warn("TLS", "get the dispatcher a new certificate", "%s, whose certificate expires in %s", conn.Peer().Identity, age(left))
+	}
+	return d.ok("TLS", "%s, good for %s", conn.Peer().Identity, age(left))
+}
+
+// dispatcher asks the dispatcher for its version and clock.
+func (d *doctor) dispatcher(ctx context.Context, caller *harp.Caller, addr string) bool {
+	var (
+		info harp.ServerInfo
+		rtt  time.Duration
+		off  time.Duration
+	)
+	for i := range pings {
+		begun := time.Now()
+		got, err := caller.Ping(ctx)
+		if err != nil {
+			return d.fail("dispatcher", "see the dispatcher's log", "%s", err)
+		}
+		if took := time.Since(begun); i == 0 || took < rtt {
+			info, rtt = got, took
+			off = got.Time.Sub(begun.Add(took / 2))
+		}
+	}
+	d.ok("dispatcher", "%s at %s, protocol %d, rtt %s", info.Software, addr, info.Protocol, rtt.Round(100*time.Microsecond))
+	text := off.Round(10 * time.Millisecond).String()
+	switch apart := off.Abs(); {
+	case apart >= clocksBreak:
+		return d.fail("clock", "set this machine's clock, or the dispatcher's", "the dispatcher's differs by %s", text)
+	case apart >= clocksApart:
+		return d.warn("clock", "set this machine's clock, or the dispatcher's", "the dispatcher's differs by %s", text)
+	}
+	return d.ok("clock", "the dispatcher's differs by %s", text)
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/cmd/harp/internal/contexts"
+	"github.com/harpcaller/harp/transport"
+)
+
+// examined is a doctor that prints nowhere.
+func examined(t *testing.T) *doctor {
+	t.Helper()
+	var out bytes.Buffer
+	return &doctor{cli: newCLI(nil, &out, &out, func(string) string { return "" })}
+}
+
+// told is what a doctor noted: the verdicts by what they are of, and all of it as text.
+func (d *doctor) told() (verdicts map[string]string, text string) {
+	verdicts = map[string]string{}
+	for _, one := range d.checks {
+		verdicts[one.What] = one.Status
+		text += one.Status + " " + one.What + " " + one.Detail + " → " + one.Todo + "\n"
+	}
+	return verdicts, text
+}
+
+func TestDoctorLooksAtAHost(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		host harp.HostStatus
+		want map[string]string
+	}{
+		{"all is well", harp.HostStatus{
+			Online: true, LastHeard: noon, Procedures: []string{"a"}, Facts: value(t, map[string]any{"supervised": true}),
+		}, map[string]string{"host h": fine, "procedures": fine, "commands": fine}},
+		{"away", harp.HostStatus{LastHeard: noon, Error: "refused", Facts: value(t, map[string]any{})}, map[string]string{"host h": broken, "procedures": doubt}},
+		{"commands end with the agent", harp.HostStatus{
+			Online: true, LastHeard: noon, Procedures: []string{"a"}, Facts: value(t, map[string]any{"supervised": false}),
+		}, map[string]string{"host h": fine, "procedures": fine, "commands": doubt}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.host.Name = "h"
+			d := examined(t)
+			d.host(t.Context(), harp.NewCaller(&fake{hosts: []harp.HostStatus{test.host}}), "h")
+			got, text := d.told()
+			for what, verdict := range test.want {
+				if got[what] != verdict {
+					t.Errorf("%s is %q, want %q in\n%s", what, got[what], verdict, text)
+				}
+			}
+		})
+	}
+	d := examined(t)
+	d.hosts(t.Context(), harp.NewCaller(&fake{hosts: []harp.HostStatus{{Name: "a", Online: true}, {Name: "b"}}}))
+	if got, text := d.told(); got["hosts"] != doubt || !strings.Contains(text, "1 online, 1 away → harp doctor b") {
+		t.Errorf("said\n%s", text)
+	}
+}
+
+func TestDoctorLooksAtTheClock(t *testing.T) {
+	for off, want := range map[time.Duration]string{0: fine, time.Minute: doubt, -2 * time.Hour: broken} {
+		d := examined(t)
+		d.dispatcher(t.Context(), harp.NewCaller(&fake{clock: func() time.Time { return time.Now().Add(off) }}), "here")
+		if got, text := d.told(); got["clock"] != want {
+			t.Errorf("off by %v: %q, want %q in\n%s", off, got["clock"], want, text)
+		}
+	}
+}
+
+func TestDoctorLooksAtCertificates(t *testing.T) {
+	now := time.Now()
+	const day = 24 * time.Hour
+	for _, test := range []struct {
+		name        string
+		role        transport.Role
+		from, until time.Time
+		authority   time.Time
+		want        map[string]string
+	}{
+		{"all is well", transport.RoleCaller, now.Add(-day), now.Add(90 * day), now.Add(900 * day), map[string]string{"certificate": fine, "authority": fine}},
+		{"expired", transport.RoleCaller, now.Add(-9 * day), now.Add(-day), now.Add(900 * day), map[string]string{"certificate": broken, "authority": fine}},
+		{"not yet", transport.RoleCaller, now.Add(day), now.Add(90 * day), now.Add(900 * day), map[string]string{"certificate": broken, "authority": fine}},
+		{"soon", transport.RoleCaller, now.Add(-day), now.Add(day), now.Add(900 * day), map[string]string{"certificate": doubt, "authority": fine}},
+		{"of somebody else", transport.RoleAgent, now.Add(-day), now.Add(90 * day), now.Add(900 * day), map[string]string{"certificate": broken}},
+		{"the authority expires", transport.RoleCaller, now.Add(-day), now.Add(day / 2), now.Add(day), map[string]string{"certificate": doubt, "authority": doubt}},
+		{"the authority has expired", transport.RoleCaller, now.Add(-2 * day), now.Add(90 * day), now.Add(-day), map[string]string{"certificate": fine, "authority": broken}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := examined(t)
+			d.certificates(issued(t, test.role, test.from, test.until, test.authority))
+			got, text := d.told()
+			for what, verdict := range test.want {
+				if got[what] != verdict {
+					t.Errorf("%s is %q, want %q in\n%s", what, got[what], verdict, text)
+				}
+			}
+		})
+	}
+}
+
+// issued makes files of a certificate and its authority, with their dates.
+func issued(t *testing.T, role transport.Role, from, until, authority time.Time) contexts.Context {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name, kind string, der []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	ca := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: from.Add(-time.Hour), NotAfter: authority,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), NotBefore: from, NotAfter: until, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		URIs: []*url.URL{transport.Identity{Fleet: "test", Role: role, Name: "one"}.URI()},
+	}
+	var files [2][]byte
+	for i, cert := range []*x509.Certificate{ca, leaf} {
+		if files[i], err = x509.CreateCertificate(rand.Reader, cert, ca, &key.PublicKey, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return contexts.Context{
+		Addr: "harp.example", CA: write("ca.crt", "CERTIFICATE", files[0]),
+		Cert: write("one.crt", "CERTIFICATE", files[1]), Key: write("one.key", "PRIVATE KEY", secret),
+	}
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/schema"
+)
+
+// execProcedure is the procedure that runs any command. A host offers it only if the
+// agent's configuration says so.
+const execProcedure = "exec"
+
+func (c *cli) execCommand() *cobra.Command {
+	var (
+		f   callFlags
+		how execFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "exec HOST [flags] -- COMMAND [ARG]...",
+		Short: "Run a command on a host that allows it",
+		Long: `Run a command on a host and print what it prints. No shell is between: each word is
+one argument of the command. It needs a host whose agent allows the procedure exec.
+
+The exit code is the command's, from 1 to 119; see harp help exit-codes. Ctrl-C stops
+waiting, not the command.`,
+		Example: `  harp exec web01 -- uptime
+  harp exec web01 --timeout 1h -- tar -czf /var/tmp/etc.tgz /etc
+  harp exec web01 --stdin -- tee /etc/motd < motd`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
+			f.onlyOutput = true
+			f.sure = true // whoever types the command means it
+			return c.exec(ctx, caller, &f, &how, args[0], args[1:])
+		}),
+		ValidArgsFunction: c.completeOnly(c.asksWords(hostWords)),
+	}
+	c.bindCall(cmd, &f)
+	flags := cmd.Flags()
+	flags.BoolVar(&how.stdin, "stdin", false, "send stdin, a text, to the command; at most 1 MiB with its arguments")
+	flags.StringVar(&how.cwd, "cwd", "", "the `directory` on the host where it runs")
+	flags.StringArrayVar(&how.env, "env", nil, "a variable for it that the host allows: `name=value` (repeatable)")
+	_ = flags.MarkHidden("yes") // there is nothing to ask
+	return cmd
+}
+
+// execFlags are how a command is run.
+type execFlags struct {
+	stdin bool
+	cwd   string
+	env   []string
+}
+
+// arguments are those of the procedure exec.
+func (how *execFlags) arguments(c *cli, argv []string) (map[string]any, error) {
+	args := map[string]any{"argv": argv}
+	if how.cwd != "" {
+		args["cwd"] = how.cwd
+	}
+	if how.env != nil {
+		env, err := labels(how.env)
+		if err != nil {
+			return nil, invalid("env", "%s", message(err))
+		}
+		args["env"] = env
+	}
+	if how.stdin {
+		text, err := c.readInput("-")
+		if err != nil {
+			return nil, invalid("stdin", "%s", err)
+		}
+		if !utf8.Valid(text) {
+			return nil, invalid("stdin", "is no text in UTF-8")
+		}
+		args["stdin"] = string(text)
+	}
+	return args, nil
+}
+
+// exec runs a command on a host.
+func (c *cli) exec(ctx context.Context, caller *harp.Caller, f *callFlags, how *execFlags, host string, argv []string) error {
+	doc, err := findProcedure(ctx, caller, host, execProcedure)
+	if errors.Is(err, harp.ErrNotFound) {
+		if _, hostErr := caller.Hosts().Get(ctx, host); hostErr == nil {
+			return harp.NotFound("procedure", execProcedure+" on "+host+": its agent's configuration does not allow it")
+		}
+	}
+	if err != nil {
+		return err
+	}
+	args, err := how.arguments(c, argv)
+	if err != nil {
+		return err
+	}
+	known, err := schema.Compile(doc)
+	if err != nil {
+		return err
+	}
+	v, err := harp.NewValue(args)
+	if err != nil {
+		return err
+	}
+	if err := known.Check(v); err != nil {
+		return err
+	}
+	return c.makeCall(ctx, caller, f, doc, host, v)
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/harpcaller/harp/cmd/harp/internal/config"
+	"github.com/harpcaller/harp/dispatcher"
+)
+
+// certificate is one that a program that runs shows to its peers, and that can be
+// replaced. Connections that are open keep theirs.
+type certificate struct {
+	current atomic.Pointer[tls.Certificate]
+}
+
+// live returns the configuration with the certificate of tc, and then with those that
+// it is replaced by.
+func (c *certificate) live(tc *tls.Config) *tls.Config {
+	c.replace(tc)
+	tc = tc.Clone()
+	tc.Certificates = nil
+	tc.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.current.Load(), nil }
+	tc.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.current.Load(), nil }
+	return tc
+}
+
+// replace makes connections to come show the certificate of tc.
+func (c *certificate) replace(tc *tls.Config) { c.current.Store(&tc.Certificates[0]) }
+
+// registry is a hosts registry that can be replaced.
+type registry struct {
+	mu     sync.Mutex
+	source dispatcher.HostSource
+}
+
+// Hosts implements dispatcher.HostSource.
+func (r *registry) Hosts(ctx context.Context) ([]dispatcher.HostSpec, error) {
+	r.mu.Lock()
+	source := r.source
+	r.mu.Unlock()
+	if source == nil {
+		return nil, nil
+	}
+	return source.Hosts(ctx)
+}
+
+func (r *registry) replace(source dispatcher.HostSource) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.source = source
+}
+
+// onHangup runs fn on each SIGHUP until ctx ends, and returns a function that waits
+// for the end of that. Signals that come while fn runs are one.
+func onHangup(ctx context.Context, fn func()) (wait func()) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer signal.Stop(hangups)
+		for {
+			select {
+			case <-hangups:
+				fn()
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return running.Wait
+}
+
+// logBad says what is wrong with a configuration that was read again.
+func logBad(log *slog.Logger, err error) {
+	for _, one := range each(err) {
+		log.Error("the configuration is bad, the one before stays", "error", one.Error())
+	}
+}
+
+// logRead says that a configuration was read again, and what of it must wait.
+func logRead(log *slog.Logger, waiting []string) {
+	if len(waiting) > 0 {
+		log.Warn("a restart is needed for some of the new configuration", "fields", waiting)
+	}
+	log.Info("configuration read again")
+}
+
+// levelOf is the level of a log, which can be changed.
+func levelOf(l config.Level) *slog.LevelVar {
+	v := new(slog.LevelVar)
+	v.Set(l.Level)
+	return v
+}
