@@ -37,7 +37,7 @@ type HostSource interface {
 // StaticHosts is a registry that does not change.
 type StaticHosts []HostSpec
 
-// Hosts returns s.
+// Hosts returns s, and never an error.
 func (s StaticHosts) Hosts(context.Context) ([]HostSpec, error) { return s, nil }
 
 // HostScript is a registry filled by a program that prints one JSON object a line:
