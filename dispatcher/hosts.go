@@ -182,9 +182,9 @@ func (h *host) setRow(row store.Host) {
 // harp.ErrNotFound, *harp.FieldError.
 func (h *host) check(req harp.Request) (harp.ProcedureDoc, error) {
 	h.mu.Lock()
-	procs, said := h.procs, h.connected
+	procs := h.procs
 	h.mu.Unlock()
-	if !said {
+	if len(procs) == 0 { // a new host is online before it says what it offers
 		return harp.ProcedureDoc{Name: req.Procedure}, nil
 	}
 	at, found := slices.BinarySearchFunc(procs, req.Procedure, byName)
