@@ -53,7 +53,8 @@ func (at *attempt) put(r wire.Record) error {
 
 // putNumbered is put for a record that has its number already, and waits as long as
 // ctx lasts. One that is here, or that somebody has who asks for those behind it, is
-// not put again.
+// not put again. One that nobody asks for is as good as acknowledged: if somebody does
+// after all, those behind it have the numbers that who made them gave them.
 func (at *attempt) putNumbered(ctx context.Context, n int64, r wire.Record) error {
 	room, err := at.tryPutNumbered(n, r)
 	for room != nil {
@@ -72,10 +73,19 @@ func (at *attempt) tryPutNumbered(n int64, r wire.Record) (room <-chan struct{},
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	switch next := at.outbox.next(); {
-	case at.nobody || n < next:
+	case n < next:
+		return nil, nil
+	case at.nobody:
+		at.outbox.ack(n + 1)
+		return nil, nil
+	case at.deaf:
+		at.missed += int64(len(r.Value))
 		return nil, nil
 	case n > next:
 		return nil, fmt.Errorf("agent: record %d came instead of %d", n, next)
+	}
+	if busy := at.spool.busy(); busy != nil {
+		return busy, nil
 	}
 	put := at.putAwayLocked
 	if at.followedLocked() {
@@ -85,6 +95,26 @@ func (at *attempt) tryPutNumbered(n int64, r wire.Record) (room <-chan struct{},
 		return nil, nil
 	}
 	return at.roomLocked(), nil
+}
+
+// skipTo passes over the records before next, which somebody has who asks for those
+// behind them.
+func (at *attempt) skipTo(next int64) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	at.outbox.ack(next)
+	at.ackSpoolLocked()
+	at.openLocked()
+}
+
+// hearNoMore drops what the command of the attempt still prints, which may have been
+// that many bytes.
+func (at *attempt) hearNoMore(missed int64) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	at.deaf = true
+	at.missed += missed
+	at.openLocked()
 }
 
 // numbered is the number that the next record gets.
@@ -126,6 +156,9 @@ func (at *attempt) tryPut(r wire.Record) (room <-chan struct{}, err error) {
 	case at.nobody:
 		at.missed += int64(len(r.Value))
 		return nil, nil
+	}
+	if busy := at.spool.busy(); busy != nil {
+		return busy, nil
 	}
 	put := at.putAwayLocked
 	if at.followedLocked() {

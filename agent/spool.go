@@ -46,6 +46,18 @@ func newSpool(k *keeper, of key) spool {
 	return spool{keeper: k, key: of.journal(), on: true, wake: make(chan struct{}, 1)}
 }
 
+// busy returns nil, or what is closed when the disk has caught up with the journal.
+func (s *spool) busy() <-chan struct{} {
+	if !s.on {
+		return nil
+	}
+	j := s.keeper.current()
+	if j == nil {
+		return nil
+	}
+	return j.Busy()
+}
+
 // note keeps the commit of what was handed over last.
 func (s *spool) note(c *journal.Commit) {
 	if n := len(s.commits); n > 0 && s.commits[n-1].commit == c {

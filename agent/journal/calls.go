@@ -3,6 +3,7 @@ package journal
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -178,8 +179,8 @@ func (j *Journal) roomForEndLocked(k Key, body []byte) error {
 	return j.roomLocked(k.Job, endCost(body), endCost(body)-Reserve)
 }
 
-// Append spools records of an attempt that was started, from number first on, and
-// copies them. It does not wait: they are synced within 100 ms, or at once when
+// Append spools records of an attempt that was started, from number first on; from then
+// on they are the journal's own. It does not wait: they are synced within 100 ms, or at once when
 // 64 KiB have gathered. Numbers may be left out and never come back: ErrInvalid. The
 // error is ErrFull where the job or the agent holds as much as it may. If the commit
 // fails they are not spooled, and may be again.
@@ -201,10 +202,8 @@ func (j *Journal) append(k Key, after, first int64, records [][]byte) (*Commit, 
 	if len(records) == 0 {
 		return nil, fmt.Errorf("%w: no records", ErrInvalid)
 	}
-	own := make([][]byte, len(records))
-	bytesOf, cost := 0, int64(extentCost)
-	for i, r := range records {
-		own[i] = bytes.Clone(r)
+	bytesOf, cost := len(records)*recordCost, int64(extentCost)
+	for _, r := range records {
 		bytesOf += len(r)
 		cost += int64(len(r)) + recordCost
 	}
@@ -221,10 +220,38 @@ func (j *Journal) append(k Key, after, first int64, records [][]byte) (*Commit, 
 		if err := j.roomLocked(k.Job, cost, cost); err != nil {
 			return err
 		}
-		j.spoolLocked(g, k, a, &extent{first: first, count: int64(len(own)), cost: cost, pending: own})
-		g.spooled += bytesOf + len(own)*recordCost
+		j.spoolLocked(g, k, a, &extent{first: first, count: int64(len(records)), cost: cost, pending: slices.Clip(records)})
+		g.spooled += bytesOf
+		j.waiting += bytesOf
 		return nil
 	})
+}
+
+// maxWaiting is how many bytes of records may wait for the disk: more do not make it
+// any faster.
+const maxWaiting = 8 << 20
+
+// Busy returns nil, or, if more records wait to be written than is good, what is closed
+// when it is worth asking again. They are taken all the same.
+func (j *Journal) Busy() <-chan struct{} {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.waiting < maxWaiting {
+		return nil
+	}
+	if j.eased == nil {
+		j.eased = make(chan struct{})
+	}
+	return j.eased
+}
+
+// writtenLocked counts the records of a group as waiting no longer.
+func (j *Journal) writtenLocked(g *group) {
+	j.waiting -= g.spooled
+	if j.eased != nil && j.waiting < maxWaiting {
+		close(j.eased)
+		j.eased = nil
+	}
 }
 
 // spoolLocked adds to the records that will be written together, or begins with

@@ -29,6 +29,7 @@ func (j *Journal) doWhen(now bool, journal func(*group) error) (*Commit, error) 
 	g := j.pending
 	if g == nil {
 		g = newGroup()
+		g.buf, j.spare = j.spare, nil
 	}
 	if err := journal(g); err != nil {
 		return nil, err

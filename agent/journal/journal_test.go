@@ -123,6 +123,41 @@ func TestGroupCommit(t *testing.T) {
 	})
 }
 
+// TestBusy: a disk that is slower than those who print is waited for, and one that
+// fails keeps nobody waiting.
+func TestBusy(t *testing.T) {
+	for _, fails := range []error{nil, errors.New("no luck")} {
+		inBubble(t, Options{}, func(t *testing.T, g *gate, j *Journal) {
+			must(t, j.AcceptStart(key(1), Accept{}, now()))
+			open := g.shut(fails)
+			n := int64(0)
+			for ; j.Busy() == nil; n++ {
+				if n > maxWaiting/1000 {
+					t.Fatalf("%d bytes wait, and it is not busy", n*1000)
+				}
+				if _, err := j.Append(key(1), n, make([]byte, 1000)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n < maxWaiting/1100 {
+				t.Errorf("busy after %d records of 1,000 bytes", n)
+			}
+			eased := j.Busy()
+			select {
+			case <-eased:
+				t.Error("nothing was written, and it is eased")
+			default:
+			}
+			open()
+			<-eased
+			synctest.Wait()
+			if j.Busy() != nil || j.waiting != 0 {
+				t.Errorf("all is settled, and %d bytes wait", j.waiting)
+			}
+		})
+	}
+}
+
 // TestRecordsSync: a record is synced 100 ms after it came, or when 64 KiB have
 // gathered, or with what cannot wait.
 func TestRecordsSync(t *testing.T) {

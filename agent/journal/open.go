@@ -32,6 +32,9 @@ type Journal struct {
 	used     int64            // bytes held
 	needed   int64            // bytes on disk that are, at least half of them
 	pending  *group           // what waits to be written; nil: nothing
+	waiting  int              // bytes of records that are not written yet
+	eased    chan struct{}    // closed when they are few again; nil: nobody asked
+	spare    []byte           // the buffer of a group that was written
 	closed   bool
 	broken   error // an ErrBroken
 }

@@ -113,14 +113,19 @@ func (j *Journal) breakDown(cause, err error) error {
 func (j *Journal) settle(g *group, at segment, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.writtenLocked(g)
 	if err == nil {
 		j.placeLocked(g, at)
+		if cap(g.buf) <= maxWaiting {
+			j.spare = g.buf[:0]
+		}
 	} else {
 		if next := j.pending; next != nil {
 			j.pending = nil
 			if next.timer != nil {
 				next.timer.Stop()
 			}
+			j.writtenLocked(next)
 			j.undoLocked(next, err)
 		}
 		j.undoLocked(g, err)

@@ -17,7 +17,7 @@ type compaction struct {
 
 // Compact implements rows.Engine. It moves all tables to one level, which is where
 // badger drops what was deleted, and then frees files of the value log. What is in
-// memory tables, at most 96 MiB, is not reached. One runs at a time: who comes later
+// memory tables, at most 96 MiB, and in the last file of the value log is not reached. One runs at a time: who comes later
 // waits for it.
 func (e *engine) Compact(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
@@ -58,10 +58,11 @@ func (e *engine) compaction() (*compaction, error) {
 }
 
 func (e *engine) compact() error {
+	e.letGo()
 	if err := e.db.Flatten(1); err != nil {
 		return err
 	}
-	e.collect()
+	e.collect(compactly)
 	return nil
 }
 

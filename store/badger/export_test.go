@@ -1,6 +1,10 @@
 package badger
 
-import "time"
+import (
+	"time"
+
+	"github.com/harpcaller/harp/store/internal/rows"
+)
 
 // RestoreAt is Restore at a given time.
 var RestoreAt = restoreAt
@@ -19,3 +23,19 @@ const StaleBytes = staleBytes
 
 // Blocks is how many bytes of disk a file takes.
 var Blocks = blocks
+
+// ValueThreshold is how long a value is that lies in the value log.
+const ValueThreshold = valueThreshold
+
+// OpenEngine opens the database without what rows makes of it.
+func OpenEngine(dir string, o *Options) (rows.Engine, error) {
+	if err := prepare(dir); err != nil {
+		return nil, err
+	}
+	return openEngine(dir, o.filled())
+}
+
+// Say makes the database of an engine say that something went wrong.
+func Say(e rows.Engine, format string, args ...any) {
+	e.(*engine).db.Opts().Logger.Errorf(format, args...)
+}

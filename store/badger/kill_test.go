@@ -2,6 +2,7 @@ package badger_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -62,7 +63,7 @@ func work(st store.Store, say func(words ...any)) error {
 	for i := range 3 {
 		if _, err := st.Append(ctx, store.Append{
 			ID: j.ID, Attempt: 1, Fence: j.Fence, First: uint64(i),
-			Records: []harp.Record{{Value: harp.Value{byte(i)}}}, Arrived: time.Now(),
+			Records: []harp.Record{{Value: recordOf(i)}}, Arrived: time.Now(),
 		}); err != nil {
 			return err
 		}
@@ -75,6 +76,11 @@ func work(st store.Store, say func(words ...any)) error {
 		say("ended", j.ID)
 	}
 	return err
+}
+
+// recordOf is a record that lies in a table, or in the value log.
+func recordOf(i int) harp.Value {
+	return bytes.Repeat([]byte{byte(i)}, 1+i*3*badger.ValueThreshold)
 }
 
 // acked is what a child said of a job.
@@ -162,8 +168,8 @@ func check(t *testing.T, dir string, jobs map[string]*acked) {
 			t.Fatalf("job %s has %d of %d records, %d were acknowledged: %v", id, len(records), j.Records, want.records, err)
 		}
 		for i, r := range records {
-			if r.Seq != uint64(i) || len(r.Value) != 1 || r.Value[0] != byte(i) {
-				t.Fatalf("record %d of job %s is %+v", i, id, r)
+			if r.Seq != uint64(i) || !bytes.Equal(r.Value, recordOf(i)) {
+				t.Fatalf("record %d of job %s is number %d with %d bytes", i, id, r.Seq, len(r.Value))
 			}
 		}
 		if v, err := st.Value(t.Context(), id); want.ended && (err != nil || len(v) != 3 || j.State != harp.StateSucceeded) {

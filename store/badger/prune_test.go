@@ -26,8 +26,8 @@ func TestPruneGivesBack(t *testing.T) {
 		t.Skip("writes much")
 	}
 	const kept = 2000
-	plain := filledDir(t, 0, kept)
-	pruned := filledDir(t, jobs, kept)
+	plain := filling{kept: kept, rounds: 1}.dir(t)
+	pruned := filling{deleted: jobs, kept: kept, rounds: 1}.dir(t)
 	tombs := int64(jobs) * 100
 	t.Logf("%d jobs deleted: %d bytes of %d", jobs, pruned, plain+tombs)
 	if most := plain*12/10 + tombs + slack; pruned > most {
@@ -35,17 +35,41 @@ func TestPruneGivesBack(t *testing.T) {
 	}
 }
 
-// filledDir is how much a directory takes in which some jobs were deleted and some are
+// TestPruneGivesBackRecords is the same for jobs with many records, which lie in the
+// value log, those that are deleted between those that are kept.
+func TestPruneGivesBackRecords(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes much")
+	}
+	const rounds, size, slack = 10, 1 << 20, 2 << 20
+	plain := filling{kept: 3, rounds: rounds, records: size}.dir(t)
+	pruned := filling{deleted: 20, kept: 3, rounds: rounds, records: size}.dir(t)
+	t.Logf("%d bytes of %d", pruned, plain)
+	if most := plain*12/10 + slack; pruned > most {
+		t.Errorf("the directory takes %d bytes, at most %d", pruned, most)
+	}
+}
+
+// filling is what a directory is filled with.
+type filling struct {
+	deleted, kept int // jobs in each round
+	rounds        int
+	records       int // bytes of records that each of the jobs has
+}
+
+// dir is how much a directory takes in which some jobs were deleted and some are
 // left.
-func filledDir(t *testing.T, deleted, kept int) int64 {
+func (f filling) dir(t *testing.T) int64 {
 	t.Helper()
 	dir := t.TempDir()
 	st := open(t, dir, badger.Options{})
 	now := time.Now()
-	endJobs(t, st, deleted, now)
-	began := time.Now()
 	later := now.Add(time.Hour)
-	endJobs(t, st, kept, later)
+	for range f.rounds {
+		endJobs(t, st, f.deleted, f.records, now)
+		endJobs(t, st, f.kept, f.records, later)
+	}
+	began := time.Now()
 	for more := true; more; {
 		did, err := st.Prune(t.Context(), store.Retention{EndedBefore: later, EventsBefore: later}, later)
 		if err != nil {
@@ -53,7 +77,7 @@ func filledDir(t *testing.T, deleted, kept int) int64 {
 		}
 		more = did.More
 	}
-	t.Logf("deleting %d jobs took %v", deleted, time.Since(began))
+	t.Logf("deleting %d jobs took %v", f.deleted*f.rounds, time.Since(began))
 	for range 2 { // what is in the tables of memory comes to the disk by closing
 		if err := st.Close(); err != nil {
 			t.Fatal(err)
@@ -73,8 +97,9 @@ func filledDir(t *testing.T, deleted, kept int) int64 {
 	return size
 }
 
-// endJobs stores jobs that have run, with what a usual one leaves.
-func endJobs(t *testing.T, st store.Store, n int, at time.Time) {
+// endJobs stores jobs that have run, with what a usual one leaves, or each with so
+// many bytes of records.
+func endJobs(t *testing.T, st store.Store, n, records int, at time.Time) {
 	t.Helper()
 	const atOnce = 200
 	st.SetGate("h", store.Gate{Open: true, Most: 2 * atOnce})
@@ -90,8 +115,8 @@ func endJobs(t *testing.T, st store.Store, n int, at time.Time) {
 		}
 		ts := make([]store.Transition, len(out))
 		for i, o := range out {
-			a := store.Append{ID: o.Job.ID, Attempt: 1, Fence: o.Job.Fence, Records: []harp.Record{{Value: make(harp.Value, 200)}}, Arrived: at}
-			if i == 0 {
+			a := store.Append{ID: o.Job.ID, Attempt: 1, Fence: o.Job.Fence, Records: []harp.Record{{Value: make(harp.Value, max(records, 200))}}, Arrived: at}
+			if i == 0 || records > 0 {
 				if _, err := st.Append(t.Context(), a); err != nil {
 					t.Fatal(err)
 				}
