@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,7 +42,8 @@ type StaticHosts []HostSpec
 func (s StaticHosts) Hosts(context.Context) ([]HostSpec, error) { return s, nil }
 
 // HostScript is a registry filled by a program that prints one JSON object a line:
-// {"name": "web01", "address": "10.0.0.1:7442"}. Empty lines are passed over.
+// {"name": "web01", "address": "10.0.0.1:7442", "labels": {"role": "web"}}. Empty lines
+// are passed over; a key that is not known is refused, since it may be a misspelt one.
 type HostScript struct {
 	Command []string // program and arguments
 }
@@ -76,8 +78,8 @@ func parseHosts(out []byte) ([]HostSpec, error) {
 		if len(text) == 0 {
 			continue
 		}
-		var spec HostSpec
-		if err := json.Unmarshal(text, &spec); err != nil {
+		spec, err := parseHost(text)
+		if err != nil {
 			return nil, fmt.Errorf("hosts script, line %d: %w", n, err)
 		}
 		specs = append(specs, spec)
@@ -87,6 +89,25 @@ func parseHosts(out []byte) ([]HostSpec, error) {
 	}
 	return specs, nil
 }
+
+// parseHost reads one host. Errors: *harp.FieldError for a key that is not known; json's.
+func parseHost(text []byte) (HostSpec, error) {
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(text, &keys); err != nil {
+		return HostSpec{}, err
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if !slices.Contains(hostKeys, key) {
+			return HostSpec{}, &harp.FieldError{Field: key, Message: "is not known; there is " + strings.Join(hostKeys, ", ")}
+		}
+	}
+	var spec HostSpec
+	err := json.Unmarshal(text, &spec)
+	return spec, err
+}
+
+// hostKeys are those of a line that a hosts script prints.
+var hostKeys = []string{"name", "address", "labels"}
 
 // checkHosts refuses a registry with an entry that cannot be; names are unique.
 func checkHosts(specs []HostSpec) error {

@@ -94,7 +94,7 @@ func (c *cli) runAgent(ctx context.Context, cfg *config.Agent, file string) erro
 	var l net.Listener
 	if cfg.Listen != "" {
 		var err error
-		if l, err = net.Listen("tcp", cfg.Listen); err != nil {
+		if l, err = listen(cfg.Listen); err != nil {
 			return err
 		}
 		r.log.Info("agent listens", "host", cfg.Name, "addr", l.Addr().String())

@@ -36,13 +36,13 @@ func (c *cli) arguments(doc harp.ProcedureDoc, words []string) (any, error) {
 	}
 	args, err := c.gather(words, known.Parse)
 	if err != nil {
-		return nil, err
+		return nil, inWords(err)
 	}
 	v, err := harp.NewValue(args)
 	if err != nil {
 		return nil, err
 	}
-	return v, known.Check(v)
+	return v, inWords(known.Check(v))
 }
 
 // gather reads words into a map, or into the array that stands alone in a file.

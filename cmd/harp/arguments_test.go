@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,12 +17,18 @@ import (
 	"github.com/harpcaller/harp/cmd/harp/internal/demo"
 )
 
+// demoProcedures describe the demonstration procedures. To make their schemas takes long
+// under the race detector.
+var demoProcedures = sync.OnceValue(func() []harp.ProcedureDoc {
+	a := agent.New(agent.Config{Name: "demo1"})
+	demo.Register(a)
+	return a.Procedures()
+})
+
 // demoProcedure is the description of one of the demonstration procedures.
 func demoProcedure(t testing.TB, name string) harp.ProcedureDoc {
 	t.Helper()
-	a := agent.New(agent.Config{Name: "demo1"})
-	demo.Register(a)
-	docs := a.Procedures()
+	docs := demoProcedures()
 	i := slices.IndexFunc(docs, func(d harp.ProcedureDoc) bool { return d.Name == name })
 	if i < 0 {
 		t.Fatalf("there is no %s", name)

@@ -108,7 +108,7 @@ func TestDryRunOfALimit(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	got = runFake(t, t.Context(), f, nil, "call", "demo1", "count", "to=3", "--dry-run", "-o", "json")
-	if got.code != 0 || !strings.Contains(got.stdout, `"timeout":60000000000,`) {
+	if got.code != 0 || !strings.Contains(got.stdout, `"timeout":"1m0s",`) {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -94,6 +94,15 @@ func completeAll(cmd *cobra.Command) {
 	}
 }
 
+// unquoteUsage takes the marks out of what flags mean, which only the help needs.
+func unquoteUsage(cmd *cobra.Command) {
+	unquote := func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }
+	cmd.LocalFlags().VisitAll(unquote)
+	for _, sub := range cmd.Commands() {
+		unquoteUsage(sub)
+	}
+}
+
 func completeFlagValue(cmd *cobra.Command, f *pflag.Flag) {
 	if _, set := cmd.GetFlagCompletionFunc(f.Name); set {
 		return

@@ -24,7 +24,7 @@ func (c *cli) confirm(ctx context.Context, doc harp.ProcedureDoc, host string, s
 	fmt.Fprint(c.stderr, safeLine(question)) //nolint:errcheck // then there is no answer either
 	switch answer, err := c.readLine(ctx); {
 	case err != nil:
-		return err
+		return &detachedError{nothing: "nothing was called"}
 	case slices.Contains([]string{"y", "yes"}, strings.ToLower(answer)):
 		return nil
 	}

@@ -2,9 +2,11 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
+	"net"
 
 	"github.com/spf13/cobra"
 
@@ -38,9 +40,18 @@ func (f *daemonFlags) bind(cmd *cobra.Command, byDefault string) {
 	cmd.MarkFlagsMutuallyExclusive("check-config", "print-config")
 }
 
+// listen opens the port that a configuration names.
+func listen(addr string) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("%w; another address is set with listen, in the configuration", err)
+	}
+	return l, nil
+}
+
 // printConfig prints a configuration with its defaults.
 func (c *cli) printConfig(cfg interface{ YAML() ([]byte, error) }) error {
-	if c.format == formatJSON {
+	if c.format == formatJSON && (c.shape == nil || c.wordless) {
 		return invalid("output", "a configuration is YAML")
 	}
 	text, err := cfg.YAML()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,7 +67,7 @@ type dispatcherRun struct {
 func (c *cli) runDispatcher(ctx context.Context, cfg *config.Dispatcher, file string) (err error) {
 	r := dispatcherRun{file: file, cfg: cfg, level: levelOf(cfg.Log.Level)}
 	r.log = newLog(c.stderr, cfg.Log.Format, r.level)
-	l, err := net.Listen("tcp", cfg.Listen)
+	l, err := listen(cfg.Listen)
 	if err != nil {
 		return err
 	}

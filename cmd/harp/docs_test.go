@@ -38,6 +38,10 @@ func TestDocs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds the program")
 	}
+	t.Parallel()
+	if _, err := plainProgram(); err != nil { // what is compiled for it is compiled for the pages
+		t.Fatal(err)
+	}
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -251,7 +255,7 @@ func shellEnvironment(t *testing.T) []string {
 	t.Helper()
 	home := t.TempDir()
 	env := []string{"HOME=" + home, "HARP_CONFIG_DIR=" + filepath.Join(home, "config"), "TZ=UTC", "GORACE=atexit_sleep_ms=10"}
-	env = append(env, "GOFLAGS=-trimpath") // what was compiled in another folder is good in this one
+	env = append(env, "GOFLAGS="+docsFlags)
 	for _, name := range []string{"PATH", "TMPDIR", "CGO_ENABLED"} {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)

@@ -165,8 +165,8 @@ func (c *cli) planned(p *plan) error {
 			{"queue", r.Queue},
 			{"concurrency", r.Concurrency},
 			{"priority", r.Priority},
-			{"timeout", int64(p.timeout)},
-			{"max_exec_time", int64(p.maxExec)},
+			{"timeout", durationText(p.timeout)}, // "": the dispatcher's default
+			{"max_exec_time", durationText(p.maxExec)},
 			{"labels", orNoLabels(r.Labels)},
 			{"would_run", p.why == ""},
 			{"reason", p.why},

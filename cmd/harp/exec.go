@@ -105,7 +105,7 @@ func (c *cli) exec(ctx context.Context, caller *harp.Caller, f *callFlags, how *
 		return err
 	}
 	if err := known.Check(v); err != nil {
-		return err
+		return inWords(err)
 	}
 	return c.makeCall(ctx, caller, f, doc, host, v)
 }

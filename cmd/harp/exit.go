@@ -99,12 +99,16 @@ func invalid(field, format string, a ...any) error {
 
 // detachedError says that the user no longer waits for a job, which goes on.
 type detachedError struct {
-	job   string // "": there was none
-	again string // how to come back
-	at    string // where it was left: " at #17"
+	nothing string // what did not happen, if there is nothing to come back to
+	job     string // "": there was none
+	again   string // how to come back
+	at      string // where it was left: " at #17"
 }
 
 func (e *detachedError) Error() string {
+	if e.nothing != "" {
+		return "interrupted; " + e.nothing
+	}
 	if e.job == "" {
 		return fmt.Sprintf("stopped%s. Again: %s", e.at, e.again)
 	}
@@ -122,7 +126,7 @@ func (c *cli) report(err error) int {
 		c.complain("%s", err)
 		return exitDetached
 	}
-	if (c.format == formatJSON || c.format == formatLines) && !c.stdout.written {
+	if (c.format == formatJSON || c.format == formatLines) && !c.wordless && !c.stdout.written {
 		_ = c.print(object{{"error", harp.FailureOf(err)}}) // stderr says it, too
 	}
 	for _, one := range each(err) {
@@ -131,8 +135,37 @@ func (c *cli) report(err error) int {
 	var usage *usageError
 	if errors.As(err, &usage) {
 		c.complain("See: %s --help", usage.command)
+	} else if next := nextStep(err); next != "" {
+		c.notice("See: %s", next)
 	}
 	return exitCode(err, c.mapped)
+}
+
+// nextStep is the command that tells more about an error; "" if the error says all.
+func nextStep(err error) string {
+	var (
+		call  *harp.CallError
+		away  *harp.HostError
+		wrong *harp.FieldError
+	)
+	switch {
+	case errors.As(err, &call):
+		return "harp job show " + call.JobID
+	case errors.Is(err, harp.ErrLost):
+		return "harp help delivery"
+	case errors.As(err, &away) && (errors.Is(err, harp.ErrUnavailable) || errors.Is(err, harp.ErrDenied)):
+		return "harp doctor"
+	case errors.As(err, &wrong) && wrong.Field == "context":
+		return "harp doctor"
+	case errors.Is(err, harp.ErrNotFound) && !errors.Is(err, harp.ErrRejected):
+		return listOf[harp.FailureOf(err).Type]
+	}
+	return ""
+}
+
+// listOf is the command that lists what was not found.
+var listOf = map[string]string{
+	"host": "harp host ls", "procedure": "harp proc ls", "job": "harp job ls", "queue": "harp queue ls",
 }
 
 // each returns the errors of a configuration file one by one, and any other error as

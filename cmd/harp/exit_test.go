@@ -111,8 +111,18 @@ func TestReport(t *testing.T) {
 		{
 			harp.NotFound("host", "nope"), formatJSON,
 			`{"v":1,"error":{"code":"not_found","type":"host","message":"no such host: nope","ran":"no","fault":"caller"}}` + "\n",
-			"harp: no such host: nope\n",
+			"harp: no such host: nope\nSee: harp host ls\n",
 		},
+		{harp.NotFound("procedure", "x on y"), formatText, "", "harp: no such procedure: x on y\nSee: harp proc ls\n"},
+		{
+			&harp.HostError{Host: "a:1", Stage: "dial", Err: harp.ErrUnavailable}, formatText, "",
+			"harp: a:1: dispatcher unavailable at dial\nSee: harp doctor\n",
+		},
+		{
+			&harp.CallError{JobID: id, Err: harp.ErrUnavailable}, formatText, "",
+			"harp: call may have been accepted as job " + id + ": harp: dispatcher unavailable\nSee: harp job show " + id + "\n",
+		},
+		{&detachedError{nothing: "nothing was called"}, formatText, "", "interrupted; nothing was called\n"},
 	} {
 		var stdout, stderr bytes.Buffer
 		c := newCLI(nil, &stdout, &stderr, func(string) string { return "" })
@@ -127,6 +137,7 @@ func TestReport(t *testing.T) {
 
 // The exit code of a job's end is the same whoever asks for it, and whenever.
 func TestExitCodeOfAJob(t *testing.T) {
+	t.Parallel()
 	code := func(n int) *int { return &n }
 	for _, test := range []struct {
 		name string
@@ -173,6 +184,7 @@ func TestExitCodeOfAJob(t *testing.T) {
 
 // The exit code of a call that was not taken.
 func TestExitCodeOfASubmission(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name string
 		err  error
@@ -207,6 +219,7 @@ func TestExitCodeOfASubmission(t *testing.T) {
 
 // The exit codes of what is no job: the rest of the table.
 func TestExitCodeOfACommand(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		change func(*cli)

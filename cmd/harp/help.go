@@ -1,10 +1,49 @@
 package main
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/harpcaller/harp/cmd/harp/internal/config"
 )
+
+// refuseTopics makes harp help say so when there is no such page.
+func refuseTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, err := root.Find([]string{"help"})
+	if err != nil {
+		return
+	}
+	show := help.Run
+	help.Run, help.Short = nil, "Explain a command or a topic"
+	help.RunE = func(cmd *cobra.Command, args []string) error {
+		if _, unknown, err := root.Find(args); err != nil || len(unknown) > 0 {
+			return fmt.Errorf("there is no help on %s; harp help lists what there is", strings.Join(args, " "))
+		}
+		show(cmd, args)
+		return nil
+	}
+}
+
+// explainArguments makes a command that is given too few or too many arguments say
+// which it takes.
+func explainArguments(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		explainArguments(sub)
+	}
+	check := cmd.Args
+	if check == nil || cmd.HasSubCommands() || len(cmd.ValidArgs) > 0 {
+		return
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if check(cmd, args) != nil {
+			return fmt.Errorf("too few or too many arguments: %s", cmd.UseLine())
+		}
+		return nil
+	}
+}
 
 // helpTopics are pages of `harp help` that are no commands.
 func helpTopics() []*cobra.Command {
@@ -122,10 +161,15 @@ characters are written as escapes, and a line that ends with a carriage return i
 overwritten by the next. --raw prints the bytes as they are.
 
   -o text    for people; may change
+  -o wide    of lists: the same, with more columns where there are any
   -o json    one object, with "v":1. Within a version fields are added, none is taken
              away or changed. An error is an object, too: {"v":1,"error":{...}}
   -o jsonl   of lists, job follow and event follow: an object a line, as they come
+  -o yaml    the object of json, as YAML; of what follows, a document for each object
   -o id      of lists: one name or id a line
+  -o template=TEXT   a template of Go's text/template, over the fields of the JSON; of
+             lists and of what follows, for each object:
+             harp job ls -o template='{{.id}} {{.state}} {{json .args}}'
 
   --time local|relative|iso|unix    times for people; JSON has RFC 3339 in UTC
   --color auto|always|never         auto: on a terminal, unless NO_COLOR is set;

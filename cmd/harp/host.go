@@ -49,7 +49,9 @@ func (c *cli) listHosts(ctx context.Context, caller *harp.Caller, _ []string) er
 		row: func(h harp.HostStatus) []string {
 			return []string{h.Name, onlineText(h), strconv.Itoa(len(h.Procedures)), labelText(h.Labels), c.clock(h.LastHeard), h.Error}
 		},
-		id: func(h harp.HostStatus) string { return h.Name },
+		wider: []string{"address", "software"},
+		widen: func(h harp.HostStatus) []string { return []string{h.Address, h.Software} },
+		id:    func(h harp.HostStatus) string { return h.Name },
 	}, hosts)
 }
 

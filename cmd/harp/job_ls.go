@@ -80,6 +80,9 @@ func parseStates(words []string) ([]harp.State, error) {
 	var states []harp.State
 	for _, w := range words {
 		if !slices.Contains(jobStates, harp.State(w)) {
+			if w == unreachable {
+				return nil, invalid("state", "%s jobs are those that expired while their host was away: ask for expired", w)
+			}
 			return nil, invalid("state", "%s is none of %s", w, stateWords())
 		}
 		states = append(states, harp.State(w))
@@ -111,6 +114,10 @@ func (c *cli) listJobs(ctx context.Context, caller *harp.Caller, f harp.JobFilte
 		header: []string{"id", stateColumn, "host", "procedure", "submitted", "took"},
 		row: func(j harp.JobStatus) []string {
 			return []string{j.ID, stateText(j), j.Host, j.Procedure, c.clock(j.SubmitTime), took(j, now)}
+		},
+		wider: []string{"attempt", "queue", "by", "args", "error"},
+		widen: func(j harp.JobStatus) []string {
+			return []string{numberText(j.Attempt), queueText(j), j.Principal.Name, valueText(j.Args), errorText(j)}
 		},
 		id: func(j harp.JobStatus) string { return j.ID },
 	}

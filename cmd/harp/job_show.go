@@ -90,12 +90,15 @@ func lateText(s harp.JobStatus) string {
 	return text
 }
 
+// unreachable is people's word for a job that expired while its host was away.
+const unreachable = "unreachable"
+
 // stateText is a job's state in the words of people: an expired job whose host was
 // away is unreachable.
 func stateText(s harp.JobStatus) string {
 	switch {
 	case s.State == harp.StateExpired && s.Reason == harp.ReasonOffline:
-		return "unreachable"
+		return unreachable
 	case s.State == harp.StateUnknown && s.UnknownOf != "":
 		return fmt.Sprintf("unknown (was %s)", s.UnknownOf)
 	case s.Reason != "":

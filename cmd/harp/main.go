@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -48,14 +49,16 @@ type cli struct {
 	errTerminal bool // stderr is one
 	inTerminal  bool // stdin is one: somebody can be asked
 
-	target  target  // which dispatcher
-	format  format  // -o
-	times   times   // --time
-	colours colours // --color
-	quiet   bool    // -q: only what was asked for, and errors
-	raw     bool    // --raw: what was printed remotely goes to a terminal as it is
-	mapped  bool    // --exit mapped: a command's own exit code is not passed on
-	started bool    // a command is running: what fails now is no usage error
+	target   target  // which dispatcher
+	format   format  // -o
+	shape    shape   // what it makes of JSON; nil: nothing
+	times    times   // --time
+	colours  colours // --color
+	quiet    bool    // -q: only what was asked for, and errors
+	raw      bool    // --raw: what was printed remotely goes to a terminal as it is
+	mapped   bool    // --exit mapped: a command's own exit code is not passed on
+	wordless bool    // stdout has what a template says, and no errors
+	started  bool    // a command is running: what fails now is no usage error
 }
 
 func newCLI(stdin io.Reader, stdout, stderr io.Writer, env func(string) string) *cli {
@@ -74,6 +77,9 @@ func (c *cli) run(ctx context.Context, args []string) int {
 	root.SetIn(c.stdin)
 	root.SetOut(c.stdout)
 	root.SetErr(c.stderr)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		unquoteUsage(root)
+	}
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !c.started {
 		err = &usageError{command: cmd.CommandPath(), err: err}
@@ -103,7 +109,7 @@ can be read at any later time, by anyone who has the id.
 	}
 	c.target.bind(root.PersistentFlags())
 	flags := root.PersistentFlags()
-	flags.VarP(&c.format, "output", "o", "`format`: text, json (one object), jsonl (lists and follow: an object a line) or id (lists: a name a line)")
+	flags.VarP(&c.format, "output", "o", "`format`: text, wide (lists: more columns), json (one object), jsonl (lists and follow: an object a line), yaml, id (lists: a name a line) or template=TEXT; see harp help output")
 	flags.Var(&c.times, "time", "how people are told times: local, relative, iso or unix; JSON is always RFC 3339")
 	flags.Var(&c.colours, "color", "`when` there are colours: auto, always or never (NO_COLOR, CLICOLOR_FORCE)")
 	flags.BoolVarP(&c.quiet, "quiet", "q", false, "print what was asked for and errors, nothing else")
@@ -114,7 +120,9 @@ can be read at any later time, by anyone who has the id.
 		c.contextCommand(), c.doctorCommand(), c.completionCommand(), c.versionCommand(),
 	)
 	root.AddCommand(helpTopics()...)
-	c.completeFlag(root, "output", fixed("text", "json", "jsonl", "id"))
+	refuseTopics(root)
+	explainArguments(root)
+	c.completeFlag(root, "output", fixed("text", "wide", "json", "jsonl", "yaml", "id"))
 	c.completeFlag(root, "time", fixed("local", "relative", "iso", "unix"))
 	c.completeFlag(root, "color", fixed("auto", "always", "never"))
 	c.completeFlag(root, "context", c.contextWords)
@@ -137,7 +145,7 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 // arguments.
 func (c *cli) does(fn func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := c.format.allowed(cmd.Annotations[knows]); err != nil {
+		if err := c.settle(cmd.Annotations[knows]); err != nil {
 			return err
 		}
 		c.started = true

@@ -154,7 +154,7 @@ func TestQueueChanges(t *testing.T) {
 			t.Errorf("%s: got %+v, %+v", args, got, f.feed.changes)
 		}
 	}
-	if got := runFake(t, t.Context(), f, nil, "queue", "pause", "host=web01"); !strings.Contains(got.stderr, `queue {"host":"web01"}: paused is now true`) {
+	if got := runFake(t, t.Context(), f, nil, "queue", "pause", "host=web01"); !strings.Contains(got.stderr, `queue {"host":"web01"} will start no jobs from now on`) {
 		t.Errorf("got %+v", got)
 	}
 	for args, want := range map[string]int{
@@ -173,7 +173,7 @@ func TestQueueChanges(t *testing.T) {
 func TestPrune(t *testing.T) {
 	f := ended(t, nil)
 	got := runFake(t, t.Context(), f, nil, "prune", "--older-than", "90d")
-	if age := time.Since(f.feed.before); got.stdout != "1 jobs deleted\n" || age < 90*24*time.Hour || age > 90*24*time.Hour+time.Minute {
+	if age := time.Since(f.feed.before); got.stdout != "1 job deleted\n" || age < 90*24*time.Hour || age > 90*24*time.Hour+time.Minute {
 		t.Errorf("got %+v, before %v", got, f.feed.before)
 	}
 	if got = runFake(t, t.Context(), f, nil, "prune", "--older-than", "2026-01-31T12:00:00Z", "-o", "json"); got.stdout != `{"v":1,"pruned":1,"ended_before":"2026-01-31T12:00:00Z"}`+"\n" {
@@ -316,7 +316,7 @@ func TestRestoreFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := runFake(t, t.Context(), nil, nil, "restore", path, "--dir", to)
-	if got.code != 0 || !strings.Contains(got.stdout, "0 jobs had not ended") {
+	if got.code != 0 || !strings.Contains(got.stdout, "lost (restored): 0") {
 		t.Fatalf("got %+v", got)
 	}
 	for args, want := range map[string]int{

@@ -45,6 +45,8 @@ const (
 	formatJSON  format = "json"
 	formatLines format = "jsonl" // an object a line
 	formatID    format = "id"    // a name a line
+	formatWide  format = "wide"  // for people, with more columns
+	formatYAML  format = "yaml"  // until settle made it another one with a shape
 )
 
 // knows marks the commands that know other formats than text and json.
@@ -53,7 +55,7 @@ const knows = "formats"
 // streams are the marks of a command that prints records or events, lists those of one
 // that prints a list.
 func streams() map[string]string { return map[string]string{knows: "jsonl"} }
-func lists() map[string]string   { return map[string]string{knows: "jsonl,id"} }
+func lists() map[string]string   { return map[string]string{knows: "jsonl,id,wide"} }
 
 // allowed refuses a format that a command does not know. Errors: *harp.FieldError.
 func (f format) allowed(marks string) error {
@@ -61,9 +63,9 @@ func (f format) allowed(marks string) error {
 	case f == formatText, f == formatJSON, slices.Contains(strings.Split(marks, ","), string(f)):
 		return nil
 	case f == formatLines:
-		return invalid("output", "jsonl is for lists and for follow; this command knows text and json")
+		return invalid("output", "jsonl is for lists and for follow; this command knows text, json, yaml and template=")
 	}
-	return invalid("output", "id is for lists; this command knows text and json")
+	return invalid("output", "%s is for lists; this command knows text, json, yaml and template=", f)
 }
 
 // String returns the flag's value.
@@ -79,10 +81,16 @@ func (f *format) Set(word string) error {
 	switch format(word) {
 	case "text":
 		*f = formatText
-	case formatJSON, formatLines, formatID:
+	case formatJSON, formatLines, formatID, formatWide, formatYAML:
 		*f = format(word)
 	default:
-		return errors.New("must be text, json, jsonl or id")
+		pattern, ok := strings.CutPrefix(word, templated)
+		if !ok {
+			return errors.New("must be text, wide, json, jsonl, yaml, id or template=TEXT")
+		}
+		*f = format(word)
+		_, err := asTemplate(pattern)
+		return err
 	}
 	return nil
 }
@@ -168,6 +176,9 @@ func (c *cli) line(v any) error {
 	if err != nil {
 		return err
 	}
+	if c.shape != nil {
+		return c.shape(c.stdout, encoded)
+	}
 	_, err = fmt.Fprintf(c.stdout, "%s\n", safeJSON(encoded))
 	return err
 }
@@ -233,6 +244,8 @@ type listing[T any] struct {
 	name   string // of the field in JSON
 	header []string
 	row    func(T) []string
+	wider  []string // the columns that -o wide has behind them
+	widen  func(T) []string
 	id     func(T) string
 	more   []field // of the JSON object, beside the list
 }
@@ -254,11 +267,18 @@ func printList[T any](c *cli, l listing[T], items []T) error {
 			c.say("%s", l.id(item))
 		}
 		return nil
-	case formatText:
+	case formatText, formatWide, formatYAML:
+	}
+	wide := c.format == formatWide && l.widen != nil
+	if wide {
+		l.header = append(l.header, l.wider...)
 	}
 	rows := make([][]string, len(items))
 	for i, item := range items {
 		rows[i] = l.row(item)
+		if wide {
+			rows[i] = append(rows[i], l.widen(item)...)
+		}
 	}
 	c.table(l.header, rows)
 	return nil

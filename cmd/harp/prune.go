@@ -31,7 +31,7 @@ Their ids are remembered as pruned for a month.`,
 			if c.format == formatJSON {
 				return c.print(object{{"pruned", n}, {"ended_before", before.t.UTC().Format(time.RFC3339)}})
 			}
-			c.say("%d jobs deleted", n)
+			c.say("%s deleted", jobsText(n))
 			return nil
 		}),
 	}
@@ -56,5 +56,5 @@ func (c *cli) wouldPrune(ctx context.Context, caller *harp.Caller, before time.T
 			n++
 		}
 	}
-	return c.would(object{{"pruned", n}, {"ended_before", before.UTC().Format(time.RFC3339)}}, "%d jobs would be deleted", n)
+	return c.would(object{{"pruned", n}, {"ended_before", before.UTC().Format(time.RFC3339)}}, "%s would be deleted", jobsText(n))
 }

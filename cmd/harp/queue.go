@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -142,7 +143,7 @@ func (c *cli) cancelQueue(ctx context.Context, caller *harp.Caller, args []strin
 			return err
 		}
 		return c.would(object{{"cancelled", q.Running + q.Waiting}},
-			"%d jobs that wait would be cancelled, %d that run asked to stop", q.Waiting, q.Running)
+			"waiting and to be cancelled: %d; running and to be asked to stop: %d", q.Waiting, q.Running)
 	}
 	n, err := caller.Queues().Cancel(ctx, name)
 	if err != nil {
@@ -151,7 +152,7 @@ func (c *cli) cancelQueue(ctx context.Context, caller *harp.Caller, args []strin
 	if c.format == formatJSON {
 		return c.print(object{{"cancelled", n}})
 	}
-	c.say("%d jobs cancelled or asked to stop", n)
+	c.say("%s cancelled or asked to stop", jobsText(n))
 	return nil
 }
 
@@ -175,7 +176,7 @@ func (c *cli) changesQueue(dry *bool, what func() (field, error), change func(ct
 			if _, err := caller.Queues().Get(ctx, name); err != nil {
 				return err
 			}
-			return c.would(object{{"name", canonical}, changed}, "queue %s: %s would be %v", canonical, changed.name, changed.value)
+			return c.would(object{{"name", canonical}, changed}, "queue %s would %s", canonical, queueChange(changed))
 		}
 		if err := change(ctx, caller.Queues(), name); err != nil {
 			return err
@@ -183,7 +184,26 @@ func (c *cli) changesQueue(dry *bool, what func() (field, error), change func(ct
 		if c.format == formatJSON {
 			return c.print(object{{"name", canonical}, changed})
 		}
-		c.notice("queue %s: %s is now %v", canonical, changed.name, changed.value)
+		c.notice("queue %s will %s from now on", canonical, queueChange(changed))
 		return nil
 	})
+}
+
+// queueChange is a change of a queue in words, behind "would" and "will".
+func queueChange(changed field) string {
+	switch changed.value {
+	case true:
+		return "start no jobs"
+	case false:
+		return "start jobs"
+	}
+	return fmt.Sprintf("run %v at a time", changed.value)
+}
+
+// jobsText is a number of jobs.
+func jobsText(n int) string {
+	if n == 1 {
+		return "1 job"
+	}
+	return strconv.Itoa(n) + " jobs"
 }

@@ -45,7 +45,7 @@ such jobs, and of those that came after the backup, for a week and then forget i
 				{"store", did.ID + " in " + dir},
 				{"backup of", did.From},
 			})
-			c.say("%d jobs had not ended and are lost (restored)", did.Lost)
+			c.say("jobs that had not ended and are lost (restored): %d", did.Lost)
 			return nil
 		}),
 	}
@@ -60,7 +60,7 @@ such jobs, and of those that came after the backup, for a week and then forget i
 func (c *cli) wouldRestore(ctx context.Context, path, dir string) (err error) {
 	switch there, err := os.ReadDir(dir); {
 	case err == nil && len(there) > 0:
-		return invalid("dir", "%s is not empty", dir)
+		return invalid("dir", "%s is not empty; a store is restored into a new folder", dir)
 	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return invalid("dir", "%s", err)
 	}
@@ -74,7 +74,7 @@ func (c *cli) wouldRestore(ctx context.Context, path, dir string) (err error) {
 		return err
 	}
 	return c.would(object{{"dir", dir}, {"from", did.From}, {"rows", did.Rows}, {"lost", did.Lost}},
-		"the backup of %s would become a store in %s; %d jobs that had not ended would be lost (restored)", did.From, dir, did.Lost)
+		"the backup of %s would become a store in %s; jobs that had not ended and would be lost (restored): %d", did.From, dir, did.Lost)
 }
 
 // restoreBackup makes a store of a backup's file.
@@ -86,7 +86,7 @@ func restoreBackup(ctx context.Context, path, dir string) (store.Restored, error
 	defer f.Close()
 	did, err := badger.Restore(dir, readUntil(ctx, f), &badger.Options{Logger: quiet})
 	if errors.Is(err, badger.ErrNotEmpty) {
-		err = invalid("dir", "%s is not empty", dir)
+		err = invalid("dir", "%s is not empty; a store is restored into a new folder", dir)
 	}
 	return did, err
 }

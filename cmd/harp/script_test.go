@@ -26,7 +26,10 @@ import (
 )
 
 // The scripts in testdata/script run the program as people do: each in processes of
-// its own, with its own home and configuration folder.
+// its own, with its own home and configuration folder. What goes on beside a script is
+// this binary, under the race detector if the tests are; the hundreds of commands that
+// end at once are the plain program, since the detector takes longer to begin than
+// they do to end.
 
 func TestMain(m *testing.M) {
 	supervise.Main() // an agent of a script starts this binary again, as the owner of a command
@@ -38,6 +41,9 @@ type leakFree struct{ m *testing.M }
 
 func (l leakFree) Run() int {
 	code := l.m.Run()
+	if plainFolder != "" {
+		_ = os.RemoveAll(plainFolder) // it is one for temporary things
+	}
 	if err := goleak.Find(); code == 0 && err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -46,6 +52,11 @@ func (l leakFree) Run() int {
 }
 
 func TestScript(t *testing.T) {
+	t.Parallel()
+	program, err := plainProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -60,6 +71,8 @@ func TestScript(t *testing.T) {
 			} {
 				env.Setenv(name, value)
 			}
+			env.Setenv("DAEMONS", env.Getenv("PATH"))
+			env.Setenv("PATH", program+string(filepath.ListSeparator)+env.Getenv("PATH"))
 			env.Values[processesKey{}] = processes{}
 			return nil
 		},
@@ -78,6 +91,29 @@ func TestScript(t *testing.T) {
 		},
 	})
 }
+
+// plainProgram is the folder of the program, built without the race detector. Who needs
+// it first waits for it, and the others then find what was compiled: the flags are the
+// same everywhere.
+var plainProgram = sync.OnceValues(func() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "harp-"); err != nil {
+		return "", err
+	}
+	plainFolder = dir
+	build := exec.Command("go", "build", "-o", dir+string(filepath.Separator), ".")
+	build.Env = append(os.Environ(), "GOFLAGS="+docsFlags)
+	if said, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w: %s", err, said)
+	}
+	return dir, nil
+})
+
+// plainFolder is removed when the tests are over.
+var plainFolder string
+
+// docsFlags are for what is compiled in tests: it is good in any folder, and is linked
+// without what only debuggers want.
+const docsFlags = "-trimpath -ldflags=-w"
 
 // exits CODE PROGRAM [ARG]... runs a program that must exit with the code.
 func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
@@ -153,7 +189,7 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 	pattern, err := regexp.Compile(args[1])
 	ts.Check(err)
 	path := args[2]
-	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
+	for _, dir := range filepath.SplitList(ts.Getenv("DAEMONS")) {
 		if _, err := os.Stat(filepath.Join(dir, path)); err == nil {
 			path = filepath.Join(dir, path)
 			break

@@ -3,10 +3,14 @@
 package config
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
+	"log/slog"
+	"strings"
 	"time"
 
+	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/internal/yamlfile"
@@ -57,8 +61,8 @@ func (e *Exec) policy() *agent.ExecPolicy {
 	}
 }
 
-// ReadAgent reads an agent's file and its certificate. Errors: *yamlfile.Error, joined if
-// there are several; os's.
+// ReadAgent reads an agent's file and its certificate, and checks what an agent would not
+// take. Errors: *yamlfile.Error, joined if there are several; os's.
 func ReadAgent(path string) (*Agent, error) {
 	a := &Agent{}
 	f, err := yamlfile.Read(path, a)
@@ -83,7 +87,29 @@ func ReadAgent(path string) (*Agent, error) {
 		wrong = append(wrong, f.Errorf("name", "is %s, but the certificate is of %s", a.Name, id.Name))
 	}
 	a.Name = id.Name
+	if len(wrong) == 0 {
+		wrong = append(wrong, f.Wrap(a.refused()))
+	}
 	return a, errors.Join(wrong...)
+}
+
+// refused is what the library would not take, as bounds of exec that cannot be. The agent
+// that it asks keeps nothing and connects to nobody. Errors: *harp.FieldError.
+func (a *Agent) refused() error {
+	cfg := a.Config()
+	cfg.Dir, cfg.Logger = "", slog.New(slog.DiscardHandler)
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	err := agent.New(cfg).Connect(over, "localhost")
+	var wrong *harp.FieldError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	field, _, _ := strings.Cut(strings.TrimPrefix(wrong.Field, "limits."), " ")
+	if field == "label" {
+		field = "labels"
+	}
+	return &harp.FieldError{Field: field, Message: wrong.Message}
 }
 
 // TLSConfig is the certificate with which the agent dials and listens.
