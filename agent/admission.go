@@ -86,6 +86,7 @@ func (s *session) attend(ctx context.Context, x *transport.Exchange, at *attempt
 		return
 	}
 	at.interrupt(gone("the caller has gone"))
+	at.abandon() // what a command still prints waits for nobody
 	<-at.returned
 	at.settle()
 }
@@ -283,7 +284,7 @@ func (s *session) callInfo(p *procedure, c wire.Call, req harp.Request) *CallInf
 func rejected(typ, message string) denial {
 	f := harp.NewFailure("rejected", message)
 	f.Type = typ
-	return denial{failure: f}
+	return denial{failure: fit(f)}
 }
 
 // refusal is for a request that is wrong.

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -15,7 +16,8 @@ import (
 const endsReboot = "reboot"
 
 // adopt finds what an agent before this one has started and what goes on without it:
-// commands with supervisors of their own, and those that ended with the machine.
+// commands with supervisors of their own, those that an agent left that was killed, and
+// those that ended with the machine.
 func (a *Agent) adopt() {
 	j := a.keeper.current()
 	here := map[journal.Key]bool{}
@@ -24,41 +26,30 @@ func (a *Agent) adopt() {
 			continue
 		}
 		here[h.Key] = true
-		info := infoOf(h)
-		switch {
+		if a.roster.find(key{job: h.Job, number: h.Attempt}) != nil {
+			continue // it has ended, and the journal did not take that yet
+		}
+		switch info := infoOf(h); {
+		case info.Supervised && a.cfg.Dir != "", info.Command && !info.Supervised && info.Boot == bootID():
+			a.adoptOne(j, h, info)
 		case info.Ends == endsReboot && info.Boot != bootID():
 			a.rebooted(j, h)
-		case info.Supervised && a.supervises():
-			a.adoptOne(j, h, info)
 		}
 	}
-	if a.supervises() {
-		a.tidy(here)
-	}
+	a.tidy(here)
 }
 
-// adoptOne attaches to the supervisor of an attempt. One that is not there is gone,
-// which whoever asks for the attempt is told.
+// adoptOne takes on an attempt of which something may run. What became of it is found
+// out meanwhile, and until it is nobody is told that it has gone.
 func (a *Agent) adoptOne(j *journal.Journal, h journal.Held, info journalInfo) {
-	if a.roster.find(key{job: h.Job, number: h.Attempt}) != nil {
-		return // it has ended, and the journal did not take that yet
-	}
-	log := a.log.With("job", h.Job, "attempt", h.Attempt)
-	ctx, cancel := context.WithTimeout(context.Background(), beginTime)
-	defer cancel()
-	handle, err := supervisor.Attach(ctx, a.supervision(), supervisor.Key{Job: h.Job, Attempt: h.Attempt})
-	if err != nil {
-		log.Warn("a command of the last agent is not there", "procedure", info.Procedure, "error", err.Error())
-		return
-	}
-	log.Info("a command of the last agent goes on", "procedure", info.Procedure)
-	at := adopted(a, j, h, info, handle)
+	a.log.Info("a command of the last agent is looked for", "job", h.Job, "attempt", h.Attempt, "procedure", info.Procedure)
+	at := a.adopted(j, h, info)
 	a.roster.recover(at.key, func() *attempt { return at })
 	a.commands.Go(at.run)
 }
 
-// adopted is an attempt that another agent has started and that runs.
-func adopted(a *Agent, j *journal.Journal, h journal.Held, info journalInfo, handle *supervisor.Handle) *attempt {
+// adopted is an attempt that another agent has started and that may run.
+func (a *Agent) adopted(j *journal.Journal, h journal.Held, info journalInfo) *attempt {
 	at := newAttempt(a, key{job: h.Job, number: h.Attempt})
 	at.recall(j, h)
 	at.info = &CallInfo{
@@ -68,7 +59,11 @@ func adopted(a *Agent, j *journal.Journal, h journal.Held, info journalInfo, han
 	if p := a.catalogue.find(info.Procedure); p != nil {
 		at.most = p.most
 	}
-	r := &running{survives: true, endsReboot: info.Ends == endsReboot, quit: make(chan struct{}), handle: handle}
+	r := &running{
+		survives: info.Supervised, orphan: !info.Supervised, endsReboot: info.Ends == endsReboot, here: a.here,
+		rebooted: info.Ends == endsReboot && info.Boot != bootID(),
+	}
+	r.spec.Grace = time.Duration(info.Grace)
 	at.task = task{run: r.run, cmd: r}
 	at.ctx, at.cancel = context.WithCancelCause(withCallInfo(context.Background(), at.info))
 	if at.stopped {
@@ -102,35 +97,27 @@ func (a *Agent) tidy(here map[journal.Key]bool) {
 		a.log.Error("supervisors of the last agent cannot be listed", "error", err.Error())
 		return
 	}
-	for _, k := range keys {
-		if here[journal.Key{Job: k.Job, Attempt: k.Attempt}] {
-			continue
+	keys = slices.DeleteFunc(keys, func(k supervisor.Key) bool { return here[journal.Key{Job: k.Job, Attempt: k.Attempt}] })
+	ctx := a.here
+	a.commands.Go(func() {
+		for _, k := range keys {
+			if err := a.forgetSupervisor(ctx, k); err != nil && ctx.Err() == nil {
+				a.log.Warn("a supervisor of the last agent is left alone", "job", k.Job, "attempt", k.Attempt, "reason", err.Error())
+			}
 		}
-		if err := a.letGo(k); err != nil {
-			a.log.Warn("a supervisor of the last agent is left alone", "job", k.Job, "attempt", k.Attempt, "reason", err.Error())
-		}
-	}
+	})
 }
 
-func (a *Agent) letGo(k supervisor.Key) error {
-	ctx, cancel := context.WithTimeout(context.Background(), beginTime)
-	defer cancel()
+func (a *Agent) forgetSupervisor(ctx context.Context, k supervisor.Key) error {
 	h, err := supervisor.Attach(ctx, a.supervision(), k)
 	if err != nil {
 		return err
 	}
-	if err := h.Forget(); err != nil {
-		return errors.Join(err, h.Close())
-	}
-	return nil
+	return errors.Join(h.Forget(), h.Close())
 }
 
 // detach lets go of the commands that go on without the agent, and waits until it has.
 func (a *Agent) detach() {
-	for _, at := range a.roster.held() {
-		if r := at.task.cmd; r != nil && r.survives {
-			r.once.Do(func() { close(r.quit) })
-		}
-	}
+	a.letGo()
 	a.commands.Wait()
 }

@@ -96,11 +96,13 @@ type Agent struct {
 	catalogue catalogue
 	roster    roster
 	keeper    *keeper
-	commands  sync.WaitGroup // of commands that go on without the agent
+	commands  sync.WaitGroup // of commands that go on without the agent, and of what is done about them
 	up        atomic.Bool    // there is a dispatcher's session
 
-	life  sync.Mutex // guards what follows; held while the journal is opened and closed
-	stays int        // that use it
+	life  sync.Mutex         // guards what follows; held while the journal is opened and closed
+	stays int                // that use it
+	here  context.Context    // until the last of them lets go of what goes on without the agent
+	letGo context.CancelFunc // does so
 
 	mu      sync.Mutex                // guards what follows; never held while blocked
 	current *session                  // the dispatcher's, since its WELCOME
@@ -158,6 +160,7 @@ func (a *Agent) begin() (*stay, error) {
 		return nil, err
 	}
 	if a.stays++; a.stays == 1 {
+		a.here, a.letGo = context.WithCancel(context.Background())
 		a.adopt()
 	}
 	for _, at := range a.roster.held() {

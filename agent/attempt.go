@@ -55,6 +55,7 @@ type attempt struct {
 	spool    spool
 	room     chan struct{} // closed when there may be room in the outbox; nil: nobody waits
 	nobody   bool          // asks for it any more: records are dropped, and so is the end
+	deaf     bool          // to what its command still prints: that is dropped
 	awaited  bool          // its first report comes now
 	report   *report       // who is told; nil: nobody at present
 }
@@ -70,7 +71,7 @@ func accept(s *session, k key, c wire.Call, info *CallInfo, p *procedure, work t
 	if r := work.cmd; r != nil {
 		at.watch = watch{} // its supervisor has the clocks
 		if r.survives = at.spool.on && s.agent.supervises(); r.survives {
-			at.stay, r.quit = nil, make(chan struct{})
+			at.stay, r.here = nil, s.agent.here
 		}
 	}
 	return at
@@ -259,7 +260,7 @@ func (at *attempt) finish(out outcome) {
 	if out.letGo {
 		close(at.returned)
 		at.leave()
-		at.task.cmd.close(at, at.task.cmd.supervised().Close())
+		at.task.cmd.close(at)
 		return
 	}
 	at.mu.Lock()
@@ -293,13 +294,21 @@ func (at *attempt) endLocked(out outcome) *wire.End {
 		Value:   out.value,
 		Stopped: at.stopping,
 		Records: at.outbox.next(),
-		RanFor:  int64(time.Since(at.started)),
+		RanFor:  int64(at.ranFor()),
 		Started: &wire.Started{Time: at.started.UnixNano()},
 	}
 	if out.failure.Code != "" {
 		end.Failure = wire.Encode(out.failure)
 	}
 	return end
+}
+
+// ranFor is how long it ran: as its supervisor says, or up to now.
+func (at *attempt) ranFor() time.Duration {
+	if r := at.task.cmd; r != nil && r.ranFor > 0 {
+		return r.ranFor
+	}
+	return time.Since(at.started)
 }
 
 // abandon is for an attempt that nobody will ask for any more. It runs on, unless
@@ -387,23 +396,4 @@ func (at *attempt) release() {
 	if can {
 		at.agent.roster.leave(at, true)
 	}
-}
-
-// heldAs is what is said of the attempt in reconciliation.
-func (at *attempt) heldAs() wire.HeldAttempt {
-	at.mu.Lock()
-	defer at.mu.Unlock()
-	h := wire.HeldAttempt{
-		Job: at.key.job, Attempt: at.key.number, Fence: at.fence,
-		State: wire.HeldAlive, Records: at.outbox.next(), Acked: at.outbox.acked,
-	}
-	switch {
-	case at.gone:
-		h.State = wire.HeldGone
-	case at.ended:
-		h.State = wire.HeldEnded
-	case at.stopping != nil:
-		h.State = wire.HeldStopping
-	}
-	return h
 }

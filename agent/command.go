@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"path/filepath"
 	"time"
 
@@ -73,7 +74,7 @@ func commandProcedure(c *command.Command) (*procedure, error) {
 		if err != nil {
 			return task{}, err
 		}
-		r := &running{spec: spec, endsReboot: c.EndsReboot && !info.DryRun}
+		r := &running{spec: spec, endsReboot: c.EndsReboot && !info.DryRun, here: context.Background()}
 		return task{begin: r.begin, run: r.run, cmd: r}, nil
 	}
 	return p, nil
@@ -104,9 +105,10 @@ func execProcedure(policy ExecPolicy) (*procedure, error) {
 // supervises reports whether commands outlive the agent.
 func (a *Agent) supervises() bool { return a.cfg.Dir != "" && supervisor.Available() }
 
-// supervision is where what outlives the agent is kept.
+// supervision is where what outlives the agent is kept, also what another program of the
+// agent's has begun.
 func (a *Agent) supervision() supervisor.Options {
-	if !a.supervises() {
+	if a.cfg.Dir == "" {
 		return supervisor.Options{}
 	}
 	return supervisor.Options{Dir: filepath.Join(a.cfg.Dir, "run")}

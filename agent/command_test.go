@@ -15,6 +15,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
 )
 
@@ -73,12 +74,14 @@ func writeProcedures(t testing.TB, dir, text string) {
 
 // commander is an agent on a disk, which commands may outlive.
 type commander struct {
-	t    *testing.T
-	d    *dispatcher
-	dir  string
-	load string
-	run  *running
-	peer *peer
+	t     *testing.T
+	d     *dispatcher
+	dir   string
+	load  string
+	disk  *journal.Memory // has the journal; nil: the directory has it
+	agent *agent.Agent
+	run   *running
+	peer  *peer
 }
 
 // newCommander is an agent that offers commands. If it has a directory they outlive it.
@@ -91,7 +94,12 @@ func newCommander(t *testing.T, dir string) *commander {
 // boot starts another agent, as a new process would.
 func (c *commander) boot() {
 	c.t.Helper()
-	a := newAgent(c.t, loopback{}, func(cfg *agent.Config) { cfg.Dir = c.dir })
+	a := newAgent(c.t, loopback{}, func(cfg *agent.Config) {
+		if cfg.Dir = c.dir; c.disk != nil {
+			cfg.Journal = c.disk
+		}
+	})
+	c.agent = a
 	if err := a.Load(c.load); err != nil {
 		c.t.Fatal(err)
 	}
@@ -294,9 +302,7 @@ func TestCommandOutlivesItsAgent(t *testing.T) {
 	if h := c.peer.held; len(h) > 0 && h[0].State != wire.HeldEnded { // the acknowledgement may have come too late
 		t.Errorf("the last agent holds %+v", h)
 	}
-	if left, err := os.ReadDir(filepath.Join(c.dir, "run")); err != nil || len(left) != 0 {
-		t.Errorf("of its supervisor there is %v, %v", left, err)
-	}
+	c.nothingLeft()
 }
 
 // What a dispatcher has acknowledged before the journal had it is not asked for again,

@@ -20,6 +20,9 @@ func (a *Agent) HeldBytes() (n int) {
 	return n
 }
 
+// Numbered is how many records of a job's attempt that runs here have numbers.
+func (a *Agent) Numbered(job string) int64 { return a.roster.find(key{job: job, number: 1}).numbered() }
+
 // Holds reports whether the journal has an attempt of a job.
 func (a *Agent) Holds(job string) bool {
 	_, is := a.keeper.current().Get(key{job: job, number: 1}.journal())

@@ -118,7 +118,7 @@ func (a *Agent) take(s *session, w wire.Welcome) error {
 	a.current = s
 	clear(a.unknown) // it says again what it does not know
 	a.up.Store(true)
-	defer a.holdCommands(true)
+	defer a.holdCommands()
 	a.longest = min(max(time.Duration(w.Reconnect), defaultLongest), maxLongest)
 	a.mu.Unlock()
 	if old != nil {
@@ -137,7 +137,7 @@ func (a *Agent) leave(s *session) {
 	}
 	a.mu.Unlock()
 	close(s.over)
-	a.holdCommands(a.up.Load())
+	a.holdCommands()
 	for _, at := range a.roster.held() {
 		at.reopen() // what waits for the dispatcher may not have to
 	}
@@ -145,9 +145,9 @@ func (a *Agent) leave(s *session) {
 
 // holdCommands says to what runs whether who prints waits when there is no room:
 // while a dispatcher is there that makes some.
-func (a *Agent) holdCommands(wait bool) {
+func (a *Agent) holdCommands() {
 	for _, at := range a.roster.held() {
-		at.hold(wait)
+		at.hold()
 	}
 }
 

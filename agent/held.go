@@ -21,7 +21,9 @@ const keepUnknown = 7 * 24 * time.Hour
 type journalInfo struct {
 	Store       string `msgpack:"store,omitempty"` // of the dispatcher it is from
 	Procedure   string `msgpack:"proc"`
-	Supervised  bool   `msgpack:"sup,omitempty"`  // it goes on without the agent
+	Supervised  bool   `msgpack:"sup,omitempty"` // it goes on without the agent
+	Command     bool   `msgpack:"cmd,omitempty"` // what runs is no function
+	Grace       int64  `msgpack:"grace,omitempty"`
 	Ends        string `msgpack:"ends,omitempty"` // how, beside an end of its own: see endsReboot
 	Boot        string `msgpack:"boot,omitempty"`
 	Timeout     int64  `msgpack:"timeout,omitempty"`
@@ -34,8 +36,11 @@ func (at *attempt) journalInfo() []byte {
 		Store: at.store, Procedure: at.info.Procedure, Boot: bootID(), Supervised: at.task.survives(),
 		Timeout: int64(at.info.Timeout), MaxExecTime: int64(at.info.MaxExecTime),
 	}
-	if r := at.task.cmd; r != nil && r.endsReboot {
-		info.Ends = endsReboot
+	if r := at.task.cmd; r != nil {
+		info.Command, info.Grace = true, int64(r.spec.Grace)
+		if r.endsReboot {
+			info.Ends = endsReboot
+		}
 	}
 	return wire.Encode(info)
 }
@@ -143,6 +148,25 @@ func (a *Agent) held() ([]wire.HeldAttempt, error) {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Attempt, b.Attempt))
 	})
 	return list, j.Err()
+}
+
+// heldAs is what is said of the attempt in reconciliation.
+func (at *attempt) heldAs() wire.HeldAttempt {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	h := wire.HeldAttempt{
+		Job: at.key.job, Attempt: at.key.number, Fence: at.fence,
+		State: wire.HeldAlive, Records: at.outbox.next(), Acked: at.outbox.acked,
+	}
+	switch {
+	case at.gone:
+		h.State = wire.HeldGone
+	case at.ended:
+		h.State = wire.HeldEnded
+	case at.stopping != nil:
+		h.State = wire.HeldStopping
+	}
+	return h
 }
 
 // heldAs is what is said of an attempt that is in the journal only.

@@ -29,21 +29,26 @@ const commandSpool = 64 << 20
 // taken for one that the shutdown has ended.
 const rebootTime = 2 * time.Minute
 
+// childSpool is the same for a command that runs inside the agent, whose memory it is.
+const childSpool = wire.Window
+
 // running is a command that an attempt runs. What it prints is numbered by its
 // supervisor, which drops what nobody has room for; so the agent numbers the same and
 // drops nothing, and who comes after a restart goes on where the last one was.
 type running struct {
 	spec       supervisor.Spec
 	endsReboot bool
-	survives   bool // it goes on without the agent
+	survives   bool            // it goes on without the agent
+	orphan     bool            // it was run inside an agent that is dead
+	rebooted   bool            // it ends with a reboot, and the machine has booted anew
+	here       context.Context // ends when the agent lets it go
 
-	quit   chan struct{} // closed when the agent lets it go; nil: never
-	once   sync.Once     // closes quit
-	broken error         // why nobody knows whether it was started
+	ranFor time.Duration // once it has ended
 
 	mu      sync.Mutex // guards what follows; never held while blocked
 	handle  *supervisor.Handle
 	closing bool  // it is stopped because the agent stops
+	unread  bool  // what it prints cannot be read any more: only its end is awaited
 	kept    int64 // records that the supervisor was told of
 }
 
@@ -54,17 +59,17 @@ var errDenied = errors.New("agent: not now")
 func (r *running) begin(at *attempt, commit func() denial) denial {
 	var no denial
 	committed := false
-	where := supervisor.Options{Hold: at.agent.up.Load(), Commit: func() error {
+	where := supervisor.Options{Hold: r.holds(at), Commit: func() error {
 		if no = commit(); no.is() {
 			return errDenied
 		}
 		committed = true
 		return nil
 	}}
+	r.spec.MaxRecord, r.spec.MaxSpool = max(at.limits.MaxRecord-recordCost, 1), childSpool
 	if r.survives {
-		where.Dir = at.agent.supervision().Dir
+		where.Dir, r.spec.MaxSpool = at.agent.supervision().Dir, commandSpool
 	}
-	r.spec.MaxRecord, r.spec.MaxSpool = at.limits.MaxRecord-recordCost, commandSpool
 	ctx, cancel := context.WithTimeout(at.ctx, beginTime)
 	defer cancel()
 	h, err := supervisor.Start(ctx, where, r.spec)
@@ -81,10 +86,10 @@ func (r *running) begin(at *attempt, commit func() denial) denial {
 }
 
 // failed is for a command whose start is journalled. What was not executed is not in
-// the journal any more when that is said.
+// the journal any more when that is said. Where that is not known it is looked for.
 func (r *running) failed(at *attempt, err error) denial {
 	if errors.Is(err, supervisor.ErrLost) {
-		r.broken = err
+		at.log.Error("a command's supervisor was lost when it was to begin", "error", err.Error())
 		return denial{}
 	}
 	if no := at.retract(wire.NotNowBusy); no.broken != nil {
@@ -96,73 +101,55 @@ func (r *running) failed(at *attempt, err error) denial {
 // unprepared is for a command that was not even prepared.
 func (r *running) unprepared(at *attempt, err error) denial {
 	var wrong *harp.FieldError
+	var exec *supervisor.ExecError
 	switch {
 	case errors.As(err, &wrong):
 		return refusal(err)
+	case errors.As(err, &exec):
+		return rejected("exec", err.Error())
 	case errors.Is(err, supervisor.ErrExists): // the journal has lost it
 		at.log.Error("asked to start a command that is there already")
 		return denial{forgotten: true}
 	}
 	at.log.Warn("a command cannot be prepared", "error", err.Error())
-	return denial{reason: wire.NotNowBusy}
+	return denial{reason: wire.NotNowNoSpace} // and READY, which it makes no room for, is not said
 }
 
 // run follows the command until it has ended.
 func (r *running) run(at *attempt) (any, error) {
-	if r.broken != nil {
-		at.log.Error("nobody knows whether the command was started", "error", r.broken.Error())
-		return nil, errProcessGone
-	}
 	end, err := r.follow(at)
+	r.ranFor = end.RanFor
 	switch {
-	case r.letGo():
+	case r.isLetGo():
 		return nil, errLetGo
-	case err != nil:
-		at.log.Error("the command cannot be followed", "error", err.Error())
-		return nil, errProcessGone
-	case end.Gone:
-		return nil, errProcessGone
+	case err != nil || end.Gone:
+		return nil, r.vanished(at, err)
 	case r.isClosing():
 		return nil, context.Cause(at.ctx)
-	case r.endsReboot && end.Signal != "" && end.Stopped == nil && r.awaitReboot():
-		return nil, errLetGo
+	case r.endsReboot && end.Signal != "" && end.Stopped == nil && r.awaitReboot(at):
+		return nil, r.ofReboot()
 	}
 	return command.Outcome(end)
 }
 
-// reattach is how often a supervisor that was lost is looked for again.
-const reattach = 3
-
-// follow follows the command, and looks again for a supervisor that is lost: if it is
-// dead, what it had is there, and what is left of the command is ended.
-func (r *running) follow(at *attempt) (end supervisor.End, err error) {
-	for range 1 + reattach {
-		if end, err = r.followOnce(at); !errors.Is(err, supervisor.ErrLost) || r.letGo() || !r.survives {
-			break
-		}
-		at.log.Warn("the command's supervisor is lost, and looked for again", "error", err.Error())
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(at.ctx), beginTime)
-		h, lost := supervisor.Attach(ctx, at.agent.supervision(), supervisor.Key{Job: at.key.job, Attempt: at.key.number})
-		cancel()
-		if lost != nil {
-			return end, errors.Join(err, lost)
-		}
-		r.replace(h)
-		h.Hold(at.agent.up.Load())
+// vanished is how a command ended that is gone, and has left no end.
+func (r *running) vanished(at *attempt, err error) error {
+	if err != nil {
+		at.log.Warn("a command is gone", "error", err.Error())
 	}
-	return end, err
+	if r.rebooted {
+		return nil
+	}
+	return errProcessGone
 }
 
-// followOnce follows the command as long as its supervisor is there.
-func (r *running) followOnce(at *attempt) (supervisor.End, error) {
-	follow, done := context.WithCancel(context.WithoutCancel(at.ctx))
-	var listening sync.WaitGroup
-	listening.Go(func() { r.listen(at.ctx, follow, done) })
-	defer listening.Wait()
-	defer done()
-	return r.supervised().Follow(follow, at.numbered(), func(n int64, rec supervisor.Record) error {
-		return r.put(follow, at, n, rec)
-	}, func(s supervisor.Stop) { r.stopping(at, s) })
+// ofReboot is how a command ended that the machine went down for: when that has booted
+// anew another agent knows.
+func (r *running) ofReboot() error {
+	if r.rebooted {
+		return nil
+	}
+	return errLetGo
 }
 
 // supervised is the command's handle; nil: it has none.
@@ -172,29 +159,17 @@ func (r *running) supervised() *supervisor.Handle {
 	return r.handle
 }
 
-// replace puts another handle in the place of one that is of no use.
-func (r *running) replace(h *supervisor.Handle) {
-	r.mu.Lock()
-	old := r.handle
-	r.handle = h
-	r.mu.Unlock()
-	_ = old.Close() // it is lost
-}
-
-// listen passes on that the command is to stop, and notices that it is let go.
-func (r *running) listen(ctx, follow context.Context, done func()) {
-	asked := ctx.Done()
-	for {
-		select {
-		case <-asked:
-			asked = nil
-			r.supervised().Stop(r.wordFor(context.Cause(ctx)))
-		case <-r.quit:
-			done()
-			return
-		case <-follow.Done():
-			return
-		}
+// listen passes on that the command is to stop.
+func (r *running) listen(follow context.Context, at *attempt) {
+	select {
+	case <-at.ctx.Done():
+	case <-follow.Done():
+		return
+	}
+	r.supervised().Stop(r.wordFor(context.Cause(at.ctx)))
+	if r.isClosing() { // nothing that it still prints may keep the agent
+		at.hearNoMore(0)
+		r.hold(at)
 	}
 }
 
@@ -226,45 +201,65 @@ func (r *running) isClosing() bool {
 	return r.closing
 }
 
-// letGo reports whether the agent has let the command go.
-func (r *running) letGo() bool {
-	select {
-	case <-r.quit:
-		return true
-	default:
-		return false
-	}
-}
+// isLetGo reports whether the agent has let the command go.
+func (r *running) isLetGo() bool { return r.here.Err() != nil }
 
 // awaitReboot waits for the machine to go down, and with it the agent. It reports
 // false if that does not come.
-func (r *running) awaitReboot() bool {
+func (r *running) awaitReboot(at *attempt) bool {
+	if r.rebooted {
+		return true
+	}
 	timer := time.NewTimer(rebootTime)
 	defer timer.Stop()
 	select {
-	case <-r.quit:
+	case <-r.here.Done():
 		return true
+	case <-at.ctx.Done():
+		return errors.Is(context.Cause(at.ctx), harp.ErrClosed)
 	case <-timer.C:
 		return false
 	}
 }
 
 // hold says whether who prints waits when there is no room, or loses.
-func (at *attempt) hold(wait bool) {
+func (at *attempt) hold() {
 	select {
 	case <-at.begun:
 		if r := at.task.cmd; r != nil && !at.hasReturned() {
-			if h := r.supervised(); h != nil {
-				h.Hold(wait)
-			}
+			r.hold(at)
 		}
 	default:
 	}
 }
 
+// hold says so to the supervisor, until what it said is how it is: several may say it.
+func (r *running) hold(at *attempt) {
+	h := r.supervised()
+	if h == nil {
+		return
+	}
+	for wait := r.holds(at); ; {
+		h.Hold(wait)
+		now := r.holds(at)
+		if now == wait {
+			return
+		}
+		wait = now
+	}
+}
+
+// holds reports whether somebody is there who makes room for what is printed: a
+// dispatcher, or the direct caller without whom there is no such attempt.
+func (r *running) holds(at *attempt) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.closing && !r.unread && (at.key.origin != "" || at.agent.up.Load())
+}
+
 // put numbers one record of the command as its supervisor has.
 func (r *running) put(ctx context.Context, at *attempt, n int64, rec supervisor.Record) error {
-	w, err := recordOf(rec)
+	w, err := recordOf(rec, at.limits.MaxRecord)
 	if err != nil {
 		return err
 	}
@@ -295,42 +290,50 @@ func (r *running) shouldSay(next int64, size int) bool {
 // forget lets the supervisor go when all is elsewhere: what it had is journalled, or
 // nobody asks for it.
 func (r *running) forget(at *attempt) {
-	h := r.supervised()
-	if h == nil {
-		return
-	}
 	if r.survives {
 		select {
 		case <-at.left:
-		case <-r.quit:
-			r.close(at, h.Close())
+		case <-r.here.Done():
+		}
+		if !at.hasLeft() {
+			r.close(at)
 			return
 		}
 	}
-	r.close(at, h.Forget())
+	if h := r.supervised(); h != nil {
+		if err := h.Forget(); err != nil {
+			at.log.Warn("the command's supervisor was not let go in order", "error", err.Error())
+		}
+	}
+	r.close(at)
 }
 
-// close notes how a supervisor was let go.
-func (r *running) close(at *attempt, err error) {
-	if err != nil {
-		at.log.Warn("the command's supervisor was not let go in order", "error", err.Error())
+// close lets go of the supervisor as it is.
+func (r *running) close(at *attempt) {
+	if h := r.supervised(); h != nil {
+		if err := h.Close(); err != nil {
+			at.log.Warn("the command's supervisor was not left in order", "error", err.Error())
+		}
 	}
 }
 
-// recordOf is a record as it travels.
-func recordOf(r supervisor.Record) (wire.Record, error) {
+// recordOf is a record as it travels. A line of JSON that is no value of at most so many
+// bytes is the text that it is.
+func recordOf(r supervisor.Record, most int) (wire.Record, error) {
 	w := wire.Record{Time: r.Time, Kind: r.Kind, Partial: r.Partial, Truncated: r.Truncated}
-	var v harp.Value
-	var err error
-	switch {
-	case r.Kind == string(harp.KindData):
-		w.Kind = ""
-		err = json.Unmarshal(r.Value, &v)
-	case utf8.Valid(r.Value):
-		v, err = harp.NewValue(string(r.Value))
-	default:
-		v, err = harp.NewValue(r.Value)
+	if r.Kind == string(harp.KindData) {
+		var v harp.Value
+		if err := json.Unmarshal(r.Value, &v); err == nil && len(v) <= most {
+			w.Kind, w.Value = "", v
+			return w, nil
+		}
+		w.Kind = string(harp.KindStdout)
 	}
+	var text any = r.Value
+	if utf8.Valid(r.Value) {
+		text = string(r.Value)
+	}
+	v, err := harp.NewValue(text)
 	if err != nil {
 		return w, fmt.Errorf("agent: a line of output has no form on the wire: %w", err)
 	}

@@ -73,7 +73,7 @@ func (r *report) takeSpooledLocked(room int) (transport.Type, any, error) {
 	case err != nil:
 		return 0, nil, err
 	case len(records) == 0:
-		return r.lackLocked(until)
+		return r.lackLocked(until, room)
 	case first > from:
 		return r.tellDroppedLocked(first-from, room)
 	}
@@ -89,10 +89,14 @@ func (r *report) takeSpooledLocked(room int) (transport.Type, any, error) {
 // lackLocked is for records that the journal does not have: they were told, or were
 // to be, when the process ended before they were written. So they are as if they had
 // never been.
-func (r *report) lackLocked(until int64) (transport.Type, any, error) {
+func (r *report) lackLocked(until int64, room int) (transport.Type, any, error) {
 	at := r.at
-	if at.stay != nil {
+	switch {
+	case at.stay != nil:
 		return 0, nil, fmt.Errorf("agent: records %d to %d are not in the journal", r.next, until)
+	case !at.ended || len(at.outbox.held()) > 0: // those behind them have their numbers
+		at.log.Error("records are not in the journal: they are told as dropped", "first", r.next, "missing", until-r.next)
+		return r.tellDroppedLocked(until-r.next, room)
 	}
 	at.log.Warn("the last records were not written in time", "first", r.next, "missing", until-r.next)
 	at.outbox.first = r.next

@@ -46,7 +46,8 @@ func (t tally) ended() int {
 // ending ends a tree. One goroutine runs it, others may hasten it and wait for it.
 type ending struct {
 	tree   tree
-	leader int // the number of the group whose members are no strays
+	leader int             // the number of the group whose members are no strays
+	given  <-chan struct{} // closed when it is given up; nil: never
 
 	mu       sync.Mutex
 	deadline time.Time     // from when on KILL is sent
@@ -113,9 +114,20 @@ func (e *ending) run(t tally) error {
 		}
 		// A look costs the more the more processes there are: a tenth of the time at most.
 		pause = min(2*pause, max(longPause, 10*time.Since(began)))
-		e.pause(pause, left)
+		if e.pause(pause, left); e.givenUp() {
+			return leftError(found)
+		}
 	}
 	return nil
+}
+
+func (e *ending) givenUp() bool {
+	select {
+	case <-e.given:
+		return true
+	default:
+		return false
+	}
 }
 
 // ask sends TERM once, as many programs take a second one for more. But what became
@@ -158,6 +170,7 @@ func (e *ending) pause(d, left time.Duration) {
 	select {
 	case <-timer.C:
 	case <-e.sooner:
+	case <-e.given:
 	}
 }
 

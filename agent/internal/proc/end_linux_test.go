@@ -178,18 +178,18 @@ func TestEndOrphans(t *testing.T) {
 	otherBoot := got.ID
 	otherBoot.Boot = "another"
 	for name, n := range map[string]int{
-		"another process of the number": EndOrphans(stranger, "", "", 0, 0),
-		"another boot":                  EndOrphans(otherBoot, "", job, 3, 0),
-		"another attempt":               EndOrphans(stranger, "", job, 2, 0),
+		"another process of the number": ended(t, stranger, "", 0, 0),
+		"another boot":                  ended(t, otherBoot, job, 3, 0),
+		"another attempt":               ended(t, stranger, job, 2, 0),
 	} {
 		if n != 0 || len(having(t, mark)) != before {
 			t.Errorf("%s: %d ended", name, n)
 		}
 	}
-	if n := EndOrphans(got.ID, "", job, 3, time.Minute); n < before || len(having(t, mark)) > 0 {
+	if n := ended(t, got.ID, job, 3, time.Minute); n < before || len(having(t, mark)) > 0 {
 		t.Errorf("%d of %d ended, %d are left", n, before, len(having(t, mark)))
 	}
-	if n := EndOrphans(got.ID, "", job, 3, time.Minute); n != 0 {
+	if n := ended(t, got.ID, job, 3, time.Minute); n != 0 {
 		t.Errorf("%d ended again", n)
 	}
 }
@@ -213,4 +213,14 @@ func TestAlive(t *testing.T) {
 	if m, err := proc.member(id.PID); err != nil || !m.dead || m.start != id.Start {
 		t.Errorf("its number was given up before Wait: %+v, %v", m, err)
 	}
+}
+
+// ended is how many orphans EndOrphans ended.
+func ended(t *testing.T, id Identity, job string, attempt int64, grace time.Duration) int {
+	t.Helper()
+	n, err := EndOrphans(t.Context(), id, "", job, attempt, grace)
+	if err != nil {
+		t.Error(err)
+	}
+	return n
 }

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"time"
@@ -11,9 +12,12 @@ import (
 // by now, what is in the cgroup, what carries the mark of the attempt in its environment,
 // and what descends from any. Then it removes the cgroup. It returns how many processes it
 // ended; none if the machine was booted meanwhile. Empty or zero values are not known.
-func EndOrphans(id Identity, cgroupDir, job string, attempt int64, grace time.Duration) (ended int) {
+//
+// The error is that of ctx if that ended first, a *[LeftError] if something would not go,
+// or that of the system if what is there cannot be seen.
+func EndOrphans(ctx context.Context, id Identity, cgroupDir, job string, attempt int64, grace time.Duration) (ended int, err error) {
 	if id.Boot != bootID() {
-		return 0
+		return 0, nil
 	}
 	mark := []string{jobVariable + "=" + job, fmt.Sprintf("%s=%d", attemptVariable, attempt)}
 	t := linuxTree{cgroup: cgroup(cgroupDir), search: func() search {
@@ -25,7 +29,11 @@ func EndOrphans(id Identity, cgroupDir, job string, attempt int64, grace time.Du
 		return s
 	}}
 	done := newTally()
-	_ = newEnding(t, id.PID, time.Now().Add(grace)).run(done) // what would not go was counted
-	_ = t.cgroup.remove()                                     // it may not be empty
-	return done.ended()
+	e := newEnding(t, id.PID, time.Now().Add(grace))
+	e.given = ctx.Done()
+	if err = e.run(done); ctx.Err() != nil {
+		return done.ended(), ctx.Err()
+	}
+	_ = t.cgroup.remove() // it may not be empty
+	return done.ended(), err
 }

@@ -3,6 +3,7 @@
 package proc
 
 import (
+	"context"
 	"errors"
 	"time"
 )
@@ -46,7 +47,9 @@ func Alive(Identity) bool { return false }
 func Adopt() error { return errors.ErrUnsupported }
 
 // EndOrphans does nothing here.
-func EndOrphans(Identity, string, string, int64, time.Duration) (ended int) { return 0 }
+func EndOrphans(context.Context, Identity, string, string, int64, time.Duration) (ended int, err error) {
+	return 0, nil
+}
 
 // NewCgroup says that there are no cgroups here.
 func NewCgroup(string) (dir string, err error) { return "", ErrNoCgroups }

@@ -3,6 +3,7 @@
 package proc
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -28,7 +29,9 @@ func Alive(id Identity) bool { return id.PID > 0 && unix.Kill(id.PID, 0) == nil 
 func Adopt() error { return errors.ErrUnsupported }
 
 // EndOrphans does nothing here: orphans could not be told from others.
-func EndOrphans(Identity, string, string, int64, time.Duration) (ended int) { return 0 }
+func EndOrphans(context.Context, Identity, string, string, int64, time.Duration) (ended int, err error) {
+	return 0, nil
+}
 
 // NewCgroup says that there are no cgroups here.
 func NewCgroup(string) (dir string, err error) { return "", ErrNoCgroups }

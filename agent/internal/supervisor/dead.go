@@ -3,6 +3,7 @@ package supervisor
 import (
 	"bytes"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/harpcaller/harp/agent/internal/proc"
@@ -17,23 +18,48 @@ type dead struct {
 }
 
 // takeOver ends what is left of the command of a supervisor that is dead, removes its
-// secrets, and reads what it had written. The error is a *[DamagedError], [ErrVersion], or
-// one of the file system.
-func takeOver(p place, h header) (*dead, error) {
+// secrets, and reads what it had written. The error is [ErrGone] with a *[DamagedError] or
+// [ErrVersion]; that of ctx; or one of the system, after which something may be left.
+func takeOver(ctx context.Context, p place, h header) (*dead, error) {
 	m, err := readRemains(p.spool())
 	leader := proc.Identity{Boot: h.Supervisor.Boot}
 	if m != nil && m.leader.Leader.PID != 0 {
 		leader = m.leader.Leader
 	}
 	if m == nil || m.end == nil {
-		proc.EndOrphans(leader, h.Cgroup, h.Spec.Job, h.Spec.Attempt, h.Spec.Grace)
+		if _, left := proc.EndOrphans(ctx, leader, h.Cgroup, h.Spec.Job, h.Spec.Attempt, h.Spec.Grace); left != nil {
+			if m != nil {
+				drop(m.f)
+			}
+			return nil, left
+		}
 	}
 	secretDir{path: h.Secrets}.remove()
 	if err != nil {
-		return nil, err
+		return nil, unreadable(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	return &dead{m, p, ctx, cancel}, nil
+	closed, cancel := context.WithCancel(context.Background())
+	return &dead{m, p, closed, cancel}, nil
+}
+
+// unreadable is ErrGone if it will never be otherwise that a file cannot be read.
+func unreadable(err error) error {
+	var damaged *DamagedError
+	if errors.As(err, &damaged) || errors.Is(err, ErrVersion) {
+		return errors.Join(ErrGone, err)
+	}
+	return err
+}
+
+// EndOrphans ends what is left of a command that was run inside a process that is dead:
+// TERM, and after the grace KILL. The error is that of ctx, or of the system: then
+// something may be left.
+func EndOrphans(ctx context.Context, k Key, grace time.Duration) error {
+	self, err := proc.Self()
+	if err == nil {
+		_, err = proc.EndOrphans(ctx, proc.Identity{Boot: self.Boot}, "", k.Job, k.Attempt, grace)
+	}
+	return err
 }
 
 func (d *dead) Started() time.Time {

@@ -14,7 +14,16 @@ var (
 	ErrRunning  = errors.New("the attempt has not ended") // so it cannot be forgotten
 	ErrVersion  = errors.New("the supervisor speaks another version of the protocol")
 	ErrClosed   = errors.New("the handle is closed")
+	ErrGone     = errors.New("the supervisor is dead, with its command, and what it left cannot be read")
 )
+
+// KeptError says that records are not there any more, as they were kept elsewhere.
+type KeptError struct{ First int64 } // the first that may be there
+
+func (e *KeptError) Error() string { return errKept.Error() }
+
+// Is reports whether target says the same.
+func (e *KeptError) Is(target error) bool { return target == errKept }
 
 // DamagedError says that a spool file is not as it was written.
 type DamagedError struct {

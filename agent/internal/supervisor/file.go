@@ -243,7 +243,7 @@ func (s *file) find(n int64) (mark, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n < s.taken.n {
-		return mark{}, errKept
+		return mark{}, &KeptError{s.taken.n}
 	}
 	i := sort.Search(len(s.marks), func(i int) bool { return s.marks[i].n > n })
 	return s.marks[i-1], nil

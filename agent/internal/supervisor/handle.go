@@ -38,8 +38,7 @@ func (h *Handle) Started() time.Time { return h.attempt.Started() }
 //
 // The error is that of record; that of ctx; [ErrReplaced] when somebody else follows, as
 // only one at a time does; [ErrLost] when the supervisor died, of which [Attach] tells
-// what is left; [ErrClosed]; one that says that some records are not there any more, as
-// they were kept elsewhere; or a *[DamagedError] after the records that are not damaged:
+// what is left; [ErrClosed]; a *[KeptError]; or a *[DamagedError] after the records that are not damaged:
 // then the End is returned nevertheless, if nothing will come any more.
 func (h *Handle) Follow(ctx context.Context, from int64, record func(n int64, r Record) error, stopping func(Stop)) (End, error) {
 	return h.attempt.Follow(ctx, from, record, stopping)

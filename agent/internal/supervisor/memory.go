@@ -94,7 +94,7 @@ func (m *memory) get(n int64) (Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if n < m.base {
-		return Record{}, errKept
+		return Record{}, &KeptError{m.base}
 	}
 	return m.records[n-m.base], nil
 }

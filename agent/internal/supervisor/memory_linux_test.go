@@ -76,7 +76,7 @@ func spawned(t *testing.T, spec Spec) *remote {
 		t.Fatal(err)
 	}
 	addChild(child)
-	if err := instruct(conn, newHandover(p.root, spec, true), Options{}.commit); err != nil {
+	if _, err := instruct(t.Context(), conn, newHandover(p.root, spec, true), Options{}.commit); err != nil {
 		t.Fatal(err)
 	}
 	c, err := connect(conn, p)

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -20,6 +21,7 @@ const (
 	supervisorName = "harp-supervise" // argv[0] of a supervisor
 	selfPath       = "/proc/self/exe" // also when another binary was installed meanwhile
 	attachPause    = 20 * time.Millisecond
+	attachTime     = 30 * time.Second // how long one is waited for that is there and does not answer
 )
 
 // selfLauncher is the argv of this program as a launcher.
@@ -90,14 +92,10 @@ func startProcess(ctx context.Context, o Options, spec Spec) (*Handle, error) {
 		_, _ = child.Wait() // it was told nothing and ends
 		return nil, err
 	}
-	err = instruct(conn, newHandover(p.root, spec, o.Hold), o.commit)
+	going, err := instruct(ctx, conn, newHandover(p.root, spec, o.Hold), o.commit)
 	if err != nil {
 		drop(conn)
-		_, _ = child.Wait() // it says so only when it is about to end
-		if errors.Is(err, ErrLost) && !p.exists() {
-			err = errStillborn
-		}
-		return nil, err
+		return nil, p.unstarted(child, going, err)
 	}
 	addChild(child)
 	c, err := connect(conn, p)
@@ -109,18 +107,62 @@ func startProcess(ctx context.Context, o Options, spec Spec) (*Handle, error) {
 
 var errStillborn = errors.New("the supervisor died before it started the command")
 
-// instruct tells a new supervisor what to do, and to do it once commit has returned. The
-// error is what hindered it, commit's, or ErrLost. A supervisor that was not told to
-// go ends, and leaves nothing.
-func instruct(conn net.Conn, h handover, commit func() error) error {
-	if err := ask(conn, sayHandover, h); err != nil {
+// unstarted sees to the end of a supervisor that did not start the command, and returns
+// err: ErrLost only if it may have. One that was not told to go leaves nothing, and is
+// killed if it does not end.
+func (p place) unstarted(child *os.Process, going bool, err error) error {
+	if going && errors.Is(err, os.ErrDeadlineExceeded) {
+		addChild(child) // it is there, and what it does shows later
 		return err
+	}
+	if !going {
+		slow := time.AfterFunc(helloTime, func() { _ = child.Kill() }) // it may have ended
+		defer slow.Stop()
+	}
+	_, _ = child.Wait() // it says so only when it is about to end
+	if !going {
+		p.clear(child.Pid)
+	}
+	if errors.Is(err, ErrLost) && (!going || !p.exists()) {
+		return errStillborn
+	}
+	return err
+}
+
+// clear removes what a supervisor left that died before it was told to go.
+func (p place) clear(pid int) {
+	h, err := readHeader(p.spool())
+	if err != nil || h.Supervisor.PID != pid {
+		return
+	}
+	secretDir{path: h.Secrets}.remove()
+	removeCgroup(h.Cgroup)
+	_ = p.remove() // at worst it is found left over
+}
+
+// instruct tells a new supervisor what to do, and to go once commit has returned. It
+// reports whether it was told to go. The error is what hindered it, commit's, or ErrLost.
+func instruct(ctx context.Context, conn net.Conn, h handover, commit func() error) (going bool, err error) {
+	deadline, limited := ctx.Deadline()
+	if limited {
+		_ = conn.SetDeadline(deadline) // fails as the next write does
+	}
+	if err := ask(conn, sayHandover, h); err != nil {
+		return false, err
 	}
 	if err := commit(); err != nil {
-		return err
+		return false, err
 	}
-	return ask(conn, sayGo, struct{}{})
+	if limited {
+		_ = conn.SetDeadline(time.Now().Add(goTime))
+		defer func() { _ = conn.SetDeadline(time.Time{}) }()
+	}
+	return true, ask(conn, sayGo, struct{}{})
 }
+
+// goTime is how long it may take to execute a command, which can hang with a disk or a
+// network. What is slower is looked for again.
+var goTime = 10 * time.Second
 
 // ask says something to a new supervisor and waits until it has done that.
 func ask(conn net.Conn, kind byte, message any) error {
@@ -171,8 +213,9 @@ func spawn(program string) (net.Conn, *os.Process, error) {
 // then the handle has the records that there are and an [End] with Gone, if the true one
 // is not known.
 //
-// The error is [ErrNotFound] if there is nothing of it; that of ctx; [ErrVersion]; a
-// *[DamagedError]; or one of the file system.
+// The error is [ErrNotFound] if there is nothing of it; [ErrGone] if nothing runs and what
+// is left cannot be read, with a *[DamagedError] or [ErrVersion]. After any other the
+// command may run: that of ctx; [ErrVersion]; or one of the system.
 func Attach(ctx context.Context, o Options, k Key) (*Handle, error) {
 	if o.Dir == "" {
 		return nil, ErrNotFound
@@ -181,28 +224,34 @@ func Attach(ctx context.Context, o Options, k Key) (*Handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
+	for began := time.Now(); ; {
 		h, err := readHeader(p.spool())
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, ErrNotFound
 		}
-		if err != nil {
+		if err != nil && h.Supervisor.PID == 0 { // it is not known whose it is
+			if why := unreadable(err); errors.Is(why, ErrGone) {
+				return nil, cmp.Or(EndOrphans(ctx, k, 0), why)
+			}
 			return nil, err
 		}
 		if !proc.Alive(h.Supervisor) {
 			p.reap(h.Supervisor)
-			d, err := takeOver(p, h)
+			d, err := takeOver(ctx, p, h)
 			if err != nil {
 				return nil, err
 			}
 			return &Handle{k, d}, nil
+		}
+		if err != nil {
+			return nil, err
 		}
 		c, err := p.dial(h)
 		if err == nil {
 			c.Hold(o.Hold)
 			return &Handle{k, c}, nil
 		}
-		if errors.Is(err, ErrVersion) {
+		if errors.Is(err, ErrVersion) || time.Since(began) > attachTime {
 			return nil, err
 		}
 		select { // it is about to end

@@ -118,6 +118,7 @@ type problem struct {
 	Text  string        `json:"text,omitempty"`
 	Stage string        `json:"stage,omitempty"` // of a proc.ExecError
 	Errno syscall.Errno `json:"errno,omitempty"`
+	First int64         `json:"first,omitempty"` // of a KeptError
 }
 
 const codeExec = "exec"
@@ -142,6 +143,10 @@ func problemOf(err error) problem {
 		p.Code, p.Stage, p.Text = codeExec, exec.Stage, exec.Err.Error()
 	}
 	errors.As(err, &p.Errno)
+	var kept *KeptError
+	if errors.As(err, &kept) {
+		p.First = kept.First
+	}
 	for _, c := range codes {
 		if errors.Is(err, c.err) {
 			p.Code = c.code
@@ -160,6 +165,9 @@ func (p problem) err() error {
 		if c.code == p.Code {
 			cause = c.err
 		}
+	}
+	if errors.Is(cause, errKept) {
+		cause = &KeptError{p.First}
 	}
 	err := error(&toldError{p.Text, cause})
 	if p.Code == codeExec {

@@ -135,6 +135,7 @@ func (s *server) prepare(spec Spec, hold bool, final place) error {
 		Supervisor: self, Created: time.Now().UnixNano(), Spec: spec,
 		Cgroup: newCgroup(spec.Key),
 	}
+	h.Spec.Command.Env = nil // it may hold what is nobody's to read, and nobody needs it
 	secrets := newSecretDir(spec.Secrets)
 	h.Secrets = secrets.path
 	spool, err := createFile(s.place.spool(), h)

@@ -105,6 +105,9 @@ type End struct {
 	Gone       bool   // the supervisor died with it: all else but Records is unknown
 }
 
+// ExecError says that a command was not started: see [proc.ExecError].
+type ExecError = proc.ExecError
+
 // Options are where and how attempts are supervised.
 type Options struct {
 	// Dir has a directory for each attempt. Empty: they run inside this process.

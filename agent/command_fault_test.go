@@ -1,0 +1,399 @@
+//go:build linux
+
+package agent_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/agent/journal"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// faulty are procedures that go wrong, or that something is done to.
+const faulty = `
+odd:
+  doc: It prints JSON that is no value, and some that would be too large a record.
+  command: [/bin/sh, -c, 'echo "{\"a\": 1e999}"; printf "[%0100d" 0 | tr 0 "["; printf "%0100d]\n" 0 | tr 0 "]"; printf "["; yes 1.5, | head -n 15000 | tr -d "\n"; echo "1.5]"; echo "{\"n\": 1}"; exit 3']
+  records: json
+  success: [3]
+stranger:
+  params: {key: {type: secret, required: true}}
+  command: [/bin/cat, "{{file .key}}"]
+  user: harp-no-such-user
+flood:
+  params: {n: {type: int, required: true}}
+  command: [/usr/bin/seq, -f, '%.0f------------------------------------------------------------------------------------------', "1", "{{.n}}"]
+counted:
+  params: {pipe: {type: path, required: true}}
+  command: [/bin/sh, -c, 'seq -f %02000.0f 1 100; while read -r l; do echo "$l"; [ "$l" = end ] && exit 0; done < "$1"', sh, "{{.pipe}}"]
+reboot.logged:
+  params: {pipe: {type: path, required: true}}
+  command: [/bin/cat, "{{.pipe}}"]
+  ends: reboot
+`
+
+// newFaulty is a commander of faulty procedures, too, with a journal in memory if there is
+// one.
+func newFaulty(t *testing.T, dir string, disk *journal.Memory) *commander {
+	c := &commander{t: t, d: listen(t, loopback{}), dir: dir, load: procedureDir(t, commands+faulty), disk: disk}
+	c.boot()
+	return c
+}
+
+// journalled is what of a journal is there now: what comes later was never written.
+func journalled(t *testing.T, disk *journal.Memory) *journal.Memory {
+	t.Helper()
+	names, err := disk.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := journal.NewMemory()
+	for _, name := range names {
+		now.Put(name, disk.Bytes(name))
+	}
+	return now
+}
+
+// until waits for what no signal tells of: what another process has done.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for !is() {
+		select {
+		case <-ticker.C:
+		case <-t.Context().Done():
+			t.Fatal("in vain: " + what)
+		}
+	}
+}
+
+// nothingLeft waits until there is nothing of a supervisor any more.
+func (c *commander) nothingLeft() {
+	c.t.Helper()
+	until(c.t, "supervisors are let go", func() bool {
+		left, err := os.ReadDir(filepath.Join(c.dir, "run"))
+		return err == nil && len(left) == 0
+	})
+}
+
+// inOrder takes records, which must come one after the other from first on, up to the end.
+func (x *exchange) inOrder(first int64) (wire.End, []wire.Record) {
+	x.t.Helper()
+	var all []wire.Record
+	for {
+		f := x.receive()
+		switch f.Type {
+		case wire.TypeRecords:
+			var m wire.Records
+			if err := wire.Decode(f.Body, &m); err != nil {
+				x.t.Fatal(err)
+			}
+			if m.First != first+int64(len(all)) {
+				x.t.Fatalf("records from %d on, expected %d", m.First, first+int64(len(all)))
+			}
+			all = append(all, m.Records...)
+			x.ack(m.First + int64(len(m.Records)))
+		case wire.TypeStopping:
+		case wire.TypeEnd:
+			var m wire.End
+			if err := wire.Decode(f.Body, &m); err != nil {
+				x.t.Fatal(err)
+			}
+			if m.Records != first+int64(len(all)) {
+				x.t.Errorf("the end is of %d records, there were %d", m.Records, first+int64(len(all)))
+			}
+			x.ackEnd(m)
+			return m, all
+		default:
+			x.t.Fatalf("frame of type %d", f.Type)
+		}
+	}
+}
+
+// A line of JSON that harp has no value for is the text that it is, and does nothing to
+// the job.
+func TestOutputThatIsNoValue(t *testing.T) {
+	for _, dir := range []string{"", t.TempDir()} {
+		c := newFaulty(t, dir, nil)
+		end, records := c.peer.call("odd", nil).accepted().inOrder(0)
+		if end.Gone || value[int](t, end) != 3 {
+			t.Fatalf("it ended with %+v", end)
+		}
+		var kinds []string
+		for _, r := range records {
+			kinds = append(kinds, r.Kind)
+			if len(r.Value) > wire.MaxRecord {
+				t.Errorf("a record has %d bytes", len(r.Value))
+			}
+		}
+		if got := strings.Join(kinds, " "); !strings.HasPrefix(got, "stdout stdout stdout") || kinds[len(kinds)-1] != "" {
+			t.Errorf("the records are of the kinds %q", got)
+		}
+	}
+}
+
+// What the dispatcher has acknowledged the supervisor lets go of; if the journal had not
+// written it when the agent died, the command goes on all the same.
+func TestAcknowledgedBeforeItWasJournalled(t *testing.T) {
+	disk := journal.NewMemory()
+	c := newFaulty(t, t.TempDir(), disk)
+	path, w := pipe(t)
+	x := c.peer.call("counted", harp.Args{"pipe": path}).accepted()
+	then := journalled(t, disk)
+	for next := int64(0); next < 100; {
+		next += int64(len(expect[wire.Records](x, wire.TypeRecords).Records))
+		x.ack(next)
+	}
+	tell(t, w, "a\n") // with it the supervisor hears what is kept
+	expect[wire.Records](x, wire.TypeRecords)
+	x.ack(101)
+	tell(t, w, strings.Repeat("b\n", 80))
+	for next := int64(101); next < 181; {
+		next += int64(len(expect[wire.Records](x, wire.TypeRecords).Records))
+		x.ack(next)
+	}
+	c.run.stop()
+	c.run.wait()
+	c.disk = then
+	c.boot()
+	if h := c.peer.held; len(h) != 1 || h[0].State != wire.HeldAlive {
+		t.Fatalf("the next agent holds %+v", h)
+	}
+	y := c.peer.resume(x.id, 181)
+	tell(t, w, "end\n")
+	end, records := y.inOrder(181)
+	if end.Gone || value[int](t, end) != 0 || linesOf(t, records, "stdout") != "end" {
+		t.Errorf("it ended with %+v after %q", end, linesOf(t, records, "stdout"))
+	}
+}
+
+// A command that one dispatcher has forgotten runs on, and another that asks for it is told
+// what comes, under the right numbers.
+func TestForgottenCommandIsAskedForAgain(t *testing.T) {
+	c := newFaulty(t, t.TempDir(), nil)
+	path, w := pipe(t)
+	x := c.peer.call("counted", harp.Args{"pipe": path}).accepted()
+	for next := int64(0); next < 100; {
+		next += int64(len(expect[wire.Records](x, wire.TypeRecords).Records))
+		x.ack(next)
+	}
+	c.peer.forget(wire.HeldAttempt{Job: x.id, Attempt: 1})
+	tell(t, w, strings.Repeat("nobody\n", 70))
+	spool := filepath.Join(c.dir, "run", x.id+".1", "spool")
+	until(t, "what nobody asks for is let go of", func() bool { return c.agent.Numbered(x.id) == 170 })
+	if info, err := os.Stat(spool); err != nil || info.Size() == 0 {
+		t.Fatalf("the supervisor's file: %v, %v", info, err)
+	}
+	y := c.peer.resume(x.id, 100)
+	tell(t, w, "somebody\nend\n")
+	end, records := y.inOrder(100)
+	if end.Gone || len(records) != 72 || linesOf(t, records, "stdout") != "somebody|end" {
+		t.Fatalf("it ended with %+v after %d records", end, len(records))
+	}
+	for _, r := range records[:70] {
+		if r.Truncated == 0 {
+			t.Errorf("a record that nobody kept is %+v", r)
+		}
+	}
+}
+
+// A direct call of a command ends when its caller has gone, however much it has printed
+// that nobody took.
+func TestDirectCallerOfACommandGoes(t *testing.T) {
+	a := newAgent(t, loopback{})
+	if err := a.Load(procedureDir(t, faulty)); err != nil {
+		t.Fatal(err)
+	}
+	c, r := serve(t, loopback{}, a)
+	x := c.call("flood", harp.Args{"n": 10_000_000}, func(c *wire.Call, _ *harp.Request) { c.Window = wire.MinWindow })
+	expect[wire.Started](x, wire.TypeStarted)
+	expect[wire.Records](x, wire.TypeRecords)
+	c.session.Close(nil)
+	until(t, "the command is ended", func() bool { return len(processesOf(t, x.id)) == 0 })
+	until(t, "the call is forgotten", func() bool { return a.HeldBytes() == 0 })
+	r.stop()
+	r.wait()
+}
+
+// An agent that stops does not wait for a caller that takes nothing of what a command
+// printed.
+func TestStopWhileNobodyTakes(t *testing.T) {
+	a := newAgent(t, loopback{}, func(c *agent.Config) { c.Limits.Grace = time.Millisecond })
+	if err := a.Load(procedureDir(t, faulty)); err != nil {
+		t.Fatal(err)
+	}
+	c, r := serve(t, loopback{}, a)
+	x := c.call("flood", harp.Args{"n": 10_000_000}, func(c *wire.Call, _ *harp.Request) { c.Window = wire.MinWindow })
+	expect[wire.Started](x, wire.TypeStarted)
+	expect[wire.Records](x, wire.TypeRecords)
+	r.stop()
+	r.wait()
+	if left := processesOf(t, x.id); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
+// A command that ran inside an agent that was killed is ended before anybody is told that
+// it is gone.
+func TestOrphanOfAKilledAgent(t *testing.T) {
+	disk := journal.NewMemory()
+	c := newFaulty(t, "", disk)
+	path, w := pipe(t)
+	x := c.peer.call("lines", harp.Args{"pipe": path}).accepted()
+	then := journalled(t, disk)
+	tell(t, w, "end\n")
+	x.rest()
+	c.run.stop()
+	c.run.wait()
+	orphan := exec.Command("/bin/sleep", "1000")
+	orphan.Env = []string{"HARP_JOB=" + x.id, "HARP_ATTEMPT=1"}
+	if err := orphan.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.disk = then
+	c.boot()
+	if h := c.peer.held; len(h) != 1 || h[0].State == wire.HeldEnded {
+		t.Errorf("the next agent holds %+v", h)
+	}
+	end := c.peer.resume(x.id, 0).ending()
+	left := processesOf(t, x.id)
+	_ = orphan.Process.Kill()
+	_ = orphan.Wait() // it was ended
+	if !end.Gone || len(left) > 0 {
+		t.Errorf("it ended with %+v, and %v is left", end, left)
+	}
+}
+
+// A supervisor that does not answer is not gone: its command is held as running, keeps its
+// place, and is found when it answers.
+func TestSupervisorThatDoesNotAnswer(t *testing.T) {
+	c := newFaulty(t, t.TempDir(), nil)
+	path, w := pipe(t)
+	x := c.peer.call("alone", harp.Args{"pipe": path}).accepted()
+	of := processesOf(t, x.id)
+	if len(of) != 1 {
+		t.Fatalf("%d processes run for the job", len(of))
+	}
+	c.run.stop()
+	c.run.wait()
+	signalTo(t, of[0].parent, syscall.SIGSTOP)
+	defer signalTo(t, of[0].parent, syscall.SIGCONT)
+	c.boot()
+	if h := c.peer.held; len(h) != 1 || h[0].Job != x.id || h[0].State != wire.HeldAlive {
+		t.Fatalf("the next agent holds %+v", h)
+	}
+	if reason := c.peer.call("alone", harp.Args{"pipe": path}).notNow(); reason != wire.NotNowBusy {
+		t.Errorf("another is told %s", reason)
+	}
+	y := c.peer.resume(x.id, 0, func(m *wire.Resume) { m.Cancel = &wire.Cancel{} })
+	signalTo(t, of[0].parent, syscall.SIGCONT)
+	if end, _ := y.rest(); end.Gone || end.Stopped == nil {
+		t.Errorf("it ended with %+v", end)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func signalTo(t *testing.T, pid int, sig syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(pid, sig); err != nil && err != syscall.ESRCH {
+		t.Fatal(err)
+	}
+}
+
+// What a command printed that went down with the machine is told, though no agent was
+// there to take it.
+func TestRecordsOfACommandThatReboots(t *testing.T) {
+	c := newFaulty(t, t.TempDir(), nil)
+	path, w := pipe(t)
+	x := c.peer.call("reboot.logged", harp.Args{"pipe": path}).accepted()
+	tell(t, w, "going down\n")
+	expect[wire.Records](x, wire.TypeRecords)
+	x.ack(1)
+	c.run.stop()
+	c.run.wait()
+	tell(t, w, "unmounted\n")
+	spool := filepath.Join(c.dir, "run", x.id+".1", "spool")
+	until(t, "it is in the supervisor's file", func() bool {
+		b, err := os.ReadFile(spool)
+		return err == nil && strings.Contains(string(b), "unmounted")
+	})
+	endSupervisors(t, x.id)
+	agent.BootAnew(t)
+	c.boot()
+	end, records := c.peer.resume(x.id, 1).inOrder(1)
+	if end.Gone || len(end.Failure) > 0 || linesOf(t, records, "stdout") != "unmounted" {
+		t.Errorf("it ended with %+v after %q", end, linesOf(t, records, "stdout"))
+	}
+	c.restart() // the acknowledgement may have come too late
+	c.nothingLeft()
+}
+
+// What can never be executed is refused, also where that shows before it is prepared: it
+// is not asked for again and again.
+func TestCommandOfAUserThatIsNotThere(t *testing.T) {
+	for _, dir := range []string{"", t.TempDir()} {
+		c := newFaulty(t, dir, nil)
+		f := c.peer.call("stranger", harp.Args{"key": "hush"}).refused()
+		if f.Type != "exec" || harp.RanOf(f.Err()) != harp.DidNotRun {
+			t.Errorf("it is refused with %+v", f)
+		}
+		if left, err := os.ReadDir(filepath.Join(dir, "run")); dir != "" && (err != nil || len(left) > 0) {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	}
+}
+
+// A machine that cannot prepare a command is asked again later, not at once: no READY makes
+// room for it.
+func TestCommandThatCannotBePrepared(t *testing.T) {
+	c := newFaulty(t, t.TempDir(), nil)
+	run := filepath.Join(c.dir, "run")
+	if err := os.RemoveAll(run); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(run, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	id := harp.NewID()
+	same := func(_ *wire.Call, r *harp.Request) { r.ID = id }
+	if reason := c.peer.call("say", harp.Args{"what": "x"}, same).notNow(); reason != wire.NotNowNoSpace {
+		t.Errorf("it is put off for %s", reason)
+	}
+	if err := os.Remove(run); err != nil {
+		t.Fatal(err)
+	}
+	end, records := c.peer.call("say", harp.Args{"what": "x"}, same).accepted().rest()
+	if end.Gone || !strings.HasPrefix(linesOf(t, records, "stdout"), "x|") {
+		t.Errorf("asked again it ended with %+v", end)
+	}
+}
+
+// How long a command ran is what its supervisor measured, not when an agent heard of it.
+func TestHowLongACommandRan(t *testing.T) {
+	c := newFaulty(t, t.TempDir(), nil)
+	path, w := pipe(t)
+	called := time.Now()
+	x := c.peer.call("counted", harp.Args{"pipe": path}).accepted()
+	expect[wire.Records](x, wire.TypeRecords)
+	c.run.stop()
+	c.run.wait()
+	tell(t, w, "end\n")
+	until(t, "it has ended", func() bool { return len(processesOf(t, x.id)) == 0 })
+	most := time.Since(called)
+	c.boot()
+	end, _ := c.peer.resume(x.id, 0).rest()
+	if ran := time.Duration(end.RanFor); ran <= 0 || ran > most {
+		t.Errorf("it is said to have run for %v, and was there for %v at most", ran, most)
+	}
+}

@@ -1,0 +1,153 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/harpcaller/harp/agent/internal/supervisor"
+)
+
+// reachPause is the pause before a supervisor is looked for again that could not be
+// reached.
+const reachPause = time.Second
+
+// follow follows the command to its end, and looks again for a supervisor that is lost:
+// if it is dead, what it had is there, and what is left of the command is ended. The error
+// says that nothing is there any more, or that the agent has let the command go: nobody is
+// told that it is gone while it may run.
+func (r *running) follow(at *attempt) (supervisor.End, error) {
+	for {
+		if err := r.reach(at); err != nil {
+			return supervisor.End{}, err
+		}
+		end, err := r.followOnce(at)
+		if err == nil || r.isLetGo() || r.recover(at, end, err) {
+			return end, nil
+		}
+	}
+}
+
+// recover is for what following ended with. It reports whether the end is known all the
+// same.
+func (r *running) recover(at *attempt, end supervisor.End, err error) bool {
+	var kept *supervisor.KeptError
+	switch {
+	case errors.As(err, &kept) && kept.First > at.numbered():
+		at.skipTo(kept.First) // the dispatcher had acknowledged what the journal had not yet
+		return false
+	case end.Gone || end.Time != 0:
+		at.log.Error("a part of what the command printed cannot be read", "error", err.Error())
+		at.hearNoMore(1)
+		return true
+	case errors.Is(err, supervisor.ErrLost) && r.survives:
+		at.log.Warn("the command's supervisor is lost, and looked for again", "error", err.Error())
+		r.drop(at)
+		return false
+	}
+	at.log.Error("what the command prints cannot be read: its end is awaited", "error", err.Error())
+	if !r.isUnread() {
+		at.hearNoMore(1)
+		r.readNoMore()
+		return false
+	}
+	if r.survives {
+		r.drop(at)
+	}
+	r.pause()
+	return false
+}
+
+// reach attaches to the supervisor, unless the command has one. The error says that there
+// is nothing to attach to and nothing runs, or that the agent has let the command go.
+func (r *running) reach(at *attempt) error {
+	said := ""
+	for r.supervised() == nil {
+		h, err := r.attach(at)
+		switch {
+		case err == nil:
+			r.take(h)
+			return nil
+		case r.isLetGo():
+			return errLetGo
+		case errors.Is(err, supervisor.ErrNotFound), errors.Is(err, supervisor.ErrGone), errors.Is(err, errProcessGone):
+			return err
+		}
+		if text := err.Error(); text != said {
+			said = text
+			at.log.Warn("what may run of a command cannot be reached, and is tried again", "error", text)
+		}
+		r.pause()
+	}
+	return nil
+}
+
+// attach looks for the supervisor, or, of an agent that is dead, for what it has left,
+// and ends that.
+func (r *running) attach(at *attempt) (*supervisor.Handle, error) {
+	k := supervisor.Key{Job: at.key.job, Attempt: at.key.number}
+	if r.orphan {
+		if err := supervisor.EndOrphans(r.here, k, r.spec.Grace); err != nil {
+			return nil, err
+		}
+		return nil, errProcessGone
+	}
+	where := at.agent.supervision()
+	where.Hold = r.holds(at)
+	return supervisor.Attach(r.here, where, k)
+}
+
+// followOnce follows the command as long as its supervisor is there.
+func (r *running) followOnce(at *attempt) (supervisor.End, error) {
+	follow, done := context.WithCancel(r.here)
+	var listening sync.WaitGroup
+	listening.Go(func() { r.listen(follow, at) })
+	defer listening.Wait()
+	defer done()
+	r.hold(at)
+	from := at.numbered()
+	if r.isUnread() {
+		from = math.MaxInt64
+	}
+	return r.supervised().Follow(follow, from, func(n int64, rec supervisor.Record) error {
+		return r.put(follow, at, n, rec)
+	}, func(s supervisor.Stop) { r.stopping(at, s) })
+}
+
+// take makes a handle the command's.
+func (r *running) take(h *supervisor.Handle) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.handle, r.kept = h, 0
+}
+
+// drop gives up a handle that is of no use.
+func (r *running) drop(at *attempt) {
+	r.close(at)
+	r.take(nil)
+}
+
+// readNoMore notes that what the command prints cannot be read.
+func (r *running) readNoMore() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unread = true
+}
+
+func (r *running) isUnread() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.unread
+}
+
+// pause waits a moment, or until the agent lets the command go.
+func (r *running) pause() {
+	timer := time.NewTimer(reachPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.here.Done():
+	}
+}
