@@ -92,6 +92,7 @@ func (b *builder) command() {
 
 func (b *builder) argv(field string, list []*argument) []element {
 	var argv []element
+	var code interpreted
 	for i, a := range list {
 		at := fmt.Sprintf("%s[%d]", field, i)
 		if a == nil {
@@ -100,6 +101,7 @@ func (b *builder) argv(field string, list []*argument) []element {
 		}
 		if i == 0 {
 			argv = append(argv, b.program(at, a))
+			code.next(a.words[0])
 			continue
 		}
 		e, spread := element{}, 0
@@ -111,6 +113,9 @@ func (b *builder) argv(field string, list []*argument) []element {
 			t := b.word(word, text, true)
 			if spread += t.spreads(); spread > 1 {
 				b.errorf(word, "must not have a second list: it comes once for each element of one")
+			}
+			if program := code.next(text); program != "" && len(t.names()) > 0 {
+				b.errorf(word, "must have no placeholder: %s reads it as code; put it into an element behind, which the code takes as an argument", program)
 			}
 			e.words = append(e.words, t)
 		}
