@@ -74,7 +74,21 @@ faults: ## kill, cut off and starve real processes, the long form (an hour or mo
 	HARP_FAULTS=long HARP_FAULTS_REPORT=$(GOBIN)/faults.json $(GO) test ./internal/faults -count 1 -timeout 0 -v
 
 .PHONY: bench
-bench: ## run the benchmarks
+bench: ## measure harp beside its peers (less than 30 minutes); writes docs/performance.md
+	@mkdir -p $(GOBIN)
+	cd bench && $(GO) build -o $(GOBIN)/bench . && $(GOBIN)/bench -json $(GOBIN)/bench.json -page ../docs/performance.md
+
+.PHONY: bench-quick
+bench-quick: ## the same in less than 2 minutes, to see that it works; writes nothing
+	@mkdir -p $(GOBIN)
+	cd bench && $(GO) build -o $(GOBIN)/bench . && $(GOBIN)/bench -quick
+
+.PHONY: bench-check
+bench-check: $(LINT) ## format, lint and test the bench, which is a module of its own
+	cd bench && $(LINT) fmt --diff && $(LINT) run ./... && $(GO) mod tidy -diff && $(GO) test ./...
+
+.PHONY: gobench
+gobench: ## run the benchmarks of the packages
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 $(LINT): Makefile

@@ -145,34 +145,6 @@ func linesOf(t *testing.T, records []wire.Record, kind string) string {
 	return strings.Join(all, "|")
 }
 
-// rest takes what comes until the end, and acknowledges it.
-func (x *exchange) rest() (wire.End, []wire.Record) {
-	x.t.Helper()
-	var all []wire.Record
-	for {
-		f := x.receive()
-		switch f.Type {
-		case wire.TypeRecords:
-			var m wire.Records
-			if err := wire.Decode(f.Body, &m); err != nil {
-				x.t.Fatal(err)
-			}
-			all = append(all, m.Records...)
-			x.ack(m.First + int64(len(m.Records)))
-		case wire.TypeStopping:
-		case wire.TypeEnd:
-			var m wire.End
-			if err := wire.Decode(f.Body, &m); err != nil {
-				x.t.Fatal(err)
-			}
-			x.ackEnd(m)
-			return m, all
-		default:
-			x.t.Fatalf("frame of type %d", f.Type)
-		}
-	}
-}
-
 // ending is rest, without the records.
 func (x *exchange) ending() wire.End {
 	x.t.Helper()
