@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,6 +39,7 @@ func TestDocs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds the program")
 	}
+	needOfPages(t)
 	t.Parallel()
 	if _, err := plainProgram(); err != nil { // what is compiled for it is compiled for the pages
 		t.Fatal(err)
@@ -75,6 +77,28 @@ func TestDocs(t *testing.T) {
 	}
 	if commands < 100 {
 		t.Errorf("the pages have %d commands only", commands)
+	}
+}
+
+// needOfPages leaves the test out where what the pages use is missing. In CI, where
+// nothing may be left out, that is a failure.
+func needOfPages(t *testing.T) {
+	t.Helper()
+	lack := t.Skip
+	if os.Getenv("CI") != "" {
+		lack = t.Fatal
+	}
+	for _, program := range []string{"bash", "openssl", "tar", "rsync", "python3"} {
+		if _, err := exec.LookPath(program); err != nil {
+			lack(err)
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:7440")
+	if err != nil {
+		lack("the pages use harp's port: ", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 
