@@ -281,6 +281,7 @@ func (x *exchange) ended() (wire.End, []wire.Record) { x.t.Helper(); return x.en
 // rest is ended from whatever record comes first.
 func (x *exchange) rest() (wire.End, []wire.Record) { x.t.Helper(); return x.endedFrom(-1) }
 
+// endedFrom is ended from a record on; -1: from whatever comes first.
 func (x *exchange) endedFrom(next int64) (wire.End, []wire.Record) {
 	x.t.Helper()
 	var records []wire.Record
