@@ -6,23 +6,25 @@ import (
 	"time"
 )
 
-// headSize is the size of a segment's head.
-func headSize(id string, s segment) int64 {
-	return int64(len(appendEntry(nil, &entry{kind: kindHead, id: id, number: s.number, base: s.base})))
-}
-
-// compact removes the oldest segment when more than half of what is on disk is not
-// needed, after what is needed of it was written again. So each byte that is written
-// again pays for one at least that goes. It reports whether there is more to do.
-func (j *Journal) compact() (more bool) {
-	if time.Now().Before(j.resting) || !j.wasteful() {
-		return false
+// compact removes the oldest segments when more than half of what is on disk is not
+// needed, after what is needed of them was written again: one, and others until so many
+// bytes are gone. So each byte that is written again pays for one at least that goes.
+// It reports whether there is more to do.
+func (j *Journal) compact(bytes int64) (more bool) {
+	for j.wasteful() {
+		if time.Now().Before(j.resting) {
+			return false
+		}
+		removed, err := j.removeOldest()
+		if err != nil {
+			j.resting = time.Now().Add(time.Second)
+			return false
+		}
+		if bytes -= removed; bytes <= 0 {
+			return j.wasteful()
+		}
 	}
-	if err := j.removeOldest(); err != nil {
-		j.resting = time.Now().Add(time.Second)
-		return false
-	}
-	return j.wasteful()
+	return false
 }
 
 // wasteful reports whether the oldest segment should go.
@@ -34,29 +36,29 @@ func (j *Journal) wasteful() bool {
 	return len(j.segments) > 1 && j.broken == nil && !j.closed && last.end()-first.base > 2*(needed+j.opts.SegmentSize)
 }
 
-// removeOldest writes again what is needed of the oldest segment, and removes it.
-// That the one before it is gone is made durable first.
-func (j *Journal) removeOldest() error {
+// removeOldest writes again what is needed of the oldest segment, and removes it. That
+// the one before it is gone is made durable first. It returns how many bytes it had.
+func (j *Journal) removeOldest() (int64, error) {
 	if err := j.fs.SyncDir(); err != nil {
-		return ioError("sync directory", err)
+		return 0, ioError("sync directory", err)
 	}
 	j.mu.Lock()
 	oldest := j.segments[0]
 	j.mu.Unlock()
 	data, err := readFile(j.fs, segmentName(oldest.number))
 	if err != nil {
-		return ioError("read", err)
+		return 0, ioError("read", err)
 	}
 	c := compaction{j: j, from: oldest, g: newGroup(), states: map[Key]struct{}{}, now: time.Now()}
 	if err := c.gather(data); err != nil {
-		return err
+		return 0, err
 	}
 	at, err := j.write(c.g)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	c.moved(at)
-	return removeIfThere(j.fs, segmentName(oldest.number))
+	return oldest.size, removeIfThere(j.fs, segmentName(oldest.number))
 }
 
 // compaction moves what is needed of a segment to the end of the journal.

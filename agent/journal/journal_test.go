@@ -18,6 +18,7 @@ type gate struct {
 	syncs int
 	hold  chan struct{} // nil: they go through
 	err   error         // of the next
+	while func()        // a sync lasts; nil: nothing happens
 }
 
 type gatedFile struct {
@@ -38,9 +39,12 @@ func (g *gate) Create(name string) (File, error) {
 func (f gatedFile) Sync() error {
 	f.g.mu.Lock()
 	f.g.syncs++
-	hold, err := f.g.hold, f.g.err
+	hold, err, while := f.g.hold, f.g.err, f.g.while
 	f.g.err = nil
 	f.g.mu.Unlock()
+	if while != nil {
+		while()
+	}
 	if hold != nil {
 		<-hold
 	}
@@ -156,6 +160,45 @@ func TestBusy(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCompactionKeepsUp: records that come without a pause, more at a time than a segment
+// holds, do not fill the disk with what is acknowledged.
+func TestCompactionKeepsUp(t *testing.T) {
+	const segment, record, rounds = 4 << 10, 10 << 10, 300
+	inBubble(t, Options{SegmentSize: segment, SyncBytes: 1}, func(t *testing.T, g *gate, j *Journal) {
+		must(t, j.AcceptStart(key(1), Accept{}, now()))
+		var mu sync.Mutex // guards what follows
+		n, most, done := int64(0), int64(0), make(chan struct{})
+		more := func() { // during each sync: there is always something to write
+			mu.Lock()
+			defer mu.Unlock()
+			if n == rounds {
+				return
+			}
+			if _, err := j.Append(key(1), n, make([]byte, record)); err != nil {
+				t.Error(err)
+			}
+			n++
+			if err := j.Ack(key(1), n-1); err != nil {
+				t.Error(err)
+			}
+			j.mu.Lock()
+			most = max(most, j.segments[len(j.segments)-1].end()-j.segments[0].base)
+			j.mu.Unlock()
+			if n == rounds {
+				close(done)
+			}
+		}
+		g.mu.Lock()
+		g.while = more
+		g.mu.Unlock()
+		more()
+		<-done
+		if allowed := int64(2*segment + 10*record); most > allowed {
+			t.Errorf("of %d bytes there were %d on disk at a time, at most %d are to be", rounds*record, most, allowed)
+		}
+	})
 }
 
 // TestRecordsSync: a record is synced 100 ms after it came, or when 64 KiB have

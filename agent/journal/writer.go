@@ -7,18 +7,21 @@ import (
 )
 
 // writeLoop writes groups, each with what has gathered while the last was synced,
-// until the journal is closed. Between two groups it removes one segment at most.
+// until the journal is closed. Before the next group it removes twice as much as the
+// last one had, where so much is not needed: so the disk is not filled, however fast
+// records come.
 func (j *Journal) writeLoop() {
 	defer close(j.done)
 	for !j.finished() {
 		<-j.wake
 		for more := true; more; {
-			g := j.take()
+			g, written := j.take(), int64(0)
 			if g != nil {
 				at, err := j.write(g)
+				written = int64(len(g.buf))
 				j.settle(g, at, err)
 			}
-			more = j.compact() || g != nil
+			more = j.compact(2*written) || g != nil
 		}
 	}
 }
@@ -51,7 +54,7 @@ func (j *Journal) write(g *group) (at segment, err error) {
 	if err := j.Err(); err != nil || len(g.buf) == 0 {
 		return at, err
 	}
-	if at.size+int64(len(g.buf)) > j.opts.SegmentSize && at.size > headSize(j.id, at) {
+	if at.size >= j.opts.SegmentSize {
 		if err := j.roll(); err != nil {
 			return at, err
 		}

@@ -140,8 +140,8 @@ func TestMutantStartAfterExec(t *testing.T) {
 	t.Parallel()
 	m := mutant{{
 		"agent/admission.go",
-		"	if no := s.journalStart(at); no.is() {\n		at.deny(no)\n		return nil, no\n	}\n",
-		"	at.start()\n	<-at.returned\n	if no := s.journalStart(at); no.is() {\n		return nil, no\n	}\n	return at, denial{}\n",
+		"	if no := s.begin(at, late); no.is() {\n		at.deny(no)\n		return nil, no\n	}\n",
+		"	at.start()\n	<-at.returned\n	if no := s.begin(at, late); no.is() {\n		return nil, no\n	}\n	return at, denial{}\n",
 	}}
 	m.due(t, 2)
 	f := newFleet(t)
