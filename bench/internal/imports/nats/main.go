@@ -1,0 +1,6 @@
+// Command nats imports github.com/nats-io/nats.go and does nothing.
+package main
+
+import _ "github.com/nats-io/nats.go"
+
+func main() {}

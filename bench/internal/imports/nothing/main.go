@@ -1,0 +1,4 @@
+// Command nothing imports nothing.
+package main
+
+func main() {}

@@ -1,0 +1,31 @@
+package measure
+
+import (
+	"time"
+
+	"github.com/harpcaller/harp/bench/internal/lab"
+)
+
+// The metrics of a server with many clients that do nothing.
+var (
+	Memory = Metric{Name: "memory", Unit: "KiB each", Lower: true}
+	AtRest = Metric{Name: "at rest", Unit: "% of a core", Lower: true}
+	Back   = Metric{Name: "all back", Unit: "s", Lower: true}
+	Asked  = Metric{Name: "p99 meanwhile", Unit: "ms", Lower: true}
+)
+
+// Idle is what so many clients cost a server that had so much memory before.
+func Idle(before int64, r lab.Rested, clients int) Sample {
+	return Sample{
+		Memory.Name: float64(r.RSS-before) / 1024 / float64(clients),
+		AtRest.Name: r.CPU,
+	}
+}
+
+// First is how long the first of many answers took.
+var First = Metric{Name: "first", Unit: "ms", Lower: true}
+
+// Answers is what was measured of n answers, the first and all of them.
+func Answers(n int, first, all time.Duration) Sample {
+	return Sample{Rate.Name: float64(n) / all.Seconds(), First.Name: milliseconds(first)}
+}

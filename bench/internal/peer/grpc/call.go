@@ -1,0 +1,80 @@
+package grpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/harpcaller/harp/bench/internal/lab"
+	"github.com/harpcaller/harp/bench/internal/measure"
+)
+
+// Direct makes unary calls.
+func Direct() measure.Subject {
+	return measure.Subject{
+		Name: "gRPC", Note: "unary calls over one connection, server in a second process",
+		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
+			var parts lab.Closers
+			cc, err := connect(ctx, l, &parts)
+			if err != nil {
+				return nil, parts.Unless(err)
+			}
+			return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
+				return measure.Loop(ctx, p, func(ctx context.Context) error {
+					out := &wrapperspb.BytesValue{}
+					err := cc.Invoke(ctx, echo, &wrapperspb.BytesValue{Value: payload}, out)
+					if err == nil && !bytes.Equal(out.Value, payload) {
+						err = errOther
+					}
+					return err
+				})
+			}, parts.Close), nil
+		},
+	}
+}
+
+// Live reads what a server streams.
+func Live() measure.Subject {
+	return measure.Subject{
+		Name: "gRPC", Note: "server streaming, server in a second process",
+		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
+			var parts lab.Closers
+			cc, err := connect(ctx, l, &parts)
+			if err != nil {
+				return nil, parts.Unless(err)
+			}
+			return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
+				return measure.Timed(p.Work, func() error { return readLive(ctx, cc, p.Work) })
+			}, parts.Close), nil
+		},
+	}
+}
+
+func readLive(ctx context.Context, cc *grpc.ClientConn, n int) error {
+	s, err := cc.NewStream(ctx, &description.Streams[0], flood)
+	if err != nil {
+		return err
+	}
+	ask := &wrapperspb.BytesValue{Value: binary.BigEndian.AppendUint64(nil, uint64(n))} //nolint:gosec // not negative
+	if err := errors.Join(s.SendMsg(ask), s.CloseSend()); err != nil {
+		return err
+	}
+	for got := 0; ; got++ {
+		err := s.RecvMsg(&wrapperspb.BytesValue{})
+		if errors.Is(err, io.EOF) && got != n {
+			return fmt.Errorf("%d of %d messages came", got, n)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

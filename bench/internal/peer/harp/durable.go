@@ -1,0 +1,51 @@
+package harp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/bench/internal/lab"
+	"github.com/harpcaller/harp/bench/internal/measure"
+)
+
+// Durable submits jobs and reads their results. Dispatcher, agent and caller are in
+// one process.
+func Durable() measure.Subject {
+	return measure.Subject{
+		Name:  "harp",
+		Note:  "dispatcher, agent and caller in one process; the agent journals too",
+		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) { return durable(together(ctx, l)) },
+	}
+}
+
+// DurableApart is Durable with each in a process of its own.
+func DurableApart() measure.Subject {
+	return measure.Subject{
+		Name:  "harp apart",
+		Note:  "dispatcher, agent and caller in three processes",
+		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) { return durable(apart(ctx, l)) },
+	}
+}
+
+func durable(s *system, err error) (measure.Rig, error) {
+	if err != nil {
+		return nil, err
+	}
+	h := s.caller.Host(host(0))
+	job := func(ctx context.Context) error {
+		j, err := work.Call(ctx, h, echo{payload})
+		if err != nil {
+			return err
+		}
+		out, err := harp.Get[[]byte](ctx, j)
+		if err == nil && !bytes.Equal(out, payload) {
+			err = errors.New("another result than was asked for")
+		}
+		return err
+	}
+	return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
+		return measure.Loop(ctx, p, job)
+	}, s.Close), nil
+}

@@ -1,0 +1,220 @@
+package harp
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/bench/internal/lab"
+	"github.com/harpcaller/harp/bench/internal/measure"
+)
+
+// fleet is a dispatcher and many agents, in two processes, and callers.
+type fleet struct {
+	l          *lab.Lab
+	dir        string
+	addr       string
+	dispatcher *lab.Child
+	agents     *lab.Child
+	callers    []*harp.Caller
+}
+
+// agentsPerCaller keeps the answers that a caller waits for below what it may.
+const agentsPerCaller = 2500
+
+func newFleet(ctx context.Context, l *lab.Lab) (*fleet, error) {
+	dir, err := l.Fresh("fleet")
+	if err != nil {
+		return nil, err
+	}
+	f := &fleet{l: l, dir: dir}
+	return f, f.startDispatcher(ctx)
+}
+
+// startDispatcher starts it where the last one was, if there was one.
+func (f *fleet) startDispatcher(ctx context.Context) (err error) {
+	var said dispatcherSaid
+	arg := dispatcherArg{Dir: f.dir + "/store", Addr: f.addr}
+	if f.dispatcher, err = f.l.Start(ctx, DispatcherRole, arg, &said); err != nil {
+		return err
+	}
+	f.addr = said.Addr
+	return nil
+}
+
+// startAgents starts agents and waits until all are online.
+func (f *fleet) startAgents(ctx context.Context, n int) (err error) {
+	if f.agents, err = f.l.Start(ctx, AgentsRole, agentsArg{Connect: f.addr, Count: n}, nil); err != nil {
+		return err
+	}
+	for range (n + agentsPerCaller - 1) / agentsPerCaller {
+		c, err := dial(ctx, f.l, f.addr)
+		if err != nil {
+			return err
+		}
+		f.callers = append(f.callers, c)
+	}
+	return f.waitAll(ctx, n)
+}
+
+// lookAgain is the pause between two looks at all hosts, which are work, too.
+const lookAgain = 500 * time.Millisecond
+
+func (f *fleet) waitAll(ctx context.Context, n int) error {
+	for {
+		online := 0
+		for h, err := range f.callers[0].Hosts().List(ctx, "") {
+			if err != nil && !errors.Is(err, harp.ErrUnavailable) {
+				return err
+			}
+			if err == nil && h.Online {
+				online++
+			}
+		}
+		if online == n {
+			return nil
+		}
+		if err := lab.Pause(ctx, lookAgain); err != nil {
+			return err
+		}
+	}
+}
+
+func (f *fleet) Close() error {
+	var errs []error
+	for _, c := range f.callers {
+		errs = append(errs, c.Close())
+	}
+	f.callers = nil
+	if f.agents != nil {
+		errs = append(errs, f.agents.Close())
+		f.agents = nil
+	}
+	if f.dispatcher != nil {
+		errs = append(errs, f.dispatcher.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Idle has agents that do nothing; then the dispatcher is killed and started again.
+func Idle() measure.Subject {
+	return measure.Subject{
+		Name: "harp", Note: "real agents in one process, journals in memory, heartbeats every 10 s; the dispatcher is killed and started again",
+		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
+			f, err := newFleet(ctx, l)
+			if err != nil {
+				return nil, err
+			}
+			return measure.NewRig(f.idle, f.Close), nil
+		},
+	}
+}
+
+func (f *fleet) idle(ctx context.Context, p measure.Point) (measure.Sample, error) {
+	before, err := lab.RSS(f.dispatcher.PID())
+	if err != nil {
+		return nil, err
+	}
+	if err := f.startAgents(ctx, p.Work); err != nil {
+		return nil, err
+	}
+	rested, err := f.l.Rest(ctx, f.dispatcher.PID())
+	if err != nil {
+		return nil, err
+	}
+	s := measure.Idle(before, rested, p.Work)
+	return s, f.restart(ctx, p.Work, s)
+}
+
+// restart measures how long all take to come back, and what a caller notices of it.
+func (f *fleet) restart(ctx context.Context, n int, s measure.Sample) error {
+	f.dispatcher.Kill()
+	begin := time.Now()
+	if err := f.startDispatcher(ctx); err != nil {
+		return err
+	}
+	c, err := dial(ctx, f.l, f.addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	asking, stop := context.WithCancel(ctx)
+	var took []float64
+	var wg sync.WaitGroup
+	wg.Go(func() { took = askOften(asking, c) })
+	err = f.waitAll(ctx, n)
+	s[measure.Back.Name] = time.Since(begin).Seconds()
+	stop()
+	wg.Wait()
+	s[measure.Asked.Name] = measure.Latencies(took)["p99"]
+	return err
+}
+
+// askOften asks about a host a hundred times a second, and returns how many
+// milliseconds that took.
+func askOften(ctx context.Context, c *harp.Caller) (took []float64) {
+	every := time.NewTicker(10 * time.Millisecond)
+	defer every.Stop()
+	for ctx.Err() == nil {
+		begin := time.Now()
+		_, err := c.Hosts().Get(ctx, host(0))
+		if err == nil || errors.Is(err, harp.ErrNotFound) {
+			took = append(took, float64(time.Since(begin))/float64(time.Millisecond))
+		}
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+		}
+	}
+	return took
+}
+
+// FanOut submits a job to each of many agents.
+func FanOut() measure.Subject {
+	return measure.Subject{
+		Name: "harp", Note: "a durable job for each, submitted together; dispatcher, agents and callers in three processes",
+		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
+			f, err := newFleet(ctx, l)
+			if err != nil {
+				return nil, err
+			}
+			return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
+				if f.agents == nil {
+					if err := f.startAgents(ctx, p.Work); err != nil {
+						return nil, err
+					}
+				}
+				return f.fanOut(ctx, p.Work)
+			}, f.Close), nil
+		},
+	}
+}
+
+func (f *fleet) fanOut(ctx context.Context, n int) (measure.Sample, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	begin := time.Now()
+	var first time.Duration
+	var once sync.Once
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			j, err := work.Call(ctx, f.callers[i/agentsPerCaller].Host(host(i)), echo{payload})
+			if err == nil {
+				_, err = j.Get(ctx)
+			}
+			if err != nil {
+				cancel(err)
+				return
+			}
+			once.Do(func() { first = time.Since(begin) })
+		})
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return measure.Answers(n, first, time.Since(begin)), nil
+}

@@ -1,0 +1,73 @@
+package harp
+
+import (
+	"context"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/bench/internal/lab"
+)
+
+// system is a dispatcher with one agent, and a caller.
+type system struct {
+	caller *harp.Caller
+	parts  lab.Closers
+}
+
+func (s *system) Close() error { return s.parts.Close() }
+
+// together makes a system in this process. Dispatcher and agent speak over TLS on
+// loopback all the same.
+func together(ctx context.Context, l *lab.Lab) (*system, error) {
+	s := &system{}
+	return s, s.parts.Unless(s.together(ctx, l))
+}
+
+func (s *system) together(ctx context.Context, l *lab.Lab) error {
+	dir, err := l.Fresh("harp")
+	if err != nil {
+		return err
+	}
+	d, err := serve(ctx, l, dir+"/store", "")
+	if err != nil {
+		return err
+	}
+	s.parts.Add(d.Close)
+	as, _, err := startAgents(ctx, l, agentsArg{Dir: dir + "/agent", Connect: d.addr, Count: 1})
+	if err != nil {
+		return err
+	}
+	s.parts.Add(as.Close)
+	s.caller = d.Caller()
+	s.parts.Add(s.caller.Close)
+	return waitOnline(ctx, s.caller, host(0))
+}
+
+// apart makes a system of three processes: dispatcher, agent, and this one, where
+// the caller is.
+func apart(ctx context.Context, l *lab.Lab) (*system, error) {
+	s := &system{}
+	return s, s.parts.Unless(s.apart(ctx, l))
+}
+
+func (s *system) apart(ctx context.Context, l *lab.Lab) error {
+	dir, err := l.Fresh("harp")
+	if err != nil {
+		return err
+	}
+	var said dispatcherSaid
+	d, err := l.Start(ctx, DispatcherRole, dispatcherArg{Dir: dir + "/store"}, &said)
+	if err != nil {
+		return err
+	}
+	s.parts.Add(d.Close)
+	a, err := l.Start(ctx, AgentsRole, agentsArg{Dir: dir + "/agent", Connect: said.Addr, Count: 1}, nil)
+	if err != nil {
+		return err
+	}
+	s.parts.Add(a.Close)
+	if s.caller, err = dial(ctx, l, said.Addr); err != nil {
+		return err
+	}
+	s.parts.Add(s.caller.Close)
+	return waitOnline(ctx, s.caller, host(0))
+}

@@ -1,0 +1,58 @@
+package jetstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/harpcaller/harp/bench/internal/lab"
+	"github.com/harpcaller/harp/bench/internal/measure"
+)
+
+// echoSubject is what a server with a responder answers.
+const echoSubject = "echo"
+
+// Direct asks with request and reply.
+func Direct() measure.Subject {
+	return measure.Subject{
+		Name: "NATS", Note: "request and reply; server and responder in a second process, connected over TLS",
+		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
+			var parts lab.Closers
+			nc, err := connectResponder(ctx, l, &parts)
+			if err != nil {
+				return nil, parts.Unless(err)
+			}
+			return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
+				return measure.Loop(ctx, p, func(ctx context.Context) error {
+					m, err := nc.RequestWithContext(ctx, echoSubject, payload)
+					if err == nil && !bytes.Equal(m.Data, payload) {
+						err = errors.New("another result than was asked for")
+					}
+					return err
+				})
+			}, parts.Close), nil
+		},
+	}
+}
+
+func connectResponder(ctx context.Context, l *lab.Lab, parts *lab.Closers) (*nats.Conn, error) {
+	url, err := startServer(ctx, l, parts, serverArg{Responder: true})
+	if err != nil {
+		return nil, err
+	}
+	return connect(l, parts, url)
+}
+
+// respond answers until parts are closed.
+func respond(l *lab.Lab, parts *lab.Closers, url string) error {
+	nc, err := connect(l, parts, url)
+	if err != nil {
+		return err
+	}
+	if _, err := nc.Subscribe(echoSubject, func(m *nats.Msg) { _ = m.Respond(m.Data) }); err != nil {
+		return err
+	}
+	return nc.Flush()
+}

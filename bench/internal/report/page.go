@@ -1,0 +1,89 @@
+package report
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// The lines between which a page's results stand; the rest of it is kept.
+const (
+	from = "<!-- results: made by `make bench`, do not edit -->"
+	to   = "<!-- end of results -->"
+)
+
+// intro is the beginning of a new page.
+const intro = `# Performance
+
+harp beside what one would pick instead, in one run on one machine: the subjects of a
+workload take turns, and what counts is the ratio within a round. Each figure is the
+median of the rounds, with the least and the most. All connections are TLS 1.3 over
+loopback, all disks real ones, and what is called durable is synced before it is
+acknowledged. A payload has 100 bytes, in and out, unless it says otherwise. "Better
+by" is above 1 where harp is better, for times and sizes too. Dashed lines, called
+limit, are what can be built by hand for that one workload; they promise much less.
+
+` + "`make bench` repeats all of it in less than half an hour, `make bench-quick` shows in two" + `
+minutes that it works; ` + "`go doc ./bench`" + ` says more. Figures of other machines differ, the
+ratios less so.
+
+`
+
+// WritePage writes the results into a Markdown page, which it makes if there is
+// none, and their plots beside it.
+func (r *Report) WritePage(path string) error {
+	old, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	text := string(old)
+	if text == "" {
+		text = intro + from + "\n" + to + "\n"
+	}
+	before, rest, ok1 := strings.Cut(text, from)
+	_, after, ok2 := strings.Cut(rest, to)
+	if !ok1 || !ok2 {
+		return fmt.Errorf("%s has no place for results: the lines %q and %q", path, from, to)
+	}
+	body, err := r.markdown(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(before+from+"\n\n"+body+to+after), 0o644) //nolint:gosec // for everybody to read
+}
+
+// markdown makes a section for each workload.
+func (r *Report) markdown(dir string) (string, error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Measured with `bench %s`: %s.\n\n", strings.Join(r.Args, " "), r.where())
+	for _, result := range r.Results {
+		fmt.Fprintf(&b, "## %s\n\n%s.\n\n", result.Workload, sentence(result.What))
+		if len(points(result)) > 1 {
+			file := "performance-" + result.Workload + ".svg"
+			if err := os.WriteFile(filepath.Join(dir, file), plot(result), 0o644); err != nil { //nolint:gosec // for everybody to read
+				return "", err
+			}
+			fmt.Fprintf(&b, "![%s](%s)\n\n", result.Workload, file)
+		}
+		for i, row := range rows(result) {
+			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+			if i == 0 {
+				fmt.Fprintf(&b, "|%s\n", strings.Repeat(" --- |", len(row)))
+			}
+		}
+		b.WriteString("\n")
+		for _, t := range result.Subjects {
+			if t.Note != "" {
+				fmt.Fprintf(&b, "- %s: %s.\n", t.Name, t.Note)
+			}
+		}
+		for _, line := range missing(result) {
+			fmt.Fprintf(&b, "- not measured: %s.\n", line)
+		}
+		b.WriteString("\n")
+	}
+	return b.String(), nil
+}
+
+func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
