@@ -139,7 +139,9 @@ func TestSlowConsumers(t *testing.T) {
 	with := flood(t, 200, pick(5, 50), records, size)
 	report.Note(t.Name(), "MiB without", without/mebi)
 	report.Note(t.Name(), "MiB with 200", with/mebi)
-	allowed := int64(pick(128, 64) * mebi) // the short form runs beside others, and garbage is collected later
+	// The short form runs beside others, where what is left to the garbage collector
+	// decides: it finds who holds what followers do not read, which is 9 GiB.
+	allowed := int64(pick(512, 64) * mebi)
 	if with-without > allowed {
 		t.Errorf("200 followers that do not read cost %d MiB more than the %d MiB without", (with-without)/mebi, without/mebi)
 	}
