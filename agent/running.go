@@ -25,12 +25,12 @@ var (
 // room, or is not there. The agent's own journal comes first.
 const commandSpool = 64 << 20
 
+// childSpool is the same for a command that runs inside the agent, whose memory it is.
+const childSpool = wire.Window
+
 // rebootTime is how long a command that ends with a reboot, and that a signal ended, is
 // taken for one that the shutdown has ended.
 const rebootTime = 2 * time.Minute
-
-// childSpool is the same for a command that runs inside the agent, whose memory it is.
-const childSpool = wire.Window
 
 // running is a command that an attempt runs. What it prints is numbered by its
 // supervisor, which drops what nobody has room for; so the agent numbers the same and
