@@ -84,8 +84,12 @@ func TestDiskFull(t *testing.T) {
 		if reason := m.peer.call("once", nil).notNow(); reason != wire.NotNowNoSpace {
 			t.Errorf("NOT_NOW(%s)", reason)
 		}
-		if r := expect[wire.Records](x, wire.TypeRecords); len(r.Records) == 0 {
-			t.Error("no records")
+		for next := int64(0); next < 10; {
+			r := expect[wire.Records](x, wire.TypeRecords)
+			if r.First != next || len(r.Records) == 0 {
+				t.Fatalf("%d records from %d, want some from %d", len(r.Records), r.First, next)
+			}
+			next += int64(len(r.Records))
 		}
 		close(c.release)
 		if end := expect[wire.End](x, wire.TypeEnd); end.Records != 10 {

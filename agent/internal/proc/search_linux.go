@@ -77,7 +77,9 @@ func (s search) seeds(all []member, never map[int]bool) func(member) bool {
 		}
 		// The number of a session is not given away while one process is in it: that
 		// one of the command's is says that the session is the leader's. So with groups.
-		if marked[m.pid] {
+		// 0 is no number: it stands for every group and session that began outside of
+		// this pid namespace, and for a leader that is not known.
+		if marked[m.pid] && s.leader.PID > 0 {
 			group = group || m.group == s.leader.PID
 			session = session || m.session == s.leader.PID
 		}

@@ -82,6 +82,11 @@ func TestSearch(t *testing.T) {
 			},
 			[]int{101, 102},
 		},
+		"one that is marked in the group and session of all, of a leader that is not known": {
+			search{cookied: marks(101)},
+			[]member{{pid: 101, parent: self, start: 11}, {pid: 102, parent: 40, start: 11}},
+			[]int{101},
+		},
 		"what is in the cgroup": {
 			search{leader: Identity{PID: 99, Start: 10}, inside: map[int]bool{300: true, self: true}},
 			nil,
