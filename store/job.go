@@ -1,6 +1,8 @@
 package store
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -33,4 +35,31 @@ type Job struct {
 	QueuePos    int // only in what Store.Job returns: 1 is next
 
 	Life
+}
+
+// Clone returns a copy of the job that shares no memory with it.
+func (j Job) Clone() Job {
+	j.Queue, j.Labels = slices.Clone(j.Queue), maps.Clone(j.Labels)
+	j.Attempts, j.Retry.On = slices.Clone(j.Attempts), slices.Clone(j.Retry.On)
+	j.Outcome, j.Cancel, j.Stopping, j.Late = cloned(j.Outcome), cloned(j.Cancel), cloned(j.Stopping), cloned(j.Late)
+	cloneFailure(&j.Failure)
+	if j.Outcome != nil {
+		cloneFailure(&j.Outcome.Failure)
+	}
+	if j.Late != nil {
+		cloneFailure(&j.Late.Failure)
+	}
+	return j
+}
+
+func cloneFailure(f *harp.Failure) {
+	f.Data, f.ExitCode = slices.Clone(f.Data), cloned(f.ExitCode)
+}
+
+func cloned[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	c := *p
+	return &c
 }

@@ -19,22 +19,22 @@ type engine struct {
 	closing chan struct{}
 	loops   sync.WaitGroup
 
+	view sharedView
+
 	mu         sync.Mutex
 	isClosed   bool        // guarded by mu
 	compacting *compaction // guarded by mu: under way
 }
 
 func newEngine(db *badger.DB, g *guard, log *logger) *engine {
-	e := &engine{guard: g, db: db, log: log, closing: make(chan struct{})}
+	e := &engine{guard: g, db: db, log: log, view: sharedView{db: db}, closing: make(chan struct{})}
 	e.loops.Go(e.collectLoop)
 	e.loops.Go(e.watchLoop)
 	return e
 }
 
 // View implements rows.Engine.
-func (e *engine) View() (rows.Snapshot, error) {
-	return &snapshot{e.db.NewTransaction(false)}, nil
-}
+func (e *engine) View() (rows.Snapshot, error) { return e.view.open(), nil }
 
 // Commit implements rows.Engine. A group is far below what badger takes in one
 // transaction.
@@ -52,6 +52,7 @@ func (e *engine) Commit(writes []rows.Write) error {
 	if err := txn.Commit(); err != nil {
 		return err
 	}
+	e.view.renew()
 	return e.log.failure()
 }
 
@@ -76,7 +77,10 @@ func (e *engine) Close() error {
 // letGo lets badger know that nobody looks at what the last commits deleted, which
 // it learns from a transaction that began after them and is over: closing and
 // compacting keep that otherwise.
-func (e *engine) letGo() { e.db.NewTransaction(false).Discard() }
+func (e *engine) letGo() {
+	e.view.drop()
+	e.db.NewTransaction(false).Discard()
+}
 
 // watchEvery is how often the disk is asked when nothing is written: others may fill
 // it.

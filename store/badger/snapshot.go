@@ -4,17 +4,81 @@ import (
 	"encoding/binary"
 	"errors"
 	"iter"
+	"sync"
 
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/harpcaller/harp/store/internal/rows"
 )
 
-// snapshot is a read-only transaction. It is kept for the length of one question:
-// badger cleans up nothing that it could still see.
-type snapshot struct{ txn *badger.Txn }
+// snapshot is a read-only transaction, of all who ask between two commits: badger has
+// who wants another wait for the commit under way. It is kept until the next commit, and
+// for the length of the questions that were asked before: badger cleans up nothing that it
+// could still see.
+type snapshot struct {
+	txn     *badger.Txn
+	of      *sharedView
+	holders int // guarded by of.mu
+}
 
-func (s *snapshot) Close() { s.txn.Discard() }
+// sharedView is the snapshot of what was committed last.
+type sharedView struct {
+	db *badger.DB
+
+	mu  sync.Mutex
+	now *snapshot // guarded by mu; nil: none was asked for
+}
+
+// open returns the snapshot, for one more holder.
+func (v *sharedView) open() *snapshot {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.now == nil {
+		v.now = v.begin()
+	}
+	v.now.holders++
+	return v.now
+}
+
+// begin is held by the view itself.
+func (v *sharedView) begin() *snapshot {
+	return &snapshot{txn: v.db.NewTransaction(false), of: v, holders: 1}
+}
+
+// renew has the view show what was committed since. No commit is under way.
+func (v *sharedView) renew() {
+	now := v.begin()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.dropLocked()
+	v.now = now
+}
+
+// drop ends the snapshot, but for those who hold it.
+func (v *sharedView) drop() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.dropLocked()
+}
+
+func (v *sharedView) dropLocked() {
+	if v.now != nil {
+		v.now.closeLocked()
+		v.now = nil
+	}
+}
+
+func (s *snapshot) Close() {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	s.closeLocked()
+}
+
+func (s *snapshot) closeLocked() {
+	if s.holders--; s.holders == 0 {
+		s.txn.Discard()
+	}
+}
 
 func (s *snapshot) Get(key []byte) ([]byte, error) { return s.get(key, nil) }
 

@@ -26,6 +26,8 @@ type tx struct {
 	index  map[string]int // of writes, by key
 	pieces map[string]int // how many further pieces a value that was read has
 	size   int            // bytes of writes
+	recent *recent
+	jobs   map[id]*store.Job // as the group has made or met them; nil: not at hand
 	wrote  bool           // whether the operation under way has written
 
 	operator harp.Principal // who asked for the event under way, if that was not a cancel
@@ -144,7 +146,10 @@ func (s *Store) commitGroup(o *op) {
 		o.done <- err
 		return
 	}
-	t := &tx{snap: snap, space: s.engine.Space(), index: map[string]int{}, pieces: map[string]int{}, feed: &s.feed}
+	t := &tx{
+		snap: snap, space: s.engine.Space(), index: map[string]int{}, pieces: map[string]int{}, feed: &s.feed,
+		recent: &s.recent, jobs: map[id]*store.Job{},
+	}
 	var group []*op
 	for o != nil {
 		o.err = s.runOp(t, o)
@@ -173,6 +178,7 @@ func (s *Store) commit(t *tx) {
 		s.poison(err)
 		return
 	}
+	s.recent.add(t.jobs)
 	s.feed.announce(s.feed.number)
 }
 

@@ -62,7 +62,15 @@ func (e *trial) Space() Space { return e.space }
 
 func (e *trial) Compact(context.Context) error { return nil }
 
-func (e *trial) Size() (int64, error) { return 0, nil }
+func (e *trial) Size() (size int64, _ error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.tree.Scan(func(item Item) bool {
+		size += int64(len(item.Key) + len(item.Value))
+		return true
+	})
+	return size, nil
+}
 
 func (e *trial) Close() error {
 	e.closed++

@@ -158,7 +158,7 @@ func (w *walk) storedStates() []harp.State {
 func (w *walk) run(at place, page *store.Page) error {
 	agreed := 0 // so many parts have an entry at this place
 	for n := 0; ; n = (n + 1) % len(w.parts) {
-		if page.Examined == store.MaxExamined {
+		if page.Examined == store.MaxExamined || w.jumps() >= maxJumps {
 			page.Cursor = w.cursor(at)
 			return nil
 		}
@@ -205,6 +205,16 @@ func (w *walk) take(i id, page *store.Page) error {
 	return nil
 }
 
+// jumps is how often its tracks have jumped.
+func (w *walk) jumps() (n int) {
+	for _, p := range w.parts {
+		for _, t := range p {
+			n += t.jumps
+		}
+	}
+	return n
+}
+
 func (w *walk) stop() {
 	for _, p := range w.parts {
 		for _, t := range p {
@@ -237,24 +247,39 @@ type track struct {
 	id     id
 	begun  bool
 	end    bool
+	jumps  int // so far
+	reach  int // how far it walks before it jumps
 }
 
 func newTrack(snap Snapshot, prefix []byte) *track {
-	return &track{snap: snap, prefix: prefix, stop: func() {}}
+	return &track{snap: snap, prefix: prefix, stop: func() {}, reach: steps}
 }
 
-// steps is how far a track walks before it rather jumps.
-const steps = 8
+const (
+	// steps is how far a track walks at most before it rather jumps, which takes as
+	// long as that.
+	steps = 16
 
-// seek moves down to the highest entry that is not above a place.
+	// maxJumps is how often the tracks of a page jump at most.
+	maxJumps = 1000
+)
+
+// seek moves down to the highest entry that is not above a place. Where it had to jump
+// the last time it walks less far before it does so again.
 func (t *track) seek(at place) error {
+	before := t.jumps
 	for n := 0; !t.end && (!t.begun || bytes.Compare(t.at[:], at[:]) > 0); n++ {
-		if n%steps == 0 && (n > 0 || !t.begun) {
+		if !t.begun || n == t.reach {
 			t.jump(at)
 		}
 		if err := t.step(); err != nil {
 			return err
 		}
+	}
+	if t.jumps > before && before > 0 {
+		t.reach = max(1, t.reach-1)
+	} else {
+		t.reach = min(steps, t.reach*2)
 	}
 	return nil
 }
@@ -263,6 +288,7 @@ func (t *track) seek(at place) error {
 func (t *track) jump(at place) {
 	t.stop()
 	t.begun = true
+	t.jumps++
 	from := append(slices.Clone(t.prefix), at[:]...)
 	t.next, t.stop = iter.Pull2(t.snap.Scan(t.prefix, from, true))
 }

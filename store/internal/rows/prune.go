@@ -159,6 +159,7 @@ func (p *pruning) job(i id, entry []byte) error {
 	}
 	p.write(i.key(prefixCall), nil)
 	p.write(i.key(prefixLife), nil)
+	p.tx.jobs[i] = nil
 	if err := errors.Join(p.whole(i.key(prefixRequest)), p.whole(i.key(prefixValue))); err != nil {
 		return err
 	}

@@ -186,6 +186,7 @@ func TestPruneDamaged(t *testing.T) {
 		value[len(value)-1]++
 		return value
 	})
+	s.unlearn()
 	did, err := s.Prune(t.Context(), store.Retention{EndedBefore: noon.Add(time.Hour)}, noon.Add(time.Hour))
 	if err != nil || did.Jobs != 1 {
 		t.Fatalf("it did %+v, %v", did, err)

@@ -99,6 +99,9 @@ func readOutcome(from getter, i id) (*store.Outcome, error) {
 }
 
 func readJob(from getter, i id) (store.Job, error) {
+	if t, ok := from.(*tx); ok {
+		return t.job(i)
+	}
 	j, _, err := readCall(from, i)
 	return j, err
 }
@@ -140,19 +143,27 @@ func mark(from getter, name harp.Value) (*queueRow, error) {
 // shown reads a job as it is shown: as the mark of its queue makes it.
 func shown(from getter, i id) (store.Job, error) {
 	j, err := readJob(from, i)
-	if err != nil || j.Queue == nil || j.State.Ended() {
-		return j, err
+	if err == nil {
+		j, _, err = coveredBy(from, j)
 	}
-	m, err := mark(from, j.Queue)
-	j, _ = m.cover(j)
 	return j, err
+}
+
+// latest is shown for a view that was opened just now.
+func (s *Store) latest(snap Snapshot, i id) (store.Job, error) {
+	j := s.recent.get(i)
+	if j == nil {
+		return shown(snap, i)
+	}
+	covered, _, err := coveredBy(snap, j.Clone())
+	return covered, err
 }
 
 // Job implements store.Jobs.
 func (s *Store) Job(_ context.Context, text string) (store.Job, error) {
 	var j store.Job
 	err := s.viewJob(text, func(snap Snapshot, i id) (err error) {
-		j, err = shown(snap, i)
+		j, err = s.latest(snap, i)
 		return err
 	})
 	if err == nil {
@@ -264,7 +275,7 @@ func (s *Store) readThose(ids []id, isWanted func(*store.Job) bool) ([]store.Job
 	var jobs []store.Job
 	err := s.view(func(snap Snapshot) error {
 		for _, i := range ids {
-			j, err := shown(snap, i)
+			j, err := s.latest(snap, i)
 			switch {
 			case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned): // it has ended meanwhile
 			case err != nil:

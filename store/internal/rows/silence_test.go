@@ -80,6 +80,7 @@ func TestSilenceDamaged(t *testing.T) {
 	damage := func(j store.Job) {
 		i, _ := parseID(j.ID)
 		e.poke(i.key(prefixLife), flip)
+		s.unlearn()
 	}
 	damage(jobs[0])
 	got, err := s.Silence(t.Context(), "h", noon, noon.Add(time.Hour))

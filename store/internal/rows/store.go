@@ -55,6 +55,7 @@ type Store struct {
 	swept map[byte][]byte // guarded by mu: where Prune goes on, by index
 	feed  feed
 
+	recent recent
 	stored atomic.Int64 // bytes that jobs store; set by the committer
 }
 

@@ -220,6 +220,7 @@ func TestDamagedRows(t *testing.T) {
 		j, other := submitted(t, s, call("h"))[0], submitted(t, s, call("h"))[0]
 		i, _ := parseID(j.ID)
 		e.poke(i.key(prefix), flip)
+		s.unlearn()
 		if _, err := s.Job(t.Context(), j.ID); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%c: reading it: %v", prefix, err)
 		}
@@ -472,6 +473,7 @@ func TestCloseWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := submitted(t, s, call("h"))[0]
+	s.unlearn()
 	reading := make(chan struct{})
 	var once sync.Once
 	e.onGet = func(_, _ []byte) error {

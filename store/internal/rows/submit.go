@@ -150,16 +150,17 @@ func (s *Store) insert(t *tx, i id, in *store.Submission, out *store.Submitted, 
 	if s.sched.startable(e, now) {
 		j = s.claimed(e, j, now)
 	}
-	t.put(i.key(prefixCall), encode(newCallRow(&j, in.Digest)))
+	call := newCallRow(&j, in.Digest)
+	t.put(i.key(prefixCall), encode(call))
 	t.put(i.key(prefixRequest), encode(submissionRow(in.Request)))
+	j = call.job(i, j.Life) // as it will be read
 	t.putLife(i, &j)
 	for _, key := range entries(&j) {
 		t.write(key, seal(key, i[:]))
 	}
 	t.putNumber(keyNumber, j.No)
 	t.emitSubmitted(i, &j, now)
-	job, err := readJob(t, i) // shares nothing with what was given
-	*out = store.Submitted{Job: job, New: true, Err: err}
+	*out = store.Submitted{Job: j.Clone(), New: true}
 	return nil
 }
 
@@ -206,6 +207,7 @@ func (s *Store) claimed(e *entry, j store.Job, now int64) store.Job {
 // putLife writes the life of a job.
 func (t *tx) putLife(i id, j *store.Job) {
 	t.put(i.key(prefixLife), encode(newLifeRow(&j.Life)))
+	t.hold(i, *j)
 }
 
 // putOutcome writes how an attempt ended after which the job has gone on.

@@ -1,0 +1,100 @@
+package rows
+
+import (
+	"sync"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+const (
+	// generation is how many jobs are kept at hand at least: more than usually run at
+	// a time.
+	generation = 4096
+
+	// maxRecent is about how many bytes a job has at most that is: with what its
+	// procedure said of a failure it may have a megabyte. One row of so many is one
+	// piece.
+	maxRecent = 4 << 10
+)
+
+// recent is the jobs that changed last, as they are committed. A job is read several
+// times while it runs, and decoding its rows would cost more than all else that is done
+// with it. Only the committer adds to it, so that nothing older can come after something
+// newer. What it holds is not changed any more.
+type recent struct {
+	mu         sync.Mutex
+	young, old map[id]*store.Job // guarded by mu
+}
+
+// get returns a job, nil if it is not at hand.
+func (r *recent) get(i id) *store.Job {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if j := r.young[i]; j != nil {
+		return j
+	}
+	return r.old[i]
+}
+
+// add takes what a group has made of jobs, once that is on disk: nil of one that is not
+// to be kept.
+func (r *recent) add(jobs map[id]*store.Job) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.young == nil || len(r.young) >= generation {
+		r.young, r.old = make(map[id]*store.Job, generation), r.young
+	}
+	for i, j := range jobs {
+		if j != nil {
+			r.young[i] = j
+			continue
+		}
+		delete(r.young, i)
+		delete(r.old, i)
+	}
+}
+
+// job reads a job as the group has made it. Errors: as readCall.
+func (t *tx) job(i id) (store.Job, error) {
+	j, touched := t.jobs[i]
+	if !touched {
+		j = t.recent.get(i)
+	}
+	if j != nil {
+		return j.Clone(), nil
+	}
+	read, _, err := readCall(t, i)
+	if err == nil && !touched {
+		t.hold(i, read)
+	}
+	return read, err
+}
+
+// hold keeps a job at hand, as its rows are from now on.
+func (t *tx) hold(i id, j store.Job) {
+	t.jobs[i] = nil
+	if size(&j) > maxRecent {
+		return
+	}
+	j = j.Clone()
+	if j.Failure.Code == "" {
+		j.Failure = harp.Failure{} // has no row
+	}
+	t.jobs[i] = &j
+}
+
+// size is about how many bytes the rows of a job have beside what every job has.
+func size(j *store.Job) int {
+	n := len(j.Queue) + len(j.Failure.Message) + len(j.Failure.Data) + 100*len(j.Attempts)
+	for k, v := range j.Labels {
+		n += len(k) + len(v)
+	}
+	if o := j.Outcome; o != nil {
+		n += len(o.Failure.Message) + len(o.Failure.Data)
+	}
+	if l := j.Late; l != nil {
+		n += len(l.Failure.Message) + len(l.Failure.Data)
+	}
+	return n
+}

@@ -1,0 +1,98 @@
+package rows
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/storetest"
+)
+
+// unlearn makes a store read the rows of jobs again.
+func (s *Store) unlearn() {
+	s.recent.mu.Lock()
+	defer s.recent.mu.Unlock()
+	s.recent.young, s.recent.old = nil, nil
+}
+
+// TestRecent checks, through all that a store is tested with, that a job which is at
+// hand is as its rows have it.
+func TestRecent(t *testing.T) {
+	storetest.Test(t, func(t *testing.T) store.Store {
+		e := newTrial()
+		s, err := Open(e, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var last []Write
+		e.onCommit = func(writes []Write) error {
+			view, _ := e.View() // a trial always has one
+			for _, w := range last {
+				if w.Key[0] == prefixLife {
+					checkRecent(t, s, view, id(w.Key[1:]))
+				}
+			}
+			last = writes
+			return nil
+		}
+		return s
+	})
+}
+
+func checkRecent(t *testing.T, s *Store, view Snapshot, i id) {
+	has := s.recent.get(i)
+	want, _, err := readCall(view, i)
+	switch {
+	case err != nil && has != nil:
+		t.Errorf("job %s is at hand: %v", i, err)
+	case err == nil && has != nil && !reflect.DeepEqual(*has, want):
+		t.Errorf("job %s is at hand as\n%+v\nits rows have\n%+v", i, *has, want)
+	case err == nil && has == nil && size(&want) <= maxRecent:
+		t.Errorf("job %s is not at hand", i)
+	}
+}
+
+// TestRecentIsBounded checks that jobs which have not changed for long are not at hand.
+func TestRecentIsBounded(t *testing.T) {
+	var r recent
+	const groups = 3 * generation
+	for n := range groups {
+		r.add(map[id]*store.Job{anID(): {No: uint64(n)}})
+		if kept := len(r.young) + len(r.old); kept > 2*generation || kept < min(n+1, generation) {
+			t.Fatalf("after %d jobs %d are at hand", n+1, kept)
+		}
+	}
+	for _, j := range r.young {
+		if j.No < groups-2*generation {
+			t.Fatalf("job %d of %d is at hand", j.No, groups)
+		}
+	}
+}
+
+// TestRecentIsShort checks that what is long is not at hand, and read all the same.
+func TestRecentIsShort(t *testing.T) {
+	s := opened(t, newTrial(), Options{})
+	j := started(t, s)
+	i, _ := parseID(j.ID)
+	const size = 1 << 20
+	change, err := s.Apply(t.Context(), store.Transition{ID: j.ID, Event: store.Event{
+		Kind: store.End, At: noon, Attempt: j.Attempt, Fence: j.Fence,
+		Failure: harp.Failure{Code: "remote", Data: bytes.Repeat([]byte{1}, size)},
+	}})
+	if err != nil || change[0].Err != nil {
+		t.Fatal(err, change[0].Err)
+	}
+	if s.recent.get(i) != nil {
+		t.Error("it is at hand")
+	}
+	if j, err := s.Job(t.Context(), j.ID); err != nil || len(j.Failure.Data) != size {
+		t.Errorf("%d bytes are read, %v", len(j.Failure.Data), err)
+	}
+}
+
+func anID() id {
+	i, _ := parseID(harp.NewID())
+	return i
+}
