@@ -110,7 +110,7 @@ func openEngine(dir string, o Options) (*engine, error) {
 		return nil, err
 	}
 	log := &logger{log: o.Logger.With("dir", dir)}
-	db, err := badger.Open(settings(dir, log).WithChecksumVerificationMode(verification(dir)))
+	db, err := badger.OpenManaged(settings(dir, log).WithChecksumVerificationMode(verification(dir)))
 	if err != nil {
 		return nil, opening(dir, err)
 	}

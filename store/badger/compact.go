@@ -58,7 +58,6 @@ func (e *engine) compaction() (*compaction, error) {
 }
 
 func (e *engine) compact() error {
-	e.letGo()
 	if err := e.db.Flatten(1); err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ type engine struct {
 	closing chan struct{}
 	loops   sync.WaitGroup
 
-	view sharedView
+	views *views
 
 	mu         sync.Mutex
 	isClosed   bool        // guarded by mu
@@ -27,19 +27,20 @@ type engine struct {
 }
 
 func newEngine(db *badger.DB, g *guard, log *logger) *engine {
-	e := &engine{guard: g, db: db, log: log, view: sharedView{db: db}, closing: make(chan struct{})}
+	e := &engine{guard: g, db: db, log: log, views: newViews(db), closing: make(chan struct{})}
 	e.loops.Go(e.collectLoop)
 	e.loops.Go(e.watchLoop)
 	return e
 }
 
 // View implements rows.Engine.
-func (e *engine) View() (rows.Snapshot, error) { return e.view.open(), nil }
+func (e *engine) View() (rows.Snapshot, error) { return e.views.now(), nil }
 
 // Commit implements rows.Engine. A group is far below what badger takes in one
 // transaction.
 func (e *engine) Commit(writes []rows.Write) error {
-	txn := e.db.NewTransaction(true)
+	last := e.views.lastVersion()
+	txn := e.db.NewTransactionAt(last, true)
 	defer txn.Discard()
 	size := 0
 	defer func() { e.wrote(size) }()
@@ -49,10 +50,10 @@ func (e *engine) Commit(writes []rows.Write) error {
 			return fmt.Errorf("write of %d: %w", len(writes), err)
 		}
 	}
-	if err := txn.Commit(); err != nil {
+	if err := txn.CommitAt(last+1, nil); err != nil {
 		return err
 	}
-	e.view.renew()
+	e.views.committed(last + 1)
 	return e.log.failure()
 }
 
@@ -70,16 +71,7 @@ func (e *engine) Close() error {
 	e.mu.Unlock()
 	close(e.closing)
 	e.loops.Wait()
-	e.letGo()
 	return e.db.Close()
-}
-
-// letGo lets badger know that nobody looks at what the last commits deleted, which
-// it learns from a transaction that began after them and is over: closing and
-// compacting keep that otherwise.
-func (e *engine) letGo() {
-	e.view.drop()
-	e.db.NewTransaction(false).Discard()
 }
 
 // watchEvery is how often the disk is asked when nothing is written: others may fill

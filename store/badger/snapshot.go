@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"iter"
+	"slices"
 	"sync"
 
 	"github.com/dgraph-io/badger/v4"
@@ -11,73 +12,79 @@ import (
 	"github.com/harpcaller/harp/store/internal/rows"
 )
 
-// snapshot is a read-only transaction, of all who ask between two commits: badger has
-// who wants another wait for the commit under way. It is kept until the next commit, and
-// for the length of the questions that were asked before: badger cleans up nothing that it
-// could still see.
+// snapshot is a read-only transaction, of all who ask between two commits.
 type snapshot struct {
 	txn     *badger.Txn
-	of      *sharedView
+	version uint64
+	of      *views
 	holders int // guarded by of.mu
 }
 
-// sharedView is the snapshot of what was committed last.
-type sharedView struct {
+// views gives out snapshots of what was committed last, without waiting for the commit
+// under way, as badger's own would: the versions of transactions are given here. Badger
+// keeps what the oldest of them could still see.
+type views struct {
 	db *badger.DB
 
-	mu  sync.Mutex
-	now *snapshot // guarded by mu; nil: none was asked for
+	mu      sync.Mutex
+	version uint64      // guarded by mu: of the last commit
+	open    []*snapshot // guarded by mu: the newest last
 }
 
-// open returns the snapshot, for one more holder.
-func (v *sharedView) open() *snapshot {
+func newViews(db *badger.DB) *views {
+	v := &views{db: db, version: db.MaxVersion()}
+	db.SetDiscardTs(v.version)
+	return v
+}
+
+// now returns the snapshot of the last commit, for one more holder.
+func (v *views) now() *snapshot {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.now == nil {
-		v.now = v.begin()
+	n := len(v.open)
+	if n == 0 || v.open[n-1].version < v.version {
+		s := &snapshot{txn: v.db.NewTransactionAt(v.version, false), version: v.version, of: v}
+		v.open = append(v.open, s)
+		n++
 	}
-	v.now.holders++
-	return v.now
+	s := v.open[n-1]
+	s.holders++
+	return s
 }
 
-// begin is held by the view itself.
-func (v *sharedView) begin() *snapshot {
-	return &snapshot{txn: v.db.NewTransaction(false), of: v, holders: 1}
-}
-
-// renew has the view show what was committed since. No commit is under way.
-func (v *sharedView) renew() {
-	now := v.begin()
+func (v *views) lastVersion() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.dropLocked()
-	v.now = now
+	return v.version
 }
 
-// drop ends the snapshot, but for those who hold it.
-func (v *sharedView) drop() {
+// committed has snapshots show one more commit from now on.
+func (v *views) committed(version uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.dropLocked()
+	v.version = version
+	v.forgetLocked()
 }
 
-func (v *sharedView) dropLocked() {
-	if v.now != nil {
-		v.now.closeLocked()
-		v.now = nil
+// forgetLocked lets badger clean up what nobody can see.
+func (v *views) forgetLocked() {
+	oldest := v.version
+	if len(v.open) > 0 {
+		oldest = v.open[0].version
 	}
+	v.db.SetDiscardTs(oldest)
 }
 
 func (s *snapshot) Close() {
-	s.of.mu.Lock()
-	defer s.of.mu.Unlock()
-	s.closeLocked()
-}
-
-func (s *snapshot) closeLocked() {
-	if s.holders--; s.holders == 0 {
-		s.txn.Discard()
+	v := s.of
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if s.holders--; s.holders > 0 {
+		return
 	}
+	s.txn.Discard()
+	v.open = slices.DeleteFunc(v.open, func(o *snapshot) bool { return o == s })
+	v.forgetLocked()
 }
 
 func (s *snapshot) Get(key []byte) ([]byte, error) { return s.get(key, nil) }

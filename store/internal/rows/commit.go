@@ -28,7 +28,7 @@ type tx struct {
 	size   int            // bytes of writes
 	recent *recent
 	jobs   map[id]*store.Job // as the group has made or met them; nil: not at hand
-	wrote  bool           // whether the operation under way has written
+	wrote  bool              // whether the operation under way has written
 
 	operator harp.Principal // who asked for the event under way, if that was not a cancel
 	feed     *feed
