@@ -232,11 +232,31 @@ func checkLabels(labels map[string]string) error {
 
 // CheckID returns ErrInvalid unless id is a UUIDv7 in its canonical form.
 func CheckID(id string) error {
-	u, err := uuid.Parse(id)
-	if err != nil || u.Version() != 7 || u.String() != id {
+	if !isID(id) {
 		return &FieldError{Field: "id", Message: "must be a UUIDv7 as harp.NewID makes it"}
 	}
 	return nil
+}
+
+// isID reports whether id is as [RFC 9562] has UUIDs of version 7 written.
+//
+// [RFC 9562]: https://www.rfc-editor.org/rfc/rfc9562#name-uuid-format
+func isID(id string) bool {
+	const length, version = 36, 14
+	if len(id) != length || id[version] != '7' {
+		return false
+	}
+	for i := range length {
+		switch c := id[i]; {
+		case i == 8 || i == 13 || i == 18 || i == 23:
+			if c != '-' {
+				return false
+			}
+		case (c < '0' || c > '9') && (c < 'a' || c > 'f'):
+			return false
+		}
+	}
+	return true
 }
 
 // IDTime returns the time at which id was made; the zero time if it is no UUIDv7.

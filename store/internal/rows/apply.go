@@ -135,8 +135,10 @@ func (t *tx) putValue(i id, before, after *store.Life, v harp.Value) error {
 		return nil
 	}
 	key := i.key(prefixValue)
-	if _, err := t.get(key); err != nil {
-		return err
+	if isValued(before) { // else there is nothing under it
+		if _, err := t.get(key); err != nil {
+			return err
+		}
 	}
 	if has {
 		t.put(key, v)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"sync"
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -44,20 +45,23 @@ func checksum(key, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, payload)
 }
 
-// split cuts a payload into what is stored under its key, which begins with the
-// number of further pieces, and those pieces.
-func split(payload []byte) (first []byte, more [][]byte) {
+// split cuts a payload into what is stored under its key, which is sealed and begins
+// with the number of further pieces, and those pieces.
+func split(key, payload []byte) (first []byte, more [][]byte) {
 	head := min(len(payload), pieceSize)
 	for rest := payload[head:]; len(rest) > 0; {
 		n := min(len(rest), pieceSize)
 		more = append(more, rest[:n])
 		rest = rest[n:]
 	}
-	first = binary.AppendUvarint(make([]byte, 0, head+2), uint64(len(more)))
-	return append(first, payload[:head]...), more
+	const count = 2 // usual bytes of the number
+	first = binary.AppendUvarint(make([]byte, crcSize, crcSize+count+head), uint64(len(more)))
+	first = append(first, payload[:head]...)
+	binary.BigEndian.PutUint32(first, checksum(key, first[crcSize:]))
+	return first, more
 }
 
-// join is the inverse of split: it fetches the further pieces, of which it returns
+// join is the inverse of split, behind unseal: it fetches the further pieces, of which it returns
 // the number. The payload is the caller's only if there are any.
 func join(key, first []byte, get func(key []byte) ([]byte, error)) (payload []byte, more int, err error) {
 	n, size := binary.Uvarint(first)
@@ -86,17 +90,21 @@ func join(key, first []byte, get func(key []byte) ([]byte, error)) (payload []by
 
 // encode returns a row as msgpack.
 func encode(row any) []byte {
-	var b bytes.Buffer
+	b := buffers.Get().(*bytes.Buffer)
+	defer buffers.Put(b)
+	b.Reset()
 	enc := msgpack.GetEncoder()
 	defer msgpack.PutEncoder(enc)
-	enc.Reset(&b)
+	enc.Reset(b)
 	enc.UseCompactInts(true)
 	enc.SetCustomStructTag("json") // of types that are not of this package
 	if err := enc.Encode(row); err != nil {
 		panic(fmt.Sprintf("store: encode %T: %v", row, err)) // rows hold nothing that cannot be encoded
 	}
-	return b.Bytes()
+	return bytes.Clone(b.Bytes())
 }
+
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // decode is the inverse of encode; it copies. The bytes have passed their
 // checksum. Errors: ErrDamaged.

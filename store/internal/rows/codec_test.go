@@ -95,7 +95,7 @@ func TestRowsGolden(t *testing.T) {
 		Procedures: []harp.ProcedureDoc{{Name: "p", Summary: "s", Params: []string{"a"}, Args: []byte(`{}`), Timeout: 1, Streams: true}},
 	}
 	queue := queueRow{Concurrency: 2, Fixed: true, Paused: true, Marks: []markRow{{Through: 3, By: j.Principal, At: 4}}}
-	first, _ := split([]byte("payload"))
+	first, _ := split([]byte("key"), []byte("payload"))
 	var b strings.Builder
 	show := func(what string, value []byte) { fmt.Fprintf(&b, "%s\n%s", what, hex.Dump(value)) }
 	show("call", encode(newCallRow(&j, [32]byte{1})))
@@ -106,7 +106,7 @@ func TestRowsGolden(t *testing.T) {
 	show("host", encode(newHostRow(&host)))
 	show("format", encode(formatRow{Version: 1, ID: "id"}))
 	show("records", encodeChunk([]harp.Record{{Time: noon, Kind: "data", Value: harp.Value{1}}, {Truncated: 5}}, noon))
-	show("sealed", seal([]byte("key"), first))
+	show("sealed", first)
 	for _, key := range append(entries(&j), i.key(prefixCall), i.recordsKey(2, 3), documentKey("k", "n"), pieceKey([]byte("key"), 1)) {
 		show("key", key)
 	}
@@ -128,14 +128,19 @@ func TestRowsGolden(t *testing.T) {
 func TestPieces(t *testing.T) {
 	for _, size := range []int{0, 1, pieceSize - 1, pieceSize, pieceSize + 1, 5*pieceSize + 3} {
 		payload := bytes.Repeat([]byte{1, 2, 3}, size/3+1)[:size]
-		first, more := split(payload)
+		key := []byte("key")
+		value, more := split(key, payload)
 		stored := map[string][]byte{}
 		for i, p := range more {
-			k := pieceKey([]byte("key"), i)
+			k := pieceKey(key, i)
 			stored[string(k)] = seal(k, p)
 		}
 		get := func(key []byte) ([]byte, error) { return stored[string(key)], nil }
-		got, n, err := join([]byte("key"), first, get)
+		first, err := unseal(key, value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, n, err := join(key, first, get)
 		if err != nil || n != len(more) || !bytes.Equal(got, payload) {
 			t.Errorf("%d bytes in %d pieces came back as %d: %v", size, len(more), len(got), err)
 		}
@@ -173,8 +178,7 @@ func TestPlaces(t *testing.T) {
 func FuzzUnseal(f *testing.F) {
 	j := fullJob()
 	key := []byte("key")
-	first, _ := split(encode(newLifeRow(&j.Life)))
-	value := seal(key, first)
+	value, _ := split(key, encode(newLifeRow(&j.Life)))
 	f.Add(uint(0), byte(1), uint(0))
 	f.Add(uint(len(value)-1), byte(0x80), uint(3))
 	f.Fuzz(func(t *testing.T, at uint, flip byte, cut uint) {

@@ -70,8 +70,8 @@ func load(key []byte, get func([]byte) ([]byte, error)) (payload []byte, more in
 
 // put stores payload under key. What may be there already has been read before.
 func (t *tx) put(key, payload []byte) {
-	first, more := split(payload)
-	t.write(key, seal(key, first))
+	first, more := split(key, payload)
+	t.write(key, first)
 	for i, piece := range more {
 		k := pieceKey(key, i)
 		t.write(k, seal(k, piece))
@@ -103,6 +103,12 @@ func (t *tx) write(key, value []byte) {
 		return
 	}
 	t.index[string(key)] = len(t.writes)
+	t.add(key, value)
+}
+
+// add writes under a key that no operation reads: an entry of an index, an event.
+func (t *tx) add(key, value []byte) {
+	t.wrote = true
 	t.writes = append(t.writes, Write{key, value})
 	t.size += len(key) + len(value) + WriteCost
 }
@@ -184,8 +190,8 @@ func (s *Store) commit(t *tx) {
 
 // putNumber stores a number of eight bytes.
 func (t *tx) putNumber(key []byte, n uint64) {
-	first, _ := split(binary.BigEndian.AppendUint64(nil, n))
-	t.write(key, seal(key, first))
+	first, _ := split(key, binary.BigEndian.AppendUint64(nil, n))
+	t.write(key, first)
 }
 
 // begin opens the view that a group starts from.

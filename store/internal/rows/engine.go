@@ -66,8 +66,8 @@ type Entry struct {
 // Item is a key with its value.
 type Item struct{ Key, Value []byte }
 
-// Write sets a key, or deletes it if Value is nil. Both are the engine's from then
-// on.
+// Write sets a key, or deletes it if Value is nil; of two of one key the later holds.
+// Both are the engine's from then on.
 type Write struct{ Key, Value []byte }
 
 // Space is how much room there is for writing.

@@ -76,12 +76,12 @@ func (r *eventRow) event(cursor string) harp.Event {
 func (t *tx) emit(row eventRow) {
 	t.feed.number++
 	key := eventKey(t.feed.number)
-	first, more := split(encode(row))
+	first, more := split(key, encode(row))
 	if len(more) > 0 { // no job's labels and no operator's reason are that long
 		row.Labels, row.Reason = nil, ""
-		first, _ = split(encode(row))
+		first, _ = split(key, encode(row))
 	}
-	t.write(key, seal(key, first))
+	t.add(key, first)
 }
 
 // emitJob writes an event about a job as it is now.

@@ -85,11 +85,16 @@ type id [16]byte
 // parseID returns the key form of an id; false for what no job can have.
 func parseID(text string) (id, bool) {
 	var out id
-	if len(text) != 36 || harp.CheckID(text) != nil {
+	if harp.CheckID(text) != nil {
 		return out, false
 	}
-	plain := text[0:8] + text[9:13] + text[14:18] + text[19:23] + text[24:36]
-	_, err := hex.Decode(out[:], []byte(plain))
+	digits := make([]byte, 0, 2*len(out))
+	for i := range len(text) {
+		if text[i] != '-' {
+			digits = append(digits, text[i])
+		}
+	}
+	_, err := hex.Decode(out[:], digits)
 	return out, err == nil
 }
 

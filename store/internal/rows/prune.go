@@ -155,7 +155,7 @@ func (p *pruning) job(i id, entry []byte) error {
 		return nil
 	}
 	for _, key := range entries(&j) {
-		p.write(key, nil)
+		p.add(key, nil)
 	}
 	p.write(i.key(prefixCall), nil)
 	p.write(i.key(prefixLife), nil)

@@ -185,6 +185,9 @@ func (s *Store) viewJob(text string, f func(snap Snapshot, i id) error) error {
 
 // explain says of queued jobs what they wait for now, and where.
 func (s *Store) explain(jobs ...*store.Job) {
+	if !slices.ContainsFunc(jobs, func(j *store.Job) bool { return j.State == harp.StateQueued }) {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, j := range jobs {

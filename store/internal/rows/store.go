@@ -162,8 +162,8 @@ func newFormat() (id string, writes []Write) {
 	var random [16]byte
 	rand.Read(random[:])
 	id = hex.EncodeToString(random[:])
-	first, _ := split(encode(formatRow{Version: formatVersion, ID: id}))
-	return id, []Write{{keyFormat, seal(keyFormat, first)}}
+	first, _ := split(keyFormat, encode(formatRow{Version: formatVersion, ID: id}))
+	return id, []Write{{keyFormat, first}}
 }
 
 func (s *Store) loadQueues(snap Snapshot) error {

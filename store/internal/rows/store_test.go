@@ -182,8 +182,8 @@ func TestNewerFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.poke(keyFormat, func(key, _ []byte) []byte {
-		first, _ := split(encode(formatRow{Version: formatVersion + 1, ID: "x"}))
-		return seal(key, first)
+		first, _ := split(key, encode(formatRow{Version: formatVersion + 1, ID: "x"}))
+		return first
 	})
 	_, err = Open(e, Options{})
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprint("version ", formatVersion+1)) {

@@ -156,7 +156,7 @@ func (s *Store) insert(t *tx, i id, in *store.Submission, out *store.Submitted, 
 	j = call.job(i, j.Life) // as it will be read
 	t.putLife(i, &j)
 	for _, key := range entries(&j) {
-		t.write(key, seal(key, i[:]))
+		t.add(key, seal(key, i[:]))
 	}
 	t.putNumber(keyNumber, j.No)
 	t.emitSubmitted(i, &j, now)
@@ -229,12 +229,12 @@ func (t *tx) change(i id, before, after *store.Job) {
 	had, has := changing(before), changing(after)
 	for _, key := range had {
 		if !contains(has, key) {
-			t.write(key, nil)
+			t.add(key, nil)
 		}
 	}
 	for _, key := range has {
 		if !contains(had, key) {
-			t.write(key, seal(key, i[:]))
+			t.add(key, seal(key, i[:]))
 		}
 	}
 }
