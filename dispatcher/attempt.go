@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -20,9 +21,12 @@ type attempt struct {
 	job     store.Job
 	x       *transport.Exchange
 	resumed bool
-	skip    int64 // its records are not stored: those before this one are missing; 0: they are
-	streams bool  // has sent records
-	readies int64 // of the session's, before CALL was sent
+	skip    int64            // its records are not stored: those before this one are missing; 0: they are
+	streams bool             // has sent records
+	behind  *transport.Frame // has come behind records, and was not heard yet
+	readies int64            // of the session's, before CALL was sent
+
+	ended atomic.Bool // END has come
 
 	mu     sync.Mutex      // guards what follows
 	called bool            // CALL was sent: from here on it may run
@@ -150,7 +154,7 @@ func (a *attempt) run(sub harp.Submission) error {
 		return err
 	}
 	for {
-		f, err := a.x.Receive(ctx)
+		f, err := a.receive(ctx)
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 
 const (
 	received    = 16 << 20  // bytes of records that may have been received and not committed, about
+	gathered    = 1 << 20   // of those, from when on no more go into a commit of one attempt
 	firstWindow = 256 << 10 // of an attempt that may not send any records
 	spaceWait   = time.Second
 )
@@ -69,6 +70,7 @@ func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err e
 		e.Stopping = stopping(&m)
 		return false, a.apply(ctx, e)
 	case wire.TypeEnd:
+		a.ended.Store(true)
 		return true, a.end(ctx, f.Body)
 	case wire.TypeRefused:
 		var m wire.Refused
@@ -116,42 +118,77 @@ func (a *attempt) notStarted(ctx context.Context, e store.Event) error {
 	return err
 }
 
-// started notes that the procedure has begun, in a commit that nobody waits for. If
-// the end is stored first, it has noted the start itself.
-func (a *attempt) started() {
-	e := a.s.d.event(a.job, store.Started)
-	a.s.attempts.Add(1)
-	go func() {
-		defer a.s.attempts.Done()
-		if err := a.apply(a.s.d.ctx, e); err != nil && a.s.d.ctx.Err() == nil {
-			a.s.d.log.Error("note start", "job", a.job.ID, "err", err)
-		}
-	}()
+// receive returns the next frame.
+func (a *attempt) receive(ctx context.Context) (transport.Frame, error) {
+	if f := a.behind; f != nil {
+		a.behind = nil
+		return *f, nil
+	}
+	return a.x.Receive(ctx)
 }
 
-// records stores what came and acknowledges it: an ack means committed.
+// records stores what came, with the records that came behind it meanwhile, and
+// acknowledges it: an ack means committed.
 func (a *attempt) records(ctx context.Context, body []byte) error {
-	var m wire.Records
-	if err := wire.Decode(body, &m); err != nil {
+	m, err := decodeRecords(body)
+	if err != nil {
 		return err
 	}
-	if m.First < 0 || len(m.Records) == 0 {
-		return fmt.Errorf("records from %d, %d of them: %w", m.First, len(m.Records), transport.ErrProtocol)
+	for size := len(body); size < gathered; {
+		f, ok := a.x.TryReceive()
+		if !ok {
+			break
+		}
+		more, follows, err := following(m, f)
+		if err != nil {
+			return err
+		}
+		if !follows {
+			a.behind = &f
+			break
+		}
+		m.Records = append(m.Records, more...)
+		size += len(f.Body)
 	}
 	if a.skip > 0 {
 		return a.ackRecords(m)
 	}
+	return a.store(ctx, m)
+}
+
+// following are the records of a frame, if those are the next behind m.
+func following(m wire.Records, f transport.Frame) (records []wire.Record, follows bool, err error) {
+	if f.Type != wire.TypeRecords {
+		return nil, false, nil
+	}
+	more, err := decodeRecords(f.Body)
+	return more.Records, err == nil && more.First == m.First+int64(len(m.Records)), err
+}
+
+func decodeRecords(body []byte) (wire.Records, error) {
+	var m wire.Records
+	err := wire.Decode(body, &m)
+	if err == nil && (m.First < 0 || len(m.Records) == 0) {
+		err = fmt.Errorf("records from %d, %d of them: %w", m.First, len(m.Records), transport.ErrProtocol)
+	}
+	return m, err
+}
+
+// store stores records and tells who follows.
+func (a *attempt) store(ctx context.Context, m wire.Records) error {
 	if !a.streams {
 		a.streams = true
 		a.s.d.streams.Add(1)
 	}
-	in := store.Append{ID: a.job.ID, Attempt: a.job.Attempt, Fence: a.job.Fence, First: uint64(m.First), Arrived: a.s.d.now()}
-	for _, r := range m.Records {
-		rec, err := record(r)
-		if err != nil {
+	in := store.Append{
+		ID: a.job.ID, Attempt: a.job.Attempt, Fence: a.job.Fence, First: uint64(m.First), Arrived: a.s.d.now(),
+		Records: make([]harp.Record, len(m.Records)),
+	}
+	for i, r := range m.Records {
+		var err error
+		if in.Records[i], err = record(r); err != nil {
 			return err
 		}
-		in.Records = append(in.Records, rec)
 	}
 	var row store.Job
 	err := a.s.stored(ctx, func() (err error) {

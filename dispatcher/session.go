@@ -40,6 +40,7 @@ type session struct {
 	owing   atomic.Bool      // claims when there is space
 
 	attempts sync.WaitGroup // and what else works for the session
+	starts   starts
 
 	mu      sync.Mutex // guards what follows
 	closing bool       // takes no more attempts

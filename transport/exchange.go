@@ -72,6 +72,13 @@ func (x *Exchange) Receive(ctx context.Context) (Frame, error) {
 	return x.in.take(ctx)
 }
 
+// TryReceive returns the next frame of the exchange if it has come already. What comes
+// instead of one, [Exchange.Receive] says.
+func (x *Exchange) TryReceive() (Frame, bool) {
+	f, ok, _ := x.in.poll()
+	return f, ok
+}
+
 // Release ends the opener's exchange. If its End was received, the lane is free
 // for the next one; if not, the lane is closed and the peer's handler stopped. It
 // is idempotent, and does nothing on the acceptor's side.

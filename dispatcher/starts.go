@@ -1,0 +1,91 @@
+package dispatcher
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// starts are attempts of a session whose procedures have begun, of which that is not
+// stored yet. Nobody waits for it: what came while the last ones were stored goes into
+// one commit, and those that have ended meanwhile are left out, as their end tells of the
+// start as well.
+type starts struct {
+	mu      sync.Mutex
+	waiting []start // guarded by mu
+	storing bool    // guarded by mu: somebody is at it
+}
+
+type start struct {
+	a     *attempt
+	event store.Event
+}
+
+// mostStarts is how many go into one commit, which must not be too large.
+const mostStarts = 500
+
+// started notes that the procedure has begun.
+func (a *attempt) started() {
+	s := a.s
+	s.starts.mu.Lock()
+	defer s.starts.mu.Unlock()
+	s.starts.waiting = append(s.starts.waiting, start{a, s.d.event(a.job, store.Started)})
+	if !s.starts.storing {
+		s.starts.storing = true
+		s.attempts.Go(s.storeStarts)
+	}
+}
+
+// storeStarts stores what waits, until nothing does.
+func (s *session) storeStarts() {
+	for {
+		list := s.starts.take()
+		if list == nil {
+			return
+		}
+		var ts []store.Transition
+		for _, one := range list {
+			if !one.a.ended.Load() {
+				ts = append(ts, store.Transition{ID: one.a.job.ID, Event: one.event})
+			}
+		}
+		if len(ts) == 0 {
+			continue
+		}
+		err := s.stored(s.d.ctx, func() error { return s.d.noteStarts(ts) })
+		if err != nil && s.d.ctx.Err() == nil {
+			s.d.log.Error("note starts", "host", s.host.name, "err", err)
+		}
+	}
+}
+
+// take returns some of those that wait; nil if none do.
+func (st *starts) take() []start {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	n := min(len(st.waiting), mostStarts)
+	if n == 0 {
+		st.waiting, st.storing = nil, false
+		return nil
+	}
+	list := st.waiting[:n:n]
+	st.waiting = st.waiting[n:]
+	return list
+}
+
+// noteStarts stores starts. One of a job that has ended or moved on is of no interest any
+// more.
+func (d *Dispatcher) noteStarts(ts []store.Transition) error {
+	changes, err := d.apply(d.ctx, ts...)
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
+		if errors.Is(c.Err, harp.ErrNoSpace) {
+			return c.Err
+		}
+	}
+	return nil
+}
