@@ -16,13 +16,13 @@ func (d *Dispatcher) apply(ctx context.Context, ts ...store.Transition) ([]store
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range changes {
+	for i, c := range changes {
 		if c.Err != nil {
 			continue
 		}
 		switch {
 		case c.Effect.Ends:
-			d.tails.ended(c.Job.ID)
+			d.tails.ended(c.Job, ts[i].Event.Value)
 		case c.Effect.Tell && c.Job.Cancel != nil:
 			d.tellCancel(c.Job, c.Job.Cancel.By)
 		case c.Job.State == harp.StateQueued:
@@ -124,7 +124,7 @@ func (d *Dispatcher) advance() error {
 			return err
 		}
 		for _, j := range did.Ended {
-			d.tails.ended(j.ID)
+			d.tails.ended(j, nil)
 		}
 		d.sendAll(did.Claimed)
 		if !did.More {

@@ -107,8 +107,12 @@ func (s *service) JobResult(ctx context.Context, id string, wait bool) (harp.Res
 			if !wait {
 				return harp.Result{}, nil
 			}
-			if err := tail.waitEnd(ctx); err != nil {
+			end, err := tail.waitEnd(ctx)
+			if err != nil {
 				return harp.Result{}, err
+			}
+			if end != nil {
+				return resultOf(end.job.Clone(), slices.Clone(end.value)), nil
 			}
 		}
 	})

@@ -50,15 +50,18 @@ func duplicatePossible(attempts []harp.Attempt) bool {
 
 // result is how an ended job ended.
 func (d *Dispatcher) result(ctx context.Context, j store.Job) (harp.Result, error) {
-	r := harp.Result{State: j.State, Err: j.Failure.Err()}
+	if !j.HasValue {
+		return resultOf(j, nil), nil
+	}
+	value, err := d.store.Value(ctx, j.ID)
+	return resultOf(j, value), err
+}
+
+func resultOf(j store.Job, value harp.Value) harp.Result {
+	r := harp.Result{State: j.State, Value: value, Err: j.Failure.Err()}
 	if c := j.Failure.ExitCode; c != nil {
 		n := int(*c)
 		r.ExitCode = &n
 	}
-	if !j.HasValue {
-		return r, nil
-	}
-	var err error
-	r.Value, err = d.store.Value(ctx, j.ID)
-	return r, err
+	return r
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
 )
 
 // tailBytes is how much of the last committed records is kept for followers that
@@ -35,6 +36,7 @@ type tail struct {
 	signal chan struct{} // closed and replaced at each change
 	ends   chan struct{} // closed when the job has ended
 	over   bool          // ends is closed
+	end    *end          // how, set before that; nil: it has to be read
 	recent []harp.Record // consecutive, committed; the newest last
 	bytes  int
 }
@@ -70,13 +72,23 @@ func (ts *tails) find(id string) *tail {
 	return ts.jobs[id]
 }
 
-// ended wakes all who wait for the job. It is called after the commit.
-func (ts *tails) ended(id string) {
-	if t := ts.find(id); t != nil {
+// end is how a job ended. It is shared by all who have waited.
+type end struct {
+	job   store.Job
+	value harp.Value
+}
+
+// ended wakes all who wait for a job that has ended. It is called after the commit, with
+// the value that was returned by that, if one was.
+func (ts *tails) ended(job store.Job, value harp.Value) {
+	if t := ts.find(job.ID); t != nil {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if !t.over {
 			t.over = true
+			if job.HasValue == (len(value) > 0) {
+				t.end = &end{job, value}
+			}
 			close(t.ends)
 		}
 		t.changeLocked()
@@ -190,14 +202,14 @@ func copyRecords(records []harp.Record) []harp.Record {
 	return out
 }
 
-// waitEnd waits until the job has ended. Who holds the tail and then sees that the
-// job has not ended misses no end.
-func (t *tail) waitEnd(ctx context.Context) error {
+// waitEnd waits until the job has ended, and returns how, or nil if that has to be read.
+// Who holds the tail and then sees that the job has not ended misses no end.
+func (t *tail) waitEnd(ctx context.Context) (*end, error) {
 	select {
 	case <-t.ends:
-		return nil
+		return t.end, nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
 )
 
 func numbered(from, n, size int) []harp.Record {
@@ -78,7 +79,7 @@ func TestTailsOfJobsNobodyWaitsForAreNotKept(t *testing.T) {
 		t.Error("the tail is kept though nobody holds it")
 	}
 	ts.appended("job", numbered(0, 1, 1))
-	ts.ended("job")
+	ts.ended(store.Job{ID: "job"}, nil)
 }
 
 func TestGrant(t *testing.T) {
@@ -130,5 +131,32 @@ func TestCheckHosts(t *testing.T) {
 		if field == "" && err != nil || field != "" && (!errors.As(err, &wrong) || wrong.Field != field) {
 			t.Errorf("%q: error is %v", field, err)
 		}
+	}
+}
+
+// Who waits is told how the job ended, unless its value did not come with the end: then
+// it is of an earlier attempt.
+func TestWhoWaitsIsToldTheEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		hasValue, isTold bool
+		value            harp.Value
+	}{
+		"no value":             {isTold: true},
+		"a value":              {hasValue: true, isTold: true, value: harp.Value{1}},
+		"an earlier value":     {hasValue: true},
+		"a value, and no more": {value: harp.Value{1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ts tails
+			held := ts.hold("job")
+			ts.ended(store.Job{ID: "job", Life: store.Life{HasValue: c.hasValue}}, c.value)
+			end, err := held.waitEnd(t.Context())
+			if err != nil || (end != nil) != c.isTold {
+				t.Fatalf("told %v, %v", end, err)
+			}
+			if end != nil && string(end.value) != string(c.value) {
+				t.Errorf("the value is %v", end.value)
+			}
+		})
 	}
 }
