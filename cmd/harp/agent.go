@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"os"
+	"runtime/debug"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -53,11 +55,24 @@ procedures it also finds by itself. What is bad changes nothing, and the log say
 				}
 				return c.checked(f.file)
 			}
+			beGuest()
 			return c.runAgent(ctx, cfg, f.file)
 		}),
 	}
 	f.bind(cmd, "/etc/harp/agent.yaml")
 	return cmd
+}
+
+// guestPercent is by how much what an agent has in memory may grow before it is looked
+// through, as of the variable GOGC, which is heeded where it is set: an agent is a guest on
+// its machine, and has time.
+const guestPercent = 50
+
+// beGuest has this process take little memory.
+func beGuest() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(guestPercent)
+	}
 }
 
 // checkProcedures reports what is wrong with the folder of the procedures.

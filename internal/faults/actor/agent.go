@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -19,6 +20,7 @@ import (
 )
 
 func runAgent(ctx context.Context, cfg Config, ca *devca.CA, log *slog.Logger) error {
+	debug.SetGCPercent(50) // as the program harp does
 	tc, err := ca.TLS(transport.Identity{Role: transport.RoleAgent, Name: cfg.Name})
 	if err != nil {
 		return err
