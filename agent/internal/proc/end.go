@@ -18,10 +18,12 @@ const (
 
 // tree is a command with all that came of it.
 type tree interface {
-	find() ([]member, error) // what is alive of it now
-	term(m member)           // asks m to end; nothing if it has ended
-	kill(m member) bool      // ends m; false if it had ended, or may not be ended
-	killAll()                // ends all at once where that can be done
+	// find returns what is alive of it now. What was seen of it before is of it, though
+	// nothing else may show that any more.
+	find(seen func(key) bool) ([]member, error)
+	term(m member)      // asks m to end; nothing if it has ended
+	kill(m member) bool // ends m; false if it had ended, or may not be ended
+	killAll()           // ends all at once where that can be done
 }
 
 // tally is what was done to the processes of a command.
@@ -32,6 +34,12 @@ type tally struct {
 
 func newTally() tally {
 	return tally{asked: map[key]string{}, killed: map[key]bool{}, strays: map[key]bool{}}
+}
+
+// has reports whether anything was done to a process.
+func (t tally) has(k key) bool {
+	_, asked := t.asked[k]
+	return asked || t.killed[k]
 }
 
 // ended is to how many processes anything was done.
@@ -93,7 +101,7 @@ func (e *ending) run(t tally) error {
 	pause := firstPause
 	for empty := 0; empty < 2; {
 		began := time.Now()
-		found, err := e.tree.find()
+		found, err := e.tree.find(t.has)
 		if err == nil && len(found) == 0 {
 			empty++
 			continue

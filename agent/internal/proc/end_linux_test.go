@@ -194,6 +194,32 @@ func TestEndOrphans(t *testing.T) {
 	}
 }
 
+// What has no mark is known by its parent only, which ends first.
+func TestEndOrphansOfOrphans(t *testing.T) {
+	mark := marker()
+	const job = "01JORPHAN2"
+	script := strings.ReplaceAll(`setsid sh -c 'env -i "PATH=$PATH" sh -c "trap \"\" TERM; echo up; sleep MARK; sleep MARK" &
+		exec sleep MARK' & sleep MARK`, "MARK", mark)
+	s := startOrder(t, order{
+		Spec: shell(script, "HARP_JOB="+job, "HARP_ATTEMPT=1"), How: "adopted", Lines: 1, Stay: true,
+	})
+	got := s.outcome(t)
+	id, err := proc.member(s.Identity().PID)
+	if err != nil || !id.signal(9) {
+		t.Fatal(err)
+	}
+	<-s.Exited()
+	until(t, func() bool { return len(having(t, mark)) == 3 })
+	if n := ended(t, got.ID, job, 1, 50*time.Millisecond); n < 4 || len(having(t, mark)) > 0 {
+		t.Errorf("%d ended, %d are left", n, len(having(t, mark)))
+		for _, pid := range having(t, mark) {
+			if m, err := proc.member(pid); err == nil {
+				m.signal(9)
+			}
+		}
+	}
+}
+
 func TestAlive(t *testing.T) {
 	p := startPiped(t, shell(`exec sleep 1000`), Options{})
 	id := p.Identity()

@@ -18,7 +18,7 @@ type fakeTree struct {
 	asked, killed []int
 }
 
-func (f *fakeTree) find() ([]member, error) {
+func (f *fakeTree) find(func(key) bool) ([]member, error) {
 	if len(f.looks) == 0 {
 		return f.last()
 	}

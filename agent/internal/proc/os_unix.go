@@ -76,7 +76,7 @@ type groupTree struct{ process *Process }
 
 func (p *Process) tree() tree { return groupTree{p} }
 
-func (t groupTree) find() ([]member, error) {
+func (t groupTree) find(func(key) bool) ([]member, error) {
 	select {
 	case <-t.process.exited: // its number may be another's
 		return nil, nil

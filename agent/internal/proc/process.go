@@ -112,7 +112,7 @@ func (p *Process) Leave() []Identity {
 	if e != nil {
 		<-e.done
 	}
-	found, _ := p.tree().find() // what cannot be seen cannot be named
+	found, _ := p.tree().find(newTally().has) // what cannot be seen cannot be named
 	ids := make([]Identity, 0, len(found))
 	for _, m := range found {
 		ids = append(ids, Identity{PID: m.pid, Start: m.start, Boot: p.id.Boot})

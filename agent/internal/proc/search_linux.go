@@ -10,11 +10,12 @@ type search struct {
 
 	cookied func(pid int) bool // has the command's mark in its environment; nil: that says nothing
 	inside  map[int]bool       // what is in the cgroup
+	seen    func(key) bool     // was found before: when its parent ends, that may be all that tells
 }
 
 // of returns those of all that are the command's and have not ended. A process is when it
-// is the leader, in its group or session, in the cgroup, carries the mark, was adopted, or
-// has a parent that is one.
+// is the leader, in its group or session, in the cgroup, carries the mark, was adopted, was
+// found before, or has a parent that is one.
 func (s search) of(all []member) []member {
 	never := s.strangers(all)
 	children := map[int][]member{}
@@ -85,7 +86,7 @@ func (s search) seeds(all []member, never map[int]bool) func(member) bool {
 		}
 	}
 	return func(m member) bool {
-		return marked[m.pid] || s.inside[m.pid] ||
+		return marked[m.pid] || s.inside[m.pid] || s.seen != nil && s.seen(m.key()) ||
 			group && m.group == s.leader.PID || session && m.session == s.leader.PID ||
 			s.adopted && len(s.others) == 0 && m.parent == s.self
 	}

@@ -87,6 +87,11 @@ func TestSearch(t *testing.T) {
 			[]member{{pid: 101, parent: self, start: 11}, {pid: 102, parent: 40, start: 11}},
 			[]int{101},
 		},
+		"what was found before, but no other of its number": {
+			search{leader: Identity{PID: 99, Start: 10}, seen: func(k key) bool { return k == key{101, 11} || k == key{300, 12} }},
+			[]member{{pid: 101, parent: 1, start: 11}, {pid: 102, parent: 101, start: 12}},
+			[]int{101, 102},
+		},
 		"what is in the cgroup": {
 			search{leader: Identity{PID: 99, Start: 10}, inside: map[int]bool{300: true, self: true}},
 			nil,

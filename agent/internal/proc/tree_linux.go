@@ -13,8 +13,9 @@ type linuxTree struct {
 	cgroup cgroup
 }
 
-func (t linuxTree) find() ([]member, error) {
+func (t linuxTree) find(seen func(key) bool) ([]member, error) {
 	s := t.search()
+	s.seen = seen
 	// The cgroup is read first: who is in it and younger than the look at /proc is found
 	// by the next.
 	inside, err := t.cgroup.members()
