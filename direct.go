@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"slices"
 	"sync"
@@ -78,7 +79,7 @@ const stopGrace = 10 * time.Second
 func (a *Agent) Call(ctx context.Context, procedure string, args any, opts ...Option) (*DirectCall, error) {
 	c := &DirectCall{
 		procedure: procedure, host: a.Host(), ctx: ctx,
-		more: make(chan struct{}, 1), acking: make(chan struct{}, 1), ended: make(chan struct{}),
+		agent: a, ended: make(chan struct{}),
 	}
 	req, err := newRequest(c.host, procedure, args, opts)
 	if err == nil {
@@ -90,14 +91,9 @@ func (a *Agent) Call(ctx context.Context, procedure string, args any, opts ...Op
 	if !a.enter() {
 		return nil, c.failed(ErrClosed)
 	}
-	if err := c.send(a, req); err != nil {
-		a.calls.Done()
+	if err := c.send(req); err != nil {
 		return nil, c.failed(err)
 	}
-	go func() {
-		defer a.calls.Done()
-		c.receiveLoop()
-	}()
 	return c, nil
 }
 
@@ -140,46 +136,99 @@ func checkDirect(r Request) error {
 // held back until more is read, by a loop over Records or by Get.
 type DirectCall struct {
 	procedure, host string
+	agent           *Agent
 	ctx             context.Context // the call's: see Agent.Call
 	exchange        *transport.Exchange
 
-	more   chan struct{} // 1 slot: there may be a record to take
-	acking chan struct{} // 1 slot: who fills it may acknowledge
-	ended  chan struct{} // closed when the end is noted
+	ended chan struct{} // closed when the end is noted
 
-	mu      sync.Mutex // guards what follows; never held while blocked
-	records []Record   // received, not taken
-	loops   int        // over Records, under way
-	gets    int        // that wait for the end
-	next    uint64     // number of the next record to receive
-	held    int        // bytes received and not acknowledged
-	taken   int        // bytes of them that were taken
-	began   bool       // the procedure, as far as is known
-	value   Value      // how it ended
+	mu      sync.Mutex    // guards what follows; never held while blocked
+	more    chan struct{} // 1 slot: there may be a record to take; nil: nobody has asked
+	acking  chan struct{} // 1 slot: who fills it may acknowledge; nil: nobody has
+	records []Record      // received, not taken
+	loops   int           // over Records, under way
+	gets    int           // that wait for the end
+	next    uint64        // number of the next record to receive
+	held    int           // bytes received and not acknowledged
+	taken   int           // bytes of them that were taken
+	unwatch func() bool   // ends the watch over ctx
+	sent    bool
+	givenUp bool  // before it was sent
+	over    bool  // the end is noted
+	began   bool  // the procedure, as far as is known
+	value   Value // how it ended
 	err     error
 	lost    bool // err is about the connection: records may be missing
 }
 
-// send sends the call.
-func (c *DirectCall) send(a *Agent, req Request) error {
+// send sends the call. With an error it is over.
+func (c *DirectCall) send(req Request) error {
 	err := c.ctx.Err()
 	if err == nil {
-		c.exchange, err = a.session.Exchange(c.ctx)
+		c.exchange, err = c.agent.session.Exchange(c.ctx)
 	}
 	if err != nil {
-		return c.notSent(a.door, err)
+		c.agent.calls.Done()
+		return c.notSent(c.agent.door, err)
 	}
-	defer context.AfterFunc(c.ctx, c.exchange.Release)() // ends a Send that waits
+	c.watch()
 	call := wire.Call{
 		Signed: wire.Signed{Request: req.Encode()}, Attempt: 1,
 		Timeout: int64(req.Timeout), MaxExecTime: int64(req.MaxExecTime), Window: wire.Window,
 	}
-	if err := c.exchange.Send(wire.TypeCall, false, wire.Encode(call)); err != nil {
-		c.exchange.Release()
-		return c.stopped(c.lostBy(err))
+	if err = c.exchange.Listen(c.heard); err == nil {
+		err = c.exchange.Send(wire.TypeCall, false, call.Encode())
+	}
+	if err == nil && !c.setSent() {
+		err = io.ErrClosedPipe
+	}
+	if err != nil {
+		err = c.lostBy(err)
+		c.end(nil, err, true)
+		return c.stopped(err)
 	}
 	return nil
 }
+
+// watch lets cancelled run when the call's ctx ends before the call.
+func (c *DirectCall) watch() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unwatch = context.AfterFunc(c.ctx, c.cancelled)
+}
+
+// setSent notes that the call was sent; false if it was given up before.
+func (c *DirectCall) setSent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent = true
+	return !c.givenUp
+}
+
+// cancelled asks the agent to stop and waits for the end, as long as the grace. A call
+// that is not sent by then is given up.
+func (c *DirectCall) cancelled() {
+	defer c.agent.calls.Done()
+	c.mu.Lock()
+	sent := c.sent
+	c.givenUp = !sent
+	c.mu.Unlock()
+	if !sent {
+		c.exchange.Release() // ends a Send that waits
+		<-c.ended
+		return
+	}
+	_ = c.exchange.Send(wire.TypeCancel, false, wire.Encode(wire.Cancel{})) // heard sees what is wrong
+	grace := time.NewTimer(stopGrace)
+	defer grace.Stop()
+	select {
+	case <-c.ended:
+	case <-grace.C:
+		c.end(nil, c.lostBy(errNotStopped), true)
+	}
+}
+
+var errNotStopped = fmt.Errorf("the procedure has not stopped within %v", stopGrace)
 
 // notSent is why nothing was sent.
 func (c *DirectCall) notSent(d door, err error) error {
@@ -200,6 +249,8 @@ func (c *DirectCall) notSent(d door, err error) error {
 func (c *DirectCall) lostBy(err error) error {
 	f := NewFailure("lost", detail(err))
 	f.Host, f.Stage, f.Fault = c.host, "read", FaultNetwork
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.began {
 		f.Ran = DidRun
 	}
@@ -257,6 +308,9 @@ func (c *DirectCall) enterLoop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.loops++
+	if c.more == nil {
+		c.more = make(chan struct{}, 1)
+	}
 }
 
 // leaveLoop leaves what was not read to the next loop, or to Get to drop.
@@ -344,11 +398,22 @@ func (c *DirectCall) acknowledge(due bool) {
 	if !due || c.isOver() {
 		return
 	}
-	c.acking <- struct{}{}
-	defer func() { <-c.acking }()
+	acking := c.turns()
+	acking <- struct{}{}
+	defer func() { <-acking }()
 	if ack, due := c.ack(); due {
 		_ = c.exchange.Send(wire.TypeAck, false, wire.Encode(ack)) // the receive loop sees what is wrong
 	}
+}
+
+// turns is where who acknowledges waits for its turn.
+func (c *DirectCall) turns() chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.acking == nil {
+		c.acking = make(chan struct{}, 1)
+	}
+	return c.acking
 }
 
 func (c *DirectCall) ack() (wire.Ack, bool) {
@@ -369,162 +434,22 @@ func signal(c chan struct{}) {
 	}
 }
 
-// receiveLoop receives until the call has ended, one way or another. When the
-// call's ctx ends it asks the agent to stop and goes on for the grace.
-func (c *DirectCall) receiveLoop() {
-	defer close(c.ended)
-	defer c.exchange.Release()
-	if !c.receive(c.ctx) {
-		return
-	}
-	_ = c.exchange.Send(wire.TypeCancel, false, wire.Encode(wire.Cancel{})) // Receive sees what is wrong
-	grace, cancel := context.WithTimeoutCause(context.WithoutCancel(c.ctx), stopGrace, errNotStopped)
-	defer cancel()
-	if c.receive(grace) {
-		c.end(nil, c.lostBy(errNotStopped), true)
-	}
-}
-
-var errNotStopped = fmt.Errorf("the procedure has not stopped within %v", stopGrace)
-
-// receive receives until the call has ended, false, or ctx has, true.
-func (c *DirectCall) receive(ctx context.Context) bool {
-	for {
-		f, err := c.exchange.Receive(ctx)
-		if err != nil && ctx.Err() != nil {
-			return true
-		}
-		over := false
-		if err == nil {
-			over, err = c.hear(f)
-		}
-		if err != nil {
-			c.end(nil, c.lostBy(err), true)
-		}
-		if over || err != nil {
-			return false
-		}
-	}
-}
-
-// hear takes in a frame; over is whether it was the last. The error is that of a
-// conversation that makes no sense.
-func (c *DirectCall) hear(f transport.Frame) (over bool, err error) {
-	switch f.Type {
-	case wire.TypeStarted, wire.TypeStopping: // a stop is in the end, too
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.began = true
-		return false, nil
-	case wire.TypeRecords:
-		due, err := c.hearRecords(f.Body)
-		c.acknowledge(due)
-		return false, err
-	case wire.TypeEnd:
-		return true, hearMessage(f.Body, c.hearEnd)
-	case wire.TypeRefused:
-		return true, hearMessage(f.Body, c.hearRefused)
-	case wire.TypeNotNow:
-		return true, hearMessage(f.Body, c.hearNotNow)
-	}
-	return false, fmt.Errorf("frame type %d in a direct call", f.Type)
-}
-
-func hearMessage[W any](body []byte, hear func(W) error) error {
-	var w W
-	if err := wire.Decode(body, &w); err != nil {
-		return err
-	}
-	return hear(w)
-}
-
-func (c *DirectCall) hearRecords(body []byte) (due bool, err error) {
-	var w wire.Records
-	if err := wire.Decode(body, &w); err != nil {
-		return false, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.began = true
-	for i, rec := range w.Records {
-		r, err := recordFromWire(wire.PulledRecord{Seq: w.First + int64(i), Attempt: 1, Record: rec})
-		switch {
-		case err != nil:
-			return false, senseless(err)
-		case r.Seq != c.next:
-			return false, fmt.Errorf("record %d came instead of %d", r.Seq, c.next)
-		}
-		if c.held += weight(r); c.held > wire.Window+wire.MaxMessage {
-			return false, errors.New("records beyond the window")
-		}
-		c.next++
-		c.records = append(c.records, r)
-	}
-	signal(c.more)
-	return c.dropLocked(), nil
-}
-
-// senseless is an error of what the agent said, which is not wrong with the call.
-func senseless(err error) error {
-	return fmt.Errorf("the agent's answer cannot be read: %v", err) //nolint:errorlint // on purpose
-}
-
-// hearEnd notes how the procedure ended: what was journalled first decides, a limit,
-// a cancel or its own end.
-func (c *DirectCall) hearEnd(w wire.End) error {
-	var r reader
-	value, failure := r.value("value", w.Value), r.failure(w.Failure)
-	if r.err != nil {
-		return senseless(r.err)
-	}
-	switch {
-	case w.Stopped != nil:
-		failure = stopFailure(*w.Stopped, FailureOf(failure)).Err()
-	case failure == nil && w.Dropped:
-		f := NewFailure("no_space", "the agent dropped the value")
-		f.Ran, f.Fault = DidRun, FaultAgent
-		failure = f.Err()
-	}
-	if failure != nil {
-		value = nil
-	}
-	c.end(value, failure, false)
-	return nil
-}
-
-// stopFailure is that of a call which a cancel or a limit has ended, with what the
-// procedure said last.
-func stopFailure(w wire.Stopping, last Failure) Failure {
-	f := NewFailure("cancelled", last.Message)
-	if w.Cause != wire.CauseCancel {
-		f = NewFailure("timeout", last.Message)
-		f.Limit, f.LimitOf = time.Duration(w.Limit), w.Cause
-	}
-	f.Data, f.ExitCode = last.Data, last.ExitCode
-	return f
-}
-
-func (c *DirectCall) hearRefused(w wire.Refused) error {
-	f, err := decodeFailure(w.Failure)
-	if err != nil {
-		return senseless(err)
-	}
-	c.end(nil, f.Err(), false)
-	return nil
-}
-
-func (c *DirectCall) hearNotNow(w wire.NotNow) error {
-	f := NewFailure("rejected", "it takes no call now")
-	f.Type = w.Reason
-	c.end(nil, f.Err(), false)
-	return nil
-}
-
-// end notes how the call ended.
+// end notes how the call ended. Only the first end counts.
 func (c *DirectCall) end(value Value, err error, lost bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.value, c.err, c.lost = value, c.stopped(err), lost
+	over := c.over
+	if !over {
+		c.over, c.value, c.err, c.lost = true, value, c.stopped(err), lost
+	}
+	c.mu.Unlock()
+	if over {
+		return
+	}
+	c.exchange.Release()
+	close(c.ended)
+	if c.unwatch() { // else cancelled is at work
+		c.agent.calls.Done()
+	}
 }
 
 // stopped makes an error that of the call's ctx, too, if that has ended.

@@ -16,6 +16,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 
+	"github.com/harpcaller/harp/internal/pack"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -39,6 +40,14 @@ func NewValue(v any) (Value, error) {
 	case Value:
 		return slices.Clone(v), v.Validate()
 	}
+	if out := encodePlain(v); out != nil {
+		return out, out.Validate()
+	}
+	return encodeAny(v)
+}
+
+// encodeAny is NewValue by the library.
+func encodeAny(v any) (Value, error) {
 	var b valueWriter
 	enc := msgpack.GetEncoder()
 	defer msgpack.PutEncoder(enc)
@@ -86,6 +95,14 @@ func (v Value) Decode(into any) error {
 	if err := v.Validate(); err != nil {
 		return err
 	}
+	if v.decodePlain(into) {
+		return nil
+	}
+	return v.decodeInto(into)
+}
+
+// decodeInto is Decode by the library, put right.
+func (v Value) decodeInto(into any) error {
 	if v.IsNil() {
 		v = Value{msgpcode.Nil}
 	}
@@ -415,16 +432,12 @@ func (v Value) isNamed() bool {
 	if len(v) == 0 || !isMap(v[0]) {
 		return false
 	}
-	dec := msgpack.NewDecoder(bytes.NewReader(v))
-	n, err := dec.DecodeMapLen()
-	for range n {
-		c, peekErr := dec.PeekCode()
-		if err = errors.Join(err, peekErr); err != nil || !msgpcode.IsString(c) {
-			return false
-		}
-		err = errors.Join(dec.Skip(), dec.Skip())
+	r := pack.NewReader(v)
+	for range r.Map() {
+		r.Text()
+		r.Skip()
 	}
-	return err == nil
+	return r.Done()
 }
 
 // isArray reports whether the value is one.

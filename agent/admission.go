@@ -69,26 +69,11 @@ func (s *session) decline(x *transport.Exchange, no denial) {
 	case no.forgotten: // it ran once, and there is nothing left of it
 		_ = x.Send(wire.TypeAccepted, false, wire.Encode(wire.Accepted{}))
 		_ = x.Send(wire.TypeEnd, true, wire.Encode(wire.End{Gone: true}))
-	case no.failure.Code != "":
-		_ = x.Send(wire.TypeRefused, true, wire.Encode(wire.Refused{Failure: wire.Encode(no.failure)}))
+	case no.failure != nil:
+		_ = x.Send(wire.TypeRefused, true, wire.Encode(wire.Refused{Failure: wire.Encode(*no.failure)}))
 	default:
 		_ = x.Send(wire.TypeNotNow, true, wire.Encode(wire.NotNow{Reason: no.reason}))
 	}
-}
-
-// attend reports a direct call, which lives no longer than its lane.
-func (s *session) attend(ctx context.Context, x *transport.Exchange, at *attempt) {
-	if s.tell(ctx, x, at, ask{from: fromAcked, greeting: wire.TypeStarted}) == notTaken {
-		s.decline(x, at.no)
-		return
-	}
-	if at.hasLeft() || at.isTold() {
-		return
-	}
-	at.interrupt(gone("the caller has gone"))
-	at.abandon() // what a command still prints waits for nobody
-	<-at.returned
-	at.settle()
 }
 
 // resume answers a RESUME, if the attempt is there. There is no frame that says
@@ -126,16 +111,16 @@ func (s *session) resume(ctx context.Context, x *transport.Exchange, body []byte
 
 // denial is why a call is not taken on. The zero denial is none.
 type denial struct {
-	failure   harp.Failure // for good
-	reason    string       // for now
-	known     bool         // it came here or was forgotten just now: to be looked up again
-	forgotten bool         // it is known, and nothing but that
-	broken    error        // what happened is not known
+	failure   *harp.Failure // for good; nil: it is not
+	reason    string        // for now
+	known     bool          // it came here or was forgotten just now: to be looked up again
+	forgotten bool          // it is known, and nothing but that
+	broken    error         // what happened is not known
 }
 
 // is reports whether there is one.
 func (d denial) is() bool {
-	return d.failure.Code != "" || d.reason != "" || d.known || d.forgotten || d.broken != nil
+	return d.failure != nil || d.reason != "" || d.known || d.forgotten || d.broken != nil
 }
 
 // admit looks at a call again, whatever the dispatcher has found, and takes it on.
@@ -162,8 +147,8 @@ func (s *session) admit(c wire.Call, received time.Time) (*attempt, denial) {
 
 // enter journals and starts an attempt if there is room for it and still time.
 func (s *session) enter(at *attempt, c wire.Call, received time.Time) (*attempt, denial) {
-	late := func() bool { return c.Left != 0 && time.Since(received) >= time.Duration(c.Left) }
-	if late() {
+	late := latest{received, time.Duration(c.Left)}
+	if late.passed() {
 		return nil, denial{reason: wire.NotNowStartBefore}
 	}
 	known, reason := s.agent.roster.enter(s, at)
@@ -177,25 +162,42 @@ func (s *session) enter(at *attempt, c wire.Call, received time.Time) (*attempt,
 		at.deny(no)
 		return nil, no
 	}
-	at.start()
+	if s.runsHere(at) {
+		at.here = &attendance{at: at}
+		at.watch.soon, at.watch.early = startedAfter, at.here.tell
+		at.begin()
+		close(at.begun)
+	} else {
+		at.start()
+	}
 	return at, denial{}
 }
 
+// latest is when an attempt must have started: so long after its call came; 0: whenever.
+type latest struct {
+	received time.Time
+	left     time.Duration
+}
+
+func (l latest) passed() bool { return l.left != 0 && time.Since(l.received) >= l.left }
+
 // begin journals that an attempt starts and, where that can fail, starts it.
-func (s *session) begin(at *attempt, late func() bool) (no denial) {
-	commit := func() denial {
-		if no := s.journalStart(at); no.is() {
-			return no
-		}
-		if late() {
-			return at.retract(wire.NotNowStartBefore)
-		}
-		return denial{}
-	}
+func (s *session) begin(at *attempt, late latest) denial {
 	if at.task.begin == nil {
-		return commit()
+		return s.commit(at, late)
 	}
-	return at.task.begin(at, commit)
+	return at.task.begin(at, func() denial { return s.commit(at, late) })
+}
+
+// commit journals that an attempt starts, if it is not too late then.
+func (s *session) commit(at *attempt, late latest) denial {
+	if no := s.journalStart(at); no.is() {
+		return no
+	}
+	if late.passed() {
+		return at.retract(wire.NotNowStartBefore)
+	}
+	return denial{}
 }
 
 // journalStart journals that an attempt starts, in one write.
@@ -244,7 +246,7 @@ func (s *session) judge(k key, c wire.Call, req harp.Request) (*attempt, denial)
 	case p == nil:
 		f := harp.NewFailure("rejected_not_found", "no such procedure: "+req.Procedure)
 		f.Type = "procedure"
-		return nil, denial{failure: f}
+		return nil, denial{failure: &f}
 	case c.Attempt < 1 || s.direct && c.Attempt != 1:
 		return nil, refusal(&harp.FieldError{Field: "attempt", Message: fmt.Sprintf("%d cannot be", c.Attempt)})
 	case req.DryRun && !p.can(harp.TraitDryRun):
@@ -284,7 +286,8 @@ func (s *session) callInfo(p *procedure, c wire.Call, req harp.Request) *CallInf
 func rejected(typ, message string) denial {
 	f := harp.NewFailure("rejected", message)
 	f.Type = typ
-	return denial{failure: fit(f)}
+	f = fit(f)
+	return denial{failure: &f}
 }
 
 // refusal is for a request that is wrong.
@@ -294,5 +297,6 @@ func refusal(err error) denial {
 	if errors.As(err, &field) {
 		f.Field, f.Message = field.Field, field.Message
 	}
-	return denial{failure: fit(f)}
+	f = fit(f)
+	return denial{failure: &f}
 }

@@ -58,6 +58,7 @@ type attempt struct {
 	deaf     bool          // to what its command still prints: that is dropped
 	awaited  bool          // its first report comes now
 	report   *report       // who is told; nil: nobody at present
+	here     *attendance   // it runs where its call is answered; nil: elsewhere
 }
 
 // accept makes the attempt of a call that was found good.
@@ -67,7 +68,7 @@ func accept(s *session, k key, c wire.Call, info *CallInfo, p *procedure, work t
 	at.awaited = true
 	at.outbox.window = window(c.Window)
 	at.watch = watch{timeout: info.Timeout, maxExec: info.MaxExecTime, exceeded: at.stop}
-	at.ctx, at.cancel = context.WithCancelCause(withAttempt(withCallInfo(s.base, info), at))
+	at.ctx, at.cancel = context.WithCancelCause(withAttempt(s.base, at))
 	if r := work.cmd; r != nil {
 		at.watch = watch{} // its supervisor has the clocks
 		if r.survives = at.spool.on && s.agent.supervises(); r.survives {
@@ -77,17 +78,12 @@ func accept(s *session, k key, c wire.Call, info *CallInfo, p *procedure, work t
 	return at
 }
 
-// withAttempt is the context of an attempt's function.
-func withAttempt(ctx context.Context, at *attempt) context.Context {
-	return context.WithValue(ctx, attemptKey{}, at)
-}
-
 func newAttempt(a *Agent, k key) *attempt {
 	at := &attempt{
 		agent:    a,
 		key:      k,
 		limits:   a.cfg.Limits,
-		log:      a.log.With("job", k.job, "attempt", k.number),
+		log:      slog.New(&attemptLog{a.log.Handler(), k}),
 		begun:    make(chan struct{}),
 		returned: make(chan struct{}),
 		left:     make(chan struct{}),
@@ -107,11 +103,16 @@ func window(asked int64) int {
 	return int(min(asked, wire.Window))
 }
 
+// begin notes that it starts now: the journal may have taken a while.
+func (at *attempt) begin() {
+	at.mu.Lock()
+	at.started = time.Now()
+	at.mu.Unlock()
+}
+
 // start runs the procedure's function in a goroutine that its stay waits for.
 func (at *attempt) start() {
-	at.mu.Lock()
-	at.started = time.Now() // the journal may have taken a while
-	at.mu.Unlock()
+	at.begin()
 	at.watch.begin()
 	if at.stay == nil {
 		at.agent.commands.Go(at.run)

@@ -43,3 +43,25 @@ func FromContext(ctx context.Context) (CallInfo, bool) {
 func withCallInfo(ctx context.Context, info *CallInfo) context.Context {
 	return context.WithValue(ctx, callInfoKey{}, info)
 }
+
+// withAttempt is the context of an attempt's function.
+func withAttempt(ctx context.Context, at *attempt) context.Context {
+	return &attemptContext{ctx, at}
+}
+
+// attemptContext has an attempt and its call.
+type attemptContext struct {
+	context.Context
+	at *attempt
+}
+
+// Value implements context.Context.
+func (c *attemptContext) Value(key any) any {
+	switch key.(type) {
+	case attemptKey:
+		return c.at
+	case callInfoKey:
+		return c.at.info
+	}
+	return c.Context.Value(key)
+}

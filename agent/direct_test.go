@@ -3,6 +3,8 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"io"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,4 +150,114 @@ func TestDirectAndDispatched(t *testing.T) {
 		x.ended()
 		y.ended()
 	})
+}
+
+// TestDirectAtOnce checks that what a short call has to tell is one frame, and that of
+// a longer one two: the first says that it runs.
+func TestDirectAtOnce(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		offerGreet(a)
+		offer(a, "slow", func(context.Context) (int, error) {
+			time.Sleep(time.Minute)
+			return 1, nil
+		})
+		c, _ := serve(t, p, a)
+		x := c.call("greet", harp.Pos("Ada"))
+		if end := expect[wire.End](x, wire.TypeEnd); end.Started == nil || end.Started.Time == 0 {
+			t.Errorf("END %+v", end)
+		}
+		x.x.Release()
+		x = c.call("slow", nil)
+		begin := time.Now()
+		expect[wire.Started](x, wire.TypeStarted)
+		if waited := time.Since(begin); waited > time.Second {
+			t.Errorf("STARTED came after %v", waited)
+		}
+		expect[wire.End](x, wire.TypeEnd)
+	})
+}
+
+// TestDirectGoexit checks that a procedure that leaves its goroutine has failed, and
+// the lane goes on.
+func TestDirectGoexit(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		offerGreet(a)
+		offer(a, "leave", func(context.Context) (int, error) {
+			runtime.Goexit()
+			return 0, nil
+		})
+		c, _ := serve(t, p, a)
+		for range 3 {
+			end, _ := c.call("leave", nil).ended()
+			if f := failure(t, end); f.Type != "panic" {
+				t.Errorf("%+v", f)
+			}
+			end, _ = c.call("greet", harp.Pos("Ada")).ended()
+			value[greeting](t, end)
+		}
+	})
+}
+
+// TestDirectTwice checks that a call that comes a second time while it runs is not
+// started again: the second caller is told of the first.
+func TestDirectTwice(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		runs := make(chan struct{}, 10)
+		goOn := make(chan struct{})
+		offer(a, "wait", func(context.Context) (int, error) {
+			runs <- struct{}{}
+			<-goOn
+			return 7, nil
+		})
+		c, _ := serve(t, p, a)
+		first := c.call("wait", nil)
+		expect[wire.Started](first, wire.TypeStarted)
+		second := c.call("wait", nil, func(_ *wire.Call, r *harp.Request) { r.ID = first.id })
+		expect[wire.Started](second, wire.TypeStarted)
+		close(goOn)
+		end, _ := second.ended()
+		if n := value[int](t, end); n != 7 || len(runs) != 1 {
+			t.Errorf("%d after %d runs", n, len(runs))
+		}
+		if f, err := first.x.Receive(t.Context()); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("the first was told %+v, %v", f, err)
+		}
+	})
+}
+
+// TestDirectHostile checks that a caller that acknowledges what it was not sent loses
+// its session, also while its procedure runs and does not listen.
+func TestDirectHostile(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		goOn := make(chan struct{})
+		defer close(goOn)
+		offer(a, "deaf", func(context.Context) (int, error) {
+			<-goOn
+			return 0, nil
+		})
+		c, _ := serve(t, p, a)
+		x := c.call("deaf", nil)
+		expect[wire.Started](x, wire.TypeStarted)
+		x.ack(3)
+		<-c.session.Done()
+	})
+}
+
+// TestDirectAllocs is what a direct call and its answer may allocate, both sides.
+func TestDirectAllocs(t *testing.T) {
+	c := dialEcho(t, loopback{})
+	payload := make([]byte, 100)
+	call := func() {
+		if err := echo(t.Context(), c, payload); err != nil {
+			t.Fatal(err)
+		}
+	}
+	call()
+	if n := testing.AllocsPerRun(200, call); n > 95 {
+		t.Errorf("%v allocations", n)
+	}
 }

@@ -274,4 +274,7 @@ func (at *attempt) tellLocked() {
 	if at.report != nil {
 		signal(at.report.wake)
 	}
+	if at.here != nil {
+		at.here.tellLocked()
+	}
 }

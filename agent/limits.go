@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -90,26 +91,47 @@ func grant(asked, own, other time.Duration) time.Duration {
 type watch struct {
 	timeout, maxExec time.Duration
 	exceeded         func(cause string, limit time.Duration)
+	soon             time.Duration // after which early is called; 0: it is not
+	early            func()
 
-	mu      sync.Mutex // guards what follows; never held while calling exceeded
-	silence *time.Timer
-	total   *time.Timer
-	last    time.Time // when a record was offered
-	held    int       // emits that wait
-	asleep  bool      // the silence timer fired while held
+	mu    sync.Mutex  // guards what follows; never held while calling a function
+	timer *time.Timer // for what comes first; nil: not begun, or ended
+	begun time.Time
+	last  time.Time // when a record was offered
+	held  int       // emits that wait
+	slept bool      // the timer has passed over the silence meanwhile
 }
 
 // begin starts both clocks.
 func (w *watch) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.last = time.Now()
-	if w.timeout > 0 {
-		w.silence = time.AfterFunc(w.timeout, w.listen)
+	w.begun = time.Now()
+	w.last = w.begun
+	if d := w.nextLocked(w.begun); d > 0 {
+		w.timer = time.AfterFunc(d, w.look)
+	}
+}
+
+// never is longer than anything runs.
+const never = time.Duration(math.MaxInt64)
+
+// nextLocked is how long nothing can happen, 0 if nothing ever can.
+func (w *watch) nextLocked(now time.Time) time.Duration {
+	next := never
+	if w.soon > 0 {
+		next = w.soon - now.Sub(w.begun)
+	}
+	if w.timeout > 0 && w.held == 0 {
+		next = min(next, w.timeout-now.Sub(w.last))
 	}
 	if w.maxExec > 0 {
-		w.total = time.AfterFunc(w.maxExec, func() { w.exceeded(wire.CauseMaxExecTime, w.maxExec) })
+		next = min(next, w.maxExec-now.Sub(w.begun))
 	}
+	if next == never {
+		return 0
+	}
+	return max(next, 1)
 }
 
 // offered notes a record.
@@ -131,45 +153,56 @@ func (w *watch) release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last = time.Now()
-	w.held--
-	if w.held == 0 && w.asleep && w.silence != nil {
-		w.asleep = false
-		w.silence.Reset(w.timeout)
+	if w.held--; w.held == 0 && w.slept {
+		w.slept = false
+		w.againLocked(w.last)
 	}
 }
 
-// listen looks whether the silence has lasted too long.
-func (w *watch) listen() {
-	if w.tooSilent() {
-		w.exceeded(wire.CauseTimeout, w.timeout)
+// againLocked sets the timer for what comes next.
+func (w *watch) againLocked(now time.Time) {
+	if d := w.nextLocked(now); w.timer != nil && d > 0 {
+		w.timer.Reset(d)
 	}
 }
 
-func (w *watch) tooSilent() bool {
+// look does what is due.
+func (w *watch) look() {
+	switch due, cause, limit := w.due(); {
+	case cause != "":
+		w.exceeded(cause, limit)
+	case due != nil:
+		due()
+	}
+}
+
+// due returns what to do now, or the limit that is exceeded, and sees to the rest
+// later.
+func (w *watch) due() (early func(), cause string, limit time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	left := w.timeout - time.Since(w.last)
+	now := time.Now()
 	switch {
-	case w.silence == nil:
-		return false
-	case w.held > 0:
-		w.asleep = true
-		return false
-	case left > 0:
-		w.silence.Reset(left)
-		return false
+	case w.timer == nil:
+		return nil, "", 0
+	case w.maxExec > 0 && now.Sub(w.begun) >= w.maxExec:
+		return nil, wire.CauseMaxExecTime, w.maxExec
+	case w.timeout > 0 && w.held == 0 && now.Sub(w.last) >= w.timeout:
+		return nil, wire.CauseTimeout, w.timeout
+	case w.soon > 0 && now.Sub(w.begun) >= w.soon:
+		early, w.soon = w.early, 0
 	}
-	return true
+	w.slept = w.held > 0
+	w.againLocked(now)
+	return early, "", 0
 }
 
 // end stops both clocks.
 func (w *watch) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, t := range []*time.Timer{w.silence, w.total} {
-		if t != nil {
-			t.Stop()
-		}
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
 	}
-	w.silence, w.total = nil, nil
 }

@@ -34,6 +34,7 @@ func (s *Session) Serve(ctx context.Context, handle func(ctx context.Context, x 
 	for _, l := range s.lanes.all() {
 		l.close()
 	}
+	s.lanes.workers.close()
 	a.running.Wait()
 	return err
 }
@@ -138,9 +139,7 @@ func (a *acceptor) answer(ctx context.Context, l *lane, first Frame) *Exchange {
 		x.gotEnd.Store(true)
 		x.in.close(io.EOF)
 	}
-	a.running.Go(func() {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
+	l.session.lanes.workers.run(&a.running, func() {
 		defer x.finish()
 		a.handle(ctx, x, first)
 	})

@@ -6,15 +6,29 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"time"
 )
 
-// waitersPerTurn is how many connections wait for each handshake under way.
-const waitersPerTurn = 16
+const (
+	// waitersPerTurn is how many connections wait for each handshake under way, at
+	// least.
+	waitersPerTurn = 16
+	// waitersFor is the time in which as many handshakes may be made as connections
+	// wait, at least. To refuse an agent costs a quarter of what it costs to greet it,
+	// and it comes again: thousands that are refused keep a dispatcher busy that could
+	// have greeted them.
+	waitersFor = 3 * time.Second
+	// longestWait is when a connection that waits is refused all the same. A
+	// dispatcher that is slower than it should be would else give turns only to those
+	// whose 10 s are nearly over, and greet nobody.
+	longestWait = 6 * time.Second
+)
 
 // admission decides when a connection may begin its handshake. Those that have
 // not sent a byte are only kept, the newest of them; a handshake is what costs.
-// Few wait for their turn, the others are refused at once: who tries again later
-// is served sooner than who waits behind others that have given up.
+// No more wait for their turn than will have it soon, the others are refused at once:
+// who tries again later is served sooner than who waits behind others that have given
+// up.
 type admission struct {
 	rate  *limiter
 	turns chan struct{} // as many slots as handshakes
@@ -37,7 +51,7 @@ func newAdmission(perSecond float64, limit int) *admission {
 	return &admission{
 		rate:   newLimiter(perSecond, limit),
 		turns:  make(chan struct{}, limit),
-		room:   limit * (1 + waitersPerTurn),
+		room:   limit + max(limit*waitersPerTurn, int(perSecond*waitersFor.Seconds())),
 		silent: list.New(),
 		hosts:  make(map[string]*host),
 	}
@@ -62,11 +76,22 @@ func (a *admission) admit(ctx context.Context, nc net.Conn) (net.Conn, *turn, er
 	if t.host, err = a.enter(t.addr); err != nil {
 		return nil, nil, err
 	}
-	if err := t.take(ctx); err != nil {
+	if err := t.await(ctx); err != nil {
 		a.exit(t.addr, t.host)
 		return nil, nil, err
 	}
 	return peeked, t, nil
+}
+
+// await is take for no longer than longestWait. The error is ctx's or errCrowded.
+func (t *turn) await(ctx context.Context) error {
+	waiting, cancel := context.WithTimeout(ctx, longestWait)
+	defer cancel()
+	err := t.take(waiting)
+	if err != nil && ctx.Err() == nil {
+		return errCrowded
+	}
+	return err
 }
 
 // take takes a slot of the host's, one of all, and one of the second's.

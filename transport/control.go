@@ -22,8 +22,12 @@ type Control struct {
 
 	mu      sync.Mutex // guards what follows; never held while blocked
 	every   time.Duration
-	beat    *time.Timer // sends the next heartbeat
-	silence *time.Timer // looks whether the peer was heard
+	since   time.Time   // when that was set
+	beaten  time.Time   // when the last heartbeat was sent
+	beatAt  time.Time   // when the next one is
+	sending bool        // a heartbeat is on its way
+	grown   bool        // the stream has carried more than heartbeats lately
+	timer   *time.Timer // for whatever of heartbeat and silence is next; nil: neither
 	stopped bool
 }
 
@@ -69,44 +73,80 @@ func (c *Control) Beat(every time.Duration) {
 	if c.stopped || every <= 0 {
 		return
 	}
-	c.every = every
-	c.beat = time.AfterFunc(jitter(every), func() { c.lane.session.start(c.sendBeat) })
-	c.silence = time.AfterFunc(silentBeats*every, c.listen)
+	c.every, c.since = every, time.Now()
+	c.beatenLocked()
+	c.timer = time.AfterFunc(time.Until(c.beatAt), c.tick)
 }
 
-// sendBeat sends a heartbeat and sees to the next one.
-func (c *Control) sendBeat() {
-	if c.send(Frame{Type: heartbeat}) != nil {
-		return
+// beatenLocked notes that a heartbeat is sent now, and chooses when the next one is.
+func (c *Control) beatenLocked() {
+	c.beaten = time.Now()
+	c.beatAt = c.beaten.Add(nextBeat(c.beaten, c.every, c.lane.session.opener))
+}
+
+// tick ends the session if the peer is silent, and sends a heartbeat if it is time.
+func (c *Control) tick() {
+	s := c.lane.session
+	switch silent, due := c.look(); {
+	case silent:
+		s.fail(fmt.Errorf("%w since %v", ErrSilent, s.Heard().UTC().Format(time.RFC3339)))
+	case due:
+		s.run(c.sendBeat)
 	}
+}
+
+// look looks whether the peer is silent and whether a heartbeat is to be sent, while
+// none is on its way. It sees to the next tick, which comes before the peer is silent.
+func (c *Control) look() (silent, due bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.beat != nil {
-		c.beat.Reset(jitter(c.every))
+	if c.timer == nil {
+		return false, false
 	}
-}
-
-// listen ends the session if the peer is silent, and else looks again when it
-// could be.
-func (c *Control) listen() {
-	left := c.untilSilent()
+	left := c.untilSilentLocked()
 	if left <= 0 {
-		c.lane.session.fail(fmt.Errorf("%w since %v", ErrSilent, c.lane.session.Heard().UTC().Format(time.RFC3339)))
-		return
+		return true, false
 	}
+	if !time.Now().Before(c.beatAt) {
+		c.beatenLocked()
+		due, c.sending = !c.sending, true
+	}
+	c.timer.Reset(min(left, time.Until(c.beatAt)))
+	return false, due
+}
+
+// sendBeat sends a heartbeat. Where there are only heartbeats, the stream needs no
+// memory of what was on it before.
+func (c *Control) sendBeat() {
+	_ = c.send(Frame{Type: heartbeat}) // the session ends if it cannot be sent
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.silence != nil {
-		c.silence.Reset(left)
+	grown := c.grown
+	c.sending, c.grown = false, false
+	c.mu.Unlock()
+	if grown {
+		c.lane.stream.shrink()
 	}
 }
 
-// untilSilent returns how long the peer may stay silent. While frames wait to be
-// received it is this side that does not listen.
-func (c *Control) untilSilent() time.Duration {
+// heardBeat lets a heartbeat that may be sent by now follow the peer's: to be awake
+// costs more than to send it.
+func (c *Control) heardBeat() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.timer == nil || c.sending || time.Since(c.beaten) < soonest(c.every) {
+		return
+	}
+	c.beatAt = time.Now()
+	c.timer.Reset(0)
+}
+
+// untilSilentLocked returns how long the peer may stay silent. While frames wait to
+// be received it is this side that does not listen.
+func (c *Control) untilSilentLocked() time.Duration {
 	heard := c.lane.session.Heard()
+	if heard.Before(c.since) {
+		heard = c.since
+	}
 	if c.in.waiting() {
 		heard = time.Now()
 	}
@@ -122,12 +162,10 @@ func (c *Control) stop() {
 }
 
 func (c *Control) stopLocked() {
-	for _, t := range []*time.Timer{c.beat, c.silence} {
-		if t != nil {
-			t.Stop()
-		}
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
 	}
-	c.beat, c.silence = nil, nil
 }
 
 // readLoop reads the control stream until it ends, and the session with it.
@@ -143,15 +181,30 @@ func (c *Control) readLoop() {
 			s.fail(fmt.Errorf("%w: exchange on the control stream", ErrProtocol))
 			break
 		}
-		if f.Type != heartbeat {
-			c.in.put(f, nil, s.dying, c.lane.closed)
+		if f.Type == heartbeat {
+			c.heardBeat()
+			continue
 		}
+		c.in.put(f, nil, s.dying, c.lane.closed)
+		c.mu.Lock()
+		c.grown = true
+		c.mu.Unlock()
 	}
 	c.in.close(s.closedErr())
 }
 
-// jitter returns a tenth more or less than d, so that many peers do not beat in
-// step.
-func jitter(d time.Duration) time.Duration {
-	return d - d/10 + rand.N(d/5+1)
+// soonest is the shortest time between two heartbeats.
+func soonest(every time.Duration) time.Duration { return every - every/10 }
+
+// nextBeat chooses when the next heartbeat is sent: within a tenth of every, at
+// random, so that many peers do not beat in step. The opener is the one to begin and
+// the acceptor the one to follow, and the openers of one process begin together, a
+// hundredth of every apart: a dispatcher of thousands of agents wakes up less often.
+func nextBeat(now time.Time, every time.Duration, opener bool) time.Duration {
+	step := max(every/100, 1)
+	d := soonest(every) + step + rand.N(max(every/10-step, 0)+1)
+	if !opener {
+		d += every / 10
+	}
+	return d - time.Duration((now.UnixNano()+int64(d))%int64(step))
 }

@@ -22,6 +22,7 @@ type Exchange struct {
 	sentEnd  atomic.Bool
 	gotEnd   atomic.Bool
 	released atomic.Bool
+	reading  atomic.Bool   // the opener's: somebody reads its answers
 	returned chan struct{} // the acceptor's: closed when the handler has returned
 }
 
@@ -29,10 +30,69 @@ type Exchange struct {
 func (l *lane) ask() (*Exchange, error) {
 	l.number++
 	x := &Exchange{lane: l, number: l.number, in: newInbox()}
-	if !l.session.start(x.readAnswers) {
+	if l.session.isDying() {
 		return nil, l.session.closedErr()
 	}
+	if l.kept {
+		x.reading.Store(true)
+		l.take(x)
+	}
 	return x, nil
+}
+
+// take makes x the exchange that the lane's readLoop reads for.
+func (l *lane) take(x *Exchange) {
+	l.current.Store(x)
+	if l.isClosed() { // readLoop may have ended without a look at x
+		x.in.close(l.cutShort())
+	}
+}
+
+// read sees to it that the opener's answers are read: there are none before the first
+// question.
+func (x *Exchange) read() error {
+	l := x.lane
+	if !l.session.opener || x.reading.Swap(true) || l.session.start(x.readAnswers) {
+		return nil
+	}
+	return l.session.closedErr()
+}
+
+// Listen lets hear take the frames of the exchange, one after the other, in the place
+// of Receive, which costs less: no goroutine has to be woken for it. hear may Send and
+// Release; while it is at work nothing is read from the lane. An error is the last
+// that it hears, and why the lane ended before the peer's End: as of Receive. After
+// End, or Release, it hears nothing.
+//
+// The opener calls it once, before it sends. The error is [ErrSessionClosed].
+func (x *Exchange) Listen(hear func(Frame, error)) error {
+	l := x.lane
+	x.in.listen(hear)
+	if !l.session.opener || x.reading.Swap(true) {
+		return nil
+	}
+	l.take(x)
+	l.kept = true
+	if !l.session.start(l.readLoop) {
+		return l.session.closedErr()
+	}
+	return nil
+}
+
+// readLoop reads a lane of the opener until it ends. Lanes with listeners keep it from
+// one exchange to the next.
+func (l *lane) readLoop() {
+	for {
+		f, err := l.read()
+		if err == nil {
+			err = l.current.Load().deliver(f)
+		}
+		if err != nil {
+			l.close()
+			l.current.Load().in.close(err)
+			return
+		}
+	}
 }
 
 // Session returns the session of the exchange.
@@ -47,6 +107,9 @@ func (x *Exchange) Session() *Session { return x.lane.session }
 func (x *Exchange) Send(t Type, end bool, body []byte) error {
 	f := Frame{Type: t, Exchange: x.number, End: end, Body: body}
 	if err := f.check(); err != nil {
+		return err
+	}
+	if err := x.read(); err != nil {
 		return err
 	}
 	if err := x.lane.lock(); err != nil {
@@ -69,6 +132,9 @@ func (x *Exchange) Send(t Type, end bool, body []byte) error {
 // joined with [ErrSessionClosed] if it was because the session did;
 // io.ErrClosedPipe after Release; or ctx's.
 func (x *Exchange) Receive(ctx context.Context) (Frame, error) {
+	if err := x.read(); err != nil {
+		return Frame{}, fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, err)
+	}
 	return x.in.take(ctx)
 }
 

@@ -48,3 +48,6 @@ func Lanes(s *Session) (all, idle int) {
 	}
 	return len(s.lanes.lanes), idle
 }
+
+// SendBeat sends a heartbeat though it may not be time.
+func SendBeat(c *Control) { c.sendBeat() }

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"io"
 	"sync"
 )
 
@@ -12,12 +13,12 @@ const (
 )
 
 // inbox holds frames that were read and not yet received. One goroutine puts;
-// any may take.
+// any may take. Where somebody listens it holds nothing.
 type inbox struct {
-	ready chan struct{} // 1 slot: there may be something to take
-	room  chan struct{} // 1 slot: there may be room
-
-	mu     sync.Mutex // guards what follows; never held while blocked
+	mu     sync.Mutex         // guards what follows; never held while blocked
+	ready  chan struct{}      // 1 slot: there may be something to take; nil: nobody has waited
+	room   chan struct{}      // 1 slot: there may be room; nil: there always was
+	hear   func(Frame, error) // who listens
 	frames []Frame
 	first  int   // index of the next frame to take
 	bytes  int   // in frames
@@ -25,40 +26,84 @@ type inbox struct {
 	full   bool  // put is waiting
 }
 
-func newInbox() inbox {
-	return inbox{ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
-}
+func newInbox() inbox { return inbox{} }
 
 // put adds a frame, waiting for room until stop or gone is closed; then the frame
 // is dropped. end, if not nil, is what follows the frame.
 func (in *inbox) put(f Frame, end error, stop, gone <-chan struct{}) {
-	for !in.offer(f, end) {
+	for {
+		hear, taken := in.place(f, end)
+		if hear != nil {
+			hear(f, nil)
+		}
+		if taken {
+			return
+		}
 		select {
-		case <-in.room:
+		case <-in.room: // made by place
 		case <-stop:
 			return
 		case <-gone:
 			return
 		}
 	}
-	signal(in.ready)
 }
 
-func (in *inbox) offer(f Frame, end error) bool {
+// place takes a frame if there is room, or says who listens to it.
+func (in *inbox) place(f Frame, end error) (hear func(Frame, error), taken bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	if in.hear == nil || in.end != nil {
+		return nil, in.offerLocked(f, end)
+	}
+	in.end = end
+	return in.hear, true
+}
+
+// listen gives the frames to hear, those that are here at once, and then, unless it
+// is io.EOF, the end.
+func (in *inbox) listen(hear func(Frame, error)) {
+	for {
+		f, ok, err := in.turn(hear)
+		switch {
+		case ok:
+			hear(f, nil)
+			continue
+		case err != nil && err != io.EOF: //nolint:errorlint // accept sets it bare
+			hear(Frame{}, err)
+		}
+		return
+	}
+}
+
+// turn returns what is here. If nothing is, hear hears what comes.
+func (in *inbox) turn(hear func(Frame, error)) (f Frame, ok bool, err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	f, ok, err = in.pollLocked()
+	if !ok && err == nil {
+		in.hear = hear
+	}
+	return f, ok, err
+}
+
+func (in *inbox) offerLocked(f Frame, end error) bool {
 	if in.end != nil {
 		return true // closed: dropped
 	}
 	held := len(in.frames) - in.first
 	in.full = held >= inboxFrames || held > 0 && in.bytes+len(f.Body) > inboxBytes
 	if in.full {
+		if in.room == nil {
+			in.room = make(chan struct{}, 1)
+		}
 		return false
 	}
 	in.compact()
 	in.frames = append(in.frames, f)
 	in.bytes += len(f.Body)
 	in.end = end
+	signal(in.ready)
 	return true
 }
 
@@ -75,18 +120,22 @@ func (in *inbox) compact() {
 // close lets take return err once the frames are taken. The first call counts.
 func (in *inbox) close(err error) {
 	in.mu.Lock()
+	var hear func(Frame, error)
 	if in.end == nil {
-		in.end = err
+		in.end, hear = err, in.hear
 	}
-	in.mu.Unlock()
 	signal(in.ready)
+	in.mu.Unlock()
+	if hear != nil && err != io.EOF { //nolint:errorlint // accept sets it bare
+		hear(Frame{}, err)
+	}
 }
 
 // abandon drops the frames and lets take return err.
 func (in *inbox) abandon(err error) {
 	in.mu.Lock()
-	in.frames, in.first, in.bytes, in.end = nil, 0, 0, err
-	in.mu.Unlock()
+	defer in.mu.Unlock()
+	in.frames, in.first, in.bytes, in.end, in.hear = nil, 0, 0, err, nil
 	signal(in.ready)
 	signal(in.room)
 }
@@ -99,17 +148,32 @@ func (in *inbox) take(ctx context.Context) (Frame, error) {
 			return f, err
 		}
 		select {
-		case <-in.ready:
+		case <-in.wait():
 		case <-ctx.Done():
 			return Frame{}, ctx.Err()
 		}
 	}
 }
 
+// wait returns what is filled when there may be something to take.
+func (in *inbox) wait() <-chan struct{} {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.ready == nil {
+		in.ready = make(chan struct{}, 1)
+		in.ready <- struct{}{} // whatever came before there was anything to fill
+	}
+	return in.ready
+}
+
 // poll returns the next frame, if there is one, or the end as an error.
 func (in *inbox) poll() (f Frame, ok bool, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	return in.pollLocked()
+}
+
+func (in *inbox) pollLocked() (f Frame, ok bool, err error) {
 	if in.first == len(in.frames) {
 		if in.end != nil {
 			signal(in.ready) // for the next who waits

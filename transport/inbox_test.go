@@ -17,7 +17,7 @@ func TestInboxIsBounded(t *testing.T) {
 		in := newInbox()
 		for range 3 { // again after it was emptied
 			n := 0
-			for in.offer(Frame{Exchange: uint32(n), Body: make([]byte, c.size)}, nil) {
+			for offered(&in, Frame{Exchange: uint32(n), Body: make([]byte, c.size)}, nil) {
 				n++
 			}
 			if n != c.frames || !in.waiting() {
@@ -41,8 +41,8 @@ func TestInboxIsBounded(t *testing.T) {
 
 func TestInboxEnd(t *testing.T) {
 	in := newInbox()
-	in.offer(Frame{Exchange: 1}, nil)
-	in.offer(Frame{Exchange: 2}, io.EOF)
+	offered(&in, Frame{Exchange: 1}, nil)
+	offered(&in, Frame{Exchange: 2}, io.EOF)
 	in.close(io.ErrUnexpectedEOF) // too late
 	for want := range 2 {
 		if f, err := in.take(t.Context()); err != nil || int(f.Exchange) != want+1 {
@@ -58,4 +58,10 @@ func TestInboxEnd(t *testing.T) {
 	if _, err := in.take(t.Context()); err != io.ErrClosedPipe { //nolint:errorlint // the very same
 		t.Errorf("abandoned: %v", err)
 	}
+}
+
+// offered reports whether there was room for a frame.
+func offered(in *inbox, f Frame, end error) bool {
+	_, taken := in.place(f, end)
+	return taken
 }

@@ -13,8 +13,20 @@ import (
 // their turn in between, and no buffer below grows beyond it.
 const writeSize = 16 << 10
 
-// writeBuffers are where frames are put together.
-var writeBuffers = sync.Pool{New: func() any { return new([writeSize]byte) }}
+// writeBuffers are where frames are put together, smallWriteBuffers where short ones
+// are: each lane that writes has one, and most frames are short.
+var (
+	writeBuffers      = sync.Pool{New: func() any { return newBuffer(writeSize) }}
+	smallWriteBuffers = sync.Pool{New: func() any { return newBuffer(smallWriteSize) }}
+)
+
+// smallWriteSize is the longest frame that is short.
+const smallWriteSize = 1 << 10
+
+func newBuffer(size int) *[]byte {
+	b := make([]byte, 0, size)
+	return &b
+}
 
 // lane is a stream with frames on it. The control stream is one, too.
 //
@@ -26,7 +38,9 @@ type lane struct {
 	sending chan struct{} // 1 slot: who fills it may write
 	closed  chan struct{} // this side closed the lane, or saw it closed
 	once    sync.Once
-	number  uint32 // of the opener's exchange in hand; belongs to who has the lane
+	number  uint32                   // of the opener's exchange in hand; belongs to who has the lane
+	kept    bool                     // the opener's readLoop runs; belongs to who has the lane
+	current atomic.Pointer[Exchange] // for which it reads
 
 	// users are the lane itself, until it is closed, and the handler at work on
 	// it. While there are any the lane counts.
@@ -86,9 +100,13 @@ func (l *lane) sendLocked(f Frame) error {
 
 // write writes header and body, a short frame in one piece.
 func (l *lane) write(f Frame) error {
-	buf := writeBuffers.Get().(*[writeSize]byte)
-	defer writeBuffers.Put(buf)
-	b := f.appendHeader(buf[:0])
+	buffers := &writeBuffers
+	if HeaderSize+len(f.Body) <= smallWriteSize {
+		buffers = &smallWriteBuffers
+	}
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	b := f.appendHeader(*buf)
 	n := min(len(f.Body), writeSize-HeaderSize)
 	b = append(b, f.Body[:n]...)
 	for rest := f.Body[n:]; ; {

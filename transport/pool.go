@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -15,8 +16,9 @@ const (
 // pool knows the lanes of a session. On the opener's side the idle ones wait in
 // it to be used again; on the acceptor's it only gives back their memory.
 type pool struct {
-	opener bool
-	max    int
+	opener  bool
+	max     int
+	workers workers // the acceptor's
 
 	mu    sync.Mutex // guards what follows and the idle fields of lanes
 	lanes map[*lane]struct{}
@@ -77,6 +79,9 @@ func (p *pool) remove(l *lane) {
 		delete(p.lanes, l)
 		p.count--
 	}
+	if i := slices.Index(p.idle, l); i >= 0 {
+		p.idle = slices.Delete(p.idle, i, i+1)
+	}
 }
 
 // put makes a lane idle.
@@ -118,6 +123,7 @@ func (p *pool) tidy() {
 		p.armLocked(idleTime)
 	}
 	p.mu.Unlock()
+	p.workers.rest()
 	for _, l := range surplus {
 		l.close()
 	}

@@ -28,10 +28,10 @@ type ServeConfig struct {
 	// HandshakeRate is how many handshakes are made a second. Default: 1000.
 	HandshakeRate float64
 	// HandshakeLimit is how many handshakes are made at the same time. Sixteen times
-	// as many connections wait for their turn, all others are refused; one address
-	// has at most half of either. Connections that have sent nothing yet do not
-	// count; when they become as many as all that, the oldest is dropped.
-	// Default: 64.
+	// as many connections wait for their turn, or as many as HandshakeRate lets have
+	// it in 3 s if those are more; all others are refused. One address has at most
+	// half of either. Connections that have sent nothing yet do not count; when they
+	// become as many as all that, the oldest is dropped. Default: 64.
 	HandshakeLimit int
 }
 
@@ -106,7 +106,7 @@ func (s *server) acceptLoop(ctx context.Context, l net.Listener) error {
 
 // serve makes the handshake and runs handle.
 func (s *server) serve(ctx context.Context, nc net.Conn) {
-	c, err := s.shake(ctx, nc)
+	c, err := s.shakeAside(ctx, nc)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
 			s.cfg.Logger.Warn("connection refused", "addr", nc.RemoteAddr().String(), "error", err.Error())
@@ -115,6 +115,18 @@ func (s *server) serve(ctx context.Context, nc net.Conn) {
 	}
 	defer c.Close()
 	s.handle(ctx, c)
+}
+
+// shakeAside makes the handshake in a goroutine of its own: what it needs of the
+// stack is given back, which handle would keep for as long as it runs.
+func (s *server) shakeAside(ctx context.Context, nc net.Conn) (c *Conn, err error) {
+	shaken := make(chan struct{})
+	go func() {
+		defer close(shaken)
+		c, err = s.shake(ctx, nc)
+	}()
+	<-shaken
+	return c, err
 }
 
 // shake makes the handshake when it is the connection's turn.

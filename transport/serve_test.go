@@ -208,7 +208,7 @@ func TestServeRefuses(t *testing.T) {
 // Connections that send nothing take no turn, and the oldest make room for others.
 func TestServeSilentConnections(t *testing.T) {
 	const limit, kept = 2, 34
-	s := startServe(t, listen(t), transport.ServeConfig{TLS: tlsOf(t, dispatcherID), HandshakeLimit: limit}, echoSessions)
+	s := startServe(t, listen(t), transport.ServeConfig{TLS: tlsOf(t, dispatcherID), HandshakeLimit: limit, HandshakeRate: 10}, echoSessions)
 	var silent []net.Conn
 	for i := range kept + 8 {
 		silent = append(silent, dial(t, s.addr))
@@ -277,6 +277,45 @@ func TestServeStalledHandshakes(t *testing.T) {
 	})
 }
 
+// A connection that has waited for 6 s is refused: its handshake would not be over in
+// time either.
+func TestServeLongWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := transport.NewNetwork()
+		l, err := n.Listen("here", dispatcherID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := startServe(t, l, transport.ServeConfig{HandshakeLimit: 1}, echoSessions)
+		dial := func() net.Conn {
+			nc, err := n.Dialer(agentID)(t.Context(), "here")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = nc.Close() })
+			return nc
+		}
+		dial() // has its turn, for 10 s
+		synctest.Wait()
+		start := time.Now()
+		if err := call(t.Context(), dial(), nil); err == nil {
+			t.Error("served without a turn")
+		}
+		if took := time.Since(start); took != 6*time.Second {
+			t.Errorf("refused after %v", took)
+		}
+		synctest.Wait()
+		if lines := s.log.all(); len(lines) != 1 || !strings.Contains(lines[0], "too many handshakes") {
+			t.Errorf("logged %q", lines)
+		}
+		time.Sleep(4 * time.Second)
+		if err := call(t.Context(), dial(), nil); err != nil {
+			t.Errorf("after the first one's turn: %v", err)
+		}
+		s.stop()
+	})
+}
+
 // Connections that would have to wait for long are refused at once; one address
 // takes at most half of the room.
 func TestServeCrowd(t *testing.T) {
@@ -286,7 +325,7 @@ func TestServeCrowd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := startServe(t, l, transport.ServeConfig{HandshakeLimit: 1}, echoSessions) // and 16 that wait
+		s := startServe(t, l, transport.ServeConfig{HandshakeLimit: 1, HandshakeRate: 1}, echoSessions) // and 16 that wait
 		dial := func(name string) {
 			id := agentID
 			id.Name = name
@@ -311,6 +350,31 @@ func TestServeCrowd(t *testing.T) {
 		}
 		if len(lines) != 3 {
 			t.Errorf("%d connections were refused", len(lines))
+		}
+	})
+}
+
+// As many may wait as the rate lets have their turn in 3 s.
+func TestServeCrowdAtFullRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := transport.NewNetwork()
+		l, err := n.Listen("here", dispatcherID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := startServe(t, l, transport.ServeConfig{HandshakeLimit: 1, HandshakeRate: 20}, echoSessions) // and 60 that wait
+		for i := range 63 {
+			id := agentID
+			id.Name = fmt.Sprint("host", i)
+			nc, err := n.Dialer(id)(t.Context(), "here")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = nc.Close() })
+		}
+		synctest.Wait()
+		if lines := s.log.all(); len(lines) != 2 {
+			t.Errorf("%d connections were refused: %q", len(lines), lines)
 		}
 	})
 }

@@ -285,6 +285,19 @@ func (s *Session) start(f func()) bool {
 	return true
 }
 
+// run is start for a goroutine that has nothing else to do: it runs f itself.
+func (s *Session) run(f func()) {
+	s.mu.Lock()
+	if s.reason != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.tasks.Add(1)
+	s.mu.Unlock()
+	defer s.tasks.Done()
+	f()
+}
+
 // fail ends the session without waiting. The first reason counts.
 func (s *Session) fail(reason error) {
 	s.mu.Lock()

@@ -72,8 +72,8 @@ func Validate(b []byte, l Limits) error {
 	return nil
 }
 
-// validator walks one value. left holds, for each open container, how many
-// values it still lacks.
+// validator walks one value. left holds, for each open container but the innermost,
+// how many values it still lacks.
 type validator struct {
 	b      []byte
 	at     int // start of the value in hand
@@ -81,8 +81,9 @@ type validator struct {
 	budget int // elements that may still be declared
 	depth  int
 	ext    bool
+	inside int // how many values the value in hand holds; 0: it is no container, or empty
 	open   int
-	left   [maxDepth]int
+	left   [maxDepth]uint32
 }
 
 // run returns why the bytes are refused, "" when they are not.
@@ -90,18 +91,37 @@ func (v *validator) run() string {
 	if len(v.b) == 0 {
 		return reasonEmpty
 	}
-	for {
-		if reason := v.value(); reason != "" {
+	for left := uint32(1); ; { // of the innermost container
+		for left == 0 {
+			if v.open == 0 {
+				return v.trailing()
+			}
+			v.open--
+			left = v.left[v.open]
+		}
+		left--
+		v.at = v.next
+		if v.at >= len(v.b) {
+			return reasonTruncated
+		}
+		c := v.b[v.at]
+		v.next++
+		if c <= 0x7f || c >= 0xe0 {
+			continue
+		}
+		if reason := v.value(c); reason != "" {
 			return reason
 		}
-		for v.open > 0 && v.left[v.open-1] == 0 {
-			v.open--
+		if v.inside > 0 {
+			v.left[v.open] = left
+			v.open++
+			left, v.inside = uint32(v.inside), 0 //nolint:gosec // within the bytes that are there, at most maxDeclared
 		}
-		if v.open == 0 {
-			break
-		}
-		v.left[v.open-1]--
 	}
+}
+
+// trailing refuses what is behind the value.
+func (v *validator) trailing() string {
 	if v.next < len(v.b) {
 		v.at = v.next
 		return reasonTrailing
@@ -109,17 +129,10 @@ func (v *validator) run() string {
 	return ""
 }
 
-// value reads one value, of a container only the head.
-func (v *validator) value() string {
-	v.at = v.next
-	if v.at >= len(v.b) {
-		return reasonTruncated
-	}
-	c := v.b[v.at]
-	v.next++
+// value reads a value behind its first byte, which is no integer's, of a container
+// only the head.
+func (v *validator) value(c byte) string {
 	switch {
-	case c <= 0x7f || c >= 0xe0:
-		return ""
 	case c <= 0x8f:
 		return v.container(2 * int(c&0x0f))
 	case c <= 0x9f:
@@ -209,8 +222,7 @@ func (v *validator) container(n int) string {
 		return reasonDepth
 	}
 	v.budget -= n
-	v.left[v.open] = n
-	v.open++
+	v.inside = n
 	return ""
 }
 

@@ -18,10 +18,21 @@ import (
 // Bind returns the arguments as they are decoded for the procedure's function:
 // positional ones by name, none as an empty map, base64 and RFC 3339 texts as the
 // bytes and times they stand for. What it returns was made from what was checked,
-// so that no trick of the encoding comes between.
+// so that no trick of the encoding comes between; args themselves, if they have none.
 //
 // Errors: ErrInvalid with the field, as "args.count", and what was expected.
 func (a *Args) Bind(args harp.Value) (harp.Value, error) {
+	switch {
+	case len(args) == 0 && a.plain.acceptsNone():
+		return harp.Value{emptyMap}, nil
+	case a.plain.accepts(args):
+		return args, nil
+	}
+	return a.bind(args)
+}
+
+// bind is Bind for arguments that are not plain.
+func (a *Args) bind(args harp.Value) (harp.Value, error) {
 	got, err := args.Any()
 	if err != nil {
 		return nil, inArgs(err)

@@ -54,6 +54,7 @@ type Args struct {
 	params   []string
 	schema   *jsonschema.Schema // nil: anything goes
 	resolved *jsonschema.Resolved
+	plain    *plain // nil: arguments must be looked at by the library
 }
 
 // Compile prepares the checking of a procedure's arguments. Errors: ErrInvalid for
@@ -68,6 +69,9 @@ func Compile(doc harp.ProcedureDoc) (*Args, error) {
 	if err == nil {
 		a.schema = s
 		a.resolved, err = resolve(s)
+	}
+	if err == nil {
+		a.plain = plainOf(s)
 	}
 	if err != nil {
 		return nil, &harp.FieldError{Field: "schema of " + doc.Name, Message: err.Error()}

@@ -128,6 +128,11 @@ func MaxBody(t transport.Type) int {
 // session. A message that cannot be encoded is a defect of the program: Encode
 // panics.
 func Encode(message any) []byte {
+	if m, ok := message.(plainEncoder); ok {
+		if b := m.encodePlain(); b != nil {
+			return b
+		}
+	}
 	if v := reflect.ValueOf(message); message != nil && !isText(v) {
 		message = text(v).Interface()
 	}
@@ -153,6 +158,9 @@ func DecodeRow(row []byte, message any) error {
 }
 
 func decode(b []byte, message any, l transport.Limits) error {
+	if m, ok := message.(plainDecoder); ok && transport.Validate(b, l) == nil && m.decodePlain(b) {
+		return nil
+	}
 	if err := transport.Unmarshal(b, message, l); err != nil {
 		return err
 	}

@@ -90,6 +90,15 @@ func join(key, first []byte, get func(key []byte) ([]byte, error)) (payload []by
 
 // encode returns a row as msgpack.
 func encode(row any) []byte {
+	if plain, ok := row.(plainRow); ok {
+		if b := plain.encodePlain(); b != nil {
+			return b
+		}
+	}
+	return encodeReflected(row)
+}
+
+func encodeReflected(row any) []byte {
 	b := buffers.Get().(*bytes.Buffer)
 	defer buffers.Put(b)
 	b.Reset()

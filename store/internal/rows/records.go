@@ -3,13 +3,9 @@ package rows
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/vmihailenco/msgpack/v5"
-	"github.com/vmihailenco/msgpack/v5/msgpcode"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
@@ -116,89 +112,6 @@ func (s *Store) withinLimit(j *store.Job, news []harp.Record) []harp.Record {
 		j.Stored += size
 	}
 	return news
-}
-
-// chunkLen is how many of the records go into one chunk: at least one, and not more
-// than fit one piece.
-func chunkLen(records []harp.Record) int {
-	size := recordCost
-	for n := range records {
-		if size += recordSize(&records[n]); size > pieceSize && n > 0 {
-			return n
-		}
-	}
-	return len(records)
-}
-
-// A chunk is when it arrived, how many records it has, and of each the agent's
-// time, kind, dropped bytes and value; before the kind a true if it is partial.
-
-func encodeChunk(records []harp.Record, arrived time.Time) []byte {
-	var b bytes.Buffer
-	b.Grow(recordsSize(records) + recordCost)
-	enc := msgpack.GetEncoder()
-	defer msgpack.PutEncoder(enc)
-	enc.Reset(&b)
-	err := errors.Join(enc.EncodeInt(nanos(arrived)), enc.EncodeArrayLen(len(records)))
-	for i := range records {
-		r := &records[i]
-		err = errors.Join(err, enc.EncodeInt(nanos(r.Time)))
-		if r.Partial {
-			err = errors.Join(err, enc.EncodeBool(true))
-		}
-		err = errors.Join(err, enc.EncodeString(string(r.Kind)), enc.EncodeUint(r.Truncated), enc.EncodeBytes(r.Value))
-	}
-	if err != nil {
-		panic("store: encode records: " + err.Error()) // a buffer takes everything
-	}
-	return b.Bytes()
-}
-
-// decodeChunk returns the records of a chunk, numbered from the job's number
-// `first` on.
-func decodeChunk(payload []byte, attempt int, first uint64) ([]harp.Record, error) {
-	dec := msgpack.GetDecoder()
-	defer msgpack.PutDecoder(dec)
-	dec.Reset(bytes.NewReader(payload))
-	if _, err := dec.DecodeInt64(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	n, err := dec.DecodeArrayLen()
-	if err != nil || n < 0 || n > len(payload) {
-		return nil, fmt.Errorf("%w: %d records: %w", ErrDamaged, n, err)
-	}
-	records := make([]harp.Record, n)
-	for i := range records {
-		r := &records[i]
-		r.Seq, r.Attempt = first+uint64(i), attempt
-		if err := decodeRecord(dec, r); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
-		}
-	}
-	return records, nil
-}
-
-func decodeRecord(dec *msgpack.Decoder, r *harp.Record) error {
-	at, err := dec.DecodeInt64()
-	if err != nil {
-		return err
-	}
-	r.Time = fromNanos(at)
-	if code, err := dec.PeekCode(); err == nil && code == msgpcode.True {
-		if r.Partial, err = dec.DecodeBool(); err != nil {
-			return err
-		}
-	}
-	kind, err := dec.DecodeString()
-	if err != nil {
-		return err
-	}
-	r.Kind = harp.RecordKind(kind)
-	if r.Truncated, err = dec.DecodeUint64(); err != nil {
-		return err
-	}
-	r.Value, err = dec.DecodeBytes()
-	return err
 }
 
 // Read implements store.Records.

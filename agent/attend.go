@@ -1,0 +1,169 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+// startedAfter is how long a direct call runs before its caller is told that it does,
+// unless there is something else to tell. That of a shorter one is in its END.
+const startedAfter = 5 * time.Millisecond
+
+// runsHere reports whether the function of an attempt, which is new, runs in the
+// goroutine that answers its call: nobody but its caller will ever ask for it.
+func (s *session) runsHere(at *attempt) bool {
+	return s.direct && at.task.cmd == nil && !at.spool.on
+}
+
+// attend reports a direct call, which lives no longer than its lane.
+func (s *session) attend(ctx context.Context, x *transport.Exchange, at *attempt) {
+	<-at.begun // another exchange may have brought it here just now
+	if here := at.claim(); here != nil {
+		here.report = report{session: s, x: x, at: at, quit: func() {}}
+		here.serve(ctx)
+		return
+	}
+	if s.tell(ctx, x, at, ask{from: fromAcked, greeting: wire.TypeStarted}) == notTaken {
+		s.decline(x, at.no)
+		return
+	}
+	if at.hasLeft() || at.isTold() {
+		return
+	}
+	at.interrupt(gone("the caller has gone"))
+	at.abandon() // what a command still prints waits for nobody
+	<-at.returned
+	at.settle()
+}
+
+// attendance is a direct call whose function runs where the call is answered. What
+// comes in is heard by the goroutine that reads the lane; one that sends is there as
+// soon as there is something to tell before the end.
+type attendance struct {
+	at     *attempt
+	ctx    context.Context // ends with the lane
+	report report
+	work   sync.WaitGroup // who sends before the end
+
+	// Guarded by the attempt's mutex.
+	claimed bool
+	sending bool
+	closed  bool // nothing is heard any more
+}
+
+// claim returns the attendance for who comes first: the function runs once. nil: it
+// runs elsewhere.
+func (at *attempt) claim() *attendance {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if at.here == nil || at.here.claimed {
+		return nil
+	}
+	at.here.claimed = true
+	return at.here
+}
+
+// serve runs the function and answers the call.
+func (h *attendance) serve(ctx context.Context) {
+	at := h.at
+	at.stay.work.Add(1)
+	defer at.stay.work.Done()
+	defer h.end() // the function may leave by runtime.Goexit
+	h.ctx = ctx
+	at.attach(&h.report, ask{from: fromAcked})
+	if err := h.report.x.Listen(h.heard); err != nil {
+		h.leave()
+	}
+	at.watch.begin()
+	at.run()
+}
+
+// end says how the call has ended, unless nobody hears it.
+func (h *attendance) end() {
+	at := h.at
+	at.mu.Lock()
+	sending := h.sending
+	at.mu.Unlock()
+	if !sending {
+		h.sendEnd()
+	}
+	h.work.Wait()
+	at.detach(&h.report)
+	if !at.hasLeft() && !at.isTold() {
+		at.abandon()
+	}
+	at.mu.Lock()
+	h.closed = true
+	at.mu.Unlock()
+}
+
+// sendEnd sends END where there was nothing to tell before.
+func (h *attendance) sendEnd() {
+	t, message, err := h.report.take()
+	if err != nil || t != wire.TypeEnd {
+		return // another exchange is told by now, or nobody
+	}
+	if h.report.x.Send(t, true, wire.Encode(message)) == nil {
+		h.report.sentEnd()
+	}
+}
+
+// tell is tellLocked for a clock.
+func (h *attendance) tell() {
+	h.at.mu.Lock()
+	defer h.at.mu.Unlock()
+	h.tellLocked()
+}
+
+// tellLocked starts sending when there is something to tell before the end.
+func (h *attendance) tellLocked() {
+	if h.sending || h.at.report != &h.report || h.at.ended {
+		return
+	}
+	h.sending = true
+	ctx, quit := context.WithCancel(h.ctx)
+	h.report.quit, h.report.wake = quit, make(chan struct{}, 1)
+	started := wire.Started{Time: h.at.started.UnixNano()}
+	h.work.Go(func() {
+		defer quit()
+		if h.report.greet(wire.TypeStarted, started) {
+			h.report.sendLoop(ctx)
+		}
+	})
+}
+
+// heard takes what the caller says, or that it is gone.
+func (h *attendance) heard(f transport.Frame, err error) {
+	if err != nil {
+		h.leave()
+		return
+	}
+	if _, bad := h.report.hear(f); bad != nil {
+		h.violated(f, bad)
+	}
+}
+
+// violated ends the session, for which who reads one of its lanes cannot wait.
+func (h *attendance) violated(f transport.Frame, bad error) {
+	h.at.mu.Lock()
+	defer h.at.mu.Unlock()
+	if !h.closed {
+		h.at.stay.work.Go(func() { h.report.session.violated("frame type %d in an exchange: %v", f.Type, bad) })
+	}
+}
+
+// leave stops the function when its caller is gone.
+func (h *attendance) leave() {
+	at := h.at
+	at.mu.Lock()
+	mine := at.report == &h.report && !at.ended
+	at.mu.Unlock()
+	if mine {
+		at.interrupt(gone("the caller has gone"))
+		at.abandon()
+	}
+}

@@ -1,0 +1,134 @@
+package harp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+// heard takes in what the agent says, or that it says no more.
+func (c *DirectCall) heard(f transport.Frame, err error) {
+	if err == nil {
+		err = c.hear(f)
+	}
+	if err != nil {
+		c.end(nil, c.lostBy(err), true)
+	}
+}
+
+// hear takes in a frame. The error is that of a conversation that makes no sense.
+func (c *DirectCall) hear(f transport.Frame) error {
+	switch f.Type {
+	case wire.TypeStarted, wire.TypeStopping: // a stop is in the end, too
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.began = true
+		return nil
+	case wire.TypeRecords:
+		due, err := c.hearRecords(f.Body)
+		c.acknowledge(due)
+		return err
+	case wire.TypeEnd:
+		return hearMessage(f.Body, c.hearEnd)
+	case wire.TypeRefused:
+		return hearMessage(f.Body, c.hearRefused)
+	case wire.TypeNotNow:
+		return hearMessage(f.Body, c.hearNotNow)
+	}
+	return fmt.Errorf("frame type %d in a direct call", f.Type)
+}
+
+func hearMessage[W any](body []byte, hear func(W) error) error {
+	var w W
+	if err := wire.Decode(body, &w); err != nil {
+		return err
+	}
+	return hear(w)
+}
+
+func (c *DirectCall) hearRecords(body []byte) (due bool, err error) {
+	var w wire.Records
+	if err := wire.Decode(body, &w); err != nil {
+		return false, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.began = true
+	c.records = slices.Grow(c.records, len(w.Records))
+	for i, rec := range w.Records {
+		r, err := recordFromWire(wire.PulledRecord{Seq: w.First + int64(i), Attempt: 1, Record: rec})
+		switch {
+		case err != nil:
+			return false, senseless(err)
+		case r.Seq != c.next:
+			return false, fmt.Errorf("record %d came instead of %d", r.Seq, c.next)
+		}
+		if c.held += weight(r); c.held > wire.Window+wire.MaxMessage {
+			return false, errors.New("records beyond the window")
+		}
+		c.next++
+		c.records = append(c.records, r)
+	}
+	signal(c.more)
+	return c.dropLocked(), nil
+}
+
+// senseless is an error of what the agent said, which is not wrong with the call.
+func senseless(err error) error {
+	return fmt.Errorf("the agent's answer cannot be read: %v", err) //nolint:errorlint // on purpose
+}
+
+// hearEnd notes how the procedure ended: what was journalled first decides, a limit,
+// a cancel or its own end.
+func (c *DirectCall) hearEnd(w wire.End) error {
+	var r reader
+	value, failure := r.value("value", w.Value), r.failure(w.Failure)
+	if r.err != nil {
+		return senseless(r.err)
+	}
+	switch {
+	case w.Stopped != nil:
+		failure = stopFailure(*w.Stopped, FailureOf(failure)).Err()
+	case failure == nil && w.Dropped:
+		f := NewFailure("no_space", "the agent dropped the value")
+		f.Ran, f.Fault = DidRun, FaultAgent
+		failure = f.Err()
+	}
+	if failure != nil {
+		value = nil
+	}
+	c.end(value, failure, false)
+	return nil
+}
+
+// stopFailure is that of a call which a cancel or a limit has ended, with what the
+// procedure said last.
+func stopFailure(w wire.Stopping, last Failure) Failure {
+	f := NewFailure("cancelled", last.Message)
+	if w.Cause != wire.CauseCancel {
+		f = NewFailure("timeout", last.Message)
+		f.Limit, f.LimitOf = time.Duration(w.Limit), w.Cause
+	}
+	f.Data, f.ExitCode = last.Data, last.ExitCode
+	return f
+}
+
+func (c *DirectCall) hearRefused(w wire.Refused) error {
+	f, err := decodeFailure(w.Failure)
+	if err != nil {
+		return senseless(err)
+	}
+	c.end(nil, f.Err(), false)
+	return nil
+}
+
+func (c *DirectCall) hearNotNow(w wire.NotNow) error {
+	f := NewFailure("rejected", "it takes no call now")
+	f.Type = w.Reason
+	c.end(nil, f.Err(), false)
+	return nil
+}

@@ -1,0 +1,241 @@
+package schema
+
+import (
+	"math"
+	"reflect"
+	"slices"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/pack"
+	"github.com/harpcaller/harp/transport"
+)
+
+// plain checks arguments as they lie there, by a schema that asks for nothing but
+// types: objects of typed properties, lists, texts, numbers, bytes. What it accepts
+// Bind would return with the same meaning; what it does not may still fit.
+type plain struct {
+	kinds    kind
+	fields   map[string]plainField
+	required uint64 // bits of the fields that must be there
+	others   *plain // what fields with other names are; nil: there are none
+	items    *plain
+}
+
+// plainField is a property and its bit, among at most 64.
+type plainField struct {
+	*plain
+	bit uint64
+}
+
+// kind is a set of forms of a value.
+type kind uint
+
+const (
+	kindNil kind = 1 << iota
+	kindBool
+	kindInt
+	kindFloat
+	kindText
+	kindBytes
+	kindList
+	kindMap
+)
+
+// scalars are what may stand where anything goes: a map or list there may hold what
+// Bind writes anew.
+const scalars = kindNil | kindBool | kindInt | kindFloat | kindText | kindBytes
+
+// maxPlainFields is how many properties can be marked as seen.
+const maxPlainFields = 64
+
+// plainOf returns the plain form of a schema, nil if it has none.
+func plainOf(s *jsonschema.Schema) *plain {
+	if s == nil || isTrue(s) {
+		return &plain{kinds: scalars}
+	}
+	if !asksForTypes(s) {
+		return nil
+	}
+	p := &plain{}
+	for _, t := range types(s) {
+		k := kindsOf(s, t)
+		if k == 0 {
+			return nil
+		}
+		p.kinds |= k
+	}
+	if p.kinds&kindList != 0 {
+		if p.items = plainOf(s.Items); p.items == nil {
+			return nil
+		}
+	}
+	if p.kinds&kindMap != 0 && !p.setFields(s) {
+		return nil
+	}
+	return p
+}
+
+// asksForTypes reports whether a schema names types and uses no keyword that is not
+// known here.
+func asksForTypes(s *jsonschema.Schema) bool {
+	rest := *s
+	rest.Type, rest.Types, rest.Format, rest.ContentEncoding = "", nil, "", ""
+	rest.Properties, rest.Required, rest.AdditionalProperties, rest.Items = nil, nil, nil, nil
+	rest.Title, rest.Description, rest.Comment, rest.PropertyOrder = "", "", "", nil
+	rest.Default, rest.Examples, rest.Deprecated, rest.ReadOnly, rest.WriteOnly = nil, nil, false, false, false
+	return len(types(s)) > 0 && s.Format != formatTime && reflect.DeepEqual(rest, jsonschema.Schema{})
+}
+
+// kindsOf returns the forms of a JSON type that need no other look, 0 for a type that
+// is none.
+func kindsOf(s *jsonschema.Schema, t string) kind {
+	switch t {
+	case "null":
+		return kindNil
+	case "boolean":
+		return kindBool
+	case "integer":
+		return kindInt
+	case "number":
+		return kindInt | kindFloat
+	case "string":
+		if s.ContentEncoding == encodingBase64 {
+			return kindBytes
+		}
+		return kindText
+	case "array":
+		return kindList
+	case "object":
+		return kindMap
+	}
+	return 0
+}
+
+// setFields notes what an object holds. It reports whether all of that is plain.
+func (p *plain) setFields(s *jsonschema.Schema) bool {
+	if len(s.Properties) > maxPlainFields {
+		return false
+	}
+	p.fields = make(map[string]plainField, len(s.Properties))
+	bit := uint64(1)
+	for name, property := range s.Properties {
+		field := plainOf(property)
+		if field == nil {
+			return false
+		}
+		p.fields[name] = plainField{field, bit}
+		bit <<= 1
+	}
+	for _, name := range s.Required {
+		field, ok := p.fields[name]
+		if !ok {
+			return false
+		}
+		p.required |= field.bit
+	}
+	if isFalse(s.AdditionalProperties) {
+		return true
+	}
+	p.others = plainOf(s.AdditionalProperties)
+	return p.others != nil
+}
+
+// accepts reports whether args, which may be any bytes, are a valid value that fits as
+// it is.
+func (p *plain) accepts(args harp.Value) bool {
+	if p == nil || transport.Validate(args, transport.ValueLimits) != nil {
+		return false
+	}
+	r := pack.NewReader(args)
+	p.read(&r)
+	return r.Done()
+}
+
+// emptyMap is what a call without arguments has.
+const emptyMap = 0x80
+
+// acceptsNone reports whether there may be no arguments where a map is wanted.
+func (p *plain) acceptsNone() bool { return p != nil && p.kinds == kindMap && p.required == 0 }
+
+// read reads a value. If it does not fit the reader gets odd.
+func (p *plain) read(r *pack.Reader) {
+	k := kindAt(r)
+	if p.kinds&k == 0 {
+		r.Fail()
+		return
+	}
+	switch k {
+	case kindBool:
+		r.Bool()
+	case kindInt:
+		r.Int()
+	case kindFloat:
+		if f := r.Float(); math.IsNaN(f) || math.IsInf(f, 0) {
+			r.Fail()
+		}
+	case kindText:
+		r.Text()
+	case kindBytes:
+		r.Bytes()
+	case kindList:
+		for range r.Array() {
+			p.items.read(r)
+		}
+	case kindMap:
+		p.readMap(r)
+	default:
+		r.Nil()
+	}
+}
+
+// readMap reads an object whose keys are texts and each there once: of keys that are
+// no properties that is known when they are sorted.
+func (p *plain) readMap(r *pack.Reader) {
+	var seen uint64
+	var last []byte
+	for range r.Map() {
+		name := r.Text()
+		if f, ok := p.fields[string(name)]; ok {
+			if seen&f.bit != 0 {
+				r.Fail()
+			}
+			seen |= f.bit
+			f.read(r)
+			continue
+		}
+		if p.others == nil || last != nil && slices.Compare(last, name) >= 0 {
+			r.Fail()
+			return
+		}
+		last = name
+		p.others.read(r)
+	}
+	if seen&p.required != p.required {
+		r.Fail()
+	}
+}
+
+// kindAt says what the next value is, 0 if it has no plain form.
+func kindAt(r *pack.Reader) kind {
+	switch c := r.Peek(); {
+	case c <= 0x7f || c >= 0xe0 || c >= 0xcc && c <= 0xd3:
+		return kindInt
+	case c <= 0x8f || c == 0xde || c == 0xdf:
+		return kindMap
+	case c <= 0x9f || c == 0xdc || c == 0xdd:
+		return kindList
+	case c <= 0xbf || c >= 0xd9 && c <= 0xdb:
+		return kindText
+	case c == 0xc0:
+		return kindNil
+	case c == 0xc2 || c == 0xc3:
+		return kindBool
+	case c >= 0xc4 && c <= 0xc6:
+		return kindBytes
+	case c == 0xcb:
+		return kindFloat
+	}
+	return 0
+}

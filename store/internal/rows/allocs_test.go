@@ -1,0 +1,46 @@
+package rows
+
+import (
+	"testing"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// TestAllocations holds what a job and a record may take from memory, with what the
+// engine of the test takes. It does not depend on the machine.
+func TestAllocations(t *testing.T) {
+	s := opened(t, newTrial(), Options{})
+	job := func() {
+		j := started(t, s)
+		end := about(j, store.End)
+		end.Event.Value = harp.Value{1}
+		applied(t, s, end)
+	}
+	if n := testing.AllocsPerRun(200, job); n > 225 {
+		t.Errorf("a job takes %v allocations from its submission to its end", n)
+	}
+	j, next := started(t, s), 0
+	records := make([]harp.Record, 400)
+	for i := range records {
+		records[i] = harp.Record{Time: noon, Kind: harp.KindData, Value: make(harp.Value, 100)}
+	}
+	batch := func() {
+		a := store.Append{ID: j.ID, Attempt: j.Attempt, Fence: j.Fence, First: uint64(next), Records: records, Arrived: noon}
+		if _, err := s.Append(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		next += len(records)
+	}
+	if n := testing.AllocsPerRun(100, batch); n > 80 {
+		t.Errorf("%d records take %v allocations to store", len(records), n)
+	}
+	read := func() {
+		if got, err := s.Read(t.Context(), j.ID, 0, 100_000); err != nil || len(got) < len(records) {
+			t.Fatalf("%d records, %v", len(got), err)
+		}
+	}
+	if n := testing.AllocsPerRun(100, read); n > 65 {
+		t.Errorf("%d records take %v allocations to read", len(records), n)
+	}
+}

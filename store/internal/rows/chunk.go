@@ -1,0 +1,83 @@
+package rows
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/pack"
+)
+
+// A chunk is records that lie under one key: when it arrived, how many there are, and of
+// each the agent's time, kind, dropped bytes and value; before the kind a true if it is
+// partial.
+
+// chunkLen is how many of the records go into one chunk: at least one, and not more
+// than fit one piece.
+func chunkLen(records []harp.Record) int {
+	size := recordCost
+	for n := range records {
+		if size += recordSize(&records[n]); size > pieceSize && n > 0 {
+			return n
+		}
+	}
+	return len(records)
+}
+
+func encodeChunk(records []harp.Record, arrived time.Time) []byte {
+	const slack = 16 // of a record's time and lengths, beyond what it counts
+	b := make([]byte, 0, recordCost+recordsSize(records)+slack)
+	b = pack.AppendArray(pack.AppendInt(b, nanos(arrived)), len(records))
+	for i := range records {
+		r := &records[i]
+		b = pack.AppendInt(b, nanos(r.Time))
+		if r.Partial {
+			b = pack.AppendBool(b, true)
+		}
+		b = pack.AppendUint(pack.AppendString(b, string(r.Kind)), r.Truncated)
+		b = pack.AppendBytes(b, r.Value)
+	}
+	return b
+}
+
+// decodeChunk returns the records of a chunk, numbered from the job's number `first` on.
+// Their values share a copy of it.
+func decodeChunk(payload []byte, attempt int, first uint64) ([]harp.Record, error) {
+	r := pack.NewReader(bytes.Clone(payload))
+	r.Int()
+	records := make([]harp.Record, r.Array())
+	for i := range records {
+		records[i] = decodeRecord(&r)
+		records[i].Seq, records[i].Attempt = first+uint64(i), attempt
+	}
+	if !r.Done() {
+		return nil, fmt.Errorf("%w: a chunk of %d records", ErrDamaged, len(records))
+	}
+	return records, nil
+}
+
+func decodeRecord(from *pack.Reader) (r harp.Record) {
+	r.Time = fromNanos(from.Int())
+	if from.Peek() == pack.True {
+		r.Partial = from.Bool()
+	}
+	r.Kind = kindOf(from.Text())
+	r.Truncated = uint64(from.Int())
+	if from.Peek() == pack.Nil {
+		from.Nil()
+	} else {
+		r.Value = from.Bytes()
+	}
+	return r
+}
+
+// kindOf is string(kind), but the usual ones need no memory.
+func kindOf(kind []byte) harp.RecordKind {
+	for _, k := range []harp.RecordKind{harp.KindData, harp.KindStdout, harp.KindStderr, harp.KindLog} {
+		if string(kind) == string(k) {
+			return k
+		}
+	}
+	return harp.RecordKind(kind)
+}
