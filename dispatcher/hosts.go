@@ -3,12 +3,10 @@ package dispatcher
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/harpcaller/harp"
-	"github.com/harpcaller/harp/internal/schema"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -18,10 +16,16 @@ type hosts struct {
 	byName map[string]*host
 	names  []string // sorted
 
-	connected int // have a session
+	connected int       // have a session
+	awaited   int       // are about to come back
+	until     time.Time // when they no longer are
+
+	catalogues *catalogues
 }
 
-func newHosts() *hosts { return &hosts{byName: map[string]*host{}} }
+func newHosts() *hosts {
+	return &hosts{byName: map[string]*host{}, catalogues: newCatalogues()}
+}
 
 // get returns a host, made if it is new.
 func (hs *hosts) get(name string) *host {
@@ -29,7 +33,7 @@ func (hs *hosts) get(name string) *host {
 	defer hs.mu.Unlock()
 	h := hs.byName[name]
 	if h == nil {
-		h = &host{name: name, door: make(chan struct{}, 1)}
+		h = &host{name: name, door: make(chan struct{}, 1), catalogues: hs.catalogues, offers: &catalogue{}}
 		hs.byName[name] = h
 		at, _ := slices.BinarySearch(hs.names, name)
 		hs.names = slices.Insert(hs.names, at, name)
@@ -73,24 +77,19 @@ func (hs *hosts) page(cursor string, n int) (page []*host, next string) {
 // host is one host: what is stored of it, what the registry says of it, and its
 // session.
 type host struct {
-	name string
-	door chan struct{} // holds a value while an agent is greeted: one at a time
+	name       string
+	door       chan struct{} // holds a value while an agent is greeted: one at a time
+	catalogues *catalogues   // of all hosts
 
 	mu        sync.Mutex
 	connected bool        // has ever been
 	row       store.Host  // if connected
-	procs     []procedure // sorted by name
+	offers    *catalogue  // never nil
 	spec      *HostSpec   // nil: not in the registry
 	session   *session    // nil: away
 	expected  *time.Timer // makes its jobs unknown unless it comes back; nil: nothing is expected
 	returning time.Time   // until then it counts as about to come back
 	trouble   string      // why it could not be dialled, the last time
-}
-
-// procedure is what a host's agent offers, with its schema ready to check against.
-type procedure struct {
-	doc   harp.ProcedureDoc
-	check *schema.Args
 }
 
 func (h *host) known() bool {
@@ -108,11 +107,15 @@ func (h *host) away() bool {
 	return h.session == nil && !time.Now().Before(h.returning)
 }
 
-// returnsUntil counts the host as about to come back until then.
-func (h *host) returnsUntil(t time.Time) {
+// await counts the host as about to come back until then.
+func (hs *hosts) await(h *host, until time.Time) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.returning = t
+	h.returning = until
+	h.mu.Unlock()
+	hs.mu.Lock()
+	hs.awaited++
+	hs.until = until
+	hs.mu.Unlock()
 }
 
 // enter waits until nobody else decides about the host's session: of two agents
@@ -146,10 +149,14 @@ func (hs *hosts) expectNone() {
 	}
 }
 
-// online is how many hosts are.
-func (hs *hosts) online() int {
+// expected is how many hosts have a session, or had one when the dispatcher stopped
+// and are about to come back.
+func (hs *hosts) expected() int {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
+	if time.Now().Before(hs.until) {
+		return max(hs.connected, hs.awaited)
+	}
 	return hs.connected
 }
 
@@ -160,21 +167,14 @@ func (h *host) current() *session {
 	return h.session
 }
 
-// setRow takes over what is stored or was said of the host.
+// setRow takes over what is stored or was said of the host. Nobody may change the
+// row's procedures from now on.
 func (h *host) setRow(row store.Host) {
-	procs := make([]procedure, 0, len(row.Procedures))
-	for _, doc := range row.Procedures {
-		// A schema that cannot be read checks nothing here; the agent checks again.
-		args, err := schema.Compile(doc)
-		if err != nil {
-			args = nil
-		}
-		procs = append(procs, procedure{doc: doc, check: args})
-	}
-	slices.SortFunc(procs, func(a, b procedure) int { return strings.Compare(a.doc.Name, b.doc.Name) })
+	offers := h.catalogues.of(row.Procedures)
+	row.Procedures = offers.docs
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.connected, h.row, h.procs = true, row, procs
+	h.connected, h.row, h.offers = true, row, offers
 }
 
 // check looks whether the host offers the procedure and the arguments fit. A host
@@ -182,38 +182,37 @@ func (h *host) setRow(row store.Host) {
 // harp.ErrNotFound, *harp.FieldError.
 func (h *host) check(req harp.Request) (harp.ProcedureDoc, error) {
 	h.mu.Lock()
-	procs := h.procs
+	offers := h.offers
 	h.mu.Unlock()
-	if len(procs) == 0 { // a new host is online before it says what it offers
+	if len(offers.docs) == 0 { // a new host is online before it says what it offers
 		return harp.ProcedureDoc{Name: req.Procedure}, nil
 	}
-	at, found := slices.BinarySearchFunc(procs, req.Procedure, byName)
+	at, found := offers.find(req.Procedure)
 	if !found {
 		return harp.ProcedureDoc{}, harp.NotFound("procedure", req.Procedure+" on "+h.name)
 	}
-	if procs[at].check != nil {
-		if _, err := procs[at].check.Bind(req.Args); err != nil {
+	if check := offers.checks[at]; check != nil {
+		if _, err := check.Bind(req.Args); err != nil {
 			return harp.ProcedureDoc{}, err
 		}
 	}
-	return procs[at].doc, nil
+	return offers.docs[at], nil
 }
-
-func byName(p procedure, name string) int { return strings.Compare(p.doc.Name, name) }
 
 // procedures returns a page of what the host offers.
 func (h *host) procedures(cursor string, n int) (page []harp.ProcedureDoc, next string) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	at, found := slices.BinarySearchFunc(h.procs, cursor, byName)
+	offers := h.offers
+	h.mu.Unlock()
+	at, found := offers.find(cursor)
 	if found {
 		at++
 	}
-	for ; at < len(h.procs); at++ {
+	for _, doc := range offers.docs[at:] {
 		if len(page) == n {
 			return page, page[n-1].Name
 		}
-		page = append(page, h.procs[at].doc)
+		page = append(page, doc)
 	}
 	return page, ""
 }
@@ -238,8 +237,8 @@ func (h *host) status() harp.HostStatus {
 			s.Labels[k] = v
 		}
 	}
-	for _, p := range h.procs {
-		s.Procedures = append(s.Procedures, p.doc.Name)
+	for i := range h.offers.docs {
+		s.Procedures = append(s.Procedures, h.offers.docs[i].Name)
 	}
 	return s
 }

@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -62,12 +61,20 @@ func (d *Dispatcher) serveAgent(ctx context.Context, conn *transport.Conn) error
 		d: d, host: d.hosts.get(conn.Peer().Identity.Name), tr: tr,
 		ready: make(chan struct{}, 1), ended: make(chan struct{}), live: map[string]*attempt{}, skips: map[string]int64{}, leave: func() {}, beat: d.beat(),
 	}
-	err = s.greet(ctx)
+	err = aside(func() error { return s.begin(ctx) })
 	if err == nil {
-		err = s.serve(ctx)
+		err = s.listen(ctx)
 	}
 	tr.Close(err)
 	return errors.Join(err, s.finish())
+}
+
+// aside runs f in a goroutine of its own and waits for it: what f needs of the stack
+// is given back, which an agent that does nothing would keep.
+func aside(f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return <-done
 }
 
 // greet is the session's beginning, up to READY.
@@ -224,21 +231,6 @@ func (s *session) introduce(ctx context.Context) error {
 	return s.expect(ctx, wire.TypeReady, &ready)
 }
 
-func (s *session) expectProcedures(ctx context.Context) (docs []harp.ProcedureDoc, err error) {
-	for {
-		var page wire.Procedures
-		if err := s.expect(ctx, wire.TypeProcedures, &page); err != nil {
-			return nil, err
-		}
-		for _, p := range page.Procedures {
-			docs = append(docs, procedureDoc(p))
-		}
-		if page.Last {
-			return docs, nil
-		}
-	}
-}
-
 func (s *session) expectHeld(ctx context.Context) (held []wire.HeldAttempt, err error) {
 	for {
 		var page wire.Held
@@ -276,17 +268,11 @@ func (s *session) forget(held []wire.HeldAttempt) error {
 	}
 }
 
-func procedureDoc(p wire.Procedure) harp.ProcedureDoc {
-	return harp.ProcedureDoc{
-		Name: p.Name, Summary: p.Summary, Doc: p.Doc, Params: p.Params,
-		Args: json.RawMessage(p.Args), Record: json.RawMessage(p.Record), Result: json.RawMessage(p.Result),
-		Timeout: time.Duration(p.Timeout), MaxExecTime: time.Duration(p.MaxExecTime),
-		Streams: p.Streams, Idempotent: p.Idempotent, Traits: p.Traits,
+// begin greets the agent and lets calls start.
+func (s *session) begin(ctx context.Context) error {
+	if err := s.greet(ctx); err != nil {
+		return err
 	}
-}
-
-// serve lets calls start and listens to the agent until the session ends.
-func (s *session) serve(ctx context.Context) error {
 	s.d.hosts.attach(s.host, s)
 	s.leave()
 	s.host.setTrouble("")
@@ -295,15 +281,17 @@ func (s *session) serve(ctx context.Context) error {
 	for _, job := range s.resumes {
 		s.resume(job)
 	}
-	if err := s.claim(ctx); err != nil {
-		return err
-	}
+	return s.claim(ctx)
+}
+
+// listen listens to the agent until the session ends.
+func (s *session) listen(ctx context.Context) error {
 	for {
 		f, err := s.control.Receive(ctx)
 		if err != nil {
 			return err
 		}
-		if err := s.hear(ctx, f); err != nil {
+		if err := aside(func() error { return s.hear(ctx, f) }); err != nil {
 			return err
 		}
 	}
@@ -329,30 +317,6 @@ func (s *session) hear(ctx context.Context, f transport.Frame) error {
 		return s.hearProcedures(ctx, f)
 	}
 	return fmt.Errorf("frame %d on the control stream: %w", f.Type, transport.ErrProtocol)
-}
-
-// hearProcedures takes a new list, of which f is the first page.
-func (s *session) hearProcedures(ctx context.Context, f transport.Frame) error {
-	var docs []harp.ProcedureDoc
-	for {
-		var page wire.Procedures
-		if f.Type != wire.TypeProcedures {
-			return fmt.Errorf("frame %d amid procedures: %w", f.Type, transport.ErrProtocol)
-		}
-		if err := wire.Decode(f.Body, &page); err != nil {
-			return err
-		}
-		for _, p := range page.Procedures {
-			docs = append(docs, procedureDoc(p))
-		}
-		if page.Last {
-			return s.record(ctx, s.host.stored().Facts, docs)
-		}
-		var err error
-		if f, err = s.control.Receive(ctx); err != nil {
-			return err
-		}
-	}
 }
 
 // finish is the session's end: no more starts, then its attempts return. Only then is

@@ -18,9 +18,10 @@ const (
 func (d *Dispatcher) now() time.Time { return d.cfg.Now() }
 
 // beat is the interval of heartbeats for a session that begins: longer than
-// configured where there are so many agents that theirs would be too many.
+// configured where there are so many agents that theirs would be too many. The first
+// to come back after a restart count those that follow.
 func (d *Dispatcher) beat() time.Duration {
-	return max(d.cfg.Heartbeat, time.Duration(d.hosts.online())*time.Second/mostBeats)
+	return max(d.cfg.Heartbeat, time.Duration(d.hosts.expected())*time.Second/mostBeats)
 }
 
 // awaits counts a host as one that is about to return, if it was connected when the
@@ -30,7 +31,7 @@ func (d *Dispatcher) awaits(row store.Host) {
 	g := store.Gate{Reason: harp.ReasonOffline, LastHeard: row.LastHeard, Awaited: d.now().Add(returningTime)}
 	if row.Connected {
 		g.LastHeard = d.now().Add(returningTime)
-		d.hosts.get(row.Name).returnsUntil(time.Now().Add(returningTime))
+		d.hosts.await(d.hosts.get(row.Name), time.Now().Add(returningTime))
 	}
 	d.store.SetGate(row.Name, g)
 }

@@ -1,0 +1,174 @@
+package dispatcher
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"weak"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/schema"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+// catalogue is what a host's agent offers, with its schemas ready to check against.
+// Hosts that offer the same share one, so that nobody may change it.
+type catalogue struct {
+	docs   []harp.ProcedureDoc // sorted by name
+	checks []*schema.Args      // of each; nil for a schema that cannot be read
+}
+
+// find returns where the procedure of that name is, or would be.
+func (c *catalogue) find(name string) (at int, found bool) {
+	return slices.BinarySearchFunc(c.docs, name, func(d harp.ProcedureDoc, name string) int { return strings.Compare(d.Name, name) })
+}
+
+func byName(a, b harp.ProcedureDoc) int { return strings.Compare(a.Name, b.Name) }
+
+// digest tells catalogues apart.
+type digest [sha256.Size]byte
+
+// catalogues are those that hosts have, each once. A fleet has thousands of hosts
+// and a handful of catalogues.
+type catalogues struct {
+	compiled schema.Cache
+
+	mu    sync.Mutex // guards what follows; never held while compiling
+	known map[digest]weak.Pointer[catalogue]
+}
+
+func newCatalogues() *catalogues {
+	return &catalogues{known: map[digest]weak.Pointer[catalogue]{}}
+}
+
+// of returns the catalogue of these procedures. Nobody may change them from now on.
+func (cs *catalogues) of(docs []harp.ProcedureDoc) *catalogue {
+	if !slices.IsSortedFunc(docs, byName) {
+		docs = slices.Clone(docs)
+		slices.SortStableFunc(docs, byName)
+	}
+	key := digestOf(docs)
+	if c := cs.get(key); c != nil {
+		return c
+	}
+	c := &catalogue{docs: docs, checks: make([]*schema.Args, len(docs))}
+	for i, doc := range docs {
+		// A schema that cannot be read checks nothing here; the agent checks again.
+		if args, err := cs.compiled.Get(doc); err == nil {
+			c.checks[i] = args
+		}
+	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if had := cs.known[key].Value(); had != nil {
+		return had
+	}
+	cs.known[key] = weak.Make(c)
+	runtime.AddCleanup(c, cs.forget, key)
+	return c
+}
+
+func (cs *catalogues) get(key digest) *catalogue {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.known[key].Value()
+}
+
+// forget forgets a catalogue that no host has, unless one came to have it since.
+func (cs *catalogues) forget(key digest) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.known[key].Value() == nil {
+		delete(cs.known, key)
+	}
+}
+
+// digestOf is of all that there is in docs, each part behind its length.
+func digestOf(docs []harp.ProcedureDoc) digest {
+	b := make([]byte, 0, 4096)
+	for i := range docs {
+		p := &docs[i]
+		b = appendPart(b, p.Name, p.Summary, p.Doc)
+		b = appendPart(b, p.Args, p.Record, p.Result)
+		b = appendPart(appendNumber(b, len(p.Params)), p.Params...)
+		b = appendPart(appendNumber(b, len(p.Traits)), p.Traits...)
+		b = appendNumber(appendNumber(b, p.Timeout), p.MaxExecTime)
+		b = appendFlag(appendFlag(b, p.Streams), p.Idempotent)
+	}
+	return sha256.Sum256(b)
+}
+
+func appendNumber[T ~int | ~int64](b []byte, n T) []byte {
+	return binary.BigEndian.AppendUint64(b, uint64(n))
+}
+
+func appendPart[T ~string | ~[]byte](b []byte, parts ...T) []byte {
+	for _, p := range parts {
+		b = append(appendNumber(b, len(p)), p...)
+	}
+	return b
+}
+
+func appendFlag(b []byte, set bool) []byte {
+	if set {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+// expectProcedures receives what the agent offers.
+func (s *session) expectProcedures(ctx context.Context) (docs []harp.ProcedureDoc, err error) {
+	for {
+		var page wire.Procedures
+		if err := s.expect(ctx, wire.TypeProcedures, &page); err != nil {
+			return nil, err
+		}
+		for _, p := range page.Procedures {
+			docs = append(docs, procedureDoc(p))
+		}
+		if page.Last {
+			return docs, nil
+		}
+	}
+}
+
+// hearProcedures takes a new list, of which f is the first page.
+func (s *session) hearProcedures(ctx context.Context, f transport.Frame) error {
+	var docs []harp.ProcedureDoc
+	for {
+		var page wire.Procedures
+		if f.Type != wire.TypeProcedures {
+			return fmt.Errorf("frame %d amid procedures: %w", f.Type, transport.ErrProtocol)
+		}
+		if err := wire.Decode(f.Body, &page); err != nil {
+			return err
+		}
+		for _, p := range page.Procedures {
+			docs = append(docs, procedureDoc(p))
+		}
+		if page.Last {
+			return s.record(ctx, s.host.stored().Facts, docs)
+		}
+		var err error
+		if f, err = s.control.Receive(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func procedureDoc(p wire.Procedure) harp.ProcedureDoc {
+	return harp.ProcedureDoc{
+		Name: p.Name, Summary: p.Summary, Doc: p.Doc, Params: p.Params,
+		Args: json.RawMessage(p.Args), Record: json.RawMessage(p.Record), Result: json.RawMessage(p.Result),
+		Timeout: time.Duration(p.Timeout), MaxExecTime: time.Duration(p.MaxExecTime),
+		Streams: p.Streams, Idempotent: p.Idempotent, Traits: p.Traits,
+	}
+}
