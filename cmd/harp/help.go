@@ -69,8 +69,8 @@ and job wait agree, also when the job has ended before.
   130  interrupted; the job goes on
 
 A job that ran a command hands on the command's own exit code from 1 to 119;
---exit mapped makes it 1. harp doctor exits with 1 when a check failed, and --dry-run
-with 6 when the call would be refused.`,
+--exit mapped makes it 1. harp doctor exits with 1 when a check failed, --dry-run with
+6 when the call would be refused, and harp bench as its first job that did not succeed.`,
 		},
 		{
 			Use:   "arguments",
