@@ -57,7 +57,7 @@ func parse() settings {
 	flag.StringVar(&s.run, "run", "", "only the workloads, or WORKLOAD/SUBJECTs, that match this `regexp`")
 	flag.StringVar(&s.skip, "skip", "", "not those that match this `regexp`")
 	flag.StringVar(&s.at, "at", "", "only these `sizes` of the work, with commas between")
-	flag.IntVar(&s.rounds, "rounds", 0, "how often each takes its turn (default 4, quick 1)")
+	flag.IntVar(&s.rounds, "rounds", 0, "how often each takes its turn (default 3, quick 1)")
 	flag.DurationVar(&s.length, "for", 0, "how long a round lasts where work has no end (default 2s, quick 1s)")
 	flag.BoolVar(&s.quick, "quick", false, "less work and fewer sizes of it, to see that all works")
 	flag.StringVar(&s.dir, "dir", ".", "the `directory` on whose disk is measured")
@@ -68,12 +68,23 @@ func parse() settings {
 	flag.StringVar(&s.trace, "trace", "", "write an execution trace of this process to this `file`")
 	flag.Parse()
 	if s.rounds == 0 {
-		s.rounds = pick(s.quick, 1, 4)
+		s.rounds = pick(s.quick, 1, 3)
 	}
 	if s.length == 0 {
 		s.length = pick(s.quick, time.Second, 2*time.Second)
 	}
 	return s
+}
+
+// asked are the flags that say what is measured and how, as they were given.
+func asked() (args []string) {
+	flag.Visit(func(f *flag.Flag) {
+		switch f.Name {
+		case "run", "skip", "at", "rounds", "for", "quick":
+			args = append(args, "-"+f.Name+"="+f.Value.String())
+		}
+	})
+	return args
 }
 
 func pick[T any](first bool, a, b T) T {
@@ -195,7 +206,7 @@ func all(ctx context.Context, s settings, l *lab.Lab, chosen []measure.Workload)
 	if err != nil {
 		return nil, err
 	}
-	r := report.New(machine, os.Args[1:])
+	r := report.New(machine, asked())
 	plan := measure.Plan{Lab: l, Rounds: s.rounds, For: s.length, Quick: s.quick, Log: os.Stderr}
 	for _, w := range chosen {
 		result, err := plan.Run(ctx, w)

@@ -55,7 +55,7 @@ func directCall() measure.Workload {
 	return measure.Workload{
 		Name: "direct-call",
 		What: "call a procedure in another process and read its answer; nothing is stored",
-		Axis: "in flight", Points: []int{1, 16, 256}, Quick: []int{1, 256}, Warm: true,
+		Axis: "in flight", Points: []int{1, 16, 256, 1024, 4096}, Quick: []int{1, 256}, Warm: true,
 		Metrics: []measure.Metric{measure.Rate, measure.P50, measure.P99},
 		Subjects: []measure.Subject{
 			harp.Direct(), grpc.Direct(), jetstream.Direct(), netrpc.Direct(), limit.Direct(),
@@ -120,7 +120,7 @@ func storedJobs() measure.Workload {
 		Name: "stored-jobs",
 		What: "open a store that was killed, list jobs and submit one at a time",
 		Axis: "jobs", Points: []int{1000, 10_000, 100_000, 1_000_000}, Quick: []int{1000, 10_000}, Rounds: 3,
-		Metrics:  []measure.Metric{harp.Open, harp.PageTime, harp.SubmitAt, harp.Submit90, harp.RSS},
+		Metrics:  []measure.Metric{harp.Open, harp.PageTime, harp.SubmitAt, harp.Submit90, harp.ToEmpty, harp.RSS},
 		Subjects: []measure.Subject{harp.Stored()},
 	}
 }

@@ -23,10 +23,13 @@ loopback, all disks real ones, and what is called durable is synced before it is
 acknowledged. A payload has 100 bytes, in and out, unless it says otherwise. "Better
 by" is above 1 where harp is better, for times and sizes too. Dashed lines, called
 limit, are what can be built by hand for that one workload; they promise much less.
+Where work has several sizes, such as calls in flight or jobs stored, the plots show how
+each figure grows with them.
 
 ` + "`make bench` repeats all of it in less than half an hour, `make bench-quick` shows in two" + `
-minutes that it works; ` + "`go doc ./bench`" + ` says more. Figures of other machines differ, the
-ratios less so.
+minutes that it works; ` + "`cd bench && go doc`" + ` says more. Figures of other machines differ, the
+ratios less so; ` + "`harp bench`" + ` measures a deployment of your own
+([operating.md](operating.md#measuring-it)).
 
 `
 
@@ -56,9 +59,9 @@ func (r *Report) WritePage(path string) error {
 // markdown makes a section for each workload.
 func (r *Report) markdown(dir string) (string, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Measured with `bench %s`: %s.\n\n", strings.Join(r.Args, " "), r.where())
+	fmt.Fprintf(&b, "Measured with `%s`: %s.\n\n", strings.Join(append([]string{"bench"}, r.Args...), " "), r.where())
 	for _, result := range r.Results {
-		fmt.Fprintf(&b, "## %s\n\n%s.\n\n", result.Workload, sentence(result.What))
+		fmt.Fprintf(&b, "## %s\n\n%s. Again: `cd bench && go run . -run '^%s$'`.\n\n", result.Workload, sentence(result.What), result.Workload)
 		if len(points(result)) > 1 {
 			file := "performance-" + result.Workload + ".svg"
 			if err := os.WriteFile(filepath.Join(dir, file), plot(result), 0o644); err != nil { //nolint:gosec // for everybody to read

@@ -4,15 +4,14 @@ import (
 	"fmt"
 	"html"
 	"math"
-	"strconv"
 	"strings"
 
 	"github.com/harpcaller/harp/bench/internal/measure"
 )
 
-// The place of things in a plot.
+// The place of things in a panel of a plot.
 const (
-	width, height = 760, 420
+	width, height = 760, 320
 	left, right   = 80, 170
 	top, bottom   = 40, 50
 )
@@ -20,23 +19,25 @@ const (
 // colours tell subjects apart, also for eyes that see less of them.
 var colours = []string{"#d55e00", "#e69f00", "#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#666666", "#000000"}
 
-// plot draws a result's first metric over the size of the work, both logarithmic.
+// plot draws a result's metrics over the size of the work, both logarithmic: a panel
+// for each, one under the other.
 func plot(r measure.Result) []byte {
-	c := newCanvas(r)
-	fmt.Fprintf(&c.b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height)
-	fmt.Fprintf(&c.b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", width, height)
-	c.text(left, 22, "start", r.Workload+": "+c.metric.Name+" ("+c.metric.Unit+")")
-	c.axes()
-	for i, t := range r.Subjects {
-		c.line(t, colours[i%len(colours)], i)
+	var b strings.Builder
+	all := height * len(r.Metrics)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, all)
+	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", width, all)
+	for n, m := range r.Metrics {
+		fmt.Fprintf(&b, `<g transform="translate(0 %d)">`+"\n", n*height)
+		newCanvas(&b, r, m).draw(r)
+		b.WriteString("</g>\n")
 	}
-	c.b.WriteString("</svg>\n")
-	return []byte(c.b.String())
+	b.WriteString("</svg>\n")
+	return []byte(b.String())
 }
 
-// canvas is a plot that is being drawn.
+// canvas is a panel that is being drawn.
 type canvas struct {
-	b          strings.Builder
+	b          *strings.Builder
 	axis       string
 	metric     measure.Metric
 	points     []int
@@ -44,8 +45,8 @@ type canvas struct {
 	xmin, xmax float64
 }
 
-func newCanvas(r measure.Result) *canvas {
-	c := &canvas{axis: r.Axis, metric: r.Metrics[0], points: points(r)}
+func newCanvas(b *strings.Builder, r measure.Result, m measure.Metric) *canvas {
+	c := &canvas{b: b, axis: r.Axis, metric: m, points: points(r)}
 	least, most := math.Inf(1), math.Inf(-1)
 	for _, t := range r.Subjects {
 		for _, p := range c.points {
@@ -66,6 +67,14 @@ func newCanvas(r measure.Result) *canvas {
 	return c
 }
 
+func (c *canvas) draw(r measure.Result) {
+	c.text(left, 22, "start", r.Workload+": "+c.metric.Name+" ("+c.metric.Unit+")")
+	c.axes()
+	for i, t := range r.Subjects {
+		c.line(t, colours[i%len(colours)], i)
+	}
+}
+
 func (c *canvas) x(point int) float64 {
 	return left + (math.Log(float64(max(1, point)))-c.xmin)/(c.xmax-c.xmin)*(width-left-right)
 }
@@ -75,18 +84,18 @@ func (c *canvas) y(v float64) float64 {
 }
 
 func (c *canvas) text(x, y float64, anchor, s string) {
-	fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", x, y, anchor, html.EscapeString(s))
+	fmt.Fprintf(c.b, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", x, y, anchor, html.EscapeString(s))
 }
 
 // axes draws the grid and what stands beside it.
 func (c *canvas) axes() {
 	for e := c.low; e <= c.high; e++ {
 		y := c.y(math.Pow(10, e))
-		fmt.Fprintf(&c.b, `<path d="M%d %.1fH%d" stroke="#dddddd"/>`+"\n", left, y, width-right)
+		fmt.Fprintf(c.b, `<path d="M%d %.1fH%d" stroke="#dddddd"/>`+"\n", left, y, width-right)
 		c.text(left-8, y+4, "end", number(math.Pow(10, e)))
 	}
 	for _, p := range c.points {
-		c.text(c.x(p), height-bottom+18, "middle", strconv.Itoa(p))
+		c.text(c.x(p), height-bottom+18, "middle", number(float64(p)))
 	}
 	c.text((left+width-right)/2, height-12, "middle", c.axis)
 }
@@ -101,16 +110,16 @@ func (c *canvas) line(t measure.Taken, colour string, i int) {
 		}
 		x, y := c.x(p), c.y(v.Median)
 		fmt.Fprintf(&path, "%s%.1f %.1f", pickString(path.Len() == 0, "M", "L"), x, y)
-		fmt.Fprintf(&c.b, `<path d="M%.1f %.1fV%.1f" stroke="%s" opacity="0.4" stroke-width="4"/>`+"\n", x, c.y(v.Min), c.y(v.Max), colour)
-		fmt.Fprintf(&c.b, `<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"/>`+"\n", x, y, colour)
+		fmt.Fprintf(c.b, `<path d="M%.1f %.1fV%.1f" stroke="%s" opacity="0.4" stroke-width="4"/>`+"\n", x, c.y(v.Min), c.y(v.Max), colour)
+		fmt.Fprintf(c.b, `<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"/>`+"\n", x, y, colour)
 	}
 	if path.Len() == 0 {
 		return
 	}
 	dash := pickString(t.Bound, ` stroke-dasharray="5 4"`, "")
-	fmt.Fprintf(&c.b, `<path d="%s" fill="none" stroke="%s" stroke-width="2"%s/>`+"\n", path.String(), colour, dash)
+	fmt.Fprintf(c.b, `<path d="%s" fill="none" stroke="%s" stroke-width="2"%s/>`+"\n", path.String(), colour, dash)
 	y := float64(top + 18*i)
-	fmt.Fprintf(&c.b, `<path d="M%d %.1fh20" stroke="%s" stroke-width="2"%s/>`+"\n", width-right+14, y, colour, dash)
+	fmt.Fprintf(c.b, `<path d="M%d %.1fh20" stroke="%s" stroke-width="2"%s/>`+"\n", width-right+14, y, colour, dash)
 	c.text(width-right+40, y+4, "start", t.Name)
 }
 

@@ -109,6 +109,27 @@ func checkXML(t *testing.T, path string) {
 	}
 }
 
+// TestPlot: each metric has a panel of its own.
+func TestPlot(t *testing.T) {
+	svg := string(plot(report().Results[0]))
+	for _, want := range []string{">work: rate (/s)<", ">work: p50 (ms)<", `viewBox="0 0 760 640"`, ">a&lt;b&gt;<"} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("%q is not in\n%s", want, svg)
+		}
+	}
+}
+
+// TestNothingToCompare: with one subject there is no column for the others.
+func TestNothingToCompare(t *testing.T) {
+	r := report().Results[0]
+	r.Subjects = r.Subjects[1:2]
+	for _, row := range rows(r) {
+		if len(row) != 2+2*len(r.Metrics) || slices.Contains(row, "b is better by") {
+			t.Errorf("%q", row)
+		}
+	}
+}
+
 func TestWriteRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.json")
 	if err := report().Write(path); err != nil {

@@ -41,15 +41,20 @@ func (r *Report) where() string {
 }
 
 // rows are the lines of a result's table, the first of them its head. The last
-// column is how many times better the first subject is.
+// column of each metric is how many times better the first subject is, if there are
+// others.
 func rows(r measure.Result) [][]string {
 	if len(r.Subjects) == 0 {
 		return nil
 	}
 	first := r.Subjects[0]
+	compared := len(r.Subjects) > 1
 	head := []string{r.Axis, "subject"}
 	for _, m := range r.Metrics {
-		head = append(head, m.Name, "min..max", first.Name+" is better by")
+		head = append(head, m.Name, "min..max")
+		if compared {
+			head = append(head, first.Name+" is better by")
+		}
 	}
 	out := [][]string{head}
 	for _, p := range points(r) {
@@ -57,9 +62,13 @@ func rows(r measure.Result) [][]string {
 			if len(t.Rounds[p]) == 0 {
 				continue
 			}
-			row := []string{strconv.Itoa(p), t.Name}
+			row := []string{number(float64(p)), t.Name}
 			for _, m := range r.Metrics {
-				row = append(row, cells(first, t, i > 0, p, m)...)
+				all := cells(first, t, i > 0, p, m)
+				if !compared {
+					all = all[:len(all)-1]
+				}
+				row = append(row, all...)
 			}
 			out = append(out, row)
 		}

@@ -43,7 +43,11 @@ func startAgents(ctx context.Context, l *lab.Lab, arg agentsArg) (*agents, strin
 		if err != nil {
 			return nil, "", errors.Join(err, as.Close())
 		}
-		a := agent.New(agent.Config{Name: host(i), Dir: arg.Dir, TLS: tc, Logger: quiet()})
+		cfg := agent.Config{Name: host(i), Dir: arg.Dir, TLS: tc, Logger: quiet()}
+		if arg.Serve {
+			cfg.Limits.MaxAttempts = directAtOnce
+		}
+		a := agent.New(cfg)
 		register(a)
 		if !arg.Serve {
 			as.run(func() error { return a.Connect(ctx, arg.Connect) })
@@ -58,6 +62,10 @@ func startAgents(ctx context.Context, l *lab.Lab, arg agentsArg) (*agents, strin
 	}
 	return as, addr, nil
 }
+
+// directAtOnce is how many direct calls an agent takes at a time: more than any point
+// has.
+const directAtOnce = 8192
 
 func (as *agents) run(f func() error) {
 	as.wg.Go(func() {

@@ -50,13 +50,27 @@ func (f *fleet) startAgents(ctx context.Context, n int) (err error) {
 		return err
 	}
 	for range (n + agentsPerCaller - 1) / agentsPerCaller {
-		c, err := dial(ctx, f.l, f.addr)
+		c, err := f.dial(ctx)
 		if err != nil {
 			return err
 		}
 		f.callers = append(f.callers, c)
 	}
 	return f.waitAll(ctx, n)
+}
+
+// dial connects a caller. While all agents come at once, from one address, it may be
+// refused like them.
+func (f *fleet) dial(ctx context.Context) (*harp.Caller, error) {
+	for {
+		c, err := dial(ctx, f.l, f.addr)
+		if !errors.Is(err, harp.ErrUnavailable) {
+			return c, err
+		}
+		if err := lab.Pause(ctx, lookAgain/5); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // lookAgain is the pause between two looks at all hosts, which are work, too.
@@ -135,7 +149,7 @@ func (f *fleet) restart(ctx context.Context, n int, s measure.Sample) error {
 	if err := f.startDispatcher(ctx); err != nil {
 		return err
 	}
-	c, err := dial(ctx, f.l, f.addr)
+	c, err := f.dial(ctx)
 	if err != nil {
 		return err
 	}

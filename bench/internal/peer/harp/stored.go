@@ -2,18 +2,12 @@ package harp
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/bench/internal/lab"
 	"github.com/harpcaller/harp/bench/internal/measure"
-	"github.com/harpcaller/harp/store"
-	"github.com/harpcaller/harp/store/badger"
 )
 
 // The metrics of Stored.
@@ -22,30 +16,36 @@ var (
 	PageTime = measure.Metric{Name: "slowest page", Unit: "ms", Lower: true}
 	SubmitAt = measure.Metric{Name: "submit p50", Unit: "ms", Lower: true}
 	Submit90 = measure.Metric{Name: "submit p90", Unit: "ms", Lower: true}
+	ToEmpty  = measure.Metric{Name: "p90 to an empty store's", Unit: "x", Lower: true}
 	RSS      = measure.Metric{Name: "memory", Unit: "MiB", Lower: true}
 )
 
 // Stored opens a dispatcher on a store with many jobs that has been killed, lists
-// jobs and submits some.
+// jobs and submits some, in turns with one whose store was empty at the beginning.
 func Stored() measure.Subject {
 	return measure.Subject{
-		Name: "harp", Note: "jobs that have ended, of 100 hosts; the process that stored them is killed",
-		Setup: func(_ context.Context, l *lab.Lab) (measure.Rig, error) {
+		Name: "harp", Note: "jobs that have ended, of 100 hosts, compacted but for the last 2,000; the process that stored them is killed",
+		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
 			dir, err := l.Fresh("stored")
 			if err != nil {
 				return nil, err
 			}
-			s := &stored{l: l, dir: dir + "/store"}
-			return measure.NewRig(s.round, func() error { return nil }), nil
+			empty, err := apart(ctx, l)
+			if err != nil {
+				return nil, err
+			}
+			s := &stored{l: l, dir: dir + "/store", empty: empty}
+			return measure.NewRig(s.round, empty.Close), nil
 		},
 	}
 }
 
 // stored is a store to which jobs are added from point to point.
 type stored struct {
-	l    *lab.Lab
-	dir  string
-	jobs int
+	l     *lab.Lab
+	dir   string
+	jobs  int
+	empty *system // of another store, that has next to nothing
 }
 
 func (s *stored) round(ctx context.Context, p measure.Point) (measure.Sample, error) {
@@ -89,7 +89,7 @@ func (s *stored) work(ctx context.Context, parts *lab.Closers, addr string, p me
 	if err := waitOnline(ctx, c, host(0)); err != nil {
 		return err
 	}
-	return submit(ctx, c, p, out)
+	return s.submit(ctx, c, p, out)
 }
 
 // filters are what a list may be asked for.
@@ -105,7 +105,8 @@ func filters() []harp.JobFilter {
 		{Labels: map[string]string{"rack": "r1"}},
 		{Since: hour},
 		{Until: hour},
-		{Host: host(7), States: []harp.State{harp.StateFailed}},
+		{Host: host(7), States: []harp.State{harp.StateFailed}},     // none
+		{Host: host(10), States: []harp.State{harp.StateSucceeded}}, // none, and most others have
 		{Host: host(7), Procedure: procedure(3)},
 		{Procedure: procedure(3), Labels: map[string]string{"rack": "r2"}, States: []harp.State{harp.StateSucceeded}},
 	}
@@ -128,128 +129,42 @@ func slowestPage(ctx context.Context, c *harp.Caller) (worst float64, err error)
 	return worst, nil
 }
 
-// submit submits one job at a time, and waits for each.
-func submit(ctx context.Context, c *harp.Caller, p measure.Point, out measure.Sample) error {
-	var took []float64
-	for until := time.Now().Add(p.For); time.Now().Before(until); {
-		begin := time.Now()
-		j, err := work.Call(ctx, c.Host(host(0)), echo{payload})
+// turns is how often the two stores take turns in a round.
+const turns = 4
+
+// submit submits one job at a time, and waits for each; in turns to this store and to
+// the empty one.
+func (s *stored) submit(ctx context.Context, c *harp.Caller, p measure.Point, out measure.Sample) error {
+	var here, there []float64
+	for range turns {
+		more, err := submitFor(ctx, c, p.For/turns)
 		if err != nil {
 			return err
 		}
-		took = append(took, float64(time.Since(begin))/float64(time.Millisecond))
-		if _, err := j.Get(ctx); err != nil {
+		here = append(here, more...)
+		if more, err = submitFor(ctx, s.empty.caller, p.For/turns); err != nil {
 			return err
 		}
+		there = append(there, more...)
 	}
-	l := measure.Latencies(took)
+	l := measure.Latencies(here)
 	out[SubmitAt.Name], out[Submit90.Name] = l["p50"], l["p90"]
+	out[ToEmpty.Name] = l["p90"] / measure.Latencies(there)["p90"]
 	return nil
 }
 
-// FillerRole stores jobs that have ended, and then waits to be killed.
-const FillerRole = "harp-filler"
-
-type fillerArg struct {
-	Dir  string `json:"dir"`
-	From int    `json:"from"`
-	To   int    `json:"to"`
-}
-
-// RunFiller is the Role of that name.
-func RunFiller(ctx context.Context, _ *lab.Lab, raw json.RawMessage, ready func(any) error) error {
-	var arg fillerArg
-	if err := json.Unmarshal(raw, &arg); err != nil {
-		return err
-	}
-	st, err := badger.Open(arg.Dir, &badger.Options{Logger: quiet()})
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	for i := range hosts {
-		st.SetGate(host(i), store.Gate{Open: true, Most: 1 << 20})
-	}
-	if err := fillTo(ctx, st, arg.From, arg.To); err != nil {
-		return err
-	}
-	if err := ready(nil); err != nil {
-		return err
-	}
-	<-ctx.Done()
-	return nil
-}
-
-const (
-	hosts  = 100
-	filled = 500 // jobs in a commit
-)
-
-// fillers is how many store jobs at a time.
-const fillers = 4
-
-func fillTo(ctx context.Context, st store.Store, from, to int) error {
-	var next atomic.Int64
-	next.Store(int64(from))
-	errs := make([]error, fillers)
-	var wg sync.WaitGroup
-	for i := range fillers {
-		wg.Go(func() {
-			for errs[i] == nil {
-				n := int(next.Add(filled)) - filled
-				if n >= to {
-					return
-				}
-				errs[i] = storeSome(ctx, st, n, min(filled, to-n))
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-func procedure(i int) string { return fmt.Sprintf("bench.p%d", i%10) }
-
-// storeSome stores jobs and their ends; one in ten has failed.
-func storeSome(ctx context.Context, st store.Store, first, n int) error {
-	now := time.Now()
-	args, err := harp.NewValue(echo{payload})
-	if err != nil {
-		return err
-	}
-	jobs := make([]store.Submission, n)
-	for i := range jobs {
-		k := first + i
-		r := harp.Request{
-			ID: harp.NewID(), Host: host(k % hosts), Procedure: procedure(k / hosts), Args: args,
-			Labels: map[string]string{"rack": fmt.Sprintf("r%d", k%7)},
+// submitFor returns how many milliseconds each submission took.
+func submitFor(ctx context.Context, c *harp.Caller, d time.Duration) (took []float64, err error) {
+	for until := time.Now().Add(d); time.Now().Before(until); {
+		begin := time.Now()
+		j, err := work.Call(ctx, c.Host(host(0)), echo{payload})
+		if err != nil {
+			return nil, err
 		}
-		jobs[i] = store.Submission{
-			Job: store.Job{
-				ID: r.ID, Host: r.Host, Procedure: r.Procedure, OfflineWait: harp.NoLimit,
-				SubmitTime: now, Labels: r.Labels,
-			},
-			Request: harp.Submission{Request: r.Encode()},
+		took = append(took, float64(time.Since(begin))/float64(time.Millisecond))
+		if _, err := j.Get(ctx); err != nil {
+			return nil, err
 		}
 	}
-	submitted, err := st.Submit(ctx, jobs, now)
-	if err != nil {
-		return err
-	}
-	ends := make([]store.Transition, n)
-	for i, s := range submitted {
-		if s.Err != nil {
-			return s.Err
-		}
-		e := store.Event{Kind: store.End, At: now, Attempt: s.Job.Attempt, Fence: s.Job.Fence, Value: harp.Value{0xc3}}
-		if i%10 == 0 {
-			e.Failure, e.Value = harp.NewFailure("remote", "it did not work"), nil
-		}
-		ends[i] = store.Transition{ID: s.Job.ID, Event: e}
-	}
-	changes, err := st.Apply(ctx, ends...)
-	for _, c := range changes {
-		err = errors.Join(err, c.Err)
-	}
-	return err
+	return took, nil
 }
