@@ -159,17 +159,35 @@ func (s *Store) latest(snap Snapshot, i id) (store.Job, error) {
 	return covered, err
 }
 
+// atHand returns a job that is shown as it is at hand, without a view; nil for any other.
+func (s *Store) atHand(text string) *store.Job {
+	i, ok := parseID(text)
+	if !ok || s.usable() != nil {
+		return nil
+	}
+	j := s.recent.get(i)
+	if j == nil || j.Queue != nil && !j.State.Ended() {
+		return nil
+	}
+	c := j.Clone()
+	return &c
+}
+
 // Job implements store.Jobs.
 func (s *Store) Job(_ context.Context, text string) (store.Job, error) {
-	var j store.Job
-	err := s.viewJob(text, func(snap Snapshot, i id) (err error) {
-		j, err = s.latest(snap, i)
-		return err
-	})
-	if err == nil {
-		s.explain(&j)
+	j := s.atHand(text)
+	if j == nil {
+		j = new(store.Job)
+		err := s.viewJob(text, func(snap Snapshot, i id) (err error) {
+			*j, err = s.latest(snap, i)
+			return err
+		})
+		if err != nil {
+			return store.Job{}, err
+		}
 	}
-	return j, err
+	s.explain(j)
+	return *j, nil
 }
 
 // viewJob is view for what is asked about one job.

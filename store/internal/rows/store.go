@@ -238,15 +238,23 @@ func (s *Store) NextDue() time.Time {
 func (s *Store) view(f func(snap Snapshot) error) error {
 	s.readers.RLock()
 	defer s.readers.RUnlock()
-	select {
-	case <-s.closing:
-		return harp.ErrClosed
-	default:
+	if err := s.usable(); err != nil {
+		return err
 	}
-	snap, err := s.begin()
+	snap, err := s.engine.View()
 	if err != nil {
 		return err
 	}
 	defer snap.Close()
 	return f(snap)
+}
+
+// usable is why nothing can be read any more: harp.ErrClosed or store.ErrPoisoned.
+func (s *Store) usable() error {
+	select {
+	case <-s.closing:
+		return harp.ErrClosed
+	default:
+		return s.poisoned()
+	}
 }
