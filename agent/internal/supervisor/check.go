@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"slices"
@@ -79,9 +80,11 @@ func parseKey(name string) (Key, bool) {
 	return k, err == nil && k.check() == nil && k.name() == name
 }
 
-// newCgroup makes a cgroup of the attempt's own, where that can be.
+// newCgroup makes a cgroup of its own, where that can be: the supervisor that an agent had
+// for the same attempt before it died, and has not begun it, may yet be removing its own.
 func newCgroup(k Key) string {
-	dir, err := proc.NewCgroup(k.name())
+	const length = 8
+	dir, err := proc.NewCgroup(k.name() + "." + rand.Text()[:length])
 	if err != nil {
 		return ""
 	}

@@ -83,3 +83,18 @@ func TestNoRoomForTheEnd(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
+
+// TestCgroupsOfOneAttempt checks that a supervisor which is too late to begin does not
+// remove the cgroup of the next for the same attempt.
+func TestCgroupsOfOneAttempt(t *testing.T) {
+	k := Key{"job", 1}
+	first, second := newCgroup(k), newCgroup(k)
+	if first == "" && second == "" {
+		t.Skip("there are no cgroups here")
+	}
+	defer removeCgroup(second)
+	removeCgroup(first)
+	if _, err := os.Stat(second); err != nil || first == second {
+		t.Errorf("%s and %s: %v", first, second, err)
+	}
+}
