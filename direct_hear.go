@@ -3,6 +3,7 @@ package harp
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -14,6 +15,9 @@ import (
 func (c *DirectCall) heard(f transport.Frame, err error) {
 	if err == nil {
 		err = c.hear(f)
+		if err == nil && f.End && !c.isOver() {
+			err = io.EOF // its last frame, and not the end of the call
+		}
 	}
 	if err != nil {
 		c.end(nil, c.lostBy(err), true)
@@ -91,6 +95,10 @@ func (c *DirectCall) hearEnd(w wire.End) error {
 		return senseless(r.err)
 	}
 	switch {
+	case w.Gone:
+		f := NewFailure("lost", "the process that it ran in is gone")
+		f.Type, f.Host, f.Ran, f.Fault = LostAgentRestarted, c.host, DidRun, FaultAgent
+		failure = f.Err()
 	case w.Stopped != nil:
 		failure = stopFailure(*w.Stopped, FailureOf(failure)).Err()
 	case failure == nil && w.Dropped:

@@ -383,6 +383,8 @@ func TestDirectEnds(t *testing.T) {
 		"max":         {ended(wire.End{Stopped: stopped(wire.CauseMaxExecTime)}), ErrTimeout, DidRun, 1, "call p on web01: ran longer than 1m0s (max_exec_time); ran"},
 		"cancelled":   {ended(wire.End{Stopped: stopped(wire.CauseCancel)}), ErrCancelled, DidRun, 1, "call p on web01: cancelled; ran"},
 		"dropped":     {ended(wire.End{Dropped: true}), ErrNoSpace, DidRun, 1, "call p on web01: refused by the dispatcher: no space left: the agent dropped the value; ran"},
+		"gone":        {ended(wire.End{Gone: true}), ErrLost, DidRun, 1, ""},
+		"last frame":  {func(r *run) { r.send(wire.TypeStarted, true, wire.Started{Time: 1}) }, ErrLost, DidRun, -1, ""},
 		"refused":     {nil, ErrNotFound, DidNotRun, 0, "call p on web01: rejected by the agent: no such procedure: p; did not run"},
 		"not now":     {func(r *run) { r.send(wire.TypeNotNow, true, wire.NotNow{Reason: wire.NotNowDraining}) }, ErrRejected, DidNotRun, 0, "call p on web01: rejected by the agent: it takes no call now (draining); did not run"},
 		"bad refused": {func(r *run) { r.send(wire.TypeRefused, true, wire.Refused{Failure: []byte{5}}) }, ErrLost, MayHaveRun, -1, ""},

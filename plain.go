@@ -177,7 +177,7 @@ func plainStruct(t reflect.Type, depth int) *plain {
 		name, options, _ := strings.Cut(tag, ",")
 		_, other := f.Tag.Lookup("msgpack")
 		switch {
-		case other || f.Anonymous || f.Name == "_msgpack" || strings.ContainsAny(tag, `'":\`):
+		case other || f.Anonymous || f.Name == "_msgpack" || strings.ContainsAny(tag, `'":\ `):
 			return nil
 		case !f.IsExported() || name == "-":
 			continue

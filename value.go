@@ -47,7 +47,12 @@ func NewValue(v any) (Value, error) {
 }
 
 // encodeAny is NewValue by the library.
-func encodeAny(v any) (Value, error) {
+func encodeAny(v any) (out Value, err error) {
+	defer func() {
+		if p := recover(); p != nil { // as of what it knows no encoder for
+			out, err = nil, &FieldError{Field: "value", Message: fmt.Sprint("cannot be encoded: ", p)}
+		}
+	}()
 	var b valueWriter
 	enc := msgpack.GetEncoder()
 	defer msgpack.PutEncoder(enc)
@@ -58,7 +63,7 @@ func encodeAny(v any) (Value, error) {
 	if err := enc.Encode(v); err != nil {
 		return nil, &FieldError{Field: "value", Message: err.Error()}
 	}
-	out := Value(b.Bytes())
+	out = Value(b.Bytes())
 	return out, out.Validate()
 }
 

@@ -541,3 +541,26 @@ func FuzzValueDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestValueWithoutEncoder checks that what the library knows no encoder for is an error.
+func TestValueWithoutEncoder(t *testing.T) {
+	for _, v := range []any{uintptr(3), struct{ P uintptr }{3}, []any{uintptr(3)}} {
+		if got, err := NewValue(v); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%T became %v, %v", v, got, err)
+		}
+	}
+}
+
+// TestTagWithABlank checks that a name with a blank is the library's to read.
+func TestTagWithABlank(t *testing.T) {
+	type blank struct {
+		A int `json:" a"`
+	}
+	plain, err := NewValue(blank{A: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reflected, err := encodeAny(blank{A: 1}); err != nil || string(plain) != string(reflected) {
+		t.Errorf("%x, not %x, %v", plain, reflected, err)
+	}
+}

@@ -316,16 +316,20 @@ func (at *attempt) ranFor() time.Duration {
 // it is interrupted; its records make room, and those to come are dropped.
 func (at *attempt) abandon() {
 	at.mu.Lock()
-	at.nobody = true
-	at.outbox.ack(at.outbox.next())
-	at.ackSpoolLocked()
-	at.applyStopLocked()
-	at.openLocked()
+	at.abandonLocked()
 	ended := at.ended
 	at.mu.Unlock()
 	if ended {
 		at.settle()
 	}
+}
+
+func (at *attempt) abandonLocked() {
+	at.nobody = true
+	at.outbox.ack(at.outbox.next())
+	at.ackSpoolLocked()
+	at.applyStopLocked()
+	at.openLocked()
 }
 
 // settle forgets the attempt: its END was taken, or nobody asks for it.

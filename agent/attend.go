@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -25,7 +26,9 @@ func (s *session) attend(ctx context.Context, x *transport.Exchange, at *attempt
 	if here := at.claim(); here != nil {
 		here.report = report{session: s, x: x, at: at, quit: func() {}}
 		here.serve(ctx)
-		return
+		// This goroutine is not kept for the next call: the function may have bound it to
+		// its thread, as who changes a namespace does.
+		runtime.Goexit()
 	}
 	if s.tell(ctx, x, at, ask{from: fromAcked, greeting: wire.TypeStarted}) == notTaken {
 		s.decline(x, at.no)
@@ -93,12 +96,16 @@ func (h *attendance) end() {
 	}
 	h.work.Wait()
 	at.detach(&h.report)
-	if !at.hasLeft() && !at.isTold() {
-		at.abandon()
-	}
 	at.mu.Lock()
 	h.closed = true
+	forgotten := at.report == nil && !at.hasLeft()
+	if forgotten {
+		at.abandonLocked()
+	}
 	at.mu.Unlock()
+	if forgotten {
+		at.settle()
+	}
 }
 
 // sendEnd sends END where there was nothing to tell before.
@@ -160,10 +167,10 @@ func (h *attendance) violated(f transport.Frame, bad error) {
 func (h *attendance) leave() {
 	at := h.at
 	at.mu.Lock()
-	mine := at.report == &h.report && !at.ended
-	at.mu.Unlock()
-	if mine {
+	defer at.mu.Unlock()
+	if at.report == &h.report && !at.ended {
 		at.interrupt(gone("the caller has gone"))
-		at.abandon()
+		at.report = nil
+		at.abandonLocked()
 	}
 }

@@ -20,7 +20,7 @@ func (r *report) take() (transport.Type, any, error) {
 	defer at.mu.Unlock()
 	room := r.roomLocked()
 	switch {
-	case at.report != r: // another one is told by now
+	case at.report != r || at.nobody: // another one is told by now, or nobody
 	case at.stopped && !r.stopping && at.stopping != nil:
 		r.stopping = true
 		return wire.TypeStopping, *at.stopping, nil

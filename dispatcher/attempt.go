@@ -23,6 +23,7 @@ type attempt struct {
 	resumed bool
 	skip    int64            // its records are not stored: those before this one are missing; 0: they are
 	streams bool             // has sent records
+	begun   bool             // has told that it started
 	behind  *transport.Frame // has come behind records, and was not heard yet
 	readies int64            // of the session's, before CALL was sent
 

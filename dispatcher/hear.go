@@ -16,6 +16,7 @@ import (
 const (
 	received    = 16 << 20  // bytes of records that may have been received and not committed, about
 	gathered    = 1 << 20   // of those, from when on no more go into a commit of one attempt
+	recordSize  = 32        // bytes that a store counts of a record beside its value, about
 	firstWindow = 256 << 10 // of an attempt that may not send any records
 	spaceWait   = time.Second
 )
@@ -71,7 +72,12 @@ func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err e
 		return false, a.apply(ctx, e)
 	case wire.TypeEnd:
 		a.ended.Store(true)
-		return true, a.end(ctx, f.Body)
+		err := a.end(ctx, f.Body)
+		if err != nil && a.begun { // which it was left to the end to tell
+			a.ended.Store(false)
+			a.started()
+		}
+		return true, err
 	case wire.TypeRefused:
 		var m wire.Refused
 		if err := wire.Decode(f.Body, &m); err != nil {
@@ -105,6 +111,9 @@ func (a *attempt) apply(ctx context.Context, e store.Event) error {
 // notStarted is apply for the agent's word that it did not start the attempt, which
 // must not be one that has begun: that one's end would never come.
 func (a *attempt) notStarted(ctx context.Context, e store.Event) error {
+	if a.begun { // which may not be stored yet
+		return fmt.Errorf("%s after the start: %w", e.Kind, transport.ErrProtocol)
+	}
 	if err := a.apply(ctx, e); err != nil {
 		return err
 	}
@@ -134,7 +143,7 @@ func (a *attempt) records(ctx context.Context, body []byte) error {
 	if err != nil {
 		return err
 	}
-	for size := len(body); size < gathered; {
+	for size := len(body) + recordSize*len(m.Records); size < gathered; {
 		f, ok := a.x.TryReceive()
 		if !ok {
 			break
@@ -148,7 +157,7 @@ func (a *attempt) records(ctx context.Context, body []byte) error {
 			break
 		}
 		m.Records = append(m.Records, more...)
-		size += len(f.Body)
+		size += len(f.Body) + recordSize*len(more)
 	}
 	if a.skip > 0 {
 		return a.ackRecords(m)

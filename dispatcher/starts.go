@@ -28,6 +28,7 @@ const mostStarts = 500
 
 // started notes that the procedure has begun.
 func (a *attempt) started() {
+	a.begun = true
 	s := a.s
 	s.starts.mu.Lock()
 	defer s.starts.mu.Unlock()

@@ -81,7 +81,7 @@ func (in *inbox) turn(hear func(Frame, error)) (f Frame, ok bool, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	f, ok, err = in.pollLocked()
-	if !ok && err == nil {
+	if !ok && (err == nil || err == io.EOF) { //nolint:errorlint // accept sets it bare; after End it hears how the lane ends
 		in.hear = hear
 	}
 	return f, ok, err
@@ -121,7 +121,7 @@ func (in *inbox) compact() {
 func (in *inbox) close(err error) {
 	in.mu.Lock()
 	var hear func(Frame, error)
-	if in.end == nil {
+	if in.end == nil || in.end == io.EOF && in.hear != nil { //nolint:errorlint // accept sets it bare
 		in.end, hear = err, in.hear
 	}
 	signal(in.ready)

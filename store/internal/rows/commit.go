@@ -180,6 +180,7 @@ func (s *Store) commit(t *tx) {
 	if t.kept.grown != 0 {
 		t.putNumber(keyStored, uint64(s.stored.Load()))
 	}
+	s.recent.changes(t.jobs)
 	if err := s.engine.Commit(t.writes); err != nil {
 		s.poison(err)
 		return

@@ -151,7 +151,7 @@ func shown(from getter, i id) (store.Job, error) {
 
 // latest is shown for a view that was opened just now.
 func (s *Store) latest(snap Snapshot, i id) (store.Job, error) {
-	j := s.recent.get(i)
+	j := s.recent.settled(i)
 	if j == nil {
 		return shown(snap, i)
 	}
@@ -165,7 +165,7 @@ func (s *Store) atHand(text string) *store.Job {
 	if !ok || s.usable() != nil {
 		return nil
 	}
-	j := s.recent.get(i)
+	j := s.recent.settled(i)
 	if j == nil || j.Queue != nil && !j.State.Ended() {
 		return nil
 	}

@@ -25,6 +25,7 @@ const (
 type recent struct {
 	mu         sync.Mutex
 	young, old map[id]*store.Job // guarded by mu
+	changing   map[id]*store.Job // guarded by mu: by the commit under way
 }
 
 // get returns a job, nil if it is not at hand.
@@ -42,6 +43,7 @@ func (r *recent) get(i id) *store.Job {
 func (r *recent) add(jobs map[id]*store.Job) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.changing = nil
 	if r.young == nil || len(r.young) >= generation {
 		r.young, r.old = make(map[id]*store.Job, generation), r.young
 	}
@@ -53,6 +55,25 @@ func (r *recent) add(jobs map[id]*store.Job) {
 		delete(r.young, i)
 		delete(r.old, i)
 	}
+}
+
+// changes hides jobs from view until add: of a commit under way a view may show more
+// than is at hand.
+func (r *recent) changes(jobs map[id]*store.Job) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changing = jobs
+}
+
+// settled is get for a view.
+func (r *recent) settled(i id) *store.Job {
+	r.mu.Lock()
+	_, changing := r.changing[i]
+	r.mu.Unlock()
+	if changing {
+		return nil
+	}
+	return r.get(i)
 }
 
 // job reads a job as the group has made it. Errors: as readCall.
@@ -86,15 +107,25 @@ func (t *tx) hold(i id, j store.Job) {
 
 // size is about how many bytes the rows of a job have beside what every job has.
 func size(j *store.Job) int {
-	n := len(j.Queue) + len(j.Failure.Message) + len(j.Failure.Data) + 100*len(j.Attempts)
+	n := len(j.Queue) + len(j.Reason) + len(j.Held) + failureBytes(&j.Failure)
+	for _, a := range j.Attempts {
+		n += 100 + len(a.Reason)
+	}
+	if s := j.Stopping; s != nil {
+		n += len(s.Cause)
+	}
 	for k, v := range j.Labels {
 		n += len(k) + len(v)
 	}
 	if o := j.Outcome; o != nil {
-		n += len(o.Failure.Message) + len(o.Failure.Data)
+		n += len(o.Reason) + failureBytes(&o.Failure)
 	}
 	if l := j.Late; l != nil {
-		n += len(l.Failure.Message) + len(l.Failure.Data)
+		n += failureBytes(&l.Failure)
 	}
 	return n
+}
+
+func failureBytes(f *harp.Failure) int {
+	return len(f.Code) + len(f.Type) + len(f.Message) + len(f.Data) + len(f.Host) + len(f.Stage) + len(f.Field) + len(f.LimitOf) + len(f.JobID)
 }

@@ -2,7 +2,9 @@ package rows
 
 import (
 	"bytes"
+	"math"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/harpcaller/harp"
@@ -95,4 +97,77 @@ func TestRecentIsShort(t *testing.T) {
 func anID() id {
 	i, _ := parseID(harp.NewID())
 	return i
+}
+
+// committed is an engine that shows what a store says between a commit and its answer.
+type committed struct {
+	*trial
+	look func()
+}
+
+func (e *committed) Commit(writes []Write) error {
+	err := e.trial.Commit(writes)
+	if e.look != nil {
+		e.look()
+	}
+	return err
+}
+
+// TestRecentIsNotOlderThanTheView checks that a job which its queue's mark has cancelled
+// is so while its row is written and the mark goes.
+func TestRecentIsNotOlderThanTheView(t *testing.T) {
+	e := &committed{trial: newTrial()}
+	s, err := Open(e, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	c := call("h")
+	c.Job.Queue, c.Job.Concurrency = harp.Value("q"), 1
+	j := submitted(t, s, c)[0]
+	if _, err := s.CancelQueue(t.Context(), c.Job.Queue, harp.CancelRequest{Time: noon}); err != nil {
+		t.Fatal(err)
+	}
+	looks := 0
+	e.look = func() {
+		looks++
+		if got, err := s.Job(t.Context(), j.ID); err != nil || got.State != harp.StateCancelled {
+			t.Errorf("it is %s again, %v", got.State, err)
+		}
+	}
+	if _, err := s.Advance(t.Context(), noon); err != nil || looks == 0 {
+		t.Fatal(looks, err)
+	}
+}
+
+// TestRecentCountsAllTexts checks that whatever text of a failure is long keeps it away.
+func TestRecentCountsAllTexts(t *testing.T) {
+	long := strings.Repeat("x", maxRecent+1)
+	for name, f := range map[string]harp.Failure{
+		"type": {Type: long}, "message": {Message: long}, "host": {Host: long}, "stage": {Stage: long},
+		"field": {Field: long}, "limit of": {LimitOf: long}, "job": {JobID: long}, "data": {Data: harp.Value(long)},
+	} {
+		f.Code = "remote"
+		j := store.Job{Life: store.Life{Failure: f}}
+		if size(&j) <= maxRecent {
+			t.Errorf("%s does not count", name)
+		}
+	}
+}
+
+// TestTruncatedAtTheLimit checks that records stay readable, however much an agent says
+// that it has dropped.
+func TestTruncatedAtTheLimit(t *testing.T) {
+	s := opened(t, newTrial(), Options{MaxStored: 100})
+	j := started(t, s)
+	_, err := s.Append(t.Context(), store.Append{ID: j.ID, Attempt: j.Attempt, Fence: j.Fence, Arrived: noon, Records: []harp.Record{
+		{Time: noon, Kind: harp.KindData, Value: harp.Value{1}},
+		{Time: noon, Kind: harp.KindData, Truncated: math.MaxInt64, Value: make(harp.Value, 100)},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Read(t.Context(), j.ID, 0, 1<<20); err != nil || len(got) != 2 {
+		t.Errorf("%d records, %v", len(got), err)
+	}
 }

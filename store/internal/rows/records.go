@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -106,7 +107,7 @@ func (s *Store) withinLimit(j *store.Job, news []harp.Record) []harp.Record {
 		size := uint64(recordSize(&news[n]))
 		if j.Stored+size > uint64(s.opts.MaxStored) {
 			j.Full = true
-			cut := harp.Record{Time: news[n].Time, Kind: news[n].Kind, Truncated: news[n].Truncated + uint64(len(news[n].Value))}
+			cut := harp.Record{Time: news[n].Time, Kind: news[n].Kind, Truncated: min(news[n].Truncated, math.MaxInt64-maxOp) + uint64(len(news[n].Value))}
 			return append(slices.Clone(news[:n]), cut)
 		}
 		j.Stored += size

@@ -1,0 +1,93 @@
+package agent_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// TestDirectCallerGoesAmidRecords checks that a procedure whose caller goes while it is
+// sent records is stopped, and nothing else is.
+func TestDirectCallerGoesAmidRecords(t *testing.T) {
+	a := newAgent(t, loopback{})
+	stopped := make(chan error, 1)
+	agent.HandleStream(a, harp.NewStreamProc[struct{}, int, int]("endless"), func(ctx context.Context, _ struct{}, emit func(int) error) (int, error) {
+		for {
+			if err := emit(1); err != nil {
+				stopped <- err
+				return 0, err
+			}
+		}
+	})
+	c, _ := serve(t, loopback{}, a)
+	for range 100 {
+		x := c.call("endless", nil)
+		expect[wire.Started](x, wire.TypeStarted)
+		expect[wire.Records](x, wire.TypeRecords)
+		x.x.Release()
+		<-stopped
+	}
+}
+
+// TestDirectCallerSaysNoMore checks that a caller that has said with its CALL that nothing
+// follows is missed all the same when it goes.
+func TestDirectCallerSaysNoMore(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		began, stopped := make(chan struct{}), make(chan struct{})
+		offer(a, "wait", func(ctx context.Context) (int, error) {
+			close(began)
+			<-ctx.Done()
+			close(stopped)
+			return 0, ctx.Err()
+		})
+		c, _ := serve(t, p, a)
+		x, err := c.session.Exchange(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := harp.Request{ID: harp.NewID(), Host: agentID.Name, Procedure: "wait"}
+		call := wire.Call{Attempt: 1, Window: wire.Window, Signed: wire.Signed{Request: req.Encode()}}
+		if err := x.Send(wire.TypeCall, true, wire.Encode(call)); err != nil {
+			t.Fatal(err)
+		}
+		<-began
+		x.Release()
+		<-stopped
+	})
+}
+
+// TestDirectThreadIsNotKept checks that a function which binds its goroutine to a thread
+// does not leave that to the next.
+func TestDirectThreadIsNotKept(t *testing.T) {
+	a := newAgent(t, loopback{})
+	names := make(chan string, 1)
+	offer(a, "bind", func(context.Context) (int, error) {
+		runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine
+		names <- goroutine()
+		return 0, nil
+	})
+	offer(a, "next", func(context.Context) (int, error) {
+		names <- goroutine()
+		return 0, nil
+	})
+	c, _ := serve(t, loopback{}, a)
+	for range 20 {
+		c.call("bind", nil).ended()
+		bound := <-names
+		c.call("next", nil).ended()
+		if next := <-names; next == bound {
+			t.Fatalf("%s has bound its thread and runs the next", bound)
+		}
+	}
+}
+
+// goroutine is which one this is.
+func goroutine() string {
+	var b [32]byte
+	return string(b[:runtime.Stack(b[:], false)])
+}

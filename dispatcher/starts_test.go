@@ -1,0 +1,81 @@
+package dispatcher_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/memory"
+)
+
+// slowStart is a store in which the first commit of a start takes a while: the next start
+// waits behind it.
+type slowStart struct {
+	store.Store
+	begun atomic.Bool
+}
+
+func (s *slowStart) Apply(ctx context.Context, ts ...store.Transition) ([]store.Change, error) {
+	if ts[0].Event.Kind == store.Started && !s.begun.Swap(true) {
+		time.Sleep(50 * time.Millisecond)
+	}
+	return s.Store.Apply(ctx, ts...)
+}
+
+// startWaiting has an agent tell of two starts, of which the second waits to be stored.
+func startWaiting(t *testing.T, then func(t *testing.T, sys *system, agent *rawAgent, asked <-chan told, job *harp.Job, m told)) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newSystem(t, embedded, &slowStart{Store: memory.Open(nil)}, dispatcher.Config{})
+		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		go agent.answerProbes(t)
+		asked := agent.exchanges(t)
+		synctest.Wait()
+		var job *harp.Job
+		var m told
+		for range 2 {
+			job = must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+			m = <-asked
+			m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+			synctest.Wait()
+		}
+		then(t, sys, agent, asked, job, m)
+	})
+}
+
+// An agent that has told of a start does not take it back, though the start is not stored
+// yet: the call is not sent again.
+func TestStartThenNotNow(t *testing.T) {
+	startWaiting(t, func(t *testing.T, _ *system, agent *rawAgent, asked <-chan told, job *harp.Job, m told) {
+		m.say(t, wire.TypeNotNow, true, wire.NotNow{Reason: wire.NotNowBusy})
+		close(m.over)
+		select {
+		case <-agent.tr.Done():
+		case <-asked:
+			t.Errorf("it is sent again: %s", must[harp.JobStatus](t)(job.Status(t.Context())).State)
+		}
+		agent.tr.Close(nil)
+	})
+}
+
+// An end that cannot be read does not take the start with it that was not stored yet.
+func TestStartThenBadEnd(t *testing.T) {
+	startWaiting(t, func(t *testing.T, sys *system, agent *rawAgent, _ <-chan told, job *harp.Job, m told) {
+		m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{0xc1}})
+		<-agent.tr.Done()
+		time.Sleep(time.Second)
+		agent = must[*rawAgent](t)(sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}))
+		go agent.answerProbes(t)
+		agent.exchanges(t)
+		time.Sleep(time.Second)
+		if st := must[harp.JobStatus](t)(job.Status(t.Context())); st.State != harp.StateLost {
+			t.Errorf("of an attempt that began and is not there any more it says %s", st.State)
+		}
+		agent.tr.Close(nil)
+	})
+}
