@@ -14,11 +14,11 @@ import (
 // sent records is stopped, and nothing else is.
 func TestDirectCallerGoesAmidRecords(t *testing.T) {
 	a := newAgent(t, loopback{})
-	stopped := make(chan error, 1)
+	stopped := make(chan struct{}, 1)
 	agent.HandleStream(a, harp.NewStreamProc[struct{}, int, int]("endless"), func(ctx context.Context, _ struct{}, emit func(int) error) (int, error) {
 		for {
 			if err := emit(1); err != nil {
-				stopped <- err
+				stopped <- struct{}{}
 				return 0, err
 			}
 		}
