@@ -77,15 +77,7 @@ func BenchmarkCallsOnDisk(b *testing.B) {
 func BenchmarkEmit(b *testing.B) {
 	benchmarks(b, func(b *testing.B, p place) {
 		a := newAgent(b, p)
-		agent.HandleStream(a, harp.NewStreamProc[none, []byte, int]("emit"), func(_ context.Context, _ none, emit func([]byte) error) (int, error) {
-			record := make([]byte, 100)
-			for range b.N {
-				if err := emit(record); err != nil {
-					return 0, err
-				}
-			}
-			return 0, nil
-		})
+		offerRecords(b, a)
 		s, _, _ := connect(b, p, a)
 		b.ReportAllocs()
 		b.SetBytes(100)
@@ -96,5 +88,19 @@ func BenchmarkEmit(b *testing.B) {
 			x.ack(int64(got))
 		}
 		x.end()
+	})
+}
+
+// offerRecords offers a procedure that emits b.N records of 100 bytes.
+func offerRecords(b *testing.B, a *agent.Agent) {
+	b.Helper()
+	agent.HandleStream(a, harp.NewStreamProc[none, []byte, int]("emit"), func(_ context.Context, _ none, emit func([]byte) error) (int, error) {
+		record := make([]byte, 100)
+		for range b.N {
+			if err := emit(record); err != nil {
+				return 0, err
+			}
+		}
+		return 0, nil
 	})
 }

@@ -92,15 +92,7 @@ func BenchmarkDirect(b *testing.B) {
 func BenchmarkLive(b *testing.B) {
 	benchmarks(b, func(b *testing.B, p place) {
 		a := newAgent(b, p)
-		agent.HandleStream(a, harp.NewStreamProc[none, []byte, int]("emit"), func(_ context.Context, _ none, emit func([]byte) error) (int, error) {
-			record := make([]byte, 100)
-			for range b.N {
-				if err := emit(record); err != nil {
-					return 0, err
-				}
-			}
-			return 0, nil
-		})
+		offerRecords(b, a)
 		c := dialAgent(b, p, a)
 		b.ReportAllocs()
 		b.SetBytes(100)
