@@ -134,7 +134,7 @@ func (a *acceptor) settle(x *Exchange) error {
 func (a *acceptor) answer(ctx context.Context, l *lane, first Frame) *Exchange {
 	l.session.lanes.busy(l)
 	l.users.Add(1)
-	x := &Exchange{lane: l, number: first.Exchange, in: newInbox(), returned: make(chan struct{})}
+	x := &Exchange{lane: l, number: first.Exchange, returned: make(chan struct{})}
 	if first.End {
 		x.gotEnd.Store(true)
 		x.in.close(io.EOF)

@@ -31,7 +31,7 @@ type Control struct {
 	stopped bool
 }
 
-func newControl(l *lane) *Control { return &Control{lane: l, in: newInbox()} }
+func newControl(l *lane) *Control { return &Control{lane: l} }
 
 // Send sends a frame. Its Exchange is not looked at. Send waits while the peer
 // takes nothing, and ends the session if that lasts 30 s.

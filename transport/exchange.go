@@ -29,7 +29,7 @@ type Exchange struct {
 // ask begins the next exchange of a lane, on the opener's side.
 func (l *lane) ask() (*Exchange, error) {
 	l.number++
-	x := &Exchange{lane: l, number: l.number, in: newInbox()}
+	x := &Exchange{lane: l, number: l.number}
 	if l.session.isDying() {
 		return nil, l.session.closedErr()
 	}

@@ -13,7 +13,7 @@ const (
 )
 
 // inbox holds frames that were read and not yet received. One goroutine puts;
-// any may take. Where somebody listens it holds nothing.
+// any may take. Where somebody listens it holds nothing. The zero inbox is empty.
 type inbox struct {
 	mu     sync.Mutex         // guards what follows; never held while blocked
 	ready  chan struct{}      // 1 slot: there may be something to take; nil: nobody has waited
@@ -25,8 +25,6 @@ type inbox struct {
 	end    error // what take returns when the frames are taken
 	full   bool  // put is waiting
 }
-
-func newInbox() inbox { return inbox{} }
 
 // put adds a frame, waiting for room until stop or gone is closed; then the frame
 // is dropped. end, if not nil, is what follows the frame.

@@ -14,7 +14,7 @@ func TestInboxIsBounded(t *testing.T) {
 		{inboxBytes, 1},
 		{MaxFrame, 1},
 	} {
-		in := newInbox()
+		var in inbox
 		for range 3 { // again after it was emptied
 			n := 0
 			for offered(&in, Frame{Exchange: uint32(n), Body: make([]byte, c.size)}, nil) {
@@ -40,7 +40,7 @@ func TestInboxIsBounded(t *testing.T) {
 }
 
 func TestInboxEnd(t *testing.T) {
-	in := newInbox()
+	var in inbox
 	offered(&in, Frame{Exchange: 1}, nil)
 	offered(&in, Frame{Exchange: 2}, io.EOF)
 	in.close(io.ErrUnexpectedEOF) // too late

@@ -32,6 +32,10 @@ type recent struct {
 func (r *recent) get(i id) *store.Job {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.getLocked(i)
+}
+
+func (r *recent) getLocked(i id) *store.Job {
 	if j := r.young[i]; j != nil {
 		return j
 	}
@@ -68,12 +72,11 @@ func (r *recent) changes(jobs map[id]*store.Job) {
 // settled is get for a view.
 func (r *recent) settled(i id) *store.Job {
 	r.mu.Lock()
-	_, changing := r.changing[i]
-	r.mu.Unlock()
-	if changing {
+	defer r.mu.Unlock()
+	if _, changing := r.changing[i]; changing {
 		return nil
 	}
-	return r.get(i)
+	return r.getLocked(i)
 }
 
 // job reads a job as the group has made it. Errors: as readCall.
