@@ -61,8 +61,9 @@ func (x *Exchange) read() error {
 // Listen lets hear take the frames of the exchange, one after the other, in the place
 // of Receive, which costs less: no goroutine has to be woken for it. hear may Send and
 // Release; while it is at work nothing is read from the lane. An error is the last
-// that it hears, and why the lane ended before the peer's End: as of Receive. After
-// End, or Release, it hears nothing.
+// that it hears, and why the lane ended before the exchange was over: as of Receive, but
+// also after the peer's End. After Release, or when the handler has returned, nothing
+// more comes to it; what came just before it may still be hearing.
 //
 // The opener calls it once, before it sends. The error is [ErrSessionClosed].
 func (x *Exchange) Listen(hear func(Frame, error)) error {

@@ -88,29 +88,23 @@ func TestSilenceWhileBlocked(t *testing.T) {
 
 // Four goroutines at each end, of which each costs a stack.
 func TestIdleSessionGoroutines(t *testing.T) {
-	const sessions, most = 10, 8
-	w := wiring{openerDials: true}
-	w.connect(t, transport.Options{}, transport.Options{})
-	before := settled(t, 1<<20)
-	for range sessions {
-		w.connect(t, transport.Options{}, transport.Options{})
-	}
-	if got := settled(t, before+sessions*most) - before; got > sessions*most {
-		t.Errorf("%d goroutines of %d sessions, at most %d each", got, sessions, most)
-	}
-}
-
-// settled returns how many goroutines there are once those of beginnings are gone:
-// when there are no more than expected, or after a while.
-func settled(t *testing.T, expected int) int {
-	t.Helper()
-	for range 100_000 {
-		if runtime.NumGoroutine() <= expected {
-			break
+	synctest.Test(t, func(t *testing.T) {
+		const sessions, most = 10, 8
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		var all []ends
+		for range sessions {
+			all = append(all, virtual.connect(t, transport.Options{}, transport.Options{}))
 		}
-		runtime.Gosched()
-	}
-	return runtime.NumGoroutine()
+		synctest.Wait() // those of handshakes are gone
+		if got := runtime.NumGoroutine() - before; got > sessions*most {
+			t.Errorf("%d goroutines of %d sessions, at most %d each", got, sessions, most)
+		}
+		for _, e := range all {
+			e.opener.Close(nil)
+			e.acceptor.Close(nil)
+		}
+	})
 }
 
 // beat sends a heartbeat and a frame behind it, and waits for that: heartbeats are

@@ -86,15 +86,14 @@ func TestListenLate(t *testing.T) {
 				return
 			}
 			types := []transport.Type{first.Type, second.Type}
-			done := make(chan struct{})
-			if err := x.Listen(func(f transport.Frame, err error) {
-				if types = append(types, f.Type); f.End || err != nil {
-					close(done)
-				}
-			}); err != nil {
+			h := newHeard()
+			if err := x.Listen(h.hear); err != nil {
 				t.Error(err)
 			}
-			<-done
+			for range 18 {
+				f := <-h.frames
+				types = append(types, f.Type)
+			}
 			order <- types
 			_ = x.Send(1, true, nil)
 		})
@@ -108,7 +107,7 @@ func TestListenLate(t *testing.T) {
 			send(t, x, i, i == 19, nil)
 		}
 		types := <-order
-		if len(types) != 20 || !slices.IsSorted(types) {
+		if !slices.IsSorted(types) {
 			t.Errorf("heard %v", types)
 		}
 		<-released
@@ -153,6 +152,31 @@ func TestListenEnds(t *testing.T) {
 		}
 		if err := x.Listen(h.hear); err != nil && !errors.Is(err, transport.ErrSessionClosed) {
 			t.Error(err)
+		}
+	})
+}
+
+// TestListenAfterEnd: who listens hears after the peer's End only how the lane has ended,
+// if it did before the exchange was over.
+func TestListenAfterEnd(t *testing.T) {
+	eachWiring(t, func(t *testing.T, w wiring) {
+		e := w.connect(t, transport.Options{}, transport.Options{})
+		h := newHeard()
+		e.serve(t, func(ctx context.Context, x *transport.Exchange, _ transport.Frame) {
+			if err := x.Listen(h.hear); err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+		})
+		x := listening(t, e.opener, newHeard().hear)
+		send(t, x, 1, false, nil)
+		send(t, x, 2, true, nil)
+		if f := <-h.frames; f.Type != 2 || !f.End {
+			t.Errorf("heard %+v", f)
+		}
+		x.Release() // without an answer: closes the lane
+		if err := <-h.end; !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("the end of the lane: %v", err)
 		}
 	})
 }
