@@ -175,10 +175,11 @@ func (d door) greet(ctx context.Context, conn *transport.Conn) (*session, error)
 		return nil, d.failed("auth", d.away, err)
 	}
 	hello := wire.Hello{Version: wire.Version, Software: Software, Instance: d.instance, Token: d.cfg.Token}
-	if err := control.Send(transport.Frame{Type: wire.TypeHello, Body: wire.Encode(hello)}); err != nil {
+	err = control.Send(transport.Frame{Type: wire.TypeHello, Body: wire.Encode(hello)})
+	if err != nil && !errors.Is(err, transport.ErrSessionClosed) {
 		return nil, d.failed("auth", d.away, err)
 	}
-	f, err := control.Receive(ctx)
+	f, err := control.Receive(ctx) // why this side is not welcome is there after the session, too
 	if err != nil {
 		return nil, d.failed("auth", d.away, err)
 	}

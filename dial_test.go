@@ -174,6 +174,36 @@ func TestDialAnswers(t *testing.T) {
 	}
 }
 
+// TestDialRefusedAtOnce: who is refused hears why, even if the session has ended before
+// the sending of hello returned.
+func TestDialRefusedAtOnce(t *testing.T) {
+	ca, err := devca.Open("", "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusal := wire.Encode(wire.Unwelcome(failedRequest(NewFailure("denied", "not you").Err())))
+	addr := listen(t, certificate(t, ca, dispatcherID), map[string]transport.Role{transport.ProtocolCall: transport.RoleCaller},
+		func(ctx context.Context, conn *transport.Conn) {
+			s, err := conn.Acceptor(transport.Options{Logger: silent})
+			if err != nil {
+				return
+			}
+			defer s.Close(nil)
+			c, err := s.Control(ctx)
+			if err != nil {
+				return
+			}
+			if _, err := c.Receive(ctx); err == nil {
+				_ = c.Send(transport.Frame{Type: wire.TypeUnwelcome, Body: refusal})
+			}
+		})
+	for range 50 {
+		if _, err := Dial(t.Context(), addr, Config{Logger: silent, TLS: certificate(t, ca, callerID)}); !errors.Is(err, ErrDenied) {
+			t.Fatal(err)
+		}
+	}
+}
+
 func ptr[T any](v T) *T { return &v }
 
 // answering is a dispatcher that hears one hello and answers with a frame, or not.

@@ -46,7 +46,7 @@ func greeted(t *testing.T, s *transport.Session, hello any) transport.Frame {
 	defer cancel()
 	control, err := s.Control(ctx)
 	must(t, err)
-	must(t, control.Send(transport.Frame{Type: wire.TypeHello, Body: wire.Encode(hello)}))
+	_ = control.Send(transport.Frame{Type: wire.TypeHello, Body: wire.Encode(hello)}) // fails if it is answered, and the session over, before it returns
 	answer, err := control.Receive(ctx)
 	must(t, err)
 	return answer
