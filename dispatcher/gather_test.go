@@ -17,7 +17,7 @@ func TestTinyRecords(t *testing.T) {
 		const frames, each = 300, 800
 		sys := newSystem(t, embedded, memory.Open(nil), dispatcher.Config{})
 		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
-		go agent.answerProbes(t)
+		go agent.answerProbes()
 		asked := agent.exchanges(t)
 		synctest.Wait()
 		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))

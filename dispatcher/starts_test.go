@@ -33,7 +33,7 @@ func startWaiting(t *testing.T, then func(t *testing.T, sys *system, agent *rawA
 	synctest.Test(t, func(t *testing.T) {
 		sys := newSystem(t, embedded, &slowStart{Store: memory.Open(nil)}, dispatcher.Config{})
 		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
-		go agent.answerProbes(t)
+		go agent.answerProbes()
 		asked := agent.exchanges(t)
 		synctest.Wait()
 		var job *harp.Job
@@ -70,7 +70,7 @@ func TestStartThenBadEnd(t *testing.T) {
 		<-agent.tr.Done()
 		time.Sleep(time.Second)
 		agent = must[*rawAgent](t)(sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}))
-		go agent.answerProbes(t)
+		go agent.answerProbes()
 		agent.exchanges(t)
 		time.Sleep(time.Second)
 		if st := must[harp.JobStatus](t)(job.Status(t.Context())); st.State != harp.StateLost {
