@@ -119,12 +119,13 @@ func openEngine(dir string, o Options) (*engine, error) {
 
 // settings of the database. MemTableSize must never shrink: the log that an
 // unclean stop leaves behind has to fit when it is opened again. It cannot be
-// smaller either: a commit takes at most 15 % of it.
+// smaller either: a commit takes at most 15 % of it. Tables are read through memory
+// maps: there is nothing that a cache of badger's would spare.
 func settings(dir string, log badger.Logger) badger.Options {
 	return badger.DefaultOptions(dir).
 		WithSyncWrites(true).
 		WithMemTableSize(memTableSize).WithNumMemtables(3).WithBlockSize(16 << 10).
-		WithBlockCacheSize(64 << 20).WithIndexCacheSize(32 << 20).WithNumCompactors(2).
+		WithBlockCacheSize(0).WithIndexCacheSize(0).WithNumCompactors(2).
 		WithCompression(options.None).
 		WithValueThreshold(valueThreshold).WithValueLogFileSize(64 << 20).
 		WithDetectConflicts(false).WithMetricsEnabled(false).
