@@ -14,7 +14,7 @@ func (s *Store) Apply(ctx context.Context, ts ...store.Transition) ([]store.Chan
 		return nil, tooMuch("events", size)
 	}
 	out := make([]store.Change, len(ts))
-	err := s.do(ctx, SpaceCritical, func(t *tx) error {
+	err := s.doAhead(ctx, SpaceCritical, func(t *tx) error {
 		for n := range ts {
 			if err := s.apply(t, &ts[n], &out[n]); err != nil {
 				return err

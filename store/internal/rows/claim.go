@@ -20,7 +20,7 @@ func (s *Store) Claim(ctx context.Context, hosts []string, n int, now time.Time)
 	for len(out) < n {
 		most := min(n-len(out), maxClaims)
 		var got []store.Job
-		err := s.do(ctx, SpaceLow, func(t *tx) (err error) {
+		err := s.doAhead(ctx, SpaceLow, func(t *tx) (err error) {
 			got, err = s.claimOn(t, hosts, most, s.sched.at(now))
 			return err
 		})
@@ -40,7 +40,7 @@ func (s *Store) Claim(ctx context.Context, hosts []string, n int, now time.Time)
 
 // Wake implements store.Jobs.
 func (s *Store) Wake(ctx context.Context, hostName string, now time.Time) error {
-	return s.do(ctx, SpaceCritical, func(*tx) error {
+	return s.doAhead(ctx, SpaceCritical, func(*tx) error {
 		at := s.sched.at(now)
 		h := s.sched.hosts[hostName]
 		if h == nil {

@@ -13,14 +13,18 @@ import (
 type op struct {
 	run   func(t *tx) error
 	needs Space
+	ahead bool // goes before those that wait
+	scans bool // looks at more than single keys
 	err   error
 	done  chan error // takes one
 }
 
-// tx is the state an operation works on: what is committed, with what the group
-// has written so far over it.
+// tx is the state an operation works on: what is committed, over it what the group
+// before has written, which may not be on disk yet, and over that what this group has
+// written so far.
 type tx struct {
 	snap   Snapshot
+	before *tx // that of the group before; nil: it is on disk
 	space  Space
 	writes []Write
 	index  map[string]int // of writes, by key
@@ -33,7 +37,6 @@ type tx struct {
 	operator harp.Principal // who asked for the event under way, if that was not a cancel
 	feed     *feed
 	kept     kept
-	pruned   bool // whether the group has a Prune in it
 }
 
 // get returns what is stored under key, nil if nothing. Errors: ErrDamaged, the
@@ -47,12 +50,27 @@ func (t *tx) get(key []byte) ([]byte, error) {
 }
 
 func (t *tx) raw(key []byte) ([]byte, error) {
-	if i, ok := t.index[string(key)]; ok {
-		return t.writes[i].Value, nil
+	if value, ok := t.written(key); ok {
+		return value, nil
+	}
+	if t.before != nil {
+		if value, ok := t.before.written(key); ok {
+			t.kept.met(key, len(value))
+			return value, nil
+		}
 	}
 	value, err := t.snap.Get(key)
 	t.kept.met(key, len(value))
 	return value, err
+}
+
+// written returns what the group has written under a key: nil if that was to delete it.
+func (t *tx) written(key []byte) (value []byte, ok bool) {
+	i, ok := t.index[string(key)]
+	if !ok {
+		return nil, false
+	}
+	return t.writes[i].Value, true
 }
 
 // load reads a value with all its pieces, nil if there is none.
@@ -113,123 +131,48 @@ func (t *tx) add(key, value []byte) {
 	t.size += len(key) + len(value) + WriteCost
 }
 
+// putNumber stores a number of eight bytes.
+func (t *tx) putNumber(key []byte, n uint64) { t.write(key, number(key, n)) }
+
+// number is what is stored of a number of eight bytes.
+func number(key []byte, n uint64) []byte {
+	value, _ := split(key, binary.BigEndian.AppendUint64(nil, n))
+	return value
+}
+
 // do runs an operation in the committer and returns when what it wrote is on disk.
 // ctx counts until the operation is taken; then its outcome is near. Errors: the
 // operation's, harp.ErrNoSpace, harp.ErrClosed, store.ErrPoisoned, ctx's.
 func (s *Store) do(ctx context.Context, needs Space, run func(t *tx) error) error {
+	return s.await(ctx, s.ops, &op{run: run, needs: needs})
+}
+
+// doScan is do for what looks at more than single keys, and so only at what is
+// committed.
+func (s *Store) doScan(ctx context.Context, needs Space, run func(t *tx) error) error {
+	return s.await(ctx, s.ops, &op{run: run, needs: needs, scans: true})
+}
+
+// doAhead is do for what jobs on their way need: it goes before the operations that
+// wait, so that what is new keeps nothing waiting that has begun.
+func (s *Store) doAhead(ctx context.Context, needs Space, run func(t *tx) error) error {
+	return s.await(ctx, s.ahead, &op{run: run, needs: needs, ahead: true})
+}
+
+// await gives an operation to the committer.
+func (s *Store) await(ctx context.Context, to chan<- *op, o *op) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	o := &op{run: run, needs: needs, done: make(chan error, 1)}
+	o.done = make(chan error, 1)
 	select {
-	case s.ops <- o:
+	case to <- o:
 		return <-o.done
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-s.closing:
 		return harp.ErrClosed
 	}
-}
-
-// commitLoop runs what arrives, group by group.
-func (s *Store) commitLoop() {
-	for {
-		select {
-		case o := <-s.ops:
-			s.commitGroup(o)
-		case <-s.closing:
-			return
-		}
-	}
-}
-
-// commitGroup runs one operation and those that wait behind it, commits what they
-// wrote and answers them, those too that were refused: what they were refused for
-// may have been written by the same group.
-func (s *Store) commitGroup(o *op) {
-	snap, err := s.begin()
-	if err != nil {
-		o.done <- err
-		return
-	}
-	t := &tx{
-		snap: snap, space: s.engine.Space(), index: map[string]int{}, pieces: map[string]int{}, feed: &s.feed,
-		recent: &s.recent, jobs: map[id]*store.Job{},
-	}
-	var group []*op
-	for o != nil {
-		o.err = s.runOp(t, o)
-		group = append(group, o)
-		o = s.next(t)
-	}
-	snap.Close()
-	if len(t.writes) > 0 && s.poisoned() == nil {
-		s.commit(t)
-	}
-	for _, o := range group {
-		if err := s.poisoned(); err != nil {
-			o.err = err
-		}
-		o.done <- o.err
-	}
-}
-
-// commit puts on disk what a group has written.
-func (s *Store) commit(t *tx) {
-	s.stored.Add(t.kept.grown)
-	if t.kept.grown != 0 {
-		t.putNumber(keyStored, uint64(s.stored.Load()))
-	}
-	s.recent.changes(t.jobs)
-	if err := s.engine.Commit(t.writes); err != nil {
-		s.poison(err)
-		return
-	}
-	s.recent.add(t.jobs)
-	s.feed.announce(s.feed.number)
-}
-
-// putNumber stores a number of eight bytes.
-func (t *tx) putNumber(key []byte, n uint64) {
-	first, _ := split(key, binary.BigEndian.AppendUint64(nil, n))
-	t.write(key, first)
-}
-
-// begin opens the view that a group starts from.
-func (s *Store) begin() (Snapshot, error) {
-	if err := s.poisoned(); err != nil {
-		return nil, err
-	}
-	return s.engine.View()
-}
-
-// next takes one more operation of the group, if one waits and there is room.
-func (s *Store) next(t *tx) *op {
-	if t.size >= maxGroup || s.poisoned() != nil {
-		return nil
-	}
-	select {
-	case o := <-s.ops:
-		return o
-	default:
-		return nil
-	}
-}
-
-// runOp runs an operation. One that fails after it has written leaves half of
-// itself in the group: nothing may be committed any more.
-func (s *Store) runOp(t *tx, o *op) error {
-	if t.space < o.needs {
-		return noSpace()
-	}
-	t.wrote = false
-	s.mu.Lock()
-	err := o.run(t)
-	s.mu.Unlock()
-	if err != nil && t.wrote {
-		s.poison(err)
-	}
-	return err
 }
 
 func noSpace() error {

@@ -2,12 +2,12 @@
 // key-value engine: keys, codec, indexes, the schedule of what may start, the
 // committer and the listings.
 //
-// One goroutine, the committer, runs every operation that writes. An operation is
-// a function that it calls with a [tx]: the state as committed plus what earlier
-// operations of the same group have written. It checks first and writes after. A
-// group is what arrived while the last one was being committed; its operations are
-// answered when it is on disk. Reading goes past the committer, to a view of what
-// has been committed.
+// The committer runs every operation that writes, in one goroutine, and commits what
+// they wrote in another. An operation is a function that is called with a [tx]: the
+// state as committed plus what earlier operations of the group under way and of its own
+// have written. It checks first and writes after. A group is what arrived while the one
+// before it was being committed; its operations are answered when it is on disk. Reading
+// goes past the committer, to a view of what has been committed.
 package rows
 
 import (

@@ -22,13 +22,8 @@ const (
 // Prune implements store.Upkeep.
 func (s *Store) Prune(ctx context.Context, r store.Retention, now time.Time) (store.Pruned, error) {
 	var p *pruning
-	err := s.do(ctx, SpaceCritical, func(t *tx) error {
-		p = &pruning{s: s, tx: t, begun: t.size, retention: r, now: s.sched.at(now)}
-		if t.pruned {
-			p.out.More = true // what the other one has deleted is still seen
-			return nil
-		}
-		t.pruned = true
+	err := s.doScan(ctx, SpaceCritical, func(t *tx) error {
+		p = &pruning{s: s, tx: t, retention: r, now: s.sched.at(now)}
 		return p.run()
 	})
 	if err != nil {
@@ -37,12 +32,11 @@ func (s *Store) Prune(ctx context.Context, r store.Retention, now time.Time) (st
 	return p.out, nil
 }
 
-// pruning is one Prune on its way. It looks at what was committed before its group,
-// and leaves alone what that group has changed.
+// pruning is one Prune on its way. It looks at what is committed, and is the first of
+// its group.
 type pruning struct {
 	*tx
 	s         *Store
-	begun     int // size of the group before it
 	retention store.Retention
 	now       int64
 	ids       []byte // of the jobs deleted
@@ -61,7 +55,7 @@ func (p *pruning) run() error {
 // isFull reports whether it has deleted as much as one may, and notes that there is
 // more.
 func (p *pruning) isFull() bool {
-	if p.size-p.begun < maxRemoved {
+	if p.size < maxRemoved {
 		return false
 	}
 	p.out.More = true
@@ -137,10 +131,6 @@ func (p *pruning) isOver() bool {
 // job deletes a job that has ended, all that belongs to it or, where that is too much
 // for one commit, all but a rest.
 func (p *pruning) job(i id, entry []byte) error {
-	if _, touched := p.index[string(i.key(prefixLife))]; touched {
-		p.out.More = true
-		return nil
-	}
 	j, err := readJob(p.tx, i)
 	switch {
 	case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned):

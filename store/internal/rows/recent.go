@@ -82,6 +82,9 @@ func (r *recent) settled(i id) *store.Job {
 // job reads a job as the group has made it. Errors: as readCall.
 func (t *tx) job(i id) (store.Job, error) {
 	j, touched := t.jobs[i]
+	if !touched && t.before != nil {
+		j, touched = t.before.jobs[i]
+	}
 	if !touched {
 		j = t.recent.get(i)
 	}

@@ -23,7 +23,7 @@ func (s *Store) Silence(ctx context.Context, hostName string, at, lostAt time.Ti
 	var out []store.Job
 	for more := true; more; {
 		var moved []store.Job
-		err := s.do(ctx, SpaceLow, func(t *tx) (err error) {
+		err := s.doAhead(ctx, SpaceLow, func(t *tx) (err error) {
 			moved, more, err = s.silence(t, hostName, event)
 			return err
 		})

@@ -41,6 +41,8 @@ type Store struct {
 	id     string
 
 	ops       chan *op
+	ahead     chan *op        // those that go first
+	groups    chan *group     // to be committed
 	closing   chan struct{}   // closed by Close
 	open      context.Context // ends with it
 	shut      context.CancelCauseFunc
@@ -75,7 +77,7 @@ func Open(e Engine, opts Options) (*Store, error) {
 	}
 	s := &Store{
 		engine: e, opts: opts, log: opts.Logger,
-		ops: make(chan *op), closing: make(chan struct{}), sched: newSchedule(),
+		ops: make(chan *op), ahead: make(chan *op), groups: make(chan *group), closing: make(chan struct{}), sched: newSchedule(),
 		feed: feed{changed: make(chan struct{})}, swept: map[byte][]byte{},
 	}
 	s.open, s.shut = context.WithCancelCause(context.Background())
@@ -85,6 +87,7 @@ func Open(e Engine, opts Options) (*Store, error) {
 	if err := s.load(); err != nil {
 		return nil, closing(e, err)
 	}
+	s.committer.Go(s.formLoop)
 	s.committer.Go(s.commitLoop)
 	return s, nil
 }

@@ -1,0 +1,182 @@
+package rows
+
+import "github.com/harpcaller/harp/store"
+
+// A group is operations that are committed together.
+type group struct {
+	tx
+	ops    []*op
+	ahead  int           // of them went before others
+	events uint64        // the number of the last event so far
+	over   chan struct{} // closed when it is on disk, or never will be
+}
+
+const (
+	// maxOps is how many operations a group has at most. Small groups cost little more,
+	// and what goes ahead of others still has to wait for the two before its own.
+	maxOps = 128
+
+	// maxAhead is how many of them go ahead, so that the others get on, too.
+	maxAhead = 96
+)
+
+func (g *group) isFull() bool { return g.size >= maxGroup || len(g.ops) >= maxOps }
+
+// formLoop runs what arrives, group by group: one forms while the one before it is being
+// committed.
+func (s *Store) formLoop() {
+	defer close(s.groups)
+	var g, last *group
+	for {
+		o := s.next(g)
+		switch {
+		case o == nil && g == nil:
+			return
+		case o == nil:
+			g.snap.Close()
+			g, last = nil, g
+			continue
+		case o.scans && g != nil:
+			s.groups <- g
+			g.snap.Close()
+			g, last = nil, g
+		}
+		if g == nil {
+			var err error
+			if g, err = s.begin(last, o.scans); err != nil {
+				o.done <- err
+				continue
+			}
+		}
+		s.run(g, o)
+	}
+}
+
+// next returns the next operation for a group, or nil when the group was handed over to
+// be committed: when no more operations wait, or it is full, and the one before it is
+// committed. Without a group nil means that the store is being closed.
+func (s *Store) next(g *group) *op {
+	if g == nil {
+		select {
+		case o := <-s.ahead:
+			return o
+		case o := <-s.ops:
+			return o
+		case <-s.closing:
+			return nil
+		}
+	}
+	first, second := s.ahead, s.ops
+	switch {
+	case g.isFull() || s.poisoned() != nil:
+		first, second = nil, nil
+	case g.ahead >= maxAhead:
+		first, second = second, first
+	}
+	select {
+	case o := <-first:
+		return o
+	default:
+	}
+	select {
+	case o := <-second:
+		return o
+	default:
+	}
+	select {
+	case o := <-first:
+		return o
+	case o := <-second:
+		return o
+	case s.groups <- g:
+		return nil
+	}
+}
+
+// begin begins a group behind the last one. It looks past what that has written only
+// when all is committed, which it may have to. Errors: store.ErrPoisoned, the engine's.
+func (s *Store) begin(last *group, committed bool) (*group, error) {
+	g := &group{
+		tx: tx{
+			space: s.engine.Space(), index: map[string]int{}, pieces: map[string]int{}, feed: &s.feed,
+			recent: &s.recent, jobs: map[id]*store.Job{},
+		},
+		over: make(chan struct{}),
+	}
+	if last != nil {
+		if committed {
+			<-last.over
+		}
+		select {
+		case <-last.over:
+		default:
+			g.before = &last.tx
+		}
+	}
+	if err := s.poisoned(); err != nil {
+		return nil, err
+	}
+	var err error
+	if g.snap, err = s.engine.View(); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// run runs an operation. One that fails after it has written leaves half of itself in
+// the group: nothing may be committed any more.
+func (s *Store) run(g *group, o *op) {
+	g.ops = append(g.ops, o)
+	if o.ahead {
+		g.ahead++
+	}
+	if g.space < o.needs {
+		o.err = noSpace()
+		return
+	}
+	g.wrote = false
+	s.mu.Lock()
+	o.err = o.run(&g.tx)
+	g.events = s.feed.number
+	s.mu.Unlock()
+	if o.err != nil && g.wrote {
+		s.poison(o.err)
+	}
+}
+
+// commitLoop commits groups, one after the other, and answers their operations, those
+// too that were refused: what they were refused for may have been written by the same
+// group, or by the one before.
+func (s *Store) commitLoop() {
+	for g := range s.groups {
+		err := s.commit(g)
+		g.before = nil
+		close(g.over)
+		for _, o := range g.ops {
+			if err != nil {
+				o.err = err
+			}
+			o.done <- o.err
+		}
+	}
+}
+
+// commit puts on disk what a group has written. The next group reads it meanwhile. The
+// error is store.ErrPoisoned.
+func (s *Store) commit(g *group) error {
+	if err := s.poisoned(); err != nil || len(g.writes) == 0 {
+		return err
+	}
+	writes := g.writes
+	if stored := s.stored.Add(g.kept.grown); g.kept.grown != 0 {
+		writes = append(writes, Write{keyStored, number(keyStored, uint64(stored))})
+	}
+	s.recent.changes(g.jobs)
+	if err := s.engine.Commit(writes); err != nil {
+		s.poison(err)
+		return s.poisoned()
+	}
+	s.recent.add(g.jobs)
+	s.feed.announce(g.events)
+	return nil
+}
