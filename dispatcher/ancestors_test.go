@@ -147,6 +147,12 @@ func serveUntilKilled(t *testing.T, dir string) {
 		tell(t, "ended", job)
 	}
 	job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "tick", harp.Args{"every": time.Millisecond, "for": time.Hour}))
+	// That it runs may be stored after what it has emitted.
+	for e, err := range sys.caller.Events(t.Context(), harp.EventFilter{After: harp.EventsFromStart, Job: job.ID()}) {
+		if err != nil || e.Type == harp.EventJobRunning {
+			break
+		}
+	}
 	for r, err := range job.Follow(t.Context(), harp.Since(0)) {
 		if err == nil && r.Seq == 20 {
 			tell(t, "running", job)

@@ -80,6 +80,7 @@ func TestScript(t *testing.T) {
 			"exits": cmdExits,
 
 			"eventually": cmdEventually,
+			"completes":  cmdCompletes,
 
 			"capture": cmdCapture,
 			"start":   cmdStart,
@@ -149,6 +150,21 @@ func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("%s did not exit with %s", args[1], args[0])
+}
+
+// completes PROGRAM [ARG]... runs a program that asks what a shell is to offer. When it
+// took all the time that a shell waits, on a machine that is busy, it is asked again.
+func cmdCompletes(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: completes PROGRAM [ARG]...")
+	}
+	for late := time.Now().Add(startsWithin); time.Now().Before(late); {
+		begun := time.Now()
+		ts.Check(ts.Exec(args[0], args[1:]...))
+		if time.Since(begun) < completesWithin {
+			return
+		}
+	}
 }
 
 // capture NAME sets a variable to what the last program printed.
@@ -256,15 +272,15 @@ func (p *process) end(sig os.Signal) int {
 }
 
 // end NAME SIGNAL CODE sends a signal, INT, TERM or KILL, to a program that start
-// has started and waits until it has ended with the code; -1 after KILL. What it
-// printed is stdout then.
+// has started and waits until it has ended with the code; -1 after KILL. NONE is for
+// one that ends by itself. What it printed is stdout then.
 func cmdEnd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: end NAME SIGNAL CODE")
 	}
 	all := ts.Value(processesKey{}).(processes)
 	p := all[args[0]]
-	sig, ok := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL}[args[1]]
+	sig, ok := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "NONE": 0}[args[1]]
 	if p == nil || !ok {
 		ts.Fatalf("there is no process %s or no signal %s", args[0], args[1])
 	}

@@ -85,6 +85,27 @@ type twice struct {
 	said    chan error
 }
 
+// listen serves agents where the dispatcher of the fleet would, until it is stopped.
+func (d *twice) listen(t *testing.T, f *Fleet) (stop func()) {
+	t.Helper()
+	tc, err := f.TLS(transport.RoleDispatcher, "dispatcher")
+	must(t, err)
+	l, err := net.Listen("tcp", f.Addr)
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	serving := make(chan error, 1)
+	go func() {
+		serving <- transport.Serve(ctx, l, transport.ServeConfig{
+			TLS: tc, Protocols: map[string]transport.Role{transport.ProtocolAgent: transport.RoleAgent},
+		}, d.serve)
+	}()
+	return func() {
+		t.Helper()
+		cancel()
+		must(t, <-serving)
+	}
+}
+
 // serve greets an agent and calls: twice at once, again in the same session, and,
 // as it does all of this in each session, again after that.
 func (d *twice) serve(ctx context.Context, conn *transport.Conn) {
@@ -172,37 +193,25 @@ func (d *twice) call(ctx context.Context, s *transport.Session) error {
 }
 
 // calledTwice lets an agent be called again and again for the same attempt, over two
-// sessions and a restart, and returns what was broken.
+// sessions and a restart, and returns what was broken. What the session says that was
+// cut by the kill is not heard: each life of the agent has a dispatcher of its own.
 func calledTwice(t *testing.T, f *Fleet) []string {
 	t.Helper()
-	tc, err := f.TLS(transport.RoleDispatcher, "dispatcher")
-	must(t, err)
-	l, err := net.Listen("tcp", f.Addr)
-	must(t, err)
 	args, err := harp.NewValue(map[string]any{"sleep": 200 * time.Millisecond})
 	must(t, err)
 	id := harp.NewID()
 	f.History.Invoke(history.Call{ID: id, Host: "host00"})
-	d := &twice{
-		request: harp.Request{ID: id, Host: "host00", Procedure: actor.Work, Args: args}.Encode(),
-		said:    make(chan error),
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	serving := make(chan error, 1)
-	go func() {
-		serving <- transport.Serve(ctx, l, transport.ServeConfig{
-			TLS: tc, Protocols: map[string]transport.Role{transport.ProtocolAgent: transport.RoleAgent},
-		}, d.serve)
-	}()
+	request := harp.Request{ID: id, Host: "host00", Procedure: actor.Work, Args: args}.Encode()
 	for range 2 {
+		d := &twice{request: request, said: make(chan error)}
+		stop := d.listen(t, f)
 		must(t, f.StartAgent("host00"))
 		for range 2 {
 			must(t, <-d.said)
 		}
 		f.KillAgentUnread("host00")
+		stop()
 	}
-	cancel()
-	must(t, <-serving)
 	must(t, f.ReadWitness())
 	var broken []string
 	begins := 0

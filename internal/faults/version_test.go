@@ -162,7 +162,8 @@ func welcomeLater(ctx context.Context, conn *transport.Conn) error {
 		return err
 	}
 	welcome := wire.Welcome{Version: wire.Version + 1, Store: harp.NewID(), Epoch: 1}
-	if err := control.Send(transport.Frame{Type: wire.TypeWelcome, Body: wire.Encode(welcome)}); err != nil {
+	err = control.Send(transport.Frame{Type: wire.TypeWelcome, Body: wire.Encode(welcome)})
+	if err != nil && !errors.Is(err, transport.ErrSessionClosed) { // that it is over it may be told before Send returns
 		return err
 	}
 	if _, err := control.Receive(ctx); err == nil {

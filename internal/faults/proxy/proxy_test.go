@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -78,60 +79,84 @@ func TestPasses(t *testing.T) {
 	}
 }
 
-// silent expects that nothing is heard for a moment.
-func silent(t *testing.T, c net.Conn) {
-	t.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
-		t.Fatal(err)
+// A line is one connection through a proxy to somebody who says everything back, over
+// pipes in memory and in virtual time: it is known what has gone through.
+type line struct {
+	*Proxy
+	t    *testing.T
+	near net.Conn
+}
+
+// onLine runs a test body for each of the faults, of a line that they meet when it has
+// gone through it before.
+func onLine(t *testing.T, faults []Faults, body func(l line)) {
+	for _, f := range faults {
+		synctest.Test(t, func(t *testing.T) {
+			p := &Proxy{change: make(chan struct{})}
+			near, a := net.Pipe()
+			b, far := net.Pipe()
+			var work sync.WaitGroup
+			work.Go(func() { p.carry(b, a, true) })
+			work.Go(func() { p.carry(a, b, false) })
+			work.Go(func() { _, _ = io.Copy(far, far) })
+			l := line{p, t, near}
+			l.say("before")
+			l.hears("before")
+			p.Set(f)
+			body(l)
+			for _, c := range []net.Conn{near, a, b, far} {
+				_ = c.Close()
+			}
+			work.Wait()
+		})
 	}
-	if n, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("heard %d bytes, %v", n, err)
+}
+
+// say says something, which goes as far as it can.
+func (l line) say(text string) {
+	go func() { _, _ = l.near.Write([]byte(text)) }() // it waits while it is not read
+	synctest.Wait()
+}
+
+// hears expects to hear a text, and nothing more.
+func (l line) hears(text string) {
+	l.t.Helper()
+	var heard []byte
+	for buf := make([]byte, 64); ; {
+		_ = l.near.SetReadDeadline(time.Now().Add(time.Second)) // of virtual time
+		n, err := l.near.Read(buf)
+		heard = append(heard, buf[:n]...)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+		if err != nil {
+			l.t.Fatal(err)
+		}
 	}
-	if err := c.SetReadDeadline(time.Time{}); err != nil {
-		t.Fatal(err)
+	if string(heard) != text {
+		l.t.Fatalf("heard %q, want %q", heard, text)
 	}
 }
 
 func TestDropsOneWay(t *testing.T) {
-	p := echoing(t)
-	for _, f := range []Faults{{DropUp: true}, {DropDown: true}} {
-		p.Set(Faults{})
-		c := dial(t, p)
-		echo(t, c, []byte("before"))
-		p.Set(f)
-		if _, err := c.Write([]byte("swallowed")); err != nil {
-			t.Fatal(err)
-		}
-		silent(t, c)
-		p.Set(Faults{})
-		echo(t, c, []byte("after"))
-	}
+	onLine(t, []Faults{{DropUp: true}, {DropDown: true}}, func(l line) {
+		l.say("swallowed")
+		l.hears("")
+		l.Set(Faults{})
+		l.say("after")
+		l.hears("after")
+	})
 }
 
 func TestStallsAndLosesNothing(t *testing.T) {
-	p := echoing(t)
-	for _, f := range []Faults{{StallUp: true}, {StallDown: true}} {
-		p.Set(Faults{})
-		c := dial(t, p)
-		echo(t, c, []byte("before"))
-		p.Set(f)
-		// What is read already when the stall begins goes through.
-		if _, err := c.Write([]byte("1")); err != nil {
-			t.Fatal(err)
-		}
-		one := make([]byte, 2)
-		if _, err := io.ReadFull(c, one[:1]); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Write([]byte("2")); err != nil {
-			t.Fatal(err)
-		}
-		silent(t, c)
-		p.Set(Faults{})
-		if _, err := io.ReadFull(c, one[1:]); err != nil || string(one) != "12" {
-			t.Fatalf("%q, %v", one, err)
-		}
-	}
+	onLine(t, []Faults{{StallUp: true}, {StallDown: true}}, func(l line) {
+		l.say("1") // is being read already when the stall begins
+		l.hears("1")
+		l.say("2")
+		l.hears("")
+		l.Set(Faults{})
+		l.hears("2")
+	})
 }
 
 func TestEnds(t *testing.T) {
