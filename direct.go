@@ -177,17 +177,37 @@ func (c *DirectCall) send(req Request) error {
 		Timeout: int64(req.Timeout), MaxExecTime: int64(req.MaxExecTime), Window: wire.Window,
 	}
 	if err = c.exchange.Listen(c.heard); err == nil {
-		err = c.exchange.Send(wire.TypeCall, false, call.Encode())
+		err = c.sendOver(c.exchange, call.Encode())
 	}
 	if err == nil && !c.setSent() {
 		err = io.ErrClosedPipe
 	}
 	if err != nil {
-		err = c.lostBy(err)
-		c.end(nil, err, true)
-		return c.stopped(err)
+		return c.sendFailed(err)
 	}
 	return nil
+}
+
+// sendOver sends the call to who may answer, and end the session, before Send returns:
+// then the listener has heard all that came when this returns.
+func (c *DirectCall) sendOver(x *transport.Exchange, call []byte) error {
+	err := x.Send(wire.TypeCall, false, call)
+	if errors.Is(err, transport.ErrSessionClosed) {
+		<-c.ended
+	}
+	return err
+}
+
+// sendFailed ends the call unless its end was heard all the same. The error is why it is
+// lost.
+func (c *DirectCall) sendFailed(err error) error {
+	c.end(nil, c.lostBy(err), true)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.lost {
+		return nil
+	}
+	return c.err
 }
 
 // watch lets cancelled run when the call's ctx ends before the call.

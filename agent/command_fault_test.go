@@ -76,6 +76,34 @@ func until(t *testing.T, what string, is func() bool) {
 	}
 }
 
+// ended is what a supervisor's file has of an attempt that has ended, and of no other.
+const ended = `"RanFor":`
+
+// noted waits until a text is in the file of an attempt's supervisor.
+func (c *commander) noted(x *exchange, text string) {
+	c.t.Helper()
+	spool := filepath.Join(c.dir, "run", x.id+".1", "spool")
+	until(c.t, text+" is in the supervisor's file", func() bool {
+		b, err := os.ReadFile(spool)
+		return err == nil && strings.Contains(string(b), text)
+	})
+}
+
+// only is the one process that runs for a job. One that was executed just now does not show
+// its environment yet.
+func only(t *testing.T, job string) process {
+	t.Helper()
+	var of []process
+	until(t, "it runs", func() bool {
+		of = processesOf(t, job)
+		return len(of) > 0
+	})
+	if len(of) != 1 {
+		t.Fatalf("%d processes run for the job", len(of))
+	}
+	return of[0]
+}
+
 // nothingLeft waits until there is nothing of a supervisor any more.
 func (c *commander) nothingLeft() {
 	c.t.Helper()
@@ -230,6 +258,7 @@ func TestOrphanOfAKilledAgent(t *testing.T) {
 	if err := orphan.Start(); err != nil {
 		t.Fatal(err)
 	}
+	only(t, x.id)
 	c.disk = then
 	c.boot()
 	if h := c.peer.held; len(h) != 1 || h[0].State == wire.HeldEnded {
@@ -250,14 +279,11 @@ func TestSupervisorThatDoesNotAnswer(t *testing.T) {
 	c := newFaulty(t, t.TempDir(), nil)
 	path, w := pipe(t)
 	x := c.peer.call("alone", harp.Args{"pipe": path}).accepted()
-	of := processesOf(t, x.id)
-	if len(of) != 1 {
-		t.Fatalf("%d processes run for the job", len(of))
-	}
+	of := only(t, x.id)
 	c.run.stop()
 	c.run.wait()
-	signalTo(t, of[0].parent, syscall.SIGSTOP)
-	defer signalTo(t, of[0].parent, syscall.SIGCONT)
+	signalTo(t, of.parent, syscall.SIGSTOP)
+	defer signalTo(t, of.parent, syscall.SIGCONT)
 	c.boot()
 	if h := c.peer.held; len(h) != 1 || h[0].Job != x.id || h[0].State != wire.HeldAlive {
 		t.Fatalf("the next agent holds %+v", h)
@@ -266,7 +292,7 @@ func TestSupervisorThatDoesNotAnswer(t *testing.T) {
 		t.Errorf("another is told %s", reason)
 	}
 	y := c.peer.resume(x.id, 0, func(m *wire.Resume) { m.Cancel = &wire.Cancel{} })
-	signalTo(t, of[0].parent, syscall.SIGCONT)
+	signalTo(t, of.parent, syscall.SIGCONT)
 	if end, _ := y.rest(); end.Gone || end.Stopped == nil {
 		t.Errorf("it ended with %+v", end)
 	}
@@ -294,11 +320,7 @@ func TestRecordsOfACommandThatReboots(t *testing.T) {
 	c.run.stop()
 	c.run.wait()
 	tell(t, w, "unmounted\n")
-	spool := filepath.Join(c.dir, "run", x.id+".1", "spool")
-	until(t, "it is in the supervisor's file", func() bool {
-		b, err := os.ReadFile(spool)
-		return err == nil && strings.Contains(string(b), "unmounted")
-	})
+	c.noted(x, "unmounted")
 	endSupervisors(t, x.id)
 	agent.BootAnew(t)
 	c.boot()
@@ -360,7 +382,7 @@ func TestHowLongACommandRan(t *testing.T) {
 	c.run.stop()
 	c.run.wait()
 	tell(t, w, "end\n")
-	until(t, "it has ended", func() bool { return len(processesOf(t, x.id)) == 0 })
+	c.noted(x, ended)
 	most := time.Since(called)
 	c.boot()
 	end, _ := c.peer.resume(x.id, 0).rest()

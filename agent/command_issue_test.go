@@ -191,14 +191,11 @@ func TestFloodThatNobodyTakes(t *testing.T) {
 	x := c.call("flood", nil, func(c *wire.Call, _ *harp.Request) { c.Window = wire.MinWindow })
 	expect[wire.Started](x, wire.TypeStarted)
 	expect[wire.Records](x, wire.TypeRecords)
-	of := processesOf(t, x.id)
-	if len(of) != 1 {
-		t.Fatalf("%d processes run for the job", len(of))
-	}
-	until(t, "it prints", func() bool { return written(t, of[0].pid) > wire.Window/2 })
+	of := only(t, x.id)
+	until(t, "it prints", func() bool { return written(t, of.pid) > wire.Window/2 })
 	for range 20 { // it would not stop
 		time.Sleep(5 * time.Millisecond)
-		if n := written(t, of[0].pid); n > 3*wire.Window {
+		if n := written(t, of.pid); n > 3*wire.Window {
 			t.Fatalf("it has printed %d bytes that nobody took", n)
 		}
 	}

@@ -23,6 +23,7 @@ type inbox struct {
 	first  int   // index of the next frame to take
 	bytes  int   // in frames
 	end    error // what take returns when the frames are taken
+	gone   error // how the lane ended after the peer's End, for who may yet listen
 	full   bool  // put is waiting
 }
 
@@ -79,6 +80,9 @@ func (in *inbox) turn(hear func(Frame, error)) (f Frame, ok bool, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	f, ok, err = in.pollLocked()
+	if !ok && in.gone != nil {
+		err, in.end, in.gone = in.gone, in.gone, nil
+	}
 	if !ok && (err == nil || err == io.EOF) { //nolint:errorlint // accept sets it bare; after End it hears how the lane ends
 		in.hear = hear
 	}
@@ -119,8 +123,11 @@ func (in *inbox) compact() {
 func (in *inbox) close(err error) {
 	in.mu.Lock()
 	var hear func(Frame, error)
-	if in.end == nil || in.end == io.EOF && in.hear != nil { //nolint:errorlint // accept sets it bare
+	switch {
+	case in.end == nil || in.end == io.EOF && in.hear != nil: //nolint:errorlint // accept sets it bare
 		in.end, hear = err, in.hear
+	case in.end == io.EOF: //nolint:errorlint // accept sets it bare
+		in.gone = err
 	}
 	signal(in.ready)
 	in.mu.Unlock()
@@ -133,7 +140,7 @@ func (in *inbox) close(err error) {
 func (in *inbox) abandon(err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.frames, in.first, in.bytes, in.end, in.hear = nil, 0, 0, err, nil
+	in.frames, in.first, in.bytes, in.end, in.gone, in.hear = nil, 0, 0, err, nil, nil
 	signal(in.ready)
 	signal(in.room)
 }

@@ -60,6 +60,27 @@ func TestInboxEnd(t *testing.T) {
 	}
 }
 
+// Who listens hears how the lane ended after the peer's End, also if that was before it
+// listened, or while it heard the End.
+func TestInboxEndBeforeListen(t *testing.T) {
+	for _, during := range []bool{false, true} {
+		var in inbox
+		offered(&in, Frame{}, io.EOF)
+		if !during {
+			in.close(io.ErrUnexpectedEOF)
+		}
+		var heard []error
+		in.listen(func(_ Frame, err error) {
+			if heard = append(heard, err); during && err == nil {
+				in.close(io.ErrUnexpectedEOF)
+			}
+		})
+		if len(heard) != 2 || heard[0] != nil || heard[1] != io.ErrUnexpectedEOF { //nolint:errorlint // the very same
+			t.Errorf("during=%v: heard %v", during, heard)
+		}
+	}
+}
+
 // offered reports whether there was room for a frame.
 func offered(in *inbox, f Frame, end error) bool {
 	_, taken := in.place(f, end)

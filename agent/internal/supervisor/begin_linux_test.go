@@ -66,14 +66,20 @@ func TestKilledBeforeItBegins(t *testing.T) {
 // that it may have been is said, and what became of it shows later.
 func TestSlowToBegin(t *testing.T) {
 	was := goTime
-	goTime = 10 * time.Millisecond
+	goTime = time.Second // in which go is said, however busy the machine is
 	defer func() { goTime = was }()
 	p, spec := beginning(t)
 	conn, child, err := spawn(selfPath)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := func() error { return child.Signal(syscall.SIGSTOP) }
+	stop := func() error {
+		if err := child.Signal(syscall.SIGSTOP); err != nil {
+			return err
+		}
+		_, err := syscall.Wait4(child.Pid, nil, syscall.WUNTRACED, nil) // until it has stopped
+		return err
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	going, err := instruct(ctx, conn, newHandover(p.root, spec, false), stop)

@@ -98,10 +98,11 @@ type server struct {
 	once     sync.Once
 	works    sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows
-	current *session
-	served  chan struct{} // closed when it is not any more
-	left    time.Time     // when the last was
+	mu        sync.Mutex // guards what follows
+	current   *session
+	served    chan struct{} // closed when it is not any more
+	left      time.Time     // when the last was
+	dismissed bool          // nobody is served any more
 }
 
 // setUp makes all that a supervisor has. What it made is gone again if that fails.
@@ -238,10 +239,11 @@ func (s *server) await(term <-chan os.Signal) {
 	}
 }
 
-// dismiss parts with the agent that is served.
+// dismiss parts with the agent that is served, and with any that comes.
 func (s *server) dismiss() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.dismissed = true
 	if s.current != nil {
 		drop(s.current.conn)
 	}
@@ -280,6 +282,11 @@ func (s *server) attend(conn net.Conn) {
 	n := newSession(s.engine, conn, s.hello, s.forget)
 	served := make(chan struct{})
 	s.mu.Lock()
+	if s.dismissed { // it was accepted just before the listener was closed
+		s.mu.Unlock()
+		drop(conn)
+		return
+	}
 	before, beforeServed := s.current, s.served
 	s.current, s.served = n, served
 	s.mu.Unlock()
