@@ -504,6 +504,6 @@ func TestDirectAnsweredAtOnce(t *testing.T) {
 		if v, err := c.Get(); err != nil || v.String() != "1" {
 			t.Error(v, err)
 		}
-		a.Close()
+		_ = a.Close()
 	}
 }
