@@ -14,7 +14,7 @@ import (
 )
 
 // features are what this agent can do beyond the protocol's version.
-var features = []string{wire.NeedDryRun}
+var features = []string{wire.NeedDryRun, wire.FeatureBeat}
 
 // call answers a CALL: REFUSED, NOT_NOW, or the attempt it stands for, which is
 // started unless it is there already.

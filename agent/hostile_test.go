@@ -47,6 +47,7 @@ func TestHostileFrames(t *testing.T) {
 		},
 		"HELLO on the control stream": func(p *peer) { p.say(wire.TypeHello, wire.Hello{}) },
 		"FORGET that is none":         func(p *peer) { p.say(wire.TypeForget, "x") },
+		"BEAT that is none":           func(p *peer) { p.say(wire.TypeBeat, "x") },
 		"FORGET of what it never held": func(p *peer) {
 			p.say(wire.TypeForget, wire.Forget{Attempts: make([]wire.HeldAttempt, 100)})
 			p.begin(99, nil)

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -158,28 +159,58 @@ func (s *session) violated(format string, a ...any) {
 	s.transport.Close(fmt.Errorf("%w: %s", transport.ErrProtocol, fmt.Sprintf(format, a...)))
 }
 
-// controlLoop answers what a dispatcher says later: FORGET, which asks whether the
-// agent is there.
+// controlLoop answers what a dispatcher says later.
 func (s *session) controlLoop(ctx context.Context) {
 	for {
 		f, err := s.control.Receive(ctx)
 		if err != nil {
 			return
 		}
-		var m wire.Forget
-		if f.Type != wire.TypeForget || s.direct {
-			s.violated("frame type %d on the control stream", f.Type)
+		if err := s.hear(f); err != nil {
+			s.violated("frame type %d on the control stream: %v", f.Type, err)
 			return
-		}
-		if err := wire.Decode(f.Body, &m); err != nil {
-			s.violated("FORGET: %v", err)
-			return
-		}
-		s.forget(m)
-		if m.Last || len(m.Attempts) == 0 {
-			s.send(wire.TypeReady, wire.Ready{})
 		}
 	}
+}
+
+// errUnexpected is a frame that the peer may not send.
+var errUnexpected = errors.New("not expected")
+
+// hear answers FORGET, which asks whether the agent is there, and BEAT.
+func (s *session) hear(f transport.Frame) error {
+	switch {
+	case s.direct:
+		return errUnexpected
+	case f.Type == wire.TypeForget:
+		return s.hearForget(f.Body)
+	case f.Type == wire.TypeBeat:
+		return s.hearBeat(f.Body)
+	}
+	return errUnexpected
+}
+
+func (s *session) hearForget(body []byte) error {
+	var m wire.Forget
+	if err := wire.Decode(body, &m); err != nil {
+		return err
+	}
+	s.forget(m)
+	if m.Last || len(m.Attempts) == 0 {
+		s.send(wire.TypeReady, wire.Ready{})
+	}
+	return nil
+}
+
+// hearBeat holds to another interval of heartbeats, and then says so: until it is
+// heard the dispatcher makes allowance for either.
+func (s *session) hearBeat(body []byte) error {
+	var m wire.Beat
+	if err := wire.Decode(body, &m); err != nil {
+		return err
+	}
+	every := s.beat(time.Duration(m.Heartbeat))
+	s.send(wire.TypeBeat, wire.Beat{Heartbeat: int64(every)})
+	return nil
 }
 
 // vacancyLoop says READY when the agent is no longer busy.
@@ -228,10 +259,12 @@ func (s *session) receive(ctx context.Context, want transport.Type, message any)
 	return wire.Decode(f.Body, message)
 }
 
-// beat starts the heartbeat.
-func (s *session) beat(every time.Duration) {
+// beat starts the heartbeat, within bounds, and returns its interval.
+func (s *session) beat(every time.Duration) time.Duration {
 	if every <= 0 {
 		every = defaultBeat
 	}
-	s.control.Beat(min(max(every, minBeat), maxBeat))
+	every = min(max(every, minBeat), maxBeat)
+	s.control.Beat(every)
+	return every
 }

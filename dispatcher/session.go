@@ -29,7 +29,6 @@ type session struct {
 	control *transport.Control
 	hello   wire.Hello
 	epoch   uint64
-	beat    time.Duration    // interval of its heartbeat
 	ready   chan struct{}    // has room for one READY
 	ended   chan struct{}    // closed when nothing of the session is left
 	leave   func()           // lets the next agent of the host be greeted
@@ -41,8 +40,10 @@ type session struct {
 	attempts sync.WaitGroup // and what else works for the session
 	starts   starts
 
-	mu      sync.Mutex // guards what follows
-	closing bool       // takes no more attempts
+	mu      sync.Mutex    // guards what follows
+	closing bool          // takes no more attempts
+	beat    time.Duration // interval of its heartbeat
+	asked   time.Duration // another one, that the agent was told and has not answered; 0: none
 	live    map[string]*attempt
 }
 
@@ -61,30 +62,19 @@ func (d *Dispatcher) serveAgent(ctx context.Context, conn *transport.Conn) error
 		d: d, host: d.hosts.get(conn.Peer().Identity.Name), tr: tr,
 		ready: make(chan struct{}, 1), ended: make(chan struct{}), live: map[string]*attempt{}, skips: map[string]int64{}, leave: func() {}, beat: d.beat(),
 	}
-	err = aside(func() error { return s.begin(ctx) })
-	if err == nil {
-		err = s.listen(ctx)
-	}
+	opening, cancel := context.WithTimeout(ctx, greetingTime)
+	defer cancel()
+	err = tr.Converse(opening,
+		func(c *transport.Control) error { cancel(); s.control = c; return s.begin(ctx) },
+		func(f transport.Frame) error { return s.hear(ctx, f) })
 	tr.Close(err)
 	return errors.Join(err, s.finish())
 }
 
-// aside runs f in a goroutine of its own and waits for it: what f needs of the stack
-// is given back, which an agent that does nothing would keep.
-func aside(f func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	return <-done
-}
-
 // greet is the session's beginning, up to READY.
-func (s *session) greet(ctx context.Context) error {
+func (s *session) greet(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, greetingTime)
 	defer cancel()
-	var err error
-	if s.control, err = s.tr.Control(ctx); err != nil {
-		return err
-	}
 	if err := s.expect(ctx, wire.TypeHello, &s.hello); err != nil {
 		return err
 	}
@@ -106,7 +96,7 @@ func (s *session) greet(ctx context.Context) error {
 	if err := s.introduce(ctx); err != nil {
 		return err
 	}
-	s.control.Beat(s.beat)
+	s.startBeat()
 	return nil
 }
 
@@ -284,19 +274,6 @@ func (s *session) begin(ctx context.Context) error {
 	return s.claim(ctx)
 }
 
-// listen listens to the agent until the session ends.
-func (s *session) listen(ctx context.Context) error {
-	for {
-		f, err := s.control.Receive(ctx)
-		if err != nil {
-			return err
-		}
-		if err := aside(func() error { return s.hear(ctx, f) }); err != nil {
-			return err
-		}
-	}
-}
-
 // hear takes one frame of the control stream.
 func (s *session) hear(ctx context.Context, f transport.Frame) error {
 	switch f.Type {
@@ -315,6 +292,8 @@ func (s *session) hear(ctx context.Context, f transport.Frame) error {
 		return s.record(ctx, facts.Facts, s.host.stored().Procedures)
 	case wire.TypeProcedures:
 		return s.hearProcedures(ctx, f)
+	case wire.TypeBeat:
+		return s.hearBeat(f)
 	}
 	return fmt.Errorf("frame %d on the control stream: %w", f.Type, transport.ErrProtocol)
 }
@@ -339,7 +318,7 @@ func (s *session) finish() error {
 	err := s.noteAway()
 	s.d.hosts.detach(s.host)
 	if s.d.ctx.Err() == nil {
-		s.d.expect(s.host, silentAfter*s.beat-time.Since(s.tr.Heard()))
+		s.d.expect(s.host, s.patience()-time.Since(s.tr.Heard()))
 	}
 	return err
 }

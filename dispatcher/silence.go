@@ -10,19 +10,11 @@ import (
 
 const (
 	silentAfter   = 3                // heartbeats
-	mostBeats     = 200              // heartbeats a second, of all agents
 	returningTime = 60 * time.Second // for hosts to come back after the dispatcher was opened
 )
 
 // now is the wall clock.
 func (d *Dispatcher) now() time.Time { return d.cfg.Now() }
-
-// beat is the interval of heartbeats for a session that begins: longer than
-// configured where there are so many agents that theirs would be too many. The first
-// to come back after a restart count those that follow.
-func (d *Dispatcher) beat() time.Duration {
-	return max(d.cfg.Heartbeat, time.Duration(d.hosts.expected())*time.Second/mostBeats)
-}
 
 // awaits counts a host as one that is about to return, if it was connected when the
 // dispatcher stopped: its absence holds nothing against its jobs until then. No
@@ -37,7 +29,7 @@ func (d *Dispatcher) awaits(row store.Host) {
 }
 
 // expectActive gives every host that has attempts, or what is left of one, three
-// heartbeats, as if it had just been heard.
+// heartbeats of a fleet that has come back, as if it had just been heard.
 func (d *Dispatcher) expectActive(ctx context.Context) error {
 	jobs, err := d.store.Active(ctx, "")
 	if err != nil {
@@ -47,11 +39,12 @@ func (d *Dispatcher) expectActive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	beat := d.beat()
 	expected := map[string]bool{}
 	for _, j := range append(jobs, returning...) {
 		if (j.Survivor || store.HoldsSlot(j.State) && j.State != harp.StateUnknown) && !expected[j.Host] {
 			expected[j.Host] = true
-			d.expect(d.hosts.get(j.Host), silentAfter*d.cfg.Heartbeat)
+			d.expect(d.hosts.get(j.Host), silentAfter*beat)
 		}
 	}
 	return nil

@@ -17,18 +17,25 @@ const silentBeats = 3
 //
 // Its methods are safe for concurrent use.
 type Control struct {
-	lane *lane
-	in   inbox
+	lane      *lane
+	in        inbox
+	hear      func(Frame) error // what hears the frames; nil: nobody does, they are received
+	listeners sync.WaitGroup    // at most one at a time
 
 	mu      sync.Mutex // guards what follows; never held while blocked
 	every   time.Duration
-	since   time.Time   // when that was set
-	beaten  time.Time   // when the last heartbeat was sent
-	beatAt  time.Time   // when the next one is
-	sending bool        // a heartbeat is on its way
-	grown   bool        // the stream has carried more than heartbeats lately
-	timer   *time.Timer // for whatever of heartbeat and silence is next; nil: neither
+	peers   time.Duration        // the interval that the peer holds to
+	instead func() (Frame, bool) // what to send in place of a heartbeat; nil: nothing
+	since   time.Time            // when Beat was called
+	beaten  time.Time            // when the last heartbeat was sent
+	beatAt  time.Time            // when the next one is
+	sending bool                 // a heartbeat is on its way
+	grown   bool                 // the stream has carried more than heartbeats lately
+	timer   *time.Timer          // for whatever of heartbeat and silence is next; nil: neither
 	stopped bool
+
+	listening bool  // a listener runs, or begins to
+	failed    error // the failure of a listener
 }
 
 func newControl(l *lane) *Control { return &Control{lane: l} }
@@ -73,9 +80,31 @@ func (c *Control) Beat(every time.Duration) {
 	if c.stopped || every <= 0 {
 		return
 	}
-	c.every, c.since = every, time.Now()
+	c.every, c.peers, c.since = every, every, time.Now()
 	c.beatenLocked()
 	c.timer = time.AfterFunc(time.Until(c.beatAt), c.tick)
+}
+
+// Change sets the interval of this side's heartbeat and that which the peer holds to
+// while Beat is in force. What has passed since either was last heard counts: to
+// change them often does not put off the next heartbeat, or the notice of silence.
+func (c *Control) Change(own, peers time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer == nil {
+		return
+	}
+	c.every, c.peers = own, peers
+	c.beatAt = c.beaten.Add(nextBeat(c.beaten, own, c.lane.session.opener))
+	c.timer.Reset(min(c.untilSilentLocked(), time.Until(c.beatAt)))
+}
+
+// OnBeat sets what is asked whenever a heartbeat is to be sent, and may have a frame
+// sent in its place. It must not block.
+func (c *Control) OnBeat(instead func() (Frame, bool)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.instead = instead
 }
 
 // beatenLocked notes that a heartbeat is sent now, and chooses when the next one is.
@@ -115,10 +144,11 @@ func (c *Control) look() (silent, due bool) {
 	return false, due
 }
 
-// sendBeat sends a heartbeat. Where there are only heartbeats, the stream needs no
-// memory of what was on it before.
+// sendBeat sends a heartbeat. Where there are only heartbeats, neither the stream nor
+// the connection needs what it needed for all that was on it before.
 func (c *Control) sendBeat() {
-	_ = c.send(Frame{Type: heartbeat}) // the session ends if it cannot be sent
+	_ = c.sendSign() // the session ends if it cannot be sent
+	c.lane.session.mux.rest()
 	c.mu.Lock()
 	grown := c.grown
 	c.sending, c.grown = false, false
@@ -126,6 +156,19 @@ func (c *Control) sendBeat() {
 	if grown {
 		c.lane.stream.shrink()
 	}
+}
+
+// sendSign sends the sign of life: a heartbeat, or what is to be in its place.
+func (c *Control) sendSign() error {
+	c.mu.Lock()
+	instead := c.instead
+	c.mu.Unlock()
+	if instead != nil {
+		if f, ok := instead(); ok {
+			return c.Send(f)
+		}
+	}
+	return c.send(Frame{Type: heartbeat})
 }
 
 // heardBeat lets a heartbeat that may be sent by now follow the peer's: to be awake
@@ -147,10 +190,10 @@ func (c *Control) untilSilentLocked() time.Duration {
 	if heard.Before(c.since) {
 		heard = c.since
 	}
-	if c.in.waiting() {
-		heard = time.Now()
+	if deaf := c.in.deaf(); heard.Before(deaf) {
+		heard = deaf
 	}
-	return silentBeats*c.every - time.Since(heard)
+	return silentBeats*c.peers - time.Since(heard)
 }
 
 // stop stops the heartbeat for good.
@@ -186,11 +229,77 @@ func (c *Control) readLoop() {
 			continue
 		}
 		c.in.put(f, nil, s.dying, c.lane.closed)
-		c.mu.Lock()
-		c.grown = true
-		c.mu.Unlock()
+		c.noteFrame()
 	}
 	c.in.close(s.closedErr())
+}
+
+// noteFrame sees to it that a frame that was read is heard.
+func (c *Control) noteFrame() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.grown = true
+	if c.hear == nil || c.listening {
+		return
+	}
+	c.listening = true
+	c.listeners.Go(c.listenLoop)
+}
+
+// listen lets begin begin, and from then on hear hear the frames. It does not wait.
+func (c *Control) listen(begin func(*Control) error, hear func(Frame) error) {
+	c.hear, c.listening = hear, true
+	c.listeners.Go(func() {
+		if err := begin(c); err != nil {
+			c.fail(err)
+			return
+		}
+		c.listenLoop()
+	})
+}
+
+// listenLoop hears frames until none is there. After a failure none is heard.
+func (c *Control) listenLoop() {
+	for {
+		f, ok := c.nextHeard()
+		if !ok {
+			return
+		}
+		if err := c.hear(f); err != nil {
+			c.fail(err)
+			return
+		}
+	}
+}
+
+// nextHeard returns the next frame, if there is one. If not, another listener hears
+// those that come.
+func (c *Control) nextHeard() (Frame, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f, ok, _ := c.in.poll() // that it has ended is for the reader to see
+	c.listening = ok
+	return f, ok
+}
+
+// fail ends the session for the error of a listener, which is the last one.
+func (c *Control) fail(err error) {
+	c.mu.Lock()
+	c.failed = err
+	c.mu.Unlock()
+	c.lane.session.fail(err)
+}
+
+// listened waits for the listener, when there is no reader any more, and returns why
+// the session has ended.
+func (c *Control) listened() error {
+	c.listeners.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failed != nil {
+		return c.failed
+	}
+	return c.lane.session.closedErr()
 }
 
 // soonest is the shortest time between two heartbeats.

@@ -17,6 +17,8 @@ const (
 	closeTimeout = time.Second
 	// gatherSize is how many bytes are gathered before writers wait.
 	gatherSize = 64 << 10
+	// smallGatherSize is how many come together while little is said.
+	smallGatherSize = 1 << 10
 )
 
 // The parts of a yamux header that the wrapper looks at.
@@ -28,16 +30,19 @@ const (
 )
 
 // gatherBuffers are the buffers of connections that have something to write, so
-// that an idle connection has none.
-var gatherBuffers = sync.Pool{New: func() any {
-	b := make([]byte, 0, gatherSize+yamuxHeaderSize)
-	return &b
-}}
+// that an idle connection has none; smallGatherBuffers those of connections that have
+// little: where thousands send a heartbeat together, each has one.
+var (
+	gatherBuffers      = sync.Pool{New: func() any { return newBuffer(gatherSize + yamuxHeaderSize) }}
+	smallGatherBuffers = sync.Pool{New: func() any { return newBuffer(smallGatherSize) }}
+)
 
 // gather is the connection beneath yamux. It writes at once what yamux writes in
 // pieces, as much as has come together while the write before was under way: the
 // header of a data frame is held back until its body comes. What is read passes
-// through an inspector, which ends the connection when the peer floods it.
+// through an inspector, which ends the connection when the peer floods it. A goroutine
+// writes from the first write on until there is nothing to write and rest was called: an
+// idle connection has none, and a busy one does not start it again and again.
 //
 // Write is for one goroutine, yamux's sender; so is Read. Close may be called
 // from any.
@@ -49,13 +54,16 @@ type gather struct {
 	held     [yamuxHeaderSize]byte // a data header without its body
 	holding  bool
 	readErr  error         // what the next Read returns
-	wake     chan struct{} // 1 slot: there is something to write, or Close was called
-	room     chan struct{} // 1 slot: the buffer was taken
-	written  chan struct{} // closed when the writer has returned
 	readDone chan struct{} // closed when Read has failed
+	writer   sync.WaitGroup
+	loop     func() // writeLoop, here so that to start it allocates nothing
 
-	mu      sync.Mutex // guards what follows; never held while blocked
-	buf     *[]byte    // what to write next; nil when nothing
+	wake    chan struct{} // 1 slot: the writer has to look
+	mu      sync.Mutex    // guards what follows; never held while blocked
+	buf     *[]byte       // what to write next; nil when nothing
+	room    chan struct{} // 1 slot: the buffer was taken, or nothing is written any more; nil: there always was room
+	writing bool          // the writer runs; it does while there is a buf
+	resting bool          // the writer goes when there is nothing to write
 	closing bool
 	err     error // the first failure of a read or a write
 
@@ -69,12 +77,10 @@ func newGather(nc net.Conn, opens *limiter, ending func()) *gather {
 		nc:       nc,
 		ending:   ending,
 		inspect:  inspector{opens: opens, pings: newLimiter(pingRate, pingBurst)},
-		wake:     make(chan struct{}, 1),
-		room:     make(chan struct{}, 1),
-		written:  make(chan struct{}),
 		readDone: make(chan struct{}),
+		wake:     make(chan struct{}, 1),
 	}
-	go g.writeLoop()
+	g.loop = g.writeLoop
 	return g
 }
 
@@ -92,13 +98,9 @@ func (g *gather) Write(p []byte) (int, error) {
 			return 0, err
 		}
 		if ok {
-			signal(g.wake)
 			return len(p), nil
 		}
-		select {
-		case <-g.room:
-		case <-g.written:
-		}
+		<-g.room // made by queue
 	}
 }
 
@@ -111,18 +113,47 @@ func (g *gather) queue(p []byte) (ok bool, err error) {
 	if g.err != nil || g.closing {
 		return true, g.err
 	}
-	if g.buf == nil {
-		g.buf = gatherBuffers.Get().(*[]byte)
+	n := len(p)
+	if g.holding {
+		n += len(g.held)
 	}
-	if n := len(*g.buf); n > 0 && n+len(p) > gatherSize {
+	if g.buf != nil && len(*g.buf)+n > gatherSize {
+		if g.room == nil {
+			g.room = make(chan struct{}, 1)
+		}
 		return false, nil
 	}
+	g.makeRoomLocked(n)
 	if g.holding {
 		*g.buf = append(*g.buf, g.held[:]...)
 		g.holding = false
 	}
 	*g.buf = append(*g.buf, p...)
+	if g.writing {
+		signal(g.wake)
+		return true, nil
+	}
+	g.writing = true
+	g.writer.Add(1)
+	go g.loop()
 	return true, nil
+}
+
+// makeRoomLocked sees to a buffer that has room for n bytes more.
+func (g *gather) makeRoomLocked(n int) {
+	small := g.buf
+	if small != nil && cap(*small)-len(*small) >= n {
+		return
+	}
+	if small == nil && n <= smallGatherSize {
+		g.buf = smallGatherBuffers.Get().(*[]byte)
+		return
+	}
+	g.buf = gatherBuffers.Get().(*[]byte)
+	if small != nil {
+		*g.buf = append(*g.buf, *small...)
+		recycle(small)
+	}
 }
 
 // isDataHeader reports whether p, a write of yamux, is the header of a data frame
@@ -131,38 +162,59 @@ func isDataHeader(p []byte) bool {
 	return len(p) == yamuxHeaderSize && p[1] == yamuxData && binary.BigEndian.Uint32(p[8:]) > 0
 }
 
-// writeLoop writes what was queued until Close or a failure.
+// writeLoop writes what was queued until it is to go, or a failure.
 func (g *gather) writeLoop() {
-	defer close(g.written)
+	defer g.writer.Done()
 	for {
-		buf, closing := g.take()
+		buf, over := g.take()
+		if over {
+			return
+		}
 		if buf == nil {
-			if closing {
-				return
-			}
 			<-g.wake
 			continue
 		}
-		signal(g.room)
 		_, err := g.nc.Write(*buf)
 		recycle(buf)
 		if err != nil {
 			g.fail(fmt.Errorf("write: %w", err))
 			_ = g.nc.Close()
+			g.giveUp()
 			return
 		}
 	}
 }
 
-// take takes what is queued and sets the deadline for writing it.
-func (g *gather) take() (buf *[]byte, closing bool) {
+// take takes what is queued and sets the deadline for writing it. If the writer is over,
+// the next who queues starts another one.
+func (g *gather) take() (buf *[]byte, over bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	buf, g.buf = g.buf, nil
+	if buf == nil && (g.resting || g.closing) {
+		g.writing, g.resting = false, false
+		over = true
+	}
 	if buf != nil && !g.closing {
 		g.setWriteDeadline(writeTimeout)
 	}
-	return buf, g.closing
+	signal(g.room)
+	return buf, over
+}
+
+// rest lets the writer go as soon as there is nothing to write.
+func (g *gather) rest() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.resting = g.writing
+	signal(g.wake)
+}
+
+// giveUp lets who waits for room see that nothing is written any more.
+func (g *gather) giveUp() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	signal(g.room)
 }
 
 func (g *gather) setWriteDeadline(d time.Duration) {
@@ -170,11 +222,15 @@ func (g *gather) setWriteDeadline(d time.Duration) {
 }
 
 func recycle(buf *[]byte) {
-	if cap(*buf) > gatherSize+yamuxHeaderSize {
+	pool := &gatherBuffers
+	switch size := cap(*buf); {
+	case size > gatherSize+yamuxHeaderSize:
 		return
+	case size <= smallGatherSize:
+		pool = &smallGatherBuffers
 	}
 	*buf = (*buf)[:0]
-	gatherBuffers.Put(buf)
+	pool.Put(buf)
 }
 
 // Read reads from the connection. A flood is [ErrProtocol]. An error comes alone,
@@ -238,7 +294,7 @@ func (g *gather) shut(patience time.Duration) {
 	g.setWriteDeadline(patience)
 	g.mu.Unlock()
 	signal(g.wake)
-	<-g.written
+	g.writer.Wait()
 	if patience > 0 && g.cause() == nil {
 		g.linger(patience)
 	}

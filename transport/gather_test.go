@@ -2,10 +2,12 @@ package transport
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,6 +99,83 @@ func TestGatherGathers(t *testing.T) {
 			t.Errorf("the second write had %d bytes", len(got))
 		}
 	})
+}
+
+// What is gathered arrives as it was written, however much it grows.
+func TestGatherGrows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, far := gatherPair(t)
+		var want []byte
+		for n := 1; n < 3*gatherSize/2; n += n/3 + 1 {
+			header, body := dataFrame(n, n)
+			want = append(append(want, header...), body...)
+		}
+		got := make(chan []byte)
+		go func() {
+			b := make([]byte, len(want))
+			_, _ = io.ReadFull(far, b) // what is missing shows
+			got <- b
+		}()
+		for sent := want; len(sent) > 0; {
+			n := int(binary.BigEndian.Uint32(sent[8:]))
+			write(t, g, sent[:yamuxHeaderSize])
+			write(t, g, sent[yamuxHeaderSize:][:n])
+			sent = sent[yamuxHeaderSize+n:]
+		}
+		if !bytes.Equal(<-got, want) {
+			t.Error("something else arrived")
+		}
+	})
+}
+
+// A connection that rests costs neither a goroutine nor a buffer, and one that has little
+// to write only a small one.
+func TestGatherIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := runtime.NumGoroutine()
+		g, far := gatherPair(t)
+		for range 3 {
+			write(t, g, []byte("a"))
+			synctest.Wait() // it is on its way
+			write(t, g, []byte("b"))
+			if size := cap(*g.buf); size > smallGatherSize {
+				t.Errorf("two bytes are kept in %d", size)
+			}
+			g.rest()
+			if got := string(nextWrite(t, far)) + string(nextWrite(t, far)); got != "ab" {
+				t.Errorf("read %q", got)
+			}
+			synctest.Wait()
+			if n := runtime.NumGoroutine() - before; n > 0 || g.buf != nil {
+				t.Errorf("%d goroutines are left, buffer %v", n, g.buf)
+			}
+		}
+	})
+}
+
+// Who waits for room when the connection fails, or is closed, waits no longer.
+func TestGatherFullFails(t *testing.T) {
+	for name, end := range map[string]func(g *gather, far net.Conn){
+		"peer closes": func(_ *gather, far net.Conn) { _ = far.Close() },
+		"Close":       func(g *gather, _ net.Conn) { _ = g.Close() },
+		"finish":      func(g *gather, _ net.Conn) { g.finish() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, far := gatherPair(t)
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					for range 20 {
+						_, _ = g.Write(make([]byte, 16<<10))
+					}
+				}()
+				synctest.Wait()
+				end(g, far)
+				<-done
+			})
+		})
+	}
 }
 
 // A peer that does not read blocks the writer, and ends the connection after 30 s.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"sync"
+	"time"
 )
 
 // What an inbox holds before its reader waits: so many frames, or so many bytes.
@@ -20,11 +21,12 @@ type inbox struct {
 	room   chan struct{}      // 1 slot: there may be room; nil: there always was
 	hear   func(Frame, error) // who listens
 	frames []Frame
-	first  int   // index of the next frame to take
-	bytes  int   // in frames
-	end    error // what take returns when the frames are taken
-	gone   error // how the lane ended after the peer's End, for who may yet listen
-	full   bool  // put is waiting
+	first  int       // index of the next frame to take
+	bytes  int       // in frames
+	end    error     // what take returns when the frames are taken
+	gone   error     // how the lane ended after the peer's End, for who may yet listen
+	full   bool      // put is waiting
+	waited time.Time // when it last had
 }
 
 // put adds a frame, waiting for room until stop or gone is closed; then the frame
@@ -190,7 +192,7 @@ func (in *inbox) pollLocked() (f Frame, ok bool, err error) {
 	in.first++
 	in.bytes -= len(f.Body)
 	if in.full {
-		in.full = false
+		in.full, in.waited = false, time.Now()
 		signal(in.room)
 	}
 	if in.first < len(in.frames) {
@@ -199,9 +201,12 @@ func (in *inbox) pollLocked() (f Frame, ok bool, err error) {
 	return f, true, nil
 }
 
-// waiting reports whether put waits for room.
-func (in *inbox) waiting() bool {
+// deaf returns when put last waited for room: now if it does.
+func (in *inbox) deaf() time.Time {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.full
+	if in.full {
+		return time.Now()
+	}
+	return in.waited
 }

@@ -3,6 +3,8 @@ package transport
 import (
 	"io"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // An inbox is full at so many frames or so many bytes, but takes one of any size.
@@ -20,7 +22,7 @@ func TestInboxIsBounded(t *testing.T) {
 			for offered(&in, Frame{Exchange: uint32(n), Body: make([]byte, c.size)}, nil) {
 				n++
 			}
-			if n != c.frames || !in.waiting() {
+			if n != c.frames || !in.full {
 				t.Errorf("took %d frames of %d bytes", n, c.size)
 			}
 			for i := range n {
@@ -29,7 +31,7 @@ func TestInboxIsBounded(t *testing.T) {
 					t.Errorf("frame %d is %d, %v, %v", i, f.Exchange, ok, err)
 				}
 			}
-			if in.waiting() {
+			if in.full {
 				t.Error("still full")
 			}
 		}
@@ -37,6 +39,30 @@ func TestInboxIsBounded(t *testing.T) {
 			t.Errorf("grew to %d", cap(in.frames))
 		}
 	}
+}
+
+// While a frame waits for room the peer is not heard, and that is over when there is.
+func TestInboxDeaf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var in inbox
+		for offered(&in, Frame{}, nil) {
+			if !in.deaf().IsZero() {
+				t.Fatal("deaf while there is room")
+			}
+		}
+		time.Sleep(time.Second)
+		if !in.deaf().Equal(time.Now()) {
+			t.Error("not deaf while a frame waits")
+		}
+		taken := time.Now()
+		if _, ok, err := in.poll(); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		time.Sleep(time.Second)
+		if !in.deaf().Equal(taken) {
+			t.Errorf("deaf until %v, there was room at %v", in.deaf(), taken)
+		}
+	})
 }
 
 func TestInboxEnd(t *testing.T) {

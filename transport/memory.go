@@ -260,6 +260,8 @@ type memoryMux struct {
 	window int
 }
 
+func (*memoryMux) rest() {}
+
 func newMemoryMux(c *memoryConn, window int, opener bool) *memoryMux {
 	l := c.link
 	l.mu.Lock()

@@ -15,6 +15,8 @@ type mux interface {
 	open(ctx context.Context) (stream, error)
 	// accept returns the next stream the peer opened.
 	accept(ctx context.Context) (stream, error)
+	// rest gives back what only a busy connection needs.
+	rest()
 	// close ends every stream and the connection, and waits for its goroutines.
 	close()
 	// cause returns why the connection ended, as far as it is known.

@@ -105,6 +105,36 @@ func (s *Session) Peer() Peer { return s.peer }
 // The error is [ErrProtocol] when it was called before, [ErrSessionClosed], or
 // ctx's.
 func (s *Session) Control(ctx context.Context) (*Control, error) {
+	c, err := s.openControl(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !s.start(c.readLoop) {
+		return nil, s.closedErr()
+	}
+	return c, nil
+}
+
+// Converse is Control for who has nothing else to do until the session ends, and
+// needs no goroutine while nothing is said: it reads the control stream itself. ctx
+// bounds the wait for the stream.
+// It calls begin, which may send and receive; then hear with each frame, one after the
+// other, in goroutines that last as long as there is something to hear. It returns
+// when the session has ended and neither runs any more. The first error of either ends
+// the session and is returned, else that of Control or [ErrSessionClosed].
+func (s *Session) Converse(ctx context.Context, begin func(*Control) error, hear func(Frame) error) error {
+	c, err := s.openControl(ctx)
+	if err != nil {
+		return err
+	}
+	c.listen(begin, hear)
+	s.run(c.readLoop)
+	c.in.close(s.closedErr()) // a session that has ended before runs nothing
+	return c.listened()
+}
+
+// openControl opens the control stream, which is not read yet.
+func (s *Session) openControl(ctx context.Context) (*Control, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
 	}
@@ -116,9 +146,6 @@ func (s *Session) Control(ctx context.Context) (*Control, error) {
 	s.mu.Lock()
 	s.control = c
 	s.mu.Unlock()
-	if !s.start(c.readLoop) {
-		return nil, s.closedErr()
-	}
 	return c, nil
 }
 

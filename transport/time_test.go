@@ -132,6 +132,72 @@ func TestBeatAgain(t *testing.T) {
 	})
 }
 
+// To change the intervals puts off neither the heartbeat nor the notice of silence.
+func TestChangeBeginsNothingAnew(t *testing.T) {
+	inBubble(t, func(t *testing.T, e ends) {
+		start := time.Now()
+		e.acceptorControl.Beat(10 * time.Second)
+		for e.acceptor.Err() == nil {
+			time.Sleep(time.Second)
+			e.acceptorControl.Change(9*time.Second, 20*time.Second)
+			if ago := time.Since(e.opener.Heard()); ago > 12*time.Second {
+				t.Fatalf("no heartbeat for %v", ago)
+			}
+		}
+		if after := time.Since(start); after < time.Minute || after > 61*time.Second { // one look a second
+			t.Errorf("the session ended after %v: %v", after, e.acceptor.Err())
+		}
+	})
+}
+
+// Each side may hold to an interval of its own.
+func TestChangeForEachSide(t *testing.T) {
+	inBubble(t, func(t *testing.T, e ends) {
+		e.openerControl.Change(time.Second, time.Second) // nothing is to be changed yet
+		e.openerControl.Beat(10 * time.Second)
+		e.acceptorControl.Beat(10 * time.Second)
+		e.openerControl.Change(10*time.Second, time.Minute)
+		e.acceptorControl.Change(time.Minute, 10*time.Second)
+		time.Sleep(time.Hour)
+		if err := errors.Join(e.opener.Err(), e.acceptor.Err()); err != nil {
+			t.Fatalf("the session ended with %v", err)
+		}
+		if ago := time.Since(e.acceptor.Heard()); ago > 11*time.Second {
+			t.Errorf("the opener was heard %v ago", ago)
+		}
+		if ago := time.Since(e.opener.Heard()); ago < 0 || ago > 66*time.Second {
+			t.Errorf("the acceptor was heard %v ago", ago)
+		}
+		start := time.Now()
+		e.acceptorControl.Beat(0)
+		<-e.opener.Done()
+		if after := time.Since(start); after < 114*time.Second || after > 180*time.Second {
+			t.Errorf("the session ended after %v: %v", after, e.opener.Err())
+		}
+	})
+}
+
+// A frame may go in the place of a heartbeat, and is as good.
+func TestOnBeat(t *testing.T) {
+	inBubble(t, func(t *testing.T, e ends) {
+		asked := 0
+		e.openerControl.OnBeat(func() (transport.Frame, bool) {
+			asked++
+			return transport.Frame{Type: 5, Body: []byte{byte(asked)}}, asked == 2
+		})
+		e.openerControl.Beat(10 * time.Second)
+		e.acceptorControl.Beat(10 * time.Second)
+		f, err := e.acceptorControl.Receive(t.Context())
+		if want := (transport.Frame{Type: 5, Body: []byte{2}}); err != nil || !equal(f, want) {
+			t.Errorf("received %+v, %v", f, err)
+		}
+		time.Sleep(time.Hour)
+		if err := errors.Join(e.opener.Err(), e.acceptor.Err()); err != nil || asked < 300 {
+			t.Errorf("asked %d times; %v", asked, err)
+		}
+	})
+}
+
 // Who does not receive is deaf; that does not make the peer silent.
 func TestDeafIsNotSilent(t *testing.T) {
 	inBubble(t, func(t *testing.T, e ends) {

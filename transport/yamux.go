@@ -114,6 +114,8 @@ func (m *yamuxMux) abort() {
 // longAgo is a deadline that has passed.
 var longAgo = time.Unix(1, 0)
 
+func (m *yamuxMux) rest() { m.gather.rest() }
+
 // close sends what was written before it ends the session.
 func (m *yamuxMux) close() {
 	m.gather.finish()

@@ -60,6 +60,7 @@ func messages() map[string]any {
 		"hello_caller":   wire.Hello{Version: 1, Features: []string{"f"}, Software: "harp/0", Instance: "i", Token: "t"},
 		"hello_agent":    wire.Hello{Version: 1, Software: "harp/0", Instance: "i", BootID: "b", Journal: "j", Position: 9, Labels: map[string]string{"a": "1"}},
 		"welcome":        wire.Welcome{Version: 1, Features: []string{"f"}, Software: "harp/0", Store: "s", Epoch: 2, Heartbeat: 10e9, Reconnect: 10e9, Time: 3, Max: 1024},
+		"beat":           wire.Beat{Heartbeat: 50e9},
 		"unwelcome":      wire.Unwelcome{Failure: []byte{0x80}},
 		"facts":          wire.Facts{Facts: []byte{0x80}},
 		"procedures":     wire.Procedures{Procedures: []wire.Procedure{procedure()}, Last: true},

@@ -28,6 +28,15 @@ type Welcome struct {
 	Max       int64    `msgpack:"max,omitempty"`   // attempts that may be sent and not ended
 }
 
+// FeatureBeat is the feature of an agent that answers Beat.
+const FeatureBeat = "beat"
+
+// Beat tells an agent another interval of heartbeats than Welcome did. The agent
+// answers with the one that it holds to from now on.
+type Beat struct {
+	Heartbeat int64 `msgpack:"beat"` // interval
+}
+
 // Unwelcome refuses a Hello; the session is closed after it.
 type Unwelcome struct {
 	Failure []byte `msgpack:"failure"`

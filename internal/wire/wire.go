@@ -82,6 +82,7 @@ const (
 	TypeHeld       transport.Type = 37
 	TypeForget     transport.Type = 38
 	TypeReady      transport.Type = 39
+	TypeBeat       transport.Type = 40
 )
 
 // Frames with a caller. Each request begins an exchange of one answer: Reply or
