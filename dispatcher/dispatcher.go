@@ -55,7 +55,8 @@ type Config struct {
 	// Dial opens connections to the registry's hosts. Default: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
-	// Heartbeat is the interval told to agents and callers. Default 10 s.
+	// Heartbeat is the interval told to agents and callers. Default 10 s. Agents are told
+	// a longer one where there are so many that theirs were more than 200 a second.
 	Heartbeat time.Duration
 
 	// OfflineWait is how long the absence of its host alone may hold a call that

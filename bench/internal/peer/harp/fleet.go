@@ -115,7 +115,7 @@ func (f *fleet) Close() error {
 // Idle has agents that do nothing; then the dispatcher is killed and started again.
 func Idle() measure.Subject {
 	return measure.Subject{
-		Name: "harp", Note: "real agents in one process, journals in memory, heartbeats every 10 s; the dispatcher is killed and started again",
+		Name: "harp", Note: "real agents in one process, journals in memory, a heartbeat of each every 50 s; the dispatcher is killed and started again",
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
 			f, err := newFleet(ctx, l)
 			if err != nil {
