@@ -42,10 +42,11 @@ func (c *DirectCall) send(req Request) error {
 }
 
 // sendOver sends the call to who may answer, and end the session, before Send returns:
-// then the listener has heard all that came when this returns.
+// then the listener has heard all that came when this returns. Of a call that was given up
+// it hears nothing more; one that is noted as sent is not given up any more.
 func (c *DirectCall) sendOver(x *transport.Exchange, call []byte) error {
 	err := x.Send(wire.TypeCall, false, call)
-	if errors.Is(err, transport.ErrSessionClosed) {
+	if errors.Is(err, transport.ErrSessionClosed) && c.setSent() {
 		<-c.ended
 	}
 	return err

@@ -507,3 +507,28 @@ func TestDirectAnsweredAtOnce(t *testing.T) {
 		_ = a.Close()
 	}
 }
+
+// TestDirectGivenUpAsItIsLost: a call ends that was given up before it was sent, though
+// the session is lost then and nobody hears of that any more.
+func TestDirectGivenUpAsItIsLost(t *testing.T) {
+	directInMemory(t, nil, func(t *testing.T, _ *agentFront, a *Agent) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c := &DirectCall{agent: a, ctx: ctx, ended: make(chan struct{})}
+		var err error
+		if c.exchange, err = a.session.Exchange(ctx); err != nil || !a.enter() {
+			t.Fatal(err)
+		}
+		c.watch()
+		if err := c.exchange.Listen(c.heard); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		synctest.Wait()
+		a.session.Close(nil)
+		err = c.sendFailed(c.sendOver(c.exchange, nil))
+		if !errors.Is(err, ErrLost) || !errors.Is(err, context.Canceled) || RanOf(err) != MayHaveRun {
+			t.Error(err, RanOf(err))
+		}
+	})
+}

@@ -6,7 +6,6 @@ import "github.com/harpcaller/harp/store"
 type group struct {
 	tx
 	ops    []*op
-	ahead  int           // of them went before others
 	events uint64        // the number of the last event so far
 	over   chan struct{} // closed when it is on disk, or never will be
 }
@@ -16,8 +15,8 @@ const (
 	// and what goes ahead of others still has to wait for the two before its own.
 	maxOps = 128
 
-	// maxAhead is how many of them go ahead, so that the others get on, too.
-	maxAhead = 96
+	// maxAhead is how many operations go ahead before one of those that wait has its turn.
+	maxAhead = 3
 )
 
 func (g *group) isFull() bool { return g.size >= maxGroup || len(g.ops) >= maxOps }
@@ -56,23 +55,18 @@ func (s *Store) formLoop() {
 // be committed: when no more operations wait, or it is full, and the one before it is
 // committed. Without a group nil means that the store is being closed.
 func (s *Store) next(g *group) *op {
-	if g == nil {
-		select {
-		case o := <-s.ahead:
-			return o
-		case o := <-s.ops:
-			return o
-		case <-s.closing:
-			return nil
-		}
-	}
-	first, second := s.ahead, s.ops
-	switch {
-	case g.isFull() || s.poisoned() != nil:
-		first, second = nil, nil
-	case g.ahead >= maxAhead:
+	first, second, groups, closing := s.ahead, s.ops, s.groups, s.closing
+	if s.wentAhead >= maxAhead {
 		first, second = second, first
 	}
+	switch {
+	case g == nil:
+		groups = nil
+	case g.isFull() || s.poisoned() != nil:
+		first, second, closing = nil, nil, nil
+	default:
+		closing = nil
+	}
 	select {
 	case o := <-first:
 		return o
@@ -88,9 +82,10 @@ func (s *Store) next(g *group) *op {
 		return o
 	case o := <-second:
 		return o
-	case s.groups <- g:
-		return nil
+	case groups <- g:
+	case <-closing:
 	}
+	return nil
 }
 
 // begin begins a group behind the last one. It looks past what that has written only
@@ -127,8 +122,8 @@ func (s *Store) begin(last *group, committed bool) (*group, error) {
 // the group: nothing may be committed any more.
 func (s *Store) run(g *group, o *op) {
 	g.ops = append(g.ops, o)
-	if o.ahead {
-		g.ahead++
+	if s.wentAhead++; !o.ahead {
+		s.wentAhead = 0
 	}
 	if g.space < o.needs {
 		o.err = noSpace()

@@ -15,7 +15,7 @@ func hostKey(name string) []byte { return nameKey(prefixHost, name) }
 // OpenSession implements store.Hosts.
 func (s *Store) OpenSession(ctx context.Context, in store.Session) (uint64, error) {
 	var epoch uint64
-	err := s.do(ctx, SpaceLow, func(t *tx) error {
+	err := s.doAhead(ctx, SpaceLow, func(t *tx) error {
 		var row hostRow
 		if _, err := read(t, hostKey(in.Host), &row); err != nil {
 			return err
@@ -38,7 +38,7 @@ func (s *Store) PutHost(ctx context.Context, h store.Host) error {
 	if size := len(encode(row)); size > maxOp {
 		return tooMuch("facts and procedures", size)
 	}
-	return s.do(ctx, SpaceLow, func(t *tx) error {
+	return s.doAhead(ctx, SpaceLow, func(t *tx) error {
 		var had hostRow
 		found, err := read(t, hostKey(h.Name), &had)
 		if err != nil {

@@ -21,7 +21,7 @@ func (s *Store) Append(ctx context.Context, a store.Append) (store.Job, error) {
 		return store.Job{}, tooMuch("records", size)
 	}
 	var out store.Job
-	err := s.do(ctx, SpaceLow, func(t *tx) (err error) {
+	err := s.doAhead(ctx, SpaceLow, func(t *tx) (err error) {
 		out, err = s.appendRecords(t, &a)
 		return err
 	})

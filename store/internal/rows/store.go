@@ -42,6 +42,7 @@ type Store struct {
 
 	ops       chan *op
 	ahead     chan *op        // those that go first
+	wentAhead int             // since one that waited had its turn; belongs to formLoop
 	groups    chan *group     // to be committed
 	closing   chan struct{}   // closed by Close
 	open      context.Context // ends with it
