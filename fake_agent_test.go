@@ -2,6 +2,8 @@ package harp
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 	"sync"
 	"testing"
@@ -30,8 +32,10 @@ type run struct {
 	held  int           // bytes not acknowledged
 }
 
+// send sends a message. The caller may have gone, also because it has heard this one.
 func (r *run) send(typ transport.Type, end bool, message any) {
-	if err := r.x.Send(typ, end, wire.Encode(message)); err != nil && r.ctx.Err() == nil {
+	err := r.x.Send(typ, end, wire.Encode(message))
+	if err != nil && !errors.Is(err, transport.ErrSessionClosed) && !errors.Is(err, io.ErrClosedPipe) {
 		r.t.Error(err)
 	}
 }
