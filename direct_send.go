@@ -30,7 +30,7 @@ func (c *DirectCall) send(req Request) error {
 		Timeout: int64(req.Timeout), MaxExecTime: int64(req.MaxExecTime), Window: wire.Window,
 	}
 	if err = c.exchange.Listen(c.heard); err == nil {
-		err = c.sendOver(c.exchange, call.Encode())
+		err = c.sendOver(call.Encode())
 	}
 	if err == nil && !c.setSent() {
 		err = io.ErrClosedPipe
@@ -44,8 +44,8 @@ func (c *DirectCall) send(req Request) error {
 // sendOver sends the call to who may answer, and end the session, before Send returns:
 // then the listener has heard all that came when this returns. Of a call that was given up
 // it hears nothing more; one that is noted as sent is not given up any more.
-func (c *DirectCall) sendOver(x *transport.Exchange, call []byte) error {
-	err := x.Send(wire.TypeCall, false, call)
+func (c *DirectCall) sendOver(call []byte) error {
+	err := c.exchange.Send(wire.TypeCall, false, call)
 	if errors.Is(err, transport.ErrSessionClosed) && c.setSent() {
 		<-c.ended
 	}

@@ -43,8 +43,9 @@ func newControl(l *lane) *Control { return &Control{lane: l} }
 // Send sends a frame. Its Exchange is not looked at. Send waits while the peer
 // takes nothing, and ends the session if that lasts 30 s.
 //
-// The error is [ErrSessionClosed]; or, with nothing sent, [ErrProtocol] for a type
-// above 126 and [ErrFrameTooLarge] for a body above [MaxFrame].
+// The error is [ErrSessionClosed], with which the peer may have got the frame, as of
+// [Exchange.Send]; or, with nothing sent, [ErrProtocol] for a type above 126 and
+// [ErrFrameTooLarge] for a body above [MaxFrame].
 func (c *Control) Send(f Frame) error {
 	if err := f.check(); err != nil {
 		return err

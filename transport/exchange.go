@@ -104,7 +104,9 @@ func (x *Exchange) Session() *Session { return x.lane.session }
 //
 // The error is [ErrSessionClosed]; io.ErrClosedPipe after Release or when the
 // peer has closed the lane; [ErrProtocol] after End or for a type above 126;
-// [ErrFrameTooLarge] for a body above [MaxFrame]. The last two send nothing.
+// [ErrFrameTooLarge] for a body above [MaxFrame]. The last two send nothing. With
+// [ErrSessionClosed] the peer may have got the frame, and its answer may be there to be
+// received: it may have answered and ended the session before Send returned.
 func (x *Exchange) Send(t Type, end bool, body []byte) error {
 	f := Frame{Type: t, Exchange: x.number, End: end, Body: body}
 	if err := f.check(); err != nil {

@@ -55,10 +55,10 @@ type gather struct {
 	holding  bool
 	readErr  error         // what the next Read returns
 	readDone chan struct{} // closed when Read has failed
+	wake     chan struct{} // 1 slot: the writer has to look
 	writer   sync.WaitGroup
 	loop     func() // writeLoop, here so that to start it allocates nothing
 
-	wake    chan struct{} // 1 slot: the writer has to look
 	mu      sync.Mutex    // guards what follows; never held while blocked
 	buf     *[]byte       // what to write next; nil when nothing
 	room    chan struct{} // 1 slot: the buffer was taken, or nothing is written any more; nil: there always was room
