@@ -5,8 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"os"
-	"runtime/debug"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -14,6 +12,7 @@ import (
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/cmd/harp/internal/config"
 	"github.com/harpcaller/harp/cmd/harp/internal/demo"
+	"github.com/harpcaller/harp/internal/frugal"
 )
 
 func (c *cli) agentCommand() *cobra.Command {
@@ -55,24 +54,12 @@ procedures it also finds by itself. What is bad changes nothing, and the log say
 				}
 				return c.checked(f.file)
 			}
-			beGuest()
+			defer frugal.Start()()
 			return c.runAgent(ctx, cfg, f.file)
 		}),
 	}
 	f.bind(cmd, "/etc/harp/agent.yaml")
 	return cmd
-}
-
-// guestPercent is by how much what an agent has in memory may grow before it is looked
-// through, as of the variable GOGC, which is heeded where it is set: an agent is a guest on
-// its machine, and has time.
-const guestPercent = 50
-
-// beGuest has this process take little memory.
-func beGuest() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(guestPercent)
-	}
 }
 
 // checkProcedures reports what is wrong with the folder of the procedures.

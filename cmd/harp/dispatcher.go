@@ -10,6 +10,7 @@ import (
 
 	"github.com/harpcaller/harp/cmd/harp/internal/config"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/frugal"
 	"github.com/harpcaller/harp/store/badger"
 )
 
@@ -46,6 +47,7 @@ why.`,
 			case f.check:
 				return c.checked(f.file)
 			}
+			defer frugal.Start()()
 			return c.runDispatcher(ctx, cfg, f.file)
 		}),
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -15,12 +14,13 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/internal/faults/witness"
+	"github.com/harpcaller/harp/internal/frugal"
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/devca"
 )
 
 func runAgent(ctx context.Context, cfg Config, ca *devca.CA, log *slog.Logger) error {
-	debug.SetGCPercent(50) // as the program harp does
+	defer frugal.Start()() // as the program harp does
 	tc, err := ca.TLS(transport.Identity{Role: transport.RoleAgent, Name: cfg.Name})
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/frugal"
 	"github.com/harpcaller/harp/store/badger"
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/devca"
@@ -21,6 +22,7 @@ import (
 const stopWithin = 20 * time.Second
 
 func runDispatcher(ctx context.Context, cfg Config, ca *devca.CA, log *slog.Logger) error {
+	defer frugal.Start()() // as the program harp does
 	tc, err := ca.TLS(transport.Identity{Role: transport.RoleDispatcher, Name: "dispatcher"})
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/bench/internal/lab"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/frugal"
 	"github.com/harpcaller/harp/store/badger"
 	"github.com/harpcaller/harp/transport"
 )
@@ -86,6 +87,7 @@ func RunDispatcher(ctx context.Context, l *lab.Lab, arg json.RawMessage, ready f
 	if err := json.Unmarshal(arg, &a); err != nil {
 		return err
 	}
+	defer frugal.Start()() // as the program harp does
 	s, err := serve(ctx, l, a.Dir, a.Addr)
 	if err != nil {
 		return err

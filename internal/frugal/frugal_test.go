@@ -1,0 +1,101 @@
+package frugal
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestKeeper looks again and again, and gives back once a busy time is over.
+func TestKeeper(t *testing.T) {
+	var now usage
+	freed := 0
+	k := keeper{
+		read: func() usage { return now },
+		free: func() { freed++; now.cycles++; now.held = 100 },
+	}
+	for n, step := range []struct {
+		what         string
+		cycles, held uint64 // since the step before
+		freed        int    // in all
+	}{
+		{what: "the program begins", cycles: 2, held: 150},
+		{what: "it has begun", freed: 1},
+		{what: "it rests", freed: 1},
+		{what: "it is busy", cycles: 7, held: 900, freed: 1},
+		{what: "it still is", cycles: 1, held: 50, freed: 1},
+		{what: "it rests", freed: 2},
+		{what: "it rests on", freed: 2},
+		{what: "a little is used", held: 25, freed: 2},
+		{what: "and more", held: 1, freed: 3},
+	} {
+		now.cycles += step.cycles
+		now.held += step.held
+		k.look()
+		if freed != step.freed {
+			t.Fatalf("step %d, %s: gave back %d times, want %d", n, step.what, freed, step.freed)
+		}
+	}
+}
+
+// TestKeeperShrinks takes what is needed now for what is needed, if that is less.
+func TestKeeperShrinks(t *testing.T) {
+	now := usage{held: 1000}
+	freed := 0
+	k := keeper{read: func() usage { return now }, free: func() { freed++ }}
+	k.look()
+	now.held = 100 // by the runtime itself
+	k.look()
+	now.held = 200
+	if k.look(); freed != 2 {
+		t.Errorf("gave back %d times, want 2: twice as much as the least is held", freed)
+	}
+}
+
+// TestRun looks until it is stopped.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		k := keeper{read: func() usage { looks++; return usage{} }, free: func() {}}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*lookEvery+time.Second)
+		defer cancel()
+		k.run(ctx)
+		if looks != 3 {
+			t.Errorf("looked %d times in three intervals", looks)
+		}
+	})
+}
+
+// TestReader sees what is taken, collected and given back.
+func TestReader(t *testing.T) {
+	const size = 64 << 20
+	read := newReader()
+	before := read()
+	piece := make([]byte, size)
+	if got := read(); got.held < before.held+size/2 {
+		t.Errorf("%d bytes are held after %d were taken, %d before", got.held, size, before.held)
+	}
+	runtime.KeepAlive(piece)
+	runtime.GC()
+	if got := read(); got.cycles <= before.cycles {
+		t.Errorf("%d cycles after a collection, %d before", got.cycles, before.cycles)
+	}
+}
+
+// TestStart collects early where GOGC does not say otherwise.
+func TestStart(t *testing.T) {
+	const mine = 123
+	was := debug.SetGCPercent(mine)
+	defer debug.SetGCPercent(was)
+	for env, want := range map[string]int{"": percent, "123": mine} {
+		t.Setenv("GOGC", env)
+		stop := Start()
+		if got := debug.SetGCPercent(mine); got != want {
+			t.Errorf("with GOGC=%q the heap may grow by %d %%, want %d", env, got, want)
+		}
+		stop()
+	}
+}
