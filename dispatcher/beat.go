@@ -9,14 +9,15 @@ import (
 	"github.com/harpcaller/harp/transport"
 )
 
-// mostBeats is how many heartbeats a second there may be, of all agents.
+// mostBeats is how many heartbeats a second there may be: of all agents, and as many to
+// them.
 const mostBeats = 200
 
 // beat is the interval of heartbeats that is right now: longer than configured where
 // there are so many agents that theirs would be too many. The first to come back
 // after a restart count those that follow.
 func (d *Dispatcher) beat() time.Duration {
-	return max(d.cfg.Heartbeat, time.Duration(d.hosts.expected())*time.Second/mostBeats)
+	return max(d.cfg.Heartbeat, 2*time.Duration(d.hosts.expected())*time.Second/mostBeats)
 }
 
 // farFrom reports whether an interval is off by more than a quarter. Nearer is near

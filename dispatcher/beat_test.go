@@ -21,7 +21,7 @@ import (
 // and eight are told four times as much.
 const (
 	shortBeat = 10 * time.Millisecond
-	longBeat  = 40 * time.Millisecond
+	longBeat  = 80 * time.Millisecond
 )
 
 // beatingAgent is a rawAgent with heartbeats. It says what it is told in told.
@@ -271,7 +271,7 @@ func TestAFleetThatChangesLosesNobody(t *testing.T) {
 // After a restart nobody is silent before three of the intervals that the fleet had.
 func TestAFleetThatComesBackKeepsItsInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const hosts, want = 40, 3 * 200 * time.Millisecond
+		const hosts, want = 40, 3 * 400 * time.Millisecond
 		st := memory.Open(nil)
 		for i := range hosts {
 			name := fmt.Sprint("host", i)
