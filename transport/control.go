@@ -145,14 +145,22 @@ func (c *Control) look() (silent, due bool) {
 	return false, due
 }
 
-// sendBeat sends a heartbeat. Where there are only heartbeats, neither the stream nor
-// the connection needs what it needed for all that was on it before.
+// sendBeat sends a heartbeat.
 func (c *Control) sendBeat() {
 	_ = c.sendSign() // the session ends if it cannot be sent
+	c.settle()
+	c.mu.Lock()
+	c.sending = false
+	c.mu.Unlock()
+}
+
+// settle gives back what the stream and the connection needed for all that was on them
+// before, where there may be only heartbeats from now on.
+func (c *Control) settle() {
 	c.lane.session.mux.rest()
 	c.mu.Lock()
 	grown := c.grown
-	c.sending, c.grown = false, false
+	c.grown = false
 	c.mu.Unlock()
 	if grown {
 		c.lane.stream.shrink()
@@ -256,6 +264,7 @@ func (c *Control) listen(begin func(*Control) error, hear func(Frame) error) {
 			return
 		}
 		c.listenLoop()
+		c.settle()
 	})
 }
 
