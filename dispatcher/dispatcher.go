@@ -258,7 +258,6 @@ func (d *Dispatcher) Serve(ctx context.Context, l net.Listener, tc *tls.Config) 
 
 func (d *Dispatcher) serveConn(ctx context.Context, conn *transport.Conn) {
 	peer := conn.Peer()
-	log := d.log.With("peer", peer.Identity.String(), "addr", peer.Addr)
 	var err error
 	switch peer.Protocol {
 	case transport.ProtocolAgent:
@@ -270,7 +269,7 @@ func (d *Dispatcher) serveConn(ctx context.Context, conn *transport.Conn) {
 		err = harp.ServeCaller(ctx, conn, s, harp.ServeConfig{Heartbeat: d.cfg.Heartbeat, Logger: d.log})
 	}
 	if err != nil && ctx.Err() == nil {
-		log.Debug("session ended", "protocol", peer.Protocol, "err", err)
+		d.log.Debug("session ended", "peer", peer.Identity.String(), "addr", peer.Addr, "protocol", peer.Protocol, "err", err)
 	}
 }
 

@@ -132,6 +132,7 @@ func TestAhead(t *testing.T) {
 			applied(t, s, about(j, store.End))
 			close(ended)
 		}()
+		synctest.Wait()
 		commits := 0
 		for over := false; !over; commits++ {
 			let <- nil

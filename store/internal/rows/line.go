@@ -176,7 +176,7 @@ type host struct {
 	lines     map[*line]struct{}
 	ready     *btree.BTreeG[*line] // in which to look for the next to start
 	parked    map[*line]struct{}   // out of their queues' heads, for this host takes no more
-	own       *queue               // of its jobs in no queue
+	own       *queue               // of its jobs in no queue; nil: it never had one
 }
 
 // host returns the host of a name; a new one is closed, being away.
@@ -186,11 +186,18 @@ func (s *schedule) host(name string) *host {
 		h = &host{
 			name: name, gate: store.Gate{Reason: harp.ReasonOffline},
 			active: map[*entry]struct{}{}, returning: map[*entry]struct{}{}, busy: map[*entry]struct{}{}, lines: map[*line]struct{}{}, ready: lineTree(), parked: map[*line]struct{}{},
-			own: newQueue("", 0),
 		}
 		s.hosts[name] = h
 	}
 	return h
+}
+
+// ownQueue is the queue of the jobs in none.
+func (h *host) ownQueue() *queue {
+	if h.own == nil {
+		h.own = newQueue("", 0)
+	}
+	return h.own
 }
 
 func (h *host) mayStart() bool { return h.gate.Open && len(h.active) < h.gate.Most }
