@@ -170,34 +170,35 @@ type host struct {
 	name      string
 	gate      store.Gate
 	awaySince int64 // when absence took over from another reason to be closed
+
+	// What follows is nil until it has a first job: in a large fleet many have none.
 	active    map[*entry]struct{}
 	returning map[*entry]struct{} // that wait for another attempt, the last one having been lost
 	busy      map[*entry]struct{} // that wait because the agent said that it is busy
 	lines     map[*line]struct{}
 	ready     *btree.BTreeG[*line] // in which to look for the next to start
 	parked    map[*line]struct{}   // out of their queues' heads, for this host takes no more
-	own       *queue               // of its jobs in no queue; nil: it never had one
+	own       *queue               // of its jobs in no queue
 }
 
 // host returns the host of a name; a new one is closed, being away.
 func (s *schedule) host(name string) *host {
 	h := s.hosts[name]
 	if h == nil {
-		h = &host{
-			name: name, gate: store.Gate{Reason: harp.ReasonOffline},
-			active: map[*entry]struct{}{}, returning: map[*entry]struct{}{}, busy: map[*entry]struct{}{}, lines: map[*line]struct{}{}, ready: lineTree(), parked: map[*line]struct{}{},
-		}
+		h = &host{name: name, gate: store.Gate{Reason: harp.ReasonOffline}}
 		s.hosts[name] = h
 	}
 	return h
 }
 
-// ownQueue is the queue of the jobs in none.
-func (h *host) ownQueue() *queue {
-	if h.own == nil {
-		h.own = newQueue("", 0)
+// furnish makes what jobs of the host need.
+func (h *host) furnish() {
+	if h.own != nil {
+		return
 	}
-	return h.own
+	h.active, h.returning, h.busy = map[*entry]struct{}{}, map[*entry]struct{}{}, map[*entry]struct{}{}
+	h.lines, h.ready, h.parked = map[*line]struct{}{}, lineTree(), map[*line]struct{}{}
+	h.own = newQueue("", 0)
 }
 
 func (h *host) mayStart() bool { return h.gate.Open && len(h.active) < h.gate.Most }
@@ -227,7 +228,7 @@ func (s *schedule) setGate(name string, g store.Gate) {
 
 // next is the first job that may start on the host, nil if none.
 func (h *host) next(s *schedule, now int64) *entry {
-	for h.mayStart() {
+	for h.mayStart() && h.ready != nil {
 		l, ok := h.ready.Min()
 		if !ok {
 			return nil

@@ -81,7 +81,8 @@ func (s *schedule) add(i id, j *store.Job, now, come int64) *entry {
 		id: i, no: j.No, priority: j.Priority, host: s.host(j.Host),
 		submitted: nanos(j.SubmitTime), expires: nanos(j.Expires), wait: int64(j.OfflineWait),
 	}
-	e.queue = e.host.ownQueue()
+	e.host.furnish()
+	e.queue = e.host.own
 	if j.Queue != nil {
 		e.queue = s.queue(string(j.Queue), j.Concurrency)
 	}
