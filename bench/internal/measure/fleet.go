@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"context"
 	"time"
 
 	"github.com/harpcaller/harp/bench/internal/lab"
@@ -14,12 +15,21 @@ var (
 	Asked  = Metric{Name: "p99 meanwhile", Unit: "ms", Lower: true}
 )
 
-// Idle is what so many clients cost a server that had so much memory before.
-func Idle(before int64, r lab.Rested, clients int) Sample {
+// Idle measures what so many clients cost the process of their server when all have
+// come, which come sees to.
+func Idle(ctx context.Context, l *lab.Lab, server *lab.Child, clients int, come func() error) (Sample, error) {
+	before, err := lab.RSS(server.PID())
+	if err != nil {
+		return nil, err
+	}
+	if err := come(); err != nil {
+		return nil, err
+	}
+	r, err := l.Rest(ctx, server.PID())
 	return Sample{
 		Memory.Name: float64(r.RSS-before) / 1024 / float64(clients),
 		AtRest.Name: r.CPU,
-	}
+	}, err
 }
 
 // First is how long the first of many answers took.

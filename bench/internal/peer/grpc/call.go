@@ -1,7 +1,6 @@
 package grpc
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -25,15 +24,10 @@ func Direct() measure.Subject {
 			if err != nil {
 				return nil, parts.Unless(err)
 			}
-			return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
-				return measure.Loop(ctx, p, func(ctx context.Context) error {
-					out := &wrapperspb.BytesValue{}
-					err := cc.Invoke(ctx, echo, &wrapperspb.BytesValue{Value: payload}, out)
-					if err == nil && !bytes.Equal(out.Value, payload) {
-						err = errOther
-					}
-					return err
-				})
+			return measure.NewEcho(func(ctx context.Context) ([]byte, error) {
+				out := &wrapperspb.BytesValue{}
+				err := cc.Invoke(ctx, echo, &wrapperspb.BytesValue{Value: measure.Payload}, out)
+				return out.Value, err
 			}, parts.Close), nil
 		},
 	}

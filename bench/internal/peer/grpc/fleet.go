@@ -13,28 +13,9 @@ import (
 // ClientsRole is clients with an open stream each.
 const ClientsRole = "grpc-clients"
 
-type clientsArg struct {
-	Addr  string `json:"addr"`
-	Count int    `json:"count"`
-}
-
 // RunClients is the Role of that name.
-func RunClients(ctx context.Context, l *lab.Lab, raw json.RawMessage, ready func(any) error) error {
-	var arg clientsArg
-	if err := json.Unmarshal(raw, &arg); err != nil {
-		return err
-	}
-	var parts lab.Closers
-	for range arg.Count {
-		if err := open(ctx, l, &parts, arg.Addr); err != nil {
-			return parts.Unless(err)
-		}
-	}
-	if err := ready(nil); err != nil {
-		return parts.Unless(err)
-	}
-	<-ctx.Done()
-	return parts.Close()
+func RunClients(ctx context.Context, l *lab.Lab, arg json.RawMessage, ready func(any) error) error {
+	return lab.RunClients(ctx, arg, ready, func(parts *lab.Closers, addr string) error { return open(ctx, l, parts, addr) })
 }
 
 // open opens a connection with a stream on which the server has said something.
@@ -64,17 +45,13 @@ func Idle() measure.Subject {
 			var parts lab.Closers
 			parts.Add(server.Close)
 			return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
-				before, err := lab.RSS(server.PID())
-				if err != nil {
-					return nil, err
-				}
-				clients, err := l.Start(ctx, ClientsRole, clientsArg{s.Addr, p.Work}, nil)
-				if err != nil {
-					return nil, err
-				}
-				parts.Add(clients.Close)
-				rested, err := l.Rest(ctx, server.PID())
-				return measure.Idle(before, rested, p.Work), err
+				return measure.Idle(ctx, l, server, p.Work, func() error {
+					clients, err := l.Start(ctx, ClientsRole, lab.Clients{Addr: s.Addr, Count: p.Work}, nil)
+					if err == nil {
+						parts.Add(clients.Close)
+					}
+					return err
+				})
 			}, parts.Close), nil
 		},
 	}

@@ -2,11 +2,9 @@
 package grpc
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"net"
 
 	"google.golang.org/grpc"
@@ -14,9 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/harpcaller/harp/bench/internal/lab"
+	"github.com/harpcaller/harp/bench/internal/measure"
 )
-
-var payload = bytes.Repeat([]byte{0x5a}, 100)
 
 // The service is written by hand as protoc-gen-go-grpc would; its messages are
 // protobuf's own BytesValue.
@@ -49,7 +46,7 @@ func handleFlood(_ any, s grpc.ServerStream) error {
 		return err
 	}
 	for range binary.BigEndian.Uint64(in.Value) {
-		if err := s.SendMsg(&wrapperspb.BytesValue{Value: payload}); err != nil {
+		if err := s.SendMsg(&wrapperspb.BytesValue{Value: measure.Payload}); err != nil {
 			return err
 		}
 	}
@@ -116,5 +113,3 @@ func dial(l *lab.Lab, addr string) (*grpc.ClientConn, error) {
 	}
 	return grpc.NewClient(addr, grpc.WithTransportCredentials(credentials.NewTLS(tc)))
 }
-
-var errOther = errors.New("another result than was asked for")

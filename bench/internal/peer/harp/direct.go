@@ -1,11 +1,8 @@
 package harp
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/bench/internal/lab"
@@ -18,9 +15,12 @@ func Direct() measure.Subject {
 	return measure.Subject{
 		Name: "harp", Note: "an agent in a second process, called directly",
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
-			return direct(ctx, l, func(ctx context.Context, a *harp.Agent, p measure.Point) (measure.Sample, error) {
-				return measure.Loop(ctx, p, func(ctx context.Context) error { return callDirect(ctx, a) })
-			})
+			var parts lab.Closers
+			a, err := direct(ctx, l, &parts)
+			if err != nil {
+				return nil, parts.Unless(err)
+			}
+			return measure.NewEcho(func(ctx context.Context) ([]byte, error) { return callDirect(ctx, a) }, parts.Close), nil
 		},
 	}
 }
@@ -30,15 +30,20 @@ func Live() measure.Subject {
 	return measure.Subject{
 		Name: "harp", Note: "an agent in a second process, called directly; acknowledged by windows",
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
-			return direct(ctx, l, func(ctx context.Context, a *harp.Agent, p measure.Point) (measure.Sample, error) {
+			var parts lab.Closers
+			a, err := direct(ctx, l, &parts)
+			if err != nil {
+				return nil, parts.Unless(err)
+			}
+			return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
 				return measure.Timed(p.Work, func() error { return readLive(ctx, a, p.Work) })
-			})
+			}, parts.Close), nil
 		},
 	}
 }
 
-func direct(ctx context.Context, l *lab.Lab, round func(context.Context, *harp.Agent, measure.Point) (measure.Sample, error)) (measure.Rig, error) {
-	var parts lab.Closers
+// direct starts an agent in a process of its own and connects to it.
+func direct(ctx context.Context, l *lab.Lab, parts *lab.Closers) (*harp.Agent, error) {
 	var said agentsSaid
 	c, err := l.Start(ctx, AgentsRole, agentsArg{Serve: true, Count: 1}, &said)
 	if err != nil {
@@ -47,39 +52,31 @@ func direct(ctx context.Context, l *lab.Lab, round func(context.Context, *harp.A
 	parts.Add(c.Close)
 	tc, err := l.TLS(transport.RoleCaller, "bench")
 	if err != nil {
-		return nil, parts.Unless(err)
+		return nil, err
 	}
-	a, err := harp.DialAgent(ctx, said.Addr, harp.Config{TLS: tc, Logger: slog.New(slog.DiscardHandler)})
+	a, err := harp.DialAgent(ctx, said.Addr, harp.Config{TLS: tc, Logger: quiet()})
 	if err != nil {
-		return nil, parts.Unless(err)
+		return nil, err
 	}
 	parts.Add(a.Close)
-	return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
-		return round(ctx, a, p)
-	}, parts.Close), nil
+	return a, nil
 }
 
-func callDirect(ctx context.Context, a *harp.Agent) error {
-	c, err := a.Call(ctx, work.Name, echo{payload})
+func callDirect(ctx context.Context, a *harp.Agent) (out []byte, err error) {
+	c, err := a.Call(ctx, work.Name, echo{measure.Payload})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	v, err := c.Get()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var out []byte
-	if err := v.Decode(&out); err != nil {
-		return err
-	}
-	if !bytes.Equal(out, payload) {
-		return errors.New("another result than was asked for")
-	}
-	return nil
+	err = v.Decode(&out)
+	return out, err
 }
 
 func readLive(ctx context.Context, a *harp.Agent, n int) error {
-	c, err := a.Call(ctx, stream.Name, flood{Size: len(payload), Records: n})
+	c, err := a.Call(ctx, stream.Name, flood{Size: len(measure.Payload), Records: n})
 	if err != nil {
 		return err
 	}

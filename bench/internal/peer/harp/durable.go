@@ -1,9 +1,7 @@
 package harp
 
 import (
-	"bytes"
 	"context"
-	"errors"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/bench/internal/lab"
@@ -34,18 +32,11 @@ func durable(s *system, err error) (measure.Rig, error) {
 		return nil, err
 	}
 	h := s.caller.Host(host(0))
-	job := func(ctx context.Context) error {
-		j, err := work.Call(ctx, h, echo{payload})
+	return measure.NewEcho(func(ctx context.Context) ([]byte, error) {
+		j, err := work.Call(ctx, h, echo{measure.Payload})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		out, err := harp.Get[[]byte](ctx, j)
-		if err == nil && !bytes.Equal(out, payload) {
-			err = errors.New("another result than was asked for")
-		}
-		return err
-	}
-	return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
-		return measure.Loop(ctx, p, job)
+		return harp.Get[[]byte](ctx, j)
 	}, s.Close), nil
 }

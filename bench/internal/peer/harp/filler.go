@@ -11,6 +11,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/bench/internal/lab"
+	"github.com/harpcaller/harp/bench/internal/measure"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/badger"
 )
@@ -99,7 +100,7 @@ func procedure(i int) string { return fmt.Sprintf("bench.p%d", i%10) }
 // storeSome stores jobs and their ends; one in ten has failed.
 func storeSome(ctx context.Context, st store.Store, first, n int) error {
 	now := time.Now()
-	args, err := harp.NewValue(echo{payload})
+	args, err := harp.NewValue(echo{measure.Payload})
 	if err != nil {
 		return err
 	}

@@ -115,7 +115,7 @@ func (f *fleet) Close() error {
 // Idle has agents that do nothing; then the dispatcher is killed and started again.
 func Idle() measure.Subject {
 	return measure.Subject{
-		Name: "harp", Note: "real agents in one process, journals in memory, a heartbeat of each every 50 s; the dispatcher is killed and started again",
+		Name: "harp", Note: "real agents in one process, journals in memory, a heartbeat of each every 100 s; the dispatcher is killed and started again",
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
 			f, err := newFleet(ctx, l)
 			if err != nil {
@@ -127,18 +127,10 @@ func Idle() measure.Subject {
 }
 
 func (f *fleet) idle(ctx context.Context, p measure.Point) (measure.Sample, error) {
-	before, err := lab.RSS(f.dispatcher.PID())
+	s, err := measure.Idle(ctx, f.l, f.dispatcher, p.Work, func() error { return f.startAgents(ctx, p.Work) })
 	if err != nil {
 		return nil, err
 	}
-	if err := f.startAgents(ctx, p.Work); err != nil {
-		return nil, err
-	}
-	rested, err := f.l.Rest(ctx, f.dispatcher.PID())
-	if err != nil {
-		return nil, err
-	}
-	s := measure.Idle(before, rested, p.Work)
 	return s, f.restart(ctx, p.Work, s)
 }
 
@@ -215,7 +207,7 @@ func (f *fleet) fanOut(ctx context.Context, n int) (measure.Sample, error) {
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
-			j, err := work.Call(ctx, f.callers[i/agentsPerCaller].Host(host(i)), echo{payload})
+			j, err := work.Call(ctx, f.callers[i/agentsPerCaller].Host(host(i)), echo{measure.Payload})
 			if err == nil {
 				_, err = j.Get(ctx)
 			}

@@ -11,9 +11,6 @@ import (
 	"github.com/harpcaller/harp/agent"
 )
 
-// payload is what goes in and comes out.
-var payload = bytes.Repeat([]byte{0x5a}, 100)
-
 // echo has the payload.
 type echo struct {
 	Payload []byte `json:"payload"`

@@ -89,7 +89,7 @@ func Replay() measure.Subject {
 
 // fill makes a job with so many records.
 func fill(ctx context.Context, c *harp.Caller, n int) (*harp.Job, error) {
-	j, err := stream.Call(ctx, c.Host(host(0)), flood{Size: len(payload), Records: n})
+	j, err := stream.Call(ctx, c.Host(host(0)), flood{Size: len(measure.Payload), Records: n})
 	if err != nil {
 		return nil, err
 	}

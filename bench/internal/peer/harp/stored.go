@@ -157,7 +157,7 @@ func (s *stored) submit(ctx context.Context, c *harp.Caller, p measure.Point, ou
 func submitFor(ctx context.Context, c *harp.Caller, d time.Duration) (took []float64, err error) {
 	for until := time.Now().Add(d); time.Now().Before(until); {
 		begin := time.Now()
-		j, err := work.Call(ctx, c.Host(host(0)), echo{payload})
+		j, err := work.Call(ctx, c.Host(host(0)), echo{measure.Payload})
 		if err != nil {
 			return nil, err
 		}

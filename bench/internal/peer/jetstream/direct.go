@@ -1,9 +1,7 @@
 package jetstream
 
 import (
-	"bytes"
 	"context"
-	"errors"
 
 	"github.com/nats-io/nats.go"
 
@@ -24,14 +22,12 @@ func Direct() measure.Subject {
 			if err != nil {
 				return nil, parts.Unless(err)
 			}
-			return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
-				return measure.Loop(ctx, p, func(ctx context.Context) error {
-					m, err := nc.RequestWithContext(ctx, echoSubject, payload)
-					if err == nil && !bytes.Equal(m.Data, payload) {
-						err = errors.New("another result than was asked for")
-					}
-					return err
-				})
+			return measure.NewEcho(func(ctx context.Context) ([]byte, error) {
+				m, err := nc.RequestWithContext(ctx, echoSubject, measure.Payload)
+				if err != nil {
+					return nil, err
+				}
+				return m.Data, nil
 			}, parts.Close), nil
 		},
 	}

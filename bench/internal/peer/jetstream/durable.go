@@ -1,11 +1,8 @@
 package jetstream
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"strconv"
-	"sync"
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
@@ -21,25 +18,21 @@ func Durable() measure.Subject {
 		Name: "JetStream",
 		Note: "file store, sync_interval always; a work queue of jobs and one of results; server in a second process",
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
-			d := &desk{waiting: map[string]chan []byte{}}
+			d := &desk{}
 			if err := d.open(ctx, l); err != nil {
 				return nil, d.parts.Unless(err)
 			}
-			return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
-				return measure.Loop(ctx, p, d.run)
-			}, d.parts.Close), nil
+			return measure.NewEcho(d.run, d.parts.Close), nil
 		},
 	}
 }
 
 // desk submits jobs and hands their results on.
 type desk struct {
-	parts lab.Closers
-	js    jetstream.JetStream
-	last  atomic.Int64
-
-	mu      sync.Mutex // guards waiting
-	waiting map[string]chan []byte
+	parts   lab.Closers
+	js      jetstream.JetStream
+	last    atomic.Int64
+	results measure.Results[string]
 }
 
 // idHeader names the job.
@@ -100,44 +93,25 @@ func answer(js jetstream.JetStream, m jetstream.Msg) {
 }
 
 func (d *desk) hear(m jetstream.Msg) {
-	id := m.Headers().Get(idHeader)
-	d.mu.Lock()
-	to := d.waiting[id]
-	delete(d.waiting, id)
-	d.mu.Unlock()
 	_ = m.Ack()
-	if to != nil {
-		to <- m.Data()
-	}
+	d.results.Deliver(m.Headers().Get(idHeader), m.Data())
 }
 
-func (d *desk) run(ctx context.Context) error {
+func (d *desk) run(ctx context.Context) ([]byte, error) {
 	id := strconv.FormatInt(d.last.Add(1), 10)
-	result := make(chan []byte, 1)
-	d.mu.Lock()
-	d.waiting[id] = result
-	d.mu.Unlock()
 	m := nats.NewMsg("JOBS")
 	m.Header.Set(idHeader, id)
-	m.Data = payload
+	m.Data = measure.Payload
 	ack, err := d.js.PublishMsgAsync(m)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	select {
 	case <-ack.Ok():
+		return d.results.Wait(ctx, id)
 	case err := <-ack.Err():
-		return err
+		return nil, err
 	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	select {
-	case out := <-result:
-		if !bytes.Equal(out, payload) {
-			return errors.New("another result than was asked for")
-		}
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 }

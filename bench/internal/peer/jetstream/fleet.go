@@ -12,28 +12,9 @@ import (
 	"github.com/harpcaller/harp/bench/internal/measure"
 )
 
-type respondersArg struct {
-	URL   string `json:"url"`
-	Count int    `json:"count"`
-}
-
 // RunResponders is the Role of that name: clients that answer the same subject.
-func RunResponders(ctx context.Context, l *lab.Lab, raw json.RawMessage, ready func(any) error) error {
-	var arg respondersArg
-	if err := json.Unmarshal(raw, &arg); err != nil {
-		return err
-	}
-	var parts lab.Closers
-	for range arg.Count {
-		if err := respond(l, &parts, arg.URL); err != nil {
-			return parts.Unless(err)
-		}
-	}
-	if err := ready(nil); err != nil {
-		return parts.Unless(err)
-	}
-	<-ctx.Done()
-	return parts.Close()
+func RunResponders(ctx context.Context, l *lab.Lab, arg json.RawMessage, ready func(any) error) error {
+	return lab.RunClients(ctx, arg, ready, func(parts *lab.Closers, url string) error { return respond(l, parts, url) })
 }
 
 // Idle has clients that do nothing.
@@ -49,22 +30,16 @@ func Idle() measure.Subject {
 			var parts lab.Closers
 			parts.Add(server.Close)
 			return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
-				before, err := lab.RSS(server.PID())
-				if err != nil {
-					return nil, err
-				}
-				if err := startResponders(ctx, l, &parts, s.URL, p.Work); err != nil {
-					return nil, err
-				}
-				rested, err := l.Rest(ctx, server.PID())
-				return measure.Idle(before, rested, p.Work), err
+				return measure.Idle(ctx, l, server, p.Work, func() error {
+					return startResponders(ctx, l, &parts, s.URL, p.Work)
+				})
 			}, parts.Close), nil
 		},
 	}
 }
 
 func startResponders(ctx context.Context, l *lab.Lab, parts *lab.Closers, url string, n int) error {
-	c, err := l.Start(ctx, RespondersRole, respondersArg{url, n}, nil)
+	c, err := l.Start(ctx, RespondersRole, lab.Clients{Addr: url, Count: n}, nil)
 	if err != nil {
 		return err
 	}
@@ -108,7 +83,7 @@ func requestMany(ctx context.Context, nc *nats.Conn, n int) (measure.Sample, err
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // the connection is closed later
 	begin := time.Now()
-	if err := nc.PublishRequest(echoSubject, inbox, payload); err != nil {
+	if err := nc.PublishRequest(echoSubject, inbox, measure.Payload); err != nil {
 		return nil, err
 	}
 	var first time.Duration

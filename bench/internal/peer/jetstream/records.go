@@ -91,7 +91,7 @@ func (r *recorder) fill(ctx context.Context, n int) error {
 	if err := r.create(ctx, streamName(n)); err != nil {
 		return err
 	}
-	_, err := r.publish(ctx, streamName(n), payload, func(i int) bool { return i < n })
+	_, err := r.publish(ctx, streamName(n), measure.Payload, func(i int) bool { return i < n })
 	r.filled[n] = err == nil
 	return err
 }

@@ -2,7 +2,6 @@
 package jetstream
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,8 +13,6 @@ import (
 
 	"github.com/harpcaller/harp/bench/internal/lab"
 )
-
-var payload = bytes.Repeat([]byte{0x5a}, 100)
 
 // The processes of this package.
 const (

@@ -2,19 +2,15 @@
 package netrpc
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"net/rpc"
 	"sync"
 
 	"github.com/harpcaller/harp/bench/internal/lab"
 	"github.com/harpcaller/harp/bench/internal/measure"
 )
-
-var payload = bytes.Repeat([]byte{0x5a}, 100)
 
 // Bench is the service.
 type Bench struct{}
@@ -75,15 +71,9 @@ func Direct() measure.Subject {
 			if err != nil {
 				return nil, parts.Unless(err)
 			}
-			return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
-				return measure.Loop(ctx, p, func(context.Context) error {
-					var out []byte
-					err := c.Call("Bench.Echo", payload, &out)
-					if err == nil && !bytes.Equal(out, payload) {
-						err = errors.New("another result than was asked for")
-					}
-					return err
-				})
+			return measure.NewEcho(func(context.Context) (out []byte, err error) {
+				err = c.Call("Bench.Echo", measure.Payload, &out)
+				return out, err
 			}, parts.Close), nil
 		},
 	}

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -21,13 +20,11 @@ func Asynq() measure.Subject {
 		Name: "asynq",
 		Note: "Redis with appendfsync always; results through a Redis list; asks for tasks every millisecond when there are none",
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
-			d := &desk{waiting: map[string]chan []byte{}}
+			d := &desk{}
 			if err := d.open(ctx, l); err != nil {
 				return nil, d.parts.Unless(err)
 			}
-			return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
-				return measure.Loop(ctx, p, d.run)
-			}, d.parts.Close), nil
+			return measure.NewEcho(d.run, d.parts.Close), nil
 		},
 	}
 }
@@ -44,13 +41,10 @@ const (
 type desk struct {
 	parts   lab.Closers
 	client  *asynq.Client
-	mu      sync.Mutex // guards what follows
-	waiting map[string]chan []byte
-	early   map[string][]byte // results that were there before their task was known
+	results measure.Results[string]
 }
 
 func (d *desk) open(ctx context.Context, l *lab.Lab) error {
-	d.early = map[string][]byte{}
 	addr, err := start(ctx, l, &d.parts)
 	if err != nil {
 		return err
@@ -95,50 +89,17 @@ func (d *desk) hear(pop *redis.Client) {
 				return
 			}
 			for _, s := range out {
-				d.deliver(s[:idLength], []byte(s[idLength:]))
+				d.results.Deliver(s[:idLength], []byte(s[idLength:]))
 			}
 		}
 	})
 	d.parts.Add(func() error { cancel(); wg.Wait(); return nil })
 }
 
-func (d *desk) deliver(id string, result []byte) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if to := d.waiting[id]; to != nil {
-		delete(d.waiting, id)
-		to <- result
-		return
-	}
-	d.early[id] = result
-}
-
-func (d *desk) run(ctx context.Context) error {
-	info, err := d.client.EnqueueContext(ctx, asynq.NewTask(task, payload))
+func (d *desk) run(ctx context.Context) ([]byte, error) {
+	info, err := d.client.EnqueueContext(ctx, asynq.NewTask(task, measure.Payload))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	out, err := d.wait(ctx, info.ID)
-	if err == nil && !bytes.Equal(out, payload) {
-		err = errors.New("another result than was asked for")
-	}
-	return err
-}
-
-func (d *desk) wait(ctx context.Context, id string) ([]byte, error) {
-	d.mu.Lock()
-	if out, ok := d.early[id]; ok {
-		delete(d.early, id)
-		d.mu.Unlock()
-		return out, nil
-	}
-	to := make(chan []byte, 1)
-	d.waiting[id] = to
-	d.mu.Unlock()
-	select {
-	case out := <-to:
-		return out, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	return d.results.Wait(ctx, info.ID)
 }

@@ -33,7 +33,7 @@ func Replay() measure.Subject {
 			return records(ctx, l, func(ctx context.Context, r *recorder, p measure.Point) (measure.Sample, error) {
 				key := fmt.Sprintf("records%d", p.Work)
 				for n := 0; !filled[p.Work] && n < p.Work; n += pipelined {
-					if err := r.add(ctx, key, payload, min(pipelined, p.Work-n)); err != nil {
+					if err := r.add(ctx, key, measure.Payload, min(pipelined, p.Work-n)); err != nil {
 						return nil, err
 					}
 				}

@@ -2,7 +2,6 @@
 package redis
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/harpcaller/harp/bench/internal/lab"
 )
-
-var payload = bytes.Repeat([]byte{0x5a}, 100)
 
 // ServerRole keeps a Redis.
 const ServerRole = "redis"

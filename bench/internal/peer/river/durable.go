@@ -1,10 +1,8 @@
 package river
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -18,8 +16,6 @@ import (
 	"github.com/harpcaller/harp/bench/internal/lab"
 	"github.com/harpcaller/harp/bench/internal/measure"
 )
-
-var payload = bytes.Repeat([]byte{0x5a}, 100)
 
 // echo has the payload.
 type echo struct {
@@ -51,7 +47,7 @@ func (w *worker) Work(ctx context.Context, job *river.Job[echo]) error {
 	if err := tx.Commit(ctx); err != nil {
 		return err
 	}
-	w.d.deliver(job.ID, done.Output())
+	w.d.results.Deliver(job.ID, done.Output())
 	return nil
 }
 
@@ -72,13 +68,11 @@ func subject(name, note string, atOnce bool) measure.Subject {
 	return measure.Subject{
 		Name: name, Note: note,
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
-			d := &desk{atOnce: atOnce, waiting: map[int64]chan []byte{}, early: map[int64][]byte{}}
+			d := &desk{atOnce: atOnce}
 			if err := d.open(ctx, l); err != nil {
 				return nil, d.parts.Unless(err)
 			}
-			return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
-				return measure.Loop(ctx, p, d.run)
-			}, d.parts.Close), nil
+			return measure.NewEcho(d.run, d.parts.Close), nil
 		},
 	}
 }
@@ -89,9 +83,7 @@ type desk struct {
 	parts   lab.Closers
 	pool    *pgxpool.Pool
 	client  *river.Client[pgx.Tx]
-	mu      sync.Mutex // guards what follows
-	waiting map[int64]chan []byte
-	early   map[int64][]byte // results that were there before their job was known
+	results measure.Results[int64]
 }
 
 const (
@@ -145,56 +137,22 @@ func (d *desk) listen() {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for e := range ended {
-			d.deliver(e.Job.ID, e.Job.Output())
+			d.results.Deliver(e.Job.ID, e.Job.Output())
 		}
 	})
 	d.parts.Add(func() error { cancel(); wg.Wait(); return nil })
 }
 
-func (d *desk) deliver(id int64, result []byte) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if to := d.waiting[id]; to != nil {
-		delete(d.waiting, id)
-		to <- result
-		return
-	}
-	d.early[id] = result
-}
-
-func (d *desk) run(ctx context.Context) error {
-	in, err := d.client.Insert(ctx, echo{payload}, nil)
+func (d *desk) run(ctx context.Context) ([]byte, error) {
+	in, err := d.client.Insert(ctx, echo{measure.Payload}, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	raw, err := d.wait(ctx, in.Job.ID)
+	raw, err := d.results.Wait(ctx, in.Job.ID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var out []byte
-	if err := json.Unmarshal(raw, &out); err != nil {
-		return err
-	}
-	if !bytes.Equal(out, payload) {
-		return errors.New("another result than was asked for")
-	}
-	return nil
-}
-
-func (d *desk) wait(ctx context.Context, id int64) ([]byte, error) {
-	d.mu.Lock()
-	if out, ok := d.early[id]; ok {
-		delete(d.early, id)
-		d.mu.Unlock()
-		return out, nil
-	}
-	to := make(chan []byte, 1)
-	d.waiting[id] = to
-	d.mu.Unlock()
-	select {
-	case out := <-to:
-		return out, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	err = json.Unmarshal(raw, &out)
+	return out, err
 }
