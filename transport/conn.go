@@ -67,9 +67,10 @@ func Client(ctx context.Context, nc net.Conn, tc *tls.Config, protocol string, w
 			peer, err := c.shakeClient(ctx, protocol, want)
 			return nc, peer, err
 		}
-		c := tls.Client(nc, clientConfig(tc, protocol, want))
+		beneath := &cork{Conn: nc}
+		c := tls.Client(beneath, clientConfig(tc, protocol, want))
 		peer, err := shakeTLS(ctx, c, awaitWelcome)
-		return c, peer, err
+		return &corked{c, beneath}, peer, err
 	})
 }
 
@@ -90,9 +91,10 @@ func serverShake(ctx context.Context, nc net.Conn, config *tls.Config, allow map
 			peer, err := c.shakeServer(ctx, allow)
 			return nc, peer, err
 		}
-		c := tls.Server(nc, config)
+		beneath := &cork{Conn: nc}
+		c := tls.Server(beneath, config)
 		peer, err := shakeTLS(ctx, c, sendWelcome)
-		return c, peer, err
+		return &corked{c, beneath}, peer, err
 	})
 }
 
