@@ -1,10 +1,13 @@
 package harp
 
 import (
+	"bufio"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -15,7 +18,7 @@ import (
 
 // NewID returns a new job id: a UUIDv7, sortable by the time it was made.
 func NewID() string {
-	id := uuid.Must(uuid.NewV7())
+	id := uuid.Must(uuid.NewV7FromReader(&randomness))
 	// The package never goes back behind the latest time it has seen in the
 	// process. Where the clock does, after it was set or in a test in virtual time,
 	// the id must still tell when it was made.
@@ -25,6 +28,21 @@ func NewID() string {
 		copy(id[:6], ms[:6])
 	}
 	return id.String()
+}
+
+// randomness is what ids are made of, read many at a time.
+var randomness = lockedReader{r: bufio.NewReaderSize(rand.Reader, 32*16)}
+
+type lockedReader struct {
+	mu sync.Mutex // guards r
+	r  *bufio.Reader
+}
+
+// Read implements io.Reader.
+func (l *lockedReader) Read(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.r.Read(p)
 }
 
 func timeOf(id uuid.UUID) time.Time { return time.Unix(id.Time().UnixTime()).UTC() }
@@ -294,7 +312,12 @@ func inField(field string, err error) error {
 
 // Encode returns the bytes of the request.
 func (r Request) Encode() []byte {
-	return wire.Encode(wire.Request{
+	w := requestToWire(r)
+	return w.Encode()
+}
+
+func requestToWire(r Request) wire.Request {
+	return wire.Request{
 		Version: wire.RequestVersion,
 		ID:      r.ID, Host: r.Host, Procedure: r.Procedure,
 		Args: r.Args, Queue: r.Queue, Info: r.Info, Labels: r.Labels,
@@ -303,14 +326,14 @@ func (r Request) Encode() []byte {
 		NotBefore: nanos(r.StartAfter), Expires: nanos(r.StartBefore),
 		WhenOffline: string(r.WhenOffline), TraceParent: r.TraceParent, Needs: r.Needs,
 		Retry: retryToWire(r.Retry), RetryOf: r.RetryOf, DryRun: r.DryRun, Key: r.IdempotencyKey, KeyTTL: int64(r.IdempotencyTTL),
-	})
+	}
 }
 
 // DecodeRequest is the inverse of [Request.Encode], for bytes from outside. Errors:
 // ErrInvalid, for bytes that are no request as for a field out of its limits.
 func DecodeRequest(raw []byte) (Request, error) {
 	var w wire.Request
-	if err := wire.Decode(raw, &w); err != nil {
+	if err := w.Decode(raw); err != nil {
 		return Request{}, &FieldError{Field: "request", Message: err.Error()}
 	}
 	if w.Version != wire.RequestVersion {

@@ -349,11 +349,24 @@ func TestDigest(t *testing.T) {
 	}
 }
 
+// BenchmarkNewID makes ids in several goroutines.
+func BenchmarkNewID(b *testing.B) {
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			NewID()
+		}
+	})
+}
+
 func TestIDs(t *testing.T) {
 	var ids []string
 	before := time.Now().Add(-time.Millisecond)
 	for range 1000 {
 		ids = append(ids, NewID())
+	}
+	if n := testing.AllocsPerRun(100, func() { NewID() }); n > 2 {
+		t.Errorf("%v allocations", n)
 	}
 	if !slices.IsSorted(ids) || len(slices.Compact(slices.Clone(ids))) != len(ids) {
 		t.Error("ids are not unique and in the order in which they were made")

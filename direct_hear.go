@@ -37,7 +37,7 @@ func (c *DirectCall) hear(f transport.Frame) error {
 		c.acknowledge(due)
 		return err
 	case wire.TypeEnd:
-		return hearMessage(f.Body, c.hearEnd)
+		return c.hearEnd(f.Body)
 	case wire.TypeRefused:
 		return hearMessage(f.Body, c.hearRefused)
 	case wire.TypeNotNow:
@@ -48,7 +48,7 @@ func (c *DirectCall) hear(f transport.Frame) error {
 
 func hearMessage[W any](body []byte, hear func(W) error) error {
 	var w W
-	if err := wire.Decode(body, &w); err != nil {
+	if err := wire.DecodeBody(body, &w); err != nil {
 		return err
 	}
 	return hear(w)
@@ -56,7 +56,7 @@ func hearMessage[W any](body []byte, hear func(W) error) error {
 
 func (c *DirectCall) hearRecords(body []byte) (due bool, err error) {
 	var w wire.Records
-	if err := wire.Decode(body, &w); err != nil {
+	if err := wire.DecodeBody(body, &w); err != nil {
 		return false, err
 	}
 	c.mu.Lock()
@@ -88,7 +88,11 @@ func senseless(err error) error {
 
 // hearEnd notes how the procedure ended: what was journalled first decides, a limit,
 // a cancel or its own end.
-func (c *DirectCall) hearEnd(w wire.End) error {
+func (c *DirectCall) hearEnd(body []byte) error {
+	var w wire.End
+	if err := w.DecodeBody(body); err != nil {
+		return err
+	}
 	var r reader
 	value, failure := r.value("value", w.Value), r.failure(w.Failure)
 	if r.err != nil {

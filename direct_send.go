@@ -25,12 +25,8 @@ func (c *DirectCall) send(req Request) error {
 		return c.notSent(c.agent.door, err)
 	}
 	c.watch()
-	call := wire.Call{
-		Signed: wire.Signed{Request: req.Encode()}, Attempt: 1,
-		Timeout: int64(req.Timeout), MaxExecTime: int64(req.MaxExecTime), Window: wire.Window,
-	}
 	if err = c.exchange.Listen(c.heard); err == nil {
-		err = c.sendOver(call.Encode())
+		err = c.sendOver(req)
 	}
 	if err == nil && !c.setSent() {
 		err = io.ErrClosedPipe
@@ -44,12 +40,27 @@ func (c *DirectCall) send(req Request) error {
 // sendOver sends the call to who may answer, and end the session, before Send returns:
 // then the listener has heard all that came when this returns. Of a call that was given up
 // it hears nothing more; one that is noted as sent is not given up any more.
-func (c *DirectCall) sendOver(call []byte) error {
-	err := c.exchange.Send(wire.TypeCall, false, call)
+func (c *DirectCall) sendOver(req Request) error {
+	body := wire.NewScratch()
+	defer body.Free()
+	body.B = appendCall(body.B, req)
+	err := c.exchange.Send(wire.TypeCall, false, body.B)
 	if errors.Is(err, transport.ErrSessionClosed) && c.setSent() {
 		<-c.ended
 	}
 	return err
+}
+
+// appendCall appends the CALL of a request.
+func appendCall(b []byte, req Request) []byte {
+	request, w := wire.NewScratch(), requestToWire(req)
+	defer request.Free()
+	request.B = w.Append(request.B)
+	call := wire.Call{
+		Signed: wire.Signed{Request: request.B}, Attempt: 1,
+		Timeout: int64(req.Timeout), MaxExecTime: int64(req.MaxExecTime), Window: wire.Window,
+	}
+	return call.Append(b)
 }
 
 // sendFailed ends the call unless its end was heard all the same. The error is why it is

@@ -526,7 +526,7 @@ func TestDirectGivenUpAsItIsLost(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		a.session.Close(nil)
-		err = c.sendFailed(c.sendOver(nil))
+		err = c.sendFailed(c.sendOver(Request{}))
 		if !errors.Is(err, ErrLost) || !errors.Is(err, context.Canceled) || RanOf(err) != MayHaveRun {
 			t.Error(err, RanOf(err))
 		}

@@ -220,12 +220,21 @@ func (r Request) again(o *CallOptions) {
 	}
 }
 
+// optionsOf is what options come to.
+func optionsOf(opts []Option) CallOptions {
+	if len(opts) == 0 {
+		return CallOptions{}
+	}
+	o := new(CallOptions) // an option may keep it
+	for _, opt := range opts {
+		opt(o)
+	}
+	return *o
+}
+
 // newRequest resolves the options of a call. Errors: ErrInvalid naming the field.
 func newRequest(host, procedure string, args any, opts []Option) (Request, error) {
-	var o CallOptions
-	for _, opt := range opts {
-		opt(&o)
-	}
+	o := optionsOf(opts)
 	if err := o.check(); err != nil {
 		return Request{}, err
 	}
@@ -244,10 +253,10 @@ func newRequest(host, procedure string, args any, opts []Option) (Request, error
 		r.ID = NewID()
 	}
 	var err error
-	if r.Args, err = NewValue(args); err != nil {
+	if r.Args, err = encodeValue(args); err != nil { // Check validates it
 		return Request{}, inField("args", err)
 	}
-	if r.Info, err = NewValue(o.Info); err != nil {
+	if r.Info, err = encodeValue(o.Info); err != nil {
 		return Request{}, inField("info", err)
 	}
 	if r.Queue, err = QueueName(o.Queue); err != nil {

@@ -28,19 +28,28 @@ const MaxDepth = 32
 // order: [Value.Canonical] is for comparing. Errors: ErrInvalid when v holds what no
 // Value can, as a channel or a map nested deeper than MaxDepth.
 func NewValue(v any) (Value, error) {
+	out, err := encodeValue(v)
+	if err == nil {
+		err = out.Validate()
+	}
+	return out, err
+}
+
+// encodeValue is NewValue for who validates what it returns.
+func encodeValue(v any) (Value, error) {
 	switch v := v.(type) {
 	case nil:
 		return nil, nil
 	case Value:
-		return slices.Clone(v), v.Validate()
+		return slices.Clone(v), nil
 	}
 	if out := encodePlain(v); out != nil {
-		return out, out.Validate()
+		return out, nil
 	}
 	return encodeAny(v)
 }
 
-// encodeAny is NewValue by the library.
+// encodeAny is encodeValue by the library.
 func encodeAny(v any) (out Value, err error) {
 	defer func() {
 		if p := recover(); p != nil { // as of what it knows no encoder for
@@ -57,8 +66,7 @@ func encodeAny(v any) (out Value, err error) {
 	if err := enc.Encode(v); err != nil {
 		return nil, &FieldError{Field: "value", Message: err.Error()}
 	}
-	out = Value(b.Bytes())
-	return out, out.Validate()
+	return b.Bytes(), nil
 }
 
 // Validate returns ErrInvalid unless v is empty or one well-formed msgpack value

@@ -21,7 +21,7 @@ var features = []string{wire.NeedDryRun, wire.FeatureBeat}
 func (s *session) call(ctx context.Context, x *transport.Exchange, body []byte) {
 	received := time.Now()
 	var c wire.Call
-	if err := wire.Decode(body, &c); err != nil {
+	if err := c.DecodeBody(body); err != nil {
 		s.violated("CALL: %v", err)
 		return
 	}
@@ -98,7 +98,7 @@ func (s *session) resume(ctx context.Context, x *transport.Exchange, body []byte
 			result = notHere
 			break
 		}
-		<-at.begun
+		at.begun.wait()
 		if m.Cancel != nil {
 			at.stop(wire.CauseCancel, 0)
 		}
@@ -166,7 +166,7 @@ func (s *session) enter(at *attempt, c wire.Call, received time.Time) (*attempt,
 		at.here = &attendance{at: at}
 		at.watch.soon, at.watch.early = startedAfter, at.here.tell
 		at.begin()
-		close(at.begun)
+		at.begun.comes()
 	} else {
 		at.start()
 	}

@@ -69,7 +69,7 @@ func (a *Agent) adopted(j *journal.Journal, h journal.Held, info journalInfo) *a
 	if at.stopped {
 		at.cancel(causeOf(at.stopping.Cause, time.Duration(at.stopping.Limit)))
 	}
-	close(at.begun)
+	at.begun.comes()
 	return at
 }
 

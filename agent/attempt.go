@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -27,7 +26,6 @@ type attempt struct {
 	store  string // of the dispatcher that it was accepted from
 	info   *CallInfo
 	limits Limits
-	log    *slog.Logger
 	most   int // attempts of its procedure at a time; 0: any
 	task   task
 	watch  watch
@@ -35,9 +33,9 @@ type attempt struct {
 	ctx    context.Context // the procedure's
 	cancel context.CancelCauseFunc
 
-	begun    chan struct{} // closed when it has started, or was denied
-	returned chan struct{} // closed when the function has returned
-	left     chan struct{} // closed when it is no longer on the roster
+	begun    moment // it has started, or was denied
+	returned moment // the function has returned
+	left     moment // it is no longer on the roster
 
 	owner *session // of a direct caller; guarded by the roster's mutex
 
@@ -80,14 +78,10 @@ func accept(s *session, k key, c wire.Call, info *CallInfo, p *procedure, work t
 
 func newAttempt(a *Agent, k key) *attempt {
 	at := &attempt{
-		agent:    a,
-		key:      k,
-		limits:   a.cfg.Limits,
-		log:      slog.New(&attemptLog{a.log.Handler(), k}),
-		begun:    make(chan struct{}),
-		returned: make(chan struct{}),
-		left:     make(chan struct{}),
-		outbox:   outbox{window: wire.MinWindow},
+		agent:  a,
+		key:    k,
+		limits: a.cfg.Limits,
+		outbox: outbox{window: wire.MinWindow},
 	}
 	if k.origin == "" {
 		at.spool = newSpool(a.keeper, k)
@@ -119,7 +113,7 @@ func (at *attempt) start() {
 	} else {
 		at.stay.work.Go(at.run)
 	}
-	close(at.begun)
+	at.begun.comes()
 }
 
 // deny is for an attempt that is not started after all.
@@ -128,9 +122,9 @@ func (at *attempt) deny(no denial) {
 	at.no, at.nobody = no, true
 	at.mu.Unlock()
 	at.cancel(harp.ErrClosed)
-	close(at.begun)
-	close(at.returned)
-	close(at.left)
+	at.begun.comes()
+	at.returned.comes()
+	at.left.comes()
 	// One for which there was no space leaves none behind: to say READY for it would
 	// bring the same call back at once.
 	at.agent.roster.leave(at, no.reason != wire.NotNowNoSpace)
@@ -139,16 +133,19 @@ func (at *attempt) deny(no denial) {
 // run runs the function. It may leave by runtime.Goexit, which nothing but a
 // deferred call survives.
 func (at *attempt) run() {
-	out := outcome{failure: remoteFailure(faultPanic, "the procedure left by runtime.Goexit")}
+	out := outcome{failure: &leftByGoexit}
 	defer func() { at.finish(out) }()
 	out = at.call()
 }
 
-// outcome is how a function returned: a value, or a failure if that has a code. A
-// command may also go on without the agent, or have left nothing to tell.
+// leftByGoexit is the failure of a function that does not return.
+var leftByGoexit = remoteFailure(faultPanic, "the procedure left by runtime.Goexit")
+
+// outcome is how a function returned: a value, or a failure. A command may also go on
+// without the agent, or have left nothing to tell.
 type outcome struct {
 	value   harp.Value
-	failure harp.Failure
+	failure *harp.Failure
 	letGo   bool
 	gone    bool
 }
@@ -158,8 +155,8 @@ type outcome struct {
 func (at *attempt) call() (out outcome) {
 	defer func() {
 		if p := recover(); p != nil {
-			at.log.Error("procedure panicked", "procedure", at.info.Procedure, "panic", cut(fmt.Sprint(p), maxFaultType), "stack", string(debug.Stack()))
-			out = outcome{failure: fit(remoteFailure(faultPanic, fmt.Sprint(p)))}
+			at.log().Error("procedure panicked", "procedure", at.info.Procedure, "panic", cut(fmt.Sprint(p), maxFaultType), "stack", string(debug.Stack()))
+			out = failed(fit(remoteFailure(faultPanic, fmt.Sprint(p))))
 		}
 	}()
 	v, err := at.task.run(at)
@@ -171,22 +168,23 @@ func (at *attempt) call() (out outcome) {
 	case errors.Is(err, errProcessGone):
 		return outcome{gone: true}
 	}
-	return outcome{failure: at.failure(err)}
+	return at.failed(err)
 }
 
-// failure is what the function's error means; an agent that stops says so. One that
+func failed(f harp.Failure) outcome { return outcome{failure: &f} }
+
+// failed is what the function's error means; an agent that stops says so. One that
 // says no more than why the context has ended is none: the limit or cancel decides.
-func (at *attempt) failure(err error) harp.Failure {
+func (at *attempt) failed(err error) outcome {
 	cause := context.Cause(at.ctx)
 	switch stopped := errors.Is(err, context.Canceled) || cause != nil && errors.Is(err, cause); {
 	case !stopped:
-		return failureOf(err)
 	case errors.Is(cause, harp.ErrClosed):
-		return remoteFailure(faultAgentStop, "the agent stopped while the procedure ran")
+		return failed(remoteFailure(faultAgentStop, "the agent stopped while the procedure ran"))
 	case at.isStopped():
-		return harp.Failure{}
+		return outcome{}
 	}
-	return failureOf(err)
+	return failed(failureOf(err))
 }
 
 // isStopped reports whether a limit or cancel has ended the procedure's context.
@@ -201,10 +199,10 @@ func (at *attempt) result(v any) outcome {
 	value, err := harp.NewValue(v)
 	switch {
 	case err != nil:
-		return outcome{failure: fit(remoteFailure(faultBadResult, err.Error()))}
+		return failed(fit(remoteFailure(faultBadResult, err.Error())))
 	case len(value) > at.limits.MaxResult:
 		message := fmt.Sprintf("the result is %d bytes, at most %d", len(value), at.limits.MaxResult)
-		return outcome{failure: remoteFailure(faultTooLarge, message)}
+		return failed(remoteFailure(faultTooLarge, message))
 	}
 	return outcome{value: value}
 }
@@ -259,7 +257,7 @@ func (at *attempt) interrupt(reason error) { at.cancel(reason) }
 func (at *attempt) finish(out outcome) {
 	at.watch.end()
 	if out.letGo {
-		close(at.returned)
+		at.returned.comes()
 		at.leave()
 		at.task.cmd.close(at)
 		return
@@ -277,7 +275,7 @@ func (at *attempt) finish(out outcome) {
 	at.tellLocked()
 	nobody := at.nobody
 	at.mu.Unlock()
-	close(at.returned)
+	at.returned.comes()
 	if at.most > 0 {
 		at.agent.roster.vacate()
 	}
@@ -298,8 +296,8 @@ func (at *attempt) endLocked(out outcome) *wire.End {
 		RanFor:  int64(at.ranFor()),
 		Started: &wire.Started{Time: at.started.UnixNano()},
 	}
-	if out.failure.Code != "" {
-		end.Failure = wire.Encode(out.failure)
+	if out.failure != nil {
+		end.Failure = wire.Encode(*out.failure)
 	}
 	return end
 }
@@ -346,7 +344,7 @@ func (at *attempt) leave() {
 	at.mu.Lock()
 	done := at.hasLeft()
 	if !done {
-		close(at.left)
+		at.left.comes()
 	}
 	at.mu.Unlock()
 	if !done {
@@ -355,24 +353,10 @@ func (at *attempt) leave() {
 }
 
 // hasLeft reports whether the attempt is no longer on the roster.
-func (at *attempt) hasLeft() bool {
-	select {
-	case <-at.left:
-		return true
-	default:
-		return false
-	}
-}
+func (at *attempt) hasLeft() bool { return at.left.isPast() }
 
 // hasReturned is hasEnded for who must not wait for the attempt's mutex.
-func (at *attempt) hasReturned() bool {
-	select {
-	case <-at.returned:
-		return true
-	default:
-		return false
-	}
-}
+func (at *attempt) hasReturned() bool { return at.returned.isPast() }
 
 // hasEnded reports whether nothing of the attempt runs any more.
 func (at *attempt) hasEnded() bool {
@@ -393,7 +377,7 @@ func (at *attempt) release() {
 	at.mu.Lock()
 	can := at.releasableLocked()
 	if can && !at.hasLeft() {
-		close(at.left)
+		at.left.comes()
 	} else {
 		can = false
 	}

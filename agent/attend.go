@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"time"
 
@@ -22,13 +21,12 @@ func (s *session) runsHere(at *attempt) bool {
 
 // attend reports a direct call, which lives no longer than its lane.
 func (s *session) attend(ctx context.Context, x *transport.Exchange, at *attempt) {
-	<-at.begun // another exchange may have brought it here just now
+	at.begun.wait() // another exchange may have brought it here just now
 	if here := at.claim(); here != nil {
 		here.report = report{session: s, x: x, at: at, quit: func() {}}
-		here.serve(ctx)
-		// This goroutine is not kept for the next call: the function may have bound it to
-		// its thread, as who changes a namespace does.
-		runtime.Goexit()
+		here.begin(ctx)
+		x.Aside(here.run, here.end)
+		return
 	}
 	if s.tell(ctx, x, at, ask{from: fromAcked, greeting: wire.TypeStarted}) == notTaken {
 		s.decline(x, at.no)
@@ -39,7 +37,7 @@ func (s *session) attend(ctx context.Context, x *transport.Exchange, at *attempt
 	}
 	at.interrupt(gone("the caller has gone"))
 	at.abandon() // what a command still prints waits for nobody
-	<-at.returned
+	at.returned.wait()
 	at.settle()
 }
 
@@ -50,6 +48,7 @@ type attendance struct {
 	at     *attempt
 	ctx    context.Context // ends with the lane
 	report report
+	out    outcome        // of the function
 	work   sync.WaitGroup // who sends before the end
 
 	// Guarded by the attempt's mutex.
@@ -70,24 +69,27 @@ func (at *attempt) claim() *attendance {
 	return at.here
 }
 
-// serve runs the function and answers the call.
-func (h *attendance) serve(ctx context.Context) {
+// begin lets the caller be heard, and told what there is to tell.
+func (h *attendance) begin(ctx context.Context) {
 	at := h.at
 	at.stay.work.Add(1)
-	defer at.stay.work.Done()
-	defer h.end() // the function may leave by runtime.Goexit
 	h.ctx = ctx
+	h.out.failure = &leftByGoexit // until it returns
 	at.attach(&h.report, ask{from: fromAcked})
 	if err := h.report.x.Listen(h.heard); err != nil {
 		h.leave()
 	}
 	at.watch.begin()
-	at.run()
 }
+
+// run runs the function, which may bind its goroutine to a thread or leave it.
+func (h *attendance) run() { h.out = h.at.call() }
 
 // end says how the call has ended, unless nobody hears it.
 func (h *attendance) end() {
 	at := h.at
+	defer at.stay.work.Done()
+	at.finish(h.out)
 	at.mu.Lock()
 	sending := h.sending
 	at.mu.Unlock()
@@ -111,10 +113,14 @@ func (h *attendance) end() {
 // sendEnd sends END where there was nothing to tell before.
 func (h *attendance) sendEnd() {
 	t, message, err := h.report.take()
-	if err != nil || t != wire.TypeEnd {
+	end, is := message.(*wire.End)
+	if err != nil || !is {
 		return // another exchange is told by now, or nobody
 	}
-	if h.report.x.Send(t, true, wire.Encode(message)) == nil {
+	body := wire.NewScratch()
+	defer body.Free()
+	body.B = end.Append(body.B)
+	if h.report.x.Send(t, true, body.B) == nil {
 		h.report.sentEnd()
 	}
 }

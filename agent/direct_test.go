@@ -257,7 +257,7 @@ func TestDirectAllocs(t *testing.T) {
 		}
 	}
 	call()
-	if n := testing.AllocsPerRun(200, call); n > 95 {
+	if n := testing.AllocsPerRun(200, call); n > 75 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -39,15 +39,15 @@ func (r *running) recover(at *attempt, end supervisor.End, err error) bool {
 		at.skipTo(kept.First) // the dispatcher had acknowledged what the journal had not yet
 		return false
 	case end.Gone || end.Time != 0:
-		at.log.Error("a part of what the command printed cannot be read", "error", err.Error())
+		at.log().Error("a part of what the command printed cannot be read", "error", err.Error())
 		at.hearNoMore(1)
 		return true
 	case errors.Is(err, supervisor.ErrLost) && r.survives:
-		at.log.Warn("the command's supervisor is lost, and looked for again", "error", err.Error())
+		at.log().Warn("the command's supervisor is lost, and looked for again", "error", err.Error())
 		r.drop(at)
 		return false
 	}
-	at.log.Error("what the command prints cannot be read: its end is awaited", "error", err.Error())
+	at.log().Error("what the command prints cannot be read: its end is awaited", "error", err.Error())
 	if !r.isUnread() {
 		at.hearNoMore(1)
 		r.readNoMore()
@@ -77,7 +77,7 @@ func (r *running) reach(at *attempt) error {
 		}
 		if text := err.Error(); text != said {
 			said = text
-			at.log.Warn("what may run of a command cannot be reached, and is tried again", "error", text)
+			at.log().Warn("what may run of a command cannot be reached, and is tried again", "error", text)
 		}
 		r.pause()
 	}

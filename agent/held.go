@@ -84,8 +84,8 @@ func recovered(a *Agent, k key, j *journal.Journal, h journal.Held) *attempt {
 	at.recall(j, h)
 	at.ended, at.gone, at.dropped = true, h.State != journal.Ended, h.Dropped
 	at.spool.handed.end, at.spool.synced.end = true, true
-	close(at.begun)
-	close(at.returned)
+	at.begun.comes()
+	at.returned.comes()
 	return at
 }
 

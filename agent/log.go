@@ -86,24 +86,8 @@ func (h *logHandler) WithGroup(name string) slog.Handler {
 	return &logHandler{h.Handler.WithGroup(name), h.line}
 }
 
-// attemptLog puts the name of an attempt before what is logged of it: there is rarely
-// anything, so that it is not made for every attempt.
-type attemptLog struct {
-	slog.Handler
-	key key
+// log names the attempt in what is logged of it. There is rarely anything, so that a
+// logger is not made for every attempt.
+func (at *attempt) log() *slog.Logger {
+	return at.agent.log.With("job", at.key.job, "attempt", at.key.number)
 }
-
-func (h *attemptLog) named() slog.Handler {
-	return h.Handler.WithAttrs([]slog.Attr{slog.String("job", h.key.job), slog.Int64("attempt", h.key.number)})
-}
-
-// Handle implements slog.Handler. Errors: as of the handler of the agent's logger.
-func (h *attemptLog) Handle(ctx context.Context, r slog.Record) error {
-	return h.named().Handle(ctx, r)
-}
-
-// WithAttrs implements slog.Handler.
-func (h *attemptLog) WithAttrs(attrs []slog.Attr) slog.Handler { return h.named().WithAttrs(attrs) }
-
-// WithGroup implements slog.Handler.
-func (h *attemptLog) WithGroup(name string) slog.Handler { return h.named().WithGroup(name) }

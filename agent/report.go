@@ -79,7 +79,7 @@ const (
 func (s *session) tell(ctx context.Context, x *transport.Exchange, at *attempt, a ask) telling {
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
-	<-at.begun // another exchange may have brought it here just now
+	at.begun.wait() // another exchange may have brought it here just now
 	r := &report{session: s, x: x, at: at, wake: make(chan struct{}, 1), quit: quit}
 	started, result := at.attach(r, a)
 	if result != told {
@@ -178,7 +178,7 @@ func (r *report) sendLoop(ctx context.Context) {
 	for {
 		t, message, err := r.take()
 		if err != nil {
-			r.at.log.Error("what the journal has cannot be told", "error", err.Error())
+			r.at.log().Error("what the journal has cannot be told", "error", err.Error())
 			r.quit()
 			return
 		}
@@ -234,14 +234,14 @@ func (r *report) hear(f transport.Frame) (done bool, err error) {
 	switch f.Type {
 	case wire.TypeCancel:
 		var m wire.Cancel
-		if err := wire.Decode(f.Body, &m); err != nil {
+		if err := wire.DecodeBody(f.Body, &m); err != nil {
 			return false, err
 		}
 		r.at.stop(wire.CauseCancel, 0)
 		return false, nil
 	case wire.TypeAck:
 		var m wire.Ack
-		if err := wire.Decode(f.Body, &m); err != nil {
+		if err := wire.DecodeBody(f.Body, &m); err != nil {
 			return false, err
 		}
 		return r.acknowledge(m)

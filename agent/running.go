@@ -89,7 +89,7 @@ func (r *running) begin(at *attempt, commit func() denial) denial {
 // the journal any more when that is said. Where that is not known it is looked for.
 func (r *running) failed(at *attempt, err error) denial {
 	if errors.Is(err, supervisor.ErrLost) {
-		at.log.Error("a command's supervisor was lost when it was to begin", "error", err.Error())
+		at.log().Error("a command's supervisor was lost when it was to begin", "error", err.Error())
 		return denial{}
 	}
 	if no := at.retract(wire.NotNowBusy); no.broken != nil {
@@ -108,10 +108,10 @@ func (r *running) unprepared(at *attempt, err error) denial {
 	case errors.As(err, &exec):
 		return rejected("exec", err.Error())
 	case errors.Is(err, supervisor.ErrExists): // the journal has lost it
-		at.log.Error("asked to start a command that is there already")
+		at.log().Error("asked to start a command that is there already")
 		return denial{forgotten: true}
 	}
-	at.log.Warn("a command cannot be prepared", "error", err.Error())
+	at.log().Warn("a command cannot be prepared", "error", err.Error())
 	return denial{reason: wire.NotNowNoSpace} // and READY, which it makes no room for, is not said
 }
 
@@ -135,7 +135,7 @@ func (r *running) run(at *attempt) (any, error) {
 // vanished is how a command ended that is gone, and has left no end.
 func (r *running) vanished(at *attempt, err error) error {
 	if err != nil {
-		at.log.Warn("a command is gone", "error", err.Error())
+		at.log().Warn("a command is gone", "error", err.Error())
 	}
 	if r.rebooted {
 		return nil
@@ -224,12 +224,11 @@ func (r *running) awaitReboot(at *attempt) bool {
 
 // hold says whether who prints waits when there is no room, or loses.
 func (at *attempt) hold() {
-	select {
-	case <-at.begun:
-		if r := at.task.cmd; r != nil && !at.hasReturned() {
-			r.hold(at)
-		}
-	default:
+	if !at.begun.isPast() || at.hasReturned() {
+		return
+	}
+	if r := at.task.cmd; r != nil {
+		r.hold(at)
 	}
 }
 
@@ -292,7 +291,7 @@ func (r *running) shouldSay(next int64, size int) bool {
 func (r *running) forget(at *attempt) {
 	if r.survives {
 		select {
-		case <-at.left:
+		case <-at.left.come():
 		case <-r.here.Done():
 		}
 		if !at.hasLeft() {
@@ -302,7 +301,7 @@ func (r *running) forget(at *attempt) {
 	}
 	if h := r.supervised(); h != nil {
 		if err := h.Forget(); err != nil {
-			at.log.Warn("the command's supervisor was not let go in order", "error", err.Error())
+			at.log().Warn("the command's supervisor was not let go in order", "error", err.Error())
 		}
 	}
 	r.close(at)
@@ -312,7 +311,7 @@ func (r *running) forget(at *attempt) {
 func (r *running) close(at *attempt) {
 	if h := r.supervised(); h != nil {
 		if err := h.Close(); err != nil {
-			at.log.Warn("the command's supervisor was not left in order", "error", err.Error())
+			at.log().Warn("the command's supervisor was not left in order", "error", err.Error())
 		}
 	}
 }

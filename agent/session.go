@@ -124,7 +124,7 @@ func (s *session) drain() {
 	}
 	for _, at := range own {
 		select {
-		case <-at.returned:
+		case <-at.returned.come():
 		case <-s.transport.Done():
 			return
 		}
@@ -133,7 +133,7 @@ func (s *session) drain() {
 	defer grace.Stop()
 	for _, at := range own {
 		select {
-		case <-at.left:
+		case <-at.left.come():
 		case <-s.transport.Done():
 			return
 		case <-grace.C:

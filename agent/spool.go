@@ -150,7 +150,7 @@ func (at *attempt) compareLocked(j *journal.Journal) {
 	s := &at.spool
 	h, is := j.Get(s.key)
 	if !is || h.Spooled < s.synced.next {
-		at.log.Error("the journal has lost an attempt that runs")
+		at.log().Error("the journal has lost an attempt that runs")
 		s.on, s.commits = false, nil
 		at.applyStopLocked()
 		at.openLocked()

@@ -68,7 +68,7 @@ func (r *report) takeSpooledLocked(room int) (transport.Type, any, error) {
 		signal(r.wake)
 		return 0, nil, nil
 	case errors.Is(err, journal.ErrCorrupt):
-		at.log.Error("a record cannot be read: it is told as dropped", "record", from, "error", err.Error())
+		at.log().Error("a record cannot be read: it is told as dropped", "record", from, "error", err.Error())
 		return r.tellDroppedLocked(1, room)
 	case err != nil:
 		return 0, nil, err
@@ -95,10 +95,10 @@ func (r *report) lackLocked(until int64, room int) (transport.Type, any, error) 
 	case at.stay != nil:
 		return 0, nil, fmt.Errorf("agent: records %d to %d are not in the journal", r.next, until)
 	case !at.ended || len(at.outbox.held()) > 0: // those behind them have their numbers
-		at.log.Error("records are not in the journal: they are told as dropped", "first", r.next, "missing", until-r.next)
+		at.log().Error("records are not in the journal: they are told as dropped", "first", r.next, "missing", until-r.next)
 		return r.tellDroppedLocked(until-r.next, room)
 	}
-	at.log.Warn("the last records were not written in time", "first", r.next, "missing", until-r.next)
+	at.log().Warn("the last records were not written in time", "first", r.next, "missing", until-r.next)
 	at.outbox.first = r.next
 	signal(r.wake)
 	return 0, nil, nil
@@ -138,17 +138,20 @@ func (r *report) takeEndLocked() (transport.Type, any, error) {
 	case at.report != r || at.nobody:
 		return 0, nil, nil
 	case errors.Is(err, journal.ErrCorrupt):
-		at.log.Error("how the attempt ended cannot be read: it is told as gone", "error", err.Error())
+		at.log().Error("how the attempt ended cannot be read: it is told as gone", "error", err.Error())
 		at.gone = true
 		return r.takeEndLocked()
 	case err != nil:
 		return 0, nil, err
 	}
 	r.end = true
-	said := *end
-	said.Records = at.outbox.next()
+	if next := at.outbox.next(); end.Records != next {
+		said := *end
+		said.Records = next
+		end = &said
+	}
 	at.trimLocked()
-	return wire.TypeEnd, said, nil
+	return wire.TypeEnd, end, nil
 }
 
 // spooled reads records from the journal, from a number on or the first behind it that

@@ -10,7 +10,8 @@ import (
 // Serve runs handle for each exchange the peer begins, with its first frame, in a
 // goroutine of its own; the exchanges of one lane one after the other. The ctx of
 // a handler ends when the lane does, or the session, or ctx. A handler that
-// returns without having sent End closes the lane.
+// returns without having sent End, and goes on nowhere ([Exchange.Aside]), closes the
+// lane.
 //
 // That the peer closed a lane is noticed as long as fewer than 16 frames and
 // 256 KiB wait to be received from it.
@@ -88,7 +89,7 @@ func (a *acceptor) laneLoop(ctx context.Context, l *lane) {
 	defer l.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	x := noExchange(l)
+	x := a.noExchange(l)
 	for {
 		f, err := l.read()
 		if err == nil {
@@ -116,12 +117,12 @@ func (a *acceptor) sort(ctx context.Context, x *Exchange, f Frame) (*Exchange, e
 // settle waits until the handler of x has returned. The peer may only begin the
 // next exchange when it has got the End of x.
 func (a *acceptor) settle(x *Exchange) error {
-	if !x.isReturned() && !x.sentEnd.Load() {
+	if !x.released.Load() && !x.sentEnd.Load() {
 		return x.violated("new exchange while one is in progress")
 	}
 	x.in.close(io.ErrUnexpectedEOF) // its own End will not come any more
 	select {
-	case <-x.returned:
+	case <-x.lane.free:
 	case <-x.lane.session.dying:
 	}
 	if x.lane.isClosed() || x.lane.session.isDying() {
@@ -134,17 +135,48 @@ func (a *acceptor) settle(x *Exchange) error {
 func (a *acceptor) answer(ctx context.Context, l *lane, first Frame) *Exchange {
 	l.session.lanes.busy(l)
 	l.users.Add(1)
-	x := &Exchange{lane: l, number: first.Exchange, returned: make(chan struct{})}
+	x := &Exchange{lane: l, number: first.Exchange}
 	if first.End {
 		x.gotEnd.Store(true)
 		x.in.close(io.EOF)
 	}
-	l.session.lanes.workers.run(&a.running, func() {
-		defer x.finish()
-		a.handle(ctx, x, first)
-	})
+	l.hand, l.part = x, func() { a.handle(ctx, x, first) }
+	l.session.lanes.workers.run(&a.running, l.serve)
 	return x
 }
+
+// serve runs a part of the handler of the exchange in hand, and then lets what that
+// leaves aside go on.
+func (a *acceptor) serve(l *lane) {
+	part := l.part
+	l.part = nil
+	defer func() {
+		if l.part == nil {
+			l.hand.finish()
+			return
+		}
+		a.running.Add(1)
+		go a.goAside(l)
+	}()
+	part()
+}
+
+// goAside runs what a handler has left aside, and then its next part.
+func (a *acceptor) goAside(l *lane) {
+	defer a.running.Done()
+	defer l.session.lanes.workers.run(&a.running, l.serve)
+	aside := l.aside
+	l.aside = nil
+	aside()
+}
+
+// Aside lets the handler go on when it returns: f runs in a goroutine that nothing else
+// runs in, which it may bind to its thread or leave by runtime.Goexit, and then, when
+// that is over, is the rest of the handler. It is for code that is not known to leave its
+// goroutine as it was: that of a handler is kept for the next exchange.
+//
+// The handler calls it at most once, and so may its rest.
+func (x *Exchange) Aside(f, then func()) { x.lane.aside, x.lane.part = f, then }
 
 // finish ends the acceptor's exchange: the lane is free if End was sent.
 func (x *Exchange) finish() {
@@ -155,22 +187,16 @@ func (x *Exchange) finish() {
 	}
 	x.lane.session.lanes.put(x.lane)
 	x.lane.leave()
-	close(x.returned)
+	x.lane.free <- struct{}{}
 }
 
 // noExchange is what a lane has in hand before its first exchange.
-func noExchange(l *lane) *Exchange {
-	x := &Exchange{lane: l, returned: make(chan struct{})}
+func (a *acceptor) noExchange(l *lane) *Exchange {
+	x := &Exchange{lane: l}
+	x.released.Store(true)
 	x.in.abandon(io.ErrClosedPipe)
-	close(x.returned)
+	l.serve = func() { a.serve(l) }
+	l.free = make(chan struct{}, 1)
+	l.free <- struct{}{}
 	return x
-}
-
-func (x *Exchange) isReturned() bool {
-	select {
-	case <-x.returned:
-		return true
-	default:
-		return false
-	}
 }

@@ -40,6 +40,19 @@ func BenchmarkRoundTrip(b *testing.B) {
 	}
 }
 
+// BenchmarkAside is BenchmarkRoundTrip where the handler runs something aside.
+func BenchmarkAside(b *testing.B) {
+	for _, flight := range []int{1, 256} {
+		b.Run(fmt.Sprint("tls/", flight), func(b *testing.B) {
+			s := benchSession(b, wiring{openerDials: true}, func(ctx context.Context, x *transport.Exchange, f transport.Frame) {
+				x.Aside(func() {}, func() { answer(ctx, x, f) })
+			})
+			b.ResetTimer()
+			inFlight(b, flight, func() error { return roundTrip(b.Context(), s) })
+		})
+	}
+}
+
 var body100 = bin(98)
 
 func roundTrip(ctx context.Context, s *transport.Session) error {

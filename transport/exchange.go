@@ -22,8 +22,7 @@ type Exchange struct {
 	sentEnd  atomic.Bool
 	gotEnd   atomic.Bool
 	released atomic.Bool
-	reading  atomic.Bool   // the opener's: somebody reads its answers
-	returned chan struct{} // the acceptor's: closed when the handler has returned
+	reading  atomic.Bool // the opener's: somebody reads its answers
 }
 
 // ask begins the next exchange of a lane, on the opener's side.
@@ -99,8 +98,9 @@ func (l *lane) readLoop() {
 // Session returns the session of the exchange.
 func (x *Exchange) Session() *Session { return x.lane.session }
 
-// Send sends a frame; end marks the last one in this direction. It waits while
-// the peer takes nothing, and ends the session if that lasts 30 s.
+// Send sends a frame; end marks the last one in this direction. It waits while the peer
+// takes nothing, and ends the session if that lasts 30 s. body is the caller's again when
+// it returns.
 //
 // The error is [ErrSessionClosed]; io.ErrClosedPipe after Release or when the
 // peer has closed the lane; [ErrProtocol] after End or for a type above 126;
@@ -203,11 +203,7 @@ func (x *Exchange) accept(f Frame) error {
 		end = io.EOF
 		x.gotEnd.Store(true)
 	}
-	gone := x.lane.closed
-	if x.returned != nil {
-		gone = x.returned
-	}
-	x.in.put(f, end, x.lane.session.dying, gone)
+	x.in.put(f, end, x.lane.session.dying, x.lane.closed)
 	return nil
 }
 

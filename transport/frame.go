@@ -102,8 +102,8 @@ func (r *frameReader) read() (Frame, error) {
 	return f, nil
 }
 
-// readBody reads n bytes, allocating as they come: a header is no proof that a
-// body follows.
+// readBody reads n bytes, allocating as they come, four times as many as have come at
+// most: a header is no proof that a body follows.
 func readBody(r io.Reader, n int) ([]byte, error) {
 	b := make([]byte, min(n, firstRead))
 	for have := 0; ; {
@@ -114,7 +114,7 @@ func readBody(r io.Reader, n int) ([]byte, error) {
 		if have == n {
 			return b, nil
 		}
-		grown := make([]byte, min(n, 2*have))
+		grown := make([]byte, min(n, 4*have))
 		copy(grown, b)
 		b = grown
 	}

@@ -42,6 +42,13 @@ type lane struct {
 	kept    bool                     // the opener's readLoop runs; belongs to who has the lane
 	current atomic.Pointer[Exchange] // for which it reads
 
+	// The acceptor's. Those behind free belong to who took what is in it.
+	free  chan struct{} // 1 slot: no handler is at work
+	hand  *Exchange     // the last one that was answered
+	aside func()        // what runs before the next part of its handler
+	part  func()        // the next part; nil: it is over
+	serve func()        // runs the next part
+
 	// users are the lane itself, until it is closed, and the handler at work on
 	// it. While there are any the lane counts.
 	users atomic.Int32
@@ -74,6 +81,11 @@ func (l *lane) send(f Frame) error {
 // lock waits for the turn to write. The error is [ErrSessionClosed], or
 // io.ErrClosedPipe if the lane is closed.
 func (l *lane) lock() error {
+	select {
+	case l.sending <- struct{}{}:
+		return nil
+	default: // it is not its turn yet
+	}
 	select {
 	case l.sending <- struct{}{}:
 		return nil

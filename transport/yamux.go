@@ -153,7 +153,8 @@ func (m *yamuxMux) cause() error {
 // yamuxStream is a stream of yamux.
 type yamuxStream struct {
 	*yamux.Stream
-	mux *yamuxMux
+	mux   *yamuxMux
+	until time.Time // the deadline of writes; belongs to who writes
 }
 
 // Read reads what there is. yamux may report a deadline though something is there
@@ -166,10 +167,17 @@ func (s *yamuxStream) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// deadlineStep is how much later than it must a write may time out, so that not each
+// has to set the deadline.
+const deadlineStep = time.Second
+
 // Write writes p, for at most writeTimeout.
 func (s *yamuxStream) Write(p []byte) (int, error) {
-	_ = s.SetWriteDeadline(time.Now().Add(writeTimeout)) // always nil
-	if s.mux.aborted.Load() {                            // before or after, abort is seen
+	if latest := time.Now().Add(writeTimeout); latest.After(s.until) {
+		s.until = latest.Add(deadlineStep)
+		_ = s.SetWriteDeadline(s.until) // always nil
+	}
+	if s.mux.aborted.Load() { // before or after, abort is seen
 		return 0, net.ErrClosed
 	}
 	n, err := s.Stream.Write(p)

@@ -84,6 +84,26 @@ func TestMessage(t *testing.T) {
 	}
 }
 
+// TestOwn: who keeps what was read has memory of its own, unless it is given all of it.
+func TestOwn(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		b := pack.AppendBytes(nil, []byte("x"))
+		r := pack.NewReader(b)
+		if keep {
+			r = pack.NewKeeper(b)
+		}
+		own := r.Own()
+		clear(b)
+		if !r.Done() || cap(own) != 1 || (string(own) == "x") == keep {
+			t.Errorf("%q", own)
+		}
+		r = pack.NewReader([]byte{0xc4, 2, 'x'})
+		if own := r.Own(); own != nil || r.OK() {
+			t.Errorf("%q of what is cut short", own)
+		}
+	}
+}
+
 // FuzzReader: no bytes make a reader panic or read what is not there, and it passes
 // over just the values that are valid.
 func FuzzReader(f *testing.F) {

@@ -9,38 +9,47 @@ import (
 // not in its plain form, makes it odd, and then it returns nothing but zeros. It is
 // safe on any bytes, but does not look whether a text is UTF-8.
 type Reader struct {
-	b   []byte
-	odd bool
+	b    []byte
+	at   int // of what was not read yet; to move it is cheaper than to cut b
+	odd  bool
+	kept bool
 }
 
 // NewReader returns a reader of b, which must not change while it is read.
 func NewReader(b []byte) Reader { return Reader{b: b} }
 
+// NewKeeper returns a reader of b whose Own returns parts of b: nobody else uses that
+// any more.
+func NewKeeper(b []byte) Reader { return Reader{b: b, kept: true} }
+
 // OK reports whether all was read that was asked for.
 func (r *Reader) OK() bool { return !r.odd }
 
 // Done reports whether all was read, and nothing is left.
-func (r *Reader) Done() bool { return !r.odd && len(r.b) == 0 }
+func (r *Reader) Done() bool { return !r.odd && r.left() == 0 }
+
+// left is how many bytes were not read yet.
+func (r *Reader) left() int { return len(r.b) - r.at }
 
 // Fail makes the reader odd.
-func (r *Reader) Fail() { r.odd, r.b = true, nil }
+func (r *Reader) Fail() { r.odd, r.at = true, len(r.b) }
 
 // Peek returns the first byte of the next value, 0xc1, which begins none, at the end.
 func (r *Reader) Peek() byte {
-	if len(r.b) == 0 {
+	if r.at >= len(r.b) {
 		return codeNone
 	}
-	return r.b[0]
+	return r.b[r.at]
 }
 
 // take returns the next n bytes.
 func (r *Reader) take(n int) []byte {
-	if n < 0 || n > len(r.b) {
+	if n < 0 || n > r.left() {
 		r.Fail()
 		return nil
 	}
-	p := r.b[:n:n]
-	r.b = r.b[n:]
+	p := r.b[r.at : r.at+n : r.at+n]
+	r.at += n
 	return p
 }
 
@@ -63,10 +72,12 @@ func (r *Reader) number(size int) uint64 {
 
 // code reads the first byte of a value.
 func (r *Reader) code() byte {
-	if p := r.take(1); p != nil {
-		return p[0]
+	if r.at >= len(r.b) {
+		r.Fail()
+		return codeNone
 	}
-	return codeNone
+	r.at++
+	return r.b[r.at-1]
 }
 
 // Int reads an integer of at most 64 bits with a sign.
@@ -127,6 +138,15 @@ func (r *Reader) Text() []byte {
 // Bytes reads bytes, as a part of what the reader reads.
 func (r *Reader) Bytes() []byte { return r.take(r.length(r.code(), codeBin8)) }
 
+// Own reads bytes for who keeps them.
+func (r *Reader) Own() []byte {
+	p := r.Bytes()
+	if r.kept || !r.OK() {
+		return p
+	}
+	return append(make([]byte, 0, len(p)), p...)
+}
+
 // length reads a length whose code is one of three, of 8, 16 and 32 bits.
 func (r *Reader) length(c, first byte) int {
 	if c < first || c > first+2 {
@@ -134,7 +154,7 @@ func (r *Reader) length(c, first byte) int {
 		return -1
 	}
 	n := r.number(1 << (c - first))
-	if n > uint64(len(r.b)) {
+	if n > uint64(r.left()) { //nolint:gosec // never negative
 		r.Fail()
 		return -1
 	}
@@ -166,7 +186,7 @@ func (r *Reader) count(c, first byte) int {
 		return 0
 	}
 	n := r.number(2 << (c - first))
-	if n > uint64(len(r.b)) { // each value is a byte at least
+	if n > uint64(r.left()) { //nolint:gosec // never negative; each value is a byte at least
 		r.Fail()
 		return 0
 	}

@@ -1,6 +1,9 @@
 package wire
 
-import "github.com/harpcaller/harp/internal/pack"
+import (
+	"github.com/harpcaller/harp/internal/pack"
+	"github.com/harpcaller/harp/transport"
+)
 
 // The messages of every call are written and read here, key by key; all others, and
 // what is unusual in these, by reflection. Both write the same bytes.
@@ -13,13 +16,26 @@ type plainEncoder interface{ encodePlain() []byte }
 
 // plainDecoder is a message that can be read here, from valid bytes. It returns false
 // if they are unusual, and the message is then as it was.
-type plainDecoder interface{ decodePlain(b []byte) bool }
+type plainDecoder interface{ decodePlain(r pack.Reader) bool }
+
+// decodeOther reads a message that is not plain.
+func decodeOther[M any](b []byte, m *M) error {
+	var got M // not m, which then need not be in the heap
+	err := Decode(b, &got)
+	*m = got
+	return err
+}
 
 func (m Request) encodePlain() []byte {
+	return m.appendPlain(make([]byte, 0, slack+len(m.ID)+len(m.Host)+len(m.Procedure)+len(m.Args)+len(m.Queue)+len(m.Info)))
+}
+
+// appendPlain is encodePlain behind what is in b.
+func (m *Request) appendPlain(b []byte) []byte {
 	if len(m.Labels) > 0 || len(m.Needs) > 0 || m.Retry != nil {
 		return nil
 	}
-	w := pack.Begin(make([]byte, 0, slack+len(m.ID)+len(m.Host)+len(m.Procedure)+len(m.Args)+len(m.Queue)+len(m.Info)))
+	w := pack.Begin(b)
 	w.Int("v", m.Version)
 	w.Text("id", m.ID)
 	w.Text("host", m.Host)
@@ -43,8 +59,32 @@ func (m Request) encodePlain() []byte {
 	return w.End()
 }
 
-func (m *Request) decodePlain(b []byte) bool {
-	r, got := pack.NewReader(b), *m
+// Encode is the function Encode, for who has a request at hand.
+func (m *Request) Encode() []byte {
+	if b := m.encodePlain(); b != nil {
+		return b
+	}
+	return Encode(*m)
+}
+
+// Append appends what Encode returns to b.
+func (m *Request) Append(b []byte) []byte {
+	if plain := m.appendPlain(b); plain != nil {
+		return plain
+	}
+	return append(b, Encode(*m)...)
+}
+
+// Decode is the function Decode, for who has a request at hand.
+func (m *Request) Decode(b []byte) error {
+	if transport.Validate(b, transport.ProtocolLimits) == nil && m.decodePlain(pack.NewReader(b)) {
+		return nil
+	}
+	return decodeOther(b, m)
+}
+
+func (m *Request) decodePlain(r pack.Reader) bool {
+	got := *m
 	for range r.Map() {
 		switch string(r.Text()) {
 		case "v":
@@ -92,19 +132,24 @@ func take[M any](r *pack.Reader, m *M, got M) bool {
 
 // setBytes reads bytes into a field that has none.
 func setBytes(r *pack.Reader, field *[]byte) {
-	p := r.Bytes()
+	p := r.Own()
 	if *field != nil || !r.OK() {
 		r.Fail()
 		return
 	}
-	*field = append(make([]byte, 0, len(p)), p...)
+	*field = p
 }
 
 func (m Call) encodePlain() []byte {
+	return m.appendPlain(make([]byte, 0, slack+len(m.Request)+len(m.Signature)+len(m.KeyID)))
+}
+
+// appendPlain is encodePlain behind what is in b.
+func (m *Call) appendPlain(b []byte) []byte {
 	if len(m.Needs) > 0 {
 		return nil
 	}
-	w := pack.Begin(make([]byte, 0, slack+len(m.Request)+len(m.Signature)+len(m.KeyID)))
+	w := pack.Begin(b)
 	w.Bytes("req", m.Request)
 	w.BytesOpt("sig", m.Signature)
 	w.TextOpt("key", m.KeyID)
@@ -126,6 +171,23 @@ func (m *Call) Encode() []byte {
 		return b
 	}
 	return Encode(*m)
+}
+
+// Append appends what Encode returns to b.
+func (m *Call) Append(b []byte) []byte {
+	if plain := m.appendPlain(b); plain != nil {
+		return plain
+	}
+	return append(b, Encode(*m)...)
+}
+
+// DecodeBody is the function DecodeBody, for who has a call at hand, which keeps parts of
+// the body.
+func (m *Call) DecodeBody(b []byte) error {
+	if m.decodePlain(pack.NewKeeper(b)) {
+		return nil
+	}
+	return decodeOther(b, m)
 }
 
 func (p Principal) append(b []byte) []byte {
@@ -151,8 +213,8 @@ func (p *Principal) read(r *pack.Reader) {
 	}
 }
 
-func (m *Call) decodePlain(b []byte) bool {
-	r, got := pack.NewReader(b), *m
+func (m *Call) decodePlain(r pack.Reader) bool {
+	got := *m
 	for range r.Map() {
 		switch string(r.Text()) {
 		case "req":
@@ -192,8 +254,8 @@ func (m Ack) encodePlain() []byte {
 	return w.End()
 }
 
-func (m *Ack) decodePlain(b []byte) bool {
-	r, got := pack.NewReader(b), *m
+func (m *Ack) decodePlain(r pack.Reader) bool {
+	got := *m
 	for range r.Map() {
 		switch string(r.Text()) {
 		case "next":
@@ -215,8 +277,8 @@ func (m Accepted) encodePlain() []byte {
 	return w.End()
 }
 
-func (m *Accepted) decodePlain(b []byte) bool {
-	r, got := pack.NewReader(b), *m
+func (m *Accepted) decodePlain(r pack.Reader) bool {
+	got := *m
 	for range r.Map() {
 		if string(r.Text()) != "started" {
 			r.Fail()
@@ -251,8 +313,8 @@ func (m *Started) read(r *pack.Reader) {
 	}
 }
 
-func (m *Started) decodePlain(b []byte) bool {
-	r, got := pack.NewReader(b), *m
+func (m *Started) decodePlain(r pack.Reader) bool {
+	got := *m
 	got.read(&r)
 	return take(&r, m, got)
 }

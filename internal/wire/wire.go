@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/harpcaller/harp/internal/pack"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -150,6 +151,14 @@ func Decode(b []byte, message any) error {
 	return decode(b, message, transport.ProtocolLimits)
 }
 
+// DecodeBody is Decode for the body of a frame, which transport has validated.
+func DecodeBody(b []byte, message any) error {
+	if m, ok := message.(plainDecoder); ok && m.decodePlain(pack.NewReader(b)) {
+		return nil
+	}
+	return Decode(b, message)
+}
+
 // rowLimits are the limits of each of the [Rows] of an answer.
 var rowLimits = transport.Limits{Depth: transport.ProtocolLimits.Depth, Elements: 16 * transport.ProtocolLimits.Elements}
 
@@ -159,7 +168,7 @@ func DecodeRow(row []byte, message any) error {
 }
 
 func decode(b []byte, message any, l transport.Limits) error {
-	if m, ok := message.(plainDecoder); ok && transport.Validate(b, l) == nil && m.decodePlain(b) {
+	if m, ok := message.(plainDecoder); ok && transport.Validate(b, l) == nil && m.decodePlain(pack.NewReader(b)) {
 		return nil
 	}
 	if err := transport.Unmarshal(b, message, l); err != nil {
