@@ -194,50 +194,6 @@ func queryFromWire(w wire.Pull) (RecordQuery, error) {
 	}, r.err
 }
 
-// recordsToWire takes as many records of a page as an answer holds, at least one.
-func recordsToWire(p RecordPage) wire.Pulled {
-	rows, n := fill(p.Records, wire.MaxRows, func(rec Record) any { return recordToWire(rec) })
-	w := wire.Pulled{Records: rows, Next: signed(p.Next), End: signed(p.End), Ended: p.Ended}
-	if n < len(p.Records) {
-		w.Next, w.Ended = signed(p.Records[n].Seq), false
-	}
-	return w
-}
-
-func recordsFromWire(w wire.Pulled) (RecordPage, error) {
-	var r reader
-	page := RecordPage{Next: r.count("next", w.Next), End: r.count("end", w.End), Ended: w.Ended}
-	var err error
-	page.Records, err = rowsFromWire(w.Records, recordFromWire)
-	r.wrong(err)
-	return page, r.err
-}
-
-func recordToWire(rec Record) wire.PulledRecord {
-	return wire.PulledRecord{Seq: signed(rec.Seq), Attempt: int64(rec.Attempt), Record: wire.Record{
-		Time: nanos(rec.Time), Kind: kindToWire(rec.Kind), Value: rec.Value, Partial: rec.Partial, Truncated: signed(rec.Truncated),
-	}}
-}
-
-func recordFromWire(w wire.PulledRecord) (Record, error) {
-	var r reader
-	return Record{
-		Seq: r.count("seq", w.Seq), Attempt: r.number("attempt", w.Attempt),
-		Time: fromNanos(w.Time), Kind: kindFromWire(w.Kind),
-		Value: r.value("value", w.Value), Partial: w.Partial, Truncated: r.count("truncated", w.Truncated),
-	}, r.err
-}
-
-// kindToWire leaves out the kind that most records are of.
-func kindToWire(k RecordKind) string {
-	if k == KindData {
-		return ""
-	}
-	return string(k)
-}
-
-func kindFromWire(w string) RecordKind { return cmp.Or(RecordKind(w), KindData) }
-
 func jobToWire(s JobStatus) wire.Job {
 	w := wire.Job{
 		ID: s.ID, Host: s.Host, Procedure: s.Procedure,

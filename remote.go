@@ -27,9 +27,6 @@ func (r *remote) Close() error {
 	return nil
 }
 
-// readsAhead marks that answers are far away.
-func (r *remote) readsAhead() {}
-
 // question is a request on its way.
 type question struct {
 	kind  transport.Type
@@ -191,7 +188,7 @@ func asked[W any](ctx context.Context, r *remote, kind transport.Type, message a
 }
 
 func decodeReply(body []byte, w any) error {
-	if err := wire.Decode(body, w); err != nil {
+	if err := wire.DecodeBody(body, w); err != nil {
 		return unreadable(err)
 	}
 	return nil
@@ -271,8 +268,19 @@ func (r *remote) JobResult(ctx context.Context, id string, wait bool) (Result, e
 
 // Records implements JobService.
 func (r *remote) Records(ctx context.Context, id string, q RecordQuery) (RecordPage, error) {
-	w, err := asked[wire.Pulled](ctx, r, wire.TypePull, queryToWire(id, q), q.Wait)
+	w, err := r.pulled(ctx, id, q)
 	return noun(w, err, recordsFromWire)
+}
+
+func (r *remote) pulled(ctx context.Context, id string, q RecordQuery) (wire.Pulled, error) {
+	return asked[wire.Pulled](ctx, r, wire.TypePull, queryToWire(id, q), q.Wait)
+}
+
+// pull implements farAway.
+func (r *remote) pull(ctx context.Context, id string, q RecordQuery) (pageInHand, error) {
+	w, err := r.pulled(ctx, id, q)
+	page, err := noun(w, err, pageFromWire)
+	return pageInHand{page, recordsIn(w.Records)}, err
 }
 
 // CancelJob implements JobService.

@@ -1,6 +1,7 @@
 package harp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -206,6 +207,36 @@ func TestUnreadable(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestUnreadableRecord: a stream shows what can be read of an answer, and then what is
+// wrong with the rest.
+func TestUnreadableRecord(t *testing.T) {
+	good := wire.Encode(wire.PulledRecord{Attempt: 1, Record: wire.Record{Value: []byte{0xc3}}})
+	bad := wire.Encode(wire.PulledRecord{Seq: 1, Record: wire.Record{Value: []byte{0xc1}}})
+	answer := transport.Frame{Type: wire.TypeReply, Body: wire.Encode(wire.Pulled{Records: wire.Rows{good, bad, good}, Next: 3, End: 3, Ended: true})}
+	synctest.Test(t, func(t *testing.T) {
+		n := transport.NewNetwork()
+		stop := answeringAll(t, n, answer)
+		defer stop()
+		caller, err := Dial(t.Context(), "dispatcher", Config{Logger: silent, Dial: n.Dialer(callerID)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer caller.Close()
+		shown := 0
+		for r, err := range caller.Job(NewID()).Stream(t.Context()) {
+			if shown++; shown == 1 && (err != nil || !bytes.Equal(r.Value, []byte{0xc3})) {
+				t.Error(r, err)
+			}
+			if shown == 2 && (err == nil || !strings.Contains(err.Error(), "cannot be read") || !strings.Contains(err.Error(), "value")) {
+				t.Error(r, err)
+			}
+		}
+		if shown != 2 {
+			t.Errorf("%d things were yielded", shown)
+		}
+	})
 }
 
 // answeringAll is a dispatcher that gives every request the same answer.

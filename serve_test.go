@@ -361,11 +361,11 @@ func FuzzAnswer(f *testing.F) {
 // pageSpy notes how much its caller could take.
 type pageSpy struct {
 	Service
-	most int
+	most, records int
 }
 
 func (s *pageSpy) Records(_ context.Context, _ string, q RecordQuery) (RecordPage, error) {
-	s.most = q.MaxBytes
+	s.most, s.records = q.MaxBytes, q.MaxRecords
 	return RecordPage{}, nil
 }
 
@@ -378,6 +378,9 @@ func TestManyFollowersGetLittleEach(t *testing.T) {
 		g.pulls.Store(pulls)
 		if _, err := g.Records(t.Context(), "", RecordQuery{}); err != nil || spy.most != want {
 			t.Errorf("with %d followers a page has %d bytes, want %d: %v", pulls, spy.most, want, err)
+		}
+		if spy.records != wire.MaxRows {
+			t.Errorf("%d records are asked for, an answer holds %d", spy.records, wire.MaxRows)
 		}
 	}
 }

@@ -132,7 +132,8 @@ type RecordQuery struct {
 
 	// MaxBytes is how much of them the caller can take, about; one is answered in any
 	// case. 0: 1 MiB, and never more.
-	MaxBytes int
+	MaxBytes   int
+	MaxRecords int // how many the caller can take. 0: any number
 }
 
 // RecordPage is a part of a job's records, at most about 1 MiB of them.

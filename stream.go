@@ -26,7 +26,7 @@ type Record struct {
 	Attempt   int       // the attempt it is of
 	Time      time.Time // the agent's clock, UTC
 	Kind      RecordKind
-	Value     Value
+	Value     Value  // may lie in one piece of memory with its neighbours': clone what is kept of many
 	Partial   bool   // a line of output goes on in the next record of this kind, or ended without a line feed
 	Truncated uint64 // bytes that were dropped before this record
 }
@@ -101,8 +101,12 @@ func (j *Job) records(ctx context.Context, q RecordQuery, opts []StreamOption) i
 			if q.From, q.Tail = page.Next, false; !last {
 				next = j.ask(ctx, q, &asking)
 			}
-			for _, r := range page.Records {
-				if r.Seq >= end || !yield(r, nil) {
+			for r, err := range page.records {
+				switch {
+				case err != nil:
+					yield(Record{}, j.asked(unreadable(err)))
+					return
+				case r.Seq >= end || !yield(r, nil):
 					return
 				}
 			}
@@ -113,24 +117,46 @@ func (j *Job) records(ctx context.Context, q RecordQuery, opts []StreamOption) i
 	}
 }
 
+// pageInHand is a page that is being read.
+type pageInHand struct {
+	RecordPage
+	records iter.Seq2[Record, error] // in the place of Records; an error is of one that makes no sense
+}
+
 // farAway is a Service over a network: of its records the next page is asked for
-// while this one is read, one page and no more.
-type farAway interface{ readsAhead() }
+// while this one is read, one page and no more. Each record is decoded when it is its
+// turn, while the dispatcher makes the next page.
+type farAway interface {
+	pull(ctx context.Context, id string, q RecordQuery) (pageInHand, error)
+}
+
+// pageNearby reads a page of a Service that is not far away.
+func (j *Job) pageNearby(ctx context.Context, q RecordQuery) (pageInHand, error) {
+	page, err := j.service.Records(ctx, j.id, q)
+	return pageInHand{page, func(yield func(Record, error) bool) {
+		for _, r := range page.Records {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}}, err
+}
 
 // ask asks for a page, at once if the Service is far away, and returns what waits
 // for it. It adds to asking what the caller must wait for after ending ctx.
-func (j *Job) ask(ctx context.Context, q RecordQuery, asking *sync.WaitGroup) func() (RecordPage, error) {
-	if _, far := j.service.(farAway); !far {
-		return func() (RecordPage, error) { return j.service.Records(ctx, j.id, q) }
+func (j *Job) ask(ctx context.Context, q RecordQuery, asking *sync.WaitGroup) func() (pageInHand, error) {
+	service, far := j.service.(farAway)
+	if !far {
+		return func() (pageInHand, error) { return j.pageNearby(ctx, q) }
 	}
-	var page RecordPage
+	var page pageInHand
 	var err error
 	done := make(chan struct{})
 	asking.Go(func() {
 		defer close(done)
-		page, err = j.service.Records(ctx, j.id, q)
+		page, err = service.pull(ctx, j.id, q)
 	})
-	return func() (RecordPage, error) {
+	return func() (pageInHand, error) {
 		<-done
 		return page, err
 	}

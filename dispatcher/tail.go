@@ -152,7 +152,7 @@ func (t *tail) changed() <-chan struct{} {
 
 // from returns the records from a number on that the tail has, about as many as most
 // allows and at least one; none if it does not have that one.
-func (t *tail) from(seq uint64, most int) []harp.Record {
+func (t *tail) from(seq uint64, most store.Most) []harp.Record {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.recent) == 0 || seq < t.recent[0].Seq || seq-t.recent[0].Seq >= uint64(len(t.recent)) {
@@ -160,8 +160,8 @@ func (t *tail) from(seq uint64, most int) []harp.Record {
 	}
 	from := t.recent[seq-t.recent[0].Seq:]
 	n, size := 1, cost(from[0])
-	for ; n < len(from); n++ {
-		if size += cost(from[n]); size > most {
+	for ; n < len(from) && n != most.Records; n++ {
+		if size += cost(from[n]); size > most.Bytes {
 			break
 		}
 	}
@@ -176,6 +176,10 @@ func pageLimit(q harp.RecordQuery, asking int64) int {
 		most = min(most, q.MaxBytes)
 	}
 	return most
+}
+
+func mostOf(q harp.RecordQuery) store.Most {
+	return store.Most{Records: q.MaxRecords, Bytes: q.MaxBytes}
 }
 
 // isAt reports whether seq is where the next record will be: there is nothing to
@@ -224,7 +228,7 @@ func (d *Dispatcher) records(ctx context.Context, id string, q harp.RecordQuery)
 	for {
 		changed := t.changed()
 		if !q.Tail {
-			if got := t.from(q.From, q.MaxBytes); got != nil {
+			if got := t.from(q.From, mostOf(q)); got != nil {
 				next := got[len(got)-1].Seq + 1
 				return harp.RecordPage{Records: got, Next: next, End: next}, nil
 			}
@@ -255,7 +259,7 @@ func (d *Dispatcher) readPage(ctx context.Context, id string, q harp.RecordQuery
 	}
 	page := harp.RecordPage{Next: from, End: job.Records}
 	if from < job.Records {
-		if page.Records, err = d.store.Read(ctx, job.ID, from, q.MaxBytes); err != nil {
+		if page.Records, err = d.store.Read(ctx, job.ID, from, mostOf(q)); err != nil {
 			return page, err
 		}
 		if n := len(page.Records); n > 0 {

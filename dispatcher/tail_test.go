@@ -18,6 +18,9 @@ func numbered(from, n, size int) []harp.Record {
 	return records
 }
 
+// onePage is as much as a tail may be asked for.
+var onePage = store.Most{Bytes: pageBytes}
+
 func TestATailKeepsTheNewestRecordsWithinItsBytes(t *testing.T) {
 	var ts tails
 	held := ts.hold("job")
@@ -25,11 +28,11 @@ func TestATailKeepsTheNewestRecordsWithinItsBytes(t *testing.T) {
 	for from := 0; from < 2000; from += 100 {
 		ts.appended("job", numbered(from, 100, size))
 	}
-	got := held.from(1999, pageBytes)
+	got := held.from(1999, onePage)
 	if len(got) != 1 || got[0].Seq != 1999 {
 		t.Errorf("the last record is %+v", got)
 	}
-	if held.from(0, pageBytes) != nil || held.from(2000, pageBytes) != nil {
+	if held.from(0, onePage) != nil || held.from(2000, onePage) != nil {
 		t.Error("the tail has what it dropped or never had")
 	}
 	oldest := held.recent[0].Seq
@@ -37,8 +40,11 @@ func TestATailKeepsTheNewestRecordsWithinItsBytes(t *testing.T) {
 	if kept := int(2000 - oldest); kept*each > tailBytes || (kept+1)*each <= tailBytes {
 		t.Errorf("it keeps %d records of %d bytes", kept, size)
 	}
-	if n := len(held.from(oldest, pageBytes)); n != int(2000-oldest) {
+	if n := len(held.from(oldest, onePage)); n != int(2000-oldest) {
 		t.Errorf("from the oldest on it has %d", n)
+	}
+	if n := len(held.from(oldest, store.Most{Records: 7, Bytes: pageBytes})); n != 7 {
+		t.Errorf("asked for 7 it gives %d", n)
 	}
 }
 
@@ -47,7 +53,7 @@ func TestATailThatMissedSomethingBeginsAnew(t *testing.T) {
 	held := ts.hold("job")
 	ts.appended("job", numbered(0, 10, 1))
 	ts.appended("job", numbered(20, 10, 1))
-	if held.from(5, pageBytes) != nil || len(held.from(20, pageBytes)) != 10 {
+	if held.from(5, onePage) != nil || len(held.from(20, onePage)) != 10 {
 		t.Errorf("after a gap it has %v", held.recent)
 	}
 }
@@ -56,10 +62,10 @@ func TestATailSharesNoMemoryWithItsReaders(t *testing.T) {
 	var ts tails
 	held := ts.hold("job")
 	ts.appended("job", numbered(1, 3, 4))
-	got := held.from(1, pageBytes)
+	got := held.from(1, onePage)
 	got[0].Value[0] = 99
 	_ = append(got[0].Value, 99) // must not reach the next record's value
-	if again := held.from(1, pageBytes); again[0].Value[0] != 1 || again[1].Value[0] != 2 {
+	if again := held.from(1, onePage); again[0].Value[0] != 1 || again[1].Value[0] != 2 {
 		t.Errorf("a reader changed the tail: %v", again)
 	}
 }

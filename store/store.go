@@ -152,9 +152,14 @@ type Records interface {
 	Append(ctx context.Context, a Append) (Job, error)
 
 	// Read returns committed records of a job, from the job's number `from` on:
-	// at least one if there is one, and at most about maxBytes of them.
-	// Errors: harp.ErrNotFound, harp.ErrPruned.
-	Read(ctx context.Context, id string, from uint64, maxBytes int) ([]harp.Record, error)
+	// at least one if there is one. Errors: harp.ErrNotFound, harp.ErrPruned.
+	Read(ctx context.Context, id string, from uint64, most Most) ([]harp.Record, error)
+}
+
+// Most is how much is read at a time.
+type Most struct {
+	Records int // 0: any number
+	Bytes   int // about
 }
 
 // ErrGap refuses records that do not follow what the attempt has.

@@ -67,7 +67,7 @@ func TestFullDisk(t *testing.T) {
 	if err != nil || did.Jobs < len(ended) {
 		t.Fatalf("deleting on a full disk: %+v, %v", did, err)
 	}
-	records, err := st.Read(ctx, j.ID, uint64(kept-1), 10<<20)
+	records, err := st.Read(ctx, j.ID, uint64(kept-1), store.Most{Bytes: 10 << 20})
 	if err != nil || len(records) != 1 {
 		t.Fatalf("the last record that was acknowledged: %d, %v", len(records), err)
 	}

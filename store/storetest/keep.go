@@ -148,7 +148,7 @@ func (w *world) everyMethod(id string) (store.Job, map[string]error) {
 	_, errs["Active"] = st.Active(ctx, "")
 	_, errs["List"] = st.List(ctx, store.Filter{}, "")
 	_, errs["Append"] = st.Append(ctx, store.Append{ID: id})
-	_, errs["Read"] = st.Read(ctx, id, 0, 1)
+	_, errs["Read"] = st.Read(ctx, id, 0, store.Most{Bytes: 1})
 	_, errs["Queue"] = st.Queue(ctx, queue("q"))
 	_, _, errs["ListQueues"] = st.ListQueues(ctx, "", 1)
 	_, errs["CancelQueue"] = st.CancelQueue(ctx, queue("q"), harp.CancelRequest{})

@@ -36,11 +36,11 @@ func TestAllocations(t *testing.T) {
 		t.Errorf("%d records take %v allocations to store", len(records), n)
 	}
 	read := func() {
-		if got, err := s.Read(t.Context(), j.ID, 0, 100_000); err != nil || len(got) < len(records) {
+		if got, err := s.Read(t.Context(), j.ID, 0, store.Most{Bytes: 100_000}); err != nil || len(got) < len(records) {
 			t.Fatalf("%d records, %v", len(got), err)
 		}
 	}
-	if n := testing.AllocsPerRun(100, read); n > 65 {
+	if n := testing.AllocsPerRun(100, read); n > 48 {
 		t.Errorf("%d records take %v allocations to read", len(records), n)
 	}
 }

@@ -41,23 +41,27 @@ func encodeChunk(records []harp.Record, arrived time.Time) []byte {
 	return b
 }
 
-// decodeChunk returns the records of a chunk, numbered from the job's number `first` on.
-// Their values share a copy of it.
-func decodeChunk(payload []byte, attempt int, first uint64) ([]harp.Record, error) {
-	r := pack.NewReader(bytes.Clone(payload))
-	r.Int()
-	records := make([]harp.Record, r.Array())
-	for i := range records {
-		records[i] = decodeRecord(&r)
-		records[i].Seq, records[i].Attempt = first+uint64(i), attempt
+// readChunk takes the records of a chunk, numbered from the job's number `first` on, until
+// no more are wanted. Their values share a copy of it. It returns how many the chunk has.
+func (r *reading) readChunk(payload []byte, attempt int, first uint64) (int, error) {
+	c := pack.NewReader(bytes.Clone(payload))
+	c.Int()
+	n := c.Array()
+	r.expect(n, len(payload))
+	for i := range n {
+		rec := harp.Record{Seq: first + uint64(i), Attempt: attempt}
+		decodeRecord(&c, &rec)
+		if r.take(&rec); r.full {
+			break
+		}
 	}
-	if !r.Done() {
-		return nil, fmt.Errorf("%w: a chunk of %d records", ErrDamaged, len(records))
+	if !c.OK() || !r.full && !c.Done() {
+		return n, fmt.Errorf("%w: a chunk of %d records", ErrDamaged, n)
 	}
-	return records, nil
+	return n, nil
 }
 
-func decodeRecord(from *pack.Reader) (r harp.Record) {
+func decodeRecord(from *pack.Reader, r *harp.Record) {
 	r.Time = fromNanos(from.Int())
 	if from.Peek() == pack.True {
 		r.Partial = from.Bool()
@@ -69,7 +73,6 @@ func decodeRecord(from *pack.Reader) (r harp.Record) {
 	} else {
 		r.Value = from.Bytes()
 	}
-	return r
 }
 
 // kindOf is string(kind), but the usual ones need no memory.

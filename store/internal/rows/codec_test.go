@@ -209,7 +209,8 @@ func FuzzDecode(f *testing.F) {
 		if len(payload) > 1<<10 {
 			return
 		}
-		if _, err := decodeChunk(payload, 1, 0); err != nil && !errors.Is(err, ErrDamaged) {
+		r := reading{most: store.Most{Bytes: 1 << 20}}
+		if _, err := r.readChunk(payload, 1, 0); err != nil && !errors.Is(err, ErrDamaged) {
 			t.Fatal(err)
 		}
 		if _, _, err := join([]byte("key"), payload, func([]byte) ([]byte, error) { return nil, nil }); err != nil && !errors.Is(err, ErrDamaged) {

@@ -116,43 +116,44 @@ func (s *Store) withinLimit(j *store.Job, news []harp.Record) []harp.Record {
 }
 
 // Read implements store.Records.
-func (s *Store) Read(_ context.Context, text string, from uint64, maxBytes int) ([]harp.Record, error) {
-	var out []harp.Record
+func (s *Store) Read(_ context.Context, text string, from uint64, most store.Most) ([]harp.Record, error) {
+	r := reading{from: from, most: most}
 	err := s.viewJob(text, func(snap Snapshot, i id) error {
 		j, err := readJob(snap, i)
 		if err != nil {
 			return err
 		}
-		size := 0
+		r.left = j.Records - min(from, j.Records)
 		for _, a := range j.Attempts {
 			if a.Base+a.Next <= from {
 				continue
 			}
-			more, err := readAttempt(snap, i, a, from, func(r harp.Record) bool {
-				size += recordSize(&r)
-				if size > maxBytes && len(out) > 0 {
-					return false
-				}
-				out = append(out, r)
-				return true
-			})
-			if err != nil || !more {
+			if err := r.readAttempt(snap, i, a); err != nil || r.full {
 				return err
 			}
 		}
 		return nil
 	})
-	return out, err
+	return r.records, err
 }
 
-// readAttempt yields the stored records of an attempt, from the job's number from
-// on; false if yield has stopped it.
-func readAttempt(snap Snapshot, i id, a store.Attempt, from uint64, yield func(harp.Record) bool) (bool, error) {
+// reading is what a Read returns, as far as it has come.
+type reading struct {
+	from    uint64 // the job's number
+	most    store.Most
+	left    uint64 // how many the job has from there on, at most
+	records []harp.Record
+	size    int
+	full    bool // there are more, which are not wanted
+}
+
+// readAttempt reads the stored records of an attempt.
+func (r *reading) readAttempt(snap Snapshot, i id, a store.Attempt) error {
 	prefix := i.attemptKey(a.Number)
-	begin := i.recordsKey(a.Number, max(from, a.Base)-a.Base)
+	begin := i.recordsKey(a.Number, max(r.from, a.Base)-a.Base)
 	for item, err := range snap.Scan(prefix, begin, true) { // the chunk that holds it
 		if err != nil {
-			return false, err
+			return err
 		}
 		begin = bytes.Clone(item.Key)
 		break
@@ -160,25 +161,46 @@ func readAttempt(snap Snapshot, i id, a store.Attempt, from uint64, yield func(h
 	next := chunkFirst(begin)
 	for item, err := range snap.Scan(prefix, begin, false) {
 		if err != nil {
-			return false, err
+			return err
 		}
-		if first := chunkFirst(item.Key); first != next {
-			return false, fmt.Errorf("%w: records %d to %d of job %s attempt %d are missing", ErrDamaged, next, first, i, a.Number)
+		first := chunkFirst(item.Key)
+		if first != next {
+			return fmt.Errorf("%w: records %d to %d of job %s attempt %d are missing", ErrDamaged, next, first, i, a.Number)
 		}
 		payload, err := joinItem(snap, item)
 		if err != nil {
-			return false, err
+			return err
 		}
-		records, err := decodeChunk(payload, a.Number, a.Base+chunkFirst(item.Key))
-		if err != nil {
-			return false, err
+		n, err := r.readChunk(payload, a.Number, a.Base+first)
+		if err != nil || r.full {
+			return err
 		}
-		next += uint64(len(records))
-		for _, r := range records {
-			if r.Seq >= from && !yield(r) {
-				return false, nil
-			}
-		}
+		next += uint64(n)
 	}
-	return true, nil
+	return nil
+}
+
+// take keeps a record if it is wanted.
+func (r *reading) take(rec *harp.Record) {
+	if rec.Seq < r.from {
+		return
+	}
+	n := len(r.records)
+	r.size += recordSize(rec)
+	if r.full = n > 0 && (n == r.most.Records || r.size > r.most.Bytes); !r.full {
+		r.records = append(r.records, *rec)
+	}
+}
+
+// expect makes room for what will be read if it is like a chunk of so many records and
+// bytes.
+func (r *reading) expect(n, size int) {
+	if r.records != nil || n == 0 {
+		return
+	}
+	expected := min(uint64(max(n, r.most.Bytes/max(size/n, recordCost))), r.left) //nolint:gosec // never negative
+	if r.most.Records > 0 {
+		expected = min(expected, uint64(r.most.Records))
+	}
+	r.records = make([]harp.Record, 0, expected)
 }

@@ -126,7 +126,7 @@ func everything(ctx context.Context, s *Store, id string) map[string]error {
 	_, errs["Active"] = s.Active(ctx, "")
 	_, errs["List"] = s.List(ctx, store.Filter{}, "")
 	_, errs["Append"] = s.Append(ctx, store.Append{ID: id})
-	_, errs["Read"] = s.Read(ctx, id, 0, 1)
+	_, errs["Read"] = s.Read(ctx, id, 0, store.Most{Bytes: 1})
 	_, errs["Queue"] = s.Queue(ctx, harp.Value{0x80})
 	_, _, errs["ListQueues"] = s.ListQueues(ctx, "", 1)
 	_, errs["CancelQueue"] = s.CancelQueue(ctx, harp.Value{0x80}, harp.CancelRequest{})
@@ -250,7 +250,7 @@ func TestMissingRecords(t *testing.T) {
 	}
 	i, _ := parseID(j.ID)
 	e.poke(i.recordsKey(1, 1), func(_, _ []byte) []byte { return nil })
-	if _, err := s.Read(t.Context(), j.ID, 0, 1<<20); !errors.Is(err, ErrDamaged) {
+	if _, err := s.Read(t.Context(), j.ID, 0, store.Most{Bytes: 1 << 20}); !errors.Is(err, ErrDamaged) {
 		t.Fatalf("reading over the gap: %v", err)
 	}
 }
@@ -273,7 +273,7 @@ func TestMaxStored(t *testing.T) {
 	if got, err = s.Append(t.Context(), a); err != nil || got.Records != 10 {
 		t.Fatalf("it has %d records: %v", got.Records, err)
 	}
-	records, err := s.Read(t.Context(), j.ID, 0, 1<<20)
+	records, err := s.Read(t.Context(), j.ID, 0, store.Most{Bytes: 1 << 20})
 	if err != nil || len(records) != 4 {
 		t.Fatalf("%d records are stored, want 3 and one more: %v", len(records), err)
 	}
@@ -281,7 +281,7 @@ func TestMaxStored(t *testing.T) {
 	if last.Seq != 3 || last.Truncated != 300 || len(last.Value) != 0 || records[2].Truncated != 0 {
 		t.Errorf("the last stored record is %+v", last)
 	}
-	if records, err = s.Read(t.Context(), j.ID, 4, 1<<20); err != nil || len(records) != 0 {
+	if records, err = s.Read(t.Context(), j.ID, 4, store.Most{Bytes: 1 << 20}); err != nil || len(records) != 0 {
 		t.Errorf("behind it there are %d records, %v", len(records), err)
 	}
 	if n := e.count(prefixRecords); n != 1 {
@@ -322,7 +322,7 @@ func TestReadAttempts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for from := range len(want) + 2 {
-		got, err := s.Read(t.Context(), j.ID, uint64(from), 1<<20)
+		got, err := s.Read(t.Context(), j.ID, uint64(from), store.Most{Bytes: 1 << 20})
 		if err != nil || !slices.EqualFunc(got, want[min(from, len(want)):], func(a, b harp.Record) bool { return reflect.DeepEqual(a, b) }) {
 			t.Errorf("from %d there are %+v, %v", from, got, err)
 		}
