@@ -166,7 +166,7 @@ func TestAcknowledgedBeforeItWasJournalled(t *testing.T) {
 	tell(t, w, "end\n")
 	end, records := y.endedFrom(181)
 	if end.Gone || value[int](t, end) != 0 || linesOf(t, records, "stdout") != "end" {
-		t.Errorf("it ended with %+v after %q", end, linesOf(t, records, "stdout"))
+		t.Errorf("it ended with %+v after %+v", end, records)
 	}
 }
 

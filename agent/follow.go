@@ -35,8 +35,10 @@ func (r *running) follow(at *attempt) (supervisor.End, error) {
 func (r *running) recover(at *attempt, end supervisor.End, err error) bool {
 	var kept *supervisor.KeptError
 	switch {
-	case errors.As(err, &kept) && kept.First > at.numbered():
-		at.skipTo(kept.First) // the dispatcher had acknowledged what the journal had not yet
+	case errors.As(err, &kept):
+		if kept.First > at.numbered() { // else somebody has asked from further on meanwhile
+			at.skipTo(kept.First) // the dispatcher had acknowledged what the journal had not yet
+		}
 		return false
 	case end.Gone || end.Time != 0:
 		at.log().Error("a part of what the command printed cannot be read", "error", err.Error())
