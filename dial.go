@@ -64,8 +64,8 @@ func (c Config) withDefaults(port string) Config {
 // once, for at most 10 s. From then on the Caller connects again by itself whenever
 // it must, and asks again what was not answered: requests until their ctx ends or
 // Config.RetryFor has passed without a connection, Get, Wait and Follow until their
-// ctx ends. A Caller that waits for more than 4,096 answers at a time gets
-// ErrRefused.
+// ctx ends. Calls made together are sent 128 at a time, the next when one is stored. A
+// Caller that waits for more than 4,096 answers at a time gets ErrRefused.
 //
 // Errors: a *HostError, which says at which stage the dispatcher could not be
 // reached. It is ErrDenied when one side does not accept who the other is, and else
@@ -96,7 +96,8 @@ type door struct {
 // session is a connection whose greeting is done.
 type session struct {
 	*transport.Session
-	welcome wire.Welcome
+	welcome    wire.Welcome
+	submitting chan struct{} // a slot for each submission that has no answer yet
 }
 
 // open connects and greets, once. The error is a *HostError.
@@ -190,7 +191,7 @@ func (d door) greet(ctx context.Context, conn *transport.Conn) (*session, error)
 	if welcome.Heartbeat > 0 {
 		control.Beat(max(time.Duration(welcome.Heartbeat), leastBeat))
 	}
-	return &session{Session: s, welcome: welcome}, nil
+	return &session{Session: s, welcome: welcome, submitting: make(chan struct{}, maxSubmitting)}, nil
 }
 
 // answer reads what the peer says to hello.

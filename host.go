@@ -34,11 +34,22 @@ func (h *Host) Name() string { return h.name }
 // ErrUnavailable when nothing was sent, and a *CallError, which is ErrUnavailable
 // too, when the call may have been accepted.
 func (h *Host) Call(ctx context.Context, procedure string, args any, opts ...Option) (*Job, error) {
+	ctx, done := inTurn(ctx, h.caller.service)
+	defer done()
 	req, err := newRequest(h.name, procedure, args, slices.Concat(h.opts, opts))
 	if err != nil {
 		return nil, &callFailedError{procedure: procedure, host: h.name, err: err}
 	}
 	return submit(ctx, h.caller.service, req)
+}
+
+// inTurn waits, before any of the work that a call is, until it is its turn to be
+// submitted. done must be called when it was.
+func inTurn(ctx context.Context, s Service) (inTurn context.Context, done func()) {
+	if far, ok := s.(farAway); ok {
+		return far.turn(ctx)
+	}
+	return ctx, func() {}
 }
 
 // submit submits a request. The job may be another than the request's: that of its

@@ -136,6 +136,8 @@ func (j *Job) Retry(ctx context.Context, opts ...Option) (*Job, error) {
 	if err != nil {
 		return nil, j.asked(err)
 	}
+	ctx, done := inTurn(ctx, j.service)
+	defer done()
 	req, err := newRequest(old.Host, old.Procedure, old.Args, slices.Concat([]Option{old.again}, opts))
 	if err != nil {
 		return nil, &callFailedError{procedure: old.Procedure, host: old.Host, err: err}

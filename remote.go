@@ -82,8 +82,47 @@ func (r *remote) patience(q question) time.Duration {
 	return r.link.door.cfg.RetryFor
 }
 
+// maxSubmitting is how many submissions of a session are on their way or being stored:
+// as many as a dispatcher puts on disk in one go.
+const maxSubmitting = 128
+
+// turn waits until one more submission may be sent; those that came before go first.
+// Thousands of them sent at once would be in the way of all that is asked and answered
+// meanwhile, and that is the results of the first of them. The error is ctx's, or that
+// the session was lost.
+func (s *session) turn(ctx context.Context) error {
+	select {
+	case s.submitting <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.Done():
+		return transport.ErrSessionClosed
+	}
+}
+
+// turnOf is the key of the session, in a ctx, of which a submission has its turn.
+type turnOf struct{}
+
+// turn implements farAway: it waits before all the work that a submission is. Thousands at
+// once keep the processors from hearing the answers. done ends it. Without a session
+// there is no turn: it is waited for again when there is one.
+func (r *remote) turn(ctx context.Context) (inTurn context.Context, done func()) {
+	s, _ := r.link.current()
+	if s == nil || s.turn(ctx) != nil {
+		return ctx, func() {}
+	}
+	return context.WithValue(ctx, turnOf{}, s), func() { <-s.submitting }
+}
+
 // ask asks once.
 func (s *session) ask(ctx context.Context, q question, out *outcome) {
+	if q.kind == wire.TypeSubmit && ctx.Value(turnOf{}) != s {
+		if out.err = s.turn(ctx); out.err != nil {
+			return
+		}
+		defer func() { <-s.submitting }()
+	}
 	x, err := s.Exchange(ctx)
 	if err != nil {
 		out.err = tooMany(err)

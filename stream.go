@@ -123,11 +123,16 @@ type pageInHand struct {
 	records iter.Seq2[Record, error] // in the place of Records; an error is of one that makes no sense
 }
 
-// farAway is a Service over a network: of its records the next page is asked for
-// while this one is read, one page and no more. Each record is decoded when it is its
-// turn, while the dispatcher makes the next page.
+// farAway is a Service over a network.
 type farAway interface {
+	// pull is Records for who reads on: the next page is asked for while this one is
+	// read, one page and no more. Each record is decoded when it is its turn, while the
+	// dispatcher makes the next page.
 	pull(ctx context.Context, id string, q RecordQuery) (pageInHand, error)
+
+	// turn waits until a submission may be sent, by the ctx that it returns. done must
+	// be called when it was.
+	turn(ctx context.Context) (inTurn context.Context, done func())
 }
 
 // pageNearby reads a page of a Service that is not far away.
