@@ -14,7 +14,7 @@ type Rested struct {
 // Rest looks at a process that has nothing to do: at first it is left alone until it has
 // found its pace, then its processor time is taken over a while.
 func (l *Lab) Rest(ctx context.Context, pid int) (Rested, error) {
-	settle, look := 50*time.Second, 20*time.Second
+	settle, look := 90*time.Second, 20*time.Second
 	if l.Quick {
 		settle, look = 2*time.Second, 2*time.Second
 	}
