@@ -20,7 +20,7 @@ func RunResponders(ctx context.Context, l *lab.Lab, arg json.RawMessage, ready f
 // Idle has clients that do nothing.
 func Idle() measure.Subject {
 	return measure.Subject{
-		Name: "NATS", Note: "clients with one subscription; pings every two minutes",
+		Name: "NATS", Note: "clients with one subscription; pings every two minutes, which may fall into the time that is looked at",
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
 			var s said
 			server, err := l.Start(ctx, ServerRole, serverArg{}, &s)
