@@ -52,7 +52,7 @@ func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err e
 	switch f.Type {
 	case wire.TypeAccepted:
 		var m wire.Accepted
-		err := wire.Decode(f.Body, &m)
+		err := wire.DecodeBody(f.Body, &m)
 		if m.Started != nil {
 			a.started()
 		}
@@ -64,7 +64,7 @@ func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err e
 		return false, a.records(ctx, f.Body)
 	case wire.TypeStopping:
 		var m wire.Stopping
-		if err := wire.Decode(f.Body, &m); err != nil {
+		if err := wire.DecodeBody(f.Body, &m); err != nil {
 			return false, err
 		}
 		e := a.s.d.event(a.job, store.Stop)
@@ -80,7 +80,7 @@ func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err e
 		return true, err
 	case wire.TypeRefused:
 		var m wire.Refused
-		if err := wire.Decode(f.Body, &m); err != nil {
+		if err := wire.DecodeBody(f.Body, &m); err != nil {
 			return true, err
 		}
 		e := a.s.d.event(a.job, store.Refused)
@@ -176,7 +176,7 @@ func following(m wire.Records, f transport.Frame) (records []wire.Record, follow
 
 func decodeRecords(body []byte) (wire.Records, error) {
 	var m wire.Records
-	err := wire.Decode(body, &m)
+	err := wire.DecodeBody(body, &m)
 	if err == nil && (m.First < 0 || len(m.Records) == 0) {
 		err = fmt.Errorf("records from %d, %d of them: %w", m.First, len(m.Records), transport.ErrProtocol)
 	}
@@ -233,7 +233,7 @@ func (a *attempt) publish(row store.Job, in store.Append) {
 // end stores how the attempt ended and lets the agent forget it.
 func (a *attempt) end(ctx context.Context, body []byte) error {
 	var m wire.End
-	if err := wire.Decode(body, &m); err != nil {
+	if err := wire.DecodeBody(body, &m); err != nil {
 		return err
 	}
 	if m.Gone {
@@ -281,7 +281,7 @@ func (a *attempt) ackEnd(records int64) error {
 // agent says so, or until it is ready, which it may have said already.
 func (a *attempt) notNow(ctx context.Context, body []byte) error {
 	var m wire.NotNow
-	if err := wire.Decode(body, &m); err != nil {
+	if err := wire.DecodeBody(body, &m); err != nil {
 		return err
 	}
 	e := a.s.d.event(a.job, store.NotNow)

@@ -165,14 +165,6 @@ func (m *Call) appendPlain(b []byte) []byte {
 	return w.End()
 }
 
-// Encode is the function Encode, for who has a call at hand.
-func (m *Call) Encode() []byte {
-	if b := m.encodePlain(); b != nil {
-		return b
-	}
-	return Encode(*m)
-}
-
 // Append appends what Encode returns to b.
 func (m *Call) Append(b []byte) []byte {
 	if plain := m.appendPlain(b); plain != nil {

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"unicode/utf8"
 
 	"github.com/harpcaller/harp/internal/pack"
@@ -48,7 +47,6 @@ func (m *Record) read(r *pack.Reader) {
 	}
 }
 
-// readKey leaves the value where it is.
 func (m *Record) readKey(r *pack.Reader, key []byte) {
 	switch string(key) {
 	case "t":
@@ -56,10 +54,7 @@ func (m *Record) readKey(r *pack.Reader, key []byte) {
 	case "k":
 		m.Kind = kindOf(r.Text())
 	case "v":
-		if m.Value != nil {
-			r.Fail()
-		}
-		m.Value = r.Bytes()
+		setBytes(r, &m.Value)
 	case "p":
 		m.Partial = r.Bool()
 	case "x":
@@ -68,9 +63,6 @@ func (m *Record) readKey(r *pack.Reader, key []byte) {
 		r.Fail()
 	}
 }
-
-// own gives the record a value of its own.
-func (m *Record) own() { m.Value = bytes.Clone(m.Value) }
 
 // kindOf is string(kind), but the usual ones need no memory.
 func kindOf(kind []byte) string {
@@ -89,7 +81,6 @@ func (m Record) encodePlain() []byte {
 func (m *Record) decodePlain(r pack.Reader) bool {
 	got := *m
 	got.read(&r)
-	got.own()
 	return take(&r, m, got)
 }
 
@@ -165,7 +156,6 @@ func (m *PulledRecord) Append(b []byte) []byte {
 func (m *PulledRecord) decodePlain(r pack.Reader) bool {
 	got := *m
 	got.read(&r)
-	got.own()
 	return take(&r, m, got)
 }
 
@@ -185,7 +175,7 @@ func (m *PulledRecord) read(r *pack.Reader) {
 // DecodeRow is the function DecodeRow, for who has many to read: the value is a part of
 // the row. What can be read here is valid, but for texts.
 func (m *PulledRecord) DecodeRow(row []byte) error {
-	r := pack.NewReader(row)
+	r := pack.NewKeeper(row)
 	*m = PulledRecord{}
 	if m.read(&r); r.Done() && utf8.ValidString(m.Kind) {
 		return nil
@@ -217,7 +207,6 @@ func (m *Records) readRecords(r *pack.Reader) {
 	m.Records = make([]Record, r.Array())
 	for i := range m.Records {
 		m.Records[i].read(r)
-		m.Records[i].own()
 	}
 }
 
