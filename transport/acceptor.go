@@ -89,7 +89,8 @@ func (a *acceptor) laneLoop(ctx context.Context, l *lane) {
 	defer l.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	x := a.noExchange(l)
+	l.serve, l.free = func() { a.serve(l) }, make(chan struct{}, 1)
+	x := noExchange(l)
 	for {
 		f, err := l.read()
 		if err == nil {
@@ -191,12 +192,10 @@ func (x *Exchange) finish() {
 }
 
 // noExchange is what a lane has in hand before its first exchange.
-func (a *acceptor) noExchange(l *lane) *Exchange {
+func noExchange(l *lane) *Exchange {
 	x := &Exchange{lane: l}
 	x.released.Store(true)
 	x.in.abandon(io.ErrClosedPipe)
-	l.serve = func() { a.serve(l) }
-	l.free = make(chan struct{}, 1)
 	l.free <- struct{}{}
 	return x
 }
