@@ -10,6 +10,12 @@
 // [Dispatcher.Serve] lets agents and callers connect to it; it may also dial the
 // agents that its hosts registry lists.
 //
+// A program that runs many jobs a second does well to begin with
+//
+//	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 2)
+//
+// as the store waits for its disk most of the time, and Go counts that as running.
+//
 // The files follow a call: service.go takes it from a Caller, admit.go decides
 // whether it is good and stores it, attempt.go runs it on a lane of the host's
 // session (session.go), hear.go takes what comes of it, tail.go wakes those who wait for its records and its end,

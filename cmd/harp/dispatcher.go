@@ -11,6 +11,7 @@ import (
 	"github.com/harpcaller/harp/cmd/harp/internal/config"
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/internal/frugal"
+	"github.com/harpcaller/harp/internal/procs"
 	"github.com/harpcaller/harp/store/badger"
 )
 
@@ -48,6 +49,7 @@ why.`,
 				return c.checked(f.file)
 			}
 			defer frugal.Start()()
+			defer procs.Raise()()
 			return c.runDispatcher(ctx, cfg, f.file)
 		}),
 	}

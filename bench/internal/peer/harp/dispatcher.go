@@ -11,6 +11,7 @@ import (
 	"github.com/harpcaller/harp/bench/internal/lab"
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/internal/frugal"
+	"github.com/harpcaller/harp/internal/procs"
 	"github.com/harpcaller/harp/store/badger"
 	"github.com/harpcaller/harp/transport"
 )
@@ -88,6 +89,7 @@ func RunDispatcher(ctx context.Context, l *lab.Lab, arg json.RawMessage, ready f
 		return err
 	}
 	defer frugal.Start()() // as the program harp does
+	defer procs.Raise()()
 	s, err := serve(ctx, l, a.Dir, a.Addr)
 	if err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 func Durable() measure.Subject {
 	return measure.Subject{
 		Name:  "harp",
-		Note:  "dispatcher, agent and caller in one process; the agent journals too",
-		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) { return durable(together(ctx, l)) },
+		Note:  "dispatcher, agent and caller in one process, its GOMAXPROCS raised as documented; the agent journals too",
+		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) { return raised(durable(together(ctx, l))) },
 	}
 }
 

@@ -14,15 +14,15 @@ import (
 // is their size.
 func Records() measure.Subject {
 	return measure.Subject{
-		Name: "harp", Note: "one job, followed from its beginning; dispatcher, agent and caller in one process",
+		Name: "harp", Note: "one job, followed from its beginning; dispatcher, agent and caller in one process, its GOMAXPROCS raised as documented",
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
 			s, err := together(ctx, l)
 			if err != nil {
 				return nil, err
 			}
-			return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
+			return raised(measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
 				return follow(ctx, s.caller, p)
-			}, s.Close), nil
+			}, s.Close), nil)
 		},
 	}
 }
