@@ -52,6 +52,10 @@ func (m *Record) readKey(r *pack.Reader, key []byte) {
 	case "t":
 		m.Time = r.Int()
 	case "k":
+		if m.Kind != "" {
+			r.Fail() // twice: nobody has looked at the first
+			return
+		}
 		m.Kind = kindOf(r.Text())
 	case "v":
 		setBytes(r, &m.Value)

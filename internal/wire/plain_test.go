@@ -75,6 +75,7 @@ func FuzzRow(f *testing.F) {
 		f.Add(wire.Encode(m))
 	}
 	f.Add([]byte("\x81\xa1k\xa1\xff"))                      // not UTF-8
+	f.Add([]byte("\x82\xa1k\xa1\xff\xa1k\xa1x"))            // not UTF-8, then well
 	f.Add([]byte("\x82\xa1v\xc4\x01x\xa1v\xc4\x01y"))       // twice
 	f.Add([]byte("\x82\xa1v\xc0\xa1x\xc3"))                 // nil, and a truth for a number
 	f.Add([]byte("\x82\xa1v\xc4\x00\xa5later\x91\xa1\xff")) // nothing, and a key not known
