@@ -114,13 +114,17 @@ func (v Value) decodeInto(into any) error {
 		v = Value{msgpcode.Nil}
 	}
 	was, err := v.Any()
+	to := reflect.ValueOf(into)
+	if err == nil {
+		err = keepMaps("value", to, was)
+	}
 	if err == nil {
 		err = v.decode(into)
 	}
 	if err != nil {
 		return err
 	}
-	return fit("value", reflect.ValueOf(into).Elem(), was)
+	return fit("value", to.Elem(), was)
 }
 
 // decode lets msgpack decode what was validated. It panics where a key cannot be

@@ -514,6 +514,7 @@ func FuzzValueDecode(f *testing.F) {
 		f.Add([]byte(mustValue(f, v)))
 	}
 	f.Add([]byte{0x81, 0x91, 0x01, 0x02})
+	f.Add([]byte("\xd7\xff\xdf0000000")) // a time that begins like a map of 800 million
 	type target struct {
 		A int8             `json:"a"`
 		L []uint8          `json:"l"`
