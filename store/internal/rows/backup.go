@@ -149,8 +149,8 @@ func openBackup(r io.Reader) (*frameReader, headRow, error) {
 	if err := decode(payload, &head); err != nil {
 		return f, head, err
 	}
-	if head.Format > formatVersion {
-		return f, head, tooNew(head.Format)
+	if head.Format != formatVersion {
+		return f, head, otherFormat(head.Format)
 	}
 	return f, head, nil
 }

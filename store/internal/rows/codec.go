@@ -91,7 +91,7 @@ func join(key, first []byte, get func(key []byte) ([]byte, error)) (payload []by
 // encode returns a row as msgpack.
 func encode(row any) []byte {
 	if plain, ok := row.(plainRow); ok {
-		if b := plain.encodePlain(); b != nil {
+		if b := plain.appendPlain(make([]byte, 0, usual)); b != nil {
 			return b
 		}
 	}

@@ -104,9 +104,17 @@ func TestRowsGolden(t *testing.T) {
 	show("request", encode(submissionRow{Request: []byte("r"), Signature: []byte("s"), KeyID: "k"}))
 	show("queue", encode(queue))
 	show("host", encode(newHostRow(&host)))
-	show("format", encode(formatRow{Version: 1, ID: "id"}))
+	show("format", encode(formatRow{Version: formatVersion, ID: "id"}))
 	show("records", encodeChunk([]harp.Record{{Time: noon, Kind: "data", Value: harp.Value{1}}, {Truncated: 5}}, noon))
 	show("sealed", first)
+	var told feedRows
+	for no := range uint64(2) {
+		told.add(no, encode(eventRow{At: 1, Type: "t", Job: i[:], Host: "h", Procedure: "p", Queue: j.Queue, State: "s", Reason: "r", Attempt: 2, By: &j.Principal, Labels: j.Labels}))
+	}
+	for _, w := range told.writes() {
+		show("key", w.Key)
+		show("events", w.Value)
+	}
 	for _, key := range append(entries(&j), i.key(prefixCall), i.recordsKey(2, 3), documentKey("k", "n"), pieceKey([]byte("key"), 1)) {
 		show("key", key)
 	}
@@ -205,6 +213,9 @@ func FuzzDecode(f *testing.F) {
 	j := fullJob()
 	f.Add(encode(newLifeRow(&j.Life)))
 	f.Add(encodeChunk([]harp.Record{{Value: harp.Value{1}}}, noon))
+	var told feedRows
+	told.add(1, encode(eventRow{Host: "h"}))
+	f.Add(told[0].events)
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		if len(payload) > 1<<10 {
 			return
@@ -212,6 +223,11 @@ func FuzzDecode(f *testing.F) {
 		r := reading{most: store.Most{Bytes: 1 << 20}}
 		if _, err := r.readChunk(payload, 1, 0); err != nil && !errors.Is(err, ErrDamaged) {
 			t.Fatal(err)
+		}
+		if events, ok := splitEvents(1, payload); ok {
+			for _, e := range events {
+				e.at()
+			}
 		}
 		if _, _, err := join([]byte("key"), payload, func([]byte) ([]byte, error) { return nil, nil }); err != nil && !errors.Is(err, ErrDamaged) {
 			t.Fatal(err)

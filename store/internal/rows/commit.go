@@ -34,8 +34,11 @@ type tx struct {
 	jobs   map[id]*store.Job // as the group has made or met them; nil: not at hand
 	wrote  bool              // whether the operation under way has written
 
+	encoded []byte // the last row, in memory for the next
+
 	operator harp.Principal // who asked for the event under way, if that was not a cancel
 	feed     *feed
+	told     feedRows // by the group
 	kept     kept
 }
 
@@ -86,7 +89,14 @@ func load(key []byte, get func([]byte) ([]byte, error)) (payload []byte, more in
 	return join(key, first, get)
 }
 
-// put stores payload under key. What may be there already has been read before.
+// putRow stores a row that every job has under key, as put does.
+func putRow[R plainRow](t *tx, key []byte, row R) {
+	t.encoded = encodeIn(t.encoded, row)
+	t.put(key, t.encoded)
+}
+
+// put stores payload, of which it keeps nothing, under key. What may be there already has
+// been read before.
 func (t *tx) put(key, payload []byte) {
 	first, more := split(key, payload)
 	t.write(key, first)
@@ -124,7 +134,7 @@ func (t *tx) write(key, value []byte) {
 	t.add(key, value)
 }
 
-// add writes under a key that no operation reads: an entry of an index, an event.
+// add writes under a key that no operation reads: an entry of an index.
 func (t *tx) add(key, value []byte) {
 	t.wrote = true
 	t.writes = append(t.writes, Write{key, value})

@@ -72,16 +72,16 @@ func (r *eventRow) event(cursor string) harp.Event {
 	return e
 }
 
-// emit writes an event.
+// emit tells an event, which is written with all of its group: no operation reads it.
 func (t *tx) emit(row eventRow) {
-	t.feed.number++
-	key := eventKey(t.feed.number)
-	first, more := split(key, encode(row))
-	if len(more) > 0 { // no job's labels and no operator's reason are that long
+	t.encoded = encodeIn(t.encoded, row)
+	if len(t.encoded) > eventMost { // no job's labels and no operator's reason are that long
 		row.Labels, row.Reason = nil, ""
-		first, _ = split(key, encode(row))
+		t.encoded = encodeIn(t.encoded, row)
 	}
-	t.add(key, first)
+	t.wrote = true
+	t.feed.number++
+	t.size += t.told.add(t.feed.number, t.encoded)
 }
 
 // emitJob writes an event about a job as it is now.
@@ -94,7 +94,8 @@ func (t *tx) emitJob(what harp.EventType, i id, j *store.Job, at int64, by *harp
 
 // emitSubmitted tells of a new job, and of its start if that is part of it.
 func (t *tx) emitSubmitted(i id, j *store.Job, now int64) {
-	t.emitJob(harp.EventJobSubmitted, i, j, now, &j.Principal)
+	by := j.Principal // so that nothing points into the job
+	t.emitJob(harp.EventJobSubmitted, i, j, now, &by)
 	if j.State != harp.StateQueued {
 		t.emitJob(stateEvent(j.State), i, j, now, nil)
 	}
@@ -154,7 +155,7 @@ func (s *Store) loadFeed(snap Snapshot) error {
 		if err != nil {
 			return err
 		}
-		last = binary.BigEndian.Uint64(item.Key[1:])
+		last = lastIn(item.Key)
 		break
 	}
 	s.feed.number, s.feed.committed = last, last
@@ -232,7 +233,7 @@ func (s *Store) Events(_ context.Context, f harp.EventFilter, maxBytes int) (har
 func (s *Store) events(snap Snapshot, wanted *selection, after uint64, maxBytes int) (harp.EventPage, error) {
 	var page harp.EventPage
 	last, examined, size := after, 0, 0
-	for item, err := range snap.Scan([]byte{prefixEvent}, eventKey(after+1), false) {
+	for e, err := range eventsAfter(snap, after) {
 		if err != nil {
 			return harp.EventPage{}, err
 		}
@@ -240,17 +241,16 @@ func (s *Store) events(snap Snapshot, wanted *selection, after uint64, maxBytes 
 			break
 		}
 		var row eventRow
-		if err := readItem(snap, item, &row); err != nil {
+		if err := decode(e.row, &row); err != nil {
 			return harp.EventPage{}, err
 		}
-		no := binary.BigEndian.Uint64(item.Key[1:])
 		if wanted.has(&row) {
-			if size += len(item.Value); size > maxBytes && len(page.Events) > 0 {
+			if size += len(e.row); size > maxBytes && len(page.Events) > 0 {
 				break
 			}
-			page.Events = append(page.Events, row.event(s.eventCursor(no)))
+			page.Events = append(page.Events, row.event(s.eventCursor(e.no)))
 		}
-		last = no
+		last = e.no
 	}
 	page.Cursor = s.eventCursor(last)
 	return page, nil

@@ -94,11 +94,12 @@ func (s *Store) begin(last *group, committed bool) (*group, error) {
 	g := &group{
 		tx: tx{
 			space: s.engine.Space(), index: map[string]int{}, pieces: map[string]int{}, feed: &s.feed,
-			recent: &s.recent, jobs: map[id]*store.Job{},
+			recent: &s.recent, jobs: map[id]*store.Job{}, encoded: make([]byte, 0, usual),
 		},
 		over: make(chan struct{}),
 	}
 	if last != nil {
+		g.writes = make([]Write, 0, len(last.writes)) // they are often alike
 		if committed {
 			<-last.over
 		}
@@ -159,10 +160,10 @@ func (s *Store) commitLoop() {
 // commit puts on disk what a group has written. The next group reads it meanwhile. The
 // error is store.ErrPoisoned.
 func (s *Store) commit(g *group) error {
-	if err := s.poisoned(); err != nil || len(g.writes) == 0 {
+	writes := append(g.writes, g.told.writes()...)
+	if err := s.poisoned(); err != nil || len(writes) == 0 {
 		return err
 	}
-	writes := g.writes
 	if stored := s.stored.Add(g.kept.grown); g.kept.grown != 0 {
 		writes = append(writes, Write{keyStored, number(keyStored, uint64(stored))})
 	}

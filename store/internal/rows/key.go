@@ -29,7 +29,7 @@ import (
 //	m name                         a queue that has been cancelled and is not yet gone
 //	h name                         a host
 //	d kind name                    a document
-//	e no(8)                        an event of the feed
+//	e no(8)                        events of the feed, the last of which has this number
 //	k hash(32)                     an idempotency key: the job it stands for
 //	t id                           tombstone of a job that was pruned
 //	x id                           a pruned job some of whose records are yet to be
@@ -134,10 +134,14 @@ func pieceKey(key []byte, piece int) []byte {
 	return binary.BigEndian.AppendUint32(appendText([]byte{prefixPiece}, string(key)), uint32(piece))
 }
 
-// indexKey is what the keys of one index begin with: a kind and the value looked
-// for.
+// indexKey is what the keys of one index begin with, with room for a place: a kind and
+// the value looked for.
 func indexKey(kind byte, value ...string) []byte {
-	k := []byte{prefixIndex, kind}
+	size := 2 + len(place{})
+	for _, v := range value {
+		size += 2 + len(v)
+	}
+	k := append(make([]byte, 0, size), prefixIndex, kind)
 	for _, v := range value {
 		k = appendText(k, v)
 	}

@@ -8,17 +8,26 @@ import (
 // The rows that every job writes are written here, key by key, where there is nothing
 // unusual about them; all others by reflection. Both write the same bytes.
 
-// slack is room for the keys and numbers of a row.
-const slack = 256
+// plainRow is a row that can be written here, behind b. It returns nil if it is unusual.
+type plainRow interface{ appendPlain(b []byte) []byte }
 
-// plainRow is a row that can be written here. It returns nil if it is unusual.
-type plainRow interface{ encodePlain() []byte }
+// usual is how long a row is that is written here, unless a caller's values are long.
+const usual = 512
 
-func (r callRow) encodePlain() []byte {
+// encodeIn is encode into memory that is used again. It returns that, with nothing else
+// in it than the row.
+func encodeIn[R plainRow](b []byte, row R) []byte {
+	if plain := row.appendPlain(b[:0]); plain != nil {
+		return plain
+	}
+	return encodeReflected(row)
+}
+
+func (r callRow) appendPlain(b []byte) []byte {
 	if len(r.Labels) > 0 || r.Retry != nil {
 		return nil
 	}
-	m := pack.Begin(make([]byte, 0, slack+len(r.Host)+len(r.Procedure)+len(r.Queue)+len(r.Digest)))
+	m := pack.Begin(b)
 	m.Key("no")
 	m.B = pack.AppendUint(m.B, r.No)
 	m.Text("host", r.Host)
@@ -44,11 +53,11 @@ func (r callRow) encodePlain() []byte {
 	return m.End()
 }
 
-func (r lifeRow) encodePlain() []byte {
+func (r lifeRow) appendPlain(b []byte) []byte {
 	if r.Cancel != nil || r.Stopping != nil || r.Failure != nil || r.Late != nil {
 		return nil
 	}
-	m := pack.Begin(make([]byte, 0, slack))
+	m := pack.Begin(b)
 	m.Text("state", string(r.State))
 	m.TextOpt("reason", r.Reason)
 	m.IntOpt("since", r.Since)
@@ -91,19 +100,18 @@ func (a *attemptRow) appendTo(b []byte) []byte {
 	return m.End()
 }
 
-func (r submissionRow) encodePlain() []byte {
-	m := pack.Begin(make([]byte, 0, slack+len(r.Request)+len(r.Signature)+len(r.KeyID)))
+func (r submissionRow) appendPlain(b []byte) []byte {
+	m := pack.Begin(b)
 	m.Bytes("request", r.Request)
 	m.BytesOpt("sig", r.Signature)
 	m.TextOpt("key", r.KeyID)
 	return m.End()
 }
 
-func (r eventRow) encodePlain() []byte {
+func (r eventRow) appendPlain(b []byte) []byte {
 	if r.Labels != nil {
 		return nil
 	}
-	b := make([]byte, 0, slack+len(r.Host)+len(r.Procedure)+len(r.Queue)+len(r.Reason))
 	const fields = 11
 	b = pack.AppendInt(pack.AppendArray(b, fields), r.At)
 	b = pack.AppendBytes(pack.AppendString(b, string(r.Type)), r.Job)

@@ -268,7 +268,7 @@ func (p *pruning) keys() error {
 	})
 }
 
-// events deletes events that are too old, from the first on.
+// events deletes events that are too old, from the first on, by whole rows.
 func (p *pruning) events() error {
 	before := nanos(p.retention.EventsBefore)
 	if p.retention.EventsBefore.IsZero() {
@@ -278,22 +278,21 @@ func (p *pruning) events() error {
 	if err != nil {
 		return err
 	}
+	kept := first
 	for item, err := range p.snap.Scan([]byte{prefixEvent}, eventKey(first), false) {
 		if err != nil {
 			return err
 		}
-		var row eventRow
-		if err := readItem(p.snap, item, &row); err == nil && row.At >= before {
-			break
-		}
-		if p.isFull() {
+		events, err := eventsIn(p.snap, item)
+		if err == nil && slices.ContainsFunc(events, func(e fact) bool { return e.at() >= before }) || p.isFull() {
 			break
 		}
 		p.write(bytes.Clone(item.Key), nil)
-		p.out.Events++
+		kept = lastIn(item.Key) + 1
 	}
-	if p.out.Events > 0 {
-		p.putNumber(keyFirstEvent, first+uint64(p.out.Events))
+	if kept > first {
+		p.out.Events = int(kept - first)
+		p.putNumber(keyFirstEvent, kept)
 	}
 	return nil
 }

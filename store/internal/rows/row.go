@@ -173,7 +173,8 @@ func newLifeRow(l *store.Life) lifeRow {
 		r.Stopping = &stoppingRow{Cause: s.Cause, Since: nanos(s.Since), Limit: int64(s.Limit)}
 	}
 	if l.Failure.Code != "" {
-		r.Failure = &l.Failure
+		f := l.Failure // so that nothing points into the job
+		r.Failure = &f
 	}
 	if late := l.Late; late != nil {
 		r.Late = &lateRow{State: late.State, Failure: late.Failure, HasValue: late.HasValue, At: nanos(late.At)}

@@ -16,9 +16,9 @@ import (
 	"github.com/harpcaller/harp/store"
 )
 
-// formatVersion is the version of the keys and rows that this code writes. A store
-// of a newer one is not opened.
-const formatVersion = 1
+// formatVersion is the version of the keys and rows that this code reads and writes. A
+// store of another is not opened.
+const formatVersion = 2
 
 // DefaultMaxStored is how many bytes of records a job stores by default.
 const DefaultMaxStored = 256 << 20
@@ -70,7 +70,7 @@ type formatRow struct {
 }
 
 // Open makes a store of an engine, which it owns from then on, also when it fails.
-// It reads what has not ended. Errors: of a format that is newer than this code,
+// It reads what has not ended. Errors: of a format that this code does not know,
 // ErrDamaged, the engine's.
 func Open(e Engine, opts Options) (*Store, error) {
 	if opts.MaxStored <= 0 {
@@ -114,8 +114,8 @@ func (s *Store) load() error {
 		return err
 	case !found:
 		return s.create(snap)
-	case format.Version > formatVersion:
-		return tooNew(format.Version)
+	case format.Version != formatVersion:
+		return otherFormat(format.Version)
 	}
 	s.id = format.ID
 	if s.sched.number, err = readNumber(snap, keyNumber); err != nil {
@@ -144,8 +144,13 @@ func readNumber(from getter, key []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(payload), nil
 }
 
-func tooNew(version int) error {
-	return fmt.Errorf("store: its format is version %d and this software knows none above %d: use a newer one", version, formatVersion)
+// otherFormat is about a store, or a backup of one, that this code cannot read.
+func otherFormat(version int) error {
+	use := "a newer"
+	if version < formatVersion {
+		use = "an older"
+	}
+	return fmt.Errorf("store: its format is version %d and this software knows only %d: use %s one", version, formatVersion, use)
 }
 
 // create writes the format of a new store with a new id.

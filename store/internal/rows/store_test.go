@@ -172,25 +172,39 @@ func TestRefusedOperation(t *testing.T) {
 	submitted(t, s, call("h"))
 }
 
-func TestNewerFormat(t *testing.T) {
-	e := newTrial()
-	s, err := Open(e, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	e.poke(keyFormat, func(key, _ []byte) []byte {
-		first, _ := split(key, encode(formatRow{Version: formatVersion + 1, ID: "x"}))
-		return first
-	})
-	_, err = Open(e, Options{})
-	if err == nil || !strings.Contains(err.Error(), fmt.Sprint("version ", formatVersion+1)) {
-		t.Fatalf("opening a newer format: %v", err)
-	}
-	if e.closed != 2 {
-		t.Errorf("the engine was closed %d times, want 2: a failed Open owns it too", e.closed)
+// TestOtherFormat refuses stores that other versions have written, and their backups.
+func TestOtherFormat(t *testing.T) {
+	for version, use := range map[int]string{formatVersion - 1: "an older one", formatVersion + 1: "a newer one"} {
+		e := newTrial()
+		s, err := Open(e, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		e.poke(keyFormat, func(key, _ []byte) []byte {
+			first, _ := split(key, encode(formatRow{Version: version, ID: "x"}))
+			return first
+		})
+		says := func(err error) bool {
+			return err != nil && strings.Contains(err.Error(), fmt.Sprint("version ", version)) && strings.HasSuffix(err.Error(), use)
+		}
+		if _, err = Open(e, Options{}); !says(err) {
+			t.Errorf("opening format %d: %v", version, err)
+		}
+		if e.closed != 2 {
+			t.Errorf("the engine was closed %d times, want 2: a failed Open owns it too", e.closed)
+		}
+		var backup bytes.Buffer
+		backup.WriteString(backupTitle)
+		out := &frameWriter{ctx: t.Context(), w: &backup}
+		if err := out.frame(frameHead, encode(headRow{Store: "x", Format: version})); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Restore(newTrial(), &backup, noon, Options{}); !says(err) {
+			t.Errorf("a backup of format %d: %v", version, err)
+		}
 	}
 }
 

@@ -151,8 +151,8 @@ func (s *Store) insert(t *tx, i id, in *store.Submission, out *store.Submitted, 
 		j = s.claimed(e, j, now)
 	}
 	call := newCallRow(&j, in.Digest)
-	t.put(i.key(prefixCall), encode(call))
-	t.put(i.key(prefixRequest), encode(submissionRow(in.Request)))
+	putRow(t, i.key(prefixCall), call)
+	putRow(t, i.key(prefixRequest), submissionRow(in.Request))
 	j = call.job(i, j.Life) // as it will be read
 	t.putLife(i, &j)
 	for _, key := range entries(&j) {
@@ -206,7 +206,7 @@ func (s *Store) claimed(e *entry, j store.Job, now int64) store.Job {
 
 // putLife writes the life of a job.
 func (t *tx) putLife(i id, j *store.Job) {
-	t.put(i.key(prefixLife), encode(newLifeRow(&j.Life)))
+	putRow(t, i.key(prefixLife), newLifeRow(&j.Life))
 	t.hold(i, *j)
 }
 
