@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,7 +17,7 @@ var features = []string{wire.NeedDryRun, wire.FeatureBeat}
 
 // call answers a CALL: REFUSED, NOT_NOW, or the attempt it stands for, which is
 // started unless it is there already.
-func (s *session) call(ctx context.Context, x *transport.Exchange, body []byte) {
+func (s *session) call(x *transport.Exchange, body []byte) {
 	received := time.Now()
 	var c wire.Call
 	if err := c.DecodeBody(body); err != nil {
@@ -29,13 +28,13 @@ func (s *session) call(ctx context.Context, x *transport.Exchange, body []byte) 
 		s.violated("CALL of epoch %d in a session of epoch %d", c.Epoch, s.epoch)
 		return
 	}
-	for s.answer(ctx, x, c, received) == moved {
+	for s.answer(x, c, received) == moved {
 	}
 }
 
 // answer answers a call once. It has to be repeated when the attempt was left to the
 // journal meanwhile.
-func (s *session) answer(ctx context.Context, x *transport.Exchange, c wire.Call, received time.Time) telling {
+func (s *session) answer(x *transport.Exchange, c wire.Call, received time.Time) telling {
 	at, no := s.admit(c, received)
 	switch {
 	case no.known:
@@ -44,14 +43,14 @@ func (s *session) answer(ctx context.Context, x *transport.Exchange, c wire.Call
 		s.decline(x, no)
 		return told
 	case s.direct:
-		s.attend(ctx, x, at)
+		s.attend(x, at)
 		return told
 	}
 	from := int64(fromAcked)
 	if at.store != s.store {
 		from = 0 // what another dispatcher has is not here
 	}
-	result := s.tell(ctx, x, at, ask{from: from, window: c.Window, greeting: wire.TypeAccepted})
+	result := s.tell(x, at, ask{from: from, window: c.Window, greeting: wire.TypeAccepted})
 	if result == notTaken && at.no.known {
 		return moved
 	}
@@ -78,7 +77,7 @@ func (s *session) decline(x *transport.Exchange, no denial) {
 
 // resume answers a RESUME, if the attempt is there. There is no frame that says
 // that it is not: the lane is closed. A cancel that comes with it is heard first.
-func (s *session) resume(ctx context.Context, x *transport.Exchange, body []byte) {
+func (s *session) resume(x *transport.Exchange, body []byte) {
 	var m wire.Resume
 	if err := wire.Decode(body, &m); err != nil {
 		s.violated("RESUME: %v", err)
@@ -102,7 +101,7 @@ func (s *session) resume(ctx context.Context, x *transport.Exchange, body []byte
 		if m.Cancel != nil {
 			at.stop(wire.CauseCancel, 0)
 		}
-		result = s.tell(ctx, x, at, ask{from: m.From, window: m.Window})
+		result = s.tell(x, at, ask{from: m.From, window: m.Window})
 	}
 	if result != told {
 		s.log.Warn("asked to resume an attempt that is not here", "job", m.Job, "attempt", m.Attempt, "from", m.From)

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -20,15 +19,15 @@ func (s *session) runsHere(at *attempt) bool {
 }
 
 // attend reports a direct call, which lives no longer than its lane.
-func (s *session) attend(ctx context.Context, x *transport.Exchange, at *attempt) {
+func (s *session) attend(x *transport.Exchange, at *attempt) {
 	at.begun.wait() // another exchange may have brought it here just now
 	if here := at.claim(); here != nil {
-		here.report = report{session: s, x: x, at: at, quit: func() {}}
-		here.begin(ctx)
+		here.report = report{session: s, x: x, at: at}
+		here.begin()
 		x.Aside(here.run, here.end)
 		return
 	}
-	if s.tell(ctx, x, at, ask{from: fromAcked, greeting: wire.TypeStarted}) == notTaken {
+	if s.tell(x, at, ask{from: fromAcked, greeting: wire.TypeStarted}) == notTaken {
 		s.decline(x, at.no)
 		return
 	}
@@ -46,7 +45,6 @@ func (s *session) attend(ctx context.Context, x *transport.Exchange, at *attempt
 // soon as there is something to tell before the end.
 type attendance struct {
 	at     *attempt
-	ctx    context.Context // ends with the lane
 	report report
 	out    outcome        // of the function
 	work   sync.WaitGroup // who sends before the end
@@ -54,7 +52,6 @@ type attendance struct {
 	// Guarded by the attempt's mutex.
 	claimed bool
 	sending bool
-	closed  bool // nothing is heard any more
 }
 
 // claim returns the attendance for who comes first: the function runs once. nil: it
@@ -70,10 +67,9 @@ func (at *attempt) claim() *attendance {
 }
 
 // begin lets the caller be heard, and told what there is to tell.
-func (h *attendance) begin(ctx context.Context) {
+func (h *attendance) begin() {
 	at := h.at
 	at.stay.work.Add(1)
-	h.ctx = ctx
 	h.out.failure = &leftByGoexit // until it returns
 	at.attach(&h.report, ask{from: fromAcked})
 	if err := h.report.x.Listen(h.heard); err != nil {
@@ -98,8 +94,8 @@ func (h *attendance) end() {
 	}
 	h.work.Wait()
 	at.detach(&h.report)
+	h.report.close()
 	at.mu.Lock()
-	h.closed = true
 	forgotten := at.report == nil && !at.hasLeft()
 	if forgotten {
 		at.abandonLocked()
@@ -138,13 +134,11 @@ func (h *attendance) tellLocked() {
 		return
 	}
 	h.sending = true
-	ctx, quit := context.WithCancel(h.ctx)
-	h.report.quit, h.report.wake = quit, make(chan struct{}, 1)
+	h.report.wake = make(chan struct{}, 1)
 	started := wire.Started{Time: h.at.started.UnixNano()}
 	h.work.Go(func() {
-		defer quit()
 		if h.report.greet(wire.TypeStarted, started) {
-			h.report.sendLoop(ctx)
+			h.report.sendLoop()
 		}
 	})
 }
@@ -153,20 +147,8 @@ func (h *attendance) tellLocked() {
 func (h *attendance) heard(f transport.Frame, err error) {
 	if err != nil {
 		h.leave()
-		return
 	}
-	if _, bad := h.report.hear(f); bad != nil {
-		h.violated(f, bad)
-	}
-}
-
-// violated ends the session, for which who reads one of its lanes cannot wait.
-func (h *attendance) violated(f transport.Frame, bad error) {
-	h.at.mu.Lock()
-	defer h.at.mu.Unlock()
-	if !h.closed {
-		h.at.stay.work.Go(func() { h.report.session.violated("frame type %d in an exchange: %v", f.Type, bad) })
-	}
+	h.report.heard(f, err)
 }
 
 // leave stops the function when its caller is gone.

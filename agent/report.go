@@ -1,9 +1,9 @@
 package agent
 
 import (
-	"context"
 	"errors"
-	"io"
+	"sync"
+	"sync/atomic"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
@@ -17,10 +17,13 @@ type report struct {
 	session *session
 	x       *transport.Exchange
 	at      *attempt
-	wake    chan struct{}      // 1 slot: there may be something to tell
-	quit    context.CancelFunc // ends it
+	over    atomic.Bool    // its end was taken, or another one is told, or nobody hears it
+	ending  sync.WaitGroup // who ends the session
 
-	// What was told; guarded by the attempt's mutex.
+	// Guarded by the attempt's mutex, as is what was told.
+	wake   chan struct{} // 1 slot: there may be something to tell, or nobody to tell it to
+	closed bool          // nothing is heard any more
+
 	next     int64 // number of the first record that was not
 	flight   flight
 	stopping bool
@@ -74,31 +77,21 @@ const (
 	moved            // the attempt was left to the journal just now
 )
 
-// tell reports at over x until its end was taken, or ctx ends, or another report
-// takes over.
-func (s *session) tell(ctx context.Context, x *transport.Exchange, at *attempt, a ask) telling {
-	ctx, quit := context.WithCancel(ctx)
-	defer quit()
+// tell reports at over x until its end was taken, or the lane ends, or another report
+// takes over. What the peer says is heard by the goroutine that reads the lane.
+func (s *session) tell(x *transport.Exchange, at *attempt, a ask) telling {
 	at.begun.wait() // another exchange may have brought it here just now
-	r := &report{session: s, x: x, at: at, wake: make(chan struct{}, 1), quit: quit}
+	r := &report{session: s, x: x, at: at, wake: make(chan struct{}, 1)}
 	started, result := at.attach(r, a)
 	if result != told {
 		at.release()
 		return result
 	}
 	defer at.detach(r)
-	if !r.greet(a.greeting, started) {
-		return told
+	defer r.close()
+	if r.greet(a.greeting, started) && x.Listen(r.heard) == nil && r.sendLoop() {
+		r.awaitTaken()
 	}
-	sending := make(chan struct{})
-	go func() {
-		defer close(sending)
-		r.sendLoop(ctx)
-	}()
-	if !r.receiveLoop(ctx) {
-		quit()
-	}
-	<-sending
 	return told
 }
 
@@ -124,7 +117,7 @@ func (at *attempt) attach(r *report, a ask) (wire.Started, telling) {
 	}
 	at.outbox.back(from)
 	if at.report != nil {
-		at.report.quit()
+		at.report.quitLocked()
 	}
 	at.report, at.nobody = r, false
 	at.outbox.ack(from)
@@ -173,33 +166,28 @@ func (r *report) greet(t transport.Type, started wire.Started) bool {
 }
 
 // sendLoop sends what there is to tell, each time what has gathered while the last
-// frame was written, until END was sent or nobody takes it.
-func (r *report) sendLoop(ctx context.Context) {
-	for {
+// frame was written, until it is over. It reports whether END was sent.
+func (r *report) sendLoop() (sentEnd bool) {
+	for !r.over.Load() {
 		t, message, err := r.take()
 		if err != nil {
 			r.at.log().Error("what the journal has cannot be told", "error", err.Error())
-			r.quit()
-			return
+			return false
 		}
 		if message == nil {
-			select {
-			case <-r.wake:
-				continue
-			case <-ctx.Done():
-				return
-			}
+			<-r.wake
+			continue
 		}
 		end := t == wire.TypeEnd
 		if err := r.x.Send(t, end, wire.Encode(message)); err != nil {
-			r.quit()
-			return
+			return false
 		}
 		if end {
 			r.sentEnd()
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // sentEnd follows END, which in a direct session nobody acknowledges.
@@ -210,22 +198,55 @@ func (r *report) sentEnd() {
 	}
 }
 
-// receiveLoop hears ACK and CANCEL until the end was taken, or ctx ends. It reports
-// whether it stopped because the peer has nothing more to say, but listens.
-func (r *report) receiveLoop(ctx context.Context) (listens bool) {
-	for {
-		f, err := r.x.Receive(ctx)
-		if err != nil {
-			return errors.Is(err, io.EOF)
-		}
-		done, err := r.hear(f)
-		if err != nil {
-			r.session.violated("frame type %d in an exchange: %v", f.Type, err)
-		}
-		if done || err != nil {
-			return false
-		}
+// awaitTaken waits until END was taken, or nobody is there to take it.
+func (r *report) awaitTaken() {
+	for !r.over.Load() {
+		<-r.wake
 	}
+}
+
+// quit ends the report. It does not wait for it.
+func (r *report) quit() {
+	r.at.mu.Lock()
+	defer r.at.mu.Unlock()
+	r.quitLocked()
+}
+
+func (r *report) quitLocked() {
+	r.over.Store(true)
+	signal(r.wake)
+}
+
+// heard takes what the peer says, ACK or CANCEL, or that the lane has ended.
+func (r *report) heard(f transport.Frame, err error) {
+	if err != nil {
+		r.quit()
+		return
+	}
+	switch done, bad := r.hear(f); {
+	case bad != nil:
+		r.violated(f, bad)
+	case done:
+		r.quit()
+	}
+}
+
+// violated ends the session, for which who reads one of its lanes cannot wait.
+func (r *report) violated(f transport.Frame, bad error) {
+	r.at.mu.Lock()
+	defer r.at.mu.Unlock()
+	r.quitLocked()
+	if !r.closed {
+		r.ending.Go(func() { r.session.violated("frame type %d in an exchange: %v", f.Type, bad) })
+	}
+}
+
+// close lets nothing be heard any more that would end the session.
+func (r *report) close() {
+	r.at.mu.Lock()
+	r.closed = true
+	r.at.mu.Unlock()
+	r.ending.Wait()
 }
 
 // hear takes one frame. It reports whether the exchange is done. The error is what

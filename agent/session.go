@@ -143,12 +143,12 @@ func (s *session) drain() {
 }
 
 // handle answers one exchange.
-func (s *session) handle(ctx context.Context, x *transport.Exchange, first transport.Frame) {
+func (s *session) handle(_ context.Context, x *transport.Exchange, first transport.Frame) {
 	switch {
 	case first.Type == wire.TypeCall:
-		s.call(ctx, x, first.Body)
+		s.call(x, first.Body)
 	case first.Type == wire.TypeResume && !s.direct:
-		s.resume(ctx, x, first.Body)
+		s.resume(x, first.Body)
 	default:
 		s.violated("frame type %d begins an exchange", first.Type)
 	}

@@ -201,6 +201,26 @@ func TestEndIsKept(t *testing.T) {
 	})
 }
 
+// TestLastWord checks that who has said its last word before END is told it, and that it
+// is kept, as nobody has acknowledged it.
+func TestLastWord(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		offerHang(a)
+		offerGreet(a)
+		s, _, _ := connect(t, p, a)
+		x := s.call("hang", nil).accepted()
+		if err := x.x.Send(wire.TypeCancel, true, wire.Encode(wire.Cancel{})); err != nil {
+			t.Fatal(err)
+		}
+		x.ended()
+		y := s.call("greet", harp.Pos("Ada")).accepted() // on the same lane
+		again := s.begin(wire.TypeResume, wire.Encode(wire.Resume{Job: x.id, Attempt: 1, Window: wire.Window}))
+		again.ended()
+		value[greeting](t, y.end())
+	})
+}
+
 // TestBusy checks NOT_NOW(busy), and READY once there is room.
 func TestBusy(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {

@@ -38,13 +38,13 @@ func (d *Dispatcher) submit(ctx context.Context, sub harp.Submission, who harp.P
 	if err != nil {
 		return "", err
 	}
-	switch first := got[0]; {
+	switch first := &got[0]; {
 	case refused != nil && errors.Is(first.Err, harp.ErrNotFound):
 		return "", refused
 	case first.Err != nil:
 		return "", first.Err
 	case first.New && first.Job.State == harp.StateSent:
-		d.send(first.Job, sub)
+		d.send(&first.Job, sub)
 	case first.New:
 		d.wakeClock()
 	}

@@ -37,16 +37,16 @@ type attempt struct {
 
 // sendAll sends jobs that were claimed.
 func (d *Dispatcher) sendAll(jobs []store.Job) {
-	for _, j := range jobs {
-		d.send(j, harp.Submission{})
+	for i := range jobs {
+		d.send(&jobs[i], harp.Submission{})
 	}
 }
 
 // send runs a claimed job on its host's session. sub is its request if it is at
 // hand.
-func (d *Dispatcher) send(job store.Job, sub harp.Submission) {
+func (d *Dispatcher) send(job *store.Job, sub harp.Submission) {
 	s := d.hosts.get(job.Host).current()
-	if s != nil && s.start(&attempt{s: s, job: job}, sub) {
+	if s != nil && s.start(&attempt{s: s, job: *job}, sub) {
 		return
 	}
 	// The host went between the claim and now: the call never left.
@@ -62,8 +62,8 @@ func (d *Dispatcher) send(job store.Job, sub harp.Submission) {
 }
 
 // resume asks the agent for the rest of an attempt of an earlier session.
-func (s *session) resume(job store.Job) {
-	s.start(&attempt{s: s, job: job, resumed: true, skip: s.skips[job.ID]}, harp.Submission{})
+func (s *session) resume(job *store.Job) {
+	s.start(&attempt{s: s, job: *job, resumed: true, skip: s.skips[job.ID]}, harp.Submission{})
 }
 
 // withdrawWait is the pause after which a call that could not be sent, though the
@@ -72,7 +72,7 @@ const withdrawWait = time.Second
 
 // withdraw sends a job back to its queue, to wait so long at least: its call did not
 // leave this process.
-func (d *Dispatcher) withdraw(job store.Job, wait time.Duration) error {
+func (d *Dispatcher) withdraw(job *store.Job, wait time.Duration) error {
 	e := d.event(job, store.Withdrawn)
 	e.Reason = harp.ReasonQueue
 	if wait > 0 {
@@ -86,26 +86,31 @@ func (d *Dispatcher) withdraw(job store.Job, wait time.Duration) error {
 }
 
 // event is one about the job's attempt.
-func (d *Dispatcher) event(job store.Job, kind store.Kind) store.Event {
+func (d *Dispatcher) event(job *store.Job, kind store.Kind) store.Event {
 	return store.Event{Kind: kind, At: d.now(), Attempt: job.Attempt, Fence: job.Fence, Jitter: rand.Float64()}
 }
 
-// start runs an attempt in a goroutine of the session; false if it takes no more.
+// start runs an attempt in a goroutine that the session waits for; false if it takes no
+// more.
 func (s *session) start(a *attempt, sub harp.Submission) bool {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closing {
-		s.mu.Unlock()
+		return false
+	}
+	s.attempts.Add(1)
+	if !s.d.goKept(func() { s.attend(a, sub) }) {
+		s.attempts.Done()
 		return false
 	}
 	s.live[a.job.ID] = a
-	s.attempts.Add(1)
-	s.mu.Unlock()
-	go func() {
-		defer s.attempts.Done()
-		err := a.run(sub)
-		s.over(a, err)
-	}()
 	return true
+}
+
+// attend is an attempt from its beginning to what became of it.
+func (s *session) attend(a *attempt, sub harp.Submission) {
+	defer s.attempts.Done()
+	s.over(a, a.run(sub))
 }
 
 // over forgets an attempt. One whose end was not heard ends the session: what became
@@ -123,7 +128,7 @@ func (s *session) over(a *attempt, err error) {
 	if err == nil || s.d.ctx.Err() != nil {
 		return
 	}
-	if !a.called && !a.resumed && s.d.withdraw(a.job, withdrawWait) == nil {
+	if !a.called && !a.resumed && s.d.withdraw(&a.job, withdrawWait) == nil {
 		return
 	}
 	s.tr.Close(fmt.Errorf("job %s: %w", a.job.ID, err))
@@ -136,7 +141,7 @@ func (a *attempt) run(sub harp.Submission) error {
 	if err != nil {
 		return err
 	}
-	if !a.resumed && !holds(row, a.job) {
+	if !a.resumed && !holds(&row, &a.job) {
 		return nil // it was withdrawn, and may have ended as not started, while it was on its way here
 	}
 	if row.Cancel != nil {
@@ -146,8 +151,9 @@ func (a *attempt) run(sub harp.Submission) error {
 		return err
 	}
 	defer a.x.Release()
+	a.x.ReadSelf()
 	if a.resumed {
-		err = a.resume(row)
+		err = a.resume(&row)
 	} else {
 		err = a.call(sub)
 	}
@@ -168,13 +174,13 @@ func (a *attempt) run(sub harp.Submission) error {
 // holds reports whether a job's row still is of the attempt that was claimed. As no
 // session of a host begins before the attempts of the one before have returned, only
 // an earlier session may have withdrawn it.
-func holds(row, claimed store.Job) bool {
+func holds(row, claimed *store.Job) bool {
 	return store.HoldsSlot(row.State) && row.Attempt == claimed.Attempt && row.Fence == claimed.Fence
 }
 
 // call sends CALL.
 func (a *attempt) call(sub harp.Submission) (err error) {
-	j := a.job
+	j := &a.job
 	if sub.Request == nil {
 		if sub, err = a.s.d.store.Request(a.s.d.ctx, j.ID); err != nil {
 			return err
@@ -189,10 +195,13 @@ func (a *attempt) call(sub harp.Submission) (err error) {
 	if !j.Expires.IsZero() {
 		c.Left = max(1, int64(j.Expires.Sub(a.s.d.now())))
 	}
+	body := wire.NewScratch()
+	defer body.Free()
+	body.B = c.Append(body.B)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.called, a.readies = true, a.s.readies.Load()
-	if err := a.x.Send(wire.TypeCall, false, wire.Encode(c)); err != nil {
+	if err := a.x.Send(wire.TypeCall, false, body.B); err != nil {
 		return err
 	}
 	a.tellLocked()
@@ -202,7 +211,7 @@ func (a *attempt) call(sub harp.Submission) (err error) {
 // resume sends RESUME, from the first record that is not stored on. A cancel comes
 // with it; an attempt that was given up while another one waits to be made is always
 // cancelled.
-func (a *attempt) resume(row store.Job) error {
+func (a *attempt) resume(row *store.Job) error {
 	m := wire.Resume{
 		Job: a.job.ID, Attempt: int64(a.job.Attempt), Epoch: int64(a.s.epoch), Window: a.s.d.window(),
 		From: max(int64(row.Attempts[len(row.Attempts)-1].Next), a.skip),
@@ -245,7 +254,7 @@ func (a *attempt) tellLocked() {
 
 // tellCancel tells the agent of a job that it shall stop, and does not wait for it to
 // listen. One that is not on a session yet hears it with its CALL or RESUME.
-func (d *Dispatcher) tellCancel(job store.Job, by harp.Principal) {
+func (d *Dispatcher) tellCancel(job *store.Job, by harp.Principal) {
 	s := d.hosts.get(job.Host).current()
 	if s == nil {
 		return

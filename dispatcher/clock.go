@@ -16,15 +16,16 @@ func (d *Dispatcher) apply(ctx context.Context, ts ...store.Transition) ([]store
 	if err != nil {
 		return nil, err
 	}
-	for i, c := range changes {
+	for i := range changes {
+		c := &changes[i]
 		if c.Err != nil {
 			continue
 		}
 		switch {
 		case c.Effect.Ends:
-			d.tails.ended(c.Job, ts[i].Event.Value)
+			d.tails.ended(&c.Job, ts[i].Event.Value)
 		case c.Effect.Tell && c.Job.Cancel != nil:
-			d.tellCancel(c.Job, c.Job.Cancel.By)
+			d.tellCancel(&c.Job, c.Job.Cancel.By)
 		case c.Job.State == harp.StateQueued:
 			d.wakeClock()
 		}
@@ -123,8 +124,8 @@ func (d *Dispatcher) advance() error {
 		if err != nil {
 			return err
 		}
-		for _, j := range did.Ended {
-			d.tails.ended(j, nil)
+		for i := range did.Ended {
+			d.tails.ended(&did.Ended[i], nil)
 		}
 		d.sendAll(did.Claimed)
 		if !did.More {

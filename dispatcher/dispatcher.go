@@ -171,6 +171,7 @@ type Dispatcher struct {
 	hosts    *hosts
 	registry registry
 	tails    tails
+	crew     crew
 	kick     chan struct{} // wakes the clock
 	streams  atomic.Int64  // attempts that send records
 	asking   atomic.Int64  // questions for records that are being answered
@@ -200,7 +201,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	}
 	d := &Dispatcher{
 		store: st, cfg: cfg, log: cfg.Logger, name: harp.NewID(),
-		kick: make(chan struct{}, 1), closed: make(chan struct{}),
+		kick: make(chan struct{}, 1), closed: make(chan struct{}), crew: crew{next: make(chan func())},
 	}
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	d.hosts = newHosts()

@@ -67,7 +67,7 @@ func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err e
 		if err := wire.DecodeBody(f.Body, &m); err != nil {
 			return false, err
 		}
-		e := a.s.d.event(a.job, store.Stop)
+		e := a.s.d.event(&a.job, store.Stop)
 		e.Stopping = stopping(&m)
 		return false, a.apply(ctx, e)
 	case wire.TypeEnd:
@@ -83,7 +83,7 @@ func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err e
 		if err := wire.DecodeBody(f.Body, &m); err != nil {
 			return true, err
 		}
-		e := a.s.d.event(a.job, store.Refused)
+		e := a.s.d.event(&a.job, store.Refused)
 		if e.Failure, err = failure(m.Failure); err == nil {
 			err = a.notStarted(ctx, e)
 		}
@@ -121,7 +121,7 @@ func (a *attempt) notStarted(ctx context.Context, e store.Event) error {
 	switch {
 	case errors.Is(err, harp.ErrPruned):
 		return nil
-	case err == nil && holds(row, a.job):
+	case err == nil && holds(&row, &a.job):
 		err = fmt.Errorf("%s after the start: %w", e.Kind, transport.ErrProtocol)
 	}
 	return err
@@ -139,6 +139,7 @@ func (a *attempt) receive(ctx context.Context) (transport.Frame, error) {
 // records stores what came, with the records that came behind it meanwhile, and
 // acknowledges it: an ack means committed.
 func (a *attempt) records(ctx context.Context, body []byte) error {
+	a.x.ReadAhead()
 	m, err := decodeRecords(body)
 	if err != nil {
 		return err
@@ -233,7 +234,7 @@ func (a *attempt) publish(row store.Job, in store.Append) {
 // end stores how the attempt ended and lets the agent forget it.
 func (a *attempt) end(ctx context.Context, body []byte) error {
 	var m wire.End
-	if err := wire.DecodeBody(body, &m); err != nil {
+	if err := m.DecodeBody(body); err != nil {
 		return err
 	}
 	if m.Gone {
@@ -242,7 +243,7 @@ func (a *attempt) end(ctx context.Context, body []byte) error {
 		}
 		return a.ackEnd(m.Records)
 	}
-	e := a.s.d.event(a.job, store.End)
+	e := a.s.d.event(&a.job, store.End)
 	e.Stopping, e.RanFor, e.Value = stopping(m.Stopped), time.Duration(max(m.RanFor, 0)), m.Value
 	e.Dropped = m.Dropped
 	err := e.Value.Validate()
@@ -260,7 +261,7 @@ func (a *attempt) end(ctx context.Context, body []byte) error {
 
 // gone is for an attempt whose process is gone and left no end.
 func (a *attempt) gone(ctx context.Context) error {
-	e := a.s.d.event(a.job, store.Lose)
+	e := a.s.d.event(&a.job, store.Lose)
 	e.Reason = harp.LostAgentRestarted
 	if a.job.State == harp.StateQueued { // it was given up before
 		e.Kind = store.Gone
@@ -284,7 +285,7 @@ func (a *attempt) notNow(ctx context.Context, body []byte) error {
 	if err := wire.DecodeBody(body, &m); err != nil {
 		return err
 	}
-	e := a.s.d.event(a.job, store.NotNow)
+	e := a.s.d.event(&a.job, store.NotNow)
 	e.Reason = m.Reason
 	e.Wake = e.At.Add(min(time.Second<<min(a.job.Busy, 5), 30*time.Second))
 	err := a.notStarted(ctx, e)

@@ -78,7 +78,7 @@ func (r *reconciliation) take(j store.Job) (wire.HeldAttempt, bool) {
 }
 
 func (r *reconciliation) change(j store.Job, kind store.Kind, reason string) {
-	e := r.s.d.event(j, kind)
+	e := r.s.d.event(&j, kind)
 	e.Reason = reason
 	r.changes = append(r.changes, store.Transition{ID: j.ID, Event: e})
 }

@@ -112,7 +112,7 @@ func (s *service) JobResult(ctx context.Context, id string, wait bool) (harp.Res
 				return harp.Result{}, err
 			}
 			if end != nil {
-				return resultOf(end.job.Clone(), slices.Clone(end.value)), nil
+				return resultOf(end.state, end.failure, slices.Clone(end.value)), nil
 			}
 		}
 	})
@@ -158,8 +158,8 @@ func (d *Dispatcher) cancelActive(ctx context.Context, jobs []store.Job, by harp
 		if _, err := d.apply(ctx, ts...); err != nil {
 			return err
 		}
-		for _, j := range chunk {
-			d.tellCancel(j, by)
+		for i := range chunk {
+			d.tellCancel(&chunk[i], by)
 		}
 	}
 	return nil

@@ -268,8 +268,8 @@ func (s *session) begin(ctx context.Context) error {
 	s.host.setTrouble("")
 	s.d.log.Info("host is online", "host", s.host.name, "addr", s.tr.Peer().Addr, "software", s.hello.Software)
 	s.d.store.SetGate(s.host.name, store.Gate{Open: true, Most: s.d.cfg.Limits.Attempts, Awaited: s.d.now().Add(s.d.cfg.LostAfter)})
-	for _, job := range s.resumes {
-		s.resume(job)
+	for i := range s.resumes {
+		s.resume(&s.resumes[i])
 	}
 	return s.claim(ctx)
 }

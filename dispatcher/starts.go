@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
@@ -19,8 +20,8 @@ type starts struct {
 }
 
 type start struct {
-	a     *attempt
-	event store.Event
+	a  *attempt
+	at time.Time
 }
 
 // mostStarts is how many go into one commit, which must not be too large.
@@ -32,7 +33,7 @@ func (a *attempt) started() {
 	s := a.s
 	s.starts.mu.Lock()
 	defer s.starts.mu.Unlock()
-	s.starts.waiting = append(s.starts.waiting, start{a, s.d.event(a.job, store.Started)})
+	s.starts.waiting = append(s.starts.waiting, start{a, s.d.now()})
 	if !s.starts.storing {
 		s.starts.storing = true
 		s.attempts.Go(s.storeStarts)
@@ -48,9 +49,12 @@ func (s *session) storeStarts() {
 		}
 		var ts []store.Transition
 		for _, one := range list {
-			if !one.a.ended.Load() {
-				ts = append(ts, store.Transition{ID: one.a.job.ID, Event: one.event})
+			if one.a.ended.Load() {
+				continue
 			}
+			e := s.d.event(&one.a.job, store.Started)
+			e.At = one.at
+			ts = append(ts, store.Transition{ID: one.a.job.ID, Event: e})
 		}
 		if len(ts) == 0 {
 			continue

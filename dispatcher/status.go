@@ -51,15 +51,16 @@ func duplicatePossible(attempts []harp.Attempt) bool {
 // result is how an ended job ended.
 func (d *Dispatcher) result(ctx context.Context, j store.Job) (harp.Result, error) {
 	if !j.HasValue {
-		return resultOf(j, nil), nil
+		return resultOf(j.State, j.Failure, nil), nil
 	}
 	value, err := d.store.Value(ctx, j.ID)
-	return resultOf(j, value), err
+	return resultOf(j.State, j.Failure, value), err
 }
 
-func resultOf(j store.Job, value harp.Value) harp.Result {
-	r := harp.Result{State: j.State, Value: value, Err: j.Failure.Err()}
-	if c := j.Failure.ExitCode; c != nil {
+// resultOf shares no memory with the failure.
+func resultOf(state harp.State, failure harp.Failure, value harp.Value) harp.Result {
+	r := harp.Result{State: state, Value: value, Err: failure.Err()}
+	if c := failure.ExitCode; c != nil {
 		n := int(*c)
 		r.ExitCode = &n
 	}

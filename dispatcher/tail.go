@@ -33,7 +33,7 @@ type tail struct {
 	holders int // guarded by tails.mu
 
 	mu     sync.Mutex
-	signal chan struct{} // closed and replaced at each change
+	signal chan struct{} // closed at the next change; nil: nobody asked for it
 	ends   chan struct{} // closed when the job has ended
 	over   bool          // ends is closed
 	end    *end          // how, set before that; nil: it has to be read
@@ -47,7 +47,7 @@ func (ts *tails) hold(id string) *tail {
 	defer ts.mu.Unlock()
 	t := ts.jobs[id]
 	if t == nil {
-		t = &tail{id: id, signal: make(chan struct{}), ends: make(chan struct{})}
+		t = &tail{id: id, ends: make(chan struct{})}
 		if ts.jobs == nil {
 			ts.jobs = map[string]*tail{}
 		}
@@ -74,20 +74,21 @@ func (ts *tails) find(id string) *tail {
 
 // end is how a job ended. It is shared by all who have waited.
 type end struct {
-	job   store.Job
-	value harp.Value
+	state   harp.State
+	failure harp.Failure
+	value   harp.Value
 }
 
 // ended wakes all who wait for a job that has ended. It is called after the commit, with
 // the value that was returned by that, if one was.
-func (ts *tails) ended(job store.Job, value harp.Value) {
+func (ts *tails) ended(job *store.Job, value harp.Value) {
 	if t := ts.find(job.ID); t != nil {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if !t.over {
 			t.over = true
 			if job.HasValue == (len(value) > 0) {
-				t.end = &end{job, value}
+				t.end = &end{job.State, job.Failure, value}
 			}
 			close(t.ends)
 		}
@@ -118,8 +119,10 @@ func (ts *tails) counted(id string) {
 }
 
 func (t *tail) changeLocked() {
-	close(t.signal)
-	t.signal = make(chan struct{})
+	if t.signal != nil {
+		close(t.signal)
+		t.signal = nil
+	}
 }
 
 func (t *tail) keepLocked(records []harp.Record) {
@@ -147,6 +150,9 @@ func cost(r harp.Record) int { return len(r.Value) + 96 }
 func (t *tail) changed() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.signal == nil {
+		t.signal = make(chan struct{})
+	}
 	return t.signal
 }
 

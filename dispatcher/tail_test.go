@@ -85,7 +85,7 @@ func TestTailsOfJobsNobodyWaitsForAreNotKept(t *testing.T) {
 		t.Error("the tail is kept though nobody holds it")
 	}
 	ts.appended("job", numbered(0, 1, 1))
-	ts.ended(store.Job{ID: "job"}, nil)
+	ts.ended(&store.Job{ID: "job"}, nil)
 }
 
 func TestGrant(t *testing.T) {
@@ -155,7 +155,7 @@ func TestWhoWaitsIsToldTheEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var ts tails
 			held := ts.hold("job")
-			ts.ended(store.Job{ID: "job", Life: store.Life{HasValue: c.hasValue}}, c.value)
+			ts.ended(&store.Job{ID: "job", Life: store.Life{HasValue: c.hasValue}}, c.value)
 			end, err := held.waitEnd(t.Context())
 			if err != nil || (end != nil) != c.isTold {
 				t.Fatalf("told %v, %v", end, err)

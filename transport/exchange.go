@@ -23,6 +23,7 @@ type Exchange struct {
 	gotEnd   atomic.Bool
 	released atomic.Bool
 	reading  atomic.Bool // the opener's: somebody reads its answers
+	self     bool        // the opener's: that is who receives; belongs to who does
 }
 
 // ask begins the next exchange of a lane, on the opener's side.
@@ -77,6 +78,25 @@ func (x *Exchange) Listen(hear func(Frame, error)) error {
 		return l.session.closedErr()
 	}
 	return nil
+}
+
+// ReadSelf makes Receive read the lane itself, which costs less: no other goroutine has to
+// be woken for each frame. Until ReadAhead nothing is read while nobody receives; only one
+// goroutine at a time may, and it waits until the lane ends, whatever its ctx does.
+//
+// The opener calls it once, before it sends.
+func (x *Exchange) ReadSelf() { x.self = !x.reading.Swap(true) }
+
+// ReadAhead undoes ReadSelf, where many frames come: those that come while nobody receives
+// are there for TryReceive. It is for who receives.
+func (x *Exchange) ReadAhead() {
+	if !x.self {
+		return
+	}
+	x.self = false
+	if !x.lane.session.start(x.readAnswers) {
+		x.in.close(x.lane.cutShort())
+	}
 }
 
 // readLoop reads a lane of the opener until it ends. Lanes with listeners keep it from
@@ -135,10 +155,23 @@ func (x *Exchange) Send(t Type, end bool, body []byte) error {
 // joined with [ErrSessionClosed] if it was because the session did;
 // io.ErrClosedPipe after Release; or ctx's.
 func (x *Exchange) Receive(ctx context.Context) (Frame, error) {
+	if x.self {
+		return x.receiveSelf()
+	}
 	if err := x.read(); err != nil {
 		return Frame{}, fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, err)
 	}
 	return x.in.take(ctx)
+}
+
+// receiveSelf is Receive for who reads the lane as well.
+func (x *Exchange) receiveSelf() (Frame, error) {
+	for {
+		if f, ok, err := x.in.poll(); ok || err != nil {
+			return f, err
+		}
+		x.readAnswer()
+	}
 }
 
 // TryReceive returns the next frame of the exchange if it has come already. What comes
@@ -166,17 +199,21 @@ func (x *Exchange) Release() {
 
 // readAnswers reads the opener's lane until End, or until the lane ends.
 func (x *Exchange) readAnswers() {
-	for !x.gotEnd.Load() {
-		f, err := x.lane.read()
-		if err == nil {
-			err = x.deliver(f)
-		}
-		if err != nil {
-			x.in.close(err)
-			x.lane.close()
-			return
-		}
+	for !x.gotEnd.Load() && x.readAnswer() {
 	}
+}
+
+// readAnswer reads one frame, or that the lane has ended.
+func (x *Exchange) readAnswer() bool {
+	f, err := x.lane.read()
+	if err == nil {
+		err = x.deliver(f)
+	}
+	if err != nil {
+		x.in.close(err)
+		x.lane.close()
+	}
+	return err == nil
 }
 
 // deliver puts a frame into the inbox if it belongs to the exchange, and drops it

@@ -11,8 +11,9 @@ type workers struct {
 	shut bool
 }
 
-// maxFree is how many workers are kept.
-const maxFree = 16
+// maxFree is how many workers are kept. There were as many at work at the same time, and
+// when the lanes are tidied those that are free go.
+const maxFree = 256
 
 // run runs f in a goroutine that group waits for.
 func (w *workers) run(group *sync.WaitGroup, f func()) {
