@@ -14,21 +14,22 @@ const (
 	// least.
 	waitersPerTurn = 16
 	// waitersFor is the time in which as many handshakes may be made as connections
-	// wait, at least. To refuse an agent costs a quarter of what it costs to greet it,
-	// and it comes again: thousands that are refused keep a dispatcher busy that could
-	// have greeted them.
-	waitersFor = 3 * time.Second
+	// wait, at least. More wait than will have their turn: to refuse an agent costs the
+	// same sooner or later, most of it the agent's key for the handshake, and who is
+	// refused at once comes again sooner. Half of them, which one address may have, are
+	// 10,000 at the default rate: a fleet of as many that came back from one address was
+	// refused nine times over where there was room for 1,500.
+	waitersFor = 20 * time.Second
 	// longestWait is when a connection that waits is refused all the same. A
 	// dispatcher that is slower than it should be would else give turns only to those
 	// whose 10 s are nearly over, and greet nobody.
-	longestWait = 6 * time.Second
+	longestWait = 8 * time.Second
 )
 
 // admission decides when a connection may begin its handshake. Those that have
 // not sent a byte are only kept, the newest of them; a handshake is what costs.
-// No more wait for their turn than will have it soon, the others are refused at once:
-// who tries again later is served sooner than who waits behind others that have given
-// up.
+// Who has waited for long is refused, so that nobody waits behind others that have given
+// up; and when very many wait, the others are refused at once.
 type admission struct {
 	rate  *limiter
 	turns chan struct{} // as many slots as handshakes

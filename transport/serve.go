@@ -29,7 +29,7 @@ type ServeConfig struct {
 	HandshakeRate float64
 	// HandshakeLimit is how many handshakes are made at the same time. Sixteen times
 	// as many connections wait for their turn, or as many as HandshakeRate lets have
-	// it in 3 s if those are more; all others are refused. One address has at most
+	// it in 20 s if those are more; all others are refused. One address has at most
 	// half of either. Connections that have sent nothing yet do not count; when they
 	// become as many as all that, the oldest is dropped. Default: 64.
 	HandshakeLimit int
@@ -104,29 +104,21 @@ func (s *server) acceptLoop(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// serve makes the handshake and runs handle.
+// serve makes the handshake and runs handle in a goroutine of its own: what the
+// handshake needs of the stack is given back, which handle would keep for as long as it
+// runs.
 func (s *server) serve(ctx context.Context, nc net.Conn) {
-	c, err := s.shakeAside(ctx, nc)
+	c, err := s.shake(ctx, nc)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
 			s.cfg.Logger.Warn("connection refused", "addr", nc.RemoteAddr().String(), "error", err.Error())
 		}
 		return
 	}
-	defer c.Close()
-	s.handle(ctx, c)
-}
-
-// shakeAside makes the handshake in a goroutine of its own: what it needs of the
-// stack is given back, which handle would keep for as long as it runs.
-func (s *server) shakeAside(ctx context.Context, nc net.Conn) (c *Conn, err error) {
-	shaken := make(chan struct{})
-	go func() {
-		defer close(shaken)
-		c, err = s.shake(ctx, nc)
-	}()
-	<-shaken
-	return c, err
+	s.running.Go(func() {
+		defer c.Close()
+		s.handle(ctx, c)
+	})
 }
 
 // shake makes the handshake when it is the connection's turn.
