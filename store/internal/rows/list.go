@@ -260,9 +260,9 @@ const (
 	// long as that.
 	steps = 16
 
-	// maxJumps is how often the tracks of a page jump at most: that takes some 12 ms among
-	// a million jobs.
-	maxJumps = 600
+	// maxJumps is how often the tracks of a page jump at most: that takes some 10 ms among
+	// a million jobs, twice that while tables are merged.
+	maxJumps = 400
 )
 
 // seek moves down to the highest entry that is not above a place. Where it had to jump
