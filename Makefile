@@ -56,7 +56,7 @@ fuzz: ## run each fuzz target for a short while (FUZZTIME=10s)
 	@for dir in $$($(GO) list -f '{{.Dir}}' ./...); do \
 		for target in $$(grep -hso '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go | cut -c6- | sort -u); do \
 			echo "$$target in $$dir"; \
-			(cd $$dir && $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) .) || exit 1; \
+			(cd $$dir && $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s .) || exit 1; \
 		done; \
 	done
 
