@@ -86,7 +86,7 @@ func (v Value) IsNil() bool { return len(v) == 0 || len(v) == 1 && v[0] == msgpc
 
 // Decode stores the value in the variable that into points to, whose type decides
 // how; see [Value.Any] for what an `any` gets. Errors: ErrInvalid when v does not
-// fit, as a string into an int or 300 into an int8.
+// fit, as a string into an int, a time into a map or 300 into an int8.
 func (v Value) Decode(into any) error {
 	if p, ok := into.(*any); ok {
 		got, err := v.Any()
