@@ -2,6 +2,7 @@ package harp
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -114,17 +115,13 @@ func (v Value) decodeInto(into any) error {
 		v = Value{msgpcode.Nil}
 	}
 	was, err := v.Any()
-	to := reflect.ValueOf(into)
-	if err == nil {
-		err = keepMaps("value", to, was)
-	}
 	if err == nil {
 		err = v.decode(into)
 	}
 	if err != nil {
 		return err
 	}
-	return fit("value", to.Elem(), was)
+	return fit("value", reflect.ValueOf(into).Elem(), was)
 }
 
 // decode lets msgpack decode what was validated. It panics where a key cannot be
@@ -136,7 +133,7 @@ func (v Value) decode(into any) (err error) {
 		}
 	}()
 	dec := msgpack.GetDecoder()
-	dec.Reset(&valueReader{*bytes.NewReader(v)})
+	dec.Reset(&valueReader{*bytes.NewReader(v), transport.ExtBodies(v, transport.ValueLimits)})
 	dec.SetCustomStructTag("json")
 	dec.SetMapDecoder(decodeAny)
 	if err := dec.Decode(into); err != nil {
@@ -151,8 +148,28 @@ func (v Value) decode(into any) (err error) {
 // it is bin.
 type (
 	valueWriter struct{ bytes.Buffer }
-	valueReader struct{ bytes.Reader }
+	valueReader struct {
+		bytes.Reader
+		bodies []transport.Span // of exts, that are yet to be read
+	}
 )
+
+var errExtBody = errors.New("a time or a sealed value is no map")
+
+// ReadByte reads what says what comes next, and no part of an ext's body: whoever knows
+// what that is reads it by Read. msgpack takes an ext for a map where one is decoded
+// into (DecodeMapLen skips the head of any ext): its bytes, which nobody has validated as
+// such, may say that there are billions of entries.
+func (r *valueReader) ReadByte() (byte, error) {
+	at := int(r.Size()) - r.Len()
+	for len(r.bodies) > 0 && at >= r.bodies[0].To {
+		r.bodies = r.bodies[1:]
+	}
+	if len(r.bodies) > 0 && at >= r.bodies[0].From {
+		return 0, errExtBody
+	}
+	return r.Reader.ReadByte()
+}
 
 // EncodeMsgpack implements msgpack.CustomEncoder.
 func (v Value) EncodeMsgpack(enc *msgpack.Encoder) error {

@@ -72,6 +72,18 @@ func Validate(b []byte, l Limits) error {
 	return nil
 }
 
+// Span is a part of some bytes: from one to before another.
+type Span struct{ From, To int }
+
+// ExtBodies returns where in b, a value that is valid within l, the bytes of times and of
+// sealed values lie, behind what says that they are such.
+func ExtBodies(b []byte, l Limits) []Span {
+	var found []Span
+	v := validator{b: b, budget: l.Elements, depth: min(l.Depth, maxDepth), ext: l.Ext, found: &found}
+	v.run()
+	return found
+}
+
 // validator walks one value. left holds, for each open container but the innermost,
 // how many values it still lacks.
 type validator struct {
@@ -81,7 +93,8 @@ type validator struct {
 	budget int // elements that may still be declared
 	depth  int
 	ext    bool
-	inside int // how many values the value in hand holds; 0: it is no container, or empty
+	found  *[]Span // gets the bodies of exts; nil: nobody asks
+	inside int     // how many values the value in hand holds; 0: it is no container, or empty
 	open   int
 	left   [maxDepth]uint32
 }
@@ -241,6 +254,9 @@ func (v *validator) extension(n int) string {
 	}
 	if kind == timeExt && !isTime(v.b[start:v.next]) {
 		return reasonTime
+	}
+	if v.found != nil {
+		*v.found = append(*v.found, Span{start, v.next})
 	}
 	return ""
 }
