@@ -18,6 +18,7 @@ type report struct {
 	x       *transport.Exchange
 	at      *attempt
 	over    atomic.Bool    // its end was taken, or another one is told, or nobody hears it
+	silent  atomic.Bool    // the peer has said its last word
 	ending  sync.WaitGroup // who ends the session
 
 	// Guarded by the attempt's mutex, as is what was told.
@@ -198,9 +199,9 @@ func (r *report) sentEnd() {
 	}
 }
 
-// awaitTaken waits until END was taken, or nobody is there to take it.
+// awaitTaken waits until END was taken, or nobody is there to say so.
 func (r *report) awaitTaken() {
-	for !r.over.Load() {
+	for !r.over.Load() && !r.silent.Load() {
 		<-r.wake
 	}
 }
@@ -228,6 +229,11 @@ func (r *report) heard(f transport.Frame, err error) {
 		r.violated(f, bad)
 	case done:
 		r.quit()
+	case f.End:
+		r.at.mu.Lock()
+		defer r.at.mu.Unlock()
+		r.silent.Store(true)
+		signal(r.wake)
 	}
 }
 

@@ -221,6 +221,26 @@ func TestLastWord(t *testing.T) {
 	})
 }
 
+// TestLastWordLeavesRoom checks that who has said its last word before END, and was told it,
+// leaves room for another attempt: the end is in the journal.
+func TestLastWordLeavesRoom(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		a := newAgent(t, p, func(c *agent.Config) { c.Limits.MaxAttempts = 1 })
+		offerHang(a)
+		offerGreet(a)
+		s, _, _ := connect(t, p, a)
+		x := s.call("hang", nil).accepted()
+		defer x.x.Release() // its lane is not used again before
+		if err := x.x.Send(wire.TypeCancel, true, wire.Encode(wire.Cancel{})); err != nil {
+			t.Fatal(err)
+		}
+		for f := x.receive(); f.Type != wire.TypeEnd; f = x.receive() {
+		}
+		synctest.Wait()
+		value[greeting](t, s.call("greet", harp.Pos("Ada")).accepted().end())
+	})
+}
+
 // TestBusy checks NOT_NOW(busy), and READY once there is room.
 func TestBusy(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {

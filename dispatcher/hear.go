@@ -63,6 +63,7 @@ func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err e
 	case wire.TypeRecords:
 		return false, a.records(ctx, f.Body)
 	case wire.TypeStopping:
+		a.x.ReadAhead() // its end may be long, and come while this waits for space
 		var m wire.Stopping
 		if err := wire.DecodeBody(f.Body, &m); err != nil {
 			return false, err

@@ -87,7 +87,7 @@ func (x *Exchange) Listen(hear func(Frame, error)) error {
 // The opener calls it once, before it sends.
 func (x *Exchange) ReadSelf() { x.self = !x.reading.Swap(true) }
 
-// ReadAhead undoes ReadSelf, where many frames come: those that come while nobody receives
+// ReadAhead undoes ReadSelf, where many frames come or one is at work for long: those that come while nobody receives
 // are there for TryReceive. It is for who receives.
 func (x *Exchange) ReadAhead() {
 	if !x.self {
