@@ -34,8 +34,9 @@ func (l *limiter) allow() bool {
 	return true
 }
 
-// wait counts one and returns when it may pass. The error is ctx's; the one that
-// gave up stays counted.
+// wait counts one and returns when it may pass. The error is ctx's; the one that gave up
+// does not count any more: where many do, the others would have to wait ever longer, and
+// give up as well.
 func (l *limiter) wait(ctx context.Context) error {
 	l.mu.Lock()
 	now := time.Now()
@@ -51,6 +52,9 @@ func (l *limiter) wait(ctx context.Context) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.next = l.next.Add(-l.every)
 		return context.Cause(ctx)
 	}
 }

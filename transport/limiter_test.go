@@ -33,5 +33,9 @@ func TestLimiter(t *testing.T) {
 		if err := l.wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a wait beyond its ctx gives %v", err)
 		}
+		begun = time.Now()
+		if err := l.wait(t.Context()); err != nil || time.Since(begun) > 100*time.Millisecond {
+			t.Errorf("%v, after %v: who gave up is waited for", err, time.Since(begun))
+		}
 	})
 }
