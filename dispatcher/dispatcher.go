@@ -36,6 +36,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/crew"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/transport"
@@ -171,7 +172,7 @@ type Dispatcher struct {
 	hosts    *hosts
 	registry registry
 	tails    tails
-	crew     crew
+	crew     crew.Crew     // what attempts run in
 	kick     chan struct{} // wakes the clock
 	streams  atomic.Int64  // attempts that send records
 	asking   atomic.Int64  // questions for records that are being answered
@@ -201,7 +202,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	}
 	d := &Dispatcher{
 		store: st, cfg: cfg, log: cfg.Logger, name: harp.NewID(),
-		kick: make(chan struct{}, 1), closed: make(chan struct{}), crew: crew{next: make(chan func())},
+		kick: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	d.hosts = newHosts()
@@ -295,6 +296,16 @@ func (d *Dispatcher) begin() bool {
 	return !d.closing
 }
 
+// goKept runs f as work that Shutdown waits for; false once the dispatcher is closing.
+func (d *Dispatcher) goKept(f func()) bool {
+	if !d.begin() {
+		return false
+	}
+	defer d.work.Done()
+	d.crew.Go(&d.work, f)
+	return true
+}
+
 // until returns a ctx that ends with ctx or when the dispatcher shuts down.
 func (d *Dispatcher) until(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -314,6 +325,7 @@ func (d *Dispatcher) Shutdown(ctx context.Context) error {
 		d.hosts.expectNone()
 		go func() {
 			d.loops.Wait()
+			d.crew.Close()
 			d.work.Wait()
 			d.closeErr = d.store.Close()
 			close(d.closed)

@@ -8,7 +8,8 @@ import (
 	"github.com/harpcaller/harp/store"
 )
 
-// upkeepEvery is how often what retention does not keep is deleted.
+// upkeepEvery is how often what retention does not keep is deleted, and the goroutines
+// go that are kept for attempts and have none.
 const upkeepEvery = 10 * time.Minute
 
 // upkeepLoop deletes what is old, from time to time.
@@ -21,6 +22,7 @@ func (d *Dispatcher) upkeepLoop() {
 			return
 		case <-tick.C:
 		}
+		d.crew.Rest()
 		if _, err := d.prune(d.ctx, d.retention()); err != nil && d.ctx.Err() == nil {
 			d.log.Error("prune", "err", err)
 		}

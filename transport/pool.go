@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/harpcaller/harp/internal/crew"
 )
 
 const (
@@ -16,9 +18,9 @@ const (
 // pool knows the lanes of a session. On the opener's side the idle ones wait in
 // it to be used again; on the acceptor's it only gives back their memory.
 type pool struct {
-	opener  bool
-	max     int
-	workers workers // the acceptor's
+	opener bool
+	max    int
+	crew   crew.Crew // of the acceptor: what handlers run in
 
 	mu    sync.Mutex // guards what follows and the idle fields of lanes
 	lanes map[*lane]struct{}
@@ -123,7 +125,7 @@ func (p *pool) tidy() {
 		p.armLocked(idleTime)
 	}
 	p.mu.Unlock()
-	p.workers.rest()
+	p.crew.Rest()
 	for _, l := range surplus {
 		l.close()
 	}
