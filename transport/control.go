@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/bits"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -29,8 +30,9 @@ type Control struct {
 	since   time.Time            // when Beat was called
 	beaten  time.Time            // when the last heartbeat was sent
 	beatAt  time.Time            // when the next one is
+	fresh   bool                 // none was sent at this interval
 	sending bool                 // a heartbeat is on its way
-	grown   bool                 // the stream has carried more than heartbeats lately
+	grown   bool                 // the stream has carried more than heartbeats need, lately
 	timer   *time.Timer          // for whatever of heartbeat and silence is next; nil: neither
 	stopped bool
 
@@ -82,7 +84,8 @@ func (c *Control) Beat(every time.Duration) {
 		return
 	}
 	c.every, c.peers, c.since = every, every, time.Now()
-	c.beatenLocked()
+	c.beaten = c.since
+	c.firstBeatLocked()
 	c.timer = time.AfterFunc(time.Until(c.beatAt), c.tick)
 }
 
@@ -96,7 +99,7 @@ func (c *Control) Change(own, peers time.Duration) {
 		return
 	}
 	c.every, c.peers = own, peers
-	c.beatAt = c.beaten.Add(nextBeat(c.beaten, own, c.lane.session.opener))
+	c.firstBeatLocked()
 	c.timer.Reset(min(c.untilSilentLocked(), time.Until(c.beatAt)))
 }
 
@@ -108,9 +111,22 @@ func (c *Control) OnBeat(instead func() (Frame, bool)) {
 	c.instead = instead
 }
 
+// firstBeatLocked chooses when the next heartbeat is after the interval was set. The
+// opener's is at any moment within it: those of thousands of sessions that began together
+// are spread from the first one on, and those of the acceptors, which follow, with them.
+func (c *Control) firstBeatLocked() {
+	c.fresh = true
+	d := nextBeat(c.beaten, c.every, c.lane.session.opener)
+	if c.lane.session.opener {
+		step := beatStep(c.every)
+		d = together(c.beaten, step+rand.N(c.every-step+1), c.every)
+	}
+	c.beatAt = c.beaten.Add(d)
+}
+
 // beatenLocked notes that a heartbeat is sent now, and chooses when the next one is.
 func (c *Control) beatenLocked() {
-	c.beaten = time.Now()
+	c.beaten, c.fresh = time.Now(), false
 	c.beatAt = c.beaten.Add(nextBeat(c.beaten, c.every, c.lane.session.opener))
 }
 
@@ -185,7 +201,7 @@ func (c *Control) sendSign() error {
 func (c *Control) heardBeat() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.timer == nil || c.sending || time.Since(c.beaten) < soonest(c.every) {
+	if c.timer == nil || c.sending || !c.fresh && time.Since(c.beaten) < soonest(c.every) {
 		return
 	}
 	c.beatAt = time.Now()
@@ -238,16 +254,20 @@ func (c *Control) readLoop() {
 			continue
 		}
 		c.in.put(f, nil, s.dying, c.lane.closed)
-		c.noteFrame()
+		c.noteFrame(f)
 	}
 	c.in.close(s.closedErr())
 }
 
+// shortFrame is the longest body of a frame that needs no more of the stream than a
+// heartbeat does.
+const shortFrame = 256
+
 // noteFrame sees to it that a frame that was read is heard.
-func (c *Control) noteFrame() {
+func (c *Control) noteFrame(f Frame) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.grown = true
+	c.grown = c.grown || len(f.Body) > shortFrame
 	if c.hear == nil || c.listening {
 		return
 	}
@@ -317,13 +337,25 @@ func soonest(every time.Duration) time.Duration { return every - every/10 }
 
 // nextBeat chooses when the next heartbeat is sent: within a tenth of every, at
 // random, so that many peers do not beat in step. The opener is the one to begin and
-// the acceptor the one to follow, and the openers of one process begin together, a
-// hundredth of every apart: a dispatcher of thousands of agents wakes up less often.
+// the acceptor the one to follow, and the openers of one process begin together, at
+// moments that are a beatStep apart: a dispatcher of thousands of agents wakes up less
+// often.
 func nextBeat(now time.Time, every time.Duration, opener bool) time.Duration {
-	step := max(every/100, 1)
+	step := beatStep(every)
 	d := soonest(every) + step + rand.N(max(every/10-step, 0)+1)
 	if !opener {
 		d += every / 10
 	}
-	return d - time.Duration((now.UnixNano()+int64(d))%int64(step))
+	return together(now, d, every)
+}
+
+// beatStep is how far the moments are apart at which openers send: half a hundredth of
+// every to a hundredth, a power of two in nanoseconds. The moments of the longer of two
+// intervals are among those of the shorter, and mostly the same.
+func beatStep(every time.Duration) time.Duration { return 1 << bits.Len64(uint64(every/200)) }
+
+// together returns the longest time from now that is not longer than d and ends at a
+// moment at which openers send.
+func together(now time.Time, d, every time.Duration) time.Duration {
+	return d - time.Duration((now.UnixNano()+int64(d))%int64(beatStep(every)))
 }

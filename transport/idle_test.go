@@ -33,16 +33,56 @@ func TestHeartbeatFollows(t *testing.T) {
 	})
 }
 
-// Openers of one process send their heartbeats at the same moments, a hundred of
-// them in an interval, and not all at one.
-func TestHeartbeatsComeTogether(t *testing.T) {
+// The first heartbeats of sessions that began together are spread over the interval, and
+// those of the acceptors with them.
+func TestFirstHeartbeatsSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const every = 10 * time.Second
-		moments := map[time.Duration]int{}
-		var sessions []ends
-		for range 100 {
+		const every, sessions = 10 * time.Second, 50
+		var all []ends
+		for range sessions {
 			e := virtual.connect(t, transport.Options{}, transport.Options{})
 			e.openerControl.Beat(every)
+			e.acceptorControl.Beat(every)
+			all = append(all, e)
+		}
+		begin := time.Now()
+		inTenth := map[time.Duration]int{}
+		for range 10 {
+			time.Sleep(every / 10)
+			synctest.Wait()
+			for _, e := range all {
+				asked, answered := e.acceptor.Heard(), e.opener.Heard()
+				if !asked.Equal(answered) {
+					t.Errorf("the opener's first heartbeat came after %v, the acceptor's after %v", asked.Sub(begin), answered.Sub(begin))
+				}
+				if time.Since(asked) < every/10 && asked.After(begin) {
+					inTenth[time.Since(begin)]++
+				}
+			}
+		}
+		if len(inTenth) < 6 {
+			t.Errorf("the first heartbeats came at %v", inTenth)
+		}
+		for _, e := range all {
+			if !e.acceptor.Heard().After(begin) {
+				t.Error("one came later than after the interval")
+			}
+			e.opener.Close(nil)
+			e.acceptor.Close(nil)
+		}
+	})
+}
+
+// Openers of one process send their heartbeats at the same moments, also where their
+// intervals differ a little, some dozens of them in an interval, and not all at one.
+func TestHeartbeatsComeTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const every, step = 10 * time.Second, 1 << 26 * time.Nanosecond // 67 ms
+		moments := map[time.Duration]int{}
+		var sessions []ends
+		for i := range 100 {
+			e := virtual.connect(t, transport.Options{}, transport.Options{})
+			e.openerControl.Beat(every - time.Duration(i)*25*time.Millisecond)
 			sessions = append(sessions, e)
 			time.Sleep(7 * time.Millisecond)
 		}
@@ -54,7 +94,7 @@ func TestHeartbeatsComeTogether(t *testing.T) {
 				first = heard
 			}
 			moments[heard.Sub(first)]++
-			if apart := heard.Sub(first) % (every / 100); apart != 0 {
+			if apart := heard.Sub(first) % step; apart != 0 {
 				t.Errorf("heartbeats %v apart", apart)
 			}
 			e.opener.Close(nil)
