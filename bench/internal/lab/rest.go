@@ -12,9 +12,10 @@ type Rested struct {
 }
 
 // Rest looks at a process that has nothing to do: at first it is left alone until it has
-// found its pace, then its processor time is taken over a while.
+// found its pace, then its processor time is taken over a while. A fleet of 10,000 that
+// is new to harp has found it when all were told their heartbeat's interval, 100 s.
 func (l *Lab) Rest(ctx context.Context, pid int) (Rested, error) {
-	settle, look := 90*time.Second, 20*time.Second
+	settle, look := 2*time.Minute, time.Minute
 	if l.Quick {
 		settle, look = 2*time.Second, 2*time.Second
 	}

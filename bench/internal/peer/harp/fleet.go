@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -198,24 +199,34 @@ func FanOut() measure.Subject {
 	}
 }
 
+// submittersPerCaller is as many as a Caller lets submit at a time: the others would only
+// wait, and thousands of them, begun at once, keep the processors from all else.
+const submittersPerCaller = 128
+
 func (f *fleet) fanOut(ctx context.Context, n int) (measure.Sample, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	begin := time.Now()
 	var first time.Duration
 	var once sync.Once
+	var next atomic.Int64
 	var wg sync.WaitGroup
-	for i := range n {
+	for range submittersPerCaller * len(f.callers) {
 		wg.Go(func() {
-			j, err := work.Call(ctx, f.callers[i/agentsPerCaller].Host(host(i)), echo{measure.Payload})
-			if err == nil {
-				_, err = j.Get(ctx)
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				j, err := work.Call(ctx, f.callers[i%len(f.callers)].Host(host(i)), echo{measure.Payload})
+				if err != nil {
+					cancel(err)
+					return
+				}
+				wg.Go(func() {
+					if _, err := j.Get(ctx); err != nil {
+						cancel(err)
+						return
+					}
+					once.Do(func() { first = time.Since(begin) })
+				})
 			}
-			if err != nil {
-				cancel(err)
-				return
-			}
-			once.Do(func() { first = time.Since(begin) })
 		})
 	}
 	wg.Wait()
