@@ -72,8 +72,9 @@ func listenOnce(t *testing.T, s *transport.Session) {
 func TestReadAhead(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
 		e := w.connect(t, transport.Options{}, transport.Options{})
-		sent := make(chan struct{})
+		sent, over := make(chan struct{}), make(chan struct{})
 		e.serve(t, func(ctx context.Context, x *transport.Exchange, _ transport.Frame) {
+			defer close(over)
 			send(t, x, 1, false, nil)
 			send(t, x, 2, false, nil)
 			close(sent)
@@ -94,6 +95,7 @@ func TestReadAhead(t *testing.T) {
 		send(t, x, 2, true, nil)
 		want(t, x, transport.Frame{Type: 3, End: true})
 		x.Release()
+		<-over // a session that ends before Send has returned makes it fail
 	})
 }
 

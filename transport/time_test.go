@@ -50,7 +50,7 @@ func TestHeartbeatJitter(t *testing.T) {
 		e.acceptorControl.Beat(10 * time.Second)
 		seen := make(map[time.Duration]bool)
 		last := time.Duration(0)
-		for at := time.Duration(0); at < 10*time.Minute; at += 100 * time.Millisecond {
+		for at := time.Duration(0); at < 20*time.Minute; at += 100 * time.Millisecond {
 			time.Sleep(100 * time.Millisecond)
 			synctest.Wait()
 			heard := e.acceptor.Heard().Sub(start)
