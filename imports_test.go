@@ -31,6 +31,7 @@ func TestImports(t *testing.T) {
 func TestLayers(t *testing.T) {
 	allowed := []string{
 		"github.com/harpcaller/harp",
+		"github.com/harpcaller/harp/internal/crew",
 		"github.com/harpcaller/harp/internal/pack",
 		"github.com/harpcaller/harp/internal/wire",
 		"github.com/harpcaller/harp/transport",
