@@ -72,8 +72,8 @@ func (c *Control) Receive(ctx context.Context) (Frame, error) {
 	return c.in.take(ctx)
 }
 
-// Beat sends a heartbeat every so often from now on, give or take a tenth, and
-// ends the session with [ErrSilent] when no frame was received on any stream for
+// Beat sends a heartbeat every so often from now on, give or take a tenth, the first at
+// any moment within that time, and ends the session with [ErrSilent] when no frame was received on any stream for
 // three times as long. It does not wait. Called again it sets another interval;
 // zero stops both.
 func (c *Control) Beat(every time.Duration) {
@@ -116,18 +116,17 @@ func (c *Control) OnBeat(instead func() (Frame, bool)) {
 // are spread from the first one on, and those of the acceptors, which follow, with them.
 func (c *Control) firstBeatLocked() {
 	c.fresh = true
-	d := nextBeat(c.beaten, c.every, c.lane.session.opener)
+	early := c.every / 10
 	if c.lane.session.opener {
-		step := beatStep(c.every)
-		d = together(c.beaten, step+rand.N(c.every-step+1), c.every)
+		early = c.every
 	}
-	c.beatAt = c.beaten.Add(d)
+	c.beatAt = c.beaten.Add(nextBeat(c.beaten, c.every, early, c.lane.session.opener))
 }
 
 // beatenLocked notes that a heartbeat is sent now, and chooses when the next one is.
 func (c *Control) beatenLocked() {
 	c.beaten, c.fresh = time.Now(), false
-	c.beatAt = c.beaten.Add(nextBeat(c.beaten, c.every, c.lane.session.opener))
+	c.beatAt = c.beaten.Add(nextBeat(c.beaten, c.every, c.every/10, c.lane.session.opener))
 }
 
 // tick ends the session if the peer is silent, and sends a heartbeat if it is time.
@@ -335,27 +334,21 @@ func (c *Control) listened() error {
 // soonest is the shortest time between two heartbeats.
 func soonest(every time.Duration) time.Duration { return every - every/10 }
 
-// nextBeat chooses when the next heartbeat is sent: within a tenth of every, at
-// random, so that many peers do not beat in step. The opener is the one to begin and
+// nextBeat chooses when the next heartbeat is sent: every after now or up to early before
+// that, at random, so that many peers do not beat in step. The opener is the one to begin and
 // the acceptor the one to follow, and the openers of one process begin together, at
 // moments that are a beatStep apart: a dispatcher of thousands of agents wakes up less
 // often.
-func nextBeat(now time.Time, every time.Duration, opener bool) time.Duration {
+func nextBeat(now time.Time, every, early time.Duration, opener bool) time.Duration {
 	step := beatStep(every)
-	d := soonest(every) + step + rand.N(max(every/10-step, 0)+1)
+	d := every - early + step + rand.N(max(early-step, 0)+1)
 	if !opener {
 		d += every / 10
 	}
-	return together(now, d, every)
+	return d - time.Duration((now.UnixNano()+int64(d))%int64(step))
 }
 
 // beatStep is how far the moments are apart at which openers send: half a hundredth of
 // every to a hundredth, a power of two in nanoseconds. The moments of the longer of two
 // intervals are among those of the shorter, and mostly the same.
 func beatStep(every time.Duration) time.Duration { return 1 << bits.Len64(uint64(every/200)) }
-
-// together returns the longest time from now that is not longer than d and ends at a
-// moment at which openers send.
-func together(now time.Time, d, every time.Duration) time.Duration {
-	return d - time.Duration((now.UnixNano()+int64(d))%int64(beatStep(every)))
-}
