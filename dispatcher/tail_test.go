@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"bytes"
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -164,5 +165,28 @@ func TestWhoWaitsIsToldTheEnd(t *testing.T) {
 				t.Errorf("the value is %v", end.value)
 			}
 		})
+	}
+}
+
+// keptBytes is what the tails hold of records.
+func keptBytes(ts *tails) (n int) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	for _, t := range ts.jobs {
+		n += t.bytes
+	}
+	return n
+}
+
+// A caller that waits for a result does not read records: none are kept for it.
+func TestWaitersForAResultKeepNoRecords(t *testing.T) {
+	var ts tails
+	for i := range 100 {
+		id := strconv.Itoa(i)
+		ts.hold(id)
+		ts.appended(id, numbered(0, 300, 1000))
+	}
+	if n := keptBytes(&ts); n != 0 {
+		t.Errorf("%d bytes of records are kept for 100 that wait for a result", n)
 	}
 }
