@@ -4,14 +4,19 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
 )
 
 // tailBytes is how much of the last committed records is kept for followers that
-// are up to date, for each job that somebody follows.
-const tailBytes = 256 << 10
+// are up to date, for each job that somebody follows; of many jobs less, so that all
+// tails stay within tailsBytes.
+const (
+	tailBytes  = 256 << 10
+	tailsBytes = 32 << 20
+)
 
 const (
 	pageBytes    = 1 << 20  // of records in one answer to a follower
@@ -23,6 +28,8 @@ const (
 // subscription: it asks for what is after its number and waits for the job's
 // signal if there is nothing. Jobs nobody waits for cost nothing.
 type tails struct {
+	followed atomic.Int64 // jobs that somebody follows
+
 	mu   sync.Mutex
 	jobs map[string]*tail
 }
@@ -32,13 +39,16 @@ type tail struct {
 	id      string
 	holders int // guarded by tails.mu
 
-	mu     sync.Mutex
-	signal chan struct{} // closed at the next change; nil: nobody asked for it
-	ends   chan struct{} // closed when the job has ended
-	over   bool          // ends is closed
-	end    *end          // how, set before that; nil: it has to be read
-	recent []harp.Record // consecutive, committed; the newest last
-	bytes  int
+	mu        sync.Mutex
+	signal    chan struct{} // closed at the next change; nil: nobody asked for it
+	ends      chan struct{} // closed when the job has ended
+	over      bool          // ends is closed
+	end       *end          // how, set before that; nil: it has to be read
+	followers int           // of the holders, those that read records
+	recent    []harp.Record // consecutive, committed; the newest last; only for followers
+	bytes     int
+	next      uint64 // the number of the record behind the last committed one
+	knowsNext bool   // false: the store has to be asked
 }
 
 // hold returns the tail of a job, to be released.
@@ -62,6 +72,27 @@ func (ts *tails) release(t *tail) {
 	defer ts.mu.Unlock()
 	if t.holders--; t.holders == 0 {
 		delete(ts.jobs, t.id)
+	}
+}
+
+// follow returns the tail of a job, which keeps records until it is unfollowed.
+func (ts *tails) follow(id string) *tail {
+	t := ts.hold(id)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.followers++; t.followers == 1 {
+		ts.followed.Add(1)
+	}
+	return t
+}
+
+func (ts *tails) unfollow(t *tail) {
+	defer ts.release(t)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.followers--; t.followers == 0 {
+		ts.followed.Add(-1)
+		t.forgetLocked()
 	}
 }
 
@@ -102,7 +133,9 @@ func (ts *tails) appended(id string, records []harp.Record) {
 	if t := ts.find(id); t != nil && len(records) > 0 {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.keepLocked(records)
+		if t.followers > 0 {
+			t.keepLocked(records, int(min(tailBytes, tailsBytes/max(ts.followed.Load(), 1))))
+		}
 		t.changeLocked()
 	}
 }
@@ -113,10 +146,12 @@ func (ts *tails) counted(id string) {
 	if t := ts.find(id); t != nil {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.recent, t.bytes = nil, 0
+		t.forgetLocked()
 		t.changeLocked()
 	}
 }
+
+func (t *tail) forgetLocked() { t.recent, t.bytes, t.knowsNext = nil, 0, false }
 
 func (t *tail) changeLocked() {
 	if t.signal != nil {
@@ -125,16 +160,18 @@ func (t *tail) changeLocked() {
 	}
 }
 
-func (t *tail) keepLocked(records []harp.Record) {
-	if n := len(t.recent); n > 0 && t.recent[n-1].Seq+1 != records[0].Seq {
-		t.recent, t.bytes = nil, 0
+// keepLocked keeps the newest records, as many as have room in most bytes.
+func (t *tail) keepLocked(records []harp.Record, most int) {
+	if t.next != records[0].Seq {
+		t.forgetLocked()
 	}
+	t.next, t.knowsNext = records[len(records)-1].Seq+1, true
 	t.recent = append(t.recent, records...)
 	for _, r := range records {
 		t.bytes += cost(r)
 	}
 	drop := 0
-	for t.bytes > tailBytes && drop < len(t.recent)-1 {
+	for t.bytes > most && drop < len(t.recent) {
 		t.bytes -= cost(t.recent[drop])
 		drop++
 	}
@@ -157,12 +194,13 @@ func (t *tail) changed() <-chan struct{} {
 }
 
 // from returns the records from a number on that the tail has, about as many as most
-// allows and at least one; none if it does not have that one.
-func (t *tail) from(seq uint64, most store.Most) []harp.Record {
+// allows and at least one, and the number behind the last committed one; none if it does
+// not have that one.
+func (t *tail) from(seq uint64, most store.Most) (records []harp.Record, end uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.recent) == 0 || seq < t.recent[0].Seq || seq-t.recent[0].Seq >= uint64(len(t.recent)) {
-		return nil
+	if len(t.recent) == 0 || seq < t.recent[0].Seq || seq >= t.next {
+		return nil, 0
 	}
 	from := t.recent[seq-t.recent[0].Seq:]
 	n, size := 1, cost(from[0])
@@ -171,7 +209,7 @@ func (t *tail) from(seq uint64, most store.Most) []harp.Record {
 			break
 		}
 	}
-	return copyRecords(from[:n])
+	return copyRecords(from[:n]), t.next
 }
 
 // pageLimit is how many bytes of records a question gets at most, when so many are
@@ -193,8 +231,7 @@ func mostOf(q harp.RecordQuery) store.Most {
 func (t *tail) isAt(seq uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := len(t.recent)
-	return !t.over && n > 0 && t.recent[n-1].Seq+1 == seq
+	return !t.over && t.knowsNext && t.next == seq
 }
 
 // copyRecords gives a follower records of its own, the values in one piece.
@@ -223,25 +260,25 @@ func (t *tail) waitEnd(ctx context.Context) (*end, error) {
 	}
 }
 
-// records answers a follower: committed records from a number on, at once if there
-// are any or the job has ended, else, if it waits, when there are.
+// records answers committed records from a number on: what there is, or, if the
+// question waits, when there are any or the job has ended.
 func (d *Dispatcher) records(ctx context.Context, id string, q harp.RecordQuery) (harp.RecordPage, error) {
-	t := d.tails.hold(id)
-	defer d.tails.release(t)
 	asking := d.asking.Add(1)
 	defer d.asking.Add(-1)
 	q.MaxBytes = pageLimit(q, asking)
+	if q.Tail || !q.Wait {
+		return d.readPage(ctx, id, q) // the store alone knows all that is committed at this moment
+	}
+	t := d.tails.follow(id)
+	defer d.tails.unfollow(t)
 	for {
 		changed := t.changed()
-		if !q.Tail {
-			if got := t.from(q.From, mostOf(q)); got != nil {
-				next := got[len(got)-1].Seq + 1
-				return harp.RecordPage{Records: got, Next: next, End: next}, nil
-			}
+		if got, end := t.from(q.From, mostOf(q)); got != nil {
+			return harp.RecordPage{Records: got, Next: got[len(got)-1].Seq + 1, End: end}, nil
 		}
-		if q.Tail || !q.Wait || !t.isAt(q.From) {
+		if !t.isAt(q.From) {
 			page, err := d.readPage(ctx, id, q)
-			if err != nil || len(page.Records) > 0 || page.Ended || q.Tail || !q.Wait {
+			if err != nil || len(page.Records) > 0 || page.Ended {
 				return page, err
 			}
 		}

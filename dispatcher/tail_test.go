@@ -22,18 +22,23 @@ func numbered(from, n, size int) []harp.Record {
 // onePage is as much as a tail may be asked for.
 var onePage = store.Most{Bytes: pageBytes}
 
+func recordsFrom(t *tail, seq uint64, most store.Most) []harp.Record {
+	records, _ := t.from(seq, most)
+	return records
+}
+
 func TestATailKeepsTheNewestRecordsWithinItsBytes(t *testing.T) {
 	var ts tails
-	held := ts.hold("job")
+	held := ts.follow("job")
 	const size = 1000
 	for from := 0; from < 2000; from += 100 {
 		ts.appended("job", numbered(from, 100, size))
 	}
-	got := held.from(1999, onePage)
+	got := recordsFrom(held, 1999, onePage)
 	if len(got) != 1 || got[0].Seq != 1999 {
 		t.Errorf("the last record is %+v", got)
 	}
-	if held.from(0, onePage) != nil || held.from(2000, onePage) != nil {
+	if recordsFrom(held, 0, onePage) != nil || recordsFrom(held, 2000, onePage) != nil {
 		t.Error("the tail has what it dropped or never had")
 	}
 	oldest := held.recent[0].Seq
@@ -41,32 +46,32 @@ func TestATailKeepsTheNewestRecordsWithinItsBytes(t *testing.T) {
 	if kept := int(2000 - oldest); kept*each > tailBytes || (kept+1)*each <= tailBytes {
 		t.Errorf("it keeps %d records of %d bytes", kept, size)
 	}
-	if n := len(held.from(oldest, onePage)); n != int(2000-oldest) {
+	if n := len(recordsFrom(held, oldest, onePage)); n != int(2000-oldest) {
 		t.Errorf("from the oldest on it has %d", n)
 	}
-	if n := len(held.from(oldest, store.Most{Records: 7, Bytes: pageBytes})); n != 7 {
+	if n := len(recordsFrom(held, oldest, store.Most{Records: 7, Bytes: pageBytes})); n != 7 {
 		t.Errorf("asked for 7 it gives %d", n)
 	}
 }
 
 func TestATailThatMissedSomethingBeginsAnew(t *testing.T) {
 	var ts tails
-	held := ts.hold("job")
+	held := ts.follow("job")
 	ts.appended("job", numbered(0, 10, 1))
 	ts.appended("job", numbered(20, 10, 1))
-	if held.from(5, onePage) != nil || len(held.from(20, onePage)) != 10 {
+	if recordsFrom(held, 5, onePage) != nil || len(recordsFrom(held, 20, onePage)) != 10 {
 		t.Errorf("after a gap it has %v", held.recent)
 	}
 }
 
 func TestATailSharesNoMemoryWithItsReaders(t *testing.T) {
 	var ts tails
-	held := ts.hold("job")
+	held := ts.follow("job")
 	ts.appended("job", numbered(1, 3, 4))
-	got := held.from(1, onePage)
+	got := recordsFrom(held, 1, onePage)
 	got[0].Value[0] = 99
 	_ = append(got[0].Value, 99) // must not reach the next record's value
-	if again := held.from(1, onePage); again[0].Value[0] != 1 || again[1].Value[0] != 2 {
+	if again := recordsFrom(held, 1, onePage); again[0].Value[0] != 1 || again[1].Value[0] != 2 {
 		t.Errorf("a reader changed the tail: %v", again)
 	}
 }
@@ -188,5 +193,56 @@ func TestWaitersForAResultKeepNoRecords(t *testing.T) {
 	}
 	if n := keptBytes(&ts); n != 0 {
 		t.Errorf("%d bytes of records are kept for 100 that wait for a result", n)
+	}
+}
+
+// Followers of many jobs keep no more than of few.
+func TestTailsOfManyJobsStayWithinTheirBytes(t *testing.T) {
+	var ts tails
+	for i := range 2 * tailsBytes / tailBytes {
+		ts.follow(strconv.Itoa(i))
+	}
+	for i := range 2 * tailsBytes / tailBytes {
+		ts.appended(strconv.Itoa(i), numbered(0, 300, 1000))
+	}
+	if n := keptBytes(&ts); n > tailsBytes || n < tailsBytes*9/10 {
+		t.Errorf("%d bytes are kept, of at most %d", n, tailsBytes)
+	}
+}
+
+// A tail keeps no records once nobody follows, though somebody waits for the result, and
+// a new follower does not take what is left for all there is.
+func TestATailForgetsWhenNobodyFollows(t *testing.T) {
+	var ts tails
+	ts.hold("job")
+	held := ts.follow("job")
+	ts.appended("job", numbered(0, 10, 10))
+	if _, end := held.from(3, store.Most{Records: 1, Bytes: pageBytes}); end != 10 {
+		t.Errorf("a page that is cut short ends at %d of 10", end)
+	}
+	if !held.isAt(10) {
+		t.Error("who has read all is not at the end")
+	}
+	ts.unfollow(held)
+	if keptBytes(&ts) != 0 {
+		t.Errorf("it keeps %d records", len(held.recent))
+	}
+	ts.appended("job", numbered(10, 5, 10))
+	if again := ts.follow("job"); again.isAt(10) || again.isAt(15) || recordsFrom(again, 0, onePage) != nil {
+		t.Error("it knows where the job ends without having been told")
+	}
+}
+
+// A record that alone is more than a tail may keep is not kept; who has read it is at the
+// end all the same.
+func TestATailWithoutRoomKnowsItsEnd(t *testing.T) {
+	var ts tails
+	held := ts.follow("job")
+	ts.appended("job", numbered(0, 1, tailBytes))
+	if keptBytes(&ts) != 0 || recordsFrom(held, 0, onePage) != nil {
+		t.Errorf("it keeps %d bytes", keptBytes(&ts))
+	}
+	if !held.isAt(1) {
+		t.Error("it does not know its end")
 	}
 }
