@@ -47,7 +47,10 @@ func TestStreamStopsEarlyBesideManyFollowers(t *testing.T) {
 		waiting.Go(func() { _, _ = job.Get(ctx) })
 		for range 64 {
 			waiting.Go(func() {
-				for range other.Follow(ctx) { //nolint:revive // it has no records
+				for _, err := range other.Follow(ctx) {
+					if err == nil {
+						t.Error("a job that emits nothing has a record")
+					}
 				}
 			})
 		}
