@@ -16,6 +16,8 @@ type Memory struct {
 	names  map[string]*inode
 	synced map[string]*inode // names as of the last SyncDir
 	crash  int               // files opened before the last crash are dead
+
+	changes []func(names map[string]*inode) // of names since the last SyncDir
 }
 
 // inode is a file's content.
@@ -33,34 +35,49 @@ func NewMemory() *Memory {
 func (m *Memory) Crash() { m.crashed(func(n *inode) []byte { return n.synced }) }
 
 // Tear is a crash of which r decides how much of what was written and not synced
-// is there afterwards: a part of it, or zeros in its place.
+// is there afterwards: each sector or not, in any order. In place of one that is not
+// there are zeros, or what lay on the disk before. Of the names that were made or
+// removed since the last SyncDir, too, each change may have happened or not.
 func (m *Memory) Tear(r *rand.Rand) {
+	m.mu.Lock()
+	for _, change := range m.changes {
+		if r.IntN(2) == 0 {
+			change(m.synced)
+		}
+	}
+	m.mu.Unlock()
 	m.crashed(func(n *inode) []byte { return n.torn(r) })
 }
 
 // torn is what the file may be after a crash.
 func (n *inode) torn(r *rand.Rand) []byte {
-	extra, grew := bytes.CutPrefix(n.data, n.synced)
-	if !grew || len(extra) == 0 {
-		return n.synced
-	}
-	kept := extra[:r.IntN(len(extra)+1)]
-	zeros := 0
-	if r.IntN(2) == 0 { // whole sectors that were never written
-		next := -(len(n.synced) + len(kept)) & (sector - 1)
-		if next < len(extra)-len(kept) && len(kept)+next > 0 {
-			kept = extra[:len(kept)+next]
-			zeros = r.IntN(len(extra) - len(kept) + 1)
+	from, to := len(n.synced), len(n.data)
+	size := []int{from, min(from, to) + r.IntN(max(from, to)-min(from, to)+1), to}[r.IntN(3)]
+	left := make([]byte, size)
+	stale := r.IntN(2) == 0
+	written := r.IntN(4) // of three sectors, about
+	for at := 0; at < size; at += sector {
+		end := min(at+sector, size)
+		if stale && at >= from {
+			for i := at; i < end; i++ {
+				left[i] = byte(r.IntN(256))
+			}
+		}
+		if at < from {
+			copy(left[at:end], n.synced[at:])
+		}
+		if at < to && r.IntN(3) < written {
+			copy(left[at:end], n.data[at:])
 		}
 	}
-	return slices.Concat(n.synced, kept, make([]byte, zeros))
+	return left
 }
 
 func (m *Memory) crashed(left func(*inode) []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.crash++
-	m.names = maps.Clone(m.synced)
+	m.names, m.changes = maps.Clone(m.synced), nil
 	for _, n := range m.names {
 		n.data = bytes.Clone(left(n))
 		n.synced = bytes.Clone(n.data)
@@ -156,7 +173,7 @@ func (d mount) Open(name string) (f File, err error) {
 func (d mount) Create(name string) (f File, err error) {
 	err = d.use(func(m *Memory) error {
 		n := &inode{}
-		m.names[name] = n
+		m.change(func(names map[string]*inode) { names[name] = n })
 		f = &memoryFile{m: m, n: n, crash: m.crash}
 		return nil
 	})
@@ -169,8 +186,12 @@ func (d mount) Rename(from, to string) error {
 		if n == nil {
 			return &fs.PathError{Op: "rename", Path: from, Err: fs.ErrNotExist}
 		}
-		delete(m.names, from)
-		m.names[to] = n
+		m.change(func(names map[string]*inode) {
+			if names[from] == n {
+				delete(names, from)
+				names[to] = n
+			}
+		})
 		return nil
 	})
 }
@@ -180,16 +201,22 @@ func (d mount) Remove(name string) error {
 		if m.names[name] == nil {
 			return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrNotExist}
 		}
-		delete(m.names, name)
+		m.change(func(names map[string]*inode) { delete(names, name) })
 		return nil
 	})
 }
 
 func (d mount) SyncDir() error {
 	return d.use(func(m *Memory) error {
-		m.synced = maps.Clone(m.names)
+		m.synced, m.changes = maps.Clone(m.names), nil
 		return nil
 	})
+}
+
+// change changes the names, durably with the next SyncDir.
+func (m *Memory) change(change func(names map[string]*inode)) {
+	change(m.names)
+	m.changes = append(m.changes, change)
 }
 
 // memoryFile is an open file of a Memory.
