@@ -93,7 +93,7 @@ func (c *compaction) keep(e *entry, off int64) {
 	c.j.mu.Lock()
 	defer c.j.mu.Unlock()
 	switch e.kind {
-	case kindHead, kindFirst, kindWithdrawn:
+	case kindHead, kindFirst, kindClosed, kindWithdrawn:
 		return
 	case kindTomb:
 		if c.j.tombs.has(e.key, c.now) && !c.j.tombs.past(e.at, c.now) {

@@ -10,16 +10,18 @@ import (
 
 // An entry is
 //
-//	length of the body, CRC-32C of the body, CRC-32C of position and both: uint32 each, little endian
+//	length of the body, CRC-32C of the body, bytes since its group began, CRC-32C of
+//	position and these three: uint32 each, little endian
 //	body
 //	endMark
 //
+// A group is written once all before it is synced: so each of its entries proves that.
 // The position is the entry's own in the journal, so that what was once written
 // elsewhere is never taken for it. The head of a segment, its first entry, says
 // which position that is, and has 0 for its own. endMark is not zero: an entry that
 // ends in zeros was not written to its end.
 const (
-	entryHead = 12
+	entryHead = 16
 	entrySize = entryHead + 1 // without its body
 	endMark   = 0xA5
 	sector    = 512 // what a disk writes whole or not at all
@@ -48,6 +50,7 @@ const (
 	kindTomb                      // ACKED, the end too, or forgotten
 	kindState                     // of an attempt all but END and records: written again
 	kindFirst                     // the segments before this one are not needed
+	kindClosed                    // nothing: it proves that what is before it was synced
 )
 
 const (
@@ -94,6 +97,8 @@ func appendBody(b []byte, e *entry) []byte {
 		return binary.AppendVarint(b, e.base)
 	case kindFirst:
 		return binary.AppendUvarint(b, e.number)
+	case kindClosed:
+		return b
 	default:
 		return appendOf(appendBytes(b, []byte(e.key.Job)), e)
 	}
@@ -155,21 +160,21 @@ func appendStop(b []byte, s *Stop) []byte {
 	return binary.AppendVarint(b, int64(s.Limit))
 }
 
-// seal puts the checksums into the entries of b, the first of which has a position.
+// seal puts the checksums into the entries of b, which are a group at a position.
 func seal(b []byte, position int64) {
-	for len(b) > 0 {
-		n := int(binary.LittleEndian.Uint32(b))
-		binary.LittleEndian.PutUint32(b[4:], crc32.Checksum(b[entryHead:entryHead+n], castagnoli))
-		binary.LittleEndian.PutUint32(b[8:], headSum(b, position))
-		b, position = b[n+entrySize:], position+int64(n+entrySize)
+	for off := 0; off < len(b); off += entryLen(b[off:]) {
+		e := b[off : off+entryLen(b[off:])]
+		binary.LittleEndian.PutUint32(e[4:], crc32.Checksum(e[entryHead:len(e)-1], castagnoli))
+		binary.LittleEndian.PutUint32(e[8:], uint32(off)) //nolint:gosec // a group fits in memory many times
+		binary.LittleEndian.PutUint32(e[12:], headSum(e, position+int64(off)))
 	}
 }
 
 // headSum is the checksum of an entry's head.
 func headSum(b []byte, position int64) uint32 {
-	var p [16]byte
+	var p [20]byte
 	binary.LittleEndian.PutUint64(p[:], uint64(position))
-	copy(p[8:], b[:8])
+	copy(p[8:], b[:12])
 	return crc32.Checksum(p[:], castagnoli)
 }
 
@@ -193,7 +198,7 @@ func unseal(b []byte, position int64) (body []byte, n int, err error) {
 	if len(b) < entryHead {
 		return nil, 0, errCut
 	}
-	if headSum(b, position) != binary.LittleEndian.Uint32(b[8:]) {
+	if headSum(b, position) != binary.LittleEndian.Uint32(b[12:]) {
 		return nil, 0, errSum
 	}
 	size := int64(binary.LittleEndian.Uint32(b)) + entrySize
@@ -206,6 +211,11 @@ func unseal(b []byte, position int64) (body []byte, n int, err error) {
 		return nil, n, errSum
 	}
 	return body, n, nil
+}
+
+// groupAt returns where the group of the entry at the start of b began.
+func groupAt(b []byte, position int64) int64 {
+	return position - int64(binary.LittleEndian.Uint32(b[8:]))
 }
 
 // parseBody reads a body; all of it must make sense.
@@ -225,6 +235,8 @@ func parseBody(b []byte) (e entry, ok bool) {
 		return e, r.done() && e.base >= 0
 	case kindFirst:
 		e.number = r.uvarint()
+		return e, r.done()
+	case kindClosed:
 		return e, r.done()
 	default:
 		ok = r.attempt(&e)

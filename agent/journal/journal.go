@@ -56,8 +56,8 @@ func (e *FullError) Error() string {
 // Is reports whether target is ErrFull.
 func (e *FullError) Is(target error) bool { return target == ErrFull }
 
-// CorruptError says where a journal is damaged. What is merely the torn end of the
-// last segment is no damage.
+// CorruptError says where a journal is damaged. What a crash may leave of the last
+// group, of which nothing proves that it was synced, is no damage.
 type CorruptError struct {
 	File   string
 	Offset int64

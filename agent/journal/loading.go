@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -34,7 +33,7 @@ func (l *loading) segment(number uint64) error {
 	for s.size = int64(n); s.size < int64(len(data)); s.size += int64(n) {
 		var e entry
 		e, n, err = parse(data[s.size:], s.base+s.size)
-		if err != nil && number == l.last && isTorn(data, s.size, n, err) {
+		if err != nil && number == l.last && !wasSynced(data, s.size, s.base) {
 			break
 		}
 		if err == nil {
@@ -77,25 +76,19 @@ func (l *loading) restart() {
 	clear(j.attempts)
 }
 
-// isTorn reports whether a bad entry at off is what a crash leaves of a write that
-// was not synced: cut short, or zeros in place of its end. n is its size, 0 if that
-// is not known.
-func isTorn(data []byte, off int64, n int, err error) bool {
-	if errors.Is(err, errCut) {
-		return true
+// wasSynced reports whether the bytes at an offset of the last segment, which are no
+// entry, were synced once: then a whole entry of a later group is behind them. Else
+// they were torn by a crash, as may be anything of the last group, in any order.
+func wasSynced(data []byte, off, base int64) bool {
+	for i := off + 1; i+entrySize <= int64(len(data)); i++ {
+		if groupAt(data[i:], base+i) <= base+off {
+			continue
+		}
+		if _, _, err := unseal(data[i:], base+i); err == nil {
+			return true
+		}
 	}
-	if n == 0 {
-		n = entryHead
-	}
-	zeros := int64(len(data))
-	for zeros > off && data[zeros-1] == 0 {
-		zeros--
-	}
-	if zeros == off {
-		return true
-	}
-	zeros = (zeros + sector - 1) &^ (sector - 1)
-	return zeros < off+int64(n) && zeros < int64(len(data))
+	return false
 }
 
 // apply takes an entry that was read. Entries that were written again may follow
@@ -105,6 +98,8 @@ func (l *loading) apply(e entry, number uint64, off int64, size int) error {
 	switch e.kind {
 	case kindHead:
 		return errBad
+	case kindClosed:
+		return nil
 	case kindFirst:
 		if e.number > number {
 			return errBad

@@ -24,6 +24,15 @@ func (j *Journal) writeLoop() {
 			more = j.compact(2*written) || g != nil
 		}
 	}
+	j.writeClosed()
+}
+
+// writeClosed writes the proof that all is synced, which no later group gives: where it
+// is missing, damage of the last group cannot be told from a crash while it was written.
+func (j *Journal) writeClosed() {
+	g := newGroup()
+	g.buf = appendEntry(nil, &entry{kind: kindClosed})
+	_, _ = j.write(g)
 }
 
 // take returns the group that is to be written now; nil: none.
