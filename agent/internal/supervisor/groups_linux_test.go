@@ -1,0 +1,43 @@
+package supervisor_test
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/harpcaller/harp/agent/internal/supervisor"
+)
+
+// TestNoGroupsMeansNone checks that a command whose procedure says groups: [] has no
+// supplementary group, whatever groups the agent has. It is not run beside others, as
+// the groups are the whole process's.
+func TestNoGroupsMeansNone(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("only root can have other groups")
+		}
+		t.Skip("only root can have other groups")
+	}
+	had, err := unix.Getgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setgroups([]int{4, 6}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Setgroups(had); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, o := range map[string]supervisor.Options{"inside": {}, "supervised": supervised(t)} {
+		t.Run(name, func(t *testing.T) {
+			spec := shell("grep ^Groups: /proc/self/status")
+			spec.Command.Groups = []string{}
+			if got := follow(t, start(t, o, spec), 0); got.text("stdout") != "Groups:\t \n" {
+				t.Errorf("the command has %q, want none", got.text("stdout"))
+			}
+		})
+	}
+}
