@@ -21,7 +21,7 @@ type Spec struct {
 	Dir     string   `json:"dir,omitempty"`     // where it runs; default: /
 	User    string   `json:"user,omitempty"`    // name or number; default: that of this process
 	Group   string   `json:"group,omitempty"`   // name or number; default: the user's own
-	Groups  []string `json:"groups,omitempty"`  // supplementary ones; default: those that the user database says
+	Groups  []string `json:"groups"`            // supplementary ones, all of them: nil are those that the user database says, and an empty list is none
 	Umask   *int     `json:"umask,omitempty"`   // default: 022
 	Rlimits []Rlimit `json:"rlimits,omitempty"` // default: those of this process
 }
