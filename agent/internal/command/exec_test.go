@@ -92,3 +92,15 @@ func TestExecPolicyIsChecked(t *testing.T) {
 		t.Errorf("HARP_JOB can be passed on: %v", err)
 	}
 }
+
+// TestExecOfAnEmptyListIsRefused: a list of the policy that is there and empty allows
+// nothing by its words, so it is never taken for one that was left out, which allows all.
+func TestExecOfAnEmptyListIsRefused(t *testing.T) {
+	for field, p := range map[string]ExecPolicy{"exec.commands": {Commands: []string{}}, "exec.dirs": {Dirs: []string{}}} {
+		_, err := Exec(p)
+		var wrong *harp.FieldError
+		if !errors.As(err, &wrong) || wrong.Field != field || !strings.Contains(wrong.Message, "must not be empty: left out it allows any") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}

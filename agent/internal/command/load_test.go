@@ -263,6 +263,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{run + "\nresult: {path: x}", `:3: x.result.path: goes with from: file`},
 		{run + "\nresult: {from: stdout, max: 3GiB}", `:3: x.result.max: must be at most 2097088`},
 		{run + "\nsuccess: [0, 256]", `:3: x.success[1]: must be an exit code from 0 to 255`},
+		{run + "\nsuccess: []", `:3: x.success: must have an exit code, or be left out: then it is 0`},
 		{run + "\nrecords: words", `:3: x.records: must be one of lines, json, raw, is words`},
 		{run + "\nroles: ['a b']", `:3: x.roles[0]: must be a word`},
 		{run + "\n" + run, `:3: x.command: mapping key "command" already defined at line 2`},
