@@ -84,8 +84,8 @@ func commandProcedure(c *command.Command) (*procedure, error) {
 // program, anywhere, as the agent's own user.
 type ExecPolicy struct {
 	User, Group string        // as whom; default: as the agent
-	Commands    []string      // programs, as they must be named in argv[0]; none: any
-	Dirs        []string      // where it may be run, and below; none: anywhere
+	Commands    []string      // programs, as they must be named in argv[0]; nil: any
+	Dirs        []string      // where it may be run, and below; nil: anywhere
 	Env         []string      // variables that a call may set
 	PassEnv     []string      // variables of the agent's own
 	Timeout     time.Duration // as of any procedure; 0: none of its own

@@ -287,6 +287,9 @@ func (b *builder) outcome() {
 	} else if c.result.Max == 0 {
 		c.result.Max = defaultResult
 	}
+	if d.Success != nil && len(d.Success) == 0 {
+		b.errorf("success", "must have an exit code, or be left out: then it is 0")
+	}
 	for i, code := range d.Success {
 		if code < 0 || code > 255 {
 			b.errorf(fmt.Sprintf("success[%d]", i), "must be an exit code from 0 to 255")

@@ -22,8 +22,8 @@ const ExecName = "exec"
 // ExecPolicy is what callers of the ad-hoc procedure may run.
 type ExecPolicy struct {
 	User, Group string        // as whom; default: as the agent
-	Commands    []string      // programs, as they must be named in argv[0]; none: any
-	Dirs        []string      // where it may be run, and below; none: anywhere
+	Commands    []string      // programs, as they must be named in argv[0]; nil: any
+	Dirs        []string      // where it may be run, and below; nil: anywhere
 	Env         []string      // variables that a call may set
 	PassEnv     []string      // variables of the agent's own
 	Timeout     time.Duration // as of any procedure; 0: none of its own
@@ -65,6 +65,13 @@ func Exec(p ExecPolicy) (*Command, error) {
 }
 
 func (p *ExecPolicy) check() error {
+	const empty = "must not be empty: left out it allows any"
+	if p.Commands != nil && len(p.Commands) == 0 {
+		return &harp.FieldError{Field: "exec.commands", Message: empty}
+	}
+	if p.Dirs != nil && len(p.Dirs) == 0 {
+		return &harp.FieldError{Field: "exec.dirs", Message: empty}
+	}
 	for _, name := range slices.Concat(p.Env, p.PassEnv) {
 		if !variable.MatchString(name) || strings.HasPrefix(name, ownPrefix) {
 			return &harp.FieldError{Field: "exec.env", Message: fmt.Sprintf("%q is not the name of a variable that is not harp's own", clip(name))}
