@@ -72,6 +72,11 @@ func (b *builder) checkName() {
 
 // command reads what is run.
 func (b *builder) command() {
+	stdin, err := parseTemplate(b.d.Stdin)
+	if err != nil {
+		b.errorf("stdin", "%v", err)
+	}
+	b.cmd.stdin = stdin
 	b.cmd.argv = b.argv("command", b.d.Command)
 	if len(b.d.Command) == 0 {
 		b.errorf("command", "is missing: a list of the program and its arguments")
@@ -80,11 +85,6 @@ func (b *builder) command() {
 		b.errorf("dry_run", "must have a program and its arguments")
 	}
 	b.cmd.dryRun = b.argv("dry_run", b.d.DryRun)
-	stdin, err := parseTemplate(b.d.Stdin)
-	if err != nil {
-		b.errorf("stdin", "%v", err)
-	}
-	b.cmd.stdin = stdin
 	for _, p := range stdin {
 		b.use("stdin", p, usage{stdin: p.form == formText})
 	}
@@ -92,7 +92,7 @@ func (b *builder) command() {
 
 func (b *builder) argv(field string, list []*argument) []element {
 	var argv []element
-	var code interpreted
+	var code interpreted // which reads no further than to the first placeholder that must not be
 	for i, a := range list {
 		at := fmt.Sprintf("%s[%d]", field, i)
 		if a == nil {
@@ -101,27 +101,69 @@ func (b *builder) argv(field string, list []*argument) []element {
 		}
 		if i == 0 {
 			argv = append(argv, b.program(at, a))
-			code.next(a.words[0])
+			code.next(a.words[:1], false, false)
 			continue
 		}
 		e, spread := element{}, 0
 		for j, text := range a.words {
-			word := at
-			if a.group {
-				word = fmt.Sprintf("%s[%d]", at, j)
-			}
-			t := b.word(word, text, true)
+			t := b.word(a.at(at, j), text, true)
 			if spread += t.spreads(); spread > 1 {
-				b.errorf(word, "must not have a second list: it comes once for each element of one")
-			}
-			if program := code.next(text); program != "" && len(t.names()) > 0 {
-				b.errorf(word, "must have no placeholder: %s reads it as code; put it into an element behind, which the code takes as an argument", program)
+				b.errorf(a.at(at, j), "must not have a second list: it comes once for each element of one")
 			}
 			e.words = append(e.words, t)
 		}
+		if j, reason := code.next(b.marked(e)); reason != "" {
+			b.errorf(a.at(at, j), "must have no placeholder: %s", reason)
+		}
 		argv = append(argv, e)
 	}
+	if program := code.readsStdin(); program != "" && b.hasText(b.cmd.stdin) {
+		b.errorf("stdin", "must have no placeholder: %s reads it as code", program)
+	}
 	return argv
+}
+
+// marked returns an element as it is read for code, and whether it may be left out, or
+// come several times.
+func (b *builder) marked(e element) (words []string, optional, repeated bool) {
+	for _, t := range e.words {
+		var text strings.Builder
+		for _, p := range t {
+			decl := b.d.Params.byName[p.name]
+			if decl == nil {
+				decl = &param{}
+			}
+			text.WriteString(p.literal)
+			text.WriteString(b.mark(p, decl))
+			optional = optional || p.name != "" && !decl.Required && decl.Default == nil
+			repeated = repeated || p.form == formSpread
+		}
+		words = append(words, text.String())
+	}
+	return words, optional, repeated
+}
+
+// mark is what stands for a placeholder in a word that is read for code.
+func (b *builder) mark(p part, decl *param) string {
+	dashed := decl.Dash
+	if p.form == formSpread && decl.Items != nil {
+		decl, dashed = decl.Items, dashed || decl.Items.Dash
+	}
+	switch {
+	case p.name == "":
+		return ""
+	case p.form == formFile, len(decl.Enum) > 0, slices.Contains([]string{typeInt, typeNumber, typeBool, typeDuration}, decl.kind()):
+		return markTame
+	case dashed:
+		return markDashed
+	}
+	return markFree
+}
+
+// hasText reports whether a text of the caller's may be in what a template becomes.
+func (b *builder) hasText(t template) bool {
+	words, _, _ := b.marked(element{words: []template{t}})
+	return slices.ContainsFunc(words, hasText)
 }
 
 // program is the first element. No argument has a say in it.

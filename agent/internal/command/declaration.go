@@ -128,6 +128,14 @@ type argument struct {
 	group bool
 }
 
+// at names the word of an element, which is called field.
+func (a *argument) at(field string, word int) string {
+	if a.group {
+		return fmt.Sprintf("%s[%d]", field, word)
+	}
+	return field
+}
+
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (a *argument) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind != yaml.SequenceNode {
