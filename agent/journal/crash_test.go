@@ -36,6 +36,44 @@ func play(j *Journal, h *history) (failed error) {
 	return nil
 }
 
+// TestKillAtEveryCall: the process dies in each call to the files, and the machine only
+// once another process has opened what that left. What the second one found and has
+// added is there in the end: no step of the first was left half durable.
+func TestKillAtEveryCall(t *testing.T) {
+	last := calls(t) + 20
+	for n := 1; n <= last; n++ {
+		for mode := range 4 {
+			mem, h := NewMemory(), newHistory()
+			fails := FailAt(mem, n, errors.New("killed"))
+			fails.Forever, fails.Anyway = true, mode&1 == 1
+			if first, err := Open(fails, small); err == nil {
+				_ = play(first, h)
+				_ = first.Close()
+			}
+			second, err := Open(mem, small)
+			if err != nil {
+				t.Fatalf("call %d, mode %d: %v", n, mode, err)
+			}
+			found, err := look(second, universe)
+			must(t, err)
+			must(t, h.allows(found))
+			must(t, second.AcceptStart(Key{"second", 1}, Accept{}, now()))
+			crash(mem, uint64(mode&2))
+			_ = second.Close()
+			inspect(t, mem, h)
+			third, err := Open(mem, small)
+			must(t, err)
+			if s := third.State(Key{"second", 1}); s != Started {
+				t.Errorf("what the second process accepted is %v", s)
+			}
+			must(t, third.Close())
+			if t.Failed() {
+				t.Fatalf("call %d, mode %d", n, mode)
+			}
+		}
+	}
+}
+
 // inspect opens a journal again and checks that it is what the history allows.
 func inspect(t *testing.T, mem *Memory, h *history) {
 	t.Helper()
@@ -120,13 +158,14 @@ func crash(mem *Memory, seed uint64) {
 
 // TestErrorAtEveryCall: one call to the files fails, or all from one on. Nothing is
 // acknowledged that is not there after a crash; what was answered with another error
-// than ErrBroken is not there; the journal goes on, or says that it is broken.
+// than ErrBroken is not there, also if the machine dies at once; the journal goes on, or
+// says that it is broken.
 func TestErrorAtEveryCall(t *testing.T) {
 	causes := []error{syscall.EIO, syscall.ENOSPC}
 	last := calls(t) + 20
 	for n := 1; n <= last; n++ {
-		for mode := range 4 {
-			errorAt(t, n, mode&1 == 1, mode&2 == 2, causes[n%2])
+		for mode := range 8 {
+			errorAt(t, n, mode&1 == 1, mode&2 == 2, mode&4 == 4, causes[n%2])
 			if t.Failed() {
 				t.Fatalf("call %d, mode %d", n, mode)
 			}
@@ -134,7 +173,7 @@ func TestErrorAtEveryCall(t *testing.T) {
 	}
 }
 
-func errorAt(t *testing.T, n int, anyway, forever bool, cause error) {
+func errorAt(t *testing.T, n int, anyway, forever, atOnce bool, cause error) {
 	t.Helper()
 	mem, h := NewMemory(), newHistory()
 	fails := FailAt(mem, n, cause)
@@ -163,7 +202,7 @@ func errorAt(t *testing.T, n int, anyway, forever bool, cause error) {
 	default: // undone
 		h.since = h.since[:1]
 		h.now = h.since[0].clone()
-		if !forever {
+		if !forever && !atOnce {
 			o := opAccept(Key{"x", 1}, 1, true)
 			if err := o.call(j); err != nil {
 				t.Errorf("the journal does not go on: %v", err)

@@ -445,14 +445,34 @@ func (w *world) step() error {
 		_ = w.j.Close()
 		return w.reopen()
 	case 2:
-		if err := w.j.Close(); err == nil {
-			w.h.step(true)
-		} else if w.fails == nil {
-			return err
-		}
-		return w.reopen()
+		return w.closeAndReopen()
 	}
 	return w.call(w.dice.op())
+}
+
+// closeAndReopen closes the journal in order: what it holds counts the same afterwards.
+func (w *world) closeAndReopen() error {
+	err := w.j.Close()
+	switch {
+	case err == nil:
+		w.h.step(true)
+	case w.fails == nil:
+		return err
+	}
+	before := w.j
+	if openErr := w.reopen(); openErr != nil || err != nil {
+		return openErr
+	}
+	return sameCosts(before, w.j)
+}
+
+// sameCosts compares what two journals count as held, by hand and by job.
+func sameCosts(a, b *Journal) error {
+	if a.used != b.used || a.needed != b.needed || !maps.Equal(a.jobs, b.jobs) {
+		return fmt.Errorf("%d bytes are held, %d needed, %v of jobs; before it was closed %d, %d and %v",
+			b.used, b.needed, b.jobs, a.used, a.needed, a.jobs)
+	}
+	return nil
 }
 
 func (w *world) call(o op) error {

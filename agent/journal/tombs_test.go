@@ -62,6 +62,26 @@ func TestTombs(t *testing.T) {
 	})
 }
 
+// TestTombsExpire: those whose time has passed take no memory any more once another is
+// made, and are not counted as needed on disk.
+func TestTombsExpire(t *testing.T) {
+	inBubble(t, Options{}, func(t *testing.T, _ *gate, j *Journal) {
+		for i := range 10 {
+			must(t, j.Forget(uuidKey(i), key(i)))
+		}
+		time.Sleep(4 * 24 * time.Hour)
+		must(t, j.Forget(uuidKey(100)))
+		if n := j.tombs.n; n != 21 || len(j.tombs.ages) != 2 {
+			t.Errorf("%d tombs of %d ages before any has passed", n, len(j.tombs.ages))
+		}
+		time.Sleep(4*24*time.Hour + time.Hour)
+		must(t, j.Forget(uuidKey(101)))
+		if n := j.tombs.n; n != 2 || len(j.tombs.ages) != 2 {
+			t.Errorf("%d tombs of %d ages, of which 2 have not passed", n, len(j.tombs.ages))
+		}
+	})
+}
+
 // TestTombSize: a tombstone takes little memory.
 func TestTombSize(t *testing.T) {
 	const many = 100_000

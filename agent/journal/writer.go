@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"errors"
 	"fmt"
 	"io"
 )
@@ -192,7 +191,8 @@ func (j *Journal) roll() error {
 }
 
 // create makes a segment and goes on with it. It has its name only once its head is
-// on disk. If that fails there is no such segment.
+// on disk. If that fails it is made again before anything else is written: so it need
+// not be certain whether it is there.
 func (j *Journal) create(s segment) error {
 	name := segmentName(s.number)
 	f, err := j.fs.Create(name + fresh)
@@ -210,7 +210,7 @@ func (j *Journal) create(s segment) error {
 	}
 	if err != nil {
 		_ = f.Close()
-		return j.uncreate(name, ioError("create "+name, err))
+		return ioError("create "+name, err)
 	}
 	s.size = int64(len(head))
 	j.file = f
@@ -218,16 +218,4 @@ func (j *Journal) create(s segment) error {
 	defer j.mu.Unlock()
 	j.segments = append(j.segments, s)
 	return nil
-}
-
-// uncreate makes sure that there is no segment of that name.
-func (j *Journal) uncreate(name string, cause error) error {
-	err := errors.Join(removeIfThere(j.fs, name+fresh), removeIfThere(j.fs, name))
-	if err == nil {
-		err = j.fs.SyncDir()
-	}
-	if err != nil {
-		return j.breakDown(cause, err)
-	}
-	return cause
 }
