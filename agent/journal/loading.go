@@ -170,7 +170,6 @@ func (l *loading) finish() error {
 		if err := l.check(k, a); err != nil {
 			return err
 		}
-		a.ack(a.acked)
 		j.accountLocked(k, size{}, a.size())
 	}
 	for j.segments[0].number < l.first {
