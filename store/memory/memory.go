@@ -5,6 +5,7 @@ package memory
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"iter"
 	"log/slog"
 
@@ -59,6 +60,9 @@ func (e *engine) Commit(writes []rows.Write) error {
 	case d.fail != nil:
 		return d.fail
 	}
+	if size := sizeOf(writes); size > rows.MaxCommit {
+		return fmt.Errorf("store/memory: a commit of %d bytes, at most %d", size, rows.MaxCommit) // a disk would not take it
+	}
 	for _, w := range writes {
 		if w.Value == nil {
 			d.tree.Delete(rows.Item{Key: w.Key})
@@ -67,6 +71,13 @@ func (e *engine) Commit(writes []rows.Write) error {
 		}
 	}
 	return nil
+}
+
+func sizeOf(writes []rows.Write) (size int) {
+	for _, w := range writes {
+		size += len(w.Key) + len(w.Value) + rows.WriteCost
+	}
+	return size
 }
 
 func (e *engine) Space() store.Space {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -215,6 +216,53 @@ var applying = []rule{
 		page, err := w.st.List(w.ctx(), store.Filter{States: []harp.State{harp.StateQueued}}, "")
 		w.must(err)
 		w.ids(page.Jobs)
+	}},
+	{"apply/large", "hundreds of jobs with long labels are claimed, lost, silenced and ended at once", func(w *world) {
+		const n = 800
+		large := func(s *store.Submission) {
+			s.Job.Labels = map[string]string{}
+			for i := range 16 {
+				s.Job.Labels[fmt.Sprintf("%064d", i)] = strings.Repeat("v", 90)
+			}
+			s.Job.Retry = harp.RetryPolicy{On: []harp.State{harp.StateLost}, Attempts: 2, Backoff: time.Minute, MaxBackoff: time.Minute}
+			s.Job.Expires = w.now.Add(time.Hour)
+		}
+		for i := 0; i < 2*n; i += 100 {
+			var some []store.Submission
+			for len(some) < 100 {
+				some = append(some, w.submission(in(queue(fmt.Sprintf("%0900d", (i+len(some))%n))), large))
+			}
+			_, err := w.st.Submit(w.ctx(), some, w.now)
+			w.must(err)
+		}
+		w.gate("h")
+		first := w.claim(2*n, "h")
+		var ts []store.Transition
+		for _, j := range first {
+			e := w.event(j, store.Lose)
+			e.Jitter = 1
+			ts = append(ts, store.Transition{ID: j.ID, Event: e})
+		}
+		changes, err := w.st.Apply(w.ctx(), ts...)
+		w.must(err)
+		claimed := 0
+		for _, c := range changes {
+			w.must(c.Err)
+			claimed += len(c.Claimed)
+		}
+		silent, err := w.st.Silence(w.ctx(), "h", w.now, w.now.Add(time.Minute))
+		w.must(err)
+		if len(first) != n || claimed != n || len(silent) != n {
+			w.Fatalf("%d were claimed, then %d, and %d are unknown, of %d each", len(first), claimed, len(silent), n)
+		}
+		w.pass(time.Minute)
+		if did := w.advance(); len(did.Ended) > 0 || len(did.Claimed) != n {
+			w.Fatalf("%d have ended, want none, and %d were claimed, of %d", len(did.Ended), len(did.Claimed), n)
+		}
+		w.pass(time.Hour)
+		if did := w.advance(); len(did.Ended) != n {
+			w.Fatalf("%d of %d have ended", len(did.Ended), n)
+		}
 	}},
 	{"apply/active", "Active is the jobs that hold an attempt, on one host or on all", func(w *world) {
 		w.gate("a", "b")
