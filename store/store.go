@@ -76,13 +76,13 @@ type Jobs interface {
 	// them. Fewer than n means that there are no more.
 	Claim(ctx context.Context, hosts []string, n int, now time.Time) ([]Job, error)
 
-	// Apply moves jobs through their lives, all in one commit. The outcome of
-	// each stands at its index. A change that gives a queue slot back claims
-	// what may start by it in the same commit: the next job of that queue, and
-	// the next of that host if it had as many as its gate lets through:
+	// Apply moves jobs through their lives, one after the other, in as few commits as
+	// their size allows. The outcome of each stands at its index. A change that gives a
+	// queue slot back claims what may start by it in the same commit: the next job of
+	// that queue, and the next of that host if it had as many as its gate lets through:
 	// Change.Claimed. Err is harp.ErrNotFound, ErrFenced or ErrIllegal, which
 	// Claimed is too, and does not touch the others. Errors: harp.ErrInvalid for
-	// more than about 3 MiB at a time, or more than 800 transitions.
+	// an event of more than about 2 MiB; after any other some of them may be stored.
 	Apply(ctx context.Context, ts ...Transition) ([]Change, error)
 
 	// Advance does what time alone has made due: it ends jobs that did not
@@ -118,8 +118,8 @@ type Jobs interface {
 	// nothing. Errors: as Job.
 	Value(ctx context.Context, id string) (harp.Value, error)
 
-	// Silence moves every job that holds an attempt on this host to unknown, in one
-	// commit: nothing was heard of it. Those that are not reconciled by lostAt end as
+	// Silence moves every job that holds an attempt on this host to unknown, in as few
+	// commits as their size allows, usually one: nothing was heard of it. Those that are not reconciled by lostAt end as
 	// lost(too_long), by Advance. It returns the jobs it moved.
 	Silence(ctx context.Context, host string, at, lostAt time.Time) ([]Job, error)
 
@@ -148,7 +148,8 @@ type Records interface {
 	// was lost. Beyond what a job may store one more is stored, with Truncated and
 	// no value, and the rest are only counted: Life.Full. Errors: harp.ErrNotFound, ErrFenced, ErrGap when First
 	// is beyond the next number, in which case nothing is stored, and
-	// harp.ErrInvalid for more than about 3 MiB at a time.
+	// harp.ErrInvalid for a record of more than 2 MiB. Many records may take several
+	// commits: after an error the first of them may be stored.
 	Append(ctx context.Context, a Append) (Job, error)
 
 	// Read returns committed records of a job, from the job's number `from` on:

@@ -11,7 +11,7 @@ import (
 	"github.com/harpcaller/harp/store"
 )
 
-// maxDue is how many jobs one Advance ends, wakes or rewrites.
+// maxDue is how many jobs one Advance ends, wakes or rewrites, if a commit takes so many.
 const maxDue = 500
 
 // Advance implements store.Jobs.
@@ -39,7 +39,7 @@ func (s *Store) Advance(ctx context.Context, now time.Time) (store.Advanced, err
 
 // rewrite writes the rows of jobs that their queue's mark has cancelled.
 func (s *Store) rewrite(t *tx, out *store.Advanced) error {
-	for len(out.Ended) < maxDue {
+	for len(out.Ended) < maxDue && t.hasRoom(maxEvent+maxStep) {
 		e := s.sched.nextDoomed()
 		if e == nil {
 			return nil
@@ -83,6 +83,9 @@ func (s *Store) end(t *tx, e *entry, before, after *store.Job, now int64) {
 func (s *Store) elapse(t *tx, now int64, out *store.Advanced) error {
 	var woken []*entry
 	for range maxDue {
+		if !t.hasRoom(maxEvent + maxStep) {
+			break
+		}
 		a := s.sched.agenda.pop(now)
 		if a == nil {
 			break
@@ -99,9 +102,12 @@ func (s *Store) elapse(t *tx, now int64, out *store.Advanced) error {
 			return err
 		}
 	}
+	if err := s.startWoken(t, woken, now, out); err != nil {
+		return err
+	}
 	next, ok := s.sched.agenda.next()
 	out.More = ok && next <= now
-	return s.startWoken(t, woken, now, out)
+	return nil
 }
 
 // ring does what an alarm is about, but for that of a job whose time has come.
@@ -201,7 +207,8 @@ func (s *Store) expire(t *tx, e *entry, now int64, out *store.Advanced) error {
 // reasonStartBefore is the reason of a job that expired whatever it waited for.
 const reasonStartBefore = "start_before"
 
-// startWoken claims, for each job whose time has come, the next of its queue.
+// startWoken claims, for each job whose time has come, the next of its queue. Where the
+// commit takes no more, the time of the others comes again.
 func (s *Store) startWoken(t *tx, woken []*entry, now int64, out *store.Advanced) error {
 	slices.SortFunc(woken, func(a, b *entry) int {
 		if a.before(b) {
@@ -210,6 +217,12 @@ func (s *Store) startWoken(t *tx, woken []*entry, now int64, out *store.Advanced
 		return 1
 	})
 	for _, e := range woken {
+		if !t.hasRoom(maxStep) {
+			if e.line != nil {
+				s.sched.agenda.set(&e.waking, now)
+			}
+			continue
+		}
 		next := e.queue.next(s.sched, now)
 		if next == nil {
 			continue

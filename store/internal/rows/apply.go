@@ -3,6 +3,7 @@ package rows
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
@@ -10,34 +11,33 @@ import (
 
 // Apply implements store.Jobs.
 func (s *Store) Apply(ctx context.Context, ts ...store.Transition) ([]store.Change, error) {
-	if size := applySize(ts); size > maxOp {
-		return nil, tooMuch("events", size)
+	for n := range ts {
+		if size := eventSize(&ts[n].Event); size > maxEvent {
+			return nil, tooMuch("event", size, maxEvent)
+		}
 	}
 	out := make([]store.Change, len(ts))
-	err := s.doAhead(ctx, SpaceCritical, func(t *tx) error {
-		for n := range ts {
-			if err := s.apply(t, &ts[n], &out[n]); err != nil {
-				return err
+	for n := 0; ; {
+		err := s.doAhead(ctx, SpaceCritical, func(t *tx) error {
+			for ; n < len(ts) && t.hasRoom(eventSize(&ts[n].Event)+maxStep); n++ {
+				if err := s.apply(t, &ts[n], &out[n]); err != nil {
+					return err
+				}
 			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
+		if n == len(ts) {
+			return out, nil
+		}
+		ctx = context.WithoutCancel(ctx) // it has begun
 	}
-	return out, nil
 }
 
-// applySize is about what events will be when they are written: the life of the
-// job and of two that it lets start.
-func applySize(ts []store.Transition) int {
-	size := 0
-	for n := range ts {
-		e := &ts[n].Event
-		size += 3500 + len(e.Value) + len(e.Failure.Data) + len(e.Failure.Message) + len(e.Reason)
-	}
-	return size
-}
+// eventSize is how much an event brings into the life of its job.
+func eventSize(e *store.Event) int { return len(e.Value) + failureBytes(&e.Failure) + len(e.Text) }
 
 // apply moves one job through its life. It returns only errors that nothing can be
 // done about.
@@ -87,9 +87,21 @@ func (s *Store) happen(t *tx, i id, before store.Job, event store.Event, out *st
 	return err
 }
 
+// maxWord is how much is kept of a word that an agent chose. Each attempt of a job may
+// have one, and all are written with each change.
+const maxWord = 256
+
+func cutWord(s string) string {
+	if len(s) <= maxWord {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxWord], "")
+}
+
 // owned returns an event that shares nothing with the one given, its times as they
 // are stored.
 func owned(e store.Event) store.Event {
+	e.Reason = cutWord(e.Reason)
 	e.At, e.Wake = fromNanos(nanos(e.At)), fromNanos(nanos(e.Wake))
 	e.Failure.Data = slices.Clone(e.Failure.Data)
 	if c := e.Failure.ExitCode; c != nil {
@@ -98,7 +110,7 @@ func owned(e store.Event) store.Event {
 	}
 	if e.Stopping != nil {
 		stopping := *e.Stopping
-		stopping.Since = fromNanos(nanos(stopping.Since))
+		stopping.Cause, stopping.Since = cutWord(stopping.Cause), fromNanos(nanos(stopping.Since))
 		e.Stopping = &stopping
 	}
 	return e

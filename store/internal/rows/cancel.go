@@ -29,9 +29,8 @@ func (s *Store) CancelQueue(ctx context.Context, name harp.Value, by harp.Cancel
 		at := s.sched.at(by.Time)
 		found := slices.Collect(maps.Keys(q.active))
 		out.Count, active = q.waiting.Len()+len(found), idsOf(found)
-		needed := s.sched.oldest(q)
+		row.Marks = s.sched.neededMarks(q, row.Marks)
 		s.sched.cancel(q, at)
-		row.Marks = slices.DeleteFunc(row.Marks, func(m markRow) bool { return m.Through < needed })
 		row.Marks = append(row.Marks, markRow{Through: q.through, By: by.By, At: at})
 		t.put(key, encode(row))
 		marked := nameKey(prefixMarked, q.name)
@@ -46,16 +45,19 @@ func (s *Store) CancelQueue(ctx context.Context, name harp.Value, by harp.Cancel
 	return out, err
 }
 
-// oldest is the lowest number of a queue's jobs that earlier marks may cover.
-func (s *schedule) oldest(q *queue) uint64 {
-	lowest := s.number
-	for e := range q.active {
-		lowest = min(lowest, e.no)
-	}
+// neededMarks are those of a queue's marks that cover a job which has not ended, or whose
+// row does not say so yet.
+func (s *schedule) neededMarks(q *queue, marks []markRow) []markRow {
 	if slices.ContainsFunc(s.doomed, func(d *doom) bool { return d.queue == q }) {
-		lowest = 0
+		return marks
 	}
-	return lowest
+	needed := map[uint64]bool{}
+	for e := range q.active {
+		if n := slices.IndexFunc(marks, func(m markRow) bool { return e.no <= m.Through }); n >= 0 {
+			needed[marks[n].Through] = true
+		}
+	}
+	return slices.DeleteFunc(marks, func(m markRow) bool { return !needed[m.Through] })
 }
 
 func noQueue(name harp.Value) error { return harp.NotFound("queue", name.String()) }

@@ -11,17 +11,17 @@ import (
 	"github.com/harpcaller/harp/store"
 )
 
-// maxClaims is how many jobs one operation claims.
+// maxClaims is how many jobs one operation claims, if a commit takes so many.
 const maxClaims = 500
 
 // Claim implements store.Jobs.
 func (s *Store) Claim(ctx context.Context, hosts []string, n int, now time.Time) ([]store.Job, error) {
 	var out []store.Job
 	for len(out) < n {
-		most := min(n-len(out), maxClaims)
 		var got []store.Job
+		var more bool
 		err := s.doAhead(ctx, SpaceLow, func(t *tx) (err error) {
-			got, err = s.claimOn(t, hosts, most, s.sched.at(now))
+			got, more, err = s.claimOn(t, hosts, min(n-len(out), maxClaims), s.sched.at(now))
 			return err
 		})
 		if err != nil {
@@ -31,7 +31,7 @@ func (s *Store) Claim(ctx context.Context, hosts []string, n int, now time.Time)
 			return nil, err
 		}
 		out = append(out, got...)
-		if len(got) < most {
+		if !more {
 			break
 		}
 	}
@@ -59,16 +59,15 @@ func (s *Store) Wake(ctx context.Context, hostName string, now time.Time) error 
 }
 
 // claimOn claims up to n jobs on some hosts, the first in order of all of them
-// each time.
-func (s *Store) claimOn(t *tx, names []string, n int, now int64) ([]store.Job, error) {
+// each time, and reports whether there may be more.
+func (s *Store) claimOn(t *tx, names []string, n int, now int64) (out []store.Job, more bool, err error) {
 	var offers offers
 	names = slices.Clone(names)
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		offers.offer(s.sched, s.sched.host(name), now)
 	}
-	var out []store.Job
-	for len(out) < n && len(offers) > 0 {
+	for len(out) < n && len(offers) > 0 && t.hasRoom(maxStep) {
 		h := heap.Pop(&offers).(offer).host
 		// What was offered may have lost its slot to another host meanwhile.
 		e := h.next(s.sched, now)
@@ -81,14 +80,14 @@ func (s *Store) claimOn(t *tx, names []string, n int, now int64) ([]store.Job, e
 		}
 		j, err := s.claim(t, e, now)
 		if err != nil {
-			return out, err
+			return out, false, err
 		}
 		if j != nil {
 			out = append(out, *j)
 		}
 		offers.offer(s.sched, h, now)
 	}
-	return out, nil
+	return out, len(offers) > 0, nil
 }
 
 // An offer is the first job that may start on a host.

@@ -30,6 +30,7 @@ type tx struct {
 	index  map[string]int // of writes, by key
 	pieces map[string]int // how many further pieces a value that was read has
 	size   int            // bytes of writes
+	begun  int            // size, when the operation under way began
 	recent *recent
 	jobs   map[id]*store.Job // as the group has made or met them; nil: not at hand
 	wrote  bool              // whether the operation under way has written
@@ -140,6 +141,10 @@ func (t *tx) add(key, value []byte) {
 	t.writes = append(t.writes, Write{key, value})
 	t.size += len(key) + len(value) + WriteCost
 }
+
+// hasRoom reports whether the operation under way may write so many bytes more. One that
+// works on many jobs asks before each, and leaves the others to another.
+func (t *tx) hasRoom(size int) bool { return t.size-t.begun+size <= maxOp }
 
 // putNumber stores a number of eight bytes.
 func (t *tx) putNumber(key []byte, n uint64) { t.write(key, number(key, n)) }

@@ -84,6 +84,14 @@ const (
 	maxGroup = 1 << 20 // bytes from which on a group takes no more operations
 	maxOp    = 3 << 20 // bytes an operation writes at most
 
+	// maxEvent is how many bytes an event brings into the life of its job at most: a
+	// value, or what its procedure said of a failure.
+	maxEvent = 2<<20 + 128<<10
+
+	// maxStep is more than what one change of a job writes beside that: its life with all
+	// its attempts, events with all its labels, and the same of two jobs that it lets start.
+	maxStep = 256 << 10
+
 	// MaxCommit is how many bytes a commit holds at most: a group that is
 	// almost full and one more operation.
 	MaxCommit = maxGroup + maxOp

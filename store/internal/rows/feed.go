@@ -177,7 +177,7 @@ func (s *Store) Note(ctx context.Context, events ...harp.Event) error {
 		size += len(encode(rows[n])) + 2*WriteCost
 	}
 	if size > maxOp {
-		return tooMuch("events", size)
+		return tooMuch("events", size, maxOp)
 	}
 	return s.do(ctx, SpaceLow, func(t *tx) error {
 		for _, row := range rows {

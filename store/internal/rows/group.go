@@ -130,7 +130,7 @@ func (s *Store) run(g *group, o *op) {
 		o.err = noSpace()
 		return
 	}
-	g.wrote = false
+	g.wrote, g.begun = false, g.size
 	s.mu.Lock()
 	o.err = o.run(&g.tx)
 	g.events = s.feed.number

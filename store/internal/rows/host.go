@@ -35,8 +35,8 @@ func (s *Store) OpenSession(ctx context.Context, in store.Session) (uint64, erro
 // PutHost implements store.Hosts.
 func (s *Store) PutHost(ctx context.Context, h store.Host) error {
 	row := newHostRow(&h)
-	if size := len(encode(row)); size > maxOp {
-		return tooMuch("facts and procedures", size)
+	if size, most := len(encode(row)), maxOp-maxStep; size > most {
+		return tooMuch("facts and procedures", size, most)
 	}
 	return s.doAhead(ctx, SpaceLow, func(t *tx) error {
 		var had hostRow

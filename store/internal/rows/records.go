@@ -15,17 +15,42 @@ import (
 // recordCost is what a record counts beside its value.
 const recordCost = 24
 
+// maxAppended is how many bytes of records one commit takes at most. Beside them it has
+// the life of their job, in which there may be what was said of a failure.
+const maxAppended = maxEvent
+
 // Append implements store.Records.
 func (s *Store) Append(ctx context.Context, a store.Append) (store.Job, error) {
-	if size := recordsSize(a.Records); size > maxOp-pieceSize {
-		return store.Job{}, tooMuch("records", size)
+	for n := range a.Records {
+		if size := recordSize(&a.Records[n]); size > maxAppended {
+			return store.Job{}, tooMuch("record", size, maxAppended)
+		}
 	}
-	var out store.Job
-	err := s.doAhead(ctx, SpaceLow, func(t *tx) (err error) {
-		out, err = s.appendRecords(t, &a)
-		return err
-	})
-	return out, err
+	for {
+		some := a
+		some.Records = a.Records[:together(a.Records)]
+		var out store.Job
+		err := s.doAhead(ctx, SpaceLow, func(t *tx) (err error) {
+			out, err = s.appendRecords(t, &some)
+			return err
+		})
+		if err != nil || len(some.Records) == len(a.Records) {
+			return out, err
+		}
+		a.First, a.Records = a.First+uint64(len(some.Records)), a.Records[len(some.Records):]
+		ctx = context.WithoutCancel(ctx) // it has begun
+	}
+}
+
+// together is how many of the records go into one commit.
+func together(records []harp.Record) int {
+	size := 0
+	for n := range records {
+		if size += recordSize(&records[n]); size > maxAppended {
+			return n
+		}
+	}
+	return len(records)
 }
 
 func recordsSize(records []harp.Record) int {
@@ -54,6 +79,9 @@ func (s *Store) appendRecords(t *tx, a *store.Append) (store.Job, error) {
 	news, err := unseen(&before.Life, a)
 	if err != nil || len(news) == 0 {
 		return covered, err
+	}
+	if size := recordsSize(news) + size(&before); !t.hasRoom(size + maxStep) {
+		return store.Job{}, tooMuch("records", size, maxOp-maxStep)
 	}
 	after := before
 	s.keep(t, i, &after, news, a.Arrived)

@@ -111,7 +111,7 @@ func (s *Store) loseSome(t *tx, at time.Time) (int, error) {
 	event := store.Event{Kind: store.Lose, At: fromNanos(nanos(at)), Reason: harp.LostRestored}
 	n := 0
 	for i := range s.sched.jobs {
-		if n == maxDue {
+		if n == maxDue || !t.hasRoom(maxEvent+maxStep) {
 			break
 		}
 		before, err := readJob(t, i)

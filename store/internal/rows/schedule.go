@@ -150,11 +150,11 @@ func (s *schedule) stays(e *entry, j *store.Job, now int64) {
 	}
 }
 
-// wake puts a job whose time has come into its line, unless its time is over: then
-// the agenda ends it.
+// wake puts a job whose time has come into its line, unless it stands there, or its time is
+// over: then the agenda ends it.
 func (s *schedule) wake(e *entry, now int64) {
 	delete(e.host.busy, e)
-	if !e.isLate(now) {
+	if e.line == nil && !e.isLate(now) {
 		s.join(e, now)
 	}
 }

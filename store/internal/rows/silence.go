@@ -10,12 +10,9 @@ import (
 	"github.com/harpcaller/harp/store"
 )
 
-// What one commit of a host's silence moves at most: more than a host has attempts,
-// but for one that was allowed unusually many.
-const (
-	maxSilenced   = 4096
-	maxSilentSize = maxOp - pieceSize
-)
+// maxSilenced is how many jobs one commit of a host's silence moves at most: more than a
+// host has attempts, but for one that was allowed unusually many.
+const maxSilenced = 4096
 
 // Silence implements store.Jobs.
 func (s *Store) Silence(ctx context.Context, hostName string, at, lostAt time.Time) ([]store.Job, error) {
@@ -39,9 +36,9 @@ func (s *Store) Silence(ctx context.Context, hostName string, at, lostAt time.Ti
 // whether there are more. Of attempts that were lost and found alive it is no longer
 // known whether they are.
 func (s *Store) silence(t *tx, hostName string, event store.Event) (moved []store.Job, more bool, err error) {
-	begun, n := t.size, 0
+	n := 0
 	for _, i := range s.sched.heardOf(hostName) {
-		if n == maxSilenced || t.size-begun > maxSilentSize {
+		if n == maxSilenced || !t.hasRoom(maxStep) {
 			return moved, true, nil
 		}
 		before, err := readJob(t, i)

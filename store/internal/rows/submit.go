@@ -14,7 +14,7 @@ import (
 // Submit implements store.Jobs.
 func (s *Store) Submit(ctx context.Context, jobs []store.Submission, now time.Time) ([]store.Submitted, error) {
 	if size := submitSize(jobs); size > maxOp {
-		return nil, tooMuch("calls", size)
+		return nil, tooMuch("calls", size, maxOp)
 	}
 	out := make([]store.Submitted, len(jobs))
 	err := s.do(ctx, SpaceCritical, func(t *tx) error {
@@ -40,14 +40,15 @@ func areRefused(out []store.Submitted) bool {
 	return !slices.ContainsFunc(out, func(one store.Submitted) bool { return !errors.Is(one.Err, harp.ErrNoSpace) })
 }
 
-// submitSize is about what jobs will be when they are written, index entries with
-// them.
+// submitSize is at least what jobs will be when they are written, index entries and
+// events with them.
 func submitSize(jobs []store.Submission) int {
 	size := 0
 	for n := range jobs {
 		j := &jobs[n].Job
-		size += len(jobs[n].Request.Request) + len(jobs[n].Request.Signature)
-		size += 3000 + 4*len(j.Host) + 4*len(j.Procedure) + 6*len(j.Queue)
+		size += len(jobs[n].Request.Request) + len(jobs[n].Request.Signature) + len(jobs[n].Request.KeyID)
+		size += 4000 + 4*len(j.Host) + 4*len(j.Procedure) + 6*len(j.Queue)
+		size += 2*(len(j.Principal.Kind)+len(j.Principal.Name)+len(j.Principal.Auth)) + len(j.TraceParent) + len(j.Batch) + len(j.Schedule) + len(j.RetryOf)
 		for k, v := range j.Labels {
 			size += 4*(len(k)+len(v)) + 50 + WriteCost
 		}
@@ -55,8 +56,8 @@ func submitSize(jobs []store.Submission) int {
 	return size
 }
 
-func tooMuch(what string, size int) error {
-	return &harp.FieldError{Field: what, Message: fmt.Sprintf("are %d bytes, at most %d at a time", size, maxOp)}
+func tooMuch(what string, size, most int) error {
+	return &harp.FieldError{Field: what, Message: fmt.Sprintf("is of %d bytes, at most %d at a time", size, most)}
 }
 
 // at is a time that the dispatcher named, which is noted.
