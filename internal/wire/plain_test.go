@@ -65,6 +65,54 @@ func FuzzPlain(f *testing.F) {
 	})
 }
 
+// TestBothCodecs: every message is, byte for byte, what the library writes, and is read
+// as the library reads it; each field by itself, too, as what is written by hand leaves
+// some out.
+func TestBothCodecs(t *testing.T) {
+	for name, message := range messages() {
+		sameInBoth(t, name, message)
+		for _, path := range fieldsOf(reflect.TypeOf(message), nil) {
+			only := reflect.New(reflect.TypeOf(message)).Elem()
+			from := reflect.ValueOf(message)
+			only.FieldByIndex(path).Set(from.FieldByIndex(path))
+			sameInBoth(t, name+"."+from.Type().FieldByIndex(path).Name, only.Interface())
+		}
+	}
+	for name, message := range everyCall() {
+		sameInBoth(t, name, message)
+	}
+}
+
+// fieldsOf are the paths of the fields of a struct, those of structs in it as well.
+func fieldsOf(t reflect.Type, at []int) (paths [][]int) {
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for i := range t.NumField() {
+		path := append(slices.Clone(at), i)
+		paths = append(append(paths, path), fieldsOf(t.Field(i).Type, path)...)
+	}
+	return paths
+}
+
+func sameInBoth(t *testing.T, name string, message any) {
+	t.Helper()
+	want, err := transport.Marshal(message)
+	if err != nil {
+		t.Fatal(name, err)
+	}
+	if got := wire.Encode(message); !bytes.Equal(got, want) {
+		t.Errorf("%s is\n%x, by the library\n%x", name, got, want)
+	}
+	got, known := reflect.New(reflect.TypeOf(message)), reflect.New(reflect.TypeOf(message))
+	if err := errors.Join(wire.Decode(want, got.Interface()), transport.Unmarshal(want, known.Interface(), transport.ProtocolLimits)); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+	if !reflect.DeepEqual(got.Interface(), known.Interface()) {
+		t.Errorf("%s: read %+v, the library %+v", name, got, known)
+	}
+}
+
 // FuzzRow: a record that is read without validation before is what is read with it, and
 // what is not valid is refused.
 func FuzzRow(f *testing.F) {
