@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/internal/access"
 	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
@@ -259,7 +260,11 @@ func (s *session) judge(k key, c wire.Call, req harp.Request) (*attempt, denial)
 	}
 	info := s.callInfo(p, c, req)
 	work, err := p.bind(args, info)
-	if err != nil {
+	var untrusted *access.UntrustedError
+	switch {
+	case errors.As(err, &untrusted):
+		return nil, rejected("exec", err.Error())
+	case err != nil:
 		return nil, refusal(err)
 	}
 	return accept(s, k, c, info, p, work), denial{}

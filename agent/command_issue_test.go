@@ -5,6 +5,7 @@ package agent_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -217,4 +218,26 @@ func written(t *testing.T, pid int) (n int) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// TestAnOpenedScriptIsNotRun checks that a script that others can write by the time of a
+// call is refused then, and is not run.
+func TestAnOpenedScriptIsNotRun(t *testing.T) {
+	dir := procedureDir(t, "x: {command: [./x.sh]}\n")
+	script := filepath.Join(dir, "x.sh")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	a := newAgent(t, loopback{})
+	if err := a.Load(dir); err != nil {
+		t.Fatal(err)
+	}
+	c, _ := serve(t, loopback{}, a)
+	if err := os.Chmod(script, 0o777); err != nil { //nolint:gosec // that is what is tested
+		t.Fatal(err)
+	}
+	refused := c.call("x", nil).refused()
+	if refused.Type != "exec" || !strings.Contains(refused.Message, script+" can be written by others") {
+		t.Errorf("it is refused with %+v", refused)
+	}
 }

@@ -77,21 +77,21 @@ func (b *builder) command() {
 		b.errorf("stdin", "%v", err)
 	}
 	b.cmd.stdin = stdin
-	b.cmd.argv = b.argv("command", b.d.Command)
+	b.cmd.argv, b.cmd.scripts = b.argv("command", b.d.Command)
 	if len(b.d.Command) == 0 {
 		b.errorf("command", "is missing: a list of the program and its arguments")
 	}
 	if b.d.DryRun != nil && len(b.d.DryRun) == 0 {
 		b.errorf("dry_run", "must have a program and its arguments")
 	}
-	b.cmd.dryRun = b.argv("dry_run", b.d.DryRun)
+	b.cmd.dryRun, b.cmd.dryScripts = b.argv("dry_run", b.d.DryRun)
 	for _, p := range stdin {
 		b.use("stdin", p, usage{stdin: p.form == formText})
 	}
 }
 
-func (b *builder) argv(field string, list []*argument) []element {
-	var argv []element
+// argv reads a command, and which files it executes.
+func (b *builder) argv(field string, list []*argument) (argv []element, scripts []script) {
 	var code interpreted // which reads no further than to the first placeholder that must not be
 	for i, a := range list {
 		at := fmt.Sprintf("%s[%d]", field, i)
@@ -120,7 +120,10 @@ func (b *builder) argv(field string, list []*argument) []element {
 	if program := code.readsStdin(); program != "" && b.hasText(b.cmd.stdin) {
 		b.errorf("stdin", "must have no placeholder: %s reads it as code", program)
 	}
-	return argv
+	if len(argv) > 0 && len(code.scripts) > 0 {
+		code.scripts[0].name = argv[0].words[0][0].literal // where the file says it is
+	}
+	return argv, code.scripts
 }
 
 // marked returns an element as it is read for code, and whether it may be left out, or

@@ -42,7 +42,11 @@ type Command struct {
 	params  map[string]*parameter
 	argv    []element
 	dryRun  []element
+	scripts []script // that argv executes
 	stdin   template
+
+	dryScripts []script // that dryRun executes
+
 	env     []setting
 	passEnv []string
 	process proc.Spec // without Argv and Env

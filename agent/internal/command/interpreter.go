@@ -55,7 +55,7 @@ type reading struct {
 type interpreted struct {
 	began    bool
 	readings []reading
-	scripts  []string // the words that name programs and files of code
+	scripts  []script // the words that name programs and files of code
 }
 
 // next takes the words of one more element, which may be left out or come several times.
@@ -156,7 +156,7 @@ func (i *interpreted) value(r reading, what kind, word string) ([]reading, strin
 			if hasMark(word) {
 				return nil, r.readsCode()
 			}
-			i.scripts = append(i.scripts, word)
+			i.scripts = append(i.scripts, script{name: word})
 		}
 	case kindProgram:
 		after, reason := i.execute(r, word)
@@ -249,7 +249,7 @@ func (i *interpreted) operand(r reading, word string) ([]reading, string) {
 		if hasMark(word) {
 			return nil, r.readsCode()
 		}
-		i.scripts = append(i.scripts, word)
+		i.scripts = append(i.scripts, script{name: word})
 	case role == roleFile && first:
 		r.stdin = true
 	case role == roleCode && first && hasText(word), role == roleRest && hasText(word):
@@ -266,7 +266,7 @@ func (i *interpreted) execute(by reading, word string) ([]reading, string) {
 	if hasMark(word) {
 		return nil, "what " + by.name + " runs is not for callers to say"
 	}
-	i.scripts = append(i.scripts, word)
+	i.scripts = append(i.scripts, script{word, true})
 	name, of := interpreterOf(word)
 	if of == nil {
 		return nil, ""

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/harpcaller/harp/agent/internal/access"
 	"github.com/harpcaller/harp/internal/yamlfile"
 )
 
@@ -18,7 +19,8 @@ const maxFile = 1 << 20
 
 // Load reads the procedures in a directory: the files *.yaml and *.yml in it, by name.
 // There may be none. Only its owner, who is root or this process's user, may be able to
-// write the directory and each file: who can write there runs commands here.
+// write the directory, each file, what is on the way to them and what the commands execute:
+// who can write there runs commands here.
 //
 // Errors: *yamlfile.Error, which is harp.ErrInvalid, for what is wrong in the files,
 // joined if there are several; os's for what cannot be read. With an error there are no
@@ -51,18 +53,25 @@ func Load(dir string) ([]*Command, error) {
 	return all, nil
 }
 
+// trusted reports whether others could change a file or folder. Errors: *yamlfile.Error,
+// and the file system's.
+func trusted(path string) error {
+	err := access.CheckPath(path)
+	var wrong *access.UntrustedError
+	if errors.As(err, &wrong) {
+		return &yamlfile.Error{File: wrong.Path, Message: wrong.Message}
+	}
+	return err
+}
+
 // files returns the paths of the files to read.
 func files(dir string) ([]string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(dir)
-	if err != nil {
+	if err := trusted(dir); err != nil {
 		return nil, err
-	}
-	if err := trusted(info); err != nil {
-		return nil, &yamlfile.Error{File: dir, Message: err.Error()}
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -84,7 +93,27 @@ func read(path string) (*yamlfile.File, []*Command, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return parse(path, text)
+	f, list, err := parse(path, text)
+	if err != nil {
+		return f, nil, err
+	}
+	var wrong []error
+	for _, c := range list {
+		wrong = append(wrong, c.untrusted(f, "command", c.scripts), c.untrusted(f, "dry_run", c.dryScripts))
+	}
+	if err := errors.Join(wrong...); err != nil {
+		return f, nil, err
+	}
+	return f, list, nil
+}
+
+// untrusted reports whether others could change what a field of a procedure runs.
+func (c *Command) untrusted(f *yamlfile.File, field string, scripts []script) error {
+	err := c.checkScripts(scripts)
+	if err != nil {
+		return f.Errorf(c.Doc.Name+"."+field, "%v", err)
+	}
+	return nil
 }
 
 // readTrusted reads a file that nobody else could have written.
@@ -96,17 +125,14 @@ func readTrusted(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, &yamlfile.Error{File: path, Message: "is no regular file"}
 	}
+	if err := trusted(path); err != nil {
+		return nil, err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err = f.Stat(); err != nil {
-		return nil, err
-	}
-	if err := trusted(info); err != nil {
-		return nil, &yamlfile.Error{File: path, Message: err.Error()}
-	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(text) > maxFile {
 		err = &yamlfile.Error{File: path, Message: fmt.Sprintf("is larger than %d bytes", maxFile)}

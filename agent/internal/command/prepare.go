@@ -15,7 +15,7 @@ import (
 // Prepare makes of a call what has to run. A dry run's result is its exit code: what
 // would happen is what it prints.
 //
-// Errors: *harp.FieldError with the field, as "args.path": for what a schema cannot
+// Errors: *access.UntrustedError if others could change what would be executed; *harp.FieldError with the field, as "args.path": for what a schema cannot
 // say, as of the bytes in an element of a command and of where symbolic links lead; and
 // "dry_run" if the command has none.
 func (c *Command) Prepare(call Call) (supervisor.Spec, error) {
@@ -24,6 +24,9 @@ func (c *Command) Prepare(call Call) (supervisor.Spec, error) {
 	}
 	values, err := c.values(call.Args)
 	if err != nil {
+		return supervisor.Spec{}, err
+	}
+	if err := c.checkScripts(c.scriptsOf(call, values)); err != nil {
 		return supervisor.Spec{}, err
 	}
 	spec := c.spec(call)
@@ -37,6 +40,23 @@ func (c *Command) Prepare(call Call) (supervisor.Spec, error) {
 	}
 	spec.Command.Env = c.environ(call, spec.Command.User, spec.Command.Env)
 	return spec, nil
+}
+
+// scriptsOf returns what a call would execute. What callers of the ad-hoc procedure name is
+// theirs to know, unless the policy names it.
+func (c *Command) scriptsOf(call Call, values map[string]any) []script {
+	switch {
+	case call.DryRun:
+		return c.dryScripts
+	case c.exec == nil:
+		return c.scripts
+	}
+	argv, _ := values["argv"].([]any)
+	if len(argv) == 0 || len(c.exec.Commands) == 0 {
+		return nil
+	}
+	name, _ := argv[0].(string)
+	return []script{{name, true}}
 }
 
 // spec is what no argument has a say in.
