@@ -1,0 +1,113 @@
+//go:build linux || darwin || freebsd
+
+package agent_test
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/harpcaller/harp/agent"
+)
+
+// connectIn is how an agent begins in a directory; it has no dispatcher to find.
+func connectIn(t *testing.T, dir string) error {
+	t.Helper()
+	a := newAgent(t, loopback{}, func(c *agent.Config) { c.Dir = dir })
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	return a.Connect(over, "nowhere")
+}
+
+// TestForeignDirsAreRefused checks that an agent keeps nothing in, and takes nothing
+// from, what others have made or could change: they would decide what it believes to run,
+// where it writes, and what it removes.
+func TestForeignDirsAreRefused(t *testing.T) {
+	elsewhere := t.TempDir()
+	for _, test := range []struct {
+		name string
+		root bool // only root can make it so
+		make func(dir string) error
+		at   string // what is named, below the directory's parent
+		want string
+	}{
+		{name: "open", make: func(dir string) error { return os.Chmod(dir, 0o777) }, at: "agent", want: "can be written by others"},                 //nolint:gosec // that is what is tested
+		{name: "parent open", make: func(dir string) error { return os.Chmod(filepath.Dir(dir), 0o777) }, at: "", want: "can be written by others"}, //nolint:gosec // that is what is tested
+		{name: "foreign", root: true, make: func(dir string) error { return os.Chown(dir, 65534, 65534) }, at: "agent", want: "is owned by user 65534"},
+		{name: "foreign run", root: true, make: func(dir string) error { return foreign(filepath.Join(dir, "run")) }, at: "agent/run", want: "is owned by user 65534"},
+		{name: "foreign attempt", root: true, make: func(dir string) error {
+			if err := os.Mkdir(filepath.Join(dir, "run"), 0o700); err != nil {
+				return err
+			}
+			return foreign(filepath.Join(dir, "run", "01JOB.1"))
+		}, at: "agent/run/01JOB.1", want: "is owned by user 65534"},
+		{name: "foreign journal", root: true, make: func(dir string) error { return foreign(filepath.Join(dir, "journal")) }, at: "agent/journal", want: "is owned by user 65534"},
+		{name: "open run", make: func(dir string) error { return openDir(filepath.Join(dir, "run")) }, at: "agent/run", want: "can be written by others"},
+		{name: "open journal", make: func(dir string) error { return openDir(filepath.Join(dir, "journal")) }, at: "agent/journal", want: "can be written by others"},
+		{name: "link for journal", make: func(dir string) error { return os.Symlink(elsewhere, filepath.Join(dir, "journal")) }, at: "agent/journal", want: "is a link"},
+		{name: "link for run", make: func(dir string) error { return os.Symlink(elsewhere, filepath.Join(dir, "run")) }, at: "agent/run", want: "is a link"},
+		{name: "link for lock", make: func(dir string) error {
+			return os.Symlink(filepath.Join(elsewhere, "made"), filepath.Join(dir, "lock"))
+		}, at: "agent/lock", want: "is a link"},
+		{name: "file for run", make: func(dir string) error { return os.WriteFile(filepath.Join(dir, "run"), nil, 0o600) }, at: "agent/run", want: "must be a directory"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.root && os.Geteuid() != 0 {
+				if os.Getenv("CI") != "" {
+					t.Fatal("only root can give a file away")
+				}
+				t.Skip("only root can give a file away")
+			}
+			parent := filepath.Join(t.TempDir(), "parent")
+			dir := filepath.Join(parent, "agent")
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := test.make(dir); err != nil {
+				t.Fatal(err)
+			}
+			err := connectIn(t, dir)
+			if path := filepath.Join(parent, test.at); err == nil || !strings.Contains(err.Error(), path+" "+test.want) {
+				t.Errorf("the agent says %v; want %s %s", err, path, test.want)
+			}
+			if made, err := fs.Glob(os.DirFS(elsewhere), "*"); err != nil || len(made) > 0 {
+				t.Errorf("it has made %v elsewhere, %v", made, err)
+			}
+		})
+	}
+}
+
+func foreign(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	return os.Chown(dir, 65534, 65534)
+}
+
+func openDir(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o777) //nolint:gosec // that is what is tested
+}
+
+// TestOwnDirsAreTaken checks that an agent takes what it has made itself again, also
+// behind a link that is its own.
+func TestOwnDirsAreTaken(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "agent")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Dir(dir)+"/agent", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{dir, dir, link} {
+		if err := connectIn(t, dir); err != nil && !strings.Contains(err.Error(), context.Canceled.Error()) {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
