@@ -51,7 +51,8 @@ type Config struct {
 
 	// Dir is where the agent keeps its own files, which is its journal: what it
 	// started, how that ended, and the records nobody has taken yet. It is made if
-	// it is not there. One process at a time may use it.
+	// it is not there. One process at a time may use it. What is in it must be this
+	// process's user's own, and nobody else may be able to change it or the way there.
 	Dir string
 
 	// Journal is where the journal is kept, instead of Dir. Without either it is in
@@ -152,10 +153,16 @@ func New(cfg Config) *Agent {
 func (a *Agent) Procedures() []harp.ProcedureDoc { return a.catalogue.docs() }
 
 // begin opens the journal for one more Connect or Serve, which has to end what it
-// returns. Errors: *DirInUseError, and those of the journal.
+// returns. Errors: *DirInUseError, *harp.FieldError for a directory that others could
+// change, and those of the journal.
 func (a *Agent) begin() (*stay, error) {
 	a.life.Lock()
 	defer a.life.Unlock()
+	if a.cfg.Dir != "" && a.stays == 0 {
+		if err := prepareDir(a.cfg.Dir); err != nil {
+			return nil, err
+		}
+	}
 	if err := a.keeper.open(); err != nil {
 		return nil, err
 	}

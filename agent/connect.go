@@ -43,7 +43,7 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 // procedures.
 //
 // The error is a *harp.FieldError for a configuration or an address that cannot be,
-// a *DirInUseError while another process uses Dir, or why the journal cannot be
+// and for a Dir that others could change, a *DirInUseError while another process uses Dir, or why the journal cannot be
 // opened: journal.ErrCorrupt if it is damaged.
 func (a *Agent) Connect(ctx context.Context, addr string) error {
 	if err := a.check(); err != nil {

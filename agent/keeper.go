@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 
@@ -81,14 +80,11 @@ func (k *keeper) open() error {
 	return nil
 }
 
-// lock locks the directory, which is made if there is none.
+// lock locks the directory.
 func (k *keeper) lock() error {
 	k.unlock = func() {}
 	if k.dir == "" {
 		return nil
-	}
-	if err := os.MkdirAll(k.dir, 0o700); err != nil {
-		return fmt.Errorf("agent: directory: %w", err)
 	}
 	unlock, err := lockDir(k.dir)
 	if err == nil {
