@@ -132,7 +132,7 @@ func parseWord(word string, parse func(name, text string) (any, error)) (name st
 	}
 	if name, ok = strings.CutSuffix(name, ":"); ok {
 		if v, err = parseJSON([]byte(text)); err != nil {
-			return "", nil, invalid("args."+name, "%s", message(err))
+			return "", nil, invalid("args."+name, "must be JSON behind :=") // what it is may be a secret
 		}
 		return name, v, nil
 	}

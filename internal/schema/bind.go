@@ -117,6 +117,15 @@ func inArgs(err error) error {
 // convert returns v twice: typed, as the function gets it, and plain, as JSON
 // would have it, which is what schemas speak of.
 func convert(path string, s *jsonschema.Schema, v any) (typed, plain any, err error) {
+	typed, plain, err = convertOpen(path, s, v)
+	if err != nil && isSecret(s) {
+		err = secretError(path, s)
+	}
+	return typed, plain, err
+}
+
+// convertOpen is convert for what may be quoted.
+func convertOpen(path string, s *jsonschema.Schema, v any) (typed, plain any, err error) {
 	switch v := v.(type) {
 	case nil, bool:
 		return v, v, nil

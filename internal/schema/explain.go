@@ -25,13 +25,32 @@ func explain(s *jsonschema.Schema, v any, verdict error) error {
 	if e := find(root, s, v); e != nil {
 		return e
 	}
+	if holdsSecret(s) { // the library quotes what it looks at
+		return explainBeside(s, v)
+	}
 	return &harp.FieldError{Field: root, Message: shorten(verdict.Error())}
+}
+
+// explainBeside is explain for arguments that hold a secret: each is looked at by itself.
+func explainBeside(s *jsonschema.Schema, v any) error {
+	named, _ := v.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		if p := property(s, name); p != nil && !holdsSecret(p) {
+			if err := alone(root+"."+name, p, named[name]); err != nil {
+				return err
+			}
+		}
+	}
+	return &harp.FieldError{Field: root, Message: "do not fit what the procedure takes, and hold a secret, which is not shown"}
 }
 
 // find walks schema and value together.
 func find(path string, s *jsonschema.Schema, v any) *harp.FieldError {
 	if s == nil {
 		return nil
+	}
+	if isSecret(s) {
+		return findSecret(path, s, v)
 	}
 	if kinds := types(s); len(kinds) > 0 && !isOneOf(v, kinds) {
 		return wrong(path, s, kindOf(v))
@@ -103,7 +122,7 @@ func findText(path string, s *jsonschema.Schema, text string) *harp.FieldError {
 		return &harp.FieldError{Field: path, Message: fmt.Sprintf("must have at most %d characters, has %d", *s.MaxLength, n)}
 	case s.Pattern != "":
 		if re, err := regexp.Compile(s.Pattern); err == nil && !re.MatchString(text) {
-			return &harp.FieldError{Field: path, Message: "must match " + shorten(s.Pattern) + ", is " + shown(s, text)}
+			return &harp.FieldError{Field: path, Message: "must match " + shorten(s.Pattern) + ", is " + show(text)}
 		}
 	}
 	return nil
@@ -259,14 +278,6 @@ func show(v any) string {
 		return shorten(fmt.Sprint(v))
 	}
 	return shorten(string(text))
-}
-
-// shown is show, but of what the schema calls a secret.
-func shown(s *jsonschema.Schema, v any) string {
-	if s.WriteOnly {
-		return "***"
-	}
-	return show(v)
 }
 
 // shorten cuts a text that is too long to be shown, between characters.

@@ -34,6 +34,9 @@ func (a *Args) Parse(name, text string) (any, error) {
 		return nil, err
 	}
 	v, ok := read(s, text)
+	if !ok && isSecret(s) {
+		return nil, secretError(path, s)
+	}
 	if !ok {
 		return nil, wrong(path, s, strconv.Quote(text))
 	}
@@ -56,7 +59,10 @@ func alone(path string, s *jsonschema.Schema, plain any) error {
 	if err == nil {
 		err = validate(r, plain)
 	}
-	if err != nil {
+	switch {
+	case err != nil && holdsSecret(s):
+		return secretError(path, s)
+	case err != nil:
 		return &harp.FieldError{Field: path, Message: shorten(err.Error())}
 	}
 	return nil
