@@ -3,12 +3,14 @@
 package agent_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -239,5 +241,44 @@ func TestAnOpenedScriptIsNotRun(t *testing.T) {
 	refused := c.call("x", nil).refused()
 	if refused.Type != "exec" || !strings.Contains(refused.Message, script+" can be written by others") {
 		t.Errorf("it is refused with %+v", refused)
+	}
+}
+
+// A procedure that ends with a reboot has not succeeded because its command ended well:
+// that only asked for one, which may never come.
+func TestNoRebootIsNoSuccess(t *testing.T) {
+	agent.ShortenReboot(t)
+	inBothWirings(t, func(t *testing.T, c *commander) {
+		path, w := pipe(t)
+		x := c.peer.call("reboot", harp.Args{"pipe": path}).accepted()
+		tell(t, w, "going down\n")
+		expect[wire.Records](x, wire.TypeRecords)
+		x.ack(1)
+		w.Close()
+		if f := decodeFailure(t, x.ending().Failure); f.Type != "no_reboot" || !strings.Contains(f.Message, "exit code 0, but the machine has not booted anew") {
+			t.Errorf("it ended with %+v", f)
+		}
+	})
+}
+
+// Its command has ended well before the machine goes down, and with it the agent.
+func TestRebootAfterTheCommandHasEnded(t *testing.T) {
+	c := newCommander(t, t.TempDir())
+	path, w := pipe(t)
+	x := c.peer.call("reboot", harp.Args{"pipe": path}).accepted()
+	tell(t, w, "going down\n")
+	expect[wire.Records](x, wire.TypeRecords)
+	x.ack(1)
+	leader := only(t, x.id)
+	w.Close()
+	until(t, "the command has ended", func() bool { return syscall.Kill(leader.pid, 0) != nil })
+	c.restart() // of the agent alone
+	c.run.stop()
+	c.run.wait()
+	agent.BootAnew(t)
+	c.boot()
+	end := c.peer.resume(x.id, 1).ending()
+	if end.Gone || len(end.Failure) > 0 || !bytes.Equal(end.Value, []byte{0xc0}) {
+		t.Errorf("it ended with %+v", end)
 	}
 }

@@ -34,6 +34,13 @@ func (a *Agent) JournalStart(job string) error {
 	return a.keeper.current().AcceptStart(key{job: job, number: 1}.journal(), journal.Accept{}, time.Now())
 }
 
+// ShortenReboot gives a machine that is to boot no time for that, until the end of the test.
+func ShortenReboot(t testing.TB) {
+	was := rebootTime
+	rebootTime = time.Millisecond
+	t.Cleanup(func() { rebootTime = was })
+}
+
 // BootAnew makes this process believe until the end of the test that the machine has
 // booted since.
 func BootAnew(t testing.TB) {

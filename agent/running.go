@@ -30,7 +30,7 @@ const childSpool = wire.Window
 
 // rebootTime is how long a command that ends with a reboot, and that a signal ended, is
 // taken for one that the shutdown has ended.
-const rebootTime = 2 * time.Minute
+var rebootTime = 2 * time.Minute
 
 // running is a command that an attempt runs. What it prints is numbered by its
 // supervisor, which drops what nobody has room for; so the agent numbers the same and
