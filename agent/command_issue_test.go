@@ -278,7 +278,7 @@ func TestRebootAfterTheCommandHasEnded(t *testing.T) {
 	agent.BootAnew(t)
 	c.boot()
 	end := c.peer.resume(x.id, 1).ending()
-	if end.Gone || len(end.Failure) > 0 || !bytes.Equal(end.Value, []byte{0xc0}) {
+	if end.Gone || len(end.Failure) > 0 || len(bytes.Trim(end.Value, "\xc0")) > 0 {
 		t.Errorf("it ended with %+v", end)
 	}
 }

@@ -28,9 +28,9 @@ const commandSpool = 64 << 20
 // childSpool is the same for a command that runs inside the agent, whose memory it is.
 const childSpool = wire.Window
 
-// rebootTime is how long a command that ends with a reboot, and that a signal ended, is
-// taken for one that the shutdown has ended.
-var rebootTime = 2 * time.Minute
+// rebootTime is how long the machine may take to go down once a command has ended that
+// ends with a reboot: well, as it has asked for that, or by a signal, as of the shutdown.
+var rebootTime = 5 * time.Minute
 
 // running is a command that an attempt runs. What it prints is numbered by its
 // supervisor, which drops what nobody has room for; so the agent numbers the same and
@@ -126,8 +126,20 @@ func (r *running) run(at *attempt) (any, error) {
 		return nil, r.vanished(at, err)
 	case r.isClosing():
 		return nil, context.Cause(at.ctx)
-	case r.endsReboot && end.Signal != "" && end.Stopped == nil && r.awaitReboot(at):
+	case r.endsReboot && (end.OK || end.Signal != "" && end.Stopped == nil):
+		return r.rebootOutcome(at, end)
+	}
+	return command.Outcome(end)
+}
+
+// rebootOutcome is how a command ended that ends with a reboot, if it may have brought
+// that about. That it ended well does not say that the machine will boot.
+func (r *running) rebootOutcome(at *attempt, end supervisor.End) (any, error) {
+	switch {
+	case r.awaitReboot(at):
 		return nil, r.ofReboot()
+	case end.OK:
+		return nil, command.NoReboot(end)
 	}
 	return command.Outcome(end)
 }

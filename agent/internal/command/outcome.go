@@ -21,6 +21,7 @@ const (
 	TypeTimeout   = "timeout"   // a limit stopped it
 	TypeCancelled = "cancelled" // a cancel did
 	TypeNoResult  = "no_result" // it succeeded, but left no result
+	TypeNoReboot  = "no_reboot" // it succeeded, but the machine that it was to boot has not gone down
 )
 
 // The exit codes of commands that were stopped.
@@ -58,6 +59,15 @@ func Outcome(end supervisor.End) (any, error) {
 		return string(end.Result), nil
 	}
 	return end.Result, nil
+}
+
+// NoReboot is the error of a command that ended well and was to boot the machine anew,
+// which has not happened.
+func NoReboot(end supervisor.End) error {
+	return &harp.RemoteError{
+		Type: TypeNoReboot, Message: line(fmt.Sprintf("exit code %d, but the machine has not booted anew", end.Exit), end),
+		Data: data(end), ExitCode: new(end.Exit),
+	}
 }
 
 // reasons say why there is no result.
