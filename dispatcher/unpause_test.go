@@ -1,0 +1,92 @@
+package dispatcher_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/store"
+)
+
+// changingStore is a store whose callers go away as soon as a queue is changed. It counts
+// the claims.
+type changingStore struct {
+	store.Store
+	leave  context.CancelFunc
+	claims atomic.Int64
+}
+
+func (s *changingStore) ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueChange, by harp.Principal, at time.Time) error {
+	err := s.Store.ChangeQueue(ctx, name, c, by, at)
+	if s.leave != nil {
+		s.leave()
+	}
+	return err
+}
+
+func (s *changingStore) Claim(ctx context.Context, hosts []string, n int, now time.Time) ([]store.Job, error) {
+	s.claims.Add(1)
+	return s.Store.Claim(ctx, hosts, n, now)
+}
+
+// What an operator lets go on goes on, whether the operator waits for it or not.
+func TestAQueueGoesOnThoughWhoeverUnpausedItHasLeft(t *testing.T) {
+	changing := new(changingStore)
+	wrap := func(st store.Store) store.Store { changing.Store = st; return changing }
+	for what, change := range map[string]func(context.Context, *harp.Queues) error{
+		"unpaused": func(ctx context.Context, q *harp.Queues) error { return q.Unpause(ctx, harp.Args{}) },
+		"widened":  func(ctx context.Context, q *harp.Queues) error { return q.SetConcurrency(ctx, harp.Args{}, 2) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			onStore(t, wrap, func(t *testing.T, sys *system) {
+				changing.leave = nil
+				asked := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i")).exchanges(t)
+				synctest.Wait()
+				host := sys.caller.Host("web01", harp.Queue(harp.Args{}))
+				if what == "unpaused" {
+					if err := sys.caller.Queues().Pause(t.Context(), harp.Args{}); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					must[*harp.Job](t)(host.Call(t.Context(), "work", nil))
+					<-asked
+				}
+				must[*harp.Job](t)(host.Call(t.Context(), "work", nil))
+				ctx, leave := context.WithCancel(t.Context())
+				changing.leave = leave
+				_ = change(ctx, sys.caller.Queues()) // it may be answered before it is seen to have left
+				expectCall(t, asked)
+			})
+		})
+	}
+}
+
+// However many hosts are online, only those are looked at for which the queue has jobs.
+func TestUnpausingAQueueDoesNotAskEveryHost(t *testing.T) {
+	changing := new(changingStore)
+	wrap := func(st store.Store) store.Store { changing.Store = st; return changing }
+	onStore(t, wrap, func(t *testing.T, sys *system) {
+		for n := range 50 {
+			sys.agent(fmt.Sprint("other", n), func(*agent.Agent) {})
+		}
+		asked := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i")).exchanges(t)
+		synctest.Wait()
+		if err := sys.caller.Queues().Pause(t.Context(), harp.Args{}); err != nil {
+			t.Fatal(err)
+		}
+		must[*harp.Job](t)(sys.caller.Host("web01", harp.Queue(harp.Args{})).Call(t.Context(), "work", nil))
+		changing.claims.Store(0)
+		if err := sys.caller.Queues().Unpause(t.Context(), harp.Args{}); err != nil {
+			t.Fatal(err)
+		}
+		expectCall(t, asked)
+		if n := changing.claims.Load(); n > 1 {
+			t.Errorf("jobs were claimed %d times", n)
+		}
+	})
+}
