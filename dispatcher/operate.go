@@ -64,28 +64,10 @@ func (s *service) ChangeQueue(ctx context.Context, name harp.Value, c harp.Queue
 		if err != nil {
 			return none, err
 		}
-		s.d.wakeClock()
-		return none, s.d.claimAll(ctx)
+		s.d.wakeClock() // which starts what may start by it
+		return none, nil
 	})
 	return err
-}
-
-// claimAll starts what may start, wherever.
-func (d *Dispatcher) claimAll(ctx context.Context) error {
-	for cursor := ""; ; {
-		hosts, next := d.hosts.page(cursor, pageSize)
-		for _, h := range hosts {
-			if !h.online() {
-				continue
-			}
-			if err := d.claim(ctx, h.name); err != nil {
-				return err
-			}
-		}
-		if cursor = next; cursor == "" {
-			return nil
-		}
-	}
 }
 
 // Events implements harp.EventService.

@@ -87,7 +87,8 @@ type Jobs interface {
 
 	// Advance does what time alone has made due: it ends jobs that did not
 	// start in time, gives up attempts whose hosts have been silent too long, claims
-	// those whose NotBefore or pause between attempts is over, and rewrites rows of
+	// those whose NotBefore or pause between attempts is over and those that a change of
+	// their queue lets start, and rewrites rows of
 	// cancelled queues, a bounded number of each. More says that it should be
 	// called again at once.
 	Advance(ctx context.Context, now time.Time) (Advanced, error)
@@ -185,8 +186,8 @@ type Queues interface {
 	CancelQueue(ctx context.Context, name harp.Value, by harp.CancelRequest) (QueueCancelled, error)
 
 	// ChangeQueue pauses or unpauses a queue, or gives it another concurrency. What
-	// runs goes on. A paused queue is kept without jobs. Unpausing or widening
-	// claims nothing: that is Claim's. Errors: harp.ErrNotFound, but for a pause,
+	// runs goes on. A paused queue is kept without jobs. What may start by it is claimed
+	// by Advance, which is due at once then. Errors: harp.ErrNotFound, but for a pause,
 	// which makes the queue.
 	ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueChange, by harp.Principal, at time.Time) error
 }

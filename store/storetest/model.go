@@ -241,6 +241,9 @@ func (m *model) place(j *modelJob) int {
 func (m *model) reopened() {
 	clear(m.gates)
 	clear(m.since)
+	for _, q := range m.queues {
+		q.changed = time.Time{}
+	}
 	m.settle(time.Time{})
 	for _, j := range m.jobs {
 		j.woken = !j.NotBefore.After(j.Since) && !j.WakeAt.After(j.Since)

@@ -13,6 +13,7 @@ type modelQueue struct {
 	concurrency int
 	fixed       bool // by an operator
 	paused      bool
+	changed     time.Time // a change lets jobs start, with the next advance; zero: none
 }
 
 // free is how many more jobs of a queue may start.
@@ -69,7 +70,30 @@ func (m *model) change(name harp.Value, c harp.QueueChange, now time.Time) bool 
 		q.concurrency, q.fixed = *c.Concurrency, true
 	}
 	m.settle(now)
+	if m.first(now, inQueue(name)) != nil {
+		q.changed = now
+	}
 	return true
+}
+
+func inQueue(name harp.Value) func(j *modelJob) bool {
+	return func(j *modelJob) bool { return string(j.Queue) == string(name) }
+}
+
+// fill starts what the changes of queues have let start.
+func (m *model) fill(at, now time.Time) (claimed []*modelJob) {
+	for name, q := range m.queues {
+		if q.changed.IsZero() || q.changed.After(at) {
+			continue
+		}
+		q.changed = time.Time{}
+		for j := m.first(now, inQueue(harp.Value(name))); j != nil; j = m.first(now, inQueue(harp.Value(name))) {
+			m.start(j, now)
+			claimed = append(claimed, j)
+		}
+	}
+	m.settle(now)
+	return claimed
 }
 
 // nextOfQueue starts the next of the queue that j is in; jobs in none have one for

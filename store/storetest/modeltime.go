@@ -55,6 +55,7 @@ func (m *model) advance(now time.Time) (ended, claimed []*modelJob) {
 				woken = append(woken, j)
 			}
 		}
+		claimed = append(claimed, m.fill(at, now)...)
 		over, started := m.giveUp(at, now)
 		ended, claimed = append(ended, over...), append(claimed, started...)
 		m.settle(now)
@@ -136,6 +137,9 @@ func (m *model) due() time.Time {
 		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
 			next = t
 		}
+	}
+	for _, q := range m.queues {
+		note(q.changed)
 	}
 	for _, j := range m.jobs {
 		if j.unsaid {

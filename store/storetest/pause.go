@@ -172,6 +172,35 @@ var pausing = []rule{
 		w.resize(q, 2)
 		w.ids(w.claim(10, "h"), jobs[4])
 	}},
+	{"queue/go on", "what a change of its queue lets start is due at once, on all hosts, as many as there are slots", func(w *world) {
+		q := queue("q")
+		w.gate("h", "i")
+		w.pause(q, true)
+		a, b, c := w.submit(in(q), slots(2)), w.submit(in(q), on("i")), w.submit(in(q))
+		w.due(time.Time{})
+		w.pause(q, false)
+		w.due(w.now)
+		w.ids(w.advance().Claimed, a, b)
+		w.due(time.Time{})
+		w.resize(q, 4)
+		w.due(w.now)
+		w.ids(w.advance().Claimed, c)
+		w.resize(q, 5) // for nothing
+		w.due(time.Time{})
+	}},
+	{"queue/much", "what is too much for one commit follows in the next", func(w *world) {
+		q := queue("q")
+		w.gate("h")
+		w.pause(q, true)
+		var jobs []store.Job
+		for range 1200 {
+			jobs = append(jobs, w.submit(in(q), slots(2000)))
+		}
+		w.st.SetGate("h", store.Gate{Open: true, Most: 2000})
+		w.pause(q, false)
+		w.ids(w.advance().Claimed, jobs...)
+		w.due(time.Time{})
+	}},
 	{"queue/wait", "a slot that an operator adds is free since then", func(w *world) {
 		q := queue("q")
 		w.running(in(q))

@@ -82,10 +82,7 @@ func (s *Store) end(t *tx, e *entry, before, after *store.Job, now int64) {
 // more, and claims what may start by it. What cannot be done now stays due.
 func (s *Store) elapse(t *tx, now int64, out *store.Advanced) error {
 	var woken []*entry
-	for range maxDue {
-		if !t.hasRoom(maxEvent + maxStep) {
-			break
-		}
+	for n := 0; n < maxDue && len(out.Claimed) < maxDue && t.hasRoom(maxEvent+maxStep); n++ {
 		a := s.sched.agenda.pop(now)
 		if a == nil {
 			break
@@ -123,6 +120,8 @@ func (s *Store) ring(t *tx, a *alarm, now int64, out *store.Advanced) error {
 		return s.giveUp(t, e, now, out)
 	case alarmRearm:
 		s.sched.rearm(a.queue, now)
+	case alarmFill:
+		return s.fill(t, a.queue, now, out)
 	case alarmWake: // elapse's
 	}
 	return nil
@@ -169,6 +168,26 @@ func (s *schedule) hasLeft(e *entry, now int64) bool {
 	}
 	e.arm(&s.agenda)
 	return false
+}
+
+// fill claims what may start by the free slots of a queue. What is too much for one commit
+// stays due.
+func (s *Store) fill(t *tx, q *queue, now int64, out *store.Advanced) error {
+	for len(out.Claimed) < maxDue && t.hasRoom(maxStep) {
+		e := q.next(s.sched, now)
+		if e == nil {
+			return nil
+		}
+		j, err := s.claim(t, e, now)
+		if err != nil {
+			return err
+		}
+		if j != nil {
+			out.Claimed = append(out.Claimed, *j)
+		}
+	}
+	s.sched.agenda.set(&q.fill, now)
+	return nil
 }
 
 // rearm looks at all lines of a queue for jobs that free slots have allowed.

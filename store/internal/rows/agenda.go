@@ -20,6 +20,7 @@ const (
 	alarmAway                    // the entry's host may have been away too long
 	alarmLost                    // the entry's host has been silent too long
 	alarmRearm                   // the queue has had a free slot: look at all lines that wait for a host
+	alarmFill                    // the queue was changed: jobs may start by its free slots
 )
 
 // number is that of the entry's job; 0 for a queue.

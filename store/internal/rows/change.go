@@ -36,7 +36,8 @@ func (s *Store) ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueCh
 }
 
 // change pauses a queue or lets it go on, and gives it another concurrency. Its lines
-// notice first what they had, and then what they have.
+// notice first what they had, and then what they have. What may start now is started by
+// Advance, which is due at once: whoever asked for the change may have left by then.
 func (s *schedule) change(q *queue, c harp.QueueChange, now int64) {
 	s.rearm(q, now)
 	if c.Paused != nil {
@@ -48,6 +49,9 @@ func (s *schedule) change(q *queue, c harp.QueueChange, now int64) {
 	s.rearm(q, now)
 	if q.free() > 0 {
 		unparkAll(q.parked)
+	}
+	if q.next(s, now) != nil {
+		s.agenda.set(&q.fill, now)
 	}
 }
 

@@ -31,6 +31,7 @@ type queue struct {
 
 	shortest int64 // wait that any of its jobs has had
 	rearm    alarm
+	fill     alarm
 }
 
 type freed struct {
@@ -45,6 +46,7 @@ func newQueue(name string, concurrency int) *queue {
 		shortest: math.MaxInt64,
 	}
 	q.rearm = alarm{kind: alarmRearm, queue: q}
+	q.fill = alarm{kind: alarmFill, queue: q}
 	return q
 }
 

@@ -213,6 +213,7 @@ func (s *schedule) dropQueue(q *queue) bool {
 		return false
 	}
 	s.agenda.clear(&q.rearm)
+	s.agenda.clear(&q.fill)
 	delete(s.queues, q.name)
 	s.names.Delete(q.name)
 	return true
