@@ -90,3 +90,47 @@ func TestUnpausingAQueueDoesNotAskEveryHost(t *testing.T) {
 		}
 	})
 }
+
+// compactedStore is a store whose callers go away as soon as jobs are deleted. It says when
+// it has given the space back.
+type compactedStore struct {
+	store.Store
+	leave     context.CancelFunc
+	compacted chan error
+}
+
+func (s *compactedStore) Prune(ctx context.Context, r store.Retention, now time.Time) (store.Pruned, error) {
+	did, err := s.Store.Prune(ctx, r, now)
+	s.leave()
+	return did, err
+}
+
+func (s *compactedStore) Compact(ctx context.Context) error {
+	err := ctx.Err()
+	s.compacted <- err
+	return err
+}
+
+// The space of what was deleted is given back, whether whoever had it deleted waits or not.
+func TestSpaceIsGivenBackThoughWhoeverPrunedHasLeft(t *testing.T) {
+	compacted := &compactedStore{compacted: make(chan error, 1)}
+	wrap := func(st store.Store) store.Store { compacted.Store = st; return compacted }
+	onStore(t, wrap, func(t *testing.T, sys *system) {
+		sys.agent("web01", greeter)
+		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "hello", harp.Args{"name": "Ada"}))
+		must[harp.Value](t)(job.Get(t.Context()))
+		time.Sleep(time.Second)
+		ctx, leave := context.WithCancel(t.Context())
+		compacted.leave = leave
+		_, _ = sys.caller.Prune(ctx, time.Now())
+		synctest.Wait()
+		select {
+		case err := <-compacted.compacted:
+			if err != nil {
+				t.Errorf("the space is given back until %v", err)
+			}
+		default:
+			t.Error("no space is given back")
+		}
+	})
+}
