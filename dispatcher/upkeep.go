@@ -39,22 +39,37 @@ func (d *Dispatcher) retention() store.Retention {
 	return r
 }
 
-// prune deletes what is not kept and gives its space back. It returns how many jobs
-// it deleted.
+// prune deletes what is not kept, until ctx ends, and gives its space back, which goes on
+// when ctx ends. It returns how many jobs it deleted.
 func (d *Dispatcher) prune(ctx context.Context, keep store.Retention) (jobs int, err error) {
-	for more := true; more; {
-		did, err := d.store.Prune(ctx, keep, d.now())
-		if err != nil {
-			return jobs, err
-		}
+	for more := true; more && err == nil; {
+		var did store.Pruned
+		did, err = d.store.Prune(ctx, keep, d.now())
 		jobs, more = jobs+did.Jobs, did.More
-		if err := ctx.Err(); err != nil {
-			return jobs, context.Cause(ctx)
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
 		}
 	}
 	if jobs == 0 {
-		return 0, nil
+		return 0, err
 	}
 	d.log.Info("jobs were pruned", "jobs", jobs)
-	return jobs, d.store.Compact(ctx)
+	if also := d.compact(ctx); err == nil {
+		err = also
+	}
+	return jobs, err
+}
+
+// compact gives the space of what was deleted back. ctx bounds only the wait for it.
+func (d *Dispatcher) compact(ctx context.Context) error {
+	done := make(chan error, 1)
+	if !d.goKept(func() { done <- d.store.Compact(d.ctx) }) {
+		return harp.ErrClosed
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
