@@ -1,0 +1,166 @@
+package dispatcher_test
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// brokenClock is a clock that is set at times, while the world's goes on.
+type brokenClock struct{ ahead atomic.Int64 }
+
+func (c *brokenClock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *brokenClock) set(ahead time.Duration) { c.ahead.Store(int64(ahead)) }
+
+// withBrokenClock runs a test body in virtual time, with an agent.
+func withBrokenClock(t *testing.T, cfg dispatcher.Config, body func(t *testing.T, sys *system, clock *brokenClock)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		clock := new(brokenClock)
+		cfg.Now = clock.now
+		body(t, newSystem(t, embedded, nil, cfg), clock)
+	})
+}
+
+// A clock that is a day ahead for a moment is no day of silence.
+func TestAHostIsNotLostBecauseTheClockIsSet(t *testing.T) {
+	withBrokenClock(t, dispatcher.Config{}, func(t *testing.T, sys *system, clock *brokenClock) {
+		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		asked := agent.exchanges(t)
+		synctest.Wait()
+		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+		expectCall(t, asked).say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		agent.tr.Close(nil)
+		time.Sleep(time.Minute)
+		expectState(t, job, harp.StateUnknown)
+		clock.set(25 * time.Hour)
+		time.Sleep(15 * time.Second)
+		expectState(t, job, harp.StateUnknown)
+		clock.set(-25 * time.Hour)
+		time.Sleep(24*time.Hour - 2*time.Minute)
+		expectState(t, job, harp.StateUnknown)
+		time.Sleep(2 * time.Minute)
+		if s := expectState(t, job, harp.StateLost); s.Reason != harp.LostTooLong {
+			t.Errorf("it is lost as %s", s.Reason)
+		}
+	})
+}
+
+func expectState(t *testing.T, job *harp.Job, want harp.State) harp.JobStatus {
+	t.Helper()
+	synctest.Wait()
+	s := must[harp.JobStatus](t)(job.Status(t.Context()))
+	if s.State != want {
+		t.Fatalf("it is %s (%s), want %s", s.State, s.Reason, want)
+	}
+	return s
+}
+
+// A pause of a second is one, whatever the clock says meanwhile.
+func TestAPauseEndsThoughTheClockIsSetBack(t *testing.T) {
+	withBrokenClock(t, dispatcher.Config{}, func(t *testing.T, sys *system, clock *brokenClock) {
+		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		asked := agent.exchanges(t)
+		synctest.Wait()
+		policy := harp.RetryPolicy{On: []harp.State{harp.StateFailed}, Attempts: 2, Backoff: time.Second}
+		must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil, harp.Retry(policy)))
+		m := expectCall(t, asked)
+		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.say(t, wire.TypeEnd, true, wire.End{Failure: wire.Encode(harp.NewFailure("remote", "no"))})
+		m.expectAck(t)
+		clock.set(-24 * time.Hour)
+		time.Sleep(1100 * time.Millisecond)
+		synctest.Wait()
+		select {
+		case again := <-asked:
+			if again.call == nil || again.call.Attempt != 2 {
+				t.Errorf("it is asked %+v", again)
+			}
+		default:
+			t.Error("it waits on")
+		}
+	})
+}
+
+// How long a host's absence may hold a call is not measured by a clock that is set.
+func TestWaitingForAHostIsNotMeasuredByAClockThatIsSet(t *testing.T) {
+	for what, ahead := range map[string]time.Duration{"forward": time.Hour, "back": -time.Hour} {
+		t.Run(what, func(t *testing.T) {
+			withBrokenClock(t, dispatcher.Config{}, func(t *testing.T, sys *system, clock *brokenClock) {
+				agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+				synctest.Wait()
+				agent.tr.Close(nil)
+				synctest.Wait()
+				job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil, harp.OfflineWait(time.Minute)))
+				clock.set(ahead)
+				time.Sleep(50 * time.Second)
+				expectState(t, job, harp.StateQueued)
+				time.Sleep(11 * time.Second)
+				expectState(t, job, harp.StateExpired)
+			})
+		})
+	}
+}
+
+// What was said to be once in ten minutes is that by a clock that is right.
+func TestAnIdempotencyKeyLastsThoughTheClockIsSet(t *testing.T) {
+	withBrokenClock(t, dispatcher.Config{}, func(t *testing.T, sys *system, clock *brokenClock) {
+		sys.agent("web01", greeter)
+		call := func() string {
+			host := sys.caller.Host("web01", harp.IdempotencyKey("once", 10*time.Minute))
+			return must[*harp.Job](t)(host.Call(t.Context(), "hello", harp.Args{"name": "Ada"})).ID()
+		}
+		first := call()
+		clock.set(time.Hour / 2)
+		if again := call(); again != first {
+			t.Error("it is called twice")
+		}
+		clock.set(-time.Hour / 2)
+		time.Sleep(10*time.Minute + time.Second)
+		if again := call(); again == first {
+			t.Error("it is never called again")
+		}
+	})
+}
+
+// Retention goes by the date. It does not act on one that has just changed, and says so.
+func TestResultsAreKeptWhileTheClockHasJustBeenSet(t *testing.T) {
+	withBrokenClock(t, dispatcher.Config{}, func(t *testing.T, sys *system, clock *brokenClock) {
+		sys.agent("web01", greeter)
+		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "hello", harp.Args{"name": "Ada"}))
+		must[harp.Value](t)(job.Get(t.Context()))
+		clock.set(31 * 24 * time.Hour)
+		time.Sleep(11 * time.Minute)
+		must[harp.Value](t)(job.Get(t.Context()))
+		h := sys.d.Health(t.Context())
+		if err := h.Checks["clock"]; err == nil || !strings.Contains(err.Error(), "744h0m0s forward") || !h.Ready {
+			t.Errorf("of the clock it says %v, ready %v", err, h.Ready)
+		}
+
+		// Put right, it is as if nothing had been.
+		clock.set(0)
+		time.Sleep(time.Second)
+		if err := sys.d.Health(t.Context()).Checks["clock"]; err != nil {
+			t.Errorf("of a clock that is right again it says %v", err)
+		}
+
+		// What lasts for a day is taken for right.
+		clock.set(31 * 24 * time.Hour)
+		time.Sleep(23 * time.Hour)
+		must[harp.Value](t)(job.Get(t.Context()))
+		time.Sleep(2 * time.Hour)
+		if _, err := job.Get(t.Context()); !errors.Is(err, harp.ErrPruned) {
+			t.Errorf("it is kept: %v", err)
+		}
+		if err := sys.d.Health(t.Context()).Checks["clock"]; err != nil {
+			t.Errorf("after a day it says %v", err)
+		}
+	})
+}
