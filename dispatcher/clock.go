@@ -82,8 +82,15 @@ func (d *Dispatcher) wakeClock() {
 	}
 }
 
+// clockSet is told by how much the wall clock was set.
+func (d *Dispatcher) clockSet(by time.Duration) {
+	d.log.Warn("the clock was set: what lasts a time is not measured by it", "by", by)
+	d.store.ClockSet(by)
+	d.wakeClock()
+}
+
 // longestNap bounds how long the clock trusts the time that is left: the wall clock
-// may jump.
+// may be set.
 const longestNap = 10 * time.Second
 
 // clockLoop does what only time makes due: jobs whose time has come or passed, and
@@ -105,10 +112,11 @@ func (d *Dispatcher) clockLoop() {
 			timer.Reset(time.Second)
 			continue
 		}
+		now := d.now() // first: that may move what is due
 		if due := d.store.NextDue(); due.IsZero() {
 			timer.Stop()
 		} else {
-			timer.Reset(min(max(0, due.Sub(d.now())), longestNap))
+			timer.Reset(min(max(0, due.Sub(now)), longestNap))
 		}
 	}
 }
@@ -116,11 +124,12 @@ func (d *Dispatcher) clockLoop() {
 // advance does what is due now, if anything is.
 func (d *Dispatcher) advance() error {
 	for {
+		now := d.now() // first: that may move what is due
 		due := d.store.NextDue()
-		if due.IsZero() || due.After(d.now()) {
+		if due.IsZero() || due.After(now) {
 			return nil
 		}
-		did, err := d.store.Advance(d.ctx, d.now())
+		did, err := d.store.Advance(d.ctx, now)
 		if err != nil {
 			return err
 		}

@@ -83,7 +83,7 @@ type Config struct {
 	// and results; beyond it those that ended first are deleted. Default no limit.
 	RetainBytes int64
 
-	// Now is the wall clock. Default time.Now. For tests of clocks that jump:
+	// Now is the wall clock. Default time.Now. For tests of clocks that are set:
 	// what has to last a time is measured on the monotonic clock.
 	Now func() time.Time
 
@@ -168,6 +168,7 @@ type Dispatcher struct {
 	store    store.Store
 	cfg      Config
 	log      *slog.Logger
+	clock    *wallClock
 	name     string // owner of the sessions, in host rows
 	hosts    *hosts
 	registry registry
@@ -205,6 +206,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 		kick: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	d.ctx, d.stop = context.WithCancel(context.Background())
+	d.clock = newWallClock(cfg.Now, d.clockSet)
 	d.hosts = newHosts()
 	if err := d.recover(ctx); err != nil {
 		d.stop()
@@ -346,6 +348,7 @@ func (d *Dispatcher) Health(ctx context.Context) Health {
 		"store":      d.checkStore(ctx),
 		"disk":       d.checkDisk(),
 		"registry":   d.registry.lastError(),
+		"clock":      d.clock.suspicion(),
 	}}
 	if d.ctx.Err() != nil {
 		h.Checks["dispatcher"] = harp.ErrClosed
@@ -369,5 +372,5 @@ func (d *Dispatcher) checkDisk() error {
 // Health is a set of named checks.
 type Health struct {
 	Ready  bool             // calls are accepted
-	Checks map[string]error // dispatcher, store, disk, registry; nil: well
+	Checks map[string]error // dispatcher, store, disk, registry, clock; nil: well
 }

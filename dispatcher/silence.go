@@ -14,7 +14,7 @@ const (
 )
 
 // now is the wall clock.
-func (d *Dispatcher) now() time.Time { return d.cfg.Now() }
+func (d *Dispatcher) now() time.Time { return d.clock.now() }
 
 // awaits counts a host as one that is about to return, if it was connected when the
 // dispatcher stopped: its absence holds nothing against its jobs until then. No

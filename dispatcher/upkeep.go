@@ -32,10 +32,15 @@ func (d *Dispatcher) upkeepLoop() {
 // retention is what is kept at this moment.
 func (d *Dispatcher) retention() store.Retention {
 	r := store.Retention{MaxBytes: d.cfg.RetainBytes}
-	if d.cfg.Retain != harp.NoLimit {
-		r.EndedBefore = d.now().Add(-d.cfg.Retain)
-		r.EventsBefore = r.EndedBefore
+	if d.cfg.Retain == harp.NoLimit {
+		return r
 	}
+	if err := d.clock.suspicion(); err != nil {
+		d.log.Warn("what is old is kept", "why", err)
+		return r
+	}
+	r.EndedBefore = d.now().Add(-d.cfg.Retain)
+	r.EventsBefore = r.EndedBefore
 	return r
 }
 

@@ -216,6 +216,13 @@ type Upkeep interface {
 	// TombstoneTime; events; tombstones and idempotency keys whose time is over.
 	Prune(ctx context.Context, r Retention, now time.Time) (Pruned, error)
 
+	// ClockSet says that the clock by which times are given was set forward by so
+	// much, or back: of what lasts a time as much is left as before. That is what is
+	// measured from when something was, as a wait for a host, a pause between attempts or
+	// the patience with a silent host, and how long idempotency keys and tombstones
+	// last. StartAfter, StartBefore and Retention name times, which stay.
+	ClockSet(by time.Duration)
+
 	// Compact gives the space of what was deleted back to the file system, as far
 	// as it can be. It may take minutes and ends early with ctx. Other methods go on
 	// meanwhile.

@@ -27,6 +27,7 @@ type modelJob struct {
 	from    time.Time // since then
 	tell    bool      // its queue was cancelled and its agent not told
 	unsaid  bool      // and its row does not say so yet
+	set     modelSet
 }
 
 func newModel() *model {
@@ -184,10 +185,12 @@ func (m *model) apply(j *modelJob, e store.Event) (store.Effect, []*modelJob, er
 	j.tell = false
 	switch {
 	case next.State != harp.StateQueued:
+		j.set.came = time.Time{}
 	case was.State != harp.StateQueued:
-		j.woken = !j.NotBefore.After(e.At) && !j.WakeAt.After(e.At) && !j.isLate(e.At)
+		j.set.came = time.Time{}
+		j.woken = !j.comes().After(e.At) && !j.isLate(e.At)
 	case was.Survivor != next.Survivor, !was.WakeAt.Equal(next.WakeAt):
-		j.woken = false // until the next advance
+		j.set.came, j.woken = time.Time{}, false // until the next advance
 	}
 	var out []*modelJob
 	if effect.Gives {
@@ -211,7 +214,7 @@ func (m *model) reason(j *modelJob) string {
 	switch {
 	case !j.woken && (j.isLate(m.latest) || j.Survivor):
 		return j.Reason
-	case !j.woken && !j.WakeAt.IsZero() && !j.NotBefore.After(j.WakeAt):
+	case !j.woken && !j.WakeAt.IsZero() && !j.NotBefore.After(j.wakeAt()):
 		return j.Reason
 	case !j.woken:
 		return harp.ReasonStartAfter
@@ -246,6 +249,7 @@ func (m *model) reopened() {
 	}
 	m.settle(time.Time{})
 	for _, j := range m.jobs {
+		j.set = modelSet{of: j.WakeAt, over: j.set.over}
 		j.woken = !j.NotBefore.After(j.Since) && !j.WakeAt.After(j.Since)
 		j.allowed, j.from = false, time.Time{}
 	}

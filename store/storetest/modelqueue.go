@@ -121,7 +121,7 @@ func (m *model) cancelQueue(q harp.Value, by harp.CancelRequest) int {
 		if err != nil {
 			panic(err)
 		}
-		j.Life, j.tell, j.unsaid = next, j.tell || effect.Tell, waited
+		j.Life, j.tell, j.unsaid, j.set.over = next, j.tell || effect.Tell, waited, 0
 	}
 	if n > 0 {
 		m.settle(by.Time)

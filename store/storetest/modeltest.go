@@ -34,7 +34,7 @@ func testModel(t *testing.T, open func(t *testing.T) store.Store, place func(t *
 		actions := map[string]func(*rapid.T){
 			"submit": d.submit, "submit more": d.submit, "claim": d.claim, "gate": d.gate,
 			"event": d.event, "more events": d.event, "cancel": d.cancel, "pass": d.pass,
-			"silence": d.silence, "change": d.change,
+			"silence": d.silence, "change": d.change, "set the clock": d.clock,
 			"": d.compare,
 		}
 		if place != nil {
@@ -327,6 +327,12 @@ func (d *duel) cancel(t *rapid.T) {
 
 func (d *duel) pass(t *rapid.T) {
 	d.tick(time.Duration(rapid.IntRange(0, 40).Draw(t, "seconds")) * time.Second)
+}
+
+func (d *duel) clock(t *rapid.T) {
+	d.tick(0)
+	d.setClock(d.unlike(time.Duration(rapid.IntRange(-100, 100).Draw(t, "seconds")) * time.Second))
+	d.tick(0)
 }
 
 // compare looks at every job and queue.

@@ -32,7 +32,7 @@ func (m *model) deadline(j *modelJob) time.Time {
 	if !j.allowed || !m.isAway(j.Host) || j.OfflineWait == harp.NoLimit {
 		return time.Time{}
 	}
-	from := later(j.SubmitTime, j.NotBefore, j.WakeAt, j.from, m.gate(j.Host).LastHeard, m.since[j.Host])
+	from := later(j.asked(), j.comes(), j.from, m.gate(j.Host).LastHeard, m.since[j.Host])
 	return from.Add(j.OfflineWait)
 }
 
@@ -50,7 +50,7 @@ func (m *model) advance(now time.Time) (ended, claimed []*modelJob) {
 	var woken []*modelJob
 	for at := m.due(); !at.IsZero() && !at.After(now); at = m.due() {
 		for _, j := range m.jobs {
-			if j.waitsForTime() && !later(j.NotBefore, j.WakeAt).After(at) && !j.isLate(now) {
+			if j.waitsForTime() && !j.comes().After(at) && !j.isLate(now) {
 				j.woken = true
 				woken = append(woken, j)
 			}
@@ -87,7 +87,7 @@ func (j *modelJob) waitsForTime() bool {
 // giveUp ends the attempts whose hosts have been silent too long.
 func (m *model) giveUp(at, now time.Time) (ended, claimed []*modelJob) {
 	for _, j := range m.jobs {
-		if j.State != harp.StateUnknown || j.WakeAt.IsZero() || j.WakeAt.After(at) {
+		if j.State != harp.StateUnknown || j.WakeAt.IsZero() || j.wakeAt().After(at) {
 			continue
 		}
 		effect, started, err := m.apply(j, store.Event{Kind: store.Lose, Reason: harp.LostTooLong, At: now, Jitter: 1})
@@ -143,10 +143,10 @@ func (m *model) due() time.Time {
 	}
 	for _, j := range m.jobs {
 		if j.unsaid {
-			note(j.EndTime)
+			note(j.EndTime.Add(j.set.over))
 		}
 		if j.State == harp.StateUnknown {
-			note(j.WakeAt)
+			note(j.wakeAt())
 		}
 		if j.State != harp.StateQueued {
 			continue
@@ -154,7 +154,7 @@ func (m *model) due() time.Time {
 		note(j.Expires)
 		note(m.deadline(j))
 		if j.waitsForTime() && !j.isLate(m.latest) {
-			note(later(j.NotBefore, j.WakeAt))
+			note(j.comes())
 		}
 	}
 	return next

@@ -167,6 +167,10 @@ func (s *Store) commit(g *group) error {
 	if stored := s.stored.Add(g.kept.grown); g.kept.grown != 0 {
 		writes = append(writes, Write{keyStored, number(keyStored, uint64(stored))})
 	}
+	if ahead := s.clockAhead.Load(); ahead != s.keptAhead {
+		writes = append(writes, Write{keyAhead, number(keyAhead, uint64(ahead))})
+		s.keptAhead = ahead
+	}
 	s.recent.changes(g.jobs)
 	if err := s.engine.Commit(writes); err != nil {
 		s.poison(err)

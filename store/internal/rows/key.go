@@ -15,6 +15,8 @@ import (
 //	!n                             last submit number
 //	!e                             number of the first event that is kept
 //	!b                             bytes stored under a, v, r and their pieces
+//	!a                             by how much the clock was set while the store was open;
+//	                               the times of the indices k and x are without that
 //	j id                           a job: what never changes
 //	l id                           its life
 //	o id                           how its last attempt ended, while it waits for another
@@ -77,6 +79,7 @@ var (
 
 	keyFirstEvent = []byte{prefixMeta, 'e'}
 	keyStored     = []byte{prefixMeta, 'b'}
+	keyAhead      = []byte{prefixMeta, 'a'}
 )
 
 // id is a job's id as its key has it.

@@ -13,7 +13,7 @@ import (
 type onceRow struct {
 	Job    []byte `msgpack:"job"`
 	Digest []byte `msgpack:"digest"`
-	Until  int64  `msgpack:"until"`
+	Until  int64  `msgpack:"until"` // by a clock that is never set
 }
 
 // onceKey is the key of an idempotency key's row: keys are as long as callers make
@@ -56,8 +56,7 @@ func (t *tx) knownBy(in *store.Submission, out *store.Submitted, now int64) (boo
 
 // putKey writes what the idempotency key of a new job stands for, over what has
 // outlived its time.
-func (t *tx) putKey(i id, in *store.Submission, now int64) error {
-	until := nanos(in.KeyUntil)
+func (t *tx) putKey(i id, in *store.Submission, now, until int64) error {
 	if in.Key == "" || until <= now {
 		return nil
 	}

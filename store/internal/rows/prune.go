@@ -23,7 +23,8 @@ const (
 func (s *Store) Prune(ctx context.Context, r store.Retention, now time.Time) (store.Pruned, error) {
 	var p *pruning
 	err := s.doScan(ctx, SpaceCritical, func(t *tx) error {
-		p = &pruning{s: s, tx: t, retention: r, now: s.sched.at(now)}
+		at := s.sched.at(now)
+		p = &pruning{s: s, tx: t, retention: r, now: at, steady: s.sched.steady(at)}
 		return p.run()
 	})
 	if err != nil {
@@ -39,6 +40,7 @@ type pruning struct {
 	s         *Store
 	retention store.Retention
 	now       int64
+	steady    int64  // now by a clock that is never set
 	ids       []byte // of the jobs deleted
 	out       store.Pruned
 }
@@ -226,14 +228,14 @@ func (p *pruning) entomb() error {
 		return nil
 	}
 	p.emit(eventRow{At: p.now, Type: harp.EventJobPruned, Reason: strconv.Itoa(p.out.Jobs)})
-	at := placeOf(p.now, p.feed.number)
+	at := placeOf(p.steady, p.feed.number)
 	p.put(slices.Concat(indexKey(byPruned), at[:]), p.ids)
 	return nil
 }
 
 // tombs deletes tombstones whose time is over.
 func (p *pruning) tombs() error {
-	over := add64(p.now, -int64(store.TombstoneTime))
+	over := add64(p.steady, -int64(store.TombstoneTime))
 	return p.sweep(byPruned, func(item Item, at int64) (bool, error) {
 		if at > over {
 			return true, nil
@@ -253,14 +255,14 @@ func (p *pruning) tombs() error {
 // keys deletes idempotency keys whose time is over.
 func (p *pruning) keys() error {
 	return p.sweep(byOver, func(item Item, at int64) (bool, error) {
-		if at > p.now {
+		if at > p.steady {
 			return true, nil
 		}
 		p.write(bytes.Clone(item.Key), nil)
 		key := append([]byte{prefixOnce}, item.Key[len(indexKey(byOver))+8:]...)
 		var row onceRow
 		found, err := read(p.tx, key, &row)
-		if err != nil || !found || row.Until > p.now { // it stands for another by now
+		if err != nil || !found || row.Until > p.steady { // it stands for another by now
 			return false, err
 		}
 		p.write(key, nil)

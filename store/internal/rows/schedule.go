@@ -29,6 +29,7 @@ type schedule struct {
 	doomed []*doom
 	number uint64 // the last submit number given
 	latest int64  // the latest time the dispatcher has named
+	ahead  int64  // by how much the clock of those times was set since the store was made
 	seq    uint64 // counts changes that lines have to notice
 }
 
@@ -52,7 +53,10 @@ type entry struct {
 	line     *line // that it waits in; nil while its time has not come
 
 	submitted int64
-	wake      int64 // when its time comes
+	notBefore int64
+	pause     int64 // the end of its pause, as its row has it; 0: none
+	pauseSet  int64 // by how much the clock was set since that was written
+	wake      int64 // when its time comes, by both
 	expires   int64 // 0: never
 	wait      int64 // how long absence alone may hold it
 	isAllowed bool  // nothing but its host is in its way,
@@ -79,7 +83,7 @@ func entryTree() *btree.BTreeG[*entry] {
 func (s *schedule) add(i id, j *store.Job, now, come int64) *entry {
 	e := &entry{
 		id: i, no: j.No, priority: j.Priority, host: s.host(j.Host),
-		submitted: nanos(j.SubmitTime), expires: nanos(j.Expires), wait: int64(j.OfflineWait),
+		submitted: nanos(j.SubmitTime), notBefore: nanos(j.NotBefore), expires: nanos(j.Expires), wait: int64(j.OfflineWait),
 	}
 	e.host.furnish()
 	e.queue = e.host.own
@@ -107,7 +111,8 @@ func (s *schedule) add(i id, j *store.Job, now, come int64) *entry {
 
 // enqueue lets a job wait: in its line, or first for its time.
 func (s *schedule) enqueue(e *entry, j *store.Job, now, come int64) {
-	e.wake, e.survives = wakeOf(j), j.Survivor
+	e.notePause(j)
+	e.wake, e.survives = e.comes(), j.Survivor
 	if j.GivenUp() {
 		e.host.returning[e] = struct{}{}
 	}
@@ -131,8 +136,23 @@ func (s *schedule) enqueue(e *entry, j *store.Job, now, come int64) {
 	}
 }
 
-// wakeOf is when a job's time comes; 0 if it waits for none.
-func wakeOf(j *store.Job) int64 { return max(nanos(j.NotBefore), nanos(j.WakeAt)) }
+// notePause notes until when a job pauses, or its host may be silent.
+func (e *entry) notePause(j *store.Job) {
+	if pause := nanos(j.WakeAt); pause != e.pause {
+		e.pause, e.pauseSet = pause, 0
+	}
+}
+
+// pauseEnds is when that ends by the clock as it is set; 0 if there is none.
+func (e *entry) pauseEnds() int64 {
+	if e.pause == 0 {
+		return 0
+	}
+	return e.pause + e.pauseSet
+}
+
+// comes is when a job's time comes; 0 if it waits for none.
+func (e *entry) comes() int64 { return max(e.notBefore, e.pauseEnds()) }
 
 // stays is called when an event has left a job waiting, or with its slot. One whose
 // host is silent is given up when its time has come. One that waited for its last
@@ -142,9 +162,10 @@ func (s *schedule) stays(e *entry, j *store.Job, now int64) {
 	s.agenda.clear(&e.losing)
 	switch {
 	case j.State == harp.StateUnknown && !j.WakeAt.IsZero():
-		s.agenda.set(&e.losing, nanos(j.WakeAt))
+		e.notePause(j)
+		s.agenda.set(&e.losing, e.pauseEnds())
 	case e.active || e.isDoomed() || j.State != harp.StateQueued:
-	case e.survives != j.Survivor || e.wake != wakeOf(j):
+	case e.survives != j.Survivor || e.pause != nanos(j.WakeAt):
 		s.dequeue(e, now)
 		s.enqueue(e, j, now, math.MinInt64)
 	}
@@ -296,7 +317,7 @@ func (s *schedule) reason(e *entry, j *store.Job) string {
 	switch h := e.host; {
 	case e.line == nil && e.waking.index == 0:
 		return j.Reason // its time is over, or its last attempt must end first
-	case e.line == nil && !j.WakeAt.IsZero() && !j.NotBefore.After(j.WakeAt):
+	case e.line == nil && e.pause != 0 && e.wake == e.pauseEnds():
 		return j.Reason
 	case e.line == nil:
 		return harp.ReasonStartAfter

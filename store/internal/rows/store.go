@@ -49,6 +49,7 @@ type Store struct {
 	shut      context.CancelCauseFunc
 	committer sync.WaitGroup
 	readers   sync.RWMutex // held for reading while a view is open
+	keptAhead int64        // what is stored of clockAhead; belongs to commitLoop
 	closeOnce sync.Once
 	closeErr  error
 	broken    atomic.Pointer[error]
@@ -58,8 +59,9 @@ type Store struct {
 	swept map[byte][]byte // guarded by mu: where Prune goes on, by index
 	feed  feed
 
-	recent recent
-	stored atomic.Int64 // bytes that jobs store; set by the committer
+	recent     recent
+	stored     atomic.Int64 // bytes that jobs store; set by the committer
+	clockAhead atomic.Int64 // sched.ahead
 }
 
 var _ store.Store = (*Store)(nil)
@@ -126,6 +128,12 @@ func (s *Store) load() error {
 		return err
 	}
 	s.stored.Store(int64(stored))
+	ahead, err := readNumber(snap, keyAhead)
+	if err != nil {
+		return err
+	}
+	s.sched.ahead, s.keptAhead = int64(ahead), int64(ahead)
+	s.clockAhead.Store(s.sched.ahead)
 	if err := s.loadFeed(snap); err != nil {
 		return err
 	}

@@ -90,7 +90,8 @@ func (s *Store) submit(t *tx, in *store.Submission, out *store.Submitted, now in
 // submitNew stores a job whose id is not stored, unless its idempotency key stands
 // for another or its id is one that was pruned.
 func (s *Store) submitNew(t *tx, i id, in *store.Submission, out *store.Submitted, now int64) error {
-	if known, err := t.knownBy(in, out, now); known || err != nil {
+	steady := s.sched.steady(now)
+	if known, err := t.knownBy(in, out, steady); known || err != nil {
 		return err
 	}
 	gone, err := t.isPruned(i)
@@ -107,7 +108,7 @@ func (s *Store) submitNew(t *tx, i id, in *store.Submission, out *store.Submitte
 		out.Err = noSpace()
 		return nil
 	}
-	if err := t.putKey(i, in, now); err != nil {
+	if err := t.putKey(i, in, steady, s.sched.steady(nanos(in.KeyUntil))); err != nil {
 		return err
 	}
 	return s.insert(t, i, in, out, now)

@@ -1,0 +1,102 @@
+package dispatcher
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// setStep is how far the wall clock may be off what has gone by before it counts as
+	// set. It is corrected by less all the time.
+	setStep = 500 * time.Millisecond
+
+	// setFar is how far off it must be for what goes by the date to wait, and setLong how long
+	// that waits: until then somebody may have put it right.
+	setFar  = time.Minute
+	setLong = 24 * time.Hour
+)
+
+// wallClock is the wall clock. It notices when that is set, which is told before a time by
+// the clock as it was set is used.
+type wallClock struct {
+	read  func() time.Time
+	first time.Time              // by the wall clock,
+	begun time.Time              // and by the one that is never set
+	told  func(by time.Duration) // is told
+	ahead atomic.Int64           // by how much it was set since then, which was told
+
+	mu      sync.Mutex    // guards what follows, and telling
+	trusted time.Duration // how far ahead it was when it was right
+	since   time.Time     // since when it is not; zero: it is
+}
+
+func newWallClock(read func() time.Time, told func(by time.Duration)) *wallClock {
+	return &wallClock{read: read, told: told, first: read().Round(0), begun: time.Now()}
+}
+
+// now is the time.
+func (c *wallClock) now() time.Time {
+	wall := c.read().Round(0)
+	if isSet(c.aheadAt(wall, time.Now()) - time.Duration(c.ahead.Load())) {
+		return c.noteSet()
+	}
+	return wall
+}
+
+func isSet(by time.Duration) bool { return by.Abs() >= setStep }
+
+// aheadAt is how far the wall clock is ahead of where it was begun, now.
+func (c *wallClock) aheadAt(wall, now time.Time) time.Duration {
+	return wall.Sub(c.first) - now.Sub(c.begun)
+}
+
+// noteSet is now when the clock seems to have been set.
+func (c *wallClock) noteSet() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		before := time.Now()
+		wall := c.read().Round(0)
+		if time.Since(before) >= setStep/2 {
+			continue // the two clocks were not read at the same time
+		}
+		if by := c.aheadAt(wall, before) - time.Duration(c.ahead.Load()); isSet(by) {
+			c.told(by)
+			c.ahead.Add(int64(by))
+			c.judgeLocked()
+		}
+		return wall
+	}
+}
+
+// judgeLocked notes since when the clock has been far off what it was.
+func (c *wallClock) judgeLocked() {
+	c.since = time.Time{}
+	if (time.Duration(c.ahead.Load()) - c.trusted).Abs() >= setFar {
+		c.since = time.Now()
+	}
+}
+
+// suspicion is why what goes by the date has to wait: nil if the clock was not set, or put
+// right, or has been as it is for long.
+func (c *wallClock) suspicion() error {
+	c.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.since.IsZero() {
+		return nil
+	}
+	ahead := time.Duration(c.ahead.Load())
+	if time.Since(c.since) >= setLong {
+		c.trusted, c.since = ahead, time.Time{}
+		return nil
+	}
+	by, way := (ahead - c.trusted).Round(time.Second), "forward"
+	if by < 0 {
+		by, way = -by, "back"
+	}
+	return fmt.Errorf("the clock was set %v %s %v ago: until it is right again, or %v are over, nothing is deleted for its age",
+		by, way, time.Since(c.since).Round(time.Second), setLong)
+}
