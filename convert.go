@@ -139,7 +139,7 @@ func principalFromWire(w wire.Principal) Principal { return Principal(w) }
 func serverToWire(s ServerInfo) wire.Server {
 	return wire.Server{
 		Software: s.Software, Version: int64(s.Protocol), Features: s.Features,
-		Store: s.Store, Time: nanos(s.Time),
+		Store: s.Store, Time: nanos(s.Time), Troubles: s.Troubles,
 	}
 }
 
@@ -147,7 +147,7 @@ func serverFromWire(w wire.Server) (ServerInfo, error) {
 	var r reader
 	return ServerInfo{
 		Software: w.Software, Protocol: r.number("v", w.Version), Features: w.Features,
-		Store: w.Store, Time: fromNanos(w.Time),
+		Store: w.Store, Time: fromNanos(w.Time), Troubles: w.Troubles,
 	}, r.err
 }
 

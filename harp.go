@@ -100,8 +100,9 @@ type ServerInfo struct {
 	Software string    `json:"software"` // name and version
 	Protocol int       `json:"protocol"` // version of the protocol
 	Features []string  `json:"features"`
-	Store    string    `json:"store"` // the id of its store
-	Time     time.Time `json:"time"`  // its clock, UTC
+	Store    string    `json:"store"`              // the id of its store
+	Time     time.Time `json:"time"`               // its clock, UTC
+	Troubles []string  `json:"troubles,omitempty"` // what is not well with it
 }
 
 // Page is a part of a listing. There is more while Cursor is not empty.

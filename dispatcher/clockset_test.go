@@ -143,6 +143,9 @@ func TestResultsAreKeptWhileTheClockHasJustBeenSet(t *testing.T) {
 		if err := h.Checks["clock"]; err == nil || !strings.Contains(err.Error(), "744h0m0s forward") || !h.Ready {
 			t.Errorf("of the clock it says %v, ready %v", err, h.Ready)
 		}
+		if info := must[harp.ServerInfo](t)(sys.caller.Ping(t.Context())); len(info.Troubles) != 1 || !strings.HasPrefix(info.Troubles[0], "clock: the clock was set 744h") {
+			t.Errorf("it says %v to callers", info.Troubles)
+		}
 
 		// Put right, it is as if nothing had been.
 		clock.set(0)

@@ -30,7 +30,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -367,6 +369,16 @@ func (d *Dispatcher) checkDisk() error {
 		return harp.ErrNoSpace
 	}
 	return nil
+}
+
+// troubles are the checks that are not well, by name.
+func (h Health) troubles() (troubles []string) {
+	for _, name := range slices.Sorted(maps.Keys(h.Checks)) {
+		if err := h.Checks[name]; err != nil {
+			troubles = append(troubles, name+": "+err.Error())
+		}
+	}
+	return troubles
 }
 
 // Health is a set of named checks.

@@ -197,7 +197,7 @@ func ExampleDispatcher_Health() {
 	fmt.Println(d.Shutdown(ctx))
 	fmt.Println(d.Health(ctx).Ready)
 	// Output:
-	// true [disk <nil> dispatcher <nil> registry <nil> store <nil>]
+	// true [clock <nil> disk <nil> dispatcher <nil> registry <nil> store <nil>]
 	// <nil>
 	// false
 }

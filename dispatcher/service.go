@@ -56,11 +56,11 @@ func request[T any](s *service, ctx context.Context, run func(context.Context) (
 }
 
 // Ping implements harp.Service.
-func (s *service) Ping(context.Context) (harp.ServerInfo, error) {
+func (s *service) Ping(ctx context.Context) (harp.ServerInfo, error) {
 	if s.done.Err() != nil {
 		return harp.ServerInfo{}, harp.ErrClosed
 	}
-	return harp.ServerInfo{Software: harp.Software, Protocol: wire.Version, Store: s.d.store.ID(), Time: s.d.now().UTC()}, nil
+	return harp.ServerInfo{Software: harp.Software, Protocol: wire.Version, Store: s.d.store.ID(), Time: s.d.now().UTC(), Troubles: s.d.Health(ctx).troubles()}, nil
 }
 
 // Submit implements harp.JobService.

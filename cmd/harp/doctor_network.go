@@ -167,6 +167,9 @@ func (d *doctor) dispatcher(ctx context.Context, caller *harp.Caller, addr strin
 		}
 	}
 	d.ok("dispatcher", "%s at %s, protocol %d, rtt %s", info.Software, addr, info.Protocol, rtt.Round(100*time.Microsecond))
+	for _, trouble := range info.Troubles {
+		d.warn("dispatcher", "see the dispatcher's log", "%s", trouble)
+	}
 	text := off.Round(10 * time.Millisecond).String()
 	switch apart := off.Abs(); {
 	case apart >= clocksBreak:

@@ -81,6 +81,16 @@ func TestDoctorLooksAtTheClock(t *testing.T) {
 	}
 }
 
+// What the dispatcher itself finds wrong is told, a line each.
+func TestDoctorTellsTheDispatchersTroubles(t *testing.T) {
+	d := examined(t)
+	d.dispatcher(t.Context(), harp.NewCaller(&fake{clock: time.Now, troubles: []string{"clock: was set", "disk: is full"}}), "here")
+	got, text := d.told()
+	if got["dispatcher"] != doubt || !strings.Contains(text, "clock: was set") || !strings.Contains(text, "disk: is full → see the dispatcher's log") {
+		t.Errorf("it says\n%s", text)
+	}
+}
+
 func TestDoctorLooksAtCertificates(t *testing.T) {
 	now := time.Now()
 	const day = 24 * time.Hour

@@ -24,6 +24,7 @@ type fake struct {
 	wait       bool // jobs do not end
 	feed       feed
 	clock      func() time.Time
+	troubles   []string
 
 	submitted []harp.Request
 	cancelled []string
@@ -35,7 +36,7 @@ func (f *fake) Ping(context.Context) (harp.ServerInfo, error) {
 	if f.clock == nil {
 		return harp.ServerInfo{}, nil
 	}
-	return harp.ServerInfo{Time: f.clock()}, nil
+	return harp.ServerInfo{Time: f.clock(), Troubles: f.troubles}, nil
 }
 
 func (f *fake) Close() error { return nil }

@@ -17,6 +17,7 @@ type Server struct {
 	Features []string `msgpack:"features,omitempty"`
 	Store    string   `msgpack:"store"`
 	Time     int64    `msgpack:"time"`
+	Troubles []string `msgpack:"troubles,omitempty"` // for people
 }
 
 // Submitted answers Submit, whose body is a Signed.

@@ -80,7 +80,7 @@ func messages() map[string]any {
 		"forget":         wire.Forget{Attempts: []wire.HeldAttempt{held}, Last: true},
 		"ready":          wire.Ready{},
 		"failed":         wire.Failed{Failure: []byte{0x80}},
-		"server":         wire.Server{Software: "harp/0", Version: 1, Features: []string{"f"}, Store: "s", Time: 1},
+		"server":         wire.Server{Software: "harp/0", Version: 1, Features: []string{"f"}, Store: "s", Time: 1, Troubles: []string{"t"}},
 		"submitted":      wire.Submitted{ID: "j"},
 		"job_ref":        wire.JobRef{ID: "j"},
 		"result_of":      wire.ResultOf{ID: "j", Wait: true},
