@@ -1,0 +1,88 @@
+package dispatcher_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// What an agent says of a job that was lost is given to who asks for the job, with its value.
+func TestALateResultIsGivenToItsCaller(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		i := interrupt(t, sys, saidStart, false)
+		time.Sleep(25 * time.Hour)
+		_, asked := i.again(t, sys, "j", wire.HeldEnded)
+		m := <-asked
+		m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})
+		m.expectAck(t)
+		s := i.status(t)
+		if s.State != harp.StateLost || s.Late == nil || s.Late.State != harp.StateSucceeded || string(s.Late.Value) != "\x07" {
+			t.Errorf("it is %s, late %+v", s.State, s.Late)
+		}
+		if r := must[harp.Result](t)(i.job.Result(t.Context())); r.State != harp.StateLost || r.Value != nil {
+			t.Errorf("its result is %+v, want that it was lost", r)
+		}
+	})
+}
+
+// resumed connects the agent again, which holds the job's attempt and whose records up to
+// a number another dispatcher has acknowledged: that of a store of which this one is an
+// older backup.
+func (i interrupted) resumed(t *testing.T, sys *system, instance string, acked int64) told {
+	t.Helper()
+	a := must[*rawAgent](t)(sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: instance, Journal: "j"},
+		wire.HeldAttempt{Job: i.job.ID(), Attempt: 1, State: wire.HeldAlive, Fence: 1, Acked: acked}))
+	asked := a.exchanges(t)
+	synctest.Wait()
+	return <-asked
+}
+
+// records are those of the job, by their numbers.
+func (i interrupted) records(t *testing.T) (got []harp.Record) {
+	t.Helper()
+	for r, err := range i.job.Stream(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, r)
+	}
+	return got
+}
+
+// What comes behind records that are missing is stored and shown, under its own numbers.
+func TestRecordsBehindAGapAreDelivered(t *testing.T) {
+	for name, behind := range map[string][]wire.Record{
+		"records":   {{Time: 2, Value: []byte{5}}, {Time: 3, Value: []byte{6}}},
+		"no record": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, sys *system) {
+				i := interrupt(t, sys, saidRecord, false)
+				m := i.resumed(t, sys, "second", 5)
+				if len(behind) > 0 {
+					m.say(t, wire.TypeRecords, false, wire.Records{First: 5, Records: behind})
+				}
+				m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}, Records: 5 + int64(len(behind))})
+				m.expectAck(t)
+				s, data := i.status(t), map[uint64]string{}
+				for _, r := range i.records(t) {
+					if r.Kind == harp.KindData {
+						data[r.Seq] = fmt.Sprintf("%x", []byte(r.Value))
+					}
+				}
+				if s.State != harp.StateSucceeded || int(s.Records) != 5+len(behind) || len(data) != 1+len(behind) {
+					t.Fatalf("it is %s with %d records, those of data are %v", s.State, s.Records, data)
+				}
+				for n, r := range behind {
+					if data[uint64(5+n)] != fmt.Sprintf("%x", r.Value) {
+						t.Errorf("record %d is %s, want %x", 5+n, data[uint64(5+n)], r.Value)
+					}
+				}
+			})
+		})
+	}
+}
