@@ -117,7 +117,7 @@ func (v *values) keep(value Value) Value {
 }
 
 func recordToWire(rec Record) wire.PulledRecord {
-	return wire.PulledRecord{Seq: signed(rec.Seq), Attempt: int64(rec.Attempt), Record: wire.Record{
+	return wire.PulledRecord{Seq: signed(rec.Seq), Attempt: int64(rec.Attempt), Missing: signed(rec.Missing), Record: wire.Record{
 		Time: nanos(rec.Time), Kind: kindToWire(rec.Kind), Value: rec.Value, Partial: rec.Partial, Truncated: signed(rec.Truncated),
 	}}
 }
@@ -129,6 +129,7 @@ func recordFromWire(w wire.PulledRecord) (Record, error) {
 		Seq: r.count("seq", w.Seq), Attempt: r.number("attempt", w.Attempt),
 		Time: fromNanos(w.Time), Kind: kindFromWire(w.Kind),
 		Value: r.value("value", w.Value), Partial: w.Partial, Truncated: r.count("truncated", w.Truncated),
+		Missing: r.count("missing", w.Missing),
 	}, r.err
 }
 

@@ -206,7 +206,7 @@ type JobStatus struct {
 	CancelRequested          *CancelRequest // nil: nobody has
 	Attempts                 []Attempt
 	Attempt                  int     // number of the last attempt; 0: none yet
-	Late                     *Result // what the agent said after the job was lost
+	Late                     *Result // what the agent said after the job was lost; in a listing without its value
 	DuplicatePossible        bool    // an attempt was lost with its agent's journal, and another followed
 	Err                      error   // how it failed, or where its value went; nil unless ended
 	SubmitTime               time.Time

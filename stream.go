@@ -29,10 +29,14 @@ type Record struct {
 	Value     Value  // may lie in one piece of memory with its neighbours': clone what is kept of many
 	Partial   bool   // a line of output goes on in the next record of this kind, or ended without a line feed
 	Truncated uint64 // bytes that were dropped before this record
+
+	// Missing is how many records are missing, this one in the place of the first of
+	// them: they were delivered to a dispatcher of which this one is an older backup.
+	Missing uint64
 }
 
-// MarshalJSON writes seq, attempt, time, kind and value, and partial and truncated if
-// there is something to say.
+// MarshalJSON writes seq, attempt, time, kind and value, and partial, truncated and missing
+// if there is something to say.
 func (r Record) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Seq       uint64     `json:"seq"`
@@ -42,7 +46,8 @@ func (r Record) MarshalJSON() ([]byte, error) {
 		Value     Value      `json:"value"`
 		Partial   bool       `json:"partial,omitempty"`
 		Truncated uint64     `json:"truncated,omitempty"`
-	}{r.Seq, r.Attempt, r.Time.UTC(), r.Kind, r.Value, r.Partial, r.Truncated})
+		Missing   uint64     `json:"missing,omitempty"`
+	}{r.Seq, r.Attempt, r.Time.UTC(), r.Kind, r.Value, r.Partial, r.Truncated, r.Missing})
 }
 
 // StreamOption says where reading a job's records starts.

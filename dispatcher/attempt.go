@@ -21,7 +21,7 @@ type attempt struct {
 	job     store.Job
 	x       *transport.Exchange
 	resumed bool
-	skip    int64            // its records are not stored: those before this one are missing; 0: they are
+	missing int64            // the records before this one that are not stored are missing; 0: none are
 	streams bool             // has sent records
 	begun   bool             // has told that it started
 	behind  *transport.Frame // has come behind records, and was not heard yet
@@ -63,7 +63,7 @@ func (d *Dispatcher) send(job *store.Job, sub harp.Submission) {
 
 // resume asks the agent for the rest of an attempt of an earlier session.
 func (s *session) resume(job *store.Job) {
-	s.start(&attempt{s: s, job: *job, resumed: true, skip: s.skips[job.ID]}, harp.Submission{})
+	s.start(&attempt{s: s, job: *job, resumed: true, missing: s.missing[job.ID]}, harp.Submission{})
 }
 
 // withdrawWait is the pause after which a call that could not be sent, though the
@@ -214,7 +214,7 @@ func (a *attempt) call(sub harp.Submission) (err error) {
 func (a *attempt) resume(row *store.Job) error {
 	m := wire.Resume{
 		Job: a.job.ID, Attempt: int64(a.job.Attempt), Epoch: int64(a.s.epoch), Window: a.s.d.window(),
-		From: max(int64(row.Attempts[len(row.Attempts)-1].Next), a.skip),
+		From: max(int64(row.Attempts[len(row.Attempts)-1].Next), a.missing),
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -161,10 +161,35 @@ func (a *attempt) records(ctx context.Context, body []byte) error {
 		m.Records = append(m.Records, more...)
 		size += len(f.Body) + recordSize*len(more)
 	}
-	if a.skip > 0 {
-		return a.ackRecords(m)
+	if err := a.storeMissing(ctx); err != nil {
+		return err
 	}
 	return a.store(ctx, m)
+}
+
+// storeMissing stores that records are missing, before what follows them.
+func (a *attempt) storeMissing(ctx context.Context) error {
+	if a.missing == 0 {
+		return nil
+	}
+	last, err := a.s.d.store.Job(ctx, a.job.ID)
+	if err != nil {
+		return err
+	}
+	first := last.Attempts[len(last.Attempts)-1].Next
+	in := store.Append{
+		ID: a.job.ID, Attempt: a.job.Attempt, Fence: a.job.Fence,
+		First: first, Missing: uint64(a.missing) - min(first, uint64(a.missing)), Arrived: a.s.d.now(), //nolint:gosec // not negative
+	}
+	err = a.s.stored(ctx, func() error {
+		_, err := a.s.d.store.Append(ctx, in)
+		return err
+	})
+	if err == nil {
+		a.missing = 0
+		a.s.d.tails.counted(a.job.ID)
+	}
+	return err
 }
 
 // following are the records of a frame, if those are the next behind m.
@@ -236,6 +261,9 @@ func (a *attempt) publish(row store.Job, in store.Append) {
 func (a *attempt) end(ctx context.Context, body []byte) error {
 	var m wire.End
 	if err := m.DecodeBody(body); err != nil {
+		return err
+	}
+	if err := a.storeMissing(ctx); err != nil {
 		return err
 	}
 	if m.Gone {

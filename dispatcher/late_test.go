@@ -77,6 +77,9 @@ func TestRecordsBehindAGapAreDelivered(t *testing.T) {
 				if s.State != harp.StateSucceeded || int(s.Records) != 5+len(behind) || len(data) != 1+len(behind) {
 					t.Fatalf("it is %s with %d records, those of data are %v", s.State, s.Records, data)
 				}
+				if got := i.records(t); got[1].Seq != 1 || got[1].Missing != 4 || got[1].Kind != harp.KindLog {
+					t.Errorf("in the place of the missing ones is %+v", got[1])
+				}
 				for n, r := range behind {
 					if data[uint64(5+n)] != fmt.Sprintf("%x", r.Value) {
 						t.Errorf("record %d is %s, want %x", 5+n, data[uint64(5+n)], r.Value)

@@ -144,13 +144,12 @@ func (r *reconciliation) rest(ctx context.Context, h wire.HeldAttempt) error {
 
 // resume notes that the agent is asked for the rest of an attempt. It may not have all
 // of that any more: some was acknowledged by the dispatcher of a store of which this one
-// is an older backup. Then what follows is not stored, as records have no gaps; how the
-// attempt ended is.
+// is an older backup. Then what follows is stored behind a record that says so.
 func (r *reconciliation) resume(j store.Job, h wire.HeldAttempt) {
 	r.resumes = append(r.resumes, j)
 	if next := int64(j.Attempts[len(j.Attempts)-1].Next); h.Acked > next { //nolint:gosec // records of one attempt
 		r.s.d.log.Warn("records are missing that another dispatcher has acknowledged", "job", j.ID, "attempt", h.Attempt, "first", next, "missing", h.Acked-next)
-		r.s.skips[j.ID] = h.Acked
+		r.s.missing[j.ID] = h.Acked
 	}
 }
 

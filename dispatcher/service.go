@@ -75,7 +75,7 @@ func (s *service) JobStatus(ctx context.Context, id string) (harp.JobStatus, err
 		if err != nil {
 			return harp.JobStatus{}, err
 		}
-		return s.d.status(ctx, job)
+		return s.d.statusWithLate(ctx, job)
 	})
 }
 

@@ -19,6 +19,7 @@ const (
 	dialTime     = 10 * time.Second // to connect to a host, handshake included
 	probeTime    = 3 * time.Second  // for an older session to show that its agent lives
 	reconnectCap = 10 * time.Second // the longest pause told to agents
+	mostRecords  = 1 << 48          // more than any attempt has
 )
 
 // session is a host's agent while it is connected.
@@ -33,7 +34,7 @@ type session struct {
 	ended   chan struct{}    // closed when nothing of the session is left
 	leave   func()           // lets the next agent of the host be greeted
 	resumes []store.Job      // attempts that the agent is to be asked for
-	skips   map[string]int64 // of these, by job, the first record that the agent has, where those before are not stored
+	missing map[string]int64 // of these, by job, the first record that the agent has, where those before are not stored
 	readies atomic.Int64     // how often the agent has said that it takes calls
 	owing   atomic.Bool      // claims when there is space
 
@@ -60,7 +61,7 @@ func (d *Dispatcher) serveAgent(ctx context.Context, conn *transport.Conn) error
 	defer context.AfterFunc(ctx, func() { tr.Close(context.Cause(ctx)) })()
 	s := &session{
 		d: d, host: d.hosts.get(conn.Peer().Identity.Name), tr: tr,
-		ready: make(chan struct{}, 1), ended: make(chan struct{}), live: map[string]*attempt{}, skips: map[string]int64{}, leave: func() {}, beat: d.beat(),
+		ready: make(chan struct{}, 1), ended: make(chan struct{}), live: map[string]*attempt{}, missing: map[string]int64{}, leave: func() {}, beat: d.beat(),
 	}
 	opening, cancel := context.WithTimeout(ctx, greetingTime)
 	defer cancel()
@@ -226,6 +227,11 @@ func (s *session) expectHeld(ctx context.Context) (held []wire.HeldAttempt, err 
 		var page wire.Held
 		if err := s.expect(ctx, wire.TypeHeld, &page); err != nil {
 			return nil, err
+		}
+		for _, h := range page.Attempts {
+			if h.Acked < 0 || h.Acked > mostRecords {
+				return nil, fmt.Errorf("%d acknowledged records: %w", h.Acked, transport.ErrProtocol)
+			}
 		}
 		if held = append(held, page.Attempts...); page.Last {
 			return held, nil

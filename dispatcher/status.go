@@ -32,9 +32,20 @@ func (d *Dispatcher) status(ctx context.Context, j store.Job) (harp.JobStatus, e
 	}
 	s.DuplicatePossible = duplicatePossible(s.Attempts)
 	if j.Late != nil {
-		s.Late = &harp.Result{State: j.Late.State, Err: j.Late.Failure.Err()}
+		late := resultOf(j.Late.State, j.Late.Failure, nil)
+		s.Late = &late
 	}
 	return s, nil
+}
+
+// statusWithLate is status with the value that came after the job was lost, which
+// listings leave out.
+func (d *Dispatcher) statusWithLate(ctx context.Context, j store.Job) (harp.JobStatus, error) {
+	s, err := d.status(ctx, j)
+	if err == nil && j.Late != nil && j.Late.HasValue {
+		s.Late.Value, err = d.store.Value(ctx, j.ID)
+	}
+	return s, err
 }
 
 // duplicatePossible reports whether an attempt that was lost with its agent's journal,

@@ -143,7 +143,8 @@ type Jobs interface {
 
 // Records keeps what procedures emit.
 type Records interface {
-	// Append stores consecutive records of an attempt. What is stored already
+	// Append stores consecutive records of an attempt, or that so many are missing, in the
+	// place of which there is one of kind harp.KindLog that says so. What is stored already
 	// is not stored again. It returns the job's row after it. A job that has
 	// ended, or waits for another attempt, takes no new ones unless the last attempt
 	// was lost. Beyond what a job may store one more is stored, with Truncated and
@@ -378,6 +379,7 @@ type Append struct {
 	Fence   uint64
 	First   uint64        // the attempt's number of the first
 	Records []harp.Record // Seq and Attempt are the store's to set
+	Missing uint64        // in place of Records: so many are missing, which one says that has the number of the first
 	Arrived time.Time
 }
 

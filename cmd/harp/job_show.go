@@ -78,12 +78,16 @@ func (c *cli) sinceText(s harp.JobStatus) string {
 	return c.clock(s.Since)
 }
 
-// lateText is what the agent said of a job after it was lost.
+// lateText is what the agent said of a job after it was lost, with what its procedure
+// returned.
 func lateText(s harp.JobStatus) string {
 	if s.Late == nil {
 		return ""
 	}
 	text := string(s.Late.State)
+	if value := valueText(s.Late.Value); value != "" {
+		text += ", returned " + value
+	}
 	if s.Late.Err != nil {
 		text += ": " + strings.TrimPrefix(s.Late.Err.Error(), "harp: ")
 	}

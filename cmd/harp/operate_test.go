@@ -99,7 +99,7 @@ func TestShowAttempts(t *testing.T) {
 	f.jobs[0] = harp.JobStatus{
 		ID: firstID, Host: "demo1", Procedure: "count", State: harp.StateUnknown, UnknownOf: harp.StateRunning, Since: noon,
 		SubmitTime: noon, Attempt: 2, RetryOf: secondID, DuplicatePossible: true,
-		Late: &harp.Result{State: harp.StateFailed, Err: errors.New("harp: boom")},
+		Late: &harp.Result{State: harp.StateFailed, Value: value(t, 7), Err: errors.New("harp: boom")},
 		Attempts: []harp.Attempt{
 			{Number: 1, Sent: noon, Started: noon.Add(time.Second), Ended: noon.Add(2 * time.Second), Outcome: "lost", Reason: "journal_gone"},
 			{Number: 2, Sent: noon.Add(3 * time.Second), Base: 5},
@@ -114,7 +114,7 @@ since      2026-01-31 12:00:00
 submitted  2026-01-31 12:00:00
 attempt    2
 retry of   019c13e8-0000-7000-8000-000000000002
-late       failed: boom
+late       failed, returned 7: boom
 records    0
 
 An attempt was lost with its agent's journal and another followed: it may have run more than once.

@@ -51,6 +51,10 @@ func (p *recordPrinter) print(r harp.Record) error {
 	if r.Truncated > 0 {
 		p.cli.notice("%d bytes were dropped before #%d", r.Truncated, r.Seq)
 	}
+	if r.Missing > 0 {
+		p.cli.notice("%d records from #%d on are missing: another dispatcher had them, of which this one is an older backup", r.Missing, r.Seq)
+		return nil
+	}
 	text, err := recordText(r)
 	if err != nil {
 		return err

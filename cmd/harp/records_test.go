@@ -25,6 +25,19 @@ func record(t *testing.T, kind harp.RecordKind, text any, partial bool) harp.Rec
 	return harp.Record{Kind: kind, Value: value(t, text), Partial: partial}
 }
 
+// Where records are missing a person is told how many; JSON says so in the record itself.
+func TestMissingRecordsAreTold(t *testing.T) {
+	f := printed(t, record(t, harp.KindStdout, "one", false), harp.Record{Kind: harp.KindLog, Missing: 4})
+	got := runFake(t, t.Context(), f, nil, "job", "follow", firstID, "--since", "0")
+	want := said{stdout: "one\n", stderr: "4 records from #1 on are missing: another dispatcher had them, of which this one is an older backup\n"}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got = runFake(t, t.Context(), f, nil, "job", "follow", firstID, "--since", "0", "-o", "jsonl"); !strings.Contains(got.stdout, `"kind":"log","value":null,"missing":4}`) {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // What a command printed is copied as it was: parts of a line are put together, and
 // what it said on stderr does not come between.
 func TestOutputIsCopied(t *testing.T) {

@@ -40,8 +40,9 @@ const (
 	codeMap32    = 0xdf
 )
 
-// What [Reader.Peek] shows of two values that are whole in their first byte.
+// What [Reader.Peek] shows of values that are whole in their first byte.
 const (
-	Nil  = codeNil
-	True = codeTrue
+	Nil   = codeNil
+	True  = codeTrue
+	False = codeFalse
 )

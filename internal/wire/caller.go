@@ -68,6 +68,7 @@ type Pulled struct {
 type PulledRecord struct {
 	Seq     int64 `msgpack:"seq"`
 	Attempt int64 `msgpack:"attempt"`
+	Missing int64 `msgpack:"missing,omitempty"`
 	Record
 }
 

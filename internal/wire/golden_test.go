@@ -87,7 +87,7 @@ func messages() map[string]any {
 		"result":         result,
 		"pull":           wire.Pull{ID: "j", From: 7, Tail: true, Recent: 10, Wait: true},
 		"pulled":         wire.Pulled{Records: rows, Next: 9, End: 10, Ended: true},
-		"pulled_record":  wire.PulledRecord{Seq: 7, Attempt: 2, Record: wire.Record{Time: 1, Kind: "log", Value: []byte{0xc3}, Partial: true, Truncated: 3}},
+		"pulled_record":  wire.PulledRecord{Seq: 7, Attempt: 2, Missing: 4, Record: wire.Record{Time: 1, Kind: "log", Value: []byte{0xc3}, Partial: true, Truncated: 3}},
 		"done":           wire.Done{Live: true, Count: 3},
 		"job":            job(who, result),
 		"cancel_request": wire.CancelRequest{By: who, Time: 1},

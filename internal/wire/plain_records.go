@@ -146,13 +146,14 @@ func (m PulledRecord) encodePlain() []byte {
 }
 
 // RecordRoom is room for what a PulledRecord holds beside its kind and value.
-const RecordRoom = recordSlack + 23
+const RecordRoom = recordSlack + 40
 
 // Append is the function Encode, behind what is in b.
 func (m *PulledRecord) Append(b []byte) []byte {
 	w := pack.Begin(b)
 	w.Int("seq", m.Seq)
 	w.Int("attempt", m.Attempt)
+	w.IntOpt("missing", m.Missing)
 	m.write(&w)
 	return w.End()
 }
@@ -170,6 +171,8 @@ func (m *PulledRecord) read(r *pack.Reader) {
 			m.Seq = r.Int()
 		case "attempt":
 			m.Attempt = r.Int()
+		case "missing":
+			m.Missing = r.Int()
 		default:
 			m.readKey(r, key)
 		}

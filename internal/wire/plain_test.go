@@ -26,7 +26,7 @@ func everyCall() map[string]any {
 		"record":        record,
 		"records":       wire.Records{First: 7, Records: []wire.Record{record, {Time: 2, Kind: "stdout", Partial: true, Truncated: 9}}},
 		"pulled":        wire.Pulled{Records: wire.Rows{wire.Encode(record), {0x80}}, Next: 300, End: 1 << 40},
-		"pulled_record": wire.PulledRecord{Seq: 1 << 40, Attempt: 1, Record: record},
+		"pulled_record": wire.PulledRecord{Seq: 1 << 40, Attempt: 1, Missing: 1 << 40, Record: record},
 		"end":           wire.End{Value: []byte{0xc3}, Records: 300, RanFor: 70000, Started: &started},
 	}
 }

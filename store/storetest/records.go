@@ -11,6 +11,35 @@ import (
 )
 
 var recording = []rule{
+	{"records/missing", "where records are missing one says how many, once, and those behind have their own numbers", func(w *world) {
+		j := w.running()
+		w.append(j, 0, harp.Record{Time: w.now, Kind: harp.KindData, Value: value(0)})
+		gap := store.Append{ID: j.ID, Attempt: j.Attempt, Fence: j.Fence, First: 1, Missing: 1 << 40, Arrived: w.now}
+		for range 2 {
+			got, err := w.st.Append(w.ctx(), gap)
+			w.must(err)
+			if got.Records != 1+1<<40 {
+				w.Fatalf("there are %d records", got.Records)
+			}
+		}
+		w.append(j, 1+1<<40, harp.Record{Time: w.now, Kind: harp.KindData, Value: value(1)})
+		w.apply(j, store.End)
+		want := []harp.Record{
+			{Attempt: 1, Time: w.now, Kind: harp.KindData, Value: value(0)},
+			{Seq: 1, Attempt: 1, Time: w.now, Kind: harp.KindLog, Missing: 1 << 40},
+			{Seq: 1 + 1<<40, Attempt: 1, Time: w.now, Kind: harp.KindData, Value: value(1)},
+		}
+		for from, n := range map[uint64]int{0: 0, 1: 1, 2: 2, 1 << 40: 2, 1 + 1<<40: 2, 2 + 1<<40: 3} {
+			got, err := w.st.Read(w.ctx(), j.ID, from, store.Most{Bytes: 1 << 20})
+			w.must(err)
+			if len(got)+n != 3 || len(got) > 0 && !reflect.DeepEqual(got, want[n:]) {
+				w.Fatalf("from %d there is %+v, want %+v", from, got, want[n:])
+			}
+		}
+		gap.Missing = 2 << 40
+		_, err := w.st.Append(w.ctx(), gap)
+		w.wants(err, store.ErrFenced)
+	}},
 	{"records/whole", "records come back as they were given, numbered, from any number on", func(w *world) {
 		j := w.running()
 		var want []harp.Record

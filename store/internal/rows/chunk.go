@@ -11,7 +11,8 @@ import (
 
 // A chunk is records that lie under one key: when it arrived, how many there are, and of
 // each the agent's time, kind, dropped bytes and value; before the kind a true if it is
-// partial.
+// partial, or a false and how many records are missing in its place. A chunk of one that
+// says so has no others, and takes the place of all that are missing.
 
 // chunkLen is how many of the records go into one chunk: at least one, and not more
 // than fit one piece.
@@ -32,8 +33,11 @@ func encodeChunk(records []harp.Record, arrived time.Time) []byte {
 	for i := range records {
 		r := &records[i]
 		b = pack.AppendInt(b, nanos(r.Time))
-		if r.Partial {
+		switch {
+		case r.Partial:
 			b = pack.AppendBool(b, true)
+		case r.Missing > 0:
+			b = pack.AppendUint(pack.AppendBool(b, false), r.Missing)
 		}
 		b = pack.AppendUint(pack.AppendString(b, string(r.Kind)), r.Truncated)
 		b = pack.AppendBytes(b, r.Value)
@@ -42,29 +46,36 @@ func encodeChunk(records []harp.Record, arrived time.Time) []byte {
 }
 
 // readChunk takes the records of a chunk, numbered from the job's number `first` on, until
-// no more are wanted. Their values share a copy of it. It returns how many the chunk has.
-func (r *reading) readChunk(payload []byte, attempt int, first uint64) (int, error) {
+// no more are wanted. Their values share a copy of it. It returns how many numbers the
+// chunk takes.
+func (r *reading) readChunk(payload []byte, attempt int, first uint64) (uint64, error) {
 	c := pack.NewReader(bytes.Clone(payload))
 	c.Int()
 	n := c.Array()
+	takes := uint64(n)
 	r.expect(n, len(payload))
 	for i := range n {
 		rec := harp.Record{Seq: first + uint64(i), Attempt: attempt}
 		decodeRecord(&c, &rec)
+		takes = max(takes, rec.Missing)
 		if r.take(&rec); r.full {
 			break
 		}
 	}
 	if !c.OK() || !r.full && !c.Done() {
-		return n, fmt.Errorf("%w: a chunk of %d records", ErrDamaged, n)
+		return takes, fmt.Errorf("%w: a chunk of %d records", ErrDamaged, n)
 	}
-	return n, nil
+	return takes, nil
 }
 
 func decodeRecord(from *pack.Reader, r *harp.Record) {
 	r.Time = fromNanos(from.Int())
-	if from.Peek() == pack.True {
+	switch from.Peek() {
+	case pack.True:
 		r.Partial = from.Bool()
+	case pack.False:
+		from.Bool()
+		r.Missing = uint64(from.Int())
 	}
 	r.Kind = kindOf(from.Text())
 	r.Truncated = uint64(from.Int())

@@ -96,16 +96,26 @@ func unseen(l *store.Life, a *store.Append) ([]harp.Record, error) {
 	if a.Attempt != l.Attempt || a.Fence != l.Fence || len(l.Attempts) == 0 {
 		return nil, fmt.Errorf("%w: records of attempt %d fence %d, has %d and %d", store.ErrFenced, a.Attempt, a.Fence, l.Attempt, l.Fence)
 	}
-	next := l.Attempts[len(l.Attempts)-1].Next
+	next, end := l.Attempts[len(l.Attempts)-1].Next, a.First+max(uint64(len(a.Records)), a.Missing)
 	switch {
 	case a.First > next:
 		return nil, fmt.Errorf("%w: first is %d, expected %d", store.ErrGap, a.First, next)
-	case a.First+uint64(len(a.Records)) <= next:
+	case end <= next:
 		return nil, nil
 	case !store.HoldsSlot(l.State) && !l.GivenUp():
 		return nil, fmt.Errorf("%w: records in %s", store.ErrFenced, l.State)
+	case a.Missing > 0:
+		return []harp.Record{{Time: a.Arrived, Kind: harp.KindLog, Missing: end - next}}, nil
 	}
 	return a.Records[next-a.First:], nil
+}
+
+// numbers is how many numbers records take.
+func numbers(records []harp.Record) (n uint64) {
+	for i := range records {
+		n += max(records[i].Missing, 1)
+	}
+	return n
 }
 
 // keep stores records behind those that the last attempt has, in chunks; beyond the
@@ -114,7 +124,7 @@ func (s *Store) keep(t *tx, i id, j *store.Job, news []harp.Record, arrived time
 	j.Attempts = slices.Clone(j.Attempts)
 	last := &j.Attempts[len(j.Attempts)-1]
 	first := last.Next
-	last.Next += uint64(len(news))
+	last.Next += numbers(news)
 	j.Records = last.Base + last.Next
 	if j.Full {
 		return
@@ -203,7 +213,7 @@ func (r *reading) readAttempt(snap Snapshot, i id, a store.Attempt) error {
 		if err != nil || r.full {
 			return err
 		}
-		next += uint64(n)
+		next += n
 	}
 	return nil
 }
