@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 // The commands of README.md and docs are run as they are written. A page is one session
@@ -84,18 +86,10 @@ func TestDocs(t *testing.T) {
 // nothing may be left out, that is a failure.
 func needOfPages(t *testing.T) {
 	t.Helper()
-	lack := t.Skip
-	if os.Getenv("CI") != "" {
-		lack = t.Fatal
-	}
-	for _, program := range []string{"bash", "openssl", "tar", "rsync", "python3"} {
-		if _, err := exec.LookPath(program); err != nil {
-			lack(err)
-		}
-	}
+	needs.Programs(t, "bash", "openssl", "tar", "rsync", "python3")
 	l, err := net.Listen("tcp", "127.0.0.1:7440")
 	if err != nil {
-		lack("the pages use harp's port: ", err)
+		needs.Missing(t, "the pages use harp's port: ", err)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 func TestIsTerminal(t *testing.T) {
@@ -21,7 +23,7 @@ func TestIsTerminal(t *testing.T) {
 
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		t.Skip("there are no terminals here: ", err)
+		needs.Missing(t, "there are no terminals here: ", err)
 	}
 	defer master.Close()
 	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
@@ -33,7 +35,7 @@ func TestIsTerminal(t *testing.T) {
 	}
 	slave, err := os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		t.Skip("there are no terminals here: ", err)
+		needs.Missing(t, "there are no terminals here: ", err)
 	}
 	defer slave.Close()
 	if !isTerminal(slave) {

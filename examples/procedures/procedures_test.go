@@ -22,6 +22,7 @@ import (
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/agent/supervise"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/needs"
 	"github.com/harpcaller/harp/store/memory"
 	"github.com/harpcaller/harp/transport"
 )
@@ -118,18 +119,6 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// need leaves a test out where a program is missing. In CI, where nothing may be left
-// out, that is a failure.
-func need(t *testing.T, program string) {
-	t.Helper()
-	if _, err := exec.LookPath(program); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-}
-
 // run calls a procedure and returns how it ended and what it printed, by kind.
 func (s *system) run(t *testing.T, procedure string, args harp.Args, opts ...harp.Option) (harp.Result, map[harp.RecordKind]string) {
 	t.Helper()
@@ -206,7 +195,7 @@ func TestTar(t *testing.T) {
 }
 
 func TestAptGet(t *testing.T) {
-	need(t, "apt-get")
+	needs.Programs(t, "apt-get")
 	s := start(t)
 	result, printed := s.run(t, "apt.install", harp.Args{"packages": []string{"bash"}}, harp.DryRun())
 	if result.State != harp.StateSucceeded || !strings.Contains(printed[harp.KindStdout], "bash") {
@@ -221,7 +210,7 @@ func TestAptGet(t *testing.T) {
 }
 
 func TestRsync(t *testing.T) {
-	need(t, "rsync")
+	needs.Programs(t, "rsync")
 	s, from, to := start(t), t.TempDir(), t.TempDir()
 	write(t, filepath.Join(from, "big"), strings.Repeat("x", 4<<20))
 	write(t, filepath.Join(to, "old"), "old")
@@ -282,7 +271,7 @@ func TestGrowingLog(t *testing.T) {
 }
 
 func TestPython(t *testing.T) {
-	need(t, "python3")
+	needs.Programs(t, "python3")
 	s, dir := start(t), t.TempDir()
 	write(t, filepath.Join(dir, "large"), "12345")
 	write(t, filepath.Join(dir, "small"), "1")

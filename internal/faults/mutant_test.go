@@ -59,17 +59,6 @@ func (m mutant) overlay(t *testing.T) string {
 	return overlay
 }
 
-// due skips the test in most runs of the short form. That the mutant still fits is
-// looked at in each.
-func (m mutant) due(t *testing.T, number uint64) {
-	t.Helper()
-	m.overlay(t)
-	const everyNth = 3
-	if !long && os.Getenv(insideEnv) == "" && (report.Seed+number)%everyNth != 0 {
-		t.Skip("another seed runs it")
-	}
-}
-
 // build builds the program of the fleet as the mutant.
 func (m mutant) build(t *testing.T) (mutated string) {
 	t.Helper()
@@ -93,7 +82,6 @@ func caught(t *testing.T, broken []string) {
 func TestMutantNoSync(t *testing.T) {
 	t.Parallel()
 	m := mutant{{"store/badger/badger.go", "WithSyncWrites(true)", "WithSyncWrites(false)"}}
-	m.due(t, 0)
 	if !inNamespace(t, m.build) {
 		return
 	}
@@ -119,7 +107,6 @@ func TestMutantAckBeforeCommit(t *testing.T) {
 
 	func (d *Dispatcher) submitLater(ctx context.Context, sub harp.Submission, who harp.Principal) (string, error) {
 	`}}
-	m.due(t, 1)
 	f := newFleet(t)
 	f.Program = m.build(t)
 	must(t, f.StartDispatcher())
@@ -143,7 +130,6 @@ func TestMutantStartAfterExec(t *testing.T) {
 		"	if no := s.begin(at, late); no.is() {\n		at.deny(no)\n		return nil, no\n	}\n",
 		"	at.start()\n	<-at.returned\n	if no := s.begin(at, late); no.is() {\n		return nil, no\n	}\n	return at, denial{}\n",
 	}}
-	m.due(t, 2)
 	f := newFleet(t)
 	f.Program = m.build(t)
 	caught(t, suicide(t, f))
@@ -158,7 +144,6 @@ func TestMutantNoDeduplication(t *testing.T) {
 		{"agent/roster.go", "switch known := r.attempts[at.key]; {", "switch known := (*attempt)(nil); {"},
 		{"agent/journal/calls.go", "		if j.stateLocked(k) != Absent {\n			return ErrKnown\n		}\n", ""},
 	}
-	m.due(t, 3)
 	f := newFleet(t)
 	f.Program = m.build(t)
 	caught(t, calledTwice(t, f))
@@ -172,7 +157,6 @@ func TestMutantSeqReset(t *testing.T) {
 		{"agent/report.go", "type report struct {\n", "type report struct {\n	origin int64\n"},
 		{"agent/take.go", "wire.Records{First: r.next, ", "wire.Records{First: r.next - r.origin, "},
 	}
-	m.due(t, 4)
 	broken := cutStreams(t, m.build(t))
 	caught(t, broken)
 }
@@ -183,14 +167,13 @@ func TestMutantSeqReset(t *testing.T) {
 func TestMutantNoFenceCheck(t *testing.T) {
 	t.Parallel()
 	m := mutant{{"store/life.go", "if e.Attempt != l.Attempt || e.Fence != l.Fence {", "if false {"}}
-	m.due(t, 5)
 	caught(t, testsFail(t, m, "./store", "./store/memory"))
 }
 
 // testsFail runs tests of the mutant; that they fail is what was found.
 func testsFail(t *testing.T, m mutant, args ...string) []string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"test", "-count=1", "-overlay", m.overlay(t)}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"test", "-count=1", "-failfast", "-overlay", m.overlay(t)}, args...)...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), programEnv+"="+program)
 	out, err := cmd.CombinedOutput()

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 // insideEnv is set in a test process that has a mount namespace of its own.
@@ -18,21 +20,15 @@ const insideEnv = "HARP_FAULTS_INSIDE"
 
 // inNamespace runs the test again in a process that may mount what it likes and
 // whose mounts are gone when it is, and reports what that one did. It is true in
-// there. Where mounting is not permitted the test is skipped. build, if any, builds
+// there. Where mounting is not permitted the test is left out. build, if any, builds
 // the program that is tested.
 func inNamespace(t *testing.T, build ...func(*testing.T) string) bool {
 	t.Helper()
 	if os.Getenv(insideEnv) != "" {
 		return true
 	}
-	if os.Geteuid() != 0 {
-		t.Skip("mounting needs root")
-	}
-	for _, tool := range []string{"mkfs.ext4", "mount", "umount"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(err)
-		}
-	}
+	needs.Root(t)
+	needs.Programs(t, "mkfs.ext4", "mount", "umount")
 	tested := program
 	for _, b := range build {
 		tested = b(t)
@@ -49,7 +45,7 @@ func inNamespace(t *testing.T, build ...func(*testing.T) string) bool {
 	case err != nil:
 		t.Error(err)
 	case strings.Contains(string(out), "--- SKIP"):
-		t.Skip("it was skipped in there")
+		needs.Missing(t, "it was skipped in there")
 	}
 	return false
 }
@@ -78,10 +74,10 @@ func command(t *testing.T, name string, args ...string) {
 	}
 }
 
-// mounted mounts something; the test is skipped where that is not permitted.
+// mounted mounts something; the test is left out where that is not permitted.
 func mounted(t *testing.T, args ...string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), "mount", args...).CombinedOutput(); err != nil {
-		t.Skipf("mount %v: %v: %s", args, err, out)
+		needs.Missing(t, "mount ", args, ": ", err, ": ", string(out))
 	}
 }

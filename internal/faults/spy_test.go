@@ -192,7 +192,6 @@ func TestMutantJournalNoSync(t *testing.T) {
 
 		func (j *Journal) writeLoop() {`,
 	}}
-	m.due(t, 6)
 	caught(t, testsFail(t, m, "./internal/faults", "-run", "TestSpyOnJournal"))
 }
 

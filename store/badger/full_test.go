@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/needs"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/badger"
 )
@@ -20,7 +21,7 @@ func smallDisk(t *testing.T, size int) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", size)); err != nil {
-		t.Skipf("a file system cannot be mounted here: %v", err)
+		needs.Missing(t, "a file system cannot be mounted here: ", err)
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, 0); err != nil {

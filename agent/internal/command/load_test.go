@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/needs"
 	"github.com/harpcaller/harp/internal/schema"
 	"github.com/harpcaller/harp/internal/yamlfile"
 )
@@ -138,9 +139,7 @@ func TestLoadRefusesWhatOthersCanWrite(t *testing.T) {
 }
 
 func TestLoadRefusesAnotherUsersFile(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give a file away")
-	}
+	needs.Root(t)
 	dir := folder(t, map[string]string{"a.yaml": "x: {command: [a]}\n"})
 	if err := os.Chown(filepath.Join(dir, "a.yaml"), 65534, 65534); err != nil {
 		t.Fatal(err)

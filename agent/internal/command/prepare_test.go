@@ -16,6 +16,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
+	"github.com/harpcaller/harp/internal/needs"
 	"github.com/harpcaller/harp/internal/schema"
 )
 
@@ -56,7 +57,7 @@ func TestPrepareOfAnExample(t *testing.T) {
 	}
 	root, err := user.Lookup("root")
 	if err != nil {
-		t.Skip(err)
+		needs.Missing(t, err)
 	}
 	want := supervisor.Spec{
 		Key: supervisor.Key{Job: "j", Attempt: 2}, Procedure: "apt.install",

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 func TestSearch(t *testing.T) {
@@ -255,7 +257,7 @@ func TestCgroupFiles(t *testing.T) {
 
 func TestCgroup(t *testing.T) {
 	if err := ProbeCgroups(); err != nil {
-		t.Skip(err)
+		needs.Missing(t, err)
 	}
 	name := "test-" + strconv.Itoa(os.Getpid())
 	dir, err := NewCgroup(name)

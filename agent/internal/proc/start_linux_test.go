@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 // bothWays runs a test with a launcher and without.
@@ -166,9 +168,7 @@ func TestMaskAndLimits(t *testing.T) {
 }
 
 func TestUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can become somebody else")
-	}
+	needs.Root(t)
 	bothWays(t, func(t *testing.T, launcher []string) {
 		const script = `id -u; id -g; id -G; grep Groups: /proc/self/status`
 		for _, c := range []struct {
@@ -264,9 +264,7 @@ func TestALauncherThatDies(t *testing.T) {
 }
 
 func TestTheDirectoryMustBeTheUsers(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can become somebody else")
-	}
+	needs.Root(t)
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)

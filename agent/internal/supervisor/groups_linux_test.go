@@ -1,24 +1,19 @@
 package supervisor_test
 
 import (
-	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/harpcaller/harp/agent/internal/supervisor"
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 // TestNoGroupsMeansNone checks that a command whose procedure says groups: [] has no
 // supplementary group, whatever groups the agent has. It is not run beside others, as
 // the groups are the whole process's.
 func TestNoGroupsMeansNone(t *testing.T) {
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("only root can have other groups")
-		}
-		t.Skip("only root can have other groups")
-	}
+	needs.Root(t)
 	had, err := unix.Getgroups()
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/harpcaller/harp/agent/internal/supervisor"
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 func TestResult(t *testing.T) {
@@ -87,9 +88,7 @@ func TestSecrets(t *testing.T) {
 // TestAsAnotherUser checks that the command's user can read its secrets, and that its
 // result is no file that it could not read itself.
 func TestAsAnotherUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can be another user")
-	}
+	needs.Root(t)
 	dir := t.TempDir()
 	for path := dir; path != os.TempDir(); path = filepath.Dir(path) {
 		if err := os.Chmod(path, 0o755); err != nil {

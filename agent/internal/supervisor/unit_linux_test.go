@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 // allocated is how much room a file takes.
@@ -22,7 +24,7 @@ func smallVolume(t *testing.T, size string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
-		t.Skipf("no volume of its own can be had: %v", err)
+		needs.Missing(t, "no volume of its own can be had: ", err)
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
@@ -90,7 +92,7 @@ func TestCgroupsOfOneAttempt(t *testing.T) {
 	k := Key{"job", 1}
 	first, second := newCgroup(k), newCgroup(k)
 	if first == "" && second == "" {
-		t.Skip("there are no cgroups here")
+		needs.Missing(t, "there are no cgroups here")
 	}
 	defer removeCgroup(second)
 	removeCgroup(first)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 // wirings runs a test with a supervisor and inside this process.
@@ -36,7 +37,7 @@ func wirings(t *testing.T, test func(t *testing.T, o supervisor.Options)) {
 func supervised(t *testing.T) supervisor.Options {
 	t.Helper()
 	if runtime.GOOS != "linux" {
-		t.Skip("there are no supervisors here")
+		needs.Missing(t, "there are no supervisors here")
 	}
 	return supervisor.Options{Dir: t.TempDir()}
 }
