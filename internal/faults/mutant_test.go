@@ -128,7 +128,7 @@ func TestMutantStartAfterExec(t *testing.T) {
 	m := mutant{{
 		"agent/admission.go",
 		"	if no := s.begin(at, late); no.is() {\n		at.deny(no)\n		return nil, no\n	}\n",
-		"	at.start()\n	<-at.returned\n	if no := s.begin(at, late); no.is() {\n		return nil, no\n	}\n	return at, denial{}\n",
+		"	at.start()\n	at.returned.wait()\n	if no := s.begin(at, late); no.is() {\n		return nil, no\n	}\n	return at, denial{}\n",
 	}}
 	f := newFleet(t)
 	f.Program = m.build(t)
