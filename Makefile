@@ -26,9 +26,14 @@ build: ## build the harp binary into ./bin
 test: ## run all tests, with the race detector where there is a C compiler
 	$(GO) test $(RACE) ./...
 
+.PHONY: memory
+memory: ## run the tests that measure memory, which the race detector would falsify
+	$(GO) test ./agent/internal/supervisor -run '^TestMemory$$' -count 1
+
 .PHONY: check
 check: format lint tidy ## what CI checks: format, lint, go.mod, tests, build
 	$(GO) test $(RACE) ./...
+	$(MAKE) memory
 	$(GO) build ./...
 
 .PHONY: quick
