@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 	"github.com/harpcaller/harp/internal/needs"
@@ -129,4 +130,40 @@ func TestJSONLines(t *testing.T) {
 			t.Error("data is not JSON")
 		}
 	})
+}
+
+// TestResultFromBeforeTheRun checks that a file that an earlier run has left, or anybody
+// else, is not taken for the result of a run that wrote none.
+func TestResultFromBeforeTheRun(t *testing.T) {
+	for _, test := range []struct {
+		name, script string
+		want, why    string
+	}{
+		{"left alone", "cat file", "", "old_file"},
+		{"written again", "printf new >file", "new", ""},
+		{"written again with what it had", "printf old >file", "old", ""},
+		{"replaced", "printf new >tmp; mv tmp file", "new", ""},
+		{"added to", "printf new >>file", "oldnew", ""},
+		{"written again with its time", "printf new >file; touch -d @1000000000 file", "new", ""},
+		{"removed", "rm file", "", "no_file"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			wirings(t, func(t *testing.T, o supervisor.Options) {
+				spec := shell(test.script)
+				spec.Command.Dir, spec.Result = t.TempDir(), supervisor.Result{From: "file", Path: "file", Max: 80}
+				file := filepath.Join(spec.Command.Dir, "file")
+				if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				was := time.Unix(1_000_000_000, 0)
+				if err := os.Chtimes(file, was, was); err != nil {
+					t.Fatal(err)
+				}
+				e := follow(t, start(t, o, spec), 0).end
+				if string(e.Result) != test.want || e.ResultErr != test.why {
+					t.Errorf("the result is %q, %q", e.Result, e.ResultErr)
+				}
+			})
+		})
+	}
 }
