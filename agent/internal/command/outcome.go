@@ -76,6 +76,7 @@ var reasons = map[string]string{
 	"too_large": "its result is larger than result.max",
 	"not_json":  "the last line that it printed is no JSON",
 	"no_file":   "the file with its result cannot be read",
+	"old_file":  "the file with its result is from before it ran",
 }
 
 func detail(err error) string {

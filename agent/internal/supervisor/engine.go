@@ -24,13 +24,14 @@ type engine struct {
 	secrets secretDir
 	cgroup  string
 
-	process *proc.Process
-	leader  started
-	begun   time.Time // with the monotonic clock
-	streams []*stream
-	stdin   feeder
-	works   sync.WaitGroup
-	done    chan struct{} // closed when the end is known
+	process   *proc.Process
+	oldResult version // of the file with the result, before the command was started
+	leader    started
+	begun     time.Time // with the monotonic clock
+	streams   []*stream
+	stdin     feeder
+	works     sync.WaitGroup
+	done      chan struct{} // closed when the end is known
 
 	mu       sync.Mutex    // guards what follows, and the calls of spool
 	changed  chan struct{} // closed, and made anew, when anything of this changes
@@ -61,6 +62,7 @@ func (e *engine) start(launcher []string) error {
 	if err != nil {
 		return err
 	}
+	e.noteOldResult()
 	command := e.secrets.command(e.spec.Command)
 	e.process, err = proc.Start(command, options)
 	closeAll(ends)

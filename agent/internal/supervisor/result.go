@@ -20,6 +20,7 @@ const (
 	resultTooLarge = "too_large"
 	resultNotJSON  = "not_json"
 	resultNoFile   = "no_file"
+	resultOldFile  = "old_file"
 )
 
 // collector gathers a result from what is read of stdout.
@@ -126,24 +127,45 @@ func (e *engine) result() (value []byte, why string) {
 	return e.streams[0].result.result()
 }
 
-// fileResult reads the file that the command left, with the rights of its user.
-func (e *engine) fileResult() ([]byte, string) {
+// resultPath is where the command leaves its result.
+func (e *engine) resultPath() string {
 	dir := e.spec.Command.Dir
 	if dir == "" {
 		dir = "/"
 	}
-	path := e.spec.Result.Path
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(dir, path)
+	if path := e.spec.Result.Path; !filepath.IsAbs(path) {
+		return filepath.Join(dir, path)
 	}
+	return e.spec.Result.Path
+}
+
+// noteOldResult notes the file that is where the command will leave its result: unless it
+// changes it is not of this run.
+func (e *engine) noteOldResult() {
+	if e.spec.Result.From != fromFile {
+		return
+	}
+	_ = asUser(e.spec.Command, func() error { // what cannot be seen now is not there, or is not the result then either
+		info, err := os.Lstat(e.resultPath())
+		if err == nil {
+			e.oldResult = versionOf(info)
+		}
+		return err
+	})
+}
+
+// fileResult reads the file that the command left, with the rights of its user.
+func (e *engine) fileResult() ([]byte, string) {
 	var b []byte
 	err := asUser(e.spec.Command, func() (err error) {
-		b, err = readRegular(path, e.spec.Result.Max)
+		b, err = readRegular(e.resultPath(), e.spec.Result.Max, e.oldResult)
 		return err
 	})
 	switch {
 	case errors.Is(err, errTooLarge):
 		return nil, resultTooLarge
+	case errors.Is(err, errOld):
+		return nil, resultOldFile
 	case err != nil:
 		return nil, resultNoFile
 	}
@@ -153,10 +175,12 @@ func (e *engine) fileResult() ([]byte, string) {
 var (
 	errTooLarge   = errors.New("too large")
 	errNotRegular = errors.New("not a regular file")
+	errOld        = errors.New("not written since")
 )
 
-// readRegular reads a regular file of at most so many bytes, which is not a link.
-func readRegular(path string, limit int) ([]byte, error) {
+// readRegular reads a regular file of at most so many bytes, which is not a link, and not
+// the old version.
+func readRegular(path string, limit int, old version) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|noFollow|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -168,6 +192,9 @@ func readRegular(path string, limit int) ([]byte, error) {
 	}
 	if !info.Mode().IsRegular() {
 		return nil, errNotRegular
+	}
+	if v := versionOf(info); v == old && v != (version{}) {
+		return nil, errOld
 	}
 	b, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
 	if len(b) > limit {

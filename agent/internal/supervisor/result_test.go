@@ -3,6 +3,7 @@
 package supervisor_test
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -96,18 +97,21 @@ func TestAsAnotherUser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, mode := range map[string]fs.FileMode{"open": 0o644, "closed": 0o600} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("result"), mode); err != nil {
-			t.Fatal(err)
-		}
-	}
 	wirings(t, func(t *testing.T, o supervisor.Options) {
-		for name, want := range map[string]string{"open": "result", "closed": ""} {
-			spec := shell(`cat "$1"; id -u`, supervisor.SecretPath("key"))
+		for mode, want := range map[fs.FileMode]string{0o644: "result", 0o600: ""} {
+			name := rand.Text()
+			g := newGate(t)
+			openTo65534(t, g.path)
+			spec := shell(`cat "$1"; id -u; read -r go <"$2"`, supervisor.SecretPath("key"), g.path)
 			spec.Secrets = []supervisor.Secret{{Name: "key", Content: []byte("s3cret\n")}}
 			spec.Command.User, spec.Command.Group, spec.Command.Groups = "65534", "65534", []string{}
 			spec.Result = supervisor.Result{From: "file", Path: filepath.Join(dir, name), Max: 100}
-			l := follow(t, start(t, o, spec), 0)
+			h := start(t, o, spec)
+			if err := os.WriteFile(filepath.Join(dir, name), []byte("result"), mode); err != nil {
+				t.Fatal(err)
+			}
+			g.open(t)
+			l := follow(t, h, 0)
 			if got := l.text("stdout"); got != "s3cret\n65534\n" {
 				t.Errorf("it printed %q and %q", got, l.text("stderr"))
 			}
@@ -116,6 +120,19 @@ func TestAsAnotherUser(t *testing.T) {
 			}
 		}
 	})
+}
+
+// openTo65534 lets another user read a file, and enter the folders above it.
+func openTo65534(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Chmod(path, 0o644); err != nil { //nolint:gosec // that is what is wanted
+		t.Fatal(err)
+	}
+	for path := filepath.Dir(path); path != os.TempDir(); path = filepath.Dir(path) {
+		if err := os.Chmod(path, 0o755); err != nil { //nolint:gosec // a directory
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestJSONLines(t *testing.T) {

@@ -100,7 +100,7 @@ type End struct {
 	OutputOpen bool   // somebody who could not be found or ended had its output still open
 	Result     []byte // as Spec.Result says; JSON for stdout-last-json, else bytes
 	From       string // Spec.Result.From
-	ResultErr  string // why there is no result: none, too_large, not_json, no_file
+	ResultErr  string // why there is no result: none, too_large, not_json, no_file, old_file
 	LastError  string // the last line of stderr, at most 1 KiB
 	Gone       bool   // the supervisor died with it: all else but Records is unknown
 }
