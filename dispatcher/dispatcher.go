@@ -25,6 +25,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -180,8 +181,8 @@ type Dispatcher struct {
 	streams  atomic.Int64  // attempts that send records
 	asking   atomic.Int64  // questions for records that are being answered
 
-	ctx   context.Context // ends when Shutdown begins
-	stop  context.CancelFunc
+	ctx   context.Context // ends when Shutdown begins, harp.ErrClosed, or when the store has failed
+	stop  context.CancelCauseFunc
 	loops sync.WaitGroup
 
 	mu      sync.Mutex // guards closing: no work is added to calls after it is set
@@ -207,16 +208,17 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 		store: st, cfg: cfg, log: cfg.Logger, name: harp.NewID(),
 		kick: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
-	d.ctx, d.stop = context.WithCancel(context.Background())
+	d.ctx, d.stop = context.WithCancelCause(context.Background())
 	d.clock = newWallClock(cfg.Now, d.clockSet)
 	d.hosts = newHosts()
 	if err := d.recover(ctx); err != nil {
-		d.stop()
+		d.stop(harp.ErrClosed)
 		return nil, errors.Join(fmt.Errorf("open dispatcher: %w", err), st.Close())
 	}
 	d.loops.Go(d.clockLoop)
 	d.loops.Go(d.registryLoop)
 	d.loops.Go(d.upkeepLoop)
+	d.loops.Go(d.failureLoop)
 	return d, nil
 }
 
@@ -249,8 +251,10 @@ func (d *Dispatcher) Caller() *harp.Caller {
 }
 
 // Serve lets agents and callers connect through l, with TLS 1.3 and certificates on
-// both sides, until ctx ends or the dispatcher is shut down (nil) or l fails. It
-// may be called for several listeners.
+// both sides, until ctx ends or the dispatcher is shut down (nil), or l fails, or the
+// dispatcher's store does (store.ErrPoisoned): then the dispatcher can do nothing any more
+// and is to be shut down, and its store opened anew, best in a new process. It may be
+// called for several listeners.
 func (d *Dispatcher) Serve(ctx context.Context, l net.Listener, tc *tls.Config) error {
 	if !d.begin() {
 		return errors.Join(harp.ErrClosed, l.Close())
@@ -258,7 +262,7 @@ func (d *Dispatcher) Serve(ctx context.Context, l net.Listener, tc *tls.Config) 
 	defer d.work.Done()
 	ctx, cancel := d.until(ctx)
 	defer cancel()
-	return transport.Serve(ctx, l, transport.ServeConfig{
+	err := transport.Serve(ctx, l, transport.ServeConfig{
 		TLS: tc, Logger: d.log,
 		HandshakeRate: float64(d.cfg.Limits.Handshakes),
 		Protocols: map[string]transport.Role{
@@ -266,6 +270,24 @@ func (d *Dispatcher) Serve(ctx context.Context, l net.Listener, tc *tls.Config) 
 			transport.ProtocolCall:  transport.RoleCaller,
 		},
 	}, d.serveConn)
+	return cmp.Or(d.failure(), err)
+}
+
+// failureLoop ends all that the dispatcher does when its store has failed: nothing can be
+// accepted any more, and none of the agents' words kept.
+func (d *Dispatcher) failureLoop() {
+	if err := d.store.AwaitFailure(d.ctx); errors.Is(err, store.ErrPoisoned) {
+		d.log.Error("the store has failed: the dispatcher ends", "err", err)
+		d.stop(err)
+	}
+}
+
+// failure is why the store has failed; nil if it has not.
+func (d *Dispatcher) failure() error {
+	if err := context.Cause(d.ctx); errors.Is(err, store.ErrPoisoned) {
+		return err
+	}
+	return nil
 }
 
 func (d *Dispatcher) serveConn(ctx context.Context, conn *transport.Conn) {
@@ -313,7 +335,7 @@ func (d *Dispatcher) goKept(f func()) bool {
 // until returns a ctx that ends with ctx or when the dispatcher shuts down.
 func (d *Dispatcher) until(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	release := context.AfterFunc(d.ctx, func() { cancel(harp.ErrClosed) })
+	release := context.AfterFunc(d.ctx, func() { cancel(context.Cause(d.ctx)) })
 	return ctx, func() { release(); cancel(nil) }
 }
 
@@ -325,7 +347,7 @@ func (d *Dispatcher) Shutdown(ctx context.Context) error {
 		d.mu.Lock()
 		d.closing = true
 		d.mu.Unlock()
-		d.stop()
+		d.stop(harp.ErrClosed)
 		d.hosts.expectNone()
 		go func() {
 			d.loops.Wait()
@@ -353,7 +375,7 @@ func (d *Dispatcher) Health(ctx context.Context) Health {
 		"clock":      d.clock.suspicion(),
 	}}
 	if d.ctx.Err() != nil {
-		h.Checks["dispatcher"] = harp.ErrClosed
+		h.Checks["dispatcher"] = d.closedBy()
 	}
 	h.Ready = h.Checks["dispatcher"] == nil && h.Checks["store"] == nil && h.Checks["disk"] == nil
 	return h

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/harpcaller/harp"
@@ -39,26 +40,44 @@ func (s *service) Close() error {
 func request[T any](s *service, ctx context.Context, run func(context.Context) (T, error)) (T, error) { //nolint:revive // ctx is the request's, s is its receiver in spirit
 	var none T
 	if s.done.Err() != nil || !s.d.begin() {
-		return none, harp.ErrClosed
+		return none, s.closed()
 	}
 	defer s.d.work.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
-	release := context.AfterFunc(s.done, func() { cancel(harp.ErrClosed) })
+	release := context.AfterFunc(s.done, func() { cancel(s.closed()) })
 	defer func() { release(); cancel(nil) }()
 	got, err := run(ctx)
 	if errors.Is(err, context.Canceled) && s.done.Err() != nil {
-		err = harp.ErrClosed
+		err = s.closed()
 	}
 	if s.far && errors.Is(err, store.ErrPoisoned) {
-		err = harp.ErrClosed // whoever opens the store anew knows
+		err = harp.ErrClosed // its caller asks whoever opens the store anew
 	}
 	return got, err
+}
+
+// closed is why the service answers nothing any more: harp.ErrClosed, and what else there
+// is to say.
+func (s *service) closed() error {
+	if s.d.ctx.Err() != nil {
+		return s.d.closedBy()
+	}
+	return harp.ErrClosed
+}
+
+// closedBy is why the dispatcher does nothing any more: harp.ErrClosed, and why the store
+// has failed, if it has.
+func (d *Dispatcher) closedBy() error {
+	if err := d.failure(); err != nil {
+		return fmt.Errorf("%w: %w", harp.ErrClosed, err)
+	}
+	return harp.ErrClosed
 }
 
 // Ping implements harp.Service.
 func (s *service) Ping(ctx context.Context) (harp.ServerInfo, error) {
 	if s.done.Err() != nil {
-		return harp.ServerInfo{}, harp.ErrClosed
+		return harp.ServerInfo{}, s.closed()
 	}
 	return harp.ServerInfo{Software: harp.Software, Protocol: wire.Version, Store: s.d.store.ID(), Time: s.d.now().UTC(), Troubles: s.d.Health(ctx).troubles()}, nil
 }

@@ -110,7 +110,9 @@ func (k *desk) start() error {
 	}
 	k.d, k.listener = d, l
 	k.work.Go(func() {
-		if err := d.Serve(context.WithoutCancel(s.t.Context()), l, nil); err != nil && !errors.Is(err, harp.ErrClosed) && !errors.Is(err, net.ErrClosed) {
+		err := d.Serve(context.WithoutCancel(s.t.Context()), l, nil)
+		wasAsked := errors.Is(err, harp.ErrClosed) || errors.Is(err, net.ErrClosed) || errors.Is(err, errBrokenDisk) || errors.Is(err, memory.ErrCrashed)
+		if err != nil && !wasAsked {
 			s.t.Error("harptest: serve: ", err)
 		}
 	})

@@ -15,8 +15,9 @@ func (s *System) SetSpace(space store.Space) {
 	s.inTurn(func() { s.disk.SetSpace(space) })
 }
 
-// PoisonDispatcher makes every further commit of the dispatcher fail. It answers
-// nothing any more, and must be crashed: the next one finds what was committed.
+// PoisonDispatcher makes every further commit of the dispatcher fail. With the first it
+// closes its connections and serves no more, as a process that ends, and must be crashed:
+// the next one finds what was committed.
 func (s *System) PoisonDispatcher() {
 	s.t.Helper()
 	s.inTurn(func() {

@@ -237,6 +237,11 @@ type Upkeep interface {
 
 	// Backup writes a copy of all, as it is at one moment, to w. Errors: w's, ctx's.
 	Backup(ctx context.Context, w io.Writer) error
+
+	// AwaitFailure returns when a commit has failed, with the ErrPoisoned that every
+	// method returns from then on, and why. Errors: also harp.ErrClosed once the store
+	// is closed, ctx's.
+	AwaitFailure(ctx context.Context) error
 }
 
 // TombstoneTime is how long a pruned job's id is remembered.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/yamlfile"
+	"github.com/harpcaller/harp/store"
 )
 
 // The exit codes. `harp help exit-codes` says the same.
@@ -45,6 +46,8 @@ func exitCode(err error, mapped bool) int {
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.Is(err, store.ErrPoisoned): // whatever it was that made a commit fail
+		return exitHarp
 	case errors.As(err, &checks):
 		return exitFailed
 	case errors.As(err, &usage):

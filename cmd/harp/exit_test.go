@@ -11,6 +11,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/cmd/harp/internal/contexts"
+	"github.com/harpcaller/harp/store"
 )
 
 // failure is an error as it comes from the store or over the network.
@@ -54,6 +55,7 @@ func TestExitCode(t *testing.T) {
 		{"the dispatcher cannot be reached", &harp.HostError{Host: "harp:7440", Stage: "dial", Err: harp.ErrUnavailable}, 125},
 		{"the connection was closed", harp.ErrClosed, 125},
 		{"two hosts with one name", failure("duplicate_host"), 125},
+		{"a dispatcher's store failed", fmt.Errorf("%w: %w", store.ErrPoisoned, harp.ErrNoSpace), 125},
 		{"anything else", io.ErrUnexpectedEOF, 125},
 		{"from a newer dispatcher", failure("of_tomorrow"), 125},
 		{"interrupted", &detachedError{job: harp.NewID()}, 130},

@@ -164,5 +164,6 @@ func (w *world) everyMethod(id string) (store.Job, map[string]error) {
 	errs["Compact"] = st.Compact(ctx)
 	_, errs["Size"] = st.Size()
 	errs["Backup"] = st.Backup(ctx, io.Discard)
+	errs["AwaitFailure"] = st.AwaitFailure(ctx)
 	return j, errs
 }

@@ -196,9 +196,12 @@ func noSpace() error {
 
 // poison makes the store refuse everything from now on, if err is one.
 func (s *Store) poison(err error) {
-	if err != nil {
-		err = fmt.Errorf("%w: %w", store.ErrPoisoned, err)
-		s.broken.CompareAndSwap(nil, &err)
+	if err == nil {
+		return
+	}
+	err = fmt.Errorf("%w: %w", store.ErrPoisoned, err)
+	if s.broken.CompareAndSwap(nil, &err) {
+		close(s.failed)
 	}
 }
 

@@ -53,6 +53,7 @@ type Store struct {
 	closeOnce sync.Once
 	closeErr  error
 	broken    atomic.Pointer[error]
+	failed    chan struct{} // closed once broken is set
 
 	mu    sync.Mutex
 	sched *schedule       // guarded by mu
@@ -80,7 +81,7 @@ func Open(e Engine, opts Options) (*Store, error) {
 	}
 	s := &Store{
 		engine: e, opts: opts, log: opts.Logger,
-		ops: make(chan *op), ahead: make(chan *op), groups: make(chan *group), closing: make(chan struct{}), sched: newSchedule(),
+		ops: make(chan *op), ahead: make(chan *op), groups: make(chan *group), closing: make(chan struct{}), failed: make(chan struct{}), sched: newSchedule(),
 		feed: feed{changed: make(chan struct{})}, swept: map[byte][]byte{},
 	}
 	s.open, s.shut = context.WithCancelCause(context.Background())

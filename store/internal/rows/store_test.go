@@ -91,9 +91,14 @@ func TestPoisoned(t *testing.T) {
 	broken := errors.New("broken")
 	e.onCommit = func([]Write) error { return broken }
 	bad := call("h")
+	awaited := make(chan error, 1)
+	go func() { awaited <- s.AwaitFailure(t.Context()) }()
 	_, err = s.Submit(t.Context(), []store.Submission{bad}, noon)
 	if !errors.Is(err, store.ErrPoisoned) || !errors.Is(err, broken) {
 		t.Fatalf("the failed commit: %v, want ErrPoisoned and why", err)
+	}
+	if err := <-awaited; !errors.Is(err, store.ErrPoisoned) || !errors.Is(err, broken) {
+		t.Fatalf("who awaits a failure is told %v, want ErrPoisoned and why", err)
 	}
 	e.onCommit = nil
 	for name, err := range everything(t.Context(), s, good.ID) {
@@ -142,6 +147,7 @@ func everything(ctx context.Context, s *Store, id string) map[string]error {
 	errs["Compact"] = s.Compact(ctx)
 	_, errs["Size"] = s.Size()
 	errs["Backup"] = s.Backup(ctx, io.Discard)
+	errs["AwaitFailure"] = s.AwaitFailure(ctx)
 	return errs
 }
 

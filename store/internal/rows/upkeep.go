@@ -41,5 +41,17 @@ func (s *Store) held(f func() error) error {
 	return f()
 }
 
+// AwaitFailure implements store.Upkeep.
+func (s *Store) AwaitFailure(ctx context.Context) error {
+	select {
+	case <-s.failed:
+		return s.poisoned()
+	case <-s.closing:
+		return harp.ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // Space implements store.Upkeep.
 func (s *Store) Space() store.Space { return s.engine.Space() }
