@@ -166,3 +166,39 @@ func TestACancelDoesNotWaitForItsAgentToListen(t *testing.T) {
 		}
 	})
 }
+
+// A cancel is told to the agent of the attempt that runs, though an earlier claim of the
+// job came to the session after it.
+func TestACancelIsToldThoughAnEarlierClaimCameLate(t *testing.T) {
+	late := new(lateStore)
+	wrap := func(st store.Store) store.Store {
+		*late = lateStore{Store: st, committed: make(chan struct{}), proceed: make(chan struct{})}
+		return late
+	}
+	onStore(t, wrap, func(t *testing.T, sys *system) {
+		first := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "first"))
+		synctest.Wait()
+		id, called := harp.NewID(), make(chan error, 1)
+		go func() {
+			_, err := sys.caller.Host("web01").Call(t.Context(), "work", nil, harp.JobID(id))
+			called <- err
+		}()
+		<-late.committed
+		first.tr.Close(nil)
+		synctest.Wait()
+		second := must[*rawAgent](t)(sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: "second", Journal: "j"}))
+		m := <-second.exchanges(t)
+		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		late.proceed <- struct{}{}
+		if err := <-called; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		must[bool](t)(sys.caller.Job(id).Cancel(t.Context()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if f, err := m.x.Receive(ctx); err != nil || f.Type != wire.TypeCancel {
+			t.Errorf("the agent is told %d, %v", f.Type, err)
+		}
+	})
+}
