@@ -91,12 +91,16 @@ func (d *Dispatcher) event(job *store.Job, kind store.Kind) store.Event {
 }
 
 // start runs an attempt in a goroutine that the session waits for; false if it takes no
-// more.
+// more. A claim of the job that came before that of the attempt which runs is over: it was
+// withdrawn, or there would be no later one.
 func (s *session) start(a *attempt, sub harp.Submission) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
 		return false
+	}
+	if runs := s.live[a.job.ID]; runs != nil && runs.job.Fence > a.job.Fence {
+		return true
 	}
 	s.attempts.Add(1)
 	if !s.d.goKept(func() { s.attend(a, sub) }) {
