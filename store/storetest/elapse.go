@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -8,6 +9,32 @@ import (
 )
 
 var elapsing = []rule{
+	{"advance/cancelled", "what time makes due does not wait until all rows of a cancelled queue are written", func(w *world) {
+		q := queue("q")
+		w.gate("h")
+		late := w.submit(notBefore(w.now.Add(time.Minute)))
+		expiring := w.submit(on("away"), expires(w.now.Add(time.Minute)))
+		var batch []store.Submission
+		for range 2000 {
+			batch = append(batch, w.submission(on("away"), in(q)))
+		}
+		for some := range slices.Chunk(batch, 200) {
+			_, err := w.st.Submit(w.ctx(), some, w.now)
+			w.must(err)
+		}
+		w.cancelQueue(q)
+		w.pass(time.Minute)
+		did, err := w.st.Advance(w.ctx(), w.now)
+		w.must(err)
+		w.ids(did.Claimed, late)
+		w.state(expiring, harp.StateExpired)
+		if !did.More {
+			w.Fatal("there is nothing more to do")
+		}
+		if n := len(w.advance().Ended) + len(did.Ended); n != 2001 {
+			w.Fatalf("%d jobs ended, want 2001", n)
+		}
+	}},
 	{"advance/nothing", "a store in which nothing waits for time has nothing due", func(w *world) {
 		w.due(time.Time{})
 		w.running()
