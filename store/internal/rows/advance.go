@@ -19,17 +19,21 @@ func (s *Store) Advance(ctx context.Context, now time.Time) (store.Advanced, err
 	var out store.Advanced
 	err := s.do(ctx, SpaceCritical, func(t *tx) error {
 		at := s.sched.at(now)
-		if err := s.rewrite(t, &out); err != nil || len(out.Ended) > 0 {
-			out.More = true
+		isDue := s.sched.isDue(at)
+		if isDue && t.space >= SpaceLow {
+			if err := s.elapse(t, at, &out); err != nil {
+				return err
+			}
+		}
+		ended := len(out.Ended)
+		if err := s.rewrite(t, &out); err != nil {
 			return err
 		}
-		if next, ok := s.sched.agenda.next(); !ok || next > at {
-			return nil
-		}
-		if t.space < SpaceLow {
+		if isDue && t.space < SpaceLow && len(out.Ended) == ended {
 			return noSpace()
 		}
-		return s.elapse(t, at, &out)
+		out.More = len(s.sched.doomed) > 0 || s.sched.isDue(at)
+		return nil
 	})
 	if err != nil {
 		return store.Advanced{}, err
@@ -37,9 +41,16 @@ func (s *Store) Advance(ctx context.Context, now time.Time) (store.Advanced, err
 	return out, nil
 }
 
-// rewrite writes the rows of jobs that their queue's mark has cancelled.
+// isDue reports whether a time has come that an alarm is set to.
+func (s *schedule) isDue(now int64) bool {
+	next, ok := s.agenda.next()
+	return ok && next <= now
+}
+
+// rewrite writes the rows of jobs that their queue's mark has cancelled, as far as the
+// commit has room: nobody waits for them, who reads one sees the mark.
 func (s *Store) rewrite(t *tx, out *store.Advanced) error {
-	for len(out.Ended) < maxDue && t.hasRoom(maxEvent+maxStep) {
+	for n := 0; n < maxDue && t.hasRoom(maxEvent+maxStep); n++ {
 		e := s.sched.nextDoomed()
 		if e == nil {
 			return nil
@@ -99,12 +110,7 @@ func (s *Store) elapse(t *tx, now int64, out *store.Advanced) error {
 			return err
 		}
 	}
-	if err := s.startWoken(t, woken, now, out); err != nil {
-		return err
-	}
-	next, ok := s.sched.agenda.next()
-	out.More = ok && next <= now
-	return nil
+	return s.startWoken(t, woken, now, out)
 }
 
 // ring does what an alarm is about, but for that of a job whose time has come.
