@@ -1,0 +1,69 @@
+package dispatcher_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/memory"
+)
+
+// readStore is a store that counts how often requests are read.
+type readStore struct {
+	store.Store
+	requests atomic.Int64
+}
+
+func (s *readStore) Request(ctx context.Context, id string) (harp.Submission, error) {
+	s.requests.Add(1)
+	return s.Store.Request(ctx, id)
+}
+
+// Of jobs with long arguments no more are read for a page than go into its answer, over
+// every wiring, and each is listed once.
+func TestListingJobsReadsEachRequestOnce(t *testing.T) {
+	for _, w := range []wiring{embedded, inMemory} {
+		t.Run(string(w), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				read := &readStore{Store: memory.Open(nil)}
+				sys := newSystem(t, w, read, dispatcher.Config{})
+				stop := sys.agent("web01", func(*agent.Agent) {})
+				stop()
+				const jobs = 30
+				long := harp.Args{"text": strings.Repeat("x", 400_000)}
+				short := harp.Args{"text": "x"}
+				want := map[string]bool{}
+				for n := range jobs {
+					args := long
+					if n%3 == 0 {
+						args = short
+					}
+					job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "gone", args, harp.OfflineWait(harp.NoLimit)))
+					want[job.ID()] = true
+				}
+				read.requests.Store(0)
+				for s, err := range sys.caller.Jobs(t.Context(), harp.JobFilter{}) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if !want[s.ID] {
+						t.Errorf("%s is listed, again or wrongly", s.ID)
+					}
+					delete(want, s.ID)
+				}
+				if len(want) > 0 {
+					t.Errorf("%d are not listed", len(want))
+				}
+				if n := read.requests.Load(); n > 2*jobs {
+					t.Errorf("%d requests were read to list %d jobs", n, jobs)
+				}
+			})
+		})
+	}
+}
