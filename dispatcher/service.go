@@ -192,26 +192,67 @@ func (s *service) ListJobs(ctx context.Context, f harp.JobFilter, cursor string)
 		if err != nil {
 			return page{}, err
 		}
-		rows, err := s.d.store.List(ctx, store.Filter{
+		return s.d.listJobs(ctx, store.Filter{
 			Host: f.Host, Procedure: f.Procedure, Queue: queue, States: f.States, Labels: f.Labels,
 			Since: f.Since, Until: f.Until, Limit: pageSize,
 		}, cursor)
-		if err != nil {
-			return page{}, err
-		}
-		out := page{Cursor: rows.Cursor}
-		for _, row := range rows.Jobs {
-			status, err := s.d.status(ctx, row)
-			if errors.Is(err, harp.ErrPruned) {
-				continue // meanwhile
-			}
-			if err != nil {
-				return page{}, err
-			}
-			out.Items = append(out.Items, status)
-		}
-		return out, nil
 	})
+}
+
+// listJobs returns a page of jobs, of not more than goes into one answer: what is left
+// over of a page would be read anew for the next.
+func (d *Dispatcher) listJobs(ctx context.Context, f store.Filter, cursor string) (harp.Page[harp.JobStatus], error) {
+	for {
+		rows, err := d.store.List(ctx, f, cursor)
+		if err != nil {
+			return harp.Page[harp.JobStatus]{}, err
+		}
+		items, n, err := d.statuses(ctx, rows.Jobs)
+		if err != nil {
+			return harp.Page[harp.JobStatus]{}, err
+		}
+		if n == len(rows.Jobs) {
+			return harp.Page[harp.JobStatus]{Items: items, Cursor: rows.Cursor}, nil
+		}
+		f.Limit = n
+		short, err := d.store.List(ctx, f, cursor) // for the cursor behind those
+		if err != nil {
+			return harp.Page[harp.JobStatus]{}, err
+		}
+		if slices.EqualFunc(short.Jobs, rows.Jobs[:n], func(a, b store.Job) bool { return a.ID == b.ID }) {
+			return harp.Page[harp.JobStatus]{Items: items, Cursor: short.Cursor}, nil
+		}
+	}
+}
+
+// statuses are jobs as callers see them, the first of these: as many as go into one
+// answer, and at least one. n is of how many rows they are; some may have been pruned.
+func (d *Dispatcher) statuses(ctx context.Context, rows []store.Job) (items []harp.JobStatus, n int, err error) {
+	size := 0
+	for n, row := range rows {
+		status, err := d.status(ctx, row)
+		if errors.Is(err, harp.ErrPruned) {
+			continue // meanwhile
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		if size += statusSize(&status); size > wire.MaxPage && len(items) > 0 {
+			return items, n, nil
+		}
+		items = append(items, status)
+	}
+	return items, len(rows), nil
+}
+
+// statusSize is about how many bytes of an answer a status takes, at least.
+func statusSize(s *harp.JobStatus) int {
+	const fields, attempt = 1024, 100
+	size := fields + len(s.Args) + len(s.Info) + len(s.Queue) + attempt*len(s.Attempts)
+	for k, v := range s.Labels {
+		size += len(k) + len(v)
+	}
+	return size
 }
 
 // ListHosts implements harp.HostService.
