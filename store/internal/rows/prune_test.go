@@ -195,3 +195,78 @@ func TestPruneDamaged(t *testing.T) {
 		t.Fatalf("the job after it: %v, want ErrPruned", err)
 	}
 }
+
+// TestStoredIsWhatJobsTake compares what MaxBytes goes by with all that lies in the engine
+// for jobs, short ones and such that failed at length, were labelled or made anew.
+func TestStoredIsWhatJobsTake(t *testing.T) {
+	for what, settle := range map[string]func(in *store.Submission, end *store.Event){
+		"short": func(*store.Submission, *store.Event) {},
+		"named": func(in *store.Submission, _ *store.Event) {
+			in.Job.Host, in.Job.Procedure = "a.host.of.some.length.example", "service.restart.and.wait"
+			in.Job.Queue = harp.Value("\x81\xa4name\xa5queue")
+			in.Job.Labels = map[string]string{"team": "databases", "ticket": "OPS-12345"}
+		},
+		"failed": func(_ *store.Submission, end *store.Event) {
+			end.Failure = harp.NewFailure("remote", "something went wrong that takes more than a line to be told, and some more words")
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			e := newTrial()
+			s := opened(t, e, Options{})
+			for n := range 100 {
+				in := store.Submission{
+					Job:     store.Job{ID: harp.NewID(), Host: "h", Procedure: "p", OfflineWait: harp.NoLimit},
+					Request: harp.Submission{Request: make([]byte, 100)},
+				}
+				end := store.Event{Kind: store.End}
+				settle(&in, &end)
+				s.SetGate(in.Job.Host, store.Gate{Open: true, Most: 1000})
+				out, err := s.Submit(t.Context(), []store.Submission{in}, noon)
+				if err != nil || out[0].Job.State != harp.StateSent {
+					t.Fatal(out, err)
+				}
+				j := out[0].Job
+				for _, e := range []store.Event{{Kind: store.Started}, end} {
+					e.At, e.Attempt, e.Fence = noon.Add(time.Duration(n)*time.Second), j.Attempt, j.Fence
+					if c, err := s.Apply(t.Context(), store.Transition{ID: j.ID, Event: e}); err != nil || c[0].Err != nil {
+						t.Fatal(c, err)
+					}
+				}
+			}
+			s = opened(t, e, Options{})
+			taken, events := int64(0), 0
+			for item := range e.items() {
+				switch item.Key[0] {
+				case prefixEvent:
+					events++
+				case prefixMeta, prefixQueue, prefixMarked, prefixHost:
+				default:
+					taken += int64(len(item.Key) + len(item.Value))
+				}
+			}
+			if got := s.stored.Load(); got < taken*9/10 || got > taken*11/10 {
+				t.Errorf("it counts %d bytes a job, they take %d", got/100, taken/100)
+			}
+			prune(t, s, store.Retention{MaxBytes: s.stored.Load() / 2}, noon.Add(time.Hour))
+			left, lost := 0, 0
+			for item := range e.items() {
+				switch item.Key[0] {
+				case prefixLife:
+					left++
+				case prefixEvent:
+					lost++
+				}
+			}
+			if left < 48 || left > 50 {
+				t.Errorf("%d of 100 jobs are left in half of what they take", left)
+			}
+			if lost > events*3/5+2 {
+				t.Errorf("%d of %d rows of events are left", lost, events)
+			}
+			prune(t, s, store.Retention{MaxBytes: 1}, noon.Add(time.Hour))
+			if n := s.stored.Load(); n != 0 {
+				t.Errorf("no jobs take %d bytes", n)
+			}
+		})
+	}
+}
