@@ -82,8 +82,9 @@ type Config struct {
 	// days; harp.NoLimit: for ever.
 	Retain time.Duration
 
-	// RetainBytes is how much jobs may store, in bytes of their requests, records
-	// and results; beyond it those that ended first are deleted. Default no limit.
+	// RetainBytes is how many bytes jobs may store: their requests, records and results
+	// and what is known of them. Beyond it those that ended first are deleted, and the
+	// events of their time. Default no limit.
 	RetainBytes int64
 
 	// Now is the wall clock. Default time.Now. For tests of clocks that are set:

@@ -251,7 +251,7 @@ const TombstoneTime = 31 * 24 * time.Hour
 type Retention struct {
 	EndedBefore  time.Time // jobs that ended before are deleted
 	EventsBefore time.Time // so are events
-	MaxBytes     int64     // of what jobs store, records, values and requests: the jobs that ended first are deleted
+	MaxBytes     int64     // of what jobs store: those that ended first are deleted, and the events of their time
 }
 
 // Pruned is what Prune did.

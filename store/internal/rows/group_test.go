@@ -263,7 +263,7 @@ func disturb(t *testing.T, s *Store, r *rand.Rand, c store.Submission) {
 // is opened anew.
 func fits(t *testing.T, e *trial, s *Store) {
 	t.Helper()
-	if got, want := s.stored.Load(), e.keptBytes(); got != want {
+	if got, want := s.stored.Load(), e.keptBytes(t, s); got != want {
 		t.Errorf("%d bytes are counted, there are %d", got, want)
 	}
 	page, err := s.List(t.Context(), store.Filter{Limit: 1000}, "")

@@ -1,7 +1,7 @@
 package rows
 
 // kept counts by how much a group changes what jobs store: the bytes under the keys
-// of requests, values and records, their pieces with them.
+// of requests, values and records, their pieces with them, and the footprints of the jobs.
 type kept struct {
 	sizes map[string]int // of what was met or written, by key
 	grown int64

@@ -14,7 +14,8 @@ import (
 //	!f                             format version and store id
 //	!n                             last submit number
 //	!e                             number of the first event that is kept
-//	!b                             bytes stored under a, v, r and their pieces
+//	!b                             bytes stored under a, v, r and their pieces, and about
+//	                               those of the other rows and index entries of jobs
 //	!a                             by how much the clock was set while the store was open;
 //	                               the times of the indices k and x are without that
 //	j id                           a job: what never changes

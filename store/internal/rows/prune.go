@@ -109,8 +109,13 @@ func (p *pruning) jobs() error {
 		before = math.MinInt64
 	}
 	return p.sweep(byEnded, func(item Item, at int64) (bool, error) {
-		if at >= before && !p.isOver() {
-			return true, nil
+		if at >= before {
+			if !p.isOver() {
+				return true, nil
+			}
+			if end := fromNanos(at); end.After(p.retention.EventsBefore) {
+				p.retention.EventsBefore = end // those of its time go with it
+			}
 		}
 		if p.out.Jobs == maxPruned {
 			p.s.swept[byEnded], p.out.More = bytes.Clone(item.Key), true
@@ -152,6 +157,7 @@ func (p *pruning) job(i id, entry []byte) error {
 	p.write(i.key(prefixCall), nil)
 	p.write(i.key(prefixLife), nil)
 	p.tx.jobs[i] = nil
+	p.kept.grown -= footprint(&j)
 	if err := errors.Join(p.whole(i.key(prefixRequest)), p.whole(i.key(prefixValue))); err != nil {
 		return err
 	}

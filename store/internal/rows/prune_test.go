@@ -11,10 +11,22 @@ import (
 )
 
 // keptBytes is what stored should be, from all that is there.
-func (e *trial) keptBytes() (sum int64) {
+func (e *trial) keptBytes(t *testing.T, s *Store) (sum int64) {
+	t.Helper()
 	for item := range e.items() {
 		if isKept(item.Key) {
 			sum += int64(len(item.Value))
+		}
+		if item.Key[0] != prefixCall {
+			continue
+		}
+		err := s.view(func(snap Snapshot) error {
+			j, err := readJob(snap, id(item.Key[1:]))
+			sum += footprint(&j)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 	return sum
@@ -74,7 +86,7 @@ func TestStoredBytes(t *testing.T) {
 	s := opened(t, e, Options{})
 	check := func(what string) {
 		t.Helper()
-		if got, want := s.stored.Load(), e.keptBytes(); got != want {
+		if got, want := s.stored.Load(), e.keptBytes(t, s); got != want {
 			t.Fatalf("%s: %d bytes, there are %d", what, got, want)
 		}
 	}

@@ -157,6 +157,7 @@ func (s *Store) insert(t *tx, i id, in *store.Submission, out *store.Submitted, 
 	putRow(t, i.key(prefixRequest), submissionRow(in.Request))
 	j = call.job(i, j.Life) // as it will be read
 	t.putLife(i, &j)
+	t.kept.grown += footprint(&j)
 	for _, key := range entries(&j) {
 		t.add(key, seal(key, i[:]))
 	}
@@ -226,6 +227,7 @@ func (t *tx) putOutcome(i id, before, after *store.Outcome) {
 // change writes what an event made of a job, its index entries with it.
 func (t *tx) change(i id, before, after *store.Job) {
 	t.putLife(i, after)
+	t.kept.grown += lifeFootprint(after) - lifeFootprint(before)
 	t.putOutcome(i, before.Outcome, after.Outcome)
 	t.emitChange(i, before, after)
 	had, has := changing(before), changing(after)
