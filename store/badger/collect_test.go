@@ -152,15 +152,20 @@ func scanned(t *testing.T, e rows.Engine, value func(i int) []byte) (found int) 
 }
 
 // TestDiskFailure checks that nothing is acknowledged once badger has said that the
-// disk failed: it says so of the value log, and goes on.
+// disk failed: it says so of the value log, and goes on. A full disk, a quota or one that
+// became read-only fails as a broken one does.
 func TestDiskFailure(t *testing.T) {
-	e := openEngine(t, t.TempDir())
-	defer e.Close()
-	write := rows.Write{Key: []byte("key"), Value: []byte("value")}
-	badger.Say(e, "this is nothing: %v", errors.New("nothing"))
-	commit(t, e, write)
-	badger.Say(e, "Error while curlf sync: %v\n", syscall.EIO)
-	if err := e.Commit([]rows.Write{write}); !errors.Is(err, syscall.EIO) {
-		t.Errorf("a commit on a disk that has failed: %v", err)
+	for _, failure := range []error{syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
+		t.Run(failure.Error(), func(t *testing.T) {
+			e := openEngine(t, t.TempDir())
+			defer e.Close()
+			write := rows.Write{Key: []byte("key"), Value: []byte("value")}
+			badger.Say(e, "this is nothing: %v", errors.New("nothing"))
+			commit(t, e, write)
+			badger.Say(e, "Error while curlf sync: %v\n", failure)
+			if err := e.Commit([]rows.Write{write}); !errors.Is(err, failure) {
+				t.Errorf("a commit on a disk that has failed: %v", err)
+			}
+		})
 	}
 }
