@@ -13,17 +13,19 @@ import (
 // its news of tables and levels is no operator's.
 //
 // When the value log cannot be synced badger says so here and nowhere else, and the
-// commit succeeds. So an input or output error that it tells of is remembered: from
-// then on nothing may be acknowledged.
+// commit succeeds. So an error of the system that it tells of is remembered, whichever it
+// is: a thin volume, a quota or a disk that became read-only fails a sync as a broken one
+// does. From then on nothing may be acknowledged.
 type logger struct {
 	log  *slog.Logger
-	disk atomic.Pointer[error] // the first input or output error
+	disk atomic.Pointer[error] // the first error of the system
 }
 
 func (l *logger) Errorf(format string, args ...any) {
 	l.log.Error(line(format, args))
 	for _, arg := range args {
-		if err, is := arg.(error); is && errors.Is(err, syscall.EIO) {
+		var number syscall.Errno
+		if err, is := arg.(error); is && errors.As(err, &number) {
 			l.disk.CompareAndSwap(nil, &err)
 		}
 	}
