@@ -195,13 +195,17 @@ func TestFloodThatNobodyTakes(t *testing.T) {
 	expect[wire.Started](x, wire.TypeStarted)
 	expect[wire.Records](x, wire.TypeRecords)
 	of := only(t, x.id)
-	until(t, "it prints", func() bool { return written(t, of.pid) > wire.Window/2 })
-	for range 20 { // it would not stop
-		time.Sleep(5 * time.Millisecond)
-		if n := written(t, of.pid); n > 3*wire.Window {
+	last, since := 0, time.Now()
+	until(t, "it has printed, and then nothing for a second", func() bool {
+		n := written(t, of.pid)
+		switch {
+		case n > 3*wire.Window:
 			t.Fatalf("it has printed %d bytes that nobody took", n)
+		case n != last:
+			last, since = n, time.Now()
 		}
-	}
+		return n > wire.Window/2 && time.Since(since) > time.Second
+	})
 	if n := a.HeldBytes(); n > wire.MinWindow {
 		t.Errorf("%d bytes are held for the caller", n)
 	}

@@ -21,7 +21,8 @@ type fake struct {
 	procedures []harp.ProcedureDoc // of every host
 	queues     []harp.QueueStatus
 	submitErr  error
-	wait       bool // jobs do not end
+	wait       bool   // jobs do not end
+	waiting    func() // is called when somebody begins to wait for one; nil: nothing happens
 	feed       feed
 	clock      func() time.Time
 	troubles   []string
@@ -73,10 +74,18 @@ func (f *fake) JobResult(ctx context.Context, id string, wait bool) (harp.Result
 		return harp.Result{}, err
 	}
 	if f.wait && wait {
-		<-ctx.Done()
-		return harp.Result{}, context.Cause(ctx)
+		return harp.Result{}, f.await(ctx)
 	}
 	return f.results[j.ID], nil
+}
+
+// await waits for what never comes.
+func (f *fake) await(ctx context.Context) error {
+	if f.waiting != nil {
+		f.waiting()
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
 }
 
 func (f *fake) Records(ctx context.Context, id string, q harp.RecordQuery) (harp.RecordPage, error) {
@@ -91,8 +100,7 @@ func (f *fake) Records(ctx context.Context, id string, q harp.RecordQuery) (harp
 		q.From = end - min(q.Recent, end)
 	}
 	if f.wait && q.Wait && !q.Tail && q.From >= end {
-		<-ctx.Done()
-		return harp.RecordPage{}, context.Cause(ctx)
+		return harp.RecordPage{}, f.await(ctx)
 	}
 	return harp.RecordPage{Records: all[min(q.From, end):], Next: end, End: end, Ended: !f.wait}, nil
 }

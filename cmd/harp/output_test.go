@@ -150,9 +150,9 @@ func TestInterrupted(t *testing.T) {
 	} {
 		f := ended(t, nil)
 		f.wait = true
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		ctx, cancel := context.WithCancel(t.Context())
+		f.waiting = cancel
 		got := runFake(t, ctx, f, nil, test.args...)
-		cancel()
 		if got.code != 130 || !strings.HasSuffix(got.stderr, test.hint) || len(f.cancelled) > 0 {
 			t.Errorf("%q: got %+v, want %q", test.args, got, test.hint)
 		}

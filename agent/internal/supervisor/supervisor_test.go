@@ -183,7 +183,7 @@ func TestStop(t *testing.T) {
 func TestStopKills(t *testing.T) {
 	wirings(t, func(t *testing.T, o supervisor.Options) {
 		spec := shell("trap '' TERM; setsid sh -c 'echo ready; while :; do sleep 1; done' & wait")
-		spec.Grace = 200 * time.Millisecond
+		spec.Grace = time.Second
 		h := start(t, o, spec)
 		end, err := h.Follow(t.Context(), 0, func(int64, supervisor.Record) error {
 			h.Stop("cancel")
@@ -201,7 +201,7 @@ func TestStopKills(t *testing.T) {
 func TestSilenceLimit(t *testing.T) {
 	wirings(t, func(t *testing.T, o supervisor.Options) {
 		spec := shell("echo one; exec sleep 1000")
-		spec.Timeout = 300 * time.Millisecond
+		spec.Timeout = time.Second
 		l := follow(t, start(t, o, spec), 0)
 		if s := l.end.Stopped; s == nil || s.Cause != "timeout" || s.Limit != spec.Timeout || l.end.Signal != "SIGTERM" {
 			t.Errorf("the end is %+v", l.end)
@@ -212,7 +212,7 @@ func TestSilenceLimit(t *testing.T) {
 func TestRunningLimit(t *testing.T) {
 	wirings(t, func(t *testing.T, o supervisor.Options) {
 		spec := shell("while :; do printf .; sleep 0.01; done")
-		spec.Timeout, spec.MaxExecTime = time.Minute, 400*time.Millisecond
+		spec.Timeout, spec.MaxExecTime = time.Minute, time.Second
 		l := follow(t, start(t, o, spec), 0)
 		if s := l.end.Stopped; s == nil || s.Cause != "max_exec_time" || s.Limit != spec.MaxExecTime {
 			t.Errorf("the end is %+v", l.end)
