@@ -1,0 +1,204 @@
+package journal
+
+import (
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"testing"
+)
+
+// harmed is a journal with a flipped bit, a missing end or a missing file.
+func harmed(whole *Memory, r *rand.Rand) *Memory {
+	names, _ := whole.List()
+	mem := NewMemory()
+	victim, how := names[r.IntN(len(names))], r.IntN(5)
+	for _, name := range names {
+		data := whole.Bytes(name)
+		switch {
+		case name != victim:
+		case how == 0 && len(names) > 1:
+			continue
+		case how == 1:
+			data = data[:r.IntN(len(data))]
+		default:
+			data[r.IntN(len(data))] ^= byte(1 + r.IntN(255))
+		}
+		mem.Put(name, data)
+	}
+	return mem
+}
+
+// everRecorded has every record of the script, by attempt and number.
+func everRecorded() map[Key]map[int64]string {
+	all := map[Key]map[int64]string{}
+	now := model{}
+	for _, o := range script() {
+		o.model(now)
+		for k, r := range now {
+			if all[k] == nil {
+				all[k] = map[int64]string{}
+			}
+			maps.Copy(all[k], r.Records)
+		}
+	}
+	return all
+}
+
+// TestSalvage: whatever is damaged, Check finds what keeps the journal from opening, and
+// nothing else; what is salvaged is a journal with another id, which has nothing that was
+// not there, and starts nothing that may have been started.
+func TestSalvage(t *testing.T) {
+	records := everRecorded()
+	damaged, kept := 0, 0
+	for _, opts := range []Options{{}, small} {
+		whole, _, _ := played(t, opts)
+		for seed := range uint64(500) {
+			mem := harmed(whole, rand.New(rand.NewPCG(seed, 0)))
+			found, err := Check(mem)
+			must(t, err)
+			to := NewMemory()
+			did, err := Salvage(mem, to)
+			must(t, err)
+			j, err := Open(mem, opts)
+			if corrupt := errors.Is(err, ErrCorrupt); corrupt != (len(found.Damage) > 0) || len(found.Damage) != len(did.Damage) {
+				t.Fatalf("seed %d: opening it says %v, Check %v, Salvage %v", seed, err, found.Damage, did.Damage)
+			}
+			if err == nil {
+				must(t, j.Close())
+			} else {
+				damaged++
+			}
+			kept += len(did.Held)
+			salvaged(t, to, did, records)
+			if t.Failed() {
+				t.Fatalf("seed %d", seed)
+			}
+		}
+	}
+	if damaged < 300 || kept < 1000 {
+		t.Errorf("%d were damaged, and %d attempts were kept: too few to show anything", damaged, kept)
+	}
+}
+
+// salvaged checks what was salvaged.
+func salvaged(t *testing.T, mem *Memory, did Report, records map[Key]map[int64]string) {
+	t.Helper()
+	j, err := Open(mem, Options{})
+	must(t, err)
+	defer j.Close()
+	if j.ID() == did.ID {
+		t.Error("it has the id of the damaged one")
+	}
+	got, err := look(j, universe)
+	must(t, err)
+	for _, h := range did.Held {
+		if s := j.State(h.Key); s != h.State {
+			t.Errorf("%v is %v, reported as %v", h.Key, s, h.State)
+		}
+	}
+	for _, k := range did.Partial {
+		if s := j.State(k); s != Forgotten {
+			t.Errorf("%v is %v, of which only a part was read", k, s)
+		}
+	}
+	for k, r := range got {
+		if r.State == Accepted && len(did.Damage) > 0 {
+			t.Errorf("%v can be started", k)
+		}
+		for n, text := range r.Records {
+			if records[k][n] != text {
+				t.Errorf("record %d of %v is %q", n, k, text)
+			}
+		}
+	}
+	must(t, j.AcceptStart(Key{"then", 1}, Accept{}, now()))
+}
+
+// TestSalvageOfASoundJournal keeps all of it.
+func TestSalvageOfASoundJournal(t *testing.T) {
+	whole, want, _ := played(t, small)
+	to := NewMemory()
+	did, err := Salvage(whole, to)
+	if err != nil || len(did.Damage) > 0 {
+		t.Fatal(did.Damage, err)
+	}
+	j, err := Open(to, small)
+	must(t, err)
+	defer j.Close()
+	got, err := look(j, universe)
+	must(t, err)
+	h := newHistory()
+	h.since = []model{want}
+	if err := h.allows(got); err != nil {
+		t.Error(err)
+	}
+	if _, err := Salvage(whole, to); !errors.Is(err, ErrInvalid) {
+		t.Errorf("where there is a journal: %v", err)
+	}
+}
+
+// badBlock is a disk that cannot read one block.
+type badBlock struct {
+	*Memory
+	at int64
+}
+
+type badFile struct {
+	File
+	at int64
+}
+
+var errMedium = errors.New("input/output error")
+
+func (b badBlock) Open(name string) (File, error) {
+	f, err := b.Memory.Open(name)
+	return badFile{f, b.at}, err
+}
+
+func (f badFile) ReadAt(p []byte, off int64) (int, error) {
+	if off <= f.at && f.at < off+int64(len(p)) {
+		return 0, errMedium
+	}
+	return f.File.ReadAt(p, off)
+}
+
+// TestSalvageFromABadBlock: what the disk does not give is missing, and no more.
+func TestSalvageFromABadBlock(t *testing.T) {
+	mem := NewMemory()
+	j, err := Open(mem, Options{})
+	must(t, err)
+	for i := range 100 {
+		must(t, j.AcceptStart(key(i), Accept{Info: make([]byte, 1000)}, now()))
+	}
+	must(t, j.Close())
+	bad := badBlock{mem, 50_000}
+	if _, err := Open(bad, Options{}); !errors.Is(err, errMedium) {
+		t.Fatalf("opened: %v", err)
+	}
+	to := NewMemory()
+	did, err := Salvage(bad, to)
+	if err != nil || len(did.Damage) != 1 || len(did.Held) < 93 || len(did.Held) > 96 {
+		t.Errorf("%d attempts, %v, %v", len(did.Held), did.Damage, err)
+	}
+	salvaged(t, to, did, nil)
+}
+
+// TestCheckChangesNothing: of a torn journal it says how much is torn, and cuts nothing.
+func TestCheckChangesNothing(t *testing.T) {
+	data, begin, end := lastGroup(t)
+	mem := NewMemory()
+	mem.Put(segmentName(1), withoutSector(data, begin+1000, begin, 0))
+	mem.Put(segmentName(2)+fresh, []byte("half"))
+	before := mem.Bytes(segmentName(1))
+	found, err := Check(mem)
+	must(t, err)
+	if found.Damage != nil || found.Torn < 1000 || found.Torn > int64(end-begin) || len(found.Held) != 5 || found.ID == "" {
+		t.Errorf("%+v", found)
+	}
+	if names, _ := mem.List(); len(names) != 2 || string(mem.Bytes(segmentName(1))) != string(before) {
+		t.Errorf("%v are there, and of the segment %d of %d bytes", names, len(mem.Bytes(segmentName(1))), len(before))
+	}
+	if none, err := Check(NewMemory()); err != nil || none.ID != "" || none.Segments != 0 {
+		t.Errorf("no journal is %+v, %v", none, err)
+	}
+}
