@@ -11,11 +11,14 @@ import (
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 )
 
+// mains are the programs that the test binary can be, by its first argument.
+var mains = map[string]func(args []string) int{agentArg: agentMain}
+
 // TestMain lets the test be its own supervisors, launchers and agents.
 func TestMain(m *testing.M) {
 	supervisor.Main()
-	if len(os.Args) > 1 && os.Args[1] == agentArg {
-		os.Exit(agentMain(os.Args[2:]))
+	if len(os.Args) > 1 && mains[os.Args[1]] != nil {
+		os.Exit(mains[os.Args[1]](os.Args[2:]))
 	}
 	goleak.VerifyTestMain(m)
 }

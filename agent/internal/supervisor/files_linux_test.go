@@ -1,0 +1,109 @@
+package supervisor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/harpcaller/harp/agent/internal/supervisor"
+)
+
+// crowdArg is the first argument of a test binary that is an agent with few files.
+const crowdArg = "crowd"
+
+func init() { mains[crowdArg] = crowdMain }
+
+// crowdMain attaches to an attempt again and again, while all files but one are open and
+// that one comes and goes. It prints what it took for the end of the supervisor.
+func crowdMain(args []string) int {
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 40, Max: 40}); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // what cannot be had at once is not waited for
+	attach := func() error {
+		h, err := supervisor.Attach(ctx, supervisor.Options{Dir: args[0]}, supervisor.Key{Job: args[1], Attempt: 1})
+		if err != nil {
+			return err
+		}
+		return h.Close()
+	}
+	if err := attach(); err != nil { // so that all is open that stays open
+		fmt.Println(err)
+		return 1
+	}
+	last := 0
+	for {
+		fd, err := syscall.Open(os.DevNull, syscall.O_RDONLY, 0)
+		if err != nil {
+			break
+		}
+		last = fd
+	}
+	stop := make(chan struct{})
+	var hog sync.WaitGroup
+	hog.Go(func() {
+		for err := error(nil); ; {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err == nil {
+				_ = syscall.Close(last) // it was opened here
+			}
+			last, err = syscall.Open(os.DevNull, syscall.O_RDONLY, 0)
+		}
+	})
+	for range 20_000 {
+		err := attach()
+		ending := err == context.Canceled //nolint:errorlint // alone, it says what was interrupted: the ending of what is left
+		if ending || errors.Is(err, supervisor.ErrNotFound) || errors.Is(err, supervisor.ErrGone) {
+			fmt.Println("with one file the supervisor is taken for dead:", err)
+			break
+		}
+	}
+	close(stop)
+	hog.Wait()
+	return 0
+}
+
+// TestFewFilesAreNoDeath checks that an agent whose files run out does not take a living
+// supervisor for a dead one, whose command it would end.
+func TestFewFilesAreNoDeath(t *testing.T) {
+	t.Parallel()
+	o, g := supervised(t), newGate(t)
+	spec := shell(`read x <"$1"; echo done`, g.path)
+	start(t, o, spec)
+	out, err := exec.Command("/proc/self/exe", crowdArg, o.Dir, spec.Job).CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("%v: %.300s", err, out)
+	}
+	h := attach(t, o, spec.Key)
+	g.openIfThere(t)
+	if l := follow(t, h, 0); l.end.Gone || l.text("stdout") != "done\n" {
+		t.Errorf("it printed %q, the end is %+v", l.text("stdout"), l.end)
+	}
+}
+
+// openIfThere is open for a command that may have ended.
+func (g *gate) openIfThere(t *testing.T) {
+	t.Helper()
+	f, err := os.OpenFile(g.path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ENXIO) {
+		return // nobody reads
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("go\n"); err != nil {
+		t.Error(err)
+	}
+}
