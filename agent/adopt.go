@@ -30,9 +30,9 @@ func (a *Agent) adopt() {
 			continue // it has ended, and the journal did not take that yet
 		}
 		switch info := infoOf(h); {
-		case info.Supervised && a.cfg.Dir != "", info.Command && !info.Supervised && info.Boot == bootID():
+		case info.Supervised && a.cfg.Dir != "", info.Command && !info.Supervised && !bootedSince(info.Boot):
 			a.adoptOne(j, h, info)
-		case info.Ends == endsReboot && info.Boot != bootID():
+		case info.Ends == endsReboot && bootedSince(info.Boot):
 			a.rebooted(j, h)
 		}
 	}
@@ -61,7 +61,7 @@ func (a *Agent) adopted(j *journal.Journal, h journal.Held, info journalInfo) *a
 	}
 	r := &running{
 		survives: info.Supervised, orphan: !info.Supervised, endsReboot: info.Ends == endsReboot, here: a.here,
-		rebooted: info.Ends == endsReboot && info.Boot != bootID(),
+		rebooted: info.Ends == endsReboot && bootedSince(info.Boot),
 	}
 	r.spec.Grace = time.Duration(info.Grace)
 	at.task = task{run: r.run, cmd: r}

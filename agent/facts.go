@@ -7,10 +7,10 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/internal/proc"
 )
 
 // DefaultFacts returns what the system says of itself, as far as it does: os, arch,
@@ -38,9 +38,14 @@ func DefaultFacts(context.Context) (map[string]any, error) {
 	return facts, nil
 }
 
-// bootID changes with each boot; empty where the system has none. Each call asks for
-// it, so it is read once.
-var bootID = sync.OnceValue(func() string { return firstLine("/proc/sys/kernel/random/boot_id") })
+// bootID changes with each boot; empty where the system has none.
+var bootID = proc.BootID
+
+// bootedSince reports whether the machine has booted since it had a boot id.
+func bootedSince(id string) bool {
+	now := bootID()
+	return id != "" && now != "" && now != id
+}
 
 // firstLine returns the first line of a file, empty if there is none.
 func firstLine(path string) string {

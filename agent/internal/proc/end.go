@@ -185,7 +185,7 @@ func (e *ending) pause(d, left time.Duration) {
 func leftError(found []member) error {
 	e := &LeftError{}
 	for _, m := range found {
-		e.Left = append(e.Left, Identity{PID: m.pid, Start: m.start, Boot: bootID()})
+		e.Left = append(e.Left, Identity{PID: m.pid, Start: m.start, Boot: BootID()})
 	}
 	return e
 }

@@ -16,7 +16,7 @@ import (
 // The error is that of ctx if that ended first, a *[LeftError] if something would not go,
 // or that of the system if what is there cannot be seen.
 func EndOrphans(ctx context.Context, id Identity, cgroupDir, job string, attempt int64, grace time.Duration) (ended int, err error) {
-	if id.Boot != bootID() {
+	if bootedSince(id.Boot) {
 		return 0, nil
 	}
 	mark := []string{jobVariable + "=" + job, fmt.Sprintf("%s=%d", attemptVariable, attempt)}

@@ -40,8 +40,8 @@ func (*Process) Leave() []Identity { return nil }
 // Wait returns how the command ended.
 func (*Process) Wait() Status { return Status{} }
 
-// Alive reports nothing here.
-func Alive(Identity) bool { return false }
+// BootID is for Linux only: empty.
+func BootID() string { return "" }
 
 // Adopt is for Linux only: the error is errors.ErrUnsupported.
 func Adopt() error { return errors.ErrUnsupported }

@@ -18,12 +18,10 @@ import (
 
 const rssUnit = 1024 // bytes, in which rusage counts memory on most of them
 
-func bootID() string { return "" }
+// BootID is for Linux only: empty.
+func BootID() string { return "" }
 
 func identify(pid int) (Identity, error) { return Identity{PID: pid}, nil }
-
-// Alive reports whether there is a process of that number: it may be another's by now.
-func Alive(id Identity) bool { return id.PID > 0 && unix.Kill(id.PID, 0) == nil }
 
 // Adopt is for Linux only: the error is errors.ErrUnsupported.
 func Adopt() error { return errors.ErrUnsupported }

@@ -19,14 +19,32 @@ const proc procfs = "/proc"
 
 var errStat = errors.New("not as proc(5) says")
 
-// bootID is the kernel's id of this boot; empty if it has none.
-var bootID = sync.OnceValue(func() string {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
+// boot is the kernel's id of this boot, once it was read.
+var boot struct {
+	sync.Mutex
+	id string
+}
+
+// BootID returns the kernel's id of this boot; empty if it cannot be had here, or now.
+func BootID() string {
+	boot.Lock()
+	defer boot.Unlock()
+	if boot.id == "" {
+		id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+		if err != nil {
+			return ""
+		}
+		boot.id = strings.TrimSpace(string(id))
 	}
-	return strings.TrimSpace(string(id))
-})
+	return boot.id
+}
+
+// bootedSince reports whether the machine has booted since it had a boot id: not if that,
+// or the id of this boot, is not known.
+func bootedSince(id string) bool {
+	now := BootID()
+	return id != "" && now != "" && now != id
+}
 
 // all returns every process.
 func (p procfs) all() ([]member, error) {
@@ -125,21 +143,11 @@ func (p procfs) marked(pid int, settings []string) bool {
 	return true
 }
 
-// Alive reports whether the process runs: not another one with its number, not one of
-// before the machine was booted, and not one that has ended and was not reaped yet.
-func Alive(id Identity) bool {
-	if id.PID <= 0 || id.Boot != bootID() {
-		return false
-	}
-	m, err := proc.member(id.PID)
-	return err == nil && m.start == id.Start && !m.dead
-}
-
 // identify returns the identity of a process that is not reaped.
 func identify(pid int) (Identity, error) {
 	m, err := proc.member(pid)
 	if err != nil {
 		return Identity{}, err
 	}
-	return Identity{PID: pid, Start: m.start, Boot: bootID()}, nil
+	return Identity{PID: pid, Start: m.start, Boot: BootID()}, nil
 }

@@ -138,7 +138,7 @@ func TestSignalIsNotForAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.start++
-	if m.signal(9) || !Alive(p.Identity()) {
+	if m.signal(9) || !alive(p.Identity()) {
 		t.Error("another process was ended")
 	}
 }

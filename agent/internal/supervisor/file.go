@@ -74,8 +74,8 @@ type file struct {
 	noPunch bool // the file system has no holes
 }
 
-// createFile makes a spool file. It has room for the end of the attempt: the error is
-// syscall.ENOSPC if there is none.
+// createFile makes a spool file, which is locked as long as this process lives. It has room
+// for the end of the attempt: the error is syscall.ENOSPC if there is none.
 func createFile(path string, h header) (*file, error) {
 	h.Version, h.Reserve = spoolVersion, reserveBase+int64(h.Spec.Result.Max)
 	head, err := jsonFrame(entryHeader, h, nil)
@@ -87,7 +87,9 @@ func createFile(path string, h header) (*file, error) {
 		return nil, err
 	}
 	start := int64(len(head))
-	err = allocate(f, start+h.Reserve)
+	if err = lock(f); err == nil {
+		err = allocate(f, start+h.Reserve)
+	}
 	if err == nil {
 		_, err = f.WriteAt(head, 0)
 	}

@@ -16,6 +16,21 @@ func allocate(f *os.File, size int64) error {
 	return err
 }
 
+// lock locks a file as long as this process lives: the kernel unlocks it then, whatever
+// ends the process.
+func lock(f *os.File) error {
+	return os.NewSyscallError("flock", unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB))
+}
+
+// isLocked reports whether a process has locked a file.
+func isLocked(f *os.File) (bool, error) {
+	err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, os.NewSyscallError("flock", err)
+}
+
 // punch gives the room of a part of a file back. The error is errors.ErrUnsupported
 // if the file system has no holes.
 func punch(f *os.File, offset, size int64) error {

@@ -12,3 +12,6 @@ func allocate(f *os.File, size int64) error { return writeZeros(f, size) }
 
 // punch is only on Linux.
 func punch(*os.File, int64, int64) error { return errors.ErrUnsupported }
+
+// lock is only on Linux, as supervisors are.
+func lock(*os.File) error { return nil }

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/harpcaller/harp/agent/internal/proc"
 )
 
 const (
@@ -225,17 +223,21 @@ func Attach(ctx context.Context, o Options, k Key) (*Handle, error) {
 		return nil, err
 	}
 	for began := time.Now(); ; {
-		h, err := readHeader(p.spool())
+		lives, err := p.lives()
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, ErrNotFound
 		}
+		if err != nil {
+			return nil, err
+		}
+		h, err := readHeader(p.spool())
 		if err != nil && h.Supervisor.PID == 0 { // it is not known whose it is
-			if why := unreadable(err); errors.Is(why, ErrGone) {
+			if why := unreadable(err); !lives && errors.Is(why, ErrGone) {
 				return nil, cmp.Or(EndOrphans(ctx, k, 0), why)
 			}
 			return nil, err
 		}
-		if !proc.Alive(h.Supervisor) {
+		if !lives {
 			p.reap(h.Supervisor)
 			d, err := takeOver(ctx, p, h)
 			if err != nil {
@@ -260,6 +262,17 @@ func Attach(ctx context.Context, o Options, k Key) (*Handle, error) {
 		case <-time.After(attachPause):
 		}
 	}
+}
+
+// lives reports whether the attempt's supervisor does: as long as it has locked its spool
+// file. Errors: those of the file system, fs.ErrNotExist if there is no such attempt.
+func (p place) lives() (bool, error) {
+	f, err := os.Open(p.spool())
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	return isLocked(f)
 }
 
 // dial connects to the supervisor whose spool file has a header.
