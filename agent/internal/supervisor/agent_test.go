@@ -23,9 +23,17 @@ import (
 // agentArg is the first argument of a test binary that is an agent.
 const agentArg = "agent"
 
+// secretArg is an argument that stands for the path of the agent's secret.
+const secretArg = "SECRET"
+
 // agentMain is an agent that starts a command, prints each record that it gets, and
 // never ends by itself.
 func agentMain(args []string) int {
+	for i, arg := range args {
+		if arg == secretArg {
+			args[i] = supervisor.SecretPath("key")
+		}
+	}
 	spec := shell(args[2], args[3:]...)
 	spec.Job = args[1]
 	spec.Secrets = []supervisor.Secret{{Name: "key", Content: []byte("x")}}

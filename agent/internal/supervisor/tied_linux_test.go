@@ -1,0 +1,108 @@
+package supervisor_test
+
+import (
+	"bufio"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp/agent/internal/supervisor"
+)
+
+// isGone reports whether a process has ended.
+func isGone(t *testing.T, pid string) bool {
+	t.Helper()
+	b, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESRCH) {
+		t.Fatal(err)
+	}
+	return err != nil || strings.Contains(string(b), ") Z ")
+}
+
+// awaitGone waits until a process has ended, for a while only: then it fails, and ends it.
+func awaitGone(t *testing.T, pid string) {
+	t.Helper()
+	began := time.Now()
+	for !isGone(t, pid) {
+		if time.Since(began) > time.Minute {
+			t.Error("it runs on")
+			endProcess(t, pid)
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// TestAgentWithoutADirectoryIsKilled checks that a command which cannot outlive its agent
+// ends with it, and the files of its secrets, though the agent had no time to see to that.
+func TestAgentWithoutADirectoryIsKilled(t *testing.T) {
+	t.Parallel()
+	for name, how := range map[string]string{"with all": "", "what has left it": "setsid env -i "} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := startAgent(t, supervisor.Options{}, shell("").Key, how+`sh -c 'echo $$; echo "$0"; exec sleep 1000' "$1" & wait`, secretArg)
+			var said [2]string
+			for i := range said {
+				line, err := a.out.ReadString('\n')
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, said[i], _ = strings.Cut(strings.TrimSpace(line), " ")
+			}
+			if _, err := os.Stat(said[1]); err != nil {
+				t.Fatal(err)
+			}
+			a.kill(t)
+			awaitGone(t, said[0])
+			for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(5 * time.Millisecond) {
+				if _, err := os.Stat(filepath.Dir(said[1])); errors.Is(err, fs.ErrNotExist) {
+					return
+				}
+			}
+			t.Error("the secret is still there")
+			_ = os.RemoveAll(filepath.Dir(said[1]))
+		})
+	}
+}
+
+// TestNothingEscapes checks that a process is ended which has left session, group and
+// environment of its command, also where the agent is nobody and has no directory.
+func TestNothingEscapes(t *testing.T) {
+	needRoot(t)
+	t.Parallel()
+	for name, dir := range map[string]string{"inside": "", "supervised": nobodysDir(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := asNobody(nobodyArg, dir, `setsid env -i sh -c 'echo $$; exec sleep 1000' & wait`)
+			out, err := cmd.StdoutPipe()
+			if err == nil {
+				err = cmd.Start()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			pid := ""
+			for lines := bufio.NewScanner(out); lines.Scan(); {
+				if said, ok := strings.CutPrefix(lines.Text(), "begun "); ok {
+					pid = said
+				}
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := strconv.Atoi(pid); err != nil {
+				t.Fatal(err)
+			}
+			if !isGone(t, pid) {
+				t.Error("it runs on")
+				endProcess(t, pid)
+			}
+		})
+	}
+}
