@@ -214,6 +214,9 @@ func jobToWire(s JobStatus) wire.Job {
 		w.Late = &late
 	}
 	w.Duplicate = s.DuplicatePossible
+	for _, pid := range s.Survivors {
+		w.Survivors = append(w.Survivors, int64(pid))
+	}
 	for _, a := range s.Attempts {
 		w.Attempts = append(w.Attempts, wire.Attempt{
 			Number: int64(a.Number), Base: signed(a.Base),
@@ -246,6 +249,9 @@ func jobFromWire(w wire.Job) (JobStatus, error) {
 		s.Late = &late
 	}
 	s.DuplicatePossible = w.Duplicate
+	for _, pid := range w.Survivors {
+		s.Survivors = append(s.Survivors, r.number("survivors", pid))
+	}
 	for _, a := range w.Attempts {
 		s.Attempts = append(s.Attempts, Attempt{
 			Number: r.number("attempts.n", a.Number), Base: r.count("attempts.base", a.Base),

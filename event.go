@@ -107,8 +107,9 @@ const (
 	EventJobExpired         EventType = "job.expired"
 	EventJobRejected        EventType = "job.rejected"
 	EventJobLost            EventType = "job.lost"
-	EventJobLate            EventType = "job.late"    // an outcome arrived for a job that had ended as lost
-	EventJobPruned          EventType = "jobs.pruned" // retention deleted jobs; Reason says how many
+	EventJobLate            EventType = "job.late"      // an outcome arrived for a job that had ended as lost
+	EventJobSurvivors       EventType = "job.survivors" // processes of it outlive KILL; Reason has their numbers on its host
+	EventJobPruned          EventType = "jobs.pruned"   // retention deleted jobs; Reason says how many
 
 	EventHostOnline     EventType = "host.online"
 	EventHostAway       EventType = "host.away"

@@ -216,6 +216,7 @@ type JobStatus struct {
 	QueuePos                 int           // queued in a queue: 1 is next
 	Records                  uint64        // how many it has
 	Labels                   map[string]string
+	Survivors                []int // processes on its host that outlive KILL: it has not ended while there is one
 }
 
 // CancelRequest tells who asked a job to stop, and when.
@@ -272,12 +273,13 @@ func (s JobStatus) MarshalJSON() ([]byte, error) {
 		QueuePos        int               `json:"queue_pos,omitempty"`
 		Timeout         string            `json:"timeout,omitempty"`
 		MaxExecTime     string            `json:"max_exec_time,omitempty"`
+		Survivors       []int             `json:"survivors,omitempty"`
 	}{
 		s.ID, s.Host, s.Procedure, s.Args, s.Info, s.Queue, s.State, s.Reason, s.Started,
 		timeOrNull(s.SubmitTime), timeOrNull(s.StartTime), timeOrNull(s.EndTime),
 		s.Attempt, orNone(s.Attempts), s.Records, orEmpty(s.Labels), failure,
 		s.Principal, timeOrNull(s.Since), s.UnknownOf, s.RetryOf, s.DryRun, s.Late, s.DuplicatePossible, s.CancelRequested, s.QueuePos,
-		limitText(s.Timeout), limitText(s.MaxExecTime),
+		limitText(s.Timeout), limitText(s.MaxExecTime), s.Survivors,
 	})
 }
 

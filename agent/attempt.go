@@ -39,24 +39,25 @@ type attempt struct {
 
 	owner *session // of a direct caller; guarded by the roster's mutex
 
-	mu       sync.Mutex // guards what follows; never held while blocked
-	no       denial     // why it was not started
-	started  time.Time
-	stopping *wire.Stopping
-	stopped  bool // it is journalled, and the procedure was asked to stop
-	ended    bool
-	gone     bool      // it ended with the process it ran in, nobody knows how
-	end      *wire.End // nil: not ended, or the journal has it
-	dropped  bool      // the journal has it without its value
-	outbox   outbox
-	missed   int64 // bytes of records that were dropped since the last one
-	spool    spool
-	room     chan struct{} // closed when there may be room in the outbox; nil: nobody waits
-	nobody   bool          // asks for it any more: records are dropped, and so is the end
-	deaf     bool          // to what its command still prints: that is dropped
-	awaited  bool          // its first report comes now
-	report   *report       // who is told; nil: nobody at present
-	here     *attendance   // it runs where its call is answered; nil: elsewhere
+	mu        sync.Mutex // guards what follows; never held while blocked
+	no        denial     // why it was not started
+	started   time.Time
+	stopping  *wire.Stopping
+	stopped   bool    // it is journalled, and the procedure was asked to stop
+	survivors []int64 // processes of it that outlive KILL
+	ended     bool
+	gone      bool      // it ended with the process it ran in, nobody knows how
+	end       *wire.End // nil: not ended, or the journal has it
+	dropped   bool      // the journal has it without its value
+	outbox    outbox
+	missed    int64 // bytes of records that were dropped since the last one
+	spool     spool
+	room      chan struct{} // closed when there may be room in the outbox; nil: nobody waits
+	nobody    bool          // asks for it any more: records are dropped, and so is the end
+	deaf      bool          // to what its command still prints: that is dropped
+	awaited   bool          // its first report comes now
+	report    *report       // who is told; nil: nobody at present
+	here      *attendance   // it runs where its call is answered; nil: elsewhere
 }
 
 // accept makes the attempt of a call that was found good.
@@ -233,6 +234,20 @@ func (at *attempt) applyStopLocked() {
 	at.stopped = true
 	if at.cancel != nil {
 		at.cancel(causeOf(at.stopping.Cause, time.Duration(at.stopping.Limit)))
+	}
+	at.tellLocked()
+}
+
+// outlives notes the processes of the attempt that outlive KILL, which keep it from ending.
+func (at *attempt) outlives(pids []int) {
+	if len(pids) > 0 {
+		at.log().Error("processes of a command outlive KILL, which is sent again and again: its attempt ends when they are gone", "pids", pids)
+	}
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	at.survivors = make([]int64, len(pids))
+	for i, pid := range pids {
+		at.survivors[i] = int64(pid)
 	}
 	at.tellLocked()
 }

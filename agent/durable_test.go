@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync/atomic"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -251,10 +252,10 @@ func TestCrashStopping(t *testing.T) {
 		m.boot()
 		m.checkHeld(x, wire.HeldGone, 0)
 		y := m.peer.resume(x.id, 0)
-		if s := y.stopping(); s != said {
+		if s := y.stopping(); !reflect.DeepEqual(s, said) {
 			t.Errorf("STOPPING %+v, was %+v", s, said)
 		}
-		if end := y.end(); !end.Gone || end.Stopped == nil || *end.Stopped != said {
+		if end := y.end(); !end.Gone || end.Stopped == nil || !reflect.DeepEqual(*end.Stopped, said) {
 			t.Errorf("END %+v", end)
 		}
 	})

@@ -23,6 +23,11 @@ func (a *Agent) HeldBytes() (n int) {
 // Numbered is how many records of a job's attempt that runs here have numbers.
 func (a *Agent) Numbered(job string) int64 { return a.roster.find(key{job: job, number: 1}).numbered() }
 
+// Outlive tells a job's attempt that runs here of processes that outlive KILL.
+func (a *Agent) Outlive(job string, pids ...int) {
+	a.roster.find(key{job: job, number: 1}).outlives(pids)
+}
+
 // Holds reports whether the journal has an attempt of a job.
 func (a *Agent) Holds(job string) bool {
 	_, is := a.keeper.current().Get(key{job: job, number: 1}.journal())

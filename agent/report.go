@@ -28,6 +28,7 @@ type report struct {
 	next     int64 // number of the first record that was not
 	flight   flight
 	stopping bool
+	left     []int64
 	end      bool
 }
 

@@ -200,11 +200,12 @@ func (r *running) wordFor(cause error) string {
 }
 
 // stopping hears that the supervisor stops the command: for a limit, or because it was
-// told to.
+// told to; and which processes of it outlive that.
 func (r *running) stopping(at *attempt, s supervisor.Stop) {
-	if !r.isClosing() {
+	if !r.isClosing() && s.Cause != "" {
 		at.stop(s.Cause, s.Limit)
 	}
+	at.outlives(s.Left)
 }
 
 func (r *running) isClosing() bool {

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -176,7 +177,7 @@ func TestTimeout(t *testing.T) {
 			began := time.Now()
 			x := d.call("hang", nil, limits(c.granted, harp.NoLimit)).accepted()
 			s, end := x.stopping(), x.end()
-			if s.Cause != wire.CauseTimeout || time.Duration(s.Limit) != c.want || end.Stopped == nil || *end.Stopped != s {
+			if s.Cause != wire.CauseTimeout || time.Duration(s.Limit) != c.want || end.Stopped == nil || !reflect.DeepEqual(*end.Stopped, s) {
 				t.Errorf("%s: STOPPING %+v, END %+v", c.name, s, end)
 			}
 			if ran := time.Since(began); ran != c.want || time.Duration(end.RanFor) != c.want {

@@ -24,6 +24,8 @@ func (r *report) take() (transport.Type, any, error) {
 	case at.stopped && !r.stopping && at.stopping != nil:
 		r.stopping = true
 		return wire.TypeStopping, *at.stopping, nil
+	case len(at.survivors) > 0 && !slices.Equal(r.left, at.survivors) && !at.ended:
+		return r.takeLeftLocked()
 	case r.next < at.outbox.first && room > 0:
 		return r.takeSpooledLocked(room)
 	case r.next >= at.outbox.first && r.next < at.outbox.next() && room > 0:
@@ -32,6 +34,17 @@ func (r *report) take() (transport.Type, any, error) {
 		return r.takeEndLocked()
 	}
 	return 0, nil, nil
+}
+
+// takeLeftLocked returns which processes outlive KILL.
+func (r *report) takeLeftLocked() (transport.Type, any, error) {
+	var m wire.Stopping
+	if r.at.stopped && r.at.stopping != nil {
+		m = *r.at.stopping
+	}
+	r.left = slices.Clone(r.at.survivors)
+	m.Left = r.left
+	return wire.TypeStopping, m, nil
 }
 
 // roomLocked is how many bytes of records may be told now. One record may always be.

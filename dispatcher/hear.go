@@ -69,7 +69,12 @@ func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err e
 			return false, err
 		}
 		e := a.s.d.event(&a.job, store.Stop)
-		e.Stopping = stopping(&m)
+		if m.Cause != "" {
+			e.Stopping = stopping(&m)
+		}
+		for _, pid := range m.Left {
+			e.Left = append(e.Left, int(pid))
+		}
 		return false, a.apply(ctx, e)
 	case wire.TypeEnd:
 		a.ended.Store(true)

@@ -53,7 +53,7 @@ const (
 	NotNow    Kind = "not_now"   // proven not started; Reason start_before: expired; else ask again at Wake
 	Refused   Kind = "refused"   // final, not started: Failure
 	CancelReq Kind = "cancel"    // By asked for it, At
-	Stop      Kind = "stopping"  // the agent stops it: Stopping
+	Stop      Kind = "stopping"  // the agent stops it: Stopping; or Left outlives that, or its own end
 	End       Kind = "end"       // the procedure is over: Failure or a value; Stopping if one was journalled first
 	Expire    Kind = "expire"    // not started in time; Reason offline if the host's absence was to blame
 	Silent    Kind = "silent"    // nothing heard of the host; given up at Wake
@@ -73,6 +73,7 @@ type Event struct {
 	Wake     time.Time
 	By       harp.Principal
 	Stopping *Stopping
+	Left     []int        // Stop: processes that outlive KILL
 	Failure  harp.Failure // zero: succeeded
 	Value    harp.Value   // End; the store puts it beside the row
 	Dropped  bool         // End: the agent had no room for the value

@@ -40,7 +40,7 @@ type Job struct {
 // Clone returns a copy of the job that shares no memory with it.
 func (j Job) Clone() Job {
 	j.Queue, j.Labels = slices.Clone(j.Queue), maps.Clone(j.Labels)
-	j.Attempts, j.Retry.On = slices.Clone(j.Attempts), slices.Clone(j.Retry.On)
+	j.Attempts, j.Retry.On, j.Left = slices.Clone(j.Attempts), slices.Clone(j.Retry.On), slices.Clone(j.Left)
 	j.Outcome, j.Cancel, j.Stopping, j.Late = cloned(j.Outcome), cloned(j.Cancel), cloned(j.Stopping), cloned(j.Late)
 	cloneFailure(&j.Failure)
 	if j.Outcome != nil {

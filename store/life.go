@@ -31,6 +31,7 @@ type Life struct {
 
 	Cancel   *harp.CancelRequest
 	Stopping *Stopping
+	Left     []int // processes of the last attempt that outlive KILL
 
 	StartTime time.Time
 	EndTime   time.Time
@@ -220,8 +221,9 @@ func (l Life) active(e Event) (Life, Effect, bool) {
 		first := l.Cancel == nil
 		return l.cancelRequested(e).in(harp.StateCancelling, stopCancel), Effect{Tell: first}, true
 	case Stop:
+		l.Left = slices.Clone(e.Left)
 		if e.Stopping == nil {
-			return l, Effect{}, false
+			return l, Effect{}, len(l.Left) > 0
 		}
 		l.Stopping = first(l.Stopping, e.Stopping)
 		return l.in(harp.StateCancelling, l.Stopping.Cause), Effect{}, true
@@ -282,7 +284,7 @@ func (l Life) concluded(e Event, o Outcome) Life {
 		return l.ended(e, o)
 	}
 	l.State, l.Reason = harp.StateQueued, harp.ReasonBackoff
-	l.Outcome, l.Stopping, l.Busy = &o, nil, 0
+	l.Outcome, l.Stopping, l.Left, l.Busy = &o, nil, nil, 0
 	l.UnknownOf, l.Held = "", ""
 	l.WakeAt = e.At.Add(l.Retry.Pause(l.Attempt, e.Jitter))
 	return l
@@ -306,7 +308,7 @@ func (l Life) ended(e Event, o Outcome) Life {
 	l.State, l.Reason, l.Started, l.Failure, l.HasValue = o.State, o.Reason, o.Started, o.Failure, o.HasValue
 	l.EndTime, l.Since = e.At, e.At
 	l.UnknownOf, l.Held, l.WakeAt = "", "", time.Time{}
-	l.Outcome, l.Survivor = nil, false
+	l.Outcome, l.Survivor, l.Left = nil, false, nil
 	return l
 }
 

@@ -193,6 +193,22 @@ func (d *doctor) host(ctx context.Context, caller *harp.Caller, name string) {
 	}
 	d.offers(h)
 	d.supervised(h)
+	d.survivors(ctx, caller, name)
+}
+
+// survivors looks for jobs of a host that do not end, as processes of them outlive KILL.
+func (d *doctor) survivors(ctx context.Context, caller *harp.Caller, name string) {
+	active := harp.JobFilter{Host: name, States: []harp.State{harp.StateRunning, harp.StateCancelling, harp.StateUnknown}}
+	for s, err := range caller.Jobs(ctx, active) {
+		if err != nil {
+			d.fail("jobs", "", "%s", err)
+			return
+		}
+		if len(s.Survivors) > 0 {
+			d.warn("job "+s.ID, "look at the processes on "+name+": what waits for a disk or a network ends with that; one of another user is its to end, or root's",
+				"does not end, as processes of it outlive KILL: %s", survivorsText(s))
+		}
+	}
 }
 
 // offers looks at a host's procedures.

@@ -65,6 +65,14 @@ func TestDoctorLooksAtAHost(t *testing.T) {
 		})
 	}
 	d := examined(t)
+	d.host(t.Context(), harp.NewCaller(&fake{
+		hosts: []harp.HostStatus{{Name: "h", Online: true}},
+		jobs:  []harp.JobStatus{{ID: "stuck", Host: "h", State: harp.StateCancelling, Survivors: []int{11, 12}}, {ID: "fine", Host: "h", State: harp.StateRunning}},
+	}), "h")
+	if got, text := d.told(); got["job stuck"] != doubt || got["job fine"] != "" || !strings.Contains(text, "outlive KILL: 11 12 →") {
+		t.Errorf("said\n%s", text)
+	}
+	d = examined(t)
 	d.hosts(t.Context(), harp.NewCaller(&fake{hosts: []harp.HostStatus{{Name: "a", Online: true}, {Name: "b"}}}))
 	if got, text := d.told(); got["hosts"] != doubt || !strings.Contains(text, "1 online, 1 away → harp doctor b") {
 		t.Errorf("said\n%s", text)

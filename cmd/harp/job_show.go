@@ -25,6 +25,7 @@ func (c *cli) showJob(ctx context.Context, job *harp.Job) error {
 		{"args", valueText(s.Args)},
 		{stateColumn, stateText(s)},
 		{"since", c.sinceText(s)},
+		{"outlive KILL", survivorsText(s)},
 		{"error", errorText(s)},
 		{"started", string(s.Started)},
 		{"queue", queueText(s)},
@@ -109,6 +110,11 @@ func stateText(s harp.JobStatus) string {
 		return fmt.Sprintf("%s (%s)", s.State, s.Reason)
 	}
 	return string(s.State)
+}
+
+// survivorsText are the processes, by their numbers on the host, that keep a job from ending.
+func survivorsText(s harp.JobStatus) string {
+	return strings.Trim(fmt.Sprint(s.Survivors), "[]")
 }
 
 func errorText(s harp.JobStatus) string {

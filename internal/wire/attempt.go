@@ -134,11 +134,13 @@ type Record struct {
 }
 
 // Stopping says that a limit or cancel was journalled and the procedure asked to
-// stop.
+// stop, and again later which processes of it outlive KILL. Those of one that has ended by
+// itself are told without a Cause.
 type Stopping struct {
-	Cause string `msgpack:"cause"` // one of the Cause words
-	Since int64  `msgpack:"since"` // the agent's clock
-	Limit int64  `msgpack:"limit,omitempty"`
+	Cause string  `msgpack:"cause"` // one of the Cause words
+	Since int64   `msgpack:"since"` // the agent's clock
+	Limit int64   `msgpack:"limit,omitempty"`
+	Left  []int64 `msgpack:"left,omitempty"` // the processes' numbers
 }
 
 // Why a procedure is stopped.

@@ -110,6 +110,7 @@ type Job struct {
 	QueuePos    int64             `msgpack:"pos,omitempty"`
 	Records     int64             `msgpack:"records,omitempty"`
 	Labels      map[string]string `msgpack:"labels,omitempty"`
+	Survivors   []int64           `msgpack:"survivors,omitempty"`
 }
 
 // CancelRequest is who asked when.

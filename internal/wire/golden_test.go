@@ -23,7 +23,7 @@ func messages() map[string]any {
 	who := wire.Principal{Kind: "caller", Name: "ci", Auth: "certificate"}
 	signed := wire.Signed{Request: []byte{0x81, 0xa1, 'v', 1}, Signature: []byte{2, 3}, KeyID: "key-1"}
 	started := wire.Started{Time: 1700000000000000001}
-	stopping := wire.Stopping{Cause: wire.CauseTimeout, Since: 1700000000000000002, Limit: 60e9}
+	stopping := wire.Stopping{Cause: wire.CauseTimeout, Since: 1700000000000000002, Limit: 60e9, Left: []int64{4711}}
 	held := wire.HeldAttempt{Job: "j", Attempt: 1, State: wire.HeldAlive, Fence: 2, Records: 3, Acked: 4}
 	exit := int64(3)
 	result := wire.Result{State: "failed", Ended: true, Value: []byte{0xc3}, Failure: []byte{0x80}, ExitCode: &exit}
@@ -138,7 +138,7 @@ func job(who wire.Principal, late wire.Result) wire.Job {
 		UnknownOf: "running", Started: "maybe", Cancel: &wire.CancelRequest{By: who, Time: 2},
 		Attempts: []wire.Attempt{{Number: 1, Base: 0, Sent: 3, Started: 4, Ended: 5, Outcome: "lost", Reason: "too_long"}}, Attempt: 1,
 		Failure: []byte{0x80}, Late: &late, Duplicate: true, SubmitTime: 6, StartTime: 7, EndTime: 8, Timeout: 9, MaxExecTime: 10,
-		QueuePos: 11, Records: 12, Labels: map[string]string{"a": "1"},
+		QueuePos: 11, Records: 12, Labels: map[string]string{"a": "1"}, Survivors: []int64{4711},
 	}
 }
 

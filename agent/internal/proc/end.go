@@ -13,8 +13,11 @@ import (
 const (
 	firstPause = time.Millisecond
 	longPause  = 100 * time.Millisecond
-	killFor    = 10 * time.Second // how long what was sent KILL may take
+	slowPause  = time.Second // between two looks at survivors
 )
+
+// killFor is how long what was sent KILL may take before it is called a survivor.
+const killFor = 5 * time.Second
 
 // tree is a command with all that came of it.
 type tree interface {
@@ -57,12 +60,16 @@ type ending struct {
 	leader int             // the number of the group whose members are no strays
 	given  <-chan struct{} // closed when it is given up; nil: never
 
+	// survivors is told what outlives KILL, which is sent again and again. nil: that is an
+	// error, and the end of it.
+	survivors func([]int)
+	told      []int
+
 	mu       sync.Mutex
 	deadline time.Time     // from when on KILL is sent
 	sooner   chan struct{} // the deadline was moved
 
 	done chan struct{} // closed when run has returned
-	err  error         // what it returned; read after done
 }
 
 func newEnding(t tree, leader int, deadline time.Time) *ending {
@@ -93,9 +100,9 @@ func (e *ending) left() time.Duration {
 }
 
 // run asks everything to end, and ends what is there after the deadline. It returns when
-// two looks in a row found nothing: a process may be born behind the back of the first. A
-// *[LeftError] says that something would not go; any other error, that nothing could be
-// seen.
+// two looks in a row found nothing: a process may be born behind the back of the first.
+// Where it gives up, a *[LeftError] says that something would not go; any other error, that
+// nothing could be seen.
 func (e *ending) run(t tally) error {
 	var killing time.Time
 	pause := firstPause
@@ -112,7 +119,10 @@ func (e *ending) run(t tally) error {
 			killing, pause = began, firstPause
 		}
 		if !killing.IsZero() && began.Sub(killing) > killFor {
-			return cmp.Or(err, leftError(found))
+			if e.survivors == nil {
+				return cmp.Or(err, leftError(found))
+			}
+			e.tell(found, err)
 		}
 		slices.SortFunc(found, byAge)
 		if left > 0 {
@@ -121,12 +131,32 @@ func (e *ending) run(t tally) error {
 			e.kill(found, t)
 		}
 		// A look costs the more the more processes there are: a tenth of the time at most.
-		pause = min(2*pause, max(longPause, 10*time.Since(began)))
+		most := longPause
+		if len(e.told) > 0 {
+			most = slowPause
+		}
+		pause = min(2*pause, max(most, 10*time.Since(began)))
 		if e.pause(pause, left); e.givenUp() {
 			return leftError(found)
 		}
 	}
+	e.tell(nil, nil)
 	return nil
+}
+
+// tell tells of survivors, unless the same were told of last. While nothing can be seen they
+// are the last that were.
+func (e *ending) tell(found []member, unseen error) {
+	pids := make([]int, len(found))
+	for i, m := range found {
+		pids[i] = m.pid
+	}
+	slices.Sort(pids)
+	if e.survivors == nil || unseen != nil || slices.Equal(pids, e.told) {
+		return
+	}
+	e.told = pids
+	e.survivors(pids)
 }
 
 func (e *ending) givenUp() bool {

@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -80,9 +79,7 @@ func TestEndOutrunsWhatKeepsForking(t *testing.T) {
 func TestEndKillsAfterTheGrace(t *testing.T) {
 	p := startPiped(t, shell(`trap "" TERM; echo up; exec sleep 1000`), Options{})
 	p.line(t)
-	if err := p.End(10 * time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
+	p.End(10 * time.Millisecond)
 	if s := p.Wait(); s.Killed != 1 || s.Signal != "SIGKILL" || s.Exit != -1 || s.Strays != 0 {
 		t.Errorf("got %+v, want one killed", s)
 	}
@@ -94,9 +91,7 @@ func TestEndKillsAfterTheGrace(t *testing.T) {
 func TestEndLeavesTimeToEnd(t *testing.T) {
 	p := startPiped(t, shell(`trap 'echo bye; exit 3' TERM; echo up; sleep 1000 & wait`), Options{})
 	p.line(t)
-	if err := p.End(time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	p.End(time.Hour)
 	if s := p.Wait(); s.Killed != 0 || s.Exit != 3 || s.RanFor <= 0 {
 		t.Errorf("got %+v, want exit code 3", s)
 	}
@@ -108,14 +103,16 @@ func TestEndLeavesTimeToEnd(t *testing.T) {
 func TestTheShorterGraceHolds(t *testing.T) {
 	p := startPiped(t, shell(`trap 'echo asked' TERM; echo up; while :; do sleep 1000 & wait; done`), Options{})
 	p.line(t)
-	first := make(chan error, 1)
-	go func() { first <- p.End(time.Hour) }()
+	first := make(chan struct{})
+	go func() {
+		defer close(first)
+		p.End(time.Hour)
+	}()
 	if got := p.line(t); got != "asked" {
 		t.Errorf("got %q", got)
 	}
-	if err := errors.Join(p.End(0), <-first); err != nil {
-		t.Error(err)
-	}
+	p.End(0)
+	<-first
 	if s := p.Wait(); s.Signal != "SIGKILL" {
 		t.Errorf("got %+v, want it killed", s)
 	}
@@ -126,9 +123,7 @@ func TestEndWakesTheStopped(t *testing.T) {
 	until(t, func() bool {
 		return strings.Contains(read(t, fmt.Sprintf("/proc/%d/stat", p.Identity().PID)), ") T ")
 	})
-	if err := p.End(time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	p.End(time.Hour)
 	if s := p.Wait(); s.Exit != 4 {
 		t.Errorf("got %+v, want it to end by its trap", s)
 	}
@@ -140,9 +135,7 @@ func TestLeave(t *testing.T) {
 	p.line(t)
 	until(t, func() bool { return len(having(t, mark)) == 2 })
 	left := p.Leave()
-	if err := p.End(0); err != nil {
-		t.Error(err)
-	}
+	p.End(0)
 	if s := p.Wait(); s.Exit != 0 || s.Killed != 0 {
 		t.Errorf("got %+v", s)
 	}
@@ -228,9 +221,7 @@ func TestTheNumberIsKeptUntilWait(t *testing.T) {
 	if !alive(id) {
 		t.Error("it is not there")
 	}
-	if err := p.End(time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	p.End(time.Minute)
 	<-p.Exited()
 	if m, err := proc.member(id.PID); err != nil || !m.dead || m.start != id.Start {
 		t.Errorf("its number was given up before Wait: %+v, %v", m, err)

@@ -98,7 +98,7 @@ func startPiped(t *testing.T, s Spec, o Options) *started {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = p.End(0)
+		p.End(0)
 		p.Wait()
 		_ = r.Close()
 	})
@@ -233,13 +233,13 @@ func (o order) carryOut() (result outcome, err error) {
 	if o.Exited {
 		<-p.Exited()
 	}
-	err = p.End(o.Grace)
+	p.End(o.Grace)
 	result.Status = p.Wait()
-	result.Children = children()
-	return result, err
+	result.Children = childCount()
+	return result, nil
 }
 
-func children() (n int) {
+func childCount() (n int) {
 	all, err := proc.all()
 	if err != nil {
 		panic(err)

@@ -10,6 +10,7 @@ type member struct {
 	start                       uint64
 	name                        string // of the program, as far as the kernel keeps it
 	dead                        bool   // it has ended and was not reaped yet
+	hidden                      bool   // /proc does not show it: it is a child of this process, and nothing else of it is known
 }
 
 // key tells a process from the others, within one boot.

@@ -21,7 +21,7 @@ const rssUnit = 1024 // bytes, in which rusage counts memory on most of them
 // BootID is for Linux only: empty.
 func BootID() string { return "" }
 
-func identify(pid int) (Identity, error) { return Identity{PID: pid}, nil }
+func identify(pid int) Identity { return Identity{PID: pid} }
 
 // Adopt is for Linux only: the error is errors.ErrUnsupported.
 func Adopt() error { return errors.ErrUnsupported }

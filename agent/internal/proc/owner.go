@@ -17,8 +17,8 @@ func (s Spec) Owner() (uid, gid int, err error) {
 	return int(c.UID), int(c.GID), nil
 }
 
-// Self returns the identity of this process. The error is of the system.
-func Self() (Identity, error) { return identify(os.Getpid()) }
+// Self returns the identity of this process.
+func Self() Identity { return identify(os.Getpid()) }
 
 // CloseOnExec sees to it that no descriptor but the first three reaches the commands that
 // this process starts without a launcher, also none that it was itself started with.

@@ -37,7 +37,7 @@ type Rlimit struct {
 // given to another.
 type Identity struct {
 	PID   int    `json:"pid"`
-	Start uint64 `json:"start"` // clock ticks since the boot, as in proc(5)
+	Start uint64 `json:"start"` // clock ticks since the boot, as in proc(5); 0: not known
 	Boot  string `json:"boot"`  // the kernel's boot id
 }
 
@@ -51,6 +51,11 @@ type Options struct {
 	// started by the path Launcher[0], with [LaunchName] in its place and an empty
 	// environment. Without one, a Spec with Umask or Rlimits is refused.
 	Launcher []string
+
+	// Survivors is told which processes of the command were sent KILL for a while and are
+	// there still, by their numbers, each time that this changes: in the end of none. It is
+	// called by [Process.End]. nil: nobody is.
+	Survivors func(pids []int)
 
 	// Cgroup is the directory of a cgroup v2 of the command's own, made and removed by
 	// this package: see [NewCgroup]. Empty: none.

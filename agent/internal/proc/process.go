@@ -18,6 +18,8 @@ type Process struct {
 	cgroup cgroup
 	cookie []string
 
+	survivors func([]int) // see Options
+
 	exited chan struct{}    // closed when the leader has ended
 	ended  time.Time        // when it had; read after exited
 	state  *os.ProcessState // how it had, once it was reaped
@@ -32,21 +34,19 @@ type Process struct {
 	status Status  // once reaped
 }
 
-func newProcess(child *os.Process, s Spec, o Options, began time.Time) (*Process, error) {
-	id, err := identify(child.Pid)
-	if err != nil { // with no proc(5) nothing could be found, or told from another
-		_ = syscall.Kill(-child.Pid, syscall.SIGKILL)
-		_, _ = child.Wait()
-		commands.remove(child.Pid)
-		return nil, err
-	}
+// newProcess is a command that was executed: whatever fails from now on, it has begun.
+func newProcess(child *os.Process, s Spec, o Options, began time.Time) *Process {
 	p := &Process{
-		id: id, os: child, began: began, cgroup: cgroup(o.Cgroup), cookie: s.cookie(),
-		exited: make(chan struct{}), unreap: make(chan struct{}), tally: newTally(),
+		id: identify(child.Pid), os: child, began: began, cgroup: cgroup(o.Cgroup), cookie: s.cookie(),
+		survivors: o.Survivors,
+		exited:    make(chan struct{}), unreap: make(chan struct{}), tally: newTally(),
+	}
+	if p.survivors == nil {
+		p.survivors = func([]int) {}
 	}
 	p.tasks.Go(p.watch)
 	p.tasks.Go(func() { commands.reapUntil(p.unreap) })
-	return p, nil
+	return p
 }
 
 func (p *Process) watch() {
@@ -62,6 +62,15 @@ func (p *Process) Identity() Identity { return p.id }
 // before [Process.Wait]: until then its number, and that of its group, is nobody else's.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
+func (p *Process) hasExited() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
+}
+
 // held reports whether the number of the leader is not another's for sure.
 func (p *Process) held() bool {
 	p.mu.Lock()
@@ -70,34 +79,32 @@ func (p *Process) held() bool {
 }
 
 // End ends the command and everything that came of it: it sends TERM, and after the grace
-// KILL until nothing is left. It returns when nothing is. It may be called again and
+// KILL, again and again, until nothing is left. It returns when nothing is, however long that
+// takes; [Options.Survivors] is told of what outlives KILL. It may be called again and
 // meanwhile: then the shorter grace holds. After [Process.Leave] it does nothing.
-//
-// The error is a *[LeftError] if something is there still, a while after KILL, and that of
-// the system if what is there cannot be seen.
-func (p *Process) End(grace time.Duration) error {
+func (p *Process) End(grace time.Duration) {
 	deadline := time.Now().Add(grace)
 	p.mu.Lock()
 	if p.left {
 		p.mu.Unlock()
-		return nil
+		return
 	}
 	if e := p.ending; e != nil {
 		p.mu.Unlock()
 		e.hasten(deadline)
 		<-e.done
-		return e.err
+		return
 	}
 	e := newEnding(p.tree(), p.id.PID, deadline)
+	e.survivors = p.survivors
 	p.ending = e
 	p.mu.Unlock()
 
-	e.err = e.run(p.tally)
+	_ = e.run(p.tally) // it has none but those of giving up
 	p.mu.Lock()
 	p.ending = nil
 	p.mu.Unlock()
 	close(e.done)
-	return e.err
 }
 
 // Leave gives up what runs of the command, once its leader has ended: [Process.End] does

@@ -143,11 +143,9 @@ func (p procfs) marked(pid int, settings []string) bool {
 	return true
 }
 
-// identify returns the identity of a process that is not reaped.
-func identify(pid int) (Identity, error) {
-	m, err := proc.member(pid)
-	if err != nil {
-		return Identity{}, err
-	}
-	return Identity{PID: pid, Start: m.start, Boot: BootID()}, nil
+// identify returns the identity of a process that is not reaped. When it began is not known
+// if /proc does not show it: a program that became another user's may be hidden there.
+func identify(pid int) Identity {
+	m, _ := proc.member(pid)
+	return Identity{PID: pid, Start: m.start, Boot: BootID()}
 }

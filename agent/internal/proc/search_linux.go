@@ -5,6 +5,7 @@ type search struct {
 	self    int      // this process, which is never one of them; nor is what it descends from
 	leader  Identity // the process that was started
 	held    bool     // the leader is not reaped: no other process, group or session has its number
+	runs    bool     // nor has it ended
 	adopted bool     // orphans become children of this process, and it has no others but of this command
 	others  map[int]bool
 

@@ -76,7 +76,7 @@ func start(s Spec, o Options) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newProcess(child, s, o, began)
+	return newProcess(child, s, o, began), nil
 }
 
 // direct starts the command from here.

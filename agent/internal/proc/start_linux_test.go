@@ -229,9 +229,9 @@ func TestWhatIsNotStarted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bothWays(t, func(t *testing.T, launcher []string) {
-				before := children()
+				before := childCount()
 				notStarted(t, c.spec, launcher, c.stage, c.is)
-				if got := children(); got != before {
+				if got := childCount(); got != before {
 					t.Errorf("%d children are left", got-before)
 				}
 			})

@@ -27,7 +27,11 @@ func (t linuxTree) find(seen func(key) bool) ([]member, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.of(all), nil
+	found := s.of(all)
+	for _, pid := range s.hidden(all, found) {
+		found = append(found, member{pid: pid, group: s.leader.PID, hidden: true})
+	}
+	return found, nil
 }
 
 // term also wakes who was stopped, and could not end otherwise.
@@ -44,14 +48,14 @@ func (t linuxTree) killAll() {
 }
 
 // signal sends the signals to the process, and to no other one that has its number
-// meanwhile. It reports whether it did: the process may be gone, or not ours to signal.
+// meanwhile: that of a child is nobody else's until it is reaped. It reports whether it did:
+// the process may be gone, or not ours to signal.
 func (m member) signal(signals ...unix.Signal) bool {
 	fd, err := unix.PidfdOpen(m.pid, 0)
 	if err == nil {
 		defer func() { _ = unix.Close(fd) }() // a descriptor that nothing was written to
 	}
-	now, gone := proc.member(m.pid)
-	if errors.Is(err, unix.ESRCH) || gone != nil || now.start != m.start || now.dead {
+	if errors.Is(err, unix.ESRCH) || !m.isThere() {
 		return false
 	}
 	for _, sig := range signals {
@@ -70,12 +74,21 @@ func (m member) signal(signals ...unix.Signal) bool {
 	return true
 }
 
+// isThere reports whether the process has not ended.
+func (m member) isThere() bool {
+	if m.hidden {
+		return hasChild(unix.P_PID, m.pid)
+	}
+	now, err := proc.member(m.pid)
+	return err == nil && now.start == m.start && !now.dead
+}
+
 // tree returns the tree of a process, as it is at each look.
 func (p *Process) tree() tree {
 	return linuxTree{cgroup: p.cgroup, search: func() search {
 		adopted, others := commands.othersThan(p.id.PID)
 		s := search{
-			self: os.Getpid(), leader: p.id, held: p.held(),
+			self: os.Getpid(), leader: p.id, held: p.held(), runs: !p.hasExited(),
 			adopted: adopted, others: others,
 		}
 		if len(p.cookie) > 0 && (!adopted || len(others) > 0) {

@@ -55,10 +55,7 @@ func unreadable(err error) error {
 // TERM, and after the grace KILL. The error is that of ctx, or of the system: then
 // something may be left.
 func EndOrphans(ctx context.Context, k Key, grace time.Duration) error {
-	self, err := proc.Self()
-	if err == nil {
-		_, err = proc.EndOrphans(ctx, proc.Identity{Boot: self.Boot}, "", k.Job, k.Attempt, grace)
-	}
+	_, err := proc.EndOrphans(ctx, proc.Identity{Boot: proc.BootID()}, "", k.Job, k.Attempt, grace)
 	return err
 }
 

@@ -37,6 +37,7 @@ type engine struct {
 	changed  chan struct{} // closed, and made anew, when anything of this changes
 	follower int           // how many there were; the last is the one
 	stopped  *Stop
+	left     []int         // processes that outlive KILL
 	stopping chan struct{} // closed when stopped is set
 	over     bool          // it cannot be stopped any more
 	end      *End
@@ -57,7 +58,7 @@ func newEngine(spec Spec, s spool, secrets secretDir, cgroup string) *engine {
 // start starts the command. The error is a *proc.ExecError if there is no such command
 // here, else one of the machine; nothing is left to be ended then.
 func (e *engine) start(launcher []string) error {
-	options := proc.Options{Launcher: launcher, Cgroup: e.cgroup}
+	options := proc.Options{Launcher: launcher, Cgroup: e.cgroup, Survivors: e.survive}
 	ends, err := e.plumb(&options)
 	if err != nil {
 		return err
@@ -89,7 +90,7 @@ func (e *engine) run() {
 	if stop := e.shut(); stop == nil && e.spec.Leave {
 		e.process.Leave()
 	} else {
-		_ = e.process.End(e.spec.Grace) // what would not go is seen by its output
+		e.process.End(e.spec.Grace)
 	}
 	status := e.process.Wait()
 	e.drain()
@@ -175,6 +176,14 @@ func (e *engine) shut() *Stop {
 	return e.stopped
 }
 
+// survive notes which processes outlive KILL.
+func (e *engine) survive(pids []int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.left = pids
+	e.announceLocked()
+}
+
 // finish notes how it ended, and tells.
 func (e *engine) finish(status proc.Status) {
 	end := e.outcome(status)
@@ -217,14 +226,28 @@ type news struct {
 	follower int
 	records  int64 // how many there are
 	stopped  *Stop
+	left     []int
 	end      *End
 	changed  <-chan struct{}
+}
+
+// stop is what there is to say of a stop; nil: nothing.
+func (n news) stop() *Stop {
+	if n.stopped == nil && len(n.left) == 0 {
+		return nil
+	}
+	var s Stop
+	if n.stopped != nil {
+		s = *n.stopped
+	}
+	s.Left = n.left
+	return &s
 }
 
 func (e *engine) news() news {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return news{e.follower, e.spool.count(), e.stopped, e.end, e.changed}
+	return news{e.follower, e.spool.count(), e.stopped, e.left, e.end, e.changed}
 }
 
 // Follow hands over the records from one on, what stops the command, and its end. See
@@ -249,14 +272,14 @@ func (e *engine) follow(ctx context.Context, from int64, f follower) (End, error
 	e.announceLocked()
 	e.mu.Unlock()
 	cursor := e.spool.cursor(from)
-	for told := false; ; {
+	for told := (*Stop)(nil); ; {
 		n := e.news()
 		if n.follower != me {
 			return End{}, ErrReplaced
 		}
-		if n.stopped != nil && !told {
-			told = true
-			f.stopping(*n.stopped)
+		if s := n.stop(); s != nil && (told == nil || !slices.Equal(told.Left, s.Left)) {
+			told = s
+			f.stopping(*s)
 		}
 		if err := cursor.read(n.records, e.whileFollowing(ctx, me, f)); err != nil {
 			return End{}, err

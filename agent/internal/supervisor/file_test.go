@@ -118,7 +118,7 @@ func TestFileIsReadAgain(t *testing.T) {
 	if m.Supervisor != want.Supervisor || m.Spec.Key != want.Spec.Key || m.Spec.Grace != time.Second || m.leader != leader {
 		t.Errorf("the header is %+v, started %+v", m.header, m.leader)
 	}
-	if *m.stop != stop || !reflect.DeepEqual(*m.end, end) {
+	if !reflect.DeepEqual(*m.stop, stop) || !reflect.DeepEqual(*m.end, end) {
 		t.Errorf("the notes are %+v and %+v", m.stop, m.end)
 	}
 	checkRecords(t, m, 0, 500, 50)

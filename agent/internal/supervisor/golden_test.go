@@ -84,7 +84,7 @@ func converse(t *testing.T, conn net.Conn) {
 		return nil
 	}, func(s Stop) {
 		stops++
-		if s != *goldenEnd().Stopped {
+		if !reflect.DeepEqual(s, *goldenEnd().Stopped) {
 			t.Errorf("the stop is %+v", s)
 		}
 	})
@@ -298,7 +298,7 @@ func TestOlderSpool(t *testing.T) {
 	if m.Spec.Key != *want.Key || m.Supervisor != want.Supervisor || m.Spec.Grace != time.Minute || m.Cgroup != "/cgroup" || m.Secrets != "/secrets" {
 		t.Errorf("the header is %+v", m.header)
 	}
-	if m.leader.Leader != want.Supervisor || m.leader.Time != want.Started || *m.stop != *goldenEnd().Stopped || !reflect.DeepEqual(m.end, goldenEnd()) {
+	if m.leader.Leader != want.Supervisor || m.leader.Time != want.Started || !reflect.DeepEqual(m.stop, goldenEnd().Stopped) || !reflect.DeepEqual(m.end, goldenEnd()) {
 		t.Errorf("the notes are %+v, %+v and %+v", m.leader, m.stop, m.end)
 	}
 	checkRecords(t, m, 0, 6, 10)

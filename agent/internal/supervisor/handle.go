@@ -32,9 +32,11 @@ func (h *Handle) Key() Key { return h.key }
 // Started is when the command was; or, if that is not known, its supervisor.
 func (h *Handle) Started() time.Time { return h.attempt.Started() }
 
-// Follow hands over the records from one on, with their numbers, and what stops the
-// command once, waits for more, and returns how the attempt ended when that and all
-// records are handed over. While record does not return nothing else is handed over.
+// Follow hands over the records from one on, with their numbers, waits for more, and returns
+// how the attempt ended when that and all records are handed over. What stops the command is
+// handed over once, and again each time that the processes that outlive KILL are others:
+// the attempt has not ended while there is one. While record does not return nothing else is
+// handed over.
 //
 // The error is that of record; that of ctx; [ErrReplaced] when somebody else follows, as
 // only one at a time does; [ErrLost] when the supervisor died, of which [Attach] tells

@@ -66,9 +66,9 @@ func hiddenMain(args []string) int {
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 		err = cmd.Run()
 	}
-	all, _ := filepath.Glob("/proc/[0-9]*/comm")
+	all, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range all {
-		if b, _ := os.ReadFile(path); strings.TrimSpace(string(b)) == "tail" {
+		if b, _ := os.ReadFile(path); strings.Contains(string(b), "(tail)") && !strings.Contains(string(b), ") Z ") {
 			fmt.Println("left", path)
 		}
 	}
@@ -214,6 +214,9 @@ func TestHiddenProcesses(t *testing.T) {
 		"what has left it":    {`setsid "$1" -f "$2" & wait`, tail, said},
 	} {
 		for how, dir := range map[string]string{"inside": "", "supervised": nobodysDir(t)} {
+			if how == "inside" && args[0] != "" {
+				continue // only a supervisor gets to know of orphans that it does not see
+			}
 			t.Run(name+" "+how, func(t *testing.T) {
 				t.Parallel()
 				cmd := exec.Command("/proc/self/exe", append([]string{hiddenArg, dir}, args...)...)

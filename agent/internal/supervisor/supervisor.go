@@ -82,11 +82,12 @@ type Record struct {
 	Truncated int64  // bytes that were dropped before it, for want of room
 }
 
-// Stop is why a command is stopped before it ended by itself.
+// Stop is why a command is stopped before it ended by itself, and what of it will not go.
 type Stop struct {
-	Cause string        // cancel, timeout or max_exec_time
+	Cause string        // cancel, timeout or max_exec_time; empty: it has ended by itself, and left something
 	Since int64         // nanoseconds, UTC
 	Limit time.Duration // that was exceeded
+	Left  []int         `json:",omitempty"` // processes that outlive KILL
 }
 
 // End is how an attempt ended.

@@ -79,6 +79,7 @@ func (s *Store) happen(t *tx, i id, before store.Job, event store.Event, out *st
 		t.operator = event.By
 	}
 	t.change(i, &before, &after)
+	t.emitSurvivors(i, &before, &after, event.At)
 	t.operator = harp.Principal{}
 	out.Job, out.Effect = after, effect
 	if e := s.sched.jobs[i]; e != nil {
@@ -103,7 +104,7 @@ func cutWord(s string) string {
 func owned(e store.Event) store.Event {
 	e.Reason = cutWord(e.Reason)
 	e.At, e.Wake = fromNanos(nanos(e.At)), fromNanos(nanos(e.Wake))
-	e.Failure.Data = slices.Clone(e.Failure.Data)
+	e.Failure.Data, e.Left = slices.Clone(e.Failure.Data), slices.Clone(e.Left)
 	if c := e.Failure.ExitCode; c != nil {
 		code := *c
 		e.Failure.ExitCode = &code

@@ -3,9 +3,11 @@ package rows
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
@@ -118,6 +120,16 @@ func (t *tx) emitChange(i id, before, after *store.Job) {
 	if before.Late == nil && after.Late != nil {
 		t.emitJob(harp.EventJobLate, i, after, nanos(after.Late.At), nil)
 	}
+}
+
+// emitSurvivors tells of processes that keep a job from ending, if others do than before.
+func (t *tx) emitSurvivors(i id, before, after *store.Job, at time.Time) {
+	if len(after.Left) == 0 || slices.Equal(before.Left, after.Left) {
+		return
+	}
+	told := *after
+	told.Reason = strings.Trim(fmt.Sprint(after.Left), "[]")
+	t.emitJob(harp.EventJobSurvivors, i, &told, nanos(at), nil)
 }
 
 // canceller is who has asked for a cancel by this change; nil if nobody did.

@@ -54,7 +54,7 @@ func (r callRow) appendPlain(b []byte) []byte {
 }
 
 func (r lifeRow) appendPlain(b []byte) []byte {
-	if r.Cancel != nil || r.Stopping != nil || r.Failure != nil || r.Late != nil {
+	if r.Cancel != nil || r.Stopping != nil || r.Failure != nil || r.Late != nil || len(r.Left) > 0 {
 		return nil
 	}
 	m := pack.Begin(b)

@@ -26,7 +26,7 @@ func TestPlainRows(t *testing.T) {
 			return r.appendPlain(nil) != nil && same(r)
 		},
 		func(r lifeRow) bool {
-			r.Cancel, r.Stopping, r.Failure, r.Late = nil, nil, nil, nil
+			r.Cancel, r.Stopping, r.Failure, r.Late, r.Left = nil, nil, nil, nil, nil
 			return r.appendPlain(nil) != nil && same(r)
 		},
 		func(at int64, texts [5]string, job, queue []byte, attempt int, by *harp.Principal, labels map[string]string) bool {

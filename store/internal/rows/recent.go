@@ -120,6 +120,7 @@ func size(j *store.Job) int {
 	if s := j.Stopping; s != nil {
 		n += len(s.Cause)
 	}
+	n += 8 * len(j.Left)
 	for k, v := range j.Labels {
 		n += len(k) + len(v)
 	}

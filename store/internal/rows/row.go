@@ -108,6 +108,7 @@ type lifeRow struct {
 	Late      *lateRow     `msgpack:"late,omitempty"`
 	Waits     bool         `msgpack:"outcome,omitempty"` // the outcome of an attempt lies beside the row
 	Survivor  bool         `msgpack:"survivor,omitempty"`
+	Left      []int        `msgpack:"left,omitempty"`
 }
 
 type failureRow = harp.Failure
@@ -158,7 +159,7 @@ func newLifeRow(l *store.Life) lifeRow {
 		Started: l.Started, Attempt: l.Attempt, Fence: l.Fence, WakeAt: nanos(l.WakeAt), Busy: l.Busy,
 		StartTime: nanos(l.StartTime), EndTime: nanos(l.EndTime), HasValue: l.HasValue,
 		Records: l.Records, Stored: l.Stored, Full: l.Full,
-		Waits: l.Outcome != nil, Survivor: l.Survivor,
+		Waits: l.Outcome != nil, Survivor: l.Survivor, Left: l.Left,
 	}
 	for _, a := range l.Attempts {
 		r.Attempts = append(r.Attempts, attemptRow{
@@ -187,7 +188,7 @@ func (r *lifeRow) life() store.Life {
 		State: r.State, Reason: r.Reason, Since: fromNanos(r.Since), UnknownOf: r.UnknownOf, Held: r.Held,
 		Started: r.Started, Attempt: r.Attempt, Fence: r.Fence, WakeAt: fromNanos(r.WakeAt), Busy: r.Busy,
 		StartTime: fromNanos(r.StartTime), EndTime: fromNanos(r.EndTime), HasValue: r.HasValue,
-		Records: r.Records, Stored: r.Stored, Full: r.Full, Survivor: r.Survivor,
+		Records: r.Records, Stored: r.Stored, Full: r.Full, Survivor: r.Survivor, Left: r.Left,
 	}
 	for _, a := range r.Attempts {
 		l.Attempts = append(l.Attempts, store.Attempt{
