@@ -60,7 +60,7 @@ func (a *Agent) adopted(j *journal.Journal, h journal.Held, info journalInfo) *a
 		at.most = p.most
 	}
 	r := &running{
-		survives: info.Supervised, orphan: !info.Supervised, endsReboot: info.Ends == endsReboot, here: a.here,
+		survives: info.Supervised, endsReboot: info.Ends == endsReboot, here: a.here,
 		rebooted: info.Ends == endsReboot && bootedSince(info.Boot),
 	}
 	r.spec.Grace = time.Duration(info.Grace)

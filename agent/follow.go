@@ -49,6 +49,11 @@ func (r *running) recover(at *attempt, end supervisor.End, err error) bool {
 		r.drop(at)
 		return false
 	}
+	if errors.Is(err, supervisor.ErrLost) {
+		at.log().Error("the command's supervisor is lost, and what it has left is ended", "error", err.Error())
+		r.orphaned()
+		return false
+	}
 	at.log().Error("what the command prints cannot be read: its end is awaited", "error", err.Error())
 	if !r.isUnread() {
 		at.hearNoMore(1)
@@ -90,8 +95,8 @@ func (r *running) reach(at *attempt) error {
 // and ends that.
 func (r *running) attach(at *attempt) (*supervisor.Handle, error) {
 	k := supervisor.Key{Job: at.key.job, Attempt: at.key.number}
-	if r.orphan {
-		if err := supervisor.EndOrphans(r.here, k, r.spec.Grace); err != nil {
+	if !r.survives {
+		if err := r.endOrphans(k); err != nil {
 			return nil, err
 		}
 		return nil, errProcessGone
@@ -116,6 +121,25 @@ func (r *running) followOnce(at *attempt) (supervisor.End, error) {
 	return r.supervised().Follow(follow, from, func(n int64, rec supervisor.Record) error {
 		return r.put(follow, at, n, rec)
 	}, func(s supervisor.Stop) { r.stopping(at, s) })
+}
+
+// orphaned gives up the handle of a supervisor that died, and was to end with the agent.
+func (r *running) orphaned() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.handle, r.lost = nil, r.handle
+}
+
+// endOrphans ends what is left of a command that was to end with an agent: this one, or one
+// before it.
+func (r *running) endOrphans(k supervisor.Key) error {
+	if r.lost == nil {
+		return supervisor.EndOrphans(r.here, k, r.spec.Grace)
+	}
+	if err := r.lost.EndOrphans(r.here); err != nil {
+		return err
+	}
+	return r.lost.Close()
 }
 
 // take makes a handle the command's.

@@ -39,7 +39,6 @@ type running struct {
 	spec       supervisor.Spec
 	endsReboot bool
 	survives   bool            // it goes on without the agent
-	orphan     bool            // it was run inside an agent that is dead
 	rebooted   bool            // it ends with a reboot, and the machine has booted anew
 	here       context.Context // ends when the agent lets it go
 
@@ -47,6 +46,7 @@ type running struct {
 
 	mu      sync.Mutex // guards what follows; never held while blocked
 	handle  *supervisor.Handle
+	lost    *supervisor.Handle // of a supervisor that died, and was to end with the agent
 	closing bool  // it is stopped because the agent stops
 	unread  bool  // what it prints cannot be read any more: only its end is awaited
 	kept    int64 // records that the supervisor was told of

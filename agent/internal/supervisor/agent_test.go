@@ -329,7 +329,7 @@ func TestClosedHandle(t *testing.T) {
 // TestCloseEndsWhatRunsInside checks that nothing outlives an agent without supervisors.
 func TestCloseEndsWhatRunsInside(t *testing.T) {
 	t.Parallel()
-	h := start(t, supervisor.Options{}, shell("exec sleep 1000"))
+	h := start(t, supervisor.Inside(), shell("exec sleep 1000"))
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/harpcaller/harp/agent/internal/proc"
 )
 
 // remote is an attempt that a supervisor has, over its socket.
@@ -23,6 +25,9 @@ type remote struct {
 	last      int64 // id
 	closed    bool
 	forgot    chan problem // gets the answer; nil: nobody asked
+	outlived  bool         // processes outlive KILL
+
+	grace time.Duration // of the command, for a supervisor that ends with its agent
 }
 
 // following is one call of Follow.
@@ -165,6 +170,9 @@ func (c *remote) Follow(ctx context.Context, from int64, record func(int64, Reco
 				return End{}, err
 			}
 		case tellStopping:
+			c.mu.Lock()
+			c.outlived = len(t.stop.Left) > 0
+			c.mu.Unlock()
 			stopping(t.stop)
 		case tellEnd:
 			return t.end, nil
@@ -283,8 +291,28 @@ func (c *remote) Close() error {
 	if c.following != nil {
 		c.following.leave()
 	}
+	outlived := c.outlived
 	c.mu.Unlock()
 	drop(c.conn)
 	c.loop.Wait()
+	if c.isTied() && !outlived {
+		c.place.reap(c.hello.Supervisor) // it ends the command now
+	}
 	return nil
+}
+
+// isTied reports whether the supervisor ends with this process.
+func (c *remote) isTied() bool { return c.place == place{} }
+
+// EndOrphans ends what a supervisor has left that died before its agent.
+func (c *remote) EndOrphans(ctx context.Context) error {
+	if !c.isTied() {
+		return nil // Attach does
+	}
+	c.place.reap(c.hello.Supervisor)
+	_, err := proc.EndOrphans(ctx, c.hello.Leader, c.hello.Cgroup, c.hello.Key.Job, c.hello.Key.Attempt, c.grace)
+	if err == nil {
+		secretDir{path: c.hello.Secrets}.remove()
+	}
+	return err
 }

@@ -95,6 +95,8 @@ func (d *dead) Keep(int64)  {}
 func (d *dead) Hold(bool)   {}
 func (d *dead) Stop(string) {}
 
+func (d *dead) EndOrphans(context.Context) error { return nil }
+
 func (d *dead) Forget() error { return d.place.remove() }
 
 func (d *dead) Close() error {

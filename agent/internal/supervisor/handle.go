@@ -23,6 +23,7 @@ type attempt interface {
 	Hold(on bool)
 	Stop(cause string)
 	Forget() error
+	EndOrphans(ctx context.Context) error
 	Close() error
 }
 
@@ -62,8 +63,14 @@ func (h *Handle) Stop(cause string) { h.attempt.Stop(cause) }
 // the file system.
 func (h *Handle) Forget() error { return h.attempt.Forget() }
 
+// EndOrphans ends what is left of the command, after [ErrLost], if its supervisor was to end
+// with this process; of any other [Attach] does. It may take the grace. The error is that of
+// ctx, or of the system: then something may be left.
+func (h *Handle) EndOrphans(ctx context.Context) error { return h.attempt.EndOrphans(ctx) }
+
 // Close lets go of the attempt. What a supervisor runs goes on, and who follows it gets
-// [ErrClosed]. What is run inside this process is ended, and Close waits for that.
+// [ErrClosed]. What ends with this process is ended, and Close waits for that, unless it was
+// told that something outlives KILL.
 func (h *Handle) Close() error { return h.attempt.Close() }
 
 // owned makes the values of records that are handed over the callee's own.

@@ -1,5 +1,7 @@
 package supervisor
 
+import "context"
+
 // local is an attempt inside this process.
 type local struct{ *engine }
 
@@ -34,6 +36,9 @@ func (l local) Forget() error {
 	}
 	return nil
 }
+
+// EndOrphans has nothing to end: this process lives.
+func (l local) EndOrphans(context.Context) error { return nil }
 
 // Close ends the command.
 func (l local) Close() error {

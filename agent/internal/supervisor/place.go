@@ -41,6 +41,9 @@ func placeOf(o Options, k Key) (place, error) {
 func (p place) spool() string { return filepath.Join(p.path, spoolName) }
 
 func (p place) exists() bool {
+	if p.path == "" {
+		return false
+	}
 	_, err := os.Lstat(p.path)
 	return err == nil
 }

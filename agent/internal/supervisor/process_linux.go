@@ -74,14 +74,14 @@ const (
 
 // startProcess starts a supervisor and has it start the command.
 func startProcess(ctx context.Context, o Options, spec Spec) (*Handle, error) {
-	p, err := placeOf(o, spec.Key)
+	p, env, err := o.place(spec.Key)
 	if err != nil {
 		return nil, err
 	}
 	if p.exists() {
 		return nil, ErrExists
 	}
-	conn, child, err := spawn(selfPath)
+	conn, child, err := spawn(selfPath, env...)
 	if err != nil {
 		return nil, err
 	}
@@ -98,9 +98,21 @@ func startProcess(ctx context.Context, o Options, spec Spec) (*Handle, error) {
 	addChild(child)
 	c, err := connect(conn, p)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(ErrLost, err) // the command was executed, whatever that says
 	}
+	c.grace = spec.Grace
 	return &Handle{spec.Key, c}, nil
+}
+
+// place is where a new attempt is kept, and what its supervisor has in its environment. One
+// that ends with its agent has no place, and is marked as the command is: it is found with
+// that by an agent that is to end what the one before has left.
+func (o Options) place(k Key) (p place, env []string, err error) {
+	if o.Dir == "" {
+		return place{}, k.marked(nil), k.check()
+	}
+	p, err = placeOf(o, k)
+	return p, nil, err
 }
 
 var errStillborn = errors.New("the supervisor died before it started the command")
@@ -178,7 +190,7 @@ func ask(conn net.Conn, kind byte, message any) error {
 }
 
 // spawn starts a program, this one, as a supervisor, in a session of its own, with a connection.
-func spawn(program string) (net.Conn, *os.Process, error) {
+func spawn(program string, env ...string) (net.Conn, *os.Process, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, os.NewSyscallError("socketpair", err)
@@ -196,7 +208,7 @@ func spawn(program string) (net.Conn, *os.Process, error) {
 	}
 	defer null.Close()
 	child, err := os.StartProcess(program, []string{supervisorName}, &os.ProcAttr{
-		Dir: "/", Env: []string{"TMPDIR=" + os.TempDir()},
+		Dir: "/", Env: append(env, "TMPDIR="+os.TempDir()),
 		Files: []*os.File{null, null, null, theirs},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})

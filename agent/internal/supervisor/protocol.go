@@ -45,6 +45,11 @@ type helloMessage struct {
 	Key        *Key          `json:"key,omitempty"`
 	Supervisor proc.Identity `json:"supervisor,omitzero"`
 	Started    int64         `json:"started,omitempty"` // nanoseconds, UTC
+
+	// Of a supervisor that ends with its agent, which has no spool file to say it.
+	Leader  proc.Identity `json:"leader,omitzero"`
+	Cgroup  string        `json:"cgroup,omitempty"`
+	Secrets string        `json:"secrets,omitempty"`
 }
 
 type followMessage struct {

@@ -72,7 +72,11 @@ func supervise() int {
 	}
 	_ = send(conn, tellOutcome, problem{}) // an agent that is gone finds it later
 	trim()
-	s.serve(conn, term)
+	if s.isTied() {
+		s.serveOne(conn, term)
+	} else {
+		s.serve(conn, term)
+	}
 	return 0
 }
 
@@ -91,7 +95,7 @@ func catchSignals() (term <-chan os.Signal) {
 // server is a supervisor: what it runs, and for whom.
 type server struct {
 	engine   *engine
-	place    place
+	place    place // none: it ends with its agent
 	listener *net.UnixListener
 	hello    helloMessage
 	gone     chan struct{} // closed when the attempt was removed
@@ -111,6 +115,14 @@ func setUp(h handover) (*server, error) {
 		return nil, err
 	}
 	spec := h.spec()
+	if h.Dir == "" {
+		s := &server{gone: make(chan struct{})}
+		if err := s.prepareTied(spec, h.Hold); err != nil {
+			s.undo()
+			return nil, err
+		}
+		return s, nil
+	}
 	final, err := placeOf(Options{Dir: h.Dir}, spec.Key)
 	if err != nil {
 		return nil, err
@@ -155,12 +167,31 @@ func (s *server) prepare(spec Spec, hold bool, final place) error {
 	return secrets.write(spec.Command)
 }
 
+// prepareTied prepares a supervisor that ends with its agent. It keeps nothing on disk but
+// secrets.
+func (s *server) prepareTied(spec Spec, hold bool) error {
+	secrets := newSecretDir(spec.Secrets)
+	s.engine = newEngine(spec, newMemory(spec.MaxSpool), secrets, newCgroup(spec.Key))
+	s.engine.pressure.on = hold
+	s.hello = helloMessage{
+		Version: protocolVersion, Key: &spec.Key, Supervisor: proc.Self(),
+		Cgroup: s.engine.cgroup, Secrets: secrets.path,
+	}
+	return secrets.write(spec.Command)
+}
+
+// isTied reports whether the supervisor ends with its agent.
+func (s *server) isTied() bool { return s.place == place{} }
+
 // begin starts the command.
 func (s *server) begin(h handover) error {
 	if err := s.engine.start(launcherFor(h.Spec.Command)); err != nil {
 		return err
 	}
 	s.hello.Started = s.engine.leader.Time
+	if s.isTied() {
+		s.hello.Leader = s.engine.leader.Leader
+	}
 	return nil
 }
 
@@ -183,7 +214,9 @@ func (s *server) undo() {
 		removeCgroup(s.engine.cgroup)
 		_ = s.engine.spool.Close() // it is removed
 	}
-	_ = s.place.remove() // at worst it is found left over
+	if !s.isTied() {
+		_ = s.place.remove() // at worst it is found left over
+	}
 }
 
 // catchCrash lets the runtime write there what it says when this process crashes.
@@ -194,6 +227,25 @@ func catchCrash(p place) {
 	}
 	defer f.Close()
 	_ = debug.SetCrashOutput(f, debug.CrashOptions{}) // a crash is silent then
+}
+
+// serveOne serves the agent that the supervisor ends with. When that is gone, or TERM comes,
+// the command is ended.
+func (s *server) serveOne(conn net.Conn, term <-chan os.Signal) {
+	over := make(chan struct{})
+	s.works.Go(func() {
+		select {
+		case <-term:
+			s.engine.Stop(causeCancel)
+		case <-over:
+		}
+	})
+	newSession(s.engine, conn, s.hello, func() error { return nil }).serve()
+	s.engine.Hold(false)
+	s.engine.Stop(causeCancel)
+	s.engine.works.Wait()
+	close(over)
+	s.works.Wait()
 }
 
 // serve serves agents until one has taken all, or none came for long.

@@ -2,8 +2,8 @@ package supervisor
 
 import "context"
 
-// Start starts a command under a supervisor, or, without [Options.Dir] or where none is
-// [Available], inside this process. It returns when the command was executed.
+// Start starts a command under a supervisor, or, where none is [Available], inside this
+// process. It returns when the command was executed.
 //
 // The error is a *harp.FieldError for a Spec that cannot be; a *[proc.ExecError] if the
 // command was not executed; [ErrExists] if the attempt is there already; ctx's if that is
@@ -19,7 +19,7 @@ func Start(ctx context.Context, o Options, spec Spec) (*Handle, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if o.Dir == "" || !Available() {
+	if o.inside || !Available() {
 		return startLocal(spec, o)
 	}
 	return startProcess(ctx, o, spec)

@@ -7,8 +7,10 @@
 // there by job and attempt and goes on where the last one was. What the supervisor wrote
 // before it died is read from the file.
 //
-// A program whose main did not begin with [Main] cannot be a supervisor: then, or without
-// a directory, the same runs inside the agent and ends with it.
+// Without a directory a supervisor ends with its agent: when that is gone, however it went,
+// it ends the command, and what is left of the secrets. A program whose main did not begin
+// with [Main] cannot be a supervisor: then the same runs inside the agent, and what an agent
+// that is killed leaves is left.
 package supervisor
 
 import (
@@ -111,7 +113,7 @@ type ExecError = proc.ExecError
 
 // Options are where and how attempts are supervised.
 type Options struct {
-	// Dir has a directory for each attempt. Empty: they run inside this process.
+	// Dir has a directory for each attempt. Empty: they end with this process.
 	Dir string
 
 	// Hold is what a full spool does from the beginning, or from Attach on, until
@@ -121,6 +123,8 @@ type Options struct {
 	// Commit is called by Start when all is prepared, right before the command is
 	// executed. Its error, which Start returns, keeps it from that. nil: nothing.
 	Commit func() error
+
+	inside bool // they run inside this process, also where supervisors can be had
 }
 
 func (o Options) commit() error {

@@ -106,3 +106,39 @@ func TestNothingEscapes(t *testing.T) {
 		})
 	}
 }
+
+// TestKilledBesideItsAgent checks that what is left of a command whose supervisor was to end
+// with this process, and died before it, is ended.
+func TestKilledBesideItsAgent(t *testing.T) {
+	t.Parallel()
+	spec := shell(`setsid sleep 1000 >/dev/null 2>&1 & echo $$; echo $!; echo "$1"; exec sleep 1000`, supervisor.SecretPath("key"))
+	spec.Secrets = []supervisor.Secret{{Name: "key", Content: []byte("x")}}
+	h, err := supervisor.Start(t.Context(), supervisor.Options{}, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	var printed []string
+	_, err = h.Follow(t.Context(), 0, func(_ int64, r supervisor.Record) error {
+		printed = append(printed, string(r.Value))
+		if len(printed) == 3 {
+			return syscall.Kill(supervisorOf(t, printed[0]), syscall.SIGKILL)
+		}
+		return nil
+	}, ignore)
+	if !errors.Is(err, supervisor.ErrLost) {
+		t.Fatalf("following returned %v", err)
+	}
+	if err := h.EndOrphans(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, pid := range printed[:2] {
+		if !isGone(t, pid) {
+			t.Error("it runs on")
+			endProcess(t, pid)
+		}
+	}
+	if _, err := os.Stat(filepath.Dir(printed[2])); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the secret is still there: %v", err)
+	}
+}

@@ -19,12 +19,18 @@ import (
 	"github.com/harpcaller/harp/internal/needs"
 )
 
-// wirings runs a test with a supervisor and inside this process.
+// wirings runs a test with a supervisor, with one that ends with this process, and inside this
+// process.
 func wirings(t *testing.T, test func(t *testing.T, o supervisor.Options)) {
 	t.Helper()
 	t.Parallel()
 	t.Run("inside", func(t *testing.T) {
 		t.Parallel()
+		test(t, supervisor.Inside())
+	})
+	t.Run("tied", func(t *testing.T) {
+		t.Parallel()
+		supervised(t)
 		test(t, supervisor.Options{})
 	})
 	t.Run("supervised", func(t *testing.T) {
