@@ -79,7 +79,7 @@ func TestNothingEscapes(t *testing.T) {
 	for name, dir := range map[string]string{"inside": "", "supervised": nobodysDir(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := asNobody(nobodyArg, dir, `setsid env -i sh -c 'echo $$; exec sleep 1000' & wait`)
+			cmd := asNobody(nobodyArg, dir, `(setsid env -i sh -c 'echo $$; exec sleep 1000' &); exec sleep 1000`)
 			out, err := cmd.StdoutPipe()
 			if err == nil {
 				err = cmd.Start()
