@@ -104,3 +104,42 @@ func TestSupervisorDiesBeforeTheCommandBegins(t *testing.T) {
 		t.Errorf("asked again it ended with %+v", end)
 	}
 }
+
+// A command that runs when its agent has lost its journal is reported, counts as one that
+// runs, and delivers its end, also to an agent after the next; so does one that has ended.
+func TestJournalIsGoneAndCommandsLive(t *testing.T) {
+	c := newCommander(t, t.TempDir())
+	path, w := pipe(t)
+	alone := c.peer.call("alone", harp.Args{"pipe": path}).accepted()
+	other, lines := pipe(t)
+	ending := c.peer.call("lines", harp.Args{"pipe": other}).accepted()
+	tell(t, lines, "a\n")
+	expect[wire.Records](ending, wire.TypeRecords)
+	c.run.stop()
+	c.run.wait()
+	if err := os.RemoveAll(filepath.Join(c.dir, "journal")); err != nil {
+		t.Fatal(err)
+	}
+	tell(t, lines, "end\n")
+	c.noted(ending, ended)
+	c.boot()
+	c.restart()
+	if h := c.peer.held; len(h) != 2 || h[0].Fence != 1 || h[1].Fence != 1 {
+		t.Fatalf("the next agent holds %+v", h)
+	}
+	if reason := c.peer.call("alone", harp.Args{"pipe": path}).notNow(); reason != wire.NotNowBusy {
+		t.Errorf("another is told %s", reason)
+	}
+	x := c.peer.resume(alone.id, 0)
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	if end, _ := x.rest(); end.Gone || value[int](t, end) != 0 {
+		t.Errorf("it ended with %+v", end)
+	}
+	end, records := c.peer.resume(ending.id, 0).endedFrom(0)
+	if end.Gone || value[int](t, end) != 4 || linesOf(t, records, "stdout") != "a|end" {
+		t.Errorf("it ended with %+v after %+v", end, records)
+	}
+	c.nothingLeft()
+}

@@ -152,7 +152,9 @@ func TestReconciliation(t *testing.T) {
 		{"ended", saidStart, false, "j", wire.HeldEnded, harp.StateRunning, "", 0, true},
 		{"journal gone", saidStart, false, "new", "", harp.StateLost, harp.LostJournalGone, 0, false},
 		{"journal gone, nothing was heard of it", gotCall, false, "new", "", harp.StateLost, harp.LostJournalGone, 0, false},
-		{"journal gone, and it says it holds it", saidStart, false, "new", wire.HeldAlive, harp.StateLost, harp.LostJournalGone, 0, false},
+		{"journal gone, and it runs", saidStart, false, "new", wire.HeldAlive, harp.StateRunning, "", 0, true},
+		{"journal gone, and it has ended", saidStart, false, "new", wire.HeldEnded, harp.StateRunning, "", 0, true},
+		{"journal gone, and it says that it withdrew it", gotCall, false, "new", wire.HeldWithdrawn, harp.StateLost, harp.LostJournalGone, 0, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, sys *system) {
@@ -162,7 +164,7 @@ func TestReconciliation(t *testing.T) {
 					t.Errorf("it is %s (%s), want %s (%s)", s.State, s.Reason, row.state, row.reason)
 				}
 				expectAsked(t, asked, row.call, row.resume, row.cancel)
-				if row.journal == "new" && row.holds != "" && len(a.forgot) != 1 {
+				if row.resume && len(a.forgot) != 0 {
 					t.Errorf("it was told to forget %v", a.forgot)
 				}
 			})
