@@ -26,8 +26,8 @@ func (a *Agent) adopt() {
 			continue
 		}
 		here[h.Key] = true
-		if a.roster.find(key{job: h.Job, number: h.Attempt}) != nil {
-			continue // it has ended, and the journal did not take that yet
+		if a.roster.find(key{job: h.Job, number: h.Attempt}) != nil || a.withdrawIdle(j, h.Key) {
+			continue // it has ended, and the journal did not take that yet; or it never began
 		}
 		switch info := infoOf(h); {
 		case info.Supervised && a.cfg.Dir != "", info.Command && !info.Supervised && !bootedSince(info.Boot):
@@ -37,6 +37,25 @@ func (a *Agent) adopt() {
 		}
 	}
 	a.tidy(here)
+}
+
+// withdrawIdle takes back the start of a command of which it is sure that it was not executed,
+// as the last agent died just before. It reports whether that was so.
+func (a *Agent) withdrawIdle(j *journal.Journal, k journal.Key) bool {
+	of := supervisor.Key{Job: k.Job, Attempt: k.Attempt}
+	trace, err := supervisor.Inspect(a.here, a.supervision(), of)
+	if err != nil || !trace.NeverBegan {
+		return false // what is there is found out in its time
+	}
+	if err := j.Retract(k); err != nil {
+		a.log.Warn("the start of a command that never began cannot be taken back", "job", k.Job, "attempt", k.Attempt, "error", err.Error())
+		return false
+	}
+	a.log.Info("a command of the last agent never began, and may be asked for again", "job", k.Job, "attempt", k.Attempt)
+	if err := supervisor.Discard(a.supervision(), of); err != nil {
+		a.log.Warn("what is there of a command that never began cannot be removed", "job", k.Job, "attempt", k.Attempt, "error", err.Error())
+	}
+	return true
 }
 
 // adoptOne takes on an attempt of which something may run. What became of it is found

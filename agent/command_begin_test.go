@@ -110,9 +110,10 @@ func TestSupervisorDiesBeforeTheCommandBegins(t *testing.T) {
 func TestJournalIsGoneAndCommandsLive(t *testing.T) {
 	c := newCommander(t, t.TempDir())
 	path, w := pipe(t)
-	alone := c.peer.call("alone", harp.Args{"pipe": path}).accepted()
+	fence := func(c *wire.Call, _ *harp.Request) { c.Fence = 7 }
+	alone := c.peer.call("alone", harp.Args{"pipe": path}, fence).accepted()
 	other, lines := pipe(t)
-	ending := c.peer.call("lines", harp.Args{"pipe": other}).accepted()
+	ending := c.peer.call("lines", harp.Args{"pipe": other}, fence).accepted()
 	tell(t, lines, "a\n")
 	expect[wire.Records](ending, wire.TypeRecords)
 	c.run.stop()
@@ -124,7 +125,7 @@ func TestJournalIsGoneAndCommandsLive(t *testing.T) {
 	c.noted(ending, ended)
 	c.boot()
 	c.restart()
-	if h := c.peer.held; len(h) != 2 || h[0].Fence != 1 || h[1].Fence != 1 {
+	if h := c.peer.held; len(h) != 2 || h[0].Fence != 7 || h[1].Fence != 7 {
 		t.Fatalf("the next agent holds %+v", h)
 	}
 	if reason := c.peer.call("alone", harp.Args{"pipe": path}).notNow(); reason != wire.NotNowBusy {

@@ -447,6 +447,10 @@ func processesOf(t *testing.T, job string) (list []process) {
 		if err != nil || !strings.Contains("\x00"+string(env), "\x00HARP_JOB="+job+"\x00") {
 			continue // or it has ended just now
 		}
+		argv, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		if err != nil || strings.HasPrefix(string(argv), "harp-supervise") {
+			continue // that is marked, too, where it ends with its agent
+		}
 		stat, err := os.ReadFile(filepath.Join(filepath.Dir(path), "stat"))
 		if err != nil {
 			continue

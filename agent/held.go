@@ -28,6 +28,7 @@ type journalInfo struct {
 	Boot        string `msgpack:"boot,omitempty"`
 	Timeout     int64  `msgpack:"timeout,omitempty"`
 	MaxExecTime int64  `msgpack:"maxexec,omitempty"`
+	Fence       int64  `msgpack:"fence,omitempty"` // only where the journal does not say it
 }
 
 // journalInfo is that of the attempt.
@@ -42,6 +43,15 @@ func (at *attempt) journalInfo() []byte {
 			info.Ends = endsReboot
 		}
 	}
+	return wire.Encode(info)
+}
+
+// supervisedInfo is what an agent is to know that finds the attempt's supervisor, and nothing
+// of it in its journal.
+func (at *attempt) supervisedInfo() []byte {
+	var info journalInfo
+	_ = wire.Decode(at.journalInfo(), &info) // it was encoded here
+	info.Fence = at.fence
 	return wire.Encode(info)
 }
 

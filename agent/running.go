@@ -57,7 +57,7 @@ var errDenied = errors.New("agent: not now")
 
 // begin prepares the command, journals its start and executes it.
 func (r *running) begin(at *attempt, commit func() denial) denial {
-	var no denial
+	var no, retracted denial
 	committed := false
 	where := supervisor.Options{Hold: r.holds(at), Commit: func() error {
 		if no = commit(); no.is() {
@@ -65,10 +65,11 @@ func (r *running) begin(at *attempt, commit func() denial) denial {
 		}
 		committed = true
 		return nil
-	}}
+	}, Retract: func() { retracted = at.retract(wire.NotNowNoSpace) }}
 	r.spec.MaxRecord, r.spec.MaxSpool = max(at.limits.MaxRecord-recordCost, 1), childSpool
 	if r.survives {
 		where.Dir, r.spec.MaxSpool = at.agent.supervision().Dir, commandSpool
+		r.spec.Info = at.supervisedInfo()
 	}
 	ctx, cancel := context.WithTimeout(at.ctx, beginTime)
 	defer cancel()
@@ -80,22 +81,27 @@ func (r *running) begin(at *attempt, commit func() denial) denial {
 	case errors.Is(err, errDenied):
 		return no
 	case committed:
-		return r.failed(at, err)
+		return r.failed(at, err, retracted)
 	}
 	return r.unprepared(at, err)
 }
 
-// failed is for a command whose start is journalled. What was not executed is not in
-// the journal any more when that is said. Where that is not known it is looked for.
-func (r *running) failed(at *attempt, err error) denial {
-	if errors.Is(err, supervisor.ErrLost) {
+// failed is for a command whose start was journalled, and that was not executed: then the
+// start is retracted. It is refused if it never can be, and else not now. Where it is not
+// known whether it was, it is looked for.
+func (r *running) failed(at *attempt, err error, retracted denial) denial {
+	var exec *supervisor.ExecError
+	switch {
+	case errors.Is(err, supervisor.ErrLost):
 		at.log().Error("a command's supervisor was lost when it was to begin", "error", err.Error())
 		return denial{}
+	case retracted.broken != nil:
+		return retracted
+	case errors.As(err, &exec) || !retracted.is():
+		return rejected("exec", err.Error())
 	}
-	if no := at.retract(wire.NotNowBusy); no.broken != nil {
-		return no
-	}
-	return rejected("exec", err.Error())
+	at.log().Warn("a command could not be begun", "error", err.Error())
+	return retracted
 }
 
 // unprepared is for a command that was not even prepared.

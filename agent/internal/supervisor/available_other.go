@@ -17,3 +17,9 @@ func startProcess(context.Context, Options, Spec) (*Handle, error) { return nil,
 
 // Attach finds nothing here, as nothing outlives its agent. The error is [ErrNotFound].
 func Attach(context.Context, Options, Key) (*Handle, error) { return nil, ErrNotFound }
+
+// Inspect finds nothing here. The error is [ErrNotFound].
+func Inspect(context.Context, Options, Key) (Trace, error) { return Trace{}, ErrNotFound }
+
+// Discard has nothing to remove here.
+func Discard(Options, Key) error { return nil }

@@ -56,7 +56,8 @@ func newEngine(spec Spec, s spool, secrets secretDir, cgroup string) *engine {
 }
 
 // start starts the command. The error is a *proc.ExecError if there is no such command
-// here, else one of the machine; nothing is left to be ended then.
+// here, else one of the machine; nothing is left to be ended then. That it begins is noted
+// before it does: without that it never began.
 func (e *engine) start(launcher []string) error {
 	options := proc.Options{Launcher: launcher, Cgroup: e.cgroup, Survivors: e.survive}
 	ends, err := e.plumb(&options)
@@ -65,7 +66,11 @@ func (e *engine) start(launcher []string) error {
 	}
 	e.noteOldResult()
 	command := e.secrets.command(e.spec.Command)
-	e.process, err = proc.Start(command, options)
+	if err = e.spool.note(entryGo, struct{}{}, nil); err == nil {
+		if e.process, err = proc.Start(command, options); err != nil {
+			_ = e.spool.note(entryFailed, struct{}{}, nil) // it has room; without, it may have been
+		}
+	}
 	closeAll(ends)
 	if err != nil {
 		e.unplumb()

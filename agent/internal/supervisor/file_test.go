@@ -161,9 +161,21 @@ func TestWhatWasCutOffIsIgnored(t *testing.T) {
 			checkRecords(t, m, 0, 3, 20)
 		}
 	}
-	m, err := remade(t, append(b[:whole:whole], make([]byte, 5000)...))
-	if err != nil || m.count() != 3 {
-		t.Errorf("zeros at the end: %v", err)
+	for _, n := range []int64{1, frameHeader, 5000, readStep, 2*readStep + 1} {
+		zeros := append(b[:whole:whole], make([]byte, n)...)
+		m, err := remade(t, zeros)
+		if err != nil || m.count() != 3 || m.damage != nil {
+			t.Errorf("%d zeros at the end: %v, %+v", n, err, m)
+		}
+		if n <= frameHeader {
+			continue
+		}
+		zeros[len(zeros)-1] = 1
+		m, err = remade(t, zeros)
+		var d *DamagedError
+		if err != nil || m.count() != 3 || !errors.As(m.damage, &d) || d.Offset != whole {
+			t.Errorf("something behind %d zeros: %v, %+v", n-1, err, m)
+		}
 	}
 }
 

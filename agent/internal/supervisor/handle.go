@@ -27,6 +27,15 @@ type attempt interface {
 	Close() error
 }
 
+// Trace is what a spool file says of an attempt.
+type Trace struct {
+	Info       []byte    // of its Spec
+	Created    time.Time // when the command was started, or its supervisor
+	NeverBegan bool      // it is sure that the command was not executed, and never will be
+
+	undecided bool // it was not, and may be yet
+}
+
 // Key names the attempt.
 func (h *Handle) Key() Key { return h.key }
 

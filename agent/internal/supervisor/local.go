@@ -19,7 +19,9 @@ func startLocal(spec Spec, o Options) (*Handle, error) {
 		err = o.commit()
 	}
 	if err == nil {
-		err = e.start(launcher)
+		if err = e.start(launcher); err != nil {
+			o.retract()
+		}
 	}
 	if err != nil {
 		secrets.remove()

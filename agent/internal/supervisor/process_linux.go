@@ -93,7 +93,7 @@ func startProcess(ctx context.Context, o Options, spec Spec) (*Handle, error) {
 	going, err := instruct(ctx, conn, newHandover(p.root, spec, o.Hold), o.commit)
 	if err != nil {
 		drop(conn)
-		return nil, p.unstarted(child, going, err)
+		return nil, p.unstarted(child, going, err, o.retract)
 	}
 	addChild(child)
 	c, err := connect(conn, p)
@@ -118,9 +118,9 @@ func (o Options) place(k Key) (p place, env []string, err error) {
 var errStillborn = errors.New("the supervisor died before it started the command")
 
 // unstarted sees to the end of a supervisor that did not start the command, and returns
-// err: ErrLost only if it may have. One that was not told to go leaves nothing, and is
-// killed if it does not end.
-func (p place) unstarted(child *os.Process, going bool, err error) error {
+// err: ErrLost only if it may have. Otherwise it calls retract for one that was told to go, and
+// removes what that has left. One that was not told to go is killed if it does not end.
+func (p place) unstarted(child *os.Process, going bool, err error, retract func()) error {
 	if going && errors.Is(err, os.ErrDeadlineExceeded) {
 		addChild(child) // it is there, and what it does shows later
 		return err
@@ -130,16 +130,27 @@ func (p place) unstarted(child *os.Process, going bool, err error) error {
 		defer slow.Stop()
 	}
 	_, _ = child.Wait() // it says so only when it is about to end
-	if !going {
-		p.clear(child.Pid)
+	if errors.Is(err, ErrLost) {
+		if going && !p.neverBegan() {
+			return err
+		}
+		err = errStillborn
 	}
-	if errors.Is(err, ErrLost) && (!going || !p.exists()) {
-		return errStillborn
+	if going {
+		retract()
 	}
+	p.clear(child.Pid)
 	return err
 }
 
-// clear removes what a supervisor left that died before it was told to go.
+// neverBegan reports whether it is sure that a supervisor that is dead has not executed its
+// command.
+func (p place) neverBegan() bool {
+	t, err := p.inspect()
+	return err == nil && t.NeverBegan
+}
+
+// clear removes what a supervisor left that did not start its command.
 func (p place) clear(pid int) {
 	h, err := readHeader(p.spool())
 	if err != nil || h.Supervisor.PID != pid {

@@ -13,6 +13,8 @@ import (
 type remains struct {
 	header
 	*file          // of which only a cursor may be had
+	going  bool    // the command was to be executed next
+	failed bool    // and was not
 	leader started // zero: it is not known that the command ran
 	stop   *Stop
 	end    *End
@@ -58,6 +60,9 @@ func readRemains(path string) (*remains, error) {
 		return nil, err
 	}
 	m, err := remainsOf(f)
+	if err == nil {
+		err = m.scan()
+	}
 	if err != nil {
 		drop(f)
 		return nil, err
@@ -65,6 +70,7 @@ func readRemains(path string) (*remains, error) {
 	return m, nil
 }
 
+// remainsOf reads all but the records.
 func remainsOf(f *os.File) (*remains, error) {
 	h, size, err := headerOf(f)
 	if err != nil {
@@ -75,10 +81,7 @@ func remainsOf(f *os.File) (*remains, error) {
 	m.gone = mark{0, m.records}
 	m.readSlots()
 	m.taken, m.next, m.marks = m.gone, m.gone, []mark{m.gone}
-	if err := m.readNotes(size + 2*slotSize); err != nil {
-		return nil, err
-	}
-	return m, m.scan()
+	return m, m.readNotes(size + 2*slotSize)
 }
 
 // readSlots finds the first record that is there.
@@ -116,6 +119,10 @@ func (m *remains) readNotes(at int64) error {
 func (m *remains) learn(f frame) error {
 	var err error
 	switch f.kind {
+	case entryGo:
+		m.going = true
+	case entryFailed:
+		m.failed = true
 	case entryStarted:
 		_, err = f.decode(&m.leader)
 	case entryStop:

@@ -62,11 +62,11 @@ func supervise() int {
 	}
 	_ = send(conn, tellOutcome, problem{})
 	if err := receive(unbuffered(conn), sayGo, &struct{}{}); err != nil { // the agent has gone, or does not want it
-		s.undo()
+		s.release()
 		return 1
 	}
 	if err := s.begin(h); err != nil {
-		s.undo()
+		s.release()
 		_ = send(conn, tellOutcome, problemOf(err)) // nothing is left of it either way
 		return 1
 	}
@@ -204,18 +204,24 @@ func launcherFor(c proc.Spec) []string {
 	return selfLauncher
 }
 
-// undo removes what there is of an attempt that was not begun.
+// undo removes what there is of an attempt that was not prepared.
 func (s *server) undo() {
+	s.release()
+	if !s.isTied() {
+		_ = s.place.remove() // at worst it is found left over
+	}
+}
+
+// release gives up all of an attempt that was not begun but its spool file. That proves it to
+// an agent that comes after the one that wanted it, and is that one's to remove.
+func (s *server) release() {
 	if s.listener != nil {
 		drop(s.listener)
 	}
 	if s.engine != nil {
 		s.engine.secrets.remove()
 		removeCgroup(s.engine.cgroup)
-		_ = s.engine.spool.Close() // it is removed
-	}
-	if !s.isTied() {
-		_ = s.place.remove() // at worst it is found left over
+		_ = s.engine.spool.Close() // nothing that counts was written to it
 	}
 }
 

@@ -52,7 +52,9 @@ func outputSize(r *Record) int64 {
 const (
 	entryHeader  = 'H'
 	entryRecord  = 'R'
+	entryGo      = 'G' // the command is executed next
 	entryStarted = 'S'
+	entryFailed  = 'F' // it was not executed after all
 	entryStop    = 'P'
 	entryEnd     = 'E'
 )

@@ -29,6 +29,7 @@ type Key struct {
 type Spec struct {
 	Key
 	Procedure string `json:"procedure"`
+	Info      []byte `json:"info,omitempty"` // the agent's own, for one that has lost its journal
 	Command   proc.Spec
 	Stdin     []byte   `json:"-"` // what the command reads; empty: nothing
 	Secrets   []Secret `json:"-"`
@@ -124,7 +125,18 @@ type Options struct {
 	// executed. Its error, which Start returns, keeps it from that. nil: nothing.
 	Commit func() error
 
+	// Retract is called by Start when the command was not executed after Commit had returned
+	// nil, and never will be: before what there is of the attempt is removed, which would
+	// prove that to another agent. nil: nothing.
+	Retract func()
+
 	inside bool // they run inside this process, also where supervisors can be had
+}
+
+func (o Options) retract() {
+	if o.Retract != nil {
+		o.Retract()
+	}
 }
 
 func (o Options) commit() error {
