@@ -36,6 +36,7 @@ func (a *Agent) adopt() {
 			a.rebooted(j, h)
 		}
 	}
+	a.readopt(j, here)
 	a.tidy(here)
 }
 
@@ -56,6 +57,41 @@ func (a *Agent) withdrawIdle(j *journal.Journal, k journal.Key) bool {
 		a.log.Warn("what is there of a command that never began cannot be removed", "job", k.Job, "attempt", k.Attempt, "error", err.Error())
 	}
 	return true
+}
+
+// readopt takes on the commands with supervisors that the journal knows nothing of, as it is
+// another one than they were journalled in: what runs is reported, and counts. They are
+// journalled as what they are.
+func (a *Agent) readopt(j *journal.Journal, here map[journal.Key]bool) {
+	keys, err := supervisor.List(a.supervision())
+	if err != nil {
+		return // which tidy says
+	}
+	for _, of := range keys {
+		k := journal.Key{Job: of.Job, Attempt: of.Attempt}
+		if here[k] || j.State(k) != journal.Absent {
+			continue
+		}
+		trace, err := supervisor.Inspect(a.here, a.supervision(), of)
+		var info journalInfo
+		if err == nil && trace.NeverBegan {
+			err = supervisor.Discard(a.supervision(), of)
+		} else if err == nil {
+			err = wire.Decode(trace.Info, &info)
+		}
+		if err == nil && info.Supervised {
+			err = j.AcceptStart(k, journal.Accept{Fence: info.Fence, Info: trace.Info}, trace.Created)
+		}
+		if err != nil {
+			a.log.Error("a command that the journal knows nothing of cannot be taken on", "job", k.Job, "attempt", k.Attempt, "error", err.Error())
+			continue
+		}
+		if h, is := j.Get(k); is {
+			a.log.Warn("a command is there of which the journal knows nothing: it is taken on", "job", k.Job, "attempt", k.Attempt, "procedure", info.Procedure)
+			here[k] = true
+			a.adoptOne(j, h, info)
+		}
+	}
 }
 
 // adoptOne takes on an attempt of which something may run. What became of it is found

@@ -2,9 +2,9 @@ package agent_test
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"sync/atomic"
-	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"

@@ -47,9 +47,9 @@ type running struct {
 	mu      sync.Mutex // guards what follows; never held while blocked
 	handle  *supervisor.Handle
 	lost    *supervisor.Handle // of a supervisor that died, and was to end with the agent
-	closing bool  // it is stopped because the agent stops
-	unread  bool  // what it prints cannot be read any more: only its end is awaited
-	kept    int64 // records that the supervisor was told of
+	closing bool               // it is stopped because the agent stops
+	unread  bool               // what it prints cannot be read any more: only its end is awaited
+	kept    int64              // records that the supervisor was told of
 }
 
 // errDenied is why a command is not executed: its start is not journalled.

@@ -22,7 +22,8 @@ type attemptKey struct {
 type reconciliation struct {
 	s    *session
 	held map[attemptKey]wire.HeldAttempt
-	gone bool // the agent's journal was lost or rolled back: what it holds proves nothing
+	gone bool // the agent's journal was lost or rolled back: what it does not hold proves nothing
+	back bool // rolled back: nor does what it holds
 
 	changes []store.Transition
 	resumes []store.Job // that the agent is asked for
@@ -33,7 +34,8 @@ type reconciliation struct {
 // reconcile settles what can be and returns what the agent is to forget. What it is
 // to be asked for is in s.resumes.
 func (s *session) reconcile(ctx context.Context, held []wire.HeldAttempt) ([]wire.HeldAttempt, error) {
-	r := reconciliation{s: s, held: make(map[attemptKey]wire.HeldAttempt, len(held)), gone: s.journalGone()}
+	r := reconciliation{s: s, held: make(map[attemptKey]wire.HeldAttempt, len(held))}
+	r.gone, r.back = s.journalGone()
 	for _, h := range held {
 		r.held[attemptKey{h.Job, h.Attempt}] = h
 	}
@@ -59,22 +61,27 @@ func (s *session) reconcile(ctx context.Context, held []wire.HeldAttempt) ([]wir
 	return r.forget, r.commit(ctx)
 }
 
-// journalGone reports whether the agent's journal is another one than it was, or
-// knows less than it did.
-func (s *session) journalGone() bool {
+// journalGone reports whether the agent's journal is another one than it was, or is the same
+// and knows less than it did.
+func (s *session) journalGone() (gone, rolledBack bool) {
 	had := s.host.stored()
-	return had.Journal != "" && (s.hello.Journal != had.Journal || uint64(max(s.hello.Position, 0)) < had.Position)
+	if had.Journal == "" {
+		return false, false
+	}
+	rolledBack = s.hello.Journal == had.Journal && uint64(max(s.hello.Position, 0)) < had.Position
+	return rolledBack || s.hello.Journal != had.Journal, rolledBack
 }
 
 // take returns what the agent holds of the job's last attempt, which is dealt with
-// then.
+// then. What runs, or left its end, without the journal that it was noted in is there.
 func (r *reconciliation) take(j store.Job) (wire.HeldAttempt, bool) {
 	key := attemptKey{j.ID, int64(j.Attempt)}
 	h, ok := r.held[key]
-	if ok && !r.gone {
-		delete(r.held, key)
+	if !ok || r.back || h.State == wire.HeldWithdrawn && r.gone {
+		return h, false
 	}
-	return h, ok
+	delete(r.held, key)
+	return h, true
 }
 
 func (r *reconciliation) change(j store.Job, kind store.Kind, reason string) {
@@ -92,7 +99,7 @@ func (r *reconciliation) lost(j store.Job) {
 func (r *reconciliation) active(j store.Job) {
 	h, ok := r.take(j)
 	switch {
-	case r.gone:
+	case r.gone && !ok:
 		r.lost(j)
 	case (!ok || h.State == wire.HeldWithdrawn) && hasStarted(j):
 		r.lost(j)
@@ -111,7 +118,7 @@ func (r *reconciliation) active(j store.Job) {
 func (r *reconciliation) returning(j store.Job) {
 	h, ok := r.take(j)
 	switch {
-	case r.gone:
+	case r.gone && !ok:
 		if j.Survivor || j.Attempts[len(j.Attempts)-1].Reason == harp.LostTooLong {
 			r.lost(j) // it may still run, and nobody will know
 		}
@@ -134,7 +141,7 @@ func (r *reconciliation) rest(ctx context.Context, h wire.HeldAttempt) error {
 		r.events = append(r.events, harp.Event{Type: harp.EventHostForgot, Host: r.s.host.name, Job: h.Job, Attempt: int(h.Attempt), Reason: h.State})
 	case err != nil:
 		return err
-	case wasGivenUp(j, h) && !r.gone:
+	case wasGivenUp(j, h) && !r.back:
 		r.resume(j, h)
 		return nil
 	}
