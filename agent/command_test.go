@@ -74,14 +74,15 @@ func writeProcedures(t testing.TB, dir, text string) {
 
 // commander is an agent on a disk, which commands may outlive.
 type commander struct {
-	t     *testing.T
-	d     *dispatcher
-	dir   string
-	load  string
-	disk  *journal.Memory // has the journal; nil: the directory has it
-	agent *agent.Agent
-	run   *running
-	peer  *peer
+	t      *testing.T
+	d      *dispatcher
+	dir    string
+	load   string
+	disk   *journal.Memory // has the journal; nil: the directory has it
+	limits agent.Limits
+	agent  *agent.Agent
+	run    *running
+	peer   *peer
 }
 
 // newCommander is an agent that offers commands. If it has a directory they outlive it.
@@ -95,6 +96,7 @@ func newCommander(t *testing.T, dir string) *commander {
 func (c *commander) boot() {
 	c.t.Helper()
 	a := newAgent(c.t, loopback{}, func(cfg *agent.Config) {
+		cfg.Limits = c.limits
 		if cfg.Dir = c.dir; c.disk != nil {
 			cfg.Journal = c.disk
 		}

@@ -1,0 +1,157 @@
+//go:build linux
+
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// awayAtOnce loses the dispatcher, which refuses the agent from now on.
+func (c *commander) awayAtOnce() {
+	c.t.Helper()
+	c.d.set(func(d *dispatcher) { f := harp.FailureOf(harp.ErrUnavailable); d.refuse = &f })
+	c.peer.session.Close(nil)
+}
+
+// back lets the dispatcher in again.
+func (c *commander) back() {
+	c.t.Helper()
+	c.d.set(func(d *dispatcher) { d.refuse = nil })
+	c.peer = <-c.d.sessions
+}
+
+// printed is how many bytes of output records are, and how many they say were dropped.
+func printed(t *testing.T, records []wire.Record) (bytes, dropped int64) {
+	t.Helper()
+	for _, r := range records {
+		dropped += r.Truncated
+		if len(r.Value) == 0 {
+			continue // it says nothing else
+		}
+		var text string
+		if err := harp.Value(r.Value).Decode(&text); err != nil {
+			t.Fatal(err)
+		}
+		if bytes += int64(len(text)); !r.Partial {
+			bytes++
+		}
+	}
+	return bytes, dropped
+}
+
+// floodBytes is how many bytes the procedure flood prints.
+func floodBytes(n int) (bytes int64) {
+	for i := range n {
+		bytes += int64(len(fmt.Sprint(i+1))) + 90 + 1
+	}
+	return bytes
+}
+
+// What a command prints last while nobody is there to take it, and what there is no room
+// for, is said to have been dropped, to the byte.
+func TestOutputDroppedAtTheTailIsTold(t *testing.T) {
+	for name, dir := range map[string]string{"supervised": t.TempDir(), "children": ""} {
+		t.Run(name, func(t *testing.T) {
+			c := newFaulty(t, dir, nil)
+			c.limits = agent.Limits{MaxJobSpool: 200_000}
+			c.restart()
+			n := 100_000
+			if dir != "" {
+				n = 1_000_000 // more than its supervisor holds
+			}
+			x := c.peer.call("flood", harp.Args{"n": n}, func(c *wire.Call, _ *harp.Request) { c.Window = wire.MinWindow }).accepted()
+			c.awayAtOnce()
+			until(t, "the command has ended", func() bool { return len(processesOf(t, x.id)) == 0 })
+			c.back()
+			end, records := c.peer.resume(x.id, 0).endedFrom(0)
+			if end.Gone || value[int](t, end) != 0 || end.Records != int64(len(records)) {
+				t.Fatalf("it ended with %+v after %d records", end, len(records))
+			}
+			got, dropped := printed(t, records)
+			if want := floodBytes(n); got+dropped != want || dropped == 0 {
+				t.Errorf("of %d bytes %d arrived and %d are said to be dropped: %d are missing", want, got, dropped, want-got-dropped)
+			}
+		})
+	}
+}
+
+// Records that the journal has no room for, of a function whose end it has, are said to
+// have been dropped when the agent's process has ended meanwhile.
+func TestRecordsThatOnlyMemoryHadAreTold(t *testing.T) {
+	const many, size = 200, 1000
+	for name, from := range map[string]int64{"it has none": 0, "it has some": 100} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, p place) {
+				m := newMachine(t, p, func(a *agent.Agent) {
+					agent.HandleStream(a, harp.NewStreamProc[none, []byte, int]("flood"), func(_ context.Context, _ none, emit func([]byte) error) (int, error) {
+						for range many {
+							if err := emit(make([]byte, size)); err != nil {
+								return 0, err
+							}
+						}
+						return many, nil
+					})
+				}, agent.Limits{MaxJobSpool: 20 * size})
+				x := m.peer.call("flood", nil).accepted()
+				time.Sleep(time.Minute)
+				m.crash()
+				for range 2 { // it is not acknowledged at first
+					y := m.peer.resume(x.id, from)
+					var got []wire.Record
+					for {
+						f := y.receive()
+						if f.Type == wire.TypeEnd {
+							break
+						}
+						var r wire.Records
+						if err := wire.Decode(f.Body, &r); err != nil {
+							t.Fatal(err)
+						}
+						got = append(got, r.Records...)
+					}
+					var bytes int64
+					for _, r := range got {
+						bytes += int64(len(r.Value)) + r.Truncated
+					}
+					const each = size + 3 // as it is encoded
+					if want := each * (many - from); bytes != want || int64(len(got)) != many-from {
+						t.Errorf("%d records are told, with %d bytes and what they say was dropped, of %d and %d", len(got), bytes, many-from, want)
+					}
+					m.crash()
+				}
+				end, _ := m.peer.resume(x.id, many).ended()
+				if value[int](t, end) != many || end.Records != many {
+					t.Errorf("END %+v", end)
+				}
+			})
+		})
+	}
+}
+
+// Records of a command that the journal has no room for stay with its supervisor, though
+// the command has ended and the agent is restarted.
+func TestRecordsThatOnlyASupervisorHasAreTold(t *testing.T) {
+	c := newFaulty(t, t.TempDir(), nil)
+	c.limits = agent.Limits{MaxJobSpool: 20_000, Grace: time.Millisecond}
+	c.restart()
+	const n = 2000
+	x := c.peer.call("flood", harp.Args{"n": n}).accepted()
+	for next := int64(0); next < n; { // none of which is acknowledged
+		next += int64(len(expect[wire.Records](x, wire.TypeRecords).Records))
+	}
+	expect[wire.End](x, wire.TypeEnd)
+	c.restart()
+	end, records := c.peer.resume(x.id, 0).endedFrom(0)
+	got, dropped := printed(t, records)
+	if want := floodBytes(n); value[int](t, end) != 0 || got != want || dropped != 0 {
+		t.Errorf("of %d bytes %d arrived and %d are said to be dropped; END %+v", want, got, dropped, end)
+	}
+	c.nothingLeft()
+}
