@@ -67,6 +67,28 @@ func TestOutputIsCopied(t *testing.T) {
 	}
 }
 
+// What was dropped is said on stderr. A record that says nothing else, as the last one of
+// output for which there was no room, is no output.
+func TestDroppedOutputIsSaid(t *testing.T) {
+	for name, terminal := range map[string]bool{"copied": false, "on a terminal": true} {
+		t.Run(name, func(t *testing.T) {
+			local(t)
+			after := record(t, harp.KindStdout, "after", false)
+			after.Truncated = 12
+			f := printed(t, record(t, harp.KindStdout, "first", false), after, harp.Record{Kind: harp.KindData, Truncated: 3456789})
+			var change func(*cli)
+			want := said{stdout: "first\nafter\n", stderr: "12 bytes were dropped before #1\n3456789 bytes were dropped at #2\n"}
+			if terminal {
+				change = onTerminal
+				want.stdout = "12:00:00.000 #0 out first\n12:00:00.000 #1 out after\n"
+			}
+			if got := runFake(t, t.Context(), f, change, "job", "follow", firstID, "--since", "0"); got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
 // On a terminal nothing remote moves the cursor, and a progress bar is one line.
 func TestOutputOnATerminal(t *testing.T) {
 	local(t)
