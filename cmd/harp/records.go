@@ -48,7 +48,11 @@ func (p *recordPrinter) print(r harp.Record) error {
 	if p.cli.format == formatLines {
 		return p.cli.line(r)
 	}
-	if r.Truncated > 0 {
+	switch {
+	case r.Truncated > 0 && len(r.Value) == 0:
+		p.cli.notice("%d bytes were dropped at #%d", r.Truncated, r.Seq)
+		return nil
+	case r.Truncated > 0:
 		p.cli.notice("%d bytes were dropped before #%d", r.Truncated, r.Seq)
 	}
 	if r.Missing > 0 {
