@@ -135,7 +135,7 @@ func (a *Agent) rebooted(j *journal.Journal, h journal.Held) {
 		Value: harp.Value{0xc0}, Records: h.Records, RanFor: int64(time.Since(h.Started)),
 		Started: &wire.Started{Time: h.Started.UnixNano()},
 	}
-	c, _, err := j.End(h.Key, journal.End{Body: wire.Encode(end), Records: h.Records})
+	c, _, err := j.End(h.Key, journal.End{Body: encodeEnd(end, nil), Records: h.Records})
 	if err == nil {
 		err = c.Wait()
 	}

@@ -51,6 +51,7 @@ type attempt struct {
 	dropped   bool      // the journal has it without its value
 	outbox    outbox
 	missed    int64 // bytes of records that were dropped since the last one
+	lacks     *lacks
 	spool     spool
 	room      chan struct{} // closed when there may be room in the outbox; nil: nobody waits
 	nobody    bool          // asks for it any more: records are dropped, and so is the end

@@ -55,21 +55,22 @@ func (at *attempt) put(r wire.Record) error {
 // ctx lasts. One that is here, or that somebody has who asks for those behind it, is
 // not put again. One that nobody asks for is as good as acknowledged: if somebody does
 // after all, those behind it have the numbers that who made them gave them.
-func (at *attempt) putNumbered(ctx context.Context, n int64, r wire.Record) error {
-	room, err := at.tryPutNumbered(n, r)
+// size is how many bytes of output it is.
+func (at *attempt) putNumbered(ctx context.Context, n int64, r wire.Record, size int64) error {
+	room, err := at.tryPutNumbered(n, r, size)
 	for room != nil {
 		select {
 		case <-room:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		room, err = at.tryPutNumbered(n, r)
+		room, err = at.tryPutNumbered(n, r, size)
 	}
 	return err
 }
 
 // tryPutNumbered is tryPut for a record that is not dropped: who has it can wait.
-func (at *attempt) tryPutNumbered(n int64, r wire.Record) (room <-chan struct{}, err error) {
+func (at *attempt) tryPutNumbered(n int64, r wire.Record, size int64) (room <-chan struct{}, err error) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	switch next := at.outbox.next(); {
@@ -79,7 +80,7 @@ func (at *attempt) tryPutNumbered(n int64, r wire.Record) (room <-chan struct{},
 		at.outbox.ack(n + 1)
 		return nil, nil
 	case at.deaf:
-		at.missed += int64(len(r.Value))
+		at.missed += size + r.Truncated
 		return nil, nil
 	case n > next:
 		return nil, fmt.Errorf("agent: record %d came instead of %d", n, next)
@@ -115,6 +116,17 @@ func (at *attempt) hearNoMore(missed int64) {
 	at.deaf = true
 	at.missed += missed
 	at.openLocked()
+}
+
+// addDroppedTail notes how many bytes were dropped behind the last of the records that
+// the command's supervisor has numbered. If a record has a number behind those, an agent
+// before this one has said so.
+func (at *attempt) addDroppedTail(records, dropped int64) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if at.outbox.next() <= records {
+		at.missed += dropped
+	}
 }
 
 // numbered is the number that the next record gets.

@@ -94,6 +94,9 @@ func recovered(a *Agent, k key, j *journal.Journal, h journal.Held) *attempt {
 	at.recall(j, h)
 	at.ended, at.gone, at.dropped = true, h.State != journal.Ended, h.Dropped
 	at.spool.handed.end, at.spool.synced.end = true, true
+	if h.State == journal.Ended && h.Spooled < h.Records {
+		_, at.lacks, _ = endOf(j, h.Key) // that it cannot be read is found out when it is told
+	}
 	at.begun.comes()
 	at.returned.comes()
 	return at
@@ -247,7 +250,7 @@ func (s *session) forgetJournalled(k journal.Key) {
 // endTime is about when an attempt ended.
 func endTime(j *journal.Journal, h journal.Held) time.Time {
 	if h.State == journal.Ended {
-		if end, err := endOf(j, h.Key); err == nil {
+		if end, _, err := endOf(j, h.Key); err == nil {
 			return h.Started.Add(time.Duration(end.RanFor))
 		}
 	}

@@ -125,6 +125,7 @@ func (r *running) unprepared(at *attempt, err error) denial {
 func (r *running) run(at *attempt) (any, error) {
 	end, err := r.follow(at)
 	r.ranFor = end.RanFor
+	at.addDroppedTail(end.Records, end.Truncated)
 	switch {
 	case r.isLetGo():
 		return nil, errLetGo
@@ -282,7 +283,7 @@ func (r *running) put(ctx context.Context, at *attempt, n int64, rec supervisor.
 		return err
 	}
 	at.watch.offered()
-	if err := at.putNumbered(ctx, n, w); err != nil {
+	if err := at.putNumbered(ctx, n, w, rec.OutputSize()); err != nil {
 		return err
 	}
 	if next := at.keptElsewhere(); r.shouldSay(next, len(rec.Value)) {

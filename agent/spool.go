@@ -122,7 +122,9 @@ func (at *attempt) rehand() {
 }
 
 // handAllLocked hands over what it can. A journal that has no room for records has
-// some for the end. A limit or cancel holds whatever the journal does.
+// some for the end, which says how much is missing; but the records of a command that
+// goes on without the agent are with its supervisor as long as the journal has no end. A
+// limit or cancel holds whatever the journal does.
 func (at *attempt) handAllLocked() error {
 	s := &at.spool
 	j := s.keeper.current()
@@ -141,7 +143,11 @@ func (at *attempt) handAllLocked() error {
 		at.applyStopLocked()
 		return err
 	}
-	return errors.Join(err, at.handStopLocked(j), at.handEndLocked(j))
+	err = errors.Join(err, at.handStopLocked(j))
+	if err != nil && at.task.survives() {
+		return err
+	}
+	return errors.Join(err, at.handEndLocked(j))
 }
 
 // compareLocked finds out how much another journal has: it is the one before, opened
@@ -211,9 +217,10 @@ func (at *attempt) handEndLocked(j *journal.Journal) error {
 	if at.end == nil || s.handed.end {
 		return nil
 	}
-	end := journal.End{Body: wire.Encode(at.end), Records: at.end.Records}
+	lacks := at.lacksLocked()
+	end := journal.End{Body: encodeEnd(*at.end, lacks), Records: at.end.Records}
 	if len(end.Body) > journal.MaxBare {
-		end.Bare = wire.Encode(bare(*at.end))
+		end.Bare = encodeEnd(bare(*at.end), lacks)
 	}
 	c, dropped, err := j.EndAfter(s.key, s.handed.next, end)
 	if err != nil {
@@ -224,6 +231,43 @@ func (at *attempt) handEndLocked(j *journal.Journal) error {
 	s.note(c)
 	at.ackSpoolLocked()
 	return nil
+}
+
+// journalledEnd is END as the journal has it.
+type journalledEnd struct {
+	End   []byte `msgpack:"end"`
+	Lacks *lacks `msgpack:"lacks,omitempty"`
+}
+
+// lacks are the last records of an attempt, which the journal had no room for.
+type lacks struct {
+	First int64 `msgpack:"first"`
+	Next  int64 `msgpack:"next"`
+	Bytes int64 `msgpack:"bytes"` // of their values, and dropped before them
+}
+
+func encodeEnd(end wire.End, lacks *lacks) []byte {
+	return wire.Encode(journalledEnd{End: wire.Encode(end), Lacks: lacks})
+}
+
+// lacksLocked are the records that the journal would not have if END were journalled
+// now; nil: none.
+func (at *attempt) lacksLocked() *lacks {
+	l := lacks{First: max(at.spool.handed.next, at.outbox.first), Next: at.outbox.next()}
+	if l.First >= l.Next {
+		return nil
+	}
+	for _, r := range at.outbox.held()[l.First-at.outbox.first:] {
+		l.Bytes += int64(len(r.Value)) + r.Truncated
+	}
+	return &l
+}
+
+// dropped returns how many bytes a record of them is said to have had: all of them
+// together as many as they had. Which had how many is not journalled.
+func (l *lacks) dropped(n int64) int64 {
+	i, all := n-l.First, l.Next-l.First
+	return l.Bytes*(i+1)/all - l.Bytes*i/all
 }
 
 // bare is END without its value, which fits whatever else there is no room for.

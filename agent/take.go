@@ -99,9 +99,9 @@ func (r *report) takeSpooledLocked(room int) (transport.Type, any, error) {
 	return t, message, err
 }
 
-// lackLocked is for records that the journal does not have: they were told, or were
-// to be, when the process ended before they were written. So they are as if they had
-// never been.
+// lackLocked is for records that the journal does not have. Those that it had no room
+// for are told as dropped. Others were told, or were to be, when the process ended before
+// they were written: so they are as if they had never been.
 func (r *report) lackLocked(until int64, room int) (transport.Type, any, error) {
 	at := r.at
 	switch {
@@ -110,6 +110,8 @@ func (r *report) lackLocked(until int64, room int) (transport.Type, any, error) 
 	case !at.ended || len(at.outbox.held()) > 0: // those behind them have their numbers
 		at.log().Error("records are not in the journal: they are told as dropped", "first", r.next, "missing", until-r.next)
 		return r.tellDroppedLocked(until-r.next, room)
+	case at.lacks != nil:
+		return r.tellLackedLocked(room)
 	}
 	at.log().Warn("the last records were not written in time", "first", r.next, "missing", until-r.next)
 	at.outbox.first = r.next
@@ -125,6 +127,20 @@ func (r *report) tellDroppedLocked(n int64, room int) (transport.Type, any, erro
 	}
 	one := []wire.Record{{Time: time.Now().UnixNano(), Truncated: 1}}
 	return r.tellLocked(within(slices.Repeat(one, int(min(n, batchRecords))), room))
+}
+
+// tellLackedLocked tells of records that the journal had no room for.
+func (r *report) tellLackedLocked(room int) (transport.Type, any, error) {
+	if len(r.flight.costs) > 0 && recordCost > room {
+		return 0, nil, nil
+	}
+	l := r.at.lacks
+	r.at.log().Warn("records were dropped, as the journal had no room for them", "first", r.next, "missing", l.Next-r.next)
+	var records []wire.Record
+	for n := r.next; n < min(l.Next, r.next+batchRecords); n++ {
+		records = append(records, wire.Record{Time: time.Now().UnixNano(), Truncated: l.dropped(n)})
+	}
+	return r.tellLocked(within(records, room))
 }
 
 // tellLocked notes that records are told.
@@ -193,18 +209,20 @@ func (at *attempt) spooledEnd() (*wire.End, error) {
 	if j == nil {
 		return nil, journal.ErrClosed
 	}
-	return endOf(j, at.spool.key)
+	end, _, err := endOf(j, at.spool.key)
+	return end, err
 }
 
-// endOf reads an END from a journal.
-func endOf(j *journal.Journal, k journal.Key) (*wire.End, error) {
+// endOf reads an END from a journal, and which records that has not.
+func endOf(j *journal.Journal, k journal.Key) (*wire.End, *lacks, error) {
 	body, err := j.Ended(k)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	var kept journalledEnd
 	end := new(wire.End)
-	if err := wire.Decode(body, end); err != nil {
-		return nil, errors.Join(journal.ErrCorrupt, err)
+	if err := errors.Join(wire.Decode(body, &kept), wire.Decode(kept.End, end)); err != nil {
+		return nil, nil, errors.Join(journal.ErrCorrupt, err)
 	}
-	return end, nil
+	return end, kept.Lacks, nil
 }

@@ -39,6 +39,9 @@ type cursor interface {
 
 var errKept = errors.New("the records are not here any more: they are kept elsewhere")
 
+// OutputSize is how many bytes of output a record is, without those dropped before it.
+func (r *Record) OutputSize() int64 { return outputSize(r) }
+
 // outputSize is how many bytes of output a record is.
 func outputSize(r *Record) int64 {
 	n := int64(len(r.Value))
