@@ -1,0 +1,103 @@
+package agent_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+// A dispatcher that knows nothing of an attempt that runs, as its store is another one,
+// does not abandon it: it goes on as while its own dispatcher is away, and that is told
+// everything.
+func TestAnotherStoreAbandonsNothing(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		inMemory(t, func(t *testing.T, p place) {
+			emit, emitted, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			m := newMachine(t, p, func(a *agent.Agent) {
+				offerStream(a, "count", func(_ context.Context, put func(int) error) error {
+					for i := range 1000 {
+						if i == 5 {
+							<-emit
+						}
+						if err := put(i); err != nil {
+							return err
+						}
+					}
+					close(emitted)
+					<-release
+					return nil
+				})
+			}, agent.Limits{})
+			small := func(c *wire.Call, _ *harp.Request) { c.Window = 330 }
+			x := m.peer.call("count", nil, small, limits(harp.NoLimit, harp.NoLimit)).accepted()
+			expect[wire.Records](x, wire.TypeRecords)
+			x.ack(1)
+			synctest.Wait()
+			m.d.set(func(d *dispatcher) { d.welcome.Store = "other" })
+			m.lose()
+			m.peer.forget(m.peer.held...)
+			close(emit)
+			<-emitted // it is held back by nobody
+			close(release)
+			time.Sleep(time.Second)
+			m.peer.forget(wire.HeldAttempt{Job: x.id, Attempt: 1})
+			if restarted {
+				m.crash()
+			}
+			m.checkHeld(x, wire.HeldEnded, 1000)
+			m.d.set(func(d *dispatcher) { d.welcome.Store = "store" })
+			m.lose()
+			end, records := m.peer.resume(x.id, 1).endedFrom(1)
+			if value[int](t, end) != 0 || len(records) != 999 {
+				t.Fatalf("END %+v after %d records", end, len(records))
+			}
+			for i, r := range records {
+				if r.Truncated > 0 || len(r.Value) == 0 {
+					t.Fatalf("record %d: %+v", i, r)
+				}
+			}
+		})
+	}
+}
+
+// An agent has one dispatcher at a time: one with another store does not take its place.
+func TestSecondDispatcher(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		offerGreet(a)
+		l := p.listen(t, agentID)
+		run(t, func(ctx context.Context) error { return a.Serve(ctx, l) })
+		meet := func(store string) (*peer, error) {
+			d := &dispatcher{t: t, welcome: wire.Welcome{Version: wire.Version, Store: store, Heartbeat: int64(time.Hour)}}
+			return d.meet(t.Context(), dial(t, p, l, dispatcherID, transport.ProtocolAgent))
+		}
+		first, err := meet("one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if second, err := meet("two"); err == nil {
+			t.Error("a second dispatcher has a session beside the first")
+			second.session.Close(nil)
+		}
+		if err := first.session.Err(); err != nil {
+			t.Fatalf("the session of the first ended: %v", err)
+		}
+		value[greeting](t, first.call("greet", harp.Pos("Ada")).accepted().end())
+		first.session.Close(nil)
+		for {
+			second, err := meet("two")
+			if err != nil {
+				continue // the agent has not noticed yet that the first is gone
+			}
+			value[greeting](t, second.call("greet", harp.Pos("Ada")).accepted().end())
+			second.session.Close(nil)
+			return
+		}
+	})
+}
