@@ -48,7 +48,7 @@ func (s *session) answer(x *transport.Exchange, c wire.Call, received time.Time)
 		return told
 	}
 	from := int64(fromAcked)
-	if at.store != s.store {
+	if !at.isOf(s.store) {
 		from = 0 // what another dispatcher has is not here
 	}
 	result := s.tell(x, at, ask{from: from, window: c.Window, greeting: wire.TypeAccepted})

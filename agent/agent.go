@@ -87,7 +87,8 @@ type Config struct {
 
 // Agent offers procedures and runs them. It is safe for concurrent use; Connect and
 // Serve may run side by side. An agent has one dispatcher at a time: a session that
-// a dispatcher opens closes the one before.
+// a dispatcher opens closes the one before, and one of a dispatcher with another store
+// is refused.
 type Agent struct {
 	cfg       Config
 	bare      bool  // would dial TCP without TLS
@@ -97,8 +98,9 @@ type Agent struct {
 	catalogue catalogue
 	roster    roster
 	keeper    *keeper
-	commands  sync.WaitGroup // of commands that go on without the agent, and of what is done about them
-	up        atomic.Bool    // there is a dispatcher's session
+	commands  sync.WaitGroup         // of commands that go on without the agent, and of what is done about them
+	up        atomic.Pointer[string] // the store of the dispatcher that has a session; nil: none has
+	connects  atomic.Bool            // a Connect is under way
 
 	life  sync.Mutex         // guards what follows; held while the journal is opened and closed
 	stays int                // that use it

@@ -23,7 +23,6 @@ type attempt struct {
 	stay   *stay // waits for its function; nil: it was recovered, or goes on without the agent
 	key    key
 	fence  int64
-	store  string // of the dispatcher that it was accepted from
 	info   *CallInfo
 	limits Limits
 	most   int // attempts of its procedure at a time; 0: any
@@ -40,6 +39,7 @@ type attempt struct {
 	owner *session // of a direct caller; guarded by the roster's mutex
 
 	mu        sync.Mutex // guards what follows; never held while blocked
+	store     string     // of the dispatcher that it was accepted from, or that asked for it since
 	no        denial     // why it was not started
 	started   time.Time
 	stopping  *wire.Stopping

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -30,10 +31,15 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", addr)
 }
 
-// Connect dials the dispatcher at addr, port 7440 unless it names another, and runs
-// what it is asked to. It reconnects for ever, whatever went wrong, a refusal too:
-// the pause before an attempt is chosen at random, within a second at first and
-// within ten, or as many as the dispatcher wishes, when attempts keep failing.
+// Connect dials the dispatcher at one of the addresses, port 7440 unless they name
+// another, and runs what it is asked to. Several addresses are alternatives, tried in
+// random order: the agent has one dispatcher at a time. They should lead to one, or to
+// such as have one store. What a dispatcher with another store asked for goes on, and
+// waits for that one.
+//
+// Connect reconnects for ever, whatever went wrong, a refusal too: the pause before an
+// attempt is chosen at random, within a second at first and within ten, or as many as
+// the dispatcher wishes, when attempts keep failing.
 //
 // When ctx ends the agent takes no more calls and ends the contexts of the
 // procedures that run, with the cause harp.ErrClosed. Connect returns nil when they
@@ -43,25 +49,30 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 // procedures.
 //
 // The error is a *harp.FieldError for a configuration or an address that cannot be,
-// and for a Dir that others could change, a *DirInUseError while another process uses Dir, or why the journal cannot be
-// opened: journal.ErrCorrupt if it is damaged.
-func (a *Agent) Connect(ctx context.Context, addr string) error {
+// and for a Dir that others could change, harp.ErrConflict while another Connect of the
+// agent runs, a *DirInUseError while another process uses Dir, or why the journal cannot
+// be opened: journal.ErrCorrupt if it is damaged.
+func (a *Agent) Connect(ctx context.Context, addrs ...string) error {
 	if err := a.check(); err != nil {
 		return err
 	}
 	if a.bare {
 		return errNoTLS
 	}
-	addr, err := withPort(addr)
+	addrs, err := withPorts(addrs)
 	if err != nil {
 		return err
 	}
+	if !a.connects.CompareAndSwap(false, true) {
+		return errConnects
+	}
+	defer a.connects.Store(false)
 	st, err := a.begin()
 	if err != nil {
 		return err
 	}
 	defer a.end(st)
-	c := connector{agent: a, addr: addr, stay: st}
+	c := connector{agent: a, addrs: addrs, stay: st, said: map[string]string{}}
 	for ctx.Err() == nil {
 		begun := time.Now()
 		opened, err := c.once(ctx)
@@ -72,7 +83,25 @@ func (a *Agent) Connect(ctx context.Context, addr string) error {
 	return nil
 }
 
-var errNoTLS = &harp.FieldError{Field: "tls", Message: "must be set"}
+var (
+	errNoTLS    = &harp.FieldError{Field: "tls", Message: "must be set"}
+	errConnects = fmt.Errorf("%w: agent: Connect runs already; it takes several addresses", harp.ErrConflict)
+)
+
+// withPorts adds the port to addresses that have none. There must be one at least.
+func withPorts(addrs []string) ([]string, error) {
+	if len(addrs) == 0 {
+		addrs = []string{""}
+	}
+	with := make([]string, len(addrs))
+	for i, addr := range addrs {
+		var err error
+		if with[i], err = withPort(addr); err != nil {
+			return nil, err
+		}
+	}
+	return with, nil
+}
 
 // withPort adds the port to an address that has none.
 func withPort(addr string) (string, error) {
@@ -89,15 +118,27 @@ func withPort(addr string) (string, error) {
 // connector is one Connect.
 type connector struct {
 	agent    *Agent
-	addr     string
+	addrs    []string
+	left     []string // of those, to be tried before any is tried again
+	addr     string   // tried last
 	stay     *stay
-	failures int    // since a session was open for calls
-	said     string // the failure last logged
+	failures int               // since a session was open for calls
+	said     map[string]string // the failure last logged, by address
+}
+
+// next chooses the address to be tried now.
+func (c *connector) next() {
+	if len(c.left) == 0 {
+		c.left = slices.Clone(c.addrs)
+		rand.Shuffle(len(c.left), func(i, j int) { c.left[i], c.left[j] = c.left[j], c.left[i] })
+	}
+	c.addr, c.left = c.left[0], c.left[1:]
 }
 
 // once dials and speaks until the session ends. It reports whether it was open for
 // calls.
 func (c *connector) once(ctx context.Context) (opened bool, err error) {
+	c.next()
 	conn, err := c.dial(ctx)
 	if err != nil {
 		return false, err
@@ -122,14 +163,15 @@ func (c *connector) dial(ctx context.Context) (*transport.Conn, error) {
 // agent shall be there as soon as over one that refuses. What went wrong is worth a
 // line when it is news.
 func (c *connector) sleep(ctx context.Context, begun time.Time, opened bool, err error) {
-	wait := pause(c.failures, c.agent.longestPause()) - time.Since(begun)
+	wait := pause(c.failures/len(c.addrs), c.agent.longestPause()) - time.Since(begun)
 	if opened {
-		c.failures, c.said = 0, ""
+		c.failures, c.left = 0, nil
+		clear(c.said)
 		wait = pause(0, c.agent.longestPause())
 	}
 	c.failures++
-	if text := fmt.Sprint(err); !opened && text != c.said {
-		c.said = text
+	if text := fmt.Sprint(err); !opened && text != c.said[c.addr] {
+		c.said[c.addr] = text
 		c.agent.log.Warn("not connected", "addr", c.addr, "error", text, "retry", wait)
 	}
 	timer := time.NewTimer(wait)

@@ -25,18 +25,23 @@ type dispatcher struct {
 }
 
 // listen starts a dispatcher that agents dial.
-func listen(t testing.TB, p place) *dispatcher {
+func listen(t testing.TB, p place) *dispatcher { return listenAs(t, p, dispatcherID.Name) }
+
+// listenAs is listen for one of another name.
+func listenAs(t testing.TB, p place, name string) *dispatcher {
+	id := dispatcherID
+	id.Name = name
 	d := &dispatcher{
 		t:        t,
 		sessions: make(chan *peer),
 		welcome:  wire.Welcome{Version: wire.Version, Store: "store", Heartbeat: int64(time.Hour)},
 	}
-	l := p.listen(t, dispatcherID)
+	l := p.listen(t, id)
 	d.addr = l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	cfg := transport.ServeConfig{
-		TLS:       p.config(t, dispatcherID),
+		TLS:       p.config(t, id),
 		Logger:    silent,
 		Protocols: map[string]transport.Role{transport.ProtocolAgent: transport.RoleAgent},
 	}

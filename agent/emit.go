@@ -222,7 +222,7 @@ func (at *attempt) putFollowedLocked(r wire.Record) putting {
 // away nothing waits for a room that nobody makes.
 func (at *attempt) putAwayLocked(r wire.Record) putting {
 	full := putNever
-	if at.agent.up.Load() {
+	if at.isUpLocked() {
 		full = putLater // whoever is there asks for the attempt, or forgets it
 	}
 	if at.spool.failed != nil {

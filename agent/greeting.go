@@ -104,10 +104,18 @@ func unwelcome(body []byte) error {
 	return f.Err()
 }
 
+// errAnother ends a session of a second dispatcher.
+var errAnother = fmt.Errorf("%w: agent: it has a session with a dispatcher that has another store", harp.ErrConflict)
+
 // take makes s the session of the agent's dispatcher. The older one is closed and
-// has let go of its attempts when take returns.
+// has let go of its attempts when take returns. The error is harp.ErrConflict while
+// there is one of another dispatcher: what one of them knows the other does not.
 func (a *Agent) take(s *session, w wire.Welcome) error {
 	a.mu.Lock()
+	if a.current != nil && a.current.store != w.Store {
+		a.mu.Unlock()
+		return errAnother
+	}
 	if highest := a.epochs[w.Store]; w.Epoch < highest {
 		a.mu.Unlock()
 		return fmt.Errorf("%w: epoch %d of a dispatcher that has had %d", transport.ErrProtocol, w.Epoch, highest)
@@ -117,7 +125,7 @@ func (a *Agent) take(s *session, w wire.Welcome) error {
 	old := a.current
 	a.current = s
 	clear(a.unknown) // it says again what it does not know
-	a.up.Store(true)
+	a.up.Store(&s.store)
 	defer a.holdCommands()
 	a.longest = min(max(time.Duration(w.Reconnect), defaultLongest), maxLongest)
 	a.mu.Unlock()
@@ -133,7 +141,7 @@ func (a *Agent) leave(s *session) {
 	a.mu.Lock()
 	if a.current == s {
 		a.current = nil
-		a.up.Store(false)
+		a.up.Store(nil)
 	}
 	a.mu.Unlock()
 	close(s.over)

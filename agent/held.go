@@ -31,6 +31,25 @@ type journalInfo struct {
 	Fence       int64  `msgpack:"fence,omitempty"` // only where the journal does not say it
 }
 
+// isOf reports whether the attempt is of the dispatcher with a store.
+func (at *attempt) isOf(store string) bool {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	return at.store == store
+}
+
+// isUp reports whether the dispatcher of the attempt has a session.
+func (at *attempt) isUp() bool {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	return at.isUpLocked()
+}
+
+func (at *attempt) isUpLocked() bool {
+	up := at.agent.up.Load()
+	return up != nil && *up == at.store
+}
+
 // journalInfo is that of the attempt.
 func (at *attempt) journalInfo() []byte {
 	info := journalInfo{
@@ -209,7 +228,7 @@ func (s *session) reconcile(ctx context.Context) error {
 }
 
 // forget gives up attempts nobody will ask for again. One that runs goes on, to its
-// limits or to the end of the agent.
+// limits or to the end of the agent. What is another dispatcher's is kept for that.
 func (s *session) forget(m wire.Forget) {
 	for _, h := range m.Attempts {
 		k := key{job: h.Job, number: h.Attempt}
@@ -217,10 +236,13 @@ func (s *session) forget(m wire.Forget) {
 		switch {
 		case at == nil:
 			s.forgetJournalled(k.journal())
+		case !at.isOf(s.store):
+			s.log.Warn("the dispatcher does not know an attempt of another one, which is kept for that", "job", h.Job, "attempt", h.Attempt)
+			s.agent.keepUnknown(k.journal(), time.Now())
 		case !at.hasEnded():
 			s.log.Warn("the dispatcher does not know an attempt that runs: it runs on, and is forgotten then", "job", h.Job, "attempt", h.Attempt)
 			at.abandon()
-		case at.store == s.store:
+		default:
 			at.abandon()
 		}
 	}
@@ -257,7 +279,7 @@ func endTime(j *journal.Journal, h journal.Held) time.Time {
 	return h.Started
 }
 
-// keepUnknown notes an attempt that is kept until the space is needed.
+// keepUnknown notes an attempt that is kept until it has ended and the space is needed.
 func (a *Agent) keepUnknown(k journal.Key, ended time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -275,21 +297,18 @@ func (a *Agent) makeRoom(err error) bool {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for len(a.unknown) > 0 {
-		var oldest journal.Key
-		for k, ended := range a.unknown {
-			if oldest.Job == "" || ended.Before(a.unknown[oldest]) {
-				oldest = k
-			}
+	var oldest journal.Key
+	for k, ended := range a.unknown {
+		if j.State(k) == journal.Ended && (oldest.Job == "" || ended.Before(a.unknown[oldest])) {
+			oldest = k
 		}
-		delete(a.unknown, oldest)
-		if j.State(oldest) == journal.Forgotten {
-			continue
-		}
-		a.log.Warn("an attempt of another dispatcher is forgotten: its space is needed", "job", oldest.Job, "attempt", oldest.Attempt)
-		return j.Forget(oldest) == nil
 	}
-	return false
+	if oldest.Job == "" {
+		return false
+	}
+	delete(a.unknown, oldest)
+	a.log.Warn("an attempt of another dispatcher is forgotten: its space is needed", "job", oldest.Job, "attempt", oldest.Attempt)
+	return j.Forget(oldest) == nil
 }
 
 // journalBroke ends the session with the dispatcher: the agent cannot say any more

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +50,8 @@ func TestAnotherStoreAbandonsNothing(t *testing.T) {
 			m.peer.forget(wire.HeldAttempt{Job: x.id, Attempt: 1})
 			if restarted {
 				m.crash()
+			} else {
+				m.lose()
 			}
 			m.checkHeld(x, wire.HeldEnded, 1000)
 			m.d.set(func(d *dispatcher) { d.welcome.Store = "store" })
@@ -100,4 +103,71 @@ func TestSecondDispatcher(t *testing.T) {
 			return
 		}
 	})
+}
+
+// Addresses are alternatives: the agent has one session, over any of them, and when that
+// is lost another may have the next.
+func TestConnectToAlternatives(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		m := p.(memory)
+		met := map[string]int{}
+		var last *dispatcher
+		connected := func(s *peer, d *dispatcher) *peer {
+			met[d.addr]++
+			last = d
+			return s
+		}
+		one, two := listen(t, m), listenAs(t, m, "two")
+		either := func() *peer {
+			select {
+			case s := <-one.sessions:
+				return connected(s, one)
+			case s := <-two.sessions:
+				return connected(s, two)
+			}
+		}
+		a := newAgent(t, p)
+		offerGreet(a)
+		r := run(t, func(ctx context.Context) error { return a.Connect(ctx, one.addr, two.addr) })
+		for range 100 {
+			s := either()
+			time.Sleep(time.Hour)
+			if one.greeted()+two.greeted() != met[one.addr]+met[two.addr] {
+				t.Fatal("two sessions at a time")
+			}
+			value[greeting](t, s.call("greet", harp.Pos("Ada")).accepted().end())
+			s.session.Close(nil)
+		}
+		if met[one.addr] == 0 || met[two.addr] == 0 {
+			t.Errorf("sessions: %v", met)
+		}
+		// One that refuses is passed over.
+		s := either()
+		refusal := harp.FailureOf(harp.ErrUnavailable)
+		gone := last
+		gone.set(func(d *dispatcher) { d.refuse = &refusal })
+		s.session.Close(nil)
+		before := time.Now()
+		if either(); last == gone || time.Since(before) > time.Minute {
+			t.Errorf("the other one is met after %v: %t", time.Since(before), last != gone)
+		}
+		if err := a.Connect(t.Context(), one.addr); !errors.Is(err, harp.ErrConflict) {
+			t.Errorf("a second Connect returns %v", err)
+		}
+		r.stop()
+		r.wait()
+	})
+	for _, addrs := range [][]string{nil, {""}, {"one", ""}} {
+		var wrong *harp.FieldError
+		if err := newAgent(t, memory{transport.NewNetwork()}).Connect(t.Context(), addrs...); !errors.As(err, &wrong) || wrong.Field != "addr" {
+			t.Errorf("Connect to %q returns %v", addrs, err)
+		}
+	}
+}
+
+// greeted is how many agents have said HELLO.
+func (d *dispatcher) greeted() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.hellos
 }

@@ -24,6 +24,7 @@ type report struct {
 	// Guarded by the attempt's mutex, as is what was told.
 	wake   chan struct{} // 1 slot: there may be something to tell, or nobody to tell it to
 	closed bool          // nothing is heard any more
+	adopts bool          // the attempt was another dispatcher's before
 
 	next     int64 // number of the first record that was not
 	flight   flight
@@ -89,6 +90,9 @@ func (s *session) tell(x *transport.Exchange, at *attempt, a ask) telling {
 		at.release()
 		return result
 	}
+	if r.adopts {
+		at.hold()
+	}
 	defer at.detach(r)
 	defer r.close()
 	if r.greet(a.greeting, started) && x.Listen(r.heard) == nil && r.sendLoop() {
@@ -122,6 +126,9 @@ func (at *attempt) attach(r *report, a ask) (wire.Started, telling) {
 		at.report.quitLocked()
 	}
 	at.report, at.nobody = r, false
+	if at.key.origin == "" && at.store != r.session.store {
+		at.store, r.adopts = r.session.store, true
+	}
 	at.outbox.ack(from)
 	at.ackSpoolLocked()
 	if a.window > 0 {

@@ -268,12 +268,12 @@ func (r *running) hold(at *attempt) {
 	}
 }
 
-// holds reports whether somebody is there who makes room for what is printed: a
+// holds reports whether somebody is there who makes room for what is printed: its
 // dispatcher, or the direct caller without whom there is no such attempt.
 func (r *running) holds(at *attempt) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.closing && !r.unread && (at.key.origin != "" || at.agent.up.Load())
+	return !r.closing && !r.unread && (at.key.origin != "" || at.isUp())
 }
 
 // put numbers one record of the command as its supervisor has.

@@ -2,8 +2,6 @@ package agent_test
 
 import (
 	"context"
-	"errors"
-	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -93,16 +91,20 @@ func TestUnknownStore(t *testing.T) {
 			t.Fatalf("held %+v", m.peer.held)
 		}
 		m.peer.forget(m.peer.held...)
-		close(c.release) // what runs goes on, and is dropped then
+		close(c.release) // what runs goes on, and is kept as well
 		synctest.Wait()
 		m.lose()
-		m.checkHeld(x, wire.HeldEnded, 0)
+		if h := m.peer.held; len(h) != 2 || h[0].State != wire.HeldEnded || h[1].State != wire.HeldEnded {
+			t.Errorf("held %+v", h)
+		}
 		m.d.set(func(d *dispatcher) { d.welcome.Store = "store" })
 		m.lose()
-		m.checkHeld(x, wire.HeldEnded, 0)
-		if _, err := m.peer.resume(running.id, 0).x.Receive(t.Context()); !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("resumed what was forgotten: %v", err)
+		if end, records := m.peer.resume(running.id, 0).ended(); value[int](t, end) != 0 || len(records) != 10 {
+			t.Errorf("END %+v after %d records", end, len(records))
 		}
+		time.Sleep(time.Second)
+		m.lose()
+		m.checkHeld(x, wire.HeldEnded, 0)
 		m.d.set(func(d *dispatcher) { d.welcome.Store = "other" })
 		m.lose()
 		m.peer.forget(m.peer.held...)
@@ -139,8 +141,8 @@ func TestKnownStoreAgain(t *testing.T) {
 	})
 }
 
-// TestForgottenRunning checks that the dispatcher of an attempt that another one did not
-// know hears of it again while it runs: what was dropped is said.
+// TestForgottenRunning checks that a dispatcher that has forgotten an attempt may ask for
+// it again while it runs: what was dropped is said.
 func TestForgottenRunning(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {
 		emit, emitted, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -163,12 +165,9 @@ func TestForgottenRunning(t *testing.T) {
 		expect[wire.Records](x, wire.TypeRecords)
 		x.ack(1)
 		synctest.Wait()
-		m.d.set(func(d *dispatcher) { d.welcome.Store = "other" })
-		m.lose()
-		m.peer.forget(m.peer.held...)
+		m.peer.forget(wire.HeldAttempt{Job: x.id, Attempt: 1})
 		close(emit)
 		<-emitted
-		m.d.set(func(d *dispatcher) { d.welcome.Store = "store" })
 		m.lose()
 		y := m.peer.resume(x.id, 0)
 		synctest.Wait()

@@ -21,9 +21,9 @@ func (c *cli) agentCommand() *cobra.Command {
 		Use:   "agent",
 		Short: "Run an agent: this machine can be called",
 		Long: `Run an agent: it makes this machine a host whose procedures can be called. It dials
-its dispatchers, or waits to be dialled, with the certificate that names the host.
+its dispatcher, or waits to be dialled, with the certificate that names the host.
 
-  dispatchers: [harp.example:7440]   # to dial, again and again; or
+  dispatchers: [harp.example:7440]   # to dial, again and again: addresses of one; or
   # listen: :7442                    # to be dialled, also by direct callers
   tls: {cert: web01.crt, key: web01.key, ca: ca.crt}
   labels: {role: web}
@@ -130,25 +130,25 @@ func (r *agentRun) offer() error {
 	return nil
 }
 
-// serve connects to the dispatchers and listens until ctx ends or one of it fails.
+// serve connects to the dispatcher and listens until ctx ends or one of it fails.
 func (r *agentRun) serve(ctx context.Context, cancel func(), l net.Listener) error {
 	var running sync.WaitGroup
-	errs := make([]error, len(r.cfg.Dispatchers)+1)
-	start := func(i int, run func() error) {
+	var errs [2]error
+	start := func(err *error, run func() error) {
 		running.Go(func() {
-			if errs[i] = run(); errs[i] != nil {
+			if *err = run(); *err != nil {
 				cancel()
 			}
 		})
 	}
-	for i, addr := range r.cfg.Dispatchers {
-		start(i, func() error { return r.agent.Connect(ctx, addr) })
+	if len(r.cfg.Dispatchers) > 0 {
+		start(&errs[0], func() error { return r.agent.Connect(ctx, r.cfg.Dispatchers...) })
 	}
 	if l != nil {
-		start(len(r.cfg.Dispatchers), func() error { return r.agent.Serve(ctx, l) })
+		start(&errs[1], func() error { return r.agent.Serve(ctx, l) })
 	}
 	running.Wait()
-	return errors.Join(errs...)
+	return errors.Join(errs[:]...)
 }
 
 // reload reads the configuration again, and the procedures.

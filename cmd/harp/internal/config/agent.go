@@ -20,7 +20,7 @@ import (
 // Agent is the configuration of harp agent.
 type Agent struct {
 	Name        string            `yaml:"name"`        // the host's; default and only possible: the certificate's
-	Dispatchers []string          `yaml:"dispatchers"` // host:port of each to dial, and to dial again for ever
+	Dispatchers []string          `yaml:"dispatchers"` // host:port to dial, and to dial again for ever; several are alternatives
 	Listen      string            `yaml:"listen"`      // host:port to be dialled at, by the dispatcher or by direct callers
 	TLS         TLS               `yaml:"tls"`
 	Dir         string            `yaml:"dir"` // where the agent keeps its journal
@@ -72,7 +72,7 @@ func ReadAgent(path string) (*Agent, error) {
 	a.Dir, a.Procedures = f.Path(a.Dir), f.Path(a.Procedures)
 	var wrong []error
 	if len(a.Dispatchers) == 0 && a.Listen == "" {
-		wrong = append(wrong, f.Errorf("dispatchers", "is missing: who to dial; or set listen, to be dialled"))
+		wrong = append(wrong, f.Errorf("dispatchers", "is missing: where to dial the dispatcher; or set listen, to be dialled"))
 	}
 	for i, addr := range a.Dispatchers {
 		a.Dispatchers[i] = wire.WithPort(addr, wire.DispatcherPort)

@@ -57,7 +57,7 @@ func DispatcherKeys() []Key {
 func AgentKeys() []Key {
 	return join([]Key{
 		{Name: "name", Type: "text", Meaning: "the host's name; it must be the certificate's, and is that if it is not said"},
-		{Name: "dispatchers", Type: "list of host:port", Meaning: "whom to dial, again and again; this or listen is required"},
+		{Name: "dispatchers", Type: "list of host:port", Meaning: "where to dial the dispatcher, again and again; several are alternatives, tried in random order, and should lead to one dispatcher. This or listen is required"},
 		{Name: "listen", Type: "host:port", Meaning: "where to be dialled, by the dispatcher or by direct callers"},
 	}, tlsKeys, []Key{
 		{Name: "dir", Type: "folder", Meaning: "the journal: what the agent runs and has run, until the dispatcher has it, and what its commands print. Without it, that is in memory and lost with the agent"},
