@@ -165,6 +165,9 @@ func (at *attempt) compareLocked(j *journal.Journal) {
 	s.journal, s.commits = j, nil
 	s.handed = progress{next: h.Spooled, stop: h.Stop != nil, end: h.State == journal.Ended}
 	s.synced = s.handed
+	if s.synced.stop { // of whose commit nobody may hear any more
+		at.applyStopLocked()
+	}
 }
 
 // handRecordsLocked hands over records, those that were acknowledged or dropped since
