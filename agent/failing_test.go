@@ -20,10 +20,11 @@ import (
 type ailing struct {
 	journal.FS
 	ill    *atomic.Pointer[error] // what its calls return
+	blind  *atomic.Pointer[error] // what reading returns
 	anyway bool                   // writes are done all the same
 }
 
-func newAiling(fs journal.FS) ailing { return ailing{FS: fs, ill: new(atomic.Pointer[error])} }
+func newAiling(fs journal.FS) ailing { return ailing{FS: fs, ill: new(atomic.Pointer[error]), blind: new(atomic.Pointer[error])} }
 
 func (a ailing) fail(err error) { a.ill.Store(&err) }
 func (a ailing) heal()          { a.ill.Store(nil) }
@@ -61,6 +62,13 @@ func (f ailingFile) Write(p []byte) (int, error) {
 		return n, errors.Join(err, other)
 	}
 	return 0, err
+}
+
+func (f ailingFile) ReadAt(p []byte, at int64) (int, error) {
+	if err := f.of.blind.Load(); err != nil {
+		return 0, *err
+	}
+	return f.File.ReadAt(p, at)
 }
 
 func (f ailingFile) Truncate(size int64) error {
@@ -106,6 +114,35 @@ func TestDiskFull(t *testing.T) {
 			t.Errorf("%d runs", c.runs.Load())
 		}
 	})
+}
+
+// TestUnreadForAWhile checks that what cannot be read from the journal for a while, a
+// record or how an attempt ended, is told when it can be, to whoever asked before.
+func TestUnreadForAWhile(t *testing.T) {
+	for _, procedure := range []string{"once", "count"} {
+		t.Run(procedure, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, p place) {
+				c := newCounter()
+				close(c.release)
+				disk := journal.NewMemory()
+				ill := newAiling(disk.Mount())
+				m := &machine{t: t, p: p, d: listen(t, p), disk: disk, offers: c.offer}
+				m.start(ill)
+				x := m.peer.call(procedure, nil).accepted()
+				time.Sleep(time.Second) // it is journalled
+				m.lose()                // the journal alone has it
+				err := errors.New("input/output error")
+				ill.blind.Store(&err)
+				y := m.peer.resume(x.id, 0)
+				time.Sleep(time.Minute)
+				ill.blind.Store(nil)
+				end, records := y.ended()
+				if end.Gone || len(end.Failure) > 0 || int64(len(records)) != end.Records || (len(records) == 10) != (procedure == "count") {
+					t.Errorf("END %+v after %d records", end, len(records))
+				}
+			})
+		})
+	}
 }
 
 // TestStartBeforeSlow checks that a call whose time is over when its start is on disk
