@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
@@ -175,13 +176,21 @@ func (r *report) greet(t transport.Type, started wire.Started) bool {
 }
 
 // sendLoop sends what there is to tell, each time what has gathered while the last
-// frame was written, until it is over. It reports whether END was sent.
+// frame was written, until it is over. What cannot be read from the journal is tried
+// again. It reports whether END was sent.
 func (r *report) sendLoop() (sentEnd bool) {
+	said := ""
 	for !r.over.Load() {
 		t, message, err := r.take()
 		if err != nil {
-			r.at.log().Error("what the journal has cannot be told", "error", err.Error())
-			return false
+			if text := err.Error(); text != said {
+				said = text
+				r.at.log().Error("what the journal has cannot be read, and is tried again", "error", text)
+			}
+			if !r.pause() {
+				return false
+			}
+			continue
 		}
 		if message == nil {
 			<-r.wake
@@ -197,6 +206,23 @@ func (r *report) sendLoop() (sentEnd bool) {
 		}
 	}
 	return false
+}
+
+// pause waits before the journal is read again. It reports false when that is closed.
+func (r *report) pause() bool {
+	if r.at.spool.keeper == nil {
+		return false
+	}
+	_, closing := r.at.spool.keeper.waits()
+	timer := time.NewTimer(retryJournal)
+	defer timer.Stop()
+	select {
+	case <-closing:
+		return false
+	case <-r.wake:
+	case <-timer.C:
+	}
+	return true
 }
 
 // sentEnd follows END, which in a direct session nobody acknowledges.
