@@ -31,6 +31,10 @@ stranger:
 flood:
   params: {n: {type: int, required: true}}
   command: [/usr/bin/seq, -f, '%.0f------------------------------------------------------------------------------------------', "1", "{{.n}}"]
+held:
+  doc: It waits for a line of a pipe, and prints then.
+  params: {pipe: {type: path, required: true}, n: {type: int, required: true}}
+  command: [/bin/sh, -c, 'read -r l < "$1"; exec seq -f "%.0f------------------------------------------------------------------------------------------" 1 "$2"', sh, "{{.pipe}}", "{{.n}}"]
 counted:
   params: {pipe: {type: path, required: true}}
   command: [/bin/sh, -c, 'seq -f %02000.0f 1 100; while read -r l; do echo "$l"; [ "$l" = end ] && exit 0; done < "$1"', sh, "{{.pipe}}"]

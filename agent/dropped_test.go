@@ -4,7 +4,12 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -154,4 +159,72 @@ func TestRecordsThatOnlyASupervisorHasAreTold(t *testing.T) {
 		t.Errorf("of %d bytes %d arrived and %d are said to be dropped; END %+v", want, got, dropped, end)
 	}
 	c.nothingLeft()
+}
+
+// onDisk is how many bytes of a disk what is in a directory takes.
+func onDisk(t *testing.T, dir string) (bytes int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		var s syscall.Stat_t
+		if err == nil {
+			err = syscall.Lstat(path, &s)
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		bytes += s.Blocks * 512
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes
+}
+
+// What commands print while the dispatcher is away is within the bounds of the agent, with
+// that which their supervisors have: of all of them, and of each.
+func TestOutputIsWithinBounds(t *testing.T) {
+	const (
+		mebi     = 1 << 20
+		commands = 12
+		n        = 80_000 // lines, some 7 MiB
+	)
+	dir := t.TempDir()
+	c := newFaulty(t, dir, nil)
+	c.limits = agent.Limits{MaxJournal: 8 * mebi, MaxJobSpool: mebi, Grace: time.Millisecond}
+	c.restart()
+	c.hasEnded(c.peer.call("flood", harp.Args{"n": 1}).accepted()) // what a supervisor needs in any case is there
+	path, w := pipe(t)
+	var jobs []*exchange
+	for range commands {
+		jobs = append(jobs, c.peer.call("held", harp.Args{"pipe": path, "n": n}).accepted())
+	}
+	c.awayAtOnce()
+	tell(t, w, strings.Repeat("go\n", commands))
+	for _, x := range jobs {
+		until(t, "the command has ended", func() bool { return len(processesOf(t, x.id)) == 0 })
+	}
+	const each = 320 << 10 // a supervisor's notes, and what it frees at a time
+	if got, most := onDisk(t, dir), int64(2*8*mebi+commands*each); got > most {
+		t.Errorf("%d KiB are on the disk, at most %d may be", got>>10, most>>10)
+	}
+	c.back()
+	for _, x := range jobs {
+		end, records := c.peer.resume(x.id, 0).endedFrom(0)
+		got, dropped := printed(t, records)
+		if want := floodBytes(n); end.Gone || value[int](t, end) != 0 || got+dropped != want {
+			t.Errorf("of %d bytes %d arrived and %d are said to be dropped; END %+v", want, got, dropped, end)
+		}
+		if got > mebi+2*wire.MinWindow {
+			t.Errorf("a job had %d KiB of output", got>>10)
+		}
+	}
+}
+
+// hasEnded takes the end of a call.
+func (c *commander) hasEnded(x *exchange) {
+	c.t.Helper()
+	if end, _ := x.rest(); end.Gone {
+		c.t.Fatalf("it ended with %+v", end)
+	}
 }
