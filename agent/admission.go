@@ -209,7 +209,7 @@ func (s *session) journalStart(at *attempt) denial {
 	if j == nil {
 		return denial{reason: wire.NotNowDraining}
 	}
-	a, now := journal.Accept{Fence: at.fence, Info: at.journalInfo()}, time.Now()
+	a, now := journal.Accept{Fence: at.fence, Info: at.journalInfo(), Elsewhere: at.task.keepsElsewhere()}, time.Now()
 	err := j.AcceptStart(at.spool.key, a, now)
 	for s.agent.makeRoom(err) {
 		err = j.AcceptStart(at.spool.key, a, now)

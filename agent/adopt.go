@@ -118,7 +118,11 @@ func (a *Agent) adopted(j *journal.Journal, h journal.Held, info journalInfo) *a
 		survives: info.Supervised, endsReboot: info.Ends == endsReboot, here: a.here,
 		rebooted: info.Ends == endsReboot && bootedSince(info.Boot),
 	}
-	r.spec.Grace = time.Duration(info.Grace)
+	r.spec.Grace, r.spec.MaxSpool = time.Duration(info.Grace), info.Spool
+	a.budget.hold(info.Spool)
+	if err := j.KeepElsewhere(h.Key, info.Spool); err != nil {
+		a.log.Warn("what a command of the last agent keeps is not counted", "job", h.Job, "attempt", h.Attempt, "error", err.Error())
+	}
 	at.task = task{run: r.run, cmd: r}
 	at.ctx, at.cancel = context.WithCancelCause(withCallInfo(context.Background(), at.info))
 	if at.stopped {

@@ -98,6 +98,7 @@ type Agent struct {
 	catalogue catalogue
 	roster    roster
 	keeper    *keeper
+	budget    *budget
 	commands  sync.WaitGroup         // of commands that go on without the agent, and of what is done about them
 	up        atomic.Pointer[string] // the store of the dispatcher that has a session; nil: none has
 	connects  atomic.Bool            // a Connect is under way
@@ -142,6 +143,7 @@ func New(cfg Config) *Agent {
 		unknown:   map[journal.Key]time.Time{},
 		longest:   defaultLongest,
 	}
+	a.budget = newBudget(a.keeper.opts.MaxAgent, a.keeper.opts.MaxJob, cfg.Limits.MaxAttempts)
 	if cfg.Exec != nil {
 		var p *procedure
 		if p, a.wrong = execProcedure(*cfg.Exec); a.wrong == nil {

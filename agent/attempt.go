@@ -135,6 +135,9 @@ func (at *attempt) deny(no denial) {
 // run runs the function. It may leave by runtime.Goexit, which nothing but a
 // deferred call survives.
 func (at *attempt) run() {
+	if n := at.task.keepsElsewhere(); n > 0 {
+		defer at.agent.budget.give(n)
+	}
 	out := outcome{failure: &leftByGoexit}
 	defer func() { at.finish(out) }()
 	out = at.call()

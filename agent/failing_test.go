@@ -24,7 +24,9 @@ type ailing struct {
 	anyway bool                   // writes are done all the same
 }
 
-func newAiling(fs journal.FS) ailing { return ailing{FS: fs, ill: new(atomic.Pointer[error]), blind: new(atomic.Pointer[error])} }
+func newAiling(fs journal.FS) ailing {
+	return ailing{FS: fs, ill: new(atomic.Pointer[error]), blind: new(atomic.Pointer[error])}
+}
 
 func (a ailing) fail(err error) { a.ill.Store(&err) }
 func (a ailing) heal()          { a.ill.Store(nil) }

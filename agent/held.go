@@ -29,6 +29,7 @@ type journalInfo struct {
 	Timeout     int64  `msgpack:"timeout,omitempty"`
 	MaxExecTime int64  `msgpack:"maxexec,omitempty"`
 	Fence       int64  `msgpack:"fence,omitempty"` // only where the journal does not say it
+	Spool       int64  `msgpack:"spool,omitempty"` // bytes that a command may keep beside the journal
 }
 
 // isOf reports whether the attempt is of the dispatcher with a store.
@@ -57,7 +58,7 @@ func (at *attempt) journalInfo() []byte {
 		Timeout: int64(at.info.Timeout), MaxExecTime: int64(at.info.MaxExecTime),
 	}
 	if r := at.task.cmd; r != nil {
-		info.Command, info.Grace = true, int64(r.spec.Grace)
+		info.Command, info.Grace, info.Spool = true, int64(r.spec.Grace), r.spec.MaxSpool
 		if r.endsReboot {
 			info.Ends = endsReboot
 		}

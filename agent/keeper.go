@@ -21,8 +21,19 @@ func (e *DirInUseError) Error() string {
 // Is reports whether target is harp.ErrConflict.
 func (e *DirInUseError) Is(target error) bool { return target == harp.ErrConflict }
 
-// volatileJournal is the default of MaxJournal for a journal in memory.
-const volatileJournal = 64 << 20
+// The defaults of MaxJournal, for a journal in memory too, and of MaxJobSpool.
+const (
+	durableJournal  = 1 << 30
+	volatileJournal = 64 << 20
+	jobSpool        = 64 << 20
+)
+
+// minSegment and maxSegment are how many bytes a segment of the journal has: some of them
+// are on the disk beside what is needed.
+const (
+	minSegment = 64 << 10
+	maxSegment = 4 << 20
+)
 
 // keeper has the agent's journal open while anybody uses it, and opens it anew when
 // it broke.
@@ -60,6 +71,9 @@ func newKeeper(cfg *Config, log *slog.Logger) *keeper {
 		k.fs = journal.NewMemory()
 		setDefault(&k.opts.MaxAgent, volatileJournal)
 	}
+	setDefault(&k.opts.MaxAgent, durableJournal)
+	setDefault(&k.opts.MaxJob, jobSpool)
+	k.opts.SegmentSize = min(max(k.opts.MaxAgent/8, minSegment), maxSegment)
 	return k
 }
 

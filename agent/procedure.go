@@ -124,6 +124,14 @@ type task struct {
 // survives reports whether the task goes on without the agent.
 func (t task) survives() bool { return t.cmd != nil && t.cmd.survives }
 
+// keepsElsewhere is how many bytes of records it may keep outside the journal.
+func (t task) keepsElsewhere() int64 {
+	if t.cmd == nil {
+		return 0
+	}
+	return t.cmd.spec.MaxSpool
+}
+
 // declare describes a procedure. It panics where the program is wrong.
 func declare[A, R any](p harp.Proc[A, R], noFunc bool, opts []ProcOption, fn func(context.Context, A, func(any) error) (any, error)) *procedure {
 	summary, doc, _ := strings.Cut(strings.TrimSpace(p.Doc), "\n")

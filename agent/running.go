@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -21,11 +22,9 @@ var (
 	errLetGo       = errors.New("agent: the command goes on without this agent")
 )
 
-// commandSpool is how many bytes of output a supervisor keeps for an agent that has no
-// room, or is not there. The agent's own journal comes first.
-const commandSpool = 64 << 20
-
-// childSpool is the same for a command that runs inside the agent, whose memory it is.
+// childSpool is the most of its output that a command which runs inside the agent keeps
+// for one that has no room, as that is the agent's memory. The agent's own journal comes
+// first.
 const childSpool = wire.Window
 
 // rebootTime is how long the machine may take to go down once a command has ended that
@@ -57,6 +56,19 @@ var errDenied = errors.New("agent: not now")
 
 // begin prepares the command, journals its start and executes it.
 func (r *running) begin(at *attempt, commit func() denial) denial {
+	most := int64(childSpool)
+	if r.survives {
+		most = math.MaxInt64
+	}
+	r.spec.MaxSpool = at.agent.budget.take(most)
+	no := r.start(at, commit)
+	if no.is() {
+		at.agent.budget.give(r.spec.MaxSpool)
+	}
+	return no
+}
+
+func (r *running) start(at *attempt, commit func() denial) denial {
 	var no, retracted denial
 	committed := false
 	where := supervisor.Options{Hold: r.holds(at), Commit: func() error {
@@ -66,9 +78,9 @@ func (r *running) begin(at *attempt, commit func() denial) denial {
 		committed = true
 		return nil
 	}, Retract: func() { retracted = at.retract(wire.NotNowNoSpace) }}
-	r.spec.MaxRecord, r.spec.MaxSpool = max(at.limits.MaxRecord-recordCost, 1), childSpool
+	r.spec.MaxRecord = max(at.limits.MaxRecord-recordCost, 1)
 	if r.survives {
-		where.Dir, r.spec.MaxSpool = at.agent.supervision().Dir, commandSpool
+		where.Dir = at.agent.supervision().Dir
 		r.spec.Info = at.supervisedInfo()
 	}
 	ctx, cancel := context.WithTimeout(at.ctx, beginTime)

@@ -162,6 +162,9 @@ func (at *attempt) compareLocked(j *journal.Journal) {
 		at.openLocked()
 		return
 	}
+	if n := at.task.keepsElsewhere(); n > 0 {
+		_ = j.KeepElsewhere(s.key, n) // it has the attempt
+	}
 	s.journal, s.commits = j, nil
 	s.handed = progress{next: h.Spooled, stop: h.Stop != nil, end: h.State == journal.Ended}
 	s.synced = s.handed

@@ -8,19 +8,20 @@ import (
 
 // attempt is what is known of one. Its extents are shared by its copies.
 type attempt struct {
-	accepted bool // false only while segments are read: the beginning comes later
-	state    State
-	fence    int64
-	info     []byte
-	started  int64 // Unix nanoseconds
-	stop     *Stop
-	dropped  bool
-	next     int64 // the number that the next record gets
-	acked    int64
-	spool    []*extent // what was not acknowledged, in order
-	spooled  int64     // bytes of it
-	end      *extent   // nil: not ended
-	home     uint64    // the first segment with something of its state; 0: not written yet
+	accepted  bool // false only while segments are read: the beginning comes later
+	state     State
+	fence     int64
+	info      []byte
+	started   int64 // Unix nanoseconds
+	stop      *Stop
+	dropped   bool
+	next      int64 // the number that the next record gets
+	acked     int64
+	spool     []*extent // what was not acknowledged, in order
+	spooled   int64     // bytes of it
+	end       *extent   // nil: not ended
+	elsewhere int64     // bytes of records that may be kept elsewhere until it has ended; not on disk
+	home      uint64    // the first segment with something of its state; 0: not written yet
 }
 
 // extent is where records or an END are: in an entry of a segment, or not yet.
@@ -53,7 +54,8 @@ func (a *attempt) size() size {
 	s.needed = s.job + stateCost + int64(len(a.info))
 	s.agent = s.needed
 	if a.end == nil {
-		s.agent += Reserve
+		s.agent += Reserve + a.elsewhere
+		s.job += a.elsewhere
 	}
 	return s
 }

@@ -32,7 +32,7 @@ func (j *Journal) accept(k Key, a Accept, s State, at time.Time) (*Commit, error
 		return nil, err
 	}
 	e := &entry{kind: kindAccept, key: k, fence: a.Fence, info: bytes.Clone(a.Info)}
-	made := &attempt{accepted: true, state: s, fence: a.Fence, info: e.info}
+	made := &attempt{accepted: true, state: s, fence: a.Fence, info: e.info, elsewhere: a.Elsewhere}
 	if s == Started {
 		e.kind, e.started = kindBegin, at.UnixNano()
 		made.started = e.started
@@ -41,7 +41,7 @@ func (j *Journal) accept(k Key, a Accept, s State, at time.Time) (*Commit, error
 		if j.stateLocked(k) != Absent {
 			return ErrKnown
 		}
-		if err := j.roomLocked(k.Job, 0, made.size().agent); err != nil {
+		if err := j.roomLocked(k.Job, a.Elsewhere, made.size().agent); err != nil {
 			return err
 		}
 		j.tombs.remove(k) // its time has passed
@@ -268,6 +268,17 @@ func (j *Journal) spoolLocked(g *group, k Key, a *attempt, x *extent) {
 	g.flush(k)
 	g.spool[k] = x
 	a.add(x)
+}
+
+// KeepElsewhere says how many bytes of an attempt's records may be kept elsewhere until
+// it has ended, as [Accept] does, of one that was accepted before the journal was opened.
+// Errors: ErrUnknown.
+func (j *Journal) KeepElsewhere(k Key, bytes int64) error {
+	_, err := j.doLater(k, func(_ *group, a *attempt) error {
+		a.elsewhere = bytes
+		return nil
+	})
+	return err
 }
 
 // Ack says that the records before next are kept elsewhere. It does not wait, and

@@ -163,6 +163,10 @@ type Accept struct {
 	// Info is the caller's: what it must know of the attempt after a restart, such
 	// as its limits and the host's boot id.
 	Info []byte
+	// Elsewhere is how many bytes of the attempt's records may be kept elsewhere until
+	// it has ended. They count as if they were here. It is not journalled: see
+	// [Journal.KeepElsewhere].
+	Elsewhere int64
 }
 
 // Stop is what LIMIT or CANCEL says.

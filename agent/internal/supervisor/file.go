@@ -28,7 +28,7 @@ const (
 	spoolVersion = 1
 	slotSize     = 64
 	reserveBase  = 64 << 10  // of the reserve: the slots, and notes without the result
-	punchStep    = 256 << 10 // what is kept is punched out in steps of this at least
+	punchStep    = 256 << 10 // what is kept is punched out in steps of this, less of a small spool
 	blockSize    = 4096
 )
 
@@ -77,7 +77,7 @@ type file struct {
 // createFile makes a spool file, which is locked as long as this process lives. It has room
 // for the end of the attempt: the error is syscall.ENOSPC if there is none.
 func createFile(path string, h header) (*file, error) {
-	h.Version, h.Reserve = spoolVersion, reserveBase+int64(h.Spec.Result.Max)
+	h.Version, h.Reserve = spoolVersion, reserveBase+h.Spec.Result.room()
 	head, err := jsonFrame(entryHeader, h, nil)
 	if err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func (s *file) keep(next int64) {
 		s.taken = s.marks[i-1]
 		s.marks = append(s.marks[:0], s.marks[i-1:]...)
 	}
-	if s.taken.offset-s.gone.offset >= punchStep {
+	if s.taken.offset-s.gone.offset >= max(min(punchStep, s.max/4), blockSize) {
 		s.punchLocked()
 	}
 }

@@ -40,6 +40,15 @@ func collectorOf(r Result) collector {
 	return noResult{}
 }
 
+// room is how many bytes a result may have. The exit code needs none.
+func (r Result) room() int64 {
+	switch r.From {
+	case fromStdout, fromLastJSON, fromFile:
+		return int64(r.Max)
+	}
+	return 0
+}
+
 // noResult gathers nothing.
 type noResult struct{}
 
