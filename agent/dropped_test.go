@@ -144,7 +144,7 @@ func TestRecordsThatOnlyMemoryHadAreTold(t *testing.T) {
 // the command has ended and the agent is restarted.
 func TestRecordsThatOnlyASupervisorHasAreTold(t *testing.T) {
 	c := newFaulty(t, t.TempDir(), nil)
-	c.limits = agent.Limits{MaxJobSpool: 20_000, Grace: time.Millisecond}
+	c.limits = agent.Limits{MaxJobSpool: 300_000, Grace: time.Millisecond}
 	c.restart()
 	const n = 2000
 	x := c.peer.call("flood", harp.Args{"n": n}).accepted()

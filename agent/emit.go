@@ -266,8 +266,12 @@ func (at *attempt) sayMissedLocked() {
 	}
 }
 
-// openLocked lets those try again who wait for room.
+// openLocked lets those try again who wait for room. A command's supervisor may wait as
+// well, for what is kept elsewhere.
 func (at *attempt) openLocked() {
+	if r := at.task.cmd; r != nil {
+		signal(r.progress)
+	}
 	if at.room != nil {
 		close(at.room)
 		at.room = nil

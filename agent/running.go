@@ -40,6 +40,7 @@ type running struct {
 	survives   bool            // it goes on without the agent
 	rebooted   bool            // it ends with a reboot, and the machine has booted anew
 	here       context.Context // ends when the agent lets it go
+	progress   chan struct{}   // 1 slot: more of what it printed may be kept elsewhere
 
 	ranFor time.Duration // once it has ended
 
@@ -190,13 +191,23 @@ func (r *running) supervised() *supervisor.Handle {
 	return r.handle
 }
 
-// listen passes on that the command is to stop.
+// listen passes on that the command is to stop, and what is kept elsewhere.
 func (r *running) listen(follow context.Context, at *attempt) {
-	select {
-	case <-at.ctx.Done():
-	case <-follow.Done():
-		return
+	for stopped := at.ctx.Done(); ; {
+		select {
+		case <-stopped:
+			stopped = nil
+			r.passStop(at)
+		case <-r.progress:
+			r.sayKept(at)
+		case <-follow.Done():
+			return
+		}
 	}
+}
+
+// passStop tells the supervisor why the attempt is stopped.
+func (r *running) passStop(at *attempt) {
 	r.supervised().Stop(r.wordFor(context.Cause(at.ctx)))
 	if r.isClosing() { // nothing that it still prints may keep the agent
 		at.hearNoMore(0)
@@ -302,6 +313,18 @@ func (r *running) put(ctx context.Context, at *attempt, n int64, rec supervisor.
 		r.supervised().Keep(next)
 	}
 	return nil
+}
+
+// sayKept tells the supervisor what is kept elsewhere, which it may wait for.
+func (r *running) sayKept(at *attempt) {
+	next := at.keptElsewhere()
+	r.mu.Lock()
+	news := next > r.kept
+	r.kept = max(r.kept, next)
+	r.mu.Unlock()
+	if news {
+		r.supervised().Keep(next)
+	}
 }
 
 // keepEvery is after how many records the supervisor hears that they are kept.
