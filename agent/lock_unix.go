@@ -4,9 +4,16 @@ package agent
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
+
+	"github.com/harpcaller/harp"
 )
 
 // lockDir keeps a second process out of an agent's directory. The lock is gone with
@@ -19,10 +26,53 @@ func lockDir(dir string) (unlock func(), err error) {
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == nil {
-		return func() { f.Close() }, nil
+		notePID(f)
+		return func() {
+			_ = f.Truncate(0) // else the id is that of a process that has no lock
+			f.Close()
+		}, nil
 	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		err = &DirInUseError{Dir: dir}
 	}
 	return nil, errors.Join(err, f.Close())
 }
+
+// notePID says in the lock who has it, for FindProcess. Where the disk is full it does not:
+// the agent can do without.
+func notePID(f *os.File) {
+	if err := f.Truncate(0); err == nil {
+		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	}
+}
+
+// FindProcess returns the id of the process whose agent uses a directory. The error is
+// harp.ErrNotFound if there is none.
+func FindProcess(dir string) (pid int, err error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, noAgent(dir)
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 32))
+	if err != nil {
+		return 0, err
+	}
+	pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+	if pid < 1 { // it has ended in order, or there was no room
+		return 0, noAgent(dir)
+	}
+	// One that was killed has left its id behind.
+	switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); {
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return pid, nil
+	case err != nil:
+		return 0, err
+	}
+	return 0, noAgent(dir)
+}
+
+func noAgent(dir string) error { return fmt.Errorf("%w: no agent runs with %s", harp.ErrNotFound, dir) }

@@ -29,6 +29,8 @@ type roster struct {
 	mu       sync.Mutex // guards what follows, and the owner of each attempt
 	attempts map[key]*attempt
 	owed     map[*session]struct{} // were told to ask again later
+	draining bool                  // nobody is let in any more
+	idle     moment                // that, and nobody is there
 }
 
 func newRoster(most int) roster {
@@ -43,7 +45,7 @@ func (r *roster) enter(s *session, at *attempt) (known *attempt, reason string) 
 	switch known := r.attempts[at.key]; {
 	case known != nil && !known.hasLeft():
 		return known, ""
-	case s.closed:
+	case s.closed || r.draining:
 		return nil, wire.NotNowDraining
 	case len(r.attempts) >= r.most || at.most > 0 && r.runningLocked(at.info.Procedure) >= at.most:
 		r.owed[s] = struct{}{}
@@ -96,8 +98,24 @@ func (r *roster) leave(at *attempt, room bool) {
 	if r.attempts[at.key] == at {
 		delete(r.attempts, at.key)
 	}
+	r.lookIdleLocked()
 	if room {
 		r.vacateLocked()
+	}
+}
+
+// drain lets nobody in any more, and returns what is closed when nobody is there.
+func (r *roster) drain() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.draining = true
+	r.lookIdleLocked()
+	return r.idle.come()
+}
+
+func (r *roster) lookIdleLocked() {
+	if r.draining && len(r.attempts) == 0 {
+		r.idle.comes()
 	}
 }
 
@@ -109,6 +127,9 @@ func (r *roster) vacate() {
 }
 
 func (r *roster) vacateLocked() {
+	if r.draining {
+		return // they may not
+	}
 	for s := range r.owed {
 		signal(s.vacancy)
 	}

@@ -17,6 +17,7 @@ import (
 
 func (c *cli) agentCommand() *cobra.Command {
 	var f daemonFlags
+	var drain bool
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Run an agent: this machine can be called",
@@ -38,7 +39,10 @@ an agent that is restarted was doing is lost. Procedures are declared in files, 
 Go functions: such an agent is a program of a few lines, see examples/agent.
 
 SIGHUP makes it read its file, its certificate and its procedures again; changed
-procedures it also finds by itself. What is bad changes nothing, and the log says why.`,
+procedures it also finds by itself. What is bad changes nothing, and the log says why.
+
+SIGUSR1, which harp agent --drain sends, makes it take no more calls, which wait at their
+dispatcher, and end when nothing runs any more, commands included.`,
 		Args: cobra.NoArgs,
 		RunE: c.does(func(ctx context.Context, _ []string) error {
 			cfg, err := config.ReadAgent(f.file)
@@ -48,6 +52,8 @@ procedures it also finds by itself. What is bad changes nothing, and the log say
 			switch {
 			case f.print:
 				return c.printConfig(cfg)
+			case drain:
+				return c.drain(ctx, cfg.Dir)
 			case f.check:
 				if err := checkProcedures(cfg); err != nil {
 					return err
@@ -59,6 +65,8 @@ procedures it also finds by itself. What is bad changes nothing, and the log say
 		}),
 	}
 	f.bind(cmd, "/etc/harp/agent.yaml")
+	cmd.Flags().BoolVar(&drain, "drain", false, "tell the agent that runs with the dir of the file to take no more calls and to end when it is idle, and wait for that")
+	cmd.MarkFlagsMutuallyExclusive("drain", "check-config", "print-config")
 	return cmd
 }
 
@@ -104,6 +112,7 @@ func (c *cli) runAgent(ctx context.Context, cfg *config.Agent, file string) erro
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer onHangup(ctx, r.reload)()
+	defer onSignal(ctx, drainSignal, func() { r.drain(ctx, cancel) })()
 	if r.dir != "" {
 		defer onChange(ctx, r.dir, r.log, r.changed)()
 	}
@@ -149,6 +158,16 @@ func (r *agentRun) serve(ctx context.Context, cancel func(), l net.Listener) err
 	}
 	running.Wait()
 	return errors.Join(errs[:]...)
+}
+
+// drain takes no more calls, and ends the agent when it is idle.
+func (r *agentRun) drain(ctx context.Context, end func()) {
+	r.log.Info("no more calls are taken: the agent ends when it is idle")
+	if r.agent.Drain(ctx) != nil {
+		return // it ends for another reason
+	}
+	r.log.Info("the agent is idle, and ends")
+	end()
 }
 
 // reload reads the configuration again, and the procedures.

@@ -57,17 +57,20 @@ func (r *registry) replace(source dispatcher.HostSource) {
 	r.source = source
 }
 
-// onHangup runs fn on each SIGHUP until ctx ends, and returns a function that waits
-// for the end of that. Signals that come while fn runs are one.
-func onHangup(ctx context.Context, fn func()) (wait func()) {
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
+// onHangup runs fn on each SIGHUP, as onSignal does.
+func onHangup(ctx context.Context, fn func()) (wait func()) { return onSignal(ctx, syscall.SIGHUP, fn) }
+
+// onSignal runs fn each time a signal comes until ctx ends, and returns a function that
+// waits for the end of that. Signals that come while fn runs are one.
+func onSignal(ctx context.Context, sig os.Signal, fn func()) (wait func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, sig)
 	var running sync.WaitGroup
 	running.Go(func() {
-		defer signal.Stop(hangups)
+		defer signal.Stop(signals)
 		for {
 			select {
-			case <-hangups:
+			case <-signals:
 				fn()
 			case <-ctx.Done():
 				return

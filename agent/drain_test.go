@@ -1,0 +1,97 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// An agent that drains takes no more calls, in any session, and is idle when what runs has
+// ended and that is taken or journalled.
+func TestDrain(t *testing.T) {
+	for name, away := range map[string]bool{"taken": false, "journalled": true} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, p place) {
+				c := newCounter()
+				m := newMachine(t, p, c.offer, agent.Limits{})
+				x := m.peer.call("count", nil).accepted()
+				over, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := m.agent.Drain(over); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Drain while something runs: %v", err)
+				}
+				idle := make(chan error, 1)
+				go func() { idle <- m.agent.Drain(t.Context()) }()
+				for range 2 {
+					if reason := m.peer.call("once", nil).notNow(); reason != wire.NotNowDraining {
+						t.Errorf("NOT_NOW(%s)", reason)
+					}
+					if end := m.peer.call("count", nil, again(x)).accepted(); end == nil { // which is here
+						t.Error("what runs is not told of")
+					}
+					m.lose()
+				}
+				if away {
+					m.away(true)
+					close(c.release)
+				} else {
+					y := m.peer.resume(x.id, 0)
+					synctest.Wait()
+					close(c.release)
+					synctest.Wait()
+					select {
+					case err := <-idle:
+						t.Fatalf("idle while nobody has taken the end: %v", err)
+					default:
+					}
+					y.ended()
+				}
+				if err := <-idle; err != nil {
+					t.Error(err)
+				}
+				m.run.stop()
+				m.run.wait()
+				m.d.set(func(d *dispatcher) { d.refuse = nil })
+				m.boot() // the next one takes calls
+				m.peer.call("once", nil).accepted()
+			})
+		})
+	}
+}
+
+// The process that has an agent's directory is found, and nobody where there is none.
+func TestFindProcess(t *testing.T) {
+	dir := t.TempDir()
+	nobody := func() {
+		t.Helper()
+		if pid, err := agent.FindProcess(dir); !errors.Is(err, harp.ErrNotFound) || !strings.Contains(err.Error(), dir) {
+			t.Errorf("there is %d, %v", pid, err)
+		}
+	}
+	nobody()
+	p := loopback{}
+	d := listen(t, p)
+	a := newAgent(t, p, func(c *agent.Config) { c.Dir = dir })
+	r := run(t, func(ctx context.Context) error { return a.Connect(ctx, d.addr) })
+	<-d.sessions
+	if pid, err := agent.FindProcess(dir); err != nil || pid != os.Getpid() {
+		t.Errorf("there is %d, %v", pid, err)
+	}
+	r.stop()
+	r.wait()
+	nobody()
+	// One that was killed has left its id.
+	if err := os.WriteFile(filepath.Join(dir, "lock"), []byte("1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	nobody()
+}
