@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -148,4 +150,145 @@ func TestDiskFullAgent(t *testing.T) {
 	})
 	holds(t, f, all[0])
 	loaded(t, l, took)
+}
+
+// printing is a command that prints so many lines once a pipe says so, and a result.
+const printing = `
+print:
+  params:
+    lines: {type: int, required: true}
+    pipe: {type: path, required: true}
+  command: [/bin/sh, -c, 'read -r go < "$2"; exec seq -f "%.0f--------------------------------------------------------" 1 "$1"', sh, "{{.lines}}", "{{.pipe}}"]
+`
+
+// T6 of the agent, to the last byte: commands print, and functions emit, more than the
+// agent's disk takes, while the dispatcher is away. When there is room again each byte has
+// arrived or is said to have been dropped, and no result is missing; also when the agent is
+// killed meanwhile, for commands.
+func TestDiskFullAgentOutput(t *testing.T) {
+	t.Parallel()
+	if !inNamespace(t) {
+		return
+	}
+	for name, killed := range map[string]bool{"the agent goes on": false, "the agent is killed": true} {
+		t.Run(name, func(t *testing.T) { fullOutput(t, killed) })
+	}
+}
+
+func fullOutput(t *testing.T, killed bool) {
+	const lines, records = 60_000, 400 // some 4 MiB and 1 MiB each
+	f := newFleet(t)
+	mount := smallDisk(t, "24m")
+	f.Agent.Dir, f.Agent.Procedures = filepath.Join(mount, "agent"), t.TempDir()
+	must(t, os.WriteFile(filepath.Join(f.Agent.Procedures, "print.yaml"), []byte(printing), 0o600))
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	must(t, syscall.Mkfifo(pipe, 0o600))
+	open, err := os.OpenFile(pipe, os.O_RDWR, 0) // which does not wait for a reader
+	must(t, err)
+	defer open.Close()
+	must(t, f.StartDispatcher())
+	caller := callers(t, f, 1)[0]
+	startAgents(t, f, caller, "host00")
+
+	var printers, emitters []*harp.Job
+	for range 6 {
+		job, err := caller.Host("host00").Call(t.Context(), "print", harp.Args{"lines": lines, "pipe": pipe})
+		must(t, err)
+		printers = append(printers, job)
+	}
+	for range 4 {
+		if !killed { // a function ends with its agent
+			emitters = append(emitters, stream(t, caller, records, 2500, 5*time.Millisecond))
+		}
+	}
+	for _, job := range append(printers, emitters...) {
+		eventually(t, "job "+job.ID()+" runs", func() bool {
+			s, err := job.Status(t.Context())
+			return err == nil && s.State == harp.StateRunning
+		})
+	}
+	fill(t, mount, 300<<10)
+	f.KillDispatcher()
+	_, err = open.WriteString("go\ngo\ngo\ngo\ngo\ngo\n")
+	must(t, err)
+	eventually(t, "the disk is full", func() bool {
+		var s syscall.Statfs_t
+		must(t, syscall.Statfs(mount, &s))
+		return s.Bavail == 0
+	})
+	eventually(t, "the commands have ended", func() bool { return running(t, printers) == 0 })
+	if killed {
+		f.KillAgentUnread("host00")
+	}
+	must(t, os.Remove(filepath.Join(mount, "ballast")))
+	if killed {
+		must(t, f.StartAgent("host00"))
+	}
+	must(t, f.StartDispatcher())
+	var all int64
+	for _, job := range printers {
+		var want int64
+		for i := range lines {
+			want += int64(len(strconv.Itoa(i+1))) + 57
+		}
+		all += accounted(t, job, want, func(r harp.Record) int64 {
+			var text string
+			must(t, r.Value.Decode(&text))
+			return int64(len(text)) + 1
+		})
+	}
+	for _, job := range emitters {
+		var want int64
+		for i := range records {
+			v, err := harp.NewValue(actor.Record{Job: job.ID(), Attempt: 1, N: i, Fill: strings.Repeat("x", 2500)})
+			must(t, err)
+			want += int64(len(v))
+		}
+		all += accounted(t, job, want, func(r harp.Record) int64 { return int64(len(r.Value)) })
+	}
+	if all == 0 {
+		t.Error("nothing was dropped: the disk was not full")
+	}
+	report.Note(t.Name(), "bytes dropped", all)
+	must(t, f.Stop())
+}
+
+// accounted expects a job to have succeeded, and of so many bytes each to have arrived or
+// to be said to have been dropped. It returns how many were.
+func accounted(t *testing.T, job *harp.Job, want int64, size func(harp.Record) int64) (dropped int64) {
+	t.Helper()
+	if _, err := job.Get(t.Context()); err != nil {
+		t.Errorf("job %s: %v", job.ID(), err)
+		return 0
+	}
+	var got int64
+	for r, err := range job.Stream(t.Context()) {
+		must(t, err)
+		if dropped += int64(r.Truncated); len(r.Value) > 0 {
+			got += size(r)
+		}
+	}
+	if got+dropped != want {
+		t.Errorf("job %s: of %d bytes %d arrived and %d are said to be dropped", job.ID(), want, got, dropped)
+	}
+	return dropped
+}
+
+// running is how many processes run of jobs.
+func running(t *testing.T, jobs []*harp.Job) (n int) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/environ")
+	must(t, err)
+	for _, path := range all {
+		env, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended just now
+		}
+		for _, job := range jobs {
+			if strings.Contains(string(env), "HARP_JOB="+job.ID()) {
+				n++
+			}
+		}
+	}
+	return n
 }
