@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp/agent/internal/supervisor"
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 // The first arguments of a test binary that is an agent of nobody's, and of one that shuts
@@ -87,18 +88,6 @@ func asNobody(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// needRoot skips a test that makes what only root can, outside of CI.
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") != "" {
-		t.Fatal("only root can make programs that become somebody else")
-	}
-	t.Skip("only root can make programs that become somebody else")
-}
-
 // nobodysDir is a directory of nobody's.
 func nobodysDir(t *testing.T) string {
 	t.Helper()
@@ -152,7 +141,8 @@ func asRoot(t *testing.T, program string) string {
 // TestWhatOutlivesKillKeepsTheAttemptOpen checks that an attempt has not ended while a
 // process of it lives, though it became another user's that the agent may not kill.
 func TestWhatOutlivesKillKeepsTheAttemptOpen(t *testing.T) {
-	needRoot(t)
+	needs.Root(t)
+	needs.Programs(t, "setpriv")
 	t.Parallel()
 	setpriv := asRoot(t, "setpriv")
 	const script = `"$1" --reuid=0 --regid=0 --clear-groups sh -c 'trap "" TERM; echo $$; exec sleep 1000' & wait`
@@ -202,7 +192,7 @@ func TestWhatOutlivesKillKeepsTheAttemptOpen(t *testing.T) {
 // TestHiddenProcesses checks that a command which /proc does not show is started, and
 // ended, with all that it has started.
 func TestHiddenProcesses(t *testing.T) {
-	needRoot(t)
+	needs.Root(t)
 	t.Parallel()
 	tail, said := asRoot(t, "tail"), filepath.Join(nobodysDir(t), "said")
 	if err := os.WriteFile(said, []byte("up\n"), 0o644); err != nil {

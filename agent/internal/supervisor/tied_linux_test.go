@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp/agent/internal/supervisor"
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 // isGone reports whether a process has ended.
@@ -74,7 +75,7 @@ func TestAgentWithoutADirectoryIsKilled(t *testing.T) {
 // TestNothingEscapes checks that a process is ended which has left session, group and
 // environment of its command, also where the agent is nobody and has no directory.
 func TestNothingEscapes(t *testing.T) {
-	needRoot(t)
+	needs.Root(t)
 	t.Parallel()
 	for name, dir := range map[string]string{"inside": "", "supervised": nobodysDir(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -140,5 +141,19 @@ func TestKilledBesideItsAgent(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Dir(printed[2])); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the secret is still there: %v", err)
+	}
+}
+
+// until waits for what another process does, which tells nobody.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for !is() {
+		select {
+		case <-ticker.C:
+		case <-t.Context().Done():
+			t.Fatal("in vain: " + what)
+		}
 	}
 }

@@ -1,0 +1,139 @@
+package supervisor_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/harpcaller/harp/agent/internal/proc"
+	"github.com/harpcaller/harp/agent/internal/supervisor"
+	"github.com/harpcaller/harp/internal/needs"
+)
+
+// frozen is a file system that is frozen: what writes there sleeps, and KILL does not end
+// it, until the function that is returned is called.
+func frozen(t *testing.T) (dir string, thaw func()) {
+	t.Helper()
+	needs.Root(t)
+	needs.Programs(t, "mount", "mkfs.ext4", "truncate")
+	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	for _, argv := range [][]string{{"truncate", "-s", "16M", image}, {"mkfs.ext4", "-q", image}, {"mount", "-o", "loop", image, dir}} {
+		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			needs.Missing(t, argv, err, string(out))
+		}
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const freeze, unfreeze = 0xC0045877, 0xC0045878 // FIFREEZE, FITHAW
+	if err := unix.IoctlSetInt(int(f.Fd()), freeze, 0); err != nil {
+		_ = f.Close() // it was only opened
+		needs.Missing(t, "freeze: ", err)
+	}
+	thaw = func() {
+		if f != nil {
+			_ = unix.IoctlSetInt(int(f.Fd()), unfreeze, 0) // it was frozen here
+			_ = f.Close()
+			f = nil
+		}
+	}
+	t.Cleanup(thaw)
+	return dir, thaw
+}
+
+// TestProcessThatCannotEnd checks that an attempt has not ended while a process of it sleeps
+// that not even KILL wakes, that it says which one that is, and that it ends when it can and
+// leaves no cgroup behind.
+func TestProcessThatCannotEnd(t *testing.T) {
+	t.Parallel()
+	hasCgroups := proc.ProbeCgroups() == nil
+	for name, c := range map[string]struct {
+		o      supervisor.Options
+		byself bool
+	}{
+		"inside": {supervisor.Inside(), false}, "tied": {supervisor.Options{}, false}, "supervised": {supervised(t), false},
+		"that its command left": {supervised(t), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, thaw := frozen(t)
+			script := `sh -c 'echo $$; echo x >"$1"' sh "$1"`
+			if c.byself {
+				script = `sh -c 'echo $$; echo x >"$1"' sh "$1" & read x <"$2"`
+			}
+			g := newGate(t)
+			spec := shell(script, filepath.Join(dir, "file"), g.path)
+			spec.Grace = 10 * time.Millisecond
+			h := start(t, c.o, spec)
+			pid, told := 0, 0
+			end, err := h.Follow(t.Context(), 0, func(_ int64, r supervisor.Record) (err error) {
+				pid, err = strconv.Atoi(string(r.Value))
+				until(t, "it sleeps", func() bool { return sleeps(t, pid) })
+				if n := len(cgroupsOf(t, spec.Job)); hasCgroups && n != 1 {
+					t.Errorf("it has %d cgroups", n)
+				}
+				if c.byself {
+					g.open(t)
+				} else {
+					h.Stop("cancel")
+				}
+				return err
+			}, func(s supervisor.Stop) {
+				if len(s.Left) == 0 {
+					return
+				}
+				told++
+				if !slices.Contains(s.Left, pid) || (s.Cause == "") != c.byself {
+					t.Errorf("of %d it is said %+v", pid, s)
+				}
+				if err := h.Forget(); err == nil {
+					t.Error("it has ended")
+				}
+				thaw()
+			})
+			if err != nil || end.Killed == 0 && c.byself || told == 0 {
+				t.Errorf("it said %d times what will not end, and ended with %+v, %v", told, end, err)
+			}
+			if left := cgroupsOf(t, spec.Job); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+// sleeps reports whether a process sleeps so that no signal wakes it.
+func sleeps(t *testing.T, pid int) bool {
+	t.Helper()
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(b), ") D ")
+}
+
+// cgroupsOf are the cgroups that were made for a job.
+func cgroupsOf(t *testing.T, job string) []string {
+	t.Helper()
+	if proc.ProbeCgroups() != nil {
+		return nil
+	}
+	dir, err := proc.NewCgroup("probe-" + job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(dir)
+	found, err := filepath.Glob(filepath.Join(filepath.Dir(dir), "harp."+job+".*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
