@@ -244,6 +244,7 @@ func (at *attempt) applyStopLocked() {
 
 // outlives notes the processes of the attempt that outlive KILL, which keep it from ending.
 func (at *attempt) outlives(pids []int) {
+	pids = pids[:min(len(pids), wire.MaxLeft)]
 	if len(pids) > 0 {
 		at.log().Error("processes of a command outlive KILL, which is sent again and again: its attempt ends when they are gone", "pids", pids)
 	}

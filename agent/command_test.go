@@ -412,25 +412,30 @@ func TestCommandEndsWithAReboot(t *testing.T) {
 	}
 }
 
-// A supervisor that dies takes its command with it, and what was printed is told.
+// A supervisor that dies takes its command with it, and what was printed is told, also where
+// it was to end with its agent.
 func TestCommandWhoseSupervisorDies(t *testing.T) {
-	c := newCommander(t, t.TempDir())
-	path, w := pipe(t)
-	x := c.peer.call("lines", harp.Args{"pipe": path}).accepted()
-	tell(t, w, "a\nb\n")
-	for got := 0; got < 2; {
-		got += len(expect[wire.Records](x, wire.TypeRecords).Records)
-	}
-	of := only(t, x.id)
-	if err := syscall.Kill(of.parent, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	end := x.ending()
-	if !end.Gone || end.Records != 2 {
-		t.Errorf("it ended with %+v", end)
-	}
-	if left := processesOf(t, x.id); len(left) != 0 {
-		t.Errorf("%v is left", left)
+	for name, dir := range map[string]string{"outlives the agent": t.TempDir(), "ends with it": ""} {
+		t.Run(name, func(t *testing.T) {
+			c := newCommander(t, dir)
+			path, w := pipe(t)
+			x := c.peer.call("lines", harp.Args{"pipe": path}).accepted()
+			tell(t, w, "a\nb\n")
+			for got := 0; got < 2; {
+				got += len(expect[wire.Records](x, wire.TypeRecords).Records)
+			}
+			of := only(t, x.id)
+			if err := syscall.Kill(of.parent, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			end := x.ending()
+			if !end.Gone || end.Records != 2 {
+				t.Errorf("it ended with %+v", end)
+			}
+			if left := processesOf(t, x.id); len(left) != 0 {
+				t.Errorf("%v is left", left)
+			}
+		})
 	}
 }
 

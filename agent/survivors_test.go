@@ -34,6 +34,9 @@ func TestProcessesThatOutliveKill(t *testing.T) {
 				}
 				m.agent.Outlive(x.id, 11, 12)
 				check(x, 11, 12)
+				many := make([]int, wire.MaxLeft+1)
+				m.agent.Outlive(x.id, many...)
+				check(x, make([]int64, wire.MaxLeft)...)
 				m.agent.Outlive(x.id, 12)
 				check(x, 12)
 				m.lose()

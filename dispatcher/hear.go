@@ -72,7 +72,7 @@ func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err e
 		if m.Cause != "" {
 			e.Stopping = stopping(&m)
 		}
-		for _, pid := range m.Left {
+		for _, pid := range m.Left[:min(len(m.Left), wire.MaxLeft)] {
 			e.Left = append(e.Left, int(pid))
 		}
 		return false, a.apply(ctx, e)

@@ -140,8 +140,11 @@ type Stopping struct {
 	Cause string  `msgpack:"cause"` // one of the Cause words
 	Since int64   `msgpack:"since"` // the agent's clock
 	Limit int64   `msgpack:"limit,omitempty"`
-	Left  []int64 `msgpack:"left,omitempty"` // the processes' numbers
+	Left  []int64 `msgpack:"left,omitempty"` // the processes' numbers, at most MaxLeft
 }
+
+// MaxLeft is how many processes that outlive KILL are told of.
+const MaxLeft = 100
 
 // Why a procedure is stopped.
 const (
