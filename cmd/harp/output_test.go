@@ -253,6 +253,18 @@ func TestJobCancelSaysWhetherItHadEnded(t *testing.T) {
 	}
 }
 
+func TestJobWithProcessesThatOutliveKill(t *testing.T) {
+	local(t)
+	f := ended(t, nil)
+	f.jobs[0].State, f.jobs[0].Survivors = harp.StateCancelling, []int{11, 12}
+	if got := runFake(t, t.Context(), f, nil, "job", "show", firstID); !strings.Contains(got.stdout, "\noutlive KILL  11 12\n") {
+		t.Errorf("it printed\n%s%s", got.stdout, got.stderr)
+	}
+	if got := runFake(t, t.Context(), f, nil, "job", "show", firstID, "-o", "json"); !strings.Contains(got.stdout, `"survivors":[11,12]`) {
+		t.Errorf("it printed\n%s%s", got.stdout, got.stderr)
+	}
+}
+
 func TestTables(t *testing.T) {
 	local(t)
 	f := ended(t, nil)

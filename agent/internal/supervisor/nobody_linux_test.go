@@ -91,7 +91,7 @@ func asNobody(args ...string) *exec.Cmd {
 // nobodysDir is a directory of nobody's.
 func nobodysDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "harp-nobody-")
+	dir, err := os.MkdirTemp("", "harp-nobody-") //nolint:usetesting // nobody cannot enter those of tests
 	if err == nil {
 		err = os.Chown(dir, nobody, nobody)
 	}
@@ -114,7 +114,7 @@ func asRoot(t *testing.T, program string) string {
 		t.Fatal(err)
 	}
 	defer from.Close()
-	dir, err := os.MkdirTemp("", "harp-root-")
+	dir, err := os.MkdirTemp("", "harp-root-") //nolint:usetesting // nobody cannot enter those of tests
 	if err != nil {
 		t.Fatal(err)
 	}
