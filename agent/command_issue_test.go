@@ -258,7 +258,7 @@ func TestNoRebootIsNoSuccess(t *testing.T) {
 		tell(t, w, "going down\n")
 		expect[wire.Records](x, wire.TypeRecords)
 		x.ack(1)
-		w.Close()
+		_ = w.Close()
 		if f := decodeFailure(t, x.ending().Failure); f.Type != "no_reboot" || !strings.Contains(f.Message, "exit code 0, but the machine has not booted anew") {
 			t.Errorf("it ended with %+v", f)
 		}
@@ -274,7 +274,7 @@ func TestRebootAfterTheCommandHasEnded(t *testing.T) {
 	expect[wire.Records](x, wire.TypeRecords)
 	x.ack(1)
 	leader := only(t, x.id)
-	w.Close()
+	_ = w.Close()
 	until(t, "the command has ended", func() bool { return syscall.Kill(leader.pid, 0) != nil })
 	c.restart() // of the agent alone
 	c.run.stop()

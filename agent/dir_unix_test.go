@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 // connectIn is how an agent begins in a directory; it has no dispatcher to find.
@@ -55,11 +56,8 @@ func TestForeignDirsAreRefused(t *testing.T) {
 		{name: "file for run", make: func(dir string) error { return os.WriteFile(filepath.Join(dir, "run"), nil, 0o600) }, at: "agent/run", want: "must be a directory"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if test.root && os.Geteuid() != 0 {
-				if os.Getenv("CI") != "" {
-					t.Fatal("only root can give a file away")
-				}
-				t.Skip("only root can give a file away")
+			if test.root {
+				needs.Root(t)
 			}
 			parent := filepath.Join(t.TempDir(), "parent")
 			dir := filepath.Join(parent, "agent")

@@ -29,7 +29,7 @@ func lockDir(dir string) (unlock func(), err error) {
 		notePID(f)
 		return func() {
 			_ = f.Truncate(0) // else the id is that of a process that has no lock
-			f.Close()
+			_ = f.Close()
 		}, nil
 	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {

@@ -273,9 +273,9 @@ func (j *Journal) spoolLocked(g *group, k Key, a *attempt, x *extent) {
 // KeepElsewhere says how many bytes of an attempt's records may be kept elsewhere until
 // it has ended, as [Accept] does, of one that was accepted before the journal was opened.
 // Errors: ErrUnknown.
-func (j *Journal) KeepElsewhere(k Key, bytes int64) error {
+func (j *Journal) KeepElsewhere(k Key, size int64) error {
 	_, err := j.doLater(k, func(_ *group, a *attempt) error {
-		a.elsewhere = bytes
+		a.elsewhere = size
 		return nil
 	})
 	return err

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 // tree is a directory a/b with a file f in it, and a link to that beside a.
@@ -70,7 +72,7 @@ func TestCheckPath(t *testing.T) {
 
 // TestPrivateGroup checks that the group that has its owner's number is the owner's.
 func TestPrivateGroup(t *testing.T) {
-	needRoot(t)
+	needs.Root(t)
 	_, b, f, _ := tree(t)
 	for gid, bad := range map[int]bool{0: false, 65534: true} {
 		if err := errors.Join(os.Chown(b, 0, gid), os.Chmod(b, 0o770)); err != nil { //nolint:gosec // that is what is tested
@@ -84,7 +86,7 @@ func TestPrivateGroup(t *testing.T) {
 }
 
 func TestOwners(t *testing.T) {
-	needRoot(t)
+	needs.Root(t)
 	_, b, f, link := tree(t)
 	for _, path := range []string{b, f, link} {
 		if err := os.Lchown(path, 65534, 65534); err != nil {
@@ -107,15 +109,4 @@ func TestOwners(t *testing.T) {
 	if err := errors.Join(CheckOwn(b), CheckOwn(f)); err != nil {
 		t.Error(err)
 	}
-}
-
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("CI") != "" {
-		t.Fatal("only root can give a file away")
-	}
-	t.Skip("only root can give a file away")
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 // scripts is a folder with procedures that name a script in a folder beside it.
@@ -129,12 +130,7 @@ func TestFoldersOnTheWayAreChecked(t *testing.T) {
 // TestScriptsOfTheCommandsUser: a command's own user may change what runs as that user,
 // and nobody else.
 func TestScriptsOfTheCommandsUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("only root can give a file away")
-		}
-		t.Skip("only root can give a file away")
-	}
+	needs.Root(t)
 	for user, want := range map[string]string{"'65534'": "", "'0'": "is owned by user 65534"} {
 		dir, script := scripts(t, "[./bin/run.sh], user: "+user+", group: "+user+", groups: []")
 		if err := os.Chown(script, 65534, 65534); err != nil {
