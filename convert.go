@@ -207,7 +207,7 @@ func jobToWire(s JobStatus) wire.Job {
 		QueuePos: int64(s.QueuePos), Records: signed(s.Records), Labels: s.Labels,
 	}
 	if c := s.CancelRequested; c != nil {
-		w.Cancel = &wire.CancelRequest{By: principalToWire(c.By), Time: nanos(c.Time)}
+		w.Cancel = &wire.CancelRequest{By: principalToWire(c.By), Time: nanos(c.Time), Now: c.Now}
 	}
 	if s.Late != nil {
 		late := resultToWire(*s.Late)
@@ -241,7 +241,7 @@ func jobFromWire(w wire.Job) (JobStatus, error) {
 		QueuePos: r.number("pos", w.QueuePos), Records: r.count("records", w.Records), Labels: w.Labels,
 	}
 	if c := w.Cancel; c != nil {
-		s.CancelRequested = &CancelRequest{By: principalFromWire(c.By), Time: fromNanos(c.Time)}
+		s.CancelRequested = &CancelRequest{By: principalFromWire(c.By), Time: fromNanos(c.Time), Now: c.Now}
 	}
 	if w.Late != nil {
 		late, err := resultFromWire(*w.Late)

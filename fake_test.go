@@ -346,7 +346,7 @@ func (f *fake) Records(ctx context.Context, id string, q RecordQuery) (RecordPag
 	}
 }
 
-func (f *fake) CancelJob(ctx context.Context, id string) (bool, error) {
+func (f *fake) CancelJob(ctx context.Context, id string, _ bool) (bool, error) {
 	if err := f.enter(ctx, "CancelJob"); err != nil {
 		return false, err
 	}

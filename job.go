@@ -112,11 +112,25 @@ func Get[T any](ctx context.Context, j *Job) (T, error) {
 	return t, nil
 }
 
+// A CancelOption changes how [Job.Cancel] asks.
+type CancelOption func(*cancelOptions)
+
+type cancelOptions struct{ now bool }
+
+// KillNow gives a command no grace: what runs of it is killed at once, also if it was
+// asked to stop before and is in its grace. A Go procedure cannot be killed: its context
+// ends, as without.
+func KillNow() CancelOption { return func(o *cancelOptions) { o.now = true } }
+
 // Cancel asks the job to stop and returns when the request is on the dispatcher's
 // disk; true if the job had not ended. A job that runs is cancelling until nothing
 // of it runs any more; Wait tells how it ended. Errors: as Status.
-func (j *Job) Cancel(ctx context.Context) (bool, error) {
-	live, err := j.service.CancelJob(ctx, j.id)
+func (j *Job) Cancel(ctx context.Context, opts ...CancelOption) (bool, error) {
+	var o cancelOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	live, err := j.service.CancelJob(ctx, j.id, o.now)
 	return live, j.asked(err)
 }
 
@@ -219,10 +233,11 @@ type JobStatus struct {
 	Survivors                []int // processes on its host that outlive KILL: it has not ended while there is one
 }
 
-// CancelRequest tells who asked a job to stop, and when.
+// CancelRequest tells who first asked a job to stop, and when.
 type CancelRequest struct {
 	By   Principal `json:"by"`
 	Time time.Time `json:"time"`
+	Now  bool      `json:"now,omitempty"` // then or later: to be killed at once
 }
 
 // Attempt is one try at running a job.

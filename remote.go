@@ -323,8 +323,8 @@ func (r *remote) pull(ctx context.Context, id string, q RecordQuery) (pageInHand
 }
 
 // CancelJob implements JobService.
-func (r *remote) CancelJob(ctx context.Context, id string) (bool, error) {
-	w, err := asked[wire.Done](ctx, r, wire.TypeCancelJob, wire.JobRef{ID: id}, false)
+func (r *remote) CancelJob(ctx context.Context, id string, now bool) (bool, error) {
+	w, err := asked[wire.Done](ctx, r, wire.TypeCancelJob, wire.CancelJob{ID: id, Now: now}, false)
 	return w.Live, err
 }
 

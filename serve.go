@@ -230,11 +230,11 @@ func handlePull(ctx context.Context, s Service, w wire.Pull) (any, error) {
 	return recordsToWire(page), err
 }
 
-func handleCancelJob(ctx context.Context, s Service, w wire.JobRef) (any, error) {
+func handleCancelJob(ctx context.Context, s Service, w wire.CancelJob) (any, error) {
 	if err := CheckID(w.ID); err != nil {
 		return nil, err
 	}
-	live, err := s.CancelJob(ctx, w.ID)
+	live, err := s.CancelJob(ctx, w.ID, w.Now)
 	return wire.Done{Live: live}, err
 }
 

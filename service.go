@@ -42,9 +42,10 @@ type JobService interface {
 	// Records returns committed records. Errors: ErrNotFound, ErrPruned, ctx's.
 	Records(ctx context.Context, id string, q RecordQuery) (RecordPage, error)
 
-	// CancelJob asks a job to stop; true if it had not ended. It returns when
-	// the request is on disk. Errors: ErrNotFound, ErrPruned.
-	CancelJob(ctx context.Context, id string) (bool, error)
+	// CancelJob asks a job to stop, without a grace if that is to be now; true if
+	// it had not ended. It returns when the request is on disk. Errors:
+	// ErrNotFound, ErrPruned.
+	CancelJob(ctx context.Context, id string, now bool) (bool, error)
 
 	// JobRequest returns what the job's caller submitted, byte for byte. Errors:
 	// ErrNotFound, ErrPruned.

@@ -100,7 +100,7 @@ func (s *session) resume(x *transport.Exchange, body []byte) {
 		}
 		at.begun.wait()
 		if m.Cancel != nil {
-			at.stop(wire.CauseCancel, 0)
+			at.cancelled(*m.Cancel)
 		}
 		result = s.tell(x, at, ask{from: m.From, window: m.Window})
 	}

@@ -115,7 +115,7 @@ func (a *Agent) adopted(j *journal.Journal, h journal.Held, info journalInfo) *a
 		at.most = p.most
 	}
 	r := &running{
-		survives: info.Supervised, endsReboot: info.Ends == endsReboot, here: a.here, progress: make(chan struct{}, 1),
+		survives: info.Supervised, endsReboot: info.Ends == endsReboot, here: a.here, progress: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 		rebooted: info.Ends == endsReboot && bootedSince(info.Boot),
 	}
 	r.spec.Grace, r.spec.MaxSpool = time.Duration(info.Grace), info.Spool

@@ -230,6 +230,14 @@ func (at *attempt) stop(cause string, limit time.Duration) {
 	at.handLocked()
 }
 
+// cancelled stops the procedure, a command without a grace if that is to be now.
+func (at *attempt) cancelled(m wire.Cancel) {
+	if r := at.task.cmd; r != nil && m.Now {
+		r.hasten()
+	}
+	at.stop(wire.CauseCancel, 0)
+}
+
 // applyStopLocked ends the procedure's context as stop wants it.
 func (at *attempt) applyStopLocked() {
 	if at.stopping == nil || at.stopped {

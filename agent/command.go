@@ -74,7 +74,7 @@ func commandProcedure(c *command.Command) (*procedure, error) {
 		if err != nil {
 			return task{}, err
 		}
-		r := &running{spec: spec, endsReboot: c.EndsReboot && !info.DryRun, here: context.Background(), progress: make(chan struct{}, 1)}
+		r := &running{spec: spec, endsReboot: c.EndsReboot && !info.DryRun, here: context.Background(), progress: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 		return task{begin: r.begin, run: r.run, cmd: r}, nil
 	}
 	return p, nil

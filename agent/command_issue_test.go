@@ -286,3 +286,41 @@ func TestRebootAfterTheCommandHasEnded(t *testing.T) {
 		t.Errorf("it ended with %+v", end)
 	}
 }
+
+// A second cancel that is to be now ends the grace; a first one leaves none; and one that
+// comes with RESUME counts as well.
+func TestCancelNow(t *testing.T) {
+	inBothWirings(t, func(t *testing.T, c *commander) {
+		for _, before := range []bool{true, false} {
+			x := c.peer.call("patient", nil, limits(time.Hour, time.Hour)).accepted()
+			expect[wire.Records](x, wire.TypeRecords)
+			if before {
+				x.cancel()
+				x.stopping()
+			}
+			x.send(wire.TypeCancel, wire.Cancel{Now: true})
+			if !before {
+				x.stopping()
+			}
+			end := x.restOf()
+			if f := decodeFailure(t, end.Failure); f.Type != "cancelled" || !strings.Contains(f.Message, "had to be killed") {
+				t.Errorf("after a cancel %v it ended with %+v", before, f)
+			}
+		}
+	})
+}
+
+func TestCancelNowWithResume(t *testing.T) {
+	c := newCommander(t, t.TempDir())
+	x := c.peer.call("patient", nil, limits(time.Hour, time.Hour)).accepted()
+	expect[wire.Records](x, wire.TypeRecords)
+	x.cancel()
+	x.stopping()
+	c.restart()
+	y := c.peer.resume(x.id, 1, func(m *wire.Resume) { m.Cancel = &wire.Cancel{Now: true} })
+	y.stopping()
+	end := y.restOf()
+	if f := decodeFailure(t, end.Failure); f.Type != "cancelled" || !strings.Contains(f.Message, "had to be killed") {
+		t.Errorf("it ended with %+v", f)
+	}
+}

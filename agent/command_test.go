@@ -36,6 +36,9 @@ sleep:
 stubborn:
   command: [/bin/sh, -c, 'trap "" TERM; echo begun; while :; do sleep 1; done']
   grace: 10ms
+patient:
+  command: [/bin/sh, -c, 'trap "echo asked" TERM; echo begun; while :; do sleep 0.05; done']
+  grace: 1d
 lines:
   doc: It prints a line for each one that it reads from a pipe.
   params: {pipe: {type: path, required: true}}

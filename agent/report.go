@@ -298,7 +298,7 @@ func (r *report) hear(f transport.Frame) (done bool, err error) {
 		if err := wire.DecodeBody(f.Body, &m); err != nil {
 			return false, err
 		}
-		r.at.stop(wire.CauseCancel, 0)
+		r.at.cancelled(m)
 		return false, nil
 	case wire.TypeAck:
 		var m wire.Ack

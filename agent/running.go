@@ -43,10 +43,12 @@ type running struct {
 	progress   chan struct{}   // 1 slot: more of what it printed may be kept elsewhere
 
 	ranFor time.Duration // once it has ended
+	hurry  chan struct{} // 1 slot: no grace is left
 
 	mu      sync.Mutex // guards what follows; never held while blocked
 	handle  *supervisor.Handle
 	lost    *supervisor.Handle // of a supervisor that died, and was to end with the agent
+	now     bool               // it has no grace
 	closing bool               // it is stopped because the agent stops
 	unread  bool               // what it prints cannot be read any more: only its end is awaited
 	kept    int64              // records that the supervisor was told of
@@ -198,6 +200,10 @@ func (r *running) listen(follow context.Context, at *attempt) {
 		case <-stopped:
 			stopped = nil
 			r.passStop(at)
+		case <-r.hurry:
+			if stopped == nil {
+				r.passStop(at)
+			}
 		case <-r.progress:
 			r.sayKept(at)
 		case <-follow.Done():
@@ -206,13 +212,32 @@ func (r *running) listen(follow context.Context, at *attempt) {
 	}
 }
 
-// passStop tells the supervisor why the attempt is stopped.
+// passStop tells the supervisor why the attempt is stopped, and whether at once.
 func (r *running) passStop(at *attempt) {
-	r.supervised().Stop(r.wordFor(context.Cause(at.ctx)))
+	h, word := r.supervised(), r.wordFor(context.Cause(at.ctx))
+	if r.isHurried() {
+		h.Kill(word)
+	} else {
+		h.Stop(word)
+	}
 	if r.isClosing() { // nothing that it still prints may keep the agent
 		at.hearNoMore(0)
 		r.hold(at)
 	}
+}
+
+// hasten gives the command no grace, or no more of it, once it is to stop.
+func (r *running) hasten() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now = true
+	signal(r.hurry)
+}
+
+func (r *running) isHurried() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now
 }
 
 // wordFor is the cause that a supervisor is told.

@@ -32,7 +32,8 @@ type attempt struct {
 	mu     sync.Mutex      // guards what follows
 	called bool            // CALL was sent: from here on it may run
 	wanted *harp.Principal // who wants it to stop
-	told   bool            // and the agent knows
+	now    bool            // ... without a grace
+	told   wire.Cancel     // what the agent knows of that; zero: nothing
 }
 
 // sendAll sends jobs that were claimed.
@@ -149,7 +150,7 @@ func (a *attempt) run(sub harp.Submission) error {
 		return nil // it was withdrawn, and may have ended as not started, while it was on its way here
 	}
 	if row.Cancel != nil {
-		a.cancel(row.Cancel.By)
+		a.cancel(row.Cancel.By, row.Cancel.Now)
 	}
 	if a.x, err = a.s.tr.Exchange(ctx); err != nil {
 		return err
@@ -226,39 +227,43 @@ func (a *attempt) resume(row *store.Job) error {
 		a.wanted = &harp.Principal{Kind: "dispatcher", Name: a.s.d.name}
 	}
 	if a.wanted != nil {
-		m.Cancel, a.told = cancelBy(*a.wanted), true
+		a.told = a.wantedCancel()
+		m.Cancel = new(a.told)
 	}
 	a.called = true
 	return a.x.Send(wire.TypeResume, false, wire.Encode(m))
 }
 
-func cancelBy(by harp.Principal) *wire.Cancel {
-	return &wire.Cancel{By: wire.Principal{Kind: by.Kind, Name: by.Name, Auth: by.Auth}}
+// wantedCancel is what the agent is to be told.
+func (a *attempt) wantedCancel() wire.Cancel {
+	return wire.Cancel{By: wire.Principal{Kind: a.wanted.Kind, Name: a.wanted.Name, Auth: a.wanted.Auth}, Now: a.now}
 }
 
-// cancel tells the agent, once, as soon as it knows of the attempt.
-func (a *attempt) cancel(by harp.Principal) {
+// cancel tells the agent as soon as it knows of the attempt: once, and once more when it
+// shall not wait any longer.
+func (a *attempt) cancel(by harp.Principal, now bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.wanted == nil {
 		a.wanted = &by
 	}
+	a.now = a.now || now
 	if a.called {
 		a.tellLocked()
 	}
 }
 
 func (a *attempt) tellLocked() {
-	if a.wanted == nil || a.told {
+	if a.wanted == nil || a.told == a.wantedCancel() {
 		return
 	}
-	a.told = true
-	_ = a.x.Send(wire.TypeCancel, false, wire.Encode(cancelBy(*a.wanted))) // a failed write ends the session, and with it the attempt
+	a.told = a.wantedCancel()
+	_ = a.x.Send(wire.TypeCancel, false, wire.Encode(a.told)) // a failed write ends the session, and with it the attempt
 }
 
 // tellCancel tells the agent of a job that it shall stop, and does not wait for it to
 // listen. One that is not on a session yet hears it with its CALL or RESUME.
-func (d *Dispatcher) tellCancel(job *store.Job, by harp.Principal) {
+func (d *Dispatcher) tellCancel(job *store.Job, by harp.Principal, now bool) {
 	s := d.hosts.get(job.Host).current()
 	if s == nil {
 		return
@@ -266,6 +271,6 @@ func (d *Dispatcher) tellCancel(job *store.Job, by harp.Principal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a := s.live[job.ID]; a != nil && !s.closing {
-		s.attempts.Go(func() { a.cancel(by) })
+		s.attempts.Go(func() { a.cancel(by, now) })
 	}
 }

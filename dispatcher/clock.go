@@ -25,7 +25,7 @@ func (d *Dispatcher) apply(ctx context.Context, ts ...store.Transition) ([]store
 		case c.Effect.Ends:
 			d.tails.ended(&c.Job, ts[i].Event.Value)
 		case c.Effect.Tell && c.Job.Cancel != nil:
-			d.tellCancel(&c.Job, c.Job.Cancel.By)
+			d.tellCancel(&c.Job, c.Job.Cancel.By, c.Job.Cancel.Now)
 		case c.Job.State == harp.StateQueued:
 			d.wakeClock()
 		}

@@ -143,20 +143,20 @@ func (s *service) Records(ctx context.Context, id string, q harp.RecordQuery) (h
 }
 
 // CancelJob implements harp.JobService.
-func (s *service) CancelJob(ctx context.Context, id string) (bool, error) {
+func (s *service) CancelJob(ctx context.Context, id string, now bool) (bool, error) {
 	return request(s, ctx, func(ctx context.Context) (bool, error) {
 		job, err := s.d.job(ctx, id)
 		if err != nil || job.State.Ended() {
 			return false, err
 		}
-		return s.d.cancel(ctx, id, s.who)
+		return s.d.cancel(ctx, id, s.who, now)
 	})
 }
 
 // cancel commits the request and tells the agent. A job that ended meanwhile is
 // not live.
-func (d *Dispatcher) cancel(ctx context.Context, id string, by harp.Principal) (bool, error) {
-	changes, err := d.apply(ctx, store.Transition{ID: id, Event: store.Event{Kind: store.CancelReq, At: d.now(), By: by}})
+func (d *Dispatcher) cancel(ctx context.Context, id string, by harp.Principal, now bool) (bool, error) {
+	changes, err := d.apply(ctx, store.Transition{ID: id, Event: store.Event{Kind: store.CancelReq, At: d.now(), By: by, Now: now}})
 	if err != nil {
 		return false, err
 	}
@@ -178,7 +178,7 @@ func (d *Dispatcher) cancelActive(ctx context.Context, jobs []store.Job, by harp
 			return err
 		}
 		for i := range chunk {
-			d.tellCancel(&chunk[i], by)
+			d.tellCancel(&chunk[i], by, false)
 		}
 	}
 	return nil

@@ -91,8 +91,13 @@ func (l Life) ran() harp.Ran {
 }
 
 func (l Life) cancelRequested(e Event) Life {
-	if l.Cancel == nil {
-		l.Cancel = &harp.CancelRequest{By: e.By, Time: e.At}
+	switch {
+	case l.Cancel == nil:
+		l.Cancel = &harp.CancelRequest{By: e.By, Time: e.At, Now: e.Now}
+	case e.Now:
+		first := *l.Cancel
+		first.Now = true
+		l.Cancel = &first
 	}
 	return l
 }

@@ -72,6 +72,7 @@ type Event struct {
 	Reason   string
 	Wake     time.Time
 	By       harp.Principal
+	Now      bool // CancelReq: without a grace
 	Stopping *Stopping
 	Left     []int        // Stop: processes that outlive KILL
 	Failure  harp.Failure // zero: succeeded

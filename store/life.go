@@ -218,8 +218,8 @@ func (l Life) cancelling(e Event) (Life, Effect, bool) {
 func (l Life) active(e Event) (Life, Effect, bool) {
 	switch e.Kind {
 	case CancelReq:
-		first := l.Cancel == nil
-		return l.cancelRequested(e).in(harp.StateCancelling, stopCancel), Effect{Tell: first}, true
+		news := l.Cancel == nil || e.Now && !l.Cancel.Now
+		return l.cancelRequested(e).in(harp.StateCancelling, stopCancel), Effect{Tell: news}, true
 	case Stop:
 		l.Left = slices.Clone(e.Left)
 		if e.Stopping == nil {

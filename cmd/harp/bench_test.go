@@ -85,7 +85,7 @@ func (b *benched) JobResult(ctx context.Context, id string, _ bool) (harp.Result
 }
 
 // CancelJob implements harp.Service.
-func (b *benched) CancelJob(_ context.Context, id string) (bool, error) {
+func (b *benched) CancelJob(_ context.Context, id string, _ bool) (bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.live[id] == nil {

@@ -29,6 +29,7 @@ type fake struct {
 
 	submitted []harp.Request
 	cancelled []string
+	killed    []string
 	queried   []harp.RecordQuery
 	filter    harp.JobFilter
 }
@@ -105,7 +106,10 @@ func (f *fake) Records(ctx context.Context, id string, q harp.RecordQuery) (harp
 	return harp.RecordPage{Records: all[min(q.From, end):], Next: end, End: end, Ended: !f.wait}, nil
 }
 
-func (f *fake) CancelJob(_ context.Context, id string) (bool, error) {
+func (f *fake) CancelJob(_ context.Context, id string, now bool) (bool, error) {
+	if now {
+		f.killed = append(f.killed, id)
+	}
 	j, err := f.find(id)
 	f.cancelled = append(f.cancelled, id)
 	f.wait = false

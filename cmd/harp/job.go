@@ -66,18 +66,23 @@ func (c *cli) jobWaitCommand() *cobra.Command {
 }
 
 func (c *cli) jobCancelCommand() *cobra.Command {
-	var dry bool
+	var dry, now bool
 	cmd := &cobra.Command{
 		Use:   "cancel ID",
 		Short: "Ask a job to stop",
-		Args:  cobra.ExactArgs(1),
+		Long: `Ask a job to stop. A command gets TERM, and what is there of it after the procedure's
+grace gets KILL. With --now that is at once, also when the job was asked before. The
+job is cancelling until nothing of it runs any more.`,
+		Example: "  harp job cancel last\n  harp job cancel last --now",
+		Args:    cobra.ExactArgs(1),
 		RunE: c.asksJob(func(ctx context.Context, job *harp.Job) error {
 			if dry {
 				return c.wouldCancel(ctx, job)
 			}
-			return c.cancelJob(ctx, job)
+			return c.cancelJob(ctx, job, now)
 		}),
 	}
+	cmd.Flags().BoolVar(&now, "now", false, "kill what runs, without a grace or the rest of it")
 	bindDryRun(cmd, &dry)
 	return cmd
 }
@@ -181,13 +186,19 @@ func (c *cli) waitJob(ctx context.Context, job *harp.Job) error {
 	return err
 }
 
-func (c *cli) cancelJob(ctx context.Context, job *harp.Job) error {
-	live, err := job.Cancel(ctx)
+func (c *cli) cancelJob(ctx context.Context, job *harp.Job, now bool) error {
+	var opts []harp.CancelOption
+	if now {
+		opts = append(opts, harp.KillNow())
+	}
+	live, err := job.Cancel(ctx, opts...)
 	switch {
 	case err != nil:
 		return err
 	case c.format == formatJSON:
 		return c.print(object{{"id", job.ID()}, {"cancelled", live}})
+	case live && now:
+		c.notice("job %s is killed", job.ID())
 	case live:
 		c.notice("job %s is asked to stop", job.ID())
 	default:

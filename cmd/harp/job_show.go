@@ -137,7 +137,11 @@ func (c *cli) cancelText(s harp.JobStatus) string {
 		return ""
 	}
 	by := s.CancelRequested.By
-	return strings.TrimSpace(by.Kind+" "+by.Name) + " at " + c.clock(s.CancelRequested.Time)
+	text := strings.TrimSpace(by.Kind+" "+by.Name) + " at " + c.clock(s.CancelRequested.Time)
+	if s.CancelRequested.Now {
+		text += ", now to be killed at once"
+	}
+	return text
 }
 
 func durationText(d time.Duration) string {

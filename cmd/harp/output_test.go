@@ -265,6 +265,22 @@ func TestJobWithProcessesThatOutliveKill(t *testing.T) {
 	}
 }
 
+func TestJobCancelNow(t *testing.T) {
+	f := ended(t, nil)
+	f.jobs[0].State = harp.StateCancelling
+	if got := runFake(t, t.Context(), f, nil, "job", "cancel", firstID); got.code != 0 || len(f.killed) > 0 {
+		t.Errorf("without --now: got %+v, killed %v", got, f.killed)
+	}
+	got := runFake(t, t.Context(), f, nil, "job", "cancel", firstID, "--now")
+	if want := (said{stderr: "job " + firstID + " is killed\n"}); got != want || len(f.killed) != 1 || f.killed[0] != firstID {
+		t.Errorf("got %+v, want %+v, killed %v", got, want, f.killed)
+	}
+	f.jobs[0].CancelRequested = &harp.CancelRequest{By: harp.Principal{Kind: "user", Name: "ada"}, Time: f.jobs[0].SubmitTime, Now: true}
+	if got := runFake(t, t.Context(), f, nil, "job", "show", firstID); !strings.Contains(got.stdout, "user ada at 2026-01-31 12:00:00, now to be killed at once") {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestTables(t *testing.T) {
 	local(t)
 	f := ended(t, nil)

@@ -85,9 +85,10 @@ type Ack struct {
 	End    bool  `msgpack:"end,omitempty"`    // the End is committed too
 }
 
-// Cancel asks to stop the attempt.
+// Cancel asks to stop the attempt. A second one may ask for it to be now.
 type Cancel struct {
-	By Principal `msgpack:"by"`
+	By  Principal `msgpack:"by"`
+	Now bool      `msgpack:"now,omitempty"` // a command has no grace, or no more of it
 }
 
 // Accepted says that the call is journalled. Started may come with it.

@@ -25,8 +25,7 @@ type Submitted struct {
 	ID string `msgpack:"id"`
 }
 
-// JobRef names a job: the body of Status, CancelJob and TypeRequest, which a Signed
-// answers.
+// JobRef names a job: the body of Status and TypeRequest, which a Signed answers.
 type JobRef struct {
 	ID string `msgpack:"id"`
 }
@@ -113,10 +112,17 @@ type Job struct {
 	Survivors   []int64           `msgpack:"survivors,omitempty"`
 }
 
+// CancelJob asks a job to stop.
+type CancelJob struct {
+	ID  string `msgpack:"id"`
+	Now bool   `msgpack:"now,omitempty"` // without a grace
+}
+
 // CancelRequest is who asked when.
 type CancelRequest struct {
 	By   Principal `msgpack:"by"`
 	Time int64     `msgpack:"time"`
+	Now  bool      `msgpack:"now,omitempty"`
 }
 
 // Attempt is one try at running a job.

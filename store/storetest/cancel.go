@@ -121,6 +121,30 @@ var cancelling = []rule{
 			}
 		}
 	}},
+	{"cancel/now", "a cancel that may not wait is told after one that may, once, and is kept with the first", func(w *world) {
+		w.gate("h")
+		j := w.running()
+		e := w.event(j, store.CancelReq)
+		e.By = somebody
+		first := w.try(j, e)
+		if first.Err != nil || !first.Effect.Tell || first.Job.Cancel.Now {
+			w.Fatalf("%v, effect %+v, cancel %+v", first.Err, first.Effect, first.Job.Cancel)
+		}
+		e.Now, e.By = true, harp.Principal{Kind: "user", Name: "other"}
+		for again, tell := range []bool{true, false} {
+			c := w.try(j, e)
+			if c.Err != nil || c.Effect.Tell != tell || !c.Job.Cancel.Now || c.Job.Cancel.By != somebody || !c.Job.Cancel.Time.Equal(first.Job.Cancel.Time) {
+				w.Fatalf("time %d: %v, effect %+v, cancel %+v", again, c.Err, c.Effect, c.Job.Cancel)
+			}
+		}
+		if got := w.job(j.ID); got.Cancel == nil || !got.Cancel.Now {
+			w.Fatalf("it is kept as %+v", got.Cancel)
+		}
+		w.apply(j, store.Silent)
+		if c := w.apply(j, store.Alive); !c.Effect.Tell || !c.Job.Cancel.Now {
+			w.Fatalf("after silence: effect %+v, cancel %+v", c.Effect, c.Job.Cancel)
+		}
+	}},
 	{"cancel/tell", "asking an active job of a cancelled queue to stop says once that its agent is to be told", func(w *world) {
 		w.gate("h")
 		q := queue("q")

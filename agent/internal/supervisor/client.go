@@ -254,7 +254,8 @@ func (c *remote) say(kind byte, v any) error {
 
 func (c *remote) Keep(next int64)   { _ = c.say(sayKeep, keepMessage{next}) }
 func (c *remote) Hold(on bool)      { _ = c.say(sayHold, holdMessage{on}) }
-func (c *remote) Stop(cause string) { _ = c.say(sayStop, stopMessage{cause}) }
+func (c *remote) Stop(cause string) { _ = c.say(sayStop, stopMessage{Cause: cause}) }
+func (c *remote) Kill(cause string) { _ = c.say(sayStop, stopMessage{Cause: cause, Now: true}) }
 
 func (c *remote) Forget() error {
 	answer := make(chan problem, 1)

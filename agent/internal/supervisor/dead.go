@@ -94,6 +94,7 @@ func (d *dead) Follow(ctx context.Context, from int64, record func(int64, Record
 func (d *dead) Keep(int64)  {}
 func (d *dead) Hold(bool)   {}
 func (d *dead) Stop(string) {}
+func (d *dead) Kill(string) {}
 
 func (d *dead) EndOrphans(context.Context) error { return nil }
 

@@ -39,6 +39,7 @@ type engine struct {
 	stopped  *Stop
 	left     []int         // processes that outlive KILL
 	stopping chan struct{} // closed when stopped is set
+	killing  bool          // it has no grace
 	over     bool          // it cannot be stopped any more
 	end      *End
 	pressure pressure
@@ -152,6 +153,26 @@ func (e *engine) Stop(cause string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.stopLocked(Stop{Cause: cause, Since: time.Now().UnixNano()})
+}
+
+// Kill is Stop without a grace, or the end of that.
+func (e *engine) Kill(cause string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stopLocked(Stop{Cause: cause, Since: time.Now().UnixNano()})
+	if e.stopped == nil || e.end != nil || e.killing {
+		return
+	}
+	e.killing = true
+	e.works.Go(func() { e.process.End(0) }) // which hastens that of run, and run has not returned
+}
+
+func (e *engine) stopBy(m stopMessage) {
+	if m.Now {
+		e.Kill(m.Cause)
+		return
+	}
+	e.Stop(m.Cause)
 }
 
 func (e *engine) stopLocked(s Stop) {

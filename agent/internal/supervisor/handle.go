@@ -22,6 +22,7 @@ type attempt interface {
 	Keep(next int64)
 	Hold(on bool)
 	Stop(cause string)
+	Kill(cause string)
 	Forget() error
 	EndOrphans(ctx context.Context) error
 	Close() error
@@ -66,6 +67,9 @@ func (h *Handle) Hold(on bool) { h.attempt.Hold(on) }
 // Stop ends the command, with TERM and after the grace KILL, if it has not ended and is
 // not being ended. It does not wait for that.
 func (h *Handle) Stop(cause string) { h.attempt.Stop(cause) }
+
+// Kill is Stop without a grace: it ends that of a command that is being ended, too.
+func (h *Handle) Kill(cause string) { h.attempt.Kill(cause) }
 
 // Forget removes what there is of an attempt that has ended, when all of it is elsewhere.
 // The error is [ErrRunning] if it has not, [ErrLost] if the supervisor is gone, or one of

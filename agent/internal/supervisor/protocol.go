@@ -67,6 +67,7 @@ type holdMessage struct {
 
 type stopMessage struct {
 	Cause string `json:"cause"`
+	Now   bool   `json:"now,omitempty"` // without a grace
 }
 
 type stoppingMessage struct {

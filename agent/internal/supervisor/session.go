@@ -96,7 +96,7 @@ func (s *session) handle(f frame) error {
 	case sayStop:
 		var m stopMessage
 		if _, err = f.decode(&m); err == nil {
-			s.engine.Stop(m.Cause)
+			s.engine.stopBy(m)
 		}
 	case sayForget:
 		return s.forgetAll()

@@ -198,6 +198,34 @@ func TestStopKills(t *testing.T) {
 	})
 }
 
+// TestKillEndsTheGrace checks that a command is killed at once, whether it was asked to
+// stop before or not.
+func TestKillEndsTheGrace(t *testing.T) {
+	wirings(t, func(t *testing.T, o supervisor.Options) {
+		for _, before := range []bool{false, true} {
+			spec := shell("trap 'echo asked' TERM; setsid sh -c 'trap \"\" TERM; echo ready; while :; do sleep 1; done' & while :; do wait; done")
+			spec.Grace = 24 * time.Hour
+			h := start(t, o, spec)
+			end, err := h.Follow(t.Context(), 0, func(_ int64, r supervisor.Record) error {
+				switch {
+				case string(r.Value) == "asked", !before:
+					h.Kill("cancel")
+					h.Kill("cancel")
+				case string(r.Value) == "ready":
+					h.Stop("cancel")
+				}
+				return nil
+			}, ignore)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if end.Signal != "SIGKILL" || end.Killed < 2 || end.Stopped == nil || end.Stopped.Cause != "cancel" {
+				t.Errorf("after a stop %v the end is %+v", before, end)
+			}
+		}
+	})
+}
+
 func TestSilenceLimit(t *testing.T) {
 	wirings(t, func(t *testing.T, o supervisor.Options) {
 		spec := shell("echo one; exec sleep 1000")

@@ -136,8 +136,9 @@ type outcomeRow struct {
 }
 
 type requestRow struct {
-	By harp.Principal `msgpack:"by"`
-	At int64          `msgpack:"at"`
+	By  harp.Principal `msgpack:"by"`
+	At  int64          `msgpack:"at"`
+	Now bool           `msgpack:"now,omitempty"`
 }
 
 type stoppingRow struct {
@@ -168,7 +169,7 @@ func newLifeRow(l *store.Life) lifeRow {
 		})
 	}
 	if c := l.Cancel; c != nil {
-		r.Cancel = &requestRow{By: c.By, At: nanos(c.Time)}
+		r.Cancel = &requestRow{By: c.By, At: nanos(c.Time), Now: c.Now}
 	}
 	if s := l.Stopping; s != nil {
 		r.Stopping = &stoppingRow{Cause: s.Cause, Since: nanos(s.Since), Limit: int64(s.Limit)}
@@ -197,7 +198,7 @@ func (r *lifeRow) life() store.Life {
 		})
 	}
 	if c := r.Cancel; c != nil {
-		l.Cancel = &harp.CancelRequest{By: c.By, Time: fromNanos(c.At)}
+		l.Cancel = &harp.CancelRequest{By: c.By, Time: fromNanos(c.At), Now: c.Now}
 	}
 	if s := r.Stopping; s != nil {
 		l.Stopping = &store.Stopping{Cause: s.Cause, Since: fromNanos(s.Since), Limit: time.Duration(s.Limit)}
