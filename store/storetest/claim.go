@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,6 +11,38 @@ import (
 )
 
 var claiming = []rule{
+	{"claim/busy", "for what an agent was too busy waits all of its procedure on its host: one is tried when one ends, when it is ready, or after a pause", func(w *world) {
+		w.gate("h", "i")
+		var jobs []store.Job
+		for range 20 {
+			jobs = append(jobs, w.submit())
+		}
+		w.apply(jobs[0], store.Started)
+		for _, j := range jobs[1:10] {
+			e := w.event(j, store.NotNow)
+			e.Wake = w.now.Add(time.Second)
+			c := w.try(j, e)
+			w.must(c.Err)
+			w.ids(c.Claimed)
+		}
+		w.ids(w.claim(100, "h"))
+		late := w.waits(w.submit(), harp.ReasonAgentBusy)
+		w.state(w.submit(of("other")), harp.StateSent)
+		w.state(w.submit(on("i")), harp.StateSent)
+		first := w.apply(jobs[0], store.End).Claimed
+		w.ids(first, jobs[1])
+		w.must(w.st.Wake(w.ctx(), "h", w.now)) // it was answered by the end
+		w.ids(w.claim(100, "h"))
+		e := w.event(first[0], store.NotNow)
+		e.Wake = w.now.Add(time.Second)
+		w.must(w.try(first[0], e).Err)
+		w.must(w.st.Wake(w.ctx(), "h", w.now))
+		again := w.claim(100, "h")
+		w.ids(again, jobs[1])
+		w.ids(w.apply(again[0], store.Started).Claimed, jobs[2])
+		w.gate("h") // a new session
+		w.ids(w.claim(100, "h"), append(slices.Clone(jobs[3:10]), late)...)
+	}},
 	{"claim/order", "jobs are claimed by priority, higher first, then by submit number", func(w *world) {
 		for _, settings := range [][]setting{nil, {in(queue("q")), slots(10)}} {
 			low, first := w.submit(append(settings, priority(-5))...), w.submit(settings...)

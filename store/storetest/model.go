@@ -12,12 +12,13 @@ import (
 // model is the rules of waiting and starting, told in the plainest way: a list of
 // jobs, looked through from end to end for everything.
 type model struct {
-	jobs   []*modelJob
-	queues map[string]*modelQueue
-	gates  map[string]store.Gate
-	since  map[string]time.Time        // since when absence took over from another reason
-	latest time.Time                   // that the store was told
-	paused func(j *modelJob) time.Time // until when the store lets a job pause that it gave up
+	jobs     []*modelJob
+	queues   map[string]*modelQueue
+	gates    map[string]store.Gate
+	since    map[string]time.Time // since when absence took over from another reason
+	backlogs []*modelBacklog
+	latest   time.Time                   // that the store was told
+	paused   func(j *modelJob) time.Time // until when the store lets a job pause that it gave up
 }
 
 type modelJob struct {
@@ -28,6 +29,9 @@ type modelJob struct {
 	tell    bool      // its queue was cancelled and its agent not told
 	unsaid  bool      // and its row does not say so yet
 	set     modelSet
+	held    bool          // waits with others for their agent, which was busy
+	probe   *modelBacklog // was sent, of these, and not answered
+	let     bool          // was let go just now
 }
 
 func newModel() *model {
@@ -53,6 +57,7 @@ func (m *model) setGate(host string, g store.Gate) {
 		m.since[host] = m.latest
 	}
 	m.gates[host] = g
+	m.dissolve(host)
 }
 
 func (m *model) count(has func(j *modelJob) bool) int {
@@ -132,6 +137,10 @@ func (m *model) start(j *modelJob, now time.Time) {
 		panic(err)
 	}
 	j.Life = next
+	if b := m.backlog(j); b != nil {
+		b.probes++
+		j.probe = b
+	}
 }
 
 // submit adds a job, which starts if nobody of its queue waits for its host before
@@ -140,9 +149,12 @@ func (m *model) submit(j store.Job, now time.Time) *modelJob {
 	policy := j.Retry
 	j.Life = store.Begin(now, "")
 	j.Retry = policy
-	added := &modelJob{Job: j, woken: !j.NotBefore.After(now)}
+	added := &modelJob{Job: j}
 	m.enter(added)
 	m.jobs = append(m.jobs, added)
+	if !j.NotBefore.After(now) && !added.isLate(now) {
+		m.wake(added, now)
+	}
 	ahead := m.count(func(o *modelJob) bool { return m.sameLine(o, added) && o != added && before(o, added) })
 	if added.woken && ahead == 0 && m.first(now, func(o *modelJob) bool { return o == added }) != nil {
 		m.start(added, now)
@@ -182,13 +194,25 @@ func (m *model) apply(j *modelJob, e store.Event) (store.Effect, []*modelJob, er
 	was := j.Life
 	j.Life = next
 	effect.Tell = (effect.Tell || j.tell) && !effect.Ends
-	j.tell = false
+	j.tell, j.held = false, j.held && next.State == harp.StateQueued
+	var b *modelBacklog
+	var most int
+	if effect.Gives || next.State == harp.StateRunning {
+		b, most = m.answered(j, isBusy(next), effect.Gives)
+	}
 	switch {
 	case next.State != harp.StateQueued:
 		j.set.came = time.Time{}
 	case was.State != harp.StateQueued:
 		j.set.came = time.Time{}
-		j.woken = !j.comes().After(e.At) && !j.isLate(e.At)
+		j.woken = false
+		switch isDue := !j.comes().After(e.At); {
+		case j.Survivor:
+		case !isDue && isBusy(next) && m.gate(j.Host).Open:
+			m.holdBack(j)
+		case isDue && !j.isLate(e.At):
+			m.wake(j, e.At)
+		}
 	case was.Survivor != next.Survivor, !was.WakeAt.Equal(next.WakeAt):
 		j.set.came, j.woken = time.Time{}, false // until the next advance
 	}
@@ -204,6 +228,8 @@ func (m *model) apply(j *modelJob, e store.Event) (store.Effect, []*modelJob, er
 			}
 		}
 	}
+	out = append(out, m.tryBacklog(b, most, e.At)...)
+	m.endBacklogs()
 	m.settle(e.At)
 	return effect, out, nil
 }
@@ -212,6 +238,8 @@ func (m *model) apply(j *modelJob, e store.Event) (store.Effect, []*modelJob, er
 func (m *model) reason(j *modelJob) string {
 	g := m.gate(j.Host)
 	switch {
+	case j.held:
+		return harp.ReasonAgentBusy
 	case !j.woken && (j.isLate(m.latest) || j.Survivor):
 		return j.Reason
 	case !j.woken && !j.WakeAt.IsZero() && !j.NotBefore.After(j.wakeAt()):
@@ -247,8 +275,10 @@ func (m *model) reopened() {
 	for _, q := range m.queues {
 		q.changed = time.Time{}
 	}
+	m.backlogs = nil
 	m.settle(time.Time{})
 	for _, j := range m.jobs {
+		j.held, j.probe = false, nil
 		j.set = modelSet{of: j.WakeAt, over: j.set.over}
 		j.woken = !j.NotBefore.After(j.Since) && !j.WakeAt.After(j.Since)
 		j.allowed, j.from = false, time.Time{}

@@ -33,6 +33,9 @@ func (m *model) clockSet(by time.Duration) {
 	for _, q := range m.queues {
 		move(&q.changed)
 	}
+	for _, b := range m.backlogs {
+		move(&b.again)
+	}
 	for name, g := range m.gates {
 		move(&g.LastHeard)
 		m.gates[name] = g

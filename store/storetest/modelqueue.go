@@ -122,7 +122,9 @@ func (m *model) cancelQueue(q harp.Value, by harp.CancelRequest) int {
 			panic(err)
 		}
 		j.Life, j.tell, j.unsaid, j.set.over = next, j.tell || effect.Tell, waited, 0
+		j.held = false
 	}
+	m.endBacklogs()
 	if n > 0 {
 		m.settle(by.Time)
 	}

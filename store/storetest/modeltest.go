@@ -34,7 +34,7 @@ func testModel(t *testing.T, open func(t *testing.T) store.Store, place func(t *
 		actions := map[string]func(*rapid.T){
 			"submit": d.submit, "submit more": d.submit, "claim": d.claim, "gate": d.gate,
 			"event": d.event, "more events": d.event, "cancel": d.cancel, "pass": d.pass,
-			"silence": d.silence, "change": d.change, "set the clock": d.clock,
+			"silence": d.silence, "change": d.change, "set the clock": d.clock, "ready": d.ready,
 			"": d.compare,
 		}
 		if place != nil {
@@ -166,7 +166,7 @@ func (d *duel) submit(t *rapid.T) {
 // draw makes a job.
 func (d *duel) draw(t *rapid.T) store.Submission {
 	j := store.Job{
-		ID: harp.NewID(), Host: rapid.SampledFrom(hostNames).Draw(t, "host"), Procedure: "p",
+		ID: harp.NewID(), Host: rapid.SampledFrom(hostNames).Draw(t, "host"), Procedure: rapid.SampledFrom([]string{"p", "p", "q"}).Draw(t, "procedure"),
 		Priority:    rapid.IntRange(-1, 1).Draw(t, "priority"),
 		OfflineWait: harp.NoLimit, SubmitTime: d.now, Concurrency: 1,
 	}
@@ -227,7 +227,7 @@ func (d *duel) gate(t *rapid.T) {
 }
 
 var kinds = []store.Kind{
-	store.Started, store.NotNow, store.Refused, store.CancelReq, store.Stop, store.End, store.End, store.Silent,
+	store.Started, store.NotNow, store.NotNow, store.NotNow, store.Refused, store.CancelReq, store.Stop, store.End, store.End, store.Silent,
 	store.Withdrawn, store.Alive, store.Lose, store.Lose, store.Expire, store.Gone,
 }
 
@@ -327,6 +327,13 @@ func (d *duel) cancel(t *rapid.T) {
 
 func (d *duel) pass(t *rapid.T) {
 	d.tick(time.Duration(rapid.IntRange(0, 40).Draw(t, "seconds")) * time.Second)
+}
+
+func (d *duel) ready(t *rapid.T) {
+	d.tick(0)
+	host := rapid.SampledFrom(hostNames).Draw(t, "host")
+	d.must(d.st.Wake(d.ctx, host, d.now))
+	d.m.ready(host, d.now)
 }
 
 func (d *duel) clock(t *rapid.T) {

@@ -51,11 +51,18 @@ func (m *model) advance(now time.Time) (ended, claimed []*modelJob) {
 	for at := m.due(); !at.IsZero() && !at.After(now); at = m.due() {
 		for _, j := range m.jobs {
 			if j.waitsForTime() && !j.comes().After(at) && !j.isLate(now) {
-				j.woken = true
-				woken = append(woken, j)
+				if m.wake(j, now); j.woken {
+					woken = append(woken, j)
+				}
 			}
 		}
 		claimed = append(claimed, m.fill(at, now)...)
+		for _, b := range m.backlogs {
+			if !b.again.IsZero() && !b.again.After(at) {
+				b.again = time.Time{}
+				claimed = append(claimed, m.tryBacklog(b, max(b.most(), b.probes+1), now)...)
+			}
+		}
 		over, started := m.giveUp(at, now)
 		ended, claimed = append(ended, over...), append(claimed, started...)
 		m.settle(now)
@@ -81,7 +88,7 @@ func (m *model) advance(now time.Time) (ended, claimed []*modelJob) {
 
 // waitsForTime reports whether a job is woken when its time comes.
 func (j *modelJob) waitsForTime() bool {
-	return j.State == harp.StateQueued && !j.woken && !j.Survivor
+	return j.State == harp.StateQueued && !j.woken && !j.held && !j.Survivor
 }
 
 // giveUp ends the attempts whose hosts have been silent too long.
@@ -113,7 +120,8 @@ func (m *model) expire(j *modelJob, now time.Time) {
 	if err != nil {
 		panic(err)
 	}
-	j.Life = next
+	j.Life, j.held = next, false
+	m.endBacklogs()
 	m.settle(now)
 }
 
@@ -140,6 +148,9 @@ func (m *model) due() time.Time {
 	}
 	for _, q := range m.queues {
 		note(q.changed)
+	}
+	for _, b := range m.backlogs {
+		note(b.again)
 	}
 	for _, j := range m.jobs {
 		if j.unsaid {

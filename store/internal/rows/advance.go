@@ -100,8 +100,9 @@ func (s *Store) elapse(t *tx, now int64, out *store.Advanced) error {
 		}
 		if a.kind == alarmWake {
 			if !a.entry.isDoomed() {
-				s.sched.wake(a.entry, now)
-				woken = append(woken, a.entry)
+				if s.sched.wake(a.entry, now); a.entry.line != nil {
+					woken = append(woken, a.entry)
+				}
 			}
 			continue
 		}
@@ -126,6 +127,10 @@ func (s *Store) ring(t *tx, a *alarm, now int64, out *store.Advanced) error {
 		return s.giveUp(t, e, now, out)
 	case alarmRearm:
 		s.sched.rearm(a.queue, now)
+	case alarmBacklog:
+		started, err := s.probe(t, a.backlog, max(a.backlog.most(), a.backlog.probes+1), now)
+		out.Claimed = append(out.Claimed, started...)
+		return err
 	case alarmFill:
 		return s.fill(t, a.queue, now, out)
 	case alarmWake: // elapse's

@@ -5,22 +5,24 @@ import "container/heap"
 // An alarm is something that time alone makes due. It stands in the agenda once
 // or not at all.
 type alarm struct {
-	at    int64
-	index int // in the agenda, from 1; 0: not in it
-	kind  alarmKind
-	entry *entry // or
-	queue *queue
+	at      int64
+	index   int // in the agenda, from 1; 0: not in it
+	kind    alarmKind
+	entry   *entry // or
+	queue   *queue // or
+	backlog *backlog
 }
 
 type alarmKind int
 
 const (
-	alarmWake   alarmKind = iota // the entry's time has come
-	alarmExpire                  // the entry may not start any more
-	alarmAway                    // the entry's host may have been away too long
-	alarmLost                    // the entry's host has been silent too long
-	alarmRearm                   // the queue has had a free slot: look at all lines that wait for a host
-	alarmFill                    // the queue was changed: jobs may start by its free slots
+	alarmWake    alarmKind = iota // the entry's time has come
+	alarmExpire                   // the entry may not start any more
+	alarmAway                     // the entry's host may have been away too long
+	alarmLost                     // the entry's host has been silent too long
+	alarmRearm                    // the queue has had a free slot: look at all lines that wait for a host
+	alarmBacklog                  // the backlog's agent may be less busy
+	alarmFill                     // the queue was changed: jobs may start by its free slots
 )
 
 // number is that of the entry's job; 0 for a queue.

@@ -178,14 +178,25 @@ func (s *Store) moved(t *tx, e *entry, after *store.Job, effect store.Effect, no
 	if effect.Ends {
 		s.forget(t, e)
 	}
+	var b *backlog
+	var most int
+	if effect.Gives || after.State == harp.StateRunning {
+		isBusy := after.State == harp.StateQueued && after.Reason == harp.ReasonAgentBusy
+		b, most = s.sched.answered(e, isBusy, effect.Gives)
+	}
 	if effect.Gives && !effect.Ends {
 		s.sched.enqueue(e, after, now, now)
 	}
 	if !effect.Gives {
 		s.sched.stays(e, after, now)
-		return nil, nil
+		return s.probe(t, b, most, now)
 	}
-	return s.refill(t, e, hostWasFull, now)
+	out, err := s.refill(t, e, hostWasFull, now)
+	if err != nil {
+		return out, err
+	}
+	more, err := s.probe(t, b, most, now)
+	return append(out, more...), err
 }
 
 // forget takes a job that has ended out of the schedule, and with the last of its

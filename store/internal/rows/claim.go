@@ -54,6 +54,7 @@ func (s *Store) Wake(ctx context.Context, hostName string, now time.Time) error 
 			e.wake = min(e.wake, at)
 			s.sched.wake(e, at)
 		}
+		s.sched.wakeBacklogs(h, at)
 		return nil
 	})
 }

@@ -174,7 +174,8 @@ type host struct {
 	// What follows is nil until it has a first job: in a large fleet many have none.
 	active    map[*entry]struct{}
 	returning map[*entry]struct{} // that wait for another attempt, the last one having been lost
-	busy      map[*entry]struct{} // that wait because the agent said that it is busy
+	busy      map[*entry]struct{} // that wait because the agent said that it is busy, and then left
+	backlogs  map[string]*backlog // by procedure: what waits because the agent said so
 	lines     map[*line]struct{}
 	ready     *btree.BTreeG[*line] // in which to look for the next to start
 	parked    map[*line]struct{}   // out of their queues' heads, for this host takes no more
@@ -213,6 +214,7 @@ func (s *schedule) setGate(name string, g store.Gate) {
 	if wasHeld && h.isAway() {
 		h.awaySince = s.latest
 	}
+	s.dissolve(h, s.latest)
 	for l := range h.lines {
 		l.allow(s, s.latest)
 		l.entries.Scan(func(e *entry) bool {

@@ -44,13 +44,16 @@ func newSchedule() *schedule {
 
 // An entry is a job that has not ended.
 type entry struct {
-	id       id
-	no       uint64
-	priority int
-	queue    *queue
-	host     *host
-	active   bool  // holds an attempt and a slot; else it waits
-	line     *line // that it waits in; nil while its time has not come
+	id        id
+	no        uint64
+	procedure string
+	priority  int
+	queue     *queue
+	host      *host
+	active    bool     // holds an attempt and a slot; else it waits
+	line      *line    // that it waits in; nil while its time has not come
+	held      *backlog // that it waits in instead
+	probes    *backlog // that it is sent for
 
 	submitted int64
 	notBefore int64
@@ -82,7 +85,7 @@ func entryTree() *btree.BTreeG[*entry] {
 // having come if it did until `come`, or that holds an attempt.
 func (s *schedule) add(i id, j *store.Job, now, come int64) *entry {
 	e := &entry{
-		id: i, no: j.No, priority: j.Priority, host: s.host(j.Host),
+		id: i, no: j.No, procedure: j.Procedure, priority: j.Priority, host: s.host(j.Host),
 		submitted: nanos(j.SubmitTime), notBefore: nanos(j.NotBefore), expires: nanos(j.Expires), wait: int64(j.OfflineWait),
 	}
 	e.host.furnish()
@@ -126,6 +129,8 @@ func (s *schedule) enqueue(e *entry, j *store.Job, now, come int64) {
 	}
 	switch {
 	case e.survives:
+	case e.wake != 0 && e.wake > come && j.Reason == harp.ReasonAgentBusy && e.host.gate.Open:
+		s.holdBack(e, now)
 	case e.wake != 0 && e.wake > come:
 		s.agenda.set(&e.waking, e.wake)
 		if j.Reason == harp.ReasonAgentBusy {
@@ -172,10 +177,10 @@ func (s *schedule) stays(e *entry, j *store.Job, now int64) {
 }
 
 // wake puts a job whose time has come into its line, unless it stands there, or its time is
-// over: then the agenda ends it.
+// over: then the agenda ends it. Others that wait for their busy agent keep it with them.
 func (s *schedule) wake(e *entry, now int64) {
 	delete(e.host.busy, e)
-	if e.line == nil && !e.isLate(now) {
+	if e.line == nil && e.held == nil && !e.isLate(now) && !s.isHeld(e, now) {
 		s.join(e, now)
 	}
 }
@@ -187,6 +192,7 @@ func (s *schedule) dequeue(e *entry, now int64) {
 	s.agenda.clear(&e.leaving)
 	delete(e.host.returning, e)
 	delete(e.host.busy, e)
+	s.unhold(e)
 	if !e.isDoomed() {
 		e.queue.waiting.Delete(e)
 		s.leave(e, now)
@@ -196,6 +202,7 @@ func (s *schedule) dequeue(e *entry, now int64) {
 // start gives a waiting job a slot of its queue and an attempt on its host.
 func (s *schedule) start(e *entry, now int64) {
 	s.dequeue(e, now)
+	e.probe()
 	s.occupy(e)
 }
 
@@ -315,6 +322,8 @@ func (s *schedule) nextDue() int64 {
 // what its row says.
 func (s *schedule) reason(e *entry, j *store.Job) string {
 	switch h := e.host; {
+	case e.held != nil:
+		return harp.ReasonAgentBusy
 	case e.line == nil && e.waking.index == 0:
 		return j.Reason // its time is over, or its last attempt must end first
 	case e.line == nil && e.pause != 0 && e.wake == e.pauseEnds():
