@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -86,11 +87,19 @@ func TestFindProcess(t *testing.T) {
 	if pid, err := agent.FindProcess(dir); err != nil || pid != os.Getpid() {
 		t.Errorf("there is %d, %v", pid, err)
 	}
+	// In a container a process has another id.
+	lock := filepath.Join(dir, "lock")
+	if err := os.WriteFile(lock, []byte("1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if pid, err := agent.FindProcess(dir); runtime.GOOS == "linux" && (err == nil || errors.Is(err, harp.ErrNotFound)) {
+		t.Errorf("there is %d, %v", pid, err)
+	}
 	r.stop()
 	r.wait()
 	nobody()
 	// One that was killed has left its id.
-	if err := os.WriteFile(filepath.Join(dir, "lock"), []byte("1\n"), 0o600); err != nil {
+	if err := os.WriteFile(lock, []byte("1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	nobody()

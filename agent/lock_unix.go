@@ -67,12 +67,31 @@ func FindProcess(dir string) (pid int, err error) {
 	}
 	// One that was killed has left its id behind.
 	switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); {
-	case errors.Is(err, syscall.EWOULDBLOCK):
-		return pid, nil
-	case err != nil:
+	case err == nil:
+		return 0, noAgent(dir)
+	case !errors.Is(err, syscall.EWOULDBLOCK):
 		return 0, err
+	case !mayHaveOpen(pid, f):
+		return 0, fmt.Errorf("agent: the lock in %s is not that of process %d, as it says: is the agent in a container?", dir, pid)
 	}
-	return 0, noAgent(dir)
+	return pid, nil
+}
+
+// mayHaveOpen reports whether a process has a file open, as far as the system says.
+func mayHaveOpen(pid int, f *os.File) bool {
+	of := fmt.Sprintf("/proc/%d/fd", pid)
+	open, err := os.ReadDir(of)
+	if err != nil {
+		_, none := os.Stat("/proc/self/fd")
+		return none != nil || errors.Is(err, fs.ErrPermission)
+	}
+	want, err := f.Stat()
+	for _, fd := range open {
+		if got, missing := os.Stat(filepath.Join(of, fd.Name())); err == nil && missing == nil && os.SameFile(want, got) {
+			return true
+		}
+	}
+	return err != nil
 }
 
 func noAgent(dir string) error { return fmt.Errorf("%w: no agent runs with %s", harp.ErrNotFound, dir) }
