@@ -67,10 +67,7 @@ func TestOutputDroppedAtTheTailIsTold(t *testing.T) {
 			c := newFaulty(t, dir, nil)
 			c.limits = agent.Limits{MaxJobSpool: 200_000}
 			c.restart()
-			n := 100_000
-			if dir != "" {
-				n = 1_000_000 // more than its supervisor holds
-			}
+			const n = 100_000
 			x := c.peer.call("flood", harp.Args{"n": n}, func(c *wire.Call, _ *harp.Request) { c.Window = wire.MinWindow }).accepted()
 			c.awayAtOnce()
 			until(t, "the command has ended", func() bool { return len(processesOf(t, x.id)) == 0 })
