@@ -53,3 +53,6 @@ func BootAnew(t testing.TB) {
 	bootID = func() string { return was() + " anew" }
 	t.Cleanup(func() { bootID = was })
 }
+
+// LockDir is lockDir.
+func LockDir(dir string) (unlock func(), err error) { return lockDir(dir) }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/cmd/harp/internal/config"
 	"github.com/harpcaller/harp/cmd/harp/internal/demo"
 	"github.com/harpcaller/harp/internal/frugal"
@@ -67,6 +69,7 @@ dispatcher, and end when nothing runs any more, commands included.`,
 	f.bind(cmd, "/etc/harp/agent.yaml")
 	cmd.Flags().BoolVar(&drain, "drain", false, "tell the agent that runs with the dir of the file to take no more calls and to end when it is idle, and wait for that")
 	cmd.MarkFlagsMutuallyExclusive("drain", "check-config", "print-config")
+	cmd.AddCommand(c.journalCommand())
 	return cmd
 }
 
@@ -157,7 +160,11 @@ func (r *agentRun) serve(ctx context.Context, cancel func(), l net.Listener) err
 		start(&errs[1], func() error { return r.agent.Serve(ctx, l) })
 	}
 	running.Wait()
-	return errors.Join(errs[:]...)
+	err := errors.Join(errs[:]...)
+	if errors.Is(err, journal.ErrCorrupt) {
+		err = fmt.Errorf("%w; harp agent journal repair keeps what can be read", err)
+	}
+	return err
 }
 
 // drain takes no more calls, and ends the agent when it is idle.

@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/journal"
+)
+
+// JournalRepair is what [RepairJournal] did.
+type JournalRepair struct {
+	journal.Report        // of the damaged journal
+	NewID          string // of the one in its place; empty: nothing was changed
+	Aside          string // the folder where the damaged one is now
+}
+
+// CheckJournal reads the journal in an agent's directory, as far as it can be read, and
+// changes nothing. Errors: *DirInUseError while an agent uses it; a *harp.FieldError for dir
+// if no journal is there; those of the files.
+func CheckJournal(dir string) (journal.Report, error) {
+	unlock, err := lockJournal(dir)
+	if err != nil {
+		return journal.Report{}, err
+	}
+	defer unlock()
+	found, err := journal.Check(journal.Disk(filepath.Join(dir, "journal")))
+	if err != nil {
+		return found, fmt.Errorf("agent: %w", err)
+	}
+	return found, nil
+}
+
+// RepairJournal puts a journal of what can be read in the place of a damaged one, which is
+// kept aside, and does nothing to one that can be opened. What could be read goes on with
+// the next agent. The journal is another one then: a dispatcher takes what it had sent to the
+// host, and the agent does not tell of, for lost with its journal. Errors: as CheckJournal.
+func RepairJournal(dir string) (JournalRepair, error) {
+	unlock, err := lockJournal(dir)
+	if err != nil {
+		return JournalRepair{}, err
+	}
+	defer unlock()
+	did, err := repairJournal(dir)
+	if err != nil {
+		return did, fmt.Errorf("agent: %w", err)
+	}
+	return did, nil
+}
+
+func repairJournal(dir string) (did JournalRepair, err error) {
+	damaged, repaired := filepath.Join(dir, "journal"), filepath.Join(dir, "journal.repaired")
+	did.Report, err = journal.Check(journal.Disk(damaged))
+	if err != nil || len(did.Damage) == 0 {
+		return did, err
+	}
+	if err := os.RemoveAll(repaired); err != nil { // of a repair that was interrupted
+		return did, err
+	}
+	if did.Report, err = journal.Salvage(journal.Disk(damaged), journal.Disk(repaired)); err != nil {
+		return did, err
+	}
+	after, err := journal.Check(journal.Disk(repaired))
+	if err != nil {
+		return did, err
+	}
+	aside := filepath.Join(dir, "journal.damaged-"+time.Now().UTC().Format("20060102T150405.000000000Z"))
+	if err := os.Rename(damaged, aside); err != nil {
+		return did, err
+	}
+	if err := os.Rename(repaired, damaged); err != nil {
+		return did, err
+	}
+	did.NewID, did.Aside = after.ID, aside
+	return did, syncRenames(dir)
+}
+
+// lockJournal keeps agents out of a directory that has a journal.
+func lockJournal(dir string) (unlock func(), err error) {
+	info, err := os.Stat(filepath.Join(dir, "journal"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, &harp.FieldError{Field: "dir", Message: "there is no journal in " + dir}
+	case err != nil:
+		return nil, fmt.Errorf("agent: %w", err)
+	case !info.IsDir():
+		return nil, &harp.FieldError{Field: "dir", Message: filepath.Join(dir, "journal") + " is not a folder"}
+	}
+	if err := prepareDir(dir); err != nil {
+		return nil, err
+	}
+	return lockDir(dir)
+}
+
+// syncRenames makes renames in a directory last.
+func syncRenames(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil // where a directory cannot be synced, and need not be
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

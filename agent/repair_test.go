@@ -1,0 +1,113 @@
+package agent_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/agent/journal"
+)
+
+// journalDir is an agent's directory with a journal of two attempts, of which one ended.
+func journalDir(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	j, err := journal.Open(journal.Disk(filepath.Join(dir, "journal")), journal.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []journal.Key{{Job: "a", Attempt: 1}, {Job: "b", Attempt: 1}} {
+		if err := j.AcceptStart(k, journal.Accept{Info: make([]byte, 100)}, time.Unix(1, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := j.End(journal.Key{Job: "b", Attempt: 1}, journal.End{Body: []byte("end")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// damage changes a byte of the journal's first attempt.
+func damage(t *testing.T, dir string) {
+	t.Helper()
+	name := filepath.Join(dir, "journal", "0000000000000001.journal")
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[120] ^= 1
+	if err := os.WriteFile(name, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRepairJournal: a damaged journal is kept aside, and one of what can be read, with
+// another id, is in its place; a sound one is left alone.
+func TestRepairJournal(t *testing.T) {
+	dir := journalDir(t)
+	sound, err := agent.CheckJournal(dir)
+	if err != nil || len(sound.Damage) > 0 || len(sound.Held) != 2 {
+		t.Fatalf("%+v, %v", sound, err)
+	}
+	if did, err := agent.RepairJournal(dir); err != nil || did.NewID != "" || did.Aside != "" {
+		t.Errorf("a sound journal: %+v, %v", did, err)
+	}
+	damage(t, dir)
+	// Left over from a repair that was interrupted.
+	if err := os.MkdirAll(filepath.Join(dir, "journal.repaired", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	did, err := agent.RepairJournal(dir)
+	if err != nil || len(did.Damage) != 1 || len(did.Held) != 1 || did.Held[0].Job != "b" || did.ID != sound.ID {
+		t.Fatalf("%+v, %v", did, err)
+	}
+	after, err := agent.CheckJournal(dir)
+	if err != nil || len(after.Damage) > 0 || after.ID != did.NewID || after.ID == sound.ID || len(after.Held) != 1 {
+		t.Errorf("afterwards %+v, %v", after, err)
+	}
+	aside, err := journal.Check(journal.Disk(did.Aside))
+	if err != nil || len(aside.Damage) != 1 || !strings.HasPrefix(did.Aside, filepath.Join(dir, "journal.damaged-")) {
+		t.Errorf("aside, in %s: %+v, %v", did.Aside, aside, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "journal.repaired")); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// TestRepairKeepsOut: neither is done where there is no journal, nor beside an agent.
+func TestRepairKeepsOut(t *testing.T) {
+	for name, do := range map[string]func(dir string) error{
+		"check":  func(dir string) error { _, err := agent.CheckJournal(dir); return err },
+		"repair": func(dir string) error { _, err := agent.RepairJournal(dir); return err },
+	} {
+		var field *harp.FieldError
+		if err := do(filepath.Join(t.TempDir(), "none")); !errors.As(err, &field) || field.Field != "dir" {
+			t.Errorf("%s of nothing: %v", name, err)
+		}
+		dir := journalDir(t)
+		damage(t, dir)
+		unlock, err := agent.LockDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var used *agent.DirInUseError
+		if err := do(dir); !errors.As(err, &used) {
+			t.Errorf("%s beside an agent: %v", name, err)
+		}
+		unlock()
+		if err := do(dir); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
