@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 )
 
@@ -82,6 +83,10 @@ func (r *running) reach(at *attempt) error {
 		case errors.Is(err, supervisor.ErrNotFound), errors.Is(err, supervisor.ErrGone), errors.Is(err, errProcessGone):
 			return err
 		}
+		var left *proc.LeftError
+		if errors.As(err, &left) {
+			at.outlives(left.PIDs())
+		}
 		if text := err.Error(); text != said {
 			said = text
 			at.log().Warn("what may run of a command cannot be reached, and is tried again", "error", text)
@@ -120,7 +125,21 @@ func (r *running) followOnce(at *attempt) (supervisor.End, error) {
 	}
 	return r.supervised().Follow(follow, from, func(n int64, rec supervisor.Record) error {
 		return r.put(follow, at, n, rec)
-	}, func(s supervisor.Stop) { r.stopping(at, s) })
+	}, func(s supervisor.Stop) {
+		r.stopping(at, s)
+		if len(s.Left) > 0 && r.givesUp() {
+			done()
+		}
+	})
+}
+
+// givesUp reports whether an agent that stops leaves what outlives KILL to the command's
+// supervisor, which ends when that has.
+func (r *running) givesUp() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.given = r.closing && !r.survives
+	return r.given
 }
 
 // orphaned gives up the handle of a supervisor that died, and was to end with the agent.

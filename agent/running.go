@@ -49,6 +49,7 @@ type running struct {
 	handle  *supervisor.Handle
 	lost    *supervisor.Handle // of a supervisor that died, and was to end with the agent
 	now     bool               // it has no grace
+	given   bool               // what outlives KILL is left to its supervisor
 	closing bool               // it is stopped because the agent stops
 	unread  bool               // what it prints cannot be read any more: only its end is awaited
 	kept    int64              // records that the supervisor was told of
@@ -270,7 +271,11 @@ func (r *running) isClosing() bool {
 }
 
 // isLetGo reports whether the agent has let the command go.
-func (r *running) isLetGo() bool { return r.here.Err() != nil }
+func (r *running) isLetGo() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.given || r.here.Err() != nil
+}
 
 // awaitReboot waits for the machine to go down, and with it the agent. It reports
 // false if that does not come.

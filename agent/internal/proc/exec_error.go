@@ -26,6 +26,15 @@ func (e *ExecError) Unwrap() error { return e.Err }
 // KILL, again and again.
 type LeftError struct{ Left []Identity }
 
+// PIDs returns the numbers of the processes.
+func (e *LeftError) PIDs() []int {
+	pids := make([]int, len(e.Left))
+	for i, id := range e.Left {
+		pids[i] = id.PID
+	}
+	return pids
+}
+
 func (e *LeftError) Error() string {
 	return fmt.Sprintf("%d processes of the command cannot be ended, the first is %d", len(e.Left), e.Left[0].PID)
 }

@@ -2,7 +2,6 @@ package supervisor_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -10,45 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 	"github.com/harpcaller/harp/internal/needs"
 )
-
-// frozen is a file system that is frozen: what writes there sleeps, and KILL does not end
-// it, until the function that is returned is called.
-func frozen(t *testing.T) (dir string, thaw func()) {
-	t.Helper()
-	needs.Root(t)
-	needs.Programs(t, "mount", "mkfs.ext4", "truncate")
-	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
-	for _, argv := range [][]string{{"truncate", "-s", "16M", image}, {"mkfs.ext4", "-q", image}, {"mount", "-o", "loop", image, dir}} {
-		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			needs.Missing(t, argv, err, string(out))
-		}
-	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	f, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const freeze, unfreeze = 0xC0045877, 0xC0045878 // FIFREEZE, FITHAW
-	if err := unix.IoctlSetInt(int(f.Fd()), freeze, 0); err != nil {
-		_ = f.Close() // it was only opened
-		needs.Missing(t, "freeze: ", err)
-	}
-	thaw = func() {
-		if f != nil {
-			_ = unix.IoctlSetInt(int(f.Fd()), unfreeze, 0) // it was frozen here
-			_ = f.Close()
-			f = nil
-		}
-	}
-	t.Cleanup(thaw)
-	return dir, thaw
-}
 
 // TestProcessThatCannotEnd checks that an attempt has not ended while a process of it sleeps
 // that not even KILL wakes, that it says which one that is, and that it ends when it can and
@@ -65,7 +29,7 @@ func TestProcessThatCannotEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir, thaw := frozen(t)
+			dir, thaw := needs.FrozenDisk(t)
 			script := `sh -c 'echo $$; echo x >"$1"' sh "$1"`
 			if c.byself {
 				script = `sh -c 'echo $$; echo x >"$1"' sh "$1" & read x <"$2"`
