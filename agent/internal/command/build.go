@@ -286,7 +286,13 @@ func (b *builder) process() {
 			b.errorf("cwd", "%v", err)
 		}
 	}
-	c.process = proc.Spec{Dir: dir, User: d.User, Group: d.Group, Groups: d.Groups, Rlimits: rlimits}
+	if n := d.Nice; n != nil && (*n < -20 || *n > 19) {
+		b.errorf("nice", "must be from -20, which is first, to 19, is %d", *n)
+	}
+	c.process = proc.Spec{
+		Dir: dir, User: d.User, Group: d.Group, Groups: d.Groups, Rlimits: rlimits,
+		Nice: d.Nice, NoNewPrivileges: d.NoNewPrivileges,
+	}
 	if d.Umask != nil {
 		c.process.Umask = new(int(*d.Umask))
 	}

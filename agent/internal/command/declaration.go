@@ -31,6 +31,9 @@ type declaration struct {
 	Groups  []string           `yaml:"groups"`
 	Umask   *mask              `yaml:"umask"`
 	Rlimits map[string]*rlimit `yaml:"rlimits"`
+	Nice    *int               `yaml:"nice"`
+
+	NoNewPrivileges bool `yaml:"no_new_privileges"`
 
 	Timeout     yamlfile.Duration `yaml:"timeout"`
 	MaxExecTime yamlfile.Duration `yaml:"max_exec_time"`

@@ -247,6 +247,8 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{run + "\ncwd: '{{.p}}'\nparams: {p: {}}", `:3: x.cwd: must have no placeholder`},
 		{run + "\nuser: '{{.p}}'\nparams: {p: {}}", `:3: x.user: must have no placeholder`},
 		{run + "\numask: 9", `:3: x.umask: must be an octal number such as 022, is "9"`},
+		{run + "\nnice: 20", `:3: x.nice: must be from -20, which is first, to 19, is 20`},
+		{run + "\nnice: low", `:3: x.nice: must be`},
 		{run + "\nrlimits: {nofiles: 5}", `:3: x.rlimits: nofiles is not known; there is as, core`},
 		{run + "\nrlimits: {nofile: many}", `:3: x.rlimits.nofile: must be a number such as 1024`},
 		{run + "\nrlimits: {nofile: {soft: 2, hard: 1}}", `:3: x.rlimits.nofile: soft must not be more than hard`},

@@ -42,6 +42,8 @@ type instructions struct {
 	Dir        string      `json:"dir"`
 	Umask      int         `json:"umask"`
 	Rlimits    []Rlimit    `json:"rlimits"`
+	Nice       *int        `json:"nice"`
+	NoNew      bool        `json:"no_new_privileges"`
 	Credential *credential `json:"credential"`
 }
 
@@ -68,6 +70,7 @@ func (s Spec) instructions(path string, as *credential) instructions {
 	in := instructions{
 		Path: path, Argv: toBytes(s.Argv), Env: toBytes(s.Env), Dir: s.dir(),
 		Umask: defaultUmask, Rlimits: s.Rlimits, Credential: as,
+		Nice: s.Nice, NoNew: s.NoNewPrivileges,
 	}
 	if s.Umask != nil {
 		in.Umask = *s.Umask
@@ -114,8 +117,14 @@ func fail(out io.Writer, f failure) {
 // many a command may have. The directory comes after the ids, as it must be the user's to
 // enter.
 func (i instructions) become(out io.Writer) failure {
+	runtime.LockOSThread() // what follows is the thread's that executes the command
 	argv, env := toStrings(i.Argv), toStrings(i.Env)
 	syscall.Umask(i.Umask)
+	if i.Nice != nil {
+		if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, *i.Nice); err != nil {
+			return failed(stageLimits, "setpriority", "", err)
+		}
+	}
 	for _, l := range i.Rlimits {
 		if err := raiseLimit(l); err != nil {
 			return failed(stageLimits, "setrlimit "+l.Name, "", err)
@@ -124,6 +133,11 @@ func (i instructions) become(out io.Writer) failure {
 	if c := i.Credential; c != nil {
 		if err := c.set(); err != nil {
 			return failed(stageUser, "set the user", "", err)
+		}
+	}
+	if i.NoNew {
+		if err := refusePrivileges(); err != nil {
+			return failed(stageUser, "no_new_privileges", "", err)
 		}
 	}
 	if err := syscall.Chdir(i.Dir); err != nil {

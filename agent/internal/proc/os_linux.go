@@ -95,6 +95,9 @@ func raiseLimit(l Rlimit) error {
 	return syscall.Setrlimit(limits[l.Name], &syscall.Rlimit{Cur: now.Cur, Max: l.Hard})
 }
 
+// refusePrivileges keeps this thread, and what it executes, from getting more rights.
+func refusePrivileges() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }
+
 // nameSelf gives this process the name of a program, which an exec takes away.
 func nameSelf(name string) {
 	_ = os.WriteFile("/proc/self/comm", []byte(name), 0) // then its death is taken for the command's

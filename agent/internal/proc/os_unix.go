@@ -100,6 +100,8 @@ func checkLimit(l Rlimit) error { return fmt.Errorf("limit %s: %w", l.Name, erro
 func setLimit(l Rlimit) error   { return checkLimit(l) }
 func raiseLimit(l Rlimit) error { return checkLimit(l) }
 
+func refusePrivileges() error { return errors.ErrUnsupported }
+
 func nameSelf(string) {}
 
 // diedAs knows nothing here: it is taken for having become the command.

@@ -24,6 +24,11 @@ type Spec struct {
 	Groups  []string `json:"groups"`            // supplementary ones, all of them: nil are those that the user database says, and an empty list is none
 	Umask   *int     `json:"umask,omitempty"`   // default: 022
 	Rlimits []Rlimit `json:"rlimits,omitempty"` // default: those of this process
+	Nice    *int     `json:"nice,omitempty"`    // default: that of this process
+
+	// NoNewPrivileges keeps what is executed from getting more rights than the command
+	// has, as by set-user-ID programs.
+	NoNewPrivileges bool `json:"no_new_privileges,omitempty"`
 }
 
 // Rlimit is a limit of the kernel on a process.
@@ -46,10 +51,10 @@ type Options struct {
 	Stdin          *os.File // default: /dev/null
 	Stdout, Stderr *os.File
 
-	// Launcher is the argv of a program that calls [Launch] and, so that the mask and
-	// the limits can be set by the process they are of, becomes the command. It is
+	// Launcher is the argv of a program that calls [Launch] and, so that the mask, the
+	// limits and the like can be set by the process they are of, becomes the command. It is
 	// started by the path Launcher[0], with [LaunchName] in its place and an empty
-	// environment. Without one, a Spec with Umask or Rlimits is refused.
+	// environment. Without one, a Spec that [Spec.NeedsLauncher] is refused.
 	Launcher []string
 
 	// Survivors is told which processes of the command were sent KILL for a while and are

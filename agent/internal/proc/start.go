@@ -14,7 +14,12 @@ import (
 	"time"
 )
 
-var errNoLauncher = errors.New("a mask and limits need a launcher")
+var errNoLauncher = errors.New("a mask, limits and the like need a launcher")
+
+// NeedsLauncher reports whether the command cannot be started without [Options.Launcher].
+func (s Spec) NeedsLauncher() bool {
+	return s.Umask != nil || len(s.Rlimits) > 0 || s.Nice != nil || s.NoNewPrivileges
+}
 
 // Start starts a command, as the leader of a session and a process group of its own. It
 // returns when the program was executed. The error is a *[ExecError]: then it was not, and
@@ -187,7 +192,7 @@ func (o Options) files() ([]*os.File, func(), error) {
 
 // checkLimits refuses what cannot be set, before anything was started.
 func (s Spec) checkLimits(o Options) error {
-	if len(o.Launcher) == 0 && (s.Umask != nil || len(s.Rlimits) > 0) {
+	if len(o.Launcher) == 0 && s.NeedsLauncher() {
 		return &ExecError{stageLimits, errNoLauncher}
 	}
 	if s.Umask != nil && (*s.Umask < 0 || *s.Umask > 0o777) {

@@ -198,7 +198,7 @@ func (s *server) begin(h handover) error {
 // launcherFor is the launcher of a command that needs one: this process has the usual mask
 // and no descriptors that could leak.
 func launcherFor(c proc.Spec) []string {
-	if c.Umask == nil && len(c.Rlimits) == 0 {
+	if !c.NeedsLauncher() {
 		return nil
 	}
 	return selfLauncher
