@@ -281,7 +281,11 @@ func (b *builder) process() {
 		b.errorf("rlimits", "%v", err)
 	}
 	dir := d.Cwd
-	if dir != "" {
+	switch dir {
+	case "":
+	case privateCwd:
+		dir, c.private = supervisor.PrivateDir, true
+	default:
 		if dir, err = filepath.Abs(b.f.Path(dir)); err != nil {
 			b.errorf("cwd", "%v", err)
 		}
@@ -330,8 +334,11 @@ func (b *builder) outcome() {
 	if !slices.Contains(sources, c.result.From) {
 		b.errorf("result.from", "must be one of %s, is %s", strings.Join(sources, ", "), clip(c.result.From))
 	}
-	if isFile := c.result.From == fromFile; isFile != (c.result.Path != "") {
-		b.errorf("result.path", "goes with from: file, and from: file with it")
+	switch isFile := c.result.From == fromFile; {
+	case !isFile && c.result.Path != "":
+		b.errorf("result.path", "goes with from: file")
+	case isFile && c.result.Path == "":
+		c.private = true
 	}
 	if d.Result.Max > maxResult {
 		b.errorf("result.max", "must be at most %d", maxResult)
@@ -362,6 +369,9 @@ func (b *builder) outcome() {
 }
 
 const endsReboot = "reboot"
+
+// privateCwd is the cwd that is a folder of each job's own.
+const privateCwd = "private"
 
 var paramName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 

@@ -55,6 +55,7 @@ type Command struct {
 	success []int
 	records supervisor.Splitting
 	leave   bool
+	private bool        // it has a directory of its own
 	exec    *ExecPolicy // of the ad-hoc procedure, which has none of the templates
 }
 

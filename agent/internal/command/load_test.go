@@ -260,7 +260,6 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{run + "\nconcurrency: 2\nexclusive: true", `:3: x.concurrency: is 1: exclusive says so`},
 		{run + "\nends: sleep", `:3: x.ends: must be reboot or left out, is sleep`},
 		{run + "\nresult: {from: stderr}", `:3: x.result.from: must be one of exit-code, stdout, stdout-last-json, file, is stderr`},
-		{run + "\nresult: {from: file}", `:3: x.result.path: goes with from: file`},
 		{run + "\nresult: {path: x}", `:3: x.result.path: goes with from: file`},
 		{run + "\nresult: {from: stdout, max: 3GiB}", `:3: x.result.max: must be at most 2097088`},
 		{run + "\nsuccess: [0, 256]", `:3: x.success[1]: must be an exit code from 0 to 255`},

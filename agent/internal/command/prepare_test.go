@@ -382,3 +382,17 @@ func FuzzTemplate(f *testing.F) {
 		}
 	})
 }
+
+func TestPrivateFolder(t *testing.T) {
+	for text, want := range map[string]supervisor.Spec{
+		"cwd: private":                                {Private: true, Command: proc.Spec{Dir: supervisor.PrivateDir}, Result: supervisor.Result{From: "exit-code"}},
+		"cwd: /srv, result: {from: file}":             {Private: true, Command: proc.Spec{Dir: "/srv"}, Result: supervisor.Result{From: "file"}},
+		"cwd: ./private":                              {Command: proc.Spec{Dir: "/etc/harp/private"}, Result: supervisor.Result{From: "exit-code"}},
+		"cwd: private, result: {from: file, path: x}": {Private: true, Command: proc.Spec{Dir: supervisor.PrivateDir}, Result: supervisor.Result{From: "file", Path: "x"}},
+	} {
+		spec, err := prepare(t, one(t, "x: {command: [./a], "+text+"}\n"), nil, false)
+		if err != nil || spec.Private != want.Private || spec.Command.Dir != want.Command.Dir || spec.Result.From != want.Result.From || spec.Result.Path != want.Result.Path {
+			t.Errorf("%s: %v, %+v", text, err, spec)
+		}
+	}
+}

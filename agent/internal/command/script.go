@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/harpcaller/harp/agent/internal/access"
+	"github.com/harpcaller/harp/agent/internal/supervisor"
 )
 
 // script is a file that a command executes, as it is named there.
@@ -108,8 +109,11 @@ func (c *Command) find(s script) (string, error) {
 		return s.name, nil
 	case !s.program, strings.Contains(s.name, "/"):
 		dir := c.process.Dir
-		if dir == "" {
+		switch dir {
+		case "":
 			dir = "/"
+		case supervisor.PrivateDir: // nothing is there before it runs
+			return "", fs.ErrNotExist
 		}
 		return filepath.Join(dir, s.name), nil
 	}

@@ -7,7 +7,7 @@ type local struct{ *engine }
 
 // startLocal starts a command in this process.
 func startLocal(spec Spec, o Options) (*Handle, error) {
-	secrets, cgroup := newSecretDir(spec.Secrets), newCgroup(spec.Key)
+	secrets, cgroup := newSecretDir(spec), newCgroup(spec.Key)
 	e := newEngine(spec, newMemory(spec.MaxSpool), secrets, cgroup)
 	e.pressure.on = o.Hold
 	var launcher []string

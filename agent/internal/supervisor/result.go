@@ -139,7 +139,12 @@ func (e *engine) result() (value []byte, why string) {
 // resultPath is where the command leaves its result.
 func (e *engine) resultPath() string {
 	dir := e.spec.Command.Dir
-	if dir == "" {
+	switch {
+	case e.spec.Result.Path == "":
+		return e.secrets.result()
+	case dir == PrivateDir:
+		dir = e.secrets.work()
+	case dir == "":
 		dir = "/"
 	}
 	if path := e.spec.Result.Path; !filepath.IsAbs(path) {

@@ -184,3 +184,35 @@ func TestResultFromBeforeTheRun(t *testing.T) {
 		})
 	}
 }
+
+// TestPrivateDir checks that each command has a directory and a file for its result of
+// its own, as its user, which are gone with it.
+func TestPrivateDir(t *testing.T) {
+	users := []string{""}
+	if os.Geteuid() == 0 {
+		users = append(users, "65534")
+	}
+	wirings(t, func(t *testing.T, o supervisor.Options) {
+		for _, user := range users {
+			for _, script := range []string{`pwd; echo "$HARP_RESULT"; ls -A; echo x >y; printf result >"$HARP_RESULT"`, `pwd; echo "$HARP_RESULT"`} {
+				spec := shell(script)
+				spec.Private, spec.Command.Dir, spec.Result = true, supervisor.PrivateDir, supervisor.Result{From: "file", Max: 80}
+				if user != "" {
+					spec.Command.User, spec.Command.Group, spec.Command.Groups = user, user, []string{}
+				}
+				l := follow(t, start(t, o, spec), 0)
+				lines := strings.Split(l.text("stdout"), "\n")
+				if len(lines) != 3 || filepath.Dir(lines[0]) != filepath.Dir(lines[1]) {
+					t.Fatalf("as %q it printed %q and %q", user, lines, l.text("stderr"))
+				}
+				wrote := strings.Contains(script, "printf")
+				if (string(l.end.Result) == "result") != wrote || (l.end.ResultErr == "no_file") == wrote {
+					t.Errorf("as %q the result is %q, %q", user, l.end.Result, l.end.ResultErr)
+				}
+				if _, err := os.Stat(filepath.Dir(lines[0])); !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("the directory is still there: %v", err)
+				}
+			}
+		}
+	})
+}

@@ -11,21 +11,35 @@ import (
 	"github.com/harpcaller/harp/agent/internal/proc"
 )
 
-// secretDir is the private directory of a command's secrets; its path is known before
-// it is made, so that the spool file can say it. The zero value is none.
+// secretDir is the private directory of a command's secrets, of its result and of its
+// work; its path is known before it is made, so that the spool file can say it. The zero
+// value is none.
 type secretDir struct {
 	path  string
 	files []Secret
+	own   bool // the command has it to work in and to leave its result
 }
+
+// Names in the directory that no secret has.
+const (
+	workName   = ".work"
+	resultName = ".result"
+)
+
+// resultVariable names the file for the result.
+const resultVariable = "HARP_RESULT"
+
+func (d secretDir) work() string   { return filepath.Join(d.path, workName) }
+func (d secretDir) result() string { return filepath.Join(d.path, resultName) }
 
 // secretPrefix begins the name of the directory; what has another name is not removed.
 const secretPrefix = "harp-secret-"
 
-func newSecretDir(files []Secret) secretDir {
-	if len(files) == 0 {
+func newSecretDir(spec Spec) secretDir {
+	if len(spec.Secrets) == 0 && !spec.Private {
 		return secretDir{}
 	}
-	return secretDir{filepath.Join(os.TempDir(), secretPrefix+rand.Text()), files}
+	return secretDir{filepath.Join(os.TempDir(), secretPrefix+rand.Text()), spec.Secrets, spec.Private}
 }
 
 // write makes the files, for the command's user alone.
@@ -42,6 +56,14 @@ func (d secretDir) write(command proc.Spec) error {
 	}
 	for _, s := range d.files {
 		if err := d.writeFile(s, uid, gid); err != nil {
+			return err
+		}
+	}
+	if d.own {
+		if err := os.Mkdir(d.work(), 0o700); err != nil {
+			return err
+		}
+		if err := os.Lchown(d.work(), uid, gid); err != nil {
 			return err
 		}
 	}
@@ -73,9 +95,15 @@ func (d secretDir) remove() {
 	}
 }
 
-// command replaces what stands for the paths of secrets.
+// command replaces what stands for paths in the directory.
 func (d secretDir) command(c proc.Spec) proc.Spec {
 	c.Argv, c.Env = d.fillAll(c.Argv), d.fillAll(c.Env)
+	if d.own {
+		c.Env = append(c.Env, resultVariable+"="+d.result())
+	}
+	if c.Dir == PrivateDir {
+		c.Dir = d.work()
+	}
 	return c
 }
 

@@ -146,7 +146,7 @@ func (s *server) prepare(spec Spec, hold bool, final place) error {
 		Cgroup: newCgroup(spec.Key),
 	}
 	h.Spec.Command.Env = nil // it may hold what is nobody's to read, and nobody needs it
-	secrets := newSecretDir(spec.Secrets)
+	secrets := newSecretDir(spec)
 	h.Secrets = secrets.path
 	spool, err := createFile(s.place.spool(), h)
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *server) prepare(spec Spec, hold bool, final place) error {
 // prepareTied prepares a supervisor that ends with its agent. It keeps nothing on disk but
 // secrets.
 func (s *server) prepareTied(spec Spec, hold bool) error {
-	secrets := newSecretDir(spec.Secrets)
+	secrets := newSecretDir(spec)
 	s.engine = newEngine(spec, newMemory(spec.MaxSpool), secrets, newCgroup(spec.Key))
 	s.engine.pressure.on = hold
 	s.hello = helloMessage{

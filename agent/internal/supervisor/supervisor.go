@@ -38,6 +38,8 @@ type Spec struct {
 	MaxExecTime time.Duration `json:"max_exec_time,omitempty"` // longest run; 0: any
 	Grace       time.Duration `json:"grace"`                   // from TERM to KILL
 
+	Private bool `json:"private,omitempty"` // it has a directory of its own, which is gone with it; HARP_RESULT names a file there
+
 	Records   Splitting `json:"records"`
 	MaxRecord int       `json:"max_record"` // bytes of a record's value
 	MaxSpool  int64     `json:"max_spool"`  // bytes of records that nobody has taken yet
@@ -58,6 +60,9 @@ type Secret struct {
 // byte that no argument can have otherwise.
 func SecretPath(name string) string { return "\x00secret:" + name + "\x00" }
 
+// PrivateDir as the directory of a command that is Private is one of its own.
+const PrivateDir = "\x00private\x00"
+
 // Splitting is how the output becomes records.
 type Splitting string
 
@@ -71,7 +76,7 @@ const (
 // Result is where a command's result is from.
 type Result struct {
 	From string `json:"from"`           // exit-code, stdout, stdout-last-json, file
-	Path string `json:"path,omitempty"` // of the file; relative to the command's directory
+	Path string `json:"path,omitempty"` // of the file; relative to the command's directory. Default: what HARP_RESULT names
 	Max  int    `json:"max"`            // bytes
 }
 
