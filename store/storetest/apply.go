@@ -27,7 +27,7 @@ var applying = []rule{
 			"lost, late": {{Kind: store.Silent}, {Kind: store.Lose, Reason: harp.LostTooLong}, {Kind: store.End, Failure: failure}},
 		} {
 			w.gate("h")
-			j := w.submit()
+			j := w.submit(of(name)) // of another procedure, for which its agent is not busy
 			want := j.Life
 			for _, e := range events {
 				w.pass(time.Second)
@@ -106,7 +106,7 @@ var applying = []rule{
 	{"apply/again", "NOT_NOW gives the slot back and keeps the place and the attempt; the job waits for its time", func(w *world) {
 		q := queue("q")
 		w.gate("h")
-		a, b, c := w.submit(in(q)), w.submit(in(q)), w.submit(in(q))
+		a, b, c := w.submit(in(q)), w.submit(in(q), of("other")), w.submit(in(q), of("other"))
 		e := w.event(a, store.NotNow)
 		e.Wake = w.now.Add(time.Second)
 		w.ids(w.try(a, e).Claimed, b)
@@ -122,7 +122,7 @@ var applying = []rule{
 		}
 		w.waits(c, harp.ReasonQueue)
 	}},
-	{"apply/ready", "who waits because the agent was busy waits no longer once that is ready, and stands where he stood; others wait on", func(w *world) {
+	{"apply/ready", "who waits because the agent was busy is tried once that is ready, one after the other, and stands where he stood; others wait on", func(w *world) {
 		q := queue("q")
 		w.gate("h", "other")
 		notNow := func(j store.Job) {
@@ -133,7 +133,7 @@ var applying = []rule{
 		elsewhere, failed := w.submit(on("other")), w.running(retries(harp.StateFailed))
 		notNow(elsewhere)
 		w.fails(failed)
-		a, b := w.submit(in(q)), w.submit()
+		a, b := w.submit(in(q)), w.submit(in(queue("r")))
 		late := w.submit(expires(w.now.Add(time.Second)))
 		for _, j := range []store.Job{b, late, a} {
 			notNow(j)
@@ -143,7 +143,8 @@ var applying = []rule{
 		w.ids(w.claim(10, "h"))
 		w.must(w.st.Wake(w.ctx(), "h", w.now))
 		w.waits(a, harp.ReasonQueue)
-		w.ids(w.claim(10, "h", "other"), a, b)
+		w.ids(w.claim(10, "h", "other"), a)
+		w.waits(b, harp.ReasonAgentBusy)
 		if got := w.job(a.ID); got.Attempt != 1 {
 			w.Fatalf("it is %+v", got.Life)
 		}
@@ -151,11 +152,12 @@ var applying = []rule{
 		w.waits(failed, harp.ReasonBackoff)
 		w.ids(w.advance().Ended, late)
 
-		notNow(w.job(a.ID))
-		w.cancelQueue(q)
+		w.ids(w.apply(w.job(a.ID), store.Started).Claimed, b)
+		notNow(w.job(b.ID))
+		w.cancelQueue(queue("r"))
 		w.must(w.st.Wake(w.ctx(), "h", w.now))
 		w.ids(w.claim(10, "h"))
-		w.ids(w.advance().Ended, a)
+		w.ids(w.advance().Ended, b)
 	}},
 	{"apply/value", "what a procedure returned lies beside the row, of any size", func(w *world) {
 		for _, size := range []int{1, 1000, 64 << 10, 64<<10 + 1, 2 << 20} {

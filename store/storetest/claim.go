@@ -40,6 +40,7 @@ var claiming = []rule{
 		again := w.claim(100, "h")
 		w.ids(again, jobs[1])
 		w.ids(w.apply(again[0], store.Started).Claimed, jobs[2])
+		w.away()
 		w.gate("h") // a new session
 		w.ids(w.claim(100, "h"), append(slices.Clone(jobs[3:10]), late)...)
 	}},

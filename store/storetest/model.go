@@ -57,7 +57,9 @@ func (m *model) setGate(host string, g store.Gate) {
 		m.since[host] = m.latest
 	}
 	m.gates[host] = g
-	m.dissolve(host)
+	if g.Open != old.Open {
+		m.dissolve(host)
+	}
 }
 
 func (m *model) count(has func(j *modelJob) bool) int {

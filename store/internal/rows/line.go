@@ -209,12 +209,14 @@ func (h *host) isAway() bool { return !h.gate.Open && h.gate.Reason == harp.Reas
 // setGate opens or closes a host.
 func (s *schedule) setGate(name string, g store.Gate) {
 	h := s.host(name)
-	wasHeld := !h.gate.Open && !h.isAway()
+	wasHeld, wasOpen := !h.gate.Open && !h.isAway(), h.gate.Open
 	h.gate = g
 	if wasHeld && h.isAway() {
 		h.awaySince = s.latest
 	}
-	s.dissolve(h, s.latest)
+	if g.Open != wasOpen {
+		s.dissolve(h, s.latest)
+	}
 	for l := range h.lines {
 		l.allow(s, s.latest)
 		l.entries.Scan(func(e *entry) bool {
