@@ -41,6 +41,9 @@ func CheckJournal(dir string) (journal.Report, error) {
 // the next agent. The journal is another one then: a dispatcher takes what it had sent to the
 // host, and the agent does not tell of, for lost with its journal. Errors: as CheckJournal.
 func RepairJournal(dir string) (JournalRepair, error) {
+	if err := finishRepair(dir); err != nil {
+		return JournalRepair{}, fmt.Errorf("agent: %w", err)
+	}
 	unlock, err := lockJournal(dir)
 	if err != nil {
 		return JournalRepair{}, err
@@ -53,8 +56,25 @@ func RepairJournal(dir string) (JournalRepair, error) {
 	return did, nil
 }
 
+// repairedName is what the new journal is called until it is whole and the damaged one is
+// out of its place.
+const repairedName = "journal.repaired"
+
+// finishRepair ends a repair that was interrupted when the damaged journal was out of the
+// way and the new one, which is whole then, not yet in its place.
+func finishRepair(dir string) error {
+	if _, err := os.Lstat(filepath.Join(dir, "journal")); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	err := os.Rename(filepath.Join(dir, repairedName), filepath.Join(dir, "journal"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 func repairJournal(dir string) (did JournalRepair, err error) {
-	damaged, repaired := filepath.Join(dir, "journal"), filepath.Join(dir, "journal.repaired")
+	damaged, repaired := filepath.Join(dir, "journal"), filepath.Join(dir, repairedName)
 	did.Report, err = journal.Check(journal.Disk(damaged))
 	if err != nil || len(did.Damage) == 0 {
 		return did, err

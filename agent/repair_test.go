@@ -85,6 +85,23 @@ func TestRepairJournal(t *testing.T) {
 	}
 }
 
+// TestInterruptedRepair: what was repaired and not yet put in its place is put there by the
+// next repair.
+func TestInterruptedRepair(t *testing.T) {
+	dir := journalDir(t)
+	damage(t, dir)
+	first, err := agent.RepairJournal(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(dir, "journal"), filepath.Join(dir, "journal.repaired")); err != nil {
+		t.Fatal(err)
+	}
+	if did, err := agent.RepairJournal(dir); err != nil || did.NewID != "" || did.ID != first.NewID {
+		t.Errorf("%+v, %v; the new journal is %s", did, err, first.NewID)
+	}
+}
+
 // TestRepairKeepsOut: neither is done where there is no journal, nor beside an agent.
 func TestRepairKeepsOut(t *testing.T) {
 	for name, do := range map[string]func(dir string) error{
