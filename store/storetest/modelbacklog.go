@@ -160,6 +160,9 @@ func (m *model) ready(host string, now time.Time) {
 	m.latest = now
 	for _, j := range m.jobs {
 		if j.Host == host && j.waitsForTime() && j.Reason == harp.ReasonAgentBusy && !j.wakeAt().IsZero() && !j.isLate(now) {
+			if j.wakeAt().After(now) {
+				j.set.pause = now.Sub(j.WakeAt)
+			}
 			m.wake(j, now)
 		}
 	}

@@ -51,7 +51,10 @@ func (s *Store) Wake(ctx context.Context, hostName string, now time.Time) error 
 				continue
 			}
 			s.sched.agenda.clear(&e.waking)
-			e.wake = min(e.wake, at)
+			if e.pauseEnds() > at {
+				e.pauseSet = at - e.pause
+			}
+			e.wake = e.comes()
 			s.sched.wake(e, at)
 		}
 		s.sched.wakeBacklogs(h, at)
