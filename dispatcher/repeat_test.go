@@ -1,0 +1,125 @@
+package dispatcher_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/transport"
+)
+
+// lostOnce runs an operation of a far caller, whose answer is lost with the connection:
+// after meanwhile the caller asks again, and the operation returns.
+func lostOnce(t *testing.T, sys *system, operation func(far *harp.Caller) error, meanwhile func()) {
+	t.Helper()
+	addr, tc, dial := sys.net.dial("dispatcher", "operator", transport.RoleCaller)
+	far := must[*harp.Caller](t)(harp.Dial(t.Context(), addr, harp.Config{TLS: tc, Dial: dial}))
+	defer far.Close()
+	synctest.Wait()
+	from := transport.Identity{Fleet: fleet, Role: transport.RoleDispatcher, Name: "dispatcher"}
+	to := transport.Identity{Fleet: fleet, Role: transport.RoleCaller, Name: "operator"}
+	answers := sys.net.mem.Road(from, to)
+	answers.Block()
+	done := make(chan error, 1)
+	go func() { done <- operation(far) }()
+	synctest.Wait()
+	select {
+	case err := <-done:
+		t.Errorf("it was answered: %v", err)
+	default:
+	}
+	meanwhile()
+	sys.net.mem.Reset(from, to)
+	synctest.Wait()
+	answers.Open()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	synctest.Wait()
+}
+
+// A queue is cancelled once: what is submitted between the cancel and its repeat, which a
+// lost connection makes, is not touched.
+func TestCancellingAQueueAgainCancelsWhatCameSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newSystem(t, inMemory, nil, dispatcher.Config{Hosts: dispatcher.StaticHosts{{Name: "web01"}}})
+		call := func(queue harp.Args) *harp.Job {
+			return must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil, harp.Queue(queue), harp.OfflineWait(harp.NoLimit)))
+		}
+		for name, c := range map[string]struct {
+			queue harp.Args
+			first int // jobs in the queue when it is cancelled
+		}{
+			"one job":                       {harp.Args{"q": 1}, 1},
+			"a queue that another job kept": {harp.Args{"q": 2}, 2},
+		} {
+			for range c.first {
+				call(c.queue)
+			}
+			var since *harp.Job
+			cancelled := -1
+			lostOnce(t, sys,
+				func(far *harp.Caller) (err error) {
+					cancelled, err = far.Queues().Cancel(t.Context(), c.queue)
+					return err
+				},
+				func() { since = call(c.queue) })
+			if s := must[harp.JobStatus](t)(since.Status(t.Context())); s.State != harp.StateQueued {
+				t.Errorf("%s: what was submitted after the cancel is %s", name, s.State)
+			}
+			if cancelled != c.first {
+				t.Errorf("%s: the caller is told of %d jobs", name, cancelled)
+			}
+		}
+	})
+}
+
+// A queue that was not there when it was cancelled is not cancelled later.
+func TestCancellingNoQueueAgainCancelsWhatCameSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newSystem(t, inMemory, nil, dispatcher.Config{Hosts: dispatcher.StaticHosts{{Name: "web01"}}})
+		var since *harp.Job
+		lostOnce(t, sys,
+			func(far *harp.Caller) error {
+				if _, err := far.Queues().Cancel(t.Context(), harp.Args{"q": 1}); !errors.Is(err, harp.ErrNotFound) {
+					t.Errorf("it returns %v", err)
+				}
+				return nil
+			},
+			func() {
+				since = must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil, harp.Queue(harp.Args{"q": 1}), harp.OfflineWait(harp.NoLimit)))
+			})
+		if s := must[harp.JobStatus](t)(since.Status(t.Context())); s.State != harp.StateQueued {
+			t.Errorf("what was submitted after the cancel is %s", s.State)
+		}
+	})
+}
+
+// A change of a queue is made once: a repeat does not undo what another operator has
+// changed since.
+func TestChangingAQueueAgainUndoesAnothersChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newSystem(t, inMemory, nil, dispatcher.Config{Hosts: dispatcher.StaticHosts{{Name: "web01"}}})
+		queue, queues := harp.Args{"q": 1}, sys.caller.Queues()
+		must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil, harp.Queue(queue), harp.OfflineWait(harp.NoLimit)))
+		lostOnce(t, sys,
+			func(far *harp.Caller) error { return far.Queues().Pause(t.Context(), queue) },
+			func() {
+				if err := queues.Unpause(t.Context(), queue); err != nil {
+					t.Error(err)
+				}
+			})
+		lostOnce(t, sys,
+			func(far *harp.Caller) error { return far.Queues().SetConcurrency(t.Context(), queue, 7) },
+			func() {
+				if err := queues.SetConcurrency(t.Context(), queue, 3); err != nil {
+					t.Error(err)
+				}
+			})
+		if q := must[harp.QueueStatus](t)(queues.Get(t.Context(), queue)); q.Paused || q.Concurrency != 3 {
+			t.Errorf("paused is %t and concurrency %d, though the last to change it said false and 3", q.Paused, q.Concurrency)
+		}
+	})
+}
