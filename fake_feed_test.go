@@ -128,7 +128,7 @@ func (f *fake) ForceLost(ctx context.Context, id, why string) error {
 	return nil
 }
 
-func (f *fake) ChangeQueue(ctx context.Context, name Value, c QueueChange) error {
+func (f *fake) ChangeQueue(ctx context.Context, _ string, name Value, c QueueChange) error {
 	if err := f.enter(ctx, "ChangeQueue"); err != nil {
 		return err
 	}

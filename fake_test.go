@@ -428,7 +428,7 @@ func (f *fake) ListQueues(ctx context.Context, name Value, cursor string) (Page[
 	return pageOf(queues, cursor, f.pageSize, func(q QueueStatus) string { return q.Name.String() })
 }
 
-func (f *fake) CancelQueue(ctx context.Context, name Value) (int, error) {
+func (f *fake) CancelQueue(ctx context.Context, _ string, name Value) (int, error) {
 	if err := f.enter(ctx, "CancelQueue"); err != nil {
 		return 0, err
 	}

@@ -33,14 +33,15 @@ func (q *Queues) Get(ctx context.Context, name any) (QueueStatus, error) {
 
 // Cancel cancels, in one write, all that is in the queue at this moment: what
 // waits ends cancelled and never starts, what runs is asked to stop, and what
-// arrives afterwards is not touched. It returns how many jobs had not ended.
+// arrives afterwards is not touched, also when the connection is lost and the Caller
+// has to ask again. It returns how many jobs had not ended.
 // Errors: ErrInvalid (name), ErrNotFound, ErrUnavailable, ErrClosed.
 func (q *Queues) Cancel(ctx context.Context, name any) (int, error) {
 	canonical, err := queueNamed(name)
 	if err != nil {
 		return 0, err
 	}
-	return q.service.CancelQueue(ctx, canonical)
+	return q.service.CancelQueue(ctx, NewID(), canonical)
 }
 
 // Pause holds all that waits in the queue, and what is put into it, until Unpause:
@@ -74,7 +75,7 @@ func (q *Queues) change(ctx context.Context, name any, c QueueChange) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
-	return q.service.ChangeQueue(ctx, canonical, c)
+	return q.service.ChangeQueue(ctx, NewID(), canonical, c)
 }
 
 // Check returns ErrInvalid, naming the field, for a change that cannot be.

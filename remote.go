@@ -14,7 +14,8 @@ import (
 
 // remote is a dispatcher elsewhere: a Service whose requests travel over a session.
 // All of them can be asked again, and are when a session or a lane was lost before
-// the answer came.
+// the answer came. Those that would do something else the second time carry an id, so that
+// they are done once.
 type remote struct{ link *link }
 
 var _ Service = (*remote)(nil)
@@ -369,8 +370,8 @@ func (r *remote) ListQueues(ctx context.Context, name Value, cursor string) (Pag
 }
 
 // CancelQueue implements QueueService.
-func (r *remote) CancelQueue(ctx context.Context, name Value) (int, error) {
-	w, err := asked[wire.Done](ctx, r, wire.TypeCancelQueue, wire.QueueRef{Name: name}, false)
+func (r *remote) CancelQueue(ctx context.Context, id string, name Value) (int, error) {
+	w, err := asked[wire.Done](ctx, r, wire.TypeCancelQueue, wire.QueueRef{Name: name, Request: id}, false)
 	return noun(w, err, func(w wire.Done) (int, error) {
 		var in reader
 		return in.number("count", w.Count), in.err

@@ -26,8 +26,10 @@ func (r *remote) ForceLost(ctx context.Context, id, why string) error {
 }
 
 // ChangeQueue implements QueueService.
-func (r *remote) ChangeQueue(ctx context.Context, name Value, c QueueChange) error {
-	_, err := asked[wire.Done](ctx, r, wire.TypeChangeQueue, queueChangeToWire(name, c), false)
+func (r *remote) ChangeQueue(ctx context.Context, id string, name Value, c QueueChange) error {
+	w := queueChangeToWire(name, c)
+	w.Request = id
+	_, err := asked[wire.Done](ctx, r, wire.TypeChangeQueue, w, false)
 	return err
 }
 

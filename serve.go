@@ -296,6 +296,9 @@ func handleCancelQueue(ctx context.Context, s Service, w wire.QueueRef) (any, er
 	if err != nil {
 		return nil, err
 	}
-	n, err := s.CancelQueue(ctx, name)
+	if err := CheckID(w.Request); err != nil {
+		return nil, err
+	}
+	n, err := s.CancelQueue(ctx, w.Request, name)
 	return wire.Done{Count: int64(n)}, err
 }

@@ -146,6 +146,8 @@ func testBadRequests(t *testing.T, f *front) {
 		{"cancel no queue", wire.TypeCancelQueue, wire.QueueRef{}, "queue"},
 		{"cancel a bad queue", wire.TypeCancelQueue, wire.QueueRef{Name: []byte{5}}, "queue"},
 		{"request of a bad id", wire.TypeRequest, wire.JobRef{ID: "x"}, "id"},
+		{"cancel a queue under a bad id", wire.TypeCancelQueue, wire.QueueRef{Name: []byte{0x80}, Request: "x"}, "id"},
+		{"change a queue under no id", wire.TypeChangeQueue, wire.QueueChange{Name: []byte{0x80}, Paused: new(bool)}, "id"},
 		{"give up a bad id", wire.TypeForceLost, wire.ForceLost{ID: "x", Why: "w"}, "id"},
 		{"give up for no reason", wire.TypeForceLost, wire.ForceLost{ID: id}, "why"},
 		{"give up for a long reason", wire.TypeForceLost, wire.ForceLost{ID: id, Why: strings.Repeat("x", wire.MaxWhy+1)}, "why"},
@@ -325,9 +327,9 @@ func FuzzAnswer(f *testing.F) {
 		wire.TypeStatus: wire.JobRef{ID: id}, wire.TypeResult: wire.ResultOf{ID: id}, wire.TypePull: wire.Pull{ID: id, From: 1},
 		wire.TypeJobs:  wire.JobsQuery{Queue: []byte{0x80}, States: []string{"queued"}, Page: wire.Page{Cursor: mark{Key: "k"}.cursor(), Limit: 1}},
 		wire.TypeHosts: wire.HostsQuery{Name: "h"}, wire.TypeHostProcs: wire.HostRef{Name: "h"}, wire.TypeQueues: wire.QueuesQuery{Name: []byte{0x80}},
-		wire.TypeCancelQueue: wire.QueueRef{Name: []byte{0x80}}, wire.TypeCancelJob: wire.JobRef{ID: id}, 5: nil,
+		wire.TypeCancelQueue: wire.QueueRef{Name: []byte{0x80}, Request: id}, wire.TypeCancelJob: wire.JobRef{ID: id}, 5: nil,
 		wire.TypeRequest: wire.JobRef{ID: id}, wire.TypeForceLost: wire.ForceLost{ID: id, Why: "w"}, wire.TypePrune: wire.Prune{EndedBefore: 1},
-		wire.TypeEvents: wire.EventsQuery{After: "start", Types: []string{"job.*"}}, wire.TypeChangeQueue: wire.QueueChange{Name: []byte{0x80}, Paused: new(bool)},
+		wire.TypeEvents: wire.EventsQuery{After: "start", Types: []string{"job.*"}}, wire.TypeChangeQueue: wire.QueueChange{Request: id, Name: []byte{0x80}, Paused: new(bool)},
 	} {
 		f.Add(uint8(typ), wire.Encode(m))
 	}

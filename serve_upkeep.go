@@ -46,7 +46,10 @@ func handleChangeQueue(ctx context.Context, s Service, w wire.QueueChange) (any,
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	return wire.Done{}, s.ChangeQueue(ctx, name, c)
+	if err := CheckID(w.Request); err != nil {
+		return nil, err
+	}
+	return wire.Done{}, s.ChangeQueue(ctx, w.Request, name, c)
 }
 
 func handlePrune(ctx context.Context, s Service, w wire.Prune) (any, error) {

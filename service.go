@@ -82,12 +82,16 @@ type QueueService interface {
 	ListQueues(ctx context.Context, name Value, cursor string) (Page[QueueStatus], error)
 
 	// CancelQueue cancels all that is in the queue at this moment; it returns
-	// how many jobs had not ended. Errors: ErrNotFound.
-	CancelQueue(ctx context.Context, name Value) (int, error)
+	// how many jobs had not ended. id is as NewID makes them; asked again under the same
+	// id it cancels nothing that came since, and returns the same. Errors: ErrNotFound,
+	// ErrInvalid (id), ErrConflict (the id is that of another request), ErrPruned (it is
+	// too old).
+	CancelQueue(ctx context.Context, id string, name Value) (int, error)
 
-	// ChangeQueue changes a queue. Errors: ErrNotFound, but for a pause, which makes
-	// the queue if it is not there; ErrInvalid.
-	ChangeQueue(ctx context.Context, name Value, c QueueChange) error
+	// ChangeQueue changes a queue, once for an id, which is as that of CancelQueue.
+	// Errors: as CancelQueue, but that a pause makes the queue if it is not there;
+	// ErrInvalid.
+	ChangeQueue(ctx context.Context, id string, name Value, c QueueChange) error
 }
 
 // QueueChange is what an operator changes of a queue; nil: left as it is.

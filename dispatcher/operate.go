@@ -46,7 +46,7 @@ func (s *service) ForceLost(ctx context.Context, id, why string) error {
 }
 
 // ChangeQueue implements harp.QueueService.
-func (s *service) ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueChange) error {
+func (s *service) ChangeQueue(ctx context.Context, id string, name harp.Value, c harp.QueueChange) error {
 	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
 		canonical, err := harp.QueueName(name)
 		switch {
@@ -57,7 +57,11 @@ func (s *service) ChangeQueue(ctx context.Context, name harp.Value, c harp.Queue
 		case c.Concurrency != nil && *c.Concurrency < 1:
 			return none, &harp.FieldError{Field: "concurrency", Message: "must be more than zero"}
 		}
-		err = s.d.store.ChangeQueue(ctx, canonical, c, s.who, s.d.now())
+		op, err := s.operation(id)
+		if err != nil {
+			return none, err
+		}
+		err = s.d.store.ChangeQueue(ctx, canonical, c, op)
 		if errors.Is(err, harp.ErrNotFound) {
 			err = harp.NotFound("queue", canonical.String())
 		}

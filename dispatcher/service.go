@@ -184,6 +184,22 @@ func (d *Dispatcher) cancelActive(ctx context.Context, jobs []store.Job, by harp
 	return nil
 }
 
+// operation is a request that is done once. What came of it is remembered for a day
+// longer than its id is taken. Errors: *harp.FieldError, harp.ErrPruned.
+func (s *service) operation(id string) (store.Operation, error) {
+	if err := harp.CheckID(id); err != nil {
+		return store.Operation{}, err
+	}
+	now := s.d.now()
+	switch made := harp.IDTime(id); {
+	case made.After(now.Add(maxAhead)):
+		return store.Operation{}, &harp.FieldError{Field: "id", Message: "its time is more than an hour ahead of the dispatcher's clock"}
+	case now.Sub(made) >= maxAge:
+		return store.Operation{}, harp.NewFailure("pruned", "request "+id+" is older than what is remembered").Err()
+	}
+	return store.Operation{ID: id, By: s.who, Time: now}, nil
+}
+
 // ListJobs implements harp.JobService.
 func (s *service) ListJobs(ctx context.Context, f harp.JobFilter, cursor string) (harp.Page[harp.JobStatus], error) {
 	type page = harp.Page[harp.JobStatus]
@@ -311,9 +327,13 @@ func (s *service) ListQueues(ctx context.Context, name harp.Value, cursor string
 
 // CancelQueue implements harp.QueueService. One commit marks all that is in the
 // queue; what it ends and what it must tell agents follows.
-func (s *service) CancelQueue(ctx context.Context, name harp.Value) (int, error) {
+func (s *service) CancelQueue(ctx context.Context, id string, name harp.Value) (int, error) {
 	return request(s, ctx, func(ctx context.Context) (int, error) {
-		done, err := s.d.store.CancelQueue(ctx, name, harp.CancelRequest{By: s.who, Time: s.d.now()})
+		op, err := s.operation(id)
+		if err != nil {
+			return 0, err
+		}
+		done, err := s.d.store.CancelQueue(ctx, name, op)
 		if errors.Is(err, harp.ErrNotFound) {
 			err = harp.NotFound("queue", name.String())
 		}

@@ -124,8 +124,8 @@ type hastyStore struct {
 	leave context.CancelFunc
 }
 
-func (s *hastyStore) CancelQueue(ctx context.Context, name harp.Value, by harp.CancelRequest) (store.QueueCancelled, error) {
-	done, err := s.Store.CancelQueue(ctx, name, by)
+func (s *hastyStore) CancelQueue(ctx context.Context, name harp.Value, op store.Operation) (store.QueueCancelled, error) {
+	done, err := s.Store.CancelQueue(ctx, name, op)
 	s.leave()
 	return done, err
 }

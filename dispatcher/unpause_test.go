@@ -21,8 +21,8 @@ type changingStore struct {
 	claims atomic.Int64
 }
 
-func (s *changingStore) ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueChange, by harp.Principal, at time.Time) error {
-	err := s.Store.ChangeQueue(ctx, name, c, by, at)
+func (s *changingStore) ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueChange, op store.Operation) error {
+	err := s.Store.ChangeQueue(ctx, name, c, op)
 	if s.leave != nil {
 		s.leave()
 	}

@@ -74,8 +74,8 @@ func (s slowStore) Append(ctx context.Context, a store.Append) (job store.Job, e
 	return job, err
 }
 
-func (s slowStore) CancelQueue(ctx context.Context, name harp.Value, by harp.CancelRequest) (did store.QueueCancelled, err error) {
-	s.slow.around(func() { did, err = s.Store.CancelQueue(ctx, name, by) })
+func (s slowStore) CancelQueue(ctx context.Context, name harp.Value, op store.Operation) (did store.QueueCancelled, err error) {
+	s.slow.around(func() { did, err = s.Store.CancelQueue(ctx, name, op) })
 	return did, err
 }
 

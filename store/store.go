@@ -182,15 +182,18 @@ type Queues interface {
 	// other one that has not ended as asked to cancel, with its Cancel set. The
 	// latter are returned in Active, as they are shown; applying CancelReq to
 	// one writes its row and says once that its agent is to be told. The rows of
-	// the former are written by Advance, which reports them as ended. Errors:
-	// harp.ErrNotFound.
-	CancelQueue(ctx context.Context, name harp.Value, by harp.CancelRequest) (QueueCancelled, error)
+	// the former are written by Advance, which reports them as ended. Asked again
+	// under the same id it touches nothing that came since, and returns the same Count,
+	// and in Active what is left. Errors: harp.ErrNotFound, harp.ErrConflict (the id is
+	// that of another operation), harp.ErrInvalid (id).
+	CancelQueue(ctx context.Context, name harp.Value, op Operation) (QueueCancelled, error)
 
 	// ChangeQueue pauses or unpauses a queue, or gives it another concurrency. What
 	// runs goes on. A paused queue is kept without jobs. What may start by it is claimed
-	// by Advance, which is due at once then. Errors: harp.ErrNotFound, but for a pause,
-	// which makes the queue.
-	ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueChange, by harp.Principal, at time.Time) error
+	// by Advance, which is due at once then. Asked again under the same id it changes
+	// nothing. Errors: harp.ErrNotFound, but for a pause, which makes the queue;
+	// harp.ErrConflict and harp.ErrInvalid (id) as CancelQueue.
+	ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueChange, op Operation) error
 }
 
 // Feed is the events, written in the commits of what they tell of.
@@ -369,6 +372,14 @@ type Advanced struct {
 	Ended   []Job
 	Claimed []Job
 	More    bool
+}
+
+// Operation is what an operator asks for once, however often it is asked: what came of
+// it is kept under its id for TombstoneTime.
+type Operation struct {
+	ID   string // as of a job; "": it is never asked again
+	By   harp.Principal
+	Time time.Time
 }
 
 // QueueCancelled is what CancelQueue did.

@@ -41,7 +41,7 @@ func (f *fake) ForceLost(_ context.Context, id, why string) error {
 	return nil
 }
 
-func (f *fake) ChangeQueue(_ context.Context, name harp.Value, c harp.QueueChange) error {
+func (f *fake) ChangeQueue(_ context.Context, _ string, name harp.Value, c harp.QueueChange) error {
 	for _, q := range f.queues {
 		if bytes.Equal(q.Name, name) {
 			f.feed.changes = append(f.feed.changes, c)

@@ -152,7 +152,7 @@ func (f *fake) ListQueues(_ context.Context, name harp.Value, _ string) (harp.Pa
 	return page, nil
 }
 
-func (f *fake) CancelQueue(_ context.Context, name harp.Value) (int, error) {
+func (f *fake) CancelQueue(_ context.Context, _ string, name harp.Value) (int, error) {
 	for _, q := range f.queues {
 		if bytes.Equal(q.Name, name) {
 			return q.Running + q.Waiting, nil

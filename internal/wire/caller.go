@@ -225,5 +225,6 @@ type Queue struct {
 
 // QueueRef names a queue: the body of CancelQueue.
 type QueueRef struct {
-	Name []byte `msgpack:"name"`
+	Name    []byte `msgpack:"name"`
+	Request string `msgpack:"id"` // the same when it is asked again
 }

@@ -40,6 +40,7 @@ type Event struct {
 
 // QueueChange changes what is set in it.
 type QueueChange struct {
+	Request     string `msgpack:"id"` // the same when it is asked again
 	Name        []byte `msgpack:"name"`
 	Paused      *bool  `msgpack:"paused,omitempty"`
 	Concurrency *int64 `msgpack:"conc,omitempty"`

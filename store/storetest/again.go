@@ -10,6 +10,40 @@ import (
 // reopeningWaits are the rules of reopening about jobs that wait for another
 // attempt, hosts that are silent and queues that are paused.
 var reopeningWaits = []rule{
+	{"cancel/again", "a cancel that is asked again under its id touches nothing that came since, answers the same and says who is left to be told, also after a restart; another one under its id is ErrConflict", func(w *world) {
+		w.gate("h")
+		q := queue("q")
+		op := store.Operation{ID: harp.NewID(), By: somebody, Time: w.now}
+		none := store.Operation{ID: harp.NewID(), By: somebody, Time: w.now}
+		_, err := w.st.CancelQueue(w.ctx(), q, none)
+		w.wants(err, harp.ErrNotFound)
+		active := w.submit(in(q))
+		w.submit(in(q))
+		first, err := w.st.CancelQueue(w.ctx(), q, op)
+		w.must(err)
+		since := w.submit(in(q))
+		for range 2 {
+			again, err := w.st.CancelQueue(w.ctx(), q, op)
+			w.must(err)
+			if again.Count != 2 || first.Count != 2 || len(again.Active) != 1 || again.Active[0].ID != active.ID {
+				w.Fatalf("first it cancelled %d, again %d, of which are active %v", first.Count, again.Count, again.Active)
+			}
+			_, err = w.st.CancelQueue(w.ctx(), q, none)
+			w.wants(err, harp.ErrNotFound)
+			w.state(since, harp.StateQueued)
+			w.reopen()
+			w.gate("h")
+		}
+		_, err = w.st.CancelQueue(w.ctx(), queue("other"), op)
+		w.wants(err, harp.ErrConflict)
+		is := true
+		w.wants(w.st.ChangeQueue(w.ctx(), q, harp.QueueChange{Paused: &is}, op), harp.ErrConflict)
+		by := op
+		by.By.Name = "somebody else"
+		_, err = w.st.CancelQueue(w.ctx(), q, by)
+		w.wants(err, harp.ErrConflict)
+		w.wants(w.st.ChangeQueue(w.ctx(), q, harp.QueueChange{Paused: &is}, store.Operation{ID: "x"}), harp.ErrInvalid)
+	}},
 	{"retry", "a job that waits for another attempt does so with all that it was granted and has been through", func(w *world) {
 		j := w.running(retries(harp.StateFailed))
 		w.fails(j, 7)

@@ -100,7 +100,7 @@ var cancelling = []rule{
 		w.cancelQueue(q)
 		_, err := w.st.Queue(w.ctx(), q)
 		w.wants(err, harp.ErrNotFound)
-		_, err = w.st.CancelQueue(w.ctx(), q, harp.CancelRequest{Time: w.now})
+		_, err = w.st.CancelQueue(w.ctx(), q, store.Operation{Time: w.now})
 		w.wants(err, harp.ErrNotFound)
 		w.submit(in(q), slots(2))
 		w.advance()
@@ -145,6 +145,37 @@ var cancelling = []rule{
 			w.Fatalf("after silence: effect %+v, cancel %+v", c.Effect, c.Job.Cancel)
 		}
 	}},
+	{"cancel/again/forgotten", "what came of a request is forgotten after TombstoneTime", func(w *world) {
+		q := queue("q")
+		op := store.Operation{ID: harp.NewID(), By: somebody, Time: w.now}
+		w.submit(in(q))
+		_, err := w.st.CancelQueue(w.ctx(), q, op)
+		w.must(err)
+		for _, c := range []struct {
+			pass  time.Duration
+			count int
+		}{{store.TombstoneTime - time.Hour, 1}, {2 * time.Hour, 0}} {
+			w.pass(c.pass)
+			_, err := w.st.Prune(w.ctx(), store.Retention{}, w.now)
+			w.must(err)
+			done, err := w.st.CancelQueue(w.ctx(), q, op)
+			if done.Count != c.count {
+				w.Fatalf("asked again it answers %d, want %d: %v", done.Count, c.count, err)
+			}
+		}
+	}},
+	{"pause/again", "a change that is asked again under its id changes nothing", func(w *world) {
+		q := queue("q")
+		op := store.Operation{ID: harp.NewID(), By: somebody, Time: w.now}
+		is := true
+		w.must(w.st.ChangeQueue(w.ctx(), q, harp.QueueChange{Paused: &is}, op))
+		w.submit(in(q))
+		w.pause(q, false)
+		w.must(w.st.ChangeQueue(w.ctx(), q, harp.QueueChange{Paused: &is}, op))
+		if w.status(q).Paused {
+			w.Fatal("it is paused again")
+		}
+	}},
 	{"cancel/tell", "asking an active job of a cancelled queue to stop says once that its agent is to be told", func(w *world) {
 		w.gate("h")
 		q := queue("q")
@@ -178,7 +209,7 @@ var cancelling = []rule{
 		}
 	}},
 	{"cancel/unknown", "a queue that is not there cannot be cancelled", func(w *world) {
-		_, err := w.st.CancelQueue(w.ctx(), queue("q"), harp.CancelRequest{Time: w.now})
+		_, err := w.st.CancelQueue(w.ctx(), queue("q"), store.Operation{Time: w.now})
 		w.wants(err, harp.ErrNotFound)
 	}},
 	{"queue/list", "queues are listed in the order of their names, page by page, and a cursor of nobody is ErrInvalid", func(w *world) {

@@ -151,7 +151,7 @@ func (w *world) everyMethod(id string) (store.Job, map[string]error) {
 	_, errs["Read"] = st.Read(ctx, id, 0, store.Most{Bytes: 1})
 	_, errs["Queue"] = st.Queue(ctx, queue("q"))
 	_, _, errs["ListQueues"] = st.ListQueues(ctx, "", 1)
-	_, errs["CancelQueue"] = st.CancelQueue(ctx, queue("q"), harp.CancelRequest{})
+	_, errs["CancelQueue"] = st.CancelQueue(ctx, queue("q"), store.Operation{})
 	_, errs["OpenSession"] = st.OpenSession(ctx, store.Session{Host: "h"})
 	errs["PutHost"] = st.PutHost(ctx, store.Host{Name: "h"})
 	_, errs["Host"] = st.Host(ctx, "h")

@@ -307,7 +307,7 @@ func (d *duel) change(t *rapid.T) {
 	if n := rapid.IntRange(0, 4).Draw(t, "concurrency"); n > 0 {
 		c.Concurrency = &n
 	}
-	err := d.st.ChangeQueue(d.ctx, q, c, somebody, d.now)
+	err := d.st.ChangeQueue(d.ctx, q, c, store.Operation{By: somebody, Time: d.now})
 	if is := d.m.change(q, c, d.now); is != (err == nil) {
 		d.Fatalf("changed a queue that is there, %v: %v", is, err)
 	}
@@ -317,7 +317,7 @@ func (d *duel) cancel(t *rapid.T) {
 	d.tick(0)
 	q := queue(fmt.Sprint(rapid.IntRange(1, 2).Draw(t, "queue")))
 	by := harp.CancelRequest{By: somebody, Time: d.now}
-	done, err := d.st.CancelQueue(d.ctx, q, by)
+	done, err := d.st.CancelQueue(d.ctx, q, store.Operation{By: by.By, Time: by.Time})
 	isThere := d.m.queues[string(q)] != nil
 	want := d.m.cancelQueue(q, by)
 	if isThere != (err == nil) || done.Count != want {

@@ -8,7 +8,7 @@ import (
 )
 
 func (w *world) tryChange(q harp.Value, c harp.QueueChange) error {
-	return w.st.ChangeQueue(w.ctx(), q, c, somebody, w.now)
+	return w.st.ChangeQueue(w.ctx(), q, c, store.Operation{By: somebody, Time: w.now})
 }
 
 // pause pauses a queue, or lets it go on.

@@ -253,7 +253,7 @@ func (w *world) status(q harp.Value) harp.QueueStatus {
 
 func (w *world) cancelQueue(q harp.Value) store.QueueCancelled {
 	w.Helper()
-	done, err := w.st.CancelQueue(w.ctx(), q, harp.CancelRequest{By: somebody, Time: w.now})
+	done, err := w.st.CancelQueue(w.ctx(), q, store.Operation{By: somebody, Time: w.now})
 	w.must(err)
 	return done
 }

@@ -210,7 +210,7 @@ func TestManyDue(t *testing.T) {
 		},
 		"cancelled": func(t *testing.T, _ *trial, s *Store) int {
 			manyLarge(t, s, n, func(int) store.Submission { return inQueue(largestCall(), 0, 1) })
-			if _, err := s.CancelQueue(t.Context(), inQueue(largestCall(), 0, 1).Job.Queue, harp.CancelRequest{Time: noon}); err != nil {
+			if _, err := s.CancelQueue(t.Context(), inQueue(largestCall(), 0, 1).Job.Queue, store.Operation{Time: noon}); err != nil {
 				t.Fatal(err)
 			}
 			return len(advanceAll(t, s, noon).Ended)
@@ -270,7 +270,7 @@ func TestManyMarks(t *testing.T) {
 	submitted(t, s, c)
 	for range 200 {
 		submitted(t, s, inQueue(call("h"), 0, 1))
-		if _, err := s.CancelQueue(t.Context(), c.Job.Queue, harp.CancelRequest{Time: noon}); err != nil {
+		if _, err := s.CancelQueue(t.Context(), c.Job.Queue, store.Operation{Time: noon}); err != nil {
 			t.Fatal(err)
 		}
 		advanceAll(t, s, noon)
@@ -378,7 +378,7 @@ func largestRows(t *testing.T, r *rand.Rand) {
 			_, err = s.Silence(t.Context(), host, now, now.Add(time.Minute))
 			must(err)
 		case 7:
-			if _, err = s.CancelQueue(t.Context(), harp.Value(word(mostQueue, 1+r.IntN(3))), harp.CancelRequest{Time: now}); err != nil && !isNotFound(err) {
+			if _, err = s.CancelQueue(t.Context(), harp.Value(word(mostQueue, 1+r.IntN(3))), store.Operation{Time: now}); err != nil && !isNotFound(err) {
 				t.Fatal(err)
 			}
 		case 8:

@@ -10,39 +10,53 @@ import (
 )
 
 // CancelQueue implements store.Queues.
-func (s *Store) CancelQueue(ctx context.Context, name harp.Value, by harp.CancelRequest) (store.QueueCancelled, error) {
-	var out store.QueueCancelled
+func (s *Store) CancelQueue(ctx context.Context, name harp.Value, op store.Operation) (store.QueueCancelled, error) {
+	var done doneRow
 	var active []id
-	err := s.do(ctx, SpaceCritical, func(t *tx) error {
-		q := s.sched.queues[string(name)]
-		if q == nil || q.isGone() {
-			return noQueue(name)
+	err := s.do(ctx, SpaceCritical, func(t *tx) (err error) {
+		done, _, err = s.doOnce(t, op, askedRow{Queue: name, Cancel: true}, func() (doneRow, error) { return s.cancelQueue(t, name, op) })
+		if q := s.sched.queues[string(name)]; q != nil && err == nil {
+			found := slices.DeleteFunc(slices.Collect(maps.Keys(q.active)), func(e *entry) bool { return e.no > done.Through })
+			active = idsOf(found)
 		}
-		if q.isIdle() { // it is kept for its pause
-			return nil
-		}
-		key := nameKey(prefixQueue, q.name)
-		var row queueRow
-		if _, err := read(t, key, &row); err != nil {
-			return err
-		}
-		at := s.sched.at(by.Time)
-		found := slices.Collect(maps.Keys(q.active))
-		out.Count, active = q.waiting.Len()+len(found), idsOf(found)
-		row.Marks = s.sched.neededMarks(q, row.Marks)
-		s.sched.cancel(q, at)
-		row.Marks = append(row.Marks, markRow{Through: q.through, By: by.By, At: at})
-		t.put(key, encode(row))
-		marked := nameKey(prefixMarked, q.name)
-		t.write(marked, seal(marked, nil))
-		t.emitQueue(harp.EventQueueCancelled, q.name, at, by.By)
-		return nil
+		return err
 	})
-	if err != nil {
-		return out, err
+	out := store.QueueCancelled{Count: done.Count}
+	switch {
+	case err != nil:
+		return store.QueueCancelled{}, err
+	case done.Missing:
+		return out, noQueue(name)
 	}
 	out.Active, err = s.readActive(active)
 	return out, err
+}
+
+// cancelQueue marks all that is in a queue as cancelled.
+func (s *Store) cancelQueue(t *tx, name harp.Value, op store.Operation) (doneRow, error) {
+	q := s.sched.queues[string(name)]
+	if q == nil || q.isGone() {
+		return doneRow{Missing: true}, nil
+	}
+	if q.isIdle() { // it is kept for its pause
+		return doneRow{}, nil
+	}
+	key := nameKey(prefixQueue, q.name)
+	var row queueRow
+	if _, err := read(t, key, &row); err != nil {
+		return doneRow{}, err
+	}
+	at := s.sched.at(op.Time)
+	done := doneRow{Count: q.waiting.Len() + len(q.active)}
+	row.Marks = s.sched.neededMarks(q, row.Marks)
+	s.sched.cancel(q, at)
+	done.Through = q.through
+	row.Marks = append(row.Marks, markRow{Through: q.through, By: op.By, At: at})
+	t.put(key, encode(row))
+	marked := nameKey(prefixMarked, q.name)
+	t.write(marked, seal(marked, nil))
+	t.emitQueue(harp.EventQueueCancelled, q.name, at, op.By)
+	return done, nil
 }
 
 // neededMarks are those of a queue's marks that cover a job which has not ended, or whose

@@ -2,37 +2,49 @@ package rows
 
 import (
 	"context"
-	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
 )
 
 // ChangeQueue implements store.Queues.
-func (s *Store) ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueChange, by harp.Principal, at time.Time) error {
+func (s *Store) ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueChange, op store.Operation) error {
 	if c.Concurrency != nil && *c.Concurrency < 1 {
 		return &harp.FieldError{Field: "concurrency", Message: "must be more than zero"}
 	}
-	return s.do(ctx, SpaceLow, func(t *tx) error {
-		now := s.sched.at(at)
-		q := s.sched.queues[string(name)]
-		isGone := q == nil || q.isGone()
-		if isGone && (c.Paused == nil || !*c.Paused) {
-			return noQueue(name)
-		}
-		var row queueRow // with the mark, if rows of cancelled jobs still need it
-		if _, err := read(t, nameKey(prefixQueue, string(name)), &row); err != nil {
-			return err
-		}
-		if isGone {
-			q = s.sched.queue(string(name), 1)
-			q.reopen(1)
-		}
-		had := *q
-		s.sched.change(q, c, now)
-		t.emitChanged(&had, q, now, by)
-		s.putQueue(t, q, row)
-		return nil
+	var done doneRow
+	err := s.do(ctx, SpaceLow, func(t *tx) (err error) {
+		done, _, err = s.doOnce(t, op, askedRow{Queue: name, Paused: c.Paused, Concurrency: c.Concurrency}, func() (doneRow, error) {
+			return s.changeQueue(t, name, c, op)
+		})
+		return err
 	})
+	if err == nil && done.Missing {
+		err = noQueue(name)
+	}
+	return err
+}
+
+func (s *Store) changeQueue(t *tx, name harp.Value, c harp.QueueChange, op store.Operation) (doneRow, error) {
+	now := s.sched.at(op.Time)
+	q := s.sched.queues[string(name)]
+	isGone := q == nil || q.isGone()
+	if isGone && (c.Paused == nil || !*c.Paused) {
+		return doneRow{Missing: true}, nil
+	}
+	var row queueRow // with the mark, if rows of cancelled jobs still need it
+	if _, err := read(t, nameKey(prefixQueue, string(name)), &row); err != nil {
+		return doneRow{}, err
+	}
+	if isGone {
+		q = s.sched.queue(string(name), 1)
+		q.reopen(1)
+	}
+	had := *q
+	s.sched.change(q, c, now)
+	t.emitChanged(&had, q, now, op.By)
+	s.putQueue(t, q, row)
+	return doneRow{}, nil
 }
 
 // change pauses a queue or lets it go on, and gives it another concurrency. Its lines

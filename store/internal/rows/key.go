@@ -27,6 +27,7 @@ import (
 //	i KIND value time(8) no(8)     index: id of a job; times are of submission, but
 //	                               for the kinds e, end, and d, not before
 //	i k time(8) hash(32)           index: an idempotency key, by when it is over
+//	i c time(8) id                 index: an operator's request, by when it was done
 //	i x time(8) no(8)              index: ids of jobs that were pruned at that time
 //	q name                         a queue
 //	m name                         a queue that has been cancelled and is not yet gone
@@ -34,6 +35,7 @@ import (
 //	d kind name                    a document
 //	e no(8)                        events of the feed, the last of which has this number
 //	k hash(32)                     an idempotency key: the job it stands for
+//	c id                           an operator's request that was done
 //	t id                           tombstone of a job that was pruned
 //	x id                           a pruned job some of whose records are yet to be
 //	                               deleted
@@ -55,6 +57,7 @@ const (
 	prefixDocument = 'd'
 	prefixEvent    = 'e'
 	prefixOnce     = 'k'
+	prefixDone     = 'c'
 	prefixTomb     = 't'
 	prefixRest     = 'x'
 	prefixPiece    = '+'
@@ -71,6 +74,7 @@ const (
 	byLabel     = 'l'
 	byState     = 't'
 	byOver      = 'k' // idempotency keys
+	byDone      = 'c' // operators' requests
 	byPruned    = 'x' // tombstones
 )
 

@@ -46,7 +46,7 @@ type pruning struct {
 }
 
 func (p *pruning) run() error {
-	for _, step := range []func() error{p.rests, p.jobs, p.entomb, p.events, p.keys, p.tombs} {
+	for _, step := range []func() error{p.rests, p.jobs, p.entomb, p.events, p.keys, p.operations, p.tombs} {
 		if err := step(); err != nil {
 			return err
 		}

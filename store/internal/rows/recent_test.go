@@ -125,7 +125,7 @@ func TestRecentIsNotOlderThanTheView(t *testing.T) {
 	c := call("h")
 	c.Job.Queue, c.Job.Concurrency = harp.Value("q"), 1
 	j := submitted(t, s, c)[0]
-	if _, err := s.CancelQueue(t.Context(), c.Job.Queue, harp.CancelRequest{Time: noon}); err != nil {
+	if _, err := s.CancelQueue(t.Context(), c.Job.Queue, store.Operation{Time: noon}); err != nil {
 		t.Fatal(err)
 	}
 	looks := 0

@@ -143,18 +143,18 @@ func TestPauseLeavesNothing(t *testing.T) {
 		name := harp.Value{0x80}
 		pause := func(is *bool) {
 			t.Helper()
-			if err := s.ChangeQueue(t.Context(), name, harp.QueueChange{Paused: is}, harp.Principal{}, noon); err != nil {
+			if err := s.ChangeQueue(t.Context(), name, harp.QueueChange{Paused: is}, store.Operation{Time: noon}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		pause(&yes)
-		if done, err := s.CancelQueue(t.Context(), name, harp.CancelRequest{Time: noon}); err != nil || done.Count != 0 || e.count(prefixMarked) != 0 {
+		if done, err := s.CancelQueue(t.Context(), name, store.Operation{Time: noon}); err != nil || done.Count != 0 || e.count(prefixMarked) != 0 {
 			t.Errorf("cancelling it empty: %+v, %v, %d marks", done, err, e.count(prefixMarked))
 		}
 		c := call("h")
 		c.Job.Queue = name
 		submitted(t, s, c)
-		if _, err := s.CancelQueue(t.Context(), name, harp.CancelRequest{Time: noon}); err != nil {
+		if _, err := s.CancelQueue(t.Context(), name, store.Operation{Time: noon}); err != nil {
 			t.Fatal(err)
 		}
 		if unpauseFirst {

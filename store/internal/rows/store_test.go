@@ -134,7 +134,7 @@ func everything(ctx context.Context, s *Store, id string) map[string]error {
 	_, errs["Read"] = s.Read(ctx, id, 0, store.Most{Bytes: 1})
 	_, errs["Queue"] = s.Queue(ctx, harp.Value{0x80})
 	_, _, errs["ListQueues"] = s.ListQueues(ctx, "", 1)
-	_, errs["CancelQueue"] = s.CancelQueue(ctx, harp.Value{0x80}, harp.CancelRequest{})
+	_, errs["CancelQueue"] = s.CancelQueue(ctx, harp.Value{0x80}, store.Operation{})
 	_, errs["OpenSession"] = s.OpenSession(ctx, store.Session{Host: "h"})
 	errs["PutHost"] = s.PutHost(ctx, store.Host{Name: "h"})
 	_, errs["Host"] = s.Host(ctx, "h")
@@ -394,7 +394,7 @@ func TestCancelledAtCritical(t *testing.T) {
 	c.Job.Queue = harp.Value{0x80}
 	submitted(t, s, c)
 	e.space = SpaceCritical
-	if _, err := s.CancelQueue(t.Context(), c.Job.Queue, harp.CancelRequest{Time: noon}); err != nil {
+	if _, err := s.CancelQueue(t.Context(), c.Job.Queue, store.Operation{Time: noon}); err != nil {
 		t.Fatal(err)
 	}
 	did, err := s.Advance(t.Context(), noon)
@@ -453,7 +453,7 @@ func TestMarks(t *testing.T) {
 	var jobs [2][]store.Job
 	for round := range 2 {
 		jobs[round] = []store.Job{submitQ(), submitQ()}
-		by := harp.CancelRequest{By: harp.Principal{Name: fmt.Sprint(round)}, Time: noon.Add(time.Duration(round) * time.Second)}
+		by := store.Operation{By: harp.Principal{Name: fmt.Sprint(round)}, Time: noon.Add(time.Duration(round) * time.Second)}
 		if _, err := s.CancelQueue(t.Context(), q, by); err != nil {
 			t.Fatal(err)
 		}

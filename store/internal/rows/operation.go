@@ -1,0 +1,73 @@
+package rows
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"slices"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// doneRow is what came of an operation that an operator asked for, for those who ask
+// again.
+type doneRow struct {
+	Digest  []byte `msgpack:"digest"` // of what was asked for
+	Missing bool   `msgpack:"missing,omitempty"`
+	Count   int    `msgpack:"count,omitempty"`
+	Through uint64 `msgpack:"no,omitempty"` // a cancel of a queue: of its jobs up to this number
+}
+
+// askedRow is what an operation's digest is of.
+type askedRow struct {
+	By          harp.Principal `msgpack:"by"`
+	Queue       []byte         `msgpack:"queue"`
+	Cancel      bool           `msgpack:"cancel"`
+	Paused      *bool          `msgpack:"paused"`
+	Concurrency *int           `msgpack:"conc"`
+}
+
+// doOnce runs an operation unless one with its id was run before, and returns what came
+// of it then. Errors: harp.ErrInvalid (id), harp.ErrConflict when its id is that of another
+// operation, run's.
+func (s *Store) doOnce(t *tx, op store.Operation, what askedRow, run func() (doneRow, error)) (done doneRow, again bool, err error) {
+	if op.ID == "" {
+		done, err = run()
+		return done, false, err
+	}
+	i, ok := parseID(op.ID)
+	if !ok {
+		return doneRow{}, false, harp.CheckID(op.ID)
+	}
+	what.By = op.By
+	digest := sha256.Sum256(encode(what))
+	key := i.key(prefixDone)
+	if again, err = read(t, key, &done); err != nil || again {
+		if err == nil && !bytes.Equal(done.Digest, digest[:]) {
+			err = harp.NewFailure("conflict", "the id is that of another request").Err()
+		}
+		return done, again, err
+	}
+	if done, err = run(); err != nil {
+		return done, false, err
+	}
+	done.Digest = digest[:]
+	t.put(key, encode(done))
+	at := placeOf(s.sched.steady(nanos(op.Time)), 0)
+	entry := slices.Concat(indexKey(byDone), at[:8], i[:])
+	t.write(entry, seal(entry, nil))
+	return done, false, nil
+}
+
+// operations forgets those that nobody asks for again.
+func (p *pruning) operations() error {
+	over := add64(p.steady, -int64(store.TombstoneTime))
+	return p.sweep(byDone, func(item Item, at int64) (bool, error) {
+		if at > over {
+			return true, nil
+		}
+		p.write(append([]byte{prefixDone}, item.Key[len(item.Key)-len(id{}):]...), nil)
+		p.write(bytes.Clone(item.Key), nil)
+		return false, nil
+	})
+}
