@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/netip"
@@ -31,7 +32,8 @@ type HostSpec struct {
 // HostSource is where the hosts registry comes from.
 type HostSource interface {
 	// Hosts returns all hosts; they replace those it returned before. An error
-	// keeps the old ones.
+	// keeps the old ones. It must return when ctx ends, which is after 2 minutes: no
+	// other refresh begins before it has.
 	Hosts(ctx context.Context) ([]HostSpec, error)
 }
 
@@ -48,21 +50,53 @@ type HostScript struct {
 	Command []string // program and arguments
 }
 
-// Hosts runs the program. Errors: that it could not be run, ended with another code
-// than 0, or printed a line that is no host; the error names the line.
+// Hosts runs the program, until ctx ends: then it is killed with what it has started.
+// Errors: that it could not be run, ended with another code than 0, printed more than 64
+// MiB, or a line that is no host; the error names the line. ctx's.
 func (s HostScript) Hosts(ctx context.Context) ([]HostSpec, error) {
 	if len(s.Command) == 0 {
 		return nil, &harp.FieldError{Field: "hosts", Message: "no command"}
 	}
 	cmd := exec.CommandContext(ctx, s.Command[0], s.Command[1:]...)
+	killWithChildren(cmd)
 	cmd.WaitDelay = time.Second
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	out, err := cmd.Output()
+	out, said := limitedBuffer{most: maxRegistry, refuses: true}, limitedBuffer{most: maxSaid}
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err := cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case out.full:
+		err = fmt.Errorf("it prints more than %d MiB", maxRegistry>>20)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("hosts script %s: %w: %s", s.Command[0], err, firstLine(said.String()))
 	}
-	return parseHosts(out)
+	return parseHosts(out.Bytes())
+}
+
+const (
+	maxRegistry = 64 << 20 // bytes that a hosts script may print
+	maxSaid     = 64 << 10 // bytes of what it says on stderr that are kept
+)
+
+// limitedBuffer keeps the first bytes that are written to it.
+type limitedBuffer struct {
+	bytes.Buffer
+	most    int
+	refuses bool // what is beyond
+	full    bool // more was written
+}
+
+// Write implements io.Writer. Errors: io.ErrShortWrite for what it refuses.
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	room := b.most - b.Len()
+	b.full = b.full || len(p) > room
+	n, _ := b.Buffer.Write(p[:min(len(p), room)]) // never fails
+	if b.full && b.refuses {
+		return n, io.ErrShortWrite
+	}
+	return len(p), nil
 }
 
 func firstLine(text string) string {
@@ -149,7 +183,8 @@ func canDial(addr string) bool {
 
 // registry is what is known of the hosts registry and who dials its hosts.
 type registry struct {
-	refreshing sync.Mutex // one refresh at a time; never held with mu
+	refreshing chan struct{} // holds a value while the source is read: one refresh at a time
+	stored     []byte        // the registry as it was last stored; belongs to the refresh
 
 	mu       sync.Mutex
 	err      error // of the last refresh
@@ -168,13 +203,6 @@ func (r *registry) lastError() error {
 	return r.err
 }
 
-// The registry as it was last read is kept, so that a dispatcher whose script fails
-// at start knows its hosts all the same.
-const (
-	registryKind = "registry"
-	registryName = "hosts"
-)
-
 // loadRegistry takes over the registry as it was last read. One that does not
 // change is taken as it is: a mistake in it is one of the configuration.
 func (d *Dispatcher) loadRegistry(ctx context.Context) error {
@@ -188,15 +216,11 @@ func (d *Dispatcher) loadRegistry(ctx context.Context) error {
 		d.setRegistry(specs)
 		return nil
 	}
-	text, err := d.store.Document(ctx, registryKind, registryName)
-	if errors.Is(err, harp.ErrNotFound) {
+	specs, err := d.storedRegistry(ctx)
+	switch {
+	case errors.Is(err, harp.ErrNotFound):
 		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var specs []HostSpec
-	if err := json.Unmarshal(text, &specs); err != nil {
+	case err != nil:
 		return fmt.Errorf("stored hosts registry: %w", err)
 	}
 	d.setRegistry(specs)
@@ -227,15 +251,13 @@ func (d *Dispatcher) refresh(ctx context.Context) (int, error) {
 	if d.cfg.Hosts == nil {
 		return 0, harp.NewFailure("refused", "this dispatcher has no hosts registry").Err()
 	}
-	d.registry.refreshing.Lock()
-	defer d.registry.refreshing.Unlock()
-	specs, err := d.cfg.Hosts.Hosts(ctx)
-	if err == nil {
-		err = checkHosts(specs)
+	select {
+	case d.registry.refreshing <- struct{}{}:
+		defer func() { <-d.registry.refreshing }()
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
 	}
-	if err == nil {
-		err = d.keepRegistry(ctx, specs)
-	}
+	specs, err := d.readRegistry(ctx)
 	d.registry.mu.Lock()
 	d.registry.err = err
 	d.registry.mu.Unlock()
@@ -246,12 +268,23 @@ func (d *Dispatcher) refresh(ctx context.Context) (int, error) {
 	return len(specs), nil
 }
 
-func (d *Dispatcher) keepRegistry(ctx context.Context, specs []HostSpec) error {
-	text, err := json.Marshal(specs)
-	if err != nil {
-		return err
+// registryTime is how long the source of the registry may take.
+const registryTime = 2 * time.Minute
+
+var errRegistryTime = fmt.Errorf("it has not ended after %v", registryTime)
+
+// readRegistry asks the source and stores what it says.
+func (d *Dispatcher) readRegistry(ctx context.Context) ([]HostSpec, error) {
+	asking, cancel := context.WithTimeoutCause(ctx, registryTime, errRegistryTime)
+	defer cancel()
+	specs, err := d.cfg.Hosts.Hosts(asking)
+	if err == nil {
+		err = checkHosts(specs)
 	}
-	return d.store.PutDocument(ctx, registryKind, registryName, text)
+	if err == nil {
+		err = d.storeRegistry(ctx, specs)
+	}
+	return specs, err
 }
 
 // setRegistry makes specs the registry: hosts that are not in it are no longer
