@@ -317,6 +317,44 @@ func TestDirectClose(t *testing.T) {
 	})
 }
 
+// TestRecordsBeyondTheWindow: an agent that sends more than it may, while nobody reads, ends
+// its call as lost: the memory of the caller is not the agent's to take.
+func TestRecordsBeyondTheWindow(t *testing.T) {
+	const size = 10_000
+	text, most := strings.Repeat("x", size), wire.Window+wire.MaxMessage
+	scripts := map[string]script{"greedy": func(r *run) {
+		r.started()
+		r.call.Window = 1 << 40
+		for range 2 * most / size {
+			if r.ctx.Err() != nil || !r.record(text) {
+				return
+			}
+		}
+		<-r.ctx.Done()
+	}}
+	directInMemory(t, scripts, func(t *testing.T, _ *agentFront, a *Agent) {
+		c := mustCall(t)(a.Call(t.Context(), "greedy", nil))
+		synctest.Wait()
+		if !c.isOver() {
+			t.Fatal("the call goes on")
+		}
+		got := 0
+		for r, err := range c.Records() {
+			if err == nil {
+				got += weight(r)
+			} else if !errors.Is(err, ErrLost) {
+				t.Error(err)
+			}
+		}
+		if got > most || got < most-2*size {
+			t.Errorf("it took %d bytes, of at most %d", got, most)
+		}
+		if _, err := c.Get(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "beyond the window") {
+			t.Errorf("Get returns %v", err)
+		}
+	})
+}
+
 // TestBackpressure: an agent may be a window ahead of what is read, and no more; Get
 // without a reader lets it go on.
 func TestBackpressure(t *testing.T) {

@@ -96,6 +96,10 @@ func TestASecondAgentWithTheNameOfALiveOneIsRefused(t *testing.T) {
 		if first.tr.Err() != nil {
 			t.Errorf("the first one's session ended: %v", first.tr.Err())
 		}
+		page := must[harp.EventPage](t)(sys.caller.EventsPage(t.Context(), harp.EventFilter{After: harp.EventsFromStart, Types: []string{string(harp.EventHostDuplicate)}}, false))
+		if len(page.Events) != 1 || page.Events[0].Host != "web01" || page.Events[0].Reason == "" {
+			t.Errorf("the feed tells of the clone %+v", page.Events)
+		}
 
 		// The same process may come back at any time.
 		again := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "first"))

@@ -67,3 +67,47 @@ func endBehindStopping(t *testing.T, size int, records bool) {
 		t.Errorf("it is %s", st.State)
 	}
 }
+
+// An agent that says STOPPING and not why breaks the protocol: the job must not be shown
+// as stopped for no reason.
+func TestStoppingWithoutContentIsTaken(t *testing.T) {
+	for name, body := range map[string][]byte{"no body": nil, "no cause": wire.Encode(wire.Stopping{Since: 1})} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sys := newSystem(t, embedded, nil, dispatcher.Config{})
+				agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+				asked := agent.exchanges(t)
+				synctest.Wait()
+				job, m := sys.callRunning(t, asked)
+				if err := m.x.Send(wire.TypeStopping, false, body); err != nil {
+					t.Error(err)
+				}
+				synctest.Wait()
+				if s := must[harp.JobStatus](t)(job.Status(t.Context())); s.State != harp.StateRunning {
+					t.Errorf("it is %s (%s)", s.State, s.Reason)
+				}
+				select {
+				case <-agent.tr.Done():
+				default:
+					t.Error("the session goes on")
+				}
+			})
+		})
+	}
+}
+
+// Nor is an END taken that says that it was stopped and not why.
+func TestAnEndThatWasStoppedForNoReasonIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newSystem(t, embedded, nil, dispatcher.Config{})
+		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		asked := agent.exchanges(t)
+		synctest.Wait()
+		job, m := sys.callRunning(t, asked)
+		m.say(t, wire.TypeEnd, true, wire.End{Stopped: &wire.Stopping{Since: 1}})
+		synctest.Wait()
+		if s := must[harp.JobStatus](t)(job.Status(t.Context())); s.State != harp.StateRunning {
+			t.Errorf("it is %s (%s)", s.State, s.Reason)
+		}
+	})
+}
