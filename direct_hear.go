@@ -99,6 +99,8 @@ func (c *DirectCall) hearEnd(body []byte) error {
 		return senseless(r.err)
 	}
 	switch {
+	case w.Stopped != nil && w.Stopped.Cause == "":
+		return senseless(errors.New("stopped without a cause"))
 	case w.Gone:
 		f := NewFailure("lost", "the process that it ran in is gone")
 		f.Type, f.Host, f.Ran, f.Fault = LostAgentRestarted, c.host, DidRun, FaultAgent

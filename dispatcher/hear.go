@@ -69,8 +69,11 @@ func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err e
 			return false, err
 		}
 		e := a.s.d.event(&a.job, store.Stop)
-		if m.Cause != "" {
-			e.Stopping = stopping(&m)
+		if m.Cause != "" { // else it tells of processes that are left, or no more
+			var err error
+			if e.Stopping, err = stopping(&m); err != nil {
+				return false, err
+			}
 		}
 		for _, pid := range m.Left[:min(len(m.Left), wire.MaxLeft)] {
 			e.Left = append(e.Left, int(pid))
@@ -278,9 +281,11 @@ func (a *attempt) end(ctx context.Context, body []byte) error {
 		return a.ackEnd(m.Records)
 	}
 	e := a.s.d.event(&a.job, store.End)
-	e.Stopping, e.RanFor, e.Value = stopping(m.Stopped), time.Duration(max(m.RanFor, 0)), m.Value
-	e.Dropped = m.Dropped
-	err := e.Value.Validate()
+	e.RanFor, e.Value, e.Dropped = time.Duration(max(m.RanFor, 0)), m.Value, m.Dropped
+	var err error
+	if e.Stopping, err = stopping(m.Stopped); err == nil {
+		err = e.Value.Validate()
+	}
 	if err == nil && len(m.Failure) > 0 {
 		e.Failure, err = failure(m.Failure)
 	}
@@ -329,11 +334,16 @@ func (a *attempt) notNow(ctx context.Context, body []byte) error {
 	return err
 }
 
-func stopping(m *wire.Stopping) *store.Stopping {
-	if m == nil {
-		return nil
+// stopping is why an attempt is stopped, nil if it is not. Errors: transport.ErrProtocol
+// when that is not said.
+func stopping(m *wire.Stopping) (*store.Stopping, error) {
+	switch {
+	case m == nil:
+		return nil, nil
+	case m.Cause == "":
+		return nil, fmt.Errorf("stopped without a cause: %w", transport.ErrProtocol)
 	}
-	return &store.Stopping{Cause: m.Cause, Since: time.Unix(0, m.Since).UTC(), Limit: time.Duration(m.Limit)}
+	return &store.Stopping{Cause: m.Cause, Since: time.Unix(0, m.Since).UTC(), Limit: time.Duration(m.Limit)}, nil
 }
 
 func failure(b []byte) (harp.Failure, error) {

@@ -68,10 +68,13 @@ func endBehindStopping(t *testing.T, size int, records bool) {
 	}
 }
 
-// An agent that says STOPPING and not why breaks the protocol: the job must not be shown
-// as stopped for no reason.
+// An agent that says STOPPING and nothing else breaks the protocol. One that says that
+// nothing is left, and no cause, does not; neither makes the job one that is stopped.
 func TestStoppingWithoutContentIsTaken(t *testing.T) {
-	for name, body := range map[string][]byte{"no body": nil, "no cause": wire.Encode(wire.Stopping{Since: 1})} {
+	for name, c := range map[string]struct {
+		body []byte
+		ends bool
+	}{"no body": {nil, true}, "no cause": {wire.Encode(wire.Stopping{Since: 1}), false}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sys := newSystem(t, embedded, nil, dispatcher.Config{})
@@ -79,24 +82,22 @@ func TestStoppingWithoutContentIsTaken(t *testing.T) {
 				asked := agent.exchanges(t)
 				synctest.Wait()
 				job, m := sys.callRunning(t, asked)
-				if err := m.x.Send(wire.TypeStopping, false, body); err != nil {
+				if err := m.x.Send(wire.TypeStopping, false, c.body); err != nil {
 					t.Error(err)
 				}
 				synctest.Wait()
 				if s := must[harp.JobStatus](t)(job.Status(t.Context())); s.State != harp.StateRunning {
 					t.Errorf("it is %s (%s)", s.State, s.Reason)
 				}
-				select {
-				case <-agent.tr.Done():
-				default:
-					t.Error("the session goes on")
+				if ended := agent.tr.Err() != nil; ended != c.ends {
+					t.Errorf("the session has ended: %t, with %v", ended, agent.tr.Err())
 				}
 			})
 		})
 	}
 }
 
-// Nor is an END taken that says that it was stopped and not why.
+// An END that says that it was stopped and not why breaks the protocol, too.
 func TestAnEndThatWasStoppedForNoReasonIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newSystem(t, embedded, nil, dispatcher.Config{})
