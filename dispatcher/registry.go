@@ -70,9 +70,9 @@ func (s HostScript) Hosts(ctx context.Context) ([]HostSpec, error) {
 		err = fmt.Errorf("it prints more than %d MiB", maxRegistry>>20)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("hosts script %s: %w: %s", s.Command[0], err, firstLine(said.String()))
+		return nil, fmt.Errorf("hosts script %s: %w: %s", s.Command[0], err, firstLine(string(said.kept)))
 	}
-	return parseHosts(out.Bytes())
+	return parseHosts(out.kept)
 }
 
 const (
@@ -80,9 +80,10 @@ const (
 	maxSaid     = 64 << 10 // bytes of what it says on stderr that are kept
 )
 
-// limitedBuffer keeps the first bytes that are written to it.
+// limitedBuffer keeps the first bytes that are written to it. It is no bytes.Buffer with a
+// limit, as that reads for itself from what it is to copy.
 type limitedBuffer struct {
-	bytes.Buffer
+	kept    []byte
 	most    int
 	refuses bool // what is beyond
 	full    bool // more was written
@@ -90,9 +91,9 @@ type limitedBuffer struct {
 
 // Write implements io.Writer. Errors: io.ErrShortWrite for what it refuses.
 func (b *limitedBuffer) Write(p []byte) (int, error) {
-	room := b.most - b.Len()
-	b.full = b.full || len(p) > room
-	n, _ := b.Buffer.Write(p[:min(len(p), room)]) // never fails
+	n := min(len(p), b.most-len(b.kept))
+	b.kept = append(b.kept, p[:n]...)
+	b.full = b.full || n < len(p)
 	if b.full && b.refuses {
 		return n, io.ErrShortWrite
 	}
