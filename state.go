@@ -53,7 +53,7 @@ const (
 	LostTooLong        = "too_long"
 	LostForced         = "forced"
 	LostRestored       = "restored"
-	LostHostRemoved    = "host_removed"
+	LostHostRemoved    = "host_removed" // reserved: nothing removes a host yet
 )
 
 // Principal is an authenticated person or program.
