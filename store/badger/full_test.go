@@ -6,110 +6,295 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"syscall"
+	"os"
+	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/harpcaller/harp"
-	"github.com/harpcaller/harp/internal/needs"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/badger"
 )
 
-// smallDisk mounts a file system of so many MiB.
-func smallDisk(t *testing.T, size int) (dir string) {
-	t.Helper()
-	dir = t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", size)); err != nil {
-		needs.Missing(t, "a file system cannot be mounted here: ", err)
+// TestFullDisk fills disks with what jobs emit and end with, as fast as the store takes
+// it, with the lines that there are by default. Jobs that wait are cancelled, jobs that
+// have ended are pruned, and the store is closed and opened again, all on the full disk,
+// and once more when another has taken it to the last byte. Whatever was acknowledged is
+// there, and with room again all goes on.
+func TestFullDisk(t *testing.T) {
+	type filled struct {
+		disk disk
+		load load
 	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
+	all := []filled{
+		{disk{"tmpfs", 256}, rowsLoad},
+		{disk{"tmpfs", 400}, recordsLoad},
+		{disk{"tmpfs", 400}, resultsLoad},
+		{disk{"ext4", 400}, rowsLoad},
+	}
+	if os.Getenv(longEnv) != "" {
+		all = append(all, []filled{
+			{disk{"tmpfs", 400}, rowsLoad},
+			{disk{"tmpfs", 700}, rowsLoad},
+			{disk{"tmpfs", 700}, resultsLoad},
+			{disk{"ext4", 868}, rowsLoad},
+			{disk{"tmpfs", 2048}, rowsLoad},
+			{disk{"tmpfs", 4096}, recordsLoad},
+		}...)
+	}
+	for _, c := range all {
+		t.Run(c.disk.String()+"-"+c.load.name, func(t *testing.T) {
+			if inNamespace(t) {
+				(&fullDisk{t: t, dir: c.disk.mount(t), load: c.load, jobs: map[string]*told{}}).run()
+			}
+		})
+	}
 }
 
-// TestFullDisk fills a real file system with records until they are refused. All that
-// was acknowledged is there, cancels and deletes still work, and when there is space
-// again all goes on, with the store open all the time.
-func TestFullDisk(t *testing.T) {
-	const size = 640
-	dir := smallDisk(t, size)
-	st := open(t, dir, badger.Options{LowSpace: 320 << 20, CriticalSpace: 256 << 20, MaxStored: 1 << 40})
-	defer st.Close()
-	ctx, now := t.Context(), time.Now()
-	st.SetGate("h", store.Gate{Open: true, Most: 10_000})
-	waiting := make([]store.Job, 1000)
-	for n := range waiting {
-		waiting[n] = submit(t, st, "away")
+// load is what each job has.
+type load struct {
+	name    string
+	appends int
+	record  int // bytes
+	value   int // bytes
+}
+
+var (
+	rowsLoad    = load{"rows", 40, 3 << 10, 100}     // lies in the tables
+	recordsLoad = load{"records", 10, 60 << 10, 100} // lies in the value log
+	resultsLoad = load{"results", 1, 100, 300 << 10} // in pieces
+)
+
+// told is what the store has acknowledged of a job.
+type told struct {
+	records int
+	ended   bool
+	pruned  bool
+}
+
+type fullDisk struct {
+	t    *testing.T
+	dir  string
+	load load
+	st   store.Store
+
+	mu    sync.Mutex
+	jobs  map[string]*told
+	bytes int
+}
+
+func (f *fullDisk) run() {
+	t := f.t
+	f.open()
+	began := time.Now()
+	var waiting []store.Job
+	for range 200 {
+		waiting = append(waiting, submit(t, f.st, "away"))
 	}
-	var ended []store.Job
-	ended = append(ended, endedJob(t, st, now))
-	j := submit(t, st, "h")
-	kept := fillDisk(t, st, j)
-	if kept < 100 {
-		t.Fatalf("after %d MiB of records there is no space", kept)
+	f.fill()
+	t.Logf("full after %d jobs, %d MiB, %v", len(f.jobs), f.bytes>>20, time.Since(began))
+	for _, j := range waiting[:100] {
+		f.cancel(j)
 	}
-	if _, err := st.Submit(ctx, []store.Submission{submission("h")}, now); !errors.Is(err, harp.ErrNoSpace) {
-		t.Fatalf("submitting to a full disk: %v", err)
+	f.prune(len(f.jobs) / 20)
+	f.close()
+	f.open()
+	f.check()
+	f.close()
+	rest := takeRest(t, f.dir) // and nothing is left but the ballast
+	f.open()
+	f.check()
+	for _, j := range waiting[100:] {
+		f.cancel(j)
 	}
-	if st.Space() != store.SpaceCritical {
-		t.Fatalf("space is %s", st.Space())
-	}
-	for n := range waiting { // many, for each must fit
-		changes, err := st.Apply(ctx, store.Transition{ID: waiting[n].ID, Event: store.Event{Kind: store.CancelReq, At: now}})
-		if err != nil || changes[0].Err != nil {
-			t.Fatalf("cancel %d on a full disk: %v %v", n, err, changes)
-		}
-	}
-	did, err := st.Prune(ctx, store.Retention{EndedBefore: now.Add(1)}, now)
-	if err != nil || did.Jobs < len(ended) {
-		t.Fatalf("deleting on a full disk: %+v, %v", did, err)
-	}
-	records, err := st.Read(ctx, j.ID, uint64(kept-1), store.Most{Bytes: 10 << 20})
-	if err != nil || len(records) != 1 {
-		t.Fatalf("the last record that was acknowledged: %d, %v", len(records), err)
-	}
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, fmt.Sprintf("size=%dm", 2*size)); err != nil {
+	f.prune(len(f.jobs) / 20)
+	f.close()
+	if err := os.Remove(rest); err != nil {
 		t.Fatal(err)
 	}
-	submit(t, st, "h")
-	a := store.Append{ID: j.ID, Attempt: 1, Fence: j.Fence, First: uint64(kept), Records: []harp.Record{{}}, Arrived: now}
-	if _, err := st.Append(ctx, a); err != nil {
-		t.Fatalf("records after there is space: %v", err)
+	f.open()
+	f.check()
+	f.prune(len(f.jobs))
+	if err := f.st.Compact(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	if st.Space() != store.SpacePlenty || ballastBlocks(dir) == 0 {
-		t.Fatalf("space is %s, the ballast takes %d bytes", st.Space(), ballastBlocks(dir))
+	size, _ := f.st.Size()
+	t.Logf("after pruning all: %d MiB", size>>20)
+	submit(t, f.st, "h")
+	f.close()
+}
+
+func (f *fullDisk) open() {
+	f.t.Helper()
+	st, err := badger.Open(filepath.Join(f.dir, "store"), &badger.Options{MaxStored: 1 << 40})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	st.SetGate("h", store.Gate{Open: true, Most: 10_000})
+	f.st = st
+}
+
+func (f *fullDisk) close() {
+	f.t.Helper()
+	if err := f.st.Close(); err != nil {
+		f.t.Fatal(err)
 	}
 }
 
-// fillDisk appends records of 1 MiB until they are refused, and returns how many were
-// not.
-func fillDisk(t *testing.T, st store.Store, j store.Job) int {
-	t.Helper()
-	big := bytes.Repeat([]byte{7}, 1<<20)
-	for n := 0; ; n++ {
-		a := store.Append{ID: j.ID, Attempt: 1, Fence: j.Fence, First: uint64(n), Records: []harp.Record{{Value: big}}, Arrived: time.Now()}
-		switch got, err := st.Append(t.Context(), a); {
-		case errors.Is(err, harp.ErrNoSpace):
-			return n
-		case err != nil:
-			t.Fatal(err)
-		case got.Full:
-			t.Fatalf("the job is full after %d records", n)
+// fill makes jobs until none is taken any more, and then lets one that runs go on until
+// its records are not either.
+func (f *fullDisk) fill() {
+	var workers sync.WaitGroup
+	for range 64 {
+		workers.Go(func() {
+			last, err := f.submit()
+			for err == nil {
+				err = f.work()
+			}
+			for err = f.wanted(err); err == nil; {
+				err = f.append(last)
+			}
+			f.wanted(err) //nolint:errcheck // it has told the test
+		})
+	}
+	workers.Wait()
+	if f.t.Failed() {
+		f.t.FailNow()
+	}
+}
+
+// wanted returns nil for what a full disk is answered with.
+func (f *fullDisk) wanted(err error) error {
+	if errors.Is(err, harp.ErrNoSpace) {
+		return nil
+	}
+	f.t.Error(err)
+	return err
+}
+
+func (f *fullDisk) submit() (store.Job, error) {
+	out, err := f.st.Submit(f.t.Context(), []store.Submission{submission("h")}, time.Now())
+	if err != nil {
+		return store.Job{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.jobs[out[0].Job.ID] = &told{}
+	return out[0].Job, nil
+}
+
+// append adds a record to a job.
+func (f *fullDisk) append(j store.Job) error {
+	f.mu.Lock()
+	seen := f.jobs[j.ID]
+	f.mu.Unlock()
+	_, err := f.st.Append(f.t.Context(), store.Append{
+		ID: j.ID, Attempt: 1, Fence: j.Fence, First: uint64(seen.records),
+		Records: []harp.Record{{Value: f.value(j.ID, seen.records, f.load.record)}}, Arrived: time.Now(),
+	})
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	seen.records, f.bytes = seen.records+1, f.bytes+f.load.record
+	return nil
+}
+
+// work takes a job through its life.
+func (f *fullDisk) work() error {
+	j, err := f.submit()
+	if err != nil {
+		return err
+	}
+	for range f.load.appends {
+		if err := f.append(j); err != nil {
+			return err
+		}
+	}
+	changes, err := f.st.Apply(f.t.Context(), store.Transition{ID: j.ID, Event: store.Event{
+		Kind: store.End, At: time.Now(), Attempt: 1, Fence: j.Fence, Value: f.value(j.ID, 0, f.load.value),
+	}})
+	if err = errors.Join(err, outcome(changes)); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.jobs[j.ID].ended = true
+	f.bytes += f.load.value
+	return nil
+}
+
+func outcome(changes []store.Change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	return changes[0].Err
+}
+
+func (f *fullDisk) value(id string, i, size int) harp.Value {
+	word := fmt.Appendf(nil, "%s %d ", id, i)
+	return bytes.Repeat(word, size/len(word)+1)[:size]
+}
+
+func (f *fullDisk) cancel(j store.Job) {
+	f.t.Helper()
+	changes, err := f.st.Apply(f.t.Context(), store.Transition{ID: j.ID, Event: store.Event{Kind: store.CancelReq, At: time.Now()}})
+	if err = errors.Join(err, outcome(changes)); err != nil {
+		f.t.Fatalf("cancel on a full disk: %v", err)
+	}
+}
+
+// prune deletes at least so many jobs, those that ended first.
+func (f *fullDisk) prune(n int) {
+	f.t.Helper()
+	for n > 0 {
+		did, err := f.st.Prune(f.t.Context(), store.Retention{EndedBefore: time.Now()}, time.Now())
+		if err != nil {
+			f.t.Fatalf("pruning: %v", err)
+		}
+		if n -= did.Jobs; !did.More {
+			break
+		}
+	}
+	for id, seen := range f.jobs {
+		if _, err := f.st.Job(f.t.Context(), id); errors.Is(err, harp.ErrPruned) {
+			seen.pruned = true
 		}
 	}
 }
 
-func endedJob(t *testing.T, st store.Store, at time.Time) store.Job {
+// check reads all that was acknowledged and not pruned.
+func (f *fullDisk) check() {
+	t := f.t
 	t.Helper()
-	j := submit(t, st, "h")
-	end := store.Event{Kind: store.End, At: at, Attempt: 1, Fence: j.Fence}
-	changes, err := st.Apply(t.Context(), store.Transition{ID: j.ID, Event: end})
-	if err != nil || changes[0].Err != nil {
-		t.Fatal(err, changes)
+	for id, seen := range f.jobs {
+		if seen.pruned {
+			continue
+		}
+		j, err := f.st.Job(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for n < seen.records {
+			records, err := f.st.Read(t.Context(), id, uint64(n), store.Most{Bytes: 1 << 20})
+			if err != nil || len(records) == 0 {
+				t.Fatalf("job %s has %d of %d records: %v", id, n, seen.records, err)
+			}
+			for _, r := range records {
+				if !bytes.Equal(r.Value, f.value(id, n, f.load.record)) {
+					t.Fatalf("record %d of job %s is not what was stored", n, id)
+				}
+				n++
+			}
+		}
+		if !seen.ended {
+			continue
+		}
+		if v, err := f.st.Value(t.Context(), id); err != nil || j.State != harp.StateSucceeded || !bytes.Equal(v, f.value(id, 0, f.load.value)) {
+			t.Fatalf("job %s is %s with %d bytes of value: %v", id, j.State, len(v), err)
+		}
 	}
-	return changes[0].Job
 }

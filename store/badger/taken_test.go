@@ -1,0 +1,159 @@
+//go:build linux
+
+package badger_test
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/badger"
+)
+
+// TestCommitsOnATakenDisk has another take all that is free between two commits. Those
+// that follow go to blocks that the logs have, until they are refused; cancels go on
+// from the ballast; and with space again all does, with the store open all the time.
+func TestCommitsOnATakenDisk(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	dir := disk{"tmpfs", 400}.mount(t)
+	f := &fullDisk{t: t, dir: dir, load: recordsLoad, jobs: map[string]*told{}}
+	f.open()
+	var waiting []store.Job
+	for range 200 {
+		waiting = append(waiting, submit(t, f.st, "away"))
+	}
+	j, err := f.submit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		if err := f.append(j); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rest := takeRest(t, dir)
+	n := 0
+	for ; err == nil; n++ {
+		err = f.append(j)
+	}
+	if !errors.Is(err, harp.ErrNoSpace) {
+		t.Fatalf("record %d on a disk without a byte: %v", n, err)
+	}
+	for _, j := range waiting {
+		f.cancel(j)
+	}
+	if err := os.Remove(rest); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); err != nil; {
+		if err = f.append(j); err != nil && time.Now().After(deadline) {
+			t.Fatalf("records after there is space: %v", err)
+		}
+	}
+	f.check()
+	f.close()
+	f.open()
+	f.check()
+	f.close()
+}
+
+// TestOpenOnATakenDisk has another take all that is free while a process works as fast as
+// it can. Where badger was writing a table that kills it. The store then opens on the disk as
+// it is, without what is left of that table, and all that was acknowledged is there.
+func TestOpenOnATakenDisk(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	mount := disk{"tmpfs", 512}.mount(t)
+	dir := filepath.Join(mount, "store")
+	jobs := map[string]*acked{}
+	for round := range 3 {
+		rest := workUntilTaken(t, mount, dir, jobs, 4000+3000*round)
+		leaveOrphan(t, dir)
+		check(t, dir, jobs)
+		if err := os.Remove(rest); err != nil {
+			t.Fatal(err)
+		}
+		check(t, dir, jobs)
+		dropEnded(t, dir, jobs)
+	}
+	t.Logf("%d jobs", len(jobs))
+}
+
+// workUntilTaken runs a child, takes the rest of its disk after so many lines, and reads
+// what it acknowledged until it ends or is killed.
+func workUntilTaken(t *testing.T, mount, dir string, jobs map[string]*acked, lines int) (rest string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for in := bufio.NewScanner(out); in.Scan(); n++ {
+		if n == lines {
+			rest = takeRest(t, mount)
+		}
+		word := strings.Fields(in.Text())
+		switch word[0] {
+		case "submitted":
+			jobs[word[1]] = &acked{no: word[2]}
+		case "recorded":
+			if jobs[word[1]].records, err = strconv.Atoi(word[2]); err != nil {
+				t.Fatal(err)
+			}
+		case "ended":
+			jobs[word[1]].ended = true
+		}
+	}
+	t.Logf("after %d lines: %v", n, cmd.Wait())
+	if rest == "" {
+		t.Fatal("it ended before the disk was taken")
+	}
+	return rest
+}
+
+// leaveOrphan makes what is left of a table that was being written.
+func leaveOrphan(t *testing.T, dir string) {
+	t.Helper()
+	name := filepath.Join(dir, "900000.sst")
+	if err := errors.Join(os.WriteFile(name, nil, 0o600), os.Truncate(name, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dropEnded prunes what has ended, so that there is room for another round.
+func dropEnded(t *testing.T, dir string, jobs map[string]*acked) {
+	t.Helper()
+	st := open(t, dir, badger.Options{})
+	defer st.Close()
+	for more := true; more; {
+		did, err := st.Prune(t.Context(), store.Retention{EndedBefore: time.Now()}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		more = did.More
+	}
+	if err := st.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for id, j := range jobs {
+		if j.ended {
+			delete(jobs, id)
+		}
+	}
+}
