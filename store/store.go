@@ -269,14 +269,17 @@ type Space int
 
 // The spaces, each including what the one before allows.
 const (
-	SpaceCritical Space = iota // cancels and deletes only: nothing of agents is acknowledged
-	SpaceLow                   // all but new jobs
-	SpacePlenty                // all
+	SpaceFull     Space = iota - 1 // nothing
+	SpaceCritical                  // cancels and deletes only: nothing of agents is acknowledged
+	SpaceLow                       // all but new jobs
+	SpacePlenty                    // all
 )
 
 // String names the space.
 func (s Space) String() string {
 	switch s {
+	case SpaceFull:
+		return "full"
 	case SpaceCritical:
 		return "critical"
 	case SpaceLow:

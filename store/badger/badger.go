@@ -3,8 +3,9 @@
 //
 // What a method acknowledges has been synced to the disk. The disk being full
 // would kill the process, so space is watched: below a low line no new jobs are
-// taken, below a critical one only cancels and deletes are written, for which a file
-// of ballast makes room. When there is space again, all goes on.
+// taken, below a critical one, which is at least what the database may write by itself,
+// only cancels and deletes are written, for which a file of ballast makes room. When
+// there is space again, all goes on.
 package badger
 
 import (
@@ -17,6 +18,7 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
+	"github.com/dgraph-io/badger/v4/table"
 
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/internal/rows"
@@ -32,17 +34,18 @@ type Options struct {
 	MaxStored int64
 
 	// LowSpace is how many free bytes on the disk refuse new jobs with
-	// harp.ErrNoSpace. 0: the larger of 5 % and 256 MiB, at most 5 GiB.
+	// harp.ErrNoSpace. 0: the larger of 5 % and 256 MiB, or a quarter of a disk of less
+	// than 1 GiB, at most 5 GiB.
 	LowSpace uint64
 
 	// CriticalSpace is how many free bytes refuse all but cancels and deletes.
-	// 0: a quarter of the low line.
+	// 0: a quarter of the low line. It is more while compactions may need more.
 	CriticalSpace uint64
 
-	// Ballast is how many bytes of disk are kept in a file that goes when the
-	// critical line is reached, so that cancels and deletes still fit, and is made
-	// again when there is plenty. 0: a quarter of the critical line, at most 64
-	// MiB; negative: none.
+	// Ballast is how many bytes of disk are kept in a file that gives them back when
+	// there are no others, so that cancels and deletes still fit and the store can be
+	// closed and opened, and takes them again when there is space. 0: a quarter of the
+	// disk, at most 96 MiB; negative: none.
 	Ballast int64
 
 	// Disk says how much is free on the disk that holds a directory, and how
@@ -110,11 +113,15 @@ func openEngine(dir string, o Options) (*engine, error) {
 		return nil, err
 	}
 	log := &logger{log: o.Logger.With("dir", dir)}
-	db, err := badger.OpenManaged(settings(dir, log).WithChecksumVerificationMode(verification(dir)))
+	settings := settings(dir, log)
+	if isSmall(dir, o) {
+		settings = small(settings)
+	}
+	db, err := badger.OpenManaged(settings.WithChecksumVerificationMode(verification(dir)))
 	if err != nil {
 		return nil, opening(dir, err)
 	}
-	return newEngine(db, g, log), nil
+	return newEngine(db, g, log)
 }
 
 // settings of the database. MemTableSize must never shrink: the log that an
@@ -131,6 +138,25 @@ func settings(dir string, log badger.Logger) badger.Options {
 		WithDetectConflicts(false).WithMetricsEnabled(false).
 		WithExternalMagic(magic).WithCompactL0OnClose(true).
 		WithLogger(log)
+}
+
+// smallDisk is how large a disk is on which compactions are bounded and wait for room.
+const smallDisk = 8 << 30
+
+// isSmall reports whether a store is on a small disk, or on one with so little left.
+func isSmall(dir string, o Options) bool {
+	free, total, err := o.Disk(dir)
+	return err == nil && (total < smallDisk || free < smallDisk/8)
+}
+
+// small is the settings on a small disk: few memory tables wait, tables and the files of
+// the value log are small, and badger compacts nothing by itself. Where many tables lie
+// in level zero it would stop and wait for a compaction that has no room.
+func small(o badger.Options) badger.Options {
+	o.TableSizeMultiplier = 1
+	return o.WithNumMemtables(1).WithNumCompactors(0).WithCompactL0OnClose(false).
+		WithNumLevelZeroTables(1).WithNumLevelZeroTablesStall(1 << 20).
+		WithBaseTableSize(2 << 20).WithValueLogFileSize(16 << 20)
 }
 
 // verification decides whether the checksums of all tables are verified before the
@@ -182,11 +208,41 @@ func prepare(dir string) error {
 	if err != nil {
 		return err
 	}
+	if err := removeOrphans(dir, files); err != nil {
+		return err
+	}
 	for _, f := range files {
 		if ext := filepath.Ext(f.Name()); ext == ".mem" || ext == ".vlog" {
 			if err := removeIfEmpty(filepath.Join(dir, f.Name())); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// removeOrphans removes tables that a kill has left behind half made: those that the
+// manifest does not name.
+func removeOrphans(dir string, files []os.DirEntry) error {
+	f, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	manifest, _, err := badger.ReplayManifestFile(f, magic, badger.DefaultOptions(dir).WithLogger(nil))
+	if err != nil {
+		return nil //nolint:nilerr // opening will say so
+	}
+	for _, f := range files {
+		id, ok := table.ParseFileID(f.Name())
+		if _, known := manifest.Tables[id]; known || !ok {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, f.Name())); err != nil {
+			return err
 		}
 	}
 	return nil

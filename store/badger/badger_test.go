@@ -99,13 +99,14 @@ func TestOpenTwice(t *testing.T) {
 // TestSpace checks what the two lines refuse, and that it comes back with space.
 func TestSpace(t *testing.T) {
 	var free atomic.Uint64
+	free.Store(1 << 30)
 	st := open(t, t.TempDir(), badger.Options{
-		LowSpace: 400, CriticalSpace: 100, Ballast: -1,
+		LowSpace: 400 << 20, CriticalSpace: 100 << 20, Ballast: -1,
 		Disk: func(string) (uint64, uint64, error) { return free.Load(), 1 << 40, nil },
 	})
 	defer st.Close()
 	ctx, now := t.Context(), time.Now()
-	free.Store(400)
+	free.Store(400 << 20)
 	st.SetGate("h", store.Gate{Open: true, Most: 10})
 	running, waiting := submit(t, st, "h"), submit(t, st, "away")
 	expiring := submission("away")
@@ -116,7 +117,7 @@ func TestSpace(t *testing.T) {
 	records := store.Append{ID: running.ID, Attempt: 1, Fence: running.Fence, Records: []harp.Record{{}}}
 	started := store.Event{Kind: store.Started, At: now, Attempt: 1, Fence: running.Fence}
 
-	free.Store(399)
+	free.Store(399 << 20)
 	_, err := st.Submit(ctx, []store.Submission{{Job: store.Job{ID: harp.NewID(), Host: "h"}}}, now)
 	refused(t, "submit below the low line", err)
 	if !errors.Is(err, harp.ErrRefused) {
@@ -126,7 +127,7 @@ func TestSpace(t *testing.T) {
 		t.Errorf("records below the low line: %v", err)
 	}
 
-	free.Store(99)
+	free.Store(99 << 20)
 	_, err = st.Append(ctx, store.Append{ID: running.ID, Attempt: 1, Fence: running.Fence, First: 1, Records: []harp.Record{{}}})
 	refused(t, "records", err)
 	_, err = st.Claim(ctx, []string{"h"}, 1, now)
@@ -150,7 +151,7 @@ func TestSpace(t *testing.T) {
 		t.Errorf("cancel: %v, %s", changes[1].Err, changes[1].Job.State)
 	}
 
-	free.Store(400)
+	free.Store(400 << 20)
 	submit(t, st, "h")
 	changes, err = st.Apply(ctx, store.Transition{ID: running.ID, Event: started})
 	if err != nil || changes[0].Err != nil {

@@ -24,7 +24,7 @@ func (e *engine) collectLoop() {
 		select {
 		case <-tick.C:
 			e.collect(usually)
-		case <-e.closing:
+		case <-e.open.Done():
 			return
 		}
 	}
@@ -34,14 +34,14 @@ func (e *engine) collectLoop() {
 // most first, until there is none.
 func (e *engine) collect(deleted float64) {
 	for {
-		if e.Space() == store.SpaceCritical {
+		if e.Space() <= store.SpaceCritical {
 			deleted = critical
 		}
 		if e.db.RunValueLogGC(deleted) != nil {
 			return
 		}
 		select {
-		case <-e.closing:
+		case <-e.open.Done():
 			return
 		default:
 		}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
 )
 
 // compaction is one Compact under way. Badger cannot be asked to end it: who does not
@@ -15,10 +17,10 @@ type compaction struct {
 	err  error // set before done is closed
 }
 
-// Compact implements rows.Engine. It moves all tables to one level, which is where
-// badger drops what was deleted, and then frees files of the value log. What is in
-// memory tables, at most 96 MiB, and in the last file of the value log is not reached. One runs at a time: who comes later
-// waits for it.
+// Compact implements rows.Engine. It moves all tables to one level, which is where badger
+// drops what was deleted, and then frees files of the value log. What is in memory tables
+// is reached on small disks only, the last file of the value log is not. One runs at a
+// time: who comes later waits for it.
 func (e *engine) Compact(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -57,17 +59,88 @@ func (e *engine) compaction() (*compaction, error) {
 	return c, nil
 }
 
+// compact does what there is room for.
 func (e *engine) compact() error {
-	if err := e.db.Flatten(1); err != nil {
+	if err := e.flatten(); err != nil {
 		return err
 	}
 	e.collect(compactly)
 	return nil
 }
 
+// flatten moves all tables to one level, if there is room for that.
+func (e *engine) flatten() error {
+	e.flattening.Lock()
+	defer e.flattening.Unlock()
+	if !e.hasRoom(e.unwritten()) {
+		e.opts.Logger.Warn("there is no room to compact the store", "dir", e.dir)
+		return nil
+	}
+	if e.driven {
+		if err := e.flush(); err != nil {
+			return err
+		}
+	}
+	return e.db.Flatten(1)
+}
+
+// mark is a key that no row has, for flush.
+var mark = []byte("\xffflush")
+
+// flush writes what is in memory tables to tables: on a small disk what was deleted last
+// would be too little for long to make badger do that by itself. It has no function for
+// that, but does so when it drops a prefix. Reads and commits wait meanwhile.
+func (e *engine) flush() error {
+	e.commits.Lock()
+	defer e.commits.Unlock()
+	last := e.views.lastVersion()
+	txn := e.db.NewTransactionAt(last, true)
+	defer txn.Discard()
+	if err := txn.Set(mark, []byte{1}); err != nil {
+		return err
+	}
+	if err := txn.CommitAt(last+1, nil); err != nil {
+		return err
+	}
+	return e.db.DropPrefix(mark)
+}
+
+// compactEvery is how often a small disk is looked at.
+const compactEvery = 100 * time.Millisecond
+
+// compactLoop has badger compact where it does not by itself: on a small disk, where it
+// must wait until there is room.
+func (e *engine) compactLoop() {
+	tick := time.NewTicker(compactEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-e.open.Done():
+			return
+		case <-tick.C:
+		}
+		tables := e.db.Levels()[0].NumTables
+		if tables >= 2 || tables == 1 && e.guard.Space() < store.SpacePlenty {
+			e.flattenIfRoom()
+		}
+	}
+}
+
+// flattenIfRoom moves the tables that there are to one level, if there is room for that.
+func (e *engine) flattenIfRoom() {
+	e.flattening.Lock()
+	defer e.flattening.Unlock()
+	if !e.hasRoom(e.unwritten()) {
+		return
+	}
+	if err := e.db.Flatten(1); err != nil {
+		e.opts.Logger.Warn("compaction", "dir", e.dir, "err", err)
+	}
+}
+
 // Size implements rows.Engine. It counts the blocks that are in use, for badger makes
-// its logs sparse and much larger than what is in them; those of the ballast are
-// nobody's.
+// its logs sparse and much larger than what is in them; those of the ballast, and
+// those that the logs are given ahead, are nobody's.
 func (e *engine) Size() (int64, error) {
 	files, err := os.ReadDir(e.dir)
 	if err != nil {
@@ -84,5 +157,5 @@ func (e *engine) Size() (int64, error) {
 		}
 		size += n
 	}
-	return size, nil
+	return max(0, size-e.unused.Load()), nil
 }

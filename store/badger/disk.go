@@ -1,8 +1,11 @@
 package badger
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -12,43 +15,94 @@ import (
 const (
 	staleAfter = 200 * time.Millisecond // how old what is known of the disk may be
 	staleBytes = 4 << 20                // and how much may have been written since
+
+	// logSpare is what the logs may take before the disk is asked again: two groups are on
+	// their way at a time, and a log is given blocks some MiB ahead.
+	logSpare = 24 << 20
 )
 
-// guard watches the space on the disk and keeps the ballast there: a file that takes
-// blocks for nothing else than to give them back when they are needed.
+// guard watches the space on the disk. It keeps a ballast there, a file that takes blocks
+// for nothing else than to give them back: when the disk is full, what is committed all the
+// same and what badger then writes get theirs from it.
 //
-// What counts is the free space as it is with the ballast in place. So that giving it
-// back does not look like more space; it is made again when there is plenty beside
-// it.
+// What counts is the free space as it is with the whole ballast in place. So that giving
+// some of it back does not look like more space.
 type guard struct {
 	dir  string
 	opts Options
 
 	mu      sync.Mutex
-	asked   time.Time   // guarded by mu: when the disk was asked
-	written uint64      // guarded by mu: bytes since then
-	space   store.Space // guarded by mu
-	ballast ballast     // guarded by mu
-	unknown bool        // guarded by mu: the disk has not answered
+	asked   time.Time      // guarded by mu: when the disk was asked
+	written uint64         // guarded by mu: bytes since then
+	space   store.Space    // guarded by mu
+	ballast ballast        // guarded by mu
+	unknown bool           // guarded by mu: the disk has not answered
+	backlog func() backlog // guarded by mu: nil until the database is open
+}
+
+// backlog is what badger has still to write, at most, of what has been committed. It
+// writes it through memory maps, and does not ask.
+type backlog struct {
+	flush   uint64 // for memtables to become tables, after which their logs go
+	compact uint64 // for the largest compactions that may run then, after which what they read goes
+	driven  bool   // compactions run only where compactLoop finds room for them
+}
+
+// must is what is written whether there is room or not.
+func (b backlog) must() uint64 {
+	if b.driven {
+		return b.flush
+	}
+	return b.flush + withSpare(b.compact)
 }
 
 // newGuard finds out how much space there is before the store is opened. Errors:
-// harp.ErrNoSpace when it would fill the disk by being opened.
+// harp.ErrNoSpace when there is too little to open it.
 func newGuard(dir string, opts Options) (*guard, error) {
 	g := &guard{dir: dir, opts: opts, space: store.SpacePlenty, ballast: findBallast(dir)}
 	g.ask()
-	needed, err := replaySize(dir)
+	logs, err := logSizes(dir)
 	if err != nil {
 		return nil, err
 	}
-	free, _, err := opts.Disk(dir)
-	if err == nil && free < needed {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	needed := logs.largest + logSpare // they become tables one after the other
+	if free, ok := g.haveLocked(needed); !ok {
 		return nil, fmt.Errorf("%w: opening %s takes %d bytes and %d are free", harp.ErrNoSpace, dir, needed, free)
 	}
 	return g, nil
 }
 
-// Space is how much room there is, as of a moment ago.
+// haveLocked sees that so much is free, and takes from the ballast what is missing. It
+// returns how much is free then, and whether that is enough.
+func (g *guard) haveLocked(needed uint64) (free uint64, ok bool) {
+	for {
+		free, _, err := g.opts.Disk(g.dir)
+		if err != nil || free >= needed {
+			return free, true // what is not known has been logged
+		}
+		if !g.giveBackLocked(needed - free) {
+			return free, false
+		}
+	}
+}
+
+// have is haveLocked.
+func (g *guard) have(needed uint64) (free uint64, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.haveLocked(needed)
+}
+
+// watch has the guard ask what badger has still to write.
+func (g *guard) watch(backlog func() backlog) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.backlog = backlog
+}
+
+// Space implements rows.Engine.
 func (g *guard) Space() store.Space {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -71,7 +125,7 @@ func (g *guard) ask() {
 	g.askLocked()
 }
 
-// askLocked asks how much is free, and gives the ballast back or makes it by that.
+// askLocked asks how much is free, and makes the ballast whole if there is room for it.
 func (g *guard) askLocked() {
 	g.asked, g.written = time.Now(), 0
 	free, total, err := g.opts.Disk(g.dir)
@@ -83,42 +137,98 @@ func (g *guard) askLocked() {
 		return
 	}
 	g.unknown = false
-	low, critical := g.opts.lines(total)
-	size := g.opts.ballast(critical)
-	if !g.ballast.held {
-		free -= min(free, size)
+	var open backlog
+	if g.backlog != nil {
+		open = g.backlog()
+	}
+	if must := open.must() + logSpare; free < must && g.backlog != nil {
+		free, _ = g.haveLocked(must)
 	}
 	before := g.space
-	g.space = spaceOf(free, low, critical)
+	g.space = g.spaceLocked(free, total, open)
 	if before != g.space {
 		g.opts.Logger.Warn("space on disk", "dir", g.dir, "space", g.space.String(), "free", free)
 	}
-	switch {
-	case g.space == store.SpaceCritical && g.ballast.held:
-		err = g.ballast.drop()
-	case g.space == store.SpacePlenty && !g.ballast.held && size > 0:
-		err = g.ballast.make(size)
-	}
-	if err != nil {
-		g.opts.Logger.Error("ballast", "dir", g.dir, "err", err)
+	if size := g.opts.ballast(total); g.ballast.size < size && g.space >= store.SpaceLow {
+		if err := g.ballast.grow(size); err != nil {
+			g.opts.Logger.Error("ballast", "dir", g.dir, "err", err)
+		}
 	}
 }
 
-func spaceOf(free, low, critical uint64) store.Space {
+// spaceLocked is how much room there is on a disk with so much free. While less is free
+// than badger may write by itself, nothing is taken that would make that more.
+func (g *guard) spaceLocked(free, total uint64, open backlog) store.Space {
+	if g.backlog != nil && free+g.ballast.size < open.flush+logSpare {
+		return store.SpaceFull
+	}
+	low, critical := g.opts.lines(total)
+	if g.backlog != nil {
+		critical = max(critical, open.flush+withSpare(open.compact)+logSpare)
+	}
+	size := g.opts.ballast(total)
+	free -= min(free, size-min(size, g.ballast.size))
 	switch {
 	case free < critical:
 		return store.SpaceCritical
-	case free < low:
+	case free < max(low, critical):
 		return store.SpaceLow
 	}
 	return store.SpacePlenty
+}
+
+// withSpare is what must be free for compactions that write so much: tables have an
+// index, which may be larger than those of the tables before.
+func withSpare(size uint64) uint64 {
+	if size == 0 {
+		return 0
+	}
+	return size + size/16 + 4<<20
+}
+
+// hasRoom reports whether compactions that write so much may begin.
+func (g *guard) hasRoom(open backlog) bool {
+	free, _, err := g.opts.Disk(g.dir)
+	return err != nil || free >= open.flush+withSpare(open.compact)
+}
+
+// allocate gives a file blocks, from the ballast if there are no others.
+func (g *guard) allocate(f *os.File, from, to int64) error {
+	for {
+		err := allocate(f, from, to-from)
+		switch {
+		case err == nil || errors.Is(err, errors.ErrUnsupported):
+			return nil // where it cannot be done badger finds out when it writes
+		case errors.Is(err, syscall.EINTR):
+		case !isFull(err) || !g.giveBack(uint64(to-from)):
+			return &os.PathError{Op: "allocate", Path: f.Name(), Err: err}
+		}
+	}
+}
+
+// giveBack takes so much from the ballast. It is false if there is nothing left.
+func (g *guard) giveBack(size uint64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.giveBackLocked(size)
+}
+
+func (g *guard) giveBackLocked(size uint64) bool {
+	had := g.ballast.size
+	if had == 0 {
+		return false
+	}
+	if err := g.ballast.shrink(size); err != nil {
+		g.opts.Logger.Error("ballast", "dir", g.dir, "err", err)
+	}
+	return g.ballast.size < had
 }
 
 // lines are how many free bytes are low and how many are critical.
 func (o *Options) lines(total uint64) (low, critical uint64) {
 	low, critical = o.LowSpace, o.CriticalSpace
 	if low == 0 {
-		low = min(max(total/20, 256<<20), 5<<30)
+		low = min(max(total/20, min(256<<20, total/4)), 5<<30)
 	}
 	if critical == 0 {
 		critical = low / 4
@@ -127,12 +237,12 @@ func (o *Options) lines(total uint64) (low, critical uint64) {
 }
 
 // ballast is how large the ballast is.
-func (o *Options) ballast(critical uint64) uint64 {
+func (o *Options) ballast(total uint64) uint64 {
 	switch {
 	case o.Ballast > 0:
 		return uint64(o.Ballast)
 	case o.Ballast < 0:
 		return 0
 	}
-	return min(critical/4, 64<<20)
+	return min(total/4, 96<<20)
 }

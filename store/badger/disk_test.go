@@ -28,13 +28,13 @@ func newFakeDisk(free int64) *fakeDisk {
 }
 
 const (
-	fakeLow      = 64 << 20
-	fakeCritical = 16 << 20
-	fakeBallast  = 4 << 20 // a quarter of it
+	fakeLow      = 256 << 20
+	fakeCritical = 64 << 20
+	fakeBallast  = 16 << 20
 )
 
 func (d *fakeDisk) options() badger.Options {
-	return badger.Options{LowSpace: fakeLow, CriticalSpace: fakeCritical, Disk: d.space}
+	return badger.Options{LowSpace: fakeLow, CriticalSpace: fakeCritical, Ballast: fakeBallast, Disk: d.space}
 }
 
 func (d *fakeDisk) space(dir string) (free, total uint64, err error) {
@@ -45,10 +45,7 @@ func (d *fakeDisk) space(dir string) (free, total uint64, err error) {
 		default:
 		}
 	}
-	if ballastBlocks(dir) > 0 {
-		free -= min(free, fakeBallast)
-	}
-	return free, 1 << 40, nil
+	return free - min(free, uint64(ballastBlocks(dir))), 1 << 40, nil
 }
 
 func ballastBlocks(dir string) int64 {
@@ -59,36 +56,51 @@ func ballastBlocks(dir string) int64 {
 	return n
 }
 
-// TestBallast follows the ballast down to a disk that is almost full and up again:
-// it goes when the critical line is reached, its going is not taken for space, and it
-// comes back when there is plenty.
+// TestBallast follows the ballast down to a disk that is full and up again: it is there
+// below the critical line, goes as far as badger needs room, is not taken for space, and is
+// made whole when there is space again.
 func TestBallast(t *testing.T) {
 	dir, disk := t.TempDir(), newFakeDisk(fakeLow+fakeBallast)
 	st := open(t, dir, disk.options())
 	defer st.Close()
-	put := func() error { return st.PutDocument(t.Context(), "kind", "name", nil) }
-	check := func(free int64, space store.Space, isHeld bool) {
+	j := submit(t, st, "away")
+	const none, some, whole = 0, 1, 2
+	check := func(free int64, space store.Space, held int) {
 		t.Helper()
 		disk.free.Store(free)
-		if err := put(); (err != nil) != (space == store.SpaceCritical) {
+		if err := st.PutDocument(t.Context(), "kind", "name", nil); (err != nil) != (space <= store.SpaceCritical) {
 			t.Fatalf("a write with %d bytes free: %v", free, err)
 		}
 		if got := st.Space(); got != space {
 			t.Fatalf("with %d bytes free the space is %s, want %s", free, got, space)
 		}
-		blocks := ballastBlocks(dir)
-		if isHeld && blocks < fakeBallast || !isHeld && blocks != 0 {
+		got, blocks := some, ballastBlocks(dir)
+		switch {
+		case blocks == 0:
+			got = none
+		case blocks >= fakeBallast:
+			got = whole
+		}
+		if got != held {
 			t.Fatalf("with %d bytes free the ballast takes %d bytes", free, blocks)
 		}
 	}
-	check(fakeLow+fakeBallast, store.SpacePlenty, true)
-	check(fakeLow+fakeBallast-1, store.SpaceLow, true)
-	check(fakeCritical+fakeBallast, store.SpaceLow, true)
-	check(fakeCritical+fakeBallast-1, store.SpaceCritical, false)
-	check(fakeCritical+fakeBallast-1, store.SpaceCritical, false)
-	check(fakeCritical+fakeBallast, store.SpaceLow, false)
-	check(fakeLow+fakeBallast-1, store.SpaceLow, false)
-	check(fakeLow+fakeBallast, store.SpacePlenty, true)
+	check(fakeLow+fakeBallast, store.SpacePlenty, whole)
+	check(fakeLow+fakeBallast-1, store.SpaceLow, whole)
+	check(fakeCritical+fakeBallast, store.SpaceLow, whole)
+	check(fakeCritical+fakeBallast-1, store.SpaceCritical, whole)
+	check(badger.LogSpare+fakeBallast/2, store.SpaceCritical, some)
+	check(badger.LogSpare-1, store.SpaceFull, none)
+	changes, err := st.Apply(t.Context(), store.Transition{ID: j.ID, Event: store.Event{Kind: store.CancelReq, At: time.Now()}})
+	if err != nil || !errors.Is(changes[0].Err, harp.ErrNoSpace) {
+		t.Fatalf("a cancel on a full disk: %v %v", err, changes)
+	}
+	if active, err := st.Active(t.Context(), ""); err != nil || len(active) > 0 {
+		t.Fatalf("reading on a full disk: %d jobs, %v", len(active), err)
+	}
+	check(fakeCritical+fakeBallast-1, store.SpaceCritical, none)
+	check(fakeCritical+fakeBallast, store.SpaceLow, whole)
+	check(fakeLow+fakeBallast, store.SpacePlenty, whole)
 }
 
 // TestSpaceIsAskedSeldom checks that a commit does not ask the disk each time, and that
@@ -103,6 +115,7 @@ func TestSpaceIsAskedSeldom(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
+	defer disk.free.Store(1 << 30) // without space it is not closed
 	const documents = 200
 	before := disk.asked.Load()
 	for range documents {
@@ -132,6 +145,7 @@ func TestSpaceIsWatched(t *testing.T) {
 	dir, disk := t.TempDir(), newFakeDisk(1<<30)
 	st := open(t, dir, disk.options())
 	defer st.Close()
+	defer disk.free.Store(1 << 30) // without space it is not closed
 	if ballastBlocks(dir) == 0 {
 		t.Fatal("there is no ballast")
 	}
@@ -141,7 +155,7 @@ func TestSpaceIsWatched(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("nobody asks")
 	}
-	if st.Space() != store.SpaceCritical || ballastBlocks(dir) > 0 { // Space waits for who asks
+	if st.Space() != store.SpaceFull || ballastBlocks(dir) > 0 { // Space waits for who asks
 		t.Fatalf("space is %s, the ballast takes %d bytes", st.Space(), ballastBlocks(dir))
 	}
 }

@@ -1,12 +1,17 @@
 package badger
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
 
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/internal/rows"
 )
 
@@ -16,36 +21,89 @@ type engine struct {
 	db  *badger.DB
 	log *logger
 
-	closing chan struct{}
-	loops   sync.WaitGroup
+	open  context.Context // ends with Close
+	shut  context.CancelFunc
+	loops sync.WaitGroup
 
-	views *views
+	views  *views
+	driven bool // badger compacts nothing by itself; compactLoop has it compact
+
+	logs sync.Mutex
+	mem  logAhead // guarded by logs
+	vlog logAhead // guarded by logs
+
+	unusedMem atomic.Int64 // blocks of the memtable's log that nothing has been written to
+	unused    atomic.Int64 // and those of the value log with them
+
+	flattening sync.Mutex
+	commits    sync.Mutex // held by a commit, and while there may be none
 
 	mu         sync.Mutex
 	isClosed   bool        // guarded by mu
 	compacting *compaction // guarded by mu: under way
 }
 
-func newEngine(db *badger.DB, g *guard, log *logger) *engine {
-	e := &engine{guard: g, db: db, log: log, views: newViews(db), closing: make(chan struct{})}
+func newEngine(db *badger.DB, g *guard, log *logger) (*engine, error) {
+	e := &engine{
+		guard: g, db: db, log: log, views: newViews(db), driven: db.Opts().NumCompactors == 0,
+		mem:  logAhead{dir: g.dir, format: memFormat, precreate: true},
+		vlog: logAhead{dir: g.dir, format: vlogFormat},
+	}
+	if err := errors.Join(e.mem.find(), e.vlog.find()); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	e.open, e.shut = context.WithCancel(context.Background())
+	g.watch(e.unwritten)
 	e.loops.Go(e.collectLoop)
 	e.loops.Go(e.watchLoop)
-	return e
+	if e.driven {
+		e.loops.Go(e.compactLoop)
+	}
+	return e, nil
 }
 
 // View implements rows.Engine.
 func (e *engine) View() (rows.Snapshot, error) { return e.views.now(), nil }
 
+// Space implements rows.Engine. Nothing is taken that the logs have no blocks for.
+func (e *engine) Space() store.Space {
+	space := e.guard.Space()
+	if space > store.SpaceFull && e.reserve(2*rows.MaxCommit, 2*rows.MaxCommit) != nil { // one group is committed while another forms
+		return store.SpaceFull
+	}
+	return space
+}
+
+// reserve sees that the logs have blocks for so many bytes more.
+func (e *engine) reserve(mem, vlog int64) error {
+	e.logs.Lock()
+	defer e.logs.Unlock()
+	defer e.noteUnusedLocked()
+	if err := e.mem.reserve(mem, e.allocate); err != nil {
+		return err
+	}
+	return e.vlog.reserve(vlog, e.allocate)
+}
+
+func (e *engine) noteUnusedLocked() {
+	e.unusedMem.Store(e.mem.unused())
+	e.unused.Store(e.mem.unused() + e.vlog.unused())
+}
+
 // Commit implements rows.Engine. A group is far below what badger takes in one
 // transaction.
 func (e *engine) Commit(writes []rows.Write) error {
+	mem, vlog := logBytes(writes)
+	if err := e.reserve(mem, vlog); err != nil {
+		return err
+	}
+	defer e.wrote(mem, vlog)
+	e.commits.Lock()
+	defer e.commits.Unlock()
 	last := e.views.lastVersion()
 	txn := e.db.NewTransactionAt(last, true)
 	defer txn.Discard()
-	size := 0
-	defer func() { e.wrote(size) }()
 	for _, w := range writes {
-		size += len(w.Key) + len(w.Value)
 		if err := set(txn, w); err != nil {
 			return fmt.Errorf("write of %d: %w", len(writes), err)
 		}
@@ -57,6 +115,35 @@ func (e *engine) Commit(writes []rows.Write) error {
 	return e.log.failure()
 }
 
+// wrote notes what went to the logs.
+func (e *engine) wrote(mem, vlog int64) {
+	e.logs.Lock()
+	e.mem.wrote(mem)
+	e.vlog.wrote(vlog)
+	e.noteUnusedLocked()
+	e.logs.Unlock()
+	e.guard.wrote(int(mem + vlog))
+}
+
+// logBytes is how many bytes writes take in the logs, at most.
+func logBytes(writes []rows.Write) (mem, vlog int64) {
+	const (
+		entry   = 22 + 8 + 4 // a header, a version and a checksum
+		pointer = 12         // to the value log
+	)
+	mem = 100 // the end of the transaction
+	for _, w := range writes {
+		key, value := int64(entry+len(w.Key)), int64(len(w.Value))
+		if value < valueThreshold {
+			mem += key + value
+			continue
+		}
+		mem += key + pointer
+		vlog += key + value
+	}
+	return mem, vlog
+}
+
 func set(txn *badger.Txn, w rows.Write) error {
 	if w.Value == nil {
 		return txn.Delete(w.Key)
@@ -64,13 +151,54 @@ func set(txn *badger.Txn, w rows.Write) error {
 	return txn.Set(w.Key, w.Value)
 }
 
-// Close implements rows.Engine.
+// unwritten is what badger has still to write of what has been committed. All of level zero
+// is compacted at once, with all of the level that it goes to; from there on it is a
+// table at a time, with those of the next level that it overlaps.
+func (e *engine) unwritten() backlog {
+	logs, err := logSizes(e.dir)
+	if err != nil {
+		e.opts.Logger.Error("logs of memtables", "dir", e.dir, "err", err)
+	}
+	in := logs.all - min(logs.all, uint64(e.unusedMem.Load()))
+	b := backlog{flush: in, compact: in, driven: e.driven}
+	var next uint64
+	levels := e.db.Levels()
+	for i, l := range levels {
+		switch {
+		case i == 0 || l.IsBaseLevel:
+			b.compact += uint64(l.Size)
+		case l.Size > 0:
+			above := levels[i-1]
+			next = max(next, uint64(min(l.Size, overlapped*l.TargetFileSize)+min(above.Size, above.TargetFileSize)))
+		}
+	}
+	if b.compact += next; next == 0 && b.compact == in {
+		b.compact = 0 // nothing to compact with
+	}
+	return b
+}
+
+// overlapped is how many tables of the next level one overlaps, at most: badger ends a
+// table where it would be more than ten.
+const overlapped = 12
+
+// Close implements rows.Engine. It writes what is in memory tables to tables. Without room
+// for that the database is left as it is: its logs hold all, and opening reads them.
+// Errors: harp.ErrNoSpace then.
 func (e *engine) Close() error {
 	e.mu.Lock()
 	e.isClosed = true
 	e.mu.Unlock()
-	close(e.closing)
+	e.shut()
 	e.loops.Wait()
+	e.logs.Lock()
+	defer e.logs.Unlock()
+	e.mem.close()
+	e.vlog.close()
+	needed := withSpare(e.unwritten().must())
+	if free, ok := e.have(needed); !ok {
+		return fmt.Errorf("%w: closing %s takes %d bytes and %d are free; all of it is in the logs there", harp.ErrNoSpace, e.dir, needed, free)
+	}
 	return e.db.Close()
 }
 
@@ -85,7 +213,7 @@ func (e *engine) watchLoop() {
 		select {
 		case <-tick.C:
 			e.ask()
-		case <-e.closing:
+		case <-e.open.Done():
 			return
 		}
 	}

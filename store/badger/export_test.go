@@ -21,6 +21,9 @@ func (o *Options) Lazy() { o.stale = time.Hour }
 // StaleBytes is how much that is.
 const StaleBytes = staleBytes
 
+// LogSpare is what the logs may take before the disk is asked again.
+const LogSpare = logSpare
+
 // Blocks is how many bytes of disk a file takes.
 var Blocks = blocks
 

@@ -226,13 +226,6 @@ func (f *fullDisk) work() error {
 	return nil
 }
 
-func outcome(changes []store.Change) error {
-	if len(changes) == 0 {
-		return nil
-	}
-	return changes[0].Err
-}
-
 func (f *fullDisk) value(id string, i, size int) harp.Value {
 	word := fmt.Appendf(nil, "%s %d ", id, i)
 	return bytes.Repeat(word, size/len(word)+1)[:size]

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -69,13 +70,21 @@ func work(st store.Store, say func(words ...any)) error {
 		}
 		say("recorded", j.ID, i+1)
 	}
-	_, err = st.Apply(ctx, store.Transition{ID: j.ID, Event: store.Event{
+	changes, err := st.Apply(ctx, store.Transition{ID: j.ID, Event: store.Event{
 		Kind: store.End, At: time.Now(), Attempt: 1, Fence: j.Fence, Value: harp.Value{1, 2, 3},
 	}})
-	if err == nil {
+	if err = errors.Join(err, outcome(changes)); err == nil {
 		say("ended", j.ID)
 	}
 	return err
+}
+
+// outcome is the error of the first change.
+func outcome(changes []store.Change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	return changes[0].Err
 }
 
 // recordOf is a record that lies in a table, or in the value log.

@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// allocate cannot be done: the file is written.
-func allocate(*os.File, int64) error { return errors.ErrUnsupported }
+// allocate cannot be done.
+func allocate(*os.File, int64, int64) error { return errors.ErrUnsupported }

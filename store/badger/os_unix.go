@@ -30,8 +30,16 @@ func diskSpace(dir string) (free, total uint64, err error) {
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return 0, 0, err
 	}
-	size := uint64(st.Bsize)
-	return uint64(st.Bavail) * size, st.Blocks * size, nil //nolint:unconvert // signed on FreeBSD
+	size, available := uint64(st.Bsize), uint64(st.Bavail) //nolint:unconvert // signed on FreeBSD
+	if os.Geteuid() == 0 {
+		available = st.Bfree // some may be kept for root
+	}
+	return available * size, st.Blocks * size, nil
+}
+
+// isFull reports whether an error says that there are no more blocks.
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // blocks is how many bytes of disk a file takes.

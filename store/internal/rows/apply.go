@@ -18,7 +18,7 @@ func (s *Store) Apply(ctx context.Context, ts ...store.Transition) ([]store.Chan
 	}
 	out := make([]store.Change, len(ts))
 	for n := 0; ; {
-		err := s.doAhead(ctx, SpaceCritical, func(t *tx) error {
+		err := s.doAhead(ctx, SpaceFull, func(t *tx) error {
 			for ; n < len(ts) && t.hasRoom(eventSize(&ts[n].Event)+maxStep); n++ {
 				if err := s.apply(t, &ts[n], &out[n]); err != nil {
 					return err
@@ -48,7 +48,7 @@ func (s *Store) apply(t *tx, in *store.Transition, out *store.Change) error {
 		return nil
 	}
 	switch {
-	case t.space < SpaceLow && in.Event.Kind != store.CancelReq:
+	case t.space < SpaceCritical, t.space < SpaceLow && in.Event.Kind != store.CancelReq:
 		out.Err = noSpace()
 		return nil
 	case in.Event.Kind == store.Claimed:

@@ -79,7 +79,7 @@ func noQueue(name harp.Value) error { return harp.NotFound("queue", name.String(
 // Queue implements store.Queues.
 func (s *Store) Queue(ctx context.Context, name harp.Value) (harp.QueueStatus, error) {
 	var out harp.QueueStatus
-	err := s.do(ctx, SpaceCritical, func(*tx) error {
+	err := s.do(ctx, SpaceFull, func(*tx) error {
 		q := s.sched.queues[string(name)]
 		if q == nil || q.isGone() {
 			return noQueue(name)
@@ -105,7 +105,7 @@ func (s *Store) ListQueues(ctx context.Context, cursor string, limit int) ([]har
 	}
 	var page []harp.QueueStatus
 	var next string
-	err = s.do(ctx, SpaceCritical, func(*tx) error {
+	err = s.do(ctx, SpaceFull, func(*tx) error {
 		names, more := s.sched.queueNames(after, pageLimit(limit))
 		for _, name := range names {
 			page = append(page, s.sched.queues[name].status())

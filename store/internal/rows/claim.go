@@ -40,7 +40,7 @@ func (s *Store) Claim(ctx context.Context, hosts []string, n int, now time.Time)
 
 // Wake implements store.Jobs.
 func (s *Store) Wake(ctx context.Context, hostName string, now time.Time) error {
-	return s.doAhead(ctx, SpaceCritical, func(*tx) error {
+	return s.doAhead(ctx, SpaceFull, func(*tx) error {
 		at := s.sched.at(now)
 		h := s.sched.hosts[hostName]
 		if h == nil {

@@ -75,6 +75,7 @@ type Space = store.Space
 
 // The spaces, each including what the one before allows.
 const (
+	SpaceFull     = store.SpaceFull     // nothing
 	SpaceCritical = store.SpaceCritical // cancels and deletes
 	SpaceLow      = store.SpaceLow      // all but new jobs
 	SpacePlenty   = store.SpacePlenty   // all

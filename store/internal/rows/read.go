@@ -252,7 +252,7 @@ func (s *Store) Value(_ context.Context, text string) (harp.Value, error) {
 // Active implements store.Jobs.
 func (s *Store) Active(ctx context.Context, hostName string) ([]store.Job, error) {
 	var ids []id
-	err := s.doAhead(ctx, SpaceCritical, func(*tx) error {
+	err := s.doAhead(ctx, SpaceFull, func(*tx) error {
 		ids = s.sched.on(hostName, func(h *host) map[*entry]struct{} { return h.active })
 		return nil
 	})

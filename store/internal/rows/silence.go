@@ -83,7 +83,7 @@ func (s *schedule) heardOf(name string) []id {
 // Returning implements store.Jobs.
 func (s *Store) Returning(ctx context.Context, hostName string) ([]store.Job, error) {
 	var ids []id
-	err := s.doAhead(ctx, SpaceCritical, func(*tx) error {
+	err := s.doAhead(ctx, SpaceFull, func(*tx) error {
 		ids = s.sched.on(hostName, func(h *host) map[*entry]struct{} { return h.returning })
 		return nil
 	})

@@ -17,7 +17,7 @@ func (s *Store) Submit(ctx context.Context, jobs []store.Submission, now time.Ti
 		return nil, tooMuch("calls", size, maxOp)
 	}
 	out := make([]store.Submitted, len(jobs))
-	err := s.do(ctx, SpaceCritical, func(t *tx) error {
+	err := s.do(ctx, SpaceFull, func(t *tx) error {
 		at := s.sched.at(now)
 		for n := range jobs {
 			if err := s.submit(t, &jobs[n], &out[n], at); err != nil {
