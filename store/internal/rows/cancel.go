@@ -14,7 +14,7 @@ func (s *Store) CancelQueue(ctx context.Context, name harp.Value, op store.Opera
 	var done doneRow
 	var active []id
 	err := s.do(ctx, SpaceCritical, func(t *tx) (err error) {
-		done, _, err = s.doOnce(t, op, askedRow{Queue: name, Cancel: true}, func() (doneRow, error) { return s.cancelQueue(t, name, op) })
+		done, err = s.doOnce(t, op, askedRow{Queue: name, Cancel: true}, func() (doneRow, error) { return s.cancelQueue(t, name, op) })
 		if q := s.sched.queues[string(name)]; q != nil && err == nil {
 			found := slices.DeleteFunc(slices.Collect(maps.Keys(q.active)), func(e *entry) bool { return e.no > done.Through })
 			active = idsOf(found)

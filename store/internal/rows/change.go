@@ -14,7 +14,7 @@ func (s *Store) ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueCh
 	}
 	var done doneRow
 	err := s.do(ctx, SpaceLow, func(t *tx) (err error) {
-		done, _, err = s.doOnce(t, op, askedRow{Queue: name, Paused: c.Paused, Concurrency: c.Concurrency}, func() (doneRow, error) {
+		done, err = s.doOnce(t, op, askedRow{Queue: name, Paused: c.Paused, Concurrency: c.Concurrency}, func() (doneRow, error) {
 			return s.changeQueue(t, name, c, op)
 		})
 		return err

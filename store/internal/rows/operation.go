@@ -30,33 +30,32 @@ type askedRow struct {
 // doOnce runs an operation unless one with its id was run before, and returns what came
 // of it then. Errors: harp.ErrInvalid (id), harp.ErrConflict when its id is that of another
 // operation, run's.
-func (s *Store) doOnce(t *tx, op store.Operation, what askedRow, run func() (doneRow, error)) (done doneRow, again bool, err error) {
+func (s *Store) doOnce(t *tx, op store.Operation, what askedRow, run func() (doneRow, error)) (done doneRow, err error) {
 	if op.ID == "" {
-		done, err = run()
-		return done, false, err
+		return run()
 	}
 	i, ok := parseID(op.ID)
 	if !ok {
-		return doneRow{}, false, harp.CheckID(op.ID)
+		return doneRow{}, harp.CheckID(op.ID)
 	}
 	what.By = op.By
 	digest := sha256.Sum256(encode(what))
 	key := i.key(prefixDone)
-	if again, err = read(t, key, &done); err != nil || again {
+	if again, err := read(t, key, &done); err != nil || again {
 		if err == nil && !bytes.Equal(done.Digest, digest[:]) {
 			err = harp.NewFailure("conflict", "the id is that of another request").Err()
 		}
-		return done, again, err
+		return done, err
 	}
 	if done, err = run(); err != nil {
-		return done, false, err
+		return done, err
 	}
 	done.Digest = digest[:]
 	t.put(key, encode(done))
 	at := placeOf(s.sched.steady(nanos(op.Time)), 0)
 	entry := slices.Concat(indexKey(byDone), at[:8], i[:])
 	t.write(entry, seal(entry, nil))
-	return done, false, nil
+	return done, nil
 }
 
 // operations forgets those that nobody asks for again.
