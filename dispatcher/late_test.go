@@ -1,13 +1,17 @@
 package dispatcher_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
 )
 
 // What an agent says of a job that was lost is given to who asks for the job, with its value.
@@ -88,4 +92,66 @@ func TestRecordsBehindAGapAreDelivered(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An agent that still speaks of a job that was pruned meanwhile keeps its session, and is
+// told that it may forget.
+func TestAJobIsPrunedAmidLateRecords(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		i := interrupt(t, sys, saidRecord, false)
+		time.Sleep(25 * time.Hour)
+		a, asked := i.again(t, sys, "j", wire.HeldAlive)
+		m := <-asked
+		m.say(t, wire.TypeRecords, false, wire.Records{First: 1, Records: []wire.Record{{Time: 2, Value: []byte{5}}}})
+		synctest.Wait()
+		if n := must[int](t)(sys.caller.Prune(t.Context(), time.Now())); n != 1 {
+			t.Fatalf("%d jobs were pruned", n)
+		}
+		m.say(t, wire.TypeRecords, false, wire.Records{First: 2, Records: []wire.Record{{Time: 3, Value: []byte{6}}}})
+		m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}, Records: 3})
+		m.expectAck(t)
+		if err := a.tr.Err(); err != nil {
+			t.Errorf("the session ended: %v", err)
+		}
+	})
+}
+
+// damagedStore is a store that cannot read one job.
+type damagedStore struct {
+	store.Store
+	id atomic.Pointer[string]
+}
+
+func (s *damagedStore) isDamaged(id string) bool { had := s.id.Load(); return had != nil && *had == id }
+
+func (s *damagedStore) Job(ctx context.Context, id string) (store.Job, error) {
+	if s.isDamaged(id) {
+		return store.Job{}, store.ErrDamaged
+	}
+	return s.Store.Job(ctx, id)
+}
+
+func (s *damagedStore) Active(ctx context.Context, host string) ([]store.Job, error) {
+	jobs, err := s.Store.Active(ctx, host)
+	return slices.DeleteFunc(jobs, func(j store.Job) bool { return s.isDamaged(j.ID) }), err
+}
+
+// A job that cannot be read does not keep its host from connecting, and its agent keeps what
+// it has of it.
+func TestADamagedJobDoesNotKeepItsHostAway(t *testing.T) {
+	damaged := new(damagedStore)
+	wrap := func(st store.Store) store.Store { damaged.Store = st; return damaged }
+	onStore(t, wrap, func(t *testing.T, sys *system) {
+		i := interrupt(t, sys, saidStart, false)
+		id := i.job.ID()
+		damaged.id.Store(&id)
+		a, asked := i.again(t, sys, "j", wire.HeldAlive)
+		if err := a.tr.Err(); err != nil {
+			t.Fatalf("the session ended: %v", err)
+		}
+		must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+		if m := <-asked; m.call == nil {
+			t.Errorf("the agent hears %+v, want a call", m)
+		}
+	})
 }

@@ -33,6 +33,10 @@ var (
 	// ErrIllegal refuses an event that may not follow in the job's life.
 	ErrIllegal = errors.New("store: event not possible in this state")
 
+	// ErrDamaged is what reading returns when the bytes that are stored are not those
+	// that were written.
+	ErrDamaged = errors.New("store: damaged value")
+
 	// ErrPoisoned is what every method returns after a commit failed: whether
 	// it reached the disk is unknown, and only opening the store anew tells.
 	ErrPoisoned = errors.New("store: a commit failed; the store must be opened anew")

@@ -151,6 +151,32 @@ var pausing = []rule{
 		w.pause(q, false)
 		w.ids(w.claim(1, "h"), a)
 	}},
+	{"queue/kept", "the concurrency that an operator has said holds, whatever drains, until it is taken back", func(w *world) {
+		q := queue("q")
+		w.gate("h")
+		a := w.submit(in(q), slots(3))
+		w.resize(q, 1)
+		w.apply(a, store.End)
+		if s := w.status(q); s.Concurrency != 1 {
+			w.Fatalf("drained, the queue is %+v", s)
+		}
+		b, c := w.submit(in(q), slots(3)), w.submit(in(q), slots(3))
+		w.state(b, harp.StateSent)
+		w.waits(c, harp.ReasonQueue)
+		w.cancelQueue(q)
+		w.apply(w.job(b.ID), store.End)
+		w.advance()
+		if s := w.status(q); s.Concurrency != 1 || s.Running+s.Waiting > 0 {
+			w.Fatalf("cancelled, the queue is %+v", s)
+		}
+		w.resize(q, 0)
+		_, err := w.st.Queue(w.ctx(), q)
+		w.wants(err, harp.ErrNotFound)
+		w.submit(in(q), slots(3))
+		if s := w.status(q); s.Concurrency != 3 {
+			w.Fatalf("taken back, the queue is %+v", s)
+		}
+	}},
 	{"queue/wider", "another concurrency holds from then on: more start, or none until fewer run", func(w *world) {
 		q := queue("q")
 		w.gate("h")

@@ -3,18 +3,18 @@ package rows
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"sync"
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/harpcaller/harp/store"
 )
 
-// ErrDamaged is what reading returns when the bytes of a value are not those that
-// were written.
-var ErrDamaged = errors.New("store: damaged value")
+// ErrDamaged is store.ErrDamaged.
+var ErrDamaged = store.ErrDamaged
 
 const (
 	pieceSize = 64 << 10 // longest part of a value under one key
