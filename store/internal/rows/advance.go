@@ -64,6 +64,9 @@ func (s *Store) rewrite(t *tx, out *store.Advanced) error {
 		}
 		after, _, err := coveredBy(t, before)
 		if err != nil {
+			if s.skip(e, err) {
+				continue
+			}
 			return err
 		}
 		s.end(t, e, &before, &after, 0)
