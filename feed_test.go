@@ -280,7 +280,7 @@ func TestChangeQueue(t *testing.T) {
 		if !reflect.DeepEqual(d.feed.changes, want) {
 			t.Errorf("got %+v", d.feed.changes)
 		}
-		wantField(t, queues.SetConcurrency(ctx, name, 0), "concurrency")
+		wantField(t, queues.SetConcurrency(ctx, name, -1), "concurrency")
 		wantField(t, queues.Pause(ctx, "a"), "queue")
 		wantField(t, queues.Unpause(ctx, nil), "queue")
 		if err := queues.Unpause(ctx, Args{"n": "b"}); !errors.Is(err, ErrNotFound) {

@@ -60,9 +60,10 @@ func (q *Queues) Unpause(ctx context.Context, name any) error {
 	return q.change(ctx, name, QueueChange{Paused: &paused})
 }
 
-// SetConcurrency says how many jobs of the queue may run at a time from now on, at
-// least 1. With fewer than run now, those end first. Errors: ErrInvalid (name,
-// concurrency), ErrNotFound, ErrUnavailable, ErrClosed.
+// SetConcurrency says how many jobs of the queue may run at a time from now on. With
+// fewer than run now, those end first. It holds also when the queue has been empty in
+// between; 0 takes it back: the next call that makes the queue says it again. Errors:
+// ErrInvalid (name, concurrency), ErrNotFound, ErrUnavailable, ErrClosed.
 func (q *Queues) SetConcurrency(ctx context.Context, name any, n int) error {
 	return q.change(ctx, name, QueueChange{Concurrency: &n})
 }
@@ -80,8 +81,8 @@ func (q *Queues) change(ctx context.Context, name any, c QueueChange) error {
 
 // Check returns ErrInvalid, naming the field, for a change that cannot be.
 func (c QueueChange) Check() error {
-	if c.Concurrency != nil && *c.Concurrency < 1 {
-		return &FieldError{Field: "concurrency", Message: "must be more than zero"}
+	if c.Concurrency != nil && *c.Concurrency < 0 {
+		return &FieldError{Field: "concurrency", Message: "must not be negative; 0 takes back what was said"}
 	}
 	return nil
 }

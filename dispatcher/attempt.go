@@ -143,6 +143,9 @@ func (s *session) over(a *attempt, err error) {
 func (a *attempt) run(sub harp.Submission) error {
 	ctx := a.s.d.ctx
 	row, err := a.s.d.store.Job(ctx, a.job.ID) // a cancel may have come before tellCancel could find the attempt
+	if isGone(err) {
+		return nil // the next session's reconciliation lets the agent forget it
+	}
 	if err != nil {
 		return err
 	}

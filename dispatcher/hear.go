@@ -110,11 +110,17 @@ func (a *attempt) apply(ctx context.Context, e store.Event) error {
 		if err != nil {
 			return err
 		}
-		if err := changes[0].Err; err != nil && !errors.Is(err, store.ErrIllegal) {
+		if err := changes[0].Err; err != nil && !errors.Is(err, store.ErrIllegal) && !isGone(err) {
 			return err
 		}
 		return nil
 	})
+}
+
+// isGone reports whether a job was deleted since its agent was asked for the rest of it,
+// which that may forget.
+func isGone(err error) bool {
+	return errors.Is(err, harp.ErrPruned) || errors.Is(err, harp.ErrNotFound)
 }
 
 // notStarted is apply for the agent's word that it did not start the attempt, which
@@ -128,7 +134,7 @@ func (a *attempt) notStarted(ctx context.Context, e store.Event) error {
 	}
 	row, err := a.s.d.store.Job(ctx, a.job.ID)
 	switch {
-	case errors.Is(err, harp.ErrPruned):
+	case isGone(err):
 		return nil
 	case err == nil && holds(&row, &a.job):
 		err = fmt.Errorf("%s after the start: %w", e.Kind, transport.ErrProtocol)
@@ -181,6 +187,9 @@ func (a *attempt) storeMissing(ctx context.Context) error {
 		return nil
 	}
 	last, err := a.s.d.store.Job(ctx, a.job.ID)
+	if isGone(err) {
+		return nil // nor is what follows asked for by anybody
+	}
 	if err != nil {
 		return err
 	}
@@ -239,6 +248,9 @@ func (a *attempt) store(ctx context.Context, m wire.Records) error {
 		row, err = a.s.d.store.Append(ctx, in)
 		return err
 	})
+	if isGone(err) {
+		return a.ackRecords(m)
+	}
 	if err != nil {
 		return err
 	}

@@ -54,8 +54,9 @@ func (s *service) ChangeQueue(ctx context.Context, id string, name harp.Value, c
 			return none, err
 		case canonical == nil:
 			return none, &harp.FieldError{Field: "queue", Message: "a name is a map with string keys"}
-		case c.Concurrency != nil && *c.Concurrency < 1:
-			return none, &harp.FieldError{Field: "concurrency", Message: "must be more than zero"}
+		}
+		if err := c.Check(); err != nil {
+			return none, err
 		}
 		op, err := s.operation(id)
 		if err != nil {

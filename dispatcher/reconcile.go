@@ -139,6 +139,9 @@ func (r *reconciliation) rest(ctx context.Context, h wire.HeldAttempt) error {
 	switch {
 	case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned), errors.Is(err, harp.ErrInvalid):
 		r.events = append(r.events, harp.Event{Type: harp.EventHostForgot, Host: r.s.host.name, Job: h.Job, Attempt: int(h.Attempt), Reason: h.State})
+	case errors.Is(err, store.ErrDamaged): // its agent keeps what it has
+		r.s.d.log.Error("job cannot be read", "job", h.Job, "host", r.s.host.name, "err", err)
+		return nil
 	case err != nil:
 		return err
 	case wasGivenUp(j, h) && !r.back:

@@ -192,8 +192,9 @@ type Queues interface {
 	// that of another operation), harp.ErrInvalid (id).
 	CancelQueue(ctx context.Context, name harp.Value, op Operation) (QueueCancelled, error)
 
-	// ChangeQueue pauses or unpauses a queue, or gives it another concurrency. What
-	// runs goes on. A paused queue is kept without jobs. What may start by it is claimed
+	// ChangeQueue pauses or unpauses a queue, or gives it another concurrency, 0 that of
+	// the first job when it is made anew. What runs goes on. A queue that is paused or was
+	// given a concurrency is kept without jobs. What may start by it is claimed
 	// by Advance, which is due at once then. Asked again under the same id it changes
 	// nothing. Errors: harp.ErrNotFound, but for a pause, which makes the queue;
 	// harp.ErrConflict and harp.ErrInvalid (id) as CancelQueue.

@@ -158,11 +158,11 @@ func TestQueueChanges(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	for args, want := range map[string]int{
-		"queue set host=web01":                 exitUsage,
-		"queue set --concurrency 0 host=web01": exitUsage,
-		"queue pause nonsense":                 exitUsage,
-		"queue unpause host=web02":             exitNotFound,
-		"queue set --concurrency 2 host=web02": exitNotFound,
+		"queue set host=web01":                  exitUsage,
+		"queue set --concurrency -1 host=web01": exitUsage,
+		"queue pause nonsense":                  exitUsage,
+		"queue unpause host=web02":              exitNotFound,
+		"queue set --concurrency 2 host=web02":  exitNotFound,
 	} {
 		if got := runFake(t, t.Context(), f, nil, strings.Fields(args)...); got.code != want {
 			t.Errorf("%s: got %+v", args, got)

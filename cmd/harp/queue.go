@@ -20,10 +20,13 @@ func (c *cli) queueCommand() *cobra.Command {
 	set := &cobra.Command{
 		Use:   "set --concurrency N " + name,
 		Short: "Say how many jobs of a queue may run at a time",
-		Args:  cobra.MinimumNArgs(1),
+		Long: `Say how many jobs of a queue may run at a time. That holds also when the queue has
+been empty in between, until 0 takes it back: then the next call that makes the queue
+says it again.`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: c.changesQueue(&dry, func() (field, error) {
-			if concurrency < 1 {
-				return field{}, invalid("concurrency", "must be at least 1")
+			if concurrency < 0 {
+				return field{}, invalid("concurrency", "must not be negative; 0 takes back what was said")
 			}
 			return field{"concurrency", concurrency}, nil
 		}, func(ctx context.Context, queues *harp.Queues, name any) error {
@@ -33,7 +36,7 @@ func (c *cli) queueCommand() *cobra.Command {
 	paused := func(is bool) func() (field, error) {
 		return func() (field, error) { return field{"paused", is}, nil }
 	}
-	set.Flags().IntVar(&concurrency, "concurrency", 0, "`how many`, at least 1")
+	set.Flags().IntVar(&concurrency, "concurrency", 0, "`how many`; 0 takes back what was said, for the next call that makes the queue")
 	_ = set.MarkFlagRequired("concurrency") // fails only for a flag that is not there
 	cmd := group("queue", "Look at queues, cancel what is in them, pause them",
 		&cobra.Command{

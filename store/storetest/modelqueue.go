@@ -47,8 +47,8 @@ func (m *model) enter(j *modelJob) {
 		q = &modelQueue{}
 		m.queues[string(j.Queue)] = q
 	}
-	if m.isIdle(j.Queue) && (!q.paused || !q.fixed) {
-		q.concurrency, q.fixed = j.Concurrency, false
+	if m.isIdle(j.Queue) && !q.fixed {
+		q.concurrency = j.Concurrency
 	}
 }
 
@@ -67,7 +67,9 @@ func (m *model) change(name harp.Value, c harp.QueueChange, now time.Time) bool 
 		q.paused = *c.Paused
 	}
 	if c.Concurrency != nil {
-		q.concurrency, q.fixed = *c.Concurrency, true
+		if q.fixed = *c.Concurrency > 0; q.fixed {
+			q.concurrency = *c.Concurrency
+		}
 	}
 	m.settle(now)
 	if m.first(now, inQueue(name)) != nil {

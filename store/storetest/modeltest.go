@@ -304,7 +304,7 @@ func (d *duel) change(t *rapid.T) {
 		is := rapid.Bool().Draw(t, "paused")
 		c.Paused = &is
 	}
-	if n := rapid.IntRange(0, 4).Draw(t, "concurrency"); n > 0 {
+	if n := rapid.IntRange(-1, 4).Draw(t, "concurrency"); n >= 0 {
 		c.Concurrency = &n
 	}
 	err := d.st.ChangeQueue(d.ctx, q, c, store.Operation{By: somebody, Time: d.now})

@@ -12,7 +12,7 @@ import (
 func (m *model) settle(now time.Time) {
 	m.latest = now
 	for name, q := range m.queues {
-		if !q.paused && m.isIdle(harp.Value(name)) {
+		if !q.paused && !q.fixed && m.isIdle(harp.Value(name)) {
 			delete(m.queues, name)
 		}
 	}

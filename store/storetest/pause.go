@@ -241,7 +241,7 @@ var pausing = []rule{
 		w.waits(j, harp.ReasonQueue)
 	}},
 	{"queue/change", "a queue that is not there cannot be changed, and none has no slots", func(w *world) {
-		q, no, one, none := queue("q"), false, 1, 0
+		q, no, one, none := queue("q"), false, 1, -1
 		w.wants(w.tryChange(q, harp.QueueChange{Paused: &no}), harp.ErrNotFound)
 		w.wants(w.tryChange(q, harp.QueueChange{Concurrency: &one}), harp.ErrNotFound)
 		w.submit(in(q))

@@ -38,7 +38,7 @@ func (s *Store) cancelQueue(t *tx, name harp.Value, op store.Operation) (doneRow
 	if q == nil || q.isGone() {
 		return doneRow{Missing: true}, nil
 	}
-	if q.isIdle() { // it is kept for its pause
+	if q.isIdle() { // it is kept for what an operator has said of it
 		return doneRow{}, nil
 	}
 	key := nameKey(prefixQueue, q.name)

@@ -9,8 +9,8 @@ import (
 
 // ChangeQueue implements store.Queues.
 func (s *Store) ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueChange, op store.Operation) error {
-	if c.Concurrency != nil && *c.Concurrency < 1 {
-		return &harp.FieldError{Field: "concurrency", Message: "must be more than zero"}
+	if err := c.Check(); err != nil {
+		return err
 	}
 	var done doneRow
 	err := s.do(ctx, SpaceLow, func(t *tx) (err error) {

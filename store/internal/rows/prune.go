@@ -247,7 +247,10 @@ func (p *pruning) tombs() error {
 			return true, nil
 		}
 		ids, err := joinItem(p.snap, item)
-		if err != nil {
+		switch {
+		case errors.Is(err, ErrDamaged): // these tombstones stay: which they are nobody knows
+			p.s.log.Error("tombstones cannot be deleted", "err", err)
+		case err != nil:
 			return true, err
 		}
 		for tomb := range slices.Chunk(ids, len(id{})) {
@@ -268,7 +271,10 @@ func (p *pruning) keys() error {
 		key := append([]byte{prefixOnce}, item.Key[len(indexKey(byOver))+8:]...)
 		var row onceRow
 		found, err := read(p.tx, key, &row)
-		if err != nil || !found || row.Until > p.steady { // it stands for another by now
+		switch {
+		case errors.Is(err, ErrDamaged):
+			p.s.log.Error("idempotency key cannot be read and is deleted", "err", err)
+		case err != nil || !found || row.Until > p.steady: // it stands for another by now
 			return false, err
 		}
 		p.write(key, nil)
@@ -283,7 +289,11 @@ func (p *pruning) events() error {
 		return nil
 	}
 	first, err := firstEvent(p.tx)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrDamaged):
+		p.s.log.Error("the number of the first event cannot be read and is looked for", "err", err)
+		first = 1
+	case err != nil:
 		return err
 	}
 	kept := first

@@ -62,8 +62,8 @@ func (s *schedule) queue(name string, concurrency int) *queue {
 }
 
 // isGone reports whether the queue has no job that has not ended, though rows of
-// some may have to say so yet.
-func (q *queue) isGone() bool { return q.isIdle() && !q.paused }
+// some may have to say so yet, and nothing that an operator has said of it.
+func (q *queue) isGone() bool { return q.isIdle() && !q.paused && !q.fixed }
 
 // isIdle reports whether no job of the queue waits or holds a slot.
 func (q *queue) isIdle() bool { return q.waiting.Len() == 0 && len(q.active) == 0 }
@@ -74,8 +74,13 @@ func (q *queue) reopen(concurrency int) {
 }
 
 // resize gives the queue another number of slots; fewer than are taken, and the next
-// to come free are gone. Its lines have noticed before which are free.
+// to come free are gone. Its lines have noticed before which are free. 0 leaves it those
+// that it has, until it is made anew.
 func (q *queue) resize(concurrency int) {
+	if concurrency == 0 {
+		q.fixed = false
+		return
+	}
 	q.floor += concurrency - q.concurrency
 	q.concurrency, q.fixed = concurrency, true
 }

@@ -299,6 +299,8 @@ func (s *Store) readThose(ids []id, isWanted func(*store.Job) bool) ([]store.Job
 			j, err := s.latest(snap, i)
 			switch {
 			case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned): // it has ended meanwhile
+			case errors.Is(err, ErrDamaged):
+				s.log.Error("job cannot be read", "job", i.String(), "err", err)
 			case err != nil:
 				return err
 			case isWanted(&j):

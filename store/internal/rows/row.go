@@ -220,7 +220,7 @@ type submissionRow struct {
 }
 
 // queueRow is what a queue is beyond its jobs. It exists while there is one that
-// has not ended, or the queue is paused.
+// has not ended, or an operator has paused the queue or said its concurrency.
 type queueRow struct {
 	Concurrency int       `msgpack:"conc"`
 	Fixed       bool      `msgpack:"fixed,omitempty"` // the concurrency is an operator's, not the first job's

@@ -237,7 +237,7 @@ func (s *schedule) drop(e *entry) bool {
 
 // dropQueue forgets a queue that nothing is kept of; false if it stays.
 func (s *schedule) dropQueue(q *queue) bool {
-	if q.name == "" || q.jobs > 0 || q.paused {
+	if q.name == "" || q.jobs > 0 || q.paused || q.fixed {
 		return false
 	}
 	s.agenda.clear(&q.rearm)

@@ -91,7 +91,15 @@ func (s *Store) submit(t *tx, in *store.Submission, out *store.Submitted, now in
 // for another or its id is one that was pruned.
 func (s *Store) submitNew(t *tx, i id, in *store.Submission, out *store.Submitted, now int64) error {
 	steady := s.sched.steady(now)
-	if known, err := t.knownBy(in, out, steady); known || err != nil {
+	known, err := t.knownBy(in, out, steady)
+	if err == nil && in.Job.Queue != nil {
+		_, err = t.get(nameKey(prefixQueue, string(in.Job.Queue))) // while the job can still be refused
+	}
+	if errors.Is(err, ErrDamaged) {
+		out.Err = err
+		return nil
+	}
+	if known || err != nil {
 		return err
 	}
 	gone, err := t.isPruned(i)
@@ -173,7 +181,7 @@ func (s *Store) openQueue(t *tx, j *store.Job) error {
 		return nil
 	}
 	q := s.sched.queues[string(j.Queue)]
-	if q != nil && (!q.isIdle() || q.paused && q.fixed) {
+	if q != nil && (!q.isIdle() || q.fixed) {
 		return nil
 	}
 	var row queueRow // with the mark, if rows of cancelled jobs still need it
