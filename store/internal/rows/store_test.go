@@ -147,7 +147,6 @@ func everything(ctx context.Context, s *Store, id string) map[string]error {
 	errs["Compact"] = s.Compact(ctx)
 	_, errs["Size"] = s.Size()
 	errs["Backup"] = s.Backup(ctx, io.Discard)
-	errs["AwaitFailure"] = s.AwaitFailure(ctx)
 	return errs
 }
 
