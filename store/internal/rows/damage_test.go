@@ -74,7 +74,7 @@ func TestDamagedQueue(t *testing.T) {
 	s := opened(t, e, Options{})
 	inQ := func() store.Submission { return inQueue(call("h"), 0, 1) }
 	submitted(t, s, inQ())
-	if _, err := s.CancelQueue(t.Context(), inQ().Job.Queue, harp.CancelRequest{Time: noon}); err != nil {
+	if _, err := s.CancelQueue(t.Context(), inQ().Job.Queue, store.Operation{ID: harp.NewID(), Time: noon}); err != nil {
 		t.Fatal(err)
 	}
 	e.damage(s, []byte{prefixQueue})
