@@ -105,6 +105,7 @@ type Options struct {
 	SyncWithin  time.Duration // until the sync of a record begins; 100 ms
 	SyncBytes   int           // of records, which are synced at once; 64 KiB
 	Keep        time.Duration // tombstones, and an eighth of it more at most; 7 days
+	MaxTombs    int           // tombstones, of which the oldest go first; 1,048,576
 }
 
 func (o Options) withDefaults() Options {
@@ -114,6 +115,7 @@ func (o Options) withDefaults() Options {
 	fill(&o.SyncWithin, 100*time.Millisecond)
 	fill(&o.SyncBytes, 64<<10)
 	fill(&o.Keep, 7*24*time.Hour)
+	fill(&o.MaxTombs, 1<<20)
 	return o
 }
 

@@ -82,6 +82,55 @@ func TestTombsExpire(t *testing.T) {
 	})
 }
 
+// TestTombsAreBounded: of very many the newest are there, also when the journal was opened
+// anew, and the others take neither memory nor disk.
+func TestTombsAreBounded(t *testing.T) {
+	const many, segment = 40_000, 64 << 10
+	mem := NewMemory()
+	open := func() *Journal {
+		j, err := Open(mem, Options{SegmentSize: segment, MaxTombs: 4000})
+		must(t, err)
+		return j
+	}
+	j := open()
+	check := func() {
+		t.Helper()
+		if n := j.tombs.n; n < 3500 || n > 4000 {
+			t.Errorf("%d tombs", n)
+		}
+		for n := many - 3500; n < many; n++ {
+			if got := j.State(uuidKey(n)); got != Forgotten {
+				t.Fatalf("%d of %d is %v", n, many, got)
+			}
+		}
+		if got := j.State(uuidKey(many / 2)); got != Absent {
+			t.Errorf("an old one is %v", got)
+		}
+	}
+	for n := range many {
+		must(t, j.Forget(uuidKey(n)))
+	}
+	check()
+	must(t, j.Close())
+	j = open()
+	check()
+	for n := range 2000 { // what is left of the others goes when more is written
+		must(t, j.Forget(uuidKey(many+n)))
+	}
+	must(t, j.Close())
+	size := 0
+	names, err := mem.List()
+	must(t, err)
+	for _, name := range names {
+		data, err := readFile(mem, name)
+		must(t, err)
+		size += len(data)
+	}
+	if most := 2*(4000*tombCost+segment) + 2*segment; size > most {
+		t.Errorf("on disk there are %d bytes, at most %d are expected", size, most)
+	}
+}
+
 // TestTombSize: a tombstone takes little memory.
 func TestTombSize(t *testing.T) {
 	const many = 100_000
