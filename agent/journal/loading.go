@@ -72,7 +72,7 @@ func (l *loading) restart() {
 	for _, s := range j.segments {
 		l.old = append(l.old, s.number)
 	}
-	j.segments, j.tombs = nil, newTombs(j.opts.Keep)
+	j.segments, j.tombs = nil, newTombs(j.opts.Keep, j.opts.MaxTombs)
 	clear(j.attempts)
 }
 

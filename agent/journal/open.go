@@ -87,7 +87,7 @@ func newJournal(fsys FS, opts Options) *Journal {
 		wake:     make(chan struct{}, 1),
 		done:     make(chan struct{}),
 		attempts: map[Key]*attempt{},
-		tombs:    newTombs(opts.Keep),
+		tombs:    newTombs(opts.Keep, opts.MaxTombs),
 		jobs:     map[string]int64{},
 	}
 }

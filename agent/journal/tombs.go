@@ -2,23 +2,27 @@ package journal
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
 // tombs are the attempts of which nothing is left but that they were here. A host
-// may have had millions in a week, so one takes little: its key in binary, and of the
-// time only its age. Each is kept as long as it has to be, and an eighth of that more
-// at most.
+// may have had millions in a week, so one takes little, its key in binary and of the
+// time only its age, and of very many only the newest are kept. Else each is kept as long
+// as it has to be, and an eighth of that more at most.
 type tombs struct {
 	keep time.Duration
-	ages map[int64]*age // by the number of spans since 1970 when they were made
+	most int
+	ages []*age // the oldest first
 	n    int
 }
 
-// age is the tombs of one span.
+// age is the tombs of one span of time: at most an eighth of what is kept, by time and by
+// number.
 type age struct {
-	uuids map[binaryKey]struct{}
-	odd   map[Key]struct{} // which have no binary key
+	from, until int64                  // when the first and the last were made, in Unix nanoseconds
+	uuids       map[binaryKey]struct{} // their keys
+	odd         map[Key]struct{}       // which have no binary key
 }
 
 // binaryKey is the key of an attempt whose job's id is a UUID.
@@ -27,31 +31,19 @@ type binaryKey struct {
 	attempt uint32
 }
 
-func newTombs(keep time.Duration) tombs { return tombs{keep: keep, ages: map[int64]*age{}} }
+func newTombs(keep time.Duration, most int) tombs { return tombs{keep: keep, most: most} }
 
-// span is how long an age lasts, in nanoseconds.
-func (t *tombs) span() int64 { return max(int64(t.keep)/8, 1) }
+// past reports whether the time of a tomb that was made at a time, in Unix nanoseconds,
+// has passed.
+func (t *tombs) past(at int64, now time.Time) bool { return now.UnixNano()-at >= int64(t.keep) }
 
-// past reports whether the time of a tomb that was made at a time has passed.
-func (t *tombs) past(at int64, now time.Time) bool { return t.over(at/t.span(), now) }
-
-// over reports whether the time of the tombs of an age has passed.
-func (t *tombs) over(number int64, now time.Time) bool {
-	end := (number + 1) * t.span()
-	return now.UnixNano()-end >= int64(t.keep)
-}
-
-// add makes a tomb at a time, in Unix nanoseconds, unless that is too long ago.
+// add makes a tomb at a time, in Unix nanoseconds, unless that is too long ago. The
+// oldest give way.
 func (t *tombs) add(k Key, at int64, now time.Time) {
-	number := at / t.span()
-	if t.over(number, now) {
+	if t.past(at, now) {
 		return
 	}
-	a := t.ages[number]
-	if a == nil {
-		a = &age{uuids: map[binaryKey]struct{}{}, odd: map[Key]struct{}{}}
-		t.ages[number] = a
-	}
+	a := t.age(at)
 	before := a.len()
 	if n, ok := binaryOf(k); ok {
 		a.uuids[n] = struct{}{}
@@ -59,17 +51,43 @@ func (t *tombs) add(k Key, at int64, now time.Time) {
 		a.odd[k] = struct{}{}
 	}
 	t.n += a.len() - before
+	for t.n > t.most && len(t.ages) > 1 {
+		t.dropOldest()
+	}
+}
+
+// age returns the age of tombs that are made at a time. There is a new one where the
+// one before is complete.
+func (t *tombs) age(at int64) *age {
+	i := len(t.ages)
+	for i > 0 && t.ages[i-1].from > at {
+		i--
+	}
+	if i > 0 {
+		if a := t.ages[i-1]; a.len() < max(t.most/8, 1) && at-a.from < int64(t.keep)/8 {
+			a.until = max(a.until, at)
+			return a
+		}
+	}
+	a := &age{from: at, until: at, uuids: map[binaryKey]struct{}{}, odd: map[Key]struct{}{}}
+	t.ages = slices.Insert(t.ages, i, a)
+	return a
+}
+
+func (t *tombs) dropOldest() {
+	t.n -= t.ages[0].len()
+	t.ages = slices.Delete(t.ages, 0, 1)
 }
 
 // has reports whether there is a tomb.
 func (t *tombs) has(k Key, now time.Time) bool {
 	n, ok := binaryOf(k)
-	for number, a := range t.ages {
+	for _, a := range t.ages {
 		_, is := a.odd[k]
 		if ok {
 			_, is = a.uuids[n]
 		}
-		if is && !t.over(number, now) {
+		if is && !t.past(a.until, now) {
 			return true
 		}
 	}
@@ -92,11 +110,8 @@ func (t *tombs) remove(k Key) {
 
 // expire drops those whose time has passed.
 func (t *tombs) expire(now time.Time) {
-	for number, a := range t.ages {
-		if t.over(number, now) {
-			t.n -= a.len()
-			delete(t.ages, number)
-		}
+	for len(t.ages) > 0 && t.past(t.ages[0].until, now) {
+		t.dropOldest()
 	}
 }
 
