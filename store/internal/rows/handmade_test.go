@@ -32,7 +32,7 @@ func handmade() map[string]plainRow {
 // byReflection are the fields with which a row is not written by hand.
 var byReflection = map[string]bool{
 	"call.Labels": true, "call.Retry": true, "event.Labels": true,
-	"life.Cancel": true, "life.Stopping": true, "life.Failure": true, "life.Late": true,
+	"life.Cancel": true, "life.Stopping": true, "life.Failure": true, "life.Late": true, "life.Left": true,
 }
 
 // TestHandmadeRows: a row with every field that is written by hand is written by hand, its
