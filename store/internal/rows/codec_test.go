@@ -41,8 +41,8 @@ func fullJob() store.Job {
 			Outcome: &store.Outcome{
 				State: harp.StateFailed, Reason: "r", Started: harp.DidRun, Failure: harp.NewFailure("remote", "m"), HasValue: true,
 			},
-			Survivor: true,
-			WakeAt:   at(10), Busy: 3, Cancel: &harp.CancelRequest{By: principal, Time: at(11)},
+			Survivor: true, Left: []int{7, 9},
+			WakeAt: at(10), Busy: 3, Cancel: &harp.CancelRequest{By: principal, Time: at(11)},
 			Stopping: &store.Stopping{Cause: "timeout", Since: at(12), Limit: time.Minute}, StartTime: at(13), EndTime: at(14),
 			Failure: harp.Failure{
 				Code: "lost", Type: "t", Message: "m", Data: harp.Value{1}, ExitCode: &code, Ran: harp.MayHaveRun, Fault: harp.FaultAgent,

@@ -18,7 +18,7 @@ func handmade() map[string]plainRow {
 	i, _ := parseID(j.ID)
 	call, life := newCallRow(&j, [32]byte{1}), newLifeRow(&j.Life)
 	call.Labels, call.Retry = nil, nil
-	life.Cancel, life.Stopping, life.Failure, life.Late = nil, nil, nil, nil
+	life.Cancel, life.Stopping, life.Failure, life.Late, life.Left = nil, nil, nil, nil, nil
 	return map[string]plainRow{
 		"call":       call,
 		"life":       life,
