@@ -52,7 +52,8 @@ func (c *cli) journalCheckCommand() *cobra.Command {
 		Short: "Read an agent's journal and say what is in it, and what is damaged",
 		Long: `Read the journal of an agent that does not run, and say what is in it and where it is
 damaged; nothing is changed. Bytes at its end that a crash or a power cut left
-unfinished are no damage: the agent cuts them off when it starts.
+unfinished are no damage: the agent cuts them off when it starts. It is for the user as
+whom the agent runs.
 
 It exits with 1 if the journal is damaged, so that the agent would not start.`,
 		Example: "  harp agent journal check --dir /var/lib/harp-agent",
@@ -82,8 +83,8 @@ func (c *cli) journalRepairCommand() *cobra.Command {
 		Use:   "repair",
 		Short: "Put what can be read in the place of a damaged journal",
 		Long: `Put a journal of what can be read in the place of the damaged one of an agent that
-does not run. The damaged one is kept beside it. A journal that is not damaged is left
-as it is.
+does not run, as the user as whom that runs. The damaged one is kept beside it. A journal
+that is not damaged is left as it is.
 
 What was damaged may be the start of a command. So the new journal has another id, by
 which the dispatcher knows: what it had sent to the host, and neither the new journal

@@ -35,7 +35,7 @@ func DispatcherKeys() []Key {
 		{Name: "data", Type: "folder", Meaning: "required: the store"},
 	}, tlsKeys, []Key{
 		{Name: "hosts", Type: "list", Meaning: "hosts beside those that dial in, each with name, address (where it is dialled; none: it dials in) and labels", Live: true},
-		{Name: "hosts_script", Type: "list of texts", Meaning: "instead of hosts: a program and its arguments that prints them, one JSON object with name, address and labels a line; if it fails, takes longer than 2 minutes or a line is wrong, those from before stay", Live: true},
+		{Name: "hosts_script", Type: "list of texts", Meaning: "instead of hosts: a program and its arguments that prints them, one JSON object with name, address and labels a line; if it fails, takes longer than 2 minutes, prints more than 64 MiB or a line is wrong, those from before stay", Live: true},
 		{Name: "hosts_refresh", Type: "duration", Default: "15m", Meaning: "how often the hosts are read again"},
 		{Name: "heartbeat", Type: "duration", Default: "10s", Meaning: "how often connections show that they are alive; less often where there are so many agents that they and the dispatcher did so more than 200 times a second"},
 		{Name: "offline_wait", Type: "duration", Default: "30s", Meaning: "how long its host's absence alone may hold a call that does not say so itself"},
