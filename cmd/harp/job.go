@@ -198,7 +198,7 @@ func (c *cli) cancelJob(ctx context.Context, job *harp.Job, now bool) error {
 	case c.format == formatJSON:
 		return c.print(object{{"id", job.ID()}, {"cancelled", live}})
 	case live && now:
-		c.notice("job %s is killed", job.ID())
+		c.notice("job %s is asked to stop, without a grace", job.ID())
 	case live:
 		c.notice("job %s is asked to stop", job.ID())
 	default:

@@ -139,7 +139,7 @@ func (c *cli) cancelText(s harp.JobStatus) string {
 	by := s.CancelRequested.By
 	text := strings.TrimSpace(by.Kind+" "+by.Name) + " at " + c.clock(s.CancelRequested.Time)
 	if s.CancelRequested.Now {
-		text += ", now to be killed at once"
+		text += ", without a grace"
 	}
 	return text
 }
