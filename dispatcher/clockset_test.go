@@ -165,5 +165,15 @@ func TestResultsAreKeptWhileTheClockHasJustBeenSet(t *testing.T) {
 		if err := sys.d.Health(t.Context()).Checks["clock"]; err != nil {
 			t.Errorf("after a day it says %v", err)
 		}
+
+		// From then on it is what others are measured by.
+		clock.set(31*24*time.Hour + 30*time.Second)
+		if err := sys.d.Health(t.Context()).Checks["clock"]; err != nil {
+			t.Errorf("30 s later it says %v", err)
+		}
+		clock.set(0)
+		if err := sys.d.Health(t.Context()).Checks["clock"]; err == nil || !strings.Contains(err.Error(), "744h0m0s back") {
+			t.Errorf("of a clock that is set back it says %v", err)
+		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"math/rand/v2"
+	"syscall"
 	"testing"
 )
 
@@ -181,6 +182,58 @@ func TestSalvageFromABadBlock(t *testing.T) {
 		t.Errorf("%d attempts, %v, %v", len(did.Held), did.Damage, err)
 	}
 	salvaged(t, to, did, nil)
+}
+
+// TestSalvageOfASegmentThatEndsEarly: what is before the end is kept, and so is what other
+// segments have.
+func TestSalvageOfASegmentThatEndsEarly(t *testing.T) {
+	mem := NewMemory()
+	opts := Options{SegmentSize: 10_000}
+	j, err := Open(mem, opts)
+	must(t, err)
+	for i := range 100 {
+		must(t, j.AcceptStart(key(i), Accept{Info: make([]byte, 1000)}, now()))
+	}
+	must(t, j.Close())
+	for victim := 1; victim <= 3; victim++ {
+		short := NewMemory()
+		for n := 1; len(mem.Bytes(segmentName(uint64(n)))) > 0; n++ {
+			data := mem.Bytes(segmentName(uint64(n)))
+			if n == victim {
+				data = data[:len(data)-500]
+			}
+			short.Put(segmentName(uint64(n)), data)
+		}
+		to := NewMemory()
+		did, err := Salvage(short, to)
+		if err != nil || len(did.Damage) == 0 || len(did.Held) != 99 {
+			t.Errorf("segment %d is cut: %d attempts, %v, %v", victim, len(did.Held), did.Damage, err)
+		}
+		salvaged(t, to, did, nil)
+	}
+}
+
+// TestSalvageThatCannotBeWritten: a disk that does not take all of the new journal makes
+// the salvage fail, which else would put a part of it in the place of the damaged one.
+func TestSalvageThatCannotBeWritten(t *testing.T) {
+	mem := NewMemory()
+	j, err := Open(mem, Options{})
+	must(t, err)
+	must(t, j.AcceptStart(key(0), Accept{}, now()))
+	for n := range int64(40) {
+		_, err := j.Append(key(0), n, make([]byte, 60_000))
+		must(t, err)
+	}
+	must(t, j.Close())
+	whole := FailAt(NewMemory(), 0, nil)
+	_, err = Salvage(mem, whole)
+	must(t, err)
+	const closing = 2 // the last calls say that it was closed, without which it is as after a kill
+	for n := 1; n <= whole.Calls()-closing; n++ {
+		if _, err := Salvage(mem, FailAt(NewMemory(), n, syscall.EIO)); !errors.Is(err, syscall.EIO) {
+			t.Errorf("call %d of %d fails: %v", n, whole.Calls(), err)
+		}
+	}
 }
 
 // TestCheckChangesNothing: of a torn journal it says how much is torn, and cuts nothing.
