@@ -38,7 +38,7 @@ func lockDir(dir string) (unlock func(), err error) {
 	return nil, errors.Join(err, f.Close())
 }
 
-// notePID says in the lock who has it, for FindProcess. Where the disk is full it does not:
+// notePID says in the lock which process has it, for FindProcess. Where the disk is full it does not:
 // the agent can do without.
 func notePID(f *os.File) {
 	if err := f.Truncate(0); err == nil {
