@@ -113,7 +113,7 @@ func TestBadRequests(t *testing.T) {
 
 func testBadRequests(t *testing.T, f *front) {
 	id := NewID()
-	bad := []byte{0xc1}
+	bad, negative := []byte{0xc1}, int64(-1)
 	r := rawCaller(t, f)
 	defer r.session.Close(nil)
 	for _, c := range []struct {
@@ -154,7 +154,7 @@ func testBadRequests(t *testing.T, f *front) {
 		{"events of too many types", wire.TypeEvents, wire.EventsQuery{Types: make([]string, wire.MaxEventTypes+1)}, "types"},
 		{"events after nothing known", wire.TypeEvents, wire.EventsQuery{After: "x"}, "after"},
 		{"change no queue", wire.TypeChangeQueue, wire.QueueChange{}, "queue"},
-		{"change a queue to nothing", wire.TypeChangeQueue, wire.QueueChange{Name: []byte{0x80}, Concurrency: new(int64)}, "concurrency"},
+		{"change a queue to fewer than nothing", wire.TypeChangeQueue, wire.QueueChange{Request: id, Name: []byte{0x80}, Concurrency: &negative}, "concurrency"},
 		{"submit a bad retry", wire.TypeSubmit, wire.Signed{Request: wire.Encode(wire.Request{Version: 1, ID: id, Host: "h", Procedure: "p", Retry: &wire.Retry{On: []string{"queued"}}})}, "retry.on"},
 	} {
 		var body []byte
