@@ -144,3 +144,93 @@ func TestJournalIsGoneAndCommandsLive(t *testing.T) {
 	}
 	c.nothingLeft()
 }
+
+// A command that runs, and of which a repaired journal has a part only, is reported as
+// one of which it has nothing, and delivers its end.
+func TestCommandOfWhichARepairedJournalHasAPart(t *testing.T) {
+	c := newCommander(t, t.TempDir())
+	path, w := pipe(t)
+	x := c.peer.call("lines", harp.Args{"pipe": path}).accepted()
+	tell(t, w, "a\n")
+	expect[wire.Records](x, wire.TypeRecords)
+	c.run.stop()
+	c.run.wait()
+	damage(t, c.dir)
+	did, err := agent.RepairJournal(c.dir)
+	if err != nil || did.NewID == "" {
+		t.Fatalf("%+v, %v", did, err)
+	}
+	c.boot()
+	if h := c.peer.held; len(h) != 1 || h[0].Job != x.id || h[0].State != wire.HeldAlive {
+		t.Fatalf("of %+v the next agent holds %+v", did.Partial, h)
+	}
+	tell(t, w, "end\n")
+	end, records := c.peer.resume(x.id, 0).endedFrom(0)
+	if end.Gone || value[int](t, end) != 4 || linesOf(t, records, "stdout") != "a|end" {
+		t.Errorf("it ended with %+v after %+v", end, records)
+	}
+	c.nothingLeft()
+}
+
+// What has ended while its agent was away is not thrown away where a new journal cannot
+// take it, as the disk is full.
+func TestJournalIsGoneAndTheDiskIsFull(t *testing.T) {
+	c := newCommander(t, t.TempDir())
+	path, w := pipe(t)
+	x := c.peer.call("lines", harp.Args{"pipe": path}).accepted()
+	c.run.stop()
+	c.run.wait()
+	tell(t, w, "a\nend\n")
+	c.noted(x, ended)
+	full := newAiling(journal.NewMemory())
+	fill := func() { full.fail(syscall.ENOSPC) }
+	made := newOnSync(full) // its head is written
+	made.do.Store(&fill)
+	a := newAgent(t, loopback{}, func(cfg *agent.Config) { cfg.Dir, cfg.Journal = c.dir, made })
+	if err := a.Load(c.load); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, func(ctx context.Context) error { return a.Connect(ctx, c.d.addr) })
+	peer := <-c.d.sessions
+	t.Logf("it holds %+v", peer.held)
+	r.stop()
+	r.wait()
+	c.disk = journal.NewMemory()
+	c.boot()
+	if h := c.peer.held; len(h) != 1 || h[0].Job != x.id {
+		t.Fatalf("the next agent holds %+v", h)
+	}
+	end, records := c.peer.resume(x.id, 0).endedFrom(0)
+	if end.Gone || value[int](t, end) != 4 || linesOf(t, records, "stdout") != "a|end" {
+		t.Errorf("it ended with %+v after %+v", end, records)
+	}
+}
+
+// An agent that is told to drain as it starts is not idle before it knows what the last one
+// has left running.
+func TestDrainBeforeCommandsAreFound(t *testing.T) {
+	c := newCommander(t, t.TempDir())
+	path, w := pipe(t)
+	x := c.peer.call("lines", harp.Args{"pipe": path}).accepted()
+	c.run.stop()
+	c.run.wait()
+	a := newAgent(t, loopback{}, func(cfg *agent.Config) { cfg.Dir = c.dir })
+	idle := make(chan error, 1)
+	go func() { idle <- a.Drain(t.Context()) }()
+	until(t, "it drains", a.Drains)
+	r := run(t, func(ctx context.Context) error { return a.Connect(ctx, c.d.addr) })
+	peer := <-c.d.sessions
+	y := peer.resume(x.id, 0)
+	select {
+	case err := <-idle:
+		t.Fatalf("idle while a command runs: %v", err)
+	default:
+	}
+	tell(t, w, "end\n")
+	y.ended()
+	if err := <-idle; err != nil {
+		t.Error(err)
+	}
+	r.stop()
+	r.wait()
+}

@@ -324,3 +324,21 @@ func TestCancelNowWithResume(t *testing.T) {
 		t.Errorf("it ended with %+v", f)
 	}
 }
+
+// A cancel that is to be now ends the grace, too, of what a command has left that has
+// ended by itself.
+func TestCancelNowOfWhatIsLeft(t *testing.T) {
+	inBothWirings(t, func(t *testing.T, c *commander) {
+		path, w := pipe(t)
+		x := c.peer.call("leaver", harp.Args{"pipe": path}, limits(time.Hour, time.Hour)).accepted()
+		expect[wire.Records](x, wire.TypeRecords)
+		until(t, "both run", func() bool { return len(processesOf(t, x.id)) == 2 })
+		tell(t, w, "\n")
+		until(t, "the command has ended", func() bool { return len(processesOf(t, x.id)) == 1 })
+		x.send(wire.TypeCancel, wire.Cancel{Now: true})
+		x.stopping()
+		if end := x.restOf(); end.Stopped == nil {
+			t.Errorf("it ended with %+v", end)
+		}
+	})
+}

@@ -39,6 +39,10 @@ stubborn:
 patient:
   command: [/bin/sh, -c, 'trap "echo asked" TERM; echo begun; while :; do sleep 0.05; done']
   grace: 1d
+leaver:
+  command: [/bin/sh, -c, '(trap "" TERM; echo begun; exec sleep 1000) & read -r l < "$1"', sh, "{{.pipe}}"]
+  params: {pipe: {type: path, required: true}}
+  grace: 1d
 lines:
   doc: It prints a line for each one that it reads from a pipe.
   params: {pipe: {type: path, required: true}}

@@ -104,3 +104,36 @@ func TestFindProcess(t *testing.T) {
 	}
 	nobody()
 }
+
+// An agent whose journal is in memory is not idle before its dispatcher has taken how what
+// ran ended: it would be lost with the process.
+func TestDrainWithoutDir(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		c := newCounter()
+		d := listen(t, p)
+		a := newAgent(t, p)
+		c.offer(a)
+		r := run(t, func(ctx context.Context) error { return a.Connect(ctx, d.addr) })
+		peer := <-d.sessions
+		x := peer.call("count", nil).accepted()
+		d.set(func(d *dispatcher) { d.refuse = &harp.Failure{Code: "unavailable"} })
+		peer.session.Close(nil)
+		close(c.release)
+		time.Sleep(time.Minute)
+		for range 2 { // it may have ended before as well
+			over, cancel := context.WithTimeout(t.Context(), time.Minute)
+			if err := a.Drain(over); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Drain before the end was taken: %v", err)
+			}
+			cancel()
+		}
+		d.set(func(d *dispatcher) { d.refuse = nil })
+		peer = <-d.sessions
+		peer.resume(x.id, 0).ended()
+		if err := a.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		r.stop()
+		r.wait()
+	})
+}

@@ -56,3 +56,10 @@ func BootAnew(t testing.TB) {
 
 // LockDir is lockDir.
 func LockDir(dir string) (unlock func(), err error) { return lockDir(dir) }
+
+// Drains reports whether the agent was told to drain.
+func (a *Agent) Drains() bool {
+	a.roster.mu.Lock()
+	defer a.roster.mu.Unlock()
+	return a.roster.draining
+}

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -126,5 +127,29 @@ func TestRepairKeepsOut(t *testing.T) {
 		if err := do(dir); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestAgentAfterAnInterruptedRepair: what was repaired and not yet put in its place is what
+// the next agent goes on with; with an empty journal all of that would be lost.
+func TestAgentAfterAnInterruptedRepair(t *testing.T) {
+	dir := journalDir(t)
+	damage(t, dir)
+	first, err := agent.RepairJournal(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(dir, "journal"), filepath.Join(dir, "journal.repaired")); err != nil {
+		t.Fatal(err)
+	}
+	a := newAgent(t, loopback{}, func(c *agent.Config) { c.Dir = dir })
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.Connect(over, "nowhere"); err != nil {
+		t.Fatal(err)
+	}
+	found, err := agent.CheckJournal(dir)
+	if err != nil || found.ID != first.NewID || len(found.Held) != 1 {
+		t.Errorf("the agent has %+v, %v; the repaired journal was %s", found, err, first.NewID)
 	}
 }
