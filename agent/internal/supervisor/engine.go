@@ -155,12 +155,13 @@ func (e *engine) Stop(cause string) {
 	e.stopLocked(Stop{Cause: cause, Since: time.Now().UnixNano()})
 }
 
-// Kill is Stop without a grace, or the end of that.
+// Kill is Stop without a grace, or the end of that, also of what a command has left that
+// has ended by itself, unless that is to be left alone.
 func (e *engine) Kill(cause string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.stopLocked(Stop{Cause: cause, Since: time.Now().UnixNano()})
-	if e.stopped == nil || e.end != nil || e.killing {
+	if e.end != nil || e.killing || e.stopped == nil && e.spec.Leave {
 		return
 	}
 	e.killing = true
