@@ -79,19 +79,32 @@ func (a *Agent) readopt(j *journal.Journal, here map[journal.Key]bool) {
 		} else if err == nil {
 			err = wire.Decode(trace.Info, &info)
 		}
-		if err == nil && info.Supervised {
-			err = j.AcceptStart(k, journal.Accept{Fence: info.Fence, Info: trace.Info}, trace.Created)
-		}
 		if err != nil {
 			a.log.Error("a command that the journal knows nothing of cannot be taken on", "job", k.Job, "attempt", k.Attempt, "error", err.Error())
+			here[k] = true // it stays as it is, for the next agent
 			continue
 		}
-		if h, is := j.Get(k); is {
+		if info.Supervised {
 			a.log.Warn("a command is there of which the journal knows nothing: it is taken on", "job", k.Job, "attempt", k.Attempt, "procedure", info.Procedure)
 			here[k] = true
-			a.adoptOne(j, h, info)
+			a.readoptOne(j, k, info, trace)
 		}
 	}
+}
+
+// readoptOne takes on a command that is not journalled. Where the journal cannot take it
+// either, what there is of it stays with its supervisor until the dispatcher has it.
+func (a *Agent) readoptOne(j *journal.Journal, k journal.Key, info journalInfo, trace supervisor.Trace) {
+	err := j.AcceptStart(k, journal.Accept{Fence: info.Fence, Info: trace.Info}, trace.Created)
+	if h, is := j.Get(k); is {
+		a.adoptOne(j, h, info)
+		return
+	}
+	a.log.Error("a command that is taken on cannot be journalled", "job", k.Job, "attempt", k.Attempt, "error", err.Error())
+	h := journal.Held{Key: k, State: journal.Started, Fence: info.Fence, Info: trace.Info, Started: trace.Created}
+	at := a.adopted(j, h, info)
+	at.spool.on = false
+	a.goOn(at)
 }
 
 // adoptOne takes on an attempt of which something may run. What became of it is found
@@ -99,6 +112,14 @@ func (a *Agent) readopt(j *journal.Journal, here map[journal.Key]bool) {
 func (a *Agent) adoptOne(j *journal.Journal, h journal.Held, info journalInfo) {
 	a.log.Info("a command of the last agent is looked for", "job", h.Job, "attempt", h.Attempt, "procedure", info.Procedure)
 	at := a.adopted(j, h, info)
+	if err := j.KeepElsewhere(h.Key, info.Spool); err != nil {
+		a.log.Warn("what a command of the last agent keeps is not counted", "job", h.Job, "attempt", h.Attempt, "error", err.Error())
+	}
+	a.goOn(at)
+}
+
+// goOn lets an attempt that another agent has started go on here.
+func (a *Agent) goOn(at *attempt) {
 	a.roster.recover(at.key, func() *attempt { return at })
 	a.commands.Go(at.run)
 }
@@ -120,9 +141,6 @@ func (a *Agent) adopted(j *journal.Journal, h journal.Held, info journalInfo) *a
 	}
 	r.spec.Grace, r.spec.MaxSpool = time.Duration(info.Grace), info.Spool
 	a.budget.hold(info.Spool)
-	if err := j.KeepElsewhere(h.Key, info.Spool); err != nil {
-		a.log.Warn("what a command of the last agent keeps is not counted", "job", h.Job, "attempt", h.Attempt, "error", err.Error())
-	}
 	at.task = task{run: r.run, cmd: r}
 	at.ctx, at.cancel = context.WithCancelCause(withCallInfo(context.Background(), at.info))
 	if at.stopped {

@@ -137,11 +137,15 @@ func (at *attempt) numbered() int64 {
 }
 
 // keptElsewhere is the first record that is neither on the journal's disk nor
-// acknowledged.
+// acknowledged; where there is no journal and the command may go on with another agent, one
+// that is in this one's memory is not kept.
 func (at *attempt) keptElsewhere() int64 {
 	at.mu.Lock()
 	defer at.mu.Unlock()
-	if !at.spool.on {
+	switch {
+	case !at.spool.on && at.task.survives():
+		return at.outbox.acked
+	case !at.spool.on:
 		return at.outbox.next()
 	}
 	return max(at.outbox.acked, at.spool.synced.next)
