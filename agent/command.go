@@ -111,7 +111,12 @@ func (a *Agent) supervision() supervisor.Options {
 	if a.cfg.Dir == "" {
 		return supervisor.Options{}
 	}
-	return supervisor.Options{Dir: filepath.Join(a.cfg.Dir, "run")}
+	return supervisionIn(a.cfg.Dir)
+}
+
+// supervisionIn is where the supervisors of the agent with a directory are.
+func supervisionIn(dir string) supervisor.Options {
+	return supervisor.Options{Dir: filepath.Join(dir, "run")}
 }
 
 // beginTime is how long the start of a command may take: until its program runs.

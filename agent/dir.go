@@ -41,7 +41,7 @@ func checkOwnDir(dir string) error {
 	if err := access.CheckOwn(filepath.Join(dir, "lock")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, name := range []string{"journal", "run"} {
+	for _, name := range []string{"journal", repairedName, "run"} {
 		if err := checkOwnFiles(filepath.Join(dir, name)); err != nil {
 			return err
 		}

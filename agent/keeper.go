@@ -40,6 +40,7 @@ const (
 type keeper struct {
 	dir  string // empty: nothing to lock
 	fs   journal.FS
+	lost bool // with the process is what is in the journal
 	opts journal.Options
 	log  *slog.Logger
 
@@ -68,7 +69,7 @@ func newKeeper(cfg *Config, log *slog.Logger) *keeper {
 	case cfg.Dir != "":
 		k.dir, k.fs = cfg.Dir, journal.Disk(filepath.Join(cfg.Dir, "journal"))
 	default:
-		k.fs = journal.NewMemory()
+		k.fs, k.lost = journal.NewMemory(), true
 		setDefault(&k.opts.MaxAgent, volatileJournal)
 	}
 	setDefault(&k.opts.MaxAgent, durableJournal)
@@ -94,17 +95,22 @@ func (k *keeper) open() error {
 	return nil
 }
 
-// lock locks the directory.
+// lock locks the directory. A repair of the journal there may have been interrupted.
 func (k *keeper) lock() error {
 	k.unlock = func() {}
 	if k.dir == "" {
 		return nil
 	}
 	unlock, err := lockDir(k.dir)
-	if err == nil {
-		k.unlock = unlock
+	if err != nil {
+		return err
 	}
-	return err
+	if err := finishRepair(k.dir); err != nil {
+		unlock()
+		return fmt.Errorf("agent: %w", err)
+	}
+	k.unlock = unlock
+	return nil
 }
 
 // begin opens the journal.
@@ -160,6 +166,12 @@ func (k *keeper) close() {
 	}
 	k.loops.Wait()
 	k.unlock()
+}
+
+// owes reports whether the journal has something that would be lost with the process.
+func (k *keeper) owes() bool {
+	j := k.current()
+	return k.lost && j != nil && len(j.Held()) > 0
 }
 
 // current is the journal as it is open; nil: it is not.

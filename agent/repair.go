@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/internal/supervisor"
 	"github.com/harpcaller/harp/agent/journal"
 )
 
@@ -24,7 +26,7 @@ type JournalRepair struct {
 // changes nothing. Errors: *DirInUseError while an agent uses it; a *harp.FieldError for dir
 // if no journal is there; those of the files.
 func CheckJournal(dir string) (journal.Report, error) {
-	unlock, err := lockJournal(dir)
+	unlock, err := lockJournal(dir, "journal")
 	if err != nil {
 		return journal.Report{}, err
 	}
@@ -41,14 +43,14 @@ func CheckJournal(dir string) (journal.Report, error) {
 // the next agent. The journal is another one then: a dispatcher takes what it had sent to the
 // host, and the agent does not tell of, for lost with its journal. Errors: as CheckJournal.
 func RepairJournal(dir string) (JournalRepair, error) {
-	if err := finishRepair(dir); err != nil {
-		return JournalRepair{}, fmt.Errorf("agent: %w", err)
-	}
-	unlock, err := lockJournal(dir)
+	unlock, err := lockJournal(dir, "journal", repairedName)
 	if err != nil {
 		return JournalRepair{}, err
 	}
 	defer unlock()
+	if err := finishRepair(dir); err != nil {
+		return JournalRepair{}, fmt.Errorf("agent: %w", err)
+	}
 	did, err := repairJournal(dir)
 	if err != nil {
 		return did, fmt.Errorf("agent: %w", err)
@@ -56,21 +58,28 @@ func RepairJournal(dir string) (JournalRepair, error) {
 	return did, nil
 }
 
-// repairedName is what the new journal is called until it is whole and the damaged one is
-// out of its place.
-const repairedName = "journal.repaired"
+// What the new journal is called until it is whole, and then until the damaged one is out
+// of its place.
+const (
+	repairingName = "journal.repairing"
+	repairedName  = "journal.repaired"
+)
 
 // finishRepair ends a repair that was interrupted when the damaged journal was out of the
-// way and the new one, which is whole then, not yet in its place.
+// way and the new one, which is whole then, not yet in its place. Who calls it has locked
+// the directory.
 func finishRepair(dir string) error {
 	if _, err := os.Lstat(filepath.Join(dir, "journal")); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	err := os.Rename(filepath.Join(dir, repairedName), filepath.Join(dir, "journal"))
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case err != nil:
+		return err
 	}
-	return err
+	return syncRenames(dir)
 }
 
 func repairJournal(dir string) (did JournalRepair, err error) {
@@ -79,14 +88,22 @@ func repairJournal(dir string) (did JournalRepair, err error) {
 	if err != nil || len(did.Damage) == 0 {
 		return did, err
 	}
-	if err := os.RemoveAll(repaired); err != nil { // of a repair that was interrupted
+	repairing := filepath.Join(dir, repairingName)
+	if err := errors.Join(os.RemoveAll(repairing), os.RemoveAll(repaired)); err != nil { // of a repair that was interrupted
 		return did, err
 	}
-	if did.Report, err = journal.Salvage(journal.Disk(damaged), journal.Disk(repaired)); err != nil {
-		return did, err
-	}
-	after, err := journal.Check(journal.Disk(repaired))
+	supervised, err := supervisedIn(dir)
 	if err != nil {
+		return did, err
+	}
+	if did.Report, err = journal.Salvage(journal.Disk(damaged), journal.Disk(repairing), supervised...); err != nil {
+		return did, err
+	}
+	after, err := journal.Check(journal.Disk(repairing))
+	if err != nil {
+		return did, err
+	}
+	if err := os.Rename(repairing, repaired); err != nil {
 		return did, err
 	}
 	aside := filepath.Join(dir, "journal.damaged-"+time.Now().UTC().Format("20060102T150405.000000000Z"))
@@ -100,16 +117,35 @@ func repairJournal(dir string) (did JournalRepair, err error) {
 	return did, syncRenames(dir)
 }
 
-// lockJournal keeps agents out of a directory that has a journal.
-func lockJournal(dir string) (unlock func(), err error) {
-	info, err := os.Stat(filepath.Join(dir, "journal"))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+// supervisedIn are the attempts that supervisors in a directory know more of than a journal
+// that has them in part: the next agent takes those on.
+func supervisedIn(dir string) ([]journal.Key, error) {
+	list, err := supervisor.List(supervisionIn(dir))
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]journal.Key, len(list))
+	for i, k := range list {
+		keys[i] = journal.Key{Job: k.Job, Attempt: k.Attempt}
+	}
+	return keys, nil
+}
+
+// lockJournal keeps agents out of a directory that has a journal by one of the names.
+func lockJournal(dir string, names ...string) (unlock func(), err error) {
+	found := slices.IndexFunc(names, func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return !errors.Is(err, fs.ErrNotExist)
+	})
+	if found < 0 {
 		return nil, &harp.FieldError{Field: "dir", Message: "there is no journal in " + dir}
+	}
+	path := filepath.Join(dir, names[found])
+	switch info, err := os.Stat(path); {
 	case err != nil:
 		return nil, fmt.Errorf("agent: %w", err)
 	case !info.IsDir():
-		return nil, &harp.FieldError{Field: "dir", Message: filepath.Join(dir, "journal") + " is not a folder"}
+		return nil, &harp.FieldError{Field: "dir", Message: path + " is not a folder"}
 	}
 	if err := prepareDir(dir); err != nil {
 		return nil, err

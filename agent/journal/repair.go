@@ -41,9 +41,10 @@ func Check(fsys FS) (Report, error) {
 // Salvage makes a journal in to, which must be empty, of what can be read of the one in
 // from, and reports that. The new one has another id, by which a dispatcher knows that
 // something may be missing. Attempts in Partial, and those that were accepted and not
-// started, get tombstones: they will not be started again. Errors: ErrInvalid if there
-// are files in to; those of both file systems.
-func Salvage(from, to FS) (Report, error) {
+// started, get tombstones: they will not be started again. Those that are known elsewhere
+// get none, and are absent. Errors: ErrInvalid if there are files in to; those of both file
+// systems.
+func Salvage(from, to FS, elsewhere ...Key) (Report, error) {
 	if names, err := to.List(); err != nil {
 		return Report{}, ioError("list", err)
 	} else if len(names) > 0 {
@@ -58,7 +59,7 @@ func Salvage(from, to FS) (Report, error) {
 	if err := w.j.create(segment{number: 1}); err != nil {
 		return Report{}, err
 	}
-	err = errors.Join(w.copy(s), w.j.file.Close())
+	err = errors.Join(w.copy(s, elsewhere), w.j.file.Close())
 	return s.report(), err
 }
 
@@ -327,12 +328,15 @@ type salvage struct {
 	g *group
 }
 
-func (w *salvage) copy(s *survey) error {
+func (w *salvage) copy(s *survey, elsewhere []Key) error {
 	if err := s.read(w.add); err != nil {
 		return err
 	}
 	at := time.Now().UnixNano()
 	for _, k := range s.partial {
+		if slices.Contains(elsewhere, k) {
+			continue
+		}
 		if err := w.add(&entry{kind: kindTomb, key: k, at: at}); err != nil {
 			return err
 		}
