@@ -137,12 +137,12 @@ func New(cfg Config) *Agent {
 		log:       log,
 		instance:  harp.NewID(),
 		catalogue: catalogue{procedures: map[string]*procedure{}},
-		roster:    newRoster(cfg.Limits.MaxAttempts),
 		keeper:    newKeeper(&cfg, log),
 		epochs:    map[string]int64{},
 		unknown:   map[journal.Key]time.Time{},
 		longest:   defaultLongest,
 	}
+	a.roster = newRoster(cfg.Limits.MaxAttempts, a.keeper.owes)
 	a.budget = newBudget(a.keeper.opts.MaxAgent, a.keeper.opts.MaxJob, cfg.Limits.MaxAttempts)
 	if cfg.Exec != nil {
 		var p *procedure
@@ -173,6 +173,7 @@ func (a *Agent) begin() (*stay, error) {
 	if a.stays++; a.stays == 1 {
 		a.here, a.letGo = context.WithCancel(context.Background())
 		a.adopt()
+		a.roster.know()
 	}
 	for _, at := range a.roster.held() {
 		at.rehand()

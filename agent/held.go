@@ -268,6 +268,7 @@ func (s *session) forgetJournalled(k journal.Key) {
 	}
 	_ = j.Forget(k) // else it is listed and forgotten once more
 	s.agent.roster.vacate()
+	s.agent.roster.lookIdle()
 }
 
 // endTime is about when an attempt ended.

@@ -25,16 +25,18 @@ type stay struct{ work sync.WaitGroup }
 // those that somebody is told of.
 type roster struct {
 	most int
+	owes func() bool // whether how something ended is to be told that would be lost with the process
 
 	mu       sync.Mutex // guards what follows, and the owner of each attempt
 	attempts map[key]*attempt
 	owed     map[*session]struct{} // were told to ask again later
 	draining bool                  // nobody is let in any more
+	known    bool                  // what the last agent has left is in it
 	idle     moment                // that, and nobody is there
 }
 
-func newRoster(most int) roster {
-	return roster{most: most, attempts: map[key]*attempt{}, owed: map[*session]struct{}{}}
+func newRoster(most int, owes func() bool) roster {
+	return roster{most: most, owes: owes, attempts: map[key]*attempt{}, owed: map[*session]struct{}{}}
 }
 
 // enter takes on an attempt for a session. It returns the one that is already
@@ -104,7 +106,8 @@ func (r *roster) leave(at *attempt, room bool) {
 	}
 }
 
-// drain lets nobody in any more, and returns what is closed when nobody is there.
+// drain lets nobody in any more, and returns what is closed when nobody is there and
+// nothing is owed.
 func (r *roster) drain() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,8 +116,23 @@ func (r *roster) drain() <-chan struct{} {
 	return r.idle.come()
 }
 
+// know notes that what the last agent has left is on the roster.
+func (r *roster) know() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known = true
+	r.lookIdleLocked()
+}
+
+// lookIdle looks whether nothing is to be done any more.
+func (r *roster) lookIdle() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lookIdleLocked()
+}
+
 func (r *roster) lookIdleLocked() {
-	if r.draining && len(r.attempts) == 0 {
+	if r.draining && r.known && len(r.attempts) == 0 && !r.owes() {
 		r.idle.comes()
 	}
 }
