@@ -57,7 +57,7 @@ type attempt struct {
 	nobody    bool          // asks for it any more: records are dropped, and so is the end
 	deaf      bool          // to what its command still prints: that is dropped
 	awaited   bool          // its first report comes now
-	report    *report       // who is told; nil: nobody at present
+	report    *report       // tells a peer of it; nil: none at present
 	here      *attendance   // it runs where its call is answered; nil: elsewhere
 }
 

@@ -321,8 +321,8 @@ func (r *running) hold(at *attempt) {
 	}
 }
 
-// holds reports whether somebody is there who makes room for what is printed: its
-// dispatcher, or the direct caller without whom there is no such attempt.
+// holds reports whether a peer is connected that makes room for what is printed: the
+// attempt's dispatcher, or the direct caller without which there is no such attempt.
 func (r *running) holds(at *attempt) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -106,7 +106,7 @@ func (s *session) run(ctx context.Context) error {
 	loops.Go(s.newsLoop)
 	select {
 	case <-ctx.Done():
-		s.drain()
+		s.endAttempts()
 	case <-s.transport.Done():
 	}
 	s.transport.Close(nil)
@@ -115,9 +115,9 @@ func (s *session) run(ctx context.Context) error {
 	return s.transport.Err()
 }
 
-// drain ends what runs, and waits for it and for its end to be taken, as long as
+// endAttempts ends what runs, and waits for it and for its end to be taken, as long as
 // the session lasts.
-func (s *session) drain() {
+func (s *session) endAttempts() {
 	own := s.agent.roster.close(s)
 	for _, at := range own {
 		at.interrupt(harp.ErrClosed)

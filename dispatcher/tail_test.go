@@ -233,8 +233,8 @@ func TestATailForgetsWhenNobodyFollows(t *testing.T) {
 	}
 }
 
-// A record that alone is more than a tail may keep is not kept; who has read it is at the
-// end all the same.
+// A record that alone is more than a tail may keep is not kept; a follower that has read it
+// is at the end all the same.
 func TestATailWithoutRoomKnowsItsEnd(t *testing.T) {
 	var ts tails
 	held := ts.follow("job")

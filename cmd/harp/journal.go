@@ -149,8 +149,8 @@ func journalObject(dir string, r *journal.Report) object {
 		{"journal", r.ID},
 		{"segments", r.Segments},
 		{"bytes", r.Bytes},
-		{"running", running(r)},
-		{"ended", len(r.Held) - running(r)},
+		{"running", countRunning(r)},
+		{"ended", len(r.Held) - countRunning(r)},
 		{"partial", len(r.Partial)},
 		{"tombstones", r.Tombs},
 		{"torn", r.Torn},
@@ -158,8 +158,8 @@ func journalObject(dir string, r *journal.Report) object {
 	}
 }
 
-// running is how many attempts have not ended, so far as the journal says.
-func running(r *journal.Report) (n int) {
+// countRunning returns how many attempts have not ended, so far as the journal says.
+func countRunning(r *journal.Report) (n int) {
 	for _, h := range r.Held {
 		if h.State != journal.Ended {
 			n++
@@ -177,7 +177,7 @@ func journalRows(dir string, r *journal.Report) [][2]string {
 	rows := [][2]string{
 		{"journal", id + " in " + filepath.Join(dir, "journal")},
 		{"size", fmt.Sprintf("%d bytes, segments: %d", r.Bytes, r.Segments)},
-		{"attempts", fmt.Sprintf("%d not ended, %d ended and not acknowledged", running(r), len(r.Held)-running(r))},
+		{"attempts", fmt.Sprintf("%d not ended, %d ended and not acknowledged", countRunning(r), len(r.Held)-countRunning(r))},
 		{"tombstones", fmt.Sprint(r.Tombs)},
 	}
 	if n := len(r.Partial); n > 0 {

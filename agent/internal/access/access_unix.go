@@ -104,7 +104,7 @@ func (w *walk) step(name string) error {
 }
 
 // check looks at one thing on the way. What is in a directory that others may write is
-// safe if that is sticky: only its owner can replace it, who is looked at.
+// safe if that is sticky: only its owner can replace it, and the owner is looked at.
 func (w *walk) check(path string, info fs.FileInfo) error {
 	if info == nil {
 		var err error

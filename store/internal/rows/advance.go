@@ -48,7 +48,7 @@ func (s *schedule) isDue(now int64) bool {
 }
 
 // rewrite writes the rows of jobs that their queue's mark has cancelled, as far as the
-// commit has room: nobody waits for them, who reads one sees the mark.
+// commit has room. Nothing waits for them, as whatever reads one sees the mark.
 func (s *Store) rewrite(t *tx, out *store.Advanced) error {
 	for n := 0; n < maxDue && t.hasRoom(maxEvent+maxStep); n++ {
 		e := s.sched.nextDoomed()
