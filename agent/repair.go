@@ -66,7 +66,7 @@ const (
 )
 
 // finishRepair ends a repair that was interrupted when the damaged journal was out of the
-// way and the new one, which is whole then, not yet in its place. Who calls it has locked
+// way and the new one, which is whole then, not yet in its place. The caller has locked
 // the directory.
 func finishRepair(dir string) error {
 	if _, err := os.Lstat(filepath.Join(dir, "journal")); !errors.Is(err, fs.ErrNotExist) {
