@@ -328,12 +328,12 @@ func TestEmitWhileStopping(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {
 		a := newAgent(t, p)
 		errs := make(chan error, 2)
-		offerStream(a, "count", func(ctx context.Context, emit func(int) error) error {
-			for ctx.Err() == nil {
-				if err := emit(0); err != nil {
-					errs <- err
-				}
+		offerStream(a, "count", func(_ context.Context, emit func(int) error) error {
+			err := emit(0)
+			for err == nil { // it may be stopped between two
+				err = emit(0)
 			}
+			errs <- err
 			errs <- emit(1)
 			return nil
 		})
