@@ -7,6 +7,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/command"
+	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 	"github.com/harpcaller/harp/internal/schema"
 )
@@ -19,7 +20,7 @@ import (
 // Errors: harp.ErrInvalid, several joined, each naming file, line and field; os's for
 // what cannot be read; harp.ErrConflict for a procedure that is there already.
 func (a *Agent) Load(dir string) error {
-	procedures, err := load(dir)
+	procedures, err := load(dir, proc.EnableController)
 	if err != nil {
 		return err
 	}
@@ -35,15 +36,16 @@ func (a *Agent) Load(dir string) error {
 	return nil
 }
 
-// CheckDir reports whether Load would take the directory as it is now. Errors: as
-// Load.
+// CheckDir reports whether Load would take the directory as it is now. Of limits that are
+// kept by cgroup v2 it looks whether the machine has the controllers; whether an agent may
+// use them depends on how that is started, and Load says it. Errors: as Load.
 func CheckDir(dir string) error {
-	_, err := load(dir)
+	_, err := load(dir, proc.HasController)
 	return err
 }
 
-func load(dir string) ([]*procedure, error) {
-	commands, err := command.Load(dir)
+func load(dir string, able func(controller string) error) ([]*procedure, error) {
+	commands, err := command.Load(dir, able)
 	if err != nil {
 		return nil, err
 	}

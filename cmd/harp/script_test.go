@@ -76,6 +76,7 @@ func TestScript(t *testing.T) {
 			env.Values[processesKey{}] = processes{}
 			return nil
 		},
+		Condition: condition,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": cmdExits,
 
@@ -91,6 +92,18 @@ func TestScript(t *testing.T) {
 			"await":   cmdAwait,
 		},
 	})
+}
+
+// condition says what the machine has. In CI nothing may be missing.
+func condition(name string) (bool, error) {
+	switch is := os.Geteuid() == 0; {
+	case name != "root":
+		return false, fmt.Errorf("there is no condition %s", name)
+	case !is && os.Getenv("CI") != "":
+		return false, errors.New("only root can do this")
+	default:
+		return is, nil
+	}
 }
 
 // plainProgram is the folder of the program, built without the race detector. Who needs

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -300,7 +301,80 @@ func (b *builder) process() {
 	if d.Umask != nil {
 		c.process.Umask = new(int(*d.Umask))
 	}
+	b.groupLimits()
+	b.privateTmp()
 	b.limits()
+}
+
+// What a command can have at least: it begins in the process that makes itself the command.
+const (
+	minMemory = 16 << 20
+	minPIDs   = 16
+	minCPU    = 0.01
+	maxCPU    = 1e6
+
+	cpuPeriod = 100_000 // microseconds, of which proc.Limits says how many
+)
+
+// groupLimits reads the limits of all its processes together.
+func (b *builder) groupLimits() {
+	d, l := b.d, &b.cmd.process.Limits
+	if m := int64(d.MemoryMax); m != 0 {
+		if m < minMemory {
+			b.errorf("memory_max", "must be at least 16MiB, which starting it needs")
+		}
+		l.Memory = m
+		b.need("memory_max", "memory")
+	}
+	if n := d.CPUMax; n != nil {
+		if !(*n >= minCPU && *n <= maxCPU) {
+			b.errorf("cpu_max", "must be a number of CPUs such as 0.5 or 2, at least %v", minCPU)
+		}
+		l.CPU = int64(math.Round(*n * cpuPeriod))
+		b.need("cpu_max", "cpu")
+	}
+	if n := d.PIDsMax; n != nil {
+		if *n < minPIDs {
+			b.errorf("pids_max", "must be at least %d, which starting it needs", minPIDs)
+		}
+		l.PIDs = *n
+		b.need("pids_max", "pids")
+	}
+}
+
+// need notes a limit that is kept by a controller.
+func (b *builder) need(field, controller string) {
+	b.cmd.needs = append(b.cmd.needs, need{field, controller})
+	if b.d.LeaveRunning {
+		b.errorf(field, "must not be there with leave_running: what it leaves behind would go on without")
+	}
+}
+
+// privateTmp reads whether it has a /tmp of its own, where nothing of the machine's is.
+func (b *builder) privateTmp() {
+	if !b.d.PrivateTmp {
+		return
+	}
+	b.cmd.tmp = true
+	b.cmd.needs = append(b.cmd.needs, need{field: "private_tmp"})
+	dir := b.cmd.process.Dir
+	if inTmp(dir) {
+		b.errorf("cwd", "must not be in /tmp or /var/tmp, which are empty with private_tmp; cwd: private is a folder of each job's own")
+	}
+	for _, s := range slices.Concat(b.cmd.scripts, b.cmd.dryScripts) {
+		if inTmp(s.name) {
+			b.errorf("command", "%s must not be in /tmp or /var/tmp, which are empty with private_tmp", s.name)
+		}
+	}
+	if path := b.d.Result.Path; path != "" && (inTmp(path) || !filepath.IsAbs(path) && inTmp(filepath.Join(dir, path))) {
+		b.errorf("result.path", "must not be in /tmp or /var/tmp, which are the command's own with private_tmp; without it HARP_RESULT names a file")
+	}
+}
+
+// inTmp reports whether a path leads into a folder that private_tmp hides.
+func inTmp(path string) bool {
+	path = filepath.Clean(path)
+	return strings.HasPrefix(path, "/tmp/") || strings.HasPrefix(path, "/var/tmp/")
 }
 
 func (b *builder) limits() {

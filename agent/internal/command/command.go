@@ -55,9 +55,14 @@ type Command struct {
 	success []int
 	records supervisor.Splitting
 	leave   bool
-	private bool        // it has a directory of its own
+	private bool // it has a directory of its own
+	tmp     bool // it has a /tmp of its own
+	needs   []need
 	exec    *ExecPolicy // of the ad-hoc procedure, which has none of the templates
 }
+
+// need is what a field of a procedure needs this machine for.
+type need struct{ field, controller string }
 
 // element is an element of an argv, or several that are left out and repeated together.
 type element struct{ words []template }

@@ -34,6 +34,11 @@ type declaration struct {
 	Nice    *int               `yaml:"nice"`
 
 	NoNewPrivileges bool `yaml:"no_new_privileges"`
+	PrivateTmp      bool `yaml:"private_tmp"`
+
+	MemoryMax yamlfile.Bytes `yaml:"memory_max"`
+	CPUMax    *float64       `yaml:"cpu_max"`
+	PIDsMax   *int64         `yaml:"pids_max"`
 
 	Timeout     yamlfile.Duration `yaml:"timeout"`
 	MaxExecTime yamlfile.Duration `yaml:"max_exec_time"`

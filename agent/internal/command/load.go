@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/harpcaller/harp/agent/internal/access"
+	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/internal/yamlfile"
 )
 
@@ -25,7 +26,9 @@ const maxFile = 1 << 20
 // Errors: *yamlfile.Error, which is harp.ErrInvalid, for what is wrong in the files,
 // joined if there are several; os's for what cannot be read. With an error there are no
 // commands.
-func Load(dir string) ([]*Command, error) {
+//
+// able says whether this machine can keep limits by a controller of cgroup v2.
+func Load(dir string, able func(controller string) error) ([]*Command, error) {
 	paths, err := files(dir)
 	if err != nil {
 		return nil, err
@@ -36,7 +39,7 @@ func Load(dir string) ([]*Command, error) {
 		from  = map[string]string{} // the file, by procedure
 	)
 	for _, path := range paths {
-		f, list, err := read(path)
+		f, list, err := read(path, able)
 		wrong = append(wrong, err)
 		for _, c := range list {
 			if other, ok := from[c.Doc.Name]; ok {
@@ -88,7 +91,7 @@ func files(dir string) ([]string, error) {
 }
 
 // read reads a file of procedures. There are none with an error.
-func read(path string) (*yamlfile.File, []*Command, error) {
+func read(path string, able func(controller string) error) (*yamlfile.File, []*Command, error) {
 	text, err := readTrusted(path)
 	if err != nil {
 		return nil, nil, err
@@ -100,6 +103,9 @@ func read(path string) (*yamlfile.File, []*Command, error) {
 	var wrong []error
 	for _, c := range list {
 		wrong = append(wrong, c.untrusted(f, "command", c.scripts), c.untrusted(f, "dry_run", c.dryScripts))
+		for _, n := range c.needs {
+			wrong = append(wrong, c.unable(f, n, able))
+		}
 	}
 	if err := errors.Join(wrong...); err != nil {
 		return f, nil, err
@@ -112,6 +118,20 @@ func (c *Command) untrusted(f *yamlfile.File, field string, scripts []script) er
 	err := c.checkScripts(scripts)
 	if err != nil {
 		return f.Errorf(c.Doc.Name+"."+field, "%v", err)
+	}
+	return nil
+}
+
+// unable reports whether this machine has not what a field of a procedure needs.
+func (c *Command) unable(f *yamlfile.File, n need, able func(controller string) error) error {
+	err := error(nil)
+	if n.controller != "" {
+		err = able(n.controller)
+	} else {
+		err = proc.ProbePrivateTmp()
+	}
+	if err != nil {
+		return f.Errorf(c.Doc.Name+"."+n.field, "cannot be had here: %v", err)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/internal/needs"
 	"github.com/harpcaller/harp/internal/schema"
 	"github.com/harpcaller/harp/internal/yamlfile"
@@ -50,7 +51,7 @@ func examples(t testing.TB) map[string]*Command {
 		}
 		files[e.Name()] = string(text)
 	}
-	list, err := Load(folder(t, files))
+	list, err := Load(folder(t, files), hasAll)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,18 +98,18 @@ func TestLimitsOfExamples(t *testing.T) {
 }
 
 func TestLoadOfNothing(t *testing.T) {
-	list, err := Load(folder(t, map[string]string{"README": "x", ".hidden.yaml": "x: [", "none.yaml": "# nothing\n"}))
+	list, err := Load(folder(t, map[string]string{"README": "x", ".hidden.yaml": "x: [", "none.yaml": "# nothing\n"}), hasAll)
 	if err != nil || len(list) > 0 {
 		t.Errorf("loaded %v, %v", list, err)
 	}
-	if _, err := Load(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Load(filepath.Join(t.TempDir(), "none"), hasAll); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of no directory the error is %v", err)
 	}
 }
 
 func TestLoadNamesBothFilesOfADuplicate(t *testing.T) {
 	dir := folder(t, map[string]string{"a.yaml": "# one\nx:\n  command: [a]\n", "b.yml": "y: {command: [a]}\nx: {command: [b]}\n"})
-	list, err := Load(dir)
+	list, err := Load(dir, hasAll)
 	want := filepath.Join(dir, "b.yml") + ":2: x: is in " + filepath.Join(dir, "a.yaml") + " already"
 	if list != nil || !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, %v; want %s", list, err, want)
@@ -116,7 +117,7 @@ func TestLoadNamesBothFilesOfADuplicate(t *testing.T) {
 }
 
 func TestLoadJoinsTheErrorsOfAllFiles(t *testing.T) {
-	_, err := Load(folder(t, map[string]string{"a.yaml": "x: {command: [a], odd: 1}\n", "b.yml": "y: {comand: [a]}\n", "c.yaml": "z: {command: []}\n"}))
+	_, err := Load(folder(t, map[string]string{"a.yaml": "x: {command: [a], odd: 1}\n", "b.yml": "y: {comand: [a]}\n", "c.yaml": "z: {command: []}\n"}), hasAll)
 	for _, want := range []string{"a.yaml:1: x.odd: is not known", "b.yml:1: y.comand: is not known", "c.yaml:1: z.command: is missing"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %s:\n%v", want, err)
@@ -130,7 +131,7 @@ func TestLoadRefusesWhatOthersCanWrite(t *testing.T) {
 		if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
 			t.Fatal(err)
 		}
-		_, err := Load(dir)
+		_, err := Load(dir, hasAll)
 		var wrong *yamlfile.Error
 		if !errors.As(err, &wrong) || wrong.File != filepath.Join(dir, name) || !strings.Contains(wrong.Message, "can be written by others") {
 			t.Errorf("%s with mode %v: %v", name, mode, err)
@@ -144,7 +145,7 @@ func TestLoadRefusesAnotherUsersFile(t *testing.T) {
 	if err := os.Chown(filepath.Join(dir, "a.yaml"), 65534, 65534); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(dir); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), "is owned by user 65534") {
+	if _, err := Load(dir, hasAll); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), "is owned by user 65534") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -154,11 +155,11 @@ func TestLoadRefusesWhatIsNoFile(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "a.yaml"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(dir); !errors.Is(err, harp.ErrInvalid) {
+	if _, err := Load(dir, hasAll); !errors.Is(err, harp.ErrInvalid) {
 		t.Errorf("of a directory the error is %v", err)
 	}
 	dir = folder(t, map[string]string{"a.yaml": "#" + strings.Repeat("x", maxFile)})
-	if _, err := Load(dir); !errors.Is(err, harp.ErrInvalid) {
+	if _, err := Load(dir, hasAll); !errors.Is(err, harp.ErrInvalid) {
 		t.Errorf("of a large file the error is %v", err)
 	}
 }
@@ -249,6 +250,16 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{run + "\numask: 9", `:3: x.umask: must be an octal number such as 022, is "9"`},
 		{run + "\nnice: 20", `:3: x.nice: must be from -20, which is first, to 19, is 20`},
 		{run + "\nnice: low", `:3: x.nice: must be`},
+		{run + "\nmemory_max: 15MiB", `:3: x.memory_max: must be at least 16MiB`},
+		{run + "\nmemory_max: much", `:3: x.memory_max: must be`},
+		{run + "\ncpu_max: 0.001", `:3: x.cpu_max: must be a number of CPUs such as 0.5 or 2, at least 0.01`},
+		{run + "\ncpu_max: .nan", `:3: x.cpu_max: must be a number of CPUs`},
+		{run + "\npids_max: 15", `:3: x.pids_max: must be at least 16`},
+		{run + "\npids_max: 16\nleave_running: true", `:3: x.pids_max: must not be there with leave_running`},
+		{run + "\nprivate_tmp: true\ncwd: /tmp/x", `:4: x.cwd: must not be in /tmp or /var/tmp`},
+		{run + "\nprivate_tmp: true\nresult: {from: file, path: /tmp/../var/tmp/x}", `:4: x.result.path: must not be in /tmp or /var/tmp`},
+		{run + "\nprivate_tmp: true\ncwd: /tmp\nresult: {from: file, path: x}", `:5: x.result.path: must not be in /tmp or /var/tmp`},
+		{"private_tmp: true\ncommand: [/tmp/x]", `:3: x.command: /tmp/x must not be in /tmp`},
 		{run + "\nrlimits: {nofiles: 5}", `:3: x.rlimits: nofiles is not known; there is as, core`},
 		{run + "\nrlimits: {nofile: many}", `:3: x.rlimits.nofile: must be a number such as 1024`},
 		{run + "\nrlimits: {nofile: {soft: 2, hard: 1}}", `:3: x.rlimits.nofile: soft must not be more than hard`},
@@ -330,4 +341,34 @@ func FuzzLoad(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestLimitsThatCannotBeKeptAreRefused: a limit that this machine cannot keep is named when
+// the file is read, and the one that it can is what the command gets.
+func TestLimitsThatCannotBeKeptAreRefused(t *testing.T) {
+	const text = "x:\n  command: [/bin/true]\n  memory_max: 512MiB\n  cpu_max: 1.5\n  pids_max: 100\n"
+	dir := folder(t, map[string]string{"f.yaml": text})
+	cannot := errors.New("not enabled")
+	_, err := Load(dir, func(controller string) error {
+		if controller == "memory" {
+			return nil
+		}
+		return cannot
+	})
+	for _, want := range []string{"f.yaml:4: x.cpu_max: cannot be had here: not enabled", "f.yaml:5: x.pids_max: cannot be had here: not enabled"} {
+		if !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if err != nil && strings.Contains(err.Error(), "memory_max") {
+		t.Errorf("what can be kept is refused: %v", err)
+	}
+	list, err := Load(dir, hasAll)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := list[0].Prepare(Call{})
+	if want := (proc.Limits{Memory: 512 << 20, CPU: 150_000, PIDs: 100}); err != nil || spec.Command.Limits != want {
+		t.Errorf("got %+v, %v, want %+v", spec.Command.Limits, err, want)
+	}
 }

@@ -7,3 +7,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// hasAll is a machine that has all controllers.
+func hasAll(string) error { return nil }

@@ -123,6 +123,9 @@ func ending(end supervisor.End) string {
 	if end.Core {
 		text += " (core dumped)"
 	}
+	if end.OutOfMemory {
+		text += ", killed because it took more than memory_max"
+	}
 	switch {
 	case end.Killed == 1:
 		text += ", 1 process had to be killed"
@@ -163,6 +166,9 @@ func data(end supervisor.End) harp.Value {
 	}
 	if end.Core {
 		d["core"] = true
+	}
+	if end.OutOfMemory {
+		d["out_of_memory"] = true
 	}
 	if end.OutputOpen {
 		d["output_open"] = true

@@ -42,6 +42,7 @@ func TestOutcomeOfFailure(t *testing.T) {
 		message string
 	}{
 		{supervisor.End{Status: proc.Status{Exit: 3}, LastError: "no such file\x1b[31m \xff"}, TypeExit, 3, "exit code 3: no such file [31m \uFFFD"},
+		{supervisor.End{Status: proc.Status{Exit: -1, Signal: "SIGKILL", OutOfMemory: true}}, TypeSignal, 137, "ended by SIGKILL, killed because it took more than memory_max"},
 		{supervisor.End{Status: proc.Status{Exit: 1, Killed: 1}, OutputOpen: true}, TypeExit, 1, "exit code 1, 1 process had to be killed, its output was still open"},
 		{supervisor.End{Status: proc.Status{Exit: -1, Signal: "SIGSEGV", Core: true}}, TypeSignal, 139, "ended by SIGSEGV (core dumped)"},
 		{supervisor.End{Status: proc.Status{Exit: -1, Signal: "SIGNONE"}}, TypeSignal, 128, "ended by SIGNONE"},

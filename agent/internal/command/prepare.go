@@ -66,7 +66,7 @@ func (c *Command) spec(call Call) supervisor.Spec {
 		Procedure: c.Doc.Name, Command: c.process,
 		Timeout: call.Timeout, MaxExecTime: call.MaxExecTime, Grace: c.grace,
 		Records: c.records, MaxRecord: call.MaxRecord, MaxSpool: call.MaxSpool,
-		Result: c.result, Success: slices.Clone(c.success), Leave: c.leave, Private: c.private,
+		Result: c.result, Success: slices.Clone(c.success), Leave: c.leave, Private: c.private, PrivateTmp: c.tmp,
 	}
 	s.Command.Groups, s.Command.Rlimits = slices.Clone(s.Command.Groups), slices.Clone(s.Command.Rlimits)
 	if call.DryRun {

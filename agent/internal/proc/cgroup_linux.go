@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,10 +18,15 @@ import (
 // is never emptied or removed.
 const cgroupPrefix = "harp."
 
+// agentCgroup is the name of the cgroup that agents are in where commands have limits: the
+// kernel puts none on those inside a cgroup that has processes itself.
+const agentCgroup = "harp-agent"
+
 // cgroup is the directory of a cgroup v2; empty: none.
 type cgroup string
 
-// NewCgroup makes a cgroup inside that of this process, for [Options.Cgroup]. The name is
+// NewCgroup makes a cgroup inside that of this process, or beside it if that is called
+// harp-agent, for [Options.Cgroup]. The name is
 // of letters, digits, '.', '_' and '-'. An empty one that was left behind is taken over;
 // fs.ErrExist says that there is one with processes in it. [ErrNoCgroups] says that none
 // can be had here, and why.
@@ -65,8 +71,8 @@ func newCgroup(parent, name string) (string, error) {
 	return dir, nil
 }
 
-// ownCgroup returns the directory of the cgroup v2 that this process is in, if processes
-// may be put into its children.
+// ownCgroup returns the directory of the cgroup v2 that this process is in, or of that
+// around it if it is in one for agents, if processes may be put into its children.
 func ownCgroup(p procfs) (string, error) {
 	mount, root, err := p.cgroupMount()
 	if err != nil {
@@ -81,6 +87,7 @@ func ownCgroup(p procfs) (string, error) {
 		if !ok {
 			continue
 		}
+		own = strings.TrimSuffix(own, "/"+agentCgroup)
 		below, ok := strings.CutPrefix(own, strings.TrimSuffix(root, "/"))
 		if !ok || strings.Contains(own, "/..") {
 			return "", fmt.Errorf("%w: that of this process, %s, is not mounted", ErrNoCgroups, own)
@@ -140,17 +147,25 @@ func (c cgroup) within() []string {
 func (c cgroup) members() (map[int]bool, error) {
 	found := map[int]bool{}
 	for _, dir := range c.within() {
-		b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		in, err := processesOf(dir)
 		if noResources(err) {
 			return nil, err
 		}
-		for line := range strings.Lines(string(b)) {
-			if pid, err := strconv.Atoi(strings.TrimSuffix(line, "\n")); err == nil && pid > 0 {
-				found[pid] = true
-			}
-		}
+		maps.Copy(found, in)
 	}
 	return found, nil
+}
+
+// processesOf returns the processes in a directory, without those below it.
+func processesOf(dir string) (map[int]bool, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	found := map[int]bool{}
+	for line := range strings.Lines(string(b)) {
+		if pid, err := strconv.Atoi(strings.TrimSuffix(line, "\n")); err == nil && pid > 0 {
+			found[pid] = true
+		}
+	}
+	return found, err
 }
 
 // kill ends everything in the cgroup at once. What it did shows at the next look.
@@ -175,15 +190,28 @@ func (c cgroup) remove() error {
 // release puts what is in the cgroup into the one it was made in, and removes it.
 func (c cgroup) release() error {
 	const rounds = 10 // what is born meanwhile is in it
-	into := filepath.Join(filepath.Dir(string(c)), "cgroup.procs")
+	into := filepath.Dir(string(c))
+	if leaf := filepath.Join(into, agentCgroup); isDir(leaf) {
+		into = leaf // what is around it may have none
+	}
 	for range rounds {
 		members, err := c.members()
 		if err != nil || len(members) == 0 {
 			break
 		}
-		for pid := range members {
-			_ = os.WriteFile(into, []byte(strconv.Itoa(pid)), 0) // it may be gone
-		}
+		move(members, into)
 	}
 	return c.remove()
+}
+
+// move puts processes into a cgroup.
+func move(pids map[int]bool, dir string) {
+	for pid := range pids {
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0) // it may be gone
+	}
+}
+
+func isDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
 }

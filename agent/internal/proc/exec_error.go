@@ -12,6 +12,7 @@ const (
 	stageDir    = "dir"
 	stageLimits = "limits"
 	stageCgroup = "cgroup"
+	stageTmp    = "tmp"
 	stageExec   = "exec"
 )
 

@@ -45,6 +45,8 @@ type instructions struct {
 	Nice       *int        `json:"nice"`
 	NoNew      bool        `json:"no_new_privileges"`
 	Credential *credential `json:"credential"`
+	Tmp        string      `json:"tmp"`
+	Kept       string      `json:"kept"`
 }
 
 // failure is an [ExecError] on its way from the launcher.
@@ -70,7 +72,7 @@ func (s Spec) instructions(path string, as *credential) instructions {
 	in := instructions{
 		Path: path, Argv: toBytes(s.Argv), Env: toBytes(s.Env), Dir: s.dir(),
 		Umask: defaultUmask, Rlimits: s.Rlimits, Credential: as,
-		Nice: s.Nice, NoNew: s.NoNewPrivileges,
+		Nice: s.Nice, NoNew: s.NoNewPrivileges, Tmp: s.Tmp, Kept: s.Kept,
 	}
 	if s.Umask != nil {
 		in.Umask = *s.Umask
@@ -119,6 +121,11 @@ func fail(out io.Writer, f failure) {
 func (i instructions) become(out io.Writer) failure {
 	runtime.LockOSThread() // what follows is the thread's that executes the command
 	argv, env := toStrings(i.Argv), toStrings(i.Env)
+	if i.Tmp != "" {
+		if err := hideTmp(i.Tmp, i.Kept); err != nil {
+			return failed(stageTmp, "private_tmp", "", err)
+		}
+	}
 	syscall.Umask(i.Umask)
 	if i.Nice != nil {
 		if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, *i.Nice); err != nil {

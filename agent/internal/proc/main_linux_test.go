@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 var helpers = map[string]func(args []string){
 	"argv":      printArgv,
 	"supervise": supervise,
+	"make room": makeSomeRoom,
 }
 
 // helper is the argv of a helper.

@@ -54,5 +54,14 @@ func EndOrphans(context.Context, Identity, string, string, int64, time.Duration)
 // NewCgroup says that there are no cgroups here.
 func NewCgroup(string) (dir string, err error) { return "", ErrNoCgroups }
 
+// HasController says that there are no cgroups here.
+func HasController(string) error { return ErrNoCgroups }
+
+// EnableController says that there are no cgroups here.
+func EnableController(string) error { return ErrNoCgroups }
+
+// ProbePrivateTmp is for Linux only: the error is errors.ErrUnsupported.
+func ProbePrivateTmp() error { return errors.ErrUnsupported }
+
 // ProbeCgroups says that there are no cgroups here.
 func ProbeCgroups() error { return ErrNoCgroups }

@@ -37,10 +37,24 @@ func NewCgroup(string) (dir string, err error) { return "", ErrNoCgroups }
 // ProbeCgroups says that there are no cgroups here.
 func ProbeCgroups() error { return ErrNoCgroups }
 
+// HasController says that there are no cgroups here.
+func HasController(string) error { return ErrNoCgroups }
+
+// EnableController says that there are no cgroups here.
+func EnableController(string) error { return ErrNoCgroups }
+
+// ProbePrivateTmp is for Linux only: the error is errors.ErrUnsupported.
+func ProbePrivateTmp() error { return errors.ErrUnsupported }
+
+func hideTmp(string, string) error { return errors.ErrUnsupported }
+
 type cgroup string
 
 func (cgroup) remove() error  { return nil }
 func (cgroup) release() error { return nil }
+
+func (cgroup) limit(Limits) error { return ErrNoCgroups }
+func (cgroup) outOfMemory() bool  { return false }
 
 func (c cgroup) attach(*syscall.SysProcAttr) (closeDir func(), err error) {
 	if c != "" {

@@ -29,6 +29,21 @@ type Spec struct {
 	// NoNewPrivileges keeps what is executed from getting more rights than the command
 	// has, as by set-user-ID programs.
 	NoNewPrivileges bool `json:"no_new_privileges,omitempty"`
+
+	// Tmp is a directory that is /tmp and /var/tmp for the command; empty: it has those of
+	// all. Kept is one that it sees all the same where it is, though that is in one of them.
+	Tmp  string `json:"tmp,omitempty"`
+	Kept string `json:"kept,omitempty"`
+
+	Limits Limits `json:"limits,omitzero"`
+}
+
+// Limits are those of a command and of all that comes of it together, which its cgroup has.
+// Without [Options.Cgroup] they are refused. 0: none.
+type Limits struct {
+	Memory int64 `json:"memory,omitempty"` // bytes, without swap
+	CPU    int64 `json:"cpu,omitempty"`    // microseconds of every 100 ms, on all CPUs together
+	PIDs   int64 `json:"pids,omitempty"`   // processes and threads
 }
 
 // Rlimit is a limit of the kernel on a process.
@@ -70,7 +85,7 @@ type Options struct {
 // ExecError says that a command was not started: there is no such file, or it may not
 // be executed, or what its Spec wants cannot be had.
 type ExecError struct {
-	Stage string // lookup, user, dir, limits, cgroup, exec
+	Stage string // lookup, user, dir, limits, cgroup, tmp, exec
 	Err   error
 }
 
@@ -84,4 +99,6 @@ type Status struct {
 	Strays  int // processes that had left the group, and were ended
 	CPUTime time.Duration
 	MaxRSS  int64 // bytes
+
+	OutOfMemory bool `json:",omitempty"` // processes were killed as all of them took more than Limits.Memory
 }

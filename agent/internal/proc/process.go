@@ -163,7 +163,7 @@ func (p *Process) Wait() Status {
 func (p *Process) statusNow() Status {
 	s := Status{
 		Exit: -1, Killed: len(p.tally.killed), Strays: len(p.tally.strays),
-		RanFor: p.ended.Sub(p.began),
+		RanFor: p.ended.Sub(p.began), OutOfMemory: p.cgroup.outOfMemory(),
 	}
 	if p.state == nil {
 		return s

@@ -178,6 +178,7 @@ func TestOwnCgroup(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ mountinfo, own, want string }{
 		"a service":         {at("/"), "0::/agent\n", mount + "/agent"},
+		"one for agents":    {at("/"), "0::/agent/harp-agent\n", mount + "/agent"},
 		"the root":          {at("/"), "1:cpu:/x\n0::/\n", mount},
 		"part is mounted":   {at("/docker/1"), "0::/docker/1/agent\n", mount + "/agent"},
 		"its own namespace": {at("/.."), "0::/agent\n", ""},

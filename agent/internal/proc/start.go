@@ -4,6 +4,7 @@ package proc
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ var errNoLauncher = errors.New("a mask, limits and the like need a launcher")
 
 // NeedsLauncher reports whether the command cannot be started without [Options.Launcher].
 func (s Spec) NeedsLauncher() bool {
-	return s.Umask != nil || len(s.Rlimits) > 0 || s.Nice != nil || s.NoNewPrivileges
+	return s.Umask != nil || len(s.Rlimits) > 0 || s.Nice != nil || s.NoNewPrivileges || s.Tmp != ""
 }
 
 // Start starts a command, as the leader of a session and a process group of its own. It
@@ -62,6 +63,9 @@ func start(s Spec, o Options) (*Process, error) {
 	}
 	defer closeFiles()
 	attr := &os.ProcAttr{Files: files, Sys: &syscall.SysProcAttr{Setsid: true}}
+	if err := s.limit(cgroup(o.Cgroup)); err != nil {
+		return nil, &ExecError{stageCgroup, err}
+	}
 	closeCgroup, err := cgroup(o.Cgroup).attach(attr.Sys)
 	if err != nil {
 		return nil, &ExecError{stageCgroup, err}
@@ -96,7 +100,7 @@ func direct(path string, s Spec, as *credential, attr *os.ProcAttr) (*os.Process
 	})
 }
 
-// launch starts the command by way of a launcher. That has an empty environment: what is
+// launch starts the command by way of a launcher. That has next to no environment: what is
 // in the command's is not for it.
 func launch(launcher []string, in instructions, attr *os.ProcAttr) (*os.Process, error) {
 	text, err := json.Marshal(in)
@@ -117,7 +121,7 @@ func launch(launcher []string, in instructions, attr *os.ProcAttr) (*os.Process,
 	defer reportW.Close()
 
 	attr.Dir = "/"
-	attr.Env = []string{}
+	attr.Env = []string{"GOMAXPROCS=1"} // its threads count for the command's limits
 	attr.Files = append(slices.Clone(attr.Files), instructionsR, reportW)
 	argv := append([]string{LaunchName}, launcher[1:]...)
 	child, err := commands.start(func() (*os.Process, error) {
@@ -188,6 +192,17 @@ func (o Options) files() ([]*os.File, func(), error) {
 		}
 	}
 	return files, func() { _ = null.Close() }, nil // nothing was written to it
+}
+
+// limit sets the limits of the command's cgroup.
+func (s Spec) limit(c cgroup) error {
+	if s.Limits == (Limits{}) {
+		return nil
+	}
+	if c == "" {
+		return cmp.Or(ProbeCgroups(), ErrNoCgroups)
+	}
+	return c.limit(s.Limits)
 }
 
 // checkLimits refuses what cannot be set, before anything was started.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 	"github.com/harpcaller/harp/internal/needs"
 )
@@ -213,6 +214,39 @@ func TestPrivateDir(t *testing.T) {
 					t.Errorf("the directory is still there: %v", err)
 				}
 			}
+		}
+	})
+}
+
+// TestPrivateTmp checks that each command has a /tmp of its own, in which its secrets, its
+// directory and its result are where it is told, and that is gone with it.
+func TestPrivateTmp(t *testing.T) {
+	needs.Root(t)
+	if err := proc.ProbePrivateTmp(); err != nil {
+		needs.Missing(t, err)
+	}
+	wirings(t, func(t *testing.T, o supervisor.Options) {
+		for _, user := range []string{"", "65534"} {
+			spec := shell(`ls -A /var/tmp; echo x >/tmp/x; cat /var/tmp/x "$1"; echo; pwd; printf result >"$HARP_RESULT"`, supervisor.SecretPath("s"))
+			spec.Private, spec.PrivateTmp, spec.Command.Dir, spec.Result = true, true, supervisor.PrivateDir, supervisor.Result{From: "file", Max: 80}
+			spec.Secrets = []supervisor.Secret{{Name: "s", Content: []byte("secret")}}
+			if user != "" {
+				spec.Command.User, spec.Command.Group, spec.Command.Groups = user, user, []string{}
+			}
+			l := follow(t, start(t, o, spec), 0)
+			lines := strings.Split(l.text("stdout"), "\n")
+			if len(lines) != 5 || !strings.HasPrefix(lines[0], "harp-secret-") || lines[1] != "x" || lines[2] != "secret" || string(l.end.Result) != "result" {
+				t.Fatalf("as %q it printed %q and %q, and left %q, %q", user, lines, l.text("stderr"), l.end.Result, l.end.ResultErr)
+			}
+			left, err := filepath.Glob(filepath.Dir(lines[3]) + "*")
+			if len(left) > 0 || err != nil {
+				t.Errorf("left is %v, %v", left, err)
+			}
+		}
+		spec := shell(`ls -A /tmp /var/tmp`)
+		spec.PrivateTmp = true
+		if l := follow(t, start(t, o, spec), 0); l.text("stdout") != "/tmp:\n\n/var/tmp:\n" {
+			t.Errorf("without secrets it printed %q and %q", l.text("stdout"), l.text("stderr"))
 		}
 	})
 }

@@ -18,6 +18,7 @@ type secretDir struct {
 	path  string
 	files []Secret
 	own   bool // the command has it to work in and to leave its result
+	tmp   bool // there is a directory beside it that is /tmp for the command
 }
 
 // Names in the directory that no secret has.
@@ -32,14 +33,18 @@ const resultVariable = "HARP_RESULT"
 func (d secretDir) work() string   { return filepath.Join(d.path, workName) }
 func (d secretDir) result() string { return filepath.Join(d.path, resultName) }
 
+// around is the directory with the command's /tmp: this process's user alone may enter it.
+func (d secretDir) around() string { return d.path + ".tmp" }
+func (d secretDir) tmpDir() string { return filepath.Join(d.around(), "tmp") }
+
 // secretPrefix begins the name of the directory; what has another name is not removed.
 const secretPrefix = "harp-secret-"
 
 func newSecretDir(spec Spec) secretDir {
-	if len(spec.Secrets) == 0 && !spec.Private {
+	if len(spec.Secrets) == 0 && !spec.Private && !spec.PrivateTmp {
 		return secretDir{}
 	}
-	return secretDir{filepath.Join(os.TempDir(), secretPrefix+rand.Text()), spec.Secrets, spec.Private}
+	return secretDir{filepath.Join(os.TempDir(), secretPrefix+rand.Text()), spec.Secrets, spec.Private, spec.PrivateTmp}
 }
 
 // write makes the files, for the command's user alone.
@@ -67,7 +72,22 @@ func (d secretDir) write(command proc.Spec) error {
 			return err
 		}
 	}
+	if d.tmp {
+		if err := d.writeTmp(); err != nil {
+			return err
+		}
+	}
 	return os.Lchown(d.path, uid, gid)
+}
+
+func (d secretDir) writeTmp() error {
+	if err := os.Mkdir(d.around(), 0o700); err != nil {
+		return err
+	}
+	if err := os.Mkdir(d.tmpDir(), 0o700); err != nil {
+		return err
+	}
+	return os.Chmod(d.tmpDir(), os.ModeSticky|0o777) // whatever the umask is
 }
 
 func (d secretDir) writeFile(s Secret, uid, gid int) error {
@@ -92,6 +112,7 @@ func checkSecretName(name string) error {
 func (d secretDir) remove() {
 	if strings.HasPrefix(filepath.Base(d.path), secretPrefix) {
 		_ = os.RemoveAll(d.path) // what is the user's can be in the way; there is nobody to tell
+		_ = os.RemoveAll(d.around())
 	}
 }
 
@@ -103,6 +124,12 @@ func (d secretDir) command(c proc.Spec) proc.Spec {
 	}
 	if c.Dir == PrivateDir {
 		c.Dir = d.work()
+	}
+	if d.tmp {
+		c.Tmp = d.tmpDir()
+		if d.own || len(d.files) > 0 {
+			c.Kept = d.path
+		}
 	}
 	return c
 }

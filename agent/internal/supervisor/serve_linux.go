@@ -185,7 +185,7 @@ func (s *server) isTied() bool { return s.place == place{} }
 
 // begin starts the command.
 func (s *server) begin(h handover) error {
-	if err := s.engine.start(launcherFor(h.Spec.Command)); err != nil {
+	if err := s.engine.start(launcherFor(h.Spec)); err != nil {
 		return err
 	}
 	s.hello.Started = s.engine.leader.Time
@@ -197,8 +197,8 @@ func (s *server) begin(h handover) error {
 
 // launcherFor is the launcher of a command that needs one: this process has the usual mask
 // and no descriptors that could leak.
-func launcherFor(c proc.Spec) []string {
-	if !c.NeedsLauncher() {
+func launcherFor(s Spec) []string {
+	if !s.Command.NeedsLauncher() && !s.PrivateTmp {
 		return nil
 	}
 	return selfLauncher

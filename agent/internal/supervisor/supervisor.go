@@ -40,6 +40,8 @@ type Spec struct {
 
 	Private bool `json:"private,omitempty"` // it has a directory of its own, which is gone with it; HARP_RESULT names a file there
 
+	PrivateTmp bool `json:"private_tmp,omitempty"` // it has an empty /tmp of its own, which is /var/tmp too, and gone with it
+
 	Records   Splitting `json:"records"`
 	MaxRecord int       `json:"max_record"` // bytes of a record's value
 	MaxSpool  int64     `json:"max_spool"`  // bytes of records that nobody has taken yet
