@@ -342,3 +342,21 @@ func TestCancelNowOfWhatIsLeft(t *testing.T) {
 		}
 	})
 }
+
+// A cancel that is to be now ends the grace, too, of a command whose supervisor died.
+func TestCancelNowAfterTheSupervisorDied(t *testing.T) {
+	inBothWirings(t, func(t *testing.T, c *commander) {
+		path, _ := pipe(t)
+		x := c.peer.call("leaver", harp.Args{"pipe": path}, limits(time.Hour, time.Hour)).accepted()
+		expect[wire.Records](x, wire.TypeRecords)
+		until(t, "both run", func() bool { return len(processesOf(t, x.id)) >= 2 })
+		for _, pid := range supervisors(t) {
+			signalTo(t, pid, syscall.SIGKILL)
+		}
+		x.send(wire.TypeCancel, wire.Cancel{Now: true})
+		x.stopping()
+		if end := x.restOf(); !end.Gone || end.Stopped == nil {
+			t.Errorf("it ended with %+v", end)
+		}
+	})
+}
