@@ -97,18 +97,42 @@ func (r *running) reach(at *attempt) error {
 }
 
 // attach looks for the supervisor, or, of an agent that is dead, for what it has left,
-// and ends that.
-func (r *running) attach(at *attempt) (*supervisor.Handle, error) {
+// and ends that. When no grace is left any more it begins again.
+func (r *running) attach(at *attempt) (h *supervisor.Handle, err error) {
+	ctx, cancel := context.WithCancel(r.here)
+	var hearing sync.WaitGroup
+	hearing.Go(func() {
+		select {
+		case <-r.hurry: // which isHurried says to who comes later
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	hurried := r.isHurried()
+	h, err = r.attachOnce(ctx, at, hurried)
+	cancel()
+	hearing.Wait()
+	if errors.Is(err, context.Canceled) && !hurried && r.isHurried() {
+		return r.attachOnce(r.here, at, true)
+	}
+	return h, err
+}
+
+func (r *running) attachOnce(ctx context.Context, at *attempt, hurried bool) (*supervisor.Handle, error) {
 	k := supervisor.Key{Job: at.key.job, Attempt: at.key.number}
 	if !r.survives {
-		if err := r.endOrphans(k); err != nil {
+		grace := r.spec.Grace
+		if hurried {
+			grace = 0
+		}
+		if err := r.endOrphans(ctx, k, grace); err != nil {
 			return nil, err
 		}
 		return nil, errProcessGone
 	}
 	where := at.agent.supervision()
-	where.Hold = r.holds(at)
-	return supervisor.Attach(r.here, where, k)
+	where.Hold, where.NoGrace = r.holds(at), hurried
+	return supervisor.Attach(ctx, where, k)
 }
 
 // followOnce follows the command as long as its supervisor is there.
@@ -151,11 +175,11 @@ func (r *running) orphaned() {
 
 // endOrphans ends what is left of a command that was to end with an agent: this one, or one
 // before it.
-func (r *running) endOrphans(k supervisor.Key) error {
+func (r *running) endOrphans(ctx context.Context, k supervisor.Key, grace time.Duration) error {
 	if r.lost == nil {
-		return supervisor.EndOrphans(r.here, k, r.spec.Grace)
+		return supervisor.EndOrphans(ctx, k, grace)
 	}
-	if err := r.lost.EndOrphans(r.here); err != nil {
+	if err := r.lost.EndOrphans(ctx, grace); err != nil {
 		return err
 	}
 	return r.lost.Close()

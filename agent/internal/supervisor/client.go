@@ -26,8 +26,6 @@ type remote struct {
 	closed    bool
 	forgot    chan problem // gets the answer; nil: nobody asked
 	outlived  bool         // processes outlive KILL
-
-	grace time.Duration // of the command, for a supervisor that ends with its agent
 }
 
 // following is one call of Follow.
@@ -306,12 +304,12 @@ func (c *remote) Close() error {
 func (c *remote) isTied() bool { return c.place == place{} }
 
 // EndOrphans ends what a supervisor has left that died before its agent.
-func (c *remote) EndOrphans(ctx context.Context) error {
+func (c *remote) EndOrphans(ctx context.Context, grace time.Duration) error {
 	if !c.isTied() {
 		return nil // Attach does
 	}
 	c.place.reap(c.hello.Supervisor)
-	_, err := proc.EndOrphans(ctx, c.hello.Leader, c.hello.Cgroup, c.hello.Key.Job, c.hello.Key.Attempt, c.grace)
+	_, err := proc.EndOrphans(ctx, c.hello.Leader, c.hello.Cgroup, c.hello.Key.Job, c.hello.Key.Attempt, grace)
 	if err == nil {
 		secretDir{path: c.hello.Secrets}.remove()
 	}

@@ -20,14 +20,14 @@ type dead struct {
 // takeOver ends what is left of the command of a supervisor that is dead, removes its
 // secrets, and reads what it had written. The error is [ErrGone] with a *[DamagedError] or
 // [ErrVersion]; that of ctx; or one of the system, after which something may be left.
-func takeOver(ctx context.Context, p place, h header) (*dead, error) {
+func takeOver(ctx context.Context, p place, h header, grace time.Duration) (*dead, error) {
 	m, err := readRemains(p.spool())
 	leader := proc.Identity{Boot: h.Supervisor.Boot}
 	if m != nil && m.leader.Leader.PID != 0 {
 		leader = m.leader.Leader
 	}
 	if m == nil || m.end == nil {
-		if _, left := proc.EndOrphans(ctx, leader, h.Cgroup, h.Spec.Job, h.Spec.Attempt, h.Spec.Grace); left != nil {
+		if _, left := proc.EndOrphans(ctx, leader, h.Cgroup, h.Spec.Job, h.Spec.Attempt, grace); left != nil {
 			if m != nil {
 				drop(m.f)
 			}
@@ -96,7 +96,7 @@ func (d *dead) Hold(bool)   {}
 func (d *dead) Stop(string) {}
 func (d *dead) Kill(string) {}
 
-func (d *dead) EndOrphans(context.Context) error { return nil }
+func (d *dead) EndOrphans(context.Context, time.Duration) error { return nil }
 
 func (d *dead) Forget() error { return d.place.remove() }
 

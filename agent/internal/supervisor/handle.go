@@ -24,7 +24,7 @@ type attempt interface {
 	Stop(cause string)
 	Kill(cause string)
 	Forget() error
-	EndOrphans(ctx context.Context) error
+	EndOrphans(ctx context.Context, grace time.Duration) error
 	Close() error
 }
 
@@ -79,7 +79,9 @@ func (h *Handle) Forget() error { return h.attempt.Forget() }
 // EndOrphans ends what is left of the command, after [ErrLost], if its supervisor was to end
 // with this process; of any other [Attach] does. It may take the grace. The error is that of
 // ctx, or of the system: then something may be left.
-func (h *Handle) EndOrphans(ctx context.Context) error { return h.attempt.EndOrphans(ctx) }
+func (h *Handle) EndOrphans(ctx context.Context, grace time.Duration) error {
+	return h.attempt.EndOrphans(ctx, grace)
+}
 
 // Close lets go of the attempt. What a supervisor runs goes on, and who follows it gets
 // [ErrClosed]. What ends with this process is ended, and Close waits for that, unless it was

@@ -1,6 +1,9 @@
 package supervisor
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // local is an attempt inside this process.
 type local struct{ *engine }
@@ -40,7 +43,7 @@ func (l local) Forget() error {
 }
 
 // EndOrphans has nothing to end: this process lives.
-func (l local) EndOrphans(context.Context) error { return nil }
+func (l local) EndOrphans(context.Context, time.Duration) error { return nil }
 
 // Close ends the command.
 func (l local) Close() error {

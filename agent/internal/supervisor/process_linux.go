@@ -100,7 +100,6 @@ func startProcess(ctx context.Context, o Options, spec Spec) (*Handle, error) {
 	if err != nil {
 		return nil, errors.Join(ErrLost, err) // the command was executed, whatever that says
 	}
-	c.grace = spec.Grace
 	return &Handle{spec.Key, c}, nil
 }
 
@@ -262,7 +261,11 @@ func Attach(ctx context.Context, o Options, k Key) (*Handle, error) {
 		}
 		if !lives {
 			p.reap(h.Supervisor)
-			d, err := takeOver(ctx, p, h)
+			grace := h.Spec.Grace
+			if o.NoGrace {
+				grace = 0
+			}
+			d, err := takeOver(ctx, p, h, grace)
 			if err != nil {
 				return nil, err
 			}

@@ -137,6 +137,10 @@ type Options struct {
 	// prove that to another agent. nil: nothing.
 	Retract func()
 
+	// NoGrace lets Attach end at once what is left of the command of a supervisor that is
+	// dead.
+	NoGrace bool
+
 	inside bool // they run inside this process, also where supervisors can be had
 }
 

@@ -130,7 +130,7 @@ func TestKilledBesideItsAgent(t *testing.T) {
 	if !errors.Is(err, supervisor.ErrLost) {
 		t.Fatalf("following returned %v", err)
 	}
-	if err := h.EndOrphans(t.Context()); err != nil {
+	if err := h.EndOrphans(t.Context(), spec.Grace); err != nil {
 		t.Error(err)
 	}
 	for _, pid := range printed[:2] {
