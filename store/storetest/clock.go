@@ -66,14 +66,6 @@ var clocks = []rule{
 		if again := call(); again.New || again.Job.ID != first.Job.ID {
 			w.Fatalf("under the same key there is another job: %+v", again)
 		}
-		if w.open != nil {
-			w.reopen()
-		}
-		w.prune(store.Retention{})
-		w.gone(gone)
-		if again := call(); again.New || again.Job.ID != first.Job.ID {
-			w.Fatalf("after opening it again there is another job under the same key: %+v", again)
-		}
 		w.setClock(-80 * 24 * time.Hour)
 		w.pass(time.Hour)
 		if again := call(); !again.New {
@@ -83,5 +75,34 @@ var clocks = []rule{
 		w.prune(store.Retention{})
 		_, err := w.st.Job(w.ctx(), gone.ID)
 		w.wants(err, harp.ErrNotFound)
+	}},
+}
+
+// reopeningClock is the rule about a clock that was set before a restart.
+var reopeningClock = []rule{
+	{"reopen/clock", "how long an idempotency key lasts is not measured by a clock that was set before a restart, though nothing was written since", func(w *world) {
+		for _, by := range []time.Duration{48 * time.Hour, -48 * time.Hour} {
+			keyed := w.submission()
+			keyed.Key, keyed.KeyUntil = "k"+by.String(), w.now.Add(time.Hour)
+			first, err := w.st.Submit(w.ctx(), []store.Submission{keyed}, w.now)
+			w.must(err)
+			w.setClock(by)
+			w.reopen()
+			again := w.submission()
+			again.Key, again.KeyUntil, again.Digest = keyed.Key, w.now.Add(time.Hour), keyed.Digest
+			out, err := w.st.Submit(w.ctx(), []store.Submission{again}, w.now)
+			w.must(err)
+			if out[0].New || out[0].Job.ID != first[0].Job.ID {
+				w.Fatalf("set by %v, under the same key there is another job: %+v", by, out[0])
+			}
+			w.pass(time.Hour)
+			again = w.submission()
+			again.Key, again.KeyUntil, again.Digest = keyed.Key, w.now.Add(time.Hour), keyed.Digest
+			out, err = w.st.Submit(w.ctx(), []store.Submission{again}, w.now)
+			w.must(err)
+			if !out[0].New {
+				w.Fatalf("set by %v, the key lasts longer than it was to", by)
+			}
+		}
 	}},
 }
