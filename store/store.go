@@ -229,7 +229,8 @@ type Upkeep interface {
 	// much, or back: of what lasts a time as much is left as before. That is what is
 	// measured from when something was, as a wait for a host, a pause between attempts or
 	// the patience with a silent host, and how long idempotency keys and tombstones
-	// last. StartAfter, StartBefore and Retention name times, which stay.
+	// last, over a restart too: it returns when that is on disk, if it can be.
+	// StartAfter, StartBefore and Retention name times, which stay.
 	ClockSet(by time.Duration)
 
 	// Compact gives the space of what was deleted back to the file system, as far

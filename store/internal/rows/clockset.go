@@ -2,6 +2,7 @@ package rows
 
 import (
 	"container/heap"
+	"context"
 	"math"
 	"time"
 )
@@ -9,9 +10,13 @@ import (
 // ClockSet implements store.Upkeep.
 func (s *Store) ClockSet(by time.Duration) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.sched.clockSet(int64(by))
 	s.clockAhead.Store(s.sched.ahead)
+	s.mu.Unlock()
+	// A restart would take all keys for older, or younger, than they are.
+	if err := s.doAhead(context.Background(), SpaceCritical, func(*tx) error { return nil }); err != nil {
+		s.log.Error("that the clock was set is not stored", "by", by, "err", err)
+	}
 }
 
 // steady is a time by a clock that was never set while the store was open. Rows whose time

@@ -161,13 +161,15 @@ func (s *Store) commitLoop() {
 // error is store.ErrPoisoned.
 func (s *Store) commit(g *group) error {
 	writes := append(g.writes, g.told.writes()...)
-	if err := s.poisoned(); err != nil || len(writes) == 0 {
+	ahead := s.clockAhead.Load()
+	wasSet := ahead != s.keptAhead && (len(writes) > 0 || g.space >= SpaceCritical)
+	if err := s.poisoned(); err != nil || len(writes) == 0 && !wasSet {
 		return err
 	}
 	if stored := s.stored.Add(g.kept.grown); g.kept.grown != 0 {
 		writes = append(writes, Write{keyStored, number(keyStored, uint64(stored))})
 	}
-	if ahead := s.clockAhead.Load(); ahead != s.keptAhead {
+	if wasSet {
 		writes = append(writes, Write{keyAhead, number(keyAhead, uint64(ahead))})
 		s.keptAhead = ahead
 	}
