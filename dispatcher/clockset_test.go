@@ -20,18 +20,17 @@ func (c *brokenClock) now() time.Time          { return time.Now().Add(time.Dura
 func (c *brokenClock) set(ahead time.Duration) { c.ahead.Store(int64(ahead)) }
 
 // withBrokenClock runs a test body in virtual time, with an agent.
-func withBrokenClock(t *testing.T, cfg dispatcher.Config, body func(t *testing.T, sys *system, clock *brokenClock)) {
+func withBrokenClock(t *testing.T, body func(t *testing.T, sys *system, clock *brokenClock)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		clock := new(brokenClock)
-		cfg.Now = clock.now
-		body(t, newSystem(t, embedded, nil, cfg), clock)
+		body(t, newSystem(t, embedded, nil, dispatcher.Config{Now: clock.now}), clock)
 	})
 }
 
 // A clock that is a day ahead for a moment is no day of silence.
 func TestAHostIsNotLostBecauseTheClockIsSet(t *testing.T) {
-	withBrokenClock(t, dispatcher.Config{}, func(t *testing.T, sys *system, clock *brokenClock) {
+	withBrokenClock(t, func(t *testing.T, sys *system, clock *brokenClock) {
 		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
 		asked := agent.exchanges(t)
 		synctest.Wait()
@@ -65,7 +64,7 @@ func expectState(t *testing.T, job *harp.Job, want harp.State) harp.JobStatus {
 
 // A pause of a second is one, whatever the clock says meanwhile.
 func TestAPauseEndsThoughTheClockIsSetBack(t *testing.T) {
-	withBrokenClock(t, dispatcher.Config{}, func(t *testing.T, sys *system, clock *brokenClock) {
+	withBrokenClock(t, func(t *testing.T, sys *system, clock *brokenClock) {
 		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
 		asked := agent.exchanges(t)
 		synctest.Wait()
@@ -93,7 +92,7 @@ func TestAPauseEndsThoughTheClockIsSetBack(t *testing.T) {
 func TestWaitingForAHostIsNotMeasuredByAClockThatIsSet(t *testing.T) {
 	for what, ahead := range map[string]time.Duration{"forward": time.Hour, "back": -time.Hour} {
 		t.Run(what, func(t *testing.T) {
-			withBrokenClock(t, dispatcher.Config{}, func(t *testing.T, sys *system, clock *brokenClock) {
+			withBrokenClock(t, func(t *testing.T, sys *system, clock *brokenClock) {
 				agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
 				synctest.Wait()
 				agent.tr.Close(nil)
@@ -111,7 +110,7 @@ func TestWaitingForAHostIsNotMeasuredByAClockThatIsSet(t *testing.T) {
 
 // What was said to be once in ten minutes is that by a clock that is right.
 func TestAnIdempotencyKeyLastsThoughTheClockIsSet(t *testing.T) {
-	withBrokenClock(t, dispatcher.Config{}, func(t *testing.T, sys *system, clock *brokenClock) {
+	withBrokenClock(t, func(t *testing.T, sys *system, clock *brokenClock) {
 		sys.agent("web01", greeter)
 		call := func() string {
 			host := sys.caller.Host("web01", harp.IdempotencyKey("once", 10*time.Minute))
@@ -132,7 +131,7 @@ func TestAnIdempotencyKeyLastsThoughTheClockIsSet(t *testing.T) {
 
 // Retention goes by the date. It does not act on one that has just changed, and says so.
 func TestResultsAreKeptWhileTheClockHasJustBeenSet(t *testing.T) {
-	withBrokenClock(t, dispatcher.Config{}, func(t *testing.T, sys *system, clock *brokenClock) {
+	withBrokenClock(t, func(t *testing.T, sys *system, clock *brokenClock) {
 		sys.agent("web01", greeter)
 		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "hello", harp.Args{"name": "Ada"}))
 		must[harp.Value](t)(job.Get(t.Context()))

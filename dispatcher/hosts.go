@@ -98,8 +98,6 @@ func (h *host) known() bool {
 	return h.connected || h.spec != nil
 }
 
-func (h *host) online() bool { return h.current() != nil }
-
 // away reports whether it is neither online nor about to come back.
 func (h *host) away() bool {
 	h.mu.Lock()
