@@ -14,10 +14,26 @@ import (
 )
 
 // brokenClock is a clock that is set at times, while the world's goes on.
-type brokenClock struct{ ahead atomic.Int64 }
+type brokenClock struct {
+	ahead atomic.Int64
+	then  atomic.Int64 // how far ahead it is
+	reads atomic.Int64 // when it was read so often
+}
 
-func (c *brokenClock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
-func (c *brokenClock) set(ahead time.Duration) { c.ahead.Store(int64(ahead)) }
+func (c *brokenClock) now() time.Time {
+	if c.reads.Add(-1) == -1 {
+		c.ahead.Store(c.then.Load())
+	}
+	return time.Now().Add(time.Duration(c.ahead.Load()))
+}
+
+func (c *brokenClock) set(ahead time.Duration) { c.setAfter(0, ahead) }
+
+// setAfter sets it when it has been read so often.
+func (c *brokenClock) setAfter(reads int64, ahead time.Duration) {
+	c.then.Store(int64(ahead))
+	c.reads.Store(reads)
+}
 
 // withBrokenClock runs a test body in virtual time, with an agent.
 func withBrokenClock(t *testing.T, body func(t *testing.T, sys *system, clock *brokenClock)) {
@@ -175,4 +191,20 @@ func TestResultsAreKeptWhileTheClockHasJustBeenSet(t *testing.T) {
 			t.Errorf("of a clock that is set back it says %v", err)
 		}
 	})
+}
+
+// The clock that retention goes by is the one that was judged, whenever it is set.
+func TestResultsAreKeptWhenTheClockIsSetAsRetentionLooks(t *testing.T) {
+	for reads := range int64(6) {
+		withBrokenClock(t, func(t *testing.T, sys *system, clock *brokenClock) {
+			stop := sys.agent("web01", greeter)
+			job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "hello", harp.Args{"name": "Ada"}))
+			must[harp.Value](t)(job.Get(t.Context()))
+			stop()
+			time.Sleep(10*time.Minute - time.Second)
+			clock.setAfter(reads, 31*24*time.Hour)
+			time.Sleep(2 * time.Minute)
+			must[harp.Value](t)(job.Get(t.Context()))
+		})
+	}
 }
