@@ -35,11 +35,12 @@ func (d *Dispatcher) retention() store.Retention {
 	if d.cfg.Retain == harp.NoLimit {
 		return r
 	}
+	now := d.now() // first: it is this reading that is judged
 	if err := d.clock.suspicion(); err != nil {
 		d.log.Warn("what is old is kept", "why", err)
 		return r
 	}
-	r.EndedBefore = d.now().Add(-d.cfg.Retain)
+	r.EndedBefore = now.Add(-d.cfg.Retain)
 	r.EventsBefore = r.EndedBefore
 	return r
 }
