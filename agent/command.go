@@ -93,6 +93,7 @@ type ExecPolicy struct {
 	Timeout     time.Duration // as of any procedure; 0: none of its own
 	MaxExecTime time.Duration
 	Grace       time.Duration // from TERM to KILL; default 10 s
+	PrivateTmp  bool          // each has an empty /tmp of its own, which needs an agent that is root
 }
 
 // execProcedure makes the procedure exec. Errors: *harp.FieldError.

@@ -29,6 +29,7 @@ type ExecPolicy struct {
 	Timeout     time.Duration // as of any procedure; 0: none of its own
 	MaxExecTime time.Duration
 	Grace       time.Duration // default: 10 s
+	PrivateTmp  bool
 }
 
 // Exec makes the ad-hoc procedure, which runs the argv that a call has. Errors:
@@ -56,6 +57,7 @@ func Exec(p ExecPolicy) (*Command, error) {
 		result:  supervisor.Result{From: fromExitCode, Max: defaultResult},
 		records: supervisor.SplitLines,
 		exec:    &p,
+		tmp:     p.PrivateTmp,
 	}
 	if c.grace == 0 {
 		c.grace = defaultGrace
@@ -85,6 +87,11 @@ func (p *ExecPolicy) check() error {
 	for _, dir := range p.Dirs {
 		if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir {
 			return &harp.FieldError{Field: "exec.dirs", Message: "must be absolute paths without . and .., that do not end with /"}
+		}
+	}
+	if p.PrivateTmp {
+		if err := proc.ProbePrivateTmp(); err != nil {
+			return &harp.FieldError{Field: "exec.private_tmp", Message: "cannot be had here: " + err.Error()}
 		}
 	}
 	if p.Timeout < 0 || p.MaxExecTime < 0 || p.Grace < 0 {

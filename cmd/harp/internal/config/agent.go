@@ -48,6 +48,7 @@ type Exec struct {
 	Timeout     yamlfile.Duration `yaml:"timeout"`
 	MaxExecTime yamlfile.Duration `yaml:"max_exec_time"`
 	Grace       yamlfile.Duration `yaml:"grace"`
+	PrivateTmp  bool              `yaml:"private_tmp"`
 }
 
 // policy is what it says as the library takes it.
@@ -58,6 +59,7 @@ func (e *Exec) policy() *agent.ExecPolicy {
 	return &agent.ExecPolicy{
 		User: e.User, Group: e.Group, Commands: e.Commands, Dirs: e.Dirs, Env: e.Env, PassEnv: e.PassEnv,
 		Timeout: time.Duration(e.Timeout), MaxExecTime: time.Duration(e.MaxExecTime), Grace: time.Duration(e.Grace),
+		PrivateTmp: e.PrivateTmp,
 	}
 }
 
