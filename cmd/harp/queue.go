@@ -199,6 +199,8 @@ func queueChange(changed field) string {
 		return "start no jobs"
 	case false:
 		return "start jobs"
+	case 0:
+		return "go when it is empty, and be made anew by a call, with its concurrency"
 	}
 	return fmt.Sprintf("run %v at a time", changed.value)
 }
