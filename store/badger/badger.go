@@ -131,7 +131,7 @@ func openEngine(dir string, o Options) (*engine, error) {
 func settings(dir string, log badger.Logger) badger.Options {
 	return badger.DefaultOptions(dir).
 		WithSyncWrites(true).
-		WithMemTableSize(memTableSize).WithNumMemtables(3).WithBlockSize(16 << 10).
+		WithMemTableSize(memTableSize).WithNumMemtables(3).WithBaseTableSize(baseTableSize).WithBlockSize(16 << 10).
 		WithBlockCacheSize(0).WithIndexCacheSize(0).WithNumCompactors(2).
 		WithCompression(options.None).
 		WithValueThreshold(valueThreshold).WithValueLogFileSize(64 << 20).
@@ -156,7 +156,7 @@ func small(o badger.Options) badger.Options {
 	o.TableSizeMultiplier = 1
 	return o.WithNumMemtables(1).WithNumCompactors(0).WithCompactL0OnClose(false).
 		WithNumLevelZeroTables(1).WithNumLevelZeroTablesStall(1 << 20).
-		WithBaseTableSize(2 << 20).WithValueLogFileSize(16 << 20)
+		WithBaseTableSize(baseTableSize).WithValueLogFileSize(16 << 20)
 }
 
 // verification decides whether the checksums of all tables are verified before the
@@ -183,6 +183,8 @@ func verification(dir string) options.ChecksumVerificationMode {
 const (
 	maxVerified  = 1 << 30
 	memTableSize = 32 << 20
+
+	baseTableSize = 2 << 20 // of the smallest tables
 
 	// valueThreshold is how long a value is that lies in the value log: chunks of
 	// records, long requests and results. They are written once and never moved by

@@ -59,8 +59,10 @@ func (e *engine) compaction() (*compaction, error) {
 	return c, nil
 }
 
-// compact does what there is room for.
+// compact does what there is room for. The disk is asked at once how much that has given:
+// another may be about to take it, and the ballast is to be whole before.
 func (e *engine) compact() error {
+	defer e.ask()
 	if err := e.flatten(); err != nil {
 		return err
 	}
@@ -73,7 +75,7 @@ func (e *engine) flatten() error {
 	e.flattening.Lock()
 	defer e.flattening.Unlock()
 	if !e.hasRoom(e.unwritten()) {
-		e.opts.Logger.Warn("there is no room to compact the store", "dir", e.dir)
+		e.opts.Logger.Warn("there is no room, or there are too few file descriptors, to compact the store", "dir", e.dir)
 		return nil
 	}
 	if e.driven {

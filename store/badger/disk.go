@@ -16,6 +16,8 @@ const (
 	staleAfter = 200 * time.Millisecond // how old what is known of the disk may be
 	staleBytes = 4 << 20                // and how much may have been written since
 
+	spareDescriptors = 64 // that are for no table
+
 	// logSpare is what the logs may take before the disk is asked again: two groups are on
 	// their way at a time, and a log is given blocks some MiB ahead.
 	logSpare = 24 << 20
@@ -37,6 +39,7 @@ type guard struct {
 	space   store.Space    // guarded by mu
 	ballast ballast        // guarded by mu
 	unknown bool           // guarded by mu: the disk has not answered
+	few     bool           // guarded by mu: file descriptors are
 	backlog func() backlog // guarded by mu: nil until the database is open
 }
 
@@ -54,6 +57,13 @@ func (b backlog) must() uint64 {
 		return b.flush
 	}
 	return b.flush + withSpare(b.compact)
+}
+
+// hasDescriptors reports whether there are file descriptors for what is written: badger
+// keeps a table's open, and drops what it could not make a table of without an error.
+func (b backlog) hasDescriptors() bool {
+	left, known := descriptors()
+	return !known || uint64(max(left, 0)) >= spareDescriptors+(b.flush+b.compact)/baseTableSize
 }
 
 // newGuard finds out how much space there is before the store is opened. Errors:
@@ -169,7 +179,7 @@ func (g *guard) spaceLocked(free, total uint64, open backlog) store.Space {
 	size := g.opts.ballast(total)
 	free -= min(free, size-min(size, g.ballast.size))
 	switch {
-	case free < critical:
+	case g.few || free < critical:
 		return store.SpaceCritical
 	case free < max(low, critical):
 		return store.SpaceLow
@@ -186,8 +196,21 @@ func withSpare(size uint64) uint64 {
 	return size + size/16 + 4<<20
 }
 
+// noteDescriptors finds out whether there are file descriptors for what badger writes.
+func (g *guard) noteDescriptors() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	before := g.few
+	if g.few = !g.backlog().hasDescriptors(); g.few && !before {
+		g.opts.Logger.Error("file descriptors are few: the store takes only cancels and deletes, and compacts nothing, until there are more", "dir", g.dir)
+	}
+}
+
 // hasRoom reports whether compactions that write so much may begin.
 func (g *guard) hasRoom(open backlog) bool {
+	if !open.hasDescriptors() {
+		return false
+	}
 	free, _, err := g.opts.Disk(g.dir)
 	return err != nil || free >= open.flush+withSpare(open.compact)
 }

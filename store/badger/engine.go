@@ -212,6 +212,7 @@ func (e *engine) watchLoop() {
 	for {
 		select {
 		case <-tick.C:
+			e.noteDescriptors()
 			e.ask()
 		case <-e.open.Done():
 			return
