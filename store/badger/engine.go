@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,6 +56,7 @@ func newEngine(db *badger.DB, g *guard, log *logger) (*engine, error) {
 	}
 	e.open, e.shut = context.WithCancel(context.Background())
 	g.watch(e.unwritten)
+	e.reserveManifest()
 	e.loops.Go(e.collectLoop)
 	e.loops.Go(e.watchLoop)
 	if e.driven {
@@ -83,6 +86,26 @@ func (e *engine) reserve(mem, vlog int64) error {
 		return err
 	}
 	return e.vlog.reserve(vlog, e.allocate)
+}
+
+// manifestAhead is how many bytes of blocks the manifest has behind its end: what some
+// thousand tables take.
+const manifestAhead = 64 << 10
+
+// reserveManifest sees that badger can append to the manifest: with an entry that was
+// written in part, and others behind it, the store would not open.
+func (e *engine) reserveManifest() {
+	f, err := os.OpenFile(filepath.Join(e.dir, badger.ManifestFilename), os.O_RDWR, 0)
+	if err != nil {
+		return // it is being replaced, or badger will say so
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil {
+		err = e.allocate(f, info.Size(), info.Size()+manifestAhead)
+		if err != nil {
+			e.opts.Logger.Debug("manifest", "dir", e.dir, "err", err)
+		}
+	}
 }
 
 func (e *engine) noteUnusedLocked() {
@@ -213,6 +236,7 @@ func (e *engine) watchLoop() {
 		select {
 		case <-tick.C:
 			e.noteDescriptors()
+			e.reserveManifest()
 			e.ask()
 		case <-e.open.Done():
 			return
