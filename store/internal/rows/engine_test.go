@@ -152,7 +152,7 @@ func (v *trialView) Close() {}
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // opened opens a store on an engine and closes it with the test.
-func opened(t testing.TB, e *trial, opts Options) *Store {
+func opened(t testing.TB, e Engine, opts Options) *Store {
 	t.Helper()
 	s, err := Open(e, opts)
 	if err != nil {
