@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -18,8 +20,11 @@ type feed struct {
 	number uint64 // the last number given; the committer's, under the store's mutex
 
 	mu        sync.Mutex
+	first     uint64        // guarded by mu: the first number that is kept, or soon
 	committed uint64        // guarded by mu: the last number on disk
 	changed   chan struct{} // guarded by mu: closed when there is one more
+
+	latest latest
 }
 
 // announce says that what was numbered so far is on disk.
@@ -34,11 +39,19 @@ func (f *feed) announce(last uint64) {
 	f.changed = make(chan struct{})
 }
 
-// now is the last number on disk and what is closed when there is one more.
-func (f *feed) now() (uint64, <-chan struct{}) {
+// prune says what the first event is that is kept, before that is on disk: whoever then
+// reads from a number that is kept finds all that came after it.
+func (f *feed) prune(first uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.committed, f.changed
+	f.first = first
+}
+
+// bounds are the first number that is kept, or would be, and the last on disk.
+func (f *feed) bounds() (first, committed uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.first, f.committed
 }
 
 // eventRow is an event as it is stored, an array of its fields. More may be added
@@ -59,11 +72,11 @@ type eventRow struct {
 	Labels    map[string]string
 }
 
-// event is the inverse of what wrote the row.
+// event is the inverse of what wrote the row. It shares no memory with the row.
 func (r *eventRow) event(cursor string) harp.Event {
 	e := harp.Event{
 		Cursor: cursor, Time: fromNanos(r.At), Type: r.Type, Host: r.Host, Procedure: r.Procedure,
-		Queue: r.Queue, State: r.State, Reason: r.Reason, Attempt: r.Attempt, Labels: r.Labels,
+		Queue: slices.Clone(r.Queue), State: r.State, Reason: r.Reason, Attempt: r.Attempt, Labels: maps.Clone(r.Labels),
 	}
 	if len(r.Job) == len(id{}) {
 		e.Job = id(r.Job).String()
@@ -170,7 +183,7 @@ func (s *Store) loadFeed(snap Snapshot) error {
 		last = lastIn(item.Key)
 		break
 	}
-	s.feed.number, s.feed.committed = last, last
+	s.feed.number, s.feed.first, s.feed.committed = last, first, last
 	return nil
 }
 
@@ -218,49 +231,54 @@ func noted(e *harp.Event) eventRow {
 
 // Changed implements store.Feed.
 func (s *Store) Changed() <-chan struct{} {
-	_, changed := s.feed.now()
-	return changed
+	s.feed.mu.Lock()
+	defer s.feed.mu.Unlock()
+	return s.feed.changed
 }
 
 // Events implements store.Feed.
 func (s *Store) Events(_ context.Context, f harp.EventFilter, maxBytes int) (harp.EventPage, error) {
-	var page harp.EventPage
 	wanted, err := newSelection(&f)
 	if err != nil {
-		return page, err
+		return harp.EventPage{}, err
 	}
-	committed, _ := s.feed.now()
+	if err := s.usable(); err != nil {
+		return harp.EventPage{}, err
+	}
+	after, err := s.openEventCursor(f.After)
+	if err != nil {
+		return harp.EventPage{}, err
+	}
+	if latest, ok := s.latestAfter(after); ok {
+		return s.eventPage(latest, wanted, after, maxBytes)
+	}
+	var page harp.EventPage
 	err = s.view(func(snap Snapshot) error {
-		after, err := s.openEventCursor(snap, f.After, committed)
-		if err != nil {
+		if after, err = s.openEventCursor(f.After); err != nil { // of what the view has
 			return err
 		}
-		page, err = s.events(snap, wanted, after, maxBytes)
+		page, err = s.eventPage(decoded(eventsAfter(snap, after)), wanted, after, maxBytes)
 		return err
 	})
 	return page, err
 }
 
-// events reads a page of what comes after a number.
-func (s *Store) events(snap Snapshot, wanted *selection, after uint64, maxBytes int) (harp.EventPage, error) {
+// eventPage makes a page of events, which come after a number.
+func (s *Store) eventPage(events iter.Seq2[toldEvent, error], wanted *selection, after uint64, maxBytes int) (harp.EventPage, error) {
 	var page harp.EventPage
 	last, examined, size := after, 0, 0
-	for e, err := range eventsAfter(snap, after) {
+	for e, err := range events {
 		if err != nil {
 			return harp.EventPage{}, err
 		}
 		if examined++; examined > store.MaxExamined {
 			break
 		}
-		var row eventRow
-		if err := decode(e.row, &row); err != nil {
-			return harp.EventPage{}, err
-		}
-		if wanted.has(&row) {
-			if size += len(e.row); size > maxBytes && len(page.Events) > 0 {
+		if wanted.has(&e.row) {
+			if size += e.size; size > maxBytes && len(page.Events) > 0 {
 				break
 			}
-			page.Events = append(page.Events, row.event(s.eventCursor(e.no)))
+			page.Events = append(page.Events, e.row.event(s.eventCursor(e.no)))
 		}
 		last = e.no
 	}
@@ -280,14 +298,12 @@ const eventOrigin = 8 // bytes of the store's id in a cursor
 
 // openEventCursor returns the number after which a page begins. Errors:
 // harp.ErrInvalid, harp.ErrPruned.
-func (s *Store) openEventCursor(snap Snapshot, cursor string, committed uint64) (uint64, error) {
-	first, err := firstEvent(snap)
-	switch {
-	case err != nil:
-		return 0, err
-	case cursor == harp.EventsFromStart:
+func (s *Store) openEventCursor(cursor string) (uint64, error) {
+	first, committed := s.feed.bounds()
+	switch cursor {
+	case harp.EventsFromStart:
 		return first - 1, nil
-	case cursor == harp.EventsFromNow:
+	case harp.EventsFromNow:
 		return max(committed, first-1), nil
 	}
 	says, err := openCursor(prefixEvent, cursor)

@@ -209,10 +209,10 @@ func TestDamagedEvents(t *testing.T) {
 		value[len(value)-1]++
 		return value
 	})
+	s = opened(t, e, Options{})
 	if _, err := s.Events(t.Context(), harp.EventFilter{After: harp.EventsFromStart}, 1); !errors.Is(err, ErrDamaged) {
 		t.Errorf("reading it: %v", err)
 	}
-	s = opened(t, e, Options{})
 	note(t, s, "b", 2, noon.Add(time.Hour))
 	s.wants(t, cursor, "b0 b1")
 	did, err := s.Prune(t.Context(), store.Retention{EventsBefore: noon.Add(time.Minute)}, noon)

@@ -311,6 +311,7 @@ func (p *pruning) events() error {
 	if kept > first {
 		p.out.Events = int(kept - first)
 		p.putNumber(keyFirstEvent, kept)
+		p.feed.prune(kept)
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func Open(e Engine, opts Options) (*Store, error) {
 	s := &Store{
 		engine: e, opts: opts, log: opts.Logger,
 		ops: make(chan *op), ahead: make(chan *op), groups: make(chan *group), closing: make(chan struct{}), failed: make(chan struct{}), sched: newSchedule(),
-		feed: feed{changed: make(chan struct{})}, swept: map[byte][]byte{},
+		feed: feed{first: 1, changed: make(chan struct{})}, swept: map[byte][]byte{},
 	}
 	s.open, s.shut = context.WithCancelCause(context.Background())
 	if s.log == nil {
