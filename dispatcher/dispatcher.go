@@ -19,7 +19,7 @@
 // The files follow a call: service.go takes it from a Caller, admit.go decides
 // whether it is good and stores it, attempt.go runs it on a lane of the host's
 // session (session.go), hear.go takes what comes of it, tail.go wakes those who wait for its records and its end,
-// clock.go does what only time makes due. When a host returns, reconcile.go finds
+// feed.go those who wait for events, clock.go does what only time makes due. When a host returns, reconcile.go finds
 // out what became of what it had; silence.go says that nobody knows when it does
 // not. upkeep.go deletes what is old.
 package dispatcher
@@ -177,6 +177,7 @@ type Dispatcher struct {
 	hosts    *hosts
 	registry registry
 	tails    tails
+	feed     feed
 	crew     crew.Crew     // what attempts run in
 	kick     chan struct{} // wakes the clock
 	streams  atomic.Int64  // attempts that send records
@@ -212,6 +213,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.ctx, d.stop = context.WithCancelCause(context.Background())
 	d.clock = newWallClock(cfg.Now, d.clockSet)
 	d.hosts = newHosts()
+	d.feed.changed = make(chan struct{})
 	d.registry.refreshing = make(chan struct{}, 1)
 	if err := d.recover(ctx); err != nil {
 		d.stop(harp.ErrClosed)
@@ -221,6 +223,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.loops.Go(d.registryLoop)
 	d.loops.Go(d.upkeepLoop)
 	d.loops.Go(d.failureLoop)
+	d.loops.Go(d.feedLoop)
 	return d, nil
 }
 

@@ -75,28 +75,6 @@ func (s *service) ChangeQueue(ctx context.Context, id string, name harp.Value, c
 	return err
 }
 
-// Events implements harp.EventService.
-func (s *service) Events(ctx context.Context, f harp.EventFilter, wait bool) (harp.EventPage, error) {
-	return request(s, ctx, func(ctx context.Context) (harp.EventPage, error) {
-		for {
-			changed := s.d.store.Changed()
-			page, err := s.d.store.Events(ctx, f, pageBytes)
-			if err != nil || len(page.Events) > 0 || !wait {
-				return page, err
-			}
-			moved := page.Cursor != f.After && f.After != harp.EventsFromNow
-			if f.After = page.Cursor; moved {
-				continue
-			}
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				return harp.EventPage{}, context.Cause(ctx)
-			}
-		}
-	})
-}
-
 // note writes events of which nothing else is stored. That they could not be is no
 // reason to stop.
 func (d *Dispatcher) note(ctx context.Context, events ...harp.Event) {
