@@ -272,11 +272,11 @@ func TestJobCancelNow(t *testing.T) {
 		t.Errorf("without --now: got %+v, killed %v", got, f.killed)
 	}
 	got := runFake(t, t.Context(), f, nil, "job", "cancel", firstID, "--now")
-	if want := (said{stderr: "job " + firstID + " is killed\n"}); got != want || len(f.killed) != 1 || f.killed[0] != firstID {
+	if want := (said{stderr: "job " + firstID + " is asked to stop, without a grace\n"}); got != want || len(f.killed) != 1 || f.killed[0] != firstID {
 		t.Errorf("got %+v, want %+v, killed %v", got, want, f.killed)
 	}
 	f.jobs[0].CancelRequested = &harp.CancelRequest{By: harp.Principal{Kind: "user", Name: "ada"}, Time: f.jobs[0].SubmitTime, Now: true}
-	if got := runFake(t, t.Context(), f, nil, "job", "show", firstID); !strings.Contains(got.stdout, "user ada at 2026-01-31 12:00:00, now to be killed at once") {
+	if got := runFake(t, t.Context(), f, nil, "job", "show", firstID); !strings.Contains(got.stdout, "user ada at 2026-01-31 12:00:00, without a grace") {
 		t.Errorf("got %+v", got)
 	}
 }
