@@ -270,7 +270,7 @@ func (at *attempt) sayMissedLocked() {
 	}
 }
 
-// openLocked lets those try again who wait for room. A command's supervisor may wait as
+// openLocked wakes every goroutine that waits for room. A command's supervisor may wait as
 // well, for what is kept elsewhere.
 func (at *attempt) openLocked() {
 	if r := at.task.cmd; r != nil {

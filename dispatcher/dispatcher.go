@@ -18,8 +18,8 @@
 //
 // The files follow a call: service.go takes it from a Caller, admit.go decides
 // whether it is good and stores it, attempt.go runs it on a lane of the host's
-// session (session.go), hear.go takes what comes of it, tail.go wakes those who wait for its records and its end,
-// feed.go those who wait for events, clock.go does what only time makes due. When a host returns, reconcile.go finds
+// session (session.go), hear.go takes what comes of it, tail.go wakes the requests that wait for its records and its end,
+// feed.go those that wait for events, clock.go does what only time makes due. When a host returns, reconcile.go finds
 // out what became of what it had; silence.go says that nobody knows when it does
 // not. upkeep.go deletes what is old.
 package dispatcher

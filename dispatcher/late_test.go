@@ -14,7 +14,7 @@ import (
 	"github.com/harpcaller/harp/store"
 )
 
-// What an agent says of a job that was lost is given to who asks for the job, with its value.
+// What an agent says of a job that was lost is given to the callers that ask for the job, with its value.
 func TestALateResultIsGivenToItsCaller(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {
 		i := interrupt(t, sys, saidStart, false)

@@ -80,7 +80,7 @@ func (h *hangingHosts) Hosts(ctx context.Context) ([]dispatcher.HostSpec, error)
 	return nil, context.Cause(ctx)
 }
 
-// A source that hangs once is asked again, and does not hold up who asks meanwhile.
+// A source that hangs once is asked again, and holds up no caller that asks meanwhile.
 func TestAHungRegistryIsNeverReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hanging := &hangingHosts{hosts: []dispatcher.HostSpec{{Name: "web01"}}}

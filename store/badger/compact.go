@@ -10,7 +10,7 @@ import (
 	"github.com/harpcaller/harp/store"
 )
 
-// compaction is one Compact under way. Badger cannot be asked to end it: who does not
+// compaction is one Compact under way. Badger cannot be asked to end it: a caller that does not
 // want to wait any more leaves it to go on, and the engine waits for it.
 type compaction struct {
 	done chan struct{}
@@ -20,7 +20,7 @@ type compaction struct {
 // Compact implements rows.Engine. It moves all tables to one level, which is where badger
 // drops what was deleted, and then frees files of the value log. What is in memory tables
 // is reached on small disks only, the last file of the value log is not. One runs at a
-// time: who comes later waits for it.
+// time: a call that comes later waits for it.
 func (e *engine) Compact(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)

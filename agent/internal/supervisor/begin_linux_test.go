@@ -207,7 +207,7 @@ func TestRetract(t *testing.T) {
 	}
 }
 
-// TestGoneBeforeAnything checks that nothing is begun for somebody who is gone.
+// TestGoneBeforeAnything checks that nothing is begun for an agent that is gone.
 func TestGoneBeforeAnything(t *testing.T) {
 	p, spec := beginning(t)
 	ctx, cancel := context.WithCancel(t.Context())
