@@ -107,7 +107,7 @@ func (j *Journal) roomLocked(job string, ofJob, ofAgent int64) error {
 	switch {
 	case ofJob > 0 && j.jobs[job]+ofJob > j.opts.MaxJob:
 		return &FullError{Job: job, Limit: j.opts.MaxJob}
-	case ofAgent > 0 && j.used+ofAgent > j.opts.MaxAgent:
+	case j.used+ofAgent > j.opts.MaxAgent:
 		return &FullError{Limit: j.opts.MaxAgent}
 	}
 	return nil

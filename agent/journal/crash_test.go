@@ -74,6 +74,37 @@ func TestKillAtEveryCall(t *testing.T) {
 	}
 }
 
+// TestCrashWhileReopening: a process dies in each call to the files, having written what is
+// not synced, and the machine in each call of the next process, which reads that; of the
+// files' names all changes are on disk, of their content what was synced. What was
+// acknowledged is there: nothing was removed that is needless only by what was not synced.
+func TestCrashWhileReopening(t *testing.T) {
+	last := calls(t) + 20
+	for n := 1; n <= last; n++ {
+		for call, opened := 1, false; !opened; call++ {
+			mem, h := NewMemory(), newHistory()
+			killed := FailAt(mem, n, errors.New("killed"))
+			killed.Forever = true
+			if first, err := Open(killed, small); err == nil {
+				_ = play(first, h)
+				_ = first.Close()
+			}
+			dead := FailAt(mem, call, errors.New("dead"))
+			dead.Forever = true
+			second, err := Open(dead, small)
+			must(t, mem.SyncDir())
+			mem.Crash()
+			if opened = err == nil; opened {
+				_ = second.Close()
+			}
+			inspect(t, mem, h)
+			if t.Failed() {
+				t.Fatalf("call %d, then call %d", n, call)
+			}
+		}
+	}
+}
+
 // inspect opens a journal again and checks that it is what the history allows.
 func inspect(t *testing.T, mem *Memory, h *history) {
 	t.Helper()

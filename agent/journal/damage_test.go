@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -145,4 +146,84 @@ func TestMissingSegment(t *testing.T) {
 			}
 		}
 	}
+}
+
+// counting is a Memory that counts the files that are open.
+type counting struct {
+	*Memory
+	open *atomic.Int64
+}
+
+type countedFile struct {
+	File
+	open *atomic.Int64
+}
+
+func (c counting) Open(name string) (File, error)   { return c.count(c.Memory.Open(name)) }
+func (c counting) Create(name string) (File, error) { return c.count(c.Memory.Create(name)) }
+
+func (c counting) count(f File, err error) (File, error) {
+	if err != nil {
+		return nil, err
+	}
+	c.open.Add(1)
+	return countedFile{f, c.open}, nil
+}
+
+func (f countedFile) Close() error {
+	f.open.Add(-1)
+	return f.File.Close()
+}
+
+// TestFilesAreClosed: a journal has one file open, whatever it has done, and none when it
+// is closed, could not be opened, or was only checked.
+func TestFilesAreClosed(t *testing.T) {
+	fsys := counting{NewMemory(), &atomic.Int64{}}
+	want := func(what string, n int64) {
+		t.Helper()
+		if got := fsys.open.Load(); got != n {
+			t.Errorf("%s: %d files are open, expected %d", what, got, n)
+		}
+	}
+	for range 2 {
+		j, err := Open(fsys, small)
+		must(t, err)
+		want("opened", 1)
+		if len(j.Held()) == 0 {
+			must(t, play(j, newHistory()))
+		}
+		_, err = look(j, universe)
+		must(t, err)
+		must(t, j.Sync())
+		want("read", 1)
+		must(t, j.Close())
+		want("closed", 0)
+	}
+	_, err := Check(fsys)
+	must(t, err)
+	_, err = Salvage(fsys, counting{NewMemory(), fsys.open})
+	must(t, err)
+	want("checked and salvaged", 0)
+	for n := 1; ; n++ {
+		j, err := Open(FailAt(fsys, n, errMedium), small)
+		if err == nil {
+			must(t, j.Close())
+			break
+		}
+		want("not opened", 0)
+	}
+	for n := 1; n < 10; n++ {
+		empty := counting{NewMemory(), fsys.open}
+		if j, err := Open(FailAt(empty, n, errMedium), small); err == nil {
+			must(t, j.Close())
+		}
+		want("not made", 0)
+	}
+	names, err := fsys.List()
+	must(t, err)
+	fsys.Put(names[0], []byte("x"))
+	if _, err := Open(fsys, small); !errors.Is(err, ErrCorrupt) {
+		t.Error(err)
+	}
+	want("corrupt", 0)
 }

@@ -26,9 +26,11 @@ func TestWhatIsKeptElsewhereCounts(t *testing.T) {
 	if _, err := j.Append(k, 0, make([]byte, 2000)); !errors.Is(err, ErrFull) {
 		t.Errorf("2000 bytes beside 9000 elsewhere: %v", err)
 	}
-	if err := j.AcceptStart(Key{"c", 1}, Accept{Elsewhere: 20_000}, time.Now()); !errors.Is(err, ErrFull) {
-		t.Errorf("20,000 bytes elsewhere beside 9000: %v", err)
+	must(j.AcceptStart(Key{"x", 1}, Accept{Elsewhere: 9000}, time.Now()))
+	if err := j.AcceptStart(Key{"y", 1}, Accept{Elsewhere: 9000}, time.Now()); !errors.Is(err, ErrFull) {
+		t.Errorf("9000 bytes elsewhere beside 18,000: %v", err)
 	}
+	must(j.Forget(Key{"x", 1}))
 	must(j.KeepElsewhere(k, 5000))
 	if _, err := j.Append(k, 0, make([]byte, 2000)); err != nil {
 		t.Errorf("2000 bytes beside 5000 elsewhere: %v", err)

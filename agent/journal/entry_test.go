@@ -1,8 +1,11 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/hex"
 	"flag"
+	"fmt"
+	"math"
 	"os"
 	"reflect"
 	"strings"
@@ -96,4 +99,50 @@ func equalEntries(a, b entry) bool {
 		}
 	}
 	return reflect.DeepEqual(a, b)
+}
+
+// TestEntriesThatMakeNoSense: a body that no journal writes is refused, though its checksum
+// is right: of no records, or of more than there are bytes; in a state that an attempt on
+// disk does not have; with something missing or too much.
+func TestEntriesThatMakeNoSense(t *testing.T) {
+	bodyOf := func(e entry) []byte { return appendBody([]byte{byte(e.kind)}, &e) }
+	k := Key{"job", 1}
+	list := map[string][]byte{
+		"no records":         bodyOf(entry{kind: kindRecords, key: k}),
+		"a negative record":  bodyOf(entry{kind: kindRecords, key: k, count: -1, records: [][]byte{{1}}}),
+		"a record too late":  bodyOf(entry{kind: kindAcked, key: k, count: math.MaxInt64/2 + 1}),
+		"state absent":       bodyOf(entry{kind: kindState, key: k, state: Absent}),
+		"state forgotten":    bodyOf(entry{kind: kindState, key: k, state: Forgotten}),
+		"no job":             bodyOf(entry{kind: kindWithdrawn, key: Key{"", 1}}),
+		"attempt 0":          bodyOf(entry{kind: kindWithdrawn, key: Key{"job", 0}}),
+		"a negative base":    bodyOf(entry{kind: kindHead, id: "id", number: 1, base: -1}),
+		"an unknown kind":    {byte(kindClosed) + 1},
+		"kind 0":             {0},
+		"nothing":            {},
+		"a bool of 2":        replaced(bodyOf(entry{kind: kindEnd, key: k, dropped: true}), 6, 2),
+		"another magic":      replaced(bodyOf(entry{kind: kindHead, id: "id", number: 1}), 1, 'H'),
+		"another version":    replaced(bodyOf(entry{kind: kindHead, id: "id", number: 1}), 16, version+1),
+		"very many records":  append(appendOf(appendBytes([]byte{byte(kindRecords)}, []byte("job")), &entry{kind: kindRecords, key: k})[:7], 0xff, 0xff, 0xff, 0xff, 0x7f),
+		"a number too large": append([]byte{byte(kindFirst)}, bytes.Repeat([]byte{0xff}, 11)...),
+	}
+	for _, e := range everyEntry() {
+		whole := bodyOf(e)
+		if _, ok := parseBody(whole); !ok {
+			t.Errorf("%+v is refused", e)
+		}
+		list[fmt.Sprintf("kind %d and a byte", e.kind)] = append(bytes.Clone(whole), 0)
+		for n := range len(whole) {
+			list[fmt.Sprintf("kind %d without the last %d bytes", e.kind, len(whole)-n)] = whole[:n]
+		}
+	}
+	for what, body := range list {
+		if e, ok := parseBody(body); ok {
+			t.Errorf("%s: %x is read as %+v", what, body, e)
+		}
+	}
+}
+
+func replaced(b []byte, at int, v byte) []byte {
+	b[at] = v
+	return b
 }

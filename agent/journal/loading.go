@@ -160,7 +160,7 @@ func (l *loading) attempt(e entry, number uint64, here func() *extent) {
 	}
 }
 
-// finish checks what was read as a whole, and removes what is not needed.
+// finish checks what was read as a whole.
 func (l *loading) finish() error {
 	j := l.j
 	if n := j.segments[0].number; n > l.first {
@@ -176,8 +176,13 @@ func (l *loading) finish() error {
 		l.old = append(l.old, j.segments[0].number)
 		j.segments = j.segments[1:]
 	}
+	return nil
+}
+
+// removeOld removes the segments that are not needed.
+func (l *loading) removeOld() error {
 	for _, n := range l.old {
-		if err := j.fs.Remove(segmentName(n)); err != nil {
+		if err := l.j.fs.Remove(segmentName(n)); err != nil {
 			return ioError("remove", err)
 		}
 	}

@@ -149,7 +149,10 @@ func (j *Journal) load() error {
 	if err := l.finish(); err != nil {
 		return err
 	}
-	return j.adopt()
+	if err := j.adopt(); err != nil {
+		return err
+	}
+	return l.removeOld() // only now is on disk what makes them needless
 }
 
 // list returns the numbers of the segments, and removes what never became one.

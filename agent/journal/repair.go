@@ -284,7 +284,7 @@ func compareKeys(a, b Key) int {
 // mend makes of an attempt what can be said when something of it may be missing: one that
 // has done something was started, and one whose END is gone has not ended here.
 func (a *attempt) mend() {
-	if a.state == Accepted && (a.next > 0 || a.stop != nil) || a.state == Ended && a.end == nil {
+	if a.state == Accepted && a.next > 0 || a.state == Ended && a.end == nil {
 		a.state = Started
 		if a.stop != nil {
 			a.state = Stopping

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"syscall"
 	"testing"
 )
@@ -253,5 +254,110 @@ func TestCheckChangesNothing(t *testing.T) {
 	}
 	if none, err := Check(NewMemory()); err != nil || none.ID != "" || none.Segments != 0 {
 		t.Errorf("no journal is %+v, %v", none, err)
+	}
+}
+
+// TestSalvageStartsNothing: of a damaged journal an attempt that was accepted may have been
+// started since, of which nothing is left. It is not held, however whole it looks.
+func TestSalvageStartsNothing(t *testing.T) {
+	mem := NewMemory()
+	j, err := Open(mem, Options{})
+	must(t, err)
+	must(t, j.Accept(key(1), Accept{}))
+	must(t, j.AcceptStart(key(2), Accept{}, now()))
+	at := len(mem.Bytes(segmentName(1)))
+	must(t, j.Start(key(1), now()))
+	must(t, j.AcceptStart(key(3), Accept{}, now()))
+	must(t, j.Close())
+	data := mem.Bytes(segmentName(1))
+	data[at+entryHead] ^= 1
+	mem.Put(segmentName(1), data)
+	to := NewMemory()
+	did, err := Salvage(mem, to)
+	if err != nil || len(did.Damage) != 1 || len(did.Held) != 2 || len(did.Partial) != 1 || did.Partial[0] != key(1) {
+		t.Errorf("held are %+v, in part %v; damage %v, %v", did.Held, did.Partial, did.Damage, err)
+	}
+	salvaged(t, to, did, nil)
+}
+
+// TestCheckThatCannotRead: what the file system does not answer, once or any more, is an
+// error or damage; a journal is never said to be sound of which something was not read,
+// and a salvage of it is never taken for whole.
+func TestCheckThatCannotRead(t *testing.T) {
+	whole, _, _ := played(t, small)
+	want, err := Check(whole)
+	must(t, err)
+	for name, read := range map[string]func(FS) (Report, error){
+		"Check":   Check,
+		"Salvage": func(fsys FS) (Report, error) { return Salvage(fsys, NewMemory()) },
+	} {
+		every := FailAt(whole, 0, nil)
+		_, err := read(every)
+		must(t, err)
+		for n := 1; n <= every.Calls(); n++ {
+			for _, forever := range []bool{false, true} {
+				fails := FailAt(whole, n, syscall.EIO)
+				fails.Forever = forever
+				got, err := read(fails)
+				switch {
+				case errors.Is(err, syscall.EIO), len(got.Damage) > 0:
+				case err != nil || !reflect.DeepEqual(got, want):
+					t.Errorf("%s, call %d, forever %v: %+v, %v", name, n, forever, got, err)
+				}
+			}
+		}
+	}
+}
+
+// TestMend: of an attempt of which something may be missing, one that did something was
+// started, and one whose END is gone has not ended.
+func TestMend(t *testing.T) {
+	record := []*extent{{first: 0, count: 1}}
+	for what, c := range map[string]struct {
+		found attempt
+		want  State
+		next  int64
+		left  int
+	}{
+		"accepted":               {attempt{state: Accepted}, Accepted, 0, 0},
+		"a record without START": {attempt{state: Accepted, next: 1, spool: record}, Started, 1, 1},
+		"an ACK without records": {attempt{state: Started, acked: 7}, Started, 7, 0},
+		"an ACK of all":          {attempt{state: Started, acked: 1, next: 1, spool: record}, Started, 1, 0},
+		"ended":                  {attempt{state: Ended, end: &extent{}}, Ended, 0, 0},
+		"no END":                 {attempt{state: Ended}, Started, 0, 0},
+		"no END, and stopped":    {attempt{state: Ended, stop: &Stop{}}, Stopping, 0, 0},
+		"stopping":               {attempt{state: Stopping, stop: &Stop{}}, Stopping, 0, 0},
+	} {
+		a := c.found
+		if a.mend(); a.state != c.want || a.next != c.next || len(a.spool) != c.left {
+			t.Errorf("%s: %v, %d records, %d spooled", what, a.state, a.next, len(a.spool))
+		}
+	}
+}
+
+// TestCheckTellsADamagedHeadOnce: the rest of its segment is read by where its neighbours
+// are.
+func TestCheckTellsADamagedHeadOnce(t *testing.T) {
+	whole, _, _ := played(t, small)
+	names, err := whole.List()
+	must(t, err)
+	sound, err := Check(whole)
+	must(t, err)
+	for _, victim := range names {
+		mem := NewMemory()
+		for _, name := range names {
+			data := whole.Bytes(name)
+			if name == victim {
+				data[entryHead] ^= 1
+			}
+			mem.Put(name, data)
+		}
+		found, err := Check(mem)
+		if err != nil || len(found.Damage) != 1 || found.Damage[0].File != victim || found.Damage[0].Offset != 0 {
+			t.Errorf("%s: %v, %v", victim, found.Damage, err)
+		}
+		if len(found.Held) != len(sound.Held) || found.Tombs != sound.Tombs || found.Bytes != sound.Bytes || found.ID != sound.ID {
+			t.Errorf("%s: %+v, without the damage %+v", victim, found, sound)
+		}
 	}
 }

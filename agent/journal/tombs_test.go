@@ -154,3 +154,83 @@ func heap() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc) //nolint:gosec // a heap is smaller
 }
+
+// TestTombsOutliveRestarts: tombstones that a restart, a crash, and a segment's removal,
+// which writes them again, have all met are there until their own time is over, and not
+// longer for any of it.
+func TestTombsOutliveRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const keep, each = 7 * 24 * time.Hour, 12 * time.Hour
+		opts := Options{SegmentSize: 2 << 10}
+		mem := NewMemory()
+		j, err := Open(mem, opts)
+		must(t, err)
+		made := map[Key]time.Time{}
+		removed := 0
+		for round := range 40 {
+			for i := range 5 {
+				k := uuidKey(round*5 + i)
+				must(t, j.AcceptStart(k, Accept{}, now()))
+				must(t, j.Forget(k))
+				made[k] = time.Now()
+			}
+			old := Key{fmt.Sprint("busy", round), 1} // whose records are written and go
+			must(t, j.AcceptStart(old, Accept{}, now()))
+			for n := range int64(20) {
+				must(t, wait(j.Append(old, n, make([]byte, 500))))
+				must(t, j.Ack(old, n+1))
+			}
+			must(t, j.Forget(old))
+			made[old] = time.Now()
+			must(t, j.Sync())
+			removed = int(oldest(j)) //nolint:gosec // there are few
+			switch round % 3 {
+			case 0:
+				must(t, j.Close())
+			case 1:
+				mem.Crash()
+				_ = j.Close()
+			}
+			if round%3 != 2 {
+				j, err = Open(mem, opts)
+				must(t, err)
+			}
+			for k, at := range made {
+				switch age, s := time.Since(at), j.State(k); {
+				case age < keep && s != Forgotten:
+					t.Fatalf("round %d: %v, forgotten %v ago, is %v", round, k, age, s)
+				case age >= keep+keep/8 && s != Absent:
+					t.Fatalf("round %d: %v, forgotten %v ago, is %v", round, k, age, s)
+				}
+			}
+			if n, most := j.tombs.n, 6*int((keep+keep/8)/each+1); n > most {
+				t.Fatalf("round %d: %d tombs, at most %d are to be kept", round, n, most)
+			}
+			time.Sleep(each)
+		}
+		if removed < 50 {
+			t.Errorf("%d segments were removed: too few to show anything", removed-1)
+		}
+		must(t, j.Close())
+	})
+}
+
+// TestTombsAreAsManyAsAllowed: nothing gives way before there are more.
+func TestTombsAreAsManyAsAllowed(t *testing.T) {
+	const most = 16
+	tombs, now := newTombs(time.Hour, most), time.Now()
+	for n := range most {
+		tombs.add(uuidKey(n), now.UnixNano(), now)
+	}
+	for n := range most {
+		if !tombs.has(uuidKey(n), now) {
+			t.Errorf("%d of %d has given way", n, most)
+		}
+	}
+	tombs.add(uuidKey(most), now.UnixNano(), now)
+	for n := range most + 1 {
+		if has := tombs.has(uuidKey(n), now); has != (n >= most/8) {
+			t.Errorf("of %d the %dth is there: %v", most+1, n, has)
+		}
+	}
+}

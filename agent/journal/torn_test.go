@@ -162,3 +162,42 @@ func TestHoleInWhatWasSynced(t *testing.T) {
 		}
 	}
 }
+
+// TestFailing: a call that fails answers the error, having done nothing, or half of a
+// write, or all, as it was told; and the calls after it fail too, or do not.
+func TestFailing(t *testing.T) {
+	boom := errors.New("boom")
+	for mode := range 4 {
+		anyway, forever := mode&1 == 1, mode&2 == 2
+		mem := NewMemory()
+		mem.Put("f", []byte("12345678"))
+		open := func(calls int) (*Failing, File) {
+			fails := FailAt(mem, calls+2, boom)
+			fails.Anyway, fails.Forever = anyway, forever
+			f, err := fails.Open("f")
+			must(t, err)
+			for range calls {
+				_, err := f.Size()
+				must(t, err)
+			}
+			return fails, f
+		}
+		_, f := open(0)
+		if n, err := f.Write([]byte("90")); err != boom || anyway && n != 2 || !anyway && n != 1 { //nolint:errorlint // the very same
+			t.Errorf("mode %d: write: %d, %v", mode, n, err)
+		}
+		if got, want := string(mem.Bytes("f")), map[bool]string{true: "1234567890", false: "123456789"}[anyway]; got != want {
+			t.Errorf("mode %d: the file is %q", mode, got)
+		}
+		if _, err := f.Size(); (err != nil) != forever {
+			t.Errorf("mode %d: the call after it: %v", mode, err)
+		}
+		fails, f := open(3)
+		if err := f.Truncate(4); err != boom || (len(mem.Bytes("f")) == 4) != anyway { //nolint:errorlint // the very same
+			t.Errorf("mode %d: truncate: %v, and there are %d bytes", mode, err, len(mem.Bytes("f")))
+		}
+		if _, err := fails.Open("f"); (err != nil) != forever || fails.Calls() != 6 {
+			t.Errorf("mode %d: %d calls, the last: %v", mode, fails.Calls(), err)
+		}
+	}
+}
