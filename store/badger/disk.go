@@ -48,6 +48,7 @@ type guard struct {
 type backlog struct {
 	flush   uint64 // for memtables to become tables, after which their logs go
 	compact uint64 // for the largest compactions that may run then, after which what they read goes
+	flatten uint64 // for moving all to one level
 	driven  bool   // compactions run only where compactLoop finds room for them
 }
 
@@ -206,13 +207,13 @@ func (g *guard) noteDescriptors() {
 	}
 }
 
-// hasRoom reports whether compactions that write so much may begin.
+// hasRoom reports whether all may be moved to one level, as far as what that writes goes.
 func (g *guard) hasRoom(open backlog) bool {
 	if !open.hasDescriptors() {
 		return false
 	}
 	free, _, err := g.opts.Disk(g.dir)
-	return err != nil || free >= open.flush+withSpare(open.compact)
+	return err != nil || free >= open.flush+withSpare(open.flatten)
 }
 
 // allocate gives a file blocks, from the ballast if there are no others.

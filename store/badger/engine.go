@@ -1,11 +1,14 @@
 package badger
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +40,8 @@ type engine struct {
 	unusedMem atomic.Int64 // blocks of the memtable's log that nothing has been written to
 	unused    atomic.Int64 // and those of the value log with them
 
+	widest atomic.Pointer[[maxLevels]uint64] // how much of each level a table above overlaps
+
 	flattening sync.Mutex
 	commits    sync.Mutex // held by a commit, and while there may be none
 
@@ -55,6 +60,7 @@ func newEngine(db *badger.DB, g *guard, log *logger) (*engine, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	e.open, e.shut = context.WithCancel(context.Background())
+	e.noteOverlaps()
 	g.watch(e.unwritten)
 	e.reserveManifest()
 	e.loops.Go(e.collectLoop)
@@ -176,34 +182,89 @@ func set(txn *badger.Txn, w rows.Write) error {
 
 // unwritten is what badger has still to write of what has been committed. All of level zero
 // is compacted at once, with all of the level that it goes to; from there on it is a
-// table at a time, with those of the next level that it overlaps.
+// table at a time, with those of the next level that it overlaps. That may be all of them: of
+// a few rows that lie far apart one table is made.
 func (e *engine) unwritten() backlog {
 	logs, err := logSizes(e.dir)
 	if err != nil {
 		e.opts.Logger.Error("logs of memtables", "dir", e.dir, "err", err)
 	}
 	in := logs.all - min(logs.all, uint64(e.unusedMem.Load()))
-	b := backlog{flush: in, compact: in, driven: e.driven}
-	var next uint64
+	top := in
+	var next, nextFlat uint64
 	levels := e.db.Levels()
 	for i, l := range levels {
 		switch {
 		case i == 0 || l.IsBaseLevel:
-			b.compact += uint64(l.Size)
+			top += uint64(l.Size)
 		case l.Size > 0:
 			above := levels[i-1]
-			next = max(next, uint64(min(l.Size, overlapped*l.TargetFileSize)+min(above.Size, above.TargetFileSize)))
+			one := uint64(min(above.Size, above.TargetFileSize))
+			next = max(next, e.overlapped(l, above)+one)
+			nextFlat = max(nextFlat, uint64(l.Size)+one)
 		}
 	}
-	if b.compact += next; next == 0 && b.compact == in {
-		b.compact = 0 // nothing to compact with
+	if e.driven {
+		next = nextFlat
 	}
-	return b
+	if next == 0 && top == in {
+		return backlog{flush: in, driven: e.driven} // nothing to compact with
+	}
+	return backlog{flush: in, compact: top + next, flatten: top + nextFlat, driven: e.driven}
 }
 
-// overlapped is how many tables of the next level one overlaps, at most: badger ends a
-// table where it would be more than ten.
-const overlapped = 12
+// usualOverlap is how many tables of the next level one overlaps, at most, where badger has
+// looked: it ends a table where it would be more than ten, but looks every 5,000 keys.
+const usualOverlap = 12
+
+// overlapped is how much of a level a table of the level above overlaps, at most, where badger
+// compacts by itself: those that there are, once their level is full.
+func (e *engine) overlapped(l, above badger.LevelInfo) uint64 {
+	most := uint64(min(l.Size, usualOverlap*l.TargetFileSize))
+	if widest := e.widest.Load(); widest != nil && (above.IsBaseLevel || above.Size+above.TargetFileSize >= above.TargetSize) {
+		most = max(most, widest[l.Level])
+	}
+	return most
+}
+
+// noteOverlaps finds out how much of each level a table of the level above overlaps.
+func (e *engine) noteOverlaps() {
+	if e.driven {
+		return // all of a level is counted
+	}
+	widest := overlaps(e.db.Tables())
+	e.widest.Store(&widest)
+}
+
+// overlaps is how many bytes of each level one table of the level above overlaps, at most.
+func overlaps(tables []badger.TableInfo) (widest [maxLevels]uint64) {
+	var levels [maxLevels][]badger.TableInfo
+	for _, t := range tables {
+		levels[t.Level] = append(levels[t.Level], t)
+	}
+	for i := 2; i < maxLevels; i++ {
+		below := levels[i]
+		slices.SortFunc(below, func(a, b badger.TableInfo) int { return bytes.Compare(a.Left, b.Left) })
+		sums := make([]uint64, len(below)+1)
+		for n, t := range below {
+			sums[n+1] = sums[n] + uint64(t.OnDiskSize)
+		}
+		for _, t := range levels[i-1] {
+			from := sort.Search(len(below), func(n int) bool { return bytes.Compare(row(below[n].Right), row(t.Left)) >= 0 })
+			to := sort.Search(len(below), func(n int) bool { return bytes.Compare(row(below[n].Left), row(t.Right)) > 0 })
+			if from < to {
+				widest[i] = max(widest[i], sums[to]-sums[from])
+			}
+		}
+	}
+	return widest
+}
+
+// maxLevels is how many levels badger has.
+const maxLevels = 7
+
+// row is the key of a row in one of badger's, which has a version behind it.
+func row(key []byte) []byte { return key[:max(0, len(key)-8)] }
 
 // Close implements rows.Engine. It writes what is in memory tables to tables. Without room
 // for that the database is left as it is: its logs hold all, and opening reads them.
@@ -237,6 +298,7 @@ func (e *engine) watchLoop() {
 		case <-tick.C:
 			e.noteDescriptors()
 			e.reserveManifest()
+			e.noteOverlaps()
 			e.ask()
 		case <-e.open.Done():
 			return

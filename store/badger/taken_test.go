@@ -4,7 +4,9 @@ package badger_test
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +18,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/badger"
+	"github.com/harpcaller/harp/store/internal/rows"
 )
 
 // TestCommitsOnATakenDisk has another take all that is free between two commits. Those
@@ -67,6 +70,55 @@ func TestCommitsOnATakenDisk(t *testing.T) {
 	f.close()
 }
 
+// TestCompactWhatOverlapsAll compacts a few rows that lie before, among and behind all
+// others, which all have to be written again for them, with room for a part of those.
+func TestCompactWhatOverlapsAll(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	dir := disk{"tmpfs", 700}.mount(t)
+	e := openEngine(t, filepath.Join(dir, "store"))
+	row := func(i int) rows.Write {
+		return rows.Write{Key: fmt.Appendf(nil, "%08d", i), Value: bytes.Repeat([]byte{byte(i)}, 3<<10)}
+	}
+	const many = 40_000
+	for i := 0; i < many; i += 500 {
+		var writes []rows.Write
+		for n := range 500 {
+			writes = append(writes, row(2*(i+n)))
+		}
+		commit(t, e, writes...)
+	}
+	compact(t, e)
+	for round := range 3 {
+		commit(t, e, row(1), row(many+1), row(2*many+1))
+		rest := takeRest(t, dir)
+		leave := int64([]int{40, 70, 100}[round])
+		info, err := os.Stat(rest)
+		if err == nil {
+			err = os.Truncate(rest, info.Size()-leave<<20)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		compact(t, e)
+		if err := os.Remove(rest); err != nil {
+			t.Fatal(err)
+		}
+		compact(t, e)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func compact(t *testing.T, e rows.Engine) {
+	t.Helper()
+	if err := e.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestOpenOnATakenDisk has another take all that is free while a process works as fast as
 // it can. Where badger was writing a table that kills it. The store then opens on the disk as
 // it is, without what is left of that table, and all that was acknowledged is there.
@@ -90,9 +142,16 @@ func TestOpenOnATakenDisk(t *testing.T) {
 	t.Logf("%d jobs", len(jobs))
 }
 
-// workUntilTaken runs a child, takes the rest of its disk after so many lines, and reads
-// what it acknowledged until it ends or is killed.
+// workUntilTaken runs a child and takes the rest of its disk after so many lines.
 func workUntilTaken(t *testing.T, mount, dir string, jobs map[string]*acked, lines int) (rest string) {
+	t.Helper()
+	workUntil(t, dir, jobs, lines, func() { rest = takeRest(t, mount) })
+	return rest
+}
+
+// workUntil runs a child, calls f after so many lines, and reads what it acknowledged until it
+// ends or is killed. It returns how the child says it failed.
+func workUntil(t *testing.T, dir string, jobs map[string]*acked, lines int, f func()) (failed []string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+dir)
@@ -106,7 +165,7 @@ func workUntilTaken(t *testing.T, mount, dir string, jobs map[string]*acked, lin
 	n := 0
 	for in := bufio.NewScanner(out); in.Scan(); n++ {
 		if n == lines {
-			rest = takeRest(t, mount)
+			f()
 		}
 		word := strings.Fields(in.Text())
 		switch word[0] {
@@ -118,13 +177,15 @@ func workUntilTaken(t *testing.T, mount, dir string, jobs map[string]*acked, lin
 			}
 		case "ended":
 			jobs[word[1]].ended = true
+		case "failed":
+			failed = append(failed, in.Text())
 		}
 	}
 	t.Logf("after %d lines: %v", n, cmd.Wait())
-	if rest == "" {
-		t.Fatal("it ended before the disk was taken")
+	if n <= lines {
+		t.Fatalf("it ended too early: %v", failed)
 	}
-	return rest
+	return failed
 }
 
 // leaveOrphan makes what is left of a table that was being written.
