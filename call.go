@@ -313,7 +313,7 @@ func inField(field string, err error) error {
 // Encode returns the bytes of the request.
 func (r Request) Encode() []byte {
 	w := requestToWire(r)
-	return w.Encode()
+	return wire.Encode(&w)
 }
 
 func requestToWire(r Request) wire.Request {
@@ -333,7 +333,7 @@ func requestToWire(r Request) wire.Request {
 // ErrInvalid, for bytes that are no request as for a field out of its limits.
 func DecodeRequest(raw []byte) (Request, error) {
 	var w wire.Request
-	if err := w.Decode(raw); err != nil {
+	if err := wire.Decode(raw, &w); err != nil {
 		return Request{}, &FieldError{Field: "request", Message: err.Error()}
 	}
 	if w.Version != wire.RequestVersion {

@@ -31,9 +31,11 @@ func recordRows(records []Record) wire.Rows {
 	}
 	b := make([]byte, 0, min(room, wire.MaxPage))
 	rows := make(wire.Rows, 0, len(records))
+	var row wire.PulledRecord // one for all, as it gets into the heap
 	for i := range records {
-		row, start := recordToWire(records[i]), len(b)
-		if b = row.Append(b); len(b) > wire.MaxPage && i > 0 {
+		start := len(b)
+		row = recordToWire(records[i])
+		if b = wire.Append(b, &row); len(b) > wire.MaxPage && i > 0 {
 			break
 		}
 		rows = append(rows, b[start:len(b):len(b)])
@@ -66,10 +68,11 @@ func pageFromWire(w wire.Pulled) (RecordPage, error) {
 func recordsIn(rows wire.Rows) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		together := values{left: sizeOf(rows)}
-		var w wire.PulledRecord
+		var w wire.PulledRecord // one for all, as it gets into the heap
 		for _, row := range rows {
 			var rec Record
-			err := w.DecodeRow(row)
+			w = wire.PulledRecord{}
+			err := wire.DecodeRow(row, &w)
 			if err == nil {
 				rec, err = recordFromWire(w)
 			}

@@ -24,7 +24,7 @@ func fullPage(t testing.TB, kind RecordKind) RecordPage {
 func readPage(t testing.TB, body []byte) {
 	n := 0
 	var w wire.Pulled
-	if err := wire.Decode(body, &w); err != nil {
+	if err := wire.DecodeBody(body, &w); err != nil {
 		t.Fatal(err)
 	}
 	for _, err := range recordsIn(w.Records) {
@@ -46,7 +46,8 @@ func TestRecordAllocs(t *testing.T) {
 	if n := testing.AllocsPerRun(10, func() { wire.Encode(recordsToWire(page)) }); n > 10 {
 		t.Errorf("a page takes %v allocations to write", n)
 	}
-	if n := testing.AllocsPerRun(10, func() { readPage(t, body) }); n > 150 {
+	// Under the race detector a pool forgets now and then.
+	if n := testing.AllocsPerRun(10, func() { readPage(t, body) }); n > wire.MaxRows*3/4 {
 		t.Errorf("a page takes %v allocations to read", n)
 	}
 }

@@ -90,7 +90,7 @@ func senseless(err error) error {
 // a cancel or its own end.
 func (c *DirectCall) hearEnd(body []byte) error {
 	var w wire.End
-	if err := w.DecodeBody(body); err != nil {
+	if err := wire.DecodeBody(body, &w); err != nil {
 		return err
 	}
 	var r reader

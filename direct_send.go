@@ -55,12 +55,12 @@ func (c *DirectCall) sendOver(req Request) error {
 func appendCall(b []byte, req Request) []byte {
 	request, w := wire.NewScratch(), requestToWire(req)
 	defer request.Free()
-	request.B = w.Append(request.B)
+	request.B = wire.Append(request.B, &w)
 	call := wire.Call{
 		Signed: wire.Signed{Request: request.B}, Attempt: 1,
 		Timeout: int64(req.Timeout), MaxExecTime: int64(req.MaxExecTime), Window: wire.Window,
 	}
-	return call.Append(b)
+	return wire.Append(b, &call)
 }
 
 // sendFailed ends the call unless its end was heard all the same. The error is why it is

@@ -120,6 +120,11 @@ const (
 	EventQueueUnpaused  EventType = "queue.unpaused"
 	EventQueueChanged   EventType = "queue.changed" // its concurrency
 	EventQueueCancelled EventType = "queue.cancelled"
+
+	// EventsMissing stands for events that cannot be read, as the dispatcher's disk has
+	// damaged them: Reason says how many. When they happened is not known: Time is zero. It
+	// is told whatever was selected.
+	EventsMissing EventType = "events.missing"
 )
 
 // Where a feed can be read from, for EventFilter.After.

@@ -32,7 +32,7 @@ func TestLayers(t *testing.T) {
 	allowed := []string{
 		"github.com/harpcaller/harp",
 		"github.com/harpcaller/harp/internal/crew",
-		"github.com/harpcaller/harp/internal/pack",
+		"github.com/harpcaller/harp/internal/msgpack",
 		"github.com/harpcaller/harp/internal/wire",
 		"github.com/harpcaller/harp/transport",
 	}

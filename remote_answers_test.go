@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
@@ -131,7 +132,7 @@ func TestLargeAnswers(t *testing.T) {
 		for i := range 60 {
 			d.hosts = append(d.hosts, HostStatus{Name: fmt.Sprintf("web%02d", i), Facts: mustValue(t, make([]byte, 60<<10))})
 		}
-		d.hosts[3].Procedures = slices.Repeat([]string{"p"}, 2*transport.ProtocolLimits.Elements)
+		d.hosts[3].Procedures = slices.Repeat([]string{"p"}, 2*msgpack.ProtocolLimits.Elements)
 		n := 0
 		for h, err := range caller.Hosts().List(t.Context(), "") {
 			if err != nil {

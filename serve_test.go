@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
@@ -354,7 +355,7 @@ func FuzzAnswer(f *testing.F) {
 				t.Fatal("a failure that does not fit")
 			}
 		}
-		if err := transport.Validate(got, transport.ProtocolLimits); err != nil {
+		if err := msgpack.Validate(got, msgpack.ProtocolLimits); err != nil {
 			t.Fatalf("the answer would end the session: %v", err)
 		}
 	})

@@ -1,7 +1,9 @@
 package harp
 
 import (
+	"errors"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,7 +47,6 @@ func TestTimeIsNoMap(t *testing.T) {
 		M map[string]any `msgpack:"m,alias:mm"`
 	}
 	held := any(&map[string]any{})
-	stale := []any{&map[string]any{}}[:0]
 	for _, c := range []struct {
 		name, value string
 		into        any
@@ -69,7 +70,6 @@ func TestTimeIsNoMap(t *testing.T) {
 		{"shadowed, by its place", "\x92\x01\x82\xa1m" + at + "\xa1t\xc0", new(shadows)},
 		{"not inline", "\x81\xa5inner\x81\xa1m" + at, new(noinline)},
 		{"alias", "\x81\xa2mm" + at, new(alias)},
-		{"pointers behind a slice", "\x91" + at, &stale},
 		{"a decoder of its own", at, new(ownDecoder)},
 		{"sealed", "\x81\xa1m\xd4\x53\x80", new(Inner)},
 	} {
@@ -77,7 +77,10 @@ func TestTimeIsNoMap(t *testing.T) {
 			if err := Value(c.value).Validate(); err != nil {
 				t.Fatal(err)
 			}
-			wantField(t, Value(c.value).Decode(c.into), "value")
+			var fe *FieldError
+			if err := Value(c.value).Decode(c.into); !errors.As(err, &fe) || !strings.HasPrefix(fe.Field, "value") {
+				t.Errorf("%v", err)
+			}
 		})
 	}
 }

@@ -21,7 +21,7 @@ var features = []string{wire.NeedDryRun, wire.FeatureBeat}
 func (s *session) call(x *transport.Exchange, body []byte) {
 	received := time.Now()
 	var c wire.Call
-	if err := c.DecodeBody(body); err != nil {
+	if err := wire.DecodeBody(body, &c); err != nil {
 		s.violated("CALL: %v", err)
 		return
 	}
@@ -95,7 +95,6 @@ func (s *session) resume(x *transport.Exchange, body []byte) {
 	for result == moved {
 		at := s.agent.lookup(key{job: m.Job, number: m.Attempt})
 		if at == nil {
-			result = notHere
 			break
 		}
 		at.begun.wait()

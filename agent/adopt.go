@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
@@ -16,9 +15,10 @@ import (
 const endsReboot = "reboot"
 
 // adopt finds what an agent before this one has started and what goes on without it:
-// commands with supervisors of their own, those that an agent left that was killed, and
-// those that ended with the machine.
-func (a *Agent) adopt() {
+// commands with supervisors of their own, of which some may be left, those that an agent left
+// that was killed, and those that ended with the machine.
+func (a *Agent) adopt(left []supervisor.Key) {
+	a.roster.seek()
 	j := a.keeper.current()
 	here := map[journal.Key]bool{}
 	for _, h := range j.Held() {
@@ -29,15 +29,23 @@ func (a *Agent) adopt() {
 		if a.roster.find(key{job: h.Job, number: h.Attempt}) != nil || a.withdrawIdle(j, h.Key) {
 			continue // it has ended, and the journal did not take that yet; or it never began
 		}
-		switch info := infoOf(h); {
-		case info.Supervised && a.cfg.Dir != "", info.Command && !info.Supervised && !bootedSince(info.Boot):
+		info := infoOf(h)
+		supervised := info.Supervised && a.cfg.Dir != ""
+		if orphaned := info.Command && !info.Supervised && !bootedSince(info.Boot); supervised || orphaned || info.rebooted() {
 			a.adoptOne(j, h, info)
-		case info.Ends == endsReboot && bootedSince(info.Boot):
-			a.rebooted(j, h)
 		}
 	}
-	a.readopt(j, here)
-	a.tidy(here)
+	var found []finding
+	for _, of := range left {
+		found = append(found, finding{key: of})
+	}
+	unread := a.readopt(j, found, here)
+	a.tidy(left, here)
+	if len(unread) == 0 {
+		a.roster.know()
+		return
+	}
+	a.commands.Go(func() { a.readoptLater(a.here, unread) })
 }
 
 // withdrawIdle takes back the start of a command of which it is sure that it was not executed,
@@ -59,37 +67,93 @@ func (a *Agent) withdrawIdle(j *journal.Journal, k journal.Key) bool {
 	return true
 }
 
+// finding is a command with a supervisor that the last agent has left.
+type finding struct {
+	key  supervisor.Key
+	said string // why it could not be looked at
+}
+
 // readopt takes on the commands with supervisors that the journal knows nothing of, as it is
 // another one than they were journalled in: what runs is reported, and counts. They are
-// journalled as what they are.
-func (a *Agent) readopt(j *journal.Journal, here map[journal.Key]bool) {
-	keys, err := supervisor.List(a.supervision())
-	if err != nil {
-		return // which tidy says
-	}
-	for _, of := range keys {
-		k := journal.Key{Job: of.Job, Attempt: of.Attempt}
+// journalled as what they are. It notes which are here, and returns those that have to be
+// looked at again.
+func (a *Agent) readopt(j *journal.Journal, found []finding, here map[journal.Key]bool) (again []finding) {
+	for _, f := range found {
+		k := journal.Key{Job: f.key.Job, Attempt: f.key.Attempt}
+		if a.roster.find(key{job: k.Job, number: k.Attempt}) != nil {
+			here[k] = true
+		}
 		if here[k] || j.State(k) != journal.Absent {
 			continue
 		}
-		trace, err := supervisor.Inspect(a.here, a.supervision(), of)
-		var info journalInfo
-		if err == nil && trace.NeverBegan {
-			err = supervisor.Discard(a.supervision(), of)
-		} else if err == nil {
-			err = wire.Decode(trace.Info, &info)
-		}
-		if err != nil {
-			a.log.Error("a command that the journal knows nothing of cannot be taken on", "job", k.Job, "attempt", k.Attempt, "error", err.Error())
-			here[k] = true // it stays as it is, for the next agent
+		is, err := a.readoptFound(j, f.key)
+		here[k] = is || err != nil
+		if err == nil || errors.Is(err, supervisor.ErrNotFound) {
 			continue
 		}
-		if info.Supervised {
-			a.log.Warn("a command is there of which the journal knows nothing: it is taken on", "job", k.Job, "attempt", k.Attempt, "procedure", info.Procedure)
-			here[k] = true
-			a.readoptOne(j, k, info, trace)
+		if text := err.Error(); text != f.said {
+			f.said = text
+			a.log.Error("a command that the journal knows nothing of cannot be taken on", "job", k.Job, "attempt", k.Attempt, "error", text)
+		}
+		if !isUnreadable(err) {
+			again = append(again, f)
 		}
 	}
+	return again
+}
+
+// errNoInfo is that a command was not left by an agent, or by one of another version.
+var errNoInfo = errors.New("agent: what is noted of the command cannot be read")
+
+// isUnreadable reports whether what is there of a command stays as it is, for the next agent.
+func isUnreadable(err error) bool {
+	var damaged *supervisor.DamagedError
+	return errors.As(err, &damaged) || errors.Is(err, supervisor.ErrVersion) || errors.Is(err, errNoInfo)
+}
+
+// readoptFound takes on a command that may go on, and removes what is left of one that never
+// began. It reports whether there is one.
+func (a *Agent) readoptFound(j *journal.Journal, of supervisor.Key) (bool, error) {
+	trace, err := supervisor.Inspect(a.here, a.supervision(), of)
+	if err != nil {
+		return false, err
+	}
+	if trace.NeverBegan {
+		return false, supervisor.Discard(a.supervision(), of)
+	}
+	var info journalInfo
+	if err := wire.Decode(trace.Info, &info); err != nil {
+		return false, errors.Join(errNoInfo, err)
+	}
+	if info.Supervised {
+		a.log.Warn("a command is there of which the journal knows nothing: it is taken on", "job", of.Job, "attempt", of.Attempt, "procedure", info.Procedure)
+		a.readoptOne(j, journal.Key{Job: of.Job, Attempt: of.Attempt}, info, trace)
+	}
+	return info.Supervised, nil
+}
+
+// errFound ends a session in which nothing was said of a command that runs.
+var errFound = errors.New("agent: a command was found that is to be reported")
+
+// readoptLater takes on what could not be looked at when the agent began, as soon as that can
+// be. Until then it is not known what runs. A dispatcher hears of it in a new session.
+func (a *Agent) readoptLater(here context.Context, unread []finding) {
+	again := time.NewTicker(reachPause)
+	defer again.Stop()
+	for len(unread) > 0 {
+		select {
+		case <-here.Done():
+			return
+		case <-again.C:
+		}
+		if j := a.keeper.current(); j != nil {
+			had := len(unread)
+			if unread = a.readopt(j, unread, map[journal.Key]bool{}); len(unread) < had {
+				a.endSession(errFound)
+			}
+		}
+	}
+	a.roster.know()
 }
 
 // readoptOne takes on a command that is not journalled. Where the journal cannot take it
@@ -120,8 +184,9 @@ func (a *Agent) adoptOne(j *journal.Journal, h journal.Held, info journalInfo) {
 
 // goOn lets an attempt that another agent has started go on here.
 func (a *Agent) goOn(at *attempt) {
-	a.roster.recover(at.key, func() *attempt { return at })
-	a.commands.Go(at.run)
+	if a.roster.recover(at.key, func() *attempt { return at }) == at {
+		a.commands.Go(at.run)
+	}
 }
 
 // adopted is an attempt that another agent has started and that may run.
@@ -135,10 +200,8 @@ func (a *Agent) adopted(j *journal.Journal, h journal.Held, info journalInfo) *a
 	if p := a.catalogue.find(info.Procedure); p != nil {
 		at.most = p.most
 	}
-	r := &running{
-		survives: info.Supervised, endsReboot: info.Ends == endsReboot, here: a.here, progress: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
-		rebooted: info.Ends == endsReboot && bootedSince(info.Boot),
-	}
+	r := newRunning(a.here, info.Ends == endsReboot)
+	r.survives, r.rebooted = info.Supervised && a.cfg.Dir != "", info.rebooted()
 	r.spec.Grace, r.spec.MaxSpool = time.Duration(info.Grace), info.Spool
 	a.budget.hold(info.Spool)
 	at.task = task{run: r.run, cmd: r}
@@ -150,31 +213,10 @@ func (a *Agent) adopted(j *journal.Journal, h journal.Held, info journalInfo) *a
 	return at
 }
 
-// rebooted ends an attempt of a procedure that ends with a reboot: the machine has
-// booted anew since.
-func (a *Agent) rebooted(j *journal.Journal, h journal.Held) {
-	end := wire.End{
-		Value: harp.Value{0xc0}, Records: h.Records, RanFor: int64(time.Since(h.Started)),
-		Started: &wire.Started{Time: h.Started.UnixNano()},
-	}
-	c, _, err := j.End(h.Key, journal.End{Body: encodeEnd(end, nil), Records: h.Records})
-	if err == nil {
-		err = c.Wait()
-	}
-	if err != nil {
-		a.log.Error("the end of a procedure that has rebooted the machine cannot be journalled", "job", h.Job, "error", err.Error())
-	}
-}
-
 // tidy lets go of supervisors whose attempts are over here. One that still runs for an
 // attempt that the journal does not know runs on, to its limits.
-func (a *Agent) tidy(here map[journal.Key]bool) {
-	keys, err := supervisor.List(a.supervision())
-	if err != nil {
-		a.log.Error("supervisors of the last agent cannot be listed", "error", err.Error())
-		return
-	}
-	keys = slices.DeleteFunc(keys, func(k supervisor.Key) bool { return here[journal.Key{Job: k.Job, Attempt: k.Attempt}] })
+func (a *Agent) tidy(left []supervisor.Key, here map[journal.Key]bool) {
+	keys := slices.DeleteFunc(slices.Clone(left), func(k supervisor.Key) bool { return here[journal.Key{Job: k.Job, Attempt: k.Attempt}] })
 	ctx := a.here
 	a.commands.Go(func() {
 		for _, k := range keys {

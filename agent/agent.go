@@ -38,6 +38,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/internal/supervisor"
 	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
@@ -158,8 +159,8 @@ func (a *Agent) Procedures() []harp.ProcedureDoc { return a.catalogue.docs() }
 
 // begin opens the journal for one more Connect or Serve, which has to end what it
 // returns. Errors: *DirInUseError, *harp.FieldError for a directory that others could
-// change, and those of the journal.
-func (a *Agent) begin() (*stay, error) {
+// change, and those of the journal and the file system.
+func (a *Agent) begin(ctx context.Context) (*stay, error) {
 	a.life.Lock()
 	defer a.life.Unlock()
 	if a.cfg.Dir != "" && a.stays == 0 {
@@ -167,14 +168,19 @@ func (a *Agent) begin() (*stay, error) {
 			return nil, err
 		}
 	}
-	if err := a.keeper.open(); err != nil {
+	if err := a.keeper.open(ctx); err != nil {
 		return nil, err
 	}
-	if a.stays++; a.stays == 1 {
+	if a.stays == 0 {
+		left, err := supervisor.List(a.supervision())
+		if err != nil {
+			a.keeper.close()
+			return nil, fmt.Errorf("agent: supervisors of the last agent: %w", err)
+		}
 		a.here, a.letGo = context.WithCancel(context.Background())
-		a.adopt()
-		a.roster.know()
+		a.adopt(left)
 	}
+	a.stays++
 	for _, at := range a.roster.held() {
 		at.rehand()
 	}

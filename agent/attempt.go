@@ -265,6 +265,13 @@ func (at *attempt) outlives(pids []int) {
 	at.tellLocked()
 }
 
+// hasSurvivors reports whether there are any at present.
+func (at *attempt) hasSurvivors() bool {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	return len(at.survivors) > 0
+}
+
 // causeOf is what context.Cause returns to the procedure.
 func causeOf(cause string, limit time.Duration) error {
 	switch cause {
@@ -278,16 +285,22 @@ func causeOf(cause string, limit time.Duration) error {
 
 // interrupt ends the procedure's context for a reason that is neither a limit nor a
 // cancel: the attempt ends as the procedure says.
-func (at *attempt) interrupt(reason error) { at.cancel(reason) }
+func (at *attempt) interrupt(reason error) {
+	if r := at.task.cmd; r != nil && errors.Is(reason, harp.ErrClosed) {
+		r.close()
+	}
+	at.cancel(reason)
+}
 
 // finish ends the attempt with what the function returned. The end is journalled,
 // and told without waiting for that.
 func (at *attempt) finish(out outcome) {
 	at.watch.end()
 	if out.letGo {
+		at.agent.roster.letGo()
 		at.returned.comes()
 		at.leave()
-		at.task.cmd.close(at)
+		at.task.cmd.part(at)
 		return
 	}
 	at.mu.Lock()

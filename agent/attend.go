@@ -115,7 +115,7 @@ func (h *attendance) sendEnd() {
 	}
 	body := wire.NewScratch()
 	defer body.Free()
-	body.B = end.Append(body.B)
+	body.B = wire.Append(body.B, &end)
 	if h.report.x.Send(t, true, body.B) == nil {
 		h.report.sentEnd()
 	}

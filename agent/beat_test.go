@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
 )
 
@@ -17,6 +18,21 @@ func TestProbe(t *testing.T) {
 			if err := s.hear(t.Context(), wire.TypeReady, new(wire.Ready)); err != nil {
 				t.Fatal(err)
 			}
+		}
+	})
+}
+
+// TestForgetInPages checks that a FORGET of several pages is answered once, after the last.
+func TestForgetInPages(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		s, _, _ := connect(t, p, newAgent(t, p))
+		for range 3 {
+			s.say(wire.TypeForget, wire.Forget{Attempts: []wire.HeldAttempt{{Job: harp.NewID(), Attempt: 1}}})
+		}
+		s.forget(wire.HeldAttempt{Job: harp.NewID(), Attempt: 1})
+		s.say(wire.TypeBeat, wire.Beat{Heartbeat: int64(time.Hour)})
+		if err := s.hear(t.Context(), wire.TypeBeat, new(wire.Beat)); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

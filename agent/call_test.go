@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"reflect"
 	"slices"
@@ -161,6 +162,11 @@ func TestFailures(t *testing.T) {
 			{"plain", "error", "no luck"},
 			{"typed", "disk_full", "the disk is full"},
 			{"errorf", "unit_not_found", "unit x"},
+			{"untyped", "error", "as it is"},
+			{"torn", "error", "no value [data left out: it is malformed]"},
+			{"fits", "full", "all of it"},
+			{"bulky", "full", "too much [data left out: 1048577 bytes, at most 1048576]"},
+			{"exit", "exit", "no"},
 			{"nested", "error", "no such host: web02"},
 			{"badtext", "error", "a\uFFFDb"},
 			{"long", "error", "é"},
@@ -178,6 +184,18 @@ func TestFailures(t *testing.T) {
 			if c.procedure == "errorf" && f.Data.String() != `{"unit":"x"}` {
 				t.Errorf("data %s", f.Data)
 			}
+			if (len(f.Data) > 0) != (c.procedure == "errorf" || c.procedure == "fits") {
+				t.Errorf("%s has %d bytes of data", c.procedure, len(f.Data))
+			}
+			if (f.ExitCode != nil) != (c.procedure == "exit") || f.ExitCode != nil && *f.ExitCode != 3 {
+				t.Errorf("%s has an exit code: %+v", c.procedure, f)
+			}
+			if c.procedure == "long" && (len(f.Message) > 64<<10 || len(f.Message) < 64<<10-8 || !strings.HasSuffix(f.Message, "é [cut]")) {
+				t.Errorf("of a long message there are %d bytes", len(f.Message))
+			}
+		}
+		if got := value[[]byte](t, d.call("whole", nil).accepted().end()); len(got) != 1<<20-5 {
+			t.Errorf("a result of %d bytes", len(got))
 		}
 	})
 }
@@ -240,8 +258,64 @@ func TestProcedures(t *testing.T) {
 		if !strings.Contains(string(g.Args), "whom to greet") || !strings.Contains(string(g.Args), `"required":["name"]`) {
 			t.Errorf("args %s", g.Args)
 		}
+		was := g.Params[0]
+		g.Params[0], g.Args[0] = "other", 'x' // the caller's own
+		if again := a.Procedures()[1]; again.Params[0] != was || again.Args[0] != '{' {
+			t.Errorf("who was told of it has changed it: %+v", again)
+		}
+		g.Params[0], g.Args[0] = was, '{'
 		if m := d.procedures[1]; m.Name != "greet" || string(m.Args) != string(g.Args) {
 			t.Errorf("told %+v", m)
 		}
 	})
+}
+
+// Descriptions that are too long for one message together are told in several.
+func TestLongDescriptions(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		doc := strings.Repeat("x", 25<<10)
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			agent.Handle(a, harp.NewProc[none, int](name, doc), func(context.Context, none) (int, error) { return 0, nil })
+		}
+		d, _, _ := connect(t, p, a)
+		names := ""
+		for _, m := range d.procedures {
+			names += m.Name
+		}
+		if names != "abcde" {
+			t.Errorf("it is told of %q", names)
+		}
+	})
+}
+
+// Facts that cannot be had, or told, do not keep an agent from its dispatcher for long.
+func TestFactsThatCannotBeHad(t *testing.T) {
+	for name, c := range map[string]struct {
+		facts func(context.Context) (map[string]any, error)
+		told  string
+		after time.Duration
+	}{
+		"none":     {func(context.Context) (map[string]any, error) { return nil, nil }, `{"supervised":false}`, 0},
+		"an error": {func(context.Context) (map[string]any, error) { return map[string]any{"a": 1}, errors.New("no") }, "", 0},
+		"no value": {func(context.Context) (map[string]any, error) { return map[string]any{"a": func() {}}, nil }, "", 0},
+		"too large": {func(context.Context) (map[string]any, error) {
+			return map[string]any{"a": strings.Repeat("x", 64<<10)}, nil
+		}, "", 0},
+		"too late": {func(ctx context.Context) (map[string]any, error) { <-ctx.Done(); return nil, ctx.Err() }, "", 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, p place) {
+				began := time.Now()
+				d, _, _ := connect(t, p, newAgent(t, p, func(cfg *agent.Config) { cfg.Facts = c.facts }))
+				told := ""
+				if len(d.facts) > 0 {
+					told = d.facts.String()
+				}
+				if after := time.Since(began); told != c.told || after != c.after {
+					t.Errorf("%q are told after %v", told, after)
+				}
+			})
+		})
+	}
 }

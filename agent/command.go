@@ -10,6 +10,7 @@ import (
 	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 	"github.com/harpcaller/harp/internal/schema"
+	"github.com/harpcaller/harp/internal/wire"
 )
 
 // Load offers the procedures that the YAML files of a directory declare (those whose
@@ -20,7 +21,7 @@ import (
 // Errors: harp.ErrInvalid, several joined, each naming file, line and field; os's for
 // what cannot be read; harp.ErrConflict for a procedure that is there already.
 func (a *Agent) Load(dir string) error {
-	procedures, err := load(dir, proc.EnableController)
+	procedures, err := load(dir, proc.EnableController, a.cfg.Limits.MaxResult)
 	if err != nil {
 		return err
 	}
@@ -36,16 +37,17 @@ func (a *Agent) Load(dir string) error {
 	return nil
 }
 
-// CheckDir reports whether Load would take the directory as it is now. Of limits that are
-// kept by cgroup v2 it looks whether the machine has the controllers; whether an agent may
-// use them depends on how that is started, and Load says it. Errors: as Load.
+// CheckDir reports whether Load of an agent with the default Limits would take the
+// directory as it is now. Of limits that are kept by cgroup v2 it looks whether the machine
+// has the controllers; whether an agent may use them depends on how that is started, and
+// Load says it. Errors: as Load.
 func CheckDir(dir string) error {
-	_, err := load(dir, proc.HasController)
+	_, err := load(dir, proc.HasController, wire.MaxResult)
 	return err
 }
 
-func load(dir string, able func(controller string) error) ([]*procedure, error) {
-	commands, err := command.Load(dir, able)
+func load(dir string, able func(controller string) error, maxResult int) ([]*procedure, error) {
+	commands, err := command.Load(dir, able, maxResult)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +78,8 @@ func commandProcedure(c *command.Command) (*procedure, error) {
 		if err != nil {
 			return task{}, err
 		}
-		r := &running{spec: spec, endsReboot: c.EndsReboot && !info.DryRun, here: context.Background(), progress: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
+		r := newRunning(context.Background(), c.EndsReboot && !info.DryRun)
+		r.spec = spec
 		return task{begin: r.begin, run: r.run, cmd: r}, nil
 	}
 	return p, nil

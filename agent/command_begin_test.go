@@ -4,6 +4,7 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
@@ -116,8 +118,7 @@ func TestJournalIsGoneAndCommandsLive(t *testing.T) {
 	ending := c.peer.call("lines", harp.Args{"pipe": other}, fence).accepted()
 	tell(t, lines, "a\n")
 	expect[wire.Records](ending, wire.TypeRecords)
-	c.run.stop()
-	c.run.wait()
+	c.stop()
 	if err := os.RemoveAll(filepath.Join(c.dir, "journal")); err != nil {
 		t.Fatal(err)
 	}
@@ -138,9 +139,47 @@ func TestJournalIsGoneAndCommandsLive(t *testing.T) {
 	if end, _ := x.rest(); end.Gone || value[int](t, end) != 0 {
 		t.Errorf("it ended with %+v", end)
 	}
-	end, records := c.peer.resume(ending.id, 0).endedFrom(0)
-	if end.Gone || value[int](t, end) != 4 || linesOf(t, records, "stdout") != "a|end" {
-		t.Errorf("it ended with %+v after %+v", end, records)
+	c.delivers(ending, "a|end")
+	c.nothingLeft()
+}
+
+// A command that the journal does not know and that cannot be looked at when its agent begins is
+// taken on when it can be, in a new session; until then that agent is not idle.
+func TestJournalIsGoneAndCommandsCannotBeRead(t *testing.T) {
+	c := newCommander(t, t.TempDir())
+	x, w := c.callLines()
+	c.stop()
+	if err := os.RemoveAll(filepath.Join(c.dir, "journal")); err != nil {
+		t.Fatal(err)
+	}
+	spools, err := filepath.Glob(filepath.Join(c.dir, "run", "*", "spool"))
+	if err != nil || len(spools) != 1 {
+		t.Fatalf("there are %v, %v", spools, err)
+	}
+	spool, away := spools[0], filepath.Join(filepath.Dir(spools[0]), "away")
+	if err := errors.Join(os.Rename(spool, away), os.Symlink("spool", spool)); err != nil {
+		t.Fatal(err)
+	}
+	c.boot()
+	if len(c.peer.held) > 0 {
+		t.Fatalf("it holds %+v", c.peer.held)
+	}
+	over, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := c.agent.Drain(over); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Drain when it is not known what runs: %v", err)
+	}
+	if err := os.Rename(away, spool); err != nil {
+		t.Fatal(err)
+	}
+	c.peer = <-c.d.sessions
+	if h := c.peer.held; len(h) != 1 || h[0].Job != x.id || h[0].State != wire.HeldAlive {
+		t.Fatalf("then it holds %+v", h)
+	}
+	tell(t, w, "b\nend\n")
+	c.delivers(x, "b|end")
+	if err := c.agent.Drain(t.Context()); err != nil {
+		t.Error(err)
 	}
 	c.nothingLeft()
 }
@@ -149,12 +188,10 @@ func TestJournalIsGoneAndCommandsLive(t *testing.T) {
 // one of which it has nothing, and delivers its end.
 func TestCommandOfWhichARepairedJournalHasAPart(t *testing.T) {
 	c := newCommander(t, t.TempDir())
-	path, w := pipe(t)
-	x := c.peer.call("lines", harp.Args{"pipe": path}).accepted()
+	x, w := c.callLines()
 	tell(t, w, "a\n")
 	expect[wire.Records](x, wire.TypeRecords)
-	c.run.stop()
-	c.run.wait()
+	c.stop()
 	damage(t, c.dir)
 	did, err := agent.RepairJournal(c.dir)
 	if err != nil || did.NewID == "" {
@@ -165,10 +202,7 @@ func TestCommandOfWhichARepairedJournalHasAPart(t *testing.T) {
 		t.Fatalf("of %+v the next agent holds %+v", did.Partial, h)
 	}
 	tell(t, w, "end\n")
-	end, records := c.peer.resume(x.id, 0).endedFrom(0)
-	if end.Gone || value[int](t, end) != 4 || linesOf(t, records, "stdout") != "a|end" {
-		t.Errorf("it ended with %+v after %+v", end, records)
-	}
+	c.delivers(x, "a|end")
 	c.nothingLeft()
 }
 
@@ -176,10 +210,8 @@ func TestCommandOfWhichARepairedJournalHasAPart(t *testing.T) {
 // take it, as the disk is full.
 func TestJournalIsGoneAndTheDiskIsFull(t *testing.T) {
 	c := newCommander(t, t.TempDir())
-	path, w := pipe(t)
-	x := c.peer.call("lines", harp.Args{"pipe": path}).accepted()
-	c.run.stop()
-	c.run.wait()
+	x, w := c.callLines()
+	c.stop()
 	tell(t, w, "a\nend\n")
 	c.noted(x, ended)
 	full := newAiling(journal.NewMemory())
@@ -200,20 +232,15 @@ func TestJournalIsGoneAndTheDiskIsFull(t *testing.T) {
 	if h := c.peer.held; len(h) != 1 || h[0].Job != x.id {
 		t.Fatalf("the next agent holds %+v", h)
 	}
-	end, records := c.peer.resume(x.id, 0).endedFrom(0)
-	if end.Gone || value[int](t, end) != 4 || linesOf(t, records, "stdout") != "a|end" {
-		t.Errorf("it ended with %+v after %+v", end, records)
-	}
+	c.delivers(x, "a|end")
 }
 
 // An agent that is told to drain as it starts is not idle before it knows what the last one
 // has left running.
 func TestDrainBeforeCommandsAreFound(t *testing.T) {
 	c := newCommander(t, t.TempDir())
-	path, w := pipe(t)
-	x := c.peer.call("lines", harp.Args{"pipe": path}).accepted()
-	c.run.stop()
-	c.run.wait()
+	x, w := c.callLines()
+	c.stop()
 	a := newAgent(t, loopback{}, func(cfg *agent.Config) { cfg.Dir = c.dir })
 	idle := make(chan error, 1)
 	go func() { idle <- a.Drain(t.Context()) }()
@@ -229,6 +256,31 @@ func TestDrainBeforeCommandsAreFound(t *testing.T) {
 	tell(t, w, "end\n")
 	y.ended()
 	if err := <-idle; err != nil {
+		t.Error(err)
+	}
+	r.stop()
+	r.wait()
+}
+
+// An agent is not idle once it has let go of a command that goes on without it: it is when it
+// has come back, and that has ended.
+func TestDrainOfAnAgentThatHasEnded(t *testing.T) {
+	c := newCommander(t, t.TempDir())
+	x, w := c.callLines()
+	waiting := make(chan error, 1)
+	go func() { waiting <- c.agent.Drain(t.Context()) }()
+	until(t, "it drains", c.agent.Drains)
+	c.stop()
+	over, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := c.agent.Drain(over); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Drain while a command runs: %v", err)
+	}
+	r := run(t, func(ctx context.Context) error { return c.agent.Connect(ctx, c.d.addr) })
+	y := (<-c.d.sessions).resume(x.id, 0)
+	tell(t, w, "end\n")
+	y.ended()
+	if err := <-waiting; err != nil {
 		t.Error(err)
 	}
 	r.stop()

@@ -31,6 +31,10 @@ stranger:
 flood:
   params: {n: {type: int, required: true}}
   command: [/usr/bin/seq, -f, '%.0f------------------------------------------------------------------------------------------', "1", "{{.n}}"]
+flood.last:
+  doc: It prints much when it is to end.
+  command: [/bin/sh, -c, 'trap "trap \"\" TERM; seq 400000; exit" TERM; echo ready; while :; do sleep 0.05; done']
+  grace: 1d
 held:
   doc: It waits for a line of a pipe, and prints then.
   params: {pipe: {type: path, required: true}, n: {type: int, required: true}}
@@ -38,6 +42,11 @@ held:
 counted:
   params: {pipe: {type: path, required: true}}
   command: [/bin/sh, -c, 'seq -f %02000.0f 1 100; while read -r l; do echo "$l"; [ "$l" = end ] && exit 0; done < "$1"', sh, "{{.pipe}}"]
+ended:
+  doc: It ends when it has read a line of a pipe, and leaves something running that ignores TERM.
+  params: {pipe: {type: path, required: true}}
+  command: [/bin/sh, -c, '(trap "echo asked" TERM; echo ready; while :; do sleep 0.05; done) 2>/dev/null & read -r l < "$1"', sh, "{{.pipe}}"]
+  grace: 1d
 reboot.logged:
   params: {pipe: {type: path, required: true}}
   command: [/bin/cat, "{{.pipe}}"]
@@ -159,8 +168,7 @@ func TestAcknowledgedBeforeItWasJournalled(t *testing.T) {
 		next += int64(len(expect[wire.Records](x, wire.TypeRecords).Records))
 		x.ack(next)
 	}
-	c.run.stop()
-	c.run.wait()
+	c.stop()
 	c.disk = then
 	c.boot()
 	if h := c.peer.held; len(h) != 1 || h[0].State != wire.HeldAlive {
@@ -228,21 +236,51 @@ func TestDirectCallerOfACommandGoes(t *testing.T) {
 }
 
 // An agent that stops does not wait for a caller that takes nothing of what a command
-// printed.
+// printed, nor lets the command wait for it that prints much as it is to end.
 func TestStopWhileNobodyTakes(t *testing.T) {
-	a := newAgent(t, loopback{}, func(c *agent.Config) { c.Limits.Grace = time.Millisecond })
-	if err := a.Load(procedureDir(t, faulty)); err != nil {
-		t.Fatal(err)
+	stop := func(procedure string, args harp.Args, options ...func(*agent.Config)) {
+		a := newAgent(t, loopback{}, options...)
+		if err := a.Load(procedureDir(t, faulty)); err != nil {
+			t.Fatal(err)
+		}
+		c, r := serve(t, loopback{}, a)
+		x := c.call(procedure, args, func(c *wire.Call, _ *harp.Request) { c.Window = wire.MinWindow })
+		expect[wire.Started](x, wire.TypeStarted)
+		expect[wire.Records](x, wire.TypeRecords)
+		r.stop()
+		r.wait()
+		if left := processesOf(t, x.id); len(left) > 0 {
+			t.Errorf("%v is left", left)
+		}
 	}
-	c, r := serve(t, loopback{}, a)
-	x := c.call("flood", harp.Args{"n": 10_000_000}, func(c *wire.Call, _ *harp.Request) { c.Window = wire.MinWindow })
-	expect[wire.Started](x, wire.TypeStarted)
-	expect[wire.Records](x, wire.TypeRecords)
-	r.stop()
-	r.wait()
-	if left := processesOf(t, x.id); len(left) > 0 {
-		t.Errorf("%v is left", left)
+	stop("flood", harp.Args{"n": 10_000_000}, func(c *agent.Config) { c.Limits.Grace = time.Millisecond })
+	stop("flood.last", nil)
+}
+
+// A command that ended by itself before its agent stopped has ended as it did, though what it
+// has left keeps it open, and is ended with the agent.
+func TestCommandEndsJustBeforeItsAgent(t *testing.T) {
+	c := newFaulty(t, "", nil)
+	path, w := pipe(t)
+	x := c.peer.call("ended", harp.Args{"pipe": path}).accepted()
+	printed := func(want string) {
+		t.Helper()
+		if r := expect[wire.Records](x, wire.TypeRecords).Records; line(t, r[0]) != want {
+			t.Errorf("it printed %q", line(t, r[0]))
+		}
 	}
+	printed("stdout ready")
+	tell(t, w, "end\n")
+	printed("stdout asked")
+	c.run.stop()
+	until(t, "it is to end", func() bool { return c.agent.Closes(x.id) })
+	for _, p := range processesOf(t, x.id) {
+		_ = syscall.Kill(p.pid, syscall.SIGKILL) // one of them may have ended
+	}
+	if end := x.ending(); end.Stopped != nil || value[int](t, end) != 0 {
+		t.Errorf("it ended with %+v", end)
+	}
+	c.run.wait()
 }
 
 // A command that ran inside an agent that was killed is ended before anybody is told that
@@ -250,13 +288,11 @@ func TestStopWhileNobodyTakes(t *testing.T) {
 func TestOrphanOfAKilledAgent(t *testing.T) {
 	disk := journal.NewMemory()
 	c := newFaulty(t, "", disk)
-	path, w := pipe(t)
-	x := c.peer.call("lines", harp.Args{"pipe": path}).accepted()
+	x, w := c.callLines()
 	then := journalled(t, disk)
 	tell(t, w, "end\n")
 	x.rest()
-	c.run.stop()
-	c.run.wait()
+	c.stop()
 	orphan := exec.Command("/bin/sleep", "1000")
 	orphan.Env = []string{"HARP_JOB=" + x.id, "HARP_ATTEMPT=1"}
 	if err := orphan.Start(); err != nil {
@@ -284,8 +320,7 @@ func TestSupervisorThatDoesNotAnswer(t *testing.T) {
 	path, w := pipe(t)
 	x := c.peer.call("alone", harp.Args{"pipe": path}).accepted()
 	of := only(t, x.id)
-	c.run.stop()
-	c.run.wait()
+	c.stop()
 	signalTo(t, of.parent, syscall.SIGSTOP)
 	defer signalTo(t, of.parent, syscall.SIGCONT)
 	c.boot()
@@ -321,8 +356,7 @@ func TestRecordsOfACommandThatReboots(t *testing.T) {
 	tell(t, w, "going down\n")
 	expect[wire.Records](x, wire.TypeRecords)
 	x.ack(1)
-	c.run.stop()
-	c.run.wait()
+	c.stop()
 	tell(t, w, "unmounted\n")
 	c.noted(x, "unmounted")
 	endSupervisors(t, x.id)
@@ -383,8 +417,7 @@ func TestHowLongACommandRan(t *testing.T) {
 	called := time.Now()
 	x := c.peer.call("counted", harp.Args{"pipe": path}).accepted()
 	expect[wire.Records](x, wire.TypeRecords)
-	c.run.stop()
-	c.run.wait()
+	c.stop()
 	tell(t, w, "end\n")
 	c.noted(x, ended)
 	most := time.Since(called)

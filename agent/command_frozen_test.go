@@ -60,30 +60,43 @@ func TestOrphanThatCannotEnd(t *testing.T) {
 }
 
 // An agent that stops does not wait for what cannot be ended of a command that was to end
-// with it, and does not say that it has: the supervisor goes on ending it.
+// with it, whatever was to end that before, and does not say that it has: the supervisor goes
+// on ending it, or nothing but KILL is left to come.
 func TestAgentStopsBesideWhatCannotEnd(t *testing.T) {
-	disk, thaw := needs.FrozenDisk(t)
-	c := &commander{t: t, d: listen(t, loopback{}), load: procedureDir(t, stuck)}
-	c.boot()
-	x, of := callStuck(t, c, disk)
-	c.run.stop()
-	c.run.wait()
-	for {
-		f, err := x.x.Receive(t.Context())
-		if err != nil {
-			break
-		}
-		if f.Type == wire.TypeEnd {
-			t.Error("it is said to have ended")
-		}
+	for name, ended := range map[string]func(x *exchange, of process){
+		"it runs":             nil,
+		"it was cancelled":    func(x *exchange, _ process) { x.cancel() },
+		"its supervisor died": func(_ *exchange, of process) { signalTo(t, of.parent, syscall.SIGKILL) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk, thaw := needs.FrozenDisk(t)
+			c := &commander{t: t, d: listen(t, loopback{}), load: procedureDir(t, stuck)}
+			c.boot()
+			x, of := callStuck(t, c, disk)
+			if ended != nil {
+				ended(x, of)
+				for len(x.stopping().Left) == 0 {
+				}
+			}
+			c.stop()
+			for {
+				f, err := x.x.Receive(t.Context())
+				if err != nil {
+					break
+				}
+				if f.Type == wire.TypeEnd {
+					t.Error("it is said to have ended")
+				}
+			}
+			if len(processesOf(t, x.id)) != 1 {
+				t.Error("it has ended")
+			}
+			thaw()
+			until(t, "it is ended", func() bool { return len(processesOf(t, x.id)) == 0 })
+			until(t, "its supervisor has ended", func() bool {
+				b, err := os.ReadFile("/proc/" + strconv.Itoa(of.parent) + "/cmdline")
+				return err != nil || len(b) == 0
+			})
+		})
 	}
-	if len(processesOf(t, x.id)) != 1 {
-		t.Error("it has ended")
-	}
-	thaw()
-	until(t, "it is ended", func() bool { return len(processesOf(t, x.id)) == 0 })
-	until(t, "its supervisor has ended", func() bool {
-		b, err := os.ReadFile("/proc/" + strconv.Itoa(of.parent) + "/cmdline")
-		return err != nil || len(b) == 0
-	})
 }

@@ -277,8 +277,7 @@ func TestRebootAfterTheCommandHasEnded(t *testing.T) {
 	_ = w.Close()
 	until(t, "the command has ended", func() bool { return syscall.Kill(leader.pid, 0) != nil })
 	c.restart() // of the agent alone
-	c.run.stop()
-	c.run.wait()
+	c.stop()
 	agent.BootAnew(t)
 	c.boot()
 	end := c.peer.resume(x.id, 1).ending()

@@ -116,12 +116,33 @@ func (c *commander) boot() {
 	c.peer = <-c.d.sessions
 }
 
+// stop ends the agent.
+func (c *commander) stop() {
+	c.run.stop()
+	c.run.wait()
+}
+
 // restart ends the agent, and starts another.
 func (c *commander) restart() {
 	c.t.Helper()
-	c.run.stop()
-	c.run.wait()
+	c.stop()
 	c.boot()
+}
+
+// callLines calls the command that prints each line of a pipe.
+func (c *commander) callLines() (x *exchange, w *os.File) {
+	c.t.Helper()
+	path, w := pipe(c.t)
+	return c.peer.call("lines", harp.Args{"pipe": path}).accepted(), w
+}
+
+// delivers checks that all that the command has printed, and its end, are told.
+func (c *commander) delivers(x *exchange, lines string) {
+	c.t.Helper()
+	end, records := c.peer.resume(x.id, 0).endedFrom(0)
+	if end.Gone || value[int](c.t, end) != 4 || linesOf(c.t, records, "stdout") != lines {
+		c.t.Errorf("it ended with %+v after %+v", end, records)
+	}
 }
 
 // inBothWirings runs a test body with commands that outlive the agent, and with some
@@ -265,8 +286,7 @@ func tell(t *testing.T, w *os.File, text string) {
 // missing or there twice.
 func TestCommandOutlivesItsAgent(t *testing.T) {
 	c := newCommander(t, t.TempDir())
-	path, w := pipe(t)
-	x := c.peer.call("lines", harp.Args{"pipe": path}).accepted()
+	x, w := c.callLines()
 	tell(t, w, "a\nb\n")
 	var got []wire.Record
 	for len(got) < 2 {
@@ -274,8 +294,7 @@ func TestCommandOutlivesItsAgent(t *testing.T) {
 	}
 	x.ack(1)
 	tell(t, w, "c\n")
-	c.run.stop()
-	c.run.wait()
+	c.stop()
 	tell(t, w, "d\n")
 	c.boot()
 	if h := c.peer.held; len(h) != 1 || h[0].Job != x.id || h[0].State != wire.HeldAlive {
@@ -301,12 +320,10 @@ func TestCommandOutlivesItsAgent(t *testing.T) {
 // nor numbered anew.
 func TestCommandEndsWhileItsAgentIsAway(t *testing.T) {
 	c := newCommander(t, t.TempDir())
-	path, w := pipe(t)
-	x := c.peer.call("lines", harp.Args{"pipe": path}).accepted()
+	x, w := c.callLines()
 	tell(t, w, "a\n")
 	expect[wire.Records](x, wire.TypeRecords)
-	c.run.stop()
-	c.run.wait()
+	c.stop()
 	tell(t, w, "b\nc\nend\n")
 	c.noted(x, ended)
 	c.boot()
@@ -360,6 +377,23 @@ func TestCommandDryRun(t *testing.T) {
 	}
 }
 
+// A file cannot promise larger results than the agent takes.
+func TestLoadOfLargerResultsThanTheAgentTakes(t *testing.T) {
+	dir := procedureDir(t, "large:\n  command: [/bin/true]\n  result: {from: stdout, max: 2000000}\n")
+	for name, load := range map[string]func(string) error{
+		"Load": newAgent(t, loopback{}).Load, "CheckDir": agent.CheckDir,
+	} {
+		const want = "procedures.yaml:3: large.result.max: must be at most 1048512"
+		if err := load(dir); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s gives %v, want %s", name, err, want)
+		}
+	}
+	more := newAgent(t, loopback{}, func(c *agent.Config) { c.Limits.MaxResult = 2 << 20 })
+	if err := more.Load(dir); err != nil {
+		t.Error(err)
+	}
+}
+
 // What is loaded again is told to the dispatcher; what is bad changes nothing.
 func TestLoadAgain(t *testing.T) {
 	p, dir := loopback{}, procedureDir(t, "first: {command: [/bin/true]}\n")
@@ -406,8 +440,7 @@ func TestCommandEndsWithAReboot(t *testing.T) {
 			tell(t, w, "going down\n")
 			expect[wire.Records](x, wire.TypeRecords)
 			x.ack(1)
-			c.run.stop()
-			c.run.wait()
+			c.stop()
 			endSupervisors(t, x.id)
 			agent.BootAnew(t)
 			c.boot()
@@ -425,8 +458,7 @@ func TestCommandWhoseSupervisorDies(t *testing.T) {
 	for name, dir := range map[string]string{"outlives the agent": t.TempDir(), "ends with it": ""} {
 		t.Run(name, func(t *testing.T) {
 			c := newCommander(t, dir)
-			path, w := pipe(t)
-			x := c.peer.call("lines", harp.Args{"pipe": path}).accepted()
+			x, w := c.callLines()
 			tell(t, w, "a\nb\n")
 			for got := 0; got < 2; {
 				got += len(expect[wire.Records](x, wire.TypeRecords).Records)

@@ -50,7 +50,7 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 //
 // The error is a *harp.FieldError for a configuration or an address that cannot be,
 // and for a Dir that others could change, harp.ErrConflict while another Connect of the
-// agent runs, a *DirInUseError while another process uses Dir, or why the journal cannot
+// agent runs, a *DirInUseError while another process uses Dir for 2 s more, or why the journal cannot
 // be opened: journal.ErrCorrupt if it is damaged.
 func (a *Agent) Connect(ctx context.Context, addrs ...string) error {
 	if err := a.check(); err != nil {
@@ -67,7 +67,7 @@ func (a *Agent) Connect(ctx context.Context, addrs ...string) error {
 		return errConnects
 	}
 	defer a.connects.Store(false)
-	st, err := a.begin()
+	st, err := a.begin(ctx)
 	if err != nil {
 		return err
 	}

@@ -111,6 +111,19 @@ func TestLog(t *testing.T) {
 			t.Errorf("the last is %s %v", text, err)
 		}
 	})
+	inMemory(t, func(t *testing.T, p place) { // where no line fits a record all are cut
+		a := newAgent(t, p, func(c *agent.Config) { c.Limits.MaxRecord = 1 })
+		offer(a, "talk", func(ctx context.Context) (int, error) { agent.Log(ctx).Info("hello"); return 7, nil })
+		d, _, _ := connect(t, p, a)
+		end, records := d.call("talk", nil).accepted().ended()
+		if value[int](t, end) != 7 || len(records) != 1 {
+			t.Fatalf("END %+v after %+v", end, records)
+		}
+		var text string
+		if err := harp.Value(records[0].Value).Decode(&text); err != nil || text != " [cut]" {
+			t.Errorf("it is %q, %v", text, err)
+		}
+	})
 	if agent.Log(t.Context()) != slog.Default() {
 		t.Error("elsewhere it is not the default")
 	}

@@ -39,8 +39,8 @@ func TestForeignDirsAreRefused(t *testing.T) {
 		{name: "parent open", make: func(dir string) error { return os.Chmod(filepath.Dir(dir), 0o777) }, at: "", want: "can be written by others"}, //nolint:gosec // that is what is tested
 		{name: "foreign", root: true, make: func(dir string) error { return os.Chown(dir, 65534, 65534) }, at: "agent", want: "is owned by user 65534"},
 		{name: "foreign run", root: true, make: func(dir string) error { return foreign(filepath.Join(dir, "run")) }, at: "agent/run", want: "is owned by user 65534"},
-		{name: "foreign attempt", root: true, make: func(dir string) error {
-			if err := os.Mkdir(filepath.Join(dir, "run"), 0o700); err != nil {
+		{name: "foreign attempt behind another", root: true, make: func(dir string) error {
+			if err := os.MkdirAll(filepath.Join(dir, "run", "00JOB.1"), 0o700); err != nil {
 				return err
 			}
 			return foreign(filepath.Join(dir, "run", "01JOB.1"))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -244,6 +245,89 @@ func TestDirectHostile(t *testing.T) {
 		expect[wire.Started](x, wire.TypeStarted)
 		_ = x.x.Send(wire.TypeAck, false, wire.Encode(wire.Ack{Next: 3})) // may hear of the end before it returns
 		<-c.session.Done()
+	})
+}
+
+// TestDirectSpeaksAsDispatcher checks that a direct caller that says what only a dispatcher may
+// loses its session, and that how a dispatcher's job ended is neither told nor forgotten.
+func TestDirectSpeaksAsDispatcher(t *testing.T) {
+	for name, attack := range map[string]func(c *peer, job string){
+		"FORGET": func(c *peer, job string) {
+			c.say(wire.TypeForget, wire.Forget{Attempts: []wire.HeldAttempt{{Job: job, Attempt: 1}}, Last: true})
+		},
+		"BEAT":   func(c *peer, _ string) { c.say(wire.TypeBeat, wire.Beat{Heartbeat: int64(time.Minute)}) },
+		"RESUME": func(c *peer, job string) { c.resume(job, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, p place) {
+				a := newAgent(t, p)
+				offerGreet(a)
+				c, _ := serve(t, p, a)
+				s, _, _ := connect(t, p, a)
+				x := s.call("greet", harp.Pos("Ada")).accepted()
+				expect[wire.End](x, wire.TypeEnd)
+				x.x.Release()
+				attack(c, x.id)
+				synctest.Wait()
+				if c.session.Err() == nil {
+					t.Error("it still has a session")
+				}
+				value[greeting](t, s.resume(x.id, 0).end())
+			})
+		})
+	}
+}
+
+// TestDirectIsToldNothingUnasked checks that a direct caller that was told to come again later
+// hears nothing on the control stream, which is for dispatchers, when it may.
+func TestDirectIsToldNothingUnasked(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		a := newAgent(t, p, func(c *agent.Config) { c.Limits.MaxAttempts = 1 })
+		offerHang(a)
+		offerGreet(a)
+		c, _ := serve(t, p, a)
+		x := c.call("hang", nil)
+		expect[wire.Started](x, wire.TypeStarted)
+		if reason := c.call("greet", harp.Pos("Ada")).notNow(); reason != wire.NotNowBusy {
+			t.Errorf("NOT_NOW(%s)", reason)
+		}
+		x.cancel()
+		x.ended()
+		synctest.Wait()
+		end, _ := c.call("greet", harp.Pos("Ada")).ended()
+		value[greeting](t, end)
+		over, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if f, err := c.control.Receive(over); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it hears %+v, %v", f, err)
+		}
+	})
+}
+
+// TestDirectOfAnotherVersion checks that a caller that speaks another version of the protocol is
+// told so.
+func TestDirectOfAnotherVersion(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		l := p.listen(t, agentID)
+		run(t, func(ctx context.Context) error { return a.Serve(ctx, l) })
+		s, err := dial(t, p, l, callerID, transport.ProtocolDirect).Opener(transport.Options{Logger: silent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &peer{t: t, session: s}
+		if c.control, err = s.Control(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.say(wire.TypeHello, wire.Hello{Version: wire.Version + 1})
+		var m wire.Unwelcome
+		if err := c.hear(t.Context(), wire.TypeUnwelcome, &m); err != nil {
+			t.Fatal(err)
+		}
+		if f := decodeFailure(t, m.Failure); !errors.Is(f.Err(), harp.ErrRefused) || !strings.Contains(f.Message, "version") {
+			t.Errorf("it is told %+v", f)
+		}
+		<-s.Done()
 	})
 }
 

@@ -105,9 +105,51 @@ func TestFindProcess(t *testing.T) {
 	nobody()
 }
 
+// The directory of a process that has just ended is waited for, as a child that this was about to
+// start may have it for a moment; one that is in use is not waited for beyond that, nor when
+// nobody waits any more.
+func TestDirInUseForAMoment(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		lock := func(ctx context.Context) (unlock func(), after time.Duration, err error) {
+			began := time.Now()
+			unlock, err = agent.LockDir(ctx, dir)
+			return unlock, time.Since(began), err
+		}
+		first, _, err := lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Second, first)
+		second, after, err := lock(t.Context())
+		if err != nil || after < time.Second {
+			t.Fatalf("after %v: %v", after, err)
+		}
+		defer second()
+		var used *agent.DirInUseError
+		if _, after, err := lock(t.Context()); !errors.As(err, &used) || after < time.Second {
+			t.Errorf("one that stays was waited for %v: %v", after, err)
+		}
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, after, err := lock(over); !errors.As(err, &used) || after > 0 {
+			t.Errorf("without anybody who waits it was waited for %v: %v", after, err)
+		}
+	})
+}
+
 // An agent whose journal is in memory is not idle before its dispatcher has taken how what
 // ran ended: it would be lost with the process.
 func TestDrainWithoutDir(t *testing.T) {
+	for name, take := range map[string]func(*peer, *exchange){
+		"asked for": func(c *peer, x *exchange) { c.resume(x.id, 0).ended() },
+		"forgotten": func(c *peer, _ *exchange) { c.forget(c.held...) },
+	} {
+		t.Run(name, func(t *testing.T) { testDrainWithoutDir(t, take) })
+	}
+}
+
+func testDrainWithoutDir(t *testing.T, take func(*peer, *exchange)) {
 	inMemory(t, func(t *testing.T, p place) {
 		c := newCounter()
 		d := listen(t, p)
@@ -129,8 +171,11 @@ func TestDrainWithoutDir(t *testing.T) {
 		}
 		d.set(func(d *dispatcher) { d.refuse = nil })
 		peer = <-d.sessions
-		peer.resume(x.id, 0).ended()
-		if err := a.Drain(t.Context()); err != nil {
+		idle := make(chan error, 1)
+		go func() { idle <- a.Drain(t.Context()) }()
+		synctest.Wait()
+		take(peer, x)
+		if err := <-idle; err != nil {
 			t.Error(err)
 		}
 		r.stop()

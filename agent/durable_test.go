@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -104,6 +105,43 @@ func (c *counter) offer(a *agent.Agent) {
 			return context.Cause(ctx)
 		}
 	})
+}
+
+// pausing offers a procedure that emits five records, the others when it may, and a last one
+// when it may return.
+type pausing struct{ emit, emitted, release chan struct{} }
+
+func newPausing() pausing {
+	return pausing{make(chan struct{}), make(chan struct{}), make(chan struct{})}
+}
+
+// offer offers it, with so many records beside the last.
+func (p pausing) offer(others int) func(*agent.Agent) {
+	return func(a *agent.Agent) {
+		offerStream(a, "count", func(_ context.Context, put func(int) error) error {
+			for i := range others {
+				if i == 5 {
+					<-p.emit
+				}
+				if err := put(i); err != nil {
+					return err
+				}
+			}
+			close(p.emitted)
+			<-p.release
+			return put(others)
+		})
+	}
+}
+
+// pauses calls it, and acknowledges its first record while it waits.
+func (m *machine) pauses(change ...func(*wire.Call, *harp.Request)) *exchange {
+	m.t.Helper()
+	x := m.peer.call("count", nil, change...).accepted()
+	expect[wire.Records](x, wire.TypeRecords)
+	x.ack(1)
+	synctest.Wait()
+	return x
 }
 
 // TestCrashRunning checks that what ran when its process ended is listed as gone,
@@ -401,4 +439,44 @@ func TestResumeWindow(t *testing.T) {
 		}
 		y.end()
 	})
+}
+
+// TestNarrowWindow checks that a record for which the window has no room waits until those before
+// it are acknowledged, be it in memory or in the journal.
+func TestNarrowWindow(t *testing.T) {
+	for name, crashed := range map[string]bool{"in memory": false, "in the journal": true} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, p place) {
+				m := newMachine(t, p, func(a *agent.Agent) {
+					agent.HandleStream(a, harp.NewStreamProc[none, string, int]("fill"), func(ctx context.Context, _ none, emit func(string) error) (int, error) {
+						for range 5 {
+							if err := emit(strings.Repeat("x", 565)); err != nil { // 568 bytes and 32 beside
+								return 0, err
+							}
+						}
+						<-ctx.Done()
+						return 0, context.Cause(ctx)
+					})
+				}, agent.Limits{})
+				x := m.peer.call("fill", nil, limits(harp.NoLimit, harp.NoLimit)).accepted()
+				time.Sleep(time.Second)
+				x.x.Release()
+				if crashed {
+					m.crash()
+				}
+				for from := range int64(5) {
+					y := m.peer.resume(x.id, from, func(r *wire.Resume) { r.Window = 1000 })
+					if r := expect[wire.Records](y, wire.TypeRecords); r.First != from || len(r.Records) != 1 {
+						t.Errorf("%d records from %d, want one from %d", len(r.Records), r.First, from)
+					}
+					over, cancel := context.WithTimeout(t.Context(), time.Minute)
+					if f, err := y.x.Receive(over); from < 4 && !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("beside record %d comes a frame of type %d, %v", from, f.Type, err)
+					}
+					cancel()
+					y.x.Release()
+				}
+			})
+		})
+	}
 }

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -26,6 +28,11 @@ func (a *Agent) Numbered(job string) int64 { return a.roster.find(key{job: job, 
 // Outlive tells a job's attempt that runs here of processes that outlive KILL.
 func (a *Agent) Outlive(job string, pids ...int) {
 	a.roster.find(key{job: job, number: 1}).outlives(pids)
+}
+
+// Closes reports whether a job's command that runs here is to end as the agent stops.
+func (a *Agent) Closes(job string) bool {
+	return a.roster.find(key{job: job, number: 1}).task.cmd.isClosing()
 }
 
 // Holds reports whether the journal has an attempt of a job.
@@ -55,7 +62,15 @@ func BootAnew(t testing.TB) {
 }
 
 // LockDir is lockDir.
-func LockDir(dir string) (unlock func(), err error) { return lockDir(dir) }
+func LockDir(ctx context.Context, dir string) (unlock func(), err error) { return lockDir(ctx, dir) }
+
+// OnSyncRenames calls fn each time that the renames in a directory are to be synced.
+func OnSyncRenames(t testing.TB, fn func(dir string) error) {
+	t.Helper()
+	was := syncRenames
+	t.Cleanup(func() { syncRenames = was })
+	syncRenames = func(dir string) error { return errors.Join(fn(dir), was(dir)) }
+}
 
 // Drains reports whether the agent was told to drain.
 func (a *Agent) Drains() bool {

@@ -65,7 +65,7 @@ func failureOf(err error) harp.Failure {
 	)
 	switch {
 	case errors.As(err, &remote):
-		f := remoteFailure(remote.Type, strings.Replace(err.Error(), remote.Error(), remote.Message, 1))
+		f := remoteFailure(remote.Type, strings.ReplaceAll(err.Error(), remote.Error(), remote.Message))
 		f.Data = remote.Data
 		if remote.ExitCode != nil {
 			code := int64(*remote.ExitCode)
@@ -101,10 +101,10 @@ func fit(f harp.Failure) harp.Failure {
 	return f
 }
 
-// cut makes a text UTF-8 of at most so many bytes.
+// cut makes a text UTF-8 of at most so many bytes, or of the mark that it was cut.
 func cut(text string, most int) string {
 	if len(text) > most {
-		end := most - len(cutMark)
+		end := max(most-len(cutMark), 0)
 		for end > 0 && !utf8.RuneStart(text[end]) {
 			end--
 		}

@@ -86,6 +86,9 @@ func (r *running) reach(at *attempt) error {
 		var left *proc.LeftError
 		if errors.As(err, &left) {
 			at.outlives(left.PIDs())
+			if r.givesUp() {
+				return errLetGo
+			}
 		}
 		if text := err.Error(); text != said {
 			said = text
@@ -139,7 +142,7 @@ func (r *running) attachOnce(ctx context.Context, at *attempt, hurried bool) (*s
 func (r *running) followOnce(at *attempt) (supervisor.End, error) {
 	follow, done := context.WithCancel(r.here)
 	var listening sync.WaitGroup
-	listening.Go(func() { r.listen(follow, at) })
+	listening.Go(func() { r.listen(follow, at, done) })
 	defer listening.Wait()
 	defer done()
 	r.hold(at)
@@ -157,8 +160,8 @@ func (r *running) followOnce(at *attempt) (supervisor.End, error) {
 	})
 }
 
-// givesUp reports whether an agent that stops leaves what outlives KILL to the command's
-// supervisor, which ends when that has.
+// givesUp reports whether an agent that stops leaves what outlives KILL to itself, or to the
+// command's supervisor, which ends when that has.
 func (r *running) givesUp() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,7 +197,7 @@ func (r *running) take(h *supervisor.Handle) {
 
 // drop gives up a handle that is of no use.
 func (r *running) drop(at *attempt) {
-	r.close(at)
+	r.part(at)
 	r.take(nil)
 }
 

@@ -1,7 +1,11 @@
 package agent
 
 import (
+	"errors"
+	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 )
@@ -22,6 +26,66 @@ func TestKeptElsewhere(t *testing.T) {
 			}
 			if got := at.numbered(); got != c.want || at.deaf {
 				t.Errorf("the next record is %d, want %d; deaf: %v", got, c.want, at.deaf)
+			}
+		})
+	}
+}
+
+// TestUnreadableOutput: what a command printed and cannot be read is said to have been dropped,
+// once, and its end is not lost with it.
+func TestUnreadableOutput(t *testing.T) {
+	unreadable := errors.New("input/output error")
+	for name, c := range map[string]struct {
+		end   supervisor.End
+		known bool
+	}{
+		"it has ended":       {supervisor.End{Time: 1}, true},
+		"it went unseen":     {supervisor.End{Gone: true}, true},
+		"its end is to come": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSpooling(t)
+				defer s.close()
+				r := newRunning(t.Context(), false)
+				if known := r.recover(s.attempt, c.end, unreadable); known != c.known || r.isUnread() == c.known {
+					t.Errorf("the end is known: %t, it is awaited: %t", known, r.isUnread())
+				}
+				if !s.deaf || s.missed != 1 {
+					t.Errorf("it hears no more: %t; %d bytes are missed", s.deaf, s.missed)
+				}
+				if c.known {
+					return
+				}
+				begun := time.Now()
+				if r.recover(s.attempt, c.end, unreadable) || s.missed != 1 || time.Since(begun) != reachPause {
+					t.Errorf("again after %v, and %d bytes are missed", time.Since(begun), s.missed)
+				}
+			})
+		})
+	}
+}
+
+// TestLostSupervisor: one that is lost is looked for again if the command goes on without the
+// agent; else what it has left is ended. Nothing is taken for the end, or for dropped.
+func TestLostSupervisor(t *testing.T) {
+	for _, survives := range []bool{false, true} {
+		t.Run(fmt.Sprintf("survives=%t", survives), func(t *testing.T) {
+			s := newSpooling(t)
+			defer s.close()
+			r, h := newRunning(t.Context(), false), new(supervisor.Handle)
+			if r.survives = survives; !survives {
+				r.handle = h
+			}
+			r.kept = 5
+			if r.recover(s.attempt, supervisor.End{}, fmt.Errorf("read: %w", supervisor.ErrLost)) || s.deaf || s.missed > 0 || r.isUnread() {
+				t.Errorf("the end is taken for known, or what it prints for lost: %+v", r)
+			}
+			if orphaned := r.lost == h && r.handle == nil; orphaned == survives {
+				t.Errorf("what it has left is ended: %t", orphaned)
+			}
+			if fresh := r.kept == 0; fresh != survives {
+				t.Errorf("the next is told again what is kept: %t", fresh)
 			}
 		})
 	}

@@ -32,6 +32,9 @@ type journalInfo struct {
 	Spool       int64  `msgpack:"spool,omitempty"` // bytes that a command may keep beside the journal
 }
 
+// rebooted reports whether the machine has booted anew since, which is how the procedure ends.
+func (i journalInfo) rebooted() bool { return i.Ends == endsReboot && bootedSince(i.Boot) }
+
 // isOf reports whether the attempt is of the dispatcher with a store.
 func (at *attempt) isOf(store string) bool {
 	at.mu.Lock()
@@ -316,12 +319,19 @@ func (a *Agent) makeRoom(err error) bool {
 // journalBroke ends the session with the dispatcher: the agent cannot say any more
 // what it has journalled. The next session begins with another try.
 func (a *Agent) journalBroke(err error) {
+	if a.endSession(fmt.Errorf("agent: %w", err)) {
+		a.log.Error("the journal broke", "error", err.Error())
+	}
+}
+
+// endSession ends the session with the dispatcher, and reports whether there was one: the next
+// begins with what the agent holds.
+func (a *Agent) endSession(why error) bool {
 	a.mu.Lock()
 	s := a.current
 	a.mu.Unlock()
-	if s == nil {
-		return
+	if s != nil {
+		s.transport.Close(why)
 	}
-	a.log.Error("the journal broke", "error", err.Error())
-	s.transport.Close(fmt.Errorf("agent: %w", err))
+	return s != nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -133,6 +134,62 @@ func TestAbandonedLanes(t *testing.T) {
 		s.session.Close(nil)
 		value[greeting](t, (<-d.sessions).call("greet", harp.Pos("Ada")).accepted().end())
 	})
+}
+
+// TestHostileGreeting checks that who begins a session with what does not belong there loses it at
+// once.
+func TestHostileGreeting(t *testing.T) {
+	welcome := wire.Welcome{Version: wire.Version, Store: "store", Heartbeat: int64(time.Hour)}
+	for name, c := range map[string]struct {
+		id  transport.Identity
+		say func(p *peer)
+	}{
+		"a caller without HELLO":        {callerID, func(p *peer) { p.say(wire.TypeFacts, wire.Hello{Version: wire.Version}) }},
+		"a caller's HELLO that is none": {callerID, func(p *peer) { p.say(wire.TypeHello, "x") }},
+		"a dispatcher without WELCOME":  {dispatcherID, func(p *peer) { p.say(wire.TypeFacts, welcome) }},
+		"WELCOME that is none":          {dispatcherID, func(p *peer) { p.say(wire.TypeWelcome, "x") }},
+		"UNWELCOME that is none":        {dispatcherID, func(p *peer) { p.say(wire.TypeUnwelcome, "x") }},
+		"UNWELCOME for what is no reason": {dispatcherID, func(p *peer) {
+			p.say(wire.TypeUnwelcome, wire.Unwelcome{Failure: []byte{0xc1}})
+		}},
+		"UNWELCOME for no reason": {dispatcherID, func(p *peer) {
+			p.say(wire.TypeUnwelcome, wire.Unwelcome{Failure: wire.Encode(harp.Failure{})})
+		}},
+		"something in place of FORGET": {dispatcherID, func(p *peer) {
+			p.say(wire.TypeWelcome, welcome)
+			p.say(wire.TypeFacts, wire.Forget{Last: true})
+		}},
+		"FORGET that is none": {dispatcherID, func(p *peer) {
+			p.say(wire.TypeWelcome, welcome)
+			p.say(wire.TypeForget, "x")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, p place) {
+				a := newAgent(t, p)
+				l := p.listen(t, agentID)
+				run(t, func(ctx context.Context) error { return a.Serve(ctx, l) })
+				protocol := transport.ProtocolAgent
+				if c.id == callerID {
+					protocol = transport.ProtocolDirect
+				}
+				s, err := dial(t, p, l, c.id, protocol).Opener(transport.Options{Logger: silent})
+				if err != nil {
+					t.Fatal(err)
+				}
+				hostile := &peer{t: t, session: s}
+				if hostile.control, err = s.Control(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				c.say(hostile)
+				synctest.Wait()
+				if s.Err() == nil {
+					t.Error("it still has a session")
+					s.Close(nil)
+				}
+			})
+		})
+	}
 }
 
 // TestUnfinishedGreeting checks that a dispatcher that never answers is given up.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -78,12 +79,13 @@ func newKeeper(cfg *Config, log *slog.Logger) *keeper {
 	return k
 }
 
-// open is for one more user. Errors: *DirInUseError, and those of journal.Open.
-func (k *keeper) open() error {
+// open is for one more user. It waits a moment for a directory that is in use, at most until
+// ctx ends. Errors: *DirInUseError, and those of journal.Open.
+func (k *keeper) open(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.users == 0 {
-		if err := k.lock(); err != nil {
+		if err := k.lock(ctx); err != nil {
 			return err
 		}
 		if err := k.begin(); err != nil {
@@ -96,12 +98,12 @@ func (k *keeper) open() error {
 }
 
 // lock locks the directory. A repair of the journal there may have been interrupted.
-func (k *keeper) lock() error {
+func (k *keeper) lock(ctx context.Context) error {
 	k.unlock = func() {}
 	if k.dir == "" {
 		return nil
 	}
-	unlock, err := lockDir(k.dir)
+	unlock, err := lockDir(ctx, k.dir)
 	if err != nil {
 		return err
 	}

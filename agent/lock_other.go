@@ -3,12 +3,13 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
 
 // lockDir keeps nobody out here: there is no lock that is gone with its process.
-func lockDir(string) (unlock func(), err error) { return func() {}, nil }
+func lockDir(context.Context, string) (unlock func(), err error) { return func() {}, nil }
 
 // FindProcess returns the id of the process whose agent uses a directory. It is not known
 // here: the error is errors.ErrUnsupported.

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,20 +13,29 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/harpcaller/harp"
 )
 
+// lockTime is how long a lock is waited for. The one of a process that was killed is gone a
+// moment later, if a child that it had begun to start has the descriptor until it executes
+// its program, and FindProcess has it for a moment.
+const (
+	lockTime  = 2 * time.Second
+	lockPause = 10 * time.Millisecond
+	lockTries = 20 // of FindProcess
+)
+
 // lockDir keeps a second process out of an agent's directory. The lock is gone with
 // the process that has it, however that ends. The error is a *DirInUseError while
-// another has it.
-func lockDir(dir string) (unlock func(), err error) {
+// another has it, after some time or when ctx ends.
+func lockDir(ctx context.Context, dir string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if err == nil {
+	if err = waitLock(ctx, f); err == nil {
 		notePID(f)
 		return func() {
 			_ = f.Truncate(0) // else the id is that of a process that has no lock
@@ -36,6 +46,21 @@ func lockDir(dir string) (unlock func(), err error) {
 		err = &DirInUseError{Dir: dir}
 	}
 	return nil, errors.Join(err, f.Close())
+}
+
+// waitLock locks a file that another may have locked for a moment.
+func waitLock(ctx context.Context, f *os.File) error {
+	for began := time.Now(); ; {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Since(began) >= lockTime {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(lockPause):
+		}
+	}
 }
 
 // notePID says in the lock which process has it, for FindProcess. Where the disk is full it does not:
@@ -66,15 +91,19 @@ func FindProcess(dir string) (pid int, err error) {
 		return 0, noAgent(dir)
 	}
 	// One that was killed has left its id behind.
-	switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); {
-	case err == nil:
-		return 0, noAgent(dir)
-	case !errors.Is(err, syscall.EWOULDBLOCK):
-		return 0, err
-	case !mayHaveOpen(pid, f):
-		return 0, fmt.Errorf("agent: the lock in %s is not that of process %d, as it says: is the agent in a container?", dir, pid)
+	for try := 0; ; try++ {
+		switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); {
+		case err == nil:
+			return 0, noAgent(dir)
+		case !errors.Is(err, syscall.EWOULDBLOCK):
+			return 0, err
+		case mayHaveOpen(pid, f):
+			return pid, nil
+		case try == lockTries:
+			return 0, fmt.Errorf("agent: the lock in %s is not that of process %d, as it says: is the agent in a container?", dir, pid)
+		}
+		time.Sleep(lockPause) // it may just be ending
 	}
-	return pid, nil
 }
 
 // mayHaveOpen reports whether a process has a file open, as far as the system says.

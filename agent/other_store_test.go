@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -19,33 +18,16 @@ import (
 func TestAnotherStoreAbandonsNothing(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		inMemory(t, func(t *testing.T, p place) {
-			emit, emitted, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
-			m := newMachine(t, p, func(a *agent.Agent) {
-				offerStream(a, "count", func(_ context.Context, put func(int) error) error {
-					for i := range 1000 {
-						if i == 5 {
-							<-emit
-						}
-						if err := put(i); err != nil {
-							return err
-						}
-					}
-					close(emitted)
-					<-release
-					return nil
-				})
-			}, agent.Limits{})
+			pausing := newPausing()
+			m := newMachine(t, p, pausing.offer(1000), agent.Limits{})
 			small := func(c *wire.Call, _ *harp.Request) { c.Window = 330 }
-			x := m.peer.call("count", nil, small, limits(harp.NoLimit, harp.NoLimit)).accepted()
-			expect[wire.Records](x, wire.TypeRecords)
-			x.ack(1)
-			synctest.Wait()
+			x := m.pauses(small, limits(harp.NoLimit, harp.NoLimit))
 			m.d.set(func(d *dispatcher) { d.welcome.Store = "other" })
 			m.lose()
 			m.peer.forget(m.peer.held...)
-			close(emit)
-			<-emitted // it is held back by nobody
-			close(release)
+			close(pausing.emit)
+			<-pausing.emitted // it is held back by nobody
+			close(pausing.release)
 			time.Sleep(time.Second)
 			m.peer.forget(wire.HeldAttempt{Job: x.id, Attempt: 1})
 			if restarted {
@@ -53,11 +35,11 @@ func TestAnotherStoreAbandonsNothing(t *testing.T) {
 			} else {
 				m.lose()
 			}
-			m.checkHeld(x, wire.HeldEnded, 1000)
+			m.checkHeld(x, wire.HeldEnded, 1001)
 			m.d.set(func(d *dispatcher) { d.welcome.Store = "store" })
 			m.lose()
 			end, records := m.peer.resume(x.id, 1).endedFrom(1)
-			if value[int](t, end) != 0 || len(records) != 999 {
+			if value[int](t, end) != 0 || len(records) != 1000 {
 				t.Fatalf("END %+v after %d records", end, len(records))
 			}
 			for i, r := range records {

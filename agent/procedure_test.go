@@ -3,6 +3,9 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
+	"sort"
 	"strings"
 	"testing"
 
@@ -57,6 +60,26 @@ func TestBrokenProcedures(t *testing.T) {
 	}
 }
 
+// TestLongestDescription checks that a description of as many bytes as can be told is taken.
+func TestLongestDescription(t *testing.T) {
+	declare := func(doc int) (refused string) {
+		defer func() {
+			if p := recover(); p != nil {
+				refused = fmt.Sprint(p)
+			}
+		}()
+		p := harp.NewProc[none, int]("x", strings.Repeat("x", doc))
+		agent.Handle(agent.New(agent.Config{Name: "web01"}), p, func(context.Context, none) (int, error) { return 0, nil })
+		return ""
+	}
+	first := sort.Search(64<<10, func(doc int) bool { return declare(doc) != "" })
+	var is, most int
+	_, text, _ := strings.Cut(declare(first), "description: ")
+	if _, err := fmt.Sscanf(text, "is %d bytes, at most %d", &is, &most); err != nil || is != most+1 {
+		t.Errorf("the first that is refused %s, %v", text, err)
+	}
+}
+
 func TestErrorf(t *testing.T) {
 	cause := errors.New("no such file")
 	err := agent.Errorf("not_found", map[string]int{"n": 5}, "open %s: %w", "x", cause)
@@ -77,7 +100,11 @@ func TestDefaultFacts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"os", "arch", "cpus", "hostname", "agent"} {
+	names := []string{"os", "arch", "cpus", "hostname", "agent"}
+	if runtime.GOOS == "linux" {
+		names = append(names, "kernel", "memory", "booted")
+	}
+	for _, name := range names {
 		if facts[name] == nil {
 			t.Errorf("no %s in %v", name, facts)
 		}

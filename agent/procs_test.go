@@ -71,13 +71,22 @@ func offerFaults(a *agent.Agent) {
 		"errorf": func() (any, error) {
 			return nil, agent.Errorf("unit_not_found", map[string]any{"unit": "x"}, "unit %s", "x")
 		},
+		"untyped": func() (any, error) { return nil, &harp.RemoteError{Message: "as it is"} },
+		"torn":    func() (any, error) { return nil, &harp.RemoteError{Message: "no value", Data: harp.Value{0xc1}} },
+		"fits":    func() (any, error) { return nil, agent.Errorf("full", make([]byte, 1<<20-5), "all of it") },
+		"bulky":   func() (any, error) { return nil, agent.Errorf("full", make([]byte, 1<<20-4), "too much") },
+		"exit": func() (any, error) {
+			code := 3
+			return nil, &harp.RemoteError{Type: "exit", Message: "no", ExitCode: &code}
+		},
 		"nested":  func() (any, error) { return nil, harp.NotFound("host", "web02") },
 		"badtext": func() (any, error) { return nil, errors.New("a\xffb") },
 		"long":    func() (any, error) { return nil, errors.New(strings.Repeat("é", 200_000)) },
 		"panic":   func() (any, error) { panic("out of cheese") },
 		"nilerr":  func() (any, error) { var e *harp.RemoteError; return nil, e },
 		"goexit":  func() (any, error) { runtime.Goexit(); return nil, nil },
-		"large":   func() (any, error) { return make([]byte, 1<<20), nil },
+		"whole":   func() (any, error) { return make([]byte, 1<<20-5), nil }, // as much as may be, encoded
+		"large":   func() (any, error) { return make([]byte, 1<<20-4), nil },
 		"odd":     func() (any, error) { return make(chan int), nil },
 		"binary":  func() (any, error) { return "a\xffb", nil },
 	}

@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,8 +25,14 @@ type spooling struct {
 func newSpooling(t *testing.T) *spooling {
 	t.Helper()
 	disk := journal.NewMemory()
-	a := New(Config{Name: "web01", Journal: disk.Mount(), Logger: slog.New(slog.DiscardHandler)})
-	if err := a.keeper.open(); err != nil {
+	return newSpoolingOn(t, disk, disk.Mount())
+}
+
+// newSpoolingOn is newSpooling with a journal in a directory of a disk.
+func newSpoolingOn(t *testing.T, disk *journal.Memory, fs journal.FS) *spooling {
+	t.Helper()
+	a := New(Config{Name: "web01", Journal: fs, Logger: slog.New(slog.DiscardHandler)})
+	if err := a.keeper.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	k := key{job: harp.NewID(), number: 1}
@@ -143,6 +151,59 @@ func TestWhatAJournalDidNotTakeIsHandedOverAgain(t *testing.T) {
 	}
 }
 
+// A journal that has more of an attempt than it was handed, as of a commit that seemed to have
+// failed, is handed what is behind that.
+func TestJournalHasMoreThanItWasHanded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpooling(t)
+		defer s.close()
+		j, k := s.agent.keeper.current(), s.key.journal()
+		if _, err := j.Append(k, 0, wire.Encode(wire.Record{Value: []byte{1}})); err != nil {
+			t.Fatal(err)
+		}
+		s.awaited = true
+		for n := range 3 {
+			if err := s.put(wire.Record{Value: []byte{byte(n + 1)}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * retryJournal)
+		_, records, err := s.spooled(0, batchBytes)
+		if err != nil || len(records) != 3 {
+			t.Fatalf("the journal has %d records, %v", len(records), err)
+		}
+		for n, r := range records {
+			if len(r.Value) != 1 || r.Value[0] != byte(n+1) {
+				t.Errorf("record %d is %+v", n, r)
+			}
+		}
+	})
+}
+
+// What was not journalled when the agent ended is, and is left to the journal, when the same
+// one begins again.
+func TestJournalledWhenTheAgentBeginsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpooling(t)
+		if err := s.agent.keeper.current().Close(); err != nil {
+			t.Fatal(err)
+		}
+		s.finish(outcome{value: harp.Value{0xc0}})
+		synctest.Wait() // it is to be tried again
+		s.close()
+		s.agent.keeper.fs = s.disk.Mount()
+		if err := s.agent.keeper.open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer s.close()
+		s.rehand()
+		synctest.Wait()
+		if h, is := s.agent.keeper.current().Get(s.key.journal()); !is || h.State != journal.Ended || !s.hasLeft() {
+			t.Errorf("the journal has %+v, and the attempt has left: %t", h, s.hasLeft())
+		}
+	})
+}
+
 // Records for which the journal is full are handed over when there is room again, and
 // with them what came behind.
 func TestRecordsForWhichTheJournalWasFull(t *testing.T) {
@@ -172,4 +233,259 @@ func TestRecordsForWhichTheJournalWasFull(t *testing.T) {
 			t.Errorf("the journal has %+v", h)
 		}
 	})
+}
+
+// report is one that is told of the attempt from a record on.
+func (s *spooling) report(from int64) *report {
+	s.t.Helper()
+	r := &report{session: &session{store: s.store}, at: s.attempt, wake: make(chan struct{}, 1)}
+	if _, result := s.attach(r, ask{from: from, window: wire.Window}); result != told {
+		s.t.Fatalf("who asks from record %d on is answered with %d", from, result)
+	}
+	return r
+}
+
+// Records that the journal has lost, of an attempt that another agent began, are told as
+// dropped where those behind them have their numbers or will get them: else they are as if they
+// had never been. Those of an attempt of this agent are looked for again.
+func TestRecordsThatTheJournalHasLost(t *testing.T) {
+	const lost = 3
+	for name, test := range map[string]struct {
+		behind  int
+		ended   bool
+		own     bool
+		dropped int
+	}{
+		"nothing is behind them":      {ended: true},
+		"one is behind them":          {ended: true, behind: 1, dropped: lost},
+		"several are behind them":     {ended: true, behind: 2, dropped: lost},
+		"more may come":               {dropped: lost},
+		"the attempt is this agent's": {ended: true, behind: 1, own: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSpooling(t)
+				defer s.close()
+				s.spool.on, s.outbox.first = false, lost
+				for range test.behind {
+					if err := s.put(wire.Record{Value: []byte{0xc0}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if test.ended {
+					s.finish(outcome{value: harp.Value{0xc0}})
+				}
+				if test.own {
+					s.stay = new(stay)
+				}
+				r := s.report(0)
+				if test.own {
+					if _, message, err := r.take(); message != nil || err == nil {
+						t.Errorf("%+v is told, %v", message, err)
+					}
+					return
+				}
+				var got []wire.Record
+				for {
+					<-r.wake
+					_, message, err := r.take()
+					if err != nil {
+						t.Fatal(err)
+					}
+					signal(r.wake)
+					switch m := message.(type) {
+					case wire.Records:
+						if m.First != int64(len(got)) {
+							t.Fatalf("records from %d, want %d", m.First, len(got))
+						}
+						if got = append(got, m.Records...); test.ended || len(got) < test.dropped {
+							continue
+						}
+					case *wire.End:
+						if m.Records != int64(len(got)) {
+							t.Errorf("END of %d records after %d", m.Records, len(got))
+						}
+					case nil:
+						continue
+					}
+					break
+				}
+				if len(got) != test.dropped+test.behind {
+					t.Errorf("%d records are told, want %d", len(got), test.dropped+test.behind)
+				}
+				for i, r := range got {
+					if dropped := i < test.dropped; (r.Truncated > 0) != dropped || (len(r.Value) == 0) != dropped {
+						t.Errorf("record %d: %+v", i, r)
+					}
+				}
+			})
+		})
+	}
+}
+
+// onRead is a journal's directory that calls a function when it is read next.
+type onRead struct {
+	journal.FS
+	do func()
+}
+
+func (o *onRead) Open(name string) (journal.File, error) {
+	f, err := o.FS.Open(name)
+	return onReadFile{f, o}, err
+}
+
+func (o *onRead) Create(name string) (journal.File, error) {
+	f, err := o.FS.Create(name)
+	return onReadFile{f, o}, err
+}
+
+type onReadFile struct {
+	journal.File
+	of *onRead
+}
+
+func (f onReadFile) ReadAt(p []byte, at int64) (int, error) {
+	if do := f.of.do; do != nil {
+		f.of.do = nil
+		do()
+	}
+	return f.File.ReadAt(p, at)
+}
+
+// What is read from the journal is told only if it is still what is to be told: not what was
+// acknowledged meanwhile, nor to who has been followed by another.
+func TestReadWhileMoreIsHeard(t *testing.T) {
+	for name, test := range map[string]struct {
+		meanwhile func(s *spooling, r *report)
+		first     int64 // told then; 3: nothing is
+	}{
+		"acknowledged":     {func(s *spooling, r *report) { s.acknowledge(r, wire.Ack{Next: 2}) }, 2},
+		"another one asks": {func(s *spooling, _ *report) { s.report(1) }, 3},
+		"nobody asks":      {func(s *spooling, _ *report) { s.abandon() }, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := journal.NewMemory()
+				fs := &onRead{FS: disk.Mount()}
+				s := newSpoolingOn(t, disk, fs)
+				defer s.close()
+				s.awaited = true
+				for n := range 3 {
+					if err := s.put(wire.Record{Value: []byte{byte(n)}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(2 * retryJournal)
+				s.mu.Lock()
+				s.outbox.evict(0, s.spool.synced.next)
+				s.mu.Unlock()
+				r := s.report(0)
+				<-r.wake
+				read := false
+				fs.do = func() { read = true; test.meanwhile(s, r) }
+				if _, message, err := r.take(); message != nil || err != nil || !read {
+					t.Errorf("%+v is told, %v; read: %t", message, err, read)
+				}
+				if test.first == 3 {
+					if _, message, err := r.take(); message != nil || err != nil {
+						t.Errorf("then %+v is told, %v", message, err)
+					}
+					return
+				}
+				select {
+				case <-r.wake:
+				default:
+					t.Error("who tells it is not woken")
+				}
+				_, message, err := r.take()
+				m, is := message.(wire.Records)
+				if err != nil || !is || m.First != test.first || len(m.Records) != 1 || !bytes.Equal(m.Records[0].Value, []byte{byte(test.first)}) {
+					t.Errorf("then %+v is told, %v", message, err)
+				}
+			})
+		})
+	}
+}
+
+// An attempt whose end the journal did not take is off the roster when nobody asks for it any
+// more.
+func TestForgottenBeforeItsEndIsJournalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpooling(t)
+		defer s.close()
+		if err := s.agent.keeper.current().Close(); err != nil {
+			t.Fatal(err)
+		}
+		s.finish(outcome{value: harp.Value{0xc0}})
+		if s.hasLeft() {
+			t.Error("it has left, and its end is nowhere")
+		}
+		s.abandon()
+		if !s.hasLeft() {
+			t.Error("it is still there")
+		}
+	})
+}
+
+// What ended as the machine booted anew has succeeded, unless a limit or cancel was journalled
+// before, which decides.
+func TestRebootOfWhatWasToStop(t *testing.T) {
+	for name, stop := range map[string]*journal.Stop{
+		"nothing": nil,
+		"cancel":  {Cause: wire.CauseCancel, Since: time.Unix(2, 0)},
+		"limit":   {Cause: wire.CauseMaxExecTime, Since: time.Unix(2, 0), Limit: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			BootAnew(t)
+			disk, k := journal.NewMemory(), journal.Key{Job: harp.NewID(), Attempt: 1}
+			j, err := journal.Open(disk.Mount(), journal.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := j.AcceptStart(k, journal.Accept{Info: wire.Encode(journalInfo{Command: true, Ends: endsReboot, Boot: "before"})}, time.Unix(1, 0)); err != nil {
+				t.Fatal(err)
+			}
+			var want *wire.Stopping
+			if stop != nil {
+				want = &wire.Stopping{Cause: stop.Cause, Since: stop.Since.UnixNano(), Limit: int64(stop.Limit)}
+				if _, err := j.Stopping(k, *stop); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := j.Close(); err != nil {
+				t.Fatal(err)
+			}
+			a := New(Config{Name: "web01", Journal: disk.Mount(), Logger: slog.New(slog.DiscardHandler)})
+			st, err := a.begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer a.end(st)
+			if at := a.roster.find(key{job: k.Job, number: 1}); at != nil {
+				at.left.wait()
+			}
+			end, _, err := endOf(a.keeper.current(), k)
+			if err != nil || !reflect.DeepEqual(end.Stopped, want) || len(end.Failure) > 0 {
+				t.Errorf("it ended with %+v, stopped by %+v, %v", end, end.Stopped, err)
+			}
+		})
+	}
+}
+
+// TestRosterKnowsWhatGoesOn checks that an agent is not idle by what it has found, where it has
+// let go of something since it began to look.
+func TestRosterKnowsWhatGoesOn(t *testing.T) {
+	r := newRoster(1, func() bool { return false })
+	idle := r.drain()
+	r.seek()
+	r.letGo()
+	r.know()
+	select {
+	case <-idle:
+		t.Error("it is idle, and has let go of something")
+	default:
+	}
+	r.seek()
+	r.know()
+	<-idle
 }

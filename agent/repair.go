@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -106,6 +107,9 @@ func repairJournal(dir string) (did JournalRepair, err error) {
 	if err := os.Rename(repairing, repaired); err != nil {
 		return did, err
 	}
+	if err := syncRenames(dir); err != nil { // else the damaged one may be out of its place without the other
+		return did, err
+	}
 	aside := filepath.Join(dir, "journal.damaged-"+time.Now().UTC().Format("20060102T150405.000000000Z"))
 	if err := os.Rename(damaged, aside); err != nil {
 		return did, err
@@ -133,28 +137,20 @@ func supervisedIn(dir string) ([]journal.Key, error) {
 
 // lockJournal keeps agents out of a directory that has a journal by one of the names.
 func lockJournal(dir string, names ...string) (unlock func(), err error) {
-	found := slices.IndexFunc(names, func(name string) bool {
+	if !slices.ContainsFunc(names, func(name string) bool {
 		_, err := os.Stat(filepath.Join(dir, name))
 		return !errors.Is(err, fs.ErrNotExist)
-	})
-	if found < 0 {
+	}) {
 		return nil, &harp.FieldError{Field: "dir", Message: "there is no journal in " + dir}
-	}
-	path := filepath.Join(dir, names[found])
-	switch info, err := os.Stat(path); {
-	case err != nil:
-		return nil, fmt.Errorf("agent: %w", err)
-	case !info.IsDir():
-		return nil, &harp.FieldError{Field: "dir", Message: path + " is not a folder"}
 	}
 	if err := prepareDir(dir); err != nil {
 		return nil, err
 	}
-	return lockDir(dir)
+	return lockDir(context.Background(), dir)
 }
 
 // syncRenames makes renames in a directory last.
-func syncRenames(dir string) error {
+var syncRenames = func(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil // where a directory cannot be synced, and need not be
 	}

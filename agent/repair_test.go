@@ -5,8 +5,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -87,18 +89,55 @@ func TestRepairJournal(t *testing.T) {
 	}
 }
 
-// TestInterruptedRepair: what was repaired and not yet put in its place is put there by the
-// next repair.
-func TestInterruptedRepair(t *testing.T) {
+// TestRepairIsSyncedBetweenItsRenames: before the damaged journal is out of its place the
+// directory was synced with the repaired one, which would be lost beside it with the power, and
+// once more at the end.
+func TestRepairIsSyncedBetweenItsRenames(t *testing.T) {
 	dir := journalDir(t)
 	damage(t, dir)
-	first, err := agent.RepairJournal(dir)
+	var synced []string
+	fail := errors.New("the disk is gone")
+	agent.OnSyncRenames(t, func(of string) error {
+		names, err := filepath.Glob(filepath.Join(of, "journal*"))
+		for i, name := range names {
+			names[i], _, _ = strings.Cut(filepath.Base(name), "-")
+		}
+		synced = append(synced, strings.Join(names, " "))
+		return errors.Join(err, fail)
+	})
+	if did, err := agent.RepairJournal(dir); !errors.Is(err, fail) || did.NewID != "" {
+		t.Errorf("without a sync: %+v, %v", did, err)
+	}
+	fail = nil
+	if did, err := agent.RepairJournal(dir); err != nil || did.NewID == "" {
+		t.Errorf("%+v, %v", did, err)
+	}
+	before := "journal journal.repaired"
+	if want := []string{before, before, "journal journal.damaged"}; !slices.Equal(synced, want) {
+		t.Errorf("there is at each sync %q, want %q", synced, want)
+	}
+}
+
+// interruptedRepair is an agent's directory where a repair was interrupted before it put the
+// repaired journal in its place.
+func interruptedRepair(t *testing.T) (dir string, did agent.JournalRepair) {
+	t.Helper()
+	dir = journalDir(t)
+	damage(t, dir)
+	did, err := agent.RepairJournal(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(filepath.Join(dir, "journal"), filepath.Join(dir, "journal.repaired")); err != nil {
 		t.Fatal(err)
 	}
+	return dir, did
+}
+
+// TestInterruptedRepair: what was repaired and not yet put in its place is put there by the
+// next repair.
+func TestInterruptedRepair(t *testing.T) {
+	dir, first := interruptedRepair(t)
 	if did, err := agent.RepairJournal(dir); err != nil || did.NewID != "" || did.ID != first.NewID {
 		t.Errorf("%+v, %v; the new journal is %s", did, err, first.NewID)
 	}
@@ -114,16 +153,30 @@ func TestRepairKeepsOut(t *testing.T) {
 		if err := do(filepath.Join(t.TempDir(), "none")); !errors.As(err, &field) || field.Field != "dir" {
 			t.Errorf("%s of nothing: %v", name, err)
 		}
+		for _, file := range []string{"journal", "journal.repaired"} {
+			odd := t.TempDir()
+			if err := os.WriteFile(filepath.Join(odd, file), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := do(odd); !errors.As(err, &field) || field.Field != "dir" {
+				t.Errorf("%s where %s is a file: %v", name, file, err)
+			}
+			if _, err := os.Stat(filepath.Join(odd, file)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
 		dir := journalDir(t)
 		damage(t, dir)
-		unlock, err := agent.LockDir(dir)
+		unlock, err := agent.LockDir(t.Context(), dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var used *agent.DirInUseError
-		if err := do(dir); !errors.As(err, &used) {
-			t.Errorf("%s beside an agent: %v", name, err)
-		}
+		synctest.Test(t, func(t *testing.T) { // it waits a moment
+			var used *agent.DirInUseError
+			if err := do(dir); !errors.As(err, &used) {
+				t.Errorf("%s beside an agent: %v", name, err)
+			}
+		})
 		unlock()
 		if err := do(dir); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -134,15 +187,7 @@ func TestRepairKeepsOut(t *testing.T) {
 // TestAgentAfterAnInterruptedRepair: what was repaired and not yet put in its place is what
 // the next agent goes on with; with an empty journal all of that would be lost.
 func TestAgentAfterAnInterruptedRepair(t *testing.T) {
-	dir := journalDir(t)
-	damage(t, dir)
-	first, err := agent.RepairJournal(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(filepath.Join(dir, "journal"), filepath.Join(dir, "journal.repaired")); err != nil {
-		t.Fatal(err)
-	}
+	dir, first := interruptedRepair(t)
 	a := newAgent(t, loopback{}, func(c *agent.Config) { c.Dir = dir })
 	over, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -31,7 +31,8 @@ type roster struct {
 	attempts map[key]*attempt
 	owed     map[*session]struct{} // were told to ask again later
 	draining bool                  // nobody is let in any more
-	known    bool                  // what the last agent has left is in it
+	known    bool                  // what goes on without an agent is in it
+	astray   bool                  // something has left it since that was looked for, and goes on
 	idle     moment                // that, and nobody is there
 }
 
@@ -116,12 +117,27 @@ func (r *roster) drain() <-chan struct{} {
 	return r.idle.come()
 }
 
-// know notes that what the last agent has left is on the roster.
+// seek notes that it is looked for what goes on without an agent.
+func (r *roster) seek() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known, r.astray = false, false
+}
+
+// know notes that what goes on without an agent is on the roster, but for what was let go since.
 func (r *roster) know() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.known = true
+	r.known = !r.astray
 	r.lookIdleLocked()
+}
+
+// letGo notes that something goes on that leaves the roster: it is known again what runs when
+// that was looked for.
+func (r *roster) letGo() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known, r.astray = false, true
 }
 
 // lookIdle looks whether nothing is to be done any more.

@@ -44,15 +44,22 @@ type running struct {
 
 	ranFor time.Duration // once it has ended
 	hurry  chan struct{} // 1 slot: no grace is left
+	closes chan struct{} // 1 slot: the agent stops
 
 	mu      sync.Mutex // guards what follows; never held while blocked
 	handle  *supervisor.Handle
 	lost    *supervisor.Handle // of a supervisor that died, and was to end with the agent
 	now     bool               // it has no grace
 	given   bool               // what outlives KILL is left to its supervisor
-	closing bool               // it is stopped because the agent stops
+	closing bool               // the agent stops, and it with that
 	unread  bool               // what it prints cannot be read any more: only its end is awaited
 	kept    int64              // records that the supervisor was told of
+}
+
+// newRunning is a command that the agent has until here ends.
+func newRunning(here context.Context, endsReboot bool) *running {
+	slot := func() chan struct{} { return make(chan struct{}, 1) }
+	return &running{here: here, endsReboot: endsReboot, progress: slot(), hurry: slot(), closes: slot()}
 }
 
 // errDenied is why a command is not executed: its start is not journalled.
@@ -147,12 +154,19 @@ func (r *running) run(at *attempt) (any, error) {
 		return nil, errLetGo
 	case err != nil || end.Gone:
 		return nil, r.vanished(at, err)
-	case r.isClosing():
+	case r.isEndedByAgent(at, end):
 		return nil, context.Cause(at.ctx)
 	case r.endsReboot && (end.OK || end.Signal != "" && end.Stopped == nil):
 		return r.rebootOutcome(at, end)
 	}
 	return command.Outcome(end)
+}
+
+// isEndedByAgent reports whether a command has ended because the agent stops. One that came to
+// its end first has an end of its own; a signal may be that which the agent got, too.
+func (r *running) isEndedByAgent(at *attempt, end supervisor.End) bool {
+	stopped := end.Stopped != nil || end.Signal != "" && !r.endsReboot
+	return stopped && errors.Is(context.Cause(at.ctx), harp.ErrClosed)
 }
 
 // rebootOutcome is how a command ended that ends with a reboot, if it may have brought
@@ -194,8 +208,9 @@ func (r *running) supervised() *supervisor.Handle {
 	return r.handle
 }
 
-// listen passes on that the command is to stop, and what is kept elsewhere.
-func (r *running) listen(follow context.Context, at *attempt) {
+// listen passes on that the command is to stop, and what is kept elsewhere. It calls giveUp
+// when nothing more is to be followed.
+func (r *running) listen(follow context.Context, at *attempt, giveUp func()) {
 	for stopped := at.ctx.Done(); ; {
 		select {
 		case <-stopped:
@@ -204,6 +219,12 @@ func (r *running) listen(follow context.Context, at *attempt) {
 		case <-r.hurry:
 			if stopped == nil {
 				r.passStop(at)
+			}
+		case <-r.closes: // nothing that it still prints may keep the agent
+			at.hearNoMore(0)
+			r.hold(at)
+			if at.hasSurvivors() && r.givesUp() {
+				giveUp()
 			}
 		case <-r.progress:
 			r.sayKept(at)
@@ -215,16 +236,20 @@ func (r *running) listen(follow context.Context, at *attempt) {
 
 // passStop tells the supervisor why the attempt is stopped, and whether at once.
 func (r *running) passStop(at *attempt) {
-	h, word := r.supervised(), r.wordFor(context.Cause(at.ctx))
+	h, word := r.supervised(), wordFor(context.Cause(at.ctx))
 	if r.isHurried() {
 		h.Kill(word)
 	} else {
 		h.Stop(word)
 	}
-	if r.isClosing() { // nothing that it still prints may keep the agent
-		at.hearNoMore(0)
-		r.hold(at)
-	}
+}
+
+// close notes that the agent stops, and the command with that, whatever stops it already.
+func (r *running) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closing = true
+	signal(r.closes)
 }
 
 // hasten gives the command no grace, or no more of it, once it is to stop.
@@ -242,15 +267,10 @@ func (r *running) isHurried() bool {
 }
 
 // wordFor is the cause that a supervisor is told.
-func (r *running) wordFor(cause error) string {
+func wordFor(cause error) string {
 	var limit *harp.TimeoutError
 	if errors.As(cause, &limit) {
 		return limit.Of
-	}
-	if errors.Is(cause, harp.ErrClosed) {
-		r.mu.Lock()
-		r.closing = true
-		r.mu.Unlock()
 	}
 	return wire.CauseCancel
 }
@@ -380,7 +400,7 @@ func (r *running) forget(at *attempt) {
 		case <-r.here.Done():
 		}
 		if !at.hasLeft() {
-			r.close(at)
+			r.part(at)
 			return
 		}
 	}
@@ -389,11 +409,11 @@ func (r *running) forget(at *attempt) {
 			at.log().Warn("the command's supervisor was not let go in order", "error", err.Error())
 		}
 	}
-	r.close(at)
+	r.part(at)
 }
 
-// close lets go of the supervisor as it is.
-func (r *running) close(at *attempt) {
+// part lets go of the supervisor as it is.
+func (r *running) part(at *attempt) {
 	if h := r.supervised(); h != nil {
 		if err := h.Close(); err != nil {
 			at.log().Warn("the command's supervisor was not left in order", "error", err.Error())

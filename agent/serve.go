@@ -21,7 +21,7 @@ func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
 	if _, tcp := l.Addr().(*net.TCPAddr); tcp && a.cfg.TLS == nil {
 		return errNoTLS
 	}
-	st, err := a.begin()
+	st, err := a.begin(ctx)
 	if err != nil {
 		return err
 	}

@@ -201,6 +201,33 @@ func TestEndIsKept(t *testing.T) {
 	})
 }
 
+// TestManyHeld checks that all is listed of which more is held than goes into one message.
+func TestManyHeld(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		offerGreet(a)
+		s, d, _ := connect(t, p, a)
+		held := map[string]bool{}
+		for range 1000 {
+			x := s.call("greet", harp.Pos("Ada")).accepted()
+			expect[wire.End](x, wire.TypeEnd)
+			x.x.Release()
+			held[x.id] = true
+		}
+		s.session.Close(nil)
+		s = <-d.sessions
+		for _, h := range s.held {
+			if !held[h.Job] || h.State != wire.HeldEnded {
+				t.Fatalf("held %+v", h)
+			}
+			delete(held, h.Job)
+		}
+		if len(held) > 0 {
+			t.Errorf("%d were not listed", len(held))
+		}
+	})
+}
+
 // TestLastWord checks that who has said its last word before END is told it, and that it
 // is kept, as nobody has acknowledged it.
 func TestLastWord(t *testing.T) {
@@ -519,11 +546,24 @@ func TestConfig(t *testing.T) {
 		"limits.grace":         func(c *agent.Config) { c.Limits.Grace = -1 },
 		"limits.max_journal":   func(c *agent.Config) { c.Limits.MaxJournal = -1 },
 		"limits.max_job_spool": func(c *agent.Config) { c.Limits.MaxJobSpool = -1 },
+		"limits.max_result ":   func(c *agent.Config) { c.Limits.MaxResult = wire.MaxMessage + 1 },
+		"limits.max_record ":   func(c *agent.Config) { c.Limits.MaxRecord = wire.MaxMessage + 1 },
+		"limits.max_attempts ": func(c *agent.Config) { c.Limits.MaxAttempts = 1<<20 + 1 },
 	} {
 		a := newAgent(t, p, change)
 		var e *harp.FieldError
 		if err := a.Connect(t.Context(), "127.0.0.1"); !errors.As(err, &e) || e.Field != field && e.Field+" " != field {
 			t.Errorf("%s: Connect returned %v", field, err)
+		}
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, limits := range []agent.Limits{
+		{MaxAttempts: 1, MaxResult: 1, MaxRecord: 1},
+		{MaxAttempts: 1 << 20, MaxResult: wire.MaxMessage, MaxRecord: wire.MaxMessage},
+	} {
+		if err := newAgent(t, p, func(c *agent.Config) { c.Limits = limits }).Connect(over, "127.0.0.1"); err != nil {
+			t.Errorf("%+v: Connect returned %v", limits, err)
 		}
 	}
 	var e *harp.FieldError

@@ -145,33 +145,16 @@ func TestKnownStoreAgain(t *testing.T) {
 // it again while it runs: what was dropped is said.
 func TestForgottenRunning(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {
-		emit, emitted, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
-		m := newMachine(t, p, func(a *agent.Agent) {
-			offerStream(a, "count", func(_ context.Context, put func(int) error) error {
-				for i := range 10 {
-					if i == 5 {
-						<-emit
-					}
-					if err := put(i); err != nil {
-						return err
-					}
-				}
-				close(emitted)
-				<-release
-				return put(10)
-			})
-		}, agent.Limits{})
-		x := m.peer.call("count", nil).accepted()
-		expect[wire.Records](x, wire.TypeRecords)
-		x.ack(1)
-		synctest.Wait()
+		pausing := newPausing()
+		m := newMachine(t, p, pausing.offer(10), agent.Limits{})
+		x := m.pauses()
 		m.peer.forget(wire.HeldAttempt{Job: x.id, Attempt: 1})
-		close(emit)
-		<-emitted
+		close(pausing.emit)
+		<-pausing.emitted
 		m.lose()
 		y := m.peer.resume(x.id, 0)
 		synctest.Wait()
-		close(release)
+		close(pausing.release)
 		end, records := y.ended()
 		if value[int](t, end) != 0 || len(records) != 6 {
 			t.Fatalf("END %+v after %d records", end, len(records))
@@ -184,21 +167,30 @@ func TestForgottenRunning(t *testing.T) {
 	})
 }
 
-// TestUnknownStoreLater checks that it is kept for seven days.
+// TestUnknownStoreLater checks that it is kept for seven days after its end.
 func TestUnknownStoreLater(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {
-		m := newMachine(t, p, newCounter().offer, agent.Limits{})
-		x := m.peer.call("once", nil).accepted()
-		expect[wire.End](x, wire.TypeEnd)
+		c := newCounter()
+		m := newMachine(t, p, c.offer, agent.Limits{})
+		expect[wire.End](m.peer.call("once", nil).accepted(), wire.TypeEnd)
+		long := m.peer.call("count", nil, limits(harp.NoLimit, harp.NoLimit)).accepted()
+		time.Sleep(24 * time.Hour)
+		close(c.release)
 		m.d.set(func(d *dispatcher) { d.welcome.Store = "other" })
-		time.Sleep(6 * 24 * time.Hour)
+		time.Sleep(5 * 24 * time.Hour)
 		m.lose()
 		m.peer.forget(m.peer.held...)
 		m.lose()
-		m.checkHeld(x, wire.HeldEnded, 0)
+		if len(m.peer.held) != 2 {
+			t.Errorf("held %+v", m.peer.held)
+		}
 		time.Sleep(25 * time.Hour)
 		m.peer.forget(m.peer.held...)
 		m.lose()
-		m.checkHeld(x, "", 0)
+		m.checkHeld(long, wire.HeldEnded, 10)
+		time.Sleep(24 * time.Hour)
+		m.peer.forget(m.peer.held...)
+		m.lose()
+		m.checkHeld(long, "", 0)
 	})
 }

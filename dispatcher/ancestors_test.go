@@ -17,6 +17,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -174,8 +175,8 @@ func TestDefect6NoReplyAtAllOnBadRequestsOrUnknownIds(t *testing.T) {
 	sys := newSystem(t, inMemory, nil, dispatcher.Config{})
 	addr, tc, dial := sys.net.dial("dispatcher", "tester", transport.RoleCaller)
 	raw := newRawCaller(t, addr, tc, dial)
-	empty := must[[]byte](t)(transport.Marshal(map[string]any{}))
-	odd := must[[]byte](t)(transport.Marshal(map[string]any{"id": 7, "req": "text", "from": -1, "name": []int{1}, "cursor": "x"}))
+	empty := wire.Encode(map[string]any{})
+	odd := wire.Encode(map[string]any{"id": 7, "req": "text", "from": -1, "name": []int{1}, "cursor": "x"})
 	for typ := transport.Type(64); typ < 127; typ++ {
 		for _, body := range [][]byte{nil, empty, odd} {
 			f, err := raw.ask(t.Context(), typ, body)

@@ -205,7 +205,7 @@ func (a *attempt) call(sub harp.Submission) (err error) {
 	}
 	body := wire.NewScratch()
 	defer body.Free()
-	body.B = c.Append(body.B)
+	body.B = wire.Append(body.B, &c)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.called, a.readies = true, a.s.readies.Load()

@@ -364,6 +364,17 @@ func TestHostsProceduresAndQueuesAreListed(t *testing.T) {
 		}
 		<-g.entered
 		<-g.entered
+		before := harp.Args{"a": 1}
+		if err := sys.caller.Queues().Pause(t.Context(), before); err != nil {
+			t.Fatal(err)
+		}
+		var queues []string
+		for q, err := range sys.caller.Queues().List(t.Context()) {
+			queues = append(queues, fmt.Sprint(q.Name, q.Paused, err))
+		}
+		if want := []string{`{"a":1} true <nil>`, `{"a":2,"b":1} false <nil>`}; !slices.Equal(queues, want) {
+			t.Errorf("queues are %q", queues)
+		}
 		q := must[harp.QueueStatus](t)(sys.caller.Queues().Get(t.Context(), map[string]float64{"a": 2, "b": 1}))
 		if q.Running != 2 || q.Waiting != 1 || q.Concurrency != 2 || q.Name.String() != `{"a":2,"b":1}` {
 			t.Errorf("queue is %+v", q)

@@ -39,12 +39,9 @@ func (d *Dispatcher) claim(ctx context.Context, host string) error {
 	const chunk = 256
 	for {
 		jobs, err := d.store.Claim(ctx, []string{host}, chunk, d.now())
-		if err != nil {
-			return err
-		}
 		d.sendAll(jobs)
-		if len(jobs) < chunk {
-			return nil
+		if err != nil || len(jobs) < chunk {
+			return err
 		}
 	}
 }
@@ -67,8 +64,14 @@ func (s *session) claim(ctx context.Context) error {
 
 func (s *session) claimOwing() {
 	ctx := s.d.ctx
-	err := s.stored(ctx, func() error { return s.d.claim(ctx, s.host.name) })
-	s.owing.Store(false)
+	err := s.stored(ctx, func() error {
+		s.owing.Store(false) // who finds no space from here on is not sure to be heard by this
+		err := s.d.claim(ctx, s.host.name)
+		if errors.Is(err, harp.ErrNoSpace) && !s.owing.CompareAndSwap(false, true) {
+			return nil // another one is at it
+		}
+		return err
+	})
 	if err != nil {
 		s.tr.Close(err)
 	}

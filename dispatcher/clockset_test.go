@@ -208,3 +208,30 @@ func TestResultsAreKeptWhenTheClockIsSetAsRetentionLooks(t *testing.T) {
 		})
 	}
 }
+
+// The id of a call whose job was pruned long ago is no new one when the clock is set back.
+func TestAPrunedCallIsNotTakenAgainWhenTheClockIsSetBack(t *testing.T) {
+	for name, passes := range map[string]func(*brokenClock){
+		"while it is remembered":     func(clock *brokenClock) { clock.set(-15 * 24 * time.Hour); time.Sleep(40 * 24 * time.Hour) },
+		"when it would be forgotten": func(clock *brokenClock) { time.Sleep(40 * 24 * time.Hour); clock.set(-15 * 24 * time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				clock := new(brokenClock)
+				sys := newSystem(t, embedded, nil, dispatcher.Config{Now: clock.now, Retain: time.Hour})
+				stop := sys.agent("web01", greeter)
+				id := harp.NewID()
+				call := func() (*harp.Job, error) {
+					return sys.caller.Host("web01").Call(t.Context(), "hello", harp.Args{"name": "Ada"}, harp.JobID(id))
+				}
+				must[harp.Value](t)(must[*harp.Job](t)(call()).Get(t.Context()))
+				stop()
+				time.Sleep(24 * time.Hour)
+				passes(clock)
+				if job, err := call(); !errors.Is(err, harp.ErrPruned) {
+					t.Errorf("called again it gives %v, %v", job, err)
+				}
+			})
+		})
+	}
+}

@@ -214,7 +214,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.clock = newWallClock(cfg.Now, d.clockSet)
 	d.hosts = newHosts()
 	d.feed.changed = make(chan struct{})
-	d.registry.refreshing = make(chan struct{}, 1)
+	d.registry.asked = make(chan struct{}, 1)
 	if err := d.recover(ctx); err != nil {
 		d.stop(harp.ErrClosed)
 		return nil, errors.Join(fmt.Errorf("open dispatcher: %w", err), st.Close())

@@ -120,3 +120,23 @@ func TestALoneFollowerDoesNotWait(t *testing.T) {
 		}
 	})
 }
+
+// Who asks during the pause for what happened before it is answered when that is over,
+// whether anything happens by then or not.
+func TestAFollowerThatComesDuringThePause(t *testing.T) {
+	onStore(t, func(st store.Store) store.Store { return st }, func(t *testing.T, sys *system) {
+		ctx, leave := context.WithTimeout(t.Context(), time.Minute)
+		defer leave()
+		var following sync.WaitGroup
+		defer following.Wait()
+		for range 2 {
+			following.Go(func() { _, _ = sys.caller.EventsPage(ctx, harp.EventFilter{After: harp.EventsFromNow}, true) })
+		}
+		synctest.Wait()
+		sys.agent("web01", greeter) // which is told
+		page, err := sys.caller.EventsPage(ctx, harp.EventFilter{After: harp.EventsFromStart}, true)
+		if err != nil || len(page.Events) == 0 {
+			t.Errorf("it is told %v, %v", page.Events, err)
+		}
+	})
+}

@@ -280,7 +280,7 @@ func (a *attempt) publish(row store.Job, in store.Append) {
 // end stores how the attempt ended and lets the agent forget it.
 func (a *attempt) end(ctx context.Context, body []byte) error {
 	var m wire.End
-	if err := m.DecodeBody(body); err != nil {
+	if err := wire.DecodeBody(body, &m); err != nil {
 		return err
 	}
 	if err := a.storeMissing(ctx); err != nil {

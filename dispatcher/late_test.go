@@ -2,8 +2,10 @@ package dispatcher_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -154,4 +156,78 @@ func TestADamagedJobDoesNotKeepItsHostAway(t *testing.T) {
 			t.Errorf("the agent hears %+v, want a call", m)
 		}
 	})
+}
+
+// troubledStore is a store that has trouble with the first event of a kind.
+type troubledStore struct {
+	store.Store
+	kind  store.Kind
+	once  sync.Once
+	apply func(ctx context.Context, st store.Store, ts []store.Transition) ([]store.Change, error)
+}
+
+func (s *troubledStore) Apply(ctx context.Context, ts ...store.Transition) (out []store.Change, err error) {
+	if ts[0].Event.Kind == s.kind {
+		s.once.Do(func() { out, err = s.apply(ctx, s.Store, ts) })
+	}
+	if out == nil && err == nil {
+		out, err = s.Store.Apply(ctx, ts...)
+	}
+	return out, err
+}
+
+// That jobs were lost with their agent's journal is told, though the session in which that
+// was found out does not begin.
+func TestALostJournalIsToldThoughItsSessionEnds(t *testing.T) {
+	for name, apply := range map[string]func(context.Context, store.Store, []store.Transition) ([]store.Change, error){
+		"it takes longer than a greeting may": func(ctx context.Context, st store.Store, ts []store.Transition) ([]store.Change, error) {
+			defer time.Sleep(time.Minute)
+			return st.Apply(ctx, ts...)
+		},
+		"one of them cannot be moved": func(ctx context.Context, st store.Store, ts []store.Transition) ([]store.Change, error) {
+			out, err := st.Apply(ctx, ts[0])
+			return append(out, store.Change{Err: errors.New("cannot be moved")}), err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			troubled := &troubledStore{kind: store.Lose, apply: apply}
+			wrap := func(st store.Store) store.Store { troubled.Store = st; return troubled }
+			onStore(t, wrap, loseTwo)
+		})
+	}
+}
+
+func loseTwo(t *testing.T, sys *system) {
+	first := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "first"))
+	asked := first.exchanges(t)
+	synctest.Wait()
+	lost := map[string]int{}
+	for range 2 {
+		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+		expectCall(t, asked).say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		lost[job.ID()] = 0
+	}
+	synctest.Wait()
+	first.tr.Close(nil)
+	synctest.Wait()
+	hello := wire.Hello{Version: wire.Version, Instance: "second", Journal: "another"}
+	if _, err := sys.greetRaw(t.Context(), hello); err == nil {
+		t.Error("the greeting has not ended")
+	}
+	time.Sleep(time.Minute)
+	must[*rawAgent](t)(sys.greetRaw(t.Context(), hello))
+	synctest.Wait()
+	filter := harp.EventFilter{After: harp.EventsFromStart, Types: []string{string(harp.EventHostJournal)}}
+	page, err := sys.caller.EventsPage(t.Context(), filter, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range page.Events {
+		lost[e.Job]++
+	}
+	for id, told := range lost {
+		if s := must[harp.JobStatus](t)(sys.caller.Job(id).Status(t.Context())); s.State != harp.StateLost || told != 1 {
+			t.Errorf("it is %s, which is told %d times", s.State, told)
+		}
+	}
 }

@@ -62,11 +62,7 @@ func (s *service) ChangeQueue(ctx context.Context, id string, name harp.Value, c
 		if err != nil {
 			return none, err
 		}
-		err = s.d.store.ChangeQueue(ctx, canonical, c, op)
-		if errors.Is(err, harp.ErrNotFound) {
-			err = harp.NotFound("queue", canonical.String())
-		}
-		if err != nil {
+		if err := s.d.store.ChangeQueue(ctx, canonical, c, op); err != nil {
 			return none, err
 		}
 		s.d.wakeClock() // which starts what may start by it
@@ -75,16 +71,16 @@ func (s *service) ChangeQueue(ctx context.Context, id string, name harp.Value, c
 	return err
 }
 
-// note writes events of which nothing else is stored. That they could not be is no
-// reason to stop.
-func (d *Dispatcher) note(ctx context.Context, events ...harp.Event) {
+// note writes events of which nothing else is stored, whoever has left meanwhile: what they
+// tell of has happened. That they could not be is no reason to stop.
+func (d *Dispatcher) note(events ...harp.Event) {
 	if len(events) == 0 {
 		return
 	}
 	for i := range events {
 		events[i].Time = d.now()
 	}
-	if err := d.store.Note(ctx, events...); err != nil && d.ctx.Err() == nil {
+	if err := d.store.Note(d.ctx, events...); err != nil && d.ctx.Err() == nil {
 		d.log.Error("note events", "err", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -161,7 +162,7 @@ func TestAQueueIsPausedAndWidened(t *testing.T) {
 		for _, j := range jobs {
 			must[harp.Value](t)(j.Get(t.Context()))
 		}
-		if err := queues.SetConcurrency(t.Context(), harp.Args{"no": "such"}, 3); !errors.Is(err, harp.ErrNotFound) {
+		if err := queues.SetConcurrency(t.Context(), harp.Args{"no": "such"}, 3); !errors.Is(err, harp.ErrNotFound) || !strings.Contains(err.Error(), `{"no":"such"}`) {
 			t.Errorf("a queue that is not there is widened: %v", err)
 		}
 	})

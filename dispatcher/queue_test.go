@@ -9,7 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
@@ -105,6 +108,36 @@ func TestConcurrencyOfAQueueIsNeverExceeded(t *testing.T) {
 		}
 		for q, err := range sys.caller.Queues().List(t.Context()) {
 			t.Errorf("a queue is left: %+v, %v", q, err)
+		}
+	})
+}
+
+// All that waits for a host starts when it comes, however much that is, if nothing else is to
+// be waited for.
+func TestAllThatWaitsForAHostStartsWhenItComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newSystem(t, inMemory, nil, dispatcher.Config{Hosts: dispatcher.StaticHosts{{Name: "web01"}}})
+		var jobs []*harp.Job
+		for range 600 {
+			jobs = append(jobs, must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil, harp.OfflineWait(harp.NoLimit))))
+		}
+		var running atomic.Int64
+		release := make(chan struct{})
+		begun := time.Now()
+		sys.agent("web01", func(a *agent.Agent) {
+			agent.Handle(a, harp.NewProc[struct{}, string]("work"), func(context.Context, struct{}) (string, error) {
+				running.Add(1)
+				<-release
+				return "", nil
+			})
+		})
+		synctest.Wait()
+		if n, took := running.Load(), time.Since(begun); n != 600 || took > time.Second {
+			t.Errorf("%d of 600 run after %v", n, took)
+		}
+		close(release)
+		for _, j := range jobs {
+			must[harp.Value](t)(j.Get(t.Context()))
 		}
 	})
 }

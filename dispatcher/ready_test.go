@@ -1,6 +1,8 @@
 package dispatcher_test
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,5 +98,78 @@ func TestReadyOnAFullDiskIsRemembered(t *testing.T) {
 		disk.SetSpace(store.SpacePlenty)
 		time.Sleep(time.Second + time.Millisecond)
 		expectCall(t, asked)
+	})
+}
+
+// scarceStore is a store in which there is no space for the claims that a test says.
+type scarceStore struct {
+	store.Store
+	claimed func(jobs []store.Job, err error) ([]store.Job, error) // nil: as they are
+}
+
+func (s *scarceStore) Claim(ctx context.Context, hosts []string, n int, now time.Time) ([]store.Job, error) {
+	jobs, err := s.Store.Claim(ctx, hosts, n, now)
+	if s.claimed != nil {
+		return s.claimed(jobs, err)
+	}
+	return jobs, err
+}
+
+// What was claimed before the space was at its end is sent, and the rest claimed when
+// there is space.
+func TestClaimsThatEndForWantOfSpace(t *testing.T) {
+	scarce := new(scarceStore)
+	wrap := func(st store.Store) store.Store { scarce.Store = st; return scarce }
+	onStore(t, wrap, func(t *testing.T, sys *system) {
+		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		asked := agent.exchanges(t)
+		synctest.Wait()
+		must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+		expectCall(t, asked).notNow(t)
+		synctest.Wait()
+		claims := 0
+		scarce.claimed = func(jobs []store.Job, err error) ([]store.Job, error) {
+			if claims++; claims == 1 {
+				err = harp.ErrNoSpace
+			}
+			return jobs, err
+		}
+		agent.say(t, wire.TypeReady, wire.Ready{})
+		expectCall(t, asked)
+		time.Sleep(time.Minute)
+		if claims != 2 {
+			t.Errorf("it was claimed %d times", claims)
+		}
+	})
+}
+
+// An agent that says that it is ready, for which there is no space while what was owed to
+// it is claimed, gets what waits when there is.
+func TestReadyWhileWhatIsOwedIsClaimed(t *testing.T) {
+	scarce := new(scarceStore)
+	wrap := func(st store.Store) store.Store { scarce.Store = st; return scarce }
+	onStore(t, wrap, func(t *testing.T, sys *system) {
+		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		synctest.Wait()
+		var claims atomic.Int32
+		proceed := make(chan struct{})
+		scarce.claimed = func(jobs []store.Job, err error) ([]store.Job, error) {
+			switch claims.Add(1) {
+			case 1, 3:
+				return nil, harp.ErrNoSpace
+			case 2:
+				<-proceed // what is owed is claimed; the third is asked for meanwhile
+			}
+			return jobs, err
+		}
+		agent.say(t, wire.TypeReady, wire.Ready{})
+		time.Sleep(2 * time.Second)
+		agent.say(t, wire.TypeReady, wire.Ready{})
+		synctest.Wait()
+		close(proceed)
+		time.Sleep(time.Minute)
+		if n := claims.Load(); n != 4 {
+			t.Errorf("there were %d claims, want one more for the one that found no space", n)
+		}
 	})
 }

@@ -90,10 +90,7 @@ func (r *reconciliation) change(j store.Job, kind store.Kind, reason string) {
 	r.changes = append(r.changes, store.Transition{ID: j.ID, Event: e})
 }
 
-func (r *reconciliation) lost(j store.Job) {
-	r.change(j, store.Lose, harp.LostJournalGone)
-	r.events = append(r.events, harp.Event{Type: harp.EventHostJournal, Host: j.Host, Job: j.ID, Attempt: j.Attempt})
-}
+func (r *reconciliation) lost(j store.Job) { r.change(j, store.Lose, harp.LostJournalGone) }
 
 // active is for a job that holds an attempt.
 func (r *reconciliation) active(j store.Job) {
@@ -171,6 +168,7 @@ func (r *reconciliation) commit(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		r.s.d.note(journalsGone(chunk, changes)...) // the next session finds none of these
 		for _, c := range changes {
 			if c.Err != nil && !errors.Is(c.Err, store.ErrIllegal) {
 				return c.Err
@@ -178,8 +176,18 @@ func (r *reconciliation) commit(ctx context.Context) error {
 		}
 	}
 	r.s.resumes = r.resumes
-	r.s.d.note(ctx, r.events...)
+	r.s.d.note(r.events...)
 	return nil
+}
+
+// journalsGone are the events of jobs that were lost with their agent's journal.
+func journalsGone(ts []store.Transition, changes []store.Change) (events []harp.Event) {
+	for i := range changes {
+		if j := &changes[i].Job; ts[i].Event.Kind == store.Lose && changes[i].Err == nil {
+			events = append(events, harp.Event{Type: harp.EventHostJournal, Host: j.Host, Job: j.ID, Attempt: j.Attempt})
+		}
+	}
+	return events
 }
 
 // hasStarted reports whether the last attempt has given a sign of having started.

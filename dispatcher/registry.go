@@ -184,12 +184,20 @@ func canDial(addr string) bool {
 
 // registry is what is known of the hosts registry and who dials its hosts.
 type registry struct {
-	refreshing chan struct{} // holds a value while the source is read: one refresh at a time
-	stored     []byte        // the registry as it was last stored; belongs to the refresh
+	stored []byte        // the registry as it was last stored; belongs to the loop
+	asked  chan struct{} // has a value when somebody has asked for a refresh
 
 	mu       sync.Mutex
-	err      error // of the last refresh
+	err      error    // of the last refresh
+	next     *refresh // guarded by mu: that was asked for and has not begun; nil: none
 	diallers map[string]*dialler
+}
+
+// refresh is one reading of the registry, for all who asked before it began.
+type refresh struct {
+	done  chan struct{} // closed when it is over
+	hosts int           // set before
+	err   error         // set before
 }
 
 // dialler is one host that the dispatcher dials.
@@ -228,8 +236,8 @@ func (d *Dispatcher) loadRegistry(ctx context.Context) error {
 	return nil
 }
 
-// registryLoop reads the registry at start and from time to time, and ends when all
-// that it dials has.
+// registryLoop reads the registry at start, from time to time and when it is asked to,
+// and ends when all that it dials has.
 func (d *Dispatcher) registryLoop() {
 	if d.cfg.Hosts == nil {
 		return
@@ -237,36 +245,75 @@ func (d *Dispatcher) registryLoop() {
 	tick := time.NewTicker(d.cfg.RefreshHosts)
 	defer tick.Stop()
 	for d.ctx.Err() == nil {
-		if _, err := d.refresh(d.ctx); err != nil && d.ctx.Err() == nil {
-			d.log.Error("hosts registry kept as it was", "err", err)
+		r := d.registry.begin()
+		r.hosts, r.err = d.readRegistry()
+		d.registry.end(r)
+		if r.err != nil && d.ctx.Err() == nil {
+			d.log.Error("hosts registry kept as it was", "err", r.err)
 		}
 		select {
 		case <-tick.C:
+		case <-d.registry.asked:
 		case <-d.ctx.Done():
 		}
 	}
 }
 
-// refresh reads the registry and replaces the old one whole, or keeps it.
+// refresh has the registry read anew. It is read, and what it says taken over, whether
+// whoever asked waits or not.
 func (d *Dispatcher) refresh(ctx context.Context) (int, error) {
 	if d.cfg.Hosts == nil {
 		return 0, harp.NewFailure("refused", "this dispatcher has no hosts registry").Err()
 	}
+	r := d.registry.ask()
 	select {
-	case d.registry.refreshing <- struct{}{}:
-		defer func() { <-d.registry.refreshing }()
+	case <-r.done:
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-	specs, err := d.readRegistry(ctx)
-	d.registry.mu.Lock()
-	d.registry.err = err
-	d.registry.mu.Unlock()
-	if err != nil {
-		return 0, harp.NewFailure("unavailable", "hosts registry: "+err.Error()).Err()
+	if r.err != nil {
+		return 0, harp.NewFailure("unavailable", "hosts registry: "+r.err.Error()).Err()
 	}
-	d.setRegistry(specs)
-	return len(specs), nil
+	return r.hosts, nil
+}
+
+// ask returns the next refresh to begin: one that is under way may have read before what
+// has changed.
+func (r *registry) ask() *refresh {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.next == nil {
+		r.next = &refresh{done: make(chan struct{})}
+		select {
+		case r.asked <- struct{}{}:
+		default:
+		}
+	}
+	return r.next
+}
+
+// begin returns the refresh that begins now, asked for or not.
+func (r *registry) begin() *refresh {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	begun := r.next
+	if begun == nil {
+		return &refresh{done: make(chan struct{})}
+	}
+	r.next = nil
+	select {
+	case <-r.asked: // else the loop was at it before it was asked
+	default:
+	}
+	return begun
+}
+
+// end answers all who wait for a refresh.
+func (r *registry) end(did *refresh) {
+	r.mu.Lock()
+	r.err = did.err
+	r.mu.Unlock()
+	close(did.done)
 }
 
 // registryTime is how long the source of the registry may take.
@@ -274,18 +321,23 @@ const registryTime = 2 * time.Minute
 
 var errRegistryTime = fmt.Errorf("it has not ended after %v", registryTime)
 
-// readRegistry asks the source and stores what it says.
-func (d *Dispatcher) readRegistry(ctx context.Context) ([]HostSpec, error) {
-	asking, cancel := context.WithTimeoutCause(ctx, registryTime, errRegistryTime)
+// readRegistry asks the source, stores what it says, and replaces the old registry whole,
+// or keeps it. It returns how many hosts there are.
+func (d *Dispatcher) readRegistry() (int, error) {
+	asking, cancel := context.WithTimeoutCause(d.ctx, registryTime, errRegistryTime)
 	defer cancel()
 	specs, err := d.cfg.Hosts.Hosts(asking)
 	if err == nil {
 		err = checkHosts(specs)
 	}
 	if err == nil {
-		err = d.storeRegistry(ctx, specs)
+		err = d.storeRegistry(d.ctx, specs)
 	}
-	return specs, err
+	if err != nil {
+		return 0, err
+	}
+	d.setRegistry(specs)
+	return len(specs), nil
 }
 
 // setRegistry makes specs the registry: hosts that are not in it are no longer

@@ -11,6 +11,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/memory"
 )
 
@@ -65,6 +66,31 @@ func TestALongRegistryNeverLoads(t *testing.T) {
 	})
 }
 
+// unemptiedStore is a store that cannot replace a document by an empty one.
+type unemptiedStore struct{ store.Store }
+
+func (s unemptiedStore) PutDocument(ctx context.Context, kind, name string, content []byte) error {
+	if len(content) == 0 {
+		return harp.ErrNoSpace
+	}
+	return s.Store.PutDocument(ctx, kind, name, content)
+}
+
+// A registry that is stored is the one, though what was stored before cannot be deleted.
+func TestARegistryThatIsStoredIsTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := &changing{}
+		sys := newSystem(t, embedded, unemptiedStore{memory.Open(nil)}, dispatcher.Config{Hosts: registry})
+		for _, name := range []string{"web01", "web02"} {
+			registry.set(nil, dispatcher.HostSpec{Name: name})
+			if n, err := sys.caller.Hosts().Refresh(t.Context()); err != nil || n != 1 {
+				t.Errorf("refresh gives %d hosts, %v", n, err)
+			}
+			must[harp.HostStatus](t)(sys.caller.Hosts().Get(t.Context(), name))
+		}
+	})
+}
+
 // hangingHosts is a registry whose source does not answer, as often as said, until it is
 // told to stop.
 type hangingHosts struct {
@@ -105,6 +131,82 @@ func TestAHungRegistryIsNeverReadAgain(t *testing.T) {
 		}
 		if _, err := sys.caller.Hosts().Refresh(t.Context()); !errors.Is(err, harp.ErrUnavailable) {
 			t.Errorf("who waits for it gets %v", err)
+		}
+	})
+}
+
+// slowHosts is a registry that is read when the test lets it, and for as long as its ctx
+// lasts.
+type slowHosts struct {
+	begun   chan struct{} // has a value for each reading
+	proceed chan struct{} // each takes one to end
+}
+
+func (h *slowHosts) Hosts(ctx context.Context) ([]dispatcher.HostSpec, error) {
+	h.begun <- struct{}{}
+	select {
+	case <-h.proceed:
+		return []dispatcher.HostSpec{{Name: "web01"}}, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// A refresh that somebody asked for is done, whether they wait for it or not, and says
+// nothing of the registry that is not so.
+func TestARefreshGoesOnThoughWhoeverAskedHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &slowHosts{begun: make(chan struct{}), proceed: make(chan struct{})}
+		sys := newSystem(t, embedded, nil, dispatcher.Config{Hosts: slow})
+		<-slow.begun
+		slow.proceed <- struct{}{}
+		synctest.Wait()
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan error)
+		go func() {
+			_, err := sys.caller.Hosts().Refresh(ctx)
+			left <- err
+		}()
+		<-slow.begun
+		leave()
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Errorf("who has left gets %v", err)
+		}
+		synctest.Wait()
+		if err := sys.d.Health(t.Context()).Checks["registry"]; err != nil {
+			t.Errorf("the registry is said to have failed: %v", err)
+		}
+
+		// Who asks while it is read is answered by the reading after it, one for all.
+		type answer struct {
+			hosts int
+			err   error
+		}
+		answers := make(chan answer, 3)
+		for range cap(answers) {
+			go func() {
+				n, err := sys.caller.Hosts().Refresh(t.Context())
+				answers <- answer{n, err}
+			}()
+		}
+		synctest.Wait()
+		slow.proceed <- struct{}{}
+		<-slow.begun
+		synctest.Wait()
+		if n := len(answers); n > 0 {
+			t.Errorf("%d are answered by what was read before they asked", n)
+		}
+		slow.proceed <- struct{}{}
+		for range cap(answers) {
+			if a := <-answers; a.hosts != 1 || a.err != nil {
+				t.Errorf("they get %d hosts, %v", a.hosts, a.err)
+			}
+		}
+		synctest.Wait()
+		select {
+		case <-slow.begun:
+			t.Error("it is read once more, for nobody")
+		default:
 		}
 	})
 }

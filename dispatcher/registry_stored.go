@@ -84,10 +84,17 @@ func (d *Dispatcher) storeRegistry(ctx context.Context, specs []HostSpec) error 
 		return err
 	}
 	d.registry.stored = text
-	for n := range old.Parts { // there is no deleting documents
+	d.emptyParts(ctx, old)
+	return nil
+}
+
+// emptyParts gives back the space of a registry that is no longer the one: there is no
+// deleting documents. What is not given back is in nobody's way.
+func (d *Dispatcher) emptyParts(ctx context.Context, old storedHead) {
+	for n := range old.Parts {
 		if err := d.store.PutDocument(ctx, registryKind, old.part(n), nil); err != nil {
-			return err
+			d.log.Warn("space of the last hosts registry is not given back", "err", err)
+			return
 		}
 	}
-	return nil
 }

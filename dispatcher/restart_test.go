@@ -3,6 +3,8 @@ package dispatcher_test
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
@@ -10,6 +12,7 @@ import (
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/badger"
+	"github.com/harpcaller/harp/store/memory"
 )
 
 func openBadger(t testing.TB, dir string) store.Store {
@@ -125,6 +128,46 @@ func TestWhatRanInAnAgentThatStoppedWithoutAWordIsLost(t *testing.T) {
 		s := must[harp.JobStatus](t)(job.Status(t.Context()))
 		if !errors.Is(err, harp.ErrLost) || harp.RanOf(err) != harp.MayHaveRun || s.Reason != harp.LostJournalGone {
 			t.Errorf("it gives %v (%s)", err, s.Reason)
+		}
+	})
+}
+
+// A host that was away when the dispatcher stopped is away when it is opened again, since
+// when it was: only one that was connected counts as about to return.
+func TestAHostThatWasAwayIsAwayAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, network := memory.NewDisk(), newNetwork(t, inMemory)
+		for _, isAway := range []bool{true, false} {
+			sys := newSystemOn(t, embedded, network, memory.OpenDisk(disk, nil), dispatcher.Config{})
+			agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+			synctest.Wait()
+			heard := time.Now()
+			if isAway {
+				agent.tr.Close(nil)
+				synctest.Wait()
+				time.Sleep(10 * time.Second)
+			}
+			if err := sys.d.Shutdown(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			again := must[*dispatcher.Dispatcher](t)(dispatcher.Open(t.Context(), memory.OpenDisk(disk, nil), dispatcher.Config{}))
+			caller := again.Caller()
+			_, err := caller.Host("web01").Call(t.Context(), "work", nil, harp.WhenOffline(harp.FailFast))
+			if errors.Is(err, harp.ErrUnreachable) != isAway {
+				t.Errorf("away: %v, a call that does not wait gives %v", isAway, err)
+			}
+			h := must[harp.HostStatus](t)(caller.Hosts().Get(t.Context(), "web01"))
+			if isAway && !h.LastHeard.Equal(heard.UTC().Truncate(time.Microsecond)) {
+				t.Errorf("it was heard %v, want %v", h.LastHeard, heard)
+			}
+			filter := harp.EventFilter{After: harp.EventsFromStart, Types: []string{string(harp.EventHostAway)}}
+			page := must[harp.EventPage](t)(caller.EventsPage(t.Context(), filter, false))
+			if n := len(page.Events); n != 1 {
+				t.Errorf("it is told %d times that it went, want once", n)
+			}
+			if err := errors.Join(caller.Close(), again.Shutdown(t.Context())); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

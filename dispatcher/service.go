@@ -166,30 +166,10 @@ func (d *Dispatcher) cancel(ctx context.Context, id string, by harp.Principal, n
 	return changes[0].Err == nil, changes[0].Err
 }
 
-// cancelActive asks jobs of a cancelled queue to stop. Their requests may be stored
-// already, by the queue's mark; their agents are told in any case.
-func (d *Dispatcher) cancelActive(ctx context.Context, jobs []store.Job, by harp.Principal) error {
-	for chunk := range slices.Chunk(jobs, 500) {
-		ts := make([]store.Transition, len(chunk))
-		for i, j := range chunk {
-			ts[i] = store.Transition{ID: j.ID, Event: store.Event{Kind: store.CancelReq, At: d.now(), By: by}}
-		}
-		if _, err := d.apply(ctx, ts...); err != nil {
-			return err
-		}
-		for i := range chunk {
-			d.tellCancel(&chunk[i], by, false)
-		}
-	}
-	return nil
-}
-
-// operation is a request that is done once. What came of it is remembered for a day
-// longer than its id is taken. Errors: *harp.FieldError, harp.ErrPruned.
+// operation is a request that is done once, under an id whose form has been checked. What
+// came of it is remembered for a day longer than its id is taken. Errors: *harp.FieldError,
+// harp.ErrPruned.
 func (s *service) operation(id string) (store.Operation, error) {
-	if err := harp.CheckID(id); err != nil {
-		return store.Operation{}, err
-	}
 	now := s.d.now()
 	switch made := harp.IDTime(id); {
 	case made.After(now.Add(maxAhead)):
@@ -326,7 +306,7 @@ func (s *service) ListQueues(ctx context.Context, name harp.Value, cursor string
 }
 
 // CancelQueue implements harp.QueueService. One commit marks all that is in the
-// queue; what it ends and what it must tell agents follows.
+// queue; what it ends and what it must tell agents follows, whether its caller waits or not.
 func (s *service) CancelQueue(ctx context.Context, id string, name harp.Value) (int, error) {
 	return request(s, ctx, func(ctx context.Context) (int, error) {
 		op, err := s.operation(id)
@@ -334,13 +314,14 @@ func (s *service) CancelQueue(ctx context.Context, id string, name harp.Value) (
 			return 0, err
 		}
 		done, err := s.d.store.CancelQueue(ctx, name, op)
-		if errors.Is(err, harp.ErrNotFound) {
-			err = harp.NotFound("queue", name.String())
-		}
 		if err != nil {
 			return 0, err
 		}
 		s.d.wakeClock()
-		return done.Count, s.d.cancelActive(s.d.ctx, done.Active, s.who) // whether its caller waits or not
+		s.d.cancelActive(done.Active, s.who)
+		if done.More {
+			s.d.goKept(func() { s.d.cancelRest(name, op) })
+		}
+		return done.Count, nil
 	})
 }

@@ -151,6 +151,96 @@ func TestACancelledQueueIsToldWhoeverWaits(t *testing.T) {
 	})
 }
 
+// unreadStore is a store that cannot read the jobs of a queue that it has cancelled, and
+// not write their rows, until it is asked again.
+type unreadStore struct {
+	store.Store
+	asked atomic.Int32
+}
+
+func (s *unreadStore) CancelQueue(ctx context.Context, name harp.Value, op store.Operation) (store.QueueCancelled, error) {
+	done, err := s.Store.CancelQueue(ctx, name, op)
+	switch s.asked.Add(1) {
+	case 1:
+		done.Active, done.More = nil, true
+	case 2:
+		return store.QueueCancelled{}, errors.New("cannot be asked")
+	}
+	return done, err
+}
+
+func (s *unreadStore) Apply(ctx context.Context, ts ...store.Transition) ([]store.Change, error) {
+	if ts[0].Event.Kind == store.CancelReq {
+		return nil, errors.New("cannot be written")
+	}
+	return s.Store.Apply(ctx, ts...)
+}
+
+// What a queue's cancel has ended is known to whatever waits for it, and what it is to stop is
+// told to the agents, though neither can be read or written when that was stored.
+func TestACancelledQueueIsToldThoughItCannotBeRead(t *testing.T) {
+	unread := new(unreadStore)
+	wrap := func(st store.Store) store.Store { unread.Store = st; return unread }
+	onStore(t, wrap, func(t *testing.T, sys *system) {
+		asked := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i")).exchanges(t)
+		synctest.Wait()
+		host := sys.caller.Host("web01", harp.Queue(harp.Args{}))
+		must[*harp.Job](t)(host.Call(t.Context(), "work", nil))
+		m := expectCall(t, asked)
+		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		waits := must[*harp.Job](t)(host.Call(t.Context(), "work", nil))
+		ended := make(chan harp.Result, 1)
+		go func() {
+			res, _ := waits.Wait(t.Context())
+			ended <- res
+		}()
+		synctest.Wait()
+		if n, err := sys.caller.Queues().Cancel(t.Context(), harp.Args{}); n != 2 || err != nil {
+			t.Errorf("it is said to have cancelled %d, %v", n, err)
+		}
+		synctest.Wait()
+		select {
+		case res := <-ended:
+			if res.State != harp.StateCancelled {
+				t.Errorf("the one that waited is %s", res.State)
+			}
+		default:
+			t.Error("who waits for the one that waited is told nothing")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if f, err := m.x.Receive(ctx); err != nil || f.Type != wire.TypeCancel {
+			t.Errorf("the agent of the one that runs is told %d, %v", f.Type, err)
+		}
+		time.Sleep(time.Minute)
+		if n := unread.asked.Load(); n != 3 {
+			t.Errorf("the store was asked %d times", n)
+		}
+	})
+}
+
+// A cancel that could not be stored has not found its job ended.
+func TestACancelThatIsNotStoredSaysSo(t *testing.T) {
+	broken := errors.New("cannot be written")
+	troubled := &troubledStore{kind: store.CancelReq, apply: func(context.Context, store.Store, []store.Transition) ([]store.Change, error) {
+		return nil, broken
+	}}
+	wrap := func(st store.Store) store.Store { troubled.Store = st; return troubled }
+	onStore(t, wrap, func(t *testing.T, sys *system) {
+		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		asked := agent.exchanges(t)
+		synctest.Wait()
+		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+		expectCall(t, asked)
+		if live, err := job.Cancel(t.Context()); live || !errors.Is(err, broken) {
+			t.Errorf("a cancel that is not stored: live is %t, %v", live, err)
+		}
+		if live, err := job.Cancel(t.Context()); !live || err != nil {
+			t.Errorf("the next one: live is %t, %v", live, err)
+		}
+	})
+}
+
 // A cancel is acknowledged when it is stored, whether its agent listens or not.
 func TestACancelDoesNotWaitForItsAgentToListen(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {

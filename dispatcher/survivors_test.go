@@ -42,7 +42,7 @@ func outliveKill(t *testing.T, stop wire.Stopping, state harp.State) {
 	if stop.Cause != "" {
 		m.say(t, wire.TypeStopping, false, stop)
 	}
-	for _, pids := range [][]int{{11, 12}, {12}} {
+	for _, pids := range [][]int{{11, 12}, {12}, nil} {
 		stop.Left = nil
 		for _, pid := range pids {
 			stop.Left = append(stop.Left, int64(pid))

@@ -54,6 +54,23 @@ func TestATailKeepsTheNewestRecordsWithinItsBytes(t *testing.T) {
 	}
 }
 
+// Those who no longer follow take no part of the room that tails have.
+func TestFollowedJobsAreCounted(t *testing.T) {
+	var ts tails
+	for n, id := range []string{"a", "b", "b"} {
+		held := ts.follow(id)
+		other := ts.follow("other")
+		if got := ts.followed.Load(); got != 2 {
+			t.Errorf("%d: %d jobs are followed, want 2", n, got)
+		}
+		ts.unfollow(other)
+		ts.unfollow(held)
+		if got := ts.followed.Load(); got != 0 || len(ts.jobs) != 0 {
+			t.Errorf("%d: %d jobs are followed, %d held", n, got, len(ts.jobs))
+		}
+	}
+}
+
 func TestATailThatMissedSomethingBeginsAnew(t *testing.T) {
 	var ts tails
 	held := ts.follow("job")

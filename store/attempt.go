@@ -153,6 +153,7 @@ func valueDropped() harp.Failure {
 
 func (l Life) alive(e Event) Life {
 	l = l.started(e)
+	l.Left = nil // its agent names them again
 	l.Stopping = first(l.Stopping, e.Stopping)
 	switch {
 	case l.Stopping != nil:

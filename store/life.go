@@ -221,9 +221,12 @@ func (l Life) active(e Event) (Life, Effect, bool) {
 		news := l.Cancel == nil || e.Now && !l.Cancel.Now
 		return l.cancelRequested(e).in(harp.StateCancelling, stopCancel), Effect{Tell: news}, true
 	case Stop:
-		l.Left = slices.Clone(e.Left)
+		had := len(l.Left)
+		if l.Left = slices.Clone(e.Left); len(l.Left) > 0 {
+			l = l.started(e)
+		}
 		if e.Stopping == nil {
-			return l, Effect{}, len(l.Left) > 0
+			return l, Effect{}, had+len(l.Left) > 0
 		}
 		l.Stopping = first(l.Stopping, e.Stopping)
 		return l.in(harp.StateCancelling, l.Stopping.Cause), Effect{}, true
@@ -285,7 +288,6 @@ func (l Life) concluded(e Event, o Outcome) Life {
 	}
 	l.State, l.Reason = harp.StateQueued, harp.ReasonBackoff
 	l.Outcome, l.Stopping, l.Left, l.Busy = &o, nil, nil, 0
-	l.UnknownOf, l.Held = "", ""
 	l.WakeAt = e.At.Add(l.Retry.Pause(l.Attempt, e.Jitter))
 	return l
 }
@@ -307,7 +309,7 @@ func (l Life) mayRetry(o Outcome) bool {
 func (l Life) ended(e Event, o Outcome) Life {
 	l.State, l.Reason, l.Started, l.Failure, l.HasValue = o.State, o.Reason, o.Started, o.Failure, o.HasValue
 	l.EndTime, l.Since = e.At, e.At
-	l.UnknownOf, l.Held, l.WakeAt = "", "", time.Time{}
+	l.WakeAt = time.Time{}
 	l.Outcome, l.Survivor, l.Left = nil, false, nil
 	return l
 }

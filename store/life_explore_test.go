@@ -26,6 +26,9 @@ var alphabet = []store.Event{
 	failed(store.Refused, "rejected"),
 	{Kind: store.CancelReq},
 	stopped(store.Stop, harp.LimitTimeout),
+	{Kind: store.Stop, Left: []int{7}},
+	{Kind: store.Stop},
+	{Kind: store.End, Dropped: true},
 	{Kind: store.End, Value: harp.Value{1}},
 	failed(store.End, "remote"),
 	stopped(store.End, "cancel"),
@@ -71,7 +74,7 @@ func (p path) step(t testing.TB, e store.Event) (path, bool) {
 		return p, false
 	}
 	q := path{life: next, started: p.started, slots: p.slots, events: append(slices.Clip(p.events), e.Kind)}
-	if e.Kind == store.Started || e.Kind == store.Alive || e.Kind == store.End {
+	if e.Kind == store.Started || e.Kind == store.Alive || e.Kind == store.End || len(e.Left) > 0 {
 		q.started = true
 	}
 	if effect.Takes {
@@ -120,10 +123,18 @@ func (p path) check(t testing.TB, was store.Life, effect store.Effect) {
 		bad("the effect does not say that it ended")
 	case l.State == harp.StateUnknown && (l.UnknownOf == "" || l.UnknownOf == harp.StateUnknown):
 		bad("unknown of nothing")
-	case l.State != harp.StateUnknown && l.UnknownOf != "":
+	case l.State != harp.StateUnknown && (l.UnknownOf != "" || l.Held != ""):
 		bad("it is known and says of what it is unknown")
 	case !l.WakeAt.IsZero() && l.State != harp.StateQueued && l.State != harp.StateUnknown:
 		bad("it waits for a time and does not wait")
+	case l.State.Ended() && l.Failure.Code != "" && l.Failure.Ran != l.Started:
+		bad("its failure says other than itself whether it started")
+	case (l.State == harp.StateLost || l.State == harp.StateExpired) && l.Failure.Type != l.Reason:
+		bad("its failure says other than itself why")
+	case len(l.Left) > 0 && !store.HoldsSlot(l.State):
+		bad("processes are left of it and nothing of it runs")
+	case l.Busy > 0 && (l.Reason == harp.ReasonBackoff || l.State == harp.StateRunning):
+		bad("its agent was too busy and took it")
 	case l.Fence < was.Fence || l.Attempt < was.Attempt:
 		bad("its fence or attempt went back")
 	case len(l.Attempts) != l.Attempt:
@@ -221,6 +232,9 @@ func (p path) likeness() string {
 	}
 	if o := l.Outcome; o != nil {
 		outcome = fmt.Sprint(o.State, o.Reason, o.Started, o.Failure.Code, o.HasValue)
+	}
+	if len(l.Left) > 0 {
+		outcome += "left"
 	}
 	if l.Late != nil {
 		late = fmt.Sprint(l.Late.State, l.Late.HasValue)

@@ -108,6 +108,10 @@ func TestRetryLate(t *testing.T) {
 	if err != nil || gaveWay.Survivor || gaveWay.Outcome.State != harp.StateLost || gaveWay.Attempts[0].Outcome != "lost" || !gaveWay.WakeAt.Equal(l.WakeAt) {
 		t.Errorf("after the end that it was asked for it is %+v, %v", gaveWay, err)
 	}
+	gone, _, err := l.Next(about(l, lose(harp.LostJournalGone), 40))
+	if err != nil || gone.Outcome.Reason != harp.LostJournalGone || gone.Outcome.Started != harp.MayHaveRun || gone.Attempts[0].Reason != harp.LostJournalGone {
+		t.Errorf("after its journal was lost it is %+v, %v", gone, err)
+	}
 	for _, e := range []store.Event{{Kind: store.Gone}, {Kind: store.Silent}, lose(harp.LostAgentRestarted)} {
 		if free, _, err := l.Next(about(l, e, 40)); err != nil || free.Survivor || !free.WakeAt.Equal(l.WakeAt) {
 			t.Errorf("after %s it is %+v, %v", e.Kind, free, err)

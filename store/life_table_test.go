@@ -29,6 +29,7 @@ var (
 	sent       = ev(store.Claimed)
 	running    = ev(store.Claimed, store.Started)
 	cancelSent = ev(store.Claimed, store.CancelReq)
+	leftSent   = append(ev(store.Claimed), store.Event{Kind: store.Stop, Left: []int{7}}, store.Event{Kind: store.Stop})
 	cancelling = ev(store.Claimed, store.Started, store.CancelReq)
 	limited    = append(ev(store.Claimed, store.Started), stopped(store.Stop, harp.LimitTimeout))
 	unknown    = ev(store.Claimed, store.Started, store.Silent)
@@ -193,6 +194,9 @@ var table = []row{
 	{"running", running, ev(store.NotNow)[0], "", "", "", "", false, "", none},
 	{"running", running, ev(store.Withdrawn)[0], "", "", "", "", false, "", none},
 	{"running", running, failed(store.Refused, "rejected"), "", "", "", "", false, "", none},
+	{"sent, processes were left", leftSent, ev(store.NotNow)[0], "", "", "", "", false, "", none},
+	{"sent, processes were left", leftSent, ev(store.Withdrawn)[0], "", "", "", "", false, "", none},
+	{"sent, processes were left", leftSent, failed(store.Refused, "rejected"), "", "", "", "", false, "", none},
 	{"cancelling", cancelling, ev(store.NotNow)[0], "", "", "", "", false, "", none},
 	{"cancelling", cancelling, failed(store.Refused, "rejected"), "", "", "", "", false, "", none},
 	{"unknown", unknown, ev(store.Withdrawn)[0], "", "", "", "", false, "", none},

@@ -172,6 +172,39 @@ func TestLifeStart(t *testing.T) {
 	}
 }
 
+// TestLifeLeft checks that of processes that outlive KILL a job names those that its agent
+// has named last, to a dispatcher that it talks to.
+func TestLifeLeft(t *testing.T) {
+	left := func(pids ...int) store.Event { return store.Event{Kind: store.Stop, Left: pids} }
+	for name, c := range map[string]struct {
+		events []store.Event
+		want   []int
+	}{
+		"fewer":         {[]store.Event{left(11, 12), left(12)}, []int{12}},
+		"none any more": {[]store.Event{left(11, 12), left()}, nil},
+		"in the next session, before they are named again": {append([]store.Event{left(11)}, ev(store.Silent, store.Alive)...), nil},
+	} {
+		l := lifeOf(t, append(ev(store.Claimed, store.Started), c.events...)...)
+		if !slices.Equal(l.Left, c.want) || l.State != harp.StateRunning {
+			t.Errorf("%s: it is %s, and %v outlive KILL, want %v", name, l.State, l.Left, c.want)
+		}
+	}
+	l := lifeOf(t, ev(store.Claimed, store.Started)...)
+	if _, _, err := l.Next(about(l, left(), 5)); !errors.Is(err, store.ErrIllegal) {
+		t.Errorf("a stop of nothing gives %v", err)
+	}
+	if l := lifeOf(t, append(slices.Clone(sent), stopped(store.Stop, harp.LimitTimeout))...); !l.StartTime.IsZero() {
+		t.Errorf("of one that is stopped and names none it is said that it started at %v", l.StartTime)
+	}
+	for _, past := range [][]store.Event{running, cancelling, limited} {
+		before, e := lifeOf(t, past...), left(7, 8)
+		l, effect, err := before.Next(about(before, e, 10))
+		if err != nil || effect != (store.Effect{}) || l.State != before.State || !slices.Equal(l.Left, e.Left) || &l.Left[0] == &e.Left[0] {
+			t.Errorf("in %s it is %+v, effect %+v, %v", before.State, l, effect, err)
+		}
+	}
+}
+
 // TestLifeLastWords checks that what a procedure says when it is stopped is kept, and
 // decides nothing.
 func TestLifeLastWords(t *testing.T) {
@@ -182,8 +215,39 @@ func TestLifeLastWords(t *testing.T) {
 		e.Failure = words
 		o := lived(t, harp.RetryPolicy{}, append(ev(store.Claimed, store.Started), e))
 		if o.State != state || o.Failure.Code == words.Code || o.Failure.Message != words.Message ||
-			!bytes.Equal(o.Failure.Data, words.Data) || *o.Failure.ExitCode != code {
+			!bytes.Equal(o.Failure.Data, words.Data) || *o.Failure.ExitCode != code || o.Stopping == nil || o.Stopping.Cause != cause {
 			t.Errorf("after %s it is %+v", cause, o)
 		}
+	}
+}
+
+// TestLifeCancelNow checks that a cancel without grace is told though one was told before,
+// once, and that the first stays who asked and when.
+func TestLifeCancelNow(t *testing.T) {
+	first, second := harp.Principal{Name: "first"}, harp.Principal{Name: "second"}
+	l := lifeOf(t, running...)
+	for n, c := range []struct {
+		by         harp.Principal
+		now        bool
+		tell, asks bool
+	}{{first, false, true, false}, {second, false, false, false}, {second, true, true, true}, {second, true, false, true}, {second, false, false, true}} {
+		e := about(l, store.Event{Kind: store.CancelReq, By: c.by, Now: c.now}, 10+n)
+		after, effect, err := l.Next(e)
+		want := harp.CancelRequest{By: first, Time: begin.Add(11 * time.Second), Now: c.asks}
+		if err != nil || effect.Tell != c.tell || *after.Cancel != want {
+			t.Errorf("cancel %d: %+v, told %v, %v", n, after.Cancel, effect.Tell, err)
+		}
+		if n > 1 && l.Cancel.Now != (n > 2) {
+			t.Errorf("cancel %d has changed the life before it", n)
+		}
+		l = after
+	}
+}
+
+// TestLifeDropped checks what a job says whose value had no room.
+func TestLifeDropped(t *testing.T) {
+	l := lifeOf(t, append(slices.Clone(running), store.Event{Kind: store.End, Dropped: true})...)
+	if l.State != harp.StateSucceeded || l.Reason != harp.ReasonValueDropped || l.HasValue || l.Failure.Code != "no_space" || l.Failure.Ran != harp.DidRun {
+		t.Errorf("it is %+v", l)
 	}
 }

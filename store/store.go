@@ -77,7 +77,8 @@ type Jobs interface {
 
 	// Claim takes up to n queued jobs that may start on these hosts, in the
 	// order of their queues, moves each to sent under a raised fence and returns
-	// them. Fewer than n means that there are no more.
+	// them, also with an error: what is claimed must be sent. Fewer than n without one
+	// means that there are no more.
 	Claim(ctx context.Context, hosts []string, n int, now time.Time) ([]Job, error)
 
 	// Apply moves jobs through their lives, one after the other, in as few commits as
@@ -189,7 +190,7 @@ type Queues interface {
 	// the former are written by Advance, which reports them as ended. Asked again
 	// under the same id it touches nothing that came since, and returns the same Count,
 	// and in Active what is left. Errors: harp.ErrNotFound, harp.ErrConflict (the id is
-	// that of another operation), harp.ErrInvalid (id).
+	// that of another operation), harp.ErrInvalid (id), harp.ErrPruned (it may be forgotten).
 	CancelQueue(ctx context.Context, name harp.Value, op Operation) (QueueCancelled, error)
 
 	// ChangeQueue pauses or unpauses a queue, or gives it another concurrency, 0 that of
@@ -197,7 +198,7 @@ type Queues interface {
 	// given a concurrency is kept without jobs. What may start by it is claimed
 	// by Advance, which is due at once then. Asked again under the same id it changes
 	// nothing. Errors: harp.ErrNotFound, but for a pause, which makes the queue;
-	// harp.ErrConflict and harp.ErrInvalid (id) as CancelQueue.
+	// harp.ErrConflict, harp.ErrInvalid (id) and harp.ErrPruned as CancelQueue.
 	ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueChange, op Operation) error
 }
 
@@ -209,7 +210,8 @@ type Feed interface {
 
 	// Events returns events after a cursor that the filter selects, at most about
 	// maxBytes of them and at least one if there is one. It examines at most
-	// MaxExamined and may come back empty with a Cursor that has moved. Errors:
+	// MaxExamined and may come back empty with a Cursor that has moved. For events that
+	// cannot be read there is one of type harp.EventsMissing. Errors:
 	// harp.ErrInvalid (after, types), harp.ErrPruned.
 	Events(ctx context.Context, f harp.EventFilter, maxBytes int) (harp.EventPage, error)
 
@@ -253,7 +255,9 @@ type Upkeep interface {
 	AwaitFailure(ctx context.Context) error
 }
 
-// TombstoneTime is how long a pruned job's id is remembered.
+// TombstoneTime is how long a pruned job's id is remembered, at least: until the id is that
+// old by the clock as it is, too. Of ids that are no younger than one that was forgotten all
+// that are not stored are refused as pruned, wherever the clock is set to.
 const TombstoneTime = 31 * 24 * time.Hour
 
 // Retention says what is kept. A zero field keeps all.
@@ -309,7 +313,8 @@ type Hosts interface {
 	Host(ctx context.Context, name string) (Host, error)
 
 	// ListHosts returns up to limit hosts in the order of their names, from the
-	// one after the cursor. Errors: harp.ErrInvalid (cursor).
+	// one after the cursor, without any whose row cannot be read. Errors:
+	// harp.ErrInvalid (cursor).
 	ListHosts(ctx context.Context, cursor string, limit int) (page []Host, next string, err error)
 }
 
@@ -384,7 +389,7 @@ type Advanced struct {
 }
 
 // Operation is what an operator asks for once, however often it is asked: what came of
-// it is kept under its id for TombstoneTime.
+// it is kept under its id as long as that of a pruned job.
 type Operation struct {
 	ID   string // as of a job; "": it is never asked again
 	By   harp.Principal
@@ -395,6 +400,7 @@ type Operation struct {
 type QueueCancelled struct {
 	Count  int   // jobs that had not ended
 	Active []Job // those of them that hold an attempt and are to be asked to stop
+	More   bool  // there are more of those, which could not be read: it is to be asked again
 }
 
 // Append is consecutive records of an attempt on their way into the store.

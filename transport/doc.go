@@ -20,6 +20,6 @@
 //	5       4     exchange number, big endian; 0 on the control stream
 //	9       n     body: one msgpack value, or nothing
 //
-// Every body is length-capped before it is read and checked by [Validate] before
+// Every body is length-capped before it is read and checked by internal/msgpack before
 // it is decoded.
 package transport

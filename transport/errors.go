@@ -1,12 +1,16 @@
 package transport
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/harpcaller/harp/internal/msgpack"
+)
 
 // The conditions a caller can test for with errors.Is. What an error wraps says
 // more, but only for people.
 var (
 	// ErrMalformed is a body that is not one msgpack value within its limits.
-	ErrMalformed = errors.New("transport: malformed message")
+	ErrMalformed = msgpack.ErrMalformed
 	// ErrFrameTooLarge is a frame whose body is longer than its type may be.
 	ErrFrameTooLarge = errors.New("transport: frame too large")
 	// ErrProtocol is a peer, or a user of this package, that broke the rules of

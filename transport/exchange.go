@@ -240,7 +240,9 @@ func (x *Exchange) accept(f Frame) error {
 		end = io.EOF
 		x.gotEnd.Store(true)
 	}
-	x.in.put(f, end, x.lane.session.dying, x.lane.closed)
+	if !x.in.put(f, end, x.lane.session.dying, x.lane.closed) {
+		return x.lane.cutShort() // nobody reads on after End
+	}
 	return nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+
+	"github.com/harpcaller/harp/internal/msgpack"
 )
 
 // Type says what a frame means. Its meaning is the user's, from 0 to 126. 127 is
@@ -95,7 +97,7 @@ func (r *frameReader) read() (Frame, error) {
 	if err != nil {
 		return Frame{}, err
 	}
-	if err := Validate(body, ProtocolLimits); err != nil {
+	if err := msgpack.Validate(body, msgpack.ProtocolLimits); err != nil {
 		return Frame{}, err
 	}
 	f.Body = body

@@ -5,9 +5,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"strconv"
 	"testing"
 	"testing/iotest"
 
+	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -72,7 +74,7 @@ func FuzzFrame(f *testing.F) {
 			if len(frame.Body) > limit(frame.Type) {
 				t.Fatalf("%d bytes of type %d", len(frame.Body), frame.Type)
 			}
-			if len(frame.Body) > 0 && transport.Validate(frame.Body, transport.ProtocolLimits) != nil {
+			if len(frame.Body) > 0 && msgpack.Validate(frame.Body, msgpack.ProtocolLimits) != nil {
 				t.Fatal("a malformed body was received")
 			}
 			if again := transport.AppendFrame(nil, frame); !bytes.Equal(again, b[before:len(b)-r.Len()]) {
@@ -80,4 +82,22 @@ func FuzzFrame(f *testing.F) {
 			}
 		}
 	})
+}
+
+func BenchmarkFrame(b *testing.B) {
+	for _, n := range []int{100, 16 << 10, 1 << 20} {
+		f := transport.Frame{Type: 1, Exchange: 1, Body: bin(n)}
+		sent := transport.AppendFrame(nil, f)
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(len(sent)))
+			r := bytes.NewReader(nil)
+			for b.Loop() {
+				r.Reset(sent)
+				if _, err := transport.ReadFrame(r, anySize); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

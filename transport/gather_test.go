@@ -311,6 +311,8 @@ func TestInspector(t *testing.T) {
 		"pings within a body":     {bytes: tricky},
 		"pings, but not too many": {bytes: bytes.Repeat(ping, pingBurst)},
 		"too many pings":          {bytes: bytes.Repeat(ping, pingBurst+10), bad: true},
+		"too many behind data":    {bytes: append(bytes.Clone(frame), bytes.Repeat(ping, pingBurst+10)...), bad: true},
+		"too many between data":   {bytes: bytes.Repeat(append(bytes.Clone(ping), frame...), pingBurst+10), bad: true},
 		"a stream for nobody":     {bytes: yamuxFrame(1, yamuxSYN, 1, 0), bad: true},
 		"a stream with data":      {bytes: yamuxFrame(0, yamuxSYN, 1, 0), bad: true},
 		"a stream":                {bytes: yamuxFrame(1, yamuxSYN, 1, 0), opens: newLimiter(1, 1)},

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/harpcaller/harp/transport"
 )
@@ -502,4 +503,24 @@ func floodOfStreams(n int) []byte {
 		b = append(b, yamuxHeader(1, 1, uint32(2*i+3), 0)...)
 	}
 	return b
+}
+
+// A peer that closes the control stream alone has ended the session: a goroutine that sends on it hears
+// that, also while nobody reads it.
+func TestControlStreamIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := virtual.hostileAcceptor(t)
+		for range 100 {
+			write(h.control, frame(transport.Frame{Type: 1}))
+		}
+		synctest.Wait()
+		_ = h.control.Close()
+		if err := h.victim.openerControl.Send(transport.Frame{Type: 1}); !errors.Is(err, transport.ErrSessionClosed) {
+			t.Errorf("sent: %v", err)
+		}
+		<-h.victim.opener.Done()
+		if err := h.victim.opener.Err(); !errors.Is(err, transport.ErrSessionClosed) {
+			t.Errorf("the session: %v", err)
+		}
+	})
 }

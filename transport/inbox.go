@@ -30,22 +30,22 @@ type inbox struct {
 }
 
 // put adds a frame, waiting for room until stop or gone is closed; then the frame
-// is dropped. end, if not nil, is what follows the frame.
-func (in *inbox) put(f Frame, end error, stop, gone <-chan struct{}) {
+// is dropped, and it returns false. end, if not nil, is what follows the frame.
+func (in *inbox) put(f Frame, end error, stop, gone <-chan struct{}) bool {
 	for {
 		hear, taken := in.place(f, end)
 		if hear != nil {
 			hear(f, nil)
 		}
 		if taken {
-			return
+			return true
 		}
 		select {
 		case <-in.room: // made by place
 		case <-stop:
-			return
+			return false
 		case <-gone:
-			return
+			return false
 		}
 	}
 }

@@ -38,13 +38,16 @@ func (l *limiter) allow() bool {
 // does not count any more: where many do, the others would have to wait ever longer, and
 // give up as well.
 func (l *limiter) wait(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	l.mu.Lock()
 	now := time.Now()
 	delay := l.delayLocked(now)
 	l.countLocked(now)
 	l.mu.Unlock()
 	if delay <= 0 {
-		return context.Cause(ctx)
+		return nil
 	}
 	timer := time.NewTimer(delay)
 	defer timer.Stop()

@@ -3,10 +3,24 @@ package transport
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 )
+
+// What is not set is what the comments say.
+func TestDefaults(t *testing.T) {
+	if c := (ServeConfig{}).withDefaults(); c.HandshakeRate != 1000 || c.HandshakeLimit != 64 || c.Logger != slog.Default() {
+		t.Errorf("of Serve: %+v", c)
+	}
+	if o := (Options{}).withDefaults(); o.MaxLanes != 4096 || o.Window != 256<<10 || o.Logger != slog.Default() {
+		t.Errorf("of a session: %+v", o)
+	}
+	if o := (Options{Window: 100 << 20, MaxLanes: 1}).withDefaults(); o.MaxLanes != 1 || o.Window != 4<<20 {
+		t.Errorf("of a session: %+v", o)
+	}
+}
 
 func TestLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -36,6 +50,17 @@ func TestLimiter(t *testing.T) {
 		begun = time.Now()
 		if err := l.wait(t.Context()); err != nil || time.Since(begun) > 100*time.Millisecond {
 			t.Errorf("%v, after %v: who gave up is waited for", err, time.Since(begun))
+		}
+		time.Sleep(300 * time.Millisecond)
+		for range 100 {
+			if err := l.wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("with a ctx that is over: %v", err)
+			}
+		}
+		for n := range 3 {
+			if !l.allow() {
+				t.Errorf("number %d of a burst may not pass, of which nobody did", n)
+			}
 		}
 	})
 }

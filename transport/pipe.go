@@ -20,7 +20,7 @@ type pipe struct {
 	mu     sync.Mutex // guards what follows; never held while blocked
 	buf    []byte
 	first  int    // index of the next byte to read
-	marks  []mark // what is still on its way, in order
+	marks  []mark // what is still on its way, in order: none arrives before the one before it
 	ended  bool   // the writer is done: io.EOF after what is buffered
 	closed bool   // the reader is gone
 }
@@ -137,11 +137,7 @@ func (p *pipe) markLocked(n int) {
 	if delay == 0 && len(p.marks) == 0 {
 		return
 	}
-	at := time.Now().Add(delay)
-	if last := len(p.marks) - 1; last >= 0 && at.Before(p.marks[last].at) {
-		at = p.marks[last].at
-	}
-	p.marks = append(p.marks, mark{at: at, bytes: n})
+	p.marks = append(p.marks, mark{at: time.Now().Add(delay), bytes: n})
 }
 
 // write waits for room, for at most writeTimeout. The error is errStreamClosed

@@ -218,7 +218,7 @@ func (s *Session) openLane(ctx context.Context) (*lane, error) {
 	}
 	if err := s.opens.wait(ctx); err != nil {
 		s.lanes.cancel()
-		return nil, openWait(ctx, err)
+		return nil, ctx.Err()
 	}
 	opened := make(chan *lane)
 	s.start(func() {
@@ -244,15 +244,6 @@ func (s *Session) openLane(ctx context.Context) (*lane, error) {
 	case <-s.dying:
 		return nil, s.closedErr()
 	}
-}
-
-// openWait is the error of a wait for the rate limit, which does not begin when
-// ctx would end too soon.
-func openWait(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 }
 
 // Close ends the session for the reason given, which [Session.Err] returns from

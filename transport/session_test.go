@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -577,10 +578,4 @@ func equal(a, b transport.Frame) bool {
 func second[T any](_ T, err error) error { return err }
 
 // bin returns n bytes as msgpack.
-func bin(n int) []byte {
-	b, err := transport.Marshal(bytes.Repeat([]byte{'x'}, n))
-	if err != nil {
-		panic(err)
-	}
-	return b
-}
+func bin(n int) []byte { return msgpack.AppendBytes(nil, bytes.Repeat([]byte{'x'}, n)) }

@@ -408,3 +408,85 @@ func TestHandshakeTimeout(t *testing.T) {
 		}
 	})
 }
+
+// TestSessionEndsBeforeEndHasRoom: the session ends while the last frame of an exchange
+// waits behind those that nobody has received. They are received, and then that the rest
+// is missing.
+func TestSessionEndsBeforeEndHasRoom(t *testing.T) {
+	for _, begin := range []func(*testing.T, ends) *transport.Exchange{
+		func(t *testing.T, e ends) *transport.Exchange { return e.exchange(t) },
+		func(t *testing.T, e ends) *transport.Exchange {
+			x := selfReading(t, e.opener)
+			x.ReadAhead()
+			return x
+		},
+		func(t *testing.T, e ends) *transport.Exchange {
+			listenOnce(t, e.opener)
+			return e.exchange(t)
+		},
+	} {
+		inBubble(t, func(t *testing.T, e ends) {
+			const waiting = 16
+			e.serve(t, func(_ context.Context, x *transport.Exchange, f transport.Frame) {
+				for range f.Type - 1 {
+					_ = x.Send(1, false, nil)
+				}
+				_ = x.Send(2, true, nil)
+			})
+			x := begin(t, e)
+			send(t, x, 1+waiting, true, nil)
+			synctest.Wait()
+			e.opener.Close(nil)
+			for range waiting {
+				want(t, x, transport.Frame{Type: 1})
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			if f, err := x.Receive(ctx); !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, transport.ErrSessionClosed) {
+				t.Errorf("then came type %d, %v", f.Type, err)
+			}
+		})
+	}
+}
+
+// TestConnectionEndsWhileControlIsFull: the connection ends while frames of the control
+// stream wait for somebody who receives them, so that nobody reads it. Whoever reads a lane
+// notices that it was the session that ended, and all else ends with it.
+func TestConnectionEndsWhileControlIsFull(t *testing.T) {
+	for _, asks := range []func(*testing.T, ends) func() error{
+		func(t *testing.T, e ends) func() error {
+			x := e.exchange(t)
+			send(t, x, 1, false, nil)
+			return func() error { return second(x.Receive(context.Background())) }
+		},
+		func(t *testing.T, e ends) func() error {
+			x := selfReading(t, e.opener)
+			send(t, x, 1, false, nil)
+			return func() error { return second(x.Receive(context.Background())) }
+		},
+		func(t *testing.T, e ends) func() error {
+			h := newHeard()
+			send(t, listening(t, e.opener, h.hear), 1, false, nil)
+			return func() error { return <-h.end }
+		},
+	} {
+		inBubble(t, func(t *testing.T, e ends) {
+			e.serve(t, func(ctx context.Context, _ *transport.Exchange, _ transport.Frame) { <-ctx.Done() })
+			for range 100 {
+				if err := e.acceptorControl.Send(transport.Frame{Type: 1}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			receive := asks(t, e)
+			synctest.Wait()
+			e.acceptor.Close(nil)
+			if err := receive(); !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, transport.ErrSessionClosed) {
+				t.Errorf("the lane: %v", err)
+			}
+			<-e.opener.Done()
+			if err := e.opener.Err(); !errors.Is(err, transport.ErrSessionClosed) {
+				t.Errorf("the session: %v", err)
+			}
+		})
+	}
+}

@@ -11,33 +11,11 @@ import (
 	"github.com/harpcaller/harp"
 )
 
+// queueName is what names a queue in the usage of a command.
+const queueName = "{JSON | NAME=VALUE...}"
+
 func (c *cli) queueCommand() *cobra.Command {
-	const name = "{JSON | NAME=VALUE...}"
-	var (
-		concurrency int
-		dry         bool
-	)
-	set := &cobra.Command{
-		Use:   "set --concurrency N " + name,
-		Short: "Say how many jobs of a queue may run at a time",
-		Long: `Say how many jobs of a queue may run at a time. That holds also when the queue has
-been empty in between, until 0 takes it back: then the next call that makes the queue
-says it again.`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: c.changesQueue(&dry, func() (field, error) {
-			if concurrency < 0 {
-				return field{}, invalid("concurrency", "must not be negative; 0 takes back what was said")
-			}
-			return field{"concurrency", concurrency}, nil
-		}, func(ctx context.Context, queues *harp.Queues, name any) error {
-			return queues.SetConcurrency(ctx, name, concurrency)
-		}),
-	}
-	paused := func(is bool) func() (field, error) {
-		return func() (field, error) { return field{"paused", is}, nil }
-	}
-	set.Flags().IntVar(&concurrency, "concurrency", 0, "`how many`; 0 takes back what was said, for the next call that makes the queue")
-	_ = set.MarkFlagRequired("concurrency") // fails only for a flag that is not there
+	var dry bool
 	cmd := group("queue", "Look at queues, cancel what is in them, pause them",
 		&cobra.Command{
 			Use:         "ls",
@@ -47,38 +25,24 @@ says it again.`,
 			RunE:        c.asks(c.listQueues),
 		},
 		&cobra.Command{
-			Use:   "show " + name,
+			Use:   "show " + queueName,
 			Short: "Show a queue",
 			Args:  cobra.MinimumNArgs(1),
 			RunE:  c.asks(c.showQueue),
 		},
 		&cobra.Command{
-			Use:   "cancel " + name,
+			Use:   "cancel " + queueName,
 			Short: "Cancel all that is in a queue at this moment",
 			Args:  cobra.MinimumNArgs(1),
 			RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
 				return c.cancelQueue(ctx, caller, args, dry)
 			}),
 		},
-		&cobra.Command{
-			Use:   "pause " + name,
-			Short: "Let no job of a queue start; what runs goes on",
-			Args:  cobra.MinimumNArgs(1),
-			RunE: c.changesQueue(&dry, paused(true), func(ctx context.Context, queues *harp.Queues, name any) error {
-				return queues.Pause(ctx, name)
-			}),
-		},
-		&cobra.Command{
-			Use:   "unpause " + name,
-			Short: "Let the jobs of a paused queue start",
-			Args:  cobra.MinimumNArgs(1),
-			RunE: c.changesQueue(&dry, paused(false), func(ctx context.Context, queues *harp.Queues, name any) error {
-				return queues.Unpause(ctx, name)
-			}),
-		},
-		set)
+		c.queuePauseCommand("pause", "Let no job of a queue start; what runs goes on", true, &dry),
+		c.queuePauseCommand("unpause", "Let the jobs of a paused queue start", false, &dry),
+		c.queueSetCommand(&dry))
 	for _, sub := range cmd.Commands() {
-		if strings.Contains(sub.Use, name) {
+		if strings.Contains(sub.Use, queueName) {
 			sub.ValidArgsFunction = c.completeOnly(c.asksWords(queueWords))
 			if sub.Name() != "show" {
 				bindDryRun(sub, &dry)
@@ -92,6 +56,46 @@ The order of the keys does not matter.`
 	cmd.Example = `  harp queue show host=web01
   harp queue set --concurrency 4 host=web01
   harp queue cancel '{"host":"web01"}'`
+	return cmd
+}
+
+// queuePauseCommand pauses a queue, or lets it go on.
+func (c *cli) queuePauseCommand(verb, short string, paused bool, dry *bool) *cobra.Command {
+	return &cobra.Command{
+		Use:   verb + " " + queueName,
+		Short: short,
+		Args:  cobra.MinimumNArgs(1),
+		RunE: c.changesQueue(dry, func() (field, error) { return field{"paused", paused}, nil },
+			func(ctx context.Context, queues *harp.Queues, name any) error {
+				if paused {
+					return queues.Pause(ctx, name)
+				}
+				return queues.Unpause(ctx, name)
+			}),
+	}
+}
+
+// queueSetCommand gives a queue another concurrency.
+func (c *cli) queueSetCommand(dry *bool) *cobra.Command {
+	var concurrency int
+	cmd := &cobra.Command{
+		Use:   "set --concurrency N " + queueName,
+		Short: "Say how many jobs of a queue may run at a time",
+		Long: `Say how many jobs of a queue may run at a time. That holds also when the queue has
+been empty in between, until 0 takes it back: then the next call that makes the queue
+says it again.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: c.changesQueue(dry, func() (field, error) {
+			if concurrency < 0 {
+				return field{}, invalid("concurrency", "must not be negative; 0 takes back what was said")
+			}
+			return field{"concurrency", concurrency}, nil
+		}, func(ctx context.Context, queues *harp.Queues, name any) error {
+			return queues.SetConcurrency(ctx, name, concurrency)
+		}),
+	}
+	cmd.Flags().IntVar(&concurrency, "concurrency", 0, "`how many`; 0 takes back what was said, for the next call that makes the queue")
+	_ = cmd.MarkFlagRequired("concurrency") // fails only for a flag that is not there
 	return cmd
 }
 

@@ -8,8 +8,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/harpcaller/harp"
-	"github.com/harpcaller/harp/internal/pack"
-	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/internal/msgpack"
 )
 
 // plain checks arguments as they lie there, by a schema that asks for nothing but
@@ -29,18 +28,18 @@ type plainField struct {
 	bit uint64
 }
 
-// kind is a set of forms of a value.
+// kind is a set of kinds of values.
 type kind uint
 
 const (
-	kindNil kind = 1 << iota
-	kindBool
-	kindInt
-	kindFloat
-	kindText
-	kindBytes
-	kindList
-	kindMap
+	kindNil   kind = 1 << msgpack.KindNil
+	kindBool  kind = 1 << msgpack.KindBool
+	kindInt   kind = 1 << msgpack.KindInt
+	kindFloat kind = 1 << msgpack.KindFloat
+	kindText  kind = 1 << msgpack.KindString
+	kindBytes kind = 1 << msgpack.KindBytes
+	kindList  kind = 1 << msgpack.KindArray
+	kindMap   kind = 1 << msgpack.KindMap
 )
 
 // scalars are what may stand where anything goes: a map or list there may hold what
@@ -145,10 +144,10 @@ func (p *plain) setFields(s *jsonschema.Schema) bool {
 // accepts reports whether args, which may be any bytes, are a valid value that fits as
 // it is.
 func (p *plain) accepts(args harp.Value) bool {
-	if p == nil || transport.Validate(args, transport.ValueLimits) != nil {
+	if p == nil || msgpack.Validate(args, msgpack.ValueLimits) != nil {
 		return false
 	}
-	r := pack.NewReader(args)
+	r := msgpack.NewReader(args)
 	p.read(&r)
 	return r.Done()
 }
@@ -160,8 +159,8 @@ const emptyMap = 0x80
 func (p *plain) acceptsNone() bool { return p != nil && p.kinds == kindMap && p.required == 0 }
 
 // read reads a value. If it does not fit the reader gets odd.
-func (p *plain) read(r *pack.Reader) {
-	k := kindAt(r)
+func (p *plain) read(r *msgpack.Reader) {
+	k := kind(1) << r.Kind()
 	if p.kinds&k == 0 {
 		r.Fail()
 		return
@@ -192,7 +191,7 @@ func (p *plain) read(r *pack.Reader) {
 
 // readMap reads an object whose keys are texts and each there once: of keys that are
 // no properties that is known when they are sorted.
-func (p *plain) readMap(r *pack.Reader) {
+func (p *plain) readMap(r *msgpack.Reader) {
 	var seen uint64
 	var last []byte
 	for range r.Map() {
@@ -215,27 +214,4 @@ func (p *plain) readMap(r *pack.Reader) {
 	if seen&p.required != p.required {
 		r.Fail()
 	}
-}
-
-// kindAt says what the next value is, 0 if it has no plain form.
-func kindAt(r *pack.Reader) kind {
-	switch c := r.Peek(); {
-	case c <= 0x7f || c >= 0xe0 || c >= 0xcc && c <= 0xd3:
-		return kindInt
-	case c <= 0x8f || c == 0xde || c == 0xdf:
-		return kindMap
-	case c <= 0x9f || c == 0xdc || c == 0xdd:
-		return kindList
-	case c <= 0xbf || c >= 0xd9 && c <= 0xdb:
-		return kindText
-	case c == 0xc0:
-		return kindNil
-	case c == 0xc2 || c == 0xc3:
-		return kindBool
-	case c >= 0xc4 && c <= 0xc6:
-		return kindBytes
-	case c == 0xcb:
-		return kindFloat
-	}
-	return 0
 }

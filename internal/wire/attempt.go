@@ -125,6 +125,17 @@ type Records struct {
 	Records []Record `msgpack:"records"`
 }
 
+// room is room for the records.
+func (m *Records) room() (n int) {
+	for i := range m.Records {
+		n += RecordRoom + len(m.Records[i].Value)
+	}
+	return n
+}
+
+// RecordRoom is room for what a [PulledRecord] holds beside its kind and value.
+const RecordRoom = 76
+
 // Record is one partial result.
 type Record struct {
 	Time      int64  `msgpack:"t"`

@@ -63,6 +63,15 @@ type Pulled struct {
 	Ended   bool  `msgpack:"ended,omitempty"`   // the job has ended and these are its last
 }
 
+// room is room for the rows with their heads.
+func (m *Pulled) room() (n int) {
+	const head = 5
+	for _, row := range m.Records {
+		n += head + len(row)
+	}
+	return n
+}
+
 // PulledRecord is a record with its attempt.
 type PulledRecord struct {
 	Seq     int64 `msgpack:"seq"`

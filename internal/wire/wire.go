@@ -10,9 +10,8 @@ package wire
 
 import (
 	"fmt"
-	"reflect"
 
-	"github.com/harpcaller/harp/internal/pack"
+	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -125,20 +124,26 @@ func MaxBody(t transport.Type) int {
 	return MaxControl
 }
 
-// Encode returns the bytes of a message. In strings that are not UTF-8, as an error's
-// text can be, U+FFFD takes the place of what is wrong: a peer would close the
-// session. A message that cannot be encoded is a defect of the program: Encode
-// panics.
-func Encode(message any) []byte {
-	if m, ok := message.(plainEncoder); ok {
-		if b := m.encodePlain(); b != nil {
-			return b
-		}
+// codec encodes and decodes messages. In strings that are not UTF-8, as an error's text can
+// be, U+FFFD takes the place of what is wrong: a peer would close the session.
+var codec = msgpack.Codec{Text: true}
+
+// Encode returns the bytes of a message. A message that cannot be encoded is a defect of the
+// program: Encode panics.
+func Encode[M any](message M) []byte {
+	room := usualSize
+	if m, ok := any(&message).(interface{ room() int }); ok {
+		room += m.room()
 	}
-	if v := reflect.ValueOf(message); message != nil && !isText(v) {
-		message = text(v).Interface()
-	}
-	b, err := transport.Marshal(message)
+	return Append(make([]byte, 0, room), &message)
+}
+
+// usualSize is how long most messages are.
+const usualSize = 128
+
+// Append appends what Encode returns of the message that is pointed to.
+func Append[M any](b []byte, message *M) []byte {
+	b, err := codec.Append(b, message)
 	if err != nil {
 		panic(fmt.Sprintf("wire: encode %T: %v", message, err))
 	}
@@ -146,36 +151,18 @@ func Encode(message any) []byte {
 }
 
 // Decode reads a message from bytes that came from outside. Errors:
-// transport.ErrMalformed.
+// msgpack.ErrMalformed.
 func Decode(b []byte, message any) error {
-	return decode(b, message, transport.ProtocolLimits)
-}
-
-// DecodeBody is Decode for the body of a frame, which transport has validated.
-func DecodeBody(b []byte, message any) error {
-	if m, ok := message.(plainDecoder); ok && m.decodePlain(pack.NewReader(b)) {
-		return nil
-	}
-	return Decode(b, message)
-}
-
-// rowLimits are the limits of each of the [Rows] of an answer.
-var rowLimits = transport.Limits{Depth: transport.ProtocolLimits.Depth, Elements: 16 * transport.ProtocolLimits.Elements}
-
-// DecodeRow reads one of the rows of an answer. Errors: transport.ErrMalformed.
-func DecodeRow(row []byte, message any) error {
-	return decode(row, message, rowLimits)
-}
-
-func decode(b []byte, message any, l transport.Limits) error {
-	if m, ok := message.(plainDecoder); ok && transport.Validate(b, l) == nil && m.decodePlain(pack.NewReader(b)) {
-		return nil
-	}
-	if err := transport.Unmarshal(b, message, l); err != nil {
+	if err := msgpack.Validate(b, msgpack.ProtocolLimits); err != nil {
 		return err
 	}
-	if !isText(reflect.ValueOf(message)) {
-		return &transport.DecodeError{Err: errNotText}
-	}
-	return nil
+	return codec.Decode(b, message)
 }
+
+// DecodeBody is Decode for the body of a frame, which transport has validated. The message
+// keeps parts of the body.
+func DecodeBody(b []byte, message any) error { return codec.DecodeShared(b, message) }
+
+// DecodeRow reads one of the [Rows] of an answer, of which the message keeps parts. A row
+// may hold more values than a message. Errors: msgpack.ErrMalformed.
+func DecodeRow(row []byte, message any) error { return codec.DecodeShared(row, message) }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -145,22 +146,23 @@ var cancelling = []rule{
 			w.Fatalf("after silence: effect %+v, cancel %+v", c.Effect, c.Job.Cancel)
 		}
 	}},
-	{"cancel/again/forgotten", "what came of a request is forgotten after TombstoneTime", func(w *world) {
+	{"cancel/again/forgotten", "what came of a request is remembered for TombstoneTime; then it is refused", func(w *world) {
 		q := queue("q")
-		op := store.Operation{ID: harp.NewID(), By: somebody, Time: w.now}
+		op := store.Operation{ID: w.id(), By: somebody, Time: w.now}
 		w.submit(in(q))
 		_, err := w.st.CancelQueue(w.ctx(), q, op)
 		w.must(err)
 		for _, c := range []struct {
 			pass  time.Duration
 			count int
-		}{{store.TombstoneTime - time.Hour, 1}, {2 * time.Hour, 0}} {
+			err   error
+		}{{store.TombstoneTime - time.Hour, 1, nil}, {2 * time.Hour, 0, harp.ErrPruned}} {
 			w.pass(c.pass)
 			_, err := w.st.Prune(w.ctx(), store.Retention{}, w.now)
 			w.must(err)
 			done, err := w.st.CancelQueue(w.ctx(), q, op)
-			if done.Count != c.count {
-				w.Fatalf("asked again it answers %d, want %d: %v", done.Count, c.count, err)
+			if done.Count != c.count || !errors.Is(err, c.err) {
+				w.Fatalf("asked again it answers %d, %v, want %d, %v", done.Count, err, c.count, c.err)
 			}
 		}
 	}},

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -73,8 +74,52 @@ var clocks = []rule{
 		}
 		w.pass(store.TombstoneTime)
 		w.prune(store.Retention{})
+		w.gone(gone) // by the clock as it is its id is young
+		w.pass(40 * 24 * time.Hour)
+		w.prune(store.Retention{})
 		_, err := w.st.Job(w.ctx(), gone.ID)
 		w.wants(err, harp.ErrNotFound)
+	}},
+	{"clock/back", "an id that was pruned, or an operator's, is never taken for a new one: neither where the clock was set back before it would be forgotten, nor after, nor is one refused that is new", func(w *world) {
+		const month, week = store.TombstoneTime, 7 * 24 * time.Hour
+		q := queue("q")
+		for name, passes := range map[string]func(){
+			"before": func() { w.setClock(-2 * week); w.pass(month + week) },
+			"after":  func() { w.pass(month + week); w.prune(store.Retention{}); w.setClock(-2 * week) },
+		} {
+			s, op := w.submission(), store.Operation{ID: w.id(), By: somebody, Time: w.now}
+			w.submit(in(q))
+			first, err := w.st.CancelQueue(w.ctx(), q, op)
+			w.must(err)
+			out, err := w.st.Submit(w.ctx(), []store.Submission{s}, w.now)
+			w.must(err)
+			w.apply(out[0].Job, store.CancelReq)
+			w.prune(store.Retention{EndedBefore: w.now.Add(1)})
+			passes()
+			w.prune(store.Retention{})
+			out, err = w.st.Submit(w.ctx(), []store.Submission{s}, w.now)
+			w.must(err)
+			if !errors.Is(out[0].Err, harp.ErrPruned) {
+				w.Fatalf("%s: the id of a pruned job is taken: %+v", name, out[0])
+			}
+			kept := w.submit(in(q))
+			if done, err := w.st.CancelQueue(w.ctx(), q, op); err == nil && done.Count != first.Count || err != nil && !errors.Is(err, harp.ErrPruned) {
+				w.Fatalf("%s: an operator's request gives %+v, %v", name, done, err)
+			}
+			w.state(kept, harp.StateQueued)
+		}
+	}},
+	{"clock/wild", "ids that were made while the clock was far ahead for a while are refused, and no others", func(w *world) {
+		w.setClock(1000 * 24 * time.Hour)
+		gone := w.ended(1)
+		w.prune(store.Retention{EndedBefore: w.now.Add(1)})
+		w.setClock(-1000 * 24 * time.Hour)
+		for range 2 {
+			w.pass(store.TombstoneTime + time.Hour)
+			w.prune(store.Retention{})
+			w.submit()
+			w.gone(gone)
+		}
 	}},
 }
 
@@ -104,5 +149,19 @@ var reopeningClock = []rule{
 				w.Fatalf("set by %v, the key lasts longer than it was to", by)
 			}
 		}
+	}},
+	{"reopen/forgotten", "an id that was pruned and forgotten is refused after a restart, wherever the clock was set to", func(w *world) {
+		s := w.submission()
+		out, err := w.st.Submit(w.ctx(), []store.Submission{s}, w.now)
+		w.must(err)
+		w.apply(out[0].Job, store.CancelReq)
+		w.prune(store.Retention{EndedBefore: w.now.Add(1)})
+		w.pass(store.TombstoneTime)
+		w.prune(store.Retention{})
+		w.setClock(-store.TombstoneTime)
+		w.reopen()
+		out, err = w.st.Submit(w.ctx(), []store.Submission{s}, w.now)
+		w.must(err)
+		w.wants(out[0].Err, harp.ErrPruned)
 	}},
 }

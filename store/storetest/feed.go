@@ -31,6 +31,17 @@ var feeding = []rule{
 			w.Fatalf("the last event is\n%+v, want\n%+v", last, want)
 		}
 	}},
+	{"feed/away", "a host that is away is told of with when it was last heard, however long ago the store was told another time", func(w *world) {
+		_, err := w.st.OpenSession(w.ctx(), store.Session{Host: "h", At: w.now})
+		w.must(err)
+		w.submit()
+		w.pass(time.Hour)
+		w.must(w.st.PutHost(w.ctx(), store.Host{Name: "h", LastHeard: w.now}))
+		got := w.events(harp.EventFilter{After: harp.EventsFromStart, Types: []string{"host.away"}})
+		if len(got) != 1 || !got[0].Time.Equal(w.now) {
+			w.Fatalf("it is told %+v, want at %v", got, w.now)
+		}
+	}},
 	{"feed/submitted", "a job that waits has come in one event, with the state that it came in; one that is refused or submitted again in none", func(w *world) {
 		s := w.submission()
 		for range 2 {

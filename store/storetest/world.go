@@ -2,9 +2,12 @@ package storetest
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
@@ -87,10 +90,18 @@ func label(k, v string) setting {
 	return func(s *store.Submission) { s.Job.Labels = map[string]string{k: v} }
 }
 
+// id is an id that is made now.
+func (w *world) id() string {
+	i := uuid.MustParse(harp.NewID())
+	ms := binary.BigEndian.AppendUint64(nil, uint64(w.now.UnixMilli())<<16) //nolint:gosec // not before 1970
+	copy(i[:6], ms)
+	return i.String()
+}
+
 // submission is a call of procedure "p" on host "h", as settings change it.
 func (w *world) submission(settings ...setting) store.Submission {
 	s := store.Submission{
-		Job:     store.Job{ID: harp.NewID(), Host: "h", Procedure: "p", OfflineWait: harp.NoLimit, SubmitTime: w.now},
+		Job:     store.Job{ID: w.id(), Host: "h", Procedure: "p", OfflineWait: harp.NoLimit, SubmitTime: w.now},
 		Request: harp.Submission{Request: []byte("request")},
 	}
 	for _, set := range settings {

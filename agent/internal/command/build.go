@@ -197,7 +197,7 @@ func (b *builder) word(field, text string, argv bool) template {
 		b.errorf(field, "must be at most %d bytes: Linux takes no more in an element", maxElement)
 	}
 	for _, p := range t {
-		b.use(field, p, usage{argv: p.form != formFile, first: argv && p.form != formFile && t.first(p.name), file: p.form == formFile})
+		b.use(field, p, usage{argv: p.form != formFile, first: argv && p.form != formFile && t.first(p.name)})
 	}
 	return t
 }
@@ -207,9 +207,8 @@ func (b *builder) use(field string, p part, u usage) {
 	if p.name == "" {
 		return
 	}
-	u.file = u.file || p.form == formFile
 	was := b.uses[p.name]
-	b.uses[p.name] = usage{argv: was.argv || u.argv, first: was.first || u.first, file: was.file || u.file, stdin: was.stdin || u.stdin}
+	b.uses[p.name] = usage{argv: was.argv || u.argv, first: was.first || u.first, stdin: was.stdin || u.stdin}
 	decl, known := b.d.Params.byName[p.name]
 	if !known {
 		there := "there are none"

@@ -40,6 +40,11 @@ func TestExec(t *testing.T) {
 	if spec, err = prepare(t, c, harp.Args{"argv": []string{"/bin/echo"}}, false); err != nil || spec.Command.Dir != "/usr" {
 		t.Errorf("without cwd it runs in %q, %v", spec.Command.Dir, err)
 	}
+	longest := strings.Repeat("x", maxElement)
+	spec, err = prepare(t, c, harp.Args{"argv": []string{"ls", longest}, "env": map[string]string{"LINES": longest[len("LINES="):]}}, false)
+	if err != nil || spec.Command.Argv[1] != longest {
+		t.Errorf("the longest that Linux takes: %v", err)
+	}
 	for _, test := range []struct {
 		args  harp.Args
 		field string
@@ -54,7 +59,7 @@ func TestExec(t *testing.T) {
 		{harp.Args{"argv": []string{"ls", strings.Repeat("é", maxElement/2+1)}}, "args.argv[1]"},
 		{harp.Args{"argv": []string{"ls"}, "env": map[string]string{"LD_PRELOAD": "/x"}}, "args.env.LD_PRELOAD"},
 		{harp.Args{"argv": []string{"ls"}, "env": map[string]string{"PATH": "/x"}}, "args.env.PATH"},
-		{harp.Args{"argv": []string{"ls"}, "env": map[string]string{"LINES": strings.Repeat("x", maxElement)}}, "args.env.LINES"},
+		{harp.Args{"argv": []string{"ls"}, "env": map[string]string{"LINES": longest[len("LINES"):]}}, "args.env.LINES"},
 		{harp.Args{"argv": []string{"ls"}, "cwd": "/etc"}, "args.cwd"},
 		{harp.Args{"argv": []string{"ls"}, "cwd": "/usr/../etc"}, "args.cwd"},
 		{harp.Args{"argv": []string{"ls"}, "shell": true}, "args.shell"},
@@ -79,17 +84,26 @@ func TestExecOfAnything(t *testing.T) {
 }
 
 func TestExecPolicyIsChecked(t *testing.T) {
-	for field, p := range map[string]ExecPolicy{
-		"exec.env":  {Env: []string{"LD_LIBRARY_PATH"}},
-		"exec.dirs": {Dirs: []string{"tmp"}},
-		"exec":      {Grace: -1},
+	for _, test := range []struct {
+		field  string
+		policy ExecPolicy
+	}{
+		{"exec.env", ExecPolicy{Env: []string{"LINES", "LD_LIBRARY_PATH"}}},
+		{"exec.env", ExecPolicy{Env: []string{"HARP_X"}}},
+		{"exec.env", ExecPolicy{PassEnv: []string{"HARP_JOB"}}},
+		{"exec.env", ExecPolicy{PassEnv: []string{"A B"}}},
+		{"exec.dirs", ExecPolicy{Dirs: []string{"tmp"}}},
+		{"exec.dirs", ExecPolicy{Dirs: []string{"/usr", "/usr/"}}},
+		{"exec", ExecPolicy{Grace: -1}},
+		{"exec", ExecPolicy{Timeout: -1}},
+		{"exec", ExecPolicy{MaxExecTime: -1}},
 	} {
-		if _, err := Exec(p); fieldOf(err) != field {
-			t.Errorf("want an error of %s, got %v", field, err)
+		if _, err := Exec(test.policy); fieldOf(err) != test.field || !errors.Is(err, harp.ErrInvalid) {
+			t.Errorf("%+v: want an error of %s, got %v", test.policy, test.field, err)
 		}
 	}
-	if _, err := Exec(ExecPolicy{PassEnv: []string{"HARP_JOB"}}); !errors.Is(err, harp.ErrInvalid) {
-		t.Errorf("HARP_JOB can be passed on: %v", err)
+	if c, err := Exec(ExecPolicy{Grace: 1, Timeout: 2, MaxExecTime: 3, PassEnv: []string{"LD_LIBRARY_PATH"}}); err != nil || c.grace != 1 {
+		t.Errorf("one that can be: %v", err)
 	}
 }
 

@@ -27,8 +27,9 @@ const maxFile = 1 << 20
 // joined if there are several; os's for what cannot be read. With an error there are no
 // commands.
 //
-// able says whether this machine can keep limits by a controller of cgroup v2.
-func Load(dir string, able func(controller string) error) ([]*Command, error) {
+// able says whether this machine can keep limits by a controller of cgroup v2, and most is how
+// many bytes a result may have.
+func Load(dir string, able func(controller string) error, most int) ([]*Command, error) {
 	paths, err := files(dir)
 	if err != nil {
 		return nil, err
@@ -39,7 +40,7 @@ func Load(dir string, able func(controller string) error) ([]*Command, error) {
 		from  = map[string]string{} // the file, by procedure
 	)
 	for _, path := range paths {
-		f, list, err := read(path, able)
+		f, list, err := read(path, able, most)
 		wrong = append(wrong, err)
 		for _, c := range list {
 			if other, ok := from[c.Doc.Name]; ok {
@@ -91,7 +92,7 @@ func files(dir string) ([]string, error) {
 }
 
 // read reads a file of procedures. There are none with an error.
-func read(path string, able func(controller string) error) (*yamlfile.File, []*Command, error) {
+func read(path string, able func(controller string) error, most int) (*yamlfile.File, []*Command, error) {
 	text, err := readTrusted(path)
 	if err != nil {
 		return nil, nil, err
@@ -102,7 +103,7 @@ func read(path string, able func(controller string) error) (*yamlfile.File, []*C
 	}
 	var wrong []error
 	for _, c := range list {
-		wrong = append(wrong, c.untrusted(f, "command", c.scripts), c.untrusted(f, "dry_run", c.dryScripts))
+		wrong = append(wrong, c.tooLarge(f, most), c.untrusted(f, "command", c.scripts), c.untrusted(f, "dry_run", c.dryScripts))
 		for _, n := range c.needs {
 			wrong = append(wrong, c.unable(f, n, able))
 		}
@@ -111,6 +112,14 @@ func read(path string, able func(controller string) error) (*yamlfile.File, []*C
 		return f, nil, err
 	}
 	return f, list, nil
+}
+
+// tooLarge reports whether a file allows results that the agent does not.
+func (c *Command) tooLarge(f *yamlfile.File, most int) error {
+	if allowed := most - resultRoom; c.result.Max != defaultResult && c.result.Max > allowed {
+		return f.Errorf(c.Doc.Name+".result.max", "must be at most %d", allowed)
+	}
+	return nil
 }
 
 // untrusted reports whether others could change what a field of a procedure runs.

@@ -16,6 +16,7 @@ import (
 	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/internal/needs"
 	"github.com/harpcaller/harp/internal/schema"
+	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/internal/yamlfile"
 )
 
@@ -51,7 +52,7 @@ func examples(t testing.TB) map[string]*Command {
 		}
 		files[e.Name()] = string(text)
 	}
-	list, err := Load(folder(t, files), hasAll)
+	list, err := Load(folder(t, files), hasAll, wire.MaxMessage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,18 +99,18 @@ func TestLimitsOfExamples(t *testing.T) {
 }
 
 func TestLoadOfNothing(t *testing.T) {
-	list, err := Load(folder(t, map[string]string{"README": "x", ".hidden.yaml": "x: [", "none.yaml": "# nothing\n"}), hasAll)
+	list, err := Load(folder(t, map[string]string{"README": "x", ".hidden.yaml": "x: [", "none.yaml": "# nothing\n"}), hasAll, wire.MaxMessage)
 	if err != nil || len(list) > 0 {
 		t.Errorf("loaded %v, %v", list, err)
 	}
-	if _, err := Load(filepath.Join(t.TempDir(), "none"), hasAll); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Load(filepath.Join(t.TempDir(), "none"), hasAll, wire.MaxMessage); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of no directory the error is %v", err)
 	}
 }
 
 func TestLoadNamesBothFilesOfADuplicate(t *testing.T) {
 	dir := folder(t, map[string]string{"a.yaml": "# one\nx:\n  command: [a]\n", "b.yml": "y: {command: [a]}\nx: {command: [b]}\n"})
-	list, err := Load(dir, hasAll)
+	list, err := Load(dir, hasAll, wire.MaxMessage)
 	want := filepath.Join(dir, "b.yml") + ":2: x: is in " + filepath.Join(dir, "a.yaml") + " already"
 	if list != nil || !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, %v; want %s", list, err, want)
@@ -117,7 +118,7 @@ func TestLoadNamesBothFilesOfADuplicate(t *testing.T) {
 }
 
 func TestLoadJoinsTheErrorsOfAllFiles(t *testing.T) {
-	_, err := Load(folder(t, map[string]string{"a.yaml": "x: {command: [a], odd: 1}\n", "b.yml": "y: {comand: [a]}\n", "c.yaml": "z: {command: []}\n"}), hasAll)
+	_, err := Load(folder(t, map[string]string{"a.yaml": "x: {command: [a], odd: 1}\n", "b.yml": "y: {comand: [a]}\n", "c.yaml": "z: {command: []}\n"}), hasAll, wire.MaxMessage)
 	for _, want := range []string{"a.yaml:1: x.odd: is not known", "b.yml:1: y.comand: is not known", "c.yaml:1: z.command: is missing"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %s:\n%v", want, err)
@@ -131,7 +132,7 @@ func TestLoadRefusesWhatOthersCanWrite(t *testing.T) {
 		if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
 			t.Fatal(err)
 		}
-		_, err := Load(dir, hasAll)
+		_, err := Load(dir, hasAll, wire.MaxMessage)
 		var wrong *yamlfile.Error
 		if !errors.As(err, &wrong) || wrong.File != filepath.Join(dir, name) || !strings.Contains(wrong.Message, "can be written by others") {
 			t.Errorf("%s with mode %v: %v", name, mode, err)
@@ -145,7 +146,7 @@ func TestLoadRefusesAnotherUsersFile(t *testing.T) {
 	if err := os.Chown(filepath.Join(dir, "a.yaml"), 65534, 65534); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(dir, hasAll); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), "is owned by user 65534") {
+	if _, err := Load(dir, hasAll, wire.MaxMessage); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), "is owned by user 65534") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -155,11 +156,11 @@ func TestLoadRefusesWhatIsNoFile(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "a.yaml"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(dir, hasAll); !errors.Is(err, harp.ErrInvalid) {
+	if _, err := Load(dir, hasAll, wire.MaxMessage); !errors.Is(err, harp.ErrInvalid) {
 		t.Errorf("of a directory the error is %v", err)
 	}
 	dir = folder(t, map[string]string{"a.yaml": "#" + strings.Repeat("x", maxFile)})
-	if _, err := Load(dir, hasAll); !errors.Is(err, harp.ErrInvalid) {
+	if _, err := Load(dir, hasAll, wire.MaxMessage); !errors.Is(err, harp.ErrInvalid) {
 		t.Errorf("of a large file the error is %v", err)
 	}
 }
@@ -354,7 +355,7 @@ func TestLimitsThatCannotBeKeptAreRefused(t *testing.T) {
 			return nil
 		}
 		return cannot
-	})
+	}, wire.MaxMessage)
 	for _, want := range []string{"f.yaml:4: x.cpu_max: cannot be had here: not enabled", "f.yaml:5: x.pids_max: cannot be had here: not enabled"} {
 		if !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
@@ -363,7 +364,7 @@ func TestLimitsThatCannotBeKeptAreRefused(t *testing.T) {
 	if err != nil && strings.Contains(err.Error(), "memory_max") {
 		t.Errorf("what can be kept is refused: %v", err)
 	}
-	list, err := Load(dir, hasAll)
+	list, err := Load(dir, hasAll, wire.MaxMessage)
 	if err != nil {
 		t.Fatal(err)
 	}

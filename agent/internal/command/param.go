@@ -58,7 +58,6 @@ type parameter struct {
 type usage struct {
 	argv  bool // as it is, in an element of a command or in a variable
 	first bool // at the begin of an element, where - would be an option's
-	file  bool // its content in a file
 	stdin bool
 }
 

@@ -296,6 +296,7 @@ func TestArgumentsThatAreRefused(t *testing.T) {
 		{"{type: json}", "{{.p}}", -5, "args.p", "must not begin with -"},
 		{"{type: json}", "{{.p}}", strings.Repeat("x", maxElement), "args.p", "at most 131071 bytes"},
 		{"{type: path}", "{{.p}}", "a/b", "args.p", "must match"},
+		{"{type: path}", "{{.p}}", "", "args.p", "must match"},
 		{"{type: path}", "{{.p}}", "/a/../b", "args.p", "must match"},
 		{"{type: path}", "{{.p}}", "/..", "args.p", "must match"},
 		{"{type: path}", "{{.p}}", "/a\x00", "args.p", "must match"},
@@ -319,6 +320,20 @@ func TestArgumentsThatAreRefused(t *testing.T) {
 	for _, good := range []string{dir, dir + "/", dir + "/a/b..c/...", dir + "/./a"} {
 		if spec, err := prepare(t, c, harp.Args{"p": good}, false); err != nil || spec.Command.Argv[1] != good {
 			t.Errorf("%s is refused: %v", good, err)
+		}
+	}
+	longest := strings.Repeat("x", maxElement)
+	for _, kind := range []string{"string", "list", "json"} {
+		arg, element, words := any(longest), "{{.p}}", longest
+		switch kind {
+		case "list":
+			arg, element = []string{longest}, "{{.p...}}"
+		case "json":
+			arg, words = longest[len(`""`):], `"`+longest[len(`""`):]+`"`
+		}
+		c := one(t, "x: {params: {p: {type: "+kind+"}}, command: [x, '"+element+"']}")
+		if spec, err := prepare(t, c, harp.Args{"p": arg}, false); err != nil || spec.Command.Argv[1] != words {
+			t.Errorf("the longest %s that Linux takes is refused: %v", kind, err)
 		}
 	}
 }

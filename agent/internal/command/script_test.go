@@ -10,6 +10,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/needs"
+	"github.com/harpcaller/harp/internal/wire"
 )
 
 // scripts is a folder with procedures that name a script in a folder beside it.
@@ -51,14 +52,14 @@ func TestScriptsThatOthersCanWriteAreRefused(t *testing.T) {
 		"[awk, -f, bin/run.sh]", `["true"], dry_run: [./bin/run.sh]`, "[run.sh], env: {PATH: '/none:BIN'}", "[xargs, run.sh], env: {PATH: BIN}",
 	} {
 		dir, script := scripts(t, command)
-		list, err := Load(dir, hasAll)
+		list, err := Load(dir, hasAll, wire.MaxMessage)
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%s: %v", command, err)
 		}
 		bad := filepath.Dir(script)
 		for path, good := range map[string]fs.FileMode{script: 0o755, bad: 0o755} {
 			chmod(t, path, 0o777)
-			_, err := Load(dir, hasAll)
+			_, err := Load(dir, hasAll, wire.MaxMessage)
 			if !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), path+" can be written by others") || !strings.Contains(err.Error(), "a.yaml:1: x.") {
 				t.Errorf("%s with %s open: %v", command, path, err)
 			}
@@ -82,11 +83,11 @@ func TestScriptsBehindLinksAreChecked(t *testing.T) {
 	if err := os.Symlink(script, filepath.Join(dir, "bin", "link")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(dir, hasAll); err != nil {
+	if _, err := Load(dir, hasAll, wire.MaxMessage); err != nil {
 		t.Fatal(err)
 	}
 	chmod(t, script, 0o775)
-	if _, err := Load(dir, hasAll); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), script+" can be written by others") {
+	if _, err := Load(dir, hasAll, wire.MaxMessage); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), script+" can be written by others") {
 		t.Errorf("behind a link: %v", err)
 	}
 }
@@ -99,11 +100,11 @@ func TestInterpretersOfScriptsAreChecked(t *testing.T) {
 	for _, first := range []string{"#!" + interpreter + "\n", "#! " + interpreter + " -x\n", "#!/usr/bin/env " + interpreter + "\n"} {
 		writeScript(t, script, first)
 		chmod(t, interpreter, 0o755)
-		if _, err := Load(dir, hasAll); err != nil {
+		if _, err := Load(dir, hasAll, wire.MaxMessage); err != nil {
 			t.Errorf("%q: %v", first, err)
 		}
 		chmod(t, interpreter, 0o777)
-		if _, err := Load(dir, hasAll); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), interpreter+" can be written by others") {
+		if _, err := Load(dir, hasAll, wire.MaxMessage); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), interpreter+" can be written by others") {
 			t.Errorf("%q: %v", first, err)
 		}
 	}
@@ -118,11 +119,11 @@ func TestFoldersOnTheWayAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	chmod(t, above, 0o777)
-	if _, err := Load(dir, hasAll); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), above+": can be written by others") {
+	if _, err := Load(dir, hasAll, wire.MaxMessage); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), above+": can be written by others") {
 		t.Errorf("below an open folder: %v", err)
 	}
 	chmod(t, above, 0o777|fs.ModeSticky) // as /tmp: only the owner can rename what is in it
-	if _, err := Load(dir, hasAll); err != nil {
+	if _, err := Load(dir, hasAll, wire.MaxMessage); err != nil {
 		t.Errorf("below a sticky folder: %v", err)
 	}
 }
@@ -136,7 +137,7 @@ func TestScriptsOfTheCommandsUser(t *testing.T) {
 		if err := os.Chown(script, 65534, 65534); err != nil {
 			t.Fatal(err)
 		}
-		_, err := Load(dir, hasAll)
+		_, err := Load(dir, hasAll, wire.MaxMessage)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("as user %s: %v", user, err)
 		}

@@ -28,7 +28,12 @@ func Adopt() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl", err)
 	}
-	commands.adopted = true
+	if !commands.adopted {
+		commands.adopted = true
+		ended := make(chan os.Signal, 1)
+		signal.Notify(ended, unix.SIGCHLD)
+		go commands.reapAll(ended)
+	}
 	return nil
 }
 
@@ -66,8 +71,11 @@ func (r *registry) othersThan(pid int) (adopted bool, others map[int]bool) {
 func (r *registry) reap() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !r.adopted {
+		return
+	}
 	all, err := proc.all()
-	if !r.adopted || err != nil {
+	if err != nil {
 		return
 	}
 	for _, m := range all {
@@ -77,22 +85,10 @@ func (r *registry) reap() {
 	}
 }
 
-// reapUntil reaps orphans as they end, until stop is closed. It returns at once if this
-// process adopts none.
-func (r *registry) reapUntil(stop <-chan struct{}) {
-	if adopted, _ := r.othersThan(0); !adopted {
-		return
-	}
-	ended := make(chan os.Signal, 1)
-	signal.Notify(ended, unix.SIGCHLD)
-	defer signal.Stop(ended)
-	for {
+// reapAll reaps orphans as they end, as long as this process lives: what a command has left goes
+// on to leave some.
+func (r *registry) reapAll(ended <-chan os.Signal) {
+	for range ended {
 		r.reap()
-		select {
-		case <-ended:
-		case <-stop:
-			r.reap()
-			return
-		}
 	}
 }

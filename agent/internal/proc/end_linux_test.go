@@ -1,6 +1,8 @@
 package proc
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -186,6 +188,29 @@ func TestEndOrphans(t *testing.T) {
 	}
 	if n := ended(t, got.ID, job, 3, time.Minute); n != 0 {
 		t.Errorf("%d ended again", n)
+	}
+}
+
+// TestEndOrphansIsGivenUp checks that who gives up ending orphans is told so, and what is left of them
+// stays in its cgroup, which is removed when they have ended.
+func TestEndOrphansIsGivenUp(t *testing.T) {
+	if err := ProbeCgroups(); err != nil {
+		needs.Missing(t, err)
+	}
+	s := startOrder(t, order{Spec: shell(`trap '' TERM; echo up; while :; do sleep 1; done`), How: "cgroup", Lines: 1, Stay: true})
+	got := s.outcome(t)
+	id, err := proc.member(s.Identity().PID)
+	if err != nil || !id.signal(9) {
+		t.Fatal(err)
+	}
+	<-s.Exited()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := EndOrphans(ctx, got.ID, got.Cgroup, "", 0, time.Hour); !errors.Is(err, context.Canceled) || !alive(got.ID) || !exists(got.Cgroup) {
+		t.Errorf("it is alive: %v, the error is %v", alive(got.ID), err)
+	}
+	if n, err := EndOrphans(t.Context(), got.ID, got.Cgroup, "", 0, 0); n == 0 || err != nil || alive(got.ID) || exists(got.Cgroup) {
+		t.Errorf("%d ended, the error is %v", n, err)
 	}
 }
 

@@ -29,7 +29,7 @@ const (
 	// it did, or died at that.
 	ready = '!'
 
-	// launcherName is what the kernel calls it then. No program has such a name.
+	// launcherName is what the kernel calls it from before that. No program has such a name.
 	launcherName = "(harp-launch)"
 )
 
@@ -150,10 +150,10 @@ func (i instructions) become(out io.Writer) failure {
 	if err := syscall.Chdir(i.Dir); err != nil {
 		return failed(stageDir, "chdir", i.Dir, err)
 	}
+	nameSelf(launcherName)
 	if _, err := out.Write([]byte{ready}); err != nil {
 		return failed(stageExec, "report", "", err)
 	}
-	nameSelf(launcherName)
 	// What exec needs is got, and freed, while there is memory to be had.
 	_, _ = syscall.SlicePtrFromStrings(slices.Concat(argv, env))
 	runtime.GC()
@@ -166,11 +166,7 @@ func (i instructions) become(out io.Writer) failure {
 }
 
 func (c credential) set() error {
-	groups := make([]int, len(c.Groups))
-	for i, g := range c.Groups {
-		groups[i] = int(g)
-	}
-	if err := syscall.Setgroups(groups); err != nil {
+	if err := syscall.Setgroups(c.groups()); err != nil {
 		return err
 	}
 	if err := syscall.Setgid(int(c.GID)); err != nil {

@@ -19,7 +19,7 @@ import (
 
 // TestMain also is the programs that the tests run: the launcher, and the helpers.
 func TestMain(m *testing.M) {
-	if IsLaunch() {
+	if IsLaunch() && len(os.Args) == 1 {
 		Launch()
 	}
 	if len(os.Args) > 2 && os.Args[1] == "helper" {
@@ -30,9 +30,11 @@ func TestMain(m *testing.M) {
 }
 
 var helpers = map[string]func(args []string){
-	"argv":      printArgv,
-	"supervise": supervise,
-	"make room": makeSomeRoom,
+	"argv":        printArgv,
+	"supervise":   supervise,
+	"make room":   makeSomeRoom,
+	"ready":       dieWhenReady,
+	"descriptors": printDescriptors,
 }
 
 // helper is the argv of a helper.

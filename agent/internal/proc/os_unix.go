@@ -72,7 +72,7 @@ var commands registry
 
 func (registry) start(f func() (*os.Process, error)) (*os.Process, error) { return f() }
 func (registry) remove(int)                                               {}
-func (registry) reapUntil(<-chan struct{})                                {}
+func (registry) reap()                                                    {}
 
 // awaitEnd waits for a child to end, and reaps it.
 func awaitEnd(p *os.Process) *os.ProcessState {

@@ -4,21 +4,24 @@ package proc
 
 import "os"
 
-// Owner returns the ids of the user and group that the command would run as. The error is
-// a *[ExecError].
-func (s Spec) Owner() (uid, gid int, err error) {
+// Owner returns whom the command would run as. The error is a *[ExecError].
+func (s Spec) Owner() (Owner, error) {
 	c, err := s.credential()
 	if err != nil {
-		return 0, 0, err
+		return Owner{}, err
 	}
 	if c == nil {
-		return os.Geteuid(), os.Getegid(), nil
+		groups, err := os.Getgroups()
+		return Owner{os.Geteuid(), os.Getegid(), groups}, err
 	}
-	return int(c.UID), int(c.GID), nil
+	return Owner{int(c.UID), int(c.GID), c.groups()}, nil
 }
 
 // Self returns the identity of this process.
 func Self() Identity { return identify(os.Getpid()) }
+
+// IdentityOf returns the identity of a child of this process that is not reaped.
+func IdentityOf(pid int) Identity { return identify(pid) }
 
 // CloseOnExec sees to it that no descriptor but the first three reaches the commands that
 // this process starts without a launcher, also none that it was itself started with.

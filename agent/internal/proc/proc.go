@@ -38,6 +38,12 @@ type Spec struct {
 	Limits Limits `json:"limits,omitzero"`
 }
 
+// Owner is whom a command runs as.
+type Owner struct {
+	UID, GID int
+	Groups   []int // the supplementary ones, all of them
+}
+
 // Limits are those of a command and of all that comes of it together, which its cgroup has.
 // Without [Options.Cgroup] they are refused. 0: none.
 type Limits struct {

@@ -23,7 +23,6 @@ type Process struct {
 	exited chan struct{}    // closed when the leader has ended
 	ended  time.Time        // when it had; read after exited
 	state  *os.ProcessState // how it had, once it was reaped
-	unreap chan struct{}    // closed when orphans are nobody's any more
 	tasks  sync.WaitGroup
 
 	mu     sync.Mutex
@@ -39,13 +38,12 @@ func newProcess(child *os.Process, s Spec, o Options, began time.Time) *Process 
 	p := &Process{
 		id: identify(child.Pid), os: child, began: began, cgroup: cgroup(o.Cgroup), cookie: s.cookie(),
 		survivors: o.Survivors,
-		exited:    make(chan struct{}), unreap: make(chan struct{}), tally: newTally(),
+		exited:    make(chan struct{}), tally: newTally(),
 	}
 	if p.survivors == nil {
 		p.survivors = func([]int) {}
 	}
 	p.tasks.Go(p.watch)
-	p.tasks.Go(func() { commands.reapUntil(p.unreap) })
 	return p
 }
 
@@ -154,8 +152,8 @@ func (p *Process) Wait() Status {
 	status := p.status
 	p.mu.Unlock()
 
-	close(p.unreap)
 	p.tasks.Wait()
+	commands.reap()
 	_ = p.cgroup.remove() // at worst an empty directory stays
 	return status
 }

@@ -75,6 +75,7 @@ func start(s Spec, o Options) (*Process, error) {
 	began := time.Now()
 	var child *os.Process
 	if len(o.Launcher) > 0 {
+		attr.Env = s.cookie()
 		child, err = launch(o.Launcher, s.instructions(path, as), attr)
 	} else {
 		child, err = direct(path, s, as, attr)
@@ -101,7 +102,8 @@ func direct(path string, s Spec, as *credential, attr *os.ProcAttr) (*os.Process
 }
 
 // launch starts the command by way of a launcher. That has next to no environment: what is
-// in the command's is not for it.
+// in the command's is not for it, but for what the command's processes are known by, as this
+// process may die before it becomes the command.
 func launch(launcher []string, in instructions, attr *os.ProcAttr) (*os.Process, error) {
 	text, err := json.Marshal(in)
 	if err != nil {
@@ -121,7 +123,7 @@ func launch(launcher []string, in instructions, attr *os.ProcAttr) (*os.Process,
 	defer reportW.Close()
 
 	attr.Dir = "/"
-	attr.Env = []string{"GOMAXPROCS=1"} // its threads count for the command's limits
+	attr.Env = append(attr.Env, "GOMAXPROCS=1") // its threads count for the command's limits
 	attr.Files = append(slices.Clone(attr.Files), instructionsR, reportW)
 	argv := append([]string{LaunchName}, launcher[1:]...)
 	child, err := commands.start(func() (*os.Process, error) {

@@ -194,6 +194,49 @@ func TestUser(t *testing.T) {
 	})
 }
 
+// TestOneself checks that a command may be started as who starts it, by who may not be anybody else,
+// and that it has the groups of the user database where that can be.
+func TestOneself(t *testing.T) {
+	needs.Root(t)
+	for _, user := range []string{"65534", "0"} {
+		o := order{Spec: shell(`case " $(id -G) " in *" 4242 "*) exit 3; esac; echo up`), How: "adopted", Lines: 1, Exited: true}
+		o.Spec.User, o.Spec.Group = user, user
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		groups := []string{}
+		if user == "0" {
+			groups = append(groups, "4242")
+		}
+		p := startPiped(t, Spec{
+			Argv: helper("supervise", string(text)), User: user, Group: user, Groups: groups,
+		}, Options{Stderr: os.Stderr})
+		if got := p.outcome(t); got.Status.Exit != 0 || got.Status.Signal != "" {
+			t.Errorf("as %s: got %+v", user, got)
+		}
+	}
+}
+
+// TestTheFirstDescriptorsAreKept checks that all descriptors but three are closed on exec.
+func TestTheFirstDescriptorsAreKept(t *testing.T) {
+	cmd := exec.Command("/proc/self/exe", "helper", "descriptors")
+	cmd.ExtraFiles = []*os.File{os.Stderr, os.Stderr} // not closed on exec there
+	if got, err := cmd.Output(); string(got) != "[0 0 0 1 1]\n" || err != nil {
+		t.Errorf("closed on exec are %s, %v", got, err)
+	}
+}
+
+// printDescriptors prints which of the first descriptors are closed on exec.
+func printDescriptors([]string) {
+	closeOnExec()
+	var flags [5]uintptr
+	for fd := range flags {
+		flags[fd], _, _ = syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_GETFD, 0)
+	}
+	fmt.Println(flags)
+}
+
 func TestWhatIsNotStarted(t *testing.T) {
 	dir := t.TempDir()
 	program(t, filepath.Join(dir, "text"), "#!/nowhere/sh\n")
@@ -261,6 +304,27 @@ func TestALauncherThatDies(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "launcher")
 	program(t, script, "#!/bin/sh\nprintf '("+LaunchName+")' >/proc/$$/comm; cat <&3 >/dev/null; printf '!' >&4; exec 4>&-; kill -KILL $$\n")
 	notStarted(t, shell("exit 0"), []string{script}, "exec", errLauncherDied)
+	notStarted(t, shell("exit 0"), helper("ready"), "exec", errLauncherDied)
+	if _, err := Start(shell("exit 0"), Options{Launcher: helper("ready")}); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("how it died is not said: %v", err)
+	}
+}
+
+// dieWhenReady is a launcher that dies at the moment in which it says that it is ready.
+func dieWhenReady([]string) {
+	var i instructions
+	if err := json.NewDecoder(os.NewFile(instructionFD, "instructions")).Decode(&i); err != nil {
+		panic(err)
+	}
+	i.become(lastWord{os.NewFile(reportFD, "report")})
+}
+
+// lastWord is a file to which a process writes once.
+type lastWord struct{ *os.File }
+
+func (w lastWord) Write(b []byte) (int, error) {
+	n, err := w.File.Write(b)
+	return n, errors.Join(err, syscall.Kill(os.Getpid(), syscall.SIGKILL))
 }
 
 func TestTheDirectoryMustBeTheUsers(t *testing.T) {

@@ -19,6 +19,14 @@ type credential struct {
 	Groups []uint32 `json:"groups"` // the supplementary ones, all of them
 }
 
+func (c credential) groups() []int {
+	groups := make([]int, len(c.Groups))
+	for i, g := range c.Groups {
+		groups[i] = int(g)
+	}
+	return groups
+}
+
 // credential returns whom the command runs as; nil: as this process.
 func (s Spec) credential() (*credential, error) {
 	if s.User == "" && s.Group == "" && s.Groups == nil {

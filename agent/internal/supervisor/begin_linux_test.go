@@ -3,15 +3,24 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/proc"
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 func beginning(t *testing.T) (place, Spec) {
@@ -178,6 +187,171 @@ func TestAgentDiesBeforeItSaysGo(t *testing.T) {
 	}
 }
 
+// TestDamageProvesNothing checks that a command which may have been executed is not taken for
+// one that never began as the note that it was is not any more as it was written.
+func TestDamageProvesNothing(t *testing.T) {
+	p, spec := beginning(t)
+	if err := os.MkdirAll(p.path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := createFile(p.spool(), header{Supervisor: proc.Self(), Spec: spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := f.notes
+	if trace, err := p.inspect(); err != nil || trace.NeverBegan || !trace.undecided {
+		t.Errorf("of one that has not begun yet it says %+v, %v", trace, err)
+	}
+	if err := errors.Join(f.note(entryGo, struct{}{}, nil), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(p.spool())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; at < f.notes; at++ {
+		for name, damaged := range map[string]byte{"another": b[at] ^ 1, "whole": b[at]} {
+			if err := os.WriteFile(p.spool(), slices.Concat(b[:at], []byte{damaged}, b[at+1:]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if trace, err := p.inspect(); err != nil || trace.NeverBegan || trace.undecided {
+				t.Errorf("with %s byte at %d it says %+v, %v", name, at, trace, err)
+			}
+		}
+	}
+}
+
+// leased is a program that cannot be executed yet: who tries waits until the lease is let go.
+func leased(t *testing.T, text string) (path string, release func()) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release = sync.OnceFunc(func() { _ = f.Close() }) // which ends the lease
+	t.Cleanup(release)
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		needs.Missing(t, "lease: ", err)
+	}
+	return path, release
+}
+
+// childOf waits until a process has a child of a name, and returns that.
+func childOf(t *testing.T, parent int, name string) (pid int) {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(5 * time.Millisecond) {
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+		for _, path := range tasks {
+			b, _ := os.ReadFile(path)
+			for _, child := range strings.Fields(string(b)) {
+				comm, _ := os.ReadFile("/proc/" + child + "/comm")
+				if strings.TrimSpace(string(comm)) == name {
+					pid, err := strconv.Atoi(child)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return pid
+				}
+			}
+		}
+	}
+	t.Fatalf("%d has no child %s", parent, name)
+	return 0
+}
+
+// TestKilledAsItBegins checks that a command does not begin after it was said that nothing of it
+// runs, though its supervisor was killed right before it was executed and it is in no cgroup.
+func TestKilledAsItBegins(t *testing.T) {
+	p, spec := beginning(t)
+	begun := filepath.Join(t.TempDir(), "begun")
+	program, release := leased(t, "#!/bin/sh\n: >"+begun+"\n")
+	spec.Command.Argv, spec.Command.NoNewPrivileges = []string{program}, true
+	conn, child, err := spawn(selfPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var instructing sync.WaitGroup
+	instructing.Go(func() {
+		if _, err := instruct(t.Context(), conn, newHandover(p.root, spec, false), Options{}.commit); !errors.Is(err, ErrLost) {
+			t.Errorf("the error is %v", err)
+		}
+	})
+	launcher := childOf(t, child.Pid, "(harp-launch)")
+	if err := child.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = child.Wait() // it was killed
+	instructing.Wait()
+	drop(conn)
+	h, err := readHeader(p.spool())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Cgroup = ""
+	d, err := takeOver(t.Context(), p, h, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drop(d)
+	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", launcher)); err == nil && !strings.Contains(string(stat), ") Z ") {
+		t.Errorf("it is about to begin: %s", stat)
+		release()
+		for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(5 * time.Millisecond) {
+			if _, err := os.Stat(begun); err == nil {
+				t.Fatal("it has begun")
+			}
+		}
+	}
+}
+
+// TestNumberOfAnother checks that a supervisor which is dead is not taken for one of this
+// process that lives and has its number.
+func TestNumberOfAnother(t *testing.T) {
+	living := exec.Command("cat")
+	stdin, err := living.StdinPipe()
+	if err == nil {
+		err = living.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	addChild(living.Process)
+	p, spec := beginning(t)
+	if err := os.MkdirAll(p.path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := createFile(p.spool(), header{Supervisor: proc.Identity{PID: living.Process.Pid, Start: 1, Boot: proc.BootID()}, Spec: spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	drop(f)
+	attached := make(chan error, 1)
+	go func() {
+		h, err := Attach(t.Context(), Options{Dir: p.root}, spec.Key)
+		if err == nil {
+			err = h.Close()
+		}
+		attached <- err
+	}()
+	select {
+	case err := <-attached:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it waits for another")
+	}
+	drop(stdin)
+	place{}.reap(proc.IdentityOf(living.Process.Pid))
+	if err := living.Process.Signal(syscall.Signal(0)); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("the one that lived was not waited for: %v", err)
+	}
+}
+
 // TestRetract checks that a start that was committed is taken back when the command could not
 // be executed, while what proves that is there still.
 func TestRetract(t *testing.T) {
@@ -191,8 +365,8 @@ func TestRetract(t *testing.T) {
 			t.Errorf("its spool file says %+v, %v", trace, err)
 		}
 	}
-	var exec *ExecError
-	if _, err := Start(t.Context(), o, spec); !errors.As(err, &exec) || retracted != 1 {
+	var failed *ExecError
+	if _, err := Start(t.Context(), o, spec); !errors.As(err, &failed) || retracted != 1 {
 		t.Errorf("retracted %d times, the error is %v", retracted, err)
 	}
 	if left, err := os.ReadDir(p.root); err != nil || len(left) > 0 {
@@ -201,9 +375,26 @@ func TestRetract(t *testing.T) {
 	for _, o := range []Options{{}, {inside: true}} {
 		retracted = 0
 		o.Retract = func() { retracted++ }
-		if _, err := Start(t.Context(), o, spec); !errors.As(err, &exec) || retracted != 1 {
+		if _, err := Start(t.Context(), o, spec); !errors.As(err, &failed) || retracted != 1 {
 			t.Errorf("retracted %d times, the error is %v", retracted, err)
 		}
+	}
+}
+
+// TestUnknownUserIsNotCommitted checks that nothing is committed of a command whose user is not known,
+// where it is to have secrets, which would be nobody's.
+func TestUnknownUserIsNotCommitted(t *testing.T) {
+	p, spec := beginning(t)
+	spec.Command.User = "no such user"
+	for name, o := range map[string]Options{"with a directory": {Dir: p.root}, "tied": {}, "inside": {inside: true}} {
+		o.Commit = func() error { t.Error(name + ": it is committed"); return nil }
+		var failed *ExecError
+		if _, err := Start(t.Context(), o, spec); !errors.As(err, &failed) || failed.Stage != "user" {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+	}
+	if left, err := os.ReadDir(p.root); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 

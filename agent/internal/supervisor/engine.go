@@ -33,7 +33,12 @@ type engine struct {
 	works     sync.WaitGroup
 	done      chan struct{} // closed when the end is known
 
-	mu       sync.Mutex    // guards what follows, and the calls of spool
+	notes sync.WaitGroup // of a stop
+
+	writing sync.Mutex // guards what follows, and what writes to spool; held while the disk is waited for, and taken before mu
+	dropped int64      // bytes since the last record
+
+	mu       sync.Mutex    // guards what follows; never held while blocked
 	changed  chan struct{} // closed, and made anew, when anything of this changes
 	follower int           // how many there were; the last is the one
 	stopped  *Stop
@@ -44,7 +49,7 @@ type engine struct {
 	end      *End
 	pressure pressure
 	quiet    quiet
-	dropped  int64 // bytes since the last record
+	records  int64 // that can be seen
 	draining time.Time
 	open     bool // an output was given up
 }
@@ -181,8 +186,17 @@ func (e *engine) stopLocked(s Stop) {
 		return
 	}
 	e.stopped = &s
-	_ = e.spool.note(entryStop, s, nil) // the end says it too
 	close(e.stopping)
+	e.notes.Go(func() { e.noteStop(s) }) // whatever is being written: the command ends meanwhile
+}
+
+// noteStop notes a stop, and tells of it.
+func (e *engine) noteStop(s Stop) {
+	e.writing.Lock()
+	_ = e.spool.note(entryStop, s, nil) // the end says it too
+	e.writing.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.announceLocked()
 }
 
@@ -213,6 +227,7 @@ func (e *engine) survive(pids []int) {
 
 // finish notes how it ended, and tells.
 func (e *engine) finish(status proc.Status) {
+	e.notes.Wait()
 	end := e.outcome(status)
 	e.secrets.remove()
 	_ = e.spool.noteEnd(end) // the reserve has room for it
@@ -231,9 +246,12 @@ func (e *engine) outcome(status proc.Status) End {
 		LastError: e.streams[1].last.String(),
 	}
 	end.Result, end.ResultErr = e.result()
+	e.writing.Lock()
+	end.Truncated = e.dropped
+	e.writing.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	end.Records, end.Truncated = e.spool.count(), e.dropped
+	end.Records = e.records
 	end.Stopped, end.OutputOpen = e.stopped, e.open
 	success := e.spec.Success
 	if len(success) == 0 {
@@ -274,7 +292,7 @@ func (n news) stop() *Stop {
 func (e *engine) news() news {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return news{e.follower, e.spool.count(), e.stopped, e.left, e.end, e.changed}
+	return news{e.follower, e.records, e.stopped, e.left, e.end, e.changed}
 }
 
 // Follow hands over the records from one on, what stops the command, and its end. See
@@ -343,9 +361,9 @@ func (e *engine) whileFollowing(ctx context.Context, me int, f follower) func(in
 
 // Keep lets go of the records before next.
 func (e *engine) Keep(next int64) {
+	e.spool.keep(next)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.spool.keep(next)
 	e.announceLocked()
 }
 

@@ -160,8 +160,16 @@ func (s *file) full(size int64) (full, passes bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	used := s.next.offset - s.taken.offset + int64(len(s.buf))
-	return used > 0 && used+size > s.max, !s.noPunch
+	unpunched := s.taken.offset - s.gone.offset
+	stuck := unpunched >= s.punchSize() // it could not be given back
+	if stuck && !s.noPunch {
+		used += unpunched
+	}
+	return used > 0 && used+size > s.max, !s.noPunch && !stuck
 }
+
+// punchSize is how many bytes are given back at a time.
+func (s *file) punchSize() int64 { return max(min(punchStep, s.max/4), blockSize) }
 
 // keep lets go of records and gives their room back, in large steps. Where the file
 // system has no holes the room stays taken.
@@ -177,7 +185,7 @@ func (s *file) keep(next int64) {
 		s.taken = s.marks[i-1]
 		s.marks = append(s.marks[:0], s.marks[i-1:]...)
 	}
-	if s.taken.offset-s.gone.offset >= max(min(punchStep, s.max/4), blockSize) {
+	if s.taken.offset-s.gone.offset >= s.punchSize() {
 		s.punchLocked()
 	}
 }

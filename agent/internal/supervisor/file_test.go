@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"syscall"
 	"testing"
 	"time"
 
@@ -63,6 +64,21 @@ func checkRecords(t *testing.T, s spool, from, to, size int) {
 	})
 	if err != nil || next != to {
 		t.Fatalf("up to record %d of %d: %v", next, to, err)
+	}
+}
+
+// What a record is counted as is what it takes in a file.
+func TestSizeOfRecords(t *testing.T) {
+	s := newFile(t, 1<<20)
+	was := 0
+	for _, truncated := range []int64{0, 1, 127, 128, 1 << 40} {
+		r := testRecord(1, 100)
+		r.Truncated = truncated
+		is := s.add(r)
+		if n := recordSize(r); n != int64(is-was) {
+			t.Errorf("with %d bytes truncated it takes %d bytes, counted as %d", truncated, is-was, n)
+		}
+		was = is
 	}
 }
 
@@ -231,6 +247,37 @@ func TestRoomIsGivenBack(t *testing.T) {
 	checkRecords(t, f, 19_900, 20_000, size)
 }
 
+// TestRoomThatIsNotGivenBack checks that a file does not grow beyond its bounds where the room of what
+// is kept elsewhere cannot be given back for a while, and takes more when it can.
+func TestRoomThatIsNotGivenBack(t *testing.T) {
+	const limit = 1 << 20
+	f := newFile(t, limit)
+	readonly, err := os.Open(f.f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer readonly.Close()
+	writable, next := f.f, 0
+	for full := false; !full; next += 10 {
+		fill(t, f, next, next+10, 1000)
+		f.f = readonly
+		f.keep(int64(next + 10))
+		f.f = writable
+		var passes bool
+		if full, passes = f.full(1000); full && passes {
+			t.Error("who prints would wait for room that does not come")
+		}
+		if size := f.next.offset - f.records; size > 2*limit {
+			t.Fatalf("the records take %d bytes", size)
+		}
+	}
+	f.keep(int64(next))
+	if full, _ := f.full(1000); full && !f.noPunch {
+		t.Error("there is no room, though it was given back")
+	}
+	checkRecords(t, f, next, next, 1000)
+}
+
 // TestSlots checks that a slot that was not written as a whole is passed over.
 func TestSlots(t *testing.T) {
 	f := newFile(t, 4<<20)
@@ -259,5 +306,38 @@ func TestFileExists(t *testing.T) {
 	f := newFile(t, 1<<20)
 	if _, err := createFile(f.f.Name(), testHeader(1)); !errors.Is(err, os.ErrExist) {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestUnreadIsNotDamaged checks that of a file which cannot be read now, as its disk fails or
+// memory has run out, nothing is said but that.
+func TestUnreadIsNotDamaged(t *testing.T) {
+	whole := newFile(t, 1<<20)
+	fill(t, whole, 0, 3, 20)
+	unreadable, err := os.OpenFile(whole.f.Name(), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unreadable.Close()
+	m, err := readRemains(whole.f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	readable := m.f
+	m.f, m.next = unreadable, m.gone
+	defer func() { m.f = readable }()
+	for name, read := range map[string]func() error{
+		"the header":         func() error { _, _, err := headerOf(unreadable); return err },
+		"what is left":       m.readSlots,
+		"the notes":          func() error { return m.readNotes(m.slots + 2*slotSize) },
+		"the records":        m.scan,
+		"the last record":    func() error { _, err := m.cutOff(errDamaged, m.records+1); return err },
+		"behind the records": func() error { _, err := m.zerosFrom(m.records, m.records+1); return err },
+	} {
+		var damaged *DamagedError
+		if err := read(); !errors.Is(err, syscall.EBADF) || errors.As(err, &damaged) || m.damage != nil {
+			t.Errorf("%s: the error is %v, damage %v", name, err, m.damage)
+		}
 	}
 }

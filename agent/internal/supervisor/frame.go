@@ -104,6 +104,12 @@ func (f *frames) next() (frame, error) {
 	return frame{kind: f.buf[0], body: f.buf[1:]}, nil
 }
 
+// isDamage reports whether err says what is there in place of a frame, and not that nobody
+// can say, as it cannot be read.
+func isDamage(err error) bool {
+	return errors.Is(err, errDamaged) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
 // more reads the next part of a body of length bytes.
 func (f *frames) more(length int) error {
 	had := len(f.buf)

@@ -37,7 +37,7 @@ func goldenEngine() *engine {
 	for i := range 6 {
 		e.spool.add(testRecord(i, i))
 	}
-	e.spool.flush()
+	e.flush()
 	e.stopped = &Stop{Cause: causeRunning, Since: 1_700_000_000_000_000_001, Limit: time.Minute}
 	e.end = goldenEnd()
 	return e

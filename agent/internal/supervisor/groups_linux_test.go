@@ -1,9 +1,8 @@
 package supervisor_test
 
 import (
+	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 	"github.com/harpcaller/harp/internal/needs"
@@ -14,15 +13,15 @@ import (
 // the groups are the whole process's.
 func TestNoGroupsMeansNone(t *testing.T) {
 	needs.Root(t)
-	had, err := unix.Getgroups()
+	had, err := syscall.Getgroups()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Setgroups([]int{4, 6}); err != nil {
+	if err := syscall.Setgroups([]int{4, 6}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := unix.Setgroups(had); err != nil {
+		if err := syscall.Setgroups(had); err != nil {
 			t.Error(err)
 		}
 	})

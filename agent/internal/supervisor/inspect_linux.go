@@ -59,8 +59,9 @@ func (p place) inspect() (t Trace, err error) {
 	if m.leader.Time != 0 {
 		t.Created = time.Unix(0, m.leader.Time).UTC()
 	}
-	// What was not synced when the machine went down may be missing.
-	idle := (!m.going || m.failed) && m.leader.Time == 0 && m.end == nil &&
+	// What was not synced when the machine went down may be missing, and what is torn may be
+	// the note that it was to be executed.
+	idle := (!m.going || m.failed) && !m.torn && m.leader.Time == 0 && m.end == nil &&
 		m.Supervisor.Boot != "" && m.Supervisor.Boot == proc.BootID()
 	t.NeverBegan, t.undecided = idle && !lives, idle && lives
 	return t, nil

@@ -13,6 +13,7 @@ const (
 	readChunk   = 16 << 10
 	writeBuffer = 64 << 10        // bytes of records that are written at once
 	drainTime   = 2 * time.Second // how long an output may stay open after the end
+	mostInPipe  = 1 << 20         // bytes that a pipe takes, however large it was made
 	lastError   = 1 << 10
 )
 
@@ -103,70 +104,103 @@ func (e *engine) read(s *stream) {
 		if n > 0 {
 			e.take(s, buf[:n])
 		}
-		if errors.Is(err, os.ErrDeadlineExceeded) && e.drainOn(s) {
-			continue
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if e.drainOn(s) {
+				continue
+			}
+			e.giveUp(s, buf)
 		}
 		if err != nil {
 			break
 		}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.writing.Lock()
+	defer e.writing.Unlock()
 	now := time.Now()
-	s.splitter.end(func(p piece) { e.putLocked(p, now) })
-	e.flushLocked()
+	s.splitter.end(func(p piece) { e.put(p, now) })
+	e.flush()
 }
 
 // take makes records of what was read.
 func (e *engine) take(s *stream, b []byte) {
 	s.last.write(b)
 	s.result.write(b)
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.writing.Lock()
+	defer e.writing.Unlock()
 	now := time.Now()
-	e.quiet.heard(now, e.pressure.total(now))
-	s.splitter.write(b, func(p piece) { e.putLocked(p, now) })
-	e.flushLocked()
+	e.heard(now)
+	s.splitter.write(b, func(p piece) { e.put(p, now) })
+	e.flush()
 }
 
-// putLocked appends a record. With a full spool it waits for room, if it shall, or
-// drops the record.
-func (e *engine) putLocked(p piece, now time.Time) {
+func (e *engine) heard(now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.quiet.heard(now, e.pressure.total(now))
+}
+
+// put appends a record. With a full spool it waits for room, if it shall, or drops the
+// record. The caller has writing.
+func (e *engine) put(p piece, now time.Time) {
 	r := Record{Time: now.UnixNano(), Kind: p.kind, Value: p.value, Partial: p.partial}
 	for {
 		r.Truncated = e.dropped
+		waits, changed := e.waits() // first: what is kept from now on is a change
 		full, passes := e.spool.full(recordSize(&r))
 		if !full {
 			break
 		}
-		if !e.pressure.on || !passes {
+		if !waits || !passes {
 			e.dropped += outputSize(&r)
 			return
 		}
-		e.flushLocked()
-		e.waitLocked()
+		e.flush()
+		e.wait(changed)
 	}
 	e.dropped = 0
 	if e.spool.add(&r) >= writeBuffer {
-		e.flushLocked()
+		e.flush()
 	}
 }
 
-// waitLocked waits for a change while the command is held back.
-func (e *engine) waitLocked() {
-	changed := e.changed
-	e.pressure.begin(time.Now())
-	e.mu.Unlock()
-	<-changed
+// waits reports whether a full spool holds the command back, until the next change.
+func (e *engine) waits() (on bool, changed <-chan struct{}) {
 	e.mu.Lock()
-	e.pressure.finish(time.Now())
+	defer e.mu.Unlock()
+	return e.pressure.on, e.changed
 }
 
-// flushLocked makes records visible.
-func (e *engine) flushLocked() {
-	had := e.spool.count()
+// wait waits for a change while the command is held back, and gives up writing meanwhile.
+func (e *engine) wait(changed <-chan struct{}) {
+	e.holdBack(true)
+	e.writing.Unlock()
+	<-changed
+	e.writing.Lock()
+	e.holdBack(false)
+}
+
+// holdBack notes that a stream is held back, or no longer.
+func (e *engine) holdBack(on bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if on {
+		e.pressure.begin(time.Now())
+	} else {
+		e.pressure.finish(time.Now())
+	}
+}
+
+// flush makes records visible. As long as the disk stands still, the command is held back.
+// The caller has writing.
+func (e *engine) flush() {
+	e.holdBack(true)
 	e.dropped += e.spool.flush()
-	if e.spool.count() > had {
+	e.holdBack(false)
+	records := e.spool.count()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if records > e.records {
+		e.records = records
 		e.announceLocked()
 	}
 }
@@ -190,11 +224,26 @@ func (e *engine) drainOn(s *stream) bool {
 	defer e.mu.Unlock()
 	now := time.Now()
 	left := drainTime - (now.Sub(e.draining) - e.pressure.total(now))
-	if left <= 0 {
-		e.open = true
-		return false
+	return left > 0 && s.pipe.SetReadDeadline(now.Add(left)) == nil
+}
+
+// giveUp takes what an output has that nobody waits for any more, and notes whether it is still
+// open: this process, or its disk, may have stood still while it could be read.
+func (e *engine) giveUp(s *stream, buf []byte) {
+	for taken := 0; taken < mostInPipe; {
+		n, err := readNow(s.pipe, buf)
+		if n == 0 && err == nil {
+			return
+		}
+		if err != nil {
+			break
+		}
+		e.take(s, buf[:n])
+		taken += n
 	}
-	return s.pipe.SetReadDeadline(now.Add(left)) == nil
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.open = true
 }
 
 // pressure is how long the command was held back.

@@ -1,6 +1,8 @@
 package supervisor
 
 import (
+	"os"
+	"sync"
 	"testing"
 	"time"
 )
@@ -24,5 +26,76 @@ func TestClocks(t *testing.T) {
 	q.heard(at(16), p.total(at(16)))
 	if got := q.since(at(19), p.total(at(19))); got != 3*time.Second {
 		t.Errorf("silent for %v after it was heard", got)
+	}
+}
+
+// TestLongLineIsNotKept checks that of a line that is too long to be a result no more is kept than a
+// result may have, however long it gets, and that what comes after it counts.
+func TestLongLineIsNotKept(t *testing.T) {
+	l := lastJSON{max: 4}
+	for range 100 {
+		l.write([]byte("[1,"))
+	}
+	if len(l.line) > l.max {
+		t.Errorf("%d bytes are kept of a line", len(l.line))
+	}
+	l.write([]byte("1]\n"))
+	if value, why := l.value, l.why; value != nil || why != resultTooLarge {
+		t.Errorf("the result is %q, %q", value, why)
+	}
+	l.write([]byte("1234\n12345\n"))
+	if value, why := l.result(); string(value) != "1234" || why != "" {
+		t.Errorf("after a shorter line the result is %q, %q", value, why)
+	}
+	short := lastJSON{max: 1}
+	short.write([]byte("[1]\n"))
+	if value, why := short.result(); value != nil || why != resultTooLarge {
+		t.Errorf("where one byte is enough the result is %q, %q", value, why)
+	}
+}
+
+// TestWhatWasPrintedIsReadLate checks that nothing of what a command has printed is lost where it is
+// read only when the time is over in which its output may stay open, as after the machine or its
+// disk stood still; and that more is not waited for then.
+func TestWhatWasPrintedIsReadLate(t *testing.T) {
+	const size = 3*readChunk + 1 // which a pipe takes
+	for name, c := range map[string]struct{ open, floods bool }{
+		"closed": {}, "left open": {open: true}, "flooded": {open: true, floods: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, w, err := os.Pipe()
+			if err == nil {
+				_, err = w.Write(make([]byte, size))
+			}
+			if err == nil {
+				err = r.SetReadDeadline(time.Unix(1, 0))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			var flooding sync.WaitGroup
+			if c.floods {
+				flooding.Go(func() {
+					for err == nil {
+						_, err = w.Write(make([]byte, readChunk))
+					}
+				})
+			}
+			if !c.open {
+				drop(w)
+			}
+			e := newEngine(Spec{}, newMemory(8<<20), secretDir{}, "")
+			e.draining = time.Now().Add(-time.Hour)
+			e.read(&stream{pipe: r, result: noResult{}, splitter: newSplitter(kindStdout, SplitRaw, 1<<20)})
+			flooding.Wait()
+			got := 0
+			if err := e.spool.cursor(0).read(e.spool.count(), func(_ int64, r Record) error { got += len(r.Value); return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if got < size || got > size && !c.floods || e.open != c.open {
+				t.Errorf("%d bytes were read of %d, it is open: %v", got, size, e.open)
+			}
+		})
 	}
 }

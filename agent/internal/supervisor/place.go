@@ -111,23 +111,24 @@ func sweep(dir string, entry fs.DirEntry) {
 	}
 }
 
-// children are the supervisors that this process started and did not reap.
+// children are the supervisors that this process started and did not reap. A number is not
+// enough: that of one which is dead, and is not its child, may be one's that lives.
 var children = struct {
 	sync.Mutex
-	processes map[int]*os.Process
-}{processes: map[int]*os.Process{}}
+	processes map[proc.Identity]*os.Process
+}{processes: map[proc.Identity]*os.Process{}}
 
 func addChild(p *os.Process) {
 	children.Lock()
 	defer children.Unlock()
-	children.processes[p.Pid] = p
+	children.processes[proc.IdentityOf(p.Pid)] = p
 }
 
 // reap waits for the end of a supervisor, which is near, if this process started it.
 func (place) reap(id proc.Identity) {
 	children.Lock()
-	p := children.processes[id.PID]
-	delete(children.processes, id.PID)
+	p := children.processes[id]
+	delete(children.processes, id)
 	children.Unlock()
 	if p != nil {
 		_, _ = p.Wait() // how it ended says nothing

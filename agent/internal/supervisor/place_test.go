@@ -1,12 +1,16 @@
 package supervisor
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/harpcaller/harp"
 )
 
 func TestList(t *testing.T) {
@@ -56,5 +60,32 @@ func TestAppear(t *testing.T) {
 	}
 	if err := p.remove(); err != nil || p.exists() {
 		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// TestBoundsOfSpecs checks the last that a Spec may have, and the first that it may not.
+func TestBoundsOfSpecs(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec Spec
+		ok   bool
+	}{
+		"the longest record":         {Spec{Key: Key{"job", 1}, MaxRecord: maxValue}, true},
+		"a longer record":            {Spec{Key: Key{"job", 1}, MaxRecord: maxValue + 1}, false},
+		"the largest result":         {Spec{Key: Key{"job", 1}, Result: Result{Max: maxResult}}, true},
+		"a larger result":            {Spec{Key: Key{"job", 1}, Result: Result{Max: maxResult + 1}}, false},
+		"an empty result":            {Spec{Key: Key{"job", 1}}, true},
+		"a result of less than none": {Spec{Key: Key{"job", 1}, Result: Result{Max: -1}}, false},
+		"the longest name":           {Spec{Key: Key{strings.Repeat("x", 128), 1}}, true},
+		"a longer name":              {Spec{Key: Key{strings.Repeat("x", 129), 1}}, false},
+		"no name":                    {Spec{}, false},
+	} {
+		checked, err := c.spec.checked()
+		var invalid *harp.FieldError
+		if (err == nil) != c.ok || errors.As(err, &invalid) == c.ok {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+		if c.ok && (checked.MaxRecord != cmp.Or(c.spec.MaxRecord, defaultMaxRecord) || checked.MaxSpool != defaultMaxSpool || checked.Records != SplitLines) {
+			t.Errorf("%s: it becomes %+v", name, checked)
+		}
 	}
 }

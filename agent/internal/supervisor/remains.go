@@ -16,6 +16,7 @@ type remains struct {
 	going  bool    // the command was to be executed next
 	failed bool    // and was not
 	leader started // zero: it is not known that the command ran
+	torn   bool    // behind the notes is something that is none
 	stop   *Stop
 	end    *End
 	damage error // what is after the records that can be read, a *DamagedError; nil: nothing
@@ -35,6 +36,9 @@ func readHeader(path string) (header, error) {
 
 func headerOf(f *os.File) (h header, size int64, err error) {
 	head, err := newFrames(f).next()
+	if err != nil && !isDamage(err) {
+		return h, 0, err
+	}
 	if err == nil && head.kind != entryHeader {
 		err = errDamaged
 	}
@@ -79,17 +83,21 @@ func remainsOf(f *os.File) (*remains, error) {
 	m := &remains{header: h, file: &file{f: f, slots: size, step: max(h.Spec.MaxSpool/1024, 512)}}
 	m.records = size + h.Reserve
 	m.gone = mark{0, m.records}
-	m.readSlots()
+	if err := m.readSlots(); err != nil {
+		return nil, err
+	}
 	m.taken, m.next, m.marks = m.gone, m.gone, []mark{m.gone}
 	return m, m.readNotes(size + 2*slotSize)
 }
 
 // readSlots finds the first record that is there.
-func (m *remains) readSlots() {
+func (m *remains) readSlots() error {
 	for i := range int64(2) {
 		b := make([]byte, slotSize)
-		if _, err := m.f.ReadAt(b, m.slots+i*slotSize); err != nil {
-			return
+		if _, err := m.f.ReadAt(b, m.slots+i*slotSize); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
 		}
 		n := binary.BigEndian.Uint64(b[4:])
 		if crc32.Checksum(b[4:28], castagnoli) != binary.BigEndian.Uint32(b) || n <= m.slot {
@@ -98,16 +106,22 @@ func (m *remains) readSlots() {
 		m.slot = n
 		m.gone = mark{int64(binary.BigEndian.Uint64(b[12:])), int64(binary.BigEndian.Uint64(b[20:]))}
 	}
+	return nil
 }
 
 // readNotes reads the notes of the reserve. After the last there are zeros, or one that
-// was not written as a whole.
+// was not written as a whole, or is not any more as it was.
 func (m *remains) readNotes(at int64) error {
 	in := newFrames(io.NewSectionReader(m.f, at, m.records-at))
 	for {
 		f, err := in.next()
+		if isDamage(err) {
+			zeros, err := m.zerosFrom(at, min(at+frameHeader, m.records))
+			m.torn = !zeros
+			return err
+		}
 		if err != nil {
-			return nil
+			return err
 		}
 		if err := m.learn(f); err != nil {
 			return &DamagedError{Path: m.f.Name(), Offset: at, Err: err}
@@ -157,7 +171,11 @@ func (m *remains) scan() error {
 			err = errDamaged
 		}
 		if err != nil {
-			if m.cutOff(err, size) {
+			cut, unread := m.cutOff(err, size)
+			if unread != nil {
+				return unread
+			}
+			if cut {
 				break
 			}
 			m.damage = &DamagedError{Path: m.f.Name(), Offset: m.next.offset, Err: err}
@@ -175,33 +193,43 @@ func (m *remains) scan() error {
 	return nil
 }
 
-// cutOff reports whether what could not be read is only what was written last: it goes
-// beyond the end, up to it, or is zeros.
-func (m *remains) cutOff(err error, size int64) bool {
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		return true
+// cutOff reports whether what is no record is only what was written last: it goes
+// beyond the end, up to it, or is zeros. The error is that of the file system.
+func (m *remains) cutOff(err error, size int64) (bool, error) {
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return true, nil
+	case !isDamage(err):
+		return false, err
 	}
 	head := make([]byte, frameHeader)
 	if _, err := m.f.ReadAt(head, m.next.offset); err != nil {
-		return false
+		return false, err
 	}
 	length := int64(binary.BigEndian.Uint32(head))
-	return m.next.offset+frameHeader+length == size || m.zerosFrom(m.next.offset, size)
+	if m.next.offset+frameHeader+length == size {
+		return true, nil
+	}
+	return m.zerosFrom(m.next.offset, size)
 }
 
-func (m *remains) zerosFrom(at, size int64) bool {
+// zerosFrom reports whether there is nothing else in a part of the file, as far as that goes.
+func (m *remains) zerosFrom(at, end int64) (bool, error) {
 	b := make([]byte, readStep)
-	for at < size {
-		n, err := m.f.ReadAt(b[:min(readStep, size-at)], at)
+	for at < end {
+		n, err := m.f.ReadAt(b[:min(readStep, end-at)], at)
 		for _, c := range b[:n] {
 			if c != 0 {
-				return false
+				return false, nil
 			}
 		}
+		if errors.Is(err, io.EOF) {
+			return true, nil
+		}
 		if err != nil {
-			return false
+			return false, err
 		}
 		at += int64(n)
 	}
-	return true
+	return true, nil
 }

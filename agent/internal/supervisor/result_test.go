@@ -123,6 +123,39 @@ func TestAsAnotherUser(t *testing.T) {
 	})
 }
 
+// TestResultOfAGroup checks that a result is found where the command could leave it by a right of
+// one of its supplementary groups alone, and not by one that it had not.
+func TestResultOfAGroup(t *testing.T) {
+	needs.Root(t)
+	wirings(t, func(t *testing.T, o supervisor.Options) {
+		for _, groups := range [][]string{{"4242", "4243"}, {"4242"}} {
+			dir := t.TempDir()
+			for path := filepath.Dir(dir); path != os.TempDir(); path = filepath.Dir(path) {
+				if err := os.Chmod(path, 0o755); err != nil { //nolint:gosec // a directory
+					t.Fatal(err)
+				}
+			}
+			if err := errors.Join(os.Chown(dir, 0, 4243), os.Chmod(dir, 0o770)); err != nil { //nolint:gosec // a directory
+				t.Fatal(err)
+			}
+			path, script := filepath.Join(dir, "file"), `printf result >"$1"`
+			if len(groups) == 1 {
+				script = ":"
+				if err := os.WriteFile(path, []byte("secret"), 0o644); err != nil { //nolint:gosec // the directory is what keeps others out
+					t.Fatal(err)
+				}
+			}
+			spec := shell(script, path)
+			spec.Command.User, spec.Command.Group, spec.Command.Groups = "65534", "65534", groups
+			spec.Result = supervisor.Result{From: "file", Path: path, Max: 100}
+			l := follow(t, start(t, o, spec), 0)
+			if want := map[int]string{2: "result"}[len(groups)]; string(l.end.Result) != want || (l.end.ResultErr == "no_file") != (want == "") {
+				t.Errorf("with %v the result is %q, %q: %q", groups, l.end.Result, l.end.ResultErr, l.text("stderr"))
+			}
+		}
+	})
+}
+
 // openTo65534 lets another user read a file, and enter the folders above it.
 func openTo65534(t *testing.T, path string) {
 	t.Helper()

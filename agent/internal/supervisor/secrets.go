@@ -52,7 +52,7 @@ func (d secretDir) write(command proc.Spec) error {
 	if d.path == "" {
 		return nil
 	}
-	uid, gid, err := command.Owner()
+	owner, err := command.Owner()
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (d secretDir) write(command proc.Spec) error {
 		return err
 	}
 	for _, s := range d.files {
-		if err := d.writeFile(s, uid, gid); err != nil {
+		if err := d.writeFile(s, owner); err != nil {
 			return err
 		}
 	}
@@ -68,7 +68,7 @@ func (d secretDir) write(command proc.Spec) error {
 		if err := os.Mkdir(d.work(), 0o700); err != nil {
 			return err
 		}
-		if err := os.Lchown(d.work(), uid, gid); err != nil {
+		if err := os.Lchown(d.work(), owner.UID, owner.GID); err != nil {
 			return err
 		}
 	}
@@ -77,7 +77,7 @@ func (d secretDir) write(command proc.Spec) error {
 			return err
 		}
 	}
-	return os.Lchown(d.path, uid, gid)
+	return os.Lchown(d.path, owner.UID, owner.GID)
 }
 
 func (d secretDir) writeTmp() error {
@@ -90,7 +90,7 @@ func (d secretDir) writeTmp() error {
 	return os.Chmod(d.tmpDir(), os.ModeSticky|0o777) // whatever the umask is
 }
 
-func (d secretDir) writeFile(s Secret, uid, gid int) error {
+func (d secretDir) writeFile(s Secret, owner proc.Owner) error {
 	if err := checkSecretName(s.Name); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (d secretDir) writeFile(s Secret, uid, gid int) error {
 	if err := os.WriteFile(path, s.Content, 0o600); err != nil {
 		return err
 	}
-	return os.Lchown(path, uid, gid)
+	return os.Lchown(path, owner.UID, owner.GID)
 }
 
 func checkSecretName(name string) error {

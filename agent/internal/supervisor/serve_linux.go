@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"errors"
 	"net"
 	"os"
 	"os/signal"
@@ -18,6 +19,9 @@ const (
 	// abandoned is how long a supervisor waits for an agent to take what there is. After
 	// that it ends; its spool file stays.
 	abandoned = 7 * 24 * time.Hour
+
+	// acceptPause is the pause before an agent is accepted that could not be.
+	acceptPause = 100 * time.Millisecond
 
 	// lookAround is how often it looks whether it is.
 	lookAround = time.Minute
@@ -96,7 +100,7 @@ func catchSignals() (term <-chan os.Signal) {
 type server struct {
 	engine   *engine
 	place    place // none: it ends with its agent
-	listener *net.UnixListener
+	listener net.Listener
 	hello    helloMessage
 	gone     chan struct{} // closed when the attempt was removed
 	once     sync.Once
@@ -320,8 +324,12 @@ func (s *server) isAbandoned(now time.Time) bool {
 func (s *server) acceptLoop() {
 	for {
 		conn, err := s.listener.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return
+		}
+		if err != nil { // files or memory have run out: who knocks waits
+			time.Sleep(acceptPause)
+			continue
 		}
 		if checkPeer(conn) != nil {
 			drop(conn)

@@ -19,6 +19,8 @@ type session struct {
 	hello  helloMessage
 	forget func() error // removes the attempt
 
+	keeps   sync.WaitGroup
+	kept    <-chan struct{} // closed when the last of them is done
 	follows sync.WaitGroup
 	cancel  context.CancelFunc // of the last follow
 	last    int64              // its id
@@ -28,14 +30,17 @@ type session struct {
 }
 
 func newSession(e *engine, conn net.Conn, hello helloMessage, forget func() error) *session {
+	done := make(chan struct{})
+	close(done)
 	return &session{
-		engine: e, conn: conn, hello: hello, forget: forget,
+		kept: done, engine: e, conn: conn, hello: hello, forget: forget,
 		out: bufio.NewWriterSize(conn, 32<<10), cancel: func() {},
 	}
 }
 
 // serve does what the agent asks until that is gone.
 func (s *session) serve() {
+	defer s.keeps.Wait()
 	defer s.follows.Wait()
 	defer func() { s.cancel() }()
 	defer s.conn.Close()
@@ -86,7 +91,7 @@ func (s *session) handle(f frame) error {
 	case sayKeep:
 		var m keepMessage
 		if _, err = f.decode(&m); err == nil {
-			s.engine.Keep(m.Next)
+			s.keep(m.Next)
 		}
 	case sayHold:
 		var m holdMessage
@@ -104,13 +109,29 @@ func (s *session) handle(f frame) error {
 	return err
 }
 
+// keep lets go of records, one time after the other. The disk may stand still at that, and what
+// the agent asks for next be a stop.
+func (s *session) keep(next int64) {
+	before, done := s.kept, make(chan struct{})
+	s.kept = done
+	s.keeps.Go(func() {
+		<-before
+		s.engine.Keep(next)
+		close(done)
+	})
+}
+
 // follow begins to tell of records. What was told of before is left.
 func (s *session) follow(m followMessage) {
 	s.cancel()
 	s.follows.Wait()
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel, s.last = cancel, m.ID
-	s.follows.Go(func() { s.tellAll(ctx, m) })
+	kept := s.kept
+	s.follows.Go(func() {
+		<-kept
+		s.tellAll(ctx, m)
+	})
 }
 
 func (s *session) tellAll(ctx context.Context, m followMessage) {

@@ -3,7 +3,8 @@ package supervisor
 import "errors"
 
 // spool keeps the records of one attempt until they were taken, and notes of what
-// else is to be known. Its methods but those of a cursor are called by one at a time.
+// else is to be known. Its methods but count, keep, sync and those of a cursor are called by one
+// at a time.
 type spool interface {
 	// add appends a record. Until the next flush nobody sees it. It returns how many
 	// bytes wait for that.

@@ -144,6 +144,33 @@ func TestKilledBesideItsAgent(t *testing.T) {
 	}
 }
 
+// TestOrphansOfWhatIsLeft checks that what a left process leaves in its turn does not stay dead
+// and unreaped as long as nobody takes what the command has printed.
+func TestOrphansOfWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	g, orphan := newGate(t), filepath.Join(t.TempDir(), "orphan")
+	spec := shell(`setsid sh -c 'read x <"$1"; (sh -c "echo \$\$ >$2" &); exec sleep 1000' sh "$1" "$2" >/dev/null 2>&1 & echo $!`, g.path, orphan)
+	spec.Leave = true
+	l := follow(t, start(t, supervised(t), spec), 0)
+	defer endProcess(t, strings.TrimSpace(l.text("stdout")))
+	g.open(t)
+	pid := ""
+	until(t, "there is an orphan", func() bool {
+		b, err := os.ReadFile(orphan)
+		pid = strings.TrimSpace(string(b))
+		return err == nil && strings.HasSuffix(string(b), "\n")
+	})
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		b, err := os.ReadFile("/proc/" + pid + "/stat")
+		if err != nil {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatalf("it is not reaped: %s", b)
+		}
+	}
+}
+
 // until waits for what another process does, which tells nobody.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()

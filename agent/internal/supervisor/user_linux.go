@@ -15,24 +15,24 @@ const noFollow = syscall.O_NOFOLLOW
 // asUser calls fn with the rights that the command's user has on files, on a thread that
 // is not used for anything else after that.
 func asUser(command proc.Spec, fn func() error) error {
-	uid, gid, err := command.Owner()
+	owner, err := command.Owner()
 	if err != nil {
 		return err
 	}
-	if uid == os.Geteuid() {
+	if owner.UID == os.Geteuid() {
 		return fn()
 	}
 	failed := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with this
 		failed <- func() error {
-			if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
-				return errno
-			}
-			if err := unix.Setfsgid(gid); err != nil {
+			if err := unix.Setgroups(owner.Groups); err != nil { // of this thread alone
 				return err
 			}
-			if err := unix.Setfsuid(uid); err != nil {
+			if err := unix.Setfsgid(owner.GID); err != nil {
+				return err
+			}
+			if err := unix.Setfsuid(owner.UID); err != nil {
 				return err
 			}
 			return fn()

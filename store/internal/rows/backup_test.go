@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"testing"
+
+	"github.com/harpcaller/harp"
 )
 
 // faulty is a writer that fails from the n-th write on.
@@ -49,4 +51,19 @@ func TestBackupIsWholeOrFails(t *testing.T) {
 		}
 	}
 	t.Error("it takes no end")
+}
+
+// TestRestoreWithoutSpace checks that nothing is restored where there is not even space for
+// what ends the jobs.
+func TestRestoreWithoutSpace(t *testing.T) {
+	s := opened(t, newTrial(), Options{})
+	started(t, s)
+	for space, isEnough := range map[Space]bool{SpaceFull: false, SpaceCritical: false, SpaceLow: true, SpacePlenty: true} {
+		e := newTrial()
+		e.space = space
+		_, err := Restore(e, backedUp(t, s), noon, Options{})
+		if !isEnough && (!errors.Is(err, harp.ErrNoSpace) || e.count() > 0) || isEnough && err != nil {
+			t.Errorf("space is %s: %v, %d rows", space, err, e.count())
+		}
+	}
 }

@@ -28,7 +28,10 @@ func (s *Store) CancelQueue(ctx context.Context, name harp.Value, op store.Opera
 	case done.Missing:
 		return out, noQueue(name)
 	}
-	out.Active, err = s.readActive(active)
+	if out.Active, err = s.readActive(active); err != nil && s.usable() == nil {
+		s.log.Error("jobs of a cancelled queue cannot be read", "queue", name.String(), "err", err)
+		out.More, err = true, nil // it is cancelled
+	}
 	return out, err
 }
 

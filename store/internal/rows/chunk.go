@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
-	"github.com/harpcaller/harp/internal/pack"
+	"github.com/harpcaller/harp/internal/msgpack"
 )
 
 // A chunk is records that lie under one key: when it arrived, how many there are, and of
@@ -29,18 +29,18 @@ func chunkLen(records []harp.Record) int {
 func encodeChunk(records []harp.Record, arrived time.Time) []byte {
 	const slack = 16 // of a record's time and lengths, beyond what it counts
 	b := make([]byte, 0, recordCost+recordsSize(records)+slack)
-	b = pack.AppendArray(pack.AppendInt(b, nanos(arrived)), len(records))
+	b = msgpack.AppendArray(msgpack.AppendInt(b, nanos(arrived)), len(records))
 	for i := range records {
 		r := &records[i]
-		b = pack.AppendInt(b, nanos(r.Time))
+		b = msgpack.AppendInt(b, nanos(r.Time))
 		switch {
 		case r.Partial:
-			b = pack.AppendBool(b, true)
+			b = msgpack.AppendBool(b, true)
 		case r.Missing > 0:
-			b = pack.AppendUint(pack.AppendBool(b, false), r.Missing)
+			b = msgpack.AppendUint(msgpack.AppendBool(b, false), r.Missing)
 		}
-		b = pack.AppendUint(pack.AppendString(b, string(r.Kind)), r.Truncated)
-		b = pack.AppendBytes(b, r.Value)
+		b = msgpack.AppendUint(msgpack.AppendString(b, string(r.Kind)), r.Truncated)
+		b = msgpack.AppendBytes(b, r.Value)
 	}
 	return b
 }
@@ -49,7 +49,7 @@ func encodeChunk(records []harp.Record, arrived time.Time) []byte {
 // no more are wanted. Their values share a copy of it. It returns how many numbers the
 // chunk takes.
 func (r *reading) readChunk(payload []byte, attempt int, first uint64) (uint64, error) {
-	c := pack.NewReader(bytes.Clone(payload))
+	c := msgpack.NewReader(bytes.Clone(payload))
 	c.Int()
 	n := c.Array()
 	takes := uint64(n)
@@ -68,18 +68,16 @@ func (r *reading) readChunk(payload []byte, attempt int, first uint64) (uint64, 
 	return takes, nil
 }
 
-func decodeRecord(from *pack.Reader, r *harp.Record) {
+func decodeRecord(from *msgpack.Reader, r *harp.Record) {
 	r.Time = fromNanos(from.Int())
-	switch from.Peek() {
-	case pack.True:
-		r.Partial = from.Bool()
-	case pack.False:
-		from.Bool()
-		r.Missing = uint64(from.Int())
+	if from.Kind() == msgpack.KindBool {
+		if r.Partial = from.Bool(); !r.Partial {
+			r.Missing = uint64(from.Int())
+		}
 	}
 	r.Kind = kindOf(from.Text())
 	r.Truncated = uint64(from.Int())
-	if from.Peek() == pack.Nil {
+	if from.Kind() == msgpack.KindNil {
 		from.Nil()
 	} else {
 		r.Value = from.Bytes()

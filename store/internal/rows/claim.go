@@ -25,10 +25,7 @@ func (s *Store) Claim(ctx context.Context, hosts []string, n int, now time.Time)
 			return err
 		})
 		if err != nil {
-			if len(out) > 0 && !errors.Is(err, store.ErrPoisoned) {
-				return out, nil // what is claimed must be sent
-			}
-			return nil, err
+			return out, err
 		}
 		out = append(out, got...)
 		if !more {

@@ -1,6 +1,8 @@
 package rows
 
 import (
+	"errors"
+	"slices"
 	"testing"
 
 	"github.com/harpcaller/harp"
@@ -58,4 +60,32 @@ func TestLineIsFoundAgain(t *testing.T) {
 	}
 	wantJobs(t, "by the host's room, the queue being full", applied(t, s, about(onA, store.End))[0].Claimed)
 	wantJobs(t, "by the queue's slot", applied(t, s, about(onB, store.End))[0].Claimed, waits.No)
+}
+
+// TestClaimUntilThereIsNoSpace checks that what is claimed is returned, and that there is more
+// is said, when the space ends between two commits of a claim.
+func TestClaimUntilThereIsNoSpace(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	calls := make([]store.Submission, maxClaims+1)
+	for n := range calls {
+		calls[n] = call("h")
+	}
+	for some := range slices.Chunk(calls, 100) {
+		submitted(t, s, some...)
+	}
+	s.SetGate("h", store.Gate{Open: true, Most: len(calls)})
+	e.onCommit = func([]Write) error {
+		e.space = SpaceCritical
+		return nil
+	}
+	got, err := s.Claim(t.Context(), []string{"h"}, len(calls), noon)
+	if !errors.Is(err, harp.ErrNoSpace) || len(got) == 0 || len(got) > maxClaims {
+		t.Fatalf("claimed %d, %v", len(got), err)
+	}
+	e.onCommit, e.space = nil, SpacePlenty
+	rest, err := s.Claim(t.Context(), []string{"h"}, len(calls), noon)
+	if err != nil || len(got)+len(rest) != len(calls) {
+		t.Fatalf("claimed %d and then %d of %d, %v", len(got), len(rest), len(calls), err)
+	}
 }

@@ -5,11 +5,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"sync"
 	"time"
 
-	"github.com/vmihailenco/msgpack/v5"
-
+	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -88,41 +86,28 @@ func join(key, first []byte, get func(key []byte) ([]byte, error)) (payload []by
 	return payload, int(n), nil
 }
 
-// encode returns a row as msgpack.
-func encode(row any) []byte {
-	if plain, ok := row.(plainRow); ok {
-		if b := plain.appendPlain(make([]byte, 0, usual)); b != nil {
-			return b
-		}
-	}
-	return encodeReflected(row)
-}
+// usual is how long a row is, unless a caller's values are long.
+const usual = 512
 
-func encodeReflected(row any) []byte {
-	b := buffers.Get().(*bytes.Buffer)
-	defer buffers.Put(b)
-	b.Reset()
-	enc := msgpack.GetEncoder()
-	defer msgpack.PutEncoder(enc)
-	enc.Reset(b)
-	enc.UseCompactInts(true)
-	enc.SetCustomStructTag("json") // of types that are not of this package
-	if err := enc.Encode(row); err != nil {
+// encoding encodes and decodes rows.
+var encoding = msgpack.Codec{Text: true}
+
+// encode returns a row as msgpack.
+func encode(row any) []byte { return appendRow(make([]byte, 0, usual), row) }
+
+// appendRow appends what encode returns to b.
+func appendRow(b []byte, row any) []byte {
+	b, err := encoding.Append(b, row)
+	if err != nil {
 		panic(fmt.Sprintf("store: encode %T: %v", row, err)) // rows hold nothing that cannot be encoded
 	}
-	return bytes.Clone(b.Bytes())
+	return b
 }
-
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // decode is the inverse of encode; it copies. The bytes have passed their
 // checksum. Errors: ErrDamaged.
 func decode(payload []byte, into any) error {
-	dec := msgpack.GetDecoder()
-	defer msgpack.PutDecoder(dec)
-	dec.Reset(bytes.NewReader(payload))
-	dec.SetCustomStructTag("json")
-	if err := dec.Decode(into); err != nil {
+	if err := encoding.Decode(payload, into); err != nil {
 		return fmt.Errorf("%w: %T: %w", ErrDamaged, into, err)
 	}
 	return nil

@@ -118,9 +118,14 @@ func TestRowsGolden(t *testing.T) {
 	for _, key := range append(entries(&j), i.key(prefixCall), i.recordsKey(2, 3), documentKey("k", "n"), pieceKey([]byte("key"), 1)) {
 		show("key", key)
 	}
-	const name = "testdata/rows.golden"
+	isGolden(t, "testdata/rows.golden", b.String())
+}
+
+// isGolden compares what was shown of the format with the file that has it.
+func isGolden(t *testing.T, name, got string) {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile(name, []byte(b.String()), 0o600); err != nil {
+		if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,8 +133,8 @@ func TestRowsGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.String() != string(want) {
-		t.Errorf("the format has changed; it is\n%s", b.String())
+	if got != string(want) {
+		t.Errorf("the format has changed; it is\n%s", got)
 	}
 }
 

@@ -35,7 +35,9 @@ type tx struct {
 	jobs   map[id]*store.Job // as the group has made or met them; nil: not at hand
 	wrote  bool              // whether the operation under way has written
 
-	encoded []byte // the last row, in memory for the next
+	life    lifeRow  // what was encoded last; here as it would get into the heap for each
+	event   eventRow // likewise
+	encoded []byte   // the last row, in memory for the next
 
 	operator harp.Principal // who asked for the event under way, if that was not a cancel
 	feed     *feed
@@ -91,8 +93,8 @@ func load(key []byte, get func([]byte) ([]byte, error)) (payload []byte, more in
 }
 
 // putRow stores a row that every job has under key, as put does.
-func putRow[R plainRow](t *tx, key []byte, row R) {
-	t.encoded = encodeIn(t.encoded, row)
+func (t *tx) putRow(key []byte, row any) {
+	t.encoded = appendRow(t.encoded[:0], row)
 	t.put(key, t.encoded)
 }
 

@@ -2,6 +2,7 @@ package rows
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,7 +22,9 @@ func (e *trial) damage(s *Store, prefix []byte) {
 // works checks that a store goes on.
 func works(t *testing.T, s *Store) {
 	t.Helper()
-	submitted(t, s, call("elsewhere"))
+	c := call("elsewhere")
+	c.Job.ID = harp.NewID() // others of its time may be forgotten
+	submitted(t, s, c)
 }
 
 // TestDamagedEntriesOfPrune checks that what cannot be read of tombstones, idempotency keys
@@ -84,6 +87,9 @@ func TestDamagedQueue(t *testing.T) {
 	if err != nil || out[0].Err != nil || !errors.Is(out[1].Err, ErrDamaged) {
 		t.Fatalf("submitting: %v, %+v", err, out)
 	}
+	if page, err := s.List(t.Context(), store.Filter{}, ""); err != nil || len(page.Jobs) != 1 || page.Jobs[0].ID != out[0].Job.ID {
+		t.Errorf("%d are listed, %v, want the one in no queue", len(page.Jobs), err)
+	}
 	if _, err := s.Advance(t.Context(), noon); err != nil {
 		t.Errorf("writing the rows of what was cancelled: %v", err)
 	}
@@ -107,16 +113,120 @@ func TestDamagedKey(t *testing.T) {
 	works(t, s)
 }
 
-// TestDamagedJobHidesNoOther checks that a job whose row cannot be read is left out of those
-// that a host has.
+// TestDamagedJobHidesNoOther checks that a job whose row, or place in an index, cannot be read
+// is left out of those that a host has, and of those that are listed.
 func TestDamagedJobHidesNoOther(t *testing.T) {
 	e := newTrial()
 	s := opened(t, e, Options{})
-	jobs := onHost(t, s, 2, nil)
+	jobs := onHost(t, s, 3, nil)
 	i, _ := parseID(jobs[0].ID)
 	e.damage(s, i.key(prefixLife))
 	got, err := s.Active(t.Context(), "h")
-	if err != nil || len(got) != 1 || got[0].ID != jobs[1].ID {
+	if err != nil || len(got) != 2 || got[0].ID != jobs[1].ID {
 		t.Errorf("%d are active, %v", len(got), err)
 	}
+	listed := func(f store.Filter, want ...store.Job) {
+		t.Helper()
+		page, err := s.List(t.Context(), f, "")
+		if err != nil || len(page.Jobs) != len(want) {
+			t.Fatalf("%d are listed, %v, want %d", len(page.Jobs), err, len(want))
+		}
+		for n := range want {
+			if page.Jobs[n].ID != want[n].ID {
+				t.Errorf("%d is number %d, want %d", n, page.Jobs[n].No, want[n].No)
+			}
+		}
+	}
+	listed(store.Filter{}, jobs[2], jobs[1])
+	listed(store.Filter{Host: "h", Procedure: "p"}, jobs[2], jobs[1])
+	at := placeOf(nanos(jobs[1].SubmitTime), jobs[1].No)
+	e.damage(s, slices.Concat(indexKey(byHost, "h"), at[:]))
+	listed(store.Filter{Host: "h", Procedure: "p"}, jobs[2])
+	listed(store.Filter{Procedure: "p"}, jobs[2], jobs[1])
+}
+
+// TestEventsMissing checks that of events that cannot be read those who follow the feed are
+// told how many there were, and then all that came after them.
+func TestEventsMissing(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	told := func(f harp.EventFilter, maxBytes int, want ...string) (cursor string) {
+		t.Helper()
+		var got []string
+		for {
+			page, err := s.Events(t.Context(), f, maxBytes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, event := range page.Events {
+				got = append(got, event.Host+event.Reason)
+				if (event.Reason != "") != (event.Type == harp.EventsMissing) || event.Time.IsZero() != (event.Type == harp.EventsMissing) {
+					t.Errorf("it is told %+v", event)
+				}
+				f.After = event.Cursor // as one goes on whose answer had no room for more
+			}
+			if len(page.Events) == 0 {
+				if !slices.Equal(got, want) {
+					t.Errorf("by %d bytes %q are told, want %q", maxBytes, got, want)
+				}
+				return page.Cursor
+			}
+		}
+	}
+	note(t, s, "a", 2, noon)
+	seen := told(harp.EventFilter{After: harp.EventsFromStart}, 1<<20, "a0", "a1")
+	note(t, s, "b", 3, noon)
+	e.damage(s, eventKey(5))
+	told(harp.EventFilter{After: harp.EventsFromStart}, 1<<20, "a0", "a1", "3")
+	last := told(harp.EventFilter{After: seen}, 1<<20, "3")
+	note(t, s, "c", 2, noon)
+	told(harp.EventFilter{After: last}, 1<<20, "c0", "c1")
+	told(harp.EventFilter{After: seen, Host: "c1"}, 1<<20, "3", "c1")
+	told(harp.EventFilter{After: seen, Job: "none"}, 1<<20)
+	for _, maxBytes := range []int{1, 1 << 20} {
+		told(harp.EventFilter{After: seen}, maxBytes, "3", "c0", "c1")
+		told(harp.EventFilter{After: harp.EventsFromStart}, maxBytes, "a0", "a1", "3", "c0", "c1")
+	}
+	e.damage(s, eventKey(2))
+	s = opened(t, e, Options{})
+	told(harp.EventFilter{After: harp.EventsFromStart}, 1<<20, "2", "3", "c0", "c1")
+	if err := e.Commit([]Write{{eventKey(5), nil}}); err != nil { // it is not even there
+		t.Fatal(err)
+	}
+	told(harp.EventFilter{After: harp.EventsFromStart}, 1<<20, "2", "3", "c0", "c1")
+	prune(t, s, store.Retention{EventsBefore: noon.Add(time.Minute)}, noon)
+	note(t, s, "d", 1, noon)
+	told(harp.EventFilter{After: harp.EventsFromStart}, 1<<20, "d0")
+}
+
+// TestDamagedHost checks that a host whose row cannot be read is left out of the others.
+func TestDamagedHost(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	for _, name := range []string{"a", "b", "c"} {
+		if _, err := s.OpenSession(t.Context(), store.Session{Host: name, At: noon}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.damage(s, hostKey("b"))
+	var got []string
+	for cursor := ""; ; {
+		page, next, err := s.ListHosts(t.Context(), cursor, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range page {
+			got = append(got, h.Name)
+		}
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	if !slices.Equal(got, []string{"a", "c"}) {
+		t.Errorf("%v are listed", got)
+	}
+	if _, err := s.OpenSession(t.Context(), store.Session{Host: "b", At: noon}); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a session of the damaged one gives %v: its epoch is not known", err)
+	}
+	works(t, s)
 }

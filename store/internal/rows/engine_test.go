@@ -3,6 +3,7 @@ package rows
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"iter"
 	"sync"
 	"testing"
@@ -166,9 +167,16 @@ func opened(t testing.TB, e Engine, opts Options) *Store {
 	return s
 }
 
+// idAt is an id that was made at a time.
+func idAt(at time.Time) string {
+	i, _ := parseID(harp.NewID())
+	copy(i[:6], binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())<<16))
+	return i.String()
+}
+
 func call(host string) store.Submission {
 	return store.Submission{
-		Job:     store.Job{ID: harp.NewID(), Host: host, Procedure: "p", OfflineWait: harp.NoLimit, SubmitTime: noon},
+		Job:     store.Job{ID: idAt(noon), Host: host, Procedure: "p", OfflineWait: harp.NoLimit, SubmitTime: noon},
 		Request: harp.Submission{Request: []byte("request")},
 	}
 }

@@ -3,10 +3,12 @@ package rows
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -89,10 +91,11 @@ func (r *eventRow) event(cursor string) harp.Event {
 
 // emit tells an event, which is written with all of its group: no operation reads it.
 func (t *tx) emit(row eventRow) {
-	t.encoded = encodeIn(t.encoded, row)
+	t.event = row
+	t.encoded = appendRow(t.encoded[:0], &t.event)
 	if len(t.encoded) > eventMost { // no job's labels and no operator's reason are that long
-		row.Labels, row.Reason = nil, ""
-		t.encoded = encodeIn(t.encoded, row)
+		t.event.Labels, t.event.Reason = nil, ""
+		t.encoded = appendRow(t.encoded[:0], &t.event)
 	}
 	t.wrote = true
 	t.feed.number++
@@ -263,16 +266,30 @@ func (s *Store) Events(_ context.Context, f harp.EventFilter, maxBytes int) (har
 	return page, err
 }
 
-// eventPage makes a page of events, which come after a number.
+// eventPage makes a page of events, which come after a number. It tells of those that are
+// missing among them, whatever is wanted.
 func (s *Store) eventPage(events iter.Seq2[toldEvent, error], wanted *selection, after uint64, maxBytes int) (harp.EventPage, error) {
 	var page harp.EventPage
 	last, examined, size := after, 0, 0
 	for e, err := range events {
-		if err != nil {
-			return harp.EventPage{}, err
-		}
 		if examined++; examined > store.MaxExamined {
 			break
+		}
+		through := e.no - 1 // of those that are missing, if any are
+		switch {
+		case errors.Is(err, ErrDamaged):
+			s.log.Error("events cannot be read", "err", err)
+			through = e.no
+		case err != nil:
+			return harp.EventPage{}, err
+		}
+		if through > last && !wanted.nothing {
+			page.Events = append(page.Events, harp.Event{
+				Cursor: s.eventCursor(through), Type: harp.EventsMissing, Reason: strconv.FormatUint(through-last, 10),
+			})
+		}
+		if last = through; err != nil {
+			continue
 		}
 		if wanted.has(&e.row) {
 			if size += e.size; size > maxBytes && len(page.Events) > 0 {

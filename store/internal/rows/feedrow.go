@@ -2,10 +2,11 @@ package rows
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 
-	"github.com/harpcaller/harp/internal/pack"
+	"github.com/harpcaller/harp/internal/msgpack"
 )
 
 // The events of a group lie several to a row, which is stored under the number of the
@@ -39,7 +40,7 @@ func (f *feedRows) add(no uint64, event []byte) int {
 		size += another
 	}
 	row := &(*f)[len(*f)-1]
-	row.last, row.events = no, pack.AppendBytes(row.events, event)
+	row.last, row.events = no, msgpack.AppendBytes(row.events, event)
 	return size
 }
 
@@ -62,21 +63,22 @@ type fact struct {
 
 // at is when it happened, which its row begins with.
 func (e fact) at() int64 {
-	r := pack.NewReader(e.row)
+	r := msgpack.NewReader(e.row)
 	r.Array()
 	return r.Int()
 }
 
-// eventsAfter yields the events after a number. An error is the last thing it yields.
+// eventsAfter yields the events after a number, and ErrDamaged with the number of the last
+// in place of those of a row that cannot be read. Any other error is the last thing it yields.
 func eventsAfter(snap Snapshot, after uint64) iter.Seq2[fact, error] {
 	return func(yield func(fact, error) bool) {
 		for item, err := range snap.Scan([]byte{prefixEvent}, eventKey(after+1), false) {
-			var events []fact
-			if err == nil {
-				events, err = eventsIn(snap, item)
-			}
 			if err != nil {
 				yield(fact{}, err)
+				return
+			}
+			events, err := eventsIn(snap, item)
+			if err != nil && (!yield(fact{no: lastIn(item.Key)}, err) || !errors.Is(err, ErrDamaged)) {
 				return
 			}
 			for _, e := range events {
@@ -106,7 +108,7 @@ func eventsIn(snap Snapshot, item Item) ([]fact, error) {
 // it is none.
 func splitEvents(last uint64, payload []byte) ([]fact, bool) {
 	var events []fact
-	r := pack.NewReader(payload)
+	r := msgpack.NewReader(payload)
 	for r.OK() && !r.Done() {
 		events = append(events, fact{row: r.Bytes()})
 	}

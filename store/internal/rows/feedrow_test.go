@@ -210,8 +210,8 @@ func TestDamagedEvents(t *testing.T) {
 		return value
 	})
 	s = opened(t, e, Options{})
-	if _, err := s.Events(t.Context(), harp.EventFilter{After: harp.EventsFromStart}, 1); !errors.Is(err, ErrDamaged) {
-		t.Errorf("reading it: %v", err)
+	if page, err := s.Events(t.Context(), harp.EventFilter{After: harp.EventsFromStart}, 1); err != nil || len(page.Events) != 1 || page.Events[0].Type != harp.EventsMissing {
+		t.Errorf("reading it: %+v, %v", page, err)
 	}
 	note(t, s, "b", 2, noon.Add(time.Hour))
 	s.wants(t, cursor, "b0 b1")

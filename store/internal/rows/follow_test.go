@@ -1,21 +1,49 @@
 package rows
 
 import (
+	"errors"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
 )
 
 // counted counts the views of an engine.
 type counted struct {
 	*trial
-	views atomic.Int64
+	views  atomic.Int64
+	before atomic.Pointer[func()] // the next one
 }
 
 func (c *counted) View() (Snapshot, error) {
 	c.views.Add(1)
+	if f := c.before.Swap(nil); f != nil {
+		(*f)()
+	}
 	return c.trial.View()
+}
+
+// TestPrunedWhileItIsRead prunes what a follower is about to read: it is told so, and is not
+// given what it has seen in place of what it has not.
+func TestPrunedWhileItIsRead(t *testing.T) {
+	e := &counted{trial: newTrial()}
+	s := opened(t, e, Options{})
+	note(t, s, "seen", 3, noon)
+	_, cursor := page(t, s, harp.EventsFromStart, 1<<20)
+	note(t, s, "not seen", 3, noon)
+	prunes := func() {
+		prune(t, s, store.Retention{EventsBefore: noon.Add(time.Minute)}, noon.Add(time.Hour))
+		note(t, s, "new", 1, noon.Add(time.Hour))
+	}
+	e.before.Store(&prunes)
+	if got, err := s.Events(t.Context(), harp.EventFilter{After: cursor}, 1<<20); !errors.Is(err, harp.ErrPruned) {
+		t.Errorf("it is given %d events, %v, want ErrPruned", len(got.Events), err)
+	}
+	if got, _ := page(t, s, harp.EventsFromStart, 1<<20); len(got) != 1 {
+		t.Errorf("%d events are left, want 1", len(got))
+	}
 }
 
 // TestEveryFollowerReadsAnew checks that what has been committed is read and decoded once

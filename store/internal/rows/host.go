@@ -2,6 +2,7 @@ package rows
 
 import (
 	"context"
+	"errors"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
@@ -50,7 +51,7 @@ func (s *Store) PutHost(ctx context.Context, h store.Host) error {
 		row.Epoch = had.Epoch
 		t.put(hostKey(h.Name), encode(row))
 		if had.Connected && !row.Connected {
-			t.emitHost(harp.EventHostAway, h.Name, s.sched.latest)
+			t.emitHost(harp.EventHostAway, h.Name, max(s.sched.latest, row.LastHeard))
 		}
 		return nil
 	})
@@ -92,7 +93,11 @@ func (s *Store) ListHosts(_ context.Context, cursor string, limit int) ([]store.
 				return nil
 			}
 			var row hostRow
-			if err := readItem(snap, item, &row); err != nil {
+			switch err := readItem(snap, item, &row); {
+			case errors.Is(err, ErrDamaged):
+				s.log.Error("host cannot be listed", "host", name, "err", err)
+				continue
+			case err != nil:
 				return err
 			}
 			page = append(page, row.host(name))

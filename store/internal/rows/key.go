@@ -18,6 +18,7 @@ import (
 //	                               those of the other rows and index entries of jobs
 //	!a                             by how much the clock was set while the store was open;
 //	                               the times of the indices k and x are without that
+//	!x                             the youngest id that may have been forgotten, by its time
 //	j id                           a job: what never changes
 //	l id                           its life
 //	o id                           how its last attempt ended, while it waits for another
@@ -85,10 +86,14 @@ var (
 	keyFirstEvent = []byte{prefixMeta, 'e'}
 	keyStored     = []byte{prefixMeta, 'b'}
 	keyAhead      = []byte{prefixMeta, 'a'}
+	keyForgotten  = []byte{prefixMeta, 'x'}
 )
 
 // id is a job's id as its key has it.
 type id [16]byte
+
+// made is when an id was made, in milliseconds, as it says itself.
+func (i id) made() uint64 { return binary.BigEndian.Uint64(i[:8]) >> 16 }
 
 // parseID returns the key form of an id; false for what no job can have.
 func parseID(text string) (id, bool) {

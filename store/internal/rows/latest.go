@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"errors"
 	"iter"
 	"sync"
 
@@ -60,11 +61,18 @@ func (s *Store) latestAfter(after uint64) (iter.Seq2[toldEvent, error], bool) {
 }
 
 // fillLocked adds what a view has behind the last event and drops the oldest beyond
-// latestMost. Errors: ErrDamaged, the engine's.
+// latestMost. Errors: the engine's.
 func (l *latest) fillLocked(snap Snapshot) error {
 	for e, err := range decoded(eventsAfter(snap, l.last)) {
+		if errors.Is(err, ErrDamaged) {
+			l.last, l.events, l.size = e.no, nil, 0
+			continue
+		}
 		if err != nil {
 			return err
+		}
+		if e.no != l.last+1 { // what came between was pruned
+			l.events, l.size = nil, 0
 		}
 		l.last, l.events, l.size = e.no, append(l.events, e), l.size+e.size
 	}
@@ -76,7 +84,7 @@ func (l *latest) fillLocked(snap Snapshot) error {
 	return nil
 }
 
-// decoded yields the events of rows.
+// decoded yields the events of rows, with errors as eventsAfter.
 func decoded(facts iter.Seq2[fact, error]) iter.Seq2[toldEvent, error] {
 	return func(yield func(toldEvent, error) bool) {
 		for f, err := range facts {
@@ -84,7 +92,7 @@ func decoded(facts iter.Seq2[fact, error]) iter.Seq2[toldEvent, error] {
 			if err == nil {
 				err = decode(f.row, &e.row)
 			}
-			if !yield(e, err) || err != nil {
+			if !yield(e, err) || err != nil && !errors.Is(err, ErrDamaged) {
 				return
 			}
 		}

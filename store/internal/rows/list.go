@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -24,7 +26,7 @@ func (s *Store) List(_ context.Context, f store.Filter, cursor string) (store.Pa
 		return page, err
 	}
 	err = s.view(func(snap Snapshot) error {
-		w, err := newWalk(snap, &f)
+		w, err := newWalk(snap, &f, s.log)
 		if err != nil {
 			return err
 		}
@@ -80,6 +82,8 @@ type walk struct {
 	snap   Snapshot
 	filter *store.Filter
 	marks  map[string]*queueRow // of all queues that have been cancelled
+	hidden []string             // those of which nobody can say which jobs they cancelled
+	log    *slog.Logger         // of what is left out, as it is damaged
 	parts  []part
 	lowest place
 	limit  int
@@ -89,8 +93,8 @@ type walk struct {
 // an entry of any counts.
 type part []*track
 
-func newWalk(snap Snapshot, f *store.Filter) (*walk, error) {
-	w := &walk{snap: snap, filter: f, marks: map[string]*queueRow{}, limit: pageLimit(f.Limit)}
+func newWalk(snap Snapshot, f *store.Filter, log *slog.Logger) (*walk, error) {
+	w := &walk{snap: snap, filter: f, marks: map[string]*queueRow{}, log: log, limit: pageLimit(f.Limit)}
 	if !f.Since.IsZero() {
 		w.lowest = placeOf(nanos(f.Since), 0)
 	}
@@ -98,7 +102,7 @@ func newWalk(snap Snapshot, f *store.Filter) (*walk, error) {
 		return nil, err
 	}
 	one := func(kind byte, value ...string) {
-		w.parts = append(w.parts, part{newTrack(snap, indexKey(kind, value...))})
+		w.parts = append(w.parts, part{newTrack(snap, indexKey(kind, value...), log)})
 	}
 	for k, v := range f.Labels {
 		one(byLabel, k, v)
@@ -115,7 +119,7 @@ func newWalk(snap Snapshot, f *store.Filter) (*walk, error) {
 	if len(f.States) > 0 {
 		var p part
 		for _, state := range w.storedStates() {
-			p = append(p, newTrack(snap, indexKey(byState, string(state))))
+			p = append(p, newTrack(snap, indexKey(byState, string(state)), log))
 		}
 		w.parts = append(w.parts, p)
 	}
@@ -132,7 +136,11 @@ func (w *walk) readMarks() error {
 			return err
 		}
 		name := string(item.Key[1:])
-		if w.marks[name], err = mark(w.snap, harp.Value(name)); err != nil {
+		switch w.marks[name], err = mark(w.snap, harp.Value(name)); {
+		case errors.Is(err, ErrDamaged):
+			w.log.Error("jobs of a queue that was cancelled cannot be listed", "queue", harp.Value(name).String(), "err", err)
+			w.hidden = append(w.hidden, name)
+		case err != nil:
 			return err
 		}
 	}
@@ -195,8 +203,14 @@ func (w *walk) cursor(at place) string {
 // its queue shows it in another state.
 func (w *walk) take(i id, page *store.Page) error {
 	j, err := readJob(w.snap, i)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrDamaged):
+		w.log.Error("job cannot be listed", "job", i.String(), "err", err)
+		return nil
+	case err != nil:
 		return err
+	case !j.State.Ended() && j.Queue != nil && slices.Contains(w.hidden, string(j.Queue)):
+		return nil
 	}
 	j, _ = w.marks[string(j.Queue)].cover(j)
 	if len(w.filter.States) == 0 || slices.Contains(w.filter.States, j.State) {
@@ -241,6 +255,7 @@ func (p part) seek(at place) (best place, i *id, err error) {
 type track struct {
 	snap   Snapshot
 	prefix []byte
+	log    *slog.Logger
 	next   func() (Item, error, bool)
 	stop   func()
 	at     place
@@ -251,8 +266,8 @@ type track struct {
 	reach  int // how far it walks before it jumps
 }
 
-func newTrack(snap Snapshot, prefix []byte) *track {
-	return &track{snap: snap, prefix: prefix, stop: func() {}, reach: steps}
+func newTrack(snap Snapshot, prefix []byte, log *slog.Logger) *track {
+	return &track{snap: snap, prefix: prefix, log: log, stop: func() {}, reach: steps}
 }
 
 const (
@@ -294,16 +309,21 @@ func (t *track) jump(at place) {
 	t.next, t.stop = iter.Pull2(t.snap.Scan(t.prefix, from, true))
 }
 
+// step moves down by one entry, and past those that are damaged.
 func (t *track) step() error {
-	item, err, ok := t.next()
-	if err != nil || !ok {
-		t.end = true
-		return err
+	for {
+		item, err, ok := t.next()
+		if err != nil || !ok {
+			t.end = true
+			return err
+		}
+		if len(item.Key) != len(t.prefix)+len(t.at) {
+			return fmt.Errorf("%w under key %q", ErrDamaged, item.Key)
+		}
+		copy(t.at[:], item.Key[len(t.prefix):])
+		if t.id, err = indexed(item); !errors.Is(err, ErrDamaged) {
+			return err
+		}
+		t.log.Error("job cannot be listed", "err", err)
 	}
-	if len(item.Key) != len(t.prefix)+len(t.at) {
-		return fmt.Errorf("%w under key %q", ErrDamaged, item.Key)
-	}
-	copy(t.at[:], item.Key[len(t.prefix):])
-	t.id, err = indexed(item)
-	return err
 }

@@ -29,7 +29,7 @@ type askedRow struct {
 
 // doOnce runs an operation unless one with its id was run before, and returns what came
 // of it then. Errors: harp.ErrInvalid (id), harp.ErrConflict when its id is that of another
-// operation, run's.
+// operation, harp.ErrPruned when what came of it may be forgotten, run's.
 func (s *Store) doOnce(t *tx, op store.Operation, what askedRow, run func() (doneRow, error)) (done doneRow, err error) {
 	if op.ID == "" {
 		return run()
@@ -46,6 +46,9 @@ func (s *Store) doOnce(t *tx, op store.Operation, what askedRow, run func() (don
 			err = harp.NewFailure("conflict", "the id is that of another request").Err()
 		}
 		return done, err
+	}
+	if s.isForgotten(i) {
+		return done, harp.NewFailure("pruned", "request "+op.ID+" is older than what is remembered").Err()
 	}
 	if done, err = run(); err != nil {
 		return done, err
@@ -65,7 +68,11 @@ func (p *pruning) operations() error {
 		if at > over {
 			return true, nil
 		}
-		p.write(append([]byte{prefixDone}, item.Key[len(item.Key)-len(id{}):]...), nil)
+		i := id(item.Key[len(item.Key)-len(id{}):])
+		if !p.forgets(i) {
+			return false, nil
+		}
+		p.write(i.key(prefixDone), nil)
 		p.write(bytes.Clone(item.Key), nil)
 		return false, nil
 	})

@@ -154,8 +154,8 @@ func (p *pruning) job(i id, entry []byte) error {
 	for _, key := range entries(&j) {
 		p.add(key, nil)
 	}
-	p.write(i.key(prefixCall), nil)
-	p.write(i.key(prefixLife), nil)
+	p.remove(i.key(prefixCall))
+	p.remove(i.key(prefixLife))
 	p.tx.jobs[i] = nil
 	p.kept.grown -= footprint(&j)
 	if err := errors.Join(p.whole(i.key(prefixRequest)), p.whole(i.key(prefixValue))); err != nil {
@@ -239,6 +239,27 @@ func (p *pruning) entomb() error {
 	return nil
 }
 
+// forgets reports whether ids may be forgotten, and notes that they are. They are old by
+// the clock as it is: else they would be taken for new ones. Should it be set back, those
+// that are no younger are refused.
+func (p *pruning) forgets(ids ...id) bool {
+	var youngest uint64
+	for _, i := range ids {
+		youngest = max(youngest, i.made())
+	}
+	if int64(youngest) > (p.now-int64(store.TombstoneTime))/int64(time.Millisecond) { //nolint:gosec // of 48 bits
+		return false
+	}
+	if youngest > p.s.forgotten {
+		p.s.forgotten = youngest
+		p.putNumber(keyForgotten, youngest)
+	}
+	return true
+}
+
+// isForgotten reports whether an id that is not stored may have been once.
+func (s *Store) isForgotten(i id) bool { return i.made() <= s.forgotten }
+
 // tombs deletes tombstones whose time is over.
 func (p *pruning) tombs() error {
 	over := add64(p.steady, -int64(store.TombstoneTime))
@@ -246,15 +267,22 @@ func (p *pruning) tombs() error {
 		if at > over {
 			return true, nil
 		}
-		ids, err := joinItem(p.snap, item)
+		list, err := joinItem(p.snap, item)
 		switch {
 		case errors.Is(err, ErrDamaged): // these tombstones stay: which they are nobody knows
 			p.s.log.Error("tombstones cannot be deleted", "err", err)
 		case err != nil:
 			return true, err
 		}
-		for tomb := range slices.Chunk(ids, len(id{})) {
-			p.write(id(tomb).key(prefixTomb), nil)
+		var ids []id
+		for tomb := range slices.Chunk(list, len(id{})) {
+			ids = append(ids, id(tomb))
+		}
+		if !p.forgets(ids...) {
+			return false, nil
+		}
+		for _, i := range ids {
+			p.write(i.key(prefixTomb), nil)
 		}
 		p.write(bytes.Clone(item.Key), nil)
 		return false, nil

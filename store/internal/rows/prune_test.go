@@ -46,7 +46,7 @@ func lived(t *testing.T, s *Store, now time.Time) store.Job {
 	s.SetGate("h", store.Gate{Open: true, Most: 100})
 	in := store.Submission{
 		Job: store.Job{
-			ID: harp.NewID(), Host: "h", Procedure: "p", Queue: harp.Value("q"), Concurrency: 100, NotBefore: now,
+			ID: idAt(now), Host: "h", Procedure: "p", Queue: harp.Value("q"), Concurrency: 100, NotBefore: now,
 			Labels: map[string]string{"a": "b", "c": "d"}, OfflineWait: harp.NoLimit,
 		},
 		Request: harp.Submission{Request: bytes.Repeat([]byte{1}, 200_000)},
@@ -79,6 +79,23 @@ func lived(t *testing.T, s *Store, now time.Time) store.Job {
 	return changes[0].Job
 }
 
+// failedAtLength is a job that has failed twice, and each time said more of it than is kept
+// under one key.
+func failedAtLength(t *testing.T, s *Store) {
+	t.Helper()
+	c := call("h")
+	c.Job.Retry = harp.RetryPolicy{On: []harp.State{harp.StateFailed}, Attempts: 2, Backoff: time.Second, MaxBackoff: time.Second}
+	j := submitted(t, s, c)[0]
+	for j.State == harp.StateSent {
+		end := about(j, store.End)
+		end.Event.Failure, end.Event.Jitter = harp.NewFailure("remote", "it failed"), 1
+		end.Event.Failure.Data = make(harp.Value, 150_000)
+		if j = applied(t, s, end)[0].Job; j.State == harp.StateQueued {
+			j = advanceAll(t, s, noon.Add(time.Minute)).Claimed[0]
+		}
+	}
+}
+
 // TestStoredBytes checks that what jobs are said to store is what is there, also after
 // reopening, and nothing once they are deleted.
 func TestStoredBytes(t *testing.T) {
@@ -93,12 +110,14 @@ func TestStoredBytes(t *testing.T) {
 	for n := range 3 {
 		lived(t, s, noon.Add(time.Duration(n)*time.Hour))
 		check("after a job")
+		failedAtLength(t, s)
+		check("after one that failed")
 	}
 	if s.stored.Load() < 3*1_200_000 {
 		t.Fatalf("three jobs store %d bytes", s.stored.Load())
 	}
 	prune(t, s, store.Retention{EndedBefore: noon.Add(time.Minute)}, noon)
-	check("after one was deleted")
+	check("after some were deleted")
 	s = opened(t, e, Options{})
 	check("after reopening")
 	prune(t, s, store.Retention{MaxBytes: 1}, noon)
@@ -129,6 +148,7 @@ func TestPruneLeavesNothing(t *testing.T) {
 	const jobs = 10 // more than one commit deletes
 	for range jobs {
 		lived(t, s, noon)
+		failedAtLength(t, s)
 	}
 	left := func() map[byte]int {
 		count := map[byte]int{}
@@ -141,7 +161,7 @@ func TestPruneLeavesNothing(t *testing.T) {
 	}
 	later := noon.Add(2 * time.Hour)
 	prune(t, s, store.Retention{EndedBefore: later, EventsBefore: later}, later)
-	if got := left(); got[prefixTomb] != jobs || got[prefixIndex] == 0 || got[prefixEvent] == 0 || len(got) != 3 {
+	if got := left(); got[prefixTomb] != 2*jobs || got[prefixIndex] == 0 || got[prefixEvent] == 0 || len(got) != 3 {
 		t.Fatalf("after deleting there are %v by prefix, want tombstones, their index and the event", got)
 	}
 	later = later.Add(store.TombstoneTime + 1)

@@ -139,9 +139,12 @@ func (s *Store) keep(t *tx, i id, j *store.Job, news []harp.Record, arrived time
 }
 
 // withinLimit returns those of the records that are stored, the last of them
-// perhaps one that tells that no more are.
+// perhaps one that tells that no more are. One that tells that some are missing always is.
 func (s *Store) withinLimit(j *store.Job, news []harp.Record) []harp.Record {
 	for n := range news {
+		if news[n].Missing > 0 {
+			continue
+		}
 		size := uint64(recordSize(&news[n]))
 		if j.Stored+size > uint64(s.opts.MaxStored) {
 			j.Full = true
@@ -161,7 +164,7 @@ func (s *Store) Read(_ context.Context, text string, from uint64, most store.Mos
 		if err != nil {
 			return err
 		}
-		r.left = j.Records - min(from, j.Records)
+		r.left, r.counted = j.Records-min(from, j.Records), j.Full
 		for _, a := range j.Attempts {
 			if a.Base+a.Next <= from {
 				continue
@@ -183,6 +186,7 @@ type reading struct {
 	records []harp.Record
 	size    int
 	full    bool // there are more, which are not wanted
+	counted bool // the last may be only counted
 }
 
 // readAttempt reads the stored records of an attempt.
@@ -203,7 +207,7 @@ func (r *reading) readAttempt(snap Snapshot, i id, a store.Attempt) error {
 		}
 		first := chunkFirst(item.Key)
 		if first != next {
-			return fmt.Errorf("%w: records %d to %d of job %s attempt %d are missing", ErrDamaged, next, first, i, a.Number)
+			return recordsMissing(i, a, next, first)
 		}
 		payload, err := joinItem(snap, item)
 		if err != nil {
@@ -215,7 +219,14 @@ func (r *reading) readAttempt(snap Snapshot, i id, a store.Attempt) error {
 		}
 		next += n
 	}
+	if next < a.Next && !r.counted {
+		return recordsMissing(i, a, next, a.Next)
+	}
 	return nil
+}
+
+func recordsMissing(i id, a store.Attempt, from, to uint64) error {
+	return fmt.Errorf("%w: records %d to %d of job %s attempt %d are missing", ErrDamaged, from, to, i, a.Number)
 }
 
 // take keeps a record if it is wanted.

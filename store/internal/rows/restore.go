@@ -43,7 +43,7 @@ func fill(e Engine, r io.Reader) (store.Restored, error) {
 	}
 	did.From = head.Store
 	did.Rows, err = in.each(func(rows []Write) error {
-		if e.Space() == SpaceCritical {
+		if e.Space() <= SpaceCritical {
 			return noSpace()
 		}
 		for n := range rows {

@@ -60,6 +60,8 @@ type Store struct {
 	swept map[byte][]byte // guarded by mu: where Prune goes on, by index
 	feed  feed
 
+	forgotten uint64 // guarded by mu: the youngest id that may have been forgotten, by its time
+
 	recent     recent
 	stored     atomic.Int64 // bytes that jobs store; set by the committer
 	clockAhead atomic.Int64 // sched.ahead
@@ -135,6 +137,9 @@ func (s *Store) load() error {
 	}
 	s.sched.ahead, s.keptAhead = int64(ahead), int64(ahead)
 	s.clockAhead.Store(s.sched.ahead)
+	if s.forgotten, err = readNumber(snap, keyForgotten); err != nil {
+		return err
+	}
 	if err := s.loadFeed(snap); err != nil {
 		return err
 	}

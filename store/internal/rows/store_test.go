@@ -257,20 +257,22 @@ func TestDamagedRows(t *testing.T) {
 	}
 }
 
-// TestMissingRecords checks that a chunk that is gone is noticed.
+// TestMissingRecords checks that a chunk that is gone is noticed, be it the last.
 func TestMissingRecords(t *testing.T) {
-	e := newTrial()
-	s := opened(t, e, Options{})
-	j := started(t, s)
-	for i := range 3 {
-		if _, err := s.Append(t.Context(), store.Append{ID: j.ID, Attempt: 1, Fence: j.Fence, First: uint64(i), Records: []harp.Record{{}}}); err != nil {
-			t.Fatal(err)
+	for gone := range uint64(3) {
+		e := newTrial()
+		s := opened(t, e, Options{})
+		j := started(t, s)
+		for i := range 3 {
+			if _, err := s.Append(t.Context(), store.Append{ID: j.ID, Attempt: 1, Fence: j.Fence, First: uint64(i), Records: []harp.Record{{}}}); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	i, _ := parseID(j.ID)
-	e.poke(i.recordsKey(1, 1), func(_, _ []byte) []byte { return nil })
-	if _, err := s.Read(t.Context(), j.ID, 0, store.Most{Bytes: 1 << 20}); !errors.Is(err, ErrDamaged) {
-		t.Fatalf("reading over the gap: %v", err)
+		i, _ := parseID(j.ID)
+		e.poke(i.recordsKey(1, gone), func(_, _ []byte) []byte { return nil })
+		if _, err := s.Read(t.Context(), j.ID, 0, store.Most{Bytes: 1 << 20}); !errors.Is(err, ErrDamaged) {
+			t.Errorf("reading where chunk %d was: %v", gone, err)
+		}
 	}
 }
 
@@ -305,6 +307,27 @@ func TestMaxStored(t *testing.T) {
 	}
 	if n := e.count(prefixRecords); n != 1 {
 		t.Errorf("%d chunks are stored, want 1", n)
+	}
+}
+
+// TestMissingBeyondMaxStored checks that it is told that records are missing though the job
+// stores no more of them.
+func TestMissingBeyondMaxStored(t *testing.T) {
+	s := opened(t, newTrial(), Options{MaxStored: 100})
+	j := started(t, s)
+	a := store.Append{ID: j.ID, Attempt: 1, Fence: j.Fence, Arrived: noon}
+	line := []harp.Record{{Kind: harp.KindStdout, Value: make(harp.Value, 65), Time: noon}}
+	for _, more := range []store.Append{{Records: line}, {Missing: 10}, {Records: line}} {
+		a.Records, a.Missing = more.Records, more.Missing
+		got, err := s.Append(t.Context(), a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.First = got.Records
+	}
+	got, err := s.Read(t.Context(), j.ID, 0, store.Most{Bytes: 1 << 20})
+	if err != nil || len(got) != 3 || got[1].Missing != 10 || got[2].Seq != 11 || got[2].Truncated != 65 {
+		t.Errorf("it has %+v, %v", got, err)
 	}
 }
 
@@ -400,6 +423,33 @@ func TestCancelledAtCritical(t *testing.T) {
 	if err != nil || len(did.Ended) != 1 {
 		t.Fatalf("%d ended, %v", len(did.Ended), err)
 	}
+}
+
+// TestCancelledAndUnread checks that a queue that is cancelled is said to be, though its
+// running jobs cannot be read, which are returned to a caller that asks again.
+func TestCancelledAndUnread(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	openGate(s, "h")
+	running := submitted(t, s, inQueue(call("h"), 0, 1), inQueue(call("h"), 0, 1))[0]
+	s.unlearn()
+	e.onGet = func(key, _ []byte) error {
+		if key[0] == prefixLife {
+			return errors.New("cannot be read")
+		}
+		return nil
+	}
+	op := store.Operation{ID: harp.NewID(), Time: noon}
+	done, err := s.CancelQueue(t.Context(), running.Queue, op)
+	if err != nil || done.Count != 2 || !done.More {
+		t.Fatalf("cancelling: %+v, %v", done, err)
+	}
+	e.onGet = nil
+	done, err = s.CancelQueue(t.Context(), running.Queue, op)
+	if err != nil || done.Count != 2 || done.More {
+		t.Fatalf("again: %+v, %v", done, err)
+	}
+	wantJobs(t, "to be told", done.Active, running.No)
 }
 
 // TestNothingLeft checks that what belongs to a job that is over is not kept: its

@@ -106,7 +106,7 @@ func (s *Store) submitNew(t *tx, i id, in *store.Submission, out *store.Submitte
 	switch {
 	case err != nil:
 		return err
-	case gone:
+	case gone, s.isForgotten(i):
 		out.Err = pruned(i)
 		return nil
 	case in.Refused:
@@ -161,8 +161,8 @@ func (s *Store) insert(t *tx, i id, in *store.Submission, out *store.Submitted, 
 		j = s.claimed(e, j, now)
 	}
 	call := newCallRow(&j, in.Digest)
-	putRow(t, i.key(prefixCall), call)
-	putRow(t, i.key(prefixRequest), submissionRow(in.Request))
+	t.putRow(i.key(prefixCall), &call)
+	t.putRow(i.key(prefixRequest), submissionRow(in.Request))
 	j = call.job(i, j.Life) // as it will be read
 	t.putLife(i, &j)
 	t.kept.grown += footprint(&j)
@@ -217,7 +217,8 @@ func (s *Store) claimed(e *entry, j store.Job, now int64) store.Job {
 
 // putLife writes the life of a job.
 func (t *tx) putLife(i id, j *store.Job) {
-	putRow(t, i.key(prefixLife), newLifeRow(&j.Life))
+	t.life = newLifeRow(&j.Life)
+	t.putRow(i.key(prefixLife), &t.life)
 	t.hold(i, *j)
 }
 
