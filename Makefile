@@ -29,6 +29,7 @@ test: ## run all tests, with the race detector where there is a C compiler
 .PHONY: memory
 memory: ## run the tests that measure memory, which the race detector would falsify
 	$(GO) test ./agent/internal/supervisor -run '^TestMemory$$' -count 1
+	$(GO) test -buildmode=pie ./agent/internal/supervisor -run '^TestMemory$$' -count 1
 
 .PHONY: check
 check: format lint tidy ## what CI checks: format, lint, go.mod, tests, build
