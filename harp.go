@@ -76,10 +76,11 @@ func (c *Caller) Queues() *Queues { return &Queues{service: c.service} }
 // Ping asks the dispatcher who it is. Errors: ErrUnavailable, ErrDenied, ErrClosed.
 func (c *Caller) Ping(ctx context.Context) (ServerInfo, error) { return c.service.Ping(ctx) }
 
-// Prune deletes the jobs that ended before a time, with all that belongs to them,
-// now rather than when the dispatcher's own retention would, and gives their space
-// back. It returns how many. Their ids are ErrPruned for a month. Errors: ErrRefused
-// for a time in the future, ErrUnavailable, ErrDenied, ErrClosed.
+// Prune deletes the jobs that ended before a time, with all that belongs to them, and
+// the events before that time, now rather than when the dispatcher's own retention
+// would, and gives their space back. It returns how many jobs. Their ids are ErrPruned
+// for a month, and so is a cursor of the feed behind which events were deleted. Errors:
+// ErrRefused for a time in the future, ErrUnavailable, ErrDenied, ErrClosed.
 func (c *Caller) Prune(ctx context.Context, endedBefore time.Time) (int, error) {
 	return c.service.Prune(ctx, endedBefore)
 }

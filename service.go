@@ -111,9 +111,10 @@ type EventService interface {
 
 // UpkeepService keeps the dispatcher's store in order.
 type UpkeepService interface {
-	// Prune deletes jobs that ended before a time, now rather than when the
-	// dispatcher's own retention would, and gives their space back. It returns how
-	// many. Errors: ErrRefused where the time is in the future.
+	// Prune deletes jobs that ended before a time, and the events before it, now
+	// rather than when the dispatcher's own retention would, and gives their space
+	// back. It returns how many jobs. Errors: ErrRefused where the time is in the
+	// future.
 	Prune(ctx context.Context, endedBefore time.Time) (int, error)
 
 	// Backup writes a copy of the store, as it is at one moment, to w. Errors: w's,

@@ -91,7 +91,7 @@ func (s *service) Prune(ctx context.Context, endedBefore time.Time) (int, error)
 		if endedBefore.After(s.d.now()) {
 			return 0, harp.NewFailure("refused", "jobs that end in the future cannot be pruned").Err()
 		}
-		return s.d.prune(ctx, store.Retention{EndedBefore: endedBefore})
+		return s.d.prune(ctx, store.Retention{EndedBefore: endedBefore, EventsBefore: endedBefore})
 	})
 }
 

@@ -48,18 +48,19 @@ func (d *Dispatcher) retention() store.Retention {
 // prune deletes what is not kept, until ctx ends, and gives its space back, which goes on
 // when ctx ends. It returns how many jobs it deleted.
 func (d *Dispatcher) prune(ctx context.Context, keep store.Retention) (jobs int, err error) {
+	events := 0
 	for more := true; more && err == nil; {
 		var did store.Pruned
 		did, err = d.store.Prune(ctx, keep, d.now())
-		jobs, more = jobs+did.Jobs, did.More
+		jobs, events, more = jobs+did.Jobs, events+did.Events, did.More
 		if err == nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
 	}
-	if jobs == 0 {
+	if jobs == 0 && events == 0 {
 		return 0, err
 	}
-	d.log.Info("jobs were pruned", "jobs", jobs)
+	d.log.Info("jobs and events were pruned", "jobs", jobs, "events", events)
 	if also := d.compact(ctx); err == nil {
 		err = also
 	}

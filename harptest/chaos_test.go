@@ -72,12 +72,18 @@ type tally struct {
 	ends       map[string]int // by state and reason
 	executions int
 	attempts   int // beyond the first
+	gone       int // events that were pruned
+	told       int // how often a subscriber was told so
 }
 
 func (a *tally) add(h *history) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.executions += len(h.Executions)
+	a.gone += len(h.Feed) - len(h.Kept)
+	for _, s := range h.Subscribers {
+		a.told += len(s.pruned)
+	}
 	for _, f := range h.Finals {
 		if f.err != nil {
 			a.ends["refused"]++
@@ -89,7 +95,7 @@ func (a *tally) add(h *history) {
 }
 
 func (a *tally) String() string {
-	text := fmt.Sprintf("%d executions, %d attempts beyond the first;", a.executions, a.attempts)
+	text := fmt.Sprintf("%d executions, %d attempts beyond the first; %d events pruned, told %d times;", a.executions, a.attempts, a.gone, a.told)
 	for _, end := range slices.Sorted(maps.Keys(a.ends)) {
 		text += fmt.Sprintf(" %s: %d;", end, a.ends[end])
 	}

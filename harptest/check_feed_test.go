@@ -9,7 +9,8 @@ import (
 	"github.com/harpcaller/harp"
 )
 
-// feed is I11: everybody who reads the feed gets the same, all of it, once.
+// feed is I11: everybody who reads the feed gets the same, all of it, once, or is told that
+// what follows was pruned. That is never more than somebody asked for.
 func feed(h *history) (wrong []string) {
 	seen := map[string]bool{}
 	for i, e := range h.Feed {
@@ -17,6 +18,9 @@ func feed(h *history) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("event %d has the cursor of another", i))
 		}
 		seen[e.Cursor] = true
+	}
+	if what := h.keptFeed(); what != "" {
+		wrong = append(wrong, what)
 	}
 	for n, s := range h.Subscribers {
 		if what := h.got(s); what != "" {
@@ -26,18 +30,51 @@ func feed(h *history) (wrong []string) {
 	return wrong
 }
 
+// keptFeed says what is wrong with what the feed tells in the end: all but what was pruned.
+func (h *history) keptFeed() string {
+	gone := len(h.Feed) - len(h.Kept)
+	if gone < 0 {
+		return fmt.Sprintf("%d events are kept of %d", len(h.Kept), len(h.Feed))
+	}
+	for i, e := range h.Feed {
+		switch {
+		case i >= gone && !isSame(h.Kept[i-gone], e):
+			return fmt.Sprintf("event %d is kept as %v, was %v", i, h.Kept[i-gone], e)
+		case i < gone && !h.mayBeGone(e):
+			return fmt.Sprintf("event %d of %s is not kept, and nobody pruned it: %v", i, clock(e.Time), e)
+		}
+	}
+	return ""
+}
+
+// mayBeGone reports whether an event was to be pruned.
+func (h *history) mayBeGone(e harp.Event) bool {
+	return slices.ContainsFunc(h.Prunes, func(p prune) bool { return e.Time.Before(p.before) })
+}
+
+func isSame(a, b harp.Event) bool {
+	return a.Cursor == b.Cursor && a.Type == b.Type && a.Job == b.Job && a.State == b.State && a.Attempt == b.Attempt
+}
+
 // got says what is wrong with what a subscriber got.
 func (h *history) got(s *subscriber) string {
 	if s.err != nil {
 		return fmt.Sprintf("ended with %v", s.err)
 	}
+	n := 0 // of those that it got
 	for i, e := range h.Feed {
-		if i == len(s.events) {
-			return fmt.Sprintf("got %d events of %d", i, len(h.Feed))
+		switch {
+		case n < len(s.events) && isSame(s.events[n], e):
+			n++
+		case slices.Contains(s.pruned, n) && h.mayBeGone(e):
+		case n == len(s.events):
+			return fmt.Sprintf("got %d events, and not the last of %d", n, len(h.Feed))
+		default:
+			return fmt.Sprintf("event %d was %v, is %v", i, s.events[n], e)
 		}
-		if got := s.events[i]; got.Cursor != e.Cursor || got.Type != e.Type || got.Job != e.Job || got.State != e.State || got.Attempt != e.Attempt {
-			return fmt.Sprintf("event %d was %v, is %v", i, got, e)
-		}
+	}
+	if n < len(s.events) {
+		return fmt.Sprintf("got %v, which is not told", s.events[n])
 	}
 	return ""
 }

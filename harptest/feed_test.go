@@ -9,10 +9,12 @@ import (
 	"github.com/harpcaller/harp"
 )
 
-// subscriber reads the feed of events from its beginning on.
+// subscriber reads the feed of events from its beginning on. When it is told that what
+// follows was pruned it goes on with the first event that is kept.
 type subscriber struct {
 	every  int // events after which it goes away, and comes back with its cursor; 0: never
 	events []harp.Event
+	pruned []int // before which of the events it was told so
 	err    error // why it ended before it was told to
 }
 
@@ -22,6 +24,11 @@ func (s *subscriber) read(ctx context.Context, c *harp.Caller) {
 	for ctx.Err() == nil {
 		n := 0
 		for e, err := range c.Events(ctx, harp.EventFilter{After: after}) {
+			if errors.Is(err, harp.ErrPruned) {
+				s.pruned = append(s.pruned, len(s.events))
+				after = harp.EventsFromStart
+				break
+			}
 			if err != nil {
 				if ctx.Err() == nil {
 					s.err = err
@@ -57,42 +64,52 @@ func (p *player) subscribe() (stop func()) {
 	}
 }
 
-// feed reads all events that there are.
-func (p *player) feed(c *harp.Caller) {
-	for f := (harp.EventFilter{After: harp.EventsFromStart}); ; {
-		page, err := c.EventsPage(p.t.Context(), f, false)
-		if err != nil {
-			p.t.Errorf("read the feed: %v", err)
-			return
+// readFeed reads the events after a cursor that there are.
+func readFeed(ctx context.Context, c *harp.Caller, after string) (events []harp.Event, err error) {
+	for {
+		page, err := c.EventsPage(ctx, harp.EventFilter{After: after}, false)
+		if err != nil || len(page.Events) == 0 && page.Cursor == after {
+			return events, err
 		}
-		if len(page.Events) == 0 && page.Cursor == f.After {
-			return
-		}
-		p.history.Feed = append(p.history.Feed, page.Events...)
-		f.After = page.Cursor
+		events, after = append(events, page.Events...), page.Cursor
 	}
 }
 
-// prune deletes jobs that ended some time ago.
-func (p *player) prune(ctx context.Context, ago time.Duration) {
+// archive notes what the feed tells before anybody prunes it. A dispatcher whose store has
+// failed tells nothing any more, its successor does.
+func (p *player) archive(c *harp.Caller) {
+	after := harp.EventsFromStart
+	if n := len(p.history.Feed); n > 0 {
+		after = p.history.Feed[n-1].Cursor
+	}
+	events, err := readFeed(p.t.Context(), c, after)
+	if err != nil && !p.poisoned {
+		p.t.Errorf("read the feed: %v", err)
+	}
+	p.history.Feed = append(p.history.Feed, events...)
+}
+
+// prune deletes jobs that ended some time ago, and the events of that time, whether those
+// who read the feed are connected or not.
+func (p *player) prune(ago time.Duration) {
+	if p.down[""] || p.poisoned {
+		return
+	}
+	caller := p.sys.Embedded()
+	defer caller.Close()
+	p.archive(caller)
 	begin := time.Now()
-	_, err := p.sys.Caller().Prune(ctx, begin.Add(-ago))
+	_, err := caller.Prune(p.t.Context(), begin.Add(-ago))
 	if err != nil && !mayFail(err) {
 		p.t.Errorf("prune: %v", err)
 	}
-	p.history.pruned(prune{before: begin.Add(-ago), begin: begin, done: err == nil})
+	p.history.Prunes = append(p.history.Prunes, prune{before: begin.Add(-ago), begin: begin, done: err == nil})
 }
 
 // prune is one that was asked for.
 type prune struct {
 	before, begin time.Time
 	done          bool // and acknowledged
-}
-
-func (h *history) pruned(p prune) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.Prunes = append(h.Prunes, p)
 }
 
 // life is what the feed tells of a job: its events, those that are of it and do not

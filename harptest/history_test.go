@@ -26,7 +26,8 @@ type history struct {
 	Prunes     []prune
 	Restore    restore
 
-	Feed        []harp.Event // all of it
+	Feed        []harp.Event // all that it has told
+	Kept        []harp.Event // what it tells in the end
 	Subscribers []*subscriber
 
 	Finals map[string]final // by job id: of all that anybody has named

@@ -85,6 +85,7 @@ func goodHistory() *history {
 			h.tell(c.job, at)
 		}
 	}
+	h.Kept = slices.Clone(h.Feed)
 	h.Subscribers = []*subscriber{{events: slices.Clone(h.Feed)}}
 	return h
 }
@@ -128,6 +129,15 @@ func (h *history) trouble(kind fault, host string, from, to time.Duration) {
 	h.Outages = append(h.Outages, outage{kind: kind, host: host, begin: begin.Add(from), end: begin.Add(to)})
 }
 
+// prunes takes the first events away: nobody has read them, and who reads is told so.
+func (h *history) prunes() {
+	const n = 3
+	last := h.Feed[n-1].Time
+	h.Prunes = []prune{{before: last.Add(1), begin: last}}
+	h.Kept = slices.Clone(h.Feed[n:])
+	h.Subscribers[0].events, h.Subscribers[0].pruned = slices.Clone(h.Kept), []int{0}
+}
+
 // untell takes events of a job, of a type or all that begin so, out of the feed.
 func (h *history) untell(job string, what harp.EventType) {
 	h.Feed = slices.DeleteFunc(h.Feed, func(e harp.Event) bool {
@@ -136,8 +146,12 @@ func (h *history) untell(job string, what harp.EventType) {
 }
 
 func TestAGoodHistory(t *testing.T) {
-	if wrong := check(goodHistory()); len(wrong) > 0 {
-		t.Errorf("in a good history is wrong: %s", strings.Join(wrong, "\n"))
+	pruned := goodHistory()
+	pruned.prunes()
+	for _, h := range []*history{goodHistory(), pruned} {
+		if wrong := check(h); len(wrong) > 0 {
+			t.Errorf("in a good history is wrong: %s", strings.Join(wrong, "\n"))
+		}
 	}
 }
 
@@ -303,6 +317,23 @@ var mutants = []struct {
 	}},
 	{"I11", "two events have one cursor", func(h *history) { h.Feed[1].Cursor = h.Feed[0].Cursor }},
 	{"I11", "a subscriber was left alone", func(h *history) { h.Subscribers[0].err = harp.ErrUnavailable }},
+	{"I11", "a subscriber was not told that events were pruned", func(h *history) {
+		h.prunes()
+		h.Subscribers[0].pruned = nil
+	}},
+	{"I11", "a subscriber missed more than was pruned", func(h *history) {
+		h.prunes()
+		h.Subscribers[0].events = h.Subscribers[0].events[1:]
+	}},
+	{"I11", "a subscriber was told that events were pruned, and got one twice", func(h *history) {
+		h.Subscribers[0].pruned = []int{3}
+		h.Subscribers[0].events = slices.Insert(h.Subscribers[0].events, 3, h.Feed[2])
+	}},
+	{"I11", "events were pruned that are too young", func(h *history) { h.Kept = h.Kept[3:] }},
+	{"I11", "an event went that is younger than one that is kept", func(h *history) {
+		h.prunes()
+		h.Kept = slices.Delete(h.Kept, 1, 2)
+	}},
 	{"I12", "what was shown is not told", func(h *history) {
 		h.Calls[5].looks = []harp.JobStatus{{State: harp.StateCancelling, Attempt: 1}}
 	}},

@@ -249,7 +249,7 @@ func (p *player) fault(f faultPlan) {
 	case faultRestore:
 		p.restore()
 	case faultPrune:
-		p.calls.Go(func() { p.prune(p.t.Context(), f.By) })
+		p.prune(f.By)
 	case faultPoison:
 		if !p.down[""] {
 			p.sys.PoisonDispatcher()
@@ -335,7 +335,11 @@ func (p *player) settle() {
 	for _, id := range ids {
 		p.history.Finals[id] = p.final(caller.Job(id))
 	}
-	p.feed(caller)
+	p.archive(caller)
+	var err error
+	if p.history.Kept, err = readFeed(ctx, caller, harp.EventsFromStart); err != nil {
+		p.t.Errorf("read the feed: %v", err)
+	}
 	time.Sleep(time.Minute) // who reads the feed
 }
 

@@ -56,6 +56,7 @@ func (p *player) restore() {
 	p.end(faultPlan{Kind: faultCrash})
 	p.history.Restore.to = p.sys.RestoreDispatcher(io.Reader(p.saved)).ID
 	p.history.Restore.at = time.Now()
+	p.history.Feed = nil // the feed begins anew, where the backup was
 	p.start("")
 }
 
