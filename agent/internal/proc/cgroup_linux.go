@@ -128,25 +128,32 @@ func unescape(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-// within returns the cgroup and those below it, which the command may have made.
-func (c cgroup) within() []string {
+// within returns the cgroup and those below it, which the command may have made. An error
+// says that they are not known.
+func (c cgroup) within() (dirs []string, err error) {
 	if !strings.HasPrefix(filepath.Base(string(c)), cgroupPrefix) {
-		return nil
+		return nil, nil
 	}
-	var dirs []string
-	_ = filepath.WalkDir(string(c), func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
+	err = filepath.WalkDir(string(c), func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case noResources(err):
+			return err
+		case err == nil && d.IsDir():
 			dirs = append(dirs, path)
 		}
 		return nil // one that is gone meanwhile is empty
 	})
-	return dirs
+	return dirs, err
 }
 
 // members returns the processes in the cgroup. An error says that they are not known.
 func (c cgroup) members() (map[int]bool, error) {
+	dirs, err := c.within()
+	if err != nil {
+		return nil, err
+	}
 	found := map[int]bool{}
-	for _, dir := range c.within() {
+	for _, dir := range dirs {
 		in, err := processesOf(dir)
 		if noResources(err) {
 			return nil, err
@@ -170,15 +177,15 @@ func processesOf(dir string) (map[int]bool, error) {
 
 // kill ends everything in the cgroup at once. What it did shows at the next look.
 func (c cgroup) kill() {
-	if len(c.within()) > 0 {
+	if strings.HasPrefix(filepath.Base(string(c)), cgroupPrefix) {
 		_ = os.WriteFile(filepath.Join(string(c), "cgroup.kill"), []byte("1"), 0)
 	}
 }
 
 // remove removes the cgroup and those below it, once nothing is in them.
 func (c cgroup) remove() error {
-	dirs := c.within()
-	var errs []error
+	dirs, err := c.within()
+	errs := []error{err}
 	for i := len(dirs) - 1; i >= 0; i-- { // those below come after it
 		if err := unix.Rmdir(dirs[i]); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, &fs.PathError{Op: "rmdir", Path: dirs[i], Err: err})

@@ -19,15 +19,7 @@ func EndOrphans(ctx context.Context, id Identity, cgroupDir, job string, attempt
 	if bootedSince(id.Boot) {
 		return 0, nil
 	}
-	mark := []string{jobVariable + "=" + job, fmt.Sprintf("%s=%d", attemptVariable, attempt)}
-	t := linuxTree{cgroup: cgroup(cgroupDir), search: func() search {
-		_, others := commands.othersThan(0)
-		s := search{self: os.Getpid(), leader: id, others: others}
-		if job != "" {
-			s.cookied = func(pid int) bool { return proc.marked(pid, mark) }
-		}
-		return s
-	}}
+	t := orphansOf(id, cgroupDir, job, attempt)
 	done := newTally()
 	e := newEnding(t, id.PID, time.Now().Add(grace))
 	e.given = ctx.Done()
@@ -36,4 +28,17 @@ func EndOrphans(ctx context.Context, id Identity, cgroupDir, job string, attempt
 	}
 	_ = t.cgroup.remove() // it may not be empty
 	return done.ended(), err
+}
+
+// orphansOf is the tree of a command whose supervisor died.
+func orphansOf(id Identity, cgroupDir, job string, attempt int64) linuxTree {
+	mark := []string{jobVariable + "=" + job, fmt.Sprintf("%s=%d", attemptVariable, attempt)}
+	return linuxTree{cgroup: cgroup(cgroupDir), search: func() search {
+		_, others := commands.othersThan(0)
+		s := search{self: os.Getpid(), leader: id, others: others}
+		if job != "" {
+			s.cookied = func(pid int) (bool, error) { return proc.marked(pid, mark) }
+		}
+		return s
+	}}
 }

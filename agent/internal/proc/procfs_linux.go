@@ -128,19 +128,23 @@ func cutLast(b []byte, sep byte) (before, after []byte, found bool) {
 }
 
 // marked reports whether a process has all of the settings in its environment, as that
-// was when it began. A process of somebody else cannot be looked into.
-func (p procfs) marked(pid int, settings []string) bool {
+// was when it began. A process of somebody else cannot be looked into. The error says that
+// this one could not be, for now.
+func (p procfs) marked(pid int, settings []string) (bool, error) {
 	b, err := os.ReadFile(filepath.Join(string(p), strconv.Itoa(pid), "environ"))
+	if noResources(err) {
+		return false, err
+	}
 	if err != nil || len(settings) == 0 {
-		return false
+		return false, nil
 	}
 	b = append(append([]byte{0}, b...), 0)
 	for _, s := range settings {
 		if !bytes.Contains(b, []byte("\x00"+s+"\x00")) {
-			return false
+			return false, nil
 		}
 	}
-	return true
+	return true, nil
 }
 
 // identify returns the identity of a process that is not reaped. When it began is not known

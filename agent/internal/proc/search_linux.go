@@ -9,15 +9,15 @@ type search struct {
 	adopted bool     // orphans become children of this process, and it has no others but of this command
 	others  map[int]bool
 
-	cookied func(pid int) bool // has the command's mark in its environment; nil: that says nothing
-	inside  map[int]bool       // what is in the cgroup
-	seen    func(key) bool     // was found before: when its parent ends, that may be all that tells
+	cookied func(pid int) (bool, error) // has the command's mark in its environment; nil: that says nothing
+	inside  map[int]bool                // what is in the cgroup
+	seen    func(key) bool              // was found before: when its parent ends, that may be all that tells
 }
 
 // of returns those of all that are the command's and have not ended. A process is when it
 // is the leader, in its group or session, in the cgroup, carries the mark, was adopted, was
-// found before, or has a parent that is one.
-func (s search) of(all []member) []member {
+// found before, or has a parent that is one. The error says that this is not known.
+func (s search) of(all []member) ([]member, error) {
 	never := s.strangers(all)
 	children := map[int][]member{}
 	var found, next []member
@@ -25,7 +25,10 @@ func (s search) of(all []member) []member {
 	for _, m := range all {
 		children[m.parent] = append(children[m.parent], m)
 	}
-	ours := s.seeds(all, never)
+	ours, err := s.seeds(all, never)
+	if err != nil {
+		return nil, err
+	}
 	for _, m := range all {
 		if ours(m) && !never[m.pid] {
 			next = append(next, m)
@@ -48,7 +51,7 @@ func (s search) of(all []member) []member {
 			}
 		}
 	}
-	return found
+	return found, nil
 }
 
 // strangers are the processes that cannot be of the command, whatever they look like:
@@ -70,8 +73,11 @@ func (s search) strangers(all []member) map[int]bool {
 
 // seeds returns what tells, without a look at the parents, whether a process is of the
 // command.
-func (s search) seeds(all []member, never map[int]bool) func(member) bool {
-	marked := s.marked(all, never)
+func (s search) seeds(all []member, never map[int]bool) (func(member) bool, error) {
+	marked, err := s.marked(all, never)
+	if err != nil {
+		return nil, err
+	}
 	group, session := s.held, s.held
 	for _, m := range all {
 		if m.pid == s.leader.PID && m.start == s.leader.Start {
@@ -90,18 +96,25 @@ func (s search) seeds(all []member, never map[int]bool) func(member) bool {
 		return marked[m.pid] || s.inside[m.pid] || s.seen != nil && s.seen(m.key()) ||
 			group && m.group == s.leader.PID || session && m.session == s.leader.PID ||
 			s.adopted && len(s.others) == 0 && m.parent == s.self
-	}
+	}, nil
 }
 
-func (s search) marked(all []member, never map[int]bool) map[int]bool {
+func (s search) marked(all []member, never map[int]bool) (map[int]bool, error) {
 	marked := map[int]bool{}
 	if s.cookied == nil {
-		return marked
+		return marked, nil
 	}
 	for _, m := range all {
-		if m.start >= s.leader.Start && !m.dead && !never[m.pid] && s.cookied(m.pid) {
+		if m.start < s.leader.Start || m.dead || never[m.pid] {
+			continue
+		}
+		is, err := s.cookied(m.pid)
+		if err != nil {
+			return nil, err
+		}
+		if is {
 			marked[m.pid] = true
 		}
 	}
-	return marked
+	return marked, nil
 }

@@ -24,8 +24,8 @@ func TestSearch(t *testing.T) {
 		{pid: 300, parent: 1, group: 300, session: 300, start: 13}, // somebody
 	}
 	leader := Identity{PID: 100, Start: 10}
-	marks := func(pids ...int) func(int) bool {
-		return func(pid int) bool { return slices.Contains(pids, pid) }
+	marks := func(pids ...int) func(int) (bool, error) {
+		return func(pid int) (bool, error) { return slices.Contains(pids, pid), nil }
 	}
 	for name, c := range map[string]struct {
 		search search
@@ -103,7 +103,11 @@ func TestSearch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.search.self = self
 			var got []int
-			for _, m := range c.search.of(slices.Concat(base, c.more)) {
+			found, err := c.search.of(slices.Concat(base, c.more))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range found {
 				got = append(got, m.pid)
 			}
 			slices.Sort(got)

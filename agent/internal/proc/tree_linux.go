@@ -27,7 +27,10 @@ func (t linuxTree) find(seen func(key) bool) ([]member, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := s.of(all)
+	found, err := s.of(all)
+	if err != nil {
+		return nil, err
+	}
 	for _, pid := range s.hidden(all, found) {
 		found = append(found, member{pid: pid, group: s.leader.PID, hidden: true})
 	}
@@ -92,7 +95,7 @@ func (p *Process) tree() tree {
 			adopted: adopted, others: others,
 		}
 		if len(p.cookie) > 0 && (!adopted || len(others) > 0) {
-			s.cookied = func(pid int) bool { return proc.marked(pid, p.cookie) }
+			s.cookied = func(pid int) (bool, error) { return proc.marked(pid, p.cookie) }
 		}
 		return s
 	}}
