@@ -245,7 +245,9 @@ func (a *attempt) store(ctx context.Context, m wire.Records) error {
 	}
 	var row store.Job
 	err := a.s.stored(ctx, func() (err error) {
-		row, err = a.s.d.store.Append(ctx, in)
+		if row, err = a.s.d.store.Append(ctx, in); err != nil {
+			a.s.d.tails.counted(a.job.ID) // the first of them may be stored
+		}
 		return err
 	})
 	if isGone(err) {

@@ -3,12 +3,17 @@ package dispatcher_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
 )
 
 // callRunning calls a job that runs until the test ends it.
@@ -71,4 +76,70 @@ func TestStreamStopsEarlyBesideManyFollowers(t *testing.T) {
 			t.Errorf("Stream yields %d of %d records, without an error", got, n)
 		}
 	})
+}
+
+// partStore is a store that stores half of what it is given to append, and errs for the
+// rest, while it fails.
+type partStore struct {
+	store.Store
+	fails atomic.Bool
+	err   error
+}
+
+func (s *partStore) Append(ctx context.Context, a store.Append) (store.Job, error) {
+	if !s.fails.Load() {
+		return s.Store.Append(ctx, a)
+	}
+	a.Records = a.Records[:len(a.Records)/2]
+	job, err := s.Store.Append(ctx, a)
+	return job, errors.Join(err, s.err)
+}
+
+// Followers are given the records that are stored, though those that came with them cannot
+// be, and each record once.
+func TestFollowersAreToldOfThePartThatIsStored(t *testing.T) {
+	for name, trouble := range map[string]error{"no space": harp.ErrNoSpace, "another": errors.New("trouble")} {
+		t.Run(name, func(t *testing.T) {
+			part := &partStore{err: trouble}
+			onStore(t, func(st store.Store) store.Store { part.Store = st; return part }, func(t *testing.T, sys *system) {
+				agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+				asked := agent.exchanges(t)
+				synctest.Wait()
+				job, m := sys.callRunning(t, asked)
+				ctx, cancel := context.WithCancel(t.Context())
+				var followed []uint64
+				var following sync.WaitGroup
+				following.Go(func() {
+					for r, err := range job.Follow(ctx, harp.Since(0)) {
+						if err != nil {
+							return
+						}
+						followed = append(followed, r.Seq)
+					}
+				})
+				expect := func(want ...uint64) {
+					t.Helper()
+					synctest.Wait()
+					if !slices.Equal(followed, want) {
+						t.Errorf("followed are %v, want %v", followed, want)
+					}
+				}
+				four := func(first int64) {
+					m.say(t, wire.TypeRecords, false, wire.Records{First: first, Records: []wire.Record{{Time: 1}, {Time: 2}, {Time: 3}, {Time: 4}}})
+				}
+				four(0)
+				expect(0, 1, 2, 3)
+				part.fails.Store(true)
+				four(4)
+				expect(0, 1, 2, 3, 4, 5)
+				part.fails.Store(false)
+				if trouble == harp.ErrNoSpace { //nolint:errorlint // it is itself; the other ends the session
+					time.Sleep(2 * time.Second)
+					expect(0, 1, 2, 3, 4, 5, 6, 7)
+				}
+				cancel()
+				following.Wait()
+			})
+		})
+	}
 }
