@@ -155,7 +155,7 @@ func (s *session) hearProcedures(ctx context.Context, f transport.Frame) error {
 			docs = append(docs, procedureDoc(p))
 		}
 		if page.Last {
-			return s.record(ctx, s.host.stored().Facts, docs)
+			return s.recordNews(ctx, s.host.stored().Facts, docs)
 		}
 		var err error
 		if f, err = s.control.Receive(ctx); err != nil {

@@ -2,6 +2,7 @@ package dispatcher_test
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -98,6 +99,51 @@ func TestReadyOnAFullDiskIsRemembered(t *testing.T) {
 		disk.SetSpace(store.SpacePlenty)
 		time.Sleep(time.Second + time.Millisecond)
 		expectCall(t, asked)
+	})
+}
+
+// An agent that offers other procedures, or tells other facts, while the dispatcher's disk
+// is full keeps its session, in which cancels are heard. What it said holds at once and is
+// stored when there is room.
+func TestNewsOnAFullDiskKeepTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := memory.NewDisk()
+		sys := newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{})
+		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		asked := agent.exchanges(t)
+		synctest.Wait()
+		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+		m := expectCall(t, asked)
+		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		synctest.Wait()
+		disk.SetSpace(store.SpaceCritical)
+		agent.say(t, wire.TypeProcedures, wire.Procedures{Procedures: []wire.Procedure{{Name: "other"}, {Name: "work"}}, Last: true})
+		agent.say(t, wire.TypeFacts, wire.Facts{Facts: wire.Encode(map[string]int64{"cores": 2})})
+		time.Sleep(5 * time.Second)
+		if err := agent.tr.Err(); err != nil {
+			t.Fatalf("the session ended: %v", err)
+		}
+		must[bool](t)(job.Cancel(t.Context()))
+		synctest.Wait()
+		if f, ok := m.x.TryReceive(); !ok || f.Type != wire.TypeCancel {
+			t.Errorf("it hears %t, frame %d, want a cancel", ok, f.Type)
+		}
+		if h := must[harp.HostStatus](t)(sys.caller.Hosts().Get(t.Context(), "web01")); !slices.Equal(h.Procedures, []string{"other", "work"}) {
+			t.Errorf("it offers %v", h.Procedures)
+		}
+		disk.SetSpace(store.SpacePlenty)
+		time.Sleep(2 * time.Second)
+		agent.tr.Close(nil)
+		synctest.Wait()
+		if err := sys.d.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		st := memory.OpenDisk(disk, nil)
+		defer st.Close()
+		row := must[store.Host](t)(st.Host(t.Context(), "web01"))
+		if len(row.Procedures) != 2 || len(row.Facts) == 0 {
+			t.Errorf("stored are %d procedures and %d bytes of facts", len(row.Procedures), len(row.Facts))
+		}
 	})
 }
 

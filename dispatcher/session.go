@@ -252,6 +252,17 @@ func (s *session) record(ctx context.Context, facts harp.Value, docs []harp.Proc
 	return s.d.store.PutHost(ctx, row)
 }
 
+// recordNews is record for what the agent says amid a session. A full disk does not end
+// that: the news hold, and are stored when the host's row is stored next.
+func (s *session) recordNews(ctx context.Context, facts harp.Value, docs []harp.ProcedureDoc) error {
+	err := s.record(ctx, facts, docs)
+	if errors.Is(err, harp.ErrNoSpace) {
+		s.d.log.Warn("what a host offers is not stored yet", "host", s.host.name, "err", err)
+		return nil
+	}
+	return err
+}
+
 func (s *session) forget(held []wire.HeldAttempt) error {
 	const page = 256
 	for {
@@ -295,7 +306,7 @@ func (s *session) hear(ctx context.Context, f transport.Frame) error {
 		if err := wire.Decode(f.Body, &facts); err != nil {
 			return err
 		}
-		return s.record(ctx, facts.Facts, s.host.stored().Procedures)
+		return s.recordNews(ctx, facts.Facts, s.host.stored().Procedures)
 	case wire.TypeProcedures:
 		return s.hearProcedures(ctx, f)
 	case wire.TypeBeat:
