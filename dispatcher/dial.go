@@ -13,23 +13,49 @@ import (
 )
 
 // dialLoop keeps a session with a host of the registry: it dials until ctx ends,
-// with full jitter between attempts. ctx ends the dialling, not an open session.
+// with full jitter between attempts. ctx ends the dialling, not an open session. An
+// agent may dial as well: while it has a session it is not dialled again, or each of
+// the two would end the session of the other, for ever. Only the first time it is, as
+// the host may have moved to this address.
 func (d *Dispatcher) dialLoop(ctx context.Context, spec HostSpec) {
 	h := d.hosts.get(spec.Name)
+	var has *session
 	for pause := time.Second; ctx.Err() == nil; pause = min(2*pause, reconnectCap) {
-		conn, err := d.dial(ctx, spec)
-		if err == nil {
+		if has != nil {
+			has.awaitEnd(ctx)
 			pause = time.Second / 2 // doubled to the first pause again
-			err = d.serveAgent(d.ctx, conn)
-			d.log.Info("session ended", "host", spec.Name, "err", err)
-		} else if ctx.Err() == nil {
-			h.setTrouble(err.Error())
-			d.log.Debug("dial", "host", spec.Name, "err", err)
+		} else if d.dialOnce(ctx, h, spec) {
+			pause = time.Second / 2
 		}
 		select {
 		case <-time.After(rand.N(pause)):
 		case <-ctx.Done():
 		}
+		has = h.current()
+	}
+}
+
+// dialOnce dials a host and serves its session. It reports whether the host could be
+// dialled.
+func (d *Dispatcher) dialOnce(ctx context.Context, h *host, spec HostSpec) bool {
+	conn, err := d.dial(ctx, spec)
+	if err == nil {
+		err = d.serveAgent(d.ctx, conn)
+		d.log.Info("session ended", "host", spec.Name, "err", err)
+		return true
+	}
+	if ctx.Err() == nil {
+		h.setTrouble(err.Error())
+		d.log.Debug("dial", "host", spec.Name, "err", err)
+	}
+	return false
+}
+
+// awaitEnd waits until nothing is left of the session, or ctx ends.
+func (s *session) awaitEnd(ctx context.Context) {
+	select {
+	case <-s.ended:
+	case <-ctx.Done():
 	}
 }
 

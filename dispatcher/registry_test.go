@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
@@ -171,4 +173,41 @@ func TestAListOfHostsIsKnownOnceTheDispatcherIsOpen(t *testing.T) {
 	if !errors.As(err, &field) || field.Field != "hosts[1].name" {
 		t.Errorf("a list that cannot be gives %v", err)
 	}
+}
+
+// An agent that connects to the dispatcher and is dialled by it, too, has one session,
+// which neither of the two ways ends again and again.
+func TestAnAgentThatIsDialledAndDialsKeepsItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nets := newNetwork(t, inMemory)
+		l, _ := nets.listen("web01", transport.RoleAgent)
+		cfg := dispatcher.Config{Hosts: dispatcher.StaticHosts{{Name: "web01", Address: l.Addr().String()}}}
+		_, cfg.TLS, cfg.Dial = nets.dial("", "dispatcher", transport.RoleDispatcher)
+		sys := newSystemOn(t, inMemory, nets, nil, cfg)
+		ctx, cancel := context.WithCancel(t.Context())
+		var serving sync.WaitGroup
+		sys.agentWith("web01", agent.Config{}, func(a *agent.Agent) {
+			greeter(a)
+			serving.Go(func() {
+				if err := a.Serve(ctx, l); err != nil {
+					t.Errorf("serve: %v", err)
+				}
+			})
+		})
+		online := harp.EventFilter{After: harp.EventsFromStart, Types: []string{string(harp.EventHostOnline)}}
+		time.Sleep(time.Minute)
+		soon := must[harp.EventPage](t)(sys.caller.EventsPage(t.Context(), online, false))
+		time.Sleep(time.Hour)
+		later := must[harp.EventPage](t)(sys.caller.EventsPage(t.Context(), online, false))
+		if len(soon.Events) == 0 || len(later.Events) > len(soon.Events) {
+			t.Errorf("in a minute the host came online %d times, in an hour %d times", len(soon.Events), len(later.Events))
+		}
+		sys.cut("web01")
+		time.Sleep(time.Minute)
+		if h := must[harp.HostStatus](t)(sys.caller.Hosts().Get(t.Context(), "web01")); !h.Online {
+			t.Error("it is away")
+		}
+		cancel()
+		serving.Wait()
+	})
 }
