@@ -127,7 +127,9 @@ func openEngine(dir string, o Options) (*engine, error) {
 // settings of the database. MemTableSize must never shrink: the log that an
 // unclean stop leaves behind has to fit when it is opened again. It cannot be
 // smaller either: a commit takes at most 15 % of it. Tables are read through memory
-// maps: there is nothing that a cache of badger's would spare.
+// maps: there is nothing that a cache of badger's would spare. An entry of the value log is
+// verified before its header is read: by a damaged one badger would keep the lock of the log,
+// and never close.
 func settings(dir string, log badger.Logger) badger.Options {
 	return badger.DefaultOptions(dir).
 		WithSyncWrites(true).
@@ -135,7 +137,7 @@ func settings(dir string, log badger.Logger) badger.Options {
 		WithBlockCacheSize(0).WithIndexCacheSize(0).WithNumCompactors(2).
 		WithCompression(options.None).
 		WithValueThreshold(valueThreshold).WithValueLogFileSize(64 << 20).
-		WithDetectConflicts(false).WithMetricsEnabled(false).
+		WithDetectConflicts(false).WithMetricsEnabled(false).WithVerifyValueChecksum(true).
 		WithExternalMagic(magic).WithCompactL0OnClose(true).
 		WithLogger(log)
 }

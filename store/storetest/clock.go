@@ -123,7 +123,7 @@ var clocks = []rule{
 	}},
 }
 
-// reopeningClock is the rule about a clock that was set before a restart.
+// reopeningClock are the rules about a clock that was set before a restart.
 var reopeningClock = []rule{
 	{"reopen/clock", "how long an idempotency key lasts is not measured by a clock that was set before a restart, though nothing was written since", func(w *world) {
 		for _, by := range []time.Duration{48 * time.Hour, -48 * time.Hour} {
@@ -149,6 +149,23 @@ var reopeningClock = []rule{
 				w.Fatalf("set by %v, the key lasts longer than it was to", by)
 			}
 		}
+	}},
+	{"reopen/busy", "what its agent was too busy for waits for its StartAfter again where the clock was set back behind it before a restart", func(w *world) {
+		w.gate("h")
+		at := w.now.Add(time.Minute)
+		j := w.submit(notBefore(at))
+		w.pass(time.Minute)
+		w.ids(w.advance().Claimed, j)
+		w.setClock(-time.Hour)
+		w.apply(w.job(j.ID), store.NotNow)
+		w.reopen()
+		w.gate("h")
+		w.must(w.st.Wake(w.ctx(), "h", w.now))
+		w.ids(w.claim(10, "h"))
+		w.waits(j, harp.ReasonStartAfter)
+		w.due(at)
+		w.now = at
+		w.ids(w.advance().Claimed, j)
 	}},
 	{"reopen/forgotten", "an id that was pruned and forgotten is refused after a restart, wherever the clock was set to", func(w *world) {
 		s := w.submission()

@@ -261,6 +261,26 @@ func TestRecordsOfAnyNumber(t *testing.T) {
 	}
 }
 
+// TestRecordsBesideALargeFailure stores the longest record of an attempt whose job keeps the
+// longest that an earlier one said of its failure.
+func TestRecordsBesideALargeFailure(t *testing.T) {
+	_, s := bounded(t)
+	openGate(s, "h")
+	c := call("h")
+	c.Job.Retry = largestCall().Job.Retry
+	end := about(submitted(t, s, c)[0], store.End)
+	end.Event.Failure, end.Event.Jitter = harp.Failure{Code: "remote", Data: make([]byte, mostMessage)}, 1
+	applied(t, s, end)
+	j := advanceAll(t, s, noon.Add(time.Hour)).Claimed[0]
+	in := store.Append{
+		ID: j.ID, Attempt: j.Attempt, Fence: j.Fence, Arrived: noon,
+		Records: []harp.Record{{Kind: harp.KindData, Value: make([]byte, mostMessage)}},
+	}
+	if got, err := s.Append(t.Context(), in); err != nil || got.Records != 1 {
+		t.Fatalf("%d of 1 record, %v", got.Records, err)
+	}
+}
+
 // TestManyMarks cancels a queue again and again while its first job runs on: what is kept
 // of the cancels does not grow.
 func TestManyMarks(t *testing.T) {

@@ -51,7 +51,11 @@ func (s *Store) Wake(ctx context.Context, hostName string, now time.Time) error 
 			if e.pauseEnds() > at {
 				e.pauseSet = at - e.pause
 			}
-			e.wake = e.comes()
+			if e.wake = e.comes(); e.wake > at {
+				delete(h.busy, e)
+				s.sched.agenda.set(&e.waking, e.wake) // its StartAfter, which had come before the clock was set back
+				continue
+			}
 			s.sched.wake(e, at)
 		}
 		s.sched.wakeBacklogs(h, at)
@@ -134,22 +138,25 @@ func (s *Store) claim(t *tx, e *entry, now int64) (*store.Job, error) {
 }
 
 // refill claims what may start by a slot that came free: the next of the queue,
-// and the next of the host if that was full.
+// and the next of the host if that was full. A job that cannot be read takes no slot.
 func (s *Store) refill(t *tx, freed *entry, hostWasFull bool, now int64) ([]store.Job, error) {
 	var out []store.Job
-	add := func(e *entry) error {
-		if e == nil {
-			return nil
+	add := func(next func(s *schedule, now int64) *entry) error {
+		for e := next(s.sched, now); e != nil; e = next(s.sched, now) {
+			j, err := s.claim(t, e, now)
+			if err != nil {
+				return err
+			}
+			if j != nil {
+				out = append(out, *j)
+				return nil
+			}
 		}
-		j, err := s.claim(t, e, now)
-		if j != nil {
-			out = append(out, *j)
-		}
-		return err
+		return nil
 	}
-	err := add(freed.queue.next(s.sched, now))
+	err := add(freed.queue.next)
 	if err == nil && hostWasFull {
-		err = add(freed.host.next(s.sched, now))
+		err = add(freed.host.next)
 	}
 	s.sched.settle(freed, now)
 	return out, err

@@ -230,3 +230,41 @@ func TestDamagedHost(t *testing.T) {
 	}
 	works(t, s)
 }
+
+// TestDamagedJobKeepsNoSlot checks that a job that waits and cannot be read does not keep a
+// slot that came free from the next of its queue, and on its host.
+func TestDamagedJobKeepsNoSlot(t *testing.T) {
+	for name, try := range map[string]struct {
+		most int
+		call func(n int) store.Submission
+	}{
+		"queue": {1 << 20, func(int) store.Submission { return inQueue(call("h"), 0, 1) }},
+		"host":  {1, func(n int) store.Submission { return inQueue(call("h"), n, 1) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newTrial()
+			s := opened(t, e, Options{})
+			s.SetGate("h", store.Gate{Open: true, Most: try.most})
+			jobs := submitted(t, s, try.call(0), try.call(1), try.call(2))
+			i, _ := parseID(jobs[1].ID)
+			e.damage(s, i.key(prefixLife))
+			if c := applied(t, s, about(jobs[0], store.End))[0]; len(c.Claimed) != 1 || c.Claimed[0].ID != jobs[2].ID {
+				t.Errorf("by the slot %d were claimed, want the one behind what is damaged", len(c.Claimed))
+			}
+		})
+	}
+}
+
+// TestMissingValue checks that a result that is not there any more is not given as none.
+func TestMissingValue(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	j := started(t, s)
+	end := about(j, store.End)
+	end.Event.Value = harp.Value{1}
+	applied(t, s, end)
+	e.poke([]byte{prefixValue}, func(_, _ []byte) []byte { return nil })
+	if v, err := s.Value(t.Context(), j.ID); !errors.Is(err, ErrDamaged) {
+		t.Errorf("the value is %v, %v, want ErrDamaged", v, err)
+	}
+}

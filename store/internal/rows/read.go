@@ -243,7 +243,10 @@ func (s *Store) Value(_ context.Context, text string) (harp.Value, error) {
 			v = slices.Clone(payload)
 			return err
 		}
-		_, err = readJob(snap, i)
+		j, err := readJob(snap, i)
+		if err == nil && isValued(&j.Life) {
+			err = fmt.Errorf("%w: job %s has no value", ErrDamaged, i)
+		}
 		return err
 	})
 	return v, err

@@ -80,7 +80,9 @@ func (s *Store) appendRecords(t *tx, a *store.Append) (store.Job, error) {
 	if err != nil || len(news) == 0 {
 		return covered, err
 	}
-	if size := recordsSize(news) + size(&before); !t.hasRoom(size + maxStep) {
+	written := before
+	written.Outcome = nil // lies beside the life, and stays as it is
+	if size := recordsSize(news) + size(&written); !t.hasRoom(size + maxStep) {
 		return store.Job{}, tooMuch("records", size, maxOp-maxStep)
 	}
 	after := before
