@@ -43,7 +43,7 @@ type attempt struct {
 	no        denial     // why it was not started
 	started   time.Time
 	stopping  *wire.Stopping
-	stopped   bool    // it is journalled, and the procedure was asked to stop
+	stopped   bool    // it is journalled, or that takes too long, and the procedure was asked to stop
 	survivors []int64 // processes of it that outlive KILL
 	ended     bool
 	gone      bool      // it ended with the process it ran in, nobody knows how
@@ -212,8 +212,11 @@ func (at *attempt) result(v any) outcome {
 	return outcome{value: value}
 }
 
+// stopTime is how long a limit or cancel waits to be journalled: the disk may stand still.
+const stopTime = time.Second
+
 // stop asks the procedure to stop because of a limit or a cancel, once that is
-// journalled. Whichever of stop and finish comes first decides how the attempt
+// journalled, or cannot be for a while. Whichever of stop and finish comes first decides how the attempt
 // ends; of several stops the first.
 func (at *attempt) stop(cause string, limit time.Duration) {
 	at.mu.Lock()
@@ -228,6 +231,9 @@ func (at *attempt) stop(cause string, limit time.Duration) {
 	}
 	at.spool.failed = nil
 	at.handLocked()
+	if !at.stopped {
+		time.AfterFunc(stopTime, at.applyStop)
+	}
 }
 
 // cancelled stops the procedure, a command without a grace if that is to be now.
@@ -238,7 +244,14 @@ func (at *attempt) cancelled(m wire.Cancel) {
 	at.stop(wire.CauseCancel, 0)
 }
 
-// applyStopLocked ends the procedure's context as stop wants it.
+// applyStop ends the procedure's context as stop wants it.
+func (at *attempt) applyStop() {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	at.applyStopLocked()
+}
+
+// applyStopLocked is applyStop.
 func (at *attempt) applyStopLocked() {
 	if at.stopping == nil || at.stopped {
 		return

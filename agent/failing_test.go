@@ -206,6 +206,40 @@ func TestStartBeforeBroken(t *testing.T) {
 	})
 }
 
+// TestStopWhileTheJournalStandsStill checks that a cancel and a limit reach the procedure while the
+// journal's disk stands still, and that its end is told.
+func TestStopWhileTheJournalStandsStill(t *testing.T) {
+	for cause, limit := range map[string]time.Duration{wire.CauseCancel: harp.NoLimit, wire.CauseMaxExecTime: time.Minute} {
+		t.Run(cause, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, p place) {
+				disk := journal.NewMemory()
+				slow := &slowDisk{FS: disk.Mount()}
+				m := &machine{t: t, p: p, d: listen(t, p), disk: disk, offers: func(a *agent.Agent) { offerHang(a) }}
+				m.start(slow)
+				x := m.peer.call("hang", nil, limits(harp.NoLimit, limit)).accepted()
+				slow.delay.Store(int64(time.Hour))
+				asked := time.Now()
+				if cause == wire.CauseCancel {
+					x.cancel()
+				}
+				if s := x.stopping(); s.Cause != cause {
+					t.Errorf("STOPPING %+v", s)
+				}
+				if end := expect[wire.End](x, wire.TypeEnd); end.Stopped == nil || end.Stopped.Cause != cause {
+					t.Errorf("END %+v", end)
+				}
+				if took := time.Since(asked); took > 2*time.Minute {
+					t.Errorf("it ended after %v", took)
+				}
+				slow.delay.Store(0)
+				time.Sleep(2 * time.Hour)
+				m.crash()
+				m.checkHeld(x, wire.HeldEnded, 0)
+			})
+		})
+	}
+}
+
 // slowDisk is a directory whose files take a while to be synced.
 type slowDisk struct {
 	journal.FS
