@@ -31,11 +31,18 @@ func (e *engine) collectLoop() {
 }
 
 // collect frees files of the value log of which so much was deleted, those with the
-// most first, until there is none.
+// most first, until there is none. It stops before one that is damaged and holds what is in
+// use.
 func (e *engine) collect(deleted float64) {
+	e.collecting.Lock()
+	defer e.collecting.Unlock()
 	for {
 		if e.Space() <= store.SpaceCritical {
 			deleted = critical
+		}
+		if err := e.checkCollected(deleted); err != nil {
+			e.opts.Logger.Error("long values that were deleted keep their space", "dir", e.dir, "err", err)
+			return
 		}
 		if e.db.RunValueLogGC(deleted) != nil {
 			return

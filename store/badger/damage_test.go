@@ -3,6 +3,7 @@ package badger_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/badger"
+	"github.com/harpcaller/harp/store/internal/rows"
 )
 
 // TestCloseAfterReadingDamage reads a long value of which the log says another length than it
@@ -56,5 +58,113 @@ func TestCloseAfterReadingDamage(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("the store does not close")
+	}
+}
+
+// TestCollectADamagedLog checks that of a log in which one value is damaged no other is lost
+// as the space of those is given back that were deleted, and that the log goes once nothing of
+// it is in use.
+func TestCollectADamagedLog(t *testing.T) {
+	const n, length, damaged = 300, 60 << 10, 30
+	key := func(i int) []byte { return fmt.Appendf(nil, "k%06d", i) }
+	value := func(i int) []byte { return bytes.Repeat([]byte{byte(i), byte(i >> 8), 1}, length/3) }
+	kept := func(i int) bool { return i%3 == 0 }
+	dir := t.TempDir()
+	small := quiet(badger.Options{Ballast: -1, Disk: func(string) (uint64, uint64, error) { return 3 << 30, 4 << 30, nil }})
+	reopen := func(e rows.Engine) rows.Engine {
+		if e != nil {
+			if err := e.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e, err := badger.OpenEngine(dir, small)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	e := reopen(nil)
+	for i := range n {
+		commit(t, e, rows.Write{Key: key(i), Value: value(i)})
+	}
+	remove := func(which func(i int) bool) {
+		for i := range n {
+			if which(i) {
+				commit(t, e, rows.Write{Key: key(i)})
+			}
+		}
+	}
+	remove(func(i int) bool { return !kept(i) })
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "000001.vlog")
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[bytes.Index(content, value(damaged))+100] ^= 1
+	overwrite(t, name, content)
+	e = reopen(nil)
+	if err := e.Compact(t.Context()); err != nil {
+		t.Error(err)
+	}
+	snap := view(t, e)
+	for i := range n {
+		if got, err := snap.Get(key(i)); kept(i) && i != damaged && (err != nil || !bytes.Equal(got, value(i))) {
+			t.Errorf("value %d has %d bytes, %v", i, len(got), err)
+		}
+	}
+	snap.Close()
+	remove(kept)
+	e = reopen(e)
+	defer e.Close()
+	if err := e.Compact(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the damaged log is there though all of it was deleted: %v", err)
+	}
+}
+
+// TestCheckEntries checks that whatever is damaged in a log is found.
+func TestCheckEntries(t *testing.T) {
+	dir := t.TempDir()
+	e := openEngine(t, dir)
+	for i := range 3 {
+		commit(t, e, rows.Write{Key: []byte{byte(i)}, Value: bytes.Repeat([]byte{byte(i)}, badger.ValueThreshold+i)})
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "000001.vlog")
+	whole, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, content := range [][]byte{whole, append(bytes.Clone(whole), make([]byte, 1000)...)} {
+		overwrite(t, name, content)
+		if err := badger.CheckEntries(name); err != nil {
+			t.Errorf("a log of %d bytes: %v", len(content), err)
+		}
+	}
+	const header = 20
+	entry := (len(whole) - header) / 3
+	for at := header; at < len(whole); at++ {
+		if at%entry > 2*header && at%97 > 0 {
+			continue // within a value, as others
+		}
+		broken := bytes.Clone(whole)
+		broken[at] ^= 1 << (at % 8)
+		overwrite(t, name, broken)
+		if badger.CheckEntries(name) == nil {
+			t.Errorf("byte %d is another, and nothing is found", at)
+		}
+	}
+	for length := header + 1; length < header+entry-2; length += 1 + length/100 {
+		overwrite(t, name, whole[:length])
+		if badger.CheckEntries(name) == nil {
+			t.Errorf("only %d bytes are there, and nothing is found", length)
+		}
 	}
 }

@@ -43,6 +43,7 @@ type engine struct {
 	widest atomic.Pointer[[maxLevels]uint64] // how much of each level a table above overlaps
 
 	flattening sync.Mutex
+	collecting sync.Mutex
 	commits    sync.Mutex // held by a commit, and while there may be none
 
 	mu         sync.Mutex

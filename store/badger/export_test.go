@@ -30,6 +30,9 @@ var Blocks = blocks
 // ValueThreshold is how long a value is that lies in the value log.
 const ValueThreshold = valueThreshold
 
+// CheckEntries looks for damage in a file of the value log.
+var CheckEntries = checkEntries
+
 // OpenEngine opens the database without what rows makes of it.
 func OpenEngine(dir string, o *Options) (rows.Engine, error) {
 	if err := prepare(dir); err != nil {
