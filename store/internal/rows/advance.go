@@ -227,8 +227,7 @@ func (s *Store) expire(t *tx, e *entry, now int64, out *store.Advanced) error {
 	if s.sched.reason(e, &before) == harp.ReasonOffline {
 		reason = harp.ReasonOffline
 	}
-	after := before
-	after.Life, _, err = before.Next(store.Event{Kind: store.Expire, At: fromNanos(now), Reason: reason})
+	after, _, err := next(t, before, store.Event{Kind: store.Expire, At: fromNanos(now), Reason: reason})
 	if err != nil {
 		return err
 	}

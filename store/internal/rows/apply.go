@@ -211,16 +211,15 @@ func (s *Store) forget(t *tx, e *entry) {
 		return
 	}
 	t.write(nameKey(prefixMarked, q.name), nil)
-	q.through = 0
+	q.through, q.marks = 0, nil
 	if gone {
 		return
 	}
-	key := nameKey(prefixQueue, q.name)
-	var row queueRow
-	if _, err := read(t, key, &row); err != nil {
+	row, _, err := t.queueRow(q.name)
+	if err != nil {
 		s.log.Error("queue cannot be read", "queue", harp.Value(q.name).String(), "err", err)
 		return
 	}
 	row.Marks = nil
-	t.put(key, encode(row))
+	t.put(nameKey(prefixQueue, q.name), encode(row))
 }

@@ -45,8 +45,8 @@ func (s *Store) cancelQueue(t *tx, name harp.Value, op store.Operation) (doneRow
 		return doneRow{}, nil
 	}
 	key := nameKey(prefixQueue, q.name)
-	var row queueRow
-	if _, err := read(t, key, &row); err != nil {
+	row, _, err := t.queueRow(q.name)
+	if err != nil {
 		return doneRow{}, err
 	}
 	at := s.sched.at(op.Time)
@@ -55,6 +55,7 @@ func (s *Store) cancelQueue(t *tx, name harp.Value, op store.Operation) (doneRow
 	s.sched.cancel(q, at)
 	done.Through = q.through
 	row.Marks = append(row.Marks, markRow{Through: q.through, By: op.By, At: at})
+	q.marks = row.Marks
 	t.put(key, encode(row))
 	marked := nameKey(prefixMarked, q.name)
 	t.write(marked, seal(marked, nil))

@@ -32,8 +32,8 @@ func (s *Store) changeQueue(t *tx, name harp.Value, c harp.QueueChange, op store
 	if isGone && (c.Paused == nil || !*c.Paused) {
 		return doneRow{Missing: true}, nil
 	}
-	var row queueRow // with the mark, if rows of cancelled jobs still need it
-	if _, err := read(t, nameKey(prefixQueue, string(name)), &row); err != nil {
+	row, _, err := t.queueRow(string(name)) // with the mark, if rows of cancelled jobs still need it
+	if err != nil {
 		return doneRow{}, err
 	}
 	if isGone {

@@ -40,6 +40,8 @@ type tx struct {
 	encoded []byte   // the last row, in memory for the next
 
 	operator harp.Principal // who asked for the event under way, if that was not a cancel
+	sched    *schedule
+	damaged  []*queue // those whose rows the operation under way could not read
 	feed     *feed
 	told     feedRows // by the group
 	kept     kept

@@ -152,7 +152,8 @@ func (v *trialView) Close() {}
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// opened opens a store on an engine and closes it with the test.
+// opened opens a store on an engine and closes it with the test. What it then has in memory
+// of its queues must be what their rows say.
 func opened(t testing.TB, e Engine, opts Options) *Store {
 	t.Helper()
 	s, err := Open(e, opts)
@@ -160,11 +161,31 @@ func opened(t testing.TB, e Engine, opts Options) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if s.usable() == nil {
+			checkQueues(t, s)
+		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return s
+}
+
+// checkQueues compares each queue with its row.
+func checkQueues(t testing.TB, s *Store) {
+	t.Helper()
+	err := s.do(context.Background(), SpaceFull, func(tx *tx) error {
+		for name, q := range s.sched.queues {
+			row, found, err := readQueue(tx.snap, name)
+			if err != nil || !found || !bytes.Equal(encode(row), encode(q.row())) {
+				t.Errorf("the row of queue %q is %+v, %v, want %+v", name, row, err, q.row())
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // idAt is an id that was made at a time.

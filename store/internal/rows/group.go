@@ -1,6 +1,9 @@
 package rows
 
-import "github.com/harpcaller/harp/store"
+import (
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
 
 // A group is operations that are committed together.
 type group struct {
@@ -93,7 +96,7 @@ func (s *Store) next(g *group) *op {
 func (s *Store) begin(last *group, committed bool) (*group, error) {
 	g := &group{
 		tx: tx{
-			space: s.engine.Space(), index: map[string]int{}, pieces: map[string]int{}, feed: &s.feed,
+			space: s.engine.Space(), index: map[string]int{}, pieces: map[string]int{}, sched: s.sched, feed: &s.feed,
 			recent: &s.recent, jobs: map[id]*store.Job{}, encoded: make([]byte, 0, usual),
 		},
 		over: make(chan struct{}),
@@ -130,13 +133,29 @@ func (s *Store) run(g *group, o *op) {
 		o.err = noSpace()
 		return
 	}
-	g.wrote, g.begun = false, g.size
+	g.wrote, g.begun, g.damaged = false, g.size, nil
 	s.mu.Lock()
 	o.err = o.run(&g.tx)
+	if o.err == nil {
+		s.mendQueues(&g.tx)
+	}
 	g.events = s.feed.number
 	s.mu.Unlock()
 	if o.err != nil && g.wrote {
 		s.poison(o.err)
+	}
+}
+
+// mendQueues writes the rows of queues anew that the operation could not read, unless they
+// were deleted, or there is no room: then the next operation that reads them does.
+func (s *Store) mendQueues(t *tx) {
+	for _, q := range t.damaged {
+		key, row := nameKey(prefixQueue, q.name), encode(q.row())
+		if s.sched.queues[q.name] != q || t.space < SpaceCritical || !t.hasRoom(len(key)+len(row)+WriteCost) {
+			continue
+		}
+		s.log.Error("the row of a queue was damaged and is written anew", "queue", harp.Value(q.name).String())
+		t.put(key, row)
 	}
 }
 

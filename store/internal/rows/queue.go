@@ -15,8 +15,9 @@ type queue struct {
 	fixed       bool                // concurrency is an operator's
 	paused      bool
 	through     uint64 // the mark: jobs up to this number count as cancelled
-	jobs        int    // that have not ended
-	marked      int    // of them, those that the mark covers
+	marks       []markRow
+	jobs        int // that have not ended
+	marked      int // of them, those that the mark covers
 
 	waiting *btree.BTreeG[*entry] // all that wait, whatever for
 	lines   map[*host]*line
@@ -59,6 +60,11 @@ func (s *schedule) queue(name string, concurrency int) *queue {
 		s.names.Set(name)
 	}
 	return q
+}
+
+// row is the queue as its row has it.
+func (q *queue) row() queueRow {
+	return queueRow{Concurrency: q.concurrency, Fixed: q.fixed, Paused: q.paused, Marks: q.marks}
 }
 
 // isGone reports whether the queue has no job that has not ended, though rows of

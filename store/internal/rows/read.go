@@ -132,12 +132,34 @@ func (t *tx) isPruned(i id) (bool, error) {
 
 // mark reads the row of a queue that has been cancelled; nil for any other.
 func mark(from getter, name harp.Value) (*queueRow, error) {
-	var row queueRow
-	found, err := read(from, nameKey(prefixQueue, string(name)), &row)
+	row, found, err := readQueue(from, string(name))
 	if err != nil || !found || len(row.Marks) == 0 {
 		return nil, err
 	}
 	return &row, nil
+}
+
+// readQueue reads the row of a queue; false if there is none. Errors: ErrDamaged, but not
+// from a tx.
+func readQueue(from getter, name string) (row queueRow, found bool, err error) {
+	if t, ok := from.(*tx); ok {
+		return t.queueRow(name)
+	}
+	found, err = read(from, nameKey(prefixQueue, name), &row)
+	return row, found, err
+}
+
+// queueRow reads the row of a queue; false if there is none. In place of one that is damaged
+// it returns what the schedule has, which run writes when the operation is over.
+func (t *tx) queueRow(name string) (row queueRow, found bool, err error) {
+	found, err = read(t, nameKey(prefixQueue, name), &row)
+	if q := t.sched.queues[name]; q != nil && errors.Is(err, ErrDamaged) {
+		if !slices.Contains(t.damaged, q) {
+			t.damaged = append(t.damaged, q)
+		}
+		return q.row(), true, nil
+	}
+	return row, found, err
 }
 
 // shown reads a job as it is shown: as the mark of its queue makes it.

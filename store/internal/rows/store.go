@@ -199,7 +199,7 @@ func (s *Store) loadQueues(snap Snapshot) error {
 			return err
 		}
 		q := s.sched.queue(string(item.Key[1:]), row.Concurrency)
-		q.fixed, q.paused, q.through = row.Fixed, row.Paused, row.through()
+		q.fixed, q.paused, q.through, q.marks = row.Fixed, row.Paused, row.through(), row.Marks
 	}
 	return nil
 }

@@ -93,7 +93,7 @@ func (s *Store) submitNew(t *tx, i id, in *store.Submission, out *store.Submitte
 	steady := s.sched.steady(now)
 	known, err := t.knownBy(in, out, steady)
 	if err == nil && in.Job.Queue != nil {
-		_, err = t.get(nameKey(prefixQueue, string(in.Job.Queue))) // while the job can still be refused
+		_, _, err = t.queueRow(string(in.Job.Queue)) // while the job can still be refused
 	}
 	if errors.Is(err, ErrDamaged) {
 		out.Err = err
@@ -184,16 +184,15 @@ func (s *Store) openQueue(t *tx, j *store.Job) error {
 	if q != nil && (!q.isIdle() || q.fixed) {
 		return nil
 	}
-	var row queueRow // with the mark, if rows of cancelled jobs still need it
-	key := nameKey(prefixQueue, string(j.Queue))
-	if _, err := read(t, key, &row); err != nil {
+	row, _, err := t.queueRow(string(j.Queue)) // with the mark, if rows of cancelled jobs still need it
+	if err != nil {
 		return err
 	}
 	if q != nil {
 		q.reopen(j.Concurrency)
 	}
 	row.Concurrency, row.Fixed = j.Concurrency, false
-	t.put(key, encode(row))
+	t.put(nameKey(prefixQueue, string(j.Queue)), encode(row))
 	return nil
 }
 
