@@ -10,6 +10,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -115,6 +116,37 @@ func TestASecondAgentWithTheNameOfALiveOneIsRefused(t *testing.T) {
 			t.Errorf("it waited %v", waited)
 		}
 		<-again.tr.Done()
+	})
+}
+
+// An agent is not taken for dead, and its name given to another one, because the
+// dispatcher waits for its disk and looks at the agent's answer only then.
+func TestACloneIsRefusedWhileTheDiskStandsStill(t *testing.T) {
+	slow := new(scarceStore)
+	wrap := func(st store.Store) store.Store { slow.Store = st; return slow }
+	onStore(t, wrap, func(t *testing.T, sys *system) {
+		first := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "first"))
+		synctest.Wait()
+		slow.claimed = func(jobs []store.Job, err error) ([]store.Job, error) {
+			time.Sleep(10 * time.Second)
+			return jobs, err
+		}
+		first.say(t, wire.TypeReady, wire.Ready{})
+		synctest.Wait()
+		go func() {
+			if _, err := first.control.Receive(context.Background()); err == nil {
+				time.Sleep(time.Millisecond) // on the way
+				first.say(t, wire.TypeReady, wire.Ready{})
+			}
+		}()
+		_, err := sys.newRawAgent(t.Context(), "clone")
+		var no unwelcomeError
+		if !errors.As(err, &no) || !errors.Is(no.Err(), harp.ErrDuplicateHost) {
+			t.Errorf("the clone is answered %v", err)
+		}
+		if first.tr.Err() != nil {
+			t.Errorf("the first one's session ended: %v", first.tr.Err())
+		}
 	})
 }
 
