@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -154,6 +155,25 @@ func TestRecordsThatOnlyASupervisorHasAreTold(t *testing.T) {
 	got, dropped := printed(t, records)
 	if want := floodBytes(n); value[int](t, end) != 0 || got != want || dropped != 0 {
 		t.Errorf("of %d bytes %d arrived and %d are said to be dropped; END %+v", want, got, dropped, end)
+	}
+	c.nothingLeft()
+}
+
+// So does the result of a command that the journal has no room for.
+func TestResultThatOnlyASupervisorHasIsTold(t *testing.T) {
+	const size = 200_000
+	c := &commander{t: t, d: listen(t, loopback{}), dir: t.TempDir(), load: procedureDir(t, `
+large:
+  command: [/bin/sh, -c, 'head -c `+strconv.Itoa(size)+` /dev/zero | tr "\0" x >"$HARP_RESULT"']
+  result: {from: file}
+`)}
+	c.limits = agent.Limits{MaxJobSpool: 300_000, Grace: time.Millisecond} // half of which its output has as long as it runs
+	c.boot()
+	x := c.peer.call("large", nil).accepted()
+	expect[wire.End](x, wire.TypeEnd)
+	c.restart()
+	if end := c.peer.resume(x.id, 0).ending(); end.Dropped || len(value[string](t, end)) != size {
+		t.Errorf("it ended without its result: %v, %d bytes", end.Dropped, len(end.Value))
 	}
 	c.nothingLeft()
 }

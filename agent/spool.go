@@ -122,8 +122,8 @@ func (at *attempt) rehand() {
 }
 
 // handAllLocked hands over what it can. A journal that has no room for records has
-// some for the end, which says how much is missing; but the records of a command that
-// goes on without the agent are with its supervisor as long as the journal has no end. A
+// some for the end, which says how much is missing; but the records and the end of a command
+// that goes on without the agent are with its supervisor as long as the journal has no end. A
 // limit or cancel holds whatever the journal does.
 func (at *attempt) handAllLocked() error {
 	s := &at.spool
@@ -217,7 +217,8 @@ func (at *attempt) handStopLocked(j *journal.Journal) error {
 	return nil
 }
 
-// handEndLocked hands over END.
+// handEndLocked hands over END. Where there is no room for its value it goes without, but for
+// that of a command that goes on without the agent: its supervisor has the value.
 func (at *attempt) handEndLocked(j *journal.Journal) error {
 	s := &at.spool
 	if at.end == nil || s.handed.end {
@@ -225,7 +226,7 @@ func (at *attempt) handEndLocked(j *journal.Journal) error {
 	}
 	lacks := at.lacksLocked()
 	end := journal.End{Body: encodeEnd(*at.end, lacks), Records: at.end.Records}
-	if len(end.Body) > journal.MaxBare {
+	if len(end.Body) > journal.MaxBare && !at.task.survives() {
 		end.Bare = encodeEnd(bare(*at.end), lacks)
 	}
 	c, dropped, err := j.EndAfter(s.key, s.handed.next, end)
