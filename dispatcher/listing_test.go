@@ -2,6 +2,7 @@ package dispatcher_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -66,4 +67,42 @@ func TestListingJobsReadsEachRequestOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// lostRequest is a store that cannot read the request of one job.
+type lostRequest struct {
+	store.Store
+	id string
+}
+
+func (s *lostRequest) Request(ctx context.Context, id string) (harp.Submission, error) {
+	if id == s.id {
+		return harp.Submission{}, store.ErrDamaged
+	}
+	return s.Store.Request(ctx, id)
+}
+
+// A job whose request cannot be read is left out of a listing, and no other.
+func TestADamagedRequestHidesNoOtherJob(t *testing.T) {
+	damaged := new(lostRequest)
+	wrap := func(st store.Store) store.Store { damaged.Store = st; return damaged }
+	onStore(t, wrap, func(t *testing.T, sys *system) {
+		stop := sys.agent("web01", func(*agent.Agent) {})
+		stop()
+		var calls []*harp.Job
+		for range 3 {
+			calls = append(calls, must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "gone", nil, harp.OfflineWait(harp.NoLimit))))
+		}
+		damaged.id = calls[1].ID()
+		var got []string
+		for s, err := range sys.caller.Jobs(t.Context(), harp.JobFilter{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, s.ID)
+		}
+		if want := []string{calls[2].ID(), calls[0].ID()}; !slices.Equal(got, want) {
+			t.Errorf("%q are listed, want %q", got, want)
+		}
+	})
 }

@@ -222,13 +222,18 @@ func (d *Dispatcher) listJobs(ctx context.Context, f store.Filter, cursor string
 }
 
 // statuses are jobs as callers see them, the first of these: as many as go into one
-// answer, and at least one. n is of how many rows they are; some may have been pruned.
+// answer, and at least one. n is of how many rows they are; some may have been pruned, or
+// cannot be read.
 func (d *Dispatcher) statuses(ctx context.Context, rows []store.Job) (items []harp.JobStatus, n int, err error) {
 	size := 0
 	for n, row := range rows {
 		status, err := d.status(ctx, row)
 		if errors.Is(err, harp.ErrPruned) {
 			continue // meanwhile
+		}
+		if errors.Is(err, store.ErrDamaged) {
+			d.log.Error("job cannot be listed", "job", row.ID, "err", err)
+			continue
 		}
 		if err != nil {
 			return nil, 0, err

@@ -204,7 +204,7 @@ func (w *walk) cursor(at place) string {
 func (w *walk) take(i id, page *store.Page) error {
 	j, err := readJob(w.snap, i)
 	switch {
-	case errors.Is(err, ErrDamaged):
+	case errors.Is(err, ErrDamaged), errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned):
 		w.log.Error("job cannot be listed", "job", i.String(), "err", err)
 		return nil
 	case err != nil:

@@ -248,8 +248,11 @@ func (s *Store) Request(_ context.Context, text string) (harp.Submission, error)
 	var row submissionRow
 	err := s.viewJob(text, func(snap Snapshot, i id) error {
 		found, err := read(snap, i.key(prefixRequest), &row)
-		if err == nil && !found {
-			err = absent(snap, i)
+		if err != nil || found {
+			return err
+		}
+		if _, err = readJob(snap, i); err == nil {
+			err = fmt.Errorf("%w: job %s has no request", ErrDamaged, i)
 		}
 		return err
 	})
