@@ -22,6 +22,9 @@ type dead struct {
 // [ErrVersion]; that of ctx; or one of the system, after which something may be left.
 func takeOver(ctx context.Context, p place, h header, grace time.Duration) (*dead, error) {
 	m, err := readRemains(p.spool())
+	if err != nil && h.Spec.Leave && !errors.Is(unreadable(err), ErrGone) {
+		return nil, err // if it has ended, what runs is to
+	}
 	leader := proc.Identity{Boot: h.Supervisor.Boot}
 	if m != nil && m.leader.Leader.PID != 0 {
 		leader = m.leader.Leader
