@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
 )
 
 // faulty is a writer that fails from the n-th write on.
@@ -66,4 +67,46 @@ func TestRestoreWithoutSpace(t *testing.T) {
 			t.Errorf("space is %s: %v, %d rows", space, err, e.count())
 		}
 	}
+}
+
+// TestRestoreBesideDamage restores the backup of a store in which jobs that had not ended
+// cannot be read: all others are restored, and those are never taken for new ones.
+func TestRestoreBesideDamage(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	openGate(s, "h")
+	calls := []store.Submission{call("h"), call("h"), call("h"), call("h")}
+	calls[2].Job.Retry = largestCall().Job.Retry
+	jobs := submitted(t, s, calls...)
+	ends := []store.Transition{about(jobs[0], store.End), about(jobs[2], store.End)}
+	ends[0].Event.Value = harp.Value{1}
+	ends[1].Event.Failure, ends[1].Event.Jitter = harp.Failure{Code: "remote"}, 1
+	applied(t, s, ends...)
+	var ids []id
+	for _, j := range jobs {
+		i, _ := parseID(j.ID)
+		ids = append(ids, i)
+	}
+	e.damage(s, ids[1].key(prefixLife))
+	e.damage(s, ids[2].key(prefixOutcome))
+	e.poke(ids[3].key(prefixCall), func(_, _ []byte) []byte { return nil })
+
+	into := newTrial()
+	if _, err := Restore(into, backedUp(t, s), noon, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	s = opened(t, into, Options{})
+	if v, err := s.Value(t.Context(), jobs[0].ID); err != nil || len(v) != 1 {
+		t.Errorf("the result of a job that is whole is %v, %v", v, err)
+	}
+	out, err := s.Submit(t.Context(), calls[1:], noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, again := range out {
+		if again.New || again.Err == nil {
+			t.Errorf("job %d, submitted again, is new %v, %v", n+1, again.New, again.Err)
+		}
+	}
+	works(t, s)
 }

@@ -3,8 +3,10 @@ package rows
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -13,10 +15,17 @@ import (
 
 // Restore fills an empty engine, which it owns from then on and closes, with a backup,
 // as a store with a new id, and ends every job that had not ended as lost(restored):
-// it may have run since. With an error the engine holds nothing that is to be opened.
+// it may have run since. A job that had not ended and cannot be read is left as it is, and its
+// id is never taken for a new one. With an error the engine holds nothing that is to be opened.
 // Errors: harp.ErrNoSpace, of what is no complete backup, as Open's.
 func Restore(e Engine, r io.Reader, at time.Time, opts Options) (store.Restored, error) {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
 	did, err := fill(e, r)
+	if err == nil {
+		err = leaveDamaged(e, opts.Logger)
+	}
 	if err != nil {
 		return did, closing(e, err)
 	}
@@ -59,6 +68,40 @@ func fill(e Engine, r io.Reader) (store.Restored, error) {
 	var format []Write
 	did.ID, format = newFormat()
 	return did, e.Commit(format)
+}
+
+// leaveDamaged sees that jobs which had not ended and cannot be read are not looked for when
+// the store is opened. They get a tombstone: even of their id nothing else may be left.
+func leaveDamaged(e Engine, log *slog.Logger) error {
+	snap, err := e.View()
+	if err != nil {
+		return err
+	}
+	defer snap.Close()
+	for _, state := range notEnded {
+		for item, err := range snap.Scan(indexKey(byState, string(state)), nil, false) {
+			if err != nil {
+				return err
+			}
+			i, err := indexed(item)
+			if err != nil {
+				return err
+			}
+			_, err = readJob(snap, i)
+			switch {
+			case err == nil:
+				continue
+			case !errors.Is(err, ErrDamaged) && !errors.Is(err, harp.ErrNotFound) && !errors.Is(err, harp.ErrPruned):
+				return err
+			}
+			log.Error("job cannot be restored", "job", i.String(), "err", err)
+			tomb := i.key(prefixTomb)
+			if err := e.Commit([]Write{{bytes.Clone(item.Key), nil}, {tomb, seal(tomb, nil)}}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // isEmpty returns an error for an engine that is not.

@@ -204,10 +204,13 @@ func (s *Store) loadQueues(snap Snapshot) error {
 	return nil
 }
 
+// notEnded are the states of a job that has not ended.
+var notEnded = []harp.State{harp.StateQueued, harp.StateSent, harp.StateRunning, harp.StateCancelling, harp.StateUnknown}
+
 // loadJobs reads the jobs that have not ended, which the index by state has in a
 // row each.
 func (s *Store) loadJobs(snap Snapshot) error {
-	for _, state := range []harp.State{harp.StateQueued, harp.StateSent, harp.StateRunning, harp.StateCancelling, harp.StateUnknown} {
+	for _, state := range notEnded {
 		for item, err := range snap.Scan(indexKey(byState, string(state)), nil, false) {
 			if err != nil {
 				return err
