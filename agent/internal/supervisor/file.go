@@ -64,13 +64,16 @@ type file struct {
 	step    int64 // bytes from one mark to the next
 	buf     []byte
 
-	mu    sync.Mutex // guards what follows
+	punching sync.Mutex // guards slot; held while room is given back, and taken before mu
+	slot     uint64     // how often a slot was written
+
+	mu    sync.Mutex // guards what follows; never held while the disk is waited for
 	next  mark       // where the next record goes
 	gone  mark       // the first record that is there
 	taken mark       // the first that was not kept elsewhere; a mark at or before it
 	marks []mark
-	slot  uint64 // how often a slot was written
 
+	stuck   bool // room could not be given back
 	noPunch bool // the file system has no holes
 }
 
@@ -160,12 +163,10 @@ func (s *file) full(size int64) (full, passes bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	used := s.next.offset - s.taken.offset + int64(len(s.buf))
-	unpunched := s.taken.offset - s.gone.offset
-	stuck := unpunched >= s.punchSize() // it could not be given back
-	if stuck && !s.noPunch {
-		used += unpunched
+	if s.stuck && !s.noPunch {
+		used += s.taken.offset - s.gone.offset
 	}
-	return used > 0 && used+size > s.max, !s.noPunch && !stuck
+	return used > 0 && used+size > s.max, !s.noPunch && !s.stuck
 }
 
 // punchSize is how many bytes are given back at a time.
@@ -174,10 +175,29 @@ func (s *file) punchSize() int64 { return max(min(punchStep, s.max/4), blockSize
 // keep lets go of records and gives their room back, in large steps. Where the file
 // system has no holes the room stays taken.
 func (s *file) keep(next int64) {
+	s.punching.Lock()
+	defer s.punching.Unlock()
+	from, to, due := s.letGo(next)
+	if !due {
+		return
+	}
+	err := s.punch(from, to)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stuck = err != nil; s.stuck {
+		s.noPunch = errors.Is(err, errors.ErrUnsupported)
+		return
+	}
+	s.gone = to
+}
+
+// letGo lets go of records, and returns which of them take room, and whether that is to be given
+// back now.
+func (s *file) letGo(next int64) (from, to mark, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.noPunch {
-		return
+		return s.gone, s.taken, false
 	}
 	if next >= s.next.n {
 		s.taken, s.marks = s.next, append(s.marks[:0], s.next)
@@ -185,35 +205,28 @@ func (s *file) keep(next int64) {
 		s.taken = s.marks[i-1]
 		s.marks = append(s.marks[:0], s.marks[i-1:]...)
 	}
-	if s.taken.offset-s.gone.offset >= s.punchSize() {
-		s.punchLocked()
-	}
+	return s.gone, s.taken, s.taken.offset-s.gone.offset >= s.punchSize()
 }
 
-// punchLocked makes a hole of what was kept, after a slot says so on the disk.
-func (s *file) punchLocked() {
-	from := s.gone.offset &^ (blockSize - 1)
-	if s.gone.n == 0 {
-		from = (s.gone.offset + blockSize - 1) &^ (blockSize - 1)
+// punch makes a hole of what was kept, after a slot says so on the disk.
+func (s *file) punch(from, to mark) error {
+	begin := from.offset &^ (blockSize - 1)
+	if from.n == 0 {
+		begin = (from.offset + blockSize - 1) &^ (blockSize - 1)
 	}
-	to := s.taken.offset &^ (blockSize - 1)
-	err := s.writeSlotLocked()
-	if err == nil {
-		err = punch(s.f, from, to-from)
+	end := to.offset &^ (blockSize - 1)
+	if err := s.writeSlot(to); err != nil {
+		return err
 	}
-	if err != nil {
-		s.noPunch = errors.Is(err, errors.ErrUnsupported)
-		return
-	}
-	s.gone = s.taken
+	return punch(s.f, begin, end-begin)
 }
 
-// writeSlotLocked says where the first record is that is there.
-func (s *file) writeSlotLocked() error {
+// writeSlot says where the first record is that is there.
+func (s *file) writeSlot(first mark) error {
 	b := make([]byte, 4, slotSize)
 	b = binary.BigEndian.AppendUint64(b, s.slot+1)
-	b = binary.BigEndian.AppendUint64(b, uint64(s.taken.n))
-	b = binary.BigEndian.AppendUint64(b, uint64(s.taken.offset))
+	b = binary.BigEndian.AppendUint64(b, uint64(first.n))
+	b = binary.BigEndian.AppendUint64(b, uint64(first.offset))
 	binary.BigEndian.PutUint32(b, crc32.Checksum(b[4:], castagnoli))
 	if _, err := s.f.WriteAt(b, s.slots+int64(s.slot%2)*slotSize); err != nil {
 		return err
