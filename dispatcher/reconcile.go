@@ -22,11 +22,12 @@ type attemptKey struct {
 type reconciliation struct {
 	s    *session
 	held map[attemptKey]wire.HeldAttempt
-	gone bool // the agent's journal was lost or rolled back: what it does not hold proves nothing
+	gone bool // the agent's journal was lost or is older than it was: what it does not hold proves nothing
 	back bool // rolled back: nor does what it holds
 
 	changes []store.Transition
-	resumes []store.Job // that the agent is asked for
+	proofs  []store.Transition // that attempts which had started are lost; committed behind those that follow from it
+	resumes []store.Job        // that the agent is asked for
 	forget  []wire.HeldAttempt
 	events  []harp.Event
 }
@@ -43,6 +44,7 @@ func (s *session) reconcile(ctx context.Context, held []wire.HeldAttempt) ([]wir
 	if err != nil {
 		return nil, err
 	}
+	r.gone = r.gone || slices.ContainsFunc(active, r.lacksStart)
 	for _, j := range active {
 		r.active(j)
 	}
@@ -84,10 +86,21 @@ func (r *reconciliation) take(j store.Job) (wire.HeldAttempt, bool) {
 	return h, true
 }
 
+// lacksStart reports whether the agent does not hold what is known to have started: then
+// its journal is older than it was, as that of a clone, whatever position it says.
+func (r *reconciliation) lacksStart(j store.Job) bool {
+	h, ok := r.held[attemptKey{j.ID, int64(j.Attempt)}]
+	return (!ok || h.State == wire.HeldWithdrawn) && hasStarted(j)
+}
+
 func (r *reconciliation) change(j store.Job, kind store.Kind, reason string) {
+	list := &r.changes
+	if kind == store.Lose && hasStarted(j) {
+		list = &r.proofs
+	}
 	e := r.s.d.event(&j, kind)
 	e.Reason = reason
-	r.changes = append(r.changes, store.Transition{ID: j.ID, Event: e})
+	*list = append(*list, store.Transition{ID: j.ID, Event: e})
 }
 
 func (r *reconciliation) lost(j store.Job) { r.change(j, store.Lose, harp.LostJournalGone) }
@@ -97,8 +110,6 @@ func (r *reconciliation) active(j store.Job) {
 	h, ok := r.take(j)
 	switch {
 	case r.gone && !ok:
-		r.lost(j)
-	case (!ok || h.State == wire.HeldWithdrawn) && hasStarted(j):
 		r.lost(j)
 	case !ok || h.State == wire.HeldWithdrawn:
 		r.change(j, store.Withdrawn, harp.ReasonQueue)
@@ -161,9 +172,20 @@ func (r *reconciliation) resume(j store.Job, h wire.HeldAttempt) {
 }
 
 // commit moves the jobs. Where one cannot be moved the session ends, and the next
-// one begins anew.
+// one begins anew: it must find what this one has concluded from.
 func (r *reconciliation) commit(ctx context.Context) error {
-	for chunk := range slices.Chunk(r.changes, 500) {
+	for _, list := range [][]store.Transition{r.changes, r.proofs} {
+		if err := r.commitList(ctx, list); err != nil {
+			return err
+		}
+	}
+	r.s.resumes = r.resumes
+	r.s.d.note(r.events...)
+	return nil
+}
+
+func (r *reconciliation) commitList(ctx context.Context, list []store.Transition) error {
+	for chunk := range slices.Chunk(list, 500) {
 		changes, err := r.s.d.apply(ctx, chunk...)
 		if err != nil {
 			return err
@@ -175,8 +197,6 @@ func (r *reconciliation) commit(ctx context.Context) error {
 			}
 		}
 	}
-	r.s.resumes = r.resumes
-	r.s.d.note(r.events...)
 	return nil
 }
 

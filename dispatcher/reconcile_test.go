@@ -9,6 +9,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -168,6 +169,61 @@ func TestReconciliation(t *testing.T) {
 					t.Errorf("it was told to forget %v", a.forgot)
 				}
 			})
+		})
+	}
+}
+
+// A journal that does not have what is known to have started is not the one that it was,
+// whatever it calls itself: that of a clone, or of a machine that was set back. Nothing is
+// proven by what else it does not have, and none of that is started a second time: also
+// where only a part of it could be stored, and the next session finds the rest.
+func TestAJournalThatLacksAStartProvesNothing(t *testing.T) {
+	for _, scarce := range []bool{false, true} {
+		troubled := &troubledStore{kind: store.Lose}
+		wrap := func(st store.Store) store.Store { troubled.Store = st; return troubled }
+		onStore(t, wrap, func(t *testing.T, sys *system) {
+			first := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "first"))
+			asked := first.exchanges(t)
+			synctest.Wait()
+			host := sys.caller.Host("web01")
+			begun := interrupted{job: must[*harp.Job](t)(host.Call(t.Context(), "work", nil))}
+			m := <-asked
+			m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+			sent := interrupted{job: must[*harp.Job](t)(host.Call(t.Context(), "work", nil))}
+			<-asked // it begins, and that is not heard
+			synctest.Wait()
+			first.tr.Close(nil)
+			synctest.Wait()
+			troubled.apply = func(ctx context.Context, st store.Store, ts []store.Transition) (out []store.Change, err error) {
+				for _, one := range ts {
+					if scarce && one.ID == sent.job.ID() {
+						out = append(out, store.Change{Err: harp.ErrNoSpace})
+						continue
+					}
+					did, err := st.Apply(ctx, one)
+					if err != nil {
+						return nil, err
+					}
+					out = append(out, did...)
+				}
+				return out, nil
+			}
+			hello := wire.Hello{Version: wire.Version, Instance: "second", Journal: "j"}
+			second, err := sys.greetRaw(t.Context(), hello)
+			if scarce {
+				if err == nil {
+					t.Fatal("the session begins, of which not all could be stored")
+				}
+				second = must[*rawAgent](t)(sys.greetRaw(t.Context(), hello))
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			expectNothing(t, second.exchanges(t))
+			for _, i := range []interrupted{begun, sent} {
+				if s := i.status(t); s.State != harp.StateLost || s.Reason != harp.LostJournalGone || s.Started != harp.MayHaveRun {
+					t.Errorf("it is %s (%s), started %s", s.State, s.Reason, s.Started)
+				}
+			}
 		})
 	}
 }
