@@ -149,7 +149,7 @@ func (t *tx) putValue(i id, before, after *store.Life, v harp.Value) error {
 	}
 	key := i.key(prefixValue)
 	if isValued(before) { // else there is nothing under it
-		if _, err := t.get(key); err != nil {
+		if err := t.meet(key); err != nil {
 			return err
 		}
 	}

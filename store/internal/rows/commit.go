@@ -3,6 +3,7 @@ package rows
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/harpcaller/harp"
@@ -115,6 +116,24 @@ func (t *tx) put(key, payload []byte) {
 	delete(t.pieces, string(key))
 	if len(more) > 0 {
 		t.pieces[string(key)] = len(more)
+	}
+}
+
+// meet reads what put or remove is to take the place of, if it can be read.
+func (t *tx) meet(key []byte) error {
+	_, err := t.get(key)
+	if !errors.Is(err, ErrDamaged) {
+		return err
+	}
+	for n := 0; ; n++ { // how many pieces it had may not be known
+		piece, err := t.raw(pieceKey(key, n))
+		if err != nil {
+			return err
+		}
+		if piece == nil {
+			t.pieces[string(key)] = n
+			return nil
+		}
 	}
 }
 

@@ -286,3 +286,45 @@ func TestMissingRows(t *testing.T) {
 		t.Errorf("%d are listed, %v, want the other", len(page.Jobs), err)
 	}
 }
+
+// TestDamagedIsReplaced checks that what cannot be read is replaced, with all its pieces: what
+// an attempt had returned, by what the next one does, or by nothing, and a document.
+func TestDamagedIsReplaced(t *testing.T) {
+	for name, size := range map[string]int{"long": 3 * pieceSize, "short": 1, "none": 0} {
+		t.Run(name, func(t *testing.T) {
+			e := newTrial()
+			s := opened(t, e, Options{})
+			openGate(s, "h")
+			c := call("h")
+			c.Job.Retry = largestCall().Job.Retry
+			end := about(submitted(t, s, c)[0], store.End)
+			end.Event.Failure, end.Event.Value = harp.Failure{Code: "remote"}, make(harp.Value, 5*pieceSize)
+			j := applied(t, s, end)[0].Claimed[0]
+			damageFirst := func(prefix byte) {
+				e.poke([]byte{prefix}, func(_, value []byte) []byte { return append(value[:0], "damage"...) })
+			}
+			damageFirst(prefixValue)
+			end = about(j, store.End)
+			end.Event.Value = make(harp.Value, size)
+			applied(t, s, end)
+			if v, err := s.Value(t.Context(), j.ID); err != nil || len(v) != size {
+				t.Errorf("the value has %d bytes, %v, want %d", len(v), err, size)
+			}
+			if n, want := e.count(prefixPiece), max(0, size-1)/pieceSize; n != want {
+				t.Errorf("%d pieces are left, want %d", n, want)
+			}
+
+			for _, content := range [][]byte{make([]byte, 2*pieceSize), make([]byte, size)} {
+				if err := s.PutDocument(t.Context(), "kind", "name", content); err != nil {
+					t.Fatal(err)
+				}
+				if len(content) == 2*pieceSize {
+					damageFirst(prefixDocument)
+				}
+			}
+			if got, err := s.Document(t.Context(), "kind", "name"); err != nil || len(got) != size {
+				t.Errorf("the document has %d bytes, %v, want %d", len(got), err, size)
+			}
+		})
+	}
+}

@@ -128,7 +128,7 @@ func (s *Store) PutDocument(ctx context.Context, kind, name string, content []by
 	}
 	return s.do(ctx, SpaceLow, func(t *tx) error {
 		key := documentKey(kind, name)
-		if _, err := t.get(key); err != nil {
+		if err := t.meet(key); err != nil {
 			return err
 		}
 		t.put(key, content)
