@@ -1,0 +1,433 @@
+package dispatcher_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/memory"
+	"github.com/harpcaller/harp/transport"
+)
+
+// called connects an agent and has it asked for a job, of which it says nothing yet.
+func (s *system) called(t *testing.T, opts ...harp.Option) (*rawAgent, <-chan told, interrupted, told) {
+	t.Helper()
+	agent := must[*rawAgent](t)(s.newRawAgent(t.Context(), "i"))
+	asked := agent.exchanges(t)
+	synctest.Wait()
+	job := must[*harp.Job](t)(s.caller.Host("web01").Call(t.Context(), "work", nil, opts...))
+	m := <-asked
+	return agent, asked, interrupted{job: job}, m
+}
+
+// A start that is told in a frame of its own counts as one that came with ACCEPTED: the
+// call is not sent again.
+func TestAStartOfItsOwnIsAStart(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		agent, _, i, m := sys.called(t)
+		m.say(t, wire.TypeAccepted, false, wire.Accepted{})
+		if s := i.status(t); s.State != harp.StateSent || s.Started != "" {
+			t.Errorf("accepted it is %s, started %q", s.State, s.Started)
+		}
+		time.Sleep(time.Second)
+		began := time.Now()
+		m.say(t, wire.TypeStarted, false, wire.Started{Time: 1})
+		if s := i.status(t); s.State != harp.StateRunning || !s.StartTime.Equal(began) {
+			t.Errorf("started it is %s, since %v, want %v", s.State, s.StartTime, began)
+		}
+		agent.tr.Close(nil)
+		synctest.Wait()
+		_, asked := i.again(t, sys, "j", "")
+		if s := i.status(t); s.State != harp.StateLost || s.Started != harp.MayHaveRun {
+			t.Errorf("it is %s, started %q", s.State, s.Started)
+		}
+		expectNothing(t, asked)
+	})
+}
+
+// An agent that says of a job what cannot be said breaks the protocol: its session ends, and
+// what becomes of the job is asked in the next one.
+func TestWhatCannotBeSaidOfAJobEndsTheSession(t *testing.T) {
+	bad := []byte{0xc1}
+	one := []wire.Record{{Time: 1}}
+	for name, c := range map[string]struct {
+		typ   transport.Type
+		body  []byte
+		began bool
+	}{
+		"a frame that is not known":         {99, nil, true},
+		"ACCEPTED that cannot be read":      {wire.TypeAccepted, bad, false},
+		"STOPPING that cannot be read":      {wire.TypeStopping, bad, true},
+		"REFUSED that cannot be read":       {wire.TypeRefused, bad, false},
+		"REFUSED for what cannot be read":   {wire.TypeRefused, wire.Encode(wire.Refused{Failure: bad}), false},
+		"REFUSED with data that are none":   {wire.TypeRefused, wire.Encode(wire.Refused{Failure: wire.Encode(harp.Failure{Data: bad})}), false},
+		"NOT_NOW that cannot be read":       {wire.TypeNotNow, bad, false},
+		"END that cannot be read":           {wire.TypeEnd, bad, true},
+		"END with a value that is none":     {wire.TypeEnd, wire.Encode(wire.End{Value: bad}), true},
+		"END with a failure that is none":   {wire.TypeEnd, wire.Encode(wire.End{Failure: bad}), true},
+		"RECORDS that cannot be read":       {wire.TypeRecords, bad, true},
+		"RECORDS from before the first":     {wire.TypeRecords, wire.Encode(wire.Records{First: -1, Records: one}), true},
+		"RECORDS without a record":          {wire.TypeRecords, wire.Encode(wire.Records{}), true},
+		"RECORDS with a value that is none": {wire.TypeRecords, wire.Encode(wire.Records{Records: []wire.Record{{Value: bad}}}), true},
+		"RECORDS behind a gap":              {wire.TypeRecords, wire.Encode(wire.Records{First: 7, Records: one}), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sys := newSystem(t, embedded, nil, dispatcher.Config{})
+				agent, _, i, m := sys.called(t)
+				if c.began {
+					m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+				}
+				if err := m.x.Send(c.typ, false, c.body); err != nil {
+					t.Error(err)
+				}
+				synctest.Wait()
+				if agent.tr.Err() == nil {
+					t.Error("the session goes on")
+				}
+				if s := i.status(t); s.State.Ended() || s.State == harp.StateQueued || s.Records != 0 {
+					t.Errorf("it is %s (%s), with %d records", s.State, s.Reason, s.Records)
+				}
+				_, asked := i.again(t, sys, "j", wire.HeldEnded)
+				m = <-asked
+				if m.resume == nil {
+					t.Fatalf("it is asked %+v", m)
+				}
+				m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})
+				m.expectAck(t)
+				if s := i.status(t); s.State != harp.StateSucceeded {
+					t.Errorf("it is %s (%s)", s.State, s.Reason)
+				}
+			})
+		})
+	}
+}
+
+// A frame that follows records before they are stored is not lost where it is bad: those
+// before it are stored first, or asked for again.
+func TestBadRecordsBehindGoodOnes(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		agent, _, i, m := sys.called(t)
+		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		synctest.Wait()
+		_ = m.x.Send(wire.TypeRecords, false, wire.Encode(wire.Records{Records: []wire.Record{{Time: 1, Value: []byte{1}}}}))
+		_ = m.x.Send(wire.TypeRecords, false, []byte{0xc1}) // the session may have ended
+		<-agent.tr.Done()
+		synctest.Wait()
+		_, asked := i.again(t, sys, "j", wire.HeldAlive)
+		m = <-asked
+		stored := int64(i.status(t).Records)
+		if m.resume == nil || m.resume.From != stored || stored > 1 {
+			t.Errorf("with %d records stored it is asked %+v", stored, m.resume)
+		}
+	})
+}
+
+// An agent that is asked for the rest of what began in an earlier session cannot say that it
+// never did: the job is not called again.
+func TestAStartOfAnEarlierSessionIsNotTakenBack(t *testing.T) {
+	for name, say := range map[string]func(t *testing.T, m told){
+		"NOT_NOW": func(t *testing.T, m told) { m.say(t, wire.TypeNotNow, true, wire.NotNow{Reason: wire.NotNowBusy}) },
+		"REFUSED": func(t *testing.T, m told) {
+			m.say(t, wire.TypeRefused, true, wire.Refused{Failure: wire.Encode(harp.NewFailure("rejected", "no"))})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, sys *system) {
+				i := interrupt(t, sys, saidStart, false)
+				agent, asked := i.again(t, sys, "j", wire.HeldAlive)
+				say(t, <-asked)
+				synctest.Wait()
+				if agent.tr.Err() == nil {
+					t.Error("the session goes on")
+				}
+				if s := i.status(t); s.State != harp.StateRunning {
+					t.Errorf("it is %s (%s)", s.State, s.Reason)
+				}
+				expectNothing(t, asked)
+			})
+		})
+	}
+}
+
+// A call whose host goes while it is stored has not left: it waits, and is sent once the
+// host is back, or expires as one that was never started.
+func TestACallWhoseHostGoesAsItIsStored(t *testing.T) {
+	for name, returns := range map[string]bool{"and comes back": true, "and stays away": false} {
+		t.Run(name, func(t *testing.T) {
+			var late *lateStore
+			wrap := func(st store.Store) store.Store {
+				late = &lateStore{Store: st, committed: make(chan struct{}), proceed: make(chan struct{})}
+				return late
+			}
+			onStore(t, wrap, func(t *testing.T, sys *system) {
+				first := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+				synctest.Wait()
+				i := interrupted{job: sys.caller.Job(harp.NewID())}
+				called := make(chan error, 1)
+				go func() {
+					_, err := sys.caller.Host("web01").Call(t.Context(), "work", nil, harp.JobID(i.job.ID()))
+					called <- err
+				}()
+				<-late.committed
+				first.tr.Close(nil)
+				synctest.Wait()
+				late.proceed <- struct{}{}
+				if err := <-called; err != nil {
+					t.Error(err)
+				}
+				if s := i.status(t); s.State != harp.StateQueued || s.Reason != harp.ReasonOffline {
+					t.Errorf("it is %s (%s)", s.State, s.Reason)
+				}
+				if !returns {
+					time.Sleep(31 * time.Second)
+					if s := i.status(t); s.State != harp.StateExpired || s.Started != harp.DidNotRun {
+						t.Errorf("it is %s, started %s", s.State, s.Started)
+					}
+					return
+				}
+				_, asked := i.again(t, sys, "j", "")
+				expectCall(t, asked)
+				expectNothing(t, asked)
+			})
+		})
+	}
+}
+
+// An end that finds no space before its session ends is asked for again.
+func TestAnEndWithoutSpaceIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := memory.NewDisk()
+		sys := newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{})
+		agent, _, i, m := sys.called(t)
+		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		synctest.Wait()
+		disk.SetSpace(store.SpaceCritical)
+		m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})
+		time.Sleep(5 * time.Second)
+		if s := i.status(t); s.State != harp.StateRunning || agent.tr.Err() != nil {
+			t.Errorf("it is %s, and the session ended with %v", s.State, agent.tr.Err())
+		}
+		agent.tr.Close(nil)
+		synctest.Wait()
+		time.Sleep(10 * time.Millisecond)
+		disk.SetSpace(store.SpacePlenty)
+		_, asked := i.again(t, sys, "j", wire.HeldEnded)
+		m = <-asked
+		if m.resume == nil {
+			t.Fatalf("it is asked %+v", m)
+		}
+		m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})
+		m.expectAck(t)
+		if s := i.status(t); s.State != harp.StateSucceeded {
+			t.Errorf("it is %s (%s)", s.State, s.Reason)
+		}
+	})
+}
+
+// A lost attempt that was found alive, and is not there any more when its host comes back,
+// is not waited for.
+func TestARetryDoesNotWaitForWhatIsGone(t *testing.T) {
+	for _, state := range []string{"", wire.HeldWithdrawn, wire.HeldGone} {
+		inVirtualTime(t, func(t *testing.T, sys *system) {
+			i := interrupt(t, sys, saidStart, false, harp.Retry(harp.RetryPolicy{On: []harp.State{harp.StateLost}}), harp.OfflineWait(harp.NoLimit))
+			time.Sleep(25 * time.Hour)
+			a, asked := i.again(t, sys, "j", wire.HeldAlive)
+			if m := <-asked; m.resume == nil || m.resume.Cancel == nil {
+				t.Fatalf("it is asked %+v", m)
+			}
+			a.tr.Close(nil)
+			synctest.Wait()
+			_, asked = i.again(t, sys, "j", state)
+			m := <-asked
+			if state == wire.HeldGone {
+				m.say(t, wire.TypeEnd, true, wire.End{Gone: true})
+				m.expectAck(t)
+				m = <-asked
+			}
+			if m.call == nil || m.call.Attempt != 2 {
+				t.Errorf("%q: it is asked %+v", state, m)
+			}
+			if s := i.status(t); s.DuplicatePossible || s.Attempts[0].Outcome != string(harp.StateLost) {
+				t.Errorf("%q: possibly twice: %v, its attempts are %+v", state, s.DuplicatePossible, s.Attempts)
+			}
+		})
+	}
+}
+
+// A job that waits for another attempt and has no more time to begin ends as its last
+// attempt did, and a caller that waits gets what that returned.
+func TestWhoWaitsIsGivenTheValueOfTheLastAttempt(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		agent, _, i, m := sys.called(t, harp.StartBefore(time.Now().Add(time.Hour)), harp.OfflineWait(harp.NoLimit),
+			harp.Retry(harp.RetryPolicy{On: []harp.State{harp.StateFailed}, Attempts: 3}))
+		result := make(chan harp.Result, 1)
+		go func() {
+			r, err := i.job.Wait(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			result <- r
+		}()
+		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}, Failure: wire.Encode(harp.NewFailure("oops", "no"))})
+		m.expectAck(t)
+		agent.tr.Close(nil)
+		if s := i.status(t); s.State != harp.StateQueued {
+			t.Fatalf("it is %s (%s)", s.State, s.Reason)
+		}
+		if r := <-result; r.State != harp.StateFailed || string(r.Value) != "\x07" {
+			t.Errorf("the result is %+v", r)
+		}
+	})
+}
+
+// quietStore is a store that counts how often records are read.
+type quietStore struct {
+	store.Store
+	reads atomic.Int64
+}
+
+func (s *quietStore) Read(ctx context.Context, id string, from uint64, most store.Most) ([]harp.Record, error) {
+	s.reads.Add(1)
+	return s.Store.Read(ctx, id, from, most)
+}
+
+// A follower that keeps up costs the store no reading.
+func TestAFollowerThatKeepsUpReadsNothingFromTheStore(t *testing.T) {
+	quiet := new(quietStore)
+	onStore(t, func(st store.Store) store.Store { quiet.Store = st; return quiet }, func(t *testing.T, sys *system) {
+		_, _, i, m := sys.called(t)
+		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		got := make(chan uint64, 100)
+		go func() {
+			for r, err := range i.job.Follow(t.Context(), harp.Since(0)) {
+				if err == nil {
+					got <- r.Seq
+				}
+			}
+			close(got)
+		}()
+		synctest.Wait()
+		m.emit(t, 50, 10)
+		m.say(t, wire.TypeEnd, true, wire.End{Records: 50})
+		m.expectAck(t)
+		n := uint64(0)
+		for seq := range got {
+			if seq != n {
+				t.Errorf("record %d is %d", n, seq)
+			}
+			n++
+		}
+		if reads := quiet.reads.Load(); n != 50 || reads > 0 {
+			t.Errorf("%d records, for which the store was read %d times", n, reads)
+		}
+	})
+}
+
+// failingStore is a store in which one call fails as long as the test says.
+type failingStore struct {
+	store.Store
+	jobs, hosts, puts, silences atomic.Bool
+}
+
+var errTrouble = errors.New("trouble")
+
+func (s *failingStore) Job(ctx context.Context, id string) (store.Job, error) {
+	if s.jobs.Load() {
+		return store.Job{}, errTrouble
+	}
+	return s.Store.Job(ctx, id)
+}
+
+func (s *failingStore) Host(ctx context.Context, name string) (store.Host, error) {
+	if s.hosts.Load() {
+		return store.Host{}, errTrouble
+	}
+	return s.Store.Host(ctx, name)
+}
+
+func (s *failingStore) PutHost(ctx context.Context, h store.Host) error {
+	if s.puts.Load() {
+		return errTrouble
+	}
+	return s.Store.PutHost(ctx, h)
+}
+
+func (s *failingStore) Silence(ctx context.Context, host string, now, wake time.Time) ([]store.Job, error) {
+	if s.silences.Load() {
+		return nil, errTrouble
+	}
+	return s.Store.Silence(ctx, host, now, wake)
+}
+
+// onFailing runs a test on a store of which calls fail.
+func onFailing(t *testing.T, body func(t *testing.T, sys *system, st *failingStore)) {
+	t.Helper()
+	failing := new(failingStore)
+	onStore(t, func(st store.Store) store.Store { failing.Store = st; return failing }, func(t *testing.T, sys *system) { body(t, sys, failing) })
+}
+
+// A host whose row cannot be read or written is not greeted, and is when that has passed.
+func TestAHostWhoseRowIsInTroubleIsGreetedLater(t *testing.T) {
+	onFailing(t, func(t *testing.T, sys *system, st *failingStore) {
+		for _, fails := range []*atomic.Bool{&st.hosts, &st.puts} {
+			fails.Store(true)
+			if _, err := sys.newRawAgent(t.Context(), "i"); err == nil {
+				t.Error("it is greeted")
+			}
+			synctest.Wait()
+			if h, err := sys.caller.Hosts().Get(t.Context(), "web01"); h.Online {
+				t.Errorf("it is %+v, %v", h, err)
+			}
+			fails.Store(false)
+		}
+		a := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		asked := a.exchanges(t)
+		synctest.Wait()
+		must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+		expectCall(t, asked)
+	})
+}
+
+// That a host is silent is noted as soon as it can be.
+func TestSilenceThatCannotBeNotedIsNotedLater(t *testing.T) {
+	onFailing(t, func(t *testing.T, sys *system, st *failingStore) {
+		i := interrupt(t, sys, saidStart, false)
+		st.silences.Store(true)
+		time.Sleep(40 * time.Second)
+		if s := i.status(t); s.State != harp.StateRunning {
+			t.Errorf("it is %s", s.State)
+		}
+		st.silences.Store(false)
+		time.Sleep(2 * time.Second)
+		if s := i.status(t); s.State != harp.StateUnknown {
+			t.Errorf("it is %s", s.State)
+		}
+	})
+}
+
+// A call whose job cannot be read does not leave, and is sent when it can be.
+func TestACallThatCannotBeReadIsSentLater(t *testing.T) {
+	onFailing(t, func(t *testing.T, sys *system, st *failingStore) {
+		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		asked := agent.exchanges(t)
+		synctest.Wait()
+		st.jobs.Store(true)
+		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+		expectNothing(t, asked)
+		st.jobs.Store(false)
+		time.Sleep(2 * time.Second)
+		expectCall(t, asked)
+		if s := must[harp.JobStatus](t)(job.Status(t.Context())); s.State != harp.StateSent || agent.tr.Err() != nil {
+			t.Errorf("it is %s, and the session ended with %v", s.State, agent.tr.Err())
+		}
+	})
+}
