@@ -1,0 +1,65 @@
+package dispatcher
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+)
+
+// A configuration that says nothing has the defaults that its comments name.
+func TestTheZeroConfigHasItsDefaults(t *testing.T) {
+	c, err := Config{}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range map[string][2]time.Duration{
+		"refresh_hosts":            {c.RefreshHosts, 15 * time.Minute},
+		"heartbeat":                {c.Heartbeat, 10 * time.Second},
+		"offline_wait":             {c.OfflineWait, 30 * time.Second},
+		"lost_after":               {c.LostAfter, 24 * time.Hour},
+		"retain":                   {c.Retain, 30 * 24 * time.Hour},
+		"limits.timeout":           {c.Limits.Timeout, 10 * time.Minute},
+		"limits.max_exec_time":     {c.Limits.MaxExecTime, 24 * time.Hour},
+		"limits.max_timeout":       {c.Limits.MaxTimeout, harp.NoLimit},
+		"limits.max_max_exec_time": {c.Limits.MaxMaxExecTime, harp.NoLimit},
+	} {
+		if d[0] != d[1] {
+			t.Errorf("%s is %v, want %v", name, d[0], d[1])
+		}
+	}
+	if c.Limits.Attempts != 1024 || c.Limits.Handshakes != 1000 || c.RetainBytes != 0 || c.Logger == nil || c.Now == nil || c.Dial == nil {
+		t.Errorf("it is %+v", c)
+	}
+}
+
+// What a configuration says is kept, up to the bounds; a default is never above its cap.
+func TestConfigIsKeptWithinItsBounds(t *testing.T) {
+	most := Config{
+		RefreshHosts: 1, Heartbeat: 2, OfflineWait: 3, LostAfter: maxLostAfter, Retain: 4, RetainBytes: 5,
+		Limits: Limits{MaxTimeout: time.Minute, MaxMaxExecTime: time.Hour, Attempts: maxAttempts, Handshakes: 6},
+	}
+	c, err := most.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.RefreshHosts != 1 || c.Heartbeat != 2 || c.OfflineWait != 3 || c.LostAfter != maxLostAfter || c.Retain != 4 || c.RetainBytes != 5 {
+		t.Errorf("it is %+v", c)
+	}
+	if want := (Limits{time.Minute, time.Hour, time.Minute, time.Hour, maxAttempts, 6}); c.Limits != want {
+		t.Errorf("its limits are %+v, want %+v", c.Limits, want)
+	}
+	for field, cfg := range map[string]Config{
+		"lost_after":      {LostAfter: maxLostAfter + 1},
+		"retain_bytes":    {RetainBytes: -1},
+		"limits":          {Limits: Limits{Handshakes: -1}},
+		"limits.attempts": {Limits: Limits{Attempts: maxAttempts + 1}},
+	} {
+		_, err := cfg.withDefaults()
+		var wrong *harp.FieldError
+		if !errors.As(err, &wrong) || wrong.Field != field {
+			t.Errorf("%s: error is %v", field, err)
+		}
+	}
+}
