@@ -52,7 +52,7 @@ func TestCallSaysWhatWasGranted(t *testing.T) {
 		if want := (wire.Principal{Kind: s.Principal.Kind, Name: s.Principal.Name, Auth: s.Principal.Auth}); c.Principal != want || want.Kind == "" {
 			t.Errorf("it is told that %+v calls, want %+v", c.Principal, want)
 		}
-		if req, err := harp.DecodeRequest(c.Signed.Request); err != nil || req.ID != i.job.ID() {
+		if req, err := harp.DecodeRequest(c.Request); err != nil || req.ID != i.job.ID() {
 			t.Errorf("the request is %+v, %v", req, err)
 		}
 		must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
@@ -66,7 +66,7 @@ func TestCallSaysWhatWasGranted(t *testing.T) {
 		if c.Attempt != 1 || c.Fence != 2 || time.Duration(c.Left) != 89*time.Second {
 			t.Errorf("then it is told %+v", c)
 		}
-		if req, err := harp.DecodeRequest(c.Signed.Request); err != nil || req.ID != i.job.ID() {
+		if req, err := harp.DecodeRequest(c.Request); err != nil || req.ID != i.job.ID() {
 			t.Errorf("then the request is %+v, %v", req, err)
 		}
 	})

@@ -45,8 +45,14 @@ func TestPageLimit(t *testing.T) {
 		asked        int
 		asking, want int64
 	}{
-		{0, 1, 1 << 20}, {0, 4, 1 << 20}, {0, 5, (4 << 20) / 5}, {0, 128, 32 << 10}, {0, 1000, 32 << 10},
-		{100, 1, 100}, {2 << 20, 1, 1 << 20}, {100, 1000, 100},
+		{0, 1, 1 << 20},
+		{0, 4, 1 << 20},
+		{0, 5, (4 << 20) / 5},
+		{0, 128, 32 << 10},
+		{0, 1000, 32 << 10},
+		{100, 1, 100},
+		{2 << 20, 1, 1 << 20},
+		{100, 1000, 100},
 	} {
 		if got := pageLimit(harp.RecordQuery{MaxBytes: c.asked}, c.asking); int64(got) != c.want {
 			t.Errorf("asked for %d by %d: %d, want %d", c.asked, c.asking, got, c.want)
