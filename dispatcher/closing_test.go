@@ -126,12 +126,16 @@ type countingStore struct {
 	more   atomic.Int64 // answers that there is more to prune
 	jobs   int          // that each prunes
 	err    error
+	fails  atomic.Bool // errs, whatever err is
 	keep   store.Retention
 	sullen sullenStore
 }
 
 func (s *countingStore) Prune(_ context.Context, keep store.Retention, _ time.Time) (store.Pruned, error) {
 	s.prunes.Add(1)
+	if s.fails.Load() {
+		return store.Pruned{}, errors.New("trouble")
+	}
 	s.keep = keep
 	return store.Pruned{Jobs: s.jobs, More: s.more.Add(-1) >= 0}, s.err
 }
@@ -190,7 +194,7 @@ func TestUpkeepComesEveryTenMinutes(t *testing.T) {
 		if n := st.prunes.Load(); n != 5 {
 			t.Errorf("in an hour it was asked %d times", n)
 		}
-		st.err = errors.New("trouble")
+		st.fails.Store(true)
 		time.Sleep(time.Hour)
 		if n := st.prunes.Load(); n != 11 {
 			t.Errorf("in two hours, in the second of which there was trouble, it was asked %d times", n)

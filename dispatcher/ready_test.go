@@ -219,3 +219,25 @@ func TestReadyWhileWhatIsOwedIsClaimed(t *testing.T) {
 		}
 	})
 }
+
+// However often an agent says that it is ready while there is no space, what it is owed is tried
+// once a second.
+func TestWhatIsOwedIsTriedOnceASecond(t *testing.T) {
+	scarce := new(scarceStore)
+	wrap := func(st store.Store) store.Store { scarce.Store = st; return scarce }
+	onStore(t, wrap, func(t *testing.T, sys *system) {
+		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		synctest.Wait()
+		var claims atomic.Int32
+		scarce.claimed = func([]store.Job, error) ([]store.Job, error) { claims.Add(1); return nil, harp.ErrNoSpace }
+		const readies = 5
+		for range readies {
+			agent.say(t, wire.TypeReady, wire.Ready{})
+			synctest.Wait()
+		}
+		time.Sleep(10*time.Second + time.Millisecond)
+		if n := claims.Load(); n < readies+10 || n > readies+11 {
+			t.Errorf("for %d there were %d claims in 10 s", readies, n)
+		}
+	})
+}
