@@ -44,13 +44,13 @@ func (s *session) reconcile(ctx context.Context, held []wire.HeldAttempt) ([]wir
 	if err != nil {
 		return nil, err
 	}
-	r.gone = r.gone || slices.ContainsFunc(active, r.lacksStart)
-	for _, j := range active {
-		r.active(j)
-	}
 	returning, err := s.d.store.Returning(ctx, s.host.name)
 	if err != nil {
 		return nil, err
+	}
+	r.gone = r.gone || slices.ContainsFunc(active, r.lacksStart) || slices.ContainsFunc(returning, r.lacksSurvivor)
+	for _, j := range active {
+		r.active(j)
 	}
 	for _, j := range returning {
 		r.returning(j)
@@ -88,9 +88,15 @@ func (r *reconciliation) take(j store.Job) (wire.HeldAttempt, bool) {
 
 // lacksStart reports whether the agent does not hold what is known to have started: then
 // its journal is older than it was, as that of a clone, whatever position it says.
-func (r *reconciliation) lacksStart(j store.Job) bool {
+func (r *reconciliation) lacksStart(j store.Job) bool { return hasStarted(j) && r.lacks(j) }
+
+// lacksSurvivor is lacksStart for an attempt that was given up as lost and found alive:
+// had it ended, its end would be held until it is stored.
+func (r *reconciliation) lacksSurvivor(j store.Job) bool { return j.Survivor && r.lacks(j) }
+
+func (r *reconciliation) lacks(j store.Job) bool {
 	h, ok := r.held[attemptKey{j.ID, int64(j.Attempt)}]
-	return (!ok || h.State == wire.HeldWithdrawn) && hasStarted(j)
+	return !ok || h.State == wire.HeldWithdrawn
 }
 
 func (r *reconciliation) change(j store.Job, kind store.Kind, reason string) {
@@ -130,10 +136,7 @@ func (r *reconciliation) returning(j store.Job) {
 		if j.Survivor || j.Attempts[len(j.Attempts)-1].Reason == harp.LostTooLong {
 			r.lost(j) // it may still run, and nobody will know
 		}
-	case !ok || h.State == wire.HeldWithdrawn:
-		if j.Survivor {
-			r.change(j, store.Gone, "")
-		}
+	case !ok || h.State == wire.HeldWithdrawn: // it is over
 	default:
 		r.change(j, store.Alive, "")
 		r.resume(j, h)
