@@ -121,6 +121,34 @@ func TestUnknownStore(t *testing.T) {
 	})
 }
 
+// TestValueNeedsTheSpaceOfAnotherStore checks that what is kept for another dispatcher gives way to the
+// value of an end.
+func TestValueNeedsTheSpaceOfAnotherStore(t *testing.T) {
+	const size = 2500
+	inMemory(t, func(t *testing.T, p place) {
+		m := newMachine(t, p, func(a *agent.Agent) {
+			offer(a, "large", func(context.Context) ([]byte, error) { return make([]byte, size), nil })
+		}, agent.Limits{MaxJournal: 9000})
+		for range 2 {
+			expect[wire.End](m.peer.call("large", nil).accepted(), wire.TypeEnd)
+		}
+		synctest.Wait()
+		m.d.set(func(d *dispatcher) { d.welcome.Store = "other" })
+		m.lose()
+		m.peer.forget(m.peer.held...)
+		x := m.peer.call("large", nil).accepted()
+		expect[wire.End](x, wire.TypeEnd)
+		synctest.Wait()
+		m.lose()
+		if len(m.peer.held) != 2 {
+			t.Errorf("held %+v", m.peer.held)
+		}
+		if end := m.peer.resume(x.id, 0).end(); end.Dropped || len(value[[]byte](t, end)) != size {
+			t.Errorf("END without its value: %v, %d bytes", end.Dropped, len(end.Value))
+		}
+	})
+}
+
 // TestKnownStoreAgain checks that what was kept for a dispatcher is no longer what
 // makes room once that dispatcher is there.
 func TestKnownStoreAgain(t *testing.T) {

@@ -226,10 +226,14 @@ func (at *attempt) handEndLocked(j *journal.Journal) error {
 	}
 	lacks := at.lacksLocked()
 	end := journal.End{Body: encodeEnd(*at.end, lacks), Records: at.end.Records}
-	if len(end.Body) > journal.MaxBare && !at.task.survives() {
-		end.Bare = encodeEnd(bare(*at.end), lacks)
-	}
 	c, dropped, err := j.EndAfter(s.key, s.handed.next, end)
+	for at.agent.makeRoom(err) {
+		c, dropped, err = j.EndAfter(s.key, s.handed.next, end)
+	}
+	if errors.Is(err, journal.ErrFull) && !at.task.survives() {
+		end.Bare = encodeEnd(bare(*at.end), lacks)
+		c, dropped, err = j.EndAfter(s.key, s.handed.next, end)
+	}
 	if err != nil {
 		return err
 	}
