@@ -103,7 +103,10 @@ func TestRestoreBesideDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n, again := range out {
+	if j := out[1].Job; out[1].Err != nil || j.State != harp.StateLost || j.Reason != harp.LostRestored {
+		t.Errorf("a job of which only what an attempt had said is damaged is %s, %s, %v", j.State, j.Reason, out[1].Err)
+	}
+	for n, again := range []store.Submitted{out[0], out[2]} {
 		if again.New || again.Err == nil {
 			t.Errorf("job %d, submitted again, is new %v, %v", n+1, again.New, again.Err)
 		}

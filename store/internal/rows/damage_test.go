@@ -328,3 +328,48 @@ func TestDamagedIsReplaced(t *testing.T) {
 		})
 	}
 }
+
+// TestDamagedOutcome checks that a job of which it cannot be read what an attempt had said of
+// its failure goes on: the store opens, the next attempt ends, or the job does as that had.
+func TestDamagedOutcome(t *testing.T) {
+	for name, try := range map[string]struct {
+		damage func(value []byte) []byte
+		then   func(t *testing.T, s *Store) store.Job
+		want   harp.State
+		code   string
+	}{
+		"bit": {
+			damage: func(value []byte) []byte { value[len(value)-1] ^= 1; return value },
+			then: func(t *testing.T, s *Store) store.Job {
+				j := advanceAll(t, s, noon.Add(time.Hour)).Claimed[0]
+				return applied(t, s, about(j, store.End))[0].Job
+			},
+			want: harp.StateSucceeded,
+		},
+		"gone": {
+			damage: func([]byte) []byte { return nil },
+			then: func(t *testing.T, s *Store) store.Job {
+				s.SetGate("h", store.Gate{Reason: harp.ReasonOffline})
+				return advanceAll(t, s, noon.Add(48*time.Hour)).Ended[0]
+			},
+			want: harp.StateFailed, code: "remote",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newTrial()
+			s := opened(t, e, Options{})
+			openGate(s, "h")
+			c := call("h")
+			c.Job.Retry, c.Job.Expires = largestCall().Job.Retry, noon.Add(24*time.Hour)
+			end := about(submitted(t, s, c)[0], store.End)
+			end.Event.Failure, end.Event.Jitter = harp.Failure{Code: "remote", Data: make([]byte, 3*pieceSize)}, 1
+			applied(t, s, end)
+			e.poke([]byte{prefixOutcome}, func(_, value []byte) []byte { return try.damage(value) })
+			s = opened(t, e, Options{})
+			openGate(s, "h")
+			if j := try.then(t, s); j.State != try.want || j.Failure.Code != try.code || j.Started != harp.DidRun {
+				t.Errorf("it is %s, started %q, %q, want %s, %q", j.State, j.Started, j.Failure.Code, try.want, try.code)
+			}
+		})
+	}
+}

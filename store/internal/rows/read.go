@@ -82,9 +82,34 @@ func readCall(from getter, i id) (store.Job, callRow, error) {
 	}
 	j := call.job(i, life.life())
 	if err == nil && life.Waits {
-		j.Outcome, err = readOutcome(from, i)
+		if j.Outcome, err = readOutcome(from, i); errors.Is(err, ErrDamaged) {
+			j.Outcome, err = damagedOutcome(j.Attempts, err)
+		}
 	}
 	return j, call, err
+}
+
+// damagedOutcome is what the attempts say of an outcome that cannot be read: long ones are what
+// is damaged first, and the job can go on without. Errors: err where they do not.
+func damagedOutcome(attempts []store.Attempt, err error) (*store.Outcome, error) {
+	for _, a := range slices.Backward(attempts) {
+		o := &store.Outcome{State: harp.State(a.Outcome), Reason: a.Reason, Started: harp.DidRun}
+		code := ""
+		switch o.State {
+		case harp.StateLost:
+			code, o.Started = "lost", harp.MayHaveRun
+		case harp.StateTimedOut:
+			code = "timeout"
+		case harp.StateFailed:
+			code = "remote"
+		default:
+			continue
+		}
+		o.Failure = harp.NewFailure(code, "what was stored of this failure is damaged")
+		o.Failure.Ran = o.Started
+		return o, nil
+	}
+	return nil, err
 }
 
 // readOutcome reads how the last attempt of a job ended that has not ended.
