@@ -422,42 +422,6 @@ func TestARetryWaitsForTheLostAttemptThatLives(t *testing.T) {
 	}
 }
 
-// A lost attempt that was found alive and is in its agent's journal no more may run on, in
-// the machine that this one is a clone of: the attempt that follows may be one of two.
-func TestALostAttemptThatLivesAndIsNotHeldIsNotGone(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, sys *system) {
-		i := interrupt(t, sys, saidStart, false, harp.Retry(harp.RetryPolicy{On: []harp.State{harp.StateLost}}), harp.OfflineWait(harp.NoLimit))
-		time.Sleep(25 * time.Hour)
-		alive, asked := i.again(t, sys, "j", wire.HeldAlive)
-		if m := <-asked; m.resume == nil {
-			t.Fatalf("it is asked %+v", m)
-		}
-		alive.tr.Close(nil)
-		synctest.Wait()
-		_, asked = i.again(t, sys, "j", "")
-		time.Sleep(time.Minute)
-		if m := expectAsk(t, asked); m.call == nil || m.call.Attempt != 2 {
-			t.Errorf("it is asked %+v", m)
-		}
-		if s := i.status(t); !s.DuplicatePossible || s.Attempts[0].Reason != harp.LostJournalGone {
-			t.Errorf("its attempts are %+v, two at a time possible: %t", s.Attempts, s.DuplicatePossible)
-		}
-	})
-}
-
-// expectAsk is the next exchange, which comes now.
-func expectAsk(t *testing.T, asked <-chan told) told {
-	t.Helper()
-	synctest.Wait()
-	select {
-	case m := <-asked:
-		return m
-	default:
-		t.Fatal("it is asked for nothing")
-		return told{}
-	}
-}
-
 // What the agent holds and nobody knows, or knows as ended, it is told to forget.
 func TestWhatNobodyAsksForIsForgotten(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {
