@@ -78,7 +78,9 @@ func TestShutdownWaitsForWhatIsUnderWay(t *testing.T) {
 			t.Errorf("its troubles are %q", troubles)
 		}
 		close(st.proceed)
-		<-compacted
+		if err := <-compacted; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, harp.ErrClosed) {
+			t.Errorf("what was under way gives %v", err)
+		}
 		if err := d.Shutdown(t.Context()); err != nil || !st.closed.Load() {
 			t.Errorf("then it gives %v, and the store is closed: %v", err, st.closed.Load())
 		}

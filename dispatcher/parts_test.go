@@ -151,8 +151,13 @@ func TestWhatMayRunTwice(t *testing.T) {
 		attempts []harp.Attempt
 		want     bool
 	}{
-		{nil, false}, {[]harp.Attempt{lost}, false}, {[]harp.Attempt{lost, failed}, true}, {[]harp.Attempt{known, lost}, false},
-		{[]harp.Attempt{known, failed}, false}, {[]harp.Attempt{failed, lost, known}, true}, {[]harp.Attempt{failed, failed}, false},
+		{nil, false},
+		{[]harp.Attempt{lost}, false},
+		{[]harp.Attempt{lost, failed}, true},
+		{[]harp.Attempt{known, lost}, false},
+		{[]harp.Attempt{known, failed}, false},
+		{[]harp.Attempt{failed, lost, known}, true},
+		{[]harp.Attempt{failed, failed}, false},
 	} {
 		if got := duplicatePossible(c.attempts); got != c.want {
 			t.Errorf("%d: %v", n, got)
