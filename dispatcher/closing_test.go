@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -200,6 +201,61 @@ func TestUpkeepComesEveryTenMinutes(t *testing.T) {
 		time.Sleep(time.Hour)
 		if n := st.prunes.Load(); n != 11 {
 			t.Errorf("in two hours, in the second of which there was trouble, it was asked %d times", n)
+		}
+	})
+}
+
+// All hosts that have ever connected are known after a restart, however many they are.
+func TestAllHostsAreKnownAfterARestart(t *testing.T) {
+	for _, n := range []int{0, 1, 499, 500, 501, 1200} {
+		synctest.Test(t, func(t *testing.T) {
+			st := memory.Open(nil)
+			for i := range n {
+				name := fmt.Sprintf("host%04d", i)
+				_, err := st.OpenSession(t.Context(), store.Session{Host: name, At: time.Now()})
+				if err == nil {
+					err = st.PutHost(t.Context(), store.Host{Name: name, Connected: i%2 == 0})
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			d := opened(t, st, Config{})
+			for i := range n {
+				h := d.hosts.known(fmt.Sprintf("host%04d", i))
+				if h == nil || h.away() != (i%2 == 1) {
+					t.Fatalf("host %d of %d is %+v", i, n, h)
+				}
+			}
+			if got := d.hosts.expected(); got != (n+1)/2 {
+				t.Errorf("of %d it expects %d", n, got)
+			}
+			time.Sleep(returningTime)
+			if got := d.hosts.expected(); got != 0 {
+				t.Errorf("later it expects %d", got)
+			}
+		})
+	}
+}
+
+// Of what is expected of a host only the last counts, and of none anything once the dispatcher stops.
+func TestTheLastExpectationCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hs := newHosts()
+		h := hs.get("web01")
+		var came []int
+		expect := func(n int) { h.setExpectation(time.AfterFunc(time.Second, func() { came = append(came, n) })) }
+		expect(1)
+		expect(2)
+		time.Sleep(2 * time.Second)
+		expect(3)
+		h.setExpectation(nil)
+		time.Sleep(2 * time.Second)
+		expect(4)
+		hs.expectNone()
+		time.Sleep(2 * time.Second)
+		if !slices.Equal(came, []int{2}) {
+			t.Errorf("there came %v", came)
 		}
 	})
 }

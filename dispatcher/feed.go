@@ -79,12 +79,8 @@ func (d *Dispatcher) feedLoop() {
 			return
 		}
 		changed = d.store.Changed() // before they are woken: none misses what follows
-		pause := d.feed.wake()
-		if pause == 0 {
-			continue
-		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(d.feed.wake()):
 		case <-d.ctx.Done():
 			return
 		}

@@ -289,3 +289,60 @@ func TestAHostIsShownAsOnlineAndAway(t *testing.T) {
 		}
 	})
 }
+
+// An agent that comes back just before its host would be silent, and whose greeting takes until
+// after that, is not silent: its jobs are never unknown.
+func TestAHostIsNotSilentWhileItIsGreeted(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		i := interrupt(t, sys, saidStart, false)
+		time.Sleep(29 * time.Second)
+		a := sys.unmet(t)
+		frames := greeting()
+		frames[3].Body = wire.Encode(wire.Held{Attempts: []wire.HeldAttempt{{Job: i.job.ID(), Attempt: 1, State: wire.HeldAlive, Fence: 1}}, Last: true})
+		for n, f := range frames {
+			if n == 3 {
+				time.Sleep(5 * time.Second)
+			}
+			if err := a.control.Send(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		asked := a.exchanges(t)
+		if m := <-asked; m.resume == nil {
+			t.Errorf("it is asked %+v", m)
+		}
+		if s := i.status(t); s.State != harp.StateRunning {
+			t.Errorf("it is %s", s.State)
+		}
+		page := must[harp.EventPage](t)(sys.caller.EventsPage(t.Context(), harp.EventFilter{After: harp.EventsFromStart, Types: []string{string(harp.EventJobUnknown)}}, false))
+		if len(page.Events) != 0 {
+			t.Errorf("the feed tells %+v", page.Events)
+		}
+	})
+}
+
+// What waits for a host that goes is given up when that has been away for as long as it may, though
+// nothing else was due.
+func TestWhatWaitsIsGivenUpThoughNothingElseIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newSystem(t, embedded, nil, dispatcher.Config{Limits: dispatcher.Limits{Attempts: 1}})
+		agent, _, first, m := sys.called(t)
+		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		synctest.Wait()
+		i := interrupted{job: must[*harp.Job](t)(sys.caller.Host("web01", harp.OfflineWait(10*time.Second)).Call(t.Context(), "work", nil))}
+		synctest.Wait()
+		agent.tr.Close(nil)
+		synctest.Wait()
+		time.Sleep(10*time.Second - time.Millisecond)
+		if s := i.status(t); s.State != harp.StateQueued {
+			t.Errorf("before its time is over it is %s (%s)", s.State, s.Reason)
+		}
+		time.Sleep(2 * time.Millisecond)
+		if s := i.status(t); s.State != harp.StateExpired || s.Started != harp.DidNotRun {
+			t.Errorf("after it, it is %s (%s), started %s", s.State, s.Reason, s.Started)
+		}
+		if s := first.status(t); s.State != harp.StateRunning {
+			t.Errorf("what runs is %s", s.State)
+		}
+	})
+}
