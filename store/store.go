@@ -58,7 +58,8 @@ type Store interface {
 	ID() string
 
 	// Close flushes and releases the store; calls under way return
-	// harp.ErrClosed. It is idempotent.
+	// harp.ErrClosed. It is idempotent. Errors: harp.ErrNoSpace, after which the store is not
+	// released, and Close may be called again when there is space.
 	Close() error
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -289,5 +290,29 @@ func (f *fullDisk) check() {
 		if v, err := f.st.Value(t.Context(), id); err != nil || j.State != harp.StateSucceeded || !bytes.Equal(v, f.value(id, 0, f.load.value)) {
 			t.Fatalf("job %s is %s with %d bytes of value: %v", id, j.State, len(v), err)
 		}
+	}
+}
+
+// TestCloseAgain checks that a store that could not be closed for want of space is closed when
+// there is some, and can be opened again in the same process.
+func TestCloseAgain(t *testing.T) {
+	dir := t.TempDir()
+	var free atomic.Uint64
+	free.Store(50 << 30)
+	opts := badger.Options{Ballast: -1, Disk: func(string) (uint64, uint64, error) { return free.Load(), 100 << 30, nil }}
+	st := open(t, dir, opts)
+	j := submit(t, st, "h")
+	free.Store(0)
+	refused(t, "closing", st.Close())
+	free.Store(50 << 30)
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	st = open(t, dir, opts)
+	if _, err := st.Job(t.Context(), j.ID); err != nil {
+		t.Error(err)
+	}
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -35,7 +35,8 @@ type Engine interface {
 	Compact(ctx context.Context) error
 	Size() (int64, error)
 
-	// Close releases the engine. No view is open when it is called.
+	// Close releases the engine. No view is open when it is called. After harp.ErrNoSpace
+	// it may be called again.
 	Close() error
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -51,7 +52,8 @@ type Store struct {
 	readers   sync.RWMutex // held for reading while a view is open
 	keptAhead int64        // what is stored of clockAhead; belongs to commitLoop
 	closeOnce sync.Once
-	closeErr  error
+	closed    bool  // guarded by readers
+	closeErr  error // guarded by readers
 	broken    atomic.Pointer[error]
 	failed    chan struct{} // closed once broken is set
 
@@ -238,10 +240,13 @@ func (s *Store) Close() error {
 		close(s.closing)
 		s.shut(harp.ErrClosed)
 		s.committer.Wait()
-		s.readers.Lock() // until the last view is closed
-		defer s.readers.Unlock()
-		s.closeErr = s.engine.Close()
 	})
+	s.readers.Lock() // until the last view is closed
+	defer s.readers.Unlock()
+	if !s.closed {
+		s.closeErr = s.engine.Close()
+		s.closed = !errors.Is(s.closeErr, harp.ErrNoSpace)
+	}
 	return s.closeErr
 }
 
