@@ -3,9 +3,11 @@ package agent
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/journal"
 )
 
@@ -77,4 +79,39 @@ func (a *Agent) Drains() bool {
 	a.roster.mu.Lock()
 	defer a.roster.mu.Unlock()
 	return a.roster.draining
+}
+
+// Kept is how many bytes of output commands may keep beside the journal, and how many commands
+// are counted.
+func (a *Agent) Kept() (bytes, commands int64) {
+	a.budget.mu.Lock()
+	defer a.budget.mu.Unlock()
+	return a.budget.used, a.budget.running
+}
+
+// OnBind calls fn once, when a call of a procedure was looked at and not yet taken on.
+func OnBind(a *Agent, procedure string, fn func()) {
+	p := a.catalogue.find(procedure)
+	bind, done := p.bind, new(atomic.Bool)
+	p.bind = func(args harp.Value, info *CallInfo) (task, error) {
+		if done.CompareAndSwap(false, true) {
+			fn()
+		}
+		return bind(args, info)
+	}
+}
+
+// OnBegin calls fn each time that a call of a procedure was taken on, and its start not
+// journalled.
+func OnBegin(a *Agent, procedure string, fn func()) {
+	p := a.catalogue.find(procedure)
+	bind := p.bind
+	p.bind = func(args harp.Value, info *CallInfo) (task, error) {
+		work, err := bind(args, info)
+		work.begin = func(_ *attempt, commit func() denial) denial {
+			fn()
+			return commit()
+		}
+		return work, err
+	}
 }
