@@ -413,3 +413,46 @@ func TestGoneBeforeAnything(t *testing.T) {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }
+
+// TestAttachIsGivenUp checks that who gives up on a supervisor that does not answer does not wait
+// until that should have.
+func TestAttachIsGivenUp(t *testing.T) {
+	p, spec := beginning(t)
+	spec.Command.Argv = []string{"/bin/cat"}
+	o := Options{Dir: p.root}
+	h, err := Start(t.Context(), o, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	head, err := readHeader(p.spool())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(head.Supervisor.PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := syscall.Wait4(head.Supervisor.PID, nil, syscall.WUNTRACED, nil); err != nil { // until it has stopped
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Attach(over, o, spec.Key); !errors.Is(err, context.Canceled) || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the error is %v", err)
+	}
+	if err := syscall.Kill(head.Supervisor.PID, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if h, err = Attach(t.Context(), o, spec.Key); err != nil {
+		t.Fatal(err)
+	}
+	h.Kill("cancel")
+	if _, err := h.Follow(t.Context(), 0, func(int64, Record) error { return nil }, func(Stop) {}); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(h.Forget(), h.Close()); err != nil {
+		t.Error(err)
+	}
+}

@@ -274,7 +274,7 @@ func Attach(ctx context.Context, o Options, k Key) (*Handle, error) {
 		if err != nil {
 			return nil, err
 		}
-		c, err := p.dial(h)
+		c, err := p.dial(ctx, h)
 		if err == nil {
 			c.Hold(o.Hold)
 			return &Handle{k, c}, nil
@@ -301,8 +301,9 @@ func (p place) lives() (bool, error) {
 	return isLocked(f)
 }
 
-// dial connects to the supervisor whose spool file has a header.
-func (p place) dial(h header) (*remote, error) {
+// dial connects to the supervisor whose spool file has a header, unless ctx ends before that
+// answers.
+func (p place) dial(ctx context.Context, h header) (*remote, error) {
 	var conn net.Conn
 	err := p.viaSocket(func(path string) (err error) {
 		conn, err = net.Dial("unix", path)
@@ -314,9 +315,14 @@ func (p place) dial(h header) (*remote, error) {
 	if err := checkPeer(conn); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
+	stop := context.AfterFunc(ctx, func() { drop(conn) })
 	c, err := connect(conn, p)
 	if err != nil {
+		stop()
 		return nil, err
+	}
+	if !stop() {
+		return nil, errors.Join(ctx.Err(), c.Close())
 	}
 	if c.hello.Supervisor != h.Supervisor {
 		return nil, errors.Join(ErrLost, c.Close())
