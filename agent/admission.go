@@ -221,8 +221,6 @@ func (s *session) journalStart(at *attempt) denial {
 		return denial{broken: err}
 	case errors.Is(err, journal.ErrClosed):
 		return denial{reason: wire.NotNowDraining}
-	case errors.Is(err, journal.ErrInvalid):
-		return refusal(err)
 	case errors.Is(err, journal.ErrKnown):
 		return denial{known: true}
 	}

@@ -72,9 +72,7 @@ func (h *attendance) begin() {
 	at.stay.work.Add(1)
 	h.out.failure = &leftByGoexit // until it returns
 	at.attach(&h.report, ask{from: fromAcked})
-	if err := h.report.x.Listen(h.heard); err != nil {
-		h.leave()
-	}
+	_ = h.report.x.Listen(h.heard) // who answers is always let
 	at.watch.begin()
 }
 

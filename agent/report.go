@@ -187,9 +187,7 @@ func (r *report) sendLoop() (sentEnd bool) {
 				said = text
 				r.at.log().Error("what the journal has cannot be read, and is tried again", "error", text)
 			}
-			if !r.pause() {
-				return false
-			}
+			r.pause()
 			continue
 		}
 		if message == nil {
@@ -208,21 +206,14 @@ func (r *report) sendLoop() (sentEnd bool) {
 	return false
 }
 
-// pause waits before the journal is read again. It reports false when that is closed.
-func (r *report) pause() bool {
-	if r.at.spool.keeper == nil {
-		return false
-	}
-	_, closing := r.at.spool.keeper.waits()
+// pause waits before the journal is read again, or until there is something else to look at.
+func (r *report) pause() {
 	timer := time.NewTimer(retryJournal)
 	defer timer.Stop()
 	select {
-	case <-closing:
-		return false
 	case <-r.wake:
 	case <-timer.C:
 	}
-	return true
 }
 
 // sentEnd follows END, which in a direct session nobody acknowledges.
