@@ -427,3 +427,87 @@ func TestHowLongACommandRan(t *testing.T) {
 		t.Errorf("it is said to have run for %v, and was there for %v at most", ran, most)
 	}
 }
+
+// What a command printed while its agent was away, and that its supervisor cannot read, does not
+// end it: it is told as dropped, and how the command ends is told as ever.
+func TestOutputThatCannotBeReadBeforeTheEnd(t *testing.T) {
+	c := newFaulty(t, t.TempDir(), nil)
+	x, w := c.callLines()
+	c.stop()
+	tell(t, w, "unreadable\n")
+	c.noted(x, "unreadable")
+	spool := filepath.Join(c.dir, "run", x.id+".1", "spool")
+	b, err := os.ReadFile(spool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(spool, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{'U'}, int64(strings.Index(string(b), "unreadable"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.boot()
+	y := c.peer.resume(x.id, 0)
+	tell(t, w, "end\n")
+	end, records := y.endedFrom(0)
+	if end.Gone || value[int](t, end) != 4 || len(records) != 1 || records[0].Truncated == 0 {
+		t.Errorf("it ended with %+v after %+v", end, records)
+	}
+	c.nothingLeft()
+}
+
+// An agent that stops while a supervisor does not answer leaves that alone, and does not wait for
+// it; the next agent has the command.
+func TestStopWhileASupervisorDoesNotAnswer(t *testing.T) {
+	c := newFaulty(t, t.TempDir(), nil)
+	x, w := c.callLines()
+	of := only(t, x.id)
+	c.stop()
+	signalTo(t, of.parent, syscall.SIGSTOP)
+	defer signalTo(t, of.parent, syscall.SIGCONT)
+	c.boot()
+	c.stop()
+	signalTo(t, of.parent, syscall.SIGCONT)
+	tell(t, w, "end\n")
+	c.boot()
+	c.delivers(x, "end")
+	c.nothingLeft()
+}
+
+// A command that ends with a reboot and was killed, without one, has failed as it did.
+func TestKilledWithoutAReboot(t *testing.T) {
+	agent.ShortenReboot(t)
+	c := newCommander(t, t.TempDir())
+	path, _ := pipe(t)
+	x := c.peer.call("reboot", harp.Args{"pipe": path}).accepted()
+	signalTo(t, only(t, x.id).pid, syscall.SIGKILL)
+	if f := failure(t, x.ending()); f.ExitCode == nil || *f.ExitCode != 137 {
+		t.Errorf("it ended with %+v", f)
+	}
+}
+
+// A command that has ended, and whose machine is to boot, is cancelled without waiting for that.
+func TestCancelWhileARebootIsAwaited(t *testing.T) {
+	inBothWirings(t, func(t *testing.T, c *commander) {
+		path, w := pipe(t)
+		x := c.peer.call("reboot", harp.Args{"pipe": path}).accepted()
+		pid := only(t, x.id).pid
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the command has ended", func() bool { return syscall.Kill(pid, 0) != nil })
+		x.cancel()
+		if s := x.stopping(); s.Cause != wire.CauseCancel {
+			t.Errorf("it is stopped for %q", s.Cause)
+		}
+		end := x.restOf()
+		if f := decodeFailure(t, end.Failure); end.Stopped == nil || f.Type != "no_reboot" {
+			t.Errorf("it ended with %+v, %+v", end, f)
+		}
+	})
+}

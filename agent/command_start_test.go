@@ -29,7 +29,7 @@ func newStarter(t *testing.T) *starter {
 	ill := newAiling(journal.NewMemory())
 	s := &starter{ill: ill, disk: newOnSync(ill)}
 	s.commander = &commander{t: t, d: listen(t, loopback{}), dir: t.TempDir(), load: procedureDir(t, commands)}
-	s.commander.agent = newAgent(t, loopback{}, func(c *agent.Config) { c.Dir, c.Journal = s.dir, s.disk })
+	s.agent = newAgent(t, loopback{}, func(c *agent.Config) { c.Dir, c.Journal = s.dir, s.disk })
 	if err := s.agent.Load(s.load); err != nil {
 		t.Fatal(err)
 	}
@@ -279,4 +279,47 @@ func TestDrainBesideWhatCannotBeRead(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(place, "spool")); err != nil {
 		t.Errorf("what there is of it: %v", err)
 	}
+}
+
+// A journal of which it cannot be made sure that what it has accepted never starts is not gone on
+// with; and when it can, it is.
+func TestAcceptedCannotBeWithdrawn(t *testing.T) {
+	disk := journal.NewMemory()
+	j, err := journal.Open(disk, journal.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(j.Accept(journal.Key{Job: harp.NewID(), Attempt: 1}, journal.Accept{}), j.Close()); err != nil {
+		t.Fatal(err)
+	}
+	ill := newAiling(disk)
+	made := newOnSync(ill) // its next segment is there
+	fill := func() { ill.fail(syscall.ENOSPC) }
+	made.do.Store(&fill)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	a := newAgent(t, loopback{}, func(cfg *agent.Config) { cfg.Journal = made })
+	if err := a.Connect(over, "nowhere"); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("Connect returned %v", err)
+	}
+	ill.heal()
+	if err := a.Connect(over, "nowhere"); err != nil {
+		t.Errorf("then Connect returned %v", err)
+	}
+}
+
+// A file whose procedure no dispatcher could be told of is not loaded.
+func TestLoadOfADescriptionThatIsTooLong(t *testing.T) {
+	dir := procedureDir(t, "long: {command: [/bin/true], doc: \""+strings.Repeat("x", wire.MaxControl)+"\"}\n")
+	var field *harp.FieldError
+	if err := newAgent(t, loopback{}).Load(dir); !errors.Is(err, harp.ErrInvalid) {
+		t.Errorf("Load gives %v", err)
+	} else if errors.As(err, &field) {
+		t.Logf("the field is %s", field.Field)
+	}
+}
+
+// An agent that is told of no way to dial dials TCP.
+func TestConnectDialsTCP(t *testing.T) {
+	connect(t, loopback{}, newAgent(t, loopback{}, func(c *agent.Config) { c.Dial = nil }))
 }

@@ -199,3 +199,67 @@ func TestAgentAfterAnInterruptedRepair(t *testing.T) {
 		t.Errorf("the agent has %+v, %v; the repaired journal was %s", found, err, first.NewID)
 	}
 }
+
+// failSyncs makes the syncs of renames fail that come after so many, and returns how many came.
+func failSyncs(t *testing.T, after int) (came *int) {
+	came = new(int)
+	agent.OnSyncRenames(t, func(string) error {
+		if *came++; *came > after {
+			return errors.New("the disk is gone")
+		}
+		return nil
+	})
+	return came
+}
+
+// TestRepairWhoseLastSyncFails: that the renames may not last is said, with where the damaged
+// journal is.
+func TestRepairWhoseLastSyncFails(t *testing.T) {
+	dir := journalDir(t)
+	damage(t, dir)
+	failSyncs(t, 1)
+	did, err := agent.RepairJournal(dir)
+	if err == nil || did.NewID == "" || did.Aside == "" {
+		t.Errorf("%+v, %v", did, err)
+	}
+}
+
+// TestInterruptedRepairThatCannotBeFinished: nobody goes on with what may not last, and the
+// directory is not locked afterwards.
+func TestInterruptedRepairThatCannotBeFinished(t *testing.T) {
+	for name, do := range map[string]func(dir string) error{
+		"agent": func(dir string) error {
+			over, cancel := context.WithCancel(t.Context())
+			cancel()
+			return newAgent(t, loopback{}, func(c *agent.Config) { c.Dir = dir }).Connect(over, "nowhere")
+		},
+		"repair": func(dir string) error { _, err := agent.RepairJournal(dir); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, _ := interruptedRepair(t)
+			came := failSyncs(t, 0)
+			if err := do(dir); err == nil || *came != 1 {
+				t.Errorf("after %d syncs: %v", *came, err)
+			}
+			if err := do(dir); err != nil {
+				t.Errorf("then: %v", err)
+			}
+		})
+	}
+}
+
+// TestLockThatIsALink: neither an agent nor who looks for one follows a link, which may lead
+// anywhere.
+func TestLockThatIsALink(t *testing.T) {
+	dir, other := t.TempDir(), filepath.Join(t.TempDir(), "other")
+	if err := errors.Join(os.WriteFile(other, nil, 0o600), os.Symlink(other, filepath.Join(dir, "lock"))); err != nil {
+		t.Fatal(err)
+	}
+	if unlock, err := agent.LockDir(t.Context(), dir); err == nil {
+		unlock()
+		t.Error("it is locked")
+	}
+	if pid, err := agent.FindProcess(dir); err == nil || errors.Is(err, harp.ErrNotFound) {
+		t.Errorf("process %d, %v", pid, err)
+	}
+}

@@ -1,0 +1,256 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/journal"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// sick is a journal's directory to which nothing can be written when it is ill.
+type sick struct {
+	journal.FS
+	ill *bool
+}
+
+func (s sick) Open(name string) (journal.File, error) {
+	f, err := s.FS.Open(name)
+	return sickFile{f, s}, err
+}
+
+func (s sick) Create(name string) (journal.File, error) {
+	f, err := s.FS.Create(name)
+	return sickFile{f, s}, err
+}
+
+type sickFile struct {
+	journal.File
+	of sick
+}
+
+func (f sickFile) Write(p []byte) (int, error) {
+	if *f.of.ill {
+		return 0, fs.ErrPermission
+	}
+	return f.File.Write(p)
+}
+
+func (f sickFile) Truncate(size int64) error {
+	if *f.of.ill {
+		return fs.ErrPermission
+	}
+	return f.File.Truncate(size)
+}
+
+// A start that cannot be journalled is answered by what is known of it: that it is not now, that
+// it is here already, or nothing at all where it may be on the disk.
+func TestStartThatCannotBeJournalled(t *testing.T) {
+	for name, test := range map[string]struct {
+		before func(s *spooling)
+		want   func(no denial) bool
+		owed   bool
+	}{
+		"it can": {
+			func(s *spooling) { s.key.job = harp.NewID() },
+			func(no denial) bool { return !no.is() }, false,
+		},
+		"the journal has it": {
+			func(*spooling) {},
+			func(no denial) bool { return no.known }, false,
+		},
+		"the journal is closed": {
+			func(s *spooling) { _ = s.agent.keeper.current().Close() },
+			func(no denial) bool { return no.reason == wire.NotNowDraining }, false,
+		},
+		"there is no journal": {
+			func(s *spooling) { s.agent.keeper.journal = nil },
+			func(no denial) bool { return no.reason == wire.NotNowDraining }, false,
+		},
+		"the journal is broken": {
+			func(s *spooling) { s.key.job, *s.agent.keeper.fs.(sick).ill = harp.NewID(), true },
+			func(no denial) bool { return no.broken != nil && no.reason == "" }, false,
+		},
+		"the journal is full": {
+			func(s *spooling) {
+				s.key.job = harp.NewID()
+				s.agent.keeper.opts.MaxAgent = 1
+				s.reopen(s.disk)
+			},
+			func(no denial) bool { return no.reason == wire.NotNowNoSpace }, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := journal.NewMemory()
+				s := newSpoolingOn(t, disk, sick{disk.Mount(), new(bool)})
+				j := s.agent.keeper.current()
+				defer func() {
+					s.agent.keeper.journal = j
+					s.close()
+				}()
+				test.before(s)
+				s.spool.key = s.key.journal()
+				ses := &session{agent: s.agent, log: slog.New(slog.DiscardHandler), vacancy: make(chan struct{}, 1)}
+				if no := ses.journalStart(s.attempt); !test.want(no) {
+					t.Errorf("it is answered with %+v", no)
+				}
+				s.agent.roster.vacate()
+				if owed := len(ses.vacancy) == 1; owed != test.owed {
+					t.Errorf("it is told when there is room: %t", owed)
+				}
+				if n := s.agent.keeper.current(); n != nil {
+					j = n
+				}
+			})
+		})
+	}
+}
+
+// A start that cannot be taken back is not said to have been: what the journal does not have
+// began, and of what may be on a broken disk nothing is known.
+func TestStartThatCannotBeTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := journal.NewMemory()
+		s := newSpoolingOn(t, disk, sick{disk.Mount(), new(bool)})
+		defer s.close()
+		if no := s.retract(wire.NotNowNoSpace); no.reason != wire.NotNowNoSpace || no.broken != nil {
+			t.Errorf("one that can is answered with %+v", no)
+		}
+		if no := s.retract(wire.NotNowNoSpace); no.is() {
+			t.Errorf("one that the journal does not have is answered with %+v", no)
+		}
+		if err := s.agent.JournalStart(s.key.job); err != nil {
+			t.Fatal(err)
+		}
+		*s.agent.keeper.fs.(sick).ill = true
+		if no := s.retract(wire.NotNowNoSpace); no.broken == nil || no.reason != "" {
+			t.Errorf("on a broken disk it is answered with %+v", no)
+		}
+		s.spool.on = false
+		if no := s.retract(wire.NotNowNoSpace); no.reason != wire.NotNowNoSpace || no.broken != nil {
+			t.Errorf("one that is not journalled is answered with %+v", no)
+		}
+	})
+}
+
+// A limit or cancel reaches the procedure where there is no journal any more.
+func TestStopWithoutAJournal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpooling(t)
+		s.agent.keeper.close()
+		s.stop(wire.CauseCancel, 0)
+		if cause := context.Cause(s.ctx); !errors.Is(cause, harp.ErrCancelled) {
+			t.Errorf("the procedure's context ended with %v", cause)
+		}
+	})
+}
+
+// What is heard of a commit of the journal before changes nothing of what the next one was
+// handed.
+func TestCommitOfTheJournalBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpooling(t)
+		defer s.close()
+		s.awaited = true
+		if err := s.put(wire.Record{Value: []byte{0xc0}}); err != nil {
+			t.Fatal(err)
+		}
+		s.committed(new(journal.Commit), journal.ErrBroken)
+		s.mu.Lock()
+		failed, handed := s.spool.failed, s.spool.handed.next
+		s.mu.Unlock()
+		if failed != nil || handed != 1 {
+			t.Errorf("%d records are handed over, and then %v", handed, failed)
+		}
+		time.Sleep(2 * retryJournal)
+		s.committed(new(journal.Commit), nil)
+		if s.keptElsewhere() != 1 {
+			t.Error("it is not known that the record is on the disk")
+		}
+	})
+}
+
+// A command's record is put under the number that it has, once, and waits for room as long as its
+// agent has it.
+func TestNumberedRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpooling(t)
+		defer s.close()
+		s.spool.on, s.outbox.window = false, 3*recordCost
+		over, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		one := wire.Record{Value: []byte{0xc0}}
+		for _, n := range []int64{0, 1, 0, 1} {
+			if err := s.putNumbered(over, n, one, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.putNumbered(over, 3, one, 1); err == nil || s.numbered() != 2 {
+			t.Errorf("one that is ahead of the others: %v; the next is %d", err, s.numbered())
+		}
+		if err := s.putNumbered(over, 2, one, 1); !errors.Is(err, context.DeadlineExceeded) || s.numbered() != 2 {
+			t.Errorf("one without room: %v; the next is %d", err, s.numbered())
+		}
+		put := make(chan error)
+		go func() { put <- s.putNumbered(t.Context(), 2, one, 1) }()
+		synctest.Wait()
+		s.skipTo(1)
+		if err := <-put; err != nil || s.numbered() != 3 {
+			t.Errorf("one that waited: %v; the next is %d", err, s.numbered())
+		}
+		s.hearNoMore(0)
+		if err := s.putNumbered(t.Context(), 3, wire.Record{Truncated: 7}, 5); err != nil || s.missed != 12 || s.numbered() != 3 {
+			t.Errorf("one that is not heard: %v; %d bytes are missed, the next is %d", err, s.missed, s.numbered())
+		}
+		s.mu.Lock()
+		s.abandonLocked()
+		s.mu.Unlock()
+		if err := s.putNumbered(t.Context(), 9, one, 1); err != nil || s.numbered() != 10 {
+			t.Errorf("one that nobody asks for: %v; the next is %d", err, s.numbered())
+		}
+	})
+}
+
+// A journal that is opened anew is told what a command may keep beside it, as the one before was.
+func TestReopenedJournalCountsWhatACommandKeeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpooling(t)
+		defer s.close()
+		const most = 1 << 20
+		s.agent.keeper.opts.MaxAgent = most
+		s.task.cmd = newRunning(t.Context(), false)
+		s.task.cmd.spec.MaxSpool = most
+		s.reopen(s.disk)
+		s.mu.Lock()
+		s.handLocked()
+		s.mu.Unlock()
+		if err := s.agent.JournalStart(harp.NewID()); !errors.Is(err, journal.ErrFull) {
+			t.Errorf("another attempt has room: %v", err)
+		}
+	})
+}
+
+// An attempt that left just before is not reported: it is looked up again. One that was denied is
+// not either.
+func TestAttachToWhatIsNotThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpooling(t)
+		defer s.close()
+		r := &report{session: new(session), at: s.attempt, wake: make(chan struct{}, 1)}
+		s.leave()
+		if _, result := s.attach(r, ask{}); result != moved {
+			t.Errorf("one that left is answered with %d", result)
+		}
+		s.no = denial{reason: wire.NotNowBusy}
+		if _, result := s.attach(r, ask{}); result != notTaken || s.isTold() {
+			t.Errorf("one that was denied is answered with %d", result)
+		}
+	})
+}
