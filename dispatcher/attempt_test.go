@@ -436,3 +436,54 @@ func TestACallThatCannotBeReadIsSentLater(t *testing.T) {
 		}
 	})
 }
+
+// slowStore is a store that takes records when it is told to, and counts what it is told of
+// stopping.
+type slowStore struct {
+	store.Store
+	proceed chan struct{} // closed when it goes on
+	stops   atomic.Int64
+}
+
+func (s *slowStore) Append(ctx context.Context, a store.Append) (store.Job, error) {
+	<-s.proceed
+	return s.Store.Append(ctx, a)
+}
+
+func (s *slowStore) Apply(ctx context.Context, ts ...store.Transition) ([]store.Change, error) {
+	if ts[0].Event.Kind == store.Stop {
+		s.stops.Add(1)
+	}
+	return s.Store.Apply(ctx, ts...)
+}
+
+// What comes between records while these are stored is heard once, in its place.
+func TestWhatComesBetweenRecordsIsHeardOnce(t *testing.T) {
+	var slow *slowStore
+	wrap := func(st store.Store) store.Store {
+		slow = &slowStore{Store: st, proceed: make(chan struct{})}
+		return slow
+	}
+	onStore(t, wrap, func(t *testing.T, sys *system) {
+		_, _, i, m := sys.called(t)
+		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		for n := range int64(6) {
+			m.say(t, wire.TypeRecords, false, wire.Records{First: n, Records: []wire.Record{{Time: n + 1}}})
+			if n == 3 {
+				m.say(t, wire.TypeStopping, false, wire.Stopping{Cause: wire.CauseTimeout, Since: 1})
+			}
+		}
+		m.say(t, wire.TypeEnd, true, wire.End{Records: 6, Stopped: &wire.Stopping{Cause: wire.CauseTimeout, Since: 1}})
+		synctest.Wait()
+		close(slow.proceed)
+		m.expectAck(t)
+		if s := i.status(t); s.State != harp.StateTimedOut || s.Records != 6 || slow.stops.Load() != 1 {
+			t.Errorf("it is %s with %d records, told to stop %d times", s.State, s.Records, slow.stops.Load())
+		}
+		for n, r := range i.records(t) {
+			if r.Time.UnixNano() != int64(n+1) {
+				t.Errorf("record %d is that of %v", n, r.Time)
+			}
+		}
+	})
+}

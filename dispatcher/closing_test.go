@@ -254,6 +254,7 @@ func TestTheLastExpectationCounts(t *testing.T) {
 		expect(4)
 		hs.expectNone()
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		if !slices.Equal(came, []int{2}) {
 			t.Errorf("there came %v", came)
 		}
