@@ -75,7 +75,7 @@ func (e *engine) flatten() error {
 	e.flattening.Lock()
 	defer e.flattening.Unlock()
 	if !e.hasRoom(e.unwritten()) {
-		e.opts.Logger.Warn("there is no room, or there are too few file descriptors, to compact the store", "dir", e.dir)
+		e.opts.Logger.Warn("there is no room, or there are too few file descriptors or inodes, to compact the store", "dir", e.dir)
 		return nil
 	}
 	if e.driven {

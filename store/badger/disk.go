@@ -16,7 +16,7 @@ const (
 	staleAfter = 200 * time.Millisecond // how old what is known of the disk may be
 	staleBytes = 4 << 20                // and how much may have been written since
 
-	spareDescriptors = 64 // that are for no table
+	spareFiles = 64 // file descriptors, and inodes of the disk, that are for no table
 
 	// logSpare is what the logs may take before the disk is asked again: two groups are on
 	// their way at a time, and a log is given blocks some MiB ahead.
@@ -39,7 +39,7 @@ type guard struct {
 	space   store.Space    // guarded by mu
 	ballast ballast        // guarded by mu
 	unknown bool           // guarded by mu: the disk has not answered
-	few     bool           // guarded by mu: file descriptors are
+	few     bool           // guarded by mu: file descriptors are, or inodes
 	backlog func() backlog // guarded by mu: nil until the database is open
 }
 
@@ -60,11 +60,15 @@ func (b backlog) must() uint64 {
 	return b.flush + withSpare(b.compact)
 }
 
-// hasDescriptors reports whether there are file descriptors for what is written: badger
+// hasFiles reports whether there are file descriptors and inodes for what is written: badger
 // keeps a table's open, and drops what it could not make a table of without an error.
-func (b backlog) hasDescriptors() bool {
-	left, known := descriptors()
-	return !known || uint64(max(left, 0)) >= spareDescriptors+(b.flush+b.compact)/baseTableSize
+func (g *guard) hasFiles(b backlog) bool {
+	needed := spareFiles + (b.flush+b.compact)/baseTableSize
+	if left, known := descriptors(); known && uint64(max(left, 0)) < needed {
+		return false
+	}
+	left, known := inodes(g.dir)
+	return !known || left >= needed
 }
 
 // newGuard finds out how much space there is before the store is opened. Errors:
@@ -197,19 +201,19 @@ func withSpare(size uint64) uint64 {
 	return size + size/16 + 4<<20
 }
 
-// noteDescriptors finds out whether there are file descriptors for what badger writes.
-func (g *guard) noteDescriptors() {
+// noteFiles finds out whether there are file descriptors and inodes for what badger writes.
+func (g *guard) noteFiles() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	before := g.few
-	if g.few = !g.backlog().hasDescriptors(); g.few && !before {
-		g.opts.Logger.Error("file descriptors are few: the store takes only cancels and deletes, and compacts nothing, until there are more", "dir", g.dir)
+	if g.few = !g.hasFiles(g.backlog()); g.few && !before {
+		g.opts.Logger.Error("file descriptors, or inodes of the disk, are few: the store takes only cancels and deletes, and compacts nothing, until there are more", "dir", g.dir)
 	}
 }
 
 // hasRoom reports whether all may be moved to one level, as far as what that writes goes.
 func (g *guard) hasRoom(open backlog) bool {
-	if !open.hasDescriptors() {
+	if !g.hasFiles(open) {
 		return false
 	}
 	free, _, err := g.opts.Disk(g.dir)

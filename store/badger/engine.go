@@ -267,6 +267,10 @@ const maxLevels = 7
 // row is the key of a row in one of badger's, which has a version behind it.
 func row(key []byte) []byte { return key[:max(0, len(key)-8)] }
 
+// filesOfClose is more than how many files closing makes, but for those of compactions that
+// badger runs by itself: it does not end while it can make none.
+const filesOfClose = 16
+
 // Close implements rows.Engine. It writes what is in memory tables to tables. Without room
 // for that the database is left as it is: its logs hold all, and opening reads them.
 // Errors: harp.ErrNoSpace then.
@@ -280,6 +284,9 @@ func (e *engine) Close() error {
 	defer e.logs.Unlock()
 	e.mem.close()
 	e.vlog.close()
+	if left, known := inodes(e.dir); known && left < filesOfClose {
+		return fmt.Errorf("%w: closing %s makes files, and %d inodes are left; all of it is in the logs there", harp.ErrNoSpace, e.dir, left)
+	}
 	needed := withSpare(e.unwritten().must())
 	if free, ok := e.have(needed); !ok {
 		return fmt.Errorf("%w: closing %s takes %d bytes and %d are free; all of it is in the logs there", harp.ErrNoSpace, e.dir, needed, free)
@@ -297,7 +304,7 @@ func (e *engine) watchLoop() {
 	for {
 		select {
 		case <-tick.C:
-			e.noteDescriptors()
+			e.noteFiles()
 			e.reserveManifest()
 			e.noteOverlaps()
 			e.ask()

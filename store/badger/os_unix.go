@@ -37,6 +37,16 @@ func diskSpace(dir string) (free, total uint64, err error) {
 	return available * size, st.Blocks * size, nil
 }
 
+// inodes is how many files the disk that holds a directory has room for yet. It is false if
+// that is not known: some make inodes as they are needed, and say that there are none.
+func inodes(dir string) (left uint64, known bool) {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil || st.Files == 0 {
+		return 0, false
+	}
+	return uint64(st.Ffree), true //nolint:unconvert // signed on FreeBSD
+}
+
 // isFull reports whether an error says that there are no more blocks.
 func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
