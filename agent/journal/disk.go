@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"github.com/harpcaller/harp/internal/synced"
 )
 
 // Disk is a directory on disk. It is made, for its owner only, when the first file
@@ -81,6 +83,14 @@ func syncDir(dir string) error {
 
 // diskFile is a file on disk, opened to append.
 type diskFile struct{ *os.File }
+
+// Sync implements File.
+func (f diskFile) Sync() error {
+	if err := f.File.Sync(); err != nil {
+		return err
+	}
+	return synced.Confirm(f.File)
+}
 
 func (f diskFile) Size() (int64, error) {
 	info, err := f.Stat()

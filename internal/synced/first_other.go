@@ -1,0 +1,11 @@
+//go:build !linux
+
+package synced
+
+import (
+	"errors"
+	"os"
+)
+
+// allocateFirst is only on Linux.
+func allocateFirst(*os.File) error { return errors.ErrUnsupported }
