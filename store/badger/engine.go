@@ -16,6 +16,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/synced"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/internal/rows"
 )
@@ -32,6 +33,8 @@ type engine struct {
 
 	views  *views
 	driven bool // badger compacts nothing by itself; compactLoop has it compact
+
+	probe *os.File // by which the syncs of a commit are confirmed
 
 	logs sync.Mutex
 	mem  logAhead // guarded by logs
@@ -57,7 +60,7 @@ func newEngine(db *badger.DB, g *guard, log *logger) (*engine, error) {
 		mem:  logAhead{dir: g.dir, format: memFormat, precreate: true},
 		vlog: logAhead{dir: g.dir, format: vlogFormat},
 	}
-	if err := errors.Join(e.mem.find(), e.vlog.find()); err != nil {
+	if err := errors.Join(e.mem.find(), e.vlog.find(), e.openProbe()); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	e.open, e.shut = context.WithCancel(context.Background())
@@ -120,6 +123,20 @@ func (e *engine) noteUnusedLocked() {
 	e.unused.Store(e.mem.unused() + e.vlog.unused())
 }
 
+// probeName is the file by which syncs are confirmed. It is none of the logs: those would
+// wait for the file system's journal at every sync, also where nothing else of theirs is in it.
+const probeName = "PROBE"
+
+func (e *engine) openProbe() (err error) {
+	if e.probe, err = os.OpenFile(filepath.Join(e.dir, probeName), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return err
+	}
+	if err = e.allocate(e.probe, 0, 1); err != nil {
+		return errors.Join(err, e.probe.Close())
+	}
+	return nil
+}
+
 // Commit implements rows.Engine. A group is far below what badger takes in one
 // transaction.
 func (e *engine) Commit(writes []rows.Write) error {
@@ -142,7 +159,10 @@ func (e *engine) Commit(writes []rows.Write) error {
 		return err
 	}
 	e.views.committed(last + 1)
-	return e.log.failure()
+	if err := e.log.failure(); err != nil {
+		return err
+	}
+	return synced.Confirm(e.probe)
 }
 
 // wrote notes what went to the logs.
@@ -272,8 +292,8 @@ func row(key []byte) []byte { return key[:max(0, len(key)-8)] }
 const filesOfClose = 16
 
 // Close implements rows.Engine. It writes what is in memory tables to tables. Without room
-// for that the database is left as it is: its logs hold all, and opening reads them.
-// Errors: harp.ErrNoSpace then.
+// for that, and where the disk has become read-only, the database is left as it is: its logs
+// hold all, and opening reads them. Errors: harp.ErrNoSpace where there is no room.
 func (e *engine) Close() error {
 	e.mu.Lock()
 	e.isClosed = true
@@ -284,6 +304,10 @@ func (e *engine) Close() error {
 	defer e.logs.Unlock()
 	e.mem.close()
 	e.vlog.close()
+	if err := synced.Confirm(e.probe); err != nil {
+		// Badger would try for ever.
+		return errors.Join(fmt.Errorf("closing %s, all of which is in the logs there: %w", e.dir, err), e.probe.Close())
+	}
 	if left, known := inodes(e.dir); known && left < filesOfClose {
 		return fmt.Errorf("%w: closing %s makes files, and %d inodes are left; all of it is in the logs there", harp.ErrNoSpace, e.dir, left)
 	}
@@ -291,7 +315,7 @@ func (e *engine) Close() error {
 	if free, ok := e.have(needed); !ok {
 		return fmt.Errorf("%w: closing %s takes %d bytes and %d are free; all of it is in the logs there", harp.ErrNoSpace, e.dir, needed, free)
 	}
-	return e.db.Close()
+	return errors.Join(e.db.Close(), e.probe.Close())
 }
 
 // watchEvery is how often the disk is asked when nothing is written: others may fill

@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"os"
 	"time"
 
 	"github.com/harpcaller/harp/store/internal/rows"
@@ -44,4 +45,11 @@ func OpenEngine(dir string, o *Options) (rows.Engine, error) {
 // Say makes the database of an engine say that something went wrong.
 func Say(e rows.Engine, format string, args ...any) {
 	e.(*engine).db.Opts().Logger.Errorf(format, args...)
+}
+
+// Probe has an engine confirm its syncs by another file, until undo is called.
+func Probe(e rows.Engine, f *os.File) (undo func()) {
+	had := e.(*engine).probe
+	e.(*engine).probe = f
+	return func() { e.(*engine).probe = had }
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,17 +40,28 @@ func child(dir string) {
 	}
 	say("open", st.ID())
 	var workers sync.WaitGroup
+	var poisoned atomic.Bool
 	for range 8 {
 		workers.Go(func() {
-			for {
-				if err := work(st, say); err != nil {
-					say("failed", err)
-					return
-				}
+			var err error
+			for err == nil {
+				err = work(st, say)
+			}
+			if !errors.Is(err, store.ErrPoisoned) {
+				say("failed", err)
+				return
+			}
+			poisoned.Store(true)
+			say("poisoned", err)
+			if err := work(st, say); !errors.Is(err, store.ErrPoisoned) {
+				say("failed", "after that:", err)
 			}
 		})
 	}
 	workers.Wait()
+	if poisoned.Load() {
+		say("poisoned", st.Close())
+	}
 }
 
 // work takes one job through its life.

@@ -177,7 +177,7 @@ func workUntil(t *testing.T, dir string, jobs map[string]*acked, lines int, f fu
 			}
 		case "ended":
 			jobs[word[1]].ended = true
-		case "failed":
+		case "failed", "poisoned":
 			failed = append(failed, in.Text())
 		}
 	}
@@ -197,7 +197,8 @@ func leaveOrphan(t *testing.T, dir string) {
 	}
 }
 
-// dropEnded prunes what has ended, so that there is room for another round.
+// dropEnded prunes what has ended, acknowledged or not, so that there is room for another
+// round.
 func dropEnded(t *testing.T, dir string, jobs map[string]*acked) {
 	t.Helper()
 	st := open(t, dir, badger.Options{})
@@ -212,8 +213,8 @@ func dropEnded(t *testing.T, dir string, jobs map[string]*acked) {
 	if err := st.Compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for id, j := range jobs {
-		if j.ended {
+	for id := range jobs {
+		if _, err := st.Job(t.Context(), id); errors.Is(err, harp.ErrPruned) {
 			delete(jobs, id)
 		}
 	}
