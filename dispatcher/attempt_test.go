@@ -487,3 +487,185 @@ func TestWhatComesBetweenRecordsIsHeardOnce(t *testing.T) {
 		}
 	})
 }
+
+// met connects the agent whose journal is at a position, and which holds the job's attempt.
+func (i interrupted) met(t *testing.T, sys *system, position int64, number int64, state string) (*rawAgent, <-chan told) {
+	t.Helper()
+	var held []wire.HeldAttempt
+	if state != "" {
+		held = append(held, wire.HeldAttempt{Job: i.job.ID(), Attempt: number, State: state, Fence: 1})
+	}
+	a := must[*rawAgent](t)(sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: "i", Journal: "j", Position: position}, held...))
+	asked := a.exchanges(t)
+	synctest.Wait()
+	return a, asked
+}
+
+// A journal that knows less than it did was rolled back: what it holds and what it does not hold
+// prove nothing.
+func TestAJournalThatWasRolledBackProvesNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		began    bool
+		position int64
+		holds    string
+		state    harp.State
+		resumes  bool
+		forgets  int
+	}{
+		"at the same position, alive":   {true, 5, wire.HeldAlive, harp.StateRunning, true, 0},
+		"further, alive":                {true, 6, wire.HeldAlive, harp.StateRunning, true, 0},
+		"rolled back, alive":            {true, 4, wire.HeldAlive, harp.StateLost, false, 1},
+		"rolled back, ended":            {true, 4, wire.HeldEnded, harp.StateLost, false, 1},
+		"rolled back, nothing":          {false, 4, "", harp.StateLost, false, 0},
+		"rolled back, withdrawn":        {false, 4, wire.HeldWithdrawn, harp.StateLost, false, 1},
+		"at the same position, nothing": {false, 5, "", harp.StateSent, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sys := newSystem(t, embedded, nil, dispatcher.Config{})
+				var i interrupted
+				agent, asked := i.met(t, sys, 5, 1, "")
+				i.job = must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+				m := <-asked
+				if c.began {
+					m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+				}
+				synctest.Wait()
+				agent.tr.Close(nil)
+				synctest.Wait()
+				agent, asked = i.met(t, sys, c.position, 1, c.holds)
+				s := i.status(t)
+				if s.State != c.state || c.state == harp.StateLost && s.Reason != harp.LostJournalGone || len(agent.forgot) != c.forgets {
+					t.Errorf("it is %s (%s), and the agent forgets %v", s.State, s.Reason, agent.forgot)
+				}
+				select {
+				case m := <-asked:
+					if c.state == harp.StateLost || (m.resume != nil) != c.resumes {
+						t.Errorf("it is asked %+v", m)
+					}
+				default:
+					if c.state != harp.StateLost {
+						t.Error("it is asked for nothing")
+					}
+				}
+			})
+		})
+	}
+}
+
+// What was told to stop, or has processes left, has begun: where it is not there any more the job
+// is lost, and not called again.
+func TestWhatWasStoppingHadBegun(t *testing.T) {
+	for name, stopping := range map[string]wire.Stopping{
+		"by a limit":  {Cause: wire.CauseTimeout, Since: 1},
+		"and is left": {Cause: wire.CauseTimeout, Since: 1, Left: []int64{7}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, sys *system) {
+				agent, _, i, m := sys.called(t)
+				m.say(t, wire.TypeAccepted, false, wire.Accepted{})
+				m.say(t, wire.TypeStopping, false, stopping)
+				if s := i.status(t); s.State != harp.StateCancelling {
+					t.Errorf("it is %s", s.State)
+				}
+				agent.tr.Close(nil)
+				synctest.Wait()
+				_, asked := i.again(t, sys, "j", "")
+				if s := i.status(t); s.State != harp.StateLost || s.Reason != harp.LostJournalGone || s.Started != harp.MayHaveRun {
+					t.Errorf("it is %s (%s), started %s", s.State, s.Reason, s.Started)
+				}
+				expectNothing(t, asked)
+			})
+		})
+	}
+}
+
+// Of a job that was given up the rest is asked for once, of its last attempt, and where the agent has
+// something to say.
+func TestWhatIsLeftOfAJobThatWasGivenUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		number  int64
+		state   string
+		resumes bool
+	}{
+		"its last attempt": {1, wire.HeldEnded, true}, "alive": {1, wire.HeldAlive, true},
+		"another attempt": {2, wire.HeldEnded, false}, "one that never began": {1, wire.HeldWithdrawn, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, sys *system) {
+				i := interrupt(t, sys, saidStart, false)
+				time.Sleep(25 * time.Hour)
+				if s := i.status(t); s.State != harp.StateLost {
+					t.Fatalf("it is %s", s.State)
+				}
+				for n := range 2 {
+					a, asked := i.met(t, sys, 0, c.number, c.state)
+					if resumes := c.resumes && n == 0; !resumes {
+						expectNothing(t, asked)
+						if len(a.forgot) != 1 {
+							t.Errorf("it forgets %v", a.forgot)
+						}
+						continue
+					}
+					m := <-asked
+					if m.resume == nil || len(a.forgot) != 0 {
+						t.Fatalf("it is asked %+v, and forgets %v", m, a.forgot)
+					}
+					m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})
+					m.expectAck(t)
+				}
+			})
+		})
+	}
+}
+
+// Records behind a gap are not lost where the job cannot be read: they are asked for again.
+func TestRecordsBehindAGapOfAJobThatCannotBeRead(t *testing.T) {
+	onFailing(t, func(t *testing.T, sys *system, st *failingStore) {
+		i := interrupt(t, sys, saidRecord, false)
+		for _, fails := range []bool{true, false} {
+			m := i.resumed(t, sys, "second", 5)
+			if m.resume == nil || m.resume.From != 5 {
+				t.Fatalf("it is asked %+v", m)
+			}
+			st.jobs.Store(fails)
+			m.say(t, wire.TypeRecords, false, wire.Records{First: 5, Records: []wire.Record{{Time: 2, Value: []byte{5}}}})
+			synctest.Wait()
+			st.jobs.Store(false)
+			want := uint64(6)
+			if fails {
+				want = 1
+			}
+			if s := i.status(t); s.Records != want {
+				t.Errorf("in trouble %v: it has %d records, want %d", fails, s.Records, want)
+			}
+		}
+	})
+}
+
+// What a journal that was rolled back holds of a job that was given up is not its outcome.
+func TestALateWordOfAJournalThatWasRolledBack(t *testing.T) {
+	for position, resumes := range map[int64]bool{4: false, 5: true} {
+		inVirtualTime(t, func(t *testing.T, sys *system) {
+			var i interrupted
+			agent, asked := i.met(t, sys, 5, 1, "")
+			i.job = must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+			m := <-asked
+			m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+			synctest.Wait()
+			agent.tr.Close(nil)
+			time.Sleep(25 * time.Hour)
+			agent, asked = i.met(t, sys, position, 1, wire.HeldEnded)
+			if forgets := len(agent.forgot) == 1; forgets == resumes {
+				t.Errorf("at %d it forgets %v", position, agent.forgot)
+			}
+			if resumes {
+				if m := <-asked; m.resume == nil {
+					t.Errorf("it is asked %+v", m)
+				}
+				return
+			}
+			expectNothing(t, asked)
+		})
+	}
+}
