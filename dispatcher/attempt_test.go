@@ -489,7 +489,7 @@ func TestWhatComesBetweenRecordsIsHeardOnce(t *testing.T) {
 }
 
 // met connects the agent whose journal is at a position, and which holds the job's attempt.
-func (i interrupted) met(t *testing.T, sys *system, position int64, number int64, state string) (*rawAgent, <-chan told) {
+func (i interrupted) met(t *testing.T, sys *system, position, number int64, state string) (*rawAgent, <-chan told) {
 	t.Helper()
 	var held []wire.HeldAttempt
 	if state != "" {
