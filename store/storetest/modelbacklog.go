@@ -163,7 +163,9 @@ func (m *model) ready(host string, now time.Time) {
 			if j.wakeAt().After(now) {
 				j.set.pause = now.Sub(j.WakeAt)
 			}
-			m.wake(j, now)
+			if !j.comes().After(now) {
+				m.wake(j, now)
+			}
 		}
 	}
 	for _, b := range m.backlogs {

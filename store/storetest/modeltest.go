@@ -18,12 +18,7 @@ import (
 // model, and compares them after each step.
 func testModel(t *testing.T, open func(t *testing.T) store.Store, place func(t *testing.T) func() (store.Store, error)) {
 	rapid.Check(t, func(rt *rapid.T) {
-		d := &duel{T: rt, m: newModel(), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), ctx: context.Background()}
-		d.m.paused = func(j *modelJob) time.Time {
-			got, err := d.st.Job(d.ctx, j.ID)
-			d.must(err)
-			return got.WakeAt
-		}
+		d := newDuel(rt)
 		if place != nil {
 			d.open = place(t)
 			d.reopen()
@@ -44,9 +39,58 @@ func testModel(t *testing.T, open func(t *testing.T) store.Store, place func(t *
 	})
 }
 
+// testModelReady does what the random steps seldom do one after the other: the clock is set
+// back behind the StartAfter of a job that its agent is too busy for, before a restart or
+// after, and then the agent is ready.
+func testModelReady(t *testing.T, place func(t *testing.T) func() (store.Store, error)) {
+	for name, setBefore := range map[string]bool{"set before": true, "set after": false} {
+		t.Run(name, func(t *testing.T) {
+			d := newDuel(t)
+			d.open = place(t)
+			d.reopen()
+			defer func() { d.st.Close() }()
+			open := store.Gate{Open: true, Most: 1}
+			d.setGate("h0", open)
+			d.add(store.Submission{Job: store.Job{
+				ID: harp.NewID(), Host: "h0", Procedure: "p", OfflineWait: harp.NoLimit, SubmitTime: d.now, Concurrency: 1,
+				NotBefore: d.now.Add(time.Minute),
+			}})
+			d.tick(2 * time.Minute)
+			if setBefore {
+				d.setClock(-time.Hour)
+			}
+			j := d.m.jobs[0]
+			d.happen(j, store.Event{Kind: store.NotNow, At: d.now, Wake: d.now.Add(time.Second), Attempt: j.Attempt, Fence: j.Fence})
+			d.reopen()
+			d.setGate("h0", open)
+			if !setBefore {
+				d.setClock(-time.Hour)
+			}
+			for _, passes := range []time.Duration{0, 2 * time.Hour} {
+				d.tick(passes)
+				d.wake("h0")
+				d.compare(nil)
+			}
+			if j.State != harp.StateSent || j.Fence != 2 {
+				t.Fatalf("it is %s, fence %d, and was not sent twice", j.State, j.Fence)
+			}
+		})
+	}
+}
+
+func newDuel(t rapid.TB) *duel {
+	d := &duel{TB: t, m: newModel(), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), ctx: context.Background()}
+	d.m.paused = func(j *modelJob) time.Time {
+		got, err := d.st.Job(d.ctx, j.ID)
+		d.must(err)
+		return got.WakeAt
+	}
+	return d
+}
+
 // duel is a store and the model of it.
 type duel struct {
-	*rapid.T
+	rapid.TB
 	st    store.Store
 	open  func() (store.Store, error)
 	m     *model
@@ -152,6 +196,12 @@ func (d *duel) submit(t *rapid.T) {
 	for range rapid.IntRange(1, 3).Draw(t, "jobs") {
 		batch = append(batch, d.draw(t))
 	}
+	d.add(batch...)
+}
+
+// add submits jobs.
+func (d *duel) add(batch ...store.Submission) {
+	d.Helper()
 	out, err := d.st.Submit(d.ctx, batch, d.now)
 	d.must(err)
 	for i, o := range out {
@@ -221,7 +271,10 @@ func (d *duel) gate(t *rapid.T) {
 		g.Reason = rapid.SampledFrom([]string{harp.ReasonOffline, harp.ReasonOffline, "window"}).Draw(t, "reason")
 		g.LastHeard = d.now.Add(-time.Duration(rapid.IntRange(0, 20).Draw(t, "heard")) * time.Second)
 	}
-	host := rapid.SampledFrom(hostNames).Draw(t, "host")
+	d.setGate(rapid.SampledFrom(hostNames).Draw(t, "host"), g)
+}
+
+func (d *duel) setGate(host string, g store.Gate) {
 	d.m.setGate(host, g)
 	d.st.SetGate(host, g)
 }
@@ -249,6 +302,12 @@ func (d *duel) event(t *rapid.T) {
 		e.Wake = d.now.Add(d.unlike(time.Second))
 	}
 	d.fill(t, &e)
+	d.happen(j, e)
+}
+
+// happen lets an event happen to a job.
+func (d *duel) happen(j *modelJob, e store.Event) {
+	d.Helper()
 	effect, claimed, wantErr := d.m.apply(j, e)
 	out, err := d.st.Apply(d.ctx, store.Transition{ID: j.ID, Event: e})
 	d.must(err)
@@ -331,7 +390,11 @@ func (d *duel) pass(t *rapid.T) {
 
 func (d *duel) ready(t *rapid.T) {
 	d.tick(0)
-	host := rapid.SampledFrom(hostNames).Draw(t, "host")
+	d.wake(rapid.SampledFrom(hostNames).Draw(t, "host"))
+}
+
+func (d *duel) wake(host string) {
+	d.Helper()
 	d.must(d.st.Wake(d.ctx, host, d.now))
 	d.m.ready(host, d.now)
 }

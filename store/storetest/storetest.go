@@ -39,6 +39,7 @@ func Reopen(t *testing.T, place func(t *testing.T) (open func() (store.Store, er
 		})
 	}
 	t.Run("model", func(t *testing.T) { testModel(t, nil, place) })
+	t.Run("model/ready", func(t *testing.T) { testModelReady(t, place) })
 }
 
 // A rule is one thing that every store does, and how it is seen.
