@@ -121,6 +121,32 @@ var clocks = []rule{
 			w.gone(gone)
 		}
 	}},
+	{"clock/busy", "what its agent is too busy for waits for its StartAfter again where the clock was set back behind it, and keeps nothing else of its procedure waiting for that", func(w *world) {
+		w.st.SetGate("h", store.Gate{Open: true, Most: 1})
+		at := w.now.Add(time.Minute)
+		j := w.submit(notBefore(at))
+		w.pass(time.Minute)
+		w.ids(w.advance().Claimed, j)
+		other := w.submit()
+		w.setClock(-time.Hour)
+		busy := func(j store.Job) []store.Job {
+			e := w.event(w.job(j.ID), store.NotNow)
+			e.Wake = w.now.Add(time.Second)
+			c := w.try(j, e)
+			w.must(c.Err)
+			return c.Claimed
+		}
+		w.ids(busy(j), other)
+		w.waits(j, harp.ReasonStartAfter)
+		w.ids(busy(other))
+		w.must(w.st.Wake(w.ctx(), "h", w.now))
+		w.ids(w.claim(10, "h"), other)
+		w.apply(w.job(other.ID), store.End)
+		w.waits(j, harp.ReasonStartAfter)
+		w.due(at)
+		w.now = at
+		w.ids(w.advance().Claimed, j)
+	}},
 }
 
 // reopeningClock are the rules about a clock that was set before a restart.

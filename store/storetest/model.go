@@ -210,7 +210,7 @@ func (m *model) apply(j *modelJob, e store.Event) (store.Effect, []*modelJob, er
 		j.woken = false
 		switch isDue := !j.comes().After(e.At); {
 		case j.Survivor:
-		case !isDue && isBusy(next) && m.gate(j.Host).Open:
+		case !isDue && isBusy(next) && m.gate(j.Host).Open && !j.NotBefore.After(e.At):
 			m.holdBack(j)
 		case isDue && !j.isLate(e.At):
 			m.wake(j, e.At)

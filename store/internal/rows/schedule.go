@@ -129,8 +129,8 @@ func (s *schedule) enqueue(e *entry, j *store.Job, now, come int64) {
 	}
 	switch {
 	case e.survives:
-	case e.wake != 0 && e.wake > come && j.Reason == harp.ReasonAgentBusy && e.host.gate.Open:
-		s.holdBack(e, now)
+	case e.wake != 0 && e.wake > come && j.Reason == harp.ReasonAgentBusy && e.host.gate.Open && e.notBefore <= now:
+		s.holdBack(e, now) // else its StartAfter is ahead again, and others do not wait for that
 	case e.wake != 0 && e.wake > come:
 		s.agenda.set(&e.waking, e.wake)
 		if j.Reason == harp.ReasonAgentBusy {
