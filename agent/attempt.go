@@ -393,17 +393,12 @@ func (at *attempt) settle() {
 	at.leave()
 }
 
-// leave takes the attempt off the roster.
+// leave takes the attempt off the roster, if it is there.
 func (at *attempt) leave() {
 	at.mu.Lock()
-	done := at.hasLeft()
-	if !done {
-		at.left.comes()
-	}
+	at.left.comes()
 	at.mu.Unlock()
-	if !done {
-		at.agent.roster.leave(at, true)
-	}
+	at.agent.roster.leave(at, true)
 }
 
 // hasLeft reports whether the attempt is no longer on the roster.

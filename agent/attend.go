@@ -95,9 +95,6 @@ func (h *attendance) end() {
 	h.report.close()
 	at.mu.Lock()
 	forgotten := at.report == nil && !at.hasLeft()
-	if forgotten {
-		at.abandonLocked()
-	}
 	at.mu.Unlock()
 	if forgotten {
 		at.settle()
