@@ -215,12 +215,6 @@ func (e *CallError) Unwrap() error { return e.Err }
 // Is reports whether target is ErrUnavailable.
 func (e *CallError) Is(target error) bool { return target == ErrUnavailable }
 
-// causeError is a condition with its cause: it is both and prints the cause.
-type causeError struct{ is, cause error }
-
-func (e *causeError) Error() string   { return e.cause.Error() }
-func (e *causeError) Unwrap() []error { return []error{e.is, e.cause} }
-
 // FaultOf says whose fault err is: whom to page. FaultNone for nil.
 func FaultOf(err error) Fault {
 	if err == nil {

@@ -13,10 +13,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
-
-	"github.com/harpcaller/harp/internal/wire"
 )
 
 // sentinels are all there are.
@@ -51,6 +47,16 @@ func failures() map[string]Failure {
 	with("internal", func(f *Failure) { f.Fault = FaultAgent })
 	all["later"] = Failure{Code: "later", Type: "new", Message: "the message", Ran: DidNotRun, Fault: FaultPolicy}
 	return all
+}
+
+func encodeFailure(f Failure) []byte { return appendMessage(nil, &f) }
+
+func decodeFailure(t *testing.T, b []byte) (f Failure) {
+	t.Helper()
+	if err := requests.Decode(b, &f); err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 // sameError fails unless got is in every way that can be asked what f describes.
@@ -122,11 +128,7 @@ func TestCodes(t *testing.T) {
 			sameError(t, f.Err(), f)
 			sameError(t, fmt.Errorf("wrapped: %w", f.Err()), f)
 			sameError(t, errors.Join(io.EOF, f.Err()), f)
-			sent, err := decodeFailure(encodeFailure(f.Err()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			sameError(t, sent.Err(), f)
+			sameError(t, decodeFailure(t, encodeFailure(FailureOf(f.Err()))).Err(), f)
 			text, err := json.Marshal(f)
 			if err != nil {
 				t.Fatal(err)
@@ -158,7 +160,7 @@ func TestFailureGolden(t *testing.T) {
 		Host: "web01", Stage: "dial", Field: "args.x", Limit: time.Second, LimitOf: LimitTimeout, JobID: "j",
 	}
 	const want = "8da4636f6465a672656d6f7465a474797065ae756e69745f6e6f745f666f756e64a36d7367ad6e67696e782e73657276696365a464617461c40180a46578697403a372616ea3796573a56661756c74a970726f636564757265a4686f7374a57765623031a57374616765a46469616ca56669656c64a6617267732e78a56c696d6974ce3b9aca00a86c696d69745f6f66a774696d656f7574a66a6f625f6964a16a"
-	if got := hex.EncodeToString(wire.Encode(f)); got != want {
+	if got := hex.EncodeToString(encodeFailure(f)); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -210,9 +212,9 @@ func TestFailureOf(t *testing.T) {
 		{"host joined", &HostError{"web01", "dial", errors.Join(ErrUnreachable, dial)}, []error{ErrUnreachable}, FaultNetwork, DidNotRun, "web01: unreachable at dial (10.8.14.2:4306: i/o timeout)"},
 		{"host bare", &HostError{"web01", "lookup", ErrUnreachable}, []error{ErrUnreachable}, FaultNetwork, DidNotRun, "web01: unreachable at lookup"},
 		{"host unknown", &HostError{"web01", "auth", errors.New("it is web02")}, nil, FaultDispatcher, MayHaveRun, "web01: failed at auth (it is web02)"},
-		{"dispatcher", &HostError{"d:7440", "dial", &causeError{ErrUnavailable, dial}}, []error{ErrUnavailable}, FaultNetwork, DidNotRun, "d:7440: dispatcher unavailable at dial (10.8.14.2:4306: i/o timeout)"},
-		{"denied", &HostError{"d:7440", "auth", &causeError{ErrDenied, errors.New("bad certificate")}}, []error{ErrDenied}, FaultPolicy, DidNotRun, "d:7440: denied at auth (bad certificate)"},
-		{"call", &CallError{"j", &HostError{"d:7440", "read", &causeError{ErrUnavailable, io.ErrUnexpectedEOF}}}, []error{ErrUnavailable}, FaultNetwork, MayHaveRun, "call may have been accepted as job j: d:7440: dispatcher unavailable at read (unexpected EOF)"},
+		{"dispatcher", &HostError{"d:7440", "dial", errors.Join(ErrUnavailable, dial)}, []error{ErrUnavailable}, FaultNetwork, DidNotRun, "d:7440: dispatcher unavailable at dial (10.8.14.2:4306: i/o timeout)"},
+		{"denied", &HostError{"d:7440", "auth", errors.Join(ErrDenied, errors.New("bad certificate"))}, []error{ErrDenied}, FaultPolicy, DidNotRun, "d:7440: denied at auth (bad certificate)"},
+		{"call", &CallError{"j", &HostError{"d:7440", "read", errors.Join(ErrUnavailable, io.ErrUnexpectedEOF)}}, []error{ErrUnavailable}, FaultNetwork, MayHaveRun, "call may have been accepted as job j: d:7440: dispatcher unavailable at read (unexpected EOF)"},
 		{"call, closed", &CallError{"j", ErrClosed}, []error{ErrUnavailable}, FaultNetwork, MayHaveRun, "call may have been accepted as job j: dispatcher unavailable"},
 		{"call, denied", &CallError{"j", NewFailure("denied", "no").Err()}, []error{ErrUnavailable}, FaultPolicy, MayHaveRun, "call may have been accepted as job j: dispatcher unavailable: no"},
 		{"two lines", errors.Join(ErrRefused, errors.New("a"), errors.New("b\nc")), []error{ErrRefused}, FaultPolicy, DidNotRun, "refused by the dispatcher: a; b; c"},
@@ -223,10 +225,7 @@ func TestFailureOf(t *testing.T) {
 			if FaultOf(c.err) != c.fault || RanOf(c.err) != c.ran {
 				t.Errorf("here: fault %q ran %q", FaultOf(c.err), RanOf(c.err))
 			}
-			f, err := decodeFailure(encodeFailure(c.err))
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := decodeFailure(t, encodeFailure(FailureOf(c.err)))
 			there := f.Err()
 			for _, s := range c.is {
 				if !errors.Is(there, s) {
@@ -268,7 +267,7 @@ func TestErrorText(t *testing.T) {
 	}{
 		{call(id, unreachable.Err()), "call service.restart on web01: unreachable at dial (10.8.14.2:4306: i/o timeout); did not run; job " + id},
 		{call("", &FieldError{"priority", "must be from -100 to 100"}), "call service.restart on web01: invalid priority: must be from -100 to 100; did not run"},
-		{call(id, &CallError{id, &HostError{"d:7440", "read", &causeError{ErrUnavailable, io.ErrUnexpectedEOF}}}), "call service.restart on web01: d:7440: dispatcher unavailable at read (unexpected EOF); may have run; job " + id},
+		{call(id, &CallError{id, &HostError{"d:7440", "read", errors.Join(ErrUnavailable, io.ErrUnexpectedEOF)}}), "call service.restart on web01: d:7440: dispatcher unavailable at read (unexpected EOF); may have run; job " + id},
 		{call(id, ErrClosed), "call service.restart on web01: closed; did not run; job " + id},
 		{call(id, context.Canceled), "call service.restart on web01: context canceled; may have run; job " + id},
 		{get(unreachable.Err()), "web01: unreachable at dial (10.8.14.2:4306: i/o timeout); did not run; job " + id},
@@ -325,50 +324,4 @@ func TestErrorsOwnTheirData(t *testing.T) {
 	if FailureOf(err).Data[0] != 0xc3 {
 		t.Error("the error was changed from outside")
 	}
-}
-
-// TestFailedRequest: whatever an error says, its frame holds it.
-func TestFailedRequest(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		big := rapid.StringN(0, -1, 200_000)
-		if rapid.Bool().Draw(t, "long") {
-			big = rapid.Just(strings.Repeat("é€x", 80_000))
-		}
-		f := NewFailure(rapid.SampledFrom(codes).Draw(t, "code").name, big.Draw(t, "message"))
-		f.Type, f.Host, f.Stage = big.Draw(t, "type"), big.Draw(t, "host"), big.Draw(t, "stage")
-		f.Field, f.LimitOf, f.JobID = big.Draw(t, "field"), big.Draw(t, "limit"), big.Draw(t, "job")
-		f.Data = Value(wire.Encode(big.Draw(t, "data")))
-		body := wire.Encode(failedRequest(f.Err()))
-		if len(body) > wire.MaxBody(wire.TypeFailed) {
-			t.Fatalf("%d bytes", len(body))
-		}
-		var w wire.Failed
-		if err := wire.Decode(body, &w); err != nil {
-			t.Fatal(err)
-		}
-		got, err := decodeFailure(w.Failure)
-		if err != nil || got.Code != f.Code {
-			t.Fatal(got, err)
-		}
-	})
-}
-
-// FuzzDecodeFailure: no bytes make a failure panic, and what was read is one.
-func FuzzDecodeFailure(f *testing.F) {
-	for _, one := range failures() {
-		f.Add(wire.Encode(one))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		got, err := decodeFailure(b)
-		if err != nil {
-			return
-		}
-		if got.Err() == nil || got.Err().Error() == "" && got.Message == "" && got.Type == "" {
-			t.Fatalf("%+v: %q", got, got.Err())
-		}
-		again, err := decodeFailure(encodeFailure(got.Err()))
-		if err != nil || again.Code != got.Code && got.JobID == "" {
-			t.Fatalf("%+v became %+v: %v", got, again, err)
-		}
-	})
 }

@@ -2,7 +2,6 @@ package harp
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"slices"
 	"time"
@@ -47,44 +46,18 @@ func (c *Caller) EventsPage(ctx context.Context, f EventFilter, wait bool) (Even
 // the commit that made it so. Events are numbered without gaps in the order of their
 // commits.
 type Event struct {
-	Cursor    string            // where the feed goes on after it: EventFilter.After
-	Time      time.Time         // the dispatcher's clock, UTC
-	Type      EventType         // what happened
-	Job       string            // its id; "": not about a job
-	Host      string            // "": not about a host
-	Procedure string            // of the job
-	Queue     Value             // of the job, or what it is about; nil: none
-	State     State             // of the job, after it
-	Reason    string            // of the state, or why
-	Attempt   int               // of the job; 0: none
-	By        Principal         // who asked for it, if somebody did
-	Labels    map[string]string // of the job
-}
-
-// MarshalJSON writes snake_case fields, leaving out those that are empty; the time is
-// RFC 3339 UTC.
-func (e Event) MarshalJSON() ([]byte, error) {
-	var by *Principal
-	if e.By != (Principal{}) {
-		by = &e.By
-	}
-	return json.Marshal(struct {
-		Cursor    string            `json:"cursor"`
-		Time      time.Time         `json:"time"`
-		Type      EventType         `json:"type"`
-		Job       string            `json:"job,omitempty"`
-		Host      string            `json:"host,omitempty"`
-		Procedure string            `json:"procedure,omitempty"`
-		Queue     Value             `json:"queue,omitempty"`
-		State     State             `json:"state,omitempty"`
-		Reason    string            `json:"reason,omitempty"`
-		Attempt   int               `json:"attempt,omitempty"`
-		By        *Principal        `json:"by,omitempty"`
-		Labels    map[string]string `json:"labels,omitempty"`
-	}{
-		e.Cursor, e.Time.UTC(), e.Type, e.Job, e.Host, e.Procedure, e.Queue,
-		e.State, e.Reason, e.Attempt, by, e.Labels,
-	})
+	Cursor    string            `json:"cursor" msgpack:"cursor"`                       // where the feed goes on after it: EventFilter.After
+	Time      time.Time         `json:"time" msgpack:"time"`                           // the dispatcher's clock, UTC
+	Type      EventType         `json:"type" msgpack:"type"`                           // what happened
+	Job       string            `json:"job,omitempty" msgpack:"job,omitempty"`         // its id; "": not about a job
+	Host      string            `json:"host,omitempty" msgpack:"host,omitempty"`       // "": not about a host
+	Procedure string            `json:"procedure,omitempty" msgpack:"proc,omitempty"`  // of the job
+	Queue     Value             `json:"queue,omitzero" msgpack:"queue,omitempty"`      // of the job, or what it is about; nil: none
+	State     State             `json:"state,omitempty" msgpack:"state,omitempty"`     // of the job, after it
+	Reason    string            `json:"reason,omitempty" msgpack:"reason,omitempty"`   // of the state, or why
+	Attempt   int               `json:"attempt,omitempty" msgpack:"attempt,omitempty"` // of the job; 0: none
+	By        Principal         `json:"by,omitzero" msgpack:"by"`                      // who asked for it, if somebody did
+	Labels    map[string]string `json:"labels,omitempty" msgpack:"labels,omitempty"`   // of the job
 }
 
 // EventType names what happened. More may be added.
@@ -135,10 +108,10 @@ const (
 
 // EventFilter selects events; a zero field selects all.
 type EventFilter struct {
-	After string   // a Cursor, EventsFromNow or EventsFromStart
-	Types []string // each a type, or the beginning of one and *: "job.*"
-	Job   string
-	Host  string
+	After string   `msgpack:"after,omitempty"` // a Cursor, EventsFromNow or EventsFromStart
+	Types []string `msgpack:"types,omitempty"` // each a type, or the beginning of one and *: "job.*"
+	Job   string   `msgpack:"job,omitempty"`
+	Host  string   `msgpack:"host,omitempty"`
 }
 
 // EventPage is a part of the feed.

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/harpcaller/harp/transport"
 )
 
 // Failure is an error as data: how every error of harp is stored, sent and
@@ -46,6 +44,9 @@ func (f Failure) Err() error {
 	}
 	return &failureError{f.clone()}
 }
+
+// IsZero reports whether f describes no error.
+func (f Failure) IsZero() bool { return f.Code == "" }
 
 // clone returns a copy that shares no memory with f.
 func (f Failure) clone() Failure {
@@ -190,10 +191,6 @@ func detail(err error) string {
 		return ""
 	}
 	switch err := err.(type) { //nolint:errorlint // what is wrapped deeper says it in its own words
-	case *causeError:
-		return detail(err.cause)
-	case *transport.HandshakeError:
-		return detail(err.Err)
 	case *failureError:
 		if err.f.isPlain() {
 			return err.f.Message

@@ -1,7 +1,7 @@
 // Package harp calls procedures on remote machines and keeps what they return.
 //
 // A [Caller] is either inside a dispatcher's own process, made by
-// dispatcher.Dispatcher.Caller, or connected to one elsewhere, made by [Dial]; it
+// dispatcher.Dispatcher.Caller, or connected to one elsewhere, made by client.Dial; it
 // behaves the same. A call answers at once with a [Job], whose id can be stored:
 //
 //	job, err := caller.Host("web01").Call(ctx, "service.restart", harp.Args{"service": "nginx"},
@@ -98,12 +98,12 @@ func (c *Caller) Close() error { return c.service.Close() }
 
 // ServerInfo is what a dispatcher says of itself.
 type ServerInfo struct {
-	Software string    `json:"software"` // name and version
-	Protocol int       `json:"protocol"` // version of the protocol
-	Features []string  `json:"features"`
-	Store    string    `json:"store"`              // the id of its store
-	Time     time.Time `json:"time"`               // its clock, UTC
-	Troubles []string  `json:"troubles,omitempty"` // what is not well with it
+	Software string    `json:"software" msgpack:"software"` // name and version
+	Protocol int       `json:"protocol" msgpack:"v"`        // version of the protocol
+	Features []string  `json:"features" msgpack:"features,omitempty"`
+	Store    string    `json:"store" msgpack:"store"`                           // the id of its store
+	Time     time.Time `json:"time" msgpack:"time"`                             // its clock, UTC
+	Troubles []string  `json:"troubles,omitempty" msgpack:"troubles,omitempty"` // what is not well with it
 }
 
 // Page is a part of a listing. There is more while Cursor is not empty.

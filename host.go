@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -34,22 +33,11 @@ func (h *Host) Name() string { return h.name }
 // ErrUnavailable when nothing was sent, and a *CallError, which is ErrUnavailable
 // too, when the call may have been accepted.
 func (h *Host) Call(ctx context.Context, procedure string, args any, opts ...Option) (*Job, error) {
-	ctx, done := inTurn(ctx, h.caller.service)
-	defer done()
-	req, err := newRequest(h.name, procedure, args, slices.Concat(h.opts, opts))
+	req, err := NewRequest(h.name, procedure, args, slices.Concat(h.opts, opts)...)
 	if err != nil {
-		return nil, &callFailedError{procedure: procedure, host: h.name, err: err}
+		return nil, WrapCallError(procedure, h.name, err)
 	}
 	return submit(ctx, h.caller.service, req)
-}
-
-// inTurn waits, before any of the work that a call is, until it is its turn to be
-// submitted. done must be called when it was.
-func inTurn(ctx context.Context, s Service) (inTurn context.Context, done func()) {
-	if far, ok := s.(farAway); ok {
-		return far.turn(ctx)
-	}
-	return ctx, func() {}
 }
 
 // submit submits a request. The job may be another than the request's: that of its
@@ -60,6 +48,12 @@ func submit(ctx context.Context, s Service, req Request) (*Job, error) {
 		return nil, &callFailedError{procedure: req.Procedure, host: req.Host, id: req.ID, err: err}
 	}
 	return &Job{service: s, id: id}, nil
+}
+
+// WrapCallError returns the error of a call of a procedure on a host with what it was about
+// in its text, and whether the procedure ran. [Host.Call] returns its errors like this.
+func WrapCallError(procedure, host string, err error) error {
+	return &callFailedError{procedure: procedure, host: host, err: err}
 }
 
 // callFailedError says in one line which call failed, why, whether it ran, and as which
@@ -135,68 +129,31 @@ func NotFound(what, name string) error {
 
 // HostStatus is what a dispatcher knows of a host.
 type HostStatus struct {
-	Name       string            // as callers name it
-	Online     bool              // a session with its agent is open and reconciled
-	Address    string            // where the dispatcher dials it; empty if it dials in
-	Labels     map[string]string // set by the operator
-	Facts      Value             // a map, reported by the agent
-	Procedures []string          // names of what it offers, sorted
-	LastHeard  time.Time         // UTC; zero if never
-	Software   string            // the agent's name and version
-	Error      string            // why the dispatcher could not reach it, the last time it tried
-}
-
-// MarshalJSON writes snake_case fields; times are RFC 3339 UTC or null.
-func (h HostStatus) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		Name       string            `json:"name"`
-		Online     bool              `json:"online"`
-		Address    string            `json:"address,omitempty"`
-		Labels     map[string]string `json:"labels"`
-		Facts      Value             `json:"facts"`
-		Procedures []string          `json:"procedures"`
-		LastHeard  *time.Time        `json:"last_heard"`
-		Software   string            `json:"software,omitempty"`
-		Error      string            `json:"error,omitempty"`
-	}{h.Name, h.Online, h.Address, orEmpty(h.Labels), h.Facts, orNone(h.Procedures), timeOrNull(h.LastHeard), h.Software, h.Error})
-}
-
-func orEmpty(m map[string]string) map[string]string {
-	if m == nil {
-		return map[string]string{}
-	}
-	return maps.Clone(m)
-}
-
-func orNone[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
-}
-
-func timeOrNull(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
+	Name       string            `json:"name" msgpack:"name"`                             // as callers name it
+	Online     bool              `json:"online" msgpack:"online,omitempty"`               // a session with its agent is open and reconciled
+	Address    string            `json:"address,omitempty" msgpack:"addr,omitempty"`      // where the dispatcher dials it; empty if it dials in
+	Labels     map[string]string `json:"labels,omitempty" msgpack:"labels,omitempty"`     // set by the operator
+	Facts      Value             `json:"facts,omitzero" msgpack:"facts,omitempty"`        // a map, reported by the agent
+	Procedures []string          `json:"procedures,omitempty" msgpack:"procs,omitempty"`  // names of what it offers, sorted
+	LastHeard  time.Time         `json:"last_heard,omitzero" msgpack:"heard,omitempty"`   // UTC; zero if never
+	Software   string            `json:"software,omitempty" msgpack:"software,omitempty"` // the agent's name and version
+	Error      string            `json:"error,omitempty" msgpack:"error,omitempty"`       // why the dispatcher could not reach it, the last time it tried
 }
 
 // ProcedureDoc describes a procedure that an agent offers.
 type ProcedureDoc struct {
-	Name        string          `json:"name"`
-	Summary     string          `json:"summary"`
-	Doc         string          `json:"doc,omitempty"`
-	Params      []string        `json:"params"`            // parameter names in the order of positional arguments
-	Args        json.RawMessage `json:"args,omitempty"`    // JSON Schema of the named arguments
-	Record      json.RawMessage `json:"record,omitempty"`  // JSON Schema of a record's value; empty if it streams none
-	Result      json.RawMessage `json:"result,omitempty"`  // JSON Schema of the result
-	Timeout     time.Duration   `json:"timeout,omitempty"` // its own limit, default and cap; nanoseconds
-	MaxExecTime time.Duration   `json:"max_exec_time,omitempty"`
-	Streams     bool            `json:"streams"`
-	Idempotent  bool            `json:"idempotent"`
-	Traits      []string        `json:"traits,omitempty"` // other things it declares of itself: the Trait words, and others
+	Name        string          `json:"name" msgpack:"name"`
+	Summary     string          `json:"summary" msgpack:"sum,omitempty"`
+	Doc         string          `json:"doc,omitempty" msgpack:"doc,omitempty"`
+	Params      []string        `json:"params" msgpack:"params,omitempty"`             // parameter names in the order of positional arguments
+	Args        json.RawMessage `json:"args,omitempty" msgpack:"args,omitempty"`       // JSON Schema of the named arguments
+	Record      json.RawMessage `json:"record,omitempty" msgpack:"record,omitempty"`   // JSON Schema of a record's value; empty if it streams none
+	Result      json.RawMessage `json:"result,omitempty" msgpack:"result,omitempty"`   // JSON Schema of the result
+	Timeout     time.Duration   `json:"timeout,omitempty" msgpack:"timeout,omitempty"` // its own limit, default and cap; nanoseconds
+	MaxExecTime time.Duration   `json:"max_exec_time,omitempty" msgpack:"maxexec,omitempty"`
+	Streams     bool            `json:"streams" msgpack:"streams,omitempty"`
+	Idempotent  bool            `json:"idempotent" msgpack:"idem,omitempty"`
+	Traits      []string        `json:"traits,omitempty" msgpack:"traits,omitempty"` // other things it declares of itself: the Trait words, and others
 }
 
 // What a procedure may declare of itself beside its limits.

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"slices"
 	"time"
-
-	"github.com/harpcaller/harp/internal/wire"
 )
 
 // Job is a handle of one job: its id and where to ask. It remembers nothing of the
@@ -150,11 +148,9 @@ func (j *Job) Retry(ctx context.Context, opts ...Option) (*Job, error) {
 	if err != nil {
 		return nil, j.asked(err)
 	}
-	ctx, done := inTurn(ctx, j.service)
-	defer done()
-	req, err := newRequest(old.Host, old.Procedure, old.Args, slices.Concat([]Option{old.again}, opts))
+	req, err := NewRequest(old.Host, old.Procedure, old.Args, slices.Concat([]Option{old.again}, opts)...)
 	if err != nil {
-		return nil, &callFailedError{procedure: old.Procedure, host: old.Host, err: err}
+		return nil, WrapCallError(old.Procedure, old.Host, err)
 	}
 	for _, need := range old.Needs {
 		if !slices.Contains(req.Needs, need) {
@@ -172,33 +168,30 @@ func (j *Job) Retry(ctx context.Context, opts ...Option) (*Job, error) {
 // Errors: ErrConflict in any other state, ErrInvalid (id, why), ErrNotFound,
 // ErrPruned, ErrUnavailable, ErrClosed.
 func (j *Job) ForceLost(ctx context.Context, why string) error {
-	if err := checkName("why", why, wire.MaxWhy); err != nil {
+	if err := CheckWhy(why); err != nil {
 		return err
 	}
 	return j.asked(j.service.ForceLost(ctx, j.id, why))
 }
 
+// CheckWhy returns ErrInvalid unless why may be given to [Job.ForceLost].
+func CheckWhy(why string) error { return checkName("why", why, MaxWhy) }
+
 // Result is how a job ended. The zero Result is that of a job that has not.
 type Result struct {
-	State    State
-	Value    Value // what the procedure returned
-	Err      error // nil if it succeeded and its value is there
-	ExitCode *int  // of a command
+	State    State `json:"state" msgpack:"state"`
+	Value    Value `json:"value,omitzero" msgpack:"value,omitempty"`     // what the procedure returned
+	Err      error `json:"-" msgpack:"failure,omitempty"`                // nil if it succeeded and its value is there
+	ExitCode *int  `json:"exit_code,omitempty" msgpack:"exit,omitempty"` // of a command
 }
 
-// MarshalJSON writes state, value, error and exit_code.
+// MarshalJSON writes the fields that are not zero, Err as the [Failure] "error".
 func (r Result) MarshalJSON() ([]byte, error) {
-	var failure *Failure
-	if r.Err != nil {
-		f := FailureOf(r.Err)
-		failure = &f
-	}
+	type fields Result
 	return json.Marshal(struct {
-		State    State    `json:"state"`
-		Value    Value    `json:"value"`
-		Error    *Failure `json:"error"`
-		ExitCode *int     `json:"exit_code,omitempty"`
-	}{r.State, r.Value, failure, r.ExitCode})
+		fields
+		Error Failure `json:"error,omitzero"`
+	}{fields(r), FailureOf(r.Err)})
 }
 
 // Done reports whether the job has ended.
@@ -207,95 +200,67 @@ func (r Result) Done() bool { return r.State.Ended() }
 // JobStatus is the state of a job at one moment. Times are UTC by the dispatcher's
 // clock, zero where it has not happened.
 type JobStatus struct {
-	ID, Host, Procedure      string
-	Batch, Schedule, RetryOf string
-	Principal                Principal // who called
-	Args, Info, Queue        Value     // as the caller gave them; Queue nil: in none
-	State                    State
-	Reason                   string         // queued: what it waits for; lost, timed_out, rejected: why
-	Started                  Ran            // "" until ended; whether the procedure started
-	Since                    time.Time      // when it came into its state
-	DryRun                   bool           // only what would be done was asked for
-	UnknownOf                State          // unknown: what it was when the host was last heard
-	CancelRequested          *CancelRequest // nil: nobody has
-	Attempts                 []Attempt
-	Attempt                  int     // number of the last attempt; 0: none yet
-	Late                     *Result // what the agent said after the job was lost; in a listing without its value
-	DuplicatePossible        bool    // an attempt was lost with its agent's journal, and another followed
-	Err                      error   // how it failed, or where its value went; nil unless ended
-	SubmitTime               time.Time
-	StartTime                time.Time
-	EndTime                  time.Time
-	Timeout, MaxExecTime     time.Duration // the limits it runs under
-	QueuePos                 int           // queued in a queue: 1 is next
-	Records                  uint64        // how many it has
-	Labels                   map[string]string
-	Survivors                []int // processes on its host that outlive KILL: it has not ended while there is one
+	ID                string            `json:"id" msgpack:"id"`
+	Host              string            `json:"host" msgpack:"host"`
+	Procedure         string            `json:"procedure" msgpack:"proc"`
+	Batch             string            `json:"batch,omitempty" msgpack:"batch,omitempty"`
+	Schedule          string            `json:"schedule,omitempty" msgpack:"schedule,omitempty"`
+	RetryOf           string            `json:"retry_of,omitempty" msgpack:"retryof,omitempty"` // the job that this one does again
+	DryRun            bool              `json:"dry_run,omitempty" msgpack:"dry,omitempty"`      // only what would be done was asked for
+	Principal         Principal         `json:"principal" msgpack:"who"`                        // who called
+	Args              Value             `json:"args,omitzero" msgpack:"args,omitempty"`         // as the caller gave them, as the next two
+	Info              Value             `json:"info,omitzero" msgpack:"info,omitempty"`
+	Queue             Value             `json:"queue,omitzero" msgpack:"queue,omitempty"` // nil: in none
+	State             State             `json:"state" msgpack:"state"`
+	Reason            string            `json:"reason,omitempty" msgpack:"reason,omitempty"`           // queued: what it waits for; lost, timed_out, rejected: why
+	Since             time.Time         `json:"since,omitzero" msgpack:"since,omitempty"`              // when it came into its state
+	UnknownOf         State             `json:"unknown_of,omitempty" msgpack:"unknownof,omitempty"`    // unknown: what it was when the host was last heard
+	Started           Ran               `json:"started,omitempty" msgpack:"started,omitempty"`         // "" until ended; whether the procedure started
+	CancelRequested   *CancelRequest    `json:"cancel_requested,omitempty" msgpack:"cancel,omitempty"` // nil: nobody has
+	Attempts          []Attempt         `json:"attempts,omitempty" msgpack:"attempts,omitempty"`
+	Attempt           int               `json:"attempt" msgpack:"attempt,omitempty"`                  // number of the last attempt; 0: none yet
+	Err               error             `json:"-" msgpack:"failure,omitempty"`                        // how it failed, or where its value went; nil unless ended
+	Late              *Result           `json:"late,omitempty" msgpack:"late,omitempty"`              // what the agent said after the job was lost; in a listing without its value
+	DuplicatePossible bool              `json:"duplicate_possible,omitempty" msgpack:"dup,omitempty"` // an attempt was lost with its agent's journal, and another followed
+	SubmitTime        time.Time         `json:"submit_time,omitzero" msgpack:"submit"`
+	StartTime         time.Time         `json:"start_time,omitzero" msgpack:"start,omitempty"`
+	EndTime           time.Time         `json:"end_time,omitzero" msgpack:"end,omitempty"`
+	Timeout           time.Duration     `json:"-" msgpack:"timeout,omitempty"` // the limits it runs under
+	MaxExecTime       time.Duration     `json:"-" msgpack:"maxexec,omitempty"`
+	QueuePos          int               `json:"queue_pos,omitempty" msgpack:"pos,omitempty"` // queued in a queue: 1 is next
+	Records           uint64            `json:"records" msgpack:"records,omitempty"`         // how many it has
+	Labels            map[string]string `json:"labels,omitempty" msgpack:"labels,omitempty"`
+	Survivors         []int             `json:"survivors,omitempty" msgpack:"survivors,omitempty"` // processes on its host that outlive KILL: it has not ended while there is one
 }
 
 // CancelRequest tells who first asked a job to stop, and when.
 type CancelRequest struct {
-	By   Principal `json:"by"`
-	Time time.Time `json:"time"`
-	Now  bool      `json:"now,omitempty"` // then or later: to be killed at once
+	By   Principal `json:"by" msgpack:"by"`
+	Time time.Time `json:"time" msgpack:"time"`
+	Now  bool      `json:"now,omitempty" msgpack:"now,omitempty"` // then or later: to be killed at once
 }
 
 // Attempt is one try at running a job.
 type Attempt struct {
-	Number  int       `json:"number"`
-	Base    uint64    `json:"base"` // number of its first record
-	Sent    time.Time `json:"sent,omitzero"`
-	Started time.Time `json:"started,omitzero"`
-	Ended   time.Time `json:"ended,omitzero"`
-	Outcome string    `json:"outcome,omitempty"` // a state, or "not_now"
-	Reason  string    `json:"reason,omitempty"`  // of the state
+	Number  int       `json:"number" msgpack:"n"`
+	Base    uint64    `json:"base" msgpack:"base,omitempty"` // number of its first record
+	Sent    time.Time `json:"sent,omitzero" msgpack:"sent,omitempty"`
+	Started time.Time `json:"started,omitzero" msgpack:"started,omitempty"`
+	Ended   time.Time `json:"ended,omitzero" msgpack:"ended,omitempty"`
+	Outcome string    `json:"outcome,omitempty" msgpack:"outcome,omitempty"` // a state, or "not_now"
+	Reason  string    `json:"reason,omitempty" msgpack:"reason,omitempty"`   // of the state
 }
 
-// MarshalJSON writes the fields that the command line promises, in snake_case;
-// times are RFC 3339 UTC or null.
+// MarshalJSON writes the fields that are not zero, in snake_case: times as RFC 3339, Err as
+// the [Failure] "error", and limits as "1m30s", or "none".
 func (s JobStatus) MarshalJSON() ([]byte, error) {
-	var failure *Failure
-	if s.Err != nil {
-		f := FailureOf(s.Err)
-		failure = &f
-	}
+	type fields JobStatus
 	return json.Marshal(struct {
-		ID              string            `json:"id"`
-		Host            string            `json:"host"`
-		Procedure       string            `json:"procedure"`
-		Args            Value             `json:"args"`
-		Info            Value             `json:"info"`
-		Queue           Value             `json:"queue"`
-		State           State             `json:"state"`
-		Reason          string            `json:"reason"`
-		Started         Ran               `json:"started"`
-		SubmitTime      *time.Time        `json:"submit_time"`
-		StartTime       *time.Time        `json:"start_time"`
-		EndTime         *time.Time        `json:"end_time"`
-		Attempt         int               `json:"attempt"`
-		Attempts        []Attempt         `json:"attempts"`
-		Records         uint64            `json:"records"`
-		Labels          map[string]string `json:"labels"`
-		Error           *Failure          `json:"error"`
-		Principal       Principal         `json:"principal"`
-		Since           *time.Time        `json:"since"`
-		UnknownOf       State             `json:"unknown_of,omitempty"`
-		RetryOf         string            `json:"retry_of,omitempty"`
-		DryRun          bool              `json:"dry_run,omitempty"`
-		Late            *Result           `json:"late,omitempty"`
-		Duplicate       bool              `json:"duplicate_possible,omitempty"`
-		CancelRequested *CancelRequest    `json:"cancel_requested,omitempty"`
-		QueuePos        int               `json:"queue_pos,omitempty"`
-		Timeout         string            `json:"timeout,omitempty"`
-		MaxExecTime     string            `json:"max_exec_time,omitempty"`
-		Survivors       []int             `json:"survivors,omitempty"`
-	}{
-		s.ID, s.Host, s.Procedure, s.Args, s.Info, s.Queue, s.State, s.Reason, s.Started,
-		timeOrNull(s.SubmitTime), timeOrNull(s.StartTime), timeOrNull(s.EndTime),
-		s.Attempt, orNone(s.Attempts), s.Records, orEmpty(s.Labels), failure,
-		s.Principal, timeOrNull(s.Since), s.UnknownOf, s.RetryOf, s.DryRun, s.Late, s.DuplicatePossible, s.CancelRequested, s.QueuePos,
-		limitText(s.Timeout), limitText(s.MaxExecTime), s.Survivors,
-	})
+		fields
+		Error       Failure `json:"error,omitzero"`
+		Timeout     string  `json:"timeout,omitempty"`
+		MaxExecTime string  `json:"max_exec_time,omitempty"`
+	}{fields(s), FailureOf(s.Err), limitText(s.Timeout), limitText(s.MaxExecTime)})
 }
 
 func limitText(d time.Duration) string {
@@ -311,11 +276,11 @@ func limitText(d time.Duration) string {
 
 // JobFilter selects jobs; a zero field selects all.
 type JobFilter struct {
-	Host      string
-	Procedure string
-	Queue     any // a queue's name
-	States    []State
-	Labels    map[string]string // all of them
-	Since     time.Time         // submitted at or after
-	Until     time.Time         // submitted before
+	Host      string            `msgpack:"host,omitempty"`
+	Procedure string            `msgpack:"proc,omitempty"`
+	Queue     any               `msgpack:"-"` // a queue's name
+	States    []State           `msgpack:"states,omitempty"`
+	Labels    map[string]string `msgpack:"labels,omitempty"` // all of them
+	Since     time.Time         `msgpack:"since,omitempty"`  // submitted at or after
+	Until     time.Time         `msgpack:"until,omitempty"`  // submitted before
 }

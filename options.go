@@ -5,8 +5,6 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"github.com/harpcaller/harp/internal/wire"
 )
 
 // Args are named arguments. A struct, whose fields are named by their json tags,
@@ -232,8 +230,9 @@ func optionsOf(opts []Option) CallOptions {
 	return *o
 }
 
-// newRequest resolves the options of a call. Errors: ErrInvalid naming the field.
-func newRequest(host, procedure string, args any, opts []Option) (Request, error) {
+// NewRequest returns the request of a call, its options resolved and all of it checked. args
+// is as [Host.Call] takes it. Errors: ErrInvalid, naming the field.
+func NewRequest(host, procedure string, args any, opts ...Option) (Request, error) {
 	o := optionsOf(opts)
 	if err := o.check(); err != nil {
 		return Request{}, err
@@ -247,7 +246,7 @@ func newRequest(host, procedure string, args any, opts []Option) (Request, error
 		Retry: o.Retry, DryRun: o.DryRun, IdempotencyKey: o.IdempotencyKey, IdempotencyTTL: o.IdempotencyTTL,
 	}
 	if r.DryRun { // an agent that does not know the word must not run the procedure
-		r.Needs = []string{wire.NeedDryRun}
+		r.Needs = []string{NeedDryRun}
 	}
 	if r.ID == "" {
 		r.ID = NewID()

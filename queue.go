@@ -2,7 +2,6 @@ package harp
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 )
 
@@ -97,20 +96,9 @@ func queueNamed(name any) (Value, error) {
 
 // QueueStatus is the state of a queue.
 type QueueStatus struct {
-	Name        Value // canonical
-	Concurrency int   // how many of its jobs may run at a time
-	Running     int   // jobs that hold a slot: sent, running, cancelling, unknown
-	Waiting     int   // jobs that are queued
-	Paused      bool
-}
-
-// MarshalJSON writes snake_case fields.
-func (q QueueStatus) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		Name        Value `json:"name"`
-		Concurrency int   `json:"concurrency"`
-		Running     int   `json:"running"`
-		Waiting     int   `json:"waiting"`
-		Paused      bool  `json:"paused"`
-	}{q.Name, q.Concurrency, q.Running, q.Waiting, q.Paused})
+	Name        Value `json:"name" msgpack:"name"`                 // canonical
+	Concurrency int   `json:"concurrency" msgpack:"conc"`          // how many of its jobs may run at a time
+	Running     int   `json:"running" msgpack:"running,omitempty"` // jobs that hold a slot: sent, running, cancelling, unknown
+	Waiting     int   `json:"waiting" msgpack:"waiting,omitempty"` // jobs that are queued
+	Paused      bool  `json:"paused" msgpack:"paused,omitempty"`
 }

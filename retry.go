@@ -13,20 +13,20 @@ import (
 type RetryPolicy struct {
 	// On are the outcomes: StateLost, StateTimedOut, StateFailed. By naming one the
 	// caller says that the procedure may run more than once.
-	On []State `json:"on,omitempty"`
+	On []State `json:"on,omitempty" msgpack:"on,omitempty"`
 
 	// Attempts is how many there may be in all, the first included, from 1 to 100.
 	// 1 is never again, also for a procedure declared idempotent. Default 3.
-	Attempts int `json:"attempts,omitempty"`
+	Attempts int `json:"attempts,omitempty" msgpack:"n,omitempty"`
 
 	// Backoff is the longest pause before the second attempt; each further one may
 	// be twice as long, up to MaxBackoff. The pause itself is a random part of
 	// that (full jitter, https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
 	// Default 1 second.
-	Backoff time.Duration `json:"backoff,omitempty"`
+	Backoff time.Duration `json:"backoff,omitempty" msgpack:"pause,omitempty"`
 
 	// MaxBackoff bounds the pause. Default 1 minute.
-	MaxBackoff time.Duration `json:"max_backoff,omitempty"`
+	MaxBackoff time.Duration `json:"max_backoff,omitempty" msgpack:"maxpause,omitempty"`
 }
 
 // Limits and defaults of a policy.

@@ -96,8 +96,8 @@ type QueueService interface {
 
 // QueueChange is what an operator changes of a queue; nil: left as it is.
 type QueueChange struct {
-	Paused      *bool
-	Concurrency *int // at least 1
+	Paused      *bool `msgpack:"paused,omitempty"`
+	Concurrency *int  `msgpack:"conc,omitempty"` // at least 1; 0 takes back what was said
 }
 
 // EventService reads the feed of events.
@@ -124,22 +124,22 @@ type UpkeepService interface {
 
 // Submission is a request on its way to a dispatcher.
 type Submission struct {
-	Request   []byte // as Request.Encode made it
-	Signature []byte // of Request; nil: not signed
-	KeyID     string // of the key that signed
+	Request   []byte `msgpack:"req"`           // as Request.Encode made it
+	Signature []byte `msgpack:"sig,omitempty"` // of Request; nil: not signed
+	KeyID     string `msgpack:"key,omitempty"` // of the key that signed
 }
 
 // RecordQuery says which records are wanted.
 type RecordQuery struct {
-	From   uint64 // the first number wanted
-	Tail   bool   // From is ignored: those that come from now on, and
-	Recent uint64 // with Tail, so many of those that are there
-	Wait   bool   // answer when there is at least one or the job has ended; not with Tail
+	From   uint64 `msgpack:"from,omitempty"`   // the first number wanted
+	Tail   bool   `msgpack:"tail,omitempty"`   // From is ignored: those that come from now on, and
+	Recent uint64 `msgpack:"recent,omitempty"` // with Tail, so many of those that are there
+	Wait   bool   `msgpack:"wait,omitempty"`   // answer when there is at least one or the job has ended; not with Tail
 
 	// MaxBytes is how much of them the caller can take, about; one is answered in any
 	// case. 0: 1 MiB, and never more.
-	MaxBytes   int
-	MaxRecords int // how many the caller can take. 0: any number
+	MaxBytes   int `msgpack:"-"`
+	MaxRecords int `msgpack:"-"` // how many the caller can take. 0: any number
 }
 
 // RecordPage is a part of a job's records, at most about 1 MiB of them.

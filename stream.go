@@ -2,7 +2,6 @@ package harp
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"math"
 	"sync"
@@ -22,32 +21,17 @@ const (
 
 // Record is one partial result of a job.
 type Record struct {
-	Seq       uint64    // the job's own number of it, from 0
-	Attempt   int       // the attempt it is of
-	Time      time.Time // the agent's clock, UTC
-	Kind      RecordKind
-	Value     Value  // may lie in one piece of memory with its neighbours': clone what is kept of many
-	Partial   bool   // a line of output goes on in the next record of this kind, or ended without a line feed
-	Truncated uint64 // bytes that were dropped before this record
+	Seq       uint64     `json:"seq"`     // the job's own number of it, from 0
+	Attempt   int        `json:"attempt"` // the attempt it is of
+	Time      time.Time  `json:"time"`    // the agent's clock, UTC
+	Kind      RecordKind `json:"kind"`
+	Value     Value      `json:"value"`               // may lie in one piece of memory with its neighbours': clone what is kept of many
+	Partial   bool       `json:"partial,omitempty"`   // a line of output goes on in the next record of this kind, or ended without a line feed
+	Truncated uint64     `json:"truncated,omitempty"` // bytes that were dropped before this record
 
 	// Missing is how many records are missing, this one in the place of the first of
 	// them: they were delivered to a dispatcher of which this one is an older backup.
-	Missing uint64
-}
-
-// MarshalJSON writes seq, attempt, time, kind and value, and partial, truncated and missing
-// if there is something to say.
-func (r Record) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		Seq       uint64     `json:"seq"`
-		Attempt   int        `json:"attempt"`
-		Time      time.Time  `json:"time"`
-		Kind      RecordKind `json:"kind"`
-		Value     Value      `json:"value"`
-		Partial   bool       `json:"partial,omitempty"`
-		Truncated uint64     `json:"truncated,omitempty"`
-		Missing   uint64     `json:"missing,omitempty"`
-	}{r.Seq, r.Attempt, r.Time.UTC(), r.Kind, r.Value, r.Partial, r.Truncated, r.Missing})
+	Missing uint64 `json:"missing,omitempty"`
 }
 
 // StreamOption says where reading a job's records starts.
@@ -80,8 +64,9 @@ func (j *Job) Follow(ctx context.Context, opts ...StreamOption) iter.Seq2[Record
 	return j.records(ctx, RecordQuery{Tail: true, Wait: true}, opts)
 }
 
-// records reads page by page. Following waits at the end of what is there; a
-// stream ends at the number that was next when it began.
+// records reads page by page, the next one while the one before is yielded if more is known
+// to be there. Following waits at the end of what is there; a stream ends at the number that
+// was next when it began.
 func (j *Job) records(ctx context.Context, q RecordQuery, opts []StreamOption) iter.Seq2[Record, error] {
 	for _, opt := range opts {
 		opt(&q)
@@ -92,9 +77,8 @@ func (j *Job) records(ctx context.Context, q RecordQuery, opts []StreamOption) i
 		var asking sync.WaitGroup
 		defer asking.Wait()
 		defer cancel()
-		next := j.ask(ctx, q, &asking)
+		page, err := j.service.Records(ctx, j.id, q)
 		for {
-			page, err := next()
 			if err != nil {
 				yield(Record{}, j.asked(err))
 				return
@@ -103,72 +87,37 @@ func (j *Job) records(ctx context.Context, q RecordQuery, opts []StreamOption) i
 				end = min(end, page.End)
 			}
 			last := page.Ended || page.Next >= end
-			if q.From, q.Tail = page.Next, false; !last {
-				next = j.ask(ctx, q, &asking)
+			q.From, q.Tail = page.Next, false
+			next := func() (RecordPage, error) { return j.service.Records(ctx, j.id, q) }
+			if !last && page.Next < page.End {
+				next = ahead(next, &asking)
 			}
-			for r, err := range page.records {
-				switch {
-				case err != nil:
-					yield(Record{}, j.asked(unreadable(err)))
-					return
-				case r.Seq >= end || !yield(r, nil):
+			for _, r := range page.Records {
+				if r.Seq >= end || !yield(r, nil) {
 					return
 				}
 			}
 			if last {
 				return
 			}
+			page, err = next()
 		}
 	}
 }
 
-// pageInHand is a page that is being read.
-type pageInHand struct {
-	RecordPage
-	records iter.Seq2[Record, error] // in the place of Records; an error is of one that makes no sense
-}
-
-// farAway is a Service over a network.
-type farAway interface {
-	// pull is Records for who reads on: the next page is asked for while this one is
-	// read, one page and no more. Each record is decoded when it is its turn, while the
-	// dispatcher makes the next page.
-	pull(ctx context.Context, id string, q RecordQuery) (pageInHand, error)
-
-	// turn waits until a submission may be sent, by the ctx that it returns. done must
-	// be called when it was.
-	turn(ctx context.Context) (inTurn context.Context, done func())
-}
-
-// pageNearby reads a page of a Service that is not far away.
-func (j *Job) pageNearby(ctx context.Context, q RecordQuery) (pageInHand, error) {
-	page, err := j.service.Records(ctx, j.id, q)
-	return pageInHand{page, func(yield func(Record, error) bool) {
-		for _, r := range page.Records {
-			if !yield(r, nil) {
-				return
-			}
-		}
-	}}, err
-}
-
-// ask asks for a page, at once if the Service is far away, and returns what waits
-// for it. It adds to asking what the caller must wait for after ending ctx.
-func (j *Job) ask(ctx context.Context, q RecordQuery, asking *sync.WaitGroup) func() (pageInHand, error) {
-	service, far := j.service.(farAway)
-	if !far {
-		return func() (pageInHand, error) { return j.pageNearby(ctx, q) }
-	}
-	var page pageInHand
+// ahead starts to fetch and returns what waits for the outcome. It adds to fetching what the
+// caller must wait for.
+func ahead[T any](fetch func() (T, error), fetching *sync.WaitGroup) func() (T, error) {
+	var t T
 	var err error
 	done := make(chan struct{})
-	asking.Go(func() {
+	fetching.Go(func() {
 		defer close(done)
-		page, err = service.pull(ctx, j.id, q)
+		t, err = fetch()
 	})
-	return func() (pageInHand, error) {
+	return func() (T, error) {
 		<-done
-		return page, err
+		return t, err
 	}
 }
 

@@ -67,7 +67,7 @@ func encodeInner(b []byte, v reflect.Value) ([]byte, error) {
 }
 
 func decodeInner(raw []byte, v reflect.Value) error {
-	v.SetBytes(slices.Clone(raw))
+	v.SetBytes(raw)
 	return nil
 }
 

@@ -16,7 +16,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/harpcaller/harp/internal/msgpack"
-	"github.com/harpcaller/harp/internal/wire"
 )
 
 func mustValue(t testing.TB, v any) Value {
@@ -467,12 +466,12 @@ func TestValueMessages(t *testing.T) {
 		V Value `msgpack:"v,omitempty"`
 	}
 	for _, v := range []Value{nil, {0xc3}, mustValue(t, Args{"a": 1})} {
-		b := wire.Encode(row{v})
+		b := appendMessage(nil, row{v})
 		if len(v) > 0 && !bytes.Contains(b, append([]byte{0xc4, byte(len(v))}, v...)) {
 			t.Errorf("%x is not bin in %x", []byte(v), b)
 		}
 		var got row
-		if err := wire.Decode(b, &got); err != nil || !bytes.Equal(got.V, v) {
+		if err := requests.Decode(b, &got); err != nil || !bytes.Equal(got.V, v) {
 			t.Errorf("%x %v", got.V, err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // features are what this agent can do beyond the protocol's version.
-var features = []string{wire.NeedDryRun, wire.FeatureBeat}
+var features = []string{harp.NeedDryRun, wire.FeatureBeat}
 
 // call answers a CALL: REFUSED, NOT_NOW, or the attempt it stands for, which is
 // started unless it is there already.
@@ -70,7 +70,7 @@ func (s *session) decline(x *transport.Exchange, no denial) {
 		_ = x.Send(wire.TypeAccepted, false, wire.Encode(wire.Accepted{}))
 		_ = x.Send(wire.TypeEnd, true, wire.Encode(wire.End{Gone: true}))
 	case no.failure != nil:
-		_ = x.Send(wire.TypeRefused, true, wire.Encode(wire.Refused{Failure: wire.Encode(*no.failure)}))
+		_ = x.Send(wire.TypeRefused, true, wire.Encode(wire.Refused{Failure: no.failure.Err()}))
 	default:
 		_ = x.Send(wire.TypeNotNow, true, wire.Encode(wire.NotNow{Reason: no.reason}))
 	}

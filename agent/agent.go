@@ -40,7 +40,6 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 	"github.com/harpcaller/harp/agent/journal"
-	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -208,8 +207,8 @@ func (a *Agent) check() error {
 	switch n := a.cfg.Name; {
 	case n == "":
 		return &harp.FieldError{Field: "name", Message: "must not be empty"}
-	case len(n) > wire.MaxHostName || !utf8.ValidString(n):
-		return &harp.FieldError{Field: "name", Message: fmt.Sprintf("must be UTF-8 of at most %d bytes", wire.MaxHostName)}
+	case len(n) > harp.MaxHostName || !utf8.ValidString(n):
+		return &harp.FieldError{Field: "name", Message: fmt.Sprintf("must be UTF-8 of at most %d bytes", harp.MaxHostName)}
 	}
 	if a.wrong != nil {
 		return a.wrong
@@ -224,14 +223,14 @@ func (a *Agent) check() error {
 }
 
 func checkLabels(labels map[string]string) error {
-	if len(labels) > wire.MaxLabels {
-		return &harp.FieldError{Field: "labels", Message: fmt.Sprintf("at most %d", wire.MaxLabels)}
+	if len(labels) > harp.MaxLabels {
+		return &harp.FieldError{Field: "labels", Message: fmt.Sprintf("at most %d", harp.MaxLabels)}
 	}
 	for k, v := range labels {
-		if k == "" || len(k) > wire.MaxLabelKey || len(v) > wire.MaxLabelValue || !utf8.ValidString(k) || !utf8.ValidString(v) {
+		if k == "" || len(k) > harp.MaxLabelKey || len(v) > harp.MaxLabelValue || !utf8.ValidString(k) || !utf8.ValidString(v) {
 			return &harp.FieldError{
 				Field:   "label " + k,
-				Message: fmt.Sprintf("must be UTF-8, the key of at most %d bytes, the value of at most %d", wire.MaxLabelKey, wire.MaxLabelValue),
+				Message: fmt.Sprintf("must be UTF-8, the key of at most %d bytes, the value of at most %d", harp.MaxLabelKey, harp.MaxLabelValue),
 			}
 		}
 	}

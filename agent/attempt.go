@@ -351,7 +351,7 @@ func (at *attempt) endLocked(out outcome) *wire.End {
 		Started: &wire.Started{Time: at.started.UnixNano()},
 	}
 	if out.failure != nil {
-		end.Failure = wire.Encode(*out.failure)
+		end.Failure = out.failure.Err()
 	}
 	return end
 }

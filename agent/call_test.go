@@ -142,7 +142,7 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%s: %+v", c.name, f)
 			}
 		}
-		x := d.begin(wire.TypeCall, wire.Encode(wire.Call{Signed: wire.Signed{Request: []byte{0xc1}}, Attempt: 1}))
+		x := d.begin(wire.TypeCall, wire.Encode(wire.Call{Submission: harp.Submission{Request: []byte{0xc1}}, Attempt: 1}))
 		if f := x.refused(); f.Code != "rejected_invalid" || f.Field != "request" {
 			t.Errorf("a request that is none: %+v", f)
 		}

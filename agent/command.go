@@ -10,7 +10,6 @@ import (
 	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 	"github.com/harpcaller/harp/internal/schema"
-	"github.com/harpcaller/harp/internal/wire"
 )
 
 // Load offers the procedures that the YAML files of a directory declare (those whose
@@ -42,7 +41,7 @@ func (a *Agent) Load(dir string) error {
 // has the controllers; whether an agent may use them depends on how that is started, and
 // Load says it. Errors: as Load.
 func CheckDir(dir string) error {
-	_, err := load(dir, proc.HasController, wire.MaxResult)
+	_, err := load(dir, proc.HasController, harp.MaxResult)
 	return err
 }
 

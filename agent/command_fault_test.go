@@ -138,7 +138,7 @@ func TestOutputThatIsNoValue(t *testing.T) {
 		var kinds []string
 		for _, r := range records {
 			kinds = append(kinds, r.Kind)
-			if len(r.Value) > wire.MaxRecord {
+			if len(r.Value) > harp.MaxRecord {
 				t.Errorf("a record has %d bytes", len(r.Value))
 			}
 		}
@@ -363,7 +363,7 @@ func TestRecordsOfACommandThatReboots(t *testing.T) {
 	agent.BootAnew(t)
 	c.boot()
 	end, records := c.peer.resume(x.id, 1).endedFrom(1)
-	if end.Gone || len(end.Failure) > 0 || linesOf(t, records, "stdout") != "unmounted" {
+	if end.Gone || end.Failure != nil || linesOf(t, records, "stdout") != "unmounted" {
 		t.Errorf("it ended with %+v after %q", end, linesOf(t, records, "stdout"))
 	}
 	c.restart() // the acknowledgement may have come too late
@@ -506,7 +506,7 @@ func TestCancelWhileARebootIsAwaited(t *testing.T) {
 			t.Errorf("it is stopped for %q", s.Cause)
 		}
 		end := x.restOf()
-		if f := decodeFailure(t, end.Failure); end.Stopped == nil || f.Type != "no_reboot" {
+		if f := harp.FailureOf(end.Failure); end.Stopped == nil || f.Type != "no_reboot" {
 			t.Errorf("it ended with %+v, %+v", end, f)
 		}
 	})

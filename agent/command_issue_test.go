@@ -259,7 +259,7 @@ func TestNoRebootIsNoSuccess(t *testing.T) {
 		expect[wire.Records](x, wire.TypeRecords)
 		x.ack(1)
 		_ = w.Close()
-		if f := decodeFailure(t, x.ending().Failure); f.Type != "no_reboot" || !strings.Contains(f.Message, "exit code 0, but the machine has not booted anew") {
+		if f := harp.FailureOf(x.ending().Failure); f.Type != "no_reboot" || !strings.Contains(f.Message, "exit code 0, but the machine has not booted anew") {
 			t.Errorf("it ended with %+v", f)
 		}
 	})
@@ -281,7 +281,7 @@ func TestRebootAfterTheCommandHasEnded(t *testing.T) {
 	agent.BootAnew(t)
 	c.boot()
 	end := c.peer.resume(x.id, 1).ending()
-	if end.Gone || len(end.Failure) > 0 || len(bytes.Trim(end.Value, "\xc0")) > 0 {
+	if end.Gone || end.Failure != nil || len(bytes.Trim(end.Value, "\xc0")) > 0 {
 		t.Errorf("it ended with %+v", end)
 	}
 }
@@ -302,7 +302,7 @@ func TestCancelNow(t *testing.T) {
 				x.stopping()
 			}
 			end := x.restOf()
-			if f := decodeFailure(t, end.Failure); f.Type != "cancelled" || !strings.Contains(f.Message, "had to be killed") {
+			if f := harp.FailureOf(end.Failure); f.Type != "cancelled" || !strings.Contains(f.Message, "had to be killed") {
 				t.Errorf("after a cancel %v it ended with %+v", before, f)
 			}
 		}
@@ -319,7 +319,7 @@ func TestCancelNowWithResume(t *testing.T) {
 	y := c.peer.resume(x.id, 1, func(m *wire.Resume) { m.Cancel = &wire.Cancel{Now: true} })
 	y.stopping()
 	end := y.restOf()
-	if f := decodeFailure(t, end.Failure); f.Type != "cancelled" || !strings.Contains(f.Message, "had to be killed") {
+	if f := harp.FailureOf(end.Failure); f.Type != "cancelled" || !strings.Contains(f.Message, "had to be killed") {
 		t.Errorf("it ended with %+v", f)
 	}
 }

@@ -198,8 +198,8 @@ func TestCommand(t *testing.T) {
 			N int `json:"n"`
 		}
 		end = c.peer.call("answer", nil).accepted().ending()
-		if err := harp.Value(end.Value).Decode(&got); err != nil || got.N != 42 {
-			t.Errorf("its result is %s", harp.Value(end.Value))
+		if err := end.Value.Decode(&got); err != nil || got.N != 42 {
+			t.Errorf("its result is %s", end.Value)
 		}
 	})
 }
@@ -367,7 +367,7 @@ func TestExclusiveCommand(t *testing.T) {
 
 func TestCommandDryRun(t *testing.T) {
 	c := newCommander(t, "")
-	dry := func(_ *wire.Call, r *harp.Request) { r.DryRun, r.Needs = true, []string{wire.NeedDryRun} }
+	dry := func(_ *wire.Call, r *harp.Request) { r.DryRun, r.Needs = true, []string{harp.NeedDryRun} }
 	end, records := c.peer.call("would", nil, dry).accepted().rest()
 	if out := linesOf(t, records, "stdout"); out != "would do it" || value[int](t, end) != 0 {
 		t.Errorf("it said %q", out)
@@ -445,7 +445,7 @@ func TestCommandEndsWithAReboot(t *testing.T) {
 			agent.BootAnew(t)
 			c.boot()
 			end := c.peer.resume(x.id, 1).ending()
-			if end.Gone != gone || len(end.Failure) > 0 || end.Records != 1 {
+			if end.Gone != gone || end.Failure != nil || end.Records != 1 {
 				t.Errorf("it ended with %+v", end)
 			}
 		})

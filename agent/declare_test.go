@@ -68,7 +68,7 @@ func TestDryRun(t *testing.T) {
 			return info.DryRun, nil
 		}, agent.DryRun())
 		d, _, _ := connect(t, p, a)
-		dry := func(_ *wire.Call, r *harp.Request) { r.DryRun, r.Needs = true, []string{wire.NeedDryRun} }
+		dry := func(_ *wire.Call, r *harp.Request) { r.DryRun, r.Needs = true, []string{harp.NeedDryRun} }
 		if f := d.call("plain", nil, dry).refused(); f.Type != "dry_run" || !errors.Is(f.Err(), harp.ErrRejected) {
 			t.Errorf("one without is refused with %+v", f)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/client"
 )
 
 // echoArgs are 100 bytes that come back.
@@ -17,12 +18,12 @@ type echoArgs struct {
 }
 
 // dialAgent starts an agent that listens and connects to it as its users do.
-func dialAgent(tb testing.TB, p place, a *agent.Agent) *harp.Agent {
+func dialAgent(tb testing.TB, p place, a *agent.Agent) *client.Agent {
 	tb.Helper()
 	l := p.listen(tb, agentID)
 	run(tb, func(ctx context.Context) error { return a.Serve(ctx, l) })
-	cfg := harp.Config{TLS: p.config(tb, callerID), Logger: slog.New(slog.DiscardHandler), Dial: p.dialer(callerID)}
-	c, err := harp.DialAgent(tb.Context(), l.Addr().String(), cfg)
+	cfg := client.Config{TLS: p.config(tb, callerID), Logger: slog.New(slog.DiscardHandler), Dial: p.dialer(callerID)}
+	c, err := client.DialAgent(tb.Context(), l.Addr().String(), cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func dialAgent(tb testing.TB, p place, a *agent.Agent) *harp.Agent {
 }
 
 // dialEcho connects to an agent that sends back what it gets.
-func dialEcho(tb testing.TB, p place) *harp.Agent {
+func dialEcho(tb testing.TB, p place) *client.Agent {
 	tb.Helper()
 	a := newAgent(tb, p)
 	agent.Handle(a, harp.NewProc[echoArgs, []byte]("echo"), func(_ context.Context, in echoArgs) ([]byte, error) {
@@ -45,7 +46,7 @@ func dialEcho(tb testing.TB, p place) *harp.Agent {
 }
 
 // echo makes one direct call.
-func echo(ctx context.Context, c *harp.Agent, payload []byte) error {
+func echo(ctx context.Context, c *client.Agent, payload []byte) error {
 	call, err := c.Call(ctx, "echo", echoArgs{payload})
 	if err != nil {
 		return err

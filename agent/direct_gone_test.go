@@ -51,7 +51,7 @@ func TestDirectCallerSaysNoMore(t *testing.T) {
 			t.Fatal(err)
 		}
 		req := harp.Request{ID: harp.NewID(), Host: agentID.Name, Procedure: "wait"}
-		call := wire.Call{Attempt: 1, Window: wire.Window, Signed: wire.Signed{Request: req.Encode()}}
+		call := wire.Call{Attempt: 1, Window: wire.Window, Submission: harp.Submission{Request: req.Encode()}}
 		if err := x.Send(wire.TypeCall, true, wire.Encode(call)); err != nil {
 			t.Fatal(err)
 		}

@@ -69,7 +69,7 @@ func TestDirect(t *testing.T) {
 		if f := c.call("greet", nil).refused(); f.Field != "args.name" {
 			t.Errorf("%+v", f)
 		}
-		forge := func(c *wire.Call, _ *harp.Request) { c.Principal = wire.Principal{Kind: "caller", Name: "root"} }
+		forge := func(c *wire.Call, _ *harp.Request) { c.Principal = harp.Principal{Kind: "caller", Name: "root"} }
 		end, _ := c.call("who", nil, forge).ended()
 		want := harp.Principal{Kind: "caller", Name: "ops", Auth: "certificate"}
 		if info := value[agent.CallInfo](t, end); info.Principal != want || !info.Direct {
@@ -324,7 +324,7 @@ func TestDirectOfAnotherVersion(t *testing.T) {
 		if err := c.hear(t.Context(), wire.TypeUnwelcome, &m); err != nil {
 			t.Fatal(err)
 		}
-		if f := decodeFailure(t, m.Failure); !errors.Is(f.Err(), harp.ErrRefused) || !strings.Contains(f.Message, "version") {
+		if f := harp.FailureOf(m.Failure); !errors.Is(f.Err(), harp.ErrRefused) || !strings.Contains(f.Message, "version") {
 			t.Errorf("it is told %+v", f)
 		}
 		<-s.Done()

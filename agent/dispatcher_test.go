@@ -91,7 +91,7 @@ func (d *dispatcher) meet(ctx context.Context, conn *transport.Conn) (*peer, err
 	welcome, refuse := d.welcome, d.refuse
 	d.mu.Unlock()
 	if refuse != nil {
-		p.say(wire.TypeUnwelcome, wire.Unwelcome{Failure: wire.Encode(*refuse)})
+		p.say(wire.TypeUnwelcome, wire.Unwelcome{Failure: refuse.Err()})
 		<-s.Done()
 		return nil, s.Err()
 	}
@@ -115,7 +115,7 @@ type peer struct {
 	control    *transport.Control
 	hello      wire.Hello
 	facts      harp.Value
-	procedures []wire.Procedure
+	procedures []harp.ProcedureDoc
 	held       []wire.HeldAttempt
 	epoch      int64
 }
@@ -211,7 +211,7 @@ func (p *peer) call(procedure string, args any, change ...func(*wire.Call, *harp
 		p.t.Fatal(err)
 	}
 	req := harp.Request{ID: harp.NewID(), Host: agentID.Name, Procedure: procedure, Args: v}
-	c := wire.Call{Attempt: 1, Window: wire.Window, Epoch: p.epoch, Principal: wire.Principal{Kind: "caller", Name: "ops", Auth: "certificate"}}
+	c := wire.Call{Attempt: 1, Window: wire.Window, Epoch: p.epoch, Principal: harp.Principal{Kind: "caller", Name: "ops", Auth: "certificate"}}
 	for _, f := range change {
 		f(&c, &req)
 	}
@@ -269,7 +269,7 @@ func (x *exchange) refused() harp.Failure {
 	x.t.Helper()
 	m := expect[wire.Refused](x, wire.TypeRefused)
 	x.x.Release()
-	return decodeFailure(x.t, m.Failure)
+	return harp.FailureOf(m.Failure)
 }
 
 // notNow receives NOT_NOW and returns its reason.
@@ -334,35 +334,26 @@ func (x *exchange) ackEnd(m wire.End) {
 	x.x.Release()
 }
 
-func decodeFailure(t testing.TB, b []byte) harp.Failure {
-	t.Helper()
-	var f harp.Failure
-	if err := wire.Decode(b, &f); err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
 // value decodes the value of an END.
 func value[T any](t testing.TB, end wire.End) T {
 	t.Helper()
 	var v T
-	if len(end.Failure) > 0 {
-		t.Fatalf("failed: %v", decodeFailure(t, end.Failure).Err())
+	if end.Failure != nil {
+		t.Fatalf("failed: %v", end.Failure)
 	}
-	if err := harp.Value(end.Value).Decode(&v); err != nil {
+	if err := end.Value.Decode(&v); err != nil {
 		t.Fatal(err)
 	}
 	return v
 }
 
-// failure decodes the failure of an END.
+// failure returns the failure of an END.
 func failure(t testing.TB, end wire.End) harp.Failure {
 	t.Helper()
-	if len(end.Failure) == 0 {
-		t.Fatalf("did not fail: %s", harp.Value(end.Value))
+	if end.Failure == nil {
+		t.Fatalf("did not fail: %s", end.Value)
 	}
-	return decodeFailure(t, end.Failure)
+	return harp.FailureOf(end.Failure)
 }
 
 // connect starts an agent that is connected to a dispatcher, and returns the

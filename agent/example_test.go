@@ -9,11 +9,12 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/client"
 	"github.com/harpcaller/harp/transport"
 )
 
 // example runs an agent on an in-memory network and hands a direct caller to use.
-func example(register func(*agent.Agent), use func(context.Context, *harp.Agent)) {
+func example(register func(*agent.Agent), use func(context.Context, *client.Agent)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	network := transport.NewNetwork()
 	l, err := network.Listen("web01:7442", transport.Identity{Fleet: "example", Role: transport.RoleAgent, Name: "web01"})
@@ -26,7 +27,7 @@ func example(register func(*agent.Agent), use func(context.Context, *harp.Agent)
 	go func() { served <- a.Serve(ctx, l) }()
 
 	caller := transport.Identity{Fleet: "example", Role: transport.RoleCaller, Name: "ops"}
-	direct, err := harp.DialAgent(ctx, "web01:7442", harp.Config{Dial: network.Dialer(caller)})
+	direct, err := client.DialAgent(ctx, "web01:7442", client.Config{Dial: network.Dialer(caller)})
 	if err != nil {
 		panic(err)
 	}
@@ -39,7 +40,7 @@ func example(register func(*agent.Agent), use func(context.Context, *harp.Agent)
 }
 
 // call calls a procedure and prints what came of it.
-func call(ctx context.Context, host *harp.Agent, procedure string, args any, opts ...harp.Option) {
+func call(ctx context.Context, host *client.Agent, procedure string, args any, opts ...harp.Option) {
 	c, err := host.Call(ctx, procedure, args, opts...)
 	if err != nil {
 		fmt.Println(err)
@@ -76,7 +77,7 @@ func ExampleHandle() {
 			}
 			return RestartResult{PID: 911}, nil
 		}, agent.MaxExecTime(time.Minute))
-	}, func(ctx context.Context, host *harp.Agent) {
+	}, func(ctx context.Context, host *client.Agent) {
 		call(ctx, host, "service.restart", harp.Args{"service": "nginx"})
 		call(ctx, host, "service.restart", harp.Pos("apache"))
 	})
@@ -101,7 +102,7 @@ func ExampleHandleStream() {
 			}
 			return "done", nil
 		})
-	}, func(ctx context.Context, host *harp.Agent) {
+	}, func(ctx context.Context, host *client.Agent) {
 		c, err := host.Call(ctx, "count", harp.Args{"to": 3})
 		if err != nil {
 			fmt.Println(err)
@@ -128,7 +129,7 @@ func ExampleTimeout() {
 			fmt.Println("on the host:", context.Cause(ctx))
 			return "", context.Cause(ctx)
 		}, agent.Timeout(10*time.Millisecond))
-	}, func(ctx context.Context, host *harp.Agent) {
+	}, func(ctx context.Context, host *client.Agent) {
 		call(ctx, host, "hang", nil)
 	})
 	// Output:
@@ -142,7 +143,7 @@ func ExampleFromContext() {
 			info, _ := agent.FromContext(ctx)
 			return fmt.Sprintf("%s %s, ticket %s", info.Principal.Kind, info.Principal.Name, info.Info), nil
 		})
-	}, func(ctx context.Context, host *harp.Agent) {
+	}, func(ctx context.Context, host *client.Agent) {
 		call(ctx, host, "whoami", nil, harp.Info(map[string]int{"ticket": 812}))
 	})
 	// Output: "caller ops, ticket {\"ticket\":812}"
@@ -153,7 +154,7 @@ func ExampleErrorf() {
 		agent.Handle(a, harp.NewProc[struct{}, string]("disk.check"), func(context.Context, struct{}) (string, error) {
 			return "", agent.Errorf("disk_full", map[string]any{"free": 0}, "no space left on %s", "/var")
 		})
-	}, func(ctx context.Context, host *harp.Agent) {
+	}, func(ctx context.Context, host *client.Agent) {
 		c, err := host.Call(ctx, "disk.check", nil)
 		if err == nil {
 			_, err = c.Get()
@@ -203,7 +204,7 @@ func ExampleMaxExecTime() {
 			<-ctx.Done()
 			return "", context.Cause(ctx)
 		}, agent.MaxExecTime(10*time.Millisecond))
-	}, func(ctx context.Context, host *harp.Agent) {
+	}, func(ctx context.Context, host *client.Agent) {
 		call(ctx, host, "hang", nil, harp.MaxExecTime(time.Hour))
 	})
 	// Output: timed out: true

@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/harpcaller/harp"
-	"github.com/harpcaller/harp/internal/wire"
 )
 
 // The types of failures that are not the procedure's own words.
@@ -23,7 +22,7 @@ const (
 const (
 	maxFaultMessage = 64 << 10
 	maxFaultType    = 256
-	maxFaultData    = wire.MaxResult
+	maxFaultData    = harp.MaxResult
 	cutMark         = " [cut]"
 )
 

@@ -94,14 +94,10 @@ func unwelcome(body []byte) error {
 	if err := wire.Decode(body, &m); err != nil {
 		return err
 	}
-	var f harp.Failure
-	if err := wire.Decode(m.Failure, &f); err != nil {
-		return err
-	}
-	if f.Code == "" {
+	if m.Failure == nil {
 		return fmt.Errorf("%w: no reason given", harp.ErrRefused)
 	}
-	return f.Err()
+	return m.Failure
 }
 
 // errAnother ends a session of a second dispatcher.
@@ -190,7 +186,7 @@ func (s *session) sendProcedures() {
 	var page wire.Procedures
 	size := 0
 	for _, p := range s.agent.catalogue.all() {
-		m := p.message()
+		m := p.doc
 		n := len(wire.Encode(m))
 		if size+n > maxPage || len(page.Procedures) == pageProcedures {
 			s.send(wire.TypeProcedures, page)
@@ -211,7 +207,7 @@ func (s *session) welcome(ctx context.Context) error {
 	}
 	if m.Version != wire.Version {
 		err := fmt.Errorf("%w: this agent speaks version %d of the protocol, the caller %d", harp.ErrRefused, wire.Version, m.Version)
-		s.send(wire.TypeUnwelcome, wire.Unwelcome{Failure: wire.Encode(harp.FailureOf(err))})
+		s.send(wire.TypeUnwelcome, wire.Unwelcome{Failure: err})
 		return err
 	}
 	s.send(wire.TypeWelcome, wire.Welcome{

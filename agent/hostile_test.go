@@ -17,7 +17,7 @@ import (
 func TestHostileFrames(t *testing.T) {
 	good := func(p *peer) wire.Call {
 		req := harp.Request{ID: harp.NewID(), Host: agentID.Name, Procedure: "hang"}
-		return wire.Call{Signed: wire.Signed{Request: req.Encode()}, Attempt: 1, Epoch: p.epoch}
+		return wire.Call{Submission: harp.Submission{Request: req.Encode()}, Attempt: 1, Epoch: p.epoch}
 	}
 	for name, attack := range map[string]func(p *peer){
 		"a CALL that is a text":  func(p *peer) { p.begin(wire.TypeCall, []byte{0xa1, 'x'}) },
@@ -96,7 +96,7 @@ func TestHostileRequests(t *testing.T) {
 			with(good, func(r *harp.Request) { r.Args = harp.Value("\x82\xa4name\xa1x\xa4name\x01") }),    // twice
 			with(good, func(r *harp.Request) { r.Args = harp.Value("\x82\xa4name\xa1x\xc0\xa1y") }),       // a key that is none
 		} {
-			x := s.begin(wire.TypeCall, wire.Encode(wire.Call{Signed: wire.Signed{Request: raw}, Attempt: 1}))
+			x := s.begin(wire.TypeCall, wire.Encode(wire.Call{Submission: harp.Submission{Request: raw}, Attempt: 1}))
 			if f := x.refused(); f.Code != "rejected_invalid" || f.Field == "" || f.Ran != harp.DidNotRun {
 				t.Errorf("request %d: %+v", i, f)
 			}
@@ -150,10 +150,10 @@ func TestHostileGreeting(t *testing.T) {
 		"WELCOME that is none":          {dispatcherID, func(p *peer) { p.say(wire.TypeWelcome, "x") }},
 		"UNWELCOME that is none":        {dispatcherID, func(p *peer) { p.say(wire.TypeUnwelcome, "x") }},
 		"UNWELCOME for what is no reason": {dispatcherID, func(p *peer) {
-			p.say(wire.TypeUnwelcome, wire.Unwelcome{Failure: []byte{0xc1}})
+			p.say(wire.TypeUnwelcome, map[string]any{"failure": 5})
 		}},
 		"UNWELCOME for no reason": {dispatcherID, func(p *peer) {
-			p.say(wire.TypeUnwelcome, wire.Unwelcome{Failure: wire.Encode(harp.Failure{})})
+			p.say(wire.TypeUnwelcome, wire.Unwelcome{})
 		}},
 		"something in place of FORGET": {dispatcherID, func(p *peer) {
 			p.say(wire.TypeWelcome, welcome)

@@ -22,8 +22,8 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	setDefault(&l.MaxAttempts, 1024)
-	setDefault(&l.MaxResult, wire.MaxResult)
-	setDefault(&l.MaxRecord, wire.MaxRecord)
+	setDefault(&l.MaxResult, harp.MaxResult)
+	setDefault(&l.MaxRecord, harp.MaxRecord)
 	setDefault(&l.Grace, 5*time.Second)
 	return l
 }

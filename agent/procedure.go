@@ -188,10 +188,10 @@ func (p *procedure) schemaOf(t reflect.Type) []byte {
 func (p *procedure) check() error {
 	n := p.doc.Name
 	odd := func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }
-	if n == "" || len(n) > wire.MaxProcedureName || !utf8.ValidString(n) || strings.ContainsFunc(n, odd) {
-		return &harp.FieldError{Field: "name", Message: fmt.Sprintf("must be 1 to %d bytes of UTF-8 without spaces", wire.MaxProcedureName)}
+	if n == "" || len(n) > harp.MaxProcedureName || !utf8.ValidString(n) || strings.ContainsFunc(n, odd) {
+		return &harp.FieldError{Field: "name", Message: fmt.Sprintf("must be 1 to %d bytes of UTF-8 without spaces", harp.MaxProcedureName)}
 	}
-	if n := len(wire.Encode(p.message())); n > maxPage {
+	if n := len(wire.Encode(p.doc)); n > maxPage {
 		return &harp.FieldError{Field: "description", Message: fmt.Sprintf("is %d bytes, at most %d", n, maxPage)}
 	}
 	return nil
@@ -200,17 +200,6 @@ func (p *procedure) check() error {
 // broken ends the program that declares what cannot be.
 func (p *procedure) broken(format string, a ...any) {
 	panic(fmt.Sprintf("agent: procedure %q: ", p.doc.Name) + fmt.Sprintf(format, a...))
-}
-
-// message is what a dispatcher is told of the procedure.
-func (p *procedure) message() wire.Procedure {
-	d := p.doc
-	return wire.Procedure{
-		Name: d.Name, Summary: d.Summary, Doc: d.Doc, Params: d.Params,
-		Args: d.Args, Record: d.Record, Result: d.Result,
-		Timeout: int64(d.Timeout), MaxExecTime: int64(d.MaxExecTime),
-		Streams: d.Streams, Idempotent: d.Idempotent, Traits: d.Traits,
-	}
 }
 
 // catalogue is what an agent offers.

@@ -465,7 +465,7 @@ func TestRebootOfWhatWasToStop(t *testing.T) {
 				at.left.wait()
 			}
 			end, _, err := endOf(a.keeper.current(), k)
-			if err != nil || !reflect.DeepEqual(end.Stopped, want) || len(end.Failure) > 0 {
+			if err != nil || !reflect.DeepEqual(end.Stopped, want) || end.Failure != nil {
 				t.Errorf("it ended with %+v, stopped by %+v, %v", end, end.Stopped, err)
 			}
 		})

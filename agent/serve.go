@@ -8,7 +8,7 @@ import (
 )
 
 // Serve is for an agent that is dialled: by its dispatcher, and by callers that do
-// without one (harp.DialAgent), whose jobs nobody keeps. A direct call is cancelled
+// without one (client.DialAgent), whose jobs nobody keeps. A direct call is cancelled
 // when its caller goes away.
 //
 // Serve closes l when ctx ends, and then stops as Connect does. It returns nil

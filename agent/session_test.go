@@ -536,7 +536,7 @@ func dial(t testing.TB, p place, l net.Listener, id transport.Identity, protocol
 	return conn
 }
 
-var longKey = strings.Repeat("k", wire.MaxLabelKey+1)
+var longKey = strings.Repeat("k", harp.MaxLabelKey+1)
 
 func manyLabels(n int) map[string]string {
 	labels := map[string]string{}
@@ -564,11 +564,11 @@ func TestConfig(t *testing.T) {
 		"limits.max_result ":   func(c *agent.Config) { c.Limits.MaxResult = wire.MaxMessage + 1 },
 		"limits.max_record ":   func(c *agent.Config) { c.Limits.MaxRecord = wire.MaxMessage + 1 },
 		"limits.max_attempts ": func(c *agent.Config) { c.Limits.MaxAttempts = 1<<20 + 1 },
-		"name  ":               func(c *agent.Config) { c.Name, c.TLS.Certificates = strings.Repeat("x", wire.MaxHostName+1), nil },
+		"name  ":               func(c *agent.Config) { c.Name, c.TLS.Certificates = strings.Repeat("x", harp.MaxHostName+1), nil },
 		"name   ":              func(c *agent.Config) { c.Name, c.TLS.Certificates = "web\xff", nil },
 		"tls ":                 func(c *agent.Config) { c.TLS.Certificates = []tls.Certificate{{Certificate: [][]byte{[]byte("none")}}} },
-		"labels":               func(c *agent.Config) { c.Labels = manyLabels(wire.MaxLabels + 1) },
-		"label k":              func(c *agent.Config) { c.Labels = map[string]string{"k": strings.Repeat("v", wire.MaxLabelValue+1)} },
+		"labels":               func(c *agent.Config) { c.Labels = manyLabels(harp.MaxLabels + 1) },
+		"label k":              func(c *agent.Config) { c.Labels = map[string]string{"k": strings.Repeat("v", harp.MaxLabelValue+1)} },
 		"label k\xff":          func(c *agent.Config) { c.Labels = map[string]string{"k\xff": "v"} },
 		"label l":              func(c *agent.Config) { c.Labels = map[string]string{"l": "v\xff"} },
 		"label " + longKey:     func(c *agent.Config) { c.Labels = map[string]string{longKey: "v"} },
@@ -595,13 +595,13 @@ func TestConfig(t *testing.T) {
 		}
 	}
 	most := func(c *agent.Config) {
-		c.Labels = manyLabels(wire.MaxLabels - 1)
-		c.Labels[longKey[1:]] = strings.Repeat("v", wire.MaxLabelValue)
+		c.Labels = manyLabels(harp.MaxLabels - 1)
+		c.Labels[longKey[1:]] = strings.Repeat("v", harp.MaxLabelValue)
 	}
 	if err := newAgent(t, p, most).Connect(over, "127.0.0.1"); err != nil {
 		t.Errorf("with as many and as long labels as there may be: %v", err)
 	}
-	long := func(c *agent.Config) { c.Name, c.TLS.Certificates = strings.Repeat("x", wire.MaxHostName), nil }
+	long := func(c *agent.Config) { c.Name, c.TLS.Certificates = strings.Repeat("x", harp.MaxHostName), nil }
 	if err := newAgent(t, p, long).Connect(over, "127.0.0.1"); err != nil {
 		t.Errorf("with as long a name as there may be: %v", err)
 	}

@@ -249,7 +249,7 @@ func (s *soak) hear(j *soakJob, typ transport.Type, body []byte) *wire.Ack {
 		j.gone = m.Gone
 		if n := int64(0); m.Gone && !j.crashed && s.runs[j.id] > 0 {
 			s.t.Errorf("job %s is gone", j.id)
-		} else if !m.Gone && len(m.Failure) == 0 && harp.Value(m.Value).Decode(&n) == nil && n < j.last {
+		} else if !m.Gone && m.Failure == nil && m.Value.Decode(&n) == nil && n < j.last {
 			s.t.Errorf("returned %d after %d", n, j.last)
 		}
 		j.ended = true

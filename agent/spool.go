@@ -283,10 +283,10 @@ func (l *lacks) dropped(n int64) int64 {
 
 // bare is END without its value, which fits whatever else there is no room for.
 func bare(end wire.End) wire.End {
-	var f harp.Failure
-	if len(end.Failure) > 0 && wire.Decode(end.Failure, &f) == nil {
+	if end.Failure != nil {
+		f := harp.FailureOf(end.Failure)
 		f.Message, f.Type, f.Data = cut(f.Message, 200), cut(f.Type, 100), nil
-		end.Failure = wire.Encode(f)
+		end.Failure = f.Err()
 	}
 	end.Value, end.Dropped = nil, true
 	return end

@@ -79,7 +79,7 @@ func TestCancel(t *testing.T) {
 		if end.Stopped == nil || end.Stopped.Cause != wire.CauseCancel {
 			t.Errorf("END %+v", end)
 		}
-		if len(end.Failure) > 0 || len(end.Value) > 0 {
+		if end.Failure != nil || len(end.Value) > 0 {
 			t.Errorf("the procedure said no more than why it stopped: %+v", end)
 		}
 		if cause := <-causes; !errors.Is(cause, harp.ErrCancelled) {

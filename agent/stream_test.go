@@ -141,19 +141,19 @@ func TestLargeRecord(t *testing.T) {
 		a := newAgent(t, p)
 		agent.HandleStream(a, harp.NewStreamProc[none, any, string]("large"), func(_ context.Context, _ none, emit func(any) error) (string, error) {
 			var e *harp.FieldError
-			err := emit(make([]byte, wire.MaxRecord))
+			err := emit(make([]byte, harp.MaxRecord))
 			if !errors.Is(err, harp.ErrInvalid) || !errors.As(err, &e) || e.Field != "record" {
 				t.Errorf("too large: %v", err)
 			}
 			if err := emit(make(chan int)); !errors.Is(err, harp.ErrInvalid) || !errors.As(err, &e) || e.Field != "record" {
 				t.Errorf("a channel: %v", err)
 			}
-			return "went on", emit(make([]byte, wire.MaxRecord-3))
+			return "went on", emit(make([]byte, harp.MaxRecord-3))
 		})
 		d, _, _ := connect(t, p, a)
 		end, records := d.call("large", nil, func(c *wire.Call, _ *harp.Request) { c.Window = 1 }).accepted().ended()
 		if value[string](t, end) != "went on" || len(records) != 1 {
-			t.Errorf("%d records, %s", len(records), harp.Value(end.Value))
+			t.Errorf("%d records, %s", len(records), end.Value)
 		}
 	})
 }

@@ -57,7 +57,7 @@ func (d *Dispatcher) admit(ctx context.Context, req harp.Request, now time.Time)
 		return store.Job{}, &harp.FieldError{Field: "id", Message: "its time is more than an hour ahead of the dispatcher's clock"}
 	}
 	for _, need := range req.Needs {
-		if need == wire.NeedDryRun {
+		if need == harp.NeedDryRun {
 			continue // its agent must know the word: the dispatcher only hands it on
 		}
 		return store.Job{}, harp.NewFailure("refused", "needs "+need+", which this dispatcher does not know").Err()

@@ -195,10 +195,9 @@ func (a *attempt) call(sub harp.Submission) (err error) {
 		}
 	}
 	c := wire.Call{
-		Signed:  wire.Signed{Request: sub.Request, Signature: sub.Signature, KeyID: sub.KeyID},
+		Submission: sub, Principal: j.Principal,
 		Attempt: int64(j.Attempt), Fence: int64(j.Fence), Epoch: int64(a.s.epoch),
 		Timeout: int64(j.Timeout), MaxExecTime: int64(j.MaxExecTime), Window: min(a.s.d.window(), firstWindow),
-		Principal: wire.Principal{Kind: j.Principal.Kind, Name: j.Principal.Name, Auth: j.Principal.Auth},
 	}
 	if !j.Expires.IsZero() {
 		c.Left = max(1, int64(j.Expires.Sub(a.s.d.now())))
@@ -239,7 +238,7 @@ func (a *attempt) resume(row *store.Job) error {
 
 // wantedCancel is what the agent is to be told.
 func (a *attempt) wantedCancel() wire.Cancel {
-	return wire.Cancel{By: wire.Principal{Kind: a.wanted.Kind, Name: a.wanted.Name, Auth: a.wanted.Auth}, Now: a.now}
+	return wire.Cancel{By: *a.wanted, Now: a.now}
 }
 
 // cancel tells the agent as soon as it knows of the attempt: once, and once more when it

@@ -66,12 +66,12 @@ func TestWhatCannotBeSaidOfAJobEndsTheSession(t *testing.T) {
 		"ACCEPTED that cannot be read":      {wire.TypeAccepted, bad, false},
 		"STOPPING that cannot be read":      {wire.TypeStopping, bad, true},
 		"REFUSED that cannot be read":       {wire.TypeRefused, bad, false},
-		"REFUSED for what cannot be read":   {wire.TypeRefused, wire.Encode(wire.Refused{Failure: bad}), false},
-		"REFUSED with data that are none":   {wire.TypeRefused, wire.Encode(wire.Refused{Failure: wire.Encode(harp.Failure{Data: bad})}), false},
+		"REFUSED for what cannot be read":   {wire.TypeRefused, wire.Encode(map[string]any{"failure": 5}), false},
+		"REFUSED with data that are none":   {wire.TypeRefused, wire.Encode(map[string]any{"failure": harp.Failure{Code: "rejected", Data: bad}}), false},
 		"NOT_NOW that cannot be read":       {wire.TypeNotNow, bad, false},
 		"END that cannot be read":           {wire.TypeEnd, bad, true},
 		"END with a value that is none":     {wire.TypeEnd, wire.Encode(wire.End{Value: bad}), true},
-		"END with a failure that is none":   {wire.TypeEnd, wire.Encode(wire.End{Failure: bad}), true},
+		"END with a failure that is none":   {wire.TypeEnd, wire.Encode(map[string]any{"failure": 5}), true},
 		"RECORDS that cannot be read":       {wire.TypeRecords, bad, true},
 		"RECORDS from before the first":     {wire.TypeRecords, wire.Encode(wire.Records{First: -1, Records: one}), true},
 		"RECORDS without a record":          {wire.TypeRecords, wire.Encode(wire.Records{}), true},
@@ -136,7 +136,7 @@ func TestAStartOfAnEarlierSessionIsNotTakenBack(t *testing.T) {
 	for name, say := range map[string]func(t *testing.T, m told){
 		"NOT_NOW": func(t *testing.T, m told) { m.say(t, wire.TypeNotNow, true, wire.NotNow{Reason: wire.NotNowBusy}) },
 		"REFUSED": func(t *testing.T, m told) {
-			m.say(t, wire.TypeRefused, true, wire.Refused{Failure: wire.Encode(harp.NewFailure("rejected", "no"))})
+			m.say(t, wire.TypeRefused, true, wire.Refused{Failure: harp.NewFailure("rejected", "no").Err()})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -215,7 +215,6 @@ func TestAnEndWithoutSpaceIsAskedForAgain(t *testing.T) {
 		if s := i.status(t); s.State != harp.StateRunning || agent.tr.Err() != nil {
 			t.Errorf("it is %s, and the session ended with %v", s.State, agent.tr.Err())
 		}
-		expectUnsaid(t, m) // or the agent would forget it
 		agent.tr.Close(nil)
 		synctest.Wait()
 		time.Sleep(10 * time.Millisecond)
@@ -280,7 +279,7 @@ func TestWhoWaitsIsGivenTheValueOfTheLastAttempt(t *testing.T) {
 			result <- r
 		}()
 		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
-		m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}, Failure: wire.Encode(harp.NewFailure("oops", "no"))})
+		m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}, Failure: harp.NewFailure("oops", "no").Err()})
 		m.expectAck(t)
 		agent.tr.Close(nil)
 		if s := i.status(t); s.State != harp.StateQueued {

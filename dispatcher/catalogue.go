@@ -4,13 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 	"weak"
 
 	"github.com/harpcaller/harp"
@@ -131,9 +129,7 @@ func (s *session) expectProcedures(ctx context.Context) (docs []harp.ProcedureDo
 		if err := s.expect(ctx, wire.TypeProcedures, &page); err != nil {
 			return nil, err
 		}
-		for _, p := range page.Procedures {
-			docs = append(docs, procedureDoc(p))
-		}
+		docs = append(docs, page.Procedures...)
 		if page.Last {
 			return docs, nil
 		}
@@ -151,9 +147,7 @@ func (s *session) hearProcedures(ctx context.Context, f transport.Frame) error {
 		if err := wire.Decode(f.Body, &page); err != nil {
 			return err
 		}
-		for _, p := range page.Procedures {
-			docs = append(docs, procedureDoc(p))
-		}
+		docs = append(docs, page.Procedures...)
 		if page.Last {
 			return s.recordNews(ctx, s.host.stored().Facts, docs)
 		}
@@ -161,14 +155,5 @@ func (s *session) hearProcedures(ctx context.Context, f transport.Frame) error {
 		if f, err = s.control.Receive(ctx); err != nil {
 			return err
 		}
-	}
-}
-
-func procedureDoc(p wire.Procedure) harp.ProcedureDoc {
-	return harp.ProcedureDoc{
-		Name: p.Name, Summary: p.Summary, Doc: p.Doc, Params: p.Params,
-		Args: json.RawMessage(p.Args), Record: json.RawMessage(p.Record), Result: json.RawMessage(p.Result),
-		Timeout: time.Duration(p.Timeout), MaxExecTime: time.Duration(p.MaxExecTime),
-		Streams: p.Streams, Idempotent: p.Idempotent, Traits: p.Traits,
 	}
 }

@@ -88,7 +88,7 @@ func TestAPauseEndsThoughTheClockIsSetBack(t *testing.T) {
 		must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil, harp.Retry(policy)))
 		m := expectCall(t, asked)
 		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
-		m.say(t, wire.TypeEnd, true, wire.End{Failure: wire.Encode(harp.NewFailure("remote", "no"))})
+		m.say(t, wire.TypeEnd, true, wire.End{Failure: harp.NewFailure("remote", "no").Err()})
 		m.expectAck(t)
 		clock.set(-24 * time.Hour)
 		time.Sleep(1100 * time.Millisecond)

@@ -305,7 +305,7 @@ func (d *Dispatcher) serveConn(ctx context.Context, conn *transport.Conn) {
 		who := harp.Principal{Kind: string(peer.Identity.Role), Name: peer.Identity.Name, Auth: "certificate"}
 		s := d.service(who)
 		s.far = true
-		err = harp.ServeCaller(ctx, conn, s, harp.ServeConfig{Heartbeat: d.cfg.Heartbeat, Logger: d.log})
+		err = ServeCaller(ctx, conn, s, CallerConfig{Heartbeat: d.cfg.Heartbeat, Logger: d.log})
 	}
 	if err != nil && ctx.Err() == nil {
 		d.log.Debug("session ended", "peer", peer.Identity.String(), "addr", peer.Addr, "protocol", peer.Protocol, "err", err)

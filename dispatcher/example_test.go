@@ -13,6 +13,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/client"
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/store/badger"
 	"github.com/harpcaller/harp/store/memory"
@@ -94,7 +95,7 @@ func ExampleDispatcher_Serve() {
 		fmt.Println(err)
 		return
 	}
-	caller, err := harp.Dial(ctx, l.Addr().String(), harp.Config{TLS: callerTLS})
+	caller, err := client.Dial(ctx, l.Addr().String(), client.Config{TLS: callerTLS})
 	if err != nil {
 		fmt.Println(err)
 		return

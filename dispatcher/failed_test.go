@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/client"
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/memory"
@@ -28,7 +29,7 @@ func TestServeGoesOnAfterAFailedCommit(t *testing.T) {
 		go func() { served <- d.Serve(context.WithoutCancel(t.Context()), l, tc) }()
 
 		addr, ctls, dial := n.dial("dispatcher", "tester", transport.RoleCaller)
-		far := must[*harp.Caller](t)(harp.Dial(t.Context(), addr, harp.Config{TLS: ctls, Dial: dial}))
+		far := must[*harp.Caller](t)(client.Dial(t.Context(), addr, client.Config{TLS: ctls, Dial: dial}))
 		defer far.Close()
 		near := d.Caller()
 		defer near.Close()

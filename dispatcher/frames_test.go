@@ -49,7 +49,7 @@ func TestCallSaysWhatWasGranted(t *testing.T) {
 			t.Errorf("it has %v left", time.Duration(c.Left))
 		}
 		s := i.status(t)
-		if want := (wire.Principal{Kind: s.Principal.Kind, Name: s.Principal.Name, Auth: s.Principal.Auth}); c.Principal != want || want.Kind == "" {
+		if want := s.Principal; c.Principal != want || want.Kind == "" {
 			t.Errorf("it is told that %+v calls, want %+v", c.Principal, want)
 		}
 		if req, err := harp.DecodeRequest(c.Request); err != nil || req.ID != i.job.ID() {
@@ -259,7 +259,7 @@ func TestAnExitCodeIsGiven(t *testing.T) {
 		code := int64(3)
 		f := harp.NewFailure("exit", "exit status 3")
 		f.ExitCode = &code
-		m.say(t, wire.TypeEnd, true, wire.End{Failure: wire.Encode(f)})
+		m.say(t, wire.TypeEnd, true, wire.End{Failure: f.Err()})
 		m.expectAck(t)
 		for range 2 {
 			if r := must[harp.Result](t)(i.job.Wait(t.Context())); r.State != harp.StateFailed || r.ExitCode == nil || *r.ExitCode != 3 {

@@ -35,7 +35,7 @@ func greeting() []transport.Frame {
 	return []transport.Frame{
 		{Type: wire.TypeHello, Body: wire.Encode(wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"})},
 		{Type: wire.TypeFacts, Body: wire.Encode(wire.Facts{})},
-		{Type: wire.TypeProcedures, Body: wire.Encode(wire.Procedures{Procedures: []wire.Procedure{{Name: "work"}}, Last: true})},
+		{Type: wire.TypeProcedures, Body: wire.Encode(wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: "work"}}, Last: true})},
 		{Type: wire.TypeHeld, Body: wire.Encode(wire.Held{Last: true})},
 		{Type: wire.TypeReady, Body: wire.Encode(wire.Ready{})},
 	}
@@ -179,12 +179,12 @@ func TestAnAgentSaysAnewWhatItOffersAndKnows(t *testing.T) {
 		if h := must[harp.HostStatus](t)(sys.caller.Hosts().Get(t.Context(), "web01")); h.Facts.String() != `{"os":"plan9"}` || !slices.Equal(sys.procedures(t), []string{"work"}) {
 			t.Errorf("it is %+v, and offers %v", h, sys.procedures(t))
 		}
-		a.say(t, wire.TypeProcedures, wire.Procedures{Procedures: []wire.Procedure{{Name: "rest"}}})
+		a.say(t, wire.TypeProcedures, wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: "rest"}}})
 		synctest.Wait()
 		if got := sys.procedures(t); !slices.Equal(got, []string{"work"}) {
 			t.Errorf("amid a new list it offers %v", got)
 		}
-		a.say(t, wire.TypeProcedures, wire.Procedures{Procedures: []wire.Procedure{{Name: "play"}}})
+		a.say(t, wire.TypeProcedures, wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: "play"}}})
 		a.say(t, wire.TypeProcedures, wire.Procedures{Last: true})
 		synctest.Wait()
 		h := must[harp.HostStatus](t)(sys.caller.Hosts().Get(t.Context(), "web01"))
@@ -196,7 +196,7 @@ func TestAnAgentSaysAnewWhatItOffersAndKnows(t *testing.T) {
 		}
 		must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "play", nil))
 		expectCall(t, asked)
-		a.say(t, wire.TypeProcedures, wire.Procedures{Procedures: []wire.Procedure{{Name: "never"}}})
+		a.say(t, wire.TypeProcedures, wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: "never"}}})
 		a.say(t, wire.TypeReady, wire.Ready{})
 		<-a.tr.Done() // what is amid a list is another page
 		synctest.Wait()

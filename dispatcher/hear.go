@@ -93,10 +93,10 @@ func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err e
 			return true, err
 		}
 		e := a.s.d.event(&a.job, store.Refused)
-		if e.Failure, err = failure(m.Failure); err == nil {
-			err = a.notStarted(ctx, e)
+		if e.Failure = harp.FailureOf(m.Failure); e.Failure.IsZero() {
+			return true, fmt.Errorf("refused without an error: %w", transport.ErrProtocol)
 		}
-		return true, err
+		return true, a.notStarted(ctx, e)
 	case wire.TypeNotNow:
 		return true, a.notNow(ctx, f.Body)
 	}
@@ -239,7 +239,7 @@ func (a *attempt) store(ctx context.Context, m wire.Records) error {
 	}
 	for i, r := range m.Records {
 		var err error
-		if in.Records[i], err = record(r); err != nil {
+		if in.Records[i], err = r.Numbered(0, 0); err != nil {
 			return err
 		}
 	}
@@ -295,15 +295,9 @@ func (a *attempt) end(ctx context.Context, body []byte) error {
 		return a.ackEnd(m.Records)
 	}
 	e := a.s.d.event(&a.job, store.End)
-	e.RanFor, e.Value, e.Dropped = time.Duration(max(m.RanFor, 0)), m.Value, m.Dropped
+	e.RanFor, e.Value, e.Dropped, e.Failure = time.Duration(max(m.RanFor, 0)), m.Value, m.Dropped, harp.FailureOf(m.Failure)
 	var err error
 	if e.Stopping, err = stopping(m.Stopped); err == nil {
-		err = e.Value.Validate()
-	}
-	if err == nil && len(m.Failure) > 0 {
-		e.Failure, err = failure(m.Failure)
-	}
-	if err == nil {
 		err = a.apply(ctx, e)
 	}
 	if err != nil {
@@ -358,25 +352,4 @@ func stopping(m *wire.Stopping) (*store.Stopping, error) {
 		return nil, fmt.Errorf("stopped without a cause: %w", transport.ErrProtocol)
 	}
 	return &store.Stopping{Cause: m.Cause, Since: time.Unix(0, m.Since).UTC(), Limit: time.Duration(m.Limit)}, nil
-}
-
-func failure(b []byte) (harp.Failure, error) {
-	var f harp.Failure
-	err := wire.Decode(b, &f)
-	if err == nil {
-		err = f.Data.Validate()
-	}
-	return f, err
-}
-
-func record(r wire.Record) (harp.Record, error) {
-	kind := harp.RecordKind(r.Kind)
-	if kind == "" {
-		kind = harp.KindData
-	}
-	v := harp.Value(r.Value)
-	return harp.Record{
-		Time: time.Unix(0, r.Time).UTC(), Kind: kind, Value: v,
-		Partial: r.Partial, Truncated: uint64(max(r.Truncated, 0)),
-	}, v.Validate()
 }

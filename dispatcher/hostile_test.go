@@ -135,9 +135,9 @@ func hostileBodies() [][]byte {
 		{0xc9, 0x7f, 0xff, 0xff, 0xff}, // ext32
 		deep,
 		make([]byte, 5<<20), // longer than any SUBMIT
-		wire.Encode(wire.Signed{Request: deep}),
-		wire.Encode(wire.Signed{Request: []byte{0xc1}}),
-		wire.Encode(wire.Signed{Request: wire.Encode(wire.Request{Version: 99})}),
+		wire.Encode(harp.Submission{Request: deep}),
+		wire.Encode(harp.Submission{Request: []byte{0xc1}}),
+		wire.Encode(harp.Submission{Request: wire.Encode(map[string]any{"v": 99})}),
 	}
 }
 
@@ -175,7 +175,7 @@ func TestAStartIsNotTakenBack(t *testing.T) {
 			synctest.Wait()
 			body := any(wire.NotNow{Reason: wire.NotNowBusy})
 			if word == wire.TypeRefused {
-				body = wire.Refused{Failure: wire.Encode(harp.NewFailure("rejected", "no"))}
+				body = wire.Refused{Failure: harp.NewFailure("rejected", "no").Err()}
 			}
 			m.say(t, word, true, body)
 			<-agent.tr.Done()

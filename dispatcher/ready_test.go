@@ -117,7 +117,7 @@ func TestNewsOnAFullDiskKeepTheSession(t *testing.T) {
 		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 		synctest.Wait()
 		disk.SetSpace(store.SpaceCritical)
-		agent.say(t, wire.TypeProcedures, wire.Procedures{Procedures: []wire.Procedure{{Name: "other"}, {Name: "work"}}, Last: true})
+		agent.say(t, wire.TypeProcedures, wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: "other"}, {Name: "work"}}, Last: true})
 		agent.say(t, wire.TypeFacts, wire.Facts{Facts: wire.Encode(map[string]int64{"cores": 2})})
 		time.Sleep(5 * time.Second)
 		if err := agent.tr.Err(); err != nil {

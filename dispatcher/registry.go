@@ -152,7 +152,7 @@ func checkHosts(specs []HostSpec) error {
 		switch {
 		case s.Name == "":
 			return &harp.FieldError{Field: field + ".name", Message: "must not be empty"}
-		case len(s.Name) > wire.MaxHostName:
+		case len(s.Name) > harp.MaxHostName:
 			return &harp.FieldError{Field: field + ".name", Message: "is too long"}
 		case seen[s.Name]:
 			return &harp.FieldError{Field: field + ".name", Message: s.Name + " is there twice"}

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/client"
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/transport"
 )
@@ -15,7 +16,7 @@ import (
 func lostOnce(t *testing.T, sys *system, operation func(far *harp.Caller) error, meanwhile func()) {
 	t.Helper()
 	addr, tc, dial := sys.net.dial("dispatcher", "operator", transport.RoleCaller)
-	far := must[*harp.Caller](t)(harp.Dial(t.Context(), addr, harp.Config{TLS: tc, Dial: dial}))
+	far := must[*harp.Caller](t)(client.Dial(t.Context(), addr, client.Config{TLS: tc, Dial: dial}))
 	defer far.Close()
 	synctest.Wait()
 	from := transport.Identity{Fleet: fleet, Role: transport.RoleDispatcher, Name: "dispatcher"}

@@ -84,8 +84,7 @@ func (s *session) greet(ctx context.Context) (err error) {
 		return err
 	}
 	if err := s.admit(ctx); err != nil {
-		failure := harp.FailureOf(err)
-		_ = s.control.Send(transport.Frame{Type: wire.TypeUnwelcome, Body: wire.Encode(wire.Unwelcome{Failure: wire.Encode(failure)})}) // it is refused in any case
+		_ = s.control.Send(transport.Frame{Type: wire.TypeUnwelcome, Body: wire.Encode(wire.Unwelcome{Failure: err})}) // it is refused in any case
 		return err
 	}
 	if err := s.open(ctx); err != nil {

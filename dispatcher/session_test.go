@@ -49,10 +49,12 @@ func (s *system) greetRaw(ctx context.Context, hello wire.Hello, held ...wire.He
 	if f.Type == wire.TypeUnwelcome {
 		var m wire.Unwelcome
 		var no unwelcomeError
-		return nil, errors.Join(wire.Decode(f.Body, &m), wire.Decode(m.Failure, &no.Failure), no)
+		err := wire.Decode(f.Body, &m)
+		no.Failure = harp.FailureOf(m.Failure)
+		return nil, errors.Join(err, no)
 	}
 	a.say(s.t, wire.TypeFacts, wire.Facts{})
-	a.say(s.t, wire.TypeProcedures, wire.Procedures{Procedures: []wire.Procedure{{Name: "work"}}, Last: true})
+	a.say(s.t, wire.TypeProcedures, wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: "work"}}, Last: true})
 	a.say(s.t, wire.TypeHeld, wire.Held{Attempts: held, Last: true})
 	forget, err := a.control.Receive(ctx)
 	if err != nil {
@@ -203,7 +205,7 @@ func TestWhatTheAgentRefusesIsRejected(t *testing.T) {
 		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
 		go agent.tr.Serve(context.WithoutCancel(t.Context()), func(_ context.Context, x *transport.Exchange, _ transport.Frame) { //nolint:errcheck // it ends with the test
 			no := harp.NewFailure("rejected_denied", "not from you")
-			_ = x.Send(wire.TypeRefused, true, wire.Encode(wire.Refused{Failure: wire.Encode(no)}))
+			_ = x.Send(wire.TypeRefused, true, wire.Encode(wire.Refused{Failure: no.Err()}))
 		})
 		sys.online.wait("web01")
 		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))

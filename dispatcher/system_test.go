@@ -11,6 +11,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/client"
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/memory"
@@ -97,7 +98,7 @@ func (s *system) newCaller() *harp.Caller {
 	if s.wiring != embedded {
 		addr, tc, dial := s.net.dial("dispatcher", "tester", transport.RoleCaller)
 		var err error
-		if c, err = harp.Dial(s.t.Context(), addr, harp.Config{TLS: tc, Dial: dial}); err != nil {
+		if c, err = client.Dial(s.t.Context(), addr, client.Config{TLS: tc, Dial: dial}); err != nil {
 			s.t.Fatal(err)
 		}
 	}

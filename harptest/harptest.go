@@ -24,6 +24,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/client"
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/store/memory"
 	"github.com/harpcaller/harp/transport"
@@ -47,7 +48,7 @@ type Options struct {
 	Dispatcher dispatcher.Config
 
 	// Caller is the configuration of [System.Caller].
-	Caller harp.Config
+	Caller client.Config
 
 	// Logger gets what dispatcher, agents and caller log where their own
 	// configuration has none. Default: the test's log, from warnings on.
@@ -147,7 +148,7 @@ func (s *System) dial() {
 		cfg.Logger = s.log
 	}
 	cfg.Dial = s.dialer(callerID)
-	c, err := harp.Dial(s.t.Context(), address, cfg)
+	c, err := client.Dial(s.t.Context(), address, cfg)
 	if err != nil {
 		s.t.Fatal("harptest: ", err)
 	}

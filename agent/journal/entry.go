@@ -55,7 +55,7 @@ const (
 
 const (
 	magic   = "harp journal"
-	version = 1
+	version = 2
 )
 
 // entry is one of any kind; each has its own of the fields.

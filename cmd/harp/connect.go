@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/client"
 	"github.com/harpcaller/harp/cmd/harp/internal/contexts"
 	"github.com/harpcaller/harp/transport"
 )
@@ -77,7 +78,7 @@ func dial(ctx context.Context, to contexts.Context) (*harp.Caller, error) {
 	if err != nil {
 		return nil, invalid("context", "%s", err)
 	}
-	return harp.Dial(ctx, to.Addr, harp.Config{TLS: tc, RetryFor: retryFor, Logger: quiet})
+	return client.Dial(ctx, to.Addr, client.Config{TLS: tc, RetryFor: retryFor, Logger: quiet})
 }
 
 // withCaller runs fn with a connection to the dispatcher.

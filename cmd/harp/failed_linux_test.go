@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/client"
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/devca"
 )
@@ -95,7 +96,7 @@ func TestTheDispatcherEndsWhenACommitFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := startDispatcher(t, file)
-	caller, err := harp.Dial(t.Context(), first.addr, harp.Config{TLS: tc, RetryFor: 1})
+	caller, err := client.Dial(t.Context(), first.addr, client.Config{TLS: tc, RetryFor: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func TestTheDispatcherEndsWhenACommitFails(t *testing.T) {
 	}
 
 	second := startDispatcher(t, file)
-	if caller, err = harp.Dial(t.Context(), second.addr, harp.Config{TLS: tc}); err != nil {
+	if caller, err = client.Dial(t.Context(), second.addr, client.Config{TLS: tc}); err != nil {
 		t.Fatal(err)
 	}
 	defer caller.Close()

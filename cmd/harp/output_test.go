@@ -72,8 +72,8 @@ func TestCallAsJSON(t *testing.T) {
 		t.Fatalf("%q is not one line of JSON: %v", got.stdout, err)
 	}
 	for _, name := range []string{
-		"v", "id", "host", "procedure", "args", "info", "queue", "state", "reason", "started",
-		"submit_time", "start_time", "end_time", "attempt", "records", "labels", "error", "value",
+		"v", "id", "host", "procedure", "args", "state", "started",
+		"submit_time", "start_time", "end_time", "attempt", "records", "principal", "value",
 	} {
 		if _, ok := job[name]; !ok {
 			t.Errorf("%s is missing in %s", name, got.stdout)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/client"
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/devca"
 )
@@ -71,7 +72,7 @@ func run(ctx context.Context, say func(format string, a ...any)) (err error) {
 	if err != nil {
 		return err
 	}
-	web01, err := harp.DialAgent(ctx, addr, harp.Config{TLS: callerTLS})
+	web01, err := client.DialAgent(ctx, addr, client.Config{TLS: callerTLS})
 	if err != nil {
 		return err
 	}
@@ -86,7 +87,7 @@ func run(ctx context.Context, say func(format string, a ...any)) (err error) {
 }
 
 // call calls the procedure. ctx is that of the call: ending it stops the procedure.
-func call(ctx context.Context, web01 *harp.Agent, n int, say func(format string, a ...any)) error {
+func call(ctx context.Context, web01 *client.Agent, n int, say func(format string, a ...any)) error {
 	c, err := web01.Call(ctx, Divisors.Name, Args{Of: n})
 	if err != nil {
 		return err

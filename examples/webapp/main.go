@@ -24,7 +24,7 @@ import (
 )
 
 // newHandler is the web part. It needs a Caller only: whether the dispatcher is in
-// this process or elsewhere (harp.Dial) makes no difference.
+// this process or elsewhere (client.Dial) makes no difference.
 func newHandler(caller *harp.Caller) http.Handler {
 	app := &app{caller}
 	mux := http.NewServeMux()

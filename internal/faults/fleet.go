@@ -18,6 +18,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/journal"
+	"github.com/harpcaller/harp/client"
 	"github.com/harpcaller/harp/internal/faults/actor"
 	"github.com/harpcaller/harp/internal/faults/history"
 	"github.com/harpcaller/harp/internal/faults/witness"
@@ -191,7 +192,7 @@ func (f *Fleet) Dial(ctx context.Context, name string) (*harp.Caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return harp.Dial(ctx, f.Addr, harp.Config{TLS: tc, RetryFor: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	return client.Dial(ctx, f.Addr, client.Config{TLS: tc, RetryFor: time.Minute, Logger: slog.New(slog.DiscardHandler)})
 }
 
 // TLS is the certificate of somebody.

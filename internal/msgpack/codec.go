@@ -22,9 +22,10 @@ type Codec struct {
 	// Custom returns how a type is encoded or decoded that has a way of its own. Where a
 	// function is nil, the type is encoded or decoded by what it is made of. Custom may be nil.
 	Custom func(reflect.Type) (EncodeFunc, DecodeFunc)
-	// Text says that strings are UTF-8 on the wire: U+FFFD is written in place of what is
-	// not, and what is not is refused.
-	Text bool
+	// Message says that what is encoded is a message or a row of harp's own and not a user's
+	// value. Strings are UTF-8: U+FFFD is written in place of what is not, and what is not is
+	// refused. A time is an integer, as [Nanos] makes it.
+	Message bool
 
 	plans atomic.Pointer[map[reflect.Type]*plan] // replaced when there are more; few types are met
 
@@ -36,8 +37,7 @@ type Codec struct {
 // EncodeFunc appends the encoding of v, which can be addressed but must not be changed, to b.
 type EncodeFunc func(b []byte, v reflect.Value) ([]byte, error)
 
-// DecodeFunc decodes a value, other than nil, into v, which can be set. The bytes are the
-// decoder's caller's.
+// DecodeFunc decodes a value, other than nil, into v, which can be set. It may keep the bytes.
 type DecodeFunc func(raw []byte, v reflect.Value) error
 
 // maxElements is how many values a list or map that is decoded may hold, all together.

@@ -68,6 +68,11 @@ type (
 	NotInline struct{ Q int }
 )
 
+// zeroer is a type whose pointer alone knows whether it is zero.
+type zeroer string
+
+func (z *zeroer) IsZero() bool { return *z == "" }
+
 var yes = true
 
 var full = every{
@@ -122,7 +127,15 @@ func TestEncodeAsLibrary(t *testing.T) {
 			A int `msgpack:"a,omitempty"`
 		} `msgpack:"empty,omitempty"`
 	}
+	type maybe struct {
+		At  *time.Time `msgpack:"at,omitempty"`
+		Tag *zeroer    `msgpack:"tag,omitempty"`
+		Any any        `msgpack:"any,omitempty"`
+	}
 	values := []any{
+		maybe{},
+		maybe{At: new(time.Time), Tag: new(zeroer), Any: new(time.Time)},
+		maybe{At: new(time.Unix(1, 0)), Tag: new(zeroer("x")), Any: new(time.Unix(1, 0))},
 		full,
 		&full,
 		every{},
@@ -326,10 +339,10 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// TestText checks that a codec of text writes no string that is not UTF-8, and does not take
+// TestMessageText checks that a codec of messages writes no string that is not UTF-8, and does not take
 // one that comes as bytes.
-func TestText(t *testing.T) {
-	text := msgpack.Codec{Text: true}
+func TestMessageText(t *testing.T) {
+	text := msgpack.Codec{Message: true}
 	b, err := text.Append(nil, map[string]any{"a\xff": []string{"b\xff"}})
 	if err != nil || string(b) != "\x81\xa4a\ufffd\x91\xa4b\ufffd" {
 		t.Errorf("%q, %v", b, err)
@@ -340,6 +353,43 @@ func TestText(t *testing.T) {
 	}
 	if err := codec.Decode([]byte("\xc4\x02a\xff"), &s); err != nil || s != "a\xff" {
 		t.Errorf("%q, %v", s, err)
+	}
+}
+
+// TestMessageTimes checks that times are integers in messages, none for the zero time, and
+// the last that can be said for what is beyond it.
+func TestMessageTimes(t *testing.T) {
+	type stamped struct {
+		At    time.Time `msgpack:"at"`
+		Maybe time.Time `msgpack:"maybe,omitempty"`
+	}
+	message := msgpack.Codec{Message: true}
+	last := time.Unix(0, math.MaxInt64).UTC()
+	for _, c := range []struct {
+		is, becomes stamped
+		encoded     string
+	}{
+		{stamped{}, stamped{}, "\x81\xa2at\x00"},
+		{stamped{Maybe: time.Unix(0, 5)}, stamped{Maybe: time.Unix(0, 5).UTC()}, "\x82\xa2at\x00\xa5maybe\x05"},
+		{stamped{At: time.Unix(0, 0)}, stamped{At: time.Unix(0, 1).UTC()}, "\x81\xa2at\x01"},
+		{stamped{At: time.Unix(0, -1)}, stamped{At: time.Unix(0, -1).UTC()}, "\x81\xa2at\xff"},
+		{stamped{At: last.Add(1)}, stamped{At: last}, "\x81\xa2at\xcf\x7f\xff\xff\xff\xff\xff\xff\xff"},
+		{stamped{At: time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)}, stamped{At: time.Unix(0, math.MinInt64).UTC()}, "\x81\xa2at\xd3\x80\x00\x00\x00\x00\x00\x00\x00"},
+	} {
+		b, err := message.Append(nil, c.is)
+		if err != nil || string(b) != c.encoded {
+			t.Errorf("%v: %q, %v", c.is, b, err)
+		}
+		var got stamped
+		if err := message.Decode(b, &got); err != nil || got != c.becomes {
+			t.Errorf("%v, not %v; %v", got, c.becomes, err)
+		}
+	}
+	for _, b := range []string{"\x81\xa2at\xcf\xff\xff\xff\xff\xff\xff\xff\xff", "\x81\xa2at\xd6\xff\x00\x00\x00\x01", "\x81\xa2at\xa1x"} {
+		var de *msgpack.DecodeError
+		if err := message.Decode([]byte(b), new(stamped)); !errors.As(err, &de) || de.Path != ".at" {
+			t.Errorf("%q: %v", b, err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package msgpack
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -71,6 +72,9 @@ func (d *decoder) custom(decode DecodeFunc, v reflect.Value) {
 	raw := d.Raw()
 	if !d.OK() {
 		return
+	}
+	if !d.share {
+		raw = bytes.Clone(raw)
 	}
 	if err := decode(raw, v); err != nil {
 		d.refuse(err)
@@ -195,7 +199,7 @@ func decodeString(d *decoder, at unsafe.Pointer) {
 	p, ok := d.textOrBytes(reflect.TypeFor[string]())
 	switch s := (*string)(at); {
 	case !ok:
-	case d.codec.Text && !utf8.Valid(p):
+	case d.codec.Message && !utf8.Valid(p):
 		d.refuse(errNotText)
 	case *s != string(p):
 		*s = d.word(p)

@@ -89,7 +89,7 @@ func encodeFloat32(_ encoding, b []byte, at unsafe.Pointer) []byte {
 func encodeString(e encoding, b []byte, at unsafe.Pointer) []byte { return e.string(b, *(*string)(at)) }
 
 func (e encoding) string(b []byte, s string) []byte {
-	if e.codec.Text && !utf8.ValidString(s) {
+	if e.codec.Message && !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, string(utf8.RuneError))
 	}
 	return AppendString(b, s)

@@ -48,6 +48,9 @@ func (c *Codec) compile(t reflect.Type) *plan {
 	}
 	encode, decode := c.custom(t)
 	if encode != nil {
+		if t.Kind() == reflect.Interface {
+			p.empty = func(at unsafe.Pointer) bool { return reflect.NewAt(t, at).Elem().IsNil() }
+		}
 		p.encode = func(e encoding, b []byte, at unsafe.Pointer) []byte {
 			return e.custom(b, encode, reflect.NewAt(t, at).Elem())
 		}
@@ -110,7 +113,7 @@ func (c *Codec) compileKind(t reflect.Type) plan {
 		return plan{i.encode, i.decode, func(at unsafe.Pointer) bool { return i.isEmpty(c, at) }}
 	case reflect.Struct:
 		if t == timeType {
-			return plan{encodeTime, decodeTime, nil} // a time knows whether it is zero
+			return c.timePlan()
 		}
 		s := c.compileStruct(t)
 		return plan{s.encode, s.decode, s.isEmpty}
@@ -142,8 +145,11 @@ var zeroerType = reflect.TypeFor[interface{ IsZero() bool }]()
 
 // isZero asks what p points to whether it is zero.
 func isZero(p reflect.Value) bool {
-	if v := p.Elem(); nilable(v) && v.IsNil() {
-		return true
+	if v := p.Elem(); nilable(v) {
+		if v.IsNil() {
+			return true
+		}
+		p = v // a pointer may have the method, and a pointer to that has not
 	}
 	return p.Interface().(interface{ IsZero() bool }).IsZero() //nolint:forcetypeassert // its type was looked at
 }

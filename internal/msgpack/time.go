@@ -3,12 +3,13 @@ package msgpack
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"reflect"
 	"time"
 	"unsafe"
 )
 
-// A time is an extension of 4, 8 or 12 bytes: seconds; nanoseconds in 30 bits and seconds in
+// In a user's value a time is an extension of 4, 8 or 12 bytes: seconds; nanoseconds in 30 bits and seconds in
 // 34; or nanoseconds in 32 bits and seconds in 64, with a sign.
 // https://github.com/msgpack/msgpack/blob/master/spec.md#timestamp-extension-type
 
@@ -16,6 +17,57 @@ import (
 const timeExt = 0xff
 
 var timeType = reflect.TypeFor[time.Time]()
+
+// timePlan is the plan of a time, which knows itself whether it is zero.
+func (c *Codec) timePlan() plan {
+	if c.Message {
+		return plan{encodeNanos, decodeNanos, nil}
+	}
+	return plan{encodeTime, decodeTime, nil}
+}
+
+// Nanos returns a time as messages have it: nanoseconds since 1970 UTC, 0 for the zero time.
+// The one moment that is 0 becomes the next, and a time before the first or after the last
+// that 64 bits can say becomes that.
+func Nanos(t time.Time) int64 {
+	switch n := t.UnixNano(); {
+	case t.IsZero():
+		return 0
+	case t.Before(firstTime):
+		return math.MinInt64
+	case t.After(lastTime):
+		return math.MaxInt64
+	case n == 0:
+		return 1
+	default:
+		return n
+	}
+}
+
+var firstTime, lastTime = FromNanos(math.MinInt64), FromNanos(math.MaxInt64)
+
+// FromNanos is the inverse of [Nanos]. The time is in UTC.
+func FromNanos(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n).UTC()
+}
+
+func encodeNanos(_ encoding, b []byte, at unsafe.Pointer) []byte {
+	return AppendInt(b, Nanos(*(*time.Time)(at)))
+}
+
+func decodeNanos(d *decoder, at unsafe.Pointer) {
+	n, negative, ok := d.number(reflect.TypeFor[time.Time])
+	switch {
+	case !ok:
+	case n > math.MaxInt64 && !negative:
+		d.outOfRange(n, negative, timeType)
+	default:
+		*(*time.Time)(at) = FromNanos(int64(n))
+	}
+}
 
 func encodeTime(_ encoding, b []byte, at unsafe.Pointer) []byte {
 	t := (*time.Time)(at)

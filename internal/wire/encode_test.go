@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/internal/wire"
 )
@@ -13,11 +14,9 @@ import (
 // everyCall are the messages of every call, as they usually are.
 func everyCall() map[string]any {
 	started := wire.Started{Time: 1700000000000000001}
-	request := wire.Request{Version: 1, ID: "0198f0a2-7c11-7000-8000-000000000001", Host: "web01", Procedure: "p", Args: []byte{0x80}, Timeout: 5}
 	record := wire.Record{Time: 1, Value: []byte{0xc3}}
 	return map[string]any{
-		"request":       request,
-		"call":          wire.Call{Signed: wire.Signed{Request: []byte{0x80}}, Attempt: 1, Timeout: -1, Window: wire.Window},
+		"call":          wire.Call{Submission: harp.Submission{Request: []byte{0x80}}, Attempt: 1, Timeout: -1, Window: wire.Window},
 		"ack":           wire.Ack{Next: 300, Window: wire.Window},
 		"accepted":      wire.Accepted{Started: &started},
 		"started":       started,
@@ -41,12 +40,13 @@ func TestBodies(t *testing.T) {
 			t.Errorf("%s of nothing: %v", name, err)
 		}
 	}
-	body := wire.Encode(wire.End{Value: []byte("value")})
+	value := harp.Value("\xa5value")
+	body := wire.Encode(wire.End{Value: value})
 	var end wire.End
-	if err := wire.DecodeBody(body, &end); err != nil {
-		t.Fatal(err)
+	if err := wire.DecodeBody(body, &end); err != nil || !bytes.Equal(end.Value, value) {
+		t.Fatal(end.Value, err)
 	}
-	if clear(body); string(end.Value) == "value" {
+	if clear(body); bytes.Equal(end.Value, value) {
 		t.Error("the value is a copy")
 	}
 }
@@ -65,7 +65,7 @@ func TestAppend(t *testing.T) {
 // detector a pool forgets now and then.
 func TestAllocs(t *testing.T) {
 	budget := map[string]float64{ // of Append and Decode
-		"request": 3, "call": 1, "ack": 0, "accepted": 1, "started": 0, "record": 1, "records": 3, "pulled": 3, "pulled_record": 1, "end": 2,
+		"call": 1, "ack": 0, "accepted": 1, "started": 0, "record": 1, "records": 3, "pulled": 3, "pulled_record": 1, "end": 2,
 	}
 	for name, m := range everyCall() {
 		from, into := pointers(m)
@@ -92,7 +92,6 @@ func pointers(m any) (from, into any) {
 // BenchmarkMessages writes and reads the messages of a direct call.
 func BenchmarkMessages(b *testing.B) {
 	kinds := everyCall()
-	b.Run("request", func(b *testing.B) { benchmarkMessage(b, kinds["request"].(wire.Request)) })
 	b.Run("call", func(b *testing.B) { benchmarkMessage(b, kinds["call"].(wire.Call)) })
 	b.Run("end", func(b *testing.B) { benchmarkMessage(b, kinds["end"].(wire.End)) })
 	b.Run("records", func(b *testing.B) { benchmarkMessage(b, kinds["records"].(wire.Records)) })
@@ -120,9 +119,9 @@ func FuzzRow(f *testing.F) {
 	}
 	f.Add([]byte("\x81\xa1k\xa1\xff"))                 // not UTF-8
 	f.Add([]byte("\x81\xa5later\xdd\xff\xff\xff\xff")) // a key not known, cut short
-	f.Add(wire.Encode(messages()["job"].(wire.Job)))
+	f.Add(wire.Encode(messages()["job"].(harp.JobStatus)))
 	f.Fuzz(func(t *testing.T, row []byte) {
-		for _, kind := range []any{wire.PulledRecord{}, wire.Job{}} {
+		for _, kind := range []any{wire.PulledRecord{}, harp.JobStatus{}} {
 			got, want := reflect.New(reflect.TypeOf(kind)).Interface(), reflect.New(reflect.TypeOf(kind)).Interface()
 			err := wire.DecodeRow(row, got)
 			if known := wire.Decode(row, want); known == nil && (err != nil || !reflect.DeepEqual(got, want)) {

@@ -10,7 +10,9 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
@@ -21,115 +23,111 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // messages are one of each kind with every field set, under the name of its golden
 // file.
 func messages() map[string]any {
-	who := wire.Principal{Kind: "caller", Name: "ci", Auth: "certificate"}
-	signed := wire.Signed{Request: []byte{0x81, 0xa1, 'v', 1}, Signature: []byte{2, 3}, KeyID: "key-1"}
+	who := harp.Principal{Kind: "caller", Name: "ci", Auth: "certificate"}
+	signed := harp.Submission{Request: []byte{0x81, 0xa1, 'v', 1}, Signature: []byte{2, 3}, KeyID: "key-1"}
 	started := wire.Started{Time: 1700000000000000001}
 	stopping := wire.Stopping{Cause: wire.CauseTimeout, Since: 1700000000000000002, Limit: 60e9, Left: []int64{4711}}
 	held := wire.HeldAttempt{Job: "j", Attempt: 1, State: wire.HeldAlive, Fence: 2, Records: 3, Acked: 4}
-	exit := int64(3)
-	result := wire.Result{State: "failed", Ended: true, Value: []byte{0xc3}, Failure: []byte{0x80}, ExitCode: &exit}
+	failure := harp.NewFailure("remote", "m").Err()
+	result := harp.Result{State: "failed", Value: []byte{0xc3}, Err: failure, ExitCode: new(3)}
 	page := wire.Page{Cursor: "c", Limit: 50}
 	rows := wire.Rows{{0x80}, {0x81, 0xa1, 'n', 1}}
 	return map[string]any{
-		"request": wire.Request{
-			Version: 1, ID: "0198f0a2-7c11-7000-8000-000000000001", Host: "web01", Procedure: "service.restart",
-			Args: []byte{0x80}, Queue: []byte{0x80}, Info: []byte{0xc0}, Labels: map[string]string{"b": "2", "a": "1"},
-			Concurrency: 2, Priority: -5, Timeout: 1, MaxExecTime: 2, NotBefore: 3, Expires: 4, OfflineWait: 5,
-			WhenOffline: "fail", TraceParent: "00-1-2-01", Needs: []string{"x"},
-			Retry:   &wire.Retry{On: []string{"lost", "failed"}, Attempts: 3, Backoff: 1e9, MaxBackoff: 60e9},
-			RetryOf: "0198f0a2-7c11-7000-8000-000000000000", DryRun: true, Key: "restart-42", KeyTTL: 600e9,
-		},
-		"request_plain": wire.Request{Version: 1, ID: "0198f0a2-7c11-7000-8000-000000000001", Host: "web01", Procedure: "p"},
-		"signed":        signed,
+		"signed": signed,
 		"call": wire.Call{
-			Signed: signed, Attempt: 1, Fence: 2, Epoch: 3, Timeout: 600e9, MaxExecTime: 86400e9, Left: 4,
+			Submission: signed, Attempt: 1, Fence: 2, Epoch: 3, Timeout: 600e9, MaxExecTime: 86400e9, Left: 4,
 			Window: wire.Window, Principal: who, Needs: []string{"x"},
 		},
-		"call_direct": wire.Call{Signed: wire.Signed{Request: []byte{0x80}}, Attempt: 1, Window: wire.Window},
+		"call_direct": wire.Call{Submission: harp.Submission{Request: []byte{0x80}}, Attempt: 1, Window: wire.Window},
 		"resume":      wire.Resume{Job: "j", Attempt: 1, Epoch: 2, From: 300, Window: wire.MinWindow, Cancel: &wire.Cancel{By: who, Now: true}},
 		"ack":         wire.Ack{Next: 300, Window: wire.Window, End: true},
 		"cancel":      wire.Cancel{By: who, Now: true},
 		"accepted":    wire.Accepted{Started: &started},
-		"refused":     wire.Refused{Failure: []byte{0x80}},
+		"refused":     wire.Refused{Failure: failure},
 		"not_now":     wire.NotNow{Reason: wire.NotNowBusy},
 		"started":     started,
 		"records": wire.Records{First: 7, Records: []wire.Record{
 			{Time: 1, Value: []byte{0xc3}}, {Time: 2, Kind: "stdout", Value: []byte{0xa1, 'x'}, Partial: true, Truncated: 9},
 		}},
 		"stopping":       stopping,
-		"end":            wire.End{Value: []byte{0xc3}, Failure: []byte{0x80}, Stopped: &stopping, Records: 8, RanFor: 5e9, Dropped: true, Started: &started, Gone: true},
+		"end":            wire.End{Value: []byte{0xc3}, Failure: failure, Stopped: &stopping, Records: 8, RanFor: 5e9, Dropped: true, Started: &started, Gone: true},
 		"hello_caller":   wire.Hello{Version: 1, Features: []string{"f"}, Software: "harp/0", Instance: "i", Token: "t"},
 		"hello_agent":    wire.Hello{Version: 1, Software: "harp/0", Instance: "i", BootID: "b", Journal: "j", Position: 9, Labels: map[string]string{"a": "1"}},
 		"welcome":        wire.Welcome{Version: 1, Features: []string{"f"}, Software: "harp/0", Store: "s", Epoch: 2, Heartbeat: 10e9, Reconnect: 10e9, Time: 3, Max: 1024},
 		"beat":           wire.Beat{Heartbeat: 50e9},
-		"unwelcome":      wire.Unwelcome{Failure: []byte{0x80}},
+		"unwelcome":      wire.Unwelcome{Failure: failure},
 		"facts":          wire.Facts{Facts: []byte{0x80}},
-		"procedures":     wire.Procedures{Procedures: []wire.Procedure{procedure()}, Last: true},
+		"procedures":     wire.Procedures{Procedures: []harp.ProcedureDoc{procedure()}, Last: true},
 		"procedure":      procedure(),
 		"held":           wire.Held{Attempts: []wire.HeldAttempt{held}, Last: true},
 		"forget":         wire.Forget{Attempts: []wire.HeldAttempt{held}, Last: true},
 		"ready":          wire.Ready{},
-		"failed":         wire.Failed{Failure: []byte{0x80}},
-		"server":         wire.Server{Software: "harp/0", Version: 1, Features: []string{"f"}, Store: "s", Time: 1, Troubles: []string{"t"}},
+		"failed":         wire.Failed{Failure: failure},
+		"server":         harp.ServerInfo{Software: "harp/0", Protocol: 1, Features: []string{"f"}, Store: "s", Time: at(1), Troubles: []string{"t"}},
 		"submitted":      wire.Submitted{ID: "j"},
 		"job_ref":        wire.JobRef{ID: "j"},
 		"cancel_job":     wire.CancelJob{ID: "j", Now: true},
 		"result_of":      wire.ResultOf{ID: "j", Wait: true},
 		"result":         result,
-		"pull":           wire.Pull{ID: "j", From: 7, Tail: true, Recent: 10, Wait: true},
+		"pull":           wire.Pull{ID: "j", RecordQuery: harp.RecordQuery{From: 7, Tail: true, Recent: 10, Wait: true}},
 		"pulled":         wire.Pulled{Records: rows, Next: 9, End: 10, Ended: true},
 		"pulled_record":  wire.PulledRecord{Seq: 7, Attempt: 2, Missing: 4, Record: wire.Record{Time: 1, Kind: "log", Value: []byte{0xc3}, Partial: true, Truncated: 3}},
 		"done":           wire.Done{Live: true, Count: 3},
 		"job":            job(who, result),
-		"cancel_request": wire.CancelRequest{By: who, Time: 1, Now: true},
-		"attempt":        wire.Attempt{Number: 1, Base: 2, Sent: 3, Started: 4, Ended: 5, Outcome: "lost", Reason: "journal_gone"},
+		"cancel_request": harp.CancelRequest{By: who, Time: at(1), Now: true},
+		"attempt":        harp.Attempt{Number: 1, Base: 2, Sent: at(3), Started: at(4), Ended: at(5), Outcome: "lost", Reason: "journal_gone"},
 		"jobs_query": wire.JobsQuery{
-			Page: page, Host: "web01", Procedure: "p", Queue: []byte{0x80}, States: []string{"queued", "lost"},
-			Labels: map[string]string{"a": "1"}, Since: 1, Until: 2,
+			Page: page, Queue: []byte{0x80}, JobFilter: harp.JobFilter{
+				Host: "web01", Procedure: "p", States: []harp.State{"queued", "lost"},
+				Labels: map[string]string{"a": "1"}, Since: at(1), Until: at(2),
+			},
 		},
 		"jobs":        wire.Jobs{Jobs: rows, Cursor: "c"},
 		"hosts_query": wire.HostsQuery{Page: page, Name: "web01"},
 		"hosts":       wire.Hosts{Hosts: rows, Cursor: "c"},
-		"host": wire.Host{
+		"host": harp.HostStatus{
 			Name: "web01", Online: true, Address: "10.0.0.1:7442", Labels: map[string]string{"a": "1"}, Facts: []byte{0x80},
-			Procedures: []string{"p", "q"}, LastHeard: 1, Software: "harp/0", Error: "away",
+			Procedures: []string{"p", "q"}, LastHeard: at(1), Software: "harp/0", Error: "away",
 		},
 		"host_ref":     wire.HostRef{Name: "web01", Page: page},
 		"host_procs":   wire.HostProcs{Procedures: rows, Cursor: "c"},
 		"refreshed":    wire.Refreshed{Hosts: 3},
 		"queues_query": wire.QueuesQuery{Page: page, Name: []byte{0x80}},
 		"queues":       wire.Queues{Queues: rows, Cursor: "c"},
-		"queue":        wire.Queue{Name: []byte{0x80}, Concurrency: 1, Running: 2, Waiting: 3, Paused: true},
+		"queue":        harp.QueueStatus{Name: []byte{0x80}, Concurrency: 1, Running: 2, Waiting: 3, Paused: true},
 		"queue_ref":    wire.QueueRef{Name: []byte{0x80}, Request: "r"},
-		"queue_change": wire.QueueChange{Request: "r", Name: []byte{0x80}, Paused: new(bool), Concurrency: &exit},
+		"queue_change": wire.QueueChange{Request: "r", Name: []byte{0x80}, QueueChange: harp.QueueChange{Paused: new(bool), Concurrency: new(3)}},
 		"force_lost":   wire.ForceLost{ID: "j", Why: "w"},
-		"events_query": wire.EventsQuery{After: "c", Types: []string{"job.*"}, Job: "j", Host: "web01", Wait: true},
+		"events_query": wire.EventsQuery{EventFilter: harp.EventFilter{After: "c", Types: []string{"job.*"}, Job: "j", Host: "web01"}, Wait: true},
 		"events":       wire.Events{Events: rows, Cursor: "c"},
-		"event": wire.Event{
-			Cursor: "c", Time: 1, Type: "job.lost", Job: "j", Host: "web01", Procedure: "p", Queue: []byte{0x80},
+		"event": harp.Event{
+			Cursor: "c", Time: at(1), Type: "job.lost", Job: "j", Host: "web01", Procedure: "p", Queue: []byte{0x80},
 			State: "lost", Reason: "journal_gone", Attempt: 2, By: who, Labels: map[string]string{"a": "1"},
 		},
-		"prune":  wire.Prune{EndedBefore: 1},
+		"prune":  wire.Prune{EndedBefore: at(1)},
 		"chunk":  wire.Chunk{Bytes: []byte{1, 2}},
 		"copied": wire.Copied{Bytes: 1},
 	}
 }
 
-func procedure() wire.Procedure {
-	return wire.Procedure{
+func procedure() harp.ProcedureDoc {
+	return harp.ProcedureDoc{
 		Name: "p", Summary: "s", Doc: "d", Params: []string{"a", "b"}, Args: []byte("{}"), Record: []byte("{}"), Result: []byte("{}"),
 		Timeout: 1, MaxExecTime: 2, Streams: true, Idempotent: true, Traits: []string{"dangerous"},
 	}
 }
 
-func job(who wire.Principal, late wire.Result) wire.Job {
-	return wire.Job{
+// at is a time by its nanoseconds.
+func at(n int64) time.Time { return time.Unix(0, n).UTC() }
+
+func job(who harp.Principal, late harp.Result) harp.JobStatus {
+	return harp.JobStatus{
 		ID: "j", Host: "web01", Procedure: "p", Batch: "b", Schedule: "s", DryRun: true, RetryOf: "r", Principal: who,
-		Args: []byte{0x80}, Info: []byte{0xc0}, Queue: []byte{0x80}, State: "lost", Reason: "too_long", Since: 1,
-		UnknownOf: "running", Started: "maybe", Cancel: &wire.CancelRequest{By: who, Time: 2, Now: true},
-		Attempts: []wire.Attempt{{Number: 1, Base: 0, Sent: 3, Started: 4, Ended: 5, Outcome: "lost", Reason: "too_long"}}, Attempt: 1,
-		Failure: []byte{0x80}, Late: &late, Duplicate: true, SubmitTime: 6, StartTime: 7, EndTime: 8, Timeout: 9, MaxExecTime: 10,
-		QueuePos: 11, Records: 12, Labels: map[string]string{"a": "1"}, Survivors: []int64{4711},
+		Args: []byte{0x80}, Info: []byte{0xc0}, Queue: []byte{0x80}, State: "lost", Reason: "too_long", Since: at(1),
+		UnknownOf: "running", Started: "maybe", CancelRequested: &harp.CancelRequest{By: who, Time: at(2), Now: true},
+		Attempts: []harp.Attempt{{Number: 1, Base: 0, Sent: at(3), Started: at(4), Ended: at(5), Outcome: "lost", Reason: "too_long"}}, Attempt: 1,
+		Err: late.Err, Late: &late, DuplicatePossible: true, SubmitTime: at(6), StartTime: at(7), EndTime: at(8), Timeout: 9, MaxExecTime: 10,
+		QueuePos: 11, Records: 12, Labels: map[string]string{"a": "1"}, Survivors: []int{4711},
 	}
 }
 
@@ -208,11 +206,14 @@ func fieldsSet(t *testing.T, path string, v reflect.Value) {
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()
 	}
-	if v.Kind() != reflect.Struct {
+	if v.Kind() != reflect.Struct || v.Type() == reflect.TypeFor[time.Time]() {
 		return
 	}
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
+		if f.Tag.Get("msgpack") == "-" {
+			continue
+		}
 		if v.Field(i).IsZero() {
 			t.Errorf("%s.%s is empty", path, f.Name)
 		}
@@ -241,13 +242,13 @@ func TestFrameCaps(t *testing.T) {
 			t.Errorf("type %d: %d", typ, n)
 		}
 	}
-	biggest := wire.Request{ID: "j", Args: bytes.Repeat([]byte{1}, wire.MaxMessage), Info: bytes.Repeat([]byte{1}, wire.MaxInfo), Queue: make([]byte, wire.MaxQueueName)}
-	call := wire.Call{Signed: wire.Signed{Request: wire.Encode(biggest), Signature: make([]byte, 64)}}
+	biggest := harp.Request{ID: "j", Args: bytes.Repeat([]byte{1}, wire.MaxMessage), Info: bytes.Repeat([]byte{1}, harp.MaxInfo), Queue: make([]byte, harp.MaxQueueName)}
+	call := wire.Call{Submission: harp.Submission{Request: biggest.Encode(), Signature: make([]byte, 64)}}
 	for typ, m := range map[transport.Type]any{
-		wire.TypeSubmit: call.Signed,
+		wire.TypeSubmit: call.Submission,
 		wire.TypeCall:   call,
 		wire.TypeChunk:  wire.Chunk{Bytes: make([]byte, wire.MaxChunk)},
-		wire.TypeEnd:    wire.End{Value: make([]byte, wire.MaxMessage), Failure: make([]byte, wire.MaxMessage)},
+		wire.TypeEnd:    wire.End{Value: make([]byte, wire.MaxMessage), Failure: harp.Failure{Code: "remote", Data: make([]byte, wire.MaxMessage)}.Err()},
 	} {
 		if n := len(wire.Encode(m)); n > wire.MaxBody(typ) {
 			t.Errorf("type %d: %d bytes, cap %d", typ, n, wire.MaxBody(typ))
@@ -258,8 +259,8 @@ func TestFrameCaps(t *testing.T) {
 // TestRows: a row may hold more elements than a message.
 func TestRows(t *testing.T) {
 	names := make([]string, 2*msgpack.ProtocolLimits.Elements)
-	row := wire.Encode(wire.Host{Name: "web01", Procedures: names})
-	var host wire.Host
+	row := wire.Encode(harp.HostStatus{Name: "web01", Procedures: names})
+	var host harp.HostStatus
 	if err := wire.Decode(row, &host); err == nil {
 		t.Error("a message of so many elements was accepted")
 	}
@@ -277,17 +278,17 @@ func TestRows(t *testing.T) {
 // bytes.
 func TestText(t *testing.T) {
 	const bad, good = "disk \xff full", "disk \ufffd full"
-	message := wire.Job{
-		ID: bad, Labels: map[string]string{bad: bad}, Cancel: &wire.CancelRequest{By: wire.Principal{Name: bad}},
-		Attempts: []wire.Attempt{{Outcome: bad}, {Outcome: "lost"}}, Args: []byte{0xff},
+	message := harp.JobStatus{
+		ID: bad, Labels: map[string]string{bad: bad}, CancelRequested: &harp.CancelRequest{By: harp.Principal{Name: bad}},
+		Attempts: []harp.Attempt{{Outcome: bad}, {Outcome: "lost"}}, Args: []byte{0xc3},
 	}
-	var got wire.Job
+	var got harp.JobStatus
 	if err := wire.Decode(wire.Encode(message), &got); err != nil {
 		t.Fatal(err)
 	}
-	want := wire.Job{
-		ID: good, Labels: map[string]string{good: good}, Cancel: &wire.CancelRequest{By: wire.Principal{Name: good}},
-		Attempts: []wire.Attempt{{Outcome: good}, {Outcome: "lost"}}, Args: []byte{0xff},
+	want := harp.JobStatus{
+		ID: good, Labels: map[string]string{good: good}, CancelRequested: &harp.CancelRequest{By: harp.Principal{Name: good}},
+		Attempts: []harp.Attempt{{Outcome: good}, {Outcome: "lost"}}, Args: []byte{0xc3},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)

@@ -1,5 +1,7 @@
 package wire
 
+import "github.com/harpcaller/harp"
+
 // Hello is the first frame of a session: the agent's, or the connecting caller's.
 type Hello struct {
 	Version  int64    `msgpack:"v"`
@@ -39,34 +41,18 @@ type Beat struct {
 
 // Unwelcome refuses a Hello; the session is closed after it.
 type Unwelcome struct {
-	Failure []byte `msgpack:"failure"`
+	Failure error `msgpack:"failure"`
 }
 
 // Facts is what an agent knows of its host.
 type Facts struct {
-	Facts []byte `msgpack:"facts,omitempty"` // a user value: a map
+	Facts harp.Value `msgpack:"facts,omitempty"` // a map
 }
 
 // Procedures is one page of what an agent offers.
 type Procedures struct {
-	Procedures []Procedure `msgpack:"procs,omitempty"`
-	Last       bool        `msgpack:"last,omitempty"`
-}
-
-// Procedure describes one procedure.
-type Procedure struct {
-	Name        string   `msgpack:"name"`
-	Summary     string   `msgpack:"sum,omitempty"`
-	Doc         string   `msgpack:"doc,omitempty"`
-	Params      []string `msgpack:"params,omitempty"` // in order, for positional arguments
-	Args        []byte   `msgpack:"args,omitempty"`   // JSON Schema, as JSON text
-	Record      []byte   `msgpack:"record,omitempty"` // JSON Schema of a record's value
-	Result      []byte   `msgpack:"result,omitempty"` // JSON Schema
-	Timeout     int64    `msgpack:"timeout,omitempty"`
-	MaxExecTime int64    `msgpack:"maxexec,omitempty"`
-	Streams     bool     `msgpack:"streams,omitempty"`
-	Idempotent  bool     `msgpack:"idem,omitempty"`
-	Traits      []string `msgpack:"traits,omitempty"` // other declarations, as words
+	Procedures []harp.ProcedureDoc `msgpack:"procs,omitempty"`
+	Last       bool                `msgpack:"last,omitempty"`
 }
 
 // Held is one page of the attempts an agent holds: reconciliation.

@@ -1,16 +1,17 @@
-// Package wire holds what travels in harp's frames: the names of frames and
-// features, the limits, and the messages, made of built-in types and raw msgpack.
-// It knows no noun of harp; docs/protocol.md describes the conversations.
+// Package wire holds what travels in harp's frames: the names of frames and features, the
+// limits of frames, and the messages, which are made of harp's nouns, built-in types and raw
+// msgpack. docs/protocol.md describes the conversations.
 //
 // Messages are maps with short keys. A receiver ignores keys it does not know; a
 // sender that depends on a key being understood names a feature in Needs. Keys and
-// frame numbers are never reused. Times are nanoseconds since 1970 UTC and
-// durations nanoseconds, both int64; 0 means none.
+// frame numbers are never reused. Times are nanoseconds since 1970 UTC and durations
+// nanoseconds, both integers of 64 bits; 0 means none. An error is the map of a harp.Failure.
 package wire
 
 import (
 	"fmt"
 
+	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/transport"
 )
@@ -19,31 +20,13 @@ import (
 // have the same; what differs within a version is told by features.
 const Version = 1
 
-// RequestVersion is the version of a request's own bytes.
-const RequestVersion = 1
-
-// Limits, the only place for them. Sizes are in bytes.
+// Limits of frames, in bytes unless it says otherwise. Those of what is in them are
+// package harp's.
 const (
-	MaxArgs          = 1 << 20
-	MaxResult        = 1 << 20
-	MaxInfo          = 64 << 10
-	MaxRecord        = 64 << 10
-	MaxControl       = 64 << 10
-	MaxHostName      = 255
-	MaxProcedureName = 128
-	MaxQueueName     = 1 << 10
-	MaxLabels        = 16
-	MaxLabelKey      = 64
-	MaxLabelValue    = 256
-	MaxTraceParent   = 256
-	MaxNeeds         = 16
-	MaxNeed          = 64        // a feature's name
-	MaxPage          = 1 << 20   // of records or rows in one answer
-	MaxRows          = 4000      // records or rows in one answer
-	MaxKey           = 256       // an idempotency key
-	MaxWhy           = 1 << 10   // why a job was given up
-	MaxEventTypes    = 64        // in one question
-	MaxChunk         = 256 << 10 // of a backup, in one frame
+	MaxControl = 64 << 10
+	MaxPage    = 1 << 20   // of records or rows in one answer
+	MaxRows    = 4000      // records or rows in one answer
+	MaxChunk   = 256 << 10 // of a backup, in one frame
 
 	// MaxMessage is what any limit may be raised to.
 	MaxMessage = 2 << 20
@@ -115,7 +98,7 @@ const (
 func MaxBody(t transport.Type) int {
 	switch t {
 	case TypeCall, TypeSubmit:
-		return MaxMessage + MaxInfo + frameSlack
+		return MaxMessage + harp.MaxInfo + frameSlack
 	case TypeEnd, TypeRecords, TypeReply:
 		return 2*MaxMessage + frameSlack
 	case TypeChunk:
@@ -125,8 +108,9 @@ func MaxBody(t transport.Type) int {
 }
 
 // codec encodes and decodes messages. In strings that are not UTF-8, as an error's text can
-// be, U+FFFD takes the place of what is wrong: a peer would close the session.
-var codec = msgpack.Codec{Text: true}
+// be, U+FFFD takes the place of what is wrong: a peer would close the session. A user's value
+// that is decoded is valid, and so is a JSON text.
+var codec = msgpack.Codec{Message: true, Custom: nounWays}
 
 // Encode returns the bytes of a message. A message that cannot be encoded is a defect of the
 // program: Encode panics.

@@ -30,7 +30,7 @@ const defaultGrace = 10 * time.Second
 // limits leave room for.
 const (
 	resultRoom    = 64 // of its encoding
-	defaultResult = wire.MaxResult - resultRoom
+	defaultResult = harp.MaxResult - resultRoom
 	maxResult     = wire.MaxMessage - resultRoom
 )
 
@@ -66,8 +66,8 @@ func (b *builder) errorf(field, format string, a ...any) {
 
 func (b *builder) checkName() {
 	odd := func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }
-	if n := b.name; n == "" || len(n) > wire.MaxProcedureName || !utf8.ValidString(n) || strings.ContainsFunc(n, odd) {
-		b.wrong = append(b.wrong, b.f.Errorf(n, "the name must be 1 to %d bytes of UTF-8 without spaces", wire.MaxProcedureName))
+	if n := b.name; n == "" || len(n) > harp.MaxProcedureName || !utf8.ValidString(n) || strings.ContainsFunc(n, odd) {
+		b.wrong = append(b.wrong, b.f.Errorf(n, "the name must be 1 to %d bytes of UTF-8 without spaces", harp.MaxProcedureName))
 	}
 }
 

@@ -90,7 +90,7 @@ func join(key, first []byte, get func(key []byte) ([]byte, error)) (payload []by
 const usual = 512
 
 // encoding encodes and decodes rows.
-var encoding = msgpack.Codec{Text: true}
+var encoding = msgpack.Codec{Message: true}
 
 // encode returns a row as msgpack.
 func encode(row any) []byte { return appendRow(make([]byte, 0, usual), row) }

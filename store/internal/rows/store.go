@@ -19,7 +19,7 @@ import (
 
 // formatVersion is the version of the keys and rows that this code reads and writes. A
 // store of another is not opened.
-const formatVersion = 3
+const formatVersion = 4
 
 // DefaultMaxStored is how many bytes of records a job stores by default.
 const DefaultMaxStored = 256 << 20

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/bench/internal/lab"
 	"github.com/harpcaller/harp/bench/internal/measure"
+	"github.com/harpcaller/harp/client"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -43,7 +43,7 @@ func Live() measure.Subject {
 }
 
 // direct starts an agent in a process of its own and connects to it.
-func direct(ctx context.Context, l *lab.Lab, parts *lab.Closers) (*harp.Agent, error) {
+func direct(ctx context.Context, l *lab.Lab, parts *lab.Closers) (*client.Agent, error) {
 	var said agentsSaid
 	c, err := l.Start(ctx, AgentsRole, agentsArg{Serve: true, Count: 1}, &said)
 	if err != nil {
@@ -54,7 +54,7 @@ func direct(ctx context.Context, l *lab.Lab, parts *lab.Closers) (*harp.Agent, e
 	if err != nil {
 		return nil, err
 	}
-	a, err := harp.DialAgent(ctx, said.Addr, harp.Config{TLS: tc, Logger: quiet()})
+	a, err := client.DialAgent(ctx, said.Addr, client.Config{TLS: tc, Logger: quiet()})
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func direct(ctx context.Context, l *lab.Lab, parts *lab.Closers) (*harp.Agent, e
 	return a, nil
 }
 
-func callDirect(ctx context.Context, a *harp.Agent) (out []byte, err error) {
+func callDirect(ctx context.Context, a *client.Agent) (out []byte, err error) {
 	c, err := a.Call(ctx, work.Name, echo{measure.Payload})
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func callDirect(ctx context.Context, a *harp.Agent) (out []byte, err error) {
 	return out, err
 }
 
-func readLive(ctx context.Context, a *harp.Agent, n int) error {
+func readLive(ctx context.Context, a *client.Agent, n int) error {
 	c, err := a.Call(ctx, stream.Name, flood{Size: len(measure.Payload), Records: n})
 	if err != nil {
 		return err

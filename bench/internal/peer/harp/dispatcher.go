@@ -9,6 +9,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/bench/internal/lab"
+	"github.com/harpcaller/harp/client"
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/internal/frugal"
 	"github.com/harpcaller/harp/internal/procs"
@@ -107,7 +108,7 @@ func dial(ctx context.Context, l *lab.Lab, addr string) (*harp.Caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return harp.Dial(ctx, addr, harp.Config{TLS: tc, Logger: quiet(), RetryFor: time.Minute})
+	return client.Dial(ctx, addr, client.Config{TLS: tc, Logger: quiet(), RetryFor: time.Minute})
 }
 
 // onlineWithin bounds the wait for one host.

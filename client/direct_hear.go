@@ -1,0 +1,145 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/harpcaller/harp"
+
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+// heard takes in what the agent says, or that it says no more.
+func (c *DirectCall) heard(f transport.Frame, err error) {
+	if err == nil {
+		err = c.hear(f)
+		if err == nil && f.End && !c.isOver() {
+			err = io.EOF // its last frame, and not the end of the call
+		}
+	}
+	if err != nil {
+		c.end(nil, c.lostBy(err), true)
+	}
+}
+
+// hear takes in a frame. The error is that of a conversation that makes no sense.
+func (c *DirectCall) hear(f transport.Frame) error {
+	switch f.Type {
+	case wire.TypeStarted, wire.TypeStopping: // a stop is in the end, too
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.began = true
+		return nil
+	case wire.TypeRecords:
+		due, err := c.hearRecords(f.Body)
+		c.acknowledge(due)
+		return err
+	case wire.TypeEnd:
+		return c.hearEnd(f.Body)
+	case wire.TypeRefused:
+		return hearMessage(f.Body, c.hearRefused)
+	case wire.TypeNotNow:
+		return hearMessage(f.Body, c.hearNotNow)
+	}
+	return fmt.Errorf("frame type %d in a direct call", f.Type)
+}
+
+func hearMessage[W any](body []byte, hear func(W) error) error {
+	var w W
+	if err := wire.DecodeBody(body, &w); err != nil {
+		return err
+	}
+	return hear(w)
+}
+
+func (c *DirectCall) hearRecords(body []byte) (due bool, err error) {
+	var w wire.Records
+	if err := wire.DecodeBody(body, &w); err != nil {
+		return false, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.began = true
+	c.records = slices.Grow(c.records, len(w.Records))
+	for i, rec := range w.Records {
+		r, err := rec.Numbered(uint64(w.First)+uint64(i), 1)
+		switch {
+		case err != nil:
+			return false, senseless(err)
+		case r.Seq != c.next:
+			return false, fmt.Errorf("record %d came instead of %d", r.Seq, c.next)
+		}
+		if c.held += weight(r); c.held > wire.Window+wire.MaxMessage {
+			return false, errors.New("records beyond the window")
+		}
+		c.next++
+		c.records = append(c.records, r)
+	}
+	signal(c.more)
+	return c.dropLocked(), nil
+}
+
+// senseless is an error of what the agent said, which is not wrong with the call.
+func senseless(err error) error {
+	return fmt.Errorf("the agent's answer cannot be read: %v", err) //nolint:errorlint // on purpose
+}
+
+// hearEnd notes how the procedure ended: what was journalled first decides, a limit,
+// a cancel or its own end.
+func (c *DirectCall) hearEnd(body []byte) error {
+	var w wire.End
+	if err := wire.DecodeBody(body, &w); err != nil {
+		return err
+	}
+	value, failure := w.Value, w.Failure
+	switch {
+	case w.Stopped != nil && w.Stopped.Cause == "":
+		return senseless(errors.New("stopped without a cause"))
+	case w.Gone:
+		f := harp.NewFailure("lost", "the process that it ran in is gone")
+		f.Type, f.Host, f.Ran, f.Fault = harp.LostAgentRestarted, c.host, harp.DidRun, harp.FaultAgent
+		failure = f.Err()
+	case w.Stopped != nil:
+		failure = stopFailure(*w.Stopped, harp.FailureOf(failure)).Err()
+	case failure == nil && w.Dropped:
+		f := harp.NewFailure("no_space", "the agent dropped the value")
+		f.Ran, f.Fault = harp.DidRun, harp.FaultAgent
+		failure = f.Err()
+	}
+	if failure != nil {
+		value = nil
+	}
+	c.end(value, failure, false)
+	return nil
+}
+
+// stopFailure is that of a call which a cancel or a limit has ended, with what the
+// procedure said last.
+func stopFailure(w wire.Stopping, last harp.Failure) harp.Failure {
+	f := harp.NewFailure("cancelled", last.Message)
+	if w.Cause != wire.CauseCancel {
+		f = harp.NewFailure("timeout", last.Message)
+		f.Limit, f.LimitOf = time.Duration(w.Limit), w.Cause
+	}
+	f.Data, f.ExitCode = last.Data, last.ExitCode
+	return f
+}
+
+func (c *DirectCall) hearRefused(w wire.Refused) error {
+	if w.Failure == nil {
+		return senseless(errors.New("refused without an error"))
+	}
+	c.end(nil, w.Failure, false)
+	return nil
+}
+
+func (c *DirectCall) hearNotNow(w wire.NotNow) error {
+	f := harp.NewFailure("rejected", "it takes no call now")
+	f.Type = w.Reason
+	c.end(nil, f.Err(), false)
+	return nil
+}

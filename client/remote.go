@@ -1,0 +1,346 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/harpcaller/harp"
+
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+// remote is a dispatcher elsewhere: a Service whose requests travel over a session.
+// All of them can be asked again, and are when a session or a lane was lost before
+// the answer came. Those that would do something else the second time carry an id, so that
+// they are done once.
+type remote struct{ link *link }
+
+var _ harp.Service = (*remote)(nil)
+
+func newRemote(d door, first *session) *remote { return &remote{link: newLink(d, first)} }
+
+// Close implements harp.Service.
+func (r *remote) Close() error {
+	r.link.close()
+	return nil
+}
+
+// question is a request on its way.
+type question struct {
+	kind  transport.Type
+	body  []byte
+	waits bool // for something to happen: only its ctx ends it
+}
+
+// outcome is what became of a question.
+type outcome struct {
+	body     []byte // of the reply
+	sent     int    // how often it may have reached the dispatcher
+	answered bool   // the last time it was answered, also by an error
+	err      error  // the dispatcher's answer, or why there is none
+}
+
+// ask asks until there is an answer or none can be had any more.
+func (r *remote) ask(ctx context.Context, q question) outcome {
+	if most := wire.MaxBody(q.kind); len(q.body) > most {
+		return outcome{err: &harp.FieldError{Field: "request", Message: fmt.Sprintf("is %d bytes, at most %d", len(q.body), most)}}
+	}
+	var out outcome
+	losses := laneLosses{patience: r.patience(q)}
+	for {
+		var s *session
+		if s, out.err = r.link.get(ctx, r.patience(q)); out.err != nil {
+			return out
+		}
+		s.ask(ctx, q, &out)
+		switch {
+		case out.answered:
+			return out
+		case r.link.ctx.Err() != nil:
+			out.err = harp.ErrClosed
+			return out
+		case ctx.Err() != nil:
+			out.err = context.Cause(ctx)
+			return out
+		case !isLost(out.err):
+			return out
+		}
+		if err := r.bear(ctx, &losses, s, out.err); err != nil {
+			out.err = err
+			return out
+		}
+	}
+}
+
+// patience is how long a question waits for a session.
+func (r *remote) patience(q question) time.Duration {
+	if q.waits {
+		return harp.NoLimit
+	}
+	return r.link.door.cfg.RetryFor
+}
+
+// maxSubmitting is how many submissions of a session are on their way or being stored:
+// as many as a dispatcher puts on disk in one go.
+const maxSubmitting = 128
+
+// turn waits until one more submission may be sent; those that came before go first.
+// Thousands of them sent at once would be in the way of all that is asked and answered
+// meanwhile, and that is the results of the first of them. The error is ctx's, or that
+// the session was lost.
+func (s *session) turn(ctx context.Context) error {
+	select {
+	case s.submitting <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.Done():
+		return transport.ErrSessionClosed
+	}
+}
+
+// ask asks once.
+func (s *session) ask(ctx context.Context, q question, out *outcome) {
+	if q.kind == wire.TypeSubmit {
+		if out.err = s.turn(ctx); out.err != nil {
+			return
+		}
+		defer func() { <-s.submitting }()
+	}
+	x, err := s.Exchange(ctx)
+	if err != nil {
+		out.err = tooMany(err)
+		return
+	}
+	defer x.Release()
+	defer context.AfterFunc(ctx, x.Release)() // ends a Send that waits
+	out.sent++
+	if out.err = x.Send(q.kind, true, q.body); out.err != nil {
+		return
+	}
+	f, err := x.Receive(ctx)
+	if err != nil {
+		out.err = err
+		return
+	}
+	out.answered = true
+	out.body, out.err = answerIn(f)
+}
+
+func tooMany(err error) error {
+	if !errors.Is(err, transport.ErrTooManyLanes) {
+		return err
+	}
+	f := harp.NewFailure("refused", "too many requests wait for an answer on this connection")
+	f.Fault = harp.FaultCaller
+	return f.Err()
+}
+
+// answerIn returns the body of a reply, or the failure that was the answer.
+func answerIn(f transport.Frame) ([]byte, error) {
+	switch f.Type {
+	case wire.TypeReply:
+		return f.Body, nil
+	case wire.TypeFailed:
+		var w wire.Failed
+		if err := wire.Decode(f.Body, &w); err != nil {
+			return nil, unreadable(err)
+		}
+		if w.Failure == nil {
+			return nil, unreadable(errors.New("a failure without an error"))
+		}
+		return nil, w.Failure
+	}
+	return nil, unreadable(fmt.Errorf("frame type %d", f.Type))
+}
+
+// unreadable is an answer that makes no sense. It is none of the sentinels: what is
+// wrong with it is not wrong with the request.
+func unreadable(err error) error {
+	return fmt.Errorf("the dispatcher's answer cannot be read: %v", err) //nolint:errorlint // on purpose, see above
+}
+
+// isLost reports whether err means that the lane or the session was lost.
+func isLost(err error) bool {
+	for _, lost := range []error{transport.ErrSessionClosed, io.ErrUnexpectedEOF, io.ErrClosedPipe} {
+		if errors.Is(err, lost) {
+			return true
+		}
+	}
+	return false
+}
+
+// laneLosses bounds what is done about a dispatcher that closes lanes in a session
+// that stays open: asking again pauses ever longer and ends like waiting for a
+// session does.
+type laneLosses struct {
+	patience time.Duration
+	session  *session
+	since    time.Time
+	pause    time.Duration
+}
+
+// bear returns nil when it is time to ask again after a loss.
+func (r *remote) bear(ctx context.Context, l *laneLosses, s *session, lost error) error {
+	if s.Err() != nil {
+		return nil // the next session is waited for
+	}
+	if l.session != s {
+		*l = laneLosses{patience: l.patience, session: s, since: time.Now(), pause: firstPause / 8}
+	}
+	if time.Since(l.since) >= l.patience {
+		return r.link.door.failed("read", harp.ErrUnavailable, lost)
+	}
+	l.pause = min(2*l.pause, lastPause)
+	return r.link.pause(ctx, rand.N(l.pause))
+}
+
+// asked asks and decodes the reply.
+func asked[W any](ctx context.Context, r *remote, kind transport.Type, message any, waits bool) (W, error) {
+	q := question{kind: kind, waits: waits}
+	if message != nil {
+		q.body = wire.Encode(message)
+	}
+	var w W
+	out := r.ask(ctx, q)
+	if out.err == nil {
+		out.err = decodeReply(out.body, &w)
+	}
+	return w, out.err
+}
+
+func decodeReply(body []byte, w any) error {
+	if err := wire.DecodeBody(body, w); err != nil {
+		return unreadable(err)
+	}
+	return nil
+}
+
+// page makes a page of the rows of a reply.
+func page[T any](rows wire.Rows, cursor string, err error) (harp.Page[T], error) {
+	if err != nil {
+		return harp.Page[T]{}, err
+	}
+	items, err := wire.DecodeRows[T](rows)
+	if err != nil {
+		return harp.Page[T]{}, unreadable(err)
+	}
+	return harp.Page[T]{Items: items, Cursor: cursor}, nil
+}
+
+// Ping implements harp.Service.
+func (r *remote) Ping(ctx context.Context) (harp.ServerInfo, error) {
+	return asked[harp.ServerInfo](ctx, r, wire.TypePing, nil, false)
+}
+
+// Submit implements harp.JobService. Whatever happens after a submission that may have
+// arrived and was not answered, what became of it is not known: an error is then a
+// *CallError, but for ErrConflict, which says that the id is not this request's.
+func (r *remote) Submit(ctx context.Context, s harp.Submission) (string, error) {
+	out := r.ask(ctx, question{kind: wire.TypeSubmit, body: wire.Encode(s)})
+	unanswered := out.sent
+	if out.answered {
+		unanswered--
+	}
+	var w wire.Submitted
+	if out.err == nil {
+		if out.err = decodeReply(out.body, &w); out.err == nil {
+			return w.ID, nil
+		}
+		unanswered++
+	}
+	switch {
+	case unanswered > 0 && !errors.Is(out.err, harp.ErrConflict):
+		return "", &harp.CallError{JobID: requestID(s.Request), Err: out.err}
+	case !out.answered && ctx.Err() != nil:
+		return "", r.link.door.failed("dial", harp.ErrUnavailable, out.err)
+	}
+	return "", out.err
+}
+
+// requestID reads the id of a request, empty if it cannot.
+func requestID(request []byte) string {
+	var m wire.JobRef
+	if wire.Decode(request, &m) != nil {
+		return ""
+	}
+	return m.ID
+}
+
+// JobStatus implements harp.JobService.
+func (r *remote) JobStatus(ctx context.Context, id string) (harp.JobStatus, error) {
+	return asked[harp.JobStatus](ctx, r, wire.TypeStatus, wire.JobRef{ID: id}, false)
+}
+
+// JobResult implements harp.JobService.
+func (r *remote) JobResult(ctx context.Context, id string, wait bool) (harp.Result, error) {
+	return asked[harp.Result](ctx, r, wire.TypeResult, wire.ResultOf{ID: id, Wait: wait}, wait)
+}
+
+// Records implements harp.JobService.
+func (r *remote) Records(ctx context.Context, id string, q harp.RecordQuery) (harp.RecordPage, error) {
+	m, err := asked[wire.Pulled](ctx, r, wire.TypePull, wire.Pull{ID: id, RecordQuery: q}, q.Wait)
+	if err != nil {
+		return harp.RecordPage{}, err
+	}
+	page, err := m.Page()
+	if err != nil {
+		return harp.RecordPage{}, unreadable(err)
+	}
+	return page, nil
+}
+
+// CancelJob implements harp.JobService.
+func (r *remote) CancelJob(ctx context.Context, id string, now bool) (bool, error) {
+	w, err := asked[wire.Done](ctx, r, wire.TypeCancelJob, wire.CancelJob{ID: id, Now: now}, false)
+	return w.Live, err
+}
+
+// ListJobs implements harp.JobService.
+func (r *remote) ListJobs(ctx context.Context, f harp.JobFilter, cursor string) (harp.Page[harp.JobStatus], error) {
+	queue, err := harp.QueueName(f.Queue)
+	if err != nil {
+		return harp.Page[harp.JobStatus]{}, err
+	}
+	q := wire.JobsQuery{Page: wire.Page{Cursor: cursor}, Queue: queue, JobFilter: f}
+	m, err := asked[wire.Jobs](ctx, r, wire.TypeJobs, q, false)
+	return page[harp.JobStatus](m.Jobs, m.Cursor, err)
+}
+
+// ListHosts implements harp.HostService.
+func (r *remote) ListHosts(ctx context.Context, name, cursor string) (harp.Page[harp.HostStatus], error) {
+	q := wire.HostsQuery{Name: name, Page: wire.Page{Cursor: cursor}}
+	m, err := asked[wire.Hosts](ctx, r, wire.TypeHosts, q, false)
+	return page[harp.HostStatus](m.Hosts, m.Cursor, err)
+}
+
+// HostProcedures implements harp.HostService.
+func (r *remote) HostProcedures(ctx context.Context, host, cursor string) (harp.Page[harp.ProcedureDoc], error) {
+	q := wire.HostRef{Name: host, Page: wire.Page{Cursor: cursor}}
+	m, err := asked[wire.HostProcs](ctx, r, wire.TypeHostProcs, q, false)
+	return page[harp.ProcedureDoc](m.Procedures, m.Cursor, err)
+}
+
+// RefreshHosts implements harp.HostService.
+func (r *remote) RefreshHosts(ctx context.Context) (int, error) {
+	m, err := asked[wire.Refreshed](ctx, r, wire.TypeRefresh, nil, false)
+	return m.Hosts, err
+}
+
+// ListQueues implements harp.QueueService.
+func (r *remote) ListQueues(ctx context.Context, name harp.Value, cursor string) (harp.Page[harp.QueueStatus], error) {
+	q := wire.QueuesQuery{Name: name, Page: wire.Page{Cursor: cursor}}
+	m, err := asked[wire.Queues](ctx, r, wire.TypeQueues, q, false)
+	return page[harp.QueueStatus](m.Queues, m.Cursor, err)
+}
+
+// CancelQueue implements harp.QueueService.
+func (r *remote) CancelQueue(ctx context.Context, id string, name harp.Value) (int, error) {
+	m, err := asked[wire.Done](ctx, r, wire.TypeCancelQueue, wire.QueueRef{Name: name, Request: id}, false)
+	return m.Count, err
+}

@@ -1,0 +1,360 @@
+package dispatcher
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/harpcaller/harp"
+
+	"github.com/harpcaller/harp/internal/msgpack"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
+)
+
+// CallerConfig are the settings of [ServeCaller]; a zero field means its default.
+type CallerConfig struct {
+	Heartbeat time.Duration // told to the caller. Default 10 s
+	Logger    *slog.Logger  // default: slog.Default()
+}
+
+const (
+	// greetTime is how long a caller may take to say hello.
+	greetTime = 10 * time.Second
+	heartbeat = 10 * time.Second
+)
+
+// ServeCaller answers the requests of the caller at the other end of conn with s,
+// which acts for that caller alone: it is the server's half of client.Dial. It returns
+// when ctx has ended, with its error, or when the connection has, with the reason;
+// every request has been answered or given up then, and conn and s are closed.
+//
+// The ctx that s gets with a request ends when the caller gives the request up. Once
+// s answers ErrClosed the caller gets no answer and asks again elsewhere or later.
+func ServeCaller(ctx context.Context, conn *transport.Conn, s harp.Service, cfg CallerConfig) error {
+	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, heartbeat)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	defer s.Close()
+	defer conn.Close()
+	session, err := conn.Acceptor(transport.Options{Logger: cfg.Logger, MaxFrame: wire.MaxBody})
+	if err != nil {
+		return fmt.Errorf("serve caller: %w", err)
+	}
+	if err := welcome(ctx, session, s, cfg); err != nil {
+		return fmt.Errorf("serve caller: %w", err)
+	}
+	guest := &guest{Service: s}
+	err = session.Serve(ctx, func(ctx context.Context, x *transport.Exchange, first transport.Frame) {
+		if first.Type == wire.TypePull {
+			guest.pulls.Add(1)
+			defer guest.pulls.Add(-1)
+		}
+		answer(ctx, guest, x, first)
+	})
+	return fmt.Errorf("serve caller: %w", cmp.Or(context.Cause(ctx), session.Err(), err))
+}
+
+// guest is the Service as one session's caller gets it. What is being answered to
+// followers, and they do not read, is bounded: the more of them ask at a time, the
+// less each gets.
+type guest struct {
+	harp.Service
+	pulls atomic.Int64 // that are being answered, from the question until the answer is sent
+}
+
+// unreadBytes is about how much may be on its way to the followers of a session.
+const unreadBytes = 8 << 20
+
+// Records implements JobService.
+func (g *guest) Records(ctx context.Context, id string, q harp.RecordQuery) (harp.RecordPage, error) {
+	q.MaxBytes = int(min(max(unreadBytes/max(g.pulls.Load(), 1), wire.MinWindow), wire.MaxPage))
+	q.MaxRecords = wire.MaxRows
+	return g.Service.Records(ctx, id, q)
+}
+
+// welcome hears the caller's hello and answers it. The error is also why the caller
+// is not welcome.
+func welcome(ctx context.Context, session *transport.Session, s harp.Service, cfg CallerConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, greetTime)
+	defer cancel()
+	control, err := session.Control(ctx)
+	if err != nil {
+		return err
+	}
+	f, err := control.Receive(ctx)
+	if err != nil {
+		return err
+	}
+	info, err := hear(ctx, f, s)
+	if err != nil {
+		w := wire.Unwelcome(wire.NewFailed(err))
+		return errors.Join(err, control.Send(transport.Frame{Type: wire.TypeUnwelcome, Body: wire.Encode(w)}))
+	}
+	err = control.Send(transport.Frame{Type: wire.TypeWelcome, Body: wire.Encode(wire.Welcome{
+		Version: wire.Version, Features: info.Features, Software: info.Software, Store: info.Store,
+		Heartbeat: int64(cfg.Heartbeat), Time: time.Now().UnixNano(),
+	})})
+	control.Beat(cfg.Heartbeat)
+	return err
+}
+
+// hear judges a hello and returns what the welcome says.
+func hear(ctx context.Context, f transport.Frame, s harp.Service) (harp.ServerInfo, error) {
+	var hello wire.Hello
+	if f.Type != wire.TypeHello {
+		return harp.ServerInfo{}, &harp.FieldError{Field: "hello", Message: fmt.Sprintf("frame type %d came instead", f.Type)}
+	}
+	if err := decodeRequest(f.Body, &hello); err != nil {
+		return harp.ServerInfo{}, err
+	}
+	if hello.Version != wire.Version {
+		f := harp.NewFailure("refused", fmt.Sprintf("version %d of the protocol is not spoken here, version %d is", hello.Version, wire.Version))
+		return harp.ServerInfo{}, f.Err()
+	}
+	return s.Ping(ctx)
+}
+
+// answer answers one request, unless the caller has given it up.
+func answer(ctx context.Context, s harp.Service, x *transport.Exchange, first transport.Frame) {
+	var reply []byte
+	var err error
+	if first.Type == wire.TypeBackup {
+		reply, err = answerBackup(ctx, s, x)
+	} else {
+		reply, err = answerTo(ctx, s, first)
+	}
+	switch {
+	case ctx.Err() != nil || errors.Is(err, harp.ErrClosed):
+		return
+	case err == nil:
+		_ = x.Send(wire.TypeReply, true, reply) // fails only when the caller is gone
+	default:
+		_ = x.Send(wire.TypeFailed, true, wire.Encode(wire.NewFailed(err)))
+	}
+}
+
+// answerTo returns the body of the reply. No request is left without an answer: one
+// of an unknown type is refused.
+func answerTo(ctx context.Context, s harp.Service, f transport.Frame) ([]byte, error) {
+	handle, known := handlers[f.Type]
+	if !known {
+		return nil, harp.NewFailure("refused", fmt.Sprintf("request type %d is not known here", f.Type)).Err()
+	}
+	reply, err := handle(ctx, s, f.Body)
+	if err != nil {
+		return nil, err
+	}
+	body := wire.Encode(reply)
+	if most := wire.MaxBody(wire.TypeReply); len(body) > most {
+		return nil, harp.NewFailure("refused", fmt.Sprintf("the answer is %d bytes, at most %d", len(body), most)).Err()
+	}
+	return body, nil
+}
+
+// handlers answer the requests of callers, by their frame.
+var handlers = map[transport.Type]func(ctx context.Context, s harp.Service, body []byte) (any, error){
+	wire.TypePing:        handlePing,
+	wire.TypeSubmit:      handled(handleSubmit),
+	wire.TypeStatus:      handled(handleStatus),
+	wire.TypeResult:      handled(handleResult),
+	wire.TypePull:        handled(handlePull),
+	wire.TypeCancelJob:   handled(handleCancelJob),
+	wire.TypeJobs:        handled(handleJobs),
+	wire.TypeHosts:       handled(handleHosts),
+	wire.TypeHostProcs:   handled(handleHostProcs),
+	wire.TypeRefresh:     handleRefresh,
+	wire.TypeQueues:      handled(handleQueues),
+	wire.TypeCancelQueue: handled(handleCancelQueue),
+	wire.TypeRequest:     handled(handleRequest),
+	wire.TypeForceLost:   handled(handleForceLost),
+	wire.TypeEvents:      handled(handleEvents),
+	wire.TypeChangeQueue: handled(handleChangeQueue),
+	wire.TypePrune:       handled(handlePrune),
+}
+
+// handled decodes the request for a handler.
+func handled[W any](handle func(context.Context, harp.Service, W) (any, error)) func(context.Context, harp.Service, []byte) (any, error) {
+	return func(ctx context.Context, s harp.Service, body []byte) (any, error) {
+		var w W
+		if err := decodeRequest(body, &w); err != nil {
+			return nil, err
+		}
+		return handle(ctx, s, w)
+	}
+}
+
+// queueNamed returns the canonical name of a queue. Errors: harp.ErrInvalid.
+func queueNamed(name harp.Value) (harp.Value, error) {
+	canonical, err := harp.QueueName(name)
+	if err == nil && canonical == nil {
+		err = &harp.FieldError{Field: "queue", Message: "a name is a map with string keys"}
+	}
+	return canonical, err
+}
+
+func decodeRequest(body []byte, w any) error {
+	if err := wire.Decode(body, w); err != nil {
+		field := "request"
+		if e := (*msgpack.DecodeError)(nil); errors.As(err, &e) && e.Path != "" {
+			field, err = strings.TrimPrefix(e.Path, "."), e.Err
+		}
+		return &harp.FieldError{Field: field, Message: err.Error()}
+	}
+	return nil
+}
+
+func handlePing(ctx context.Context, s harp.Service, _ []byte) (any, error) {
+	return s.Ping(ctx)
+}
+
+func handleSubmit(ctx context.Context, s harp.Service, m harp.Submission) (any, error) {
+	id, err := s.Submit(ctx, m)
+	return wire.Submitted{ID: id}, err
+}
+
+func handleStatus(ctx context.Context, s harp.Service, w wire.JobRef) (any, error) {
+	if err := harp.CheckID(w.ID); err != nil {
+		return nil, err
+	}
+	return s.JobStatus(ctx, w.ID)
+}
+
+func handleResult(ctx context.Context, s harp.Service, w wire.ResultOf) (any, error) {
+	if err := harp.CheckID(w.ID); err != nil {
+		return nil, err
+	}
+	return s.JobResult(ctx, w.ID, w.Wait)
+}
+
+func handlePull(ctx context.Context, s harp.Service, w wire.Pull) (any, error) {
+	if err := harp.CheckID(w.ID); err != nil {
+		return nil, err
+	}
+	page, err := s.Records(ctx, w.ID, w.RecordQuery)
+	return wire.NewPulled(page), err
+}
+
+func handleCancelJob(ctx context.Context, s harp.Service, w wire.CancelJob) (any, error) {
+	if err := harp.CheckID(w.ID); err != nil {
+		return nil, err
+	}
+	live, err := s.CancelJob(ctx, w.ID, w.Now)
+	return wire.Done{Live: live}, err
+}
+
+func handleJobs(ctx context.Context, s harp.Service, w wire.JobsQuery) (any, error) {
+	f := w.JobFilter
+	if len(w.Queue) > 0 {
+		queue, err := queueNamed(w.Queue)
+		if err != nil {
+			return nil, err
+		}
+		f.Queue = queue
+	}
+	rows, cursor, err := listing[harp.JobStatus]{
+		fetch:  func(cursor string) (harp.Page[harp.JobStatus], error) { return s.ListJobs(ctx, f, cursor) },
+		mark:   func(s harp.JobStatus) mark { return mark{Key: s.ID, Time: s.SubmitTime} },
+		before: func(a, b mark) bool { return a.Time.After(b.Time) }, // newest first
+	}.page(w.Page)
+	return wire.Jobs{Jobs: rows, Cursor: cursor}, err
+}
+
+func handleHosts(ctx context.Context, s harp.Service, w wire.HostsQuery) (any, error) {
+	rows, cursor, err := listing[harp.HostStatus]{
+		fetch:  func(cursor string) (harp.Page[harp.HostStatus], error) { return s.ListHosts(ctx, w.Name, cursor) },
+		mark:   func(h harp.HostStatus) mark { return mark{Key: h.Name} },
+		before: byKey,
+	}.page(w.Page)
+	return wire.Hosts{Hosts: rows, Cursor: cursor}, err
+}
+
+func handleHostProcs(ctx context.Context, s harp.Service, w wire.HostRef) (any, error) {
+	rows, cursor, err := listing[harp.ProcedureDoc]{
+		fetch: func(cursor string) (harp.Page[harp.ProcedureDoc], error) {
+			return s.HostProcedures(ctx, w.Name, cursor)
+		},
+		mark:   func(p harp.ProcedureDoc) mark { return mark{Key: p.Name} },
+		before: byKey,
+	}.page(w.Page)
+	return wire.HostProcs{Procedures: rows, Cursor: cursor}, err
+}
+
+func handleRefresh(ctx context.Context, s harp.Service, _ []byte) (any, error) {
+	n, err := s.RefreshHosts(ctx)
+	return wire.Refreshed{Hosts: n}, err
+}
+
+func handleQueues(ctx context.Context, s harp.Service, w wire.QueuesQuery) (any, error) {
+	name, err := harp.QueueName(w.Name)
+	if err != nil {
+		return nil, err
+	}
+	rows, cursor, err := listing[harp.QueueStatus]{
+		fetch:  func(cursor string) (harp.Page[harp.QueueStatus], error) { return s.ListQueues(ctx, name, cursor) },
+		mark:   func(q harp.QueueStatus) mark { return mark{Key: hex.EncodeToString(q.Name)} },
+		before: byKey,
+	}.page(w.Page)
+	return wire.Queues{Queues: rows, Cursor: cursor}, err
+}
+
+func handleCancelQueue(ctx context.Context, s harp.Service, w wire.QueueRef) (any, error) {
+	name, err := queueNamed(w.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err := harp.CheckID(w.Request); err != nil {
+		return nil, err
+	}
+	n, err := s.CancelQueue(ctx, w.Request, name)
+	return wire.Done{Count: n}, err
+}
+
+func handleRequest(ctx context.Context, s harp.Service, w wire.JobRef) (any, error) {
+	if err := harp.CheckID(w.ID); err != nil {
+		return nil, err
+	}
+	return s.JobRequest(ctx, w.ID)
+}
+
+func handleForceLost(ctx context.Context, s harp.Service, w wire.ForceLost) (any, error) {
+	if err := harp.CheckID(w.ID); err != nil {
+		return nil, err
+	}
+	if err := harp.CheckWhy(w.Why); err != nil {
+		return nil, err
+	}
+	return wire.Done{}, s.ForceLost(ctx, w.ID, w.Why)
+}
+
+func handleEvents(ctx context.Context, s harp.Service, w wire.EventsQuery) (any, error) {
+	if len(w.Types) > harp.MaxEventTypes {
+		return nil, &harp.FieldError{Field: "types", Message: fmt.Sprintf("at most %d", harp.MaxEventTypes)}
+	}
+	page, err := s.Events(ctx, w.EventFilter, w.Wait)
+	return wire.NewEvents(page), err
+}
+
+func handleChangeQueue(ctx context.Context, s harp.Service, w wire.QueueChange) (any, error) {
+	name, err := queueNamed(w.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Check(); err != nil {
+		return nil, err
+	}
+	if err := harp.CheckID(w.Request); err != nil {
+		return nil, err
+	}
+	return wire.Done{}, s.ChangeQueue(ctx, w.Request, name, w.QueueChange)
+}
+
+func handlePrune(ctx context.Context, s harp.Service, w wire.Prune) (any, error) {
+	n, err := s.Prune(ctx, w.EndedBefore)
+	return wire.Done{Count: n}, err
+}

@@ -1,0 +1,73 @@
+package wire
+
+import "github.com/harpcaller/harp"
+
+// NewRows encodes as many items as an answer holds: at most so many, [MaxPage] bytes of them,
+// and at least one.
+func NewRows[T any](items []T, most int) Rows {
+	var rows Rows
+	size := 0
+	for i := range items {
+		row := Append(nil, &items[i])
+		if size += len(row); len(rows) == most || size > MaxPage && len(rows) > 0 {
+			break
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// DecodeRows is the inverse of [NewRows]. Errors: msgpack.ErrMalformed.
+func DecodeRows[T any](rows Rows) ([]T, error) {
+	var items []T
+	for _, row := range rows {
+		var item T
+		if err := DecodeRow(row, &item); err != nil {
+			return nil, err
+		}
+		items = append(items, item)
+	}
+	return items, nil
+}
+
+// NewEvents returns the answer that holds as many events of a page as it may, at least one.
+func NewEvents(p harp.EventPage) Events {
+	m := Events{Events: NewRows(p.Events, MaxRows), Cursor: p.Cursor}
+	if n := len(m.Events); n < len(p.Events) {
+		m.Cursor = p.Events[n-1].Cursor
+	}
+	return m
+}
+
+// Failures of requests travel in a frame that is smaller than what a user may
+// attach: it is the text that is cut.
+const (
+	maxFailureText = 4 << 10
+	maxFailureWord = 1 << 10
+)
+
+// NewFailed returns the answer to a request that failed.
+func NewFailed(err error) Failed {
+	f := harp.FailureOf(err)
+	f.Message = cut(f.Message, maxFailureText)
+	for _, s := range []*string{&f.Type, &f.Host, &f.Stage, &f.Field, &f.LimitOf, &f.JobID} {
+		*s = cut(*s, maxFailureWord)
+	}
+	if len(f.Data) > MaxControl/2 {
+		f.Data = nil
+	}
+	return Failed{Failure: f.Err()}
+}
+
+// cut returns at most n bytes of s, whole characters.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	const dots = "…"
+	n -= len(dots)
+	for n > 0 && s[n]&0xc0 == 0x80 {
+		n--
+	}
+	return s[:n] + dots
+}

@@ -1,0 +1,22 @@
+package harp
+
+// Limits of what callers, agents and dispatchers say to each other, the only place for them.
+// Sizes are in bytes.
+const (
+	MaxArgs           = 1 << 20
+	MaxResult         = 1 << 20
+	MaxInfo           = 64 << 10
+	MaxRecord         = 64 << 10 // the value of one
+	MaxHostName       = 255
+	MaxProcedureName  = 128
+	MaxQueueName      = 1 << 10 // encoded
+	MaxLabels         = 16      // of a job or a host
+	MaxLabelKey       = 64
+	MaxLabelValue     = 256
+	MaxTraceParent    = 256
+	MaxNeeds          = 16 // of a request
+	MaxNeed           = 64 // the name of a feature
+	MaxIdempotencyKey = 256
+	MaxWhy            = 1 << 10 // why a job is given up
+	MaxEventTypes     = 64      // of an EventFilter
+)

@@ -1,0 +1,386 @@
+package harp
+
+import (
+	"bufio"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/harpcaller/harp/internal/msgpack"
+)
+
+// NewID returns a new job id: a UUIDv7, sortable by the time it was made.
+func NewID() string {
+	id := uuid.Must(uuid.NewV7FromReader(&randomness))
+	// The package never goes back behind the latest time it has seen in the
+	// process. Where the clock does, after it was set or in a test in virtual time,
+	// the id must still tell when it was made.
+	if now := time.Now(); timeOf(id).After(now.Add(time.Second)) {
+		var ms [8]byte
+		binary.BigEndian.PutUint64(ms[:], uint64(now.UnixMilli())<<16)
+		copy(id[:6], ms[:6])
+	}
+	return id.String()
+}
+
+// randomness is what ids are made of, read many at a time.
+var randomness = lockedReader{r: bufio.NewReaderSize(rand.Reader, 32*16)}
+
+type lockedReader struct {
+	mu sync.Mutex // guards r
+	r  *bufio.Reader
+}
+
+// Read implements io.Reader.
+func (l *lockedReader) Read(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.r.Read(p)
+}
+
+func timeOf(id uuid.UUID) time.Time { return time.Unix(id.Time().UnixTime()).UTC() }
+
+// Request is a call as its caller wrote it, after its options were resolved. Its
+// encoded bytes travel to the agent and lie in the store as they are, so that
+// they can be signed.
+type Request struct {
+	ID          string            `msgpack:"id"`
+	Host        string            `msgpack:"host"`
+	Procedure   string            `msgpack:"proc"`
+	Args        Value             `msgpack:"args,omitempty"`  // a map (named), an array (positional) or nil
+	Queue       Value             `msgpack:"queue,omitempty"` // canonical; nil: no queue
+	Info        Value             `msgpack:"info,omitempty"`
+	Labels      map[string]string `msgpack:"labels,omitempty"`
+	Concurrency int               `msgpack:"conc,omitempty"` // 0: the default
+	Priority    int               `msgpack:"prio,omitempty"`
+	Timeout     time.Duration     `msgpack:"timeout,omitempty"` // 0: the default
+	MaxExecTime time.Duration     `msgpack:"maxexec,omitempty"` // 0: the default
+	StartAfter  time.Time         `msgpack:"notbefore,omitempty"`
+	StartBefore time.Time         `msgpack:"expires,omitempty"`
+	OfflineWait time.Duration     `msgpack:"offwait,omitempty"` // 0: the default
+	WhenOffline OfflinePolicy     `msgpack:"whenoff,omitempty"`
+	TraceParent string            `msgpack:"trace,omitempty"` // W3C trace context
+	Needs       []string          `msgpack:"needs,omitempty"` // features without which the call must not run
+	Retry       RetryPolicy       `msgpack:"retry,omitempty"`
+	RetryOf     string            `msgpack:"retryof,omitempty"` // the job that this one does again; "": none
+	DryRun      bool              `msgpack:"dry,omitempty"`
+
+	IdempotencyKey string        `msgpack:"idem,omitempty"`
+	IdempotencyTTL time.Duration `msgpack:"idemttl,omitempty"` // with a key: from 1 second to 30 days
+}
+
+// NeedDryRun is what a request for a dry run needs: an agent that knows it does not run the
+// procedure itself.
+const NeedDryRun = "dry_run"
+
+// QueueName returns the canonical form of a queue's name; nil for nil. Errors:
+// ErrInvalid when it does not encode to a map with string keys or is too long.
+func QueueName(name any) (Value, error) {
+	v, err := NewValue(name)
+	if err != nil {
+		return nil, inField("queue", err)
+	}
+	if v.IsNil() {
+		return nil, nil
+	}
+	if !v.isNamed() {
+		return nil, errQueueName()
+	}
+	if v, err = v.Canonical(); err != nil {
+		return nil, inField("queue", err)
+	}
+	if len(v) > MaxQueueName {
+		return nil, tooLong("queue", len(v), MaxQueueName)
+	}
+	return v, nil
+}
+
+// errQueueName is the error of a queue's name that is of the wrong kind.
+func errQueueName() error {
+	return &FieldError{Field: "queue", Message: "a name is a map with string keys"}
+}
+
+// Check returns ErrInvalid, naming the field, unless every field is within its
+// limits. Caller, dispatcher and agent all ask it.
+func (r Request) Check() error {
+	if err := CheckID(r.ID); err != nil {
+		return err
+	}
+	if err := checkName("host", r.Host, MaxHostName); err != nil {
+		return err
+	}
+	if err := checkName("procedure", r.Procedure, MaxProcedureName); err != nil {
+		return err
+	}
+	if err := r.checkValues(); err != nil {
+		return err
+	}
+	if r.Priority < -100 || r.Priority > 100 {
+		return &FieldError{Field: "priority", Message: "must be from -100 to 100"}
+	}
+	if r.Concurrency < 0 {
+		return &FieldError{Field: "concurrency", Message: "must be more than zero"}
+	}
+	if r.WhenOffline != WaitForHost && r.WhenOffline != FailFast {
+		return &FieldError{Field: "when_offline", Message: fmt.Sprintf("must be %q or nothing", FailFast)}
+	}
+	if err := r.checkTimes(); err != nil {
+		return err
+	}
+	if err := r.checkWords(); err != nil {
+		return err
+	}
+	if err := r.checkAgain(); err != nil {
+		return err
+	}
+	return checkLabels(r.Labels)
+}
+
+// checkAgain checks what says when the call is made again, and when not.
+func (r Request) checkAgain() error {
+	if r.RetryOf != "" && CheckID(r.RetryOf) != nil {
+		return &FieldError{Field: "retry_of", Message: "must be the id of a job"}
+	}
+	if err := r.Retry.Check(); err != nil {
+		return err
+	}
+	if r.IdempotencyKey == "" && r.IdempotencyTTL == 0 {
+		return nil
+	}
+	if err := checkName("idempotency_key", r.IdempotencyKey, MaxIdempotencyKey); err != nil {
+		return err
+	}
+	if r.IdempotencyTTL < minKeyTTL || r.IdempotencyTTL > maxKeyTTL {
+		return &FieldError{Field: "idempotency_ttl", Message: "must be from 1 second to 30 days"}
+	}
+	return nil
+}
+
+// An idempotency key is kept for its ttl.
+const (
+	minKeyTTL = time.Second
+	maxKeyTTL = 30 * 24 * time.Hour
+)
+
+func (r Request) checkTimes() error {
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{{"timeout", r.Timeout}, {"max_exec_time", r.MaxExecTime}, {"offline_wait", r.OfflineWait}} {
+		if d.value < 0 {
+			return &FieldError{Field: d.field, Message: "must be more than zero"}
+		}
+	}
+	if err := checkTime("start_after", r.StartAfter); err != nil {
+		return err
+	}
+	if err := checkTime("start_before", r.StartBefore); err != nil {
+		return err
+	}
+	if !r.StartBefore.IsZero() && r.StartBefore.Before(r.StartAfter) {
+		return &FieldError{Field: "start_before", Message: "is before start_after"}
+	}
+	return nil
+}
+
+func (r Request) checkWords() error {
+	if len(r.TraceParent) > MaxTraceParent {
+		return tooLong("traceparent", len(r.TraceParent), MaxTraceParent)
+	}
+	if !utf8.ValidString(r.TraceParent) {
+		return &FieldError{Field: "traceparent", Message: "must be UTF-8"}
+	}
+	if len(r.Needs) > MaxNeeds {
+		return &FieldError{Field: "needs", Message: fmt.Sprintf("at most %d", MaxNeeds)}
+	}
+	for _, need := range r.Needs {
+		if err := checkName("needs", need, MaxNeed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r Request) checkValues() error {
+	for _, v := range []struct {
+		field string
+		value Value
+		most  int
+	}{
+		{"args", r.Args, MaxArgs},
+		{"info", r.Info, MaxInfo},
+		{"queue", r.Queue, MaxQueueName},
+	} {
+		if len(v.value) > v.most {
+			return tooLong(v.field, len(v.value), v.most)
+		}
+		if err := v.value.Validate(); err != nil {
+			return inField(v.field, err)
+		}
+	}
+	if !r.Args.IsNil() && !r.Args.isNamed() && !r.Args.isArray() {
+		return &FieldError{Field: "args", Message: "must be named (a struct, or a map with string keys) or positional (harp.Pos)"}
+	}
+	if !r.Queue.IsNil() && !r.Queue.isNamed() {
+		return errQueueName()
+	}
+	return nil
+}
+
+func checkLabels(labels map[string]string) error {
+	if len(labels) > MaxLabels {
+		return &FieldError{Field: "labels", Message: fmt.Sprintf("at most %d", MaxLabels)}
+	}
+	for k, v := range labels {
+		if err := checkName("label", k, MaxLabelKey); err != nil {
+			return err
+		}
+		if len(v) > MaxLabelValue {
+			return tooLong("label "+k, len(v), MaxLabelValue)
+		}
+		if !utf8.ValidString(v) {
+			return &FieldError{Field: "label " + k, Message: "must be UTF-8"}
+		}
+	}
+	return nil
+}
+
+// CheckID returns ErrInvalid unless id is a UUIDv7 in its canonical form.
+func CheckID(id string) error {
+	if !isID(id) {
+		return &FieldError{Field: "id", Message: "must be a UUIDv7 as harp.NewID makes it"}
+	}
+	return nil
+}
+
+// isID reports whether id is as [RFC 9562] has UUIDs of version 7 written.
+//
+// [RFC 9562]: https://www.rfc-editor.org/rfc/rfc9562#name-uuid-format
+func isID(id string) bool {
+	const length, version = 36, 14
+	if len(id) != length || id[version] != '7' {
+		return false
+	}
+	for i := range length {
+		switch c := id[i]; {
+		case i == 8 || i == 13 || i == 18 || i == 23:
+			if c != '-' {
+				return false
+			}
+		case (c < '0' || c > '9') && (c < 'a' || c > 'f'):
+			return false
+		}
+	}
+	return true
+}
+
+// IDTime returns the time at which id was made; the zero time if it is no UUIDv7.
+func IDTime(id string) time.Time {
+	u, err := uuid.Parse(id)
+	if err != nil || u.Version() != 7 {
+		return time.Time{}
+	}
+	return timeOf(u)
+}
+
+func checkName(field, name string, most int) error {
+	switch {
+	case name == "":
+		return &FieldError{Field: field, Message: "must not be empty"}
+	case len(name) > most:
+		return tooLong(field, len(name), most)
+	case !utf8.ValidString(name):
+		return &FieldError{Field: field, Message: "must be UTF-8"}
+	}
+	return nil
+}
+
+func tooLong(field string, is, most int) error {
+	return &FieldError{Field: field, Message: fmt.Sprintf("is %d bytes, at most %d", is, most)}
+}
+
+// inField renames the field of an error about a value.
+func inField(field string, err error) error {
+	if e, ok := err.(*FieldError); ok { //nolint:errorlint // Value's own error, never wrapped
+		return &FieldError{Field: field, Message: e.Message}
+	}
+	return err
+}
+
+// versioned is a request as it is encoded.
+type versioned struct {
+	Version int `msgpack:"v"`
+	Request
+}
+
+// requestVersion is the version of a request's bytes.
+const requestVersion = 1
+
+// requests is the codec of requests.
+var requests = msgpack.Codec{Message: true}
+
+// Encode returns the bytes of the request.
+func (r Request) Encode() []byte { return r.Append(make([]byte, 0, 256+len(r.Args)+len(r.Info))) }
+
+// Append appends what Encode returns to b.
+func (r Request) Append(b []byte) []byte { return appendMessage(b, &versioned{requestVersion, r}) }
+
+func appendMessage(b []byte, v any) []byte {
+	b, err := requests.Append(b, v)
+	if err != nil {
+		panic(fmt.Sprintf("harp: encode %T: %v", v, err)) // requests hold nothing that cannot be encoded
+	}
+	return b
+}
+
+// DecodeRequest is the inverse of [Request.Encode], for bytes from outside. Errors:
+// ErrInvalid, for bytes that are no request as for a field out of its limits.
+func DecodeRequest(raw []byte) (Request, error) {
+	var r versioned
+	err := msgpack.Validate(raw, msgpack.ProtocolLimits)
+	if err == nil {
+		err = requests.Decode(raw, &r)
+	}
+	if err != nil {
+		return Request{}, &FieldError{Field: "request", Message: err.Error()}
+	}
+	if r.Version != requestVersion {
+		return Request{}, &FieldError{Field: "request", Message: fmt.Sprintf("version %d is not known here", r.Version)}
+	}
+	if err := r.Check(); err != nil {
+		return Request{}, err
+	}
+	r.Queue, err = QueueName(r.Queue)
+	return r.Request, err
+}
+
+// Digest is what makes two requests the same: SHA-256 over host, procedure,
+// canonical arguments and queue, and that it is a dry run. Timing options do not count.
+func (r Request) Digest() [sha256.Size]byte {
+	args, err := r.Args.Canonical()
+	if err != nil {
+		args = r.Args // checked requests always have a canonical form
+	}
+	what := []any{r.Host, r.Procedure, []byte(args), []byte(r.Queue)}
+	if r.DryRun {
+		what = append(what, true)
+	}
+	return sha256.Sum256(appendMessage(nil, what))
+}
+
+func checkTime(field string, t time.Time) error {
+	if !t.IsZero() && (t.Before(firstTime) || t.After(lastTime)) {
+		return &FieldError{Field: field, Message: fmt.Sprintf("must be from %d to %d", firstTime.Year()+1, lastTime.Year()-1)}
+	}
+	return nil
+}
+
+// What a time can be that is stored in 64 bits.
+var firstTime, lastTime = msgpack.FromNanos(math.MinInt64), msgpack.FromNanos(math.MaxInt64)
