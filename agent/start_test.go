@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -253,4 +254,74 @@ func TestAttachToWhatIsNotThere(t *testing.T) {
 			t.Errorf("one that was denied is answered with %d", result)
 		}
 	})
+}
+
+// still is a journal's directory where a sync waits while there is a channel.
+type still struct {
+	journal.FS
+	until *atomic.Pointer[chan struct{}]
+}
+
+func (s still) Open(name string) (journal.File, error) {
+	f, err := s.FS.Open(name)
+	return stillFile{f, s}, err
+}
+
+func (s still) Create(name string) (journal.File, error) {
+	f, err := s.FS.Create(name)
+	return stillFile{f, s}, err
+}
+
+type stillFile struct {
+	journal.File
+	of still
+}
+
+func (f stillFile) Sync() error {
+	if until := f.of.until.Load(); until != nil {
+		<-*until
+	}
+	return f.File.Sync()
+}
+
+// A record, of a function or a command, waits while the disk is far behind with the journal, which
+// would take it into memory without end.
+func TestRecordsWaitForTheDisk(t *testing.T) {
+	for name, put := range map[string]func(s *spooling) error{
+		"of a function": func(s *spooling) error { return s.put(wire.Record{Value: []byte{0xc0}}) },
+		"of a command":  func(s *spooling) error { return s.putNumbered(s.ctx, 0, wire.Record{Value: []byte{0xc0}}, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := journal.NewMemory()
+				fs := still{disk.Mount(), new(atomic.Pointer[chan struct{}])}
+				s := newSpoolingOn(t, disk, fs)
+				defer s.close()
+				s.awaited = true
+				other := key{job: harp.NewID(), number: 1}.journal()
+				j := s.agent.keeper.current()
+				if err := s.agent.JournalStart(other.Job); err != nil {
+					t.Fatal(err)
+				}
+				until := make(chan struct{})
+				fs.until.Store(&until)
+				for n := range int64(10) {
+					if _, err := j.Append(other, n, make([]byte, 1<<20)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				done := make(chan error, 1)
+				go func() { done <- put(s) }()
+				synctest.Wait()
+				if n := s.numbered(); n != 0 {
+					t.Errorf("%d records have numbers", n)
+				}
+				fs.until.Store(nil)
+				close(until)
+				if err := <-done; err != nil || s.numbered() != 1 {
+					t.Errorf("then %d have, %v", s.numbered(), err)
+				}
+			})
+		})
+	}
 }
