@@ -104,7 +104,7 @@ func (s *session) start(a *attempt, sub harp.Submission) bool {
 		return true
 	}
 	s.attempts.Add(1)
-	if !s.d.goKept(func() { s.attend(a, sub) }) {
+	if !s.d.spawn(func() { s.attend(a, sub) }) {
 		s.attempts.Done()
 		return false
 	}

@@ -57,7 +57,7 @@ func TestShutdownWaitsForWhatIsUnderWay(t *testing.T) {
 		if err := d.compact(t.Context()); !errors.Is(err, harp.ErrClosed) {
 			t.Errorf("work that comes afterwards gives %v", err)
 		}
-		if d.begin() || d.goKept(func() { t.Error("it runs") }) {
+		if d.begin() || d.spawn(func() { t.Error("it runs") }) {
 			t.Error("work begins afterwards")
 		}
 		n := transport.NewNetwork()

@@ -39,8 +39,8 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
-	"github.com/harpcaller/harp/internal/crew"
 	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/internal/workers"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/transport"
 )
@@ -178,7 +178,7 @@ type Dispatcher struct {
 	registry registry
 	tails    tails
 	feed     feed
-	crew     crew.Crew     // what attempts run in
+	workers  workers.Pool  // what attempts run in
 	kick     chan struct{} // wakes the clock
 	streams  atomic.Int64  // attempts that send records
 	asking   atomic.Int64  // questions for records that are being answered
@@ -327,13 +327,13 @@ func (d *Dispatcher) begin() bool {
 	return !d.closing
 }
 
-// goKept runs f as work that Shutdown waits for; false once the dispatcher is closing.
-func (d *Dispatcher) goKept(f func()) bool {
+// spawn runs f as work that Shutdown waits for; false once the dispatcher is closing.
+func (d *Dispatcher) spawn(f func()) bool {
 	if !d.begin() {
 		return false
 	}
 	defer d.work.Done()
-	d.crew.Go(&d.work, f)
+	d.workers.Go(&d.work, f)
 	return true
 }
 
@@ -356,7 +356,7 @@ func (d *Dispatcher) Shutdown(ctx context.Context) error {
 		d.hosts.expectNone()
 		go func() {
 			d.loops.Wait()
-			d.crew.Close()
+			d.workers.Close()
 			d.work.Wait()
 			d.closeErr = d.store.Close()
 			close(d.closed)

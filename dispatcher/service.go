@@ -325,7 +325,7 @@ func (s *service) CancelQueue(ctx context.Context, id string, name harp.Value) (
 		s.d.wakeClock()
 		s.d.cancelActive(done.Active, s.who)
 		if done.More {
-			s.d.goKept(func() { s.d.cancelRest(name, op) })
+			s.d.spawn(func() { s.d.cancelRest(name, op) })
 		}
 		return done.Count, nil
 	})

@@ -22,7 +22,7 @@ func (d *Dispatcher) upkeepLoop() {
 			return
 		case <-tick.C:
 		}
-		d.crew.Rest()
+		d.workers.ReleaseIdle()
 		if _, err := d.prune(d.ctx, d.retention()); err != nil && d.ctx.Err() == nil {
 			d.log.Error("prune", "err", err)
 		}
@@ -70,7 +70,7 @@ func (d *Dispatcher) prune(ctx context.Context, keep store.Retention) (jobs int,
 // compact gives the space of what was deleted back. ctx bounds only the wait for it.
 func (d *Dispatcher) compact(ctx context.Context) error {
 	done := make(chan error, 1)
-	if !d.goKept(func() { done <- d.store.Compact(d.ctx) }) {
+	if !d.spawn(func() { done <- d.store.Compact(d.ctx) }) {
 		return harp.ErrClosed
 	}
 	select {

@@ -35,7 +35,7 @@ func (s *Session) Serve(ctx context.Context, handle func(ctx context.Context, x 
 	for _, l := range s.lanes.all() {
 		l.close()
 	}
-	s.lanes.crew.Close()
+	s.lanes.workers.Close()
 	a.running.Wait()
 	return err
 }
@@ -142,7 +142,7 @@ func (a *acceptor) answer(ctx context.Context, l *lane, first Frame) *Exchange {
 		x.in.close(io.EOF)
 	}
 	l.hand, l.part = x, func() { a.handle(ctx, x, first) }
-	l.session.lanes.crew.Go(&a.running, l.serve)
+	l.session.lanes.workers.Go(&a.running, l.serve)
 	return x
 }
 
@@ -165,7 +165,7 @@ func (a *acceptor) serve(l *lane) {
 // goAside runs what a handler has left aside, and then its next part.
 func (a *acceptor) goAside(l *lane) {
 	defer a.running.Done()
-	defer l.session.lanes.crew.Go(&a.running, l.serve)
+	defer l.session.lanes.workers.Go(&a.running, l.serve)
 	aside := l.aside
 	l.aside = nil
 	aside()

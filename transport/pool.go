@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/harpcaller/harp/internal/crew"
+	"github.com/harpcaller/harp/internal/workers"
 )
 
 const (
@@ -18,9 +18,9 @@ const (
 // pool knows the lanes of a session. On the opener's side the idle ones wait in
 // it to be used again; on the acceptor's it only gives back their memory.
 type pool struct {
-	opener bool
-	max    int
-	crew   crew.Crew // of the acceptor: what handlers run in
+	opener  bool
+	max     int
+	workers workers.Pool // of the acceptor: what handlers run in
 
 	mu    sync.Mutex // guards what follows and the idle fields of lanes
 	lanes map[*lane]struct{}
@@ -125,7 +125,7 @@ func (p *pool) tidy() {
 		p.armLocked(idleTime)
 	}
 	p.mu.Unlock()
-	p.crew.Rest()
+	p.workers.ReleaseIdle()
 	for _, l := range surplus {
 		l.close()
 	}

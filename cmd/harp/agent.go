@@ -14,7 +14,7 @@ import (
 	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/cmd/harp/internal/config"
 	"github.com/harpcaller/harp/cmd/harp/internal/demo"
-	"github.com/harpcaller/harp/internal/frugal"
+	"github.com/harpcaller/harp/internal/tune"
 )
 
 func (c *cli) agentCommand() *cobra.Command {
@@ -62,7 +62,7 @@ dispatcher, and end when nothing runs any more, commands included.`,
 				}
 				return c.checked(f.file)
 			}
-			defer frugal.Start()()
+			defer tune.SaveMemory()()
 			return c.runAgent(ctx, cfg, f.file)
 		}),
 	}

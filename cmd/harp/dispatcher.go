@@ -10,8 +10,7 @@ import (
 
 	"github.com/harpcaller/harp/cmd/harp/internal/config"
 	"github.com/harpcaller/harp/dispatcher"
-	"github.com/harpcaller/harp/internal/frugal"
-	"github.com/harpcaller/harp/internal/procs"
+	"github.com/harpcaller/harp/internal/tune"
 	"github.com/harpcaller/harp/store/badger"
 )
 
@@ -48,8 +47,8 @@ why.`,
 			case f.check:
 				return c.checked(f.file)
 			}
-			defer frugal.Start()()
-			defer procs.Raise()()
+			defer tune.SaveMemory()()
+			defer tune.RaiseProcs()()
 			return c.runDispatcher(ctx, cfg, f.file)
 		}),
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/internal/faults/witness"
-	"github.com/harpcaller/harp/internal/frugal"
+	"github.com/harpcaller/harp/internal/tune"
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/devca"
 )
 
 func runAgent(ctx context.Context, cfg Config, ca *devca.CA, log *slog.Logger) error {
-	defer frugal.Start()() // as the program harp does
+	defer tune.SaveMemory()() // as the program harp does
 	tc, err := ca.TLS(transport.Identity{Role: transport.RoleAgent, Name: cfg.Name})
 	if err != nil {
 		return err

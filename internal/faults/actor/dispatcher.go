@@ -12,8 +12,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp/dispatcher"
-	"github.com/harpcaller/harp/internal/frugal"
-	"github.com/harpcaller/harp/internal/procs"
+	"github.com/harpcaller/harp/internal/tune"
 	"github.com/harpcaller/harp/store/badger"
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/devca"
@@ -23,8 +22,8 @@ import (
 const stopWithin = 20 * time.Second
 
 func runDispatcher(ctx context.Context, cfg Config, ca *devca.CA, log *slog.Logger) error {
-	defer frugal.Start()() // as the program harp does
-	defer procs.Raise()()
+	defer tune.SaveMemory()() // as the program harp does
+	defer tune.RaiseProcs()()
 	tc, err := ca.TLS(transport.Identity{Role: transport.RoleDispatcher, Name: "dispatcher"})
 	if err != nil {
 		return err

@@ -11,8 +11,7 @@ import (
 	"github.com/harpcaller/harp/bench/internal/lab"
 	"github.com/harpcaller/harp/client"
 	"github.com/harpcaller/harp/dispatcher"
-	"github.com/harpcaller/harp/internal/frugal"
-	"github.com/harpcaller/harp/internal/procs"
+	"github.com/harpcaller/harp/internal/tune"
 	"github.com/harpcaller/harp/store/badger"
 	"github.com/harpcaller/harp/transport"
 )
@@ -89,8 +88,8 @@ func RunDispatcher(ctx context.Context, l *lab.Lab, arg json.RawMessage, ready f
 	if err := json.Unmarshal(arg, &a); err != nil {
 		return err
 	}
-	defer frugal.Start()() // as the program harp does
-	defer procs.Raise()()
+	defer tune.SaveMemory()() // as the program harp does
+	defer tune.RaiseProcs()()
 	s, err := serve(ctx, l, a.Dir, a.Addr)
 	if err != nil {
 		return err

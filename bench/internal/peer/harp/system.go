@@ -6,7 +6,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/bench/internal/lab"
 	"github.com/harpcaller/harp/bench/internal/measure"
-	"github.com/harpcaller/harp/internal/procs"
+	"github.com/harpcaller/harp/internal/tune"
 )
 
 // system is a dispatcher with one agent, and a caller.
@@ -57,7 +57,7 @@ func raised(r measure.Rig, err error) (measure.Rig, error) {
 type raisedRig struct{ measure.Rig }
 
 func (r raisedRig) Round(ctx context.Context, p measure.Point) (measure.Sample, error) {
-	defer procs.Raise()()
+	defer tune.RaiseProcs()()
 	return r.Rig.Round(ctx, p)
 }
 

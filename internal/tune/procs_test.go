@@ -1,17 +1,17 @@
-package procs_test
+package tune_test
 
 import (
 	"runtime"
 	"testing"
 
-	"github.com/harpcaller/harp/internal/procs"
+	"github.com/harpcaller/harp/internal/tune"
 )
 
-func TestRaise(t *testing.T) {
+func TestRaiseProcs(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
 	runtime.SetDefaultGOMAXPROCS()
 	was := runtime.GOMAXPROCS(0)
-	undo := procs.Raise()
+	undo := tune.RaiseProcs()
 	if now := runtime.GOMAXPROCS(0); now <= was {
 		t.Errorf("%d, was %d", now, was)
 	}
@@ -24,7 +24,7 @@ func TestRaise(t *testing.T) {
 func TestEnvironmentHolds(t *testing.T) {
 	was := runtime.GOMAXPROCS(0)
 	t.Setenv("GOMAXPROCS", "7")
-	undo := procs.Raise()
+	undo := tune.RaiseProcs()
 	defer undo()
 	if now := runtime.GOMAXPROCS(0); now != was {
 		t.Errorf("%d, was %d", now, was)

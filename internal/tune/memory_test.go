@@ -1,4 +1,4 @@
-package frugal
+package tune
 
 import (
 	"context"
@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// TestKeeper looks again and again, and gives back once a busy time is over.
-func TestKeeper(t *testing.T) {
+// TestReleaser looks again and again, and gives back once a busy time is over.
+func TestReleaser(t *testing.T) {
 	var now usage
 	freed := 0
-	k := keeper{
+	k := releaser{
 		read: func() usage { return now },
 		free: func() { freed++; now.cycles++; now.held = 100 },
 	}
@@ -41,11 +41,11 @@ func TestKeeper(t *testing.T) {
 	}
 }
 
-// TestKeeperShrinks takes what is needed now for what is needed, if that is less.
-func TestKeeperShrinks(t *testing.T) {
+// TestReleaserShrinks takes what is needed now for what is needed, if that is less.
+func TestReleaserShrinks(t *testing.T) {
 	now := usage{held: 1000}
 	freed := 0
-	k := keeper{read: func() usage { return now }, free: func() { freed++ }}
+	k := releaser{read: func() usage { return now }, free: func() { freed++ }}
 	k.look()
 	now.held = 100 // by the runtime itself
 	k.look()
@@ -59,7 +59,7 @@ func TestKeeperShrinks(t *testing.T) {
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0
-		k := keeper{read: func() usage { looks++; return usage{} }, free: func() {}}
+		k := releaser{read: func() usage { looks++; return usage{} }, free: func() {}}
 		ctx, cancel := context.WithTimeout(t.Context(), 3*lookEvery+time.Second)
 		defer cancel()
 		k.run(ctx)
@@ -90,14 +90,14 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// TestStart collects early where GOGC does not say otherwise.
-func TestStart(t *testing.T) {
+// TestSaveMemory collects early where GOGC does not say otherwise.
+func TestSaveMemory(t *testing.T) {
 	const mine = 123
 	was := debug.SetGCPercent(mine)
 	defer debug.SetGCPercent(was)
 	for env, want := range map[string]int{"": percent, "123": mine} {
 		t.Setenv("GOGC", env)
-		stop := Start()
+		stop := SaveMemory()
 		if got := debug.SetGCPercent(mine); got != want {
 			t.Errorf("with GOGC=%q the heap may grow by %d %%, want %d", env, got, want)
 		}

@@ -1,5 +1,4 @@
-// Package procs keeps a program running while a part of it waits for its disk.
-package procs
+package tune
 
 import (
 	"os"
@@ -10,7 +9,7 @@ import (
 // commits, or journals, and one that writes tables.
 const spare = 2
 
-// Raise lets so many more goroutines run at once than there are CPUs. One that waits in
+// RaiseProcs lets so many more goroutines run at once than there are CPUs. One that waits in
 // fsync or msync keeps another from running until the runtime has found it there twice
 // (sysmon in runtime/proc.go looks every 20 µs to 10 ms): on a good disk that is as long
 // as the call takes. Where there are two CPUs, a store and a journal that sync stop all
@@ -20,7 +19,7 @@ const spare = 2
 // A GOMAXPROCS in the environment holds instead. From now on the number does not follow
 // the CPUs that the system lets the program have, until the function that is returned has
 // undone it.
-func Raise() (undo func()) {
+func RaiseProcs() (undo func()) {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return func() {}
 	}

@@ -1,4 +1,4 @@
-package crew
+package workers
 
 import (
 	"sync"
@@ -7,18 +7,18 @@ import (
 )
 
 // idle returns how many goroutines are kept when nothing moves any more.
-func (c *Crew) idle() int {
+func (p *Pool) idle() int {
 	synctest.Wait()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.free)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.free)
 }
 
-// TestCrew: goroutines are kept for what is to be run next, at most so many, and end when
+// TestPool: goroutines are kept for what is to be run next, at most so many, and end when
 // they are to.
-func TestCrew(t *testing.T) {
+func TestPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c Crew
+		var c Pool
 		var all sync.WaitGroup
 		atOnce := func(n, left int) {
 			var ran sync.WaitGroup
@@ -42,7 +42,7 @@ func TestCrew(t *testing.T) {
 		if n := c.idle(); n != maxFree {
 			t.Errorf("%d are kept", n)
 		}
-		c.Rest()
+		c.ReleaseIdle()
 		all.Wait() // hangs if one does not end
 		atOnce(10, 0)
 		if n := c.idle(); n != 10 {
@@ -55,10 +55,10 @@ func TestCrew(t *testing.T) {
 	})
 }
 
-// TestCrewLatest: the one that was free last is used first.
-func TestCrewLatest(t *testing.T) {
+// TestPoolLatest: the one that was free last is used first.
+func TestPoolLatest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c Crew
+		var c Pool
 		var all sync.WaitGroup
 		hold := []chan struct{}{make(chan struct{}), make(chan struct{})}
 		for _, h := range hold {
