@@ -62,7 +62,7 @@ dispatcher, and end when nothing runs any more, commands included.`,
 				}
 				return c.checked(f.file)
 			}
-			defer tune.SaveMemory()()
+			defer tune.SaveMemory(tune.AgentFloor)()
 			return c.runAgent(ctx, cfg, f.file)
 		}),
 	}

@@ -47,7 +47,7 @@ why.`,
 			case f.check:
 				return c.checked(f.file)
 			}
-			defer tune.SaveMemory()()
+			defer tune.SaveMemory(tune.DispatcherFloor)()
 			defer tune.RaiseProcs()()
 			return c.runDispatcher(ctx, cfg, f.file)
 		}),

@@ -13,7 +13,7 @@ import (
 func TestReleaser(t *testing.T) {
 	var now usage
 	freed := 0
-	k := releaser{
+	r := releaser{
 		read: func() usage { return now },
 		free: func() { freed++; now.cycles++; now.held = 100 },
 	}
@@ -34,7 +34,7 @@ func TestReleaser(t *testing.T) {
 	} {
 		now.cycles += step.cycles
 		now.held += step.held
-		k.look()
+		r.look()
 		if freed != step.freed {
 			t.Fatalf("step %d, %s: gave back %d times, want %d", n, step.what, freed, step.freed)
 		}
@@ -45,12 +45,12 @@ func TestReleaser(t *testing.T) {
 func TestReleaserShrinks(t *testing.T) {
 	now := usage{held: 1000}
 	freed := 0
-	k := releaser{read: func() usage { return now }, free: func() { freed++ }}
-	k.look()
+	r := releaser{read: func() usage { return now }, free: func() { freed++ }}
+	r.look()
 	now.held = 100 // by the runtime itself
-	k.look()
+	r.look()
 	now.held = 200
-	if k.look(); freed != 2 {
+	if r.look(); freed != 2 {
 		t.Errorf("gave back %d times, want 2: twice as much as the least is held", freed)
 	}
 }
@@ -59,10 +59,10 @@ func TestReleaserShrinks(t *testing.T) {
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0
-		k := releaser{read: func() usage { looks++; return usage{} }, free: func() {}}
+		r := releaser{read: func() usage { looks++; return usage{} }, free: func() {}}
 		ctx, cancel := context.WithTimeout(t.Context(), 3*lookEvery+time.Second)
 		defer cancel()
-		k.run(ctx)
+		r.run(ctx)
 		if looks != 3 {
 			t.Errorf("looked %d times in three intervals", looks)
 		}
@@ -72,7 +72,7 @@ func TestRun(t *testing.T) {
 // TestReader sees what is taken, collected and given back.
 func TestReader(t *testing.T) {
 	const size = 64 << 20
-	read := newReader()
+	read := newReader(0)
 	debug.FreeOSMemory() // what tests before have left would be given back meanwhile
 	before := read()
 	piece := make([]byte, size)
@@ -97,10 +97,37 @@ func TestSaveMemory(t *testing.T) {
 	defer debug.SetGCPercent(was)
 	for env, want := range map[string]int{"": percent, "123": mine} {
 		t.Setenv("GOGC", env)
-		stop := SaveMemory()
+		stop := SaveMemory(0)
 		if got := debug.SetGCPercent(mine); got != want {
 			t.Errorf("with GOGC=%q the heap may grow by %d %%, want %d", env, got, want)
 		}
 		stop()
 	}
 }
+
+// TestFloor checks that a small program does not collect before there is as much garbage as
+// the floor says, and that what is there to reach it is not taken for memory in use.
+func TestFloor(t *testing.T) {
+	t.Setenv("GOGC", "")
+	defer debug.SetGCPercent(debug.SetGCPercent(percent))
+	const floor, garbage = 32 << 20, 128 << 20
+	collections := func(floor int) uint64 {
+		debug.FreeOSMemory()
+		defer SaveMemory(floor)()
+		read := newReader(floor * 100 / percent)
+		before := read()
+		if before.held > 32<<20 {
+			t.Errorf("%d bytes are held at the beginning", before.held)
+		}
+		for range garbage >> 10 {
+			kept = make([]byte, 1<<10)
+		}
+		return read().cycles - before.cycles
+	}
+	if without, with := collections(0), collections(floor); with > 2*garbage/floor || without <= with {
+		t.Errorf("%d collections of %d bytes, %d without a floor", with, garbage, without)
+	}
+}
+
+// kept keeps what it holds out of the stack.
+var kept []byte

@@ -22,7 +22,7 @@ import (
 const stopWithin = 20 * time.Second
 
 func runDispatcher(ctx context.Context, cfg Config, ca *devca.CA, log *slog.Logger) error {
-	defer tune.SaveMemory()() // as the program harp does
+	defer tune.SaveMemory(tune.DispatcherFloor)() // as the program harp does
 	defer tune.RaiseProcs()()
 	tc, err := ca.TLS(transport.Identity{Role: transport.RoleDispatcher, Name: "dispatcher"})
 	if err != nil {

@@ -88,7 +88,7 @@ func RunDispatcher(ctx context.Context, l *lab.Lab, arg json.RawMessage, ready f
 	if err := json.Unmarshal(arg, &a); err != nil {
 		return err
 	}
-	defer tune.SaveMemory()() // as the program harp does
+	defer tune.SaveMemory(tune.DispatcherFloor)() // as the program harp does
 	defer tune.RaiseProcs()()
 	s, err := serve(ctx, l, a.Dir, a.Addr)
 	if err != nil {
