@@ -1,7 +1,6 @@
 package agent_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -206,21 +205,28 @@ func TestResumeThatIsNone(t *testing.T) {
 
 // A direct caller that goes while its end is sent, which it does not take, leaves nothing behind.
 func TestDirectCallerGoesWhileItsEndIsSent(t *testing.T) {
-	a := newAgent(t, loopback{}, func(c *agent.Config) { c.Limits.MaxAttempts = 1 })
-	c := newCounter()
-	c.offer(a)
-	returns := make(chan struct{})
-	offer(a, "large", func(context.Context) ([]byte, error) {
-		<-returns
-		return bytes.Repeat([]byte{1}, 1<<20-5), nil
+	inMemory(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		offer(a, "large", func(context.Context) ([]byte, error) { return make([]byte, 1<<20-5), nil })
+		peer, _ := serve(t, p, a)
+		x, err := peer.session.Exchange(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.ReadSelf() // and nobody receives
+		req := harp.Request{ID: harp.NewID(), Host: agentID.Name, Procedure: "large"}
+		call := wire.Call{Attempt: 1, Window: wire.Window, Submission: harp.Submission{Request: req.Encode()}}
+		if err := x.Send(wire.TypeCall, false, wire.Encode(call)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := a.HeldBytes(); n == 0 {
+			t.Error("its end is not there, or was taken")
+		}
+		peer.session.Close(nil)
+		synctest.Wait()
+		if n := a.HeldBytes(); n != 0 {
+			t.Errorf("%d bytes are left of it", n)
+		}
 	})
-	peer, r := serve(t, loopback{}, a)
-	x := peer.call("large", nil)
-	close(returns)
-	_ = x
-	until(t, "its end is there", func() bool { return a.HeldBytes() > 0 })
-	peer.session.Close(nil)
-	until(t, "it is forgotten", func() bool { return a.HeldBytes() == 0 })
-	r.stop()
-	r.wait()
 }
