@@ -14,9 +14,9 @@ import (
 
 // dialLoop keeps a session with a host of the registry: it dials until ctx ends,
 // with full jitter between attempts. ctx ends the dialling, not an open session. An
-// agent may dial as well: while it has a session it is not dialled again, or each of
-// the two would end the session of the other, for ever. Only the first time it is, as
-// the host may have moved to this address.
+// agent may dial as well: while it has a session, or is being greeted, it is not dialled
+// again, or each of the two would end the session of the other, for ever. Only the first
+// time it is, as the host may have moved to this address.
 func (d *Dispatcher) dialLoop(ctx context.Context, spec HostSpec) {
 	h := d.hosts.get(spec.Name)
 	var has *session
@@ -31,7 +31,7 @@ func (d *Dispatcher) dialLoop(ctx context.Context, spec HostSpec) {
 		case <-time.After(rand.N(pause)):
 		case <-ctx.Done():
 		}
-		has = h.current()
+		has = h.settled(ctx)
 	}
 }
 

@@ -128,6 +128,17 @@ func (h *host) enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
+// settled is the host's session when none is about to begin, nil if there is none or ctx ends
+// before.
+func (h *host) settled(ctx context.Context) *session {
+	leave, err := h.enter(ctx)
+	if err != nil {
+		return nil
+	}
+	defer leave()
+	return h.current()
+}
+
 // setExpectation replaces what makes the host's jobs unknown; nil: nothing does.
 func (h *host) setExpectation(t *time.Timer) {
 	h.mu.Lock()

@@ -186,7 +186,11 @@ func TestAnAgentThatIsDialledAndDialsKeepsItsSession(t *testing.T) {
 		sys := newSystemOn(t, inMemory, nets, nil, cfg)
 		ctx, cancel := context.WithCancel(t.Context())
 		var serving sync.WaitGroup
-		sys.agentWith("web01", agent.Config{}, func(a *agent.Agent) {
+		slow := func(context.Context) (map[string]any, error) { // so that it is being greeted for longer than a pause
+			time.Sleep(4 * time.Second)
+			return nil, nil
+		}
+		sys.agentWith("web01", agent.Config{Facts: slow}, func(a *agent.Agent) {
 			greeter(a)
 			serving.Go(func() {
 				if err := a.Serve(ctx, l); err != nil {
