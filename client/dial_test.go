@@ -138,7 +138,7 @@ func garbage(t *testing.T) string {
 // TestDialAnswers: what may come instead of a welcome.
 func TestDialAnswers(t *testing.T) {
 	unwelcome := func(err error) transport.Frame {
-		return transport.Frame{Type: wire.TypeUnwelcome, Body: wire.Encode(wire.Unwelcome(wire.NewFailed(err)))}
+		return transport.Frame{Type: wire.TypeUnwelcome, Body: wire.Encode(wire.Unwelcome{Failure: wire.NewFailed(err).Failure})}
 	}
 	for _, c := range []struct {
 		name   string
@@ -153,7 +153,7 @@ func TestDialAnswers(t *testing.T) {
 		{"no failure", ptr(unwelcome(nil)), harp.ErrUnavailable, harp.ErrDenied, 0},
 		{"unreadable failure", &transport.Frame{Type: wire.TypeUnwelcome, Body: []byte{5}}, harp.ErrUnavailable, harp.ErrDenied, 0},
 		{"unreadable welcome", &transport.Frame{Type: wire.TypeWelcome, Body: []byte{5}}, harp.ErrUnavailable, harp.ErrDenied, 0},
-		{"other version", &transport.Frame{Type: wire.TypeWelcome, Body: wire.Encode(wire.Welcome{Version: 2})}, harp.ErrUnavailable, harp.ErrDenied, 0},
+		{"other version", &transport.Frame{Type: wire.TypeWelcome, Body: wire.Encode(wire.Welcome{Version: wire.Version + 1})}, harp.ErrUnavailable, harp.ErrDenied, 0},
 		{"other frame", &transport.Frame{Type: wire.TypeReady}, harp.ErrUnavailable, harp.ErrDenied, 0},
 		{"silence", nil, harp.ErrUnavailable, harp.ErrDenied, dialTime},
 	} {
@@ -184,7 +184,7 @@ func TestDialRefusedAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refusal := wire.Encode(wire.Unwelcome(wire.NewFailed(harp.NewFailure("denied", "not you").Err())))
+	refusal := wire.Encode(wire.Unwelcome{Failure: harp.NewFailure("denied", "not you").Err()})
 	addr := listen(t, certificate(t, ca, dispatcherID), map[string]transport.Role{transport.ProtocolCall: transport.RoleCaller},
 		func(ctx context.Context, conn *transport.Conn) {
 			s, err := conn.Acceptor(transport.Options{Logger: silent})

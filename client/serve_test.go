@@ -54,11 +54,11 @@ func TestUnwelcome(t *testing.T) {
 		field   string
 		mention string
 	}{
-		{"version", transport.Frame{Type: wire.TypeHello, Body: wire.Encode(wire.Hello{Version: 2})}, nil, "refused", "", "version 2"},
+		{"version", transport.Frame{Type: wire.TypeHello, Body: wire.Encode(wire.Hello{Version: 1})}, nil, "refused", "", "version 1"},
 		{"not hello", transport.Frame{Type: wire.TypeReady}, nil, "invalid", "hello", "39"},
 		{"no body", transport.Frame{Type: wire.TypeHello}, nil, "invalid", "request", ""},
 		{"wrong body", transport.Frame{Type: wire.TypeHello, Body: wire.Encode([]int{1})}, nil, "invalid", "request", ""},
-		{"denied", transport.Frame{Type: wire.TypeHello, Body: wire.Encode(wire.Hello{Version: 1})}, harp.NewFailure("denied", "not you").Err(), "denied", "", "not you"},
+		{"denied", transport.Frame{Type: wire.TypeHello, Body: wire.Encode(wire.Hello{Version: wire.Version})}, harp.NewFailure("denied", "not you").Err(), "denied", "", "not you"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inMemory(t, func(t *testing.T, f *front) {
@@ -71,8 +71,11 @@ func TestUnwelcome(t *testing.T) {
 				if err != nil || got.Type != wire.TypeUnwelcome {
 					t.Fatal(got.Type, err)
 				}
-				got.Type = wire.TypeFailed // the same shape
-				failure := failureIn(t, got)
+				var w wire.Unwelcome
+				if err := wire.Decode(got.Body, &w); err != nil {
+					t.Fatal(err)
+				}
+				failure := harp.FailureOf(w.Failure)
 				if failure.Code != c.code || failure.Field != c.field || !strings.Contains(failure.Message, c.mention) {
 					t.Errorf("got %+v", failure)
 				}

@@ -93,7 +93,7 @@ func welcome(ctx context.Context, session *transport.Session, s harp.Service, cf
 	}
 	info, err := hear(ctx, f, s)
 	if err != nil {
-		w := wire.Unwelcome(wire.NewFailed(err))
+		w := wire.Unwelcome{Failure: wire.NewFailed(err).Failure}
 		return errors.Join(err, control.Send(transport.Frame{Type: wire.TypeUnwelcome, Body: wire.Encode(w)}))
 	}
 	err = control.Send(transport.Frame{Type: wire.TypeWelcome, Body: wire.Encode(wire.Welcome{

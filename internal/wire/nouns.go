@@ -20,6 +20,8 @@ func nounWays(t reflect.Type) (msgpack.EncodeFunc, msgpack.DecodeFunc) {
 		return nil, decodeJSON
 	case reflect.TypeFor[error]():
 		return encodeError, decodeError
+	case reflect.TypeFor[Enclosed]():
+		return encodeEnclosed, decodeEnclosed
 	}
 	return nil, nil
 }
@@ -86,4 +88,20 @@ func decodeError(raw []byte, v reflect.Value) error {
 	f.Code = cmp.Or(f.Code, "internal") // without a code it would be no error
 	v.Set(reflect.ValueOf(f.Err()))
 	return nil
+}
+
+func encodeEnclosed(b []byte, v reflect.Value) ([]byte, error) {
+	failure, err := encodeError(nil, v)
+	return msgpack.AppendBytes(b, failure), err
+}
+
+func decodeEnclosed(raw []byte, v reflect.Value) error {
+	failure, err := decodeBytes(raw)
+	if err == nil {
+		err = msgpack.Validate(failure, msgpack.ProtocolLimits)
+	}
+	if err != nil {
+		return err
+	}
+	return decodeError(failure, v)
 }

@@ -271,6 +271,32 @@ func TestOutOfRange(t *testing.T) {
 	}
 }
 
+// TestUnwelcomeIsReadByEveryVersion: a peer of another version is told why it is refused, in the
+// form that UNWELCOME had from the first version on.
+func TestUnwelcomeIsReadByEveryVersion(t *testing.T) {
+	refusal := harp.NewFailure("refused", "version 9 is not spoken here")
+	var first struct {
+		Failure []byte `msgpack:"failure"`
+	}
+	if err := wire.Decode(wire.Encode(wire.Unwelcome{Failure: refusal.Err()}), &first); err != nil {
+		t.Fatal(err)
+	}
+	var got harp.Failure
+	if err := wire.Decode(first.Failure, &got); err != nil || !reflect.DeepEqual(got, refusal) {
+		t.Errorf("it is told %+v, %v", got, err)
+	}
+	var m wire.Unwelcome
+	if err := wire.Decode(wire.Encode(first), &m); err != nil || !errors.Is(m.Failure, harp.ErrRefused) {
+		t.Errorf("it tells %v, %v", m.Failure, err)
+	}
+	for _, wrong := range [][]byte{{0xc1}, {5}, {0x81}, append(wire.Encode(refusal), 0xc0)} {
+		first.Failure = wrong
+		if err := wire.Decode(wire.Encode(first), &m); !errors.Is(err, msgpack.ErrMalformed) {
+			t.Errorf("%x is read as %v, %v", wrong, m.Failure, err)
+		}
+	}
+}
+
 // TestPageOfRecords: a page is cut to what an answer holds, at least one record, and
 // Next is where it was cut.
 func TestPageOfRecords(t *testing.T) {

@@ -39,10 +39,14 @@ type Beat struct {
 	Heartbeat int64 `msgpack:"beat"` // interval
 }
 
-// Unwelcome refuses a Hello; the session is closed after it.
+// Unwelcome refuses a Hello; the session is closed after it. Peers of every version read it:
+// its form never changes.
 type Unwelcome struct {
-	Failure error `msgpack:"failure"`
+	Failure Enclosed `msgpack:"failure"`
 }
+
+// Enclosed is an error that travels as bytes, which hold the map of its harp.Failure.
+type Enclosed interface{ error }
 
 // Facts is what an agent knows of its host.
 type Facts struct {

@@ -18,7 +18,7 @@ import (
 
 // Version is the protocol's version, in Hello and Welcome. Peers talk when they
 // have the same; what differs within a version is told by features.
-const Version = 1
+const Version = 2
 
 // Limits of frames, in bytes unless it says otherwise. Those of what is in them are
 // package harp's.
