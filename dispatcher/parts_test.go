@@ -415,3 +415,25 @@ func TestARegistryIsStoredWhenItHasChanged(t *testing.T) {
 		}
 	})
 }
+
+// inactiveStore is a store that cannot say which jobs hold an attempt.
+type inactiveStore struct{ store.Store }
+
+func (s inactiveStore) Active(context.Context, string) ([]store.Job, error) {
+	return nil, errors.New("trouble")
+}
+
+// A dispatcher that does not open dials nobody.
+func TestNobodyIsDialledWhereOpeningFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ds := &dials{addrs: map[string]int{}}
+		cfg := Config{Hosts: StaticHosts{{Name: "a", Address: "1.1.1.1"}}, Dial: ds.dial, TLS: &tls.Config{}, Logger: slog.New(slog.DiscardHandler)} //nolint:gosec // nobody answers
+		if _, err := Open(t.Context(), inactiveStore{memory.Open(nil)}, cfg); err == nil {
+			t.Error("it opens")
+		}
+		synctest.Wait()
+		if got := ds.since(time.Hour); len(got) != 0 {
+			t.Errorf("dialled were %v", got)
+		}
+	})
+}
