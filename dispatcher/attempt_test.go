@@ -215,6 +215,7 @@ func TestAnEndWithoutSpaceIsAskedForAgain(t *testing.T) {
 		if s := i.status(t); s.State != harp.StateRunning || agent.tr.Err() != nil {
 			t.Errorf("it is %s, and the session ended with %v", s.State, agent.tr.Err())
 		}
+		expectUnsaid(t, m) // or the agent would forget it
 		agent.tr.Close(nil)
 		synctest.Wait()
 		time.Sleep(10 * time.Millisecond)
