@@ -221,6 +221,17 @@ func decodeReply(body []byte, w any) error {
 	return nil
 }
 
+// errStays is a page that does not go on: what comes next would be asked for again and again.
+var errStays = unreadable(errors.New("the next page is the same one"))
+
+// listed makes a page of the rows of a reply to a question for what comes after a cursor.
+func listed[T any](asked string, rows wire.Rows, cursor string, err error) (harp.Page[T], error) {
+	if err == nil && cursor != "" && cursor == asked {
+		err = errStays
+	}
+	return page[T](rows, cursor, err)
+}
+
 // page makes a page of the rows of a reply.
 func page[T any](rows wire.Rows, cursor string, err error) (harp.Page[T], error) {
 	if err != nil {
@@ -288,6 +299,9 @@ func (r *remote) Records(ctx context.Context, id string, q harp.RecordQuery) (ha
 	if err != nil {
 		return harp.RecordPage{}, err
 	}
+	if more := q.Wait || m.Next < m.End; more && m.Next <= q.From && !q.Tail && !m.Ended {
+		return harp.RecordPage{}, errStays
+	}
 	page, err := m.Page()
 	if err != nil {
 		return harp.RecordPage{}, unreadable(err)
@@ -309,21 +323,21 @@ func (r *remote) ListJobs(ctx context.Context, f harp.JobFilter, cursor string) 
 	}
 	q := wire.JobsQuery{Page: wire.Page{Cursor: cursor}, Queue: queue, JobFilter: f}
 	m, err := asked[wire.Jobs](ctx, r, wire.TypeJobs, q, false)
-	return page[harp.JobStatus](m.Jobs, m.Cursor, err)
+	return listed[harp.JobStatus](cursor, m.Jobs, m.Cursor, err)
 }
 
 // ListHosts implements harp.HostService.
 func (r *remote) ListHosts(ctx context.Context, name, cursor string) (harp.Page[harp.HostStatus], error) {
 	q := wire.HostsQuery{Name: name, Page: wire.Page{Cursor: cursor}}
 	m, err := asked[wire.Hosts](ctx, r, wire.TypeHosts, q, false)
-	return page[harp.HostStatus](m.Hosts, m.Cursor, err)
+	return listed[harp.HostStatus](cursor, m.Hosts, m.Cursor, err)
 }
 
 // HostProcedures implements harp.HostService.
 func (r *remote) HostProcedures(ctx context.Context, host, cursor string) (harp.Page[harp.ProcedureDoc], error) {
 	q := wire.HostRef{Name: host, Page: wire.Page{Cursor: cursor}}
 	m, err := asked[wire.HostProcs](ctx, r, wire.TypeHostProcs, q, false)
-	return page[harp.ProcedureDoc](m.Procedures, m.Cursor, err)
+	return listed[harp.ProcedureDoc](cursor, m.Procedures, m.Cursor, err)
 }
 
 // RefreshHosts implements harp.HostService.
@@ -336,7 +350,7 @@ func (r *remote) RefreshHosts(ctx context.Context) (int, error) {
 func (r *remote) ListQueues(ctx context.Context, name harp.Value, cursor string) (harp.Page[harp.QueueStatus], error) {
 	q := wire.QueuesQuery{Name: name, Page: wire.Page{Cursor: cursor}}
 	m, err := asked[wire.Queues](ctx, r, wire.TypeQueues, q, false)
-	return page[harp.QueueStatus](m.Queues, m.Cursor, err)
+	return listed[harp.QueueStatus](cursor, m.Queues, m.Cursor, err)
 }
 
 // CancelQueue implements harp.QueueService.

@@ -239,6 +239,62 @@ func TestUnreadableRecord(t *testing.T) {
 	})
 }
 
+// TestPagesThatDoNotGoOn: a page after which the same would be asked for again, at once and for
+// ever, is no answer.
+func TestPagesThatDoNotGoOn(t *testing.T) {
+	id := harp.NewID()
+	records := func(q harp.RecordQuery) func(context.Context, *remote) error {
+		return func(ctx context.Context, r *remote) error { _, err := r.Records(ctx, id, q); return err }
+	}
+	hosts := func(ctx context.Context, r *remote) error { _, err := r.ListHosts(ctx, "", "c"); return err }
+	events := func(wait bool) func(context.Context, *remote) error {
+		return func(ctx context.Context, r *remote) error {
+			_, err := r.Events(ctx, harp.EventFilter{After: "c"}, wait)
+			return err
+		}
+	}
+	for name, c := range map[string]struct {
+		answer any
+		ask    func(context.Context, *remote) error
+		sound  bool
+	}{
+		"records stay":                {wire.Pulled{Next: 3, End: 9}, records(harp.RecordQuery{From: 3}), false},
+		"records go back":             {wire.Pulled{Next: 2, End: 9}, records(harp.RecordQuery{From: 3, Wait: true}), false},
+		"a follower does not wait":    {wire.Pulled{Next: 3, End: 3}, records(harp.RecordQuery{From: 3, Wait: true}), false},
+		"records go on":               {wire.Pulled{Next: 9, End: 9}, records(harp.RecordQuery{From: 3, Wait: true}), true},
+		"there are no more":           {wire.Pulled{Next: 3, End: 3}, records(harp.RecordQuery{From: 3}), true},
+		"the job has ended":           {wire.Pulled{Next: 3, End: 3, Ended: true}, records(harp.RecordQuery{From: 3, Wait: true}), true},
+		"the first that is to come":   {wire.Pulled{Next: 0, End: 0}, records(harp.RecordQuery{Tail: true, Wait: true}), true},
+		"a listing stays":             {wire.Hosts{Cursor: "c"}, hosts, false},
+		"a listing goes on":           {wire.Hosts{Cursor: "d"}, hosts, true},
+		"a listing ends":              {wire.Hosts{}, hosts, true},
+		"the feed does not wait":      {wire.Events{Cursor: "c"}, events(true), false},
+		"the feed goes on":            {wire.Events{Cursor: "d"}, events(true), true},
+		"nothing has happened so far": {wire.Events{Cursor: "c"}, events(false), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := transport.NewNetwork()
+				stop := answeringAll(t, n, transport.Frame{Type: wire.TypeReply, Body: wire.Encode(c.answer)})
+				defer stop()
+				d := door{
+					addr: "dispatcher", cfg: Config{Logger: silent, Dial: n.Dialer(callerID)}.withDefaults(wire.DispatcherPort),
+					protocol: transport.ProtocolCall, role: transport.RoleDispatcher, away: harp.ErrUnavailable,
+				}
+				first, err := d.open(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := newRemote(d, first)
+				defer r.Close()
+				if err := c.ask(t.Context(), r); c.sound != (err == nil) || err != nil && !strings.Contains(err.Error(), "cannot be read") {
+					t.Errorf("%v", err)
+				}
+			})
+		})
+	}
+}
+
 // answeringAll is a dispatcher that gives every request the same answer.
 func answeringAll(t *testing.T, n *transport.Network, answer transport.Frame) (stop func()) {
 	l, err := n.Listen("dispatcher", dispatcherID)

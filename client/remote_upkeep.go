@@ -45,6 +45,9 @@ func (r *remote) Events(ctx context.Context, f harp.EventFilter, wait bool) (har
 
 func (r *remote) events(ctx context.Context, q wire.EventsQuery, patient bool) (harp.EventPage, error) {
 	m, err := asked[wire.Events](ctx, r, wire.TypeEvents, q, patient)
+	if err == nil && q.Wait && m.Cursor == q.After {
+		err = errStays
+	}
 	p, err := page[harp.Event](m.Events, m.Cursor, err)
 	return harp.EventPage{Events: p.Items, Cursor: p.Cursor}, err
 }
