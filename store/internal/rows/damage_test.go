@@ -330,7 +330,8 @@ func TestDamagedIsReplaced(t *testing.T) {
 }
 
 // TestDamagedOutcome checks that a job of which it cannot be read what an attempt had said of
-// its failure goes on: the store opens, the next attempt ends, or the job does as that had.
+// its failure goes on: the store opens, the next attempt ends, or the job does as that had, with
+// what it had returned.
 func TestDamagedOutcome(t *testing.T) {
 	for name, try := range map[string]struct {
 		damage func(value []byte) []byte
@@ -363,12 +364,15 @@ func TestDamagedOutcome(t *testing.T) {
 			c.Job.Retry, c.Job.Expires = largestCall().Job.Retry, noon.Add(24*time.Hour)
 			end := about(submitted(t, s, c)[0], store.End)
 			end.Event.Failure, end.Event.Jitter = harp.Failure{Code: "remote", Data: make([]byte, 3*pieceSize)}, 1
+			end.Event.Value = make(harp.Value, 5*pieceSize)
 			applied(t, s, end)
 			e.poke([]byte{prefixOutcome}, func(_, value []byte) []byte { return try.damage(value) })
 			s = opened(t, e, Options{})
 			openGate(s, "h")
 			if j := try.then(t, s); j.State != try.want || j.Failure.Code != try.code || j.Started != harp.DidRun {
 				t.Errorf("it is %s, started %q, %q, want %s, %q", j.State, j.Started, j.Failure.Code, try.want, try.code)
+			} else if v, err := s.Value(t.Context(), j.ID); err != nil || j.HasValue != (len(v) > 0) || j.HasValue != (try.code != "") {
+				t.Errorf("it returned %d bytes, %v, and says %t", len(v), err, j.HasValue)
 			}
 		})
 	}

@@ -83,15 +83,16 @@ func readCall(from getter, i id) (store.Job, callRow, error) {
 	j := call.job(i, life.life())
 	if err == nil && life.Waits {
 		if j.Outcome, err = readOutcome(from, i); errors.Is(err, ErrDamaged) {
-			j.Outcome, err = damagedOutcome(j.Attempts, err)
+			j.Outcome, err = damagedOutcome(from, i, j.Attempts, err)
 		}
 	}
 	return j, call, err
 }
 
-// damagedOutcome is what the attempts say of an outcome that cannot be read: long ones are what
-// is damaged first, and the job can go on without. Errors: err where they do not.
-func damagedOutcome(attempts []store.Attempt, err error) (*store.Outcome, error) {
+// damagedOutcome is what the attempts say of an outcome that cannot be read, and what lies
+// beside it: long ones are what is damaged first, and the job can go on without. Errors: err
+// where they do not, the engine's.
+func damagedOutcome(from getter, i id, attempts []store.Attempt, err error) (*store.Outcome, error) {
 	for _, a := range slices.Backward(attempts) {
 		o := &store.Outcome{State: harp.State(a.Outcome), Reason: a.Reason, Started: harp.DidRun}
 		code := ""
@@ -107,7 +108,9 @@ func damagedOutcome(attempts []store.Attempt, err error) (*store.Outcome, error)
 		}
 		o.Failure = harp.NewFailure(code, "what was stored of this failure is damaged")
 		o.Failure.Ran = o.Started
-		return o, nil
+		value, err := from.Get(i.key(prefixValue))
+		o.HasValue = value != nil
+		return o, err
 	}
 	return nil, err
 }
