@@ -63,8 +63,9 @@ const magic = 0x6872
 
 // Open opens the store in a directory, which is made if there is none. It reads
 // what has not ended, not what has. Errors: ErrInUse; harp.ErrNoSpace where the disk is
-// too full to open it; a store that is damaged, or that older or newer software has
-// written in another format, is refused with a message that says so.
+// too full to open it, or file descriptors or inodes are too few; a store that is damaged,
+// or that older or newer software has written in another format, is refused with a message
+// that says so.
 func Open(dir string, opts *Options) (store.Store, error) {
 	o := opts.filled()
 	if err := prepare(dir); err != nil {

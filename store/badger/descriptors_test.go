@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/badger"
 )
 
 // TestCompactWithoutDescriptors compacts a store in a process that has next to no file
@@ -52,6 +53,39 @@ func TestCompactWithoutDescriptors(t *testing.T) {
 	}
 	f.check()
 	f.close()
+}
+
+// TestCloseWithoutDescriptors closes a store in a process that has next to no file descriptors
+// left, which badger would wait for. It is closed when there are some.
+func TestCloseWithoutDescriptors(t *testing.T) {
+	if !inNamespace(t) { // the limit is the process's
+		return
+	}
+	st := open(t, t.TempDir(), badger.Options{})
+	submit(t, st, "h")
+	var before syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	limit := func(l syscall.Rlimit) {
+		t.Helper()
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(syscall.Rlimit{Cur: 3, Max: before.Max})
+	closed := make(chan error, 1)
+	go func() { closed <- st.Close() }()
+	select {
+	case err := <-closed:
+		refused(t, "closing", err)
+	case <-time.After(time.Minute):
+		t.Error("it does not close, and says nothing")
+	}
+	limit(before)
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // await waits until there is so much space.

@@ -71,6 +71,22 @@ func (g *guard) hasFiles(b backlog) bool {
 	return !known || left >= needed
 }
 
+// fewestFiles is more than how many files opening makes, and closing, but for those of
+// compactions that badger runs by itself: neither ends while it can make none.
+const fewestFiles = 16
+
+// fewFiles is harp.ErrNoSpace where there are too few file descriptors, or inodes of the disk,
+// to open a store or close it.
+func fewFiles(dir string) error {
+	if left, known := descriptors(); known && left < fewestFiles {
+		return fmt.Errorf("%w: that makes files, and %d file descriptors are left", harp.ErrNoSpace, left)
+	}
+	if left, known := inodes(dir); known && left < fewestFiles {
+		return fmt.Errorf("%w: that makes files, and %d inodes are left", harp.ErrNoSpace, left)
+	}
+	return nil
+}
+
 // newGuard finds out how much space there is before the store is opened. Errors:
 // harp.ErrNoSpace when there is too little to open it.
 func newGuard(dir string, opts Options) (*guard, error) {
@@ -79,6 +95,9 @@ func newGuard(dir string, opts Options) (*guard, error) {
 	logs, err := logSizes(dir)
 	if err != nil {
 		return nil, err
+	}
+	if err := fewFiles(dir); err != nil {
+		return nil, fmt.Errorf("opening %s: %w", dir, err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -287,10 +287,6 @@ const maxLevels = 7
 // row is the key of a row in one of badger's, which has a version behind it.
 func row(key []byte) []byte { return key[:max(0, len(key)-8)] }
 
-// filesOfClose is more than how many files closing makes, but for those of compactions that
-// badger runs by itself: it does not end while it can make none.
-const filesOfClose = 16
-
 // Close implements rows.Engine. It writes what is in memory tables to tables. Without room
 // for that, and where the disk has become read-only, the database is left as it is: its logs
 // hold all, and opening reads them. Errors: harp.ErrNoSpace where there is no room.
@@ -308,8 +304,8 @@ func (e *engine) Close() error {
 		// Badger would try for ever.
 		return errors.Join(fmt.Errorf("closing %s, all of which is in the logs there: %w", e.dir, err), e.probe.Close())
 	}
-	if left, known := inodes(e.dir); known && left < filesOfClose {
-		return fmt.Errorf("%w: closing %s makes files, and %d inodes are left; all of it is in the logs there", harp.ErrNoSpace, e.dir, left)
+	if err := fewFiles(e.dir); err != nil {
+		return fmt.Errorf("closing %s, all of which is in the logs there: %w", e.dir, err)
 	}
 	needed := withSpare(e.unwritten().must())
 	if free, ok := e.have(needed); !ok {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/badger"
 	"github.com/harpcaller/harp/store/internal/rows"
 )
 
@@ -84,6 +85,57 @@ func TestCompactWithoutInodes(t *testing.T) {
 		if err := e.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestOpenWithoutInodes opens a store that was killed, on a disk that has next to no inodes
+// left. With too few for all that it opens badger would wait for one for ever.
+func TestOpenWithoutInodes(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	mount := disk{"tmpfs", 400}.mount(t)
+	run(t, "mount", "-o", "remount,nr_inodes=300", mount)
+	dir, killed := filepath.Join(mount, "store"), filepath.Join(mount, "killed")
+	e := openEngine(t, dir)
+	written := rows.Write{Key: []byte("key"), Value: []byte("value")}
+	commit(t, e, written)
+	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	inodes := takeInodes(t, mount)
+	for free := range 4 {
+		opened := make(chan error, 1)
+		go func() {
+			_, err := badger.OpenEngine(killed, quiet(badger.Options{}))
+			opened <- err
+		}()
+		select {
+		case err := <-opened:
+			if !errors.Is(err, harp.ErrNoSpace) {
+				t.Errorf("with %d inodes: %v, want ErrNoSpace", free, err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("with %d inodes it does not open, and says nothing", free)
+		}
+		if err := os.Remove(inodes[free]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(filepath.Dir(inodes[0])); err != nil {
+		t.Fatal(err)
+	}
+	e = openEngine(t, killed)
+	v := view(t, e)
+	if value, err := v.Get(written.Key); err != nil || !bytes.Equal(value, written.Value) {
+		t.Errorf("what was committed is %q, %v", value, err)
+	}
+	v.Close()
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 
