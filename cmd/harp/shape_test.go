@@ -16,6 +16,7 @@ func TestTemplate(t *testing.T) {
 		{"job ls -o T", "{{.id}} {{.state}} {{.args.to}}", said{stdout: firstID + " succeeded 3\n"}},
 		{"host ls -o T", "{{.name}}\t{{json .procedures}}", said{stdout: "demo1\t[\"count\",\"hello\"]\n"}},
 		{"job show last -o T", "{{.v}} {{.host}}", said{stdout: "1 demo1\n"}},
+		{"job show last -o T", `{{.labels.role}} {{.error.code}}{{with .labels}}{{index . "role"}}{{end}}`, said{stdout: "<no value> <no value>\n"}},
 		{"call demo1 count to=3 -o T", "{{.value.counted}}", said{stdout: "3\n"}},
 		{"job follow last --since 0 -o T", "{{.seq}} {{.value}}", said{stdout: "0 map[i:1]\n1 out\\x1b[2J\nput\n\n2 a\\u009b text\n"}},
 		{"host show nope -o T", "{{.name}}", said{stderr: "harp: no such host: nope\nSee: harp host ls\n", code: exitNotFound}},
@@ -30,7 +31,7 @@ func TestTemplate(t *testing.T) {
 			t.Errorf("%s of %s: got %+v, want %+v", args, test.text, got, test.want)
 		}
 	}
-	for _, bad := range []string{"{{", "{{nope}}", "{{.id.x.y}}"} {
+	for _, bad := range []string{"{{", "{{nope}}", "{{.id.x.y}}", `{{index .labels "role"}}`, "{{len .labels}}"} {
 		if got := runFake(t, t.Context(), ended(t, nil), nil, "job", "show", "last", "-o", templated+bad); got.code != exitUsage || got.stdout != "" {
 			t.Errorf("template %s: got %+v", bad, got)
 		}
