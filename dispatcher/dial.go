@@ -72,6 +72,9 @@ func (d *Dispatcher) dial(ctx context.Context, spec HostSpec) (*transport.Conn, 
 	}
 	conn, err := transport.Client(ctx, nc, d.cfg.TLS, transport.ProtocolAgent, transport.RoleAgent)
 	if err != nil {
+		if handshake := (*transport.HandshakeError)(nil); errors.As(err, &handshake) {
+			err = handshake.Err // where and at which stage is said by the HostError
+		}
 		return nil, &harp.HostError{Host: spec.Name, Stage: "tls", Err: errors.Join(harp.ErrUnreachable, err)}
 	}
 	if name := conn.Peer().Identity.Name; name != spec.Name {

@@ -369,6 +369,25 @@ func TestHostsCannotBeDialledWithoutTLS(t *testing.T) {
 	})
 }
 
+// Where and at which stage a host could not be reached is said once.
+func TestAHandshakeThatFailsIsSaidInBrief(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangUp := func(context.Context, string) (net.Conn, error) {
+			near, far := net.Pipe()
+			go func() {
+				_, _ = far.Read(make([]byte, 1))
+				_ = far.Close()
+			}()
+			return near, nil
+		}
+		d := opened(t, nil, Config{Hosts: StaticHosts{{Name: "a", Address: "1.1.1.1"}}, Dial: hangUp, TLS: &tls.Config{}}) //nolint:gosec // nobody answers
+		time.Sleep(time.Minute)
+		if s := d.hosts.get("a").status(); !strings.HasPrefix(s.Error, "a: unreachable at tls (") || strings.Contains(s.Error, "handshake with") {
+			t.Errorf("it says %s", s.Error)
+		}
+	})
+}
+
 // putStore is a store that notes which documents are stored.
 type putStore struct {
 	store.Store
