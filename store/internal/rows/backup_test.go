@@ -69,6 +69,41 @@ func TestRestoreWithoutSpace(t *testing.T) {
 	}
 }
 
+// TestRestoreBesideADamagedQueue restores the backup of a store in which the row of a queue
+// cannot be read: its jobs are lost as any other, and the queue is one that nobody has said
+// anything of.
+func TestRestoreBesideADamagedQueue(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	inQ := func() store.Submission { return inQueue(call("h"), 0, 1) }
+	jobs := submitted(t, s, inQ(), inQ(), call("h"))
+	paused := true
+	op := func() store.Operation { return store.Operation{ID: harp.NewID(), Time: noon} }
+	if err := s.ChangeQueue(t.Context(), jobs[0].Queue, harp.QueueChange{Paused: &paused}, op()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.CancelQueue(t.Context(), jobs[0].Queue, op()); err != nil {
+		t.Fatal(err)
+	}
+	e.damage(s, []byte{prefixQueue})
+
+	into := newTrial()
+	if did, err := Restore(into, backedUp(t, s), noon, Options{}); err != nil || did.Lost != len(jobs) {
+		t.Fatalf("%d jobs are lost, %.100v", did.Lost, err)
+	}
+	submitted(t, s, inQ()) // writes the row anew
+	s = opened(t, into, Options{})
+	page, err := s.List(t.Context(), store.Filter{States: []harp.State{harp.StateLost}}, "")
+	if err != nil || len(page.Jobs) != len(jobs) {
+		t.Errorf("%d are listed as lost, %v", len(page.Jobs), err)
+	}
+	if _, err := s.Queue(t.Context(), jobs[0].Queue); !errors.Is(err, harp.ErrNotFound) {
+		t.Errorf("the queue: %v, want ErrNotFound", err)
+	}
+	submitted(t, s, inQ())
+	works(t, s)
+}
+
 // TestRestoreBesideDamage restores the backup of a store in which jobs that had not ended
 // cannot be read: all others are restored, and those are never taken for new ones.
 func TestRestoreBesideDamage(t *testing.T) {

@@ -16,13 +16,17 @@ import (
 // Restore fills an empty engine, which it owns from then on and closes, with a backup,
 // as a store with a new id, and ends every job that had not ended as lost(restored):
 // it may have run since. A job that had not ended and cannot be read is left as it is, and its
-// id is never taken for a new one. With an error the engine holds nothing that is to be opened.
-// Errors: harp.ErrNoSpace, of what is no complete backup, as Open's.
+// id is never taken for a new one; nothing is left of a queue's row that cannot be read. With
+// an error the engine holds nothing that is to be opened. Errors: harp.ErrNoSpace, of what is
+// no complete backup, as Open's.
 func Restore(e Engine, r io.Reader, at time.Time, opts Options) (store.Restored, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	did, err := fill(e, r)
+	if err == nil {
+		err = dropDamagedQueues(e, opts.Logger)
+	}
 	if err == nil {
 		err = leaveDamaged(e, opts.Logger)
 	}
@@ -68,6 +72,34 @@ func fill(e Engine, r io.Reader) (store.Restored, error) {
 	var format []Write
 	did.ID, format = newFormat()
 	return did, e.Commit(format)
+}
+
+// dropDamagedQueues deletes the rows of queues that cannot be read. No job will need them: what
+// is lost is what an operator has said of the queue, and that jobs were cancelled with it.
+func dropDamagedQueues(e Engine, log *slog.Logger) error {
+	snap, err := e.View()
+	if err != nil {
+		return err
+	}
+	defer snap.Close()
+	for item, err := range snap.Scan([]byte{prefixQueue}, nil, false) {
+		if err != nil {
+			return err
+		}
+		var row queueRow
+		if err = readItem(snap, item, &row); err == nil {
+			continue
+		}
+		if !errors.Is(err, ErrDamaged) {
+			return err
+		}
+		name := string(item.Key[1:])
+		log.Error("queue cannot be restored", "queue", harp.Value(name).String(), "err", err)
+		if err := e.Commit([]Write{{nameKey(prefixQueue, name), nil}, {nameKey(prefixMarked, name), nil}}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // leaveDamaged sees that jobs which had not ended and cannot be read are not looked for when
