@@ -8,39 +8,39 @@ import (
 
 // Attempt is one try.
 type Attempt struct {
-	Number  int
-	Base    uint64 // number of its first record
-	Next    uint64 // of its own numbers: how many it has
-	Fence   uint64
-	Sent    time.Time
-	Started time.Time
-	Ended   time.Time
-	Outcome string // a state, or "not_now"
-	Reason  string // of the outcome
+	Number  int       `msgpack:"n"`
+	Base    uint64    `msgpack:"base,omitempty"` // number of its first record
+	Next    uint64    `msgpack:"next,omitempty"` // of its own numbers: how many it has
+	Fence   uint64    `msgpack:"fence,omitempty"`
+	Sent    time.Time `msgpack:"sent,omitempty"`
+	Started time.Time `msgpack:"started,omitempty"`
+	Ended   time.Time `msgpack:"ended,omitempty"`
+	Outcome string    `msgpack:"outcome,omitempty"` // a state, or "not_now"
+	Reason  string    `msgpack:"reason,omitempty"`  // of the outcome
 }
 
 // Outcome is how an attempt ended.
 type Outcome struct {
-	State    harp.State
-	Reason   string
-	Started  harp.Ran
-	Failure  harp.Failure
-	HasValue bool // a value lies beside the row
+	State    harp.State   `msgpack:"state"`
+	Reason   string       `msgpack:"reason,omitempty"`
+	Started  harp.Ran     `msgpack:"started"`
+	Failure  harp.Failure `msgpack:"failure"`
+	HasValue bool         `msgpack:"value,omitempty"` // a value lies beside the row
 }
 
 // Stopping says why a procedure was asked to stop by its agent.
 type Stopping struct {
-	Cause string // cancel, timeout, max_exec_time
-	Since time.Time
-	Limit time.Duration
+	Cause string        `msgpack:"cause"` // cancel, timeout, max_exec_time
+	Since time.Time     `msgpack:"since,omitempty"`
+	Limit time.Duration `msgpack:"limit,omitempty"`
 }
 
 // Late is what an agent said about a job that had ended as lost.
 type Late struct {
-	State    harp.State
-	Failure  harp.Failure
-	HasValue bool // a value lies beside the row
-	At       time.Time
+	State    harp.State   `msgpack:"state"`
+	Failure  harp.Failure `msgpack:"failure"`
+	HasValue bool         `msgpack:"value,omitempty"` // a value lies beside the row
+	At       time.Time    `msgpack:"at"`
 }
 
 // Kind names what can happen to a job.

@@ -9,32 +9,33 @@ import (
 )
 
 // Job is the row of a job: what was asked, as far as the dispatcher decides by it,
-// and its [Life]. The request itself lies beside it, byte for byte.
+// and its [Life]. The request itself lies beside it, byte for byte. The keys are those of
+// rows on disk, as all in this package.
 type Job struct {
-	ID          string
-	No          uint64 // submit number: the order of acknowledgement
-	Host        string
-	Procedure   string
-	Queue       harp.Value // canonical; nil: in none
-	Concurrency int        // of the queue, if this job creates it
-	Priority    int
-	NotBefore   time.Time     // StartAfter
-	Expires     time.Time     // StartBefore
-	OfflineWait time.Duration // harp.NoLimit: until Expires
-	Timeout     time.Duration // granted
-	MaxExecTime time.Duration // granted
-	Labels      map[string]string
-	Principal   harp.Principal
-	Batch       string
-	Schedule    string
-	FireTime    time.Time // of the schedule
-	RetryOf     string
-	DryRun      bool
-	TraceParent string
-	SubmitTime  time.Time
-	QueuePos    int // only in what Store.Job returns: 1 is next
+	ID          string            `msgpack:"-"`
+	No          uint64            `msgpack:"no"` // submit number: the order of acknowledgement
+	Host        string            `msgpack:"host"`
+	Procedure   string            `msgpack:"proc"`
+	Queue       harp.Value        `msgpack:"queue,omitempty"` // canonical; nil: in none
+	Concurrency int               `msgpack:"conc,omitempty"`  // of the queue, if this job creates it
+	Priority    int               `msgpack:"prio,omitempty"`
+	NotBefore   time.Time         `msgpack:"not_before,omitempty"`   // StartAfter
+	Expires     time.Time         `msgpack:"expires,omitempty"`      // StartBefore
+	OfflineWait time.Duration     `msgpack:"offline_wait,omitempty"` // harp.NoLimit: until Expires
+	Timeout     time.Duration     `msgpack:"timeout,omitempty"`      // granted
+	MaxExecTime time.Duration     `msgpack:"max_exec,omitempty"`     // granted
+	Labels      map[string]string `msgpack:"labels,omitempty"`
+	Principal   harp.Principal    `msgpack:"by"`
+	Batch       string            `msgpack:"batch,omitempty"`
+	Schedule    string            `msgpack:"schedule,omitempty"`
+	FireTime    time.Time         `msgpack:"fire,omitempty"` // of the schedule
+	RetryOf     string            `msgpack:"retry_of,omitempty"`
+	DryRun      bool              `msgpack:"dry_run,omitempty"`
+	TraceParent string            `msgpack:"trace,omitempty"`
+	SubmitTime  time.Time         `msgpack:"submit"`
+	QueuePos    int               `msgpack:"-"` // only in what Store.Job returns: 1 is next
 
-	Life
+	Life `msgpack:"-"` // in a row of its own
 }
 
 // Clone returns a copy of the job that shares no memory with it.

@@ -11,38 +11,38 @@ import (
 // Life is where a job is between submission and end. It changes only through
 // [Life.Next].
 type Life struct {
-	State     harp.State
-	Reason    string    // of the state
-	Since     time.Time // when it came into its state
-	UnknownOf harp.State
-	Held      string // the Reason that unknown covers
+	State     harp.State `msgpack:"state"`
+	Reason    string     `msgpack:"reason,omitempty"` // of the state
+	Since     time.Time  `msgpack:"since,omitempty"`  // when it came into its state
+	UnknownOf harp.State `msgpack:"unknown_of,omitempty"`
+	Held      string     `msgpack:"held,omitempty"` // the Reason that unknown covers
 
-	Started harp.Ran // "" until ended
+	Started harp.Ran `msgpack:"started,omitempty"` // "" until ended
 
-	Attempt  int    // of the last attempt; 0: none yet
-	Fence    uint64 // raised by each claim; every write about the attempt names it
-	Attempts []Attempt
-	WakeAt   time.Time // queued: not before, for a reason of the life's own (agent_busy, backoff); unknown: then it is given up
-	Busy     int       // how often in a row the agent said not now
+	Attempt  int       `msgpack:"attempt,omitempty"` // of the last attempt; 0: none yet
+	Fence    uint64    `msgpack:"fence,omitempty"`   // raised by each claim; every write about the attempt names it
+	Attempts []Attempt `msgpack:"attempts,omitempty"`
+	WakeAt   time.Time `msgpack:"wake,omitempty"` // queued: not before, for a reason of the life's own (agent_busy, backoff); unknown: then it is given up
+	Busy     int       `msgpack:"busy,omitempty"` // how often in a row the agent said not now
 
-	Retry    harp.RetryPolicy // granted; set with the job and never changed
-	Outcome  *Outcome         // of the last attempt that may have run, while the job has not ended
-	Survivor bool             // queued after a lost attempt, which was found alive and must end first
+	Retry    harp.RetryPolicy `msgpack:"-"`                  // granted; set with the job and never changed, in its row
+	Outcome  *Outcome         `msgpack:"-"`                  // of the last attempt that may have run, while the job has not ended; in a row of its own
+	Survivor bool             `msgpack:"survivor,omitempty"` // queued after a lost attempt, which was found alive and must end first
 
-	Cancel   *harp.CancelRequest
-	Stopping *Stopping
-	Left     []int // processes of the last attempt that outlive KILL
+	Cancel   *harp.CancelRequest `msgpack:"cancel,omitempty"`
+	Stopping *Stopping           `msgpack:"stopping,omitempty"`
+	Left     []int               `msgpack:"left,omitempty"` // processes of the last attempt that outlive KILL
 
-	StartTime time.Time
-	EndTime   time.Time
-	Failure   harp.Failure // of an ended job that did not succeed
-	HasValue  bool         // a value lies beside the row
+	StartTime time.Time    `msgpack:"start,omitempty"`
+	EndTime   time.Time    `msgpack:"end,omitempty"`
+	Failure   harp.Failure `msgpack:"failure,omitempty"` // of an ended job that did not succeed
+	HasValue  bool         `msgpack:"value,omitempty"`   // a value lies beside the row
 
-	Records uint64 // how many the job has, stored or only counted
-	Stored  uint64 // bytes of records stored
-	Full    bool   // as many as may be; those that came after are only counted
+	Records uint64 `msgpack:"records,omitempty"` // how many the job has, stored or only counted
+	Stored  uint64 `msgpack:"stored,omitempty"`  // bytes of records stored
+	Full    bool   `msgpack:"full,omitempty"`    // as many as may be; those that came after are only counted
 
-	Late *Late
+	Late *Late `msgpack:"late,omitempty"`
 }
 
 // Begin is the life of a job that was just submitted.

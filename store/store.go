@@ -431,20 +431,20 @@ type Session struct {
 
 // Host is what is known of a host.
 type Host struct {
-	Name        string
-	Fingerprint string
-	Owner       string
-	Epoch       uint64
-	Instance    string
-	Boot        string
-	Journal     string
-	Position    uint64
-	Software    string
-	Labels      map[string]string
-	Facts       harp.Value
-	Procedures  []harp.ProcedureDoc
-	LastHeard   time.Time
-	Connected   bool // a session was open when this was written
+	Name        string              `msgpack:"-"`
+	Fingerprint string              `msgpack:"fingerprint,omitempty"`
+	Owner       string              `msgpack:"owner,omitempty"`
+	Epoch       uint64              `msgpack:"epoch"`
+	Instance    string              `msgpack:"instance,omitempty"`
+	Boot        string              `msgpack:"boot,omitempty"`
+	Journal     string              `msgpack:"journal,omitempty"`
+	Position    uint64              `msgpack:"position,omitempty"`
+	Software    string              `msgpack:"software,omitempty"`
+	Labels      map[string]string   `msgpack:"labels,omitempty"`
+	Facts       harp.Value          `msgpack:"facts,omitempty"`
+	Procedures  []harp.ProcedureDoc `msgpack:"procedures,omitempty"`
+	LastHeard   time.Time           `msgpack:"heard,omitempty"`
+	Connected   bool                `msgpack:"connected,omitempty"` // a session was open when this was written
 }
 
 // Filter selects jobs; a zero field selects all.

@@ -54,7 +54,7 @@ func (s *Store) cancelQueue(t *tx, name harp.Value, op store.Operation) (doneRow
 	row.Marks = s.sched.neededMarks(q, row.Marks)
 	s.sched.cancel(q, at)
 	done.Through = q.through
-	row.Marks = append(row.Marks, markRow{Through: q.through, By: op.By, At: at})
+	row.Marks = append(row.Marks, markRow{Through: q.through, By: op.By, At: fromNanos(at)})
 	q.marks = row.Marks
 	t.put(key, encode(row))
 	marked := nameKey(prefixMarked, q.name)

@@ -114,16 +114,6 @@ func decode(payload []byte, into any) error {
 }
 
 // nanos is how times are stored; 0 is the zero time.
-func nanos(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixNano()
-}
+func nanos(t time.Time) int64 { return msgpack.Nanos(t) }
 
-func fromNanos(n int64) time.Time {
-	if n == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, n).UTC()
-}
+func fromNanos(n int64) time.Time { return msgpack.FromNanos(n) }

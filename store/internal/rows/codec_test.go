@@ -67,15 +67,15 @@ func TestRowsRoundTrip(t *testing.T) {
 	}
 	var call callRow
 	var life lifeRow
-	var outcome outcomeRow
+	var outcome store.Outcome
 	if err := errors.Join(
 		decode(encode(newCallRow(&want, [32]byte{1})), &call),
 		decode(encode(newLifeRow(&want.Life)), &life),
-		decode(encode(outcomeRow(*want.Outcome)), &outcome),
+		decode(encode(*want.Outcome), &outcome),
 	); err != nil {
 		t.Fatal(err)
 	}
-	got := call.job(i, life.life())
+	got := call.job(i, life.Life)
 	if life.Waits {
 		got.Outcome = (*store.Outcome)(&outcome)
 	}
@@ -94,16 +94,16 @@ func TestRowsGolden(t *testing.T) {
 		Labels: map[string]string{"k": "v"}, Facts: harp.Value{0x80}, LastHeard: noon, Connected: true,
 		Procedures: []harp.ProcedureDoc{{Name: "p", Summary: "s", Params: []string{"a"}, Args: []byte(`{}`), Timeout: 1, Streams: true}},
 	}
-	queue := queueRow{Concurrency: 2, Fixed: true, Paused: true, Marks: []markRow{{Through: 3, By: j.Principal, At: 4}}}
+	queue := queueRow{Concurrency: 2, Fixed: true, Paused: true, Marks: []markRow{{Through: 3, By: j.Principal, At: fromNanos(4)}}}
 	first, _ := split([]byte("key"), []byte("payload"))
 	var b strings.Builder
 	show := func(what string, value []byte) { fmt.Fprintf(&b, "%s\n%s", what, hex.Dump(value)) }
 	show("call", encode(newCallRow(&j, [32]byte{1})))
 	show("life", encode(newLifeRow(&j.Life)))
-	show("outcome", encode(outcomeRow(*j.Outcome)))
-	show("request", encode(submissionRow{Request: []byte("r"), Signature: []byte("s"), KeyID: "k"}))
+	show("outcome", encode(*j.Outcome))
+	show("request", encode(harp.Submission{Request: []byte("r"), Signature: []byte("s"), KeyID: "k"}))
 	show("queue", encode(queue))
-	show("host", encode(newHostRow(&host)))
+	show("host", encode(host))
 	show("format", encode(formatRow{Version: formatVersion, ID: "id"}))
 	show("records", encodeChunk([]harp.Record{{Time: noon, Kind: "data", Value: harp.Value{1}}, {Truncated: 5}}, noon))
 	show("sealed", first)

@@ -17,17 +17,17 @@ func hostKey(name string) []byte { return nameKey(prefixHost, name) }
 func (s *Store) OpenSession(ctx context.Context, in store.Session) (uint64, error) {
 	var epoch uint64
 	err := s.doAhead(ctx, SpaceLow, func(t *tx) error {
-		var row hostRow
+		var row store.Host
 		if _, err := read(t, hostKey(in.Host), &row); err != nil {
 			return err
 		}
 		row.Epoch++
 		row.Fingerprint, row.Owner, row.Instance, row.Boot = in.Fingerprint, in.Owner, in.Instance, in.Boot
 		row.Journal, row.Position, row.Software, row.Labels = in.Journal, in.Position, in.Software, in.Labels
-		row.LastHeard, row.Connected = nanos(in.At), true
+		row.LastHeard, row.Connected = in.At, true
 		epoch = row.Epoch
 		t.put(hostKey(in.Host), encode(row))
-		t.emitHost(harp.EventHostOnline, in.Host, row.LastHeard)
+		t.emitHost(harp.EventHostOnline, in.Host, nanos(in.At))
 		return nil
 	})
 	return epoch, err
@@ -35,12 +35,12 @@ func (s *Store) OpenSession(ctx context.Context, in store.Session) (uint64, erro
 
 // PutHost implements store.Hosts.
 func (s *Store) PutHost(ctx context.Context, h store.Host) error {
-	row := newHostRow(&h)
+	row := h
 	if size, most := len(encode(row)), maxOp-maxStep; size > most {
 		return tooMuch("facts and procedures", size, most)
 	}
 	return s.doAhead(ctx, SpaceLow, func(t *tx) error {
-		var had hostRow
+		var had store.Host
 		found, err := read(t, hostKey(h.Name), &had)
 		if err != nil {
 			return err
@@ -51,7 +51,7 @@ func (s *Store) PutHost(ctx context.Context, h store.Host) error {
 		row.Epoch = had.Epoch
 		t.put(hostKey(h.Name), encode(row))
 		if had.Connected && !row.Connected {
-			t.emitHost(harp.EventHostAway, h.Name, max(s.sched.latest, row.LastHeard))
+			t.emitHost(harp.EventHostAway, h.Name, max(s.sched.latest, nanos(row.LastHeard)))
 		}
 		return nil
 	})
@@ -59,7 +59,7 @@ func (s *Store) PutHost(ctx context.Context, h store.Host) error {
 
 // Host implements store.Hosts.
 func (s *Store) Host(_ context.Context, name string) (store.Host, error) {
-	var row hostRow
+	var row store.Host
 	err := s.view(func(snap Snapshot) error {
 		found, err := read(snap, hostKey(name), &row)
 		if err == nil && !found {
@@ -67,7 +67,8 @@ func (s *Store) Host(_ context.Context, name string) (store.Host, error) {
 		}
 		return err
 	})
-	return row.host(name), err
+	row.Name = name
+	return row, err
 }
 
 // ListHosts implements store.Hosts.
@@ -92,7 +93,7 @@ func (s *Store) ListHosts(_ context.Context, cursor string, limit int) ([]store.
 				next = nameCursor(prefixHost, page[limit-1].Name)
 				return nil
 			}
-			var row hostRow
+			var row store.Host
 			switch err := readItem(snap, item, &row); {
 			case errors.Is(err, ErrDamaged):
 				s.log.Error("host cannot be listed", "host", name, "err", err)
@@ -100,7 +101,8 @@ func (s *Store) ListHosts(_ context.Context, cursor string, limit int) ([]store.
 			case err != nil:
 				return err
 			}
-			page = append(page, row.host(name))
+			row.Name = name
+			page = append(page, row)
 		}
 		return nil
 	})

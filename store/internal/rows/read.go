@@ -80,7 +80,7 @@ func readCall(from getter, i id) (store.Job, callRow, error) {
 	if found, err = read(from, i.key(prefixLife), &life); err == nil && !found {
 		err = fmt.Errorf("%w: job %s has no life", ErrDamaged, i)
 	}
-	j := call.job(i, life.life())
+	j := call.job(i, life.Life)
 	if err == nil && life.Waits {
 		if j.Outcome, err = readOutcome(from, i); errors.Is(err, ErrDamaged) {
 			j.Outcome, err = damagedOutcome(from, i, j.Attempts, err)
@@ -117,13 +117,12 @@ func damagedOutcome(from getter, i id, attempts []store.Attempt, err error) (*st
 
 // readOutcome reads how the last attempt of a job ended that has not ended.
 func readOutcome(from getter, i id) (*store.Outcome, error) {
-	var row outcomeRow
-	found, err := read(from, i.key(prefixOutcome), &row)
+	o := new(store.Outcome)
+	found, err := read(from, i.key(prefixOutcome), o)
 	if err == nil && !found {
 		err = fmt.Errorf("%w: job %s has no outcome", ErrDamaged, i)
 	}
-	o := store.Outcome(row)
-	return &o, err
+	return o, err
 }
 
 func readJob(from getter, i id) (store.Job, error) {
@@ -273,7 +272,7 @@ func (s *Store) explain(jobs ...*store.Job) {
 
 // Request implements store.Jobs.
 func (s *Store) Request(_ context.Context, text string) (harp.Submission, error) {
-	var row submissionRow
+	var row harp.Submission
 	err := s.viewJob(text, func(snap Snapshot, i id) error {
 		found, err := read(snap, i.key(prefixRequest), &row)
 		if err != nil || found {
@@ -284,7 +283,7 @@ func (s *Store) Request(_ context.Context, text string) (harp.Submission, error)
 		}
 		return err
 	})
-	return harp.Submission(row), err
+	return row, err
 }
 
 // Value implements store.Jobs.

@@ -149,6 +149,9 @@ func (s *Store) insert(t *tx, i id, in *store.Submission, out *store.Submitted, 
 	if j.SubmitTime.IsZero() {
 		j.SubmitTime = fromNanos(now)
 	}
+	for _, at := range []*time.Time{&j.SubmitTime, &j.NotBefore, &j.Expires, &j.FireTime} {
+		*at = fromNanos(nanos(*at)) // as it will be read
+	}
 	j.Concurrency = max(j.Concurrency, 1)
 	j.Life = store.Begin(fromNanos(now), "")
 	j.Retry = in.Job.Retry
@@ -162,8 +165,7 @@ func (s *Store) insert(t *tx, i id, in *store.Submission, out *store.Submitted, 
 	}
 	call := newCallRow(&j, in.Digest)
 	t.putRow(i.key(prefixCall), &call)
-	t.putRow(i.key(prefixRequest), submissionRow(in.Request))
-	j = call.job(i, j.Life) // as it will be read
+	t.putRow(i.key(prefixRequest), in.Request)
 	t.putLife(i, &j)
 	t.kept.grown += footprint(&j)
 	for _, key := range entries(&j) {
@@ -226,7 +228,7 @@ func (t *tx) putOutcome(i id, before, after *store.Outcome) {
 	switch key := i.key(prefixOutcome); {
 	case after == before: // as it is read
 	case after != nil:
-		t.put(key, encode(outcomeRow(*after)))
+		t.put(key, encode(after))
 	default:
 		t.remove(key)
 	}

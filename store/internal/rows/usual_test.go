@@ -14,12 +14,12 @@ func usualRows() map[string]any {
 	j := fullJob()
 	i, _ := parseID(j.ID)
 	call, life := newCallRow(&j, [32]byte{1}), newLifeRow(&j.Life)
-	call.Labels, call.Retry = nil, nil
-	life.Cancel, life.Stopping, life.Failure, life.Late, life.Left = nil, nil, nil, nil, nil
+	call.Labels, call.Retry = nil, harp.RetryPolicy{}
+	life.Cancel, life.Stopping, life.Failure, life.Late, life.Left = nil, nil, harp.Failure{}, nil, nil
 	return map[string]any{
 		"call":       call,
 		"life":       life,
-		"submission": submissionRow{Request: []byte("r"), Signature: []byte("s"), KeyID: "k"},
+		"submission": harp.Submission{Request: []byte("r"), Signature: []byte("s"), KeyID: "k"},
 		"event": eventRow{
 			At: 1, Type: "t", Job: i[:], Host: "h", Procedure: "p", Queue: j.Queue, State: "s", Reason: "r", Attempt: 2, By: &j.Principal,
 		},
