@@ -77,7 +77,7 @@ func TestRowsRoundTrip(t *testing.T) {
 	}
 	got := call.job(i, life.Life)
 	if life.Waits {
-		got.Outcome = (*store.Outcome)(&outcome)
+		got.Outcome = &outcome
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("job is\n%+v, want\n%+v", got, want)

@@ -24,7 +24,7 @@ func newCallRow(j *store.Job, digest [32]byte) callRow {
 func (r *callRow) job(i id, life store.Life) store.Job {
 	j := r.Job
 	j.ID, j.Life, j.QueuePos = i.String(), life, 0
-	j.Life.Retry = r.Retry
+	j.Retry = r.Retry
 	return j
 }
 
