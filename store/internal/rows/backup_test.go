@@ -104,6 +104,26 @@ func TestRestoreBesideADamagedQueue(t *testing.T) {
 	works(t, s)
 }
 
+// TestRestoreBesideADamagedEntry restores the backup of a store in which it cannot be read
+// which job it is that has not ended: that is lost as any other.
+func TestRestoreBesideADamagedEntry(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	jobs := submitted(t, s, call("h"), call("h"))
+	e.damage(s, indexKey(byState, string(harp.StateQueued)))
+	into := newTrial()
+	if did, err := Restore(into, backedUp(t, s), noon, Options{}); err != nil || did.Lost != len(jobs) {
+		t.Fatalf("%d jobs are lost, %v", did.Lost, err)
+	}
+	s = opened(t, into, Options{})
+	for _, j := range jobs {
+		if j, err := s.Job(t.Context(), j.ID); err != nil || j.State != harp.StateLost {
+			t.Errorf("a job is %s, %v", j.State, err)
+		}
+	}
+	works(t, s)
+}
+
 // TestRestoreBesideDamage restores the backup of a store in which jobs that had not ended
 // cannot be read: all others are restored, and those are never taken for new ones.
 func TestRestoreBesideDamage(t *testing.T) {

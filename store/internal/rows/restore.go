@@ -103,7 +103,7 @@ func dropDamagedQueues(e Engine, log *slog.Logger) error {
 }
 
 // leaveDamaged sees that jobs which had not ended and cannot be read are not looked for when
-// the store is opened. They get a tombstone: even of their id nothing else may be left.
+// the store is opened, and that all others are found. They get a tombstone: even of their id nothing else may be left.
 func leaveDamaged(e Engine, log *slog.Logger) error {
 	snap, err := e.View()
 	if err != nil {
@@ -116,6 +116,11 @@ func leaveDamaged(e Engine, log *slog.Logger) error {
 				return err
 			}
 			i, err := indexed(item)
+			if errors.Is(err, ErrDamaged) {
+				if i, err = submittedAt(snap, item.Key); err == nil {
+					err = e.Commit([]Write{{bytes.Clone(item.Key), seal(item.Key, i[:])}})
+				}
+			}
 			if err != nil {
 				return err
 			}
@@ -134,6 +139,17 @@ func leaveDamaged(e Engine, log *slog.Logger) error {
 		}
 	}
 	return nil
+}
+
+// submittedAt is the job of an entry of an index whose value cannot be read: the entries by
+// time of submission have the same places. Errors: ErrDamaged.
+func submittedAt(snap Snapshot, entry []byte) (id, error) {
+	key := append(indexKey(bySubmitted), entry[len(entry)-len(place{}):]...)
+	value, err := snap.Get(key)
+	if err != nil {
+		return id{}, err
+	}
+	return indexed(Item{key, value})
 }
 
 // isEmpty returns an error for an engine that is not.
