@@ -212,10 +212,10 @@ type JobStatus struct {
 	Info              Value             `json:"info,omitzero" msgpack:"info,omitempty"`
 	Queue             Value             `json:"queue,omitzero" msgpack:"queue,omitempty"` // nil: in none
 	State             State             `json:"state" msgpack:"state"`
-	Reason            string            `json:"reason,omitempty" msgpack:"reason,omitempty"`           // queued: what it waits for; lost, timed_out, rejected: why
+	Reason            string            `json:"reason" msgpack:"reason,omitempty"`                     // queued: what it waits for; lost, timed_out, rejected: why
 	Since             time.Time         `json:"since,omitzero" msgpack:"since,omitempty"`              // when it came into its state
 	UnknownOf         State             `json:"unknown_of,omitempty" msgpack:"unknownof,omitempty"`    // unknown: what it was when the host was last heard
-	Started           Ran               `json:"started,omitempty" msgpack:"started,omitempty"`         // "" until ended; whether the procedure started
+	Started           Ran               `json:"started" msgpack:"started,omitempty"`                   // "" until ended; whether the procedure started
 	CancelRequested   *CancelRequest    `json:"cancel_requested,omitempty" msgpack:"cancel,omitempty"` // nil: nobody has
 	Attempts          []Attempt         `json:"attempts,omitempty" msgpack:"attempts,omitempty"`
 	Attempt           int               `json:"attempt" msgpack:"attempt,omitempty"`                  // number of the last attempt; 0: none yet

@@ -72,7 +72,7 @@ func TestCallAsJSON(t *testing.T) {
 		t.Fatalf("%q is not one line of JSON: %v", got.stdout, err)
 	}
 	for _, name := range []string{
-		"v", "id", "host", "procedure", "args", "state", "started",
+		"v", "id", "host", "procedure", "args", "state", "reason", "started",
 		"submit_time", "start_time", "end_time", "attempt", "records", "principal", "value",
 	} {
 		if _, ok := job[name]; !ok {
