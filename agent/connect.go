@@ -51,7 +51,7 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 // The error is a *harp.FieldError for a configuration or an address that cannot be,
 // and for a Dir that others could change, harp.ErrConflict while another Connect of the
 // agent runs, a *DirInUseError while another process uses Dir for 2 s more, or why the journal cannot
-// be opened: journal.ErrCorrupt if it is damaged.
+// be opened: journal.ErrCorrupt if it is damaged, journal.ErrVersion if other software wrote it.
 func (a *Agent) Connect(ctx context.Context, addrs ...string) error {
 	if err := a.check(); err != nil {
 		return err

@@ -3,6 +3,7 @@ package journal
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"math"
 	"time"
@@ -242,6 +243,25 @@ func parseBody(b []byte) (e entry, ok bool) {
 		ok = r.attempt(&e)
 		return e, ok && r.done() && checkKey(e.key) == nil
 	}
+}
+
+// checkVersion returns an ErrVersion for a segment whose head is sound, and that this software
+// does not read.
+func checkVersion(segment []byte) error {
+	body, _, err := unseal(segment, 0)
+	r := reader{b: body}
+	if err != nil || kind(r.byte()) != kindHead || string(r.take(uint64(len(magic)))) != magic {
+		return nil //nolint:nilerr // it is damaged, which is found where it is read
+	}
+	r.bytes()
+	v, use := r.uvarint(), "a newer"
+	if r.bad || v == version {
+		return nil
+	}
+	if v < version {
+		use = "an older"
+	}
+	return fmt.Errorf("%w: its version is %d and this software knows only %d: use %s one", ErrVersion, v, version, use)
 }
 
 // attempt reads what an entry says of its attempt.

@@ -36,6 +36,9 @@ var (
 	ErrState = errors.New("journal: not in this state of the attempt")
 	// ErrGap means that records would not follow those before them.
 	ErrGap = errors.New("journal: records are missing")
+	// ErrVersion means that the journal was written by older or newer software, which reads
+	// it. It is not damaged.
+	ErrVersion = errors.New("journal: of other software")
 	// ErrInvalid means that an argument makes no sense.
 	ErrInvalid = errors.New("journal: invalid")
 )

@@ -22,6 +22,9 @@ func (l *loading) segment(number uint64) error {
 	if err != nil {
 		return ioError("read "+name, err)
 	}
+	if err := checkVersion(data); err != nil {
+		return err
+	}
 	head, n, err := parse(data, 0)
 	if err != nil || head.kind != kindHead || head.number != number {
 		return &CorruptError{File: name, Reason: "this is not the head of the segment"}

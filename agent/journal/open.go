@@ -66,7 +66,7 @@ func segmentNumber(name string) (number uint64, ok bool) {
 
 // Open opens the journal that is in fs, or makes one, and brings it in order: a torn
 // end is cut back. Nobody else may use fs meanwhile. Errors: a *[CorruptError] for
-// damage; those of fs.
+// damage; ErrVersion; those of fs.
 func Open(fsys FS, opts Options) (*Journal, error) {
 	j := newJournal(fsys, opts)
 	if err := j.load(); err != nil {

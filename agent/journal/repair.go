@@ -26,7 +26,7 @@ type Report struct {
 }
 
 // Check reads a journal that nobody has open, as far as it can be read, and changes
-// nothing. Errors: those of fs.
+// nothing. Errors: ErrVersion; those of fs.
 func Check(fsys FS) (Report, error) {
 	s, err := newSurvey(fsys)
 	if err != nil {
@@ -42,8 +42,8 @@ func Check(fsys FS) (Report, error) {
 // from, and reports that. The new one has another id, by which a dispatcher knows that
 // something may be missing. Attempts in Partial, and those that were accepted and not
 // started, get tombstones: they will not be started again. Those that are known elsewhere
-// get none, and are absent. Errors: ErrInvalid if there are files in to; those of both file
-// systems.
+// get none, and are absent. Errors: ErrInvalid if there are files in to; ErrVersion; those of
+// both file systems.
 func Salvage(from, to FS, elsewhere ...Key) (Report, error) {
 	if names, err := to.List(); err != nil {
 		return Report{}, ioError("list", err)
@@ -159,6 +159,9 @@ func (s *survey) head(number uint64) (segment, error) {
 		return found, err
 	}
 	found.size = int64(len(data))
+	if err := checkVersion(data); err != nil {
+		return found, err
+	}
 	e, _, err := parse(data, 0)
 	if err != nil || e.kind != kindHead || e.number != number {
 		s.damaged(number, 0, "this is not the head of the segment")

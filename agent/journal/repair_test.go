@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -358,6 +359,33 @@ func TestCheckTellsADamagedHeadOnce(t *testing.T) {
 		}
 		if len(found.Held) != len(sound.Held) || found.Tombs != sound.Tombs || found.Bytes != sound.Bytes || found.ID != sound.ID {
 			t.Errorf("%s: %+v, without the damage %+v", victim, found, sound)
+		}
+	}
+}
+
+// TestJournalOfAnotherVersion: a journal that older or newer software wrote is not damaged, and
+// nothing is made of it that would have less in it.
+func TestJournalOfAnotherVersion(t *testing.T) {
+	whole, _, _ := played(t, small)
+	names, err := whole.List()
+	must(t, err)
+	for other, use := range map[byte]string{version - 1: "an older one", version + 1: "a newer one"} {
+		mem := NewMemory()
+		for _, name := range names {
+			data := whole.Bytes(name)
+			at := entryHead + 1 + len(magic)
+			data[at+1+int(data[at])] = other
+			seal(data[:entryLen(data)], 0)
+			mem.Put(name, data)
+		}
+		_, opened := Open(mem, small)
+		_, checked := Check(mem)
+		to := NewMemory()
+		_, salvaged := Salvage(mem, to)
+		for what, err := range map[string]error{"open": opened, "check": checked, "salvage": salvaged} {
+			if !errors.Is(err, ErrVersion) || errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "use "+use) {
+				t.Errorf("%s version %d: %v", what, other, err)
+			}
 		}
 	}
 }
