@@ -241,9 +241,6 @@ func (s *session) expectHeld(ctx context.Context) (held []wire.HeldAttempt, err 
 
 // record keeps what the agent said of its host and its journal.
 func (s *session) record(ctx context.Context, facts harp.Value, docs []harp.ProcedureDoc) error {
-	if err := facts.Validate(); err != nil {
-		return err
-	}
 	row := s.host.update(func(row *store.Host) {
 		row.Facts, row.Procedures, row.Connected, row.LastHeard = facts, docs, true, s.d.now().UTC()
 		row.Journal, row.Position = s.hello.Journal, uint64(max(s.hello.Position, 0))
