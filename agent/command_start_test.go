@@ -178,8 +178,8 @@ func (s *starter) idle(id string) (then *journal.Memory) {
 	x := s.callAs(id).accepted()
 	then = journalled(s.t, s.ill.FS.(*journal.Memory))
 	x.rest()
+	s.nothingLeft() // while somebody lets go of it
 	s.stop()
-	s.nothingLeft()
 	place := filepath.Join(s.dir, "run", id+".1")
 	if err := errors.Join(os.Mkdir(place, 0o700), os.WriteFile(filepath.Join(place, "spool"), spool, 0o600)); err != nil {
 		s.t.Fatal(err)
