@@ -265,6 +265,61 @@ func TestARetryDoesNotWaitForWhatIsGone(t *testing.T) {
 	}
 }
 
+// A lost attempt that had started and is not held proves that the journal is an older one, as
+// long as nothing was heard of what became of it: also when it was not found alive, or was
+// silent since.
+func TestALostAttemptThatIsNotHeldMayRunOn(t *testing.T) {
+	for name, silent := range map[string]bool{"not heard again": false, "alive and silent again": true} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, sys *system) {
+				i := interrupt(t, sys, saidStart, false, harp.Retry(harp.RetryPolicy{On: []harp.State{harp.StateLost}}), harp.OfflineWait(harp.NoLimit))
+				time.Sleep(25 * time.Hour)
+				if silent {
+					a, asked := i.again(t, sys, "j", wire.HeldAlive)
+					<-asked
+					a.tr.Close(nil)
+					time.Sleep(time.Hour)
+				}
+				_, asked := i.again(t, sys, "j", "")
+				if m := <-asked; m.call == nil || m.call.Attempt != 2 {
+					t.Errorf("it is asked %+v", m)
+				}
+				if s := i.status(t); !s.DuplicatePossible || s.Attempts[0].Reason != harp.LostJournalGone {
+					t.Errorf("possibly twice: %v, its attempts are %+v", s.DuplicatePossible, s.Attempts)
+				}
+			})
+		})
+	}
+}
+
+// Where it was heard what became of a lost attempt, that it is not held any more says nothing of
+// the journal.
+func TestALostAttemptThatIsOverMayBeMissing(t *testing.T) {
+	now := wire.Stopping{Cause: wire.CauseCancel, Since: 1}
+	for state, end := range map[string]wire.End{wire.HeldGone: {Gone: true}, wire.HeldAlive: {Stopped: &now}} {
+		inVirtualTime(t, func(t *testing.T, sys *system) {
+			i := interrupt(t, sys, saidStart, false, harp.OfflineWait(harp.NoLimit),
+				harp.Retry(harp.RetryPolicy{On: []harp.State{harp.StateLost}, Backoff: 48 * time.Hour, MaxBackoff: 48 * time.Hour}))
+			time.Sleep(25 * time.Hour)
+			a, asked := i.again(t, sys, "j", state)
+			m := <-asked
+			m.say(t, wire.TypeEnd, true, end)
+			m.expectAck(t)
+			other := interrupted{job: must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))}
+			<-asked
+			a.tr.Close(nil)
+			synctest.Wait()
+			_, asked = i.again(t, sys, "j", "")
+			if m := <-asked; m.call == nil || other.status(t).State != harp.StateSent {
+				t.Errorf("%s: the other is %s, and its agent is asked %+v", state, other.status(t).State, m)
+			}
+			if s := i.status(t); s.State != harp.StateQueued || s.DuplicatePossible || s.Attempts[0].Reason == harp.LostJournalGone {
+				t.Errorf("%s: it is %s, its attempts are %+v", state, s.State, s.Attempts)
+			}
+		})
+	}
+}
+
 // A job that waits for another attempt and has no more time to begin ends as its last
 // attempt did, and a caller that waits gets what that returned.
 func TestWhoWaitsIsGivenTheValueOfTheLastAttempt(t *testing.T) {

@@ -48,7 +48,7 @@ func (s *session) reconcile(ctx context.Context, held []wire.HeldAttempt) ([]wir
 	if err != nil {
 		return nil, err
 	}
-	r.gone = r.gone || slices.ContainsFunc(active, r.lacksStart) || slices.ContainsFunc(returning, r.lacksSurvivor)
+	r.gone = r.gone || slices.ContainsFunc(active, r.lacksStart) || slices.ContainsFunc(returning, r.lacksLost)
 	for _, j := range active {
 		r.active(j)
 	}
@@ -90,9 +90,11 @@ func (r *reconciliation) take(j store.Job) (wire.HeldAttempt, bool) {
 // its journal is older than it was, as that of a clone, whatever position it says.
 func (r *reconciliation) lacksStart(j store.Job) bool { return hasStarted(j) && r.lacks(j) }
 
-// lacksSurvivor is lacksStart for an attempt that was given up as lost and found alive:
-// had it ended, its end would be held until it is stored.
-func (r *reconciliation) lacksSurvivor(j store.Job) bool { return j.Survivor && r.lacks(j) }
+// lacksLost is lacksStart for an attempt that was given up as lost: until it is known what
+// became of it the agent holds it.
+func (r *reconciliation) lacksLost(j store.Job) bool {
+	return (j.Survivor || j.Attempts[len(j.Attempts)-1].Reason == harp.LostTooLong) && r.lacksStart(j)
+}
 
 func (r *reconciliation) lacks(j store.Job) bool {
 	h, ok := r.held[attemptKey{j.ID, int64(j.Attempt)}]

@@ -173,6 +173,12 @@ func lost(e Event) Outcome {
 	return Outcome{State: harp.StateLost, Reason: e.Reason, Started: harp.MayHaveRun, Failure: f}
 }
 
+// lostFor notes what was heard of an attempt that was lost before: that it is over.
+func (l Life) lostFor(reason string) Life {
+	l.Attempts[len(l.Attempts)-1].Reason = reason
+	return l
+}
+
 // untraced notes of an attempt that was lost before that the journal which could have
 // told of it is gone: it may run on, beside the next.
 func (l Life) untraced(e Event) Life {

@@ -167,14 +167,14 @@ func (l Life) returning(e Event) (Life, Effect, bool) {
 	case End:
 		l.Survivor = false
 		if s := e.Stopping; s != nil && s.Cause == stopCancel {
-			return l.ranFor(e), Effect{}, true // until the cancel that makes way for the next attempt
+			return l.ranFor(e).lostFor(stopCancel), Effect{}, true // until the cancel that makes way for the next attempt
 		}
 		return l.over(e), Effect{}, true
 	case Refused:
 		return l.refused(e), Effect{}, l.mayNotHaveStarted()
 	case Gone:
 		l.Survivor = false
-		return l, Effect{}, true
+		return l.lostFor(harp.LostAgentRestarted), Effect{}, true
 	case Silent, Lose:
 		had := l.Survivor
 		l.Survivor = false
