@@ -25,16 +25,14 @@ func crowdMain(args []string) int {
 		fmt.Println(err)
 		return 1
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // what cannot be had at once is not waited for
-	attach := func() error {
+	attach := func(ctx context.Context) error {
 		h, err := supervisor.Attach(ctx, supervisor.Options{Dir: args[0]}, supervisor.Key{Job: args[1], Attempt: 1})
 		if err != nil {
 			return err
 		}
 		return h.Close()
 	}
-	if err := attach(); err != nil { // so that all is open that stays open
+	if err := attach(context.Background()); err != nil { // so that all is open that stays open
 		fmt.Println(err)
 		return 1
 	}
@@ -61,8 +59,10 @@ func crowdMain(args []string) int {
 			last, err = syscall.Open(os.DevNull, syscall.O_RDONLY, 0)
 		}
 	})
+	over, cancel := context.WithCancel(context.Background())
+	cancel() // what cannot be had at once is not waited for, and no answer is
 	for range 20_000 {
-		err := attach()
+		err := attach(over)
 		ending := err == context.Canceled //nolint:errorlint // alone, it says what was interrupted: the ending of what is left
 		if ending || errors.Is(err, supervisor.ErrNotFound) || errors.Is(err, supervisor.ErrGone) {
 			fmt.Println("with one file the supervisor is taken for dead:", err)
