@@ -353,7 +353,7 @@ func (f onReadFile) ReadAt(p []byte, at int64) (int, error) {
 }
 
 // What is read from the journal is told only if it is still what is to be told: not what was
-// acknowledged meanwhile, nor to who has been followed by another.
+// acknowledged meanwhile, nor to a dispatcher that another one has followed.
 func TestReadWhileMoreIsHeard(t *testing.T) {
 	for name, test := range map[string]struct {
 		meanwhile func(s *spooling, r *report)

@@ -248,7 +248,7 @@ func TestInterruptedRepairThatCannotBeFinished(t *testing.T) {
 	}
 }
 
-// TestLockThatIsALink: neither an agent nor who looks for one follows a link, which may lead
+// TestLockThatIsALink: neither an agent nor a program that looks for one follows a link, which may lead
 // anywhere.
 func TestLockThatIsALink(t *testing.T) {
 	dir, other := t.TempDir(), filepath.Join(t.TempDir(), "other")

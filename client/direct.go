@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/harpcaller/harp"
-
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )

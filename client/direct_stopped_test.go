@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/harpcaller/harp"
-
 	"github.com/harpcaller/harp/internal/wire"
 )
 

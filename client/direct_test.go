@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
-
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
-
 	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
-
 	"github.com/harpcaller/harp/internal/wire"
 )
 

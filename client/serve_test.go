@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
-
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
-
 	"github.com/harpcaller/harp/internal/wire"
 )
 

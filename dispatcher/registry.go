@@ -308,7 +308,7 @@ func (r *registry) begin() *refresh {
 	return begun
 }
 
-// end answers all who wait for a refresh.
+// end answers all that wait for a refresh.
 func (r *registry) end(did *refresh) {
 	r.mu.Lock()
 	r.err = did.err

@@ -194,7 +194,7 @@ func TestUser(t *testing.T) {
 	})
 }
 
-// TestOneself checks that a command may be started as who starts it, by who may not be anybody else,
+// TestOneself checks that a command may be started as the user that starts it, by one that may not be another,
 // and that it has the groups of the user database where that can be.
 func TestOneself(t *testing.T) {
 	needs.Root(t)

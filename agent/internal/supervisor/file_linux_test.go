@@ -13,7 +13,7 @@ import (
 )
 
 // TestKeepWhileTheDiskStandsStill checks that while the disk stands still as room is given back, it
-// is known all the same whether there is room: who asks would count as silent.
+// is known all the same whether there is room: otherwise a command that asks would count as silent.
 func TestKeepWhileTheDiskStandsStill(t *testing.T) {
 	dir, thaw := needs.FrozenDisk(t)
 	thaw()
