@@ -7,6 +7,7 @@ LINT_VERSION := v2.15.0
 FUZZTIME ?= 10s
 SEEDS    ?= 1000
 SEED     ?= 1
+RUN      ?=
 
 # The race detector needs a C compiler; Go says by itself whether it found one.
 # CI insists on it.
@@ -80,14 +81,14 @@ faults: ## kill, cut off and starve real processes, the long form (an hour or mo
 	HARP_FAULTS=long HARP_FAULTS_REPORT=$(GOBIN)/faults.json $(GO) test ./internal/faults -count 1 -timeout 0 -v
 
 .PHONY: bench
-bench: ## measure harp beside its peers (less than 30 minutes); writes docs/performance.md
+bench: ## measure harp beside its peers; writes docs/performance.md; with RUN=REGEXP only what matches, without the page
 	@mkdir -p $(GOBIN)
-	cd bench && $(GO) build -o $(GOBIN)/bench . && $(GOBIN)/bench -json $(GOBIN)/bench.json -page ../docs/performance.md
+	cd bench && $(GO) build -o $(GOBIN)/bench . && $(GOBIN)/bench $(if $(RUN),-run '$(value RUN)',-json $(GOBIN)/bench.json -page ../docs/performance.md)
 
 .PHONY: bench-quick
-bench-quick: ## the same in less than 2 minutes, to see that it works; writes nothing
+bench-quick: ## the same in short, to see that it works; writes nothing
 	@mkdir -p $(GOBIN)
-	cd bench && $(GO) build -o $(GOBIN)/bench . && $(GOBIN)/bench -quick
+	cd bench && $(GO) build -o $(GOBIN)/bench . && $(GOBIN)/bench -quick $(if $(RUN),-run '$(value RUN)')
 
 .PHONY: bench-check
 bench-check: $(LINT) ## format, lint and test the bench, which is a module of its own

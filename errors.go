@@ -238,7 +238,8 @@ func FaultOf(err error) Fault {
 }
 
 // RanOf says whether the procedure of the call that returned err was started.
-// DidRun for nil. An error that says nothing about it, such as a context's or that
+// DidRun for nil. Of a call that is made again under its id it speaks of this
+// submission: one before may have been accepted. An error that says nothing about it, such as a context's or that
 // of asking after a job in vain, is MayHaveRun.
 func RanOf(err error) Ran {
 	if err == nil {

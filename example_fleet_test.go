@@ -11,6 +11,7 @@ import (
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/store/memory"
 	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 // The procedures that the hosts of the examples offer.
@@ -75,7 +76,7 @@ func fleet() (caller *harp.Caller, stop func()) {
 	if err != nil {
 		panic(err)
 	}
-	network := transport.NewNetwork()
+	network := memnet.New()
 	l, err := network.Listen("dispatcher:7440", transport.Identity{Fleet: "example", Role: transport.RoleDispatcher, Name: "main"})
 	if err != nil {
 		panic(err)

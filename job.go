@@ -121,8 +121,10 @@ type cancelOptions struct{ now bool }
 func KillNow() CancelOption { return func(o *cancelOptions) { o.now = true } }
 
 // Cancel asks the job to stop and returns when the request is on the dispatcher's
-// disk; true if the job had not ended. A job that runs is cancelling until nothing
-// of it runs any more; Wait tells how it ended. Errors: as Status.
+// disk; true if the job had not ended. Where the connection was lost before the answer
+// it is asked again: false may then mean that the job has ended by this very request. A
+// job that runs is cancelling until nothing of it runs any more; Wait tells how it ended.
+// Errors: as Status.
 func (j *Job) Cancel(ctx context.Context, opts ...CancelOption) (bool, error) {
 	var o cancelOptions
 	for _, opt := range opts {

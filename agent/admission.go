@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -77,7 +78,7 @@ func (s *session) decline(x *transport.Exchange, no denial) {
 }
 
 // resume answers a RESUME, if the attempt is there. There is no frame that says
-// that it is not: the lane is closed. A cancel that comes with it is heard first.
+// that it is not: the exchange is reset. A cancel that comes with it is heard first.
 func (s *session) resume(x *transport.Exchange, body []byte) {
 	var m wire.Resume
 	if err := wire.Decode(body, &m); err != nil {
@@ -261,10 +262,19 @@ func (s *session) judge(k key, c wire.Call, req harp.Request) (*attempt, denial)
 	switch {
 	case errors.As(err, &untrusted):
 		return nil, rejected("exec", err.Error())
+	case isShort(err):
+		s.log.Warn("a call cannot be looked at", "job", k.job, "error", err.Error())
+		return nil, denial{reason: wire.NotNowNoSpace}
 	case err != nil:
 		return nil, refusal(err)
 	}
 	return accept(s, k, c, info, p, work), denial{}
+}
+
+// isShort reports whether the machine, or this process, had too few files or too little memory
+// for a moment, which is no fault of a call.
+func isShort(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
 // callInfo is what the procedure may know of the call.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -209,24 +210,40 @@ func TestDirectCallerGoesWhileItsEndIsSent(t *testing.T) {
 		a := newAgent(t, p)
 		offer(a, "large", func(context.Context) ([]byte, error) { return make([]byte, 1<<20-5), nil })
 		peer, _ := serve(t, p, a)
-		x, err := peer.session.Exchange(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		x.ReadSelf() // and nobody receives
-		req := harp.Request{ID: harp.NewID(), Host: agentID.Name, Procedure: "large"}
-		call := wire.Call{Attempt: 1, Window: wire.Window, Submission: harp.Submission{Request: req.Encode()}}
-		if err := x.Send(wire.TypeCall, false, wire.Encode(call)); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		if n := a.HeldBytes(); n == 0 {
-			t.Error("its end is not there, or was taken")
+		for n := 0; a.HeldBytes() == 0; n++ { // until no end is taken any more
+			if n == 100 {
+				t.Fatal("every end was taken")
+			}
+			peer.call("large", nil) // and nobody receives
+			synctest.Wait()
 		}
 		peer.session.Close(nil)
 		synctest.Wait()
 		if n := a.HeldBytes(); n != 0 {
 			t.Errorf("%d bytes are left of it", n)
 		}
+	})
+}
+
+// A call that cannot be looked at as files or memory have run out is put off, and not refused for good.
+func TestCallWhileFilesHaveRunOut(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		offerGreet(a)
+		var short error
+		agent.FailBind(a, "greet", &short)
+		peer, _, _ := connect(t, p, a)
+		for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
+			short = &fs.PathError{Op: "open", Path: "/bin/sh", Err: errno}
+			if reason := peer.call("greet", harp.Pos("Ada")).notNow(); reason != wire.NotNowNoSpace {
+				t.Errorf("%v: it is put off for %s", errno, reason)
+			}
+		}
+		short = &fs.PathError{Op: "open", Path: "/bin/sh", Err: syscall.ELOOP}
+		if f := peer.call("greet", harp.Pos("Ada")).refused(); f.Code != "rejected_invalid" {
+			t.Errorf("it is refused with %+v", f)
+		}
+		short = nil
+		value[greeting](t, peer.call("greet", harp.Pos("Ada")).accepted().end())
 	})
 }

@@ -51,9 +51,7 @@ func (a *Agent) adopt(left []supervisor.Key) {
 // withdrawIdle takes back the start of a command of which it is sure that it was not executed,
 // as the last agent died just before. It reports whether that was so.
 func (a *Agent) withdrawIdle(j *journal.Journal, k journal.Key) bool {
-	of := supervisor.Key{Job: k.Job, Attempt: k.Attempt}
-	trace, err := supervisor.Inspect(a.here, a.supervision(), of)
-	if err != nil || !trace.NeverBegan {
+	if !a.isIdle(k) {
 		return false // what is there is found out in its time
 	}
 	if err := j.Retract(k); err != nil {
@@ -61,10 +59,22 @@ func (a *Agent) withdrawIdle(j *journal.Journal, k journal.Key) bool {
 		return false
 	}
 	a.log.Info("a command of the last agent never began, and may be asked for again", "job", k.Job, "attempt", k.Attempt)
-	if err := supervisor.Discard(a.supervision(), of); err != nil {
+	a.discard(k)
+	return true
+}
+
+// isIdle reports whether it is sure of a command, of which something is there, that it was not
+// executed.
+func (a *Agent) isIdle(k journal.Key) bool {
+	trace, err := supervisor.Inspect(a.here, a.supervision(), supervisor.Key{Job: k.Job, Attempt: k.Attempt})
+	return err == nil && trace.NeverBegan
+}
+
+// discard removes what is there of a command that never began.
+func (a *Agent) discard(k journal.Key) {
+	if err := supervisor.Discard(a.supervision(), supervisor.Key{Job: k.Job, Attempt: k.Attempt}); err != nil {
 		a.log.Warn("what is there of a command that never began cannot be removed", "job", k.Job, "attempt", k.Attempt, "error", err.Error())
 	}
-	return true
 }
 
 // finding is a command with a supervisor that the last agent has left.

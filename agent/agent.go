@@ -108,11 +108,14 @@ type Agent struct {
 	here  context.Context    // until the last of them lets go of what goes on without the agent
 	letGo context.CancelFunc // does so
 
+	dirNumber int64 // of Config.Dir, see journalInfo; set before anything begins
+
 	mu      sync.Mutex                // guards what follows; never held while blocked
 	current *session                  // the dispatcher's, since its WELCOME
 	epochs  map[string]int64          // the highest seen, by store id
 	longest time.Duration             // pause before reconnecting
 	unknown map[journal.Key]time.Time // ended then, and kept for a dispatcher other than the current one
+	strange map[journal.Key]time.Time // since when another dispatcher is known not to know them
 }
 
 // New returns an agent that offers nothing yet: see [Handle]. Whether the
@@ -140,6 +143,7 @@ func New(cfg Config) *Agent {
 		keeper:    newKeeper(&cfg, log),
 		epochs:    map[string]int64{},
 		unknown:   map[journal.Key]time.Time{},
+		strange:   map[journal.Key]time.Time{},
 		longest:   defaultLongest,
 	}
 	a.roster = newRoster(cfg.Limits.MaxAttempts, a.keeper.owes)
@@ -157,7 +161,7 @@ func New(cfg Config) *Agent {
 func (a *Agent) Procedures() []harp.ProcedureDoc { return a.catalogue.docs() }
 
 // begin opens the journal for one more Connect or Serve, which has to end what it
-// returns. Errors: *DirInUseError, *harp.FieldError for a directory that others could
+// returns. Errors: *DirInUseError, *CopiedDirError, *harp.FieldError for a directory that others could
 // change, and those of the journal and the file system.
 func (a *Agent) begin(ctx context.Context) (*stay, error) {
 	a.life.Lock()
@@ -171,10 +175,10 @@ func (a *Agent) begin(ctx context.Context) (*stay, error) {
 		return nil, err
 	}
 	if a.stays == 0 {
-		left, err := supervisor.List(a.supervision())
+		left, err := a.findLeft()
 		if err != nil {
 			a.keeper.close()
-			return nil, fmt.Errorf("agent: supervisors of the last agent: %w", err)
+			return nil, err
 		}
 		a.here, a.letGo = context.WithCancel(context.Background())
 		a.adopt(left)
@@ -184,6 +188,22 @@ func (a *Agent) begin(ctx context.Context) (*stay, error) {
 		at.rehand()
 	}
 	return new(stay), nil
+}
+
+// findLeft returns the supervisors that the last agent has left. The error is a *CopiedDirError if
+// they, or anything else that had begun, are another directory's.
+func (a *Agent) findLeft() ([]supervisor.Key, error) {
+	left, err := supervisor.List(a.supervision())
+	if err != nil {
+		return nil, fmt.Errorf("agent: supervisors of the last agent: %w", err)
+	}
+	if a.cfg.Dir == "" {
+		return left, nil
+	}
+	if a.dirNumber, err = numberOf(a.cfg.Dir); err != nil {
+		return nil, fmt.Errorf("agent: directory: %w", err)
+	}
+	return left, a.checkCopied(left)
 }
 
 // end ends what a stay has begun and waits for it. The last one lets go of what goes

@@ -13,7 +13,7 @@ import (
 )
 
 // attempt is one execution of a procedure: accepted, started, perhaps asked to
-// stop, ended. It knows nothing of sessions and lanes; who is to be told of it asks
+// stop, ended. It knows nothing of sessions and exchanges; what is to be told of it asks
 // with a [report]. The moments that decide, accept, start, stop and finish, are
 // each one method, which is where they are journalled. One that has ended, is
 // journalled and that nobody is told of is left to the journal, from where it is
@@ -236,12 +236,13 @@ func (at *attempt) stop(cause string, limit time.Duration) {
 	}
 }
 
-// cancelled stops the procedure, a command without a grace if that is to be now.
+// cancelled stops the procedure, a command without a grace if that is to be now. Why it is stopped
+// is noted first: without a grace it may have ended at once.
 func (at *attempt) cancelled(m wire.Cancel) {
+	at.stop(wire.CauseCancel, 0)
 	if r := at.task.cmd; r != nil && m.Now {
 		r.hasten()
 	}
-	at.stop(wire.CauseCancel, 0)
 }
 
 // applyStop ends the procedure's context as stop wants it.
@@ -354,6 +355,13 @@ func (at *attempt) endLocked(out outcome) *wire.End {
 		end.Failure = out.failure.Err()
 	}
 	return end
+}
+
+// ranSoFar is how long it has run.
+func (at *attempt) ranSoFar() time.Duration {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	return time.Since(at.started)
 }
 
 // ranFor is how long it ran: as its supervisor says, or up to now.

@@ -8,23 +8,25 @@ import (
 	"github.com/harpcaller/harp/transport"
 )
 
-// startedAfter is how long a direct call runs before its caller is told that it does,
+// startedAfter is how long an attempt runs before who asked for it is told that it does,
 // unless there is something else to tell. That of a shorter one is in its END.
 const startedAfter = 5 * time.Millisecond
 
 // runsHere reports whether the function of an attempt, which is new, runs in the
-// goroutine that answers its call: nobody but its caller will ever ask for it.
+// goroutine that answers its call: nobody but its caller will ever ask for it. That
+// goroutine answers other calls afterwards, which one that is bound to its thread cannot.
 func (s *session) runsHere(at *attempt) bool {
-	return s.direct && at.task.cmd == nil && !at.spool.on
+	return s.direct && at.task.cmd == nil && !at.task.ownThread && !at.spool.on
 }
 
-// attend reports a direct call, which lives no longer than its lane.
+// attend reports a direct call, which lives no longer than its exchange.
 func (s *session) attend(x *transport.Exchange, at *attempt) {
 	at.begun.wait() // another exchange may have brought it here just now
 	if here := at.claim(); here != nil {
 		here.report = report{session: s, x: x, at: at}
 		here.begin()
-		x.Aside(here.run, here.end)
+		defer here.end() // also when the function leaves by runtime.Goexit
+		here.run()
 		return
 	}
 	if s.tell(x, at, ask{from: fromAcked, greeting: wire.TypeStarted}) == notTaken {
@@ -41,7 +43,7 @@ func (s *session) attend(x *transport.Exchange, at *attempt) {
 }
 
 // attendance is a direct call whose function runs where the call is answered. What
-// comes in is heard by the goroutine that reads the lane; one that sends is there as
+// comes in is heard by the goroutine that reads the session; one that sends is there as
 // soon as there is something to tell before the end.
 type attendance struct {
 	at     *attempt
@@ -72,11 +74,11 @@ func (h *attendance) begin() {
 	at.stay.work.Add(1)
 	h.out.failure = &leftByGoexit // until it returns
 	at.attach(&h.report, ask{from: fromAcked})
-	_ = h.report.x.Listen(h.heard) // who answers is always let
+	h.report.x.Listen(h.heard)
 	at.watch.begin()
 }
 
-// run runs the function, which may bind its goroutine to a thread or leave it.
+// run runs the function.
 func (h *attendance) run() { h.out = h.at.call() }
 
 // end says how the call has ended, unless nobody hears it.

@@ -57,7 +57,7 @@ func TestBeat(t *testing.T) {
 			if err := s.hear(t.Context(), wire.TypeBeat, &m); err != nil || time.Duration(m.Heartbeat) != taken {
 				t.Errorf("told %v it takes %v, %v", told, time.Duration(m.Heartbeat), err)
 			}
-			s.control.Beat(taken) // or it hears too little
+			s.session.Beat(taken) // or it hears too little
 			begin := time.Now()
 			for n := range 3 {
 				before := s.session.Heard()
@@ -81,7 +81,7 @@ func TestSilentDispatcher(t *testing.T) {
 		d.set(func(d *dispatcher) { d.welcome.Heartbeat = int64(10 * time.Second) })
 		run(t, func(ctx context.Context) error { return a.Connect(ctx, d.addr) })
 		s := <-d.sessions
-		s.control.Beat(0)
+		s.session.Beat(0)
 		began := time.Now()
 		<-s.session.Done()
 		if silent := time.Since(began); silent < 20*time.Second || silent > 40*time.Second {

@@ -8,12 +8,12 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/internal/wire"
-	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 // benchmarks runs one over both kinds of wire.
 func benchmarks(b *testing.B, body func(b *testing.B, p place)) {
-	b.Run("memory", func(b *testing.B) { body(b, memory{transport.NewNetwork()}) })
+	b.Run("memory", func(b *testing.B) { body(b, memory{memnet.New()}) })
 	b.Run("tls", func(b *testing.B) { body(b, loopback{}) })
 }
 

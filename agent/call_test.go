@@ -27,7 +27,7 @@ func TestCall(t *testing.T) {
 		if end.Records != 0 || end.Stopped != nil || end.RanFor < 0 {
 			t.Errorf("END %+v", end)
 		}
-		for range 20 { // on the same lane
+		for range 20 {
 			if got := value[greeting](t, d.call("greet", harp.Pos("Bob", true)).accepted().end()); got.Text != "HELLO BOB" {
 				t.Fatalf("got %q", got.Text)
 			}
@@ -318,4 +318,24 @@ func TestFactsThatCannotBeHad(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestShortCallIsOneFrame: what an attempt has that ends at once is said by its END, and one
+// that runs on is said to.
+func TestShortCallIsOneFrame(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		offerGreet(a)
+		offerHang(a)
+		s, _, _ := connect(t, p, a)
+		if m := expect[wire.End](s.call("greet", harp.Pos("Ada")), wire.TypeEnd); m.Started == nil || m.Started.Time == 0 {
+			t.Errorf("END %+v", m)
+		}
+		x := s.call("hang", nil)
+		if m := expect[wire.Accepted](x, wire.TypeAccepted); m.Started == nil || m.Started.Time == 0 {
+			t.Errorf("ACCEPTED %+v", m)
+		}
+		x.cancel()
+		x.ended()
+	})
 }

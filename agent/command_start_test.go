@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -174,15 +175,18 @@ func (s *starter) idle(id string) (then *journal.Memory) {
 		if spool, err = os.ReadFile(filepath.Join(place, "spool")); err != nil {
 			s.t.Error(err)
 		}
+		then = journalled(s.t, s.ill.FS.(*journal.Memory)) // later it may have the end
 	})
-	x := s.callAs(id).accepted()
-	then = journalled(s.t, s.ill.FS.(*journal.Memory))
-	x.rest()
+	s.callAs(id).accepted().rest()
 	s.nothingLeft() // while somebody lets go of it
 	s.stop()
 	place := filepath.Join(s.dir, "run", id+".1")
 	if err := errors.Join(os.Mkdir(place, 0o700), os.WriteFile(filepath.Join(place, "spool"), spool, 0o600)); err != nil {
 		s.t.Fatal(err)
+	}
+	names, err := then.List()
+	if err != nil || !slices.ContainsFunc(names, func(name string) bool { return strings.Contains(string(then.Bytes(name)), id) }) {
+		s.t.Fatal("the journal has no start", err)
 	}
 	return then
 }
@@ -322,4 +326,27 @@ func TestLoadOfADescriptionThatIsTooLong(t *testing.T) {
 // An agent that is told of no way to dial dials TCP.
 func TestConnectDialsTCP(t *testing.T) {
 	connect(t, loopback{}, newAgent(t, loopback{}, func(c *agent.Config) { c.Dial = nil }))
+}
+
+// What is left of a command that never began, and that could not be looked at when the agent began, is
+// no command that is there: a call of it is put off for a moment, and then runs.
+func TestWhatIsLeftOfACommandThatNeverBeganIsInNobodysWay(t *testing.T) {
+	s := newStarter(t)
+	id := harp.NewID()
+	s.commander.disk = journal.NewMemory()
+	s.idle(id)
+	place, away := filepath.Join(s.dir, "run", id+".1"), filepath.Join(s.dir, "away")
+	if err := os.Rename(place, away); err != nil {
+		t.Fatal(err)
+	}
+	s.boot()
+	if err := os.Rename(away, place); err != nil { // as by a supervisor that was slow when its agent was killed
+		t.Fatal(err)
+	}
+	if reason := s.callAs(id).notNow(); reason != wire.NotNowNoSpace {
+		t.Errorf("it is put off for %s", reason)
+	}
+	s.nothingLeft()
+	s.keepsNothing()
+	s.runs(id)
 }

@@ -175,13 +175,6 @@ func linesOf(t *testing.T, records []wire.Record, kind string) string {
 	return strings.Join(all, "|")
 }
 
-// ending is rest, without the records.
-func (x *exchange) ending() wire.End {
-	x.t.Helper()
-	end, _ := x.rest()
-	return end
-}
-
 func TestCommand(t *testing.T) {
 	inBothWirings(t, func(t *testing.T, c *commander) {
 		end, records := c.peer.call("say", harp.Args{"what": "; rm -rf x\n$(id) -"}).accepted().rest()

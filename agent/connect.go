@@ -50,7 +50,8 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 //
 // The error is a *harp.FieldError for a configuration or an address that cannot be,
 // and for a Dir that others could change, harp.ErrConflict while another Connect of the
-// agent runs, a *DirInUseError while another process uses Dir for 2 s more, or why the journal cannot
+// agent runs, a *DirInUseError while another process uses Dir for 2 s more, a *CopiedDirError for a
+// Dir that is a copy of one of which something may run, or why the journal cannot
 // be opened: journal.ErrCorrupt if it is damaged, journal.ErrVersion if other software wrote it.
 func (a *Agent) Connect(ctx context.Context, addrs ...string) error {
 	if err := a.check(); err != nil {
@@ -174,10 +175,8 @@ func (c *connector) sleep(ctx context.Context, begun time.Time, opened bool, err
 		c.said[c.addr] = text
 		c.agent.log.Warn("not connected", "addr", c.addr, "error", text, "retry", wait)
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(wait):
 	case <-ctx.Done():
 	}
 }

@@ -9,7 +9,26 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/access"
+	"github.com/harpcaller/harp/agent/internal/supervisor"
+	"github.com/harpcaller/harp/agent/journal"
+	"github.com/harpcaller/harp/internal/wire"
 )
+
+// CopiedDirError says that an agent's directory is a copy, made since the machine has booted, of
+// one in which something had begun that had not ended: that may run, under the agent of that one.
+type CopiedDirError struct {
+	Dir     string
+	Job     string
+	Attempt int64
+}
+
+func (e *CopiedDirError) Error() string {
+	return fmt.Sprintf("agent: %s is a copy of the directory in which attempt %d of job %s was begun, which may run: "+
+		"use that one, or boot the machine anew", e.Dir, e.Attempt, e.Job)
+}
+
+// Is reports whether target is harp.ErrConflict.
+func (e *CopiedDirError) Is(target error) bool { return target == harp.ErrConflict }
 
 // prepareDir makes an agent's directory if there is none. What others have made in it, or
 // could change, is refused: it decides what the agent believes to run, and where it writes.
@@ -24,6 +43,33 @@ func prepareDir(dir string) error {
 		return &harp.FieldError{Field: "dir", Message: untrusted.Error()}
 	}
 	return err
+}
+
+// checkCopied returns a *CopiedDirError if something that may run was begun in this boot by the agent
+// of another directory, of which this one is a copy then: it would be taken for dead here, and ended.
+func (a *Agent) checkCopied(left []supervisor.Key) error {
+	for _, h := range a.keeper.current().Held() {
+		if h.State != journal.Started && h.State != journal.Stopping {
+			continue
+		}
+		if a.isOfAnotherDir(h.Info) {
+			return &CopiedDirError{a.cfg.Dir, h.Job, h.Attempt}
+		}
+	}
+	for _, k := range left {
+		if info, err := supervisor.Info(a.supervision(), k); err == nil && a.isOfAnotherDir(info) {
+			return &CopiedDirError{a.cfg.Dir, k.Job, k.Attempt}
+		}
+	}
+	return nil
+}
+
+// isOfAnotherDir reports whether what is noted of an attempt says that it was begun by the agent of
+// another directory. What was before the machine has booted is over, whosever it was.
+func (a *Agent) isOfAnotherDir(noted []byte) bool {
+	var info journalInfo
+	_ = wire.Decode(noted, &info) // what cannot be read says nothing
+	return info.Dir != 0 && info.Dir != a.dirNumber && info.Boot == bootID()
 }
 
 // checkOwnDir looks at the directory, the way to it, and what the agent keeps there.

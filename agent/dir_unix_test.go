@@ -4,6 +4,7 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -107,5 +108,23 @@ func TestOwnDirsAreTaken(t *testing.T) {
 		if err := connectIn(t, dir); err != nil && !strings.Contains(err.Error(), context.Canceled.Error()) {
 			t.Errorf("%s: %v", dir, err)
 		}
+	}
+}
+
+// TestDirIsInUseThoughItsLockWasRemoved checks that a second agent is kept out of a directory whose
+// lock somebody has removed, as one that is said to be in use: both would write one journal.
+func TestDirIsInUseThoughItsLockWasRemoved(t *testing.T) {
+	dir := t.TempDir()
+	a := newAgent(t, loopback{}, func(c *agent.Config) { c.Dir = dir })
+	connect(t, loopback{}, a)
+	if err := os.Remove(filepath.Join(dir, "lock")); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := agent.LockDir(t.Context(), dir)
+	if err == nil {
+		unlock()
+	}
+	if used := new(agent.DirInUseError); !errors.As(err, &used) {
+		t.Errorf("a second agent is told %v", err)
 	}
 }

@@ -46,7 +46,7 @@ func TestDirectCallerSaysNoMore(t *testing.T) {
 			return 0, ctx.Err()
 		})
 		c, _ := serve(t, p, a)
-		x, err := c.session.Exchange(t.Context())
+		x, err := c.session.Exchange()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,8 +61,8 @@ func TestDirectCallerSaysNoMore(t *testing.T) {
 	})
 }
 
-// TestDirectThreadIsNotKept checks that a function which binds its goroutine to a thread
-// does not leave that to the next.
+// TestDirectThreadIsNotKept checks that a function which binds its goroutine to a thread,
+// and is declared to, does not leave that to the next.
 func TestDirectThreadIsNotKept(t *testing.T) {
 	a := newAgent(t, loopback{})
 	names := make(chan string, 1)
@@ -70,7 +70,7 @@ func TestDirectThreadIsNotKept(t *testing.T) {
 		runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine
 		names <- goroutine()
 		return 0, nil
-	})
+	}, agent.OwnThread())
 	offer(a, "next", func(context.Context) (int, error) {
 		names <- goroutine()
 		return 0, nil

@@ -21,14 +21,11 @@ func serve(t testing.TB, p place, a *agent.Agent) (*peer, *running) {
 	t.Helper()
 	l := p.listen(t, agentID)
 	r := run(t, func(ctx context.Context) error { return a.Serve(ctx, l) })
-	s, err := dial(t, p, l, callerID, transport.ProtocolDirect).Opener(transport.Options{Logger: silent, MaxFrame: wire.MaxBody})
+	s, err := dial(t, p, l, callerID, transport.ProtocolDirect).Opener(t.Context(), transport.Options{Logger: silent, MaxFrame: wire.MaxBody})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &peer{t: t, session: s}
-	if c.control, err = s.Control(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	c := newPeer(t, s)
 	c.say(wire.TypeHello, wire.Hello{Version: wire.Version})
 	var w wire.Welcome
 	if err := c.hear(t.Context(), wire.TypeWelcome, &w); err != nil {
@@ -37,7 +34,7 @@ func serve(t testing.TB, p place, a *agent.Agent) (*peer, *running) {
 	if w.Version != wire.Version || w.Heartbeat == 0 || w.Software != harp.Software {
 		t.Errorf("WELCOME %+v", w)
 	}
-	c.control.Beat(time.Duration(w.Heartbeat))
+	c.session.Beat(time.Duration(w.Heartbeat))
 	return c, r
 }
 
@@ -82,7 +79,7 @@ func TestDirect(t *testing.T) {
 	})
 }
 
-// TestDirectCancel checks that a direct call ends with its lane.
+// TestDirectCancel checks that a direct call ends with its exchange.
 func TestDirectCancel(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		a := newAgent(t, p)
@@ -107,6 +104,29 @@ func TestDirectCancel(t *testing.T) {
 		c.session.Close(nil)
 		if cause := <-causes; !errors.Is(cause, harp.ErrCancelled) {
 			t.Errorf("cause %v", cause)
+		}
+	})
+}
+
+// TestDirectSaysWhenItStarted checks that a direct caller is told when its function began and
+// how long it ran, whether it ends before there is anything to tell or not.
+func TestDirectSaysWhenItStarted(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		var ran time.Duration
+		offer(a, "sleep", func(context.Context) (int, error) { time.Sleep(ran); return 0, nil })
+		c, _ := serve(t, p, a)
+		for _, ran = range []time.Duration{0, time.Minute} {
+			began := time.Now().UnixNano()
+			x := c.call("sleep", nil)
+			if ran > 0 {
+				if m := expect[wire.Started](x, wire.TypeStarted); m.Time != began {
+					t.Errorf("STARTED says %d, want %d", m.Time, began)
+				}
+			}
+			if end := x.end(); end.Started == nil || end.Started.Time != began || time.Duration(end.RanFor) != ran {
+				t.Errorf("END says that it began at %+v and ran for %v, want %d and %v", end.Started, time.Duration(end.RanFor), began, ran)
+			}
 		}
 	})
 }
@@ -180,7 +200,7 @@ func TestDirectAtOnce(t *testing.T) {
 }
 
 // TestDirectGoexit checks that a procedure that leaves its goroutine has failed, and
-// the lane goes on.
+// the session goes on.
 func TestDirectGoexit(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		a := newAgent(t, p)
@@ -311,14 +331,11 @@ func TestDirectOfAnotherVersion(t *testing.T) {
 		a := newAgent(t, p)
 		l := p.listen(t, agentID)
 		run(t, func(ctx context.Context) error { return a.Serve(ctx, l) })
-		s, err := dial(t, p, l, callerID, transport.ProtocolDirect).Opener(transport.Options{Logger: silent})
+		s, err := dial(t, p, l, callerID, transport.ProtocolDirect).Opener(t.Context(), transport.Options{Logger: silent})
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &peer{t: t, session: s}
-		if c.control, err = s.Control(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		c := newPeer(t, s)
 		c.say(wire.TypeHello, wire.Hello{Version: wire.Version + 1})
 		var m wire.Unwelcome
 		if err := c.hear(t.Context(), wire.TypeUnwelcome, &m); err != nil {

@@ -75,14 +75,11 @@ func (d *dispatcher) serve(ctx context.Context, conn *transport.Conn) {
 
 // meet is the beginning of a session.
 func (d *dispatcher) meet(ctx context.Context, conn *transport.Conn) (*peer, error) {
-	s, err := conn.Opener(transport.Options{Logger: silent, MaxFrame: wire.MaxBody})
+	s, err := conn.Opener(ctx, transport.Options{Logger: silent, MaxFrame: wire.MaxBody})
 	if err != nil {
 		return nil, err
 	}
-	p := &peer{t: d.t, session: s}
-	if p.control, err = s.Control(ctx); err != nil {
-		return nil, err
-	}
+	p := newPeer(d.t, s)
 	if err := p.hear(ctx, wire.TypeHello, &p.hello); err != nil {
 		return nil, err
 	}
@@ -97,8 +94,14 @@ func (d *dispatcher) meet(ctx context.Context, conn *transport.Conn) (*peer, err
 	}
 	p.epoch = welcome.Epoch
 	p.say(wire.TypeWelcome, welcome)
-	p.control.Beat(time.Duration(welcome.Heartbeat))
+	p.session.Beat(time.Duration(welcome.Heartbeat))
 	return p, p.reconcile(ctx)
+}
+
+// newPeer makes a peer of a session, which it reads.
+func newPeer(t testing.TB, s *transport.Session) *peer {
+	go s.Serve(nil) //nolint:errcheck // who needs to know asks the session
+	return &peer{t: t, session: s, control: s.Control()}
 }
 
 // set changes the next WELCOME.
@@ -112,7 +115,7 @@ func (d *dispatcher) set(change func(*dispatcher)) {
 type peer struct {
 	t          testing.TB
 	session    *transport.Session
-	control    *transport.Control
+	control    *transport.Exchange
 	hello      wire.Hello
 	facts      harp.Value
 	procedures []harp.ProcedureDoc
@@ -122,7 +125,7 @@ type peer struct {
 
 // say sends on the control stream; that the session ended shows elsewhere.
 func (p *peer) say(t transport.Type, message any) {
-	_ = p.control.Send(transport.Frame{Type: t, Body: wire.Encode(message)})
+	_ = p.control.Send(t, false, wire.Encode(message))
 }
 
 // hear receives a message on the control stream.
@@ -167,6 +170,8 @@ type exchange struct {
 	t  testing.TB
 	x  *transport.Exchange
 	id string
+
+	early *transport.Frame // received, and given back
 }
 
 // forget says that nobody will ask for attempts again, and waits until that is heard.
@@ -193,7 +198,7 @@ func (p *peer) resume(id string, from int64, change ...func(*wire.Resume)) *exch
 // begin sends the first frame of an exchange.
 func (p *peer) begin(typ transport.Type, body []byte) *exchange {
 	p.t.Helper()
-	x, err := p.session.Exchange(context.Background())
+	x, err := p.session.Exchange()
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -234,6 +239,10 @@ func (x *exchange) cancel()        { x.t.Helper(); x.send(wire.TypeCancel, wire.
 // receive returns the next frame.
 func (x *exchange) receive() transport.Frame {
 	x.t.Helper()
+	if f := x.early; f != nil {
+		x.early = nil
+		return *f
+	}
 	f, err := x.x.Receive(context.Background())
 	if err != nil {
 		x.t.Fatalf("receive: %v", err)
@@ -255,9 +264,15 @@ func expect[M any](x *exchange, want transport.Type) M {
 	return m
 }
 
-// accepted receives ACCEPTED.
+// accepted receives ACCEPTED, unless END comes at once, which stands for it.
 func (x *exchange) accepted() *exchange {
 	x.t.Helper()
+	f := x.receive()
+	if f.Type == wire.TypeEnd {
+		x.early = &f
+		return x
+	}
+	x.early = &f
 	if m := expect[wire.Accepted](x, wire.TypeAccepted); m.Started == nil || m.Started.Time == 0 {
 		x.t.Error("ACCEPTED without STARTED")
 	}
@@ -316,6 +331,13 @@ func (x *exchange) endedFrom(next int64) (wire.End, []wire.Record) {
 			x.t.Fatalf("frame of type %d", f.Type)
 		}
 	}
+}
+
+// ending is rest, without the records.
+func (x *exchange) ending() wire.End {
+	x.t.Helper()
+	end, _ := x.rest()
+	return end
 }
 
 // end receives END alone.

@@ -11,12 +11,13 @@ import (
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/client"
 	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 // example runs an agent on an in-memory network and hands a direct caller to use.
 func example(register func(*agent.Agent), use func(context.Context, *client.Agent)) {
 	ctx, cancel := context.WithCancel(context.Background())
-	network := transport.NewNetwork()
+	network := memnet.New()
 	l, err := network.Listen("web01:7442", transport.Identity{Fleet: "example", Role: transport.RoleAgent, Name: "web01"})
 	if err != nil {
 		panic(err)

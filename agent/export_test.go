@@ -115,3 +115,15 @@ func OnBegin(a *Agent, procedure string, fn func()) {
 		return work, err
 	}
 }
+
+// FailBind lets calls of a procedure be refused with an error, until it is nil.
+func FailBind(a *Agent, procedure string, err *error) {
+	p := a.catalogue.find(procedure)
+	bind := p.bind
+	p.bind = func(args harp.Value, info *CallInfo) (task, error) {
+		if *err != nil {
+			return task{}, *err
+		}
+		return bind(args, info)
+	}
+}

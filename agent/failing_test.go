@@ -240,6 +240,52 @@ func TestStopWhileTheJournalStandsStill(t *testing.T) {
 	}
 }
 
+// TestHeardWhileTheJournalStandsStill: what is said of an attempt is heard whatever was said of
+// others before, of each in the goroutine that reads the session.
+func TestHeardWhileTheJournalStandsStill(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		disk := journal.NewMemory()
+		slow := &slowDisk{FS: disk.Mount()}
+		m := &machine{t: t, p: p, d: listen(t, p), disk: disk, offers: func(a *agent.Agent) {
+			offerHang(a)
+			offerStream(a, "count", func(ctx context.Context, emit func(int) error) error {
+				for n := range 100 {
+					if err := emit(n); err != nil {
+						return err
+					}
+				}
+				<-ctx.Done()
+				return nil
+			})
+		}}
+		m.start(slow)
+		hangs := m.peer.call("hang", nil).accepted()
+		counts := m.peer.call("count", nil).accepted()
+		ended := m.peer.call("hang", nil).accepted()
+		ended.cancel()
+		ended.stopping()
+		end := ended.restOf()
+		slow.delay.Store(int64(time.Hour))
+		asked := time.Now()
+		m.peer.call("hang", nil) // waits for the journal
+		synctest.Wait()
+		counts.ack(50)
+		counts.cancel()
+		ended.ackEnd(end)
+		counts.ack(100)
+		hangs.cancel()
+		if s := hangs.stopping(); s.Cause != wire.CauseCancel {
+			t.Errorf("STOPPING %+v", s)
+		}
+		if took := time.Since(asked); took > 2*time.Minute {
+			t.Errorf("it was heard after %v", took)
+		}
+		slow.delay.Store(0)
+		time.Sleep(2 * time.Hour)
+		m.crash()
+	})
+}
+
 // slowDisk is a directory whose files take a while to be synced.
 type slowDisk struct {
 	journal.FS

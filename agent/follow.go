@@ -216,10 +216,8 @@ func (r *running) isUnread() bool {
 
 // pause waits a moment, or until the agent lets the command go.
 func (r *running) pause() {
-	timer := time.NewTimer(reachPause)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(reachPause):
 	case <-r.here.Done():
 	}
 }

@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 )
 
@@ -88,5 +90,30 @@ func TestLostSupervisor(t *testing.T) {
 				t.Errorf("the next is told again what is kept: %t", fresh)
 			}
 		})
+	}
+}
+
+// A line of a command is text where it is UTF-8, and else bytes; one of JSON is its value where
+// that is small enough, and else the text that it is.
+func TestRecordOfALine(t *testing.T) {
+	data, stdout := string(harp.KindData), string(harp.KindStdout)
+	for line, c := range map[string]struct {
+		kind, as string
+		value    any
+	}{
+		"größer":               {stdout, stdout, "größer"},
+		"gr\xf6\xdfer":         {stdout, stdout, []byte("gr\xf6\xdfer")},
+		`{"n": 1}`:             {data, "", map[string]any{"n": 1}},
+		`{"n": `:               {data, stdout, `{"n": `},
+		`"longer than it may"`: {data, stdout, `"longer than it may"`},
+	} {
+		want, err := harp.NewValue(c.value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := recordOf(supervisor.Record{Kind: c.kind, Value: []byte(line)}, 16)
+		if err != nil || r.Kind != c.as || !bytes.Equal(r.Value, want) {
+			t.Errorf("%q is a record of kind %q and value %s, %v", line, r.Kind, r.Value, err)
+		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxPage is how long a page on the control stream may be, and with it the
+	// maxPage is how long a page on the control exchange may be, and with it the
 	// description of one procedure.
 	maxPage = wire.MaxControl - 1<<10
 	// pageProcedures and pageAttempts keep a page within the elements of a message.
@@ -40,6 +40,7 @@ func (s *session) introduce(ctx context.Context) error {
 	if err := s.agent.take(s, w); err != nil {
 		return err
 	}
+	s.agent.dropStrangers()
 	s.beat(time.Duration(w.Heartbeat))
 	s.send(wire.TypeFacts, s.facts(ctx))
 	s.sendProcedures()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -13,8 +14,13 @@ import (
 )
 
 // keepUnknown is how long what has ended is kept for the dispatcher it is of, when
-// another one knows nothing of it.
+// another one knows nothing of it, and has said so.
 const keepUnknown = 7 * 24 * time.Hour
+
+// keepStranger is how much longer than others a tombstone is kept of what was forgotten for a
+// dispatcher that knows nothing of it: its own may be away for long, not know that it was started,
+// and send it again.
+const keepStranger = 5 * 365 * 24 * time.Hour
 
 // journalInfo is what is journalled of an attempt beside its name, for those who
 // come after a restart.
@@ -26,6 +32,7 @@ type journalInfo struct {
 	Grace       int64  `msgpack:"grace,omitempty"`
 	Ends        string `msgpack:"ends,omitempty"` // how, beside an end of its own: see endsReboot
 	Boot        string `msgpack:"boot,omitempty"`
+	Dir         int64  `msgpack:"dir,omitempty"` // the number of the agent's directory; a copy has another
 	Timeout     int64  `msgpack:"timeout,omitempty"`
 	MaxExecTime int64  `msgpack:"maxexec,omitempty"`
 	Fence       int64  `msgpack:"fence,omitempty"` // only where the journal does not say it
@@ -57,7 +64,7 @@ func (at *attempt) isUpLocked() bool {
 // journalInfo is that of the attempt.
 func (at *attempt) journalInfo() []byte {
 	info := journalInfo{
-		Store: at.store, Procedure: at.info.Procedure, Boot: bootID(), Supervised: at.task.survives(),
+		Store: at.store, Procedure: at.info.Procedure, Boot: bootID(), Dir: at.agent.dirNumber, Supervised: at.task.survives(),
 		Timeout: int64(at.info.Timeout), MaxExecTime: int64(at.info.MaxExecTime),
 	}
 	if r := at.task.cmd; r != nil {
@@ -261,13 +268,14 @@ func (s *session) forgetJournalled(k journal.Key) {
 	}
 	h, is := j.Get(k)
 	if is && infoOf(h).Store != s.store {
-		ended := endTime(j, h)
-		keep := time.Since(ended) < keepUnknown
+		ended, strange := endTime(j, h), s.agent.strangeSince(k)
+		keep := time.Since(ended) < keepUnknown || time.Since(strange) < keepUnknown
 		s.log.Warn("the dispatcher does not know an attempt of another one", "job", k.Job, "attempt", k.Attempt, "ended", ended, "kept", keep)
 		if keep {
 			s.agent.keepUnknown(k, ended)
 			return
 		}
+		_ = j.ForgetFor(keepStranger, k)
 	}
 	_ = j.Forget(k) // else it is listed and forgotten once more
 	s.agent.roster.vacate()
@@ -283,6 +291,29 @@ func endTime(j *journal.Journal, h journal.Held) time.Time {
 	}
 	return h.Started
 }
+
+// strangeSince is since when this agent has known that another dispatcher than an attempt's own does
+// not know it, by a clock that nobody sets: when it ended is known by one that may have been wrong.
+func (a *Agent) strangeSince(k journal.Key) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	since, is := a.strange[k]
+	if !is {
+		since = time.Now()
+		a.strange[k] = since
+	}
+	return since
+}
+
+// dropStrangers forgets since when attempts are strange that the journal does not have any more.
+func (a *Agent) dropStrangers() {
+	j := a.keeper.current()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.DeleteFunc(a.strange, func(k journal.Key, _ time.Time) bool { return j != nil && !isHeld(j.State(k)) })
+}
+
+func isHeld(s journal.State) bool { return s != journal.Absent && s != journal.Forgotten }
 
 // keepUnknown notes an attempt that is kept until it has ended and the space is needed.
 func (a *Agent) keepUnknown(k journal.Key, ended time.Time) {
@@ -313,7 +344,7 @@ func (a *Agent) makeRoom(err error) bool {
 	}
 	delete(a.unknown, oldest)
 	a.log.Warn("an attempt of another dispatcher is forgotten: its space is needed", "job", oldest.Job, "attempt", oldest.Attempt)
-	return j.Forget(oldest) == nil
+	return j.ForgetFor(keepStranger, oldest) == nil
 }
 
 // journalBroke ends the session with the dispatcher: the agent cannot say any more

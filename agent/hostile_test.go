@@ -110,8 +110,8 @@ func with(r harp.Request, change func(*harp.Request)) []byte {
 	return r.Encode()
 }
 
-// TestAbandonedLanes checks lanes that are given up at every point.
-func TestAbandonedLanes(t *testing.T) {
+// TestAbandonedExchanges checks exchanges that are given up at every point.
+func TestAbandonedExchanges(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		a := newAgent(t, p)
 		causes := offerHang(a)
@@ -128,7 +128,7 @@ func TestAbandonedLanes(t *testing.T) {
 		s.call("hang", nil).accepted().x.Release()
 		select {
 		case cause := <-causes:
-			t.Errorf("an attempt of a dispatcher ended with its lane: %v", cause)
+			t.Errorf("an attempt of a dispatcher ended with its exchange: %v", cause)
 		default:
 		}
 		s.session.Close(nil)
@@ -173,14 +173,11 @@ func TestHostileGreeting(t *testing.T) {
 				if c.id == callerID {
 					protocol = transport.ProtocolDirect
 				}
-				s, err := dial(t, p, l, c.id, protocol).Opener(transport.Options{Logger: silent})
+				s, err := dial(t, p, l, c.id, protocol).Opener(t.Context(), transport.Options{Logger: silent})
 				if err != nil {
 					t.Fatal(err)
 				}
-				hostile := &peer{t: t, session: s}
-				if hostile.control, err = s.Control(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				hostile := newPeer(t, s)
 				c.say(hostile)
 				synctest.Wait()
 				if s.Err() == nil {
@@ -203,13 +200,11 @@ func TestUnfinishedGreeting(t *testing.T) {
 			if id == callerID {
 				protocol = transport.ProtocolDirect
 			}
-			s, err := dial(t, p, l, id, protocol).Opener(transport.Options{Logger: silent})
+			s, err := dial(t, p, l, id, protocol).Opener(t.Context(), transport.Options{Logger: silent})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.Control(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			go s.Serve(nil) //nolint:errcheck // its end is what is tested
 			began := time.Now()
 			<-s.Done()
 			if waited := time.Since(began); waited != 30*time.Second {

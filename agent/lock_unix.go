@@ -35,10 +35,15 @@ func lockDir(ctx context.Context, dir string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	var d *os.File
 	if err = waitLock(ctx, f); err == nil {
+		d, err = lockItself(ctx, dir)
+	}
+	if err == nil {
 		notePID(f)
 		return func() {
 			_ = f.Truncate(0) // else the id is that of a process that has no lock
+			_ = d.Close()
 			_ = f.Close()
 		}, nil
 	}
@@ -46,6 +51,30 @@ func lockDir(ctx context.Context, dir string) (unlock func(), err error) {
 		err = &DirInUseError{Dir: dir}
 	}
 	return nil, errors.Join(err, f.Close())
+}
+
+// lockItself locks the directory as well, of which the file may have been removed, by who took it for
+// one that was left behind. Where a directory cannot be locked, as on some networks, the file alone is.
+func lockItself(ctx context.Context, dir string) (*os.File, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := waitLock(ctx, d); errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// numberOf is the number that a directory has in its file system (inode). It keeps it when it is
+// renamed and when that is mounted elsewhere.
+func numberOf(dir string) (int64, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return 0, err
+	}
+	stat, _ := info.Sys().(*syscall.Stat_t) // always is one here
+	return int64(stat.Ino), nil
 }
 
 // waitLock locks a file that another may have locked for a moment.

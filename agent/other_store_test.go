@@ -8,8 +8,10 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 // A dispatcher that knows nothing of an attempt that runs, as its store is another one,
@@ -49,6 +51,56 @@ func TestAnotherStoreAbandonsNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What another dispatcher asked for is kept for that though the agent's clock says that it ended long
+// ago: a machine without a clock that goes on while it is off begins with a wrong one, and is set
+// right later.
+func TestWhatEndedByAWrongClockIsKept(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		m := newMachine(t, p, newCounter().offer, agent.Limits{})
+		m.run.stop()
+		m.run.wait()
+		j, err := journal.Open(m.disk.Mount(), journal.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := journal.Key{Job: harp.NewID(), Attempt: 1}
+		if err := j.AcceptStart(k, journal.Accept{Info: wire.Encode(map[string]string{"store": "store", "proc": "count"})}, time.Unix(0, 0)); err != nil {
+			t.Fatal(err)
+		}
+		type journalledEnd struct {
+			End []byte `msgpack:"end"`
+		}
+		end := wire.Encode(journalledEnd{wire.Encode(wire.End{RanFor: 1, Value: harp.Value{7}, Started: &wire.Started{}})})
+		if _, _, err := j.End(k, journal.End{Body: end}); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		m.d.set(func(d *dispatcher) { d.welcome.Store = "other" })
+		m.boot()
+		forget := func() {
+			m.peer.forget(wire.HeldAttempt{Job: k.Job, Attempt: 1})
+			time.Sleep(time.Second)
+		}
+		forget()
+		m.lose()
+		if forget(); !m.agent.Holds(k.Job) {
+			t.Error("it is forgotten at once")
+		}
+		time.Sleep(6 * 24 * time.Hour)
+		m.lose()
+		if forget(); !m.agent.Holds(k.Job) {
+			t.Error("it is forgotten within 7 days")
+		}
+		time.Sleep(24 * time.Hour)
+		m.lose()
+		if forget(); m.agent.Holds(k.Job) {
+			t.Error("it is kept after 7 days")
+		}
+	})
 }
 
 // An agent has one dispatcher at a time: one with another store does not take its place.
@@ -141,7 +193,7 @@ func TestConnectToAlternatives(t *testing.T) {
 	})
 	for _, addrs := range [][]string{nil, {""}, {"one", ""}} {
 		var wrong *harp.FieldError
-		if err := newAgent(t, memory{transport.NewNetwork()}).Connect(t.Context(), addrs...); !errors.As(err, &wrong) || wrong.Field != "addr" {
+		if err := newAgent(t, memory{memnet.New()}).Connect(t.Context(), addrs...); !errors.As(err, &wrong) || wrong.Field != "addr" {
 			t.Errorf("Connect to %q returns %v", addrs, err)
 		}
 	}

@@ -42,6 +42,12 @@ func DryRun() ProcOption {
 	return func(p *procedure) { p.doc.Traits = append(p.doc.Traits, harp.TraitDryRun) }
 }
 
+// OwnThread declares that fn binds its goroutine to its thread and leaves it so, or changes
+// what belongs to the thread: it runs in a goroutine of its own, whose thread ends with it
+// if it was left bound. The function of any other procedure may run in a goroutine that runs others
+// afterwards.
+func OwnThread() ProcOption { return func(p *procedure) { p.ownThread = true } }
+
 // Timeout is the procedure's own longest silence between two records: the default
 // of its calls, and what they can ask for at most. d must be more than zero.
 func Timeout(d time.Duration) ProcOption {
@@ -106,7 +112,9 @@ type procedure struct {
 	args *schema.Args
 	dir  string // it was loaded from; empty: from none
 	most int    // that run at a time; 0: any
-	bind func(args harp.Value, info *CallInfo) (task, error)
+	// ownThread: no other function runs in its goroutine, before or after.
+	ownThread bool
+	bind      func(args harp.Value, info *CallInfo) (task, error)
 }
 
 // can reports whether the procedure declares a trait.
@@ -119,6 +127,8 @@ type task struct {
 	begin func(at *attempt, commit func() denial) denial
 	run   func(at *attempt) (any, error)
 	cmd   *running // what runs is a command; nil: it is a function
+	// ownThread: no other function runs in its goroutine, before or after.
+	ownThread bool
 }
 
 // survives reports whether the task goes on without the agent.
@@ -153,7 +163,8 @@ func declare[A, R any](p harp.Proc[A, R], noFunc bool, opts []ProcOption, fn fun
 	}
 	proc.bind = func(v harp.Value, _ *CallInfo) (task, error) {
 		args, err := decode[A](sig.Form, v)
-		return task{run: func(at *attempt) (any, error) { return fn(at.ctx, args, at.emit) }}, err
+		run := func(at *attempt) (any, error) { return fn(at.ctx, args, at.emit) }
+		return task{run: run, ownThread: proc.ownThread}, err
 	}
 	for _, opt := range opts {
 		opt(proc)

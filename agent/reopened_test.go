@@ -323,6 +323,42 @@ func TestRecordsThatTheJournalHasLost(t *testing.T) {
 	}
 }
 
+// Who asks again for many records that were acknowledged is told of each that it was dropped,
+// also of those behind the ones that it acknowledges then.
+func TestAcknowledgedRecordsAreAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 2*batchRecords + 1
+		s := newSpooling(t)
+		defer s.close()
+		s.outbox.acked, s.outbox.first = many, many
+		s.finish(outcome{value: harp.Value{0xc0}})
+		r := s.report(0)
+		for next := int64(0); ; {
+			_, message, err := r.take()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if end, is := message.(*wire.End); is {
+				if next != many || end.Records != many {
+					t.Errorf("END of %d records after %d", end.Records, next)
+				}
+				return
+			}
+			m, is := message.(wire.Records)
+			if !is || m.First != next {
+				t.Fatalf("after %d records %+v is told", next, message)
+			}
+			for _, one := range m.Records {
+				if one.Truncated == 0 {
+					t.Fatalf("record %+v", one)
+				}
+			}
+			next += int64(len(m.Records))
+			s.acknowledge(r, wire.Ack{Next: next})
+		}
+	})
+}
+
 // onRead is a journal's directory that calls a function when it is read next.
 type onRead struct {
 	journal.FS

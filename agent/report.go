@@ -81,8 +81,8 @@ const (
 	moved            // the attempt was left to the journal just now
 )
 
-// tell reports at over x until its end was taken, or the lane ends, or another report
-// takes over. What the peer says is heard by the goroutine that reads the lane.
+// tell reports at over x until its end was taken, or the exchange ends, or another report
+// takes over. What the peer says is heard by the goroutine that reads the session.
 func (s *session) tell(x *transport.Exchange, at *attempt, a ask) telling {
 	at.begun.wait() // another exchange may have brought it here just now
 	r := &report{session: s, x: x, at: at, wake: make(chan struct{}, 1)}
@@ -96,10 +96,43 @@ func (s *session) tell(x *transport.Exchange, at *attempt, a ask) telling {
 	}
 	defer at.detach(r)
 	defer r.close()
-	if r.greet(a.greeting, started) && x.Listen(r.heard) == nil && r.sendLoop() {
+	if r.tellFrom(a.greeting, started) {
 		r.awaitTaken()
 	}
 	return told
+}
+
+// tellFrom tells what there is, behind the greeting, unless END follows that at once: it says
+// all that the greeting does. It reports whether END was sent.
+func (r *report) tellFrom(greeting transport.Type, started wire.Started) (sentEnd bool) {
+	r.x.Listen(r.heard)
+	if greeting != 0 && r.endsSoon() {
+		greeting = 0
+	}
+	if !r.greet(greeting, started) {
+		return false
+	}
+	return r.sendLoop()
+}
+
+// endsSoon waits a moment for something to tell, and reports whether that is the end.
+func (r *report) endsSoon() bool {
+	timer := time.NewTimer(startedAfter)
+	defer timer.Stop()
+	for {
+		r.at.mu.Lock()
+		ends := r.at.ended && r.next >= r.at.outbox.next()
+		news := ends || r.at.stopped || r.next < r.at.outbox.next() || r.over.Load()
+		r.at.mu.Unlock()
+		if news {
+			return ends
+		}
+		select {
+		case <-r.wake:
+		case <-timer.C:
+			return false
+		}
+	}
 }
 
 // attach makes r the one who is told. It fails if the attempt has left, or there are
@@ -161,9 +194,10 @@ func (at *attempt) isTold() bool {
 }
 
 // greet answers a CALL that was taken on: ACCEPTED with STARTED, STARTED alone in a
-// direct session, and nothing to RESUME.
+// direct session, and nothing to RESUME, or where END follows.
 func (r *report) greet(t transport.Type, started wire.Started) bool {
 	var body []byte
+	started.Ran = int64(r.at.ranSoFar())
 	switch t {
 	case wire.TypeAccepted:
 		body = wire.Encode(wire.Accepted{Started: &started})
@@ -208,11 +242,9 @@ func (r *report) sendLoop() (sentEnd bool) {
 
 // pause waits before the journal is read again, or until there is something else to look at.
 func (r *report) pause() {
-	timer := time.NewTimer(retryJournal)
-	defer timer.Stop()
 	select {
 	case <-r.wake:
-	case <-timer.C:
+	case <-time.After(retryJournal):
 	}
 }
 
@@ -243,7 +275,7 @@ func (r *report) quitLocked() {
 	signal(r.wake)
 }
 
-// heard takes what the peer says, ACK or CANCEL, or that the lane has ended.
+// heard takes what the peer says, ACK or CANCEL, or that the exchange has ended.
 func (r *report) heard(f transport.Frame, err error) {
 	if err != nil {
 		r.quit()
@@ -262,7 +294,7 @@ func (r *report) heard(f transport.Frame, err error) {
 	}
 }
 
-// violated ends the session, for which who reads one of its lanes cannot wait.
+// violated ends the session, which the goroutine that reads it cannot wait for.
 func (r *report) violated(f transport.Frame, bad error) {
 	r.at.mu.Lock()
 	defer r.at.mu.Unlock()

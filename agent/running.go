@@ -136,9 +136,11 @@ func (r *running) unprepared(at *attempt, err error) denial {
 		return refusal(err)
 	case errors.As(err, &exec):
 		return rejected("exec", err.Error())
-	case errors.Is(err, supervisor.ErrExists): // the journal has lost it
+	case errors.Is(err, supervisor.ErrExists) && !at.agent.isIdle(at.key.journal()): // the journal has lost it
 		at.log().Error("asked to start a command that is there already")
 		return denial{forgotten: true}
+	case errors.Is(err, supervisor.ErrExists):
+		at.agent.discard(at.key.journal())
 	}
 	at.log().Warn("a command cannot be prepared", "error", err.Error())
 	return denial{reason: wire.NotNowNoSpace} // and READY, which it makes no room for, is not said
@@ -303,14 +305,12 @@ func (r *running) awaitReboot(at *attempt) bool {
 	if r.rebooted {
 		return true
 	}
-	timer := time.NewTimer(rebootTime)
-	defer timer.Stop()
 	select {
 	case <-r.here.Done():
 		return true
 	case <-at.ctx.Done():
 		return errors.Is(context.Cause(at.ctx), harp.ErrClosed)
-	case <-timer.C:
+	case <-time.After(rebootTime):
 		return false
 	}
 }

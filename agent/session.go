@@ -29,7 +29,8 @@ type session struct {
 	agent     *Agent
 	log       *slog.Logger
 	transport *transport.Session
-	control   *transport.Control
+	control   *transport.Exchange
+	opened    chan struct{} // closed when the greeting is over
 	direct    bool
 	origin    string          // of its attempts, in their keys
 	base      context.Context // of its procedures: ends never
@@ -48,16 +49,22 @@ type session struct {
 // ctx: then it takes no more calls, interrupts what this stay runs and closes the
 // session when that has ended and was told. It reports whether the session was open for calls.
 func (a *Agent) converse(ctx context.Context, conn *transport.Conn, st *stay) (opened bool, err error) {
-	ts, err := conn.Acceptor(transport.Options{Logger: a.log, MaxFrame: wire.MaxBody})
+	opening, cancel := context.WithTimeout(ctx, greetingTime)
+	defer cancel()
+	ts, err := conn.Acceptor(opening, transport.Options{Logger: a.log, MaxFrame: wire.MaxBody})
 	if err != nil {
 		return false, err
 	}
-	defer ts.Close(nil)
 	s := a.newSession(ctx, ts, st)
+	var served sync.WaitGroup
+	served.Go(func() { ts.Serve(s.handle) }) //nolint:errcheck // the session's own Err says why
+	defer served.Wait()
+	defer ts.Close(nil)
 	defer a.leave(s)
-	if err := s.open(ctx); err != nil {
+	if err := s.open(opening); err != nil {
 		return false, err
 	}
+	close(s.opened)
 	s.log.Info("session opened")
 	err = s.run(ctx)
 	s.log.Info("session ended", "reason", fmt.Sprint(err))
@@ -70,6 +77,8 @@ func (a *Agent) newSession(ctx context.Context, ts *transport.Session, st *stay)
 		agent:     a,
 		log:       a.log.With("peer", peer.Identity.String(), "addr", peer.Addr),
 		transport: ts,
+		control:   ts.Control(),
+		opened:    make(chan struct{}),
 		direct:    peer.Protocol == transport.ProtocolDirect,
 		base:      context.WithoutCancel(ctx),
 		stay:      st,
@@ -85,12 +94,6 @@ func (a *Agent) newSession(ctx context.Context, ts *transport.Session, st *stay)
 
 // open makes the beginning of the conversation.
 func (s *session) open(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, greetingTime)
-	defer cancel()
-	var err error
-	if s.control, err = s.transport.Control(ctx); err != nil {
-		return err
-	}
 	if s.direct {
 		return s.welcome(ctx)
 	}
@@ -100,7 +103,6 @@ func (s *session) open(ctx context.Context) error {
 // run answers calls until the session ends, or ctx.
 func (s *session) run(ctx context.Context) error {
 	var loops sync.WaitGroup
-	loops.Go(func() { s.transport.Serve(s.base, s.handle) }) //nolint:errcheck // the session's own Err says why
 	loops.Go(func() { s.controlLoop(s.base) })
 	loops.Go(s.vacancyLoop)
 	loops.Go(s.newsLoop)
@@ -142,8 +144,13 @@ func (s *session) endAttempts() {
 	}
 }
 
-// handle answers one exchange.
-func (s *session) handle(_ context.Context, x *transport.Exchange, first transport.Frame) {
+// handle answers one exchange, when the session is open.
+func (s *session) handle(x *transport.Exchange, first transport.Frame) {
+	select {
+	case <-s.opened:
+	case <-s.transport.Done():
+		return
+	}
 	switch {
 	case first.Type == wire.TypeCall:
 		s.call(x, first.Body)
@@ -167,7 +174,7 @@ func (s *session) controlLoop(ctx context.Context) {
 			return
 		}
 		if err := s.hear(f); err != nil {
-			s.violated("frame type %d on the control stream: %v", f.Type, err)
+			s.violated("frame type %d in the control exchange: %v", f.Type, err)
 			return
 		}
 	}
@@ -241,13 +248,13 @@ func (s *session) newsLoop() {
 	}
 }
 
-// send sends a message on the control stream. That it cannot be sent is the end of
+// send sends a message on the control exchange. That it cannot be sent is the end of
 // the session, which others notice.
 func (s *session) send(t transport.Type, message any) {
-	_ = s.control.Send(transport.Frame{Type: t, Body: wire.Encode(message)})
+	_ = s.control.Send(t, false, wire.Encode(message))
 }
 
-// receive returns the next message on the control stream, which must be of a type.
+// receive returns the next message on the control exchange, which must be of a type.
 func (s *session) receive(ctx context.Context, want transport.Type, message any) error {
 	f, err := s.control.Receive(ctx)
 	if err != nil {
@@ -265,6 +272,6 @@ func (s *session) beat(every time.Duration) time.Duration {
 		every = defaultBeat
 	}
 	every = min(max(every, minBeat), maxBeat)
-	s.control.Beat(every)
+	s.transport.Beat(every)
 	return every
 }

@@ -121,7 +121,7 @@ func TestDuplicateCall(t *testing.T) {
 		x.ack(1)
 		again := s.call("once", nil, func(_ *wire.Call, r *harp.Request) { r.ID = x.id }).accepted()
 		if _, err := x.x.Receive(context.Background()); !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("the older lane: %v", err)
+			t.Errorf("the older exchange: %v", err)
 		}
 		first, got := int64(-1), 0
 		for got < 2 {
@@ -131,7 +131,7 @@ func TestDuplicateCall(t *testing.T) {
 			}
 			got += len(m.Records)
 		}
-		if first > 1 || first+int64(got) < 3 { // ACK and CALL are on different lanes
+		if first > 1 || first+int64(got) < 3 { // ACK and CALL are on different exchanges
 			t.Errorf("%d records from %d", got, first)
 		}
 		close(release)
@@ -151,7 +151,7 @@ func TestDuplicateCall(t *testing.T) {
 	})
 }
 
-// TestResume checks that a lane may be lost and another one asks for the rest.
+// TestResume checks that an exchange may be lost and another one asks for the rest.
 func TestResume(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {
 		a := newAgent(t, p)
@@ -168,7 +168,7 @@ func TestResume(t *testing.T) {
 		s, _, _ := connect(t, p, a)
 		x := s.call("count", nil).accepted()
 		synctest.Wait()
-		x.x.Release() // before END: the lane is closed
+		x.x.Release() // before END: the exchange is closed
 		synctest.Wait()
 		again := s.begin(wire.TypeResume, wire.Encode(wire.Resume{Job: x.id, Attempt: 1, From: 4, Window: wire.Window}))
 		if m := expect[wire.Records](again, wire.TypeRecords); m.First != 4 || len(m.Records) != 6 {
@@ -244,7 +244,7 @@ func TestLastWord(t *testing.T) {
 			t.Fatal(err)
 		}
 		x.ended()
-		y := s.call("greet", harp.Pos("Ada")).accepted() // on the same lane
+		y := s.call("greet", harp.Pos("Ada")).accepted()
 		again := s.begin(wire.TypeResume, wire.Encode(wire.Resume{Job: x.id, Attempt: 1, Window: wire.Window}))
 		again.ended()
 		value[greeting](t, y.end())
@@ -260,7 +260,7 @@ func TestLastWordLeavesRoom(t *testing.T) {
 		offerGreet(a)
 		s, _, _ := connect(t, p, a)
 		x := s.call("hang", nil).accepted()
-		defer x.x.Release() // its lane is not used again before
+		defer x.x.Release()
 		if err := x.x.Send(wire.TypeCancel, true, wire.Encode(wire.Cancel{})); err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/harpcaller/harp/transport"
 )
 
-// TestSoak lets sessions, lanes, the disk and the agent's process fail at random, with
+// TestSoak lets sessions, exchanges, the disk and the agent's process fail at random, with
 // a dispatcher that keeps what it is told and asks for the rest. Nothing runs twice, no
 // record is told twice or out of order, what is missing is said, and what was seen to
 // start is never said to be absent.
@@ -43,11 +43,11 @@ func TestSoak(t *testing.T) {
 
 // soak is one run.
 type soak struct {
-	t     *testing.T
-	m     *machine
-	rand  *rand.Rand
-	disk  ailing // of the agent's present process
-	lanes sync.WaitGroup
+	t         *testing.T
+	m         *machine
+	rand      *rand.Rand
+	disk      ailing // of the agent's present process
+	exchanges sync.WaitGroup
 
 	mu   sync.Mutex // guards what follows
 	jobs map[string]*soakJob
@@ -154,7 +154,7 @@ func (s *soak) finish() {
 	time.Sleep(time.Hour)
 	synctest.Wait()
 	s.m.lose()
-	s.lanes.Wait()
+	s.exchanges.Wait()
 	if len(s.m.peer.held) > 0 {
 		s.t.Errorf("held in the end: %+v", s.m.peer.held)
 	}
@@ -168,7 +168,7 @@ func (s *soak) finish() {
 // reconcile asks for what is held, calls again what is not, and lets the agent forget
 // the rest.
 func (s *soak) reconcile() {
-	s.lanes.Wait() // of the session before
+	s.exchanges.Wait() // of the session before
 	held := map[string]wire.HeldAttempt{}
 	for _, h := range s.m.peer.held {
 		held[h.Job] = h
@@ -206,7 +206,7 @@ func (s *soak) call(j *soakJob) {
 // follow takes what is told of a job until its end, or the session's.
 func (s *soak) follow(j *soakJob, x *exchange) {
 	slow := s.rand.IntN(4) == 0
-	s.lanes.Go(func() {
+	s.exchanges.Go(func() {
 		for {
 			f, err := x.x.Receive(context.Background())
 			if err != nil {

@@ -51,9 +51,11 @@ func (m *machine) fill(procedure string) (calls []*exchange) {
 	m.t.Helper()
 	for len(calls) < 10 {
 		x := m.peer.call(procedure, nil)
-		if f := x.receive(); f.Type == wire.TypeNotNow {
+		f := x.receive()
+		if f.Type == wire.TypeNotNow {
 			break
 		}
+		x.early = &f
 		calls = append(calls, x)
 	}
 	if len(calls) == 0 || len(calls) == 10 {
@@ -195,7 +197,8 @@ func TestForgottenRunning(t *testing.T) {
 	})
 }
 
-// TestUnknownStoreLater checks that it is kept for seven days after its end.
+// TestUnknownStoreLater checks that it is kept for seven days after its end, and after another
+// dispatcher has said first that it does not know it.
 func TestUnknownStoreLater(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {
 		c := newCounter()
@@ -212,13 +215,52 @@ func TestUnknownStoreLater(t *testing.T) {
 		if len(m.peer.held) != 2 {
 			t.Errorf("held %+v", m.peer.held)
 		}
-		time.Sleep(25 * time.Hour)
+		time.Sleep(6 * 24 * time.Hour)
 		m.peer.forget(m.peer.held...)
 		m.lose()
-		m.checkHeld(long, wire.HeldEnded, 10)
-		time.Sleep(24 * time.Hour)
+		if len(m.peer.held) != 2 {
+			t.Errorf("held %+v", m.peer.held)
+		}
+		time.Sleep(25 * time.Hour)
 		m.peer.forget(m.peer.held...)
 		m.lose()
 		m.checkHeld(long, "", 0)
 	})
+}
+
+// TestForgottenForAnotherStoreIsNotStartedAgain checks that what was forgotten while its own
+// dispatcher was away, which may not know that it was started, is not started again however long
+// that was.
+func TestForgottenForAnotherStoreIsNotStartedAgain(t *testing.T) {
+	for name, restarted := range map[string]bool{"by the same agent": false, "by the next": true} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(t *testing.T, p place) {
+				c := newCounter()
+				m := newMachine(t, p, c.offer, agent.Limits{})
+				x := m.peer.call("once", nil).accepted()
+				expect[wire.End](x, wire.TypeEnd)
+				m.d.set(func(d *dispatcher) { d.welcome.Store = "other" })
+				m.lose()
+				m.peer.forget(m.peer.held...)
+				time.Sleep(8 * 24 * time.Hour)
+				m.lose()
+				m.peer.forget(m.peer.held...)
+				m.lose()
+				m.checkHeld(x, "", 0)
+				for range 30 {
+					time.Sleep(24 * time.Hour)
+					m.peer.call("once", nil).accepted().end()
+				}
+				m.d.set(func(d *dispatcher) { d.welcome.Store = "store" })
+				if m.lose(); restarted {
+					m.crash()
+				}
+				runs := c.runs.Load()
+				m.peer.call("once", nil, again(x)).tombstone()
+				if c.runs.Load() != runs {
+					t.Error("it is started a second time")
+				}
+			})
+		})
+	}
 }

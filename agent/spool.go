@@ -343,14 +343,12 @@ func (at *attempt) follow() bool {
 // pause waits before another try. It reports false when the journal is closed.
 func (s *spool) pause() bool {
 	renewed, closing := s.keeper.waits()
-	timer := time.NewTimer(retryJournal)
-	defer timer.Stop()
 	select {
 	case <-closing:
 		return false
 	case <-renewed:
 	case <-s.wake:
-	case <-timer.C:
+	case <-time.After(retryJournal):
 	}
 	return true
 }

@@ -325,3 +325,28 @@ func TestRecordsWaitForTheDisk(t *testing.T) {
 		})
 	}
 }
+
+// A cancel that leaves no grace is noted before a command has none: one that ends at once has ended
+// by the cancel.
+func TestCancelNowIsNotedFirst(t *testing.T) {
+	s := newSpooling(t)
+	defer s.close()
+	r := newRunning(t.Context(), false)
+	s.task.cmd = r
+	done := make(chan struct{})
+	s.mu.Lock()
+	go func() {
+		s.cancelled(wire.Cancel{Now: true})
+		close(done)
+	}()
+	select {
+	case <-r.hurry:
+		t.Error("the command has no grace, and nothing says why")
+	case <-time.After(50 * time.Millisecond): // in which nothing can come that should not
+	}
+	s.mu.Unlock()
+	<-done
+	if s.stopping == nil || !r.isHurried() {
+		t.Errorf("then it is stopped by %+v, without a grace: %t", s.stopping, r.isHurried())
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/devca"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 const fleet = "test.example"
@@ -37,11 +38,11 @@ func everywhere(t *testing.T, body func(t *testing.T, p place)) {
 
 // inMemory runs a test body in a bubble of virtual time.
 func inMemory(t *testing.T, body func(t *testing.T, p place)) {
-	synctest.Test(t, func(t *testing.T) { body(t, memory{transport.NewNetwork()}) })
+	synctest.Test(t, func(t *testing.T) { body(t, memory{memnet.New()}) })
 }
 
 // memory is a place without wires.
-type memory struct{ network *transport.Network }
+type memory struct{ network *memnet.Network }
 
 func (m memory) listen(t testing.TB, id transport.Identity) net.Listener {
 	l, err := m.network.Listen(id.Name+":1", id)

@@ -3,7 +3,7 @@
 //
 //	bench -list                       what can be measured
 //	bench -quick                      all of it, in short, to see that it works
-//	bench -run durable-job -rounds 9  one workload
+//	bench -run durable-job -rounds 9  one workload; what matches nothing is an error
 //	bench -json results.json -page ../docs/performance.md
 //	bench -from results.json          the report of an earlier run
 //

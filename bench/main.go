@@ -30,13 +30,27 @@ func main() {
 	exit(run(ctx))
 }
 
+// exit ends the process: with 2 where what was asked for makes no sense, as package flag does.
 func exit(err error) {
-	if err != nil {
+	var usage *usageError
+	switch {
+	case err == nil:
+		os.Exit(0)
+	case errors.As(err, &usage):
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(2)
+	default:
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
-	os.Exit(0)
 }
+
+// usageError says what is wrong with the command line.
+type usageError struct{ reason string }
+
+func (e *usageError) Error() string { return e.reason }
+
+func misused(format string, a ...any) error { return &usageError{fmt.Sprintf(format, a...)} }
 
 // settings are the flags.
 type settings struct {
@@ -96,6 +110,9 @@ func pick[T any](first bool, a, b T) T {
 
 func run(ctx context.Context) error {
 	s := parse()
+	if flag.NArg() > 0 {
+		return misused("%q is no flag: what is measured is selected with -run", flag.Arg(0))
+	}
 	chosen, err := choose(workloads(), s.run, s.skip)
 	if err != nil {
 		return err
@@ -117,15 +134,16 @@ func run(ctx context.Context) error {
 	return r.WritePage(s.page)
 }
 
-// choose keeps what matches. A workload whose name matches has all its subjects.
+// choose keeps what matches. A workload whose name matches has all its subjects. It is an
+// error if nothing is left: who mistyped a name would take it for measured.
 func choose(all []measure.Workload, only, skip string) ([]measure.Workload, error) {
 	in, err := regexp.Compile(only)
 	if err != nil {
-		return nil, err
+		return nil, misused("-run: %v", err)
 	}
 	out, err := regexp.Compile(skip)
 	if err != nil {
-		return nil, err
+		return nil, misused("-skip: %v", err)
 	}
 	var chosen []measure.Workload
 	for _, w := range all {
@@ -133,7 +151,9 @@ func choose(all []measure.Workload, only, skip string) ([]measure.Workload, erro
 		w.Subjects = nil
 		for _, s := range subjects {
 			name := w.Name + "/" + s.Name
-			if in.MatchString(name) && (skip == "" || !out.MatchString(name)) {
+			wanted := in.MatchString(w.Name) || in.MatchString(name)
+			unwanted := skip != "" && (out.MatchString(w.Name) || out.MatchString(name))
+			if wanted && !unwanted {
 				w.Subjects = append(w.Subjects, s)
 			}
 		}
@@ -141,7 +161,22 @@ func choose(all []measure.Workload, only, skip string) ([]measure.Workload, erro
 			chosen = append(chosen, w)
 		}
 	}
+	if len(chosen) == 0 {
+		return nil, misused("nothing matches -run %q -skip %q; there are\n  %s", only, skip, strings.Join(names(all), "\n  "))
+	}
 	return chosen, nil
+}
+
+// names are what a selection is matched against: of each workload, and of its subjects.
+func names(all []measure.Workload) []string {
+	var out []string
+	for _, w := range all {
+		out = append(out, w.Name)
+		for _, s := range w.Subjects {
+			out = append(out, w.Name+"/"+s.Name)
+		}
+	}
+	return out
 }
 
 // resize lets workloads be of the sizes that are asked for, if any are.
@@ -153,7 +188,7 @@ func resize(ws []measure.Workload, at string) ([]measure.Workload, error) {
 	for s := range strings.SplitSeq(at, ",") {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 1 {
-			return nil, fmt.Errorf("-at %s: sizes are whole numbers above 0", at)
+			return nil, misused("-at %s: sizes are whole numbers above 0", at)
 		}
 		sizes = append(sizes, n)
 	}

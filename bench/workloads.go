@@ -44,10 +44,13 @@ func durableJob() measure.Workload {
 		Axis: "in flight", Points: []int{1, 16, 256, 1024, 4096}, Quick: []int{1, 256}, Warm: true,
 		Metrics: []measure.Metric{measure.Rate, measure.P50, measure.P99},
 		Subjects: []measure.Subject{
-			harp.Durable(), harp.DurableApart(),
-			jetstream.Durable(), redis.Asynq(), river.Durable(), river.DurableAtOnce(),
-			limit.Durable(), limit.DurableApart(),
+			harp.Durable(), jetstream.Durable(), jetstream.DurableTuned(), redis.Asynq(), river.Durable(), river.DurableAtOnce(),
+			harp.DurableTogether(), limit.Durable(), limit.Bare(), limit.BareTogether(),
 		},
+		Named: []measure.Named{{
+			Subject: "River", At: 4096,
+			Why: "which completes jobs in batches: with few in flight it waits for the next one, here they are full",
+		}},
 	}
 }
 
@@ -58,7 +61,7 @@ func directCall() measure.Workload {
 		Axis: "in flight", Points: []int{1, 16, 256, 1024, 4096}, Quick: []int{1, 256}, Warm: true,
 		Metrics: []measure.Metric{measure.Rate, measure.P50, measure.P99},
 		Subjects: []measure.Subject{
-			harp.Direct(), grpc.Direct(), jetstream.Direct(), netrpc.Direct(), limit.Direct(),
+			harp.Direct(), grpc.Direct(), grpc.DirectTuned(), jetstream.Direct(), jetstream.DirectTuned(), netrpc.Direct(), limit.Direct(),
 		},
 	}
 }
@@ -69,7 +72,7 @@ func liveRecords() measure.Workload {
 		What: "read the records of one direct call as they come; nothing is stored",
 		Axis: "records", Points: []int{1_000_000}, Quick: []int{100_000},
 		Metrics:  []measure.Metric{measure.Rate},
-		Subjects: []measure.Subject{harp.Live(), grpc.Live()},
+		Subjects: []measure.Subject{harp.Live(), grpc.Live(), grpc.LiveTuned()},
 	}
 }
 
@@ -80,7 +83,7 @@ func durableRecords() measure.Workload {
 		Axis: "bytes each", Points: []int{100, 4096}, Quick: []int{100, 4096},
 		Metrics: []measure.Metric{measure.Rate},
 		Subjects: []measure.Subject{
-			harp.Records(), jetstream.Records(), redis.Records(), limit.Records(),
+			harp.Records(), jetstream.Records(), redis.Records(), harp.RecordsTogether(), limit.Records(),
 		},
 	}
 }
@@ -101,7 +104,7 @@ func idleAgents() measure.Workload {
 		What: "what agents that do nothing cost their dispatcher",
 		Axis: "agents", Points: []int{10_000}, Quick: []int{500}, Rounds: 1, Alone: true,
 		Metrics:  []measure.Metric{measure.Memory, measure.AtRest, measure.Back, measure.Asked},
-		Subjects: []measure.Subject{harp.Idle(), jetstream.Idle(), grpc.Idle()},
+		Subjects: []measure.Subject{harp.Idle(), jetstream.Idle(), jetstream.IdleTuned(), grpc.Idle(), grpc.IdleTuned()},
 	}
 }
 
@@ -111,7 +114,7 @@ func fanOut() measure.Workload {
 		What: "one call to each of many agents, submitted together",
 		Axis: "agents", Points: []int{10_000}, Quick: []int{500}, Rounds: 3, Alone: true,
 		Metrics:  []measure.Metric{measure.Rate, measure.First},
-		Subjects: []measure.Subject{harp.FanOut(), jetstream.FanOut()},
+		Subjects: []measure.Subject{harp.FanOut(), jetstream.FanOut(), jetstream.FanOutTuned()},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -98,7 +99,8 @@ type door struct {
 type session struct {
 	*transport.Session
 	welcome    wire.Welcome
-	submitting chan struct{} // a slot for each submission that has no answer yet
+	reading    sync.WaitGroup // who reads it; what is heard is taken in there
+	submitting chan struct{}  // a slot for each submission that has no answer yet
 }
 
 // open connects and greets, once. The error is a *HostError.
@@ -113,11 +115,24 @@ func (d door) open(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, d.handshakeFailed(err)
 	}
-	s, err := d.greet(ctx, conn)
+	ts, err := conn.Opener(ctx, transport.Options{Logger: d.cfg.Logger, MaxFrame: wire.MaxBody})
 	if err != nil {
-		conn.Close() //nolint:errcheck // why it was not welcome is what counts
+		conn.Close() //nolint:errcheck // why there is no session is what counts
+		return nil, d.failed("auth", d.away, err)
 	}
-	return s, err
+	s := &session{Session: ts, submitting: make(chan struct{}, maxSubmitting)}
+	s.reading.Go(func() { ts.Serve(nil) }) //nolint:errcheck // the session's own Err says why
+	if err := d.greet(ctx, s); err != nil {
+		s.close(nil)
+		return nil, err
+	}
+	return s, nil
+}
+
+// close ends the session, and returns when nobody reads it any more.
+func (s *session) close(reason error) {
+	s.Close(reason)
+	s.reading.Wait()
 }
 
 // causeError is a condition with its cause: it is both and prints the cause.
@@ -176,33 +191,25 @@ func isCertificateAlert(err error) bool {
 	return false
 }
 
-// greet makes a session of a connection: hello, welcome and the heartbeat.
-func (d door) greet(ctx context.Context, conn *transport.Conn) (*session, error) {
-	s, err := conn.Opener(transport.Options{Logger: d.cfg.Logger, MaxFrame: wire.MaxBody, Window: wire.MaxPage})
-	if err != nil {
-		return nil, d.failed("auth", d.away, err)
-	}
-	control, err := s.Control(ctx)
-	if err != nil {
-		return nil, d.failed("auth", d.away, err)
-	}
+// greet is the beginning of a session: hello, welcome and the heartbeat.
+func (d door) greet(ctx context.Context, s *session) error {
+	control := s.Control()
 	hello := wire.Hello{Version: wire.Version, Software: harp.Software, Instance: d.instance, Token: d.cfg.Token}
-	err = control.Send(transport.Frame{Type: wire.TypeHello, Body: wire.Encode(hello)})
+	err := control.Send(wire.TypeHello, false, wire.Encode(hello))
 	if err != nil && !errors.Is(err, transport.ErrSessionClosed) {
-		return nil, d.failed("auth", d.away, err)
+		return d.failed("auth", d.away, err)
 	}
 	f, err := control.Receive(ctx) // why this side is not welcome is there after the session, too
 	if err != nil {
-		return nil, d.failed("auth", d.away, err)
+		return d.failed("auth", d.away, err)
 	}
-	welcome, err := d.answer(f)
-	if err != nil {
-		return nil, err
+	if s.welcome, err = d.answer(f); err != nil {
+		return err
 	}
-	if welcome.Heartbeat > 0 {
-		control.Beat(max(time.Duration(welcome.Heartbeat), leastBeat))
+	if every := time.Duration(s.welcome.Heartbeat); every > 0 {
+		s.Beat(max(every, leastBeat))
 	}
-	return &session{Session: s, welcome: welcome, submitting: make(chan struct{}, maxSubmitting)}, nil
+	return nil
 }
 
 // answer reads what the peer says to hello.

@@ -14,6 +14,7 @@ import (
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/devca"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 // TestDialStages: an attempt that fails says at which stage, and whether it is the
@@ -158,7 +159,7 @@ func TestDialAnswers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := transport.NewNetwork()
+				n := memnet.New()
 				stop := answering(t, n, c.answer)
 				defer stop()
 				start := time.Now()
@@ -186,17 +187,15 @@ func TestDialRefusedAtOnce(t *testing.T) {
 	refusal := wire.Encode(wire.Unwelcome{Failure: harp.NewFailure("denied", "not you").Err()})
 	addr := listen(t, certificate(t, ca, dispatcherID), map[string]transport.Role{transport.ProtocolCall: transport.RoleCaller},
 		func(ctx context.Context, conn *transport.Conn) {
-			s, err := conn.Acceptor(transport.Options{Logger: silent})
+			s, err := conn.Acceptor(ctx, transport.Options{Logger: silent})
 			if err != nil {
 				return
 			}
+			go s.Serve(nil) //nolint:errcheck // it ends with the session
 			defer s.Close(nil)
-			c, err := s.Control(ctx)
-			if err != nil {
-				return
-			}
+			c := s.Control()
 			if _, err := c.Receive(ctx); err == nil {
-				_ = c.Send(transport.Frame{Type: wire.TypeUnwelcome, Body: refusal})
+				_ = c.Send(wire.TypeUnwelcome, false, refusal)
 			}
 		})
 	for range 50 {
@@ -209,7 +208,7 @@ func TestDialRefusedAtOnce(t *testing.T) {
 func ptr[T any](v T) *T { return &v }
 
 // answering is a dispatcher that hears one hello and answers with a frame, or not.
-func answering(t *testing.T, n *transport.Network, answer *transport.Frame) (stop func()) {
+func answering(t *testing.T, n *memnet.Network, answer *transport.Frame) (stop func()) {
 	l, err := n.Listen("dispatcher", dispatcherID)
 	if err != nil {
 		t.Fatal(err)
@@ -226,24 +225,21 @@ func answering(t *testing.T, n *transport.Network, answer *transport.Frame) (sto
 			t.Error(err)
 			return
 		}
-		s, err := conn.Acceptor(transport.Options{Logger: silent, MaxFrame: wire.MaxBody})
+		s, err := conn.Acceptor(t.Context(), transport.Options{Logger: silent, MaxFrame: wire.MaxBody})
 		if err != nil {
 			t.Error(err)
 			return
 		}
+		go s.Serve(nil) //nolint:errcheck // it ends with the session
 		defer s.Close(nil)
-		c, err := s.Control(t.Context())
-		if err != nil {
-			t.Error(err)
-			return
-		}
+		c := s.Control()
 		f, err := c.Receive(t.Context())
 		var hello wire.Hello
 		if err != nil || wire.Decode(f.Body, &hello) != nil || hello.Version != wire.Version || hello.Token != "secret" || harp.CheckID(hello.Instance) != nil || hello.Software != harp.Software {
 			t.Errorf("hello %+v: %v", hello, err)
 		}
 		if answer != nil {
-			_ = c.Send(*answer)
+			_ = c.Send(answer.Type, false, answer.Body)
 		}
 		<-s.Done()
 	}()
@@ -253,7 +249,7 @@ func answering(t *testing.T, n *transport.Network, answer *transport.Frame) (sto
 // TestDialCtx: ctx bounds dialling.
 func TestDialCtx(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := transport.NewNetwork()
+		n := memnet.New()
 		stop := answering(t, n, nil)
 		defer stop()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -299,5 +295,38 @@ func TestRevoked(t *testing.T) {
 		if _, err := caller.Ping(t.Context()); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// TestCloseWaitsForTheReader: what is heard is taken in while somebody closes, and not after.
+func TestCloseWaitsForTheReader(t *testing.T) {
+	closing := func(t *testing.T, s *session, closes func() error) {
+		reads := make(chan struct{})
+		s.reading.Go(func() { <-reads })
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			if err := closes(); err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Error("closed, and it still reads")
+		default:
+		}
+		close(reads)
+		<-closed
+	}
+	t.Run("agent", func(t *testing.T) {
+		directInMemory(t, nil, func(t *testing.T, _ *agentFront, a *Agent) { closing(t, a.session, a.Close) })
+	})
+	t.Run("dispatcher", func(t *testing.T) {
+		inMemory(t, func(t *testing.T, f *front) {
+			d := door{addr: "dispatcher:7440", cfg: f.config.withDefaults(wire.DispatcherPort), protocol: transport.ProtocolCall, role: transport.RoleDispatcher, away: harp.ErrUnavailable}
+			r := newRemote(d, must(d.open(t.Context())))
+			closing(t, must(r.link.get(t.Context(), 0)), r.Close)
+		})
 	})
 }

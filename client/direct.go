@@ -53,7 +53,7 @@ func (a *Agent) Close() error {
 	a.mu.Lock()
 	a.closed = true
 	a.mu.Unlock()
-	a.session.Close(harp.ErrClosed)
+	a.session.close(harp.ErrClosed)
 	a.calls.Wait()
 	return nil
 }

@@ -19,16 +19,15 @@ const stopGrace = 10 * time.Second
 func (c *DirectCall) send(req harp.Request) error {
 	err := c.ctx.Err()
 	if err == nil {
-		c.exchange, err = c.agent.session.Exchange(c.ctx)
+		c.exchange, err = c.agent.session.Exchange()
 	}
 	if err != nil {
 		c.agent.calls.Done()
 		return c.notSent(c.agent.door, err)
 	}
 	c.watch()
-	if err = c.exchange.Listen(c.heard); err == nil {
-		err = c.sendOver(req)
-	}
+	c.exchange.Listen(c.heard)
+	err = c.sendOver(req)
 	if err == nil && !c.setSent() {
 		err = io.ErrClosedPipe
 	}
@@ -125,7 +124,7 @@ func (c *DirectCall) notSent(d door, err error) error {
 		return &causeError{is: context.Cause(c.ctx), cause: f.Err()}
 	case errors.Is(err, harp.ErrClosed):
 		return harp.ErrClosed
-	case errors.Is(err, transport.ErrTooManyLanes):
+	case errors.Is(err, transport.ErrTooManyExchanges):
 		return tooMany(err)
 	}
 	return d.failed("read", harp.ErrUnreachable, err)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
-	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 // TestDirect: a direct call gives its records and its value, in whatever order they
@@ -247,7 +247,7 @@ func TestDirectCancel(t *testing.T) {
 		}
 		synctest.Wait()
 		if f.over != 1 {
-			t.Error("the lane was not closed")
+			t.Error("the exchange was not closed")
 		}
 		var last error
 		for _, err := range deaf.Records() {
@@ -475,8 +475,7 @@ func TestGetBesideRecords(t *testing.T) {
 	}
 }
 
-// TestManyDirectCalls: calls on one connection do not disturb each other, and use its
-// lanes again.
+// TestManyDirectCalls: calls on one connection do not disturb each other.
 func TestManyDirectCalls(t *testing.T) {
 	directly(t, map[string]script{"count": counting(50)}, func(t *testing.T, _ *agentFront, a *Agent) {
 		var wg sync.WaitGroup
@@ -506,7 +505,7 @@ func TestDialAgentStages(t *testing.T) {
 		t.Error(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		n := transport.NewNetwork()
+		n := memnet.New()
 		l, err := n.Listen("web01", dispatcherID)
 		if err != nil {
 			t.Fatal(err)
@@ -555,13 +554,11 @@ func TestDirectGivenUpAsItIsLost(t *testing.T) {
 		defer cancel()
 		c := &DirectCall{agent: a, ctx: ctx, ended: make(chan struct{})}
 		var err error
-		if c.exchange, err = a.session.Exchange(ctx); err != nil || !a.enter() {
+		if c.exchange, err = a.session.Exchange(); err != nil || !a.enter() {
 			t.Fatal(err)
 		}
 		c.watch()
-		if err := c.exchange.Listen(c.heard); err != nil {
-			t.Fatal(err)
-		}
+		c.exchange.Listen(c.heard)
 		cancel()
 		synctest.Wait()
 		a.session.Close(nil)

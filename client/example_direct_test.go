@@ -9,6 +9,7 @@ import (
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/client"
 	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 // Greet is a procedure that yields a record for each letter.
@@ -34,7 +35,7 @@ func spell(_ context.Context, in GreetArgs, emit func(string) error) (int, error
 func ExampleDialAgent() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	network := transport.NewNetwork()
+	network := memnet.New()
 	l, err := network.Listen("web01:7442", transport.Identity{Fleet: "example", Role: transport.RoleAgent, Name: "web01"})
 	if err != nil {
 		fmt.Println(err)

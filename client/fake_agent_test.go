@@ -14,6 +14,7 @@ import (
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/devca"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 // script is what a fake agent does with a call.
@@ -22,7 +23,7 @@ type script func(r *run)
 // run is one call at a fake agent, which speaks frames.
 type run struct {
 	t    testing.TB
-	ctx  context.Context // ends with the lane
+	ctx  context.Context // ends with the exchange
 	x    *transport.Exchange
 	call wire.Call
 	req  harp.Request
@@ -110,34 +111,36 @@ func (f *agentFront) serve(ctx context.Context, conn *transport.Conn) {
 	f.mu.Lock()
 	f.conns = append(f.conns, conn)
 	f.mu.Unlock()
-	s, err := conn.Acceptor(transport.Options{Logger: silent, MaxFrame: wire.MaxBody})
+	s, err := conn.Acceptor(ctx, transport.Options{Logger: silent, MaxFrame: wire.MaxBody})
 	if err != nil {
 		f.t.Error(err)
 		return
 	}
+	var answering sync.WaitGroup
+	answering.Go(func() { _ = s.Serve(f.run) }) // it ends with the session
+	defer answering.Wait()
 	defer s.Close(nil)
-	c, err := s.Control(ctx)
-	if err != nil {
-		f.t.Error(err)
-		return
-	}
+	c := s.Control()
 	hello, err := c.Receive(ctx)
 	if err != nil || hello.Type != wire.TypeHello {
 		f.t.Error(hello.Type, err)
 		return
 	}
-	_ = c.Send(transport.Frame{Type: wire.TypeWelcome, Body: wire.Encode(wire.Welcome{Version: wire.Version, Software: "fake/1", Heartbeat: 10e9})})
-	c.Beat(10 * time.Second)
-	_ = s.Serve(ctx, f.run)
+	_ = c.Send(wire.TypeWelcome, false, wire.Encode(wire.Welcome{Version: wire.Version, Software: "fake/1", Heartbeat: 10e9}))
+	s.Beat(10 * time.Second)
+	select {
+	case <-ctx.Done():
+	case <-s.Done():
+	}
 }
 
-func (f *agentFront) run(ctx context.Context, x *transport.Exchange, first transport.Frame) {
+func (f *agentFront) run(x *transport.Exchange, first transport.Frame) {
 	defer func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.over++
 	}()
-	r := &run{t: f.t, ctx: ctx, x: x, bytes: map[int64]int{}}
+	r := &run{t: f.t, ctx: x.Context(), x: x, bytes: map[int64]int{}}
 	if err := wire.Decode(first.Body, &r.call); err != nil || first.Type != wire.TypeCall || first.End {
 		f.t.Error(first.Type, err)
 		return
@@ -181,7 +184,7 @@ func (f *agentFront) open(l net.Listener, cfg transport.ServeConfig) {
 }
 
 func memoryAgent(t testing.TB, scripts map[string]script) *agentFront {
-	n := transport.NewNetwork()
+	n := memnet.New()
 	l, err := n.Listen("web01", agentID)
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 // hosted are n events, of hosts h0 and h1 in turn.
@@ -395,7 +396,7 @@ func TestBackupFails(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inMemory(t, func(t *testing.T, f *front) {
-				f.desk.feed.copied = make([]byte, 20*wire.MaxChunk)
+				f.desk.feed.copied = make([]byte, 100*wire.MaxChunk) // more than is read ahead
 				caller := f.dial()
 				defer caller.Close()
 				ctx, cancel := context.WithCancel(t.Context())
@@ -438,7 +439,7 @@ func (h halfway) Backup(_ context.Context, w io.Writer) error {
 // claims more bytes than came is none.
 func TestBackupCutShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := transport.NewNetwork()
+		n := memnet.New()
 		l, err := n.Listen("dispatcher:7440", dispatcherID)
 		if err != nil {
 			t.Fatal(err)

@@ -52,10 +52,11 @@ func (l *link) keepLoop(s *session) {
 		select {
 		case <-s.Done():
 		case <-l.ctx.Done():
-			s.Close(harp.ErrClosed)
+			s.close(harp.ErrClosed)
 			l.set(nil, harp.ErrClosed)
 			return
 		}
+		s.reading.Wait()
 		log.Info("connection lost", "err", s.Err())
 		l.set(nil, l.door.failed("read", l.door.away, s.Err()))
 		last := min(max(time.Duration(s.welcome.Reconnect), lastPause), longestPause)

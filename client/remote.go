@@ -14,7 +14,7 @@ import (
 )
 
 // remote is a dispatcher elsewhere: a Service whose requests travel over a session.
-// All of them can be asked again, and are when a session or a lane was lost before
+// All of them can be asked again, and are when a session or an exchange was lost before
 // the answer came. Those that would do something else the second time carry an id, so that
 // they are done once.
 type remote struct{ link *link }
@@ -50,7 +50,7 @@ func (r *remote) ask(ctx context.Context, q question) outcome {
 		return outcome{err: &harp.FieldError{Field: "request", Message: fmt.Sprintf("is %d bytes, at most %d", len(q.body), most)}}
 	}
 	var out outcome
-	losses := laneLosses{patience: r.patience(q)}
+	losses := resets{patience: r.patience(q)}
 	for {
 		var s *session
 		if s, out.err = r.link.get(ctx, r.patience(q)); out.err != nil {
@@ -111,7 +111,7 @@ func (s *session) ask(ctx context.Context, q question, out *outcome) {
 		}
 		defer func() { <-s.submitting }()
 	}
-	x, err := s.Exchange(ctx)
+	x, err := s.Exchange()
 	if err != nil {
 		out.err = tooMany(err)
 		return
@@ -132,7 +132,7 @@ func (s *session) ask(ctx context.Context, q question, out *outcome) {
 }
 
 func tooMany(err error) error {
-	if !errors.Is(err, transport.ErrTooManyLanes) {
+	if !errors.Is(err, transport.ErrTooManyExchanges) {
 		return err
 	}
 	f := harp.NewFailure("refused", "too many requests wait for an answer on this connection")
@@ -164,7 +164,7 @@ func unreadable(err error) error {
 	return fmt.Errorf("the dispatcher's answer cannot be read: %v", err) //nolint:errorlint // on purpose, see above
 }
 
-// isLost reports whether err means that the lane or the session was lost.
+// isLost reports whether err means that the exchange or the session was lost.
 func isLost(err error) bool {
 	for _, lost := range []error{transport.ErrSessionClosed, io.ErrUnexpectedEOF, io.ErrClosedPipe} {
 		if errors.Is(err, lost) {
@@ -174,10 +174,10 @@ func isLost(err error) bool {
 	return false
 }
 
-// laneLosses bounds what is done about a dispatcher that closes lanes in a session
+// resets bounds what is done about a dispatcher that resets exchanges in a session
 // that stays open: asking again pauses ever longer and ends like waiting for a
 // session does.
-type laneLosses struct {
+type resets struct {
 	patience time.Duration
 	session  *session
 	since    time.Time
@@ -185,12 +185,12 @@ type laneLosses struct {
 }
 
 // bear returns nil when it is time to ask again after a loss.
-func (r *remote) bear(ctx context.Context, l *laneLosses, s *session, lost error) error {
+func (r *remote) bear(ctx context.Context, l *resets, s *session, lost error) error {
 	if s.Err() != nil {
 		return nil // the next session is waited for
 	}
 	if l.session != s {
-		*l = laneLosses{patience: l.patience, session: s, since: time.Now(), pause: firstPause / 8}
+		*l = resets{patience: l.patience, session: s, since: time.Now(), pause: firstPause / 8}
 	}
 	if time.Since(l.since) >= l.patience {
 		return r.link.door.failed("read", harp.ErrUnavailable, lost)

@@ -14,11 +14,12 @@ import (
 	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
-// TestClosedLanes: a dispatcher that closes lanes without an answer, in a session that
+// TestClosedExchanges: a dispatcher that closes exchanges without an answer, in a session that
 // stays open, is asked again with pauses, and not for longer than RetryFor.
-func TestClosedLanes(t *testing.T) {
+func TestClosedExchanges(t *testing.T) {
 	inMemory(t, func(t *testing.T, f *front) {
 		caller := f.dial()
 		defer caller.Close()
@@ -60,18 +61,18 @@ func TestClosedLanes(t *testing.T) {
 	})
 }
 
-// TestTooMany: a Caller whose connection has no lane left says so, and only then.
+// TestTooMany: a Caller whose connection has no exchange left says so, and only then.
 func TestTooMany(t *testing.T) {
 	inMemory(t, func(t *testing.T, f *front) {
-		const lanes = 4096
+		const exchanges = 4096
 		caller := f.dial()
 		id := f.desk.add()
-		ended := make(chan error, lanes)
-		for range lanes {
+		ended := make(chan error, exchanges)
+		for range exchanges {
 			go func() { _, err := caller.Job(id).Wait(t.Context()); ended <- err }()
 		}
 		time.Sleep(time.Minute)
-		if n := f.desk.waits(); n != lanes {
+		if n := f.desk.waits(); n != exchanges {
 			t.Fatalf("%d wait", n)
 		}
 		_, err := caller.Host("web01").Call(t.Context(), "p", nil)
@@ -79,7 +80,7 @@ func TestTooMany(t *testing.T) {
 			t.Error(err, harp.RanOf(err), harp.FaultOf(err))
 		}
 		f.desk.end(id, succeeded)
-		for range lanes {
+		for range exchanges {
 			if err := <-ended; err != nil {
 				t.Fatal(err)
 			}
@@ -172,7 +173,7 @@ func TestUnreadable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := transport.NewNetwork()
+				n := memnet.New()
 				stop := answeringAll(t, n, answer)
 				defer stop()
 				caller, err := Dial(t.Context(), "dispatcher", Config{Logger: silent, Dial: n.Dialer(callerID)})
@@ -217,7 +218,7 @@ func TestUnreadableRecord(t *testing.T) {
 	bad := wire.Encode(wire.PulledRecord{Seq: 1, Record: wire.Record{Value: []byte{0xc1}}})
 	answer := transport.Frame{Type: wire.TypeReply, Body: wire.Encode(wire.Pulled{Records: wire.Rows{good, bad, good}, Next: 3, End: 3, Ended: true})}
 	synctest.Test(t, func(t *testing.T) {
-		n := transport.NewNetwork()
+		n := memnet.New()
 		stop := answeringAll(t, n, answer)
 		defer stop()
 		caller, err := Dial(t.Context(), "dispatcher", Config{Logger: silent, Dial: n.Dialer(callerID)})
@@ -273,7 +274,7 @@ func TestPagesThatDoNotGoOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := transport.NewNetwork()
+				n := memnet.New()
 				stop := answeringAll(t, n, transport.Frame{Type: wire.TypeReply, Body: wire.Encode(c.answer)})
 				defer stop()
 				d := door{
@@ -295,7 +296,7 @@ func TestPagesThatDoNotGoOn(t *testing.T) {
 }
 
 // answeringAll is a dispatcher that gives every request the same answer.
-func answeringAll(t *testing.T, n *transport.Network, answer transport.Frame) (stop func()) {
+func answeringAll(t *testing.T, n *memnet.Network, answer transport.Frame) (stop func()) {
 	l, err := n.Listen("dispatcher", dispatcherID)
 	if err != nil {
 		t.Fatal(err)
@@ -306,19 +307,15 @@ func answeringAll(t *testing.T, n *transport.Network, answer transport.Frame) (s
 	go func() {
 		defer close(done)
 		_ = transport.Serve(ctx, l, cfg, func(ctx context.Context, conn *transport.Conn) {
-			s, err := conn.Acceptor(transport.Options{Logger: silent, MaxFrame: wire.MaxBody})
+			s, err := conn.Acceptor(ctx, transport.Options{Logger: silent, MaxFrame: wire.MaxBody})
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			defer s.Close(nil)
-			c, err := s.Control(ctx)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			_ = c.Send(transport.Frame{Type: wire.TypeWelcome, Body: wire.Encode(wire.Welcome{Version: wire.Version, Heartbeat: 1})})
-			_ = s.Serve(ctx, func(_ context.Context, x *transport.Exchange, _ transport.Frame) {
+			defer context.AfterFunc(ctx, func() { s.Close(nil) })()
+			c := s.Control()
+			_ = c.Send(wire.TypeWelcome, false, wire.Encode(wire.Welcome{Version: wire.Version, Heartbeat: 1}))
+			_ = s.Serve(func(x *transport.Exchange, _ transport.Frame) {
 				_ = x.Send(answer.Type, true, answer.Body)
 			})
 		})

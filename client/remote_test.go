@@ -15,6 +15,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 // TestReconnect: when its connection is lost a Caller connects again by itself, the
@@ -425,7 +426,7 @@ func TestCloseWhileAway(t *testing.T) {
 // missing heartbeat, and asked again elsewhere.
 func TestSilentDispatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := transport.NewNetwork()
+		n := memnet.New()
 		l, err := n.Listen("dispatcher:7440", dispatcherID)
 		if err != nil {
 			t.Fatal(err)
@@ -443,18 +444,15 @@ func TestSilentDispatcher(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				s, err := conn.Acceptor(transport.Options{Logger: silent, MaxFrame: wire.MaxBody})
+				s, err := conn.Acceptor(t.Context(), transport.Options{Logger: silent, MaxFrame: wire.MaxBody})
 				if err != nil {
 					t.Error(err)
 					return
 				}
+				go s.Serve(nil) //nolint:errcheck // it ends with the session
 				silentConns = append(silentConns, s)
-				c, err := s.Control(t.Context())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				_ = c.Send(transport.Frame{Type: wire.TypeWelcome, Body: wire.Encode(wire.Welcome{Version: wire.Version, Heartbeat: int64(time.Minute)})})
+				c := s.Control()
+				_ = c.Send(wire.TypeWelcome, false, wire.Encode(wire.Welcome{Version: wire.Version, Heartbeat: int64(time.Minute)}))
 			}
 		}()
 		caller, err := Dial(t.Context(), "dispatcher:7440", Config{Logger: silent, Dial: n.Dialer(callerID)})

@@ -78,7 +78,7 @@ func (r *remote) Backup(ctx context.Context, w io.Writer) error {
 
 // copyTo asks for a backup and writes its chunks to w.
 func (s *session) copyTo(ctx context.Context, w io.Writer) error {
-	x, err := s.Exchange(ctx)
+	x, err := s.Exchange()
 	if err != nil {
 		return tooMany(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,7 +64,7 @@ func TestUnwelcome(t *testing.T) {
 			inMemory(t, func(t *testing.T, f *front) {
 				f.desk.failing("Ping", c.ping)
 				r := rawSession(t, f, transport.ProtocolCall, transport.RoleDispatcher)
-				if err := r.control.Send(c.frame); err != nil {
+				if err := r.control.Send(c.frame.Type, false, c.frame.Body); err != nil {
 					t.Fatal(err)
 				}
 				got, err := r.control.Receive(t.Context())
@@ -167,7 +168,7 @@ func testBadRequests(t *testing.T, f *front) {
 			t.Errorf("%s: got %+v", c.name, failure)
 		}
 	}
-	for typ := range transport.Type(127) {
+	for typ := range transport.Type(126) {
 		if typ < wire.TypePing || typ > wire.TypeBackup {
 			if failure := failureIn(t, r.ask(typ, nil)); failure.Code != "refused" {
 				t.Errorf("type %d: got %+v", typ, failure)
@@ -226,7 +227,7 @@ func TestLimit(t *testing.T) {
 func TestServeEnds(t *testing.T) {
 	wait := func(t *testing.T, f *front) *raw {
 		r := rawCaller(t, f)
-		x, err := r.session.Exchange(t.Context())
+		x, err := r.session.Exchange()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -281,6 +282,47 @@ func TestServeEnds(t *testing.T) {
 	})
 }
 
+// TestAskedBeforeHello: a caller that does not say who it is gets no answer and is left, and
+// nothing that it asked for is done.
+func TestAskedBeforeHello(t *testing.T) {
+	inMemory(t, func(t *testing.T, f *front) {
+		nc, err := f.config.Dial(t.Context(), "dispatcher:7440")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := transport.Client(t.Context(), nc, nil, transport.ProtocolCall, transport.RoleDispatcher)
+		if err != nil {
+			t.Fatal(err)
+		}
+		session, err := conn.Opener(t.Context(), transport.Options{Logger: silent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		var served sync.WaitGroup
+		served.Go(func() { _ = session.Serve(nil) })
+		x, err := session.Exchange()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Release()
+		id := f.desk.add()
+		if err := x.Send(wire.TypeCancelJob, true, wire.Encode(wire.CancelJob{ID: id})); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := x.Receive(t.Context()); !errors.Is(err, transport.ErrSessionClosed) {
+			t.Errorf("got %d, %v", got.Type, err)
+		}
+		served.Wait()
+		if took := time.Since(start); took != 10*time.Second {
+			t.Errorf("it was left after %v", took)
+		}
+		if f.desk.count("CancelJob") != 0 {
+			t.Error("it was answered")
+		}
+	})
+}
+
 // TestClosingService: a Service that is closing answers nobody: its caller asks again
 // and the job's end is not invented.
 func TestClosingService(t *testing.T) {
@@ -288,7 +330,7 @@ func TestClosingService(t *testing.T) {
 		f.desk.failing("JobResult", harp.ErrClosed)
 		r := rawCaller(t, f)
 		defer r.session.Close(nil)
-		x, err := r.session.Exchange(t.Context())
+		x, err := r.session.Exchange()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/devca"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 var (
@@ -100,7 +101,7 @@ func (f *front) dial() *harp.Caller {
 
 // memoryFront is a front on a network in memory.
 func memoryFront(t testing.TB, d *desk) *front {
-	n := transport.NewNetwork()
+	n := memnet.New()
 	f := &front{t: t, desk: d, config: Config{Logger: silent, Dial: n.Dialer(callerID)}}
 	f.listen = func() net.Listener {
 		l, err := n.Listen("dispatcher:7440", dispatcherID)
@@ -184,7 +185,7 @@ func inMemory(t *testing.T, body func(t *testing.T, f *front)) {
 type raw struct {
 	t       testing.TB
 	session *transport.Session
-	control *transport.Control
+	control *transport.Exchange
 	welcome wire.Welcome
 }
 
@@ -213,20 +214,17 @@ func rawSession(t testing.TB, f *front, protocol string, role transport.Role) *r
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := conn.Opener(transport.Options{Logger: silent, MaxFrame: wire.MaxBody})
+	s, err := conn.Opener(t.Context(), transport.Options{Logger: silent, MaxFrame: wire.MaxBody})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := s.Control(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &raw{t: t, session: s, control: c}
+	go s.Serve(nil) //nolint:errcheck // it ends with the session
+	return &raw{t: t, session: s, control: s.Control()}
 }
 
 func (r *raw) say(typ transport.Type, message any) {
 	r.t.Helper()
-	if err := r.control.Send(transport.Frame{Type: typ, Body: wire.Encode(message)}); err != nil {
+	if err := r.control.Send(typ, false, wire.Encode(message)); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -234,7 +232,7 @@ func (r *raw) say(typ transport.Type, message any) {
 // ask sends a request and returns its answer.
 func (r *raw) ask(typ transport.Type, body []byte) transport.Frame {
 	r.t.Helper()
-	x, err := r.session.Exchange(r.t.Context())
+	x, err := r.session.Exchange()
 	if err != nil {
 		r.t.Fatal(err)
 	}

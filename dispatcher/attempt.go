@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -14,7 +15,7 @@ import (
 	"github.com/harpcaller/harp/transport"
 )
 
-// attempt is one try at running a job, on a lane of the host's session: one that is
+// attempt is one try at running a job, on an exchange of the host's session: one that is
 // begun with CALL, or one of an earlier session that is asked for with RESUME.
 type attempt struct {
 	s       *session
@@ -155,11 +156,19 @@ func (a *attempt) run(sub harp.Submission) error {
 	if row.Cancel != nil {
 		a.cancel(row.Cancel.By, row.Cancel.Now)
 	}
-	if a.x, err = a.s.tr.Exchange(ctx); err != nil {
+	if !a.resumed && sub.Request == nil {
+		sub, err = a.s.d.store.Request(ctx, a.job.ID)
+		switch {
+		case errors.Is(err, store.ErrDamaged):
+			return a.reject(ctx, err)
+		case err != nil:
+			return err
+		}
+	}
+	if a.x, err = a.s.tr.Exchange(); err != nil {
 		return err
 	}
 	defer a.x.Release()
-	a.x.ReadSelf()
 	if a.resumed {
 		err = a.resume(&row)
 	} else {
@@ -186,14 +195,18 @@ func holds(row, claimed *store.Job) bool {
 	return store.HoldsSlot(row.State) && row.Attempt == claimed.Attempt && row.Fence == claimed.Fence
 }
 
+// reject ends a job whose request cannot be read: it was not started, and cannot be.
+func (a *attempt) reject(ctx context.Context, err error) error {
+	a.s.d.log.Error("job is rejected, as its request cannot be read", "job", a.job.ID, "err", err)
+	e := a.s.d.event(&a.job, store.Refused)
+	e.Failure = harp.NewFailure("rejected", "its request is damaged in the dispatcher's store")
+	e.Failure.Type = "damaged"
+	return a.notStarted(ctx, e)
+}
+
 // call sends CALL.
-func (a *attempt) call(sub harp.Submission) (err error) {
+func (a *attempt) call(sub harp.Submission) error {
 	j := &a.job
-	if sub.Request == nil {
-		if sub, err = a.s.d.store.Request(a.s.d.ctx, j.ID); err != nil {
-			return err
-		}
-	}
 	c := wire.Call{
 		Submission: sub, Principal: j.Principal,
 		Attempt: int64(j.Attempt), Fence: int64(j.Fence), Epoch: int64(a.s.epoch),

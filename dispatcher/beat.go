@@ -53,7 +53,7 @@ func (s *session) tellBeat() (transport.Frame, bool) {
 		return transport.Frame{}, false
 	}
 	s.asked = want
-	s.control.Change(min(s.beat, want), max(s.beat, want))
+	s.tr.ChangeBeat(min(s.beat, want), max(s.beat, want))
 	return transport.Frame{Type: wire.TypeBeat, Body: wire.Encode(wire.Beat{Heartbeat: int64(want)})}, true
 }
 
@@ -69,16 +69,16 @@ func (s *session) hearBeat(f transport.Frame) error {
 		return fmt.Errorf("BEAT answers nothing: %w", transport.ErrProtocol)
 	}
 	s.beat, s.asked = s.asked, 0
-	s.control.Change(s.beat, s.beat)
+	s.tr.ChangeBeat(s.beat, s.beat)
 	return nil
 }
 
 // startBeat starts the heartbeat.
 func (s *session) startBeat() {
 	if slices.Contains(s.hello.Features, wire.FeatureBeat) {
-		s.control.OnBeat(s.tellBeat)
+		s.tr.OnBeat(s.tellBeat)
 	}
-	s.control.Beat(s.beat)
+	s.tr.Beat(s.beat)
 }
 
 // patience is how long the agent may be silent.

@@ -33,7 +33,7 @@ type beatingAgent struct {
 func (s *system) newBeatingAgent(features ...string) beatingAgent {
 	hello := wire.Hello{Version: wire.Version, Instance: "i", Journal: "j", Features: features}
 	a := beatingAgent{must[*rawAgent](s.t)(s.greetRaw(s.t.Context(), hello)), make(chan time.Duration, 100)}
-	a.control.Beat(time.Duration(a.welcome.Heartbeat))
+	a.tr.Beat(time.Duration(a.welcome.Heartbeat))
 	s.online.wait("web01")
 	go func() {
 		for {
@@ -54,7 +54,7 @@ func (s *system) newBeatingAgent(features ...string) beatingAgent {
 // hold holds to an interval that it was told.
 func (a beatingAgent) hold(t *testing.T, every time.Duration) {
 	t.Helper()
-	a.control.Beat(every)
+	a.tr.Beat(every)
 	a.say(t, wire.TypeBeat, wire.Beat{Heartbeat: int64(every)})
 	synctest.Wait()
 }
@@ -84,7 +84,7 @@ func (a beatingAgent) expectPace(t *testing.T, every time.Duration) {
 // expectSilenceAfter checks when the dispatcher gives up who says nothing any more.
 func (a beatingAgent) expectSilenceAfter(t *testing.T, want time.Duration) {
 	t.Helper()
-	a.control.Beat(0)
+	a.tr.Beat(0)
 	begun := time.Now()
 	<-a.tr.Done()
 	if waited := time.Since(begun); waited > want || waited < want*2/3-want/20 {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,22 +42,26 @@ func ServeCaller(ctx context.Context, conn *transport.Conn, s harp.Service, cfg 
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	defer s.Close()
 	defer conn.Close()
-	session, err := conn.Acceptor(transport.Options{Logger: cfg.Logger, MaxFrame: wire.MaxBody})
+	opening, cancel := context.WithTimeout(ctx, greetTime)
+	defer cancel()
+	session, err := conn.Acceptor(opening, transport.Options{Logger: cfg.Logger, MaxFrame: wire.MaxBody})
+	cancel()
 	if err != nil {
 		return fmt.Errorf("serve caller: %w", err)
 	}
-	if err := welcome(ctx, session, s, cfg); err != nil {
-		return fmt.Errorf("serve caller: %w", err)
-	}
-	guest := &guest{Service: s}
-	err = session.Serve(ctx, func(ctx context.Context, x *transport.Exchange, first transport.Frame) {
-		if first.Type == wire.TypePull {
-			guest.pulls.Add(1)
-			defer guest.pulls.Add(-1)
+	defer context.AfterFunc(ctx, func() { session.Close(context.Cause(ctx)) })()
+	guest := &guest{Service: s, welcomed: make(chan struct{})}
+	var greeting sync.WaitGroup
+	greeting.Go(func() {
+		if err := welcome(ctx, session, s, cfg); err != nil {
+			session.Close(err)
+			return
 		}
-		answer(ctx, guest, x, first)
+		close(guest.welcomed)
 	})
-	return fmt.Errorf("serve caller: %w", cmp.Or(context.Cause(ctx), session.Err(), err))
+	err = session.Serve(guest.answer)
+	greeting.Wait()
+	return fmt.Errorf("serve caller: %w", err)
 }
 
 // guest is the Service as one session's caller gets it. What is being answered to
@@ -64,7 +69,22 @@ func ServeCaller(ctx context.Context, conn *transport.Conn, s harp.Service, cfg 
 // less each gets.
 type guest struct {
 	harp.Service
-	pulls atomic.Int64 // that are being answered, from the question until the answer is sent
+	welcomed chan struct{} // closed when the caller is
+	pulls    atomic.Int64  // that are being answered, from the question until the answer is sent
+}
+
+// answer answers a request, once the caller is welcome.
+func (g *guest) answer(x *transport.Exchange, first transport.Frame) {
+	select {
+	case <-g.welcomed:
+	case <-x.Session().Done():
+		return
+	}
+	if first.Type == wire.TypePull {
+		g.pulls.Add(1)
+		defer g.pulls.Add(-1)
+	}
+	answer(x.Context(), g, x, first)
 }
 
 // unreadBytes is about how much may be on its way to the followers of a session.
@@ -82,10 +102,7 @@ func (g *guest) Records(ctx context.Context, id string, q harp.RecordQuery) (har
 func welcome(ctx context.Context, session *transport.Session, s harp.Service, cfg CallerConfig) error {
 	ctx, cancel := context.WithTimeout(ctx, greetTime)
 	defer cancel()
-	control, err := session.Control(ctx)
-	if err != nil {
-		return err
-	}
+	control := session.Control()
 	f, err := control.Receive(ctx)
 	if err != nil {
 		return err
@@ -93,13 +110,13 @@ func welcome(ctx context.Context, session *transport.Session, s harp.Service, cf
 	info, err := hear(ctx, f, s)
 	if err != nil {
 		w := wire.Unwelcome{Failure: wire.NewFailed(err).Failure}
-		return errors.Join(err, control.Send(transport.Frame{Type: wire.TypeUnwelcome, Body: wire.Encode(w)}))
+		return errors.Join(err, control.Send(wire.TypeUnwelcome, false, wire.Encode(w)))
 	}
-	err = control.Send(transport.Frame{Type: wire.TypeWelcome, Body: wire.Encode(wire.Welcome{
+	err = control.Send(wire.TypeWelcome, false, wire.Encode(wire.Welcome{
 		Version: wire.Version, Features: info.Features, Software: info.Software, Store: info.Store,
 		Heartbeat: int64(cfg.Heartbeat), Time: time.Now().UnixNano(),
-	})})
-	control.Beat(cfg.Heartbeat)
+	}))
+	session.Beat(cfg.Heartbeat)
 	return err
 }
 

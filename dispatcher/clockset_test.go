@@ -11,6 +11,8 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/memory"
 )
 
 // brokenClock is a clock that is set at times, while the world's goes on.
@@ -38,9 +40,14 @@ func (c *brokenClock) setAfter(reads int64, ahead time.Duration) {
 // withBrokenClock runs a test body in virtual time, with an agent.
 func withBrokenClock(t *testing.T, body func(t *testing.T, sys *system, clock *brokenClock)) {
 	t.Helper()
+	withBrokenClockOn(t, memory.NewDisk(), body)
+}
+
+func withBrokenClockOn(t *testing.T, disk *memory.Disk, body func(t *testing.T, sys *system, clock *brokenClock)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		clock := new(brokenClock)
-		body(t, newSystem(t, embedded, nil, dispatcher.Config{Now: clock.now}), clock)
+		body(t, newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{Now: clock.now}), clock)
 	})
 }
 
@@ -102,6 +109,36 @@ func TestAPauseEndsThoughTheClockIsSetBack(t *testing.T) {
 			t.Error("it waits on")
 		}
 	})
+}
+
+// A pause is as long as it is, though the clock was set while the disk had no room for it.
+func TestAPauseThatHadNoRoomEndsThoughTheClockIsSetBack(t *testing.T) {
+	for what, frame := range map[string]func(m told, t *testing.T){
+		"failed": func(m told, t *testing.T) {
+			m.say(t, wire.TypeEnd, true, wire.End{Failure: harp.NewFailure("remote", "no").Err()})
+		},
+		"busy": func(m told, t *testing.T) { m.say(t, wire.TypeNotNow, true, wire.NotNow{Reason: "busy"}) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			disk := memory.NewDisk()
+			withBrokenClockOn(t, disk, func(t *testing.T, sys *system, clock *brokenClock) {
+				agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+				asked := agent.exchanges(t)
+				synctest.Wait()
+				policy := harp.RetryPolicy{On: []harp.State{harp.StateFailed}, Attempts: 2, Backoff: time.Second}
+				job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil, harp.Retry(policy)))
+				m := expectCall(t, asked)
+				disk.SetSpace(store.SpaceCritical)
+				frame(m, t)
+				time.Sleep(10*time.Second + time.Second/2) // between two tries
+				clock.set(-24 * time.Hour)
+				_ = sys.d.Health(t.Context()) // which notices
+				disk.SetSpace(store.SpacePlenty)
+				time.Sleep(3 * time.Second)
+				expectState(t, job, harp.StateSent)
+			})
+		})
+	}
 }
 
 // How long a host's absence may hold a call is not measured by a clock that is set.

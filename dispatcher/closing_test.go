@@ -15,6 +15,7 @@ import (
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/memory"
 	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 // sullenStore is a store whose upkeep waits until it may go on, and that tells of being closed.
@@ -60,7 +61,7 @@ func TestShutdownWaitsForWhatIsUnderWay(t *testing.T) {
 		if d.begin() || d.spawn(func() { t.Error("it runs") }) {
 			t.Error("work begins afterwards")
 		}
-		n := transport.NewNetwork()
+		n := memnet.New()
 		l, err := n.Listen("d:1", transport.Identity{Fleet: "test", Role: transport.RoleDispatcher, Name: "d"})
 		if err != nil {
 			t.Fatal(err)

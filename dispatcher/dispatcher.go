@@ -17,7 +17,7 @@
 // as the store waits for its disk most of the time, and Go counts that as running.
 //
 // The files follow a call: service.go takes it from a Caller (callers.go, if that is elsewhere),
-// admit.go decides whether it is good and stores it, attempt.go runs it on a lane of the host's
+// admit.go decides whether it is good and stores it, attempt.go runs it on an exchange of the host's
 // session (session.go), hear.go takes what comes of it, tail.go wakes the requests that wait for its records and its end,
 // feed.go those that wait for events, clock.go does what only time makes due. When a host returns, reconcile.go finds
 // out what became of what it had; silence.go says that nobody knows when it does

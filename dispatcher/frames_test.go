@@ -31,7 +31,7 @@ func frame[M any](t *testing.T, m told) (typ int, message M) {
 func expectUnsaid(t *testing.T, m told) {
 	t.Helper()
 	synctest.Wait()
-	if f, ok := m.x.TryReceive(); ok {
+	if f, ok, _ := m.x.TryReceive(); ok {
 		t.Errorf("it is told frame %d", f.Type)
 	}
 }
@@ -76,7 +76,7 @@ func TestCallSaysWhatWasGranted(t *testing.T) {
 func TestPausesForABusyAgent(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {
 		agent, asked, _, m := sys.called(t)
-		agent.control.Beat(10 * time.Second)
+		agent.tr.Beat(10 * time.Second)
 		for n, want := range []int{1, 2, 4, 8, 16, 30, 30, 30} {
 			at := time.Now()
 			m.notNow(t)

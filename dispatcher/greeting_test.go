@@ -24,10 +24,7 @@ func (s *system) unmet(t *testing.T) *rawAgent {
 	addr, tc, dial := s.net.dial("dispatcher", "web01", transport.RoleAgent)
 	nc := must[net.Conn](t)(dial(t.Context(), addr))
 	conn := must[*transport.Conn](t)(transport.Client(t.Context(), nc, tc, transport.ProtocolAgent, transport.RoleDispatcher))
-	a := &rawAgent{tr: must[*transport.Session](t)(conn.Acceptor(transport.Options{MaxFrame: wire.MaxBody}))}
-	t.Cleanup(func() { a.tr.Close(nil) })
-	a.control = must[*transport.Control](t)(a.tr.Control(t.Context()))
-	return a
+	return converse(t, conn)
 }
 
 // greeting is what an agent says until it is greeted.
@@ -83,7 +80,7 @@ func TestWhatCannotBeSaidInAGreetingEndsTheSession(t *testing.T) {
 				}
 				go func() {
 					for _, f := range frames {
-						if a.control.Send(f) != nil {
+						if a.control.Send(f.Type, false, f.Body) != nil {
 							return
 						}
 					}
@@ -148,7 +145,7 @@ func TestAGreetingThatIsNotFinishedIsGivenUp(t *testing.T) {
 			begun := time.Now()
 			a := sys.unmet(t)
 			for _, f := range greeting()[:n] {
-				if err := a.control.Send(f); err != nil {
+				if err := a.control.Send(f.Type, false, f.Body); err != nil {
 					t.Error(err)
 				}
 			}
@@ -227,7 +224,7 @@ func TestAnAgentForgetsPages(t *testing.T) {
 				all = slices.Replace(all, 3, 4, pages...)
 			}
 			for _, f := range all[:len(all)-1] {
-				if err := a.control.Send(f); err != nil {
+				if err := a.control.Send(f.Type, false, f.Body); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -266,7 +263,7 @@ func TestAHostIsShownAsOnlineAndAway(t *testing.T) {
 		disk, network := memory.NewDisk(), newNetwork(t, embedded)
 		sys := newSystemOn(t, embedded, network, memory.OpenDisk(disk, nil), dispatcher.Config{})
 		a := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
-		a.control.Beat(10 * time.Second)
+		a.tr.Beat(10 * time.Second)
 		synctest.Wait()
 		time.Sleep(time.Hour)
 		h := must[harp.HostStatus](t)(sys.caller.Hosts().Get(t.Context(), "web01"))
@@ -306,7 +303,7 @@ func TestAHostIsNotSilentWhileItIsGreeted(t *testing.T) {
 			if n == 3 {
 				time.Sleep(5 * time.Second)
 			}
-			if err := a.control.Send(f); err != nil {
+			if err := a.control.Send(f.Type, false, f.Body); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -54,16 +54,17 @@ func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err e
 		var m wire.Accepted
 		err := wire.DecodeBody(f.Body, &m)
 		if m.Started != nil {
-			a.started()
+			a.started(m.Started.Ran)
 		}
 		return false, err
 	case wire.TypeStarted:
-		a.started()
-		return false, nil
+		var m wire.Started
+		err := wire.DecodeBody(f.Body, &m)
+		a.started(m.Ran)
+		return false, err
 	case wire.TypeRecords:
 		return false, a.records(ctx, f.Body)
 	case wire.TypeStopping:
-		a.x.ReadAhead() // its end may be long, and come while this waits for space
 		var m wire.Stopping
 		if err := wire.DecodeBody(f.Body, &m); err != nil {
 			return false, err
@@ -84,7 +85,7 @@ func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err e
 		err := a.end(ctx, f.Body)
 		if err != nil && a.begun { // which it was left to the end to tell
 			a.ended.Store(false)
-			a.started()
+			a.started(0)
 		}
 		return true, err
 	case wire.TypeRefused:
@@ -105,7 +106,10 @@ func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err e
 
 // apply moves the job; what has ended meanwhile is not an error of the attempt.
 func (a *attempt) apply(ctx context.Context, e store.Event) error {
+	clock := a.s.d.clock
+	ahead, at, wake := clock.ahead.Load(), e.At, e.Wake
 	return a.s.stored(ctx, func() error {
+		e.At, e.Wake = clock.moved(ahead, at), clock.moved(ahead, wake) // it may be set while there is no space
 		changes, err := a.s.d.apply(ctx, store.Transition{ID: a.job.ID, Event: e})
 		if err != nil {
 			return err
@@ -154,13 +158,12 @@ func (a *attempt) receive(ctx context.Context) (transport.Frame, error) {
 // records stores what came, with the records that came behind it meanwhile, and
 // acknowledges it: an ack means committed.
 func (a *attempt) records(ctx context.Context, body []byte) error {
-	a.x.ReadAhead()
 	m, err := decodeRecords(body)
 	if err != nil {
 		return err
 	}
 	for size := len(body) + recordSize*len(m.Records); size < gathered; {
-		f, ok := a.x.TryReceive()
+		f, ok, _ := a.x.TryReceive()
 		if !ok {
 			break
 		}

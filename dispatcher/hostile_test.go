@@ -23,10 +23,11 @@ func newRawCaller(t *testing.T, addr string, tc *tls.Config, dial dialFunc) rawC
 	t.Helper()
 	nc := must[net.Conn](t)(dial(t.Context(), addr))
 	conn := must[*transport.Conn](t)(transport.Client(t.Context(), nc, tc, transport.ProtocolCall, transport.RoleDispatcher))
-	tr := must[*transport.Session](t)(conn.Opener(transport.Options{MaxFrame: wire.MaxBody}))
+	tr := must[*transport.Session](t)(conn.Opener(t.Context(), transport.Options{MaxFrame: wire.MaxBody}))
+	go tr.Serve(nil) //nolint:errcheck // it ends with the test
 	t.Cleanup(func() { tr.Close(nil) })
-	control := must[*transport.Control](t)(tr.Control(t.Context()))
-	if err := control.Send(transport.Frame{Type: wire.TypeHello, Body: wire.Encode(wire.Hello{Version: wire.Version})}); err != nil {
+	control := tr.Control()
+	if err := control.Send(wire.TypeHello, false, wire.Encode(wire.Hello{Version: wire.Version})); err != nil {
 		t.Fatal(err)
 	}
 	if f := must[transport.Frame](t)(control.Receive(t.Context())); f.Type != wire.TypeWelcome {
@@ -37,7 +38,7 @@ func newRawCaller(t *testing.T, addr string, tc *tls.Config, dial dialFunc) rawC
 
 // ask sends one request and returns the answer, without the chunks before it.
 func (c rawCaller) ask(ctx context.Context, typ transport.Type, body []byte) (transport.Frame, error) {
-	x, err := c.tr.Exchange(ctx)
+	x, err := c.tr.Exchange()
 	if err != nil {
 		return transport.Frame{}, err
 	}
@@ -116,8 +117,8 @@ func hostileBytes() [][]byte {
 	return [][]byte{
 		[]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
 		{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
-		{0, 0, 0, 1, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff}, // a stream opened with a window of 4 GiB
-		{22, 3, 1, 0xff, 0xff, 1, 0, 0xff, 0xff},         // a TLS record that is too long
+		{0, 0, 0, 1, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff},  // a stream opened with a window of 4 GiB
+		{22, 3, 1, 0xff, 0xff, 1, 0, 0xff, 0xff, 0, 0, 0}, // a TLS record that is too long, and a whole header of yamux: one that is cut is waited for
 		big,
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidwall/btree"
+
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
 )
@@ -14,7 +16,7 @@ import (
 type hosts struct {
 	mu     sync.Mutex
 	byName map[string]*host
-	names  []string // sorted
+	names  btree.Set[string]
 
 	connected int       // have a session
 	awaited   int       // are about to come back
@@ -35,8 +37,7 @@ func (hs *hosts) get(name string) *host {
 	if h == nil {
 		h = &host{name: name, door: make(chan struct{}, 1), catalogues: hs.catalogues, offers: &catalogue{}}
 		hs.byName[name] = h
-		at, _ := slices.BinarySearch(hs.names, name)
-		hs.names = slices.Insert(hs.names, at, name)
+		hs.names.Insert(name)
 	}
 	return h
 }
@@ -57,21 +58,19 @@ func (hs *hosts) known(name string) *host {
 func (hs *hosts) page(cursor string, n int) (page []*host, next string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	at, found := slices.BinarySearch(hs.names, cursor)
-	if found {
-		at++
-	}
-	for ; at < len(hs.names); at++ {
-		h := hs.byName[hs.names[at]]
-		if !h.known() {
-			continue
-		}
-		if len(page) == n {
-			return page, page[n-1].name
+	hs.names.Ascend(cursor, func(name string) bool {
+		h := hs.byName[name]
+		switch {
+		case name == cursor || !h.known():
+			return true
+		case len(page) == n:
+			next = page[n-1].name
+			return false
 		}
 		page = append(page, h)
-	}
-	return page, ""
+		return true
+	})
+	return page, next
 }
 
 // host is one host: what is stored of it, what the registry says of it, and its

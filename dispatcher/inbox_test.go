@@ -11,7 +11,6 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
-	"github.com/harpcaller/harp/transport"
 )
 
 // heldStore is a store that takes no stop and wakes no job while it is held.
@@ -68,7 +67,7 @@ func TestAHostComesBackWhoseSessionEndsBehindFullInboxes(t *testing.T) {
 				}()
 				go func() {
 					for range c.readies {
-						_ = agent.control.Send(transport.Frame{Type: wire.TypeReady, Body: wire.Encode(wire.Ready{})})
+						_ = agent.control.Send(wire.TypeReady, false, wire.Encode(wire.Ready{}))
 					}
 				}()
 				synctest.Wait()

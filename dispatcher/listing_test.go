@@ -2,11 +2,13 @@ package dispatcher_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
@@ -103,6 +105,37 @@ func TestADamagedRequestHidesNoOtherJob(t *testing.T) {
 		}
 		if want := []string{calls[2].ID(), calls[0].ID()}; !slices.Equal(got, want) {
 			t.Errorf("%q are listed, want %q", got, want)
+		}
+	})
+}
+
+// A job whose request cannot be read is not tried again and again: it did not run, and says so.
+func TestADamagedRequestIsRejected(t *testing.T) {
+	damaged := new(lostRequest)
+	wrap := func(st store.Store) store.Store { damaged.Store = st; return damaged }
+	onStore(t, wrap, func(t *testing.T, sys *system) {
+		serve := func(a *agent.Agent) {
+			agent.Handle(a, harp.NewProc[struct{}, bool]("work"), func(context.Context, struct{}) (bool, error) { return true, nil })
+		}
+		sys.agent("web01", serve)()
+		synctest.Wait() // the host is away
+		options := []harp.Option{harp.OfflineWait(harp.NoLimit), harp.Queue(map[string]string{"name": "one"})}
+		var calls []*harp.Job
+		for range 3 {
+			calls = append(calls, must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil, options...)))
+		}
+		damaged.id = calls[0].ID()
+		defer sys.agent("web01", serve)()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for _, call := range calls[1:] {
+			if _, err := call.Get(ctx); err != nil {
+				t.Errorf("a job that can be read: %v", err)
+			}
+		}
+		_, err := calls[0].Get(ctx)
+		if !errors.Is(err, harp.ErrRejected) || harp.RanOf(err) != harp.DidNotRun {
+			t.Errorf("the job whose request is damaged: %v, ran %v; want ErrRejected", err, harp.RanOf(err))
 		}
 	})
 }

@@ -125,7 +125,7 @@ func TestNewsOnAFullDiskKeepTheSession(t *testing.T) {
 		}
 		must[bool](t)(job.Cancel(t.Context()))
 		synctest.Wait()
-		if f, ok := m.x.TryReceive(); !ok || f.Type != wire.TypeCancel {
+		if f, ok, _ := m.x.TryReceive(); !ok || f.Type != wire.TypeCancel {
 			t.Errorf("it hears %t, frame %d, want a cancel", ok, f.Type)
 		}
 		if h := must[harp.HostStatus](t)(sys.caller.Hosts().Get(t.Context(), "web01")); !slices.Equal(h.Procedures, []string{"other", "work"}) {

@@ -25,7 +25,7 @@ type told struct {
 // the agent.
 func (a *rawAgent) exchanges(t *testing.T) <-chan told {
 	got := make(chan told, 16)
-	go a.tr.Serve(context.WithoutCancel(t.Context()), func(_ context.Context, x *transport.Exchange, first transport.Frame) { //nolint:errcheck // it ends with the test
+	a.serve(func(x *transport.Exchange, first transport.Frame) {
 		m := told{x: x, over: make(chan struct{})}
 		var err error
 		switch first.Type {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
 )
 
 // HostSpec is one entry of the hosts registry.
@@ -228,6 +229,9 @@ func (d *Dispatcher) loadRegistry(ctx context.Context) error {
 	specs, err := d.storedRegistry(ctx)
 	switch {
 	case errors.Is(err, harp.ErrNotFound):
+		return nil
+	case errors.Is(err, store.ErrDamaged):
+		d.log.Error("stored hosts registry cannot be read: its hosts are not known until its source is", "err", err)
 		return nil
 	case err != nil:
 		return fmt.Errorf("stored hosts registry: %w", err)

@@ -91,6 +91,66 @@ func TestARegistryThatIsStoredIsTakenOver(t *testing.T) {
 	})
 }
 
+// damagedDocument is a store of which one document is damaged until it is replaced.
+type damagedDocument struct {
+	store.Store
+	name string
+}
+
+func (s *damagedDocument) Document(ctx context.Context, kind, name string) ([]byte, error) {
+	if name == s.name {
+		return nil, store.ErrDamaged
+	}
+	return s.Store.Document(ctx, kind, name)
+}
+
+func (s *damagedDocument) PutDocument(ctx context.Context, kind, name string, content []byte) error {
+	if name == s.name {
+		s.name = ""
+	}
+	return s.Store.PutDocument(ctx, kind, name, content)
+}
+
+// A stored registry that is damaged is as good as none: the dispatcher opens, and stores what
+// the registry's source says.
+func TestADamagedRegistryIsReplaced(t *testing.T) {
+	for _, damaged := range []string{"hosts", "hosts.1.0"} {
+		t.Run(damaged, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk, registry := memory.NewDisk(), &changing{}
+				knows := func(want int, name string) {
+					t.Helper()
+					st := &damagedDocument{memory.OpenDisk(disk, nil), name}
+					d := must[*dispatcher.Dispatcher](t)(dispatcher.Open(t.Context(), st, dispatcher.Config{Hosts: registry}))
+					synctest.Wait()
+					caller, got := d.Caller(), 0
+					for _, err := range caller.Hosts().List(t.Context(), "") {
+						if err != nil {
+							t.Error(err)
+						}
+						got++
+					}
+					if got != want {
+						t.Errorf("it knows %d hosts, want %d", got, want)
+					}
+					if err := errors.Join(caller.Close(), d.Shutdown(t.Context())); err != nil {
+						t.Error(err)
+					}
+				}
+				failing := errors.New("no such script")
+				registry.set(nil, manyHosts(3)...)
+				knows(3, "")
+				registry.set(failing)
+				knows(0, damaged)
+				registry.set(nil, manyHosts(3)...)
+				knows(3, damaged)
+				registry.set(failing)
+				knows(3, "")
+			})
+		})
+	}
+}
+
 // hangingHosts is a registry whose source does not answer, as often as said, until it is
 // told to stop.
 type hangingHosts struct {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
 )
 
 // The registry as it was last read is stored, so that a dispatcher whose script fails
@@ -28,7 +29,8 @@ type storedHead struct {
 
 func (h storedHead) part(n int) string { return fmt.Sprintf("%s.%d.%d", registryHead, h.Set, n) }
 
-// storedRegistry reads what was stored. Errors: harp.ErrNotFound, the store's, json's.
+// storedRegistry reads what was stored. Errors: harp.ErrNotFound, store.ErrDamaged, the
+// store's, json's.
 func (d *Dispatcher) storedRegistry(ctx context.Context) ([]HostSpec, error) {
 	head, err := d.storedHead(ctx)
 	if err != nil {
@@ -65,7 +67,7 @@ func (d *Dispatcher) storeRegistry(ctx context.Context, specs []HostSpec) error 
 		return err
 	}
 	old, err := d.storedHead(ctx)
-	if err != nil && !errors.Is(err, harp.ErrNotFound) {
+	if err != nil && !errors.Is(err, harp.ErrNotFound) && !errors.Is(err, store.ErrDamaged) {
 		return err
 	}
 	head := storedHead{Set: 1 - old.Set}

@@ -21,7 +21,7 @@ func lostOnce(t *testing.T, sys *system, operation func(far *harp.Caller) error,
 	synctest.Wait()
 	from := transport.Identity{Fleet: fleet, Role: transport.RoleDispatcher, Name: "dispatcher"}
 	to := transport.Identity{Fleet: fleet, Role: transport.RoleCaller, Name: "operator"}
-	answers := sys.net.mem.Road(from, to)
+	answers := sys.net.mem.Path(from, to)
 	answers.Block()
 	done := make(chan error, 1)
 	go func() { done <- operation(far) }()

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	greetingTime = 30 * time.Second // from the control stream to READY; the agent may look for facts
+	greetingTime = 30 * time.Second // from HELLO to READY; the agent may look for facts
 	dialTime     = 10 * time.Second // to connect to a host, handshake included
 	probeTime    = 3 * time.Second  // for an older session to show that its agent lives
 	reconnectCap = 10 * time.Second // the longest pause told to agents
@@ -27,7 +27,7 @@ type session struct {
 	d       *Dispatcher
 	host    *host
 	tr      *transport.Session
-	control *transport.Control
+	control *transport.Exchange
 	hello   wire.Hello
 	epoch   uint64
 	ready   chan struct{}    // has room for one READY
@@ -39,6 +39,7 @@ type session struct {
 	owing   atomic.Bool      // claims when there is space
 
 	attempts sync.WaitGroup // and what else works for the session
+	talk     sync.WaitGroup // who hears the control exchange
 	starts   starts
 
 	mu      sync.Mutex    // guards what follows
@@ -54,22 +55,49 @@ var errReplaced = errors.New("replaced by a newer session of the same host")
 // serveAgent is the life of an agent's session, whoever dialled: greeting,
 // reconciliation, calls, and the end. It returns why the session ended.
 func (d *Dispatcher) serveAgent(ctx context.Context, conn *transport.Conn) error {
-	tr, err := conn.Opener(d.sessionOptions())
+	opening, cancel := context.WithTimeout(ctx, greetingTime)
+	defer cancel()
+	tr, err := conn.Opener(opening, d.sessionOptions())
+	cancel()
 	if err != nil {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { tr.Close(context.Cause(ctx)) })()
 	s := &session{
-		d: d, host: d.hosts.get(conn.Peer().Identity.Name), tr: tr,
+		d: d, host: d.hosts.get(conn.Peer().Identity.Name), tr: tr, control: tr.Control(),
 		ready: make(chan struct{}, 1), ended: make(chan struct{}), live: map[string]*attempt{}, missing: map[string]int64{}, leave: func() {}, beat: d.beat(),
 	}
-	opening, cancel := context.WithTimeout(ctx, greetingTime)
-	defer cancel()
-	err = tr.Converse(opening,
-		func(c *transport.Control) error { cancel(); s.control = c; return s.begin(ctx) },
-		func(f transport.Frame) error { return s.hear(ctx, f) })
-	tr.Close(err)
+	s.talk.Go(func() { s.converse(ctx) })
+	err = tr.Serve(nil)
+	s.talk.Wait()
 	return errors.Join(err, s.finish())
+}
+
+// converse greets the agent and hears what it says then.
+func (s *session) converse(ctx context.Context) {
+	if err := s.begin(ctx); err != nil {
+		s.tr.Close(err)
+		return
+	}
+	s.listen(ctx)
+}
+
+// listen hears what there is to hear of the control exchange. Then its goroutine ends: most
+// of thousands of sessions say nothing for long.
+func (s *session) listen(ctx context.Context) {
+	for {
+		f, ok, err := s.control.TryReceive()
+		if ok {
+			err = s.hear(ctx, f)
+		}
+		switch {
+		case err != nil:
+			s.tr.Close(err)
+			return
+		case !ok && s.control.Await(func() { s.talk.Go(func() { s.listen(ctx) }) }):
+			return
+		}
+	}
 }
 
 // greet is the session's beginning, up to READY.
@@ -84,7 +112,7 @@ func (s *session) greet(ctx context.Context) (err error) {
 		return err
 	}
 	if err := s.admit(ctx); err != nil {
-		_ = s.control.Send(transport.Frame{Type: wire.TypeUnwelcome, Body: wire.Encode(wire.Unwelcome{Failure: err})}) // it is refused in any case
+		_ = s.control.Send(wire.TypeUnwelcome, false, wire.Encode(wire.Unwelcome{Failure: err})) // it is refused in any case
 		return err
 	}
 	if err := s.open(ctx); err != nil {
@@ -149,7 +177,7 @@ func (s *session) answers(ctx context.Context) bool {
 	}
 	asked := time.Now()
 	s.attempts.Go(func() { // who is not there may not take the question either
-		_ = s.control.Send(transport.Frame{Type: wire.TypeForget, Body: wire.Encode(wire.Forget{Last: true})})
+		_ = s.control.Send(wire.TypeForget, false, wire.Encode(wire.Forget{Last: true}))
 	})
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
@@ -188,10 +216,10 @@ func (s *session) open(ctx context.Context) error {
 }
 
 func (s *session) welcome() error {
-	return s.control.Send(transport.Frame{Type: wire.TypeWelcome, Body: wire.Encode(wire.Welcome{
+	return s.control.Send(wire.TypeWelcome, false, wire.Encode(wire.Welcome{
 		Version: wire.Version, Software: harp.Software, Store: s.d.store.ID(), Epoch: int64(s.epoch),
 		Heartbeat: int64(s.beat), Reconnect: int64(reconnectCap), Time: s.d.now().UnixNano(), Max: int64(s.d.cfg.Limits.Attempts),
-	})})
+	}))
 }
 
 // introduce takes what the agent says of itself and reconciles what it holds.
@@ -265,7 +293,7 @@ func (s *session) forget(held []wire.HeldAttempt) error {
 	for {
 		n := min(page, len(held))
 		f := wire.Forget{Attempts: held[:n], Last: n == len(held)}
-		if err := s.control.Send(transport.Frame{Type: wire.TypeForget, Body: wire.Encode(f)}); err != nil || f.Last {
+		if err := s.control.Send(wire.TypeForget, false, wire.Encode(f)); err != nil || f.Last {
 			return err
 		}
 		held = held[n:]
@@ -288,7 +316,7 @@ func (s *session) begin(ctx context.Context) error {
 	return s.claim(ctx)
 }
 
-// hear takes one frame of the control stream.
+// hear takes one frame of the control exchange.
 func (s *session) hear(ctx context.Context, f transport.Frame) error {
 	switch f.Type {
 	case wire.TypeReady:
@@ -309,7 +337,7 @@ func (s *session) hear(ctx context.Context, f transport.Frame) error {
 	case wire.TypeBeat:
 		return s.hearBeat(f)
 	}
-	return fmt.Errorf("frame %d on the control stream: %w", f.Type, transport.ErrProtocol)
+	return fmt.Errorf("frame %d in the control exchange: %w", f.Type, transport.ErrProtocol)
 }
 
 // finish is the session's end: no more starts, then its attempts return. Only then is

@@ -17,9 +17,40 @@ import (
 // rawAgent speaks the agents' side of the protocol frame by frame.
 type rawAgent struct {
 	tr      *transport.Session
-	control *transport.Control
+	control *transport.Exchange
 	welcome wire.Welcome
 	forgot  []wire.HeldAttempt // what it was told to forget in its greeting
+	serving chan struct{}      // closed when handle is there
+	handle  func(x *transport.Exchange, first transport.Frame)
+}
+
+// converse makes an agent of its side of a connection. It has said nothing yet.
+func converse(t testing.TB, conn *transport.Conn) *rawAgent {
+	t.Helper()
+	a := &rawAgent{tr: must[*transport.Session](t)(conn.Acceptor(t.Context(), transport.Options{MaxFrame: wire.MaxBody})), serving: make(chan struct{})}
+	a.control = a.tr.Control()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = a.tr.Serve(a.answer) // it ends with the test
+	}()
+	t.Cleanup(func() { a.tr.Close(nil); <-done })
+	return a
+}
+
+// answer answers an exchange, once the agent is to.
+func (a *rawAgent) answer(x *transport.Exchange, first transport.Frame) {
+	select {
+	case <-a.serving:
+		a.handle(x, first)
+	case <-a.tr.Done():
+	}
+}
+
+// serve lets the agent answer its exchanges.
+func (a *rawAgent) serve(handle func(x *transport.Exchange, first transport.Frame)) {
+	a.handle = handle
+	close(a.serving)
 }
 
 // unwelcomeError is what a rawAgent gets that is not let in.
@@ -37,11 +68,9 @@ func (s *system) greetRaw(ctx context.Context, hello wire.Hello, held ...wire.He
 	addr, tc, dial := s.net.dial("dispatcher", "web01", transport.RoleAgent)
 	nc := must[net.Conn](s.t)(dial(ctx, addr))
 	conn := must[*transport.Conn](s.t)(transport.Client(ctx, nc, tc, transport.ProtocolAgent, transport.RoleDispatcher))
-	a := &rawAgent{tr: must[*transport.Session](s.t)(conn.Acceptor(transport.Options{MaxFrame: wire.MaxBody}))}
-	s.t.Cleanup(func() { a.tr.Close(nil) })
-	a.control = must[*transport.Control](s.t)(a.tr.Control(ctx))
+	a := converse(s.t, conn)
 	// If it is answered, and the session over, before Send returns, that fails.
-	_ = a.control.Send(transport.Frame{Type: wire.TypeHello, Body: wire.Encode(hello)})
+	_ = a.control.Send(wire.TypeHello, false, wire.Encode(hello))
 	f, err := a.control.Receive(ctx)
 	if err != nil {
 		return nil, err
@@ -70,7 +99,7 @@ func (s *system) greetRaw(ctx context.Context, hello wire.Hello, held ...wire.He
 }
 
 func (a *rawAgent) say(t testing.TB, typ transport.Type, message any) {
-	if err := a.control.Send(transport.Frame{Type: typ, Body: wire.Encode(message)}); err != nil {
+	if err := a.control.Send(typ, false, wire.Encode(message)); err != nil {
 		t.Error(err)
 	}
 }
@@ -81,7 +110,7 @@ func (a *rawAgent) answerProbes() {
 		if _, err := a.control.Receive(context.Background()); err != nil {
 			return
 		}
-		_ = a.control.Send(transport.Frame{Type: wire.TypeReady, Body: wire.Encode(wire.Ready{})}) // or Receive fails next
+		_ = a.control.Send(wire.TypeReady, false, wire.Encode(wire.Ready{})) // or Receive fails next
 	}
 }
 
@@ -159,7 +188,7 @@ func TestNotNowSendsAJobBackToItsQueue(t *testing.T) {
 		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
 		go agent.answerProbes()
 		calls := make(chan time.Time, 10)
-		go agent.tr.Serve(context.WithoutCancel(t.Context()), func(ctx context.Context, x *transport.Exchange, first transport.Frame) { //nolint:errcheck // it ends with the test
+		agent.serve(func(x *transport.Exchange, first transport.Frame) {
 			var c wire.Call
 			if err := wire.Decode(first.Body, &c); err != nil || c.Attempt != 1 {
 				t.Errorf("call is %+v, %v", c, err)
@@ -171,7 +200,7 @@ func TestNotNowSendsAJobBackToItsQueue(t *testing.T) {
 			}
 			_ = x.Send(wire.TypeAccepted, false, wire.Encode(wire.Accepted{Started: &wire.Started{Time: 1}}))
 			_ = x.Send(wire.TypeEnd, true, wire.Encode(wire.End{RanFor: int64(time.Second)}))
-			_, _ = x.Receive(ctx)
+			_, _ = x.Receive(x.Context())
 		})
 		synctest.Wait()
 		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil, harp.Queue(harp.Args{})))
@@ -203,7 +232,7 @@ func TestNotNowSendsAJobBackToItsQueue(t *testing.T) {
 func TestWhatTheAgentRefusesIsRejected(t *testing.T) {
 	everyWiring(t, func(t *testing.T, sys *system) {
 		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
-		go agent.tr.Serve(context.WithoutCancel(t.Context()), func(_ context.Context, x *transport.Exchange, _ transport.Frame) { //nolint:errcheck // it ends with the test
+		agent.serve(func(x *transport.Exchange, _ transport.Frame) {
 			no := harp.NewFailure("rejected_denied", "not from you")
 			_ = x.Send(wire.TypeRefused, true, wire.Encode(wire.Refused{Failure: no.Err()}))
 		})

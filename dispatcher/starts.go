@@ -24,16 +24,19 @@ type start struct {
 	at time.Time
 }
 
+// lateStart is how late an agent may tell of a start, whatever it says.
+const lateStart = time.Second
+
 // mostStarts is how many go into one commit, which must not be too large.
 const mostStarts = 500
 
-// started notes that the procedure has begun.
-func (a *attempt) started() {
+// started notes that the procedure has begun, so long ago as the agent says.
+func (a *attempt) started(ago int64) {
 	a.begun = true
 	s := a.s
 	s.starts.mu.Lock()
 	defer s.starts.mu.Unlock()
-	s.starts.waiting = append(s.starts.waiting, start{a, s.d.now()})
+	s.starts.waiting = append(s.starts.waiting, start{a, s.d.now().Add(-min(max(time.Duration(ago), 0), lateStart))})
 	if !s.starts.storing {
 		s.starts.storing = true
 		s.attempts.Go(s.storeStarts)

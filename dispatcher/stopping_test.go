@@ -28,7 +28,7 @@ func (s *noRoomForStops) Apply(ctx context.Context, ts ...store.Transition) ([]s
 }
 
 // TestLongEndBehindStopping: while STOPPING waits for space in the store, an END behind it
-// that is longer than the lane's window does not cost the host its session.
+// that is longer than the exchange's window does not cost the host its session.
 func TestLongEndBehindStopping(t *testing.T) {
 	for name, c := range map[string]struct {
 		size    int
@@ -44,7 +44,7 @@ func endBehindStopping(t *testing.T, size int, records bool) {
 	st := &noRoomForStops{Store: memory.Open(nil), until: time.Now().Add(time.Minute)}
 	sys := newSystem(t, embedded, st, dispatcher.Config{})
 	agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
-	agent.control.Beat(10 * time.Second)
+	agent.tr.Beat(10 * time.Second)
 	go agent.answerProbes()
 	asked := agent.exchanges(t)
 	synctest.Wait()

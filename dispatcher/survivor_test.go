@@ -80,7 +80,7 @@ func TestADispatcherThatWasAwayGivesNothingUpAtOnce(t *testing.T) {
 		i.job = sys.caller.Job(i.job.ID())
 		time.Sleep(10 * time.Second)
 		a, asked := i.again(t, sys, "j", wire.HeldEnded)
-		a.control.Beat(10 * time.Second)
+		a.tr.Beat(10 * time.Second)
 		m := <-asked
 		time.Sleep(10 * time.Minute) // it has much to tell
 		m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})

@@ -31,7 +31,7 @@ func TestProcessesThatOutliveKill(t *testing.T) {
 func outliveKill(t *testing.T, stop wire.Stopping, state harp.State) {
 	sys := newSystem(t, embedded, memory.Open(nil), dispatcher.Config{})
 	agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
-	agent.control.Beat(10 * time.Second)
+	agent.tr.Beat(10 * time.Second)
 	go agent.answerProbes()
 	defer agent.tr.Close(nil)
 	asked := agent.exchanges(t)

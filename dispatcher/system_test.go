@@ -17,6 +17,7 @@ import (
 	"github.com/harpcaller/harp/store/memory"
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/devca"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 const fleet = "test"
@@ -185,7 +186,7 @@ type dialFunc = func(ctx context.Context, addr string) (net.Conn, error)
 // network is how the programs of a test reach each other.
 type network struct {
 	t   testing.TB
-	mem *transport.Network // or
+	mem *memnet.Network // or
 	ca  *devca.CA
 	at  *map[string]string // name of a listener to its address
 }
@@ -196,7 +197,7 @@ const memoryPort = ":1"
 func newNetwork(t testing.TB, w wiring) network {
 	n := network{t: t, at: &map[string]string{}}
 	if w != loopback {
-		n.mem = transport.NewNetwork()
+		n.mem = memnet.New()
 		return n
 	}
 	var err error

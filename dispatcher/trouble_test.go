@@ -36,7 +36,7 @@ func TestWhatWasDueDuringTroubleIsDoneAfterIt(t *testing.T) {
 	lame := new(lameStore)
 	onStore(t, func(st store.Store) store.Store { lame.Store = st; return lame }, func(t *testing.T, sys *system) {
 		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
-		agent.control.Beat(10 * time.Second)
+		agent.tr.Beat(10 * time.Second)
 		asked := agent.exchanges(t)
 		synctest.Wait()
 		must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil, harp.StartAfter(time.Now().Add(time.Minute))))

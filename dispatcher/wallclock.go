@@ -45,6 +45,15 @@ func (c *wallClock) now() time.Time {
 	return wall
 }
 
+// moved is a time that was read when the clock was so far ahead, by the clock as it was set
+// since.
+func (c *wallClock) moved(ahead int64, at time.Time) time.Time {
+	if at.IsZero() {
+		return at
+	}
+	return at.Add(time.Duration(c.ahead.Load() - ahead))
+}
+
 func isSet(by time.Duration) bool { return by.Abs() >= setStep }
 
 // aheadAt is how far the wall clock is ahead of where it was begun, now.

@@ -28,6 +28,7 @@ import (
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/store/memory"
 	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 // Options say what a [System] is made of. Its zero value is a dispatcher without
@@ -90,7 +91,7 @@ type System struct {
 	t        testing.TB
 	options  Options
 	log      *slog.Logger
-	network  *transport.Network
+	network  *memnet.Network
 	disk     *memory.Disk
 	slow     *slowness
 	turn     chan struct{} // 1 slot: who fills it may start and end programs
@@ -104,7 +105,7 @@ func New(t testing.TB, o Options) *System {
 	t.Helper()
 	s := &System{
 		t: t, options: o, log: o.Logger,
-		network:  transport.NewNetwork(),
+		network:  memnet.New(),
 		disk:     memory.NewDisk(),
 		slow:     newSlowness(o.DiskTime, o.Seed),
 		machines: map[string]*machine{},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 // dialer opens connections to the dispatcher as id.
@@ -32,10 +33,10 @@ func (s *System) identity(name string) transport.Identity {
 }
 
 // roads are those from a host, or the caller, to the dispatcher and back.
-func (s *System) roads(name string) (there, back *transport.Road) {
+func (s *System) roads(name string) (there, back *memnet.Path) {
 	s.t.Helper()
 	id := s.identity(name)
-	return s.network.Road(id, dispatcherID), s.network.Road(dispatcherID, id)
+	return s.network.Path(id, dispatcherID), s.network.Path(dispatcherID, id)
 }
 
 // Cut cuts a host, or [CallerName], off from the dispatcher: nothing that either side

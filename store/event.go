@@ -25,7 +25,7 @@ type Outcome struct {
 	Reason   string       `msgpack:"reason,omitempty"`
 	Started  harp.Ran     `msgpack:"started"`
 	Failure  harp.Failure `msgpack:"failure"`
-	HasValue bool         `msgpack:"value,omitempty"` // a value lies beside the row
+	HasValue bool         `msgpack:"value,omitempty"` // the store has a value
 }
 
 // Stopping says why a procedure was asked to stop by its agent.
@@ -39,7 +39,7 @@ type Stopping struct {
 type Late struct {
 	State    harp.State   `msgpack:"state"`
 	Failure  harp.Failure `msgpack:"failure"`
-	HasValue bool         `msgpack:"value,omitempty"` // a value lies beside the row
+	HasValue bool         `msgpack:"value,omitempty"` // the store has a value
 	At       time.Time    `msgpack:"at"`
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Job is the row of a job: what was asked, as far as the dispatcher decides by it,
-// and its [Life]. The request itself lies beside it, byte for byte. The keys are those of
+// and its [Life]. The request itself is stored with it, byte for byte. The keys are those of
 // rows on disk, as all in this package.
 type Job struct {
 	ID          string            `msgpack:"-"`

@@ -36,7 +36,7 @@ type Life struct {
 	StartTime time.Time    `msgpack:"start,omitempty"`
 	EndTime   time.Time    `msgpack:"end,omitempty"`
 	Failure   harp.Failure `msgpack:"failure,omitempty"` // of an ended job that did not succeed
-	HasValue  bool         `msgpack:"value,omitempty"`   // a value lies beside the row
+	HasValue  bool         `msgpack:"value,omitempty"`   // the store has a value
 
 	Records uint64 `msgpack:"records,omitempty"` // how many the job has, stored or only counted
 	Stored  uint64 `msgpack:"stored,omitempty"`  // bytes of records stored

@@ -15,7 +15,7 @@ import (
 )
 
 // benchSession returns a session over TLS loopback that is served by handle.
-func benchSession(b *testing.B, w wiring, handle func(context.Context, *transport.Exchange, transport.Frame)) *transport.Session {
+func benchSession(b *testing.B, w wiring, handle func(*transport.Exchange, transport.Frame)) *transport.Session {
 	b.Helper()
 	e := w.connect(b, transport.Options{}, transport.Options{})
 	e.serve(b, handle)
@@ -23,7 +23,7 @@ func benchSession(b *testing.B, w wiring, handle func(context.Context, *transpor
 }
 
 // answer sends one frame back.
-func answer(_ context.Context, x *transport.Exchange, f transport.Frame) {
+func answer(x *transport.Exchange, f transport.Frame) {
 	_ = x.Send(f.Type, true, f.Body)
 }
 
@@ -40,23 +40,10 @@ func BenchmarkRoundTrip(b *testing.B) {
 	}
 }
 
-// BenchmarkAside is BenchmarkRoundTrip where the handler runs something aside.
-func BenchmarkAside(b *testing.B) {
-	for _, flight := range []int{1, 256} {
-		b.Run(fmt.Sprint("tls/", flight), func(b *testing.B) {
-			s := benchSession(b, wiring{openerDials: true}, func(ctx context.Context, x *transport.Exchange, f transport.Frame) {
-				x.Aside(func() {}, func() { answer(ctx, x, f) })
-			})
-			b.ResetTimer()
-			inFlight(b, flight, func() error { return roundTrip(b.Context(), s) })
-		})
-	}
-}
-
 var body100 = bin(98)
 
 func roundTrip(ctx context.Context, s *transport.Session) error {
-	x, err := s.Exchange(ctx)
+	x, err := s.Exchange()
 	if err != nil {
 		return err
 	}
@@ -182,17 +169,17 @@ func plainReceive(r io.Reader) ([]byte, error) {
 	return body, err
 }
 
-// BenchmarkOneWay measures frames of 100 B sent on one lane.
+// BenchmarkOneWay measures frames of 100 B sent in one exchange.
 func BenchmarkOneWay(b *testing.B) {
 	for _, w := range []wiring{{name: "memory", memory: true, openerDials: true}, {name: "tls", openerDials: true}} {
 		b.Run(w.name, func(b *testing.B) {
-			s := benchSession(b, w, func(ctx context.Context, x *transport.Exchange, f transport.Frame) {
+			s := benchSession(b, w, func(x *transport.Exchange, f transport.Frame) {
 				var err error
-				for ; err == nil && !f.End; f, err = x.Receive(ctx) {
+				for ; err == nil && !f.End; f, err = x.Receive(b.Context()) {
 				}
 				_ = x.Send(1, true, nil)
 			})
-			x, err := s.Exchange(b.Context())
+			x, err := s.Exchange()
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -14,13 +14,15 @@ import (
 
 	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 // chaos is a session on which exchanges are made while something happens to it.
 type chaos struct {
-	*badRoads
-	stopServe  context.CancelFunc
-	stopped    atomic.Bool // Serve was
+	*badPaths
+	stop       context.CancelFunc // of every handler
+	stopped    atomic.Bool        // they were
+	handlers   context.Context    // that of all handlers
 	whole, cut atomic.Int64
 }
 
@@ -31,8 +33,9 @@ type chaos struct {
 func TestSessionChaos(t *testing.T) {
 	var whole, cut int64
 	for seed := range uint64(100) {
-		onBadRoads(t, func(t *testing.T, roads *badRoads) {
-			c := &chaos{badRoads: roads}
+		c := &chaos{}
+		onBadPathsWith(t, c.grant, func(t *testing.T, roads *badPaths) {
+			c.badPaths = roads
 			c.run(t, rand.New(rand.NewPCG(seed, 0)))
 			whole += c.whole.Load()
 			cut += c.cut.Load()
@@ -50,12 +53,11 @@ func TestSessionChaos(t *testing.T) {
 func (c *chaos) run(t *testing.T, r *rand.Rand) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	c.stopServe = cancel
+	c.handlers, c.stop = ctx, cancel
 	var all sync.WaitGroup
-	all.Go(func() { _ = c.d.Serve(ctx, grant) })
-	c.ca.Beat(time.Second)
-	c.cd.Beat(time.Second)
-	for _, control := range []*transport.Control{c.ca, c.cd} {
+	c.a.Beat(time.Second)
+	c.d.Beat(time.Second)
+	for _, control := range []*transport.Exchange{c.ca, c.cd} {
 		all.Go(func() {
 			for {
 				if _, err := control.Receive(context.Background()); err != nil {
@@ -91,7 +93,7 @@ func (c *chaos) run(t *testing.T, r *rand.Rand) {
 
 // fault is something that happens.
 func (c *chaos) fault(r *rand.Rand) {
-	road := []*transport.Road{c.there, c.back}[r.IntN(2)]
+	road := []*memnet.Path{c.there, c.back}[r.IntN(2)]
 	switch r.IntN(8) {
 	case 0:
 		c.a.Close(nil)
@@ -101,7 +103,7 @@ func (c *chaos) fault(r *rand.Rand) {
 		c.reset()
 	case 3:
 		c.stopped.Store(true)
-		c.stopServe()
+		c.stop()
 	case 4:
 		road.Block()
 	case 5:
@@ -120,7 +122,7 @@ type wish struct{ Frames, Size, Pause int64 }
 var wishes msgpack.Codec
 
 // grant answers a wish with frames that are numbered.
-func grant(ctx context.Context, x *transport.Exchange, first transport.Frame) {
+func (c *chaos) grant(x *transport.Exchange, first transport.Frame) {
 	var w wish
 	if err := wishes.Decode(first.Body, &w); err != nil {
 		panic(err)
@@ -128,7 +130,9 @@ func grant(ctx context.Context, x *transport.Exchange, first transport.Frame) {
 	for i := range w.Frames {
 		select {
 		case <-time.After(time.Duration(w.Pause)):
-		case <-ctx.Done():
+		case <-x.Context().Done():
+			return
+		case <-c.handlers.Done():
 			return
 		}
 		if x.Send(1, i == w.Frames-1, numbered(i, w.Size)) != nil {
@@ -146,13 +150,8 @@ func numbered(i, size int64) []byte {
 // exchange makes one in any of the ways there are. The error is why there can be no other,
 // or what should not have come.
 func (c *chaos) exchange(r *rand.Rand) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+r.IntN(20_000))*time.Millisecond)
-	defer cancel()
-	x, err := c.a.Exchange(ctx)
+	x, err := c.a.Exchange()
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
 		return err
 	}
 	defer x.Release()
@@ -164,28 +163,26 @@ func (c *chaos) exchange(r *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	mode, ahead := r.IntN(4), int64(r.IntN(40))
+	mode, end := r.IntN(4), r.IntN(2) == 0
 	leave := int64(-1) // after how many frames
 	if r.IntN(3) == 0 {
 		leave = r.Int64N(60)
 	}
 	if mode == 0 {
-		return c.listen(x, body, w, leave)
+		return c.listen(x, body, end, w, leave)
 	}
-	if mode <= 2 {
-		x.ReadSelf()
-	}
-	if err := x.Send(1, r.IntN(2) == 0, body); err != nil {
+	if err := x.Send(1, end, body); err != nil {
 		return c.over(0, w, err)
 	}
 	for n := int64(0); n != leave; n++ {
-		if mode == 2 && n == ahead {
-			x.ReadAhead()
-		}
 		if r.IntN(20) == 0 {
 			time.Sleep(time.Duration(r.IntN(1000)) * time.Millisecond)
 		}
-		f, err := x.Receive(context.Background())
+		receive := x.Receive
+		if mode == 1 {
+			receive = awaiting(x)
+		}
+		f, err := receive(context.Background())
 		if err != nil {
 			return c.over(n, w, err)
 		}
@@ -194,6 +191,21 @@ func (c *chaos) exchange(r *rand.Rand) error {
 		}
 	}
 	return nil
+}
+
+// awaiting is Receive by Await and TryReceive.
+func awaiting(x *transport.Exchange) func(context.Context) (transport.Frame, error) {
+	return func(context.Context) (transport.Frame, error) {
+		woken := make(chan struct{})
+		if x.Await(func() { close(woken) }) {
+			<-woken
+		}
+		f, ok, err := x.TryReceive()
+		if !ok && err == nil {
+			err = errors.New("woken for nothing")
+		}
+		return f, err
+	}
 }
 
 // check says whether a frame is the one that must come next.
@@ -221,35 +233,28 @@ func (c *chaos) over(n int64, w wish, err error) error {
 }
 
 // listen makes an exchange that is listened to.
-func (c *chaos) listen(x *transport.Exchange, body []byte, w wish, leave int64) error {
-	n, done := int64(0), make(chan error, 1)
-	err := x.Listen(func(f transport.Frame, err error) {
-		switch {
-		case n > w.Frames: // it is over
+func (c *chaos) listen(x *transport.Exchange, body []byte, end bool, w wish, leave int64) error {
+	n, left, done := int64(0), false, make(chan error, 1)
+	x.Listen(func(f transport.Frame, err error) {
+		if left {
 			return
-		case err == nil:
-			err = w.check(n, f)
-		case n == w.Frames:
-			return // how the lane ended after the exchange
 		}
-		if n++; err == nil && n == w.Frames {
-			err = io.EOF
+		if err == nil {
+			err = w.check(n, f)
+			n++
 		}
 		switch {
-		case err != nil && n == w.Frames && errors.Is(err, io.EOF):
-			done <- c.over(n, w, err)
+		case err == nil && n == w.Frames:
+			err = c.over(n, w, io.EOF)
 		case err != nil:
-			done <- c.over(n-1, w, err)
-			n = w.Frames + 1
-		case n == leave:
-			done <- nil
-			n = w.Frames + 1
+			err = c.over(n, w, err)
+		case n != leave:
+			return
 		}
+		left = true
+		done <- err
 	})
-	if err == nil {
-		err = x.Send(1, true, body)
-	}
-	if err != nil {
+	if err := x.Send(1, end, body); err != nil {
 		return c.over(0, w, err)
 	}
 	return <-done

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -48,6 +49,7 @@ type Conn struct {
 
 	mu      sync.Mutex // guards what follows; never held while blocked
 	closed  bool
+	claimed bool // a session was made of it, or is being made
 	session *Session
 }
 
@@ -63,14 +65,13 @@ type Conn struct {
 // The error is a [*HandshakeError]; its cause is ctx's if ctx ended.
 func Client(ctx context.Context, nc net.Conn, tc *tls.Config, protocol string, want Role) (*Conn, error) {
 	return shake(ctx, nc, func(ctx context.Context) (net.Conn, Peer, error) {
-		if c, ok := nc.(*memoryConn); ok {
-			peer, err := c.shakeClient(ctx, protocol, want)
+		if l, ok := nc.(Link); ok {
+			peer, err := askLink(ctx, l, protocol, want)
 			return nc, peer, err
 		}
-		beneath := &cork{Conn: nc}
-		c := tls.Client(beneath, clientConfig(tc, protocol, want))
+		c := tls.Client(nc, clientConfig(tc, protocol, want))
 		peer, err := shakeTLS(ctx, c, awaitWelcome)
-		return &corked{c, beneath}, peer, err
+		return c, peer, err
 	})
 }
 
@@ -87,14 +88,13 @@ func Server(ctx context.Context, nc net.Conn, tc *tls.Config, allow map[string]R
 // serverShake is Server with the configuration made.
 func serverShake(ctx context.Context, nc net.Conn, config *tls.Config, allow map[string]Role) (*Conn, error) {
 	return shake(ctx, nc, func(ctx context.Context) (net.Conn, Peer, error) {
-		if c, ok := nc.(*memoryConn); ok {
-			peer, err := c.shakeServer(ctx, allow)
+		if l, ok := nc.(Link); ok {
+			peer, err := shakeLink(ctx, l, allow)
 			return nc, peer, err
 		}
-		beneath := &cork{Conn: nc}
-		c := tls.Server(beneath, config)
+		c := tls.Server(nc, config)
 		peer, err := shakeTLS(ctx, c, sendWelcome)
-		return &corked{c, beneath}, peer, err
+		return c, peer, err
 	})
 }
 
@@ -132,37 +132,63 @@ func (c *Conn) Close() error {
 	return c.nc.Close()
 }
 
-// Opener makes the session in which this side opens streams. The session owns the
-// connection from then on. The error is [ErrProtocol] when the connection has a
-// session, and [ErrSessionClosed] when it is closed.
-func (c *Conn) Opener(o Options) (*Session, error) { return c.open(o, true) }
+// Opener makes the session in which this side begins exchanges. The session owns the
+// connection from then on. ctx bounds the wait for the stream that carries it. The error is
+// [ErrProtocol] when the connection has a session, [ErrSessionClosed] when it is closed,
+// or ctx's.
+func (c *Conn) Opener(ctx context.Context, o Options) (*Session, error) { return c.open(ctx, o, true) }
 
-// Acceptor makes the session in which this side accepts streams. The session owns
-// the connection from then on. The error is [ErrProtocol] when the connection has
-// a session, and [ErrSessionClosed] when it is closed.
-func (c *Conn) Acceptor(o Options) (*Session, error) { return c.open(o, false) }
+// Acceptor makes the session in which this side answers exchanges. The session owns the
+// connection from then on. ctx bounds the wait for the stream that carries it. The error is
+// [ErrProtocol] when the connection has a session, [ErrSessionClosed] when it is closed,
+// or ctx's.
+func (c *Conn) Acceptor(ctx context.Context, o Options) (*Session, error) {
+	return c.open(ctx, o, false)
+}
 
-func (c *Conn) open(o Options, opener bool) (*Session, error) {
+func (c *Conn) open(ctx context.Context, o Options, opener bool) (*Session, error) {
+	o = o.withDefaults()
+	m, err := c.claim(o, opener)
+	if err != nil {
+		return nil, err
+	}
+	carry := m.Accept
+	if opener {
+		carry = m.Open
+	}
+	main, err := carry(ctx)
+	if err != nil {
+		m.Close()
+		return nil, cmp.Or(ctx.Err(), fmt.Errorf("%w: %w", ErrSessionClosed, cmp.Or(m.Cause(), err)))
+	}
+	s := newSession(m, main, c.peer, o, opener)
+	c.mu.Lock()
+	c.session = s
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		s.Close(nil)
+	}
+	return s, nil
+}
+
+// claim makes streams of the connection, once.
+func (c *Conn) claim(o Options, opener bool) (Mux, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.closed:
 		return nil, ErrSessionClosed
-	case c.session != nil:
+	case c.claimed:
 		return nil, fmt.Errorf("%w: the connection has a session", ErrProtocol)
 	}
-	o = o.withDefaults()
-	m, err := newMux(c.nc, o, opener)
-	if err != nil {
-		return nil, err
-	}
-	c.session = newSession(m, c.peer, o, opener)
-	return c.session, nil
+	c.claimed = true
+	return newMux(c.nc, o, opener)
 }
 
-func newMux(nc net.Conn, o Options, opener bool) (mux, error) {
-	if mc, ok := nc.(*memoryConn); ok {
-		return newMemoryMux(mc, o.Window, opener), nil
+func newMux(nc net.Conn, o Options, opener bool) (Mux, error) {
+	if l, ok := nc.(Link); ok {
+		return l.Streams(mainWindow), nil
 	}
 	return newYamux(nc, o, opener)
 }

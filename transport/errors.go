@@ -26,6 +26,6 @@ var (
 	// ErrIdentity is a certificate without exactly one harp identity, or an
 	// identity that may not speak the protocol.
 	ErrIdentity = errors.New("transport: unacceptable identity")
-	// ErrTooManyLanes is an exchange that would need more lanes than the session may have.
-	ErrTooManyLanes = errors.New("transport: too many lanes")
+	// ErrTooManyExchanges is one more exchange than a session may have under way.
+	ErrTooManyExchanges = errors.New("transport: too many exchanges")
 )

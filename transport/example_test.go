@@ -7,6 +7,7 @@ import (
 	"net/url"
 
 	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 // Who somebody is stands in the certificate, as a URI.
@@ -36,8 +37,8 @@ func ExampleLoadTLS() {
 
 // A network in memory, for tests: its addresses are names, and who dials says who it
 // is.
-func ExampleNewNetwork() {
-	network := transport.NewNetwork()
+func Example_memory() {
+	network := memnet.New()
 	l, err := network.Listen("dispatcher:7440", transport.Identity{Fleet: "test", Role: transport.RoleDispatcher, Name: "main"})
 	if err != nil {
 		fmt.Println(err)

@@ -2,252 +2,328 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"math"
-	"sync/atomic"
+	"sync"
 )
 
-// Exchange is one question with its answers, alone on its lane. The opener's is
-// made by [Session.Exchange] and ends with Release; the acceptor's is the
-// handler's in [Session.Serve] and ends when the handler returns.
+// Exchange is one question with its answers. The opener's is made by [Session.Exchange]
+// and ends with Release; the acceptor's is the handler's in [Session.Serve] and ends when
+// the handler returns.
 //
-// Send is safe for concurrent use, also beside Receive; of concurrent Receives
-// each gets some of the frames.
+// Its methods are safe for concurrent use; of concurrent Receives each gets some of the
+// frames.
 type Exchange struct {
-	lane   *lane
-	number uint32
-	in     inbox
+	session *Session
 
-	sentEnd  atomic.Bool
-	gotEnd   atomic.Bool
-	released atomic.Bool
-	reading  atomic.Bool // the opener's: somebody reads its answers
-	self     bool        // the opener's: that is who receives; belongs to who does
+	// Guarded by the writer's mutex.
+	number   uint32 // 0 until the first frame is sent, and the control's
+	sentEnd  bool
+	refused  bool // the peer has given it up
+	released bool
+
+	mu     sync.Mutex    // guards what follows; never held while blocked
+	frames []Frame       // received and not taken
+	gotEnd bool          // the last frame of the peer has come
+	end    error         // what follows the frames; nil: more may come
+	over   bool          // the exchange has ended, be it behind the peer's End
+	ready  chan struct{} // 1 slot: there may be something to take; nil: nobody has waited
+	wake   func()        // is called when there is; nil: nobody is to be woken
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	body      *bodySender // for long bodies; nil: there was none
+	longSends int         // under way
 }
 
-// ask begins the next exchange of a lane, on the opener's side.
-func (l *lane) ask() (*Exchange, error) {
-	l.number++
-	x := &Exchange{lane: l, number: l.number}
-	if l.session.isDying() {
-		return nil, l.session.closedErr()
-	}
-	if l.kept {
-		x.reading.Store(true)
-		l.take(x)
-	}
-	return x, nil
-}
-
-// take makes x the exchange that the lane's readLoop reads for.
-func (l *lane) take(x *Exchange) {
-	l.current.Store(x)
-	if l.isClosed() { // readLoop may have ended without a look at x
-		x.in.close(l.cutShort())
-	}
-}
-
-// read sees to it that the opener's answers are read: there are none before the first
-// question.
-func (x *Exchange) read() error {
-	l := x.lane
-	if !l.session.opener || x.reading.Swap(true) || l.session.start(x.readAnswers) {
-		return nil
-	}
-	return l.session.closedErr()
-}
-
-// Listen lets hear take the frames of the exchange, one after the other, in the place
-// of Receive, which costs less: no goroutine has to be woken for it. hear may Send and
-// Release; while it is at work nothing is read from the lane. An error is the last
-// that it hears, and why the lane ended before the exchange was over: as of Receive, but
-// also after the peer's End. After Release, or when the handler has returned, nothing
-// more comes to it; what came just before it may still be hearing.
-//
-// The opener calls it once, before it sends. The error is [ErrSessionClosed].
-func (x *Exchange) Listen(hear func(Frame, error)) error {
-	l := x.lane
-	x.in.listen(hear)
-	if !l.session.opener || x.reading.Swap(true) {
-		return nil
-	}
-	l.take(x)
-	l.kept = true
-	if !l.session.start(l.readLoop) {
-		return l.session.closedErr()
-	}
-	return nil
-}
-
-// ReadSelf makes Receive read the lane itself, which costs less: no other goroutine has to
-// be woken for each frame. Until ReadAhead nothing is read while nobody receives; only one
-// goroutine at a time may, and it waits until the lane ends, whatever its ctx does.
-//
-// The opener calls it once, before it sends.
-func (x *Exchange) ReadSelf() { x.self = !x.reading.Swap(true) }
-
-// ReadAhead undoes ReadSelf, where many frames come or one is at work for long: those that come while nobody receives
-// are there for TryReceive. It is for who receives.
-func (x *Exchange) ReadAhead() {
-	if !x.self {
-		return
-	}
-	x.self = false
-	if !x.lane.session.start(x.readAnswers) {
-		x.in.close(x.lane.cutShort())
-	}
-}
-
-// readLoop reads a lane of the opener until it ends. Lanes with listeners keep it from
-// one exchange to the next.
-func (l *lane) readLoop() {
-	for {
-		f, err := l.read()
-		if err == nil {
-			err = l.current.Load().deliver(f)
-		}
-		if err != nil {
-			l.close()
-			l.current.Load().in.close(err)
-			return
-		}
-	}
-}
+// frameCost is what a frame takes of memory beside its body.
+const frameCost = 128
 
 // Session returns the session of the exchange.
-func (x *Exchange) Session() *Session { return x.lane.session }
+func (x *Exchange) Session() *Session { return x.session }
+
+// Context returns a context that ends with the exchange.
+func (x *Exchange) Context() context.Context {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ctx == nil {
+		x.ctx, x.cancel = context.WithCancel(context.Background())
+		if x.over {
+			x.cancel()
+		}
+	}
+	return x.ctx
+}
 
 // Send sends a frame; end marks the last one in this direction. It waits while the peer
 // takes nothing, and ends the session if that lasts 30 s. body is the caller's again when
 // it returns.
 //
 // The error is [ErrSessionClosed]; io.ErrClosedPipe after Release or when the
-// peer has closed the lane; [ErrProtocol] after End or for a type above 126;
+// peer has given the exchange up; [ErrProtocol] after End or for a type above 125;
 // [ErrFrameTooLarge] for a body above [MaxFrame]. The last two send nothing. With
 // [ErrSessionClosed] the peer may have got the frame, and its answer may be there to be
-// received: it may have answered and ended the session before Send returned.
+// received.
 func (x *Exchange) Send(t Type, end bool, body []byte) error {
-	f := Frame{Type: t, Exchange: x.number, End: end, Body: body}
+	f := Frame{Type: t, End: end, Body: body}
 	if err := f.check(); err != nil {
 		return err
 	}
-	if err := x.read(); err != nil {
-		return err
+	if end && x == x.session.control {
+		return fmt.Errorf("%w: End of the control exchange", ErrProtocol)
 	}
-	if err := x.lane.lock(); err != nil {
-		return err
+	send := x.session.out.send
+	if len(body) >= longBody && x != x.session.control {
+		send = x.session.sendLong
 	}
-	defer x.lane.unlock()
-	switch {
-	case x.released.Load():
-		return x.lane.gone()
-	case x.sentEnd.Load():
-		return fmt.Errorf("%w: frame after End", ErrProtocol)
+	err := send(x, f)
+	if errors.Is(err, ErrSessionClosed) && !x.session.out.hasNumber(x) {
+		x.endUnsent()
 	}
-	x.sentEnd.Store(end) // before the answer to it can be there
-	return x.lane.sendLocked(f)
+	return err
+}
+
+// endUnsent ends an exchange that has no number yet: the end of the session finds only
+// those that have one.
+func (x *Exchange) endUnsent() {
+	x.close(fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, x.session.closedErr()))
 }
 
 // Receive returns the next frame of the exchange, waiting for it until ctx ends.
 //
-// The error is io.EOF after End; io.ErrUnexpectedEOF when the lane ended before,
-// joined with [ErrSessionClosed] if it was because the session did;
-// io.ErrClosedPipe after Release; or ctx's.
+// The error is io.EOF after End; io.ErrUnexpectedEOF when the peer gave the exchange up
+// before, joined with [ErrSessionClosed] if it was because the session ended;
+// io.ErrClosedPipe after Release; or ctx's. Of the control exchange it is
+// [ErrSessionClosed] or ctx's.
 func (x *Exchange) Receive(ctx context.Context) (Frame, error) {
-	if x.self {
-		return x.receiveSelf()
-	}
-	if err := x.read(); err != nil {
-		return Frame{}, fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, err)
-	}
-	return x.in.take(ctx)
-}
-
-// receiveSelf is Receive for who reads the lane as well.
-func (x *Exchange) receiveSelf() (Frame, error) {
 	for {
-		if f, ok, err := x.in.poll(); ok || err != nil {
+		f, ok, err := x.TryReceive()
+		if ok || err != nil {
 			return f, err
 		}
-		x.readAnswer()
+		select {
+		case <-x.wait():
+		case <-x.session.done:
+			x.endUnsent()
+		case <-ctx.Done():
+			return Frame{}, ctx.Err()
+		}
 	}
 }
 
-// TryReceive returns the next frame of the exchange if it has come already. What comes
-// instead of one, [Exchange.Receive] says.
-func (x *Exchange) TryReceive() (Frame, bool) {
-	f, ok, _ := x.in.poll()
-	return f, ok
+// wait returns what is filled when there may be something to take.
+func (x *Exchange) wait() <-chan struct{} {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ready == nil {
+		x.ready = make(chan struct{}, 1)
+		x.ready <- struct{}{} // whatever came before there was anything to fill
+	}
+	return x.ready
 }
 
-// Release ends the opener's exchange. If its End was received, the lane is free
-// for the next one; if not, the lane is closed and the peer's handler stopped. It
-// is idempotent, and does nothing on the acceptor's side.
-func (x *Exchange) Release() {
-	l := x.lane
-	if !l.session.opener || x.released.Swap(true) {
-		return
-	}
-	x.in.abandon(io.ErrClosedPipe)
-	if x.gotEnd.Load() && l.number < math.MaxUint32 {
-		l.session.lanes.put(l)
-		return
-	}
-	l.close()
-}
-
-// readAnswers reads the opener's lane until End, or until the lane ends.
-func (x *Exchange) readAnswers() {
-	for !x.gotEnd.Load() && x.readAnswer() {
-	}
-}
-
-// readAnswer reads one frame, or that the lane has ended.
-func (x *Exchange) readAnswer() bool {
-	f, err := x.lane.read()
-	if err == nil {
-		err = x.deliver(f)
-	}
-	if err != nil {
-		x.in.close(err)
-		x.lane.close()
-	}
-	return err == nil
-}
-
-// deliver puts a frame into the inbox if it belongs to the exchange, and drops it
-// if it belongs to an older one.
-func (x *Exchange) deliver(f Frame) error {
+// TryReceive returns the next frame of the exchange if it has come already. If none will
+// come any more, it returns the errors of [Exchange.Receive].
+func (x *Exchange) TryReceive() (f Frame, ok bool, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	switch {
-	case f.Exchange == 0 || f.Type == heartbeat:
-		return x.violated("control frame on a lane")
-	case f.Exchange > x.number:
-		return x.violated("frame of an exchange that was not begun")
-	case f.Exchange == x.number:
-		return x.accept(f)
+	case len(x.frames) == 0 && x.end != nil:
+		signal(x.ready) // for the next who waits
+		return Frame{}, false, x.end
+	case !x.hasNextLocked():
+		return Frame{}, false, nil
 	}
-	return nil
+	f, x.frames[0] = x.frames[0], Frame{}
+	x.frames = x.frames[1:]
+	if x.hasNextLocked() {
+		signal(x.ready)
+	}
+	x.session.handled(f)
+	if f.late != nil {
+		f.Body, f.late = f.late.body, nil
+	}
+	return f, true, nil
 }
 
-// accept puts a frame of the exchange into the inbox.
-func (x *Exchange) accept(f Frame) error {
-	if x.gotEnd.Load() {
-		return x.violated("frame after End")
-	}
-	var end error
-	if f.End {
-		end = io.EOF
-		x.gotEnd.Store(true)
-	}
-	if !x.in.put(f, end, x.lane.session.dying, x.lane.closed) {
-		return x.lane.cutShort() // nobody reads on after End
-	}
-	return nil
+// hasNextLocked reports whether the next frame has come, with its body.
+func (x *Exchange) hasNextLocked() bool {
+	return len(x.frames) > 0 && (x.frames[0].late == nil || x.frames[0].late.body != nil)
 }
 
-// violated ends the session.
-func (x *Exchange) violated(what string) error {
-	x.lane.session.fail(fmt.Errorf("%w: %s", ErrProtocol, what))
-	return x.lane.cutShort()
+// Await lets wake be called when there is something for TryReceive to return, once, by
+// the goroutine that reads the session, so that wake must not wait for anything. It is
+// false, and wake is not called, if there is something already.
+func (x *Exchange) Await(wake func()) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.hasNextLocked() || len(x.frames) == 0 && x.end != nil {
+		return false
+	}
+	x.wake = wake
+	return true
+}
+
+// Listen lets hear take the frames of the exchange, one after the other, in the place
+// of Receive, and costs less: no goroutine has to be woken for it. It is called by the
+// goroutine that reads the session, so that hear must not wait for anything. An error is
+// the last that it hears, one of [Exchange.Receive] that is not io.EOF; it comes behind
+// End as well, when the peer has gone that has said its last.
+func (x *Exchange) Listen(hear func(Frame, error)) {
+	var listen func()
+	listen = func() {
+		for {
+			f, ok, err := x.TryReceive()
+			switch {
+			case ok:
+				hear(f, nil)
+			case err == io.EOF: //nolint:errorlint // admitLocked sets it bare
+				x.awaitOver(hear)
+				return
+			case err != nil:
+				if err != io.ErrClosedPipe { //nolint:errorlint // Release sets it bare
+					hear(Frame{}, err)
+				}
+				return
+			case x.Await(listen):
+				return
+			}
+		}
+	}
+	listen()
+}
+
+// awaitOver lets hear be told when the exchange, in which the peer has sent its End, is
+// given up by it or ends with the session.
+func (x *Exchange) awaitOver(hear func(Frame, error)) {
+	x.mu.Lock()
+	if !x.over {
+		x.wake = func() { x.awaitOver(hear) }
+	}
+	gone := x.over && x.end == io.EOF //nolint:errorlint // else it was released
+	x.mu.Unlock()
+	if gone {
+		hear(Frame{}, io.ErrUnexpectedEOF)
+	}
+}
+
+// deliver takes in a frame that was read. The error is [ErrProtocol].
+func (x *Exchange) deliver(f Frame) error {
+	x.mu.Lock()
+	take, err := x.admitLocked(f)
+	var wake func()
+	if take {
+		x.session.unhandled(f)
+		x.frames = append(x.frames, f)
+		if x.hasNextLocked() {
+			wake = x.wakeLocked()
+		}
+	}
+	x.mu.Unlock()
+	if wake != nil {
+		wake()
+	}
+	return err
+}
+
+// admitLocked notes that a frame has come, and reports whether anybody is to take it. The
+// error is [ErrProtocol].
+func (x *Exchange) admitLocked(f Frame) (take bool, err error) {
+	switch {
+	case x.gotEnd:
+		return false, fmt.Errorf("%w: frame after End", ErrProtocol)
+	case x.end != nil: // it is over for this side
+		x.gotEnd = f.End
+		return false, nil
+	case f.End:
+		x.gotEnd, x.end = true, io.EOF
+	}
+	return true, nil
+}
+
+// wakeLocked wakes Receive, and returns what else is to be woken.
+func (x *Exchange) wakeLocked() (wake func()) {
+	signal(x.ready)
+	wake, x.wake = x.wake, nil
+	return wake
+}
+
+// close lets the exchange end with err, behind the frames that have come, unless it has
+// ended before. What the peer does not want to hear is not sent any more.
+func (x *Exchange) close(err error) {
+	if x != x.session.control {
+		x.session.out.refuse(x) // before anybody is told
+	}
+	x.mu.Lock()
+	if x.end == nil || x.cutLocked() {
+		x.end = err
+	}
+	x.over = true
+	wake := x.wakeLocked()
+	cancel := x.cancel
+	x.mu.Unlock()
+	if wake != nil {
+		wake()
+	}
+	if cancel != nil {
+		cancel() // after wake: a handler that returns for it lets nothing be heard any more
+	}
+}
+
+// isReleasedLocked reports whether this side has ended the exchange.
+func (x *Exchange) isReleasedLocked() bool {
+	return x.end == io.ErrClosedPipe //nolint:errorlint // Release sets it bare
+}
+
+// isGivenUp reports whether the peer has given the exchange up, or the session has ended.
+func (x *Exchange) isGivenUp() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.over
+}
+
+// cutLocked drops the frames from the first one on whose body has not come, and reports
+// whether there was one.
+func (x *Exchange) cutLocked() bool {
+	for i, f := range x.frames {
+		if f.late != nil && f.late.body == nil {
+			x.dropLocked(x.frames[i:])
+			x.frames = x.frames[:i]
+			return true
+		}
+	}
+	return false
+}
+
+// dropLocked lets nobody take frames any more.
+func (x *Exchange) dropLocked(frames []Frame) {
+	for _, f := range frames {
+		if f.late != nil && f.late.body == nil {
+			f.late.dropped = true // it is counted when it comes
+			continue
+		}
+		x.session.handled(f)
+	}
+}
+
+// Release ends the exchange for this side: what comes in it is dropped. If the peer has
+// more to say, it is told to give the exchange up. It is idempotent, and does nothing to
+// the control exchange.
+func (x *Exchange) Release() {
+	if x == x.session.control {
+		return
+	}
+	x.mu.Lock()
+	x.dropLocked(x.frames)
+	gotEnd := x.gotEnd
+	x.frames, x.end, x.wake, x.over = nil, io.ErrClosedPipe, nil, true
+	body := x.bodyOverLocked()
+	if x.cancel != nil {
+		x.cancel()
+	}
+	signal(x.ready)
+	x.mu.Unlock()
+	x.session.bodies.give(body)
+	x.session.out.release(x, gotEnd)
 }

@@ -11,7 +11,7 @@ func NetConn(c *Conn) net.Conn { return c.nc }
 
 // Raw is an end of a connection with streams but without a session, to send on
 // them what a session never would.
-type Raw struct{ mux mux }
+type Raw struct{ mux Mux }
 
 // NewRaw makes streams of a connection.
 func NewRaw(c *Conn, opener bool) (*Raw, error) {
@@ -20,16 +20,24 @@ func NewRaw(c *Conn, opener bool) (*Raw, error) {
 }
 
 // Open opens a stream, whether this side may or not.
-func (r *Raw) Open() (io.ReadWriteCloser, error) { return r.mux.open(context.Background()) }
+func (r *Raw) Open() (io.ReadWriter, error) { return rawStream(r.mux.Open(context.Background())) }
+
+// RawStream is a stream without a session.
+type RawStream struct{ Stream }
+
+func rawStream(st Stream, err error) (io.ReadWriter, error) { return RawStream{st}, err }
+
+// Write writes p.
+func (s RawStream) Write(p []byte) (int, error) { return len(p), s.WriteWithin(p, 0) }
 
 // Accept returns the next stream of the peer.
-func (r *Raw) Accept(ctx context.Context) (io.ReadWriteCloser, error) { return r.mux.accept(ctx) }
+func (r *Raw) Accept(ctx context.Context) (io.ReadWriter, error) { return rawStream(r.mux.Accept(ctx)) }
 
 // Close closes the connection.
-func (r *Raw) Close() { r.mux.close() }
+func (r *Raw) Close() { r.mux.Close() }
 
 // AppendFrame appends a frame as it is sent.
-func AppendFrame(b []byte, f Frame) []byte { return append(f.appendHeader(b), f.Body...) }
+func AppendFrame(b []byte, f Frame) []byte { return f.append(b) }
 
 // ReadFrame reads a frame as a session does.
 func ReadFrame(r io.Reader, limit func(Type) int) (Frame, error) {
@@ -37,17 +45,29 @@ func ReadFrame(r io.Reader, limit func(Type) int) (Frame, error) {
 	return fr.read()
 }
 
-// Lanes returns how many lanes a session has, and how many of them are idle.
-func Lanes(s *Session) (all, idle int) {
-	s.lanes.mu.Lock()
-	defer s.lanes.mu.Unlock()
-	for l := range s.lanes.lanes {
-		if !l.idle.IsZero() {
-			idle++
-		}
-	}
-	return len(s.lanes.lanes), idle
+// SetLastNumber makes the next exchange get the number after n.
+func SetLastNumber(s *Session, n uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = n
 }
 
 // SendBeat sends a heartbeat though it may not be time.
-func SendBeat(c *Control) { c.sendBeat() }
+func SendBeat(s *Session) { s.out.sendBeat() }
+
+// Waiting returns how many bytes of frames wait to be taken.
+func Waiting(s *Session) int64 { return s.waiting.Load() }
+
+// Queued returns how many bytes of frames wait to be written.
+func Queued(s *Session) int {
+	s.out.mu.Lock()
+	defer s.out.mu.Unlock()
+	return len(s.out.buf)
+}
+
+// Kept returns how large the buffers of a session's writer are, and whether it runs.
+func Kept(s *Session) (bytes int, writing bool) {
+	s.out.mu.Lock()
+	defer s.out.mu.Unlock()
+	return cap(s.out.buf) + cap(s.out.spare), s.out.writing
+}

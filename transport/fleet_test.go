@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 // TestServeFleet: agents that all come at once, and again when they are refused, are all
@@ -26,7 +27,7 @@ func TestServeFleet(t *testing.T) {
 }
 
 func serveFleet(t *testing.T, rate float64, limit, agents int) {
-	n := transport.NewNetwork()
+	n := memnet.New()
 	l, err := n.Listen("here", dispatcherID)
 	if err != nil {
 		t.Fatal(err)

@@ -8,18 +8,24 @@ import (
 	"github.com/harpcaller/harp/internal/msgpack"
 )
 
-// Type says what a frame means. Its meaning is the user's, from 0 to 126. 127 is
-// the heartbeat of the control stream and never reaches the user.
+// Type says what a frame means. Its meaning is the user's, from 0 to 125. 126 gives an
+// exchange up, 127 is the heartbeat; neither reaches the user.
 type Type uint8
 
 const (
-	maxType   = 0x7f
-	heartbeat = Type(maxType)
-	endMark   = 0x80
+	resetType = Type(126)
+	beatType  = Type(127)
+)
+
+// The flags of a frame.
+const (
+	endFlag  = 1 << iota // the last frame of its exchange in this direction
+	longFlag             // the body comes on another stream; behind the header is its number, of 4 bytes
+	noFlag
 )
 
 // HeaderSize is the length of a frame's header in bytes.
-const HeaderSize = 9
+const HeaderSize = 10
 
 // MaxFrame is the longest body a frame can have, whatever [Options] allow.
 const MaxFrame = 6 << 20
@@ -31,19 +37,23 @@ const defaultMaxFrame = 128 << 10
 // firstRead is how much of a body is allocated on the word of its header alone.
 const firstRead = 16 << 10
 
-// Frame is one message of a stream. Who receives a Frame owns its Body.
+// Frame is one message of an exchange. Who receives a Frame owns its Body.
 type Frame struct {
 	Type     Type
-	Exchange uint32 // 0 on the control stream
+	Exchange uint32 // 0: the control exchange
 	End      bool   // the last frame of its exchange in this direction
 	Body     []byte // one msgpack value, or nothing
+
+	on   uint32    // the stream that its body comes on; 0: it comes here
+	size int       // of that body
+	late *lateBody // where it comes to
 }
 
 // check reports whether a user may send the frame. The error is [ErrProtocol] or
 // [ErrFrameTooLarge].
 func (f Frame) check() error {
 	switch {
-	case f.Type >= heartbeat:
+	case f.Type >= resetType:
 		return fmt.Errorf("%w: frame type %d is not the user's", ErrProtocol, f.Type)
 	case len(f.Body) > MaxFrame:
 		return fmt.Errorf("%w: %d bytes of type %d", ErrFrameTooLarge, len(f.Body), f.Type)
@@ -51,28 +61,40 @@ func (f Frame) check() error {
 	return nil
 }
 
-// appendHeader appends the header of f to b.
-func (f Frame) appendHeader(b []byte) []byte {
-	t := byte(f.Type)
+// append appends the frame as it is sent.
+func (f Frame) append(b []byte) []byte {
+	var flags byte
 	if f.End {
-		t |= endMark
+		flags |= endFlag
+	}
+	if f.on != 0 {
+		flags |= longFlag
 	}
 	b = binary.BigEndian.AppendUint32(b, uint32(len(f.Body)))
-	b = append(b, t)
-	return binary.BigEndian.AppendUint32(b, f.Exchange)
-}
-
-// parseHeader returns the frame without its body, and the body's length.
-func parseHeader(h *[HeaderSize]byte) (Frame, uint32) {
-	f := Frame{
-		Type:     Type(h[4] &^ endMark),
-		End:      h[4]&endMark != 0,
-		Exchange: binary.BigEndian.Uint32(h[5:]),
+	b = binary.BigEndian.AppendUint32(b, f.Exchange)
+	b = append(b, byte(f.Type), flags)
+	if f.on != 0 {
+		return binary.BigEndian.AppendUint32(b, f.on)
 	}
-	return f, binary.BigEndian.Uint32(h[:4])
+	return append(b, f.Body...)
 }
 
-// frameReader reads frames from a stream.
+// parseHeader returns the frame without its body. The error is [ErrProtocol].
+func parseHeader(h *[HeaderSize]byte) (f Frame, long bool, err error) {
+	flags := h[9]
+	f = Frame{
+		Exchange: binary.BigEndian.Uint32(h[4:]),
+		Type:     Type(h[8]),
+		End:      flags&endFlag != 0,
+		size:     int(binary.BigEndian.Uint32(h[:])),
+	}
+	if flags >= noFlag || f.Type > beatType {
+		err = fmt.Errorf("%w: frame of type %d with flags %#x", ErrProtocol, f.Type, flags)
+	}
+	return f, flags&longFlag != 0, err
+}
+
+// frameReader reads frames.
 type frameReader struct {
 	r      io.Reader
 	limit  func(Type) int
@@ -86,22 +108,39 @@ func (r *frameReader) read() (Frame, error) {
 	if _, err := io.ReadFull(r.r, r.header[:]); err != nil {
 		return Frame{}, err
 	}
-	f, n := parseHeader(&r.header)
-	if limit := r.limit(f.Type); int64(n) > int64(limit) {
-		return Frame{}, fmt.Errorf("%w: %d bytes of type %d, limit %d", ErrFrameTooLarge, n, f.Type, limit)
-	}
-	if n == 0 {
-		return f, nil
-	}
-	body, err := readBody(r.r, int(n))
+	f, long, err := parseHeader(&r.header)
 	if err != nil {
 		return Frame{}, err
 	}
-	if err := msgpack.Validate(body, msgpack.ProtocolLimits); err != nil {
+	if limit := r.limit(f.Type); f.size > limit {
+		return Frame{}, fmt.Errorf("%w: %d bytes of type %d, limit %d", ErrFrameTooLarge, f.size, f.Type, limit)
+	}
+	switch {
+	case long:
+		f.on, err = r.readStream(f)
+	case f.size > 0:
+		f.Body, err = readBody(r.r, f.size)
+		if err == nil {
+			err = msgpack.Validate(f.Body, msgpack.ProtocolLimits)
+		}
+	}
+	if err != nil {
 		return Frame{}, err
 	}
-	f.Body = body
 	return f, nil
+}
+
+// readStream reads on which stream the body of a frame comes.
+func (r *frameReader) readStream(f Frame) (uint32, error) {
+	var b [4]byte
+	if _, err := io.ReadFull(r.r, b[:]); err != nil {
+		return 0, cutShort(err)
+	}
+	on := binary.BigEndian.Uint32(b[:])
+	if on == 0 || f.size < longBody || f.Exchange == 0 {
+		return 0, fmt.Errorf("%w: %d bytes of exchange %d on stream %d", ErrProtocol, f.size, f.Exchange, on)
+	}
+	return on, nil
 }
 
 // readBody reads n bytes, allocating as they come, four times as many as have come at

@@ -8,7 +8,7 @@ import (
 )
 
 // BenchmarkFrameWrite writes frames of so many bytes into a buffer that has room for
-// them, as a lane does.
+// them, as a session does.
 func BenchmarkFrameWrite(b *testing.B) {
 	for _, n := range []int{0, 100, 16 << 10} {
 		f := transport.Frame{Type: 1, Exchange: 1, Body: bin(n)}

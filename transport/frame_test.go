@@ -21,11 +21,11 @@ func TestFrameGolden(t *testing.T) {
 		frame transport.Frame
 		bytes string
 	}{
-		{transport.Frame{}, "000000000000000000"},
-		{transport.Frame{Type: 127}, "000000007f00000000"},
-		{transport.Frame{Type: 1, Exchange: 1, End: true}, "000000008100000001"},
-		{transport.Frame{Type: 126, Exchange: 1<<32 - 1, End: true, Body: []byte{0xc0}}, "00000001feffffffffc0"},
-		{transport.Frame{Type: 5, Exchange: 0x01020304, Body: []byte{0x92, 0x01, 0xa1, 'x'}}, "0000000405010203049201a178"},
+		{transport.Frame{}, "00000000000000000000"},
+		{transport.Frame{Type: 127}, "00000000000000007f00"},
+		{transport.Frame{Type: 1, Exchange: 1, End: true}, "00000000000000010101"},
+		{transport.Frame{Type: 126, Exchange: 1<<32 - 1, End: true, Body: []byte{0xc0}}, "00000001ffffffff7e01c0"},
+		{transport.Frame{Type: 5, Exchange: 0x01020304, Body: []byte{0x92, 0x01, 0xa1, 'x'}}, "000000040102030405009201a178"},
 	} {
 		b := transport.AppendFrame(nil, c.frame)
 		if got := hex.EncodeToString(b); got != c.bytes {
@@ -40,7 +40,7 @@ func TestFrameGolden(t *testing.T) {
 
 func TestFrameCutShort(t *testing.T) {
 	whole := transport.AppendFrame(nil, transport.Frame{Type: 1, Exchange: 1, Body: bin(40000)})
-	for _, n := range []int{0, 1, 8, 9, 10, 16000, 17000, 40000, len(whole) - 1} {
+	for _, n := range []int{0, 1, 8, 9, 10, 11, 16000, 17000, 40000, len(whole) - 1} {
 		want := io.ErrUnexpectedEOF
 		if n == 0 {
 			want = io.EOF
@@ -76,6 +76,9 @@ func FuzzFrame(f *testing.F) {
 			}
 			if len(frame.Body) > 0 && msgpack.Validate(frame.Body, msgpack.ProtocolLimits) != nil {
 				t.Fatal("a malformed body was received")
+			}
+			if b[before+9]&2 != 0 {
+				continue // the body comes elsewhere
 			}
 			if again := transport.AppendFrame(nil, frame); !bytes.Equal(again, b[before:len(b)-r.Len()]) {
 				t.Fatalf("read %x from %x", again, b[before:len(b)-r.Len()])

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
+	"time"
 
 	"github.com/harpcaller/harp/transport"
 )
@@ -39,15 +39,16 @@ func (l *logged) all() []string {
 
 // hostile is a peer that sends what it likes.
 type hostile struct {
-	raw     *transport.Raw
-	control io.ReadWriteCloser
-	victim  ends // only the side that is not hostile
-	log     logged
+	raw    *transport.Raw
+	main   io.ReadWriter // the stream of the session
+	victim ends          // only the side that is not hostile
+	log    logged
+	last   uint32 // exchange
 }
 
 // hostileOpener connects a hostile opener with an acceptor that is served by
 // handle.
-func (w wiring) hostileOpener(t *testing.T, o transport.Options, handle func(context.Context, *transport.Exchange, transport.Frame)) *hostile {
+func (w wiring) hostileOpener(t *testing.T, o transport.Options, handle func(*transport.Exchange, transport.Frame)) *hostile {
 	t.Helper()
 	oc, ac := w.conns(t)
 	h := &hostile{}
@@ -56,15 +57,12 @@ func (w wiring) hostileOpener(t *testing.T, o transport.Options, handle func(con
 		t.Fatal(err)
 	}
 	t.Cleanup(h.raw.Close)
-	h.control = h.open(t)
+	h.main = h.open(t)
 	o.Logger = h.log.logger()
-	if h.victim.acceptor, err = ac.Acceptor(o); err != nil {
+	if h.victim.acceptor, err = ac.Acceptor(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	if h.victim.acceptorControl, err = h.victim.acceptor.Control(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	h.victim.serve(t, handle)
+	h.serve(t, h.victim.acceptor, handle)
 	return h
 }
 
@@ -78,20 +76,48 @@ func (w wiring) hostileAcceptor(t *testing.T) *hostile {
 		t.Fatal(err)
 	}
 	t.Cleanup(h.raw.Close)
-	if h.victim.opener, err = oc.Opener(transport.Options{Logger: h.log.logger()}); err != nil {
+	if h.victim.opener, err = oc.Opener(t.Context(), transport.Options{Logger: h.log.logger()}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { h.victim.opener.Close(nil) })
-	if h.victim.openerControl, err = h.victim.opener.Control(t.Context()); err != nil {
+	if h.main, err = h.raw.Accept(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if h.control, err = h.raw.Accept(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	h.serve(t, h.victim.opener, nil)
 	return h
 }
 
-func (h *hostile) open(t *testing.T) io.ReadWriteCloser {
+// serve reads the session of the victim until the end of the test.
+func (h *hostile) serve(t *testing.T, s *transport.Session, handle func(*transport.Exchange, transport.Frame)) {
+	var served sync.WaitGroup
+	served.Go(func() { _ = s.Serve(handle) })
+	t.Cleanup(func() {
+		s.Close(nil)
+		served.Wait()
+	})
+}
+
+// begun begins an exchange of the victim and waits for its frame.
+func (h *hostile) begun(t *testing.T) *transport.Exchange {
+	t.Helper()
+	x := h.victim.exchange(t)
+	send(t, x, 1, true, nil)
+	if f := h.read(t); f.Type != 1 {
+		t.Fatalf("read %+v", f)
+	}
+	return x
+}
+
+// read reads what the victim has sent.
+func (h *hostile) read(t *testing.T) transport.Frame {
+	t.Helper()
+	f, err := transport.ReadFrame(h.main, anySize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (h *hostile) open(t *testing.T) io.ReadWriter {
 	t.Helper()
 	st, err := h.raw.Open()
 	if err != nil {
@@ -145,27 +171,22 @@ func TestMalformedBody(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
 		for name, body := range bombs {
 			f := transport.Frame{Type: 1, Exchange: 1, Body: body}
-			t.Run(name+"/on a lane", func(t *testing.T) {
+			t.Run(name+"/in an exchange", func(t *testing.T) {
 				h := w.hostileOpener(t, transport.Options{}, echo)
-				write(h.open(t), frame(f))
+				write(h.main, frame(f))
 				h.wantDead(t, h.victim.acceptor, transport.ErrMalformed)
 			})
-			t.Run(name+"/on the control stream", func(t *testing.T) {
+			t.Run(name+"/on the control exchange", func(t *testing.T) {
 				h := w.hostileOpener(t, transport.Options{}, echo)
 				f.Exchange = 0
-				write(h.control, frame(f))
+				write(h.main, frame(f))
 				h.wantDead(t, h.victim.acceptor, transport.ErrMalformed)
 			})
 			t.Run(name+"/as an answer", func(t *testing.T) {
 				h := w.hostileAcceptor(t)
-				x := h.victim.exchange(t)
-				send(t, x, 1, true, nil)
-				st, err := h.raw.Accept(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				x := h.begun(t)
 				f.Exchange = 1
-				write(st, frame(f))
+				write(h.main, frame(f))
 				wantEnd(t, x, transport.ErrMalformed)
 				h.wantDead(t, h.victim.opener, transport.ErrMalformed)
 			})
@@ -176,60 +197,43 @@ func TestMalformedBody(t *testing.T) {
 func TestFrameTooLarge(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
 		perType := func(t transport.Type) int { return int(t) * 1000 }
-		for name, h := range map[string][]byte{
-			"above its type's": header(2001, 2, 1),
-			"huge":             header(1<<31, 5, 1),
-			"as huge as can":   header(1<<32-1, 126, 1),
+		for name, c := range map[string]struct {
+			header []byte
+			limit  func(transport.Type) int
+		}{
+			"above its type's":     {header(2001, 2, 1), perType},
+			"huge":                 {header(1<<31, 5, 1), perType},
+			"as huge as can":       {header(1<<32-1, 125, 1), perType},
+			"above the cap of all": {header(transport.MaxFrame+1, 2, 1), func(transport.Type) int { return 1 << 30 }},
+			"above the default":    {header(128<<10+1, 2, 1), nil},
+			"heartbeat":            {header(1, 127, 0), perType},
+			"reset":                {header(1, 126, 1), perType},
 		} {
 			t.Run(name, func(t *testing.T) {
-				p := w.hostileOpener(t, transport.Options{MaxFrame: perType}, echo)
-				write(p.open(t), h)
+				p := w.hostileOpener(t, transport.Options{MaxFrame: c.limit}, echo)
+				write(p.main, c.header)
 				p.wantDead(t, p.victim.acceptor, transport.ErrFrameTooLarge)
 			})
 		}
-		t.Run("above the cap of all", func(t *testing.T) {
-			p := w.hostileOpener(t, transport.Options{MaxFrame: func(transport.Type) int { return 1 << 30 }}, echo)
-			write(p.open(t), header(transport.MaxFrame+1, 2, 1))
-			p.wantDead(t, p.victim.acceptor, transport.ErrFrameTooLarge)
-		})
-		t.Run("above the default", func(t *testing.T) {
-			p := w.hostileOpener(t, transport.Options{}, echo)
-			write(p.open(t), header(128<<10+1, 2, 1))
-			p.wantDead(t, p.victim.acceptor, transport.ErrFrameTooLarge)
-		})
-		t.Run("heartbeat with a body", func(t *testing.T) {
-			p := w.hostileOpener(t, transport.Options{}, echo)
-			write(p.control, header(1, 127, 0))
-			p.wantDead(t, p.victim.acceptor, transport.ErrFrameTooLarge)
-		})
 	})
 }
 
 func TestProtocolViolations(t *testing.T) {
-	lane := func(frames ...transport.Frame) func(t *testing.T, h *hostile) {
-		return func(t *testing.T, h *hostile) {
-			st := h.open(t)
-			for _, f := range frames {
-				write(st, frame(f))
-			}
-		}
-	}
-	control := func(f transport.Frame) func(t *testing.T, h *hostile) {
-		return func(_ *testing.T, h *hostile) { write(h.control, frame(f)) }
-	}
-	cases := map[string]func(t *testing.T, h *hostile){
-		"exchange 0 on a lane":           lane(transport.Frame{Type: 1}),
-		"heartbeat on a lane":            lane(transport.Frame{Type: 127, Exchange: 1}),
-		"End twice":                      lane(transport.Frame{Type: 1, Exchange: 1, End: true}, transport.Frame{Type: 1, Exchange: 1, End: true}),
-		"frame after End":                lane(transport.Frame{Type: 1, Exchange: 1, End: true}, transport.Frame{Type: 1, Exchange: 1}),
-		"new exchange while in one":      lane(transport.Frame{Type: 1, Exchange: 1}, transport.Frame{Type: 1, Exchange: 2}),
-		"exchange on the control stream": control(transport.Frame{Type: 1, Exchange: 1}),
+	cases := map[string][]transport.Frame{
+		"heartbeat in an exchange": {{Type: 127, Exchange: 1}},
+		"End twice":                {{Type: 1, Exchange: 1, End: true}, {Type: 1, Exchange: 1, End: true}},
+		"frame after End":          {{Type: 1, Exchange: 1}, {Type: 1, Exchange: 1, End: true}, {Type: 1, Exchange: 1}},
+		"reset of the control":     {{Type: 126}},
+		"end of the control":       {{Type: 1, End: true}},
+		"type that does not exist": {{Type: 128, Exchange: 1}},
 	}
 	eachWiring(t, func(t *testing.T, w wiring) {
-		for name, violate := range cases {
+		for name, frames := range cases {
 			t.Run(name, func(t *testing.T) {
-				h := w.hostileOpener(t, transport.Options{}, func(ctx context.Context, _ *transport.Exchange, _ transport.Frame) { <-ctx.Done() })
-				violate(t, h)
+				h := w.hostileOpener(t, transport.Options{}, await)
+				for _, f := range frames {
+					write(h.main, frame(f))
+				}
 				h.wantDead(t, h.victim.acceptor, transport.ErrProtocol)
 			})
 		}
@@ -239,20 +243,16 @@ func TestProtocolViolations(t *testing.T) {
 func TestHostileAnswers(t *testing.T) {
 	cases := map[string]transport.Frame{
 		"exchange that was not begun": {Type: 1, Exchange: 2},
-		"exchange 0":                  {Type: 1},
 		"heartbeat":                   {Type: 127, Exchange: 1},
+		"reset of the control":        {Type: 126},
+		"end of the control":          {Type: 1, End: true},
 	}
 	eachWiring(t, func(t *testing.T, w wiring) {
 		for name, f := range cases {
 			t.Run(name, func(t *testing.T) {
 				h := w.hostileAcceptor(t)
-				x := h.victim.exchange(t)
-				send(t, x, 1, true, nil)
-				st, err := h.raw.Accept(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				write(st, frame(f))
+				x := h.begun(t)
+				write(h.main, frame(f))
 				wantEnd(t, x, transport.ErrProtocol)
 				h.wantDead(t, h.victim.opener, transport.ErrProtocol)
 			})
@@ -260,50 +260,54 @@ func TestHostileAnswers(t *testing.T) {
 	})
 }
 
-func TestWrongSideOpens(t *testing.T) {
+// A frame after End is a violation while the exchange goes on, and ignored after it.
+func TestHostileAnswerAfterEnd(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
 		h := w.hostileAcceptor(t)
-		_, _ = h.raw.Open()
+		x := h.begun(t)
+		for range 2 {
+			write(h.main, frame(transport.Frame{Type: 1, Exchange: 1, End: true}))
+		}
+		want(t, x, transport.Frame{Type: 1, End: true})
 		h.wantDead(t, h.victim.opener, transport.ErrProtocol)
 	})
 }
 
-// Frames of older exchanges are dropped, on either side.
+// Frames of older exchanges, and resets of any, are dropped, on either side.
 func TestOlderFrames(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
 		t.Run("acceptor", func(t *testing.T) {
 			h := w.hostileOpener(t, transport.Options{}, echo)
-			st := h.open(t)
 			read := func(want uint32) {
 				t.Helper()
-				f, err := transport.ReadFrame(st, func(transport.Type) int { return 100 })
-				if err != nil || f.Exchange != want {
-					t.Fatalf("got exchange %d, %v; want %d", f.Exchange, err, want)
+				if f := h.read(t); f.Exchange != want {
+					t.Fatalf("got exchange %d, want %d", f.Exchange, want)
 				}
 			}
-			write(st, frame(transport.Frame{Type: 1, Exchange: 5, End: true}))
+			write(h.main, frame(transport.Frame{Type: 126, Exchange: 5}))
+			write(h.main, frame(transport.Frame{Type: 1, Exchange: 5, End: true}))
 			read(5)
-			write(st, frame(transport.Frame{Type: 1, Exchange: 4}))
-			write(st, frame(transport.Frame{Type: 1, Exchange: 6}))
+			write(h.main, frame(transport.Frame{Type: 1, Exchange: 4}))
+			write(h.main, frame(transport.Frame{Type: 126, Exchange: 4}))
+			write(h.main, frame(transport.Frame{Type: 1, Exchange: 6}))
 			read(6)
-			write(st, frame(transport.Frame{Type: 1, Exchange: 5, End: true}))
-			write(st, frame(transport.Frame{Type: 1, Exchange: 6, End: true}))
+			write(h.main, frame(transport.Frame{Type: 126, Exchange: 70}))
+			write(h.main, frame(transport.Frame{Type: 1, Exchange: 6, End: true}))
 			read(6)
+			write(h.main, frame(transport.Frame{Type: 1, Exchange: 7}))
+			read(7)
 		})
 		t.Run("opener", func(t *testing.T) {
 			h := w.hostileAcceptor(t)
-			x := h.victim.exchange(t)
-			send(t, x, 1, true, nil)
-			st, err := h.raw.Accept(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			write(st, frame(transport.Frame{Type: 1, Exchange: 1, End: true}))
+			x := h.begun(t)
+			write(h.main, frame(transport.Frame{Type: 1, Exchange: 1, End: true}))
 			want(t, x, transport.Frame{Type: 1, End: true})
 			x.Release()
-			x = h.victim.exchange(t)
-			write(st, frame(transport.Frame{Type: 2, Exchange: 1, End: true}))
-			write(st, frame(transport.Frame{Type: 3, Exchange: 2, End: true}))
+			x = h.begun(t)
+			write(h.main, frame(transport.Frame{Type: 2, Exchange: 1, End: true}))
+			write(h.main, frame(transport.Frame{Type: 2, Exchange: 1, End: true}))
+			write(h.main, frame(transport.Frame{Type: 126, Exchange: 9}))
+			write(h.main, frame(transport.Frame{Type: 3, Exchange: 2, End: true}))
 			want(t, x, transport.Frame{Type: 3, End: true})
 		})
 	})
@@ -314,44 +318,37 @@ func TestTruncation(t *testing.T) {
 	whole := frame(transport.Frame{Type: 1, Exchange: 1, End: true, Body: bin(50000)})
 	eachWiring(t, func(t *testing.T, w wiring) {
 		for _, cut := range []int{0, 1, transport.HeaderSize, transport.HeaderSize + 1, 20000, len(whole) - 1} {
-			for _, how := range []string{"lane", "connection"} {
-				h := w.hostileAcceptor(t)
-				x := h.victim.exchange(t)
-				send(t, x, 1, true, nil)
-				st, err := h.raw.Accept(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				write(st, whole[:cut])
-				if how == "lane" {
-					_ = st.Close()
-				} else {
-					h.raw.Close()
-				}
+			h := w.hostileAcceptor(t)
+			x := h.begun(t)
+			write(h.main, whole[:cut])
+			h.raw.Close()
+			for range 2 {
 				wantEnd(t, x, io.ErrUnexpectedEOF)
-				wantEnd(t, x, io.ErrUnexpectedEOF)
-				x.Release()
-				if how == "lane" && h.victim.opener.Err() != nil {
-					t.Errorf("cut at %d: the session ended: %v", cut, h.victim.opener.Err())
-				}
+				wantEnd(t, x, transport.ErrSessionClosed)
+			}
+			x.Release()
+			<-h.victim.opener.Done()
+			if lines := h.log.all(); len(lines) > 0 {
+				t.Errorf("cut at %d: logged %q", cut, lines)
 			}
 		}
 	})
 }
 
-// A handler hears of a lane that was cut within a frame.
+// A handler hears of a request that was cut within a frame.
 func TestTruncatedRequest(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
-		got := make(chan error, 1)
-		h := w.hostileOpener(t, transport.Options{}, func(ctx context.Context, x *transport.Exchange, _ transport.Frame) {
+		begun, got := make(chan struct{}), make(chan error, 1)
+		h := w.hostileOpener(t, transport.Options{}, func(x *transport.Exchange, _ transport.Frame) {
+			close(begun)
 			got <- second(x.Receive(context.Background()))
-			<-ctx.Done()
+			<-x.Context().Done()
 		})
-		st := h.open(t)
-		write(st, frame(transport.Frame{Type: 1, Exchange: 1}))
-		write(st, header(1000, 1, 1))
-		_ = st.Close()
-		if err := <-got; !errors.Is(err, io.ErrUnexpectedEOF) {
+		write(h.main, frame(transport.Frame{Type: 1, Exchange: 1}))
+		<-begun
+		write(h.main, header(1000, 1, 1))
+		h.raw.Close()
+		if err := <-got; !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, transport.ErrSessionClosed) {
 			t.Errorf("Receive: %v", err)
 		}
 	})
@@ -360,23 +357,21 @@ func TestTruncatedRequest(t *testing.T) {
 // Headers and bombs cost the reader no more than they cost the writer.
 func TestHostileMemory(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
-		const lanes = 50
-		h := w.hostileOpener(t, transport.Options{MaxFrame: func(transport.Type) int { return transport.MaxFrame }}, echo)
-		streams := make([]io.ReadWriteCloser, lanes)
-		for i := range streams {
-			streams[i] = h.open(t)
+		const peers = 20
+		var all []*hostile
+		for range peers {
+			all = append(all, w.hostileOpener(t, transport.Options{MaxFrame: func(transport.Type) int { return transport.MaxFrame }}, echo))
 		}
 		grown := allocated(func() {
-			for _, st := range streams {
-				write(st, header(transport.MaxFrame, 1, 1))
-				write(st, make([]byte, 100))
+			for _, h := range all {
+				write(h.main, header(transport.MaxFrame, 1, 1))
+				write(h.main, make([]byte, 100))
+				h.raw.Close()
+				<-h.victim.acceptor.Done()
 			}
-			write(streams[0], make([]byte, 100000)) // read by then are the others
-			write(h.control, frame(transport.Frame{Type: 1, Body: bombs["array32"]}))
-			<-h.victim.acceptor.Done()
 		})
 		if grown > 8<<20 {
-			t.Errorf("%d headers allocated %d KiB", lanes, grown>>10)
+			t.Errorf("%d headers allocated %d KiB", peers, grown>>10)
 		}
 	})
 }
@@ -396,34 +391,59 @@ func TestOtherSessions(t *testing.T) {
 		good := w.connect(t, transport.Options{}, transport.Options{})
 		good.serve(t, echo)
 		h := w.hostileOpener(t, transport.Options{}, echo)
-		write(h.open(t), frame(transport.Frame{Type: 1, Exchange: 1, Body: bombs["map32"]}))
+		write(h.main, frame(transport.Frame{Type: 1, Exchange: 1, Body: bombs["map32"]}))
 		h.wantDead(t, h.victim.acceptor, transport.ErrMalformed)
-		x := good.exchange(t)
-		send(t, x, 1, true, nil)
-		want(t, x, transport.Frame{Type: 1, End: true})
+		if err := roundTrip(t.Context(), good.opener); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
-// More lanes than twice MaxLanes end the session, also when the handlers of
-// closed lanes go on.
-func TestLaneFlood(t *testing.T) {
+// More exchanges than twice MaxExchanges end the session, also when they were given up
+// and only their handlers go on.
+func TestExchangeFlood(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
-		release := make(chan struct{})
-		began := make(chan struct{})
-		h := w.hostileOpener(t, transport.Options{MaxLanes: 4}, func(context.Context, *transport.Exchange, transport.Frame) {
-			began <- struct{}{}
-			<-release
-		})
-		for range 8 {
-			st := h.open(t)
-			write(st, frame(transport.Frame{Type: 1, Exchange: 1}))
-			<-began
-			_ = st.Close()
+		for _, reset := range []bool{false, true} {
+			release := make(chan struct{})
+			began := make(chan struct{})
+			h := w.hostileOpener(t, transport.Options{MaxExchanges: 4}, func(_ *transport.Exchange, f transport.Frame) {
+				if f.Type == 2 {
+					return
+				}
+				began <- struct{}{}
+				<-release
+			})
+			for range 10 { // those that are over do not count
+				write(h.main, frame(transport.Frame{Type: 2, Exchange: h.next()}))
+				if f := h.read(t); f.Type != 126 {
+					t.Fatalf("read %+v", f)
+				}
+			}
+			for range 8 {
+				n := h.next()
+				write(h.main, frame(transport.Frame{Type: 1, Exchange: n}))
+				<-began
+				if reset {
+					write(h.main, frame(transport.Frame{Type: 126, Exchange: n}))
+				}
+			}
+			if err := h.victim.acceptor.Err(); err != nil {
+				t.Fatalf("the session ended with %v", err)
+			}
+			write(h.main, frame(transport.Frame{Type: 1, Exchange: h.next()}))
+			h.wantDead(t, h.victim.acceptor, transport.ErrTooManyExchanges)
+			if err := h.victim.acceptor.Err(); !errors.Is(err, transport.ErrProtocol) {
+				t.Errorf("the session ended with %v", err)
+			}
+			close(release)
 		}
-		_, _ = h.raw.Open()
-		h.wantDead(t, h.victim.acceptor, transport.ErrTooManyLanes)
-		close(release)
 	})
+}
+
+// next is the number of the next exchange.
+func (h *hostile) next() uint32 {
+	h.last++
+	return h.last
 }
 
 // What follows is below the streams, where only TLS has something.
@@ -441,7 +461,7 @@ func TestHostileYamux(t *testing.T) {
 		data, update, ping, away = 0, 1, 2, 3
 		syn                      = 1
 	)
-	opened := yamuxHeader(update, syn, 1, 0) // the control stream
+	opened := yamuxHeader(update, syn, 1, 0) // the stream of the session
 	cases := []struct {
 		name   string
 		bytes  []byte
@@ -449,21 +469,18 @@ func TestHostileYamux(t *testing.T) {
 	}{
 		{"garbage", bytes.Repeat([]byte("garbage!"), 100), transport.ErrProtocol},
 		{"unknown type", yamuxHeader(9, 0, 0, 0), transport.ErrProtocol},
+		{"ping", yamuxHeader(ping, syn, 0, 1), transport.ErrProtocol},
 		{"flood of pings", bytes.Repeat(yamuxHeader(ping, syn, 0, 1), 1000), transport.ErrProtocol},
-		{"flood of streams", floodOfStreams(20000), transport.ErrProtocol},
+		{"flood of streams", floodOfStreams(65), transport.ErrProtocol},
 		{"stream opened twice", opened, transport.ErrProtocol},
-		{"even stream", yamuxHeader(update, syn, 2, 0), transport.ErrProtocol},
-		{"more than the window", append(yamuxHeader(data, 0, 1, 1<<20), make([]byte, 1<<20)...), transport.ErrProtocol},
+		{"stream of the wrong side", yamuxHeader(update, syn, 2, 0), transport.ErrProtocol},
+		{"more than the window", append(yamuxHeader(data, 0, 1, 5<<20), make([]byte, 5<<20)...), transport.ErrProtocol},
 		{"going away badly", yamuxHeader(away, 0, 0, 1), transport.ErrSessionClosed},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			oc, ac := wiring{openerDials: true}.conns(t)
 			var log logged
-			s, err := ac.Acceptor(transport.Options{Logger: log.logger(), MaxLanes: 4})
-			if err != nil {
-				t.Fatal(err)
-			}
 			nc := transport.NetConn(oc)
 			drained := make(chan struct{})
 			go func() {
@@ -471,13 +488,14 @@ func TestHostileYamux(t *testing.T) {
 				_, _ = io.Copy(io.Discard, nc)
 			}()
 			write(nc, opened)
-			if _, err := s.Control(t.Context()); err != nil {
+			s, err := ac.Acceptor(t.Context(), transport.Options{Logger: log.logger()})
+			if err != nil {
 				t.Fatal(err)
 			}
 			served := make(chan struct{})
 			go func() {
 				defer close(served)
-				_ = s.Serve(t.Context(), echo)
+				_ = s.Serve(echo)
 			}()
 			write(nc, c.bytes)
 			<-s.Done()
@@ -505,22 +523,95 @@ func floodOfStreams(n int) []byte {
 	return b
 }
 
-// A peer that closes the control stream alone has ended the session: a goroutine that sends on it hears
-// that, also while nobody reads it.
-func TestControlStreamIsClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := virtual.hostileAcceptor(t)
-		for range 100 {
-			write(h.control, frame(transport.Frame{Type: 1}))
-		}
-		synctest.Wait()
-		_ = h.control.Close()
-		if err := h.victim.openerControl.Send(transport.Frame{Type: 1}); !errors.Is(err, transport.ErrSessionClosed) {
-			t.Errorf("sent: %v", err)
-		}
-		<-h.victim.opener.Done()
-		if err := h.victim.opener.Err(); !errors.Is(err, transport.ErrSessionClosed) {
-			t.Errorf("the session: %v", err)
-		}
+// A peer that is no yamux gets no session, and the error says what is wrong with it.
+func TestNotYamux(t *testing.T) {
+	for name, c := range map[string]struct {
+		bytes  []byte
+		reason error
+	}{
+		"garbage": {bytes.Repeat([]byte("garbage!"), 100), transport.ErrProtocol},
+		"silence": {nil, transport.ErrSessionClosed},
+		"pings":   {bytes.Repeat(yamuxHeader(2, 1, 0, 1), 1000), transport.ErrProtocol},
+		"streams": {yamuxHeader(1, 1, 2, 0), transport.ErrProtocol},
+	} {
+		t.Run(name, func(t *testing.T) {
+			oc, ac := wiring{openerDials: true}.conns(t)
+			nc := transport.NetConn(oc)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				write(nc, c.bytes)
+				_ = nc.(interface{ CloseWrite() error }).CloseWrite() // fails if the peer was faster
+				_, _ = io.Copy(io.Discard, nc)
+			}()
+			_, err := ac.Acceptor(t.Context(), quiet(transport.Options{}))
+			if !errors.Is(err, c.reason) || !errors.Is(err, transport.ErrSessionClosed) {
+				t.Errorf("the session: %v", err)
+			}
+			<-done
+		})
+	}
+}
+
+// A stream that only the opener itself may open ends its session.
+func TestStreamOpenedByTheWrongSide(t *testing.T) {
+	oc, ac := wiring{openerDials: true}.conns(t)
+	var log logged
+	s, err := oc.Opener(t.Context(), transport.Options{Logger: log.logger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(nil) }()
+	nc := transport.NetConn(ac)
+	write(nc, yamuxHeader(1, 1, 3, 0))
+	_, _ = io.Copy(io.Discard, nc)
+	if err := <-served; !errors.Is(err, transport.ErrProtocol) || len(log.all()) != 1 {
+		t.Errorf("the session ended with %v, logged %q", err, log.all())
+	}
+}
+
+// yamuxFrame is a data frame of yamux.
+func yamuxFrame(stream uint32, body []byte) []byte {
+	return append(yamuxHeader(0, 0, stream, uint32(len(body))), body...)
+}
+
+// TestSilenceWithinABody: a peer that falls silent within a frame of yamux is silent.
+func TestSilenceWithinABody(t *testing.T) {
+	oc, ac := wiring{openerDials: true}.conns(t)
+	nc := transport.NetConn(oc)
+	var others sync.WaitGroup
+	others.Go(func() {
+		_, _ = io.Copy(io.Discard, nc)
+		_ = nc.Close()
 	})
+	write(nc, yamuxHeader(1, 1, 1, 0))
+	s, err := ac.Acceptor(t.Context(), quiet(transport.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := make(chan struct{})
+	others.Go(func() {
+		_ = s.Serve(func(x *transport.Exchange, _ transport.Frame) {
+			close(begun)
+			<-x.Context().Done()
+		})
+	})
+	body := bin(20_000)
+	announced := longHeader(uint32(len(body)), 1, 1, 3)
+	write(nc, yamuxHeader(1, 1, 3, 0))
+	write(nc, append(yamuxFrame(1, announced), yamuxFrame(3, body)...))
+	<-begun
+	write(nc, append(yamuxFrame(1, announced), yamuxFrame(3, body)[:10_000]...))
+	s.Beat(100 * time.Millisecond)
+	select {
+	case <-s.Done():
+	case <-time.After(20 * time.Second):
+		t.Error("the session has not ended")
+		_ = nc.Close()
+	}
+	if err := s.Err(); !errors.Is(err, transport.ErrSilent) {
+		t.Errorf("it ended with %v", err)
+	}
+	others.Wait()
 }

@@ -14,10 +14,10 @@ func TestDefaults(t *testing.T) {
 	if c := (ServeConfig{}).withDefaults(); c.HandshakeRate != 1000 || c.HandshakeLimit != 64 || c.Logger != slog.Default() {
 		t.Errorf("of Serve: %+v", c)
 	}
-	if o := (Options{}).withDefaults(); o.MaxLanes != 4096 || o.Window != 256<<10 || o.Logger != slog.Default() {
+	if o := (Options{}).withDefaults(); o.MaxExchanges != 4096 || o.Logger != slog.Default() {
 		t.Errorf("of a session: %+v", o)
 	}
-	if o := (Options{Window: 100 << 20, MaxLanes: 1}).withDefaults(); o.MaxLanes != 1 || o.Window != 4<<20 {
+	if o := (Options{MaxExchanges: 1}).withDefaults(); o.MaxExchanges != 1 {
 		t.Errorf("of a session: %+v", o)
 	}
 }

@@ -27,48 +27,36 @@ func (h *heard) hear(f transport.Frame, err error) {
 }
 
 // listening begins an exchange and listens to it.
-func listening(t testing.TB, s *transport.Session, hear func(transport.Frame, error)) *transport.Exchange {
+func (e ends) listening(t testing.TB, hear func(transport.Frame, error)) *transport.Exchange {
 	t.Helper()
-	x, err := s.Exchange(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := x.Listen(hear); err != nil {
-		t.Fatal(err)
-	}
+	x := e.exchange(t)
+	x.Listen(hear)
 	return x
 }
 
-// TestListen: who listens hears each frame in its order, from one exchange to the next
-// on the same lane, and Receive works on that lane as well.
+// TestListen: who listens hears each frame in its order, and nothing after End.
 func TestListen(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
-		e := w.connect(t, transport.Options{}, transport.Options{MaxLanes: 1})
+		e := w.connect(t, transport.Options{}, transport.Options{})
 		e.serve(t, echo)
-		for round := range 6 {
-			if round%3 == 2 {
-				if err := roundTrip(t.Context(), e.opener); err != nil {
-					t.Fatal(err)
-				}
-				continue
-			}
+		for range 4 {
 			h := newHeard()
-			x := listening(t, e.opener, h.hear)
+			x := e.listening(t, h.hear)
 			for i := range transport.Type(50) {
 				send(t, x, i, i == 49, nil)
 			}
 			for i := range transport.Type(50) {
-				if f := <-h.frames; f.Type != i {
+				if f := <-h.frames; f.Type != i || f.End != (i == 49) {
 					t.Fatalf("frame %d is %d", i, f.Type)
 				}
 			}
 			x.Release()
+			if err := roundTrip(t.Context(), e.opener); err != nil {
+				t.Fatal(err)
+			}
 			if len(h.end) > 0 {
 				t.Error("an end after End")
 			}
-		}
-		if n, _ := transport.Lanes(e.opener); n != 1 {
-			t.Errorf("%d lanes", n)
 		}
 	})
 }
@@ -79,104 +67,148 @@ func TestListenLate(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
 		e := w.connect(t, transport.Options{}, transport.Options{})
 		order := make(chan []transport.Type, 1)
-		e.serve(t, func(ctx context.Context, x *transport.Exchange, first transport.Frame) {
-			second, err := x.Receive(ctx)
+		e.serve(t, func(x *transport.Exchange, first transport.Frame) {
+			second, err := x.Receive(context.Background())
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			types := []transport.Type{first.Type, second.Type}
 			h := newHeard()
-			if err := x.Listen(h.hear); err != nil {
-				t.Error(err)
-			}
+			x.Listen(h.hear)
 			for range 18 {
 				f := <-h.frames
 				types = append(types, f.Type)
 			}
 			order <- types
+			_ = x.Send(1, false, nil)
 			_ = x.Send(1, true, nil)
 		})
 		released := make(chan struct{})
-		var x *transport.Exchange
-		x = listening(t, e.opener, func(transport.Frame, error) {
+		x := e.exchange(t)
+		x.Listen(func(transport.Frame, error) {
 			x.Release()
 			close(released)
 		})
 		for i := range transport.Type(20) {
 			send(t, x, i, i == 19, nil)
 		}
-		types := <-order
-		if !slices.IsSorted(types) {
+		if types := <-order; !slices.IsSorted(types) {
 			t.Errorf("heard %v", types)
 		}
 		<-released
-		if err := x.Send(1, true, nil); !errors.Is(err, io.ErrClosedPipe) && !errors.Is(err, transport.ErrProtocol) {
+		if err := x.Send(1, true, nil); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("after Release: %v", err)
 		}
 	})
 }
 
-// TestListenEnds: the end of a lane and that of the session are heard, once.
-func TestListenEnds(t *testing.T) {
+// TestListenBehindEnd: that the peer has gone is heard behind its End, too.
+func TestListenBehindEnd(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
 		e := w.connect(t, transport.Options{}, transport.Options{})
-		left := newHeard()
-		e.serve(t, func(ctx context.Context, x *transport.Exchange, first transport.Frame) {
-			if first.Type == 1 {
-				return // closes the lane
-			}
-			if err := x.Listen(left.hear); err != nil {
-				t.Error(err)
-			}
-			<-ctx.Done()
+		h, listens, end := newHeard(), make(chan struct{}), make(chan error)
+		e.serve(t, func(x *transport.Exchange, _ transport.Frame) {
+			x.Listen(h.hear)
+			close(listens)
+			end <- <-h.end
 		})
-		h := newHeard()
-		x := listening(t, e.opener, h.hear)
-		send(t, x, 1, false, nil)
-		if err := <-h.end; !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, transport.ErrSessionClosed) {
-			t.Errorf("the lane: %v", err)
-		}
+		x := e.exchange(t)
+		send(t, x, 1, true, nil)
+		<-listens
 		x.Release()
-		x = listening(t, e.opener, h.hear)
-		send(t, x, 2, false, nil)
-		x.Release() // without an answer: closes the lane
-		if err := <-left.end; !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("the acceptor: %v", err)
-		}
-		x = listening(t, e.opener, h.hear)
-		send(t, x, 2, false, nil)
-		e.opener.Close(nil)
-		if err := <-h.end; !errors.Is(err, transport.ErrSessionClosed) {
-			t.Errorf("the session: %v", err)
-		}
-		if err := x.Listen(h.hear); err != nil && !errors.Is(err, transport.ErrSessionClosed) {
-			t.Error(err)
+		if err := <-end; !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("heard %v", err)
 		}
 	})
 }
 
-// TestListenAfterEnd: who listens hears after the peer's End only how the lane has ended,
-// if it did before the exchange was over.
-func TestListenAfterEnd(t *testing.T) {
+// TestListenEnds: that the peer gave the exchange up and the end of the session are
+// heard, once.
+func TestListenEnds(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
 		e := w.connect(t, transport.Options{}, transport.Options{})
-		h := newHeard()
-		e.serve(t, func(ctx context.Context, x *transport.Exchange, _ transport.Frame) {
-			if err := x.Listen(h.hear); err != nil {
-				t.Error(err)
+		left := newHeard()
+		e.serve(t, func(x *transport.Exchange, first transport.Frame) {
+			if first.Type == 1 {
+				return // gives the exchange up
 			}
-			<-ctx.Done()
+			x.Listen(left.hear)
+			<-x.Context().Done()
 		})
-		x := listening(t, e.opener, newHeard().hear)
+		h := newHeard()
+		x := e.listening(t, h.hear)
 		send(t, x, 1, false, nil)
-		send(t, x, 2, true, nil)
-		if f := <-h.frames; f.Type != 2 || !f.End {
-			t.Errorf("heard %+v", f)
+		if err := <-h.end; !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, transport.ErrSessionClosed) {
+			t.Errorf("given up: %v", err)
 		}
-		x.Release() // without an answer: closes the lane
-		if err := <-h.end; !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("the end of the lane: %v", err)
+		x.Release()
+		x = e.listening(t, h.hear)
+		send(t, x, 2, false, nil)
+		x.Release() // without an answer
+		if err := <-left.end; !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, transport.ErrSessionClosed) {
+			t.Errorf("the acceptor: %v", err)
+		}
+		x = e.listening(t, h.hear)
+		send(t, x, 2, false, nil)
+		e.opener.Close(nil)
+		for range 2 {
+			if err := <-h.end; !errors.Is(err, transport.ErrSessionClosed) {
+				t.Errorf("the session: %v", err)
+			}
+			e.listeningAgain(x, h.hear)
+		}
+	})
+}
+
+// listeningAgain listens to an exchange of a session that has ended.
+func (e ends) listeningAgain(x *transport.Exchange, hear func(transport.Frame, error)) {
+	<-e.opener.Done()
+	x.Listen(hear)
+}
+
+// TestAwait: what waits is woken once, for a frame or for the end, and not for what is
+// there already.
+func TestAwait(t *testing.T) {
+	eachWiring(t, func(t *testing.T, w wiring) {
+		e := w.connect(t, transport.Options{}, transport.Options{})
+		e.serve(t, echo)
+		x := e.exchange(t)
+		defer x.Release()
+		woken := make(chan struct{}, 10)
+		wake := func() { woken <- struct{}{} }
+		if f, ok, err := x.TryReceive(); ok || err != nil {
+			t.Errorf("received %+v, %v of nothing", f, err)
+		}
+		for i := range 3 {
+			if !x.Await(wake) {
+				t.Fatal("there is something already")
+			}
+			send(t, x, 1, false, nil)
+			send(t, x, 2, i == 2, nil)
+			<-woken
+			want(t, x, transport.Frame{Type: 1})
+			want(t, x, transport.Frame{Type: 2, End: i == 2})
+			if len(woken) > 0 {
+				t.Error("woken twice")
+			}
+		}
+		if x.Await(wake) {
+			t.Error("waits for what comes after End")
+		}
+		if _, ok, err := x.TryReceive(); ok || err != io.EOF { //nolint:errorlint // it comes bare
+			t.Errorf("after End: %v", err)
+		}
+		x = e.exchange(t)
+		send(t, x, 1, false, nil)
+		want(t, x, transport.Frame{Type: 1})
+		if !x.Await(wake) {
+			t.Fatal("there is something already")
+		}
+		e.opener.Close(nil)
+		<-woken
+		if _, _, err := x.TryReceive(); !errors.Is(err, transport.ErrSessionClosed) {
+			t.Errorf("at the end of the session: %v", err)
 		}
 	})
 }
@@ -187,7 +219,7 @@ func TestListenAllocs(t *testing.T) {
 	e.serve(t, answer)
 	done := make(chan struct{}, 1)
 	n := testing.AllocsPerRun(200, func() {
-		x := listening(t, e.opener, func(transport.Frame, error) { done <- struct{}{} })
+		x := e.listening(t, func(transport.Frame, error) { done <- struct{}{} })
 		if err := x.Send(1, true, body100); err != nil {
 			t.Fatal(err)
 		}
@@ -197,4 +229,45 @@ func TestListenAllocs(t *testing.T) {
 	if n > 16 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+// TestReceiveAllocs: nor does one whose answer is received.
+func TestReceiveAllocs(t *testing.T) {
+	e := wiring{memory: true, openerDials: true}.connect(t, transport.Options{}, transport.Options{})
+	e.serve(t, answer)
+	n := testing.AllocsPerRun(200, func() {
+		if err := roundTrip(t.Context(), e.opener); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n > 12 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestListenUnsent: the end of the session is heard in an exchange whose first frame it kept
+// from being sent, too.
+func TestListenUnsent(t *testing.T) {
+	eachWiring(t, func(t *testing.T, w wiring) {
+		for name, size := range map[string]int{"short": 0, "long": 20_000} {
+			t.Run(name, func(t *testing.T) {
+				e := w.connect(t, transport.Options{}, transport.Options{})
+				e.serve(t, echo)
+				h := newHeard()
+				x := e.listening(t, h.hear)
+				e.opener.Close(nil)
+				if err := x.Send(1, true, bin(size)); !errors.Is(err, transport.ErrSessionClosed) {
+					t.Errorf("Send: %v", err)
+				}
+				select {
+				case err := <-h.end:
+					if !errors.Is(err, transport.ErrSessionClosed) || !errors.Is(err, io.ErrUnexpectedEOF) {
+						t.Errorf("heard %v", err)
+					}
+				default:
+					t.Error("nothing was heard")
+				}
+			})
+		}
+	})
 }

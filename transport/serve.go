@@ -19,7 +19,7 @@ const (
 // ServeConfig are the settings of [Serve].
 type ServeConfig struct {
 	// TLS has the certificate of this side and the ClientCAs of its peers. It may
-	// be nil for a listener of a [Network].
+	// be nil for a listener of package memnet.
 	TLS *tls.Config
 	// Protocols has the role a peer must have, by protocol.
 	Protocols map[string]Role

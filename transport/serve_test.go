@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 // served is a running Serve.
@@ -62,14 +63,13 @@ func listen(t *testing.T) net.Listener {
 
 // echoSessions serves every connection with echo.
 func echoSessions(ctx context.Context, c *transport.Conn) {
-	s, err := c.Acceptor(transport.Options{})
+	s, err := c.Acceptor(ctx, transport.Options{})
 	if err != nil {
 		return
 	}
-	if _, err := s.Control(ctx); err != nil {
-		return
-	}
-	_ = s.Serve(ctx, echo)
+	stop := context.AfterFunc(ctx, func() { s.Close(ctx.Err()) })
+	defer stop()
+	_ = s.Serve(echo)
 }
 
 // call dials, makes a session and one exchange on it.
@@ -79,13 +79,14 @@ func call(ctx context.Context, nc net.Conn, config *tls.Config) error {
 		return err
 	}
 	defer c.Close()
-	s, err := c.Opener(transport.Options{})
+	s, err := c.Opener(ctx, transport.Options{})
 	if err != nil {
 		return err
 	}
-	if _, err := s.Control(ctx); err != nil {
-		return err
-	}
+	var reading sync.WaitGroup
+	reading.Go(func() { _ = s.Serve(nil) })
+	defer reading.Wait()
+	defer s.Close(nil)
 	return roundTrip(ctx, s)
 }
 
@@ -105,7 +106,7 @@ func TestServe(t *testing.T) {
 		testServe(t, s, func() net.Conn { return dial(t, s.addr) }, tlsOf(t, agentID))
 	})
 	t.Run("memory", func(t *testing.T) {
-		n := transport.NewNetwork()
+		n := memnet.New()
 		l, err := n.Listen("here", dispatcherID)
 		if err != nil {
 			t.Fatal(err)
@@ -158,7 +159,7 @@ func TestServeWaits(t *testing.T) {
 	if !returned.Load() {
 		t.Error("Serve did not wait")
 	}
-	if _, err := sc.Acceptor(transport.Options{}); !errors.Is(err, transport.ErrSessionClosed) {
+	if _, err := sc.Acceptor(t.Context(), transport.Options{}); !errors.Is(err, transport.ErrSessionClosed) {
 		t.Errorf("the connection is open: %v", err)
 	}
 }
@@ -237,7 +238,7 @@ func TestServeSilentConnections(t *testing.T) {
 // half of the turns.
 func TestServeStalledHandshakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := transport.NewNetwork()
+		n := memnet.New()
 		l, err := n.Listen("here", dispatcherID)
 		if err != nil {
 			t.Fatal(err)
@@ -281,7 +282,7 @@ func TestServeStalledHandshakes(t *testing.T) {
 // time either.
 func TestServeLongWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := transport.NewNetwork()
+		n := memnet.New()
 		l, err := n.Listen("here", dispatcherID)
 		if err != nil {
 			t.Fatal(err)
@@ -320,7 +321,7 @@ func TestServeLongWait(t *testing.T) {
 // takes at most half of the room.
 func TestServeCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := transport.NewNetwork()
+		n := memnet.New()
 		l, err := n.Listen("here", dispatcherID)
 		if err != nil {
 			t.Fatal(err)
@@ -357,7 +358,7 @@ func TestServeCrowd(t *testing.T) {
 // As many may wait as the rate lets have their turn in 20 s.
 func TestServeCrowdAtFullRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := transport.NewNetwork()
+		n := memnet.New()
 		l, err := n.Listen("here", dispatcherID)
 		if err != nil {
 			t.Fatal(err)
@@ -381,7 +382,7 @@ func TestServeCrowdAtFullRate(t *testing.T) {
 
 func TestServeRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := transport.NewNetwork()
+		n := memnet.New()
 		l, err := n.Listen("here", dispatcherID)
 		if err != nil {
 			t.Fatal(err)
@@ -427,7 +428,7 @@ func (l *flakyListener) Accept() (net.Conn, error) {
 
 func TestServeGoesOnTrying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := transport.NewNetwork()
+		n := memnet.New()
 		inner, err := n.Listen("here", dispatcherID)
 		if err != nil {
 			t.Fatal(err)

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,15 +8,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/harpcaller/harp/internal/workers"
 )
 
 const (
-	defaultMaxLanes = 4096
-	// openRate is how many lanes the opener opens a second once it has used up a
-	// burst of MaxLanes. The acceptor tolerates twice both, and openStall more: what
-	// a connection that stalled, for as long as one may, delivers at once.
-	openRate  = 1000
-	openStall = openRate * int(writeTimeout/time.Second)
+	defaultMaxExchanges = 4096
+	// maxWaiting is how many bytes of frames wait to be taken before nothing more is
+	// read. The peer is held by yamux and TCP then.
+	maxWaiting = 1 << 20
 )
 
 // Options are the settings of a session. The zero value works.
@@ -28,223 +27,313 @@ type Options struct {
 	// MaxFrame returns the longest body this side receives of a type, at most
 	// [MaxFrame]. It must not block. Default: 128 KiB for every type.
 	MaxFrame func(Type) int
-	// MaxLanes is how many lanes the session may have. The opener has no more. The
-	// acceptor, for which lanes count until their handlers have returned, ends the
+	// MaxExchanges is how many exchanges may be under way. The opener begins no more. The
+	// acceptor, for which an exchange counts until its handler has returned, ends the
 	// session at more than twice the number. Default: 4096.
-	MaxLanes int
-	// Window is how many bytes of a stream the peer may send ahead of what was
-	// read: 256 KiB, the default, to 4 MiB. More is for receiving in bulk over
-	// long distances.
-	Window int
+	MaxExchanges int
 }
 
 func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	if o.MaxLanes <= 0 {
-		o.MaxLanes = defaultMaxLanes
+	if o.MaxExchanges <= 0 {
+		o.MaxExchanges = defaultMaxExchanges
 	}
-	o.Window = min(max(o.Window, defaultWindow), maxWindow)
 	return o
 }
 
 // Session is a connection in which one side, the opener, begins exchanges and the
-// other, the acceptor, answers them. Either side calls [Session.Control] first.
+// other, the acceptor, answers them. What concerns the session as a whole is said in an
+// exchange that both have from the beginning, [Session.Control].
 //
 // Its methods are safe for concurrent use.
 type Session struct {
-	mux     mux
+	mux     Mux
 	peer    Peer
 	options Options
 	opener  bool
-	opens   *limiter // how fast the opener opens
-	lanes   pool
+	control *Exchange
+	out     writer
+	bodies  bodies
+	beat    heartbeat
 
 	born  time.Time
-	heard atomic.Int64 // when a frame was last received, since born
+	heard atomic.Int64 // when something was last received, since born
 
-	dying chan struct{} // closed when the session ends
-	done  chan struct{} // closed when its goroutines have returned
-	tasks sync.WaitGroup
+	waiting atomic.Int64  // bytes of the frames that wait in exchanges
+	full    atomic.Bool   // the reader waits for fewer
+	room    chan struct{} // 1 slot: there are fewer
 
-	mu        sync.Mutex // guards what follows; never held while blocked
-	reason    error      // why it ended
-	after     error      // what is returned of its use since
-	control   *Control
-	begun     bool // Control was called
-	serving   bool // Serve was called
-	stopServe context.CancelFunc
+	running sync.WaitGroup // handlers
+	workers workers.Pool   // what they run in
+
+	dying    chan struct{} // closed when the session ends
+	readOver chan struct{} // closed when nothing is read any more
+	done     chan struct{} // closed when its goroutines have returned
+	tasks    sync.WaitGroup
+
+	mu        sync.Mutex           // guards what follows; never held while blocked
+	exchanges map[uint32]*Exchange // that are not over, by number
+	count     int                  // those and, at the opener, the ones whose first frame was not sent yet
+	last      uint32               // the highest number of an exchange so far
+	handle    func(x *Exchange, first Frame)
+	reading   bool  // somebody reads, or has
+	reason    error // why the session ended
+	after     error // what is returned of its use since
 }
 
-func newSession(m mux, peer Peer, o Options, opener bool) *Session {
+func newSession(m Mux, main Stream, peer Peer, o Options, opener bool) *Session {
 	s := &Session{
-		mux:     m,
-		peer:    peer,
-		options: o,
-		opener:  opener,
-		lanes:   pool{opener: opener, max: o.MaxLanes},
-		born:    time.Now(),
-		dying:   make(chan struct{}),
-		done:    make(chan struct{}),
+		mux:       m,
+		peer:      peer,
+		options:   o,
+		opener:    opener,
+		born:      time.Now(),
+		room:      make(chan struct{}, 1),
+		dying:     make(chan struct{}),
+		readOver:  make(chan struct{}),
+		done:      make(chan struct{}),
+		exchanges: make(map[uint32]*Exchange),
 	}
-	if opener {
-		s.opens = newLimiter(openRate, o.MaxLanes)
-	} else {
-		s.lanes.max *= 2
-	}
+	s.out.init(s, main)
+	s.bodies.init(s)
+	s.beat.session = s
+	s.control = &Exchange{session: s}
+	s.exchanges[0] = s.control
 	return s
 }
 
 // Peer returns who is at the other end.
 func (s *Session) Peer() Peer { return s.peer }
 
-// Control returns the control stream, the first of the session: the opener opens
-// it, the acceptor waits for it until ctx ends. Nothing else works before.
+// Control returns the exchange for what concerns the session as a whole. It ends with the
+// session.
+func (s *Session) Control() *Exchange { return s.control }
+
+// Exchange begins an exchange. Only the opener may. Nothing is sent by it.
 //
-// The error is [ErrProtocol] when it was called before, [ErrSessionClosed], or
-// ctx's.
-func (s *Session) Control(ctx context.Context) (*Control, error) {
-	c, err := s.openControl(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if !s.start(c.readLoop) {
-		return nil, s.closedErr()
-	}
-	return c, nil
-}
-
-// Converse is Control for who has nothing else to do until the session ends, and
-// needs no goroutine while nothing is said: it reads the control stream itself. ctx
-// bounds the wait for the stream.
-// It calls begin, which may send and receive; then hear with each frame, one after the
-// other, in goroutines that last as long as there is something to hear. It returns
-// when the session has ended and neither runs any more. The first error of either ends
-// the session and is returned, else that of Control or [ErrSessionClosed].
-func (s *Session) Converse(ctx context.Context, begin func(*Control) error, hear func(Frame) error) error {
-	c, err := s.openControl(ctx)
-	if err != nil {
-		return err
-	}
-	c.listen(begin, hear)
-	s.run(c.readLoop)
-	c.in.close(s.closedErr()) // a session that has ended before runs nothing
-	return c.listened()
-}
-
-// openControl opens the control stream, which is not read yet.
-func (s *Session) openControl(ctx context.Context) (*Control, error) {
-	if err := s.begin(); err != nil {
-		return nil, err
-	}
-	st, err := s.firstStream(ctx)
-	if err != nil {
-		return nil, s.openFailed(ctx, err)
-	}
-	c := newControl(newLane(s, st))
-	s.mu.Lock()
-	s.control = c
-	s.mu.Unlock()
-	return c, nil
-}
-
-func (s *Session) begin() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.begun {
-		return fmt.Errorf("%w: Control was called before", ErrProtocol)
-	}
-	s.begun = true
-	return nil
-}
-
-func (s *Session) firstStream(ctx context.Context) (stream, error) {
-	if !s.opener {
-		return s.mux.accept(ctx)
-	}
-	return s.mux.open(ctx)
-}
-
-// openFailed ends the session, unless it was only that ctx ended.
-func (s *Session) openFailed(ctx context.Context, err error) error {
-	if ctx.Err() != nil && !s.isDying() {
-		return ctx.Err()
-	}
-	s.lost(err)
-	return s.closedErr()
-}
-
-// Exchange begins an exchange on an idle lane, or else on a new one, for which it
-// waits until ctx ends. Only the opener may. Nothing is sent by it.
-//
-// The error is [ErrTooManyLanes], [ErrSessionClosed], ctx's, or [ErrProtocol] for
-// an acceptor or before Control.
-func (s *Session) Exchange(ctx context.Context) (*Exchange, error) {
-	if err := s.ready(true); err != nil {
-		return nil, err
-	}
-	l := s.lanes.get()
-	if l == nil {
-		var err error
-		if l, err = s.openLane(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return l.ask()
-}
-
-// ready reports whether the session has its control stream and this side may do
-// what the opener, or the acceptor, does.
-func (s *Session) ready(opener bool) error {
+// The error is [ErrTooManyExchanges], [ErrSessionClosed], or [ErrProtocol] for an acceptor.
+func (s *Session) Exchange() (*Exchange, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.after != nil:
-		return s.after
-	case s.control == nil:
-		return fmt.Errorf("%w: Control was not called", ErrProtocol)
-	case s.opener != opener:
-		return fmt.Errorf("%w: this side of the session does not", ErrProtocol)
+		return nil, s.after
+	case !s.opener:
+		return nil, fmt.Errorf("%w: this side of the session begins no exchange", ErrProtocol)
+	case s.count >= s.options.MaxExchanges:
+		return nil, ErrTooManyExchanges
 	}
+	s.count++
+	return &Exchange{session: s}, nil
+}
+
+// number gives an exchange its number, in the order in which first frames are sent. The
+// error is [ErrSessionClosed].
+func (s *Session) number(x *Exchange) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.after != nil {
+		return s.after
+	}
+	for s.last++; s.exchanges[s.last] != nil; s.last++ { // 0, the control's, too
+	}
+	x.number = s.last
+	s.exchanges[x.number] = x
 	return nil
 }
 
-// openLane opens a lane. If it is not open when ctx ends, it becomes an idle one
-// once it is.
-func (s *Session) openLane(ctx context.Context) (*lane, error) {
-	if !s.lanes.reserve() {
-		return nil, ErrTooManyLanes
+// forget lets frames of an exchange be ignored from now on.
+func (s *Session) forget(x *Exchange) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x.number != 0 {
+		delete(s.exchanges, x.number)
 	}
-	if err := s.opens.wait(ctx); err != nil {
-		s.lanes.cancel()
-		return nil, ctx.Err()
-	}
-	opened := make(chan *lane)
-	s.start(func() {
-		st, err := s.mux.open(context.Background())
-		if err != nil {
-			s.lost(fmt.Errorf("open: %w", err))
-			return
-		}
-		l := newLane(s, st)
-		s.lanes.add(l)
-		select {
-		case opened <- l:
-		case <-ctx.Done():
-			s.lanes.put(l)
-		case <-s.dying:
-		}
-	})
-	select {
-	case l := <-opened:
-		return l, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-s.dying:
-		return nil, s.closedErr()
+	s.count--
+}
+
+// Serve runs handle for each exchange the peer begins, with its first frame, in a
+// goroutine of its own. A handler that returns without having sent End gives the exchange
+// up. Serve reads the session, so that both sides call it, once, and nothing is received
+// before; an opener's handle is nil.
+//
+// It returns [Session.Err] when the session has ended and all handlers have returned.
+func (s *Session) Serve(handle func(x *Exchange, first Frame)) error {
+	s.mu.Lock()
+	s.handle = handle
+	s.mu.Unlock()
+	s.read()
+	<-s.done
+	s.workers.Close()
+	s.running.Wait()
+	return s.Err()
+}
+
+// read reads the session, if nobody has begun to.
+func (s *Session) read() {
+	s.mu.Lock()
+	begun := s.reading
+	s.reading = true
+	s.mu.Unlock()
+	if !begun {
+		s.readLoop()
+		close(s.readOver)
 	}
 }
+
+// readLoop gives each frame to its exchange until nothing more comes.
+func (s *Session) readLoop() {
+	ahead := &reader{session: s, stream: s.out.stream}
+	defer ahead.release()
+	r := frameReader{r: ahead, limit: s.maxFrame}
+	for {
+		f, err := r.read()
+		if err == nil {
+			err = s.deliver(f)
+		}
+		if err != nil {
+			s.readFailed(err)
+			break
+		}
+		if !s.awaitRoom() {
+			break
+		}
+	}
+	s.bodies.readers.Wait()
+	s.endExchanges()
+}
+
+func (s *Session) readFailed(err error) {
+	if errors.Is(err, ErrMalformed) || errors.Is(err, ErrFrameTooLarge) || errors.Is(err, ErrProtocol) {
+		s.fail(err)
+		return
+	}
+	s.lost(err)
+}
+
+// deliver gives a frame to its exchange. The error is [ErrProtocol].
+func (s *Session) deliver(f Frame) error {
+	switch {
+	case f.Exchange != 0 && f.Type == beatType, f.Exchange == 0 && (f.End || f.Type == resetType):
+		return fmt.Errorf("%w: frame of type %d in exchange %d", ErrProtocol, f.Type, f.Exchange)
+	case f.Type == beatType:
+		s.beat.heardBeat()
+		return nil
+	}
+	x, isNew, err := s.find(f)
+	switch {
+	case err != nil:
+		return err
+	case f.on != 0:
+		return s.announce(x, isNew, f)
+	case isNew:
+		_, err := x.admitLocked(f) // nobody else has it yet
+		s.answer(x, f)
+		return err
+	case x == nil:
+		return nil // its exchange is over
+	case f.Type == resetType:
+		x.close(io.ErrUnexpectedEOF)
+		return nil
+	}
+	return x.deliver(f)
+}
+
+// find returns the exchange of a frame; nil if that is over. The error is [ErrProtocol].
+func (s *Session) find(f Frame) (x *Exchange, isNew bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x = s.exchanges[f.Exchange]; x != nil {
+		return x, false, nil
+	}
+	switch later := int32(f.Exchange - s.last); {
+	case later <= 0 || f.Type == resetType:
+		return nil, false, nil
+	case s.opener:
+		return nil, false, fmt.Errorf("%w: frame of an exchange that was not begun", ErrProtocol)
+	case s.count >= 2*s.options.MaxExchanges:
+		return nil, false, fmt.Errorf("%w: %w", ErrProtocol, ErrTooManyExchanges)
+	}
+	s.last = f.Exchange
+	if s.reason != nil {
+		return nil, false, nil
+	}
+	s.count++
+	x = &Exchange{session: s, number: f.Exchange}
+	s.exchanges[x.number] = x
+	return x, true, nil
+}
+
+// answer runs the handler of an exchange, unless the peer has given it up already.
+func (s *Session) answer(x *Exchange, first Frame) {
+	if x.isGivenUp() {
+		x.Release()
+		return
+	}
+	s.workers.Go(&s.running, func() {
+		defer x.Release() // also by runtime.Goexit
+		s.handle(x, first)
+	})
+}
+
+// endExchanges tells every exchange that nothing comes any more.
+func (s *Session) endExchanges() {
+	s.mu.Lock()
+	all := make([]*Exchange, 0, len(s.exchanges))
+	for _, x := range s.exchanges {
+		all = append(all, x)
+	}
+	after := s.after
+	s.mu.Unlock()
+	for _, x := range all {
+		if x == s.control {
+			x.close(after)
+			continue
+		}
+		x.close(fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, after))
+	}
+}
+
+// unhandled counts a frame that waits to be taken.
+func (s *Session) unhandled(f Frame) { s.waiting.Add(costOf(f)) }
+
+// handled counts it no longer.
+func (s *Session) handled(f Frame) {
+	if f.late != nil {
+		s.bodies.taken(f.late)
+		return
+	}
+	if s.waiting.Add(-costOf(f)) < maxWaiting && s.full.Load() {
+		signal(s.room)
+	}
+}
+
+// costOf is what a frame takes of memory, about.
+func costOf(f Frame) int64 { return int64(len(f.Body)) + frameCost }
+
+// awaitRoom waits while so much waits to be taken that nothing more is read. It is false
+// when the session ends.
+func (s *Session) awaitRoom() bool {
+	if s.waiting.Load() < maxWaiting {
+		return true
+	}
+	s.full.Store(true)
+	defer s.full.Store(false)
+	for s.waiting.Load() >= maxWaiting {
+		select {
+		case <-s.room:
+		case <-s.dying:
+			return false
+		}
+	}
+	s.hear() // this side did not listen: the peer was not silent
+	return true
+}
+
+// isDeaf reports whether nothing is read because too much waits to be taken.
+func (s *Session) isDeaf() bool { return s.full.Load() }
 
 // Close ends the session for the reason given, which [Session.Err] returns from
 // then on; nil means [ErrSessionClosed]. What was sent before is sent, if the peer
@@ -272,8 +361,7 @@ func (s *Session) Err() error {
 	return s.reason
 }
 
-// Heard returns when a frame was last received, on any stream, or when the
-// session began.
+// Heard returns when something was last received or when the session began.
 func (s *Session) Heard() time.Time {
 	return s.born.Add(time.Duration(s.heard.Load()))
 }
@@ -283,7 +371,7 @@ func (s *Session) hear() { s.heard.Store(int64(time.Since(s.born))) }
 // maxFrame is how long a body of type t may be.
 func (s *Session) maxFrame(t Type) int {
 	switch {
-	case t == heartbeat:
+	case t >= resetType:
 		return 0
 	case s.options.MaxFrame == nil:
 		return defaultMaxFrame
@@ -303,19 +391,6 @@ func (s *Session) start(f func()) bool {
 	return true
 }
 
-// run is start for a goroutine that has nothing else to do: it runs f itself.
-func (s *Session) run(f func()) {
-	s.mu.Lock()
-	if s.reason != nil {
-		s.mu.Unlock()
-		return
-	}
-	s.tasks.Add(1)
-	s.mu.Unlock()
-	defer s.tasks.Done()
-	f()
-}
-
 // fail ends the session without waiting. The first reason counts.
 func (s *Session) fail(reason error) {
 	s.mu.Lock()
@@ -327,24 +402,21 @@ func (s *Session) fail(reason error) {
 	if !errors.Is(reason, ErrSessionClosed) {
 		s.after = fmt.Errorf("%w: %w", ErrSessionClosed, reason)
 	}
-	control, stopServe := s.control, s.stopServe
 	close(s.dying) // within the lock: who finds a reason finds the session dying
 	s.mu.Unlock()
 	s.complain(reason)
-	s.lanes.close()
-	if control != nil {
-		control.stop()
-	}
-	if stopServe != nil {
-		stopServe()
-	}
+	s.beat.stop()
 	go s.end()
 }
 
 // end waits for all that belongs to the session.
 func (s *Session) end() {
-	s.mux.close()
+	s.bodies.close()
+	s.out.close(closeTimeout)
+	s.mux.Close()
 	s.tasks.Wait()
+	s.read() // what has come of a session that nobody serves
+	<-s.readOver
 	close(s.done)
 }
 
@@ -359,16 +431,9 @@ func (s *Session) complain(reason error) {
 	}
 }
 
-// check ends the session if its connection has ended.
-func (s *Session) check() {
-	if cause := s.mux.cause(); cause != nil {
-		s.lost(cause)
-	}
-}
-
 // lost ends the session because of its connection. err is what was noticed.
 func (s *Session) lost(err error) {
-	if cause := s.mux.cause(); cause != nil {
+	if cause := s.mux.Cause(); cause != nil {
 		err = cause
 	}
 	switch {
@@ -381,18 +446,17 @@ func (s *Session) lost(err error) {
 	s.fail(err)
 }
 
-func (s *Session) isDying() bool {
-	select {
-	case <-s.dying:
-		return true
-	default:
-		return false
-	}
-}
-
 // closedErr is the error of using a session that has ended.
 func (s *Session) closedErr() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.after
+}
+
+// rest gives back what only a busy session needs.
+func (s *Session) rest() {
+	s.out.rest()
+	s.out.stream.Shrink()
+	s.bodies.shrink()
+	s.workers.ReleaseIdle()
 }

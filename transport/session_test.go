@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -37,14 +36,12 @@ func TestExchange(t *testing.T) {
 			send(t, x, 1, false, first)
 			want(t, x, transport.Frame{Type: 1, Body: first})
 			send(t, x, 2, false, nil)
-			send(t, x, 126, true, last)
+			send(t, x, 125, true, last)
 			want(t, x, transport.Frame{Type: 2})
-			want(t, x, transport.Frame{Type: 126, End: true, Body: last})
+			want(t, x, transport.Frame{Type: 125, End: true, Body: last})
 			wantEnd(t, x, io.EOF)
 			x.Release()
-		}
-		if all, idle := transport.Lanes(e.opener); all != 1 || idle != 1 {
-			t.Errorf("exchanges one after the other used %d lanes, %d of them idle", all, idle)
+			wantEnd(t, x, io.ErrClosedPipe)
 		}
 	})
 }
@@ -52,13 +49,15 @@ func TestExchange(t *testing.T) {
 func TestLargestFrame(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
 		all := func(transport.Type) int { return 1 << 30 }
-		e := w.connect(t, transport.Options{MaxFrame: all}, transport.Options{MaxFrame: all, Window: 1 << 20})
+		e := w.connect(t, transport.Options{MaxFrame: all}, transport.Options{MaxFrame: all})
 		e.serve(t, echo)
 		x := e.exchange(t)
 		body := bin(transport.MaxFrame - 5)
 		send(t, x, 1, true, body)
 		want(t, x, transport.Frame{Type: 1, End: true, Body: body})
+		x.Release()
 		x = e.exchange(t)
+		defer x.Release()
 		if err := x.Send(1, true, bin(transport.MaxFrame-4)); !errors.Is(err, transport.ErrFrameTooLarge) {
 			t.Errorf("one byte more: %v", err)
 		}
@@ -75,7 +74,7 @@ func TestExchangesAtOnce(t *testing.T) {
 		for i := range 64 {
 			wg.Go(func() {
 				for j := range 20 {
-					x, err := e.opener.Exchange(t.Context())
+					x, err := e.opener.Exchange()
 					if err != nil {
 						t.Error(err)
 						return
@@ -96,12 +95,45 @@ func TestExchangesAtOnce(t *testing.T) {
 	})
 }
 
+// The frames of each of many exchanges that go on at the same time arrive in the order in
+// which they were sent, in both directions.
+func TestFramesOfManyExchangesKeepTheirOrder(t *testing.T) {
+	eachWiring(t, func(t *testing.T, w wiring) {
+		e := w.connect(t, transport.Options{}, transport.Options{})
+		e.serve(t, echo)
+		const frames = 100
+		var wg sync.WaitGroup
+		for i := range int64(64) {
+			x := e.exchange(t)
+			wg.Go(func() {
+				for n := range int64(frames) {
+					if err := x.Send(transport.Type(n), n == frames-1, numbered(n, i*n%700)); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+			wg.Go(func() {
+				defer x.Release()
+				for n := range int64(frames) {
+					f, err := x.Receive(t.Context())
+					if err != nil || f.Type != transport.Type(n) || f.End != (n == frames-1) || !bytes.Equal(f.Body, numbered(n, i*n%700)) {
+						t.Errorf("exchange %d, frame %d: type %d, %d bytes, %v", i, n, f.Type, len(f.Body), err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
 // Frames of one exchange are sent whole, whoever sends them.
 func TestConcurrentSend(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
 		e := w.connect(t, transport.Options{}, transport.Options{})
 		const senders, frames = 8, 50
-		e.serve(t, func(_ context.Context, x *transport.Exchange, _ transport.Frame) {
+		e.serve(t, func(x *transport.Exchange, _ transport.Frame) {
 			var wg sync.WaitGroup
 			for i := range senders {
 				wg.Go(func() {
@@ -114,6 +146,7 @@ func TestConcurrentSend(t *testing.T) {
 			_ = x.Send(100, true, nil)
 		})
 		x := e.exchange(t)
+		defer x.Release()
 		send(t, x, 1, true, nil)
 		var got [senders]int
 		for {
@@ -137,46 +170,99 @@ func TestConcurrentSend(t *testing.T) {
 	})
 }
 
-func TestControl(t *testing.T) {
+// Each frame is received by one of those who wait for it, and all of them hear of the end.
+func TestConcurrentReceive(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
 		e := w.connect(t, transport.Options{}, transport.Options{})
-		for i := range 20 {
-			f := transport.Frame{Type: transport.Type(i), End: i%2 == 0, Exchange: 7, Body: bin(i * 2000)}
-			if err := e.openerControl.Send(f); err != nil {
-				t.Fatal(err)
-			}
-			f.Exchange = 0
-			got, err := e.acceptorControl.Receive(t.Context())
-			if err != nil || !equal(got, f) {
-				t.Fatalf("got %v, %v", got.Type, err)
-			}
-			if err := e.acceptorControl.Send(got); err != nil {
-				t.Fatal(err)
-			}
-			if got, err = e.openerControl.Receive(t.Context()); err != nil || !equal(got, f) {
-				t.Fatalf("back came %v, %v", got.Type, err)
+		e.serve(t, echo)
+		const frames = 200
+		x := e.exchange(t)
+		defer x.Release()
+		got := make(chan transport.Type, frames)
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for {
+					f, err := x.Receive(t.Context())
+					if err != nil {
+						if err != io.EOF { //nolint:errorlint // it comes bare
+							t.Error(err)
+						}
+						return
+					}
+					got <- f.Type
+				}
+			})
+		}
+		for i := range frames {
+			send(t, x, transport.Type(i%100), i == frames-1, nil)
+		}
+		wg.Wait()
+		close(got)
+		counts := map[transport.Type]int{}
+		for typ := range got {
+			counts[typ]++
+		}
+		for typ := range transport.Type(100) {
+			if counts[typ] != 2 {
+				t.Errorf("type %d was received %d times of 2", typ, counts[typ])
 			}
 		}
 	})
 }
 
-// What was sent before Close arrives.
+// The control exchange goes both ways.
+func TestControl(t *testing.T) {
+	eachWiring(t, func(t *testing.T, w wiring) {
+		e := w.connect(t, transport.Options{}, transport.Options{})
+		e.serve(t, echo)
+		near, far := e.opener.Control(), e.acceptor.Control()
+		for i := range 20 {
+			f := transport.Frame{Type: transport.Type(i), Body: bin(i * 2000)}
+			send(t, near, f.Type, f.End, f.Body)
+			got, err := far.Receive(t.Context())
+			if err != nil || !equal(got, f) {
+				t.Fatalf("got %v, %v", got.Type, err)
+			}
+			send(t, far, got.Type, got.End, got.Body)
+			if got, err = near.Receive(t.Context()); err != nil || !equal(got, f) {
+				t.Fatalf("back came %v, %v", got.Type, err)
+			}
+			near.Release() // does nothing
+		}
+	})
+}
+
+// What was sent before Close arrives, in exchanges as well.
 func TestCloseFlushes(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
 		e := w.connect(t, transport.Options{}, transport.Options{})
-		for range 10 {
-			if err := e.openerControl.Send(transport.Frame{Type: 3, Body: bin(20000)}); err != nil {
-				t.Fatal(err)
+		heard := make(chan int, 1)
+		e.serve(t, func(x *transport.Exchange, _ transport.Frame) {
+			for n := 1; ; n++ {
+				if _, err := x.Receive(context.Background()); err != nil {
+					heard <- n
+					return
+				}
 			}
+		})
+		x := e.exchange(t)
+		defer x.Release()
+		for range 10 {
+			send(t, e.opener.Control(), 3, false, bin(20000))
+			send(t, x, 3, false, bin(20000))
 		}
 		e.opener.Close(nil)
 		for i := range 10 {
-			if _, err := e.acceptorControl.Receive(t.Context()); err != nil {
+			if _, err := e.acceptor.Control().Receive(t.Context()); err != nil {
 				t.Fatalf("frame %d: %v", i, err)
 			}
 		}
-		if _, err := e.acceptorControl.Receive(t.Context()); !errors.Is(err, transport.ErrSessionClosed) {
+		if _, err := e.acceptor.Control().Receive(t.Context()); !errors.Is(err, transport.ErrSessionClosed) {
 			t.Errorf("at the end: %v", err)
+		}
+		if n := <-heard; n != 10 {
+			t.Errorf("%d frames of an exchange arrived", n)
 		}
 		<-e.acceptor.Done()
 		if err := e.acceptor.Err(); !errors.Is(err, transport.ErrSessionClosed) {
@@ -191,6 +277,7 @@ func TestCloseReason(t *testing.T) {
 		if err := e.opener.Err(); err != nil {
 			t.Errorf("before Close: %v", err)
 		}
+		x := e.exchange(t)
 		reason := errors.New("enough")
 		e.opener.Close(reason)
 		e.opener.Close(errors.New("second"))
@@ -199,9 +286,12 @@ func TestCloseReason(t *testing.T) {
 			t.Errorf("the reason is %v", err)
 		}
 		for what, err := range map[string]error{
-			"Exchange": second(e.opener.Exchange(t.Context())),
-			"Send":     e.openerControl.Send(transport.Frame{}),
-			"Receive":  second(e.openerControl.Receive(t.Context())),
+			"Exchange":       second(e.opener.Exchange()),
+			"Send":           x.Send(1, false, nil),
+			"Receive":        second(x.Receive(t.Context())),
+			"control's Send": e.opener.Control().Send(1, false, nil),
+			"and Receive":    second(e.opener.Control().Receive(t.Context())),
+			"Serve":          errors.Join(transport.ErrSessionClosed, e.opener.Serve(nil)),
 		} {
 			if !errors.Is(err, transport.ErrSessionClosed) || !errors.Is(err, reason) {
 				t.Errorf("%s after Close: %v", what, err)
@@ -215,25 +305,25 @@ func TestCloseUnblocks(t *testing.T) {
 		e := w.connect(t, transport.Options{}, transport.Options{})
 		began := make(chan struct{})
 		handled := make(chan error, 1)
-		e.serve(t, func(ctx context.Context, x *transport.Exchange, _ transport.Frame) {
+		e.serve(t, func(x *transport.Exchange, _ transport.Frame) {
 			close(began)
-			<-ctx.Done()
-			_, err := x.Receive(context.Background())
-			handled <- err
+			<-x.Context().Done()
+			handled <- second(x.Receive(context.Background()))
 		})
-		x := e.exchange(t)
+		x, unsent := e.exchange(t), e.exchange(t)
 		send(t, x, 1, false, nil)
 		<-began
-		received := make(chan error, 2)
-		for _, receive := range []func(context.Context) (transport.Frame, error){x.Receive, e.openerControl.Receive} {
-			go func() { received <- second(receive(context.Background())) }()
+		received := make(chan error, 3)
+		for _, x := range []*transport.Exchange{x, unsent, e.opener.Control()} {
+			go func() { received <- second(x.Receive(context.Background())) }()
 		}
 		e.opener.Close(nil)
-		for range 2 {
+		for range 3 {
 			if err := <-received; !errors.Is(err, transport.ErrSessionClosed) {
 				t.Errorf("Receive: %v", err)
 			}
 		}
+		<-x.Context().Done()
 		if err := <-handled; !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("the handler's Receive: %v", err)
 		}
@@ -248,7 +338,7 @@ func TestCloseInHandler(t *testing.T) {
 		e := w.connect(t, transport.Options{}, transport.Options{})
 		reason := errors.New("fed up")
 		closed := make(chan struct{})
-		e.serve(t, func(_ context.Context, x *transport.Exchange, _ transport.Frame) {
+		e.serve(t, func(x *transport.Exchange, _ transport.Frame) {
 			x.Session().Close(reason)
 			close(closed)
 		})
@@ -264,7 +354,7 @@ func TestCloseInHandler(t *testing.T) {
 func TestCloseUnblocksSend(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
 		e := w.connect(t, transport.Options{}, transport.Options{})
-		e.serve(t, func(ctx context.Context, _ *transport.Exchange, _ transport.Frame) { <-ctx.Done() })
+		e.serve(t, await)
 		x := e.exchange(t)
 		sent := make(chan error, 1)
 		progress := make(chan struct{}, 1)
@@ -288,77 +378,175 @@ func TestCloseUnblocksSend(t *testing.T) {
 	})
 }
 
+// await is a handler that does nothing until its exchange ends.
+func await(x *transport.Exchange, _ transport.Frame) { <-x.Context().Done() }
+
+// Release before the peer's End gives the exchange up for both, whether this side has
+// sent its End or not, and whether the handler has asked for its context yet or not.
 func TestRelease(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
-		e := w.connect(t, transport.Options{}, transport.Options{})
-		stopped := make(chan error, 1)
-		e.serve(t, func(ctx context.Context, x *transport.Exchange, f transport.Frame) {
-			if f.Type == 2 {
-				answer(ctx, x, f)
-				return
+		for _, end := range []bool{false, true} {
+			e := w.connect(t, transport.Options{}, transport.Options{})
+			heard := make(chan error, 1)
+			refused, begun := make(chan error, 1), make(chan struct{}, 1)
+			e.serve(t, func(x *transport.Exchange, f transport.Frame) {
+				if f.Type == 2 {
+					answer(x, f)
+					return
+				}
+				begun <- struct{}{}
+				if f.Type == 3 {
+					if _, err := e.acceptor.Control().Receive(context.Background()); err != nil { // follows the RESET
+						t.Error(err)
+					}
+				}
+				<-x.Context().Done()
+				heard <- second(x.Receive(context.Background()))
+				refused <- x.Send(1, true, nil)
+			})
+			for _, typ := range []transport.Type{1, 3} {
+				x := e.exchange(t)
+				send(t, x, typ, end, nil)
+				<-begun
+				x.Release()
+				x.Release()
+				if typ == 3 {
+					send(t, e.opener.Control(), 1, false, nil)
+				}
+				told := io.ErrUnexpectedEOF
+				if end {
+					told = io.EOF
+				}
+				if err := <-heard; err != told { //nolint:errorlint // it comes bare
+					t.Errorf("End %v: the handler received %v", end, err)
+				}
+				if err := <-refused; !errors.Is(err, io.ErrClosedPipe) {
+					t.Errorf("End %v: the handler's Send: %v", end, err)
+				}
+				wantEnd(t, x, io.ErrClosedPipe)
+				if err := x.Send(1, true, nil); !errors.Is(err, io.ErrClosedPipe) {
+					t.Errorf("Send after Release: %v", err)
+				}
+				<-x.Context().Done()
 			}
-			<-ctx.Done() // without receiving
-			stopped <- second(x.Receive(context.Background()))
+			x := e.exchange(t)
+			send(t, x, 2, true, nil)
+			want(t, x, transport.Frame{Type: 2, End: true})
+			x.Release()
+			if err := errors.Join(e.opener.Err(), e.acceptor.Err()); err != nil {
+				t.Errorf("the session ended: %v", err)
+			}
+		}
+	})
+}
+
+// A handler that has sent its End and waits for that of the opener hears that the opener
+// has released the exchange without, with what is sent next.
+func TestReleaseWithoutEndAfterThePeers(t *testing.T) {
+	eachWiring(t, func(t *testing.T, w wiring) {
+		e := w.connect(t, transport.Options{}, transport.Options{})
+		heard := make(chan error, 1)
+		e.serve(t, func(x *transport.Exchange, f transport.Frame) {
+			answer(x, f)
+			if !f.End {
+				heard <- second(x.Receive(context.Background()))
+			}
 		})
 		x := e.exchange(t)
 		send(t, x, 1, false, nil)
+		want(t, x, transport.Frame{Type: 1, End: true})
 		x.Release()
-		x.Release()
-		if err := <-stopped; !errors.Is(err, io.ErrUnexpectedEOF) {
+		if err := roundTrip(t.Context(), e.opener); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-heard; err != io.ErrUnexpectedEOF { //nolint:errorlint // it comes bare
 			t.Errorf("the handler received %v", err)
 		}
-		wantEnd(t, x, io.ErrClosedPipe)
-		if err := x.Send(1, true, nil); !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("Send after Release: %v", err)
-		}
-		if all, _ := transport.Lanes(e.opener); all != 0 {
-			t.Errorf("%d lanes after an early Release", all)
-		}
-		x = e.exchange(t)
-		send(t, x, 2, true, nil)
-		want(t, x, transport.Frame{Type: 2, End: true})
-		x.Release()
 	})
 }
 
-// A handler that returns without End is no end.
+// An exchange in which nothing was sent leaves nothing behind.
+func TestReleaseUnused(t *testing.T) {
+	eachWiring(t, func(t *testing.T, w wiring) {
+		e := w.connect(t, transport.Options{MaxExchanges: 1}, transport.Options{})
+		e.serve(t, echo)
+		for range 3 {
+			x := e.exchange(t)
+			x.Release()
+			x.Release()
+			if err := x.Send(1, true, nil); !errors.Is(err, io.ErrClosedPipe) {
+				t.Errorf("Send after Release: %v", err)
+			}
+		}
+		if err := roundTrip(t.Context(), e.opener); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A handler that returns without End, or never returns, is no end.
 func TestHandlerWithoutEnd(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
 		e := w.connect(t, transport.Options{}, transport.Options{})
-		e.serve(t, func(_ context.Context, x *transport.Exchange, f transport.Frame) { _ = x.Send(f.Type, false, f.Body) })
-		x := e.exchange(t)
-		send(t, x, 1, true, nil)
-		want(t, x, transport.Frame{Type: 1})
-		wantEnd(t, x, io.ErrUnexpectedEOF)
-		x.Release()
+		e.serve(t, func(x *transport.Exchange, f transport.Frame) {
+			_ = x.Send(f.Type, f.Type == 3, f.Body)
+			if f.Type == 2 {
+				runtime.Goexit()
+			}
+		})
+		for _, end := range []bool{false, true} {
+			for _, typ := range []transport.Type{1, 2} {
+				x := e.exchange(t)
+				send(t, x, typ, end, nil)
+				want(t, x, transport.Frame{Type: typ})
+				wantEnd(t, x, io.ErrUnexpectedEOF)
+				<-x.Context().Done()
+				if err := x.Send(1, true, nil); err == nil {
+					t.Error("sent what nobody wants")
+				}
+				x.Release()
+			}
+		}
 		if e.opener.Err() != nil || e.acceptor.Err() != nil {
 			t.Errorf("the session ended: %v, %v", e.opener.Err(), e.acceptor.Err())
 		}
-		if all, _ := transport.Lanes(e.opener); all != 0 {
-			t.Errorf("%d lanes are left", all)
-		}
+		x := e.exchange(t)
+		send(t, x, 3, true, nil)
+		want(t, x, transport.Frame{Type: 3, End: true})
+		x.Release()
 	})
 }
 
-// The next exchange of a lane starts when the handler of the last has returned,
-// though its End has long been received. What was not sent of it never comes.
-func TestLaneIsSequential(t *testing.T) {
+// Frames of an exchange that is over for this side are ignored, on either side.
+func TestLateFrames(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
 		e := w.connect(t, transport.Options{}, transport.Options{})
-		var log []string
-		e.serve(t, func(_ context.Context, x *transport.Exchange, f transport.Frame) {
-			log = append(log, fmt.Sprint("begin ", f.Type))
-			_ = x.Send(f.Type, true, nil)
-			_, err := x.Receive(context.Background())
-			log = append(log, fmt.Sprint("end ", f.Type, " ", err))
+		e.serve(t, func(x *transport.Exchange, f transport.Frame) {
+			switch f.Type {
+			case 1: // is over at once
+				_ = x.Send(1, true, nil)
+			case 2: // goes on when it is over for the opener
+				for x.Send(2, false, bin(100)) == nil {
+				}
+			}
 		})
-		for i := range 3 {
+		for range 50 {
 			x := e.exchange(t)
-			send(t, x, transport.Type(i), i == 2, nil)
-			want(t, x, transport.Frame{Type: transport.Type(i), End: true})
+			send(t, x, 1, false, nil)
+			want(t, x, transport.Frame{Type: 1, End: true})
+			for range 3 {
+				send(t, x, 1, false, nil)
+			}
+			send(t, x, 1, true, nil)
+			x.Release()
+			x = e.exchange(t)
+			send(t, x, 2, true, nil)
+			want(t, x, transport.Frame{Type: 2, Body: bin(100)})
 			x.Release()
 		}
-		e.acceptor.Close(nil)
+		if err := errors.Join(e.opener.Err(), e.acceptor.Err()); err != nil {
+			t.Errorf("the session ended: %v", err)
+		}
 	})
 }
 
@@ -367,12 +555,13 @@ func TestReceiveContext(t *testing.T) {
 		e := w.connect(t, transport.Options{}, transport.Options{})
 		e.serve(t, echo)
 		x := e.exchange(t)
+		defer x.Release()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := x.Receive(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("Receive: %v", err)
 		}
-		if _, err := e.openerControl.Receive(ctx); !errors.Is(err, context.Canceled) {
+		if _, err := e.opener.Control().Receive(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("control: %v", err)
 		}
 		send(t, x, 1, true, nil)
@@ -380,43 +569,42 @@ func TestReceiveContext(t *testing.T) {
 	})
 }
 
-func TestServeContext(t *testing.T) {
+// Serve returns why the session ended, when all handlers have returned.
+func TestServeReturns(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
 		e := w.connect(t, transport.Options{}, transport.Options{})
-		ctx, cancel := context.WithCancel(t.Context())
-		began, served := make(chan struct{}), make(chan error, 1)
+		reason := errors.New("reason")
+		began, hold, served := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		go func() {
-			served <- e.acceptor.Serve(ctx, func(ctx context.Context, _ *transport.Exchange, _ transport.Frame) {
+			served <- e.acceptor.Serve(func(*transport.Exchange, transport.Frame) {
 				close(began)
-				<-ctx.Done()
+				<-hold
 			})
 		}()
-		x := e.exchange(t)
-		send(t, x, 1, true, nil)
+		send(t, e.exchange(t), 1, true, nil)
 		<-began
-		cancel()
-		if err := <-served; !errors.Is(err, context.Canceled) {
+		e.acceptor.Close(reason)
+		select {
+		case err := <-served:
+			t.Errorf("Serve did not wait for its handler: %v", err)
+		default:
+		}
+		close(hold)
+		if err := <-served; err != reason { //nolint:errorlint // the very same
 			t.Errorf("Serve: %v", err)
-		}
-		wantEnd(t, x, io.ErrUnexpectedEOF)
-		if e.opener.Err() != nil {
-			t.Errorf("the session ended: %v", e.opener.Err())
-		}
-		if err := e.acceptor.Serve(t.Context(), echo); !errors.Is(err, transport.ErrProtocol) {
-			t.Errorf("Serve again: %v", err)
 		}
 	})
 }
 
-func TestTooManyLanes(t *testing.T) {
+func TestTooManyExchanges(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
-		e := w.connect(t, transport.Options{MaxLanes: 3}, transport.Options{MaxLanes: 3})
+		e := w.connect(t, transport.Options{MaxExchanges: 3}, transport.Options{MaxExchanges: 3})
 		e.serve(t, echo)
 		var held []*transport.Exchange
 		for range 3 {
 			held = append(held, e.exchange(t))
 		}
-		if _, err := e.opener.Exchange(t.Context()); !errors.Is(err, transport.ErrTooManyLanes) {
+		if _, err := e.opener.Exchange(); !errors.Is(err, transport.ErrTooManyExchanges) {
 			t.Errorf("the fourth: %v", err)
 		}
 		held[0].Release()
@@ -424,34 +612,59 @@ func TestTooManyLanes(t *testing.T) {
 	})
 }
 
-// An opener with a context that is over gets no lane, and the session goes on.
-func TestExchangeContext(t *testing.T) {
+// After the highest number of an exchange come the lowest, but for the control's and
+// those still in use.
+func TestExchangeNumbersWrapAround(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
 		e := w.connect(t, transport.Options{}, transport.Options{})
-		e.serve(t, echo)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		for range 10 {
-			if x, err := e.opener.Exchange(ctx); err == nil {
-				x.Release() // there was an idle lane
-			} else if !errors.Is(err, context.Canceled) {
-				t.Errorf("Exchange: %v", err)
-			}
+		for _, s := range []*transport.Session{e.opener, e.acceptor} {
+			transport.SetLastNumber(s, 1<<32-6)
 		}
-		x := e.exchange(t)
-		send(t, x, 1, true, nil)
-		want(t, x, transport.Frame{Type: 1, End: true})
+		e.serve(t, echo)
+		var kept []*transport.Exchange
+		use := func(number uint32) *transport.Exchange {
+			t.Helper()
+			x := e.exchange(t)
+			send(t, x, 1, false, nil)
+			if f, err := x.Receive(t.Context()); err != nil || f.Exchange != number {
+				t.Fatalf("got exchange %d, %v; want %d", f.Exchange, err, number)
+			}
+			return x
+		}
+		for _, number := range []uint32{1<<32 - 5, 1<<32 - 4, 1<<32 - 3, 1<<32 - 2, 1<<32 - 1, 1, 2, 3} {
+			x := use(number)
+			if number%2 == 1 {
+				kept = append(kept, x)
+				continue
+			}
+			send(t, x, 1, true, nil)
+			want(t, x, transport.Frame{Type: 1, End: true})
+			x.Release()
+		}
+		for _, s := range []*transport.Session{e.opener, e.acceptor} { // the next time round
+			transport.SetLastNumber(s, 1<<31)
+			transport.SetLastNumber(s, 1<<32-2)
+		}
+		kept = append(kept, use(2)) // 2^32-1, 0 and 1 are in use
+		for _, x := range kept {
+			send(t, x, 1, true, nil)
+			want(t, x, transport.Frame{Type: 1, End: true})
+			x.Release()
+		}
+		if err := errors.Join(e.opener.Err(), e.acceptor.Err()); err != nil {
+			t.Errorf("the session ended: %v", err)
+		}
 	})
 }
 
 func TestMisuse(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
 		oc, ac := w.conns(t)
-		opener, err := oc.Opener(quiet(transport.Options{}))
+		opener, err := oc.Opener(t.Context(), quiet(transport.Options{}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		acceptor, err := ac.Acceptor(quiet(transport.Options{}))
+		acceptor, err := ac.Acceptor(t.Context(), quiet(transport.Options{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -461,34 +674,48 @@ func TestMisuse(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		misuse("a second session", second(oc.Acceptor(transport.Options{})))
-		misuse("Exchange before Control", second(opener.Exchange(t.Context())))
-		misuse("Serve before Control", acceptor.Serve(t.Context(), echo))
-		for _, s := range []*transport.Session{opener, acceptor} {
-			c, err := s.Control(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			misuse("Control twice", second(s.Control(t.Context())))
-			misuse("a heartbeat of one's own", c.Send(transport.Frame{Type: 127}))
-			misuse("a type that does not exist", c.Send(transport.Frame{Type: 128}))
-		}
-		misuse("Exchange of the acceptor", second(acceptor.Exchange(t.Context())))
-		misuse("Serve of the opener", opener.Serve(t.Context(), echo))
+		misuse("a second session", second(oc.Acceptor(t.Context(), transport.Options{})))
+		misuse("Exchange of the acceptor", second(acceptor.Exchange()))
 		e := ends{opener: opener, acceptor: acceptor}
 		e.serve(t, echo)
 		x := e.exchange(t)
+		defer x.Release()
+		misuse("an end of the control", opener.Control().Send(1, true, nil))
+		for _, x := range []*transport.Exchange{opener.Control(), acceptor.Control(), x} {
+			misuse("a reset of one's own", x.Send(126, false, nil))
+			misuse("a heartbeat of one's own", x.Send(127, false, nil))
+			misuse("a type that does not exist", x.Send(128, false, nil))
+		}
 		send(t, x, 1, true, nil)
 		misuse("Send after End", x.Send(1, false, nil))
 		misuse("End twice", x.Send(1, true, nil))
-		misuse("a heartbeat on a lane", e.exchange(t).Send(127, false, nil))
 		want(t, x, transport.Frame{Type: 1, End: true})
 		if err := opener.Err(); err != nil {
 			t.Errorf("the session ended: %v", err)
 		}
 		_ = oc.Close()
-		if _, err := oc.Opener(transport.Options{}); !errors.Is(err, transport.ErrSessionClosed) {
+		if _, err := oc.Opener(t.Context(), transport.Options{}); !errors.Is(err, transport.ErrSessionClosed) {
 			t.Errorf("a session of a closed connection: %v", err)
+		}
+	})
+}
+
+// The stream of a session is waited for as long as ctx allows, and no longer than the
+// connection lasts.
+func TestAcceptorWaits(t *testing.T) {
+	eachWiring(t, func(t *testing.T, w wiring) {
+		_, ac := w.conns(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := ac.Acceptor(ctx, quiet(transport.Options{})); !errors.Is(err, context.Canceled) {
+			t.Errorf("without a stream: %v", err)
+		}
+		oc, ac := w.conns(t)
+		accepted := make(chan error, 1)
+		go func() { accepted <- second(ac.Acceptor(t.Context(), quiet(transport.Options{}))) }()
+		_ = oc.Close()
+		if err := <-accepted; !errors.Is(err, transport.ErrSessionClosed) {
+			t.Errorf("without a connection: %v", err)
 		}
 	})
 }
@@ -498,6 +725,7 @@ func TestHeard(t *testing.T) {
 		e := w.connect(t, transport.Options{}, transport.Options{})
 		e.serve(t, echo)
 		x := e.exchange(t)
+		defer x.Release()
 		before := time.Now()
 		send(t, x, 1, true, nil)
 		want(t, x, transport.Frame{Type: 1, End: true})
@@ -511,14 +739,15 @@ func TestHeard(t *testing.T) {
 func TestBodiesAreNotShared(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
 		e := w.connect(t, transport.Options{}, transport.Options{})
-		e.serve(t, func(ctx context.Context, x *transport.Exchange, f transport.Frame) {
+		e.serve(t, func(x *transport.Exchange, f transport.Frame) {
 			kept := bytes.Clone(f.Body)
 			_ = x.Send(1, false, f.Body)
 			clear(f.Body)
-			_, _ = x.Receive(ctx)
+			_, _ = x.Receive(context.Background())
 			_ = x.Send(1, true, kept)
 		})
 		x := e.exchange(t)
+		defer x.Release()
 		body := bin(100)
 		kept := bytes.Clone(body)
 		send(t, x, 1, false, body)
@@ -535,7 +764,7 @@ func TestBodiesAreNotShared(t *testing.T) {
 // exchange begins an exchange.
 func (e ends) exchange(t testing.TB) *transport.Exchange {
 	t.Helper()
-	x, err := e.opener.Exchange(t.Context())
+	x, err := e.opener.Exchange()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -576,6 +805,3 @@ func equal(a, b transport.Frame) bool {
 
 // second returns the error of two results.
 func second[T any](_ T, err error) error { return err }
-
-// bin returns n bytes as msgpack.
-func bin(n int) []byte { return msgpack.AppendBytes(nil, bytes.Repeat([]byte{'x'}, n)) }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,9 +16,14 @@ import (
 // The tests of this file run in virtual time, over the in-memory transport.
 var virtual = wiring{memory: true, openerDials: true}
 
-func inBubble(t *testing.T, f func(t *testing.T, e ends)) {
+// inBubble runs a test body with a session whose ends are read, and whose handlers echo.
+func inBubble(t *testing.T, f func(t *testing.T, e ends)) { inBubbleWith(t, echo, f) }
+
+// inBubbleWith is inBubble with another handler.
+func inBubbleWith(t *testing.T, handle func(*transport.Exchange, transport.Frame), f func(t *testing.T, e ends)) {
 	synctest.Test(t, func(t *testing.T) {
 		e := virtual.connect(t, transport.Options{}, transport.Options{})
+		e.serve(t, handle)
 		f(t, e)
 		e.opener.Close(nil)
 		e.acceptor.Close(nil)
@@ -25,8 +32,8 @@ func inBubble(t *testing.T, f func(t *testing.T, e ends)) {
 
 func TestHeartbeatKeepsAlive(t *testing.T) {
 	inBubble(t, func(t *testing.T, e ends) {
-		e.openerControl.Beat(10 * time.Second)
-		e.acceptorControl.Beat(10 * time.Second)
+		e.opener.Beat(10 * time.Second)
+		e.acceptor.Beat(10 * time.Second)
 		for range 100 {
 			time.Sleep(time.Minute)
 			for _, s := range []*transport.Session{e.opener, e.acceptor} {
@@ -46,8 +53,8 @@ func TestHeartbeatKeepsAlive(t *testing.T) {
 func TestHeartbeatJitter(t *testing.T) {
 	inBubble(t, func(t *testing.T, e ends) {
 		start := time.Now()
-		e.openerControl.Beat(10 * time.Second)
-		e.acceptorControl.Beat(10 * time.Second)
+		e.opener.Beat(10 * time.Second)
+		e.acceptor.Beat(10 * time.Second)
 		seen := make(map[time.Duration]bool)
 		last := time.Duration(0)
 		for at := time.Duration(0); at < 20*time.Minute; at += 100 * time.Millisecond {
@@ -76,9 +83,7 @@ func TestSilence(t *testing.T) {
 	inBubble(t, func(t *testing.T, e ends) {
 		time.Sleep(time.Hour) // nothing was heard, and nothing had to be
 		start := time.Now()
-		e.opener.Close(nil)
-		e = virtual.connect(t, transport.Options{}, transport.Options{})
-		e.acceptorControl.Beat(10 * time.Second) // heard by the opener, who says nothing
+		e.acceptor.Beat(10 * time.Second) // heard by the opener, who says nothing
 		<-e.acceptor.Done()
 		if err := e.acceptor.Err(); !errors.Is(err, transport.ErrSilent) {
 			t.Errorf("the session ended with %v", err)
@@ -93,12 +98,11 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// Any frame is a sign of life, on whatever stream.
-func TestSilenceCountsEveryStream(t *testing.T) {
+// Any frame is a sign of life, of whatever exchange.
+func TestSilenceCountsEveryFrame(t *testing.T) {
 	inBubble(t, func(t *testing.T, e ends) {
-		e.serve(t, echo)
 		x := e.exchange(t)
-		e.acceptorControl.Beat(10 * time.Second)
+		e.acceptor.Beat(10 * time.Second)
 		for range 20 {
 			time.Sleep(29 * time.Second)
 			send(t, x, 1, false, nil)
@@ -118,16 +122,16 @@ func TestSilenceCountsEveryStream(t *testing.T) {
 // Another interval counts from the moment it is set.
 func TestBeatAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, e ends) {
-		e.acceptorControl.Beat(time.Hour)
+		e.acceptor.Beat(time.Hour)
 		time.Sleep(2 * time.Hour)
-		e.acceptorControl.Beat(time.Second)
-		e.openerControl.Beat(time.Second)
+		e.acceptor.Beat(time.Second)
+		e.opener.Beat(time.Second)
 		time.Sleep(time.Minute)
 		if err := errors.Join(e.acceptor.Err(), e.opener.Err()); err != nil {
 			t.Fatalf("the session ended with %v", err)
 		}
-		e.openerControl.Beat(0)
-		e.acceptorControl.Beat(0)
+		e.opener.Beat(0)
+		e.acceptor.Beat(0)
 		time.Sleep(24 * time.Hour)
 		if err := errors.Join(e.acceptor.Err(), e.opener.Err()); err != nil {
 			t.Fatalf("the session ended with %v", err)
@@ -139,10 +143,10 @@ func TestBeatAgain(t *testing.T) {
 func TestChangeBeginsNothingAnew(t *testing.T) {
 	inBubble(t, func(t *testing.T, e ends) {
 		start := time.Now()
-		e.acceptorControl.Beat(10 * time.Second)
+		e.acceptor.Beat(10 * time.Second)
 		for e.acceptor.Err() == nil {
 			time.Sleep(time.Second)
-			e.acceptorControl.Change(9*time.Second, 20*time.Second)
+			e.acceptor.ChangeBeat(9*time.Second, 20*time.Second)
 			if ago := time.Since(e.opener.Heard()); ago > 12*time.Second {
 				t.Fatalf("no heartbeat for %v", ago)
 			}
@@ -156,11 +160,11 @@ func TestChangeBeginsNothingAnew(t *testing.T) {
 // Each side may hold to an interval of its own.
 func TestChangeForEachSide(t *testing.T) {
 	inBubble(t, func(t *testing.T, e ends) {
-		e.openerControl.Change(time.Second, time.Second) // nothing is to be changed yet
-		e.openerControl.Beat(10 * time.Second)
-		e.acceptorControl.Beat(10 * time.Second)
-		e.openerControl.Change(10*time.Second, time.Minute)
-		e.acceptorControl.Change(time.Minute, 10*time.Second)
+		e.opener.ChangeBeat(time.Second, time.Second) // nothing is to be changed yet
+		e.opener.Beat(10 * time.Second)
+		e.acceptor.Beat(10 * time.Second)
+		e.opener.ChangeBeat(10*time.Second, time.Minute)
+		e.acceptor.ChangeBeat(time.Minute, 10*time.Second)
 		time.Sleep(time.Hour)
 		if err := errors.Join(e.opener.Err(), e.acceptor.Err()); err != nil {
 			t.Fatalf("the session ended with %v", err)
@@ -172,7 +176,7 @@ func TestChangeForEachSide(t *testing.T) {
 			t.Errorf("the acceptor was heard %v ago", ago)
 		}
 		start := time.Now()
-		e.acceptorControl.Beat(0)
+		e.acceptor.Beat(0)
 		<-e.opener.Done()
 		if after := time.Since(start); after < 114*time.Second || after > 180*time.Second {
 			t.Errorf("the session ended after %v: %v", after, e.opener.Err())
@@ -183,39 +187,102 @@ func TestChangeForEachSide(t *testing.T) {
 // A frame may go in the place of a heartbeat, and is as good.
 func TestOnBeat(t *testing.T) {
 	inBubble(t, func(t *testing.T, e ends) {
-		asked := 0
-		e.openerControl.OnBeat(func() (transport.Frame, bool) {
-			asked++
+		var times atomic.Int32
+		e.opener.OnBeat(func() (transport.Frame, bool) {
+			asked := times.Add(1)
 			return transport.Frame{Type: 5, Body: []byte{byte(asked)}}, asked == 2
 		})
-		e.openerControl.Beat(10 * time.Second)
-		e.acceptorControl.Beat(10 * time.Second)
-		f, err := e.acceptorControl.Receive(t.Context())
+		e.opener.Beat(10 * time.Second)
+		e.acceptor.Beat(10 * time.Second)
+		f, err := e.acceptor.Control().Receive(t.Context())
 		if want := (transport.Frame{Type: 5, Body: []byte{2}}); err != nil || !equal(f, want) {
 			t.Errorf("received %+v, %v", f, err)
 		}
 		time.Sleep(time.Hour)
-		if err := errors.Join(e.opener.Err(), e.acceptor.Err()); err != nil || asked < 300 {
-			t.Errorf("asked %d times; %v", asked, err)
+		if err := errors.Join(e.opener.Err(), e.acceptor.Err()); err != nil || times.Load() < 300 {
+			t.Errorf("asked %d times; %v", times.Load(), err)
 		}
 	})
 }
 
-// Who does not receive is deaf; that does not make the peer silent.
+// What waits to be taken, beyond 1 MiB, holds the reader and with it the peer, of which
+// nothing is lost. Neither side takes the other for silent meanwhile.
 func TestDeafIsNotSilent(t *testing.T) {
-	inBubble(t, func(t *testing.T, e ends) {
-		e.acceptorControl.Beat(time.Second)
-		for range 20 {
-			if err := e.openerControl.Send(transport.Frame{Type: 1, Body: bin(100)}); err != nil {
-				t.Fatal(err)
+	const frames, size = 600, 16_000
+	for name, far := range map[string]func(e ends, x *transport.Exchange) *transport.Exchange{
+		"control":  func(e ends, _ *transport.Exchange) *transport.Exchange { return e.acceptor.Control() },
+		"exchange": func(_ ends, x *transport.Exchange) *transport.Exchange { return x },
+	} {
+		t.Run(name, func(t *testing.T) {
+			begun := make(chan *transport.Exchange, 1)
+			hold := func(x *transport.Exchange, _ transport.Frame) {
+				begun <- x
+				<-x.Context().Done()
 			}
+			inBubbleWith(t, hold, func(t *testing.T, e ends) {
+				e.opener.Beat(time.Second)
+				e.acceptor.Beat(time.Second)
+				near := e.exchange(t)
+				send(t, near, 1, false, nil)
+				far := far(e, <-begun)
+				if name == "control" {
+					near = e.opener.Control()
+				}
+				var all sync.WaitGroup
+				sent := 0
+				all.Go(func() {
+					for n := range frames {
+						if err := near.Send(transport.Type(n%100), false, bin(size)); err != nil {
+							t.Error(err)
+							return
+						}
+						sent++
+					}
+				})
+				synctest.Wait()
+				if waiting := transport.Waiting(e.acceptor); waiting < 1<<20 || waiting > 1<<20+size+1000 {
+					t.Errorf("%d bytes wait", waiting)
+				}
+				if name == "exchange" && sent == frames { // control frames are queued without limit
+					t.Error("the peer was not held")
+				}
+				time.Sleep(20 * time.Second) // less than a write may be blocked
+				if err := errors.Join(e.opener.Err(), e.acceptor.Err()); err != nil {
+					t.Fatalf("the session ended with %v", err)
+				}
+				for n := range frames {
+					f, err := far.Receive(t.Context())
+					if err != nil || f.Type != transport.Type(n%100) || len(f.Body) < size {
+						t.Fatalf("frame %d: type %d, %d bytes, %v", n, f.Type, len(f.Body), err)
+					}
+				}
+				all.Wait()
+				if waiting := transport.Waiting(e.acceptor); waiting != 0 {
+					t.Errorf("%d bytes wait when all was taken", waiting)
+				}
+				time.Sleep(time.Minute)
+				if err := errors.Join(e.opener.Err(), e.acceptor.Err()); err != nil {
+					t.Fatalf("then the session ended with %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A side that did not listen gives its peer the whole time to be heard again.
+func TestSilenceAfterDeafness(t *testing.T) {
+	inBubble(t, func(t *testing.T, e ends) {
+		e.acceptor.Beat(time.Second)
+		for range 20 {
+			send(t, e.opener.Control(), 1, false, bin(100_000))
 		}
 		time.Sleep(time.Minute)
 		if err := e.acceptor.Err(); err != nil {
 			t.Fatalf("the session ended with %v", err)
 		}
+		start := time.Now()
 		for range 20 {
-			if _, err := e.acceptorControl.Receive(t.Context()); err != nil {
+			if _, err := e.acceptor.Control().Receive(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -223,64 +290,197 @@ func TestDeafIsNotSilent(t *testing.T) {
 		if err := e.acceptor.Err(); !errors.Is(err, transport.ErrSilent) {
 			t.Errorf("the session ended with %v", err)
 		}
+		if took := time.Since(start); took != 3*time.Second {
+			t.Errorf("the session ended after %v", took)
+		}
+	})
+}
+
+// What was not taken of an exchange that is released waits no more.
+func TestReleaseMakesRoom(t *testing.T) {
+	begun := make(chan *transport.Exchange, 1)
+	hold := func(x *transport.Exchange, f transport.Frame) {
+		if f.Type == 2 {
+			begun <- x
+			<-x.Context().Done()
+			return
+		}
+		answer(x, f)
+	}
+	inBubbleWith(t, hold, func(t *testing.T, e ends) {
+		x := e.exchange(t)
+		send(t, x, 2, false, nil)
+		held := <-begun
+		var all sync.WaitGroup
+		all.Go(func() {
+			var err error
+			for i := 0; i < 400 && err == nil; i++ { // until the exchange is given up
+				err = x.Send(1, false, bin(16_000))
+			}
+			if !errors.Is(err, io.ErrClosedPipe) {
+				t.Error(err)
+			}
+		})
+		all.Go(func() {
+			if err := roundTrip(t.Context(), e.opener); err != nil { // waits for the reader
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		if waiting := transport.Waiting(e.acceptor); waiting < 1<<20 || waiting > 1<<20+20_000 {
+			t.Errorf("%d bytes wait", waiting)
+		}
+		held.Release()
+		all.Wait()
+		synctest.Wait()
+		if waiting := transport.Waiting(e.acceptor); waiting != 0 {
+			t.Errorf("%d bytes wait", waiting)
+		}
 	})
 }
 
 // A write blocked for 30 s ends the session.
 func TestBlockedWrite(t *testing.T) {
-	inBubble(t, func(t *testing.T, e ends) {
-		e.serve(t, func(ctx context.Context, _ *transport.Exchange, _ transport.Frame) { <-ctx.Done() })
-		x := e.exchange(t)
-		var err error
-		var blocked time.Time
-		for err == nil {
-			blocked = time.Now()
-			err = x.Send(1, false, bin(60000))
-		}
-		if !errors.Is(err, transport.ErrSessionClosed) {
-			t.Errorf("Send: %v", err)
-		}
-		if after := time.Since(blocked); after != 30*time.Second {
-			t.Errorf("after %v", after)
-		}
-		<-e.opener.Done()
-		<-e.acceptor.Done()
-	})
-}
-
-// Release does not wait for a Send that is blocked, and unblocks it.
-func TestReleaseUnblocksSend(t *testing.T) {
-	inBubble(t, func(t *testing.T, e ends) {
-		e.serve(t, func(ctx context.Context, _ *transport.Exchange, _ transport.Frame) { <-ctx.Done() })
-		x := e.exchange(t)
-		sent := make(chan error)
-		go func() {
-			var err error
-			for err == nil {
-				err = x.Send(1, false, bin(60000))
-			}
-			sent <- err
-		}()
-		synctest.Wait()
-		x.Release()
-		if err := <-sent; !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("Send: %v", err)
-		}
-		if err := e.opener.Err(); err != nil {
-			t.Errorf("the session ended: %v", err)
-		}
-	})
-}
-
-// That the peer closed a lane is no matter to the session, also when it is a Send
-// that finds out.
-func TestSendOnClosedLane(t *testing.T) {
-	inBubble(t, func(t *testing.T, e ends) {
-		e.serve(t, func(_ context.Context, x *transport.Exchange, f transport.Frame) {
-			for range 20 { // more than the peer reads ahead
-				_ = x.Send(f.Type, false, nil)
-			}
+	for name, send := range map[string]func(*transport.Exchange, *transport.Exchange) error{
+		"exchange": func(x, _ *transport.Exchange) error { return x.Send(1, false, bin(16000)) },
+		"control":  func(_, c *transport.Exchange) error { return c.Send(1, false, bin(16000)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := virtual.connect(t, transport.Options{}, transport.Options{})
+				var reading sync.WaitGroup
+				reading.Go(func() { _ = e.opener.Serve(nil) }) // and nobody reads at the other end
+				x := e.exchange(t)
+				start := time.Now()
+				for range 400 { // more than is on its way
+					if err := send(x, e.opener.Control()); err != nil {
+						break
+					}
+				}
+				<-e.opener.Done()
+				if took := time.Since(start); took < 30*time.Second || took > 32*time.Second {
+					t.Errorf("after %v: %v", took, e.opener.Err())
+				}
+				if err := x.Send(1, false, nil); !errors.Is(err, transport.ErrSessionClosed) {
+					t.Errorf("Send: %v", err)
+				}
+				e.acceptor.Close(nil)
+				reading.Wait()
+			})
 		})
+	}
+}
+
+// Send waits when 256 KiB are queued, which Release and the end of the session end; what
+// is sent on the control exchange does not wait.
+func TestSendWaits(t *testing.T) {
+	ends := map[string]struct {
+		end func(e ends, x *transport.Exchange)
+		err error
+	}{
+		"Release":         {func(_ ends, x *transport.Exchange) { x.Release() }, io.ErrClosedPipe},
+		"Close":           {func(e ends, _ *transport.Exchange) { e.opener.Close(nil) }, transport.ErrSessionClosed},
+		"the peer closes": {func(e ends, _ *transport.Exchange) { e.acceptor.Close(nil) }, transport.ErrSessionClosed},
+		"nothing":         {func(ends, *transport.Exchange) { time.Sleep(time.Hour) }, transport.ErrSessionClosed},
+	}
+	for name, c := range ends {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := virtual.connect(t, transport.Options{}, transport.Options{})
+				var reading sync.WaitGroup
+				reading.Go(func() { _ = e.opener.Serve(nil) }) // and nobody reads at the other end
+				blocked, other := e.exchange(t), e.exchange(t)
+				sent, done := 0, make(chan error)
+				go func() {
+					var err error
+					for ; err == nil; err = blocked.Send(1, false, bin(1000)) {
+						sent += 1003 + transport.HeaderSize
+					}
+					done <- err
+				}()
+				synctest.Wait()
+				const window = 4 << 20
+				if most := window + 2*256<<10; sent < window+256<<10 || sent > most+2000 {
+					t.Errorf("%d bytes were taken", sent)
+				}
+				if queued := transport.Queued(e.opener); queued > 256<<10+1100 { // and the frame that was too much
+					t.Errorf("%d bytes are queued", queued)
+				}
+				for range 1000 {
+					send(t, e.opener.Control(), 1, false, bin(1000)) // does not wait
+				}
+				others := make(chan error, 1)
+				go func() { others <- other.Send(1, true, nil) }()
+				synctest.Wait()
+				select {
+				case err := <-others:
+					t.Errorf("another exchange did not wait: %v", err)
+				default:
+				}
+				c.end(e, blocked)
+				if err := <-done; !errors.Is(err, c.err) {
+					t.Errorf("Send: %v", err)
+				}
+				if name == "Release" && e.opener.Err() != nil {
+					t.Errorf("the session ended: %v", e.opener.Err())
+				}
+				e.opener.Close(nil)
+				if err := <-others; !errors.Is(err, transport.ErrSessionClosed) {
+					t.Errorf("the other exchange: %v", err)
+				}
+				e.acceptor.Close(nil)
+				reading.Wait()
+			})
+		})
+	}
+}
+
+// A Send that waits is ended when the peer gives the exchange up.
+func TestResetUnblocksSend(t *testing.T) {
+	for _, size := range []int{16_000, 60_000} {
+		synctest.Test(t, func(t *testing.T) {
+			hold := make(chan struct{})
+			e := virtual.connect(t, transport.Options{}, transport.Options{})
+			e.serve(t, func(*transport.Exchange, transport.Frame) { <-hold })
+			x := e.exchange(t)
+			sent := make(chan error)
+			go func() {
+				var err error
+				for err == nil {
+					err = x.Send(1, false, bin(size))
+				}
+				sent <- err
+			}()
+			synctest.Wait()
+			time.Sleep(20 * time.Second)
+			close(hold)
+			if err := <-sent; !errors.Is(err, io.ErrClosedPipe) {
+				t.Errorf("Send: %v", err)
+			}
+			wantEnd(t, x, io.ErrUnexpectedEOF)
+			x.Release()
+			synctest.Wait()
+			if err := errors.Join(e.opener.Err(), e.acceptor.Err()); err != nil {
+				t.Errorf("the session ended: %v", err)
+			}
+			if waiting := transport.Waiting(e.acceptor); waiting != 0 {
+				t.Errorf("%d bytes wait", waiting)
+			}
+			e.opener.Close(nil)
+			e.acceptor.Close(nil)
+		})
+	}
+}
+
+// That the peer gave an exchange up is no matter to the session, also when it is a Send
+// that finds out, and what came before is received.
+func TestSendInAnExchangeGivenUp(t *testing.T) {
+	hasty := func(x *transport.Exchange, f transport.Frame) {
+		for range 20 {
+			_ = x.Send(f.Type, false, nil)
+		}
+	}
+	inBubbleWith(t, hasty, func(t *testing.T, e ends) {
 		x := e.exchange(t)
 		send(t, x, 1, false, nil)
 		synctest.Wait()
@@ -297,94 +497,64 @@ func TestSendOnClosedLane(t *testing.T) {
 	})
 }
 
-// A slow handler is waited for; its inbox does not grow.
+// A slow handler is waited for.
 func TestBackpressure(t *testing.T) {
-	inBubble(t, func(t *testing.T, e ends) {
-		const frames = 1000
-		e.serve(t, func(ctx context.Context, x *transport.Exchange, f transport.Frame) {
-			n := 1
-			for ; !f.End; n++ {
-				time.Sleep(time.Second)
-				var err error
-				if f, err = x.Receive(ctx); err != nil {
-					return
-				}
-			}
-			_ = x.Send(1, true, bin(n-1))
-		})
-		x := e.exchange(t)
-		start := time.Now()
-		for i := range frames {
-			send(t, x, 1, i == frames-1, bin(20000))
-		}
-		if took := time.Since(start); took < 900*time.Second {
-			t.Errorf("%d frames were taken within %v", frames, took)
-		}
-		want(t, x, transport.Frame{Type: 1, End: true, Body: bin(frames - 1)})
-	})
-}
-
-func TestIdleLanes(t *testing.T) {
-	inBubble(t, func(t *testing.T, e ends) {
-		e.serve(t, answer)
-		lanes := func(want int) {
-			t.Helper()
-			synctest.Wait()
-			for who, s := range map[string]*transport.Session{"opener": e.opener, "acceptor": e.acceptor} {
-				if all, idle := transport.Lanes(s); all != want || idle != want {
-					t.Errorf("the %s has %d lanes, %d idle; want %d", who, all, idle, want)
-				}
+	slow := func(x *transport.Exchange, f transport.Frame) {
+		n := 1
+		for ; !f.End; n++ {
+			time.Sleep(time.Second)
+			var err error
+			if f, err = x.Receive(context.Background()); err != nil {
+				return
 			}
 		}
-		use := func(n int) {
-			t.Helper()
-			var held []*transport.Exchange
-			for range n {
-				held = append(held, e.exchange(t))
-			}
-			for _, x := range held {
-				send(t, x, 1, true, nil)
-				want(t, x, transport.Frame{Type: 1, End: true})
-				x.Release()
-			}
-		}
-		use(40)
-		lanes(40)
-		time.Sleep(4 * time.Second)
-		use(20)
-		time.Sleep(7 * time.Second)
-		lanes(20) // 20 were idle for 10 s, the others for less
-		time.Sleep(10 * time.Second)
-		lanes(16)
-		time.Sleep(time.Hour)
-		lanes(16)
-		use(1)
-		lanes(16)
-	})
-}
-
-// Opening lanes has a pace once a burst is used up, which ctx may find too slow.
-func TestOpeningPace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := virtual.connect(t, transport.Options{MaxLanes: 10}, transport.Options{MaxLanes: 10})
-		e.serve(t, func(ctx context.Context, _ *transport.Exchange, _ transport.Frame) { <-ctx.Done() })
-		start := time.Now()
-		for range 1010 {
+		_ = x.Send(1, true, bin(n-1))
+	}
+	for size, ahead := range map[int]time.Duration{15_000: 390, 20_000: 650} { // frames
+		inBubbleWith(t, slow, func(t *testing.T, e ends) {
+			const frames = 1000
 			x := e.exchange(t)
-			send(t, x, 1, true, nil)
-			x.Release()
+			start := time.Now()
+			for i := range frames {
+				send(t, x, 1, i == frames-1, bin(size))
+			}
+			if took := time.Since(start); took < (frames-ahead)*time.Second {
+				t.Errorf("%d frames of %d bytes were taken within %v", frames, size, took)
+			}
+			want(t, x, transport.Frame{Type: 1, End: true, Body: bin(frames - 1)})
+		})
+	}
+}
+
+// What a busy session had gathered is given back when it rests, with the goroutine that
+// writes, and a session that has rested works as before.
+func TestRestGivesBuffersBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, e ends) {
+		e.opener.Beat(10 * time.Second)
+		e.acceptor.Beat(10 * time.Second)
+		body := bin(16000)
+		for range 3 {
+			var all sync.WaitGroup
+			for range 20 {
+				all.Go(func() {
+					x := e.exchange(t)
+					defer x.Release()
+					send(t, x, 1, true, body)
+					want(t, x, transport.Frame{Type: 1, End: true, Body: body})
+				})
+			}
+			all.Wait()
+			time.Sleep(25 * time.Second)
 			synctest.Wait()
+			for name, s := range map[string]*transport.Session{"opener": e.opener, "acceptor": e.acceptor} {
+				if kept, writing := transport.Kept(s); kept > 1<<10 || writing {
+					t.Errorf("the %s keeps %d bytes; writing: %v", name, kept, writing)
+				}
+			}
 		}
-		if took := time.Since(start); took < 990*time.Millisecond || took > 1100*time.Millisecond {
-			t.Errorf("1000 lanes took %v", took)
+		if err := errors.Join(e.opener.Err(), e.acceptor.Err()); err != nil {
+			t.Errorf("the session ended: %v", err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
-		defer cancel()
-		if _, err := e.opener.Exchange(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Exchange: %v", err)
-		}
-		e.opener.Close(nil)
-		e.acceptor.Close(nil)
 	})
 }
 
@@ -409,84 +579,64 @@ func TestHandshakeTimeout(t *testing.T) {
 	})
 }
 
-// TestSessionEndsBeforeEndHasRoom: the session ends while the last frame of an exchange
-// waits behind those that nobody has received. They are received, and then that the rest
+// TestSessionEndsBeforeFramesAreTaken: the session ends while frames wait that nobody has
+// received. They are received, and then the End if it was among them, else that the rest
 // is missing.
-func TestSessionEndsBeforeEndHasRoom(t *testing.T) {
-	for _, begin := range []func(*testing.T, ends) *transport.Exchange{
-		func(t *testing.T, e ends) *transport.Exchange { return e.exchange(t) },
-		func(t *testing.T, e ends) *transport.Exchange {
-			x := selfReading(t, e.opener)
-			x.ReadAhead()
-			return x
-		},
-		func(t *testing.T, e ends) *transport.Exchange {
-			listenOnce(t, e.opener)
-			return e.exchange(t)
-		},
-	} {
-		inBubble(t, func(t *testing.T, e ends) {
-			const waiting = 16
-			e.serve(t, func(_ context.Context, x *transport.Exchange, f transport.Frame) {
-				for range f.Type - 1 {
-					_ = x.Send(1, false, nil)
-				}
-				_ = x.Send(2, true, nil)
-			})
-			x := begin(t, e)
-			send(t, x, 1+waiting, true, nil)
+func TestSessionEndsBeforeFramesAreTaken(t *testing.T) {
+	some := func(x *transport.Exchange, f transport.Frame) {
+		for range 16 {
+			_ = x.Send(1, false, nil)
+		}
+		if f.Type == 2 {
+			_ = x.Send(1, true, nil)
+		} else {
+			<-x.Context().Done()
+		}
+	}
+	for _, end := range []error{io.ErrUnexpectedEOF, io.EOF} {
+		inBubbleWith(t, some, func(t *testing.T, e ends) {
+			x := e.exchange(t)
+			typ := transport.Type(1)
+			if end == io.EOF { //nolint:errorlint // the very same
+				typ = 2
+			}
+			send(t, x, typ, true, nil)
 			synctest.Wait()
 			e.opener.Close(nil)
-			for range waiting {
+			for range 16 {
 				want(t, x, transport.Frame{Type: 1})
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-			defer cancel()
-			if f, err := x.Receive(ctx); !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, transport.ErrSessionClosed) {
+			if typ == 2 {
+				want(t, x, transport.Frame{Type: 1, End: true})
+			}
+			f, err := x.Receive(t.Context())
+			if !errors.Is(err, end) || errors.Is(err, transport.ErrSessionClosed) != (typ == 1) {
 				t.Errorf("then came type %d, %v", f.Type, err)
 			}
 		})
 	}
 }
 
-// TestConnectionEndsWhileControlIsFull: the connection ends while frames of the control
-// stream wait for somebody who receives them, so that nobody reads it. Whoever reads a lane
-// notices that it was the session that ended, and all else ends with it.
-func TestConnectionEndsWhileControlIsFull(t *testing.T) {
-	for _, asks := range []func(*testing.T, ends) func() error{
-		func(t *testing.T, e ends) func() error {
-			x := e.exchange(t)
-			send(t, x, 1, false, nil)
-			return func() error { return second(x.Receive(context.Background())) }
-		},
-		func(t *testing.T, e ends) func() error {
-			x := selfReading(t, e.opener)
-			send(t, x, 1, false, nil)
-			return func() error { return second(x.Receive(context.Background())) }
-		},
-		func(t *testing.T, e ends) func() error {
-			h := newHeard()
-			send(t, listening(t, e.opener, h.hear), 1, false, nil)
-			return func() error { return <-h.end }
-		},
-	} {
-		inBubble(t, func(t *testing.T, e ends) {
-			e.serve(t, func(ctx context.Context, _ *transport.Exchange, _ transport.Frame) { <-ctx.Done() })
-			for range 100 {
-				if err := e.acceptorControl.Send(transport.Frame{Type: 1}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			receive := asks(t, e)
-			synctest.Wait()
-			e.acceptor.Close(nil)
-			if err := receive(); !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, transport.ErrSessionClosed) {
-				t.Errorf("the lane: %v", err)
-			}
-			<-e.opener.Done()
-			if err := e.opener.Err(); !errors.Is(err, transport.ErrSessionClosed) {
-				t.Errorf("the session: %v", err)
-			}
-		})
-	}
+// TestConnectionEndsWhileNothingIsRead: the connection ends while so much waits to be
+// taken that nobody reads. The next heartbeat notices, and all ends with it.
+func TestConnectionEndsWhileNothingIsRead(t *testing.T) {
+	inBubbleWith(t, await, func(t *testing.T, e ends) {
+		e.opener.Beat(time.Second)
+		e.acceptor.Beat(time.Second)
+		for range 20 {
+			send(t, e.acceptor.Control(), 1, false, bin(100_000))
+		}
+		x := e.exchange(t)
+		send(t, x, 1, false, nil)
+		synctest.Wait()
+		start := time.Now()
+		e.acceptor.Close(nil)
+		if _, err := x.Receive(context.Background()); !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, transport.ErrSessionClosed) {
+			t.Errorf("the exchange: %v", err)
+		}
+		<-e.opener.Done()
+		if took := time.Since(start); took > 3*time.Second {
+			t.Errorf("the session ended after %v: %v", took, e.opener.Err())
+		}
+	})
 }

@@ -5,10 +5,12 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net"
+	"sync"
 	"testing"
 
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/devca"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 const fleet = "test.example"
@@ -42,8 +44,7 @@ func eachWiring(t *testing.T, body func(t *testing.T, w wiring)) {
 
 // ends are the two ends of a session.
 type ends struct {
-	opener, acceptor               *transport.Session
-	openerControl, acceptorControl *transport.Control
+	opener, acceptor *transport.Session
 }
 
 // connect makes a session. It is closed at the end of the test.
@@ -52,22 +53,16 @@ func (w wiring) connect(t testing.TB, opener, acceptor transport.Options) ends {
 	oc, ac := w.conns(t)
 	var e ends
 	var err error
-	if e.opener, err = oc.Opener(quiet(opener)); err != nil {
+	if e.opener, err = oc.Opener(t.Context(), quiet(opener)); err != nil {
 		t.Fatal(err)
 	}
-	if e.acceptor, err = ac.Acceptor(quiet(acceptor)); err != nil {
+	if e.acceptor, err = ac.Acceptor(t.Context(), quiet(acceptor)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		e.opener.Close(nil)
 		e.acceptor.Close(nil)
 	})
-	if e.openerControl, err = e.opener.Control(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if e.acceptorControl, err = e.acceptor.Control(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	return e
 }
 
@@ -155,7 +150,7 @@ func (w wiring) pipe(t testing.TB, client, server transport.Identity) (nc, ns ne
 	if !w.memory {
 		return loopback(t)
 	}
-	network := transport.NewNetwork()
+	network := memnet.New()
 	l, err := network.Listen("there:1", server)
 	if err != nil {
 		t.Fatal(err)
@@ -191,28 +186,27 @@ func loopback(t testing.TB) (nc, ns net.Conn) {
 	return nc, ns
 }
 
-// serve runs Serve until the session ends.
-func (e ends) serve(t testing.TB, handle func(ctx context.Context, x *transport.Exchange, first transport.Frame)) {
+// serve runs Serve at both ends until the session ends.
+func (e ends) serve(t testing.TB, handle func(x *transport.Exchange, first transport.Frame)) {
 	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		e.acceptor.Serve(context.Background(), handle) //nolint:errcheck // the session's end
-	}()
+	var served sync.WaitGroup
+	served.Go(func() { e.acceptor.Serve(handle) }) //nolint:errcheck // the session's end
+	served.Go(func() { e.opener.Serve(nil) })      //nolint:errcheck // the session's end
 	t.Cleanup(func() {
+		e.opener.Close(nil)
 		e.acceptor.Close(nil)
-		<-done
+		served.Wait()
 	})
 }
 
 // echo answers every frame with itself.
-func echo(ctx context.Context, x *transport.Exchange, f transport.Frame) {
+func echo(x *transport.Exchange, f transport.Frame) {
 	for {
 		if x.Send(f.Type, f.End, f.Body) != nil {
 			return
 		}
 		var err error
-		if f, err = x.Receive(ctx); err != nil {
+		if f, err = x.Receive(context.Background()); err != nil {
 			return
 		}
 	}

@@ -302,7 +302,13 @@ func (j *Journal) Ack(k Key, next int64) error {
 // for again, whatever their state, and leaves their tombstones. Those that are not
 // in the journal get one too: they will not be accepted. It does not wait, and may be
 // forgotten in a crash. Errors: ErrBroken, ErrClosed; ErrInvalid for no proper key.
-func (j *Journal) Forget(keys ...Key) error {
+func (j *Journal) Forget(keys ...Key) error { return j.forget(0, keys) }
+
+// ForgetFor is Forget with tombstones that are kept for so much longer than others. Errors:
+// as of Forget.
+func (j *Journal) ForgetFor(longer time.Duration, keys ...Key) error { return j.forget(longer, keys) }
+
+func (j *Journal) forget(longer time.Duration, keys []Key) error {
 	for _, k := range keys {
 		if err := checkKey(k); err != nil {
 			return err
@@ -310,14 +316,15 @@ func (j *Journal) Forget(keys ...Key) error {
 	}
 	_, err := j.doWhen(false, func(g *group) error {
 		now := time.Now()
+		at := now.Add(longer).UnixNano()
 		for _, k := range keys {
 			if j.stateLocked(k) == Forgotten {
 				continue
 			}
 			j.replaceLocked(g, k, nil)
-			j.tombs.add(k, now.UnixNano(), now)
+			j.tombs.add(k, at, now)
 			g.tombs[k] = struct{}{}
-			g.add(&entry{kind: kindTomb, key: k, at: now.UnixNano()})
+			g.add(&entry{kind: kindTomb, key: k, at: at})
 		}
 		j.tombs.expire(now)
 		return nil

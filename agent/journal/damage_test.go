@@ -5,10 +5,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 func now() time.Time { return time.Unix(1_800_000_000, 0) }
@@ -173,6 +176,27 @@ func (c counting) count(f File, err error) (File, error) {
 func (f countedFile) Close() error {
 	f.open.Add(-1)
 	return f.File.Close()
+}
+
+// TestSyncedDirectoryIsClosed: syncing a directory on disk leaves no file open.
+func TestSyncedDirectoryIsClosed(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close what was left open
+	files := func() int {
+		open, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			needs.Missing(t, err)
+		}
+		return len(open)
+	}
+	d := Disk(t.TempDir())
+	must(t, d.SyncDir())
+	before := files()
+	for range 10 {
+		must(t, d.SyncDir())
+	}
+	if after := files(); after > before {
+		t.Errorf("%d files are open, %d were", after, before)
+	}
 }
 
 // TestFilesAreClosed: a journal has one file open, whatever it has done, and none when it

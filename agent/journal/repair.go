@@ -267,9 +267,7 @@ func (s *survey) judge() {
 	}
 	sound = len(s.damage) == 0
 	for k, a := range j.attempts {
-		if !sound {
-			a.mend()
-		}
+		a.mend() // changes nothing of a sound journal
 		if a.accepted && (sound || a.state != Accepted) {
 			s.held = append(s.held, a.held(k))
 		} else {

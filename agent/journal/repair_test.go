@@ -230,6 +230,9 @@ func TestSalvageThatCannotBeWritten(t *testing.T) {
 	whole := FailAt(NewMemory(), 0, nil)
 	_, err = Salvage(mem, whole)
 	must(t, err)
+	if calls := whole.Calls(); calls < 12 || calls > 16 {
+		t.Errorf("%d calls for 2.4 MB: they are to be written by the MiB", calls)
+	}
 	const closing = 2 // the last calls say that it was closed, without which it is as after a kill
 	for n := 1; n <= whole.Calls()-closing; n++ {
 		if _, err := Salvage(mem, FailAt(NewMemory(), n, syscall.EIO)); !errors.Is(err, syscall.EIO) {

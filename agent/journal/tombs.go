@@ -51,7 +51,7 @@ func (t *tombs) add(k Key, at int64, now time.Time) {
 		a.odd[k] = struct{}{}
 	}
 	t.n += a.len() - before
-	for t.n > t.most && len(t.ages) > 1 {
+	for t.n > t.most {
 		t.dropOldest()
 	}
 }

@@ -43,10 +43,26 @@ func (c *cli) drain(ctx context.Context, dir string) error {
 	if err := awaitEnd(ctx, dir, pid); err != nil {
 		return unless(ctx, err, &detachedError{nothing: "the agent drains on"})
 	}
+	if err := wasIdle(dir, pid); err != nil {
+		return err
+	}
 	if c.format == formatJSON {
 		return c.print(object{{"pid", pid}, {"ended", true}})
 	}
 	c.say("agent %d has ended", pid)
+	return nil
+}
+
+// wasIdle returns an error unless an agent that has ended was idle: it may have been killed, or
+// stopped.
+func wasIdle(dir string, pid int) error {
+	found, err := agent.CheckJournal(dir)
+	if err != nil {
+		return fmt.Errorf("agent %d has ended, and whether it was idle is not known: %w", pid, err)
+	}
+	if n := countRunning(&found) + len(found.Partial); n > 0 {
+		return fmt.Errorf("agent %d has ended before it was idle: attempts that have not ended: %d", pid, n)
+	}
 	return nil
 }
 

@@ -21,6 +21,7 @@ type fake struct {
 	procedures []harp.ProcedureDoc // of every host
 	queues     []harp.QueueStatus
 	submitErr  error
+	statusErr  error
 	wait       bool   // jobs do not end
 	waiting    func() // is called when somebody begins to wait for one; nil: nothing happens
 	feed       feed
@@ -67,7 +68,12 @@ func (f *fake) find(id string) (harp.JobStatus, error) {
 	return harp.JobStatus{}, harp.NotFound("job", id)
 }
 
-func (f *fake) JobStatus(_ context.Context, id string) (harp.JobStatus, error) { return f.find(id) }
+func (f *fake) JobStatus(_ context.Context, id string) (harp.JobStatus, error) {
+	if f.statusErr != nil {
+		return harp.JobStatus{}, f.statusErr
+	}
+	return f.find(id)
+}
 
 func (f *fake) JobResult(ctx context.Context, id string, wait bool) (harp.Result, error) {
 	j, err := f.find(id)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -171,19 +172,17 @@ func (c *cli) stillWaiting(verb string, job *harp.Job) error {
 
 func (c *cli) waitJob(ctx context.Context, job *harp.Job) error {
 	_, failed := job.Get(ctx)
-	status, err := job.Status(ctx)
-	if err != nil {
-		return err
+	switch {
+	case c.format == formatJSON:
+		status, err := job.Status(ctx)
+		if err == nil {
+			err = c.printNoun(status)
+		}
+		return cmp.Or(failed, err)
+	case failed == nil:
+		c.notice("job %s %s", job.ID(), harp.StateSucceeded)
 	}
-	if c.format == formatJSON {
-		err = c.printNoun(status)
-	} else if failed == nil {
-		c.notice("job %s %s", status.ID, status.State)
-	}
-	if failed != nil {
-		return failed
-	}
-	return err
+	return failed
 }
 
 func (c *cli) cancelJob(ctx context.Context, job *harp.Job, now bool) error {
@@ -199,12 +198,16 @@ func (c *cli) cancelJob(ctx context.Context, job *harp.Job, now bool) error {
 		return c.print(object{{"id", job.ID()}, {"cancelled", live}})
 	case live && now:
 		c.notice("job %s is asked to stop, without a grace", job.ID())
+		return nil
 	case live:
 		c.notice("job %s is asked to stop", job.ID())
-	default:
-		c.notice("job %s had ended before", job.ID())
+		return nil
 	}
-	return nil
+	status, err := job.Status(ctx) // its end may be this cancel's, whose answer was lost
+	if err == nil {
+		c.notice("job %s has ended: %s", job.ID(), stateText(status))
+	}
+	return err
 }
 
 // took is how long a job has been running; "" if it has not begun.

@@ -240,16 +240,32 @@ func TestJobByBeginningLastAndStdin(t *testing.T) {
 	}
 }
 
-func TestJobCancelSaysWhetherItHadEnded(t *testing.T) {
+// A job that has ended may have ended by this very cancel, asked for again as its answer was
+// lost.
+func TestJobCancelSaysHowItHasEnded(t *testing.T) {
 	f := ended(t, nil)
-	got := runFake(t, t.Context(), f, nil, "job", "cancel", firstID)
-	if want := (said{stderr: "job " + firstID + " had ended before\n"}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
+	for _, state := range []harp.State{harp.StateSucceeded, harp.StateCancelled} {
+		f.jobs[0].State = state
+		got := runFake(t, t.Context(), f, nil, "job", "cancel", firstID)
+		if want := (said{stderr: "job " + firstID + " has ended: " + string(state) + "\n"}); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
 	}
 	f.jobs[0].State = harp.StateRunning
-	got = runFake(t, t.Context(), f, nil, "job", "cancel", firstID, "-o", "json")
+	got := runFake(t, t.Context(), f, nil, "job", "cancel", firstID, "-o", "json")
 	if want := (said{stdout: `{"v":1,"id":"` + firstID + `","cancelled":true}` + "\n"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// How a job ended is known though its status cannot be had any more.
+func TestJobWaitThoughItsStatusCannotBeHad(t *testing.T) {
+	for code, err := range map[int]error{0: nil, 1: harp.NewFailure("remote", "it broke").Err()} {
+		f := ended(t, err)
+		f.statusErr = harp.ErrUnavailable
+		if got := runFake(t, t.Context(), f, nil, "job", "wait", firstID); got.code != code {
+			t.Errorf("%v: got %+v", err, got)
+		}
 	}
 }
 

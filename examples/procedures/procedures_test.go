@@ -25,6 +25,7 @@ import (
 	"github.com/harpcaller/harp/internal/needs"
 	"github.com/harpcaller/harp/store/memory"
 	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/transport/memnet"
 )
 
 func TestMain(m *testing.M) {
@@ -47,7 +48,7 @@ func start(t *testing.T) *system {
 	if err != nil {
 		t.Fatal(err)
 	}
-	network := transport.NewNetwork()
+	network := memnet.New()
 	identity := func(role transport.Role, name string) transport.Identity {
 		return transport.Identity{Fleet: "test", Role: role, Name: name}
 	}

@@ -117,10 +117,11 @@ func (d *twice) serve(ctx context.Context, conn *transport.Conn) {
 }
 
 func (d *twice) converse(ctx context.Context, conn *transport.Conn) error {
-	s, err := conn.Opener(transport.Options{MaxFrame: wire.MaxBody})
+	s, err := conn.Opener(ctx, transport.Options{MaxFrame: wire.MaxBody})
 	if err != nil {
 		return err
 	}
+	go s.Serve(nil) //nolint:errcheck // it ends with the session
 	defer s.Close(nil)
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
@@ -139,10 +140,7 @@ func (d *twice) converse(ctx context.Context, conn *transport.Conn) error {
 // greet is a session's beginning, as the dispatcher that the agent knows. It lets
 // the agent keep what it has.
 func (d *twice) greet(ctx context.Context, s *transport.Session) error {
-	control, err := s.Control(ctx)
-	if err != nil {
-		return err
-	}
+	control := s.Control()
 	for {
 		f, err := control.Receive(ctx)
 		if err != nil {
@@ -150,11 +148,11 @@ func (d *twice) greet(ctx context.Context, s *transport.Session) error {
 		}
 		switch f.Type {
 		case wire.TypeHello:
-			err = control.Send(transport.Frame{Type: wire.TypeWelcome, Body: wire.Encode(wire.Welcome{
+			err = control.Send(wire.TypeWelcome, false, wire.Encode(wire.Welcome{
 				Version: wire.Version, Store: "twice", Epoch: 1, Heartbeat: int64(time.Second), Max: 100,
-			})})
+			}))
 		case wire.TypeHeld:
-			err = control.Send(transport.Frame{Type: wire.TypeForget, Body: wire.Encode(wire.Forget{Last: true})})
+			err = control.Send(wire.TypeForget, false, wire.Encode(wire.Forget{Last: true}))
 		case wire.TypeReady:
 			return nil
 		}
@@ -167,7 +165,7 @@ func (d *twice) greet(ctx context.Context, s *transport.Session) error {
 // call calls, and does not mind how that is answered. It does not acknowledge the
 // end: the agent has to keep it.
 func (d *twice) call(ctx context.Context, s *transport.Session) error {
-	x, err := s.Exchange(ctx)
+	x, err := s.Exchange()
 	if err != nil {
 		return err
 	}

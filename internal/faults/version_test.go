@@ -34,7 +34,7 @@ func welcomeOf(t *testing.T, f *Fleet, hello any) transport.Frame {
 	conn, err := transport.Client(t.Context(), nc, tc, transport.ProtocolCall, transport.RoleDispatcher)
 	must(t, err)
 	defer conn.Close()
-	s, err := conn.Opener(transport.Options{MaxFrame: wire.MaxBody, Window: wire.MaxPage})
+	s, err := conn.Opener(t.Context(), transport.Options{MaxFrame: wire.MaxBody})
 	must(t, err)
 	return greeted(t, s, hello)
 }
@@ -44,9 +44,9 @@ func greeted(t *testing.T, s *transport.Session, hello any) transport.Frame {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), readyWithin)
 	defer cancel()
-	control, err := s.Control(ctx)
-	must(t, err)
-	_ = control.Send(transport.Frame{Type: wire.TypeHello, Body: wire.Encode(hello)}) // fails if it is answered, and the session over, before it returns
+	go s.Serve(nil) //nolint:errcheck // it ends with the session
+	control := s.Control()
+	_ = control.Send(wire.TypeHello, false, wire.Encode(hello)) // fails if it is answered, and the session over, before it returns
 	answer, err := control.Receive(ctx)
 	must(t, err)
 	return answer
@@ -94,7 +94,7 @@ func agentWelcome(t *testing.T, f *Fleet, hello any) transport.Frame {
 	conn, err := transport.Client(t.Context(), nc, tc, transport.ProtocolAgent, transport.RoleDispatcher)
 	must(t, err)
 	defer conn.Close()
-	s, err := conn.Acceptor(transport.Options{MaxFrame: wire.MaxBody})
+	s, err := conn.Acceptor(t.Context(), transport.Options{MaxFrame: wire.MaxBody})
 	must(t, err)
 	return greeted(t, s, hello)
 }
@@ -145,22 +145,20 @@ var errLeft = errors.New("the agent left")
 
 // welcomeLater answers an agent's hello as a dispatcher of a later version.
 func welcomeLater(ctx context.Context, conn *transport.Conn) error {
-	s, err := conn.Opener(transport.Options{MaxFrame: wire.MaxBody})
+	s, err := conn.Opener(ctx, transport.Options{MaxFrame: wire.MaxBody})
 	if err != nil {
 		return err
 	}
+	go s.Serve(nil) //nolint:errcheck // it ends with the session
 	defer s.Close(nil)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	control, err := s.Control(ctx)
-	if err != nil {
-		return err
-	}
+	control := s.Control()
 	if _, err := control.Receive(ctx); err != nil {
 		return err
 	}
 	welcome := wire.Welcome{Version: wire.Version + 1, Store: harp.NewID(), Epoch: 1}
-	err = control.Send(transport.Frame{Type: wire.TypeWelcome, Body: wire.Encode(welcome)})
+	err = control.Send(wire.TypeWelcome, false, wire.Encode(welcome))
 	if err != nil && !errors.Is(err, transport.ErrSessionClosed) { // that it is over it may be told before Send returns
 		return err
 	}

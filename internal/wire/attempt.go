@@ -64,7 +64,8 @@ const (
 
 // Started says that the procedure has begun.
 type Started struct {
-	Time int64 `msgpack:"time"` // the agent's clock
+	Time int64 `msgpack:"time"`          // the agent's clock
+	Ran  int64 `msgpack:"ran,omitempty"` // how long ago that is
 }
 
 // Records carries consecutive records of an attempt.

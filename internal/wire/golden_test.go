@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func messages() map[string]any {
 	who := harp.Principal{Kind: "caller", Name: "ci", Auth: "certificate"}
 	signed := harp.Submission{Request: []byte{0x81, 0xa1, 'v', 1}, Signature: []byte{2, 3}, KeyID: "key-1"}
-	started := wire.Started{Time: 1700000000000000001}
+	started := wire.Started{Time: 1700000000000000001, Ran: 5e6}
 	stopping := wire.Stopping{Cause: wire.CauseTimeout, Since: 1700000000000000002, Limit: 60e9, Left: []int64{4711}}
 	held := wire.HeldAttempt{Job: "j", Attempt: 1, State: wire.HeldAlive, Fence: 2, Records: 3, Acked: 4}
 	failure := harp.NewFailure("remote", "m").Err()

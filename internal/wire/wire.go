@@ -55,7 +55,7 @@ const (
 	TypeEnd      transport.Type = 14 // End
 )
 
-// Frames of the control stream.
+// Frames of the control exchange.
 const (
 	TypeHello      transport.Type = 32
 	TypeWelcome    transport.Type = 33

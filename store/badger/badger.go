@@ -18,13 +18,13 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
-	"github.com/dgraph-io/badger/v4/table"
 
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/internal/rows"
 )
 
-// ErrInUse is what Open returns for a directory that another process has open.
+// ErrInUse is what Open returns for a directory that another process has open, or this one
+// though it was closed, as its disk had failed.
 var ErrInUse = errors.New("store/badger: the directory is in use by another process")
 
 // Options of a store; the zero value is the default.
@@ -63,9 +63,9 @@ const magic = 0x6872
 
 // Open opens the store in a directory, which is made if there is none. It reads
 // what has not ended, not what has. Errors: ErrInUse; harp.ErrNoSpace where the disk is
-// too full to open it, or file descriptors or inodes are too few; a store that is damaged,
-// or that older or newer software has written in another format, is refused with a message
-// that says so.
+// too full to open it, or file descriptors or inodes are too few; store.ErrDamaged where a
+// table is. A store that is damaged otherwise, or that older or newer software has written in
+// another format, is refused with a message that says so.
 func Open(dir string, opts *Options) (store.Store, error) {
 	o := opts.filled()
 	if err := prepare(dir); err != nil {
@@ -113,12 +113,12 @@ func openEngine(dir string, o Options) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	log := &logger{log: o.Logger.With("dir", dir)}
+	log := &logger{log: o.Logger.With("dir", dir), dir: dir}
 	settings := settings(dir, log)
 	if isSmall(dir, o) {
 		settings = small(settings)
 	}
-	db, err := badger.OpenManaged(settings.WithChecksumVerificationMode(verification(dir)))
+	db, err := badger.OpenManaged(settings)
 	if err != nil {
 		return nil, opening(dir, err)
 	}
@@ -162,29 +162,12 @@ func small(o badger.Options) badger.Options {
 		WithBaseTableSize(baseTableSize).WithValueLogFileSize(16 << 20)
 }
 
-// verification decides whether the checksums of all tables are verified before the
-// store is opened. When a block is found damaged later, badger treats what was in
-// it as absent; and a job that is absent may be submitted, and run, again. Large
-// stores are spared the reading.
-func verification(dir string) options.ChecksumVerificationMode {
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		return options.OnTableRead // opening will say why
-	}
-	var size int64
-	for _, f := range files {
-		if info, err := f.Info(); err == nil && filepath.Ext(f.Name()) == ".sst" {
-			size += info.Size()
-		}
-	}
-	if size > maxVerified {
-		return options.NoVerification
-	}
-	return options.OnTableRead
-}
-
 const (
-	maxVerified  = 1 << 30
+	// maxVerified is how many bytes of tables are verified before the store is opened. When
+	// a block is found damaged later, badger treats what was in it as absent; and a job that
+	// is absent may be submitted, and run, again. Large stores are spared the reading.
+	maxVerified = 1 << 30
+
 	memTableSize = 32 << 20
 
 	baseTableSize = 2 << 20 // of the smallest tables
@@ -198,8 +181,9 @@ const (
 	valueThreshold = 4 << 10
 )
 
-// prepare makes the directory, or frees it of what a kill may have left in it:
-// files that were made and not yet given their size, which badger does not open.
+// prepare makes the directory, or frees it of what a kill may have left in it: files that were
+// made and not yet given their size, which badger does not open. Errors: ErrInUse,
+// store.ErrDamaged, the system's.
 func prepare(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -209,6 +193,9 @@ func prepare(dir string) error {
 		return err
 	}
 	defer unlock()
+	if err := mendManifest(dir); err != nil {
+		return err
+	}
 	files, err := os.ReadDir(dir)
 	if err != nil {
 		return err
@@ -223,34 +210,7 @@ func prepare(dir string) error {
 			}
 		}
 	}
-	return nil
-}
-
-// removeOrphans removes tables that a kill has left behind half made: those that the
-// manifest does not name.
-func removeOrphans(dir string, files []os.DirEntry) error {
-	f, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	manifest, _, err := badger.ReplayManifestFile(f, magic, badger.DefaultOptions(dir).WithLogger(nil))
-	if err != nil {
-		return nil //nolint:nilerr // opening will say so
-	}
-	for _, f := range files {
-		id, ok := table.ParseFileID(f.Name())
-		if _, known := manifest.Tables[id]; known || !ok {
-			continue
-		}
-		if err := os.Remove(filepath.Join(dir, f.Name())); err != nil {
-			return err
-		}
-	}
-	return nil
+	return checkTables(dir)
 }
 
 func removeIfEmpty(name string) error {

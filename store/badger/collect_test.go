@@ -158,13 +158,18 @@ func TestDiskFailure(t *testing.T) {
 	for _, failure := range []error{syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
 		t.Run(failure.Error(), func(t *testing.T) {
 			e := openEngine(t, t.TempDir())
-			defer e.Close()
 			write := rows.Write{Key: []byte("key"), Value: []byte("value")}
 			badger.Say(e, "this is nothing: %v", errors.New("nothing"))
 			commit(t, e, write)
 			badger.Say(e, "Error while curlf sync: %v\n", failure)
 			if err := e.Commit([]rows.Write{write}); !errors.Is(err, failure) {
 				t.Errorf("a commit on a disk that has failed: %v", err)
+			}
+			if err := e.Compact(t.Context()); !errors.Is(err, failure) {
+				t.Errorf("compacting: %v", err)
+			}
+			if err := e.Close(); !errors.Is(err, failure) || !badger.CloseAnyway(e) {
+				t.Errorf("closing: %v; it writes tables", err)
 			}
 		})
 	}

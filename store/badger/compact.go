@@ -74,6 +74,9 @@ func (e *engine) compact() error {
 func (e *engine) flatten() error {
 	e.flattening.Lock()
 	defer e.flattening.Unlock()
+	if err := e.failure(); err != nil {
+		return err
+	}
 	if !e.hasRoom(e.unwritten()) {
 		e.opts.Logger.Warn("there is no room, or there are too few file descriptors or inodes, to compact the store", "dir", e.dir)
 		return nil
@@ -132,7 +135,7 @@ func (e *engine) compactLoop() {
 func (e *engine) flattenIfRoom() {
 	e.flattening.Lock()
 	defer e.flattening.Unlock()
-	if !e.hasRoom(e.unwritten()) {
+	if e.failure() != nil || !e.hasRoom(e.unwritten()) {
 		return
 	}
 	if err := e.db.Flatten(1); err != nil {

@@ -11,6 +11,7 @@ import (
 	"sort"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -35,6 +36,8 @@ type engine struct {
 	driven bool // badger compacts nothing by itself; compactLoop has it compact
 
 	probe *os.File // by which the syncs of a commit are confirmed
+
+	failed atomic.Pointer[error] // that of the first commit that badger did not make
 
 	logs sync.Mutex
 	mem  logAhead // guarded by logs
@@ -78,10 +81,15 @@ func newEngine(db *badger.DB, g *guard, log *logger) (*engine, error) {
 // View implements rows.Engine.
 func (e *engine) View() (rows.Snapshot, error) { return e.views.now(), nil }
 
-// Space implements rows.Engine. Nothing is taken that the logs have no blocks for.
+// Space implements rows.Engine. Nothing is taken that the logs have no blocks for. That a disk
+// has failed is for a commit to say, after which the store is closed: space would be waited for.
 func (e *engine) Space() store.Space {
 	space := e.guard.Space()
-	if space > store.SpaceFull && e.reserve(2*rows.MaxCommit, 2*rows.MaxCommit) != nil { // one group is committed while another forms
+	if space == store.SpaceFull {
+		return space
+	}
+	err := e.reserve(2*rows.MaxCommit, 2*rows.MaxCommit) // one group is committed while another forms
+	if err != nil && !errors.Is(err, syscall.EROFS) && !errors.Is(err, syscall.EIO) {
 		return store.SpaceFull
 	}
 	return space
@@ -156,13 +164,17 @@ func (e *engine) Commit(writes []rows.Write) error {
 		}
 	}
 	if err := txn.CommitAt(last+1, nil); err != nil {
+		e.failed.CompareAndSwap(nil, &err)
 		return err
 	}
-	e.views.committed(last + 1)
 	if err := e.log.failure(); err != nil {
 		return err
 	}
-	return synced.Confirm(e.probe)
+	if err := synced.Confirm(e.probe); err != nil {
+		return err
+	}
+	e.views.committed(last + 1) // what may not be on the disk is shown to nobody
+	return nil
 }
 
 // wrote notes what went to the logs.
@@ -287,9 +299,18 @@ const maxLevels = 7
 // row is the key of a row in one of badger's, which has a version behind it.
 func row(key []byte) []byte { return key[:max(0, len(key)-8)] }
 
+// failure is why the disk has failed, nil if it has not. Tables are not written there any more:
+// badger would try that for ever, or drop what it cannot write in a compaction.
+func (e *engine) failure() error {
+	if err := e.failed.Load(); err != nil {
+		return *err
+	}
+	return e.log.failure()
+}
+
 // Close implements rows.Engine. It writes what is in memory tables to tables. Without room
-// for that, and where the disk has become read-only, the database is left as it is: its logs
-// hold all, and opening reads them. Errors: harp.ErrNoSpace where there is no room.
+// for that, and where the disk has failed or become read-only, the database is left as it is:
+// its logs hold all, and opening reads them. Errors: harp.ErrNoSpace where there is no room.
 func (e *engine) Close() error {
 	e.mu.Lock()
 	e.isClosed = true
@@ -302,6 +323,9 @@ func (e *engine) Close() error {
 	e.vlog.close()
 	if err := synced.Confirm(e.probe); err != nil {
 		// Badger would try for ever.
+		return errors.Join(fmt.Errorf("closing %s, all of which is in the logs there: %w", e.dir, err), e.probe.Close())
+	}
+	if err := e.failure(); err != nil {
 		return errors.Join(fmt.Errorf("closing %s, all of which is in the logs there: %w", e.dir, err), e.probe.Close())
 	}
 	if err := fewFiles(e.dir); err != nil {

@@ -7,6 +7,9 @@ import (
 	"github.com/harpcaller/harp/store/internal/rows"
 )
 
+// UnmadeName is the file with tables that were not made.
+const UnmadeName = unmadeName
+
 // RestoreAt is Restore at a given time.
 var RestoreAt = restoreAt
 
@@ -34,6 +37,12 @@ const ValueThreshold = valueThreshold
 // CheckEntries looks for damage in a file of the value log.
 var CheckEntries = checkEntries
 
+// CheckTable looks for damage in a table, CheckTableContent in what is mapped of one.
+var (
+	CheckTable        = checkTable
+	CheckTableContent = checkTableContent
+)
+
 // OpenEngine opens the database without what rows makes of it.
 func OpenEngine(dir string, o *Options) (rows.Engine, error) {
 	if err := prepare(dir); err != nil {
@@ -47,9 +56,29 @@ func Say(e rows.Engine, format string, args ...any) {
 	e.(*engine).db.Opts().Logger.Errorf(format, args...)
 }
 
+// CloseAnyway closes the database of an engine that was closed; false if that had closed it.
+func CloseAnyway(e rows.Engine) bool {
+	db := e.(*engine).db
+	return !db.IsClosed() && db.Close() == nil
+}
+
 // Probe has an engine confirm its syncs by another file, until undo is called.
 func Probe(e rows.Engine, f *os.File) (undo func()) {
 	had := e.(*engine).probe
 	e.(*engine).probe = f
 	return func() { e.(*engine).probe = had }
+}
+
+// LogOn has an engine ask for blocks of its newest log in another file, until undo is called.
+func LogOn(e rows.Engine, f *os.File) (undo func()) {
+	of := e.(*engine)
+	of.logs.Lock()
+	defer of.logs.Unlock()
+	had := of.mem
+	of.mem.file, of.mem.used, of.mem.allocated = f, 0, 0
+	return func() {
+		of.logs.Lock()
+		defer of.logs.Unlock()
+		of.mem = had
+	}
 }

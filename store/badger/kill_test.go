@@ -23,13 +23,22 @@ import (
 // childEnv names the directory that the test binary, started again, works in.
 const childEnv = "HARP_TEST_STORE_CHILD"
 
+// inChild is what else a child does, and childDisk the disk that it sees.
+var (
+	inChild   func(dir string, st store.Store)
+	childDisk func(dir string) (free, total uint64, err error)
+)
+
 // child submits, records and finishes until it is killed, and says on its standard
 // output what was acknowledged.
 func child(dir string) {
-	st, err := badger.Open(dir, quiet(badger.Options{}))
+	st, err := badger.Open(dir, quiet(badger.Options{Disk: childDisk}))
 	if err != nil {
 		fmt.Println("failed", err)
 		os.Exit(1)
+	}
+	if inChild != nil {
+		go inChild(dir, st)
 	}
 	st.SetGate("h", store.Gate{Open: true, Most: 1 << 20})
 	var mu sync.Mutex

@@ -3,12 +3,19 @@
 package badger_test
 
 import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/dgraph-io/badger/v4"
 
+	"github.com/harpcaller/harp/store"
 	harpbadger "github.com/harpcaller/harp/store/badger"
 )
 
@@ -26,5 +33,69 @@ func TestManifestHasBlocksAhead(t *testing.T) {
 	}
 	if n, err := harpbadger.Blocks(name); err != nil || n < info.Size()+32<<10 {
 		t.Errorf("the manifest of %d bytes has blocks for %d: %v", info.Size(), n, err)
+	}
+}
+
+// TestDamagedManifest flips the bits of a manifest one by one, cuts it off, and removes it. The
+// store is refused, and no table of it is taken for one that no manifest names, and removed.
+func TestDamagedManifest(t *testing.T) {
+	dir := t.TempDir()
+	makeTable(t, dir, map[string]store.Job{})
+	for range 2 { // several changes behind each other
+		st := open(t, dir, harpbadger.Options{})
+		submit(t, st, "h")
+		if err := st.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name := filepath.Join(dir, badger.ManifestFilename)
+	whole, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil || len(tables) == 0 {
+		t.Fatal(tables, err)
+	}
+	refuse := func(what string) error {
+		t.Helper()
+		_, err := harpbadger.Open(dir, quiet(harpbadger.Options{}))
+		if err == nil || !strings.Contains(err.Error(), dir) {
+			t.Fatalf("%s: %v, want an error that names the directory", what, err)
+		}
+		if left, globErr := filepath.Glob(filepath.Join(dir, "*.sst")); globErr != nil || !slices.Equal(left, tables) {
+			t.Fatalf("%s: %v, and of the tables %v there are %v", what, err, tables, left)
+		}
+		return err
+	}
+	for bit := range 8 * len(whole) {
+		undo := flipBit(t, name, whole, bit)
+		if err := refuse(fmt.Sprintf("bit %d of byte %d of %d", bit%8, bit/8, len(whole))); errors.Is(err, harpbadger.ErrInUse) {
+			t.Error(err)
+		}
+		undo()
+	}
+	named := 8 + 8 + 8 + int(binary.BigEndian.Uint32(whole[16:])) // magic, no change, the first table
+	for length := named; length < len(whole); length += 9 {
+		overwrite(t, name, whole[:length])
+		if err := refuse(fmt.Sprintf("%d bytes of %d", length, len(whole))); errors.Is(err, harpbadger.ErrInUse) {
+			t.Error(err)
+		}
+	}
+	overwrite(t, name, whole)
+	if err := os.Rename(name, name+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := refuse("no manifest"); !errors.Is(err, store.ErrDamaged) {
+		t.Errorf("no manifest: %v, want ErrDamaged", err)
+	}
+	if err := os.Rename(name+".away", name); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range [][]byte{{0}, whole[8:15], whole[8:17]} { // of a change that a power cut left
+		overwrite(t, name, append(bytes.Clone(whole), part...))
+		if err := open(t, dir, harpbadger.Options{}).Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

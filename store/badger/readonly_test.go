@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/harpcaller/harp/internal/needs"
+	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/badger"
 	"github.com/harpcaller/harp/store/internal/rows"
 )
@@ -82,6 +83,58 @@ func TestUnconfirmedSyncIsNotAcknowledged(t *testing.T) {
 	if err := e.Commit([]rows.Write{write}); !errors.Is(err, syscall.EROFS) {
 		t.Errorf("a commit whose sync is not confirmed: %v", err)
 	}
+	undo()
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReadOnlyIsNotFull asks a store how much space there is when its log needs blocks of a disk
+// that has become read-only. That is no lack of space, which would be waited for: the next commit
+// fails.
+func TestReadOnlyIsNotFull(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	mount := disk{"ext4", 16}.mount(t)
+	f, err := os.Create(filepath.Join(mount, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	e := openEngine(t, t.TempDir())
+	undo := badger.LogOn(e, f)
+	run(t, "mount", "-o", "remount,abort", mount)
+	if got := e.Space(); got == store.SpaceFull {
+		t.Errorf("the space of a disk that is read-only is %s", got)
+	}
+	if err := e.Commit([]rows.Write{{Key: []byte("key"), Value: []byte("value")}}); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("a commit: %v, want EROFS", err)
+	}
+	undo()
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUnconfirmedCommitIsShownToNobody has a commit fail after its syncs. What it wrote may
+// not be there when the store is opened again, so no view shows it.
+func TestUnconfirmedCommitIsShownToNobody(t *testing.T) {
+	unwritable, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unwritable.Close()
+	e := openEngine(t, t.TempDir())
+	undo := badger.Probe(e, unwritable)
+	if err := e.Commit([]rows.Write{{Key: []byte("key"), Value: []byte("value")}}); err == nil {
+		t.Fatal("the commit was confirmed")
+	}
+	snap := view(t, e)
+	if value, err := snap.Get([]byte("key")); value != nil || err != nil {
+		t.Errorf("a view shows %q, %v", value, err)
+	}
+	snap.Close()
 	undo()
 	if err := e.Close(); err != nil {
 		t.Error(err)

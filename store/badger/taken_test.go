@@ -177,7 +177,7 @@ func workUntil(t *testing.T, dir string, jobs map[string]*acked, lines int, f fu
 			}
 		case "ended":
 			jobs[word[1]].ended = true
-		case "failed", "poisoned":
+		case "failed", "poisoned", "filter":
 			failed = append(failed, in.Text())
 		}
 	}

@@ -456,3 +456,61 @@ func TestAttachIsGivenUp(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestDiskFailsAsACommandBegins checks that nobody takes a command that runs for one that never
+// began, as its file system fails, and is mounted again while the machine goes on: what was synced
+// before, by others too, is there, and what was written later is not.
+func TestDiskFailsAsACommandBegins(t *testing.T) {
+	needs.Root(t)
+	needs.Programs(t, "mount", "mkfs.ext4", "truncate")
+	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	mount := []string{"mount", "-o", "loop", image, dir}
+	for _, argv := range [][]string{{"truncate", "-s", "64M", image}, {"mkfs.ext4", "-q", image}, mount} {
+		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			needs.Missing(t, argv, err, string(out))
+		}
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	onDisk, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer onDisk.Close()
+	k, o := Key{harp.NewID(), 1}, Options{Dir: filepath.Join(dir, "run")}
+	begun := filepath.Join(t.TempDir(), "begun")
+	script := Spec{Key: k, Command: proc.Spec{Argv: []string{"/bin/sh", "-c", "echo > " + begun + "; exec sleep 1000"}}}
+	o.Commit = func() error { return unix.Syncfs(int(onDisk.Fd())) }
+	h, err := Start(t.Context(), o, script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = EndOrphans(context.Background(), k, 0) }()
+	for !fileExists(begun) {
+		time.Sleep(time.Millisecond)
+	}
+	const shutdown, noFlush = 0x8004587D, 2 // EXT4_IOC_SHUTDOWN
+	if err := unix.IoctlSetPointerInt(int(onDisk.Fd()), shutdown, noFlush); err != nil {
+		needs.Missing(t, "shut down: ", err)
+	}
+	supervisor := h.attempt.(*remote).hello.Supervisor.PID
+	if err := unix.Kill(supervisor, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = h.Close() // nobody is there any more
+	h.attempt.(*remote).place.reap(h.attempt.(*remote).hello.Supervisor)
+	_ = onDisk.Close() // it was only opened
+	if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	if out, err := exec.Command(mount[0], mount[1:]...).CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	if trace, err := Inspect(t.Context(), o, k); trace.NeverBegan {
+		t.Errorf("of a command that runs it is said that it never began: %v", err)
+	}
+}
+
+func fileExists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

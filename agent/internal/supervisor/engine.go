@@ -62,8 +62,8 @@ func newEngine(spec Spec, s spool, secrets secretDir, cgroup string) *engine {
 }
 
 // start starts the command. The error is a *proc.ExecError if there is no such command
-// here, else one of the machine; nothing is left to be ended then. That it begins is noted
-// before it does: without that it never began.
+// here, else one of the machine; nothing is left to be ended then. That it begins is on the
+// disk before it does: without that it never began.
 func (e *engine) start(launcher []string) error {
 	options := proc.Options{Launcher: launcher, Cgroup: e.cgroup, Survivors: e.survive}
 	ends, err := e.plumb(&options)
@@ -72,10 +72,11 @@ func (e *engine) start(launcher []string) error {
 	}
 	e.noteOldResult()
 	command := e.secrets.command(e.spec.Command)
-	if err = e.spool.note(entryGo, struct{}{}, nil); err == nil {
-		if e.process, err = proc.Start(command, options); err != nil {
-			_ = e.spool.note(entryFailed, struct{}{}, nil) // it has room; without, it may have been
-		}
+	if err = e.noteGo(); err == nil {
+		e.process, err = proc.Start(command, options)
+	}
+	if err != nil {
+		_ = e.spool.note(entryFailed, struct{}{}, nil) // it has room; without, it may have been
 	}
 	closeAll(ends)
 	if err != nil {
@@ -88,6 +89,15 @@ func (e *engine) start(launcher []string) error {
 	_ = e.spool.note(entryStarted, e.leader, nil) // it has room; what is left can be found without
 	e.works.Go(e.run)
 	return nil
+}
+
+// noteGo notes that the command is executed next, on the disk: that may lose what was not synced,
+// and be mounted again, while the machine goes on.
+func (e *engine) noteGo() error {
+	if err := e.spool.note(entryGo, struct{}{}, nil); err != nil {
+		return err
+	}
+	return e.spool.sync()
 }
 
 // run sees the command to its end.

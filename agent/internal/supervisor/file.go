@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/harpcaller/harp/agent/internal/proc"
+	"github.com/harpcaller/harp/internal/synced"
 )
 
 // A spool file begins with the frame of its header. After that comes the reserve, room
@@ -22,7 +23,8 @@ import (
 // they are kept elsewhere.
 //
 // Entries are written as they come: what a supervisor that is killed has written is
-// there. What was written last before the machine stopped may be cut off, or zeros.
+// there. What was written last before the machine stopped may be cut off, or zeros. That the
+// command is executed next is synced.
 
 const (
 	spoolVersion = 1
@@ -258,7 +260,13 @@ func (s *file) noteEnd(end End) error {
 	return s.note(entryEnd, end, raw)
 }
 
-func (s *file) sync() error  { return s.f.Sync() }
+func (s *file) sync() error {
+	if err := s.f.Sync(); err != nil {
+		return err
+	}
+	return synced.Confirm(s.f)
+}
+
 func (s *file) Close() error { return s.f.Close() }
 
 // find is the mark to look for a record from; or errKept.

@@ -117,6 +117,20 @@ func TestSpools(t *testing.T) {
 	}
 }
 
+// What is kept elsewhere up to a mark is let go of up to there, and by what is said of less
+// later nothing more.
+func TestKeepUpToAMark(t *testing.T) {
+	f := newFile(t, 1<<20)
+	fill(t, f, 0, 1000, 100)
+	at := f.marks[len(f.marks)/2]
+	for _, next := range []int64{at.n, at.n - 1, 0} {
+		if f.keep(next); f.taken != at {
+			t.Errorf("kept up to %d, it begins at %+v, want %+v", next, f.taken, at)
+		}
+	}
+	checkRecords(t, f, int(at.n), 1000, 100)
+}
+
 func TestFileIsReadAgain(t *testing.T) {
 	f := newFile(t, 1<<20)
 	fill(t, f, 0, 500, 50)

@@ -34,6 +34,17 @@ func readHeader(path string) (header, error) {
 	return h, err
 }
 
+// Info returns the Info of the Spec of an attempt. The error is one of the file
+// system, a *DamagedError, or ErrVersion.
+func Info(o Options, k Key) ([]byte, error) {
+	p, err := placeOf(o, k)
+	if err != nil {
+		return nil, err
+	}
+	h, err := readHeader(p.spool())
+	return h.Spec.Info, err
+}
+
 func headerOf(f *os.File) (h header, size int64, err error) {
 	head, err := newFrames(f).next()
 	if err != nil && !isDamage(err) {

@@ -9,6 +9,8 @@ import (
 type Clients struct {
 	Addr  string `json:"addr"` // of their server
 	Count int    `json:"count"`
+
+	Collector Collector `json:"collector,omitempty"`
 }
 
 // RunClients is what such a Role does: it has clients until ctx ends. open connects one,
@@ -18,6 +20,7 @@ func RunClients(ctx context.Context, arg json.RawMessage, ready func(any) error,
 	if err := json.Unmarshal(arg, &c); err != nil {
 		return err
 	}
+	defer c.Collector.Set()()
 	var parts Closers
 	for range c.Count {
 		if err := open(&parts, c.Addr); err != nil {

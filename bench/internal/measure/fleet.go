@@ -15,9 +15,9 @@ var (
 	Asked  = Metric{Name: "p99 meanwhile", Unit: "ms", Lower: true}
 )
 
-// Idle measures what so many clients cost the process of their server when all have
-// come, which come sees to.
-func Idle(ctx context.Context, l *lab.Lab, server *lab.Child, clients int, come func() error) (Sample, error) {
+// Idle measures what so many clients, each of which pings or is pinged once in an interval,
+// cost the process of their server when all have come, which come sees to.
+func Idle(ctx context.Context, l *lab.Lab, server *lab.Child, clients int, pings time.Duration, come func() error) (Sample, error) {
 	before, err := lab.RSS(server.PID())
 	if err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func Idle(ctx context.Context, l *lab.Lab, server *lab.Child, clients int, come 
 	if err := come(); err != nil {
 		return nil, err
 	}
-	r, err := l.Rest(ctx, server.PID())
+	r, err := l.Rest(ctx, server.PID(), pings)
 	return Sample{
 		Memory.Name: float64(r.RSS-before) / 1024 / float64(clients),
 		AtRest.Name: r.CPU,

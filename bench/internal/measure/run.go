@@ -26,6 +26,7 @@ type Result struct {
 	Axis     string   `json:"axis"`
 	Metrics  []Metric `json:"metrics"`
 	Subjects []Taken  `json:"subjects"`
+	Named    []Named  `json:"named,omitempty"`
 }
 
 // Taken is what was measured of one subject.
@@ -47,7 +48,7 @@ type Round struct {
 // Run runs a workload. What one subject cannot do is in its Missing; the error is
 // that ctx has ended.
 func (p *Plan) Run(ctx context.Context, w Workload) (Result, error) {
-	out := Result{Workload: w.Name, What: w.What, Axis: w.Axis, Metrics: w.Metrics}
+	out := Result{Workload: w.Name, What: w.What, Axis: w.Axis, Metrics: w.Metrics, Named: w.Named}
 	for _, s := range w.Subjects {
 		out.Subjects = append(out.Subjects, Taken{Name: s.Name, Note: s.Note, Bound: s.Bound, Rounds: map[int][]Round{}})
 	}

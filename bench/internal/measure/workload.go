@@ -18,6 +18,7 @@ type Workload struct {
 	Quick    []int    // the same for a quick run
 	Metrics  []Metric // what is measured; the first is the one that is plotted
 	Subjects []Subject
+	Named    []Named // what the text says, too
 
 	// Rounds is how often at most each subject takes its turn; 0: as often as
 	// the run says. For what takes long and differs little.
@@ -35,6 +36,14 @@ type Metric struct {
 	Name  string `json:"name"`
 	Unit  string `json:"unit"`
 	Lower bool   `json:"lower"` // is better
+}
+
+// Named is a subject that the text compares with the first one, by the first metric and at
+// one size of the work, as a reader may not find it among the others.
+type Named struct {
+	Subject string `json:"subject"`
+	At      int    `json:"at"`
+	Why     string `json:"why"`
 }
 
 // Subject does a workload's work with one technology.

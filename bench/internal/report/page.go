@@ -17,18 +17,28 @@ const (
 const intro = `# Performance
 
 harp beside what one would pick instead, in one run on one machine: the subjects of a
-workload take turns, and what counts is the ratio within a round. Each figure is the
+workload take turns, and what counts is the ratio within a round. There are three rounds
+unless the run was told otherwise; each workload says how many it had. Each figure is the
 median of the rounds, with the least and the most. All connections are TLS 1.3 over
 loopback, all disks real ones, and what is called durable is synced before it is
-acknowledged. A payload has 100 bytes, in and out, unless it says otherwise. "Better
-by" is above 1 where harp is better, for times and sizes too. Dashed lines, called
-limit, are what can be built by hand for that one workload; they promise much less.
-Where work has several sizes, such as calls in flight or jobs stored, the plots show how
-each figure grows with them.
+acknowledged. A payload has 100 bytes, in and out, unless it says otherwise. "Better by"
+is above 1 where harp, the first subject, is better, for times and sizes too. Where work
+has several sizes, such as calls in flight or jobs stored, the plots show how each figure
+grows with them.
 
-` + "`make bench` repeats all of it in less than half an hour, `make bench-quick` shows in two" + `
-minutes that it works; ` + "`cd bench && go doc`" + ` says more. Figures of other machines differ, the
-ratios less so; ` + "`harp bench`" + ` measures a deployment of your own
+What has a server in a process of its own is compared with harp apart: its dispatcher and
+its agent are processes of their own, too. harp in one process is a row for itself.
+Processes of dispatchers and agents are set up as the program harp does: they collect
+garbage early, but not before there is some, and a dispatcher has a GOMAXPROCS of two more.
+gRPC and NATS are measured as they come and, in rows called tuned, with the same collector.
+Dashed lines, called limit and bare, are what can be built by hand for that one workload;
+they promise much less.
+
+` + "`make bench`" + ` repeats all of it, which should take the better part of an hour, half of it for
+fleets at rest; ` + "`make bench-quick`" + ` shows in some minutes that it works, and
+` + "`make bench RUN='^durable-job$'`" + ` measures one workload and leaves this page alone;
+` + "`cd bench && go doc`" + ` says more. Figures of other machines differ, the ratios less so;
+` + "`harp bench`" + ` measures a deployment of your own
 ([operating.md](operating.md#measuring-it)).
 
 `
@@ -61,7 +71,11 @@ func (r *Report) markdown(dir string) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Measured with `%s`: %s.\n\n", strings.Join(append([]string{"bench"}, r.Args...), " "), r.where())
 	for _, result := range r.Results {
-		fmt.Fprintf(&b, "## %s\n\n%s. Again: `cd bench && go run . -run '^%s$'`.\n\n", result.Workload, sentence(result.What), result.Workload)
+		fmt.Fprintf(&b, "## %s\n\n%s. %s. Again: `cd bench && go run . -run '^%s$'`.\n\n",
+			result.Workload, sentence(result.What), sentence(rounds(result)), result.Workload)
+		for _, line := range named(result) {
+			fmt.Fprintf(&b, "%s\n\n", line)
+		}
 		if len(points(result)) > 1 {
 			file := "performance-" + result.Workload + ".svg"
 			if err := os.WriteFile(filepath.Join(dir, file), plot(result), 0o644); err != nil { //nolint:gosec // for everybody to read

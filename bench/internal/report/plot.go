@@ -17,7 +17,7 @@ const (
 )
 
 // colours tell subjects apart, also for eyes that see less of them.
-var colours = []string{"#d55e00", "#e69f00", "#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#666666", "#000000"}
+var colours = []string{"#d55e00", "#e69f00", "#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#666666", "#000000", "#8c510a", "#5e3c99", "#b2182b"}
 
 // plot draws a result's metrics over the size of the work, both logarithmic: a panel
 // for each, one under the other.

@@ -45,6 +45,7 @@ func report() *Report {
 	r.Results = []measure.Result{{
 		Workload: "work", What: "do it", Axis: "in flight", Metrics: []measure.Metric{measure.Rate, measure.P50},
 		Subjects: []measure.Taken{a, taken("b", 1000, 2000), gone},
+		Named:    []measure.Named{{Subject: "b", At: 16, Why: "so it is"}, {Subject: "gone", At: 16}},
 	}}
 	return r
 }
@@ -54,7 +55,10 @@ func TestTable(t *testing.T) {
 	if err := report().Table(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"1,790,122 /s", "1,234,567..2,345,678", "1203.70x (1172.84..1234.57)", "gone: it is not installed"} {
+	for _, want := range []string{
+		"1,790,122 /s", "1,234,567..2,345,678", "1203.70x (1172.84..1234.57)", "gone: it is not installed", "do it; 2 rounds\n",
+		"At 16 in flight a<b> : b is 1203.70 (1172.84..1234.57) by rate, so it is.",
+	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
 		}
@@ -82,12 +86,31 @@ func TestPage(t *testing.T) {
 		strings.Contains(page, "old") || strings.Count(page, "## work") != 1 {
 		t.Errorf("the page is\n%s", page)
 	}
+	for _, want := range []string{"Do it. 2 rounds. Again: `cd bench && go run . -run '^work$'`.\n", "\nAt 16 in flight a<b> : b is 1203.70"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not in\n%s", want, page)
+		}
+	}
+	if strings.Contains(page, "a<b> : gone") {
+		t.Error("what was not measured is compared")
+	}
 	checkXML(t, filepath.Join(dir, "performance-work.svg"))
 	if err := os.WriteFile(path, []byte("no place"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := report().WritePage(path); err == nil {
 		t.Error("a page without a place for results was written")
+	}
+}
+
+// TestIntroIsThePages: a page that is made anew begins as the one in docs does.
+func TestIntroIsThePages(t *testing.T) {
+	b, err := os.ReadFile("../../../docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(string(b), intro+from) {
+		t.Error("docs/performance.md begins otherwise than a new page")
 	}
 }
 

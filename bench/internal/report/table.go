@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -16,7 +17,7 @@ func (r *Report) Table(to io.Writer) error {
 	w := &strings.Builder{}
 	fmt.Fprintf(w, "%s\n", r.where())
 	for _, result := range r.Results {
-		fmt.Fprintf(w, "\n%s: %s\n", result.Workload, result.What)
+		fmt.Fprintf(w, "\n%s: %s; %s\n", result.Workload, result.What, rounds(result))
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for _, row := range rows(result) {
 			if _, err := fmt.Fprintln(t, "  "+strings.Join(row, "\t")); err != nil {
@@ -26,7 +27,7 @@ func (r *Report) Table(to io.Writer) error {
 		if err := t.Flush(); err != nil {
 			return err
 		}
-		for _, line := range missing(result) {
+		for _, line := range append(named(result), missing(result)...) {
 			fmt.Fprintf(w, "  %s\n", line)
 		}
 	}
@@ -102,6 +103,37 @@ func number(v float64) string {
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	}
 	return strconv.FormatFloat(v, 'g', 3, 64)
+}
+
+// named are sentences about subjects that are to be named.
+func named(r measure.Result) []string {
+	var out []string
+	for _, n := range r.Named {
+		i := slices.IndexFunc(r.Subjects, func(t measure.Taken) bool { return t.Name == n.Subject })
+		if i < 1 {
+			continue
+		}
+		first, m := r.Subjects[0], r.Metrics[0]
+		if q := ratio(first, r.Subjects[i], n.At, m); q.N > 0 {
+			out = append(out, fmt.Sprintf("At %s %s %s : %s is %.2f (%.2f..%.2f) by %s, %s.",
+				number(float64(n.At)), r.Axis, first.Name, n.Subject, q.Median, q.Min, q.Max, m.Name, n.Why))
+		}
+	}
+	return out
+}
+
+// rounds says how often subjects took their turn, at most.
+func rounds(r measure.Result) string {
+	n := 0
+	for _, t := range r.Subjects {
+		for _, all := range t.Rounds {
+			n = max(n, len(all))
+		}
+	}
+	if n == 1 {
+		return "1 round"
+	}
+	return strconv.Itoa(n) + " rounds"
 }
 
 func missing(r measure.Result) []string {

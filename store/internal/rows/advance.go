@@ -9,6 +9,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/internal/schedule"
 )
 
 // maxDue is how many jobs one Advance ends, wakes or rewrites, if a commit takes so many.
@@ -17,9 +18,10 @@ const maxDue = 500
 // Advance implements store.Jobs.
 func (s *Store) Advance(ctx context.Context, now time.Time) (store.Advanced, error) {
 	var out store.Advanced
+	asked := s.asked()
 	err := s.do(ctx, SpaceCritical, func(t *tx) error {
-		at := s.sched.at(now)
-		isDue := s.sched.isDue(at)
+		at := s.sched.NoteTime(s.sched.Since(asked, now))
+		isDue := s.sched.IsDue(at)
 		if isDue && t.space >= SpaceLow {
 			if err := s.elapse(t, at, &out); err != nil {
 				return err
@@ -32,7 +34,7 @@ func (s *Store) Advance(ctx context.Context, now time.Time) (store.Advanced, err
 		if isDue && t.space < SpaceLow && len(out.Ended) == ended {
 			return noSpace()
 		}
-		out.More = len(s.sched.doomed) > 0 || s.sched.isDue(at)
+		out.More = s.sched.HasCancelled() || s.sched.IsDue(at)
 		return nil
 	})
 	if err != nil {
@@ -41,21 +43,15 @@ func (s *Store) Advance(ctx context.Context, now time.Time) (store.Advanced, err
 	return out, nil
 }
 
-// isDue reports whether a time has come that an alarm is set to.
-func (s *schedule) isDue(now int64) bool {
-	next, ok := s.agenda.next()
-	return ok && next <= now
-}
-
 // rewrite writes the rows of jobs that their queue's mark has cancelled, as far as the
 // commit has room. Nothing waits for them, as whatever reads one sees the mark.
 func (s *Store) rewrite(t *tx, out *store.Advanced) error {
 	for n := 0; n < maxDue && t.hasRoom(maxEvent+maxStep); n++ {
-		e := s.sched.nextDoomed()
+		e := s.sched.NextCancelled()
 		if e == nil {
 			return nil
 		}
-		before, err := readJob(t, e.id)
+		before, err := readJob(t, e.ID)
 		if err != nil {
 			if s.skip(e, err) {
 				continue
@@ -69,7 +65,9 @@ func (s *Store) rewrite(t *tx, out *store.Advanced) error {
 			}
 			return err
 		}
-		s.end(t, e, &before, &after, 0)
+		if err := s.end(t, e, &before, &after, 0); err != nil {
+			return err
+		}
 		out.Ended = append(out.Ended, after)
 	}
 	return nil
@@ -77,40 +75,41 @@ func (s *Store) rewrite(t *tx, out *store.Advanced) error {
 
 // skip reports whether an error is only about the row of one job, which is then
 // left alone.
-func (s *Store) skip(e *entry, err error) bool {
+func (s *Store) skip(e *schedule.Job, err error) bool {
 	if !errors.Is(err, ErrDamaged) && !errors.Is(err, harp.ErrNotFound) {
 		return false
 	}
-	s.log.Error("job cannot be read", "job", e.id.String(), "err", err)
+	s.log.Error("job cannot be read", "job", id(e.ID).String(), "err", err)
 	return true
 }
 
 // end writes the end of a job that waited.
-func (s *Store) end(t *tx, e *entry, before, after *store.Job, now int64) {
-	t.change(e.id, before, after)
-	s.sched.dequeue(e, now)
+func (s *Store) end(t *tx, e *schedule.Job, before, after *store.Job, now int64) error {
+	if err := t.change(e.ID, before, after); err != nil {
+		return err
+	}
+	s.sched.Dequeue(e, now)
 	s.forget(t, e)
+	return nil
 }
 
 // elapse does what has become due: it wakes jobs, ends those that may not start any
 // more, and claims what may start by it. What cannot be done now stays due.
 func (s *Store) elapse(t *tx, now int64, out *store.Advanced) error {
-	var woken []*entry
+	var woken []*schedule.Job
 	for n := 0; n < maxDue && len(out.Claimed) < maxDue && t.hasRoom(maxEvent+maxStep); n++ {
-		a := s.sched.agenda.pop(now)
+		a := s.sched.PopAlarm(now)
 		if a == nil {
 			break
 		}
-		if a.kind == alarmWake {
-			if !a.entry.isDoomed() {
-				if s.sched.wake(a.entry, now); a.entry.line != nil {
-					woken = append(woken, a.entry)
-				}
+		if a.Kind == schedule.AlarmWake {
+			if !a.Job.IsCancelled() && s.sched.Wake(a.Job, now) {
+				woken = append(woken, a.Job)
 			}
 			continue
 		}
 		if err := s.ring(t, a, now, out); err != nil {
-			s.sched.agenda.set(a, a.at)
+			s.sched.PostponeAlarm(a)
 			return err
 		}
 	}
@@ -118,37 +117,36 @@ func (s *Store) elapse(t *tx, now int64, out *store.Advanced) error {
 }
 
 // ring does what an alarm is about, but for that of a job whose time has come.
-func (s *Store) ring(t *tx, a *alarm, now int64, out *store.Advanced) error {
-	switch e := a.entry; a.kind {
-	case alarmExpire:
+func (s *Store) ring(t *tx, a *schedule.Alarm, now int64, out *store.Advanced) error {
+	switch e := a.Job; a.Kind {
+	case schedule.AlarmExpire:
 		return s.expire(t, e, now, out)
-	case alarmAway:
-		if s.sched.hasLeft(e, now) {
+	case schedule.AlarmAway:
+		if s.sched.HasLeft(e, now) {
 			return s.expire(t, e, now, out)
 		}
-	case alarmLost:
+	case schedule.AlarmLost:
 		return s.giveUp(t, e, now, out)
-	case alarmRearm:
-		s.sched.rearm(a.queue, now)
-	case alarmBacklog:
-		started, err := s.probe(t, a.backlog, max(a.backlog.most(), a.backlog.probes+1), now)
+	case schedule.AlarmRearm:
+		s.sched.Rearm(a.Queue, now)
+	case schedule.AlarmBacklog:
+		started, err := s.probe(t, a.Backlog, a.Backlog.OneMore(), now)
 		out.Claimed = append(out.Claimed, started...)
 		return err
-	case alarmFill:
-		return s.fill(t, a.queue, now, out)
-	case alarmWake: // elapse's
+	case schedule.AlarmFill:
+		return s.fill(t, a.Queue, now, out)
+	case schedule.AlarmWake: // elapse's
 	}
 	return nil
 }
 
 // giveUp ends the attempt of a job whose host has been silent too long, unless that is
 // back or about to return.
-func (s *Store) giveUp(t *tx, e *entry, now int64, out *store.Advanced) error {
-	if until := nanos(e.host.gate.Awaited); until > now {
-		s.sched.agenda.set(&e.losing, until)
+func (s *Store) giveUp(t *tx, e *schedule.Job, now int64, out *store.Advanced) error {
+	if s.sched.IsAwaited(e, now) {
 		return nil
 	}
-	before, err := readJob(t, e.id)
+	before, err := readJob(t, e.ID)
 	if err != nil {
 		if s.skip(e, err) {
 			return nil
@@ -156,14 +154,14 @@ func (s *Store) giveUp(t *tx, e *entry, now int64, out *store.Advanced) error {
 		return err
 	}
 	var c store.Change
-	err = s.happen(t, e.id, before, store.Event{
+	err = s.happen(t, e.ID, before, store.Event{
 		Kind: store.Lose, At: fromNanos(now), Reason: harp.LostTooLong, Jitter: rand.Float64(),
 	}, &c)
 	if err != nil {
 		return err
 	}
 	if c.Err != nil {
-		s.log.Error("job cannot be given up", "job", e.id.String(), "err", c.Err)
+		s.log.Error("job cannot be given up", "job", id(e.ID).String(), "err", c.Err)
 	}
 	if c.Effect.Ends {
 		out.Ended = append(out.Ended, c.Job)
@@ -172,23 +170,11 @@ func (s *Store) giveUp(t *tx, e *entry, now int64, out *store.Advanced) error {
 	return nil
 }
 
-// hasLeft reports whether a job has waited for its absent host as long as it may.
-func (s *schedule) hasLeft(e *entry, now int64) bool {
-	if e.isDoomed() || e.line == nil || !e.line.allows(e, s) || !e.host.isAway() {
-		return false
-	}
-	if e.deadline() <= now {
-		return true
-	}
-	e.arm(&s.agenda)
-	return false
-}
-
 // fill claims what may start by the free slots of a queue. What is too much for one commit
 // stays due.
-func (s *Store) fill(t *tx, q *queue, now int64, out *store.Advanced) error {
+func (s *Store) fill(t *tx, q *schedule.Queue, now int64, out *store.Advanced) error {
 	for len(out.Claimed) < maxDue && t.hasRoom(maxStep) {
-		e := q.next(s.sched, now)
+		e := s.sched.NextInQueue(q, now)
 		if e == nil {
 			return nil
 		}
@@ -200,23 +186,16 @@ func (s *Store) fill(t *tx, q *queue, now int64, out *store.Advanced) error {
 			out.Claimed = append(out.Claimed, *j)
 		}
 	}
-	s.sched.agenda.set(&q.fill, now)
+	s.sched.FillLater(q, now)
 	return nil
 }
 
-// rearm looks at all lines of a queue for jobs that free slots have allowed.
-func (s *schedule) rearm(q *queue, now int64) {
-	for _, l := range q.lines {
-		l.allow(s, now)
-	}
-}
-
 // expire ends a job that has not started in time.
-func (s *Store) expire(t *tx, e *entry, now int64, out *store.Advanced) error {
-	if e.isDoomed() {
+func (s *Store) expire(t *tx, e *schedule.Job, now int64, out *store.Advanced) error {
+	if e.IsCancelled() {
 		return nil
 	}
-	before, err := readJob(t, e.id)
+	before, err := readJob(t, e.ID)
 	if err != nil {
 		if s.skip(e, err) {
 			return nil
@@ -224,14 +203,16 @@ func (s *Store) expire(t *tx, e *entry, now int64, out *store.Advanced) error {
 		return err
 	}
 	reason := reasonStartBefore
-	if s.sched.reason(e, &before) == harp.ReasonOffline {
+	if s.sched.Reason(e, &before) == harp.ReasonOffline {
 		reason = harp.ReasonOffline
 	}
 	after, _, err := next(t, before, store.Event{Kind: store.Expire, At: fromNanos(now), Reason: reason})
 	if err != nil {
 		return err
 	}
-	s.end(t, e, &before, &after, now)
+	if err := s.end(t, e, &before, &after, now); err != nil {
+		return err
+	}
 	out.Ended = append(out.Ended, after)
 	return nil
 }
@@ -241,21 +222,14 @@ const reasonStartBefore = "start_before"
 
 // startWoken claims, for each job whose time has come, the next of its queue. Where the
 // commit takes no more, the time of the others comes again.
-func (s *Store) startWoken(t *tx, woken []*entry, now int64, out *store.Advanced) error {
-	slices.SortFunc(woken, func(a, b *entry) int {
-		if a.before(b) {
-			return -1
-		}
-		return 1
-	})
+func (s *Store) startWoken(t *tx, woken []*schedule.Job, now int64, out *store.Advanced) error {
+	slices.SortFunc(woken, (*schedule.Job).Compare)
 	for _, e := range woken {
 		if !t.hasRoom(maxStep) {
-			if e.line != nil {
-				s.sched.agenda.set(&e.waking, now)
-			}
+			s.sched.WakeLater(e, now)
 			continue
 		}
-		next := e.queue.next(s.sched, now)
+		next := s.sched.NextInQueue(e.Queue, now)
 		if next == nil {
 			continue
 		}

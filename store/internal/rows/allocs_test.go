@@ -17,7 +17,7 @@ func TestAllocations(t *testing.T) {
 		end.Event.Value = harp.Value{1}
 		applied(t, s, end)
 	}
-	if n := testing.AllocsPerRun(200, job); n > 195 {
+	if n := testing.AllocsPerRun(200, job); n > 190 {
 		t.Errorf("a job takes %v allocations from its submission to its end", n)
 	}
 	j, next := started(t, s), 0

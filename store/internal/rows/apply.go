@@ -2,11 +2,13 @@ package rows
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/internal/schedule"
 )
 
 // Apply implements store.Jobs.
@@ -16,11 +18,11 @@ func (s *Store) Apply(ctx context.Context, ts ...store.Transition) ([]store.Chan
 			return nil, tooMuch("event", size, maxEvent)
 		}
 	}
-	out := make([]store.Change, len(ts))
+	out, asked := make([]store.Change, len(ts)), s.asked()
 	for n := 0; ; {
 		err := s.doAhead(ctx, SpaceFull, func(t *tx) error {
 			for ; n < len(ts) && t.hasRoom(eventSize(&ts[n].Event)+maxStep); n++ {
-				if err := s.apply(t, &ts[n], &out[n]); err != nil {
+				if err := s.apply(t, &ts[n], &out[n], asked); err != nil {
 					return err
 				}
 			}
@@ -41,7 +43,7 @@ func eventSize(e *store.Event) int { return len(e.Value) + failureBytes(&e.Failu
 
 // apply moves one job through its life. It returns only errors that nothing can be
 // done about.
-func (s *Store) apply(t *tx, in *store.Transition, out *store.Change) error {
+func (s *Store) apply(t *tx, in *store.Transition, out *store.Change, asked int64) error {
 	i, ok := parseID(in.ID)
 	if !ok {
 		out.Err = notFound(in.ID)
@@ -60,16 +62,19 @@ func (s *Store) apply(t *tx, in *store.Transition, out *store.Change) error {
 		out.Err = err
 		return nil
 	}
-	return s.happen(t, i, before, owned(in.Event), out)
+	event := owned(in.Event)
+	event.At, event.Wake = s.sched.Since(asked, event.At), s.sched.Since(asked, event.Wake)
+	return s.happen(t, i, before, event, out)
 }
 
 // happen lets an event be part of the life of a job that was read. It returns only
 // errors that nothing can be done about.
 func (s *Store) happen(t *tx, i id, before store.Job, event store.Event, out *store.Change) error {
-	now := s.sched.at(event.At)
+	now := s.sched.NoteTime(event.At)
 	after, effect, err := next(t, before, event)
+	var short []byte
 	if err == nil {
-		err = t.putValue(i, &before.Life, &after.Life, event.Value)
+		short, err = t.putValue(i, &before.Life, &after.Life, event.Value)
 	}
 	if err != nil {
 		out.Err = err
@@ -78,11 +83,11 @@ func (s *Store) happen(t *tx, i id, before store.Job, event store.Event, out *st
 	if event.Kind == store.Lose {
 		t.operator = event.By
 	}
-	t.change(i, &before, &after)
+	t.putChange(i, &before, &after, short)
 	t.emitSurvivors(i, &before, &after, event.At)
 	t.operator = harp.Principal{}
 	out.Job, out.Effect = after, effect
-	if e := s.sched.jobs[i]; e != nil {
+	if e := s.sched.Job(i); e != nil {
 		out.Claimed, err = s.moved(t, e, &after, effect, now)
 	}
 	return err
@@ -140,25 +145,47 @@ func coveredBy(from getter, j store.Job) (store.Job, bool, error) {
 	return j, tell, err
 }
 
-// putValue stores what a procedure returned, where its job now speaks of a value,
-// and deletes what an attempt before it has returned, where it does not any more.
-func (t *tx) putValue(i id, before, after *store.Life, v harp.Value) error {
-	has := isValued(after)
-	if has == isValued(before) && (!has || len(v) == 0) {
-		return nil
+// putValue stores what a procedure returned, where its job now speaks of a value, and deletes
+// what an attempt before it has returned, where it does not any more. It returns what of that
+// is to lie in the row of the job's life.
+func (t *tx) putValue(i id, before, after *store.Life, v harp.Value) (short []byte, err error) {
+	had, has := isValued(before), isValued(after)
+	if short, err = t.shortValue(i, before); err != nil || had == has && (!has || len(v) == 0) {
+		return short, err
 	}
+	t.kept.grown -= int64(len(short))
 	key := i.key(prefixValue)
-	if isValued(before) { // else there is nothing under it
+	if had && short == nil { // else there is nothing under it
 		if err := t.meet(key); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if has {
+	switch {
+	case has && (len(v) > shortMost || !after.State.Ended()):
 		t.put(key, v)
-	} else {
+		return nil, nil
+	case had && short == nil:
 		t.remove(key)
 	}
-	return nil
+	if !has {
+		return nil, nil
+	}
+	t.kept.grown += int64(len(v))
+	return v, nil
+}
+
+// shortValue is the value that lies in the row of a job's life, nil if none does. One that cannot
+// be read is none: what is written in its place says that there is a value, which is missing.
+func (t *tx) shortValue(i id, l *store.Life) ([]byte, error) {
+	if !l.State.Ended() || !isValued(l) {
+		return nil, nil
+	}
+	var life lifeRow
+	_, err := read(t, i.key(prefixLife), &life)
+	if errors.Is(err, ErrDamaged) {
+		return nil, nil
+	}
+	return life.Value, err
 }
 
 // isValued reports whether a value belongs to a job, be it of an attempt or late.
@@ -167,28 +194,28 @@ func isValued(l *store.Life) bool {
 }
 
 // moved brings the schedule after a job's life and returns what may start by it.
-func (s *Store) moved(t *tx, e *entry, after *store.Job, effect store.Effect, now int64) ([]store.Job, error) {
-	hostWasFull := e.host.gate.Open && !e.host.mayStart()
+func (s *Store) moved(t *tx, e *schedule.Job, after *store.Job, effect store.Effect, now int64) ([]store.Job, error) {
+	hostWasFull := e.HostIsFull()
 	switch {
 	case effect.Gives:
-		s.sched.release(e, now)
+		s.sched.Release(e, now)
 	case effect.Ends:
-		s.sched.dequeue(e, now)
+		s.sched.Dequeue(e, now)
 	}
 	if effect.Ends {
 		s.forget(t, e)
 	}
-	var b *backlog
+	var b *schedule.Backlog
 	var most int
 	if effect.Gives || after.State == harp.StateRunning {
 		isBusy := after.State == harp.StateQueued && after.Reason == harp.ReasonAgentBusy
-		b, most = s.sched.answered(e, isBusy, effect.Gives)
+		b, most = s.sched.Answered(e, isBusy, effect.Gives)
 	}
 	if effect.Gives && !effect.Ends {
-		s.sched.enqueue(e, after, now, now)
+		s.sched.Enqueue(e, after, now, now)
 	}
 	if !effect.Gives {
-		s.sched.stays(e, after, now)
+		s.sched.Stays(e, after, now)
 		return s.probe(t, b, most, now)
 	}
 	out, err := s.refill(t, e, hostWasFull, now)
@@ -201,25 +228,25 @@ func (s *Store) moved(t *tx, e *entry, after *store.Job, effect store.Effect, no
 
 // forget takes a job that has ended out of the schedule, and with the last of its
 // kind what its queue needed for it: the row, or the mark.
-func (s *Store) forget(t *tx, e *entry) {
-	q := e.queue
-	gone := s.sched.drop(e)
+func (s *Store) forget(t *tx, e *schedule.Job) {
+	t.leaveCohort(e.ID)
+	q := e.Queue
+	gone := s.sched.Drop(e)
 	if gone {
-		t.write(nameKey(prefixQueue, q.name), nil)
+		t.write(nameKey(prefixQueue, q.Name), nil)
 	}
-	if q.through == 0 || q.marked > 0 {
+	if !q.DropMarks() {
 		return
 	}
-	t.write(nameKey(prefixMarked, q.name), nil)
-	q.through, q.marks = 0, nil
+	t.write(nameKey(prefixMarked, q.Name), nil)
 	if gone {
 		return
 	}
-	row, _, err := t.queueRow(q.name)
+	row, _, err := t.queueRow(q.Name)
 	if err != nil {
-		s.log.Error("queue cannot be read", "queue", harp.Value(q.name).String(), "err", err)
+		s.log.Error("queue cannot be read", "queue", harp.Value(q.Name).String(), "err", err)
 		return
 	}
 	row.Marks = nil
-	t.put(nameKey(prefixQueue, q.name), encode(row))
+	t.put(nameKey(prefixQueue, q.Name), encode(row))
 }

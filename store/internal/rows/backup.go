@@ -45,17 +45,17 @@ func errBackup(what string) error {
 }
 
 // Backup implements store.Upkeep.
-func (s *Store) Backup(ctx context.Context, w io.Writer) error {
+func (r *Reader) Backup(ctx context.Context, w io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := context.AfterFunc(s.open, func() { cancel(s.openErr()) })
+	stop := context.AfterFunc(r.open, func() { cancel(r.openErr()) })
 	defer stop()
-	return s.view(func(snap Snapshot) error {
+	return r.view(func(snap Snapshot) error {
 		out := &frameWriter{ctx: ctx, w: w}
 		if _, err := io.WriteString(w, backupTitle); err != nil {
 			return err
 		}
-		if err := out.frame(frameHead, encode(headRow{Store: s.id, Format: formatVersion})); err != nil {
+		if err := out.frame(frameHead, encode(headRow{Store: r.id, Format: formatVersion})); err != nil {
 			return err
 		}
 		count, err := out.rows(snap)
@@ -66,7 +66,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) error {
 	})
 }
 
-func (s *Store) openErr() error { return context.Cause(s.open) }
+func (r *Reader) openErr() error { return context.Cause(r.open) }
 
 // frameWriter writes the frames of a backup.
 type frameWriter struct {

@@ -110,7 +110,7 @@ func TestRestoreBesideADamagedEntry(t *testing.T) {
 	e := newTrial()
 	s := opened(t, e, Options{})
 	jobs := submitted(t, s, call("h"), call("h"))
-	e.damage(s, indexKey(byState, string(harp.StateQueued)))
+	e.damage(s, []byte{prefixUnended})
 	into := newTrial()
 	if did, err := Restore(into, backedUp(t, s), noon, Options{}); err != nil || did.Lost != len(jobs) {
 		t.Fatalf("%d jobs are lost, %v", did.Lost, err)

@@ -2,22 +2,22 @@ package rows
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/internal/schedule"
 )
 
 // CancelQueue implements store.Queues.
 func (s *Store) CancelQueue(ctx context.Context, name harp.Value, op store.Operation) (store.QueueCancelled, error) {
 	var done doneRow
-	var active []id
+	var active []schedule.ID
+	asked := s.asked()
 	err := s.do(ctx, SpaceCritical, func(t *tx) (err error) {
+		op.Time = s.sched.Since(asked, op.Time)
 		done, err = s.doOnce(t, op, askedRow{Queue: name, Cancel: true}, func() (doneRow, error) { return s.cancelQueue(t, name, op) })
-		if q := s.sched.queues[string(name)]; q != nil && err == nil {
-			found := slices.DeleteFunc(slices.Collect(maps.Keys(q.active)), func(e *entry) bool { return e.no > done.Through })
-			active = idsOf(found)
+		if q := s.sched.Queue(string(name)); q != nil && err == nil {
+			active = q.Active(done.Through)
 		}
 		return err
 	})
@@ -37,45 +37,27 @@ func (s *Store) CancelQueue(ctx context.Context, name harp.Value, op store.Opera
 
 // cancelQueue marks all that is in a queue as cancelled.
 func (s *Store) cancelQueue(t *tx, name harp.Value, op store.Operation) (doneRow, error) {
-	q := s.sched.queues[string(name)]
-	if q == nil || q.isGone() {
+	q := s.sched.Queue(string(name))
+	if q == nil || q.IsGone() {
 		return doneRow{Missing: true}, nil
 	}
-	if q.isIdle() { // it is kept for what an operator has said of it
+	if q.IsIdle() { // it is kept for what an operator has said of it
 		return doneRow{}, nil
 	}
-	key := nameKey(prefixQueue, q.name)
-	row, _, err := t.queueRow(q.name)
+	key := nameKey(prefixQueue, q.Name)
+	row, _, err := t.queueRow(q.Name)
 	if err != nil {
 		return doneRow{}, err
 	}
-	at := s.sched.at(op.Time)
-	done := doneRow{Count: q.waiting.Len() + len(q.active)}
-	row.Marks = s.sched.neededMarks(q, row.Marks)
-	s.sched.cancel(q, at)
-	done.Through = q.through
-	row.Marks = append(row.Marks, markRow{Through: q.through, By: op.By, At: fromNanos(at)})
-	q.marks = row.Marks
+	at := s.sched.NoteTime(op.Time)
+	done := doneRow{Count: q.Len()}
+	s.sched.CancelQueue(q, op.By, fromNanos(at))
+	done.Through, row.Marks = q.Through(), q.Marks
 	t.put(key, encode(row))
-	marked := nameKey(prefixMarked, q.name)
+	marked := nameKey(prefixMarked, q.Name)
 	t.write(marked, seal(marked, nil))
-	t.emitQueue(harp.EventQueueCancelled, q.name, at, op.By)
+	t.emitQueue(harp.EventQueueCancelled, q.Name, at, op.By)
 	return done, nil
-}
-
-// neededMarks are those of a queue's marks that cover a job which has not ended, or whose
-// row does not say so yet.
-func (s *schedule) neededMarks(q *queue, marks []markRow) []markRow {
-	if slices.ContainsFunc(s.doomed, func(d *doom) bool { return d.queue == q }) {
-		return marks
-	}
-	needed := map[uint64]bool{}
-	for e := range q.active {
-		if n := slices.IndexFunc(marks, func(m markRow) bool { return e.no <= m.Through }); n >= 0 {
-			needed[marks[n].Through] = true
-		}
-	}
-	return slices.DeleteFunc(marks, func(m markRow) bool { return !needed[m.Through] })
 }
 
 func noQueue(name harp.Value) error { return harp.NotFound("queue", name.String()) }
@@ -84,21 +66,14 @@ func noQueue(name harp.Value) error { return harp.NotFound("queue", name.String(
 func (s *Store) Queue(ctx context.Context, name harp.Value) (harp.QueueStatus, error) {
 	var out harp.QueueStatus
 	err := s.do(ctx, SpaceFull, func(*tx) error {
-		q := s.sched.queues[string(name)]
-		if q == nil || q.isGone() {
+		q := s.sched.Queue(string(name))
+		if q == nil || q.IsGone() {
 			return noQueue(name)
 		}
-		out = q.status()
+		out = q.Status()
 		return nil
 	})
 	return out, err
-}
-
-func (q *queue) status() harp.QueueStatus {
-	return harp.QueueStatus{
-		Name: harp.Value(q.name), Concurrency: q.concurrency,
-		Running: len(q.active), Waiting: q.waiting.Len(), Paused: q.paused,
-	}
 }
 
 // ListQueues implements store.Queues.
@@ -110,9 +85,9 @@ func (s *Store) ListQueues(ctx context.Context, cursor string, limit int) ([]har
 	var page []harp.QueueStatus
 	var next string
 	err = s.do(ctx, SpaceFull, func(*tx) error {
-		names, more := s.sched.queueNames(after, pageLimit(limit))
+		names, more := s.sched.QueueNames(after, pageLimit(limit))
 		for _, name := range names {
-			page = append(page, s.sched.queues[name].status())
+			page = append(page, s.sched.Queue(name).Status())
 		}
 		if more {
 			next = nameCursor(prefixQueue, names[len(names)-1])
@@ -120,20 +95,4 @@ func (s *Store) ListQueues(ctx context.Context, cursor string, limit int) ([]har
 		return nil
 	})
 	return page, next, err
-}
-
-// queueNames lists up to n names of queues after one, in their order, and whether
-// there are more.
-func (s *schedule) queueNames(after string, n int) (names []string, more bool) {
-	s.names.Ascend(after, func(name string) bool {
-		if name == after || s.queues[name].isGone() {
-			return true
-		}
-		more = len(names) == n
-		if !more {
-			names = append(names, name)
-		}
-		return !more
-	})
-	return names, more
 }

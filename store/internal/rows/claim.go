@@ -1,14 +1,13 @@
 package rows
 
 import (
-	"container/heap"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/internal/schedule"
 )
 
 // maxClaims is how many jobs one operation claims, if a commit takes so many.
@@ -17,11 +16,12 @@ const maxClaims = 500
 // Claim implements store.Jobs.
 func (s *Store) Claim(ctx context.Context, hosts []string, n int, now time.Time) ([]store.Job, error) {
 	var out []store.Job
+	asked := s.asked()
 	for len(out) < n {
 		var got []store.Job
 		var more bool
 		err := s.doAhead(ctx, SpaceLow, func(t *tx) (err error) {
-			got, more, err = s.claimOn(t, hosts, min(n-len(out), maxClaims), s.sched.at(now))
+			got, more, err = s.claimOn(t, hosts, min(n-len(out), maxClaims), s.sched.NoteTime(s.sched.Since(asked, now)))
 			return err
 		})
 		if err != nil {
@@ -37,28 +37,10 @@ func (s *Store) Claim(ctx context.Context, hosts []string, n int, now time.Time)
 
 // Wake implements store.Jobs.
 func (s *Store) Wake(ctx context.Context, hostName string, now time.Time) error {
+	asked := s.asked()
 	return s.doAhead(ctx, SpaceFull, func(*tx) error {
-		at := s.sched.at(now)
-		h := s.sched.hosts[hostName]
-		if h == nil {
-			return nil
-		}
-		for e := range h.busy {
-			if e.isDoomed() {
-				continue
-			}
-			s.sched.agenda.clear(&e.waking)
-			if e.pauseEnds() > at {
-				e.pauseSet = at - e.pause
-			}
-			if e.wake = e.comes(); e.wake > at {
-				delete(h.busy, e)
-				s.sched.agenda.set(&e.waking, e.wake) // its StartAfter, which had come before the clock was set back
-				continue
-			}
-			s.sched.wake(e, at)
-		}
-		s.sched.wakeBacklogs(h, at)
+		at := s.sched.NoteTime(s.sched.Since(asked, now))
+		s.sched.WakeHost(hostName, at)
 		return nil
 	})
 }
@@ -66,22 +48,11 @@ func (s *Store) Wake(ctx context.Context, hostName string, now time.Time) error 
 // claimOn claims up to n jobs on some hosts, the first in order of all of them
 // each time, and reports whether there may be more.
 func (s *Store) claimOn(t *tx, names []string, n int, now int64) (out []store.Job, more bool, err error) {
-	var offers offers
-	names = slices.Clone(names)
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		offers.offer(s.sched, s.sched.host(name), now)
-	}
-	for len(out) < n && len(offers) > 0 && t.hasRoom(maxStep) {
-		h := heap.Pop(&offers).(offer).host
-		// What was offered may have lost its slot to another host meanwhile.
-		e := h.next(s.sched, now)
+	offers := s.sched.Offers(names, now)
+	for len(out) < n && offers.More() && t.hasRoom(maxStep) {
+		e := offers.Next()
 		if e == nil {
-			continue
-		}
-		if len(offers) > 0 && offers[0].entry.before(e) {
-			offers.offer(s.sched, h, now)
-			continue
+			break
 		}
 		j, err := s.claim(t, e, now)
 		if err != nil {
@@ -90,59 +61,35 @@ func (s *Store) claimOn(t *tx, names []string, n int, now int64) (out []store.Jo
 		if j != nil {
 			out = append(out, *j)
 		}
-		offers.offer(s.sched, h, now)
 	}
-	return out, len(offers) > 0, nil
-}
-
-// An offer is the first job that may start on a host.
-type offer struct {
-	host  *host
-	entry *entry
-}
-
-type offers []offer
-
-func (o *offers) offer(s *schedule, h *host, now int64) {
-	if e := h.next(s, now); e != nil {
-		heap.Push(o, offer{h, e})
-	}
-}
-
-func (o offers) Len() int           { return len(o) }
-func (o offers) Less(i, j int) bool { return o[i].entry.before(o[j].entry) }
-func (o offers) Swap(i, j int)      { o[i], o[j] = o[j], o[i] }
-func (o *offers) Push(x any)        { *o = append(*o, x.(offer)) }
-func (o *offers) Pop() any {
-	last := len(*o) - 1
-	x := (*o)[last]
-	*o = (*o)[:last]
-	return x
+	return out, offers.More(), nil
 }
 
 // claim moves a job that may start to sent; nil if its row cannot be read: then it
 // waits for somebody to look at it, out of everybody's way.
-func (s *Store) claim(t *tx, e *entry, now int64) (*store.Job, error) {
-	before, err := readJob(t, e.id)
+func (s *Store) claim(t *tx, e *schedule.Job, now int64) (*store.Job, error) {
+	before, err := readJob(t, e.ID)
 	switch {
 	case errors.Is(err, ErrDamaged), errors.Is(err, harp.ErrNotFound):
-		s.log.Error("job cannot be started", "job", e.id.String(), "err", err)
-		s.sched.leave(e, now)
+		s.log.Error("job cannot be started", "job", id(e.ID).String(), "err", err)
+		s.sched.Pass(e, now)
 		return nil, nil
 	case err != nil:
 		return nil, err
 	}
 	after := s.claimed(e, before, now)
-	t.change(e.id, &before, &after)
+	if err := t.change(e.ID, &before, &after); err != nil {
+		return nil, err
+	}
 	return &after, nil
 }
 
 // refill claims what may start by a slot that came free: the next of the queue,
 // and the next of the host if that was full. A job that cannot be read takes no slot.
-func (s *Store) refill(t *tx, freed *entry, hostWasFull bool, now int64) ([]store.Job, error) {
+func (s *Store) refill(t *tx, freed *schedule.Job, hostWasFull bool, now int64) ([]store.Job, error) {
 	var out []store.Job
-	add := func(next func(s *schedule, now int64) *entry) error {
-		for e := next(s.sched, now); e != nil; e = next(s.sched, now) {
+	add := func(next func() *schedule.Job) error {
+		for e := next(); e != nil; e = next() {
 			j, err := s.claim(t, e, now)
 			if err != nil {
 				return err
@@ -154,10 +101,24 @@ func (s *Store) refill(t *tx, freed *entry, hostWasFull bool, now int64) ([]stor
 		}
 		return nil
 	}
-	err := add(freed.queue.next)
+	err := add(func() *schedule.Job { return s.sched.NextInQueue(freed.Queue, now) })
 	if err == nil && hostWasFull {
-		err = add(freed.host.next)
+		err = add(func() *schedule.Job { return s.sched.NextOnHostOf(freed, now) })
 	}
-	s.sched.settle(freed, now)
+	s.sched.Settle(freed, now)
 	return out, err
+}
+
+// probe claims jobs of a backlog, if there is one, until so many are on their way.
+func (s *Store) probe(t *tx, b *schedule.Backlog, most int, now int64) (out []store.Job, err error) {
+	for e := range s.sched.Probes(b, most, now, func() bool { return t.hasRoom(maxStep) }) {
+		j, err := s.claim(t, e, now)
+		if err != nil {
+			return out, err
+		}
+		if j != nil {
+			out = append(out, *j)
+		}
+	}
+	return out, nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/internal/schedule"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -94,12 +95,14 @@ func TestRowsGolden(t *testing.T) {
 		Labels: map[string]string{"k": "v"}, Facts: harp.Value{0x80}, LastHeard: noon, Connected: true,
 		Procedures: []harp.ProcedureDoc{{Name: "p", Summary: "s", Params: []string{"a"}, Args: []byte(`{}`), Timeout: 1, Streams: true}},
 	}
-	queue := queueRow{Concurrency: 2, Fixed: true, Paused: true, Marks: []markRow{{Through: 3, By: j.Principal, At: fromNanos(4)}}}
+	queue := queueRow{Concurrency: 2, Fixed: true, Paused: true, Marks: []schedule.Mark{{Through: 3, By: j.Principal, At: fromNanos(4)}}}
 	first, _ := split([]byte("key"), []byte("payload"))
 	var b strings.Builder
 	show := func(what string, value []byte) { fmt.Fprintf(&b, "%s\n%s", what, hex.Dump(value)) }
-	show("call", encode(newCallRow(&j, [32]byte{1})))
-	show("life", encode(newLifeRow(&j.Life)))
+	call, life := newCallRow(&j, [32]byte{1}), newLifeRow(&j.Life)
+	call.Request, life.Value = &harp.Submission{Request: []byte("r"), Signature: []byte("s"), KeyID: "k"}, []byte{1}
+	show("call", encode(call))
+	show("life", encode(life))
 	show("outcome", encode(*j.Outcome))
 	show("request", encode(harp.Submission{Request: []byte("r"), Signature: []byte("s"), KeyID: "k"}))
 	show("queue", encode(queue))
@@ -115,7 +118,13 @@ func TestRowsGolden(t *testing.T) {
 		show("key", w.Key)
 		show("events", w.Value)
 	}
-	for _, key := range append(entries(&j), i.key(prefixCall), i.recordsKey(2, 3), documentKey("k", "n"), pieceKey([]byte("key"), 1)) {
+	together := cohort{first: 9}
+	together.add(i)
+	for _, w := range append(endedRows([]ended{{nanos(j.EndTime), j.No, i}}), together.write()) {
+		show("key", w.Key)
+		show("jobs", w.Value)
+	}
+	for _, key := range append(entries(&j), endedKey(&j), i.key(prefixCall), i.recordsKey(2, 3), documentKey("k", "n"), pieceKey([]byte("key"), 1)) {
 		show("key", key)
 	}
 	isGolden(t, "testdata/rows.golden", b.String())
@@ -221,6 +230,7 @@ func FuzzDecode(f *testing.F) {
 	var told feedRows
 	told.add(1, encode(eventRow{Host: "h"}))
 	f.Add(told[0].events)
+	f.Add(make([]byte, cohortMost*len(id{})))
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		if len(payload) > 1<<10 {
 			return
@@ -232,6 +242,16 @@ func FuzzDecode(f *testing.F) {
 		if events, ok := splitEvents(1, payload); ok {
 			for _, e := range events {
 				e.at()
+			}
+		}
+		for _, prefix := range [][]byte{cohortKey(1), indexKey(byEnded)} {
+			item := Item{prefix, seal(prefix, payload)}
+			_, cohort := openCohort(item)
+			_, ended := openEnded(item)
+			for _, err := range []error{cohort, ended} {
+				if err != nil && !errors.Is(err, ErrDamaged) {
+					t.Fatal(err)
+				}
 			}
 		}
 		if _, _, err := join([]byte("key"), payload, func([]byte) ([]byte, error) { return nil, nil }); err != nil && !errors.Is(err, ErrDamaged) {

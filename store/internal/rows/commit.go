@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/internal/schedule"
 )
 
 // An op is an operation on its way through the committer.
@@ -41,10 +41,15 @@ type tx struct {
 	encoded []byte   // the last row, in memory for the next
 
 	operator harp.Principal // who asked for the event under way, if that was not a cancel
-	sched    *schedule
-	damaged  []*queue // those whose rows the operation under way could not read
+	sched    *schedule.Schedule
+	damaged  []*schedule.Queue // those whose rows the operation under way could not read
 	feed     *feed
-	told     feedRows // by the group
+	told     feedRows       // by the group
+	cohorts  map[id]*cohort // of the jobs that have not ended
+	changed  map[*cohort]*changedCohort
+	filling  *cohort // takes the next new job
+	moved    []move
+	ended    []ended
 	kept     kept
 }
 
@@ -172,9 +177,13 @@ func (t *tx) hasRoom(size int) bool { return t.size-t.begun+size <= maxOp }
 // putNumber stores a number of eight bytes.
 func (t *tx) putNumber(key []byte, n uint64) { t.write(key, number(key, n)) }
 
-// number is what is stored of a number of eight bytes.
-func number(key []byte, n uint64) []byte {
-	value, _ := split(key, binary.BigEndian.AppendUint64(nil, n))
+// number is what is stored of numbers of eight bytes each.
+func number(key []byte, numbers ...uint64) []byte {
+	var payload []byte
+	for _, n := range numbers {
+		payload = binary.BigEndian.AppendUint64(payload, n)
+	}
+	value, _ := split(key, payload)
 	return value
 }
 
@@ -215,23 +224,4 @@ func (s *Store) await(ctx context.Context, to chan<- *op, o *op) error {
 
 func noSpace() error {
 	return harp.NewFailure("no_space", "the dispatcher's disk is almost full").Err()
-}
-
-// poison makes the store refuse everything from now on, if err is one.
-func (s *Store) poison(err error) {
-	if err == nil {
-		return
-	}
-	err = fmt.Errorf("%w: %w", store.ErrPoisoned, err)
-	if s.broken.CompareAndSwap(nil, &err) {
-		close(s.failed)
-	}
-}
-
-// poisoned returns ErrPoisoned once a commit has failed.
-func (s *Store) poisoned() error {
-	if err := s.broken.Load(); err != nil {
-		return *err
-	}
-	return nil
 }

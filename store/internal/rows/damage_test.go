@@ -263,9 +263,12 @@ func TestDamagedJobKeepsNoSlot(t *testing.T) {
 func TestMissingRows(t *testing.T) {
 	e := newTrial()
 	s := opened(t, e, Options{})
-	j := started(t, s)
+	openGate(s, "h")
+	c := call("h")
+	c.Request.Request = make([]byte, shortMost+1)
+	j := submitted(t, s, c)[0]
 	end := about(j, store.End)
-	end.Event.Value = harp.Value{1}
+	end.Event.Value = make(harp.Value, shortMost+1)
 	applied(t, s, end)
 	other := submitted(t, s, call("h"))[0]
 	i, _ := parseID(j.ID)
@@ -366,6 +369,9 @@ func TestDamagedOutcome(t *testing.T) {
 			end.Event.Failure, end.Event.Jitter = harp.Failure{Code: "remote", Data: make([]byte, 3*pieceSize)}, 1
 			end.Event.Value = make(harp.Value, 5*pieceSize)
 			applied(t, s, end)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
 			e.poke([]byte{prefixOutcome}, func(_, value []byte) []byte { return try.damage(value) })
 			s = opened(t, e, Options{})
 			openGate(s, "h")
@@ -456,12 +462,12 @@ func TestDamagedQueueStaysDamaged(t *testing.T) {
 			}
 			e.damage(s, key)
 			do(t, s, sent, waits)
-			had := *s.sched.queues[string(name)]
+			had := *s.sched.Queue(string(name))
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
 			s = opened(t, e, Options{})
-			if q := s.sched.queues[string(name)]; q.concurrency != had.concurrency || q.fixed != had.fixed || q.paused != had.paused || q.through != had.through || !q.fixed {
+			if q := s.sched.Queue(string(name)); q.Concurrency != had.Concurrency || q.Fixed != had.Fixed || q.Paused != had.Paused || q.Through() != had.Through() || !q.Fixed {
 				t.Errorf("the queue was %+v, is %+v", had, *q)
 			}
 			if j, err := s.Job(t.Context(), first.ID); err != nil || j.Cancel == nil || j.Cancel.By != ada || !j.Cancel.Time.Equal(noon) {
@@ -484,7 +490,7 @@ func TestDamagedQueueHoldsItsCancelled(t *testing.T) {
 	if did, err := s.Advance(t.Context(), noon); err != nil || len(did.Ended) != 1 || did.Ended[0].State != harp.StateCancelled {
 		t.Errorf("ended are %+v, %v", did.Ended, err)
 	}
-	if n := e.count(prefixQueue) + e.count(prefixMarked) + len(s.sched.queues); n != 0 {
+	if n := e.count(prefixQueue) + e.count(prefixMarked) + countQueues(s); n != 0 {
 		t.Errorf("%d rows are left of the queue", n)
 	}
 	works(t, s)

@@ -1,6 +1,6 @@
 // Package rows holds the rules of a store.Store, written once over an ordered
-// key-value engine: keys, codec, indexes, the schedule of what may start, the
-// committer and the listings.
+// key-value engine: keys, codec, indexes, the committer and the listings. What may start
+// next package schedule says.
 //
 // The committer runs every operation that writes, in one goroutine, and commits what
 // they wrote in another. An operation is a function that is called with a [tx]: the

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"iter"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -163,6 +164,7 @@ func opened(t testing.TB, e Engine, opts Options) *Store {
 	t.Cleanup(func() {
 		if s.usable() == nil {
 			checkQueues(t, s)
+			checkUnended(t, s)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -175,10 +177,11 @@ func opened(t testing.TB, e Engine, opts Options) *Store {
 func checkQueues(t testing.TB, s *Store) {
 	t.Helper()
 	err := s.do(context.Background(), SpaceFull, func(tx *tx) error {
-		for name, q := range s.sched.queues {
+		for q := range s.sched.Queues() {
+			name := q.Name
 			row, found, err := readQueue(tx.snap, name)
-			if err != nil || !found || !bytes.Equal(encode(row), encode(q.row())) {
-				t.Errorf("the row of queue %q is %+v, %v, want %+v", name, row, err, q.row())
+			if err != nil || !found || !bytes.Equal(encode(row), encode(rowOf(q))) {
+				t.Errorf("the row of queue %q is %+v, %v, want %+v", name, row, err, rowOf(q))
 			}
 		}
 		return nil
@@ -186,6 +189,60 @@ func checkQueues(t testing.TB, s *Store) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// checkUnended compares what is stored of which jobs have not ended, and what is at hand of their
+// states for listings, with the jobs.
+func checkUnended(t testing.TB, s *Store) {
+	t.Helper()
+	atHand := s.unended.copy()
+	err := s.do(context.Background(), SpaceFull, func(tx *tx) error {
+		stored := map[id]bool{}
+		for item, err := range tx.snap.Scan([]byte{prefixUnended}, nil, false) {
+			if err != nil {
+				return err
+			}
+			c, err := openCohort(item)
+			if err != nil {
+				return nil //nolint:nilerr // the test has damaged it
+			}
+			for _, i := range c.ids[:c.n] {
+				stored[i] = true
+				if s.sched.Job(i) == nil || s.cohorts[i].first != c.first {
+					t.Errorf("job %s is stored as one that has not ended", i)
+				}
+			}
+		}
+		listed := 0
+		for _, tree := range atHand {
+			listed += tree.Len()
+		}
+		if len(stored) != s.sched.Len() || len(s.cohorts) != s.sched.Len() || listed != len(stored) {
+			t.Errorf("%d jobs have not ended, %d are stored as such and %d are at hand", s.sched.Len(), len(stored), listed)
+		}
+		for state, tree := range atHand {
+			tree.Scan(func(at standing) bool {
+				j, err := readJob(tx.snap, at.id)
+				if err == nil && (j.State != state || submittedAt(&j) != at.at) {
+					t.Errorf("job %s is at hand as %s, is %s", at.id, state, j.State)
+				}
+				return true
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// countQueues is how many queues the schedule has, and has names of.
+func countQueues(s *Store) (n int) {
+	names, _ := s.sched.QueueNames("", math.MaxInt)
+	for range s.sched.Queues() {
+		n++
+	}
+	return n + len(names)
 }
 
 // idAt is an id that was made at a time.

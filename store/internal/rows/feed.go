@@ -210,7 +210,7 @@ func (s *Store) Note(ctx context.Context, events ...harp.Event) error {
 	return s.do(ctx, SpaceLow, func(t *tx) error {
 		for _, row := range rows {
 			if row.At == 0 {
-				row.At = s.sched.latest
+				row.At = s.sched.Latest
 			}
 			t.emit(row)
 		}

@@ -2,12 +2,12 @@ package rows
 
 import "github.com/harpcaller/harp/store"
 
-// Bytes that a job takes in the store beside its request, records and values, whose are
+// Bytes that a job takes in the store beside its request, records and value, whose are
 // counted as they are written: about, and the same whenever it is asked of the same job, so
 // that nothing is left of the sum when it is deleted.
 const (
 	indexCost   = 40  // an entry of an index, beside what it is by
-	callCost    = 145 // the row of what never changes and the key of the request
+	callCost    = 145 // the row of what never changes
 	lifeCost    = 100 // the row of its life,
 	attemptCost = 85  // with each attempt,
 	noteCost    = 50  // and a cancel, a stop or a late end
@@ -16,7 +16,7 @@ const (
 // footprint is that of a job.
 func footprint(j *store.Job) int64 {
 	by := j.Principal
-	n := callCost + 3*indexCost + 2*(len(j.Host)+len(j.Procedure)) + len(by.Kind) + len(by.Name) + len(by.Auth)
+	n := callCost + 2*indexCost + 2*(len(j.Host)+len(j.Procedure)) + len(by.Kind) + len(by.Name) + len(by.Auth)
 	if j.Queue != nil {
 		n += indexCost + 2*len(j.Queue)
 	}
@@ -28,9 +28,9 @@ func footprint(j *store.Job) int64 {
 
 // lifeFootprint is what of it follows its life.
 func lifeFootprint(j *store.Job) int64 {
-	n := lifeCost + indexCost + len(j.State) + attemptCost*len(j.Attempts)
+	n := lifeCost + attemptCost*len(j.Attempts)
 	if j.State.Ended() {
-		n += indexCost
+		n += 2*indexCost + len(j.State) // by its state, and by when it ended
 	}
 	if j.Failure.Code != "" {
 		n += noteCost + failureBytes(&j.Failure)

@@ -10,7 +10,8 @@ type group struct {
 	tx
 	ops    []*op
 	events uint64        // the number of the last event so far
-	over   chan struct{} // closed when it is on disk, or never will be
+	number uint64        // the last submit number so far
+	isOver chan struct{} // closed when it is on disk, or never will be
 }
 
 const (
@@ -97,17 +98,17 @@ func (s *Store) begin(last *group, committed bool) (*group, error) {
 	g := &group{
 		tx: tx{
 			space: s.engine.Space(), index: map[string]int{}, pieces: map[string]int{}, sched: s.sched, feed: &s.feed,
-			recent: &s.recent, jobs: map[id]*store.Job{}, encoded: make([]byte, 0, usual),
+			recent: &s.recent, jobs: map[id]*store.Job{}, cohorts: s.cohorts, changed: map[*cohort]*changedCohort{}, encoded: make([]byte, 0, usual),
 		},
-		over: make(chan struct{}),
+		isOver: make(chan struct{}),
 	}
 	if last != nil {
 		g.writes = make([]Write, 0, len(last.writes)) // they are often alike
 		if committed {
-			<-last.over
+			<-last.isOver
 		}
 		select {
-		case <-last.over:
+		case <-last.isOver:
 		default:
 			g.before = &last.tx
 		}
@@ -139,7 +140,7 @@ func (s *Store) run(g *group, o *op) {
 	if o.err == nil {
 		s.mendQueues(&g.tx)
 	}
-	g.events = s.feed.number
+	g.events, g.number = s.feed.number, s.sched.Number
 	s.mu.Unlock()
 	if o.err != nil && g.wrote {
 		s.poison(o.err)
@@ -150,11 +151,11 @@ func (s *Store) run(g *group, o *op) {
 // were deleted, or there is no room: then the next operation that reads them does.
 func (s *Store) mendQueues(t *tx) {
 	for _, q := range t.damaged {
-		key, row := nameKey(prefixQueue, q.name), encode(q.row())
-		if s.sched.queues[q.name] != q || t.space < SpaceCritical || !t.hasRoom(len(key)+len(row)+WriteCost) {
+		key, row := nameKey(prefixQueue, q.Name), encode(rowOf(q))
+		if s.sched.Queue(q.Name) != q || t.space < SpaceCritical || !t.hasRoom(len(key)+len(row)+WriteCost) {
 			continue
 		}
-		s.log.Error("the row of a queue was damaged and is written anew", "queue", harp.Value(q.name).String())
+		s.log.Error("the row of a queue was damaged and is written anew", "queue", harp.Value(q.Name).String())
 		t.put(key, row)
 	}
 }
@@ -166,7 +167,7 @@ func (s *Store) commitLoop() {
 	for g := range s.groups {
 		err := s.commit(g)
 		g.before = nil
-		close(g.over)
+		close(g.isOver)
 		for _, o := range g.ops {
 			if err != nil {
 				o.err = err
@@ -180,13 +181,15 @@ func (s *Store) commitLoop() {
 // error is store.ErrPoisoned.
 func (s *Store) commit(g *group) error {
 	writes := append(g.writes, g.told.writes()...)
+	writes = append(append(writes, g.cohortRows()...), endedRows(g.ended)...)
 	ahead := s.clockAhead.Load()
 	wasSet := ahead != s.keptAhead && (len(writes) > 0 || g.space >= SpaceCritical)
 	if err := s.poisoned(); err != nil || len(writes) == 0 && !wasSet {
 		return err
 	}
-	if stored := s.stored.Add(g.kept.grown); g.kept.grown != 0 {
-		writes = append(writes, Write{keyStored, number(keyStored, uint64(stored))})
+	if stored := s.stored.Add(g.kept.grown); g.kept.grown != 0 || g.number != s.keptNumber {
+		writes = append(writes, Write{keyNumber, number(keyNumber, g.number, uint64(stored))})
+		s.keptNumber = g.number
 	}
 	if wasSet {
 		writes = append(writes, Write{keyAhead, number(keyAhead, uint64(ahead))})
@@ -198,6 +201,7 @@ func (s *Store) commit(g *group) error {
 		return s.poisoned()
 	}
 	s.recent.add(g.jobs)
+	s.unended.move(g.moved...)
 	s.feed.announce(g.events)
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -272,17 +271,32 @@ func fits(t *testing.T, e *trial, s *Store) {
 	}
 	var want []string
 	for _, j := range page.Jobs {
-		for _, key := range entries(&j) {
+		keys := entries(&j)
+		if j.State.Ended() {
+			keys = append(keys, endedKey(&j), append(indexKey(byEnded), j.ID...))
+		}
+		for _, key := range keys {
 			want = append(want, string(key))
 		}
 	}
 	var got []string
 	for item := range e.items() {
-		if item.Key[0] == prefixIndex && !strings.HasPrefix(string(item.Key), string(indexKey(byPruned))) {
+		switch {
+		case item.Key[0] != prefixIndex, item.Key[1] == byPruned:
+		case item.Key[1] == byEnded:
+			all, err := openEnded(item)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, one := range all {
+				got = append(got, string(append(indexKey(byEnded), one.id.String()...)))
+			}
+		default:
 			got = append(got, string(item.Key))
 		}
 	}
 	slices.Sort(want)
+	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		t.Errorf("%d entries of indexes for %d jobs, not the %d that they have", len(got), len(page.Jobs), len(want))
 	}

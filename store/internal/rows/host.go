@@ -51,16 +51,16 @@ func (s *Store) PutHost(ctx context.Context, h store.Host) error {
 		row.Epoch = had.Epoch
 		t.put(hostKey(h.Name), encode(row))
 		if had.Connected && !row.Connected {
-			t.emitHost(harp.EventHostAway, h.Name, max(s.sched.latest, nanos(row.LastHeard)))
+			t.emitHost(harp.EventHostAway, h.Name, max(s.sched.Latest, nanos(row.LastHeard)))
 		}
 		return nil
 	})
 }
 
 // Host implements store.Hosts.
-func (s *Store) Host(_ context.Context, name string) (store.Host, error) {
+func (r *Reader) Host(_ context.Context, name string) (store.Host, error) {
 	var row store.Host
-	err := s.view(func(snap Snapshot) error {
+	err := r.view(func(snap Snapshot) error {
 		found, err := read(snap, hostKey(name), &row)
 		if err == nil && !found {
 			err = harp.NotFound("host", name)
@@ -72,7 +72,7 @@ func (s *Store) Host(_ context.Context, name string) (store.Host, error) {
 }
 
 // ListHosts implements store.Hosts.
-func (s *Store) ListHosts(_ context.Context, cursor string, limit int) ([]store.Host, string, error) {
+func (r *Reader) ListHosts(_ context.Context, cursor string, limit int) ([]store.Host, string, error) {
 	after, err := openNameCursor(prefixHost, cursor)
 	if err != nil {
 		return nil, "", err
@@ -80,7 +80,7 @@ func (s *Store) ListHosts(_ context.Context, cursor string, limit int) ([]store.
 	limit = pageLimit(limit)
 	var page []store.Host
 	var next string
-	err = s.view(func(snap Snapshot) error {
+	err = r.view(func(snap Snapshot) error {
 		for item, err := range snap.Scan([]byte{prefixHost}, hostKey(after), false) {
 			if err != nil {
 				return err
@@ -96,7 +96,7 @@ func (s *Store) ListHosts(_ context.Context, cursor string, limit int) ([]store.
 			var row store.Host
 			switch err := readItem(snap, item, &row); {
 			case errors.Is(err, ErrDamaged):
-				s.log.Error("host cannot be listed", "host", name, "err", err)
+				r.log.Error("host cannot be listed", "host", name, "err", err)
 				continue
 			case err != nil:
 				return err
@@ -110,9 +110,9 @@ func (s *Store) ListHosts(_ context.Context, cursor string, limit int) ([]store.
 }
 
 // Document implements store.Documents.
-func (s *Store) Document(_ context.Context, kind, name string) ([]byte, error) {
+func (r *Reader) Document(_ context.Context, kind, name string) ([]byte, error) {
 	var content []byte
-	err := s.view(func(snap Snapshot) error {
+	err := r.view(func(snap Snapshot) error {
 		payload, _, err := load(documentKey(kind, name), snap.Get)
 		if err == nil && payload == nil {
 			err = harp.NotFound(kind, name)

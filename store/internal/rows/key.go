@@ -12,21 +12,23 @@ import (
 // in two bytes before it; id is a job's id as 16 bytes.
 //
 //	!f                             format version and store id
-//	!n                             last submit number
+//	!n                             last submit number; bytes stored under a, v, r and their
+//	                               pieces, and about those of the other rows and index
+//	                               entries of jobs
 //	!e                             number of the first event that is kept
-//	!b                             bytes stored under a, v, r and their pieces, and about
-//	                               those of the other rows and index entries of jobs
 //	!a                             by how much the clock was set while the store was open;
 //	                               the times of the indices k and x are without that
 //	!x                             the youngest id that may have been forgotten, by its time
-//	j id                           a job: what never changes
-//	l id                           its life
+//	j id                           a job: what never changes, with a short request
+//	l id                           its life, with a short value once it has ended
 //	o id                           how its last attempt ended, while it waits for another
 //	a id                           its request, as the caller wrote it, and signature
 //	v id                           what its procedure returned
+//	u no(8)                        ids of jobs that have not ended, submitted one after the
+//	                               other, the first of which had this number
 //	r id attempt(4) first(8)       a chunk of its records
-//	i KIND value time(8) no(8)     index: id of a job; times are of submission, but
-//	                               for the kinds e, end, and d, not before
+//	i KIND value time(8) no(8)     index: id of a job, by when it was submitted
+//	i e time(8) no(8)              index: jobs that ended in one commit, by when the first did
 //	i k time(8) hash(32)           index: an idempotency key, by when it is over
 //	i c time(8) id                 index: an operator's request, by when it was done
 //	i x time(8) no(8)              index: ids of jobs that were pruned at that time
@@ -50,6 +52,7 @@ const (
 	prefixOutcome  = 'o'
 	prefixRequest  = 'a'
 	prefixValue    = 'v'
+	prefixUnended  = 'u'
 	prefixRecords  = 'r'
 	prefixIndex    = 'i'
 	prefixQueue    = 'q'
@@ -66,14 +69,12 @@ const (
 
 // The kinds of index.
 const (
-	bySubmitted = 's'
 	byEnded     = 'e'
-	byDue       = 'd' // queued jobs with a NotBefore
 	byHost      = 'h'
 	byProcedure = 'p'
 	byQueue     = 'q'
 	byLabel     = 'l'
-	byState     = 't'
+	byState     = 't' // jobs that have ended
 	byOver      = 'k' // idempotency keys
 	byDone      = 'c' // operators' requests
 	byPruned    = 'x' // tombstones
@@ -84,7 +85,6 @@ var (
 	keyNumber = []byte{prefixMeta, 'n'}
 
 	keyFirstEvent = []byte{prefixMeta, 'e'}
-	keyStored     = []byte{prefixMeta, 'b'}
 	keyAhead      = []byte{prefixMeta, 'a'}
 	keyForgotten  = []byte{prefixMeta, 'x'}
 )
@@ -189,11 +189,10 @@ func (p place) before() (place, bool) {
 // lastPlace is the highest place there is.
 var lastPlace = place{255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255}
 
-// entries returns the keys of the index entries a job has.
+// entries returns the keys of the index entries that a job has from its submission on.
 func entries(j *store.Job) [][]byte {
-	at := placeOf(nanos(j.SubmitTime), j.No)
+	at := submittedAt(j)
 	keys := [][]byte{
-		indexKey(bySubmitted),
 		indexKey(byHost, j.Host),
 		indexKey(byProcedure, j.Procedure),
 	}
@@ -206,22 +205,16 @@ func entries(j *store.Job) [][]byte {
 	for i := range keys {
 		keys[i] = append(keys[i], at[:]...)
 	}
-	return append(keys, changing(j)...)
+	return keys
 }
 
-// changing are the entries that follow the state of a job.
-func changing(j *store.Job) [][]byte {
-	at := placeOf(nanos(j.SubmitTime), j.No)
-	keys := [][]byte{append(indexKey(byState, string(j.State)), at[:]...)}
-	if j.State.Ended() {
-		end := placeOf(nanos(j.EndTime), j.No)
-		keys = append(keys, append(indexKey(byEnded), end[:]...))
-	}
-	if j.State == harp.StateQueued && !j.NotBefore.IsZero() {
-		due := placeOf(nanos(j.NotBefore), j.No)
-		keys = append(keys, append(indexKey(byDue), due[:]...))
-	}
-	return keys
+// submittedAt is the place of a job in all indexes that it is in.
+func submittedAt(j *store.Job) place { return placeOf(nanos(j.SubmitTime), j.No) }
+
+// endedKey is the key of the index entry by state, of a job that has ended.
+func endedKey(j *store.Job) []byte {
+	at := submittedAt(j)
+	return append(indexKey(byState, string(j.State)), at[:]...)
 }
 
 // chunkFirst is the attempt's number of the first record in a chunk.

@@ -11,6 +11,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tidwall/btree"
+
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
 )
@@ -20,19 +22,7 @@ import (
 // where another stands, so that the one with fewest entries sets the pace, and a
 // job is read only where all agree.
 func (s *Store) List(_ context.Context, f store.Filter, cursor string) (store.Page, error) {
-	var page store.Page
-	at, empty, err := firstPlace(&f, cursor)
-	if err != nil || empty {
-		return page, err
-	}
-	err = s.view(func(snap Snapshot) error {
-		w, err := newWalk(snap, &f, s.log)
-		if err != nil {
-			return err
-		}
-		defer w.stop()
-		return w.run(at, &page)
-	})
+	page, err := s.list(s.unended.copy(), &f, cursor)
 	if err != nil {
 		return store.Page{}, err
 	}
@@ -42,6 +32,25 @@ func (s *Store) List(_ context.Context, f store.Filter, cursor string) (store.Pa
 	}
 	s.explain(jobs...)
 	return page, nil
+}
+
+// list is List without what queued jobs wait for now. Which jobs had not ended, by their states, was
+// looked at before.
+func (r *Reader) list(unended map[harp.State]*btree.BTreeG[standing], f *store.Filter, cursor string) (store.Page, error) {
+	var page store.Page
+	at, empty, err := firstPlace(f, cursor)
+	if err != nil || empty {
+		return page, err
+	}
+	err = r.view(func(snap Snapshot) error {
+		w, err := newWalk(snap, unended, f, r.log)
+		if err != nil {
+			return err
+		}
+		defer w.stop()
+		return w.run(at, &page)
+	})
+	return page, err
 }
 
 // firstPlace is where a page begins; empty says that the filter leaves nothing.
@@ -91,9 +100,23 @@ type walk struct {
 
 // A part is the entries of one part of the filter: an index, or several of which
 // an entry of any counts.
-type part []*track
+type part []track
 
-func newWalk(snap Snapshot, f *store.Filter, log *slog.Logger) (*walk, error) {
+// A track walks down one index.
+type track interface {
+	// seek moves down to the highest entry that is not above a place.
+	seek(at place) error
+
+	// stands is where it is; false behind the last entry.
+	stands() (standing, bool)
+
+	// jumped is how often it has begun anew at a place.
+	jumped() int
+
+	stop()
+}
+
+func newWalk(snap Snapshot, unended map[harp.State]*btree.BTreeG[standing], f *store.Filter, log *slog.Logger) (*walk, error) {
 	w := &walk{snap: snap, filter: f, marks: map[string]*queueRow{}, log: log, limit: pageLimit(f.Limit)}
 	if !f.Since.IsZero() {
 		w.lowest = placeOf(nanos(f.Since), 0)
@@ -102,7 +125,7 @@ func newWalk(snap Snapshot, f *store.Filter, log *slog.Logger) (*walk, error) {
 		return nil, err
 	}
 	one := func(kind byte, value ...string) {
-		w.parts = append(w.parts, part{newTrack(snap, indexKey(kind, value...), log)})
+		w.parts = append(w.parts, part{newStoredTrack(snap, indexKey(kind, value...), log)})
 	}
 	for k, v := range f.Labels {
 		one(byLabel, k, v)
@@ -116,15 +139,16 @@ func newWalk(snap Snapshot, f *store.Filter, log *slog.Logger) (*walk, error) {
 	if f.Procedure != "" {
 		one(byProcedure, f.Procedure)
 	}
-	if len(f.States) > 0 {
+	if len(f.States) > 0 || len(w.parts) == 0 {
 		var p part
 		for _, state := range w.storedStates() {
-			p = append(p, newTrack(snap, indexKey(byState, string(state)), log))
+			if state.Ended() {
+				p = append(p, newStoredTrack(snap, indexKey(byState, string(state)), log))
+			} else if tree := unended[state]; tree != nil {
+				p = append(p, &unendedTrack{tree: tree})
+			}
 		}
 		w.parts = append(w.parts, p)
-	}
-	if len(w.parts) == 0 {
-		one(bySubmitted)
 	}
 	return w, nil
 }
@@ -147,8 +171,17 @@ func (w *walk) readMarks() error {
 	return nil
 }
 
+// allStates are those that a job may be in.
+var allStates = []harp.State{
+	harp.StateQueued, harp.StateSent, harp.StateRunning, harp.StateCancelling, harp.StateUnknown,
+	harp.StateSucceeded, harp.StateFailed, harp.StateTimedOut, harp.StateCancelled, harp.StateExpired, harp.StateRejected, harp.StateLost,
+}
+
 // storedStates are those that a job shown in a wanted state may have in its row.
 func (w *walk) storedStates() []harp.State {
+	if len(w.filter.States) == 0 {
+		return allStates
+	}
 	states := slices.Clone(w.filter.States)
 	if len(w.marks) > 0 {
 		if slices.Contains(states, harp.StateCancelled) {
@@ -223,7 +256,7 @@ func (w *walk) take(i id, page *store.Page) error {
 func (w *walk) jumps() (n int) {
 	for _, p := range w.parts {
 		for _, t := range p {
-			n += t.jumps
+			n += t.jumped()
 		}
 	}
 	return n
@@ -244,20 +277,20 @@ func (p part) seek(at place) (best place, i *id, err error) {
 		if err := t.seek(at); err != nil {
 			return best, nil, err
 		}
-		if !t.end && (i == nil || bytes.Compare(t.at[:], best[:]) > 0) {
-			best, i = t.at, &t.id
+		if s, ok := t.stands(); ok && (i == nil || bytes.Compare(s.at[:], best[:]) > 0) {
+			best, i = s.at, &s.id
 		}
 	}
 	return best, i, nil
 }
 
-// track walks down one index.
-type track struct {
+// storedTrack walks down one index of the engine.
+type storedTrack struct {
 	snap   Snapshot
 	prefix []byte
 	log    *slog.Logger
 	next   func() (Item, error, bool)
-	stop   func()
+	close  func()
 	at     place
 	id     id
 	begun  bool
@@ -266,9 +299,15 @@ type track struct {
 	reach  int // how far it walks before it jumps
 }
 
-func newTrack(snap Snapshot, prefix []byte, log *slog.Logger) *track {
-	return &track{snap: snap, prefix: prefix, log: log, stop: func() {}, reach: steps}
+func newStoredTrack(snap Snapshot, prefix []byte, log *slog.Logger) *storedTrack {
+	return &storedTrack{snap: snap, prefix: prefix, log: log, close: func() {}, reach: steps}
 }
+
+func (t *storedTrack) stop() { t.close() }
+
+func (t *storedTrack) jumped() int { return t.jumps }
+
+func (t *storedTrack) stands() (standing, bool) { return standing{t.at, t.id}, !t.end }
 
 const (
 	// steps is how far a track walks at most before it rather jumps, which takes as
@@ -280,9 +319,9 @@ const (
 	maxJumps = 400
 )
 
-// seek moves down to the highest entry that is not above a place. Where it had to jump
-// the last time it walks less far before it does so again.
-func (t *track) seek(at place) error {
+// seek implements track. Where it had to jump the last time it walks less far before it does so
+// again.
+func (t *storedTrack) seek(at place) error {
 	before := t.jumps
 	for n := 0; !t.end && (!t.begun || bytes.Compare(t.at[:], at[:]) > 0); n++ {
 		if !t.begun || n == t.reach {
@@ -301,16 +340,16 @@ func (t *track) seek(at place) error {
 }
 
 // jump starts anew at a place.
-func (t *track) jump(at place) {
-	t.stop()
+func (t *storedTrack) jump(at place) {
+	t.close()
 	t.begun = true
 	t.jumps++
 	from := append(slices.Clone(t.prefix), at[:]...)
-	t.next, t.stop = iter.Pull2(t.snap.Scan(t.prefix, from, true))
+	t.next, t.close = iter.Pull2(t.snap.Scan(t.prefix, from, true))
 }
 
 // step moves down by one entry, and past those that are damaged.
-func (t *track) step() error {
+func (t *storedTrack) step() error {
 	for {
 		item, err, ok := t.next()
 		if err != nil || !ok {
@@ -327,3 +366,28 @@ func (t *track) step() error {
 		t.log.Error("job cannot be listed", "err", err)
 	}
 }
+
+// unendedTrack walks down the jobs in one state that have not ended.
+type unendedTrack struct {
+	tree *btree.BTreeG[standing]
+	standing
+	begun, end bool
+}
+
+func (t *unendedTrack) seek(at place) error {
+	if t.begun && (t.end || bytes.Compare(t.at[:], at[:]) <= 0) {
+		return nil
+	}
+	t.begun, t.end = true, true
+	t.tree.Descend(standing{at: at}, func(s standing) bool {
+		t.standing, t.end = s, false
+		return false
+	})
+	return nil
+}
+
+func (t *unendedTrack) stands() (standing, bool) { return t.standing, !t.end }
+
+func (t *unendedTrack) jumped() int { return 0 }
+
+func (t *unendedTrack) stop() {}

@@ -81,7 +81,7 @@ var filters = []struct {
 	{"label and host and procedure", store.Filter{Labels: map[string]string{"rare": "yes"}, Host: "h2", Procedure: "p2"}, 10, 35},
 	{"label and nothing", store.Filter{Labels: map[string]string{"rare": "yes"}, Host: "h3"}, 0, 30},
 	{"host and state", store.Filter{Host: "h6", States: []harp.State{harp.StateSucceeded}}, many / 100, 200},
-	{"host and other state", store.Filter{Host: "h6", States: []harp.State{harp.StateQueued}}, 0, 1999},
+	{"host and other state", store.Filter{Host: "h6", States: []harp.State{harp.StateQueued}}, 0, 2001},
 	{"old", store.Filter{Until: noon.Add(1000 * time.Second)}, 1000, 100},
 	{"old of a host", store.Filter{Until: noon.Add(1000 * time.Second), Host: "h1"}, 10, 11},
 	{"new", store.Filter{Since: noon.Add((many - 10) * time.Second)}, 10, 11},

@@ -55,7 +55,7 @@ func (s *Store) doOnce(t *tx, op store.Operation, what askedRow, run func() (don
 	}
 	done.Digest = digest[:]
 	t.put(key, encode(done))
-	at := placeOf(s.sched.steady(nanos(op.Time)), 0)
+	at := placeOf(s.sched.Steady(nanos(op.Time)), 0)
 	entry := slices.Concat(indexKey(byDone), at[:8], i[:])
 	t.write(entry, seal(entry, nil))
 	return done, nil
@@ -63,7 +63,7 @@ func (s *Store) doOnce(t *tx, op store.Operation, what askedRow, run func() (don
 
 // operations forgets those that nobody asks for again.
 func (p *pruning) operations() error {
-	over := add64(p.steady, -int64(store.TombstoneTime))
+	over := p.steady - int64(store.TombstoneTime)
 	return p.sweep(byDone, func(item Item, at int64) (bool, error) {
 		if at > over {
 			return true, nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -22,9 +21,10 @@ const (
 // Prune implements store.Upkeep.
 func (s *Store) Prune(ctx context.Context, r store.Retention, now time.Time) (store.Pruned, error) {
 	var p *pruning
+	asked := s.asked()
 	err := s.doScan(ctx, SpaceCritical, func(t *tx) error {
-		at := s.sched.at(now)
-		p = &pruning{s: s, tx: t, retention: r, now: at, steady: s.sched.steady(at)}
+		at := s.sched.NoteTime(s.sched.Since(asked, now))
+		p = &pruning{s: s, tx: t, retention: r, now: at, steady: s.sched.Steady(at)}
 		return p.run()
 	})
 	if err != nil {
@@ -102,32 +102,19 @@ func (p *pruning) rests() error {
 	return nil
 }
 
-// jobs deletes those that ended first.
-func (p *pruning) jobs() error {
-	before := nanos(p.retention.EndedBefore)
-	if p.retention.EndedBefore.IsZero() {
-		before = math.MinInt64
+// isDue reports whether jobs that ended at a time are to be deleted: their time is over, or
+// jobs store more than they may. Then the events of that time go with them.
+func (p *pruning) isDue(at int64) bool {
+	if r := p.retention; !r.EndedBefore.IsZero() && at < nanos(r.EndedBefore) {
+		return true
 	}
-	return p.sweep(byEnded, func(item Item, at int64) (bool, error) {
-		if at >= before {
-			if !p.isOver() {
-				return true, nil
-			}
-			if end := fromNanos(at); end.After(p.retention.EventsBefore) {
-				p.retention.EventsBefore = end // those of its time go with it
-			}
-		}
-		if p.out.Jobs == maxPruned {
-			p.s.swept[byEnded], p.out.More = bytes.Clone(item.Key), true
-			return true, nil
-		}
-		i, err := indexed(item)
-		if err != nil {
-			p.s.log.Error("job cannot be deleted", "err", err)
-			return false, nil
-		}
-		return false, p.job(i, bytes.Clone(item.Key))
-	})
+	if !p.isOver() {
+		return false
+	}
+	if end := fromNanos(at); end.After(p.retention.EventsBefore) {
+		p.retention.EventsBefore = end
+	}
+	return true
 }
 
 // isOver reports whether jobs store more than they may.
@@ -136,35 +123,41 @@ func (p *pruning) isOver() bool {
 }
 
 // job deletes a job that has ended, all that belongs to it or, where that is too much
-// for one commit, all but a rest.
-func (p *pruning) job(i id, entry []byte) error {
-	j, err := readJob(p.tx, i)
+// for one commit, all but a rest. Gone says that it is, or was before.
+func (p *pruning) job(i id) (gone bool, err error) {
+	j, call, life, err := readRows(p.tx, i)
 	switch {
 	case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned):
-		p.write(entry, nil)
-		return nil
+		return true, nil
 	case errors.Is(err, ErrDamaged):
 		p.s.log.Error("job cannot be deleted", "job", i.String(), "err", err)
-		return nil
+		return false, nil
 	case err != nil:
-		return err
+		return false, err
 	case !j.State.Ended():
-		return nil
+		return false, nil
 	}
-	for _, key := range entries(&j) {
+	for _, key := range append(entries(&j), endedKey(&j)) {
 		p.add(key, nil)
 	}
 	p.remove(i.key(prefixCall))
 	p.remove(i.key(prefixLife))
 	p.tx.jobs[i] = nil
-	p.kept.grown -= footprint(&j)
-	if err := errors.Join(p.whole(i.key(prefixRequest)), p.whole(i.key(prefixValue))); err != nil {
-		return err
+	p.kept.grown -= footprint(&j) + int64(len(life.Value))
+	if call.Request != nil {
+		p.kept.grown -= int64(requestSize(call.Request))
+	} else if err := p.whole(i.key(prefixRequest)); err != nil {
+		return false, err
+	}
+	if life.Value == nil {
+		if err := p.whole(i.key(prefixValue)); err != nil {
+			return false, err
+		}
 	}
 	done := j.Records == 0
 	if !done {
 		if done, err = p.records(i); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if rest := i.key(prefixRest); !done {
@@ -174,7 +167,7 @@ func (p *pruning) job(i id, entry []byte) error {
 	p.write(tomb, seal(tomb, nil))
 	p.ids = append(p.ids, i[:]...)
 	p.out.Jobs++
-	return nil
+	return true, nil
 }
 
 // whole deletes a value with its pieces.
@@ -262,7 +255,7 @@ func (s *Store) isForgotten(i id) bool { return i.made() <= s.forgotten }
 
 // tombs deletes tombstones whose time is over.
 func (p *pruning) tombs() error {
-	over := add64(p.steady, -int64(store.TombstoneTime))
+	over := p.steady - int64(store.TombstoneTime)
 	return p.sweep(byPruned, func(item Item, at int64) (bool, error) {
 		if at > over {
 			return true, nil

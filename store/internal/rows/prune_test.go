@@ -21,8 +21,11 @@ func (e *trial) keptBytes(t *testing.T, s *Store) (sum int64) {
 			continue
 		}
 		err := s.view(func(snap Snapshot) error {
-			j, err := readJob(snap, id(item.Key[1:]))
-			sum += footprint(&j)
+			j, call, life, err := readRows(snap, id(item.Key[1:]))
+			sum += footprint(&j) + int64(len(life.Value))
+			if call.Request != nil {
+				sum += int64(requestSize(call.Request))
+			}
 			return err
 		})
 		if err != nil {
@@ -300,5 +303,40 @@ func TestStoredIsWhatJobsTake(t *testing.T) {
 				t.Errorf("no jobs take %d bytes", n)
 			}
 		})
+	}
+}
+
+// TestPrunedUnderAKeyOfAnother: a call that was stored, ran and was pruned is asked for again,
+// and its idempotency key stands for another call since. It is pruned, and no conflict, which
+// would say that it did not run.
+func TestPrunedUnderAKeyOfAnother(t *testing.T) {
+	s := opened(t, newTrial(), Options{})
+	s.SetGate("h", store.Gate{Open: true, Most: 1})
+	first, other := call("h"), call("h")
+	other.Digest = [32]byte{1}
+	submit := func(c store.Submission, at time.Time) error {
+		c.Key, c.KeyUntil = "once", at.Add(time.Minute)
+		out, err := s.Submit(t.Context(), []store.Submission{c}, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out[0].Err
+	}
+	if err := submit(first, noon); err != nil {
+		t.Fatal(err)
+	}
+	end := store.Event{Kind: store.End, At: noon, Attempt: 1, Fence: 1}
+	if out, err := s.Apply(t.Context(), store.Transition{ID: first.Job.ID, Event: end}); err != nil || out[0].Err != nil {
+		t.Fatal(out, err)
+	}
+	later := noon.Add(2 * time.Minute)
+	if did, err := s.Prune(t.Context(), store.Retention{EndedBefore: later}, later); err != nil || did.Jobs != 1 {
+		t.Fatal(did, err)
+	}
+	if err := submit(other, later); err != nil {
+		t.Fatal(err)
+	}
+	if err := submit(first, later); !errors.Is(err, harp.ErrPruned) {
+		t.Error(err)
 	}
 }

@@ -1,15 +1,14 @@
 package rows
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/internal/schedule"
 )
 
 // getter is where rows are read: a Snapshot, or a tx by what it has written.
@@ -68,14 +67,20 @@ func indexed(item Item) (id, error) {
 // readCall reads a job as its rows have it, and what its request was told apart
 // by. Errors: harp.ErrNotFound, ErrDamaged.
 func readCall(from getter, i id) (store.Job, callRow, error) {
+	j, call, _, err := readRows(from, i)
+	return j, call, err
+}
+
+// readRows is readCall with the row of the job's life.
+func readRows(from getter, i id) (store.Job, callRow, lifeRow, error) {
 	var call callRow
 	var life lifeRow
 	found, err := read(from, i.key(prefixCall), &call)
 	if err != nil {
-		return store.Job{}, call, err
+		return store.Job{}, call, life, err
 	}
 	if !found {
-		return store.Job{}, call, absent(from, i)
+		return store.Job{}, call, life, absent(from, i)
 	}
 	if found, err = read(from, i.key(prefixLife), &life); err == nil && !found {
 		err = fmt.Errorf("%w: job %s has no life", ErrDamaged, i)
@@ -86,7 +91,7 @@ func readCall(from getter, i id) (store.Job, callRow, error) {
 			j.Outcome, err = damagedOutcome(from, i, j.Attempts, err)
 		}
 	}
-	return j, call, err
+	return j, call, life, err
 }
 
 // damagedOutcome is what the attempts say of an outcome that cannot be read, and what lies
@@ -180,11 +185,11 @@ func readQueue(from getter, name string) (row queueRow, found bool, err error) {
 // it returns what the schedule has, which run writes when the operation is over.
 func (t *tx) queueRow(name string) (row queueRow, found bool, err error) {
 	found, err = read(t, nameKey(prefixQueue, name), &row)
-	if q := t.sched.queues[name]; q != nil && errors.Is(err, ErrDamaged) {
+	if q := t.sched.Queue(name); q != nil && errors.Is(err, ErrDamaged) {
 		if !slices.Contains(t.damaged, q) {
 			t.damaged = append(t.damaged, q)
 		}
-		return q.row(), true, nil
+		return rowOf(q), true, nil
 	}
 	return row, found, err
 }
@@ -239,17 +244,6 @@ func (s *Store) Job(_ context.Context, text string) (store.Job, error) {
 	return *j, nil
 }
 
-// viewJob is view for what is asked about one job.
-func (s *Store) viewJob(text string, f func(snap Snapshot, i id) error) error {
-	i, ok := parseID(text)
-	return s.view(func(snap Snapshot) error {
-		if !ok {
-			return notFound(text)
-		}
-		return f(snap, i)
-	})
-}
-
 // explain says of queued jobs what they wait for now, and where.
 func (s *Store) explain(jobs ...*store.Job) {
 	if !slices.ContainsFunc(jobs, func(j *store.Job) bool { return j.State == harp.StateQueued }) {
@@ -259,56 +253,22 @@ func (s *Store) explain(jobs ...*store.Job) {
 	defer s.mu.Unlock()
 	for _, j := range jobs {
 		i, _ := parseID(j.ID)
-		e := s.sched.jobs[i]
-		if j.State != harp.StateQueued || e == nil || e.active || e.isDoomed() {
+		e := s.sched.Job(i)
+		if j.State != harp.StateQueued || e == nil || !e.Waits() {
 			continue
 		}
-		j.Reason = s.sched.reason(e, j)
+		j.Reason = s.sched.Reason(e, j)
 		if j.Queue != nil {
-			j.QueuePos = rank(e.queue.waiting, e) + 1
+			j.QueuePos = e.Position()
 		}
 	}
 }
 
-// Request implements store.Jobs.
-func (s *Store) Request(_ context.Context, text string) (harp.Submission, error) {
-	var row harp.Submission
-	err := s.viewJob(text, func(snap Snapshot, i id) error {
-		found, err := read(snap, i.key(prefixRequest), &row)
-		if err != nil || found {
-			return err
-		}
-		if _, err = readJob(snap, i); err == nil {
-			err = fmt.Errorf("%w: job %s has no request", ErrDamaged, i)
-		}
-		return err
-	})
-	return row, err
-}
-
-// Value implements store.Jobs.
-func (s *Store) Value(_ context.Context, text string) (harp.Value, error) {
-	var v harp.Value
-	err := s.viewJob(text, func(snap Snapshot, i id) error {
-		payload, _, err := load(i.key(prefixValue), snap.Get)
-		if err != nil || payload != nil {
-			v = slices.Clone(payload)
-			return err
-		}
-		j, err := readJob(snap, i)
-		if err == nil && isValued(&j.Life) {
-			err = fmt.Errorf("%w: job %s has no value", ErrDamaged, i)
-		}
-		return err
-	})
-	return v, err
-}
-
 // Active implements store.Jobs.
 func (s *Store) Active(ctx context.Context, hostName string) ([]store.Job, error) {
-	var ids []id
+	var ids []schedule.ID
 	err := s.doAhead(ctx, SpaceFull, func(*tx) error {
-		ids = s.sched.on(hostName, func(h *host) map[*entry]struct{} { return h.active })
+		ids = s.sched.Active(hostName)
 		return nil
 	})
 	if err != nil {
@@ -317,37 +277,13 @@ func (s *Store) Active(ctx context.Context, hostName string) ([]store.Job, error
 	return s.readActive(ids)
 }
 
-// on lists the jobs that a host has in one of its sets, or any host has.
-func (s *schedule) on(name string, set func(*host) map[*entry]struct{}) []id {
-	var found []*entry
-	add := func(h *host) { found = slices.AppendSeq(found, maps.Keys(set(h))) }
-	if h := s.hosts[name]; h != nil {
-		add(h)
-	} else if name == "" {
-		for _, h := range s.hosts {
-			add(h)
-		}
-	}
-	return idsOf(found)
-}
-
-// idsOf returns the ids of entries in the order of their submission.
-func idsOf(found []*entry) []id {
-	slices.SortFunc(found, func(a, b *entry) int { return cmp.Compare(a.no, b.no) })
-	ids := make([]id, len(found))
-	for n, e := range found {
-		ids[n] = e.id
-	}
-	return ids
-}
-
 // readActive reads those of the jobs that hold an attempt.
-func (s *Store) readActive(ids []id) ([]store.Job, error) {
+func (s *Store) readActive(ids []schedule.ID) ([]store.Job, error) {
 	return s.readThose(ids, func(j *store.Job) bool { return store.HoldsSlot(j.State) })
 }
 
 // readThose reads those of the jobs that are as they are wanted.
-func (s *Store) readThose(ids []id, isWanted func(*store.Job) bool) ([]store.Job, error) {
+func (s *Store) readThose(ids []schedule.ID, isWanted func(*store.Job) bool) ([]store.Job, error) {
 	var jobs []store.Job
 	err := s.view(func(snap Snapshot) error {
 		for _, i := range ids {
@@ -355,7 +291,7 @@ func (s *Store) readThose(ids []id, isWanted func(*store.Job) bool) ([]store.Job
 			switch {
 			case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned): // it has ended meanwhile
 			case errors.Is(err, ErrDamaged):
-				s.log.Error("job cannot be read", "job", i.String(), "err", err)
+				s.log.Error("job cannot be read", "job", id(i).String(), "err", err)
 			case err != nil:
 				return err
 			case isWanted(&j):

@@ -87,7 +87,9 @@ func (s *Store) appendRecords(t *tx, a *store.Append) (store.Job, error) {
 	}
 	after := before
 	s.keep(t, i, &after, news, a.Arrived)
-	t.change(i, &before, &after)
+	if err := t.change(i, &before, &after); err != nil {
+		return store.Job{}, err
+	}
 	covered.Attempts, covered.Records, covered.Stored, covered.Full = after.Attempts, after.Records, after.Stored, after.Full
 	return covered, nil
 }
@@ -159,25 +161,25 @@ func (s *Store) withinLimit(j *store.Job, news []harp.Record) []harp.Record {
 }
 
 // Read implements store.Records.
-func (s *Store) Read(_ context.Context, text string, from uint64, most store.Most) ([]harp.Record, error) {
-	r := reading{from: from, most: most}
-	err := s.viewJob(text, func(snap Snapshot, i id) error {
+func (r *Reader) Read(_ context.Context, text string, from uint64, most store.Most) ([]harp.Record, error) {
+	got := reading{from: from, most: most}
+	err := r.viewJob(text, func(snap Snapshot, i id) error {
 		j, err := readJob(snap, i)
 		if err != nil {
 			return err
 		}
-		r.left, r.counted = j.Records-min(from, j.Records), j.Full
+		got.left, got.counted = j.Records-min(from, j.Records), j.Full
 		for _, a := range j.Attempts {
 			if a.Base+a.Next <= from {
 				continue
 			}
-			if err := r.readAttempt(snap, i, a); err != nil || r.full {
+			if err := got.readAttempt(snap, i, a); err != nil || got.full {
 				return err
 			}
 		}
 		return nil
 	})
-	return r.records, err
+	return got.records, err
 }
 
 // reading is what a Read returns, as far as it has come.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -110,21 +111,24 @@ func leaveDamaged(e Engine, log *slog.Logger) error {
 		return err
 	}
 	defer snap.Close()
-	for _, state := range notEnded {
-		for item, err := range snap.Scan(indexKey(byState, string(state)), nil, false) {
-			if err != nil {
+	known, isWhole := map[id]bool{}, true
+	for item, err := range snap.Scan([]byte{prefixUnended}, nil, false) {
+		if err != nil {
+			return err
+		}
+		key := bytes.Clone(item.Key)
+		c, err := openCohort(item)
+		if err != nil {
+			isWhole = false
+			if err := e.Commit([]Write{{key, nil}}); err != nil {
 				return err
 			}
-			i, err := indexed(item)
-			if errors.Is(err, ErrDamaged) {
-				if i, err = submittedAt(snap, item.Key); err == nil {
-					err = e.Commit([]Write{{bytes.Clone(item.Key), seal(item.Key, i[:])}})
-				}
-			}
-			if err != nil {
-				return err
-			}
-			_, err = readJob(snap, i)
+			continue
+		}
+		var writes []Write
+		for _, i := range slices.Clone(c.ids[:c.n]) {
+			known[i] = true
+			_, err := readJob(snap, i)
 			switch {
 			case err == nil:
 				continue
@@ -132,24 +136,51 @@ func leaveDamaged(e Engine, log *slog.Logger) error {
 				return err
 			}
 			log.Error("job cannot be restored", "job", i.String(), "err", err)
+			c.remove(i)
 			tomb := i.key(prefixTomb)
-			if err := e.Commit([]Write{{bytes.Clone(item.Key), nil}, {tomb, seal(tomb, nil)}}); err != nil {
-				return err
-			}
+			writes = append(writes, Write{tomb, seal(tomb, nil)})
+		}
+		if len(writes) == 0 {
+			continue
+		}
+		if err := e.Commit(append(writes, c.write())); err != nil {
+			return err
+		}
+	}
+	if isWhole {
+		return nil
+	}
+	return findUnended(e, snap, known, log)
+}
+
+// findUnended looks at all jobs for those that have not ended and are in no row that says so.
+// Of one that cannot be read nobody can know.
+func findUnended(e Engine, snap Snapshot, known map[id]bool, log *slog.Logger) error {
+	for item, err := range snap.Scan([]byte{prefixCall}, nil, false) {
+		if err != nil {
+			return err
+		}
+		i := id(item.Key[1:])
+		if known[i] {
+			continue
+		}
+		j, err := readJob(snap, i)
+		switch {
+		case errors.Is(err, ErrDamaged):
+			log.Error("job cannot be restored, if it had not ended", "job", i.String(), "err", err)
+			continue
+		case err != nil:
+			return err
+		case j.State.Ended():
+			continue
+		}
+		c := cohort{first: j.No}
+		c.add(i)
+		if err := e.Commit([]Write{c.write()}); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// submittedAt is the job of an entry of an index whose value cannot be read: the entries by
-// time of submission have the same places. Errors: ErrDamaged.
-func submittedAt(snap Snapshot, entry []byte) (id, error) {
-	key := append(indexKey(bySubmitted), entry[len(entry)-len(place{}):]...)
-	value, err := snap.Get(key)
-	if err != nil {
-		return id{}, err
-	}
-	return indexed(Item{key, value})
 }
 
 // isEmpty returns an error for an engine that is not.
@@ -201,7 +232,8 @@ func (s *Store) loseAll(at time.Time) (int, error) {
 func (s *Store) loseSome(t *tx, at time.Time) (int, error) {
 	event := store.Event{Kind: store.Lose, At: fromNanos(nanos(at)), Reason: harp.LostRestored}
 	n := 0
-	for i := range s.sched.jobs {
+	for e := range s.sched.All() {
+		i := id(e.ID)
 		if n == maxDue || !t.hasRoom(maxEvent+maxStep) {
 			break
 		}

@@ -2,19 +2,24 @@ package rows
 
 import (
 	"slices"
-	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/internal/schedule"
 )
 
-// A job has two rows: what never changes since it was submitted, and its life,
-// which every event rewrites. The keys of their fields are part of the format.
+// A job has two rows: what never changes since it was submitted, its request too, and its
+// life, which every event rewrites, with what its procedure returned. Only what is long lies
+// beside them. The keys of their fields are part of the format.
+
+// shortMost is how many bytes a request, or a value, has at most that lies in a row of its job.
+const shortMost = 1 << 10
 
 type callRow struct {
 	store.Job
-	Digest []byte           `msgpack:"digest"`
-	Retry  harp.RetryPolicy `msgpack:"retry,omitempty"` // that was granted
+	Digest  []byte           `msgpack:"digest"`
+	Retry   harp.RetryPolicy `msgpack:"retry,omitempty"`   // that was granted
+	Request *harp.Submission `msgpack:"request,omitempty"` // nil: lies beside the row
 }
 
 func newCallRow(j *store.Job, digest [32]byte) callRow {
@@ -30,7 +35,8 @@ func (r *callRow) job(i id, life store.Life) store.Job {
 
 type lifeRow struct {
 	store.Life
-	Waits bool `msgpack:"outcome,omitempty"` // the outcome of an attempt lies beside the row: how it ended whose job has not
+	Waits bool   `msgpack:"outcome,omitempty"`  // the outcome of an attempt lies beside the row: how it ended whose job has not
+	Value []byte `msgpack:"returned,omitempty"` // of a job that has ended; of any other, and what is long, lies beside the row
 }
 
 func newLifeRow(l *store.Life) lifeRow { return lifeRow{Life: *l, Waits: l.Outcome != nil} }
@@ -38,25 +44,15 @@ func newLifeRow(l *store.Life) lifeRow { return lifeRow{Life: *l, Waits: l.Outco
 // queueRow is what a queue is beyond its jobs. It exists while there is one that
 // has not ended, or an operator has paused the queue or said its concurrency.
 type queueRow struct {
-	Concurrency int       `msgpack:"conc"`
-	Fixed       bool      `msgpack:"fixed,omitempty"` // the concurrency is an operator's, not the first job's
-	Paused      bool      `msgpack:"paused,omitempty"`
-	Marks       []markRow `msgpack:"cancelled_through,omitempty"` // ascending
+	Concurrency int             `msgpack:"conc"`
+	Fixed       bool            `msgpack:"fixed,omitempty"` // the concurrency is an operator's, not the first job's
+	Paused      bool            `msgpack:"paused,omitempty"`
+	Marks       []schedule.Mark `msgpack:"cancelled_through,omitempty"` // ascending
 }
 
-// markRow is one cancel of a queue: of its jobs up to a submit number.
-type markRow struct {
-	Through uint64         `msgpack:"no"`
-	By      harp.Principal `msgpack:"by"`
-	At      time.Time      `msgpack:"at"`
-}
-
-// through is the highest number that a cancel covers; 0: none.
-func (r *queueRow) through() uint64 {
-	if n := len(r.Marks); n > 0 {
-		return r.Marks[n-1].Through
-	}
-	return 0
+// rowOf is a queue as its row has it.
+func rowOf(q *schedule.Queue) queueRow {
+	return queueRow{Concurrency: q.Concurrency, Fixed: q.Fixed, Paused: q.Paused, Marks: q.Marks}
 }
 
 // cover returns a job as the first mark makes it that it is not above: if it has
@@ -65,7 +61,7 @@ func (r *queueRow) cover(j store.Job) (covered store.Job, tell bool) {
 	if r == nil || j.State.Ended() {
 		return j, false
 	}
-	i := slices.IndexFunc(r.Marks, func(m markRow) bool { return j.No <= m.Through })
+	i := slices.IndexFunc(r.Marks, func(m schedule.Mark) bool { return j.No <= m.Through })
 	if i < 0 {
 		return j, false
 	}

@@ -2,12 +2,11 @@ package rows
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/internal/schedule"
 )
 
 // maxSilenced is how many jobs one commit of a host's silence moves at most: more than a
@@ -18,9 +17,12 @@ const maxSilenced = 4096
 func (s *Store) Silence(ctx context.Context, hostName string, at, lostAt time.Time) ([]store.Job, error) {
 	event := store.Event{Kind: store.Silent, At: fromNanos(nanos(at)), Wake: fromNanos(nanos(lostAt))}
 	var out []store.Job
+	asked := s.asked()
 	for more := true; more; {
 		var moved []store.Job
 		err := s.doAhead(ctx, SpaceLow, func(t *tx) (err error) {
+			event := event
+			event.At, event.Wake = s.sched.Since(asked, event.At), s.sched.Since(asked, event.Wake)
 			moved, more, err = s.silence(t, hostName, event)
 			return err
 		})
@@ -37,13 +39,13 @@ func (s *Store) Silence(ctx context.Context, hostName string, at, lostAt time.Ti
 // known whether they are.
 func (s *Store) silence(t *tx, hostName string, event store.Event) (moved []store.Job, more bool, err error) {
 	n := 0
-	for _, i := range s.sched.heardOf(hostName) {
+	for _, i := range s.sched.HeardOf(hostName) {
 		if n == maxSilenced || !t.hasRoom(maxStep) {
 			return moved, true, nil
 		}
 		before, err := readJob(t, i)
 		switch {
-		case err != nil && s.skip(s.sched.jobs[i], err), err == nil && before.State == harp.StateUnknown:
+		case err != nil && s.skip(s.sched.Job(i), err), err == nil && before.State == harp.StateUnknown:
 			continue
 		case err != nil:
 			return moved, false, err
@@ -54,7 +56,7 @@ func (s *Store) silence(t *tx, hostName string, event store.Event) (moved []stor
 			return moved, false, err
 		}
 		if c.Err != nil {
-			s.log.Error("job cannot be unknown", "job", i.String(), "err", c.Err)
+			s.log.Error("job cannot be unknown", "job", id(i).String(), "err", c.Err)
 			continue
 		}
 		n++
@@ -65,26 +67,11 @@ func (s *Store) silence(t *tx, hostName string, event store.Event) (moved []stor
 	return moved, false, nil
 }
 
-// heardOf lists the jobs whose attempts a host was heard of.
-func (s *schedule) heardOf(name string) []id {
-	h := s.hosts[name]
-	if h == nil {
-		return nil
-	}
-	found := slices.Collect(maps.Keys(h.active))
-	for e := range h.returning {
-		if e.survives {
-			found = append(found, e)
-		}
-	}
-	return idsOf(found)
-}
-
 // Returning implements store.Jobs.
 func (s *Store) Returning(ctx context.Context, hostName string) ([]store.Job, error) {
-	var ids []id
+	var ids []schedule.ID
 	err := s.doAhead(ctx, SpaceFull, func(*tx) error {
-		ids = s.sched.on(hostName, func(h *host) map[*entry]struct{} { return h.returning })
+		ids = s.sched.Returning(hostName)
 		return nil
 	})
 	if err != nil {

@@ -169,7 +169,7 @@ func TestPauseLeavesNothing(t *testing.T) {
 			}
 			pause(&no)
 		}
-		if n := e.count(prefixQueue) + e.count(prefixMarked) + len(s.sched.queues) + s.sched.names.Len(); n != 0 {
+		if n := e.count(prefixQueue) + e.count(prefixMarked) + countQueues(s); n != 0 {
 			t.Errorf("unpaused first, %v: %d things are left", unpauseFirst, n)
 		}
 	}
@@ -187,14 +187,14 @@ func TestReturningLeavesNothing(t *testing.T) {
 		lose.Event.Reason, lose.Event.Jitter = harp.LostJournalGone, 1
 		applied(t, s, lose)
 	}
-	if n := len(s.sched.hosts["h"].returning); n != len(jobs) {
+	if n := len(s.sched.Returning("h")); n != len(jobs) {
 		t.Fatalf("%d wait for another attempt, want %d", n, len(jobs))
 	}
 	applied(t, s, about(jobs[0], store.End), about(jobs[1], store.CancelReq))
 	if did, err := s.Advance(t.Context(), noon.Add(time.Minute)); err != nil || len(did.Claimed) != 1 {
 		t.Fatalf("%d claimed, %v", len(did.Claimed), err)
 	}
-	if n := len(s.sched.hosts["h"].returning); n != 0 {
+	if n := len(s.sched.Returning("h")); n != 0 {
 		t.Errorf("%d still wait", n)
 	}
 }

@@ -1,25 +1,24 @@
 package rows
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/internal/schedule"
 )
 
 // formatVersion is the version of the keys and rows that this code reads and writes. A
 // store of another is not opened.
-const formatVersion = 4
+const formatVersion = 6
 
 // DefaultMaxStored is how many bytes of records a job stores by default.
 const DefaultMaxStored = 256 << 20
@@ -34,39 +33,32 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Store is a store.Store over an Engine.
+// Store is a store.Store over an Engine: a Reader, the schedule and the committer.
 type Store struct {
-	engine Engine
-	opts   Options
-	log    *slog.Logger
-	id     string
+	Reader
+	opts Options
 
 	ops       chan *op
-	ahead     chan *op        // those that go first
-	wentAhead int             // since one that waited had its turn; belongs to formLoop
-	groups    chan *group     // to be committed
-	closing   chan struct{}   // closed by Close
-	open      context.Context // ends with it
-	shut      context.CancelCauseFunc
+	ahead     chan *op    // those that go first
+	wentAhead int         // since one that waited had its turn; belongs to formLoop
+	groups    chan *group // to be committed
 	committer sync.WaitGroup
-	readers   sync.RWMutex // held for reading while a view is open
-	keptAhead int64        // what is stored of clockAhead; belongs to commitLoop
+	keptAhead int64 // what is stored of clockAhead; belongs to commitLoop
 	closeOnce sync.Once
-	closed    bool  // guarded by readers
-	closeErr  error // guarded by readers
-	broken    atomic.Pointer[error]
-	failed    chan struct{} // closed once broken is set
 
 	mu    sync.Mutex
-	sched *schedule       // guarded by mu
-	swept map[byte][]byte // guarded by mu: where Prune goes on, by index
+	sched *schedule.Schedule // guarded by mu
+	swept map[byte][]byte    // guarded by mu: where Prune goes on, by index
 	feed  feed
 
 	forgotten uint64 // guarded by mu: the youngest id that may have been forgotten, by its time
 
 	recent     recent
-	stored     atomic.Int64 // bytes that jobs store; set by the committer
-	clockAhead atomic.Int64 // sched.ahead
+	unended    unendedJobs
+	cohorts    map[id]*cohort // guarded by mu: of the jobs that have not ended
+	keptNumber uint64         // what is stored of sched.Number; belongs to commitLoop
+	stored     atomic.Int64   // bytes that jobs store; set by the committer
+	clockAhead atomic.Int64   // sched.Ahead
 }
 
 var _ store.Store = (*Store)(nil)
@@ -84,14 +76,10 @@ func Open(e Engine, opts Options) (*Store, error) {
 		opts.MaxStored = DefaultMaxStored
 	}
 	s := &Store{
-		engine: e, opts: opts, log: opts.Logger,
-		ops: make(chan *op), ahead: make(chan *op), groups: make(chan *group), closing: make(chan struct{}), failed: make(chan struct{}), sched: newSchedule(),
-		feed: feed{first: 1, changed: make(chan struct{})}, swept: map[byte][]byte{},
+		opts: opts, ops: make(chan *op), ahead: make(chan *op), groups: make(chan *group), sched: schedule.New(),
+		feed: feed{first: 1, changed: make(chan struct{})}, swept: map[byte][]byte{}, cohorts: map[id]*cohort{},
 	}
-	s.open, s.shut = context.WithCancelCause(context.Background())
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	s.start(e, opts.Logger)
 	if err := s.load(); err != nil {
 		return nil, closing(e, err)
 	}
@@ -125,20 +113,15 @@ func (s *Store) load() error {
 		return otherFormat(format.Version)
 	}
 	s.id = format.ID
-	if s.sched.number, err = readNumber(snap, keyNumber); err != nil {
+	if err := s.loadCounts(snap); err != nil {
 		return err
 	}
-	stored, err := readNumber(snap, keyStored)
-	if err != nil {
-		return err
-	}
-	s.stored.Store(int64(stored))
 	ahead, err := readNumber(snap, keyAhead)
 	if err != nil {
 		return err
 	}
-	s.sched.ahead, s.keptAhead = int64(ahead), int64(ahead)
-	s.clockAhead.Store(s.sched.ahead)
+	s.sched.Ahead, s.keptAhead = int64(ahead), int64(ahead)
+	s.clockAhead.Store(s.sched.Ahead)
 	if s.forgotten, err = readNumber(snap, keyForgotten); err != nil {
 		return err
 	}
@@ -158,6 +141,18 @@ func readNumber(from getter, key []byte) (uint64, error) {
 		return 0, err
 	}
 	return binary.BigEndian.Uint64(payload), nil
+}
+
+// loadCounts reads the last submit number and how many bytes jobs store.
+func (s *Store) loadCounts(snap Snapshot) error {
+	payload, _, err := load(keyNumber, snap.Get)
+	if err != nil || len(payload) != 16 {
+		return err
+	}
+	s.sched.Number = binary.BigEndian.Uint64(payload)
+	s.keptNumber = s.sched.Number
+	s.stored.Store(int64(binary.BigEndian.Uint64(payload[8:])))
+	return nil
 }
 
 // otherFormat is about a store, or a backup of one, that this code cannot read.
@@ -200,92 +195,60 @@ func (s *Store) loadQueues(snap Snapshot) error {
 		if err := readItem(snap, item, &row); err != nil {
 			return err
 		}
-		q := s.sched.queue(string(item.Key[1:]), row.Concurrency)
-		q.fixed, q.paused, q.through, q.marks = row.Fixed, row.Paused, row.through(), row.Marks
+		q := s.sched.OpenQueue(string(item.Key[1:]), row.Concurrency)
+		q.Fixed, q.Paused = row.Fixed, row.Paused
+		q.SetMarks(row.Marks)
 	}
 	return nil
 }
 
-// notEnded are the states of a job that has not ended.
-var notEnded = []harp.State{harp.StateQueued, harp.StateSent, harp.StateRunning, harp.StateCancelling, harp.StateUnknown}
-
-// loadJobs reads the jobs that have not ended, which the index by state has in a
-// row each.
+// loadJobs reads the jobs that have not ended.
 func (s *Store) loadJobs(snap Snapshot) error {
-	for _, state := range notEnded {
-		for item, err := range snap.Scan(indexKey(byState, string(state)), nil, false) {
-			if err != nil {
-				return err
-			}
-			i, err := indexed(item)
-			if err != nil {
-				return err
-			}
+	for item, err := range snap.Scan([]byte{prefixUnended}, nil, false) {
+		if err != nil {
+			return err
+		}
+		c, err := openCohort(item)
+		if err != nil {
+			return err
+		}
+		for _, i := range slices.Clone(c.ids[:c.n]) {
 			j, err := readJob(snap, i)
 			if err != nil {
 				return fmt.Errorf("store: job %s: %w", i, err)
 			}
-			s.sched.add(i, &j, math.MinInt64, nanos(j.Since))
+			if j.State.Ended() { // what an older row says
+				s.log.Error("job is stored as one that has not ended", "job", i.String(), "state", j.State)
+				c.remove(i)
+				continue
+			}
+			s.sched.Add(i, &j, math.MinInt64, nanos(j.Since))
+			s.cohorts[i] = c
+			s.unended.move(move{standing: standing{submittedAt(&j), i}, to: j.State})
 		}
 	}
 	return nil
 }
 
-// ID implements store.Store.
-func (s *Store) ID() string { return s.id }
-
 // Close implements store.Store.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
-		close(s.closing)
-		s.shut(harp.ErrClosed)
+		s.stop()
 		s.committer.Wait()
 	})
-	s.readers.Lock() // until the last view is closed
-	defer s.readers.Unlock()
-	if !s.closed {
-		s.closeErr = s.engine.Close()
-		s.closed = !errors.Is(s.closeErr, harp.ErrNoSpace)
-	}
-	return s.closeErr
+	return s.closeEngine()
 }
 
 // SetGate implements store.Store.
 func (s *Store) SetGate(host string, g store.Gate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sched.setGate(host, g)
+	s.sched.SetGate(host, g)
 }
 
 // NextDue implements store.Store.
 func (s *Store) NextDue() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return fromNanos(s.sched.nextDue())
-}
-
-// view calls f with a view of what is committed. Errors: harp.ErrClosed,
-// store.ErrPoisoned, f's.
-func (s *Store) view(f func(snap Snapshot) error) error {
-	s.readers.RLock()
-	defer s.readers.RUnlock()
-	if err := s.usable(); err != nil {
-		return err
-	}
-	snap, err := s.engine.View()
-	if err != nil {
-		return err
-	}
-	defer snap.Close()
-	return f(snap)
-}
-
-// usable is why nothing can be read any more: harp.ErrClosed or store.ErrPoisoned.
-func (s *Store) usable() error {
-	select {
-	case <-s.closing:
-		return harp.ErrClosed
-	default:
-		return s.poisoned()
-	}
+	return fromNanos(s.sched.NextDue())
 }

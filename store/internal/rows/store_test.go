@@ -357,8 +357,7 @@ func TestReadAttempts(t *testing.T) {
 				tx.put(i.recordsKey(a.Number, n), encodeChunk(want[a.Base+n:][:1], noon))
 			}
 		}
-		tx.change(i, &before, &j)
-		return nil
+		return tx.change(i, &before, &j)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -464,14 +463,14 @@ func TestNothingLeft(t *testing.T) {
 	c = call("h")
 	c.Job.Queue, c.Job.NotBefore, c.Job.Expires = harp.Value{0x80}, noon.Add(time.Hour), noon.Add(2*time.Hour)
 	second := submitted(t, s, c)[0]
-	if e.count(prefixIndex, byDue) != 1 || e.count(prefixIndex, byEnded) != 0 || e.count(prefixQueue) != 1 {
-		t.Errorf("%d due, %d ended, %d queues", e.count(prefixIndex, byDue), e.count(prefixIndex, byEnded), e.count(prefixQueue))
+	if e.count(prefixUnended) != 2 || e.count(prefixIndex, byEnded) != 0 || e.count(prefixQueue) != 1 {
+		t.Errorf("%d cohorts, %d ended, %d queues", e.count(prefixUnended), e.count(prefixIndex, byEnded), e.count(prefixQueue))
 	}
 	applied(t, s, about(first, store.End), about(second, store.CancelReq))
-	if e.count(prefixIndex, byDue) != 0 || e.count(prefixIndex, byEnded) != 2 || e.count(prefixIndex, byState) != 2 {
-		t.Errorf("%d due, %d ended, %d by state", e.count(prefixIndex, byDue), e.count(prefixIndex, byEnded), e.count(prefixIndex, byState))
+	if e.count(prefixUnended) != 0 || e.count(prefixIndex, byEnded) != 1 || e.count(prefixIndex, byState) != 2 {
+		t.Errorf("%d cohorts, %d commits of ends, %d by state", e.count(prefixUnended), e.count(prefixIndex, byEnded), e.count(prefixIndex, byState))
 	}
-	if e.count(prefixQueue)+e.count(prefixMarked) != 0 || len(s.sched.jobs)+len(s.sched.queues)+s.sched.names.Len() != 0 {
+	if e.count(prefixQueue)+e.count(prefixMarked) != 0 || s.sched.Len()+len(s.cohorts)+countQueues(s) != 0 {
 		t.Error("the queue is still there")
 	}
 	if !s.NextDue().IsZero() {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/internal/schedule"
 )
 
 // Submit implements store.Jobs.
@@ -16,11 +17,15 @@ func (s *Store) Submit(ctx context.Context, jobs []store.Submission, now time.Ti
 	if size := submitSize(jobs); size > maxOp {
 		return nil, tooMuch("calls", size, maxOp)
 	}
-	out := make([]store.Submitted, len(jobs))
+	out, asked := make([]store.Submitted, len(jobs)), s.asked()
 	err := s.do(ctx, SpaceFull, func(t *tx) error {
-		at := s.sched.at(now)
+		at := s.sched.NoteTime(s.sched.Since(asked, now))
 		for n := range jobs {
-			if err := s.submit(t, &jobs[n], &out[n], at); err != nil {
+			in := &jobs[n]
+			if asked != s.sched.Ahead {
+				in = sinceSubmitted(s.sched, asked, *in)
+			}
+			if err := s.submit(t, in, &out[n], at); err != nil {
 				return err
 			}
 		}
@@ -60,13 +65,6 @@ func tooMuch(what string, size, most int) error {
 	return &harp.FieldError{Field: what, Message: fmt.Sprintf("is of %d bytes, at most %d at a time", size, most)}
 }
 
-// at is a time that the dispatcher named, which is noted.
-func (s *schedule) at(now time.Time) int64 {
-	n := nanos(now)
-	s.latest = max(s.latest, n)
-	return n
-}
-
 // submit stores one job, if it is new and good, and claims it if it may start. It
 // returns only errors that nothing can be done about.
 func (s *Store) submit(t *tx, in *store.Submission, out *store.Submitted, now int64) error {
@@ -75,7 +73,7 @@ func (s *Store) submit(t *tx, in *store.Submission, out *store.Submitted, now in
 		out.Err = harp.CheckID(in.Job.ID)
 		return nil
 	}
-	if _, ok := s.sched.jobs[i]; !ok {
+	if s.sched.Job(i) == nil {
 		if t.noteAbsent(i, &out.Err) {
 			return s.submitNew(t, i, in, out, now)
 		}
@@ -90,7 +88,11 @@ func (s *Store) submit(t *tx, in *store.Submission, out *store.Submitted, now in
 // submitNew stores a job whose id is not stored, unless its idempotency key stands
 // for another or its id is one that was pruned.
 func (s *Store) submitNew(t *tx, i id, in *store.Submission, out *store.Submitted, now int64) error {
-	steady := s.sched.steady(now)
+	steady := s.sched.Steady(now)
+	if gone, err := t.isPruned(i); gone || err != nil { // first: its key may stand for another by now
+		out.Err = pruned(i)
+		return err
+	}
 	known, err := t.knownBy(in, out, steady)
 	if err == nil && in.Job.Queue != nil {
 		_, _, err = t.queueRow(string(in.Job.Queue)) // while the job can still be refused
@@ -102,11 +104,8 @@ func (s *Store) submitNew(t *tx, i id, in *store.Submission, out *store.Submitte
 	if known || err != nil {
 		return err
 	}
-	gone, err := t.isPruned(i)
 	switch {
-	case err != nil:
-		return err
-	case gone, s.isForgotten(i):
+	case s.isForgotten(i):
 		out.Err = pruned(i)
 		return nil
 	case in.Refused:
@@ -116,7 +115,7 @@ func (s *Store) submitNew(t *tx, i id, in *store.Submission, out *store.Submitte
 		out.Err = noSpace()
 		return nil
 	}
-	if err := t.putKey(i, in, steady, s.sched.steady(nanos(in.KeyUntil))); err != nil {
+	if err := t.putKey(i, in, steady, s.sched.Steady(nanos(in.KeyUntil))); err != nil {
 		return err
 	}
 	return s.insert(t, i, in, out, now)
@@ -143,9 +142,9 @@ func (s *Store) resubmit(t *tx, i id, in *store.Submission, out *store.Submitted
 }
 
 func (s *Store) insert(t *tx, i id, in *store.Submission, out *store.Submitted, now int64) error {
-	s.sched.number++
+	s.sched.Number++
 	j := in.Job
-	j.ID, j.No = i.String(), s.sched.number
+	j.ID, j.No = i.String(), s.sched.Number
 	if j.SubmitTime.IsZero() {
 		j.SubmitTime = fromNanos(now)
 	}
@@ -158,20 +157,18 @@ func (s *Store) insert(t *tx, i id, in *store.Submission, out *store.Submitted, 
 	if err := s.openQueue(t, &j); err != nil {
 		return err
 	}
-	e := s.sched.add(i, &j, now, now)
-	j.Reason = s.sched.reason(e, &j)
-	if s.sched.startable(e, now) {
+	e := s.sched.Add(i, &j, now, now)
+	j.Reason = s.sched.Reason(e, &j)
+	if s.sched.Startable(e, now) {
 		j = s.claimed(e, j, now)
 	}
-	call := newCallRow(&j, in.Digest)
-	t.putRow(i.key(prefixCall), &call)
-	t.putRow(i.key(prefixRequest), in.Request)
-	t.putLife(i, &j)
+	t.putCall(i, &j, in)
+	t.putLife(i, &j, nil)
 	t.kept.grown += footprint(&j)
 	for _, key := range entries(&j) {
 		t.add(key, seal(key, i[:]))
 	}
-	t.putNumber(keyNumber, j.No)
+	t.enterCohort(i, &j)
 	t.emitSubmitted(i, &j, now)
 	*out = store.Submitted{Job: j.Clone(), New: true}
 	return nil
@@ -182,8 +179,8 @@ func (s *Store) openQueue(t *tx, j *store.Job) error {
 	if j.Queue == nil {
 		return nil
 	}
-	q := s.sched.queues[string(j.Queue)]
-	if q != nil && (!q.isIdle() || q.fixed) {
+	q := s.sched.Queue(string(j.Queue))
+	if q != nil && (!q.IsIdle() || q.Fixed) {
 		return nil
 	}
 	row, _, err := t.queueRow(string(j.Queue)) // with the mark, if rows of cancelled jobs still need it
@@ -191,34 +188,43 @@ func (s *Store) openQueue(t *tx, j *store.Job) error {
 		return err
 	}
 	if q != nil {
-		q.reopen(j.Concurrency)
+		q.Reopen(j.Concurrency)
 	}
 	row.Concurrency, row.Fixed = j.Concurrency, false
 	t.put(nameKey(prefixQueue, string(j.Queue)), encode(row))
 	return nil
 }
 
-// startable reports whether a new job may start at once: nobody of its line is
-// before it and nothing is in its way.
-func (s *schedule) startable(e *entry, now int64) bool {
-	return e.line != nil && e.line.head == e && e.host.mayStart() && e.queue.free() > 0 && !e.isLate(now)
-}
-
 // claimed gives a waiting job its slot and returns it as sent. The caller writes
 // it.
-func (s *Store) claimed(e *entry, j store.Job, now int64) store.Job {
+func (s *Store) claimed(e *schedule.Job, j store.Job, now int64) store.Job {
 	next, _, err := j.Next(store.Event{Kind: store.Claimed, At: fromNanos(now), Fence: j.Fence + 1})
 	if err != nil {
 		panic("store: a waiting job can be claimed: " + err.Error())
 	}
 	j.Life = next
-	s.sched.start(e, now)
+	s.sched.Start(e, now)
 	return j
 }
 
-// putLife writes the life of a job.
-func (t *tx) putLife(i id, j *store.Job) {
+// putCall writes what of a job never changes, and its request.
+func (t *tx) putCall(i id, j *store.Job, in *store.Submission) {
+	call := newCallRow(j, in.Digest)
+	if size := requestSize(&in.Request); size <= shortMost {
+		call.Request = &in.Request
+		t.kept.grown += int64(size)
+	} else {
+		t.putRow(i.key(prefixRequest), in.Request)
+	}
+	t.putRow(i.key(prefixCall), &call)
+}
+
+func requestSize(r *harp.Submission) int { return len(r.Request) + len(r.Signature) + len(r.KeyID) }
+
+// putLife writes the life of a job, with what it returned if that is short.
+func (t *tx) putLife(i id, j *store.Job, short []byte) {
 	t.life = newLifeRow(&j.Life)
+	t.life.Value = short
 	t.putRow(i.key(prefixLife), &t.life)
 	t.hold(i, *j)
 }
@@ -234,25 +240,26 @@ func (t *tx) putOutcome(i id, before, after *store.Outcome) {
 	}
 }
 
-// change writes what an event made of a job, its index entries with it.
-func (t *tx) change(i id, before, after *store.Job) {
-	t.putLife(i, after)
+// change writes what an event made of a job that brought no value. Errors: the engine's.
+func (t *tx) change(i id, before, after *store.Job) error {
+	short, err := t.shortValue(i, &before.Life)
+	if err == nil {
+		t.putChange(i, before, after, short)
+	}
+	return err
+}
+
+// putChange writes what an event made of a job: its life, in which the value is if that is
+// short, and what is told of it and looked for.
+func (t *tx) putChange(i id, before, after *store.Job, short []byte) {
+	t.putLife(i, after, short)
 	t.kept.grown += lifeFootprint(after) - lifeFootprint(before)
 	t.putOutcome(i, before.Outcome, after.Outcome)
 	t.emitChange(i, before, after)
-	had, has := changing(before), changing(after)
-	for _, key := range had {
-		if !contains(has, key) {
-			t.add(key, nil)
-		}
+	t.noteMove(i, before.State, after)
+	if after.State.Ended() && !before.State.Ended() {
+		key := endedKey(after)
+		t.add(key, seal(key, i[:]))
+		t.noteEnded(i, after)
 	}
-	for _, key := range has {
-		if !contains(had, key) {
-			t.add(key, seal(key, i[:]))
-		}
-	}
-}
-
-func contains(keys [][]byte, key []byte) bool {
-	return slices.ContainsFunc(keys, func(k []byte) bool { return slices.Equal(k, key) })
 }

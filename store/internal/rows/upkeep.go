@@ -8,45 +8,29 @@ import (
 )
 
 // Compact implements store.Upkeep.
-func (s *Store) Compact(ctx context.Context) error {
+func (r *Reader) Compact(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := context.AfterFunc(s.open, func() { cancel(s.openErr()) })
+	stop := context.AfterFunc(r.open, func() { cancel(r.openErr()) })
 	defer stop()
-	return s.held(func() error { return s.engine.Compact(ctx) })
+	return r.held(func() error { return r.engine.Compact(ctx) })
 }
 
 // Size implements store.Upkeep.
-func (s *Store) Size() (size int64, err error) {
-	err = s.held(func() error {
-		size, err = s.engine.Size()
+func (r *Reader) Size() (size int64, err error) {
+	err = r.held(func() error {
+		size, err = r.engine.Size()
 		return err
 	})
 	return size, err
 }
 
-// held calls f while the engine stays open. Errors: harp.ErrClosed,
-// store.ErrPoisoned, f's.
-func (s *Store) held(f func() error) error {
-	s.readers.RLock()
-	defer s.readers.RUnlock()
-	select {
-	case <-s.closing:
-		return harp.ErrClosed
-	default:
-	}
-	if err := s.poisoned(); err != nil {
-		return err
-	}
-	return f()
-}
-
 // AwaitFailure implements store.Upkeep.
-func (s *Store) AwaitFailure(ctx context.Context) error {
+func (r *Reader) AwaitFailure(ctx context.Context) error {
 	select {
-	case <-s.failed:
-		return s.poisoned()
-	case <-s.closing:
+	case <-r.failed:
+		return r.poisoned()
+	case <-r.closing:
 		return harp.ErrClosed
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -54,4 +38,4 @@ func (s *Store) AwaitFailure(ctx context.Context) error {
 }
 
 // Space implements store.Upkeep.
-func (s *Store) Space() store.Space { return s.engine.Space() }
+func (r *Reader) Space() store.Space { return r.engine.Space() }

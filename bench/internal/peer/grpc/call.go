@@ -16,11 +16,20 @@ import (
 
 // Direct makes unary calls.
 func Direct() measure.Subject {
+	return direct("gRPC", "unary calls over one connection, server in a second process", lab.AsItComes)
+}
+
+// DirectTuned is Direct with the collector of harp's agent, which answers there.
+func DirectTuned() measure.Subject {
+	return direct("gRPC"+lab.Tuned, "the same, its server with "+lab.AsAgent.String(), lab.AsAgent)
+}
+
+func direct(name, note string, c lab.Collector) measure.Subject {
 	return measure.Subject{
-		Name: "gRPC", Note: "unary calls over one connection, server in a second process",
+		Name: name, Note: note,
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
 			var parts lab.Closers
-			cc, err := connect(ctx, l, &parts)
+			cc, err := connect(ctx, l, &parts, c)
 			if err != nil {
 				return nil, parts.Unless(err)
 			}
@@ -35,11 +44,20 @@ func Direct() measure.Subject {
 
 // Live reads what a server streams.
 func Live() measure.Subject {
+	return live("gRPC", "server streaming, server in a second process", lab.AsItComes)
+}
+
+// LiveTuned is Live with the collector of harp's agent.
+func LiveTuned() measure.Subject {
+	return live("gRPC"+lab.Tuned, "the same, its server with "+lab.AsAgent.String(), lab.AsAgent)
+}
+
+func live(name, note string, c lab.Collector) measure.Subject {
 	return measure.Subject{
-		Name: "gRPC", Note: "server streaming, server in a second process",
+		Name: name, Note: note,
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
 			var parts lab.Closers
-			cc, err := connect(ctx, l, &parts)
+			cc, err := connect(ctx, l, &parts, c)
 			if err != nil {
 				return nil, parts.Unless(err)
 			}

@@ -34,18 +34,27 @@ func open(ctx context.Context, l *lab.Lab, parts *lab.Closers, addr string) erro
 
 // Idle has clients that do nothing.
 func Idle() measure.Subject {
+	return resting("gRPC", "clients with one open stream; nobody pings, looked at for two minutes", lab.AsItComes)
+}
+
+// IdleTuned is Idle with the collector of harp's dispatcher.
+func IdleTuned() measure.Subject {
+	return resting("gRPC"+lab.Tuned, "the same, its server with "+lab.AsDispatcher.String(), lab.AsDispatcher)
+}
+
+func resting(name, note string, c lab.Collector) measure.Subject {
 	return measure.Subject{
-		Name: "gRPC", Note: "clients with one open stream; no keepalive",
+		Name: name, Note: note,
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
 			var s said
-			server, err := l.Start(ctx, ServerRole, nil, &s)
+			server, err := l.Start(ctx, ServerRole, serverArg{c}, &s)
 			if err != nil {
 				return nil, err
 			}
 			var parts lab.Closers
 			parts.Add(server.Close)
 			return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
-				return measure.Idle(ctx, l, server, p.Work, func() error {
+				return measure.Idle(ctx, l, server, p.Work, 0, func() error {
 					clients, err := l.Start(ctx, ClientsRole, lab.Clients{Addr: s.Addr, Count: p.Work}, nil)
 					if err == nil {
 						parts.Add(clients.Close)

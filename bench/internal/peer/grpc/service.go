@@ -64,12 +64,21 @@ func handleIdle(_ any, s grpc.ServerStream) error {
 // ServerRole serves.
 const ServerRole = "grpc-server"
 
+type serverArg struct {
+	Collector lab.Collector `json:"collector,omitempty"`
+}
+
 type said struct {
 	Addr string `json:"addr"`
 }
 
 // RunServer is the Role of that name.
-func RunServer(ctx context.Context, l *lab.Lab, _ json.RawMessage, ready func(any) error) error {
+func RunServer(ctx context.Context, l *lab.Lab, raw json.RawMessage, ready func(any) error) error {
+	var arg serverArg
+	if err := json.Unmarshal(raw, &arg); err != nil {
+		return err
+	}
+	defer arg.Collector.Set()()
 	tc, err := l.PeerTLS()
 	if err != nil {
 		return err
@@ -91,13 +100,13 @@ func RunServer(ctx context.Context, l *lab.Lab, _ json.RawMessage, ready func(an
 }
 
 // connect starts a server in another process and connects to it.
-func connect(ctx context.Context, l *lab.Lab, parts *lab.Closers) (*grpc.ClientConn, error) {
+func connect(ctx context.Context, l *lab.Lab, parts *lab.Closers, c lab.Collector) (*grpc.ClientConn, error) {
 	var s said
-	c, err := l.Start(ctx, ServerRole, nil, &s)
+	server, err := l.Start(ctx, ServerRole, serverArg{c}, &s)
 	if err != nil {
 		return nil, err
 	}
-	parts.Add(c.Close)
+	parts.Add(server.Close)
 	cc, err := dial(l, s.Addr)
 	if err != nil {
 		return nil, err

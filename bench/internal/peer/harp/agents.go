@@ -95,6 +95,7 @@ func RunAgents(ctx context.Context, l *lab.Lab, arg json.RawMessage, ready func(
 	if err := json.Unmarshal(arg, &a); err != nil {
 		return err
 	}
+	defer lab.AsAgent.Set()()
 	as, addr, err := startAgents(ctx, l, a)
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 // Direct calls an agent in another process without a dispatcher.
 func Direct() measure.Subject {
 	return measure.Subject{
-		Name: "harp", Note: "an agent in a second process, called directly",
+		Name: "harp", Note: "an agent in a second process, set up as the program harp does, called directly",
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
 			var parts lab.Closers
 			a, err := direct(ctx, l, &parts)
@@ -28,7 +28,7 @@ func Direct() measure.Subject {
 // Live reads the records of a direct call.
 func Live() measure.Subject {
 	return measure.Subject{
-		Name: "harp", Note: "an agent in a second process, called directly; acknowledged by windows",
+		Name: "harp", Note: "an agent in a second process, set up as the program harp does, called directly; acknowledged by windows",
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
 			var parts lab.Closers
 			a, err := direct(ctx, l, &parts)

@@ -88,8 +88,8 @@ func RunDispatcher(ctx context.Context, l *lab.Lab, arg json.RawMessage, ready f
 	if err := json.Unmarshal(arg, &a); err != nil {
 		return err
 	}
-	defer tune.SaveMemory(tune.DispatcherFloor)() // as the program harp does
-	defer tune.RaiseProcs()()
+	defer lab.AsDispatcher.Set()()
+	defer tune.RaiseProcs()() // as the program harp does
 	s, err := serve(ctx, l, a.Dir, a.Addr)
 	if err != nil {
 		return err

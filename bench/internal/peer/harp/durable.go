@@ -8,22 +8,22 @@ import (
 	"github.com/harpcaller/harp/bench/internal/measure"
 )
 
-// Durable submits jobs and reads their results. Dispatcher, agent and caller are in
-// one process.
+// Durable submits jobs and reads their results. Dispatcher, agent and caller are in three
+// processes.
 func Durable() measure.Subject {
 	return measure.Subject{
-		Name:  "harp",
-		Note:  "dispatcher, agent and caller in one process, its GOMAXPROCS raised as documented; the agent journals too",
-		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) { return raised(durable(together(ctx, l))) },
+		Name:  Apart,
+		Note:  apartNote + "; the agent journals too",
+		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) { return durable(apart(ctx, l)) },
 	}
 }
 
-// DurableApart is Durable with each in a process of its own.
-func DurableApart() measure.Subject {
+// DurableTogether is Durable with all in one process.
+func DurableTogether() measure.Subject {
 	return measure.Subject{
-		Name:  "harp apart",
-		Note:  "dispatcher, agent and caller in three processes",
-		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) { return durable(apart(ctx, l)) },
+		Name:  Together,
+		Note:  "the same in one process, its GOMAXPROCS raised as documented; the caller needs no connection",
+		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) { return raised(durable(together(ctx, l))) },
 	}
 }
 

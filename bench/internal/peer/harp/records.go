@@ -11,20 +11,29 @@ import (
 )
 
 // Records follows a job that yields records for as long as a round lasts. The point
-// is their size.
+// is their size. Dispatcher, agent and caller are in three processes.
 func Records() measure.Subject {
 	return measure.Subject{
-		Name: "harp", Note: "one job, followed from its beginning; dispatcher, agent and caller in one process, its GOMAXPROCS raised as documented",
-		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
-			s, err := together(ctx, l)
-			if err != nil {
-				return nil, err
-			}
-			return raised(measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
-				return follow(ctx, s.caller, p)
-			}, s.Close), nil)
-		},
+		Name: Apart, Note: "one job, followed from its beginning; " + apartNote,
+		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) { return recording(apart(ctx, l)) },
 	}
+}
+
+// RecordsTogether is Records with all in one process.
+func RecordsTogether() measure.Subject {
+	return measure.Subject{
+		Name: Together, Note: "the same in one process, its GOMAXPROCS raised as documented; the follower needs no connection",
+		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) { return raised(recording(together(ctx, l))) },
+	}
+}
+
+func recording(s *system, err error) (measure.Rig, error) {
+	if err != nil {
+		return nil, err
+	}
+	return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
+		return follow(ctx, s.caller, p)
+	}, s.Close), nil
 }
 
 func follow(ctx context.Context, c *harp.Caller, p measure.Point) (measure.Sample, error) {

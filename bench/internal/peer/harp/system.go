@@ -9,6 +9,16 @@ import (
 	"github.com/harpcaller/harp/internal/tune"
 )
 
+// The names of harp where it can be in one process: peers whose server is a process of its
+// own are compared with Apart.
+const (
+	Apart    = "harp apart"
+	Together = "harp in one process"
+)
+
+// apartNote says what Apart is.
+const apartNote = "dispatcher, agent and caller in three processes, the first two set up as the program harp does"
+
 // system is a dispatcher with one agent, and a caller.
 type system struct {
 	caller *harp.Caller

@@ -14,11 +14,20 @@ const echoSubject = "echo"
 
 // Direct asks with request and reply.
 func Direct() measure.Subject {
+	return direct("NATS", "request and reply; server and responder in a second process, connected over TLS", lab.AsItComes)
+}
+
+// DirectTuned is Direct with the collector of harp's agent, which answers there.
+func DirectTuned() measure.Subject {
+	return direct("NATS"+lab.Tuned, "the same, its server and responder with "+lab.AsAgent.String(), lab.AsAgent)
+}
+
+func direct(name, note string, c lab.Collector) measure.Subject {
 	return measure.Subject{
-		Name: "NATS", Note: "request and reply; server and responder in a second process, connected over TLS",
+		Name: name, Note: note,
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
 			var parts lab.Closers
-			nc, err := connectResponder(ctx, l, &parts)
+			nc, err := connectResponder(ctx, l, &parts, c)
 			if err != nil {
 				return nil, parts.Unless(err)
 			}
@@ -33,8 +42,8 @@ func Direct() measure.Subject {
 	}
 }
 
-func connectResponder(ctx context.Context, l *lab.Lab, parts *lab.Closers) (*nats.Conn, error) {
-	url, err := startServer(ctx, l, parts, serverArg{Responder: true})
+func connectResponder(ctx context.Context, l *lab.Lab, parts *lab.Closers, c lab.Collector) (*nats.Conn, error) {
+	url, err := startServer(ctx, l, parts, serverArg{Responder: true, Collector: c})
 	if err != nil {
 		return nil, err
 	}

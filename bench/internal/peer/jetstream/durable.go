@@ -14,12 +14,21 @@ import (
 
 // Durable publishes jobs to a work queue and their results to another.
 func Durable() measure.Subject {
+	return durable("JetStream", "file store, sync_interval always; a work queue of jobs and one of results; "+
+		"server in a second process, submitter and worker in one", lab.AsItComes)
+}
+
+// DurableTuned is Durable with the collector of harp's dispatcher.
+func DurableTuned() measure.Subject {
+	return durable("JetStream"+lab.Tuned, "the same, its server with "+lab.AsDispatcher.String(), lab.AsDispatcher)
+}
+
+func durable(name, note string, c lab.Collector) measure.Subject {
 	return measure.Subject{
-		Name: "JetStream",
-		Note: "file store, sync_interval always; a work queue of jobs and one of results; server in a second process",
+		Name: name, Note: note,
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
 			d := &desk{}
-			if err := d.open(ctx, l); err != nil {
+			if err := d.open(ctx, l, c); err != nil {
 				return nil, d.parts.Unless(err)
 			}
 			return measure.NewEcho(d.run, d.parts.Close), nil
@@ -38,8 +47,8 @@ type desk struct {
 // idHeader names the job.
 const idHeader = "Job"
 
-func (d *desk) open(ctx context.Context, l *lab.Lab) error {
-	js, worker, err := jetStream(ctx, l, &d.parts, false)
+func (d *desk) open(ctx context.Context, l *lab.Lab, c lab.Collector) error {
+	js, worker, err := jetStream(ctx, l, &d.parts, serverArg{Collector: c})
 	if err != nil {
 		return err
 	}

@@ -19,27 +19,36 @@ func RunResponders(ctx context.Context, l *lab.Lab, arg json.RawMessage, ready f
 
 // Idle has clients that do nothing.
 func Idle() measure.Subject {
+	return resting("NATS", "clients with one subscription; each pings every two minutes, looked at for two minutes", lab.AsItComes)
+}
+
+// IdleTuned is Idle with the collector of harp's dispatcher.
+func IdleTuned() measure.Subject {
+	return resting("NATS"+lab.Tuned, "the same, its server with "+lab.AsDispatcher.String(), lab.AsDispatcher)
+}
+
+func resting(name, note string, c lab.Collector) measure.Subject {
 	return measure.Subject{
-		Name: "NATS", Note: "clients with one subscription; pings every two minutes, which may fall into the time that is looked at",
+		Name: name, Note: note,
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
 			var s said
-			server, err := l.Start(ctx, ServerRole, serverArg{}, &s)
+			server, err := l.Start(ctx, ServerRole, serverArg{Collector: c}, &s)
 			if err != nil {
 				return nil, err
 			}
 			var parts lab.Closers
 			parts.Add(server.Close)
 			return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
-				return measure.Idle(ctx, l, server, p.Work, func() error {
-					return startResponders(ctx, l, &parts, s.URL, p.Work)
+				return measure.Idle(ctx, l, server, p.Work, nats.DefaultPingInterval, func() error {
+					return startResponders(ctx, l, &parts, lab.Clients{Addr: s.URL, Count: p.Work})
 				})
 			}, parts.Close), nil
 		},
 	}
 }
 
-func startResponders(ctx context.Context, l *lab.Lab, parts *lab.Closers, url string, n int) error {
-	c, err := l.Start(ctx, RespondersRole, lab.Clients{Addr: url, Count: n}, nil)
+func startResponders(ctx context.Context, l *lab.Lab, parts *lab.Closers, clients lab.Clients) error {
+	c, err := l.Start(ctx, RespondersRole, clients, nil)
 	if err != nil {
 		return err
 	}
@@ -49,11 +58,21 @@ func startResponders(ctx context.Context, l *lab.Lab, parts *lab.Closers, url st
 
 // FanOut asks one question that many answer.
 func FanOut() measure.Subject {
+	return fanOut("NATS", "one request that all answer; nothing is stored, and nobody knows whom it did not reach", lab.AsItComes, lab.AsItComes)
+}
+
+// FanOutTuned is FanOut with the collectors of harp's dispatcher and agents.
+func FanOutTuned() measure.Subject {
+	return fanOut("NATS"+lab.Tuned, "the same, its server with "+lab.AsDispatcher.String()+", its clients with "+lab.AsAgent.String(),
+		lab.AsDispatcher, lab.AsAgent)
+}
+
+func fanOut(name, note string, server, clients lab.Collector) measure.Subject {
 	return measure.Subject{
-		Name: "NATS", Note: "one request that all answer; nothing is stored, and nobody knows whom it did not reach",
+		Name: name, Note: note,
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
 			var parts lab.Closers
-			url, err := startServer(ctx, l, &parts, serverArg{})
+			url, err := startServer(ctx, l, &parts, serverArg{Collector: server})
 			if err != nil {
 				return nil, parts.Unless(err)
 			}
@@ -64,7 +83,7 @@ func FanOut() measure.Subject {
 			started := false
 			return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
 				if !started {
-					if err := startResponders(ctx, l, &parts, url, p.Work); err != nil {
+					if err := startResponders(ctx, l, &parts, lab.Clients{Addr: url, Count: p.Work, Collector: clients}); err != nil {
 						return nil, err
 					}
 					started = true

@@ -41,7 +41,7 @@ func Replay() measure.Subject {
 func records(ctx context.Context, l *lab.Lab, lazy bool, round func(context.Context, *recorder, measure.Point) (measure.Sample, error)) (measure.Rig, error) {
 	r := &recorder{filled: map[int]bool{}}
 	var err error
-	if r.out, r.in, err = jetStream(ctx, l, &r.parts, lazy); err != nil {
+	if r.out, r.in, err = jetStream(ctx, l, &r.parts, serverArg{Lazy: lazy}); err != nil {
 		return nil, r.parts.Unless(err)
 	}
 	return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {

@@ -25,6 +25,8 @@ type serverArg struct {
 	Lazy bool   `json:"lazy,omitempty"` // sync now and then, not always
 
 	Responder bool `json:"responder,omitempty"` // answer requests, too
+
+	Collector lab.Collector `json:"collector,omitempty"`
 }
 
 type said struct {
@@ -40,6 +42,7 @@ func RunServer(ctx context.Context, l *lab.Lab, raw json.RawMessage, ready func(
 	if err := json.Unmarshal(raw, &arg); err != nil {
 		return err
 	}
+	defer arg.Collector.Set()()
 	tc, err := l.PeerTLS()
 	if err != nil {
 		return err
@@ -104,14 +107,13 @@ func dial(l *lab.Lab, url string) (*nats.Conn, error) {
 // inFlight is how much may be published and not acknowledged.
 const inFlight = 16384
 
-// jetStream starts a server with JetStream and connects to it twice: one connection
+// jetStream starts a server with JetStream in a fresh directory and connects to it twice: one connection
 // submits and one works.
-func jetStream(ctx context.Context, l *lab.Lab, parts *lab.Closers, lazy bool) (submitter, worker jetstream.JetStream, err error) {
-	dir, err := l.Fresh("jetstream")
-	if err != nil {
+func jetStream(ctx context.Context, l *lab.Lab, parts *lab.Closers, arg serverArg) (submitter, worker jetstream.JetStream, err error) {
+	if arg.Dir, err = l.Fresh("jetstream"); err != nil {
 		return nil, nil, err
 	}
-	url, err := startServer(ctx, l, parts, serverArg{Dir: dir, Lazy: lazy})
+	url, err := startServer(ctx, l, parts, arg)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -26,7 +26,7 @@ func Direct() measure.Subject {
 
 func setUpWorker(ctx context.Context, l *lab.Lab, parts *lab.Closers) (*lanes, error) {
 	var worker said
-	c, err := l.Start(ctx, WorkerRole, nil, &worker)
+	c, err := l.Start(ctx, WorkerRole, workerArg{}, &worker)
 	if err != nil {
 		return nil, err
 	}

@@ -4,17 +4,28 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"path/filepath"
 
 	"github.com/harpcaller/harp/bench/internal/lab"
 	"github.com/harpcaller/harp/bench/internal/measure"
 )
 
-// Durable stores a job, has it run over TLS and stores its result: two keys and two
-// syncs, and nothing else that harp does.
+// Durable has the legs and the syncs of harp apart: a caller, a dispatcher that stores a job
+// and its result, and a worker that journals its beginning and its end, in three processes.
 func Durable() measure.Subject {
+	return durableApart("limit", "by hand: caller, merging committer over Badger and worker in three processes, kept yamux streams; "+
+		"the worker syncs to a journal that a job begins before it runs it, and its result before it answers, as harp's agent does", true)
+}
+
+// Bare is Durable without a journal: two keys and two syncs, and nothing else that harp does.
+func Bare() measure.Subject {
+	return durableApart("bare", "limit without the journal: what a worker that was killed had begun is not known", false)
+}
+
+// BareTogether is Bare with all in one process.
+func BareTogether() measure.Subject {
 	return measure.Subject{
-		Name: "limit", Bound: true,
-		Note: "by hand: merging committer over Badger, kept yamux streams, in one process; no journal at the agent",
+		Name: "bare in one process", Bound: true, Note: "bare, caller, committer and worker in one process",
 		Setup: func(_ context.Context, l *lab.Lab) (measure.Rig, error) {
 			var parts lab.Closers
 			d, err := openDesk(l, &parts, "")
@@ -26,15 +37,12 @@ func Durable() measure.Subject {
 	}
 }
 
-// DurableApart is Durable with the worker and the submitter in processes of their
-// own.
-func DurableApart() measure.Subject {
+func durableApart(name, note string, journals bool) measure.Subject {
 	return measure.Subject{
-		Name: "limit apart", Bound: true,
-		Note: "the same in three processes",
+		Name: name, Bound: true, Note: note,
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
 			var parts lab.Closers
-			caller, err := setUpApart(ctx, l, &parts)
+			caller, err := setUpApart(ctx, l, &parts, journals)
 			if err != nil {
 				return nil, parts.Unless(err)
 			}
@@ -43,9 +51,9 @@ func DurableApart() measure.Subject {
 	}
 }
 
-func setUpApart(ctx context.Context, l *lab.Lab, parts *lab.Closers) (*lanes, error) {
+func setUpApart(ctx context.Context, l *lab.Lab, parts *lab.Closers, journals bool) (*lanes, error) {
 	var worker, desk said
-	w, err := l.Start(ctx, WorkerRole, nil, &worker)
+	w, err := l.Start(ctx, WorkerRole, workerArg{journals}, &worker)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +129,7 @@ func (d *desk) run(job []byte) ([]byte, error) {
 	return result, d.store.put('r', result)
 }
 
-// The processes of DurableApart.
+// The processes of Durable and Bare.
 const (
 	WorkerRole = "limit-worker"
 	DeskRole   = "limit-desk"
@@ -131,9 +139,28 @@ type said struct {
 	Addr string `json:"addr"`
 }
 
+type workerArg struct {
+	Journals bool `json:"journals,omitempty"`
+}
+
 // RunWorker is the Role of that name.
-func RunWorker(ctx context.Context, l *lab.Lab, _ json.RawMessage, ready func(any) error) error {
-	return answer(ctx, l, echo, ready)
+func RunWorker(ctx context.Context, l *lab.Lab, raw json.RawMessage, ready func(any) error) error {
+	var arg workerArg
+	if err := json.Unmarshal(raw, &arg); err != nil {
+		return err
+	}
+	if !arg.Journals {
+		return answer(ctx, l, echo, ready)
+	}
+	dir, err := l.Fresh("limit")
+	if err != nil {
+		return err
+	}
+	j, err := openJournal(filepath.Join(dir, "journal"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(answer(ctx, l, j.wrap(echo), ready), j.Close())
 }
 
 // RunDesk is the Role of that name.

@@ -1,0 +1,30 @@
+package lab
+
+import (
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"github.com/harpcaller/harp/internal/tune"
+)
+
+// TestCollector checks that a peer that is said to collect as harp does so, and that the note
+// says the floor that harp has.
+func TestCollector(t *testing.T) {
+	t.Setenv("GOGC", "")
+	const mine = 123
+	defer debug.SetGCPercent(debug.SetGCPercent(mine))
+	for c, want := range map[Collector]struct{ percent, floor int }{
+		AsItComes: {mine, 0}, AsAgent: {50, tune.AgentFloor}, AsDispatcher: {50, tune.DispatcherFloor},
+	} {
+		undo := c.Set()
+		if got := debug.SetGCPercent(mine); got != want.percent {
+			t.Errorf("%s: the heap may grow by %d %%, want %d", c, got, want.percent)
+		}
+		undo()
+		if floor := fmt.Sprintf("GOGC=50 and %d MiB", want.floor>>20); c != AsItComes && !strings.Contains(c.String(), floor) {
+			t.Errorf("%q does not say %q", c, floor)
+		}
+	}
+}

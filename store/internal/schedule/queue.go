@@ -1,0 +1,282 @@
+package schedule
+
+import (
+	"iter"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"github.com/harpcaller/harp"
+)
+
+// A Queue is the slots of a queue and the jobs that wait for them. Each host has one without
+// name and without limit, for its jobs in no queue.
+type Queue struct {
+	Name        string // canonical
+	Concurrency int
+	active      map[*Job]struct{} // those that hold a slot
+	Fixed       bool              // concurrency is an operator's
+	Paused      bool
+	through     uint64 // the mark: jobs up to this number count as cancelled
+	Marks       []Mark // of the cancels that a job may be covered by, ascending
+	jobs        int    // that have not ended
+	marked      int    // of them, those that the mark covers
+
+	waiting *btree.BTreeG[*Job] // all that wait, whatever for
+	lines   map[*host]*line
+	heads   *btree.BTreeG[*line] // in which to look for the next to start
+	parked  map[*line]struct{}   // out of their hosts' ready lines, for this queue is full
+
+	// since says of each of the upper free slots since when at least so many
+	// have been free; the lower ones, up to floor, always were. floor is below 0
+	// when more are taken than there are.
+	floor int
+	since []freed
+
+	shortest int64 // wait that any of its jobs has had
+	rearm    Alarm
+	fill     Alarm
+}
+
+type freed struct {
+	at  int64
+	seq uint64
+}
+
+func newQueue(name string, concurrency int) *Queue {
+	q := &Queue{
+		Name: name, Concurrency: concurrency, floor: concurrency,
+		active: map[*Job]struct{}{}, waiting: entryTree(), lines: map[*host]*line{}, heads: lineTree(), parked: map[*line]struct{}{},
+		shortest: math.MaxInt64,
+	}
+	q.rearm = Alarm{Kind: AlarmRearm, Queue: q}
+	q.fill = Alarm{Kind: AlarmFill, Queue: q}
+	return q
+}
+
+// OpenQueue returns the queue of a name, new with this concurrency if there is none.
+func (s *Schedule) OpenQueue(name string, concurrency int) *Queue {
+	q := s.queues[name]
+	if q == nil {
+		q = newQueue(name, max(concurrency, 1))
+		s.queues[name] = q
+		s.names.Set(name)
+	}
+	return q
+}
+
+// A Mark is one cancel of a queue: of its jobs up to a submit number. Its keys are those of rows.
+type Mark struct {
+	Through uint64         `msgpack:"no"`
+	By      harp.Principal `msgpack:"by"`
+	At      time.Time      `msgpack:"at"`
+}
+
+// Queue returns the queue of a name; nil if there is none.
+func (s *Schedule) Queue(name string) *Queue { return s.queues[name] }
+
+// Queues yields all queues, in no order.
+func (s *Schedule) Queues() iter.Seq[*Queue] { return maps.Values(s.queues) }
+
+// SetMarks says which cancels of the queue were made before.
+func (q *Queue) SetMarks(marks []Mark) {
+	if q.Marks = marks; len(marks) > 0 {
+		q.through = marks[len(marks)-1].Through
+	}
+}
+
+// Through is the highest number that a cancel covers; 0: none.
+func (q *Queue) Through() uint64 { return q.through }
+
+// DropMarks forgets the cancels of a queue when no job is covered any more; false if there is
+// nothing to forget.
+func (q *Queue) DropMarks() bool {
+	if q.through == 0 || q.marked > 0 {
+		return false
+	}
+	q.through, q.Marks = 0, nil
+	return true
+}
+
+// Len is how many jobs of the queue wait or hold a slot.
+func (q *Queue) Len() int { return q.waiting.Len() + len(q.active) }
+
+// Active lists the jobs that hold a slot, up to a submit number.
+func (q *Queue) Active(through uint64) []ID {
+	return idsOf(slices.DeleteFunc(slices.Collect(maps.Keys(q.active)), func(e *Job) bool { return e.No > through }))
+}
+
+// NextInQueue is the first job of a queue that may start, nil if none.
+func (s *Schedule) NextInQueue(q *Queue, now int64) *Job { return q.next(s, now) }
+
+// FillLater has the free slots of a queue filled by the next Advance.
+func (s *Schedule) FillLater(q *Queue, now int64) { s.agenda.set(&q.fill, now) }
+
+// IsGone reports whether the queue has no job that has not ended, though rows of
+// some may have to say so yet, and nothing that an operator has said of it.
+func (q *Queue) IsGone() bool { return q.IsIdle() && !q.Paused && !q.Fixed }
+
+// IsIdle reports whether no job of the queue waits or holds a slot.
+func (q *Queue) IsIdle() bool { return q.Len() == 0 }
+
+// Reopen makes a queue that was gone as good as new.
+func (q *Queue) Reopen(concurrency int) {
+	q.Concurrency, q.floor, q.since, q.Fixed = concurrency, concurrency, nil, false
+}
+
+// resize gives the queue another number of slots; fewer than are taken, and the next
+// to come free are gone. Its lines have noticed before which are free. 0 leaves it those
+// that it has, until it is made anew.
+func (q *Queue) resize(concurrency int) {
+	if concurrency == 0 {
+		q.Fixed = false
+		return
+	}
+	q.floor += concurrency - q.Concurrency
+	q.Concurrency, q.Fixed = concurrency, true
+}
+
+func (q *Queue) unlimited() bool { return q.Name == "" }
+
+// free is how many more of its jobs may start.
+func (q *Queue) free() int {
+	switch {
+	case q.unlimited():
+		return math.MaxInt
+	case q.Paused:
+		return 0
+	}
+	return max(0, q.Concurrency-len(q.active))
+}
+
+func (q *Queue) take(e *Job) {
+	q.active[e] = struct{}{}
+	if n := len(q.since); n > 0 {
+		q.since = q.since[:n-1]
+	} else {
+		q.floor--
+	}
+}
+
+func (q *Queue) give(e *Job, now int64, seq uint64) {
+	delete(q.active, e)
+	if !q.unlimited() {
+		q.since = append(q.since, freed{now, seq})
+	}
+}
+
+// freeSince is since when at least n slots have been free; n is at most free.
+func (q *Queue) freeSince(n int) freed {
+	if q.unlimited() || n <= q.floor {
+		return freed{at: math.MinInt64}
+	}
+	return q.since[n-q.floor-1]
+}
+
+// expects notes how long a job may wait for its host.
+func (q *Queue) expects(wait int64) { q.shortest = min(q.shortest, wait) }
+
+// rearmAt sees to it that lines which a free slot allows to start, had they a
+// host, are looked at before the first of them may have waited long enough.
+func (q *Queue) rearmAt(g *agenda, now int64) {
+	if q.unlimited() || len(q.lines) == 0 || q.shortest == math.MaxInt64 {
+		return
+	}
+	if at := add64(now, q.shortest); q.rearm.index == 0 || at < q.rearm.at {
+		g.set(&q.rearm, at)
+	}
+}
+
+// next is the first job of the queue that may start, nil if none.
+func (q *Queue) next(s *Schedule, now int64) *Job {
+	for q.free() > 0 {
+		l, ok := q.heads.Min()
+		if !ok {
+			return nil
+		}
+		if !l.host.mayStart() {
+			q.heads.Delete(l)
+			l.inHeads = false
+			l.host.parked[l] = struct{}{}
+			continue
+		}
+		if e := l.head; !e.isLate(now) {
+			return e
+		}
+		s.leave(l.head, now)
+	}
+	return nil
+}
+
+// isLate reports whether a job must not start any more; the agenda ends it.
+func (e *Job) isLate(now int64) bool { return e.expires != 0 && e.expires <= now }
+
+// Rearm looks at all lines of a queue for jobs that free slots have allowed.
+func (s *Schedule) Rearm(q *Queue, now int64) {
+	for _, l := range q.lines {
+		l.allow(s, now)
+	}
+}
+
+// neededMarks are those of a queue's marks that cover a job which has not ended, or whose
+// row does not say so yet.
+func (s *Schedule) neededMarks(q *Queue) []Mark {
+	marks := q.Marks
+	if slices.ContainsFunc(s.doomed, func(d *doom) bool { return d.queue == q }) {
+		return marks
+	}
+	needed := map[uint64]bool{}
+	for e := range q.active {
+		if n := slices.IndexFunc(marks, func(m Mark) bool { return e.No <= m.Through }); n >= 0 {
+			needed[marks[n].Through] = true
+		}
+	}
+	return slices.DeleteFunc(marks, func(m Mark) bool { return !needed[m.Through] })
+}
+
+// Status is the queue as it is shown.
+func (q *Queue) Status() harp.QueueStatus {
+	return harp.QueueStatus{
+		Name: harp.Value(q.Name), Concurrency: q.Concurrency,
+		Running: len(q.active), Waiting: q.waiting.Len(), Paused: q.Paused,
+	}
+}
+
+// QueueNames lists up to n names of queues after one, in their order, and whether
+// there are more.
+func (s *Schedule) QueueNames(after string, n int) (names []string, more bool) {
+	s.names.Ascend(after, func(name string) bool {
+		if name == after || s.queues[name].IsGone() {
+			return true
+		}
+		more = len(names) == n
+		if !more {
+			names = append(names, name)
+		}
+		return !more
+	})
+	return names, more
+}
+
+// ChangeQueue pauses a queue or lets it go on, and gives it another concurrency. Its lines
+// notice first what they had, and then what they have. What may start now is started by
+// Advance, which is due at once: whoever asked for the change may have left by then.
+func (s *Schedule) ChangeQueue(q *Queue, c harp.QueueChange, now int64) {
+	s.Rearm(q, now)
+	if c.Paused != nil {
+		q.Paused = *c.Paused
+	}
+	if c.Concurrency != nil {
+		q.resize(*c.Concurrency)
+	}
+	s.Rearm(q, now)
+	if q.free() > 0 {
+		unparkAll(q.parked)
+	}
+	if q.next(s, now) != nil {
+		s.agenda.set(&q.fill, now)
+	}
+}

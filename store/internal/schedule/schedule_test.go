@@ -1,0 +1,116 @@
+package schedule
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// The rules of the schedule are tested through package rows, with what is stored; here only what it
+// says by itself.
+
+const now = int64(1e18)
+
+// waiting adds a job that waits.
+func waiting(s *Schedule, host, queue string, priority int) *Job {
+	s.Number++
+	j := &store.Job{No: s.Number, Host: host, Priority: priority, OfflineWait: harp.NoLimit, Life: store.Life{State: harp.StateQueued}}
+	if queue != "" {
+		j.Queue, j.Concurrency = harp.Value(queue), 1
+	}
+	return s.Add(ID{byte(s.Number)}, j, now, now)
+}
+
+func open(s *Schedule, hosts ...string) {
+	for _, h := range hosts {
+		s.SetGate(h, store.Gate{Open: true, Most: 2})
+	}
+}
+
+// started starts all that may start on some hosts and returns their numbers.
+func started(s *Schedule, hosts ...string) (numbers []uint64) {
+	for o := s.Offers(hosts, now); o.More(); {
+		e := o.Next()
+		if e == nil {
+			break
+		}
+		s.Start(e, now)
+		numbers = append(numbers, e.No)
+	}
+	return numbers
+}
+
+// TestOffers starts jobs in the order of their queues, as many as a host and a queue take.
+func TestOffers(t *testing.T) {
+	s := New()
+	waiting(s, "a", "q", 0)      // 1
+	waiting(s, "b", "q", 1)      // 2
+	waiting(s, "a", "", 0)       // 3
+	waiting(s, "a", "", 0)       // 4: its host is full
+	waiting(s, "away", "", 1000) // 5
+	open(s, "a", "b")
+	if got, want := started(s, "b", "a", "away", "a"), []uint64{2, 3, 4}; !slices.Equal(got, want) {
+		t.Errorf("%v were started, want %v", got, want)
+	}
+	if e := s.Job(ID{1}); !e.Waits() || e.Position() != 1 || s.Reason(e, &store.Job{}) != harp.ReasonQueue {
+		t.Errorf("the first waits %v at %d for %q", e.Waits(), e.Position(), s.Reason(e, &store.Job{}))
+	}
+	s.Release(s.Job(ID{2}), now)
+	if e := s.NextInQueue(s.Queue("q"), now); e != nil {
+		t.Errorf("job %d may start on a host that is full", e.No)
+	}
+	s.Release(s.Job(ID{3}), now)
+	s.Settle(s.Job(ID{3}), now)
+	if got := started(s, "a", "b"); !slices.Equal(got, []uint64{1}) {
+		t.Errorf("by the slots that came free %v were started", got)
+	}
+}
+
+// TestNothingIsKept drops all jobs: no queue is left, and nothing is due.
+func TestNothingIsKept(t *testing.T) {
+	s := New()
+	jobs := []*Job{waiting(s, "a", "q", 0), waiting(s, "b", "q", 0), waiting(s, "a", "", 0)}
+	for n, e := range jobs {
+		s.Dequeue(e, now)
+		if gone := s.Drop(e); gone != (n == 1) {
+			t.Errorf("with job %d its queue is gone: %v", e.No, gone)
+		}
+	}
+	names, more := s.QueueNames("", math.MaxInt)
+	if s.Len() != 0 || s.Queue("q") != nil || len(names) != 0 || more || s.NextDue() != 0 {
+		t.Errorf("%d jobs and queues %v are left, and something is due at %d", s.Len(), names, s.NextDue())
+	}
+}
+
+// TestCancelQueue has the jobs of a queue end that wait, and none start.
+func TestCancelQueue(t *testing.T) {
+	s := New()
+	open(s, "a")
+	first, second := waiting(s, "a", "q", 0), waiting(s, "a", "q", 0)
+	s.Start(first, now)
+	q := s.Queue("q")
+	s.CancelQueue(q, harp.Principal{Name: "ada"}, time.Unix(0, now))
+	third := waiting(s, "a", "q", 0)
+	if second.Waits() || !third.Waits() || first.IsCancelled() || q.Through() != second.No || !s.HasCancelled() {
+		t.Errorf("the mark is %d, cancelled are %v, %v, %v", q.Through(), first.IsCancelled(), second.IsCancelled(), third.IsCancelled())
+	}
+	if e := s.NextCancelled(); e != second || s.NextCancelled() != nil {
+		t.Errorf("to be written is %+v", e)
+	}
+	s.Drop(second)
+	if q.DropMarks() {
+		t.Error("the mark is dropped while a job that it covers runs")
+	}
+	s.Release(first, now)
+	s.Drop(first)
+	if !q.DropMarks() || q.Through() != 0 {
+		t.Error("the mark is not dropped with the last job that it covers")
+	}
+	if e := s.NextInQueue(q, now); e != third {
+		t.Errorf("next is %+v, want what came after the cancel", e)
+	}
+}

@@ -1,0 +1,157 @@
+package transport_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp/transport"
+)
+
+// TestLongBodies: bodies of every length come back as they were sent, in their order, in
+// many exchanges at a time.
+func TestLongBodies(t *testing.T) {
+	eachWiring(t, func(t *testing.T, w wiring) {
+		large := transport.Options{MaxFrame: func(transport.Type) int { return transport.MaxFrame }}
+		e := w.connect(t, large, large)
+		e.serve(t, echo)
+		var all sync.WaitGroup
+		for i := range 80 { // more than there are streams
+			all.Go(func() {
+				if err := talk(t.Context(), e.opener, i); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+// talk sends bodies of several lengths and receives them.
+func talk(ctx context.Context, s *transport.Session, i int) error {
+	x, err := s.Exchange()
+	if err != nil {
+		return err
+	}
+	defer x.Release()
+	sizes := []int{10, 20_000, 0, 16_380, 16_390, 70_000, i * 1000, 3}
+	for n, size := range sizes {
+		if err := x.Send(transport.Type(n), n == len(sizes)-1, bin(size)); err != nil {
+			return fmt.Errorf("send %d bytes: %w", size, err)
+		}
+	}
+	for n, size := range sizes {
+		f, err := x.Receive(ctx)
+		if err != nil {
+			return fmt.Errorf("receive %d bytes: %w", size, err)
+		}
+		if f.Type != transport.Type(n) || !bytes.Equal(f.Body, bin(size)) || f.End != (n == len(sizes)-1) {
+			return fmt.Errorf("frame %d with %d bytes came where %d were expected", f.Type, len(f.Body), size)
+		}
+	}
+	return nil
+}
+
+// TestLongBodiesThatNobodyTakes: they hold up no other exchange.
+func TestLongBodiesThatNobodyTakes(t *testing.T) {
+	const size = 500_000
+	synctest.Test(t, func(t *testing.T) {
+		large := transport.Options{MaxFrame: func(transport.Type) int { return transport.MaxFrame }}
+		e := wiring{memory: true, openerDials: true}.connect(t, large, large)
+		e.serve(t, func(x *transport.Exchange, first transport.Frame) {
+			if first.Type == 2 {
+				_ = x.Send(2, true, bin(size))
+				return
+			}
+			for x.Send(1, false, bin(256<<10)) == nil {
+			}
+		})
+		standing := e.exchange(t)
+		defer standing.Release()
+		send(t, standing, 1, true, nil)
+		synctest.Wait()
+		x := e.exchange(t)
+		defer x.Release()
+		send(t, x, 2, true, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if f, err := x.Receive(ctx); err != nil || len(f.Body) < size {
+			t.Errorf("received %d bytes, %v", len(f.Body), err)
+		}
+	})
+}
+
+// openLink is a link that says when a stream is opened.
+type openLink struct {
+	transport.Link
+	opens func()
+}
+
+func (l openLink) Streams(window int) transport.Mux { return openMux{l.Link.Streams(window), l.opens} }
+
+type openMux struct {
+	transport.Mux
+	opens func()
+}
+
+func (m openMux) Open(ctx context.Context) (transport.Stream, error) {
+	m.opens()
+	return m.Mux.Open(ctx)
+}
+
+// TestReleaseWhileAStreamIsOpened: the stream is there for the next exchange.
+func TestReleaseWhileAStreamIsOpened(t *testing.T) {
+	var x *transport.Exchange
+	opened := 0
+	e := openEnds(t, func() {
+		if opened++; x != nil {
+			x.Release()
+		}
+	})
+	e.serve(t, echo)
+	for range 3 {
+		x = e.exchange(t)
+		switch err := x.Send(1, true, bin(20_000)); {
+		case err == nil:
+			x.Release()
+		case !errors.Is(err, io.ErrClosedPipe):
+			t.Fatal(err)
+		}
+	}
+	if opened != 2 {
+		t.Errorf("opened %d streams, the session's among them", opened)
+	}
+}
+
+// openEnds is a session whose opener says when it opens a stream.
+func openEnds(t *testing.T, opens func()) (e ends) {
+	t.Helper()
+	nc, ns := wiring{memory: true}.pipe(t, dispatcherID, agentID)
+	var shake sync.WaitGroup
+	shake.Go(func() {
+		c, err := transport.Server(t.Context(), ns, nil, map[string]transport.Role{transport.ProtocolAgent: transport.RoleDispatcher})
+		if err == nil {
+			e.acceptor, err = c.Acceptor(t.Context(), quiet(transport.Options{}))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	var link net.Conn = openLink{nc.(transport.Link), opens}
+	c, err := transport.Client(t.Context(), link, nil, transport.ProtocolAgent, transport.RoleAgent)
+	if err == nil {
+		e.opener, err = c.Opener(t.Context(), quiet(transport.Options{}))
+	}
+	shake.Wait()
+	if err != nil || t.Failed() {
+		t.Fatal(err)
+	}
+	return e
+}
