@@ -17,11 +17,11 @@ import (
 	"github.com/harpcaller/harp/transport"
 )
 
-// catalogue is what a host's agent offers, with its schemas ready to check against.
-// Hosts that offer the same share one, so that nobody may change it.
+// catalogue is what a host's agent offers. Hosts that offer the same share one, so that
+// nobody may change it.
 type catalogue struct {
-	docs   []harp.ProcedureDoc // sorted by name
-	checks []*schema.Args      // of each; nil for a schema that cannot be read
+	docs []harp.ProcedureDoc // sorted by name
+	keys []schema.Key        // of each
 }
 
 // find returns where the procedure of that name is, or would be.
@@ -37,9 +37,9 @@ type digest [sha256.Size]byte
 // catalogues are those that hosts have, each once. A fleet has thousands of hosts
 // and a handful of catalogues.
 type catalogues struct {
-	compiled schema.Cache
+	schemas schema.Cache // made when a call is first checked by them
 
-	mu    sync.Mutex // guards what follows; never held while compiling
+	mu    sync.Mutex // guards what follows
 	known map[digest]weak.Pointer[catalogue]
 }
 
@@ -57,12 +57,9 @@ func (cs *catalogues) of(docs []harp.ProcedureDoc) *catalogue {
 	if c := cs.get(key); c != nil {
 		return c
 	}
-	c := &catalogue{docs: docs, checks: make([]*schema.Args, len(docs))}
+	c := &catalogue{docs: docs, keys: make([]schema.Key, len(docs))}
 	for i, doc := range docs {
-		// A schema that cannot be read checks nothing here; the agent checks again.
-		if args, err := cs.compiled.Get(doc); err == nil {
-			c.checks[i] = args
-		}
+		c.keys[i] = schema.KeyOf(doc)
 	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -72,6 +69,16 @@ func (cs *catalogues) of(docs []harp.ProcedureDoc) *catalogue {
 	cs.known[key] = weak.Make(c)
 	runtime.AddCleanup(c, cs.forget, key)
 	return c
+}
+
+// check looks whether arguments fit one of a catalogue's procedures. A schema that cannot be
+// read checks nothing; the agent checks again. Errors: *harp.FieldError.
+func (cs *catalogues) check(c *catalogue, at int, args harp.Value) error {
+	known, err := cs.schemas.Get(c.keys[at], c.docs[at])
+	if err != nil {
+		return nil //nolint:nilerr // said above
+	}
+	return known.Check(args)
 }
 
 func (cs *catalogues) get(key digest) *catalogue {

@@ -199,12 +199,7 @@ func (h *host) check(req harp.Request) (harp.ProcedureDoc, error) {
 	if !found {
 		return harp.ProcedureDoc{}, harp.NotFound("procedure", req.Procedure+" on "+h.name)
 	}
-	if check := offers.checks[at]; check != nil {
-		if _, err := check.Bind(req.Args); err != nil {
-			return harp.ProcedureDoc{}, err
-		}
-	}
-	return offers.docs[at], nil
+	return offers.docs[at], h.catalogues.check(offers, at, req.Args)
 }
 
 // procedures returns a page of what the host offers.

@@ -43,12 +43,12 @@ func (a *Args) bind(args harp.Value) (harp.Value, error) {
 	if a.schema == nil {
 		return harp.NewValue(got)
 	}
-	typed, plain, err := convert(root, a.schema, got)
+	typed, plain, err := convert(a.schema, got)
 	if err != nil {
-		return nil, err
+		return nil, within(root, err)
 	}
-	if err := validate(a.resolved, plain); err != nil {
-		return nil, explain(a.schema, plain, err)
+	if err := a.newChecker().checkValue(root, a.schema, plain); err != nil {
+		return nil, err
 	}
 	v, err := harp.NewValue(typed)
 	return v, inArgs(err)
@@ -115,51 +115,52 @@ func inArgs(err error) error {
 }
 
 // convert returns v twice: typed, as the function gets it, and plain, as JSON
-// would have it, which is what schemas speak of.
-func convert(path string, s *jsonschema.Schema, v any) (typed, plain any, err error) {
-	typed, plain, err = convertOpen(path, s, v)
+// would have it, which is what schemas speak of. The field of an error begins behind v,
+// so that no path is made for what is good.
+func convert(s *jsonschema.Schema, v any) (typed, plain any, err error) {
+	typed, plain, err = convertOpen(s, v)
 	if err != nil && isSecret(s) {
-		err = secretError(path, s)
+		err = secretError("", s)
 	}
 	return typed, plain, err
 }
 
 // convertOpen is convert for what may be quoted.
-func convertOpen(path string, s *jsonschema.Schema, v any) (typed, plain any, err error) {
+func convertOpen(s *jsonschema.Schema, v any) (typed, plain any, err error) {
 	switch v := v.(type) {
 	case nil, bool:
 		return v, v, nil
 	case int64, uint64:
 		return v, v, nil
 	case float64:
-		return convertFloat(path, s, v)
+		return convertFloat(s, v)
 	case string:
-		return convertText(path, s, v)
+		return convertText(s, v)
 	case []byte:
-		return convertBytes(path, s, v)
+		return convertBytes(s, v)
 	case time.Time:
 		if len(types(s)) > 0 && s.Format != formatTime {
-			return nil, nil, wrong(path, s, "a time")
+			return nil, nil, wrong("", s, "a time")
 		}
 		return v, v.Format(time.RFC3339Nano), nil
 	case []any:
-		return convertList(path, s, v)
+		return convertList(s, v)
 	case map[string]any:
-		return convertMap(path, s, v)
+		return convertMap(s, v)
 	}
 	if len(types(s)) > 0 {
-		return nil, nil, &harp.FieldError{Field: path, Message: "is sealed, and nothing here can open it"}
+		return nil, nil, &harp.FieldError{Message: "is sealed, and nothing here can open it"}
 	}
 	return v, "***", nil // where anything goes it passes as it is
 }
 
 // convertFloat makes a float an integer where one is wanted, if it is one.
-func convertFloat(path string, s *jsonschema.Schema, f float64) (typed, plain any, err error) {
+func convertFloat(s *jsonschema.Schema, f float64) (typed, plain any, err error) {
 	kinds := types(s)
 	switch {
 	case math.IsNaN(f) || math.IsInf(f, 0):
 		if len(kinds) > 0 && (bounded(s) || !slices.Contains(kinds, "number")) {
-			return nil, nil, wrong(path, s, strconv.FormatFloat(f, 'g', -1, 64))
+			return nil, nil, wrong("", s, strconv.FormatFloat(f, 'g', -1, 64))
 		}
 		return f, f, nil
 	case !slices.Contains(kinds, "integer") || slices.Contains(kinds, "number"):
@@ -169,7 +170,7 @@ func convertFloat(path string, s *jsonschema.Schema, f float64) (typed, plain an
 	case f == math.Trunc(f) && f > 0 && f < math.MaxUint64:
 		return uint64(f), uint64(f), nil
 	}
-	return nil, nil, wrong(path, s, strconv.FormatFloat(f, 'g', -1, 64))
+	return nil, nil, wrong("", s, strconv.FormatFloat(f, 'g', -1, 64))
 }
 
 // bounded reports whether a number must be compared.
@@ -178,20 +179,20 @@ func bounded(s *jsonschema.Schema) bool {
 }
 
 // convertText reads the texts that stand for bytes and times.
-func convertText(path string, s *jsonschema.Schema, text string) (typed, plain any, err error) {
+func convertText(s *jsonschema.Schema, text string) (typed, plain any, err error) {
 	switch {
 	case s == nil:
 		return text, text, nil
 	case s.ContentEncoding == encodingBase64:
 		b, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			return nil, nil, wrong(path, s, "another text")
+			return nil, nil, wrong("", s, "another text")
 		}
 		return b, text, nil
 	case s.Format == formatTime:
 		t, err := time.Parse(time.RFC3339Nano, text)
 		if err != nil {
-			return nil, nil, wrong(path, s, strconv.Quote(text))
+			return nil, nil, wrong("", s, strconv.Quote(text))
 		}
 		return t, text, nil
 	}
@@ -200,39 +201,47 @@ func convertText(path string, s *jsonschema.Schema, text string) (typed, plain a
 
 // convertBytes lets bytes be what a schema can speak of: base64, or the text that
 // encoding.TextMarshaler wrote.
-func convertBytes(path string, s *jsonschema.Schema, b []byte) (typed, plain any, err error) {
+func convertBytes(s *jsonschema.Schema, b []byte) (typed, plain any, err error) {
 	switch kinds := types(s); {
 	case len(kinds) == 0, s.ContentEncoding == encodingBase64:
 		return b, base64.StdEncoding.EncodeToString(b), nil
 	case slices.Contains(kinds, "string") && s.Format != formatTime && utf8.Valid(b):
 		return string(b), string(b), nil
 	}
-	return nil, nil, wrong(path, s, "bytes")
+	return nil, nil, wrong("", s, "bytes")
 }
 
-func convertList(path string, s *jsonschema.Schema, list []any) (any, any, error) {
+func convertList(s *jsonschema.Schema, list []any) (any, any, error) {
 	typed, plain := make([]any, len(list)), make([]any, len(list))
 	var err error
 	for i, v := range list {
-		if typed[i], plain[i], err = convert(index(path, i), item(s, i), v); err != nil {
-			return nil, nil, err
+		if typed[i], plain[i], err = convert(item(s, i), v); err != nil {
+			return nil, nil, within(index(i), err)
 		}
 	}
 	return typed, plain, nil
 }
 
-func convertMap(path string, s *jsonschema.Schema, m map[string]any) (any, any, error) {
+func convertMap(s *jsonschema.Schema, m map[string]any) (any, any, error) {
 	typed, plain := make(map[string]any, len(m)), make(map[string]any, len(m))
 	var err error
 	for _, k := range slices.Sorted(maps.Keys(m)) {
-		if typed[k], plain[k], err = convert(path+"."+k, property(s, k), m[k]); err != nil {
-			return nil, nil, err
+		if typed[k], plain[k], err = convert(property(s, k), m[k]); err != nil {
+			return nil, nil, within("."+shorten(k), err)
 		}
 	}
 	return typed, plain, nil
 }
 
-func index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+// within puts what holds the field of an error before it.
+func within(path string, err error) error {
+	if e, ok := err.(*harp.FieldError); ok { //nolint:errorlint // convert's own error, never wrapped
+		e.Field = path + e.Field
+	}
+	return err
+}
+
+func index(i int) string { return "[" + strconv.Itoa(i) + "]" }
 
 // item returns the schema of a list's element, nil for anything.
 func item(s *jsonschema.Schema, i int) *jsonschema.Schema {

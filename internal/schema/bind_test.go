@@ -82,7 +82,7 @@ func TestCheck(t *testing.T) {
 		{harp.Args{"service": "nginx", "both": "b"}, "args.both", `must match a, is "b"`},
 		{harp.Args{"service": "nginx", "both": "-a"}, "args.both", `must match ^[^-], is "-a"`},
 		{harp.Args{"service": "nginx", "pin": "12x"}, "args.pin", "must be a string, match ^[0-9]+$; is not, and is a secret"},
-		{harp.Args{"service": "nginx", "opts": map[string]any{"a": true, "odd": nil}}, "args.opts", "not"},
+		{harp.Args{"service": "nginx", "opts": map[string]any{"a": true, "odd": nil}}, "args.opts.odd", "not"},
 		{harp.Args{"service": "nginx", "sevrice": 1}, "args.sevrice", "is not known; there is at, both, data, either, mode, n, on, opts, pin, ratio, service, tags, wait"},
 		{harp.Pos(1, 2, 3, 4, 5, 6, 7, 8, 9, 10), "args", "takes at most 9 positional arguments, got 10"},
 		{"text", "args", "must be a map, is a string"},
@@ -186,25 +186,8 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// TestHostileSchemas checks schemas from an agent that means harm.
-func TestHostileSchemas(t *testing.T) {
-	for name, text := range map[string]string{
-		"no JSON":      `{`,
-		"two":          `{}{}`,
-		"a number":     `5`,
-		"depth":        strings.Repeat(`{"not":`, 5000) + `{}` + strings.Repeat(`}`, 5000),
-		"too long":     `{"title":"` + strings.Repeat("x", 70_000) + `"}`,
-		"a circle":     `{"$ref":"#"}`,
-		"elsewhere":    `{"$ref":"http://169.254.169.254/"}`,
-		"dynamic":      `{"$dynamicAnchor":"a","$dynamicRef":"#a"}`,
-		"a bad regexp": `{"pattern":"("}`,
-		"escaped":      `{"\u0024ref":"#"}`,
-		"wrong types":  `{"properties":[]}`,
-	} {
-		if _, err := schema.Compile(harp.ProcedureDoc{Name: "p", Args: json.RawMessage(text)}); !errors.Is(err, harp.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
+// TestOddSchemas checks by schemas that nobody would write.
+func TestOddSchemas(t *testing.T) {
 	for name, text := range map[string]string{
 		"multipleOf zero":  `{"properties":{"n":{"multipleOf":0}}}`,
 		"no items":         `{"properties":{"n":{"items":null}}}`,
@@ -252,24 +235,23 @@ func FuzzCheck(f *testing.F) {
 
 func TestCache(t *testing.T) {
 	var c schema.Cache
-	a, err := c.Get(service)
+	get := func(doc harp.ProcedureDoc) (*schema.Args, error) { return c.Get(schema.KeyOf(doc), doc) }
+	a, err := get(service)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, _ := c.Get(service); b != a {
+	if b, _ := get(service); b != a {
 		t.Error("compiled twice")
 	}
 	other := service
 	other.Params = []string{"service"}
-	if b, _ := c.Get(other); b == a {
+	if b, _ := get(other); b == a {
 		t.Error("other parameters, same Args")
 	}
-	for i := range 3000 {
-		if _, err := c.Get(harp.ProcedureDoc{Params: []string{strings.Repeat("x", i)}}); err != nil {
-			t.Fatal(err)
+	bad := harp.ProcedureDoc{Args: json.RawMessage(`{`)}
+	for range 2 {
+		if _, err := get(bad); !errors.Is(err, harp.ErrInvalid) {
+			t.Error(err)
 		}
-	}
-	if _, err := c.Get(harp.ProcedureDoc{Args: json.RawMessage(`{`)}); !errors.Is(err, harp.ErrInvalid) {
-		t.Error(err)
 	}
 }

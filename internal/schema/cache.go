@@ -8,51 +8,78 @@ import (
 	"github.com/harpcaller/harp"
 )
 
-// maxCached is how many procedures a Cache keeps.
-const maxCached = 1024
+// maxCached is what the schemas that a Cache keeps may weigh.
+const maxCached = 64 << 20
 
-// Cache keeps what Compile made, by what it was made of: hosts that offer the same
+// Key tells apart what Compile looks at.
+type Key [sha256.Size]byte
+
+// Cache keeps what Compile returned, by what it was made of: hosts that offer the same
 // procedures share it. The zero value works; it is safe for concurrent use.
 type Cache struct {
-	mu   sync.Mutex // guards what follows; never held while compiling
-	kept map[[sha256.Size]byte]*Args
+	compiling sync.Mutex // one at a time, which is as much as a schema may cost
+
+	mu     sync.Mutex // guards what follows; never held while compiling
+	kept   map[Key]compiled
+	weight int // bytes
 }
 
-// Get returns what Compile returns. Errors: as Compile; they are not kept.
-func (c *Cache) Get(doc harp.ProcedureDoc) (*Args, error) {
-	key := digest(doc)
+// compiled is what Compile returned. It has no error if there is one of the arguments.
+type compiled struct {
+	args *Args
+	err  error
+}
+
+// weight is about what it takes in memory.
+func (c compiled) weight() int {
+	if c.err != nil {
+		return 1024
+	}
+	return c.args.weight
+}
+
+// Get returns what Compile returns for the doc of that key. Errors: as Compile.
+func (c *Cache) Get(key Key, doc harp.ProcedureDoc) (*Args, error) {
+	if had, ok := c.lookUp(key); ok {
+		return had.args, had.err
+	}
+	c.compiling.Lock()
+	defer c.compiling.Unlock()
+	if had, ok := c.lookUp(key); ok {
+		return had.args, had.err
+	}
+	args, err := Compile(doc)
+	c.keep(key, compiled{args, err})
+	return args, err
+}
+
+func (c *Cache) lookUp(key Key) (compiled, bool) {
 	c.mu.Lock()
-	a := c.kept[key]
-	c.mu.Unlock()
-	if a != nil {
-		return a, nil
-	}
-	a, err := Compile(doc)
-	if err != nil {
-		return nil, err
-	}
-	c.keep(key, a)
-	return a, nil
+	defer c.mu.Unlock()
+	had, ok := c.kept[key]
+	return had, ok
 }
 
-// keep adds a to the cache; when that is full some other entry has to go.
-func (c *Cache) keep(key [sha256.Size]byte, a *Args) {
+// keep adds one to the cache; when that is full some others have to go.
+func (c *Cache) keep(key Key, one compiled) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.kept == nil {
-		c.kept = map[[sha256.Size]byte]*Args{}
+		c.kept = map[Key]compiled{}
 	}
-	for other := range c.kept {
-		if len(c.kept) < maxCached {
+	c.weight += one.weight()
+	for other, had := range c.kept {
+		if c.weight <= maxCached {
 			break
 		}
+		c.weight -= had.weight()
 		delete(c.kept, other)
 	}
-	c.kept[key] = a
+	c.kept[key] = one
 }
 
-// digest is of all that Compile looks at, each part behind its length.
-func digest(doc harp.ProcedureDoc) [sha256.Size]byte {
+// KeyOf is of all that Compile looks at, each part behind its length.
+func KeyOf(doc harp.ProcedureDoc) Key {
 	h := sha256.New()
 	part := func(b []byte) {
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(b))))
@@ -62,5 +89,5 @@ func digest(doc harp.ProcedureDoc) [sha256.Size]byte {
 	for _, p := range doc.Params {
 		part([]byte(p))
 	}
-	return [sha256.Size]byte(h.Sum(nil))
+	return Key(h.Sum(nil))
 }

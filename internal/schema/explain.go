@@ -4,10 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math/big"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -18,148 +15,6 @@ import (
 
 // maxExplained is how long what is said of a value may be.
 const maxExplained = 200
-
-// explain finds the field that does not fit and says what was expected. The
-// library's verdict stands even where nothing is found; then its words are shown.
-func explain(s *jsonschema.Schema, v any, verdict error) error {
-	if e := find(root, s, v); e != nil {
-		return e
-	}
-	if holdsSecret(s) { // the library quotes what it looks at
-		return explainBeside(s, v)
-	}
-	return &harp.FieldError{Field: root, Message: shorten(verdict.Error())}
-}
-
-// explainBeside is explain for arguments that hold a secret: each is looked at by itself.
-func explainBeside(s *jsonschema.Schema, v any) error {
-	named, _ := v.(map[string]any)
-	for _, name := range slices.Sorted(maps.Keys(named)) {
-		if p := property(s, name); p != nil && !holdsSecret(p) {
-			if err := alone(root+"."+name, p, named[name]); err != nil {
-				return err
-			}
-		}
-	}
-	return &harp.FieldError{Field: root, Message: "do not fit what the procedure takes, and hold a secret, which is not shown"}
-}
-
-// find walks schema and value together.
-func find(path string, s *jsonschema.Schema, v any) *harp.FieldError {
-	if s == nil {
-		return nil
-	}
-	if isSecret(s) {
-		return findSecret(path, s, v)
-	}
-	if kinds := types(s); len(kinds) > 0 && !isOneOf(v, kinds) {
-		return wrong(path, s, kindOf(v))
-	}
-	if s.Enum != nil && !slices.ContainsFunc(s.Enum, func(e any) bool { return jsonschema.Equal(e, v) }) {
-		return &harp.FieldError{Field: path, Message: "must be one of " + words(s.Enum) + ", is " + show(v)}
-	}
-	if s.Const != nil && !jsonschema.Equal(*s.Const, v) {
-		return &harp.FieldError{Field: path, Message: "must be " + show(*s.Const)}
-	}
-	for _, part := range s.AllOf {
-		if e := find(path, part, v); e != nil {
-			return e
-		}
-	}
-	switch v := v.(type) {
-	case int64, uint64, float64:
-		return findNumber(path, s, number(v))
-	case string:
-		return findText(path, s, v)
-	case []any:
-		return findList(path, s, v)
-	case map[string]any:
-		return findMap(path, s, v)
-	}
-	return nil
-}
-
-func findNumber(path string, s *jsonschema.Schema, n *big.Float) *harp.FieldError {
-	for _, bound := range []struct {
-		limit  *float64
-		broken func(cmp int) bool
-		words  string
-	}{
-		{s.Minimum, func(cmp int) bool { return cmp < 0 }, "at least"},
-		{s.Maximum, func(cmp int) bool { return cmp > 0 }, "at most"},
-		{s.ExclusiveMinimum, func(cmp int) bool { return cmp <= 0 }, "more than"},
-		{s.ExclusiveMaximum, func(cmp int) bool { return cmp >= 0 }, "less than"},
-	} {
-		if bound.limit != nil && n != nil && bound.broken(n.Cmp(big.NewFloat(*bound.limit))) {
-			limit := strconv.FormatFloat(*bound.limit, 'f', -1, 64)
-			return &harp.FieldError{Field: path, Message: "must be " + bound.words + " " + limit + ", is " + n.Text('g', 20)}
-		}
-	}
-	return nil
-}
-
-// number returns a finite number exactly, else nil.
-func number(v any) *big.Float {
-	switch v := v.(type) {
-	case int64:
-		return new(big.Float).SetInt64(v)
-	case uint64:
-		return new(big.Float).SetUint64(v)
-	case float64:
-		if v-v == 0 {
-			return big.NewFloat(v)
-		}
-	}
-	return nil
-}
-
-func findText(path string, s *jsonschema.Schema, text string) *harp.FieldError {
-	n := utf8.RuneCountInString(text)
-	switch {
-	case s.MinLength != nil && n < *s.MinLength:
-		return &harp.FieldError{Field: path, Message: fmt.Sprintf("must have at least %d characters, has %d", *s.MinLength, n)}
-	case s.MaxLength != nil && n > *s.MaxLength:
-		return &harp.FieldError{Field: path, Message: fmt.Sprintf("must have at most %d characters, has %d", *s.MaxLength, n)}
-	case s.Pattern != "":
-		if re, err := regexp.Compile(s.Pattern); err == nil && !re.MatchString(text) {
-			return &harp.FieldError{Field: path, Message: "must match " + shorten(s.Pattern) + ", is " + show(text)}
-		}
-	}
-	return nil
-}
-
-func findList(path string, s *jsonschema.Schema, list []any) *harp.FieldError {
-	switch n := len(list); {
-	case s.MinItems != nil && n < *s.MinItems:
-		return &harp.FieldError{Field: path, Message: fmt.Sprintf("must have at least %d elements, has %d", *s.MinItems, n)}
-	case s.MaxItems != nil && n > *s.MaxItems:
-		return &harp.FieldError{Field: path, Message: fmt.Sprintf("must have at most %d elements, has %d", *s.MaxItems, n)}
-	}
-	for i, v := range list {
-		if e := find(index(path, i), item(s, i), v); e != nil {
-			return e
-		}
-	}
-	return nil
-}
-
-func findMap(path string, s *jsonschema.Schema, m map[string]any) *harp.FieldError {
-	for _, name := range s.Required {
-		if _, ok := m[name]; !ok {
-			return &harp.FieldError{Field: path + "." + name, Message: "is required: " + expected(s.Properties[name])}
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		p := property(s, name)
-		if isFalse(p) {
-			return unknown(path, name, s)
-		}
-		if e := find(path+"."+name, p, m[name]); e != nil {
-			return e
-		}
-	}
-	return nil
-}
 
 // unknown says which names there are instead.
 func unknown(path, name string, s *jsonschema.Schema) *harp.FieldError {
@@ -259,16 +114,32 @@ func kindOf(v any) string {
 	}
 }
 
+// words lists values, as many as are shown.
 func words(values []any) string {
-	texts := make([]string, len(values))
+	var list strings.Builder
 	for i, v := range values {
-		if text, ok := v.(string); ok {
-			texts[i] = text
-			continue
+		if i > 0 {
+			list.WriteString(", ")
 		}
-		texts[i] = show(v)
+		if text, ok := v.(string); ok {
+			list.WriteString(shorten(text))
+		} else {
+			list.WriteString(show(v))
+		}
+		if list.Len() > maxExplained {
+			break
+		}
 	}
-	return shorten(strings.Join(texts, ", "))
+	return shorten(list.String())
+}
+
+// quote shows a value that has no parts, one of which may be a secret.
+func quote(v any) string {
+	switch v.(type) {
+	case []any, map[string]any:
+		return kindOf(v)
+	}
+	return show(v)
 }
 
 // show returns v as JSON, shortened.

@@ -43,29 +43,11 @@ func (a *Args) Parse(name, text string) (any, error) {
 	if s == nil {
 		return v, nil
 	}
-	typed, plain, err := convert(path, s, v)
+	typed, plain, err := convert(s, v)
 	if err != nil {
-		return nil, err
+		return nil, within(path, err)
 	}
-	if e := find(path, s, plain); e != nil {
-		return nil, e
-	}
-	return typed, alone(path, s, plain)
-}
-
-// alone validates what find does not know by a schema without the others.
-func alone(path string, s *jsonschema.Schema, plain any) error {
-	r, err := resolve(s.CloneSchemas())
-	if err == nil {
-		err = validate(r, plain)
-	}
-	switch {
-	case err != nil && holdsSecret(s):
-		return secretError(path, s)
-	case err != nil:
-		return &harp.FieldError{Field: path, Message: shorten(err.Error())}
-	}
-	return nil
+	return typed, a.newChecker().checkValue(path, s, plain)
 }
 
 // parameter finds the schema of one argument, nil for anything.

@@ -1,8 +1,6 @@
 package schema
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,12 +12,6 @@ import (
 
 // isSecret reports whether a value is not to be shown.
 func isSecret(s *jsonschema.Schema) bool { return s != nil && s.WriteOnly }
-
-// holdsSecret reports whether a part of a value may be one that is not to be shown.
-func holdsSecret(s *jsonschema.Schema) bool {
-	text, err := json.Marshal(s)
-	return err != nil || bytes.Contains(text, []byte(`"writeOnly":true`))
-}
 
 // secretError says what a secret must be. Nothing in it depends on what the secret is.
 func secretError(path string, s *jsonschema.Schema) *harp.FieldError {
@@ -56,14 +48,4 @@ func secretError(path string, s *jsonschema.Schema) *harp.FieldError {
 		}
 	}
 	return &harp.FieldError{Field: path, Message: "must " + strings.Join(must, ", ") + "; is not, and is a secret, which is not shown"}
-}
-
-// findSecret is find for a secret.
-func findSecret(path string, s *jsonschema.Schema, v any) *harp.FieldError {
-	open := s.CloneSchemas()
-	open.WriteOnly = false
-	if find(path, open, v) == nil && alone(path, open, v) == nil {
-		return nil
-	}
-	return secretError(path, s)
 }
