@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/transport"
 )
 
 // ailing is a journal's directory that can be made to fail.
@@ -602,6 +604,51 @@ func TestStopAway(t *testing.T) {
 		end, records := m.peer.resume(x.id, 0).ended()
 		if f := failure(t, end); f.Type != "agent_stopped" || len(records) != 10 {
 			t.Errorf("END %+v after %d records", f, len(records))
+		}
+	})
+}
+
+// severed is a place from which nobody can be dialled while it is cut off.
+type severed struct {
+	place
+	cut *atomic.Bool
+}
+
+func (s severed) dialer(id transport.Identity) func(ctx context.Context, addr string) (net.Conn, error) {
+	dial := s.place.dialer(id)
+	return func(ctx context.Context, addr string) (net.Conn, error) {
+		if s.cut.Load() {
+			return nil, syscall.ECONNREFUSED
+		}
+		return dial(ctx, addr)
+	}
+}
+
+// TestEndIsLostThoughTheDiskIsWellAgain checks that a journal that broke takes the end of an attempt
+// once the disk works again, also while the agent is cut off from its dispatcher, and is stopped
+// before it is back.
+func TestEndIsLostThoughTheDiskIsWellAgain(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		c, cut, disk := newCounter(), new(atomic.Bool), journal.NewMemory()
+		ill := newAiling(disk.Mount())
+		m := &machine{t: t, p: severed{p, cut}, d: listen(t, p), disk: disk, offers: c.offer}
+		m.start(ill)
+		x := m.peer.call("count", nil).accepted()
+		synctest.Wait() // all are numbered
+		cut.Store(true)
+		m.peer.session.Close(nil)
+		ill.fail(errors.New("input/output error"))
+		close(c.release)
+		time.Sleep(time.Minute)
+		ill.heal()
+		time.Sleep(time.Minute)
+		m.run.stop()
+		m.run.wait()
+		cut.Store(false)
+		m.boot()
+		m.checkHeld(x, wire.HeldEnded, 10)
+		if end, records := m.peer.resume(x.id, 0).ended(); value[int](t, end) != 0 || len(records) != 10 {
+			t.Errorf("END %+v after %d records", end, len(records))
 		}
 	})
 }

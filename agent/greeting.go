@@ -44,7 +44,7 @@ func (s *session) introduce(ctx context.Context) error {
 	s.beat(time.Duration(w.Heartbeat))
 	s.send(wire.TypeFacts, s.facts(ctx))
 	s.sendProcedures()
-	if err := s.sendHeld(); err != nil {
+	if err := s.sendHeld(j); err != nil {
 		return err
 	}
 	if err := s.reconcile(ctx); err != nil {

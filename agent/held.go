@@ -145,10 +145,10 @@ func (at *attempt) recall(j *journal.Journal, h journal.Held) {
 	}
 }
 
-// sendHeld sends, in pages, every attempt that the agent holds. The error says why
-// that is not known.
-func (s *session) sendHeld() error {
-	list, err := s.agent.held()
+// sendHeld sends, in pages, every attempt that the agent holds, by the journal that HELLO named. The
+// error says why that is not known.
+func (s *session) sendHeld(j *journal.Journal) error {
+	list, err := s.agent.held(j)
 	if err != nil {
 		return err
 	}
@@ -165,14 +165,10 @@ func (s *session) sendHeld() error {
 	return nil
 }
 
-// held lists every attempt of dispatchers, by job and number: what the journal says,
+// held lists every attempt of dispatchers, by job and number: what a journal says,
 // except of those that are here, which know better. A journal that broke may have
-// more on disk than it says: the error is its own.
-func (a *Agent) held() ([]wire.HeldAttempt, error) {
-	j := a.keeper.current()
-	if j == nil {
-		return nil, journal.ErrClosed
-	}
+// more on disk than it says, also when another is open in its place: the error is its own.
+func (a *Agent) held(j *journal.Journal) ([]wire.HeldAttempt, error) {
 	var list []wire.HeldAttempt
 	here := map[journal.Key]bool{}
 	for _, at := range a.roster.held() {
@@ -348,11 +344,14 @@ func (a *Agent) makeRoom(err error) bool {
 }
 
 // journalBroke ends the session with the dispatcher: the agent cannot say any more
-// what it has journalled. The next session begins with another try.
-func (a *Agent) journalBroke(err error) {
-	if a.endSession(fmt.Errorf("agent: %w", err)) {
+// what it has journalled. The next session begins with another try. It reports whether there was
+// a session.
+func (a *Agent) journalBroke(err error) bool {
+	ended := a.endSession(fmt.Errorf("agent: %w", err))
+	if ended {
 		a.log.Error("the journal broke", "error", err.Error())
 	}
+	return ended
 }
 
 // endSession ends the session with the dispatcher, and reports whether there was one: the next

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/journal"
@@ -47,9 +48,10 @@ type keeper struct {
 
 	loops sync.WaitGroup // of attempts, which wait for commits
 
-	mu     sync.Mutex // guards what follows; held while the journal is opened and closed
-	users  int
-	unlock func()
+	mu      sync.Mutex // guards what follows; held while the journal is opened and closed
+	users   int
+	unlock  func()
+	resting time.Time // tryRepair does nothing before
 
 	now     sync.Mutex       // guards what follows; never held while blocked
 	journal *journal.Journal // nil: closed
@@ -196,6 +198,25 @@ func (k *keeper) waits() (renewed, closing <-chan struct{}) {
 func (k *keeper) repair() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	return k.repairLocked()
+}
+
+// tryRepair is repair for the attempts that wait for another journal, all of which ask for it again
+// and again. It does nothing while the journal is opened or closed, and little at a time.
+func (k *keeper) tryRepair() {
+	if !k.mu.TryLock() {
+		return
+	}
+	defer k.mu.Unlock()
+	began := time.Now()
+	if began.Before(k.resting) {
+		return
+	}
+	_ = k.repairLocked() // it is tried again
+	k.resting = time.Now().Add(max(retryJournal, 10*time.Since(began)))
+}
+
+func (k *keeper) repairLocked() error {
 	old := k.current()
 	if old == nil {
 		return journal.ErrClosed

@@ -525,3 +525,82 @@ func TestRosterKnowsWhatGoesOn(t *testing.T) {
 	r.know()
 	<-idle
 }
+
+// newSick is newSpooling on a disk that can be made to fail.
+func newSick(t *testing.T) (*spooling, *sick) {
+	t.Helper()
+	disk := journal.NewMemory()
+	fs := &sick{FS: disk.Mount()}
+	return newSpoolingOn(t, disk, fs), fs
+}
+
+// breakJournal breaks the journal by a disk that stays ill.
+func (s *spooling) breakJournal(disk *sick) {
+	s.t.Helper()
+	disk.ill.Store(true)
+	if err := s.agent.JournalStart(harp.NewID()); !errors.Is(err, journal.ErrBroken) {
+		s.t.Fatal(err)
+	}
+}
+
+// TestHeldOfAnotherJournalThanHelloNamed checks that a session does not go on by a journal that was
+// opened in the place of the one that HELLO named.
+func TestHeldOfAnotherJournalThanHelloNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, disk := newSick(t)
+		defer s.close()
+		named := s.agent.keeper.current()
+		s.breakJournal(disk)
+		disk.ill.Store(false)
+		s.agent.keeper.tryRepair()
+		if j := s.agent.keeper.current(); j == named || j.Err() != nil {
+			t.Fatalf("the journal is the same: %t, %v", j == named, j.Err())
+		}
+		if list, err := s.agent.held(named); !errors.Is(err, journal.ErrBroken) {
+			t.Errorf("held %+v, %v", list, err)
+		}
+	})
+}
+
+// TestManyAttemptsOpenABrokenJournalSeldom checks that attempts that wait for a journal that broke do
+// not each read it again and again, and that an agent that stops does not wait for them.
+func TestManyAttemptsOpenABrokenJournalSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, disk := newSick(t)
+		attempts := []*attempt{s.attempt}
+		for range 100 {
+			id := harp.NewID()
+			if err := s.agent.JournalStart(id); err != nil {
+				t.Fatal(err)
+			}
+			at := newAttempt(s.agent, key{job: id, number: 1})
+			at.info, at.cancel = &CallInfo{JobID: id, Attempt: 1}, func(error) {}
+			at.journalled(s.agent.keeper.current())
+			attempts = append(attempts, at)
+		}
+		s.breakJournal(disk)
+		for _, at := range attempts[1:] {
+			at.finish(outcome{value: harp.Value{0xc0}})
+		}
+		const waits = 10 * retryJournal
+		time.Sleep(waits)
+		if n := disk.opens.Load(); n < 5 || n > 12 {
+			t.Errorf("the journal was opened %d times within %v", n, waits)
+		}
+		disk.ill.Store(false)
+		time.Sleep(3 * retryJournal)
+		for _, at := range attempts[1:] {
+			if h, is := s.agent.keeper.current().Get(at.key.journal()); !is || h.State != journal.Ended {
+				t.Fatalf("the journal has %+v", h)
+			}
+		}
+		s.breakJournal(disk)
+		s.finish(outcome{value: harp.Value{0xc0}})
+		synctest.Wait()
+		stopped := time.Now()
+		s.close()
+		if took := time.Since(stopped); took > 0 {
+			t.Errorf("stopped in %v", took)
+		}
+	})
+}

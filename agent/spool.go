@@ -318,10 +318,11 @@ func (at *attempt) follow() bool {
 	}
 	err := s.failed
 	at.mu.Unlock()
-	if errors.Is(err, journal.ErrBroken) {
-		at.agent.journalBroke(err)
+	renewed, closing := s.keeper.waits()
+	if errors.Is(err, journal.ErrBroken) && !at.agent.journalBroke(err) {
+		s.keeper.tryRepair() // else the next session does
 	}
-	more := s.pause()
+	more := s.pause(renewed, closing)
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	if !more {
@@ -340,9 +341,9 @@ func (at *attempt) follow() bool {
 	return true
 }
 
-// pause waits before another try. It reports false when the journal is closed.
-func (s *spool) pause() bool {
-	renewed, closing := s.keeper.waits()
+// pause waits before another try, at most until there is another journal. It reports false when the
+// journal is closed.
+func (s *spool) pause(renewed, closing <-chan struct{}) bool {
 	select {
 	case <-closing:
 		return false

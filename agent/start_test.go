@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -15,37 +14,43 @@ import (
 	"github.com/harpcaller/harp/internal/wire"
 )
 
-// sick is a journal's directory to which nothing can be written when it is ill.
+// sick is a journal's directory whose files cannot be opened or written while it is ill.
 type sick struct {
 	journal.FS
-	ill *bool
+	ill   atomic.Bool
+	opens atomic.Int64 // of files, while it is ill
 }
 
-func (s sick) Open(name string) (journal.File, error) {
-	f, err := s.FS.Open(name)
-	return sickFile{f, s}, err
-}
+var errSick = errors.New("input/output error")
 
-func (s sick) Create(name string) (journal.File, error) {
-	f, err := s.FS.Create(name)
-	return sickFile{f, s}, err
+func (d *sick) Open(name string) (journal.File, error) { return d.open(name, d.FS.Open) }
+
+func (d *sick) Create(name string) (journal.File, error) { return d.open(name, d.FS.Create) }
+
+func (d *sick) open(name string, open func(string) (journal.File, error)) (journal.File, error) {
+	if d.ill.Load() {
+		d.opens.Add(1)
+		return nil, errSick
+	}
+	f, err := open(name)
+	return sickFile{f, d}, err
 }
 
 type sickFile struct {
 	journal.File
-	of sick
+	of *sick
 }
 
 func (f sickFile) Write(p []byte) (int, error) {
-	if *f.of.ill {
-		return 0, fs.ErrPermission
+	if f.of.ill.Load() {
+		return 0, errSick
 	}
 	return f.File.Write(p)
 }
 
 func (f sickFile) Truncate(size int64) error {
-	if *f.of.ill {
-		return fs.ErrPermission
+	if f.of.ill.Load() {
+		return errSick
 	}
 	return f.File.Truncate(size)
 }
@@ -75,7 +80,10 @@ func TestStartThatCannotBeJournalled(t *testing.T) {
 			func(no denial) bool { return no.reason == wire.NotNowDraining }, false,
 		},
 		"the journal is broken": {
-			func(s *spooling) { s.key.job, *s.agent.keeper.fs.(sick).ill = harp.NewID(), true },
+			func(s *spooling) {
+				s.key.job = harp.NewID()
+				s.agent.keeper.fs.(*sick).ill.Store(true)
+			},
 			func(no denial) bool { return no.broken != nil && no.reason == "" }, false,
 		},
 		"the journal is full": {
@@ -90,7 +98,7 @@ func TestStartThatCannotBeJournalled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				disk := journal.NewMemory()
-				s := newSpoolingOn(t, disk, sick{disk.Mount(), new(bool)})
+				s := newSpoolingOn(t, disk, &sick{FS: disk.Mount()})
 				j := s.agent.keeper.current()
 				defer func() {
 					s.agent.keeper.journal = j
@@ -119,7 +127,7 @@ func TestStartThatCannotBeJournalled(t *testing.T) {
 func TestStartThatCannotBeTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := journal.NewMemory()
-		s := newSpoolingOn(t, disk, sick{disk.Mount(), new(bool)})
+		s := newSpoolingOn(t, disk, &sick{FS: disk.Mount()})
 		defer s.close()
 		if no := s.retract(wire.NotNowNoSpace); no.reason != wire.NotNowNoSpace || no.broken != nil {
 			t.Errorf("one that can is answered with %+v", no)
@@ -130,7 +138,7 @@ func TestStartThatCannotBeTakenBack(t *testing.T) {
 		if err := s.agent.JournalStart(s.key.job); err != nil {
 			t.Fatal(err)
 		}
-		*s.agent.keeper.fs.(sick).ill = true
+		s.agent.keeper.fs.(*sick).ill.Store(true)
 		if no := s.retract(wire.NotNowNoSpace); no.broken == nil || no.reason != "" {
 			t.Errorf("on a broken disk it is answered with %+v", no)
 		}
