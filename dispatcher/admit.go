@@ -44,7 +44,7 @@ func (d *Dispatcher) submit(ctx context.Context, sub harp.Submission, who harp.P
 	case first.Err != nil:
 		return "", first.Err
 	case first.New && first.Job.State == harp.StateSent:
-		d.send(&first.Job, sub)
+		d.send(first.Job, sub)
 	case first.New:
 		d.wakeClock()
 	}

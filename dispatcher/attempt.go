@@ -19,7 +19,7 @@ import (
 // begun with CALL, or one of an earlier session that is asked for with RESUME.
 type attempt struct {
 	s       *session
-	job     store.Job
+	job     *store.Job // as it was claimed
 	x       *transport.Exchange
 	resumed bool
 	missing int64            // the records before this one that are not stored are missing; 0: none are
@@ -38,9 +38,9 @@ type attempt struct {
 }
 
 // sendAll sends jobs that were claimed.
-func (d *Dispatcher) sendAll(jobs []store.Job) {
-	for i := range jobs {
-		d.send(&jobs[i], harp.Submission{})
+func (d *Dispatcher) sendAll(jobs []*store.Job) {
+	for _, j := range jobs {
+		d.send(j, harp.Submission{})
 	}
 }
 
@@ -48,7 +48,7 @@ func (d *Dispatcher) sendAll(jobs []store.Job) {
 // hand.
 func (d *Dispatcher) send(job *store.Job, sub harp.Submission) {
 	s := d.hosts.get(job.Host).current()
-	if s != nil && s.start(&attempt{s: s, job: *job}, sub) {
+	if s != nil && s.start(&attempt{s: s, job: job}, sub) {
 		return
 	}
 	// The host went between the claim and now: the call never left.
@@ -65,7 +65,7 @@ func (d *Dispatcher) send(job *store.Job, sub harp.Submission) {
 
 // resume asks the agent for the rest of an attempt of an earlier session.
 func (s *session) resume(job *store.Job) {
-	s.start(&attempt{s: s, job: *job, resumed: true, missing: s.missing[job.ID]}, harp.Submission{})
+	s.start(&attempt{s: s, job: job, resumed: true, missing: s.missing[job.ID]}, harp.Submission{})
 }
 
 // withdrawWait is the pause after which a call that could not be sent, though the
@@ -134,7 +134,7 @@ func (s *session) over(a *attempt, err error) {
 	if err == nil || s.d.ctx.Err() != nil {
 		return
 	}
-	if !a.called && !a.resumed && s.d.withdraw(&a.job, withdrawWait) == nil {
+	if !a.called && !a.resumed && s.d.withdraw(a.job, withdrawWait) == nil {
 		return
 	}
 	s.tr.Close(fmt.Errorf("job %s: %w", a.job.ID, err))
@@ -150,7 +150,7 @@ func (a *attempt) run(sub harp.Submission) error {
 	if err != nil {
 		return err
 	}
-	if !a.resumed && !holds(&row, &a.job) {
+	if !a.resumed && !holds(row, a.job) {
 		return nil // it was withdrawn, and may have ended as not started, while it was on its way here
 	}
 	if row.Cancel != nil {
@@ -170,7 +170,7 @@ func (a *attempt) run(sub harp.Submission) error {
 	}
 	defer a.x.Release()
 	if a.resumed {
-		err = a.resume(&row)
+		err = a.resume(row)
 	} else {
 		err = a.call(sub)
 	}
@@ -198,7 +198,7 @@ func holds(row, claimed *store.Job) bool {
 // reject ends a job whose request cannot be read: it was not started, and cannot be.
 func (a *attempt) reject(ctx context.Context, err error) error {
 	a.s.d.log.Error("job is rejected, as its request cannot be read", "job", a.job.ID, "err", err)
-	e := a.s.d.event(&a.job, store.Refused)
+	e := a.s.d.event(a.job, store.Refused)
 	e.Failure = harp.NewFailure("rejected", "its request is damaged in the dispatcher's store")
 	e.Failure.Type = "damaged"
 	return a.notStarted(ctx, e)
@@ -206,7 +206,7 @@ func (a *attempt) reject(ctx context.Context, err error) error {
 
 // call sends CALL.
 func (a *attempt) call(sub harp.Submission) error {
-	j := &a.job
+	j := a.job
 	c := wire.Call{
 		Submission: sub, Principal: j.Principal,
 		Attempt: int64(j.Attempt), Fence: int64(j.Fence), Epoch: int64(a.s.epoch),

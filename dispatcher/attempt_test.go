@@ -401,9 +401,9 @@ type failingStore struct {
 
 var errTrouble = errors.New("trouble")
 
-func (s *failingStore) Job(ctx context.Context, id string) (store.Job, error) {
+func (s *failingStore) Job(ctx context.Context, id string) (*store.Job, error) {
 	if s.jobs.Load() {
-		return store.Job{}, errTrouble
+		return nil, errTrouble
 	}
 	return s.Store.Job(ctx, id)
 }
@@ -422,7 +422,7 @@ func (s *failingStore) PutHost(ctx context.Context, h store.Host) error {
 	return s.Store.PutHost(ctx, h)
 }
 
-func (s *failingStore) Silence(ctx context.Context, host string, now, wake time.Time) ([]store.Job, error) {
+func (s *failingStore) Silence(ctx context.Context, host string, now, wake time.Time) ([]*store.Job, error) {
 	if s.silences.Load() {
 		return nil, errTrouble
 	}
@@ -501,7 +501,7 @@ type slowStore struct {
 	stops   atomic.Int64
 }
 
-func (s *slowStore) Append(ctx context.Context, a store.Append) (store.Job, error) {
+func (s *slowStore) Append(ctx context.Context, a store.Append) (*store.Job, error) {
 	<-s.proceed
 	return s.Store.Append(ctx, a)
 }

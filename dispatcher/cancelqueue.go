@@ -11,7 +11,7 @@ import (
 // cancelActive asks jobs of a cancelled queue to stop. Their requests are stored already,
 // by the queue's mark: their agents are told in any case, and where the rows cannot be
 // written the mark goes on saying it.
-func (d *Dispatcher) cancelActive(jobs []store.Job, by harp.Principal) {
+func (d *Dispatcher) cancelActive(jobs []*store.Job, by harp.Principal) {
 	for chunk := range slices.Chunk(jobs, 500) {
 		ts := make([]store.Transition, len(chunk))
 		for i, j := range chunk {
@@ -20,8 +20,8 @@ func (d *Dispatcher) cancelActive(jobs []store.Job, by harp.Principal) {
 		if _, err := d.apply(d.ctx, ts...); err != nil && d.ctx.Err() == nil {
 			d.log.Error("note that jobs of a cancelled queue are to stop", "err", err)
 		}
-		for i := range chunk {
-			d.tellCancel(&chunk[i], by, false)
+		for _, j := range chunk {
+			d.tellCancel(j, by, false)
 		}
 	}
 }

@@ -23,9 +23,9 @@ func (d *Dispatcher) apply(ctx context.Context, ts ...store.Transition) ([]store
 		}
 		switch {
 		case c.Effect.Ends:
-			d.tails.ended(&c.Job, ts[i].Event.Value)
+			d.tails.ended(c.Job, ts[i].Event.Value)
 		case c.Effect.Tell && c.Job.Cancel != nil:
-			d.tellCancel(&c.Job, c.Job.Cancel.By, c.Job.Cancel.Now)
+			d.tellCancel(c.Job, c.Job.Cancel.By, c.Job.Cancel.Now)
 		case c.Job.State == harp.StateQueued:
 			d.wakeClock()
 		}
@@ -136,8 +136,8 @@ func (d *Dispatcher) advance() error {
 		if err != nil {
 			return err
 		}
-		for i := range did.Ended {
-			d.tails.ended(&did.Ended[i], nil)
+		for _, j := range did.Ended {
+			d.tails.ended(j, nil)
 		}
 		d.sendAll(did.Claimed)
 		if !did.More {

@@ -69,7 +69,7 @@ func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err e
 		if err := wire.DecodeBody(f.Body, &m); err != nil {
 			return false, err
 		}
-		e := a.s.d.event(&a.job, store.Stop)
+		e := a.s.d.event(a.job, store.Stop)
 		if m.Cause != "" { // else it tells of processes that are left, or no more
 			var err error
 			if e.Stopping, err = stopping(&m); err != nil {
@@ -93,7 +93,7 @@ func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err e
 		if err := wire.DecodeBody(f.Body, &m); err != nil {
 			return true, err
 		}
-		e := a.s.d.event(&a.job, store.Refused)
+		e := a.s.d.event(a.job, store.Refused)
 		if e.Failure = harp.FailureOf(m.Failure); e.Failure.IsZero() {
 			return true, fmt.Errorf("refused without an error: %w", transport.ErrProtocol)
 		}
@@ -140,7 +140,7 @@ func (a *attempt) notStarted(ctx context.Context, e store.Event) error {
 	switch {
 	case isGone(err):
 		return nil
-	case err == nil && holds(&row, &a.job):
+	case err == nil && holds(row, a.job):
 		err = fmt.Errorf("%s after the start: %w", e.Kind, transport.ErrProtocol)
 	}
 	return err
@@ -246,7 +246,7 @@ func (a *attempt) store(ctx context.Context, m wire.Records) error {
 			return err
 		}
 	}
-	var row store.Job
+	var row *store.Job
 	err := a.s.stored(ctx, func() (err error) {
 		if row, err = a.s.d.store.Append(ctx, in); err != nil {
 			a.s.d.tails.counted(a.job.ID) // the first of them may be stored
@@ -270,7 +270,7 @@ func (a *attempt) ackRecords(m wire.Records) error {
 
 // publish hands what was committed to the job's followers. Of a job that is full not
 // all was stored.
-func (a *attempt) publish(row store.Job, in store.Append) {
+func (a *attempt) publish(row *store.Job, in store.Append) {
 	if row.Full {
 		a.s.d.tails.counted(a.job.ID)
 		return
@@ -297,7 +297,7 @@ func (a *attempt) end(ctx context.Context, body []byte) error {
 		}
 		return a.ackEnd(m.Records)
 	}
-	e := a.s.d.event(&a.job, store.End)
+	e := a.s.d.event(a.job, store.End)
 	e.RanFor, e.Value, e.Dropped, e.Failure = time.Duration(max(m.RanFor, 0)), m.Value, m.Dropped, harp.FailureOf(m.Failure)
 	var err error
 	if e.Stopping, err = stopping(m.Stopped); err == nil {
@@ -311,7 +311,7 @@ func (a *attempt) end(ctx context.Context, body []byte) error {
 
 // gone is for an attempt whose process is gone and left no end.
 func (a *attempt) gone(ctx context.Context) error {
-	e := a.s.d.event(&a.job, store.Lose)
+	e := a.s.d.event(a.job, store.Lose)
 	e.Reason = harp.LostAgentRestarted
 	if a.job.State == harp.StateQueued { // it was given up before
 		e.Kind = store.Gone
@@ -335,7 +335,7 @@ func (a *attempt) notNow(ctx context.Context, body []byte) error {
 	if err := wire.DecodeBody(body, &m); err != nil {
 		return err
 	}
-	e := a.s.d.event(&a.job, store.NotNow)
+	e := a.s.d.event(a.job, store.NotNow)
 	e.Reason = m.Reason
 	e.Wake = e.At.Add(min(time.Second<<min(a.job.Busy, 5), 30*time.Second))
 	err := a.notStarted(ctx, e)

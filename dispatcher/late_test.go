@@ -126,16 +126,16 @@ type damagedStore struct {
 
 func (s *damagedStore) isDamaged(id string) bool { had := s.id.Load(); return had != nil && *had == id }
 
-func (s *damagedStore) Job(ctx context.Context, id string) (store.Job, error) {
+func (s *damagedStore) Job(ctx context.Context, id string) (*store.Job, error) {
 	if s.isDamaged(id) {
-		return store.Job{}, store.ErrDamaged
+		return nil, store.ErrDamaged
 	}
 	return s.Store.Job(ctx, id)
 }
 
-func (s *damagedStore) Active(ctx context.Context, host string) ([]store.Job, error) {
+func (s *damagedStore) Active(ctx context.Context, host string) ([]*store.Job, error) {
 	jobs, err := s.Store.Active(ctx, host)
-	return slices.DeleteFunc(jobs, func(j store.Job) bool { return s.isDamaged(j.ID) }), err
+	return slices.DeleteFunc(jobs, func(j *store.Job) bool { return s.isDamaged(j.ID) }), err
 }
 
 // A job that cannot be read does not keep its host from connecting, and its agent keeps what

@@ -438,7 +438,7 @@ func TestARegistryIsStoredWhenItHasChanged(t *testing.T) {
 // inactiveStore is a store that cannot say which jobs hold an attempt.
 type inactiveStore struct{ store.Store }
 
-func (s inactiveStore) Active(context.Context, string) ([]store.Job, error) {
+func (s inactiveStore) Active(context.Context, string) ([]*store.Job, error) {
 	return nil, errors.New("trouble")
 }
 

@@ -150,10 +150,10 @@ func TestNewsOnAFullDiskKeepTheSession(t *testing.T) {
 // scarceStore is a store in which there is no space for the claims that a test says.
 type scarceStore struct {
 	store.Store
-	claimed func(jobs []store.Job, err error) ([]store.Job, error) // nil: as they are
+	claimed func(jobs []*store.Job, err error) ([]*store.Job, error) // nil: as they are
 }
 
-func (s *scarceStore) Claim(ctx context.Context, hosts []string, n int, now time.Time) ([]store.Job, error) {
+func (s *scarceStore) Claim(ctx context.Context, hosts []string, n int, now time.Time) ([]*store.Job, error) {
 	jobs, err := s.Store.Claim(ctx, hosts, n, now)
 	if s.claimed != nil {
 		return s.claimed(jobs, err)
@@ -174,7 +174,7 @@ func TestClaimsThatEndForWantOfSpace(t *testing.T) {
 		expectCall(t, asked).notNow(t)
 		synctest.Wait()
 		claims := 0
-		scarce.claimed = func(jobs []store.Job, err error) ([]store.Job, error) {
+		scarce.claimed = func(jobs []*store.Job, err error) ([]*store.Job, error) {
 			if claims++; claims == 1 {
 				err = harp.ErrNoSpace
 			}
@@ -199,7 +199,7 @@ func TestReadyWhileWhatIsOwedIsClaimed(t *testing.T) {
 		synctest.Wait()
 		var claims atomic.Int32
 		proceed := make(chan struct{})
-		scarce.claimed = func(jobs []store.Job, err error) ([]store.Job, error) {
+		scarce.claimed = func(jobs []*store.Job, err error) ([]*store.Job, error) {
 			switch claims.Add(1) {
 			case 1, 3:
 				return nil, harp.ErrNoSpace
@@ -229,7 +229,7 @@ func TestWhatIsOwedIsTriedOnceASecond(t *testing.T) {
 		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
 		synctest.Wait()
 		var claims atomic.Int32
-		scarce.claimed = func([]store.Job, error) ([]store.Job, error) { claims.Add(1); return nil, harp.ErrNoSpace }
+		scarce.claimed = func([]*store.Job, error) ([]*store.Job, error) { claims.Add(1); return nil, harp.ErrNoSpace }
 		const readies = 5
 		for range readies {
 			agent.say(t, wire.TypeReady, wire.Ready{})

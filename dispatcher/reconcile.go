@@ -27,7 +27,7 @@ type reconciliation struct {
 
 	changes []store.Transition
 	proofs  []store.Transition // that attempts which had started are lost; committed behind those that follow from it
-	resumes []store.Job        // that the agent is asked for
+	resumes []*store.Job       // that the agent is asked for
 	forget  []wire.HeldAttempt
 	events  []harp.Event
 }
@@ -76,7 +76,7 @@ func (s *session) journalGone() (gone, rolledBack bool) {
 
 // take returns what the agent holds of the job's last attempt, which is dealt with
 // then. What runs, or left its end, without the journal that it was noted in is there.
-func (r *reconciliation) take(j store.Job) (wire.HeldAttempt, bool) {
+func (r *reconciliation) take(j *store.Job) (wire.HeldAttempt, bool) {
 	key := attemptKey{j.ID, int64(j.Attempt)}
 	h, ok := r.held[key]
 	if !ok || r.back || h.State == wire.HeldWithdrawn && r.gone {
@@ -88,33 +88,33 @@ func (r *reconciliation) take(j store.Job) (wire.HeldAttempt, bool) {
 
 // lacksStart reports whether the agent does not hold what is known to have started: then
 // its journal is older than it was, as that of a clone, whatever position it says.
-func (r *reconciliation) lacksStart(j store.Job) bool { return hasStarted(j) && r.lacks(j) }
+func (r *reconciliation) lacksStart(j *store.Job) bool { return hasStarted(j) && r.lacks(j) }
 
 // lacksLost is lacksStart for an attempt that was given up as lost: until it is known what
 // became of it the agent holds it.
-func (r *reconciliation) lacksLost(j store.Job) bool {
+func (r *reconciliation) lacksLost(j *store.Job) bool {
 	return (j.Survivor || j.Attempts[len(j.Attempts)-1].Reason == harp.LostTooLong) && r.lacksStart(j)
 }
 
-func (r *reconciliation) lacks(j store.Job) bool {
+func (r *reconciliation) lacks(j *store.Job) bool {
 	h, ok := r.held[attemptKey{j.ID, int64(j.Attempt)}]
 	return !ok || h.State == wire.HeldWithdrawn
 }
 
-func (r *reconciliation) change(j store.Job, kind store.Kind, reason string) {
+func (r *reconciliation) change(j *store.Job, kind store.Kind, reason string) {
 	list := &r.changes
 	if kind == store.Lose && hasStarted(j) {
 		list = &r.proofs
 	}
-	e := r.s.d.event(&j, kind)
+	e := r.s.d.event(j, kind)
 	e.Reason = reason
 	*list = append(*list, store.Transition{ID: j.ID, Event: e})
 }
 
-func (r *reconciliation) lost(j store.Job) { r.change(j, store.Lose, harp.LostJournalGone) }
+func (r *reconciliation) lost(j *store.Job) { r.change(j, store.Lose, harp.LostJournalGone) }
 
 // active is for a job that holds an attempt.
-func (r *reconciliation) active(j store.Job) {
+func (r *reconciliation) active(j *store.Job) {
 	h, ok := r.take(j)
 	switch {
 	case r.gone && !ok:
@@ -131,7 +131,7 @@ func (r *reconciliation) active(j store.Job) {
 
 // returning is for a job that waits for another attempt, the last one having been
 // given up as lost. Whatever is left of that one comes first.
-func (r *reconciliation) returning(j store.Job) {
+func (r *reconciliation) returning(j *store.Job) {
 	h, ok := r.take(j)
 	switch {
 	case r.gone && !ok:
@@ -168,7 +168,7 @@ func (r *reconciliation) rest(ctx context.Context, h wire.HeldAttempt) error {
 // resume notes that the agent is asked for the rest of an attempt. It may not have all
 // of that any more: some was acknowledged by the dispatcher of a store of which this one
 // is an older backup. Then what follows is stored behind a record that says so.
-func (r *reconciliation) resume(j store.Job, h wire.HeldAttempt) {
+func (r *reconciliation) resume(j *store.Job, h wire.HeldAttempt) {
 	r.resumes = append(r.resumes, j)
 	if next := int64(j.Attempts[len(j.Attempts)-1].Next); h.Acked > next { //nolint:gosec // records of one attempt
 		r.s.d.log.Warn("records are missing that another dispatcher has acknowledged", "job", j.ID, "attempt", h.Attempt, "first", next, "missing", h.Acked-next)
@@ -208,7 +208,7 @@ func (r *reconciliation) commitList(ctx context.Context, list []store.Transition
 // journalsGone are the events of jobs that were lost with their agent's journal.
 func journalsGone(ts []store.Transition, changes []store.Change) (events []harp.Event) {
 	for i := range changes {
-		if j := &changes[i].Job; ts[i].Event.Kind == store.Lose && changes[i].Err == nil {
+		if j := changes[i].Job; ts[i].Event.Kind == store.Lose && changes[i].Err == nil {
 			events = append(events, harp.Event{Type: harp.EventHostJournal, Host: j.Host, Job: j.ID, Attempt: j.Attempt})
 		}
 	}
@@ -216,7 +216,7 @@ func journalsGone(ts []store.Transition, changes []store.Change) (events []harp.
 }
 
 // hasStarted reports whether the last attempt has given a sign of having started.
-func hasStarted(j store.Job) bool {
+func hasStarted(j *store.Job) bool {
 	last := j.Attempts[len(j.Attempts)-1]
 	return !last.Started.IsZero() || last.Next > 0 || j.Stopping != nil
 }
@@ -227,7 +227,7 @@ func isAlive(h wire.HeldAttempt) bool {
 
 // wasGivenUp reports whether the job ended without its agent's word about this
 // attempt.
-func wasGivenUp(j store.Job, h wire.HeldAttempt) bool {
+func wasGivenUp(j *store.Job, h wire.HeldAttempt) bool {
 	n := len(j.Attempts)
 	return j.State.Ended() && n > 0 && j.Late == nil && int64(j.Attempt) == h.Attempt &&
 		j.Attempts[n-1].Outcome == string(harp.StateLost) && h.State != wire.HeldWithdrawn

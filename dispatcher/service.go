@@ -99,9 +99,9 @@ func (s *service) JobStatus(ctx context.Context, id string) (harp.JobStatus, err
 }
 
 // job reads a row by an id from outside.
-func (d *Dispatcher) job(ctx context.Context, id string) (store.Job, error) {
+func (d *Dispatcher) job(ctx context.Context, id string) (*store.Job, error) {
 	if err := harp.CheckID(id); err != nil {
-		return store.Job{}, err
+		return nil, err
 	}
 	job, err := d.store.Job(ctx, id)
 	if errors.Is(err, harp.ErrNotFound) {
@@ -215,7 +215,7 @@ func (d *Dispatcher) listJobs(ctx context.Context, f store.Filter, cursor string
 		if err != nil {
 			return harp.Page[harp.JobStatus]{}, err
 		}
-		if slices.EqualFunc(short.Jobs, rows.Jobs[:n], func(a, b store.Job) bool { return a.ID == b.ID }) {
+		if slices.EqualFunc(short.Jobs, rows.Jobs[:n], func(a, b *store.Job) bool { return a.ID == b.ID }) {
 			return harp.Page[harp.JobStatus]{Items: items, Cursor: short.Cursor}, nil
 		}
 	}
@@ -224,7 +224,7 @@ func (d *Dispatcher) listJobs(ctx context.Context, f store.Filter, cursor string
 // statuses are jobs as callers see them, the first of these: as many as go into one
 // answer, and at least one. n is of how many rows they are; some may have been pruned, or
 // cannot be read.
-func (d *Dispatcher) statuses(ctx context.Context, rows []store.Job) (items []harp.JobStatus, n int, err error) {
+func (d *Dispatcher) statuses(ctx context.Context, rows []*store.Job) (items []harp.JobStatus, n int, err error) {
 	size := 0
 	for n, row := range rows {
 		status, err := d.status(ctx, row)

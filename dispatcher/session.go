@@ -33,7 +33,7 @@ type session struct {
 	ready   chan struct{}    // has room for one READY
 	ended   chan struct{}    // closed when nothing of the session is left
 	leave   func()           // lets the next agent of the host be greeted
-	resumes []store.Job      // attempts that the agent is to be asked for
+	resumes []*store.Job     // attempts that the agent is to be asked for
 	missing map[string]int64 // of these, by job, the first record that the agent has, where those before are not stored
 	readies atomic.Int64     // how often the agent has said that it takes calls
 	owing   atomic.Bool      // claims when there is space
@@ -310,8 +310,8 @@ func (s *session) begin(ctx context.Context) error {
 	s.host.setTrouble("")
 	s.d.log.Info("host is online", "host", s.host.name, "addr", s.tr.Peer().Addr, "software", s.hello.Software)
 	s.d.store.SetGate(s.host.name, store.Gate{Open: true, Most: s.d.cfg.Limits.Attempts, Awaited: s.d.now().Add(s.d.cfg.LostAfter)})
-	for i := range s.resumes {
-		s.resume(&s.resumes[i])
+	for _, j := range s.resumes {
+		s.resume(j)
 	}
 	return s.claim(ctx)
 }

@@ -158,7 +158,7 @@ func TestACloneIsRefusedWhileTheDiskStandsStill(t *testing.T) {
 	onStore(t, wrap, func(t *testing.T, sys *system) {
 		first := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "first"))
 		synctest.Wait()
-		slow.claimed = func(jobs []store.Job, err error) ([]store.Job, error) {
+		slow.claimed = func(jobs []*store.Job, err error) ([]*store.Job, error) {
 			time.Sleep(10 * time.Second)
 			return jobs, err
 		}

@@ -55,7 +55,7 @@ func (s *session) storeStarts() {
 			if one.a.ended.Load() {
 				continue
 			}
-			e := s.d.event(&one.a.job, store.Started)
+			e := s.d.event(one.a.job, store.Started)
 			e.At = one.at
 			ts = append(ts, store.Transition{ID: one.a.job.ID, Event: e})
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/harpcaller/harp/store"
 )
 
-// status is a job's row as callers see it, with what they gave.
-func (d *Dispatcher) status(ctx context.Context, j store.Job) (harp.JobStatus, error) {
+// status is a job's row as callers see it, with what they gave. It shares no memory with the row.
+func (d *Dispatcher) status(ctx context.Context, j *store.Job) (harp.JobStatus, error) {
 	sub, err := d.store.Request(ctx, j.ID)
 	if err != nil {
 		return harp.JobStatus{}, err
@@ -17,6 +17,7 @@ func (d *Dispatcher) status(ctx context.Context, j store.Job) (harp.JobStatus, e
 	if err != nil {
 		return harp.JobStatus{}, err
 	}
+	j = j.Clone()
 	s := harp.JobStatus{
 		ID: j.ID, Host: j.Host, Procedure: j.Procedure, Batch: j.Batch, Schedule: j.Schedule, RetryOf: j.RetryOf, DryRun: j.DryRun,
 		Principal: j.Principal, Args: req.Args, Info: req.Info, Queue: j.Queue,
@@ -40,7 +41,7 @@ func (d *Dispatcher) status(ctx context.Context, j store.Job) (harp.JobStatus, e
 
 // statusWithLate is status with the value that came after the job was lost, which
 // listings leave out.
-func (d *Dispatcher) statusWithLate(ctx context.Context, j store.Job) (harp.JobStatus, error) {
+func (d *Dispatcher) statusWithLate(ctx context.Context, j *store.Job) (harp.JobStatus, error) {
 	s, err := d.status(ctx, j)
 	if err == nil && j.Late != nil && j.Late.HasValue {
 		s.Late.Value, err = d.store.Value(ctx, j.ID)
@@ -60,7 +61,7 @@ func duplicatePossible(attempts []harp.Attempt) bool {
 }
 
 // result is how an ended job ended.
-func (d *Dispatcher) result(ctx context.Context, j store.Job) (harp.Result, error) {
+func (d *Dispatcher) result(ctx context.Context, j *store.Job) (harp.Result, error) {
 	if !j.HasValue {
 		return resultOf(j.State, j.Failure, nil), nil
 	}

@@ -86,7 +86,7 @@ type partStore struct {
 	err   error
 }
 
-func (s *partStore) Append(ctx context.Context, a store.Append) (store.Job, error) {
+func (s *partStore) Append(ctx context.Context, a store.Append) (*store.Job, error) {
 	if !s.fails.Load() {
 		return s.Store.Append(ctx, a)
 	}

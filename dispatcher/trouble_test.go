@@ -68,7 +68,7 @@ func TestAHostThatCannotBeGivenWhatItIsOwedIsMetAnew(t *testing.T) {
 				agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
 				synctest.Wait()
 				var n atomic.Int64
-				scarce.claimed = func(jobs []store.Job, err error) ([]store.Job, error) {
+				scarce.claimed = func(jobs []*store.Job, err error) ([]*store.Job, error) {
 					if at := int(n.Add(1)); at <= len(c.claims) {
 						return jobs, c.claims[at-1]
 					}
@@ -98,14 +98,14 @@ func (s *blindStore) ListHosts(ctx context.Context, cursor string, n int) ([]sto
 	return s.Store.ListHosts(ctx, cursor, n)
 }
 
-func (s *blindStore) Active(ctx context.Context, host string) ([]store.Job, error) {
+func (s *blindStore) Active(ctx context.Context, host string) ([]*store.Job, error) {
 	if s.call == "active" {
 		return nil, errTrouble
 	}
 	return s.Store.Active(ctx, host)
 }
 
-func (s *blindStore) Returning(ctx context.Context, host string) ([]store.Job, error) {
+func (s *blindStore) Returning(ctx context.Context, host string) ([]*store.Job, error) {
 	if s.call == "returning" {
 		return nil, errTrouble
 	}

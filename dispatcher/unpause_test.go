@@ -29,7 +29,7 @@ func (s *changingStore) ChangeQueue(ctx context.Context, name harp.Value, c harp
 	return err
 }
 
-func (s *changingStore) Claim(ctx context.Context, hosts []string, n int, now time.Time) ([]store.Job, error) {
+func (s *changingStore) Claim(ctx context.Context, hosts []string, n int, now time.Time) ([]*store.Job, error) {
 	s.claims.Add(1)
 	return s.Store.Claim(ctx, hosts, n, now)
 }

@@ -49,7 +49,7 @@ func (s slowStore) Submit(ctx context.Context, jobs []store.Submission, now time
 	return done, err
 }
 
-func (s slowStore) Claim(ctx context.Context, hosts []string, n int, now time.Time) (jobs []store.Job, err error) {
+func (s slowStore) Claim(ctx context.Context, hosts []string, n int, now time.Time) (jobs []*store.Job, err error) {
 	s.slow.around(func() { jobs, err = s.Store.Claim(ctx, hosts, n, now) })
 	return jobs, err
 }
@@ -64,12 +64,12 @@ func (s slowStore) Advance(ctx context.Context, now time.Time) (did store.Advanc
 	return did, err
 }
 
-func (s slowStore) Silence(ctx context.Context, host string, at, lostAt time.Time) (jobs []store.Job, err error) {
+func (s slowStore) Silence(ctx context.Context, host string, at, lostAt time.Time) (jobs []*store.Job, err error) {
 	s.slow.around(func() { jobs, err = s.Store.Silence(ctx, host, at, lostAt) })
 	return jobs, err
 }
 
-func (s slowStore) Append(ctx context.Context, a store.Append) (job store.Job, err error) {
+func (s slowStore) Append(ctx context.Context, a store.Append) (job *store.Job, err error) {
 	s.slow.around(func() { job, err = s.Store.Append(ctx, a) })
 	return job, err
 }

@@ -11,6 +11,10 @@ import (
 // Job is the row of a job: what was asked, as far as the dispatcher decides by it,
 // and its [Life]. The request itself is stored with it, byte for byte. The keys are those of
 // rows on disk, as all in this package.
+//
+// A job travels by pointer, from the store through the dispatcher, and whoever meets it may
+// keep it: so nobody changes a job, or what it points to, that others may have. What changes a
+// job makes a new one, and what leaves for those who know nothing of this rule is a [Job.Clone].
 type Job struct {
 	ID          string            `msgpack:"-"`
 	No          uint64            `msgpack:"no"` // submit number: the order of acknowledgement
@@ -39,7 +43,9 @@ type Job struct {
 }
 
 // Clone returns a copy of the job that shares no memory with it.
-func (j Job) Clone() Job {
+func (j *Job) Clone() *Job {
+	c := *j
+	j = &c
 	j.Queue, j.Labels = slices.Clone(j.Queue), maps.Clone(j.Labels)
 	j.Attempts, j.Retry.On, j.Left = slices.Clone(j.Attempts), slices.Clone(j.Retry.On), slices.Clone(j.Left)
 	j.Outcome, j.Cancel, j.Stopping, j.Late = cloned(j.Outcome), cloned(j.Cancel), cloned(j.Stopping), cloned(j.Late)

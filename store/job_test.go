@@ -13,12 +13,12 @@ func TestCloneSharesNothing(t *testing.T) {
 	var j store.Job
 	fill(reflect.ValueOf(&j).Elem())
 	c := j.Clone()
-	if !reflect.DeepEqual(j, c) {
-		t.Fatalf("it is\n%+v, want\n%+v", c, j)
+	if !reflect.DeepEqual(&j, c) {
+		t.Fatalf("it is\n%+v, want\n%+v", *c, j)
 	}
-	apart(t, "Job", reflect.ValueOf(j), reflect.ValueOf(c))
-	if empty := (store.Job{}).Clone(); !reflect.DeepEqual(empty, store.Job{}) {
-		t.Errorf("of an empty one it is %+v", empty)
+	apart(t, "Job", reflect.ValueOf(&j), reflect.ValueOf(c))
+	if empty := (&store.Job{}).Clone(); !reflect.DeepEqual(*empty, store.Job{}) {
+		t.Errorf("of an empty one it is %+v", *empty)
 	}
 }
 

@@ -307,7 +307,10 @@ func (l Life) mayRetry(o Outcome) bool {
 
 // ended is the end of the job.
 func (l Life) ended(e Event, o Outcome) Life {
-	l.State, l.Reason, l.Started, l.Failure, l.HasValue = o.State, o.Reason, o.Started, o.Failure, o.HasValue
+	l.State, l.Reason, l.Started, l.HasValue = o.State, o.Reason, o.Started, o.HasValue
+	if !o.Failure.IsZero() {
+		l.Failure = o.Failure
+	}
 	l.EndTime, l.Since = e.At, e.At
 	l.WakeAt = time.Time{}
 	l.Outcome, l.Survivor, l.Left = nil, false, nil

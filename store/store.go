@@ -8,7 +8,8 @@
 // What a method acknowledges is durable: a method that writes returns after the
 // commit has reached the disk. Its context counts until the write is begun; then the
 // outcome is near, and is waited for. Implementations share no memory with their callers:
-// who receives a slice or map owns it.
+// who receives a slice or map owns it. A [Job] that a
+// Store returns is nobody's: it is never changed again, and so is shared.
 //
 // Package storetest holds the tests every Store passes.
 package store
@@ -80,7 +81,7 @@ type Jobs interface {
 	// order of their queues, moves each to sent under a raised fence and returns
 	// them, also with an error: what is claimed must be sent. Fewer than n without one
 	// means that there are no more.
-	Claim(ctx context.Context, hosts []string, n int, now time.Time) ([]Job, error)
+	Claim(ctx context.Context, hosts []string, n int, now time.Time) ([]*Job, error)
 
 	// Apply moves jobs through their lives, one after the other, in as few commits as
 	// their size allows. The outcome of each stands at its index. A change that gives a
@@ -115,7 +116,7 @@ type Jobs interface {
 	// Job returns a job's row. For a queued one Reason is what it waits for at
 	// this moment and QueuePos its place among all that wait in its queue.
 	// Errors: harp.ErrNotFound, harp.ErrPruned.
-	Job(ctx context.Context, id string) (Job, error)
+	Job(ctx context.Context, id string) (*Job, error)
 
 	// Request returns the request of a job, byte for byte, and its signature.
 	// Errors: as Job.
@@ -128,16 +129,16 @@ type Jobs interface {
 	// Silence moves every job that holds an attempt on this host to unknown, in as few
 	// commits as their size allows, usually one: nothing was heard of it. Those that are not reconciled by lostAt end as
 	// lost(too_long), by Advance. It returns the jobs it moved.
-	Silence(ctx context.Context, host string, at, lostAt time.Time) ([]Job, error)
+	Silence(ctx context.Context, host string, at, lostAt time.Time) ([]*Job, error)
 
 	// Returning returns the jobs whose last attempt an agent may still speak of
 	// though they wait for another: queued, their last attempt lost, on this host;
 	// on all if it is "".
-	Returning(ctx context.Context, host string) ([]Job, error)
+	Returning(ctx context.Context, host string) ([]*Job, error)
 
 	// Active returns the jobs that hold an attempt, in sent, running,
 	// cancelling or unknown, on this host; on all if it is "".
-	Active(ctx context.Context, host string) ([]Job, error)
+	Active(ctx context.Context, host string) ([]*Job, error)
 
 	// List returns a page of jobs, newest first: by their SubmitTime, then their
 	// number. It examines at most MaxExamined index entries, as few as the most
@@ -158,7 +159,7 @@ type Records interface {
 	// is beyond the next number, in which case nothing is stored, and
 	// harp.ErrInvalid for a record of more than 2 MiB. Many records may take several
 	// commits: after an error the first of them may be stored.
-	Append(ctx context.Context, a Append) (Job, error)
+	Append(ctx context.Context, a Append) (*Job, error)
 
 	// Read returns committed records of a job, from the job's number `from` on:
 	// at least one if there is one. Errors: harp.ErrNotFound, harp.ErrPruned.
@@ -363,7 +364,7 @@ type Submission struct {
 
 // Submitted is the outcome of one submission.
 type Submitted struct {
-	Job Job
+	Job *Job // nil with Err
 	New bool
 	Err error
 }
@@ -376,16 +377,16 @@ type Transition struct {
 
 // Change is the outcome of a transition.
 type Change struct {
-	Job     Job // after it
+	Job     *Job // after it; nil with Err
 	Effect  Effect
-	Claimed []Job // started by the slot that came free
+	Claimed []*Job // started by the slot that came free
 	Err     error
 }
 
 // Advanced is what Advance did.
 type Advanced struct {
-	Ended   []Job
-	Claimed []Job
+	Ended   []*Job
+	Claimed []*Job
 	More    bool
 }
 
@@ -399,9 +400,9 @@ type Operation struct {
 
 // QueueCancelled is what CancelQueue did.
 type QueueCancelled struct {
-	Count  int   // jobs that had not ended
-	Active []Job // those of them that hold an attempt and are to be asked to stop
-	More   bool  // there are more of those, which could not be read: it is to be asked again
+	Count  int    // jobs that had not ended
+	Active []*Job // those of them that hold an attempt and are to be asked to stop
+	More   bool   // there are more of those, which could not be read: it is to be asked again
 }
 
 // Append is consecutive records of an attempt on their way into the store.
@@ -461,7 +462,7 @@ type Filter struct {
 
 // Page is a part of a listing.
 type Page struct {
-	Jobs     []Job
+	Jobs     []*Job
 	Cursor   string // "": there are no more
 	Examined int    // index entries
 }

@@ -220,7 +220,7 @@ func overwrite(t *testing.T, name string, content []byte) {
 }
 
 // compare checks what a store has, and closes it.
-func compare(t *testing.T, st store.Store, want map[string]store.Job) {
+func compare(t *testing.T, st store.Store, want map[string]*store.Job) {
 	t.Helper()
 	for id, j := range want {
 		if got, err := st.Job(t.Context(), id); err != nil || !reflect.DeepEqual(got, j) {
@@ -239,7 +239,7 @@ func submission(host string) store.Submission {
 	}
 }
 
-func submit(t testing.TB, st store.Store, host string) store.Job {
+func submit(t testing.TB, st store.Store, host string) *store.Job {
 	t.Helper()
 	out, err := st.Submit(t.Context(), []store.Submission{submission(host)}, time.Now())
 	if err != nil {

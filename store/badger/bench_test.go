@@ -38,7 +38,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-func end(b *testing.B, st store.Store, j store.Job) store.Change {
+func end(b *testing.B, st store.Store, j *store.Job) store.Change {
 	out, err := st.Apply(b.Context(), store.Transition{ID: j.ID, Event: store.Event{
 		Kind: store.End, At: time.Now(), Attempt: j.Attempt, Fence: j.Fence, Value: harp.Value{0xc3},
 	}})

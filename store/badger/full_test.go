@@ -89,7 +89,7 @@ func (f *fullDisk) run() {
 	t := f.t
 	f.open()
 	began := time.Now()
-	var waiting []store.Job
+	var waiting []*store.Job
 	for range 200 {
 		waiting = append(waiting, submit(t, f.st, "away"))
 	}
@@ -174,10 +174,10 @@ func (f *fullDisk) wanted(err error) error {
 	return err
 }
 
-func (f *fullDisk) submit() (store.Job, error) {
+func (f *fullDisk) submit() (*store.Job, error) {
 	out, err := f.st.Submit(f.t.Context(), []store.Submission{submission("h")}, time.Now())
 	if err != nil {
-		return store.Job{}, err
+		return nil, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -186,7 +186,7 @@ func (f *fullDisk) submit() (store.Job, error) {
 }
 
 // append adds a record to a job.
-func (f *fullDisk) append(j store.Job) error {
+func (f *fullDisk) append(j *store.Job) error {
 	f.mu.Lock()
 	seen := f.jobs[j.ID]
 	f.mu.Unlock()
@@ -232,7 +232,7 @@ func (f *fullDisk) value(id string, i, size int) harp.Value {
 	return bytes.Repeat(word, size/len(word)+1)[:size]
 }
 
-func (f *fullDisk) cancel(j store.Job) {
+func (f *fullDisk) cancel(j *store.Job) {
 	f.t.Helper()
 	changes, err := f.st.Apply(f.t.Context(), store.Transition{ID: j.ID, Event: store.Event{Kind: store.CancelReq, At: time.Now()}})
 	if err = errors.Join(err, outcome(changes)); err != nil {

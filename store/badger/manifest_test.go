@@ -40,7 +40,7 @@ func TestManifestHasBlocksAhead(t *testing.T) {
 // store is refused, and no table of it is taken for one that no manifest names, and removed.
 func TestDamagedManifest(t *testing.T) {
 	dir := t.TempDir()
-	makeTable(t, dir, map[string]store.Job{})
+	makeTable(t, dir, map[string]*store.Job{})
 	for range 2 { // several changes behind each other
 		st := open(t, dir, harpbadger.Options{})
 		submit(t, st, "h")

@@ -18,7 +18,7 @@ import (
 // opened, which is its end and that of its last block, and some of the others. Each is
 // refused as damage.
 func TestDamage(t *testing.T) {
-	dir, want := t.TempDir(), map[string]store.Job{}
+	dir, want := t.TempDir(), map[string]*store.Job{}
 	name, whole := makeTable(t, dir, want)
 	flip := func(bit int) {
 		defer flipBit(t, name, whole, bit)()
@@ -41,7 +41,7 @@ func TestDamage(t *testing.T) {
 // TestDamageUnverified flips bits in a table that is not verified. What keeps badger from
 // opening it is damage, and nothing panics.
 func TestDamageUnverified(t *testing.T) {
-	name, whole := makeTable(t, t.TempDir(), map[string]store.Job{})
+	name, whole := makeTable(t, t.TempDir(), map[string]*store.Job{})
 	flip := func(bit int) error {
 		defer flipBit(t, name, whole, bit)()
 		return badger.CheckTable(name, false)
@@ -79,7 +79,7 @@ func TestDamageUnverified(t *testing.T) {
 // TestTableThatTheDiskCannotRead maps more of a table than there is: reading that is a fault, as
 // where the disk answers with an error.
 func TestTableThatTheDiskCannotRead(t *testing.T) {
-	name, whole := makeTable(t, t.TempDir(), map[string]store.Job{})
+	name, whole := makeTable(t, t.TempDir(), map[string]*store.Job{})
 	f, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestTableThatTheDiskCannotRead(t *testing.T) {
 }
 
 // makeTable makes a store in a directory and closes it. It returns its only table.
-func makeTable(t *testing.T, dir string, jobs map[string]store.Job) (name string, content []byte) {
+func makeTable(t *testing.T, dir string, jobs map[string]*store.Job) (name string, content []byte) {
 	t.Helper()
 	st := open(t, dir, badger.Options{})
 	st.SetGate("h", store.Gate{Open: true, Most: 1000})

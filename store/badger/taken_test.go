@@ -31,7 +31,7 @@ func TestCommitsOnATakenDisk(t *testing.T) {
 	dir := disk{"tmpfs", 400}.mount(t)
 	f := &fullDisk{t: t, dir: dir, load: recordsLoad, jobs: map[string]*told{}}
 	f.open()
-	var waiting []store.Job
+	var waiting []*store.Job
 	for range 200 {
 		waiting = append(waiting, submit(t, f.st, "away"))
 	}

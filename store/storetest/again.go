@@ -122,11 +122,11 @@ var reopeningWaits = []rule{
 }
 
 // activeIn is the jobs of a queue that hold a slot.
-func (w *world) activeIn(q harp.Value) []store.Job {
+func (w *world) activeIn(q harp.Value) []*store.Job {
 	w.Helper()
 	all, err := w.st.Active(w.ctx(), "")
 	w.must(err)
-	var out []store.Job
+	var out []*store.Job
 	for _, j := range all {
 		if string(j.Queue) == string(q) {
 			out = append(out, j)

@@ -125,7 +125,7 @@ var applying = []rule{
 	{"apply/ready", "who waits because the agent was busy is tried once that is ready, one after the other, and stands where he stood; others wait on", func(w *world) {
 		q := queue("q")
 		w.gate("h", "other")
-		notNow := func(j store.Job) {
+		notNow := func(j *store.Job) {
 			e := w.event(j, store.NotNow)
 			e.Wake = w.now.Add(30 * time.Second)
 			w.must(w.try(j, e).Err)
@@ -135,7 +135,7 @@ var applying = []rule{
 		w.fails(failed)
 		a, b := w.submit(in(q)), w.submit(in(queue("r")))
 		late := w.submit(expires(w.now.Add(time.Second)))
-		for _, j := range []store.Job{b, late, a} {
+		for _, j := range []*store.Job{b, late, a} {
 			notNow(j)
 		}
 		w.pass(2 * time.Second)
@@ -272,7 +272,7 @@ var applying = []rule{
 		gone := w.apply(w.submit(on("a")), store.End).Job
 		b := w.apply(w.submit(on("b")), store.Silent).Job
 		w.submit(on("c"))
-		for host, want := range map[string][]store.Job{"": {a, b}, "a": {a}, "b": {b}, "c": nil, "nowhere": nil} {
+		for host, want := range map[string][]*store.Job{"": {a, b}, "a": {a}, "b": {b}, "c": nil, "nowhere": nil} {
 			got, err := w.st.Active(w.ctx(), host)
 			w.must(err)
 			w.ids(got, want...)

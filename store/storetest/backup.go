@@ -59,7 +59,7 @@ var backing = []backupRule{
 		if got.ID() == old.ID() || from.did.From != old.ID() || from.did.ID != got.ID() || from.did.Lost != 0 {
 			w.Fatalf("restored %s as %s: %+v", old.ID(), got.ID(), from.did)
 		}
-		for _, j := range []store.Job{later, kept} {
+		for _, j := range []*store.Job{later, kept} {
 			w.sameJob(got, j.ID)
 		}
 		from.gone(ended)
@@ -95,7 +95,7 @@ var backing = []backupRule{
 		backup := w.backup()
 		w.pass(time.Hour)
 		got := w.restored(backup)
-		for _, j := range []store.Job{queued, sent, running, cancelling, silent, active} {
+		for _, j := range []*store.Job{queued, sent, running, cancelling, silent, active} {
 			if now := got.state(j, harp.StateLost); now.Reason != harp.LostRestored || now.Started != harp.MayHaveRun || !now.EndTime.Equal(w.now) {
 				w.Errorf("a job in %s is %s(%s) %s at %v", j.State, now.State, now.Reason, now.Started, now.EndTime)
 			}

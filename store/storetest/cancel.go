@@ -28,7 +28,7 @@ var cancelling = []rule{
 				w.Fatalf("active job is returned as %+v", j.Life)
 			}
 		}
-		for _, j := range []store.Job{waiting, early} {
+		for _, j := range []*store.Job{waiting, early} {
 			got := w.state(j, harp.StateCancelled)
 			if got.Started != harp.DidNotRun || !got.EndTime.Equal(w.now) || got.Cancel == nil || got.Cancel.By != somebody {
 				w.Fatalf("it is %+v", got.Life)
@@ -199,7 +199,7 @@ var cancelling = []rule{
 		waiting := w.submit(in(q))
 		w.cancelQueue(q)
 		for range 2 {
-			for state, want := range map[harp.State][]store.Job{
+			for state, want := range map[harp.State][]*store.Job{
 				harp.StateQueued: nil, harp.StateRunning: nil,
 				harp.StateCancelled: {waiting}, harp.StateCancelling: {running},
 			} {

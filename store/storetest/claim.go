@@ -13,7 +13,7 @@ import (
 var claiming = []rule{
 	{"claim/busy", "for what an agent was too busy waits all of its procedure on its host: one is tried when one ends, when it is ready, or after a pause", func(w *world) {
 		w.gate("h", "i")
-		var jobs []store.Job
+		var jobs []*store.Job
 		for range 20 {
 			jobs = append(jobs, w.submit())
 		}
@@ -99,7 +99,7 @@ var claiming = []rule{
 		if s := w.status(q); s.Running != 4 || s.Waiting != 1 || s.Concurrency != 4 {
 			w.Fatalf("queue is %+v", s)
 		}
-		for _, j := range []store.Job{sent, running, cancelling, unknown} {
+		for _, j := range []*store.Job{sent, running, cancelling, unknown} {
 			w.state(j, j.State)
 		}
 		w.ids(w.apply(unknown, store.End).Claimed, next)
@@ -187,8 +187,8 @@ func testClaimRace(w *world) {
 	const workers, each, level = 8, 40, 3
 	w.gate("a", "b")
 	var held, done [2]atomic.Int64
-	var finish func(j store.Job)
-	finish = func(j store.Job) {
+	var finish func(j *store.Job)
+	finish = func(j *store.Job) {
 		n := 0
 		if string(j.Queue) == string(queue("1")) {
 			n = 1

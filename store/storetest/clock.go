@@ -129,7 +129,7 @@ var clocks = []rule{
 		w.ids(w.advance().Claimed, j)
 		other := w.submit()
 		w.setClock(-time.Hour)
-		busy := func(j store.Job) []store.Job {
+		busy := func(j *store.Job) []*store.Job {
 			e := w.event(w.job(j.ID), store.NotNow)
 			e.Wake = w.now.Add(time.Second)
 			c := w.try(j, e)

@@ -63,7 +63,7 @@ var feeding = []rule{
 		w.apply(silent, store.Silent)
 		from := w.cursor()
 		for range 2 {
-			for _, j := range []store.Job{queued, running, silent} {
+			for _, j := range []*store.Job{queued, running, silent} {
 				e := w.event(j, store.CancelReq)
 				e.By = somebody
 				w.try(j, e)

@@ -134,10 +134,10 @@ func fullHost(size int, now time.Time) store.Host {
 }
 
 // everyMethod calls each method that can fail and returns what came of it.
-func (w *world) everyMethod(id string) (store.Job, map[string]error) {
+func (w *world) everyMethod(id string) (*store.Job, map[string]error) {
 	st, ctx := w.st, w.ctx()
 	errs := map[string]error{}
-	var j store.Job
+	var j *store.Job
 	_, errs["Submit"] = st.Submit(ctx, []store.Submission{w.submission()}, w.now)
 	_, errs["Claim"] = st.Claim(ctx, []string{"h"}, 1, w.now)
 	_, errs["Apply"] = st.Apply(ctx, store.Transition{ID: id, Event: store.Event{Kind: store.CancelReq}})

@@ -132,7 +132,7 @@ func under(key string, until time.Time) setting {
 }
 
 // sameAs submits the request of a job under key "k" and a new id.
-func (w *world) sameAs(first store.Job) store.Submitted {
+func (w *world) sameAs(first *store.Job) store.Submitted {
 	w.Helper()
 	s := w.submission(under("k", w.now.Add(time.Hour)))
 	copy(s.Digest[:], first.ID)

@@ -11,9 +11,9 @@ import (
 
 var listing = []rule{
 	{"list/order", "jobs are listed newest first", func(w *world) {
-		var want []store.Job
+		var want []*store.Job
 		for range 5 {
-			want = append([]store.Job{w.submit()}, want...)
+			want = append([]*store.Job{w.submit()}, want...)
 			w.pass(time.Second)
 		}
 		w.listed(store.Filter{}, 100, want...)
@@ -22,7 +22,7 @@ var listing = []rule{
 	}},
 	{"list/filter", "each field of a filter selects, all of them together", testListFilter},
 	{"list/since", "Since is included, Until is not", func(w *world) {
-		var all []store.Job
+		var all []*store.Job
 		at := w.now
 		for range 5 {
 			all = append(all, w.submit())
@@ -36,12 +36,12 @@ var listing = []rule{
 	{"list/states", "a job is found in the state it is in and in no other", func(w *world) {
 		w.gate("h")
 		states := []harp.State{harp.StateQueued, harp.StateSent, harp.StateRunning, harp.StateCancelling, harp.StateUnknown, harp.StateSucceeded}
-		check := func(j store.Job, is harp.State) {
+		check := func(j *store.Job, is harp.State) {
 			w.Helper()
 			for _, s := range states {
-				var want []store.Job
+				var want []*store.Job
 				if s == is {
-					want = []store.Job{j}
+					want = []*store.Job{j}
 				}
 				w.listed(store.Filter{States: []harp.State{s}}, 10, want...)
 			}
@@ -94,7 +94,7 @@ var listing = []rule{
 		}
 	}},
 	{"list/new", "what is submitted while paging does not disturb the pages", func(w *world) {
-		var all []store.Job
+		var all []*store.Job
 		for range 4 {
 			all = append(all, w.submit())
 		}
@@ -121,10 +121,10 @@ var listing = []rule{
 }
 
 // listed checks what a filter selects, paging to the end.
-func (w *world) listed(f store.Filter, limit int, want ...store.Job) {
+func (w *world) listed(f store.Filter, limit int, want ...*store.Job) {
 	w.Helper()
 	f.Limit = limit
-	var got []store.Job
+	var got []*store.Job
 	cursor := ""
 	for range 1000 {
 		page, err := w.st.List(w.ctx(), f, cursor)
@@ -145,7 +145,7 @@ func (w *world) listed(f store.Filter, limit int, want ...store.Job) {
 // at every job says.
 func testListFilter(w *world) {
 	w.gate("h0")
-	var all []store.Job
+	var all []*store.Job
 	for i := range 60 {
 		settings := []setting{on(fmt.Sprint("h", i%3)), of(fmt.Sprint("p", i%4)), label("l", fmt.Sprint(i%2))}
 		if i%5 > 0 {
@@ -171,7 +171,7 @@ func testListFilter(w *world) {
 		if mask&16 > 0 {
 			f.States = []harp.State{harp.StateSent, harp.StateFailed}
 		}
-		var want []store.Job
+		var want []*store.Job
 		for _, j := range slices.Backward(all) {
 			if selects(f, j) {
 				want = append(want, j)
@@ -181,7 +181,7 @@ func testListFilter(w *world) {
 	}
 }
 
-func selects(f store.Filter, j store.Job) bool {
+func selects(f store.Filter, j *store.Job) bool {
 	for k, v := range f.Labels {
 		if got, ok := j.Labels[k]; !ok || got != v {
 			return false

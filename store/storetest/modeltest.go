@@ -144,7 +144,7 @@ func (d *duel) tick(by time.Duration) {
 }
 
 func (d *duel) advance() {
-	var ended, claimed []store.Job
+	var ended, claimed []*store.Job
 	for {
 		did, err := d.st.Advance(d.ctx, d.now)
 		d.must(err)
@@ -158,7 +158,7 @@ func (d *duel) advance() {
 	d.same("claimed by time", sorted(claimed), sortedModel(wantClaimed))
 }
 
-func sorted(jobs []store.Job) []string {
+func sorted(jobs []*store.Job) []string {
 	var out []string
 	for _, j := range jobs {
 		out = append(out, describe(j))
@@ -168,15 +168,15 @@ func sorted(jobs []store.Job) []string {
 }
 
 func sortedModel(jobs []*modelJob) []string {
-	var out []store.Job
+	var out []*store.Job
 	for _, j := range jobs {
-		out = append(out, j.Job)
+		out = append(out, &j.Job)
 	}
 	return sorted(out)
 }
 
 // describe is what must agree of a job, whatever its reason.
-func describe(j store.Job) string {
+func describe(j *store.Job) string {
 	return fmt.Sprintf("%d %s started %q attempt %d fence %d since %v wake %v cancel %v survivor %v outcome %v",
 		j.No, j.State, j.Started, j.Attempt, j.Fence, j.Since.UnixNano(), j.WakeAt.UnixNano(), j.Cancel != nil, j.Survivor, j.Outcome)
 }
@@ -209,7 +209,7 @@ func (d *duel) add(batch ...store.Submission) {
 		j := batch[i].Job
 		j.No = o.Job.No
 		want := d.m.submit(j, d.now)
-		d.same("submitted", []string{describe(o.Job)}, []string{describe(want.Job)})
+		d.same("submitted", []string{describe(o.Job)}, []string{describe(&want.Job)})
 	}
 }
 
@@ -252,14 +252,14 @@ func (d *duel) claim(t *rapid.T) {
 }
 
 // claimed compares jobs in their order.
-func (d *duel) claimed(got []store.Job, want []*modelJob) {
+func (d *duel) claimed(got []*store.Job, want []*modelJob) {
 	d.Helper()
 	var a, b []string
 	for _, j := range got {
 		a = append(a, describe(j))
 	}
 	for _, j := range want {
-		b = append(b, describe(j.Job))
+		b = append(b, describe(&j.Job))
 	}
 	d.same("claimed", a, b)
 }
@@ -410,7 +410,7 @@ func (d *duel) compare(*rapid.T) {
 	for _, j := range d.m.jobs {
 		got, err := d.st.Job(d.ctx, j.ID)
 		d.must(err)
-		d.same("job", []string{describe(got)}, []string{describe(j.Job)})
+		d.same("job", []string{describe(got)}, []string{describe(&j.Job)})
 		if j.State == harp.StateQueued && got.Reason != d.m.reason(j) {
 			d.Fatalf("number %d waits for %q, want %q", j.No, got.Reason, d.m.reason(j))
 		}

@@ -180,7 +180,7 @@ var pausing = []rule{
 	{"queue/wider", "another concurrency holds from then on: more start, or none until fewer run", func(w *world) {
 		q := queue("q")
 		w.gate("h")
-		var jobs []store.Job
+		var jobs []*store.Job
 		for range 6 {
 			jobs = append(jobs, w.submit(in(q)))
 		}
@@ -218,7 +218,7 @@ var pausing = []rule{
 		q := queue("q")
 		w.gate("h")
 		w.pause(q, true)
-		var jobs []store.Job
+		var jobs []*store.Job
 		for range 1200 {
 			jobs = append(jobs, w.submit(in(q), slots(2000)))
 		}

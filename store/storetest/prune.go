@@ -31,7 +31,7 @@ var pruning = []rule{
 		w.apply(silent, store.Silent)
 		cancelling := w.running()
 		w.apply(cancelling, store.CancelReq)
-		jobs := []store.Job{silent, cancelling, w.running(), w.submit(on("away")), w.submit(on("away"), in(queue("q")))}
+		jobs := []*store.Job{silent, cancelling, w.running(), w.submit(on("away")), w.submit(on("away"), in(queue("q")))}
 		w.pass(10 * 365 * 24 * time.Hour)
 		if did := w.prune(store.Retention{EndedBefore: w.now, EventsBefore: w.now, MaxBytes: 1}); did.Jobs != 0 {
 			w.Fatalf("%d jobs were deleted", did.Jobs)
@@ -54,7 +54,7 @@ var pruning = []rule{
 	}},
 	{"prune/size", "when jobs store more than they may, those that ended first are deleted, and no more than needed", func(w *world) {
 		const size = 100_000
-		var jobs []store.Job
+		var jobs []*store.Job
 		for range 5 {
 			jobs = append(jobs, w.ended(1, emits(size)))
 			w.pass(time.Second)
@@ -194,7 +194,7 @@ func emits(size int) func(*harp.Record) {
 }
 
 // ended is a job that has run, with so many records and a value, and succeeded.
-func (w *world) ended(records int, with ...func(*harp.Record)) store.Job {
+func (w *world) ended(records int, with ...func(*harp.Record)) *store.Job {
 	w.Helper()
 	j := w.running(in(queue("q")), label("k", "v"), slots(1000))
 	const atOnce = 500
@@ -232,7 +232,7 @@ func (w *world) prune(r store.Retention) store.Pruned {
 }
 
 // gone checks that nothing is answered of a job but that it was deleted.
-func (w *world) gone(j store.Job) {
+func (w *world) gone(j *store.Job) {
 	w.Helper()
 	_, err := w.st.Job(w.ctx(), j.ID)
 	w.wants(err, harp.ErrPruned)
@@ -253,7 +253,7 @@ func (w *world) gone(j store.Job) {
 }
 
 // hasRecords checks how many records a job has.
-func (w *world) hasRecords(j store.Job, want int) {
+func (w *world) hasRecords(j *store.Job, want int) {
 	w.Helper()
 	got, err := w.st.Read(w.ctx(), j.ID, 0, store.Most{Bytes: 1 << 20})
 	w.must(err)

@@ -195,11 +195,11 @@ func values(from, to int) []harp.Record {
 	return list
 }
 
-func (w *world) appending(j store.Job, first uint64, records ...harp.Record) store.Append {
+func (w *world) appending(j *store.Job, first uint64, records ...harp.Record) store.Append {
 	return store.Append{ID: j.ID, Attempt: j.Attempt, Fence: j.Fence, First: first, Records: records, Arrived: w.now}
 }
 
-func (w *world) append(j store.Job, first uint64, records ...harp.Record) store.Job {
+func (w *world) append(j *store.Job, first uint64, records ...harp.Record) *store.Job {
 	w.Helper()
 	got, err := w.st.Append(w.ctx(), w.appending(j, first, records...))
 	w.must(err)
@@ -207,7 +207,7 @@ func (w *world) append(j store.Job, first uint64, records ...harp.Record) store.
 }
 
 // records checks that a job has the first n of values.
-func (w *world) records(j store.Job, n int) {
+func (w *world) records(j *store.Job, n int) {
 	w.Helper()
 	got, err := w.st.Read(w.ctx(), j.ID, 0, store.Most{Bytes: 1 << 20})
 	w.must(err)

@@ -60,7 +60,7 @@ var reopening = []rule{
 	{"slots", "slots that were held are held, and gates are closed", func(w *world) {
 		w.gate("h")
 		q := queue("q")
-		var held []store.Job
+		var held []*store.Job
 		for _, kind := range []store.Kind{"", store.Started, store.Silent, store.CancelReq} {
 			j := w.submit(in(q), slots(4))
 			if kind != "" {
@@ -109,7 +109,7 @@ var reopening = []rule{
 		w.gate("h")
 		q := queue("q")
 		running := w.running(in(q))
-		var gone []store.Job
+		var gone []*store.Job
 		for range 3 {
 			gone = append(gone, w.submit(in(q)))
 		}

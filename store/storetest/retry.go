@@ -18,7 +18,7 @@ func retries(on ...harp.State) setting {
 
 // fails is the end of an attempt that failed, with a value; the pause after it is
 // the longest allowed.
-func (w *world) fails(j store.Job, v ...byte) store.Change {
+func (w *world) fails(j *store.Job, v ...byte) store.Change {
 	w.Helper()
 	e := w.event(j, store.End)
 	e.Failure, e.Value, e.Jitter = harp.NewFailure("remote", "no"), v, 1
@@ -28,7 +28,7 @@ func (w *world) fails(j store.Job, v ...byte) store.Change {
 }
 
 // lost is the end of an attempt of which nothing is known.
-func (w *world) lost(j store.Job) store.Job {
+func (w *world) lost(j *store.Job) *store.Job {
 	w.Helper()
 	e := w.event(j, store.Lose)
 	e.Jitter = 1
@@ -38,7 +38,7 @@ func (w *world) lost(j store.Job) store.Job {
 }
 
 // gaveWay is the end of an attempt that was lost and made way for the next.
-func (w *world) gaveWay(j store.Job) store.Change {
+func (w *world) gaveWay(j *store.Job) store.Change {
 	w.Helper()
 	e := w.event(j, store.End)
 	e.Stopping = &store.Stopping{Cause: "cancel", Since: w.now}
@@ -47,14 +47,14 @@ func (w *world) gaveWay(j store.Job) store.Change {
 	return c
 }
 
-func (w *world) returning(want ...store.Job) {
+func (w *world) returning(want ...*store.Job) {
 	w.Helper()
 	got, err := w.st.Returning(w.ctx(), "h")
 	w.must(err)
 	w.ids(got, want...)
 }
 
-func (w *world) value(j store.Job, want ...byte) {
+func (w *world) value(j *store.Job, want ...byte) {
 	w.Helper()
 	v, err := w.st.Value(w.ctx(), j.ID)
 	w.must(err)

@@ -8,7 +8,7 @@ import (
 )
 
 // silence is that of a host, which may last an hour.
-func (w *world) silence(host string) []store.Job {
+func (w *world) silence(host string) []*store.Job {
 	w.Helper()
 	jobs, err := w.st.Silence(w.ctx(), host, w.now, w.now.Add(time.Hour))
 	w.must(err)
@@ -25,7 +25,7 @@ var silencing = []rule{
 		waits, elsewhere := w.submit(in(q)), w.apply(w.submit(on("other")), store.Started).Job
 		w.pass(time.Second)
 		w.ids(w.silence("h"), sent, running, stops)
-		for _, j := range []store.Job{sent, running, stops} {
+		for _, j := range []*store.Job{sent, running, stops} {
 			got := w.state(j, harp.StateUnknown)
 			if got.UnknownOf != j.State || got.Held != j.Reason || !got.Since.Equal(w.now) || !got.WakeAt.Equal(w.now.Add(time.Hour)) {
 				w.Fatalf("it is %+v", got.Life)
@@ -139,7 +139,7 @@ var silencing = []rule{
 	}},
 	{"silence/many", "a host may have many attempts", func(w *world) {
 		w.st.SetGate("h", store.Gate{Open: true, Most: 5000})
-		var all []store.Job
+		var all []*store.Job
 		for range 5 {
 			var batch []store.Submission
 			for range 500 {

@@ -19,11 +19,12 @@ var submitting = []rule{
 		w.must(out[0].Err)
 		want := in.Job
 		want.No, want.Life = out[0].Job.No, store.Life{State: harp.StateQueued, Reason: harp.ReasonOffline, Since: w.now}
-		for _, got := range []store.Job{out[0].Job, w.job(in.Job.ID)} {
+		for _, got := range []*store.Job{out[0].Job, w.job(in.Job.ID)} {
+			got = got.Clone()
 			got.QueuePos = 0
 			got.Reason = harp.ReasonOffline
-			if !reflect.DeepEqual(got, want) {
-				w.Fatalf("job is\n%+v, want\n%+v", got, want)
+			if !reflect.DeepEqual(*got, want) {
+				w.Fatalf("job is\n%+v, want\n%+v", *got, want)
 			}
 		}
 		req, err := w.st.Request(w.ctx(), in.Job.ID)
@@ -79,7 +80,7 @@ var submitting = []rule{
 		w.must(err)
 		w.wants(out[0].Err, harp.ErrInvalid)
 		w.must(out[1].Err)
-		w.state(good.Job, harp.StateQueued)
+		w.state(&good.Job, harp.StateQueued)
 	}},
 	{"submit/starts", "a job that may start at once is claimed in the same commit", func(w *world) {
 		w.gate("h")
@@ -128,7 +129,7 @@ var submitting = []rule{
 			w.wants(err, harp.ErrNotFound)
 			_, err = w.st.Append(w.ctx(), store.Append{ID: id, Attempt: 1})
 			w.wants(err, harp.ErrNotFound)
-			w.wants(w.try(store.Job{ID: id}, store.Event{Kind: store.CancelReq}).Err, harp.ErrNotFound)
+			w.wants(w.try(&store.Job{ID: id}, store.Event{Kind: store.CancelReq}).Err, harp.ErrNotFound)
 		}
 	}},
 }

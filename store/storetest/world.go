@@ -112,7 +112,7 @@ func (w *world) submission(settings ...setting) store.Submission {
 }
 
 // submit stores one job.
-func (w *world) submit(settings ...setting) store.Job {
+func (w *world) submit(settings ...setting) *store.Job {
 	w.Helper()
 	out, err := w.st.Submit(w.ctx(), []store.Submission{w.submission(settings...)}, w.now)
 	w.must(err)
@@ -135,7 +135,7 @@ func (w *world) away() {
 	w.st.SetGate("h", store.Gate{Reason: harp.ReasonOffline, LastHeard: w.now})
 }
 
-func (w *world) claim(n int, hosts ...string) []store.Job {
+func (w *world) claim(n int, hosts ...string) []*store.Job {
 	w.Helper()
 	jobs, err := w.st.Claim(w.ctx(), hosts, n, w.now)
 	w.must(err)
@@ -143,7 +143,7 @@ func (w *world) claim(n int, hosts ...string) []store.Job {
 }
 
 // running submits a job that starts at once.
-func (w *world) running(settings ...setting) store.Job {
+func (w *world) running(settings ...setting) *store.Job {
 	w.Helper()
 	w.gate("h")
 	j := w.submit(settings...)
@@ -152,7 +152,7 @@ func (w *world) running(settings ...setting) store.Job {
 }
 
 // event is one about the last attempt of a job.
-func (w *world) event(j store.Job, kind store.Kind) store.Event {
+func (w *world) event(j *store.Job, kind store.Kind) store.Event {
 	e := store.Event{Kind: kind, At: w.now, Attempt: j.Attempt, Fence: j.Fence}
 	if kind == store.Lose {
 		e.Reason = harp.LostAgentRestarted
@@ -161,7 +161,7 @@ func (w *world) event(j store.Job, kind store.Kind) store.Event {
 }
 
 // try applies one event to a job.
-func (w *world) try(j store.Job, e store.Event) store.Change {
+func (w *world) try(j *store.Job, e store.Event) store.Change {
 	w.Helper()
 	changes, err := w.st.Apply(w.ctx(), store.Transition{ID: j.ID, Event: e})
 	w.must(err)
@@ -172,7 +172,7 @@ func (w *world) try(j store.Job, e store.Event) store.Change {
 }
 
 // apply is try of an event without more to it, which must succeed.
-func (w *world) apply(j store.Job, kind store.Kind) store.Change {
+func (w *world) apply(j *store.Job, kind store.Kind) store.Change {
 	w.Helper()
 	c := w.try(j, w.event(j, kind))
 	if c.Err != nil {
@@ -196,7 +196,7 @@ func (w *world) advance() store.Advanced {
 }
 
 // job reads a job back.
-func (w *world) job(id string) store.Job {
+func (w *world) job(id string) *store.Job {
 	w.Helper()
 	j, err := w.st.Job(w.ctx(), id)
 	w.must(err)
@@ -204,7 +204,7 @@ func (w *world) job(id string) store.Job {
 }
 
 // state checks in which state a job is, by its row and in the store.
-func (w *world) state(j store.Job, want harp.State) store.Job {
+func (w *world) state(j *store.Job, want harp.State) *store.Job {
 	w.Helper()
 	got := w.job(j.ID)
 	if got.State != want {
@@ -214,7 +214,7 @@ func (w *world) state(j store.Job, want harp.State) store.Job {
 }
 
 // waits checks what a queued job waits for.
-func (w *world) waits(j store.Job, reason string) store.Job {
+func (w *world) waits(j *store.Job, reason string) *store.Job {
 	w.Helper()
 	got := w.state(j, harp.StateQueued)
 	if got.Reason != reason {
@@ -232,7 +232,7 @@ func (w *world) due(want time.Time) {
 }
 
 // ids checks which jobs these are, in their order.
-func (w *world) ids(got []store.Job, want ...store.Job) {
+func (w *world) ids(got []*store.Job, want ...*store.Job) {
 	w.Helper()
 	for i := range max(len(got), len(want)) {
 		switch {

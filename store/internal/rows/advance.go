@@ -65,7 +65,7 @@ func (s *Store) rewrite(t *tx, out *store.Advanced) error {
 			}
 			return err
 		}
-		if err := s.end(t, e, &before, &after, 0); err != nil {
+		if err := s.end(t, e, before, after, 0); err != nil {
 			return err
 		}
 		out.Ended = append(out.Ended, after)
@@ -183,7 +183,7 @@ func (s *Store) fill(t *tx, q *schedule.Queue, now int64, out *store.Advanced) e
 			return err
 		}
 		if j != nil {
-			out.Claimed = append(out.Claimed, *j)
+			out.Claimed = append(out.Claimed, j)
 		}
 	}
 	s.sched.FillLater(q, now)
@@ -203,14 +203,14 @@ func (s *Store) expire(t *tx, e *schedule.Job, now int64, out *store.Advanced) e
 		return err
 	}
 	reason := reasonStartBefore
-	if s.sched.Reason(e, &before) == harp.ReasonOffline {
+	if s.sched.Reason(e, before) == harp.ReasonOffline {
 		reason = harp.ReasonOffline
 	}
 	after, _, err := next(t, before, store.Event{Kind: store.Expire, At: fromNanos(now), Reason: reason})
 	if err != nil {
 		return err
 	}
-	if err := s.end(t, e, &before, &after, now); err != nil {
+	if err := s.end(t, e, before, after, now); err != nil {
 		return err
 	}
 	out.Ended = append(out.Ended, after)
@@ -238,7 +238,7 @@ func (s *Store) startWoken(t *tx, woken []*schedule.Job, now int64, out *store.A
 			return err
 		}
 		if j != nil {
-			out.Claimed = append(out.Claimed, *j)
+			out.Claimed = append(out.Claimed, j)
 		}
 	}
 	return nil

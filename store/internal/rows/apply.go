@@ -69,7 +69,7 @@ func (s *Store) apply(t *tx, in *store.Transition, out *store.Change, asked int6
 
 // happen lets an event be part of the life of a job that was read. It returns only
 // errors that nothing can be done about.
-func (s *Store) happen(t *tx, i id, before store.Job, event store.Event, out *store.Change) error {
+func (s *Store) happen(t *tx, i id, before *store.Job, event store.Event, out *store.Change) error {
 	now := s.sched.NoteTime(event.At)
 	after, effect, err := next(t, before, event)
 	var short []byte
@@ -83,12 +83,12 @@ func (s *Store) happen(t *tx, i id, before store.Job, event store.Event, out *st
 	if event.Kind == store.Lose {
 		t.operator = event.By
 	}
-	t.putChange(i, &before, &after, short)
-	t.emitSurvivors(i, &before, &after, event.At)
+	t.putChange(i, before, after, short)
+	t.emitSurvivors(i, before, after, event.At)
 	t.operator = harp.Principal{}
 	out.Job, out.Effect = after, effect
 	if e := s.sched.Job(i); e != nil {
-		out.Claimed, err = s.moved(t, e, &after, effect, now)
+		out.Claimed, err = s.moved(t, e, after, effect, now)
 	}
 	return err
 }
@@ -123,20 +123,21 @@ func owned(e store.Event) store.Event {
 }
 
 // next is what a job is after an event.
-func next(t *tx, before store.Job, event store.Event) (after store.Job, effect store.Effect, err error) {
-	after, tell, err := coveredBy(t, before)
+func next(t *tx, before *store.Job, event store.Event) (after *store.Job, effect store.Effect, err error) {
+	covered, tell, err := coveredBy(t, before)
 	if err != nil {
-		return after, effect, err
+		return nil, effect, err
 	}
-	if after.Life, effect, err = after.Next(event); err != nil {
-		return after, effect, err
+	j := *covered
+	if j.Life, effect, err = covered.Next(event); err != nil {
+		return nil, effect, err
 	}
 	effect.Tell = (effect.Tell || tell) && !effect.Ends
-	return after, effect, nil
+	return &j, effect, nil
 }
 
 // coveredBy returns a job as the mark of its queue makes it.
-func coveredBy(from getter, j store.Job) (store.Job, bool, error) {
+func coveredBy(from getter, j *store.Job) (*store.Job, bool, error) {
 	if j.Queue == nil || j.State.Ended() {
 		return j, false, nil
 	}
@@ -194,7 +195,7 @@ func isValued(l *store.Life) bool {
 }
 
 // moved brings the schedule after a job's life and returns what may start by it.
-func (s *Store) moved(t *tx, e *schedule.Job, after *store.Job, effect store.Effect, now int64) ([]store.Job, error) {
+func (s *Store) moved(t *tx, e *schedule.Job, after *store.Job, effect store.Effect, now int64) ([]*store.Job, error) {
 	hostWasFull := e.HostIsFull()
 	switch {
 	case effect.Gives:

@@ -55,9 +55,9 @@ func inQueue(c store.Submission, n, concurrency int) store.Submission {
 }
 
 // manyLarge submits jobs, a few at a time.
-func manyLarge(t testing.TB, s *Store, n int, make func(n int) store.Submission) []store.Job {
+func manyLarge(t testing.TB, s *Store, n int, make func(n int) store.Submission) []*store.Job {
 	t.Helper()
-	var jobs []store.Job
+	var jobs []*store.Job
 	for len(jobs) < n {
 		var calls []store.Submission
 		for range min(20, n-len(jobs)) {
@@ -93,7 +93,7 @@ func openGate(s *Store, host string) {
 }
 
 // age gives jobs as many earlier attempts as a job may have.
-func age(t testing.TB, e *trial, s *Store, jobs []store.Job) {
+func age(t testing.TB, e *trial, s *Store, jobs []*store.Job) {
 	t.Helper()
 	var writes []Write
 	for n := range jobs {

@@ -14,11 +14,11 @@ import (
 const maxClaims = 500
 
 // Claim implements store.Jobs.
-func (s *Store) Claim(ctx context.Context, hosts []string, n int, now time.Time) ([]store.Job, error) {
-	var out []store.Job
+func (s *Store) Claim(ctx context.Context, hosts []string, n int, now time.Time) ([]*store.Job, error) {
+	var out []*store.Job
 	asked := s.asked()
 	for len(out) < n {
-		var got []store.Job
+		var got []*store.Job
 		var more bool
 		err := s.doAhead(ctx, SpaceLow, func(t *tx) (err error) {
 			got, more, err = s.claimOn(t, hosts, min(n-len(out), maxClaims), s.sched.NoteTime(s.sched.Since(asked, now)))
@@ -47,7 +47,7 @@ func (s *Store) Wake(ctx context.Context, hostName string, now time.Time) error 
 
 // claimOn claims up to n jobs on some hosts, the first in order of all of them
 // each time, and reports whether there may be more.
-func (s *Store) claimOn(t *tx, names []string, n int, now int64) (out []store.Job, more bool, err error) {
+func (s *Store) claimOn(t *tx, names []string, n int, now int64) (out []*store.Job, more bool, err error) {
 	offers := s.sched.Offers(names, now)
 	for len(out) < n && offers.More() && t.hasRoom(maxStep) {
 		e := offers.Next()
@@ -59,7 +59,7 @@ func (s *Store) claimOn(t *tx, names []string, n int, now int64) (out []store.Jo
 			return out, false, err
 		}
 		if j != nil {
-			out = append(out, *j)
+			out = append(out, j)
 		}
 	}
 	return out, offers.More(), nil
@@ -77,8 +77,9 @@ func (s *Store) claim(t *tx, e *schedule.Job, now int64) (*store.Job, error) {
 	case err != nil:
 		return nil, err
 	}
-	after := s.claimed(e, before, now)
-	if err := t.change(e.ID, &before, &after); err != nil {
+	after := *before
+	after.Life = s.claimed(e, before, now)
+	if err := t.change(e.ID, before, &after); err != nil {
 		return nil, err
 	}
 	return &after, nil
@@ -86,8 +87,8 @@ func (s *Store) claim(t *tx, e *schedule.Job, now int64) (*store.Job, error) {
 
 // refill claims what may start by a slot that came free: the next of the queue,
 // and the next of the host if that was full. A job that cannot be read takes no slot.
-func (s *Store) refill(t *tx, freed *schedule.Job, hostWasFull bool, now int64) ([]store.Job, error) {
-	var out []store.Job
+func (s *Store) refill(t *tx, freed *schedule.Job, hostWasFull bool, now int64) ([]*store.Job, error) {
+	var out []*store.Job
 	add := func(next func() *schedule.Job) error {
 		for e := next(); e != nil; e = next() {
 			j, err := s.claim(t, e, now)
@@ -95,7 +96,7 @@ func (s *Store) refill(t *tx, freed *schedule.Job, hostWasFull bool, now int64) 
 				return err
 			}
 			if j != nil {
-				out = append(out, *j)
+				out = append(out, j)
 				return nil
 			}
 		}
@@ -110,14 +111,14 @@ func (s *Store) refill(t *tx, freed *schedule.Job, hostWasFull bool, now int64) 
 }
 
 // probe claims jobs of a backlog, if there is one, until so many are on their way.
-func (s *Store) probe(t *tx, b *schedule.Backlog, most int, now int64) (out []store.Job, err error) {
+func (s *Store) probe(t *tx, b *schedule.Backlog, most int, now int64) (out []*store.Job, err error) {
 	for e := range s.sched.Probes(b, most, now, func() bool { return t.hasRoom(maxStep) }) {
 		j, err := s.claim(t, e, now)
 		if err != nil {
 			return out, err
 		}
 		if j != nil {
-			out = append(out, *j)
+			out = append(out, j)
 		}
 	}
 	return out, nil

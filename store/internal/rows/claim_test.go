@@ -9,7 +9,7 @@ import (
 	"github.com/harpcaller/harp/store"
 )
 
-func numbersOf(jobs []store.Job) (numbers []uint64) {
+func numbersOf(jobs []*store.Job) (numbers []uint64) {
 	for _, j := range jobs {
 		numbers = append(numbers, j.No)
 	}
@@ -17,7 +17,7 @@ func numbersOf(jobs []store.Job) (numbers []uint64) {
 }
 
 // wantJobs checks which jobs these are, by their numbers.
-func wantJobs(t *testing.T, what string, got []store.Job, want ...uint64) {
+func wantJobs(t *testing.T, what string, got []*store.Job, want ...uint64) {
 	t.Helper()
 	has := numbersOf(got)
 	if len(has) != len(want) {

@@ -77,7 +77,7 @@ func usualCall() store.Submission {
 	return c
 }
 
-func claimed(t testing.TB, s *Store, host string, n int) []store.Job {
+func claimed(t testing.TB, s *Store, host string, n int) []*store.Job {
 	t.Helper()
 	got, err := s.Claim(t.Context(), []string{host}, n, noon)
 	if err != nil || len(got) != n {

@@ -39,7 +39,7 @@ func TestDamagedEntriesOfPrune(t *testing.T) {
 			e := newTrial()
 			s := opened(t, e, Options{})
 			openGate(s, "h")
-			var jobs []store.Job
+			var jobs []*store.Job
 			for range 2 {
 				c := call("h")
 				c.Key, c.KeyUntil = c.Job.ID, noon.Add(time.Minute)
@@ -81,10 +81,10 @@ func TestDamagedQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.damage(s, []byte{prefixQueue})
-	listed := func(want ...store.Job) {
+	listed := func(want ...*store.Job) {
 		t.Helper()
 		page, err := s.List(t.Context(), store.Filter{States: []harp.State{harp.StateQueued}}, "")
-		if err != nil || !slices.EqualFunc(page.Jobs, want, func(a, b store.Job) bool { return a.ID == b.ID }) {
+		if err != nil || !slices.EqualFunc(page.Jobs, want, func(a, b *store.Job) bool { return a.ID == b.ID }) {
 			t.Errorf("%d are listed, %v, want %d", len(page.Jobs), err, len(want))
 		}
 	}
@@ -128,7 +128,7 @@ func TestDamagedJobHidesNoOther(t *testing.T) {
 	if err != nil || len(got) != 2 || got[0].ID != jobs[1].ID {
 		t.Errorf("%d are active, %v", len(got), err)
 	}
-	listed := func(f store.Filter, want ...store.Job) {
+	listed := func(f store.Filter, want ...*store.Job) {
 		t.Helper()
 		page, err := s.List(t.Context(), f, "")
 		if err != nil || len(page.Jobs) != len(want) {
@@ -338,13 +338,13 @@ func TestDamagedIsReplaced(t *testing.T) {
 func TestDamagedOutcome(t *testing.T) {
 	for name, try := range map[string]struct {
 		damage func(value []byte) []byte
-		then   func(t *testing.T, s *Store) store.Job
+		then   func(t *testing.T, s *Store) *store.Job
 		want   harp.State
 		code   string
 	}{
 		"bit": {
 			damage: func(value []byte) []byte { value[len(value)-1] ^= 1; return value },
-			then: func(t *testing.T, s *Store) store.Job {
+			then: func(t *testing.T, s *Store) *store.Job {
 				j := advanceAll(t, s, noon.Add(time.Hour)).Claimed[0]
 				return applied(t, s, about(j, store.End))[0].Job
 			},
@@ -352,7 +352,7 @@ func TestDamagedOutcome(t *testing.T) {
 		},
 		"gone": {
 			damage: func([]byte) []byte { return nil },
-			then: func(t *testing.T, s *Store) store.Job {
+			then: func(t *testing.T, s *Store) *store.Job {
 				s.SetGate("h", store.Gate{Reason: harp.ReasonOffline})
 				return advanceAll(t, s, noon.Add(48*time.Hour)).Ended[0]
 			},
@@ -397,23 +397,23 @@ func TestDamagedQueueStaysDamaged(t *testing.T) {
 	key := nameKey(prefixQueue, string(name))
 	ada := harp.Principal{Kind: "caller", Name: "ada"}
 	later := noon.Add(time.Hour)
-	for what, do := range map[string]func(t *testing.T, s *Store, sent, waits store.Job){
-		"given up": func(t *testing.T, s *Store, sent, waits store.Job) {
+	for what, do := range map[string]func(t *testing.T, s *Store, sent, waits *store.Job){
+		"given up": func(t *testing.T, s *Store, sent, waits *store.Job) {
 			if did, err := s.Advance(t.Context(), later); err != nil || len(did.Ended) != 1 || did.Ended[0].ID != sent.ID || did.Ended[0].State != harp.StateLost {
 				t.Errorf("ended are %+v, %v", did.Ended, err)
 			}
 		},
-		"expires": func(t *testing.T, s *Store, sent, waits store.Job) {
+		"expires": func(t *testing.T, s *Store, sent, waits *store.Job) {
 			if did, err := s.Advance(t.Context(), noon.Add(time.Minute)); err != nil || len(did.Ended) != 1 || did.Ended[0].ID != waits.ID || did.Ended[0].State != harp.StateExpired {
 				t.Errorf("ended are %+v, %v", did.Ended, err)
 			}
 		},
-		"ends": func(t *testing.T, s *Store, sent, waits store.Job) {
+		"ends": func(t *testing.T, s *Store, sent, waits *store.Job) {
 			if c := applied(t, s, about(sent, store.End))[0]; c.Job.State != harp.StateSucceeded || len(c.Claimed) != 1 {
 				t.Errorf("it is %s, and %d were claimed", c.Job.State, len(c.Claimed))
 			}
 		},
-		"has records": func(t *testing.T, s *Store, sent, waits store.Job) {
+		"has records": func(t *testing.T, s *Store, sent, waits *store.Job) {
 			a := store.Append{ID: sent.ID, Attempt: 1, Fence: sent.Fence, Records: []harp.Record{{Value: harp.Value{1}}}, Arrived: noon}
 			a.Fence++
 			if _, err := s.Append(t.Context(), a); !errors.Is(err, store.ErrFenced) {
@@ -424,20 +424,20 @@ func TestDamagedQueueStaysDamaged(t *testing.T) {
 				t.Errorf("it has %d records, %v", j.Records, err)
 			}
 		},
-		"is submitted again": func(t *testing.T, s *Store, sent, waits store.Job) {
+		"is submitted again": func(t *testing.T, s *Store, sent, waits *store.Job) {
 			again := inQ(usual)
 			again.Job.ID = sent.ID
 			if out, err := s.Submit(t.Context(), []store.Submission{again}, noon); err != nil || out[0].Err != nil || out[0].Job.ID != sent.ID {
 				t.Errorf("it gives %+v, %v", out, err)
 			}
 		},
-		"gets another": func(t *testing.T, s *Store, sent, waits store.Job) { submitted(t, s, inQ(usual)) },
-		"is cancelled": func(t *testing.T, s *Store, sent, waits store.Job) {
+		"gets another": func(t *testing.T, s *Store, sent, waits *store.Job) { submitted(t, s, inQ(usual)) },
+		"is cancelled": func(t *testing.T, s *Store, sent, waits *store.Job) {
 			if did, err := s.CancelQueue(t.Context(), name, store.Operation{ID: harp.NewID(), Time: noon, By: ada}); err != nil || did.Count != 3 {
 				t.Errorf("%d are cancelled, %v", did.Count, err)
 			}
 		},
-		"is changed": func(t *testing.T, s *Store, sent, waits store.Job) {
+		"is changed": func(t *testing.T, s *Store, sent, waits *store.Job) {
 			if err := s.ChangeQueue(t.Context(), name, harp.QueueChange{Concurrency: new(7)}, store.Operation{ID: harp.NewID(), Time: noon}); err != nil {
 				t.Error(err)
 			}

@@ -223,7 +223,7 @@ func checkUnended(t testing.TB, s *Store) {
 		for state, tree := range atHand {
 			tree.Scan(func(at standing) bool {
 				j, err := readJob(tx.snap, at.id)
-				if err == nil && (j.State != state || submittedAt(&j) != at.at) {
+				if err == nil && (j.State != state || submittedAt(j) != at.at) {
 					t.Errorf("job %s is at hand as %s, is %s", at.id, state, j.State)
 				}
 				return true
@@ -260,13 +260,13 @@ func call(host string) store.Submission {
 }
 
 // submitted stores jobs, which must be new.
-func submitted(t testing.TB, s *Store, calls ...store.Submission) []store.Job {
+func submitted(t testing.TB, s *Store, calls ...store.Submission) []*store.Job {
 	t.Helper()
 	out, err := s.Submit(t.Context(), calls, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobs := make([]store.Job, len(out))
+	jobs := make([]*store.Job, len(out))
 	for i, o := range out {
 		if o.Err != nil || !o.New {
 			t.Fatalf("submission %d: new %v, %v", i, o.New, o.Err)
@@ -277,13 +277,13 @@ func submitted(t testing.TB, s *Store, calls ...store.Submission) []store.Job {
 }
 
 // started opens the gate of "h" and starts a job there.
-func started(t testing.TB, s *Store) store.Job {
+func started(t testing.TB, s *Store) *store.Job {
 	t.Helper()
 	s.SetGate("h", store.Gate{Open: true, Most: 1 << 20})
 	return submitted(t, s, call("h"))[0]
 }
 
-func about(j store.Job, kind store.Kind) store.Transition {
+func about(j *store.Job, kind store.Kind) store.Transition {
 	return store.Transition{ID: j.ID, Event: store.Event{Kind: kind, At: noon, Attempt: j.Attempt, Fence: j.Fence}}
 }
 

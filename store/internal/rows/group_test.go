@@ -271,9 +271,9 @@ func fits(t *testing.T, e *trial, s *Store) {
 	}
 	var want []string
 	for _, j := range page.Jobs {
-		keys := entries(&j)
+		keys := entries(j)
 		if j.State.Ended() {
-			keys = append(keys, endedKey(&j), append(indexKey(byEnded), j.ID...))
+			keys = append(keys, endedKey(j), append(indexKey(byEnded), j.ID...))
 		}
 		for _, key := range keys {
 			want = append(want, string(key))

@@ -26,11 +26,7 @@ func (s *Store) List(_ context.Context, f store.Filter, cursor string) (store.Pa
 	if err != nil {
 		return store.Page{}, err
 	}
-	jobs := make([]*store.Job, len(page.Jobs))
-	for n := range page.Jobs {
-		jobs[n] = &page.Jobs[n]
-	}
-	s.explain(jobs...)
+	s.explain(page.Jobs)
 	return page, nil
 }
 

@@ -47,7 +47,7 @@ func (t *tx) knownBy(in *store.Submission, out *store.Submitted, now int64) (boo
 	i := id(row.Job)
 	gone, err := t.isPruned(i)
 	if err != nil || gone {
-		out.Job.ID = i.String()
+		out.Job = &store.Job{ID: i.String()}
 		return true, err
 	}
 	out.Job, out.Err = shown(t, i)

@@ -137,13 +137,13 @@ func (p *pruning) job(i id) (gone bool, err error) {
 	case !j.State.Ended():
 		return false, nil
 	}
-	for _, key := range append(entries(&j), endedKey(&j)) {
+	for _, key := range append(entries(j), endedKey(j)) {
 		p.add(key, nil)
 	}
 	p.remove(i.key(prefixCall))
 	p.remove(i.key(prefixLife))
 	p.tx.jobs[i] = nil
-	p.kept.grown -= footprint(&j) + int64(len(life.Value))
+	p.kept.grown -= footprint(j) + int64(len(life.Value))
 	if call.Request != nil {
 		p.kept.grown -= int64(requestSize(call.Request))
 	} else if err := p.whole(i.key(prefixRequest)); err != nil {

@@ -22,7 +22,7 @@ func (e *trial) keptBytes(t *testing.T, s *Store) (sum int64) {
 		}
 		err := s.view(func(snap Snapshot) error {
 			j, call, life, err := readRows(snap, id(item.Key[1:]))
-			sum += footprint(&j) + int64(len(life.Value))
+			sum += footprint(j) + int64(len(life.Value))
 			if call.Request != nil {
 				sum += int64(requestSize(call.Request))
 			}
@@ -44,7 +44,7 @@ func (e *trial) items() func(yield func(Item) bool) {
 
 // lived is a job that has had all that a job can have: long labels, a queue, records
 // of several chunks and pieces, a long request and a long value, and has ended.
-func lived(t *testing.T, s *Store, now time.Time) store.Job {
+func lived(t *testing.T, s *Store, now time.Time) *store.Job {
 	t.Helper()
 	s.SetGate("h", store.Gate{Open: true, Most: 100})
 	in := store.Submission{

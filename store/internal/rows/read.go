@@ -66,21 +66,21 @@ func indexed(item Item) (id, error) {
 
 // readCall reads a job as its rows have it, and what its request was told apart
 // by. Errors: harp.ErrNotFound, ErrDamaged.
-func readCall(from getter, i id) (store.Job, callRow, error) {
+func readCall(from getter, i id) (*store.Job, callRow, error) {
 	j, call, _, err := readRows(from, i)
 	return j, call, err
 }
 
 // readRows is readCall with the row of the job's life.
-func readRows(from getter, i id) (store.Job, callRow, lifeRow, error) {
+func readRows(from getter, i id) (*store.Job, callRow, lifeRow, error) {
 	var call callRow
 	var life lifeRow
 	found, err := read(from, i.key(prefixCall), &call)
 	if err != nil {
-		return store.Job{}, call, life, err
+		return nil, call, life, err
 	}
 	if !found {
-		return store.Job{}, call, life, absent(from, i)
+		return nil, call, life, absent(from, i)
 	}
 	if found, err = read(from, i.key(prefixLife), &life); err == nil && !found {
 		err = fmt.Errorf("%w: job %s has no life", ErrDamaged, i)
@@ -130,7 +130,7 @@ func readOutcome(from getter, i id) (*store.Outcome, error) {
 	return o, err
 }
 
-func readJob(from getter, i id) (store.Job, error) {
+func readJob(from getter, i id) (*store.Job, error) {
 	if t, ok := from.(*tx); ok {
 		return t.job(i)
 	}
@@ -195,7 +195,7 @@ func (t *tx) queueRow(name string) (row queueRow, found bool, err error) {
 }
 
 // shown reads a job as it is shown: as the mark of its queue makes it.
-func shown(from getter, i id) (store.Job, error) {
+func shown(from getter, i id) (*store.Job, error) {
 	j, err := readJob(from, i)
 	if err == nil {
 		j, _, err = coveredBy(from, j)
@@ -204,12 +204,12 @@ func shown(from getter, i id) (store.Job, error) {
 }
 
 // latest is shown for a view that was opened just now.
-func (s *Store) latest(snap Snapshot, i id) (store.Job, error) {
+func (s *Store) latest(snap Snapshot, i id) (*store.Job, error) {
 	j := s.recent.settled(i)
 	if j == nil {
 		return shown(snap, i)
 	}
-	covered, _, err := coveredBy(snap, j.Clone())
+	covered, _, err := coveredBy(snap, j)
 	return covered, err
 }
 
@@ -223,49 +223,50 @@ func (s *Store) atHand(text string) *store.Job {
 	if j == nil || j.Queue != nil && !j.State.Ended() {
 		return nil
 	}
-	c := j.Clone()
-	return &c
+	return j
 }
 
 // Job implements store.Jobs.
-func (s *Store) Job(_ context.Context, text string) (store.Job, error) {
-	j := s.atHand(text)
-	if j == nil {
-		j = new(store.Job)
+func (s *Store) Job(_ context.Context, text string) (*store.Job, error) {
+	one := []*store.Job{s.atHand(text)}
+	if one[0] == nil {
 		err := s.viewJob(text, func(snap Snapshot, i id) (err error) {
-			*j, err = s.latest(snap, i)
+			one[0], err = s.latest(snap, i)
 			return err
 		})
 		if err != nil {
-			return store.Job{}, err
+			return nil, err
 		}
 	}
-	s.explain(j)
-	return *j, nil
+	s.explain(one)
+	return one[0], nil
 }
 
-// explain says of queued jobs what they wait for now, and where.
-func (s *Store) explain(jobs ...*store.Job) {
+// explain puts jobs that say what they wait for now, and where, in the place of those that are
+// queued.
+func (s *Store) explain(jobs []*store.Job) {
 	if !slices.ContainsFunc(jobs, func(j *store.Job) bool { return j.State == harp.StateQueued }) {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, j := range jobs {
+	for n, j := range jobs {
 		i, _ := parseID(j.ID)
 		e := s.sched.Job(i)
 		if j.State != harp.StateQueued || e == nil || !e.Waits() {
 			continue
 		}
-		j.Reason = s.sched.Reason(e, j)
+		told := *j
+		told.Reason = s.sched.Reason(e, j)
 		if j.Queue != nil {
-			j.QueuePos = e.Position()
+			told.QueuePos = e.Position()
 		}
+		jobs[n] = &told
 	}
 }
 
 // Active implements store.Jobs.
-func (s *Store) Active(ctx context.Context, hostName string) ([]store.Job, error) {
+func (s *Store) Active(ctx context.Context, hostName string) ([]*store.Job, error) {
 	var ids []schedule.ID
 	err := s.doAhead(ctx, SpaceFull, func(*tx) error {
 		ids = s.sched.Active(hostName)
@@ -278,13 +279,13 @@ func (s *Store) Active(ctx context.Context, hostName string) ([]store.Job, error
 }
 
 // readActive reads those of the jobs that hold an attempt.
-func (s *Store) readActive(ids []schedule.ID) ([]store.Job, error) {
+func (s *Store) readActive(ids []schedule.ID) ([]*store.Job, error) {
 	return s.readThose(ids, func(j *store.Job) bool { return store.HoldsSlot(j.State) })
 }
 
 // readThose reads those of the jobs that are as they are wanted.
-func (s *Store) readThose(ids []schedule.ID, isWanted func(*store.Job) bool) ([]store.Job, error) {
-	var jobs []store.Job
+func (s *Store) readThose(ids []schedule.ID, isWanted func(*store.Job) bool) ([]*store.Job, error) {
+	var jobs []*store.Job
 	err := s.view(func(snap Snapshot) error {
 		for _, i := range ids {
 			j, err := s.latest(snap, i)
@@ -294,7 +295,7 @@ func (s *Store) readThose(ids []schedule.ID, isWanted func(*store.Job) bool) ([]
 				s.log.Error("job cannot be read", "job", id(i).String(), "err", err)
 			case err != nil:
 				return err
-			case isWanted(&j):
+			case isWanted(j):
 				jobs = append(jobs, j)
 			}
 		}

@@ -80,7 +80,7 @@ func (r *recent) settled(i id) *store.Job {
 }
 
 // job reads a job as the group has made it. Errors: as readCall.
-func (t *tx) job(i id) (store.Job, error) {
+func (t *tx) job(i id) (*store.Job, error) {
 	j, touched := t.jobs[i]
 	if !touched && t.before != nil {
 		j, touched = t.before.jobs[i]
@@ -89,7 +89,7 @@ func (t *tx) job(i id) (store.Job, error) {
 		j = t.recent.get(i)
 	}
 	if j != nil {
-		return j.Clone(), nil
+		return j, nil
 	}
 	read, _, err := readCall(t, i)
 	if err == nil && !touched {
@@ -99,16 +99,11 @@ func (t *tx) job(i id) (store.Job, error) {
 }
 
 // hold keeps a job at hand, as its rows are from now on.
-func (t *tx) hold(i id, j store.Job) {
-	t.jobs[i] = nil
-	if size(&j) > maxRecent {
-		return
+func (t *tx) hold(i id, j *store.Job) {
+	if size(j) > maxRecent {
+		j = nil
 	}
-	j = j.Clone()
-	if j.Failure.Code == "" {
-		j.Failure = harp.Failure{} // has no row
-	}
-	t.jobs[i] = &j
+	t.jobs[i] = j
 }
 
 // size is about how many bytes the rows of a job have beside what every job has.

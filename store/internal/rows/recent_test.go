@@ -49,9 +49,9 @@ func checkRecent(t *testing.T, s *Store, view Snapshot, i id) {
 	switch {
 	case err != nil && has != nil:
 		t.Errorf("job %s is at hand: %v", i, err)
-	case err == nil && has != nil && !reflect.DeepEqual(*has, want):
-		t.Errorf("job %s is at hand as\n%+v\nits rows have\n%+v", i, *has, want)
-	case err == nil && has == nil && size(&want) <= maxRecent:
+	case err == nil && has != nil && !reflect.DeepEqual(has, want):
+		t.Errorf("job %s is at hand as\n%+v\nits rows have\n%+v", i, *has, *want)
+	case err == nil && has == nil && size(want) <= maxRecent:
 		t.Errorf("job %s is not at hand", i)
 	}
 }

@@ -20,16 +20,16 @@ const recordCost = 24
 const maxAppended = maxEvent
 
 // Append implements store.Records.
-func (s *Store) Append(ctx context.Context, a store.Append) (store.Job, error) {
+func (s *Store) Append(ctx context.Context, a store.Append) (*store.Job, error) {
 	for n := range a.Records {
 		if size := recordSize(&a.Records[n]); size > maxAppended {
-			return store.Job{}, tooMuch("record", size, maxAppended)
+			return nil, tooMuch("record", size, maxAppended)
 		}
 	}
 	for {
 		some := a
 		some.Records = a.Records[:together(a.Records)]
-		var out store.Job
+		var out *store.Job
 		err := s.doAhead(ctx, SpaceLow, func(t *tx) (err error) {
 			out, err = s.appendRecords(t, &some)
 			return err
@@ -63,35 +63,39 @@ func recordsSize(records []harp.Record) int {
 
 func recordSize(r *harp.Record) int { return len(r.Value) + len(r.Kind) + recordCost }
 
-func (s *Store) appendRecords(t *tx, a *store.Append) (store.Job, error) {
+func (s *Store) appendRecords(t *tx, a *store.Append) (*store.Job, error) {
 	i, ok := parseID(a.ID)
 	if !ok {
-		return store.Job{}, notFound(a.ID)
+		return nil, notFound(a.ID)
 	}
 	before, err := readJob(t, i)
 	if err != nil {
-		return store.Job{}, err
+		return nil, err
 	}
 	covered, _, err := coveredBy(t, before)
 	if err != nil {
-		return store.Job{}, err
+		return nil, err
 	}
 	news, err := unseen(&before.Life, a)
 	if err != nil || len(news) == 0 {
 		return covered, err
 	}
-	written := before
+	written := *before
 	written.Outcome = nil // lies beside the life, and stays as it is
 	if size := recordsSize(news) + size(&written); !t.hasRoom(size + maxStep) {
-		return store.Job{}, tooMuch("records", size, maxOp-maxStep)
+		return nil, tooMuch("records", size, maxOp-maxStep)
 	}
-	after := before
+	after := *before
 	s.keep(t, i, &after, news, a.Arrived)
-	if err := t.change(i, &before, &after); err != nil {
-		return store.Job{}, err
+	if err := t.change(i, before, &after); err != nil {
+		return nil, err
 	}
-	covered.Attempts, covered.Records, covered.Stored, covered.Full = after.Attempts, after.Records, after.Stored, after.Full
-	return covered, nil
+	if covered == before {
+		return &after, nil
+	}
+	shown := *covered
+	shown.Attempts, shown.Records, shown.Stored, shown.Full = after.Attempts, after.Records, after.Stored, after.Full
+	return &shown, nil
 }
 
 // unseen returns the records that the attempt does not have yet. Errors: ErrFenced,

@@ -26,11 +26,11 @@ func newCallRow(j *store.Job, digest [32]byte) callRow {
 	return callRow{Job: *j, Digest: digest[:], Retry: j.Retry}
 }
 
-func (r *callRow) job(i id, life store.Life) store.Job {
+func (r *callRow) job(i id, life store.Life) *store.Job {
 	j := r.Job
 	j.ID, j.Life, j.QueuePos = i.String(), life, 0
 	j.Retry = r.Retry
-	return j
+	return &j
 }
 
 type lifeRow struct {
@@ -57,7 +57,7 @@ func rowOf(q *schedule.Queue) queueRow {
 
 // cover returns a job as the first mark makes it that it is not above: if it has
 // not ended, as after a cancel. Tell says that its agent has not been told.
-func (r *queueRow) cover(j store.Job) (covered store.Job, tell bool) {
+func (r *queueRow) cover(j *store.Job) (covered *store.Job, tell bool) {
 	if r == nil || j.State.Ended() {
 		return j, false
 	}
@@ -69,6 +69,7 @@ func (r *queueRow) cover(j store.Job) (covered store.Job, tell bool) {
 	if err != nil {
 		return j, false // every job that has not ended admits a cancel
 	}
-	j.Life = next
-	return j, effect.Tell
+	c := *j
+	c.Life = next
+	return &c, effect.Tell
 }

@@ -14,12 +14,12 @@ import (
 const maxSilenced = 4096
 
 // Silence implements store.Jobs.
-func (s *Store) Silence(ctx context.Context, hostName string, at, lostAt time.Time) ([]store.Job, error) {
+func (s *Store) Silence(ctx context.Context, hostName string, at, lostAt time.Time) ([]*store.Job, error) {
 	event := store.Event{Kind: store.Silent, At: fromNanos(nanos(at)), Wake: fromNanos(nanos(lostAt))}
-	var out []store.Job
+	var out []*store.Job
 	asked := s.asked()
 	for more := true; more; {
-		var moved []store.Job
+		var moved []*store.Job
 		err := s.doAhead(ctx, SpaceLow, func(t *tx) (err error) {
 			event := event
 			event.At, event.Wake = s.sched.Since(asked, event.At), s.sched.Since(asked, event.Wake)
@@ -37,7 +37,7 @@ func (s *Store) Silence(ctx context.Context, hostName string, at, lostAt time.Ti
 // silence moves as many jobs of a host to unknown as one commit takes, and reports
 // whether there are more. Of attempts that were lost and found alive it is no longer
 // known whether they are.
-func (s *Store) silence(t *tx, hostName string, event store.Event) (moved []store.Job, more bool, err error) {
+func (s *Store) silence(t *tx, hostName string, event store.Event) (moved []*store.Job, more bool, err error) {
 	n := 0
 	for _, i := range s.sched.HeardOf(hostName) {
 		if n == maxSilenced || !t.hasRoom(maxStep) {
@@ -68,7 +68,7 @@ func (s *Store) silence(t *tx, hostName string, event store.Event) (moved []stor
 }
 
 // Returning implements store.Jobs.
-func (s *Store) Returning(ctx context.Context, hostName string) ([]store.Job, error) {
+func (s *Store) Returning(ctx context.Context, hostName string) ([]*store.Job, error) {
 	var ids []schedule.ID
 	err := s.doAhead(ctx, SpaceFull, func(*tx) error {
 		ids = s.sched.Returning(hostName)

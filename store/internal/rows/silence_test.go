@@ -9,10 +9,10 @@ import (
 )
 
 // onHost starts n jobs on "h".
-func onHost(t *testing.T, s *Store, n int, change func(*store.Submission)) []store.Job {
+func onHost(t *testing.T, s *Store, n int, change func(*store.Submission)) []*store.Job {
 	t.Helper()
 	s.SetGate("h", store.Gate{Open: true, Most: 1 << 20})
-	var jobs []store.Job
+	var jobs []*store.Job
 	for len(jobs) < n {
 		var calls []store.Submission
 		for range min(500, n-len(jobs)) {
@@ -77,7 +77,7 @@ func TestSilenceDamaged(t *testing.T) {
 	e := newTrial()
 	s := opened(t, e, Options{})
 	jobs := onHost(t, s, 3, nil)
-	damage := func(j store.Job) {
+	damage := func(j *store.Job) {
 		i, _ := parseID(j.ID)
 		e.poke(i.key(prefixLife), flip)
 		s.unlearn()

@@ -222,9 +222,9 @@ func (s *Store) loadJobs(snap Snapshot) error {
 				c.remove(i)
 				continue
 			}
-			s.sched.Add(i, &j, math.MinInt64, nanos(j.Since))
+			s.sched.Add(i, j, math.MinInt64, nanos(j.Since))
 			s.cohorts[i] = c
-			s.unended.move(move{standing: standing{submittedAt(&j), i}, to: j.State})
+			s.unended.move(move{standing: standing{submittedAt(j), i}, to: j.State})
 		}
 	}
 	return nil

@@ -336,7 +336,7 @@ func TestMissingBeyondMaxStored(t *testing.T) {
 func TestReadAttempts(t *testing.T) {
 	e := newTrial()
 	s := opened(t, e, Options{})
-	j := started(t, s)
+	j := started(t, s).Clone()
 	var want []harp.Record
 	j.Attempts = nil
 	for number, n := range []int{3, 0, 2, 4} {
@@ -357,7 +357,7 @@ func TestReadAttempts(t *testing.T) {
 				tx.put(i.recordsKey(a.Number, n), encodeChunk(want[a.Base+n:][:1], noon))
 			}
 		}
-		return tx.change(i, &before, &j)
+		return tx.change(i, before, j)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -493,14 +493,14 @@ func TestMarks(t *testing.T) {
 	s := opened(t, e, Options{})
 	s.SetGate("h", store.Gate{Open: true, Most: 5})
 	q := harp.Value{0x80}
-	submitQ := func() store.Job {
+	submitQ := func() *store.Job {
 		c := call("h")
 		c.Job.Queue = q
 		return submitted(t, s, c)[0]
 	}
-	var jobs [2][]store.Job
+	var jobs [2][]*store.Job
 	for round := range 2 {
-		jobs[round] = []store.Job{submitQ(), submitQ()}
+		jobs[round] = []*store.Job{submitQ(), submitQ()}
 		by := store.Operation{By: harp.Principal{Name: fmt.Sprint(round)}, Time: noon.Add(time.Duration(round) * time.Second)}
 		if _, err := s.CancelQueue(t.Context(), q, by); err != nil {
 			t.Fatal(err)

@@ -143,7 +143,7 @@ func (s *Store) resubmit(t *tx, i id, in *store.Submission, out *store.Submitted
 
 func (s *Store) insert(t *tx, i id, in *store.Submission, out *store.Submitted, now int64) error {
 	s.sched.Number++
-	j := in.Job
+	j := in.Job.Clone()
 	j.ID, j.No = i.String(), s.sched.Number
 	if j.SubmitTime.IsZero() {
 		j.SubmitTime = fromNanos(now)
@@ -154,23 +154,23 @@ func (s *Store) insert(t *tx, i id, in *store.Submission, out *store.Submitted, 
 	j.Concurrency = max(j.Concurrency, 1)
 	j.Life = store.Begin(fromNanos(now), "")
 	j.Retry = in.Job.Retry
-	if err := s.openQueue(t, &j); err != nil {
+	if err := s.openQueue(t, j); err != nil {
 		return err
 	}
-	e := s.sched.Add(i, &j, now, now)
-	j.Reason = s.sched.Reason(e, &j)
+	e := s.sched.Add(i, j, now, now)
+	j.Reason = s.sched.Reason(e, j)
 	if s.sched.Startable(e, now) {
-		j = s.claimed(e, j, now)
+		j.Life = s.claimed(e, j, now)
 	}
-	t.putCall(i, &j, in)
-	t.putLife(i, &j, nil)
-	t.kept.grown += footprint(&j)
-	for _, key := range entries(&j) {
+	t.putCall(i, j, in)
+	t.putLife(i, j, nil)
+	t.kept.grown += footprint(j)
+	for _, key := range entries(j) {
 		t.add(key, seal(key, i[:]))
 	}
-	t.enterCohort(i, &j)
-	t.emitSubmitted(i, &j, now)
-	*out = store.Submitted{Job: j.Clone(), New: true}
+	t.enterCohort(i, j)
+	t.emitSubmitted(i, j, now)
+	*out = store.Submitted{Job: j, New: true}
 	return nil
 }
 
@@ -195,16 +195,15 @@ func (s *Store) openQueue(t *tx, j *store.Job) error {
 	return nil
 }
 
-// claimed gives a waiting job its slot and returns it as sent. The caller writes
+// claimed gives a waiting job its slot and returns its life as sent. The caller writes
 // it.
-func (s *Store) claimed(e *schedule.Job, j store.Job, now int64) store.Job {
+func (s *Store) claimed(e *schedule.Job, j *store.Job, now int64) store.Life {
 	next, _, err := j.Next(store.Event{Kind: store.Claimed, At: fromNanos(now), Fence: j.Fence + 1})
 	if err != nil {
 		panic("store: a waiting job can be claimed: " + err.Error())
 	}
-	j.Life = next
 	s.sched.Start(e, now)
-	return j
+	return next
 }
 
 // putCall writes what of a job never changes, and its request.
@@ -226,7 +225,7 @@ func (t *tx) putLife(i id, j *store.Job, short []byte) {
 	t.life = newLifeRow(&j.Life)
 	t.life.Value = short
 	t.putRow(i.key(prefixLife), &t.life)
-	t.hold(i, *j)
+	t.hold(i, j)
 }
 
 // putOutcome writes how an attempt ended after which the job has gone on.

@@ -67,7 +67,7 @@ func listWhileJobsGoOn(t *testing.T, states []harp.State, r *rand.Rand) {
 	}
 	always := map[string]bool{}
 	for n := range jobs {
-		if wanted(&jobs[n]) {
+		if wanted(jobs[n]) {
 			always[jobs[n].ID] = true
 		}
 	}
@@ -79,7 +79,7 @@ func listWhileJobsGoOn(t *testing.T, states []harp.State, r *rand.Rand) {
 			t.Fatal(err)
 		}
 		for n := range page.Jobs {
-			j := &page.Jobs[n]
+			j := page.Jobs[n]
 			if listed[j.ID] || !wanted(j) {
 				t.Errorf("job %d is listed as %s, before %v", j.No, j.State, listed[j.ID])
 			}
@@ -87,7 +87,7 @@ func listWhileJobsGoOn(t *testing.T, states []harp.State, r *rand.Rand) {
 		}
 		goOn()
 		for n := range jobs {
-			if !wanted(&jobs[n]) {
+			if !wanted(jobs[n]) {
 				delete(always, jobs[n].ID)
 			}
 		}
@@ -211,7 +211,7 @@ func TestManyCohorts(t *testing.T) {
 // Prune deletes, and beside what cannot be read.
 func TestEndedTogether(t *testing.T) {
 	const n = 2*maxPruned + 10
-	setUp := func(t *testing.T) (*trial, *Store, []store.Job) {
+	setUp := func(t *testing.T) (*trial, *Store, []*store.Job) {
 		e := newTrial()
 		s := opened(t, e, Options{})
 		openGate(s, "h")
@@ -225,7 +225,7 @@ func TestEndedTogether(t *testing.T) {
 		applied(t, s, ends...)
 		return e, s, jobs
 	}
-	endedBefore := func(t *testing.T, s *Store, jobs []store.Job, at time.Time) {
+	endedBefore := func(t *testing.T, s *Store, jobs []*store.Job, at time.Time) {
 		t.Helper()
 		for k, j := range jobs {
 			_, err := s.Job(t.Context(), j.ID)
