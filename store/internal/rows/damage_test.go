@@ -290,6 +290,42 @@ func TestMissingRows(t *testing.T) {
 	}
 }
 
+// TestMissingJobIsNotNew asks again for a job that has run, one of whose two rows is not there any
+// more: it is no new one, which would run a second time, nor one that nobody knows, of which its
+// agent would be told to forget what it has.
+func TestMissingJobIsNotNew(t *testing.T) {
+	for name, prefix := range map[string]byte{"what never changes": prefixCall, "its life": prefixLife} {
+		for state, ends := range map[string]bool{"ended": true, "running": false} {
+			t.Run(name+" "+state, func(t *testing.T) {
+				e := newTrial()
+				s, err := Open(e, Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				openGate(s, "h")
+				c := call("h")
+				j := submitted(t, s, c)[0]
+				if ends {
+					applied(t, s, about(j, store.End))
+				}
+				i, _ := parseID(j.ID)
+				e.poke(i.key(prefix), func(_, _ []byte) []byte { return nil })
+				s.unlearn()
+				out, err := s.Submit(t.Context(), []store.Submission{c}, noon)
+				if err != nil || out[0].New || !errors.Is(out[0].Err, ErrDamaged) {
+					t.Errorf("asked for again it is new %v, %v, %v, want ErrDamaged", out[0].New, out[0].Err, err)
+				}
+				if _, err := s.Job(t.Context(), j.ID); !errors.Is(err, ErrDamaged) {
+					t.Errorf("reading it: %v, want ErrDamaged", err)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
 // TestDamagedIsReplaced checks that what cannot be read is replaced, with all its pieces: what
 // an attempt had returned, by what the next one does, or by nothing, and a document.
 func TestDamagedIsReplaced(t *testing.T) {

@@ -140,8 +140,16 @@ func readJob(from getter, i id) (*store.Job, error) {
 
 func notFound(job string) error { return harp.NotFound("job", job) }
 
-// absent says of a job without rows whether it has ever had some.
+// absent says of a job without the row of what never changes whether it has ever had one. One
+// that has a life has lost it: its id is none that nobody knows.
 func absent(from getter, i id) error {
+	life, err := from.Get(i.key(prefixLife))
+	if err != nil {
+		return err
+	}
+	if life != nil {
+		return fmt.Errorf("%w: job %s has a life only", ErrDamaged, i)
+	}
 	tomb, err := from.Get(i.key(prefixTomb))
 	switch {
 	case err != nil:

@@ -121,11 +121,17 @@ func (s *Store) submitNew(t *tx, i id, in *store.Submission, out *store.Submitte
 	return s.insert(t, i, in, out, now)
 }
 
-// noteAbsent reports whether no job has this id.
+// noteAbsent reports whether no job has this id: one of whose two rows there is one has lost the
+// other.
 func (t *tx) noteAbsent(i id, err *error) bool {
-	value, e := t.raw(i.key(prefixCall))
-	*err = e
-	return e == nil && value == nil
+	for _, kind := range []byte{prefixCall, prefixLife} {
+		value, e := t.raw(i.key(kind))
+		if e != nil || value != nil {
+			*err = e
+			return false
+		}
+	}
+	return true
 }
 
 // resubmit answers a job that is there already.
