@@ -164,8 +164,8 @@ func small(o badger.Options) badger.Options {
 
 const (
 	// maxVerified is how many bytes of tables are verified before the store is opened. When
-	// a block is found damaged later, badger treats what was in it as absent; and a job that
-	// is absent may be submitted, and run, again. Large stores are spared the reading.
+	// a block is found damaged later, badger treats what was in it as absent; and a job whose
+	// rows are all absent may be submitted, and run, again. Large stores are spared the reading.
 	maxVerified = 1 << 30
 
 	memTableSize = 32 << 20
