@@ -194,6 +194,20 @@ func (x *exchange) tombstone() {
 	x.x.Release()
 }
 
+// TestEndTellsHowFarTheJournalIs checks that END says how far the journal is, behind the attempt's start,
+// and that it is as far after a crash: a dispatcher takes one that is not for one that was rolled back.
+func TestEndTellsHowFarTheJournalIs(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		m := newMachine(t, p, newCounter().offer, agent.Limits{})
+		before := m.peer.hello
+		told := m.peer.call("once", nil).accepted().end().Position
+		m.crash()
+		if h := m.peer.hello; told <= before.Position || h.Position < told || h.Journal != before.Journal {
+			t.Errorf("HELLO says %d, END %d, HELLO %d", before.Position, told, h.Position)
+		}
+	})
+}
+
 // TestCrashBeforeSync checks that records which were told and not written when the
 // process ended do no harm, whether the dispatcher has them or not.
 func TestCrashBeforeSync(t *testing.T) {

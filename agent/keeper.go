@@ -11,6 +11,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/journal"
+	"github.com/harpcaller/harp/internal/wire"
 )
 
 // DirInUseError says that another process keeps its journal in an agent's directory.
@@ -183,6 +184,15 @@ func (k *keeper) current() *journal.Journal {
 	k.now.Lock()
 	defer k.now.Unlock()
 	return k.journal
+}
+
+// withPosition is END with how far the journal is, by which a dispatcher knows that it was rolled back
+// when it is less far later.
+func (a *Agent) withPosition(end wire.End) wire.End {
+	if j := a.keeper.current(); j != nil {
+		end.Position = j.Position()
+	}
+	return end
 }
 
 // waits returns what is closed when there is another journal, and when there will be

@@ -229,6 +229,9 @@ func (r *report) sendLoop() (sentEnd bool) {
 			continue
 		}
 		end := t == wire.TypeEnd
+		if end && !r.session.direct {
+			message = r.at.agent.withPosition(*message.(*wire.End))
+		}
 		if err := r.x.Send(t, end, wire.Encode(message)); err != nil {
 			return false
 		}

@@ -609,6 +609,41 @@ func TestAJournalThatWasRolledBackProvesNothing(t *testing.T) {
 	}
 }
 
+// TestAnEndTellsHowFarTheJournalWas checks that a journal is known to be rolled back by what was heard
+// amid a session, too: of an attempt that has ended since, and of which nothing is held any more.
+func TestAnEndTellsHowFarTheJournalWas(t *testing.T) {
+	for name, c := range map[string]struct {
+		position int64
+		state    harp.State
+	}{
+		"rolled back to HELLO": {5, harp.StateLost},
+		"rolled back":          {19, harp.StateLost},
+		"as far":               {20, harp.StateSent},
+		"further":              {21, harp.StateSent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, sys *system) {
+				var i interrupted
+				agent, asked := i.met(t, sys, 5, 1, "")
+				before := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+				m := <-asked
+				m.say(t, wire.TypeEnd, true, wire.End{Value: harp.Value{0xc0}, Started: &wire.Started{Time: 1}, Position: 20})
+				must[harp.Value](t)(before.Get(t.Context()))
+				agent.say(t, wire.TypeFacts, wire.Facts{})
+				i.job = must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+				<-asked // it begins, and that is not heard
+				synctest.Wait()
+				agent.tr.Close(nil)
+				synctest.Wait()
+				i.met(t, sys, c.position, 1, "")
+				if s := i.status(t); s.State != c.state || c.state == harp.StateLost && s.Reason != harp.LostJournalGone {
+					t.Errorf("it is %s (%s)", s.State, s.Reason)
+				}
+			})
+		})
+	}
+}
+
 // What was told to stop, or has processes left, has begun: where it is not there any more the job
 // is lost, and not called again.
 func TestWhatWasStoppingHadBegun(t *testing.T) {

@@ -288,6 +288,7 @@ func (a *attempt) end(ctx context.Context, body []byte) error {
 	if err := wire.DecodeBody(body, &m); err != nil {
 		return err
 	}
+	a.s.notePosition(m.Position)
 	if err := a.storeMissing(ctx); err != nil {
 		return err
 	}

@@ -269,18 +269,32 @@ func (s *session) expectHeld(ctx context.Context) (held []wire.HeldAttempt, err 
 
 // record keeps what the agent said of its host and its journal.
 func (s *session) record(ctx context.Context, facts harp.Value, docs []harp.ProcedureDoc) error {
+	s.host.update(func(row *store.Host) {
+		row.Journal, row.Position = s.hello.Journal, uint64(max(s.hello.Position, 0))
+	})
+	return s.recordHost(ctx, facts, docs)
+}
+
+// notePosition keeps how far the agent's journal was when it said so: where it is less far later, it was
+// rolled back. That is stored when the host's row is stored next.
+func (s *session) notePosition(position int64) {
+	s.host.update(func(row *store.Host) {
+		row.Position = max(row.Position, uint64(max(position, 0)))
+	})
+}
+
+func (s *session) recordHost(ctx context.Context, facts harp.Value, docs []harp.ProcedureDoc) error {
 	row := s.host.update(func(row *store.Host) {
 		row.Facts, row.Procedures, row.Connected, row.LastHeard = facts, docs, true, s.d.now().UTC()
-		row.Journal, row.Position = s.hello.Journal, uint64(max(s.hello.Position, 0))
 	})
 	s.host.setRow(row)
 	return s.d.store.PutHost(ctx, row)
 }
 
-// recordNews is record for what the agent says amid a session. A full disk does not end
+// recordNews is recordHost for what the agent says amid a session. A full disk does not end
 // that: the news hold, and are stored when the host's row is stored next.
 func (s *session) recordNews(ctx context.Context, facts harp.Value, docs []harp.ProcedureDoc) error {
-	err := s.record(ctx, facts, docs)
+	err := s.recordHost(ctx, facts, docs)
 	if errors.Is(err, harp.ErrNoSpace) {
 		s.d.log.Warn("what a host offers is not stored yet", "host", s.host.name, "err", err)
 		return nil

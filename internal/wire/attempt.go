@@ -124,4 +124,7 @@ type End struct {
 	Dropped bool       `msgpack:"dropped,omitempty"` // the value was dropped for want of space
 	Started *Started   `msgpack:"started,omitempty"`
 	Gone    bool       `msgpack:"gone,omitempty"` // there was no end: the process is gone; nothing but Records counts
+
+	// Position is that of the agent's journal, synced when this was sent. It is not journalled.
+	Position int64 `msgpack:"position,omitempty"`
 }

@@ -50,7 +50,7 @@ func messages() map[string]any {
 			{Time: 1, Value: []byte{0xc3}}, {Time: 2, Kind: "stdout", Value: []byte{0xa1, 'x'}, Partial: true, Truncated: 9},
 		}},
 		"stopping":       stopping,
-		"end":            wire.End{Value: []byte{0xc3}, Failure: failure, Stopped: &stopping, Records: 8, RanFor: 5e9, Dropped: true, Started: &started, Gone: true},
+		"end":            wire.End{Value: []byte{0xc3}, Failure: failure, Stopped: &stopping, Records: 8, RanFor: 5e9, Dropped: true, Started: &started, Gone: true, Position: 1 << 40},
 		"hello_caller":   wire.Hello{Version: 1, Features: []string{"f"}, Software: "harp/0", Instance: "i", Token: "t"},
 		"hello_agent":    wire.Hello{Version: 1, Software: "harp/0", Instance: "i", BootID: "b", Journal: "j", Position: 9, Labels: map[string]string{"a": "1"}},
 		"welcome":        wire.Welcome{Version: 1, Features: []string{"f"}, Software: "harp/0", Store: "s", Epoch: 2, Heartbeat: 10e9, Reconnect: 10e9, Time: 3, Max: 1024},
