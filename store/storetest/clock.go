@@ -121,6 +121,17 @@ var clocks = []rule{
 			w.gone(gone)
 		}
 	}},
+	{"clock/late", "what was found too late for its StartBefore while the clock was wrong starts when the clock has been set back before that", func(w *world) {
+		until := w.now.Add(time.Minute)
+		waited := w.submit(expires(until))
+		w.setClock(time.Hour)
+		w.gate("h")
+		w.ids(w.claim(1, "h"))
+		late := w.submit(expires(until))
+		w.setClock(-time.Hour)
+		w.ids(w.advance().Claimed, waited, late)
+		w.due(time.Time{})
+	}},
 	{"clock/busy", "what its agent is too busy for waits for its StartAfter again where the clock was set back behind it, and keeps nothing else of its procedure waiting for that", func(w *world) {
 		w.st.SetGate("h", store.Gate{Open: true, Most: 1})
 		at := w.now.Add(time.Minute)

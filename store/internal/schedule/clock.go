@@ -40,6 +40,18 @@ func (s *Schedule) ClockSet(by int64) {
 		d.at = moved(d.at, by)
 	}
 	s.agenda.clockSet(by)
+	for _, e := range s.jobs {
+		s.wakePassed(e)
+	}
+}
+
+// wakePassed has the time of a job come again that was passed as too late to start, where it is
+// not any more.
+func (s *Schedule) wakePassed(e *Job) {
+	if e.expires == 0 || !e.Waits() || e.survives || e.line != nil || e.held != nil || e.waking.index > 0 || e.isLate(s.Latest) {
+		return
+	}
+	s.agenda.set(&e.waking, e.wake)
 }
 
 // moved is a time by the clock as it was set; not known, or always, stay that.
