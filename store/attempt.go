@@ -202,10 +202,8 @@ func (l Life) expired(e Event) Life {
 }
 
 func (l Life) attemptOver(e Event, outcome harp.State, reason string) Life {
-	if n := len(l.Attempts); n > 0 {
-		last := &l.Attempts[n-1]
-		last.Ended, last.Outcome, last.Reason = e.At, string(outcome), reason
-	}
+	last := &l.Attempts[len(l.Attempts)-1]
+	last.Ended, last.Outcome, last.Reason = e.At, string(outcome), reason
 	return l
 }
 
