@@ -73,14 +73,15 @@ func (s *Store) rewrite(t *tx, out *store.Advanced) error {
 	return nil
 }
 
-// skip reports whether an error is only about the row of one job, which is then
-// left alone.
+// skip reports whether an error is only about one job, which is then left alone.
 func (s *Store) skip(e *schedule.Job, err error) bool {
-	if !errors.Is(err, ErrDamaged) && !errors.Is(err, harp.ErrNotFound) {
-		return false
+	for _, about := range []error{ErrDamaged, harp.ErrNotFound, store.ErrIllegal, store.ErrFenced} {
+		if errors.Is(err, about) {
+			s.log.Error("job is left as it is", "job", id(e.ID).String(), "err", err)
+			return true
+		}
 	}
-	s.log.Error("job cannot be read", "job", id(e.ID).String(), "err", err)
-	return true
+	return false
 }
 
 // end writes the end of a job that waited.
@@ -160,8 +161,8 @@ func (s *Store) giveUp(t *tx, e *schedule.Job, now int64, out *store.Advanced) e
 	if err != nil {
 		return err
 	}
-	if c.Err != nil {
-		s.log.Error("job cannot be given up", "job", id(e.ID).String(), "err", c.Err)
+	if c.Err != nil && !s.skip(e, c.Err) {
+		return c.Err
 	}
 	if c.Effect.Ends {
 		out.Ended = append(out.Ended, c.Job)

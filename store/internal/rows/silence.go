@@ -55,9 +55,11 @@ func (s *Store) silence(t *tx, hostName string, event store.Event) (moved []*sto
 		if err := s.happen(t, i, before, event, &c); err != nil {
 			return moved, false, err
 		}
-		if c.Err != nil {
-			s.log.Error("job cannot be unknown", "job", id(i).String(), "err", c.Err)
+		switch {
+		case c.Err != nil && s.skip(s.sched.Job(i), c.Err):
 			continue
+		case c.Err != nil:
+			return moved, false, c.Err
 		}
 		n++
 		if c.Job.State == harp.StateUnknown {

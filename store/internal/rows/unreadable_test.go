@@ -1,0 +1,352 @@
+package rows
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"iter"
+	"reflect"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+var errUnreadable = errors.New("the disk cannot be read")
+
+// unreadable is an engine of which one read fails: a view, a key, an entry of a scan or its end.
+type unreadable struct {
+	*trial
+	left atomic.Int64 // reads until then; below 1: none will
+}
+
+func (e *unreadable) fails() error {
+	if e.left.Add(-1) == 0 {
+		return errUnreadable
+	}
+	return nil
+}
+
+func (e *unreadable) View() (Snapshot, error) {
+	if err := e.fails(); err != nil {
+		return nil, err
+	}
+	snap, err := e.trial.View()
+	return unreadableView{snap, e}, err
+}
+
+type unreadableView struct {
+	Snapshot
+	e *unreadable
+}
+
+func (v unreadableView) Get(key []byte) ([]byte, error) {
+	if err := v.e.fails(); err != nil {
+		return nil, err
+	}
+	return v.Snapshot.Get(key)
+}
+
+func (v unreadableView) Scan(prefix, from []byte, reverse bool) iter.Seq2[Item, error] {
+	return failing(v.e, v.Snapshot.Scan(prefix, from, reverse))
+}
+
+func (v unreadableView) Keys(prefix []byte) iter.Seq2[Entry, error] {
+	return failing(v.e, v.Snapshot.Keys(prefix))
+}
+
+func failing[T any](e *unreadable, all iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		for one, err := range all {
+			if failed := e.fails(); failed != nil {
+				yield(none, failed)
+				return
+			}
+			if !yield(one, err) {
+				return
+			}
+		}
+		if err := e.fails(); err != nil {
+			yield(none, err)
+		}
+	}
+}
+
+// eventful is a store with something of all that it can have, and what of it is asked for.
+type eventful struct {
+	*Store
+	e                          *unreadable
+	ended, sent, lost, waiting *store.Job
+	q                          harp.Value
+	op                         store.Operation
+}
+
+// later is when much is due of what an eventful store has.
+var later = noon.Add(time.Hour)
+
+func newEventful(t *testing.T) *eventful {
+	t.Helper()
+	e := &unreadable{trial: newTrial()}
+	s := opened(t, e, Options{})
+	v := &eventful{Store: s, e: e, op: store.Operation{ID: harp.NewID(), Time: noon}}
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	v.ended = lived(t, s, noon)
+	failedAtLength(t, s)
+	gone := submitted(t, s, call("h"))[0]
+	ended := about(gone, store.End)
+	ended.Event.At = noon.Add(-2 * store.TombstoneTime)
+	applied(t, s, ended)
+	prune(t, s, store.Retention{EndedBefore: ended.Event.At.Add(1)}, ended.Event.At.Add(2))
+	inQ := func() store.Submission { return inQueue(call("h"), 0, 2) }
+	v.lost = submitted(t, s, inQ())[0]
+	submitted(t, s, inQ(), inQ())
+	v.q = v.lost.Queue
+	paused := call("h")
+	paused.Job.Retry = harp.RetryPolicy{On: []harp.State{harp.StateFailed, harp.StateLost}, Attempts: 3, Backoff: time.Second, MaxBackoff: time.Second}
+	pauses := submitted(t, s, paused)[0]
+	fails := about(pauses, store.End)
+	fails.Event.Failure, fails.Event.Jitter = harp.NewFailure("remote", "it failed"), 1
+	fails.Event.Failure.Data = make(harp.Value, 100_000)
+	silent := about(v.lost, store.Silent)
+	silent.Event.Wake = noon.Add(time.Minute)
+	applied(t, s, fails, silent)
+	_, err := s.CancelQueue(t.Context(), v.q, v.op)
+	do(err)
+	expires := inQ()
+	expires.Job.Expires = noon.Add(time.Minute)
+	v.waiting = submitted(t, s, expires)[0]
+	submitted(t, s, inQ())
+	key := call("away")
+	key.Key, key.KeyUntil, key.Job.OfflineWait = "k", noon.Add(time.Minute), time.Second
+	submitted(t, s, key)
+	v.sent = submitted(t, s, call("h"))[0]
+	_, err = s.OpenSession(t.Context(), store.Session{Host: "h", At: noon})
+	do(err)
+	do(s.PutDocument(t.Context(), "k", "n", make([]byte, 200_000)))
+	return v
+}
+
+// afresh has the next operation read all that it needs.
+func (v *eventful) afresh() {
+	v.unlearn()
+	l := &v.feed.latest
+	l.last, l.events, l.size = 0, nil, 0
+}
+
+// TestUnreadable has each read fail, one at a time, that an operation needs of the engine: the
+// operation fails by that, or comes to the same without it. It succeeds when it is asked for again.
+func TestUnreadable(t *testing.T) {
+	submit := func(v *eventful, c store.Submission) error {
+		out, err := v.Submit(v.open, []store.Submission{c}, noon)
+		if err == nil {
+			err = out[0].Err
+		}
+		return err
+	}
+	apply := func(v *eventful, tr store.Transition) error {
+		out, err := v.Apply(v.open, tr)
+		if err == nil {
+			err = out[0].Err
+		}
+		return err
+	}
+	cancel := func(v *eventful, op store.Operation) error {
+		done, err := v.CancelQueue(v.open, v.q, op)
+		if err == nil && done.More {
+			err = errUnreadable // which of its jobs run, and it says so
+		}
+		return err
+	}
+	type operations map[string]func(v *eventful) (any, error)
+	reads := operations{
+		"Job":        func(v *eventful) (any, error) { return v.Job(v.open, v.sent.ID) },
+		"Job/queued": func(v *eventful) (any, error) { return v.Job(v.open, v.waiting.ID) },
+		"Request":    func(v *eventful) (any, error) { return v.Request(v.open, v.ended.ID) },
+		"Value":      func(v *eventful) (any, error) { return v.Value(v.open, v.ended.ID) },
+		"Value/none": func(v *eventful) (any, error) { return v.Value(v.open, v.sent.ID) },
+		"Read":       func(v *eventful) (any, error) { return v.Read(v.open, v.ended.ID, 1, store.Most{Bytes: 1 << 30}) },
+		"Active":     func(v *eventful) (any, error) { return v.Active(v.open, "") },
+		"Returning":  func(v *eventful) (any, error) { return v.Returning(v.open, "") },
+		"List":       func(v *eventful) (any, error) { return v.List(v.open, store.Filter{}, "") },
+		"List/labels": func(v *eventful) (any, error) {
+			return v.List(v.open, store.Filter{Labels: v.ended.Labels, Host: "h"}, "")
+		},
+		"List/cancels": func(v *eventful) (any, error) {
+			return v.List(v.open, store.Filter{States: []harp.State{harp.StateCancelled}, Queue: v.q}, "")
+		},
+		"Host":     func(v *eventful) (any, error) { return v.Host(v.open, "h") },
+		"Document": func(v *eventful) (any, error) { return v.Document(v.open, "k", "n") },
+		"ListHosts": func(v *eventful) (any, error) {
+			page, next, err := v.ListHosts(v.open, "", 10)
+			return []any{page, next}, err
+		},
+		"Events": func(v *eventful) (any, error) {
+			return v.Events(v.open, harp.EventFilter{After: harp.EventsFromStart}, 1<<20)
+		},
+		"Backup": func(v *eventful) (any, error) {
+			return nil, v.Backup(v.open, io.Discard)
+		},
+	}
+	writes := operations{
+		"Submit": func(v *eventful) (any, error) { return nil, submit(v, inQueue(call("h"), 0, 1)) },
+		"Submit/again": func(v *eventful) (any, error) {
+			c := call("h")
+			c.Job.ID = v.sent.ID
+			return nil, submit(v, c)
+		},
+		"Submit/key": func(v *eventful) (any, error) {
+			c := call("h")
+			c.Key, c.KeyUntil = "k", later
+			return nil, submit(v, c)
+		},
+		"Submit/keys": func(v *eventful) (any, error) { // of which the time of the first is over
+			c := call("h")
+			c.Key, c.KeyUntil = "k", later
+			out, err := v.Submit(v.open, []store.Submission{c}, noon.Add(2*time.Minute))
+			if err == nil {
+				err = out[0].Err
+			}
+			return nil, err
+		},
+		"Claim": func(v *eventful) (any, error) {
+			openGate(v.Store, "away")
+			return v.Claim(v.open, []string{"h", "away"}, 10, noon)
+		},
+		"Apply/end": func(v *eventful) (any, error) {
+			end := about(v.sent, store.End)
+			end.Event.Value = make(harp.Value, 2000)
+			err := apply(v, end)
+			if errors.Is(err, store.ErrIllegal) { // it had been, and the read was for something else
+				err = nil
+			}
+			return nil, err
+		},
+		"Apply/cancel": func(v *eventful) (any, error) { return nil, apply(v, about(v.sent, store.CancelReq)) },
+		"Apply/lose": func(v *eventful) (any, error) { // frees a slot of its queue
+			lose := about(v.lost, store.Lose)
+			lose.Event.Reason = harp.LostForced
+			err := apply(v, lose)
+			if errors.Is(err, store.ErrIllegal) {
+				err = nil
+			}
+			return nil, err
+		},
+		"Advance": func(v *eventful) (any, error) { return v.Advance(v.open, later) },
+		"Silence": func(v *eventful) (any, error) { return v.Silence(v.open, "h", noon, later) },
+		"Append": func(v *eventful) (any, error) {
+			return v.Append(v.open, store.Append{ID: v.sent.ID, Attempt: 1, Fence: v.sent.Fence, Records: []harp.Record{{Value: harp.Value{1}}}, Arrived: noon})
+		},
+		"CancelQueue": func(v *eventful) (any, error) {
+			return nil, cancel(v, store.Operation{ID: harp.NewID(), Time: noon})
+		},
+		"CancelQueue/again": func(v *eventful) (any, error) { return nil, cancel(v, v.op) },
+		"ChangeQueue": func(v *eventful) (any, error) {
+			return nil, v.ChangeQueue(v.open, v.q, harp.QueueChange{Concurrency: new(3)}, store.Operation{ID: harp.NewID(), Time: noon})
+		},
+		"OpenSession": func(v *eventful) (any, error) { return v.OpenSession(v.open, store.Session{Host: "h", At: noon}) },
+		"PutHost":     func(v *eventful) (any, error) { return nil, v.PutHost(v.open, store.Host{Name: "h"}) },
+		"PutDocument": func(v *eventful) (any, error) { return nil, v.PutDocument(v.open, "k", "n", []byte{1}) },
+		"Prune": func(v *eventful) (any, error) {
+			return v.Prune(v.open, store.Retention{EndedBefore: later, EventsBefore: later}, later.Add(store.TombstoneTime))
+		},
+	}
+	for name, do := range reads {
+		t.Run(name, func(t *testing.T) {
+			v := newEventful(t)
+			eachReadFails(t, func() *eventful { return v }, do)
+		})
+	}
+	for name, do := range writes {
+		t.Run(name, func(t *testing.T) {
+			eachReadFails(t, func() *eventful { return newEventful(t) }, do)
+		})
+	}
+}
+
+// eachReadFails has an operation's first read fail, then its second, until there are no more.
+func eachReadFails(t *testing.T, prepared func() *eventful, do func(v *eventful) (any, error)) {
+	t.Helper()
+	for n := int64(1); ; n++ {
+		v := prepared()
+		v.afresh()
+		v.e.left.Store(n)
+		got, err := do(v)
+		hasFailed := v.e.left.Swap(0) <= 0
+		if !hasFailed && (err != nil || n == 1) {
+			t.Errorf("after %d reads none fails: %v", n, err)
+		}
+		if !hasFailed {
+			return
+		}
+		if v.usable() != nil && errors.Is(err, errUnreadable) {
+			continue // with half of it written
+		}
+		again, failed := do(v)
+		if failed != nil {
+			t.Errorf("asked again after read %d failed: %v", n, failed)
+		}
+		if !errors.Is(err, errUnreadable) && (err != nil || !reflect.DeepEqual(got, again)) {
+			t.Errorf("read %d fails and it says %v", n, err)
+		}
+	}
+}
+
+// TestUnreadableOnOpen has each read fail, one at a time, by which a store is opened.
+func TestUnreadableOnOpen(t *testing.T) {
+	v := newEventful(t)
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for n := int64(1); ; n++ {
+		e := &unreadable{trial: v.e.trial}
+		e.left.Store(n)
+		s, err := Open(e, Options{})
+		if e.left.Load() > 0 {
+			if err != nil || s.Close() != nil {
+				t.Errorf("after %d reads none fails: %v", n, err)
+			}
+			return
+		}
+		if !errors.Is(err, errUnreadable) {
+			t.Fatalf("read %d fails and it says %v", n, err)
+		}
+	}
+}
+
+// TestFailingRestore has each read and each commit of the engine fail, one at a time, into which a
+// store is restored. Of that some rows are damaged.
+func TestFailingRestore(t *testing.T) {
+	v := newEventful(t)
+	for _, prefix := range [][]byte{nameKey(prefixQueue, string(v.q)), {prefixUnended}, {prefixOutcome}} {
+		v.e.damage(v.Store, prefix)
+	}
+	i, _ := parseID(v.sent.ID)
+	v.e.damage(v.Store, i.key(prefixLife))
+	var backup bytes.Buffer
+	if err := errors.Join(v.Backup(t.Context(), &backup), v.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for n := int64(1); ; n++ {
+		e := &unreadable{trial: newTrial()}
+		e.onCommit = func([]Write) error { return e.fails() }
+		e.left.Store(n)
+		_, err := Restore(e, bytes.NewReader(backup.Bytes()), noon, Options{})
+		if e.left.Load() > 0 {
+			if err != nil {
+				t.Errorf("after %d reads and commits none fails: %v", n, err)
+			}
+			return
+		}
+		if !errors.Is(err, errUnreadable) || e.closed != 1 {
+			t.Errorf("read or commit %d fails and it says %v; it is closed %d times", n, err, e.closed)
+		}
+	}
+}
