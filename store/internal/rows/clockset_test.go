@@ -141,3 +141,49 @@ func TestOfflineWaitWhileTheClockIsSet(t *testing.T) {
 		})
 	}
 }
+
+// TestClockSetAmongRefused: on a disk without space a claim is refused, and retention waits for its
+// turn, as the clock is set: that is stored by the group of the claim, in which nothing was done. The
+// numbers of jobs and events go on, and all jobs are there, though the store is killed then.
+func TestClockSetAmongRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, s, let := held(t)
+		stop := letAll(let)
+		jobs := submitted(t, s, call("h"), call("h"))
+		stop()
+		e.space = SpaceCritical
+		var wg sync.WaitGroup
+		for _, one := range []func(){
+			func() { _, _ = s.Apply(t.Context(), about(jobs[0], store.CancelReq)) }, // is being committed
+			func() { _, _ = s.Claim(t.Context(), []string{"h"}, 1, noon) },
+			func() { _, _ = s.Prune(t.Context(), store.Retention{}, noon) },
+			func() { s.ClockSet(time.Minute) },
+		} {
+			wg.Go(one)
+			synctest.Wait()
+		}
+		for range 2 { // the cancel, and the group of the claim
+			let <- nil
+			synctest.Wait()
+		}
+		if _, committed := s.feed.bounds(); committed != s.feed.number {
+			t.Errorf("the feed is at event %d of %d", committed, s.feed.number)
+		}
+		killed := newTrial()
+		killed.tree = e.tree.Copy()
+		stop = letAll(let)
+		wg.Wait()
+		stop()
+		e.onCommit = nil
+
+		s = opened(t, killed, Options{})
+		if after := submitted(t, s, call("h"))[0]; after.No != jobs[1].No+1 {
+			t.Errorf("job %d follows on %d", after.No, jobs[1].No)
+		}
+		killed.tree = killed.tree.Copy()
+		s = opened(t, killed, Options{})
+		if active, err := s.Active(t.Context(), "h"); err != nil || len(active) != 2 {
+			t.Errorf("%d are active, %v, want 2", len(active), err)
+		}
+	})
+}

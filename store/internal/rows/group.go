@@ -120,8 +120,14 @@ func (s *Store) begin(last *group, committed bool) (*group, error) {
 	if g.snap, err = s.engine.View(); err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	s.noteNumbers(g) // it may refuse all of its operations, and be committed
+	s.mu.Unlock()
 	return g, nil
 }
+
+// noteNumbers notes how far what has run so far has come.
+func (s *Store) noteNumbers(g *group) { g.events, g.number = s.feed.number, s.sched.Number }
 
 // run runs an operation. One that fails after it has written leaves half of itself in
 // the group: nothing may be committed any more.
@@ -140,7 +146,7 @@ func (s *Store) run(g *group, o *op) {
 	if o.err == nil {
 		s.mendQueues(&g.tx)
 	}
-	g.events, g.number = s.feed.number, s.sched.Number
+	s.noteNumbers(g)
 	s.mu.Unlock()
 	if o.err != nil && g.wrote {
 		s.poison(o.err)
