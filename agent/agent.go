@@ -224,11 +224,8 @@ func (a *Agent) end(st *stay) {
 // check reports what of the configuration cannot be. The error is a
 // *harp.FieldError.
 func (a *Agent) check() error {
-	switch n := a.cfg.Name; {
-	case n == "":
-		return &harp.FieldError{Field: "name", Message: "must not be empty"}
-	case len(n) > harp.MaxHostName || !utf8.ValidString(n):
-		return &harp.FieldError{Field: "name", Message: fmt.Sprintf("must be UTF-8 of at most %d bytes", harp.MaxHostName)}
+	if err := transport.CheckName(a.cfg.Name); err != nil {
+		return &harp.FieldError{Field: "name", Message: err.Error()}
 	}
 	if a.wrong != nil {
 		return a.wrong

@@ -21,6 +21,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/transport"
 )
 
 // HostSpec is one entry of the hosts registry.
@@ -150,12 +151,10 @@ func checkHosts(specs []HostSpec) error {
 	seen := map[string]bool{}
 	for i, s := range specs {
 		field := fmt.Sprintf("hosts[%d]", i)
-		switch {
-		case s.Name == "":
-			return &harp.FieldError{Field: field + ".name", Message: "must not be empty"}
-		case len(s.Name) > harp.MaxHostName:
-			return &harp.FieldError{Field: field + ".name", Message: "is too long"}
-		case seen[s.Name]:
+		if err := transport.CheckName(s.Name); err != nil {
+			return &harp.FieldError{Field: field + ".name", Message: err.Error()}
+		}
+		if seen[s.Name] {
 			return &harp.FieldError{Field: field + ".name", Message: s.Name + " is there twice"}
 		}
 		seen[s.Name] = true

@@ -3,8 +3,11 @@ package transport
 import (
 	"container/list"
 	"context"
+	"encoding/binary"
 	"errors"
+	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -16,7 +19,7 @@ const (
 	// waitersFor is the time in which as many handshakes may be made as connections
 	// wait, at least. More wait than will have their turn: to refuse an agent costs the
 	// same sooner or later, most of it the agent's key for the handshake, and who is
-	// refused at once comes again sooner. Half of them, which one address may have, are
+	// refused at once comes again sooner. Half of them, which one network may have, are
 	// 10,000 at the default rate: a fleet of as many that came back from one address was
 	// refused nine times over where there was room for 1,500.
 	waitersFor = 20 * time.Second
@@ -24,26 +27,43 @@ const (
 	// dispatcher that is slower than it should be would else give turns only to those
 	// whose 10 s are nearly over, and greet nobody.
 	longestWait = 8 * time.Second
+	// longestTurn is for a handshake of which the peer's first message is there. What is
+	// left is one answer, its proof and the way there and back.
+	longestTurn = 2 * time.Second
+	// maxHello is the longest first message. Ours, with a key of ML-KEM, take 1.7 KiB.
+	maxHello = 4 << 10
+	// maxGreeted is how many addresses are remembered as good ones.
+	maxGreeted = 1 << 16
 )
 
-// admission decides when a connection may begin its handshake. Those that have
-// not sent a byte are only kept, the newest of them; a handshake is what costs.
-// Who has waited for long is refused, so that nobody waits behind others that have given
-// up; and when very many wait, the others are refused at once.
+// admission decides when a connection may begin its handshake, which is what costs.
+// Those whose first message is not there yet are only kept, the newest of them. Addresses
+// from which a good certificate came before have turns of their own, so that strangers
+// can only crowd out strangers.
 type admission struct {
+	strangers, greeted *gate
+
+	mu      sync.Mutex // guards what follows; never held while blocked
+	silent  *list.List // of *silence, the oldest first
+	addrs   map[string]struct{}
+	maxIdle int // silent ones that are kept
+}
+
+// gate lets connections through to their handshakes. Who has waited for long is refused,
+// so that nobody waits behind others that have given up; and when very many wait, the others
+// are refused at once. One network has at most half of everything.
+type gate struct {
 	rate  *limiter
 	turns chan struct{} // as many slots as handshakes
 	room  int           // connections that may wait or have their turn
 
-	mu     sync.Mutex // guards what follows; never held while blocked
-	silent *list.List // of *peekedConn, the oldest first
-	hosts  map[string]*host
-	conns  int // of all hosts
+	mu       sync.Mutex // guards what follows; never held while blocked
+	networks map[string]*network
+	conns    int // of all networks
 }
 
-// host is an address with connections that wait or have their turn. It has at
-// most half of all.
-type host struct {
+// network is where neighbours connect from: they wait or have their turn.
+type network struct {
 	turns chan struct{}
 	conns int
 }
@@ -52,39 +72,79 @@ type host struct {
 var longAgo = time.Unix(1, 0)
 
 func newAdmission(perSecond float64, limit int) *admission {
-	return &admission{
-		rate:   newLimiter(perSecond, limit),
-		turns:  make(chan struct{}, limit),
-		room:   limit + max(limit*waitersPerTurn, int(perSecond*waitersFor.Seconds())),
-		silent: list.New(),
-		hosts:  make(map[string]*host),
+	a := &admission{
+		strangers: newGate(perSecond, limit/2),
+		greeted:   newGate(perSecond, limit/2),
+		silent:    list.New(),
+		addrs:     make(map[string]struct{}),
+	}
+	a.maxIdle = a.strangers.room
+	return a
+}
+
+func newGate(perSecond float64, limit int) *gate {
+	limit = max(limit, 1)
+	return &gate{
+		rate:     newLimiter(perSecond, limit),
+		turns:    make(chan struct{}, limit),
+		room:     limit + max(limit*waitersPerTurn, int(perSecond*waitersFor.Seconds())),
+		networks: make(map[string]*network),
 	}
 }
 
 // turn is the right to make a handshake. It is given back with end.
 type turn struct {
-	of   *admission
-	addr string
-	host *host
+	of      *gate
+	name    string
+	network *network
 }
 
 // admit waits for the turn of a connection. It returns the connection to go on
-// with. The error is ctx's, that of reading the first byte, errSilent or
+// with. The error is ctx's, that of reading the first message, errNoHello, errSilent or
 // errCrowded.
 func (a *admission) admit(ctx context.Context, nc net.Conn) (net.Conn, *turn, error) {
-	peeked, err := a.firstByte(ctx, nc)
+	nc, err := a.awaitHello(ctx, nc)
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &turn{of: a, addr: hostOf(nc)}
-	if t.host, err = a.enter(t.addr); err != nil {
+	addr := hostOf(nc)
+	t := &turn{of: a.gateOf(addr), name: networkOf(addr)}
+	if t.network, err = t.of.enter(t.name); err != nil {
 		return nil, nil, err
 	}
 	if err := t.await(ctx); err != nil {
-		a.exit(t.addr, t.host)
+		t.of.exit(t.name, t.network)
 		return nil, nil, err
 	}
-	return peeked, t, nil
+	return nc, t, nil
+}
+
+// gateOf returns the gate for an address.
+func (a *admission) gateOf(addr string) *gate {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, ok := a.addrs[addr]; ok {
+		return a.greeted
+	}
+	return a.strangers
+}
+
+// greet remembers that a good certificate came from where nc does. If there are very many
+// such addresses any other is forgotten.
+func (a *admission) greet(nc net.Conn) {
+	addr := hostOf(nc)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, ok := a.addrs[addr]; ok {
+		return
+	}
+	for other := range a.addrs {
+		if len(a.addrs) < maxGreeted {
+			break
+		}
+		delete(a.addrs, other)
+	}
+	a.addrs[addr] = struct{}{}
 }
 
 // await is take for no longer than longestWait. The error is ctx's or errCrowded.
@@ -98,13 +158,13 @@ func (t *turn) await(ctx context.Context) error {
 	return err
 }
 
-// take takes a slot of the host's, one of all, and one of the second's.
+// take takes a slot of the network's, one of all, and one of the second's.
 func (t *turn) take(ctx context.Context) error {
-	if err := acquire(ctx, t.host.turns); err != nil {
+	if err := acquire(ctx, t.network.turns); err != nil {
 		return err
 	}
 	if err := acquire(ctx, t.of.turns); err != nil {
-		<-t.host.turns
+		<-t.network.turns
 		return err
 	}
 	if err := t.of.rate.wait(ctx); err != nil {
@@ -116,12 +176,12 @@ func (t *turn) take(ctx context.Context) error {
 
 func (t *turn) giveBack() {
 	<-t.of.turns
-	<-t.host.turns
+	<-t.network.turns
 }
 
 func (t *turn) end() {
 	t.giveBack()
-	t.of.exit(t.addr, t.host)
+	t.of.exit(t.name, t.network)
 }
 
 // acquire takes a slot. The error is ctx's.
@@ -138,28 +198,28 @@ func acquire(ctx context.Context, slots chan struct{}) error {
 var errCrowded = errors.New("too many handshakes under way")
 
 // enter counts a connection. The error is errCrowded.
-func (a *admission) enter(addr string) (*host, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	h := a.hosts[addr]
-	if h == nil {
-		h = &host{turns: make(chan struct{}, max(1, cap(a.turns)/2))}
+func (g *gate) enter(name string) (*network, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.networks[name]
+	if n == nil {
+		n = &network{turns: make(chan struct{}, max(1, cap(g.turns)/2))}
 	}
-	if a.conns >= a.room || h.conns >= max(1, a.room/2) {
+	if g.conns >= g.room || n.conns >= max(1, g.room/2) {
 		return nil, errCrowded
 	}
-	a.hosts[addr] = h
-	a.conns++
-	h.conns++
-	return h, nil
+	g.networks[name] = n
+	g.conns++
+	n.conns++
+	return n, nil
 }
 
-func (a *admission) exit(addr string, h *host) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.conns--
-	if h.conns--; h.conns == 0 {
-		delete(a.hosts, addr)
+func (g *gate) exit(name string, n *network) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.conns--
+	if n.conns--; n.conns == 0 {
+		delete(g.networks, name)
 	}
 }
 
@@ -172,74 +232,101 @@ func hostOf(nc net.Conn) string {
 	return addr
 }
 
-// errSilent is why a connection that has sent nothing was dropped.
-var errSilent = errors.New("too many connections that send nothing")
+// networkOf returns the network of an address, as much of it as one may have for the asking.
+func networkOf(addr string) string {
+	ip, err := netip.ParseAddr(addr)
+	if err != nil {
+		return addr
+	}
+	ip = ip.Unmap()
+	bits := 64
+	if ip.Is4() {
+		bits = 24
+	}
+	prefix, _ := ip.WithZone("").Prefix(bits) // an address has so many
+	return prefix.String()
+}
 
-// firstByte waits until the peer has sent something, and returns the connection
+var (
+	// errSilent is why a connection that has not sent its first message was dropped.
+	errSilent = errors.New("too many connections that say nothing")
+	// errNoHello is for a first message that is none of TLS, or none of ours.
+	errNoHello = errors.New("no beginning of TLS 1.3")
+)
+
+// silence is a connection that is waited for.
+type silence struct {
+	conn    net.Conn
+	dropped bool // guarded by the admission
+}
+
+// awaitHello waits until the peer's first message is there, and returns the connection
 // with that still to be read.
-func (a *admission) firstByte(ctx context.Context, nc net.Conn) (net.Conn, error) {
+func (a *admission) awaitHello(ctx context.Context, nc net.Conn) (net.Conn, error) {
 	if _, ok := nc.(Link); ok {
 		return nc, nil
 	}
 	keepAlive(nc)
-	c := &peekedConn{Conn: nc}
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetReadDeadline(longAgo) })
 	defer stop()
-	e := a.hush(c)
-	err := c.peek()
+	e := a.hush(nc)
+	hello, err := readHello(nc)
 	if !a.unhush(e) {
 		return nil, errSilent
 	}
 	if err != nil {
 		return nil, err
 	}
-	return c, nil
+	return &handshakeConn{Conn: nc, hello: hello, left: maxHandshake}, nil
+}
+
+// readHello reads the record of TLS that holds the whole ClientHello (RFC 8446, 4.1.2 and
+// 5.1). The error is that of reading, or errNoHello.
+func readHello(r io.Reader) ([]byte, error) {
+	const header, handshake, clientHello = 5, 22, 1
+	hello := make([]byte, header, 512)
+	if _, err := io.ReadFull(r, hello); err != nil {
+		return nil, err
+	}
+	size := int(binary.BigEndian.Uint16(hello[3:]))
+	if hello[0] != handshake || size < 4 || size > maxHello {
+		return nil, errNoHello
+	}
+	for len(hello) < header+size { // it grows as they come
+		if len(hello) == cap(hello) {
+			hello = append(hello, 0)[:len(hello)]
+		}
+		n, err := r.Read(hello[len(hello):min(cap(hello), header+size)])
+		if hello = hello[:len(hello)+n]; err != nil && len(hello) < header+size {
+			return nil, err
+		}
+	}
+	message := hello[header:]
+	if length := int(message[1])<<16 | int(message[2])<<8 | int(message[3]); message[0] != clientHello || length != size-4 {
+		return nil, errNoHello
+	}
+	return hello, nil
 }
 
 // hush notes a silent connection and drops the oldest if there are too many.
-func (a *admission) hush(c *peekedConn) *list.Element {
+func (a *admission) hush(nc net.Conn) *list.Element {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.silent.Len() >= a.room {
-		oldest := a.silent.Remove(a.silent.Front()).(*peekedConn)
+	if a.silent.Len() >= a.maxIdle {
+		oldest := a.silent.Remove(a.silent.Front()).(*silence)
 		oldest.dropped = true
-		_ = oldest.SetReadDeadline(longAgo) // whoever reads it closes it
+		_ = oldest.conn.SetReadDeadline(longAgo) // whoever reads it closes it
 	}
-	return a.silent.PushBack(c)
+	return a.silent.PushBack(&silence{conn: nc})
 }
 
 // unhush forgets a silent connection. It reports whether it was still kept.
 func (a *admission) unhush(e *list.Element) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if e.Value.(*peekedConn).dropped {
+	if e.Value.(*silence).dropped {
 		return false
 	}
 	a.silent.Remove(e)
 	return true
-}
-
-// peekedConn is a connection of which the first byte was read.
-type peekedConn struct {
-	net.Conn
-	first   [1]byte
-	peeked  bool // first is still to be returned
-	dropped bool // guarded by the admission
-}
-
-// peek waits for the first byte.
-func (c *peekedConn) peek() error {
-	_, err := c.Conn.Read(c.first[:])
-	c.peeked = err == nil
-	return err
-}
-
-// Read returns the first byte and then the rest.
-func (c *peekedConn) Read(p []byte) (int, error) {
-	if c.peeked && len(p) > 0 {
-		c.peeked = false
-		p[0] = c.first[0]
-		return 1, nil
-	}
-	return c.Conn.Read(p)
 }

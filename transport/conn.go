@@ -57,8 +57,8 @@ type Conn struct {
 // error: TLS 1.3 with the certificates of tc, in which the peer speaks protocol
 // and its certificate has an identity of the role wanted. Peers are known by their
 // identity, so that tc needs no ServerName; if it has one, that is verified as
-// well. tc must have RootCAs; the fleet is not compared, since an authority has
-// only one. ctx bounds the handshake, and so do 10 s.
+// well. tc must have RootCAs; the peer must be of the fleet of the certificate that this side
+// shows. ctx bounds the handshake, and so do 10 s.
 //
 // Client returns when the peer has accepted this side's certificate.
 //
@@ -69,16 +69,24 @@ func Client(ctx context.Context, nc net.Conn, tc *tls.Config, protocol string, w
 			peer, err := askLink(ctx, l, protocol, want)
 			return nc, peer, err
 		}
-		c := tls.Client(nc, clientConfig(tc, protocol, want))
-		peer, err := shakeTLS(ctx, c, awaitWelcome)
+		config, own := clientConfig(tc, protocol, want)
+		hc := &handshakeConn{Conn: nc, left: maxHandshake}
+		c := tls.Client(hc, config)
+		peer, err := shakeTLS(ctx, hc, c, func(nc net.Conn, id Identity) error {
+			if err := own.check(id); err != nil {
+				return err
+			}
+			return awaitWelcome(nc)
+		})
 		return c, peer, err
 	})
 }
 
 // Server makes the server's side of the handshake over nc, which it closes on
 // error: TLS 1.3 in which the client must show a certificate, whose identity must
-// be of the role that allow has for the protocol. tc must have ClientCAs; its
-// GetConfigForClient is not used. ctx bounds the handshake, and so do 10 s.
+// be of the role that allow has for the protocol, and of the fleet of the certificate that
+// this side shows. tc must have ClientCAs; its GetConfigForClient is not used. ctx bounds the
+// handshake, and so do 10 s.
 //
 // The error is a [*HandshakeError]; its cause is ctx's if ctx ended.
 func Server(ctx context.Context, nc net.Conn, tc *tls.Config, allow map[string]Role) (*Conn, error) {
@@ -92,8 +100,12 @@ func serverShake(ctx context.Context, nc net.Conn, config *tls.Config, allow map
 			peer, err := shakeLink(ctx, l, allow)
 			return nc, peer, err
 		}
-		c := tls.Server(nc, config)
-		peer, err := shakeTLS(ctx, c, sendWelcome)
+		hc, ok := nc.(*handshakeConn)
+		if !ok {
+			hc = &handshakeConn{Conn: nc, left: maxHandshake}
+		}
+		c := tls.Server(hc, config)
+		peer, err := shakeTLS(ctx, hc, c, sendWelcome)
 		return c, peer, err
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -14,6 +15,8 @@ import (
 	"math/big"
 	"net"
 	"net/url"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,7 +114,7 @@ func newCerts(t *testing.T) certs {
 	return c
 }
 
-func (c certs) sign(t *testing.T, template *x509.Certificate, public *ecdsa.PublicKey) *x509.Certificate {
+func (c certs) sign(t *testing.T, template *x509.Certificate, public any) *x509.Certificate {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, template, c.cert, public, c.key)
 	if err != nil {
@@ -183,6 +186,29 @@ func TestCertificates(t *testing.T) {
 		{"with two identities", func(t *testing.T, id transport.Identity, c *tls.Config) {
 			c.Certificates = ours.leaf(t, id, func(c *x509.Certificate) { c.URIs = append(c.URIs, c.URIs[0]) }).Certificates
 		}, transport.StageIdentity},
+		{"written in capitals", func(t *testing.T, id transport.Identity, c *tls.Config) {
+			c.Certificates = ours.leaf(t, id, func(c *x509.Certificate) { c.URIs[0].Scheme = "HARP" }).Certificates
+		}, transport.StageIdentity},
+		{"in a long chain", func(t *testing.T, _ transport.Identity, c *tls.Config) {
+			cert := &c.Certificates[0]
+			cert.Certificate = append(cert.Certificate, slices.Repeat([][]byte{ours.cert.Raw}, 4)...)
+		}, transport.StageTLS},
+		{"in a large chain", func(t *testing.T, _ transport.Identity, c *tls.Config) {
+			large := ours.leaf(t, callerID, func(c *x509.Certificate) { c.DNSNames = slices.Repeat([]string{"a.example"}, 1600) })
+			cert := &c.Certificates[0]
+			cert.Certificate = append(cert.Certificate, large.Certificates[0].Certificate[0])
+		}, transport.StageTLS},
+		{"beside a key on a large curve", func(t *testing.T, _ transport.Identity, c *tls.Config) {
+			key, err := ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			addToChain(t, ours, c, &key.PublicKey)
+		}, transport.StageTLS},
+		{"beside a large key of RSA", func(t *testing.T, _ transport.Identity, c *tls.Config) {
+			n := new(big.Int).Lsh(big.NewInt(1), 4096) // 4097 bits
+			addToChain(t, ours, c, &rsa.PublicKey{N: n.SetBit(n, 0, 1), E: 65537})
+		}, transport.StageTLS},
 		{"none", func(_ *testing.T, _ transport.Identity, c *tls.Config) { c.Certificates = nil }, transport.StageTLS},
 	}
 	for _, c := range cases {
@@ -202,6 +228,50 @@ func TestCertificates(t *testing.T) {
 				wantStage(t, clientErr, c.stage)
 			}
 		})
+	}
+}
+
+// addToChain shows the certificate of a key beside one's own.
+func addToChain(t *testing.T, by certs, c *tls.Config, key any) {
+	t.Helper()
+	cert := &c.Certificates[0]
+	cert.Certificate = append(cert.Certificate, by.sign(t, &x509.Certificate{SerialNumber: big.NewInt(3)}, key).Raw)
+}
+
+// TestFleets checks that nobody talks with another fleet, though one authority signed
+// both, and however this side's certificate is given.
+func TestFleets(t *testing.T) {
+	ours, other := newCerts(t), dispatcherID
+	other.Fleet = "other.example"
+	live := func(c *tls.Config) *tls.Config {
+		cert := &c.Certificates[0]
+		c.Certificates = nil
+		c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert, nil }
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
+		return c
+	}
+	for name, shown := range map[string]func(*tls.Config) *tls.Config{"fixed": func(c *tls.Config) *tls.Config { return c }, "live": live} {
+		t.Run(name, func(t *testing.T) {
+			clientErr, serverErr := handshake(t, shown(ours.leaf(t, agentID, nil)), shown(ours.leaf(t, dispatcherID, nil)))
+			if clientErr != nil || serverErr != nil {
+				t.Fatalf("of one fleet: %v, %v", clientErr, serverErr)
+			}
+			clientErr, serverErr = handshake(t, shown(ours.leaf(t, agentID, nil)), shown(ours.leaf(t, other, nil)))
+			wantStage(t, clientErr, transport.StageIdentity)
+			wantStage(t, serverErr, transport.StageIdentity)
+		})
+	}
+}
+
+// TestLongHandshake checks that a peer which is not known yet is read so far and no further.
+func TestLongHandshake(t *testing.T) {
+	ours := newCerts(t)
+	server := ours.leaf(t, dispatcherID, nil)
+	cert := &server.Certificates[0]
+	cert.Certificate = append(cert.Certificate, slices.Repeat([][]byte{ours.cert.Raw}, 300)...)
+	clientErr, _ := handshake(t, ours.leaf(t, agentID, nil), server)
+	if wantStage(t, clientErr, transport.StageTLS); !strings.Contains(clientErr.Error(), "too many bytes") {
+		t.Errorf("it was read: %v", clientErr)
 	}
 }
 

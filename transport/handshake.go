@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -19,7 +20,7 @@ const welcome = 1
 
 var errNoWelcome = errors.New("the server did not say that it accepts the certificate")
 
-func sendWelcome(c net.Conn) error {
+func sendWelcome(c net.Conn, _ Identity) error {
 	_, err := c.Write([]byte{welcome})
 	return err
 }
@@ -35,20 +36,25 @@ func awaitWelcome(c net.Conn) error {
 	return nil
 }
 
-// shakeTLS runs the handshake of c until ctx ends, and finish after it.
-func shakeTLS(ctx context.Context, c *tls.Conn, finish func(net.Conn) error) (Peer, error) {
-	stop := context.AfterFunc(ctx, func() { _ = c.NetConn().SetDeadline(longAgo) })
+// shakeTLS runs the handshake of c, which is over nc, until ctx ends, and finish after it.
+func shakeTLS(ctx context.Context, nc *handshakeConn, c *tls.Conn, finish func(net.Conn, Identity) error) (Peer, error) {
+	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(longAgo) })
 	defer stop()
 	if err := c.Handshake(); err != nil {
 		return Peer{}, err
 	}
-	if err := finish(c); err != nil {
+	nc.admit()
+	peer, err := peerOf(c)
+	if err != nil {
+		return Peer{}, err
+	}
+	if err := finish(c, peer.Identity); err != nil {
 		return Peer{}, err
 	}
 	if !stop() {
 		return Peer{}, ctx.Err()
 	}
-	return peerOf(c)
+	return peer, nil
 }
 
 // peerOf describes the other end of a finished handshake.
@@ -88,19 +94,21 @@ func judge(id Identity, protocol string, allow map[string]Role) error {
 	return id.require(role)
 }
 
-// clientConfig returns the configuration for one handshake as a client.
-func clientConfig(tc *tls.Config, protocol string, want Role) *tls.Config {
+// clientConfig returns the configuration for one handshake as a client, after which the
+// fleet has to be checked: a client may show its certificate last.
+func clientConfig(tc *tls.Config, protocol string, want Role) (*tls.Config, *ownFleet) {
 	c := privateClone(tc)
 	c.NextProtos = []string{protocol}
 	c.ClientSessionCache = nil
-	// Not every peer has a DNS name: verifyServer does instead what crypto/tls
-	// then does not.
+	// Not every peer has a DNS name: verifyChain does instead what crypto/tls then does not.
 	c.InsecureSkipVerify = true
+	own := new(ownFleet)
+	own.watch(c)
 	c.VerifyConnection = func(state tls.ConnectionState) error {
 		if state.NegotiatedProtocol != protocol {
 			return fmt.Errorf("the peer does not speak %s", protocol)
 		}
-		if err := verifyServer(tc, state); err != nil {
+		if err := verifyChain(c, c.RootCAs, x509.ExtKeyUsageServerAuth, state.PeerCertificates); err != nil {
 			return err
 		}
 		id, err := IdentityOf(state.PeerCertificates[0])
@@ -112,22 +120,27 @@ func clientConfig(tc *tls.Config, protocol string, want Role) *tls.Config {
 		}
 		return verifyMore(tc, state)
 	}
-	return c
+	return c, own
 }
 
 // serverConfig returns the configuration for handshakes as a server.
 func serverConfig(tc *tls.Config, allow map[string]Role) *tls.Config {
 	c := privateClone(tc)
 	c.NextProtos = slices.Sorted(maps.Keys(allow))
-	c.ClientAuth = tls.RequireAndVerifyClientCert
+	c.ClientAuth = tls.RequireAnyClientCert // verifyChain looks at it before crypto/tls would
 	c.SessionTicketsDisabled = true
 	c.GetConfigForClient = nil
+	var own ownFleet
+	own.watch(c)
 	c.VerifyConnection = func(state tls.ConnectionState) error {
+		if err := verifyChain(c, c.ClientCAs, x509.ExtKeyUsageClientAuth, state.PeerCertificates); err != nil {
+			return err
+		}
 		id, err := IdentityOf(state.PeerCertificates[0])
 		if err != nil {
 			return err
 		}
-		if err := judge(id, state.NegotiatedProtocol, allow); err != nil {
+		if err := cmp.Or(judge(id, state.NegotiatedProtocol, allow), own.check(id)); err != nil {
 			return err
 		}
 		return verifyMore(tc, state)
@@ -150,30 +163,4 @@ func verifyMore(tc *tls.Config, state tls.ConnectionState) error {
 		return nil
 	}
 	return tc.VerifyConnection(state)
-}
-
-// verifyServer checks the server's certificate as crypto/tls would, but for the
-// name if there is none to check. The system's authorities are not asked: they
-// give names to web servers, not to agents.
-func verifyServer(tc *tls.Config, state tls.ConnectionState) error {
-	if tc == nil || tc.RootCAs == nil {
-		return errors.New("no RootCAs to verify the peer with")
-	}
-	options := x509.VerifyOptions{
-		Roots:         tc.RootCAs,
-		DNSName:       tc.ServerName,
-		Intermediates: x509.NewCertPool(),
-		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	if tc.Time != nil {
-		options.CurrentTime = tc.Time()
-	}
-	for _, cert := range state.PeerCertificates[1:] {
-		options.Intermediates.AddCert(cert)
-	}
-	_, err := state.PeerCertificates[0].Verify(options)
-	if err != nil {
-		return &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: err}
-	}
-	return nil
 }

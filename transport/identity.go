@@ -1,13 +1,20 @@
 package transport
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/hex"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // Role is what a peer is in its fleet, a lower-case word. Roles not named here
@@ -41,11 +48,13 @@ const (
 	maxWord  = 63  // bytes of a fleet or a role
 	maxName  = 255 // bytes of a name
 	wordRune = "abcdefghijklmnopqrstuvwxyz0123456789-"
+	nameRune = "-._~!$&'()*+,;=:@" // of a name, beside letters and digits: what a URI's path has
 )
 
 // Identity is who a certificate speaks for: the URI harp://FLEET/ROLE/NAME among
 // its subject alternative names. Fleet is a domain name in lower case, Role a
-// lower-case word, Name any UTF-8 string of 1 to 255 bytes.
+// lower-case word, Name 1 to 255 bytes of letters and digits of any script, in Unicode's
+// form NFC, and -._~!$&'()*+,;=:@ but neither "." nor "..".
 type Identity struct {
 	Fleet string
 	Role  Role
@@ -74,10 +83,8 @@ func (id Identity) Validate() error {
 		return fmt.Errorf("%w: fleet %q", ErrIdentity, id.Fleet)
 	case !isWord(string(id.Role)):
 		return fmt.Errorf("%w: role %q", ErrIdentity, id.Role)
-	case id.Name == "" || len(id.Name) > maxName || !utf8.ValidString(id.Name):
-		return fmt.Errorf("%w: name %q", ErrIdentity, id.Name)
 	}
-	return nil
+	return CheckName(id.Name)
 }
 
 // ParseIdentity reads an identity from its URI. Of all ways to write a URI only
@@ -114,7 +121,24 @@ func IdentityOf(cert *x509.Certificate) (Identity, error) {
 	if found == nil {
 		return Identity{}, fmt.Errorf("%w: none in the certificate", ErrIdentity)
 	}
-	return ParseIdentity(found)
+	id, err := ParseIdentity(found)
+	if err != nil {
+		return Identity{}, err
+	}
+	if !isWrittenIn(cert, id.String()) { // in capitals, which parsing takes for small letters
+		return Identity{}, fmt.Errorf("%w: it is not written as %q", ErrIdentity, id)
+	}
+	return id, nil
+}
+
+// subjectAltName is the extension of certificates with the subject's other names.
+var subjectAltName = asn1.ObjectIdentifier{2, 5, 29, 17}
+
+// isWrittenIn reports whether a URI stands in a certificate as it is.
+func isWrittenIn(cert *x509.Certificate, uri string) bool {
+	return slices.ContainsFunc(cert.Extensions, func(e pkix.Extension) bool {
+		return e.Id.Equal(subjectAltName) && bytes.Contains(e.Value, []byte(uri))
+	})
 }
 
 // require reports whether id has the role wanted.
@@ -142,6 +166,24 @@ func isFleet(s string) bool {
 		}
 	}
 	return true
+}
+
+// CheckName reports whether a name may be an [Identity]'s: names are shown on terminals, stand
+// in file names and URIs, and are compared byte by byte. The error is an [ErrIdentity].
+func CheckName(name string) error {
+	if isName(name) {
+		return nil
+	}
+	return fmt.Errorf("%w: a name must be 1 to %d bytes of letters, digits and %s, in Unicode's NFC, is %+.300q", ErrIdentity, maxName, nameRune, name)
+}
+
+func isName(s string) bool {
+	if s == "" || s == "." || s == ".." || len(s) > maxName || !norm.NFC.IsNormalString(s) {
+		return false
+	}
+	return !strings.ContainsFunc(s, func(r rune) bool {
+		return r == utf8.RuneError || !unicode.In(r, unicode.L, unicode.M, unicode.Nd) && !strings.ContainsRune(nameRune, r)
+	})
 }
 
 func isWord(s string) bool {

@@ -16,10 +16,10 @@ func TestIdentityURI(t *testing.T) {
 		uri string
 	}{
 		{transport.Identity{Fleet: "prod", Role: "agent", Name: "web01"}, "harp://prod/agent/web01"},
-		{transport.Identity{Fleet: "a.b-c.example", Role: "dispatcher", Name: "a/b"}, "harp://a.b-c.example/dispatcher/a%2Fb"},
-		{transport.Identity{Fleet: "prod", Role: "caller", Name: "Jürgen Ö%?#"}, "harp://prod/caller/J%C3%BCrgen%20%C3%96%25%3F%23"},
-		{transport.Identity{Fleet: "prod", Role: "agent", Name: ".."}, "harp://prod/agent/.."},
-		{transport.Identity{Fleet: "prod", Role: "agent", Name: "\x00\n"}, "harp://prod/agent/%00%0A"},
+		{transport.Identity{Fleet: "a.b-c.example", Role: "dispatcher", Name: "a.b"}, "harp://a.b-c.example/dispatcher/a.b"},
+		{transport.Identity{Fleet: "prod", Role: "caller", Name: "Jürgen-Ö"}, "harp://prod/caller/J%C3%BCrgen-%C3%96"},
+		{transport.Identity{Fleet: "prod", Role: "agent", Name: "서버１"}, "harp://prod/agent/%EC%84%9C%EB%B2%84%EF%BC%91"},
+		{transport.Identity{Fleet: "prod", Role: "caller", Name: "a-._~!$&'()*+,;=:@b"}, "harp://prod/caller/a-._~%21$&%27%28%29%2A+%2C%3B=:@b"},
 		{transport.Identity{Fleet: "prod", Role: "agent", Name: "a:b@c"}, "harp://prod/agent/a:b@c"},
 		{transport.Identity{Fleet: "prod", Role: "agent", Name: long}, "harp://prod/agent/" + long},
 	} {
@@ -66,6 +66,24 @@ func TestIdentityRefused(t *testing.T) {
 		"harp://prod/agent/web%301",
 		"harp://prod/agent/a%2fb",
 		"harp://prod/agent/%FF",
+		"harp://prod/agent/.",
+		"harp://prod/agent/..",
+		"harp://prod/agent/..%2Fetc",
+		"harp://prod/agent/a%2Fb",
+		"harp://prod/agent/a%20b",
+		"harp://prod/agent/a%00",
+		"harp://prod/agent/a%0A",
+		"harp://prod/agent/%1B%5B2J",
+		"harp://prod/agent/%E2%80%AEa",   // to the left from here
+		"harp://prod/agent/a%E2%80%8Bb",  // a space without width
+		"harp://prod/agent/a%E2%80%A8b",  // a separator of lines
+		"harp://prod/agent/%EF%BB%BFa",   // a byte order mark
+		"harp://prod/agent/u%CC%88",      // not NFC, which is one letter
+		"harp://prod/agent/%F3%A0%81%81", // a tag
+		"harp://prod/agent/%EE%80%80",    // of private use
+		"harp://prod/agent/a%3Fb",
+		"harp://prod/agent/a%25b",
+		"HARP://prod/agent/web01%20",
 		"harp://prod/agent/" + strings.Repeat("n", 256),
 		"harp://" + strings.Repeat("p", 64) + "/agent/web01",
 	} {

@@ -25,13 +25,15 @@ type ServeConfig struct {
 	Protocols map[string]Role
 	// Logger gets one line for each connection refused. Default: slog.Default().
 	Logger *slog.Logger
-	// HandshakeRate is how many handshakes are made a second. Default: 1000.
+	// HandshakeRate is how many handshakes are made a second with addresses from which a
+	// good certificate came before, and as many with others. Default: 1000.
 	HandshakeRate float64
-	// HandshakeLimit is how many handshakes are made at the same time. Sixteen times
-	// as many connections wait for their turn, or as many as HandshakeRate lets have
-	// it in 20 s if those are more; all others are refused. One address has at most
-	// half of either. Connections that have sent nothing yet do not count; when they
-	// become as many as all that, the oldest is dropped. Default: 64.
+	// HandshakeLimit is how many handshakes are made at the same time, half of them with
+	// addresses from which a good certificate came before. Sixteen times as many connections
+	// wait for their turn, or as many as HandshakeRate lets have it in 20 s if those are more;
+	// all others are refused. One network, a /24 of IPv4 or a /64, has at most half of either.
+	// Connections whose first message is not there yet do not count; when they become as many
+	// as may wait, the oldest is dropped. Default: 64.
 	HandshakeLimit int
 }
 
@@ -50,8 +52,8 @@ func (c ServeConfig) withDefaults() ServeConfig {
 
 // Serve accepts connections from l and runs handle for each whose handshake
 // succeeds, in a goroutine of its own; a connection is closed when its handle
-// returns. A handshake that takes longer than 10 s, with the wait for its turn, is
-// refused. The ctx of handle ends with ctx.
+// returns. A handshake that takes longer than 2 s from its turn on, or than 10 s with the
+// wait for it, is refused. The ctx of handle ends with ctx.
 //
 // Serve closes l when ctx ends, and returns nil when every handle has returned.
 // Before that it returns only if l fails, with its error, also when every handle
@@ -125,14 +127,20 @@ func (s *server) serve(ctx context.Context, nc net.Conn) {
 func (s *server) shake(ctx context.Context, nc net.Conn) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	peeked, turn, err := s.admission.admit(ctx, nc)
+	begun, turn, err := s.admission.admit(ctx, nc)
 	if err != nil {
 		err = handshakeError(ctx, nc, err)
 		_ = nc.Close()
 		return nil, err
 	}
 	defer turn.end()
-	return serverShake(ctx, peeked, s.config, s.cfg.Protocols)
+	ctx, cancel = context.WithTimeout(ctx, longestTurn)
+	defer cancel()
+	c, err := serverShake(ctx, begun, s.config, s.cfg.Protocols)
+	if err == nil {
+		s.admission.greet(nc)
+	}
+	return c, err
 }
 
 // temporary are the errors of accepting a connection after which the next may

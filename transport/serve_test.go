@@ -208,7 +208,7 @@ func TestServeRefuses(t *testing.T) {
 
 // Connections that send nothing take no turn, and the oldest make room for others.
 func TestServeSilentConnections(t *testing.T) {
-	const limit, kept = 2, 34
+	const limit, kept = 4, 34
 	s := startServe(t, listen(t), transport.ServeConfig{TLS: tlsOf(t, dispatcherID), HandshakeLimit: limit, HandshakeRate: 1.5}, echoSessions)
 	var silent []net.Conn
 	for i := range kept + 8 {
@@ -225,7 +225,7 @@ func TestServeSilentConnections(t *testing.T) {
 	s.stop()
 	dropped := 0
 	for _, line := range s.log.all() {
-		if strings.Contains(line, "too many connections that send nothing") {
+		if strings.Contains(line, "too many connections that say nothing") {
 			dropped++
 		}
 	}
@@ -234,7 +234,7 @@ func TestServeSilentConnections(t *testing.T) {
 	}
 }
 
-// A handshake that is not gone on with ends after 10 s. Those of one address have
+// A handshake that is not gone on with ends after 2 s. Those of one network have
 // half of the turns.
 func TestServeStalledHandshakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -253,21 +253,21 @@ func TestServeStalledHandshakes(t *testing.T) {
 			t.Cleanup(func() { nc.Close() })
 			return nc
 		}
-		s := startServe(t, l, transport.ServeConfig{HandshakeLimit: 4}, echoSessions)
+		s := startServe(t, l, transport.ServeConfig{HandshakeLimit: 8}, echoSessions)
 		start := time.Now()
 		dial("mallory")
 		dial("mallory")
-		time.Sleep(5 * time.Second)
+		time.Sleep(time.Second)
 		if err := call(t.Context(), dial("alice"), nil); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(start); took != 5*time.Second {
+		if took := time.Since(start); took != time.Second {
 			t.Errorf("another address had to wait until %v", took)
 		}
 		if err := call(t.Context(), dial("mallory"), nil); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(start); took != 10*time.Second {
+		if took := time.Since(start); took != 2*time.Second {
 			t.Errorf("the same address had to wait until %v", took)
 		}
 		time.Sleep(time.Second) // the other's time is up at the same instant
@@ -287,7 +287,7 @@ func TestServeLongWait(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := startServe(t, l, transport.ServeConfig{HandshakeLimit: 1}, echoSessions)
+		s := startServe(t, l, transport.ServeConfig{HandshakeLimit: 1, HandshakeRate: 0.1}, echoSessions)
 		dial := func() net.Conn {
 			nc, err := n.Dialer(agentID)(t.Context(), "here")
 			if err != nil {
@@ -296,7 +296,7 @@ func TestServeLongWait(t *testing.T) {
 			t.Cleanup(func() { _ = nc.Close() })
 			return nc
 		}
-		dial() // has its turn, for 10 s
+		dial() // has its turn, the only one for 10 s
 		synctest.Wait()
 		start := time.Now()
 		if err := call(t.Context(), dial(), nil); err == nil {
@@ -306,7 +306,7 @@ func TestServeLongWait(t *testing.T) {
 			t.Errorf("refused after %v", took)
 		}
 		synctest.Wait()
-		if lines := s.log.all(); len(lines) != 1 || !strings.Contains(lines[0], "too many handshakes") {
+		if lines := s.log.all(); len(lines) != 2 || !strings.Contains(lines[1], "too many handshakes") {
 			t.Errorf("logged %q", lines)
 		}
 		time.Sleep(2 * time.Second)
@@ -355,6 +355,44 @@ func TestServeCrowd(t *testing.T) {
 	})
 }
 
+// TestServeStrangersCrowd checks that strangers, however many and from however many
+// networks, do not keep those waiting that were greeted before.
+func TestServeStrangersCrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := memnet.New()
+		l, err := n.Listen("here", dispatcherID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := startServe(t, l, transport.ServeConfig{HandshakeLimit: 4, HandshakeRate: 10}, echoSessions)
+		dial := func(name string) net.Conn {
+			id := agentID
+			id.Name = name
+			nc, err := n.Dialer(id)(t.Context(), "here")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = nc.Close() })
+			return nc
+		}
+		if err := call(t.Context(), dial("alice"), nil); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 200 {
+			dial(fmt.Sprint("mallory", i)) // and says nothing more
+		}
+		synctest.Wait()
+		start := time.Now()
+		if err := call(t.Context(), dial("alice"), nil); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took > 100*time.Millisecond {
+			t.Errorf("waited %v", took)
+		}
+		s.stop()
+	})
+}
+
 // As many may wait as the rate lets have their turn in 20 s.
 func TestServeCrowdAtFullRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -387,7 +425,7 @@ func TestServeRate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := startServe(t, l, transport.ServeConfig{HandshakeRate: 10, HandshakeLimit: 5}, echoSessions)
+		s := startServe(t, l, transport.ServeConfig{HandshakeRate: 10, HandshakeLimit: 10}, echoSessions)
 		start := time.Now()
 		var wg sync.WaitGroup
 		for i := range 55 {

@@ -103,7 +103,7 @@ func TestIdentities(t *testing.T) {
 	for name, dir := range map[string]string{"memory": "", "folder": t.TempDir()} {
 		t.Run(name, func(t *testing.T) {
 			ca := open(t, dir)
-			for _, n := range []string{"web01", "..", "a/b", "../../x", strings.Repeat("ü", 127), "\n"} {
+			for _, n := range []string{"web01", "a..b", "a:b@c", strings.Repeat("ü", 127)} {
 				id := transport.Identity{Role: transport.RoleCaller, Name: n} // the fleet is the authority's
 				got, err := transport.IdentityOf(leafOf(t, ca, id).Leaf)
 				if err != nil || got.Name != n || got.Fleet != "dev" {
@@ -114,6 +114,8 @@ func TestIdentities(t *testing.T) {
 				{Fleet: "prod", Role: transport.RoleAgent, Name: "x"},
 				{Fleet: "dev", Role: "Agent", Name: "x"},
 				{Fleet: "dev", Role: transport.RoleAgent},
+				{Fleet: "dev", Role: transport.RoleAgent, Name: "../../x"},
+				{Fleet: "dev", Role: transport.RoleAgent, Name: "\n"},
 			} {
 				if _, err := ca.TLS(id); !errors.Is(err, transport.ErrIdentity) {
 					t.Errorf("%v: %v", id, err)
