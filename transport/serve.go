@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/harpcaller/harp/internal/logcount"
 )
 
 const (
@@ -23,7 +25,8 @@ type ServeConfig struct {
 	TLS *tls.Config
 	// Protocols has the role a peer must have, by protocol.
 	Protocols map[string]Role
-	// Logger gets one line for each connection refused. Default: slog.Default().
+	// Logger gets a line for the first connection of a network that is refused, and one a
+	// minute with how many there were since. Default: slog.Default().
 	Logger *slog.Logger
 	// HandshakeRate is how many handshakes are made a second with addresses from which a
 	// good certificate came before, and as many with others. Default: 1000.
@@ -65,8 +68,10 @@ func Serve(ctx context.Context, l net.Listener, cfg ServeConfig, handle func(con
 		cfg:       cfg,
 		config:    serverConfig(cfg.TLS, cfg.Protocols),
 		admission: newAdmission(cfg.HandshakeRate, cfg.HandshakeLimit),
+		refusals:  logcount.New(cfg.Logger),
 		handle:    handle,
 	}
+	defer s.refusals.Close()
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
 	defer s.running.Wait()
@@ -83,6 +88,7 @@ type server struct {
 	cfg       ServeConfig
 	config    *tls.Config
 	admission *admission
+	refusals  *logcount.Logger
 	handle    func(context.Context, *Conn)
 	running   sync.WaitGroup
 }
@@ -113,7 +119,7 @@ func (s *server) serve(ctx context.Context, nc net.Conn) {
 	c, err := s.shake(ctx, nc)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
-			s.cfg.Logger.Warn("connection refused", "addr", nc.RemoteAddr().String(), "error", err.Error())
+			s.refusals.Warn(networkOf(hostOf(nc)), "connection refused", "addr", nc.RemoteAddr().String(), "error", err.Error())
 		}
 		return
 	}
