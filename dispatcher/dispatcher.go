@@ -39,6 +39,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/logcount"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/internal/workers"
 	"github.com/harpcaller/harp/store"
@@ -172,6 +173,7 @@ type Dispatcher struct {
 	store    store.Store
 	cfg      Config
 	log      *slog.Logger
+	repeated *logcount.Logger // for what others can do again and again
 	clock    *wallClock
 	name     string // owner of the sessions, in host rows
 	hosts    *hosts
@@ -207,7 +209,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 		return nil, errors.Join(err, st.Close())
 	}
 	d := &Dispatcher{
-		store: st, cfg: cfg, log: cfg.Logger, name: harp.NewID(),
+		store: st, cfg: cfg, log: cfg.Logger, repeated: logcount.New(cfg.Logger), name: harp.NewID(),
 		kick: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	d.ctx, d.stop = context.WithCancelCause(context.Background())
@@ -358,6 +360,7 @@ func (d *Dispatcher) Shutdown(ctx context.Context) error {
 			d.loops.Wait()
 			d.workers.Close()
 			d.work.Wait()
+			d.repeated.Close()
 			d.closeErr = d.store.Close()
 			close(d.closed)
 		}()

@@ -151,7 +151,7 @@ func (s *session) admit(ctx context.Context) error {
 		return nil
 	}
 	if old.hello.Instance != s.hello.Instance && old.answers(ctx) {
-		s.d.log.Warn("second agent refused: another one with its name is connected", "host", s.host.name, "addr", s.tr.Peer().Addr)
+		s.d.repeated.Warn(s.host.name, "second agent refused: another one with its name is connected", "host", s.host.name, "addr", s.tr.Peer().Addr)
 		s.d.note(harp.Event{Type: harp.EventHostDuplicate, Host: s.host.name, Reason: s.tr.Peer().Addr})
 		return harp.NewFailure("duplicate_host", "host "+s.host.name+" is connected already").Err()
 	}
