@@ -9,6 +9,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/access"
+	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
@@ -37,22 +38,20 @@ func (s *session) call(x *transport.Exchange, body []byte) {
 // answer answers a call once. It has to be repeated when the attempt was left to the
 // journal meanwhile.
 func (s *session) answer(x *transport.Exchange, c wire.Call, received time.Time) telling {
-	at, no := s.admit(c, received)
+	at, fresh, no := s.admit(c, received)
 	switch {
 	case no.known:
 		return moved
 	case at == nil:
 		s.decline(x, no)
 		return told
-	case s.direct:
-		s.attend(x, at)
+	case fresh && s.runsInline(at):
+		s.runInline(x, at)
 		return told
+	case fresh:
+		at.start()
 	}
-	from := int64(fromAcked)
-	if !at.isOf(s.store) {
-		from = 0 // what another dispatcher has is not here
-	}
-	result := s.tell(x, at, ask{from: from, window: c.Window, greeting: wire.TypeAccepted})
+	result := s.tellCaller(x, at, c)
 	if result == notTaken && at.no.known {
 		return moved
 	}
@@ -60,6 +59,18 @@ func (s *session) answer(x *transport.Exchange, c wire.Call, received time.Time)
 		s.decline(x, at.no)
 	}
 	return result
+}
+
+// tellCaller tells of the attempt of a call.
+func (s *session) tellCaller(x *transport.Exchange, at *attempt, c wire.Call) telling {
+	if s.direct {
+		return s.tellDirect(x, at)
+	}
+	from := int64(life.FromAcked)
+	if !at.isOf(s.store) {
+		from = 0 // what another dispatcher has is not here
+	}
+	return s.tell(x, at, ask{from: from, window: c.Window, greeting: wire.TypeAccepted})
 }
 
 // decline answers a call that is not taken on.
@@ -123,54 +134,47 @@ func (d denial) is() bool {
 	return d.failure != nil || d.reason != "" || d.known || d.forgotten || d.broken != nil
 }
 
-// admit looks at a call again, whatever the dispatcher has found, and takes it on.
-// An attempt that is here already is what it is, and never started twice.
-func (s *session) admit(c wire.Call, received time.Time) (*attempt, denial) {
+// admit looks at a call again, whatever the dispatcher has found, and takes it on. fresh
+// says that the caller is to start it: one that is here already is what it is, and never
+// started twice.
+func (s *session) admit(c wire.Call, received time.Time) (at *attempt, fresh bool, no denial) {
 	req, err := harp.DecodeRequest(c.Request)
 	if err != nil {
-		return nil, refusal(err)
+		return nil, false, refusal(err)
 	}
 	k := key{origin: s.origin, job: req.ID, number: c.Attempt}
 	if known := s.agent.lookup(k); known != nil {
-		return known, denial{}
+		return known, false, denial{}
 	}
 	if s.agent.hasForgotten(k) {
 		s.log.Warn("asked to start an attempt that was here before", "job", k.job, "attempt", k.number)
-		return nil, denial{forgotten: true}
+		return nil, false, denial{forgotten: true}
 	}
-	at, no := s.judge(k, c, req)
+	at, no = s.judge(k, c, req)
 	if at == nil {
-		return nil, no
+		return nil, false, no
 	}
 	return s.enter(at, c, received)
 }
 
-// enter journals and starts an attempt if there is room for it and still time.
-func (s *session) enter(at *attempt, c wire.Call, received time.Time) (*attempt, denial) {
+// enter journals that an attempt starts if there is room for it and still time.
+func (s *session) enter(at *attempt, c wire.Call, received time.Time) (_ *attempt, fresh bool, no denial) {
 	late := latest{received, time.Duration(c.Left)}
 	if late.passed() {
-		return nil, denial{reason: wire.NotNowStartBefore}
+		return nil, false, denial{reason: wire.NotNowStartBefore}
 	}
 	known, reason := s.agent.roster.enter(s, at)
 	switch {
 	case known != nil:
-		return known, denial{}
+		return known, false, denial{}
 	case reason != "":
-		return nil, denial{reason: reason}
+		return nil, false, denial{reason: reason}
 	}
 	if no := s.begin(at, late); no.is() {
 		at.deny(no)
-		return nil, no
+		return nil, false, no
 	}
-	if s.runsHere(at) {
-		at.here = &attendance{at: at}
-		at.watch.soon, at.watch.early = startedAfter, at.here.tell
-		at.begin()
-		at.begun.comes()
-	} else {
-		at.start()
-	}
-	return at, denial{}
+	return at, true, denial{}
 }
 
 // latest is when an attempt must have started: so long after its call came; 0: whenever.
@@ -202,7 +206,7 @@ func (s *session) commit(at *attempt, late latest) denial {
 
 // journalStart journals that an attempt starts, in one write.
 func (s *session) journalStart(at *attempt) denial {
-	if !at.spool.on {
+	if at.spool.keeper == nil {
 		return denial{}
 	}
 	j := s.agent.keeper.current()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
@@ -176,9 +177,7 @@ func (a *Agent) readoptOne(j *journal.Journal, k journal.Key, info journalInfo, 
 	}
 	a.log.Error("a command that is taken on cannot be journalled", "job", k.Job, "attempt", k.Attempt, "error", err.Error())
 	h := journal.Held{Key: k, State: journal.Started, Fence: info.Fence, Info: trace.Info, Started: trace.Created}
-	at := a.adopted(j, h, info)
-	at.spool.on = false
-	a.goOn(at)
+	a.goOn(a.adopted(nil, h, info))
 }
 
 // adoptOne takes on an attempt of which something may run. What became of it is found
@@ -199,7 +198,8 @@ func (a *Agent) goOn(at *attempt) {
 	}
 }
 
-// adopted is an attempt that another agent has started and that may run.
+// adopted is an attempt that another agent has started and that may run. j is nil where no journal
+// has it.
 func (a *Agent) adopted(j *journal.Journal, h journal.Held, info journalInfo) *attempt {
 	at := newAttempt(a, key{job: h.Job, number: h.Attempt})
 	at.recall(j, h)
@@ -213,11 +213,16 @@ func (a *Agent) adopted(j *journal.Journal, h journal.Held, info journalInfo) *a
 	r := newRunning(a.here, info.Ends == endsReboot)
 	r.survives, r.rebooted = info.Supervised && a.cfg.Dir != "", info.rebooted()
 	r.spec.Grace, r.spec.MaxSpool = time.Duration(info.Grace), info.Spool
+	p := pastOf(h)
+	if p.Alone = j == nil; r.survives {
+		p.Home = life.Supervised
+	}
+	at.life = life.Recall(p)
 	a.budget.hold(info.Spool)
 	at.task = task{run: r.run, cmd: r}
 	at.ctx, at.cancel = context.WithCancelCause(withCallInfo(context.Background(), at.info))
-	if at.stopped {
-		at.cancel(causeOf(at.stopping.Cause, time.Duration(at.stopping.Limit)))
+	if p.Stopping != nil {
+		at.cancel(causeOf(p.Stopping.Cause, time.Duration(p.Stopping.Limit)))
 	}
 	at.begun.comes()
 	return at

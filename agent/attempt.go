@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/internal/wire"
 )
 
-// attempt is one execution of a procedure: accepted, started, perhaps asked to
-// stop, ended. It knows nothing of sessions and exchanges; what is to be told of it asks
-// with a [report]. The moments that decide, accept, start, stop and finish, are
-// each one method, which is where they are journalled. One that has ended, is
-// journalled and that nobody is told of is left to the journal, from where it is
-// recovered when somebody asks.
+// attempt runs one execution of a procedure. How far that is, and what follows from what
+// happens to it, is its life, which is pure: the attempt lets events happen under its lock and
+// does what they ask for. It hands things to the journal, wakes its sender and those that wait
+// for room, and ends the procedure's context. It knows nothing of sessions and exchanges. An
+// attempt that has ended, is journalled and has no sender is left to the journal, from
+// where it is recovered when a peer asks for it.
 type attempt struct {
 	agent  *Agent
 	stay   *stay // waits for its function; nil: it was recovered, or goes on without the agent
@@ -38,77 +39,125 @@ type attempt struct {
 
 	owner *session // of a direct caller; guarded by the roster's mutex
 
-	mu        sync.Mutex // guards what follows; never held while blocked
-	store     string     // of the dispatcher that it was accepted from, or that asked for it since
-	no        denial     // why it was not started
-	started   time.Time
-	stopping  *wire.Stopping
-	stopped   bool    // it is journalled, or that takes too long, and the procedure was asked to stop
-	survivors []int64 // processes of it that outlive KILL
-	ended     bool
-	gone      bool      // it ended with the process it ran in, nobody knows how
-	end       *wire.End // nil: not ended, or the journal has it
-	dropped   bool      // the journal has it without its value
-	outbox    outbox
-	missed    int64 // bytes of records that were dropped since the last one
-	lacks     *lacks
-	spool     spool
-	room      chan struct{} // closed when there may be room in the outbox; nil: nobody waits
-	nobody    bool          // asks for it any more: records are dropped, and so is the end
-	deaf      bool          // to what its command still prints: that is dropped
-	awaited   bool          // its first report comes now
-	report    *report       // tells a peer of it; nil: none at present
-	here      *attendance   // it runs where its call is answered; nil: elsewhere
+	mu      sync.Mutex // guards what follows; never held while blocked
+	life    life.Attempt
+	store   string    // of the dispatcher that it was accepted from, or that asked for it since
+	no      denial    // why it was not started
+	started time.Time // by the monotonic clock, if this agent has started it
+	spool   spool
+	room    chan struct{} // closed when there may be room for records; nil: nobody waits
+	sender  *sender       // of its peer; nil: none at present
 }
 
 // accept makes the attempt of a call that was found good.
 func accept(s *session, k key, c wire.Call, info *CallInfo, p *procedure, work task) *attempt {
 	at := newAttempt(s.agent, k)
 	at.stay, at.fence, at.store, at.info, at.most, at.task = s.stay, c.Fence, s.store, info, p.most, work
-	at.awaited = true
-	at.outbox.window = window(c.Window)
 	at.watch = watch{timeout: info.Timeout, maxExec: info.MaxExecTime, exceeded: at.stop}
 	at.ctx, at.cancel = context.WithCancelCause(withAttempt(s.base, at))
+	home, journalled := life.Here, k.origin == ""
 	if r := work.cmd; r != nil {
 		at.watch = watch{} // its supervisor has the clocks
-		if r.survives = at.spool.on && s.agent.supervises(); r.survives {
-			at.stay, r.here = nil, s.agent.here
+		if r.survives = journalled && s.agent.supervises(); r.survives {
+			home, at.stay, r.here = life.Supervised, nil, s.agent.here
 		}
 	}
+	at.life = life.New(home, journalled, c.Window)
 	return at
 }
 
 func newAttempt(a *Agent, k key) *attempt {
-	at := &attempt{
-		agent:  a,
-		key:    k,
-		limits: a.cfg.Limits,
-		outbox: outbox{window: wire.MinWindow},
-	}
+	at := &attempt{agent: a, key: k, limits: a.cfg.Limits}
 	if k.origin == "" {
 		at.spool = newSpool(a.keeper, k)
 	}
 	return at
 }
 
-// window is how many bytes of records the agent holds for who asks for so many.
-func window(asked int64) int {
-	if asked <= 0 {
-		return wire.MinWindow
-	}
-	return int(min(asked, wire.Window))
+// apply lets an event happen, and does what it asks for.
+func (at *attempt) apply(e life.Event) life.Effect {
+	at.mu.Lock()
+	f := at.applyLocked(e)
+	at.mu.Unlock()
+	at.leaveIf(f)
+	return f
 }
 
-// begin notes that it starts now: the journal may have taken a while.
-func (at *attempt) begin() {
+// applyLocked is apply; if the effect is to leave, the caller does that when it has unlocked.
+func (at *attempt) applyLocked(e life.Event) life.Effect {
+	var put life.Put
+	for handed := false; ; handed = true {
+		f := at.life.Next(e)
+		at.doLocked(&f)
+		if f.Put != 0 {
+			put = f.Put
+		}
+		if f.Write.Kind == 0 {
+			if f.Put = put; handed {
+				at.loopLocked()
+			}
+			return f
+		}
+		e = at.writeLocked(&f.Write)
+	}
+}
+
+// doLocked does what an event asks for and nothing comes of.
+func (at *attempt) doLocked(f *life.Effect) {
+	if f.Ack > 0 {
+		at.spool.ack(f.Ack, at.life.Failed())
+	}
+	if f.Stop != nil && at.cancel != nil {
+		at.cancel(causeOf(f.Stop.Cause, time.Duration(f.Stop.Limit)))
+	}
+	if f.Late {
+		time.AfterFunc(stopTime, at.stopLate)
+	}
+	if f.Drop {
+		at.spool.forget()
+	}
+	if f.Room {
+		at.openLocked()
+	}
+	if f.Wake && at.sender != nil {
+		at.sender.wakeLocked()
+	}
+	if f.Leave {
+		at.left.comes()
+	}
+	if f.Lack.Why != 0 {
+		at.logLack(f.Lack)
+	}
+}
+
+// leaveIf takes the attempt off the roster if an event has asked for that.
+func (at *attempt) leaveIf(f life.Effect) {
+	if f.Leave {
+		at.agent.roster.leave(at, true)
+	}
+}
+
+// look returns the attempt's life as it is now, to be read.
+func (at *attempt) look() life.Attempt {
 	at.mu.Lock()
+	defer at.mu.Unlock()
+	return at.life
+}
+
+// begin notes that it starts now: the journal may have taken a while. It reports whether the
+// procedure is to be run.
+func (at *attempt) begin() bool {
+	at.mu.Lock()
+	defer at.mu.Unlock()
 	at.started = time.Now()
-	at.mu.Unlock()
+	return at.applyLocked(life.Event{Kind: life.Start, At: at.started.UnixNano()}).Run
 }
 
 // start runs the procedure's function in a goroutine that its stay waits for.
 func (at *attempt) start() {
-	at.begin()
+	if !at.begin() {
+		return
+	}
 	at.watch.begin()
 	if at.stay == nil {
 		at.agent.commands.Go(at.run)
@@ -121,12 +170,12 @@ func (at *attempt) start() {
 // deny is for an attempt that is not started after all.
 func (at *attempt) deny(no denial) {
 	at.mu.Lock()
-	at.no, at.nobody = no, true
+	at.no = no
+	at.applyLocked(life.Event{Kind: life.Refuse})
 	at.mu.Unlock()
 	at.cancel(harp.ErrClosed)
 	at.begun.comes()
 	at.returned.comes()
-	at.left.comes()
 	// One for which there was no space leaves none behind: to say READY for it would
 	// bring the same call back at once.
 	at.agent.roster.leave(at, no.reason != wire.NotNowNoSpace)
@@ -194,9 +243,8 @@ func (at *attempt) failed(err error) outcome {
 
 // isStopped reports whether a limit or cancel has ended the procedure's context.
 func (at *attempt) isStopped() bool {
-	at.mu.Lock()
-	defer at.mu.Unlock()
-	return at.stopped
+	now := at.look()
+	return now.IsStopped()
 }
 
 // result encodes what the function returned.
@@ -219,22 +267,11 @@ const stopTime = time.Second
 // journalled, or cannot be for a while. Whichever of stop and finish comes first decides how the attempt
 // ends; of several stops the first.
 func (at *attempt) stop(cause string, limit time.Duration) {
-	at.mu.Lock()
-	defer at.mu.Unlock()
-	if at.ended || at.stopping != nil {
-		return
-	}
-	at.stopping = &wire.Stopping{Cause: cause, Since: time.Now().UnixNano(), Limit: int64(limit)}
-	if !at.spool.on || at.nobody {
-		at.applyStopLocked()
-		return
-	}
-	at.spool.failed = nil
-	at.handLocked()
-	if !at.stopped {
-		time.AfterFunc(stopTime, at.applyStop)
-	}
+	why := &wire.Stopping{Cause: cause, Since: time.Now().UnixNano(), Limit: int64(limit)}
+	at.apply(life.Event{Kind: life.Stop, Stopping: why})
 }
+
+func (at *attempt) stopLate() { at.apply(life.Event{Kind: life.StopLate}) }
 
 // cancelled stops the procedure, a command without a grace if that is to be now. Why it is stopped
 // is noted first: without a grace it may have ended at once.
@@ -245,45 +282,17 @@ func (at *attempt) cancelled(m wire.Cancel) {
 	}
 }
 
-// applyStop ends the procedure's context as stop wants it.
-func (at *attempt) applyStop() {
-	at.mu.Lock()
-	defer at.mu.Unlock()
-	at.applyStopLocked()
-}
-
-// applyStopLocked is applyStop.
-func (at *attempt) applyStopLocked() {
-	if at.stopping == nil || at.stopped {
-		return
-	}
-	at.stopped = true
-	if at.cancel != nil {
-		at.cancel(causeOf(at.stopping.Cause, time.Duration(at.stopping.Limit)))
-	}
-	at.tellLocked()
-}
-
 // outlives notes the processes of the attempt that outlive KILL, which keep it from ending.
 func (at *attempt) outlives(pids []int) {
 	pids = pids[:min(len(pids), wire.MaxLeft)]
 	if len(pids) > 0 {
 		at.log().Error("processes of a command outlive KILL, which is sent again and again: its attempt ends when they are gone", "pids", pids)
 	}
-	at.mu.Lock()
-	defer at.mu.Unlock()
-	at.survivors = make([]int64, len(pids))
+	left := make([]int64, len(pids))
 	for i, pid := range pids {
-		at.survivors[i] = int64(pid)
+		left[i] = int64(pid)
 	}
-	at.tellLocked()
-}
-
-// hasSurvivors reports whether there are any at present.
-func (at *attempt) hasSurvivors() bool {
-	at.mu.Lock()
-	defer at.mu.Unlock()
-	return len(at.survivors) > 0
+	at.apply(life.Event{Kind: life.Survivors, Left: left})
 }
 
 // causeOf is what context.Cause returns to the procedure.
@@ -318,50 +327,29 @@ func (at *attempt) finish(out outcome) {
 		return
 	}
 	at.mu.Lock()
-	at.sayMissedLocked()
-	if at.gone = out.gone; !at.gone {
-		at.end = at.endLocked(out)
-	}
-	at.ended = true
-	at.spool.failed = nil
-	at.handLocked()
+	f := at.applyLocked(life.Event{Kind: life.Return, At: time.Now().UnixNano(), End: at.endOf(out)})
 	at.cancel(harp.ErrClosed)
-	at.openLocked()
-	at.tellLocked()
-	nobody := at.nobody
 	at.mu.Unlock()
 	at.returned.comes()
 	if at.most > 0 {
 		at.agent.roster.vacate()
 	}
-	if nobody {
-		at.settle()
-	}
+	at.leaveIf(f)
 	if r := at.task.cmd; r != nil {
 		r.forget(at)
 	}
 }
 
-// endLocked is END of what the function returned.
-func (at *attempt) endLocked(out outcome) *wire.End {
-	end := &wire.End{
-		Value:   out.value,
-		Stopped: at.stopping,
-		Records: at.outbox.next(),
-		RanFor:  int64(at.ranFor()),
-		Started: &wire.Started{Time: at.started.UnixNano()},
+// endOf is END of what the function returned; nil: it is gone.
+func (at *attempt) endOf(out outcome) *wire.End {
+	if out.gone {
+		return nil
 	}
+	end := &wire.End{Value: out.value, RanFor: int64(at.ranFor())}
 	if out.failure != nil {
 		end.Failure = out.failure.Err()
 	}
 	return end
-}
-
-// ranSoFar is how long it has run.
-func (at *attempt) ranSoFar() time.Duration {
-	at.mu.Lock()
-	defer at.mu.Unlock()
-	return time.Since(at.started)
 }
 
 // ranFor is how long it ran: as its supervisor says, or up to now.
@@ -373,73 +361,45 @@ func (at *attempt) ranFor() time.Duration {
 }
 
 // abandon is for an attempt that nobody will ask for any more. It runs on, unless
-// it is interrupted; its records make room, and those to come are dropped.
-func (at *attempt) abandon() {
-	at.mu.Lock()
-	at.abandonLocked()
-	ended := at.ended
-	at.mu.Unlock()
-	if ended {
-		at.settle()
-	}
-}
-
-func (at *attempt) abandonLocked() {
-	at.nobody = true
-	at.outbox.ack(at.outbox.next())
-	at.ackSpoolLocked()
-	at.applyStopLocked()
-	at.openLocked()
-}
+// it is interrupted.
+func (at *attempt) abandon() { at.apply(life.Event{Kind: life.Abandon}) }
 
 // settle forgets the attempt: its END was taken, or nobody asks for it.
-func (at *attempt) settle() {
-	at.mu.Lock()
-	at.nobody = true
-	at.forgetSpoolLocked()
-	at.mu.Unlock()
-	at.leave()
-}
+func (at *attempt) settle() { at.apply(life.Event{Kind: life.Settle}) }
 
 // leave takes the attempt off the roster, if it is there.
 func (at *attempt) leave() {
-	at.mu.Lock()
 	at.left.comes()
-	at.mu.Unlock()
 	at.agent.roster.leave(at, true)
 }
 
 // hasLeft reports whether the attempt is no longer on the roster.
 func (at *attempt) hasLeft() bool { return at.left.isPast() }
 
-// hasReturned is hasEnded for who must not wait for the attempt's mutex.
+// hasReturned is hasEnded for a goroutine that must not wait for the attempt's mutex.
 func (at *attempt) hasReturned() bool { return at.returned.isPast() }
 
 // hasEnded reports whether nothing of the attempt runs any more.
 func (at *attempt) hasEnded() bool {
-	at.mu.Lock()
-	defer at.mu.Unlock()
-	return at.ended
+	now := at.look()
+	return now.HasEnded()
 }
 
-// releasableLocked reports whether the journal has all that somebody may ask for,
-// and nobody asks at present.
-func (at *attempt) releasableLocked() bool {
-	return at.ended && at.spool.on && !at.nobody && at.report == nil && !at.awaited &&
-		(at.spool.synced.end || at.gone) && max(at.spool.synced.next, at.outbox.first) >= at.outbox.next()
-}
-
-// release leaves the attempt to the journal if that is possible.
-func (at *attempt) release() {
-	at.mu.Lock()
-	can := at.releasableLocked()
-	if can && !at.hasLeft() {
-		at.left.comes()
-	} else {
-		can = false
-	}
-	at.mu.Unlock()
-	if can {
-		at.agent.roster.leave(at, true)
+// logLack says which records are not there, or that the end is not.
+func (at *attempt) logLack(l life.Lack) {
+	log := at.log().With("first", l.First, "missing", l.Missing)
+	switch l.Why {
+	case life.Damaged:
+		log.Error("a record cannot be read: it is told as dropped")
+	case life.Missing:
+		log.Error("records are not in the journal: they are told as dropped")
+	case life.NoRoom:
+		log.Warn("records were dropped, as the journal had no room for them")
+	case life.Unwritten:
+		log.Warn("the last records were not written in time")
+	case life.EndLost:
+		at.log().Error("how the attempt ended cannot be read: it is told as gone")
+	case life.JournalLost:
+		at.log().Error("the journal has lost an attempt that runs")
 	}
 }

@@ -14,18 +14,17 @@ import (
 // HeldBytes is how many bytes of records and ends the agent has in memory.
 func (a *Agent) HeldBytes() (n int) {
 	for _, at := range a.roster.pick(func(*attempt) bool { return true }) {
-		at.mu.Lock()
-		n += at.outbox.bytes
-		if at.end != nil {
-			n += len(at.end.Value)
-		}
-		at.mu.Unlock()
+		now := at.look()
+		n += now.HeldBytes()
 	}
 	return n
 }
 
 // Numbered is how many records of a job's attempt that runs here have numbers.
-func (a *Agent) Numbered(job string) int64 { return a.roster.find(key{job: job, number: 1}).numbered() }
+func (a *Agent) Numbered(job string) int64 {
+	now := a.roster.find(key{job: job, number: 1}).look()
+	return now.Records()
+}
 
 // Outlive tells a job's attempt that runs here of processes that outlive KILL.
 func (a *Agent) Outlive(job string, pids ...int) {

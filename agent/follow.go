@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 )
@@ -37,13 +38,13 @@ func (r *running) recover(at *attempt, end supervisor.End, err error) bool {
 	var kept *supervisor.KeptError
 	switch {
 	case errors.As(err, &kept):
-		if kept.First > at.numbered() { // else somebody has asked from further on meanwhile
-			at.skipTo(kept.First) // the dispatcher had acknowledged what the journal had not yet
+		if now := at.look(); kept.First > now.Records() { // else somebody has asked from further on meanwhile
+			at.apply(life.Event{Kind: life.SkipTo, Next: kept.First}) // the dispatcher had acknowledged what the journal had not yet
 		}
 		return false
 	case end.Gone || end.Time != 0:
 		at.log().Error("a part of what the command printed cannot be read", "error", err.Error())
-		at.hearNoMore(1)
+		at.apply(life.Event{Kind: life.Deafen, Size: 1})
 		return true
 	case errors.Is(err, supervisor.ErrLost) && r.survives:
 		at.log().Warn("the command's supervisor is lost, and looked for again", "error", err.Error())
@@ -57,7 +58,7 @@ func (r *running) recover(at *attempt, end supervisor.End, err error) bool {
 	}
 	at.log().Error("what the command prints cannot be read: its end is awaited", "error", err.Error())
 	if !r.isUnread() {
-		at.hearNoMore(1)
+		at.apply(life.Event{Kind: life.Deafen, Size: 1})
 		r.readNoMore()
 		return false
 	}
@@ -146,7 +147,8 @@ func (r *running) followOnce(at *attempt) (supervisor.End, error) {
 	defer listening.Wait()
 	defer done()
 	r.hold(at)
-	from := at.numbered()
+	now := at.look()
+	from := now.Records()
 	if r.isUnread() {
 		from = math.MaxInt64
 	}

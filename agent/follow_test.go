@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 )
 
@@ -21,13 +22,12 @@ func TestKeptElsewhere(t *testing.T) {
 		"it is further": {kept: 5, want: 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			at := &attempt{}
-			at.outbox.first = 10
-			if new(running).recover(at, supervisor.End{}, &supervisor.KeptError{First: c.kept}) {
+			s := &spooling{attempt: &attempt{life: life.Recall(life.Past{Phase: life.Running, Records: 10})}}
+			if new(running).recover(s.attempt, supervisor.End{}, &supervisor.KeptError{First: c.kept}) {
 				t.Error("the end is taken for known")
 			}
-			if got := at.numbered(); got != c.want || at.deaf {
-				t.Errorf("the next record is %d, want %d; deaf: %v", got, c.want, at.deaf)
+			if deaf, _ := s.dropped(); s.numbered() != c.want || deaf {
+				t.Errorf("the next record is %d, want %d; deaf: %v", s.numbered(), c.want, deaf)
 			}
 		})
 	}
@@ -53,15 +53,16 @@ func TestUnreadableOutput(t *testing.T) {
 				if known := r.recover(s.attempt, c.end, unreadable); known != c.known || r.isUnread() == c.known {
 					t.Errorf("the end is known: %t, it is awaited: %t", known, r.isUnread())
 				}
-				if !s.deaf || s.missed != 1 {
-					t.Errorf("it hears no more: %t; %d bytes are missed", s.deaf, s.missed)
+				if deaf, missed := s.dropped(); !deaf || missed != 1 {
+					t.Errorf("it hears no more: %t; %d bytes are missed", deaf, missed)
 				}
 				if c.known {
 					return
 				}
 				begun := time.Now()
-				if r.recover(s.attempt, c.end, unreadable) || s.missed != 1 || time.Since(begun) != reachPause {
-					t.Errorf("again after %v, and %d bytes are missed", time.Since(begun), s.missed)
+				again := r.recover(s.attempt, c.end, unreadable)
+				if _, missed := s.dropped(); again || missed != 1 || time.Since(begun) != reachPause {
+					t.Errorf("again after %v, and %d bytes are missed", time.Since(begun), missed)
 				}
 			})
 		})
@@ -80,8 +81,11 @@ func TestLostSupervisor(t *testing.T) {
 				r.handle = h
 			}
 			r.kept = 5
-			if r.recover(s.attempt, supervisor.End{}, fmt.Errorf("read: %w", supervisor.ErrLost)) || s.deaf || s.missed > 0 || r.isUnread() {
+			if r.recover(s.attempt, supervisor.End{}, fmt.Errorf("read: %w", supervisor.ErrLost)) || r.isUnread() {
 				t.Errorf("the end is taken for known, or what it prints for lost: %+v", r)
+			}
+			if deaf, missed := s.dropped(); deaf || missed > 0 {
+				t.Errorf("it hears no more: %t; %d bytes are missed", deaf, missed)
 			}
 			if orphaned := r.lost == h && r.handle == nil; orphaned == survives {
 				t.Errorf("what it has left is ended: %t", orphaned)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
 )
@@ -122,27 +123,32 @@ func (a *Agent) hasForgotten(k key) bool {
 func recovered(a *Agent, k key, j *journal.Journal, h journal.Held) *attempt {
 	at := newAttempt(a, k)
 	at.recall(j, h)
-	at.ended, at.gone, at.dropped = true, h.State != journal.Ended, h.Dropped
-	at.spool.handed.end, at.spool.synced.end = true, true
-	if h.State == journal.Ended && h.Spooled < h.Records {
-		_, at.lacks, _ = endOf(j, h.Key) // that it cannot be read is found out when it is told
+	p := pastOf(h)
+	p.Phase = life.Gone
+	if h.State == journal.Ended {
+		p.Phase = life.Ended
 	}
+	if h.State == journal.Ended && h.Spooled < h.Records {
+		_, p.Lacks, _ = endOf(j, h.Key) // that it cannot be read is found out when it is told
+	}
+	at.life = life.Recall(p)
 	at.begun.comes()
 	at.returned.comes()
 	return at
 }
 
-// recall makes an attempt what the journal has of it.
+// recall makes an attempt what the journal has of it beside its life.
 func (at *attempt) recall(j *journal.Journal, h journal.Held) {
-	at.fence, at.store, at.started = h.Fence, infoOf(h).Store, h.Started
-	at.outbox.acked, at.outbox.first = h.Acked, h.Records
-	at.spool.journal = j
-	at.spool.handed = progress{next: h.Records, stop: h.Stop != nil}
-	at.spool.synced = at.spool.handed
+	at.fence, at.store, at.started, at.spool.journal = h.Fence, infoOf(h).Store, h.Started, j
+}
+
+// pastOf is what the journal has of an attempt's life.
+func pastOf(h journal.Held) life.Past {
+	p := life.Past{Phase: life.Running, Started: h.Started.UnixNano(), Records: h.Records, Acked: h.Acked, Bare: h.Dropped}
 	if h.Stop != nil {
-		at.stopping = &wire.Stopping{Cause: h.Stop.Cause, Since: h.Stop.Since.UnixNano(), Limit: int64(h.Stop.Limit)}
-		at.stopped = true
+		p.Stopping = &wire.Stopping{Cause: h.Stop.Cause, Since: h.Stop.Since.UnixNano(), Limit: int64(h.Stop.Limit)}
 	}
+	return p
 }
 
 // sendHeld sends, in pages, every attempt that the agent holds, by the journal that HELLO named. The
@@ -191,20 +197,9 @@ func (a *Agent) held(j *journal.Journal) ([]wire.HeldAttempt, error) {
 
 // heldAs is what is said of the attempt in reconciliation.
 func (at *attempt) heldAs() wire.HeldAttempt {
-	at.mu.Lock()
-	defer at.mu.Unlock()
-	h := wire.HeldAttempt{
-		Job: at.key.job, Attempt: at.key.number, Fence: at.fence,
-		State: wire.HeldAlive, Records: at.outbox.next(), Acked: at.outbox.acked,
-	}
-	switch {
-	case at.gone:
-		h.State = wire.HeldGone
-	case at.ended:
-		h.State = wire.HeldEnded
-	case at.stopping != nil:
-		h.State = wire.HeldStopping
-	}
+	now := at.look()
+	h := now.Held()
+	h.Job, h.Attempt, h.Fence = at.key.job, at.key.number, at.fence
 	return h
 }
 

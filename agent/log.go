@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/internal/wire"
 )
 
@@ -59,7 +60,7 @@ func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 		return err
 	}
 	at := h.line.at
-	v, err := harp.NewValue(cut(text, at.limits.MaxRecord-recordCost))
+	v, err := harp.NewValue(cut(text, at.limits.MaxRecord-life.RecordCost))
 	if err != nil {
 		return err
 	}

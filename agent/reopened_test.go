@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
 )
@@ -38,6 +39,7 @@ func newSpoolingOn(t *testing.T, disk *journal.Memory, fs journal.FS) *spooling 
 	k := key{job: harp.NewID(), number: 1}
 	at := newAttempt(a, k)
 	at.info = &CallInfo{JobID: k.job, Attempt: 1}
+	at.life = life.Recall(life.Past{Phase: life.Running})
 	at.ctx, at.cancel = context.WithCancelCause(t.Context())
 	if err := a.JournalStart(k.job); err != nil {
 		t.Fatal(err)
@@ -63,6 +65,30 @@ func (s *spooling) reopen(disk *journal.Memory) {
 	_ = old.Close() // it cannot write any more
 }
 
+// numbered is the number that the next record gets.
+func (s *spooling) numbered() int64 {
+	now := s.look()
+	return now.Records()
+}
+
+// dropped reports whether what a command of the attempt prints is dropped, and how many bytes
+// have been since the last record.
+func (s *spooling) dropped() (deaf bool, missed int64) {
+	now := s.look()
+	n, p := now.Records(), new(life.Peer)
+	now.Next(life.Event{Kind: life.OfferAt, Next: n})
+	deaf = now.Records() == n
+	now.Next(life.Event{Kind: life.Return})
+	now.Next(life.Event{Kind: life.Attach, Peer: p, Next: n})
+	if m := now.Next(life.Event{Kind: life.Send, Peer: p}).Message.Records; m != nil {
+		missed = m.Records[0].Truncated
+	}
+	return deaf, missed
+}
+
+// await makes the attempt one whose first peer comes now.
+func (s *spooling) await() { s.life = life.New(life.Elsewhere, true, 0) }
+
 // close closes the journal.
 func (s *spooling) close() {
 	s.cancel(nil)
@@ -79,8 +105,7 @@ func TestStopReachesTheProcedureThroughAReopenedJournal(t *testing.T) {
 				defer s.close()
 				k := s.key.journal()
 				s.mu.Lock() // the loop that follows the commit is slow
-				s.stopping = &wire.Stopping{Cause: wire.CauseCancel, Since: time.Now().UnixNano()}
-				s.handLocked()
+				s.applyLocked(life.Event{Kind: life.Stop, Stopping: &wire.Stopping{Cause: wire.CauseCancel, Since: time.Now().UnixNano()}})
 				if err := s.agent.keeper.current().Sync(); err != nil {
 					t.Fatal(err)
 				}
@@ -124,7 +149,7 @@ func TestWhatAJournalDidNotTakeIsHandedOverAgain(t *testing.T) {
 		},
 		"record": {
 			func(s *spooling) {
-				s.awaited = true
+				s.await()
 				if err := s.put(wire.Record{Value: []byte{0xc0}}); err != nil {
 					s.t.Error(err)
 				}
@@ -161,14 +186,14 @@ func TestJournalHasMoreThanItWasHanded(t *testing.T) {
 		if _, err := j.Append(k, 0, wire.Encode(wire.Record{Value: []byte{1}})); err != nil {
 			t.Fatal(err)
 		}
-		s.awaited = true
+		s.await()
 		for n := range 3 {
 			if err := s.put(wire.Record{Value: []byte{byte(n + 1)}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(2 * retryJournal)
-		_, records, err := s.spooled(0, batchBytes)
+		_, records, err := s.spooled(0, wire.MinWindow)
 		if err != nil || len(records) != 3 {
 			t.Fatalf("the journal has %d records, %v", len(records), err)
 		}
@@ -213,7 +238,7 @@ func TestRecordsForWhichTheJournalWasFull(t *testing.T) {
 		s.agent.keeper.opts.MaxJob = 10_000
 		s.reopen(s.disk)
 		s.journalled(s.agent.keeper.current())
-		s.awaited = true
+		s.await()
 		for range 20 {
 			if err := s.put(wire.Record{Value: make([]byte, 1000)}); err != nil {
 				t.Fatal(err)
@@ -224,10 +249,9 @@ func TestRecordsForWhichTheJournalWasFull(t *testing.T) {
 		if h, _ := j.Get(s.key.journal()); h.Spooled == 0 || h.Spooled > 10 {
 			t.Fatalf("the journal has %+v", h)
 		}
-		s.mu.Lock()
-		s.outbox.ack(15)
-		s.ackSpoolLocked()
-		s.mu.Unlock()
+		if err := s.tell(0).acknowledge(wire.Ack{Next: 15}); err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(2 * retryJournal)
 		if h, _ := j.Get(s.key.journal()); h.Spooled != 20 {
 			t.Errorf("the journal has %+v", h)
@@ -235,12 +259,12 @@ func TestRecordsForWhichTheJournalWasFull(t *testing.T) {
 	})
 }
 
-// report is one that is told of the attempt from a record on.
-func (s *spooling) report(from int64) *report {
+// tell makes a sender that tells of the attempt from a record on.
+func (s *spooling) tell(from int64) *sender {
 	s.t.Helper()
-	r := &report{session: &session{store: s.store}, at: s.attempt, wake: make(chan struct{}, 1)}
-	if _, result := s.attach(r, ask{from: from, window: wire.Window}); result != told {
-		s.t.Fatalf("who asks from record %d on is answered with %d", from, result)
+	r := &sender{session: &session{store: s.store}, at: s.attempt, wake: make(chan struct{}, 1)}
+	if result, _ := s.attach(r, ask{from: from, window: wire.Window}); result != told {
+		s.t.Fatalf("a peer that asks from record %d on is answered with %d", from, result)
 	}
 	return r
 }
@@ -266,7 +290,11 @@ func TestRecordsThatTheJournalHasLost(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSpooling(t)
 				defer s.close()
-				s.spool.on, s.outbox.first = false, lost
+				past := life.Past{Phase: life.Running, Records: lost, Alone: true}
+				if test.own {
+					past.Home = life.Here
+				}
+				s.life = life.Recall(past)
 				for range test.behind {
 					if err := s.put(wire.Record{Value: []byte{0xc0}}); err != nil {
 						t.Fatal(err)
@@ -275,38 +303,33 @@ func TestRecordsThatTheJournalHasLost(t *testing.T) {
 				if test.ended {
 					s.finish(outcome{value: harp.Value{0xc0}})
 				}
+				r := s.tell(0)
 				if test.own {
-					s.stay = new(stay)
-				}
-				r := s.report(0)
-				if test.own {
-					if _, message, err := r.take(); message != nil || err == nil {
-						t.Errorf("%+v is told, %v", message, err)
+					if m, err := r.next(); m != (life.Message{}) || err == nil {
+						t.Errorf("%+v is told, %v", m, err)
 					}
 					return
 				}
 				var got []wire.Record
 				for {
 					<-r.wake
-					_, message, err := r.take()
+					m, err := r.next()
 					if err != nil {
 						t.Fatal(err)
 					}
 					signal(r.wake)
-					switch m := message.(type) {
-					case wire.Records:
-						if m.First != int64(len(got)) {
-							t.Fatalf("records from %d, want %d", m.First, len(got))
+					switch {
+					case m.Records != nil:
+						if m.Records.First != int64(len(got)) {
+							t.Fatalf("records from %d, want %d", m.Records.First, len(got))
 						}
-						if got = append(got, m.Records...); test.ended || len(got) < test.dropped {
+						if got = append(got, m.Records.Records...); test.ended || len(got) < test.dropped {
 							continue
 						}
-					case *wire.End:
-						if m.Records != int64(len(got)) {
-							t.Errorf("END of %d records after %d", m.Records, len(got))
-						}
-					case nil:
+					case m.End == nil:
 						continue
+					case m.End.Records != int64(len(got)):
+						t.Errorf("END of %d records after %d", m.End.Records, len(got))
 					}
 					break
 				}
@@ -327,34 +350,35 @@ func TestRecordsThatTheJournalHasLost(t *testing.T) {
 // also of those behind the ones that it acknowledges then.
 func TestAcknowledgedRecordsAreAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const many = 2*batchRecords + 1
+		const many = 801
 		s := newSpooling(t)
 		defer s.close()
-		s.outbox.acked, s.outbox.first = many, many
+		s.life = life.Recall(life.Past{Phase: life.Running, Records: many, Acked: many})
 		s.finish(outcome{value: harp.Value{0xc0}})
-		r := s.report(0)
+		r := s.tell(0)
 		for next := int64(0); ; {
-			_, message, err := r.take()
+			m, err := r.next()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if end, is := message.(*wire.End); is {
-				if next != many || end.Records != many {
-					t.Errorf("END of %d records after %d", end.Records, next)
+			if m.End != nil {
+				if next != many || m.End.Records != many {
+					t.Errorf("END of %d records after %d", m.End.Records, next)
 				}
 				return
 			}
-			m, is := message.(wire.Records)
-			if !is || m.First != next {
-				t.Fatalf("after %d records %+v is told", next, message)
+			if m.Records == nil || m.Records.First != next {
+				t.Fatalf("after %d records %+v is told", next, m)
 			}
-			for _, one := range m.Records {
+			for _, one := range m.Records.Records {
 				if one.Truncated == 0 {
 					t.Fatalf("record %+v", one)
 				}
 			}
-			next += int64(len(m.Records))
-			s.acknowledge(r, wire.Ack{Next: next})
+			next += int64(len(m.Records.Records))
+			if err := r.acknowledge(wire.Ack{Next: next}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }
@@ -392,12 +416,12 @@ func (f onReadFile) ReadAt(p []byte, at int64) (int, error) {
 // acknowledged meanwhile, nor to a dispatcher that another one has followed.
 func TestReadWhileMoreIsHeard(t *testing.T) {
 	for name, test := range map[string]struct {
-		meanwhile func(s *spooling, r *report)
+		meanwhile func(s *spooling, r *sender)
 		first     int64 // told then; 3: nothing is
 	}{
-		"acknowledged":     {func(s *spooling, r *report) { s.acknowledge(r, wire.Ack{Next: 2}) }, 2},
-		"another one asks": {func(s *spooling, _ *report) { s.report(1) }, 3},
-		"nobody asks":      {func(s *spooling, _ *report) { s.abandon() }, 3},
+		"acknowledged":     {func(_ *spooling, r *sender) { _ = r.acknowledge(wire.Ack{Next: 2}) }, 2},
+		"another one asks": {func(s *spooling, _ *sender) { s.tell(1) }, 3},
+		"nobody asks":      {func(s *spooling, _ *sender) { s.abandon() }, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -405,7 +429,7 @@ func TestReadWhileMoreIsHeard(t *testing.T) {
 				fs := &onRead{FS: disk.Mount()}
 				s := newSpoolingOn(t, disk, fs)
 				defer s.close()
-				s.awaited = true
+				s.await()
 				for n := range 3 {
 					if err := s.put(wire.Record{Value: []byte{byte(n)}}); err != nil {
 						t.Fatal(err)
@@ -413,18 +437,18 @@ func TestReadWhileMoreIsHeard(t *testing.T) {
 				}
 				time.Sleep(2 * retryJournal)
 				s.mu.Lock()
-				s.outbox.evict(0, s.spool.synced.next)
+				s.life = life.Recall(life.Past{Phase: life.Running, Records: 3}) // memory has none
 				s.mu.Unlock()
-				r := s.report(0)
+				r := s.tell(0)
 				<-r.wake
 				read := false
 				fs.do = func() { read = true; test.meanwhile(s, r) }
-				if _, message, err := r.take(); message != nil || err != nil || !read {
-					t.Errorf("%+v is told, %v; read: %t", message, err, read)
+				if m, err := r.next(); m != (life.Message{}) || err != nil || !read {
+					t.Errorf("%+v is told, %v; read: %t", m, err, read)
 				}
 				if test.first == 3 {
-					if _, message, err := r.take(); message != nil || err != nil {
-						t.Errorf("then %+v is told, %v", message, err)
+					if m, err := r.next(); m != (life.Message{}) || err != nil {
+						t.Errorf("then %+v is told, %v", m, err)
 					}
 					return
 				}
@@ -433,10 +457,10 @@ func TestReadWhileMoreIsHeard(t *testing.T) {
 				default:
 					t.Error("who tells it is not woken")
 				}
-				_, message, err := r.take()
-				m, is := message.(wire.Records)
-				if err != nil || !is || m.First != test.first || len(m.Records) != 1 || !bytes.Equal(m.Records[0].Value, []byte{byte(test.first)}) {
-					t.Errorf("then %+v is told, %v", message, err)
+				m, err := r.next()
+				if err != nil || m.Records == nil || m.Records.First != test.first || len(m.Records.Records) != 1 ||
+					!bytes.Equal(m.Records.Records[0].Value, []byte{byte(test.first)}) {
+					t.Errorf("then %+v is told, %v", m, err)
 				}
 			})
 		})
@@ -574,6 +598,7 @@ func TestManyAttemptsOpenABrokenJournalSeldom(t *testing.T) {
 				t.Fatal(err)
 			}
 			at := newAttempt(s.agent, key{job: id, number: 1})
+			at.life = life.Recall(life.Past{Phase: life.Running})
 			at.info, at.cancel = &CallInfo{JobID: id, Attempt: 1}, func(error) {}
 			at.journalled(s.agent.keeper.current())
 			attempts = append(attempts, at)

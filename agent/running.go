@@ -12,6 +12,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/command"
+	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 	"github.com/harpcaller/harp/internal/wire"
 )
@@ -89,7 +90,7 @@ func (r *running) start(at *attempt, commit func() denial) denial {
 		committed = true
 		return nil
 	}, Retract: func() { retracted = at.retract(wire.NotNowNoSpace) }}
-	r.spec.MaxRecord = max(at.limits.MaxRecord-recordCost, 1)
+	r.spec.MaxRecord = max(at.limits.MaxRecord-life.RecordCost, 1)
 	if r.survives {
 		where.Dir = at.agent.supervision().Dir
 		r.spec.Info = at.supervisedInfo()
@@ -150,7 +151,7 @@ func (r *running) unprepared(at *attempt, err error) denial {
 func (r *running) run(at *attempt) (any, error) {
 	end, err := r.follow(at)
 	r.ranFor = end.RanFor
-	at.addDroppedTail(end.Records, end.Truncated)
+	at.apply(life.Event{Kind: life.DropTail, Next: end.Records, Size: end.Truncated})
 	switch {
 	case r.isLetGo():
 		return nil, errLetGo
@@ -223,9 +224,9 @@ func (r *running) listen(follow context.Context, at *attempt, giveUp func()) {
 				r.passStop(at)
 			}
 		case <-r.closes: // nothing that it still prints may keep the agent
-			at.hearNoMore(0)
+			at.apply(life.Event{Kind: life.Deafen})
 			r.hold(at)
-			if at.hasSurvivors() && r.givesUp() {
+			if now := at.look(); now.HasSurvivors() && r.givesUp() {
 				giveUp()
 			}
 		case <-r.progress:
@@ -356,10 +357,11 @@ func (r *running) put(ctx context.Context, at *attempt, n int64, rec supervisor.
 		return err
 	}
 	at.watch.offered()
-	if err := at.putNumbered(ctx, n, w, rec.OutputSize()); err != nil {
+	if err := at.offer(ctx, life.Event{Kind: life.OfferAt, Next: n, Record: w, Size: rec.OutputSize()}); err != nil {
 		return err
 	}
-	if next := at.keptElsewhere(); r.shouldSay(next, len(rec.Value)) {
+	now := at.look()
+	if next := now.KeptElsewhere(); r.shouldSay(next, len(rec.Value)) {
 		r.supervised().Keep(next)
 	}
 	return nil
@@ -367,7 +369,8 @@ func (r *running) put(ctx context.Context, at *attempt, n int64, rec supervisor.
 
 // sayKept tells the supervisor what is kept elsewhere, which it may wait for.
 func (r *running) sayKept(at *attempt) {
-	next := at.keptElsewhere()
+	now := at.look()
+	next := now.KeptElsewhere()
 	r.mu.Lock()
 	news := next > r.kept
 	r.kept = max(r.kept, next)

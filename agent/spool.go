@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
 )
@@ -12,59 +13,61 @@ import (
 // retryJournal is the pause before what could not be journalled is tried again.
 const retryJournal = time.Second
 
-// spool is how much of an attempt is in the journal. Things are handed to that in
-// their order; what it did not take, or could not write, is handed over again.
+// spool hands an attempt to the journal. How much that has is in the attempt's life.
 // All but keeper, key and wake is guarded by the attempt's mutex.
 type spool struct {
-	keeper *keeper
+	keeper *keeper // nil: nothing of the attempt is journalled
 	key    journal.Key
-	on     bool // false: nothing of the attempt is journalled
 
 	journal *journal.Journal // that has what was handed over
-	handed  progress
-	synced  progress // on disk
-	commits []handed // that are not known to be, in order
-	failed  error    // why the last thing was not journalled; nil: it was, or may be yet
-	looping bool     // a goroutine follows the commits
+	commits []handed         // that are not known to be on disk, in order
+	looping bool             // a goroutine follows the commits
 	wake    chan struct{}
-}
-
-// progress is how much of an attempt was journalled.
-type progress struct {
-	next int64 // the first record that was not
-	stop bool
-	end  bool
 }
 
 // handed is what a commit is about.
 type handed struct {
 	commit *journal.Commit
-	to     progress
+	to     life.Progress
 }
 
 func newSpool(k *keeper, of key) spool {
-	return spool{keeper: k, key: of.journal(), on: true, wake: make(chan struct{}, 1)}
-}
-
-// busy returns nil, or what is closed when the disk has caught up with the journal.
-func (s *spool) busy() <-chan struct{} {
-	if !s.on {
-		return nil
-	}
-	j := s.keeper.current()
-	if j == nil {
-		return nil
-	}
-	return j.Busy()
+	return spool{keeper: k, key: of.journal(), wake: make(chan struct{}, 1)}
 }
 
 // note keeps the commit of what was handed over last.
-func (s *spool) note(c *journal.Commit) {
+func (s *spool) note(c *journal.Commit, to life.Progress) {
 	if n := len(s.commits); n > 0 && s.commits[n-1].commit == c {
-		s.commits[n-1].to = s.handed
+		s.commits[n-1].to = to
 		return
 	}
-	s.commits = append(s.commits, handed{c, s.handed})
+	s.commits = append(s.commits, handed{c, to})
+}
+
+// ack tells the journal that the records before next are kept elsewhere. That it does not take
+// this does no harm. failed is why something was not journalled, for which there may be
+// room now.
+func (s *spool) ack(next int64, failed error) {
+	if s.journal == nil {
+		return
+	}
+	if j := s.keeper.current(); j != nil {
+		_ = j.Ack(s.key, next)
+	}
+	if failed != nil {
+		signal(s.wake)
+	}
+}
+
+// forget tells the journal that nobody will ask for the attempt, also one that has lost it. If
+// it does not take this the attempt is listed once more, and forgotten then.
+func (s *spool) forget() {
+	if s.keeper == nil || s.journal == nil {
+		return
+	}
+	if j := s.keeper.current(); j != nil {
+		_ = j.Forget(s.key)
+	}
 }
 
 // journalled notes that a journal has the attempt's start.
@@ -78,7 +81,7 @@ func (at *attempt) journalled(j *journal.Journal) {
 // it. Where the journal cannot, the attempt may as well begin: there is no denial then.
 func (at *attempt) retract(reason string) denial {
 	at.mu.Lock()
-	on, j := at.spool.on, at.spool.journal
+	on, j := at.life.IsJournalled(), at.spool.journal
 	at.mu.Unlock()
 	if on {
 		err := j.Retract(at.key.journal())
@@ -92,193 +95,102 @@ func (at *attempt) retract(reason string) denial {
 	return denial{reason: reason}
 }
 
-// handLocked hands to the journal what it has not got yet, and lets a goroutine
-// follow what becomes of it. While the last thing could not be journalled it leaves
-// the rest to that goroutine.
-func (at *attempt) handLocked() {
-	s := &at.spool
-	if !s.on || at.nobody || s.failed != nil {
-		return
+// busyLocked returns nil, or what is closed when the disk has caught up with the journal.
+func (at *attempt) busyLocked() <-chan struct{} {
+	if !at.life.IsJournalled() {
+		return nil
 	}
-	s.failed = at.handAllLocked()
-	at.loopLocked()
-}
-
-// loopLocked lets a goroutine follow what was handed over, if there is none.
-func (at *attempt) loopLocked() {
-	s := &at.spool
-	if (len(s.commits) > 0 || s.failed != nil) && !s.looping {
-		s.looping = true
-		s.keeper.loops.Go(at.journalLoop)
+	j := at.spool.keeper.current()
+	if j == nil {
+		return nil
 	}
+	return j.Busy()
 }
 
-// rehand hands over what a journal that was closed did not take.
-func (at *attempt) rehand() {
-	at.mu.Lock()
-	defer at.mu.Unlock()
-	at.spool.failed = nil
-	at.handLocked()
-}
-
-// handAllLocked hands over what it can. A journal that has no room for records has
-// some for the end, which says how much is missing; but the records and the end of a command
-// that goes on without the agent are with its supervisor as long as the journal has no end. A
-// limit or cancel holds whatever the journal does.
-func (at *attempt) handAllLocked() error {
+// writeLocked hands something to the journal, and returns what became of that.
+func (at *attempt) writeLocked(w *life.Write) life.Event {
 	s := &at.spool
 	j := s.keeper.current()
 	if j == nil {
-		at.applyStopLocked()
-		return journal.ErrClosed
+		return life.Event{Kind: life.NotTaken, Err: journal.ErrClosed}
 	}
 	if j != s.journal {
-		at.compareLocked(j)
-		if !s.on {
-			return nil
-		}
+		return at.reopenedLocked(j)
 	}
-	err := at.handRecordsLocked(j)
-	if err != nil && !errors.Is(err, journal.ErrFull) {
-		at.applyStopLocked()
-		return err
+	c, bare, err := at.hand(j, w)
+	if err != nil {
+		return life.Event{Kind: life.NotTaken, Err: err, Full: errors.Is(err, journal.ErrFull)}
 	}
-	err = errors.Join(err, at.handStopLocked(j))
-	if err != nil && at.task.survives() {
-		return err
-	}
-	return errors.Join(err, at.handEndLocked(j))
+	s.note(c, w.To)
+	return life.Event{Kind: life.Taken, Bare: bare}
 }
 
-// compareLocked finds out how much another journal has: it is the one before, opened
-// anew.
-func (at *attempt) compareLocked(j *journal.Journal) {
+// reopenedLocked finds out how much another journal has.
+func (at *attempt) reopenedLocked(j *journal.Journal) life.Event {
 	s := &at.spool
 	h, is := j.Get(s.key)
-	if !is || h.Spooled < s.synced.next {
-		at.log().Error("the journal has lost an attempt that runs")
-		s.on, s.commits = false, nil
-		at.applyStopLocked()
-		at.openLocked()
-		return
+	s.commits = nil
+	if !is {
+		return life.Event{Kind: life.Reopened, Lost: true}
 	}
 	if n := at.task.keepsElsewhere(); n > 0 {
 		_ = j.KeepElsewhere(s.key, n) // it has the attempt
 	}
-	s.journal, s.commits = j, nil
-	s.handed = progress{next: h.Spooled, stop: h.Stop != nil, end: h.State == journal.Ended}
-	s.synced = s.handed
-	if s.synced.stop { // of whose commit nobody may hear any more
-		at.applyStopLocked()
-	}
+	s.journal = j
+	return life.Event{Kind: life.Reopened, To: life.Progress{Next: h.Spooled, Stop: h.Stop != nil, End: h.State == journal.Ended}}
 }
 
-// handRecordsLocked hands over records, those that were acknowledged or dropped since
-// left out.
-func (at *attempt) handRecordsLocked(j *journal.Journal) error {
-	s := &at.spool
-	for {
-		from := max(s.handed.next, at.outbox.first)
-		if from >= at.outbox.next() || s.handed.end {
-			return nil
-		}
-		batch := at.outbox.batch(from, batchBytes)
-		list := make([][]byte, len(batch))
-		for i, r := range batch {
-			list[i] = wire.Encode(r)
-		}
-		c, err := j.AppendAfter(s.key, s.handed.next, from, list...)
-		for at.agent.makeRoom(err) {
-			c, err = j.AppendAfter(s.key, s.handed.next, from, list...)
-		}
-		if err != nil {
-			return err
-		}
-		s.handed.next = from + int64(len(batch))
-		s.note(c)
+// hand hands something to a journal. bare says that END went without its value, for want of
+// room.
+func (at *attempt) hand(j *journal.Journal, w *life.Write) (c *journal.Commit, bare bool, err error) {
+	switch w.Kind {
+	case life.WriteRecords:
+		c, err = at.handRecords(j, w)
+	case life.WriteStop:
+		c, err = j.Stopping(at.spool.key, journal.Stop{
+			Cause: w.Stopping.Cause, Since: time.Unix(0, w.Stopping.Since), Limit: time.Duration(w.Stopping.Limit),
+		})
+	case life.WriteEnd:
+		c, bare, err = at.handEnd(j, w)
 	}
+	return c, bare, err
 }
 
-// handStopLocked hands over LIMIT or CANCEL.
-func (at *attempt) handStopLocked(j *journal.Journal) error {
-	s := &at.spool
-	if at.stopping == nil || s.handed.stop || s.handed.end {
-		return nil
+func (at *attempt) handRecords(j *journal.Journal, w *life.Write) (*journal.Commit, error) {
+	list := make([][]byte, len(w.Records))
+	for i, r := range w.Records {
+		list[i] = wire.Encode(r)
 	}
-	c, err := j.Stopping(s.key, journal.Stop{
-		Cause: at.stopping.Cause, Since: time.Unix(0, at.stopping.Since), Limit: time.Duration(at.stopping.Limit),
-	})
-	if err != nil {
-		at.applyStopLocked()
-		return err
-	}
-	s.handed.stop = true
-	s.note(c)
-	return nil
-}
-
-// handEndLocked hands over END. Where there is no room for its value it goes without, but for
-// that of a command that goes on without the agent: its supervisor has the value.
-func (at *attempt) handEndLocked(j *journal.Journal) error {
-	s := &at.spool
-	if at.end == nil || s.handed.end {
-		return nil
-	}
-	lacks := at.lacksLocked()
-	end := journal.End{Body: encodeEnd(*at.end, lacks), Records: at.end.Records}
-	c, dropped, err := j.EndAfter(s.key, s.handed.next, end)
+	c, err := j.AppendAfter(at.spool.key, w.After, w.First, list...)
 	for at.agent.makeRoom(err) {
-		c, dropped, err = j.EndAfter(s.key, s.handed.next, end)
+		c, err = j.AppendAfter(at.spool.key, w.After, w.First, list...)
 	}
-	if errors.Is(err, journal.ErrFull) && !at.task.survives() {
-		end.Bare = encodeEnd(bare(*at.end), lacks)
-		c, dropped, err = j.EndAfter(s.key, s.handed.next, end)
+	return c, err
+}
+
+// handEnd hands over END. Where there is no room for its value it goes without, unless it is to be
+// whole.
+func (at *attempt) handEnd(j *journal.Journal, w *life.Write) (c *journal.Commit, isBare bool, err error) {
+	end := journal.End{Body: encodeEnd(*w.End, w.Lacks), Records: w.End.Records}
+	c, isBare, err = j.EndAfter(at.spool.key, w.After, end)
+	for at.agent.makeRoom(err) {
+		c, isBare, err = j.EndAfter(at.spool.key, w.After, end)
 	}
-	if err != nil {
-		return err
+	if errors.Is(err, journal.ErrFull) && !w.Whole {
+		end.Bare = encodeEnd(bare(*w.End), w.Lacks)
+		c, isBare, err = j.EndAfter(at.spool.key, w.After, end)
 	}
-	at.dropped = dropped
-	s.handed.end = true
-	s.note(c)
-	at.ackSpoolLocked()
-	return nil
+	return c, isBare, err
 }
 
 // journalledEnd is END as the journal has it.
 type journalledEnd struct {
-	End   []byte `msgpack:"end"`
-	Lacks *lacks `msgpack:"lacks,omitempty"`
+	End   []byte      `msgpack:"end"`
+	Lacks *life.Lacks `msgpack:"lacks,omitempty"`
 }
 
-// lacks are the last records of an attempt, which the journal had no room for.
-type lacks struct {
-	First int64 `msgpack:"first"`
-	Next  int64 `msgpack:"next"`
-	Bytes int64 `msgpack:"bytes"` // of their values, and dropped before them
-}
-
-func encodeEnd(end wire.End, lacks *lacks) []byte {
+func encodeEnd(end wire.End, lacks *life.Lacks) []byte {
 	return wire.Encode(journalledEnd{End: wire.Encode(end), Lacks: lacks})
-}
-
-// lacksLocked are the records that the journal would not have if END were journalled
-// now; nil: none.
-func (at *attempt) lacksLocked() *lacks {
-	l := lacks{First: max(at.spool.handed.next, at.outbox.first), Next: at.outbox.next()}
-	if l.First >= l.Next {
-		return nil
-	}
-	for _, r := range at.outbox.held()[l.First-at.outbox.first:] {
-		l.Bytes += int64(len(r.Value)) + r.Truncated
-	}
-	return &l
-}
-
-// dropped returns how many bytes a record of them is said to have had: all of them
-// together as many as they had. Which had how many is not journalled.
-func (l *lacks) dropped(n int64) int64 {
-	i, all := n-l.First, l.Next-l.First
-	return l.Bytes*(i+1)/all - l.Bytes*i/all
 }
 
 // bare is END without its value, which fits whatever else there is no room for.
@@ -292,12 +204,35 @@ func bare(end wire.End) wire.End {
 	return end
 }
 
+// rehand hands over what a journal that was closed did not take.
+func (at *attempt) rehand() {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	at.handLocked()
+}
+
+// handLocked hands to the journal what it has not got yet, whatever became of it before.
+func (at *attempt) handLocked() {
+	if j := at.spool.keeper.current(); j != nil && j != at.spool.journal && at.life.IsJournalled() {
+		at.applyLocked(at.reopenedLocked(j))
+	}
+	at.applyLocked(life.Event{Kind: life.Hand})
+}
+
+// loopLocked lets a goroutine follow what was handed over, if there is none.
+func (at *attempt) loopLocked() {
+	s := &at.spool
+	if (len(s.commits) > 0 || at.life.Failed() != nil) && !s.looping {
+		s.looping = true
+		s.keeper.loops.Go(at.journalLoop)
+	}
+}
+
 // journalLoop follows what was handed to the journal until all is there, or the
 // journal is closed.
 func (at *attempt) journalLoop() {
 	for at.follow() {
 	}
-	at.release()
 }
 
 // follow waits for a commit, or for another try. It reports whether there is more to
@@ -311,13 +246,12 @@ func (at *attempt) follow() bool {
 		at.committed(c, c.Wait())
 		return true
 	}
-	if s.failed == nil {
-		s.looping = false
-		at.mu.Unlock()
+	err := at.life.Failed()
+	s.looping = err != nil
+	at.mu.Unlock()
+	if err == nil {
 		return false
 	}
-	err := s.failed
-	at.mu.Unlock()
 	renewed, closing := s.keeper.waits()
 	if errors.Is(err, journal.ErrBroken) && !at.agent.journalBroke(err) {
 		s.keeper.tryRepair() // else the next session does
@@ -329,15 +263,10 @@ func (at *attempt) follow() bool {
 		s.looping = false
 		return false
 	}
-	s.failed = nil
 	if errors.Is(err, journal.ErrGap) {
 		s.journal = nil // looks what it has
 	}
-	if !s.on || at.nobody {
-		return true
-	}
-	s.failed = at.handAllLocked()
-	at.openLocked()
+	at.handLocked()
 	return true
 }
 
@@ -357,69 +286,75 @@ func (s *spool) pause(renewed, closing <-chan struct{}) bool {
 // committed notes what became of a commit.
 func (at *attempt) committed(c *journal.Commit, err error) {
 	at.mu.Lock()
-	defer at.mu.Unlock()
 	s := &at.spool
 	if len(s.commits) == 0 || s.commits[0].commit != c {
+		at.mu.Unlock()
 		return // another journal was opened
 	}
+	e := life.Event{Kind: life.Synced, To: s.commits[0].to}
+	s.commits = s.commits[1:]
 	if err != nil {
-		s.commits, s.handed, s.failed = nil, s.synced, err
-		at.applyStopLocked()
-		at.openLocked()
-		return
+		e = life.Event{Kind: life.Unsynced, Err: err}
+		s.commits = nil
 	}
-	s.synced, s.commits = s.commits[0].to, s.commits[1:]
-	if s.synced.stop {
-		at.applyStopLocked()
-	}
-	at.trimLocked()
-	at.openLocked()
+	f := at.applyLocked(e)
+	at.mu.Unlock()
+	at.leaveIf(f)
 }
 
-// trimLocked leaves to the journal what it has and memory need not.
-func (at *attempt) trimLocked() {
-	if !at.spool.on {
-		return
+// spooled reads records from the journal, from a number on or the first behind it that
+// is there, without gaps. Those left out were acknowledged before they were written.
+func (at *attempt) spooled(from int64, most int) (first int64, records []wire.Record, err error) {
+	j := at.spool.keeper.current()
+	if j == nil {
+		return 0, nil, journal.ErrClosed
 	}
-	most := at.outbox.window
-	if !at.followedLocked() {
-		most = wire.MinWindow
+	first, list, err := j.Records(at.spool.key, from, most)
+	if err != nil {
+		return 0, nil, err
 	}
-	at.outbox.evict(most, at.spool.synced.next)
-	told := at.report == nil && !at.awaited || at.report != nil && at.report.end && !at.dropped
-	if at.spool.synced.end && told {
-		at.end = nil
+	records = make([]wire.Record, len(list))
+	for i, b := range list {
+		if err := wire.Decode(b, &records[i]); err != nil {
+			return 0, nil, errors.Join(journal.ErrCorrupt, err)
+		}
 	}
+	return first, records, nil
 }
 
-// ackSpoolLocked tells the journal which records are kept elsewhere. That it does
-// not take this does no harm.
-func (at *attempt) ackSpoolLocked() {
-	s := &at.spool
-	if !s.on || s.journal == nil {
-		return
+// fetch reads what is to be sent and memory has not.
+func (at *attempt) fetch(of life.Fetch) (e life.Event) {
+	e = life.Event{Kind: life.Read, Fetch: of}
+	if of.End {
+		e.Kind = life.ReadEnd
+		e.End, e.Err = at.spooledEnd()
+	} else {
+		e.Next, e.Records, e.Err = at.spooled(of.From, of.Most)
 	}
-	has := s.handed.next
-	if s.handed.end {
-		has = at.outbox.next() // it numbers those too that were acknowledged before it had them
-	}
-	if j, acked := s.keeper.current(), min(at.outbox.acked, has); j != nil && acked > 0 {
-		_ = j.Ack(s.key, acked)
-	}
-	if s.failed != nil {
-		signal(s.wake)
-	}
+	e.Damaged = errors.Is(e.Err, journal.ErrCorrupt)
+	return e
 }
 
-// forgetSpoolLocked tells the journal that nobody will ask for the attempt, also one
-// that has lost it. If it does not take this the attempt is listed once more, and
-// forgotten then.
-func (at *attempt) forgetSpoolLocked() {
-	s := &at.spool
-	if s.keeper == nil || s.journal == nil {
-		return
+// spooledEnd reads END from the journal.
+func (at *attempt) spooledEnd() (*wire.End, error) {
+	j := at.spool.keeper.current()
+	if j == nil {
+		return nil, journal.ErrClosed
 	}
-	if j := s.keeper.current(); j != nil {
-		_ = j.Forget(s.key)
+	end, _, err := endOf(j, at.spool.key)
+	return end, err
+}
+
+// endOf reads an END from a journal, and which records that has not.
+func endOf(j *journal.Journal, k journal.Key) (*wire.End, *life.Lacks, error) {
+	body, err := j.Ended(k)
+	if err != nil {
+		return nil, nil, err
 	}
+	var kept journalledEnd
+	end := new(wire.End)
+	if err := errors.Join(wire.Decode(body, &kept), wire.Decode(kept.End, end)); err != nil {
+		return nil, nil, errors.Join(journal.ErrCorrupt, err)
+	}
+	return end, kept.Lacks, nil
 }

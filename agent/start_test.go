@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
 )
@@ -142,7 +143,7 @@ func TestStartThatCannotBeTakenBack(t *testing.T) {
 		if no := s.retract(wire.NotNowNoSpace); no.broken == nil || no.reason != "" {
 			t.Errorf("on a broken disk it is answered with %+v", no)
 		}
-		s.spool.on = false
+		s.life = life.Recall(life.Past{Alone: true})
 		if no := s.retract(wire.NotNowNoSpace); no.reason != wire.NotNowNoSpace || no.broken != nil {
 			t.Errorf("one that is not journalled is answered with %+v", no)
 		}
@@ -167,62 +168,54 @@ func TestCommitOfTheJournalBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpooling(t)
 		defer s.close()
-		s.awaited = true
+		s.await()
 		if err := s.put(wire.Record{Value: []byte{0xc0}}); err != nil {
 			t.Fatal(err)
 		}
 		s.committed(new(journal.Commit), journal.ErrBroken)
 		s.mu.Lock()
-		failed, handed := s.spool.failed, s.spool.handed.next
+		failed, handed := s.life.Failed(), s.spool.commits
 		s.mu.Unlock()
-		if failed != nil || handed != 1 {
-			t.Errorf("%d records are handed over, and then %v", handed, failed)
+		if failed != nil || len(handed) != 1 || handed[0].to.Next != 1 {
+			t.Errorf("%+v is handed over, and then %v", handed, failed)
 		}
 		time.Sleep(2 * retryJournal)
 		s.committed(new(journal.Commit), nil)
-		if s.keptElsewhere() != 1 {
+		if now := s.look(); now.KeptElsewhere() != 1 {
 			t.Error("it is not known that the record is on the disk")
 		}
 	})
 }
 
-// A command's record is put under the number that it has, once, and waits for room as long as its
-// agent has it.
+// A command's record waits for room as long as its agent has it, and one that is ahead of others is
+// not put.
 func TestNumberedRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpooling(t)
 		defer s.close()
-		s.spool.on, s.outbox.window = false, 3*recordCost
+		s.life = life.Recall(life.Past{Phase: life.Running, Alone: true})
 		over, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		one := wire.Record{Value: []byte{0xc0}}
-		for _, n := range []int64{0, 1, 0, 1} {
-			if err := s.putNumbered(over, n, one, 1); err != nil {
+		put := func(ctx context.Context, n int64) error {
+			return s.offer(ctx, life.Event{Kind: life.OfferAt, Next: n, Record: wire.Record{Value: make([]byte, wire.MinWindow/2-100)}, Size: 1})
+		}
+		for n := range int64(2) {
+			if err := put(over, n); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := s.putNumbered(over, 3, one, 1); err == nil || s.numbered() != 2 {
+		if err := put(over, 3); err == nil || s.numbered() != 2 {
 			t.Errorf("one that is ahead of the others: %v; the next is %d", err, s.numbered())
 		}
-		if err := s.putNumbered(over, 2, one, 1); !errors.Is(err, context.DeadlineExceeded) || s.numbered() != 2 {
+		if err := put(over, 2); !errors.Is(err, context.DeadlineExceeded) || s.numbered() != 2 {
 			t.Errorf("one without room: %v; the next is %d", err, s.numbered())
 		}
-		put := make(chan error)
-		go func() { put <- s.putNumbered(t.Context(), 2, one, 1) }()
+		done := make(chan error)
+		go func() { done <- put(t.Context(), 2) }()
 		synctest.Wait()
-		s.skipTo(1)
-		if err := <-put; err != nil || s.numbered() != 3 {
+		s.apply(life.Event{Kind: life.SkipTo, Next: 1})
+		if err := <-done; err != nil || s.numbered() != 3 {
 			t.Errorf("one that waited: %v; the next is %d", err, s.numbered())
-		}
-		s.hearNoMore(0)
-		if err := s.putNumbered(t.Context(), 3, wire.Record{Truncated: 7}, 5); err != nil || s.missed != 12 || s.numbered() != 3 {
-			t.Errorf("one that is not heard: %v; %d bytes are missed, the next is %d", err, s.missed, s.numbered())
-		}
-		s.mu.Lock()
-		s.abandonLocked()
-		s.mu.Unlock()
-		if err := s.putNumbered(t.Context(), 9, one, 1); err != nil || s.numbered() != 10 {
-			t.Errorf("one that nobody asks for: %v; the next is %d", err, s.numbered())
 		}
 	})
 }
@@ -252,13 +245,13 @@ func TestAttachToWhatIsNotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpooling(t)
 		defer s.close()
-		r := &report{session: new(session), at: s.attempt, wake: make(chan struct{}, 1)}
+		r := &sender{session: new(session), at: s.attempt, wake: make(chan struct{}, 1)}
 		s.leave()
-		if _, result := s.attach(r, ask{}); result != moved {
+		if result, _ := s.attach(r, ask{}); result != moved {
 			t.Errorf("one that left is answered with %d", result)
 		}
 		s.no = denial{reason: wire.NotNowBusy}
-		if _, result := s.attach(r, ask{}); result != notTaken || s.isTold() {
+		if result, _ := s.attach(r, ask{}); result != notTaken || s.sender != nil {
 			t.Errorf("one that was denied is answered with %d", result)
 		}
 	})
@@ -297,7 +290,9 @@ func (f stillFile) Sync() error {
 func TestRecordsWaitForTheDisk(t *testing.T) {
 	for name, put := range map[string]func(s *spooling) error{
 		"of a function": func(s *spooling) error { return s.put(wire.Record{Value: []byte{0xc0}}) },
-		"of a command":  func(s *spooling) error { return s.putNumbered(s.ctx, 0, wire.Record{Value: []byte{0xc0}}, 1) },
+		"of a command": func(s *spooling) error {
+			return s.offer(s.ctx, life.Event{Kind: life.OfferAt, Record: wire.Record{Value: []byte{0xc0}}, Size: 1})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -305,7 +300,7 @@ func TestRecordsWaitForTheDisk(t *testing.T) {
 				fs := still{disk.Mount(), new(atomic.Pointer[chan struct{}])}
 				s := newSpoolingOn(t, disk, fs)
 				defer s.close()
-				s.awaited = true
+				s.await()
 				other := key{job: harp.NewID(), number: 1}.journal()
 				j := s.agent.keeper.current()
 				if err := s.agent.JournalStart(other.Job); err != nil {
@@ -354,7 +349,7 @@ func TestCancelNowIsNotedFirst(t *testing.T) {
 	}
 	s.mu.Unlock()
 	<-done
-	if s.stopping == nil || !r.isHurried() {
-		t.Errorf("then it is stopped by %+v, without a grace: %t", s.stopping, r.isHurried())
+	if why := s.life.Stopping(); why == nil || !r.isHurried() {
+		t.Errorf("then it is stopped by %+v, without a grace: %t", why, r.isHurried())
 	}
 }

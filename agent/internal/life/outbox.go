@@ -1,18 +1,14 @@
-package agent
+package life
 
-import (
-	"slices"
-
-	"github.com/harpcaller/harp/internal/wire"
-)
+import "github.com/harpcaller/harp/internal/wire"
 
 const (
 	// batchBytes is about how much goes in one RECORDS frame: more gains nothing.
 	batchBytes = 32 << 10
 	// batchRecords keeps a frame within the elements of a message.
 	batchRecords = 400
-	// recordCost is what the window counts for a record beside its value.
-	recordCost = 32
+	// RecordCost is what the window counts for a record beside its value.
+	RecordCost = 32
 )
 
 // outbox holds the last records of an attempt that are numbered and not
@@ -28,7 +24,7 @@ type outbox struct {
 	kept   []wire.Record // what is before head is empty
 }
 
-func costOf(r wire.Record) int { return len(r.Value) + recordCost }
+func costOf(r wire.Record) int { return len(r.Value) + RecordCost }
 
 // held returns the records.
 func (o *outbox) held() []wire.Record { return o.kept[o.head:] }
@@ -50,12 +46,14 @@ func (o *outbox) add(r wire.Record) {
 	o.bytes += costOf(r)
 }
 
-// takeBack undoes add.
-func (o *outbox) takeBack() {
+// takeBack undoes add, and returns the record.
+func (o *outbox) takeBack() wire.Record {
 	last := len(o.kept) - 1
-	o.bytes -= costOf(o.kept[last])
+	r := o.kept[last]
+	o.bytes -= costOf(r)
 	o.kept[last] = wire.Record{}
 	o.kept = o.kept[:last]
+	return r
 }
 
 // ack forgets the records before next, which may be more than there were.
@@ -101,12 +99,6 @@ func (o *outbox) forget(next int64) {
 	if o.head == len(o.kept) {
 		o.kept, o.head = o.kept[:0], 0
 	}
-}
-
-// batch returns a copy of the records from a number on that are within so many
-// bytes, one at least, and go in one frame.
-func (o *outbox) batch(from int64, most int) []wire.Record {
-	return slices.Clone(within(o.held()[from-o.first:], most))
 }
 
 // within returns as many records as go in one frame of so many bytes, one at least.
