@@ -44,6 +44,44 @@ var claiming = []rule{
 		w.gate("h") // a new session
 		w.ids(w.claim(100, "h"), append(slices.Clone(jobs[3:10]), late)...)
 	}},
+	{"claim/busy/full", "what its agent was too busy for is tried again and again where its host has no room as its time comes", func(w *world) {
+		w.st.SetGate("h", store.Gate{Open: true, Most: 1})
+		j := w.submit()
+		other := w.submit(of("other"))
+		e := w.event(j, store.NotNow)
+		e.Wake = w.now.Add(time.Second)
+		w.ids(w.try(j, e).Claimed, other)
+		w.pass(time.Second)
+		for range 2 {
+			w.due(w.now)
+			w.ids(w.advance().Claimed)
+			w.waits(j, harp.ReasonAgentBusy)
+			w.pass(30 * time.Second)
+		}
+		w.ids(w.apply(w.job(other.ID), store.End).Claimed)
+		w.ids(w.advance().Claimed, j)
+	}},
+	{"claim/busy/over", "what its agent was too busy for and has ended meanwhile is not tried", func(w *world) {
+		w.gate("h")
+		var jobs []*store.Job
+		for range 4 {
+			jobs = append(jobs, w.submit(expires(w.now.Add(time.Minute))))
+		}
+		for _, j := range jobs {
+			e := w.event(j, store.NotNow)
+			e.Wake = w.now.Add(2 * time.Minute)
+			w.ids(w.try(j, e).Claimed)
+		}
+		w.apply(jobs[0], store.CancelReq)
+		w.must(w.st.Wake(w.ctx(), "h", w.now))
+		w.ids(w.claim(10, "h"), jobs[1])
+		w.pass(time.Minute)
+		w.ids(w.advance().Ended, jobs[2:]...)
+		w.ids(w.apply(w.job(jobs[1].ID), store.Started).Claimed)
+		w.must(w.st.Wake(w.ctx(), "h", w.now))
+		w.ids(w.claim(10, "h"))
+		w.due(time.Time{})
+	}},
 	{"claim/order", "jobs are claimed by priority, higher first, then by submit number", func(w *world) {
 		for _, settings := range [][]setting{nil, {in(queue("q")), slots(10)}} {
 			low, first := w.submit(append(settings, priority(-5))...), w.submit(settings...)

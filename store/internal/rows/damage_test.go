@@ -2,7 +2,9 @@ package rows
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -510,6 +512,29 @@ func TestDamagedQueueStaysDamaged(t *testing.T) {
 				t.Errorf("of who has cancelled its first job is said %+v, %v", j.Cancel, err)
 			}
 		})
+	}
+}
+
+// TestQueueIsWrittenWhenItChanges has jobs come, run and end in a queue, whose row is written with
+// the first and deleted with the last.
+func TestQueueIsWrittenWhenItChanges(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	openGate(s, "h")
+	jobs := submitted(t, s, inQueue(call("h"), 0, 2), inQueue(call("h"), 0, 2))
+	jobs = append(jobs, submitted(t, s, inQueue(call("h"), 0, 2))...)
+	applied(t, s, about(jobs[0], store.Started), about(jobs[1], store.CancelReq), about(jobs[0], store.End))
+	applied(t, s, about(jobs[1], store.End), store.Transition{ID: jobs[2].ID, Event: store.Event{Kind: store.End, At: noon, Attempt: 1, Fence: 1}})
+	var values []string
+	for _, writes := range e.commits {
+		for _, w := range writes {
+			if w.Key[0] == prefixQueue {
+				values = append(values, fmt.Sprint(w.Value != nil))
+			}
+		}
+	}
+	if got := strings.Join(values, " "); got != "true false" {
+		t.Errorf("its row was written %s", got)
 	}
 }
 
