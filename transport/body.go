@@ -323,25 +323,11 @@ func (b *bodies) next(from *bodyReceiver) *lateBody {
 func exceeds(untaken, size, most int) bool { return untaken > 0 && untaken+size > most }
 
 func (b *bodies) read(late *lateBody) ([]byte, error) {
-	body, err := readBody(&heard{b.session, late.from.Stream}, late.size)
+	body, err := readBody(late.from, late.size)
 	if err == nil {
 		err = msgpack.Validate(body, msgpack.ProtocolLimits)
 	}
 	return body, err
-}
-
-// heard is a stream that notes when something comes.
-type heard struct {
-	session *Session
-	stream  Stream
-}
-
-func (h *heard) Read(p []byte) (int, error) {
-	n, err := h.stream.Read(p)
-	if n > 0 {
-		h.session.hear()
-	}
-	return n, err
 }
 
 // arrived gives a body to its exchange.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// silentBeats is how many intervals without a frame make a peer silent.
+// silentBeats is how many intervals in which nothing comes make a peer silent.
 const silentBeats = 3
 
 // heartbeat is that of a session.
@@ -28,8 +28,8 @@ type heartbeat struct {
 }
 
 // Beat sends a heartbeat every so often from now on, give or take a tenth, the first at
-// any moment within that time, and ends the session with [ErrSilent] when no frame was received on any stream for
-// three times as long. It does not wait. Called again it sets another interval;
+// any moment within that time, and ends the session with [ErrSilent] when nothing was received for
+// three times as long, be it a part of a frame. It does not wait. Called again it sets another interval;
 // zero stops both.
 func (s *Session) Beat(every time.Duration) {
 	h := &s.beat

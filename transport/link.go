@@ -37,6 +37,8 @@ type Mux interface {
 	Close()
 	// Cause returns why the connection ended, as far as it is known.
 	Cause() error
+	// Heard returns when something last came over the connection, if anything has.
+	Heard() time.Time
 }
 
 // Stream is one of a Mux's two-way byte streams. Either direction is for one goroutine at

@@ -12,20 +12,17 @@ var readBuffers = sync.Pool{New: func() any { return new([largeRead]byte) }}
 // reader reads the stream of a session, ahead of what is asked for: into a few bytes while
 // little comes, and into a buffer that all sessions share once those were full.
 type reader struct {
-	session *Session
-	stream  Stream
-	small   [smallRead]byte
-	large   *[largeRead]byte
-	rest    []byte // read and not asked for
+	stream Stream
+	small  [smallRead]byte
+	large  *[largeRead]byte
+	rest   []byte // read and not asked for
 }
 
 // Read returns what was read ahead, else what there is.
 func (r *reader) Read(p []byte) (int, error) {
 	if len(r.rest) == 0 {
 		if len(p) >= largeRead {
-			n, err := r.stream.Read(p)
-			r.session.hear()
-			return n, err
+			return r.stream.Read(p)
 		}
 		if err := r.fill(); err != nil {
 			return 0, err
@@ -45,7 +42,6 @@ func (r *reader) fill() error {
 	if n == 0 {
 		return err
 	}
-	r.session.hear()
 	r.rest = buf[:n]
 	switch {
 	case n == len(buf) && r.large == nil:

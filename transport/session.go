@@ -59,7 +59,7 @@ type Session struct {
 	beat    heartbeat
 
 	born  time.Time
-	heard atomic.Int64 // when something was last received, since born
+	heard atomic.Int64 // when the session last began to listen again, since born
 
 	waiting atomic.Int64  // bytes of the frames that wait in exchanges
 	full    atomic.Bool   // the reader waits for fewer
@@ -185,7 +185,7 @@ func (s *Session) read() {
 
 // readLoop gives each frame to its exchange until nothing more comes.
 func (s *Session) readLoop() {
-	ahead := &reader{session: s, stream: s.out.stream}
+	ahead := &reader{stream: s.out.stream}
 	defer ahead.release()
 	r := frameReader{r: ahead, limit: s.maxFrame}
 	for {
@@ -361,9 +361,14 @@ func (s *Session) Err() error {
 	return s.reason
 }
 
-// Heard returns when something was last received or when the session began.
+// Heard returns when something was last received or when the session began. What has come of
+// a long body counts, be it that its frame has not come yet.
 func (s *Session) Heard() time.Time {
-	return s.born.Add(time.Duration(s.heard.Load()))
+	listened := s.born.Add(time.Duration(s.heard.Load()))
+	if heard := s.mux.Heard(); heard.After(listened) {
+		return heard
+	}
+	return listened
 }
 
 func (s *Session) hear() { s.heard.Store(int64(time.Since(s.born))) }

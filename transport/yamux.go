@@ -17,6 +17,11 @@ const (
 	maxStreams  = 1 + maxBodyStreams // that a side opens
 	openBacklog = maxStreams         // streams opened and not yet accepted
 	mainWindow  = 4 << 20            // bytes of a stream that the peer may send ahead of what was read
+
+	// turnTime is how long a write may wait for those of other streams: for ever. Over a slow
+	// line the turns of all streams take long. Of a write whose turn it is yamuxConn sees
+	// that the peer takes it.
+	turnTime = 1000 * time.Hour
 )
 
 // yamuxMux carries streams over a connection with yamux.
@@ -32,7 +37,7 @@ func newYamux(nc net.Conn, o Options, opener bool) (*yamuxMux, error) {
 		AcceptBacklog:          openBacklog,
 		EnableKeepAlive:        false,
 		KeepAliveInterval:      writeTimeout, // not used, but zero is refused
-		ConnectionWriteTimeout: writeTimeout,
+		ConnectionWriteTimeout: turnTime,
 		MaxStreamWindowSize:    mainWindow,
 		StreamOpenTimeout:      0, // none: a stream is accepted when a frame that names it was read
 		StreamCloseTimeout:     60 * time.Second,
@@ -92,6 +97,8 @@ func (m *yamuxMux) Cause() error {
 	}
 	return cmp.Or(m.conn.cause(), err)
 }
+
+func (m *yamuxMux) Heard() time.Time { return m.conn.born.Add(time.Duration(m.conn.heard.Load())) }
 
 // ended returns what yamux ended with, nil while it has not.
 func (m *yamuxMux) ended() error {

@@ -33,6 +33,8 @@ const (
 type yamuxConn struct {
 	net.Conn
 	inspect inspector
+	born    time.Time
+	heard   atomic.Int64 // when something last came, since born
 
 	held     [yamuxHeaderSize]byte // a data header without its body
 	holding  bool
@@ -56,7 +58,7 @@ var joinBuffers = sync.Pool{New: func() any { b := make([]byte, 0, writeSize+yam
 // newYamuxConn returns the connection beneath yamux on nc. The streams of the opener,
 // yamux's client, are odd.
 func newYamuxConn(nc net.Conn, opener bool) *yamuxConn {
-	c := &yamuxConn{Conn: nc, readDone: make(chan struct{}), accepting: make(chan struct{}, 1), finishing: make(chan struct{})}
+	c := &yamuxConn{Conn: nc, born: time.Now(), readDone: make(chan struct{}), accepting: make(chan struct{}, 1), finishing: make(chan struct{})}
 	c.inspect.unaccepted = &c.unaccepted
 	if !opener {
 		c.inspect.parity = 1
@@ -112,6 +114,9 @@ func (c *yamuxConn) Read(p []byte) (int, error) {
 		return 0, c.endRead(c.readErr)
 	}
 	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.heard.Store(int64(time.Since(c.born)))
+	}
 	if bad := c.inspect.look(p[:n]); bad != nil {
 		n, err = 0, bad
 	}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/harpcaller/harp/transport"
 )
@@ -23,6 +24,9 @@ type link struct {
 
 	opened atomic.Uint32 // streams so far
 
+	born  time.Time
+	heard [2]atomic.Int64 // when each side last read something, since born
+
 	mu  sync.Mutex // guards what follows; never held while blocked
 	why [2]error   // why it ended
 }
@@ -39,6 +43,7 @@ func newLink(n *Network, serial int, ids [2]transport.Identity, addr string) *li
 		paths:   [2]*Path{n.Path(ids[0], ids[1]), n.Path(ids[1], ids[0])},
 		hello:   make(chan string, 1),
 		verdict: make(chan error, 1),
+		born:    time.Now(),
 	}
 	for side := range l.streams {
 		l.streams[side] = make(chan *stream, unaccepted)
@@ -92,5 +97,7 @@ func (l *link) cause(side int) error {
 
 // pipe returns a pipe from a side to the other.
 func (l *link) pipe(from, size int) *pipe {
-	return newPipe(size, ends{left: l.cut[from], cut: l.cut[1-from], path: l.paths[from]})
+	to := 1 - from
+	hear := func() { l.heard[to].Store(int64(time.Since(l.born))) }
+	return newPipe(size, ends{left: l.cut[from], cut: l.cut[to], path: l.paths[from], hear: hear})
 }

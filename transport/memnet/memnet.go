@@ -285,6 +285,10 @@ func (m *mux) Close() { m.link.end(m.side, io.EOF) }
 
 func (m *mux) Cause() error { return m.link.cause(m.side) }
 
+func (m *mux) Heard() time.Time {
+	return m.link.born.Add(time.Duration(m.link.heard[m.side].Load()))
+}
+
 // stream is an end of a stream.
 type stream struct {
 	number  uint32

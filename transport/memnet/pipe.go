@@ -28,6 +28,7 @@ type ends struct {
 	left <-chan struct{} // closed when the connection has ended for the writer
 	cut  <-chan struct{} // and for the reader
 	path *Path           // from the writer to the reader
+	hear func()          // notes that the reader has read something
 }
 
 // mark says when bytes arrive that were sent on a slow path.
@@ -99,6 +100,7 @@ func (p *pipe) poll(b []byte) (int, later) {
 	}
 	if n > 0 {
 		signal(p.room)
+		p.ends.hear()
 	}
 	return n, wait
 }

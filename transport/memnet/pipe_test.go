@@ -8,7 +8,7 @@ import (
 // TestPipeShrink: a pipe that is empty gives back its memory, and one that is not loses
 // nothing by being asked to.
 func TestPipeShrink(t *testing.T) {
-	p := newPipe(1000, ends{path: &Path{}})
+	p := newPipe(1000, ends{path: &Path{}, hear: func() {}})
 	sent, got := bytes.Repeat([]byte("0123456789"), 50), make([]byte, 300)
 	if err := p.write(sent, 0); err != nil {
 		t.Fatal(err)
