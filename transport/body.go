@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,7 +85,8 @@ func (b *bodies) init(s *Session) {
 }
 
 // sendLong is Send for a long body. While it is written, frames that are sent after it wait
-// at the receiver.
+// at the receiver. It is written to the end also if the exchange ends meanwhile, as the stream
+// has to be used again; nobody waits for that.
 func (s *Session) sendLong(x *Exchange, f Frame) error {
 	st, err := x.bodySender()
 	switch {
@@ -92,26 +95,72 @@ func (s *Session) sendLong(x *Exchange, f Frame) error {
 	case st == nil:
 		return s.out.send(x, f)
 	}
-	defer x.sentLong()
+	over := x.Context().Done()
 	select {
 	case st.busy <- struct{}{}:
-		defer func() { <-st.busy }()
-	case <-s.dying:
-		return s.closedErr()
+	case <-over:
+		x.sentLong()
+		return cmp.Or(s.closedErr(), io.ErrClosedPipe)
 	}
 	f.on = st.ID()
 	if err := s.out.send(x, f); err != nil {
+		<-st.busy
+		x.sentLong()
 		return err
 	}
-	for rest := f.Body; len(rest) > 0; { // to the end, also if the exchange ends meanwhile: the stream has to be used again
-		n := min(len(rest), writeSize)
-		if err := st.WriteWithin(rest[:n], 0); err != nil { // who takes no bodies may be well otherwise
+	body, written := &bodyWriter{rest: f.Body}, make(chan error, 1)
+	write := func() {
+		written <- s.writeBody(st, body)
+		<-st.busy
+		x.sentLong()
+	}
+	if !s.start(write) {
+		return s.closedErr()
+	}
+	select {
+	case err := <-written:
+		return err
+	case <-over:
+		body.own()
+		return cmp.Or(s.closedErr(), io.ErrClosedPipe)
+	}
+}
+
+// writeBody writes a body. The error is [ErrSessionClosed].
+func (s *Session) writeBody(st *bodySender, body *bodyWriter) error {
+	buf := bodyBuffers.Get().(*[writeSize]byte)
+	defer bodyBuffers.Put(buf)
+	for n := body.next(buf[:]); n > 0; n = body.next(buf[:]) {
+		if err := st.WriteWithin(buf[:n], 0); err != nil { // who takes no bodies may be well otherwise
 			s.lost(fmt.Errorf("write: %w", err))
 			return s.closedErr()
 		}
-		rest = rest[n:]
 	}
 	return nil
+}
+
+var bodyBuffers = sync.Pool{New: func() any { return new([writeSize]byte) }}
+
+// bodyWriter is what is left of a body to write.
+type bodyWriter struct {
+	mu   sync.Mutex // guards rest
+	rest []byte
+}
+
+// next moves what is written next to buf.
+func (b *bodyWriter) next(buf []byte) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n = copy(buf, b.rest)
+	b.rest = b.rest[n:]
+	return n
+}
+
+// own leaves the body to the one who gave it.
+func (b *bodyWriter) own() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rest = bytes.Clone(b.rest)
 }
 
 // bodySender returns the stream of the exchange for long bodies, which it keeps until it is

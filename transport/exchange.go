@@ -57,8 +57,8 @@ func (x *Exchange) Context() context.Context {
 }
 
 // Send sends a frame; end marks the last one in this direction. It waits while the peer
-// takes nothing, and ends the session if that lasts 30 s. body is the caller's again when
-// it returns.
+// takes nothing, and ends the session if that lasts 30 s, or until the exchange is over. body
+// is the caller's again when it returns.
 //
 // The error is [ErrSessionClosed]; io.ErrClosedPipe after Release or when the
 // peer has given the exchange up; [ErrProtocol] after End or for a type above 125;

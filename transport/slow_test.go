@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"runtime"
@@ -34,9 +36,9 @@ func (c *slowConn) Close() error {
 	return c.Conn.Close()
 }
 
-// overASlowLine runs a test body in virtual time with a session that beats, and whose
-// acceptor can send so many bytes a second.
-func overASlowLine(t *testing.T, rate int, handle func(*Exchange, Frame), body func(t *testing.T, opener *Session)) {
+// overASlowLine runs a test body in virtual time. serve begins a session that beats, and whose
+// acceptor can send so many bytes a second, and returns its opener.
+func overASlowLine(t *testing.T, rate int, body func(t *testing.T, serve func(handle func(*Exchange, Frame)) *Session)) {
 	forgetTimers()
 	defer forgetTimers()
 	synctest.Test(t, func(t *testing.T) {
@@ -57,13 +59,15 @@ func overASlowLine(t *testing.T, rate int, handle func(*Exchange, Frame), body f
 		opener, acceptor := newSession(om, out, Peer{}, options, true), newSession(am, in, Peer{}, options, false)
 		var reading sync.WaitGroup
 		defer reading.Wait()
-		reading.Go(func() { _ = opener.Serve(nil) })
-		reading.Go(func() { _ = acceptor.Serve(handle) })
 		defer acceptor.Close(nil)
 		defer opener.Close(nil)
 		opener.Beat(10 * time.Second)
 		acceptor.Beat(10 * time.Second)
-		body(t, opener)
+		body(t, func(handle func(*Exchange, Frame)) *Session {
+			reading.Go(func() { _ = opener.Serve(nil) })
+			reading.Go(func() { _ = acceptor.Serve(handle) })
+			return opener
+		})
 	})
 }
 
@@ -79,8 +83,8 @@ func forgetTimers() {
 func TestLongBodiesEndASessionOverASlowLine(t *testing.T) {
 	answer := msgpack.AppendBytes(nil, make([]byte, 60_000))
 	for _, rate := range []int{100_000, 20_000, 2_000} {
-		handle := func(x *Exchange, _ Frame) { _ = x.Send(1, true, answer) }
-		overASlowLine(t, rate, handle, func(t *testing.T, opener *Session) {
+		overASlowLine(t, rate, func(t *testing.T, serve func(func(*Exchange, Frame)) *Session) {
+			opener := serve(func(x *Exchange, _ Frame) { _ = x.Send(1, true, answer) })
 			var all sync.WaitGroup
 			for range maxBodyStreams {
 				all.Go(func() {
@@ -100,6 +104,61 @@ func TestLongBodiesEndASessionOverASlowLine(t *testing.T) {
 				})
 			}
 			all.Wait()
+		})
+	}
+}
+
+// TestALongSendOutlivesItsExchange: who waits in Send for a slow line to take a long body is
+// free when the exchange is released or given up, with the body, and the stream is as good for
+// the next one.
+func TestALongSendOutlivesItsExchange(t *testing.T) {
+	const patience = 10 * time.Second
+	for name, giveUp := range map[string]func(near, far *Exchange){
+		"released": func(_, far *Exchange) { far.Release() },
+		"given up": func(near, _ *Exchange) { near.Release() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			overASlowLine(t, 10_000, func(t *testing.T, serve func(func(*Exchange, Frame)) *Session) {
+				begun, sent := make(chan *Exchange), make(chan error)
+				opener := serve(func(x *Exchange, first Frame) {
+					body := msgpack.AppendBytes(nil, make([]byte, 1<<20))
+					if first.Type == 1 {
+						begun <- x
+					}
+					err := x.Send(1, false, body)
+					for i := range body {
+						body[i] = 0xc1 // which is never used
+					}
+					sent <- err
+				})
+				near, err := opener.Exchange()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer near.Release()
+				if err := near.Send(1, true, nil); err != nil {
+					t.Fatal(err)
+				}
+				far, start := <-begun, time.Now()
+				time.AfterFunc(patience, func() { giveUp(near, far) })
+				if err := <-sent; !errors.Is(err, io.ErrClosedPipe) || time.Since(start) > patience+5*time.Second {
+					t.Errorf("after %v: %v", time.Since(start), err)
+				}
+				next, err := opener.Exchange()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer next.Release()
+				if err := next.Send(2, true, nil); err != nil {
+					t.Fatal(err)
+				}
+				if f, err := next.Receive(t.Context()); err != nil || len(f.Body) < 1<<20 {
+					t.Errorf("then %d bytes came: %v", len(f.Body), err)
+				}
+				if err := <-sent; err != nil {
+					t.Error(err)
+				}
+			})
 		})
 	}
 }
