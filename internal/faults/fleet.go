@@ -3,6 +3,7 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -32,6 +33,7 @@ type Fleet struct {
 	Dir     string // all its files
 	History *history.History
 	Addr    string // of the dispatcher
+	Via     string // where callers dial it; "": there
 
 	// What processes are started with; what is empty is filled in.
 	Program    string
@@ -192,7 +194,7 @@ func (f *Fleet) Dial(ctx context.Context, name string) (*harp.Caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.Dial(ctx, f.Addr, client.Config{TLS: tc, RetryFor: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	return client.Dial(ctx, cmp.Or(f.Via, f.Addr), client.Config{TLS: tc, RetryFor: time.Minute, Logger: slog.New(slog.DiscardHandler)})
 }
 
 // TLS is the certificate of somebody.

@@ -88,7 +88,7 @@ func (w worker) call(ctx context.Context) {
 	l := w.load
 	c := history.Call{ID: harp.NewID(), Host: l.Hosts[w.rand.IntN(len(l.Hosts))]}
 	args := l.Args(w.rand)
-	c.Records = args.Records
+	c.Records, c.Returns = args.Records, args.Returns
 	procedure := actor.Work
 	if w.rand.IntN(10) == 0 {
 		procedure, c.Repeatable = actor.Again, true

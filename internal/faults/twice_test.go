@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -267,4 +268,58 @@ func cutStreams(t *testing.T, tested string) []string {
 func TestCutStreams(t *testing.T) {
 	t.Parallel()
 	complain(t, cutStreams(t, program))
+}
+
+// Long arguments, records and results go over cut connections, of callers and of agents, as
+// short ones do.
+func TestCutLongBodies(t *testing.T) {
+	t.Parallel()
+	hosts := names(3)
+	f := newFleet(t)
+	var lines []*proxy.Proxy // of callers, and of agents
+	for i := range uint64(2) {
+		p, err := proxy.New(f.Addr, report.Seed+i)
+		must(t, err)
+		t.Cleanup(func() { must(t, p.Close()) })
+		lines = append(lines, p)
+	}
+	f.Via, f.Agent.Connect = lines[0].Addr(), lines[1].Addr()
+	must(t, f.StartDispatcher())
+	all := callers(t, f, 3)
+	startAgents(t, f, all[0], hosts...)
+	l := &Load{Fleet: f, Callers: all, Hosts: hosts, Rate: 60, Workers: 48, Args: longBodies}
+	underLoad(t, l, func(r *rand.Rand) {
+		for range pick(15, 400) {
+			between(r, 50*time.Millisecond, 700*time.Millisecond)
+			p := lines[r.IntN(len(lines))]
+			switch r.IntN(3) {
+			case 0: // while they are on their way for long
+				p.Set(proxy.Faults{Rate: 2_000_000})
+			case 1:
+				p.Set(proxy.Faults{StallUp: r.IntN(2) == 0, StallDown: r.IntN(2) == 0})
+			}
+			between(r, 10*time.Millisecond, 300*time.Millisecond)
+			p.Cut()
+			p.Set(proxy.Faults{})
+		}
+	})
+	holds(t, f, all[0])
+}
+
+// longBodies are arguments of jobs with long bodies, some of them about as long as those that
+// are sent with their frames.
+func longBodies(r *rand.Rand) actor.Args {
+	size := func(most int) int {
+		switch r.IntN(3) {
+		case 0:
+			return 0
+		case 1:
+			return 16<<10 - 300 + r.IntN(600)
+		}
+		return r.IntN(most)
+	}
+	return actor.Args{
+		Records: r.IntN(12), Size: size(60 << 10), Returns: size(400 << 10), Fill: strings.Repeat("y", size(300<<10)),
+		Sleep: max(0, time.Duration(r.IntN(900)-600)) * time.Millisecond,
+	}
 }

@@ -60,6 +60,8 @@ type Args struct {
 	Sleep   time.Duration `json:"sleep,omitempty"`   // after the records
 	Deaf    bool          `json:"deaf,omitempty"`    // does not listen to its context
 	Suicide bool          `json:"suicide,omitempty"` // its process dies in it
+	Fill    string        `json:"fill,omitempty"`    // makes them long
+	Returns int           `json:"returns,omitempty"` // bytes of the result, about
 }
 
 // Record is one that a procedure emits.
@@ -74,6 +76,7 @@ type Record struct {
 type Result struct {
 	Job     string `json:"job"`
 	Attempt int    `json:"attempt"`
+	Fill    string `json:"fill,omitempty"`
 }
 
 // The words with which a process says on its standard output how it is.

@@ -169,7 +169,7 @@ func (c *checker) checkValue(call *Call, last *execution) {
 		c.violated("I3", call.ID, "succeeded in attempt %d, which never came to its end", s.Attempt)
 	}
 	var got actor.Result
-	if err := json.Unmarshal([]byte(call.Final.Value), &got); err != nil || got.Job != call.ID || got.Attempt != s.Attempt {
+	if err := json.Unmarshal([]byte(call.Final.Value), &got); err != nil || got.Job != call.ID || got.Attempt != s.Attempt || len(got.Fill) != call.Returns {
 		c.violated("I3", call.ID, "returned %s in attempt %d", call.Final.Value, s.Attempt)
 	}
 }

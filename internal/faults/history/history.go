@@ -20,6 +20,7 @@ type Call struct {
 	Queue       string // "": in none
 	Concurrency int    // of its queue
 	Repeatable  bool   // it may run more than once
+	Returns     int    // bytes of its result, beside its name
 	Records     int    // it emits
 
 	Acked     bool // the dispatcher has it
