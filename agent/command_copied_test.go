@@ -63,6 +63,7 @@ func TestCopyOfADirInWhichAllHasEnded(t *testing.T) {
 	tell(t, w, "b\nend\n")
 	c.delivers(x, "b|end")
 	c.nothingLeft()
+	was := c.peer.hello.Journal
 	c.stop()
 	original := c.dir
 	c.dir = filepath.Join(t.TempDir(), "copy")
@@ -73,12 +74,16 @@ func TestCopyOfADirInWhichAllHasEnded(t *testing.T) {
 	if h := c.peer.held; len(h) > 0 {
 		t.Errorf("the agent of the copy holds %+v", h)
 	}
+	if c.peer.hello.Journal == was {
+		t.Error("the copy says that it is the journal that it was copied from")
+	}
 }
 
 // TestCommandGoesOnInAMovedDir checks that a directory that was renamed is no copy.
 func TestCommandGoesOnInAMovedDir(t *testing.T) {
 	c := newCommander(t, t.TempDir())
 	x, w := c.callLines()
+	was := c.peer.hello.Journal
 	c.stop()
 	moved := filepath.Join(t.TempDir(), "moved")
 	if err := os.Rename(c.dir, moved); err != nil {
@@ -86,6 +91,9 @@ func TestCommandGoesOnInAMovedDir(t *testing.T) {
 	}
 	c.dir = moved
 	c.boot()
+	if is := c.peer.hello.Journal; is != was {
+		t.Errorf("journal %s is %s as its directory was renamed", was, is)
+	}
 	tell(t, w, "b\nend\n")
 	c.delivers(x, "b|end")
 }

@@ -51,7 +51,7 @@ func (d disk) open(name string, flag int) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return diskFile{f}, nil
+	return diskFile{f, d.dir}, nil
 }
 
 // makeDir makes the directory, and its name durable.
@@ -82,7 +82,10 @@ func syncDir(dir string) error {
 }
 
 // diskFile is a file on disk, opened to append.
-type diskFile struct{ *os.File }
+type diskFile struct {
+	*os.File
+	dir string
+}
 
 // Sync implements File.
 func (f diskFile) Sync() error {

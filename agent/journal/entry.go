@@ -55,8 +55,9 @@ const (
 )
 
 const (
-	magic   = "harp journal"
-	version = 2
+	magic      = "harp journal"
+	version    = 3
+	oldVersion = 2 // is read, too: its heads do not say where they are
 )
 
 // entry is one of any kind; each has its own of the fields.
@@ -79,6 +80,8 @@ type entry struct {
 	id     string // head
 	number uint64 // head, first: of a segment
 	base   int64  // head
+	was    string // head: the id of the journal that this one was copied from; empty: none
+	place  string // head: of the file, where that is known; a copy has another
 }
 
 // appendEntry appends an entry, without its checksums.
@@ -95,7 +98,8 @@ func appendBody(b []byte, e *entry) []byte {
 	case kindHead:
 		b = appendBytes(append(b, magic...), []byte(e.id))
 		b = binary.AppendUvarint(binary.AppendUvarint(b, version), e.number)
-		return binary.AppendVarint(b, e.base)
+		b = binary.AppendVarint(b, e.base)
+		return appendBytes(appendBytes(b, []byte(e.was)), []byte(e.place))
 	case kindFirst:
 		return binary.AppendUvarint(b, e.number)
 	case kindClosed:
@@ -229,10 +233,14 @@ func parseBody(b []byte) (e entry, ok bool) {
 			return e, false
 		}
 		e.id = string(r.bytes())
-		if r.uvarint() != version {
+		v := r.uvarint()
+		if v < oldVersion || v > version {
 			return e, false
 		}
 		e.number, e.base = r.uvarint(), r.varint()
+		if v > oldVersion {
+			e.was, e.place = string(r.bytes()), string(r.bytes())
+		}
 		return e, r.done() && e.base >= 0
 	case kindFirst:
 		e.number = r.uvarint()
@@ -255,13 +263,13 @@ func checkVersion(segment []byte) error {
 	}
 	r.bytes()
 	v, use := r.uvarint(), "a newer"
-	if r.bad || v == version {
+	if r.bad || v >= oldVersion && v <= version {
 		return nil
 	}
-	if v < version {
+	if v < oldVersion {
 		use = "an older"
 	}
-	return fmt.Errorf("%w: its version is %d and this software knows only %d: use %s one", ErrVersion, v, version, use)
+	return fmt.Errorf("%w: its version is %d and this software knows only %d to %d: use %s one", ErrVersion, v, oldVersion, version, use)
 }
 
 // attempt reads what an entry says of its attempt.

@@ -20,7 +20,7 @@ func everyEntry() []entry {
 	k := Key{"0199f3a1-1111-7000-8000-000000000001", 300}
 	stop := &Stop{Cause: "cancel", Since: time.Unix(0, 1_700_000_000_000_000_001), Limit: time.Minute}
 	return []entry{
-		{kind: kindHead, id: "id", number: 300, base: 1 << 40},
+		{kind: kindHead, id: "id", number: 300, base: 1 << 40, was: "copied", place: "here"},
 		{kind: kindAccept, key: k, fence: 7, info: []byte("info")},
 		{kind: kindBegin, key: k, fence: 7, info: []byte("info"), started: 1 << 60},
 		{kind: kindStart, key: k, started: 1 << 60},

@@ -12,6 +12,7 @@ type loading struct {
 	last  uint64
 	first uint64   // segments before it are not needed
 	old   []uint64 // segments before one that is missing
+	place string   // of the last one, as its head says
 	now   time.Time
 }
 
@@ -30,7 +31,7 @@ func (l *loading) segment(number uint64) error {
 		return &CorruptError{File: name, Reason: "this is not the head of the segment"}
 	}
 	s := segment{number: number, base: head.base}
-	if err := l.follows(name, s, head.id); err != nil {
+	if err := l.follows(name, s, head); err != nil {
 		return err
 	}
 	for s.size = int64(n); s.size < int64(len(data)); s.size += int64(n) {
@@ -51,14 +52,17 @@ func (l *loading) segment(number uint64) error {
 }
 
 // follows checks that a segment continues the one before it.
-func (l *loading) follows(name string, s segment, id string) error {
-	if len(l.j.segments) == 0 && len(l.old) == 0 {
-		l.j.id = id
+func (l *loading) follows(name string, s segment, head entry) error {
+	first, another := len(l.j.segments) == 0 && len(l.old) == 0, !head.isOf(l.j.id)
+	if first || !another {
+		l.j.id, l.j.was, l.place = head.id, head.was, head.place
+	}
+	if first {
 		return nil
 	}
 	before := l.j.segments[len(l.j.segments)-1]
 	switch {
-	case id != l.j.id:
+	case another:
 		return &CorruptError{File: name, Reason: "the segment is another journal's"}
 	case s.number != before.number+1:
 		l.restart()

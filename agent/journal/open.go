@@ -23,6 +23,9 @@ type Journal struct {
 
 	file    File      // the writer's: of the last segment
 	resting time.Time // the writer's: no compaction before
+	was     string    // the id of the journal that this one was copied from; empty: none
+	copied  bool      // that was found as it was opened
+	due     bool      // the writer's: another segment is to be made before anything is written
 
 	mu       sync.Mutex // guards what follows; never held while blocked
 	segments []segment  // in order, at least one; only what is synced
@@ -92,8 +95,17 @@ func newJournal(fsys FS, opts Options) *Journal {
 	}
 }
 
-// ID is the journal's own: another journal has another.
+// ID is the journal's own: another journal has another, and so has a copy.
 func (j *Journal) ID() string { return j.id }
+
+// CopyOf is the id of the journal of which this one was found to be a copy as it was opened, or which was
+// put back from one; empty: it was not. What that journal has written since is not known.
+func (j *Journal) CopyOf() string {
+	if !j.copied {
+		return ""
+	}
+	return j.was
+}
 
 // Position is how much was ever written to the journal and synced. It never falls,
 // unless the journal was rolled back.
@@ -152,6 +164,7 @@ func (j *Journal) load() error {
 	if err := j.adopt(); err != nil {
 		return err
 	}
+	j.settlePlace(l.place)
 	return l.removeOld() // only now is on disk what makes them needless
 }
 

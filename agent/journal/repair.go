@@ -167,7 +167,7 @@ func (s *survey) head(number uint64) (segment, error) {
 		s.damaged(number, 0, "this is not the head of the segment")
 		return found, nil
 	}
-	if id := s.l.j.id; id != "" && id != e.id {
+	if id := s.l.j.id; id != "" && !e.isOf(id) {
 		s.damaged(number, 0, "the segment is another journal's")
 		return found, nil
 	}

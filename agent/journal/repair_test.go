@@ -372,7 +372,7 @@ func TestJournalOfAnotherVersion(t *testing.T) {
 	whole, _, _ := played(t, small)
 	names, err := whole.List()
 	must(t, err)
-	for other, use := range map[byte]string{version - 1: "an older one", version + 1: "a newer one"} {
+	for other, use := range map[byte]string{oldVersion - 1: "an older one", version + 1: "a newer one"} {
 		mem := NewMemory()
 		for _, name := range names {
 			data := whole.Bytes(name)

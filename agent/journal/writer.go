@@ -62,7 +62,7 @@ func (j *Journal) write(g *group) (at segment, err error) {
 	if err := j.Err(); err != nil || len(g.buf) == 0 {
 		return at, err
 	}
-	if at.size >= j.opts.SegmentSize {
+	if at.size >= j.opts.SegmentSize || j.due {
 		if err := j.roll(); err != nil {
 			return at, err
 		}
@@ -199,7 +199,7 @@ func (j *Journal) create(s segment) error {
 	if err != nil {
 		return ioError("create", err)
 	}
-	head := appendEntry(nil, &entry{kind: kindHead, id: j.id, number: s.number, base: s.base})
+	head := appendEntry(nil, &entry{kind: kindHead, id: j.id, number: s.number, base: s.base, was: j.was, place: placeOf(f)})
 	seal(head, 0)
 	err = writeSync(f, head)
 	if err == nil {
@@ -213,7 +213,7 @@ func (j *Journal) create(s segment) error {
 		return ioError("create "+name, err)
 	}
 	s.size = int64(len(head))
-	j.file = f
+	j.file, j.due = f, false
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.segments = append(j.segments, s)
