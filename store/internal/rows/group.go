@@ -8,10 +8,11 @@ import (
 // A group is operations that are committed together.
 type group struct {
 	tx
-	ops    []*op
-	events uint64        // the number of the last event so far
-	number uint64        // the last submit number so far
-	isOver chan struct{} // closed when it is on disk, or never will be
+	ops     []*op
+	events  uint64        // the number of the last event so far
+	number  uint64        // the last submit number so far
+	unended int           // how many jobs have not ended so far
+	isOver  chan struct{} // closed when it is on disk, or never will be
 }
 
 const (
@@ -127,7 +128,9 @@ func (s *Store) begin(last *group, committed bool) (*group, error) {
 }
 
 // noteNumbers notes how far what has run so far has come.
-func (s *Store) noteNumbers(g *group) { g.events, g.number = s.feed.number, s.sched.Number }
+func (s *Store) noteNumbers(g *group) {
+	g.events, g.number, g.unended = s.feed.number, s.sched.Number, len(s.cohorts)
+}
 
 // run runs an operation. One that fails after it has written leaves half of itself in
 // the group: nothing may be committed any more.
@@ -193,9 +196,9 @@ func (s *Store) commit(g *group) error {
 	if err := s.poisoned(); err != nil || len(writes) == 0 && !wasSet {
 		return err
 	}
-	if stored := s.stored.Add(g.kept.grown); g.kept.grown != 0 || g.number != s.keptNumber {
-		writes = append(writes, Write{keyNumber, number(keyNumber, g.number, uint64(stored))})
-		s.keptNumber = g.number
+	if are := (counts{g.number, s.stored.Add(g.kept.grown), g.unended}); are != s.kept {
+		writes = append(writes, are.write())
+		s.kept = are
 	}
 	if wasSet {
 		writes = append(writes, Write{keyAhead, number(keyAhead, uint64(ahead))})

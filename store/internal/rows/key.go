@@ -14,7 +14,7 @@ import (
 //	!f                             format version and store id
 //	!n                             last submit number; bytes stored under a, v, r and their
 //	                               pieces, and about those of the other rows and index
-//	                               entries of jobs
+//	                               entries of jobs; how many jobs have not ended
 //	!e                             number of the first event that is kept
 //	!a                             by how much the clock was set while the store was open;
 //	                               the times of the indices k and x are without that

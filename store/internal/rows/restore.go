@@ -31,6 +31,9 @@ func Restore(e Engine, r io.Reader, at time.Time, opts Options) (store.Restored,
 	if err == nil {
 		err = leaveDamaged(e, opts.Logger)
 	}
+	if err == nil {
+		err = recount(e)
+	}
 	if err != nil {
 		return did, closing(e, err)
 	}
@@ -111,7 +114,11 @@ func leaveDamaged(e Engine, log *slog.Logger) error {
 		return err
 	}
 	defer snap.Close()
-	known, isWhole := map[id]bool{}, true
+	had, err := readCounts(snap)
+	if err != nil && !errors.Is(err, ErrDamaged) {
+		return err
+	}
+	known, isWhole := map[id]bool{}, err == nil
 	for item, err := range snap.Scan([]byte{prefixUnended}, nil, false) {
 		if err != nil {
 			return err
@@ -147,18 +154,19 @@ func leaveDamaged(e Engine, log *slog.Logger) error {
 			return err
 		}
 	}
-	if isWhole {
+	if isWhole && len(known) >= had.unended {
 		return nil
 	}
-	return findUnended(e, snap, known, log)
+	_, err = findUnended(e, snap, known, log)
+	return err
 }
 
-// findUnended looks at all jobs for those that have not ended and are in no row that says so.
-// Of one that cannot be read nobody can know.
-func findUnended(e Engine, snap Snapshot, known map[id]bool, log *slog.Logger) error {
+// findUnended looks at all jobs for those that have not ended and are in no row that says so, and
+// writes that. Of one that cannot be read nobody can know.
+func findUnended(e Engine, snap Snapshot, known map[id]bool, log *slog.Logger) (found []*cohort, err error) {
 	for item, err := range snap.Scan([]byte{prefixCall}, nil, false) {
 		if err != nil {
-			return err
+			return nil, err
 		}
 		i := id(item.Key[1:])
 		if known[i] {
@@ -167,20 +175,54 @@ func findUnended(e Engine, snap Snapshot, known map[id]bool, log *slog.Logger) e
 		j, err := readJob(snap, i)
 		switch {
 		case errors.Is(err, ErrDamaged):
-			log.Error("job cannot be restored, if it had not ended", "job", i.String(), "err", err)
+			log.Error("job is left out, if it had not ended: it cannot be read", "job", i.String(), "err", err)
 			continue
 		case err != nil:
-			return err
+			return nil, err
 		case j.State.Ended():
 			continue
 		}
-		c := cohort{first: j.No}
+		c := &cohort{first: j.No}
 		c.add(i)
 		if err := e.Commit([]Write{c.write()}); err != nil {
+			return nil, err
+		}
+		found = append(found, c)
+	}
+	return found, nil
+}
+
+// recount writes how many jobs have not ended, as far as they can be read.
+func recount(e Engine) error {
+	snap, err := e.View()
+	if err != nil {
+		return err
+	}
+	defer snap.Close()
+	are, err := readCounts(snap)
+	if err != nil && !errors.Is(err, ErrDamaged) {
+		return err
+	}
+	are.unended = 0
+	for item, err := range snap.Scan([]byte{prefixUnended}, nil, false) {
+		if err != nil {
 			return err
 		}
+		c, err := openCohort(item)
+		if err != nil {
+			return err
+		}
+		for _, i := range c.ids[:c.n] {
+			j, err := readJob(snap, i)
+			if err != nil {
+				return err
+			}
+			if !j.State.Ended() {
+				are.unended++
+			}
+		}
 	}
-	return nil
+	return e.Commit([]Write{are.write()})
 }
 
 // isEmpty returns an error for an engine that is not.

@@ -56,7 +56,7 @@ type Store struct {
 	recent     recent
 	unended    unendedJobs
 	cohorts    map[id]*cohort // guarded by mu: of the jobs that have not ended
-	keptNumber uint64         // what is stored of sched.Number; belongs to commitLoop
+	kept       counts         // what is stored of all jobs together; belongs to commitLoop
 	stored     atomic.Int64   // bytes that jobs store; set by the committer
 	clockAhead atomic.Int64   // sched.Ahead
 }
@@ -113,9 +113,11 @@ func (s *Store) load() error {
 		return otherFormat(format.Version)
 	}
 	s.id = format.ID
-	if err := s.loadCounts(snap); err != nil {
+	if s.kept, err = readCounts(snap); err != nil {
 		return err
 	}
+	s.sched.Number = s.kept.number
+	s.stored.Store(s.kept.stored)
 	ahead, err := readNumber(snap, keyAhead)
 	if err != nil {
 		return err
@@ -143,16 +145,29 @@ func readNumber(from getter, key []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(payload), nil
 }
 
-// loadCounts reads the last submit number and how many bytes jobs store.
-func (s *Store) loadCounts(snap Snapshot) error {
-	payload, _, err := load(keyNumber, snap.Get)
-	if err != nil || len(payload) != 16 {
-		return err
+// counts is what is stored of all jobs together.
+type counts struct {
+	number  uint64 // the last submit number
+	stored  int64  // bytes that they store
+	unended int    // how many have not ended
+}
+
+func (c counts) write() Write {
+	return Write{keyNumber, number(keyNumber, c.number, uint64(c.stored), uint64(c.unended))}
+}
+
+// readCounts reads them; all 0 where nothing is stored. Of a store that does not say how many have
+// not ended that is 0.
+func readCounts(from getter) (c counts, err error) {
+	payload, _, err := load(keyNumber, from.Get)
+	if err != nil || len(payload) < 16 {
+		return c, err
 	}
-	s.sched.Number = binary.BigEndian.Uint64(payload)
-	s.keptNumber = s.sched.Number
-	s.stored.Store(int64(binary.BigEndian.Uint64(payload[8:])))
-	return nil
+	c.number, c.stored = binary.BigEndian.Uint64(payload), int64(binary.BigEndian.Uint64(payload[8:]))
+	if len(payload) >= 24 {
+		c.unended = int(binary.BigEndian.Uint64(payload[16:]))
+	}
+	return c, nil
 }
 
 // otherFormat is about a store, or a backup of one, that this code cannot read.
@@ -202,30 +217,65 @@ func (s *Store) loadQueues(snap Snapshot) error {
 	return nil
 }
 
-// loadJobs reads the jobs that have not ended.
+// loadJobs reads the jobs that have not ended. Where there are fewer than there were, rows that say
+// which those are were in a table that is damaged: then all jobs are looked at. Errors: ErrDamaged if
+// they are not found.
 func (s *Store) loadJobs(snap Snapshot) error {
 	for item, err := range snap.Scan([]byte{prefixUnended}, nil, false) {
 		if err != nil {
 			return err
 		}
 		c, err := openCohort(item)
+		if err == nil {
+			err = s.loadCohort(snap, c)
+		}
 		if err != nil {
 			return err
 		}
-		for _, i := range slices.Clone(c.ids[:c.n]) {
-			j, err := readJob(snap, i)
-			if err != nil {
-				return fmt.Errorf("store: job %s: %w", i, err)
-			}
-			if j.State.Ended() { // what an older row says
-				s.log.Error("job is stored as one that has not ended", "job", i.String(), "state", j.State)
-				c.remove(i)
-				continue
-			}
-			s.sched.Add(i, j, math.MinInt64, nanos(j.Since))
-			s.cohorts[i] = c
-			s.unended.move(move{standing: standing{submittedAt(j), i}, to: j.State})
+	}
+	missing := s.kept.unended - len(s.cohorts)
+	if missing <= 0 {
+		return nil
+	}
+	s.log.Error("of jobs that have not ended it is lost which they are: they are looked for", "jobs", missing)
+	known := map[id]bool{}
+	for i := range s.cohorts {
+		known[i] = true
+	}
+	found, err := findUnended(s.engine, snap, known, s.log)
+	if err != nil {
+		return err
+	}
+	for _, c := range found {
+		if err := s.loadCohort(snap, c); err != nil {
+			return err
 		}
+	}
+	if missing -= len(found); missing > 0 {
+		return fmt.Errorf("%w: %d jobs that have not ended are not there", ErrDamaged, missing)
+	}
+	return nil
+}
+
+// loadCohort reads jobs that have not ended.
+func (s *Store) loadCohort(snap Snapshot, c *cohort) error {
+	for _, i := range slices.Clone(c.ids[:c.n]) {
+		j, err := readJob(snap, i)
+		if err != nil {
+			return fmt.Errorf("store: job %s: %w", i, err)
+		}
+		if j.No > s.sched.Number {
+			s.log.Error("the last number of a job was lost", "was", s.sched.Number, "is", j.No)
+			s.sched.Number = j.No
+		}
+		if j.State.Ended() { // what an older row says
+			s.log.Error("job is stored as one that has not ended", "job", i.String(), "state", j.State)
+			c.remove(i)
+			continue
+		}
+		s.sched.Add(i, j, math.MinInt64, nanos(j.Since))
+		s.cohorts[i] = c
+		s.unended.move(move{standing: standing{submittedAt(j), i}, to: j.State})
 	}
 	return nil
 }

@@ -166,6 +166,97 @@ func TestDamagedCohort(t *testing.T) {
 	}
 }
 
+// TestLostCohort opens a store of which a row of those that have not ended is not there any more, as
+// it was in a table that is damaged: its jobs are found all the same, and where those are not there
+// either the store is not opened. They would wait for ever.
+func TestLostCohort(t *testing.T) {
+	setUp := func(t *testing.T) (*trial, []*store.Job) {
+		e := newTrial()
+		s, err := Open(e, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		openGate(s, "h")
+		jobs := submitted(t, s, call("h"), call("away"), call("h"))
+		submitted(t, s, call("away"))
+		applied(t, s, about(jobs[2], store.End))
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		e.poke([]byte{prefixUnended}, func(_, _ []byte) []byte { return nil })
+		return e, jobs
+	}
+	t.Run("found", func(t *testing.T) {
+		e, jobs := setUp(t)
+		for range 2 {
+			s, err := Open(e, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if active, err := s.Active(t.Context(), "h"); err != nil || len(active) != 1 || active[0].ID != jobs[0].ID {
+				t.Errorf("%d are active, %v, want one", len(active), err)
+			}
+			if n := s.sched.Len(); n != 3 {
+				t.Errorf("%d have not ended, want 3", n)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		s := opened(t, e, Options{})
+		openGate(s, "away")
+		if got, err := s.Claim(t.Context(), []string{"away"}, 10, noon); err != nil || len(got) != 2 {
+			t.Errorf("%d are started, %v, want 2", len(got), err)
+		}
+	})
+	t.Run("restored", func(t *testing.T) {
+		e, _ := setUp(t)
+		from, err := Open(e, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer from.Close()
+		e.poke([]byte{prefixUnended}, func(_, _ []byte) []byte { return nil })
+		into := newTrial()
+		did, err := Restore(into, backedUp(t, from), noon, Options{})
+		if err != nil || did.Lost != 3 {
+			t.Errorf("%d are lost, %v, want 3", did.Lost, err)
+		}
+		if n := opened(t, into, Options{}).sched.Len(); n != 0 {
+			t.Errorf("%d have not ended", n)
+		}
+	})
+	t.Run("nowhere", func(t *testing.T) {
+		e, jobs := setUp(t)
+		i, _ := parseID(jobs[1].ID)
+		for _, kind := range []byte{prefixCall, prefixLife} {
+			e.poke(i.key(kind), func(_, _ []byte) []byte { return nil })
+		}
+		if _, err := Open(e, Options{}); !errors.Is(err, ErrDamaged) {
+			t.Errorf("opening: %v, want ErrDamaged", err)
+		}
+	})
+}
+
+// TestLostNumber opens a store of which the row with the last submit number is not there any more:
+// what has not ended keeps its numbers for itself.
+func TestLostNumber(t *testing.T) {
+	e := newTrial()
+	s, err := Open(e, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := submitted(t, s, call("h"), call("h"))[1]
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e.poke(keyNumber, func(_, _ []byte) []byte { return nil })
+	s = opened(t, e, Options{})
+	if j := submitted(t, s, call("h"))[0]; j.No != last.No+1 {
+		t.Errorf("job %d follows on %d", j.No, last.No)
+	}
+}
+
 // TestManyCohorts opens a store anew while of jobs that were submitted together some have ended,
 // and ends the others.
 func TestManyCohorts(t *testing.T) {
