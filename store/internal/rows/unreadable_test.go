@@ -78,10 +78,10 @@ func failing[T any](e *unreadable, all iter.Seq2[T, error]) iter.Seq2[T, error] 
 // eventful is a store with something of all that it can have, and what of it is asked for.
 type eventful struct {
 	*Store
-	e                          *unreadable
-	ended, sent, lost, waiting *store.Job
-	q                          harp.Value
-	op                         store.Operation
+	e                                *unreadable
+	ended, sent, lost, late, waiting *store.Job
+	q                                harp.Value
+	op                               store.Operation
 }
 
 // later is when much is due of what an eventful store has.
@@ -128,10 +128,19 @@ func newEventful(t *testing.T) *eventful {
 	key.Key, key.KeyUntil, key.Job.OfflineWait = "k", noon.Add(time.Minute), time.Second
 	submitted(t, s, key)
 	v.sent = submitted(t, s, call("h"))[0]
+	v.late = submitted(t, s, call("h"))[0]
+	lose, late := about(v.late, store.Lose), about(v.late, store.End)
+	lose.Event.Reason, late.Event.Value = harp.LostAgentRestarted, harp.Value("late")
+	applied(t, s, lose, late)
 	_, err = s.OpenSession(t.Context(), store.Session{Host: "h", At: noon})
 	do(err)
 	do(s.PutDocument(t.Context(), "k", "n", make([]byte, 200_000)))
 	return v
+}
+
+// record is the first of an attempt.
+func (v *eventful) record(j *store.Job) store.Append {
+	return store.Append{ID: j.ID, Attempt: 1, Fence: j.Fence, Records: []harp.Record{{Value: harp.Value{1}}}, Arrived: noon}
 }
 
 // afresh has the next operation read all that it needs.
@@ -239,11 +248,10 @@ func TestUnreadable(t *testing.T) {
 			}
 			return nil, err
 		},
-		"Advance": func(v *eventful) (any, error) { return v.Advance(v.open, later) },
-		"Silence": func(v *eventful) (any, error) { return v.Silence(v.open, "h", noon, later) },
-		"Append": func(v *eventful) (any, error) {
-			return v.Append(v.open, store.Append{ID: v.sent.ID, Attempt: 1, Fence: v.sent.Fence, Records: []harp.Record{{Value: harp.Value{1}}}, Arrived: noon})
-		},
+		"Advance":     func(v *eventful) (any, error) { return v.Advance(v.open, later) },
+		"Silence":     func(v *eventful) (any, error) { return v.Silence(v.open, "h", noon, later) },
+		"Append":      func(v *eventful) (any, error) { return v.Append(v.open, v.record(v.sent)) },
+		"Append/late": func(v *eventful) (any, error) { return v.Append(v.open, v.record(v.late)) },
 		"CancelQueue": func(v *eventful) (any, error) {
 			return nil, cancel(v, store.Operation{ID: harp.NewID(), Time: noon})
 		},

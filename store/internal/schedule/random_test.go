@@ -18,7 +18,7 @@ import (
 // one place is the same in all of them after each step, and when all jobs have ended nothing is left.
 func TestRandom(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		d := &driver{T: rt, s: New(), rows: map[ID]*store.Job{}, now: now}
+		d := &driver{T: rt, s: New(), rows: map[ID]*store.Job{}, now: now, resized: map[*Queue]bool{}}
 		for range 3 { // a multiple of the usual steps
 			rt.Repeat(map[string]func(*rapid.T){
 				"submit": d.submit, "submit more": d.submit, "claim": d.claim, "gate": d.gate, "event": d.event, "more events": d.event,
@@ -38,6 +38,8 @@ type driver struct {
 	s    *Schedule
 	rows map[ID]*store.Job
 	now  int64
+
+	resized map[*Queue]bool // by an operator
 }
 
 func (d *driver) time() time.Time { return msgpack.FromNanos(d.now) }
@@ -71,6 +73,7 @@ func (d *driver) submit(*rapid.T) {
 		j.Queue, j.Concurrency = harp.Value(name), rapid.IntRange(1, 3).Draw(d.T, "concurrency")
 		if q := d.s.Queue(name); q != nil && q.IsIdle() && !q.Fixed {
 			q.Reopen(j.Concurrency)
+			delete(d.resized, q)
 		}
 	}
 	switch rapid.IntRange(0, 5).Draw(d.T, "waits") {
@@ -315,6 +318,7 @@ func (d *driver) change(*rapid.T) {
 	}
 	if q := d.s.Queue(rapid.SampledFrom(queueNames[1:]).Draw(d.T, "queue")); q != nil {
 		d.s.ChangeQueue(q, c, d.now)
+		d.resized[q] = true
 		d.s.DropQueue(q)
 	}
 }
@@ -381,6 +385,16 @@ func (d *driver) check() {
 		d.checkQueue(q)
 	}
 	d.checkAgenda()
+	doomed := map[*Job]struct{}{}
+	for _, cancel := range d.s.doomed {
+		cancel.entries.Scan(func(e *Job) bool {
+			if doomed[e] = struct{}{}; e.Queue != cancel.queue {
+				d.Fatalf("job %d counts as cancelled with another queue", e.No)
+			}
+			return true
+		})
+	}
+	d.same("cancelled", doomed, d.jobs((*Job).IsCancelled))
 }
 
 // jobs are those that something is so of.
@@ -552,6 +566,9 @@ func (d *driver) checkQueue(q *Queue) {
 	d.same("waiting in "+q.Name, waiting, d.jobs(func(e *Job) bool { return isIn(e) && e.Waits() }))
 	if !q.unlimited() && len(q.active)+len(q.since)+q.floor != q.Concurrency {
 		d.Fatalf("of %d slots of %q, %d are taken, %d were and %d never", q.Concurrency, q.Name, len(q.active), len(q.since), q.floor)
+	}
+	if !q.unlimited() && !d.resized[q] && q.floor < 0 {
+		d.Fatalf("queue %q has %d slots that were never free", q.Name, q.floor)
 	}
 	for l := range q.parked {
 		if q.lines[l.host] != l || l.inReady || q.free() > 0 {
