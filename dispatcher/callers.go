@@ -92,7 +92,7 @@ const unreadBytes = 8 << 20
 
 // Records implements JobService.
 func (g *guest) Records(ctx context.Context, id string, q harp.RecordQuery) (harp.RecordPage, error) {
-	q.MaxBytes = int(min(max(unreadBytes/max(g.pulls.Load(), 1), wire.MinWindow), wire.MaxPage))
+	q.MaxBytes = int(min(max(unreadBytes/g.pulls.Load(), wire.MinWindow), wire.MaxPage))
 	q.MaxRecords = wire.MaxRows
 	return g.Service.Records(ctx, id, q)
 }
