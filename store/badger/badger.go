@@ -113,16 +113,21 @@ func openEngine(dir string, o Options) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	log := &logger{log: o.Logger.With("dir", dir), dir: dir}
+	log := &logger{log: o.Logger.With("dir", dir)}
+	m, err := watchManifest(dir, log.fail)
+	if err != nil {
+		return nil, err
+	}
 	settings := settings(dir, log)
 	if isSmall(dir, o) {
 		settings = small(settings)
 	}
 	db, err := badger.OpenManaged(settings)
 	if err != nil {
+		m.leave()
 		return nil, opening(dir, err)
 	}
-	return newEngine(db, g, log)
+	return newEngine(db, g, log, m)
 }
 
 // settings of the database. MemTableSize must never shrink: the log that an
@@ -193,7 +198,7 @@ func prepare(dir string) error {
 		return err
 	}
 	defer unlock()
-	if err := mendManifest(dir); err != nil {
+	if err := takeBackLast(dir); err != nil {
 		return err
 	}
 	files, err := os.ReadDir(dir)

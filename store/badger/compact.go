@@ -145,7 +145,7 @@ func (e *engine) flattenIfRoom() {
 
 // Size implements rows.Engine. It counts the blocks that are in use, for badger makes
 // its logs sparse and much larger than what is in them; those of the ballast, and
-// those that the logs are given ahead, are nobody's.
+// those that the logs are given ahead, are nobody's, and those of the manifest count once.
 func (e *engine) Size() (int64, error) {
 	files, err := os.ReadDir(e.dir)
 	if err != nil {
@@ -153,7 +153,7 @@ func (e *engine) Size() (int64, error) {
 	}
 	var size int64
 	for _, f := range files {
-		if f.Name() == ballastName {
+		if f.Name() == ballastName || f.Name() == keptName {
 			continue
 		}
 		n, err := blocks(filepath.Join(e.dir, f.Name()))

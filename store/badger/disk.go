@@ -61,7 +61,7 @@ func (b backlog) must() uint64 {
 }
 
 // hasFiles reports whether there are file descriptors and inodes for what is written: badger
-// keeps a table's open, and drops what it could not make a table of without an error.
+// keeps a table's open, and the store fails with a compaction that could not make all of its tables.
 func (g *guard) hasFiles(b backlog) bool {
 	needed := spareFiles + (b.flush+b.compact)/baseTableSize
 	if left, known := descriptors(); known && uint64(max(left, 0)) < needed {

@@ -25,8 +25,9 @@ import (
 // engine is a rows.Engine over a badger database.
 type engine struct {
 	*guard
-	db  *badger.DB
-	log *logger
+	db       *badger.DB
+	log      *logger
+	manifest *manifest
 
 	open  context.Context // ends with Close
 	shut  context.CancelFunc
@@ -57,13 +58,14 @@ type engine struct {
 	compacting *compaction // guarded by mu: under way
 }
 
-func newEngine(db *badger.DB, g *guard, log *logger) (*engine, error) {
+func newEngine(db *badger.DB, g *guard, log *logger, m *manifest) (*engine, error) {
 	e := &engine{
-		guard: g, db: db, log: log, views: newViews(db), driven: db.Opts().NumCompactors == 0,
+		guard: g, db: db, log: log, manifest: m, views: newViews(db, &m.discard), driven: db.Opts().NumCompactors == 0,
 		mem:  logAhead{dir: g.dir, format: memFormat, precreate: true},
 		vlog: logAhead{dir: g.dir, format: vlogFormat},
 	}
 	if err := errors.Join(e.mem.find(), e.vlog.find(), e.openProbe()); err != nil {
+		defer m.leave()
 		return nil, errors.Join(err, db.Close())
 	}
 	e.open, e.shut = context.WithCancel(context.Background())
@@ -155,6 +157,9 @@ func (e *engine) Commit(writes []rows.Write) error {
 	defer e.wrote(mem, vlog)
 	e.commits.Lock()
 	defer e.commits.Unlock()
+	if err := e.failure(); err != nil {
+		return err
+	}
 	last := e.views.lastVersion()
 	txn := e.db.NewTransactionAt(last, true)
 	defer txn.Discard()
@@ -299,8 +304,8 @@ const maxLevels = 7
 // row is the key of a row in one of badger's, which has a version behind it.
 func row(key []byte) []byte { return key[:max(0, len(key)-8)] }
 
-// failure is why the disk has failed, nil if it has not. Tables are not written there any more:
-// badger would try that for ever, or drop what it cannot write in a compaction.
+// failure is why the disk has failed, nil if it has not. Nothing is committed any more, and no
+// tables are written as the store is closed: badger would try that for ever.
 func (e *engine) failure() error {
 	if err := e.failed.Load(); err != nil {
 		return *err
@@ -335,7 +340,8 @@ func (e *engine) Close() error {
 	if free, ok := e.have(needed); !ok {
 		return fmt.Errorf("%w: closing %s takes %d bytes and %d are free; all of it is in the logs there", harp.ErrNoSpace, e.dir, needed, free)
 	}
-	return errors.Join(e.db.Close(), e.probe.Close())
+	defer e.manifest.leave()
+	return errors.Join(e.db.Close(), e.failure(), e.probe.Close())
 }
 
 // watchEvery is how often the disk is asked when nothing is written: others may fill

@@ -2,13 +2,46 @@ package badger
 
 import (
 	"os"
+	"reflect"
 	"time"
+	"unsafe"
 
 	"github.com/harpcaller/harp/store/internal/rows"
 )
 
-// UnmadeName is the file with tables that were not made.
-const UnmadeName = unmadeName
+// ErrUnmade is the error of a compaction that has not made all of its tables.
+var ErrUnmade = errUnmade
+
+// CheckMerge looks for what is missing in the tables in a directory that were made of others.
+// Given is the level of each before and after, and up to which version what was deleted is left out.
+func CheckMerge(dir string, before, after map[uint64]uint32, discard uint64) error {
+	m := &manifest{dir: dir, levels: before}
+	m.discard.Store(discard)
+	return m.checkMerge(after)
+}
+
+// KeptName is the second name of the manifest.
+const KeptName = keptName
+
+// MakeAnew has badger make its manifest anew with the next change, as it does after thousands.
+func MakeAnew(e rows.Engine) {
+	deletions := reflect.ValueOf(e.(*engine).db).Elem().FieldByName("manifest").Elem().FieldByName("manifest").FieldByName("Deletions")
+	*(*int)(unsafe.Pointer(deletions.UnsafeAddr())) = 1 << 30
+}
+
+// DieAtNextChange kills the process when a manifest has a new change that was not looked at.
+func DieAtNextChange() {
+	syncManifest = func(*os.File) error {
+		self, err := os.FindProcess(os.Getpid())
+		if err == nil {
+			err = self.Kill()
+		}
+		if err != nil {
+			return err
+		}
+		select {}
+	}
+}
 
 // RestoreAt is Restore at a given time.
 var RestoreAt = restoreAt
@@ -58,6 +91,7 @@ func Say(e rows.Engine, format string, args ...any) {
 
 // CloseAnyway closes the database of an engine that was closed; false if that had closed it.
 func CloseAnyway(e rows.Engine) bool {
+	defer e.(*engine).manifest.leave()
 	db := e.(*engine).db
 	return !db.IsClosed() && db.Close() == nil
 }

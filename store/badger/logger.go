@@ -3,11 +3,15 @@ package badger
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/dgraph-io/badger/v4"
 )
 
 // logger gives badger's lines to slog, one level lower than badger thinks of them:
@@ -20,10 +24,7 @@ import (
 // manifest it only warns.
 type logger struct {
 	log  *slog.Logger
-	dir  string
 	disk atomic.Pointer[error] // the first error of the system
-
-	unmade sync.Mutex // held while unmadeName is written
 }
 
 func (l *logger) Errorf(format string, args ...any) {
@@ -45,23 +46,27 @@ func (l *logger) Debugf(string, ...any)            {}
 // note remembers an error that says that the disk has failed.
 func (l *logger) note(args []any, isFailure func(error) bool) {
 	for _, arg := range args {
-		err, is := arg.(error)
-		if !is || !isFailure(err) {
-			continue
-		}
-		l.disk.CompareAndSwap(nil, &err)
-		if isOfManifest(err) {
-			l.noteUnmade()
+		if err, is := arg.(error); is && isFailure(err) {
+			l.disk.CompareAndSwap(nil, &err)
 		}
 	}
 }
 
-func (l *logger) noteUnmade() {
-	l.unmade.Lock()
-	defer l.unmade.Unlock()
-	if err := noteUnmade(l.dir); err != nil {
-		l.log.Error("which tables were not made cannot be written down", "err", err)
-	}
+// fail remembers why a change of the tables was taken back.
+func (l *logger) fail(err error) {
+	l.log.Error("the tables of the store stay what they were", "err", err)
+	l.disk.CompareAndSwap(nil, &err)
+}
+
+// isOfManifest reports whether an error is about the manifest.
+func isOfManifest(err error) bool {
+	var path *fs.PathError
+	var link *os.LinkError
+	return errors.As(err, &path) && isManifest(path.Path) || errors.As(err, &link) && isManifest(link.New)
+}
+
+func isManifest(name string) bool {
+	return strings.HasPrefix(filepath.Base(name), badger.ManifestFilename)
 }
 
 // failure is the error of the disk that badger has told of, nil if there was none.

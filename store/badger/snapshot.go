@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -24,16 +25,17 @@ type snapshot struct {
 // under way, as badger's own would: the versions of transactions are given here. Badger
 // keeps what the oldest of them could still see.
 type views struct {
-	db *badger.DB
+	db      *badger.DB
+	discard *atomic.Uint64 // the version up to which badger cleans up
 
 	mu      sync.Mutex
 	version uint64      // guarded by mu: of the last commit
 	open    []*snapshot // guarded by mu: the newest last
 }
 
-func newViews(db *badger.DB) *views {
-	v := &views{db: db, version: db.MaxVersion()}
-	db.SetDiscardTs(v.version)
+func newViews(db *badger.DB, discard *atomic.Uint64) *views {
+	v := &views{db: db, discard: discard, version: db.MaxVersion()}
+	v.forgetLocked()
 	return v
 }
 
@@ -72,6 +74,7 @@ func (v *views) forgetLocked() {
 	if len(v.open) > 0 {
 		oldest = v.open[0].version
 	}
+	v.discard.Store(oldest)
 	v.db.SetDiscardTs(oldest)
 }
 

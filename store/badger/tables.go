@@ -51,21 +51,9 @@ func checkTables(dir string) error {
 
 // checkTable reads what badger reads of a table as it opens it, or verifies all of it.
 func checkTable(name string, all bool) error {
-	f, err := os.Open(name)
+	content, err := mapTable(name)
 	if err != nil {
 		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() == 0 {
-		return fmt.Errorf("store/badger: %w: table %s is empty", store.ErrDamaged, name)
-	}
-	content, err := z.Mmap(f, false, info.Size())
-	if err != nil {
-		return &os.PathError{Op: "mmap", Path: name, Err: err}
 	}
 	defer z.Munmap(content) //nolint:errcheck // nothing was written
 	id, _ := table.ParseFileID(name)
@@ -73,6 +61,27 @@ func checkTable(name string, all bool) error {
 		return fmt.Errorf("store/badger: %w: table %s: %w", store.ErrDamaged, name, err)
 	}
 	return nil
+}
+
+// mapTable maps the file of a table. Errors: store.ErrDamaged of an empty one, the system's.
+func mapTable(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() == 0 {
+		return nil, fmt.Errorf("store/badger: %w: table %s is empty", store.ErrDamaged, name)
+	}
+	content, err := z.Mmap(f, false, info.Size())
+	if err != nil {
+		return nil, &os.PathError{Op: "mmap", Path: name, Err: err}
+	}
+	return content, nil
 }
 
 var errUnreadable = errors.New("its index, or a block, cannot be read")

@@ -4,10 +4,7 @@ package badger_test
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -24,8 +21,6 @@ import (
 
 	"github.com/harpcaller/harp/internal/needs"
 	"github.com/harpcaller/harp/store"
-	harpbadger "github.com/harpcaller/harp/store/badger"
-	"github.com/harpcaller/harp/store/internal/rows"
 )
 
 // unsyncedEnv says what a child fails to sync: its manifest, or all that it maps.
@@ -140,109 +135,4 @@ func goesOnAfter(t *testing.T, unsynced, why string) {
 	}
 	t.Setenv(unsyncedEnv, "")
 	check(t, dir, jobs)
-}
-
-// change is a change of the manifest that makes tables and deletes others.
-func change(made, deleted []uint64) []byte {
-	var set []byte
-	add := func(id uint64, op byte) {
-		one := binary.AppendUvarint([]byte{1 << 3}, id)
-		one = append(one, 2<<3, op)
-		set = append(append(set, 1<<3|2, byte(len(one))), one...)
-	}
-	for _, id := range made {
-		add(id, 0)
-	}
-	for _, id := range deleted {
-		add(id, 1)
-	}
-	out := binary.BigEndian.AppendUint32(nil, uint32(len(set)))
-	out = binary.BigEndian.AppendUint32(out, crc32.Checksum(set, crc32.MakeTable(crc32.Castagnoli)))
-	return append(out, set...)
-}
-
-// TestMissingTables opens a store whose manifest names tables that are not there. Where they
-// were not made it goes on with those that they were made of; where that is not known, or those
-// are missing as well, it is not opened, and no table is removed.
-func TestMissingTables(t *testing.T) {
-	tables := func(t *testing.T, dir string) (ids []uint64) {
-		t.Helper()
-		names, err := filepath.Glob(filepath.Join(dir, "*.sst"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range names {
-			var id uint64
-			if _, err := fmt.Sscanf(filepath.Base(name), "%d.sst", &id); err != nil {
-				t.Fatal(err)
-			}
-			ids = append(ids, id)
-		}
-		return ids
-	}
-	const unmade, other = 900_000, 900_001
-	for name, try := range map[string]struct {
-		noted string
-		made  []uint64
-		anew  bool // the manifest was made anew: one change names all
-		opens bool
-	}{
-		"not made":             {"900000\n", []uint64{unmade}, false, true},
-		"two, made by one":     {"900000\n900001\n", []uint64{unmade, other}, false, true},
-		"lost":                 {"", []uint64{unmade}, false, false},
-		"one lost beside it":   {"900000\n", []uint64{other}, false, false},
-		"it is named no more":  {"900000\n", nil, false, true},
-		"what is noted is cut": {"9000", []uint64{unmade}, false, false},
-		"not made, made anew":  {"900000\n", []uint64{unmade}, true, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			key := []byte("key")
-			e := openEngine(t, dir)
-			commit(t, e, rows.Write{Key: key, Value: []byte("value")})
-			if err := e.Close(); err != nil {
-				t.Fatal(err)
-			}
-			there := tables(t, dir)
-			manifest := filepath.Join(dir, badger.ManifestFilename)
-			content, err := os.ReadFile(manifest)
-			if err != nil {
-				t.Fatal(err)
-			}
-			const title = 8
-			switch {
-			case try.anew:
-				content = append(content[:title], change(slices.Concat(try.made, there), nil)...)
-			case len(try.made) > 0:
-				content = append(content, change(try.made, there)...)
-			}
-			if err := os.WriteFile(manifest, content, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if try.noted != "" {
-				if err := os.WriteFile(filepath.Join(dir, harpbadger.UnmadeName), []byte(try.noted), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			e, err = harpbadger.OpenEngine(dir, quiet(harpbadger.Options{}))
-			if err != nil {
-				if try.opens || !slices.Equal(tables(t, dir), there) {
-					t.Errorf("%v; of tables %d there are %d", err, there, tables(t, dir))
-				}
-				return
-			}
-			defer e.Close()
-			if !try.opens {
-				t.Error("it was opened")
-			}
-			snap := view(t, e)
-			defer snap.Close()
-			if got, err := snap.Get(key); string(got) != "value" || err != nil {
-				t.Errorf("the value is %q, %v", got, err)
-			}
-			if _, err := os.Stat(filepath.Join(dir, harpbadger.UnmadeName)); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("what is noted is still there: %v", err)
-			}
-		})
-	}
 }

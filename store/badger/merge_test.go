@@ -1,0 +1,399 @@
+package badger_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/table"
+	"github.com/dgraph-io/badger/v4/y"
+	"pgregory.net/rapid"
+
+	harpbadger "github.com/harpcaller/harp/store/badger"
+	"github.com/harpcaller/harp/store/internal/rows"
+)
+
+// mergedEnv names the directory in which the test binary, started again, compacts a store and is
+// killed between badger's change of the manifest and the look at it; anewEnv says whether the
+// manifest is made anew then.
+const (
+	mergedEnv = "HARP_TEST_STORE_MERGED"
+	anewEnv   = "HARP_TEST_STORE_ANEW"
+)
+
+func init() {
+	if dir := os.Getenv(mergedEnv); dir != "" {
+		if err := compactAndDie(dir); err != nil {
+			fmt.Println(err)
+		}
+		os.Exit(0)
+	}
+}
+
+func compactAndDie(dir string) error {
+	e, err := harpbadger.OpenEngine(dir, quiet(harpbadger.Options{}))
+	if err != nil {
+		return err
+	}
+	if err := takeTables(dir, someTables); err != nil {
+		return err
+	}
+	if os.Getenv(anewEnv) != "" {
+		harpbadger.MakeAnew(e)
+	}
+	harpbadger.DieAtNextChange()
+	if err := e.Compact(context.Background()); err != nil {
+		return err
+	}
+	return errors.New("it compacted nothing")
+}
+
+const (
+	mergedRows = 8000
+	someTables = 3 // of those that the next compaction makes
+	allTables  = 100
+)
+
+func mergedRow(i int) rows.Write {
+	return rows.Write{Key: fmt.Appendf(nil, "%08d", i), Value: bytes.Repeat([]byte{byte(i)}, 1000)}
+}
+
+// commitRows commits every other row, beginning with this one.
+func commitRows(t *testing.T, e rows.Engine, first int) {
+	t.Helper()
+	for i := first; i < mergedRows; {
+		var writes []rows.Write
+		for ; i < mergedRows && len(writes) < 500; i += 2 {
+			writes = append(writes, mergedRow(i))
+		}
+		commit(t, e, writes...)
+	}
+}
+
+// onSmallDisk is a disk on which closing compacts nothing.
+func onSmallDisk(string) (free, total uint64, err error) { return 1 << 30, 1 << 30, nil }
+
+// makeLevels makes a store that has rows on two levels, which the next compaction makes one of.
+func makeLevels(t *testing.T, dir string) {
+	t.Helper()
+	e := openEngine(t, dir)
+	commitRows(t, e, 0)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e, err := harpbadger.OpenEngine(dir, quiet(harpbadger.Options{Disk: onSmallDisk}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commitRows(t, e, 1)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// takeTables takes names of the next tables, so that they cannot be made: the third, if it is to
+// be some, or all of so many.
+func takeTables(dir string, many int) error {
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil {
+		return err
+	}
+	var last uint64
+	for _, name := range tables {
+		id, _ := table.ParseFileID(name)
+		last = max(last, id)
+	}
+	first := 1
+	if many == someTables {
+		first = many
+	}
+	for n := first; n <= many; n++ {
+		if err := os.Mkdir(table.NewFilename(last+uint64(n), dir), 0o700); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveTables gives the names back.
+func giveTables(t *testing.T, dir string) {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if f.IsDir() {
+			if err := os.Remove(filepath.Join(dir, f.Name())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func manifestOf(t *testing.T, dir string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(dir, badger.ManifestFilename))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// checkMerged opens a store and looks whether it has all rows, also after a compaction.
+func checkMerged(t *testing.T, dir string) {
+	t.Helper()
+	giveTables(t, dir)
+	e := openEngine(t, dir)
+	check := func() {
+		t.Helper()
+		snap := view(t, e)
+		defer snap.Close()
+		missing := 0
+		for i := range mergedRows {
+			if got, err := snap.Get(mergedRow(i).Key); err != nil || !bytes.Equal(got, mergedRow(i).Value) {
+				missing++
+			}
+		}
+		if missing > 0 {
+			t.Fatalf("%d rows of %d are gone", missing, mergedRows)
+		}
+	}
+	check()
+	if err := e.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check()
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCompactionThatCannotMakeATable takes the names of tables that a compaction is to make. Badger
+// drops what it cannot make a table of, without an error: the store fails, and all that
+// was committed is there when it is opened again.
+func TestCompactionThatCannotMakeATable(t *testing.T) {
+	for _, many := range []int{someTables, allTables} {
+		for _, anew := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d tables, a manifest made anew: %t", many, anew), func(t *testing.T) {
+				dir := t.TempDir()
+				makeLevels(t, dir)
+				had := manifestOf(t, dir)
+				e := openEngine(t, dir)
+				if anew {
+					harpbadger.MakeAnew(e)
+				}
+				if err := takeTables(dir, many); err != nil {
+					t.Fatal(err)
+				}
+				if err := e.Compact(t.Context()); !errors.Is(err, harpbadger.ErrUnmade) {
+					t.Errorf("compaction: %v, want ErrUnmade", err)
+				}
+				if !bytes.Equal(manifestOf(t, dir), had) {
+					t.Error("the manifest is not what it was")
+				}
+				if err := e.Commit([]rows.Write{mergedRow(0)}); !errors.Is(err, harpbadger.ErrUnmade) {
+					t.Errorf("a commit: %v, want ErrUnmade", err)
+				}
+				giveTables(t, dir)
+				if err := e.Close(); !errors.Is(err, harpbadger.ErrUnmade) {
+					t.Errorf("closing: %v, want ErrUnmade", err)
+				}
+				harpbadger.CloseAnyway(e)
+				checkMerged(t, dir)
+			})
+		}
+	}
+}
+
+// TestCloseThatCannotMakeATable closes a store, which compacts it, where a table cannot be made.
+func TestCloseThatCannotMakeATable(t *testing.T) {
+	dir := t.TempDir()
+	e := openEngine(t, dir)
+	commitRows(t, e, 0)
+	commitRows(t, e, 1)
+	if err := takeTables(dir, someTables); err != nil { // the first is made of what is in memory
+		t.Fatal(err)
+	}
+	if err := e.Close(); !errors.Is(err, harpbadger.ErrUnmade) {
+		t.Errorf("closing: %v, want ErrUnmade", err)
+	}
+	checkMerged(t, dir)
+}
+
+// TestOpenThatFailsAndCannotMakeATable has opening a store fail where the database is open, and
+// is closed again, which compacts it. None of its tables can be made.
+func TestOpenThatFailsAndCannotMakeATable(t *testing.T) {
+	dir := t.TempDir()
+	makeLevels(t, dir)
+	probe := filepath.Join(dir, "PROBE")
+	if err := os.Remove(probe); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(probe, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	taken := false
+	_, err := harpbadger.OpenEngine(dir, quiet(harpbadger.Options{Disk: func(string) (free, total uint64, err error) {
+		if !taken { // what was there before that is removed
+			taken = true
+			err = takeTables(dir, allTables)
+		}
+		return 1 << 40, 1 << 40, err
+	}}))
+	if err == nil {
+		t.Fatal("it was opened")
+	}
+	checkMerged(t, dir)
+}
+
+// TestKilledBeforeTheTablesAreCounted kills a process between badger's change of the manifest, in
+// which a table is missing, and the look at it.
+func TestKilledBeforeTheTablesAreCounted(t *testing.T) {
+	for _, anew := range []bool{false, true} {
+		t.Run(fmt.Sprintf("a manifest made anew: %t", anew), func(t *testing.T) {
+			dir := t.TempDir()
+			makeLevels(t, dir)
+			had := manifestOf(t, dir)
+			cmd := exec.CommandContext(t.Context(), os.Args[0])
+			cmd.Env = append(os.Environ(), mergedEnv+"="+dir)
+			if anew {
+				cmd.Env = append(cmd.Env, anewEnv+"=1")
+			}
+			out, err := cmd.CombinedOutput()
+			if err == nil || len(out) > 0 {
+				t.Fatalf("%v: %s", err, out)
+			}
+			if now := manifestOf(t, dir); bytes.Equal(now, had) || anew == bytes.HasPrefix(now, had) {
+				t.Fatalf("the manifest had %d bytes and has %d", len(had), len(now))
+			}
+			checkMerged(t, dir)
+		})
+	}
+}
+
+// TestMergeModel merges tables as badger does, with rows that were deleted, several versions, and
+// tables further below, and leaves out what was deleted where badger does. If all tables are made nothing is
+// missing; if any is not made, something is.
+func TestMergeModel(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		m := merging{dir: dir, before: map[uint64]uint32{}, after: map[uint64]uint32{}}
+		version := rapid.Uint64Range(1, 40)
+		entries := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) mergeEntry {
+			return mergeEntry{rapid.IntRange(0, 60).Draw(t, "row"), version.Draw(t, "version"), rapid.Bool().Draw(t, "deleted")}
+		}), 1, 80, func(e mergeEntry) [2]uint64 { return [2]uint64{uint64(e.row), e.version} }).Draw(t, "entries")
+		discard := version.Draw(t, "discard")
+		var read [3][]mergeEntry // two tables above, one below
+		for _, e := range entries {
+			n := rapid.IntRange(0, 2).Draw(t, "table")
+			read[n] = append(read[n], e)
+		}
+		for n, entries := range read {
+			if len(entries) > 0 {
+				m.before[m.make(t, entries)] = []uint32{0, 0, 5}[n]
+			}
+		}
+		first, last := slices.MinFunc(entries, byRow).row, slices.MaxFunc(entries, byRow).row
+		overlapped := false
+		for range rapid.IntRange(0, 2).Draw(t, "below") {
+			from := rapid.IntRange(-20, 80).Draw(t, "from")
+			to := from + rapid.IntRange(0, 10).Draw(t, "to")
+			id := m.make(t, []mergeEntry{{row: from, version: 1}, {row: to, version: 2}})
+			m.before[id], m.after[id] = 6, 6
+			overlapped = overlapped || from <= last && to >= first
+		}
+		kept := keptOf(entries, discard, overlapped)
+		var made []uint64
+		for len(kept) > 0 {
+			n := rapid.IntRange(1, len(kept)).Draw(t, "rows of a table")
+			id := m.make(t, slices.Concat(kept[:n]...))
+			m.after[id], made, kept = 5, append(made, id), kept[n:]
+		}
+		if err := harpbadger.CheckMerge(dir, m.before, m.after, discard); err != nil {
+			t.Fatalf("nothing is missing: %v", err)
+		}
+		if len(made) == 0 {
+			return
+		}
+		lost := maps.Clone(m.after)
+		for _, id := range rapid.SliceOfNDistinct(rapid.SampledFrom(made), 1, -1, rapid.ID).Draw(t, "lost") {
+			delete(lost, id)
+		}
+		if err := harpbadger.CheckMerge(dir, m.before, lost, discard); !errors.Is(err, harpbadger.ErrUnmade) {
+			t.Fatalf("%d of %d tables are missing: %v, want ErrUnmade", len(m.after)-len(lost), len(made), err)
+		}
+	})
+}
+
+type mergeEntry struct {
+	row     int
+	version uint64
+	deleted bool
+}
+
+func byRow(a, b mergeEntry) int { return cmp.Compare(a.row, b.row) }
+
+func (e mergeEntry) key() []byte { return y.KeyWithTs(fmt.Appendf(nil, "%04d", e.row+100), e.version) }
+
+// keptOf are the entries that badger keeps of those that it reads, row by row.
+func keptOf(entries []mergeEntry, discard uint64, overlapped bool) (kept [][]mergeEntry) {
+	sorted := slices.SortedFunc(slices.Values(entries), func(a, b mergeEntry) int { return y.CompareKeys(a.key(), b.key()) })
+	for len(sorted) > 0 {
+		n := 1
+		for n < len(sorted) && sorted[n].row == sorted[0].row {
+			n++
+		}
+		var of []mergeEntry
+		for _, e := range sorted[:n] {
+			if e.version > discard {
+				of = append(of, e)
+				continue
+			}
+			if !e.deleted || overlapped {
+				of = append(of, e)
+			}
+			break
+		}
+		if len(of) > 0 {
+			kept = append(kept, of)
+		}
+		sorted = sorted[n:]
+	}
+	return kept
+}
+
+// merging makes tables in a directory.
+type merging struct {
+	dir           string
+	before, after map[uint64]uint32
+}
+
+var mergedTables atomic.Uint64
+
+func (m *merging) make(t *rapid.T, entries []mergeEntry) (id uint64) {
+	builder := table.NewTableBuilder(table.Options{BlockSize: 64, BloomFalsePositive: 0.01})
+	defer builder.Close()
+	for _, e := range slices.SortedFunc(slices.Values(entries), func(a, b mergeEntry) int { return y.CompareKeys(a.key(), b.key()) }) {
+		value := y.ValueStruct{Value: []byte("value")}
+		if e.deleted {
+			value = y.ValueStruct{Meta: 1}
+		}
+		builder.Add(e.key(), value, 0)
+	}
+	id = mergedTables.Add(1)
+	if err := os.WriteFile(table.NewFilename(id, m.dir), builder.Finish(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
