@@ -34,14 +34,11 @@ func (s *session) stored(ctx context.Context, write func() error) error {
 		if !errors.Is(err, harp.ErrNoSpace) {
 			return err
 		}
-		wait := time.NewTimer(spaceWait)
 		select {
-		case <-wait.C:
+		case <-time.After(spaceWait):
 		case <-s.tr.Done():
-			wait.Stop()
 			return transport.ErrSessionClosed
 		case <-ctx.Done():
-			wait.Stop()
 			return context.Cause(ctx)
 		}
 	}
