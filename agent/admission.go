@@ -52,11 +52,11 @@ func (s *session) answer(x *transport.Exchange, c wire.Call, received time.Time)
 		at.start()
 	}
 	result := s.tellCaller(x, at, c)
-	if result == notTaken && at.no.known {
+	if result == notTaken && at.refusal.known {
 		return moved
 	}
 	if result == notTaken {
-		s.decline(x, at.no)
+		s.decline(x, at.refusal)
 	}
 	return result
 }
@@ -74,7 +74,7 @@ func (s *session) tellCaller(x *transport.Exchange, at *attempt, c wire.Call) te
 }
 
 // decline answers a call that is not taken on.
-func (s *session) decline(x *transport.Exchange, no denial) {
+func (s *session) decline(x *transport.Exchange, no refusal) {
 	switch {
 	case no.broken != nil: // whether it is journalled is not known: nothing can be said
 		s.agent.journalBroke(no.broken)
@@ -120,8 +120,8 @@ func (s *session) resume(x *transport.Exchange, body []byte) {
 	}
 }
 
-// denial is why a call is not taken on. The zero denial is none.
-type denial struct {
+// refusal is why a call is not taken on. The zero refusal is none.
+type refusal struct {
 	failure   *harp.Failure // for good; nil: it is not
 	reason    string        // for now
 	known     bool          // it came here or was forgotten just now: to be looked up again
@@ -130,25 +130,25 @@ type denial struct {
 }
 
 // is reports whether there is one.
-func (d denial) is() bool {
+func (d refusal) is() bool {
 	return d.failure != nil || d.reason != "" || d.known || d.forgotten || d.broken != nil
 }
 
 // admit looks at a call again, whatever the dispatcher has found, and takes it on. fresh
 // says that the caller is to start it: one that is here already is what it is, and never
 // started twice.
-func (s *session) admit(c wire.Call, received time.Time) (at *attempt, fresh bool, no denial) {
+func (s *session) admit(c wire.Call, received time.Time) (at *attempt, fresh bool, no refusal) {
 	req, err := harp.DecodeRequest(c.Request)
 	if err != nil {
-		return nil, false, refusal(err)
+		return nil, false, refuseInvalid(err)
 	}
 	k := key{origin: s.origin, job: req.ID, number: c.Attempt}
 	if known := s.agent.lookup(k); known != nil {
-		return known, false, denial{}
+		return known, false, refusal{}
 	}
 	if s.agent.hasForgotten(k) {
 		s.log.Warn("asked to start an attempt that was here before", "job", k.job, "attempt", k.number)
-		return nil, false, denial{forgotten: true}
+		return nil, false, refusal{forgotten: true}
 	}
 	at, no = s.judge(k, c, req)
 	if at == nil {
@@ -158,23 +158,23 @@ func (s *session) admit(c wire.Call, received time.Time) (at *attempt, fresh boo
 }
 
 // enter journals that an attempt starts if there is room for it and still time.
-func (s *session) enter(at *attempt, c wire.Call, received time.Time) (_ *attempt, fresh bool, no denial) {
+func (s *session) enter(at *attempt, c wire.Call, received time.Time) (_ *attempt, fresh bool, no refusal) {
 	late := latest{received, time.Duration(c.Left)}
 	if late.passed() {
-		return nil, false, denial{reason: wire.NotNowStartBefore}
+		return nil, false, refusal{reason: wire.NotNowStartBefore}
 	}
-	known, reason := s.agent.roster.enter(s, at)
+	known, reason := s.agent.attempts.enter(s, at)
 	switch {
 	case known != nil:
-		return known, false, denial{}
+		return known, false, refusal{}
 	case reason != "":
-		return nil, false, denial{reason: reason}
+		return nil, false, refusal{reason: reason}
 	}
 	if no := s.begin(at, late); no.is() {
-		at.deny(no)
+		at.refuse(no)
 		return nil, false, no
 	}
-	return at, true, denial{}
+	return at, true, refusal{}
 }
 
 // latest is when an attempt must have started: so long after its call came; 0: whenever.
@@ -186,32 +186,32 @@ type latest struct {
 func (l latest) passed() bool { return l.left != 0 && time.Since(l.received) >= l.left }
 
 // begin journals that an attempt starts and, where that can fail, starts it.
-func (s *session) begin(at *attempt, late latest) denial {
+func (s *session) begin(at *attempt, late latest) refusal {
 	if at.task.begin == nil {
 		return s.commit(at, late)
 	}
-	return at.task.begin(at, func() denial { return s.commit(at, late) })
+	return at.task.begin(at, func() refusal { return s.commit(at, late) })
 }
 
 // commit journals that an attempt starts, if it is not too late then.
-func (s *session) commit(at *attempt, late latest) denial {
+func (s *session) commit(at *attempt, late latest) refusal {
 	if no := s.journalStart(at); no.is() {
 		return no
 	}
 	if late.passed() {
 		return at.retract(wire.NotNowStartBefore)
 	}
-	return denial{}
+	return refusal{}
 }
 
 // journalStart journals that an attempt starts, in one write.
-func (s *session) journalStart(at *attempt) denial {
-	if at.spool.keeper == nil {
-		return denial{}
+func (s *session) journalStart(at *attempt) refusal {
+	if at.spool.handle == nil {
+		return refusal{}
 	}
-	j := s.agent.keeper.current()
+	j := s.agent.journal.current()
 	if j == nil {
-		return denial{reason: wire.NotNowDraining}
+		return refusal{reason: wire.NotNowDraining}
 	}
 	a, now := journal.Accept{Fence: at.fence, Info: at.journalInfo(), Elsewhere: at.task.keepsElsewhere()}, time.Now()
 	err := j.AcceptStart(at.spool.key, a, now)
@@ -221,21 +221,21 @@ func (s *session) journalStart(at *attempt) denial {
 	switch {
 	case err == nil:
 		at.journalled(j)
-		return denial{}
+		return refusal{}
 	case errors.Is(err, journal.ErrBroken):
-		return denial{broken: err}
+		return refusal{broken: err}
 	case errors.Is(err, journal.ErrClosed):
-		return denial{reason: wire.NotNowDraining}
+		return refusal{reason: wire.NotNowDraining}
 	case errors.Is(err, journal.ErrKnown):
-		return denial{known: true}
+		return refusal{known: true}
 	}
 	s.log.Warn("a call cannot be journalled", "job", at.key.job, "error", err.Error())
-	s.agent.roster.owe(s)
-	return denial{reason: wire.NotNowNoSpace}
+	s.agent.attempts.owe(s)
+	return refusal{reason: wire.NotNowNoSpace}
 }
 
 // judge makes the attempt of a call, or says what is wrong with it.
-func (s *session) judge(k key, c wire.Call, req harp.Request) (*attempt, denial) {
+func (s *session) judge(k key, c wire.Call, req harp.Request) (*attempt, refusal) {
 	p := s.agent.catalogue.find(req.Procedure)
 	for _, need := range slices.Concat(c.Needs, req.Needs) {
 		if !slices.Contains(features, need) {
@@ -248,17 +248,17 @@ func (s *session) judge(k key, c wire.Call, req harp.Request) (*attempt, denial)
 	case p == nil:
 		f := harp.NewFailure("rejected_not_found", "no such procedure: "+req.Procedure)
 		f.Type = "procedure"
-		return nil, denial{failure: &f}
+		return nil, refusal{failure: &f}
 	case c.Attempt < 1 || s.direct && c.Attempt != 1:
-		return nil, refusal(&harp.FieldError{Field: "attempt", Message: fmt.Sprintf("%d cannot be", c.Attempt)})
+		return nil, refuseInvalid(&harp.FieldError{Field: "attempt", Message: fmt.Sprintf("%d cannot be", c.Attempt)})
 	case req.DryRun && !p.can(harp.TraitDryRun):
 		return nil, rejected("dry_run", "the procedure has no dry run")
 	case c.Timeout < 0 || c.MaxExecTime < 0:
-		return nil, refusal(&harp.FieldError{Field: "timeout", Message: "a limit must be more than zero"})
+		return nil, refuseInvalid(&harp.FieldError{Field: "timeout", Message: "a limit must be more than zero"})
 	}
 	args, err := p.args.Bind(req.Args)
 	if err != nil {
-		return nil, refusal(err)
+		return nil, refuseInvalid(err)
 	}
 	info := s.callInfo(p, c, req)
 	work, err := p.bind(args, info)
@@ -268,11 +268,11 @@ func (s *session) judge(k key, c wire.Call, req harp.Request) (*attempt, denial)
 		return nil, rejected("exec", err.Error())
 	case isShort(err):
 		s.log.Warn("a call cannot be looked at", "job", k.job, "error", err.Error())
-		return nil, denial{reason: wire.NotNowNoSpace}
+		return nil, refusal{reason: wire.NotNowNoSpace}
 	case err != nil:
-		return nil, refusal(err)
+		return nil, refuseInvalid(err)
 	}
-	return accept(s, k, c, info, p, work), denial{}
+	return accept(s, k, c, info, p, work), refusal{}
 }
 
 // isShort reports whether the machine, or this process, had too few files or too little memory
@@ -298,20 +298,20 @@ func (s *session) callInfo(p *procedure, c wire.Call, req harp.Request) *CallInf
 	return info
 }
 
-func rejected(typ, message string) denial {
+func rejected(typ, message string) refusal {
 	f := harp.NewFailure("rejected", message)
 	f.Type = typ
 	f = fit(f)
-	return denial{failure: &f}
+	return refusal{failure: &f}
 }
 
-// refusal is for a request that is wrong.
-func refusal(err error) denial {
+// refuseInvalid is for a request that is wrong.
+func refuseInvalid(err error) refusal {
 	f := harp.NewFailure("rejected_invalid", err.Error())
 	var field *harp.FieldError
 	if errors.As(err, &field) {
 		f.Field, f.Message = field.Field, field.Message
 	}
 	f = fit(f)
-	return denial{failure: &f}
+	return refusal{failure: &f}
 }

@@ -19,15 +19,15 @@ const endsReboot = "reboot"
 // commands with supervisors of their own, of which some may be left, those that an agent left
 // that was killed, and those that ended with the machine.
 func (a *Agent) adopt(left []supervisor.Key) {
-	a.roster.seek()
-	j := a.keeper.current()
+	a.attempts.seek()
+	j := a.journal.current()
 	here := map[journal.Key]bool{}
 	for _, h := range j.Held() {
 		if h.State != journal.Started && h.State != journal.Stopping {
 			continue
 		}
 		here[h.Key] = true
-		if a.roster.find(key{job: h.Job, number: h.Attempt}) != nil || a.withdrawIdle(j, h.Key) {
+		if a.attempts.find(key{job: h.Job, number: h.Attempt}) != nil || a.withdrawIdle(j, h.Key) {
 			continue // it has ended, and the journal did not take that yet; or it never began
 		}
 		info := infoOf(h)
@@ -43,7 +43,7 @@ func (a *Agent) adopt(left []supervisor.Key) {
 	unread := a.readopt(j, found, here)
 	a.tidy(left, here)
 	if len(unread) == 0 {
-		a.roster.know()
+		a.attempts.know()
 		return
 	}
 	a.commands.Go(func() { a.readoptLater(a.here, unread) })
@@ -91,7 +91,7 @@ type finding struct {
 func (a *Agent) readopt(j *journal.Journal, found []finding, here map[journal.Key]bool) (again []finding) {
 	for _, f := range found {
 		k := journal.Key{Job: f.key.Job, Attempt: f.key.Attempt}
-		if a.roster.find(key{job: k.Job, number: k.Attempt}) != nil {
+		if a.attempts.find(key{job: k.Job, number: k.Attempt}) != nil {
 			here[k] = true
 		}
 		if here[k] || j.State(k) != journal.Absent {
@@ -157,14 +157,14 @@ func (a *Agent) readoptLater(here context.Context, unread []finding) {
 			return
 		case <-again.C:
 		}
-		if j := a.keeper.current(); j != nil {
+		if j := a.journal.current(); j != nil {
 			had := len(unread)
 			if unread = a.readopt(j, unread, map[journal.Key]bool{}); len(unread) < had {
 				a.endSession(errFound)
 			}
 		}
 	}
-	a.roster.know()
+	a.attempts.know()
 }
 
 // readoptOne takes on a command that is not journalled. Where the journal cannot take it
@@ -193,7 +193,7 @@ func (a *Agent) adoptOne(j *journal.Journal, h journal.Held, info journalInfo) {
 
 // goOn lets an attempt that another agent has started go on here.
 func (a *Agent) goOn(at *attempt) {
-	if a.roster.recover(at.key, func() *attempt { return at }) == at {
+	if a.attempts.recover(at.key, func() *attempt { return at }) == at {
 		a.commands.Go(at.run)
 	}
 }
@@ -210,7 +210,7 @@ func (a *Agent) adopted(j *journal.Journal, h journal.Held, info journalInfo) *a
 	if p := a.catalogue.find(info.Procedure); p != nil {
 		at.most = p.most
 	}
-	r := newRunning(a.here, info.Ends == endsReboot)
+	r := newCommandRun(a.here, info.Ends == endsReboot)
 	r.survives, r.rebooted = info.Supervised && a.cfg.Dir != "", info.rebooted()
 	r.spec.Grace, r.spec.MaxSpool = time.Duration(info.Grace), info.Spool
 	p := pastOf(h)
@@ -224,7 +224,7 @@ func (a *Agent) adopted(j *journal.Journal, h journal.Held, info journalInfo) *a
 	if p.Stopping != nil {
 		at.cancel(causeOf(p.Stopping.Cause, time.Duration(p.Stopping.Limit)))
 	}
-	at.begun.comes()
+	at.begun.fire()
 	return at
 }
 

@@ -96,17 +96,17 @@ type Agent struct {
 	log       *slog.Logger
 	instance  string // one per process
 	catalogue catalogue
-	roster    roster
-	keeper    *keeper
+	attempts  attempts
+	journal   *journalHandle
 	budget    *budget
 	commands  sync.WaitGroup         // of commands that go on without the agent, and of what is done about them
 	up        atomic.Pointer[string] // the store of the dispatcher that has a session; nil: none has
 	connects  atomic.Bool            // a Connect is under way
 
-	life  sync.Mutex         // guards what follows; held while the journal is opened and closed
-	stays int                // that use it
-	here  context.Context    // until the last of them lets go of what goes on without the agent
-	letGo context.CancelFunc // does so
+	life   sync.Mutex         // guards what follows; held while the journal is opened and closed
+	scopes int                // that use it
+	here   context.Context    // until the last of them lets go of what goes on without the agent
+	letGo  context.CancelFunc // does so
 
 	dirNumber int64 // of Config.Dir, see journalInfo; set before anything begins
 
@@ -140,14 +140,14 @@ func New(cfg Config) *Agent {
 		log:       log,
 		instance:  harp.NewID(),
 		catalogue: catalogue{procedures: map[string]*procedure{}},
-		keeper:    newKeeper(&cfg, log),
+		journal:   newJournalHandle(&cfg, log),
 		epochs:    map[string]int64{},
 		unknown:   map[journal.Key]time.Time{},
 		strange:   map[journal.Key]time.Time{},
 		longest:   defaultLongest,
 	}
-	a.roster = newRoster(cfg.Limits.MaxAttempts, a.keeper.owes)
-	a.budget = newBudget(a.keeper.opts.MaxAgent, a.keeper.opts.MaxJob, cfg.Limits.MaxAttempts)
+	a.attempts = newAttempts(cfg.Limits.MaxAttempts, a.journal.owes)
+	a.budget = newBudget(a.journal.opts.MaxAgent, a.journal.opts.MaxJob, cfg.Limits.MaxAttempts)
 	if cfg.Exec != nil {
 		var p *procedure
 		if p, a.wrong = execProcedure(*cfg.Exec); a.wrong == nil {
@@ -163,31 +163,31 @@ func (a *Agent) Procedures() []harp.ProcedureDoc { return a.catalogue.docs() }
 // begin opens the journal for one more Connect or Serve, which has to end what it
 // returns. Errors: *DirInUseError, *CopiedDirError, *harp.FieldError for a directory that others could
 // change, and those of the journal and the file system.
-func (a *Agent) begin(ctx context.Context) (*stay, error) {
+func (a *Agent) begin(ctx context.Context) (*scope, error) {
 	a.life.Lock()
 	defer a.life.Unlock()
-	if a.cfg.Dir != "" && a.stays == 0 {
+	if a.cfg.Dir != "" && a.scopes == 0 {
 		if err := prepareDir(a.cfg.Dir); err != nil {
 			return nil, err
 		}
 	}
-	if err := a.keeper.open(ctx); err != nil {
+	if err := a.journal.open(ctx); err != nil {
 		return nil, err
 	}
-	if a.stays == 0 {
+	if a.scopes == 0 {
 		left, err := a.findLeft()
 		if err != nil {
-			a.keeper.close()
+			a.journal.close()
 			return nil, err
 		}
 		a.here, a.letGo = context.WithCancel(context.Background())
 		a.adopt(left)
 	}
-	a.stays++
-	for _, at := range a.roster.held() {
+	a.scopes++
+	for _, at := range a.attempts.held() {
 		at.rehand()
 	}
-	return new(stay), nil
+	return new(scope), nil
 }
 
 // findLeft returns the supervisors that the last agent has left. The error is a *CopiedDirError if
@@ -206,19 +206,19 @@ func (a *Agent) findLeft() ([]supervisor.Key, error) {
 	return left, a.checkCopied(left)
 }
 
-// end ends what a stay has begun and waits for it. The last one lets go of what goes
+// end ends what a scope has begun and waits for it. The last one lets go of what goes
 // on without the agent, and closes the journal.
-func (a *Agent) end(st *stay) {
-	for _, at := range a.roster.pick(func(at *attempt) bool { return at.stay == st }) {
+func (a *Agent) end(st *scope) {
+	for _, at := range a.attempts.pick(func(at *attempt) bool { return at.scope == st }) {
 		at.interrupt(harp.ErrClosed)
 	}
 	st.work.Wait()
 	a.life.Lock()
 	defer a.life.Unlock()
-	if a.stays--; a.stays == 0 {
+	if a.scopes--; a.scopes == 0 {
 		a.detach()
 	}
-	a.keeper.close()
+	a.journal.close()
 }
 
 // check reports what of the configuration cannot be. The error is a

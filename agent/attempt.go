@@ -21,7 +21,7 @@ import (
 // where it is recovered when a peer asks for it.
 type attempt struct {
 	agent  *Agent
-	stay   *stay // waits for its function; nil: it was recovered, or goes on without the agent
+	scope  *scope // waits for its function; nil: it was recovered, or goes on without the agent
 	key    key
 	fence  int64
 	info   *CallInfo
@@ -33,16 +33,16 @@ type attempt struct {
 	ctx    context.Context // the procedure's
 	cancel context.CancelCauseFunc
 
-	begun    moment // it has started, or was denied
-	returned moment // the function has returned
-	left     moment // it is no longer on the roster
+	begun    latch // it has started, or was refused
+	returned latch // the function has returned
+	left     latch // it is no longer on the list
 
-	owner *session // of a direct caller; guarded by the roster's mutex
+	owner *session // of a direct caller; guarded by the mutex of attempts
 
 	mu      sync.Mutex // guards what follows; never held while blocked
 	life    life.Attempt
 	store   string    // of the dispatcher that it was accepted from, or that asked for it since
-	no      denial    // why it was not started
+	refusal refusal   // why it was not started
 	started time.Time // by the monotonic clock, if this agent has started it
 	spool   spool
 	room    chan struct{} // closed when there may be room for records; nil: nobody waits
@@ -52,14 +52,14 @@ type attempt struct {
 // accept makes the attempt of a call that was found good.
 func accept(s *session, k key, c wire.Call, info *CallInfo, p *procedure, work task) *attempt {
 	at := newAttempt(s.agent, k)
-	at.stay, at.fence, at.store, at.info, at.most, at.task = s.stay, c.Fence, s.store, info, p.most, work
+	at.scope, at.fence, at.store, at.info, at.most, at.task = s.scope, c.Fence, s.store, info, p.most, work
 	at.watch = watch{timeout: info.Timeout, maxExec: info.MaxExecTime, exceeded: at.stop}
 	at.ctx, at.cancel = context.WithCancelCause(withAttempt(s.base, at))
 	home, journalled := life.Here, k.origin == ""
 	if r := work.cmd; r != nil {
 		at.watch = watch{} // its supervisor has the clocks
 		if r.survives = journalled && s.agent.supervises(); r.survives {
-			home, at.stay, r.here = life.Supervised, nil, s.agent.here
+			home, at.scope, r.here = life.Supervised, nil, s.agent.here
 		}
 	}
 	at.life = life.New(home, journalled, c.Window)
@@ -69,7 +69,7 @@ func accept(s *session, k key, c wire.Call, info *CallInfo, p *procedure, work t
 func newAttempt(a *Agent, k key) *attempt {
 	at := &attempt{agent: a, key: k, limits: a.cfg.Limits}
 	if k.origin == "" {
-		at.spool = newSpool(a.keeper, k)
+		at.spool = newSpool(a.journal, k)
 	}
 	return at
 }
@@ -123,17 +123,17 @@ func (at *attempt) doLocked(f *life.Effect) {
 		at.sender.wakeLocked()
 	}
 	if f.Leave {
-		at.left.comes()
+		at.left.fire()
 	}
 	if f.Lack.Why != 0 {
 		at.logLack(f.Lack)
 	}
 }
 
-// leaveIf takes the attempt off the roster if an event has asked for that.
+// leaveIf takes the attempt off the list if an event has asked for that.
 func (at *attempt) leaveIf(f life.Effect) {
 	if f.Leave {
-		at.agent.roster.leave(at, true)
+		at.agent.attempts.leave(at, true)
 	}
 }
 
@@ -153,32 +153,32 @@ func (at *attempt) begin() bool {
 	return at.applyLocked(life.Event{Kind: life.Start, At: at.started.UnixNano()}).Run
 }
 
-// start runs the procedure's function in a goroutine that its stay waits for.
+// start runs the procedure's function in a goroutine that its scope waits for.
 func (at *attempt) start() {
 	if !at.begin() {
 		return
 	}
 	at.watch.begin()
-	if at.stay == nil {
+	if at.scope == nil {
 		at.agent.commands.Go(at.run)
 	} else {
-		at.stay.work.Go(at.run)
+		at.scope.work.Go(at.run)
 	}
-	at.begun.comes()
+	at.begun.fire()
 }
 
-// deny is for an attempt that is not started after all.
-func (at *attempt) deny(no denial) {
+// refuse is for an attempt that is not started after all.
+func (at *attempt) refuse(no refusal) {
 	at.mu.Lock()
-	at.no = no
+	at.refusal = no
 	at.applyLocked(life.Event{Kind: life.Refuse})
 	at.mu.Unlock()
 	at.cancel(harp.ErrClosed)
-	at.begun.comes()
-	at.returned.comes()
+	at.begun.fire()
+	at.returned.fire()
 	// One for which there was no space leaves none behind: to say READY for it would
 	// bring the same call back at once.
-	at.agent.roster.leave(at, no.reason != wire.NotNowNoSpace)
+	at.agent.attempts.leave(at, no.reason != wire.NotNowNoSpace)
 }
 
 // run runs the function. It may leave by runtime.Goexit, which nothing but a
@@ -320,8 +320,8 @@ func (at *attempt) interrupt(reason error) {
 func (at *attempt) finish(out outcome) {
 	at.watch.end()
 	if out.letGo {
-		at.agent.roster.letGo()
-		at.returned.comes()
+		at.agent.attempts.letGo()
+		at.returned.fire()
 		at.leave()
 		at.task.cmd.part(at)
 		return
@@ -330,9 +330,9 @@ func (at *attempt) finish(out outcome) {
 	f := at.applyLocked(life.Event{Kind: life.Return, At: time.Now().UnixNano(), End: at.endOf(out)})
 	at.cancel(harp.ErrClosed)
 	at.mu.Unlock()
-	at.returned.comes()
+	at.returned.fire()
 	if at.most > 0 {
-		at.agent.roster.vacate()
+		at.agent.attempts.vacate()
 	}
 	at.leaveIf(f)
 	if r := at.task.cmd; r != nil {
@@ -367,17 +367,17 @@ func (at *attempt) abandon() { at.apply(life.Event{Kind: life.Abandon}) }
 // settle forgets the attempt: its END was taken, or nobody asks for it.
 func (at *attempt) settle() { at.apply(life.Event{Kind: life.Settle}) }
 
-// leave takes the attempt off the roster, if it is there.
+// leave takes the attempt off the list, if it is there.
 func (at *attempt) leave() {
-	at.left.comes()
-	at.agent.roster.leave(at, true)
+	at.left.fire()
+	at.agent.attempts.leave(at, true)
 }
 
-// hasLeft reports whether the attempt is no longer on the roster.
-func (at *attempt) hasLeft() bool { return at.left.isPast() }
+// hasLeft reports whether the attempt is no longer on the list.
+func (at *attempt) hasLeft() bool { return at.left.fired() }
 
 // hasReturned is hasEnded for a goroutine that must not wait for the attempt's mutex.
-func (at *attempt) hasReturned() bool { return at.returned.isPast() }
+func (at *attempt) hasReturned() bool { return at.returned.fired() }
 
 // hasEnded reports whether nothing of the attempt runs any more.
 func (at *attempt) hasEnded() bool {

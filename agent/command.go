@@ -77,7 +77,7 @@ func commandProcedure(c *command.Command) (*procedure, error) {
 		if err != nil {
 			return task{}, err
 		}
-		r := newRunning(context.Background(), c.EndsReboot && !info.DryRun)
+		r := newCommandRun(context.Background(), c.EndsReboot && !info.DryRun)
 		r.spec = spec
 		return task{begin: r.begin, run: r.run, cmd: r}, nil
 	}

@@ -73,7 +73,7 @@ func (a *Agent) Connect(ctx context.Context, addrs ...string) error {
 		return err
 	}
 	defer a.end(st)
-	c := connector{agent: a, addrs: addrs, stay: st, said: map[string]string{}}
+	c := connector{agent: a, addrs: addrs, scope: st, said: map[string]string{}}
 	for ctx.Err() == nil {
 		begun := time.Now()
 		opened, err := c.once(ctx)
@@ -122,7 +122,7 @@ type connector struct {
 	addrs    []string
 	left     []string // of those, to be tried before any is tried again
 	addr     string   // tried last
-	stay     *stay
+	scope    *scope
 	failures int               // since a session was open for calls
 	said     map[string]string // the failure last logged, by address
 }
@@ -145,7 +145,7 @@ func (c *connector) once(ctx context.Context) (opened bool, err error) {
 		return false, err
 	}
 	defer conn.Close()
-	return c.agent.converse(ctx, conn, c.stay)
+	return c.agent.converse(ctx, conn, c.scope)
 }
 
 // dial connects.

@@ -10,7 +10,7 @@ import "context"
 // and Serve may end. The error is that of ctx; the agent goes on to take no calls.
 func (a *Agent) Drain(ctx context.Context) error {
 	select {
-	case <-a.roster.drain():
+	case <-a.attempts.drain():
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -13,7 +13,7 @@ import (
 
 // HeldBytes is how many bytes of records and ends the agent has in memory.
 func (a *Agent) HeldBytes() (n int) {
-	for _, at := range a.roster.pick(func(*attempt) bool { return true }) {
+	for _, at := range a.attempts.pick(func(*attempt) bool { return true }) {
 		now := at.look()
 		n += now.HeldBytes()
 	}
@@ -22,29 +22,29 @@ func (a *Agent) HeldBytes() (n int) {
 
 // Numbered is how many records of a job's attempt that runs here have numbers.
 func (a *Agent) Numbered(job string) int64 {
-	now := a.roster.find(key{job: job, number: 1}).look()
+	now := a.attempts.find(key{job: job, number: 1}).look()
 	return now.Records()
 }
 
 // Outlive tells a job's attempt that runs here of processes that outlive KILL.
 func (a *Agent) Outlive(job string, pids ...int) {
-	a.roster.find(key{job: job, number: 1}).outlives(pids)
+	a.attempts.find(key{job: job, number: 1}).outlives(pids)
 }
 
 // Closes reports whether a job's command that runs here is to end as the agent stops.
 func (a *Agent) Closes(job string) bool {
-	return a.roster.find(key{job: job, number: 1}).task.cmd.isClosing()
+	return a.attempts.find(key{job: job, number: 1}).task.cmd.isClosing()
 }
 
 // Holds reports whether the journal has an attempt of a job.
 func (a *Agent) Holds(job string) bool {
-	_, is := a.keeper.current().Get(key{job: job, number: 1}.journal())
+	_, is := a.journal.current().Get(key{job: job, number: 1}.journal())
 	return is
 }
 
 // JournalStart journals the start of an attempt that is nobody's.
 func (a *Agent) JournalStart(job string) error {
-	return a.keeper.current().AcceptStart(key{job: job, number: 1}.journal(), journal.Accept{}, time.Now())
+	return a.journal.current().AcceptStart(key{job: job, number: 1}.journal(), journal.Accept{}, time.Now())
 }
 
 // ShortenReboot gives a machine that is to boot no time for that, until the end of the test.
@@ -75,9 +75,9 @@ func OnSyncRenames(t testing.TB, fn func(dir string) error) {
 
 // Drains reports whether the agent was told to drain.
 func (a *Agent) Drains() bool {
-	a.roster.mu.Lock()
-	defer a.roster.mu.Unlock()
-	return a.roster.draining
+	a.attempts.mu.Lock()
+	defer a.attempts.mu.Unlock()
+	return a.attempts.draining
 }
 
 // Kept is how many bytes of output commands may keep beside the journal, and how many commands
@@ -107,7 +107,7 @@ func OnBegin(a *Agent, procedure string, fn func()) {
 	bind := p.bind
 	p.bind = func(args harp.Value, info *CallInfo) (task, error) {
 		work, err := bind(args, info)
-		work.begin = func(_ *attempt, commit func() denial) denial {
+		work.begin = func(_ *attempt, commit func() refusal) refusal {
 			fn()
 			return commit()
 		}

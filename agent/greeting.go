@@ -28,10 +28,10 @@ var errSuperseded = errors.New("agent: the dispatcher has opened another session
 // introduce is the beginning of a session with a dispatcher: who the agent is, what
 // it offers, and what it holds of earlier sessions.
 func (s *session) introduce(ctx context.Context) error {
-	if err := s.agent.keeper.repair(); err != nil {
+	if err := s.agent.journal.repair(); err != nil {
 		return fmt.Errorf("agent: no journal: %w", err)
 	}
-	j := s.agent.keeper.current()
+	j := s.agent.journal.current()
 	s.send(wire.TypeHello, s.hello(j))
 	w, err := s.welcomed(ctx)
 	if err != nil {
@@ -143,7 +143,7 @@ func (a *Agent) leave(s *session) {
 	a.mu.Unlock()
 	close(s.over)
 	a.holdCommands()
-	for _, at := range a.roster.held() {
+	for _, at := range a.attempts.held() {
 		at.reopen() // what waits for the dispatcher may not have to
 	}
 }
@@ -151,7 +151,7 @@ func (a *Agent) leave(s *session) {
 // holdCommands says to what runs whether who prints waits when there is no room:
 // while a dispatcher is there that makes some.
 func (a *Agent) holdCommands() {
-	for _, at := range a.roster.held() {
+	for _, at := range a.attempts.held() {
 		at.hold()
 	}
 }

@@ -37,11 +37,11 @@ func (s *session) runInline(x *transport.Exchange, at *attempt) {
 		return
 	}
 	r := &sender{session: s, x: x, at: at, lazy: true}
-	at.stay.work.Add(1)
-	defer at.stay.work.Done()
+	at.scope.work.Add(1)
+	defer at.scope.work.Done()
 	at.watch.soon, at.watch.early = startedAfter, r.start
 	at.attach(r, ask{from: life.FromAcked})
-	at.begun.comes()
+	at.begun.fire()
 	x.Listen(r.heardInline)
 	at.watch.begin()
 	defer r.endInline() // also when the function leaves by runtime.Goexit

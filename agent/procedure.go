@@ -123,10 +123,10 @@ func (p *procedure) can(trait string) bool { return slices.Contains(p.doc.Traits
 // task is what one call of a procedure does.
 type task struct {
 	// begin prepares it, calls commit, which journals the start, and starts it. The
-	// denial is commit's, or says why it was not started. nil: run starts it.
-	begin func(at *attempt, commit func() denial) denial
+	// refusal is commit's, or says why it was not started. nil: run starts it.
+	begin func(at *attempt, commit func() refusal) refusal
 	run   func(at *attempt) (any, error)
-	cmd   *running // what runs is a command; nil: it is a function
+	cmd   *commandRun // what runs is a command; nil: it is a function
 	// ownThread: no other function runs in its goroutine, before or after.
 	ownThread bool
 }

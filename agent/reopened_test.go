@@ -33,7 +33,7 @@ func newSpooling(t *testing.T) *spooling {
 func newSpoolingOn(t *testing.T, disk *journal.Memory, fs journal.FS) *spooling {
 	t.Helper()
 	a := New(Config{Name: "web01", Journal: fs, Logger: slog.New(slog.DiscardHandler)})
-	if err := a.keeper.open(t.Context()); err != nil {
+	if err := a.journal.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	k := key{job: harp.NewID(), number: 1}
@@ -44,7 +44,7 @@ func newSpoolingOn(t *testing.T, disk *journal.Memory, fs journal.FS) *spooling 
 	if err := a.JournalStart(k.job); err != nil {
 		t.Fatal(err)
 	}
-	at.journalled(a.keeper.current())
+	at.journalled(a.journal.current())
 	return &spooling{at, t, disk}
 }
 
@@ -52,7 +52,7 @@ func newSpoolingOn(t *testing.T, disk *journal.Memory, fs journal.FS) *spooling 
 // open.
 func (s *spooling) reopen(disk *journal.Memory) {
 	s.t.Helper()
-	k := s.agent.keeper
+	k := s.agent.journal
 	old := k.current()
 	k.fs = disk.Mount()
 	j, err := k.load()
@@ -92,7 +92,7 @@ func (s *spooling) await() { s.life = life.New(life.Elsewhere, true, 0) }
 // close closes the journal.
 func (s *spooling) close() {
 	s.cancel(nil)
-	s.agent.keeper.close()
+	s.agent.journal.close()
 }
 
 // A cancel that is on the disk when the journal is opened anew reaches the procedure,
@@ -106,7 +106,7 @@ func TestStopReachesTheProcedureThroughAReopenedJournal(t *testing.T) {
 				k := s.key.journal()
 				s.mu.Lock() // the loop that follows the commit is slow
 				s.applyLocked(life.Event{Kind: life.Stop, Stopping: &wire.Stopping{Cause: wire.CauseCancel, Since: time.Now().UnixNano()}})
-				if err := s.agent.keeper.current().Sync(); err != nil {
+				if err := s.agent.journal.current().Sync(); err != nil {
 					t.Fatal(err)
 				}
 				disk := s.disk
@@ -114,7 +114,7 @@ func TestStopReachesTheProcedureThroughAReopenedJournal(t *testing.T) {
 					disk = journal.NewMemory()
 				}
 				s.reopen(disk)
-				if h, is := s.agent.keeper.current().Get(k); is == lost || !lost && h.Stop == nil {
+				if h, is := s.agent.journal.current().Get(k); is == lost || !lost && h.Stop == nil {
 					t.Fatalf("the reopened journal has %+v", h)
 				}
 				s.handLocked()
@@ -161,14 +161,14 @@ func TestWhatAJournalDidNotTakeIsHandedOverAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSpooling(t)
 				defer s.close()
-				if err := s.agent.keeper.current().Close(); err != nil {
+				if err := s.agent.journal.current().Close(); err != nil {
 					t.Fatal(err)
 				}
 				test.do(s)
 				synctest.Wait()
 				s.reopen(s.disk)
 				time.Sleep(2 * retryJournal)
-				if h, is := s.agent.keeper.current().Get(s.key.journal()); !is || !test.has(h) {
+				if h, is := s.agent.journal.current().Get(s.key.journal()); !is || !test.has(h) {
 					t.Errorf("the journal has %+v", h)
 				}
 			})
@@ -182,7 +182,7 @@ func TestJournalHasMoreThanItWasHanded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpooling(t)
 		defer s.close()
-		j, k := s.agent.keeper.current(), s.key.journal()
+		j, k := s.agent.journal.current(), s.key.journal()
 		if _, err := j.Append(k, 0, wire.Encode(wire.Record{Value: []byte{1}})); err != nil {
 			t.Fatal(err)
 		}
@@ -210,20 +210,20 @@ func TestJournalHasMoreThanItWasHanded(t *testing.T) {
 func TestJournalledWhenTheAgentBeginsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpooling(t)
-		if err := s.agent.keeper.current().Close(); err != nil {
+		if err := s.agent.journal.current().Close(); err != nil {
 			t.Fatal(err)
 		}
 		s.finish(outcome{value: harp.Value{0xc0}})
 		synctest.Wait() // it is to be tried again
 		s.close()
-		s.agent.keeper.fs = s.disk.Mount()
-		if err := s.agent.keeper.open(t.Context()); err != nil {
+		s.agent.journal.fs = s.disk.Mount()
+		if err := s.agent.journal.open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		defer s.close()
 		s.rehand()
 		synctest.Wait()
-		if h, is := s.agent.keeper.current().Get(s.key.journal()); !is || h.State != journal.Ended || !s.hasLeft() {
+		if h, is := s.agent.journal.current().Get(s.key.journal()); !is || h.State != journal.Ended || !s.hasLeft() {
 			t.Errorf("the journal has %+v, and the attempt has left: %t", h, s.hasLeft())
 		}
 	})
@@ -235,9 +235,9 @@ func TestRecordsForWhichTheJournalWasFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpooling(t)
 		defer s.close()
-		s.agent.keeper.opts.MaxJob = 10_000
+		s.agent.journal.opts.MaxJob = 10_000
 		s.reopen(s.disk)
-		s.journalled(s.agent.keeper.current())
+		s.journalled(s.agent.journal.current())
 		s.await()
 		for range 20 {
 			if err := s.put(wire.Record{Value: make([]byte, 1000)}); err != nil {
@@ -245,7 +245,7 @@ func TestRecordsForWhichTheJournalWasFull(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		j := s.agent.keeper.current()
+		j := s.agent.journal.current()
 		if h, _ := j.Get(s.key.journal()); h.Spooled == 0 || h.Spooled > 10 {
 			t.Fatalf("the journal has %+v", h)
 		}
@@ -467,13 +467,13 @@ func TestReadWhileMoreIsHeard(t *testing.T) {
 	}
 }
 
-// An attempt whose end the journal did not take is off the roster when nobody asks for it any
+// An attempt whose end the journal did not take is off the list when nobody asks for it any
 // more.
 func TestForgottenBeforeItsEndIsJournalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpooling(t)
 		defer s.close()
-		if err := s.agent.keeper.current().Close(); err != nil {
+		if err := s.agent.journal.current().Close(); err != nil {
 			t.Fatal(err)
 		}
 		s.finish(outcome{value: harp.Value{0xc0}})
@@ -521,10 +521,10 @@ func TestRebootOfWhatWasToStop(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer a.end(st)
-			if at := a.roster.find(key{job: k.Job, number: 1}); at != nil {
+			if at := a.attempts.find(key{job: k.Job, number: 1}); at != nil {
 				at.left.wait()
 			}
-			end, _, err := endOf(a.keeper.current(), k)
+			end, _, err := endOf(a.journal.current(), k)
 			if err != nil || !reflect.DeepEqual(end.Stopped, want) || end.Failure != nil {
 				t.Errorf("it ended with %+v, stopped by %+v, %v", end, end.Stopped, err)
 			}
@@ -532,10 +532,10 @@ func TestRebootOfWhatWasToStop(t *testing.T) {
 	}
 }
 
-// TestRosterKnowsWhatGoesOn checks that an agent is not idle by what it has found, where it has
+// TestAttemptsKnowWhatGoesOn checks that an agent is not idle by what it has found, where it has
 // let go of something since it began to look.
-func TestRosterKnowsWhatGoesOn(t *testing.T) {
-	r := newRoster(1, func() bool { return false })
+func TestAttemptsKnowWhatGoesOn(t *testing.T) {
+	r := newAttempts(1, func() bool { return false })
 	idle := r.drain()
 	r.seek()
 	r.letGo()
@@ -573,11 +573,11 @@ func TestHeldOfAnotherJournalThanHelloNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, disk := newSick(t)
 		defer s.close()
-		named := s.agent.keeper.current()
+		named := s.agent.journal.current()
 		s.breakJournal(disk)
 		disk.ill.Store(false)
-		s.agent.keeper.tryRepair()
-		if j := s.agent.keeper.current(); j == named || j.Err() != nil {
+		s.agent.journal.tryRepair()
+		if j := s.agent.journal.current(); j == named || j.Err() != nil {
 			t.Fatalf("the journal is the same: %t, %v", j == named, j.Err())
 		}
 		if list, err := s.agent.held(named); !errors.Is(err, journal.ErrBroken) {
@@ -600,7 +600,7 @@ func TestManyAttemptsOpenABrokenJournalSeldom(t *testing.T) {
 			at := newAttempt(s.agent, key{job: id, number: 1})
 			at.life = life.Recall(life.Past{Phase: life.Running})
 			at.info, at.cancel = &CallInfo{JobID: id, Attempt: 1}, func(error) {}
-			at.journalled(s.agent.keeper.current())
+			at.journalled(s.agent.journal.current())
 			attempts = append(attempts, at)
 		}
 		s.breakJournal(disk)
@@ -615,7 +615,7 @@ func TestManyAttemptsOpenABrokenJournalSeldom(t *testing.T) {
 		disk.ill.Store(false)
 		time.Sleep(3 * retryJournal)
 		for _, at := range attempts[1:] {
-			if h, is := s.agent.keeper.current().Get(at.key.journal()); !is || h.State != journal.Ended {
+			if h, is := s.agent.journal.current().Get(at.key.journal()); !is || h.State != journal.Ended {
 				t.Fatalf("the journal has %+v", h)
 			}
 		}

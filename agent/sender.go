@@ -49,7 +49,7 @@ type telling int
 const (
 	told     telling = iota
 	notHere          // there are no such records
-	notTaken         // the attempt was not started: see its denial
+	notTaken         // the attempt was not started: see its refusal
 	moved            // the attempt was left to the journal just now
 )
 
@@ -110,7 +110,7 @@ func (r *sender) endsSoon() bool {
 func (at *attempt) attach(r *sender, a ask) (result telling, adopts bool) {
 	at.mu.Lock()
 	switch {
-	case at.no.is():
+	case at.refusal.is():
 		at.mu.Unlock()
 		return notTaken, false
 	case at.hasLeft():

@@ -34,7 +34,7 @@ type session struct {
 	direct    bool
 	origin    string          // of its attempts, in their keys
 	base      context.Context // of its procedures: ends never
-	stay      *stay
+	scope     *scope
 	vacancy   chan struct{} // 1 slot: attempts are taken on again
 	news      chan struct{} // 1 slot: the agent offers other procedures
 	over      chan struct{} // closed when nobody is told anything over it any more
@@ -42,13 +42,13 @@ type session struct {
 	epoch  int64  // since WELCOME
 	store  string // the dispatcher's, since WELCOME
 	told   int    // the version of the catalogue that the dispatcher has
-	closed bool   // takes on no more attempts; guarded by the roster's mutex
+	closed bool   // takes on no more attempts; guarded by the mutex of attempts
 }
 
 // converse speaks with who is at the other end of conn until the session ends, or
-// ctx: then it takes no more calls, interrupts what this stay runs and closes the
+// ctx: then it takes no more calls, interrupts what this scope runs and closes the
 // session when that has ended and was told. It reports whether the session was open for calls.
-func (a *Agent) converse(ctx context.Context, conn *transport.Conn, st *stay) (opened bool, err error) {
+func (a *Agent) converse(ctx context.Context, conn *transport.Conn, st *scope) (opened bool, err error) {
 	opening, cancel := context.WithTimeout(ctx, greetingTime)
 	defer cancel()
 	ts, err := conn.Acceptor(opening, transport.Options{Logger: a.log, MaxFrame: wire.MaxBody})
@@ -71,7 +71,7 @@ func (a *Agent) converse(ctx context.Context, conn *transport.Conn, st *stay) (o
 	return true, err
 }
 
-func (a *Agent) newSession(ctx context.Context, ts *transport.Session, st *stay) *session {
+func (a *Agent) newSession(ctx context.Context, ts *transport.Session, st *scope) *session {
 	peer := ts.Peer()
 	s := &session{
 		agent:     a,
@@ -81,7 +81,7 @@ func (a *Agent) newSession(ctx context.Context, ts *transport.Session, st *stay)
 		opened:    make(chan struct{}),
 		direct:    peer.Protocol == transport.ProtocolDirect,
 		base:      context.WithoutCancel(ctx),
-		stay:      st,
+		scope:     st,
 		vacancy:   make(chan struct{}, 1),
 		news:      make(chan struct{}, 1),
 		over:      make(chan struct{}),
@@ -112,7 +112,7 @@ func (s *session) run(ctx context.Context) error {
 	case <-s.transport.Done():
 	}
 	s.transport.Close(nil)
-	s.agent.roster.close(s)
+	s.agent.attempts.close(s)
 	loops.Wait()
 	return s.transport.Err()
 }
@@ -120,13 +120,13 @@ func (s *session) run(ctx context.Context) error {
 // endAttempts ends what runs, and waits for it and for its end to be taken, as long as
 // the session lasts.
 func (s *session) endAttempts() {
-	own := s.agent.roster.close(s)
+	own := s.agent.attempts.close(s)
 	for _, at := range own {
 		at.interrupt(harp.ErrClosed)
 	}
 	for _, at := range own {
 		select {
-		case <-at.returned.come():
+		case <-at.returned.done():
 		case <-s.transport.Done():
 			return
 		}
@@ -135,7 +135,7 @@ func (s *session) endAttempts() {
 	defer grace.Stop()
 	for _, at := range own {
 		select {
-		case <-at.left.come():
+		case <-at.left.done():
 		case <-s.transport.Done():
 			return
 		case <-grace.C:

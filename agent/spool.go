@@ -14,9 +14,9 @@ import (
 const retryJournal = time.Second
 
 // spool hands an attempt to the journal. How much that has is in the attempt's life.
-// All but keeper, key and wake is guarded by the attempt's mutex.
+// All but handle, key and wake is guarded by the attempt's mutex.
 type spool struct {
-	keeper *keeper // nil: nothing of the attempt is journalled
+	handle *journalHandle // nil: nothing of the attempt is journalled
 	key    journal.Key
 
 	journal *journal.Journal // that has what was handed over
@@ -31,8 +31,8 @@ type handed struct {
 	to     life.Progress
 }
 
-func newSpool(k *keeper, of key) spool {
-	return spool{keeper: k, key: of.journal(), wake: make(chan struct{}, 1)}
+func newSpool(h *journalHandle, of key) spool {
+	return spool{handle: h, key: of.journal(), wake: make(chan struct{}, 1)}
 }
 
 // note keeps the commit of what was handed over last.
@@ -51,7 +51,7 @@ func (s *spool) ack(next int64, failed error) {
 	if s.journal == nil {
 		return
 	}
-	if j := s.keeper.current(); j != nil {
+	if j := s.handle.current(); j != nil {
 		_ = j.Ack(s.key, next)
 	}
 	if failed != nil {
@@ -62,10 +62,10 @@ func (s *spool) ack(next int64, failed error) {
 // forget tells the journal that nobody will ask for the attempt, also one that has lost it. If
 // it does not take this the attempt is listed once more, and forgotten then.
 func (s *spool) forget() {
-	if s.keeper == nil || s.journal == nil {
+	if s.handle == nil || s.journal == nil {
 		return
 	}
-	if j := s.keeper.current(); j != nil {
+	if j := s.handle.current(); j != nil {
 		_ = j.Forget(s.key)
 	}
 }
@@ -78,21 +78,21 @@ func (at *attempt) journalled(j *journal.Journal) {
 }
 
 // retract takes back the start of an attempt that has not begun, for a reason to deny
-// it. Where the journal cannot, the attempt may as well begin: there is no denial then.
-func (at *attempt) retract(reason string) denial {
+// it. Where the journal cannot, the attempt may as well begin: there is no refusal then.
+func (at *attempt) retract(reason string) refusal {
 	at.mu.Lock()
 	on, j := at.life.IsJournalled(), at.spool.journal
 	at.mu.Unlock()
 	if on {
 		err := j.Retract(at.key.journal())
 		if errors.Is(err, journal.ErrBroken) {
-			return denial{broken: err}
+			return refusal{broken: err}
 		}
 		if err != nil {
-			return denial{}
+			return refusal{}
 		}
 	}
-	return denial{reason: reason}
+	return refusal{reason: reason}
 }
 
 // busyLocked returns nil, or what is closed when the disk has caught up with the journal.
@@ -100,7 +100,7 @@ func (at *attempt) busyLocked() <-chan struct{} {
 	if !at.life.IsJournalled() {
 		return nil
 	}
-	j := at.spool.keeper.current()
+	j := at.spool.handle.current()
 	if j == nil {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (at *attempt) busyLocked() <-chan struct{} {
 // writeLocked hands something to the journal, and returns what became of that.
 func (at *attempt) writeLocked(w *life.Write) life.Event {
 	s := &at.spool
-	j := s.keeper.current()
+	j := s.handle.current()
 	if j == nil {
 		return life.Event{Kind: life.NotTaken, Err: journal.ErrClosed}
 	}
@@ -213,7 +213,7 @@ func (at *attempt) rehand() {
 
 // handLocked hands to the journal what it has not got yet, whatever became of it before.
 func (at *attempt) handLocked() {
-	if j := at.spool.keeper.current(); j != nil && j != at.spool.journal && at.life.IsJournalled() {
+	if j := at.spool.handle.current(); j != nil && j != at.spool.journal && at.life.IsJournalled() {
 		at.applyLocked(at.reopenedLocked(j))
 	}
 	at.applyLocked(life.Event{Kind: life.Hand})
@@ -224,7 +224,7 @@ func (at *attempt) loopLocked() {
 	s := &at.spool
 	if (len(s.commits) > 0 || at.life.Failed() != nil) && !s.looping {
 		s.looping = true
-		s.keeper.loops.Go(at.journalLoop)
+		s.handle.loops.Go(at.journalLoop)
 	}
 }
 
@@ -252,9 +252,9 @@ func (at *attempt) follow() bool {
 	if err == nil {
 		return false
 	}
-	renewed, closing := s.keeper.waits()
+	renewed, closing := s.handle.waits()
 	if errors.Is(err, journal.ErrBroken) && !at.agent.journalBroke(err) {
-		s.keeper.tryRepair() // else the next session does
+		s.handle.tryRepair() // else the next session does
 	}
 	more := s.pause(renewed, closing)
 	at.mu.Lock()
@@ -305,7 +305,7 @@ func (at *attempt) committed(c *journal.Commit, err error) {
 // spooled reads records from the journal, from a number on or the first behind it that
 // is there, without gaps. Those left out were acknowledged before they were written.
 func (at *attempt) spooled(from int64, most int) (first int64, records []wire.Record, err error) {
-	j := at.spool.keeper.current()
+	j := at.spool.handle.current()
 	if j == nil {
 		return 0, nil, journal.ErrClosed
 	}
@@ -337,7 +337,7 @@ func (at *attempt) fetch(of life.Fetch) (e life.Event) {
 
 // spooledEnd reads END from the journal.
 func (at *attempt) spooledEnd() (*wire.End, error) {
-	j := at.spool.keeper.current()
+	j := at.spool.handle.current()
 	if j == nil {
 		return nil, journal.ErrClosed
 	}

@@ -61,48 +61,48 @@ func (f sickFile) Truncate(size int64) error {
 func TestStartThatCannotBeJournalled(t *testing.T) {
 	for name, test := range map[string]struct {
 		before func(s *spooling)
-		want   func(no denial) bool
+		want   func(no refusal) bool
 		owed   bool
 	}{
 		"it can": {
 			func(s *spooling) { s.key.job = harp.NewID() },
-			func(no denial) bool { return !no.is() }, false,
+			func(no refusal) bool { return !no.is() }, false,
 		},
 		"the journal has it": {
 			func(*spooling) {},
-			func(no denial) bool { return no.known }, false,
+			func(no refusal) bool { return no.known }, false,
 		},
 		"the journal is closed": {
-			func(s *spooling) { _ = s.agent.keeper.current().Close() },
-			func(no denial) bool { return no.reason == wire.NotNowDraining }, false,
+			func(s *spooling) { _ = s.agent.journal.current().Close() },
+			func(no refusal) bool { return no.reason == wire.NotNowDraining }, false,
 		},
 		"there is no journal": {
-			func(s *spooling) { s.agent.keeper.journal = nil },
-			func(no denial) bool { return no.reason == wire.NotNowDraining }, false,
+			func(s *spooling) { s.agent.journal.journal = nil },
+			func(no refusal) bool { return no.reason == wire.NotNowDraining }, false,
 		},
 		"the journal is broken": {
 			func(s *spooling) {
 				s.key.job = harp.NewID()
-				s.agent.keeper.fs.(*sick).ill.Store(true)
+				s.agent.journal.fs.(*sick).ill.Store(true)
 			},
-			func(no denial) bool { return no.broken != nil && no.reason == "" }, false,
+			func(no refusal) bool { return no.broken != nil && no.reason == "" }, false,
 		},
 		"the journal is full": {
 			func(s *spooling) {
 				s.key.job = harp.NewID()
-				s.agent.keeper.opts.MaxAgent = 1
+				s.agent.journal.opts.MaxAgent = 1
 				s.reopen(s.disk)
 			},
-			func(no denial) bool { return no.reason == wire.NotNowNoSpace }, true,
+			func(no refusal) bool { return no.reason == wire.NotNowNoSpace }, true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				disk := journal.NewMemory()
 				s := newSpoolingOn(t, disk, &sick{FS: disk.Mount()})
-				j := s.agent.keeper.current()
+				j := s.agent.journal.current()
 				defer func() {
-					s.agent.keeper.journal = j
+					s.agent.journal.journal = j
 					s.close()
 				}()
 				test.before(s)
@@ -111,11 +111,11 @@ func TestStartThatCannotBeJournalled(t *testing.T) {
 				if no := ses.journalStart(s.attempt); !test.want(no) {
 					t.Errorf("it is answered with %+v", no)
 				}
-				s.agent.roster.vacate()
+				s.agent.attempts.vacate()
 				if owed := len(ses.vacancy) == 1; owed != test.owed {
 					t.Errorf("it is told when there is room: %t", owed)
 				}
-				if n := s.agent.keeper.current(); n != nil {
+				if n := s.agent.journal.current(); n != nil {
 					j = n
 				}
 			})
@@ -139,7 +139,7 @@ func TestStartThatCannotBeTakenBack(t *testing.T) {
 		if err := s.agent.JournalStart(s.key.job); err != nil {
 			t.Fatal(err)
 		}
-		s.agent.keeper.fs.(*sick).ill.Store(true)
+		s.agent.journal.fs.(*sick).ill.Store(true)
 		if no := s.retract(wire.NotNowNoSpace); no.broken == nil || no.reason != "" {
 			t.Errorf("on a broken disk it is answered with %+v", no)
 		}
@@ -154,7 +154,7 @@ func TestStartThatCannotBeTakenBack(t *testing.T) {
 func TestStopWithoutAJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpooling(t)
-		s.agent.keeper.close()
+		s.agent.journal.close()
 		s.stop(wire.CauseCancel, 0)
 		if cause := context.Cause(s.ctx); !errors.Is(cause, harp.ErrCancelled) {
 			t.Errorf("the procedure's context ended with %v", cause)
@@ -226,8 +226,8 @@ func TestReopenedJournalCountsWhatACommandKeeps(t *testing.T) {
 		s := newSpooling(t)
 		defer s.close()
 		const most = 1 << 20
-		s.agent.keeper.opts.MaxAgent = most
-		s.task.cmd = newRunning(t.Context(), false)
+		s.agent.journal.opts.MaxAgent = most
+		s.task.cmd = newCommandRun(t.Context(), false)
 		s.task.cmd.spec.MaxSpool = most
 		s.reopen(s.disk)
 		s.mu.Lock()
@@ -239,7 +239,7 @@ func TestReopenedJournalCountsWhatACommandKeeps(t *testing.T) {
 	})
 }
 
-// An attempt that left just before is not reported: it is looked up again. One that was denied is
+// An attempt that left just before is not reported: it is looked up again. One that was refused is
 // not either.
 func TestAttachToWhatIsNotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -250,9 +250,9 @@ func TestAttachToWhatIsNotThere(t *testing.T) {
 		if result, _ := s.attach(r, ask{}); result != moved {
 			t.Errorf("one that left is answered with %d", result)
 		}
-		s.no = denial{reason: wire.NotNowBusy}
+		s.refusal = refusal{reason: wire.NotNowBusy}
 		if result, _ := s.attach(r, ask{}); result != notTaken || s.sender != nil {
-			t.Errorf("one that was denied is answered with %d", result)
+			t.Errorf("one that was refused is answered with %d", result)
 		}
 	})
 }
@@ -302,7 +302,7 @@ func TestRecordsWaitForTheDisk(t *testing.T) {
 				defer s.close()
 				s.await()
 				other := key{job: harp.NewID(), number: 1}.journal()
-				j := s.agent.keeper.current()
+				j := s.agent.journal.current()
 				if err := s.agent.JournalStart(other.Job); err != nil {
 					t.Fatal(err)
 				}
@@ -334,7 +334,7 @@ func TestRecordsWaitForTheDisk(t *testing.T) {
 func TestCancelNowIsNotedFirst(t *testing.T) {
 	s := newSpooling(t)
 	defer s.close()
-	r := newRunning(t.Context(), false)
+	r := newCommandRun(t.Context(), false)
 	s.task.cmd = r
 	done := make(chan struct{})
 	s.mu.Lock()

@@ -221,3 +221,61 @@ func TestRecordsThatAreNotInTheJournal(t *testing.T) {
 		})
 	}
 }
+
+// Records wait for room in memory: for that of the window while a peer is there, or behind what is
+// not in memory any more; for the disk while none is.
+func TestMemoryIsBounded(t *testing.T) {
+	const size = 10_000
+	offer := Event{Kind: Offer, Up: true, Record: wire.Record{Value: make([]byte, size)}}
+	for name, test := range map[string]struct {
+		past  Past
+		peer  bool
+		least int
+		most  int
+	}{
+		"a peer is there":               {Past{Phase: Running}, true, wire.MinWindow - size, wire.MinWindow + size},
+		"none is":                       {Past{Phase: Running}, false, awayBytes - size - RecordCost, awayBytes},
+		"none is, and there is no disk": {Past{Phase: Running, Alone: true}, false, wire.MinWindow - size - RecordCost, wire.MinWindow},
+		"a peer is behind":              {Past{Phase: Running, Records: 1}, true, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := Recall(test.past)
+			if test.peer {
+				attach(&a)
+			}
+			for n := 0; ; n++ {
+				f := a.Next(offer)
+				if f.Write.Kind != 0 {
+					f = a.Next(Event{Kind: Taken})
+				}
+				if f.Put == Later {
+					break
+				}
+				if n > 1000 {
+					t.Fatalf("%d bytes are in memory", a.HeldBytes())
+				}
+			}
+			if n := a.HeldBytes(); n < test.least || n > test.most {
+				t.Errorf("%d bytes are in memory, not %d to %d", n, test.least, test.most)
+			}
+		})
+	}
+}
+
+// A journal that has less than was on the disk has lost the attempt: nothing more is handed to it, and
+// a limit or cancel holds at once.
+func TestJournalThatWasRolledBack(t *testing.T) {
+	a := New(Elsewhere, true, 0)
+	a.Next(Event{Kind: Offer})
+	a.Next(Event{Kind: Taken})
+	a.Next(Event{Kind: Synced, To: Progress{Next: 1}})
+	if f := a.Next(Event{Kind: Stop, Stopping: new(wire.Stopping)}); f.Write.Kind != WriteStop || f.Stop != nil {
+		t.Fatalf("a stop asks for %+v", f)
+	}
+	if f := a.Next(Event{Kind: Reopened}); f.Stop == nil || f.Lack.Why != JournalLost || a.IsJournalled() {
+		t.Errorf("then %+v is asked for", f)
+	}
+	if f := a.Next(Event{Kind: Return, End: new(wire.End)}); f.Write.Kind != 0 {
+		t.Errorf("%+v is handed to it", f.Write)
+	}
+}

@@ -38,9 +38,9 @@ const (
 	maxSegment = 4 << 20
 )
 
-// keeper has the agent's journal open while anybody uses it, and opens it anew when
+// journalHandle has the agent's journal open while anybody uses it, and opens it anew when
 // it broke.
-type keeper struct {
+type journalHandle struct {
 	dir  string // empty: nothing to lock
 	fs   journal.FS
 	lost bool // with the process is what is in the journal
@@ -60,79 +60,79 @@ type keeper struct {
 	closing chan struct{}    // closed when nobody uses it any more
 }
 
-// newKeeper is the keeper of a configuration's journal.
-func newKeeper(cfg *Config, log *slog.Logger) *keeper {
-	k := &keeper{
+// newJournalHandle is the handle of a configuration's journal.
+func newJournalHandle(cfg *Config, log *slog.Logger) *journalHandle {
+	h := &journalHandle{
 		fs:      cfg.Journal,
 		opts:    journal.Options{MaxAgent: cfg.Limits.MaxJournal, MaxJob: cfg.Limits.MaxJobSpool},
 		log:     log,
 		renewed: make(chan struct{}),
 	}
 	switch {
-	case k.fs != nil:
+	case h.fs != nil:
 	case cfg.Dir != "":
-		k.dir, k.fs = cfg.Dir, journal.Disk(filepath.Join(cfg.Dir, "journal"))
+		h.dir, h.fs = cfg.Dir, journal.Disk(filepath.Join(cfg.Dir, "journal"))
 	default:
-		k.fs, k.lost = journal.NewMemory(), true
-		setDefault(&k.opts.MaxAgent, volatileJournal)
+		h.fs, h.lost = journal.NewMemory(), true
+		setDefault(&h.opts.MaxAgent, volatileJournal)
 	}
-	setDefault(&k.opts.MaxAgent, durableJournal)
-	setDefault(&k.opts.MaxJob, jobSpool)
-	k.opts.SegmentSize = min(max(k.opts.MaxAgent/8, minSegment), maxSegment)
-	return k
+	setDefault(&h.opts.MaxAgent, durableJournal)
+	setDefault(&h.opts.MaxJob, jobSpool)
+	h.opts.SegmentSize = min(max(h.opts.MaxAgent/8, minSegment), maxSegment)
+	return h
 }
 
 // open is for one more user. It waits a moment for a directory that is in use, at most until
 // ctx ends. Errors: *DirInUseError, and those of journal.Open.
-func (k *keeper) open(ctx context.Context) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.users == 0 {
-		if err := k.lock(ctx); err != nil {
+func (h *journalHandle) open(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.users == 0 {
+		if err := h.lock(ctx); err != nil {
 			return err
 		}
-		if err := k.begin(); err != nil {
-			k.unlock()
+		if err := h.begin(); err != nil {
+			h.unlock()
 			return err
 		}
 	}
-	k.users++
+	h.users++
 	return nil
 }
 
 // lock locks the directory. A repair of the journal there may have been interrupted.
-func (k *keeper) lock(ctx context.Context) error {
-	k.unlock = func() {}
-	if k.dir == "" {
+func (h *journalHandle) lock(ctx context.Context) error {
+	h.unlock = func() {}
+	if h.dir == "" {
 		return nil
 	}
-	unlock, err := lockDir(ctx, k.dir)
+	unlock, err := lockDir(ctx, h.dir)
 	if err != nil {
 		return err
 	}
-	if err := finishRepair(k.dir); err != nil {
+	if err := finishRepair(h.dir); err != nil {
 		unlock()
 		return fmt.Errorf("agent: %w", err)
 	}
-	k.unlock = unlock
+	h.unlock = unlock
 	return nil
 }
 
 // begin opens the journal.
-func (k *keeper) begin() error {
-	j, err := k.load()
+func (h *journalHandle) begin() error {
+	j, err := h.load()
 	if err != nil {
 		return err
 	}
-	k.now.Lock()
-	defer k.now.Unlock()
-	k.journal, k.closing = j, make(chan struct{})
+	h.now.Lock()
+	defer h.now.Unlock()
+	h.journal, h.closing = j, make(chan struct{})
 	return nil
 }
 
 // load opens the journal. What was accepted and not started never will be.
-func (k *keeper) load() (*journal.Journal, error) {
-	j, err := journal.Open(k.fs, k.opts)
+func (h *journalHandle) load() (*journal.Journal, error) {
+	j, err := journal.Open(h.fs, h.opts)
 	if err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
@@ -158,41 +158,41 @@ func withdraw(j *journal.Journal) error {
 
 // close is for one user fewer. The last one closes the journal, whose error is
 // logged: what was not journalled by then is not in it.
-func (k *keeper) close() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.users--; k.users > 0 {
+func (h *journalHandle) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.users--; h.users > 0 {
 		return
 	}
-	k.now.Lock()
-	j := k.journal
-	k.journal = nil
-	close(k.closing)
-	k.now.Unlock()
+	h.now.Lock()
+	j := h.journal
+	h.journal = nil
+	close(h.closing)
+	h.now.Unlock()
 	if err := j.Close(); err != nil {
-		k.log.Error("the journal was not closed in order", "error", err.Error())
+		h.log.Error("the journal was not closed in order", "error", err.Error())
 	}
-	k.loops.Wait()
-	k.unlock()
+	h.loops.Wait()
+	h.unlock()
 }
 
 // owes reports whether the journal has something that would be lost with the process.
-func (k *keeper) owes() bool {
-	j := k.current()
-	return k.lost && j != nil && len(j.Held()) > 0
+func (h *journalHandle) owes() bool {
+	j := h.current()
+	return h.lost && j != nil && len(j.Held()) > 0
 }
 
 // current is the journal as it is open; nil: it is not.
-func (k *keeper) current() *journal.Journal {
-	k.now.Lock()
-	defer k.now.Unlock()
-	return k.journal
+func (h *journalHandle) current() *journal.Journal {
+	h.now.Lock()
+	defer h.now.Unlock()
+	return h.journal
 }
 
 // withPosition is END with how far the journal is, by which a dispatcher knows that it was rolled back
 // when it is less far later.
 func (a *Agent) withPosition(end wire.End) wire.End {
-	if j := a.keeper.current(); j != nil {
+	if j := a.journal.current(); j != nil {
 		end.Position = j.Position()
 	}
 	return end
@@ -200,37 +200,37 @@ func (a *Agent) withPosition(end wire.End) wire.End {
 
 // waits returns what is closed when there is another journal, and when there will be
 // none.
-func (k *keeper) waits() (renewed, closing <-chan struct{}) {
-	k.now.Lock()
-	defer k.now.Unlock()
-	return k.renewed, k.closing
+func (h *journalHandle) waits() (renewed, closing <-chan struct{}) {
+	h.now.Lock()
+	defer h.now.Unlock()
+	return h.renewed, h.closing
 }
 
 // repair opens the journal anew if it broke. The error says why that cannot be done
 // now.
-func (k *keeper) repair() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.repairLocked()
+func (h *journalHandle) repair() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.repairLocked()
 }
 
 // tryRepair is repair for the attempts that wait for another journal, all of which ask for it again
 // and again. It does nothing while the journal is opened or closed, and little at a time.
-func (k *keeper) tryRepair() {
-	if !k.mu.TryLock() {
+func (h *journalHandle) tryRepair() {
+	if !h.mu.TryLock() {
 		return
 	}
-	defer k.mu.Unlock()
+	defer h.mu.Unlock()
 	began := time.Now()
-	if began.Before(k.resting) {
+	if began.Before(h.resting) {
 		return
 	}
-	_ = k.repairLocked() // it is tried again
-	k.resting = time.Now().Add(max(retryJournal, 10*time.Since(began)))
+	_ = h.repairLocked() // it is tried again
+	h.resting = time.Now().Add(max(retryJournal, 10*time.Since(began)))
 }
 
-func (k *keeper) repairLocked() error {
-	old := k.current()
+func (h *journalHandle) repairLocked() error {
+	old := h.current()
 	if old == nil {
 		return journal.ErrClosed
 	}
@@ -239,15 +239,15 @@ func (k *keeper) repairLocked() error {
 		return nil
 	}
 	_ = old.Close() // says what is known: it broke
-	j, err := k.load()
+	j, err := h.load()
 	if err != nil {
 		return err
 	}
-	k.log.Warn("the journal works again", "was", broken.Error())
-	k.now.Lock()
-	defer k.now.Unlock()
-	k.journal = j
-	close(k.renewed)
-	k.renewed = make(chan struct{})
+	h.log.Warn("the journal works again", "was", broken.Error())
+	h.now.Lock()
+	defer h.now.Unlock()
+	h.journal = j
+	close(h.renewed)
+	h.renewed = make(chan struct{})
 	return nil
 }

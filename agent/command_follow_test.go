@@ -23,7 +23,7 @@ func TestKeptElsewhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &spooling{attempt: &attempt{life: life.Recall(life.Past{Phase: life.Running, Records: 10})}}
-			if new(running).recover(s.attempt, supervisor.End{}, &supervisor.KeptError{First: c.kept}) {
+			if new(commandRun).recover(s.attempt, supervisor.End{}, &supervisor.KeptError{First: c.kept}) {
 				t.Error("the end is taken for known")
 			}
 			if deaf, _ := s.dropped(); s.numbered() != c.want || deaf {
@@ -49,7 +49,7 @@ func TestUnreadableOutput(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSpooling(t)
 				defer s.close()
-				r := newRunning(t.Context(), false)
+				r := newCommandRun(t.Context(), false)
 				if known := r.recover(s.attempt, c.end, unreadable); known != c.known || r.isUnread() == c.known {
 					t.Errorf("the end is known: %t, it is awaited: %t", known, r.isUnread())
 				}
@@ -76,7 +76,7 @@ func TestLostSupervisor(t *testing.T) {
 		t.Run(fmt.Sprintf("survives=%t", survives), func(t *testing.T) {
 			s := newSpooling(t)
 			defer s.close()
-			r, h := newRunning(t.Context(), false), new(supervisor.Handle)
+			r, h := newCommandRun(t.Context(), false), new(supervisor.Handle)
 			if r.survives = survives; !survives {
 				r.handle = h
 			}

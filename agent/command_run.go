@@ -32,10 +32,10 @@ const childSpool = wire.Window
 // ends with a reboot: well, as it has asked for that, or by a signal, as of the shutdown.
 var rebootTime = 5 * time.Minute
 
-// running is a command that an attempt runs. What it prints is numbered by its
+// commandRun is a command that an attempt runs. What it prints is numbered by its
 // supervisor, which drops what nobody has room for; so the agent numbers the same and
 // drops nothing, and who comes after a restart goes on where the last one was.
-type running struct {
+type commandRun struct {
 	spec       supervisor.Spec
 	endsReboot bool
 	survives   bool            // it goes on without the agent
@@ -57,17 +57,17 @@ type running struct {
 	kept    int64              // records that the supervisor was told of
 }
 
-// newRunning is a command that the agent has until here ends.
-func newRunning(here context.Context, endsReboot bool) *running {
+// newCommandRun is a command that the agent has until here ends.
+func newCommandRun(here context.Context, endsReboot bool) *commandRun {
 	slot := func() chan struct{} { return make(chan struct{}, 1) }
-	return &running{here: here, endsReboot: endsReboot, progress: slot(), hurry: slot(), closes: slot()}
+	return &commandRun{here: here, endsReboot: endsReboot, progress: slot(), hurry: slot(), closes: slot()}
 }
 
-// errDenied is why a command is not executed: its start is not journalled.
-var errDenied = errors.New("agent: not now")
+// errRefused is why a command is not executed: its start is not journalled.
+var errRefused = errors.New("agent: not now")
 
 // begin prepares the command, journals its start and executes it.
-func (r *running) begin(at *attempt, commit func() denial) denial {
+func (r *commandRun) begin(at *attempt, commit func() refusal) refusal {
 	most := int64(childSpool)
 	if r.survives {
 		most = math.MaxInt64
@@ -80,12 +80,12 @@ func (r *running) begin(at *attempt, commit func() denial) denial {
 	return no
 }
 
-func (r *running) start(at *attempt, commit func() denial) denial {
-	var no, retracted denial
+func (r *commandRun) start(at *attempt, commit func() refusal) refusal {
+	var no, retracted refusal
 	committed := false
 	where := supervisor.Options{Hold: r.holds(at), Commit: func() error {
 		if no = commit(); no.is() {
-			return errDenied
+			return errRefused
 		}
 		committed = true
 		return nil
@@ -101,8 +101,8 @@ func (r *running) start(at *attempt, commit func() denial) denial {
 	switch {
 	case err == nil:
 		r.handle = h // nobody else is here yet
-		return denial{}
-	case errors.Is(err, errDenied):
+		return refusal{}
+	case errors.Is(err, errRefused):
 		return no
 	case committed:
 		return r.failed(at, err, retracted)
@@ -113,12 +113,12 @@ func (r *running) start(at *attempt, commit func() denial) denial {
 // failed is for a command whose start was journalled, and that was not executed: then the
 // start is retracted. It is refused if it never can be, and else not now. Where it is not
 // known whether it was, it is looked for.
-func (r *running) failed(at *attempt, err error, retracted denial) denial {
+func (r *commandRun) failed(at *attempt, err error, retracted refusal) refusal {
 	var exec *supervisor.ExecError
 	switch {
 	case errors.Is(err, supervisor.ErrLost):
 		at.log().Error("a command's supervisor was lost when it was to begin", "error", err.Error())
-		return denial{}
+		return refusal{}
 	case retracted.broken != nil:
 		return retracted
 	case errors.As(err, &exec) || !retracted.is():
@@ -129,26 +129,26 @@ func (r *running) failed(at *attempt, err error, retracted denial) denial {
 }
 
 // unprepared is for a command that was not even prepared.
-func (r *running) unprepared(at *attempt, err error) denial {
+func (r *commandRun) unprepared(at *attempt, err error) refusal {
 	var wrong *harp.FieldError
 	var exec *supervisor.ExecError
 	switch {
 	case errors.As(err, &wrong):
-		return refusal(err)
+		return refuseInvalid(err)
 	case errors.As(err, &exec):
 		return rejected("exec", err.Error())
 	case errors.Is(err, supervisor.ErrExists) && !at.agent.isIdle(at.key.journal()): // the journal has lost it
 		at.log().Error("asked to start a command that is there already")
-		return denial{forgotten: true}
+		return refusal{forgotten: true}
 	case errors.Is(err, supervisor.ErrExists):
 		at.agent.discard(at.key.journal())
 	}
 	at.log().Warn("a command cannot be prepared", "error", err.Error())
-	return denial{reason: wire.NotNowNoSpace} // and READY, which it makes no room for, is not said
+	return refusal{reason: wire.NotNowNoSpace} // and READY, which it makes no room for, is not said
 }
 
 // run follows the command until it has ended.
-func (r *running) run(at *attempt) (any, error) {
+func (r *commandRun) run(at *attempt) (any, error) {
 	end, err := r.follow(at)
 	r.ranFor = end.RanFor
 	at.apply(life.Event{Kind: life.DropTail, Next: end.Records, Size: end.Truncated})
@@ -167,14 +167,14 @@ func (r *running) run(at *attempt) (any, error) {
 
 // isEndedByAgent reports whether a command has ended because the agent stops. One that came to
 // its end first has an end of its own; a signal may be that which the agent got, too.
-func (r *running) isEndedByAgent(at *attempt, end supervisor.End) bool {
+func (r *commandRun) isEndedByAgent(at *attempt, end supervisor.End) bool {
 	stopped := end.Stopped != nil || end.Signal != "" && !r.endsReboot
 	return stopped && errors.Is(context.Cause(at.ctx), harp.ErrClosed)
 }
 
 // rebootOutcome is how a command ended that ends with a reboot, if it may have brought
 // that about. That it ended well does not say that the machine will boot.
-func (r *running) rebootOutcome(at *attempt, end supervisor.End) (any, error) {
+func (r *commandRun) rebootOutcome(at *attempt, end supervisor.End) (any, error) {
 	switch {
 	case r.awaitReboot(at):
 		return nil, r.ofReboot()
@@ -185,7 +185,7 @@ func (r *running) rebootOutcome(at *attempt, end supervisor.End) (any, error) {
 }
 
 // vanished is how a command ended that is gone, and has left no end.
-func (r *running) vanished(at *attempt, err error) error {
+func (r *commandRun) vanished(at *attempt, err error) error {
 	if err != nil {
 		at.log().Warn("a command is gone", "error", err.Error())
 	}
@@ -197,7 +197,7 @@ func (r *running) vanished(at *attempt, err error) error {
 
 // ofReboot is how a command ended that the machine went down for: when that has booted
 // anew another agent knows.
-func (r *running) ofReboot() error {
+func (r *commandRun) ofReboot() error {
 	if r.rebooted {
 		return nil
 	}
@@ -205,7 +205,7 @@ func (r *running) ofReboot() error {
 }
 
 // supervised is the command's handle; nil: it has none.
-func (r *running) supervised() *supervisor.Handle {
+func (r *commandRun) supervised() *supervisor.Handle {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.handle
@@ -213,7 +213,7 @@ func (r *running) supervised() *supervisor.Handle {
 
 // listen passes on that the command is to stop, and what is kept elsewhere. It calls giveUp
 // when nothing more is to be followed.
-func (r *running) listen(follow context.Context, at *attempt, giveUp func()) {
+func (r *commandRun) listen(follow context.Context, at *attempt, giveUp func()) {
 	for stopped := at.ctx.Done(); ; {
 		select {
 		case <-stopped:
@@ -238,7 +238,7 @@ func (r *running) listen(follow context.Context, at *attempt, giveUp func()) {
 }
 
 // passStop tells the supervisor why the attempt is stopped, and whether at once.
-func (r *running) passStop(at *attempt) {
+func (r *commandRun) passStop(at *attempt) {
 	h, word := r.supervised(), wordFor(context.Cause(at.ctx))
 	if r.isHurried() {
 		h.Kill(word)
@@ -248,7 +248,7 @@ func (r *running) passStop(at *attempt) {
 }
 
 // close notes that the agent stops, and the command with that, whatever stops it already.
-func (r *running) close() {
+func (r *commandRun) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closing = true
@@ -256,14 +256,14 @@ func (r *running) close() {
 }
 
 // hasten gives the command no grace, or no more of it, once it is to stop.
-func (r *running) hasten() {
+func (r *commandRun) hasten() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now = true
 	signal(r.hurry)
 }
 
-func (r *running) isHurried() bool {
+func (r *commandRun) isHurried() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.now
@@ -280,21 +280,21 @@ func wordFor(cause error) string {
 
 // stopping hears that the supervisor stops the command: for a limit, or because it was
 // told to; and which processes of it outlive that.
-func (r *running) stopping(at *attempt, s supervisor.Stop) {
+func (r *commandRun) stopping(at *attempt, s supervisor.Stop) {
 	if !r.isClosing() && s.Cause != "" {
 		at.stop(s.Cause, s.Limit)
 	}
 	at.outlives(s.Left)
 }
 
-func (r *running) isClosing() bool {
+func (r *commandRun) isClosing() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.closing
 }
 
 // isLetGo reports whether the agent has let the command go.
-func (r *running) isLetGo() bool {
+func (r *commandRun) isLetGo() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.given || r.here.Err() != nil
@@ -302,7 +302,7 @@ func (r *running) isLetGo() bool {
 
 // awaitReboot waits for the machine to go down, and with it the agent. It reports
 // false if that does not come.
-func (r *running) awaitReboot(at *attempt) bool {
+func (r *commandRun) awaitReboot(at *attempt) bool {
 	if r.rebooted {
 		return true
 	}
@@ -318,7 +318,7 @@ func (r *running) awaitReboot(at *attempt) bool {
 
 // hold says whether who prints waits when there is no room, or loses.
 func (at *attempt) hold() {
-	if !at.begun.isPast() || at.hasReturned() {
+	if !at.begun.fired() || at.hasReturned() {
 		return
 	}
 	if r := at.task.cmd; r != nil {
@@ -327,7 +327,7 @@ func (at *attempt) hold() {
 }
 
 // hold says so to the supervisor, until what it said is how it is: several may say it.
-func (r *running) hold(at *attempt) {
+func (r *commandRun) hold(at *attempt) {
 	h := r.supervised()
 	if h == nil {
 		return
@@ -344,14 +344,14 @@ func (r *running) hold(at *attempt) {
 
 // holds reports whether a peer is connected that makes room for what is printed: the
 // attempt's dispatcher, or the direct caller without which there is no such attempt.
-func (r *running) holds(at *attempt) bool {
+func (r *commandRun) holds(at *attempt) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.closing && !r.unread && (at.key.origin != "" || at.isUp())
 }
 
 // put numbers one record of the command as its supervisor has.
-func (r *running) put(ctx context.Context, at *attempt, n int64, rec supervisor.Record) error {
+func (r *commandRun) put(ctx context.Context, at *attempt, n int64, rec supervisor.Record) error {
 	w, err := recordOf(rec, at.limits.MaxRecord)
 	if err != nil {
 		return err
@@ -368,7 +368,7 @@ func (r *running) put(ctx context.Context, at *attempt, n int64, rec supervisor.
 }
 
 // sayKept tells the supervisor what is kept elsewhere, which it may wait for.
-func (r *running) sayKept(at *attempt) {
+func (r *commandRun) sayKept(at *attempt) {
 	now := at.look()
 	next := now.KeptElsewhere()
 	r.mu.Lock()
@@ -384,7 +384,7 @@ func (r *running) sayKept(at *attempt) {
 const keepEvery = 64
 
 // shouldSay reports whether enough is kept to tell the supervisor.
-func (r *running) shouldSay(next int64, size int) bool {
+func (r *commandRun) shouldSay(next int64, size int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if next < r.kept+keepEvery && (next == r.kept || size < wire.MinWindow/2) {
@@ -396,10 +396,10 @@ func (r *running) shouldSay(next int64, size int) bool {
 
 // forget lets the supervisor go when all is elsewhere: what it had is journalled, or
 // nobody asks for it.
-func (r *running) forget(at *attempt) {
+func (r *commandRun) forget(at *attempt) {
 	if r.survives {
 		select {
-		case <-at.left.come():
+		case <-at.left.done():
 		case <-r.here.Done():
 		}
 		if !at.hasLeft() {
@@ -416,7 +416,7 @@ func (r *running) forget(at *attempt) {
 }
 
 // part lets go of the supervisor as it is.
-func (r *running) part(at *attempt) {
+func (r *commandRun) part(at *attempt) {
 	if h := r.supervised(); h != nil {
 		if err := h.Close(); err != nil {
 			at.log().Warn("the command's supervisor was not left in order", "error", err.Error())

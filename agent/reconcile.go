@@ -97,10 +97,10 @@ func infoOf(h journal.Held) journalInfo {
 // there is none.
 func (a *Agent) lookup(k key) *attempt {
 	if k.origin != "" {
-		return a.roster.find(k)
+		return a.attempts.find(k)
 	}
-	return a.roster.recover(k, func() *attempt {
-		j := a.keeper.current()
+	return a.attempts.recover(k, func() *attempt {
+		j := a.journal.current()
 		if j == nil {
 			return nil
 		}
@@ -114,7 +114,7 @@ func (a *Agent) lookup(k key) *attempt {
 
 // hasForgotten reports whether there is nothing but a tombstone of an attempt.
 func (a *Agent) hasForgotten(k key) bool {
-	j := a.keeper.current()
+	j := a.journal.current()
 	return k.origin == "" && j != nil && j.State(k.journal()) == journal.Forgotten
 }
 
@@ -132,8 +132,8 @@ func recovered(a *Agent, k key, j *journal.Journal, h journal.Held) *attempt {
 		_, p.Lacks, _ = endOf(j, h.Key) // that it cannot be read is found out when it is told
 	}
 	at.life = life.Recall(p)
-	at.begun.comes()
-	at.returned.comes()
+	at.begun.fire()
+	at.returned.fire()
 	return at
 }
 
@@ -177,7 +177,7 @@ func (s *session) sendHeld(j *journal.Journal) error {
 func (a *Agent) held(j *journal.Journal) ([]wire.HeldAttempt, error) {
 	var list []wire.HeldAttempt
 	here := map[journal.Key]bool{}
-	for _, at := range a.roster.held() {
+	for _, at := range a.attempts.held() {
 		if at.hasLeft() {
 			continue
 		}
@@ -234,7 +234,7 @@ func (s *session) reconcile(ctx context.Context) error {
 func (s *session) forget(m wire.Forget) {
 	for _, h := range m.Attempts {
 		k := key{job: h.Job, number: h.Attempt}
-		at := s.agent.roster.find(k)
+		at := s.agent.attempts.find(k)
 		switch {
 		case at == nil:
 			s.forgetJournalled(k.journal())
@@ -253,7 +253,7 @@ func (s *session) forget(m wire.Forget) {
 // forgetJournalled forgets an attempt that is in the journal only, or not even
 // there. What is another dispatcher's is kept for a while.
 func (s *session) forgetJournalled(k journal.Key) {
-	j := s.agent.keeper.current()
+	j := s.agent.journal.current()
 	if j == nil {
 		return
 	}
@@ -269,8 +269,8 @@ func (s *session) forgetJournalled(k journal.Key) {
 		_ = j.ForgetFor(keepStranger, k)
 	}
 	_ = j.Forget(k) // else it is listed and forgotten once more
-	s.agent.roster.vacate()
-	s.agent.roster.lookIdle()
+	s.agent.attempts.vacate()
+	s.agent.attempts.lookIdle()
 }
 
 // endTime is about when an attempt ended.
@@ -298,7 +298,7 @@ func (a *Agent) strangeSince(k journal.Key) time.Time {
 
 // dropStrangers forgets since when attempts are strange that the journal does not have any more.
 func (a *Agent) dropStrangers() {
-	j := a.keeper.current()
+	j := a.journal.current()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	maps.DeleteFunc(a.strange, func(k journal.Key, _ time.Time) bool { return j != nil && !isHeld(j.State(k)) })
@@ -318,7 +318,7 @@ func (a *Agent) keepUnknown(k journal.Key, ended time.Time) {
 // It reports whether there was one.
 func (a *Agent) makeRoom(err error) bool {
 	var full *journal.FullError
-	j := a.keeper.current()
+	j := a.journal.current()
 	if !errors.As(err, &full) || full.Job != "" || j == nil {
 		return false
 	}

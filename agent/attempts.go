@@ -18,52 +18,52 @@ type key struct {
 // journal is the key in the journal.
 func (k key) journal() journal.Key { return journal.Key{Job: k.job, Attempt: k.number} }
 
-// stay is one Connect or Serve: the functions that it started end with it.
-type stay struct{ work sync.WaitGroup }
+// scope is one Connect or Serve: the functions that it started end with it.
+type scope struct{ work sync.WaitGroup }
 
-// roster knows the attempts that run, those whose end is not journalled yet, and
+// attempts knows the attempts that run, those whose end is not journalled yet, and
 // those that somebody is told of.
-type roster struct {
+type attempts struct {
 	most int
 	owes func() bool // whether how something ended is to be told that would be lost with the process
 
 	mu       sync.Mutex // guards what follows, and the owner of each attempt
-	attempts map[key]*attempt
+	byKey    map[key]*attempt
 	owed     map[*session]struct{} // were told to ask again later
 	draining bool                  // nobody is let in any more
 	known    bool                  // what goes on without an agent is in it
 	astray   bool                  // something has left it since that was looked for, and goes on
-	idle     moment                // that, and nobody is there
+	idle     latch                 // that, and nobody is there
 }
 
-func newRoster(most int, owes func() bool) roster {
-	return roster{most: most, owes: owes, attempts: map[key]*attempt{}, owed: map[*session]struct{}{}}
+func newAttempts(most int, owes func() bool) attempts {
+	return attempts{most: most, owes: owes, byKey: map[key]*attempt{}, owed: map[*session]struct{}{}}
 }
 
 // enter takes on an attempt for a session. It returns the one that is already
 // there, or the reason why not now.
-func (r *roster) enter(s *session, at *attempt) (known *attempt, reason string) {
+func (r *attempts) enter(s *session, at *attempt) (known *attempt, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch known := r.attempts[at.key]; {
+	switch known := r.byKey[at.key]; {
 	case known != nil && !known.hasLeft():
 		return known, ""
 	case s.closed || r.draining:
 		return nil, wire.NotNowDraining
-	case len(r.attempts) >= r.most || at.most > 0 && r.runningLocked(at.info.Procedure) >= at.most:
+	case len(r.byKey) >= r.most || at.most > 0 && r.runningLocked(at.info.Procedure) >= at.most:
 		r.owed[s] = struct{}{}
 		return nil, wire.NotNowBusy
 	}
 	if s.direct {
 		at.owner = s
 	}
-	r.attempts[at.key] = at
+	r.byKey[at.key] = at
 	return nil, ""
 }
 
 // runningLocked is how many attempts of a procedure have not ended.
-func (r *roster) runningLocked(procedure string) (n int) {
-	for _, at := range r.attempts {
+func (r *attempts) runningLocked(procedure string) (n int) {
+	for _, at := range r.byKey {
 		if at.info != nil && at.info.Procedure == procedure && !at.hasReturned() {
 			n++
 		}
@@ -71,35 +71,35 @@ func (r *roster) runningLocked(procedure string) (n int) {
 	return n
 }
 
-// recover returns the attempt called k, which is put on the roster if that has none
+// recover returns the attempt called k, which is put on the list if that has none
 // and make one.
-func (r *roster) recover(k key, make func() *attempt) *attempt {
+func (r *attempts) recover(k key, make func() *attempt) *attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if at := r.attempts[k]; at != nil && !at.hasLeft() {
+	if at := r.byKey[k]; at != nil && !at.hasLeft() {
 		return at
 	}
 	at := make()
 	if at != nil {
-		r.attempts[k] = at
+		r.byKey[k] = at
 	}
 	return at
 }
 
 // find returns the attempt called k; nil if there is none.
-func (r *roster) find(k key) *attempt {
+func (r *attempts) find(k key) *attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.attempts[k]
+	return r.byKey[k]
 }
 
-// leave takes an attempt off the roster. Where that makes room, sessions that were
+// leave takes an attempt off the list. Where that makes room, sessions that were
 // told to ask again later hear of it.
-func (r *roster) leave(at *attempt, room bool) {
+func (r *attempts) leave(at *attempt, room bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.attempts[at.key] == at {
-		delete(r.attempts, at.key)
+	if r.byKey[at.key] == at {
+		delete(r.byKey, at.key)
 	}
 	r.lookIdleLocked()
 	if room {
@@ -109,58 +109,58 @@ func (r *roster) leave(at *attempt, room bool) {
 
 // drain lets nobody in any more, and returns what is closed when nobody is there and
 // nothing is owed.
-func (r *roster) drain() <-chan struct{} {
+func (r *attempts) drain() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.draining = true
 	r.lookIdleLocked()
-	return r.idle.come()
+	return r.idle.done()
 }
 
 // seek notes that it is looked for what goes on without an agent.
-func (r *roster) seek() {
+func (r *attempts) seek() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.known, r.astray = false, false
 }
 
-// know notes that what goes on without an agent is on the roster, but for what was let go since.
-func (r *roster) know() {
+// know notes that what goes on without an agent is on the list, but for what was let go since.
+func (r *attempts) know() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.known = !r.astray
 	r.lookIdleLocked()
 }
 
-// letGo notes that something goes on that leaves the roster: it is known again what runs when
+// letGo notes that something goes on that leaves the list: it is known again what runs when
 // that was looked for.
-func (r *roster) letGo() {
+func (r *attempts) letGo() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.known, r.astray = false, true
 }
 
 // lookIdle looks whether nothing is to be done any more.
-func (r *roster) lookIdle() {
+func (r *attempts) lookIdle() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lookIdleLocked()
 }
 
-func (r *roster) lookIdleLocked() {
-	if r.draining && r.known && len(r.attempts) == 0 && !r.owes() {
-		r.idle.comes()
+func (r *attempts) lookIdleLocked() {
+	if r.draining && r.known && len(r.byKey) == 0 && !r.owes() {
+		r.idle.fire()
 	}
 }
 
 // vacate lets sessions that were told to ask again later hear that they may.
-func (r *roster) vacate() {
+func (r *attempts) vacate() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.vacateLocked()
 }
 
-func (r *roster) vacateLocked() {
+func (r *attempts) vacateLocked() {
 	if r.draining {
 		return // they may not
 	}
@@ -171,7 +171,7 @@ func (r *roster) vacateLocked() {
 }
 
 // owe promises a session to tell when there may be room.
-func (r *roster) owe(s *session) {
+func (r *attempts) owe(s *session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !s.closed {
@@ -180,28 +180,28 @@ func (r *roster) owe(s *session) {
 }
 
 // close lets no more attempts in for a session and returns those that end with it:
-// a direct caller's own, or all that the dispatcher's sessions of this stay began.
-func (r *roster) close(s *session) []*attempt {
+// a direct caller's own, or all that the dispatcher's sessions of this scope began.
+func (r *attempts) close(s *session) []*attempt {
 	r.mu.Lock()
 	s.closed = true
 	delete(r.owed, s)
 	r.mu.Unlock()
 	return r.pick(func(at *attempt) bool {
-		return at.stay == s.stay && (s.direct && at.owner == s || !s.direct && at.key.origin == "")
+		return at.scope == s.scope && (s.direct && at.owner == s || !s.direct && at.key.origin == "")
 	})
 }
 
 // held lists the attempts of dispatchers.
-func (r *roster) held() []*attempt {
+func (r *attempts) held() []*attempt {
 	return r.pick(func(at *attempt) bool { return at.key.origin == "" })
 }
 
 // pick lists attempts.
-func (r *roster) pick(wanted func(*attempt) bool) []*attempt {
+func (r *attempts) pick(wanted func(*attempt) bool) []*attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []*attempt
-	for _, at := range r.attempts {
+	for _, at := range r.byKey {
 		if wanted(at) {
 			list = append(list, at)
 		}

@@ -20,7 +20,7 @@ const reachPause = time.Second
 // if it is dead, what it had is there, and what is left of the command is ended. The error
 // says that nothing is there any more, or that the agent has let the command go: nobody is
 // told that it is gone while it may run.
-func (r *running) follow(at *attempt) (supervisor.End, error) {
+func (r *commandRun) follow(at *attempt) (supervisor.End, error) {
 	for {
 		if err := r.reach(at); err != nil {
 			return supervisor.End{}, err
@@ -34,7 +34,7 @@ func (r *running) follow(at *attempt) (supervisor.End, error) {
 
 // recover is for what following ended with. It reports whether the end is known all the
 // same.
-func (r *running) recover(at *attempt, end supervisor.End, err error) bool {
+func (r *commandRun) recover(at *attempt, end supervisor.End, err error) bool {
 	var kept *supervisor.KeptError
 	switch {
 	case errors.As(err, &kept):
@@ -71,7 +71,7 @@ func (r *running) recover(at *attempt, end supervisor.End, err error) bool {
 
 // reach attaches to the supervisor, unless the command has one. The error says that there
 // is nothing to attach to and nothing runs, or that the agent has let the command go.
-func (r *running) reach(at *attempt) error {
+func (r *commandRun) reach(at *attempt) error {
 	said := ""
 	for r.supervised() == nil {
 		h, err := r.attach(at)
@@ -102,7 +102,7 @@ func (r *running) reach(at *attempt) error {
 
 // attach looks for the supervisor, or, of an agent that is dead, for what it has left,
 // and ends that. When no grace is left any more it begins again.
-func (r *running) attach(at *attempt) (h *supervisor.Handle, err error) {
+func (r *commandRun) attach(at *attempt) (h *supervisor.Handle, err error) {
 	ctx, cancel := context.WithCancel(r.here)
 	var hearing sync.WaitGroup
 	hearing.Go(func() {
@@ -122,7 +122,7 @@ func (r *running) attach(at *attempt) (h *supervisor.Handle, err error) {
 	return h, err
 }
 
-func (r *running) attachOnce(ctx context.Context, at *attempt, hurried bool) (*supervisor.Handle, error) {
+func (r *commandRun) attachOnce(ctx context.Context, at *attempt, hurried bool) (*supervisor.Handle, error) {
 	k := supervisor.Key{Job: at.key.job, Attempt: at.key.number}
 	if !r.survives {
 		grace := r.spec.Grace
@@ -140,7 +140,7 @@ func (r *running) attachOnce(ctx context.Context, at *attempt, hurried bool) (*s
 }
 
 // followOnce follows the command as long as its supervisor is there.
-func (r *running) followOnce(at *attempt) (supervisor.End, error) {
+func (r *commandRun) followOnce(at *attempt) (supervisor.End, error) {
 	follow, done := context.WithCancel(r.here)
 	var listening sync.WaitGroup
 	listening.Go(func() { r.listen(follow, at, done) })
@@ -164,7 +164,7 @@ func (r *running) followOnce(at *attempt) (supervisor.End, error) {
 
 // givesUp reports whether an agent that stops leaves what outlives KILL to itself, or to the
 // command's supervisor, which ends when that has.
-func (r *running) givesUp() bool {
+func (r *commandRun) givesUp() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.given = r.closing && !r.survives
@@ -172,7 +172,7 @@ func (r *running) givesUp() bool {
 }
 
 // orphaned gives up the handle of a supervisor that died, and was to end with the agent.
-func (r *running) orphaned() {
+func (r *commandRun) orphaned() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.handle, r.lost = nil, r.handle
@@ -180,7 +180,7 @@ func (r *running) orphaned() {
 
 // endOrphans ends what is left of a command that was to end with an agent: this one, or one
 // before it.
-func (r *running) endOrphans(ctx context.Context, k supervisor.Key, grace time.Duration) error {
+func (r *commandRun) endOrphans(ctx context.Context, k supervisor.Key, grace time.Duration) error {
 	if r.lost == nil {
 		return supervisor.EndOrphans(ctx, k, grace)
 	}
@@ -191,33 +191,33 @@ func (r *running) endOrphans(ctx context.Context, k supervisor.Key, grace time.D
 }
 
 // take makes a handle the command's.
-func (r *running) take(h *supervisor.Handle) {
+func (r *commandRun) take(h *supervisor.Handle) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.handle, r.kept = h, 0
 }
 
 // drop gives up a handle that is of no use.
-func (r *running) drop(at *attempt) {
+func (r *commandRun) drop(at *attempt) {
 	r.part(at)
 	r.take(nil)
 }
 
 // readNoMore notes that what the command prints cannot be read.
-func (r *running) readNoMore() {
+func (r *commandRun) readNoMore() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unread = true
 }
 
-func (r *running) isUnread() bool {
+func (r *commandRun) isUnread() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.unread
 }
 
 // pause waits a moment, or until the agent lets the command go.
-func (r *running) pause() {
+func (r *commandRun) pause() {
 	select {
 	case <-time.After(reachPause):
 	case <-r.here.Done():
