@@ -120,23 +120,23 @@ func windowOf(asked int64) int {
 func (a *Attempt) Next(e Event) (f Effect) {
 	switch e.Kind {
 	case Start, Refuse:
-		a.begin(e, &f)
+		a.begin(&e, &f)
 	case Offer, OfferAt, SkipTo, Deafen, DropTail:
-		a.record(e, &f)
+		a.record(&e, &f)
 	case Stop, StopLate, Survivors, Return:
-		a.ending(e, &f)
+		a.ending(&e, &f)
 	case Hand, Taken, NotTaken, Synced, Unsynced, Reopened:
-		a.journal(e, &f)
+		a.journal(&e, &f)
 	case Attach, Detach, Ack, Abandon, Settle:
-		a.hear(e, &f)
+		a.hear(&e, &f)
 	case Send, Read, ReadEnd:
-		a.tell(e, &f)
+		a.tell(&e, &f)
 	}
 	return f
 }
 
 // begin is how an attempt begins, once, or does not.
-func (a *Attempt) begin(e Event, f *Effect) {
+func (a *Attempt) begin(e *Event, f *Effect) {
 	switch {
 	case a.phase != Accepted:
 	case e.Kind == Start:
@@ -147,7 +147,7 @@ func (a *Attempt) begin(e Event, f *Effect) {
 }
 
 // ending is what brings an attempt nearer to its end.
-func (a *Attempt) ending(e Event, f *Effect) {
+func (a *Attempt) ending(e *Event, f *Effect) {
 	switch e.Kind {
 	case Stop:
 		a.stop(e.Stopping, f)
@@ -186,7 +186,7 @@ func (a *Attempt) applyStop(f *Effect) {
 }
 
 // finish ends the attempt. The end is told without waiting for the journal.
-func (a *Attempt) finish(e Event, f *Effect) {
+func (a *Attempt) finish(e *Event, f *Effect) {
 	a.sayMissed(e.At)
 	a.phase = Gone
 	if e.End != nil {

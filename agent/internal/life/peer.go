@@ -48,7 +48,7 @@ func (f *flight) ack(next int64) {
 }
 
 // hear is what peers say.
-func (a *Attempt) hear(e Event, f *Effect) {
+func (a *Attempt) hear(e *Event, f *Effect) {
 	switch e.Kind {
 	case Attach:
 		a.attach(e, f)
@@ -72,7 +72,7 @@ func (a *Attempt) hear(e Event, f *Effect) {
 // attach makes a peer the one that is told. It fails if there are not as many records. What
 // ended with its process may have told more than was journalled; one that asks for what another
 // dispatcher has acknowledged, or nobody wanted, is told that it was dropped.
-func (a *Attempt) attach(e Event, f *Effect) {
+func (a *Attempt) attach(e *Event, f *Effect) {
 	from := e.Next
 	if from == FromAcked {
 		from = a.outbox.acked
@@ -98,7 +98,7 @@ func (a *Attempt) attach(e Event, f *Effect) {
 // ack forgets records that are committed. They may be more than the peer was told: another
 // one was before it. It is wrong if there are no such records, or the end is acknowledged that
 // the peer was not told.
-func (a *Attempt) ack(e Event, f *Effect) {
+func (a *Attempt) ack(e *Event, f *Effect) {
 	p := e.Peer
 	if e.Next > a.outbox.next() || e.Over && !p.end {
 		f.Wrong = true
@@ -142,7 +142,7 @@ func (a *Attempt) News(p *Peer) (news, ends bool) {
 
 // tell is what a peer is told: that the procedure is being stopped, then records, then
 // the end. What memory has not is read in the journal.
-func (a *Attempt) tell(e Event, f *Effect) {
+func (a *Attempt) tell(e *Event, f *Effect) {
 	if a.peer == nil || a.peer != e.Peer || a.peer.end {
 		return // another one is told by now, or nobody; or that was all
 	}
@@ -157,7 +157,7 @@ func (a *Attempt) tell(e Event, f *Effect) {
 	}
 }
 
-func (a *Attempt) send(e Event, f *Effect) {
+func (a *Attempt) send(e *Event, f *Effect) {
 	p, room := a.peer, a.room()
 	switch {
 	case a.stopped && !p.stopping:
@@ -207,7 +207,7 @@ func (a *Attempt) sendRecords(records []wire.Record, f *Effect) {
 
 // sendSpooled tells records that are in the journal, or were acknowledged and are not there any
 // more.
-func (a *Attempt) sendSpooled(e Event, f *Effect) {
+func (a *Attempt) sendSpooled(e *Event, f *Effect) {
 	if gone := a.outbox.gone; a.peer.next < gone {
 		a.sendDropped(gone-a.peer.next, e.At, f)
 		return
@@ -217,7 +217,7 @@ func (a *Attempt) sendSpooled(e Event, f *Effect) {
 
 // sendRead tells what was read in the journal, if it is still what is to be told: some may
 // have been acknowledged meanwhile.
-func (a *Attempt) sendRead(e Event, f *Effect) {
+func (a *Attempt) sendRead(e *Event, f *Effect) {
 	from, until := a.peer.next, a.outbox.first
 	switch {
 	case e.Fetch.From != from || e.Fetch.Until != until:
@@ -288,7 +288,7 @@ func (a *Attempt) sendEnd(f *Effect) {
 	}
 }
 
-func (a *Attempt) sendReadEnd(e Event, f *Effect) {
+func (a *Attempt) sendReadEnd(e *Event, f *Effect) {
 	switch {
 	case e.Damaged:
 		f.Lack.Why, a.phase = EndLost, Gone

@@ -8,7 +8,7 @@ import (
 const awayBytes = 4 * wire.MinWindow
 
 // record is what happens to records before they are told.
-func (a *Attempt) record(e Event, f *Effect) {
+func (a *Attempt) record(e *Event, f *Effect) {
 	switch e.Kind {
 	case Offer:
 		a.offer(e, f)
@@ -30,7 +30,7 @@ func (a *Attempt) record(e Event, f *Effect) {
 }
 
 // offer numbers a record, or drops it where it may not wait.
-func (a *Attempt) offer(e Event, f *Effect) {
+func (a *Attempt) offer(e *Event, f *Effect) {
 	switch {
 	case a.HasEnded():
 		f.Put = Over
@@ -52,7 +52,7 @@ func (a *Attempt) offer(e Event, f *Effect) {
 // which has it, can wait. One that is here, or that a peer has which asks for those
 // behind it, is not put again. One that nobody asks for is as good as acknowledged: if somebody
 // does after all, those behind it have the numbers that the supervisor gave them.
-func (a *Attempt) offerAt(e Event, f *Effect) {
+func (a *Attempt) offerAt(e *Event, f *Effect) {
 	switch next := a.outbox.next(); {
 	case e.Next < next:
 		f.Put = Kept
@@ -78,7 +78,7 @@ func (a *Attempt) isFollowed() bool {
 	return a.peer != nil || a.audience == awaited || !a.spool.on
 }
 
-func (a *Attempt) put(e Event, onFull Put, f *Effect) {
+func (a *Attempt) put(e *Event, onFull Put, f *Effect) {
 	if a.isFollowed() {
 		a.putFollowed(e, f)
 	} else {
@@ -88,7 +88,7 @@ func (a *Attempt) put(e Event, onFull Put, f *Effect) {
 
 // putFollowed numbers a record if the window has room for it: it is told from memory, and
 // journalled as soon as the journal takes it.
-func (a *Attempt) putFollowed(e Event, f *Effect) {
+func (a *Attempt) putFollowed(e *Event, f *Effect) {
 	behind := a.peer != nil && a.peer.next < a.outbox.first
 	if behind || !a.outbox.fits(costOf(e.Record)) {
 		f.Put = Later
@@ -101,7 +101,7 @@ func (a *Attempt) putFollowed(e Event, f *Effect) {
 
 // putAway numbers a record if the journal takes it. While the dispatcher is away nothing
 // waits for room that nobody makes.
-func (a *Attempt) putAway(e Event, onFull Put, f *Effect) {
+func (a *Attempt) putAway(e *Event, onFull Put, f *Effect) {
 	s := &a.spool
 	if s.failed != nil {
 		a.notPut(e.Record, onFull, f)

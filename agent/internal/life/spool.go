@@ -28,7 +28,7 @@ type try struct {
 }
 
 // journal is what becomes of things that were handed to the journal.
-func (a *Attempt) journal(e Event, f *Effect) {
+func (a *Attempt) journal(e *Event, f *Effect) {
 	s := &a.spool
 	switch e.Kind {
 	case Hand:
@@ -120,7 +120,7 @@ func (a *Attempt) lacking() *Lacks {
 	return &l
 }
 
-func (a *Attempt) taken(e Event, f *Effect) {
+func (a *Attempt) taken(e *Event, f *Effect) {
 	s := &a.spool
 	s.handed = s.try.to
 	if s.try.kind == WriteEnd {
@@ -132,7 +132,7 @@ func (a *Attempt) taken(e Event, f *Effect) {
 
 // notTaken goes on with what may be taken all the same. A limit or cancel holds whatever
 // the journal does, but for one that has only no room for records.
-func (a *Attempt) notTaken(e Event, f *Effect) {
+func (a *Attempt) notTaken(e *Event, f *Effect) {
 	t := &a.spool.try
 	t.err, t.full = errors.Join(t.err, e.Err), t.full || e.Full
 	if t.kind == WriteStop || t.kind == WriteRecords && !e.Full {
@@ -170,7 +170,7 @@ func (a *Attempt) conclude(f *Effect) {
 
 // reopened finds out how much another journal has: it is the one before, opened anew. What
 // was being handed over is then, from the beginning.
-func (a *Attempt) reopened(e Event, f *Effect) {
+func (a *Attempt) reopened(e *Event, f *Effect) {
 	s := &a.spool
 	if e.Lost || e.To.Next < s.synced.Next {
 		s.on, f.Room, f.Lack.Why = false, true, JournalLost
