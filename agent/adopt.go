@@ -177,7 +177,7 @@ func (a *Agent) readoptOne(j *journal.Journal, k journal.Key, info journalInfo, 
 	}
 	a.log.Error("a command that is taken on cannot be journalled", "job", k.Job, "attempt", k.Attempt, "error", err.Error())
 	h := journal.Held{Key: k, State: journal.Started, Fence: info.Fence, Info: trace.Info, Started: trace.Created}
-	a.goOn(a.adopted(nil, h, info))
+	a.goOn(a.adopted(j, h, info))
 }
 
 // adoptOne takes on an attempt of which something may run. What became of it is found
@@ -198,8 +198,8 @@ func (a *Agent) goOn(at *attempt) {
 	}
 }
 
-// adopted is an attempt that another agent has started and that may run. j is nil where no journal
-// has it.
+// adopted is an attempt that another agent has started and that may run. The journal may not have it,
+// and leaves a tombstone when it is forgotten all the same.
 func (a *Agent) adopted(j *journal.Journal, h journal.Held, info journalInfo) *attempt {
 	at := newAttempt(a, key{job: h.Job, number: h.Attempt})
 	at.recall(j, h)
@@ -214,9 +214,11 @@ func (a *Agent) adopted(j *journal.Journal, h journal.Held, info journalInfo) *a
 	r.survives, r.rebooted = info.Supervised && a.cfg.Dir != "", info.rebooted()
 	r.spec.Grace, r.spec.MaxSpool = time.Duration(info.Grace), info.Spool
 	p := pastOf(h)
-	if p.Alone = j == nil; r.survives {
+	if r.survives {
 		p.Home = life.Supervised
 	}
+	_, is := j.Get(h.Key)
+	p.Alone = !is
 	at.life = life.Recall(p)
 	a.budget.hold(info.Spool)
 	at.task = task{run: r.run, cmd: r}

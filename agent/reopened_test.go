@@ -532,6 +532,22 @@ func TestRebootOfWhatWasToStop(t *testing.T) {
 	}
 }
 
+// TestForgottenThoughTheJournalNeverHadIt checks that a command which was found, and which the journal
+// did not take, leaves a tombstone: it is not started again.
+func TestForgottenThoughTheJournalNeverHadIt(t *testing.T) {
+	s := newSpooling(t)
+	defer s.close()
+	j, k := s.agent.journal.current(), journal.Key{Job: harp.NewID(), Attempt: 1}
+	at := s.agent.adopted(j, journal.Held{Key: k, State: journal.Started}, journalInfo{Supervised: true})
+	if now := at.look(); now.IsJournalled() {
+		t.Error("it is handed to a journal that has it not")
+	}
+	at.settle()
+	if got := j.State(k); got != journal.Forgotten {
+		t.Errorf("the journal says %v", got)
+	}
+}
+
 // TestAttemptsKnowWhatGoesOn checks that an agent is not idle by what it has found, where it has
 // let go of something since it began to look.
 func TestAttemptsKnowWhatGoesOn(t *testing.T) {
