@@ -137,7 +137,7 @@ func (h *journalHandle) load() (*journal.Journal, error) {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
 	if was := j.CopyOf(); was != "" {
-		k.log.Warn("the journal is a copy, or was put back from one: it is another one now, and what was sent to this host and is not in it is lost", "was", was, "is", j.ID())
+		h.log.Warn("the journal is a copy, or was put back from one: it is another one now, and what was sent to this host and is not in it is lost", "was", was, "is", j.ID())
 	}
 	if err := withdraw(j); err != nil {
 		return nil, errors.Join(fmt.Errorf("agent: %w", err), j.Close())
