@@ -146,10 +146,14 @@ func (s *session) expectProcedures(ctx context.Context) (docs []harp.ProcedureDo
 // hearProcedures takes a new list, of which f is the first page.
 func (s *session) hearProcedures(ctx context.Context, f transport.Frame) error {
 	var docs []harp.ProcedureDoc
+	s.pages = 0
 	for {
 		var page wire.Procedures
 		if f.Type != wire.TypeProcedures {
 			return fmt.Errorf("frame %d amid procedures: %w", f.Type, transport.ErrProtocol)
+		}
+		if err := s.count(f); err != nil {
+			return err
 		}
 		if err := wire.Decode(f.Body, &page); err != nil {
 			return err

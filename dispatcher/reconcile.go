@@ -157,7 +157,7 @@ func (r *reconciliation) rest(ctx context.Context, h wire.HeldAttempt) error {
 		return nil
 	case err != nil:
 		return err
-	case wasGivenUp(j, h) && !r.back:
+	case j.Host == r.s.host.name && wasGivenUp(j, h) && !r.back:
 		r.resume(j, h)
 		return nil
 	}

@@ -438,3 +438,25 @@ func TestWhatNobodyAsksForIsForgotten(t *testing.T) {
 		}
 	})
 }
+
+// TestAnAgentTellsOfItsOwnHostOnly checks that the late outcome of a lost job is nobody's to
+// tell but its own host's.
+func TestAnAgentTellsOfItsOwnHostOnly(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		i := interrupt(t, sys, saidStart, false)
+		time.Sleep(25 * time.Hour) // it is lost
+		hello := wire.Hello{Version: wire.Version, Instance: "other", Journal: "other"}
+		other := must[*rawAgent](t)(sys.greetAs(t.Context(), "web02", hello, wire.HeldAttempt{Job: i.job.ID(), Attempt: 1, State: wire.HeldEnded, Fence: 1}))
+		asked := other.exchanges(t)
+		synctest.Wait()
+		expectAsked(t, asked, 0, false, false)
+		if len(other.forgot) != 1 {
+			t.Errorf("it forgets %+v", other.forgot)
+		}
+		_, asked = i.again(t, sys, "j", wire.HeldEnded)
+		(<-asked).say(t, wire.TypeEnd, true, wire.End{Value: []byte{3}})
+		if s := i.status(t); s.Late == nil || s.Late.State != harp.StateSucceeded {
+			t.Errorf("what its own host tells late is %+v", s.Late)
+		}
+	})
+}

@@ -16,6 +16,7 @@ import (
 
 const (
 	greetingTime = 30 * time.Second // from HELLO to READY; the agent may look for facts
+	maxGreeting  = 8 << 20          // bytes in that time: 60,000 attempts that are held, or 1,000 procedures of 8 KiB
 	dialTime     = 10 * time.Second // to connect to a host, handshake included
 	probeTime    = 3 * time.Second  // for an older session to show that its agent lives
 	reconnectCap = 10 * time.Second // the longest pause told to agents
@@ -35,6 +36,7 @@ type session struct {
 	leave   func()           // lets the next agent of the host be greeted
 	resumes []*store.Job     // attempts that the agent is to be asked for
 	missing map[string]int64 // of these, by job, the first record that the agent has, where those before are not stored
+	pages   int              // bytes of the greeting, or of the list of procedures that comes
 	readies atomic.Int64     // how often the agent has said that it takes calls
 	owing   atomic.Bool      // claims when there is space
 
@@ -137,7 +139,19 @@ func (s *session) expect(ctx context.Context, t transport.Type, message any) err
 	if f.Type != t {
 		return fmt.Errorf("frame %d where %d was expected: %w", f.Type, t, transport.ErrProtocol)
 	}
+	if err := s.count(f); err != nil {
+		return err
+	}
 	return wire.Decode(f.Body, message)
+}
+
+// count counts the bytes of what comes in pages, of which there is to be an end.
+func (s *session) count(f transport.Frame) error {
+	const least = 256 // what a page takes that says nothing
+	if s.pages += max(len(f.Body), least); s.pages > maxGreeting {
+		return fmt.Errorf("more than %d bytes before its end: %w", maxGreeting, transport.ErrProtocol)
+	}
+	return nil
 }
 
 // admit refuses an agent that cannot be talked to, or one whose name another live

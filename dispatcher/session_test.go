@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,7 +66,12 @@ func (s *system) newRawAgent(ctx context.Context, instance string) (*rawAgent, e
 
 // greetRaw is newRawAgent with what the agent says first and what it holds.
 func (s *system) greetRaw(ctx context.Context, hello wire.Hello, held ...wire.HeldAttempt) (*rawAgent, error) {
-	addr, tc, dial := s.net.dial("dispatcher", "web01", transport.RoleAgent)
+	return s.greetAs(ctx, "web01", hello, held...)
+}
+
+// greetAs is greetRaw of another host's agent.
+func (s *system) greetAs(ctx context.Context, host string, hello wire.Hello, held ...wire.HeldAttempt) (*rawAgent, error) {
+	addr, tc, dial := s.net.dial("dispatcher", host, transport.RoleAgent)
 	nc := must[net.Conn](s.t)(dial(ctx, addr))
 	conn := must[*transport.Conn](s.t)(transport.Client(ctx, nc, tc, transport.ProtocolAgent, transport.RoleDispatcher))
 	a := converse(s.t, conn)
@@ -243,4 +249,62 @@ func TestWhatTheAgentRefusesIsRejected(t *testing.T) {
 			t.Errorf("error is %v, ran %s", err, harp.RanOf(err))
 		}
 	})
+}
+
+// TestGreetingWithoutEnd checks that an agent which says page after page is not listened to for
+// ever, before READY and after it.
+func TestGreetingWithoutEnd(t *testing.T) {
+	doc := harp.ProcedureDoc{Name: "work", Doc: strings.Repeat("x", 50_000)}
+	procedures := wire.Procedures{Procedures: []harp.ProcedureDoc{doc}}
+	var held wire.Held
+	for range 500 {
+		held.Attempts = append(held.Attempts, wire.HeldAttempt{Job: harp.NewID(), Attempt: 1, State: wire.HeldEnded})
+	}
+	for name, say := range map[string]func(a *rawAgent) error{
+		"procedures": func(a *rawAgent) error { return a.control.Send(wire.TypeProcedures, false, wire.Encode(procedures)) },
+		"none": func(a *rawAgent) error {
+			return a.control.Send(wire.TypeProcedures, false, wire.Encode(wire.Procedures{}))
+		},
+		"held": func(a *rawAgent) error { return a.control.Send(wire.TypeHeld, false, wire.Encode(held)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, sys *system) {
+				addr, tc, dial := sys.net.dial("dispatcher", "web01", transport.RoleAgent)
+				nc := must[net.Conn](t)(dial(t.Context(), addr))
+				conn := must[*transport.Conn](t)(transport.Client(t.Context(), nc, tc, transport.ProtocolAgent, transport.RoleDispatcher))
+				a := converse(t, conn)
+				_ = a.control.Send(wire.TypeHello, false, wire.Encode(wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}))
+				must[transport.Frame](t)(a.control.Receive(t.Context()))
+				a.say(t, wire.TypeFacts, wire.Facts{})
+				if name == "held" {
+					a.say(t, wire.TypeProcedures, wire.Procedures{Last: true})
+				}
+				expectEnough(t, func() error { return say(a) })
+			})
+		})
+	}
+	t.Run("later", func(t *testing.T) {
+		inVirtualTime(t, func(t *testing.T, sys *system) {
+			a := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+			for range 3 { // each is a list of its own
+				for range 10 {
+					a.say(t, wire.TypeProcedures, procedures)
+				}
+				a.say(t, wire.TypeProcedures, wire.Procedures{Last: true})
+			}
+			expectEnough(t, func() error { return a.control.Send(wire.TypeProcedures, false, wire.Encode(procedures)) })
+		})
+	})
+}
+
+// expectEnough says something until the session is ended for it.
+func expectEnough(t *testing.T, say func() error) {
+	t.Helper()
+	for range 50_000 {
+		if err := say(); err != nil {
+			return
+		}
+		synctest.Wait()
+	}
+	t.Error("it is listened to without end")
 }
