@@ -6,7 +6,7 @@ const (
 	// batchBytes is about how much goes in one RECORDS frame: more gains nothing.
 	batchBytes = 32 << 10
 	// batchRecords keeps a frame within the elements of a message.
-	batchRecords = 400
+	batchRecords = 360
 	// RecordCost is what the window counts for a record beside its value.
 	RecordCost = 32
 )
