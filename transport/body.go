@@ -26,7 +26,7 @@ const (
 	// use, bodies travel with their frames.
 	maxBodyStreams = 64
 	// maxBodies is how many bytes of long bodies a session has read and not handed on,
-	// but for a single one that is longer.
+	// but for a single one that is longer, or that was overtaken by as many.
 	maxBodies = 8 << 20
 	// maxStreamBodies is how many of them came on one stream: those of one exchange may not
 	// be taken before one of another has come.
@@ -76,7 +76,8 @@ type bodies struct {
 	opened  int        // streams of this side
 	free    []*bodySender
 	streams map[uint32]*bodyReceiver
-	untaken int // bytes that were read, or are being read, and were not taken
+	untaken int   // bytes that were read, or are being read, and were not taken
+	begun   int64 // bytes that were, or are being, read so far
 	closed  bool
 }
 
@@ -360,12 +361,23 @@ func (b *bodies) next(from *bodyReceiver) *lateBody {
 	}
 	late := from.announced[0]
 	from.announced = slices.Delete(from.announced, 0, 1)
-	for (exceeds(b.untaken, late.size, maxBodies) || exceeds(from.untaken, late.size, maxStreamBodies)) && !b.closed {
+	for since := b.begun; !b.hasRoomLocked(late, since) && !b.closed; {
 		b.room.Wait()
 	}
+	b.begun += int64(late.size)
 	b.untaken += late.size
 	from.untaken += late.size
 	return late
+}
+
+// hasRoomLocked reports whether a body may be read that waits since so many bytes of bodies
+// were begun. Shorter ones find room before a long one does, and would for ever.
+func (b *bodies) hasRoomLocked(late *lateBody, since int64) bool {
+	if exceeds(late.from.untaken, late.size, maxStreamBodies) {
+		return false
+	}
+	overtaken := b.begun-since >= maxBodies && b.untaken <= maxBodies
+	return overtaken || !exceeds(b.untaken, late.size, maxBodies)
 }
 
 // exceeds reports whether a body is one too many, which a single one never is.

@@ -155,3 +155,55 @@ func openEnds(t *testing.T, opens func()) (e ends) {
 	}
 	return e
 }
+
+// TestALargeBodyBehindManySmallOnes: where others always wait for the room that one of them
+// leaves, a large one is read, too.
+func TestALargeBodyBehindManySmallOnes(t *testing.T) {
+	const exchanges, large = 60, 1 << 20
+	synctest.Test(t, func(t *testing.T) {
+		options := transport.Options{MaxFrame: func(transport.Type) int { return transport.MaxFrame }}
+		e := virtual.connect(t, options, options)
+		flooded, came := make(chan *transport.Exchange, exchanges), make(chan int, 1)
+		e.serve(t, func(x *transport.Exchange, first transport.Frame) {
+			if first.Type == 1 {
+				flooded <- x
+				<-x.Context().Done()
+				return
+			}
+			f, _ := x.Receive(context.Background())
+			came <- len(f.Body)
+		})
+		var sending sync.WaitGroup
+		defer sending.Wait()
+		defer e.opener.Close(nil)
+		var floods []*transport.Exchange
+		for range exchanges {
+			x := e.exchange(t)
+			send(t, x, 1, false, nil)
+			sending.Go(func() {
+				for n := 0; n < 10 && x.Send(1, false, bin(60_000)) == nil; n++ {
+				}
+			})
+			floods = append(floods, <-flooded)
+		}
+		synctest.Wait() // nothing more has room
+		x := e.exchange(t)
+		send(t, x, 2, false, nil)
+		sending.Go(func() { _ = x.Send(2, true, bin(large)) })
+		for n := range 300 { // of 600
+			time.Sleep(time.Millisecond)
+			if _, _, err := floods[n%exchanges].TryReceive(); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case size := <-came:
+				if size < large {
+					t.Errorf("%d bytes came", size)
+				}
+				return
+			default:
+			}
+		}
+		t.Error("it was overtaken again and again")
+	})
+}
