@@ -19,7 +19,7 @@ import (
 func TestRandom(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := &driver{T: rt, s: New(), rows: map[ID]*store.Job{}, now: now, resized: map[*Queue]bool{}}
-		for range 3 { // a multiple of the usual steps
+		for range 10 { // times the usual steps
 			rt.Repeat(map[string]func(*rapid.T){
 				"submit": d.submit, "submit more": d.submit, "claim": d.claim, "gate": d.gate, "event": d.event, "more events": d.event,
 				"change": d.change, "cancel": d.cancel, "pass": d.pass, "silence": d.silence, "wake": d.wake, "set the clock": d.setClock,
