@@ -42,28 +42,28 @@ func newAttempts(most int, owes func() bool) attempts {
 
 // enter takes on an attempt for a session. It returns the one that is already
 // there, or the reason why not now.
-func (r *attempts) enter(s *session, at *attempt) (known *attempt, reason string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch known := r.byKey[at.key]; {
+func (a *attempts) enter(s *session, at *attempt) (known *attempt, reason string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch known := a.byKey[at.key]; {
 	case known != nil && !known.hasLeft():
 		return known, ""
-	case s.closed || r.draining:
+	case s.closed || a.draining:
 		return nil, wire.NotNowDraining
-	case len(r.byKey) >= r.most || at.most > 0 && r.runningLocked(at.info.Procedure) >= at.most:
-		r.owed[s] = struct{}{}
+	case len(a.byKey) >= a.most || at.most > 0 && a.runningLocked(at.info.Procedure) >= at.most:
+		a.owed[s] = struct{}{}
 		return nil, wire.NotNowBusy
 	}
 	if s.direct {
 		at.owner = s
 	}
-	r.byKey[at.key] = at
+	a.byKey[at.key] = at
 	return nil, ""
 }
 
 // runningLocked is how many attempts of a procedure have not ended.
-func (r *attempts) runningLocked(procedure string) (n int) {
-	for _, at := range r.byKey {
+func (a *attempts) runningLocked(procedure string) (n int) {
+	for _, at := range a.byKey {
 		if at.info != nil && at.info.Procedure == procedure && !at.hasReturned() {
 			n++
 		}
@@ -73,135 +73,135 @@ func (r *attempts) runningLocked(procedure string) (n int) {
 
 // recover returns the attempt called k, which is put on the list if that has none
 // and make one.
-func (r *attempts) recover(k key, make func() *attempt) *attempt {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if at := r.byKey[k]; at != nil && !at.hasLeft() {
+func (a *attempts) recover(k key, make func() *attempt) *attempt {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if at := a.byKey[k]; at != nil && !at.hasLeft() {
 		return at
 	}
 	at := make()
 	if at != nil {
-		r.byKey[k] = at
+		a.byKey[k] = at
 	}
 	return at
 }
 
 // find returns the attempt called k; nil if there is none.
-func (r *attempts) find(k key) *attempt {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.byKey[k]
+func (a *attempts) find(k key) *attempt {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.byKey[k]
 }
 
 // leave takes an attempt off the list. Where that makes room, sessions that were
 // told to ask again later hear of it.
-func (r *attempts) leave(at *attempt, room bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.byKey[at.key] == at {
-		delete(r.byKey, at.key)
+func (a *attempts) leave(at *attempt, room bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.byKey[at.key] == at {
+		delete(a.byKey, at.key)
 	}
-	r.lookIdleLocked()
+	a.lookIdleLocked()
 	if room {
-		r.vacateLocked()
+		a.vacateLocked()
 	}
 }
 
 // drain lets nobody in any more, and returns what is closed when nobody is there and
 // nothing is owed.
-func (r *attempts) drain() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.draining = true
-	r.lookIdleLocked()
-	return r.idle.done()
+func (a *attempts) drain() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.draining = true
+	a.lookIdleLocked()
+	return a.idle.done()
 }
 
 // seek notes that it is looked for what goes on without an agent.
-func (r *attempts) seek() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.known, r.astray = false, false
+func (a *attempts) seek() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.known, a.astray = false, false
 }
 
 // know notes that what goes on without an agent is on the list, but for what was let go since.
-func (r *attempts) know() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.known = !r.astray
-	r.lookIdleLocked()
+func (a *attempts) know() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.known = !a.astray
+	a.lookIdleLocked()
 }
 
 // letGo notes that something goes on that leaves the list: it is known again what runs when
 // that was looked for.
-func (r *attempts) letGo() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.known, r.astray = false, true
+func (a *attempts) letGo() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.known, a.astray = false, true
 }
 
 // lookIdle looks whether nothing is to be done any more.
-func (r *attempts) lookIdle() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.lookIdleLocked()
+func (a *attempts) lookIdle() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lookIdleLocked()
 }
 
-func (r *attempts) lookIdleLocked() {
-	if r.draining && r.known && len(r.byKey) == 0 && !r.owes() {
-		r.idle.fire()
+func (a *attempts) lookIdleLocked() {
+	if a.draining && a.known && len(a.byKey) == 0 && !a.owes() {
+		a.idle.fire()
 	}
 }
 
 // vacate lets sessions that were told to ask again later hear that they may.
-func (r *attempts) vacate() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.vacateLocked()
+func (a *attempts) vacate() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.vacateLocked()
 }
 
-func (r *attempts) vacateLocked() {
-	if r.draining {
+func (a *attempts) vacateLocked() {
+	if a.draining {
 		return // they may not
 	}
-	for s := range r.owed {
+	for s := range a.owed {
 		signal(s.vacancy)
 	}
-	clear(r.owed)
+	clear(a.owed)
 }
 
 // owe promises a session to tell when there may be room.
-func (r *attempts) owe(s *session) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (a *attempts) owe(s *session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if !s.closed {
-		r.owed[s] = struct{}{}
+		a.owed[s] = struct{}{}
 	}
 }
 
 // close lets no more attempts in for a session and returns those that end with it:
 // a direct caller's own, or all that the dispatcher's sessions of this scope began.
-func (r *attempts) close(s *session) []*attempt {
-	r.mu.Lock()
+func (a *attempts) close(s *session) []*attempt {
+	a.mu.Lock()
 	s.closed = true
-	delete(r.owed, s)
-	r.mu.Unlock()
-	return r.pick(func(at *attempt) bool {
+	delete(a.owed, s)
+	a.mu.Unlock()
+	return a.pick(func(at *attempt) bool {
 		return at.scope == s.scope && (s.direct && at.owner == s || !s.direct && at.key.origin == "")
 	})
 }
 
 // held lists the attempts of dispatchers.
-func (r *attempts) held() []*attempt {
-	return r.pick(func(at *attempt) bool { return at.key.origin == "" })
+func (a *attempts) held() []*attempt {
+	return a.pick(func(at *attempt) bool { return at.key.origin == "" })
 }
 
 // pick lists attempts.
-func (r *attempts) pick(wanted func(*attempt) bool) []*attempt {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (a *attempts) pick(wanted func(*attempt) bool) []*attempt {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	var list []*attempt
-	for _, at := range r.byKey {
+	for _, at := range a.byKey {
 		if wanted(at) {
 			list = append(list, at)
 		}

@@ -548,6 +548,19 @@ func TestForgottenThoughTheJournalNeverHadIt(t *testing.T) {
 	}
 }
 
+// TestForgottenIsNotLookedForInAnotherJournal checks that an attempt which nobody asks for is not
+// taken for one that a journal has lost which was opened since.
+func TestForgottenIsNotLookedForInAnotherJournal(t *testing.T) {
+	s := newSpooling(t)
+	defer s.close()
+	s.abandon()
+	s.reopen(journal.NewMemory())
+	s.rehand()
+	if now := s.look(); !now.IsJournalled() {
+		t.Error("the journal is said to have lost it")
+	}
+}
+
 // TestAttemptsKnowWhatGoesOn checks that an agent is not idle by what it has found, where it has
 // let go of something since it began to look.
 func TestAttemptsKnowWhatGoesOn(t *testing.T) {

@@ -213,7 +213,7 @@ func (at *attempt) rehand() {
 
 // handLocked hands to the journal what it has not got yet, whatever became of it before.
 func (at *attempt) handLocked() {
-	if j := at.spool.handle.current(); j != nil && j != at.spool.journal && at.life.IsJournalled() {
+	if j := at.spool.handle.current(); j != nil && j != at.spool.journal && at.life.IsHandedOver() {
 		at.applyLocked(at.reopenedLocked(j))
 	}
 	at.applyLocked(life.Event{Kind: life.Hand})
@@ -231,13 +231,13 @@ func (at *attempt) loopLocked() {
 // journalLoop follows what was handed to the journal until all is there, or the
 // journal is closed.
 func (at *attempt) journalLoop() {
-	for at.follow() {
+	for at.followCommit() {
 	}
 }
 
-// follow waits for a commit, or for another try. It reports whether there is more to
+// followCommit waits for a commit, or for another try. It reports whether there is more to
 // do.
-func (at *attempt) follow() bool {
+func (at *attempt) followCommit() bool {
 	at.mu.Lock()
 	s := &at.spool
 	if len(s.commits) > 0 {

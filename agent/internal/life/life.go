@@ -168,7 +168,7 @@ func (a *Attempt) stop(why *wire.Stopping, f *Effect) {
 		return
 	}
 	a.stopping = why
-	if !a.spool.on || a.audience == nobody {
+	if !a.IsHandedOver() {
 		a.applyStop(f)
 		return
 	}

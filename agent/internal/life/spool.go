@@ -65,7 +65,7 @@ func (a *Attempt) handAnew(f *Effect) {
 // journalled it leaves that to Hand.
 func (a *Attempt) hand(f *Effect) {
 	s := &a.spool
-	if !s.on || a.audience == nobody || s.failed != nil {
+	if !a.IsHandedOver() || s.failed != nil {
 		return
 	}
 	s.try = try{kind: WriteRecords}
@@ -229,6 +229,10 @@ func (a *Attempt) isReleasable() bool {
 
 // IsJournalled reports whether the attempt is.
 func (a *Attempt) IsJournalled() bool { return a.spool.on }
+
+// IsHandedOver reports whether the journal is handed what happens to the attempt: somebody may
+// ask for it.
+func (a *Attempt) IsHandedOver() bool { return a.spool.on && a.audience != nobody }
 
 // Failed is why the last thing was not journalled; nil: it was, or may be yet.
 func (a *Attempt) Failed() error { return a.spool.failed }
