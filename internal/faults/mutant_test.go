@@ -127,8 +127,8 @@ func TestMutantStartAfterExec(t *testing.T) {
 	t.Parallel()
 	m := mutant{{
 		"agent/admission.go",
-		"	if no := s.begin(at, late); no.is() {\n		at.deny(no)\n		return nil, no\n	}\n",
-		"	at.start()\n	at.returned.wait()\n	if no := s.begin(at, late); no.is() {\n		return nil, no\n	}\n	return at, denial{}\n",
+		"	if no := s.begin(at, late); no.is() {\n		at.refuse(no)\n		return nil, false, no\n	}\n",
+		"	at.start()\n	at.returned.wait()\n	if no := s.begin(at, late); no.is() {\n		return nil, false, no\n	}\n",
 	}}
 	f := newFleet(t)
 	f.Program = m.build(t)
@@ -141,7 +141,7 @@ func TestMutantNoDeduplication(t *testing.T) {
 	m := mutant{
 		{"agent/admission.go", "if known := s.agent.lookup(k); known", "if known := (*attempt)(nil); known"},
 		{"agent/admission.go", "if s.agent.hasForgotten(k) {", "if false {"},
-		{"agent/roster.go", "switch known := r.attempts[at.key]; {", "switch known := (*attempt)(nil); {"},
+		{"agent/attempts.go", "switch known := r.byKey[at.key]; {", "switch known := (*attempt)(nil); {"},
 		{"agent/journal/calls.go", "		if j.stateLocked(k) != Absent {\n			return ErrKnown\n		}\n", ""},
 	}
 	f := newFleet(t)
@@ -153,9 +153,9 @@ func TestMutantNoDeduplication(t *testing.T) {
 func TestMutantSeqReset(t *testing.T) {
 	t.Parallel()
 	m := mutant{
-		{"agent/report.go", "	r.next = from\n", "	r.next, r.origin = from, from\n"},
-		{"agent/report.go", "type report struct {\n", "type report struct {\n	origin int64\n"},
-		{"agent/take.go", "wire.Records{First: r.next, ", "wire.Records{First: r.next - r.origin, "},
+		{"agent/internal/life/peer.go", "	a.peer.next = from\n", "	a.peer.next, a.peer.origin = from, from\n"},
+		{"agent/internal/life/peer.go", "type Peer struct {\n", "type Peer struct {\n	origin int64\n"},
+		{"agent/internal/life/peer.go", "wire.Records{First: p.next, ", "wire.Records{First: p.next - p.origin, "},
 	}
 	broken := cutStreams(t, m.build(t))
 	caught(t, broken)
