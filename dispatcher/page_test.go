@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -31,7 +32,11 @@ func TestPagesOfOneRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Shutdown(ctx)
+	defer func() {
+		if err := d.Shutdown(context.WithoutCancel(ctx)); err != nil {
+			t.Error(err)
+		}
+	}()
 	var got harp.Value
 	q := harp.RecordQuery{MaxRecords: 1}
 	for range records {

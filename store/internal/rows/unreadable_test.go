@@ -151,7 +151,7 @@ func (v *eventful) afresh() {
 }
 
 // TestUnreadable has each read fail, one at a time, that an operation needs of the engine: the
-// operation fails by that; one that only reads may come to the same without it. It succeeds when it is
+// operation fails by that; one that returns what it reads may come to the same without it. It succeeds when it is
 // asked for again.
 func TestUnreadable(t *testing.T) {
 	submit := func(v *eventful, c store.Submission) error {
@@ -201,11 +201,11 @@ func TestUnreadable(t *testing.T) {
 		"Events": func(v *eventful) (any, error) {
 			return v.Events(v.open, harp.EventFilter{After: harp.EventsFromStart}, 1<<20)
 		},
+	}
+	writes := operations{
 		"Backup": func(v *eventful) (any, error) {
 			return nil, v.Backup(v.open, io.Discard)
 		},
-	}
-	writes := operations{
 		"Submit": func(v *eventful) (any, error) { return nil, submit(v, inQueue(call("h"), 0, 1)) },
 		"Submit/again": func(v *eventful) (any, error) {
 			c := call("h")
