@@ -78,7 +78,8 @@ func (s *Store) claim(t *tx, e *schedule.Job, now int64) (*store.Job, error) {
 		return nil, err
 	}
 	after := *before
-	after.Life = s.claimed(e, before, now)
+	after.Life = sentLife(before, now)
+	s.sched.Start(e, now)
 	if err := t.change(e.ID, before, &after); err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
-	"github.com/harpcaller/harp/store/internal/schedule"
 )
 
 // Submit implements store.Jobs.
@@ -163,10 +162,10 @@ func (s *Store) insert(t *tx, i id, in *store.Submission, out *store.Submitted, 
 	if err := s.openQueue(t, j); err != nil {
 		return err
 	}
-	e := s.sched.Add(i, j, now, now)
-	j.Reason = s.sched.Reason(e, j)
-	if s.sched.Startable(e, now) {
-		j.Life = s.claimed(e, j, now)
+	if e, started := s.sched.Submit(i, j, now); started {
+		j.Life = sentLife(j, now)
+	} else {
+		j.Reason = s.sched.Reason(e, j)
 	}
 	t.putCall(i, j, in)
 	t.putLife(i, j, nil)
@@ -201,14 +200,12 @@ func (s *Store) openQueue(t *tx, j *store.Job) error {
 	return nil
 }
 
-// claimed gives a waiting job its slot and returns its life as sent. The caller writes
-// it.
-func (s *Store) claimed(e *schedule.Job, j *store.Job, now int64) store.Life {
+// sentLife is the life of a job that waits once it is sent.
+func sentLife(j *store.Job, now int64) store.Life {
 	next, _, err := j.Next(store.Event{Kind: store.Claimed, At: fromNanos(now), Fence: j.Fence + 1})
 	if err != nil {
 		panic("store: a waiting job can be claimed: " + err.Error())
 	}
-	s.sched.Start(e, now)
 	return next
 }
 

@@ -115,9 +115,41 @@ func entryTree() *btree.BTreeG[*Job] {
 	return btree.NewBTreeGOptions((*Job).before, btree.Options{NoLocks: true, Degree: 16})
 }
 
+// Submit takes a new job into the schedule, and starts it if it may start at once: nobody of its
+// line is before it and nothing is in its way.
+func (s *Schedule) Submit(i ID, j *store.Job, now int64) (e *Job, started bool) {
+	e = s.enter(i, j)
+	if e.host.backlogs[e.procedure] == nil && e.Queue.lines[e.host] == nil && e.notBefore <= now && e.hasRoom(now) {
+		s.occupy(e) // it need not join a line to leave it
+		return e, true
+	}
+	s.Enqueue(e, j, now, now)
+	if started = e.line != nil && e.line.head == e && e.hasRoom(now); started {
+		s.Start(e, now)
+	}
+	return e, started
+}
+
+// hasRoom reports whether a job may start if it is its turn.
+func (e *Job) hasRoom(now int64) bool {
+	return e.host.mayStart() && e.Queue.free() > 0 && !e.isLate(now)
+}
+
 // Add takes a job that has not ended into the schedule: as one that waits, its time
 // having come if it did until `come`, or that holds an attempt.
 func (s *Schedule) Add(i ID, j *store.Job, now, come int64) *Job {
+	e := s.enter(i, j)
+	if store.HoldsSlot(j.State) {
+		s.occupy(e)
+		s.Stays(e, j, now)
+	} else {
+		s.Enqueue(e, j, now, come)
+	}
+	return e
+}
+
+// enter notes a job that neither waits yet nor holds an attempt.
+func (s *Schedule) enter(i ID, j *store.Job) *Job {
 	e := &Job{
 		ID: i, No: j.No, procedure: j.Procedure, priority: j.Priority, host: s.host(j.Host),
 		submitted: msgpack.Nanos(j.SubmitTime), notBefore: msgpack.Nanos(j.NotBefore), expires: msgpack.Nanos(j.Expires), wait: int64(j.OfflineWait),
@@ -137,12 +169,6 @@ func (s *Schedule) Add(i ID, j *store.Job, now, come int64) *Job {
 	}
 	e.Queue.expects(e.wait)
 	s.jobs[i] = e
-	if store.HoldsSlot(j.State) {
-		s.occupy(e)
-		s.Stays(e, j, now)
-	} else {
-		s.Enqueue(e, j, now, come)
-	}
 	return e
 }
 
@@ -430,10 +456,4 @@ func add64(a, b int64) int64 {
 		return math.MaxInt64
 	}
 	return a + b
-}
-
-// Startable reports whether a new job may start at once: nobody of its line is
-// before it and nothing is in its way.
-func (s *Schedule) Startable(e *Job, now int64) bool {
-	return e.line != nil && e.line.head == e && e.host.mayStart() && e.Queue.free() > 0 && !e.isLate(now)
 }
