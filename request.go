@@ -361,6 +361,9 @@ func DecodeRequest(raw []byte) (Request, error) {
 	return r.Request, err
 }
 
+// digested is how many bytes of a usual request its digest is of.
+const digested = 256
+
 // Digest is what makes two requests the same: SHA-256 over host, procedure,
 // canonical arguments and queue, and that it is a dry run. Timing options do not count.
 func (r Request) Digest() [sha256.Size]byte {
@@ -368,11 +371,17 @@ func (r Request) Digest() [sha256.Size]byte {
 	if err != nil {
 		args = r.Args // checked requests always have a canonical form
 	}
-	what := []any{r.Host, r.Procedure, []byte(args), []byte(r.Queue)}
+	fields := 4
 	if r.DryRun {
-		what = append(what, true)
+		fields++
 	}
-	return sha256.Sum256(appendMessage(nil, what))
+	b := msgpack.AppendArray(make([]byte, 0, digested), fields)
+	b = msgpack.AppendString(msgpack.AppendString(b, r.Host), r.Procedure)
+	b = msgpack.AppendBytes(msgpack.AppendBytes(b, args), r.Queue)
+	if r.DryRun {
+		b = msgpack.AppendBool(b, true)
+	}
+	return sha256.Sum256(b)
 }
 
 func checkTime(field string, t time.Time) error {

@@ -215,13 +215,10 @@ func (a *attempt) call(sub harp.Submission) error {
 	if !j.Expires.IsZero() {
 		c.Left = max(1, int64(j.Expires.Sub(a.s.d.now())))
 	}
-	body := wire.NewScratch()
-	defer body.Free()
-	body.B = wire.Append(body.B, &c)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.called, a.readies = true, a.s.readies.Load()
-	if err := a.x.Send(wire.TypeCall, false, body.B); err != nil {
+	if err := wire.Send(a.x, wire.TypeCall, false, &c); err != nil {
 		return err
 	}
 	a.tellLocked()

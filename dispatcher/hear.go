@@ -262,7 +262,7 @@ func (a *attempt) store(ctx context.Context, m wire.Records) error {
 
 // ackRecords lets the agent forget records, and send more.
 func (a *attempt) ackRecords(m wire.Records) error {
-	return a.x.Send(wire.TypeAck, false, wire.Encode(wire.Ack{Next: m.First + int64(len(m.Records)), Window: a.s.d.window()}))
+	return wire.Send(a.x, wire.TypeAck, false, &wire.Ack{Next: m.First + int64(len(m.Records)), Window: a.s.d.window()})
 }
 
 // publish hands what was committed to the job's followers. Of a job that is full not
@@ -319,7 +319,7 @@ func (a *attempt) gone(ctx context.Context) error {
 
 // ackEnd lets the agent forget the attempt.
 func (a *attempt) ackEnd(records int64) error {
-	err := a.x.Send(wire.TypeAck, true, wire.Encode(wire.Ack{Next: records, End: true}))
+	err := wire.Send(a.x, wire.TypeAck, true, &wire.Ack{Next: records, End: true})
 	if errors.Is(err, io.ErrClosedPipe) || errors.Is(err, transport.ErrSessionClosed) {
 		return nil // the end is stored; the agent hears of it when it asks
 	}

@@ -38,18 +38,27 @@ func (s *service) Close() error {
 // request runs one request as work that Shutdown waits for, with a ctx that also
 // ends when the service is closed.
 func request[T any](s *service, ctx context.Context, run func(context.Context) (T, error)) (T, error) { //nolint:revive // ctx is the request's, s is its receiver in spirit
+	return brief(s, func() (T, error) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		release := context.AfterFunc(s.done, func() { cancel(s.closed()) })
+		defer func() { release(); cancel(nil) }()
+		got, err := run(ctx)
+		if errors.Is(err, context.Canceled) && s.done.Err() != nil {
+			err = s.closed()
+		}
+		return got, err
+	})
+}
+
+// brief is request for what each job takes, where a ctx of its own would cost much of it: run
+// waits for nothing but the store, or looks itself whether the service is closed.
+func brief[T any](s *service, run func() (T, error)) (T, error) {
 	var none T
 	if s.done.Err() != nil || !s.d.begin() {
 		return none, s.closed()
 	}
 	defer s.d.work.Done()
-	ctx, cancel := context.WithCancelCause(ctx)
-	release := context.AfterFunc(s.done, func() { cancel(s.closed()) })
-	defer func() { release(); cancel(nil) }()
-	got, err := run(ctx)
-	if errors.Is(err, context.Canceled) && s.done.Err() != nil {
-		err = s.closed()
-	}
+	got, err := run()
 	if s.far && errors.Is(err, store.ErrPoisoned) {
 		err = harp.ErrClosed // its caller asks whoever opens the store anew
 	}
@@ -84,7 +93,7 @@ func (s *service) Ping(ctx context.Context) (harp.ServerInfo, error) {
 
 // Submit implements harp.JobService.
 func (s *service) Submit(ctx context.Context, sub harp.Submission) (string, error) {
-	return request(s, ctx, func(ctx context.Context) (string, error) { return s.d.submit(ctx, sub, s.who) })
+	return brief(s, func() (string, error) { return s.d.submit(ctx, sub, s.who) })
 }
 
 // JobStatus implements harp.JobService.
@@ -112,7 +121,7 @@ func (d *Dispatcher) job(ctx context.Context, id string) (*store.Job, error) {
 
 // JobResult implements harp.JobService.
 func (s *service) JobResult(ctx context.Context, id string, wait bool) (harp.Result, error) {
-	return request(s, ctx, func(ctx context.Context) (harp.Result, error) {
+	return brief(s, func() (harp.Result, error) {
 		tail := s.d.tails.hold(id)
 		defer s.d.tails.release(tail)
 		for {
@@ -126,15 +135,27 @@ func (s *service) JobResult(ctx context.Context, id string, wait bool) (harp.Res
 			if !wait {
 				return harp.Result{}, nil
 			}
-			end, err := tail.waitEnd(ctx)
-			if err != nil {
+			if err := s.waitEnd(ctx, tail); err != nil {
 				return harp.Result{}, err
 			}
-			if end != nil {
-				return resultOf(end.state, end.failure, slices.Clone(end.value)), nil
+			if ended := tail.ended; ended != nil {
+				return resultOf(ended.State, ended.Failure, slices.Clone(tail.value)), nil
 			}
 		}
 	})
+}
+
+// waitEnd waits until a job has ended. Whoever holds its tail and then sees that it has not
+// ended misses no end.
+func (s *service) waitEnd(ctx context.Context, t *tail) error {
+	select {
+	case <-t.ends:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.done.Done():
+		return s.closed()
+	}
 }
 
 // Records implements harp.JobService.

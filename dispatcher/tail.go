@@ -43,7 +43,8 @@ type tail struct {
 	signal    chan struct{} // closed at the next change; nil: nobody asked for it
 	ends      chan struct{} // closed when the job has ended
 	over      bool          // ends is closed
-	end       *end          // how, set before that; nil: it has to be read
+	ended     *store.Job    // as it is then, set before that; nil: it has to be read
+	value     harp.Value    // that it returned; shared by all who have waited
 	followers int           // of the holders, those that read records
 	recent    []harp.Record // consecutive, committed; the newest last; only for followers
 	bytes     int
@@ -103,13 +104,6 @@ func (ts *tails) find(id string) *tail {
 	return ts.jobs[id]
 }
 
-// end is how a job ended. It is shared by all who have waited.
-type end struct {
-	state   harp.State
-	failure harp.Failure
-	value   harp.Value
-}
-
 // ended wakes all who wait for a job that has ended. It is called after the commit, with
 // the value that was returned by that, if one was.
 func (ts *tails) ended(job *store.Job, value harp.Value) {
@@ -119,7 +113,7 @@ func (ts *tails) ended(job *store.Job, value harp.Value) {
 		if !t.over {
 			t.over = true
 			if job.HasValue == (len(value) > 0) {
-				t.end = &end{job.State, job.Failure, value}
+				t.ended, t.value = job, value
 			}
 			close(t.ends)
 		}
@@ -247,17 +241,6 @@ func copyRecords(records []harp.Record) []harp.Record {
 		out[i].Value = values[start:len(values):len(values)]
 	}
 	return out
-}
-
-// waitEnd waits until the job has ended, and returns how, or nil if that has to be read.
-// Who holds the tail and then sees that the job has not ended misses no end.
-func (t *tail) waitEnd(ctx context.Context) (*end, error) {
-	select {
-	case <-t.ends:
-		return t.end, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
 
 // records answers committed records from a number on: what there is, or, if the

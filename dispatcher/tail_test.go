@@ -179,12 +179,12 @@ func TestWhoWaitsIsToldTheEnd(t *testing.T) {
 			var ts tails
 			held := ts.hold("job")
 			ts.ended(&store.Job{ID: "job", Life: store.Life{HasValue: c.hasValue}}, c.value)
-			end, err := held.waitEnd(t.Context())
-			if err != nil || (end != nil) != c.isTold {
-				t.Fatalf("told %v, %v", end, err)
+			<-held.ends
+			if (held.ended != nil) != c.isTold {
+				t.Fatalf("told %v", held.ended)
 			}
-			if end != nil && string(end.value) != string(c.value) {
-				t.Errorf("the value is %v", end.value)
+			if c.isTold && string(held.value) != string(c.value) {
+				t.Errorf("the value is %v", held.value)
 			}
 		})
 	}

@@ -286,8 +286,9 @@ func (l Life) concluded(e Event, o Outcome) Life {
 	if !l.mayRetry(o) {
 		return l.ended(e, o)
 	}
+	kept := o // so that only here it gets into the heap
 	l.State, l.Reason = harp.StateQueued, harp.ReasonBackoff
-	l.Outcome, l.Stopping, l.Left, l.Busy = &o, nil, nil, 0
+	l.Outcome, l.Stopping, l.Left, l.Busy = &kept, nil, nil, 0
 	l.WakeAt = e.At.Add(l.Retry.Pause(l.Attempt, e.Jitter))
 	return l
 }

@@ -163,8 +163,10 @@ func (e *engine) Commit(writes []rows.Write) error {
 	last := e.views.lastVersion()
 	txn := e.db.NewTransactionAt(last, true)
 	defer txn.Discard()
-	for _, w := range writes {
-		if err := set(txn, w); err != nil {
+	entries := make([]badger.Entry, len(writes))
+	for n, w := range writes {
+		entries[n].Key, entries[n].Value = w.Key, w.Value
+		if err := set(txn, &entries[n]); err != nil {
 			return fmt.Errorf("write of %d: %w", len(writes), err)
 		}
 	}
@@ -211,11 +213,11 @@ func logBytes(writes []rows.Write) (mem, vlog int64) {
 	return mem, vlog
 }
 
-func set(txn *badger.Txn, w rows.Write) error {
-	if w.Value == nil {
-		return txn.Delete(w.Key)
+func set(txn *badger.Txn, e *badger.Entry) error {
+	if e.Value == nil {
+		return txn.Delete(e.Key)
 	}
-	return txn.Set(w.Key, w.Value)
+	return txn.SetEntry(e)
 }
 
 // unwritten is what badger has still to write of what has been committed. All of level zero

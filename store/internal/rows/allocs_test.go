@@ -17,7 +17,7 @@ func TestAllocations(t *testing.T) {
 		end.Event.Value = harp.Value{1}
 		applied(t, s, end)
 	}
-	if n := testing.AllocsPerRun(200, job); n > 190 {
+	if n := testing.AllocsPerRun(200, job); n > 158 {
 		t.Errorf("a job takes %v allocations from its submission to its end", n)
 	}
 	j, next := started(t, s), 0
@@ -32,7 +32,7 @@ func TestAllocations(t *testing.T) {
 		}
 		next += len(records)
 	}
-	if n := testing.AllocsPerRun(100, batch); n > 80 {
+	if n := testing.AllocsPerRun(100, batch); n > 52 {
 		t.Errorf("%d records take %v allocations to store", len(records), n)
 	}
 	read := func() {
@@ -40,7 +40,7 @@ func TestAllocations(t *testing.T) {
 			t.Fatalf("%d records, %v", len(got), err)
 		}
 	}
-	if n := testing.AllocsPerRun(100, read); n > 48 {
+	if n := testing.AllocsPerRun(100, read); n > 40 {
 		t.Errorf("%d records take %v allocations to read", len(records), n)
 	}
 }

@@ -155,18 +155,17 @@ func (t *tx) putValue(i id, before, after *store.Life, v harp.Value) (short []by
 		return short, err
 	}
 	t.kept.grown -= int64(len(short))
-	key := i.key(prefixValue)
-	if had && short == nil { // else there is nothing under it
-		if err := t.meet(key); err != nil {
+	if had && short == nil { // else there is nothing under its key
+		if err := t.meet(i.key(prefixValue)); err != nil {
 			return nil, err
 		}
 	}
 	switch {
 	case has && (len(v) > shortMost || !after.State.Ended()):
-		t.put(key, v)
+		t.put(i.key(prefixValue), v)
 		return nil, nil
 	case had && short == nil:
-		t.remove(key)
+		t.remove(i.key(prefixValue))
 	}
 	if !has {
 		return nil, nil

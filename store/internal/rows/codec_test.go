@@ -70,7 +70,7 @@ func TestRowsRoundTrip(t *testing.T) {
 	var life lifeRow
 	var outcome store.Outcome
 	if err := errors.Join(
-		decode(encode(newCallRow(want, [32]byte{1})), &call),
+		decode(encode(newCallRow(want, &[32]byte{1})), &call),
 		decode(encode(newLifeRow(&want.Life)), &life),
 		decode(encode(*want.Outcome), &outcome),
 	); err != nil {
@@ -99,7 +99,7 @@ func TestRowsGolden(t *testing.T) {
 	first, _ := split([]byte("key"), []byte("payload"))
 	var b strings.Builder
 	show := func(what string, value []byte) { fmt.Fprintf(&b, "%s\n%s", what, hex.Dump(value)) }
-	call, life := newCallRow(j, [32]byte{1}), newLifeRow(&j.Life)
+	call, life := newCallRow(j, &[32]byte{1}), newLifeRow(&j.Life)
 	call.Request, life.Value = &harp.Submission{Request: []byte("r"), Signature: []byte("s"), KeyID: "k"}, []byte{1}
 	show("call", encode(call))
 	show("life", encode(life))

@@ -36,8 +36,10 @@ type tx struct {
 	jobs   map[id]*store.Job // as the group has made or met them; nil: not at hand
 	wrote  bool              // whether the operation under way has written
 
-	life    lifeRow  // what was encoded last; here as it would get into the heap for each
+	call    callRow  // what was encoded last; here as it would get into the heap for each
+	life    lifeRow  // likewise
 	event   eventRow // likewise
+	of      id       // that the event is about
 	encoded []byte   // the last row, in memory for the next
 
 	operator harp.Principal // who asked for the event under way, if that was not a cancel
@@ -191,27 +193,39 @@ func number(key []byte, numbers ...uint64) []byte {
 // ctx counts until the operation is taken; then its outcome is near. Errors: the
 // operation's, harp.ErrNoSpace, harp.ErrClosed, store.ErrPoisoned, ctx's.
 func (s *Store) do(ctx context.Context, needs Space, run func(t *tx) error) error {
-	return s.await(ctx, s.ops, &op{run: run, needs: needs})
+	return s.await(ctx, s.ops, op{run: run, needs: needs})
 }
 
 // doScan is do for what looks at more than single keys, and so only at what is
 // committed.
 func (s *Store) doScan(ctx context.Context, needs Space, run func(t *tx) error) error {
-	return s.await(ctx, s.ops, &op{run: run, needs: needs, scans: true})
+	return s.await(ctx, s.ops, op{run: run, needs: needs, scans: true})
 }
 
 // doAhead is do for what jobs on their way need: it goes before the operations that
 // wait, so that what is new keeps nothing waiting that has begun.
 func (s *Store) doAhead(ctx context.Context, needs Space, run func(t *tx) error) error {
-	return s.await(ctx, s.ahead, &op{run: run, needs: needs, ahead: true})
+	return s.await(ctx, s.ahead, op{run: run, needs: needs, ahead: true})
+}
+
+// release keeps the memory of an operation that is over for another.
+func (s *Store) release(o *op) {
+	*o = op{done: o.done}
+	s.over.Put(o)
 }
 
 // await gives an operation to the committer.
-func (s *Store) await(ctx context.Context, to chan<- *op, o *op) error {
+func (s *Store) await(ctx context.Context, to chan<- *op, what op) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	o.done = make(chan error, 1)
+	o, ok := s.over.Get().(*op)
+	if !ok {
+		o = &op{done: make(chan error, 1)}
+	}
+	what.done = o.done
+	*o = what
+	defer s.release(o)
 	select {
 	case to <- o:
 		return <-o.done

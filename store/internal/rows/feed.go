@@ -104,18 +104,18 @@ func (t *tx) emit(row eventRow) {
 
 // emitJob writes an event about a job as it is now.
 func (t *tx) emitJob(what harp.EventType, i id, j *store.Job, at int64, by *harp.Principal) {
+	t.of = i
 	t.emit(eventRow{
-		At: at, Type: what, Job: i[:], Host: j.Host, Procedure: j.Procedure, Queue: j.Queue,
+		At: at, Type: what, Job: t.of[:], Host: j.Host, Procedure: j.Procedure, Queue: j.Queue,
 		State: j.State, Reason: j.Reason, Attempt: j.Attempt, By: by, Labels: j.Labels,
 	})
 }
 
 // emitSubmitted tells of a new job, and of its start if that is part of it.
 func (t *tx) emitSubmitted(i id, j *store.Job, now int64) {
-	by := j.Principal // so that nothing points into the job
-	t.emitJob(harp.EventJobSubmitted, i, j, now, &by)
+	t.emitJob(harp.EventJobSubmitted, i, j, now, &j.Principal)
 	if j.State != harp.StateQueued {
-		t.emitJob(stateEvent(j.State), i, j, now, nil)
+		t.emitJob(stateEvents[j.State], i, j, now, nil)
 	}
 }
 
@@ -131,7 +131,7 @@ func (t *tx) emitChange(i id, before, after *store.Job) {
 		if by == nil && t.operator != (harp.Principal{}) {
 			by = &t.operator
 		}
-		t.emitJob(stateEvent(after.State), i, after, nanos(after.Since), by)
+		t.emitJob(stateEvents[after.State], i, after, nanos(after.Since), by)
 	}
 	if before.Late == nil && after.Late != nil {
 		t.emitJob(harp.EventJobLate, i, after, nanos(after.Late.At), nil)
@@ -160,7 +160,14 @@ func wasCancelled(s harp.State) bool {
 	return s == harp.StateCancelling || s == harp.StateCancelled
 }
 
-func stateEvent(s harp.State) harp.EventType { return harp.EventType("job." + string(s)) }
+// stateEvents are the events that tell of a job's state.
+var stateEvents = func() map[harp.State]harp.EventType {
+	events := map[harp.State]harp.EventType{}
+	for _, s := range allStates {
+		events[s] = harp.EventType("job." + string(s))
+	}
+	return events
+}()
 
 // emitHost tells of a host's coming or going.
 func (t *tx) emitHost(what harp.EventType, host string, at int64) {

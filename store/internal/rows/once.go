@@ -69,7 +69,7 @@ func (t *tx) putKey(i id, in *store.Submission, now, until int64) error {
 	if found {
 		t.write(overKey(&had, key), nil)
 	}
-	row := onceRow{Job: i[:], Digest: in.Digest[:], Until: until}
+	row := onceRow{Job: slices.Clone(i[:]), Digest: in.Digest[:], Until: until}
 	t.put(key, encode(row))
 	over := overKey(&row, key)
 	t.write(over, seal(over, nil))

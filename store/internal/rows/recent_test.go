@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
@@ -170,4 +172,54 @@ func TestTruncatedAtTheLimit(t *testing.T) {
 	if got, err := s.Read(t.Context(), j.ID, 0, store.Most{Bytes: 1 << 20}); err != nil || len(got) != 2 {
 		t.Errorf("%d records, %v", len(got), err)
 	}
+}
+
+// TestNoIDIsTakenForNewAgain checks that a job is found by its id, in whatever order ids come:
+// when it is not at hand any more, when it was too long to be, when it was pruned, and when the
+// store was opened anew, also where one of its rows is lost.
+func TestNoIDIsTakenForNewAgain(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	const jobs, group = 3 * generation, 512
+	calls := make([]store.Submission, jobs)
+	for n := range calls {
+		calls[n] = call("h")
+	}
+	calls[jobs/2].Job.TraceParent = strings.Repeat("x", maxRecent+1)
+	for some := range slices.Chunk(calls, group) {
+		var ends []store.Transition
+		for _, j := range submitted(t, s, some...) {
+			ends = append(ends, about(j, store.CancelReq))
+		}
+		applied(t, s, ends...)
+	}
+	check := func(what string, s *Store) {
+		t.Helper()
+		for some := range slices.Chunk(calls, group) {
+			out, err := s.Submit(t.Context(), some, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n, o := range out {
+				if o.New {
+					t.Fatalf("%s: job %s is new again", what, some[n].Job.ID)
+				}
+			}
+		}
+	}
+	check("as it ended", s)
+	if _, err := s.Prune(t.Context(), store.Retention{EndedBefore: noon.Add(time.Hour)}, noon); err != nil {
+		t.Fatal(err)
+	}
+	check("some are pruned", s)
+	last := call("h")
+	last.Job.ID = idAt(noon.Add(time.Second))
+	applied(t, s, about(submitted(t, s, last)[0], store.CancelReq))
+	i, _ := parseID(last.Job.ID)
+	e.poke(i.key(prefixCall), func(_, _ []byte) []byte { return nil })
+	calls = append(calls, last)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check("opened anew", opened(t, e, Options{}))
 }

@@ -22,7 +22,7 @@ type callRow struct {
 	Request *harp.Submission `msgpack:"request,omitempty"` // nil: lies beside the row
 }
 
-func newCallRow(j *store.Job, digest [32]byte) callRow {
+func newCallRow(j *store.Job, digest *[32]byte) callRow {
 	return callRow{Job: *j, Digest: digest[:], Retry: j.Retry}
 }
 

@@ -40,6 +40,7 @@ type Store struct {
 
 	ops       chan *op
 	ahead     chan *op    // those that go first
+	over      sync.Pool   // of *op, for the next
 	wentAhead int         // since one that waited had its turn; belongs to formLoop
 	groups    chan *group // to be committed
 	committer sync.WaitGroup

@@ -72,26 +72,21 @@ func (s *Store) submit(t *tx, in *store.Submission, out *store.Submitted, now in
 		out.Err = harp.CheckID(in.Job.ID)
 		return nil
 	}
-	if s.sched.Job(i) == nil {
-		if t.noteAbsent(i, &out.Err) {
-			return s.submitNew(t, i, in, out, now)
-		}
-		if out.Err != nil {
-			return nil
-		}
+	switch isNew, err := s.isNew(t, i); {
+	case err != nil:
+		out.Err = err
+	case isNew:
+		return s.submitNew(t, i, in, out, now)
+	default:
+		s.resubmit(t, i, in, out)
 	}
-	s.resubmit(t, i, in, out)
 	return nil
 }
 
 // submitNew stores a job whose id is not stored, unless its idempotency key stands
-// for another or its id is one that was pruned.
+// for another or its id is one that may have been forgotten.
 func (s *Store) submitNew(t *tx, i id, in *store.Submission, out *store.Submitted, now int64) error {
 	steady := s.sched.Steady(now)
-	if gone, err := t.isPruned(i); gone || err != nil { // first: its key may stand for another by now
-		out.Err = pruned(i)
-		return err
-	}
 	known, err := t.knownBy(in, out, steady)
 	if err == nil && in.Job.Queue != nil {
 		_, _, err = t.queueRow(string(in.Job.Queue)) // while the job can still be refused
@@ -120,17 +115,23 @@ func (s *Store) submitNew(t *tx, i id, in *store.Submission, out *store.Submitte
 	return s.insert(t, i, in, out, now)
 }
 
-// noteAbsent reports whether no job has this id: one of whose two rows there is one has lost the
-// other.
-func (t *tx) noteAbsent(i id, err *error) bool {
+// isNew reports whether no job has ever had this id: one of whose two rows there is one has lost the
+// other. Errors: harp.ErrPruned, the engine's.
+func (s *Store) isNew(t *tx, i id) (bool, error) {
+	if s.sched.Job(i) != nil {
+		return false, nil
+	}
 	for _, kind := range []byte{prefixCall, prefixLife} {
-		value, e := t.raw(i.key(kind))
-		if e != nil || value != nil {
-			*err = e
-			return false
+		value, err := t.raw(i.key(kind))
+		if err != nil || value != nil {
+			return false, err
 		}
 	}
-	return true
+	gone, err := t.isPruned(i) // before its key is looked at, which may stand for another by now
+	if gone {
+		err = pruned(i)
+	}
+	return err == nil, err
 }
 
 // resubmit answers a job that is there already.
@@ -149,7 +150,7 @@ func (s *Store) resubmit(t *tx, i id, in *store.Submission, out *store.Submitted
 func (s *Store) insert(t *tx, i id, in *store.Submission, out *store.Submitted, now int64) error {
 	s.sched.Number++
 	j := in.Job.Clone()
-	j.ID, j.No = i.String(), s.sched.Number
+	j.No = s.sched.Number
 	if j.SubmitTime.IsZero() {
 		j.SubmitTime = fromNanos(now)
 	}
@@ -211,14 +212,14 @@ func sentLife(j *store.Job, now int64) store.Life {
 
 // putCall writes what of a job never changes, and its request.
 func (t *tx) putCall(i id, j *store.Job, in *store.Submission) {
-	call := newCallRow(j, in.Digest)
+	t.call = newCallRow(j, &in.Digest)
 	if size := requestSize(&in.Request); size <= shortMost {
-		call.Request = &in.Request
+		t.call.Request = &in.Request
 		t.kept.grown += int64(size)
 	} else {
 		t.putRow(i.key(prefixRequest), in.Request)
 	}
-	t.putRow(i.key(prefixCall), &call)
+	t.putRow(i.key(prefixCall), &t.call)
 }
 
 func requestSize(r *harp.Submission) int { return len(r.Request) + len(r.Signature) + len(r.KeyID) }
@@ -233,12 +234,12 @@ func (t *tx) putLife(i id, j *store.Job, short []byte) {
 
 // putOutcome writes how an attempt ended after which the job has gone on.
 func (t *tx) putOutcome(i id, before, after *store.Outcome) {
-	switch key := i.key(prefixOutcome); {
+	switch {
 	case after == before: // as it is read
 	case after != nil:
-		t.put(key, encode(after))
+		t.put(i.key(prefixOutcome), encode(after))
 	default:
-		t.remove(key)
+		t.remove(i.key(prefixOutcome))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 func usualRows() map[string]any {
 	j := fullJob()
 	i, _ := parseID(j.ID)
-	call, life := newCallRow(j, [32]byte{1}), newLifeRow(&j.Life)
+	call, life := newCallRow(j, &[32]byte{1}), newLifeRow(&j.Life)
 	call.Labels, call.Retry = nil, harp.RetryPolicy{}
 	call.Request, life.Value = &harp.Submission{Request: []byte("r"), Signature: []byte("s"), KeyID: "k"}, []byte{1}
 	life.Cancel, life.Stopping, life.Failure, life.Late, life.Left = nil, nil, harp.Failure{}, nil, nil

@@ -87,8 +87,11 @@ func (d *driver) submit(*rapid.T) {
 	j.Retry = harp.RetryPolicy{On: []harp.State{harp.StateLost, harp.StateFailed}, Attempts: rapid.IntRange(1, 3).Draw(d.T, "attempts"), Backoff: time.Second, MaxBackoff: time.Minute}
 	i := ID{byte(j.No >> 8), byte(j.No)}
 	d.rows[i] = j
-	if e := d.s.Add(i, j, d.now, d.now); d.s.Startable(e, d.now) {
-		d.start(e)
+	if e, started := d.s.Submit(i, j, d.now); started {
+		if e.isLate(d.now) || !e.host.gate.Open || e.Queue.Paused || e.notBefore > d.now {
+			d.Fatalf("job %d is started at once, though it may not start", e.No)
+		}
+		d.send(e)
 	}
 }
 
@@ -103,12 +106,18 @@ func (d *driver) start(e *Job) {
 	case !e.host.mayStart() || e.Queue.free() == 0:
 		d.Fatalf("job %d is started where there is no room", e.No)
 	}
+	d.send(e)
+	d.s.Start(e, d.now)
+}
+
+// send has the life of a job go on as that of one that is sent.
+func (d *driver) send(e *Job) {
+	j := d.rows[e.ID]
 	next, _, err := j.Next(store.Event{Kind: store.Claimed, At: d.time(), Fence: j.Fence + 1})
 	if err != nil {
 		d.Fatal(err)
 	}
 	j.Life = next
-	d.s.Start(e, d.now)
 }
 
 func (d *driver) claim(*rapid.T) {
