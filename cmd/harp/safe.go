@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -47,22 +48,27 @@ func escape(r rune) string {
 	if r < 0x80 {
 		return fmt.Sprintf(`\x%02x`, r)
 	}
+	if r > 0xffff {
+		return fmt.Sprintf(`\U%08x`, r)
+	}
 	return fmt.Sprintf(`\u%04x`, r)
 }
 
 // safeJSON returns the same JSON with such characters escaped as JSON does it.
-// encoding/json leaves DEL, C1 and the bidirectional controls as they are.
+// encoding/json leaves DEL, C1 and what has no width as they are.
 func safeJSON(text []byte) []byte {
 	if !strings.ContainsFunc(string(text), unsafeInJSON) {
 		return text
 	}
 	var b strings.Builder
 	for _, r := range string(text) {
-		if unsafeInJSON(r) {
-			fmt.Fprintf(&b, `\u%04x`, r)
+		if !unsafeInJSON(r) {
+			b.WriteRune(r)
 			continue
 		}
-		b.WriteRune(r)
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
 	}
 	return []byte(b.String())
 }
@@ -71,4 +77,9 @@ func safeJSON(text []byte) []byte {
 // there are no such characters.
 func unsafeInJSON(r rune) bool { return r != '\n' && r != '\t' && unsafeRune(r) }
 
-func unsafeRune(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
+// unsafeRune is for what does something, or is not seen: controls, what changes direction
+// or has no width, and what separates lines; but for the joiners, which some scripts and
+// pictures are written with.
+func unsafeRune(r rune) bool {
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) && !unicode.Is(unicode.Join_Control, r)
+}

@@ -15,6 +15,10 @@ func TestSafeLine(t *testing.T) {
 		"\u009b2J":               `\u009b2J`,
 		"del\x7f":                `del\x7f`,
 		"right\u202eleft":        `right\u202eleft`,
+		"no\u200bwidth":          `no\u200bwidth`,
+		"two\u2028lines":         `two\u2028lines`,
+		"\ufeffmark":             `\ufeffmark`,
+		"tag\U000e0041":          `tag\U000e0041`,
 		"bad\xff\xfe":            `bad\xff\xfe`,
 		"a real \uFFFD":          "a real \uFFFD",
 		"zero\x00":               `zero\x00`,
@@ -27,9 +31,9 @@ func TestSafeLine(t *testing.T) {
 }
 
 func TestSafeJSON(t *testing.T) {
-	in := "{\"a\":\"\x7f\u009b\u202e\u2066é\",\n\t\"b\":1}"
+	in := "{\"a\":\"\x7f\u009b\u202e\u2066é\u200b\U000e0041\",\n\t\"b\":1}"
 	got := string(safeJSON([]byte(in)))
-	if want := "{\"a\":\"\\u007f\\u009b\\u202e\\u2066é\",\n\t\"b\":1}"; got != want {
+	if want := "{\"a\":\"\\u007f\\u009b\\u202e\\u2066é\\u200b\\udb40\\udc41\",\n\t\"b\":1}"; got != want {
 		t.Errorf("safeJSON = %q, want %q", got, want)
 	}
 	var was, is any
