@@ -369,7 +369,7 @@ const digested = 256
 func (r Request) Digest() [sha256.Size]byte {
 	args, err := r.Args.Canonical()
 	if err != nil {
-		args = r.Args // checked requests always have a canonical form
+		args = r.Args // a map in it holds a key twice
 	}
 	fields := 4
 	if r.DryRun {

@@ -132,13 +132,41 @@ func (v Value) String() string {
 
 // Canonical returns the one encoding that all equal values share: map keys sorted
 // and strings, integers shortest, floats without fraction as integers. It is how
-// queue names and requests are compared. Errors: ErrInvalid.
+// queue names and requests are compared. Errors: ErrInvalid, also where a map holds a key
+// twice.
 func (v Value) Canonical() (Value, error) {
 	got, err := v.Any()
 	if err != nil || got == nil {
 		return nil, err
 	}
-	return NewValue(wholeFloats(got))
+	c, err := NewValue(wholeFloats(got))
+	if err == nil && c.countEntries() != v.countEntries() {
+		return nil, &FieldError{Field: "value", Message: "holds a key twice"}
+	}
+	return c, err
+}
+
+// countEntries is how many entries all maps of a valid value have.
+func (v Value) countEntries() int {
+	r := msgpack.NewReader(v)
+	return countEntries(&r)
+}
+
+func countEntries(r *msgpack.Reader) int {
+	n := 0
+	switch r.Kind() {
+	case msgpack.KindArray:
+		for range r.Array() {
+			n += countEntries(r)
+		}
+	case msgpack.KindMap:
+		for range r.Map() {
+			n += 1 + countEntries(r) + countEntries(r)
+		}
+	default:
+		r.Skip()
+	}
+	return n
 }
 
 func wholeFloats(v any) any {
