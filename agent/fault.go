@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
 )
 
 // The types of failures that are not the procedure's own words.
@@ -20,7 +21,7 @@ const (
 
 // How much of a failure travels, in bytes.
 const (
-	maxFaultMessage = 64 << 10
+	maxFaultMessage = wire.MaxFailureText
 	maxFaultType    = 256
 	maxFaultData    = harp.MaxResult
 	cutMark         = " [cut]"

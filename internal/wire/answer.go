@@ -39,20 +39,36 @@ func NewEvents(p harp.EventPage) Events {
 	return m
 }
 
-// Failures of requests travel in a frame that is smaller than what a user may
-// attach: it is the text that is cut.
+// What a failure may hold. Whoever reads one cuts it to that, as it is kept, and shown in
+// lists. Those of requests travel in a frame that is smaller: of these the text is cut.
 const (
-	maxFailureText = 4 << 10
+	maxFailureText = 4 << 10 // of a request's
 	maxFailureWord = 1 << 10
+	MaxFailureText = 64 << 10 // of an attempt's
 )
+
+// limitFailure cuts what a peer sent to what a failure may hold.
+func limitFailure(f *harp.Failure) {
+	for _, s := range []*string{&f.Code, &f.Type, &f.Host, &f.Stage, &f.Field, &f.LimitOf, &f.JobID} {
+		*s = cut(*s, maxFailureWord)
+	}
+	f.Message = cut(f.Message, MaxFailureText)
+	if len(f.Data) > harp.MaxResult {
+		f.Data = nil
+	}
+	if len(f.Fault) > maxFailureWord {
+		f.Fault = harp.FaultNone
+	}
+	if len(f.Ran) > maxFailureWord {
+		f.Ran = harp.MayHaveRun
+	}
+}
 
 // NewFailed returns the answer to a request that failed.
 func NewFailed(err error) Failed {
 	f := harp.FailureOf(err)
+	limitFailure(&f)
 	f.Message = cut(f.Message, maxFailureText)
-	for _, s := range []*string{&f.Type, &f.Host, &f.Stage, &f.Field, &f.LimitOf, &f.JobID} {
-		*s = cut(*s, maxFailureWord)
-	}
 	if len(f.Data) > MaxControl/2 {
 		f.Data = nil
 	}

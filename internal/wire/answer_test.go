@@ -3,6 +3,7 @@ package wire_test
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
@@ -33,6 +34,30 @@ func TestNewFailed(t *testing.T) {
 }
 
 // FuzzFailed: no bytes make a failure panic, and what was read is one.
+// TestFailureOfAnyLength checks that a failure is cut before it is kept, in each of its parts.
+func TestFailureOfAnyLength(t *testing.T) {
+	long := strings.Repeat("é", 2<<20)
+	data, err := harp.NewValue(make([]byte, 2<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := harp.Failure{
+		Code: long, Type: long, Message: long, Data: data, Ran: harp.Ran(long), Fault: harp.Fault(long),
+		Host: long, Stage: long, Field: long, LimitOf: long, JobID: long,
+	}
+	for _, code := range []string{long, "remote", "timeout", "invalid", "unavailable", "lost"} {
+		sent.Code = code
+		var got wire.Failed
+		if err := wire.Decode(wire.Encode(map[string]any{"failure": sent}), &got); err != nil {
+			t.Fatal(err)
+		}
+		kept := wire.Encode(got)
+		if max := 80 << 10; len(kept) > max || !utf8.Valid([]byte(got.Failure.Error())) {
+			t.Errorf("of a failure of code %.20s %d bytes are kept", code, len(kept))
+		}
+	}
+}
+
 func FuzzFailed(f *testing.F) {
 	for _, code := range []string{"remote", "internal", "invalid", "lost", "x", ""} {
 		f.Add(wire.Encode(map[string]any{"failure": harp.Failure{Code: code, Message: "m", Data: harp.Value{0xc3}, Stage: "dial", Field: "f"}}))

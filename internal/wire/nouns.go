@@ -86,6 +86,7 @@ func decodeError(raw []byte, v reflect.Value) error {
 		return err
 	}
 	f.Code = cmp.Or(f.Code, "internal") // without a code it would be no error
+	limitFailure(&f)
 	v.Set(reflect.ValueOf(f.Err()))
 	return nil
 }
