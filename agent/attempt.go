@@ -86,14 +86,16 @@ func (at *attempt) apply(e life.Event) life.Effect {
 // applyLocked is apply; if the effect is to leave, the caller does that when it has unlocked.
 func (at *attempt) applyLocked(e life.Event) life.Effect {
 	var put life.Put
+	leave := false
 	for handed := false; ; handed = true {
 		f := at.life.Next(e)
 		at.doLocked(&f)
 		if f.Put != 0 {
 			put = f.Put
 		}
+		leave = leave || f.Leave
 		if f.Write.Kind == 0 {
-			if f.Put = put; handed {
+			if f.Put, f.Leave = put, leave; handed {
 				at.loopLocked()
 			}
 			return f

@@ -658,3 +658,34 @@ func TestManyAttemptsOpenABrokenJournalSeldom(t *testing.T) {
 		}
 	})
 }
+
+// TestEndThatAReopenedJournalHasLetsTheAgentBeIdle checks that an attempt leaves when its journal has
+// all of it, though the commit of that has failed: an agent that drains does not wait for its
+// dispatcher.
+func TestEndThatAReopenedJournalHasLetsTheAgentBeIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, disk := newSick(t)
+		defer s.close()
+		list := &s.agent.attempts
+		list.owes = func() bool { return false }
+		list.recover(s.key, func() *attempt { return s.attempt })
+		list.know()
+		disk.numb.Store(true)
+		disk.ill.Store(true)
+		s.finish(outcome{value: harp.Value{0xc0}})
+		synctest.Wait()
+		if err := s.agent.journal.current().Err(); !errors.Is(err, journal.ErrBroken) {
+			t.Fatal(err)
+		}
+		disk.ill.Store(false)
+		time.Sleep(2 * retryJournal)
+		if h, is := s.agent.journal.current().Get(s.key.journal()); !is || h.State != journal.Ended {
+			t.Fatalf("the journal has %+v", h)
+		}
+		select {
+		case <-list.drain():
+		default:
+			t.Errorf("it is not idle; the journal is %v, and the attempt has left: %t", s.agent.journal.current().Err(), s.hasLeft())
+		}
+	})
+}

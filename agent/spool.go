@@ -207,16 +207,21 @@ func bare(end wire.End) wire.End {
 // rehand hands over what a journal that was closed did not take.
 func (at *attempt) rehand() {
 	at.mu.Lock()
-	defer at.mu.Unlock()
-	at.handLocked()
+	f := at.handLocked()
+	at.mu.Unlock()
+	at.leaveIf(f)
 }
 
-// handLocked hands to the journal what it has not got yet, whatever became of it before.
-func (at *attempt) handLocked() {
+// handLocked hands to the journal what it has not got yet, whatever became of it before. One
+// that was opened anew may have all of it.
+func (at *attempt) handLocked() life.Effect {
+	leave := false
 	if j := at.spool.handle.current(); j != nil && j != at.spool.journal && at.life.IsHandedOver() {
-		at.applyLocked(at.reopenedLocked(j))
+		leave = at.applyLocked(at.reopenedLocked(j)).Leave
 	}
-	at.applyLocked(life.Event{Kind: life.Hand})
+	f := at.applyLocked(life.Event{Kind: life.Hand})
+	f.Leave = f.Leave || leave
+	return f
 }
 
 // loopLocked lets a goroutine follow what was handed over, if there is none.
@@ -258,15 +263,17 @@ func (at *attempt) followCommit() bool {
 	}
 	more := s.pause(renewed, closing)
 	at.mu.Lock()
-	defer at.mu.Unlock()
 	if !more {
 		s.looping = false
+		at.mu.Unlock()
 		return false
 	}
 	if errors.Is(err, journal.ErrGap) {
 		s.journal = nil // looks what it has
 	}
-	at.handLocked()
+	f := at.handLocked()
+	at.mu.Unlock()
+	at.leaveIf(f)
 	return true
 }
 

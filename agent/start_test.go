@@ -19,6 +19,7 @@ import (
 type sick struct {
 	journal.FS
 	ill   atomic.Bool
+	numb  atomic.Bool  // what is written while it is ill is there, and nobody hears of it
 	opens atomic.Int64 // of files, while it is ill
 }
 
@@ -43,10 +44,17 @@ type sickFile struct {
 }
 
 func (f sickFile) Write(p []byte) (int, error) {
-	if f.of.ill.Load() {
+	if f.of.ill.Load() && !f.of.numb.Load() {
 		return 0, errSick
 	}
 	return f.File.Write(p)
+}
+
+func (f sickFile) Sync() error {
+	if f.of.ill.Load() {
+		return errSick
+	}
+	return f.File.Sync()
 }
 
 func (f sickFile) Truncate(size int64) error {

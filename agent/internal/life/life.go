@@ -196,6 +196,7 @@ func (a *Attempt) finish(e *Event, f *Effect) {
 	}
 	a.handAnew(f)
 	f.Room, f.Wake = true, true
+	f.Leave = f.Write.Kind == 0 && a.isReleasable()
 	if a.audience == nobody {
 		a.drop(f)
 	}

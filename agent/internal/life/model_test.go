@@ -152,6 +152,7 @@ func (w *world) do(e Event) Effect {
 	w.clock++
 	e.At = w.clock
 	var put Put
+	releasable := w.isReleasable() // as one is that was recalled
 	for {
 		w.log = append(w.log, fmt.Sprintf("%d: next %d size %d %v %+v", e.Kind, e.Next, e.Size, e.Err, e.To))
 		before := w.spool
@@ -161,6 +162,9 @@ func (w *world) do(e Event) Effect {
 			put = f.Put
 		}
 		if f.Write.Kind == 0 {
+			if w.isReleasable() && !releasable && !w.left {
+				w.failf("the journal has all of it, nobody is told of it, and it stays")
+			}
 			f.Put = put
 			return f
 		}

@@ -44,7 +44,7 @@ func (a *Attempt) journal(e *Event, f *Effect) {
 			a.applyStop(f)
 		}
 		a.trim()
-		f.Room, f.Leave = true, a.isReleasable()
+		f.Room = true
 	case Unsynced:
 		s.handed, s.failed = s.synced, e.Err
 		a.applyStop(f)
@@ -53,6 +53,7 @@ func (a *Attempt) journal(e *Event, f *Effect) {
 		a.reopened(e, f)
 	default:
 	}
+	f.Leave = f.Write.Kind == 0 && a.isReleasable()
 }
 
 // handAnew is hand also where the last thing could not be journalled.
@@ -223,7 +224,7 @@ func (a *Attempt) ackSpool(f *Effect) {
 // present.
 func (a *Attempt) isReleasable() bool {
 	s := &a.spool
-	return a.HasEnded() && s.on && a.audience == away && s.handed == s.synced &&
+	return a.HasEnded() && s.on && a.audience == away && s.failed == nil && s.handed == s.synced &&
 		(s.synced.End || a.phase == Gone) && max(s.synced.Next, a.outbox.first) >= a.outbox.next()
 }
 
