@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -49,7 +50,11 @@ func damage(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data[120] ^= 1
+	at := bytes.Index(data, make([]byte, 50)) // of its Info
+	if at < 0 {
+		t.Fatal("there is no such attempt")
+	}
+	data[at] ^= 1
 	if err := os.WriteFile(name, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
