@@ -18,84 +18,84 @@ import (
 // attempt is one try at running a job, on an exchange of the host's session: one that is
 // begun with CALL, or one of an earlier session that is asked for with RESUME.
 type attempt struct {
-	s       *session
-	job     *store.Job // as it was claimed
-	x       *transport.Exchange
-	resumed bool
-	missing int64            // the records before this one that are not stored are missing; 0: none are
-	streams bool             // has sent records
-	begun   bool             // has told that it started
-	behind  *transport.Frame // has come behind records, and was not heard yet
-	readies int64            // of the session's, before CALL was sent
+	s         *session
+	job       *store.Job // as it was claimed
+	x         *transport.Exchange
+	resumed   bool
+	missing   int64            // the records before this one that are not stored are missing; 0: none are
+	streams   bool             // has sent records
+	begun     bool             // its agent said that it started
+	nextFrame *transport.Frame // came behind records, and is not handled yet
+	readies   int64            // of the session's, before CALL was sent
 
 	ended atomic.Bool // END has come
 
-	mu     sync.Mutex      // guards what follows
-	called bool            // CALL was sent: from here on it may run
-	wanted *harp.Principal // who wants it to stop
-	now    bool            // ... without a grace
-	told   wire.Cancel     // what the agent knows of that; zero: nothing
+	mu         sync.Mutex      // guards what follows
+	called     bool            // CALL was sent: from here on it may run
+	wanted     *harp.Principal // who wants it to stop
+	now        bool            // ... without a grace
+	sentCancel wire.Cancel     // what the agent knows of that; zero: nothing
 }
 
-// sendAll sends jobs that were claimed.
-func (d *Dispatcher) sendAll(jobs []*store.Job) {
+// sendJobs sends jobs that were claimed.
+func (d *Dispatcher) sendJobs(jobs []*store.Job) {
 	for _, j := range jobs {
-		d.send(j, harp.Submission{})
+		d.sendJob(j, harp.Submission{})
 	}
 }
 
-// send runs a claimed job on its host's session. sub is its request if it is at
+// sendJob runs a claimed job on its host's session. sub is its request if it is at
 // hand.
-func (d *Dispatcher) send(job *store.Job, sub harp.Submission) {
-	s := d.hosts.get(job.Host).current()
-	if s != nil && s.start(&attempt{s: s, job: job}, sub) {
+func (d *Dispatcher) sendJob(job *store.Job, sub harp.Submission) {
+	s := d.hosts.get(job.Host).currentSession()
+	if s != nil && s.startAttempt(&attempt{s: s, job: job}, sub) {
 		return
 	}
 	// The host went between the claim and now: the call never left.
-	if !d.begin() {
+	if !d.beginWork() {
 		return
 	}
 	go func() {
 		defer d.work.Done()
-		if err := d.withdraw(job, 0); err != nil && d.ctx.Err() == nil {
+		if err := d.withdrawJob(job, 0); err != nil && d.ctx.Err() == nil {
 			d.log.Error("withdraw", "job", job.ID, "err", err) // reconciliation does it
 		}
 	}()
 }
 
-// resume asks the agent for the rest of an attempt of an earlier session.
-func (s *session) resume(job *store.Job) {
-	s.start(&attempt{s: s, job: job, resumed: true, missing: s.missing[job.ID]}, harp.Submission{})
+// resumeAttempt asks the agent for the rest of an attempt of an earlier session.
+func (s *session) resumeAttempt(job *store.Job) {
+	s.startAttempt(&attempt{s: s, job: job, resumed: true, missing: s.missing[job.ID]}, harp.Submission{})
 }
 
 // withdrawWait is the pause after which a call that could not be sent, though the
 // session is open, is tried again.
 const withdrawWait = time.Second
 
-// withdraw sends a job back to its queue, to wait so long at least: its call did not
+// withdrawJob sends a job back to its queue, to wait so long at least: its call did not
 // leave this process.
-func (d *Dispatcher) withdraw(job *store.Job, wait time.Duration) error {
-	e := d.event(job, store.Withdrawn)
+func (d *Dispatcher) withdrawJob(job *store.Job, wait time.Duration) error {
+	e := d.newEvent(job, store.Withdrawn)
 	e.Reason = harp.ReasonQueue
 	if wait > 0 {
 		e.Wake = e.At.Add(wait)
 	}
-	changes, err := d.apply(d.ctx, store.Transition{ID: job.ID, Event: e})
+	changes, err := d.applyTransitions(d.ctx, store.Transition{ID: job.ID, Event: e})
 	if err == nil && !errors.Is(changes[0].Err, store.ErrIllegal) && !errors.Is(changes[0].Err, store.ErrFenced) {
 		err = changes[0].Err // the others say that it was withdrawn before
 	}
 	return err
 }
 
-// event is one about the job's attempt.
-func (d *Dispatcher) event(job *store.Job, kind store.Kind) store.Event {
+// newEvent is one about the job's attempt.
+func (d *Dispatcher) newEvent(job *store.Job, kind store.Kind) store.Event {
 	return store.Event{Kind: kind, At: d.now(), Attempt: job.Attempt, Fence: job.Fence, Jitter: rand.Float64()}
 }
 
-// start runs an attempt in a goroutine that the session waits for; false if it takes no
+// startAttempt runs an attempt in a goroutine that the session waits for; false if it takes no
 // more. A claim of the job that came before that of the attempt which runs is over: it was
 // withdrawn, or there would be no later one.
-func (s *session) start(a *attempt, sub harp.Submission) bool {
+func (s *session) startAttempt(a *attempt, sub harp.Submission) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
@@ -105,7 +105,7 @@ func (s *session) start(a *attempt, sub harp.Submission) bool {
 		return true
 	}
 	s.attempts.Add(1)
-	if !s.d.spawn(func() { s.attend(a, sub) }) {
+	if !s.d.spawn(func() { s.runAttempt(a, sub) }) {
 		s.attempts.Done()
 		return false
 	}
@@ -113,16 +113,16 @@ func (s *session) start(a *attempt, sub harp.Submission) bool {
 	return true
 }
 
-// attend is an attempt from its beginning to what became of it.
-func (s *session) attend(a *attempt, sub harp.Submission) {
+// runAttempt runs an attempt from its beginning to what became of it.
+func (s *session) runAttempt(a *attempt, sub harp.Submission) {
 	defer s.attempts.Done()
-	s.over(a, a.run(sub))
+	s.endAttempt(a, a.run(sub))
 }
 
-// over forgets an attempt. One whose end was not heard ends the session: what became
+// endAttempt forgets an attempt. One whose end did not come ends the session: what became
 // of it is found out when the next one begins. One whose call has not left is not
 // started; where that cannot be stored, reconciliation does it.
-func (s *session) over(a *attempt, err error) {
+func (s *session) endAttempt(a *attempt, err error) {
 	s.mu.Lock()
 	if s.live[a.job.ID] == a {
 		delete(s.live, a.job.ID)
@@ -134,7 +134,7 @@ func (s *session) over(a *attempt, err error) {
 	if err == nil || s.d.ctx.Err() != nil {
 		return
 	}
-	if !a.called && !a.resumed && s.d.withdraw(a.job, withdrawWait) == nil {
+	if !a.called && !a.resumed && s.d.withdrawJob(a.job, withdrawWait) == nil {
 		return
 	}
 	s.tr.Close(fmt.Errorf("job %s: %w", a.job.ID, err))
@@ -154,13 +154,13 @@ func (a *attempt) run(sub harp.Submission) error {
 		return nil // it was withdrawn, and may have ended as not started, while it was on its way here
 	}
 	if row.Cancel != nil {
-		a.cancel(row.Cancel.By, row.Cancel.Now)
+		a.requestCancel(row.Cancel.By, row.Cancel.Now)
 	}
 	if !a.resumed && sub.Request == nil {
 		sub, err = a.s.d.store.Request(ctx, a.job.ID)
 		switch {
 		case errors.Is(err, store.ErrDamaged):
-			return a.reject(ctx, err)
+			return a.rejectJob(ctx, err)
 		case err != nil:
 			return err
 		}
@@ -170,9 +170,9 @@ func (a *attempt) run(sub harp.Submission) error {
 	}
 	defer a.x.Release()
 	if a.resumed {
-		err = a.resume(row)
+		err = a.sendResume(row)
 	} else {
-		err = a.call(sub)
+		err = a.sendCall(sub)
 	}
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func (a *attempt) run(sub harp.Submission) error {
 		if err != nil {
 			return err
 		}
-		if over, err := a.hear(ctx, f); over || err != nil {
+		if over, err := a.handleFrame(ctx, f); over || err != nil {
 			return err
 		}
 	}
@@ -195,17 +195,17 @@ func holds(row, claimed *store.Job) bool {
 	return store.HoldsSlot(row.State) && row.Attempt == claimed.Attempt && row.Fence == claimed.Fence
 }
 
-// reject ends a job whose request cannot be read: it was not started, and cannot be.
-func (a *attempt) reject(ctx context.Context, err error) error {
+// rejectJob ends a job whose request cannot be read: it was not started, and cannot be.
+func (a *attempt) rejectJob(ctx context.Context, err error) error {
 	a.s.d.log.Error("job is rejected, as its request cannot be read", "job", a.job.ID, "err", err)
-	e := a.s.d.event(a.job, store.Refused)
+	e := a.s.d.newEvent(a.job, store.Refused)
 	e.Failure = harp.NewFailure("rejected", "its request is damaged in the dispatcher's store")
 	e.Failure.Type = "damaged"
-	return a.notStarted(ctx, e)
+	return a.storeNotStarted(ctx, e)
 }
 
-// call sends CALL.
-func (a *attempt) call(sub harp.Submission) error {
+// sendCall sends CALL.
+func (a *attempt) sendCall(sub harp.Submission) error {
 	j := a.job
 	c := wire.Call{
 		Submission: sub, Principal: j.Principal,
@@ -221,14 +221,14 @@ func (a *attempt) call(sub harp.Submission) error {
 	if err := wire.Send(a.x, wire.TypeCall, false, &c); err != nil {
 		return err
 	}
-	a.tellLocked()
+	a.sendCancelLocked()
 	return nil
 }
 
-// resume sends RESUME, from the first record that is not stored on. A cancel comes
+// sendResume sends RESUME, from the first record that is not stored on. A cancel comes
 // with it; an attempt that was given up while another one waits to be made is always
 // cancelled.
-func (a *attempt) resume(row *store.Job) error {
+func (a *attempt) sendResume(row *store.Job) error {
 	m := wire.Resume{
 		Job: a.job.ID, Attempt: int64(a.job.Attempt), Epoch: int64(a.s.epoch), Window: a.s.d.window(),
 		From: max(int64(row.Attempts[len(row.Attempts)-1].Next), a.missing),
@@ -239,21 +239,21 @@ func (a *attempt) resume(row *store.Job) error {
 		a.wanted = &harp.Principal{Kind: "dispatcher", Name: a.s.d.name}
 	}
 	if a.wanted != nil {
-		a.told = a.wantedCancel()
-		m.Cancel = new(a.told)
+		a.sentCancel = a.wantedCancel()
+		m.Cancel = new(a.sentCancel)
 	}
 	a.called = true
 	return a.x.Send(wire.TypeResume, false, wire.Encode(m))
 }
 
-// wantedCancel is what the agent is to be told.
+// wantedCancel is what the agent is to be sent.
 func (a *attempt) wantedCancel() wire.Cancel {
 	return wire.Cancel{By: *a.wanted, Now: a.now}
 }
 
-// cancel tells the agent as soon as it knows of the attempt: once, and once more when it
-// shall not wait any longer.
-func (a *attempt) cancel(by harp.Principal, now bool) {
+// requestCancel sends a cancel as soon as the agent knows of the attempt: once, and once more
+// when it shall not wait any longer.
+func (a *attempt) requestCancel(by harp.Principal, now bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.wanted == nil {
@@ -261,28 +261,28 @@ func (a *attempt) cancel(by harp.Principal, now bool) {
 	}
 	a.now = a.now || now
 	if a.called {
-		a.tellLocked()
+		a.sendCancelLocked()
 	}
 }
 
-func (a *attempt) tellLocked() {
-	if a.wanted == nil || a.told == a.wantedCancel() {
+func (a *attempt) sendCancelLocked() {
+	if a.wanted == nil || a.sentCancel == a.wantedCancel() {
 		return
 	}
-	a.told = a.wantedCancel()
-	_ = a.x.Send(wire.TypeCancel, false, wire.Encode(a.told)) // a failed write ends the session, and with it the attempt
+	a.sentCancel = a.wantedCancel()
+	_ = a.x.Send(wire.TypeCancel, false, wire.Encode(a.sentCancel)) // a failed write ends the session, and with it the attempt
 }
 
-// tellCancel tells the agent of a job that it shall stop, and does not wait for it to
-// listen. One that is not on a session yet hears it with its CALL or RESUME.
-func (d *Dispatcher) tellCancel(job *store.Job, by harp.Principal, now bool) {
-	s := d.hosts.get(job.Host).current()
+// sendCancel sends the agent of a job that it shall stop, and does not wait for it to
+// read that. An attempt that is not on a session yet gets it with its CALL or RESUME.
+func (d *Dispatcher) sendCancel(job *store.Job, by harp.Principal, now bool) {
+	s := d.hosts.get(job.Host).currentSession()
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a := s.live[job.ID]; a != nil && !s.closing {
-		s.attempts.Go(func() { a.cancel(by, now) })
+		s.attempts.Go(func() { a.requestCancel(by, now) })
 	}
 }

@@ -353,7 +353,7 @@ type quietStore struct {
 	reads atomic.Int64
 }
 
-func (s *quietStore) Read(ctx context.Context, id string, from uint64, most store.Most) ([]harp.Record, error) {
+func (s *quietStore) Read(ctx context.Context, id string, from uint64, most store.ReadLimit) ([]harp.Record, error) {
 	s.reads.Add(1)
 	return s.Store.Read(ctx, id, from, most)
 }

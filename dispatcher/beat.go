@@ -9,15 +9,15 @@ import (
 	"github.com/harpcaller/harp/transport"
 )
 
-// mostBeats is how many heartbeats a second there may be: of all agents, and as many to
+// maxBeatRate is how many heartbeats a second there may be: of all agents, and as many to
 // them.
-const mostBeats = 200
+const maxBeatRate = 200
 
 // beat is the interval of heartbeats that is right now: longer than configured where
 // there are so many agents that theirs would be too many. The first to come back
 // after a restart count those that follow.
 func (d *Dispatcher) beat() time.Duration {
-	return max(d.cfg.Heartbeat, 2*time.Duration(d.hosts.expected())*time.Second/mostBeats)
+	return max(d.cfg.Heartbeat, 2*time.Duration(d.hosts.expected())*time.Second/maxBeatRate)
 }
 
 // farFrom reports whether an interval is off by more than a quarter. Nearer is near
@@ -43,9 +43,9 @@ func farFrom(have, want time.Duration) bool {
 // BEAT takes the place of a heartbeat. So telling all is spread as they are, and costs
 // no more than they do.
 
-// tellBeat is asked when a heartbeat is to be sent. It returns step 1 in its place if
+// changeBeat is asked when a heartbeat is to be sent. It returns step 1 in its place if
 // the session's interval has become wrong.
-func (s *session) tellBeat() (transport.Frame, bool) {
+func (s *session) changeBeat() (transport.Frame, bool) {
 	want := s.d.beat()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,8 +57,8 @@ func (s *session) tellBeat() (transport.Frame, bool) {
 	return transport.Frame{Type: wire.TypeBeat, Body: wire.Encode(wire.Beat{Heartbeat: int64(want)})}, true
 }
 
-// hearBeat is step 3.
-func (s *session) hearBeat(f transport.Frame) error {
+// handleBeat is step 3.
+func (s *session) handleBeat(f transport.Frame) error {
 	var m wire.Beat
 	if err := wire.Decode(f.Body, &m); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (s *session) hearBeat(f transport.Frame) error {
 // startBeat starts the heartbeat.
 func (s *session) startBeat() {
 	if slices.Contains(s.hello.Features, wire.FeatureBeat) {
-		s.tr.OnBeat(s.tellBeat)
+		s.tr.OnBeat(s.changeBeat)
 	}
 	s.tr.Beat(s.beat)
 }

@@ -50,56 +50,56 @@ func ServeCaller(ctx context.Context, conn *transport.Conn, s harp.Service, cfg 
 		return fmt.Errorf("serve caller: %w", err)
 	}
 	defer context.AfterFunc(ctx, func() { session.Close(context.Cause(ctx)) })()
-	guest := &guest{Service: s, welcomed: make(chan struct{})}
+	limited := &limitedService{Service: s, welcomed: make(chan struct{})}
 	var greeting sync.WaitGroup
 	greeting.Go(func() {
-		if err := welcome(ctx, session, s, cfg); err != nil {
+		if err := greetCaller(ctx, session, s, cfg); err != nil {
 			session.Close(err)
 			return
 		}
-		close(guest.welcomed)
+		close(limited.welcomed)
 	})
-	err = session.Serve(guest.answer)
+	err = session.Serve(limited.answerRequest)
 	greeting.Wait()
 	return fmt.Errorf("serve caller: %w", err)
 }
 
-// guest is the Service as one session's caller gets it. What is being answered to
+// limitedService is the Service as one session's caller gets it. What is being answered to
 // followers, and they do not read, is bounded: the more of them ask at a time, the
 // less each gets.
-type guest struct {
+type limitedService struct {
 	harp.Service
 	welcomed chan struct{} // closed when the caller is
-	pulls    atomic.Int64  // that are being answered, from the question until the answer is sent
+	pulls    atomic.Int64  // that are being answered, from the request until the answer is sent
 }
 
-// answer answers a request, once the caller is welcome.
-func (g *guest) answer(x *transport.Exchange, first transport.Frame) {
+// answerRequest answers a request, once the caller is welcome.
+func (l *limitedService) answerRequest(x *transport.Exchange, first transport.Frame) {
 	select {
-	case <-g.welcomed:
+	case <-l.welcomed:
 	case <-x.Session().Done():
 		return
 	}
 	if first.Type == wire.TypePull {
-		g.pulls.Add(1)
-		defer g.pulls.Add(-1)
+		l.pulls.Add(1)
+		defer l.pulls.Add(-1)
 	}
-	answer(x.Context(), g, x, first)
+	answerRequest(x.Context(), l, x, first)
 }
 
 // unreadBytes is about how much may be on its way to the followers of a session.
 const unreadBytes = 8 << 20
 
 // Records implements JobService.
-func (g *guest) Records(ctx context.Context, id string, q harp.RecordQuery) (harp.RecordPage, error) {
-	q.MaxBytes = int(min(max(unreadBytes/g.pulls.Load(), wire.MinWindow), wire.MaxPage))
+func (l *limitedService) Records(ctx context.Context, id string, q harp.RecordQuery) (harp.RecordPage, error) {
+	q.MaxBytes = int(min(max(unreadBytes/l.pulls.Load(), wire.MinWindow), wire.MaxPage))
 	q.MaxRecords = wire.MaxRows
-	return g.Service.Records(ctx, id, q)
+	return l.Service.Records(ctx, id, q)
 }
 
-// welcome hears the caller's hello and answers it. The error is also why the caller
+// greetCaller receives the caller's hello and answers it. The error is also why the caller
 // is not welcome.
-func welcome(ctx context.Context, session *transport.Session, s harp.Service, cfg CallerConfig) error {
+func greetCaller(ctx context.Context, session *transport.Session, s harp.Service, cfg CallerConfig) error {
 	ctx, cancel := context.WithTimeout(ctx, greetTime)
 	defer cancel()
 	control := session.Control()
@@ -107,7 +107,7 @@ func welcome(ctx context.Context, session *transport.Session, s harp.Service, cf
 	if err != nil {
 		return err
 	}
-	info, err := hear(ctx, f, s)
+	info, err := acceptHello(ctx, f, s)
 	if err != nil {
 		w := wire.Unwelcome{Failure: wire.NewFailed(err).Failure}
 		return errors.Join(err, control.Send(wire.TypeUnwelcome, false, wire.Encode(w)))
@@ -120,8 +120,8 @@ func welcome(ctx context.Context, session *transport.Session, s harp.Service, cf
 	return err
 }
 
-// hear judges a hello and returns what the welcome says.
-func hear(ctx context.Context, f transport.Frame, s harp.Service) (harp.ServerInfo, error) {
+// acceptHello judges a hello and returns what the welcome says.
+func acceptHello(ctx context.Context, f transport.Frame, s harp.Service) (harp.ServerInfo, error) {
 	var hello wire.Hello
 	if f.Type != wire.TypeHello {
 		return harp.ServerInfo{}, &harp.FieldError{Field: "hello", Message: fmt.Sprintf("frame type %d came instead", f.Type)}
@@ -136,14 +136,14 @@ func hear(ctx context.Context, f transport.Frame, s harp.Service) (harp.ServerIn
 	return s.Ping(ctx)
 }
 
-// answer answers one request, unless the caller has given it up.
-func answer(ctx context.Context, s harp.Service, x *transport.Exchange, first transport.Frame) {
+// answerRequest answers one request, unless the caller has given it up.
+func answerRequest(ctx context.Context, s harp.Service, x *transport.Exchange, first transport.Frame) {
 	var reply []byte
 	var err error
 	if first.Type == wire.TypeBackup {
 		reply, err = answerBackup(ctx, s, x)
 	} else {
-		reply, err = answerTo(ctx, s, first)
+		reply, err = makeReply(ctx, s, first)
 	}
 	switch {
 	case ctx.Err() != nil || errors.Is(err, harp.ErrClosed):
@@ -155,9 +155,9 @@ func answer(ctx context.Context, s harp.Service, x *transport.Exchange, first tr
 	}
 }
 
-// answerTo returns the body of the reply. No request is left without an answer: one
+// makeReply returns the body of the reply. No request is left without an answer: one
 // of an unknown type is refused.
-func answerTo(ctx context.Context, s harp.Service, f transport.Frame) ([]byte, error) {
+func makeReply(ctx context.Context, s harp.Service, f transport.Frame) ([]byte, error) {
 	handle, known := handlers[f.Type]
 	if !known {
 		return nil, harp.NewFailure("refused", fmt.Sprintf("request type %d is not known here", f.Type)).Err()

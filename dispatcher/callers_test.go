@@ -29,7 +29,7 @@ func (hugeJobs) JobStatus(context.Context, string) (harp.JobStatus, error) {
 // TestAnswerTooLong: an answer that no frame carries is a failure, not the end of the
 // session.
 func TestAnswerTooLong(t *testing.T) {
-	_, err := answerTo(t.Context(), hugeJobs{}, transport.Frame{Type: wire.TypeStatus, Body: wire.Encode(wire.JobRef{ID: harp.NewID()})})
+	_, err := makeReply(t.Context(), hugeJobs{}, transport.Frame{Type: wire.TypeStatus, Body: wire.Encode(wire.JobRef{ID: harp.NewID()})})
 	if !errors.Is(err, harp.ErrRefused) {
 		t.Error(err)
 	}
@@ -76,7 +76,7 @@ func FuzzAnswer(f *testing.F) {
 		if wire.Decode(body, &waiting) == nil && waiting.Wait {
 			cancel() // what would be waited for never comes
 		}
-		got, err := answerTo(ctx, s, transport.Frame{Type: transport.Type(typ), Body: body})
+		got, err := makeReply(ctx, s, transport.Frame{Type: transport.Type(typ), Body: body})
 		if err != nil {
 			got = wire.Encode(wire.NewFailed(err))
 			if len(got) > wire.MaxBody(wire.TypeFailed) {
@@ -105,7 +105,7 @@ func (s *pageSpy) Records(_ context.Context, _ string, q harp.RecordQuery) (harp
 func TestManyFollowersGetLittleEach(t *testing.T) {
 	for pulls, want := range map[int64]int{1: 1 << 20, 8: 1 << 20, 32: 256 << 10, 4096: 64 << 10} {
 		spy := &pageSpy{}
-		g := &guest{Service: spy}
+		g := &limitedService{Service: spy}
 		g.pulls.Store(pulls)
 		if _, err := g.Records(t.Context(), "", harp.RecordQuery{}); err != nil || spy.most != want {
 			t.Errorf("with %d followers a page has %d bytes, want %d: %v", pulls, spy.most, want, err)

@@ -17,11 +17,11 @@ func (d *Dispatcher) cancelActive(jobs []*store.Job, by harp.Principal) {
 		for i, j := range chunk {
 			ts[i] = store.Transition{ID: j.ID, Event: store.Event{Kind: store.CancelReq, At: d.now(), By: by}}
 		}
-		if _, err := d.apply(d.ctx, ts...); err != nil && d.ctx.Err() == nil {
+		if _, err := d.applyTransitions(d.ctx, ts...); err != nil && d.ctx.Err() == nil {
 			d.log.Error("note that jobs of a cancelled queue are to stop", "err", err)
 		}
 		for _, j := range chunk {
-			d.tellCancel(j, by, false)
+			d.sendCancel(j, by, false)
 		}
 	}
 }

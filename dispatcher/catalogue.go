@@ -47,8 +47,8 @@ func newCatalogues() *catalogues {
 	return &catalogues{known: map[digest]weak.Pointer[catalogue]{}}
 }
 
-// of returns the catalogue of these procedures. Nobody may change them from now on.
-func (cs *catalogues) of(docs []harp.ProcedureDoc) *catalogue {
+// catalogueOf returns the catalogue of these procedures. Nobody may change them from now on.
+func (cs *catalogues) catalogueOf(docs []harp.ProcedureDoc) *catalogue {
 	if !slices.IsSortedFunc(docs, byName) {
 		docs = slices.Clone(docs)
 		slices.SortStableFunc(docs, byName)
@@ -71,9 +71,9 @@ func (cs *catalogues) of(docs []harp.ProcedureDoc) *catalogue {
 	return c
 }
 
-// check looks whether arguments fit one of a catalogue's procedures. A schema that cannot be
+// checkArgs looks whether arguments fit one of a catalogue's procedures. A schema that cannot be
 // read checks nothing; the agent checks again. Errors: *harp.FieldError.
-func (cs *catalogues) check(c *catalogue, at int, args harp.Value) error {
+func (cs *catalogues) checkArgs(c *catalogue, at int, args harp.Value) error {
 	known, err := cs.schemas.Get(c.keys[at], c.docs[at])
 	if err != nil {
 		return nil //nolint:nilerr // said above
@@ -133,7 +133,7 @@ func appendFlag(b []byte, set bool) []byte {
 func (s *session) expectProcedures(ctx context.Context) (docs []harp.ProcedureDoc, err error) {
 	for {
 		var page wire.Procedures
-		if err := s.expect(ctx, wire.TypeProcedures, &page); err != nil {
+		if err := s.expectFrame(ctx, wire.TypeProcedures, &page); err != nil {
 			return nil, err
 		}
 		docs = append(docs, page.Procedures...)
@@ -143,8 +143,8 @@ func (s *session) expectProcedures(ctx context.Context) (docs []harp.ProcedureDo
 	}
 }
 
-// hearProcedures takes a new list, of which f is the first page.
-func (s *session) hearProcedures(ctx context.Context, f transport.Frame) error {
+// handleProcedures takes a new list, of which f is the first page.
+func (s *session) handleProcedures(ctx context.Context, f transport.Frame) error {
 	var docs []harp.ProcedureDoc
 	s.pages = 0
 	for {
@@ -152,7 +152,7 @@ func (s *session) hearProcedures(ctx context.Context, f transport.Frame) error {
 		if f.Type != wire.TypeProcedures {
 			return fmt.Errorf("frame %d amid procedures: %w", f.Type, transport.ErrProtocol)
 		}
-		if err := s.count(f); err != nil {
+		if err := s.countBytes(f); err != nil {
 			return err
 		}
 		if err := wire.Decode(f.Body, &page); err != nil {
@@ -160,7 +160,7 @@ func (s *session) hearProcedures(ctx context.Context, f transport.Frame) error {
 		}
 		docs = append(docs, page.Procedures...)
 		if page.Last {
-			return s.recordNews(ctx, s.host.stored().Facts, docs)
+			return s.recordNews(ctx, s.host.storedRow().Facts, docs)
 		}
 		var err error
 		if f, err = s.control.Receive(ctx); err != nil {

@@ -49,7 +49,7 @@ func TestHostsShareACatalogue(t *testing.T) {
 // What is given to hosts is only read: hosts that have it may be asked meanwhile.
 func TestCatalogueDoesNotSortWhatItIsGiven(t *testing.T) {
 	docs := sampleDocs()
-	newCatalogues().of(docs)
+	newCatalogues().catalogueOf(docs)
 	if docs[0].Name != "b" {
 		t.Error("the list was sorted in place")
 	}
@@ -83,7 +83,7 @@ func TestDigestSeesEveryField(t *testing.T) {
 func TestCatalogueThatNobodyHasIsForgotten(t *testing.T) {
 	cs := newCatalogues()
 	key := digestOf(slices.SortedFunc(slices.Values(sampleDocs()), byName))
-	kept := cs.of(sampleDocs())
+	kept := cs.catalogueOf(sampleDocs())
 	runtime.GC()
 	if cs.get(key) != kept {
 		t.Fatal("a catalogue that a host has was forgotten")

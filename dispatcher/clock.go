@@ -1,81 +1,6 @@
 package dispatcher
 
-import (
-	"context"
-	"errors"
-	"time"
-
-	"github.com/harpcaller/harp"
-	"github.com/harpcaller/harp/store"
-)
-
-// apply moves jobs through their lives and does what the changes ask for: wakes
-// those who wait, tells agents, sends what may start now.
-func (d *Dispatcher) apply(ctx context.Context, ts ...store.Transition) ([]store.Change, error) {
-	changes, err := d.store.Apply(ctx, ts...)
-	if err != nil {
-		return nil, err
-	}
-	for i := range changes {
-		c := &changes[i]
-		if c.Err != nil {
-			continue
-		}
-		switch {
-		case c.Effect.Ends:
-			d.tails.ended(c.Job, ts[i].Event.Value)
-		case c.Effect.Tell && c.Job.Cancel != nil:
-			d.tellCancel(c.Job, c.Job.Cancel.By, c.Job.Cancel.Now)
-		case c.Job.State == harp.StateQueued:
-			d.wakeClock()
-		}
-		d.sendAll(c.Claimed)
-	}
-	return changes, nil
-}
-
-// claim starts what may start on a host.
-func (d *Dispatcher) claim(ctx context.Context, host string) error {
-	const chunk = 256
-	for {
-		jobs, err := d.store.Claim(ctx, []string{host}, chunk, d.now())
-		d.sendAll(jobs)
-		if err != nil || len(jobs) < chunk {
-			return err
-		}
-	}
-}
-
-// claim starts what waits for the host, whose agent takes calls, also what it was too
-// busy for before. What has no space in the store starts when there is.
-func (s *session) claim(ctx context.Context) error {
-	if err := s.d.store.Wake(ctx, s.host.name, s.d.now()); err != nil {
-		return err
-	}
-	err := s.d.claim(ctx, s.host.name)
-	if !errors.Is(err, harp.ErrNoSpace) {
-		return err
-	}
-	if s.owing.CompareAndSwap(false, true) {
-		s.attempts.Go(s.claimOwing)
-	}
-	return nil
-}
-
-func (s *session) claimOwing() {
-	ctx := s.d.ctx
-	err := s.stored(ctx, func() error {
-		s.owing.Store(false) // who finds no space from here on is not sure to be heard by this
-		err := s.d.claim(ctx, s.host.name)
-		if errors.Is(err, harp.ErrNoSpace) && !s.owing.CompareAndSwap(false, true) {
-			return nil // another one is at it
-		}
-		return err
-	})
-	if err != nil {
-		s.tr.Close(err)
-	}
-}
+import "time"
 
 // wakeClock makes the clock look again at what is due next.
 func (d *Dispatcher) wakeClock() {
@@ -137,9 +62,9 @@ func (d *Dispatcher) advance() error {
 			return err
 		}
 		for _, j := range did.Ended {
-			d.tails.ended(j, nil)
+			d.watchers.notifyEnded(j, nil)
 		}
-		d.sendAll(did.Claimed)
+		d.sendJobs(did.Claimed)
 		if !did.More {
 			return nil
 		}

@@ -58,7 +58,7 @@ func TestShutdownWaitsForWhatIsUnderWay(t *testing.T) {
 		if err := d.compact(t.Context()); !errors.Is(err, harp.ErrClosed) {
 			t.Errorf("work that comes afterwards gives %v", err)
 		}
-		if d.begin() || d.spawn(func() { t.Error("it runs") }) {
+		if d.beginWork() || d.spawn(func() { t.Error("it runs") }) {
 			t.Error("work begins afterwards")
 		}
 		n := memnet.New()
@@ -76,7 +76,7 @@ func TestShutdownWaitsForWhatIsUnderWay(t *testing.T) {
 		if h.Ready || !errors.Is(h.Checks["dispatcher"], harp.ErrClosed) {
 			t.Errorf("its health is %+v", h)
 		}
-		if troubles := h.troubles(); len(troubles) == 0 || troubles[0] != "dispatcher: "+harp.ErrClosed.Error() {
+		if troubles := h.problems(); len(troubles) == 0 || troubles[0] != "dispatcher: "+harp.ErrClosed.Error() {
 			t.Errorf("its troubles are %q", troubles)
 		}
 		close(st.proceed)
@@ -96,7 +96,7 @@ func TestHealth(t *testing.T) {
 		l := &listed{}
 		d := opened(t, memory.OpenDisk(disk, nil), Config{Hosts: l})
 		synctest.Wait()
-		if h := d.Health(t.Context()); !h.Ready || len(h.troubles()) != 0 || len(h.Checks) != 5 {
+		if h := d.Health(t.Context()); !h.Ready || len(h.problems()) != 0 || len(h.Checks) != 5 {
 			t.Errorf("it is %+v", h)
 		}
 		l.set(HostSpec{})
@@ -104,12 +104,12 @@ func TestHealth(t *testing.T) {
 			t.Errorf("refresh gives %v", err)
 		}
 		h := d.Health(t.Context())
-		if !h.Ready || len(h.troubles()) != 1 || h.Checks["registry"] == nil {
+		if !h.Ready || len(h.problems()) != 1 || h.Checks["registry"] == nil {
 			t.Errorf("with a bad registry it is %+v", h)
 		}
 		disk.SetSpace(store.SpaceLow)
 		h = d.Health(t.Context())
-		if h.Ready || !errors.Is(h.Checks["disk"], harp.ErrNoSpace) || !slices.IsSorted(h.troubles()) || len(h.troubles()) != 2 {
+		if h.Ready || !errors.Is(h.Checks["disk"], harp.ErrNoSpace) || !slices.IsSorted(h.problems()) || len(h.problems()) != 2 {
 			t.Errorf("with a full disk it is %+v", h)
 		}
 		disk.SetSpace(store.SpacePlenty)
@@ -117,7 +117,7 @@ func TestHealth(t *testing.T) {
 		if _, err := d.refresh(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if h := d.Health(t.Context()); !h.Ready || len(h.troubles()) != 0 {
+		if h := d.Health(t.Context()); !h.Ready || len(h.problems()) != 0 {
 			t.Errorf("it is %+v", h)
 		}
 	})
@@ -223,7 +223,7 @@ func TestAllHostsAreKnownAfterARestart(t *testing.T) {
 			}
 			d := opened(t, st, Config{})
 			for i := range n {
-				h := d.hosts.known(fmt.Sprintf("host%04d", i))
+				h := d.hosts.findKnown(fmt.Sprintf("host%04d", i))
 				if h == nil || h.away() != (i%2 == 1) {
 					t.Fatalf("host %d of %d is %+v", i, n, h)
 				}

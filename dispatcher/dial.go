@@ -38,14 +38,14 @@ func (d *Dispatcher) dialLoop(ctx context.Context, spec HostSpec) {
 // dialOnce dials a host and serves its session. It reports whether the host could be
 // dialled.
 func (d *Dispatcher) dialOnce(ctx context.Context, h *host, spec HostSpec) bool {
-	conn, err := d.dial(ctx, spec)
+	conn, err := d.dialHost(ctx, spec)
 	if err == nil {
 		err = d.serveAgent(d.ctx, conn)
 		d.log.Info("session ended", "host", spec.Name, "err", err)
 		return true
 	}
 	if ctx.Err() == nil {
-		h.setTrouble(err.Error())
+		h.setDialError(err.Error())
 		d.log.Debug("dial", "host", spec.Name, "err", err)
 	}
 	return false
@@ -59,8 +59,8 @@ func (s *session) awaitEnd(ctx context.Context) {
 	}
 }
 
-// dial connects to a host and makes sure that it is the one.
-func (d *Dispatcher) dial(ctx context.Context, spec HostSpec) (*transport.Conn, error) {
+// dialHost connects to a host and makes sure that it is the one.
+func (d *Dispatcher) dialHost(ctx context.Context, spec HostSpec) (*transport.Conn, error) {
 	if d.cfg.TLS == nil {
 		return nil, &harp.FieldError{Field: "tls", Message: "needed to dial hosts"}
 	}

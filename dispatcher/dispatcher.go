@@ -17,9 +17,9 @@
 // as the store waits for its disk most of the time, and Go counts that as running.
 //
 // The files follow a call: service.go takes it from a Caller (callers.go, if that is elsewhere),
-// admit.go decides whether it is good and stores it, attempt.go runs it on an exchange of the host's
-// session (session.go), hear.go takes what comes of it, tail.go wakes the requests that wait for its records and its end,
-// feed.go those that wait for events, clock.go does what only time makes due. When a host returns, reconcile.go finds
+// admission.go decides whether it is good and stores it, attempt.go runs it on an exchange of the host's
+// session (session.go), frames.go handles what comes of it, watcher.go wakes the requests that wait for its records and its end,
+// feed.go those that wait for events, transitions.go moves jobs through their lives, clock.go does what only time makes due. When a host returns, reconcile.go finds
 // out what became of what it had; silence.go says that nobody knows when it does
 // not. upkeep.go deletes what is old.
 package dispatcher
@@ -178,7 +178,7 @@ type Dispatcher struct {
 	name     string // owner of the sessions, in host rows
 	hosts    *hosts
 	registry registry
-	tails    tails
+	watchers watchers
 	feed     feed
 	workers  workers.Pool  // what attempts run in
 	kick     chan struct{} // wakes the clock
@@ -263,7 +263,7 @@ func (d *Dispatcher) Caller() *harp.Caller {
 // and is to be shut down, and its store opened anew, best in a new process. It may be
 // called for several listeners.
 func (d *Dispatcher) Serve(ctx context.Context, l net.Listener, tc *tls.Config) error {
-	if !d.begin() {
+	if !d.beginWork() {
 		return errors.Join(harp.ErrClosed, l.Close())
 	}
 	defer d.work.Done()
@@ -319,8 +319,8 @@ func (d *Dispatcher) sessionOptions() transport.Options {
 	return transport.Options{Logger: d.log, MaxFrame: wire.MaxBody}
 }
 
-// begin notes that work is under way; false once the dispatcher is closing.
-func (d *Dispatcher) begin() bool {
+// beginWork notes that work is under way; false once the dispatcher is closing.
+func (d *Dispatcher) beginWork() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.closing {
@@ -331,7 +331,7 @@ func (d *Dispatcher) begin() bool {
 
 // spawn runs f as work that Shutdown waits for; false once the dispatcher is closing.
 func (d *Dispatcher) spawn(f func()) bool {
-	if !d.begin() {
+	if !d.beginWork() {
 		return false
 	}
 	defer d.work.Done()
@@ -401,8 +401,8 @@ func (d *Dispatcher) checkDisk() error {
 	return nil
 }
 
-// troubles are the checks that are not well, by name.
-func (h Health) troubles() (troubles []string) {
+// problems are the checks that are not well, by name.
+func (h Health) problems() (troubles []string) {
 	for _, name := range slices.Sorted(maps.Keys(h.Checks)) {
 		if err := h.Checks[name]; err != nil {
 			troubles = append(troubles, name+": "+err.Error())

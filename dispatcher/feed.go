@@ -36,7 +36,7 @@ func (f *feed) signals() (changed, resumed <-chan struct{}) {
 	return f.changed, f.resumed
 }
 
-func (f *feed) add(n int) {
+func (f *feed) addWaiting(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.waiting += n
@@ -56,8 +56,8 @@ func (f *feed) resumeLocked() {
 	}
 }
 
-// wake wakes all that wait and begins the pause that it returns: none for one alone.
-func (f *feed) wake() time.Duration {
+// wakeWaiting wakes all that wait and begins the pause that it returns: none for one alone.
+func (f *feed) wakeWaiting() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	close(f.changed)
@@ -80,7 +80,7 @@ func (d *Dispatcher) feedLoop() {
 		}
 		changed = d.store.Changed() // before they are woken: none misses what follows
 		select {
-		case <-time.After(d.feed.wake()):
+		case <-time.After(d.feed.wakeWaiting()):
 		case <-d.ctx.Done():
 			return
 		}
@@ -100,8 +100,8 @@ func (s *service) Events(ctx context.Context, f harp.EventFilter, wait bool) (ha
 		if !wait {
 			return s.d.store.Events(ctx, f, pageBytes)
 		}
-		s.d.feed.add(1)
-		defer s.d.feed.add(-1)
+		s.d.feed.addWaiting(1)
+		defer s.d.feed.addWaiting(-1)
 		woken := false
 		for {
 			changed, resumed := s.d.feed.signals()

@@ -67,7 +67,7 @@ func followed(t *testing.T, followers int, body func(reads *atomic.Int64, note f
 		}
 		synctest.Wait()
 		body(&counting.reads, func(host string) {
-			if err := counting.Note(ctx, harp.Event{Type: harp.EventHostForgot, Host: host}); err != nil {
+			if err := counting.AppendEvents(ctx, harp.Event{Type: harp.EventHostForgot, Host: host}); err != nil {
 				t.Error(err)
 			}
 			synctest.Wait()

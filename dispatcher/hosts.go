@@ -35,16 +35,16 @@ func (hs *hosts) get(name string) *host {
 	defer hs.mu.Unlock()
 	h := hs.byName[name]
 	if h == nil {
-		h = &host{name: name, door: make(chan struct{}, 1), catalogues: hs.catalogues, offers: &catalogue{}}
+		h = &host{name: name, greeting: make(chan struct{}, 1), catalogues: hs.catalogues, offers: &catalogue{}}
 		hs.byName[name] = h
 		hs.names.Insert(name)
 	}
 	return h
 }
 
-// known returns a host that is in the registry or has ever connected; nil for any
+// findKnown returns a host that is in the registry or has ever connected; nil for any
 // other.
-func (hs *hosts) known(name string) *host {
+func (hs *hosts) findKnown(name string) *host {
 	hs.mu.Lock()
 	h := hs.byName[name]
 	hs.mu.Unlock()
@@ -77,7 +77,7 @@ func (hs *hosts) page(cursor string, n int) (page []*host, next string) {
 // session.
 type host struct {
 	name       string
-	door       chan struct{} // holds a value while an agent is greeted: one at a time
+	greeting   chan struct{} // holds a value while an agent is greeted: one at a time
 	catalogues *catalogues   // of all hosts
 
 	mu        sync.Mutex
@@ -88,7 +88,7 @@ type host struct {
 	session   *session    // nil: away
 	expected  *time.Timer // makes its jobs unknown unless it comes back; nil: nothing is expected
 	returning time.Time   // until then it counts as about to come back
-	trouble   string      // why it could not be dialled, the last time
+	dialError string      // why it could not be dialled, the last time
 }
 
 func (h *host) known() bool {
@@ -104,8 +104,8 @@ func (h *host) away() bool {
 	return h.session == nil && !time.Now().Before(h.returning)
 }
 
-// await counts the host as about to come back until then.
-func (hs *hosts) await(h *host, until time.Time) {
+// expectReturn counts the host as about to come back until then.
+func (hs *hosts) expectReturn(h *host, until time.Time) {
 	h.mu.Lock()
 	h.returning = until
 	h.mu.Unlock()
@@ -115,13 +115,13 @@ func (hs *hosts) await(h *host, until time.Time) {
 	hs.mu.Unlock()
 }
 
-// enter waits until nobody else decides about the host's session: of two agents
-// that come at the same time the second must find the first. leave lets the next
+// lockGreeting waits until nobody else decides about the host's session: of two agents
+// that come at the same time the second must find the first. unlock lets the next
 // one in; it may be called again.
-func (h *host) enter(ctx context.Context) (leave func(), err error) {
+func (h *host) lockGreeting(ctx context.Context) (unlock func(), err error) {
 	select {
-	case h.door <- struct{}{}:
-		return sync.OnceFunc(func() { <-h.door }), nil
+	case h.greeting <- struct{}{}:
+		return sync.OnceFunc(func() { <-h.greeting }), nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -130,12 +130,12 @@ func (h *host) enter(ctx context.Context) (leave func(), err error) {
 // settled is the host's session when none is about to begin, nil if there is none or ctx ends
 // before.
 func (h *host) settled(ctx context.Context) *session {
-	leave, err := h.enter(ctx)
+	unlock, err := h.lockGreeting(ctx)
 	if err != nil {
 		return nil
 	}
-	defer leave()
-	return h.current()
+	defer unlock()
+	return h.currentSession()
 }
 
 // setExpectation replaces what makes the host's jobs unknown; nil: nothing does.
@@ -168,8 +168,8 @@ func (hs *hosts) expected() int {
 	return hs.connected
 }
 
-// current returns the open session, nil if there is none.
-func (h *host) current() *session {
+// currentSession returns the open session, nil if there is none.
+func (h *host) currentSession() *session {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.session
@@ -178,17 +178,17 @@ func (h *host) current() *session {
 // setRow takes over what is stored or was said of the host. Nobody may change the
 // row's procedures from now on.
 func (h *host) setRow(row store.Host) {
-	offers := h.catalogues.of(row.Procedures)
+	offers := h.catalogues.catalogueOf(row.Procedures)
 	row.Procedures = offers.docs
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.connected, h.row, h.offers = true, row, offers
 }
 
-// check looks whether the host offers the procedure and the arguments fit. A host
+// checkRequest looks whether the host offers the procedure and the arguments fit. A host
 // that has not said what it offers is not judged; its agent will. Errors:
 // harp.ErrNotFound, *harp.FieldError.
-func (h *host) check(req harp.Request) (harp.ProcedureDoc, error) {
+func (h *host) checkRequest(req harp.Request) (harp.ProcedureDoc, error) {
 	h.mu.Lock()
 	offers := h.offers
 	h.mu.Unlock()
@@ -199,7 +199,7 @@ func (h *host) check(req harp.Request) (harp.ProcedureDoc, error) {
 	if !found {
 		return harp.ProcedureDoc{}, harp.NotFound("procedure", req.Procedure+" on "+h.name)
 	}
-	return offers.docs[at], h.catalogues.check(offers, at, req.Args)
+	return offers.docs[at], h.catalogues.checkArgs(offers, at, req.Args)
 }
 
 // procedures returns a page of what the host offers.
@@ -226,10 +226,10 @@ func (h *host) status() harp.HostStatus {
 	defer h.mu.Unlock()
 	s := harp.HostStatus{
 		Name: h.name, Online: h.session != nil, Labels: map[string]string{},
-		Facts: slices.Clone(h.row.Facts), LastHeard: h.row.LastHeard, Software: h.row.Software, Error: h.trouble,
+		Facts: slices.Clone(h.row.Facts), LastHeard: h.row.LastHeard, Software: h.row.Software, Error: h.dialError,
 	}
 	if h.session != nil {
-		s.LastHeard, s.Error = h.session.heard().UTC(), ""
+		s.LastHeard, s.Error = h.session.lastHeard().UTC(), ""
 	}
 	for k, v := range h.row.Labels {
 		s.Labels[k] = v
@@ -246,15 +246,15 @@ func (h *host) status() harp.HostStatus {
 	return s
 }
 
-// stored returns what is stored of the host.
-func (h *host) stored() store.Host {
+// storedRow returns what is stored of the host.
+func (h *host) storedRow() store.Host {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.row
 }
 
-// update changes the stored row of the host and returns it.
-func (h *host) update(change func(*store.Host)) store.Host {
+// updateRow changes the stored row of the host and returns it.
+func (h *host) updateRow(change func(*store.Host)) store.Host {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	change(&h.row)
@@ -275,7 +275,7 @@ func (hs *hosts) attach(h *host, s *session) {
 // detach takes the host's session away.
 func (hs *hosts) detach(h *host) {
 	h.mu.Lock()
-	h.row.LastHeard = h.session.heard().UTC().Truncate(time.Microsecond)
+	h.row.LastHeard = h.session.lastHeard().UTC().Truncate(time.Microsecond)
 	h.session = nil
 	h.mu.Unlock()
 	hs.mu.Lock()
@@ -290,11 +290,11 @@ func (h *host) setSpec(spec *HostSpec) {
 	h.spec = spec
 }
 
-// setTrouble notes why the host could not be dialled; "": it could.
-func (h *host) setTrouble(text string) {
+// setDialError notes why the host could not be dialled; "": it could.
+func (h *host) setDialError(text string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.trouble = text
+	h.dialError = text
 }
 
 // unlist takes hosts that are no longer in the registry out of it.

@@ -21,7 +21,7 @@ func TestBeatCountsThoseThatReturn(t *testing.T) {
 			t.Errorf("with no agents: %v", got)
 		}
 		for i := range 2000 {
-			d.hosts.await(d.hosts.get(fmt.Sprint("host", i)), time.Now().Add(returningTime))
+			d.hosts.expectReturn(d.hosts.get(fmt.Sprint("host", i)), time.Now().Add(returningTime))
 		}
 		if got := d.beat(); got != 20*time.Second {
 			t.Errorf("with 2000 that are about to return: %v", got)
@@ -83,7 +83,7 @@ func TestKnownHostsAreListedInPages(t *testing.T) {
 	if page, _ := hs.page("bc", 2); len(page) != 2 || page[0].name != "c" {
 		t.Errorf("behind a host that is gone are %v", page)
 	}
-	if hs.known("bb") != nil || hs.known("b") != hs.get("b") || hs.known("z") != nil {
+	if hs.findKnown("bb") != nil || hs.findKnown("b") != hs.get("b") || hs.findKnown("z") != nil {
 		t.Error("what is known is not what the registry has")
 	}
 }
@@ -121,7 +121,7 @@ func TestAHostIsAwayOnceItNoLongerReturns(t *testing.T) {
 		if !h.away() {
 			t.Error("one that never was is not away")
 		}
-		hs.await(h, time.Now().Add(time.Minute))
+		hs.expectReturn(h, time.Now().Add(time.Minute))
 		time.Sleep(time.Minute - time.Nanosecond)
 		if h.away() || hs.expected() != 1 {
 			t.Errorf("before a minute is over: away %v, expected %d", h.away(), hs.expected())
@@ -139,7 +139,7 @@ func TestTheStatusOfAHost(t *testing.T) {
 	row := store.Host{Name: "web01", Labels: map[string]string{"role": "web", "site": "a"}, Software: "harp 1", LastHeard: time.Unix(5, 0).UTC()}
 	h.setRow(row)
 	h.setSpec(&HostSpec{Name: "web01", Address: "10.0.0.1", Labels: map[string]string{"role": "db"}})
-	h.setTrouble("no way there")
+	h.setDialError("no way there")
 	s := h.status()
 	if s.Labels["role"] != "db" || s.Labels["site"] != "a" || s.Address != "10.0.0.1" || s.Software != "harp 1" || s.Online || s.Error != "no way there" || !s.LastHeard.Equal(row.LastHeard) {
 		t.Errorf("it is %+v", s)

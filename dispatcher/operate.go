@@ -13,7 +13,7 @@ import (
 // JobRequest implements harp.JobService.
 func (s *service) JobRequest(ctx context.Context, id string) (harp.Submission, error) {
 	return request(s, ctx, func(ctx context.Context) (harp.Submission, error) {
-		if _, err := s.d.job(ctx, id); err != nil {
+		if _, err := s.d.readJob(ctx, id); err != nil {
 			return harp.Submission{}, err
 		}
 		return s.d.store.Request(ctx, id)
@@ -24,10 +24,10 @@ func (s *service) JobRequest(ctx context.Context, id string) (harp.Submission, e
 // agrees.
 func (s *service) ForceLost(ctx context.Context, id, why string) error {
 	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
-		if _, err := s.d.job(ctx, id); err != nil {
+		if _, err := s.d.readJob(ctx, id); err != nil {
 			return none, err
 		}
-		changes, err := s.d.apply(ctx, store.Transition{ID: id, Event: store.Event{
+		changes, err := s.d.applyTransitions(ctx, store.Transition{ID: id, Event: store.Event{
 			Kind: store.Lose, At: s.d.now(), Reason: harp.LostForced, Text: why, By: s.who,
 		}})
 		if err != nil {
@@ -36,7 +36,7 @@ func (s *service) ForceLost(ctx context.Context, id, why string) error {
 		if !errors.Is(changes[0].Err, store.ErrIllegal) {
 			return none, changes[0].Err
 		}
-		job, err := s.d.job(ctx, id)
+		job, err := s.d.readJob(ctx, id)
 		if err == nil && (job.State != harp.StateLost || job.Reason != harp.LostForced) {
 			err = harp.NewFailure("conflict", "job "+id+" is "+string(job.State)+"; only one in state unknown can be given up").Err()
 		}
@@ -71,16 +71,16 @@ func (s *service) ChangeQueue(ctx context.Context, id string, name harp.Value, c
 	return err
 }
 
-// note writes events of which nothing else is stored, whoever has left meanwhile: what they
+// appendEvents writes events of which nothing else is stored, whoever has left meanwhile: what they
 // tell of has happened. That they could not be is no reason to stop.
-func (d *Dispatcher) note(events ...harp.Event) {
+func (d *Dispatcher) appendEvents(events ...harp.Event) {
 	if len(events) == 0 {
 		return
 	}
 	for i := range events {
 		events[i].Time = d.now()
 	}
-	if err := d.store.Note(d.ctx, events...); err != nil && d.ctx.Err() == nil {
+	if err := d.store.AppendEvents(d.ctx, events...); err != nil && d.ctx.Err() == nil {
 		d.log.Error("note events", "err", err)
 	}
 }

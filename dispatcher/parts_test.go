@@ -60,26 +60,26 @@ func TestPageLimit(t *testing.T) {
 	}
 }
 
-// A tail gives what fits, and one record at least.
-func TestATailGivesWhatFits(t *testing.T) {
-	var ts tails
+// A watcher gives what fits, and one record at least.
+func TestAWatcherGivesWhatFits(t *testing.T) {
+	var ts watchers
 	held := ts.follow("job")
-	ts.appended("job", numbered(0, 10, 4))
-	each := cost(held.recent[0])
+	ts.notifyAppended("job", numbered(0, 10, 4))
+	each := recordCost(held.recent[0])
 	for bytes, want := range map[int]int{1: 1, each: 1, 2*each - 1: 1, 2 * each: 2, 3*each + 1: 3, 10 * each: 10, 99 * each: 10} {
-		got, end := held.from(0, store.Most{Bytes: bytes})
+		got, end := held.recordsFrom(0, store.ReadLimit{Bytes: bytes})
 		if len(got) != want || end != 10 {
 			t.Errorf("of %d bytes it gives %d, up to %d, want %d", bytes, len(got), end, want)
 		}
 	}
-	if got, _ := held.from(7, store.Most{Records: 1, Bytes: pageBytes}); len(got) != 1 || got[0].Seq != 7 {
+	if got, _ := held.recordsFrom(7, store.ReadLimit{Records: 1, Bytes: pageBytes}); len(got) != 1 || got[0].Seq != 7 {
 		t.Errorf("it gives %v", got)
 	}
 }
 
 // A change is signalled to those that asked before it, once.
 func TestAChangeIsSignalledOnce(t *testing.T) {
-	var ts tails
+	var ts watchers
 	held := ts.follow("job")
 	isClosed := func(c <-chan struct{}) bool {
 		select {
@@ -90,10 +90,10 @@ func TestAChangeIsSignalledOnce(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(){
-		"records": func() { ts.appended("job", numbered(0, 1, 1)) },
-		"counted": func() { ts.counted("job") },
-		"ended":   func() { ts.ended(&store.Job{ID: "job"}, nil) },
-		"again":   func() { ts.ended(&store.Job{ID: "job"}, nil) },
+		"records": func() { ts.notifyAppended("job", numbered(0, 1, 1)) },
+		"counted": func() { ts.notifyCounted("job") },
+		"ended":   func() { ts.notifyEnded(&store.Job{ID: "job"}, nil) },
+		"again":   func() { ts.notifyEnded(&store.Job{ID: "job"}, nil) },
 	} {
 		first, second := held.changed(), held.changed()
 		if isClosed(first) {
@@ -105,9 +105,9 @@ func TestAChangeIsSignalledOnce(t *testing.T) {
 		}
 	}
 	other := held.changed()
-	ts.appended("job", nil)
-	ts.appended("another", numbered(0, 1, 1))
-	ts.counted("another")
+	ts.notifyAppended("job", nil)
+	ts.notifyAppended("another", numbered(0, 1, 1))
+	ts.notifyCounted("another")
 	if isClosed(other) {
 		t.Error("nothing has changed, and it is signalled")
 	}
@@ -120,9 +120,9 @@ func TestAChangeIsSignalledOnce(t *testing.T) {
 func TestTheFeedPausesByThoseThatFollow(t *testing.T) {
 	for waiting, want := range map[int]time.Duration{0: 0, 1: 0, 2: 200 * time.Microsecond, 100: 10 * time.Millisecond, 10_000: time.Second, 50_000: time.Second} {
 		f := feed{changed: make(chan struct{})}
-		f.add(waiting)
+		f.addWaiting(waiting)
 		before, _ := f.signals()
-		if got := f.wake(); got != want {
+		if got := f.wakeWaiting(); got != want {
 			t.Errorf("for %d it pauses %v, want %v", waiting, got, want)
 		}
 		select {

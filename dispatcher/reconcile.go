@@ -20,10 +20,10 @@ type attemptKey struct {
 // the beginning of a session: the table of docs/architecture.md, a method for each
 // kind of job.
 type reconciliation struct {
-	s    *session
-	held map[attemptKey]wire.HeldAttempt
-	gone bool // the agent's journal was lost or is older than it was: what it does not hold proves nothing
-	back bool // rolled back: nor does what it holds
+	s          *session
+	held       map[attemptKey]wire.HeldAttempt
+	gone       bool // the agent's journal was lost or is older than it was: what it does not hold proves nothing
+	rolledBack bool // rolled back: nor does what it holds
 
 	changes []store.Transition
 	proofs  []store.Transition // that attempts which had started are lost; committed behind those that follow from it
@@ -36,7 +36,7 @@ type reconciliation struct {
 // to be asked for is in s.resumes.
 func (s *session) reconcile(ctx context.Context, held []wire.HeldAttempt) ([]wire.HeldAttempt, error) {
 	r := reconciliation{s: s, held: make(map[attemptKey]wire.HeldAttempt, len(held))}
-	r.gone, r.back = s.journalGone()
+	r.gone, r.rolledBack = s.journalGone()
 	for _, h := range held {
 		r.held[attemptKey{h.Job, h.Attempt}] = h
 	}
@@ -50,13 +50,13 @@ func (s *session) reconcile(ctx context.Context, held []wire.HeldAttempt) ([]wir
 	}
 	r.gone = r.gone || slices.ContainsFunc(active, r.lacksStart) || slices.ContainsFunc(returning, r.lacksLost)
 	for _, j := range active {
-		r.active(j)
+		r.reconcileActive(j)
 	}
 	for _, j := range returning {
-		r.returning(j)
+		r.reconcileReturning(j)
 	}
 	for _, h := range r.held {
-		if err := r.rest(ctx, h); err != nil {
+		if err := r.reconcileOther(ctx, h); err != nil {
 			return nil, err
 		}
 	}
@@ -66,7 +66,7 @@ func (s *session) reconcile(ctx context.Context, held []wire.HeldAttempt) ([]wir
 // journalGone reports whether the agent's journal is another one than it was, or is the same
 // and knows less than it did.
 func (s *session) journalGone() (gone, rolledBack bool) {
-	had := s.host.stored()
+	had := s.host.storedRow()
 	if had.Journal == "" {
 		return false, false
 	}
@@ -74,12 +74,12 @@ func (s *session) journalGone() (gone, rolledBack bool) {
 	return rolledBack || s.hello.Journal != had.Journal, rolledBack
 }
 
-// take returns what the agent holds of the job's last attempt, which is dealt with
+// takeHeld returns what the agent holds of the job's last attempt, which is dealt with
 // then. What runs, or left its end, without the journal that it was noted in is there.
-func (r *reconciliation) take(j *store.Job) (wire.HeldAttempt, bool) {
+func (r *reconciliation) takeHeld(j *store.Job) (wire.HeldAttempt, bool) {
 	key := attemptKey{j.ID, int64(j.Attempt)}
 	h, ok := r.held[key]
-	if !ok || r.back || h.State == wire.HeldWithdrawn && r.gone {
+	if !ok || r.rolledBack || h.State == wire.HeldWithdrawn && r.gone {
 		return h, false
 	}
 	delete(r.held, key)
@@ -101,53 +101,53 @@ func (r *reconciliation) lacks(j *store.Job) bool {
 	return !ok || h.State == wire.HeldWithdrawn
 }
 
-func (r *reconciliation) change(j *store.Job, kind store.Kind, reason string) {
+func (r *reconciliation) addTransition(j *store.Job, kind store.Kind, reason string) {
 	list := &r.changes
 	if kind == store.Lose && hasStarted(j) {
 		list = &r.proofs
 	}
-	e := r.s.d.event(j, kind)
+	e := r.s.d.newEvent(j, kind)
 	e.Reason = reason
 	*list = append(*list, store.Transition{ID: j.ID, Event: e})
 }
 
-func (r *reconciliation) lost(j *store.Job) { r.change(j, store.Lose, harp.LostJournalGone) }
+func (r *reconciliation) loseJob(j *store.Job) { r.addTransition(j, store.Lose, harp.LostJournalGone) }
 
-// active is for a job that holds an attempt.
-func (r *reconciliation) active(j *store.Job) {
-	h, ok := r.take(j)
+// reconcileActive is for a job that holds an attempt.
+func (r *reconciliation) reconcileActive(j *store.Job) {
+	h, ok := r.takeHeld(j)
 	switch {
 	case r.gone && !ok:
-		r.lost(j)
+		r.loseJob(j)
 	case !ok || h.State == wire.HeldWithdrawn:
-		r.change(j, store.Withdrawn, harp.ReasonQueue)
+		r.addTransition(j, store.Withdrawn, harp.ReasonQueue)
 	default:
 		if isAlive(h) {
-			r.change(j, store.Alive, "")
+			r.addTransition(j, store.Alive, "")
 		}
-		r.resume(j, h)
+		r.requestResume(j, h)
 	}
 }
 
-// returning is for a job that waits for another attempt, the last one having been
+// reconcileReturning is for a job that waits for another attempt, the last one having been
 // given up as lost. Whatever is left of that one comes first.
-func (r *reconciliation) returning(j *store.Job) {
-	h, ok := r.take(j)
+func (r *reconciliation) reconcileReturning(j *store.Job) {
+	h, ok := r.takeHeld(j)
 	switch {
 	case r.gone && !ok:
 		if j.Survivor || j.Attempts[len(j.Attempts)-1].Reason == harp.LostTooLong {
-			r.lost(j) // it may still run, and nobody will know
+			r.loseJob(j) // it may still run, and nobody will know
 		}
 	case !ok || h.State == wire.HeldWithdrawn: // it is over
 	default:
-		r.change(j, store.Alive, "")
-		r.resume(j, h)
+		r.addTransition(j, store.Alive, "")
+		r.requestResume(j, h)
 	}
 }
 
-// rest is for an attempt of a job that neither holds nor waits for one: what a lost
+// reconcileOther is for an attempt of a job that neither holds nor waits for one: what a lost
 // job's agent still has to say is heard, anything else forgotten.
-func (r *reconciliation) rest(ctx context.Context, h wire.HeldAttempt) error {
+func (r *reconciliation) reconcileOther(ctx context.Context, h wire.HeldAttempt) error {
 	j, err := r.s.d.store.Job(ctx, h.Job)
 	switch {
 	case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned), errors.Is(err, harp.ErrInvalid):
@@ -157,18 +157,18 @@ func (r *reconciliation) rest(ctx context.Context, h wire.HeldAttempt) error {
 		return nil
 	case err != nil:
 		return err
-	case j.Host == r.s.host.name && wasGivenUp(j, h) && !r.back:
-		r.resume(j, h)
+	case j.Host == r.s.host.name && wasGivenUp(j, h) && !r.rolledBack:
+		r.requestResume(j, h)
 		return nil
 	}
 	r.forget = append(r.forget, h)
 	return nil
 }
 
-// resume notes that the agent is asked for the rest of an attempt. It may not have all
+// requestResume notes that the agent is asked for the rest of an attempt. It may not have all
 // of that any more: some was acknowledged by the dispatcher of a store of which this one
 // is an older backup. Then what follows is stored behind a record that says so.
-func (r *reconciliation) resume(j *store.Job, h wire.HeldAttempt) {
+func (r *reconciliation) requestResume(j *store.Job, h wire.HeldAttempt) {
 	r.resumes = append(r.resumes, j)
 	if next := int64(j.Attempts[len(j.Attempts)-1].Next); h.Acked > next { //nolint:gosec // records of one attempt
 		r.s.d.log.Warn("records are missing that another dispatcher has acknowledged", "job", j.ID, "attempt", h.Attempt, "first", next, "missing", h.Acked-next)
@@ -185,17 +185,17 @@ func (r *reconciliation) commit(ctx context.Context) error {
 		}
 	}
 	r.s.resumes = r.resumes
-	r.s.d.note(r.events...)
+	r.s.d.appendEvents(r.events...)
 	return nil
 }
 
 func (r *reconciliation) commitList(ctx context.Context, list []store.Transition) error {
 	for chunk := range slices.Chunk(list, 500) {
-		changes, err := r.s.d.apply(ctx, chunk...)
+		changes, err := r.s.d.applyTransitions(ctx, chunk...)
 		if err != nil {
 			return err
 		}
-		r.s.d.note(journalsGone(chunk, changes)...) // the next session finds none of these
+		r.s.d.appendEvents(journalsGone(chunk, changes)...) // the next session finds none of these
 		for _, c := range changes {
 			if c.Err != nil && !errors.Is(c.Err, store.ErrIllegal) {
 				return c.Err

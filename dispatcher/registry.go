@@ -190,7 +190,7 @@ type registry struct {
 	mu       sync.Mutex
 	err      error    // of the last refresh
 	next     *refresh // guarded by mu: that was asked for and has not begun; nil: none
-	diallers map[string]*dialler
+	diallers map[string]*dialer
 }
 
 // refresh is one reading of the registry, for all who asked before it began.
@@ -200,8 +200,8 @@ type refresh struct {
 	err   error         // set before
 }
 
-// dialler is one host that the dispatcher dials.
-type dialler struct {
+// dialer is one host that the dispatcher dials.
+type dialer struct {
 	addr string
 	stop context.CancelFunc
 }
@@ -248,9 +248,9 @@ func (d *Dispatcher) registryLoop() {
 	tick := time.NewTicker(d.cfg.RefreshHosts)
 	defer tick.Stop()
 	for d.ctx.Err() == nil {
-		r := d.registry.begin()
+		r := d.registry.beginRefresh()
 		r.hosts, r.err = d.readRegistry()
-		d.registry.end(r)
+		d.registry.endRefresh(r)
 		if r.err != nil && d.ctx.Err() == nil {
 			d.log.Error("hosts registry kept as it was", "err", r.err)
 		}
@@ -268,7 +268,7 @@ func (d *Dispatcher) refresh(ctx context.Context) (int, error) {
 	if d.cfg.Hosts == nil {
 		return 0, harp.NewFailure("refused", "this dispatcher has no hosts registry").Err()
 	}
-	r := d.registry.ask()
+	r := d.registry.requestRefresh()
 	select {
 	case <-r.done:
 	case <-ctx.Done():
@@ -280,9 +280,9 @@ func (d *Dispatcher) refresh(ctx context.Context) (int, error) {
 	return r.hosts, nil
 }
 
-// ask returns the next refresh to begin: one that is under way may have read before what
+// requestRefresh returns the next refresh to begin: one that is under way may have read before what
 // has changed.
-func (r *registry) ask() *refresh {
+func (r *registry) requestRefresh() *refresh {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.next == nil {
@@ -295,8 +295,8 @@ func (r *registry) ask() *refresh {
 	return r.next
 }
 
-// begin returns the refresh that begins now, asked for or not.
-func (r *registry) begin() *refresh {
+// beginRefresh returns the refresh that begins now, asked for or not.
+func (r *registry) beginRefresh() *refresh {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	begun := r.next
@@ -311,8 +311,8 @@ func (r *registry) begin() *refresh {
 	return begun
 }
 
-// end answers all that wait for a refresh.
-func (r *registry) end(did *refresh) {
+// endRefresh answers all that wait for a refresh.
+func (r *registry) endRefresh(did *refresh) {
 	r.mu.Lock()
 	r.err = did.err
 	r.mu.Unlock()
@@ -378,9 +378,9 @@ func (d *Dispatcher) setRegistry(specs []HostSpec) {
 // dialLocked starts dialling a host.
 func (d *Dispatcher) dialLocked(spec HostSpec) {
 	if d.registry.diallers == nil {
-		d.registry.diallers = map[string]*dialler{}
+		d.registry.diallers = map[string]*dialer{}
 	}
 	ctx, stop := context.WithCancel(d.ctx)
-	d.registry.diallers[spec.Name] = &dialler{addr: spec.Address, stop: stop}
+	d.registry.diallers[spec.Name] = &dialer{addr: spec.Address, stop: stop}
 	d.loops.Go(func() { d.dialLoop(ctx, spec) })
 }

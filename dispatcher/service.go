@@ -38,7 +38,7 @@ func (s *service) Close() error {
 // request runs one request as work that Shutdown waits for, with a ctx that also
 // ends when the service is closed.
 func request[T any](s *service, ctx context.Context, run func(context.Context) (T, error)) (T, error) { //nolint:revive // ctx is the request's, s is its receiver in spirit
-	return brief(s, func() (T, error) {
+	return requestBriefly(s, func() (T, error) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		release := context.AfterFunc(s.done, func() { cancel(s.closed()) })
 		defer func() { release(); cancel(nil) }()
@@ -50,11 +50,11 @@ func request[T any](s *service, ctx context.Context, run func(context.Context) (
 	})
 }
 
-// brief is request for what each job takes, where a ctx of its own would cost much of it: run
+// requestBriefly is request for what each job takes, where a ctx of its own would cost much of it: run
 // waits for nothing but the store, or looks itself whether the service is closed.
-func brief[T any](s *service, run func() (T, error)) (T, error) {
+func requestBriefly[T any](s *service, run func() (T, error)) (T, error) {
 	var none T
-	if s.done.Err() != nil || !s.d.begin() {
+	if s.done.Err() != nil || !s.d.beginWork() {
 		return none, s.closed()
 	}
 	defer s.d.work.Done()
@@ -88,18 +88,18 @@ func (s *service) Ping(ctx context.Context) (harp.ServerInfo, error) {
 	if s.done.Err() != nil {
 		return harp.ServerInfo{}, s.closed()
 	}
-	return harp.ServerInfo{Software: harp.Software, Protocol: wire.Version, Store: s.d.store.ID(), Time: s.d.now().UTC(), Troubles: s.d.Health(ctx).troubles()}, nil
+	return harp.ServerInfo{Software: harp.Software, Protocol: wire.Version, Store: s.d.store.ID(), Time: s.d.now().UTC(), Troubles: s.d.Health(ctx).problems()}, nil
 }
 
 // Submit implements harp.JobService.
 func (s *service) Submit(ctx context.Context, sub harp.Submission) (string, error) {
-	return brief(s, func() (string, error) { return s.d.submit(ctx, sub, s.who) })
+	return requestBriefly(s, func() (string, error) { return s.d.submit(ctx, sub, s.who) })
 }
 
 // JobStatus implements harp.JobService.
 func (s *service) JobStatus(ctx context.Context, id string) (harp.JobStatus, error) {
 	return request(s, ctx, func(ctx context.Context) (harp.JobStatus, error) {
-		job, err := s.d.job(ctx, id)
+		job, err := s.d.readJob(ctx, id)
 		if err != nil {
 			return harp.JobStatus{}, err
 		}
@@ -107,8 +107,8 @@ func (s *service) JobStatus(ctx context.Context, id string) (harp.JobStatus, err
 	})
 }
 
-// job reads a row by an id from outside.
-func (d *Dispatcher) job(ctx context.Context, id string) (*store.Job, error) {
+// readJob reads a row by an id from outside.
+func (d *Dispatcher) readJob(ctx context.Context, id string) (*store.Job, error) {
 	if err := harp.CheckID(id); err != nil {
 		return nil, err
 	}
@@ -121,11 +121,11 @@ func (d *Dispatcher) job(ctx context.Context, id string) (*store.Job, error) {
 
 // JobResult implements harp.JobService.
 func (s *service) JobResult(ctx context.Context, id string, wait bool) (harp.Result, error) {
-	return brief(s, func() (harp.Result, error) {
-		tail := s.d.tails.hold(id)
-		defer s.d.tails.release(tail)
+	return requestBriefly(s, func() (harp.Result, error) {
+		watcher := s.d.watchers.acquire(id)
+		defer s.d.watchers.release(watcher)
 		for {
-			job, err := s.d.job(ctx, id)
+			job, err := s.d.readJob(ctx, id)
 			if err != nil {
 				return harp.Result{}, err
 			}
@@ -135,19 +135,19 @@ func (s *service) JobResult(ctx context.Context, id string, wait bool) (harp.Res
 			if !wait {
 				return harp.Result{}, nil
 			}
-			if err := s.waitEnd(ctx, tail); err != nil {
+			if err := s.waitEnd(ctx, watcher); err != nil {
 				return harp.Result{}, err
 			}
-			if ended := tail.ended; ended != nil {
-				return resultOf(ended.State, ended.Failure, slices.Clone(tail.value)), nil
+			if ended := watcher.ended; ended != nil {
+				return resultOf(ended.State, ended.Failure, slices.Clone(watcher.value)), nil
 			}
 		}
 	})
 }
 
-// waitEnd waits until a job has ended. Whoever holds its tail and then sees that it has not
+// waitEnd waits until a job has ended. Whoever holds its watcher and then sees that it has not
 // ended misses no end.
-func (s *service) waitEnd(ctx context.Context, t *tail) error {
+func (s *service) waitEnd(ctx context.Context, t *watcher) error {
 	select {
 	case <-t.ends:
 		return nil
@@ -166,18 +166,18 @@ func (s *service) Records(ctx context.Context, id string, q harp.RecordQuery) (h
 // CancelJob implements harp.JobService.
 func (s *service) CancelJob(ctx context.Context, id string, now bool) (bool, error) {
 	return request(s, ctx, func(ctx context.Context) (bool, error) {
-		job, err := s.d.job(ctx, id)
+		job, err := s.d.readJob(ctx, id)
 		if err != nil || job.State.Ended() {
 			return false, err
 		}
-		return s.d.cancel(ctx, id, s.who, now)
+		return s.d.cancelJob(ctx, id, s.who, now)
 	})
 }
 
-// cancel commits the request and tells the agent. A job that ended meanwhile is
+// cancelJob commits the request and tells the agent. A job that ended meanwhile is
 // not live.
-func (d *Dispatcher) cancel(ctx context.Context, id string, by harp.Principal, now bool) (bool, error) {
-	changes, err := d.apply(ctx, store.Transition{ID: id, Event: store.Event{Kind: store.CancelReq, At: d.now(), By: by, Now: now}})
+func (d *Dispatcher) cancelJob(ctx context.Context, id string, by harp.Principal, now bool) (bool, error) {
+	changes, err := d.applyTransitions(ctx, store.Transition{ID: id, Event: store.Event{Kind: store.CancelReq, At: d.now(), By: by, Now: now}})
 	if err != nil {
 		return false, err
 	}
@@ -282,7 +282,7 @@ func (s *service) ListHosts(ctx context.Context, name, cursor string) (harp.Page
 	type page = harp.Page[harp.HostStatus]
 	return request(s, ctx, func(context.Context) (page, error) {
 		if name != "" {
-			h := s.d.hosts.known(name)
+			h := s.d.hosts.findKnown(name)
 			if h == nil {
 				return page{}, nil
 			}
@@ -301,7 +301,7 @@ func (s *service) ListHosts(ctx context.Context, name, cursor string) (harp.Page
 func (s *service) HostProcedures(ctx context.Context, host, cursor string) (harp.Page[harp.ProcedureDoc], error) {
 	type page = harp.Page[harp.ProcedureDoc]
 	return request(s, ctx, func(context.Context) (page, error) {
-		h := s.d.hosts.known(host)
+		h := s.d.hosts.findKnown(host)
 		if h == nil {
 			return page{}, harp.NotFound("host", host)
 		}

@@ -20,29 +20,29 @@ const (
 	dialTime     = 10 * time.Second // to connect to a host, handshake included
 	probeTime    = 3 * time.Second  // for an older session to show that its agent lives
 	reconnectCap = 10 * time.Second // the longest pause told to agents
-	mostRecords  = 1 << 48          // more than any attempt has
+	maxRecords   = 1 << 48          // more than any attempt has
 )
 
 // session is a host's agent while it is connected.
 type session struct {
-	d       *Dispatcher
-	host    *host
-	tr      *transport.Session
-	control *transport.Exchange
-	hello   wire.Hello
-	epoch   uint64
-	ready   chan struct{}    // has room for one READY
-	ended   chan struct{}    // closed when nothing of the session is left
-	leave   func()           // lets the next agent of the host be greeted
-	resumes []*store.Job     // attempts that the agent is to be asked for
-	missing map[string]int64 // of these, by job, the first record that the agent has, where those before are not stored
-	pages   int              // bytes of the greeting, or of the list of procedures that comes
-	readies atomic.Int64     // how often the agent has said that it takes calls
-	owing   atomic.Bool      // claims when there is space
+	d              *Dispatcher
+	host           *host
+	tr             *transport.Session
+	control        *transport.Exchange
+	hello          wire.Hello
+	epoch          uint64
+	ready          chan struct{}    // has room for one READY
+	ended          chan struct{}    // closed when nothing of the session is left
+	unlockGreeting func()           // lets the next agent of the host be greeted
+	resumes        []*store.Job     // attempts that the agent is to be asked for
+	missing        map[string]int64 // of these, by job, the first record that the agent has, where those before are not stored
+	pages          int              // bytes of the greeting, or of the list of procedures that comes
+	readies        atomic.Int64     // how often the agent has said that it takes calls
+	claimPending   atomic.Bool      // claims when there is space
 
-	attempts sync.WaitGroup // and what else works for the session
-	talk     sync.WaitGroup // who hears the control exchange
-	starts   starts
+	attempts    sync.WaitGroup // and what else works for the session
+	controlLoop sync.WaitGroup // the goroutine that reads the control exchange
+	starts      starts
 
 	mu      sync.Mutex    // guards what follows
 	closing bool          // takes no more attempts
@@ -67,71 +67,71 @@ func (d *Dispatcher) serveAgent(ctx context.Context, conn *transport.Conn) error
 	defer context.AfterFunc(ctx, func() { tr.Close(context.Cause(ctx)) })()
 	s := &session{
 		d: d, host: d.hosts.get(conn.Peer().Identity.Name), tr: tr, control: tr.Control(),
-		ready: make(chan struct{}, 1), ended: make(chan struct{}), live: map[string]*attempt{}, missing: map[string]int64{}, leave: func() {}, beat: d.beat(),
+		ready: make(chan struct{}, 1), ended: make(chan struct{}), live: map[string]*attempt{}, missing: map[string]int64{}, unlockGreeting: func() {}, beat: d.beat(),
 	}
-	s.talk.Go(func() { s.converse(ctx) })
+	s.controlLoop.Go(func() { s.runControl(ctx) })
 	err = tr.Serve(nil)
-	s.talk.Wait()
-	return errors.Join(err, s.finish())
+	s.controlLoop.Wait()
+	return errors.Join(err, s.endSession())
 }
 
-// converse greets the agent and hears what it says then.
-func (s *session) converse(ctx context.Context) {
-	if err := s.begin(ctx); err != nil {
+// runControl greets the agent and handles what it says then.
+func (s *session) runControl(ctx context.Context) {
+	if err := s.beginSession(ctx); err != nil {
 		s.tr.Close(err)
 		return
 	}
-	s.listen(ctx)
+	s.receiveControl(ctx)
 }
 
-// listen hears what there is to hear of the control exchange. Then its goroutine ends: most
+// receiveControl handles what there is of the control exchange. Then its goroutine ends: most
 // of thousands of sessions say nothing for long.
-func (s *session) listen(ctx context.Context) {
+func (s *session) receiveControl(ctx context.Context) {
 	for {
 		f, ok, err := s.control.TryReceive()
 		if ok {
-			err = s.hear(ctx, f)
+			err = s.handleFrame(ctx, f)
 		}
 		switch {
 		case err != nil:
 			s.tr.Close(err)
 			return
-		case !ok && s.control.Await(func() { s.talk.Go(func() { s.listen(ctx) }) }):
+		case !ok && s.control.Await(func() { s.controlLoop.Go(func() { s.receiveControl(ctx) }) }):
 			return
 		}
 	}
 }
 
-// greet is the session's beginning, up to READY.
-func (s *session) greet(ctx context.Context) (err error) {
+// greetAgent is the session's beginning, up to READY.
+func (s *session) greetAgent(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, greetingTime)
 	defer cancel()
-	if err := s.expect(ctx, wire.TypeHello, &s.hello); err != nil {
+	if err := s.expectFrame(ctx, wire.TypeHello, &s.hello); err != nil {
 		return err
 	}
-	if s.leave, err = s.host.enter(ctx); err != nil {
-		s.leave = func() {}
+	if s.unlockGreeting, err = s.host.lockGreeting(ctx); err != nil {
+		s.unlockGreeting = func() {}
 		return err
 	}
-	if err := s.admit(ctx); err != nil {
+	if err := s.admitAgent(ctx); err != nil {
 		_ = s.control.Send(wire.TypeUnwelcome, false, wire.Encode(wire.Unwelcome{Failure: err})) // it is refused in any case
 		return err
 	}
-	if err := s.open(ctx); err != nil {
+	if err := s.openSession(ctx); err != nil {
 		return err
 	}
-	if err := s.welcome(); err != nil {
+	if err := s.sendWelcome(); err != nil {
 		return err
 	}
-	if err := s.introduce(ctx); err != nil {
+	if err := s.receiveState(ctx); err != nil {
 		return err
 	}
 	s.startBeat()
 	return nil
 }
 
-// expect receives the one frame that may come now.
-func (s *session) expect(ctx context.Context, t transport.Type, message any) error {
+// expectFrame receives the one frame that may come now.
+func (s *session) expectFrame(ctx context.Context, t transport.Type, message any) error {
 	f, err := s.control.Receive(ctx)
 	if err != nil {
 		return err
@@ -139,14 +139,14 @@ func (s *session) expect(ctx context.Context, t transport.Type, message any) err
 	if f.Type != t {
 		return fmt.Errorf("frame %d where %d was expected: %w", f.Type, t, transport.ErrProtocol)
 	}
-	if err := s.count(f); err != nil {
+	if err := s.countBytes(f); err != nil {
 		return err
 	}
 	return wire.Decode(f.Body, message)
 }
 
-// count counts the bytes of what comes in pages, of which there is to be an end.
-func (s *session) count(f transport.Frame) error {
+// countBytes counts the bytes of what comes in pages, of which there is to be an end.
+func (s *session) countBytes(f transport.Frame) error {
 	const least = 256 // what a page takes that says nothing
 	if s.pages += max(len(f.Body), least); s.pages > maxGreeting {
 		return fmt.Errorf("more than %d bytes before its end: %w", maxGreeting, transport.ErrProtocol)
@@ -154,19 +154,19 @@ func (s *session) count(f transport.Frame) error {
 	return nil
 }
 
-// admit refuses an agent that cannot be talked to, or one whose name another live
+// admitAgent refuses an agent that cannot be talked to, or one whose name another live
 // agent bears: a cloned machine must not declare the first one's jobs lost.
-func (s *session) admit(ctx context.Context) error {
+func (s *session) admitAgent(ctx context.Context) error {
 	if s.hello.Version != wire.Version {
 		return harp.NewFailure("refused", fmt.Sprintf("protocol version %d is not spoken here, %d is", s.hello.Version, wire.Version)).Err()
 	}
-	old := s.host.current()
+	old := s.host.currentSession()
 	if old == nil {
 		return nil
 	}
-	if old.hello.Instance != s.hello.Instance && old.answers(ctx) {
+	if old.hello.Instance != s.hello.Instance && old.probeAgent(ctx) {
 		s.d.repeated.Warn(s.host.name, "second agent refused: another one with its name is connected", "host", s.host.name, "addr", s.tr.Peer().Addr)
-		s.d.note(harp.Event{Type: harp.EventHostDuplicate, Host: s.host.name, Reason: s.tr.Peer().Addr})
+		s.d.appendEvents(harp.Event{Type: harp.EventHostDuplicate, Host: s.host.name, Reason: s.tr.Peer().Addr})
 		return harp.NewFailure("duplicate_host", "host "+s.host.name+" is connected already").Err()
 	}
 	old.tr.Close(errReplaced)
@@ -178,8 +178,8 @@ func (s *session) admit(ctx context.Context) error {
 	}
 }
 
-// answers asks the agent whether it is there.
-func (s *session) answers(ctx context.Context) bool {
+// probeAgent asks the agent whether it is there.
+func (s *session) probeAgent(ctx context.Context) bool {
 	select {
 	case <-s.ready: // an older answer
 	default:
@@ -206,9 +206,9 @@ func (s *session) answers(ctx context.Context) bool {
 	}
 }
 
-// open notes the session in the store and raises the host's epoch. What is stored
+// openSession notes the session in the store and raises the host's epoch. What is stored
 // of the agent's journal stays until it is reconciled: record replaces it.
-func (s *session) open(ctx context.Context) error {
+func (s *session) openSession(ctx context.Context) error {
 	known, err := s.d.store.Host(ctx, s.host.name)
 	if err != nil && !errors.Is(err, harp.ErrNotFound) {
 		return err
@@ -229,17 +229,17 @@ func (s *session) open(ctx context.Context) error {
 	return err
 }
 
-func (s *session) welcome() error {
+func (s *session) sendWelcome() error {
 	return s.control.Send(wire.TypeWelcome, false, wire.Encode(wire.Welcome{
 		Version: wire.Version, Software: harp.Software, Store: s.d.store.ID(), Epoch: int64(s.epoch),
 		Heartbeat: int64(s.beat), Reconnect: int64(reconnectCap), Time: s.d.now().UnixNano(), Max: int64(s.d.cfg.Limits.Attempts),
 	}))
 }
 
-// introduce takes what the agent says of itself and reconciles what it holds.
-func (s *session) introduce(ctx context.Context) error {
+// receiveState takes what the agent says of itself and reconciles what it holds.
+func (s *session) receiveState(ctx context.Context) error {
 	var facts wire.Facts
-	if err := s.expect(ctx, wire.TypeFacts, &facts); err != nil {
+	if err := s.expectFrame(ctx, wire.TypeFacts, &facts); err != nil {
 		return err
 	}
 	docs, err := s.expectProcedures(ctx)
@@ -254,24 +254,24 @@ func (s *session) introduce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.record(ctx, facts.Facts, docs); err != nil {
+	if err := s.recordAgent(ctx, facts.Facts, docs); err != nil {
 		return err
 	}
-	if err := s.forget(forget); err != nil {
+	if err := s.sendForget(forget); err != nil {
 		return err
 	}
 	var ready wire.Ready
-	return s.expect(ctx, wire.TypeReady, &ready)
+	return s.expectFrame(ctx, wire.TypeReady, &ready)
 }
 
 func (s *session) expectHeld(ctx context.Context) (held []wire.HeldAttempt, err error) {
 	for {
 		var page wire.Held
-		if err := s.expect(ctx, wire.TypeHeld, &page); err != nil {
+		if err := s.expectFrame(ctx, wire.TypeHeld, &page); err != nil {
 			return nil, err
 		}
 		for _, h := range page.Attempts {
-			if h.Acked < 0 || h.Acked > mostRecords {
+			if h.Acked < 0 || h.Acked > maxRecords {
 				return nil, fmt.Errorf("%d acknowledged records: %w", h.Acked, transport.ErrProtocol)
 			}
 		}
@@ -281,9 +281,9 @@ func (s *session) expectHeld(ctx context.Context) (held []wire.HeldAttempt, err 
 	}
 }
 
-// record keeps what the agent said of its host and its journal.
-func (s *session) record(ctx context.Context, facts harp.Value, docs []harp.ProcedureDoc) error {
-	s.host.update(func(row *store.Host) {
+// recordAgent keeps what the agent said of its host and its journal.
+func (s *session) recordAgent(ctx context.Context, facts harp.Value, docs []harp.ProcedureDoc) error {
+	s.host.updateRow(func(row *store.Host) {
 		row.Journal, row.Position = s.hello.Journal, uint64(max(s.hello.Position, 0))
 	})
 	return s.recordHost(ctx, facts, docs)
@@ -292,13 +292,13 @@ func (s *session) record(ctx context.Context, facts harp.Value, docs []harp.Proc
 // notePosition keeps how far the agent's journal was when it said so: where it is less far later, it was
 // rolled back. That is stored when the host's row is stored next.
 func (s *session) notePosition(position int64) {
-	s.host.update(func(row *store.Host) {
+	s.host.updateRow(func(row *store.Host) {
 		row.Position = max(row.Position, uint64(max(position, 0)))
 	})
 }
 
 func (s *session) recordHost(ctx context.Context, facts harp.Value, docs []harp.ProcedureDoc) error {
-	row := s.host.update(func(row *store.Host) {
+	row := s.host.updateRow(func(row *store.Host) {
 		row.Facts, row.Procedures, row.Connected, row.LastHeard = facts, docs, true, s.d.now().UTC()
 	})
 	s.host.setRow(row)
@@ -316,7 +316,7 @@ func (s *session) recordNews(ctx context.Context, facts harp.Value, docs []harp.
 	return err
 }
 
-func (s *session) forget(held []wire.HeldAttempt) error {
+func (s *session) sendForget(held []wire.HeldAttempt) error {
 	const page = 256
 	for {
 		n := min(page, len(held))
@@ -328,24 +328,24 @@ func (s *session) forget(held []wire.HeldAttempt) error {
 	}
 }
 
-// begin greets the agent and lets calls start.
-func (s *session) begin(ctx context.Context) error {
-	if err := s.greet(ctx); err != nil {
+// beginSession greets the agent and lets calls start.
+func (s *session) beginSession(ctx context.Context) error {
+	if err := s.greetAgent(ctx); err != nil {
 		return err
 	}
 	s.d.hosts.attach(s.host, s)
-	s.leave()
-	s.host.setTrouble("")
+	s.unlockGreeting()
+	s.host.setDialError("")
 	s.d.log.Info("host is online", "host", s.host.name, "addr", s.tr.Peer().Addr, "software", s.hello.Software)
 	s.d.store.SetGate(s.host.name, store.Gate{Open: true, Most: s.d.cfg.Limits.Attempts, Awaited: s.d.now().Add(s.d.cfg.LostAfter)})
 	for _, j := range s.resumes {
-		s.resume(j)
+		s.resumeAttempt(j)
 	}
-	return s.claim(ctx)
+	return s.claimJobs(ctx)
 }
 
-// hear takes one frame of the control exchange.
-func (s *session) hear(ctx context.Context, f transport.Frame) error {
+// handleFrame handles one frame of the control exchange.
+func (s *session) handleFrame(ctx context.Context, f transport.Frame) error {
 	switch f.Type {
 	case wire.TypeReady:
 		select {
@@ -353,42 +353,42 @@ func (s *session) hear(ctx context.Context, f transport.Frame) error {
 		default:
 		}
 		s.readies.Add(1)
-		return s.claim(ctx)
+		return s.claimJobs(ctx)
 	case wire.TypeFacts:
 		var facts wire.Facts
 		if err := wire.Decode(f.Body, &facts); err != nil {
 			return err
 		}
-		return s.recordNews(ctx, facts.Facts, s.host.stored().Procedures)
+		return s.recordNews(ctx, facts.Facts, s.host.storedRow().Procedures)
 	case wire.TypeProcedures:
-		return s.hearProcedures(ctx, f)
+		return s.handleProcedures(ctx, f)
 	case wire.TypeBeat:
-		return s.hearBeat(f)
+		return s.handleBeat(f)
 	}
 	return fmt.Errorf("frame %d in the control exchange: %w", f.Type, transport.ErrProtocol)
 }
 
-// finish is the session's end: no more starts, then its attempts return. Only then is
+// endSession is the session's end: no more starts, then its attempts return. Only then is
 // the host without a session, so that the next one finds stored whatever was heard
 // in this one. What its attempts left open is settled when the agent comes back, or
 // unknown if it does not in time.
-func (s *session) finish() error {
+func (s *session) endSession() error {
 	defer close(s.ended)
-	s.leave()
+	s.unlockGreeting()
 	s.mu.Lock()
 	s.closing = true
 	s.mu.Unlock()
-	if s.host.current() != s {
+	if s.host.currentSession() != s {
 		return nil // it never was the session of the host
 	}
-	s.d.store.SetGate(s.host.name, store.Gate{Reason: harp.ReasonOffline, LastHeard: s.heard()})
+	s.d.store.SetGate(s.host.name, store.Gate{Reason: harp.ReasonOffline, LastHeard: s.lastHeard()})
 	s.d.wakeClock()
 	s.d.log.Info("host is away", "host", s.host.name, "why", s.tr.Err())
 	s.attempts.Wait()
 	err := s.noteAway()
 	s.d.hosts.detach(s.host)
 	if s.d.ctx.Err() == nil {
-		s.d.expect(s.host, s.patience()-time.Since(s.tr.Heard()))
+		s.d.expectAgent(s.host, s.patience()-time.Since(s.tr.Heard()))
 	}
 	return err
 }
@@ -399,10 +399,10 @@ func (s *session) noteAway() error {
 	if s.d.ctx.Err() != nil {
 		return nil
 	}
-	return s.d.store.PutHost(s.d.ctx, s.host.update(func(row *store.Host) {
-		row.Connected, row.LastHeard = false, s.heard().UTC().Truncate(time.Microsecond)
+	return s.d.store.PutHost(s.d.ctx, s.host.updateRow(func(row *store.Host) {
+		row.Connected, row.LastHeard = false, s.lastHeard().UTC().Truncate(time.Microsecond)
 	}))
 }
 
-// heard is when the agent was last heard, by the wall clock.
-func (s *session) heard() time.Time { return s.d.now().Add(-time.Since(s.tr.Heard())) }
+// lastHeard is when the agent was last heard, by the wall clock.
+func (s *session) lastHeard() time.Time { return s.d.now().Add(-time.Since(s.tr.Heard())) }

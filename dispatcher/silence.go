@@ -23,7 +23,7 @@ func (d *Dispatcher) awaits(row store.Host) {
 	g := store.Gate{Reason: harp.ReasonOffline, LastHeard: row.LastHeard, Awaited: d.now().Add(returningTime)}
 	if row.Connected {
 		g.LastHeard = d.now().Add(returningTime)
-		d.hosts.await(d.hosts.get(row.Name), time.Now().Add(returningTime))
+		d.hosts.expectReturn(d.hosts.get(row.Name), time.Now().Add(returningTime))
 	}
 	d.store.SetGate(row.Name, g)
 }
@@ -44,23 +44,23 @@ func (d *Dispatcher) expectActive(ctx context.Context) error {
 	for _, j := range append(jobs, returning...) {
 		if (j.Survivor || store.HoldsSlot(j.State) && j.State != harp.StateUnknown) && !expected[j.Host] {
 			expected[j.Host] = true
-			d.expect(d.hosts.get(j.Host), silentAfter*beat)
+			d.expectAgent(d.hosts.get(j.Host), silentAfter*beat)
 		}
 	}
 	return nil
 }
 
-// expect makes the jobs of a host that is away unknown if it does not come back in
+// expectAgent makes the jobs of a host that is away unknown if it does not come back in
 // the time left.
-func (d *Dispatcher) expect(h *host, left time.Duration) {
+func (d *Dispatcher) expectAgent(h *host, left time.Duration) {
 	h.setExpectation(time.AfterFunc(max(left, 0), func() {
-		if !d.begin() {
+		if !d.beginWork() {
 			return
 		}
 		defer d.work.Done()
 		if err := d.silence(h); err != nil && d.ctx.Err() == nil {
 			d.log.Error("note silence", "host", h.name, "err", err)
-			d.expect(h, time.Second)
+			d.expectAgent(h, time.Second)
 		}
 	}))
 }
@@ -68,12 +68,12 @@ func (d *Dispatcher) expect(h *host, left time.Duration) {
 // silence makes the jobs of a host unknown, unless it has come back. An agent that
 // is being greeted is let finish first: it is not silent.
 func (d *Dispatcher) silence(h *host) error {
-	leave, err := h.enter(d.ctx)
+	leave, err := h.lockGreeting(d.ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if h.current() != nil {
+	if h.currentSession() != nil {
 		return nil
 	}
 	now := d.now()

@@ -27,11 +27,11 @@ type start struct {
 // lateStart is how late an agent may tell of a start, whatever it says.
 const lateStart = time.Second
 
-// mostStarts is how many go into one commit, which must not be too large.
-const mostStarts = 500
+// maxStarts is how many go into one commit, which must not be too large.
+const maxStarts = 500
 
-// started notes that the procedure has begun, so long ago as the agent says.
-func (a *attempt) started(ago int64) {
+// noteStart notes that the procedure has begun, so long ago as the agent says.
+func (a *attempt) noteStart(ago int64) {
 	a.begun = true
 	s := a.s
 	s.starts.mu.Lock()
@@ -46,7 +46,7 @@ func (a *attempt) started(ago int64) {
 // storeStarts stores what waits, until nothing does.
 func (s *session) storeStarts() {
 	for {
-		list := s.starts.take()
+		list := s.starts.takeWaiting()
 		if list == nil {
 			return
 		}
@@ -55,25 +55,25 @@ func (s *session) storeStarts() {
 			if one.a.ended.Load() {
 				continue
 			}
-			e := s.d.event(one.a.job, store.Started)
+			e := s.d.newEvent(one.a.job, store.Started)
 			e.At = one.at
 			ts = append(ts, store.Transition{ID: one.a.job.ID, Event: e})
 		}
 		if len(ts) == 0 {
 			continue
 		}
-		err := s.stored(s.d.ctx, func() error { return s.d.noteStarts(ts) })
+		err := s.retryStore(s.d.ctx, func() error { return s.d.noteStarts(ts) })
 		if err != nil && s.d.ctx.Err() == nil {
 			s.d.log.Error("note starts", "host", s.host.name, "err", err)
 		}
 	}
 }
 
-// take returns some of those that wait; nil if none do.
-func (st *starts) take() []start {
+// takeWaiting returns some of those that wait; nil if none do.
+func (st *starts) takeWaiting() []start {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	n := min(len(st.waiting), mostStarts)
+	n := min(len(st.waiting), maxStarts)
 	if n == 0 {
 		st.waiting, st.storing = nil, false
 		return nil
@@ -86,7 +86,7 @@ func (st *starts) take() []start {
 // noteStarts stores starts. One of a job that has ended or moved on is of no interest any
 // more.
 func (d *Dispatcher) noteStarts(ts []store.Transition) error {
-	changes, err := d.apply(d.ctx, ts...)
+	changes, err := d.applyTransitions(d.ctx, ts...)
 	if err != nil {
 		return err
 	}

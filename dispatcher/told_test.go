@@ -59,7 +59,7 @@ func (s *tellingStore) List(ctx context.Context, f store.Filter, cursor string) 
 	return in(s, func() (store.Page, error) { return s.Store.List(ctx, f, cursor) })
 }
 
-func (s *tellingStore) Read(ctx context.Context, id string, from uint64, most store.Most) ([]harp.Record, error) {
+func (s *tellingStore) Read(ctx context.Context, id string, from uint64, most store.ReadLimit) ([]harp.Record, error) {
 	return in(s, func() ([]harp.Record, error) { return s.Store.Read(ctx, id, from, most) })
 }
 

@@ -24,7 +24,7 @@ type wallClock struct {
 	read  func() time.Time
 	first time.Time              // by the wall clock,
 	begun time.Time              // and by the one that is never set
-	told  func(by time.Duration) // is told
+	onSet func(by time.Duration) // is called with that
 	ahead atomic.Int64           // by how much it was set since then, which was told
 
 	mu      sync.Mutex    // guards what follows, and telling
@@ -32,8 +32,8 @@ type wallClock struct {
 	since   time.Time     // since when it is not; zero: it is
 }
 
-func newWallClock(read func() time.Time, told func(by time.Duration)) *wallClock {
-	return &wallClock{read: read, told: told, first: read().Round(0), begun: time.Now()}
+func newWallClock(read func() time.Time, onSet func(by time.Duration)) *wallClock {
+	return &wallClock{read: read, onSet: onSet, first: read().Round(0), begun: time.Now()}
 }
 
 // now is the time.
@@ -72,7 +72,7 @@ func (c *wallClock) noteSet() time.Time {
 			continue // the two clocks were not read at the same time
 		}
 		if by := c.aheadAt(wall, before) - time.Duration(c.ahead.Load()); isSet(by) {
-			c.told(by)
+			c.onSet(by)
 			c.ahead.Add(int64(by))
 			c.judgeLocked()
 		}

@@ -163,11 +163,11 @@ type Records interface {
 
 	// Read returns committed records of a job, from the job's number `from` on:
 	// at least one if there is one. Errors: harp.ErrNotFound, harp.ErrPruned.
-	Read(ctx context.Context, id string, from uint64, most Most) ([]harp.Record, error)
+	Read(ctx context.Context, id string, from uint64, most ReadLimit) ([]harp.Record, error)
 }
 
-// Most is how much is read at a time.
-type Most struct {
+// ReadLimit is how much is read at a time.
+type ReadLimit struct {
 	Records int // 0: any number
 	Bytes   int // about
 }
@@ -206,9 +206,9 @@ type Queues interface {
 
 // Feed is the events, written in the commits of what they tell of.
 type Feed interface {
-	// Note writes events of which nothing else is stored. Cursor is the store's to
+	// AppendEvents writes events of which nothing else is stored. Cursor is the store's to
 	// set, and Time if it is zero.
-	Note(ctx context.Context, events ...harp.Event) error
+	AppendEvents(ctx context.Context, events ...harp.Event) error
 
 	// Events returns events after a cursor that the filter selects, at most about
 	// maxBytes of them and at least one if there is one. It examines at most

@@ -105,7 +105,7 @@ func TestDamagedStore(t *testing.T) {
 			opened++
 			defer st.Close()
 			for _, c := range f.History.Calls() {
-				compare(t, what, c, func() ([]harp.Record, error) { return st.Read(t.Context(), c.ID, 0, store.Most{Bytes: 1 << 20}) })
+				compare(t, what, c, func() ([]harp.Record, error) { return st.Read(t.Context(), c.ID, 0, store.ReadLimit{Bytes: 1 << 20}) })
 			}
 		})
 	}

@@ -93,7 +93,7 @@ func TestMutantNoSync(t *testing.T) {
 func TestMutantAckBeforeCommit(t *testing.T) {
 	t.Parallel()
 	const submit = "submit(ctx context.Context, sub harp.Submission, who harp.Principal) (string, error) {\n"
-	m := mutant{{"dispatcher/admit.go", "func (d *Dispatcher) " + submit, "func (d *Dispatcher) " + submit + `
+	m := mutant{{"dispatcher/admission.go", "func (d *Dispatcher) " + submit, "func (d *Dispatcher) " + submit + `
 		req, err := harp.DecodeRequest(sub.Request)
 		if err != nil {
 			return "", err

@@ -141,7 +141,7 @@ func BenchmarkRead(b *testing.B) {
 	from, n := uint64(0), 0
 	b.ResetTimer()
 	for n < b.N {
-		got, err := st.Read(b.Context(), j.ID, from%all, store.Most{Bytes: 1 << 20})
+		got, err := st.Read(b.Context(), j.ID, from%all, store.ReadLimit{Bytes: 1 << 20})
 		if err != nil || len(got) == 0 {
 			b.Fatal(len(got), err)
 		}

@@ -273,7 +273,7 @@ func (f *fullDisk) check() {
 		}
 		n := 0
 		for n < seen.records {
-			records, err := f.st.Read(t.Context(), id, uint64(n), store.Most{Bytes: 1 << 20})
+			records, err := f.st.Read(t.Context(), id, uint64(n), store.ReadLimit{Bytes: 1 << 20})
 			if err != nil || len(records) == 0 {
 				t.Fatalf("job %s has %d of %d records: %v", id, n, seen.records, err)
 			}

@@ -193,7 +193,7 @@ func check(t *testing.T, dir string, jobs map[string]*acked) {
 			t.Fatalf("job %s has number %d, want %s", id, j.No, want.no)
 		}
 		numbers[j.No] = true
-		records, err := st.Read(t.Context(), id, 0, store.Most{Bytes: 1 << 20})
+		records, err := st.Read(t.Context(), id, 0, store.ReadLimit{Bytes: 1 << 20})
 		if err != nil || len(records) < want.records || uint64(len(records)) != j.Records {
 			t.Fatalf("job %s has %d of %d records, %d were acknowledged: %v", id, len(records), j.Records, want.records, err)
 		}

@@ -207,7 +207,7 @@ func (w *restorer) sameJob(other store.Store, id string) {
 		w.must(err)
 		value, err := st.Value(w.ctx(), id)
 		w.must(err)
-		records, err := st.Read(w.ctx(), id, 0, store.Most{Bytes: 1 << 30})
+		records, err := st.Read(w.ctx(), id, 0, store.ReadLimit{Bytes: 1 << 30})
 		w.must(err)
 		return []any{j, request, value, records}
 	}

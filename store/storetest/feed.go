@@ -119,7 +119,7 @@ var feeding = []rule{
 			Time: w.now, Type: harp.EventHostForgot, Job: j.ID, Host: "h", Procedure: "p", Queue: queue("q"), State: harp.StateLost,
 			Reason: "why", Attempt: 3, By: somebody, Labels: map[string]string{"k": "v"},
 		}
-		w.must(w.st.Note(w.ctx(), want, harp.Event{Type: harp.EventHostDuplicate, Host: "h"}))
+		w.must(w.st.AppendEvents(w.ctx(), want, harp.Event{Type: harp.EventHostDuplicate, Host: "h"}))
 		got := w.events(harp.EventFilter{After: from})
 		w.types(got, "host.forgot", "host.duplicate")
 		if got[0].Cursor = ""; fmt.Sprint(got[0]) != fmt.Sprint(want) {
@@ -189,8 +189,8 @@ var feeding = []rule{
 		for i := range events {
 			events[i] = harp.Event{Type: harp.EventHostForgot, Host: "h", Time: w.now}
 		}
-		w.must(w.st.Note(w.ctx(), events...))
-		w.must(w.st.Note(w.ctx(), harp.Event{Type: harp.EventHostForgot, Host: "other", Time: w.now}))
+		w.must(w.st.AppendEvents(w.ctx(), events...))
+		w.must(w.st.AppendEvents(w.ctx(), harp.Event{Type: harp.EventHostForgot, Host: "other", Time: w.now}))
 		f := harp.EventFilter{After: harp.EventsFromStart, Host: "other"}
 		page, err := w.st.Events(w.ctx(), f, 1)
 		w.must(err)
@@ -208,7 +208,7 @@ var feeding = []rule{
 		done := make(chan error, 1)
 		go func() {
 			for range events {
-				if err := w.st.Note(context.Background(), harp.Event{Type: harp.EventHostForgot, Time: w.now}); err != nil {
+				if err := w.st.AppendEvents(context.Background(), harp.Event{Type: harp.EventHostForgot, Time: w.now}); err != nil {
 					done <- err
 					return
 				}

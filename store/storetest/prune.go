@@ -240,7 +240,7 @@ func (w *world) gone(j *store.Job) {
 	w.wants(err, harp.ErrPruned)
 	_, err = w.st.Value(w.ctx(), j.ID)
 	w.wants(err, harp.ErrPruned)
-	_, err = w.st.Read(w.ctx(), j.ID, 0, store.Most{Bytes: 1 << 20})
+	_, err = w.st.Read(w.ctx(), j.ID, 0, store.ReadLimit{Bytes: 1 << 20})
 	w.wants(err, harp.ErrPruned)
 	w.wants(w.try(j, w.event(j, store.CancelReq)).Err, harp.ErrPruned)
 	page, err := w.st.List(w.ctx(), store.Filter{Host: j.Host, Labels: j.Labels}, "")
@@ -255,7 +255,7 @@ func (w *world) gone(j *store.Job) {
 // hasRecords checks how many records a job has.
 func (w *world) hasRecords(j *store.Job, want int) {
 	w.Helper()
-	got, err := w.st.Read(w.ctx(), j.ID, 0, store.Most{Bytes: 1 << 20})
+	got, err := w.st.Read(w.ctx(), j.ID, 0, store.ReadLimit{Bytes: 1 << 20})
 	w.must(err)
 	if len(got) != want {
 		w.Fatalf("job has %d records, want %d", len(got), want)

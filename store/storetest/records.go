@@ -30,7 +30,7 @@ var recording = []rule{
 			{Seq: 1 + 1<<40, Attempt: 1, Time: w.now, Kind: harp.KindData, Value: value(1)},
 		}
 		for from, n := range map[uint64]int{0: 0, 1: 1, 2: 2, 1 << 40: 2, 1 + 1<<40: 2, 2 + 1<<40: 3} {
-			got, err := w.st.Read(w.ctx(), j.ID, from, store.Most{Bytes: 1 << 20})
+			got, err := w.st.Read(w.ctx(), j.ID, from, store.ReadLimit{Bytes: 1 << 20})
 			w.must(err)
 			if len(got)+n != 3 || len(got) > 0 && !reflect.DeepEqual(got, want[n:]) {
 				w.Fatalf("from %d there is %+v, want %+v", from, got, want[n:])
@@ -56,7 +56,7 @@ var recording = []rule{
 			}
 		}
 		for from := range 12 {
-			got, err := w.st.Read(w.ctx(), j.ID, uint64(from), store.Most{Bytes: 1 << 20})
+			got, err := w.st.Read(w.ctx(), j.ID, uint64(from), store.ReadLimit{Bytes: 1 << 20})
 			w.must(err)
 			if len(got)+min(from, 10) != 10 {
 				w.Fatalf("from %d there are %d records, want %d", from, len(got), 10-min(from, 10))
@@ -119,7 +119,7 @@ var recording = []rule{
 		big := harp.Value(bytes.Repeat([]byte{0xc0}, 10_000))
 		w.append(j, 0, harp.Record{Value: big}, harp.Record{Value: big}, harp.Record{Value: big}, harp.Record{Value: big})
 		for most, want := range map[int]int{0: 1, 1: 1, 10_000: 1, 25_000: 2, 1 << 20: 4} {
-			got, err := w.st.Read(w.ctx(), j.ID, 0, store.Most{Bytes: most})
+			got, err := w.st.Read(w.ctx(), j.ID, 0, store.ReadLimit{Bytes: most})
 			w.must(err)
 			if len(got) != want {
 				w.Fatalf("%d bytes give %d records, want %d", most, len(got), want)
@@ -132,7 +132,7 @@ var recording = []rule{
 			w.append(j, uint64(4*first), values(4*first, 4*first+4)...)
 		}
 		for _, c := range []struct{ from, most, want int }{{0, 1, 1}, {0, 4, 4}, {0, 5, 5}, {3, 1, 1}, {3, 6, 6}, {6, 6, 6}, {6, 7, 6}, {0, 0, 12}} {
-			got, err := w.st.Read(w.ctx(), j.ID, uint64(c.from), store.Most{Records: c.most, Bytes: 1 << 20})
+			got, err := w.st.Read(w.ctx(), j.ID, uint64(c.from), store.ReadLimit{Records: c.most, Bytes: 1 << 20})
 			w.must(err)
 			if len(got) != c.want || got[0].Seq != uint64(c.from) || got[c.want-1].Seq != uint64(c.from+c.want-1) {
 				w.Fatalf("%d from %d give %d, want %d", c.most, c.from, len(got), c.want)
@@ -153,7 +153,7 @@ var recording = []rule{
 		w.append(j, next, harp.Record{Value: harp.Value(bytes.Repeat([]byte{9}, 2<<20))})
 		from := uint64(0)
 		for from <= next {
-			page, err := w.st.Read(w.ctx(), j.ID, from, store.Most{Bytes: 100_000})
+			page, err := w.st.Read(w.ctx(), j.ID, from, store.ReadLimit{Bytes: 100_000})
 			w.must(err)
 			if len(page) == 0 {
 				w.Fatalf("nothing from %d of %d", from, next)
@@ -209,7 +209,7 @@ func (w *world) append(j *store.Job, first uint64, records ...harp.Record) *stor
 // records checks that a job has the first n of values.
 func (w *world) records(j *store.Job, n int) {
 	w.Helper()
-	got, err := w.st.Read(w.ctx(), j.ID, 0, store.Most{Bytes: 1 << 20})
+	got, err := w.st.Read(w.ctx(), j.ID, 0, store.ReadLimit{Bytes: 1 << 20})
 	w.must(err)
 	if len(got) != n {
 		w.Fatalf("%d records, want %d", len(got), n)

@@ -182,7 +182,7 @@ var retrying = []rule{
 		w.append(again, 0, values(5, 9)...)
 		_, err := w.st.Append(w.ctx(), w.appending(j, 5, values(5, 6)...))
 		w.wants(err, store.ErrFenced)
-		got, err := w.st.Read(w.ctx(), j.ID, 0, store.Most{Bytes: 1 << 20})
+		got, err := w.st.Read(w.ctx(), j.ID, 0, store.ReadLimit{Bytes: 1 << 20})
 		w.must(err)
 		if len(got) != 9 || got[4].Attempt != 1 || got[5].Attempt != 2 || got[8].Seq != 8 {
 			w.Fatalf("records are %+v", got)

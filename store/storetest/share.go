@@ -90,7 +90,7 @@ var sharing = []rule{
 			w.Fatalf("request is %q", req.Request)
 		}
 		w.append(before, 0, values(0, 1)...)
-		records, err := w.st.Read(w.ctx(), s.Job.ID, 0, store.Most{Bytes: 1})
+		records, err := w.st.Read(w.ctx(), s.Job.ID, 0, store.ReadLimit{Bytes: 1})
 		w.must(err)
 		records[0].Value[0] = 0
 		w.records(before, 1)

@@ -125,7 +125,7 @@ var submitting = []rule{
 			w.wants(err, harp.ErrNotFound)
 			_, err = w.st.Value(w.ctx(), id)
 			w.wants(err, harp.ErrNotFound)
-			_, err = w.st.Read(w.ctx(), id, 0, store.Most{Bytes: 1})
+			_, err = w.st.Read(w.ctx(), id, 0, store.ReadLimit{Bytes: 1})
 			w.wants(err, harp.ErrNotFound)
 			_, err = w.st.Append(w.ctx(), store.Append{ID: id, Attempt: 1})
 			w.wants(err, harp.ErrNotFound)

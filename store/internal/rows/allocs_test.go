@@ -36,7 +36,7 @@ func TestAllocations(t *testing.T) {
 		t.Errorf("%d records take %v allocations to store", len(records), n)
 	}
 	read := func() {
-		if got, err := s.Read(t.Context(), j.ID, 0, store.Most{Bytes: 100_000}); err != nil || len(got) < len(records) {
+		if got, err := s.Read(t.Context(), j.ID, 0, store.ReadLimit{Bytes: 100_000}); err != nil || len(got) < len(records) {
 			t.Fatalf("%d records, %v", len(got), err)
 		}
 	}

@@ -255,7 +255,7 @@ func TestRecordsOfAnyNumber(t *testing.T) {
 	if err != nil || got.Records != 3 {
 		t.Fatalf("%d of 3 records, %v", got.Records, err)
 	}
-	read, err := s.Read(t.Context(), j.ID, 0, store.Most{Bytes: 8 << 20})
+	read, err := s.Read(t.Context(), j.ID, 0, store.ReadLimit{Bytes: 8 << 20})
 	if err != nil || len(read) != 3 {
 		t.Fatalf("%d of 3 records are read, %v", len(read), err)
 	}

@@ -235,7 +235,7 @@ func FuzzDecode(f *testing.F) {
 		if len(payload) > 1<<10 {
 			return
 		}
-		r := reading{most: store.Most{Bytes: 1 << 20}}
+		r := reading{most: store.ReadLimit{Bytes: 1 << 20}}
 		if _, err := r.readChunk(payload, 1, 0); err != nil && !errors.Is(err, ErrDamaged) {
 			t.Fatal(err)
 		}

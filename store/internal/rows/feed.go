@@ -203,8 +203,8 @@ func firstEvent(from getter) (uint64, error) {
 	return max(first, 1), err
 }
 
-// Note implements store.Feed.
-func (s *Store) Note(ctx context.Context, events ...harp.Event) error {
+// AppendEvents implements store.Feed.
+func (s *Store) AppendEvents(ctx context.Context, events ...harp.Event) error {
 	rows := make([]eventRow, len(events))
 	size := 0
 	for n := range events {

@@ -19,7 +19,7 @@ func note(t *testing.T, s *Store, word string, n int, from time.Time) {
 	for i := range events {
 		events[i] = harp.Event{Type: harp.EventHostForgot, Host: fmt.Sprint(word, i), Time: from.Add(time.Duration(i) * time.Second)}
 	}
-	if err := s.Note(t.Context(), events...); err != nil {
+	if err := s.AppendEvents(t.Context(), events...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -125,7 +125,7 @@ func TestEventsOfManyRows(t *testing.T) {
 	s := opened(t, e, Options{})
 	note(t, s, "a", 1000, noon)
 	long := map[string]string{"k": strings.Repeat("x", 2*feedRowMost)}
-	if err := s.Note(t.Context(), harp.Event{Host: "short"}, harp.Event{Host: "long", Labels: long}, harp.Event{Host: "last"}); err != nil {
+	if err := s.AppendEvents(t.Context(), harp.Event{Host: "short"}, harp.Event{Host: "long", Labels: long}, harp.Event{Host: "last"}); err != nil {
 		t.Fatal(err)
 	}
 	rows := 0
@@ -150,7 +150,7 @@ func TestLongEvent(t *testing.T) {
 	s := opened(t, e, Options{})
 	for _, size := range []int{eventMost - 100, eventMost + 100} {
 		labels := map[string]string{"k": strings.Repeat("x", size)}
-		if err := s.Note(t.Context(), harp.Event{Type: harp.EventHostForgot, Host: "h", Labels: labels}); err != nil {
+		if err := s.AppendEvents(t.Context(), harp.Event{Type: harp.EventHostForgot, Host: "h", Labels: labels}); err != nil {
 			t.Fatal(err)
 		}
 	}

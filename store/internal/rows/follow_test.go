@@ -55,7 +55,7 @@ func TestEveryFollowerReadsAnew(t *testing.T) {
 	_, cursor := page(t, s, harp.EventsFromNow, 1)
 	for range 5 {
 		event := harp.Event{Type: harp.EventHostForgot, Host: "h", Labels: map[string]string{"k": "v"}, Queue: harp.Value{0x80}}
-		if err := s.Note(t.Context(), event); err != nil {
+		if err := s.AppendEvents(t.Context(), event); err != nil {
 			t.Fatal(err)
 		}
 		before, next := e.views.Load(), ""

@@ -169,7 +169,7 @@ func TestTruncatedAtTheLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.Read(t.Context(), j.ID, 0, store.Most{Bytes: 1 << 20}); err != nil || len(got) != 2 {
+	if got, err := s.Read(t.Context(), j.ID, 0, store.ReadLimit{Bytes: 1 << 20}); err != nil || len(got) != 2 {
 		t.Errorf("%d records, %v", len(got), err)
 	}
 }

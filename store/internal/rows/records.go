@@ -165,7 +165,7 @@ func (s *Store) withinLimit(j *store.Job, news []harp.Record) []harp.Record {
 }
 
 // Read implements store.Records.
-func (r *Reader) Read(_ context.Context, text string, from uint64, most store.Most) ([]harp.Record, error) {
+func (r *Reader) Read(_ context.Context, text string, from uint64, most store.ReadLimit) ([]harp.Record, error) {
 	got := reading{from: from, most: most}
 	err := r.viewJob(text, func(snap Snapshot, i id) error {
 		j, err := readJob(snap, i)
@@ -189,7 +189,7 @@ func (r *Reader) Read(_ context.Context, text string, from uint64, most store.Mo
 // reading is what a Read returns, as far as it has come.
 type reading struct {
 	from    uint64 // the job's number
-	most    store.Most
+	most    store.ReadLimit
 	left    uint64 // how many the job has from there on, at most
 	records []harp.Record
 	size    int

@@ -131,7 +131,7 @@ func everything(ctx context.Context, s *Store, id string) map[string]error {
 	_, errs["Active"] = s.Active(ctx, "")
 	_, errs["List"] = s.List(ctx, store.Filter{}, "")
 	_, errs["Append"] = s.Append(ctx, store.Append{ID: id})
-	_, errs["Read"] = s.Read(ctx, id, 0, store.Most{Bytes: 1})
+	_, errs["Read"] = s.Read(ctx, id, 0, store.ReadLimit{Bytes: 1})
 	_, errs["Queue"] = s.Queue(ctx, harp.Value{0x80})
 	_, _, errs["ListQueues"] = s.ListQueues(ctx, "", 1)
 	_, errs["CancelQueue"] = s.CancelQueue(ctx, harp.Value{0x80}, store.Operation{})
@@ -141,7 +141,7 @@ func everything(ctx context.Context, s *Store, id string) map[string]error {
 	_, _, errs["ListHosts"] = s.ListHosts(ctx, "", 1)
 	_, errs["Document"] = s.Document(ctx, "k", "n")
 	errs["PutDocument"] = s.PutDocument(ctx, "k", "n", nil)
-	errs["Note"] = s.Note(ctx, harp.Event{Type: harp.EventHostForgot})
+	errs["AppendEvents"] = s.AppendEvents(ctx, harp.Event{Type: harp.EventHostForgot})
 	_, errs["Events"] = s.Events(ctx, harp.EventFilter{}, 1)
 	_, errs["Prune"] = s.Prune(ctx, store.Retention{}, noon)
 	errs["Compact"] = s.Compact(ctx)
@@ -270,7 +270,7 @@ func TestMissingRecords(t *testing.T) {
 		}
 		i, _ := parseID(j.ID)
 		e.poke(i.recordsKey(1, gone), func(_, _ []byte) []byte { return nil })
-		if _, err := s.Read(t.Context(), j.ID, 0, store.Most{Bytes: 1 << 20}); !errors.Is(err, ErrDamaged) {
+		if _, err := s.Read(t.Context(), j.ID, 0, store.ReadLimit{Bytes: 1 << 20}); !errors.Is(err, ErrDamaged) {
 			t.Errorf("reading where chunk %d was: %v", gone, err)
 		}
 	}
@@ -294,7 +294,7 @@ func TestMaxStored(t *testing.T) {
 	if got, err = s.Append(t.Context(), a); err != nil || got.Records != 10 {
 		t.Fatalf("it has %d records: %v", got.Records, err)
 	}
-	records, err := s.Read(t.Context(), j.ID, 0, store.Most{Bytes: 1 << 20})
+	records, err := s.Read(t.Context(), j.ID, 0, store.ReadLimit{Bytes: 1 << 20})
 	if err != nil || len(records) != 4 {
 		t.Fatalf("%d records are stored, want 3 and one more: %v", len(records), err)
 	}
@@ -302,7 +302,7 @@ func TestMaxStored(t *testing.T) {
 	if last.Seq != 3 || last.Truncated != 300 || len(last.Value) != 0 || records[2].Truncated != 0 {
 		t.Errorf("the last stored record is %+v", last)
 	}
-	if records, err = s.Read(t.Context(), j.ID, 4, store.Most{Bytes: 1 << 20}); err != nil || len(records) != 0 {
+	if records, err = s.Read(t.Context(), j.ID, 4, store.ReadLimit{Bytes: 1 << 20}); err != nil || len(records) != 0 {
 		t.Errorf("behind it there are %d records, %v", len(records), err)
 	}
 	if n := e.count(prefixRecords); n != 1 {
@@ -325,7 +325,7 @@ func TestMissingBeyondMaxStored(t *testing.T) {
 		}
 		a.First = got.Records
 	}
-	got, err := s.Read(t.Context(), j.ID, 0, store.Most{Bytes: 1 << 20})
+	got, err := s.Read(t.Context(), j.ID, 0, store.ReadLimit{Bytes: 1 << 20})
 	if err != nil || len(got) != 3 || got[1].Missing != 10 || got[2].Seq != 11 || got[2].Truncated != 65 {
 		t.Errorf("it has %+v, %v", got, err)
 	}
@@ -363,7 +363,7 @@ func TestReadAttempts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for from := range len(want) + 2 {
-		got, err := s.Read(t.Context(), j.ID, uint64(from), store.Most{Bytes: 1 << 20})
+		got, err := s.Read(t.Context(), j.ID, uint64(from), store.ReadLimit{Bytes: 1 << 20})
 		if err != nil || !slices.EqualFunc(got, want[min(from, len(want)):], func(a, b harp.Record) bool { return reflect.DeepEqual(a, b) }) {
 			t.Errorf("from %d there are %+v, %v", from, got, err)
 		}
@@ -379,7 +379,7 @@ func TestSpaceLines(t *testing.T) {
 	e.space = SpaceCritical
 	for name, err := range everything(t.Context(), s, j.ID) {
 		switch name {
-		case "Submit", "Claim", "Append", "OpenSession", "PutHost", "PutDocument", "Note":
+		case "Submit", "Claim", "Append", "OpenSession", "PutHost", "PutDocument", "AppendEvents":
 			if !errors.Is(err, harp.ErrNoSpace) {
 				t.Errorf("%s: %v, want ErrNoSpace", name, err)
 			}

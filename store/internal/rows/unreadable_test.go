@@ -182,7 +182,7 @@ func TestUnreadable(t *testing.T) {
 		"Request":    func(v *eventful) (any, error) { return v.Request(v.open, v.ended.ID) },
 		"Value":      func(v *eventful) (any, error) { return v.Value(v.open, v.ended.ID) },
 		"Value/none": func(v *eventful) (any, error) { return v.Value(v.open, v.sent.ID) },
-		"Read":       func(v *eventful) (any, error) { return v.Read(v.open, v.ended.ID, 1, store.Most{Bytes: 1 << 30}) },
+		"Read":       func(v *eventful) (any, error) { return v.Read(v.open, v.ended.ID, 1, store.ReadLimit{Bytes: 1 << 30}) },
 		"Active":     func(v *eventful) (any, error) { return v.Active(v.open, "") },
 		"Returning":  func(v *eventful) (any, error) { return v.Returning(v.open, "") },
 		"List":       func(v *eventful) (any, error) { return v.List(v.open, store.Filter{}, "") },

@@ -19,44 +19,44 @@ func numbered(from, n, size int) []harp.Record {
 	return records
 }
 
-// onePage is as much as a tail may be asked for.
-var onePage = store.Most{Bytes: pageBytes}
+// onePage is as much as a watcher may be asked for.
+var onePage = store.ReadLimit{Bytes: pageBytes}
 
-func recordsFrom(t *tail, seq uint64, most store.Most) []harp.Record {
-	records, _ := t.from(seq, most)
+func recordsFrom(t *watcher, seq uint64, most store.ReadLimit) []harp.Record {
+	records, _ := t.recordsFrom(seq, most)
 	return records
 }
 
-func TestATailKeepsTheNewestRecordsWithinItsBytes(t *testing.T) {
-	var ts tails
+func TestAWatcherKeepsTheNewestRecordsWithinItsBytes(t *testing.T) {
+	var ts watchers
 	held := ts.follow("job")
 	const size = 1000
 	for from := 0; from < 2000; from += 100 {
-		ts.appended("job", numbered(from, 100, size))
+		ts.notifyAppended("job", numbered(from, 100, size))
 	}
 	got := recordsFrom(held, 1999, onePage)
 	if len(got) != 1 || got[0].Seq != 1999 {
 		t.Errorf("the last record is %+v", got)
 	}
 	if recordsFrom(held, 0, onePage) != nil || recordsFrom(held, 2000, onePage) != nil {
-		t.Error("the tail has what it dropped or never had")
+		t.Error("the watcher has what it dropped or never had")
 	}
 	oldest := held.recent[0].Seq
-	each := cost(held.recent[0])
-	if kept := int(2000 - oldest); kept*each > tailBytes || (kept+1)*each <= tailBytes {
+	each := recordCost(held.recent[0])
+	if kept := int(2000 - oldest); kept*each > watcherBytes || (kept+1)*each <= watcherBytes {
 		t.Errorf("it keeps %d records of %d bytes", kept, size)
 	}
 	if n := len(recordsFrom(held, oldest, onePage)); n != int(2000-oldest) {
 		t.Errorf("from the oldest on it has %d", n)
 	}
-	if n := len(recordsFrom(held, oldest, store.Most{Records: 7, Bytes: pageBytes})); n != 7 {
+	if n := len(recordsFrom(held, oldest, store.ReadLimit{Records: 7, Bytes: pageBytes})); n != 7 {
 		t.Errorf("asked for 7 it gives %d", n)
 	}
 }
 
-// Those who no longer follow take no part of the room that tails have.
+// Those who no longer follow take no part of the room that watchers have.
 func TestFollowedJobsAreCounted(t *testing.T) {
-	var ts tails
+	var ts watchers
 	for n, id := range []string{"a", "b", "b"} {
 		held := ts.follow(id)
 		other := ts.follow("other")
@@ -71,44 +71,44 @@ func TestFollowedJobsAreCounted(t *testing.T) {
 	}
 }
 
-func TestATailThatMissedSomethingBeginsAnew(t *testing.T) {
-	var ts tails
+func TestAWatcherThatMissedSomethingBeginsAnew(t *testing.T) {
+	var ts watchers
 	held := ts.follow("job")
-	ts.appended("job", numbered(0, 10, 1))
-	ts.appended("job", numbered(20, 10, 1))
+	ts.notifyAppended("job", numbered(0, 10, 1))
+	ts.notifyAppended("job", numbered(20, 10, 1))
 	if recordsFrom(held, 5, onePage) != nil || len(recordsFrom(held, 20, onePage)) != 10 {
 		t.Errorf("after a gap it has %v", held.recent)
 	}
 }
 
-func TestATailSharesNoMemoryWithItsReaders(t *testing.T) {
-	var ts tails
+func TestAWatcherSharesNoMemoryWithItsReaders(t *testing.T) {
+	var ts watchers
 	held := ts.follow("job")
-	ts.appended("job", numbered(1, 3, 4))
+	ts.notifyAppended("job", numbered(1, 3, 4))
 	got := recordsFrom(held, 1, onePage)
 	got[0].Value[0] = 99
 	_ = append(got[0].Value, 99) // must not reach the next record's value
 	if again := recordsFrom(held, 1, onePage); again[0].Value[0] != 1 || again[1].Value[0] != 2 {
-		t.Errorf("a reader changed the tail: %v", again)
+		t.Errorf("a reader changed the watcher: %v", again)
 	}
 }
 
-func TestTailsOfJobsNobodyWaitsForAreNotKept(t *testing.T) {
-	var ts tails
-	a, b := ts.hold("job"), ts.hold("job")
+func TestWatchersOfJobsNobodyWaitsForAreNotKept(t *testing.T) {
+	var ts watchers
+	a, b := ts.acquire("job"), ts.acquire("job")
 	if a != b {
-		t.Error("two who wait for a job hold different tails")
+		t.Error("two who wait for a job hold different watchers")
 	}
 	ts.release(a)
 	if ts.find("job") == nil {
-		t.Error("the tail is gone while somebody holds it")
+		t.Error("the watcher is gone while somebody holds it")
 	}
 	ts.release(b)
 	if ts.find("job") != nil {
-		t.Error("the tail is kept though nobody holds it")
+		t.Error("the watcher is kept though nobody holds it")
 	}
-	ts.appended("job", numbered(0, 1, 1))
-	ts.ended(&store.Job{ID: "job"}, nil)
+	ts.notifyAppended("job", numbered(0, 1, 1))
+	ts.notifyEnded(&store.Job{ID: "job"}, nil)
 }
 
 func TestGrant(t *testing.T) {
@@ -176,9 +176,9 @@ func TestWhoWaitsIsToldTheEnd(t *testing.T) {
 		"a value, and no more": {value: harp.Value{1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var ts tails
-			held := ts.hold("job")
-			ts.ended(&store.Job{ID: "job", Life: store.Life{HasValue: c.hasValue}}, c.value)
+			var ts watchers
+			held := ts.acquire("job")
+			ts.notifyEnded(&store.Job{ID: "job", Life: store.Life{HasValue: c.hasValue}}, c.value)
 			<-held.ends
 			if (held.ended != nil) != c.isTold {
 				t.Fatalf("told %v", held.ended)
@@ -190,8 +190,8 @@ func TestWhoWaitsIsToldTheEnd(t *testing.T) {
 	}
 }
 
-// keptBytes is what the tails hold of records.
-func keptBytes(ts *tails) (n int) {
+// keptBytes is what the watchers hold of records.
+func keptBytes(ts *watchers) (n int) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	for _, t := range ts.jobs {
@@ -202,11 +202,11 @@ func keptBytes(ts *tails) (n int) {
 
 // A caller that waits for a result does not read records: none are kept for it.
 func TestWaitersForAResultKeepNoRecords(t *testing.T) {
-	var ts tails
+	var ts watchers
 	for i := range 100 {
 		id := strconv.Itoa(i)
-		ts.hold(id)
-		ts.appended(id, numbered(0, 300, 1000))
+		ts.acquire(id)
+		ts.notifyAppended(id, numbered(0, 300, 1000))
 	}
 	if n := keptBytes(&ts); n != 0 {
 		t.Errorf("%d bytes of records are kept for 100 that wait for a result", n)
@@ -214,27 +214,27 @@ func TestWaitersForAResultKeepNoRecords(t *testing.T) {
 }
 
 // Followers of many jobs keep no more than of few.
-func TestTailsOfManyJobsStayWithinTheirBytes(t *testing.T) {
-	var ts tails
-	for i := range 2 * tailsBytes / tailBytes {
+func TestWatchersOfManyJobsStayWithinTheirBytes(t *testing.T) {
+	var ts watchers
+	for i := range 2 * allWatchersBytes / watcherBytes {
 		ts.follow(strconv.Itoa(i))
 	}
-	for i := range 2 * tailsBytes / tailBytes {
-		ts.appended(strconv.Itoa(i), numbered(0, 300, 1000))
+	for i := range 2 * allWatchersBytes / watcherBytes {
+		ts.notifyAppended(strconv.Itoa(i), numbered(0, 300, 1000))
 	}
-	if n := keptBytes(&ts); n > tailsBytes || n < tailsBytes*9/10 {
-		t.Errorf("%d bytes are kept, of at most %d", n, tailsBytes)
+	if n := keptBytes(&ts); n > allWatchersBytes || n < allWatchersBytes*9/10 {
+		t.Errorf("%d bytes are kept, of at most %d", n, allWatchersBytes)
 	}
 }
 
-// A tail keeps no records once nobody follows, though somebody waits for the result, and
+// A watcher keeps no records once nobody follows, though somebody waits for the result, and
 // a new follower does not take what is left for all there is.
-func TestATailForgetsWhenNobodyFollows(t *testing.T) {
-	var ts tails
-	ts.hold("job")
+func TestAWatcherForgetsWhenNobodyFollows(t *testing.T) {
+	var ts watchers
+	ts.acquire("job")
 	held := ts.follow("job")
-	ts.appended("job", numbered(0, 10, 10))
-	if _, end := held.from(3, store.Most{Records: 1, Bytes: pageBytes}); end != 10 {
+	ts.notifyAppended("job", numbered(0, 10, 10))
+	if _, end := held.recordsFrom(3, store.ReadLimit{Records: 1, Bytes: pageBytes}); end != 10 {
 		t.Errorf("a page that is cut short ends at %d of 10", end)
 	}
 	if !held.isAt(10) {
@@ -244,18 +244,18 @@ func TestATailForgetsWhenNobodyFollows(t *testing.T) {
 	if keptBytes(&ts) != 0 {
 		t.Errorf("it keeps %d records", len(held.recent))
 	}
-	ts.appended("job", numbered(10, 5, 10))
+	ts.notifyAppended("job", numbered(10, 5, 10))
 	if again := ts.follow("job"); again.isAt(10) || again.isAt(15) || recordsFrom(again, 0, onePage) != nil {
 		t.Error("it knows where the job ends without having been told")
 	}
 }
 
-// A record that alone is more than a tail may keep is not kept; a follower that has read it
+// A record that alone is more than a watcher may keep is not kept; a follower that has read it
 // is at the end all the same.
-func TestATailWithoutRoomKnowsItsEnd(t *testing.T) {
-	var ts tails
+func TestAWatcherWithoutRoomKnowsItsEnd(t *testing.T) {
+	var ts watchers
 	held := ts.follow("job")
-	ts.appended("job", numbered(0, 1, tailBytes))
+	ts.notifyAppended("job", numbered(0, 1, watcherBytes))
 	if keptBytes(&ts) != 0 || recordsFrom(held, 0, onePage) != nil {
 		t.Errorf("it keeps %d bytes", keptBytes(&ts))
 	}

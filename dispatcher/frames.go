@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	received    = 16 << 20  // bytes of records that may have been received and not committed, about
-	gathered    = 1 << 20   // of those, from when on no more go into a commit of one attempt
-	recordSize  = 32        // bytes that a store counts of a record beside its value, about
-	firstWindow = 256 << 10 // of an attempt that may not send any records
-	spaceWait   = time.Second
+	receivedBytes = 16 << 20  // bytes of records that may have been received and not committed, about
+	gatheredBytes = 1 << 20   // of those, from when on no more go into a commit of one attempt
+	recordSize    = 32        // bytes that a store counts of a record beside its value, about
+	firstWindow   = 256 << 10 // of an attempt that may not send any records
+	spaceWait     = time.Second
 )
 
 // window is how many bytes of records an agent may send ahead of acknowledgement.
 func (d *Dispatcher) window() int64 {
-	return min(max(received/max(d.streams.Load(), 1), wire.MinWindow), wire.Window)
+	return min(max(receivedBytes/max(d.streams.Load(), 1), wire.MinWindow), wire.Window)
 }
 
-// stored writes what came of the agent, as often as the store refuses it for want of
+// retryStore writes what came of the agent, as often as the store refuses it for want of
 // space: until it is stored it is not acknowledged, and the agent keeps it.
-func (s *session) stored(ctx context.Context, write func() error) error {
+func (s *session) retryStore(ctx context.Context, write func() error) error {
 	for {
 		err := write()
 		if !errors.Is(err, harp.ErrNoSpace) {
@@ -44,45 +44,45 @@ func (s *session) stored(ctx context.Context, write func() error) error {
 	}
 }
 
-// hear takes one frame of the attempt and says whether it was the last.
-func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err error) {
+// handleFrame handles one frame of the attempt and says whether it was the last.
+func (a *attempt) handleFrame(ctx context.Context, f transport.Frame) (over bool, err error) {
 	switch f.Type {
 	case wire.TypeAccepted:
 		var m wire.Accepted
 		err := wire.DecodeBody(f.Body, &m)
 		if m.Started != nil {
-			a.started(m.Started.Ran)
+			a.noteStart(m.Started.Ran)
 		}
 		return false, err
 	case wire.TypeStarted:
 		var m wire.Started
 		err := wire.DecodeBody(f.Body, &m)
-		a.started(m.Ran)
+		a.noteStart(m.Ran)
 		return false, err
 	case wire.TypeRecords:
-		return false, a.records(ctx, f.Body)
+		return false, a.handleRecords(ctx, f.Body)
 	case wire.TypeStopping:
 		var m wire.Stopping
 		if err := wire.DecodeBody(f.Body, &m); err != nil {
 			return false, err
 		}
-		e := a.s.d.event(a.job, store.Stop)
-		if m.Cause != "" { // else it tells of processes that are left, or no more
+		e := a.s.d.newEvent(a.job, store.Stop)
+		if m.Cause != "" { // else it lists processes that are left, or no more
 			var err error
-			if e.Stopping, err = stopping(&m); err != nil {
+			if e.Stopping, err = decodeStopping(&m); err != nil {
 				return false, err
 			}
 		}
 		for _, pid := range m.Left[:min(len(m.Left), wire.MaxLeft)] {
 			e.Left = append(e.Left, int(pid))
 		}
-		return false, a.apply(ctx, e)
+		return false, a.applyEvent(ctx, e)
 	case wire.TypeEnd:
 		a.ended.Store(true)
-		err := a.end(ctx, f.Body)
-		if err != nil && a.begun { // which it was left to the end to tell
+		err := a.handleEnd(ctx, f.Body)
+		if err != nil && a.begun { // which was left to the end to say
 			a.ended.Store(false)
-			a.started(0)
+			a.noteStart(0)
 		}
 		return true, err
 	case wire.TypeRefused:
@@ -90,24 +90,24 @@ func (a *attempt) hear(ctx context.Context, f transport.Frame) (over bool, err e
 		if err := wire.DecodeBody(f.Body, &m); err != nil {
 			return true, err
 		}
-		e := a.s.d.event(a.job, store.Refused)
+		e := a.s.d.newEvent(a.job, store.Refused)
 		if e.Failure = harp.FailureOf(m.Failure); e.Failure.IsZero() {
 			return true, fmt.Errorf("refused without an error: %w", transport.ErrProtocol)
 		}
-		return true, a.notStarted(ctx, e)
+		return true, a.storeNotStarted(ctx, e)
 	case wire.TypeNotNow:
-		return true, a.notNow(ctx, f.Body)
+		return true, a.handleNotNow(ctx, f.Body)
 	}
 	return false, fmt.Errorf("frame %d in an attempt: %w", f.Type, transport.ErrProtocol)
 }
 
-// apply moves the job; what has ended meanwhile is not an error of the attempt.
-func (a *attempt) apply(ctx context.Context, e store.Event) error {
+// applyEvent moves the job; what has ended meanwhile is not an error of the attempt.
+func (a *attempt) applyEvent(ctx context.Context, e store.Event) error {
 	clock := a.s.d.clock
 	ahead, at, wake := clock.ahead.Load(), e.At, e.Wake
-	return a.s.stored(ctx, func() error {
+	return a.s.retryStore(ctx, func() error {
 		e.At, e.Wake = clock.moved(ahead, at), clock.moved(ahead, wake) // it may be set while there is no space
-		changes, err := a.s.d.apply(ctx, store.Transition{ID: a.job.ID, Event: e})
+		changes, err := a.s.d.applyTransitions(ctx, store.Transition{ID: a.job.ID, Event: e})
 		if err != nil {
 			return err
 		}
@@ -124,13 +124,13 @@ func isGone(err error) bool {
 	return errors.Is(err, harp.ErrPruned) || errors.Is(err, harp.ErrNotFound)
 }
 
-// notStarted is apply for the agent's word that it did not start the attempt, which
+// storeNotStarted is apply for the agent's word that it did not start the attempt, which
 // must not be one that has begun: that one's end would never come.
-func (a *attempt) notStarted(ctx context.Context, e store.Event) error {
+func (a *attempt) storeNotStarted(ctx context.Context, e store.Event) error {
 	if a.begun { // which may not be stored yet
 		return fmt.Errorf("%s after the start: %w", e.Kind, transport.ErrProtocol)
 	}
-	if err := a.apply(ctx, e); err != nil {
+	if err := a.applyEvent(ctx, e); err != nil {
 		return err
 	}
 	row, err := a.s.d.store.Job(ctx, a.job.ID)
@@ -145,31 +145,31 @@ func (a *attempt) notStarted(ctx context.Context, e store.Event) error {
 
 // receive returns the next frame.
 func (a *attempt) receive(ctx context.Context) (transport.Frame, error) {
-	if f := a.behind; f != nil {
-		a.behind = nil
+	if f := a.nextFrame; f != nil {
+		a.nextFrame = nil
 		return *f, nil
 	}
 	return a.x.Receive(ctx)
 }
 
-// records stores what came, with the records that came behind it meanwhile, and
+// handleRecords stores what came, with the records that came behind it meanwhile, and
 // acknowledges it: an ack means committed.
-func (a *attempt) records(ctx context.Context, body []byte) error {
+func (a *attempt) handleRecords(ctx context.Context, body []byte) error {
 	m, err := decodeRecords(body)
 	if err != nil {
 		return err
 	}
-	for size := len(body) + recordSize*len(m.Records); size < gathered; {
+	for size := len(body) + recordSize*len(m.Records); size < gatheredBytes; {
 		f, ok, _ := a.x.TryReceive()
 		if !ok {
 			break
 		}
-		more, follows, err := following(m, f)
+		more, follows, err := followingRecords(m, f)
 		if err != nil {
 			return err
 		}
 		if !follows {
-			a.behind = &f
+			a.nextFrame = &f
 			break
 		}
 		m.Records = append(m.Records, more...)
@@ -178,7 +178,7 @@ func (a *attempt) records(ctx context.Context, body []byte) error {
 	if err := a.storeMissing(ctx); err != nil {
 		return err
 	}
-	return a.store(ctx, m)
+	return a.storeRecords(ctx, m)
 }
 
 // storeMissing stores that records are missing, before what follows them.
@@ -198,19 +198,19 @@ func (a *attempt) storeMissing(ctx context.Context) error {
 		ID: a.job.ID, Attempt: a.job.Attempt, Fence: a.job.Fence,
 		First: first, Missing: uint64(a.missing) - min(first, uint64(a.missing)), Arrived: a.s.d.now(), //nolint:gosec // not negative
 	}
-	err = a.s.stored(ctx, func() error {
+	err = a.s.retryStore(ctx, func() error {
 		_, err := a.s.d.store.Append(ctx, in)
 		return err
 	})
 	if err == nil {
 		a.missing = 0
-		a.s.d.tails.counted(a.job.ID)
+		a.s.d.watchers.notifyCounted(a.job.ID)
 	}
 	return err
 }
 
-// following are the records of a frame, if those are the next behind m.
-func following(m wire.Records, f transport.Frame) (records []wire.Record, follows bool, err error) {
+// followingRecords are the records of a frame, if those are the next behind m.
+func followingRecords(m wire.Records, f transport.Frame) (records []wire.Record, follows bool, err error) {
 	if f.Type != wire.TypeRecords {
 		return nil, false, nil
 	}
@@ -227,8 +227,8 @@ func decodeRecords(body []byte) (wire.Records, error) {
 	return m, err
 }
 
-// store stores records and tells who follows.
-func (a *attempt) store(ctx context.Context, m wire.Records) error {
+// storeRecords stores records and wakes those that follow.
+func (a *attempt) storeRecords(ctx context.Context, m wire.Records) error {
 	if !a.streams {
 		a.streams = true
 		a.s.d.streams.Add(1)
@@ -244,9 +244,9 @@ func (a *attempt) store(ctx context.Context, m wire.Records) error {
 		}
 	}
 	var row *store.Job
-	err := a.s.stored(ctx, func() (err error) {
+	err := a.s.retryStore(ctx, func() (err error) {
 		if row, err = a.s.d.store.Append(ctx, in); err != nil {
-			a.s.d.tails.counted(a.job.ID) // the first of them may be stored
+			a.s.d.watchers.notifyCounted(a.job.ID) // the first of them may be stored
 		}
 		return err
 	})
@@ -256,7 +256,7 @@ func (a *attempt) store(ctx context.Context, m wire.Records) error {
 	if err != nil {
 		return err
 	}
-	a.publish(row, in)
+	a.publishRecords(row, in)
 	return a.ackRecords(m)
 }
 
@@ -265,22 +265,22 @@ func (a *attempt) ackRecords(m wire.Records) error {
 	return wire.Send(a.x, wire.TypeAck, false, &wire.Ack{Next: m.First + int64(len(m.Records)), Window: a.s.d.window()})
 }
 
-// publish hands what was committed to the job's followers. Of a job that is full not
+// publishRecords hands what was committed to the job's followers. Of a job that is full not
 // all was stored.
-func (a *attempt) publish(row *store.Job, in store.Append) {
+func (a *attempt) publishRecords(row *store.Job, in store.Append) {
 	if row.Full {
-		a.s.d.tails.counted(a.job.ID)
+		a.s.d.watchers.notifyCounted(a.job.ID)
 		return
 	}
 	base := row.Attempts[len(row.Attempts)-1].Base
 	for i := range in.Records {
 		in.Records[i].Seq, in.Records[i].Attempt = base+in.First+uint64(i), in.Attempt
 	}
-	a.s.d.tails.appended(a.job.ID, in.Records)
+	a.s.d.watchers.notifyAppended(a.job.ID, in.Records)
 }
 
-// end stores how the attempt ended and lets the agent forget it.
-func (a *attempt) end(ctx context.Context, body []byte) error {
+// handleEnd stores how the attempt ended and lets the agent forget it.
+func (a *attempt) handleEnd(ctx context.Context, body []byte) error {
 	var m wire.End
 	if err := wire.DecodeBody(body, &m); err != nil {
 		return err
@@ -290,16 +290,16 @@ func (a *attempt) end(ctx context.Context, body []byte) error {
 		return err
 	}
 	if m.Gone {
-		if err := a.gone(ctx); err != nil {
+		if err := a.storeGone(ctx); err != nil {
 			return err
 		}
 		return a.ackEnd(m.Records)
 	}
-	e := a.s.d.event(a.job, store.End)
+	e := a.s.d.newEvent(a.job, store.End)
 	e.RanFor, e.Value, e.Dropped, e.Failure = time.Duration(max(m.RanFor, 0)), m.Value, m.Dropped, harp.FailureOf(m.Failure)
 	var err error
-	if e.Stopping, err = stopping(m.Stopped); err == nil {
-		err = a.apply(ctx, e)
+	if e.Stopping, err = decodeStopping(m.Stopped); err == nil {
+		err = a.applyEvent(ctx, e)
 	}
 	if err != nil {
 		return err
@@ -307,45 +307,45 @@ func (a *attempt) end(ctx context.Context, body []byte) error {
 	return a.ackEnd(m.Records)
 }
 
-// gone is for an attempt whose process is gone and left no end.
-func (a *attempt) gone(ctx context.Context) error {
-	e := a.s.d.event(a.job, store.Lose)
+// storeGone is for an attempt whose process is gone and left no end.
+func (a *attempt) storeGone(ctx context.Context) error {
+	e := a.s.d.newEvent(a.job, store.Lose)
 	e.Reason = harp.LostAgentRestarted
 	if a.job.State == harp.StateQueued { // it was given up before
 		e.Kind = store.Gone
 	}
-	return a.apply(ctx, e)
+	return a.applyEvent(ctx, e)
 }
 
 // ackEnd lets the agent forget the attempt.
 func (a *attempt) ackEnd(records int64) error {
 	err := wire.Send(a.x, wire.TypeAck, true, &wire.Ack{Next: records, End: true})
 	if errors.Is(err, io.ErrClosedPipe) || errors.Is(err, transport.ErrSessionClosed) {
-		return nil // the end is stored; the agent hears of it when it asks
+		return nil // the end is stored; the agent learns of it when it asks
 	}
 	return err
 }
 
-// notNow sends the job back to wait: after 1 s, doubled to 30 s, as long as the
+// handleNotNow sends the job back to wait: after 1 s, doubled to 30 s, as long as the
 // agent says so, or until it is ready, which it may have said already.
-func (a *attempt) notNow(ctx context.Context, body []byte) error {
+func (a *attempt) handleNotNow(ctx context.Context, body []byte) error {
 	var m wire.NotNow
 	if err := wire.DecodeBody(body, &m); err != nil {
 		return err
 	}
-	e := a.s.d.event(a.job, store.NotNow)
+	e := a.s.d.newEvent(a.job, store.NotNow)
 	e.Reason = m.Reason
 	e.Wake = e.At.Add(min(time.Second<<min(a.job.Busy, 5), 30*time.Second))
-	err := a.notStarted(ctx, e)
+	err := a.storeNotStarted(ctx, e)
 	if err == nil && a.s.readies.Load() != a.readies {
-		err = a.s.claim(ctx)
+		err = a.s.claimJobs(ctx)
 	}
 	return err
 }
 
-// stopping is why an attempt is stopped, nil if it is not. Errors: transport.ErrProtocol
+// decodeStopping is why an attempt is stopped, nil if it is not. Errors: transport.ErrProtocol
 // when that is not said.
-func stopping(m *wire.Stopping) (*store.Stopping, error) {
+func decodeStopping(m *wire.Stopping) (*store.Stopping, error) {
 	switch {
 	case m == nil:
 		return nil, nil

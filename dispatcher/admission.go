@@ -44,7 +44,7 @@ func (d *Dispatcher) submit(ctx context.Context, sub harp.Submission, who harp.P
 	case first.Err != nil:
 		return "", first.Err
 	case first.New && first.Job.State == harp.StateSent:
-		d.send(first.Job, sub)
+		d.sendJob(first.Job, sub)
 	case first.New:
 		d.wakeClock()
 	}
@@ -62,11 +62,11 @@ func (d *Dispatcher) admit(ctx context.Context, req harp.Request, now time.Time)
 		}
 		return store.Job{}, harp.NewFailure("refused", "needs "+need+", which this dispatcher does not know").Err()
 	}
-	h := d.hosts.known(req.Host)
+	h := d.hosts.findKnown(req.Host)
 	if h == nil {
 		return store.Job{}, harp.NotFound("host", req.Host)
 	}
-	proc, err := h.check(req)
+	proc, err := h.checkRequest(req)
 	if err != nil {
 		return store.Job{}, err
 	}
@@ -98,7 +98,7 @@ func (d *Dispatcher) checkRetry(ctx context.Context, req harp.Request) error {
 	if req.RetryOf == "" {
 		return nil
 	}
-	old, err := d.job(ctx, req.RetryOf)
+	old, err := d.readJob(ctx, req.RetryOf)
 	if err == nil && !old.State.Ended() {
 		err = harp.NewFailure("conflict", "job "+old.ID+" has not ended").Err()
 	}

@@ -1,0 +1,77 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// applyTransitions moves jobs through their lives and does what the changes ask for: it wakes
+// the requests that wait, sends cancels to agents and calls of what may start now.
+func (d *Dispatcher) applyTransitions(ctx context.Context, ts ...store.Transition) ([]store.Change, error) {
+	changes, err := d.store.Apply(ctx, ts...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range changes {
+		c := &changes[i]
+		if c.Err != nil {
+			continue
+		}
+		switch {
+		case c.Effect.Ends:
+			d.watchers.notifyEnded(c.Job, ts[i].Event.Value)
+		case c.Effect.Tell && c.Job.Cancel != nil:
+			d.sendCancel(c.Job, c.Job.Cancel.By, c.Job.Cancel.Now)
+		case c.Job.State == harp.StateQueued:
+			d.wakeClock()
+		}
+		d.sendJobs(c.Claimed)
+	}
+	return changes, nil
+}
+
+// claimJobs starts what may start on a host.
+func (d *Dispatcher) claimJobs(ctx context.Context, host string) error {
+	const chunk = 256
+	for {
+		jobs, err := d.store.Claim(ctx, []string{host}, chunk, d.now())
+		d.sendJobs(jobs)
+		if err != nil || len(jobs) < chunk {
+			return err
+		}
+	}
+}
+
+// claimJobs starts what waits for the host, whose agent takes calls, also what it was too
+// busy for before. What has no space in the store starts when there is.
+func (s *session) claimJobs(ctx context.Context) error {
+	if err := s.d.store.Wake(ctx, s.host.name, s.d.now()); err != nil {
+		return err
+	}
+	err := s.d.claimJobs(ctx, s.host.name)
+	if !errors.Is(err, harp.ErrNoSpace) {
+		return err
+	}
+	if s.claimPending.CompareAndSwap(false, true) {
+		s.attempts.Go(s.retryClaim)
+	}
+	return nil
+}
+
+func (s *session) retryClaim() {
+	ctx := s.d.ctx
+	err := s.retryStore(ctx, func() error {
+		s.claimPending.Store(false) // who finds no space from here on is not sure to be heard by this
+		err := s.d.claimJobs(ctx, s.host.name)
+		if errors.Is(err, harp.ErrNoSpace) && !s.claimPending.CompareAndSwap(false, true) {
+			return nil // another one is at it
+		}
+		return err
+	})
+	if err != nil {
+		s.tr.Close(err)
+	}
+}
