@@ -279,3 +279,22 @@ func TestJournalThatWasRolledBack(t *testing.T) {
 		t.Errorf("%+v is handed to it", f.Write)
 	}
 }
+
+// An attempt that is gone stays until the journal has why it was to stop: nobody else knows.
+func TestGoneStaysUntilItsStopIsJournalled(t *testing.T) {
+	a := Recall(Past{Phase: Running})
+	a.Next(Event{Kind: Stop, Stopping: &wire.Stopping{Cause: wire.CauseCancel}})
+	a.Next(Event{Kind: Taken})
+	a.Next(Event{Kind: Return})
+	if f := a.Next(Event{Kind: Reopened}); f.Leave {
+		t.Error("it leaves when the journal has lost that")
+	}
+	f := a.Next(Event{Kind: Hand})
+	if f.Write.Kind != WriteStop {
+		t.Fatalf("%d is handed over", f.Write.Kind)
+	}
+	a.Next(Event{Kind: Taken})
+	if f := a.Next(Event{Kind: Synced, To: f.Write.To}); !f.Leave {
+		t.Error("it does not leave when the journal has all")
+	}
+}

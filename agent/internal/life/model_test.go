@@ -76,6 +76,14 @@ func (b *book) fall(more int) {
 	b.lose()
 }
 
+// next is the number that its next record gets.
+func (b *book) next() int64 {
+	if b.has.End {
+		return b.end.Records
+	}
+	return b.has.Next
+}
+
 // read returns records from a number on.
 func (b *book) read(of Fetch) (first int64, records []wire.Record) {
 	first = max(of.From, b.acked)
@@ -182,7 +190,7 @@ func (w *world) check(e Event, f Effect, before spool) {
 	if f.Run {
 		w.ran++
 	}
-	if f.Ack > 0 {
+	if f.Ack > 0 && f.Ack <= w.book.next() { // else it takes no acknowledgement of them
 		w.book.acked = max(w.book.acked, f.Ack)
 	}
 	if f.Stop != nil {

@@ -224,8 +224,9 @@ func (a *Attempt) ackSpool(f *Effect) {
 // present.
 func (a *Attempt) isReleasable() bool {
 	s := &a.spool
+	stopIs := a.stopping == nil || s.synced.Stop
 	return a.HasEnded() && s.on && a.audience == away && s.failed == nil && s.handed == s.synced &&
-		(s.synced.End || a.phase == Gone) && max(s.synced.Next, a.outbox.first) >= a.outbox.next()
+		(s.synced.End || a.phase == Gone && stopIs) && max(s.synced.Next, a.outbox.first) >= a.outbox.next()
 }
 
 // IsJournalled reports whether the attempt is.
