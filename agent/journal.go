@@ -189,6 +189,15 @@ func (h *journalHandle) current() *journal.Journal {
 	return h.journal
 }
 
+// sync returns when all that the journal has taken is on disk. Errors: those of journal.Sync.
+func (h *journalHandle) sync() error {
+	j := h.current()
+	if j == nil {
+		return journal.ErrClosed
+	}
+	return j.Sync()
+}
+
 // withPosition is END with how far the journal is, by which a dispatcher knows that it was rolled back
 // when it is less far later.
 func (a *Agent) withPosition(end wire.End) wire.End {

@@ -689,3 +689,27 @@ func TestEndThatAReopenedJournalHasLetsTheAgentBeIdle(t *testing.T) {
 		}
 	})
 }
+
+// TestEndBehindAFailedCommitIsFound checks that an attempt whose end the journal has taken before it
+// was heard that an earlier commit had failed finds that out, and leaves.
+func TestEndBehindAFailedCommitIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, disk := newSick(t)
+		defer s.close()
+		s.mu.Lock()         // the loop that follows commits is slow
+		disk.fails.Store(1) // then the segment is cut back
+		s.applyLocked(life.Event{Kind: life.Stop, Stopping: &wire.Stopping{Cause: wire.CauseCancel}})
+		if err := s.agent.journal.current().Sync(); !errors.Is(err, errSick) {
+			t.Fatal(err)
+		}
+		s.applyLocked(life.Event{Kind: life.Return, End: &wire.End{Value: []byte{0xc0}}})
+		s.mu.Unlock()
+		time.Sleep(3 * retryJournal)
+		if h, is := s.agent.journal.current().Get(s.key.journal()); !is || h.State != journal.Ended {
+			t.Fatalf("the journal has %+v", h)
+		}
+		if now := s.look(); !s.hasLeft() {
+			t.Errorf("it stays: %v", now.Failed())
+		}
+	})
+}

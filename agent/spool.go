@@ -262,19 +262,26 @@ func (at *attempt) followCommit() bool {
 		s.handle.tryRepair() // else the next session does
 	}
 	more := s.pause(renewed, closing)
+	anew := differs(err) && s.handle.sync() == nil
 	at.mu.Lock()
 	if !more {
 		s.looping = false
 		at.mu.Unlock()
 		return false
 	}
-	if errors.Is(err, journal.ErrGap) {
+	if anew {
 		s.journal = nil // looks what it has
 	}
 	f := at.handLocked()
 	at.mu.Unlock()
 	at.leaveIf(f)
 	return true
+}
+
+// differs reports whether a journal has taken more or less of an attempt than is known, by why it has
+// not taken something: a commit failed before what came behind it was taken.
+func differs(err error) bool {
+	return errors.Is(err, journal.ErrGap) || errors.Is(err, journal.ErrState)
 }
 
 // pause waits before another try, at most until there is another journal. It reports false when the

@@ -20,6 +20,7 @@ type sick struct {
 	journal.FS
 	ill   atomic.Bool
 	numb  atomic.Bool  // what is written while it is ill is there, and nobody hears of it
+	fails atomic.Int64 // of syncs, from now on
 	opens atomic.Int64 // of files, while it is ill
 }
 
@@ -51,7 +52,7 @@ func (f sickFile) Write(p []byte) (int, error) {
 }
 
 func (f sickFile) Sync() error {
-	if f.of.ill.Load() {
+	if f.of.ill.Load() || f.of.fails.Load() > 0 && f.of.fails.Add(-1) >= 0 {
 		return errSick
 	}
 	return f.File.Sync()
