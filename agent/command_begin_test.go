@@ -192,7 +192,7 @@ func TestCommandOfWhichARepairedJournalHasAPart(t *testing.T) {
 	tell(t, w, "a\n")
 	expect[wire.Records](x, wire.TypeRecords)
 	c.stop()
-	damage(t, c.dir)
+	damage(t, c.dir, x.id)
 	did, err := agent.RepairJournal(c.dir)
 	if err != nil || did.NewID == "" {
 		t.Fatalf("%+v, %v", did, err)

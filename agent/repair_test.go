@@ -29,7 +29,7 @@ func journalDir(t *testing.T) (dir string) {
 		t.Fatal(err)
 	}
 	for _, k := range []journal.Key{{Job: "a", Attempt: 1}, {Job: "b", Attempt: 1}} {
-		if err := j.AcceptStart(k, journal.Accept{Info: make([]byte, 100)}, time.Unix(1, 0)); err != nil {
+		if err := j.AcceptStart(k, journal.Accept{Info: []byte(infoOf)}, time.Unix(1, 0)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -42,17 +42,20 @@ func journalDir(t *testing.T) (dir string) {
 	return dir
 }
 
-// damage changes a byte of the journal's first attempt.
-func damage(t *testing.T, dir string) {
+// infoOf is what is journalled of the attempts in journalDir.
+var infoOf = string(make([]byte, 100))
+
+// damage changes a byte of the journal where it first holds these.
+func damage(t *testing.T, dir, content string) {
 	t.Helper()
 	name := filepath.Join(dir, "journal", "0000000000000001.journal")
 	data, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := bytes.Index(data, make([]byte, 50)) // of its Info
+	at := bytes.Index(data, []byte(content))
 	if at < 0 {
-		t.Fatal("there is no such attempt")
+		t.Fatal("the journal does not hold what is to be damaged")
 	}
 	data[at] ^= 1
 	if err := os.WriteFile(name, data, 0o600); err != nil {
@@ -71,7 +74,7 @@ func TestRepairJournal(t *testing.T) {
 	if did, err := agent.RepairJournal(dir); err != nil || did.NewID != "" || did.Aside != "" {
 		t.Errorf("a sound journal: %+v, %v", did, err)
 	}
-	damage(t, dir)
+	damage(t, dir, infoOf)
 	for _, left := range []string{"journal.repairing", "journal.repaired"} { // by a repair that was interrupted
 		if err := os.MkdirAll(filepath.Join(dir, left, "x"), 0o700); err != nil {
 			t.Fatal(err)
@@ -99,7 +102,7 @@ func TestRepairJournal(t *testing.T) {
 // once more at the end.
 func TestRepairIsSyncedBetweenItsRenames(t *testing.T) {
 	dir := journalDir(t)
-	damage(t, dir)
+	damage(t, dir, infoOf)
 	var synced []string
 	fail := errors.New("the disk is gone")
 	agent.OnSyncRenames(t, func(of string) error {
@@ -128,7 +131,7 @@ func TestRepairIsSyncedBetweenItsRenames(t *testing.T) {
 func interruptedRepair(t *testing.T) (dir string, did agent.JournalRepair) {
 	t.Helper()
 	dir = journalDir(t)
-	damage(t, dir)
+	damage(t, dir, infoOf)
 	did, err := agent.RepairJournal(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +174,7 @@ func TestRepairKeepsOut(t *testing.T) {
 			}
 		}
 		dir := journalDir(t)
-		damage(t, dir)
+		damage(t, dir, infoOf)
 		unlock, err := agent.LockDir(t.Context(), dir)
 		if err != nil {
 			t.Fatal(err)
@@ -221,7 +224,7 @@ func failSyncs(t *testing.T, after int) (came *int) {
 // journal is.
 func TestRepairWhoseLastSyncFails(t *testing.T) {
 	dir := journalDir(t)
-	damage(t, dir)
+	damage(t, dir, infoOf)
 	failSyncs(t, 1)
 	did, err := agent.RepairJournal(dir)
 	if err == nil || did.NewID == "" || did.Aside == "" {
