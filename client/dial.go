@@ -74,42 +74,42 @@ func (c Config) withDefaults(port string) Config {
 // ErrUnavailable.
 func Dial(ctx context.Context, addr string, cfg Config) (*harp.Caller, error) {
 	cfg = cfg.withDefaults(wire.DispatcherPort)
-	d := door{
+	d := dialer{
 		addr: addr, cfg: cfg, protocol: transport.ProtocolCall, role: transport.RoleDispatcher,
-		away: harp.ErrUnavailable, instance: harp.NewID(),
+		noAnswer: harp.ErrUnavailable, instance: harp.NewID(),
 	}
-	first, err := d.open(ctx)
+	first, err := d.openSession(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return harp.NewCaller(newRemote(d, first)), nil
 }
 
-// door is where and as what to knock: what every attempt to connect needs.
-type door struct {
+// dialer opens sessions with one peer. It holds what every attempt to connect needs.
+type dialer struct {
 	addr     string
 	cfg      Config
 	protocol string
 	role     transport.Role
-	away     error // what it is when nobody answers
+	noAnswer error // the sentinel for a peer that cannot be reached
 	instance string
 }
 
-// session is a connection whose greeting is done.
+// session is a connection on which the hellos were exchanged.
 type session struct {
 	*transport.Session
 	welcome    wire.Welcome
-	reading    sync.WaitGroup // who reads it; what is heard is taken in there
+	reading    sync.WaitGroup // the goroutine that reads the session and handles its frames
 	submitting chan struct{}  // a slot for each submission that has no answer yet
 }
 
-// open connects and greets, once. The error is a *HostError.
-func (d door) open(ctx context.Context) (*session, error) {
+// openSession connects and exchanges hellos, once. The error is a *HostError.
+func (d dialer) openSession(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	nc, err := d.cfg.Dial(ctx, d.addr)
 	if err != nil {
-		return nil, d.failed(dialStage(err), d.away, err)
+		return nil, d.hostError(dialStage(err), d.noAnswer, err)
 	}
 	conn, err := transport.Client(ctx, nc, d.cfg.TLS, d.protocol, d.role)
 	if err != nil {
@@ -118,19 +118,19 @@ func (d door) open(ctx context.Context) (*session, error) {
 	ts, err := conn.Opener(ctx, transport.Options{Logger: d.cfg.Logger, MaxFrame: wire.MaxBody})
 	if err != nil {
 		conn.Close() //nolint:errcheck // why there is no session is what counts
-		return nil, d.failed("auth", d.away, err)
+		return nil, d.hostError("auth", d.noAnswer, err)
 	}
 	s := &session{Session: ts, submitting: make(chan struct{}, maxSubmitting)}
 	s.reading.Go(func() { ts.Serve(nil) }) //nolint:errcheck // the session's own Err says why
-	if err := d.greet(ctx, s); err != nil {
-		s.close(nil)
+	if err := d.exchangeHello(ctx, s); err != nil {
+		s.closeAndWait(nil)
 		return nil, err
 	}
 	return s, nil
 }
 
-// close ends the session, and returns when nobody reads it any more.
-func (s *session) close(reason error) {
+// closeAndWait ends the session, and waits for the goroutine that reads it.
+func (s *session) closeAndWait(reason error) {
 	s.Close(reason)
 	s.reading.Wait()
 }
@@ -149,22 +149,22 @@ func dialStage(err error) string {
 	return "dial"
 }
 
-// failed is the error of a stage.
-func (d door) failed(stage string, is, cause error) error {
+// hostError returns the *HostError of a stage that failed.
+func (d dialer) hostError(stage string, is, cause error) error {
 	return &harp.HostError{Host: d.addr, Stage: stage, Err: &causeError{is, cause}}
 }
 
 // handshakeFailed tells the network's troubles from a peer that is not who it must
 // be and from one that does not accept who this side is.
-func (d door) handshakeFailed(err error) error {
+func (d dialer) handshakeFailed(err error) error {
 	if errors.Is(err, transport.ErrIdentity) || isCertificateAlert(err) {
-		return d.failed("auth", harp.ErrDenied, err)
+		return d.hostError("auth", harp.ErrDenied, err)
 	}
 	var handshake *transport.HandshakeError
 	if errors.As(err, &handshake) {
 		err = handshake.Err // where and at which stage is said by the HostError
 	}
-	return d.failed("tls", d.away, err)
+	return d.hostError("tls", d.noAnswer, err)
 }
 
 // isCertificateAlert reports whether err is the peer's answer to this side's
@@ -191,19 +191,19 @@ func isCertificateAlert(err error) bool {
 	return false
 }
 
-// greet is the beginning of a session: hello, welcome and the heartbeat.
-func (d door) greet(ctx context.Context, s *session) error {
+// exchangeHello begins a session: it sends hello, receives welcome and starts the heartbeat.
+func (d dialer) exchangeHello(ctx context.Context, s *session) error {
 	control := s.Control()
 	hello := wire.Hello{Version: wire.Version, Software: harp.Software, Instance: d.instance, Token: d.cfg.Token}
 	err := control.Send(wire.TypeHello, false, wire.Encode(hello))
 	if err != nil && !errors.Is(err, transport.ErrSessionClosed) {
-		return d.failed("auth", d.away, err)
+		return d.hostError("auth", d.noAnswer, err)
 	}
 	f, err := control.Receive(ctx) // why this side is not welcome is there after the session, too
 	if err != nil {
-		return d.failed("auth", d.away, err)
+		return d.hostError("auth", d.noAnswer, err)
 	}
-	if s.welcome, err = d.answer(f); err != nil {
+	if s.welcome, err = d.decodeWelcome(f); err != nil {
 		return err
 	}
 	if every := time.Duration(s.welcome.Heartbeat); every > 0 {
@@ -212,34 +212,34 @@ func (d door) greet(ctx context.Context, s *session) error {
 	return nil
 }
 
-// answer reads what the peer says to hello.
-func (d door) answer(f transport.Frame) (wire.Welcome, error) {
+// decodeWelcome decodes the peer's answer to hello.
+func (d dialer) decodeWelcome(f transport.Frame) (wire.Welcome, error) {
 	switch f.Type {
 	case wire.TypeWelcome:
 		var w wire.Welcome
 		if err := wire.Decode(f.Body, &w); err != nil {
-			return w, d.failed("auth", d.away, err)
+			return w, d.hostError("auth", d.noAnswer, err)
 		}
 		if w.Version != wire.Version {
-			return w, d.failed("auth", d.away, fmt.Errorf("it speaks version %d, this side %d", w.Version, wire.Version))
+			return w, d.hostError("auth", d.noAnswer, fmt.Errorf("it speaks version %d, this side %d", w.Version, wire.Version))
 		}
 		return w, nil
 	case wire.TypeUnwelcome:
 		return wire.Welcome{}, d.unwelcome(f.Body)
 	}
-	return wire.Welcome{}, d.failed("auth", d.away, fmt.Errorf("frame type %d instead of a welcome", f.Type))
+	return wire.Welcome{}, d.hostError("auth", d.noAnswer, fmt.Errorf("frame type %d instead of a welcome", f.Type))
 }
 
-func (d door) unwelcome(body []byte) error {
+func (d dialer) unwelcome(body []byte) error {
 	var w wire.Unwelcome
 	if err := wire.Decode(body, &w); err != nil {
-		return d.failed("auth", d.away, err)
+		return d.hostError("auth", d.noAnswer, err)
 	}
 	if w.Failure == nil {
-		return d.failed("auth", d.away, errors.New("unwelcome without an error"))
+		return d.hostError("auth", d.noAnswer, errors.New("unwelcome without an error"))
 	}
 	if errors.Is(w.Failure, harp.ErrDenied) {
 		return &harp.HostError{Host: d.addr, Stage: "auth", Err: w.Failure}
 	}
-	return d.failed("auth", d.away, w.Failure)
+	return d.hostError("auth", d.noAnswer, w.Failure)
 }

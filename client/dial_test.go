@@ -324,9 +324,9 @@ func TestCloseWaitsForTheReader(t *testing.T) {
 	})
 	t.Run("dispatcher", func(t *testing.T) {
 		inMemory(t, func(t *testing.T, f *front) {
-			d := door{addr: "dispatcher:7440", cfg: f.config.withDefaults(wire.DispatcherPort), protocol: transport.ProtocolCall, role: transport.RoleDispatcher, away: harp.ErrUnavailable}
-			r := newRemote(d, must(d.open(t.Context())))
-			closing(t, must(r.link.get(t.Context(), 0)), r.Close)
+			d := dialer{addr: "dispatcher:7440", cfg: f.config.withDefaults(wire.DispatcherPort), protocol: transport.ProtocolCall, role: transport.RoleDispatcher, noAnswer: harp.ErrUnavailable}
+			r := newRemote(d, must(d.openSession(t.Context())))
+			closing(t, must(r.reconnector.awaitSession(t.Context(), 0)), r.Close)
 		})
 	})
 }

@@ -17,7 +17,7 @@ import (
 // An Agent does not connect again: once its connection is lost, Call returns
 // ErrUnreachable.
 type Agent struct {
-	door    door
+	dialer  dialer
 	session *session
 
 	mu     sync.Mutex // guards closed: nothing is added to calls after it is set
@@ -32,16 +32,16 @@ type Agent struct {
 // It is ErrDenied when one side does not accept who the other is, and else
 // ErrUnreachable.
 func DialAgent(ctx context.Context, addr string, cfg Config) (*Agent, error) {
-	d := door{
+	d := dialer{
 		addr: addr, cfg: cfg.withDefaults(wire.AgentPort),
 		protocol: transport.ProtocolDirect, role: transport.RoleAgent,
-		away: harp.ErrUnreachable, instance: harp.NewID(),
+		noAnswer: harp.ErrUnreachable, instance: harp.NewID(),
 	}
-	s, err := d.open(ctx)
+	s, err := d.openSession(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &Agent{door: d, session: s}, nil
+	return &Agent{dialer: d, session: s}, nil
 }
 
 // Host returns the name of the agent's host.
@@ -53,7 +53,7 @@ func (a *Agent) Close() error {
 	a.mu.Lock()
 	a.closed = true
 	a.mu.Unlock()
-	a.session.close(harp.ErrClosed)
+	a.session.closeAndWait(harp.ErrClosed)
 	a.calls.Wait()
 	return nil
 }
@@ -80,19 +80,19 @@ func (a *Agent) Call(ctx context.Context, procedure string, args any, opts ...ha
 		err = checkDirect(req)
 	}
 	if err != nil {
-		return nil, c.failed(err)
+		return nil, c.callError(err)
 	}
-	if !a.enter() {
-		return nil, c.failed(harp.ErrClosed)
+	if !a.addCall() {
+		return nil, c.callError(harp.ErrClosed)
 	}
-	if err := c.send(req); err != nil {
-		return nil, c.failed(err)
+	if err := c.sendCall(req); err != nil {
+		return nil, c.callError(err)
 	}
 	return c, nil
 }
 
-// enter notes that a call is under way; false once the Agent is closed.
-func (a *Agent) enter() bool {
+// addCall notes that a call is under way; false once the Agent is closed.
+func (a *Agent) addCall() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.closed {
@@ -138,7 +138,7 @@ type DirectCall struct {
 
 	mu      sync.Mutex    // guards what follows; never held while blocked
 	more    chan struct{} // 1 slot: there may be a record to take; nil: nobody has asked
-	acking  chan struct{} // 1 slot: who fills it may acknowledge; nil: nobody has
+	acking  chan struct{} // 1 slot: the goroutine that fills it may acknowledge; nil: none has
 	records []harp.Record // received, not taken
 	loops   int           // over Records, under way
 	gets    int           // that wait for the end
@@ -164,7 +164,7 @@ func (c *DirectCall) Records() iter.Seq2[harp.Record, error] {
 		c.enterLoop()
 		defer c.leaveLoop()
 		for {
-			r, ok, err := c.take()
+			r, ok, err := c.nextRecord()
 			if err != nil {
 				yield(harp.Record{}, err)
 			}
@@ -193,7 +193,7 @@ func (c *DirectCall) Get() (harp.Value, error) {
 	defer c.mu.Unlock()
 	c.gets--
 	if c.err != nil {
-		return nil, c.failed(c.err)
+		return nil, c.callError(c.err)
 	}
 	return slices.Clone(c.value), nil
 }
@@ -216,11 +216,11 @@ func (c *DirectCall) leaveLoop() {
 	c.acknowledge(due)
 }
 
-// take waits for the next record; ok is false when none comes any more.
-func (c *DirectCall) take() (r harp.Record, ok bool, err error) {
+// nextRecord waits for the next record; ok is false when none comes any more.
+func (c *DirectCall) nextRecord() (r harp.Record, ok bool, err error) {
 	for {
 		over := c.isOver() // asked first: what came before the end is there now
-		r, ok, due := c.poll()
+		r, ok, due := c.pollRecord()
 		if ok {
 			c.acknowledge(due)
 			return r, true, nil
@@ -235,8 +235,8 @@ func (c *DirectCall) take() (r harp.Record, ok bool, err error) {
 	}
 }
 
-// poll takes a record if there is one.
-func (c *DirectCall) poll() (r harp.Record, ok, due bool) {
+// pollRecord takes a record if there is one.
+func (c *DirectCall) pollRecord() (r harp.Record, ok, due bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.records) == 0 {
@@ -263,7 +263,7 @@ func (c *DirectCall) lostErr() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.lost {
-		return c.failed(c.err)
+		return c.callError(c.err)
 	}
 	return nil
 }
@@ -292,16 +292,16 @@ func (c *DirectCall) acknowledge(due bool) {
 	if !due || c.isOver() {
 		return
 	}
-	acking := c.turns()
+	acking := c.ackSlot()
 	acking <- struct{}{}
 	defer func() { <-acking }()
-	if ack, due := c.ack(); due {
+	if ack, due := c.nextAck(); due {
 		_ = c.exchange.Send(wire.TypeAck, false, wire.Encode(ack)) // the receive loop sees what is wrong
 	}
 }
 
-// turns is where who acknowledges waits for its turn.
-func (c *DirectCall) turns() chan struct{} {
+// ackSlot returns the slot that a goroutine fills before it acknowledges.
+func (c *DirectCall) ackSlot() chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.acking == nil {
@@ -310,7 +310,7 @@ func (c *DirectCall) turns() chan struct{} {
 	return c.acking
 }
 
-func (c *DirectCall) ack() (wire.Ack, bool) {
+func (c *DirectCall) nextAck() (wire.Ack, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.dueLocked() {

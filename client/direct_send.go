@@ -15,18 +15,18 @@ import (
 // stopGrace is how long a procedure may take to stop when its call was cancelled.
 const stopGrace = 10 * time.Second
 
-// send sends the call. With an error it is over.
-func (c *DirectCall) send(req harp.Request) error {
+// sendCall sends the call. With an error it is over.
+func (c *DirectCall) sendCall(req harp.Request) error {
 	err := c.ctx.Err()
 	if err == nil {
 		c.exchange, err = c.agent.session.Exchange()
 	}
 	if err != nil {
 		c.agent.calls.Done()
-		return c.notSent(c.agent.door, err)
+		return c.notSent(c.agent.dialer, err)
 	}
-	c.watch()
-	c.exchange.Listen(c.heard)
+	c.watchContext()
+	c.exchange.Listen(c.handleReceived)
 	err = c.sendOver(req)
 	if err == nil && !c.setSent() {
 		err = io.ErrClosedPipe
@@ -66,7 +66,7 @@ func appendCall(b []byte, req harp.Request) []byte {
 // sendFailed ends the call unless its end was heard all the same. The error is why it is
 // lost.
 func (c *DirectCall) sendFailed(err error) error {
-	c.end(nil, c.lostBy(err), true)
+	c.noteEnd(nil, c.lostBy(err), true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.lost {
@@ -75,8 +75,8 @@ func (c *DirectCall) sendFailed(err error) error {
 	return c.err
 }
 
-// watch lets cancelled run when the call's ctx ends before the call.
-func (c *DirectCall) watch() {
+// watchContext lets cancelled run when the call's ctx ends before the call.
+func (c *DirectCall) watchContext() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.unwatch = context.AfterFunc(c.ctx, c.cancelled)
@@ -109,14 +109,14 @@ func (c *DirectCall) cancelled() {
 	select {
 	case <-c.ended:
 	case <-grace.C:
-		c.end(nil, c.lostBy(errNotStopped), true)
+		c.noteEnd(nil, c.lostBy(errNotStopped), true)
 	}
 }
 
 var errNotStopped = fmt.Errorf("the procedure has not stopped within %v", stopGrace)
 
 // notSent is why nothing was sent.
-func (c *DirectCall) notSent(d door, err error) error {
+func (c *DirectCall) notSent(d dialer, err error) error {
 	switch {
 	case c.ctx.Err() != nil:
 		f := harp.NewFailure("cancelled", "")
@@ -125,9 +125,9 @@ func (c *DirectCall) notSent(d door, err error) error {
 	case errors.Is(err, harp.ErrClosed):
 		return harp.ErrClosed
 	case errors.Is(err, transport.ErrTooManyExchanges):
-		return tooMany(err)
+		return tooManyErr(err)
 	}
-	return d.failed("read", harp.ErrUnreachable, err)
+	return d.hostError("read", harp.ErrUnreachable, err)
 }
 
 // lostBy is the error of a call of which no end came.
@@ -142,16 +142,16 @@ func (c *DirectCall) lostBy(err error) error {
 	return &causeError{is: err, cause: f.Err()}
 }
 
-func (c *DirectCall) failed(err error) error {
+func (c *DirectCall) callError(err error) error {
 	return harp.WrapCallError(c.procedure, c.host, err)
 }
 
-// end notes how the call ended. Only the first end counts.
-func (c *DirectCall) end(value harp.Value, err error, lost bool) {
+// noteEnd notes how the call ended. Only the first end counts.
+func (c *DirectCall) noteEnd(value harp.Value, err error, lost bool) {
 	c.mu.Lock()
 	over := c.over
 	if !over {
-		c.over, c.value, c.err, c.lost = true, value, c.stopped(err), lost
+		c.over, c.value, c.err, c.lost = true, value, c.withContextCause(err), lost
 	}
 	c.mu.Unlock()
 	if over {
@@ -164,8 +164,8 @@ func (c *DirectCall) end(value harp.Value, err error, lost bool) {
 	}
 }
 
-// stopped makes an error that of the call's ctx, too, if that has ended.
-func (c *DirectCall) stopped(err error) error {
+// withContextCause makes an error that of the call's ctx, too, if that has ended.
+func (c *DirectCall) withContextCause(err error) error {
 	if err == nil || c.ctx.Err() == nil {
 		return err
 	}

@@ -554,11 +554,11 @@ func TestDirectGivenUpAsItIsLost(t *testing.T) {
 		defer cancel()
 		c := &DirectCall{agent: a, ctx: ctx, ended: make(chan struct{})}
 		var err error
-		if c.exchange, err = a.session.Exchange(); err != nil || !a.enter() {
+		if c.exchange, err = a.session.Exchange(); err != nil || !a.addCall() {
 			t.Fatal(err)
 		}
-		c.watch()
-		c.exchange.Listen(c.heard)
+		c.watchContext()
+		c.exchange.Listen(c.handleReceived)
 		cancel()
 		synctest.Wait()
 		a.session.Close(nil)

@@ -17,50 +17,52 @@ import (
 // All of them can be asked again, and are when a session or an exchange was lost before
 // the answer came. Those that would do something else the second time carry an id, so that
 // they are done once.
-type remote struct{ link *link }
+type remote struct{ reconnector *reconnector }
 
 var _ harp.Service = (*remote)(nil)
 
-func newRemote(d door, first *session) *remote { return &remote{link: newLink(d, first)} }
+func newRemote(d dialer, first *session) *remote {
+	return &remote{reconnector: newReconnector(d, first)}
+}
 
 // Close implements harp.Service.
 func (r *remote) Close() error {
-	r.link.close()
+	r.reconnector.close()
 	return nil
 }
 
-// question is a request on its way.
-type question struct {
+// request is one message to the dispatcher that has an answer.
+type request struct {
 	kind  transport.Type
 	body  []byte
 	waits bool // for something to happen: only its ctx ends it
 }
 
-// outcome is what became of a question.
-type outcome struct {
+// response is what became of a request.
+type response struct {
 	body     []byte // of the reply
 	sent     int    // how often it may have reached the dispatcher
 	answered bool   // the last time it was answered, also by an error
 	err      error  // the dispatcher's answer, or why there is none
 }
 
-// ask asks until there is an answer or none can be had any more.
-func (r *remote) ask(ctx context.Context, q question) outcome {
+// do sends a request until there is an answer or none can be had any more.
+func (r *remote) do(ctx context.Context, q request) response {
 	if most := wire.MaxBody(q.kind); len(q.body) > most {
-		return outcome{err: &harp.FieldError{Field: "request", Message: fmt.Sprintf("is %d bytes, at most %d", len(q.body), most)}}
+		return response{err: &harp.FieldError{Field: "request", Message: fmt.Sprintf("is %d bytes, at most %d", len(q.body), most)}}
 	}
-	var out outcome
-	losses := resets{patience: r.patience(q)}
+	var out response
+	losses := backoff{patience: r.patience(q)}
 	for {
 		var s *session
-		if s, out.err = r.link.get(ctx, r.patience(q)); out.err != nil {
+		if s, out.err = r.reconnector.awaitSession(ctx, r.patience(q)); out.err != nil {
 			return out
 		}
-		s.ask(ctx, q, &out)
+		s.doOnce(ctx, q, &out)
 		switch {
 		case out.answered:
 			return out
-		case r.link.ctx.Err() != nil:
+		case r.reconnector.ctx.Err() != nil:
 			out.err = harp.ErrClosed
 			return out
 		case ctx.Err() != nil:
@@ -69,30 +71,30 @@ func (r *remote) ask(ctx context.Context, q question) outcome {
 		case !isLost(out.err):
 			return out
 		}
-		if err := r.bear(ctx, &losses, s, out.err); err != nil {
+		if err := r.backOff(ctx, &losses, s, out.err); err != nil {
 			out.err = err
 			return out
 		}
 	}
 }
 
-// patience is how long a question waits for a session.
-func (r *remote) patience(q question) time.Duration {
+// patience is how long a request waits for a session.
+func (r *remote) patience(q request) time.Duration {
 	if q.waits {
 		return harp.NoLimit
 	}
-	return r.link.door.cfg.RetryFor
+	return r.reconnector.dialer.cfg.RetryFor
 }
 
 // maxSubmitting is how many submissions of a session are on their way or being stored:
 // as many as a dispatcher puts on disk in one go.
 const maxSubmitting = 128
 
-// turn waits until one more submission may be sent; those that came before go first.
+// awaitSubmitTurn waits until one more submission may be sent; those that came before go first.
 // Thousands of them sent at once would be in the way of all that is asked and answered
 // meanwhile, and that is the results of the first of them. The error is ctx's, or that
 // the session was lost.
-func (s *session) turn(ctx context.Context) error {
+func (s *session) awaitSubmitTurn(ctx context.Context) error {
 	select {
 	case s.submitting <- struct{}{}:
 		return nil
@@ -103,17 +105,17 @@ func (s *session) turn(ctx context.Context) error {
 	}
 }
 
-// ask asks once.
-func (s *session) ask(ctx context.Context, q question, out *outcome) {
+// doOnce sends a request once, over this session.
+func (s *session) doOnce(ctx context.Context, q request, out *response) {
 	if q.kind == wire.TypeSubmit {
-		if out.err = s.turn(ctx); out.err != nil {
+		if out.err = s.awaitSubmitTurn(ctx); out.err != nil {
 			return
 		}
 		defer func() { <-s.submitting }()
 	}
 	x, err := s.Exchange()
 	if err != nil {
-		out.err = tooMany(err)
+		out.err = tooManyErr(err)
 		return
 	}
 	defer x.Release()
@@ -128,10 +130,10 @@ func (s *session) ask(ctx context.Context, q question, out *outcome) {
 		return
 	}
 	out.answered = true
-	out.body, out.err = answerIn(f)
+	out.body, out.err = replyBody(f)
 }
 
-func tooMany(err error) error {
+func tooManyErr(err error) error {
 	if !errors.Is(err, transport.ErrTooManyExchanges) {
 		return err
 	}
@@ -140,8 +142,8 @@ func tooMany(err error) error {
 	return f.Err()
 }
 
-// answerIn returns the body of a reply, or the failure that was the answer.
-func answerIn(f transport.Frame) ([]byte, error) {
+// replyBody returns the body of a reply, or the failure that was the answer.
+func replyBody(f transport.Frame) ([]byte, error) {
 	switch f.Type {
 	case wire.TypeReply:
 		return f.Body, nil
@@ -174,39 +176,39 @@ func isLost(err error) bool {
 	return false
 }
 
-// resets bounds what is done about a dispatcher that resets exchanges in a session
-// that stays open: asking again pauses ever longer and ends like waiting for a
-// session does.
-type resets struct {
+// backoff is the pause before a request is sent again when the dispatcher resets
+// exchanges in a session that stays open. The pauses become longer, and the request ends
+// as one does that waits for a session in vain.
+type backoff struct {
 	patience time.Duration
 	session  *session
 	since    time.Time
 	pause    time.Duration
 }
 
-// bear returns nil when it is time to ask again after a loss.
-func (r *remote) bear(ctx context.Context, l *resets, s *session, lost error) error {
+// backOff waits before a request is sent again after a loss. Its error is why it is not.
+func (r *remote) backOff(ctx context.Context, l *backoff, s *session, lost error) error {
 	if s.Err() != nil {
 		return nil // the next session is waited for
 	}
 	if l.session != s {
-		*l = resets{patience: l.patience, session: s, since: time.Now(), pause: firstPause / 8}
+		*l = backoff{patience: l.patience, session: s, since: time.Now(), pause: firstPause / 8}
 	}
 	if time.Since(l.since) >= l.patience {
-		return r.link.door.failed("read", harp.ErrUnavailable, lost)
+		return r.reconnector.dialer.hostError("read", harp.ErrUnavailable, lost)
 	}
 	l.pause = min(2*l.pause, lastPause)
-	return r.link.pause(ctx, rand.N(l.pause))
+	return r.reconnector.sleep(ctx, rand.N(l.pause))
 }
 
-// asked asks and decodes the reply.
-func asked[W any](ctx context.Context, r *remote, kind transport.Type, message any, waits bool) (W, error) {
-	q := question{kind: kind, waits: waits}
+// requestReply sends a request and decodes its reply.
+func requestReply[W any](ctx context.Context, r *remote, kind transport.Type, message any, waits bool) (W, error) {
+	q := request{kind: kind, waits: waits}
 	if message != nil {
 		q.body = wire.Encode(message)
 	}
 	var w W
-	out := r.ask(ctx, q)
+	out := r.do(ctx, q)
 	if out.err == nil {
 		out.err = decodeReply(out.body, &w)
 	}
@@ -223,8 +225,8 @@ func decodeReply(body []byte, w any) error {
 // errStays is a page that does not go on: what comes next would be asked for again and again.
 var errStays = unreadable(errors.New("the next page is the same one"))
 
-// listed makes a page of the rows of a reply to a question for what comes after a cursor.
-func listed[T any](asked string, rows wire.Rows, cursor string, err error) (harp.Page[T], error) {
+// pageAfter makes a page of the rows of a reply to a request for what comes after a cursor.
+func pageAfter[T any](asked string, rows wire.Rows, cursor string, err error) (harp.Page[T], error) {
 	if err == nil && cursor != "" && cursor == asked {
 		err = errStays
 	}
@@ -245,14 +247,14 @@ func page[T any](rows wire.Rows, cursor string, err error) (harp.Page[T], error)
 
 // Ping implements harp.Service.
 func (r *remote) Ping(ctx context.Context) (harp.ServerInfo, error) {
-	return asked[harp.ServerInfo](ctx, r, wire.TypePing, nil, false)
+	return requestReply[harp.ServerInfo](ctx, r, wire.TypePing, nil, false)
 }
 
 // Submit implements harp.JobService. Whatever happens after a submission that may have
 // arrived and was not answered, what became of it is not known: an error is then a
 // *CallError, but for ErrConflict, which says that the id is not this request's.
 func (r *remote) Submit(ctx context.Context, s harp.Submission) (string, error) {
-	out := r.ask(ctx, question{kind: wire.TypeSubmit, body: wire.Encode(s)})
+	out := r.do(ctx, request{kind: wire.TypeSubmit, body: wire.Encode(s)})
 	unanswered := out.sent
 	if out.answered {
 		unanswered--
@@ -268,7 +270,7 @@ func (r *remote) Submit(ctx context.Context, s harp.Submission) (string, error) 
 	case unanswered > 0 && !errors.Is(out.err, harp.ErrConflict):
 		return "", &harp.CallError{JobID: requestID(s.Request), Err: out.err}
 	case !out.answered && ctx.Err() != nil:
-		return "", r.link.door.failed("dial", harp.ErrUnavailable, out.err)
+		return "", r.reconnector.dialer.hostError("dial", harp.ErrUnavailable, out.err)
 	}
 	return "", out.err
 }
@@ -284,17 +286,17 @@ func requestID(request []byte) string {
 
 // JobStatus implements harp.JobService.
 func (r *remote) JobStatus(ctx context.Context, id string) (harp.JobStatus, error) {
-	return asked[harp.JobStatus](ctx, r, wire.TypeStatus, wire.JobRef{ID: id}, false)
+	return requestReply[harp.JobStatus](ctx, r, wire.TypeStatus, wire.JobRef{ID: id}, false)
 }
 
 // JobResult implements harp.JobService.
 func (r *remote) JobResult(ctx context.Context, id string, wait bool) (harp.Result, error) {
-	return asked[harp.Result](ctx, r, wire.TypeResult, wire.ResultOf{ID: id, Wait: wait}, wait)
+	return requestReply[harp.Result](ctx, r, wire.TypeResult, wire.ResultOf{ID: id, Wait: wait}, wait)
 }
 
 // Records implements harp.JobService.
 func (r *remote) Records(ctx context.Context, id string, q harp.RecordQuery) (harp.RecordPage, error) {
-	m, err := asked[wire.Pulled](ctx, r, wire.TypePull, wire.Pull{ID: id, RecordQuery: q}, q.Wait)
+	m, err := requestReply[wire.Pulled](ctx, r, wire.TypePull, wire.Pull{ID: id, RecordQuery: q}, q.Wait)
 	if err != nil {
 		return harp.RecordPage{}, err
 	}
@@ -310,7 +312,7 @@ func (r *remote) Records(ctx context.Context, id string, q harp.RecordQuery) (ha
 
 // CancelJob implements harp.JobService.
 func (r *remote) CancelJob(ctx context.Context, id string, now bool) (bool, error) {
-	w, err := asked[wire.Done](ctx, r, wire.TypeCancelJob, wire.CancelJob{ID: id, Now: now}, false)
+	w, err := requestReply[wire.Done](ctx, r, wire.TypeCancelJob, wire.CancelJob{ID: id, Now: now}, false)
 	return w.Live, err
 }
 
@@ -321,39 +323,39 @@ func (r *remote) ListJobs(ctx context.Context, f harp.JobFilter, cursor string) 
 		return harp.Page[harp.JobStatus]{}, err
 	}
 	q := wire.JobsQuery{Page: wire.Page{Cursor: cursor}, Queue: queue, JobFilter: f}
-	m, err := asked[wire.Jobs](ctx, r, wire.TypeJobs, q, false)
-	return listed[harp.JobStatus](cursor, m.Jobs, m.Cursor, err)
+	m, err := requestReply[wire.Jobs](ctx, r, wire.TypeJobs, q, false)
+	return pageAfter[harp.JobStatus](cursor, m.Jobs, m.Cursor, err)
 }
 
 // ListHosts implements harp.HostService.
 func (r *remote) ListHosts(ctx context.Context, name, cursor string) (harp.Page[harp.HostStatus], error) {
 	q := wire.HostsQuery{Name: name, Page: wire.Page{Cursor: cursor}}
-	m, err := asked[wire.Hosts](ctx, r, wire.TypeHosts, q, false)
-	return listed[harp.HostStatus](cursor, m.Hosts, m.Cursor, err)
+	m, err := requestReply[wire.Hosts](ctx, r, wire.TypeHosts, q, false)
+	return pageAfter[harp.HostStatus](cursor, m.Hosts, m.Cursor, err)
 }
 
 // HostProcedures implements harp.HostService.
 func (r *remote) HostProcedures(ctx context.Context, host, cursor string) (harp.Page[harp.ProcedureDoc], error) {
 	q := wire.HostRef{Name: host, Page: wire.Page{Cursor: cursor}}
-	m, err := asked[wire.HostProcs](ctx, r, wire.TypeHostProcs, q, false)
-	return listed[harp.ProcedureDoc](cursor, m.Procedures, m.Cursor, err)
+	m, err := requestReply[wire.HostProcs](ctx, r, wire.TypeHostProcs, q, false)
+	return pageAfter[harp.ProcedureDoc](cursor, m.Procedures, m.Cursor, err)
 }
 
 // RefreshHosts implements harp.HostService.
 func (r *remote) RefreshHosts(ctx context.Context) (int, error) {
-	m, err := asked[wire.Refreshed](ctx, r, wire.TypeRefresh, nil, false)
+	m, err := requestReply[wire.Refreshed](ctx, r, wire.TypeRefresh, nil, false)
 	return m.Hosts, err
 }
 
 // ListQueues implements harp.QueueService.
 func (r *remote) ListQueues(ctx context.Context, name harp.Value, cursor string) (harp.Page[harp.QueueStatus], error) {
 	q := wire.QueuesQuery{Name: name, Page: wire.Page{Cursor: cursor}}
-	m, err := asked[wire.Queues](ctx, r, wire.TypeQueues, q, false)
-	return listed[harp.QueueStatus](cursor, m.Queues, m.Cursor, err)
+	m, err := requestReply[wire.Queues](ctx, r, wire.TypeQueues, q, false)
+	return pageAfter[harp.QueueStatus](cursor, m.Queues, m.Cursor, err)
 }
 
 // CancelQueue implements harp.QueueService.
 func (r *remote) CancelQueue(ctx context.Context, id string, name harp.Value) (int, error) {
-	m, err := asked[wire.Done](ctx, r, wire.TypeCancelQueue, wire.QueueRef{Name: name, Request: id}, false)
+	m, err := requestReply[wire.Done](ctx, r, wire.TypeCancelQueue, wire.QueueRef{Name: name, Request: id}, false)
 	return m.Count, err
 }

@@ -277,11 +277,11 @@ func TestPagesThatDoNotGoOn(t *testing.T) {
 				n := memnet.New()
 				stop := answeringAll(t, n, transport.Frame{Type: wire.TypeReply, Body: wire.Encode(c.answer)})
 				defer stop()
-				d := door{
+				d := dialer{
 					addr: "dispatcher", cfg: Config{Logger: silent, Dial: n.Dialer(callerID)}.withDefaults(wire.DispatcherPort),
-					protocol: transport.ProtocolCall, role: transport.RoleDispatcher, away: harp.ErrUnavailable,
+					protocol: transport.ProtocolCall, role: transport.RoleDispatcher, noAnswer: harp.ErrUnavailable,
 				}
-				first, err := d.open(t.Context())
+				first, err := d.openSession(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}

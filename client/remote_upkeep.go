@@ -13,19 +13,19 @@ import (
 
 // JobRequest implements harp.JobService.
 func (r *remote) JobRequest(ctx context.Context, id string) (harp.Submission, error) {
-	return asked[harp.Submission](ctx, r, wire.TypeRequest, wire.JobRef{ID: id}, false)
+	return requestReply[harp.Submission](ctx, r, wire.TypeRequest, wire.JobRef{ID: id}, false)
 }
 
 // ForceLost implements harp.JobService.
 func (r *remote) ForceLost(ctx context.Context, id, why string) error {
-	_, err := asked[wire.Done](ctx, r, wire.TypeForceLost, wire.ForceLost{ID: id, Why: why}, false)
+	_, err := requestReply[wire.Done](ctx, r, wire.TypeForceLost, wire.ForceLost{ID: id, Why: why}, false)
 	return err
 }
 
 // ChangeQueue implements harp.QueueService.
 func (r *remote) ChangeQueue(ctx context.Context, id string, name harp.Value, c harp.QueueChange) error {
 	m := wire.QueueChange{Request: id, Name: name, QueueChange: c}
-	_, err := asked[wire.Done](ctx, r, wire.TypeChangeQueue, m, false)
+	_, err := requestReply[wire.Done](ctx, r, wire.TypeChangeQueue, m, false)
 	return err
 }
 
@@ -43,7 +43,7 @@ func (r *remote) Events(ctx context.Context, f harp.EventFilter, wait bool) (har
 }
 
 func (r *remote) events(ctx context.Context, q wire.EventsQuery, patient bool) (harp.EventPage, error) {
-	m, err := asked[wire.Events](ctx, r, wire.TypeEvents, q, patient)
+	m, err := requestReply[wire.Events](ctx, r, wire.TypeEvents, q, patient)
 	if err == nil && q.Wait && m.Cursor == q.After {
 		err = errStays
 	}
@@ -53,14 +53,14 @@ func (r *remote) events(ctx context.Context, q wire.EventsQuery, patient bool) (
 
 // Prune implements harp.UpkeepService.
 func (r *remote) Prune(ctx context.Context, endedBefore time.Time) (int, error) {
-	m, err := asked[wire.Done](ctx, r, wire.TypePrune, wire.Prune{EndedBefore: endedBefore}, false)
+	m, err := requestReply[wire.Done](ctx, r, wire.TypePrune, wire.Prune{EndedBefore: endedBefore}, false)
 	return m.Count, err
 }
 
 // Backup implements harp.UpkeepService. It is asked for once: what w has taken cannot be
 // taken back.
 func (r *remote) Backup(ctx context.Context, w io.Writer) error {
-	s, err := r.link.get(ctx, r.link.door.cfg.RetryFor)
+	s, err := r.reconnector.awaitSession(ctx, r.reconnector.dialer.cfg.RetryFor)
 	if err != nil {
 		return err
 	}
@@ -68,19 +68,19 @@ func (r *remote) Backup(ctx context.Context, w io.Writer) error {
 	switch {
 	case err == nil || !isLost(err):
 		return err
-	case r.link.ctx.Err() != nil:
+	case r.reconnector.ctx.Err() != nil:
 		return harp.ErrClosed
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	return r.link.door.failed("read", harp.ErrUnavailable, err)
+	return r.reconnector.dialer.hostError("read", harp.ErrUnavailable, err)
 }
 
 // copyTo asks for a backup and writes its chunks to w.
 func (s *session) copyTo(ctx context.Context, w io.Writer) error {
 	x, err := s.Exchange()
 	if err != nil {
-		return tooMany(err)
+		return tooManyErr(err)
 	}
 	defer x.Release()
 	defer context.AfterFunc(ctx, x.Release)() // ends a Send that waits
@@ -96,7 +96,7 @@ func (s *session) copyTo(ctx context.Context, w io.Writer) error {
 		case err != nil:
 			return err
 		case f.Type != wire.TypeChunk:
-			body, err := answerIn(f)
+			body, err := replyBody(f)
 			if err != nil {
 				return err
 			}

@@ -12,21 +12,21 @@ import (
 	"github.com/harpcaller/harp/transport"
 )
 
-// heard takes in what the agent says, or that it says no more.
-func (c *DirectCall) heard(f transport.Frame, err error) {
+// handleReceived handles a frame from the agent, or the error that ends the frames.
+func (c *DirectCall) handleReceived(f transport.Frame, err error) {
 	if err == nil {
-		err = c.hear(f)
+		err = c.handleFrame(f)
 		if err == nil && f.End && !c.isOver() {
 			err = io.EOF // its last frame, and not the end of the call
 		}
 	}
 	if err != nil {
-		c.end(nil, c.lostBy(err), true)
+		c.noteEnd(nil, c.lostBy(err), true)
 	}
 }
 
-// hear takes in a frame. The error is that of a conversation that makes no sense.
-func (c *DirectCall) hear(f transport.Frame) error {
+// handleFrame handles a frame. The error says what the agent did against the protocol.
+func (c *DirectCall) handleFrame(f transport.Frame) error {
 	switch f.Type {
 	case wire.TypeStarted, wire.TypeStopping: // a stop is in the end, too
 		c.mu.Lock()
@@ -112,7 +112,7 @@ func (c *DirectCall) hearEnd(body []byte) error {
 	if failure != nil {
 		value = nil
 	}
-	c.end(value, failure, false)
+	c.noteEnd(value, failure, false)
 	return nil
 }
 
@@ -132,13 +132,13 @@ func (c *DirectCall) hearRefused(w wire.Refused) error {
 	if w.Failure == nil {
 		return senseless(errors.New("refused without an error"))
 	}
-	c.end(nil, w.Failure, false)
+	c.noteEnd(nil, w.Failure, false)
 	return nil
 }
 
 func (c *DirectCall) hearNotNow(w wire.NotNow) error {
 	f := harp.NewFailure("rejected", "it takes no call now")
 	f.Type = w.Reason
-	c.end(nil, f.Err(), false)
+	c.noteEnd(nil, f.Err(), false)
 	return nil
 }
