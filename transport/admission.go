@@ -92,27 +92,27 @@ func newGate(perSecond float64, limit int) *gate {
 	}
 }
 
-// turn is the right to make a handshake. It is given back with end.
+// turn is the right to make a handshake. It is given back with releaseSlots.
 type turn struct {
 	of      *gate
 	name    string
 	network *network
 }
 
-// admit waits for the turn of a connection. It returns the connection to go on
+// admitConn waits for the turn of a connection. It returns the connection to go on
 // with. The error is ctx's, that of reading the first message, errNoHello, errSilent or
 // errCrowded.
-func (a *admission) admit(ctx context.Context, nc net.Conn) (net.Conn, *turn, error) {
+func (a *admission) admitConn(ctx context.Context, nc net.Conn) (net.Conn, *turn, error) {
 	nc, err := a.awaitHello(ctx, nc)
 	if err != nil {
 		return nil, nil, err
 	}
 	addr := hostOf(nc)
 	t := &turn{of: a.gateOf(addr), name: networkOf(addr)}
-	if t.network, err = t.of.enter(t.name); err != nil {
+	if t.network, err = t.of.countConn(t.name); err != nil {
 		return nil, nil, err
 	}
-	if err := t.await(ctx); err != nil {
+	if err := t.awaitSlots(ctx); err != nil {
 		t.of.exit(t.name, t.network)
 		return nil, nil, err
 	}
@@ -129,9 +129,9 @@ func (a *admission) gateOf(addr string) *gate {
 	return a.strangers
 }
 
-// greet remembers that a good certificate came from where nc does. If there are very many
+// rememberAddr remembers that a good certificate came from where nc does. If there are very many
 // such addresses any other is forgotten.
-func (a *admission) greet(nc net.Conn) {
+func (a *admission) rememberAddr(nc net.Conn) {
 	addr := hostOf(nc)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -147,19 +147,19 @@ func (a *admission) greet(nc net.Conn) {
 	a.addrs[addr] = struct{}{}
 }
 
-// await is take for no longer than longestWait. The error is ctx's or errCrowded.
-func (t *turn) await(ctx context.Context) error {
+// awaitSlots is takeSlots for no longer than longestWait. The error is ctx's or errCrowded.
+func (t *turn) awaitSlots(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, longestWait)
 	defer cancel()
-	err := t.take(waiting)
+	err := t.takeSlots(waiting)
 	if err != nil && ctx.Err() == nil {
 		return errCrowded
 	}
 	return err
 }
 
-// take takes a slot of the network's, one of all, and one of the second's.
-func (t *turn) take(ctx context.Context) error {
+// takeSlots takes a slot of the network's, one of all, and one of the second's.
+func (t *turn) takeSlots(ctx context.Context) error {
 	if err := acquire(ctx, t.network.turns); err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (t *turn) take(ctx context.Context) error {
 		<-t.network.turns
 		return err
 	}
-	if err := t.of.rate.wait(ctx); err != nil {
+	if err := t.of.rate.awaitToken(ctx); err != nil {
 		t.giveBack()
 		return err
 	}
@@ -179,7 +179,7 @@ func (t *turn) giveBack() {
 	<-t.network.turns
 }
 
-func (t *turn) end() {
+func (t *turn) releaseSlots() {
 	t.giveBack()
 	t.of.exit(t.name, t.network)
 }
@@ -197,8 +197,8 @@ func acquire(ctx context.Context, slots chan struct{}) error {
 // errCrowded is why a connection that would have to wait for long is refused.
 var errCrowded = errors.New("too many handshakes under way")
 
-// enter counts a connection. The error is errCrowded.
-func (g *gate) enter(name string) (*network, error) {
+// countConn counts a connection. The error is errCrowded.
+func (g *gate) countConn(name string) (*network, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := g.networks[name]

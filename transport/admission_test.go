@@ -37,7 +37,7 @@ func TestGreetedAreBounded(t *testing.T) {
 		if a.gateOf(addr) != a.strangers {
 			t.Fatal("a stranger was known")
 		}
-		if a.greet(nc); a.gateOf(addr) != a.greeted {
+		if a.rememberAddr(nc); a.gateOf(addr) != a.greeted {
 			t.Fatal("not remembered")
 		}
 	}

@@ -94,7 +94,7 @@ func (s *Session) sendLong(x *Exchange, f Frame) error {
 	case err != nil:
 		return err
 	case st == nil:
-		return s.out.send(x, f)
+		return s.out.queueFrame(x, f)
 	}
 	over := x.Context().Done()
 	select {
@@ -104,7 +104,7 @@ func (s *Session) sendLong(x *Exchange, f Frame) error {
 		return cmp.Or(s.closedErr(), io.ErrClosedPipe)
 	}
 	f.on = st.ID()
-	if err := s.out.send(x, f); err != nil {
+	if err := s.out.queueFrame(x, f); err != nil {
 		<-st.busy
 		x.sentLong()
 		return err
@@ -115,7 +115,7 @@ func (s *Session) sendLong(x *Exchange, f Frame) error {
 		<-st.busy
 		x.sentLong()
 	}
-	if !s.start(write) {
+	if !s.startWork(write) {
 		return s.closedErr()
 	}
 	select {
@@ -131,9 +131,9 @@ func (s *Session) sendLong(x *Exchange, f Frame) error {
 func (s *Session) writeBody(st *bodySender, body *bodyWriter) error {
 	buf := bodyBuffers.Get().(*[writeSize]byte)
 	defer bodyBuffers.Put(buf)
-	for n := body.next(buf[:]); n > 0; n = body.next(buf[:]) {
+	for n := body.nextPiece(buf[:]); n > 0; n = body.nextPiece(buf[:]) {
 		if err := st.WriteWithin(buf[:n], 0); err != nil { // who takes no bodies may be well otherwise
-			s.lost(fmt.Errorf("write: %w", err))
+			s.endLost(fmt.Errorf("write: %w", err))
 			return s.closedErr()
 		}
 	}
@@ -148,8 +148,8 @@ type bodyWriter struct {
 	rest []byte
 }
 
-// next moves what is written next to buf.
-func (b *bodyWriter) next(buf []byte) (n int) {
+// nextPiece moves what is written next to buf.
+func (b *bodyWriter) nextPiece(buf []byte) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n = copy(buf, b.rest)
@@ -180,7 +180,7 @@ func (x *Exchange) bodySender() (*bodySender, error) {
 		case st != nil:
 			return st, nil
 		}
-		fresh, err := x.session.bodies.take()
+		fresh, err := x.session.bodies.takeSender()
 		if fresh == nil || err != nil {
 			return nil, err
 		}
@@ -213,8 +213,8 @@ func (x *Exchange) bodyOverLocked() (st *bodySender) {
 	return st
 }
 
-// take returns a free stream or a new one; nil if there can be no more.
-func (b *bodies) take() (*bodySender, error) {
+// takeSender returns a free stream or a new one; nil if there can be no more.
+func (b *bodies) takeSender() (*bodySender, error) {
 	b.mu.Lock()
 	n := len(b.free) - 1
 	if n >= 0 {
@@ -233,7 +233,7 @@ func (b *bodies) take() (*bodySender, error) {
 	}
 	st, err := b.session.mux.Open(context.Background())
 	if err != nil {
-		b.session.lost(fmt.Errorf("open: %w", err))
+		b.session.endLost(fmt.Errorf("open: %w", err))
 		return nil, b.session.closedErr()
 	}
 	return &bodySender{Stream: st, busy: make(chan struct{}, 1)}, nil
@@ -263,7 +263,7 @@ func (s *Session) announce(x *Exchange, begins bool, f Frame) error {
 			return err
 		}
 	}
-	return s.bodies.await(late)
+	return s.bodies.awaitBody(late)
 }
 
 // announce keeps a place for a frame, unless it begins the exchange. The error is
@@ -293,14 +293,14 @@ func (b *bodies) receiver(id uint32) (*bodyReceiver, error) {
 		if n == maxBodyStreams {
 			return nil, fmt.Errorf("%w: too many streams", ErrProtocol)
 		}
-		if err := b.accept(); err != nil {
+		if err := b.acceptStream(); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// accept accepts a stream that the peer has opened.
-func (b *bodies) accept() error {
+// acceptStream accepts a stream that the peer has opened.
+func (b *bodies) acceptStream() error {
 	ctx, cancel := context.WithTimeout(context.Background(), acceptTime)
 	defer cancel()
 	st, err := b.session.mux.Accept(ctx)
@@ -319,8 +319,8 @@ func (b *bodies) accept() error {
 	return nil
 }
 
-// await lets a body be read. The error is [ErrProtocol].
-func (b *bodies) await(late *lateBody) error {
+// awaitBody lets a body be read. The error is [ErrProtocol].
+func (b *bodies) awaitBody(late *lateBody) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	from := late.from
@@ -338,11 +338,11 @@ func (b *bodies) await(late *lateBody) error {
 // readBodies reads what was announced on a stream.
 func (b *bodies) readBodies(from *bodyReceiver) {
 	for {
-		late := b.next(from)
+		late := b.nextLate(from)
 		if late == nil {
 			return
 		}
-		body, err := b.read(late)
+		body, err := b.readBody(late)
 		if err != nil {
 			b.session.readFailed(err)
 			return
@@ -351,9 +351,9 @@ func (b *bodies) readBodies(from *bodyReceiver) {
 	}
 }
 
-// next returns the next body to read, nil if there is none. It waits while too much was
+// nextLate returns the next body to read, nil if there is none. It waits while too much was
 // read and not taken; what has come of a session that ends is in memory anyway.
-func (b *bodies) next(from *bodyReceiver) *lateBody {
+func (b *bodies) nextLate(from *bodyReceiver) *lateBody {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if from.reading = len(from.announced) > 0; !from.reading {
@@ -383,7 +383,7 @@ func (b *bodies) hasRoomLocked(late *lateBody, since int64) bool {
 // exceeds reports whether a body is one too many, which a single one never is.
 func exceeds(untaken, size, most int) bool { return untaken > 0 && untaken+size > most }
 
-func (b *bodies) read(late *lateBody) ([]byte, error) {
+func (b *bodies) readBody(late *lateBody) ([]byte, error) {
 	body, err := readBody(late.from, late.size)
 	if err == nil {
 		err = msgpack.Validate(body, msgpack.ProtocolLimits)
@@ -401,7 +401,7 @@ func (b *bodies) arrived(late *lateBody, body []byte) {
 	if late.begins {
 		b.taken(late)
 		late.frame.Body = body
-		b.session.answer(x, late.frame)
+		b.session.runHandler(x, late.frame)
 		return
 	}
 	x.mu.Lock()
@@ -439,8 +439,8 @@ func (b *bodies) shrink() {
 	}
 }
 
-// close lets nobody wait for room any more. What has come is read.
-func (b *bodies) close() {
+// stopWaiting ends every wait for room. What has come is still read.
+func (b *bodies) stopWaiting() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true

@@ -85,28 +85,28 @@ func verifyChain(tc *tls.Config, roots *x509.CertPool, usage x509.ExtKeyUsage, c
 // shown, or from the beginning.
 type ownFleet struct{ name atomic.Pointer[string] }
 
-// watch makes c tell which certificate is shown.
-func (f *ownFleet) watch(c *tls.Config) {
+// watchCertificate makes c tell which certificate is shown.
+func (f *ownFleet) watchCertificate(c *tls.Config) {
 	if len(c.Certificates) > 0 {
-		f.note(&c.Certificates[0])
+		f.noteCertificate(&c.Certificates[0])
 	}
 	if get := c.GetCertificate; get != nil {
 		c.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			cert, err := get(hello)
-			f.note(cert)
+			f.noteCertificate(cert)
 			return cert, err
 		}
 	}
 	if get := c.GetClientCertificate; get != nil {
 		c.GetClientCertificate = func(request *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			cert, err := get(request)
-			f.note(cert)
+			f.noteCertificate(cert)
 			return cert, err
 		}
 	}
 }
 
-func (f *ownFleet) note(cert *tls.Certificate) {
+func (f *ownFleet) noteCertificate(cert *tls.Certificate) {
 	if cert == nil || len(cert.Certificate) == 0 {
 		return
 	}
@@ -122,8 +122,8 @@ func (f *ownFleet) note(cert *tls.Certificate) {
 	}
 }
 
-// check reports whether the peer is of the same fleet. The error is an [ErrIdentity].
-func (f *ownFleet) check(peer Identity) error {
+// checkPeer reports whether the peer is of the same fleet. The error is an [ErrIdentity].
+func (f *ownFleet) checkPeer(peer Identity) error {
 	if own := f.name.Load(); own != nil && *own != peer.Fleet {
 		return fmt.Errorf("%w: %s is not of the fleet %s", ErrIdentity, peer, *own)
 	}
@@ -158,5 +158,5 @@ func (c *handshakeConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// admit lets everything through: the peer is known.
-func (c *handshakeConn) admit() { c.left = -1 }
+// liftLimit lets everything through: the peer is known.
+func (c *handshakeConn) liftLimit() { c.left = -1 }

@@ -73,7 +73,7 @@ func Client(ctx context.Context, nc net.Conn, tc *tls.Config, protocol string, w
 		hc := &handshakeConn{Conn: nc, left: maxHandshake}
 		c := tls.Client(hc, config)
 		peer, err := shakeTLS(ctx, hc, c, func(nc net.Conn, id Identity) error {
-			if err := own.check(id); err != nil {
+			if err := own.checkPeer(id); err != nil {
 				return err
 			}
 			return awaitWelcome(nc)
@@ -148,19 +148,21 @@ func (c *Conn) Close() error {
 // connection from then on. ctx bounds the wait for the stream that carries it. The error is
 // [ErrProtocol] when the connection has a session, [ErrSessionClosed] when it is closed,
 // or ctx's.
-func (c *Conn) Opener(ctx context.Context, o Options) (*Session, error) { return c.open(ctx, o, true) }
+func (c *Conn) Opener(ctx context.Context, o Options) (*Session, error) {
+	return c.openSession(ctx, o, true)
+}
 
 // Acceptor makes the session in which this side answers exchanges. The session owns the
 // connection from then on. ctx bounds the wait for the stream that carries it. The error is
 // [ErrProtocol] when the connection has a session, [ErrSessionClosed] when it is closed,
 // or ctx's.
 func (c *Conn) Acceptor(ctx context.Context, o Options) (*Session, error) {
-	return c.open(ctx, o, false)
+	return c.openSession(ctx, o, false)
 }
 
-func (c *Conn) open(ctx context.Context, o Options, opener bool) (*Session, error) {
+func (c *Conn) openSession(ctx context.Context, o Options, opener bool) (*Session, error) {
 	o = o.withDefaults()
-	m, err := c.claim(o, opener)
+	m, err := c.claimStreams(o, opener)
 	if err != nil {
 		return nil, err
 	}
@@ -184,8 +186,8 @@ func (c *Conn) open(ctx context.Context, o Options, opener bool) (*Session, erro
 	return s, nil
 }
 
-// claim makes streams of the connection, once.
-func (c *Conn) claim(o Options, opener bool) (Mux, error) {
+// claimStreams makes streams of the connection, once.
+func (c *Conn) claimStreams(o Options, opener bool) (Mux, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

@@ -67,13 +67,13 @@ func (x *Exchange) Context() context.Context {
 // received.
 func (x *Exchange) Send(t Type, end bool, body []byte) error {
 	f := Frame{Type: t, End: end, Body: body}
-	if err := f.check(); err != nil {
+	if err := f.checkSize(); err != nil {
 		return err
 	}
 	if end && x == x.session.control {
 		return fmt.Errorf("%w: End of the control exchange", ErrProtocol)
 	}
-	send := x.session.out.send
+	send := x.session.out.queueFrame
 	if len(body) >= longBody && x != x.session.control {
 		send = x.session.sendLong
 	}
@@ -103,7 +103,7 @@ func (x *Exchange) Receive(ctx context.Context) (Frame, error) {
 			return f, err
 		}
 		select {
-		case <-x.wait():
+		case <-x.mayReceive():
 		case <-x.session.done:
 			x.endUnsent()
 		case <-ctx.Done():
@@ -112,8 +112,8 @@ func (x *Exchange) Receive(ctx context.Context) (Frame, error) {
 	}
 }
 
-// wait returns what is filled when there may be something to take.
-func (x *Exchange) wait() <-chan struct{} {
+// mayReceive returns what is filled when there may be something to take.
+func (x *Exchange) mayReceive() <-chan struct{} {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.ready == nil {
@@ -325,5 +325,5 @@ func (x *Exchange) Release() {
 	signal(x.ready)
 	x.mu.Unlock()
 	x.session.bodies.give(body)
-	x.session.out.release(x, gotEnd)
+	x.session.out.releaseExchange(x, gotEnd)
 }

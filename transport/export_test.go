@@ -42,7 +42,7 @@ func AppendFrame(b []byte, f Frame) []byte { return f.append(b) }
 // ReadFrame reads a frame as a session does.
 func ReadFrame(r io.Reader, limit func(Type) int) (Frame, error) {
 	fr := frameReader{r: r, limit: limit}
-	return fr.read()
+	return fr.readFrame()
 }
 
 // SetLastNumber makes the next exchange get the number after n.

@@ -49,9 +49,9 @@ type Frame struct {
 	late *lateBody // where it comes to
 }
 
-// check reports whether a user may send the frame. The error is [ErrProtocol] or
+// checkSize reports whether a user may send the frame. The error is [ErrProtocol] or
 // [ErrFrameTooLarge].
-func (f Frame) check() error {
+func (f Frame) checkSize() error {
 	switch {
 	case f.Type >= resetType:
 		return fmt.Errorf("%w: frame type %d is not the user's", ErrProtocol, f.Type)
@@ -101,10 +101,10 @@ type frameReader struct {
 	header [HeaderSize]byte
 }
 
-// read returns the next frame, its body checked. At the end of the stream the
+// readFrame returns the next frame, its body checked. At the end of the stream the
 // error is io.EOF between frames and io.ErrUnexpectedEOF within one;
 // [ErrFrameTooLarge] and [ErrMalformed] are the peer's doing.
-func (r *frameReader) read() (Frame, error) {
+func (r *frameReader) readFrame() (Frame, error) {
 	if _, err := io.ReadFull(r.r, r.header[:]); err != nil {
 		return Frame{}, err
 	}

@@ -43,7 +43,7 @@ func shakeTLS(ctx context.Context, nc *handshakeConn, c *tls.Conn, finish func(n
 	if err := c.Handshake(); err != nil {
 		return Peer{}, err
 	}
-	nc.admit()
+	nc.liftLimit()
 	peer, err := peerOf(c)
 	if err != nil {
 		return Peer{}, err
@@ -85,8 +85,8 @@ func handshakeError(ctx context.Context, nc net.Conn, err error) error {
 	return &HandshakeError{Stage: stage, Addr: nc.RemoteAddr().String(), Err: err}
 }
 
-// judge reports whether id may speak protocol.
-func judge(id Identity, protocol string, allow map[string]Role) error {
+// authorize reports whether id may speak protocol.
+func authorize(id Identity, protocol string, allow map[string]Role) error {
 	role, ok := allow[protocol]
 	if !ok {
 		return fmt.Errorf("protocol %q is not spoken here", protocol)
@@ -103,7 +103,7 @@ func clientConfig(tc *tls.Config, protocol string, want Role) (*tls.Config, *own
 	// Not every peer has a DNS name: verifyChain does instead what crypto/tls then does not.
 	c.InsecureSkipVerify = true
 	own := new(ownFleet)
-	own.watch(c)
+	own.watchCertificate(c)
 	c.VerifyConnection = func(state tls.ConnectionState) error {
 		if state.NegotiatedProtocol != protocol {
 			return fmt.Errorf("the peer does not speak %s", protocol)
@@ -131,7 +131,7 @@ func serverConfig(tc *tls.Config, allow map[string]Role) *tls.Config {
 	c.SessionTicketsDisabled = true
 	c.GetConfigForClient = nil
 	var own ownFleet
-	own.watch(c)
+	own.watchCertificate(c)
 	c.VerifyConnection = func(state tls.ConnectionState) error {
 		if err := verifyChain(c, c.ClientCAs, x509.ExtKeyUsageClientAuth, state.PeerCertificates); err != nil {
 			return err
@@ -140,7 +140,7 @@ func serverConfig(tc *tls.Config, allow map[string]Role) *tls.Config {
 		if err != nil {
 			return err
 		}
-		if err := cmp.Or(judge(id, state.NegotiatedProtocol, allow), own.check(id)); err != nil {
+		if err := cmp.Or(authorize(id, state.NegotiatedProtocol, allow), own.checkPeer(id)); err != nil {
 			return err
 		}
 		return verifyMore(tc, state)

@@ -90,19 +90,19 @@ func (h *heartbeat) beatenLocked() {
 // tick ends the session if the peer is silent, and sends a heartbeat if it is time.
 func (h *heartbeat) tick() {
 	s := h.session
-	switch silent, instead := h.look(); {
+	switch silent, instead := h.checkSilence(); {
 	case silent:
-		s.fail(fmt.Errorf("%w since %v", ErrSilent, s.Heard().UTC().Format(time.RFC3339)))
+		s.failSession(fmt.Errorf("%w since %v", ErrSilent, s.Heard().UTC().Format(time.RFC3339)))
 	case instead != nil:
 		s.sendSign(instead)
 		s.rest()
 	}
 }
 
-// look looks whether the peer is silent, and returns what to ask for something to send in
+// checkSilence looks whether the peer is silent, and returns what to ask for something to send in
 // place of a heartbeat if one is to be sent. It sees to the next tick, which comes before
 // the peer is silent.
-func (h *heartbeat) look() (silent bool, instead func() (Frame, bool)) {
+func (h *heartbeat) checkSilence() (silent bool, instead func() (Frame, bool)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.timer == nil {
@@ -158,8 +158,8 @@ func (h *heartbeat) untilSilentLocked() time.Duration {
 	return silentBeats*h.peers - time.Since(heard)
 }
 
-// stop stops the heartbeat for good.
-func (h *heartbeat) stop() {
+// stopBeating stops the heartbeat for good.
+func (h *heartbeat) stopBeating() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stopped = true

@@ -34,10 +34,10 @@ func (l *limiter) allow() bool {
 	return true
 }
 
-// wait counts one and returns when it may pass. The error is ctx's; the one that gave up
+// awaitToken counts one and returns when it may pass. The error is ctx's; the one that gave up
 // does not count any more: where many do, the others would have to wait ever longer, and
 // give up as well.
-func (l *limiter) wait(ctx context.Context) error {
+func (l *limiter) awaitToken(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -35,7 +35,7 @@ func TestLimiter(t *testing.T) {
 		}
 		begun := time.Now()
 		for range 3 + 20 {
-			if err := l.wait(t.Context()); err != nil {
+			if err := l.awaitToken(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -44,16 +44,16 @@ func TestLimiter(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if err := l.wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if err := l.awaitToken(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a wait beyond its ctx gives %v", err)
 		}
 		begun = time.Now()
-		if err := l.wait(t.Context()); err != nil || time.Since(begun) > 100*time.Millisecond {
+		if err := l.awaitToken(t.Context()); err != nil || time.Since(begun) > 100*time.Millisecond {
 			t.Errorf("%v, after %v: who gave up is waited for", err, time.Since(begun))
 		}
 		time.Sleep(300 * time.Millisecond)
 		for range 100 {
-			if err := l.wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			if err := l.awaitToken(ctx); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("with a ctx that is over: %v", err)
 			}
 		}

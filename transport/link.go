@@ -81,7 +81,7 @@ func shakeLink(ctx context.Context, l Link, allow map[string]Role) (Peer, error)
 		return Peer{}, err
 	}
 	peer := linkPeer(l, protocol)
-	err = judge(peer.Identity, protocol, allow)
+	err = authorize(peer.Identity, protocol, allow)
 	if err != nil {
 		l.Answer(fmt.Errorf("refused by the peer: %w", err))
 		return Peer{}, err

@@ -24,7 +24,7 @@ func (r *reader) Read(p []byte) (int, error) {
 		if len(p) >= largeRead {
 			return r.stream.Read(p)
 		}
-		if err := r.fill(); err != nil {
+		if err := r.fillBuffer(); err != nil {
 			return 0, err
 		}
 	}
@@ -33,7 +33,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (r *reader) fill() error {
+func (r *reader) fillBuffer() error {
 	buf := r.small[:]
 	if r.large != nil {
 		buf = r.large[:]
@@ -49,13 +49,13 @@ func (r *reader) fill() error {
 	case n <= smallRead && r.large != nil:
 		copy(r.small[:], r.rest)
 		r.rest = r.small[:n]
-		r.release()
+		r.releaseBuffer()
 	}
 	return nil
 }
 
-// release gives the shared buffer back.
-func (r *reader) release() {
+// releaseBuffer gives the shared buffer back.
+func (r *reader) releaseBuffer() {
 	if r.large != nil {
 		readBuffers.Put(r.large)
 		r.large = nil

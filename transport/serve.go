@@ -101,7 +101,7 @@ func (s *server) acceptLoop(ctx context.Context, l net.Listener) error {
 		switch {
 		case err == nil:
 			wait = 0
-			s.running.Go(func() { s.serve(ctx, nc) })
+			s.running.Go(func() { s.serveConn(ctx, nc) })
 		case !isTemporary(err):
 			return err
 		case wait.sleep(ctx) != nil:
@@ -112,10 +112,10 @@ func (s *server) acceptLoop(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// serve makes the handshake and runs handle in a goroutine of its own: what the
+// serveConn makes the handshake and runs handle in a goroutine of its own: what the
 // handshake needs of the stack is given back, which handle would keep for as long as it
 // runs.
-func (s *server) serve(ctx context.Context, nc net.Conn) {
+func (s *server) serveConn(ctx context.Context, nc net.Conn) {
 	c, err := s.shake(ctx, nc)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
@@ -133,18 +133,18 @@ func (s *server) serve(ctx context.Context, nc net.Conn) {
 func (s *server) shake(ctx context.Context, nc net.Conn) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	begun, turn, err := s.admission.admit(ctx, nc)
+	begun, turn, err := s.admission.admitConn(ctx, nc)
 	if err != nil {
 		err = handshakeError(ctx, nc, err)
 		_ = nc.Close()
 		return nil, err
 	}
-	defer turn.end()
+	defer turn.releaseSlots()
 	ctx, cancel = context.WithTimeout(ctx, longestTurn)
 	defer cancel()
 	c, err := serverShake(ctx, begun, s.config, s.cfg.Protocols)
 	if err == nil {
-		s.admission.greet(nc)
+		s.admission.rememberAddr(nc)
 	}
 	return c, err
 }

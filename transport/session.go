@@ -129,9 +129,9 @@ func (s *Session) Exchange() (*Exchange, error) {
 	return &Exchange{session: s}, nil
 }
 
-// number gives an exchange its number, in the order in which first frames are sent. The
+// numberExchange gives an exchange its number, in the order in which first frames are sent. The
 // error is [ErrSessionClosed].
-func (s *Session) number(x *Exchange) error {
+func (s *Session) numberExchange(x *Exchange) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.after != nil {
@@ -144,8 +144,8 @@ func (s *Session) number(x *Exchange) error {
 	return nil
 }
 
-// forget lets frames of an exchange be ignored from now on.
-func (s *Session) forget(x *Exchange) {
+// forgetExchange lets frames of an exchange be ignored from now on.
+func (s *Session) forgetExchange(x *Exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if x.number != 0 {
@@ -164,15 +164,15 @@ func (s *Session) Serve(handle func(x *Exchange, first Frame)) error {
 	s.mu.Lock()
 	s.handle = handle
 	s.mu.Unlock()
-	s.read()
+	s.readOnce()
 	<-s.done
 	s.workers.Close()
 	s.running.Wait()
 	return s.Err()
 }
 
-// read reads the session, if nobody has begun to.
-func (s *Session) read() {
+// readOnce reads the session until its end, unless another goroutine does.
+func (s *Session) readOnce() {
 	s.mu.Lock()
 	begun := s.reading
 	s.reading = true
@@ -186,10 +186,10 @@ func (s *Session) read() {
 // readLoop gives each frame to its exchange until nothing more comes.
 func (s *Session) readLoop() {
 	ahead := &reader{stream: s.out.stream}
-	defer ahead.release()
+	defer ahead.releaseBuffer()
 	r := frameReader{r: ahead, limit: s.maxFrame}
 	for {
-		f, err := r.read()
+		f, err := r.readFrame()
 		if err == nil {
 			err = s.deliver(f)
 		}
@@ -207,10 +207,10 @@ func (s *Session) readLoop() {
 
 func (s *Session) readFailed(err error) {
 	if errors.Is(err, ErrMalformed) || errors.Is(err, ErrFrameTooLarge) || errors.Is(err, ErrProtocol) {
-		s.fail(err)
+		s.failSession(err)
 		return
 	}
-	s.lost(err)
+	s.endLost(err)
 }
 
 // deliver gives a frame to its exchange. The error is [ErrProtocol].
@@ -222,7 +222,7 @@ func (s *Session) deliver(f Frame) error {
 		s.beat.heardBeat()
 		return nil
 	}
-	x, isNew, err := s.find(f)
+	x, isNew, err := s.findExchange(f)
 	switch {
 	case err != nil:
 		return err
@@ -230,7 +230,7 @@ func (s *Session) deliver(f Frame) error {
 		return s.announce(x, isNew, f)
 	case isNew:
 		_, err := x.admitLocked(f) // nobody else has it yet
-		s.answer(x, f)
+		s.runHandler(x, f)
 		return err
 	case x == nil:
 		return nil // its exchange is over
@@ -241,8 +241,8 @@ func (s *Session) deliver(f Frame) error {
 	return x.deliver(f)
 }
 
-// find returns the exchange of a frame; nil if that is over. The error is [ErrProtocol].
-func (s *Session) find(f Frame) (x *Exchange, isNew bool, err error) {
+// findExchange returns the exchange of a frame; nil if that is over. The error is [ErrProtocol].
+func (s *Session) findExchange(f Frame) (x *Exchange, isNew bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if x = s.exchanges[f.Exchange]; x != nil {
@@ -266,8 +266,8 @@ func (s *Session) find(f Frame) (x *Exchange, isNew bool, err error) {
 	return x, true, nil
 }
 
-// answer runs the handler of an exchange, unless the peer has given it up already.
-func (s *Session) answer(x *Exchange, first Frame) {
+// runHandler runs the handler of an exchange, unless the peer has given it up already.
+func (s *Session) runHandler(x *Exchange, first Frame) {
 	if x.isGivenUp() {
 		x.Release()
 		return
@@ -328,7 +328,7 @@ func (s *Session) awaitRoom() bool {
 			return false
 		}
 	}
-	s.hear() // this side did not listen: the peer was not silent
+	s.noteHeard() // this side did not listen: the peer was not silent
 	return true
 }
 
@@ -344,7 +344,7 @@ func (s *Session) Close(reason error) {
 	if reason == nil {
 		reason = ErrSessionClosed
 	}
-	s.fail(reason)
+	s.failSession(reason)
 	<-s.done
 }
 
@@ -371,7 +371,7 @@ func (s *Session) Heard() time.Time {
 	return listened
 }
 
-func (s *Session) hear() { s.heard.Store(int64(time.Since(s.born))) }
+func (s *Session) noteHeard() { s.heard.Store(int64(time.Since(s.born))) }
 
 // maxFrame is how long a body of type t may be.
 func (s *Session) maxFrame(t Type) int {
@@ -384,9 +384,9 @@ func (s *Session) maxFrame(t Type) int {
 	return min(s.options.MaxFrame(t), MaxFrame)
 }
 
-// start runs f in a goroutine that the end of the session waits for. It reports
+// startWork runs f in a goroutine that the end of the session waits for. It reports
 // whether it did: a session that has ended runs nothing new.
-func (s *Session) start(f func()) bool {
+func (s *Session) startWork(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.reason != nil {
@@ -396,8 +396,8 @@ func (s *Session) start(f func()) bool {
 	return true
 }
 
-// fail ends the session without waiting. The first reason counts.
-func (s *Session) fail(reason error) {
+// failSession ends the session without waiting. The first reason counts.
+func (s *Session) failSession(reason error) {
 	s.mu.Lock()
 	if s.reason != nil {
 		s.mu.Unlock()
@@ -410,17 +410,17 @@ func (s *Session) fail(reason error) {
 	close(s.dying) // within the lock: who finds a reason finds the session dying
 	s.mu.Unlock()
 	s.complain(reason)
-	s.beat.stop()
-	go s.end()
+	s.beat.stopBeating()
+	go s.awaitAll()
 }
 
-// end waits for all that belongs to the session.
-func (s *Session) end() {
-	s.bodies.close()
+// awaitAll waits for everything that the session has started, then marks it as done.
+func (s *Session) awaitAll() {
+	s.bodies.stopWaiting()
 	s.out.close(closeTimeout)
 	s.mux.Close()
 	s.tasks.Wait()
-	s.read() // what has come of a session that nobody serves
+	s.readOnce() // what has come of a session that nobody serves
 	<-s.readOver
 	close(s.done)
 }
@@ -436,8 +436,8 @@ func (s *Session) complain(reason error) {
 	}
 }
 
-// lost ends the session because of its connection. err is what was noticed.
-func (s *Session) lost(err error) {
+// endLost ends the session because of its connection. err is what was noticed.
+func (s *Session) endLost(err error) {
 	if cause := s.mux.Cause(); cause != nil {
 		err = cause
 	}
@@ -448,7 +448,7 @@ func (s *Session) lost(err error) {
 	default:
 		err = fmt.Errorf("%w: %w", ErrSessionClosed, err)
 	}
-	s.fail(err)
+	s.failSession(err)
 }
 
 // closedErr is the error of using a session that has ended.

@@ -13,14 +13,14 @@ const (
 	// writeSize is the most bytes written to a stream at once: with the header that yamux
 	// puts before them they are one record of TLS.
 	writeSize = 16<<10 - yamuxHeaderSize
-	// gatherSize is how many bytes of frames are gathered before senders wait.
-	gatherSize = 256 << 10
+	// maxQueued is how many bytes of frames are queued before senders wait.
+	maxQueued = 256 << 10
 	// smallBuffer is how large a buffer is that a resting session keeps.
 	smallBuffer = 1 << 10
 )
 
-// writer gathers the frames of a session and writes them at once, as much as has come
-// together while the write before was under way.
+// writer is the coalescing writer of a session: it queues frames and writes at once all that
+// were queued while the write before was under way.
 type writer struct {
 	session *Session
 	stream  Stream
@@ -42,9 +42,9 @@ func (w *writer) init(s *Session, st Stream) {
 	w.loop = w.writeLoop
 }
 
-// send queues a frame of an exchange, waiting while too much is queued. The errors are
+// queueFrame queues a frame of an exchange, waiting while too much is queued. The errors are
 // those of [Exchange.Send].
-func (w *writer) send(x *Exchange, f Frame) error {
+func (w *writer) queueFrame(x *Exchange, f Frame) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for {
@@ -56,13 +56,13 @@ func (w *writer) send(x *Exchange, f Frame) error {
 		case x.sentEnd:
 			return fmt.Errorf("%w: frame after End", ErrProtocol)
 		}
-		if x == w.session.control || len(w.buf) <= gatherSize {
+		if x == w.session.control || len(w.buf) <= maxQueued {
 			break
 		}
 		w.room.Wait()
 	}
 	if x.number == 0 && x != w.session.control {
-		if err := w.session.number(x); err != nil {
+		if err := w.session.numberExchange(x); err != nil {
 			return err
 		}
 	}
@@ -93,7 +93,7 @@ func (w *writer) appendLocked(f Frame) {
 		signal(w.wake)
 		return
 	}
-	w.writing, w.resting = w.session.start(w.loop), false
+	w.writing, w.resting = w.session.startWork(w.loop), false
 }
 
 // sendBeat queues a heartbeat.
@@ -113,10 +113,10 @@ func (w *writer) refuse(x *Exchange) {
 	w.room.Broadcast()
 }
 
-// release ends an exchange for this side. The peer knows if it has given it up itself, or
+// releaseExchange ends an exchange for this side. The peer knows if it has given it up itself, or
 // this side was the last that had something to say: see [Exchange.Release]. A handler that
 // has sent its End may still wait for the opener's.
-func (w *writer) release(x *Exchange, gotEnd bool) {
+func (w *writer) releaseExchange(x *Exchange, gotEnd bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if x.released {
@@ -131,7 +131,7 @@ func (w *writer) release(x *Exchange, gotEnd bool) {
 	default:
 		w.appendLocked(reset)
 	}
-	w.session.forget(x)
+	w.session.forgetExchange(x)
 	w.room.Broadcast()
 }
 
@@ -139,7 +139,7 @@ func (w *writer) release(x *Exchange, gotEnd bool) {
 func (w *writer) writeLoop() {
 	var written []byte
 	for {
-		buf, over := w.take(written)
+		buf, over := w.takeQueued(written)
 		written = nil
 		if over {
 			return
@@ -152,7 +152,7 @@ func (w *writer) writeLoop() {
 		for rest := buf; len(rest) > 0; {
 			n := min(len(rest), writeSize)
 			if err := w.stream.WriteWithin(rest[:n], writeTimeout); err != nil {
-				w.fail(err)
+				w.failWrite(err)
 				return
 			}
 			rest = rest[n:]
@@ -161,11 +161,11 @@ func (w *writer) writeLoop() {
 	}
 }
 
-// take takes what is queued; nil if that is nothing.
-func (w *writer) take(written []byte) (buf []byte, over bool) {
+// takeQueued takes what is queued; nil if that is nothing.
+func (w *writer) takeQueued(written []byte) (buf []byte, over bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	most := gatherSize
+	most := maxQueued
 	if w.resting {
 		most = smallBuffer
 	}
@@ -183,9 +183,9 @@ func (w *writer) take(written []byte) (buf []byte, over bool) {
 	return buf, false
 }
 
-// fail ends the session when a write fails.
-func (w *writer) fail(err error) {
-	w.session.lost(fmt.Errorf("write: %w", err)) // first: who finds the writer closed asks why
+// failWrite ends the session when a write fails.
+func (w *writer) failWrite(err error) {
+	w.session.endLost(fmt.Errorf("write: %w", err)) // first: who finds the writer closed asks why
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true

@@ -139,7 +139,7 @@ func TestWriteFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		for range gatherSize/10_000 + 1 { // all that there is room for
+		for range maxQueued/10_000 + 1 { // all that there is room for
 			if err := begun.Send(1, false, make([]byte, 10_000)); err != nil {
 				t.Fatal(err)
 			}
@@ -177,7 +177,7 @@ func TestRestWhileWriting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorded{}
 		s := writing(r)
-		if err := s.control.Send(1, false, make([]byte, gatherSize/2)); err != nil {
+		if err := s.control.Send(1, false, make([]byte, maxQueued/2)); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -75,7 +75,7 @@ func (m *yamuxMux) Accept(ctx context.Context) (Stream, error) {
 
 // Close sends what was written before it ends the session.
 func (m *yamuxMux) Close() {
-	m.conn.finish()
+	m.conn.finishSending()
 	m.session.Close() //nolint:errcheck // always nil
 }
 
@@ -89,7 +89,7 @@ var broken = []error{
 // Cause returns what the peer did that is not yamux, else the connection's first failure,
 // which may be that of a write that yamux cut short, else what yamux ended with.
 func (m *yamuxMux) Cause() error {
-	err := m.ended()
+	err := m.endCause()
 	for _, b := range broken {
 		if errors.Is(err, b) {
 			return fmt.Errorf("%w: %w", ErrProtocol, err)
@@ -100,8 +100,8 @@ func (m *yamuxMux) Cause() error {
 
 func (m *yamuxMux) Heard() time.Time { return m.conn.born.Add(time.Duration(m.conn.heard.Load())) }
 
-// ended returns what yamux ended with, nil while it has not.
-func (m *yamuxMux) ended() error {
+// endCause returns what yamux ended with, nil while it has not.
+func (m *yamuxMux) endCause() error {
 	if !m.session.IsClosed() {
 		return nil
 	}
@@ -141,10 +141,10 @@ func (s *yamuxStream) Shrink() { s.Stream.Shrink() }
 // in the reason the session ends with.
 type yamuxLog struct{ *slog.Logger }
 
-func (l yamuxLog) Print(v ...any)                 { l.line(fmt.Sprint(v...)) }
-func (l yamuxLog) Println(v ...any)               { l.line(fmt.Sprintln(v...)) }
-func (l yamuxLog) Printf(format string, v ...any) { l.line(fmt.Sprintf(format, v...)) }
+func (l yamuxLog) Print(v ...any)                 { l.logLine(fmt.Sprint(v...)) }
+func (l yamuxLog) Println(v ...any)               { l.logLine(fmt.Sprintln(v...)) }
+func (l yamuxLog) Printf(format string, v ...any) { l.logLine(fmt.Sprintf(format, v...)) }
 
-func (l yamuxLog) line(text string) {
+func (l yamuxLog) logLine(text string) {
 	l.Debug("yamux", "text", strings.TrimSpace(text))
 }

@@ -83,7 +83,7 @@ func (c *yamuxConn) Write(p []byte) (int, error) {
 		_, err = c.Conn.Write(p)
 	}
 	if err != nil {
-		c.fail(fmt.Errorf("write: %w", err))
+		c.noteFailure(fmt.Errorf("write: %w", err))
 		_ = c.Close()
 		return 0, err
 	}
@@ -117,7 +117,7 @@ func (c *yamuxConn) Read(p []byte) (int, error) {
 	if n > 0 {
 		c.heard.Store(int64(time.Since(c.born)))
 	}
-	if bad := c.inspect.look(p[:n]); bad != nil {
+	if bad := c.inspect.inspect(p[:n]); bad != nil {
 		n, err = 0, bad
 	}
 	if err != nil && n == 0 {
@@ -128,7 +128,7 @@ func (c *yamuxConn) Read(p []byte) (int, error) {
 }
 
 func (c *yamuxConn) endRead(err error) error {
-	c.fail(err)
+	c.noteFailure(err)
 	c.once.Do(func() {
 		close(c.readDone)
 		c.awaitAccepted()
@@ -158,8 +158,8 @@ func (c *yamuxConn) awaitAccepted() {
 	}
 }
 
-// fail notes the first failure.
-func (c *yamuxConn) fail(err error) {
+// noteFailure notes the first failure.
+func (c *yamuxConn) noteFailure(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil && !c.closing {
@@ -174,9 +174,9 @@ func (c *yamuxConn) cause() error {
 	return c.err
 }
 
-// finish tells the peer that nothing more comes and lets it close first, for at most a
+// finishSending tells the peer that nothing more comes and lets it close first, for at most a
 // second. To close while it still sends would destroy what it has not read yet.
-func (c *yamuxConn) finish() {
+func (c *yamuxConn) finishSending() {
 	c.mu.Lock()
 	if !c.closing {
 		close(c.finishing)
@@ -209,8 +209,8 @@ type inspector struct {
 	skip       uint32 // bytes of body to come
 }
 
-// look reads along in p. The error is [ErrProtocol].
-func (i *inspector) look(p []byte) error {
+// inspect reads along in p. The error is [ErrProtocol].
+func (i *inspector) inspect(p []byte) error {
 	for len(p) > 0 {
 		if i.skip > 0 {
 			n := min(len(p), int(min(i.skip, 1<<30)))

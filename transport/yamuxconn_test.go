@@ -133,7 +133,7 @@ func TestYamuxConnFinish(t *testing.T) {
 					read <- err
 				}()
 				start := time.Now()
-				g.finish()
+				g.finishSending()
 				if took := time.Since(start); took != c.took {
 					t.Errorf("took %v", took)
 				}
@@ -160,7 +160,7 @@ func TestYamuxConnCloseStuck(t *testing.T) {
 		}()
 		synctest.Wait()
 		start := time.Now()
-		go c.finish()
+		go c.finishSending()
 		if err := <-done; err == nil {
 			t.Error("it was written")
 		}
@@ -234,7 +234,7 @@ func TestInspector(t *testing.T) {
 			i := newYamuxConn(nil, c.opener).inspect
 			var err error
 			for b := c.bytes; len(b) > 0 && err == nil; b = b[min(size, len(b)):] {
-				err = i.look(b[:min(size, len(b))])
+				err = i.inspect(b[:min(size, len(b))])
 			}
 			if c.bad != errors.Is(err, ErrProtocol) {
 				t.Errorf("%s, %d bytes at once: %v", name, size, err)

@@ -60,7 +60,7 @@ func Open(dir, fleet string) (*CA, error) {
 	}
 	ca := &CA{dir: dir, fleet: fleet, pair: p, pool: x509.NewCertPool()}
 	ca.pool.AddCert(p.cert)
-	if err := ca.check(); err != nil {
+	if err := ca.checkAuthority(); err != nil {
 		return nil, err
 	}
 	return ca, nil
@@ -102,8 +102,8 @@ func makeAuthority(path, fleet string) (pair, error) {
 	return readPair(path)
 }
 
-// check reports whether the authority is what was asked for.
-func (ca *CA) check() error {
+// checkAuthority reports whether the authority is what was asked for.
+func (ca *CA) checkAuthority() error {
 	cert := ca.pair.cert
 	if len(cert.Subject.Organization) != 1 || cert.Subject.Organization[0] != ca.fleet {
 		return fmt.Errorf("devca: %s is the authority of fleet %q, not of %q",
@@ -194,17 +194,17 @@ func (ca *CA) leaf(id transport.Identity) (pair, error) {
 	old, err := readPair(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return ca.keep(path, id, nil)
+		return ca.issueToFile(path, id, nil)
 	case err != nil:
 		return pair{}, err
 	case ca.isGood(old, id):
 		return old, nil
 	}
-	return ca.keep(path, id, old.key)
+	return ca.issueToFile(path, id, old.key)
 }
 
-// keep issues a certificate and writes it to path.
-func (ca *CA) keep(path string, id transport.Identity, key *ecdsa.PrivateKey) (pair, error) {
+// issueToFile issues a certificate and writes it to path.
+func (ca *CA) issueToFile(path string, id transport.Identity, key *ecdsa.PrivateKey) (pair, error) {
 	p, err := ca.issue(id, key)
 	if err != nil {
 		return pair{}, err

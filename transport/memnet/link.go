@@ -52,15 +52,15 @@ func newLink(n *Network, serial int, ids [2]transport.Identity, addr string) *li
 	return l
 }
 
-// begin makes the network know the connection.
-func (l *link) begin() {
+// register makes the network know the connection.
+func (l *link) register() {
 	l.network.mu.Lock()
 	defer l.network.mu.Unlock()
 	l.network.links[l] = struct{}{}
 }
 
-// end ends the connection for a side, and for the other when it can hear of it.
-func (l *link) end(side int, why error) {
+// endFrom ends the connection for a side, and for the other when it can hear of it.
+func (l *link) endFrom(side int, why error) {
 	l.endAt(side, why)
 	l.paths[side].carry(func() { l.endAt(1-side, why) })
 }

@@ -68,15 +68,15 @@ func (n *Network) Dialer(id transport.Identity) func(ctx context.Context, addr s
 		}
 		l, serial := n.route(addr)
 		if l == nil {
-			return nil, refused(addr)
+			return nil, refusedErr(addr)
 		}
 		link := newLink(n, serial, [2]transport.Identity{id, l.id}, l.addr)
 		for _, path := range link.paths { // there and back
-			if err := path.pass(ctx); err != nil {
+			if err := path.awaitPassage(ctx); err != nil {
 				return nil, err
 			}
 		}
-		return l.connect(ctx, link)
+		return l.connectLink(ctx, link)
 	}
 }
 
@@ -88,7 +88,7 @@ func (n *Network) route(addr string) (l *listener, serial int) {
 	return n.listeners[addr], n.dialled
 }
 
-func refused(addr string) error {
+func refusedErr(addr string) error {
 	return &net.OpError{Op: "dial", Net: networkName, Addr: address(addr), Err: syscall.ECONNREFUSED}
 }
 
@@ -106,20 +106,20 @@ type listener struct {
 	once    sync.Once
 }
 
-// connect makes a connection of link and returns the dialler's end.
-func (l *listener) connect(ctx context.Context, link *link) (net.Conn, error) {
+// connectLink makes a connection of link and returns the dialler's end.
+func (l *listener) connectLink(ctx context.Context, link *link) (net.Conn, error) {
 	select {
 	case <-l.closed:
-		return nil, refused(l.addr)
+		return nil, refusedErr(l.addr)
 	default:
 	}
-	link.begin()
+	link.register()
 	var err error
 	select {
 	case l.queue <- &conn{link: link, side: 1}:
 		return &conn{link: link, side: 0}, nil
 	case <-l.closed:
-		err = refused(l.addr)
+		err = refusedErr(l.addr)
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
@@ -189,7 +189,7 @@ func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
 // Close ends the connection for both ends.
 func (c *conn) Close() error {
-	c.link.end(c.side, io.EOF)
+	c.link.endFrom(c.side, io.EOF)
 	return nil
 }
 
@@ -201,7 +201,7 @@ func (c *conn) Ask(ctx context.Context, protocol string) error {
 	c.link.hello <- protocol
 	select {
 	case err := <-c.link.verdict:
-		if late := c.link.paths[1].pass(ctx); late != nil {
+		if late := c.link.paths[1].awaitPassage(ctx); late != nil {
 			return late
 		}
 		return err
@@ -226,7 +226,7 @@ func (c *conn) refusal() error {
 func (c *conn) Asked(ctx context.Context) (protocol string, err error) {
 	select {
 	case protocol := <-c.link.hello:
-		return protocol, c.link.paths[0].pass(ctx)
+		return protocol, c.link.paths[0].awaitPassage(ctx)
 	case <-c.link.cut[c.side]:
 		return "", io.EOF
 	case <-ctx.Done():
@@ -281,7 +281,7 @@ func (m *mux) Accept(ctx context.Context) (transport.Stream, error) {
 	}
 }
 
-func (m *mux) Close() { m.link.end(m.side, io.EOF) }
+func (m *mux) Close() { m.link.endFrom(m.side, io.EOF) }
 
 func (m *mux) Cause() error { return m.link.cause(m.side) }
 
@@ -297,10 +297,10 @@ type stream struct {
 
 func (s *stream) ID() uint32 { return s.number }
 
-func (s *stream) Read(b []byte) (int, error) { return s.in.read(b) }
+func (s *stream) Read(b []byte) (int, error) { return s.in.readBytes(b) }
 
 func (s *stream) WriteWithin(b []byte, within time.Duration) error {
-	return s.out.write(b, within)
+	return s.out.writeBytes(b, within)
 }
 
 func (s *stream) Shrink() { s.in.shrink() }

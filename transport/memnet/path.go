@@ -71,17 +71,17 @@ func (n *Network) between(a, b transport.Identity) []*link {
 
 // Block holds what is sent from now on, and what has not been received, until Open.
 // Nobody is told: whoever waits for an answer waits.
-func (r *Path) Block() { r.change(func(w *conditions) { w.blocked = true }) }
+func (r *Path) Block() { r.changeConditions(func(w *conditions) { w.blocked = true }) }
 
 // Open undoes Block: what was held arrives.
-func (r *Path) Open() { r.change(func(w *conditions) { w.blocked = false }) }
+func (r *Path) Open() { r.changeConditions(func(w *conditions) { w.blocked = false }) }
 
 // Delay makes what is sent from now on arrive so much later; zero: at once.
 func (r *Path) Delay(d time.Duration) {
-	r.change(func(w *conditions) { w.delay = max(d, 0) })
+	r.changeConditions(func(w *conditions) { w.delay = max(d, 0) })
 }
 
-func (r *Path) change(how func(*conditions)) {
+func (r *Path) changeConditions(how func(*conditions)) {
 	r.mu.Lock()
 	old := r.now.Load()
 	next := conditions{over: make(chan struct{})}
@@ -146,8 +146,8 @@ func (r *Path) deliver(f func()) {
 	}
 }
 
-// pass waits until something sent now would have arrived. The error is ctx's.
-func (r *Path) pass(ctx context.Context) error {
+// awaitPassage waits until something sent now would have arrived. The error is ctx's.
+func (r *Path) awaitPassage(ctx context.Context) error {
 	if d := r.delay(); d > 0 {
 		timer := time.NewTimer(d)
 		defer timer.Stop()

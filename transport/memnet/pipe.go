@@ -46,14 +46,14 @@ func newPipe(size int, e ends) *pipe {
 	}
 }
 
-// read waits for bytes. The error is io.EOF at the end of the connection.
-func (p *pipe) read(b []byte) (int, error) {
+// readBytes waits for bytes. The error is io.EOF at the end of the connection.
+func (p *pipe) readBytes(b []byte) (int, error) {
 	for {
 		n, later := p.poll(b)
 		if n > 0 {
 			return n, nil
 		}
-		if p.wait(later) {
+		if p.awaitBytes(later) {
 			continue
 		}
 		if n, _ := p.poll(b); n > 0 {
@@ -63,9 +63,9 @@ func (p *pipe) read(b []byte) (int, error) {
 	}
 }
 
-// wait waits until there may be something to read. It is false when the connection
+// awaitBytes waits until there may be something to read. It is false when the connection
 // has ended.
-func (p *pipe) wait(later later) bool {
+func (p *pipe) awaitBytes(later later) bool {
 	var arrival <-chan time.Time
 	if later.in > 0 {
 		timer := time.NewTimer(later.in)
@@ -132,12 +132,12 @@ func (p *pipe) markLocked(n int) {
 	p.marks = append(p.marks, mark{at: time.Now().Add(delay), bytes: n})
 }
 
-// write waits for room, for at most so long; 0: as long as the connection lasts. The error
+// writeBytes waits for room, for at most so long; 0: as long as the connection lasts. The error
 // is net.ErrClosed at the end of the connection, or os.ErrDeadlineExceeded.
-func (p *pipe) write(b []byte, within time.Duration) error {
+func (p *pipe) writeBytes(b []byte, within time.Duration) error {
 	var timeout <-chan time.Time
 	for {
-		n, err := p.offer(b)
+		n, err := p.writeSome(b)
 		if b = b[n:]; err != nil || len(b) == 0 {
 			return err
 		}
@@ -156,8 +156,8 @@ func (p *pipe) write(b []byte, within time.Duration) error {
 	}
 }
 
-// offer writes what there is room for.
-func (p *pipe) offer(b []byte) (int, error) {
+// writeSome writes what there is room for.
+func (p *pipe) writeSome(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
