@@ -45,7 +45,7 @@ func (l *Load) Run(ctx context.Context) {
 	defer workers.Wait()
 	for i := range l.Workers {
 		w := worker{load: l, number: i, rand: rand.New(rand.NewPCG(l.Seed, uint64(i)))}
-		workers.Go(func() { w.loop(ctx) })
+		workers.Go(func() { w.callLoop(ctx) })
 	}
 }
 
@@ -64,7 +64,7 @@ type worker struct {
 	rand   *rand.Rand
 }
 
-func (w worker) loop(ctx context.Context) {
+func (w worker) callLoop(ctx context.Context) {
 	step := time.Second / time.Duration(w.load.Rate)
 	pause := step * time.Duration(w.load.Workers)
 	first := time.Now().Add(step * time.Duration(w.number)) // one after the other, so that there is no moment without load
@@ -79,12 +79,12 @@ func (w worker) loop(ctx context.Context) {
 			timer.Stop()
 			return
 		}
-		w.call(ctx)
+		w.makeCall(ctx)
 	}
 }
 
-// call makes one call and does what callers do with it.
-func (w worker) call(ctx context.Context) {
+// makeCall makes one call and does what callers do with it.
+func (w worker) makeCall(ctx context.Context) {
 	l := w.load
 	c := history.Call{ID: harp.NewID(), Host: l.Hosts[w.rand.IntN(len(l.Hosts))]}
 	args := l.Args(w.rand)
@@ -105,18 +105,18 @@ func (w worker) call(ctx context.Context) {
 	}
 	l.Fleet.History.Invoke(c)
 	caller := l.Callers[w.rand.IntN(len(l.Callers))]
-	job := w.submit(ctx, caller.Host(c.Host), procedure, args, opts, c.ID)
+	job := w.submitCall(ctx, caller.Host(c.Host), procedure, args, opts, c.ID)
 	if job != nil && !l.Plain {
-		w.use(ctx, job)
+		w.useJob(ctx, job)
 	}
 }
 
 // patience is how long one request of a worker may take, faults included.
 const patience = 30 * time.Second
 
-// submit makes the call, again and again under the same id while nobody knows
+// submitCall makes the call, again and again under the same id while nobody knows
 // whether it has arrived. nil: it was not acknowledged.
-func (w worker) submit(ctx context.Context, host *harp.Host, procedure string, args actor.Args, opts []harp.Option, id string) *harp.Job {
+func (w worker) submitCall(ctx context.Context, host *harp.Host, procedure string, args actor.Args, opts []harp.Option, id string) *harp.Job {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	for n := 0; ; n++ {
@@ -136,8 +136,8 @@ func (w worker) submit(ctx context.Context, host *harp.Host, procedure string, a
 	}
 }
 
-// use does what callers do with a job.
-func (w worker) use(ctx context.Context, job *harp.Job) {
+// useJob does what callers do with a job.
+func (w worker) useJob(ctx context.Context, job *harp.Job) {
 	h := w.load.Fleet.History
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -147,14 +147,14 @@ func (w worker) use(ctx context.Context, job *harp.Job) {
 			h.Change(job.ID(), func(c *history.Call) { c.Cancelled = true })
 		}
 	case 1:
-		watch(ctx, h, job)
+		watchJob(ctx, h, job)
 	case 2:
 		followed(ctx, h, job)
 	}
 }
 
-// watch looks at a job again and again until it has ended.
-func watch(ctx context.Context, h *history.History, job *harp.Job) {
+// watchJob looks at a job again and again until it has ended.
+func watchJob(ctx context.Context, h *history.History, job *harp.Job) {
 	for {
 		s, err := job.Status(ctx)
 		if err != nil {
@@ -195,7 +195,7 @@ func Settle(ctx context.Context, f *Fleet, caller *harp.Caller) {
 	for range readers {
 		reading.Go(func() {
 			for c := range work {
-				final := look(ctx, caller.Job(c.ID))
+				final := readFinal(ctx, caller.Job(c.ID))
 				f.History.Change(c.ID, func(c *history.Call) { c.Final = final })
 			}
 		})
@@ -210,7 +210,7 @@ func Settle(ctx context.Context, f *Fleet, caller *harp.Caller) {
 // lookWithin bounds looking at one job that is at rest.
 const lookWithin = 20 * time.Second
 
-func look(ctx context.Context, job *harp.Job) *history.Final {
+func readFinal(ctx context.Context, job *harp.Job) *history.Final {
 	res, err := job.Wait(ctx)
 	looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookWithin)
 	defer cancel()

@@ -56,12 +56,12 @@ func Start(program string, cfg actor.Config, log string) (*Process, error) {
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
-	go p.watch(stdout)
+	go p.readOutput(stdout)
 	return p, nil
 }
 
-// watch reads what the process says until it is dead.
-func (p *Process) watch(stdout io.Reader) {
+// readOutput reads what the process says until it is dead.
+func (p *Process) readOutput(stdout io.Reader) {
 	defer close(p.done)
 	ready := sync.OnceFunc(func() { close(p.ready) })
 	for in := bufio.NewScanner(stdout); in.Scan(); {

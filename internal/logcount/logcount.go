@@ -46,13 +46,13 @@ func New(log *slog.Logger) *Logger {
 // an address. For a minute after it has been logged, and as long as there is more of it each
 // minute, it is counted, and the last of it is logged with how many times it was.
 func (l *Logger) Warn(by, message string, args ...any) {
-	if l.count(key{message, by}, args) {
+	if l.countLine(key{message, by}, args) {
 		l.log.Warn(message, args...)
 	}
 }
 
-// count counts a line. It reports whether it is the first.
-func (l *Logger) count(k key, args []any) bool {
+// countLine counts a line. It reports whether it is the first.
+func (l *Logger) countLine(k key, args []any) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -65,7 +65,7 @@ func (l *Logger) count(k key, args []any) bool {
 	}
 	if c == nil {
 		c = &count{}
-		c.timer = time.AfterFunc(every, func() { l.tell(k) })
+		c.timer = time.AfterFunc(every, func() { l.logCount(k) })
 		l.counts[k] = c
 		return true
 	}
@@ -74,8 +74,8 @@ func (l *Logger) count(k key, args []any) bool {
 	return false
 }
 
-// tell logs how often a line was counted, and forgets it if that is never.
-func (l *Logger) tell(k key) {
+// logCount logs how often a line was counted, and forgets it if that is never.
+func (l *Logger) logCount(k key) {
 	l.mu.Lock()
 	c := l.counts[k]
 	if c == nil || l.closed {

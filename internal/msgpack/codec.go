@@ -71,13 +71,13 @@ func (c *Codec) Append(b []byte, v any) (out []byte, err error) {
 // anything zero. A number that does not fit its Go type is refused.
 //
 // The error is a [*DecodeError]; into may then hold a part of the value.
-func (c *Codec) Decode(b []byte, into any) error { return c.decode(b, into, false) }
+func (c *Codec) Decode(b []byte, into any) error { return c.decodeInto(b, into, false) }
 
 // DecodeShared is Decode for a caller that does not use b any more: byte slices are parts
 // of b.
-func (c *Codec) DecodeShared(b []byte, into any) error { return c.decode(b, into, true) }
+func (c *Codec) DecodeShared(b []byte, into any) error { return c.decodeInto(b, into, true) }
 
-func (c *Codec) decode(b []byte, into any, share bool) error {
+func (c *Codec) decodeInto(b []byte, into any, share bool) error {
 	to := reflect.ValueOf(into)
 	if to.Kind() != reflect.Pointer || to.IsNil() {
 		return &DecodeError{Err: fmt.Errorf("cannot decode into %T", into)}
@@ -85,7 +85,7 @@ func (c *Codec) decode(b []byte, into any, share bool) error {
 	d := decoders.Get().(*decoder) //nolint:forcetypeassert // nothing else is there
 	d.Reader, d.codec, d.share, d.room = NewReader(b), c, share, maxElements
 	c.planOf(to.Type().Elem()).decode(d, to.UnsafePointer())
-	err := d.finish()
+	err := d.finishDecoding()
 	decoders.Put(d)
 	return err
 }

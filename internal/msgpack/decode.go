@@ -37,8 +37,8 @@ func (d *decoder) refuse(err error) {
 	d.Fail()
 }
 
-// finish returns why the decoder has failed, or has not read all, and makes it empty.
-func (d *decoder) finish() error {
+// finishDecoding returns why the decoder has failed, or has not read all, and makes it empty.
+func (d *decoder) finishDecoding() error {
 	if d.Done() {
 		d.b = nil
 		return nil
@@ -57,8 +57,8 @@ func (d *decoder) misfit(t reflect.Type) {
 	d.refuse(fmt.Errorf("%s does not fit %s", d.Kind(), t))
 }
 
-// within adds a part to the path of what did not fit.
-func (d *decoder) within(part string) {
+// addToPath adds a part to the path of what did not fit.
+func (d *decoder) addToPath(part string) {
 	if d.err != nil {
 		d.path = part + d.path
 	}
@@ -96,7 +96,7 @@ func decodeBool(d *decoder, at unsafe.Pointer) {
 }
 
 func decodeSigned[T signed](d *decoder, at unsafe.Pointer) {
-	n, negative, ok := d.number(reflect.TypeFor[T])
+	n, negative, ok := d.decodeNumber(reflect.TypeFor[T])
 	switch v := T(n); {
 	case !ok:
 	case n > math.MaxInt64 && !negative || int64(v) != int64(n):
@@ -107,7 +107,7 @@ func decodeSigned[T signed](d *decoder, at unsafe.Pointer) {
 }
 
 func decodeUnsigned[T unsigned](d *decoder, at unsafe.Pointer) {
-	n, negative, ok := d.number(reflect.TypeFor[T])
+	n, negative, ok := d.decodeNumber(reflect.TypeFor[T])
 	switch v := T(n); {
 	case !ok:
 	case negative || uint64(v) != n:
@@ -117,8 +117,8 @@ func decodeUnsigned[T unsigned](d *decoder, at unsafe.Pointer) {
 	}
 }
 
-// number reads an integer, 0 for nil, for a variable of a type that an integer fits.
-func (d *decoder) number(t func() reflect.Type) (n uint64, negative, ok bool) {
+// decodeNumber reads an integer, 0 for nil, for a variable of a type that an integer fits.
+func (d *decoder) decodeNumber(t func() reflect.Type) (n uint64, negative, ok bool) {
 	if d.at < len(d.b) && d.b[d.at] <= codePosFix { // most are
 		d.at++
 		return uint64(d.b[d.at-1]), false, true
@@ -163,7 +163,7 @@ func decodeFloat32(d *decoder, at unsafe.Pointer) {
 
 // decodeWhole decodes an integer that a float can hold.
 func decodeWhole[T float32 | float64](d *decoder, at unsafe.Pointer) {
-	n, negative, ok := d.number(reflect.TypeFor[T])
+	n, negative, ok := d.decodeNumber(reflect.TypeFor[T])
 	if !ok {
 		return
 	}
@@ -313,7 +313,7 @@ func (l arrayPlan) decode(d *decoder, at unsafe.Pointer) {
 func (l listPlan) decodeItems(d *decoder, first unsafe.Pointer, n int) {
 	for i := range n {
 		if l.elem.decode(d, l.item(first, i)); !d.OK() {
-			d.within("[" + strconv.Itoa(i) + "]")
+			d.addToPath("[" + strconv.Itoa(i) + "]")
 			return
 		}
 	}
@@ -356,7 +356,7 @@ func (m mapPlan) decodeEntry(d *decoder, v, key, elem reflect.Value) {
 		m.elem.decode(d, elem.UnsafePointer())
 	}
 	if !d.OK() {
-		d.within("." + keyText(name.Any()))
+		d.addToPath("." + keyText(name.Any()))
 		return
 	}
 	v.SetMapIndex(key.Elem(), elem.Elem())
@@ -414,7 +414,7 @@ func (s *structPlan) decodeMap(d *decoder, at unsafe.Pointer) {
 	for range d.Map() {
 		key := d.key()
 		var f *field
-		if f, next = s.find(key, next); f == nil {
+		if f, next = s.findField(key, next); f == nil {
 			d.Skip()
 		} else {
 			f.decodeIn(d, at)
@@ -446,9 +446,9 @@ func (s *structPlan) decodeArray(d *decoder, at unsafe.Pointer) {
 // decodeIn decodes into the field of a struct.
 func (f *field) decodeIn(d *decoder, at unsafe.Pointer) {
 	if f.through != nil {
-		at = f.follow(at, true)
+		at = f.followPointers(at, true)
 	}
 	if f.decode(d, unsafe.Add(at, f.offset)); !d.OK() {
-		d.within("." + f.name)
+		d.addToPath("." + f.name)
 	}
 }

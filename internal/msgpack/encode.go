@@ -22,8 +22,8 @@ type encodeError struct{ error }
 
 var errTooDeep = fmt.Errorf("nested deeper than %d", maxDepth)
 
-// enter returns the encoding inside a container or pointer.
-func (e encoding) enter() encoding {
+// nested returns the encoding inside a container or pointer.
+func (e encoding) nested() encoding {
 	if e.depth == maxDepth {
 		panic(encodeError{errTooDeep})
 	}
@@ -50,10 +50,10 @@ func (e encoding) any(b []byte, v any) []byte {
 	case []byte:
 		return AppendBytes(b, v)
 	}
-	return e.value(b, reflect.ValueOf(v))
+	return e.encodeValue(b, reflect.ValueOf(v))
 }
 
-func (e encoding) value(b []byte, v reflect.Value) []byte {
+func (e encoding) encodeValue(b []byte, v reflect.Value) []byte {
 	if v.Kind() != reflect.Pointer {
 		p := reflect.New(v.Type())
 		p.Elem().Set(v)
@@ -116,7 +116,7 @@ func (l arrayPlan) encode(e encoding, b []byte, at unsafe.Pointer) []byte {
 }
 
 func (l listPlan) encodeItems(e encoding, b []byte, first unsafe.Pointer, n int) []byte {
-	e = e.enter()
+	e = e.nested()
 	b = AppendArray(b, n)
 	for i := range n {
 		b = l.elem.encode(e, b, l.item(first, i))
@@ -130,7 +130,7 @@ func (m mapPlan) encode(e encoding, b []byte, at unsafe.Pointer) []byte {
 	if v.IsNil() {
 		return AppendNil(b)
 	}
-	e = e.enter()
+	e = e.nested()
 	b = AppendMap(b, v.Len())
 	keys := v.MapKeys()
 	if m.t.Key().Kind() == reflect.String {
@@ -151,7 +151,7 @@ func (p pointerPlan) encode(e encoding, b []byte, at unsafe.Pointer) []byte {
 	if to == nil {
 		return AppendNil(b)
 	}
-	return p.elem.encode(e.enter(), b, to)
+	return p.elem.encode(e.nested(), b, to)
 }
 
 func (i interfacePlan) encode(e encoding, b []byte, at unsafe.Pointer) []byte {
@@ -159,7 +159,7 @@ func (i interfacePlan) encode(e encoding, b []byte, at unsafe.Pointer) []byte {
 	if i.t == errorType && !v.IsNil() {
 		return e.string(b, v.Interface().(error).Error()) //nolint:forcetypeassert // its type was looked at
 	}
-	return e.enter().any(b, v.Interface())
+	return e.nested().any(b, v.Interface())
 }
 
 func (u unfit) encode(encoding, []byte, unsafe.Pointer) []byte {
@@ -167,7 +167,7 @@ func (u unfit) encode(encoding, []byte, unsafe.Pointer) []byte {
 }
 
 func (s *structPlan) encode(e encoding, b []byte, at unsafe.Pointer) []byte {
-	e = e.enter()
+	e = e.nested()
 	switch {
 	case s.asArray:
 		b = AppendArray(b, len(s.fields))

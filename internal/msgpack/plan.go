@@ -200,16 +200,16 @@ func (c *Codec) compileStruct(t reflect.Type) *structPlan {
 			continue
 		}
 		if f.Name == "_msgpack" {
-			s.asArray = tag.has("as_array") || tag.has("asArray")
-			omitAll = tag.has("omitempty")
+			s.asArray = tag.hasOption("as_array") || tag.hasOption("asArray")
+			omitAll = tag.hasOption("omitempty")
 		}
 		if !f.IsExported() && !f.Anonymous {
 			continue
 		}
-		if f.Anonymous && !tag.has("noinline") && c.inline(s, f, tag) {
+		if f.Anonymous && !tag.hasOption("noinline") && c.inline(s, f, tag) {
 			continue
 		}
-		s.add(c.newField(f, tag, omitAll || tag.has("omitempty")))
+		s.addField(c.newField(f, tag, omitAll || tag.hasOption("omitempty")))
 		if tag.alias != "" {
 			s.names[tag.alias] = len(s.fields) - 1
 		}
@@ -232,7 +232,7 @@ func (c *Codec) newField(f reflect.StructField, tag tag, omitEmpty bool) field {
 	}
 }
 
-func (s *structPlan) add(f field) {
+func (s *structPlan) addField(f field) {
 	s.names[f.name] = len(s.fields)
 	s.fields = append(s.fields, f)
 }
@@ -255,12 +255,12 @@ func (c *Codec) inline(s *structPlan, f reflect.StructField, tag tag) bool {
 	inner := c.compileStruct(t)
 	c.inlining = c.inlining[:len(c.inlining)-1]
 	known := func(f field) bool { _, ok := s.names[f.name]; return ok }
-	if !tag.has("inline") && slices.ContainsFunc(inner.fields, known) {
+	if !tag.hasOption("inline") && slices.ContainsFunc(inner.fields, known) {
 		return false
 	}
 	for _, in := range inner.fields {
 		if !known(in) {
-			s.add(in.behind(f))
+			s.addField(in.behind(f))
 		}
 	}
 	s.inlined = append(s.inlined, c.newField(f, tag, false))
@@ -292,11 +292,11 @@ func parseTag(f reflect.StructField) tag {
 	return t
 }
 
-func (t tag) has(option string) bool { return slices.Contains(t.options, option) }
+func (t tag) hasOption(option string) bool { return slices.Contains(t.options, option) }
 
-// find returns the field of a key and its place, nil if there is none. It looks from place
+// findField returns the field of a key and its place, nil if there is none. It looks from place
 // next on first, as keys come in the order of the fields most often.
-func (s *structPlan) find(key []byte, next int) (*field, int) {
+func (s *structPlan) findField(key []byte, next int) (*field, int) {
 	for i := next; i < len(s.fields); i++ {
 		if f := &s.fields[i]; f.name == string(key) {
 			return f, i
@@ -330,16 +330,16 @@ func (f field) behind(outer reflect.StructField) field {
 // nil.
 func (f *field) in(at unsafe.Pointer) unsafe.Pointer {
 	if f.through != nil {
-		if at = f.follow(at, false); at == nil {
+		if at = f.followPointers(at, false); at == nil {
 			return nil
 		}
 	}
 	return unsafe.Add(at, f.offset)
 }
 
-// follow returns where the embedded pointers lead to. If one is nil it returns nil, or
+// followPointers returns where the embedded pointers lead to. If one is nil it returns nil, or
 // allocates what the pointer points to.
-func (f *field) follow(at unsafe.Pointer, allocate bool) unsafe.Pointer {
+func (f *field) followPointers(at unsafe.Pointer, allocate bool) unsafe.Pointer {
 	for _, through := range f.through {
 		to := (*unsafe.Pointer)(unsafe.Add(at, through.offset))
 		if *to == nil {

@@ -69,8 +69,8 @@ func (r *Reader) Kind() Kind {
 	}
 }
 
-// next returns the next n bytes.
-func (r *Reader) next(n int) []byte {
+// nextBytes returns the next n bytes.
+func (r *Reader) nextBytes(n int) []byte {
 	if n < 0 || n > r.left() {
 		r.Fail()
 		return nil
@@ -80,9 +80,9 @@ func (r *Reader) next(n int) []byte {
 	return p
 }
 
-// number reads an unsigned number of size bytes.
-func (r *Reader) number(size int) uint64 {
-	p := r.next(size)
+// readNumber reads an unsigned number of size bytes.
+func (r *Reader) readNumber(size int) uint64 {
+	p := r.nextBytes(size)
 	if p == nil {
 		return 0
 	}
@@ -136,11 +136,11 @@ func (r *Reader) integer() (n uint64, negative bool) {
 	case c >= codeNegFix:
 		return uint64(int8(c)), true
 	case c >= codeUint8 && c <= codeUint64:
-		return r.number(1 << (c - codeUint8)), false
+		return r.readNumber(1 << (c - codeUint8)), false
 	case c >= codeInt8 && c <= codeInt64:
 		size := 1 << (c - codeInt8)
 		shift := 64 - 8*size
-		n := int64(r.number(size)) << shift >> shift // the sign is the highest bit
+		n := int64(r.readNumber(size)) << shift >> shift // the sign is the highest bit
 		return uint64(n), n < 0
 	}
 	r.Fail()
@@ -151,9 +151,9 @@ func (r *Reader) integer() (n uint64, negative bool) {
 func (r *Reader) Float() float64 {
 	switch r.code() {
 	case codeFloat:
-		return float64(math.Float32frombits(uint32(r.number(4))))
+		return float64(math.Float32frombits(uint32(r.readNumber(4))))
 	case codeDouble:
-		return math.Float64frombits(r.number(8))
+		return math.Float64frombits(r.readNumber(8))
 	}
 	r.Fail()
 	return 0
@@ -188,13 +188,13 @@ func (r *Reader) Bool() bool {
 func (r *Reader) Text() []byte {
 	c := r.code()
 	if c >= codeFixStr && c < codeNil {
-		return r.next(int(c - codeFixStr))
+		return r.nextBytes(int(c - codeFixStr))
 	}
-	return r.next(r.length(c, codeStr8))
+	return r.nextBytes(r.length(c, codeStr8))
 }
 
 // Bytes reads bytes, as a part of what the reader reads.
-func (r *Reader) Bytes() []byte { return r.next(r.length(r.code(), codeBin8)) }
+func (r *Reader) Bytes() []byte { return r.nextBytes(r.length(r.code(), codeBin8)) }
 
 // key reads the key of a field: a string, bytes, or nil for an empty one.
 func (r *Reader) key() []byte {
@@ -215,7 +215,7 @@ func (r *Reader) length(c, first byte) int {
 		r.Fail()
 		return -1
 	}
-	return r.bounded(r.number(1 << (c - first)))
+	return r.bounded(r.readNumber(1 << (c - first)))
 }
 
 // bounded returns n, which must not be more than the bytes that are left.
@@ -233,7 +233,7 @@ func (r *Reader) Array() int {
 	if c >= codeFixArray && c < codeFixStr {
 		return int(c - codeFixArray)
 	}
-	return r.count(c, codeArray16)
+	return r.readCount(c, codeArray16)
 }
 
 // Map reads the head of a map and returns how many entries are in it.
@@ -242,27 +242,27 @@ func (r *Reader) Map() int {
 	if c >= codeFixMap && c < codeFixArray {
 		return int(c - codeFixMap)
 	}
-	return r.count(c, codeMap16)
+	return r.readCount(c, codeMap16)
 }
 
-// count reads a number of values whose code is one of two, of 16 and 32 bits. Each value
+// readCount reads a number of values whose code is one of two, of 16 and 32 bits. Each value
 // has a byte at least.
-func (r *Reader) count(c, first byte) int {
+func (r *Reader) readCount(c, first byte) int {
 	if c < first || c > first+1 {
 		r.Fail()
 		return 0
 	}
-	return max(0, r.bounded(r.number(2<<(c-first))))
+	return max(0, r.bounded(r.readNumber(2<<(c-first))))
 }
 
 // Ext reads an extension: its type and its bytes, as a part of what the reader reads.
 func (r *Reader) Ext() (kind byte, body []byte) {
 	c := r.code()
 	if c >= codeFixExt1 && c <= codeFixExt16 {
-		return r.code(), r.next(1 << (c - codeFixExt1))
+		return r.code(), r.nextBytes(1 << (c - codeFixExt1))
 	}
 	n := r.length(c, codeExt8)
-	return r.code(), r.next(n)
+	return r.code(), r.nextBytes(n)
 }
 
 // Raw returns the next value as it is encoded, as a part of what the reader reads.

@@ -59,7 +59,7 @@ func encodeNanos(_ encoding, b []byte, at unsafe.Pointer) []byte {
 }
 
 func decodeNanos(d *decoder, at unsafe.Pointer) {
-	n, negative, ok := d.number(reflect.TypeFor[time.Time])
+	n, negative, ok := d.decodeNumber(reflect.TypeFor[time.Time])
 	switch {
 	case !ok:
 	case n > math.MaxInt64 && !negative:

@@ -64,7 +64,7 @@ const (
 // The error is a [*FormatError].
 func Validate(b []byte, l Limits) error {
 	v := validator{b: b, budget: l.Elements, depth: min(l.Depth, maxDepth), ext: l.Ext}
-	if reason := v.run(); reason != "" {
+	if reason := v.validate(); reason != "" {
 		return &FormatError{Offset: v.at, Reason: reason}
 	}
 	return nil
@@ -78,7 +78,7 @@ type Span struct{ From, To int }
 func ExtBodies(b []byte, l Limits) []Span {
 	var found []Span
 	v := validator{b: b, budget: l.Elements, depth: min(l.Depth, maxDepth), ext: l.Ext, found: &found}
-	v.run()
+	v.validate()
 	return found
 }
 
@@ -97,8 +97,8 @@ type validator struct {
 	left   [maxDepth]uint32
 }
 
-// run returns why the bytes are refused, "" when they are not.
-func (v *validator) run() string {
+// validate returns why the bytes are refused, "" when they are not.
+func (v *validator) validate() string {
 	if len(v.b) == 0 {
 		return reasonEmpty
 	}
@@ -120,7 +120,7 @@ func (v *validator) run() string {
 		if c <= codePosFix || c >= codeNegFix {
 			continue
 		}
-		if reason := v.value(c); reason != "" {
+		if reason := v.checkValue(c); reason != "" {
 			return reason
 		}
 		if v.inside > 0 {
@@ -140,16 +140,16 @@ func (v *validator) trailing() string {
 	return ""
 }
 
-// value reads a value behind its first byte, which is no integer's, of a container
+// checkValue reads a value behind its first byte, which is no integer's, of a container
 // only the head.
-func (v *validator) value(c byte) string {
+func (v *validator) checkValue(c byte) string {
 	switch {
 	case c < codeFixArray:
 		return v.container(2 * int(c&0x0f))
 	case c < codeFixStr:
 		return v.container(int(c & 0x0f))
 	case c < codeNil:
-		return v.text(int(c & 0x1f))
+		return v.checkText(int(c & 0x1f))
 	}
 	return v.coded(c)
 }
@@ -169,7 +169,7 @@ func (v *validator) coded(c byte) string {
 	case KindNone:
 		return reasonCode
 	case KindString:
-		return v.text(n)
+		return v.checkText(n)
 	case KindArray:
 		return v.container(n)
 	case KindMap:
@@ -211,7 +211,7 @@ func (v *validator) skip(n int) string {
 	return ""
 }
 
-func (v *validator) text(n int) string {
+func (v *validator) checkText(n int) string {
 	start := v.next
 	if reason := v.skip(n); reason != "" {
 		return reason

@@ -23,21 +23,21 @@ import (
 // Errors: ErrInvalid with the field, as "args.count", and what was expected.
 func (a *Args) Bind(args harp.Value) (harp.Value, error) {
 	switch {
-	case len(args) == 0 && a.plain.acceptsNone():
+	case len(args) == 0 && a.typesOnly.acceptsNone():
 		return harp.Value{emptyMap}, nil
-	case a.plain.accepts(args):
+	case a.typesOnly.accepts(args):
 		return args, nil
 	}
-	return a.bind(args)
+	return a.bindValue(args)
 }
 
-// bind is Bind for arguments that are not plain.
-func (a *Args) bind(args harp.Value) (harp.Value, error) {
+// bindValue is Bind for arguments that the check of types alone does not settle.
+func (a *Args) bindValue(args harp.Value) (harp.Value, error) {
 	got, err := args.Any()
 	if err != nil {
 		return nil, inArgs(err)
 	}
-	if got, err = a.name(got); err != nil {
+	if got, err = a.nameArgs(got); err != nil {
 		return nil, err
 	}
 	if a.schema == nil {
@@ -45,7 +45,7 @@ func (a *Args) bind(args harp.Value) (harp.Value, error) {
 	}
 	typed, plain, err := convert(a.schema, got)
 	if err != nil {
-		return nil, within(root, err)
+		return nil, withinPath(root, err)
 	}
 	if err := a.newChecker().checkValue(root, a.schema, plain); err != nil {
 		return nil, err
@@ -54,8 +54,8 @@ func (a *Args) bind(args harp.Value) (harp.Value, error) {
 	return v, inArgs(err)
 }
 
-// name makes positional arguments named where the schema wants a map.
-func (a *Args) name(args any) (any, error) {
+// nameArgs makes positional arguments named where the schema wants a map.
+func (a *Args) nameArgs(args any) (any, error) {
 	if a.schema == nil || a.schema.Type != "object" {
 		return args, nil
 	}
@@ -216,7 +216,7 @@ func convertList(s *jsonschema.Schema, list []any) (any, any, error) {
 	var err error
 	for i, v := range list {
 		if typed[i], plain[i], err = convert(item(s, i), v); err != nil {
-			return nil, nil, within(index(i), err)
+			return nil, nil, withinPath(index(i), err)
 		}
 	}
 	return typed, plain, nil
@@ -227,14 +227,14 @@ func convertMap(s *jsonschema.Schema, m map[string]any) (any, any, error) {
 	var err error
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		if typed[k], plain[k], err = convert(property(s, k), m[k]); err != nil {
-			return nil, nil, within("."+shorten(k), err)
+			return nil, nil, withinPath("."+shorten(k), err)
 		}
 	}
 	return typed, plain, nil
 }
 
-// within puts what holds the field of an error before it.
-func within(path string, err error) error {
+// withinPath puts what holds the field of an error before it.
+func withinPath(path string, err error) error {
 	if e, ok := err.(*harp.FieldError); ok { //nolint:errorlint // convert's own error, never wrapped
 		e.Field = path + e.Field
 	}

@@ -49,7 +49,7 @@ func (c *Cache) Get(key Key, doc harp.ProcedureDoc) (*Args, error) {
 		return had.args, had.err
 	}
 	args, err := Compile(doc)
-	c.keep(key, compiled{args, err})
+	c.addCompiled(key, compiled{args, err})
 	return args, err
 }
 
@@ -60,8 +60,8 @@ func (c *Cache) lookUp(key Key) (compiled, bool) {
 	return had, ok
 }
 
-// keep adds one to the cache; when that is full some others have to go.
-func (c *Cache) keep(key Key, one compiled) {
+// addCompiled adds one to the cache; when that is full some others have to go.
+func (c *Cache) addCompiled(key Key, one compiled) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.kept == nil {

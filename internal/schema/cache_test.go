@@ -10,7 +10,7 @@ func TestCacheIsBounded(t *testing.T) {
 	var c Cache
 	for i := range uint64(500) {
 		key := Key(binary.BigEndian.AppendUint64(make([]byte, 24), i))
-		c.keep(key, compiled{args: &Args{weight: 1 << 20}})
+		c.addCompiled(key, compiled{args: &Args{weight: 1 << 20}})
 		if _, ok := c.lookUp(key); !ok {
 			t.Fatal("what was kept last is gone")
 		}

@@ -34,7 +34,7 @@ var errTooMuchWork = &harp.FieldError{Field: root, Message: "would take too long
 
 // checkValue looks whether a value fits, which path names in errors.
 func (c *checker) checkValue(path string, s *jsonschema.Schema, v any) error {
-	e := c.check(s, v)
+	e := c.checkBySchema(s, v)
 	switch {
 	case c.left < 0:
 		return errTooMuchWork
@@ -45,16 +45,16 @@ func (c *checker) checkValue(path string, s *jsonschema.Schema, v any) error {
 	return e
 }
 
-// work takes steps. It reports whether there are any left.
-func (c *checker) work(steps int) bool {
+// spendSteps takes steps. It reports whether there are any left.
+func (c *checker) spendSteps(steps int) bool {
 	c.left -= steps
 	return c.left >= 0
 }
 
-// check returns nil if v fits, or if there are no steps left. The field of the error begins
+// checkBySchema returns nil if v fits, or if there are no steps left. The field of the error begins
 // behind v, so that no path is made for what fits.
-func (c *checker) check(s *jsonschema.Schema, v any) *harp.FieldError {
-	if s == nil || !c.work(stepsOfSchema) {
+func (c *checker) checkBySchema(s *jsonschema.Schema, v any) *harp.FieldError {
+	if s == nil || !c.spendSteps(stepsOfSchema) {
 		return nil
 	}
 	e := c.checkOpen(s, v)
@@ -94,17 +94,17 @@ func (c *checker) checkOpen(s *jsonschema.Schema, v any) *harp.FieldError {
 // checkBranches looks at the schemas that v has to fit besides.
 func (c *checker) checkBranches(s *jsonschema.Schema, v any) *harp.FieldError {
 	for _, part := range s.AllOf {
-		if e := c.check(part, v); e != nil {
+		if e := c.checkBySchema(part, v); e != nil {
 			return e
 		}
 	}
-	if s.AnyOf != nil && !slices.ContainsFunc(s.AnyOf, func(b *jsonschema.Schema) bool { return c.check(b, v) == nil }) {
+	if s.AnyOf != nil && !slices.ContainsFunc(s.AnyOf, func(b *jsonschema.Schema) bool { return c.checkBySchema(b, v) == nil }) {
 		return &harp.FieldError{Message: fmt.Sprintf("must fit one of the %d schemas of its anyOf, is %s", len(s.AnyOf), kindOf(v))}
 	}
 	if s.OneOf != nil {
 		fit := 0
 		for _, b := range s.OneOf {
-			if c.check(b, v) == nil {
+			if c.checkBySchema(b, v) == nil {
 				fit++
 			}
 		}
@@ -112,14 +112,14 @@ func (c *checker) checkBranches(s *jsonschema.Schema, v any) *harp.FieldError {
 			return &harp.FieldError{Message: fmt.Sprintf("must fit exactly one of the %d schemas of its oneOf, fits %d", len(s.OneOf), fit)}
 		}
 	}
-	if s.Not != nil && c.check(s.Not, v) == nil {
+	if s.Not != nil && c.checkBySchema(s.Not, v) == nil {
 		return &harp.FieldError{Message: "must not fit the schema of its not"}
 	}
 	return nil
 }
 
 func (c *checker) isSame(want, v any) bool {
-	return c.work(8+sizeOf(want)) && isSame(want, v)
+	return c.spendSteps(8+sizeOf(want)) && isSame(want, v)
 }
 
 func (c *checker) isAmong(list []any, v any) bool {
@@ -145,7 +145,7 @@ func sizeOf(v any) int {
 }
 
 func checkNumber(s *jsonschema.Schema, v any) *harp.FieldError {
-	n := number(v)
+	n := exactNumber(v)
 	if n == nil {
 		return nil
 	}
@@ -174,8 +174,8 @@ func checkNumber(s *jsonschema.Schema, v any) *harp.FieldError {
 	return nil
 }
 
-// number returns a finite number exactly, else nil.
-func number(v any) *big.Float {
+// exactNumber returns a finite number exactly, else nil.
+func exactNumber(v any) *big.Float {
 	switch v := v.(type) {
 	case int64:
 		return new(big.Float).SetInt64(v)
@@ -191,7 +191,7 @@ func number(v any) *big.Float {
 
 func (c *checker) checkText(s *jsonschema.Schema, text string) *harp.FieldError {
 	if s.MinLength != nil || s.MaxLength != nil {
-		if !c.work(len(text)) {
+		if !c.spendSteps(len(text)) {
 			return nil
 		}
 		n := utf8.RuneCountInString(text)
@@ -211,7 +211,7 @@ func (c *checker) checkText(s *jsonschema.Schema, text string) *harp.FieldError 
 // matches reports whether a text matches, or that there are no steps left.
 func (c *checker) matches(pattern, text string) bool {
 	p := c.patterns[pattern]
-	return !c.work(p.size*len(text)) || p.MatchString(text)
+	return !c.spendSteps(p.size*len(text)) || p.MatchString(text)
 }
 
 func (c *checker) checkList(s *jsonschema.Schema, list []any) *harp.FieldError {
@@ -222,7 +222,7 @@ func (c *checker) checkList(s *jsonschema.Schema, list []any) *harp.FieldError {
 		return &harp.FieldError{Message: fmt.Sprintf("must have at most %d elements, has %d", *s.MaxItems, n)}
 	}
 	for i, v := range list {
-		if e := c.check(item(s, i), v); e != nil {
+		if e := c.checkBySchema(item(s, i), v); e != nil {
 			e.Field = index(i) + e.Field
 			return e
 		}
@@ -240,7 +240,7 @@ func (c *checker) checkList(s *jsonschema.Schema, list []any) *harp.FieldError {
 func (c *checker) checkUnique(list []any) *harp.FieldError {
 	first := make(map[string]int, len(list))
 	for i, v := range list {
-		if !c.work(16 * sizeOf(v)) {
+		if !c.spendSteps(16 * sizeOf(v)) {
 			return nil
 		}
 		text, err := json.Marshal(v)
@@ -257,7 +257,7 @@ func (c *checker) checkUnique(list []any) *harp.FieldError {
 
 func (c *checker) checkMap(s *jsonschema.Schema, m map[string]any) *harp.FieldError {
 	switch n := len(m); {
-	case !c.work(len(s.Required)):
+	case !c.spendSteps(len(s.Required)):
 		return nil
 	case s.MinProperties != nil && n < *s.MinProperties:
 		return &harp.FieldError{Message: fmt.Sprintf("must have at least %d entries, has %d", *s.MinProperties, n)}
@@ -270,7 +270,7 @@ func (c *checker) checkMap(s *jsonschema.Schema, m map[string]any) *harp.FieldEr
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(m)) { // so that the same value has the same error
-		if !c.work(len(name)) {
+		if !c.spendSteps(len(name)) {
 			return nil
 		}
 		if e := c.checkEntry(s, name, m[name]); e != nil {
@@ -283,16 +283,16 @@ func (c *checker) checkMap(s *jsonschema.Schema, m map[string]any) *harp.FieldEr
 // checkEntry looks at the value of a name by each schema that is for it.
 func (c *checker) checkEntry(s *jsonschema.Schema, name string, v any) *harp.FieldError {
 	p, known := s.Properties[name]
-	e := c.check(p, v)
+	e := c.checkBySchema(p, v)
 	for pattern, other := range s.PatternProperties {
 		if e == nil && c.matches(pattern, name) {
 			known = true
-			e = c.check(other, v)
+			e = c.checkBySchema(other, v)
 		}
 	}
 	if !known && e == nil {
 		p = s.AdditionalProperties
-		e = c.check(p, v)
+		e = c.checkBySchema(p, v)
 	}
 	switch {
 	case e == nil:

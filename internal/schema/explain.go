@@ -89,7 +89,7 @@ func isOneOf(v any, kinds []string) bool {
 	case int64, uint64:
 		return is("integer") || is("number")
 	case float64:
-		return is("number") || is("integer") && number(v) != nil && number(v).IsInt()
+		return is("number") || is("integer") && exactNumber(v) != nil && exactNumber(v).IsInt()
 	case string:
 		return is("string")
 	case []any:

@@ -33,7 +33,7 @@ func (a *Args) Parse(name, text string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, ok := read(s, text)
+	v, ok := parseText(s, text)
 	if !ok && isSecret(s) {
 		return nil, secretError(path, s)
 	}
@@ -45,7 +45,7 @@ func (a *Args) Parse(name, text string) (any, error) {
 	}
 	typed, plain, err := convert(s, v)
 	if err != nil {
-		return nil, within(path, err)
+		return nil, withinPath(path, err)
 	}
 	return typed, a.newChecker().checkValue(path, s, plain)
 }
@@ -67,8 +67,8 @@ func (a *Args) parameter(name string) (path string, s *jsonschema.Schema, err er
 	return root + "." + name, s, nil
 }
 
-// read turns a text into the first type of the schema that it can be.
-func read(s *jsonschema.Schema, text string) (any, bool) {
+// parseText turns a text into the first type of the schema that it can be.
+func parseText(s *jsonschema.Schema, text string) (any, bool) {
 	kinds := types(s)
 	if len(kinds) == 0 {
 		return readAny(s, text), true

@@ -47,11 +47,11 @@ const root = "args"
 // Args knows the arguments of one procedure. It is made by [Compile] and safe for
 // concurrent use.
 type Args struct {
-	params   []string
-	schema   *jsonschema.Schema // nil: anything goes
-	patterns map[string]program
-	plain    *plain // nil: a checker must look at the arguments
-	weight   int    // bytes that this takes in memory, or a little more
+	params    []string
+	schema    *jsonschema.Schema // nil: anything goes
+	patterns  map[string]program
+	typesOnly *typesOnly // nil: a checker must look at the arguments
+	weight    int        // bytes that this takes in memory, or a little more
 }
 
 // Compile prepares the checking of a procedure's arguments, in some 50 ms and 16 MiB at
@@ -66,7 +66,7 @@ func Compile(doc harp.ProcedureDoc) (*Args, error) {
 	if err != nil {
 		return nil, &harp.FieldError{Field: "schema of " + doc.Name, Message: shorten(err.Error())}
 	}
-	a.schema, a.patterns, a.plain = s, c.patterns, plainOf(s)
+	a.schema, a.patterns, a.typesOnly = s, c.patterns, typesOnlyOf(s)
 	a.weight += c.weight
 	return a, nil
 }

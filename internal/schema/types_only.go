@@ -11,20 +11,20 @@ import (
 	"github.com/harpcaller/harp/internal/msgpack"
 )
 
-// plain checks arguments as they lie there, by a schema that asks for nothing but
+// typesOnly checks arguments as they lie there, by a schema that asks for nothing but
 // types: objects of typed properties, lists, texts, numbers, bytes. What it accepts
 // Bind would return with the same meaning; what it does not may still fit.
-type plain struct {
+type typesOnly struct {
 	kinds    kind
-	fields   map[string]plainField
-	required uint64 // bits of the fields that must be there
-	others   *plain // what fields with other names are; nil: there are none
-	items    *plain
+	fields   map[string]typedField
+	required uint64     // bits of the fields that must be there
+	others   *typesOnly // what fields with other names are; nil: there are none
+	items    *typesOnly
 }
 
-// plainField is a property and its bit, among at most 64.
-type plainField struct {
-	*plain
+// typedField is a property and its bit, among at most 64.
+type typedField struct {
+	*typesOnly
 	bit uint64
 }
 
@@ -46,18 +46,18 @@ const (
 // Bind writes anew.
 const scalars = kindNil | kindBool | kindInt | kindFloat | kindText | kindBytes
 
-// maxPlainFields is how many properties can be marked as seen.
-const maxPlainFields = 64
+// maxTypedFields is how many properties can be marked as seen.
+const maxTypedFields = 64
 
-// plainOf returns the plain form of a schema, nil if it has none.
-func plainOf(s *jsonschema.Schema) *plain {
+// typesOnlyOf returns the check of a schema that asks for types only, nil if it asks for more.
+func typesOnlyOf(s *jsonschema.Schema) *typesOnly {
 	if s == nil || isTrue(s) {
-		return &plain{kinds: scalars}
+		return &typesOnly{kinds: scalars}
 	}
 	if !asksForTypes(s) {
 		return nil
 	}
-	p := &plain{}
+	p := &typesOnly{}
 	for _, t := range types(s) {
 		k := kindsOf(s, t)
 		if k == 0 {
@@ -66,7 +66,7 @@ func plainOf(s *jsonschema.Schema) *plain {
 		p.kinds |= k
 	}
 	if p.kinds&kindList != 0 {
-		if p.items = plainOf(s.Items); p.items == nil {
+		if p.items = typesOnlyOf(s.Items); p.items == nil {
 			return nil
 		}
 	}
@@ -112,19 +112,20 @@ func kindsOf(s *jsonschema.Schema, t string) kind {
 	return 0
 }
 
-// setFields notes what an object holds. It reports whether all of that is plain.
-func (p *plain) setFields(s *jsonschema.Schema) bool {
-	if len(s.Properties) > maxPlainFields {
+// setFields notes what an object holds. It reports whether their schemas ask for
+// types only.
+func (p *typesOnly) setFields(s *jsonschema.Schema) bool {
+	if len(s.Properties) > maxTypedFields {
 		return false
 	}
-	p.fields = make(map[string]plainField, len(s.Properties))
+	p.fields = make(map[string]typedField, len(s.Properties))
 	bit := uint64(1)
 	for name, property := range s.Properties {
-		field := plainOf(property)
+		field := typesOnlyOf(property)
 		if field == nil {
 			return false
 		}
-		p.fields[name] = plainField{field, bit}
+		p.fields[name] = typedField{field, bit}
 		bit <<= 1
 	}
 	for _, name := range s.Required {
@@ -137,18 +138,18 @@ func (p *plain) setFields(s *jsonschema.Schema) bool {
 	if isFalse(s.AdditionalProperties) {
 		return true
 	}
-	p.others = plainOf(s.AdditionalProperties)
+	p.others = typesOnlyOf(s.AdditionalProperties)
 	return p.others != nil
 }
 
 // accepts reports whether args, which may be any bytes, are a valid value that fits as
 // it is.
-func (p *plain) accepts(args harp.Value) bool {
+func (p *typesOnly) accepts(args harp.Value) bool {
 	if p == nil || msgpack.Validate(args, msgpack.ValueLimits) != nil {
 		return false
 	}
 	r := msgpack.NewReader(args)
-	p.read(&r)
+	p.readValue(&r)
 	return r.Done()
 }
 
@@ -156,10 +157,10 @@ func (p *plain) accepts(args harp.Value) bool {
 const emptyMap = 0x80
 
 // acceptsNone reports whether there may be no arguments where a map is wanted.
-func (p *plain) acceptsNone() bool { return p != nil && p.kinds == kindMap && p.required == 0 }
+func (p *typesOnly) acceptsNone() bool { return p != nil && p.kinds == kindMap && p.required == 0 }
 
-// read reads a value. If it does not fit the reader gets odd.
-func (p *plain) read(r *msgpack.Reader) {
+// readValue reads a value. If it does not fit the reader gets odd.
+func (p *typesOnly) readValue(r *msgpack.Reader) {
 	k := kind(1) << r.Kind()
 	if p.kinds&k == 0 {
 		r.Fail()
@@ -180,7 +181,7 @@ func (p *plain) read(r *msgpack.Reader) {
 		r.Bytes()
 	case kindList:
 		for range r.Array() {
-			p.items.read(r)
+			p.items.readValue(r)
 		}
 	case kindMap:
 		p.readMap(r)
@@ -191,7 +192,7 @@ func (p *plain) read(r *msgpack.Reader) {
 
 // readMap reads an object whose keys are texts and each there once: of keys that are
 // no properties that is known when they are sorted.
-func (p *plain) readMap(r *msgpack.Reader) {
+func (p *typesOnly) readMap(r *msgpack.Reader) {
 	var seen uint64
 	var last []byte
 	for range r.Map() {
@@ -201,7 +202,7 @@ func (p *plain) readMap(r *msgpack.Reader) {
 				r.Fail()
 			}
 			seen |= f.bit
-			f.read(r)
+			f.readValue(r)
 			continue
 		}
 		if p.others == nil || last != nil && slices.Compare(last, name) >= 0 {
@@ -209,7 +210,7 @@ func (p *plain) readMap(r *msgpack.Reader) {
 			return
 		}
 		last = name
-		p.others.read(r)
+		p.others.readValue(r)
 	}
 	if seen&p.required != p.required {
 		r.Fail()

@@ -58,12 +58,12 @@ func plainSchemas(t testing.TB) (with, without []*Args) {
 func TestPlain(t *testing.T) {
 	with, without := plainSchemas(t)
 	for i, a := range with {
-		if a.plain == nil {
+		if a.typesOnly == nil {
 			t.Errorf("schema %d has no plain form", i)
 		}
 	}
 	for i, a := range without {
-		if a.plain != nil {
+		if a.typesOnly != nil {
 			t.Errorf("schema %d has a plain form", i)
 		}
 	}
@@ -75,11 +75,11 @@ func TestPlain(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &v); err != nil {
 			t.Fatal(err)
 		}
-		if with[0].plain.accepts(v) != want {
+		if with[0].typesOnly.accepts(v) != want {
 			t.Errorf("%s: %v", text, !want)
 		}
 	}
-	if !with[1].plain.acceptsNone() || with[0].plain.acceptsNone() || with[3].plain.acceptsNone() {
+	if !with[1].typesOnly.acceptsNone() || with[0].typesOnly.acceptsNone() || with[3].typesOnly.acceptsNone() {
 		t.Error("who takes no arguments")
 	}
 }
@@ -111,7 +111,7 @@ func FuzzPlain(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for i, a := range with {
 			got, err := a.Bind(b)
-			want, wantErr := a.bind(b)
+			want, wantErr := a.bindValue(b)
 			if (err == nil) != (wantErr == nil) {
 				t.Fatalf("schema %d: %v, the library: %v", i, err, wantErr)
 			}
@@ -147,7 +147,7 @@ func BenchmarkBind(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for name, bind := range map[string]func(harp.Value) (harp.Value, error){"plain": with[0].Bind, "library": with[0].bind} {
+	for name, bind := range map[string]func(harp.Value) (harp.Value, error){"plain": with[0].Bind, "library": with[0].bindValue} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -44,7 +44,7 @@ func SaveMemory(floor int) (stop func()) {
 	r := releaser{read: newReader(len(ballast)), free: debug.FreeOSMemory}
 	var work sync.WaitGroup
 	work.Go(func() {
-		r.run(ctx)
+		r.releaseLoop(ctx)
 		runtime.KeepAlive(ballast)
 	})
 	return func() { cancel(); work.Wait() }
@@ -66,23 +66,23 @@ type releaser struct {
 	kept uint64 // bytes held when all else had been given back
 }
 
-func (r *releaser) run(ctx context.Context) {
+func (r *releaser) releaseLoop(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			r.look()
+			r.releaseSpare()
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// look gives back what there is to give when garbage was not collected since the last
+// releaseSpare gives back what there is to give when garbage was not collected since the last
 // look: one who is busy does that more often. To do it is to collect, too; a quarter
 // more than is needed is not worth it.
-func (r *releaser) look() {
+func (r *releaser) releaseSpare() {
 	now := r.read()
 	rests := now.cycles == r.last.cycles
 	r.last, r.kept = now, min(r.kept, now.held)

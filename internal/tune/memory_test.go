@@ -34,7 +34,7 @@ func TestReleaser(t *testing.T) {
 	} {
 		now.cycles += step.cycles
 		now.held += step.held
-		r.look()
+		r.releaseSpare()
 		if freed != step.freed {
 			t.Fatalf("step %d, %s: gave back %d times, want %d", n, step.what, freed, step.freed)
 		}
@@ -46,11 +46,11 @@ func TestReleaserShrinks(t *testing.T) {
 	now := usage{held: 1000}
 	freed := 0
 	r := releaser{read: func() usage { return now }, free: func() { freed++ }}
-	r.look()
+	r.releaseSpare()
 	now.held = 100 // by the runtime itself
-	r.look()
+	r.releaseSpare()
 	now.held = 200
-	if r.look(); freed != 2 {
+	if r.releaseSpare(); freed != 2 {
 		t.Errorf("gave back %d times, want 2: twice as much as the least is held", freed)
 	}
 }
@@ -62,7 +62,7 @@ func TestRun(t *testing.T) {
 		r := releaser{read: func() usage { looks++; return usage{} }, free: func() {}}
 		ctx, cancel := context.WithTimeout(t.Context(), 3*lookEvery+time.Second)
 		defer cancel()
-		r.run(ctx)
+		r.releaseLoop(ctx)
 		if looks != 3 {
 			t.Errorf("looked %d times in three intervals", looks)
 		}

@@ -50,9 +50,9 @@ const (
 // limitFailure cuts what a peer sent to what a failure may hold.
 func limitFailure(f *harp.Failure) {
 	for _, s := range []*string{&f.Code, &f.Type, &f.Host, &f.Stage, &f.Field, &f.LimitOf, &f.JobID} {
-		*s = cut(*s, maxFailureWord)
+		*s = shortenText(*s, maxFailureWord)
 	}
-	f.Message = cut(f.Message, MaxFailureText)
+	f.Message = shortenText(f.Message, MaxFailureText)
 	if len(f.Data) > harp.MaxResult {
 		f.Data = nil
 	}
@@ -68,15 +68,15 @@ func limitFailure(f *harp.Failure) {
 func NewFailed(err error) Failed {
 	f := harp.FailureOf(err)
 	limitFailure(&f)
-	f.Message = cut(f.Message, maxFailureText)
+	f.Message = shortenText(f.Message, maxFailureText)
 	if len(f.Data) > MaxControl/2 {
 		f.Data = nil
 	}
 	return Failed{Failure: f.Err()}
 }
 
-// cut returns at most n bytes of s, whole characters.
-func cut(s string, n int) string {
+// shortenText returns at most n bytes of s, whole characters.
+func shortenText(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

@@ -74,8 +74,8 @@ type Records struct {
 	Records []Record `msgpack:"records"`
 }
 
-// room is room for the records.
-func (m *Records) room() (n int) {
+// sizeHint returns how many bytes the encoded records take, or a few more.
+func (m *Records) sizeHint() (n int) {
 	for i := range m.Records {
 		n += RecordRoom + len(m.Records[i].Value)
 	}

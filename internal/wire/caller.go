@@ -47,8 +47,8 @@ type Pulled struct {
 	Ended   bool   `msgpack:"ended,omitempty"`   // the job has ended and these are its last
 }
 
-// room is room for the rows with their heads.
-func (m *Pulled) room() (n int) {
+// sizeHint returns how many bytes the encoded rows take, or a few more.
+func (m *Pulled) sizeHint() (n int) {
 	const head = 5
 	for _, row := range m.Records {
 		n += head + len(row)

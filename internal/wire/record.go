@@ -56,7 +56,7 @@ func newPulledRecord(r *harp.Record) PulledRecord {
 // Page is the inverse of [NewPulled]. Errors: msgpack.ErrMalformed.
 func (m *Pulled) Page() (harp.RecordPage, error) {
 	p := harp.RecordPage{Records: make([]harp.Record, 0, len(m.Records)), Next: m.Next, End: m.End, Ended: m.Ended}
-	for r, err := range m.records() {
+	for r, err := range m.allRecords() {
 		if err != nil {
 			return harp.RecordPage{}, err
 		}
@@ -65,8 +65,8 @@ func (m *Pulled) Page() (harp.RecordPage, error) {
 	return p, nil
 }
 
-// records yields the records; an error is the last thing it yields.
-func (m *Pulled) records() iter.Seq2[harp.Record, error] {
+// allRecords yields the records; an error is the last thing it yields.
+func (m *Pulled) allRecords() iter.Seq2[harp.Record, error] {
 	return func(yield func(harp.Record, error) bool) {
 		together := values{left: sizeOf(m.Records)}
 		var row PulledRecord // one for all, as it gets into the heap
@@ -77,7 +77,7 @@ func (m *Pulled) records() iter.Seq2[harp.Record, error] {
 			if err == nil {
 				r, err = row.Numbered(row.Seq, row.Attempt)
 			}
-			r.Value, r.Missing = together.keep(r.Value), row.Missing
+			r.Value, r.Missing = together.copyValue(r.Value), row.Missing
 			if !yield(r, err) || err != nil {
 				return
 			}
@@ -115,8 +115,8 @@ type values struct {
 // valuesTogether is how much memory values share at most.
 const valuesTogether = 4 << 10
 
-// keep returns a copy.
-func (v *values) keep(value harp.Value) harp.Value {
+// copyValue returns a copy.
+func (v *values) copyValue(value harp.Value) harp.Value {
 	n := len(value)
 	switch {
 	case n == 0:

@@ -27,7 +27,7 @@ func readPage(t testing.TB, body []byte) {
 	if err := DecodeBody(body, &w); err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range w.records() {
+	for _, err := range w.allRecords() {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func TestValuesTogether(t *testing.T) {
 	keeper := values{left: 3000} // less than there is
 	for _, v := range given {
 		given := bytes.Clone(v)
-		kept = append(kept, keeper.keep(given))
+		kept = append(kept, keeper.copyValue(given))
 		clear(given)
 	}
 	for i, v := range kept {

@@ -116,8 +116,8 @@ var codec = msgpack.Codec{Message: true, Custom: nounWays}
 // program: Encode panics.
 func Encode[M any](message M) []byte {
 	room := usualSize
-	if m, ok := any(&message).(interface{ room() int }); ok {
-		room += m.room()
+	if m, ok := any(&message).(interface{ sizeHint() int }); ok {
+		room += m.sizeHint()
 	}
 	return Append(make([]byte, 0, room), &message)
 }

@@ -23,7 +23,7 @@ func (p *Pool) Go(group *sync.WaitGroup, f func()) {
 	n := len(p.free) - 1
 	if n < 0 {
 		p.mu.Unlock()
-		group.Go(func() { p.loop(f) })
+		group.Go(func() { p.workLoop(f) })
 		return
 	}
 	next := p.free[n]
@@ -33,19 +33,19 @@ func (p *Pool) Go(group *sync.WaitGroup, f func()) {
 	next <- f
 }
 
-// loop runs f and what comes after it, as long as it is kept.
-func (p *Pool) loop(f func()) {
+// workLoop runs f and what comes after it, as long as it is kept.
+func (p *Pool) workLoop(f func()) {
 	next := make(chan func(), 1)
 	for f != nil {
 		f()
-		if !p.keep(next) {
+		if !p.keepFree(next) {
 			return
 		}
 		f = <-next
 	}
 }
 
-func (p *Pool) keep(next chan func()) bool {
+func (p *Pool) keepFree(next chan func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.shut || len(p.free) == maxFree {

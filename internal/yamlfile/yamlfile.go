@@ -66,7 +66,7 @@ func Parse(path string, text []byte, into any) (*File, error) {
 	if strings.TrimSpace(string(text)) == "" {
 		return f, nil
 	}
-	doc, err := parse(text)
+	doc, err := parseDocument(text)
 	if errors.Is(err, io.EOF) {
 		return f, nil // there are but comments
 	}
@@ -79,8 +79,8 @@ func Parse(path string, text []byte, into any) (*File, error) {
 
 var errSecond = errors.New("there is a second document; one is expected")
 
-// parse reads the one document of a text.
-func parse(text []byte) (*yaml.Node, error) {
+// parseDocument reads the one document of a text.
+func parseDocument(text []byte) (*yaml.Node, error) {
 	loader, err := yaml.NewLoader(bytes.NewReader(text))
 	if err != nil {
 		return nil, err
@@ -106,21 +106,21 @@ func (f *File) index(path string, n *yaml.Node) {
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key, value := n.Content[i], n.Content[i+1]
 			name := strings.TrimPrefix(path+"."+key.Value, ".")
-			f.note(name, key)
-			f.note(name, value)
+			f.noteNode(name, key)
+			f.noteNode(name, value)
 			f.index(name, value)
 		}
 	case yaml.SequenceNode:
 		for i, c := range n.Content {
 			name := path + "[" + strconv.Itoa(i) + "]"
-			f.note(name, c)
+			f.noteNode(name, c)
 			f.index(name, c)
 		}
 	default: // there is nothing in it
 	}
 }
 
-func (f *File) note(field string, n *yaml.Node) {
+func (f *File) noteNode(field string, n *yaml.Node) {
 	if _, ok := f.lines[field]; !ok {
 		f.lines[field] = n.Line
 	}

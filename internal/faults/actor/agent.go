@@ -56,7 +56,7 @@ func worker(w *witness.File) func(context.Context, Args, func(Record) error) (Re
 		if in.Suicide {
 			return Result{}, syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		}
-		err := work(ctx, in, func(n int) error {
+		err := emitAndSleep(ctx, in, func(n int) error {
 			return emit(Record{Job: call.JobID, Attempt: call.Attempt, N: n, Fill: strings.Repeat("x", in.Size)})
 		})
 		what := witness.End
@@ -68,8 +68,8 @@ func worker(w *witness.File) func(context.Context, Args, func(Record) error) (Re
 	}
 }
 
-// work emits and then sleeps.
-func work(ctx context.Context, in Args, emit func(n int) error) error {
+// emitAndSleep emits and then sleeps.
+func emitAndSleep(ctx context.Context, in Args, emit func(n int) error) error {
 	for n := range in.Records {
 		time.Sleep(in.Pace)
 		if err := emit(n); err != nil {

@@ -32,7 +32,7 @@ func (h *History) Check() []Violation {
 	c := checker{h: h, executions: map[string]map[int]*execution{}}
 	c.readWitness()
 	for _, call := range h.Calls() {
-		c.check(call)
+		c.checkCall(call)
 	}
 	c.checkStrangers()
 	c.checkQueues()
@@ -82,8 +82,8 @@ func (c *checker) deathOf(pid int) int64 {
 	return never
 }
 
-// check holds one call against the rules that are about one.
-func (c *checker) check(call *Call) {
+// checkCall holds one call against the rules that are about one.
+func (c *checker) checkCall(call *Call) {
 	c.checkExecutions(call)
 	c.checkSights(call)
 	if call.Gaps > 0 {
@@ -141,7 +141,7 @@ func (c *checker) checkOutcome(call *Call) {
 		c.checkValue(call, last)
 		return
 	}
-	if s.State != harp.StateLost && last != nil && last.ends > 0 && !c.stopped(call) {
+	if s.State != harp.StateLost && last != nil && last.ends > 0 && !c.wasStopped(call) {
 		c.violated("I3", call.ID, "came to its end and is %s (%s)", s.State, s.Reason)
 	}
 	if c.h.Journalled[Attempt{call.ID, s.Attempt}] && s.State == harp.StateLost && s.Late == nil {
@@ -149,9 +149,9 @@ func (c *checker) checkOutcome(call *Call) {
 	}
 }
 
-// stopped reports whether a job that came to its end may be shown as stopped:
+// wasStopped reports whether a job that came to its end may be shown as stopped:
 // whichever was journalled first decides.
-func (c *checker) stopped(call *Call) bool {
+func (c *checker) wasStopped(call *Call) bool {
 	switch call.Final.Status.State {
 	case harp.StateCancelled:
 		return call.Cancelled || call.Final.Status.CancelRequested != nil

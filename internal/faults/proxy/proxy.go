@@ -101,15 +101,15 @@ func reset(c net.Conn) {
 	_ = c.Close()
 }
 
-// now returns the faults and what is closed when they change.
-func (p *Proxy) now() (f Faults, change <-chan struct{}, closed bool) {
+// currentFaults returns the faults and what is closed when they change.
+func (p *Proxy) currentFaults() (f Faults, change <-chan struct{}, closed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.faults, p.change, p.closed
 }
 
-// add keeps a connection to be closed; false once the proxy is closed.
-func (p *Proxy) add(c net.Conn) bool {
+// addConn keeps a connection to be closed; false once the proxy is closed.
+func (p *Proxy) addConn(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.closed {
@@ -118,7 +118,7 @@ func (p *Proxy) add(c net.Conn) bool {
 	return !p.closed
 }
 
-func (p *Proxy) remove(c net.Conn) {
+func (p *Proxy) removeConn(c net.Conn) {
 	reset(c)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,23 +134,23 @@ func (p *Proxy) acceptLoop() {
 		if err != nil {
 			continue
 		}
-		p.work.Go(func() { p.pass(c) })
+		p.work.Go(func() { p.proxyConn(c) })
 	}
 }
 
-// pass passes one connection on until one side of it is over.
-func (p *Proxy) pass(near net.Conn) {
-	defer p.remove(near)
-	f, _, _ := p.now()
-	if f.Refuse || !p.add(near) {
+// proxyConn passes one connection on until one side of it is over.
+func (p *Proxy) proxyConn(near net.Conn) {
+	defer p.removeConn(near)
+	f, _, _ := p.currentFaults()
+	if f.Refuse || !p.addConn(near) {
 		return
 	}
 	far, err := net.DialTimeout("tcp", p.to, 5*time.Second)
 	if err != nil {
 		return
 	}
-	defer p.remove(far)
-	if !p.add(far) {
+	defer p.removeConn(far)
+	if !p.addConn(far) {
 		return
 	}
 	if after, doomed := p.doom(f); doomed {
@@ -217,7 +217,7 @@ func (p *Proxy) readLoop(ctx context.Context, from io.Reader, up bool, pieces ch
 // unstalled waits while this way is not read; false once the proxy is closed.
 func (p *Proxy) unstalled(up bool) bool {
 	for {
-		f, change, closed := p.now()
+		f, change, closed := p.currentFaults()
 		if closed {
 			return false
 		}
@@ -243,18 +243,18 @@ func (p *Proxy) writeLoop(to io.Writer, up bool, pieces <-chan piece) {
 		if wait := time.Until(x.due); wait > 0 {
 			time.Sleep(wait)
 		}
-		f, _, _ := p.now()
+		f, _, _ := p.currentFaults()
 		if up && f.DropUp || !up && f.DropDown {
 			continue
 		}
-		if !write(to, x.data, f) {
+		if !writePieces(to, x.data, f) {
 			return
 		}
 	}
 }
 
-// write passes a piece on in pieces of its own, no faster than may be.
-func write(to io.Writer, data []byte, f Faults) bool {
+// writePieces passes a piece on in pieces of its own, no faster than may be.
+func writePieces(to io.Writer, data []byte, f Faults) bool {
 	size := f.Piece
 	if size == 0 {
 		size = len(data)
