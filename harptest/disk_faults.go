@@ -21,7 +21,7 @@ func (s *System) SetSpace(space store.Space) {
 func (s *System) PoisonDispatcher() {
 	s.t.Helper()
 	s.inTurn(func() {
-		if s.desk.isUp() {
+		if s.node.isUp() {
 			s.disk.FailCommits(errBrokenDisk)
 		}
 	})
@@ -31,58 +31,58 @@ var errBrokenDisk = errors.New("harptest: the disk is broken")
 
 // FillDisk leaves no room on the disk of a host: what its agent writes is written in
 // part and fails.
-func (s *System) FillDisk(host string) { s.t.Helper(); s.trouble(host, diskFull) }
+func (s *System) FillDisk(host string) { s.t.Helper(); s.setDiskState(host, diskFull) }
 
 // BreakDisk makes all that the agent of a host does with its disk fail.
-func (s *System) BreakDisk(host string) { s.t.Helper(); s.trouble(host, diskBroken) }
+func (s *System) BreakDisk(host string) { s.t.Helper(); s.setDiskState(host, diskBroken) }
 
 // MendDisk undoes FillDisk and BreakDisk. An agent that cannot start without its disk
 // is started again every second.
-func (s *System) MendDisk(host string) { s.t.Helper(); s.trouble(host, diskWorks) }
+func (s *System) MendDisk(host string) { s.t.Helper(); s.setDiskState(host, diskWorks) }
 
-func (s *System) trouble(host string, t diskTrouble) {
+func (s *System) setDiskState(host string, t diskState) {
 	s.t.Helper()
 	s.inTurn(func() {
 		if m := s.machine(host); m != nil {
-			m.trouble.set(t)
+			m.faults.setState(t)
 		}
 	})
 }
 
-// diskTrouble is what is wrong with a host's disk.
-type diskTrouble int
+// diskState is what is wrong with a host's disk.
+type diskState int
 
 const (
-	diskWorks diskTrouble = iota
+	diskWorks diskState = iota
 	diskFull
 	diskBroken
 )
 
-// trouble is that of a disk at this moment.
-type trouble struct {
-	mu  sync.Mutex
-	is  diskTrouble // guarded by mu
-	was bool        // guarded by mu: it has ever been anything else than well
+// diskFaults is what is wrong with a disk now, and whether anything ever was.
+type diskFaults struct {
+	mu        sync.Mutex
+	state     diskState // guarded by mu
+	hadFaults bool      // guarded by mu: it has ever been anything else than well
 }
 
-func (t *trouble) set(is diskTrouble) {
+func (t *diskFaults) setState(is diskState) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.is, t.was = is, t.was || is != diskWorks
+	t.state, t.hadFaults = is, t.hadFaults || is != diskWorks
 }
 
-// wasThere reports whether the disk has ever been in trouble.
-func (t *trouble) wasThere() bool {
+// everFailed reports whether the disk has ever been full or broken.
+func (t *diskFaults) everFailed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.was
+	return t.hadFaults
 }
 
 // grow is the error of what needs room.
-func (t *trouble) grow() error {
+func (t *diskFaults) grow() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch t.is {
+	switch t.state {
 	case diskFull:
 		return syscall.ENOSPC
 	case diskBroken:
@@ -93,10 +93,10 @@ func (t *trouble) grow() error {
 }
 
 // touch is the error of what needs none.
-func (t *trouble) touch() error {
+func (t *diskFaults) touch() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.is == diskBroken {
+	if t.state == diskBroken {
 		return syscall.EIO
 	}
 	return nil

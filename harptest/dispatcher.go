@@ -14,8 +14,8 @@ import (
 	"github.com/harpcaller/harp/store/memory"
 )
 
-// desk is where the dispatcher runs.
-type desk struct {
+// dispatcherNode runs the system's dispatcher.
+type dispatcherNode struct {
 	sys      *System
 	d        *dispatcher.Dispatcher // nil: down
 	listener net.Listener
@@ -27,9 +27,9 @@ type desk struct {
 func (s *System) StartDispatcher() {
 	s.t.Helper()
 	s.inTurn(func() {
-		if s.desk.d != nil {
+		if s.node.d != nil {
 			s.t.Error("harptest: the dispatcher runs")
-		} else if err := s.desk.start(); err != nil {
+		} else if err := s.node.startDispatcher(); err != nil {
 			s.t.Error("harptest: start the dispatcher: ", err)
 		}
 	})
@@ -39,8 +39,8 @@ func (s *System) StartDispatcher() {
 func (s *System) StopDispatcher() {
 	s.t.Helper()
 	s.inTurn(func() {
-		if s.desk.isUp() {
-			s.desk.stop()
+		if s.node.isUp() {
+			s.node.stopDispatcher()
 		}
 	})
 }
@@ -50,8 +50,8 @@ func (s *System) StopDispatcher() {
 func (s *System) CrashDispatcher() {
 	s.t.Helper()
 	s.inTurn(func() {
-		if s.desk.isUp() {
-			s.desk.crash()
+		if s.node.isUp() {
+			s.node.crashDispatcher()
 		}
 	})
 }
@@ -69,7 +69,7 @@ func (s *System) RestoreDispatcher(backup io.Reader) store.Restored {
 	s.t.Helper()
 	var did store.Restored
 	s.inTurn(func() {
-		if s.desk.d != nil {
+		if s.node.d != nil {
 			s.t.Error("harptest: the dispatcher runs")
 			return
 		}
@@ -85,7 +85,7 @@ func (s *System) RestoreDispatcher(backup io.Reader) store.Restored {
 }
 
 // isUp fails the test if the dispatcher is down.
-func (k *desk) isUp() bool {
+func (k *dispatcherNode) isUp() bool {
 	k.sys.t.Helper()
 	if k.d == nil {
 		k.sys.t.Error("harptest: the dispatcher is down")
@@ -93,7 +93,7 @@ func (k *desk) isUp() bool {
 	return k.d != nil
 }
 
-func (k *desk) start() error {
+func (k *dispatcherNode) startDispatcher() error {
 	s := k.sys
 	cfg := s.options.Dispatcher
 	if cfg.Logger == nil {
@@ -119,8 +119,8 @@ func (k *desk) start() error {
 	return nil
 }
 
-// stop shuts the dispatcher down if it runs.
-func (k *desk) stop() {
+// stopDispatcher shuts the dispatcher down if it runs.
+func (k *dispatcherNode) stopDispatcher() {
 	if k.d == nil {
 		return
 	}
@@ -131,8 +131,8 @@ func (k *desk) stop() {
 	_ = k.listener.Close()
 }
 
-// crash takes everything from the dispatcher, and does not wait until it has noticed.
-func (k *desk) crash() {
+// crashDispatcher cuts the dispatcher's connections and its disk, and does not wait for its end.
+func (k *dispatcherNode) crashDispatcher() {
 	d := k.d
 	k.d = nil
 	_ = k.listener.Close()

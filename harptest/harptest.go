@@ -95,7 +95,7 @@ type System struct {
 	disk     *memory.Disk
 	slow     *slowness
 	turn     chan struct{} // 1 slot: who fills it may start and end programs
-	desk     *desk
+	node     *dispatcherNode
 	machines map[string]*machine
 	caller   *harp.Caller
 }
@@ -114,20 +114,20 @@ func New(t testing.TB, o Options) *System {
 	if s.log == nil {
 		s.log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	}
-	s.desk = &desk{sys: s}
+	s.node = &dispatcherNode{sys: s}
 	for i, name := range o.Agents {
 		if s.machines[name] != nil || name == CallerName {
 			t.Fatalf("harptest: there is one %q already", name)
 		}
 		s.machines[name] = newMachine(s, name, i)
 	}
-	t.Cleanup(s.close)
-	if err := s.desk.start(); err != nil {
+	t.Cleanup(s.takeDown)
+	if err := s.node.startDispatcher(); err != nil {
 		t.Fatal("harptest: start the dispatcher: ", err)
 	}
-	s.dial()
+	s.dialCaller()
 	for _, name := range o.Agents {
-		s.machines[name].start()
+		s.machines[name].startAgent()
 	}
 	s.WaitOnline(o.Agents...)
 	return s
@@ -141,8 +141,8 @@ func (s *System) inTurn(do func()) {
 	do()
 }
 
-// dial makes the caller.
-func (s *System) dial() {
+// dialCaller makes the caller.
+func (s *System) dialCaller() {
 	s.t.Helper()
 	cfg := s.options.Caller
 	if cfg.Logger == nil {
@@ -156,8 +156,8 @@ func (s *System) dial() {
 	s.caller = c
 }
 
-// close takes the system down.
-func (s *System) close() {
+// takeDown takes the system down.
+func (s *System) takeDown() {
 	s.t.Helper()
 	if s.caller != nil {
 		if err := s.caller.Close(); err != nil {
@@ -169,8 +169,8 @@ func (s *System) close() {
 			s.machines[name].crash()
 			s.machines[name].work.Wait()
 		}
-		s.desk.stop()
-		s.desk.work.Wait()
+		s.node.stopDispatcher()
+		s.node.work.Wait()
 	})
 }
 
@@ -188,7 +188,7 @@ func (s *System) Embedded() *harp.Caller {
 // Dispatcher returns the dispatcher that runs.
 func (s *System) Dispatcher() (d *dispatcher.Dispatcher) {
 	s.t.Helper()
-	s.inTurn(func() { d = s.desk.d })
+	s.inTurn(func() { d = s.node.d })
 	if d == nil {
 		s.t.Fatal("harptest: the dispatcher is down")
 	}

@@ -14,14 +14,14 @@ import (
 
 // machine is a host: its disk, and the agent that runs on it.
 type machine struct {
-	sys     *System
-	name    string
-	id      transport.Identity
-	rand    *rand.Rand // nil: what was not synced is forgotten
-	disk    *journal.Memory
-	trouble trouble        // of the disk
-	run     *run           // nil: down
-	work    sync.WaitGroup // of the agents, those that crashed too
+	sys    *System
+	name   string
+	id     transport.Identity
+	rand   *rand.Rand // nil: what was not synced is forgotten
+	disk   *journal.Memory
+	faults diskFaults     // of the disk
+	run    *run           // nil: down
+	work   sync.WaitGroup // of the agents, those that crashed too
 }
 
 // run is an agent from its start to its end.
@@ -52,7 +52,7 @@ func (s *System) StartAgent(host string) {
 	s.t.Helper()
 	s.inTurn(func() {
 		if m := s.machine(host); m != nil && m.is(false) {
-			m.start()
+			m.startAgent()
 		}
 	})
 }
@@ -112,9 +112,9 @@ func (m *machine) is(up bool) bool {
 	return true
 }
 
-func (m *machine) start() {
+func (m *machine) startAgent() {
 	s := m.sys
-	r := &run{done: make(chan struct{}), files: &files{fs: m.disk, slow: s.slow, trouble: &m.trouble}}
+	r := &run{done: make(chan struct{}), files: &files{fs: m.disk, slow: s.slow, faults: &m.faults}}
 	r.agent = agent.New(m.config(r))
 	if s.options.Register != nil {
 		s.options.Register(r.agent)
@@ -129,7 +129,7 @@ func (m *machine) start() {
 			if err == nil || r.isGone() {
 				return
 			}
-			if !m.trouble.wasThere() {
+			if !m.faults.everFailed() {
 				s.t.Errorf("harptest: agent %s: %v", m.name, err)
 				return
 			}
@@ -175,7 +175,7 @@ func (m *machine) crash() {
 		return
 	}
 	m.run = nil
-	r.leave()
+	r.disconnect()
 	m.sys.network.Reset(m.id, dispatcherID)
 	r.files.lose(func() {
 		if m.rand != nil {
@@ -187,8 +187,8 @@ func (m *machine) crash() {
 	r.stop()
 }
 
-// leave lets the agent reach nobody from now on.
-func (r *run) leave() {
+// disconnect cuts the agent off from every peer, for good.
+func (r *run) disconnect() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.gone = true

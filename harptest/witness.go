@@ -31,8 +31,8 @@ type Execution struct {
 // Watch returns fn, seen by w.
 func Watch[A, R any](w *Witness, fn func(context.Context, A) (R, error)) func(context.Context, A) (R, error) {
 	return func(ctx context.Context, args A) (_ R, err error) {
-		x := w.begin(ctx)
-		defer func() { w.end(x, err) }()
+		x := w.beginExecution(ctx)
+		defer func() { w.endExecution(x, err) }()
 		return fn(ctx, args)
 	}
 }
@@ -40,13 +40,13 @@ func Watch[A, R any](w *Witness, fn func(context.Context, A) (R, error)) func(co
 // WatchStream is Watch for a procedure that yields records.
 func WatchStream[A, M, R any](w *Witness, fn func(context.Context, A, func(M) error) (R, error)) func(context.Context, A, func(M) error) (R, error) {
 	return func(ctx context.Context, args A, emit func(M) error) (_ R, err error) {
-		x := w.begin(ctx)
-		defer func() { w.end(x, err) }()
+		x := w.beginExecution(ctx)
+		defer func() { w.endExecution(x, err) }()
 		return fn(ctx, args, emit)
 	}
 }
 
-func (w *Witness) begin(ctx context.Context) *Execution {
+func (w *Witness) beginExecution(ctx context.Context) *Execution {
 	x := &Execution{Start: time.Now()}
 	if call, ok := agent.FromContext(ctx); ok {
 		x.Job, x.Attempt, x.Host, x.Procedure = call.JobID, call.Attempt, call.Host, call.Procedure
@@ -57,7 +57,7 @@ func (w *Witness) begin(ctx context.Context) *Execution {
 	return x
 }
 
-func (w *Witness) end(x *Execution, err error) {
+func (w *Witness) endExecution(x *Execution, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	x.End, x.Err = time.Now(), err
