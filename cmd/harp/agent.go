@@ -55,7 +55,7 @@ dispatcher, and end when nothing runs any more, commands included.`,
 			case f.print:
 				return c.printConfig(cfg)
 			case drain:
-				return c.drain(ctx, cfg.Dir)
+				return c.drainAgent(ctx, cfg.Dir)
 			case f.check:
 				if err := checkProcedures(cfg); err != nil {
 					return err
@@ -101,13 +101,13 @@ func (c *cli) runAgent(ctx context.Context, cfg *config.Agent, file string) erro
 	lib := cfg.Config()
 	lib.Logger, lib.TLS = r.log, r.cert.live(cfg.TLSConfig())
 	r.agent = agent.New(lib)
-	if err := r.offer(); err != nil {
+	if err := r.registerProcedures(); err != nil {
 		return err
 	}
 	var l net.Listener
 	if cfg.Listen != "" {
 		var err error
-		if l, err = listen(cfg.Listen); err != nil {
+		if l, err = listenPort(cfg.Listen); err != nil {
 			return err
 		}
 		r.log.Info("agent listens", "host", cfg.Name, "addr", l.Addr().String())
@@ -115,16 +115,16 @@ func (c *cli) runAgent(ctx context.Context, cfg *config.Agent, file string) erro
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer onHangup(ctx, r.reload)()
-	defer onSignal(ctx, drainSignal, func() { r.drain(ctx, cancel) })()
+	defer onSignal(ctx, drainSignal, func() { r.drainAndEnd(ctx, cancel) })()
 	if r.dir != "" {
 		defer onChange(ctx, r.dir, r.log, r.changed)()
 	}
 	defer cancel()
-	return r.serve(ctx, cancel, l)
+	return r.serveAgent(ctx, cancel, l)
 }
 
-// offer makes the procedures of the configuration callable.
-func (r *agentRun) offer() error {
+// registerProcedures makes the procedures of the configuration callable.
+func (r *agentRun) registerProcedures() error {
 	if r.cfg.Demo {
 		demo.Register(r.agent)
 	}
@@ -142,8 +142,8 @@ func (r *agentRun) offer() error {
 	return nil
 }
 
-// serve connects to the dispatcher and listens until ctx ends or one of it fails.
-func (r *agentRun) serve(ctx context.Context, cancel func(), l net.Listener) error {
+// serveAgent connects to the dispatcher and listens until ctx ends or one of it fails.
+func (r *agentRun) serveAgent(ctx context.Context, cancel func(), l net.Listener) error {
 	var running sync.WaitGroup
 	var errs [2]error
 	start := func(err *error, run func() error) {
@@ -167,8 +167,8 @@ func (r *agentRun) serve(ctx context.Context, cancel func(), l net.Listener) err
 	return err
 }
 
-// drain takes no more calls, and ends the agent when it is idle.
-func (r *agentRun) drain(ctx context.Context, end func()) {
+// drainAndEnd takes no more calls, and ends the agent when it is idle.
+func (r *agentRun) drainAndEnd(ctx context.Context, end func()) {
 	r.log.Info("no more calls are taken: the agent ends when it is idle")
 	if r.agent.Drain(ctx) != nil {
 		return // it ends for another reason

@@ -31,7 +31,7 @@ Opening it takes as much room again in the file's folder for a moment.`,
 				return err
 			}
 			if c.format == formatJSON {
-				return c.print(object{{"file", args[0]}, {"bytes", size}, {"verified", !unchecked}})
+				return c.printObject(object{{"file", args[0]}, {"bytes", size}, {"verified", !unchecked}})
 			}
 			c.say("%d bytes in %s", size, args[0])
 			return nil

@@ -32,7 +32,7 @@ func endOf(step int) time.Duration {
 	return time.Duration(math.Pow(latencyStep, float64(step)) * float64(time.Microsecond))
 }
 
-func (l *latencies) add(d time.Duration) {
+func (l *latencies) addLatency(d time.Duration) {
 	l.steps[stepOf(d)]++
 	l.n++
 	l.most = max(l.most, d)

@@ -52,7 +52,7 @@ func (m *measurement) measure(ctx context.Context) {
 	for range m.flags.inFlight {
 		calls.Go(func() {
 			for m.another(ctx) {
-				m.call(ctx)
+				m.measureCall(ctx)
 			}
 		})
 	}
@@ -74,41 +74,41 @@ func (m *measurement) another(ctx context.Context) bool {
 	return true
 }
 
-// call makes one call and waits for its end. The submission is not interrupted: what
+// measureCall makes one call and waits for its end. The submission is not interrupted: what
 // may have been accepted could not be cancelled for sure.
-func (m *measurement) call(ctx context.Context) {
+func (m *measurement) measureCall(ctx context.Context) {
 	begin := time.Now()
 	job, err := m.host.Call(context.WithoutCancel(ctx), m.doc.Name, m.args)
 	if err != nil {
-		m.giveUp(err)
+		m.abortRun(err)
 		var uncertain *harp.CallError
 		if errors.As(err, &uncertain) {
-			m.cancel(ctx, m.caller.Job(uncertain.JobID))
+			m.cancelJob(ctx, m.caller.Job(uncertain.JobID))
 		}
 		return
 	}
 	accepted := time.Since(begin)
-	records, err := m.read(ctx, job)
+	records, err := m.readRecords(ctx, job)
 	if err != nil {
-		m.cancel(ctx, job)
+		m.cancelJob(ctx, job)
 		if ctx.Err() == nil {
-			m.giveUp(err)
+			m.abortRun(err)
 		}
 		return
 	}
 	result, err := job.Wait(ctx)
 	if err != nil {
-		m.cancel(ctx, job)
+		m.cancelJob(ctx, job)
 		if ctx.Err() == nil {
-			m.giveUp(err)
+			m.abortRun(err)
 		}
 		return
 	}
-	m.note(job, accepted, time.Since(begin), records, result.Err)
+	m.noteJob(job, accepted, time.Since(begin), records, result.Err)
 }
 
-// read reads the records of a job until its end, if its procedure has any.
-func (m *measurement) read(ctx context.Context, job *harp.Job) (n uint64, err error) {
+// readRecords reads the records of a job until its end, if its procedure has any.
+func (m *measurement) readRecords(ctx context.Context, job *harp.Job) (n uint64, err error) {
 	if !m.doc.Streams {
 		return 0, nil
 	}
@@ -121,12 +121,12 @@ func (m *measurement) read(ctx context.Context, job *harp.Job) (n uint64, err er
 	return n, nil
 }
 
-func (m *measurement) note(job *harp.Job, accepted, ended time.Duration, records uint64, failure error) {
+func (m *measurement) noteJob(job *harp.Job, accepted, ended time.Duration, records uint64, failure error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.took = time.Since(m.start)
-	m.accepted.add(accepted)
-	m.ended.add(ended)
+	m.accepted.addLatency(accepted)
+	m.ended.addLatency(ended)
 	m.records += records
 	if failure == nil {
 		return
@@ -136,8 +136,8 @@ func (m *measurement) note(job *harp.Job, accepted, ended time.Duration, records
 	}
 }
 
-// giveUp ends the run. The first reason is the one that is told.
-func (m *measurement) giveUp(err error) {
+// abortRun ends the run. The first reason is reported.
+func (m *measurement) abortRun(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.err == nil {
@@ -148,8 +148,8 @@ func (m *measurement) giveUp(err error) {
 // endsWithin is how long jobs that were cancelled are waited for.
 const endsWithin = 10 * time.Second
 
-// cancel asks a job to stop and waits until it has, though ctx may have ended.
-func (m *measurement) cancel(ctx context.Context, job *harp.Job) {
+// cancelJob asks a job to stop and waits until it has, though ctx may have ended.
+func (m *measurement) cancelJob(ctx context.Context, job *harp.Job) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), endsWithin)
 	defer done()
 	_, err := job.Cancel(ctx)

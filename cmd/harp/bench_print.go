@@ -10,7 +10,7 @@ import (
 // printMeasurement prints what was measured.
 func (c *cli) printMeasurement(m *measurement) error {
 	if c.format == formatJSON {
-		return c.print(m.object())
+		return c.printObject(m.object())
 	}
 	rows := [][2]string{
 		{"calls", fmt.Sprintf("%d in %s, %d at a time", m.ended.n, threeDigits(m.took), m.flags.inFlight)},

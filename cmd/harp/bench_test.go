@@ -264,7 +264,7 @@ func TestLatencies(t *testing.T) {
 		t.Errorf("of nothing: %v, %v", l.quantile(0.5), l.bars())
 	}
 	for i := range 1000 {
-		l.add(time.Duration(i+1) * time.Millisecond)
+		l.addLatency(time.Duration(i+1) * time.Millisecond)
 	}
 	for q, want := range map[float64]time.Duration{0.5: 500, 0.9: 900, 0.99: 990, 1: 1000} {
 		want *= time.Millisecond
@@ -281,8 +281,8 @@ func TestLatencies(t *testing.T) {
 	if !slices.Equal(ends, []time.Duration{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}) || n != 1000 {
 		t.Errorf("%d in the bars at %d", n, ends)
 	}
-	l.add(0)
-	l.add(1000 * time.Hour)
+	l.addLatency(0)
+	l.addLatency(1000 * time.Hour)
 	if got := l.quantile(0); got > time.Microsecond || l.quantile(1) > l.most {
 		t.Errorf("from %v to %v", got, l.quantile(1))
 	}

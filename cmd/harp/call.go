@@ -28,7 +28,7 @@ before anything is sent. Ctrl-C stops waiting, not the job.`,
   harp call web01 service.restart service=nginx --queue host=web01 --timeout 1m`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
-			return c.call(ctx, caller, &f, args[0], args[1], args[2:])
+			return c.callHost(ctx, caller, &f, args[0], args[1], args[2:])
 		}),
 		ValidArgsFunction: c.completeRest(c.asksWords(argumentWords), c.asksWords(hostWords), c.asksWords(procedureWords)),
 	}
@@ -149,8 +149,8 @@ func (f *callFlags) policy() harp.RetryPolicy {
 	return p
 }
 
-// call makes the call and, unless detached, waits for its end.
-func (c *cli) call(ctx context.Context, caller *harp.Caller, f *callFlags, host, procedure string, words []string) error {
+// callHost makes the call and, unless detached, waits for its end.
+func (c *cli) callHost(ctx context.Context, caller *harp.Caller, f *callFlags, host, procedure string, words []string) error {
 	if _, err := f.options(); err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (c *cli) called(ctx context.Context, job *harp.Job, f *callFlags, notice st
 		ctx, stop = c.cancelInstead(ctx, job)
 		defer stop()
 	}
-	return c.watch(ctx, job, f.onlyOutput)
+	return c.watchJob(ctx, job, f.onlyOutput)
 }
 
 // didNotRun adds to the failure of a submission what its reader asks next.
@@ -218,18 +218,18 @@ func didNotRun(err error) error {
 
 func (c *cli) printID(job *harp.Job) error {
 	if c.format == formatJSON {
-		return c.print(object{{"id", job.ID()}})
+		return c.printObject(object{{"id", job.ID()}})
 	}
 	c.say("%s", job.ID())
 	return nil
 }
 
-// watch prints a job's records as they come, then its result, unless only the records
+// watchJob prints a job's records as they come, then its result, unless only the records
 // are wanted.
-func (c *cli) watch(ctx context.Context, job *harp.Job, onlyOutput bool) error {
+func (c *cli) watchJob(ctx context.Context, job *harp.Job, onlyOutput bool) error {
 	p := recordPrinter{cli: c, all: true}
 	if c.format == formatText {
-		if err := p.follow(job.Follow(ctx, harp.Since(0))); err != nil {
+		if err := p.printRecords(job.Follow(ctx, harp.Since(0))); err != nil {
 			return unless(ctx, err, p.detached(job))
 		}
 		if onlyOutput {
@@ -258,7 +258,7 @@ func (c *cli) printResult(ctx context.Context, job *harp.Job) error {
 		return failed
 	}
 	c.freshLine()
-	return c.line(v)
+	return c.printLine(v)
 }
 
 // cancelInstead returns a ctx that outlives the interrupt, which cancels the job

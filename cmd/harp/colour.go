@@ -24,8 +24,8 @@ const (
 // painter puts colours into text for one stream, or leaves it as it is.
 type painter bool
 
-// put paints a text that is safe already.
-func (p painter) put(colour paint, text string) string {
+// paintText paints a text that is safe already.
+func (p painter) paintText(colour paint, text string) string {
 	if !p || colour == plain || text == "" {
 		return text
 	}

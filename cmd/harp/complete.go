@@ -48,7 +48,7 @@ func (c *cli) complete(find ...words) completion {
 		if len(args) >= len(find) {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return c.offer(cmd, find[len(args)], args, begun)
+		return c.offerWords(cmd, find[len(args)], args, begun)
 	}
 }
 
@@ -59,9 +59,9 @@ func (c *cli) completeOnly(find words) completion { return c.complete(find) }
 func (c *cli) completeRest(rest words, first ...words) completion {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) < len(first) {
-			return c.offer(cmd, first[len(args)], args, begun)
+			return c.offerWords(cmd, first[len(args)], args, begun)
 		}
-		return c.offer(cmd, rest, args, begun)
+		return c.offerWords(cmd, rest, args, begun)
 	}
 }
 
@@ -69,7 +69,7 @@ func (c *cli) completeRest(rest words, first ...words) completion {
 func (c *cli) completeFlag(cmd *cobra.Command, flag string, find words) {
 	// It fails only for a flag that is not there.
 	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return c.offer(cmd, find, args, begun)
+		return c.offerWords(cmd, find, args, begun)
 	})
 }
 
@@ -84,9 +84,9 @@ func fixed(texts ...string) words {
 	}
 }
 
-// offer finds words within the time and leaves out those that do not fit, or that a
+// offerWords finds words within the time and leaves out those that do not fit, or that a
 // shell might take for something else.
-func (c *cli) offer(cmd *cobra.Command, find words, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (c *cli) offerWords(cmd *cobra.Command, find words, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completesWithin)
 	defer cancel()
 	directive := cobra.ShellCompDirectiveNoFileComp
@@ -210,7 +210,7 @@ func valueWords(p schemaText, name string) []word {
 	}
 	var found []word
 	for _, v := range values {
-		text, err := compact(v)
+		text, err := compactJSON(v)
 		if err == nil {
 			found = append(found, word{text: name + "=" + strings.Trim(string(text), `"`)})
 		}

@@ -72,8 +72,8 @@ func (c *cli) namedContext() (contexts.Context, error) {
 	return dir.Get(name)
 }
 
-// dial connects to a context's dispatcher.
-func dial(ctx context.Context, to contexts.Context) (*harp.Caller, error) {
+// dialContext connects to a context's dispatcher.
+func dialContext(ctx context.Context, to contexts.Context) (*harp.Caller, error) {
 	tc, err := transport.LoadTLS(to.Cert, to.Key, to.CA)
 	if err != nil {
 		return nil, invalid("context", "%s", err)

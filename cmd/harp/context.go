@@ -238,7 +238,7 @@ func (c *cli) useContext(dir contexts.Dir, args []string) error {
 		return err
 	}
 	if c.format == formatJSON {
-		return c.print(object{{"context", args[0]}, {"before", before}})
+		return c.printObject(object{{"context", args[0]}, {"before", before}})
 	}
 	if before != "" && before != args[0] {
 		c.notice("the current context is now %s; it was %s", args[0], before)
@@ -257,7 +257,7 @@ func (c *cli) removeContext(dir contexts.Dir, args []string) error {
 		return err
 	}
 	if c.format == formatJSON {
-		return c.print(object{{"context", args[0]}, {"removed", true}})
+		return c.printObject(object{{"context", args[0]}, {"removed", true}})
 	}
 	if current == args[0] {
 		c.notice("%s was the current context; there is none now", args[0])

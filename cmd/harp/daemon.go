@@ -40,8 +40,8 @@ func (f *daemonFlags) bind(cmd *cobra.Command, byDefault string) {
 	cmd.MarkFlagsMutuallyExclusive("check-config", "print-config")
 }
 
-// listen opens the port that a configuration names.
-func listen(addr string) (net.Listener, error) {
+// listenPort opens the port that a configuration names.
+func listenPort(addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("%w; another address is set with listen, in the configuration", err)
@@ -65,7 +65,7 @@ func (c *cli) printConfig(cfg interface{ YAML() ([]byte, error) }) error {
 // checked says that a configuration is good.
 func (c *cli) checked(file string) error {
 	if c.format == formatJSON {
-		return c.print(object{{"config", file}, {"ok", true}})
+		return c.printObject(object{{"config", file}, {"ok", true}})
 	}
 	c.say("%s is good", file)
 	return nil

@@ -80,7 +80,7 @@ func (c *cli) announce(dir contexts.Dir, s *dev.System) error {
 	}
 	hosts := s.Hosts()
 	if c.format == formatJSON {
-		return c.print(object{
+		return c.printObject(object{
 			{"addr", s.Addr()}, {"dir", s.Dir()}, {"hosts", hosts}, {"context", devContext},
 		})
 	}

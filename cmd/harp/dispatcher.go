@@ -70,7 +70,7 @@ type dispatcherRun struct {
 func (c *cli) runDispatcher(ctx context.Context, cfg *config.Dispatcher, file string) (err error) {
 	r := dispatcherRun{file: file, cfg: cfg, level: levelOf(cfg.Log.Level)}
 	r.log = newLog(c.stderr, cfg.Log.Format, r.level)
-	l, err := listen(cfg.Listen)
+	l, err := listenPort(cfg.Listen)
 	if err != nil {
 		return err
 	}

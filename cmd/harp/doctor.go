@@ -50,25 +50,27 @@ Each line is ok, warn or FAIL and says what to do; the exit code is 1 if one is 
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			return d.report()
+			return d.printReport()
 		}),
 		ValidArgsFunction: c.completeOnly(c.asksWords(hostWords)),
 	}
 }
 
-func (d *doctor) note(status, what, todo, format string, a ...any) bool {
+func (d *doctor) noteCheck(status, what, todo, format string, a ...any) bool {
 	d.checks = append(d.checks, check{status, what, fmt.Sprintf(format, a...), todo})
 	return status != broken
 }
 
-func (d *doctor) ok(what, format string, a ...any) bool { return d.note(fine, what, "", format, a...) }
-
-func (d *doctor) warn(what, todo, format string, a ...any) bool {
-	return d.note(doubt, what, todo, format, a...)
+func (d *doctor) ok(what, format string, a ...any) bool {
+	return d.noteCheck(fine, what, "", format, a...)
 }
 
-func (d *doctor) fail(what, todo, format string, a ...any) bool {
-	return d.note(broken, what, todo, format, a...)
+func (d *doctor) warn(what, todo, format string, a ...any) bool {
+	return d.noteCheck(doubt, what, todo, format, a...)
+}
+
+func (d *doctor) failCheck(what, todo, format string, a ...any) bool {
+	return d.noteCheck(broken, what, todo, format, a...)
 }
 
 // examine makes the checks, each only if those it rests on were good.
@@ -83,7 +85,7 @@ func (d *doctor) examine(ctx context.Context, host string) {
 	}
 	caller, err := d.cli.dial(ctx, to)
 	if err != nil {
-		d.fail("dispatcher", "see the dispatcher's log", "%s", err)
+		d.failCheck("dispatcher", "see the dispatcher's log", "%s", err)
 		return
 	}
 	defer caller.Close()
@@ -94,7 +96,7 @@ func (d *doctor) examine(ctx context.Context, host string) {
 		d.hosts(ctx, caller)
 		return
 	}
-	d.host(ctx, caller, host)
+	d.checkHost(ctx, caller, host)
 }
 
 // failedChecksError is how many checks failed.
@@ -107,8 +109,8 @@ func (n failedChecksError) Error() string {
 	return strconv.Itoa(int(n)) + " checks failed"
 }
 
-// report prints the checks. Errors: failedChecksError.
-func (d *doctor) report() error {
+// printReport prints the checks. Errors: failedChecksError.
+func (d *doctor) printReport() error {
 	failed := 0
 	for _, one := range d.checks {
 		if one.Status == broken {
@@ -116,11 +118,11 @@ func (d *doctor) report() error {
 		}
 	}
 	if d.cli.format == formatJSON {
-		if err := d.cli.print(object{{"ok", failed == 0}, {"checks", d.checks}}); err != nil {
+		if err := d.cli.printObject(object{{"ok", failed == 0}, {"checks", d.checks}}); err != nil {
 			return err
 		}
 	} else {
-		d.print()
+		d.printChecks()
 	}
 	if failed > 0 {
 		return failedChecksError(failed)
@@ -128,7 +130,7 @@ func (d *doctor) report() error {
 	return nil
 }
 
-func (d *doctor) print() {
+func (d *doctor) printChecks() {
 	w := table.NewWriter()
 	w.SetOutputMirror(d.cli.stdout)
 	w.SetStyle(plainStyle)
@@ -140,7 +142,7 @@ func (d *doctor) print() {
 			text += "  → " + safeLine(one.Todo)
 		}
 		colour := map[string]paint{fine: green, doubt: yellow, broken: red}[one.Status]
-		w.AppendRow(table.Row{out.put(colour, one.Status), safeLine(one.What), text})
+		w.AppendRow(table.Row{out.paintText(colour, one.Status), safeLine(one.What), text})
 	}
 	w.Render()
 }
@@ -151,7 +153,7 @@ func (d *doctor) hosts(ctx context.Context, caller *harp.Caller) {
 	for h, err := range caller.Hosts().List(ctx, "") {
 		switch {
 		case err != nil:
-			d.fail("hosts", "", "%s", err)
+			d.failCheck("hosts", "", "%s", err)
 			return
 		case h.Online:
 			online++
@@ -170,12 +172,12 @@ func (d *doctor) hosts(ctx context.Context, caller *harp.Caller) {
 	}
 }
 
-// host looks at what is known of one host.
-func (d *doctor) host(ctx context.Context, caller *harp.Caller, name string) {
+// checkHost looks at what is known of one host.
+func (d *doctor) checkHost(ctx context.Context, caller *harp.Caller, name string) {
 	what := "host " + name
 	h, err := caller.Hosts().Get(ctx, name)
 	if err != nil {
-		d.fail(what, "harp host ls shows those that are known; is its agent running, and does it dial this dispatcher?", "%s", err)
+		d.failCheck(what, "harp host ls shows those that are known; is its agent running, and does it dial this dispatcher?", "%s", err)
 		return
 	}
 	heard := "never heard of"
@@ -187,7 +189,7 @@ func (d *doctor) host(ctx context.Context, caller *harp.Caller, name string) {
 		if h.Error != "" {
 			detail += ": " + h.Error
 		}
-		d.fail(what, "look at the agent's log on "+name+", and at the network from it", "%s", detail)
+		d.failCheck(what, "look at the agent's log on "+name+", and at the network from it", "%s", detail)
 	} else {
 		d.ok(what, "online, %s, %s", h.Software, heard)
 	}
@@ -201,7 +203,7 @@ func (d *doctor) survivors(ctx context.Context, caller *harp.Caller, name string
 	active := harp.JobFilter{Host: name, States: []harp.State{harp.StateRunning, harp.StateCancelling, harp.StateUnknown}}
 	for s, err := range caller.Jobs(ctx, active) {
 		if err != nil {
-			d.fail("jobs", "", "%s", err)
+			d.failCheck("jobs", "", "%s", err)
 			return
 		}
 		if len(s.Survivors) > 0 {

@@ -28,7 +28,7 @@ const (
 func (d *doctor) context() (contexts.Context, bool) {
 	to, err := d.cli.resolve()
 	if err != nil {
-		return to, d.fail("context", "harp ctx add, or harp dev", "%s", message(err))
+		return to, d.failCheck("context", "harp ctx add, or harp dev", "%s", message(err))
 	}
 	return to, d.ok("context", "%s as %s", to.Addr, to.Cert)
 }
@@ -38,20 +38,20 @@ func (d *doctor) certificates(to contexts.Context) (*tls.Config, bool) {
 	const renew = "get a new one for this name"
 	tc, err := transport.LoadTLS(to.Cert, to.Key, to.CA)
 	if err != nil {
-		return nil, d.fail("certificate", "harp ctx show names the files", "%s", strings.TrimPrefix(err.Error(), "transport: "))
+		return nil, d.failCheck("certificate", "harp ctx show names the files", "%s", strings.TrimPrefix(err.Error(), "transport: "))
 	}
 	leaf := tc.Certificates[0].Leaf
 	id, err := identityFor(leaf, transport.RoleCaller)
 	if err != nil {
-		return nil, d.fail("certificate", "use one of a caller", "%s", message(err))
+		return nil, d.failCheck("certificate", "use one of a caller", "%s", message(err))
 	}
 	now := time.Now()
 	good := true
 	switch {
 	case now.Before(leaf.NotBefore):
-		good = d.fail("certificate", "set this machine's clock", "of %s is good only from %s on", id, d.cli.clock(leaf.NotBefore))
+		good = d.failCheck("certificate", "set this machine's clock", "of %s is good only from %s on", id, d.cli.clock(leaf.NotBefore))
 	case now.After(leaf.NotAfter):
-		good = d.fail("certificate", renew, "of %s has expired, %s", id, relative(now.Sub(leaf.NotAfter)))
+		good = d.failCheck("certificate", renew, "of %s has expired, %s", id, relative(now.Sub(leaf.NotAfter)))
 	case leaf.NotAfter.Sub(now) < expiresSoon:
 		good = d.warn("certificate", renew, "of %s expires in %s", id, age(leaf.NotAfter.Sub(now)))
 	default:
@@ -65,7 +65,7 @@ func (d *doctor) certificates(to contexts.Context) (*tls.Config, bool) {
 func (d *doctor) authority(file string, tc *tls.Config, now time.Time) bool {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return d.fail("authority", "", "%s", err)
+		return d.failCheck("authority", "", "%s", err)
 	}
 	soonest := time.Time{}
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
@@ -86,9 +86,9 @@ func (d *doctor) authority(file string, tc *tls.Config, now time.Time) bool {
 	_, err = tc.Certificates[0].Leaf.Verify(options)
 	switch {
 	case err != nil:
-		return d.fail("authority", "certificate and authority must be of one fleet", "did not sign the certificate: %s", err)
+		return d.failCheck("authority", "certificate and authority must be of one fleet", "did not sign the certificate: %s", err)
 	case now.After(soonest):
-		return d.fail("authority", "get the fleet's new authority", "one in %s has expired, %s", file, relative(now.Sub(soonest)))
+		return d.failCheck("authority", "get the fleet's new authority", "one in %s has expired, %s", file, relative(now.Sub(soonest)))
 	case soonest.Sub(now) < expiresSoon:
 		return d.warn("authority", "get the fleet's new authority", "one in %s expires in %s", file, age(soonest.Sub(now)))
 	}
@@ -100,9 +100,9 @@ func (d *doctor) network(ctx context.Context, to contexts.Context, tc *tls.Confi
 	addr := wire.WithPort(to.Addr, wire.DispatcherPort)
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return d.fail("address", "harp ctx add --replace", "%s", err)
+		return d.failCheck("address", "harp ctx add --replace", "%s", err)
 	}
-	if net.ParseIP(host) == nil && !d.lookup(ctx, host) {
+	if net.ParseIP(host) == nil && !d.lookupHost(ctx, host) {
 		return false
 	}
 	dialing, cancel := context.WithTimeout(ctx, stepTime)
@@ -110,18 +110,18 @@ func (d *doctor) network(ctx context.Context, to contexts.Context, tc *tls.Confi
 	var dialer net.Dialer
 	nc, err := dialer.DialContext(dialing, "tcp", addr)
 	if err != nil {
-		return d.fail("network", "is the dispatcher running, and does a firewall let its port through?", "%s", err)
+		return d.failCheck("network", "is the dispatcher running, and does a firewall let its port through?", "%s", err)
 	}
 	d.ok("network", "%s answers", nc.RemoteAddr())
 	return d.handshake(ctx, nc, tc)
 }
 
-func (d *doctor) lookup(ctx context.Context, host string) bool {
+func (d *doctor) lookupHost(ctx context.Context, host string) bool {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	addrs, err := net.DefaultResolver.LookupHost(ctx, host)
 	if err != nil {
-		return d.fail("name", "is the name right, and does DNS know it here?", "%s", err)
+		return d.failCheck("name", "is the name right, and does DNS know it here?", "%s", err)
 	}
 	return d.ok("name", "%s is %s", host, strings.Join(addrs, ", "))
 }
@@ -138,7 +138,7 @@ func (d *doctor) handshake(ctx context.Context, nc net.Conn, tc *tls.Config) boo
 	}
 	conn, err := transport.Client(ctx, nc, tc, transport.ProtocolCall, transport.RoleDispatcher)
 	if err != nil {
-		return d.fail("TLS", "both certificates must be good now and of one fleet; the dispatcher's log says what it did not like", "%s", err)
+		return d.failCheck("TLS", "both certificates must be good now and of one fleet; the dispatcher's log says what it did not like", "%s", err)
 	}
 	defer conn.Close()
 	left := time.Until(leaf.NotAfter)
@@ -159,7 +159,7 @@ func (d *doctor) dispatcher(ctx context.Context, caller *harp.Caller, addr strin
 		begun := time.Now()
 		got, err := caller.Ping(ctx)
 		if err != nil {
-			return d.fail("dispatcher", "see the dispatcher's log", "%s", err)
+			return d.failCheck("dispatcher", "see the dispatcher's log", "%s", err)
 		}
 		if took := time.Since(begun); i == 0 || took < rtt {
 			info, rtt = got, took
@@ -173,7 +173,7 @@ func (d *doctor) dispatcher(ctx context.Context, caller *harp.Caller, addr strin
 	text := off.Round(10 * time.Millisecond).String()
 	switch apart := off.Abs(); {
 	case apart >= clocksBreak:
-		return d.fail("clock", "set this machine's clock, or the dispatcher's", "the dispatcher's differs by %s", text)
+		return d.failCheck("clock", "set this machine's clock, or the dispatcher's", "the dispatcher's differs by %s", text)
 	case apart >= clocksApart:
 		return d.warn("clock", "set this machine's clock, or the dispatcher's", "the dispatcher's differs by %s", text)
 	}

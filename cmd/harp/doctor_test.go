@@ -55,7 +55,7 @@ func TestDoctorLooksAtAHost(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			test.host.Name = "h"
 			d := examined(t)
-			d.host(t.Context(), harp.NewCaller(&fake{hosts: []harp.HostStatus{test.host}}), "h")
+			d.checkHost(t.Context(), harp.NewCaller(&fake{hosts: []harp.HostStatus{test.host}}), "h")
 			got, text := d.told()
 			for what, verdict := range test.want {
 				if got[what] != verdict {
@@ -65,7 +65,7 @@ func TestDoctorLooksAtAHost(t *testing.T) {
 		})
 	}
 	d := examined(t)
-	d.host(t.Context(), harp.NewCaller(&fake{
+	d.checkHost(t.Context(), harp.NewCaller(&fake{
 		hosts: []harp.HostStatus{{Name: "h", Online: true}},
 		jobs:  []harp.JobStatus{{ID: "stuck", Host: "h", State: harp.StateCancelling, Survivors: []int{11, 12}}, {ID: "fine", Host: "h", State: harp.StateRunning}},
 	}), "h")

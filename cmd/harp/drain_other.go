@@ -17,7 +17,7 @@ type noSignal struct{}
 func (noSignal) String() string { return "none" }
 func (noSignal) Signal()        {}
 
-// drain fails: there are no signals.
-func (c *cli) drain(context.Context, string) error {
+// drainAgent fails: there are no signals.
+func (c *cli) drainAgent(context.Context, string) error {
 	return fmt.Errorf("--drain: %w on this system", errors.ErrUnsupported)
 }

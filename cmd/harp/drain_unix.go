@@ -22,8 +22,8 @@ const drainSignal = syscall.SIGUSR1
 // drainPoll is how often is looked whether an agent that drains has ended.
 const drainPoll = 100 * time.Millisecond
 
-// drain tells the agent of a directory to drain, and waits until it has ended.
-func (c *cli) drain(ctx context.Context, dir string) error {
+// drainAgent tells the agent of a directory to drain, and waits until it has ended.
+func (c *cli) drainAgent(ctx context.Context, dir string) error {
 	if dir == "" {
 		return invalid("dir", "is missing: --drain finds the agent by its directory")
 	}
@@ -40,14 +40,14 @@ func (c *cli) drain(ctx context.Context, dir string) error {
 	if c.format != formatJSON {
 		c.say("agent %d takes no more calls, and ends when it is idle", pid)
 	}
-	if err := awaitEnd(ctx, dir, pid); err != nil {
+	if err := awaitAgentEnd(ctx, dir, pid); err != nil {
 		return unless(ctx, err, &detachedError{nothing: "the agent drains on"})
 	}
 	if err := wasIdle(dir, pid); err != nil {
 		return err
 	}
 	if c.format == formatJSON {
-		return c.print(object{{"pid", pid}, {"ended", true}})
+		return c.printObject(object{{"pid", pid}, {"ended", true}})
 	}
 	c.say("agent %d has ended", pid)
 	return nil
@@ -66,8 +66,8 @@ func wasIdle(dir string, pid int) error {
 	return nil
 }
 
-// awaitEnd waits until a process has no agent with the directory any more.
-func awaitEnd(ctx context.Context, dir string, pid int) error {
+// awaitAgentEnd waits until a process has no agent with the directory any more.
+func awaitAgentEnd(ctx context.Context, dir string, pid int) error {
 	ticker := time.NewTicker(drainPoll)
 	defer ticker.Stop()
 	for {

@@ -22,7 +22,7 @@ func bindDryRun(cmd *cobra.Command, dry *bool) {
 // would prints what a command would do: the fields it would print, or a text.
 func (c *cli) would(fields object, format string, a ...any) error {
 	if c.format == formatJSON {
-		return c.print(append(object{{"dry_run", true}}, fields...))
+		return c.printObject(append(object{{"dry_run", true}}, fields...))
 	}
 	c.say(format, a...)
 	return nil
@@ -78,9 +78,9 @@ func makePlan(ctx context.Context, caller *harp.Caller, doc harp.ProcedureDoc, r
 			return nil, err
 		}
 	}
-	p.timeout = p.limit("timeout", req.Timeout, doc.Timeout)
-	p.maxExec = p.limit("max_exec_time", req.MaxExecTime, doc.MaxExecTime)
-	p.judge(time.Now())
+	p.timeout = p.effectiveLimit("timeout", req.Timeout, doc.Timeout)
+	p.maxExec = p.effectiveLimit("max_exec_time", req.MaxExecTime, doc.MaxExecTime)
+	p.predictStart(time.Now())
 	return p, nil
 }
 
@@ -104,16 +104,16 @@ func withoutSecrets(doc harp.ProcedureDoc, args harp.Value) (harp.Value, error) 
 	return harp.NewValue(values)
 }
 
-// limit is a time limit of the call; the procedure's own is a cap as well.
-func (p *plan) limit(name string, asked, own time.Duration) time.Duration {
+// effectiveLimit is a time limit of the call; the procedure's own is a cap as well.
+func (p *plan) effectiveLimit(name string, asked, own time.Duration) time.Duration {
 	if own > 0 && asked > own {
 		p.why = name + " of " + durationText(asked) + " is more than the procedure's own, " + durationText(own)
 	}
 	return cmp.Or(asked, own)
 }
 
-// judge says whether the call would run and what it would wait for.
-func (p *plan) judge(now time.Time) {
+// predictStart says whether the call would run and what it would wait for.
+func (p *plan) predictStart(now time.Time) {
 	r := p.request
 	if !r.StartBefore.IsZero() && !r.StartBefore.After(now) {
 		p.why = "its time to start has passed"
@@ -156,7 +156,7 @@ func (p *plan) verdict() string {
 func (c *cli) planned(p *plan) error {
 	r := p.request
 	if c.format == formatJSON {
-		err := c.print(object{
+		err := c.printObject(object{
 			{"dry_run", true},
 			{"host", r.Host},
 			{"online", p.host.Online},
@@ -172,7 +172,7 @@ func (c *cli) planned(p *plan) error {
 			{"reason", p.why},
 			{"waits_for", append([]string{}, p.waits...)},
 		})
-		return cmp.Or(err, p.refused())
+		return cmp.Or(err, p.refusedErr())
 	}
 	c.pairs([][2]string{
 		{"host", r.Host},
@@ -190,10 +190,10 @@ func (c *cli) planned(p *plan) error {
 		{"info", valueText(r.Info)},
 		{"verdict", p.verdict()},
 	})
-	return p.refused()
+	return p.refusedErr()
 }
 
-func (p *plan) refused() error {
+func (p *plan) refusedErr() error {
 	if p.why == "" {
 		return nil
 	}

@@ -41,7 +41,7 @@ Each event has a cursor, its field "cursor" in -o jsonl, which Ctrl-C says, too:
 			if noWait {
 				return p.printAll(ctx, caller)
 			}
-			return p.follow(ctx, caller)
+			return p.printEvents(ctx, caller)
 		}),
 	}
 	flags := follow.Flags()
@@ -61,14 +61,14 @@ type eventPrinter struct {
 	filter harp.EventFilter
 }
 
-// follow prints events until it is interrupted.
-func (p *eventPrinter) follow(ctx context.Context, caller *harp.Caller) error {
+// printEvents prints events until it is interrupted.
+func (p *eventPrinter) printEvents(ctx context.Context, caller *harp.Caller) error {
 	for e, err := range caller.Events(ctx, p.filter) {
 		if err == nil {
-			err = p.print(e)
+			err = p.printEvent(e)
 		}
 		if err != nil {
-			return unless(ctx, err, p.stopped())
+			return unless(ctx, err, p.interruptedErr())
 		}
 	}
 	return nil
@@ -82,7 +82,7 @@ func (p *eventPrinter) printAll(ctx context.Context, caller *harp.Caller) error 
 			return err
 		}
 		for _, e := range page.Events {
-			if err := p.print(e); err != nil {
+			if err := p.printEvent(e); err != nil {
 				return err
 			}
 		}
@@ -93,17 +93,17 @@ func (p *eventPrinter) printAll(ctx context.Context, caller *harp.Caller) error 
 	}
 }
 
-func (p *eventPrinter) print(e harp.Event) error {
+func (p *eventPrinter) printEvent(e harp.Event) error {
 	p.filter.After = e.Cursor
 	if p.cli.format == formatLines {
-		return p.cli.line(e)
+		return p.cli.printLine(e)
 	}
 	p.cli.say("%s  %-18s  %s", p.cli.clock(e.Time), e.Type, eventText(e))
 	return p.cli.stdout.err
 }
 
-// stopped is what following ends with when it is interrupted.
-func (p *eventPrinter) stopped() error {
+// interruptedErr is what following ends with when it is interrupted.
+func (p *eventPrinter) interruptedErr() error {
 	e := &detachedError{again: "harp event follow"}
 	if p.filter.After != "" {
 		e.at = " after " + p.filter.After

@@ -118,9 +118,9 @@ func (e *detachedError) Error() string {
 	return fmt.Sprintf("detached%s; job %s goes on. Again: %s", e.at, e.job, e.again)
 }
 
-// report says on stderr what went wrong, and on stdout too where that is promised
+// reportError says on stderr what went wrong, and on stdout too where that is promised
 // to be JSON. It returns the exit code.
-func (c *cli) report(err error) int {
+func (c *cli) reportError(err error) int {
 	if err == nil {
 		return exitOK
 	}
@@ -130,7 +130,7 @@ func (c *cli) report(err error) int {
 		return exitDetached
 	}
 	if (c.format == formatJSON || c.format == formatLines) && !c.wordless && !c.stdout.written {
-		_ = c.print(object{{"error", harp.FailureOf(err)}}) // stderr says it, too
+		_ = c.printObject(object{{"error", harp.FailureOf(err)}}) // stderr says it, too
 	}
 	for _, one := range each(err) {
 		c.complain("harp: %s", strings.TrimPrefix(one.Error(), "harp: "))

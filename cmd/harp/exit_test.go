@@ -129,7 +129,7 @@ func TestReport(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		c := newCLI(nil, &stdout, &stderr, func(string) string { return "" })
 		c.format = test.format
-		c.report(test.err)
+		c.reportError(test.err)
 		if stdout.String() != test.stdout || stderr.String() != test.stderr {
 			t.Errorf("report of %v is %q on stdout and %q on stderr,\nwant %q and %q",
 				test.err, stdout.String(), stderr.String(), test.stdout, test.stderr)

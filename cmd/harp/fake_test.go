@@ -229,6 +229,6 @@ func runFake(t testing.TB, ctx context.Context, f *fake, change func(*cli), args
 	if change != nil {
 		change(c)
 	}
-	code := c.run(ctx, args)
+	code := c.runCommand(ctx, args)
 	return said{stdout.String(), stderr.String(), code}
 }

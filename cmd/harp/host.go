@@ -90,7 +90,7 @@ func (c *cli) refreshHosts(ctx context.Context, caller *harp.Caller, _ []string)
 		return err
 	}
 	if c.format == formatJSON {
-		return c.print(object{{"count", n}})
+		return c.printObject(object{{"count", n}})
 	}
 	c.say("%d hosts in the registry", n)
 	return nil

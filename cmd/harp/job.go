@@ -195,7 +195,7 @@ func (c *cli) cancelJob(ctx context.Context, job *harp.Job, now bool) error {
 	case err != nil:
 		return err
 	case c.format == formatJSON:
-		return c.print(object{{"id", job.ID()}, {"cancelled", live}})
+		return c.printObject(object{{"id", job.ID()}, {"cancelled", live}})
 	case live && now:
 		c.notice("job %s is asked to stop, without a grace", job.ID())
 		return nil

@@ -41,20 +41,20 @@ terminal its time and number stand before it. Ctrl-C stops following, not the jo
 		if flags.Changed("since") {
 			from = harp.Since(since)
 		}
-		return c.follow(ctx, job, from, noWait)
+		return c.followJob(ctx, job, from, noWait)
 	})
 	return cmd
 }
 
-// follow prints records and returns how the job failed; without waiting, only if
+// followJob prints records and returns how the job failed; without waiting, only if
 // it has ended.
-func (c *cli) follow(ctx context.Context, job *harp.Job, from harp.StreamOption, noWait bool) error {
+func (c *cli) followJob(ctx context.Context, job *harp.Job, from harp.StreamOption, noWait bool) error {
 	p := recordPrinter{cli: c}
 	records := job.Follow(ctx, from)
 	if noWait {
 		records = job.Stream(ctx, from)
 	}
-	if err := p.follow(records); err != nil {
+	if err := p.printRecords(records); err != nil {
 		return unless(ctx, err, p.detached(job))
 	}
 	if noWait {

@@ -92,7 +92,7 @@ did it and why is kept with the job.`,
 				return err
 			}
 			if c.format == formatJSON {
-				return c.print(object{{"id", job.ID()}, {"state", harp.StateLost}})
+				return c.printObject(object{{"id", job.ID()}, {"state", harp.StateLost}})
 			}
 			c.notice("job %s is given up as lost", job.ID())
 			return nil

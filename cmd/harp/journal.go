@@ -126,7 +126,7 @@ func (e *damagedJournalError) Unwrap() error { return failedChecksError(e.places
 // printJournal prints what is in a journal. Errors: *damagedJournalError.
 func (c *cli) printJournal(dir string, r *journal.Report) error {
 	if c.format == formatJSON {
-		if err := c.print(journalObject(dir, r)); err != nil {
+		if err := c.printObject(journalObject(dir, r)); err != nil {
 			return err
 		}
 	} else {
@@ -212,7 +212,7 @@ func (c *cli) wouldRepair(dir string) error {
 // printRepair says what a repair did.
 func (c *cli) printRepair(dir string, did *agent.JournalRepair) error {
 	if c.format == formatJSON {
-		return c.print(append(journalObject(dir, &did.Report), object{{"new", did.NewID}, {"aside", did.Aside}}...))
+		return c.printObject(append(journalObject(dir, &did.Report), object{{"new", did.NewID}, {"aside", did.Aside}}...))
 	}
 	if did.NewID == "" {
 		c.say("the journal in %s is not damaged and was left as it is", dir)

@@ -33,7 +33,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	return newCLI(stdin, stdout, stderr, env).run(ctx, args)
+	return newCLI(stdin, stdout, stderr, env).runCommand(ctx, args)
 }
 
 // cli is one run of the program: where it reads and writes, and what its global
@@ -64,14 +64,14 @@ type cli struct {
 func newCLI(stdin io.Reader, stdout, stderr io.Writer, env func(string) string) *cli {
 	return &cli{
 		stdin: stdin, stdout: &output{w: stdout}, stderr: stderr, env: env,
-		dial: dial,
+		dial: dialContext,
 
 		terminal: isTerminal(stdout), errTerminal: isTerminal(stderr), inTerminal: isTerminalReader(stdin),
 	}
 }
 
-// run runs one command and returns the exit code.
-func (c *cli) run(ctx context.Context, args []string) int {
+// runCommand runs one command and returns the exit code.
+func (c *cli) runCommand(ctx context.Context, args []string) int {
 	root := c.rootCommand()
 	root.SetArgs(args)
 	root.SetIn(c.stdin)
@@ -87,7 +87,7 @@ func (c *cli) run(ctx context.Context, args []string) int {
 	if err == nil {
 		err = c.stdout.err
 	}
-	return c.report(err)
+	return c.reportError(err)
 }
 
 func (c *cli) rootCommand() *cobra.Command {
@@ -145,7 +145,7 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 // arguments.
 func (c *cli) does(fn func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := c.settle(cmd.Annotations[knows]); err != nil {
+		if err := c.chooseShape(cmd.Annotations[knows]); err != nil {
 			return err
 		}
 		c.started = true

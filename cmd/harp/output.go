@@ -143,11 +143,11 @@ func (o object) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		name, err := compact(f.name)
+		name, err := compactJSON(f.name)
 		if err != nil {
 			return nil, err
 		}
-		value, err := compact(f.value)
+		value, err := compactJSON(f.value)
 		if err != nil {
 			return nil, err
 		}
@@ -159,8 +159,8 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// compact is JSON on one line, without the escapes that only HTML needs.
-func compact(v any) ([]byte, error) {
+// compactJSON is JSON on one line, without the escapes that only HTML needs.
+func compactJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -170,9 +170,9 @@ func compact(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// line prints v as one line of JSON.
-func (c *cli) line(v any) error {
-	encoded, err := compact(v)
+// printLine prints v as one line of JSON.
+func (c *cli) printLine(v any) error {
+	encoded, err := compactJSON(v)
 	if err != nil {
 		return err
 	}
@@ -183,9 +183,9 @@ func (c *cli) line(v any) error {
 	return err
 }
 
-// print prints the one object of a command.
-func (c *cli) print(o object) error {
-	return c.line(append(object{{"v", version}}, o...))
+// printObject prints the one object of a command.
+func (c *cli) printObject(o object) error {
+	return c.printLine(append(object{{"v", version}}, o...))
 }
 
 // printNoun prints a noun of harp as the one object of a command, with more fields
@@ -195,7 +195,7 @@ func (c *cli) printNoun(noun any, more ...field) error {
 	if err != nil {
 		return err
 	}
-	return c.print(append(o, more...))
+	return c.printObject(append(o, more...))
 }
 
 // say prints one line of text for people on stdout.
@@ -223,7 +223,7 @@ func (c *cli) table(header []string, rows [][]string) {
 	for _, row := range rows {
 		cells := cells(row)
 		if state >= 0 {
-			cells[state] = out.put(paintOfState(row[state]), safeLine(row[state]))
+			cells[state] = out.paintText(paintOfState(row[state]), safeLine(row[state]))
 		}
 		w.AppendRow(cells)
 	}
@@ -254,10 +254,10 @@ type listing[T any] struct {
 func printList[T any](c *cli, l listing[T], items []T) error {
 	switch c.format {
 	case formatJSON:
-		return c.print(append(object{{l.name, items}}, l.more...))
+		return c.printObject(append(object{{l.name, items}}, l.more...))
 	case formatLines:
 		for _, item := range items {
-			if err := c.line(item); err != nil {
+			if err := c.printLine(item); err != nil {
 				return err
 			}
 		}
@@ -298,7 +298,7 @@ func (c *cli) pairs(rows [][2]string) {
 		}
 		cells := cells(row[:])
 		if row[0] == stateColumn {
-			cells[1] = out.put(paintOfState(row[1]), safeLine(row[1]))
+			cells[1] = out.paintText(paintOfState(row[1]), safeLine(row[1]))
 		}
 		w.AppendRow(cells)
 	}

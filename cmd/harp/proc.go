@@ -185,7 +185,7 @@ func typeText(s schemaText) string {
 	if len(s.Enum) > 0 {
 		words := make([]string, len(s.Enum))
 		for i, e := range s.Enum {
-			word, err := compact(e)
+			word, err := compactJSON(e)
 			if err == nil {
 				words[i] = strings.Trim(string(word), `"`)
 			}

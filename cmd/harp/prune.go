@@ -31,7 +31,7 @@ follow ends with exit code 5, and --after start goes on with the first that is k
 				return err
 			}
 			if c.format == formatJSON {
-				return c.print(object{{"pruned", n}, {"ended_before", before.t.UTC().Format(time.RFC3339)}})
+				return c.printObject(object{{"pruned", n}, {"ended_before", before.t.UTC().Format(time.RFC3339)}})
 			}
 			c.say("%s deleted", jobsText(n))
 			return nil

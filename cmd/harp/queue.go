@@ -157,7 +157,7 @@ func (c *cli) cancelQueue(ctx context.Context, caller *harp.Caller, args []strin
 		return err
 	}
 	if c.format == formatJSON {
-		return c.print(object{{"cancelled", n}})
+		return c.printObject(object{{"cancelled", n}})
 	}
 	c.say("%s cancelled or asked to stop", jobsText(n))
 	return nil
@@ -189,7 +189,7 @@ func (c *cli) changesQueue(dry *bool, what func() (field, error), change func(ct
 			return err
 		}
 		if c.format == formatJSON {
-			return c.print(object{{"name", canonical}, changed})
+			return c.printObject(object{{"name", canonical}, changed})
 		}
 		c.notice("queue %s will %s from now on", canonical, queueChange(changed))
 		return nil

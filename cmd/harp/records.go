@@ -23,9 +23,9 @@ type recordPrinter struct {
 	redraw bool            // that line ended with a carriage return: the next goes over it
 }
 
-// follow prints records until the job has ended or, if that is what records does,
+// printRecords prints records until the job has ended or, if that is what records does,
 // for as long as there are any. It returns what the loop ended with.
-func (p *recordPrinter) follow(records func(yield func(harp.Record, error) bool)) error {
+func (p *recordPrinter) printRecords(records func(yield func(harp.Record, error) bool)) error {
 	if p.cli.format == formatJSON {
 		return p.collect(records)
 	}
@@ -34,7 +34,7 @@ func (p *recordPrinter) follow(records func(yield func(harp.Record, error) bool)
 		if err != nil {
 			return err
 		}
-		if err := p.print(r); err != nil {
+		if err := p.printRecord(r); err != nil {
 			return err
 		}
 		p.next, p.seen = r.Seq+1, true
@@ -42,11 +42,11 @@ func (p *recordPrinter) follow(records func(yield func(harp.Record, error) bool)
 	return nil
 }
 
-// print prints one record: of kind data its value on one line, of the others
+// printRecord prints one record: of kind data its value on one line, of the others
 // their text; on a terminal with time and number before each line.
-func (p *recordPrinter) print(r harp.Record) error {
+func (p *recordPrinter) printRecord(r harp.Record) error {
 	if p.cli.format == formatLines {
-		return p.cli.line(r)
+		return p.cli.printLine(r)
 	}
 	switch {
 	case r.Truncated > 0 && len(r.Value) == 0:
@@ -94,7 +94,7 @@ func (p *recordPrinter) copyErr(r harp.Record, text string) {
 	if p.cli.errTerminal && !p.cli.raw {
 		lines := strings.Split(text, "\n")
 		for i, line := range lines {
-			lines[i] = errs.put(paintOfKind(r.Kind), safeLine(strings.TrimSuffix(line, "\r")))
+			lines[i] = errs.paintText(paintOfKind(r.Kind), safeLine(strings.TrimSuffix(line, "\r")))
 		}
 		text = strings.Join(lines, "\n")
 	}
@@ -123,7 +123,7 @@ func (p *recordPrinter) show(r harp.Record, text string) {
 			break // the next line begins in the next record
 		}
 		b.WriteString(p.beginning(r, line))
-		b.WriteString(out.put(paintOfKind(r.Kind), safeLine(strings.TrimSuffix(line, "\r"))))
+		b.WriteString(out.paintText(paintOfKind(r.Kind), safeLine(strings.TrimSuffix(line, "\r"))))
 		if goesOn {
 			p.open, p.redraw = r.Kind, strings.HasSuffix(line, "\r")
 			break
@@ -131,7 +131,7 @@ func (p *recordPrinter) show(r harp.Record, text string) {
 		b.WriteByte('\n')
 		p.open, p.redraw = "", false
 	}
-	p.write(b.String())
+	p.writeSafe(b.String())
 }
 
 // beginning is what comes before a line, which may be the rest of one.
@@ -145,15 +145,15 @@ func (p *recordPrinter) beginning(r harp.Record, line string) string {
 	return ""
 }
 
-// write writes what is safe to stdout, which keeps its error.
-func (p *recordPrinter) write(text string) {
+// writeSafe writes what is safe to stdout, which keeps its error.
+func (p *recordPrinter) writeSafe(text string) {
 	_, _ = io.WriteString(p.cli.stdout, text)
 }
 
 // endLine ends a line on the terminal that has no end yet.
 func (p *recordPrinter) endLine() {
 	if p.open != "" {
-		p.write("\n")
+		p.writeSafe("\n")
 	}
 	p.open, p.redraw = "", false
 }
@@ -229,7 +229,7 @@ func (p *recordPrinter) collect(records func(yield func(harp.Record, error) bool
 		if err != nil {
 			return err
 		}
-		text, err := compact(r)
+		text, err := compactJSON(r)
 		if err != nil {
 			return err
 		}

@@ -39,7 +39,7 @@ such jobs, and of those that came after the backup, for a week and then forget i
 				return err
 			}
 			if c.format == formatJSON {
-				return c.print(object{{"dir", dir}, {"store", did.ID}, {"from", did.From}, {"rows", did.Rows}, {"lost", did.Lost}})
+				return c.printObject(object{{"dir", dir}, {"store", did.ID}, {"from", did.From}, {"rows", did.Rows}, {"lost", did.Lost}})
 			}
 			c.pairs([][2]string{
 				{"store", did.ID + " in " + dir},

@@ -18,9 +18,9 @@ type shape func(w io.Writer, encoded []byte) error
 // templated begins the format that is a template.
 const templated = "template="
 
-// settle makes what -o says one of JSON's formats with a shape. YAML is one document,
+// chooseShape makes what -o says one of JSON's formats with a shape. YAML is one document,
 // of what goes on one for each object; a template is for each object of a list.
-func (c *cli) settle(marks string) (err error) {
+func (c *cli) chooseShape(marks string) (err error) {
 	if c.format == formatYAML {
 		c.shape, c.format = asYAML, formatJSON
 		if marks == streams()[knows] {
@@ -63,7 +63,7 @@ func asTemplate(text string) (shape, error) {
 
 // jsonText is the function json of templates.
 func jsonText(v any) (string, error) {
-	encoded, err := compact(v)
+	encoded, err := compactJSON(v)
 	return string(encoded), err
 }
 

@@ -81,7 +81,7 @@ func TestYAMLOfHostileText(t *testing.T) {
 		texts = append(texts, "a"+string(r)+"b: c", string(r))
 	}
 	texts = append(texts, "a\u202eb", "\u2066", "---\nx", "...\n")
-	encoded, err := compact(map[string]any{"texts": texts, "a\x1b: b": 1})
+	encoded, err := compactJSON(map[string]any{"texts": texts, "a\x1b: b": 1})
 	if err != nil {
 		t.Fatal(err)
 	}

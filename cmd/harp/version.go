@@ -17,7 +17,7 @@ func (c *cli) versionCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: c.does(func(context.Context, []string) error {
 			if c.format == formatJSON {
-				return c.print(object{
+				return c.printObject(object{
 					{"version", harp.Version},
 					{"revision", revision()},
 					{"go", runtime.Version()},

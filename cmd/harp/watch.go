@@ -24,12 +24,12 @@ func onChange(ctx context.Context, dir string, log *slog.Logger, fn func()) (wai
 		return func() {}
 	}
 	w := watch{dir: filepath.Clean(dir), watcher: watcher, log: log}
-	w.add(filepath.Dir(w.dir))
-	w.add(w.dir)
+	w.addDir(filepath.Dir(w.dir))
+	w.addDir(w.dir)
 	var running sync.WaitGroup
 	running.Go(func() {
 		defer watcher.Close()
-		w.run(ctx, fn)
+		w.debounce(ctx, fn)
 	})
 	return running.Wait
 }
@@ -41,13 +41,13 @@ type watch struct {
 	log     *slog.Logger
 }
 
-func (w *watch) add(dir string) {
+func (w *watch) addDir(dir string) {
 	if err := w.watcher.Add(dir); err != nil {
 		w.log.Warn("the folder is not watched; SIGHUP reads it again", "dir", dir, "error", err.Error())
 	}
 }
 
-func (w *watch) run(ctx context.Context, fn func()) {
+func (w *watch) debounce(ctx context.Context, fn func()) {
 	settled := time.NewTimer(settles)
 	settled.Stop()
 	defer settled.Stop()

@@ -83,21 +83,21 @@ func ReadAgent(path string) (*Agent, error) {
 		wrong = append(wrong, f.Errorf("max_attempts", "must not be negative"))
 	}
 	var id transport.Identity
-	if a.tls, id, err = a.TLS.load(f, transport.RoleAgent); err != nil {
+	if a.tls, id, err = a.TLS.loadFiles(f, transport.RoleAgent); err != nil {
 		wrong = append(wrong, err)
 	} else if a.Name != "" && a.Name != id.Name {
 		wrong = append(wrong, f.Errorf("name", "is %s, but the certificate is of %s", a.Name, id.Name))
 	}
 	a.Name = id.Name
 	if len(wrong) == 0 {
-		wrong = append(wrong, f.Wrap(a.refused()))
+		wrong = append(wrong, f.Wrap(a.checkRefused()))
 	}
 	return a, errors.Join(wrong...)
 }
 
-// refused is what the library would not take, as bounds of exec that cannot be. The agent
+// checkRefused is what the library would not take, as bounds of exec that cannot be. The agent
 // that it asks keeps nothing and connects to nobody. Errors: *harp.FieldError.
-func (a *Agent) refused() error {
+func (a *Agent) checkRefused() error {
 	cfg := a.Config()
 	cfg.Dir, cfg.Logger = "", slog.New(slog.DiscardHandler)
 	over, cancel := context.WithCancel(context.Background())

@@ -92,7 +92,7 @@ func ReadDispatcher(path string) (*Dispatcher, error) {
 	if s := d.Space; s.Low > 0 && s.Critical > s.Low {
 		wrong = append(wrong, f.Errorf("space.critical", "must not be more than low"))
 	}
-	d.tls, _, err = d.TLS.load(f, transport.RoleDispatcher)
+	d.tls, _, err = d.TLS.loadFiles(f, transport.RoleDispatcher)
 	return d, errors.Join(append(wrong, err)...)
 }
 

@@ -120,7 +120,7 @@ func changed(keys []Key, before, then any, ca bool) []string {
 			continue
 		}
 		a, b := fieldNamed(reflect.ValueOf(before), k.Name), fieldNamed(reflect.ValueOf(then), k.Name)
-		if !same(a, b) || k.Name == "tls.ca" && ca {
+		if !sameValue(a, b) || k.Name == "tls.ca" && ca {
 			names = append(names, k.Name)
 		}
 	}
@@ -133,7 +133,7 @@ func sameExistence(before, then any, name string) bool {
 	return a.IsNil() == b.IsNil()
 }
 
-func same(a, b reflect.Value) bool {
+func sameValue(a, b reflect.Value) bool {
 	if !a.IsValid() || !b.IsValid() {
 		return a.IsValid() == b.IsValid() || a.IsValid() && a.IsZero() || b.IsValid() && b.IsZero()
 	}

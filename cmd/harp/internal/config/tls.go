@@ -20,8 +20,8 @@ type TLS struct {
 	CA   string `yaml:"ca"` // whom to trust
 }
 
-// load reads the files and checks that the certificate is of the role.
-func (t TLS) load(f *yamlfile.File, role transport.Role) (*tls.Config, transport.Identity, error) {
+// loadFiles reads the files and checks that the certificate is of the role.
+func (t TLS) loadFiles(f *yamlfile.File, role transport.Role) (*tls.Config, transport.Identity, error) {
 	var missing []error
 	for _, file := range []struct{ field, value string }{{"tls.cert", t.Cert}, {"tls.key", t.Key}, {"tls.ca", t.CA}} {
 		if file.value == "" {

@@ -56,7 +56,7 @@ func (d Dir) Get(name string) (Context, error) {
 	if err := checkName(name); err != nil {
 		return c, err
 	}
-	path := d.path(name)
+	path := d.contextPath(name)
 	_, err := yamlfile.Read(path, &c)
 	if errors.Is(err, os.ErrNotExist) {
 		return c, d.unknown(name)
@@ -80,7 +80,7 @@ func (d Dir) Has(name string) (bool, error) {
 	if err := checkName(name); err != nil {
 		return false, err
 	}
-	_, err := os.Stat(d.path(name))
+	_, err := os.Stat(d.contextPath(name))
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
@@ -97,7 +97,7 @@ func (d Dir) Remove(name string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(d.path(name)); errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(d.contextPath(name)); errors.Is(err, os.ErrNotExist) {
 		return d.unknown(name)
 	} else if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (d Dir) Remove(name string) error {
 }
 
 // Path is the file of a context.
-func (d Dir) Path(name string) string { return d.path(name) }
+func (d Dir) Path(name string) string { return d.contextPath(name) }
 
 // Put writes a context, over the one that is there.
 func (d Dir) Put(name string, c Context) error {
@@ -120,7 +120,7 @@ func (d Dir) Put(name string, c Context) error {
 	if err != nil {
 		return err
 	}
-	return replace(d.path(name), text)
+	return replace(d.contextPath(name), text)
 }
 
 // Use makes a context the current one and returns which was before; "" if none.
@@ -144,11 +144,11 @@ func (d Dir) Current() (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-func (d Dir) path(name string) string { return filepath.Join(string(d), folder, name+suffix) }
+func (d Dir) contextPath(name string) string { return filepath.Join(string(d), folder, name+suffix) }
 
 // Names returns the names of all contexts, sorted.
 func (d Dir) Names() ([]string, error) {
-	files, err := filepath.Glob(d.path("*"))
+	files, err := filepath.Glob(d.contextPath("*"))
 	for i, f := range files {
 		files[i] = strings.TrimSuffix(filepath.Base(f), suffix)
 	}

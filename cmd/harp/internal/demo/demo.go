@@ -15,8 +15,8 @@ import (
 // read is whatever the agent's user may read.
 func Register(a *agent.Agent) {
 	agent.Handle(a, Hello, hello, agent.Idempotent())
-	agent.HandleStream(a, Count, count, agent.Idempotent())
-	agent.Handle(a, Fail, fail, agent.Idempotent())
+	agent.HandleStream(a, Count, countNumbers, agent.Idempotent())
+	agent.Handle(a, Fail, failOnPurpose, agent.Idempotent())
 	agent.Handle(a, Sleep, sleep, agent.Idempotent())
 	agent.Handle(a, HostFacts, hostFacts, agent.Idempotent())
 	agent.HandleStream(a, DiskUsage, diskUsage, agent.Idempotent())
@@ -38,11 +38,11 @@ type HelloResult struct {
 }
 
 func hello(ctx context.Context, in HelloArgs) (HelloResult, error) {
-	return HelloResult{Msg: fmt.Sprintf("hello %s from %s", in.Name, host(ctx))}, nil
+	return HelloResult{Msg: fmt.Sprintf("hello %s from %s", in.Name, hostName(ctx))}, nil
 }
 
-// host is the name of the host a procedure runs on.
-func host(ctx context.Context) string {
+// hostName is the name of the host a procedure runs on.
+func hostName(ctx context.Context) string {
 	info, _ := agent.FromContext(ctx)
 	return info.Host
 }
@@ -66,12 +66,12 @@ type CountResult struct {
 	Counted int `json:"counted"`
 }
 
-func count(ctx context.Context, in CountArgs, emit func(CountRecord) error) (CountResult, error) {
+func countNumbers(ctx context.Context, in CountArgs, emit func(CountRecord) error) (CountResult, error) {
 	if in.To < 0 || in.Every < 0 {
 		return CountResult{}, agent.Errorf("bad_arguments", nil, "to and every must not be negative")
 	}
 	for i := 1; i <= in.To; i++ {
-		if err := pause(ctx, in.Every); err != nil {
+		if err := waitFor(ctx, in.Every); err != nil {
 			return CountResult{i - 1}, err
 		}
 		if err := emit(CountRecord{i}); err != nil {
@@ -81,8 +81,8 @@ func count(ctx context.Context, in CountArgs, emit func(CountRecord) error) (Cou
 	return CountResult{in.To}, nil
 }
 
-// pause waits, or returns why the procedure shall stop.
-func pause(ctx context.Context, d time.Duration) error {
+// waitFor waits, or returns why the procedure shall stop.
+func waitFor(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return context.Cause(ctx)
 	}
@@ -106,12 +106,12 @@ type FailArgs struct {
 	Data    any    `json:"data,omitempty" jsonschema:"what the error carries; the host's name if empty"`
 }
 
-func fail(ctx context.Context, in FailArgs) (struct{}, error) {
+func failOnPurpose(ctx context.Context, in FailArgs) (struct{}, error) {
 	if in.Type == "" {
 		in.Type = "asked_to_fail"
 	}
 	if in.Data == nil {
-		in.Data = map[string]string{"host": host(ctx)}
+		in.Data = map[string]string{"host": hostName(ctx)}
 	}
 	return struct{}{}, agent.Errorf(in.Type, in.Data, "%s", in.Message)
 }
@@ -131,6 +131,6 @@ type SleepResult struct {
 
 func sleep(ctx context.Context, in SleepArgs) (SleepResult, error) {
 	begin := time.Now()
-	err := pause(ctx, in.For)
+	err := waitFor(ctx, in.For)
 	return SleepResult{time.Since(begin).Round(time.Millisecond).String()}, err
 }

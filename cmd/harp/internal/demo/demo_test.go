@@ -74,7 +74,7 @@ func TestCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		var got list[CountRecord]
-		res, err := count(t.Context(), CountArgs{To: 3, Every: time.Second}, got.emit)
+		res, err := countNumbers(t.Context(), CountArgs{To: 3, Every: time.Second}, got.emit)
 		if err != nil || res.Counted != 3 {
 			t.Errorf("count = %+v, %v", res, err)
 		}
@@ -93,11 +93,11 @@ func TestCountStops(t *testing.T) {
 		stop := errors.New("stop")
 		time.AfterFunc(2500*time.Millisecond, func() { cancel(stop) })
 		var got list[CountRecord]
-		_, err := count(ctx, CountArgs{To: 100, Every: time.Second}, got.emit)
+		_, err := countNumbers(ctx, CountArgs{To: 100, Every: time.Second}, got.emit)
 		if !errors.Is(err, stop) || len(got.records) != 2 {
 			t.Errorf("stopped with %v after %d records", err, len(got.records))
 		}
-		if _, err := count(ctx, CountArgs{To: 100}, got.emit); !errors.Is(err, stop) {
+		if _, err := countNumbers(ctx, CountArgs{To: 100}, got.emit); !errors.Is(err, stop) {
 			t.Errorf("without a pause it stopped with %v", err)
 		}
 	})
@@ -105,14 +105,14 @@ func TestCountStops(t *testing.T) {
 
 func TestCountRefusesNegative(t *testing.T) {
 	for _, in := range []CountArgs{{To: -1}, {To: 1, Every: -1}} {
-		if _, err := count(t.Context(), in, nil); typeOf(t, err) != "bad_arguments" {
+		if _, err := countNumbers(t.Context(), in, nil); typeOf(t, err) != "bad_arguments" {
 			t.Errorf("count %+v failed with %v", in, err)
 		}
 	}
 }
 
 func TestFail(t *testing.T) {
-	_, err := fail(t.Context(), FailArgs{Type: "oops", Message: "no", Data: []int{1, 2}})
+	_, err := failOnPurpose(t.Context(), FailArgs{Type: "oops", Message: "no", Data: []int{1, 2}})
 	var remote *harp.RemoteError
 	if !errors.As(err, &remote) {
 		t.Fatalf("failed with %v", err)
@@ -120,7 +120,7 @@ func TestFail(t *testing.T) {
 	if remote.Type != "oops" || remote.Message != "no" || remote.Data.String() != "[1,2]" {
 		t.Errorf("failed with %q, %q, %v", remote.Type, remote.Message, remote.Data)
 	}
-	if _, err := fail(t.Context(), FailArgs{}); typeOf(t, err) != "asked_to_fail" {
+	if _, err := failOnPurpose(t.Context(), FailArgs{}); typeOf(t, err) != "asked_to_fail" {
 		t.Errorf("without a type it failed with %v", err)
 	}
 }

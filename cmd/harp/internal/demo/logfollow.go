@@ -61,17 +61,17 @@ func logFollow(ctx context.Context, in FollowArgs, emit func(string) error) (Fol
 		return FollowResult{}, err
 	}
 	f := follower{path: in.Path, emit: emit, file: file}
-	defer f.close()
+	defer f.closeFile()
 	err = f.skipTo(last)
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	for err == nil {
-		if err = f.read(ctx); err != nil {
+		if err = f.emitNew(ctx); err != nil {
 			break
 		}
 		select {
 		case <-look.C:
-			err = f.look(ctx)
+			err = f.checkRotation(ctx)
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
@@ -89,7 +89,7 @@ type follower struct {
 	lines  int
 }
 
-func (f *follower) close() { f.file.Close() } //nolint:errcheck // it was only read
+func (f *follower) closeFile() { f.file.Close() } //nolint:errcheck // it was only read
 
 // openFile opens the file that has the name now. A pipe, which would block, is
 // refused.
@@ -135,8 +135,8 @@ func (f *follower) skipTo(lines int) error {
 	return nil
 }
 
-// read emits what has been written since.
-func (f *follower) read(ctx context.Context) error {
+// emitNew emits what has been written since.
+func (f *follower) emitNew(ctx context.Context) error {
 	buf := make([]byte, chunk)
 	for {
 		if err := context.Cause(ctx); err != nil {
@@ -163,12 +163,12 @@ func (f *follower) split(text []byte) error {
 		n := bytes.IndexByte(f.part, '\n')
 		switch {
 		case n >= 0 && n <= maxLine:
-			if err := f.line(f.part[:n]); err != nil {
+			if err := f.emitLine(f.part[:n]); err != nil {
 				return err
 			}
 			f.part = f.part[n+1:]
 		case len(f.part) > maxLine:
-			if err := f.line(f.part[:maxLine]); err != nil {
+			if err := f.emitLine(f.part[:maxLine]); err != nil {
 				return err
 			}
 			f.part = f.part[maxLine:]
@@ -179,14 +179,14 @@ func (f *follower) split(text []byte) error {
 	}
 }
 
-func (f *follower) line(text []byte) error {
+func (f *follower) emitLine(text []byte) error {
 	f.lines++
 	return f.emit(strings.ToValidUTF8(strings.TrimSuffix(string(text), "\r"), "\uFFFD"))
 }
 
-// look notices that the file was replaced or truncated. What was written to the
+// checkRotation notices that the file was replaced or truncated. What was written to the
 // old one before is read first; a line without end is one then.
-func (f *follower) look(ctx context.Context) error {
+func (f *follower) checkRotation(ctx context.Context) error {
 	now, err := os.Stat(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // between two files of this name; the old one is still read
@@ -203,7 +203,7 @@ func (f *follower) look(ctx context.Context) error {
 			return nil
 		}
 		f.offset = 0
-		return f.finish()
+		return f.emitUnended()
 	}
 	next, err := openFile(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -212,18 +212,18 @@ func (f *follower) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(f.read(ctx), f.finish())
-	f.close()
+	err = errors.Join(f.emitNew(ctx), f.emitUnended())
+	f.closeFile()
 	f.file, f.offset = next, 0
 	return err
 }
 
-// finish emits a line whose end will not come.
-func (f *follower) finish() error {
+// emitUnended emits a line whose end will not come.
+func (f *follower) emitUnended() error {
 	if len(f.part) == 0 {
 		return nil
 	}
 	part := f.part
 	f.part = nil
-	return f.line(part)
+	return f.emitLine(part)
 }

@@ -78,7 +78,7 @@ func (u *usage) measure(ctx context.Context, dir string) error {
 		return err
 	}
 	rec := UsageRecord{Path: strings.ToValidUTF8(filepath.Join(u.base, dir), "\uFFFD")}
-	below, err := u.list(dir, &rec)
+	below, err := u.sumFiles(dir, &rec)
 	if err != nil {
 		rec.Error = reason(err).Error()
 		u.total.Unreadable++
@@ -97,8 +97,8 @@ func (u *usage) measure(ctx context.Context, dir string) error {
 	return nil
 }
 
-// list adds up a directory's files and returns the directories in it.
-func (u *usage) list(dir string, rec *UsageRecord) (below []string, err error) {
+// sumFiles adds up a directory's files and returns the directories in it.
+func (u *usage) sumFiles(dir string, rec *UsageRecord) (below []string, err error) {
 	entries, err := fs.ReadDir(u.files, filepath.ToSlash(dir))
 	for _, e := range entries {
 		info, infoErr := e.Info()

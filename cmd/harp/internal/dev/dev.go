@@ -75,7 +75,7 @@ func Start(ctx context.Context, cfg Config) (*System, error) {
 	}
 	cfg.Dir = dir
 	s := &System{cfg: cfg, over: make(chan struct{}), stopAgents: func() {}}
-	if err := s.start(ctx); err != nil {
+	if err := s.startAll(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
@@ -94,7 +94,7 @@ func checkLoopback(addr string) error {
 	return nil
 }
 
-func (s *System) start(ctx context.Context) (err error) {
+func (s *System) startAll(ctx context.Context) (err error) {
 	if err := os.MkdirAll(s.cfg.Dir, 0o700); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (s *System) start(ctx context.Context) (err error) {
 		return fmt.Errorf("%w; --listen 127.0.0.1:0 picks a free port", err)
 	}
 	s.addr = l.Addr().String()
-	if err := s.serve(ctx, l); err != nil {
+	if err := s.serveDispatcher(ctx, l); err != nil {
 		return err
 	}
 	if err := s.startAgents(ctx); err != nil {
@@ -120,22 +120,22 @@ func (s *System) start(ctx context.Context) (err error) {
 
 // makeCertificates makes what is missing, and the caller's files.
 func (s *System) makeCertificates() (err error) {
-	dir := s.path("certs")
+	dir := s.filePath("certs")
 	if s.ca, err = devca.Open(dir, fleet); err != nil {
 		return err
 	}
 	return s.ca.WriteFiles(dir, "caller", transport.Identity{Fleet: fleet, Role: transport.RoleCaller, Name: "dev"})
 }
 
-func (s *System) path(name string) string { return filepath.Join(s.cfg.Dir, name) }
+func (s *System) filePath(name string) string { return filepath.Join(s.cfg.Dir, name) }
 
-// serve opens the dispatcher and serves it on l, which it owns.
-func (s *System) serve(ctx context.Context, l net.Listener) error {
+// serveDispatcher opens the dispatcher and serves it on l, which it owns.
+func (s *System) serveDispatcher(ctx context.Context, l net.Listener) error {
 	tc, err := s.ca.TLS(transport.Identity{Fleet: fleet, Role: transport.RoleDispatcher, Name: "dev"})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	st, err := badger.Open(s.path("data"), &badger.Options{Logger: s.cfg.Logger})
+	st, err := badger.Open(s.filePath("data"), &badger.Options{Logger: s.cfg.Logger})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -144,7 +144,7 @@ func (s *System) serve(ctx context.Context, l net.Listener) error {
 	}
 	s.serving.Go(func() {
 		if err := s.dispatcher.Serve(context.WithoutCancel(ctx), l, tc); err != nil {
-			s.stopped(err)
+			s.noteStopped(err)
 		}
 	})
 	return nil
@@ -158,13 +158,13 @@ func (s *System) startAgents(ctx context.Context) error {
 			return err
 		}
 		a := agent.New(agent.Config{
-			Name: name, Dir: s.path(name), TLS: tc, Logger: s.cfg.Logger,
+			Name: name, Dir: s.filePath(name), TLS: tc, Logger: s.cfg.Logger,
 			Labels: map[string]string{"demo": "true"},
 		})
 		demo.Register(a)
 		s.agents.Go(func() {
 			if err := a.Connect(ctx, s.addr); err != nil {
-				s.stopped(fmt.Errorf("agent %s: %w", name, err))
+				s.noteStopped(fmt.Errorf("agent %s: %w", name, err))
 			}
 		})
 	}
@@ -191,7 +191,7 @@ func (s *System) waitOnline(ctx context.Context) error {
 			select {
 			case <-look.C:
 			case <-s.over:
-				return s.failure()
+				return s.firstFailure()
 			case <-ctx.Done():
 				return fmt.Errorf("host %s did not come online: %w", name, context.Cause(ctx))
 			}
@@ -200,8 +200,8 @@ func (s *System) waitOnline(ctx context.Context) error {
 	return nil
 }
 
-// stopped notes that something ended that should not have.
-func (s *System) stopped(err error) {
+// noteStopped notes that something ended that should not have.
+func (s *System) noteStopped(err error) {
 	s.fail.Do(func() {
 		s.mu.Lock()
 		s.failed = err
@@ -210,7 +210,7 @@ func (s *System) stopped(err error) {
 	})
 }
 
-func (s *System) failure() error {
+func (s *System) firstFailure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failed
@@ -233,12 +233,12 @@ func (s *System) Stop() error {
 	s.stopAgents()
 	s.agents.Wait()
 	parted()
-	err := s.failure()
+	err := s.firstFailure()
 	if s.dispatcher != nil {
 		err = errors.Join(err, s.dispatcher.Shutdown(ctx))
 		s.serving.Wait()
 	}
-	return errors.Join(err, s.lock.release())
+	return errors.Join(err, s.lock.unlock())
 }
 
 // watchPartings returns a function that waits until the dispatcher has noted that the
@@ -289,6 +289,6 @@ func (s *System) Hosts() []string {
 func (s *System) Context() contexts.Context {
 	return contexts.Context{
 		Addr: s.addr, Fleet: fleet,
-		Cert: s.path("certs/caller.crt"), Key: s.path("certs/caller.key"), CA: s.path("certs/ca.crt"),
+		Cert: s.filePath("certs/caller.crt"), Key: s.filePath("certs/caller.key"), CA: s.filePath("certs/ca.crt"),
 	}
 }

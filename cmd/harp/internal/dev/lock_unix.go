@@ -47,8 +47,8 @@ func inUse(path string) error {
 	return fmt.Errorf("%s is in use by another harp dev%s; give this one another --dir", strings.TrimSuffix(path, "/lock"), who)
 }
 
-// release gives the lock back; of none it does nothing.
-func (l *lock) release() error {
+// unlock gives the lock back; of none it does nothing.
+func (l *lock) unlock() error {
 	if l == nil {
 		return nil
 	}
