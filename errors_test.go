@@ -277,8 +277,8 @@ func TestErrorText(t *testing.T) {
 		{get(rejected.Err()), "rejected by the agent: no such procedure: x; did not run; job " + id},
 		{get(NewFailure("cancelled", "").Err()), "cancelled; ran; job " + id},
 		{get((&TimeoutError{time.Minute, LimitTimeout})), "no record for 1m0s (timeout); ran; job " + id},
-		{job.asked(NotFound("job", id)), "no such job: " + id + "; job " + id},
-		{job.asked(context.DeadlineExceeded), "context deadline exceeded; job " + id},
+		{job.answerErr(NotFound("job", id)), "no such job: " + id + "; job " + id},
+		{job.answerErr(context.DeadlineExceeded), "context deadline exceeded; job " + id},
 		{NewFailure("internal", "").Err(), "failed"},
 		{Failure{Code: "later", Message: "m", Type: "t"}.Err(), "later: m (t)"},
 	} {
@@ -293,7 +293,7 @@ func TestErrorText(t *testing.T) {
 func TestAskingSaysNothing(t *testing.T) {
 	job := Job{id: NewID()}
 	for _, err := range append(sentinels, context.Canceled, NotFound("job", "x")) {
-		asked := job.asked(err)
+		asked := job.answerErr(err)
 		if RanOf(asked) != MayHaveRun || !errors.Is(asked, err) && !errors.Is(err, ErrNotFound) {
 			t.Errorf("%v: %s", asked, RanOf(asked))
 		}
@@ -301,7 +301,7 @@ func TestAskingSaysNothing(t *testing.T) {
 			t.Errorf("%v: %s", asked, f.Ran)
 		}
 	}
-	if job.asked(nil) != nil {
+	if job.answerErr(nil) != nil {
 		t.Error("no error became one")
 	}
 }

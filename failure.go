@@ -121,7 +121,7 @@ func messageOf(err error, code string) string {
 type failureError struct{ f Failure }
 
 func (e *failureError) Error() string {
-	text := e.f.text()
+	text := e.f.oneLine()
 	if e.f.Host != "" {
 		text = e.f.Host + ": " + text
 	}
@@ -131,8 +131,8 @@ func (e *failureError) Error() string {
 	return text
 }
 
-// text is the failure in one line, without where it happened.
-func (f Failure) text() string {
+// oneLine is the failure in one line, without where it happened.
+func (f Failure) oneLine() string {
 	var text string
 	switch {
 	case f.Code == codeRemote:

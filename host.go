@@ -37,12 +37,12 @@ func (h *Host) Call(ctx context.Context, procedure string, args any, opts ...Opt
 	if err != nil {
 		return nil, WrapCallError(procedure, h.name, err)
 	}
-	return submit(ctx, h.caller.service, req)
+	return submitRequest(ctx, h.caller.service, req)
 }
 
-// submit submits a request. The job may be another than the request's: that of its
+// submitRequest submits a request. The job may be another than the request's: that of its
 // idempotency key.
-func submit(ctx context.Context, s Service, req Request) (*Job, error) {
+func submitRequest(ctx context.Context, s Service, req Request) (*Job, error) {
 	id, err := s.Submit(ctx, Submission{Request: req.Encode()})
 	if err != nil {
 		return nil, &callFailedError{procedure: req.Procedure, host: req.Host, id: req.ID, err: err}

@@ -21,14 +21,14 @@ func (j *Job) ID() string { return j.id }
 // ErrPruned, ErrUnavailable, ErrClosed.
 func (j *Job) Status(ctx context.Context) (JobStatus, error) {
 	status, err := j.service.JobStatus(ctx, j.id)
-	return status, j.asked(err)
+	return status, j.answerErr(err)
 }
 
 // Result returns how the job ended, without waiting: the failure of the job is in
 // Result.Err. If it has not ended, Result.Done is false. Errors: as Status.
 func (j *Job) Result(ctx context.Context) (Result, error) {
 	res, err := j.service.JobResult(ctx, j.id, false)
-	return res, j.asked(err)
+	return res, j.answerErr(err)
 }
 
 // Wait is Result when the job has ended. It goes on through lost connections and
@@ -36,7 +36,7 @@ func (j *Job) Result(ctx context.Context) (Result, error) {
 // ErrClosed, ctx's.
 func (j *Job) Wait(ctx context.Context) (Result, error) {
 	res, err := j.service.JobResult(ctx, j.id, true)
-	return res, j.asked(err)
+	return res, j.answerErr(err)
 }
 
 // Get waits until the job has ended and returns its value; a job that did not
@@ -58,9 +58,9 @@ func (j *Job) Get(ctx context.Context) (Value, error) {
 	return res.Value, nil
 }
 
-// asked is the error of having asked after the job in vain, nil for nil: whatever
+// answerErr is the error of having asked after the job in vain, nil for nil: whatever
 // it is, it does not say whether the job ran.
-func (j *Job) asked(err error) error {
+func (j *Job) answerErr(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -131,7 +131,7 @@ func (j *Job) Cancel(ctx context.Context, opts ...CancelOption) (bool, error) {
 		opt(&o)
 	}
 	live, err := j.service.CancelJob(ctx, j.id, o.now)
-	return live, j.asked(err)
+	return live, j.answerErr(err)
 }
 
 // Retry makes the call of this job again: a new job with the same host, procedure,
@@ -144,11 +144,11 @@ func (j *Job) Cancel(ctx context.Context, opts ...CancelOption) (bool, error) {
 func (j *Job) Retry(ctx context.Context, opts ...Option) (*Job, error) {
 	made, err := j.service.JobRequest(ctx, j.id)
 	if err != nil {
-		return nil, j.asked(err)
+		return nil, j.answerErr(err)
 	}
 	old, err := DecodeRequest(made.Request)
 	if err != nil {
-		return nil, j.asked(err)
+		return nil, j.answerErr(err)
 	}
 	req, err := NewRequest(old.Host, old.Procedure, old.Args, slices.Concat([]Option{old.again}, opts)...)
 	if err != nil {
@@ -160,7 +160,7 @@ func (j *Job) Retry(ctx context.Context, opts ...Option) (*Job, error) {
 		}
 	}
 	req.RetryOf = j.id
-	return submit(ctx, j.service, req)
+	return submitRequest(ctx, j.service, req)
 }
 
 // ForceLost ends a job of which nothing is known, in state unknown, as lost, and
@@ -173,7 +173,7 @@ func (j *Job) ForceLost(ctx context.Context, why string) error {
 	if err := CheckWhy(why); err != nil {
 		return err
 	}
-	return j.asked(j.service.ForceLost(ctx, j.id, why))
+	return j.answerErr(j.service.ForceLost(ctx, j.id, why))
 }
 
 // CheckWhy returns ErrInvalid unless why may be given to [Job.ForceLost].

@@ -186,8 +186,8 @@ func setIf[T any](field *T, v T, given bool) {
 	}
 }
 
-// check refuses a zero that was given where zero is the default's mark.
-func (o CallOptions) check() error {
+// checkZeros refuses a zero that was given where zero is the default's mark.
+func (o CallOptions) checkZeros() error {
 	for _, d := range []struct {
 		field string
 		given bool
@@ -234,7 +234,7 @@ func optionsOf(opts []Option) CallOptions {
 // is as [Host.Call] takes it. Errors: ErrInvalid, naming the field.
 func NewRequest(host, procedure string, args any, opts ...Option) (Request, error) {
 	o := optionsOf(opts)
-	if err := o.check(); err != nil {
+	if err := o.checkZeros(); err != nil {
 		return Request{}, err
 	}
 	r := Request{

@@ -38,7 +38,7 @@ func (p Proc[A, R]) Get(ctx context.Context, j *Job) (R, error) {
 		return none, err
 	}
 	if status.Procedure != p.Name {
-		return none, j.asked(&FieldError{Field: "procedure", Message: "the job is of " + status.Procedure + ", not of " + p.Name})
+		return none, j.answerErr(&FieldError{Field: "procedure", Message: "the job is of " + status.Procedure + ", not of " + p.Name})
 	}
 	return Get[R](ctx, j)
 }

@@ -16,7 +16,7 @@ func (q *Queues) List(ctx context.Context) iter.Seq2[QueueStatus, error] {
 // Get returns one queue. Errors: ErrInvalid (name), ErrNotFound, ErrUnavailable,
 // ErrClosed.
 func (q *Queues) Get(ctx context.Context, name any) (QueueStatus, error) {
-	canonical, err := queueNamed(name)
+	canonical, err := canonicalQueue(name)
 	if err != nil {
 		return QueueStatus{}, err
 	}
@@ -36,7 +36,7 @@ func (q *Queues) Get(ctx context.Context, name any) (QueueStatus, error) {
 // has to ask again. It returns how many jobs had not ended.
 // Errors: ErrInvalid (name), ErrNotFound, ErrUnavailable, ErrClosed.
 func (q *Queues) Cancel(ctx context.Context, name any) (int, error) {
-	canonical, err := queueNamed(name)
+	canonical, err := canonicalQueue(name)
 	if err != nil {
 		return 0, err
 	}
@@ -49,14 +49,14 @@ func (q *Queues) Cancel(ctx context.Context, name any) (int, error) {
 // nothing. Errors: ErrInvalid (name), ErrUnavailable, ErrClosed.
 func (q *Queues) Pause(ctx context.Context, name any) error {
 	paused := true
-	return q.change(ctx, name, QueueChange{Paused: &paused})
+	return q.changeQueue(ctx, name, QueueChange{Paused: &paused})
 }
 
 // Unpause lets the jobs of a paused queue start. Errors: ErrInvalid (name),
 // ErrNotFound, ErrUnavailable, ErrClosed.
 func (q *Queues) Unpause(ctx context.Context, name any) error {
 	paused := false
-	return q.change(ctx, name, QueueChange{Paused: &paused})
+	return q.changeQueue(ctx, name, QueueChange{Paused: &paused})
 }
 
 // SetConcurrency says how many jobs of the queue may run at a time from now on. With
@@ -64,11 +64,11 @@ func (q *Queues) Unpause(ctx context.Context, name any) error {
 // between; 0 takes it back: the next call that makes the queue says it again. Errors:
 // ErrInvalid (name, concurrency), ErrNotFound, ErrUnavailable, ErrClosed.
 func (q *Queues) SetConcurrency(ctx context.Context, name any, n int) error {
-	return q.change(ctx, name, QueueChange{Concurrency: &n})
+	return q.changeQueue(ctx, name, QueueChange{Concurrency: &n})
 }
 
-func (q *Queues) change(ctx context.Context, name any, c QueueChange) error {
-	canonical, err := queueNamed(name)
+func (q *Queues) changeQueue(ctx context.Context, name any, c QueueChange) error {
+	canonical, err := canonicalQueue(name)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (c QueueChange) Check() error {
 	return nil
 }
 
-func queueNamed(name any) (Value, error) {
+func canonicalQueue(name any) (Value, error) {
 	canonical, err := QueueName(name)
 	if err == nil && canonical == nil {
 		err = &FieldError{Field: "queue", Message: "a name is a map with string keys"}

@@ -52,7 +52,7 @@ func Recent(n uint64) StreamOption {
 // last thing it yields. Errors: ErrInvalid (the id), ErrNotFound, ErrPruned,
 // ErrUnavailable, ErrClosed, ctx's.
 func (j *Job) Stream(ctx context.Context, opts ...StreamOption) iter.Seq2[Record, error] {
-	return j.records(ctx, RecordQuery{}, opts)
+	return j.streamRecords(ctx, RecordQuery{}, opts)
 }
 
 // Follow yields the records from the moment the loop starts until the job has
@@ -61,13 +61,13 @@ func (j *Job) Stream(ctx context.Context, opts ...StreamOption) iter.Seq2[Record
 // ctx ends. Each range over it reads anew. Errors: as Stream, without
 // ErrUnavailable.
 func (j *Job) Follow(ctx context.Context, opts ...StreamOption) iter.Seq2[Record, error] {
-	return j.records(ctx, RecordQuery{Tail: true, Wait: true}, opts)
+	return j.streamRecords(ctx, RecordQuery{Tail: true, Wait: true}, opts)
 }
 
-// records reads page by page, the next one while the one before is yielded if more is known
+// streamRecords reads page by page, the next one while the one before is yielded if more is known
 // to be there. Following waits at the end of what is there; a stream ends at the number that
 // was next when it began.
-func (j *Job) records(ctx context.Context, q RecordQuery, opts []StreamOption) iter.Seq2[Record, error] {
+func (j *Job) streamRecords(ctx context.Context, q RecordQuery, opts []StreamOption) iter.Seq2[Record, error] {
 	for _, opt := range opts {
 		opt(&q)
 	}
@@ -80,7 +80,7 @@ func (j *Job) records(ctx context.Context, q RecordQuery, opts []StreamOption) i
 		page, err := j.service.Records(ctx, j.id, q)
 		for {
 			if err != nil {
-				yield(Record{}, j.asked(err))
+				yield(Record{}, j.answerErr(err))
 				return
 			}
 			if !q.Wait {
