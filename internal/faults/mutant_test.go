@@ -141,7 +141,7 @@ func TestMutantNoDeduplication(t *testing.T) {
 	m := mutant{
 		{"agent/admission.go", "if known := s.agent.lookup(k); known", "if known := (*attempt)(nil); known"},
 		{"agent/admission.go", "if s.agent.hasForgotten(k) {", "if false {"},
-		{"agent/attempts.go", "switch known := r.byKey[at.key]; {", "switch known := (*attempt)(nil); {"},
+		{"agent/attempts.go", "switch known := a.byKey[at.key]; {", "switch known := (*attempt)(nil); {"},
 		{"agent/journal/calls.go", "		if j.stateLocked(k) != Absent {\n			return ErrKnown\n		}\n", ""},
 	}
 	f := newFleet(t)
