@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// copyFiles copies the files of a directory to another, which it makes if it is not there: in the place of
-// what is there if anew is set, else over it.
-func copyFiles(t *testing.T, from, to string, anew bool) {
+// copyFiles copies the files of a directory to another, which it makes if it is not there, in
+// the place of what is there.
+func copyFiles(t *testing.T, from, to string) {
 	t.Helper()
 	must(t, os.MkdirAll(to, 0o700))
 	files, err := os.ReadDir(from)
@@ -18,12 +18,8 @@ func copyFiles(t *testing.T, from, to string, anew bool) {
 		data, err := os.ReadFile(filepath.Join(from, f.Name()))
 		must(t, err)
 		name := filepath.Join(to, f.Name())
-		if anew {
-			must(t, os.WriteFile(name+".copy", data, 0o600))
-			must(t, os.Rename(name+".copy", name))
-			continue
-		}
-		must(t, os.WriteFile(name, data, 0o600))
+		must(t, os.WriteFile(name+".copy", data, 0o600))
+		must(t, os.Rename(name+".copy", name))
 	}
 }
 
@@ -50,18 +46,18 @@ func TestCopyOfAJournalIsTakenForTheOriginal(t *testing.T) {
 			return dir + ".renamed"
 		}},
 		"copied elsewhere": {another: true, do: func(t *testing.T, dir string) string {
-			copyFiles(t, dir, dir+".copy", true)
+			copyFiles(t, dir, dir+".copy")
 			return dir + ".copy"
 		}},
 		"put back from a copy": {another: true, do: func(t *testing.T, dir string) string {
-			copyFiles(t, dir, dir+".copy", true)
+			copyFiles(t, dir, dir+".copy")
 			must(t, os.RemoveAll(dir))
 			must(t, os.Rename(dir+".copy", dir))
 			return dir
 		}},
 		"files put back from a copy": {another: true, do: func(t *testing.T, dir string) string {
-			copyFiles(t, dir, dir+".copy", true)
-			copyFiles(t, dir+".copy", dir, true)
+			copyFiles(t, dir, dir+".copy")
+			copyFiles(t, dir+".copy", dir)
 			return dir
 		}},
 		"linked elsewhere": {another: true, do: func(t *testing.T, dir string) string {
@@ -116,7 +112,7 @@ func TestJournalThatDoesNotSayWhereItIs(t *testing.T) {
 		t.Errorf("it is %s, a copy of %q", j.ID(), j.CopyOf())
 	}
 	must(t, j.Close())
-	copyFiles(t, dir, dir+".copy", true)
+	copyFiles(t, dir, dir+".copy")
 	j = onDisk(t, dir+".copy")
 	if j.ID() == "older" || j.CopyOf() != "older" {
 		t.Errorf("its copy is %s, a copy of %q", j.ID(), j.CopyOf())
