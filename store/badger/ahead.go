@@ -125,5 +125,5 @@ func (l *logAhead) makeNext(size int64, allocate func(f *os.File, from, to int64
 // unused is how many blocks of it nothing has been written to, at least.
 func (l *logAhead) unused() int64 { return max(0, l.allocated-l.used) }
 
-// wrote notes that at most so many bytes were written.
-func (l *logAhead) wrote(size int64) { l.used += size }
+// noteWritten notes that at most so many bytes were written.
+func (l *logAhead) noteWritten(size int64) { l.used += size }

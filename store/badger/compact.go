@@ -62,7 +62,7 @@ func (e *engine) compaction() (*compaction, error) {
 // compact does what there is room for. The disk is asked at once how much that has given:
 // another may be about to take it, and the ballast is to be whole before.
 func (e *engine) compact() error {
-	defer e.ask()
+	defer e.measure()
 	if err := e.flatten(); err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func fewFiles(dir string) error {
 // harp.ErrNoSpace when there is too little to open it.
 func newGuard(dir string, opts Options) (*guard, error) {
 	g := &guard{dir: dir, opts: opts, space: store.SpacePlenty, ballast: findBallast(dir)}
-	g.ask()
+	g.measure()
 	logs, err := logSizes(dir)
 	if err != nil {
 		return nil, err
@@ -102,15 +102,15 @@ func newGuard(dir string, opts Options) (*guard, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	needed := logs.largest + logSpare // they become tables one after the other
-	if free, ok := g.haveLocked(needed); !ok {
+	if free, ok := g.haveSpaceLocked(needed); !ok {
 		return nil, fmt.Errorf("%w: opening %s takes %d bytes and %d are free", harp.ErrNoSpace, dir, needed, free)
 	}
 	return g, nil
 }
 
-// haveLocked sees that so much is free, and takes from the ballast what is missing. It
+// haveSpaceLocked sees that so much is free, and takes from the ballast what is missing. It
 // returns how much is free then, and whether that is enough.
-func (g *guard) haveLocked(needed uint64) (free uint64, ok bool) {
+func (g *guard) haveSpaceLocked(needed uint64) (free uint64, ok bool) {
 	for {
 		free, _, err := g.opts.Disk(g.dir)
 		if err != nil || free >= needed {
@@ -122,11 +122,11 @@ func (g *guard) haveLocked(needed uint64) (free uint64, ok bool) {
 	}
 }
 
-// have is haveLocked.
-func (g *guard) have(needed uint64) (free uint64, ok bool) {
+// haveSpace is haveLocked.
+func (g *guard) haveSpace(needed uint64) (free uint64, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.haveLocked(needed)
+	return g.haveSpaceLocked(needed)
 }
 
 // watch has the guard ask what badger has still to write.
@@ -141,26 +141,26 @@ func (g *guard) Space() store.Space {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.written >= staleBytes || time.Since(g.asked) >= g.opts.stale {
-		g.askLocked()
+		g.measureLocked()
 	}
 	return g.space
 }
 
-// wrote notes that so many bytes went to the disk.
-func (g *guard) wrote(size int) {
+// noteWritten notes that so many bytes went to the disk.
+func (g *guard) noteWritten(size int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.written += uint64(size)
 }
 
-func (g *guard) ask() {
+func (g *guard) measure() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.askLocked()
+	g.measureLocked()
 }
 
-// askLocked asks how much is free, and makes the ballast whole if there is room for it.
-func (g *guard) askLocked() {
+// measureLocked asks how much is free, and makes the ballast whole if there is room for it.
+func (g *guard) measureLocked() {
 	g.asked, g.written = time.Now(), 0
 	free, total, err := g.opts.Disk(g.dir)
 	if err != nil {
@@ -176,7 +176,7 @@ func (g *guard) askLocked() {
 		open = g.backlog()
 	}
 	if must := open.must() + logSpare; free < must && g.backlog != nil {
-		free, _ = g.haveLocked(must)
+		free, _ = g.haveSpaceLocked(must)
 	}
 	before := g.space
 	g.space = g.spaceLocked(free, total, open)

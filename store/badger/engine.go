@@ -154,7 +154,7 @@ func (e *engine) Commit(writes []rows.Write) error {
 	if err := e.reserve(mem, vlog); err != nil {
 		return err
 	}
-	defer e.wrote(mem, vlog)
+	defer e.noteWritten(mem, vlog)
 	e.commits.Lock()
 	defer e.commits.Unlock()
 	if err := e.failure(); err != nil {
@@ -184,14 +184,14 @@ func (e *engine) Commit(writes []rows.Write) error {
 	return nil
 }
 
-// wrote notes what went to the logs.
-func (e *engine) wrote(mem, vlog int64) {
+// noteWritten notes what went to the logs.
+func (e *engine) noteWritten(mem, vlog int64) {
 	e.logs.Lock()
-	e.mem.wrote(mem)
-	e.vlog.wrote(vlog)
+	e.mem.noteWritten(mem)
+	e.vlog.noteWritten(vlog)
 	e.noteUnusedLocked()
 	e.logs.Unlock()
-	e.guard.wrote(int(mem + vlog))
+	e.guard.noteWritten(int(mem + vlog))
 }
 
 // logBytes is how many bytes writes take in the logs, at most.
@@ -339,7 +339,7 @@ func (e *engine) Close() error {
 		return fmt.Errorf("closing %s, all of which is in the logs there: %w", e.dir, err)
 	}
 	needed := withSpare(e.unwritten().must())
-	if free, ok := e.have(needed); !ok {
+	if free, ok := e.haveSpace(needed); !ok {
 		return fmt.Errorf("%w: closing %s takes %d bytes and %d are free; all of it is in the logs there", harp.ErrNoSpace, e.dir, needed, free)
 	}
 	defer e.manifest.leave()
@@ -359,7 +359,7 @@ func (e *engine) watchLoop() {
 			e.noteFiles()
 			e.reserveManifest()
 			e.noteOverlaps()
-			e.ask()
+			e.measure()
 		case <-e.open.Done():
 			return
 		}

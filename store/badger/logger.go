@@ -28,23 +28,23 @@ type logger struct {
 }
 
 func (l *logger) Errorf(format string, args ...any) {
-	l.log.Error(line(format, args))
-	l.note(args, func(err error) bool {
+	l.log.Error(formatLine(format, args))
+	l.noteFailure(args, func(err error) bool {
 		var number syscall.Errno
 		return errors.As(err, &number)
 	})
 }
 
 func (l *logger) Warningf(format string, args ...any) {
-	l.log.Warn(line(format, args))
-	l.note(args, isOfManifest)
+	l.log.Warn(formatLine(format, args))
+	l.noteFailure(args, isOfManifest)
 }
 
-func (l *logger) Infof(format string, args ...any) { l.log.Debug(line(format, args)) }
+func (l *logger) Infof(format string, args ...any) { l.log.Debug(formatLine(format, args)) }
 func (l *logger) Debugf(string, ...any)            {}
 
-// note remembers an error that says that the disk has failed.
-func (l *logger) note(args []any, isFailure func(error) bool) {
+// noteFailure remembers an error that says that the disk has failed.
+func (l *logger) noteFailure(args []any, isFailure func(error) bool) {
 	for _, arg := range args {
 		if err, is := arg.(error); is && isFailure(err) {
 			l.disk.CompareAndSwap(nil, &err)
@@ -77,6 +77,6 @@ func (l *logger) failure() error {
 	return nil
 }
 
-func line(format string, args []any) string {
+func formatLine(format string, args []any) string {
 	return "badger: " + strings.TrimSpace(fmt.Sprintf(format, args...))
 }
