@@ -23,12 +23,12 @@ func (s *Store) Advance(ctx context.Context, now time.Time) (store.Advanced, err
 		at := s.sched.NoteTime(s.sched.Since(asked, now))
 		isDue := s.sched.IsDue(at)
 		if isDue && t.space >= SpaceLow {
-			if err := s.elapse(t, at, &out); err != nil {
+			if err := s.ringAlarms(t, at, &out); err != nil {
 				return err
 			}
 		}
 		ended := len(out.Ended)
-		if err := s.rewrite(t, &out); err != nil {
+		if err := s.rewriteCancelled(t, &out); err != nil {
 			return err
 		}
 		if isDue && t.space < SpaceLow && len(out.Ended) == ended {
@@ -43,9 +43,9 @@ func (s *Store) Advance(ctx context.Context, now time.Time) (store.Advanced, err
 	return out, nil
 }
 
-// rewrite writes the rows of jobs that their queue's mark has cancelled, as far as the
+// rewriteCancelled writes the rows of jobs that their queue's mark has cancelled, as far as the
 // commit has room. Nothing waits for them, as whatever reads one sees the mark.
-func (s *Store) rewrite(t *tx, out *store.Advanced) error {
+func (s *Store) rewriteCancelled(t *tx, out *store.Advanced) error {
 	for n := 0; n < maxDue && t.hasRoom(maxEvent+maxStep); n++ {
 		e := s.sched.NextCancelled()
 		if e == nil {
@@ -53,19 +53,19 @@ func (s *Store) rewrite(t *tx, out *store.Advanced) error {
 		}
 		before, err := readJob(t, e.ID)
 		if err != nil {
-			if s.skip(e, err) {
+			if s.skipDamaged(e, err) {
 				continue
 			}
 			return err
 		}
 		after, _, err := coveredBy(t, before)
 		if err != nil {
-			if s.skip(e, err) {
+			if s.skipDamaged(e, err) {
 				continue
 			}
 			return err
 		}
-		if err := s.end(t, e, before, after, 0); err != nil {
+		if err := s.endCancelled(t, e, before, after, 0); err != nil {
 			return err
 		}
 		out.Ended = append(out.Ended, after)
@@ -73,8 +73,8 @@ func (s *Store) rewrite(t *tx, out *store.Advanced) error {
 	return nil
 }
 
-// skip reports whether an error is only about one job, which is then left alone.
-func (s *Store) skip(e *schedule.Job, err error) bool {
+// skipDamaged reports whether an error is only about one job, which is then left alone.
+func (s *Store) skipDamaged(e *schedule.Job, err error) bool {
 	for _, about := range []error{ErrDamaged, harp.ErrNotFound, store.ErrIllegal, store.ErrFenced} {
 		if errors.Is(err, about) {
 			s.log.Error("job is left as it is", "job", id(e.ID).String(), "err", err)
@@ -84,19 +84,19 @@ func (s *Store) skip(e *schedule.Job, err error) bool {
 	return false
 }
 
-// end writes the end of a job that waited.
-func (s *Store) end(t *tx, e *schedule.Job, before, after *store.Job, now int64) error {
+// endCancelled writes the end of a job that waited.
+func (s *Store) endCancelled(t *tx, e *schedule.Job, before, after *store.Job, now int64) error {
 	if err := t.change(e.ID, before, after); err != nil {
 		return err
 	}
 	s.sched.Dequeue(e, now)
-	s.forget(t, e)
+	s.forgetJob(t, e)
 	return nil
 }
 
-// elapse does what has become due: it wakes jobs, ends those that may not start any
+// ringAlarms does what has become due: it wakes jobs, ends those that may not start any
 // more, and claims what may start by it. What cannot be done now stays due.
-func (s *Store) elapse(t *tx, now int64, out *store.Advanced) error {
+func (s *Store) ringAlarms(t *tx, now int64, out *store.Advanced) error {
 	var woken []*schedule.Job
 	for n := 0; n < maxDue && len(out.Claimed) < maxDue && t.hasRoom(maxEvent+maxStep); n++ {
 		a := s.sched.PopAlarm(now)
@@ -109,7 +109,7 @@ func (s *Store) elapse(t *tx, now int64, out *store.Advanced) error {
 			}
 			continue
 		}
-		if err := s.ring(t, a, now, out); err != nil {
+		if err := s.ringAlarm(t, a, now, out); err != nil {
 			s.sched.PostponeAlarm(a)
 			return err
 		}
@@ -117,51 +117,51 @@ func (s *Store) elapse(t *tx, now int64, out *store.Advanced) error {
 	return s.startWoken(t, woken, now, out)
 }
 
-// ring does what an alarm is about, but for that of a job whose time has come.
-func (s *Store) ring(t *tx, a *schedule.Alarm, now int64, out *store.Advanced) error {
+// ringAlarm does what an alarm is about, but for that of a job whose time has come.
+func (s *Store) ringAlarm(t *tx, a *schedule.Alarm, now int64, out *store.Advanced) error {
 	switch e := a.Job; a.Kind {
 	case schedule.AlarmExpire:
-		return s.expire(t, e, now, out)
+		return s.expireJob(t, e, now, out)
 	case schedule.AlarmAway:
 		if s.sched.HasLeft(e, now) {
-			return s.expire(t, e, now, out)
+			return s.expireJob(t, e, now, out)
 		}
 	case schedule.AlarmLost:
-		return s.giveUp(t, e, now, out)
+		return s.giveUpJob(t, e, now, out)
 	case schedule.AlarmRearm:
 		s.sched.Rearm(a.Queue, now)
 	case schedule.AlarmBacklog:
-		started, err := s.probe(t, a.Backlog, a.Backlog.OneMore(), now)
+		started, err := s.sendProbes(t, a.Backlog, a.Backlog.OneMore(), now)
 		out.Claimed = append(out.Claimed, started...)
 		return err
 	case schedule.AlarmFill:
-		return s.fill(t, a.Queue, now, out)
+		return s.fillQueue(t, a.Queue, now, out)
 	case schedule.AlarmWake: // elapse's
 	}
 	return nil
 }
 
-// giveUp ends the attempt of a job whose host has been silent too long, unless that is
+// giveUpJob ends the attempt of a job whose host has been silent too long, unless that is
 // back or about to return.
-func (s *Store) giveUp(t *tx, e *schedule.Job, now int64, out *store.Advanced) error {
+func (s *Store) giveUpJob(t *tx, e *schedule.Job, now int64, out *store.Advanced) error {
 	if s.sched.IsAwaited(e, now) {
 		return nil
 	}
 	before, err := readJob(t, e.ID)
 	if err != nil {
-		if s.skip(e, err) {
+		if s.skipDamaged(e, err) {
 			return nil
 		}
 		return err
 	}
 	var c store.Change
-	err = s.happen(t, e.ID, before, store.Event{
+	err = s.applyEvent(t, e.ID, before, store.Event{
 		Kind: store.Lose, At: fromNanos(now), Reason: harp.LostTooLong, Jitter: rand.Float64(),
 	}, &c)
 	if err != nil {
 		return err
 	}
-	if c.Err != nil && !s.skip(e, c.Err) {
+	if c.Err != nil && !s.skipDamaged(e, c.Err) {
 		return c.Err
 	}
 	if c.Effect.Ends {
@@ -171,15 +171,15 @@ func (s *Store) giveUp(t *tx, e *schedule.Job, now int64, out *store.Advanced) e
 	return nil
 }
 
-// fill claims what may start by the free slots of a queue. What is too much for one commit
+// fillQueue claims what may start by the free slots of a queue. What is too much for one commit
 // stays due.
-func (s *Store) fill(t *tx, q *schedule.Queue, now int64, out *store.Advanced) error {
+func (s *Store) fillQueue(t *tx, q *schedule.Queue, now int64, out *store.Advanced) error {
 	for len(out.Claimed) < maxDue && t.hasRoom(maxStep) {
 		e := s.sched.NextInQueue(q, now)
 		if e == nil {
 			return nil
 		}
-		j, err := s.claim(t, e, now)
+		j, err := s.claimJob(t, e, now)
 		if err != nil {
 			return err
 		}
@@ -191,14 +191,14 @@ func (s *Store) fill(t *tx, q *schedule.Queue, now int64, out *store.Advanced) e
 	return nil
 }
 
-// expire ends a job that has not started in time.
-func (s *Store) expire(t *tx, e *schedule.Job, now int64, out *store.Advanced) error {
+// expireJob ends a job that has not started in time.
+func (s *Store) expireJob(t *tx, e *schedule.Job, now int64, out *store.Advanced) error {
 	if e.IsCancelled() {
 		return nil
 	}
 	before, err := readJob(t, e.ID)
 	if err != nil {
-		if s.skip(e, err) {
+		if s.skipDamaged(e, err) {
 			return nil
 		}
 		return err
@@ -207,11 +207,11 @@ func (s *Store) expire(t *tx, e *schedule.Job, now int64, out *store.Advanced) e
 	if s.sched.Reason(e, before) == harp.ReasonOffline {
 		reason = harp.ReasonOffline
 	}
-	after, _, err := next(t, before, store.Event{Kind: store.Expire, At: fromNanos(now), Reason: reason})
+	after, _, err := nextLife(t, before, store.Event{Kind: store.Expire, At: fromNanos(now), Reason: reason})
 	if err != nil {
 		return err
 	}
-	if err := s.end(t, e, before, after, now); err != nil {
+	if err := s.endCancelled(t, e, before, after, now); err != nil {
 		return err
 	}
 	out.Ended = append(out.Ended, after)
@@ -234,7 +234,7 @@ func (s *Store) startWoken(t *tx, woken []*schedule.Job, now int64, out *store.A
 		if next == nil {
 			continue
 		}
-		j, err := s.claim(t, next, now)
+		j, err := s.claimJob(t, next, now)
 		if err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ func (s *Store) Apply(ctx context.Context, ts ...store.Transition) ([]store.Chan
 	for n := 0; ; {
 		err := s.doAhead(ctx, SpaceFull, func(t *tx) error {
 			for ; n < len(ts) && t.hasRoom(eventSize(&ts[n].Event)+maxStep); n++ {
-				if err := s.apply(t, &ts[n], &out[n], asked); err != nil {
+				if err := s.applyTransition(t, &ts[n], &out[n], asked); err != nil {
 					return err
 				}
 			}
@@ -41,9 +41,9 @@ func (s *Store) Apply(ctx context.Context, ts ...store.Transition) ([]store.Chan
 // eventSize is how much an event brings into the life of its job.
 func eventSize(e *store.Event) int { return len(e.Value) + failureBytes(&e.Failure) + len(e.Text) }
 
-// apply moves one job through its life. It returns only errors that nothing can be
+// applyTransition moves one job through its life. It returns only errors that nothing can be
 // done about.
-func (s *Store) apply(t *tx, in *store.Transition, out *store.Change, asked int64) error {
+func (s *Store) applyTransition(t *tx, in *store.Transition, out *store.Change, asked int64) error {
 	i, ok := parseID(in.ID)
 	if !ok {
 		out.Err = notFound(in.ID)
@@ -64,14 +64,14 @@ func (s *Store) apply(t *tx, in *store.Transition, out *store.Change, asked int6
 	}
 	event := owned(in.Event)
 	event.At, event.Wake = s.sched.Since(asked, event.At), s.sched.Since(asked, event.Wake)
-	return s.happen(t, i, before, event, out)
+	return s.applyEvent(t, i, before, event, out)
 }
 
-// happen lets an event be part of the life of a job that was read. It returns only
+// applyEvent lets an event be part of the life of a job that was read. It returns only
 // errors that nothing can be done about.
-func (s *Store) happen(t *tx, i id, before *store.Job, event store.Event, out *store.Change) error {
+func (s *Store) applyEvent(t *tx, i id, before *store.Job, event store.Event, out *store.Change) error {
 	now := s.sched.NoteTime(event.At)
-	after, effect, err := next(t, before, event)
+	after, effect, err := nextLife(t, before, event)
 	var short []byte
 	if err == nil {
 		short, err = t.putValue(i, &before.Life, &after.Life, event.Value)
@@ -88,7 +88,7 @@ func (s *Store) happen(t *tx, i id, before *store.Job, event store.Event, out *s
 	t.operator = harp.Principal{}
 	out.Job, out.Effect = after, effect
 	if e := s.sched.Job(i); e != nil {
-		out.Claimed, err = s.moved(t, e, after, effect, now)
+		out.Claimed, err = s.reschedule(t, e, after, effect, now)
 	}
 	return err
 }
@@ -122,8 +122,8 @@ func owned(e store.Event) store.Event {
 	return e
 }
 
-// next is what a job is after an event.
-func next(t *tx, before *store.Job, event store.Event) (after *store.Job, effect store.Effect, err error) {
+// nextLife is what a job is after an event.
+func nextLife(t *tx, before *store.Job, event store.Event) (after *store.Job, effect store.Effect, err error) {
 	covered, tell, err := coveredBy(t, before)
 	if err != nil {
 		return nil, effect, err
@@ -141,8 +141,8 @@ func coveredBy(from getter, j *store.Job) (*store.Job, bool, error) {
 	if j.Queue == nil || j.State.Ended() {
 		return j, false, nil
 	}
-	m, err := mark(from, j.Queue)
-	j, tell := m.cover(j)
+	m, err := readMark(from, j.Queue)
+	j, tell := m.coverJob(j)
 	return j, tell, err
 }
 
@@ -154,9 +154,9 @@ func (t *tx) putValue(i id, before, after *store.Life, v harp.Value) (short []by
 	if short, err = t.shortValue(i, before); err != nil || had == has && (!has || len(v) == 0) {
 		return short, err
 	}
-	t.kept.grown -= int64(len(short))
+	t.usage.grown -= int64(len(short))
 	if had && short == nil { // else there is nothing under its key
-		if err := t.meet(i.key(prefixValue)); err != nil {
+		if err := t.readOld(i.key(prefixValue)); err != nil {
 			return nil, err
 		}
 	}
@@ -170,7 +170,7 @@ func (t *tx) putValue(i id, before, after *store.Life, v harp.Value) (short []by
 	if !has {
 		return nil, nil
 	}
-	t.kept.grown += int64(len(v))
+	t.usage.grown += int64(len(v))
 	return v, nil
 }
 
@@ -193,8 +193,8 @@ func isValued(l *store.Life) bool {
 	return l.HasValue || l.Outcome != nil && l.Outcome.HasValue || l.Late != nil && l.Late.HasValue
 }
 
-// moved brings the schedule after a job's life and returns what may start by it.
-func (s *Store) moved(t *tx, e *schedule.Job, after *store.Job, effect store.Effect, now int64) ([]*store.Job, error) {
+// reschedule brings the schedule after a job's life and returns what may start by it.
+func (s *Store) reschedule(t *tx, e *schedule.Job, after *store.Job, effect store.Effect, now int64) ([]*store.Job, error) {
 	hostWasFull := e.HostIsFull()
 	switch {
 	case effect.Gives:
@@ -203,7 +203,7 @@ func (s *Store) moved(t *tx, e *schedule.Job, after *store.Job, effect store.Eff
 		s.sched.Dequeue(e, now)
 	}
 	if effect.Ends {
-		s.forget(t, e)
+		s.forgetJob(t, e)
 	}
 	var b *schedule.Backlog
 	var most int
@@ -216,19 +216,19 @@ func (s *Store) moved(t *tx, e *schedule.Job, after *store.Job, effect store.Eff
 	}
 	if !effect.Gives {
 		s.sched.Stays(e, after, now)
-		return s.probe(t, b, most, now)
+		return s.sendProbes(t, b, most, now)
 	}
 	out, err := s.refill(t, e, hostWasFull, now)
 	if err != nil {
 		return out, err
 	}
-	more, err := s.probe(t, b, most, now)
+	more, err := s.sendProbes(t, b, most, now)
 	return append(out, more...), err
 }
 
-// forget takes a job that has ended out of the schedule, and with the last of its
+// forgetJob takes a job that has ended out of the schedule, and with the last of its
 // kind what its queue needed for it: the row, or the mark.
-func (s *Store) forget(t *tx, e *schedule.Job) {
+func (s *Store) forgetJob(t *tx, e *schedule.Job) {
 	t.leaveCohort(e.ID)
 	q := e.Queue
 	gone := s.sched.Drop(e)

@@ -53,12 +53,12 @@ func (r *reading) readChunk(payload []byte, attempt int, first uint64) (uint64, 
 	c.Int()
 	n := c.Array()
 	takes := uint64(n)
-	r.expect(n, len(payload))
+	r.reserveRecords(n, len(payload))
 	for i := range n {
 		rec := harp.Record{Seq: first + uint64(i), Attempt: attempt}
 		decodeRecord(&c, &rec)
 		takes = max(takes, rec.Missing)
-		if r.take(&rec); r.full {
+		if r.takeRecord(&rec); r.full {
 			break
 		}
 	}

@@ -54,7 +54,7 @@ func (s *Store) claimOn(t *tx, names []string, n int, now int64) (out []*store.J
 		if e == nil {
 			break
 		}
-		j, err := s.claim(t, e, now)
+		j, err := s.claimJob(t, e, now)
 		if err != nil {
 			return out, false, err
 		}
@@ -65,9 +65,9 @@ func (s *Store) claimOn(t *tx, names []string, n int, now int64) (out []*store.J
 	return out, offers.More(), nil
 }
 
-// claim moves a job that may start to sent; nil if its row cannot be read: then it
+// claimJob moves a job that may start to sent; nil if its row cannot be read: then it
 // waits for somebody to look at it, out of everybody's way.
-func (s *Store) claim(t *tx, e *schedule.Job, now int64) (*store.Job, error) {
+func (s *Store) claimJob(t *tx, e *schedule.Job, now int64) (*store.Job, error) {
 	before, err := readJob(t, e.ID)
 	switch {
 	case errors.Is(err, ErrDamaged), errors.Is(err, harp.ErrNotFound):
@@ -92,7 +92,7 @@ func (s *Store) refill(t *tx, freed *schedule.Job, hostWasFull bool, now int64) 
 	var out []*store.Job
 	add := func(next func() *schedule.Job) error {
 		for e := next(); e != nil; e = next() {
-			j, err := s.claim(t, e, now)
+			j, err := s.claimJob(t, e, now)
 			if err != nil {
 				return err
 			}
@@ -111,10 +111,10 @@ func (s *Store) refill(t *tx, freed *schedule.Job, hostWasFull bool, now int64) 
 	return out, err
 }
 
-// probe claims jobs of a backlog, if there is one, until so many are on their way.
-func (s *Store) probe(t *tx, b *schedule.Backlog, most int, now int64) (out []*store.Job, err error) {
+// sendProbes claims jobs of a backlog, if there is one, until so many are on their way.
+func (s *Store) sendProbes(t *tx, b *schedule.Backlog, most int, now int64) (out []*store.Job, err error) {
 	for e := range s.sched.Probes(b, most, now, func() bool { return t.hasRoom(maxStep) }) {
-		j, err := s.claim(t, e, now)
+		j, err := s.claimJob(t, e, now)
 		if err != nil {
 			return out, err
 		}

@@ -112,14 +112,14 @@ func TestRowsGolden(t *testing.T) {
 	show("sealed", first)
 	var told feedRows
 	for no := range uint64(2) {
-		told.add(no, encode(eventRow{At: 1, Type: "t", Job: i[:], Host: "h", Procedure: "p", Queue: j.Queue, State: "s", Reason: "r", Attempt: 2, By: &j.Principal, Labels: j.Labels}))
+		told.addEvent(no, encode(eventRow{At: 1, Type: "t", Job: i[:], Host: "h", Procedure: "p", Queue: j.Queue, State: "s", Reason: "r", Attempt: 2, By: &j.Principal, Labels: j.Labels}))
 	}
 	for _, w := range told.writes() {
 		show("key", w.Key)
 		show("events", w.Value)
 	}
 	together := cohort{first: 9}
-	together.add(i)
+	together.addJob(i)
 	for _, w := range append(endedRows([]ended{{nanos(j.EndTime), j.No, i}}), together.write()) {
 		show("key", w.Key)
 		show("jobs", w.Value)
@@ -228,7 +228,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(encode(newLifeRow(&j.Life)))
 	f.Add(encodeChunk([]harp.Record{{Value: harp.Value{1}}}, noon))
 	var told feedRows
-	told.add(1, encode(eventRow{Host: "h"}))
+	told.addEvent(1, encode(eventRow{Host: "h"}))
 	f.Add(told[0].events)
 	f.Add(make([]byte, cohortMost*len(id{})))
 	f.Fuzz(func(t *testing.T, payload []byte) {

@@ -24,17 +24,17 @@ type op struct {
 // before has written, which may not be on disk yet, and over that what this group has
 // written so far.
 type tx struct {
-	snap   Snapshot
-	before *tx // that of the group before; nil: it is on disk
-	space  Space
-	writes []Write
-	index  map[string]int // of writes, by key
-	pieces map[string]int // how many further pieces a value that was read has
-	size   int            // bytes of writes
-	begun  int            // size, when the operation under way began
-	recent *recent
-	jobs   map[id]*store.Job // as the group has made or met them; nil: not at hand
-	wrote  bool              // whether the operation under way has written
+	snap       Snapshot
+	before     *tx // that of the group before; nil: it is on disk
+	space      Space
+	writes     []Write
+	index      map[string]int // of writes, by key
+	pieces     map[string]int // how many further pieces a value that was read has
+	size       int            // bytes of writes
+	sizeBefore int            // size, when the operation under way began
+	jobCache   *jobCache
+	jobs       map[id]*store.Job // as the group has made or met them; nil: not at hand
+	wrote      bool              // whether the operation under way has written
 
 	call    callRow  // what was encoded last; here as it would get into the heap for each
 	life    lifeRow  // likewise
@@ -46,37 +46,37 @@ type tx struct {
 	sched    *schedule.Schedule
 	damaged  []*schedule.Queue // those whose rows the operation under way could not read
 	feed     *feed
-	told     feedRows       // by the group
+	feedRows feedRows       // by the group
 	cohorts  map[id]*cohort // of the jobs that have not ended
 	changed  map[*cohort]*changedCohort
 	filling  *cohort // takes the next new job
-	moved    []move
+	moves    []move
 	ended    []ended
-	kept     kept
+	usage    usage
 }
 
 // get returns what is stored under key, nil if nothing. Errors: ErrDamaged, the
 // engine's.
 func (t *tx) get(key []byte) ([]byte, error) {
-	payload, more, err := load(key, t.raw)
+	payload, more, err := loadValue(key, t.getRaw)
 	if more > 0 {
 		t.pieces[string(key)] = more
 	}
 	return payload, err
 }
 
-func (t *tx) raw(key []byte) ([]byte, error) {
+func (t *tx) getRaw(key []byte) ([]byte, error) {
 	if value, ok := t.written(key); ok {
 		return value, nil
 	}
 	if t.before != nil {
 		if value, ok := t.before.written(key); ok {
-			t.kept.met(key, len(value))
+			t.usage.noteStored(key, len(value))
 			return value, nil
 		}
 	}
 	value, err := t.snap.Get(key)
-	t.kept.met(key, len(value))
+	t.usage.noteStored(key, len(value))
 	return value, err
 }
 
@@ -89,8 +89,8 @@ func (t *tx) written(key []byte) (value []byte, ok bool) {
 	return t.writes[i].Value, true
 }
 
-// load reads a value with all its pieces, nil if there is none.
-func load(key []byte, get func([]byte) ([]byte, error)) (payload []byte, more int, err error) {
+// loadValue reads a value with all its pieces, nil if there is none.
+func loadValue(key []byte, get func([]byte) ([]byte, error)) (payload []byte, more int, err error) {
 	value, err := get(key)
 	if err != nil || value == nil {
 		return nil, 0, err
@@ -126,14 +126,14 @@ func (t *tx) put(key, payload []byte) {
 	}
 }
 
-// meet reads what put or remove is to take the place of, if it can be read.
-func (t *tx) meet(key []byte) error {
+// readOld reads what put or remove is to take the place of, if it can be read.
+func (t *tx) readOld(key []byte) error {
 	_, err := t.get(key)
 	if !errors.Is(err, ErrDamaged) {
 		return err
 	}
 	for n := 0; ; n++ { // how many pieces it had may not be known
-		piece, err := t.raw(pieceKey(key, n))
+		piece, err := t.getRaw(pieceKey(key, n))
 		if err != nil {
 			return err
 		}
@@ -155,18 +155,18 @@ func (t *tx) remove(key []byte) {
 
 func (t *tx) write(key, value []byte) {
 	t.wrote = true
-	t.kept.note(key, len(value))
+	t.usage.countWrite(key, len(value))
 	if i, ok := t.index[string(key)]; ok {
 		t.size += len(value) - len(t.writes[i].Value)
 		t.writes[i].Value = value
 		return
 	}
 	t.index[string(key)] = len(t.writes)
-	t.add(key, value)
+	t.appendWrite(key, value)
 }
 
-// add writes under a key that no operation reads: an entry of an index.
-func (t *tx) add(key, value []byte) {
+// appendWrite writes under a key that no operation reads: an entry of an index.
+func (t *tx) appendWrite(key, value []byte) {
 	t.wrote = true
 	t.writes = append(t.writes, Write{key, value})
 	t.size += len(key) + len(value) + WriteCost
@@ -174,13 +174,13 @@ func (t *tx) add(key, value []byte) {
 
 // hasRoom reports whether the operation under way may write so many bytes more. One that
 // works on many jobs asks before each, and leaves the others to another.
-func (t *tx) hasRoom(size int) bool { return t.size-t.begun+size <= maxOp }
+func (t *tx) hasRoom(size int) bool { return t.size-t.sizeBefore+size <= maxOp }
 
 // putNumber stores a number of eight bytes.
-func (t *tx) putNumber(key []byte, n uint64) { t.write(key, number(key, n)) }
+func (t *tx) putNumber(key []byte, n uint64) { t.write(key, sealNumbers(key, n)) }
 
-// number is what is stored of numbers of eight bytes each.
-func number(key []byte, numbers ...uint64) []byte {
+// sealNumbers is what is stored of numbers of eight bytes each.
+func sealNumbers(key []byte, numbers ...uint64) []byte {
 	var payload []byte
 	for _, n := range numbers {
 		payload = binary.BigEndian.AppendUint64(payload, n)
@@ -193,29 +193,29 @@ func number(key []byte, numbers ...uint64) []byte {
 // ctx counts until the operation is taken; then its outcome is near. Errors: the
 // operation's, harp.ErrNoSpace, harp.ErrClosed, store.ErrPoisoned, ctx's.
 func (s *Store) do(ctx context.Context, needs Space, run func(t *tx) error) error {
-	return s.await(ctx, s.ops, op{run: run, needs: needs})
+	return s.runOp(ctx, s.ops, op{run: run, needs: needs})
 }
 
 // doScan is do for what looks at more than single keys, and so only at what is
 // committed.
 func (s *Store) doScan(ctx context.Context, needs Space, run func(t *tx) error) error {
-	return s.await(ctx, s.ops, op{run: run, needs: needs, scans: true})
+	return s.runOp(ctx, s.ops, op{run: run, needs: needs, scans: true})
 }
 
 // doAhead is do for what jobs on their way need: it goes before the operations that
 // wait, so that what is new keeps nothing waiting that has begun.
 func (s *Store) doAhead(ctx context.Context, needs Space, run func(t *tx) error) error {
-	return s.await(ctx, s.ahead, op{run: run, needs: needs, ahead: true})
+	return s.runOp(ctx, s.ahead, op{run: run, needs: needs, ahead: true})
 }
 
-// release keeps the memory of an operation that is over for another.
-func (s *Store) release(o *op) {
+// recycleOp keeps the memory of an operation that is over for another.
+func (s *Store) recycleOp(o *op) {
 	*o = op{done: o.done}
 	s.over.Put(o)
 }
 
-// await gives an operation to the committer.
-func (s *Store) await(ctx context.Context, to chan<- *op, what op) error {
+// runOp gives an operation to the committer.
+func (s *Store) runOp(ctx context.Context, to chan<- *op, what op) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
@@ -225,7 +225,7 @@ func (s *Store) await(ctx context.Context, to chan<- *op, what op) error {
 	}
 	what.done = o.done
 	*o = what
-	defer s.release(o)
+	defer s.recycleOp(o)
 	select {
 	case to <- o:
 		return <-o.done

@@ -72,8 +72,8 @@ func openEnded(item Item) ([]ended, error) {
 	return out, nil
 }
 
-// jobs deletes those that ended first.
-func (p *pruning) jobs() error {
+// pruneJobs deletes those that ended first.
+func (p *pruning) pruneJobs() error {
 	return p.sweep(byEnded, func(item Item, at int64) (bool, error) {
 		if !p.isDue(at) {
 			return true, nil
@@ -102,7 +102,7 @@ func (p *pruning) deleteEnded(key []byte, all []ended) (full bool, err error) {
 		}
 		gone := false
 		if p.isDue(e.at) {
-			if gone, err = p.job(e.id); err != nil {
+			if gone, err = p.pruneJob(e.id); err != nil {
 				return true, err
 			}
 		}

@@ -26,7 +26,7 @@ type feed struct {
 	committed uint64        // guarded by mu: the last number on disk
 	changed   chan struct{} // guarded by mu: closed when there is one more
 
-	latest latest
+	cache eventCache
 }
 
 // announce says that what was numbered so far is on disk.
@@ -99,7 +99,7 @@ func (t *tx) emit(row eventRow) {
 	}
 	t.wrote = true
 	t.feed.number++
-	t.size += t.told.add(t.feed.number, t.encoded)
+	t.size += t.feedRows.addEvent(t.feed.number, t.encoded)
 }
 
 // emitJob writes an event about a job as it is now.
@@ -208,7 +208,7 @@ func (s *Store) AppendEvents(ctx context.Context, events ...harp.Event) error {
 	rows := make([]eventRow, len(events))
 	size := 0
 	for n := range events {
-		rows[n] = noted(&events[n])
+		rows[n] = noteRow(&events[n])
 		size += len(encode(rows[n])) + 2*WriteCost
 	}
 	if size > maxOp {
@@ -225,7 +225,7 @@ func (s *Store) AppendEvents(ctx context.Context, events ...harp.Event) error {
 	})
 }
 
-func noted(e *harp.Event) eventRow {
+func noteRow(e *harp.Event) eventRow {
 	row := eventRow{
 		At: nanos(e.Time), Type: e.Type, Host: e.Host, Procedure: e.Procedure, Queue: e.Queue,
 		State: e.State, Reason: e.Reason, Attempt: e.Attempt, Labels: e.Labels,
@@ -259,7 +259,7 @@ func (s *Store) Events(_ context.Context, f harp.EventFilter, maxBytes int) (har
 	if err != nil {
 		return harp.EventPage{}, err
 	}
-	if latest, ok := s.latestAfter(after); ok {
+	if latest, ok := s.cachedAfter(after); ok {
 		return s.eventPage(latest, wanted, after, maxBytes)
 	}
 	var page harp.EventPage
@@ -275,7 +275,7 @@ func (s *Store) Events(_ context.Context, f harp.EventFilter, maxBytes int) (har
 
 // eventPage makes a page of events, which come after a number. It tells of those that are
 // missing among them, whatever is wanted.
-func (s *Store) eventPage(events iter.Seq2[toldEvent, error], wanted *selection, after uint64, maxBytes int) (harp.EventPage, error) {
+func (s *Store) eventPage(events iter.Seq2[cachedEvent, error], wanted *selection, after uint64, maxBytes int) (harp.EventPage, error) {
 	var page harp.EventPage
 	last, examined, size := after, 0, 0
 	for e, err := range events {

@@ -31,8 +31,8 @@ type feedRow struct {
 	events []byte
 }
 
-// add takes one more event and returns by how many bytes the writes grow at most.
-func (f *feedRows) add(no uint64, event []byte) int {
+// addEvent takes one more event and returns by how many bytes the writes grow at most.
+func (f *feedRows) addEvent(no uint64, event []byte) int {
 	const another = 1 + 8 + crcSize + 1 + WriteCost // key, checksum, number of pieces
 	size := lengthMost + len(event)
 	if n := len(*f); n == 0 || len((*f)[n-1].events)+size > feedRowMost {
@@ -56,13 +56,13 @@ func (f feedRows) writes() []Write {
 }
 
 // A fact is an event as it lies in a row.
-type fact struct {
+type storedEvent struct {
 	no  uint64
 	row []byte // of eventRow
 }
 
 // at is when it happened, which its row begins with.
-func (e fact) at() int64 {
+func (e storedEvent) at() int64 {
 	r := msgpack.NewReader(e.row)
 	r.Array()
 	return r.Int()
@@ -70,15 +70,15 @@ func (e fact) at() int64 {
 
 // eventsAfter yields the events after a number, and ErrDamaged with the number of the last
 // in place of those of a row that cannot be read. Any other error is the last thing it yields.
-func eventsAfter(snap Snapshot, after uint64) iter.Seq2[fact, error] {
-	return func(yield func(fact, error) bool) {
+func eventsAfter(snap Snapshot, after uint64) iter.Seq2[storedEvent, error] {
+	return func(yield func(storedEvent, error) bool) {
 		for item, err := range snap.Scan([]byte{prefixEvent}, eventKey(after+1), false) {
 			if err != nil {
-				yield(fact{}, err)
+				yield(storedEvent{}, err)
 				return
 			}
 			events, err := eventsIn(snap, item)
-			if err != nil && (!yield(fact{no: lastIn(item.Key)}, err) || !errors.Is(err, ErrDamaged)) {
+			if err != nil && (!yield(storedEvent{no: lastIn(item.Key)}, err) || !errors.Is(err, ErrDamaged)) {
 				return
 			}
 			for _, e := range events {
@@ -92,7 +92,7 @@ func eventsAfter(snap Snapshot, after uint64) iter.Seq2[fact, error] {
 
 // eventsIn returns the events of a row that a scan has met, as parts of it. Errors:
 // ErrDamaged.
-func eventsIn(snap Snapshot, item Item) ([]fact, error) {
+func eventsIn(snap Snapshot, item Item) ([]storedEvent, error) {
 	payload, err := joinItem(snap, item)
 	if err != nil {
 		return nil, err
@@ -106,11 +106,11 @@ func eventsIn(snap Snapshot, item Item) ([]fact, error) {
 
 // splitEvents returns the events of a row, the last of which has this number; false if
 // it is none.
-func splitEvents(last uint64, payload []byte) ([]fact, bool) {
-	var events []fact
+func splitEvents(last uint64, payload []byte) ([]storedEvent, bool) {
+	var events []storedEvent
 	r := msgpack.NewReader(payload)
 	for r.OK() && !r.Done() {
-		events = append(events, fact{row: r.Bytes()})
+		events = append(events, storedEvent{row: r.Bytes()})
 	}
 	for n := range events {
 		events[n].no = last - uint64(len(events)-1-n)

@@ -170,7 +170,7 @@ func TestEventsCount(t *testing.T) {
 		for n := range 500 {
 			tx.emit(eventRow{Host: "h", Reason: strings.Repeat("x", n*n%9000)})
 			size := 0
-			for _, w := range tx.told.writes() {
+			for _, w := range tx.feedRows.writes() {
 				size += len(w.Key) + len(w.Value) + WriteCost
 			}
 			if tx.size < size || tx.size > size+n*lengthMost+lengthMost {

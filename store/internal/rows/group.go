@@ -32,7 +32,7 @@ func (s *Store) formLoop() {
 	defer close(s.groups)
 	var g, last *group
 	for {
-		o := s.next(g)
+		o := s.nextOp(g)
 		switch {
 		case o == nil && g == nil:
 			return
@@ -47,19 +47,19 @@ func (s *Store) formLoop() {
 		}
 		if g == nil {
 			var err error
-			if g, err = s.begin(last, o.scans); err != nil {
+			if g, err = s.beginGroup(last, o.scans); err != nil {
 				o.done <- err
 				continue
 			}
 		}
-		s.run(g, o)
+		s.runInGroup(g, o)
 	}
 }
 
-// next returns the next operation for a group, or nil when the group was handed over to
+// nextOp returns the next operation for a group, or nil when the group was handed over to
 // be committed: when no more operations wait, or it is full, and the one before it is
 // committed. Without a group nil means that the store is being closed.
-func (s *Store) next(g *group) *op {
+func (s *Store) nextOp(g *group) *op {
 	first, second, groups, closing := s.ahead, s.ops, s.groups, s.closing
 	if s.wentAhead >= maxAhead {
 		first, second = second, first
@@ -93,13 +93,13 @@ func (s *Store) next(g *group) *op {
 	return nil
 }
 
-// begin begins a group behind the last one. It looks past what that has written only
+// beginGroup begins a group behind the last one. It looks past what that has written only
 // when all is committed, which it may have to. Errors: store.ErrPoisoned, the engine's.
-func (s *Store) begin(last *group, committed bool) (*group, error) {
+func (s *Store) beginGroup(last *group, committed bool) (*group, error) {
 	g := &group{
 		tx: tx{
 			space: s.engine.Space(), index: map[string]int{}, pieces: map[string]int{}, sched: s.sched, feed: &s.feed,
-			recent: &s.recent, jobs: map[id]*store.Job{}, cohorts: s.cohorts, changed: map[*cohort]*changedCohort{}, encoded: make([]byte, 0, usual),
+			jobCache: &s.jobCache, jobs: map[id]*store.Job{}, cohorts: s.cohorts, changed: map[*cohort]*changedCohort{}, encoded: make([]byte, 0, usual),
 		},
 		isOver: make(chan struct{}),
 	}
@@ -132,9 +132,9 @@ func (s *Store) noteNumbers(g *group) {
 	g.events, g.number, g.unended = s.feed.number, s.sched.Number, len(s.cohorts)
 }
 
-// run runs an operation. One that fails after it has written leaves half of itself in
+// runInGroup runs an operation. One that fails after it has written leaves half of itself in
 // the group: nothing may be committed any more.
-func (s *Store) run(g *group, o *op) {
+func (s *Store) runInGroup(g *group, o *op) {
 	g.ops = append(g.ops, o)
 	if s.wentAhead++; !o.ahead {
 		s.wentAhead = 0
@@ -143,7 +143,7 @@ func (s *Store) run(g *group, o *op) {
 		o.err = noSpace()
 		return
 	}
-	g.wrote, g.begun, g.damaged = false, g.size, nil
+	g.wrote, g.sizeBefore, g.damaged = false, g.size, nil
 	s.mu.Lock()
 	o.err = o.run(&g.tx)
 	if o.err == nil {
@@ -174,7 +174,7 @@ func (s *Store) mendQueues(t *tx) {
 // group, or by the one before.
 func (s *Store) commitLoop() {
 	for g := range s.groups {
-		err := s.commit(g)
+		err := s.commitGroup(g)
 		g.before = nil
 		close(g.isOver)
 		for _, o := range g.ops {
@@ -186,31 +186,31 @@ func (s *Store) commitLoop() {
 	}
 }
 
-// commit puts on disk what a group has written. The next group reads it meanwhile. The
+// commitGroup puts on disk what a group has written. The next group reads it meanwhile. The
 // error is store.ErrPoisoned.
-func (s *Store) commit(g *group) error {
-	writes := append(g.writes, g.told.writes()...)
+func (s *Store) commitGroup(g *group) error {
+	writes := append(g.writes, g.feedRows.writes()...)
 	writes = append(append(writes, g.cohortRows()...), endedRows(g.ended)...)
 	ahead := s.clockAhead.Load()
 	wasSet := ahead != s.keptAhead && (len(writes) > 0 || g.space >= SpaceCritical)
 	if err := s.poisoned(); err != nil || len(writes) == 0 && !wasSet {
 		return err
 	}
-	if are := (counts{g.number, s.stored.Add(g.kept.grown), g.unended}); are != s.kept {
+	if are := (counts{g.number, s.stored.Add(g.usage.grown), g.unended}); are != s.counted {
 		writes = append(writes, are.write())
-		s.kept = are
+		s.counted = are
 	}
 	if wasSet {
-		writes = append(writes, Write{keyAhead, number(keyAhead, uint64(ahead))})
+		writes = append(writes, Write{keyAhead, sealNumbers(keyAhead, uint64(ahead))})
 		s.keptAhead = ahead
 	}
-	s.recent.changes(g.jobs)
+	s.jobCache.hideJobs(g.jobs)
 	if err := s.engine.Commit(writes); err != nil {
 		s.poison(err)
 		return s.poisoned()
 	}
-	s.recent.add(g.jobs)
-	s.unended.move(g.moved...)
+	s.jobCache.addJobs(g.jobs)
+	s.unended.move(g.moves...)
 	s.feed.announce(g.events)
 	return nil
 }

@@ -113,7 +113,7 @@ func (r *Reader) ListHosts(_ context.Context, cursor string, limit int) ([]store
 func (r *Reader) Document(_ context.Context, kind, name string) ([]byte, error) {
 	var content []byte
 	err := r.view(func(snap Snapshot) error {
-		payload, _, err := load(documentKey(kind, name), snap.Get)
+		payload, _, err := loadValue(documentKey(kind, name), snap.Get)
 		if err == nil && payload == nil {
 			err = harp.NotFound(kind, name)
 		}
@@ -130,7 +130,7 @@ func (s *Store) PutDocument(ctx context.Context, kind, name string, content []by
 	}
 	return s.do(ctx, SpaceLow, func(t *tx) error {
 		key := documentKey(kind, name)
-		if err := t.meet(key); err != nil {
+		if err := t.readOld(key); err != nil {
 			return err
 		}
 		t.put(key, content)

@@ -9,34 +9,34 @@ import (
 	"github.com/harpcaller/harp/store"
 )
 
-// onceRow is what an idempotency key stands for until its time is over.
-type onceRow struct {
+// idempotencyRow is what an idempotency key stands for until its time is over.
+type idempotencyRow struct {
 	Job    []byte `msgpack:"job"`
 	Digest []byte `msgpack:"digest"`
 	Until  int64  `msgpack:"until"` // by a clock that is never set
 }
 
-// onceKey is the key of an idempotency key's row: keys are as long as callers make
+// idempotencyKey is the key of an idempotency key's row: keys are as long as callers make
 // them.
-func onceKey(key string) []byte {
+func idempotencyKey(key string) []byte {
 	sum := sha256.Sum256([]byte(key))
 	return append([]byte{prefixOnce}, sum[:]...)
 }
 
-// overKey is the index entry by which a row is found once its time is over.
-func overKey(row *onceRow, key []byte) []byte {
+// expiryKey is the index entry by which a row is found once its time is over.
+func expiryKey(row *idempotencyRow, key []byte) []byte {
 	at := placeOf(row.Until, 0)
 	return slices.Concat(indexKey(byOver), at[:8], key[1:])
 }
 
-// knownBy answers a submission by the idempotency key that it came under; true if it
+// submittedBefore answers a submission by the idempotency key that it came under; true if it
 // has. It returns only errors that nothing can be done about.
-func (t *tx) knownBy(in *store.Submission, out *store.Submitted, now int64) (bool, error) {
+func (t *tx) submittedBefore(in *store.Submission, out *store.Submitted, now int64) (bool, error) {
 	if in.Key == "" {
 		return false, nil
 	}
-	var row onceRow
-	found, err := read(t, onceKey(in.Key), &row)
+	var row idempotencyRow
+	found, err := read(t, idempotencyKey(in.Key), &row)
 	if err != nil || !found || row.Until <= now || len(row.Job) != len(id{}) {
 		return false, err
 	}
@@ -50,28 +50,28 @@ func (t *tx) knownBy(in *store.Submission, out *store.Submitted, now int64) (boo
 		out.Job = &store.Job{ID: i.String()}
 		return true, err
 	}
-	out.Job, out.Err = shown(t, i)
+	out.Job, out.Err = readShown(t, i)
 	return true, nil
 }
 
-// putKey writes what the idempotency key of a new job stands for, over what has
+// putIdempotency writes what the idempotency key of a new job stands for, over what has
 // outlived its time.
-func (t *tx) putKey(i id, in *store.Submission, now, until int64) error {
+func (t *tx) putIdempotency(i id, in *store.Submission, now, until int64) error {
 	if in.Key == "" || until <= now {
 		return nil
 	}
-	key := onceKey(in.Key)
-	var had onceRow
+	key := idempotencyKey(in.Key)
+	var had idempotencyRow
 	found, err := read(t, key, &had)
 	if err != nil {
 		return err
 	}
 	if found {
-		t.write(overKey(&had, key), nil)
+		t.write(expiryKey(&had, key), nil)
 	}
-	row := onceRow{Job: slices.Clone(i[:]), Digest: in.Digest[:], Until: until}
+	row := idempotencyRow{Job: slices.Clone(i[:]), Digest: in.Digest[:], Until: until}
 	t.put(key, encode(row))
-	over := overKey(&row, key)
+	over := expiryKey(&row, key)
 	t.write(over, seal(over, nil))
 	return nil
 }

@@ -16,9 +16,9 @@ import (
 
 // unlearn makes a store read the rows of jobs again.
 func (s *Store) unlearn() {
-	s.recent.mu.Lock()
-	defer s.recent.mu.Unlock()
-	s.recent.young, s.recent.old = nil, nil
+	s.jobCache.mu.Lock()
+	defer s.jobCache.mu.Unlock()
+	s.jobCache.young, s.jobCache.old = nil, nil
 }
 
 // TestRecent checks, through all that a store is tested with, that a job which is at
@@ -46,24 +46,24 @@ func TestRecent(t *testing.T) {
 }
 
 func checkRecent(t *testing.T, s *Store, view Snapshot, i id) {
-	has := s.recent.get(i)
+	has := s.jobCache.get(i)
 	want, _, err := readCall(view, i)
 	switch {
 	case err != nil && has != nil:
 		t.Errorf("job %s is at hand: %v", i, err)
 	case err == nil && has != nil && !reflect.DeepEqual(has, want):
 		t.Errorf("job %s is at hand as\n%+v\nits rows have\n%+v", i, *has, *want)
-	case err == nil && has == nil && size(want) <= maxRecent:
+	case err == nil && has == nil && jobSize(want) <= maxCachedJob:
 		t.Errorf("job %s is not at hand", i)
 	}
 }
 
 // TestRecentIsBounded checks that jobs which have not changed for long are not at hand.
 func TestRecentIsBounded(t *testing.T) {
-	var r recent
+	var r jobCache
 	const groups = 3 * generation
 	for n := range groups {
-		r.add(map[id]*store.Job{anID(): {No: uint64(n)}})
+		r.addJobs(map[id]*store.Job{anID(): {No: uint64(n)}})
 		if kept := len(r.young) + len(r.old); kept > 2*generation || kept < min(n+1, generation) {
 			t.Fatalf("after %d jobs %d are at hand", n+1, kept)
 		}
@@ -88,7 +88,7 @@ func TestRecentIsShort(t *testing.T) {
 	if err != nil || change[0].Err != nil {
 		t.Fatal(err, change[0].Err)
 	}
-	if s.recent.get(i) != nil {
+	if s.jobCache.get(i) != nil {
 		t.Error("it is at hand")
 	}
 	if j, err := s.Job(t.Context(), j.ID); err != nil || len(j.Failure.Data) != size {
@@ -144,14 +144,14 @@ func TestRecentIsNotOlderThanTheView(t *testing.T) {
 
 // TestRecentCountsAllTexts checks that whatever text of a failure is long keeps it away.
 func TestRecentCountsAllTexts(t *testing.T) {
-	long := strings.Repeat("x", maxRecent+1)
+	long := strings.Repeat("x", maxCachedJob+1)
 	for name, f := range map[string]harp.Failure{
 		"type": {Type: long}, "message": {Message: long}, "host": {Host: long}, "stage": {Stage: long},
 		"field": {Field: long}, "limit of": {LimitOf: long}, "job": {JobID: long}, "data": {Data: harp.Value(long)},
 	} {
 		f.Code = "remote"
 		j := store.Job{Life: store.Life{Failure: f}}
-		if size(&j) <= maxRecent {
+		if jobSize(&j) <= maxCachedJob {
 			t.Errorf("%s does not count", name)
 		}
 	}
@@ -185,7 +185,7 @@ func TestNoIDIsTakenForNewAgain(t *testing.T) {
 	for n := range calls {
 		calls[n] = call("h")
 	}
-	calls[jobs/2].Job.TraceParent = strings.Repeat("x", maxRecent+1)
+	calls[jobs/2].Job.TraceParent = strings.Repeat("x", maxCachedJob+1)
 	for some := range slices.Chunk(calls, group) {
 		var ends []store.Transition
 		for _, j := range submitted(t, s, some...) {

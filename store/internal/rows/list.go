@@ -156,7 +156,7 @@ func (w *walk) readMarks() error {
 			return err
 		}
 		name := string(item.Key[1:])
-		switch w.marks[name], err = mark(w.snap, harp.Value(name)); {
+		switch w.marks[name], err = readMark(w.snap, harp.Value(name)); {
 		case errors.Is(err, ErrDamaged):
 			w.log.Error("jobs of a queue that was cancelled cannot be listed", "queue", harp.Value(name).String(), "err", err)
 			w.hidden = append(w.hidden, name)
@@ -210,7 +210,7 @@ func (w *walk) run(at place, page *store.Page) error {
 		if agreed++; agreed < len(w.parts) {
 			continue
 		}
-		if err := w.take(*i, page); err != nil {
+		if err := w.takeJob(*i, page); err != nil {
 			return err
 		}
 		var ok bool
@@ -228,9 +228,9 @@ func (w *walk) cursor(at place) string {
 	return makeCursor('j', append(filterSum(w.filter), at[:]...))
 }
 
-// take reads a job that all parts have and puts it on the page, unless the mark of
+// takeJob reads a job that all parts have and puts it on the page, unless the mark of
 // its queue shows it in another state.
-func (w *walk) take(i id, page *store.Page) error {
+func (w *walk) takeJob(i id, page *store.Page) error {
 	j, err := readJob(w.snap, i)
 	switch {
 	case errors.Is(err, ErrDamaged), errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned):
@@ -241,7 +241,7 @@ func (w *walk) take(i id, page *store.Page) error {
 	case !j.State.Ended() && j.Queue != nil && slices.Contains(w.hidden, string(j.Queue)):
 		return nil
 	}
-	j, _ = w.marks[string(j.Queue)].cover(j)
+	j, _ = w.marks[string(j.Queue)].coverJob(j)
 	if len(w.filter.States) == 0 || slices.Contains(w.filter.States, j.State) {
 		page.Jobs = append(page.Jobs, j)
 	}

@@ -61,8 +61,8 @@ func (s *Store) doOnce(t *tx, op store.Operation, what askedRow, run func() (don
 	return done, nil
 }
 
-// operations forgets those that nobody asks for again.
-func (p *pruning) operations() error {
+// pruneOperations forgets those that nobody asks for again.
+func (p *pruning) pruneOperations() error {
 	over := p.steady - int64(store.TombstoneTime)
 	return p.sweep(byDone, func(item Item, at int64) (bool, error) {
 		if at > over {

@@ -46,7 +46,7 @@ type pruning struct {
 }
 
 func (p *pruning) run() error {
-	for _, step := range []func() error{p.rests, p.jobs, p.entomb, p.events, p.keys, p.operations, p.tombs} {
+	for _, step := range []func() error{p.pruneRests, p.pruneJobs, p.entomb, p.pruneEvents, p.pruneIdempotency, p.pruneOperations, p.pruneTombstones} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -87,14 +87,14 @@ func (p *pruning) sweep(kind byte, f func(item Item, at int64) (enough bool, err
 	return nil
 }
 
-// rests goes on with the records of jobs that had too many for one commit.
-func (p *pruning) rests() error {
+// pruneRests goes on with the records of jobs that had too many for one commit.
+func (p *pruning) pruneRests() error {
 	for item, err := range p.snap.Scan([]byte{prefixRest}, nil, false) {
 		if err != nil {
 			return err
 		}
 		i := id(item.Key[1:])
-		if done, err := p.records(i); !done || err != nil {
+		if done, err := p.pruneRecords(i); !done || err != nil {
 			return err
 		}
 		p.write(i.key(prefixRest), nil)
@@ -119,12 +119,12 @@ func (p *pruning) isDue(at int64) bool {
 
 // isOver reports whether jobs store more than they may.
 func (p *pruning) isOver() bool {
-	return p.retention.MaxBytes > 0 && p.s.stored.Load()+p.kept.grown > p.retention.MaxBytes
+	return p.retention.MaxBytes > 0 && p.s.stored.Load()+p.usage.grown > p.retention.MaxBytes
 }
 
-// job deletes a job that has ended, all that belongs to it or, where that is too much
+// pruneJob deletes a job that has ended, all that belongs to it or, where that is too much
 // for one commit, all but a rest. Gone says that it is, or was before.
-func (p *pruning) job(i id) (gone bool, err error) {
+func (p *pruning) pruneJob(i id) (gone bool, err error) {
 	j, call, life, err := readRows(p.tx, i)
 	switch {
 	case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned):
@@ -138,25 +138,25 @@ func (p *pruning) job(i id) (gone bool, err error) {
 		return false, nil
 	}
 	for _, key := range append(entries(j), endedKey(j)) {
-		p.add(key, nil)
+		p.appendWrite(key, nil)
 	}
 	p.remove(i.key(prefixCall))
 	p.remove(i.key(prefixLife))
 	p.tx.jobs[i] = nil
-	p.kept.grown -= footprint(j) + int64(len(life.Value))
+	p.usage.grown -= footprint(j) + int64(len(life.Value))
 	if call.Request != nil {
-		p.kept.grown -= int64(requestSize(call.Request))
-	} else if err := p.whole(i.key(prefixRequest)); err != nil {
+		p.usage.grown -= int64(requestSize(call.Request))
+	} else if err := p.removeWhole(i.key(prefixRequest)); err != nil {
 		return false, err
 	}
 	if life.Value == nil {
-		if err := p.whole(i.key(prefixValue)); err != nil {
+		if err := p.removeWhole(i.key(prefixValue)); err != nil {
 			return false, err
 		}
 	}
 	done := j.Records == 0
 	if !done {
-		if done, err = p.records(i); err != nil {
+		if done, err = p.pruneRecords(i); err != nil {
 			return false, err
 		}
 	}
@@ -170,12 +170,12 @@ func (p *pruning) job(i id) (gone bool, err error) {
 	return true, nil
 }
 
-// whole deletes a value with its pieces.
-func (p *pruning) whole(key []byte) error {
+// removeWhole deletes a value with its pieces.
+func (p *pruning) removeWhole(key []byte) error {
 	payload, err := p.get(key)
 	if errors.Is(err, ErrDamaged) {
 		p.write(key, nil)
-		return p.pieces(key)
+		return p.removePieces(key)
 	}
 	if err != nil || payload == nil {
 		return err
@@ -184,25 +184,25 @@ func (p *pruning) whole(key []byte) error {
 	return nil
 }
 
-// pieces deletes what is stored as pieces of a value.
-func (p *pruning) pieces(key []byte) error {
+// removePieces deletes what is stored as pieces of a value.
+func (p *pruning) removePieces(key []byte) error {
 	for entry, err := range p.snap.Keys(appendText([]byte{prefixPiece}, string(key))) {
 		if err != nil {
 			return err
 		}
-		p.entry(entry)
+		p.removeEntry(entry)
 	}
 	return nil
 }
 
-func (p *pruning) entry(e Entry) {
+func (p *pruning) removeEntry(e Entry) {
 	key := bytes.Clone(e.Key)
-	p.kept.met(key, e.Size)
+	p.usage.noteStored(key, e.Size)
 	p.write(key, nil)
 }
 
-// records deletes the records of a job, as many as one Prune may; true if all.
-func (p *pruning) records(i id) (bool, error) {
+// pruneRecords deletes the records of a job, as many as one Prune may; true if all.
+func (p *pruning) pruneRecords(i id) (bool, error) {
 	for entry, err := range p.snap.Keys(i.key(prefixRecords)) {
 		if err != nil {
 			return false, err
@@ -210,11 +210,11 @@ func (p *pruning) records(i id) (bool, error) {
 		if p.isFull() {
 			return false, nil
 		}
-		p.entry(entry)
+		p.removeEntry(entry)
 		if entry.Size < pieceSize {
 			continue
 		}
-		if err := p.pieces(bytes.Clone(entry.Key)); err != nil {
+		if err := p.removePieces(bytes.Clone(entry.Key)); err != nil {
 			return false, err
 		}
 	}
@@ -253,8 +253,8 @@ func (p *pruning) forgets(ids ...id) bool {
 // isForgotten reports whether an id that is not stored may have been once.
 func (s *Store) isForgotten(i id) bool { return i.made() <= s.forgotten }
 
-// tombs deletes tombstones whose time is over.
-func (p *pruning) tombs() error {
+// pruneTombstones deletes tombstones whose time is over.
+func (p *pruning) pruneTombstones() error {
 	over := p.steady - int64(store.TombstoneTime)
 	return p.sweep(byPruned, func(item Item, at int64) (bool, error) {
 		if at > over {
@@ -282,15 +282,15 @@ func (p *pruning) tombs() error {
 	})
 }
 
-// keys deletes idempotency keys whose time is over.
-func (p *pruning) keys() error {
+// pruneIdempotency deletes idempotency keys whose time is over.
+func (p *pruning) pruneIdempotency() error {
 	return p.sweep(byOver, func(item Item, at int64) (bool, error) {
 		if at > p.steady {
 			return true, nil
 		}
 		p.write(bytes.Clone(item.Key), nil)
 		key := append([]byte{prefixOnce}, item.Key[len(indexKey(byOver))+8:]...)
-		var row onceRow
+		var row idempotencyRow
 		found, err := read(p.tx, key, &row)
 		switch {
 		case errors.Is(err, ErrDamaged):
@@ -303,8 +303,8 @@ func (p *pruning) keys() error {
 	})
 }
 
-// events deletes events that are too old, from the first on, by whole rows.
-func (p *pruning) events() error {
+// pruneEvents deletes events that are too old, from the first on, by whole rows.
+func (p *pruning) pruneEvents() error {
 	before := nanos(p.retention.EventsBefore)
 	if p.retention.EventsBefore.IsZero() {
 		return nil
@@ -323,7 +323,7 @@ func (p *pruning) events() error {
 			return err
 		}
 		events, err := eventsIn(p.snap, item)
-		if err == nil && slices.ContainsFunc(events, func(e fact) bool { return e.at() >= before }) || p.isFull() {
+		if err == nil && slices.ContainsFunc(events, func(e storedEvent) bool { return e.at() >= before }) || p.isFull() {
 			break
 		}
 		p.write(bytes.Clone(item.Key), nil)

@@ -14,7 +14,7 @@ import (
 func (e *trial) keptBytes(t *testing.T, s *Store) (sum int64) {
 	t.Helper()
 	for item := range e.items() {
-		if isKept(item.Key) {
+		if isCounted(item.Key) {
 			sum += int64(len(item.Value))
 		}
 		if item.Key[0] != prefixCall {

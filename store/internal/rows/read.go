@@ -17,7 +17,7 @@ type getter interface {
 }
 
 // Get makes a tx a getter of raw values, as a Snapshot is.
-func (t *tx) Get(key []byte) ([]byte, error) { return t.raw(key) }
+func (t *tx) Get(key []byte) ([]byte, error) { return t.getRaw(key) }
 
 // read decodes the row under key; false if there is none.
 func read(from getter, key []byte, into any) (bool, error) {
@@ -26,7 +26,7 @@ func read(from getter, key []byte, into any) (bool, error) {
 	if t, ok := from.(*tx); ok {
 		payload, err = t.get(key) // which remembers its pieces
 	} else {
-		payload, _, err = load(key, from.Get)
+		payload, _, err = loadValue(key, from.Get)
 	}
 	if err != nil || payload == nil {
 		return false, err
@@ -80,7 +80,7 @@ func readRows(from getter, i id) (*store.Job, callRow, lifeRow, error) {
 		return nil, call, life, err
 	}
 	if !found {
-		return nil, call, life, absent(from, i)
+		return nil, call, life, absentError(from, i)
 	}
 	if found, err = read(from, i.key(prefixLife), &life); err == nil && !found {
 		err = fmt.Errorf("%w: job %s has no life", ErrDamaged, i)
@@ -140,9 +140,9 @@ func readJob(from getter, i id) (*store.Job, error) {
 
 func notFound(job string) error { return harp.NotFound("job", job) }
 
-// absent says of a job without the row of what never changes whether it has ever had one. One
+// absentError says of a job without the row of what never changes whether it has ever had one. One
 // that has a life has lost it: its id is none that nobody knows.
-func absent(from getter, i id) error {
+func absentError(from getter, i id) error {
 	life, err := from.Get(i.key(prefixLife))
 	if err != nil {
 		return err
@@ -155,23 +155,23 @@ func absent(from getter, i id) error {
 	case err != nil:
 		return err
 	case tomb != nil:
-		return pruned(i)
+		return prunedError(i)
 	}
 	return notFound(i.String())
 }
 
-func pruned(i id) error {
+func prunedError(i id) error {
 	return harp.NewFailure("pruned", "job "+i.String()+" was deleted when its time was over").Err()
 }
 
 // isPruned reports whether a job of this id was deleted by retention.
 func (t *tx) isPruned(i id) (bool, error) {
-	tomb, err := t.raw(i.key(prefixTomb))
+	tomb, err := t.getRaw(i.key(prefixTomb))
 	return tomb != nil, err
 }
 
-// mark reads the row of a queue that has been cancelled; nil for any other.
-func mark(from getter, name harp.Value) (*queueRow, error) {
+// readMark reads the row of a queue that has been cancelled; nil for any other.
+func readMark(from getter, name harp.Value) (*queueRow, error) {
 	row, found, err := readQueue(from, string(name))
 	if err != nil || !found || len(row.Marks) == 0 {
 		return nil, err
@@ -202,8 +202,8 @@ func (t *tx) queueRow(name string) (row queueRow, found bool, err error) {
 	return row, found, err
 }
 
-// shown reads a job as it is shown: as the mark of its queue makes it.
-func shown(from getter, i id) (*store.Job, error) {
+// readShown reads a job as it is shown: as the mark of its queue makes it.
+func readShown(from getter, i id) (*store.Job, error) {
 	j, err := readJob(from, i)
 	if err == nil {
 		j, _, err = coveredBy(from, j)
@@ -211,23 +211,23 @@ func shown(from getter, i id) (*store.Job, error) {
 	return j, err
 }
 
-// latest is shown for a view that was opened just now.
-func (s *Store) latest(snap Snapshot, i id) (*store.Job, error) {
-	j := s.recent.settled(i)
+// readLatest is readShown for a view that was opened just now.
+func (s *Store) readLatest(snap Snapshot, i id) (*store.Job, error) {
+	j := s.jobCache.getSettled(i)
 	if j == nil {
-		return shown(snap, i)
+		return readShown(snap, i)
 	}
 	covered, _, err := coveredBy(snap, j)
 	return covered, err
 }
 
-// atHand returns a job that is shown as it is at hand, without a view; nil for any other.
-func (s *Store) atHand(text string) *store.Job {
+// cachedJob returns a job that is shown as it is at hand, without a view; nil for any other.
+func (s *Store) cachedJob(text string) *store.Job {
 	i, ok := parseID(text)
 	if !ok || s.usable() != nil {
 		return nil
 	}
-	j := s.recent.settled(i)
+	j := s.jobCache.getSettled(i)
 	if j == nil || j.Queue != nil && !j.State.Ended() {
 		return nil
 	}
@@ -236,10 +236,10 @@ func (s *Store) atHand(text string) *store.Job {
 
 // Job implements store.Jobs.
 func (s *Store) Job(_ context.Context, text string) (*store.Job, error) {
-	one := []*store.Job{s.atHand(text)}
+	one := []*store.Job{s.cachedJob(text)}
 	if one[0] == nil {
 		err := s.viewJob(text, func(snap Snapshot, i id) (err error) {
-			one[0], err = s.latest(snap, i)
+			one[0], err = s.readLatest(snap, i)
 			return err
 		})
 		if err != nil {
@@ -264,12 +264,12 @@ func (s *Store) explain(jobs []*store.Job) {
 		if j.State != harp.StateQueued || e == nil || !e.Waits() {
 			continue
 		}
-		told := *j
-		told.Reason = s.sched.Reason(e, j)
+		explained := *j
+		explained.Reason = s.sched.Reason(e, j)
 		if j.Queue != nil {
-			told.QueuePos = e.Position()
+			explained.QueuePos = e.Position()
 		}
-		jobs[n] = &told
+		jobs[n] = &explained
 	}
 }
 
@@ -296,7 +296,7 @@ func (s *Store) readThose(ids []schedule.ID, isWanted func(*store.Job) bool) ([]
 	var jobs []*store.Job
 	err := s.view(func(snap Snapshot) error {
 		for _, i := range ids {
-			j, err := s.latest(snap, i)
+			j, err := s.readLatest(snap, i)
 			switch {
 			case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned): // it has ended meanwhile
 			case errors.Is(err, ErrDamaged):

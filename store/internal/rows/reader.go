@@ -87,9 +87,9 @@ func (r *Reader) usable() error {
 	}
 }
 
-// held calls f while the engine stays open. Errors: harp.ErrClosed,
+// holdOpen calls f while the engine stays open. Errors: harp.ErrClosed,
 // store.ErrPoisoned, f's.
-func (r *Reader) held(f func() error) error {
+func (r *Reader) holdOpen(f func() error) error {
 	r.readers.RLock()
 	defer r.readers.RUnlock()
 	if err := r.usable(); err != nil {
@@ -146,7 +146,7 @@ func (r *Reader) Request(_ context.Context, text string) (harp.Submission, error
 		case err != nil || found:
 			return err
 		case failed == nil && !isJob:
-			return absent(snap, i)
+			return absentError(snap, i)
 		}
 		return cmp.Or(failed, fmt.Errorf("%w: job %s has no request", ErrDamaged, i))
 	})
@@ -164,7 +164,7 @@ func (r *Reader) Value(_ context.Context, text string) (harp.Value, error) {
 			v = life.Value
 			return nil
 		}
-		payload, _, err := load(i.key(prefixValue), snap.Get)
+		payload, _, err := loadValue(i.key(prefixValue), snap.Get)
 		if err != nil || payload != nil {
 			v = slices.Clone(payload)
 			return err

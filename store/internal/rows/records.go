@@ -82,11 +82,11 @@ func (s *Store) appendRecords(t *tx, a *store.Append) (*store.Job, error) {
 	}
 	written := *before
 	written.Outcome = nil // lies beside the life, and stays as it is
-	if size := recordsSize(news) + size(&written); !t.hasRoom(size + maxStep) {
+	if size := recordsSize(news) + jobSize(&written); !t.hasRoom(size + maxStep) {
 		return nil, tooMuch("records", size, maxOp-maxStep)
 	}
 	after := *before
-	s.keep(t, i, &after, news, a.Arrived)
+	s.storeRecords(t, i, &after, news, a.Arrived)
 	if err := t.change(i, before, &after); err != nil {
 		return nil, err
 	}
@@ -126,9 +126,9 @@ func numbers(records []harp.Record) (n uint64) {
 	return n
 }
 
-// keep stores records behind those that the last attempt has, in chunks; beyond the
+// storeRecords stores records behind those that the last attempt has, in chunks; beyond the
 // limit of stored bytes it counts them only, after one that says so.
-func (s *Store) keep(t *tx, i id, j *store.Job, news []harp.Record, arrived time.Time) {
+func (s *Store) storeRecords(t *tx, i id, j *store.Job, news []harp.Record, arrived time.Time) {
 	j.Attempts = slices.Clone(j.Attempts)
 	last := &j.Attempts[len(j.Attempts)-1]
 	first := last.Next
@@ -237,8 +237,8 @@ func recordsMissing(i id, a store.Attempt, from, to uint64) error {
 	return fmt.Errorf("%w: records %d to %d of job %s attempt %d are missing", ErrDamaged, from, to, i, a.Number)
 }
 
-// take keeps a record if it is wanted.
-func (r *reading) take(rec *harp.Record) {
+// takeRecord keeps a record if it is wanted.
+func (r *reading) takeRecord(rec *harp.Record) {
 	if rec.Seq < r.from {
 		return
 	}
@@ -249,9 +249,9 @@ func (r *reading) take(rec *harp.Record) {
 	}
 }
 
-// expect makes room for what will be read if it is like a chunk of so many records and
+// reserveRecords makes room for what will be read if it is like a chunk of so many records and
 // bytes.
-func (r *reading) expect(n, size int) {
+func (r *reading) reserveRecords(n, size int) {
 	if r.records != nil || n == 0 {
 		return
 	}

@@ -143,7 +143,7 @@ func leaveDamaged(e Engine, log *slog.Logger) error {
 				return err
 			}
 			log.Error("job cannot be restored", "job", i.String(), "err", err)
-			c.remove(i)
+			c.removeJob(i)
 			tomb := i.key(prefixTomb)
 			writes = append(writes, Write{tomb, seal(tomb, nil)})
 		}
@@ -183,7 +183,7 @@ func findUnended(e Engine, snap Snapshot, known map[id]bool, log *slog.Logger) (
 			continue
 		}
 		c := &cohort{first: j.No}
-		c.add(i)
+		c.addJob(i)
 		if err := e.Commit([]Write{c.write()}); err != nil {
 			return nil, err
 		}
@@ -248,7 +248,7 @@ func (s *Store) loseAll(at time.Time) (int, error) {
 	for more := true; more; {
 		err := s.do(ctx, SpaceCritical, func(t *tx) error {
 			var did store.Advanced
-			err := s.rewrite(t, &did)
+			err := s.rewriteCancelled(t, &did)
 			more = len(did.Ended) > 0
 			return err
 		})
@@ -284,7 +284,7 @@ func (s *Store) loseSome(t *tx, at time.Time) (int, error) {
 			return n, err
 		}
 		var c store.Change
-		if err := s.happen(t, i, before, event, &c); err != nil {
+		if err := s.applyEvent(t, i, before, event, &c); err != nil {
 			return n, err
 		}
 		if c.Err != nil {

@@ -55,9 +55,9 @@ func rowOf(q *schedule.Queue) queueRow {
 	return queueRow{Concurrency: q.Concurrency, Fixed: q.Fixed, Paused: q.Paused, Marks: q.Marks}
 }
 
-// cover returns a job as the first mark makes it that it is not above: if it has
+// coverJob returns a job as the first mark makes it that it is not above: if it has
 // not ended, as after a cancel. Tell says that its agent has not been told.
-func (r *queueRow) cover(j *store.Job) (covered *store.Job, tell bool) {
+func (r *queueRow) coverJob(j *store.Job) (covered *store.Job, tell bool) {
 	if r == nil || j.State.Ended() {
 		return j, false
 	}

@@ -23,7 +23,7 @@ func (s *Store) Silence(ctx context.Context, hostName string, at, lostAt time.Ti
 		err := s.doAhead(ctx, SpaceLow, func(t *tx) (err error) {
 			event := event
 			event.At, event.Wake = s.sched.Since(asked, event.At), s.sched.Since(asked, event.Wake)
-			moved, more, err = s.silence(t, hostName, event)
+			moved, more, err = s.silenceHost(t, hostName, event)
 			return err
 		})
 		if err != nil {
@@ -34,10 +34,10 @@ func (s *Store) Silence(ctx context.Context, hostName string, at, lostAt time.Ti
 	return out, nil
 }
 
-// silence moves as many jobs of a host to unknown as one commit takes, and reports
+// silenceHost moves as many jobs of a host to unknown as one commit takes, and reports
 // whether there are more. Of attempts that were lost and found alive it is no longer
 // known whether they are.
-func (s *Store) silence(t *tx, hostName string, event store.Event) (moved []*store.Job, more bool, err error) {
+func (s *Store) silenceHost(t *tx, hostName string, event store.Event) (moved []*store.Job, more bool, err error) {
 	n := 0
 	for _, i := range s.sched.HeardOf(hostName) {
 		if n == maxSilenced || !t.hasRoom(maxStep) {
@@ -45,18 +45,18 @@ func (s *Store) silence(t *tx, hostName string, event store.Event) (moved []*sto
 		}
 		before, err := readJob(t, i)
 		switch {
-		case err != nil && s.skip(s.sched.Job(i), err), err == nil && before.State == harp.StateUnknown:
+		case err != nil && s.skipDamaged(s.sched.Job(i), err), err == nil && before.State == harp.StateUnknown:
 			continue
 		case err != nil:
 			return moved, false, err
 		}
 		var c store.Change
 		event.Attempt, event.Fence = before.Attempt, before.Fence
-		if err := s.happen(t, i, before, event, &c); err != nil {
+		if err := s.applyEvent(t, i, before, event, &c); err != nil {
 			return moved, false, err
 		}
 		switch {
-		case c.Err != nil && s.skip(s.sched.Job(i), c.Err):
+		case c.Err != nil && s.skipDamaged(s.sched.Job(i), c.Err):
 			continue
 		case c.Err != nil:
 			return moved, false, c.Err

@@ -54,10 +54,10 @@ type Store struct {
 
 	forgotten uint64 // guarded by mu: the youngest id that may have been forgotten, by its time
 
-	recent     recent
+	jobCache   jobCache
 	unended    unendedJobs
 	cohorts    map[id]*cohort // guarded by mu: of the jobs that have not ended
-	kept       counts         // what is stored of all jobs together; belongs to commitLoop
+	counted    counts         // what is stored of all jobs together; belongs to commitLoop
 	stored     atomic.Int64   // bytes that jobs store; set by the committer
 	clockAhead atomic.Int64   // sched.Ahead
 }
@@ -114,11 +114,11 @@ func (s *Store) load() error {
 		return otherFormat(format.Version)
 	}
 	s.id = format.ID
-	if s.kept, err = readCounts(snap); err != nil {
+	if s.counted, err = readCounts(snap); err != nil {
 		return err
 	}
-	s.sched.Number = s.kept.number
-	s.stored.Store(s.kept.stored)
+	s.sched.Number = s.counted.number
+	s.stored.Store(s.counted.stored)
 	ahead, err := readNumber(snap, keyAhead)
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (s *Store) load() error {
 
 // readNumber reads a number of eight bytes; 0 if there is none.
 func readNumber(from getter, key []byte) (uint64, error) {
-	payload, _, err := load(key, from.Get)
+	payload, _, err := loadValue(key, from.Get)
 	if err != nil || len(payload) != 8 {
 		return 0, err
 	}
@@ -154,13 +154,13 @@ type counts struct {
 }
 
 func (c counts) write() Write {
-	return Write{keyNumber, number(keyNumber, c.number, uint64(c.stored), uint64(c.unended))}
+	return Write{keyNumber, sealNumbers(keyNumber, c.number, uint64(c.stored), uint64(c.unended))}
 }
 
 // readCounts reads them; all 0 where nothing is stored. Of a store that does not say how many have
 // not ended that is 0.
 func readCounts(from getter) (c counts, err error) {
-	payload, _, err := load(keyNumber, from.Get)
+	payload, _, err := loadValue(keyNumber, from.Get)
 	if err != nil || len(payload) < 16 {
 		return c, err
 	}
@@ -234,7 +234,7 @@ func (s *Store) loadJobs(snap Snapshot) error {
 			return err
 		}
 	}
-	missing := s.kept.unended - len(s.cohorts)
+	missing := s.counted.unended - len(s.cohorts)
 	if missing <= 0 {
 		return nil
 	}
@@ -271,7 +271,7 @@ func (s *Store) loadCohort(snap Snapshot, c *cohort) error {
 		}
 		if j.State.Ended() { // what an older row says
 			s.log.Error("job is stored as one that has not ended", "job", i.String(), "state", j.State)
-			c.remove(i)
+			c.removeJob(i)
 			continue
 		}
 		s.sched.Add(i, j, math.MinInt64, nanos(j.Since))

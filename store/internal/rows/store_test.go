@@ -610,7 +610,7 @@ func TestNumberIsKept(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		payload, _, err := load(keyNumber, snap.Get)
+		payload, _, err := loadValue(keyNumber, snap.Get)
 		return payload, err
 	}()
 	if err != nil || binary.BigEndian.Uint64(value) != last.No {

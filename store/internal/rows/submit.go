@@ -87,7 +87,7 @@ func (s *Store) submit(t *tx, in *store.Submission, out *store.Submitted, now in
 // for another or its id is one that may have been forgotten.
 func (s *Store) submitNew(t *tx, i id, in *store.Submission, out *store.Submitted, now int64) error {
 	steady := s.sched.Steady(now)
-	known, err := t.knownBy(in, out, steady)
+	known, err := t.submittedBefore(in, out, steady)
 	if err == nil && in.Job.Queue != nil {
 		_, _, err = t.queueRow(string(in.Job.Queue)) // while the job can still be refused
 	}
@@ -100,7 +100,7 @@ func (s *Store) submitNew(t *tx, i id, in *store.Submission, out *store.Submitte
 	}
 	switch {
 	case s.isForgotten(i):
-		out.Err = pruned(i)
+		out.Err = prunedError(i)
 		return nil
 	case in.Refused:
 		out.Err = notFound(in.Job.ID)
@@ -109,7 +109,7 @@ func (s *Store) submitNew(t *tx, i id, in *store.Submission, out *store.Submitte
 		out.Err = noSpace()
 		return nil
 	}
-	if err := t.putKey(i, in, steady, s.sched.Steady(nanos(in.KeyUntil))); err != nil {
+	if err := t.putIdempotency(i, in, steady, s.sched.Steady(nanos(in.KeyUntil))); err != nil {
 		return err
 	}
 	return s.insert(t, i, in, out, now)
@@ -122,14 +122,14 @@ func (s *Store) isNew(t *tx, i id) (bool, error) {
 		return false, nil
 	}
 	for _, kind := range []byte{prefixCall, prefixLife} {
-		value, err := t.raw(i.key(kind))
+		value, err := t.getRaw(i.key(kind))
 		if err != nil || value != nil {
 			return false, err
 		}
 	}
 	gone, err := t.isPruned(i) // before its key is looked at, which may stand for another by now
 	if gone {
-		err = pruned(i)
+		err = prunedError(i)
 	}
 	return err == nil, err
 }
@@ -143,7 +143,7 @@ func (s *Store) resubmit(t *tx, i id, in *store.Submission, out *store.Submitted
 	case !slices.Equal(call.Digest, in.Digest[:]):
 		out.Err = harp.NewFailure("conflict", "job "+in.Job.ID+" is another request").Err()
 	default:
-		out.Job, out.Err = shown(t, i)
+		out.Job, out.Err = readShown(t, i)
 	}
 }
 
@@ -170,9 +170,9 @@ func (s *Store) insert(t *tx, i id, in *store.Submission, out *store.Submitted, 
 	}
 	t.putCall(i, j, in)
 	t.putLife(i, j, nil)
-	t.kept.grown += footprint(j)
+	t.usage.grown += footprint(j)
 	for _, key := range entries(j) {
-		t.add(key, seal(key, i[:]))
+		t.appendWrite(key, seal(key, i[:]))
 	}
 	t.enterCohort(i, j)
 	t.emitSubmitted(i, j, now)
@@ -215,7 +215,7 @@ func (t *tx) putCall(i id, j *store.Job, in *store.Submission) {
 	t.call = newCallRow(j, &in.Digest)
 	if size := requestSize(&in.Request); size <= shortMost {
 		t.call.Request = &in.Request
-		t.kept.grown += int64(size)
+		t.usage.grown += int64(size)
 	} else {
 		t.putRow(i.key(prefixRequest), in.Request)
 	}
@@ -229,7 +229,7 @@ func (t *tx) putLife(i id, j *store.Job, short []byte) {
 	t.life = newLifeRow(&j.Life)
 	t.life.Value = short
 	t.putRow(i.key(prefixLife), &t.life)
-	t.hold(i, j)
+	t.cacheJob(i, j)
 }
 
 // putOutcome writes how an attempt ended after which the job has gone on.
@@ -256,13 +256,13 @@ func (t *tx) change(i id, before, after *store.Job) error {
 // short, and what is told of it and looked for.
 func (t *tx) putChange(i id, before, after *store.Job, short []byte) {
 	t.putLife(i, after, short)
-	t.kept.grown += lifeFootprint(after) - lifeFootprint(before)
+	t.usage.grown += lifeFootprint(after) - lifeFootprint(before)
 	t.putOutcome(i, before.Outcome, after.Outcome)
 	t.emitChange(i, before, after)
 	t.noteMove(i, before.State, after)
 	if after.State.Ended() && !before.State.Ended() {
 		key := endedKey(after)
-		t.add(key, seal(key, i[:]))
+		t.appendWrite(key, seal(key, i[:]))
 		t.noteEnded(i, after)
 	}
 }

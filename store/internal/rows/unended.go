@@ -28,12 +28,12 @@ type cohort struct {
 	ids   [cohortMost]id
 }
 
-func (c *cohort) add(i id) {
+func (c *cohort) addJob(i id) {
 	c.ids[c.n] = i
 	c.n++
 }
 
-func (c *cohort) remove(i id) {
+func (c *cohort) removeJob(i id) {
 	if n := slices.Index(c.ids[:c.n], i); n >= 0 {
 		c.n--
 		c.ids[n] = c.ids[c.n]
@@ -68,7 +68,7 @@ func openCohort(item Item) (*cohort, error) {
 	}
 	c := &cohort{first: binary.BigEndian.Uint64(item.Key[1:])}
 	for i := range slices.Chunk(payload, len(id{})) {
-		c.add(id(i))
+		c.addJob(id(i))
 	}
 	return c, nil
 }
@@ -86,7 +86,7 @@ func (t *tx) enterCohort(i id, j *store.Job) {
 		t.changed[t.filling] = &changedCohort{isNew: true}
 		t.size += cohortSize
 	}
-	t.filling.add(i)
+	t.filling.addJob(i)
 	t.changed[t.filling].cohort = *t.filling
 	t.cohorts[i] = t.filling
 	t.noteMove(i, "", j)
@@ -96,7 +96,7 @@ func (t *tx) enterCohort(i id, j *store.Job) {
 func (t *tx) leaveCohort(i id) {
 	c := t.cohorts[i]
 	delete(t.cohorts, i)
-	c.remove(i)
+	c.removeJob(i)
 	if t.changed[c] == nil {
 		t.changed[c] = new(changedCohort)
 		t.size += cohortSize
@@ -140,7 +140,7 @@ type move struct {
 // noteMove notes in which state a job is after an event, for when the group is committed.
 func (t *tx) noteMove(i id, from harp.State, after *store.Job) {
 	if from != after.State {
-		t.moved = append(t.moved, move{standing{submittedAt(after), i}, from, after.State})
+		t.moves = append(t.moves, move{standing{submittedAt(after), i}, from, after.State})
 	}
 }
 

@@ -146,7 +146,7 @@ func (v *eventful) record(j *store.Job) store.Append {
 // afresh has the next operation read all that it needs.
 func (v *eventful) afresh() {
 	v.unlearn()
-	l := &v.feed.latest
+	l := &v.feed.cache
 	l.last, l.events, l.size = 0, nil, 0
 }
 

@@ -13,12 +13,12 @@ func (r *Reader) Compact(ctx context.Context) error {
 	defer cancel(nil)
 	stop := context.AfterFunc(r.open, func() { cancel(r.openErr()) })
 	defer stop()
-	return r.held(func() error { return r.engine.Compact(ctx) })
+	return r.holdOpen(func() error { return r.engine.Compact(ctx) })
 }
 
 // Size implements store.Upkeep.
 func (r *Reader) Size() (size int64, err error) {
-	err = r.held(func() error {
+	err = r.holdOpen(func() error {
 		size, err = r.engine.Size()
 		return err
 	})

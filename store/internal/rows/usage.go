@@ -1,14 +1,14 @@
 package rows
 
-// kept counts by how much a group changes what jobs store: the bytes under the keys
+// usage counts by how much a group changes what jobs store: the bytes under the keys
 // of requests, values and records, their pieces with them, and the footprints of the jobs.
-type kept struct {
-	sizes map[string]int // of what was met or written, by key
+type usage struct {
+	sizes map[string]int // of what was read or written, by key
 	grown int64
 }
 
-// isKept reports whether a key is of those.
-func isKept(key []byte) bool {
+// isCounted reports whether a key is of those.
+func isCounted(key []byte) bool {
 	const inPiece = 3 // behind its prefix and the length of the key that it belongs to
 	kind := key[0]
 	if kind == prefixPiece && len(key) > inPiece {
@@ -17,27 +17,27 @@ func isKept(key []byte) bool {
 	return kind == prefixRequest || kind == prefixValue || kind == prefixRecords
 }
 
-// met notes how much is stored under a key.
-func (k *kept) met(key []byte, size int) {
-	if size == 0 || !isKept(key) {
+// noteStored notes how much is stored under a key.
+func (u *usage) noteStored(key []byte, size int) {
+	if size == 0 || !isCounted(key) {
 		return
 	}
-	if k.sizes == nil {
-		k.sizes = map[string]int{}
+	if u.sizes == nil {
+		u.sizes = map[string]int{}
 	}
-	k.sizes[string(key)] = size
+	u.sizes[string(key)] = size
 }
 
-// note counts a write of so many bytes; 0 deletes. What the key had has been met,
+// countWrite counts a write of so many bytes; 0 deletes. What the key had was noted,
 // or is nothing.
-func (k *kept) note(key []byte, size int) {
-	if !isKept(key) {
+func (u *usage) countWrite(key []byte, size int) {
+	if !isCounted(key) {
 		return
 	}
-	k.grown += int64(size - k.sizes[string(key)])
+	u.grown += int64(size - u.sizes[string(key)])
 	if size == 0 {
-		delete(k.sizes, string(key))
+		delete(u.sizes, string(key))
 		return
 	}
-	k.met(key, size)
+	u.noteStored(key, size)
 }

@@ -26,7 +26,7 @@ const (
 	AlarmExpire                   // the job may not start any more
 	AlarmAway                     // the job's host may have been away too long
 	AlarmLost                     // the job's host has been silent too long
-	AlarmRearm                    // the queue has had a free slot: look at all lines that wait for a host
+	AlarmRearm                    // the queue has had a free slot: look at all host queues that wait for a host
 	AlarmBacklog                  // the backlog's agent may be less busy
 	AlarmFill                     // the queue was changed: jobs may start by its free slots
 )
@@ -75,8 +75,8 @@ func (g *agenda) clear(a *Alarm) {
 	}
 }
 
-// next is the time of the first alarm; false if there is none.
-func (g *agenda) next() (int64, bool) {
+// nextTime is the time of the first alarm; false if there is none.
+func (g *agenda) nextTime() (int64, bool) {
 	if len(g.list) == 0 {
 		return 0, false
 	}
@@ -123,18 +123,18 @@ func (h *alarmHeap) Pop() any {
 
 // IsDue reports whether a time has come that an alarm is set to.
 func (s *Schedule) IsDue(now int64) bool {
-	next, ok := s.agenda.next()
+	next, ok := s.agenda.nextTime()
 	return ok && next <= now
 }
 
 // HasLeft reports whether a job has waited for its absent host as long as it may.
 func (s *Schedule) HasLeft(e *Job, now int64) bool {
-	if e.IsCancelled() || e.line == nil || !e.line.allows(e, s) || !e.host.isAway() {
+	if e.IsCancelled() || e.hostQueue == nil || !e.hostQueue.allows(e, s) || !e.host.isAway() {
 		return false
 	}
 	if e.deadline() <= now {
 		return true
 	}
-	e.arm(&s.agenda)
+	e.armAlarm(&s.agenda)
 	return false
 }

@@ -38,26 +38,26 @@ func (s *Schedule) holdBack(e *Job, now int64) {
 		h.backlogs[e.procedure] = b
 	}
 	b.taken = 0
-	b.add(e)
-	for l := range h.lines {
+	b.addJob(e)
+	for l := range h.hostQueues {
 		if l.queue.free() == 0 {
 			continue
 		}
-		for _, other := range l.of(e.procedure) {
-			s.leave(other, now)
-			b.add(other)
+		for _, other := range l.ofProcedure(e.procedure) {
+			s.leaveHostQueue(other, now)
+			b.addJob(other)
 		}
 	}
 	s.agenda.set(&b.again, e.wake)
 }
 
-func (b *Backlog) add(e *Job) {
+func (b *Backlog) addJob(e *Job) {
 	b.entries.Set(e)
 	e.held = b
 }
 
-// of lists the jobs of a procedure in a line.
-func (l *line) of(procedure string) (found []*Job) {
+// ofProcedure lists the jobs of a procedure in a host queue.
+func (l *hostQueue) ofProcedure(procedure string) (found []*Job) {
 	l.entries.Scan(func(e *Job) bool {
 		if e.procedure == procedure {
 			found = append(found, e)
@@ -70,21 +70,21 @@ func (l *line) of(procedure string) (found []*Job) {
 // isHeld holds a job whose time has come if others of its procedure wait for their agent.
 func (s *Schedule) isHeld(e *Job, now int64) bool {
 	b := e.host.backlogs[e.procedure]
-	if b == nil || b.entries.Len() == 0 && b.probes < b.most() {
+	if b == nil || b.entries.Len() == 0 && b.probes < b.maxProbes() {
 		return false
 	}
-	b.add(e)
+	b.addJob(e)
 	if b.again.index == 0 {
 		s.agenda.set(&b.again, add64(now, longestPause))
 	}
 	return true
 }
 
-// most is how many probes there may be.
-func (b *Backlog) most() int { return max(1, b.taken) }
+// maxProbes is how many probes there may be.
+func (b *Backlog) maxProbes() int { return max(1, b.taken) }
 
-// unhold takes a job out of the backlog that it waits in, if it is in one.
-func (s *Schedule) unhold(e *Job) {
+// leaveBacklog takes a job out of the backlog that it waits in, if it is in one.
+func (s *Schedule) leaveBacklog(e *Job) {
 	if b := e.held; b != nil {
 		b.entries.Delete(e)
 		e.held = nil
@@ -126,12 +126,12 @@ func (s *Schedule) Answered(e *Job, isBusy, isOver bool) (b *Backlog, most int) 
 	if isOver {
 		return b, b.OneMore()
 	}
-	return b, b.most()
+	return b, b.maxProbes()
 }
 
-// letGo puts the first job of a backlog that its queue lets start into its line, and with it
+// releaseOne puts the first job of a backlog that its queue lets start into its host queue, and with it
 // those before that wait for their queues; nil if there is none.
-func (s *Schedule) letGo(b *Backlog, now int64) *Job {
+func (s *Schedule) releaseOne(b *Backlog, now int64) *Job {
 	for b.host.mayStart() {
 		e, ok := b.entries.PopMin()
 		if !ok {
@@ -141,7 +141,7 @@ func (s *Schedule) letGo(b *Backlog, now int64) *Job {
 		if e.IsCancelled() || e.isLate(now) {
 			continue // they end without
 		}
-		s.join(e, now)
+		s.joinHostQueue(e, now)
 		if e.Queue.free() > 0 {
 			return e
 		}
@@ -161,11 +161,11 @@ func (s *Schedule) Probes(b *Backlog, most int, now int64, hasRoom func() bool) 
 			defer s.agenda.set(&b.again, add64(now, longestPause)) // should no answer come
 		}
 		for b.probes < most && hasRoom() {
-			e := s.letGo(b, now)
+			e := s.releaseOne(b, now)
 			if e == nil {
 				return
 			}
-			next := e.Queue.next(s, now)
+			next := e.Queue.nextJob(s, now)
 			if next == nil || !yield(next) {
 				return
 			}
@@ -174,25 +174,25 @@ func (s *Schedule) Probes(b *Backlog, most int, now int64, hasRoom func() bool) 
 }
 
 // OneMore is how many probes there may be when one more is let go, whatever the others come to.
-func (b *Backlog) OneMore() int { return max(b.most(), b.probes+1) }
+func (b *Backlog) OneMore() int { return max(b.maxProbes(), b.probes+1) }
 
 // wakeBacklogs lets so many jobs go as an agent that is ready may be sent.
 func (s *Schedule) wakeBacklogs(h *host, now int64) {
 	for _, b := range h.backlogs {
-		for n := b.most() - b.probes; n > 0 && s.letGo(b, now) != nil; n-- {
+		for n := b.maxProbes() - b.probes; n > 0 && s.releaseOne(b, now) != nil; n-- {
 		}
 		s.endBacklog(b)
 	}
 }
 
-// dissolve lets all that a host's backlogs hold wait for the host: it has left, or come anew.
-func (s *Schedule) dissolve(h *host, now int64) {
+// dissolveBacklogs lets all that a host's backlogs hold wait for the host: it has left, or come anew.
+func (s *Schedule) dissolveBacklogs(h *host, now int64) {
 	for procedure, b := range h.backlogs {
 		delete(h.backlogs, procedure)
 		s.agenda.clear(&b.again)
 		for e, ok := b.entries.PopMin(); ok; e, ok = b.entries.PopMin() {
 			if e.held = nil; !e.IsCancelled() && !e.isLate(now) {
-				s.join(e, now)
+				s.joinHostQueue(e, now)
 			}
 		}
 	}

@@ -36,7 +36,7 @@ func (s *Schedule) ClockSet(by int64) {
 	for _, h := range s.hosts {
 		h.clockSet(by)
 	}
-	for _, d := range s.doomed {
+	for _, d := range s.cancelled {
 		d.at = moved(d.at, by)
 	}
 	s.agenda.clockSet(by)
@@ -48,7 +48,7 @@ func (s *Schedule) ClockSet(by int64) {
 // wakePassed has the time of a job come again that was passed as too late to start, where it is
 // not any more.
 func (s *Schedule) wakePassed(e *Job) {
-	if e.expires == 0 || !e.Waits() || e.survives || e.line != nil || e.held != nil || e.waking.index > 0 || e.isLate(s.Latest) {
+	if e.expires == 0 || !e.Waits() || e.survives || e.hostQueue != nil || e.held != nil || e.waking.index > 0 || e.isLate(s.Latest) {
 		return
 	}
 	s.agenda.set(&e.waking, e.wake)
@@ -64,8 +64,8 @@ func moved(at, by int64) int64 {
 
 func (e *Job) clockSet(by int64) {
 	e.submitted, e.allowed = moved(e.submitted, by), moved(e.allowed, by)
-	if e.pauseSet += by; e.line == nil {
-		e.wake = e.comes()
+	if e.pauseSet += by; e.hostQueue == nil {
+		e.wake = e.comesAt()
 	} else { // it came
 		e.wake = moved(e.wake, by)
 	}

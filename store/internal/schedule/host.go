@@ -18,14 +18,14 @@ type host struct {
 	awaySince int64 // when absence took over from another reason to be closed
 
 	// What follows is nil until it has a first job: in a large fleet many have none.
-	active    map[*Job]struct{}
-	returning map[*Job]struct{}   // that wait for another attempt, the last one having been lost
-	busy      map[*Job]struct{}   // that wait because the agent said that it is busy, and then left
-	backlogs  map[string]*Backlog // by procedure: what waits because the agent said so
-	lines     map[*line]struct{}
-	ready     *btree.BTreeG[*line] // in which to look for the next to start
-	parked    map[*line]struct{}   // out of their queues' heads, for this host takes no more
-	own       *Queue               // of its jobs in no queue
+	active     map[*Job]struct{}
+	returning  map[*Job]struct{}   // that wait for another attempt, the last one having been lost
+	busy       map[*Job]struct{}   // that wait because the agent said that it is busy, and then left
+	backlogs   map[string]*Backlog // by procedure: what waits because the agent said so
+	hostQueues map[*hostQueue]struct{}
+	ready      *btree.BTreeG[*hostQueue] // in which to look for the next to start
+	parked     map[*hostQueue]struct{}   // out of their queues' heads, for this host takes no more
+	own        *Queue                    // of its jobs in no queue
 }
 
 // host returns the host of a name; a new one is closed, being away.
@@ -44,7 +44,7 @@ func (h *host) furnish() {
 		return
 	}
 	h.active, h.returning, h.busy = map[*Job]struct{}{}, map[*Job]struct{}{}, map[*Job]struct{}{}
-	h.lines, h.ready, h.parked = map[*line]struct{}{}, lineTree(), map[*line]struct{}{}
+	h.hostQueues, h.ready, h.parked = map[*hostQueue]struct{}{}, hostQueueTree(), map[*hostQueue]struct{}{}
 	h.own = newQueue("", 0)
 }
 
@@ -61,13 +61,13 @@ func (s *Schedule) SetGate(name string, g store.Gate) {
 		h.awaySince = s.Latest
 	}
 	if g.Open != wasOpen {
-		s.dissolve(h, s.Latest)
+		s.dissolveBacklogs(h, s.Latest)
 	}
-	for l := range h.lines {
-		l.allow(s, s.Latest)
+	for l := range h.hostQueues {
+		l.allowJobs(s, s.Latest)
 		l.entries.Scan(func(e *Job) bool {
 			s.agenda.clear(&e.leaving)
-			e.arm(&s.agenda)
+			e.armAlarm(&s.agenda)
 			return e.isAllowed
 		})
 	}
@@ -76,8 +76,8 @@ func (s *Schedule) SetGate(name string, g store.Gate) {
 	}
 }
 
-// next is the first job that may start on the host, nil if none.
-func (h *host) next(s *Schedule, now int64) *Job {
+// nextJob is the first job that may start on the host, nil if none.
+func (h *host) nextJob(s *Schedule, now int64) *Job {
 	for h.mayStart() && h.ready != nil {
 		l, ok := h.ready.Min()
 		if !ok {
@@ -92,7 +92,7 @@ func (h *host) next(s *Schedule, now int64) *Job {
 		if e := l.head; !e.isLate(now) {
 			return e
 		}
-		s.leave(l.head, now)
+		s.leaveHostQueue(l.head, now)
 	}
 	return nil
 }
@@ -114,13 +114,13 @@ func (s *Schedule) HeardOf(name string) []ID {
 
 // Active lists the jobs that hold an attempt on a host, or on any.
 func (s *Schedule) Active(name string) []ID {
-	return s.on(name, func(h *host) map[*Job]struct{} { return h.active })
+	return s.jobsOn(name, func(h *host) map[*Job]struct{} { return h.active })
 }
 
 // Returning lists the jobs that wait for another attempt on a host, or on any, the last one having
 // been lost.
 func (s *Schedule) Returning(name string) []ID {
-	return s.on(name, func(h *host) map[*Job]struct{} { return h.returning })
+	return s.jobsOn(name, func(h *host) map[*Job]struct{} { return h.returning })
 }
 
 // HostIsFull reports whether only that it has as many attempts as it may keeps the job's host from
@@ -128,10 +128,10 @@ func (s *Schedule) Returning(name string) []ID {
 func (e *Job) HostIsFull() bool { return e.host.gate.Open && !e.host.mayStart() }
 
 // NextOnHostOf is the first job that may start on the host of another, nil if none.
-func (s *Schedule) NextOnHostOf(e *Job, now int64) *Job { return e.host.next(s, now) }
+func (s *Schedule) NextOnHostOf(e *Job, now int64) *Job { return e.host.nextJob(s, now) }
 
-// on lists the jobs that a host has in one of its sets, or any host has.
-func (s *Schedule) on(name string, set func(*host) map[*Job]struct{}) []ID {
+// jobsOn lists the jobs that a host has in one of its sets, or any host has.
+func (s *Schedule) jobsOn(name string, set func(*host) map[*Job]struct{}) []ID {
 	var found []*Job
 	add := func(h *host) { found = slices.AppendSeq(found, maps.Keys(set(h))) }
 	if h := s.hosts[name]; h != nil {

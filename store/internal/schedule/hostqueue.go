@@ -7,66 +7,66 @@ import (
 	"github.com/harpcaller/harp/internal/msgpack"
 )
 
-// line is the jobs of one queue that wait for one host, their time having come.
-type line struct {
+// hostQueue is the jobs of one queue that wait for one host, their time having come.
+type hostQueue struct {
 	queue   *Queue
 	host    *host
 	entries *btree.BTreeG[*Job]
 	head    *Job   // its first
 	inHeads bool   // stands among its queue's heads
-	inReady bool   // and among its host's ready lines
+	inReady bool   // and among its host's ready queues
 	synced  uint64 // what it has noticed of its queue's free slots
 }
 
-func lineTree() *btree.BTreeG[*line] {
-	return btree.NewBTreeGOptions(func(a, b *line) bool { return a.head.before(b.head) },
+func hostQueueTree() *btree.BTreeG[*hostQueue] {
+	return btree.NewBTreeGOptions(func(a, b *hostQueue) bool { return a.head.before(b.head) },
 		btree.Options{NoLocks: true, Degree: 16})
 }
 
-// join puts a job whose time has come into its line.
-func (s *Schedule) join(e *Job, now int64) {
+// joinHostQueue puts a job whose time has come into its host queue.
+func (s *Schedule) joinHostQueue(e *Job, now int64) {
 	q, h := e.Queue, e.host
-	l := q.lines[h]
+	l := q.hostQueues[h]
 	if l == nil {
-		l = &line{queue: q, host: h, entries: entryTree(), synced: s.seq}
-		q.lines[h], h.lines[l] = l, struct{}{}
+		l = &hostQueue{queue: q, host: h, entries: entryTree(), synced: s.seq}
+		q.hostQueues[h], h.hostQueues[l] = l, struct{}{}
 	}
-	l.allow(s, now)
-	e.line = l
+	l.allowJobs(s, now)
+	e.hostQueue = l
 	l.entries.Set(e)
 	if q.unlimited() {
 		e.isAllowed, e.allowed = true, now
-		e.arm(&s.agenda)
+		e.armAlarm(&s.agenda)
 	}
-	l.allow(s, now)
-	l.shifted()
+	l.allowJobs(s, now)
+	l.placeByHead()
 }
 
-// leave takes a job out of its line, if it is in one.
-func (s *Schedule) leave(e *Job, now int64) {
-	l := e.line
+// leaveHostQueue takes a job out of its host queue, if it is in one.
+func (s *Schedule) leaveHostQueue(e *Job, now int64) {
+	l := e.hostQueue
 	if l == nil {
 		return
 	}
-	l.allow(s, now)
+	l.allowJobs(s, now)
 	l.entries.Delete(e)
-	e.line, e.isAllowed = nil, false
+	e.hostQueue, e.isAllowed = nil, false
 	s.agenda.clear(&e.leaving)
-	l.allow(s, now)
-	l.shifted()
+	l.allowJobs(s, now)
+	l.placeByHead()
 }
 
-// shifted puts the line where its first job belongs.
-func (l *line) shifted() {
+// placeByHead puts the host queue where its first job belongs.
+func (l *hostQueue) placeByHead() {
 	head, ok := l.entries.Min()
 	if ok && head == l.head {
 		return
 	}
 	isNew := l.head == nil
 	inHeads, inReady := isNew || l.inHeads, isNew || l.inReady
-	l.unlist()
+	l.leaveLists()
 	if l.head = head; !ok {
-		l.remove()
+		l.removeSelf()
 		return
 	}
 	if l.inHeads = inHeads; inHeads {
@@ -77,7 +77,7 @@ func (l *line) shifted() {
 	}
 }
 
-func (l *line) unlist() {
+func (l *hostQueue) leaveLists() {
 	if l.inHeads {
 		l.queue.heads.Delete(l)
 	}
@@ -87,8 +87,8 @@ func (l *line) unlist() {
 	l.inHeads, l.inReady = false, false
 }
 
-// unpark puts the line back wherever it was passed over.
-func (l *line) unpark() {
+// unpark puts the host queue back wherever it was passed over.
+func (l *hostQueue) unpark() {
 	delete(l.queue.parked, l)
 	delete(l.host.parked, l)
 	if !l.inHeads {
@@ -101,25 +101,25 @@ func (l *line) unpark() {
 	}
 }
 
-func unparkAll(parked map[*line]struct{}) {
+func unparkAll(parked map[*hostQueue]struct{}) {
 	for l := range parked {
 		l.unpark()
 	}
 }
 
-// remove takes the line away from its queue and host.
-func (l *line) remove() {
-	l.unlist()
+// removeSelf takes the host queue away from its queue and host.
+func (l *hostQueue) removeSelf() {
+	l.leaveLists()
 	delete(l.queue.parked, l)
 	delete(l.host.parked, l)
-	delete(l.queue.lines, l.host)
-	delete(l.host.lines, l)
+	delete(l.queue.hostQueues, l.host)
+	delete(l.host.hostQueues, l)
 }
 
-// allow notes which of its jobs have nothing but their host in their way: as many
-// of the first as the queue has free slots. It is called before and after the line
+// allowJobs notes which of its jobs have nothing but their host in their way: as many
+// of the first as the queue has free slots. It is called before and after the host queue
 // changes; what has become free between is known by the queue.
-func (l *line) allow(s *Schedule, now int64) {
+func (l *hostQueue) allowJobs(s *Schedule, now int64) {
 	q := l.queue
 	if q.unlimited() {
 		return // all of them, since they joined
@@ -136,10 +136,10 @@ func (l *line) allow(s *Schedule, now int64) {
 		switch f := q.freeSince(n); {
 		case f.seq > l.synced:
 			e.isAllowed, e.allowed = true, f.at
-			e.arm(&s.agenda)
+			e.armAlarm(&s.agenda)
 		case !e.isAllowed:
 			e.isAllowed, e.allowed = true, now
-			e.arm(&s.agenda)
+			e.armAlarm(&s.agenda)
 		}
 		return true
 	})
@@ -147,8 +147,8 @@ func (l *line) allow(s *Schedule, now int64) {
 }
 
 // allows reports whether nothing of the queue is in a job's way.
-func (l *line) allows(e *Job, s *Schedule) bool {
-	l.allow(s, s.Latest)
+func (l *hostQueue) allows(e *Job, s *Schedule) bool {
+	l.allowJobs(s, s.Latest)
 	return e.isAllowed
 }
 
@@ -158,8 +158,8 @@ func (e *Job) deadline() int64 {
 	return add64(from, e.wait)
 }
 
-// arm sets the alarm of a job that only its absent host keeps from starting.
-func (e *Job) arm(g *agenda) {
+// armAlarm sets the alarm of a job that only its absent host keeps from starting.
+func (e *Job) armAlarm(g *agenda) {
 	if e.isAllowed && e.host.isAway() && e.wait != int64(harp.NoLimit) {
 		g.set(&e.leaving, e.deadline())
 	}

@@ -39,7 +39,7 @@ func (o *Offers) Next() *Job {
 	for o.More() {
 		h := heap.Pop(&o.list).(offer).host
 		// What was offered may have lost its slot to another host meanwhile.
-		e := h.next(o.s, o.now)
+		e := h.nextJob(o.s, o.now)
 		switch {
 		case e == nil:
 		case len(o.list) > 0 && o.list[0].job.before(e):
@@ -53,7 +53,7 @@ func (o *Offers) Next() *Job {
 }
 
 func (o *Offers) offer(h *host) {
-	if e := h.next(o.s, o.now); e != nil {
+	if e := h.nextJob(o.s, o.now); e != nil {
 		heap.Push(&o.list, offer{h, e})
 	}
 }

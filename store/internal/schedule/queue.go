@@ -25,23 +25,23 @@ type Queue struct {
 	jobs        int    // that have not ended
 	marked      int    // of them, those that the mark covers
 
-	waiting *btree.BTreeG[*Job] // all that wait, whatever for
-	lines   map[*host]*line
-	heads   *btree.BTreeG[*line] // in which to look for the next to start
-	parked  map[*line]struct{}   // out of their hosts' ready lines, for this queue is full
+	waiting    *btree.BTreeG[*Job] // all that wait, whatever for
+	hostQueues map[*host]*hostQueue
+	heads      *btree.BTreeG[*hostQueue] // in which to look for the next to start
+	parked     map[*hostQueue]struct{}   // out of their hosts' ready queues, for this queue is full
 
 	// since says of each of the upper free slots since when at least so many
 	// have been free; the lower ones, up to floor, always were. floor is below 0
 	// when more are taken than there are.
 	floor int
-	since []freed
+	since []freedSlots
 
 	shortest int64 // wait that any of its jobs has had
 	rearm    Alarm
 	fill     Alarm
 }
 
-type freed struct {
+type freedSlots struct {
 	at  int64
 	seq uint64
 }
@@ -49,7 +49,7 @@ type freed struct {
 func newQueue(name string, concurrency int) *Queue {
 	q := &Queue{
 		Name: name, Concurrency: concurrency, floor: concurrency,
-		active: map[*Job]struct{}{}, waiting: entryTree(), lines: map[*host]*line{}, heads: lineTree(), parked: map[*line]struct{}{},
+		active: map[*Job]struct{}{}, waiting: entryTree(), hostQueues: map[*host]*hostQueue{}, heads: hostQueueTree(), parked: map[*hostQueue]struct{}{},
 		shortest: math.MaxInt64,
 	}
 	q.rearm = Alarm{Kind: AlarmRearm, Queue: q}
@@ -110,7 +110,7 @@ func (q *Queue) Active(through uint64) []ID {
 }
 
 // NextInQueue is the first job of a queue that may start, nil if none.
-func (s *Schedule) NextInQueue(q *Queue, now int64) *Job { return q.next(s, now) }
+func (s *Schedule) NextInQueue(q *Queue, now int64) *Job { return q.nextJob(s, now) }
 
 // FillLater has the free slots of a queue filled by the next Advance.
 func (s *Schedule) FillLater(q *Queue, now int64) { s.agenda.set(&q.fill, now) }
@@ -128,7 +128,7 @@ func (q *Queue) Reopen(concurrency int) {
 }
 
 // resize gives the queue another number of slots; fewer than are taken, and the next
-// to come free are gone. Its lines have noticed before which are free. 0 leaves it those
+// to come free are gone. Its host queues have noticed before which are free. 0 leaves it those
 // that it has, until it is made anew.
 func (q *Queue) resize(concurrency int) {
 	if concurrency == 0 {
@@ -152,7 +152,7 @@ func (q *Queue) free() int {
 	return max(0, q.Concurrency-len(q.active))
 }
 
-func (q *Queue) take(e *Job) {
+func (q *Queue) takeSlot(e *Job) {
 	q.active[e] = struct{}{}
 	if n := len(q.since); n > 0 {
 		q.since = q.since[:n-1]
@@ -161,17 +161,17 @@ func (q *Queue) take(e *Job) {
 	}
 }
 
-func (q *Queue) give(e *Job, now int64, seq uint64) {
+func (q *Queue) freeSlot(e *Job, now int64, seq uint64) {
 	delete(q.active, e)
 	if !q.unlimited() {
-		q.since = append(q.since, freed{now, seq})
+		q.since = append(q.since, freedSlots{now, seq})
 	}
 }
 
 // freeSince is since when at least n slots have been free; n is at most free.
-func (q *Queue) freeSince(n int) freed {
+func (q *Queue) freeSince(n int) freedSlots {
 	if q.unlimited() || n <= q.floor {
-		return freed{at: math.MinInt64}
+		return freedSlots{at: math.MinInt64}
 	}
 	return q.since[n-q.floor-1]
 }
@@ -179,10 +179,10 @@ func (q *Queue) freeSince(n int) freed {
 // expects notes how long a job may wait for its host.
 func (q *Queue) expects(wait int64) { q.shortest = min(q.shortest, wait) }
 
-// rearmAt sees to it that lines which a free slot allows to start, had they a
+// rearmAt sees to it that host queues which a free slot allows to start, had they a
 // host, are looked at before the first of them may have waited long enough.
 func (q *Queue) rearmAt(g *agenda, now int64) {
-	if q.unlimited() || len(q.lines) == 0 || q.shortest == math.MaxInt64 {
+	if q.unlimited() || len(q.hostQueues) == 0 || q.shortest == math.MaxInt64 {
 		return
 	}
 	if at := add64(now, q.shortest); q.rearm.index == 0 || at < q.rearm.at {
@@ -190,8 +190,8 @@ func (q *Queue) rearmAt(g *agenda, now int64) {
 	}
 }
 
-// next is the first job of the queue that may start, nil if none.
-func (q *Queue) next(s *Schedule, now int64) *Job {
+// nextJob is the first job of the queue that may start, nil if none.
+func (q *Queue) nextJob(s *Schedule, now int64) *Job {
 	for q.free() > 0 {
 		l, ok := q.heads.Min()
 		if !ok {
@@ -206,7 +206,7 @@ func (q *Queue) next(s *Schedule, now int64) *Job {
 		if e := l.head; !e.isLate(now) {
 			return e
 		}
-		s.leave(l.head, now)
+		s.leaveHostQueue(l.head, now)
 	}
 	return nil
 }
@@ -214,10 +214,10 @@ func (q *Queue) next(s *Schedule, now int64) *Job {
 // isLate reports whether a job must not start any more; the agenda ends it.
 func (e *Job) isLate(now int64) bool { return e.expires != 0 && e.expires <= now }
 
-// Rearm looks at all lines of a queue for jobs that free slots have allowed.
+// Rearm looks at all host queues of a queue for jobs that free slots have allowed.
 func (s *Schedule) Rearm(q *Queue, now int64) {
-	for _, l := range q.lines {
-		l.allow(s, now)
+	for _, l := range q.hostQueues {
+		l.allowJobs(s, now)
 	}
 }
 
@@ -225,7 +225,7 @@ func (s *Schedule) Rearm(q *Queue, now int64) {
 // row does not say so yet.
 func (s *Schedule) neededMarks(q *Queue) []Mark {
 	marks := q.Marks
-	if slices.ContainsFunc(s.doomed, func(d *doom) bool { return d.queue == q }) {
+	if slices.ContainsFunc(s.cancelled, func(d *cancelledQueue) bool { return d.queue == q }) {
 		return marks
 	}
 	needed := map[uint64]bool{}
@@ -261,7 +261,7 @@ func (s *Schedule) QueueNames(after string, n int) (names []string, more bool) {
 	return names, more
 }
 
-// ChangeQueue pauses a queue or lets it go on, and gives it another concurrency. Its lines
+// ChangeQueue pauses a queue or lets it go on, and gives it another concurrency. Its host queues
 // notice first what they had, and then what they have. What may start now is started by
 // Advance, which is due at once: whoever asked for the change may have left by then.
 func (s *Schedule) ChangeQueue(q *Queue, c harp.QueueChange, now int64) {
@@ -276,7 +276,7 @@ func (s *Schedule) ChangeQueue(q *Queue, c harp.QueueChange, now int64) {
 	if q.free() > 0 {
 		unparkAll(q.parked)
 	}
-	if q.next(s, now) != nil {
+	if q.nextJob(s, now) != nil {
 		s.agenda.set(&q.fill, now)
 	}
 }

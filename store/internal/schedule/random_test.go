@@ -361,14 +361,14 @@ func (d *driver) endAll() {
 
 func (d *driver) nothingIsLeft() {
 	s := d.s
-	if s.Len()+len(s.queues)+s.names.Len()+len(s.agenda.list)+len(s.doomed) > 0 || s.NextDue() != 0 {
-		d.Fatalf("left are %d jobs, %d queues of %d names, %d alarms and %d cancels", s.Len(), len(s.queues), s.names.Len(), len(s.agenda.list), len(s.doomed))
+	if s.Len()+len(s.queues)+s.names.Len()+len(s.agenda.list)+len(s.cancelled) > 0 || s.NextDue() != 0 {
+		d.Fatalf("left are %d jobs, %d queues of %d names, %d alarms and %d cancels", s.Len(), len(s.queues), s.names.Len(), len(s.agenda.list), len(s.cancelled))
 	}
 	for name, h := range s.hosts {
-		if len(h.active)+len(h.returning)+len(h.busy)+len(h.backlogs)+len(h.lines)+len(h.parked) > 0 || h.ready != nil && h.ready.Len() > 0 {
+		if len(h.active)+len(h.returning)+len(h.busy)+len(h.backlogs)+len(h.hostQueues)+len(h.parked) > 0 || h.ready != nil && h.ready.Len() > 0 {
 			d.Fatalf("left on host %q is %+v", name, *h)
 		}
-		if q := h.own; q != nil && (q.jobs != 0 || q.Len() != 0 || len(q.lines)+len(q.parked) > 0 || q.heads.Len() > 0) {
+		if q := h.own; q != nil && (q.jobs != 0 || q.Len() != 0 || len(q.hostQueues)+len(q.parked) > 0 || q.heads.Len() > 0) {
 			d.Fatalf("left in no queue on host %q is %+v", name, *q)
 		}
 	}
@@ -395,7 +395,7 @@ func (d *driver) check() {
 	}
 	d.checkAgenda()
 	doomed := map[*Job]struct{}{}
-	for _, cancel := range d.s.doomed {
+	for _, cancel := range d.s.cancelled {
 		cancel.entries.Scan(func(e *Job) bool {
 			if doomed[e] = struct{}{}; e.Queue != cancel.queue {
 				d.Fatalf("job %d counts as cancelled with another queue", e.No)
@@ -432,9 +432,9 @@ func (d *driver) checkJob(i ID, e *Job) {
 	}
 	places := 0
 	for _, is := range []bool{
-		e.active, e.line != nil, e.held != nil, e.survives && !e.active,
-		e.line == nil && e.waking.index > 0,
-		e.Waits() && e.line == nil && e.held == nil && !e.survives && e.waking.index == 0 && e.isLate(d.s.Latest), // the agenda ends it
+		e.active, e.hostQueue != nil, e.held != nil, e.survives && !e.active,
+		e.hostQueue == nil && e.waking.index > 0,
+		e.Waits() && e.hostQueue == nil && e.held == nil && !e.survives && e.waking.index == 0 && e.isLate(d.s.Latest), // the agenda ends it
 	} {
 		if is {
 			places++
@@ -443,7 +443,7 @@ func (d *driver) checkJob(i ID, e *Job) {
 	if places != 1 {
 		d.Fatalf("job %d is in %d places: %+v", e.No, places, *e)
 	}
-	if e.line != nil && (e.line.queue != e.Queue || e.line.host != e.host || e.host.lines == nil) {
+	if e.hostQueue != nil && (e.hostQueue.queue != e.Queue || e.hostQueue.host != e.host || e.host.hostQueues == nil) {
 		d.Fatalf("job %d stands in another's line", e.No)
 	}
 	if e.held != nil && (e.held != e.host.backlogs[e.procedure]) {
@@ -470,7 +470,7 @@ func (d *driver) checkHost(name string, h *host) {
 		return e.host == h && !e.active && d.rows[e.ID].GivenUp() && !e.IsCancelled()
 	}), (*Job).IsCancelled)
 	for e := range h.busy {
-		if is := e.IsCancelled() || e.Waits() && e.line == nil && e.held == nil && e.waking.index > 0; !is || d.s.jobs[e.ID] != e || d.rows[e.ID].Reason != harp.ReasonAgentBusy {
+		if is := e.IsCancelled() || e.Waits() && e.hostQueue == nil && e.held == nil && e.waking.index > 0; !is || d.s.jobs[e.ID] != e || d.rows[e.ID].Reason != harp.ReasonAgentBusy {
 			d.Fatalf("job %d counts as waiting for the busy agent of %q", e.No, name)
 		}
 	}
@@ -486,16 +486,16 @@ func (d *driver) checkHost(name string, h *host) {
 			d.Fatalf("backlog %q of %q has %d jobs and %d probes and an alarm at %d", procedure, name, b.entries.Len(), b.probes, b.again.index)
 		}
 	}
-	for l := range h.lines {
+	for l := range h.hostQueues {
 		d.checkLine(l)
 	}
 	for l := range h.parked {
-		if _, is := h.lines[l]; !is || l.inHeads || h.mayStart() {
+		if _, is := h.hostQueues[l]; !is || l.inHeads || h.mayStart() {
 			d.Fatalf("a line is parked on %q, which may start %v", name, h.mayStart())
 		}
 	}
-	h.ready.Scan(func(l *line) bool {
-		if _, is := h.lines[l]; !is || !l.inReady {
+	h.ready.Scan(func(l *hostQueue) bool {
+		if _, is := h.hostQueues[l]; !is || !l.inReady {
 			d.Fatalf("a line is ready on %q that is not there", name)
 		}
 		return true
@@ -523,15 +523,17 @@ func (d *driver) same(what string, got, want map[*Job]struct{}, but ...func(e *J
 	}
 }
 
-func (d *driver) checkLine(l *line) {
+func (d *driver) checkLine(l *hostQueue) {
 	head, ok := l.entries.Min()
-	if !ok || head != l.head || l.queue.lines[l.host] != l {
+	if !ok || head != l.head || l.queue.hostQueues[l.host] != l {
 		d.Fatalf("a line is empty, or not where it is looked for: %+v", *l)
 	}
 	for _, is := range []struct {
-		in     bool
-		lines  interface{ Get(*line) (*line, bool) }
-		parked map[*line]struct{}
+		in    bool
+		lines interface {
+			Get(*hostQueue) (*hostQueue, bool)
+		}
+		parked map[*hostQueue]struct{}
 	}{{l.inHeads, l.queue.heads, l.host.parked}, {l.inReady, l.host.ready, l.queue.parked}} {
 		got, found := is.lines.Get(l)
 		_, parked := is.parked[l]
@@ -540,11 +542,11 @@ func (d *driver) checkLine(l *line) {
 		}
 	}
 	free, n := l.queue.free(), 0
-	l.allow(d.s, d.s.Latest)
+	l.allowJobs(d.s, d.s.Latest)
 	l.entries.Scan(func(e *Job) bool {
 		n++
 		switch isAllowed := n <= free; {
-		case e.line != l:
+		case e.hostQueue != l:
 			d.Fatalf("job %d stands in a line and does not know it", e.No)
 		case e.isAllowed != isAllowed:
 			d.Fatalf("job %d is allowed, %v, as number %d of %d", e.No, e.isAllowed, n, free)
@@ -580,17 +582,17 @@ func (d *driver) checkQueue(q *Queue) {
 		d.Fatalf("queue %q has %d slots that were never free", q.Name, q.floor)
 	}
 	for l := range q.parked {
-		if q.lines[l.host] != l || l.inReady || q.free() > 0 {
+		if q.hostQueues[l.host] != l || l.inReady || q.free() > 0 {
 			d.Fatalf("a line of %q is parked, which has %d free slots", q.Name, q.free())
 		}
 	}
-	for h, l := range q.lines {
-		if _, is := h.lines[l]; !is || l.queue != q || l.host != h {
+	for h, l := range q.hostQueues {
+		if _, is := h.hostQueues[l]; !is || l.queue != q || l.host != h {
 			d.Fatalf("a line of %q is not of its host %q", q.Name, h.name)
 		}
 	}
-	q.heads.Scan(func(l *line) bool {
-		if q.lines[l.host] != l || !l.inHeads {
+	q.heads.Scan(func(l *hostQueue) bool {
+		if q.hostQueues[l.host] != l || !l.inHeads {
 			d.Fatalf("a head of %q is of no line", q.Name)
 		}
 		return true
@@ -609,7 +611,7 @@ func (d *driver) checkAgenda() {
 		case AlarmExpire:
 			is = !e.active && a.at == e.expires
 		case AlarmAway:
-			is = e.line != nil && e.isAllowed || e.IsCancelled()
+			is = e.hostQueue != nil && e.isAllowed || e.IsCancelled()
 		case AlarmLost:
 			is = e.active
 		case AlarmRearm, AlarmFill:

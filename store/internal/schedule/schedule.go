@@ -24,19 +24,19 @@ import (
 // Schedule is what is known of the jobs that have not ended, arranged so that "the next job of this queue that may start" and "the next on this host" are
 // found without looking at those that may not. Nothing of it is stored.
 //
-// The jobs of one queue that wait for one host are a [line], in the order of the
-// queue. A line stands, by its first job, in two orders: its queue's heads and its
-// host's ready lines. Whoever looks in one of them for a job to start and meets a
-// line that the other side blocks parks it there, and it comes back when that side
-// has room again: so a blocked line is met once, not at each look.
+// The jobs of one queue that wait for one host are a [hostQueue], in the order of the
+// queue. A host queue stands, by its first job, in two orders: its queue's heads and its
+// host's ready queues. Whoever looks in one of them for a job to start and meets a
+// host queue that the other side blocks parks it there, and it comes back when that side
+// has room again: so a blocked host queue is met once, not at each look.
 type Schedule struct {
-	agenda agenda
-	jobs   map[ID]*Job
-	queues map[string]*Queue
-	names  *btree.BTreeG[string] // of queues
-	hosts  map[string]*host
-	doomed []*doom
-	seq    uint64 // counts changes that lines have to notice
+	agenda    agenda
+	jobs      map[ID]*Job
+	queues    map[string]*Queue
+	names     *btree.BTreeG[string] // of queues
+	hosts     map[string]*host
+	cancelled []*cancelledQueue
+	seq       uint64 // counts changes that host queues have to notice
 
 	Number uint64 // the last submit number given
 	Latest int64  // the latest time that was named
@@ -73,10 +73,10 @@ type Job struct {
 	priority  int
 	Queue     *Queue // that it is in; the one of its host for jobs in none
 	host      *host
-	active    bool     // holds an attempt and a slot; else it waits
-	line      *line    // that it waits in; nil while its time has not come
-	held      *Backlog // that it waits in instead
-	probes    *Backlog // that it is sent for
+	active    bool       // holds an attempt and a slot; else it waits
+	hostQueue *hostQueue // that it waits in; nil while its time has not come
+	held      *Backlog   // that it waits in instead
+	probes    *Backlog   // that it is sent for
 
 	submitted int64
 	notBefore int64
@@ -116,15 +116,15 @@ func entryTree() *btree.BTreeG[*Job] {
 }
 
 // Submit takes a new job into the schedule, and starts it if it may start at once: nobody of its
-// line is before it and nothing is in its way.
+// host queue is before it and nothing is in its way.
 func (s *Schedule) Submit(i ID, j *store.Job, now int64) (e *Job, started bool) {
-	e = s.enter(i, j)
-	if e.host.backlogs[e.procedure] == nil && e.Queue.lines[e.host] == nil && e.notBefore <= now && e.hasRoom(now) {
-		s.occupy(e) // it need not join a line to leave it
+	e = s.insertJob(i, j)
+	if e.host.backlogs[e.procedure] == nil && e.Queue.hostQueues[e.host] == nil && e.notBefore <= now && e.hasRoom(now) {
+		s.occupySlot(e) // it need not join a host queue to leave it
 		return e, true
 	}
 	s.Enqueue(e, j, now, now)
-	if started = e.line != nil && e.line.head == e && e.hasRoom(now); started {
+	if started = e.hostQueue != nil && e.hostQueue.head == e && e.hasRoom(now); started {
 		s.Start(e, now)
 	}
 	return e, started
@@ -138,9 +138,9 @@ func (e *Job) hasRoom(now int64) bool {
 // Add takes a job that has not ended into the schedule: as one that waits, its time
 // having come if it did until `come`, or that holds an attempt.
 func (s *Schedule) Add(i ID, j *store.Job, now, come int64) *Job {
-	e := s.enter(i, j)
+	e := s.insertJob(i, j)
 	if store.HoldsSlot(j.State) {
-		s.occupy(e)
+		s.occupySlot(e)
 		s.Stays(e, j, now)
 	} else {
 		s.Enqueue(e, j, now, come)
@@ -148,8 +148,8 @@ func (s *Schedule) Add(i ID, j *store.Job, now, come int64) *Job {
 	return e
 }
 
-// enter notes a job that neither waits yet nor holds an attempt.
-func (s *Schedule) enter(i ID, j *store.Job) *Job {
+// insertJob notes a job that neither waits yet nor holds an attempt.
+func (s *Schedule) insertJob(i ID, j *store.Job) *Job {
 	e := &Job{
 		ID: i, No: j.No, procedure: j.Procedure, priority: j.Priority, host: s.host(j.Host),
 		submitted: msgpack.Nanos(j.SubmitTime), notBefore: msgpack.Nanos(j.NotBefore), expires: msgpack.Nanos(j.Expires), wait: int64(j.OfflineWait),
@@ -172,15 +172,15 @@ func (s *Schedule) enter(i ID, j *store.Job) *Job {
 	return e
 }
 
-// Enqueue lets a job wait: in its line, or first for its time.
+// Enqueue lets a job wait: in its host queue, or first for its time.
 func (s *Schedule) Enqueue(e *Job, j *store.Job, now, come int64) {
 	e.notePause(j)
-	e.wake, e.survives = e.comes(), j.Survivor
+	e.wake, e.survives = e.comesAt(), j.Survivor
 	if j.GivenUp() {
 		e.host.returning[e] = struct{}{}
 	}
 	if e.IsCancelled() {
-		s.doom(e.Queue, 0).entries.Set(e)
+		s.addCancelled(e.Queue, 0).entries.Set(e)
 		return
 	}
 	e.Queue.waiting.Set(e)
@@ -216,8 +216,8 @@ func (e *Job) pauseEnds() int64 {
 	return e.pause + e.pauseSet
 }
 
-// comes is when a job's time comes; 0 if it waits for none.
-func (e *Job) comes() int64 { return max(e.notBefore, e.pauseEnds()) }
+// comesAt is when a job's time comes; 0 if it waits for none.
+func (e *Job) comesAt() int64 { return max(e.notBefore, e.pauseEnds()) }
 
 // Stays is called when an event has left a job waiting, or with its slot. One whose
 // host is silent is given up when its time has come. One that waited for its last
@@ -236,15 +236,15 @@ func (s *Schedule) Stays(e *Job, j *store.Job, now int64) {
 	}
 }
 
-// Wake puts a job whose time has come into its line, unless it stands there, or its time is
+// Wake puts a job whose time has come into its host queue, unless it stands there, or its time is
 // over: then the agenda ends it. Others that wait for their busy agent keep it with them. It
 // reports whether the job may start when it is its turn.
 func (s *Schedule) Wake(e *Job, now int64) bool {
 	delete(e.host.busy, e)
-	if e.line == nil && e.held == nil && !e.isLate(now) && !s.isHeld(e, now) {
-		s.join(e, now)
+	if e.hostQueue == nil && e.held == nil && !e.isLate(now) && !s.isHeld(e, now) {
+		s.joinHostQueue(e, now)
 	}
-	return e.line != nil
+	return e.hostQueue != nil
 }
 
 // WakeHost wakes the jobs for which the agent of a host was too busy.
@@ -261,7 +261,7 @@ func (s *Schedule) WakeHost(name string, now int64) {
 		if e.pauseEnds() > now {
 			e.pauseSet = now - e.pause
 		}
-		if e.wake = e.comes(); e.wake > now {
+		if e.wake = e.comesAt(); e.wake > now {
 			delete(h.busy, e)
 			s.agenda.set(&e.waking, e.wake) // its StartAfter, which had come before the clock was set back
 			continue
@@ -273,13 +273,13 @@ func (s *Schedule) WakeHost(name string, now int64) {
 
 // WakeLater has the time of a job that could not be started come again.
 func (s *Schedule) WakeLater(e *Job, now int64) {
-	if e.line != nil {
+	if e.hostQueue != nil {
 		s.agenda.set(&e.waking, now)
 	}
 }
 
 // Pass takes a job that cannot be started out of everybody's way.
-func (s *Schedule) Pass(e *Job, now int64) { s.leave(e, now) }
+func (s *Schedule) Pass(e *Job, now int64) { s.leaveHostQueue(e, now) }
 
 // Dequeue takes a waiting job out of all it waits in.
 func (s *Schedule) Dequeue(e *Job, now int64) {
@@ -288,10 +288,10 @@ func (s *Schedule) Dequeue(e *Job, now int64) {
 	s.agenda.clear(&e.leaving)
 	delete(e.host.returning, e)
 	delete(e.host.busy, e)
-	s.unhold(e)
+	s.leaveBacklog(e)
 	if !e.IsCancelled() {
 		e.Queue.waiting.Delete(e)
-		s.leave(e, now)
+		s.leaveHostQueue(e, now)
 	}
 }
 
@@ -299,12 +299,12 @@ func (s *Schedule) Dequeue(e *Job, now int64) {
 func (s *Schedule) Start(e *Job, now int64) {
 	s.Dequeue(e, now)
 	e.probe()
-	s.occupy(e)
+	s.occupySlot(e)
 }
 
-func (s *Schedule) occupy(e *Job) {
+func (s *Schedule) occupySlot(e *Job) {
 	e.active = true
-	e.Queue.take(e)
+	e.Queue.takeSlot(e)
 	e.host.active[e] = struct{}{}
 }
 
@@ -313,9 +313,9 @@ func (s *Schedule) Release(e *Job, now int64) {
 	e.active = false
 	s.agenda.clear(&e.losing)
 	s.seq++
-	e.Queue.give(e, now, s.seq)
+	e.Queue.freeSlot(e, now, s.seq)
 	delete(e.host.active, e)
-	if l := e.Queue.lines[e.host]; l != nil { // it may have been parked for this very slot
+	if l := e.Queue.hostQueues[e.host]; l != nil { // it may have been parked for this very slot
 		l.unpark()
 	}
 }
@@ -343,7 +343,7 @@ func (s *Schedule) DropQueue(q *Queue) bool {
 	return true
 }
 
-// Settle is called when no more can start by a slot that came free: lines that
+// Settle is called when no more can start by a slot that came free: host queues that
 // were parked for it come back, for something else may free their other side.
 func (s *Schedule) Settle(e *Job, now int64) {
 	if e.Queue.free() > 0 {
@@ -355,23 +355,23 @@ func (s *Schedule) Settle(e *Job, now int64) {
 	}
 }
 
-// A doom is the waiting jobs of a queue that a cancel has ended, until their rows
+// cancelledQueue is the waiting jobs of a queue that a cancel has ended, until their rows
 // say so.
-type doom struct {
+type cancelledQueue struct {
 	queue   *Queue
 	at      int64
 	entries *btree.BTreeG[*Job]
 }
 
-// doom returns where a queue's cancelled jobs wait for their rows to be written.
-func (s *Schedule) doom(q *Queue, at int64) *doom {
-	for _, d := range s.doomed {
+// addCancelled returns where a queue's cancelled jobs wait for their rows to be written.
+func (s *Schedule) addCancelled(q *Queue, at int64) *cancelledQueue {
+	for _, d := range s.cancelled {
 		if d.queue == q {
 			return d
 		}
 	}
-	d := &doom{queue: q, at: at, entries: entryTree()}
-	s.doomed = append(s.doomed, d)
+	d := &cancelledQueue{queue: q, at: at, entries: entryTree()}
+	s.cancelled = append(s.cancelled, d)
 	return d
 }
 
@@ -381,36 +381,36 @@ func (e *Job) IsCancelled() bool { return !e.active && e.No <= e.Queue.through }
 // CancelQueue sets a mark of a queue: none of its waiting jobs will start.
 func (s *Schedule) CancelQueue(q *Queue, by harp.Principal, at time.Time) {
 	q.Marks = append(s.neededMarks(q), Mark{Through: s.Number, By: by, At: at})
-	for _, l := range q.lines {
-		l.remove()
+	for _, l := range q.hostQueues {
+		l.removeSelf()
 	}
 	q.through, q.marked = s.Number, q.jobs
 	if q.waiting.Len() == 0 {
 		return
 	}
-	s.doomed = append(s.doomed, &doom{queue: q, at: msgpack.Nanos(at), entries: q.waiting})
+	s.cancelled = append(s.cancelled, &cancelledQueue{queue: q, at: msgpack.Nanos(at), entries: q.waiting})
 	q.waiting = entryTree()
 }
 
 // HasCancelled reports whether NextCancelled has one.
-func (s *Schedule) HasCancelled() bool { return len(s.doomed) > 0 }
+func (s *Schedule) HasCancelled() bool { return len(s.cancelled) > 0 }
 
 // NextCancelled takes one cancelled job whose row is not written yet.
 func (s *Schedule) NextCancelled() *Job {
-	for len(s.doomed) > 0 {
-		if e, ok := s.doomed[0].entries.PopMin(); ok {
+	for len(s.cancelled) > 0 {
+		if e, ok := s.cancelled[0].entries.PopMin(); ok {
 			return e
 		}
-		s.doomed = s.doomed[1:]
+		s.cancelled = s.cancelled[1:]
 	}
 	return nil
 }
 
 // NextDue is when something is due, as far as is known; 0 for nothing.
 func (s *Schedule) NextDue() int64 {
-	at, ok := s.agenda.next()
-	if len(s.doomed) > 0 && (!ok || s.doomed[0].at < at) {
-		at, ok = s.doomed[0].at, true
+	at, ok := s.agenda.nextTime()
+	if len(s.cancelled) > 0 && (!ok || s.cancelled[0].at < at) {
+		at, ok = s.cancelled[0].at, true
 	}
 	if ok && at == 0 {
 		at = 1 // 0 is nothing
@@ -424,15 +424,15 @@ func (s *Schedule) Reason(e *Job, j *store.Job) string {
 	switch h := e.host; {
 	case e.held != nil:
 		return harp.ReasonAgentBusy
-	case e.line == nil && e.waking.index == 0:
+	case e.hostQueue == nil && e.waking.index == 0:
 		return j.Reason // its time is over, or its last attempt must end first
-	case e.line == nil && e.pause != 0 && e.wake == e.pauseEnds():
+	case e.hostQueue == nil && e.pause != 0 && e.wake == e.pauseEnds():
 		return j.Reason
-	case e.line == nil:
+	case e.hostQueue == nil:
 		return harp.ReasonStartAfter
 	case e.Queue.Paused:
 		return harp.ReasonPaused
-	case !e.line.allows(e, s):
+	case !e.hostQueue.allows(e, s):
 		return harp.ReasonQueue
 	case !h.gate.Open:
 		return h.gate.Reason
