@@ -242,25 +242,32 @@ func TestServeSilentConnections(t *testing.T) {
 	}
 }
 
+// memoryServer returns a listener in memory and what dials it as an agent of that name.
+func memoryServer(t *testing.T) (net.Listener, func(name string) net.Conn) {
+	t.Helper()
+	n := memnet.New()
+	l, err := n.Listen("here", dispatcherID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, func(name string) net.Conn {
+		t.Helper()
+		id := agentID
+		id.Name = name
+		nc, err := n.Dialer(id)(t.Context(), "here")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = nc.Close() })
+		return nc
+	}
+}
+
 // A handshake that is not gone on with ends after 2 s. Those of one network have
 // half of the turns.
 func TestServeStalledHandshakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := memnet.New()
-		l, err := n.Listen("here", dispatcherID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dial := func(name string) net.Conn {
-			id := agentID
-			id.Name = name
-			nc, err := n.Dialer(id)(t.Context(), "here")
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { nc.Close() })
-			return nc
-		}
+		l, dial := memoryServer(t)
 		s := startServe(t, l, transport.ServeConfig{HandshakeLimit: 8}, echoSessions)
 		start := time.Now()
 		dial("mallory")
@@ -290,22 +297,8 @@ func TestServeStalledHandshakes(t *testing.T) {
 // time either.
 func TestServeLongWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := memnet.New()
-		l, err := n.Listen("here", dispatcherID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l, dial := memoryServer(t)
 		s := startServe(t, l, transport.ServeConfig{HandshakeLimit: 1, HandshakeRate: 0.1}, echoSessions)
-		dial := func(name string) net.Conn {
-			id := agentID
-			id.Name = name
-			nc, err := n.Dialer(id)(t.Context(), "here")
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = nc.Close() })
-			return nc
-		}
 		dial("mallory") // has its turn, the only one for 10 s
 		synctest.Wait()
 		start := time.Now()
@@ -331,21 +324,8 @@ func TestServeLongWait(t *testing.T) {
 // takes at most half of the room.
 func TestServeCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := memnet.New()
-		l, err := n.Listen("here", dispatcherID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l, dial := memoryServer(t)
 		s := startServe(t, l, transport.ServeConfig{HandshakeLimit: 1, HandshakeRate: 0.5}, echoSessions) // and 16 that wait
-		dial := func(name string) {
-			id := agentID
-			id.Name = name
-			nc, err := n.Dialer(id)(t.Context(), "here")
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = nc.Close() })
-		}
 		for range 10 {
 			dial("mallory") // two too many
 		}
@@ -370,22 +350,8 @@ func TestServeCrowd(t *testing.T) {
 // networks, do not keep those waiting that were greeted before.
 func TestServeStrangersCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := memnet.New()
-		l, err := n.Listen("here", dispatcherID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l, dial := memoryServer(t)
 		s := startServe(t, l, transport.ServeConfig{HandshakeLimit: 4, HandshakeRate: 10}, echoSessions)
-		dial := func(name string) net.Conn {
-			id := agentID
-			id.Name = name
-			nc, err := n.Dialer(id)(t.Context(), "here")
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = nc.Close() })
-			return nc
-		}
 		if err := call(t.Context(), dial("alice"), nil); err != nil {
 			t.Fatal(err)
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/harpcaller/harp/internal/wire"
 )
 
-// A schema may come from anybody who can speak as an agent, and the values that are
-// checked by it from anybody who can call. What follows bounds what both cost.
+// A schema may come from any peer with an agent's certificate, and the values that are
+// checked by it from any caller. What follows bounds what both cost.
 const (
 	maxText    = wire.MaxControl // bytes of a schema
 	maxNesting = 32              // of objects and lists, as each is read once for each that it stands in
