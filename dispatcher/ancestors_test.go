@@ -235,7 +235,7 @@ func TestDefect8ReconnectThatForgetsWhoIsConnected(t *testing.T) {
 		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
 		for n := range 30 {
 			if n%10 == 5 {
-				sys.cut("web01")
+				sys.cutHost("web01")
 				sys.online.wait("web01")
 			}
 			next <- n

@@ -116,7 +116,7 @@ func (s *session) startAttempt(a *attempt, sub harp.Submission) bool {
 // runAttempt runs an attempt from its beginning to what became of it.
 func (s *session) runAttempt(a *attempt, sub harp.Submission) {
 	defer s.attempts.Done()
-	s.endAttempt(a, a.run(sub))
+	s.endAttempt(a, a.runExchange(sub))
 }
 
 // endAttempt forgets an attempt. One whose end did not come ends the session: what became
@@ -140,8 +140,8 @@ func (s *session) endAttempt(a *attempt, err error) {
 	s.tr.Close(fmt.Errorf("job %s: %w", a.job.ID, err))
 }
 
-// run is an attempt from CALL or RESUME to END.
-func (a *attempt) run(sub harp.Submission) error {
+// runExchange runs an attempt from CALL or RESUME to END.
+func (a *attempt) runExchange(sub harp.Submission) error {
 	ctx := a.s.d.ctx
 	row, err := a.s.d.store.Job(ctx, a.job.ID) // a cancel may have come before tellCancel could find the attempt
 	if isGone(err) {

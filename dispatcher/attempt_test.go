@@ -17,7 +17,7 @@ import (
 )
 
 // called connects an agent and has it asked for a job, of which it says nothing yet.
-func (s *system) called(t *testing.T, opts ...harp.Option) (*rawAgent, <-chan told, interrupted, told) {
+func (s *system) called(t *testing.T, opts ...harp.Option) (*rawAgent, <-chan agentExchange, interrupted, agentExchange) {
 	t.Helper()
 	agent := must[*rawAgent](t)(s.newRawAgent(t.Context(), "i"))
 	asked := agent.exchanges(t)
@@ -32,13 +32,13 @@ func (s *system) called(t *testing.T, opts ...harp.Option) (*rawAgent, <-chan to
 func TestAStartOfItsOwnIsAStart(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {
 		agent, _, i, m := sys.called(t)
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{})
 		if s := i.status(t); s.State != harp.StateSent || s.Started != "" {
 			t.Errorf("accepted it is %s, started %q", s.State, s.Started)
 		}
 		time.Sleep(time.Second)
 		began := time.Now()
-		m.say(t, wire.TypeStarted, false, wire.Started{Time: 1})
+		m.sendFrame(t, wire.TypeStarted, false, wire.Started{Time: 1})
 		if s := i.status(t); s.State != harp.StateRunning || !s.StartTime.Equal(began) {
 			t.Errorf("started it is %s, since %v, want %v", s.State, s.StartTime, began)
 		}
@@ -83,7 +83,7 @@ func TestWhatCannotBeSaidOfAJobEndsTheSession(t *testing.T) {
 				sys := newSystem(t, embedded, nil, dispatcher.Config{})
 				agent, _, i, m := sys.called(t)
 				if c.began {
-					m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+					m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 				}
 				if err := m.x.Send(c.typ, false, c.body); err != nil {
 					t.Error(err)
@@ -100,7 +100,7 @@ func TestWhatCannotBeSaidOfAJobEndsTheSession(t *testing.T) {
 				if m.resume == nil {
 					t.Fatalf("it is asked %+v", m)
 				}
-				m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})
+				m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})
 				m.expectAck(t)
 				if s := i.status(t); s.State != harp.StateSucceeded {
 					t.Errorf("it is %s (%s)", s.State, s.Reason)
@@ -115,7 +115,7 @@ func TestWhatCannotBeSaidOfAJobEndsTheSession(t *testing.T) {
 func TestBadRecordsBehindGoodOnes(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {
 		agent, _, i, m := sys.called(t)
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 		synctest.Wait()
 		_ = m.x.Send(wire.TypeRecords, false, wire.Encode(wire.Records{Records: []wire.Record{{Time: 1, Value: []byte{1}}}}))
 		_ = m.x.Send(wire.TypeRecords, false, []byte{0xc1}) // the session may have ended
@@ -133,10 +133,12 @@ func TestBadRecordsBehindGoodOnes(t *testing.T) {
 // An agent that is asked for the rest of what began in an earlier session cannot say that it
 // never did: the job is not called again.
 func TestAStartOfAnEarlierSessionIsNotTakenBack(t *testing.T) {
-	for name, say := range map[string]func(t *testing.T, m told){
-		"NOT_NOW": func(t *testing.T, m told) { m.say(t, wire.TypeNotNow, true, wire.NotNow{Reason: wire.NotNowBusy}) },
-		"REFUSED": func(t *testing.T, m told) {
-			m.say(t, wire.TypeRefused, true, wire.Refused{Failure: harp.NewFailure("rejected", "no").Err()})
+	for name, say := range map[string]func(t *testing.T, m agentExchange){
+		"NOT_NOW": func(t *testing.T, m agentExchange) {
+			m.sendFrame(t, wire.TypeNotNow, true, wire.NotNow{Reason: wire.NotNowBusy})
+		},
+		"REFUSED": func(t *testing.T, m agentExchange) {
+			m.sendFrame(t, wire.TypeRefused, true, wire.Refused{Failure: harp.NewFailure("rejected", "no").Err()})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -207,10 +209,10 @@ func TestAnEndWithoutSpaceIsAskedForAgain(t *testing.T) {
 		disk := memory.NewDisk()
 		sys := newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{})
 		agent, _, i, m := sys.called(t)
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 		synctest.Wait()
 		disk.SetSpace(store.SpaceCritical)
-		m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})
 		time.Sleep(5 * time.Second)
 		if s := i.status(t); s.State != harp.StateRunning || agent.tr.Err() != nil {
 			t.Errorf("it is %s, and the session ended with %v", s.State, agent.tr.Err())
@@ -225,7 +227,7 @@ func TestAnEndWithoutSpaceIsAskedForAgain(t *testing.T) {
 		if m.resume == nil {
 			t.Fatalf("it is asked %+v", m)
 		}
-		m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})
 		m.expectAck(t)
 		if s := i.status(t); s.State != harp.StateSucceeded {
 			t.Errorf("it is %s (%s)", s.State, s.Reason)
@@ -250,7 +252,7 @@ func TestARetryDoesNotWaitForWhatIsGone(t *testing.T) {
 			_, asked = i.again(t, sys, "j", state)
 			m := <-asked
 			if state == wire.HeldGone {
-				m.say(t, wire.TypeEnd, true, wire.End{Gone: true})
+				m.sendFrame(t, wire.TypeEnd, true, wire.End{Gone: true})
 				m.expectAck(t)
 				m = <-asked
 			}
@@ -303,7 +305,7 @@ func TestALostAttemptThatIsOverMayBeMissing(t *testing.T) {
 			time.Sleep(25 * time.Hour)
 			a, asked := i.again(t, sys, "j", state)
 			m := <-asked
-			m.say(t, wire.TypeEnd, true, end)
+			m.sendFrame(t, wire.TypeEnd, true, end)
 			m.expectAck(t)
 			other := interrupted{job: must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))}
 			<-asked
@@ -334,8 +336,8 @@ func TestWhoWaitsIsGivenTheValueOfTheLastAttempt(t *testing.T) {
 			}
 			result <- r
 		}()
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
-		m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}, Failure: harp.NewFailure("oops", "no").Err()})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: []byte{7}, Failure: harp.NewFailure("oops", "no").Err()})
 		m.expectAck(t)
 		agent.tr.Close(nil)
 		if s := i.status(t); s.State != harp.StateQueued {
@@ -363,7 +365,7 @@ func TestAFollowerThatKeepsUpHardlyReadsFromTheStore(t *testing.T) {
 	quiet := new(quietStore)
 	onStore(t, func(st store.Store) store.Store { quiet.Store = st; return quiet }, func(t *testing.T, sys *system) {
 		_, _, i, m := sys.called(t)
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 		got := make(chan uint64, 100)
 		go func() {
 			for r, err := range i.job.Follow(t.Context(), harp.Since(0)) {
@@ -375,10 +377,10 @@ func TestAFollowerThatKeepsUpHardlyReadsFromTheStore(t *testing.T) {
 		}()
 		synctest.Wait()
 		for n := range int64(50) {
-			m.say(t, wire.TypeRecords, false, wire.Records{First: n, Records: []wire.Record{{Time: 1}}})
+			m.sendFrame(t, wire.TypeRecords, false, wire.Records{First: n, Records: []wire.Record{{Time: 1}}})
 			synctest.Wait()
 		}
-		m.say(t, wire.TypeEnd, true, wire.End{Records: 50})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Records: 50})
 		m.expectAck(t)
 		n := uint64(0)
 		for seq := range got {
@@ -522,14 +524,14 @@ func TestWhatComesBetweenRecordsIsHeardOnce(t *testing.T) {
 	}
 	onStore(t, wrap, func(t *testing.T, sys *system) {
 		_, _, i, m := sys.called(t)
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 		for n := range int64(6) {
-			m.say(t, wire.TypeRecords, false, wire.Records{First: n, Records: []wire.Record{{Time: n + 1}}})
+			m.sendFrame(t, wire.TypeRecords, false, wire.Records{First: n, Records: []wire.Record{{Time: n + 1}}})
 			if n == 3 {
-				m.say(t, wire.TypeStopping, false, wire.Stopping{Cause: wire.CauseTimeout, Since: 1})
+				m.sendFrame(t, wire.TypeStopping, false, wire.Stopping{Cause: wire.CauseTimeout, Since: 1})
 			}
 		}
-		m.say(t, wire.TypeEnd, true, wire.End{Records: 6, Stopped: &wire.Stopping{Cause: wire.CauseTimeout, Since: 1}})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Records: 6, Stopped: &wire.Stopping{Cause: wire.CauseTimeout, Since: 1}})
 		synctest.Wait()
 		close(slow.proceed)
 		m.expectAck(t)
@@ -545,7 +547,7 @@ func TestWhatComesBetweenRecordsIsHeardOnce(t *testing.T) {
 }
 
 // met connects the agent whose journal is at a position, and which holds the job's attempt.
-func (i interrupted) met(t *testing.T, sys *system, position, number int64, state string) (*rawAgent, <-chan told) {
+func (i interrupted) met(t *testing.T, sys *system, position, number int64, state string) (*rawAgent, <-chan agentExchange) {
 	t.Helper()
 	var held []wire.HeldAttempt
 	if state != "" {
@@ -584,7 +586,7 @@ func TestAJournalThatWasRolledBackProvesNothing(t *testing.T) {
 				i.job = must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
 				m := <-asked
 				if c.began {
-					m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+					m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 				}
 				synctest.Wait()
 				agent.tr.Close(nil)
@@ -627,9 +629,9 @@ func TestAnEndTellsHowFarTheJournalWas(t *testing.T) {
 				agent, asked := i.met(t, sys, 5, 1, "")
 				before := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
 				m := <-asked
-				m.say(t, wire.TypeEnd, true, wire.End{Value: harp.Value{0xc0}, Started: &wire.Started{Time: 1}, Position: 20})
+				m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: harp.Value{0xc0}, Started: &wire.Started{Time: 1}, Position: 20})
 				must[harp.Value](t)(before.Get(t.Context()))
-				agent.say(t, wire.TypeFacts, wire.Facts{})
+				agent.sendFrame(t, wire.TypeFacts, wire.Facts{})
 				i.job = must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
 				<-asked // it begins, and that is not heard
 				synctest.Wait()
@@ -654,8 +656,8 @@ func TestWhatWasStoppingHadBegun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, sys *system) {
 				agent, _, i, m := sys.called(t)
-				m.say(t, wire.TypeAccepted, false, wire.Accepted{})
-				m.say(t, wire.TypeStopping, false, stopping)
+				m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{})
+				m.sendFrame(t, wire.TypeStopping, false, stopping)
 				if s := i.status(t); s.State != harp.StateCancelling {
 					t.Errorf("it is %s", s.State)
 				}
@@ -702,7 +704,7 @@ func TestWhatIsLeftOfAJobThatWasGivenUp(t *testing.T) {
 					if m.resume == nil || len(a.forgot) != 0 {
 						t.Fatalf("it is asked %+v, and forgets %v", m, a.forgot)
 					}
-					m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})
+					m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})
 					m.expectAck(t)
 				}
 			})
@@ -720,7 +722,7 @@ func TestRecordsBehindAGapOfAJobThatCannotBeRead(t *testing.T) {
 				t.Fatalf("it is asked %+v", m)
 			}
 			st.jobs.Store(fails)
-			m.say(t, wire.TypeRecords, false, wire.Records{First: 5, Records: []wire.Record{{Time: 2, Value: []byte{5}}}})
+			m.sendFrame(t, wire.TypeRecords, false, wire.Records{First: 5, Records: []wire.Record{{Time: 2, Value: []byte{5}}}})
 			synctest.Wait()
 			st.jobs.Store(false)
 			want := uint64(6)
@@ -742,7 +744,7 @@ func TestALateWordOfAJournalThatWasRolledBack(t *testing.T) {
 			agent, asked := i.met(t, sys, 5, 1, "")
 			i.job = must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
 			m := <-asked
-			m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+			m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 			synctest.Wait()
 			agent.tr.Close(nil)
 			time.Sleep(25 * time.Hour)

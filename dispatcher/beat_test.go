@@ -55,7 +55,7 @@ func (s *system) newBeatingAgent(features ...string) beatingAgent {
 func (a beatingAgent) hold(t *testing.T, every time.Duration) {
 	t.Helper()
 	a.tr.Beat(every)
-	a.say(t, wire.TypeBeat, wire.Beat{Heartbeat: int64(every)})
+	a.sendFrame(t, wire.TypeBeat, wire.Beat{Heartbeat: int64(every)})
 	synctest.Wait()
 }
 
@@ -211,7 +211,7 @@ func TestAnAgentThatKnowsNoBeatIsToldNone(t *testing.T) {
 func TestABeatThatNobodyAskedForEndsTheSession(t *testing.T) {
 	withBeats(t, func(t *testing.T, sys *system) {
 		a := sys.newBeatingAgent(wire.FeatureBeat)
-		a.say(t, wire.TypeBeat, wire.Beat{Heartbeat: int64(longBeat)})
+		a.sendFrame(t, wire.TypeBeat, wire.Beat{Heartbeat: int64(longBeat)})
 		synctest.Wait()
 		if !errors.Is(a.tr.Err(), transport.ErrSessionClosed) {
 			t.Errorf("the session ended with %v", a.tr.Err())
@@ -230,7 +230,7 @@ func TestJobsAreUnknownByTheIntervalInForce(t *testing.T) {
 		a.hold(t, <-a.told)
 		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
 		m := <-asked
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 		synctest.Wait()
 		a.tr.Close(nil)
 		time.Sleep(3*longBeat - longBeat/4)

@@ -24,8 +24,8 @@ type catalogue struct {
 	keys []schema.Key        // of each
 }
 
-// find returns where the procedure of that name is, or would be.
-func (c *catalogue) find(name string) (at int, found bool) {
+// findProcedure returns where the procedure of that name is, or would be.
+func (c *catalogue) findProcedure(name string) (at int, found bool) {
 	return slices.BinarySearchFunc(c.docs, name, func(d harp.ProcedureDoc, name string) int { return strings.Compare(d.Name, name) })
 }
 

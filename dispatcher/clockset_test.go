@@ -58,7 +58,7 @@ func TestAHostIsNotLostBecauseTheClockIsSet(t *testing.T) {
 		asked := agent.exchanges(t)
 		synctest.Wait()
 		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
-		expectCall(t, asked).say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		expectCall(t, asked).sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 		agent.tr.Close(nil)
 		time.Sleep(time.Minute)
 		expectState(t, job, harp.StateUnknown)
@@ -94,8 +94,8 @@ func TestAPauseEndsThoughTheClockIsSetBack(t *testing.T) {
 		policy := harp.RetryPolicy{On: []harp.State{harp.StateFailed}, Attempts: 2, Backoff: time.Second}
 		must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil, harp.Retry(policy)))
 		m := expectCall(t, asked)
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
-		m.say(t, wire.TypeEnd, true, wire.End{Failure: harp.NewFailure("remote", "no").Err()})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Failure: harp.NewFailure("remote", "no").Err()})
 		m.expectAck(t)
 		clock.set(-24 * time.Hour)
 		time.Sleep(1100 * time.Millisecond)
@@ -113,11 +113,13 @@ func TestAPauseEndsThoughTheClockIsSetBack(t *testing.T) {
 
 // A pause is as long as it is, though the clock was set while the disk had no room for it.
 func TestAPauseThatHadNoRoomEndsThoughTheClockIsSetBack(t *testing.T) {
-	for what, frame := range map[string]func(m told, t *testing.T){
-		"failed": func(m told, t *testing.T) {
-			m.say(t, wire.TypeEnd, true, wire.End{Failure: harp.NewFailure("remote", "no").Err()})
+	for what, frame := range map[string]func(m agentExchange, t *testing.T){
+		"failed": func(m agentExchange, t *testing.T) {
+			m.sendFrame(t, wire.TypeEnd, true, wire.End{Failure: harp.NewFailure("remote", "no").Err()})
 		},
-		"busy": func(m told, t *testing.T) { m.say(t, wire.TypeNotNow, true, wire.NotNow{Reason: "busy"}) },
+		"busy": func(m agentExchange, t *testing.T) {
+			m.sendFrame(t, wire.TypeNotNow, true, wire.NotNow{Reason: "busy"})
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			disk := memory.NewDisk()

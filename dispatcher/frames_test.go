@@ -15,7 +15,7 @@ import (
 )
 
 // frame receives a frame of an exchange.
-func frame[M any](t *testing.T, m told) (typ int, message M) {
+func frame[M any](t *testing.T, m agentExchange) (typ int, message M) {
 	t.Helper()
 	f, err := m.x.Receive(t.Context())
 	if err == nil {
@@ -28,7 +28,7 @@ func frame[M any](t *testing.T, m told) (typ int, message M) {
 }
 
 // expectUnsaid checks that the agent is told nothing more of the job.
-func expectUnsaid(t *testing.T, m told) {
+func expectUnsaid(t *testing.T, m agentExchange) {
 	t.Helper()
 	synctest.Wait()
 	if f, ok, _ := m.x.TryReceive(); ok {
@@ -93,7 +93,7 @@ func TestPausesForABusyAgent(t *testing.T) {
 func TestACancelIsToldOnce(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {
 		_, _, i, m := sys.called(t)
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 		synctest.Wait()
 		for _, now := range []bool{false, true} {
 			for range 3 {
@@ -145,8 +145,8 @@ func TestTheWindowIsDividedAmongThoseThatEmit(t *testing.T) {
 		asked := agent.exchanges(t)
 		synctest.Wait()
 		emitted := map[int]int64{}
-		emit := func(n int, m told) (window int64) {
-			m.say(t, wire.TypeRecords, false, wire.Records{First: emitted[n], Records: []wire.Record{{Time: 1}}})
+		emit := func(n int, m agentExchange) (window int64) {
+			m.sendFrame(t, wire.TypeRecords, false, wire.Records{First: emitted[n], Records: []wire.Record{{Time: 1}}})
 			emitted[n]++
 			typ, ack := frame[wire.Ack](t, m)
 			if typ != int(wire.TypeAck) || ack.Next != emitted[n] {
@@ -154,7 +154,7 @@ func TestTheWindowIsDividedAmongThoseThatEmit(t *testing.T) {
 			}
 			return ack.Window
 		}
-		var all []told
+		var all []agentExchange
 		for n := range 300 {
 			_, m := sys.callRunning(t, asked)
 			all = append(all, m)
@@ -165,7 +165,7 @@ func TestTheWindowIsDividedAmongThoseThatEmit(t *testing.T) {
 			}
 		}
 		for n, m := range all[:280] {
-			m.say(t, wire.TypeEnd, true, wire.End{Records: emitted[n]})
+			m.sendFrame(t, wire.TypeEnd, true, wire.End{Records: emitted[n]})
 			m.expectAck(t)
 		}
 		synctest.Wait()
@@ -189,8 +189,8 @@ func TestTheWindowIsDividedAmongThoseThatEmit(t *testing.T) {
 func TestWhatIsSaidOfARecordIsKept(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {
 		_, _, i, m := sys.called(t)
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
-		m.say(t, wire.TypeRecords, false, wire.Records{Records: []wire.Record{
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeRecords, false, wire.Records{Records: []wire.Record{
 			{Time: 5, Value: []byte{1}},
 			{Time: 6, Kind: "stdout", Value: []byte{2}, Partial: true},
 			{Time: 7, Kind: "stderr", Truncated: 9},
@@ -222,8 +222,8 @@ func TestHowLongAJobRan(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T, sys *system) {
 			_, _, i, m := sys.called(t)
 			time.Sleep(10 * time.Second)
-			m.say(t, wire.TypeAccepted, false, wire.Accepted{})
-			m.say(t, wire.TypeEnd, true, wire.End{RanFor: int64(ran), Started: &wire.Started{Time: 1}})
+			m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{})
+			m.sendFrame(t, wire.TypeEnd, true, wire.End{RanFor: int64(ran), Started: &wire.Started{Time: 1}})
 			m.expectAck(t)
 			if s := i.status(t); s.EndTime.Sub(s.StartTime) != want {
 				t.Errorf("it ran from %v to %v, want %v", s.StartTime, s.EndTime, want)
@@ -236,13 +236,13 @@ func TestHowLongAJobRan(t *testing.T) {
 func TestNotAllThatOutlivesKillIsNamed(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {
 		_, _, i, m := sys.called(t)
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 		for _, n := range []int{3, wire.MaxLeft + 5} {
 			left := make([]int64, n)
 			for i := range left {
 				left[i] = int64(i + 2)
 			}
-			m.say(t, wire.TypeStopping, false, wire.Stopping{Cause: wire.CauseMaxExecTime, Since: 7, Limit: int64(time.Hour), Left: left})
+			m.sendFrame(t, wire.TypeStopping, false, wire.Stopping{Cause: wire.CauseMaxExecTime, Since: 7, Limit: int64(time.Hour), Left: left})
 			s := i.status(t)
 			if len(s.Survivors) != min(n, wire.MaxLeft) || s.Survivors[2] != 4 || s.State != harp.StateCancelling || s.Reason != wire.CauseMaxExecTime {
 				t.Errorf("it is %s (%s), %v are left", s.State, s.Reason, s.Survivors)
@@ -255,11 +255,11 @@ func TestNotAllThatOutlivesKillIsNamed(t *testing.T) {
 func TestAnExitCodeIsGiven(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {
 		_, _, i, m := sys.called(t)
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 		code := int64(3)
 		f := harp.NewFailure("exit", "exit status 3")
 		f.ExitCode = &code
-		m.say(t, wire.TypeEnd, true, wire.End{Failure: f.Err()})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Failure: f.Err()})
 		m.expectAck(t)
 		for range 2 {
 			if r := must[harp.Result](t)(i.job.Wait(t.Context())); r.State != harp.StateFailed || r.ExitCode == nil || *r.ExitCode != 3 {

@@ -22,7 +22,7 @@ func TestAFollowerOfAFullJobSeesWhatIsStored(t *testing.T) {
 		synctest.Wait()
 		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
 		m := <-asked
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 		var followed []harp.Record
 		var following sync.WaitGroup
 		following.Go(func() {
@@ -34,10 +34,10 @@ func TestAFollowerOfAFullJobSeesWhatIsStored(t *testing.T) {
 			}
 		})
 		for n := range int64(20) {
-			m.say(t, wire.TypeRecords, false, wire.Records{First: n, Records: []wire.Record{{Time: n + 1, Value: []byte{byte(n)}}}})
+			m.sendFrame(t, wire.TypeRecords, false, wire.Records{First: n, Records: []wire.Record{{Time: n + 1, Value: []byte{byte(n)}}}})
 			synctest.Wait()
 		}
-		m.say(t, wire.TypeEnd, true, wire.End{Records: 20})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Records: 20})
 		m.expectAck(t)
 		following.Wait()
 		var stored []harp.Record

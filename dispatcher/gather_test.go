@@ -22,7 +22,7 @@ func TestTinyRecords(t *testing.T) {
 		synctest.Wait()
 		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
 		m := <-asked
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 		records := make([]wire.Record, each)
 		for i := range records {
 			records[i].Value = []byte{0xc0}

@@ -174,18 +174,18 @@ func TestAnAgentSaysAnewWhatItOffersAndKnows(t *testing.T) {
 		a := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
 		asked := a.exchanges(t)
 		synctest.Wait()
-		a.say(t, wire.TypeFacts, wire.Facts{Facts: wire.Encode(map[string]string{"os": "plan9"})})
+		a.sendFrame(t, wire.TypeFacts, wire.Facts{Facts: wire.Encode(map[string]string{"os": "plan9"})})
 		synctest.Wait()
 		if h := must[harp.HostStatus](t)(sys.caller.Hosts().Get(t.Context(), "web01")); h.Facts.String() != `{"os":"plan9"}` || !slices.Equal(sys.procedures(t), []string{"work"}) {
 			t.Errorf("it is %+v, and offers %v", h, sys.procedures(t))
 		}
-		a.say(t, wire.TypeProcedures, wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: "rest"}}})
+		a.sendFrame(t, wire.TypeProcedures, wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: "rest"}}})
 		synctest.Wait()
 		if got := sys.procedures(t); !slices.Equal(got, []string{"work"}) {
 			t.Errorf("amid a new list it offers %v", got)
 		}
-		a.say(t, wire.TypeProcedures, wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: "play"}}})
-		a.say(t, wire.TypeProcedures, wire.Procedures{Last: true})
+		a.sendFrame(t, wire.TypeProcedures, wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: "play"}}})
+		a.sendFrame(t, wire.TypeProcedures, wire.Procedures{Last: true})
 		synctest.Wait()
 		h := must[harp.HostStatus](t)(sys.caller.Hosts().Get(t.Context(), "web01"))
 		if got := sys.procedures(t); !slices.Equal(got, []string{"play", "rest"}) || h.Facts.String() != `{"os":"plan9"}` {
@@ -196,8 +196,8 @@ func TestAnAgentSaysAnewWhatItOffersAndKnows(t *testing.T) {
 		}
 		must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "play", nil))
 		expectCall(t, asked)
-		a.say(t, wire.TypeProcedures, wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: "never"}}})
-		a.say(t, wire.TypeReady, wire.Ready{})
+		a.sendFrame(t, wire.TypeProcedures, wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: "never"}}})
+		a.sendFrame(t, wire.TypeReady, wire.Ready{})
 		<-a.tr.Done() // what is amid a list is another page
 		synctest.Wait()
 		if got := sys.procedures(t); !slices.Equal(got, []string{"play", "rest"}) {
@@ -270,7 +270,7 @@ func TestAHostIsShownAsOnlineAndAway(t *testing.T) {
 		if since := time.Since(h.LastHeard); !h.Online || since < 0 || since > 12*time.Second || h.Error != "" {
 			t.Errorf("connected it is %+v, heard %v ago", h, since)
 		}
-		a.say(t, wire.TypeReady, wire.Ready{})
+		a.sendFrame(t, wire.TypeReady, wire.Ready{})
 		synctest.Wait()
 		heard := time.Now()
 		a.tr.Close(nil)
@@ -327,7 +327,7 @@ func TestWhatWaitsIsGivenUpThoughNothingElseIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newSystem(t, embedded, nil, dispatcher.Config{Limits: dispatcher.Limits{Attempts: 1}})
 		agent, _, first, m := sys.called(t)
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 		synctest.Wait()
 		i := interrupted{job: must[*harp.Job](t)(sys.caller.Host("web01", harp.OfflineWait(10*time.Second)).Call(t.Context(), "work", nil))}
 		synctest.Wait()

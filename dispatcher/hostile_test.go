@@ -172,13 +172,13 @@ func TestAStartIsNotTakenBack(t *testing.T) {
 			synctest.Wait()
 			job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
 			m := <-asked
-			m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+			m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 			synctest.Wait()
 			body := any(wire.NotNow{Reason: wire.NotNowBusy})
 			if word == wire.TypeRefused {
 				body = wire.Refused{Failure: harp.NewFailure("rejected", "no").Err()}
 			}
-			m.say(t, word, true, body)
+			m.sendFrame(t, word, true, body)
 			<-agent.tr.Done()
 			must[*rawAgent](t)(sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}))
 			r := must[harp.Result](t)(job.Wait(t.Context()))

@@ -195,7 +195,7 @@ func (h *host) checkRequest(req harp.Request) (harp.ProcedureDoc, error) {
 	if len(offers.docs) == 0 { // a new host is online before it says what it offers
 		return harp.ProcedureDoc{Name: req.Procedure}, nil
 	}
-	at, found := offers.find(req.Procedure)
+	at, found := offers.findProcedure(req.Procedure)
 	if !found {
 		return harp.ProcedureDoc{}, harp.NotFound("procedure", req.Procedure+" on "+h.name)
 	}
@@ -207,7 +207,7 @@ func (h *host) procedures(cursor string, n int) (page []harp.ProcedureDoc, next 
 	h.mu.Lock()
 	offers := h.offers
 	h.mu.Unlock()
-	at, found := offers.find(cursor)
+	at, found := offers.findProcedure(cursor)
 	if found {
 		at++
 	}

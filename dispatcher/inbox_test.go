@@ -81,7 +81,7 @@ func TestAHostComesBackWhoseSessionEndsBehindFullInboxes(t *testing.T) {
 				synctest.Wait()
 				select {
 				case m = <-asked:
-					m.say(t, wire.TypeEnd, true, end)
+					m.sendFrame(t, wire.TypeEnd, true, end)
 					m.expectAck(t)
 				default: // its end was heard
 				}

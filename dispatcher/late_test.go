@@ -23,7 +23,7 @@ func TestALateResultIsGivenToItsCaller(t *testing.T) {
 		time.Sleep(25 * time.Hour)
 		_, asked := i.again(t, sys, "j", wire.HeldEnded)
 		m := <-asked
-		m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})
 		m.expectAck(t)
 		s := i.status(t)
 		if s.State != harp.StateLost || s.Late == nil || s.Late.State != harp.StateSucceeded || string(s.Late.Value) != "\x07" {
@@ -38,7 +38,7 @@ func TestALateResultIsGivenToItsCaller(t *testing.T) {
 // resumed connects the agent again, which holds the job's attempt and whose records up to
 // a number another dispatcher has acknowledged: that of a store of which this one is an
 // older backup.
-func (i interrupted) resumed(t *testing.T, sys *system, instance string, acked int64) told {
+func (i interrupted) resumed(t *testing.T, sys *system, instance string, acked int64) agentExchange {
 	t.Helper()
 	a := must[*rawAgent](t)(sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: instance, Journal: "j"},
 		wire.HeldAttempt{Job: i.job.ID(), Attempt: 1, State: wire.HeldAlive, Fence: 1, Acked: acked}))
@@ -70,9 +70,9 @@ func TestRecordsBehindAGapAreDelivered(t *testing.T) {
 				i := interrupt(t, sys, saidRecord, false)
 				m := i.resumed(t, sys, "second", 5)
 				if len(behind) > 0 {
-					m.say(t, wire.TypeRecords, false, wire.Records{First: 5, Records: behind})
+					m.sendFrame(t, wire.TypeRecords, false, wire.Records{First: 5, Records: behind})
 				}
-				m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}, Records: 5 + int64(len(behind))})
+				m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: []byte{7}, Records: 5 + int64(len(behind))})
 				m.expectAck(t)
 				s, data := i.status(t), map[uint64]string{}
 				for _, r := range i.records(t) {
@@ -104,13 +104,13 @@ func TestAJobIsPrunedAmidLateRecords(t *testing.T) {
 		time.Sleep(25 * time.Hour)
 		a, asked := i.again(t, sys, "j", wire.HeldAlive)
 		m := <-asked
-		m.say(t, wire.TypeRecords, false, wire.Records{First: 1, Records: []wire.Record{{Time: 2, Value: []byte{5}}}})
+		m.sendFrame(t, wire.TypeRecords, false, wire.Records{First: 1, Records: []wire.Record{{Time: 2, Value: []byte{5}}}})
 		synctest.Wait()
 		if n := must[int](t)(sys.caller.Prune(t.Context(), time.Now())); n != 1 {
 			t.Fatalf("%d jobs were pruned", n)
 		}
-		m.say(t, wire.TypeRecords, false, wire.Records{First: 2, Records: []wire.Record{{Time: 3, Value: []byte{6}}}})
-		m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}, Records: 3})
+		m.sendFrame(t, wire.TypeRecords, false, wire.Records{First: 2, Records: []wire.Record{{Time: 3, Value: []byte{6}}}})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: []byte{7}, Records: 3})
 		m.expectAck(t)
 		if err := a.tr.Err(); err != nil {
 			t.Errorf("the session ended: %v", err)
@@ -204,7 +204,7 @@ func loseTwo(t *testing.T, sys *system) {
 	lost := map[string]int{}
 	for range 2 {
 		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
-		expectCall(t, asked).say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		expectCall(t, asked).sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 		lost[job.ID()] = 0
 	}
 	synctest.Wait()

@@ -35,8 +35,8 @@ func newWitness(t testing.TB) witness {
 	return witness{t, f}
 }
 
-// note appends a line, in one write.
-func (w witness) note(what, name string) {
+// noteRun appends a line, in one write.
+func (w witness) noteRun(what, name string) {
 	if _, err := w.file.WriteString(what + " " + name + "\n"); err != nil {
 		w.t.Error(err)
 	}
@@ -74,8 +74,8 @@ func TestConcurrencyOfAQueueIsNeverExceeded(t *testing.T) {
 		work := harp.NewProc[helloArgs, string]("work")
 		offer := func(a *agent.Agent) {
 			agent.Handle(a, work, func(_ context.Context, in helloArgs) (string, error) {
-				w.note("begin", in.Name)
-				defer w.note("end", in.Name)
+				w.noteRun("begin", in.Name)
+				defer w.noteRun("end", in.Name)
 				return in.Name, nil
 			})
 		}
@@ -154,7 +154,7 @@ func TestALongQueueStartsInOrderAndIsGoneAfterwards(t *testing.T) {
 	sys.agent("web01", func(a *agent.Agent) {
 		g.register(a)
 		agent.Handle(a, work, func(_ context.Context, in helloArgs) (string, error) {
-			w.note("begin", in.Name)
+			w.noteRun("begin", in.Name)
 			return "", nil
 		})
 	})

@@ -16,7 +16,7 @@ import (
 )
 
 // expectCall is the next exchange, which is a CALL of a first attempt and comes now.
-func expectCall(t *testing.T, asked <-chan told) told {
+func expectCall(t *testing.T, asked <-chan agentExchange) agentExchange {
 	t.Helper()
 	synctest.Wait()
 	select {
@@ -27,18 +27,18 @@ func expectCall(t *testing.T, asked <-chan told) told {
 		return m
 	default:
 		t.Fatal("it is asked for nothing")
-		return told{}
+		return agentExchange{}
 	}
 }
 
 // notNow is an agent's answer that it is busy.
-func (m told) notNow(t *testing.T) {
+func (m agentExchange) notNow(t *testing.T) {
 	t.Helper()
-	m.say(t, wire.TypeNotNow, true, wire.NotNow{Reason: wire.NotNowBusy})
+	m.sendFrame(t, wire.TypeNotNow, true, wire.NotNow{Reason: wire.NotNowBusy})
 	close(m.over)
 }
 
-func expectNothing(t *testing.T, asked <-chan told) {
+func expectNothing(t *testing.T, asked <-chan agentExchange) {
 	t.Helper()
 	synctest.Wait()
 	select {
@@ -57,11 +57,11 @@ func TestReadyEndsTheWaitForABusyAgent(t *testing.T) {
 		must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
 		expectCall(t, asked).notNow(t)
 		expectNothing(t, asked)
-		agent.say(t, wire.TypeReady, wire.Ready{})
+		agent.sendFrame(t, wire.TypeReady, wire.Ready{})
 
 		// READY may also be heard before NOT_NOW, which it followed.
 		m := expectCall(t, asked)
-		agent.say(t, wire.TypeReady, wire.Ready{})
+		agent.sendFrame(t, wire.TypeReady, wire.Ready{})
 		synctest.Wait()
 		m.notNow(t)
 		expectCall(t, asked).notNow(t)
@@ -89,7 +89,7 @@ func TestReadyOnAFullDiskIsRemembered(t *testing.T) {
 		synctest.Wait()
 		disk.SetSpace(store.SpaceCritical)
 		for range 3 {
-			agent.say(t, wire.TypeReady, wire.Ready{})
+			agent.sendFrame(t, wire.TypeReady, wire.Ready{})
 		}
 		expectNothing(t, asked)
 		time.Sleep(5 * time.Second)
@@ -114,11 +114,11 @@ func TestNewsOnAFullDiskKeepTheSession(t *testing.T) {
 		synctest.Wait()
 		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
 		m := expectCall(t, asked)
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 		synctest.Wait()
 		disk.SetSpace(store.SpaceCritical)
-		agent.say(t, wire.TypeProcedures, wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: "other"}, {Name: "work"}}, Last: true})
-		agent.say(t, wire.TypeFacts, wire.Facts{Facts: wire.Encode(map[string]int64{"cores": 2})})
+		agent.sendFrame(t, wire.TypeProcedures, wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: "other"}, {Name: "work"}}, Last: true})
+		agent.sendFrame(t, wire.TypeFacts, wire.Facts{Facts: wire.Encode(map[string]int64{"cores": 2})})
 		time.Sleep(5 * time.Second)
 		if err := agent.tr.Err(); err != nil {
 			t.Fatalf("the session ended: %v", err)
@@ -180,7 +180,7 @@ func TestClaimsThatEndForWantOfSpace(t *testing.T) {
 			}
 			return jobs, err
 		}
-		agent.say(t, wire.TypeReady, wire.Ready{})
+		agent.sendFrame(t, wire.TypeReady, wire.Ready{})
 		expectCall(t, asked)
 		time.Sleep(time.Minute)
 		if claims != 2 {
@@ -208,9 +208,9 @@ func TestReadyWhileWhatIsOwedIsClaimed(t *testing.T) {
 			}
 			return jobs, err
 		}
-		agent.say(t, wire.TypeReady, wire.Ready{})
+		agent.sendFrame(t, wire.TypeReady, wire.Ready{})
 		time.Sleep(2 * time.Second)
-		agent.say(t, wire.TypeReady, wire.Ready{})
+		agent.sendFrame(t, wire.TypeReady, wire.Ready{})
 		synctest.Wait()
 		close(proceed)
 		time.Sleep(time.Minute)
@@ -232,7 +232,7 @@ func TestWhatIsOwedIsTriedOnceASecond(t *testing.T) {
 		scarce.claimed = func([]*store.Job, error) ([]*store.Job, error) { claims.Add(1); return nil, harp.ErrNoSpace }
 		const readies = 5
 		for range readies {
-			agent.say(t, wire.TypeReady, wire.Ready{})
+			agent.sendFrame(t, wire.TypeReady, wire.Ready{})
 			synctest.Wait()
 		}
 		time.Sleep(10*time.Second + time.Millisecond)

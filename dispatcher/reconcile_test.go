@@ -13,8 +13,8 @@ import (
 	"github.com/harpcaller/harp/transport"
 )
 
-// told is one exchange that a rawAgent was asked to begin.
-type told struct {
+// agentExchange is one exchange that a rawAgent was asked to begin.
+type agentExchange struct {
 	x      *transport.Exchange
 	call   *wire.Call // or
 	resume *wire.Resume
@@ -23,10 +23,10 @@ type told struct {
 
 // exchanges answers each exchange by handing it to the test, which then speaks for
 // the agent.
-func (a *rawAgent) exchanges(t *testing.T) <-chan told {
-	got := make(chan told, 16)
+func (a *rawAgent) exchanges(t *testing.T) <-chan agentExchange {
+	got := make(chan agentExchange, 16)
 	a.serve(func(x *transport.Exchange, first transport.Frame) {
-		m := told{x: x, over: make(chan struct{})}
+		m := agentExchange{x: x, over: make(chan struct{})}
 		var err error
 		switch first.Type {
 		case wire.TypeCall:
@@ -48,7 +48,7 @@ func (a *rawAgent) exchanges(t *testing.T) <-chan told {
 	return got
 }
 
-func (m told) say(t *testing.T, typ transport.Type, end bool, message any) {
+func (m agentExchange) sendFrame(t *testing.T, typ transport.Type, end bool, message any) {
 	t.Helper()
 	if err := m.x.Send(typ, end, wire.Encode(message)); err != nil {
 		t.Error(err)
@@ -56,7 +56,7 @@ func (m told) say(t *testing.T, typ transport.Type, end bool, message any) {
 }
 
 // expectAck waits until END is acknowledged, which ends the exchange.
-func (m told) expectAck(t *testing.T) {
+func (m agentExchange) expectAck(t *testing.T) {
 	t.Helper()
 	for {
 		f, err := m.x.Receive(t.Context())
@@ -94,10 +94,10 @@ func interrupt(t *testing.T, sys *system, far int, cancel bool, opts ...harp.Opt
 	job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil, opts...))
 	m := <-asked
 	if far >= saidStart {
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 	}
 	if far >= saidRecord {
-		m.say(t, wire.TypeRecords, false, wire.Records{Records: []wire.Record{{Time: 1, Value: []byte{0}}}})
+		m.sendFrame(t, wire.TypeRecords, false, wire.Records{Records: []wire.Record{{Time: 1, Value: []byte{0}}}})
 	}
 	synctest.Wait()
 	first.tr.Close(nil)
@@ -109,7 +109,7 @@ func interrupt(t *testing.T, sys *system, far int, cancel bool, opts ...harp.Opt
 }
 
 // again connects the agent again, holding one attempt of the job.
-func (i interrupted) again(t *testing.T, sys *system, journal, state string) (*rawAgent, <-chan told) {
+func (i interrupted) again(t *testing.T, sys *system, journal, state string) (*rawAgent, <-chan agentExchange) {
 	t.Helper()
 	var held []wire.HeldAttempt
 	if state != "" {
@@ -188,7 +188,7 @@ func TestAJournalThatLacksAStartProvesNothing(t *testing.T) {
 			host := sys.caller.Host("web01")
 			begun := interrupted{job: must[*harp.Job](t)(host.Call(t.Context(), "work", nil))}
 			m := <-asked
-			m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+			m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 			sent := interrupted{job: must[*harp.Job](t)(host.Call(t.Context(), "work", nil))}
 			<-asked // it begins, and that is not heard
 			synctest.Wait()
@@ -229,7 +229,7 @@ func TestAJournalThatLacksAStartProvesNothing(t *testing.T) {
 }
 
 // expectAsked checks what the agent is asked for in its second session.
-func expectAsked(t *testing.T, asked <-chan told, call int64, resume, cancel bool) {
+func expectAsked(t *testing.T, asked <-chan agentExchange, call int64, resume, cancel bool) {
 	t.Helper()
 	select {
 	case m := <-asked:
@@ -257,8 +257,8 @@ func TestAnAttemptGoesOnInTheNextSession(t *testing.T) {
 		if m.resume == nil || m.resume.From != 1 {
 			t.Fatalf("it is asked %+v", m)
 		}
-		m.say(t, wire.TypeRecords, false, wire.Records{First: 1, Records: []wire.Record{{Time: 2, Value: []byte{1}}, {Time: 3, Value: []byte{2}}}})
-		m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{3}, Records: 3, RanFor: 5})
+		m.sendFrame(t, wire.TypeRecords, false, wire.Records{First: 1, Records: []wire.Record{{Time: 2, Value: []byte{1}}, {Time: 3, Value: []byte{2}}}})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: []byte{3}, Records: 3, RanFor: 5})
 		m.expectAck(t)
 		if v := must[int](t)(harp.Get[int](t.Context(), i.job)); v != 3 {
 			t.Errorf("the value is %d", v)
@@ -282,7 +282,7 @@ func TestAValueThatWasDroppedIsSaidToBe(t *testing.T) {
 		i := interrupt(t, sys, saidStart, false)
 		_, asked := i.again(t, sys, "j", wire.HeldEnded)
 		m := <-asked
-		m.say(t, wire.TypeEnd, true, wire.End{Dropped: true})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Dropped: true})
 		m.expectAck(t)
 		_, err := i.job.Get(t.Context())
 		if s := i.status(t); s.State != harp.StateSucceeded || s.Reason != harp.ReasonValueDropped {
@@ -300,8 +300,8 @@ func TestAnAttemptWhoseProcessIsGoneIsLostWithItsRecords(t *testing.T) {
 		i := interrupt(t, sys, saidStart, false)
 		_, asked := i.again(t, sys, "j", wire.HeldGone)
 		m := <-asked
-		m.say(t, wire.TypeRecords, false, wire.Records{Records: []wire.Record{{Time: 2, Value: []byte{1}}}})
-		m.say(t, wire.TypeEnd, true, wire.End{Gone: true, Records: 1})
+		m.sendFrame(t, wire.TypeRecords, false, wire.Records{Records: []wire.Record{{Time: 2, Value: []byte{1}}}})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Gone: true, Records: 1})
 		m.expectAck(t)
 		_, err := i.job.Get(t.Context())
 		s := i.status(t)
@@ -330,7 +330,7 @@ func TestASilentHostsJobIsUnknownThenLostThenLate(t *testing.T) {
 		}
 		_, asked := i.again(t, sys, "j", wire.HeldEnded)
 		m := <-asked
-		m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})
 		m.expectAck(t)
 		s := i.status(t)
 		if s.State != harp.StateLost || s.Late == nil || s.Late.State != harp.StateSucceeded {
@@ -376,7 +376,7 @@ func TestACancelWhileTheHostIsUnknownIsHeardFirst(t *testing.T) {
 		if m.resume == nil || m.resume.Cancel == nil || m.resume.Cancel.By.Name == "" && m.resume.Cancel.By.Kind == "" {
 			t.Fatalf("it is asked %+v", m.resume)
 		}
-		m.say(t, wire.TypeEnd, true, wire.End{Stopped: &wire.Stopping{Cause: wire.CauseCancel}})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Stopped: &wire.Stopping{Cause: wire.CauseCancel}})
 		m.expectAck(t)
 		if s := i.status(t); s.State != harp.StateCancelled || s.Started != harp.DidRun {
 			t.Errorf("it is %s, started %s", s.State, s.Started)
@@ -407,7 +407,7 @@ func TestARetryWaitsForTheLostAttemptThatLives(t *testing.T) {
 			if own {
 				end = wire.End{Value: []byte{5}}
 			}
-			m.say(t, wire.TypeEnd, true, end)
+			m.sendFrame(t, wire.TypeEnd, true, end)
 			m.expectAck(t)
 			if own {
 				if v := must[int](t)(harp.Get[int](t.Context(), i.job)); v != 5 {
@@ -428,7 +428,7 @@ func TestWhatNobodyAsksForIsForgotten(t *testing.T) {
 		i := interrupt(t, sys, saidStart, false)
 		_, asked := i.again(t, sys, "j", wire.HeldEnded)
 		m := <-asked
-		m.say(t, wire.TypeEnd, true, wire.End{})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{})
 		m.expectAck(t)
 		stranger := harp.NewID()
 		a := must[*rawAgent](t)(sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: "second", Journal: "j"},
@@ -454,7 +454,7 @@ func TestAnAgentTellsOfItsOwnHostOnly(t *testing.T) {
 			t.Errorf("it forgets %+v", other.forgot)
 		}
 		_, asked = i.again(t, sys, "j", wire.HeldEnded)
-		(<-asked).say(t, wire.TypeEnd, true, wire.End{Value: []byte{3}})
+		(<-asked).sendFrame(t, wire.TypeEnd, true, wire.End{Value: []byte{3}})
 		if s := i.status(t); s.Late == nil || s.Late.State != harp.StateSucceeded {
 			t.Errorf("what its own host tells late is %+v", s.Late)
 		}

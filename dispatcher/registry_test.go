@@ -206,7 +206,7 @@ func TestAnAgentThatIsDialledAndDialsKeepsItsSession(t *testing.T) {
 		if len(soon.Events) == 0 || len(later.Events) > len(soon.Events) {
 			t.Errorf("in a minute the host came online %d times, in an hour %d times", len(soon.Events), len(later.Events))
 		}
-		sys.cut("web01")
+		sys.cutHost("web01")
 		time.Sleep(time.Minute)
 		if h := must[harp.HostStatus](t)(sys.caller.Hosts().Get(t.Context(), "web01")); !h.Online {
 			t.Error("it is away")

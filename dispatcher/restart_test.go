@@ -100,7 +100,7 @@ func TestWhatRunsGoesOnOverALostConnection(t *testing.T) {
 		running := must[*harp.Job](t)(host.Call(t.Context(), "gate", harp.Args{"name": "running"}))
 		queued := must[*harp.Job](t)(host.Call(t.Context(), "gate", harp.Args{"name": "queued"}))
 		<-g.entered
-		sys.cut("web01")
+		sys.cutHost("web01")
 		sys.online.wait("web01")
 		g.release <- struct{}{}
 		must[harp.Value](t)(running.Get(t.Context()))
@@ -121,7 +121,7 @@ func TestWhatRanInAnAgentThatStoppedWithoutAWordIsLost(t *testing.T) {
 		sys.online.wait("web01")
 		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
 		m := <-asked
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 		first.tr.Close(nil)
 		must[*rawAgent](t)(sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: "second", Journal: "another"}))
 		_, err := job.Get(t.Context())

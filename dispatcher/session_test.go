@@ -88,9 +88,9 @@ func (s *system) greetAs(ctx context.Context, host string, hello wire.Hello, hel
 		no.Failure = harp.FailureOf(m.Failure)
 		return nil, errors.Join(err, no)
 	}
-	a.say(s.t, wire.TypeFacts, wire.Facts{})
-	a.say(s.t, wire.TypeProcedures, wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: "work"}}, Last: true})
-	a.say(s.t, wire.TypeHeld, wire.Held{Attempts: held, Last: true})
+	a.sendFrame(s.t, wire.TypeFacts, wire.Facts{})
+	a.sendFrame(s.t, wire.TypeProcedures, wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: "work"}}, Last: true})
+	a.sendFrame(s.t, wire.TypeHeld, wire.Held{Attempts: held, Last: true})
 	forget, err := a.control.Receive(ctx)
 	if err != nil {
 		return nil, err
@@ -100,11 +100,11 @@ func (s *system) greetAs(ctx context.Context, host string, hello wire.Hello, hel
 		return nil, err
 	}
 	a.forgot = m.Attempts
-	a.say(s.t, wire.TypeReady, wire.Ready{})
+	a.sendFrame(s.t, wire.TypeReady, wire.Ready{})
 	return a, wire.Decode(f.Body, &a.welcome)
 }
 
-func (a *rawAgent) say(t testing.TB, typ transport.Type, message any) {
+func (a *rawAgent) sendFrame(t testing.TB, typ transport.Type, message any) {
 	if err := a.control.Send(typ, false, wire.Encode(message)); err != nil {
 		t.Error(err)
 	}
@@ -168,12 +168,12 @@ func TestACloneIsRefusedWhileTheDiskStandsStill(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			return jobs, err
 		}
-		first.say(t, wire.TypeReady, wire.Ready{})
+		first.sendFrame(t, wire.TypeReady, wire.Ready{})
 		synctest.Wait()
 		go func() {
 			if _, err := first.control.Receive(context.Background()); err == nil {
 				time.Sleep(time.Millisecond) // on the way
-				first.say(t, wire.TypeReady, wire.Ready{})
+				first.sendFrame(t, wire.TypeReady, wire.Ready{})
 			}
 		}()
 		_, err := sys.newRawAgent(t.Context(), "clone")
@@ -275,9 +275,9 @@ func TestGreetingWithoutEnd(t *testing.T) {
 				a := converse(t, conn)
 				_ = a.control.Send(wire.TypeHello, false, wire.Encode(wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}))
 				must[transport.Frame](t)(a.control.Receive(t.Context()))
-				a.say(t, wire.TypeFacts, wire.Facts{})
+				a.sendFrame(t, wire.TypeFacts, wire.Facts{})
 				if name == "held" {
-					a.say(t, wire.TypeProcedures, wire.Procedures{Last: true})
+					a.sendFrame(t, wire.TypeProcedures, wire.Procedures{Last: true})
 				}
 				expectEnough(t, func() error { return say(a) })
 			})
@@ -288,9 +288,9 @@ func TestGreetingWithoutEnd(t *testing.T) {
 			a := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
 			for range 3 { // each is a list of its own
 				for range 10 {
-					a.say(t, wire.TypeProcedures, procedures)
+					a.sendFrame(t, wire.TypeProcedures, procedures)
 				}
-				a.say(t, wire.TypeProcedures, wire.Procedures{Last: true})
+				a.sendFrame(t, wire.TypeProcedures, wire.Procedures{Last: true})
 			}
 			expectEnough(t, func() error { return a.control.Send(wire.TypeProcedures, false, wire.Encode(procedures)) })
 		})

@@ -105,8 +105,8 @@ func TestACallThatCannotBeSentIsTriedAgainWithPauses(t *testing.T) {
 		must[*harp.Job](t)(host.Call(t.Context(), "work", nil))
 		m := <-asked
 		must[*harp.Job](t)(host.Call(t.Context(), "work", nil)) // its request is read when it is claimed
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
-		m.say(t, wire.TypeEnd, true, wire.End{})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{})
 		m.expectAck(t)
 		time.Sleep(10*time.Second + time.Millisecond)
 		if n := broken.reads.Load(); n < 5 || n > 15 {
@@ -140,7 +140,7 @@ func TestACancelledQueueIsToldWhoeverWaits(t *testing.T) {
 		synctest.Wait()
 		must[*harp.Job](t)(sys.caller.Host("web01", harp.Queue(harp.Args{})).Call(t.Context(), "work", nil))
 		m := <-asked
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 		synctest.Wait()
 		ctx, leave := context.WithCancel(t.Context())
 		hasty.leave = leave
@@ -187,7 +187,7 @@ func TestACancelledQueueIsToldThoughItCannotBeRead(t *testing.T) {
 		host := sys.caller.Host("web01", harp.Queue(harp.Args{}))
 		must[*harp.Job](t)(host.Call(t.Context(), "work", nil))
 		m := expectCall(t, asked)
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 		waits := must[*harp.Job](t)(host.Call(t.Context(), "work", nil))
 		ended := make(chan harp.Result, 1)
 		go func() {
@@ -278,7 +278,7 @@ func TestACancelIsToldThoughAnEarlierClaimCameLate(t *testing.T) {
 		synctest.Wait()
 		second := must[*rawAgent](t)(sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: "second", Journal: "j"}))
 		m := <-second.exchanges(t)
-		m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 		late.proceed <- struct{}{}
 		if err := <-called; err != nil {
 			t.Error(err)

@@ -29,7 +29,7 @@ func (s *slowStart) Apply(ctx context.Context, ts ...store.Transition) ([]store.
 }
 
 // startWaiting has an agent tell of two starts, of which the second waits to be stored.
-func startWaiting(t *testing.T, then func(t *testing.T, sys *system, agent *rawAgent, asked <-chan told, job *harp.Job, m told)) {
+func startWaiting(t *testing.T, then func(t *testing.T, sys *system, agent *rawAgent, asked <-chan agentExchange, job *harp.Job, m agentExchange)) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newSystem(t, embedded, &slowStart{Store: memory.Open(nil)}, dispatcher.Config{})
 		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
@@ -37,11 +37,11 @@ func startWaiting(t *testing.T, then func(t *testing.T, sys *system, agent *rawA
 		asked := agent.exchanges(t)
 		synctest.Wait()
 		var job *harp.Job
-		var m told
+		var m agentExchange
 		for range 2 {
 			job = must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
 			m = <-asked
-			m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+			m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 			synctest.Wait()
 		}
 		then(t, sys, agent, asked, job, m)
@@ -51,8 +51,8 @@ func startWaiting(t *testing.T, then func(t *testing.T, sys *system, agent *rawA
 // An agent that has told of a start does not take it back, though the start is not stored
 // yet: the call is not sent again.
 func TestStartThenNotNow(t *testing.T) {
-	startWaiting(t, func(t *testing.T, _ *system, agent *rawAgent, asked <-chan told, job *harp.Job, m told) {
-		m.say(t, wire.TypeNotNow, true, wire.NotNow{Reason: wire.NotNowBusy})
+	startWaiting(t, func(t *testing.T, _ *system, agent *rawAgent, asked <-chan agentExchange, job *harp.Job, m agentExchange) {
+		m.sendFrame(t, wire.TypeNotNow, true, wire.NotNow{Reason: wire.NotNowBusy})
 		close(m.over)
 		select {
 		case <-agent.tr.Done():
@@ -65,8 +65,8 @@ func TestStartThenNotNow(t *testing.T) {
 
 // An end that cannot be read does not take the start with it that was not stored yet.
 func TestStartThenBadEnd(t *testing.T) {
-	startWaiting(t, func(t *testing.T, sys *system, agent *rawAgent, _ <-chan told, job *harp.Job, m told) {
-		m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{0xc1}})
+	startWaiting(t, func(t *testing.T, sys *system, agent *rawAgent, _ <-chan agentExchange, job *harp.Job, m agentExchange) {
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: []byte{0xc1}})
 		<-agent.tr.Done()
 		time.Sleep(time.Second)
 		agent = must[*rawAgent](t)(sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}))

@@ -50,13 +50,13 @@ func endBehindStopping(t *testing.T, size int, records bool) {
 	synctest.Wait()
 	job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
 	m := <-asked
-	m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+	m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 	end := wire.End{Value: must[harp.Value](t)(harp.NewValue(strings.Repeat("x", size)))}
 	if records {
-		m.say(t, wire.TypeRecords, false, wire.Records{Records: []wire.Record{{Time: 1, Value: []byte{1}}}})
+		m.sendFrame(t, wire.TypeRecords, false, wire.Records{Records: []wire.Record{{Time: 1, Value: []byte{1}}}})
 		end.Records = 1
 	}
-	m.say(t, wire.TypeStopping, false, wire.Stopping{Cause: wire.CauseMaxExecTime, Since: 1, Limit: 1})
+	m.sendFrame(t, wire.TypeStopping, false, wire.Stopping{Cause: wire.CauseMaxExecTime, Since: 1, Limit: 1})
 	defer agent.tr.Close(nil)
 	if err := m.x.Send(wire.TypeEnd, true, wire.Encode(end)); err != nil {
 		t.Errorf("%v; the session: %v", err, agent.tr.Err())
@@ -105,7 +105,7 @@ func TestAnEndThatWasStoppedForNoReasonIsTaken(t *testing.T) {
 		asked := agent.exchanges(t)
 		synctest.Wait()
 		job, m := sys.callRunning(t, asked)
-		m.say(t, wire.TypeEnd, true, wire.End{Stopped: &wire.Stopping{Since: 1}})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Stopped: &wire.Stopping{Since: 1}})
 		synctest.Wait()
 		if s := must[harp.JobStatus](t)(job.Status(t.Context())); s.State != harp.StateRunning {
 			t.Errorf("it is %s (%s)", s.State, s.Reason)

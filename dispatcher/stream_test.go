@@ -17,21 +17,21 @@ import (
 )
 
 // callRunning calls a job that runs until the test ends it.
-func (s *system) callRunning(t *testing.T, asked <-chan told) (*harp.Job, told) {
+func (s *system) callRunning(t *testing.T, asked <-chan agentExchange) (*harp.Job, agentExchange) {
 	t.Helper()
 	job := must[*harp.Job](t)(s.caller.Host("web01").Call(t.Context(), "work", nil))
 	m := <-asked
-	m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+	m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 	synctest.Wait()
 	return job, m
 }
 
 // emit sends records of which each follows in a frame of its own.
-func (m told) emit(t *testing.T, n, size int) {
+func (m agentExchange) emit(t *testing.T, n, size int) {
 	t.Helper()
 	for i := range int64(n) {
 		value := wire.Encode(bytes.Repeat([]byte{'x'}, size))
-		m.say(t, wire.TypeRecords, false, wire.Records{First: i, Records: []wire.Record{{Time: i + 1, Value: value}}})
+		m.sendFrame(t, wire.TypeRecords, false, wire.Records{First: i, Records: []wire.Record{{Time: i + 1, Value: value}}})
 	}
 	synctest.Wait()
 }
@@ -125,7 +125,7 @@ func TestFollowersAreToldOfThePartThatIsStored(t *testing.T) {
 					}
 				}
 				four := func(first int64) {
-					m.say(t, wire.TypeRecords, false, wire.Records{First: first, Records: []wire.Record{{Time: 1}, {Time: 2}, {Time: 3}, {Time: 4}}})
+					m.sendFrame(t, wire.TypeRecords, false, wire.Records{First: first, Records: []wire.Record{{Time: 1}, {Time: 2}, {Time: 3}, {Time: 4}}})
 				}
 				four(0)
 				expect(0, 1, 2, 3)

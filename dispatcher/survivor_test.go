@@ -83,7 +83,7 @@ func TestADispatcherThatWasAwayGivesNothingUpAtOnce(t *testing.T) {
 		a.tr.Beat(10 * time.Second)
 		m := <-asked
 		time.Sleep(10 * time.Minute) // it has much to tell
-		m.say(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})
 		m.expectAck(t)
 		if s := i.status(t); s.State != harp.StateSucceeded {
 			t.Errorf("it is %s (%s)", s.State, s.Reason)

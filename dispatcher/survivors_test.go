@@ -38,22 +38,22 @@ func outliveKill(t *testing.T, stop wire.Stopping, state harp.State) {
 	synctest.Wait()
 	job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
 	m := <-asked
-	m.say(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+	m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 	if stop.Cause != "" {
-		m.say(t, wire.TypeStopping, false, stop)
+		m.sendFrame(t, wire.TypeStopping, false, stop)
 	}
 	for _, pids := range [][]int{{11, 12}, {12}, nil} {
 		stop.Left = nil
 		for _, pid := range pids {
 			stop.Left = append(stop.Left, int64(pid))
 		}
-		m.say(t, wire.TypeStopping, false, stop)
+		m.sendFrame(t, wire.TypeStopping, false, stop)
 		synctest.Wait()
 		if s := must[harp.JobStatus](t)(job.Status(t.Context())); s.State != state || !slices.Equal(s.Survivors, pids) {
 			t.Errorf("it is %s, and %v outlive KILL; want %s, %v", s.State, s.Survivors, state, pids)
 		}
 	}
-	m.say(t, wire.TypeEnd, true, wire.End{Started: &wire.Started{Time: 1}})
+	m.sendFrame(t, wire.TypeEnd, true, wire.End{Started: &wire.Started{Time: 1}})
 	m.expectAck(t)
 	if s := must[harp.JobStatus](t)(job.Status(t.Context())); !s.State.Ended() || s.Survivors != nil {
 		t.Errorf("it is %s, and %v outlive KILL", s.State, s.Survivors)

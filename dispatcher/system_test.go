@@ -161,7 +161,7 @@ func (s *system) part(name string) {
 	s.mu.Lock()
 	s.apart[name] = true
 	s.mu.Unlock()
-	s.cut(name)
+	s.cutHost(name)
 }
 
 // heal lets an agent connect again and waits until its host is online.
@@ -172,8 +172,8 @@ func (s *system) heal(name string) {
 	s.online.wait(name)
 }
 
-// cut breaks the connection of an agent.
-func (s *system) cut(name string) {
+// cutHost breaks the connection of an agent.
+func (s *system) cutHost(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.conns[name].Close(); err != nil {

@@ -74,7 +74,7 @@ func TestAHostThatCannotBeGivenWhatItIsOwedIsMetAnew(t *testing.T) {
 					}
 					return jobs, err
 				}
-				agent.say(t, wire.TypeReady, wire.Ready{})
+				agent.sendFrame(t, wire.TypeReady, wire.Ready{})
 				time.Sleep(5 * time.Second)
 				if ended := agent.tr.Err() != nil; ended != c.ends || n.Load() != int64(len(c.claims)) {
 					t.Errorf("the session has ended: %v, after %d claims", ended, n.Load())

@@ -97,8 +97,8 @@ func (ws *watchers) unfollow(w *watcher) {
 	}
 }
 
-// find returns the watcher of a job if somebody holds it.
-func (ws *watchers) find(id string) *watcher {
+// findWatcher returns the watcher of a job if somebody holds it.
+func (ws *watchers) findWatcher(id string) *watcher {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	return ws.jobs[id]
@@ -107,7 +107,7 @@ func (ws *watchers) find(id string) *watcher {
 // notifyEnded wakes all who wait for a job that has ended. It is called after the commit, with
 // the value that was returned by that, if one was.
 func (ws *watchers) notifyEnded(job *store.Job, value harp.Value) {
-	if w := ws.find(job.ID); w != nil {
+	if w := ws.findWatcher(job.ID); w != nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if !w.over {
@@ -124,7 +124,7 @@ func (ws *watchers) notifyEnded(job *store.Job, value harp.Value) {
 // notifyAppended wakes the followers of a job with what was committed: records, numbered
 // by the job, which the watcher owns from now on.
 func (ws *watchers) notifyAppended(id string, records []harp.Record) {
-	if w := ws.find(id); w != nil && len(records) > 0 {
+	if w := ws.findWatcher(id); w != nil && len(records) > 0 {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.followers > 0 {
@@ -137,7 +137,7 @@ func (ws *watchers) notifyAppended(id string, records []harp.Record) {
 // notifyCounted wakes the followers of a job that has more records than the watcher was handed:
 // what there is of them they read from the store.
 func (ws *watchers) notifyCounted(id string) {
-	if w := ws.find(id); w != nil {
+	if w := ws.findWatcher(id); w != nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.forgetRecordsLocked()

@@ -100,11 +100,11 @@ func TestWatchersOfJobsNobodyWaitsForAreNotKept(t *testing.T) {
 		t.Error("two who wait for a job hold different watchers")
 	}
 	ts.release(a)
-	if ts.find("job") == nil {
+	if ts.findWatcher("job") == nil {
 		t.Error("the watcher is gone while somebody holds it")
 	}
 	ts.release(b)
-	if ts.find("job") != nil {
+	if ts.findWatcher("job") != nil {
 		t.Error("the watcher is kept though nobody holds it")
 	}
 	ts.notifyAppended("job", numbered(0, 1, 1))

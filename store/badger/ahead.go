@@ -38,8 +38,8 @@ func (l *logAhead) name(number int) string {
 	return filepath.Join(l.dir, fmt.Sprintf(l.format, number))
 }
 
-// find looks for the newest log.
-func (l *logAhead) find() error {
+// findLogs looks for the newest log.
+func (l *logAhead) findLogs() error {
 	names, err := filepath.Glob(filepath.Join(l.dir, "*"+filepath.Ext(l.format)))
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ func BenchmarkCall(b *testing.B) {
 			for range callers {
 				wg.Go(func() {
 					for left.Add(-1) >= 0 {
-						end(b, st, submit(b, st, "h"))
+						endJob(b, st, submit(b, st, "h"))
 					}
 				})
 			}
@@ -38,7 +38,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-func end(b *testing.B, st store.Store, j *store.Job) store.Change {
+func endJob(b *testing.B, st store.Store, j *store.Job) store.Change {
 	out, err := st.Apply(b.Context(), store.Transition{ID: j.ID, Event: store.Event{
 		Kind: store.End, At: time.Now(), Attempt: j.Attempt, Fence: j.Fence, Value: harp.Value{0xc3},
 	}})
@@ -83,7 +83,7 @@ func BenchmarkClaim(b *testing.B) {
 	j := jobs[0]
 	b.ResetTimer()
 	for range b.N {
-		j = end(b, st, j).Claimed[0]
+		j = endJob(b, st, j).Claimed[0]
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "claims/s")
 }

@@ -78,7 +78,7 @@ func watchManifest(dir string, fail func(error)) (*manifest, error) {
 		return nil, ErrInUse
 	}
 	if m.file != nil {
-		m.keep()
+		m.keepCopy()
 	}
 	return m, nil
 }
@@ -116,7 +116,7 @@ func (m *manifest) accept(f *os.File) error {
 	if len(rest) > 0 {
 		return fmt.Errorf("store/badger: %s: a change was written in part", f.Name())
 	}
-	if err := now.apply(changes); err != nil {
+	if err := now.applyChanges(changes); err != nil {
 		return err
 	}
 	if err := m.checkMerge(now); err != nil {
@@ -126,7 +126,7 @@ func (m *manifest) accept(f *os.File) error {
 		return err
 	}
 	m.file, m.end, m.levels = file, file.Size(), now
-	m.keep()
+	m.keepCopy()
 	return nil
 }
 
@@ -157,8 +157,8 @@ func (m *manifest) takeBack(f *os.File) error {
 	return putBack(m.dir)
 }
 
-// keep gives the manifest its second name. Where that fails it is tried again at the next change.
-func (m *manifest) keep() {
+// keepCopy gives the manifest its second name. Where that fails it is tried again at the next change.
+func (m *manifest) keepCopy() {
 	kept := filepath.Join(m.dir, keptName)
 	if file, err := os.Stat(kept); err == nil && os.SameFile(file, m.file) {
 		return

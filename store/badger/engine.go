@@ -64,7 +64,7 @@ func newEngine(db *badger.DB, g *guard, log *logger, m *manifest) (*engine, erro
 		mem:  logAhead{dir: g.dir, format: memFormat, precreate: true},
 		vlog: logAhead{dir: g.dir, format: vlogFormat},
 	}
-	if err := errors.Join(e.mem.find(), e.vlog.find(), e.openProbe()); err != nil {
+	if err := errors.Join(e.mem.findLogs(), e.vlog.findLogs(), e.openProbe()); err != nil {
 		defer m.leave()
 		return nil, errors.Join(err, db.Close())
 	}

@@ -133,7 +133,7 @@ func TestKill(t *testing.T) {
 		} else {
 			id = said
 		}
-		check(t, dir, jobs)
+		checkAcked(t, dir, jobs)
 	}
 	t.Logf("%d jobs over %d kills", len(jobs), cycles)
 }
@@ -178,8 +178,8 @@ func runChild(t *testing.T, dir string, jobs map[string]*acked, lines int) (id s
 	return id
 }
 
-// check opens the store and compares it with what was acknowledged.
-func check(t *testing.T, dir string, jobs map[string]*acked) {
+// checkAcked opens the store and compares it with what was acknowledged.
+func checkAcked(t *testing.T, dir string, jobs map[string]*acked) {
 	t.Helper()
 	st := open(t, dir, badger.Options{})
 	defer st.Close()

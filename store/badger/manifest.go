@@ -48,10 +48,10 @@ type levels map[uint64]uint32
 // levelsOf is what changes make.
 func levelsOf(changes [][]byte) (levels, error) {
 	l := levels{}
-	return l, l.apply(changes)
+	return l, l.applyChanges(changes)
 }
 
-func (l levels) apply(changes [][]byte) error {
+func (l levels) applyChanges(changes [][]byte) error {
 	for _, change := range changes {
 		var of pb.ManifestChangeSet
 		if err := proto.Unmarshal(change[changeHeader:], &of); err != nil {

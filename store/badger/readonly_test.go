@@ -45,7 +45,7 @@ func TestDiskBecomesReadOnly(t *testing.T) {
 		run(t, "umount", mount)
 		mend(t, image)
 		run(t, "mount", "-o", "loop", image, mount)
-		check(t, dir, jobs)
+		checkAcked(t, dir, jobs)
 		run(t, "umount", mount)
 	}
 }

@@ -132,11 +132,11 @@ func TestOpenOnATakenDisk(t *testing.T) {
 	for round := range 3 {
 		rest := workUntilTaken(t, mount, dir, jobs, 4000+3000*round)
 		leaveOrphan(t, dir)
-		check(t, dir, jobs)
+		checkAcked(t, dir, jobs)
 		if err := os.Remove(rest); err != nil {
 			t.Fatal(err)
 		}
-		check(t, dir, jobs)
+		checkAcked(t, dir, jobs)
 		dropEnded(t, dir, jobs)
 	}
 	t.Logf("%d jobs", len(jobs))

@@ -134,5 +134,5 @@ func goesOnAfter(t *testing.T, unsynced, why string) {
 		}
 	}
 	t.Setenv(unsyncedEnv, "")
-	check(t, dir, jobs)
+	checkAcked(t, dir, jobs)
 }

@@ -139,7 +139,7 @@ func openBackup(r io.Reader) (*frameReader, headRow, error) {
 	if string(title) != backupTitle {
 		return f, head, errBackup("it does not begin as one of this version")
 	}
-	kind, payload, err := f.next()
+	kind, payload, err := f.nextFrame()
 	switch {
 	case err != nil:
 		return f, head, err
@@ -155,8 +155,8 @@ func openBackup(r io.Reader) (*frameReader, headRow, error) {
 	return f, head, nil
 }
 
-// next reads a frame.
-func (f *frameReader) next() (kind byte, payload []byte, err error) {
+// nextFrame reads a frame.
+func (f *frameReader) nextFrame() (kind byte, payload []byte, err error) {
 	header := make([]byte, frameHeader)
 	if _, err := io.ReadFull(f.r, header); err != nil {
 		return 0, nil, cutShort(err)
@@ -192,12 +192,12 @@ func cutShort(err error) error {
 // tail has said that these are all.
 func (f *frameReader) each(do func(rows []Write) error) (count int, err error) {
 	for {
-		kind, payload, err := f.next()
+		kind, payload, err := f.nextFrame()
 		switch {
 		case err != nil:
 			return count, err
 		case kind == frameTail:
-			return count, f.end(payload, count)
+			return count, f.checkEnd(payload, count)
 		case kind != frameRows:
 			return count, errBackup("it has a part of an unknown kind")
 		}
@@ -212,8 +212,8 @@ func (f *frameReader) each(do func(rows []Write) error) (count int, err error) {
 	}
 }
 
-// end checks the tail and that nothing follows.
-func (f *frameReader) end(payload []byte, count int) error {
+// checkEnd checks the tail and that nothing follows.
+func (f *frameReader) checkEnd(payload []byte, count int) error {
 	var tail tailRow
 	if err := decode(payload, &tail); err != nil {
 		return err

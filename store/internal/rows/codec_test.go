@@ -76,7 +76,7 @@ func TestRowsRoundTrip(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	got := call.job(i, life.Life)
+	got := call.toJob(i, life.Life)
 	if life.Waits {
 		got.Outcome = &outcome
 	}

@@ -298,7 +298,7 @@ func (s *Store) eventPage(events iter.Seq2[cachedEvent, error], wanted *selectio
 		if last = through; err != nil {
 			continue
 		}
-		if wanted.has(&e.row) {
+		if wanted.matches(&e.row) {
 			if size += e.size; size > maxBytes && len(page.Events) > 0 {
 				break
 			}
@@ -371,8 +371,8 @@ func newSelection(f *harp.EventFilter) (*selection, error) {
 	return w, nil
 }
 
-// has reports whether the filter selects an event.
-func (w *selection) has(r *eventRow) bool {
+// matches reports whether the filter selects an event.
+func (w *selection) matches(r *eventRow) bool {
 	switch {
 	case w.nothing,
 		w.host != "" && r.Host != w.host,

@@ -79,8 +79,8 @@ func (c *jobCache) getSettled(i id) *store.Job {
 	return c.getLocked(i)
 }
 
-// job reads a job as the group has made it. Errors: as readCall.
-func (t *tx) job(i id) (*store.Job, error) {
+// readJob reads a job as the group has made it. Errors: as readCall.
+func (t *tx) readJob(i id) (*store.Job, error) {
 	j, touched := t.jobs[i]
 	if !touched && t.before != nil {
 		j, touched = t.before.jobs[i]

@@ -44,7 +44,7 @@ func (r *Reader) list(unended map[harp.State]*btree.BTreeG[standing], f *store.F
 			return err
 		}
 		defer w.stop()
-		return w.run(at, &page)
+		return w.fillPage(at, &page)
 	})
 	return page, err
 }
@@ -191,8 +191,8 @@ func (w *walk) storedStates() []harp.State {
 	return slices.Compact(states)
 }
 
-// run fills the page from a place on downwards.
-func (w *walk) run(at place, page *store.Page) error {
+// fillPage fills the page from a place on downwards.
+func (w *walk) fillPage(at place, page *store.Page) error {
 	agreed := 0 // so many parts have an entry at this place
 	for n := 0; ; n = (n + 1) % len(w.parts) {
 		if page.Examined == store.MaxExamined || w.jumps() >= maxJumps {

@@ -25,7 +25,7 @@ func (s *Store) Prune(ctx context.Context, r store.Retention, now time.Time) (st
 	err := s.doScan(ctx, SpaceCritical, func(t *tx) error {
 		at := s.sched.NoteTime(s.sched.Since(asked, now))
 		p = &pruning{s: s, tx: t, retention: r, now: at, steady: s.sched.Steady(at)}
-		return p.run()
+		return p.pruneAll()
 	})
 	if err != nil {
 		return store.Pruned{}, err
@@ -45,7 +45,7 @@ type pruning struct {
 	out       store.Pruned
 }
 
-func (p *pruning) run() error {
+func (p *pruning) pruneAll() error {
 	for _, step := range []func() error{p.pruneRests, p.pruneJobs, p.entomb, p.pruneEvents, p.pruneIdempotency, p.pruneOperations, p.pruneTombstones} {
 		if err := step(); err != nil {
 			return err

@@ -85,7 +85,7 @@ func readRows(from getter, i id) (*store.Job, callRow, lifeRow, error) {
 	if found, err = read(from, i.key(prefixLife), &life); err == nil && !found {
 		err = fmt.Errorf("%w: job %s has no life", ErrDamaged, i)
 	}
-	j := call.job(i, life.Life)
+	j := call.toJob(i, life.Life)
 	if err == nil && life.Waits {
 		if j.Outcome, err = readOutcome(from, i); errors.Is(err, ErrDamaged) {
 			j.Outcome, err = damagedOutcome(from, i, j.Attempts, err)
@@ -132,7 +132,7 @@ func readOutcome(from getter, i id) (*store.Outcome, error) {
 
 func readJob(from getter, i id) (*store.Job, error) {
 	if t, ok := from.(*tx); ok {
-		return t.job(i)
+		return t.readJob(i)
 	}
 	j, _, err := readCall(from, i)
 	return j, err

@@ -26,7 +26,7 @@ func newCallRow(j *store.Job, digest *[32]byte) callRow {
 	return callRow{Job: *j, Digest: digest[:], Retry: j.Retry}
 }
 
-func (r *callRow) job(i id, life store.Life) *store.Job {
+func (r *callRow) toJob(i id, life store.Life) *store.Job {
 	j := r.Job
 	j.ID, j.Life, j.QueuePos = i.String(), life, 0
 	j.Retry = r.Retry

@@ -81,7 +81,7 @@ func Open(e Engine, opts Options) (*Store, error) {
 		feed: feed{first: 1, changed: make(chan struct{})}, swept: map[byte][]byte{}, cohorts: map[id]*cohort{},
 	}
 	s.start(e, opts.Logger)
-	if err := s.load(); err != nil {
+	if err := s.loadState(); err != nil {
 		return nil, closing(e, err)
 	}
 	s.committer.Go(s.formLoop)
@@ -96,8 +96,8 @@ func closing(e Engine, err error) error {
 	return err
 }
 
-// load reads the format and the schedule, or makes the store if it is empty.
-func (s *Store) load() error {
+// loadState reads the format and the schedule, or makes the store if it is empty.
+func (s *Store) loadState() error {
 	snap, err := s.engine.View()
 	if err != nil {
 		return err

@@ -23,11 +23,11 @@ func TestRandom(t *testing.T) {
 			rt.Repeat(map[string]func(*rapid.T){
 				"submit": d.submit, "submit more": d.submit, "claim": d.claim, "gate": d.gate, "event": d.event, "more events": d.event,
 				"change": d.change, "cancel": d.cancel, "pass": d.pass, "silence": d.silence, "wake": d.wake, "set the clock": d.setClock,
-				"": func(*rapid.T) { d.check() },
+				"": func(*rapid.T) { d.checkAll() },
 			})
 		}
 		d.endAll()
-		d.check()
+		d.checkAll()
 		d.nothingIsLeft()
 	})
 }
@@ -170,11 +170,11 @@ func (d *driver) event(*rapid.T) {
 		event.Reason = harp.LostAgentRestarted
 	default:
 	}
-	d.apply(e, event)
+	d.applyEvent(e, event)
 }
 
-// apply lets an event happen to a job, if it may.
-func (d *driver) apply(e *Job, event store.Event) {
+// applyEvent lets an event happen to a job, if it may.
+func (d *driver) applyEvent(e *Job, event store.Event) {
 	j := d.rows[e.ID]
 	if j == nil || e.IsCancelled() {
 		return // it has ended; of one whose queue was cancelled the row says so with the next advance
@@ -242,7 +242,7 @@ func (d *driver) pass(*rapid.T) {
 		if again := d.s.NextDue(); again != 0 && again <= d.now {
 			d.Fatalf("at %d something stays due at %d: %+v", d.now, again, d.s.agenda.list[0])
 		}
-		d.check()
+		d.checkAll()
 	}
 	d.now = until
 }
@@ -264,7 +264,7 @@ func (d *driver) advance() {
 			}
 		case AlarmLost:
 			if !d.s.IsAwaited(e, d.now) {
-				d.apply(e, store.Event{Kind: store.Lose, At: d.time(), Reason: harp.LostTooLong})
+				d.applyEvent(e, store.Event{Kind: store.Lose, At: d.time(), Reason: harp.LostTooLong})
 			}
 		case AlarmRearm:
 			d.s.Rearm(a.Queue, d.now)
@@ -300,7 +300,7 @@ func (d *driver) silence(*rapid.T) {
 	wake := d.time().Add(time.Duration(d.seconds("patience", 0, 30)))
 	for _, i := range d.s.HeardOf(d.host()) {
 		j := d.rows[i]
-		d.apply(d.s.Job(i), store.Event{Kind: store.Silent, At: d.time(), Wake: wake, Attempt: j.Attempt, Fence: j.Fence})
+		d.applyEvent(d.s.Job(i), store.Event{Kind: store.Silent, At: d.time(), Wake: wake, Attempt: j.Attempt, Fence: j.Fence})
 	}
 }
 
@@ -347,9 +347,9 @@ func (d *driver) endAll() {
 			continue
 		}
 		j := d.rows[i]
-		d.apply(e, store.Event{Kind: store.CancelReq, At: d.time()})
-		d.apply(e, store.Event{Kind: store.Lose, At: d.time(), Reason: harp.LostForced, Attempt: j.Attempt, Fence: j.Fence})
-		d.apply(e, store.Event{Kind: store.End, At: d.time(), Attempt: j.Attempt, Fence: j.Fence}) // what is not silent is not given up
+		d.applyEvent(e, store.Event{Kind: store.CancelReq, At: d.time()})
+		d.applyEvent(e, store.Event{Kind: store.Lose, At: d.time(), Reason: harp.LostForced, Attempt: j.Attempt, Fence: j.Fence})
+		d.applyEvent(e, store.Event{Kind: store.End, At: d.time(), Attempt: j.Attempt, Fence: j.Fence}) // what is not silent is not given up
 	}
 	d.advance()
 	no, none := false, 0
@@ -374,8 +374,8 @@ func (d *driver) nothingIsLeft() {
 	}
 }
 
-// check compares what is known in several places.
-func (d *driver) check() {
+// checkAll compares what is known in several places.
+func (d *driver) checkAll() {
 	d.Helper()
 	for i, e := range d.s.jobs {
 		d.checkJob(i, e)

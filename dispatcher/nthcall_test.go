@@ -16,13 +16,13 @@ import (
 	"github.com/harpcaller/harp/store/memory"
 )
 
-// tellingStore is a store of which one call fails that a caller waits for.
-type tellingStore struct {
+// nthCallStore is a store of which one call fails that a caller waits for.
+type nthCallStore struct {
 	store.Store
 	left atomic.Int64 // calls until then; below 1: none will
 }
 
-func in[T any](s *tellingStore, call func() (T, error)) (T, error) {
+func in[T any](s *nthCallStore, call func() (T, error)) (T, error) {
 	if s.left.Add(-1) == 0 {
 		var none T
 		return none, errTrouble
@@ -30,73 +30,73 @@ func in[T any](s *tellingStore, call func() (T, error)) (T, error) {
 	return call()
 }
 
-func (s *tellingStore) do(call func() error) error {
+func (s *nthCallStore) do(call func() error) error {
 	_, err := in(s, func() (none struct{}, err error) { return none, call() })
 	return err
 }
 
-func (s *tellingStore) Submit(ctx context.Context, jobs []store.Submission, now time.Time) ([]store.Submitted, error) {
+func (s *nthCallStore) Submit(ctx context.Context, jobs []store.Submission, now time.Time) ([]store.Submitted, error) {
 	return in(s, func() ([]store.Submitted, error) { return s.Store.Submit(ctx, jobs, now) })
 }
 
-func (s *tellingStore) Apply(ctx context.Context, ts ...store.Transition) ([]store.Change, error) {
+func (s *nthCallStore) Apply(ctx context.Context, ts ...store.Transition) ([]store.Change, error) {
 	return in(s, func() ([]store.Change, error) { return s.Store.Apply(ctx, ts...) })
 }
 
-func (s *tellingStore) Job(ctx context.Context, id string) (*store.Job, error) {
+func (s *nthCallStore) Job(ctx context.Context, id string) (*store.Job, error) {
 	return in(s, func() (*store.Job, error) { return s.Store.Job(ctx, id) })
 }
 
-func (s *tellingStore) Request(ctx context.Context, id string) (harp.Submission, error) {
+func (s *nthCallStore) Request(ctx context.Context, id string) (harp.Submission, error) {
 	return in(s, func() (harp.Submission, error) { return s.Store.Request(ctx, id) })
 }
 
-func (s *tellingStore) Value(ctx context.Context, id string) (harp.Value, error) {
+func (s *nthCallStore) Value(ctx context.Context, id string) (harp.Value, error) {
 	return in(s, func() (harp.Value, error) { return s.Store.Value(ctx, id) })
 }
 
-func (s *tellingStore) List(ctx context.Context, f store.Filter, cursor string) (store.Page, error) {
+func (s *nthCallStore) List(ctx context.Context, f store.Filter, cursor string) (store.Page, error) {
 	return in(s, func() (store.Page, error) { return s.Store.List(ctx, f, cursor) })
 }
 
-func (s *tellingStore) Read(ctx context.Context, id string, from uint64, most store.ReadLimit) ([]harp.Record, error) {
+func (s *nthCallStore) Read(ctx context.Context, id string, from uint64, most store.ReadLimit) ([]harp.Record, error) {
 	return in(s, func() ([]harp.Record, error) { return s.Store.Read(ctx, id, from, most) })
 }
 
-func (s *tellingStore) Queue(ctx context.Context, name harp.Value) (harp.QueueStatus, error) {
+func (s *nthCallStore) Queue(ctx context.Context, name harp.Value) (harp.QueueStatus, error) {
 	return in(s, func() (harp.QueueStatus, error) { return s.Store.Queue(ctx, name) })
 }
 
-func (s *tellingStore) ListQueues(ctx context.Context, cursor string, limit int) (page []harp.QueueStatus, next string, err error) {
+func (s *nthCallStore) ListQueues(ctx context.Context, cursor string, limit int) (page []harp.QueueStatus, next string, err error) {
 	err = s.do(func() (err error) { page, next, err = s.Store.ListQueues(ctx, cursor, limit); return err })
 	return page, next, err
 }
 
-func (s *tellingStore) CancelQueue(ctx context.Context, name harp.Value, op store.Operation) (store.QueueCancelled, error) {
+func (s *nthCallStore) CancelQueue(ctx context.Context, name harp.Value, op store.Operation) (store.QueueCancelled, error) {
 	return in(s, func() (store.QueueCancelled, error) { return s.Store.CancelQueue(ctx, name, op) })
 }
 
-func (s *tellingStore) ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueChange, op store.Operation) error {
+func (s *nthCallStore) ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueChange, op store.Operation) error {
 	return s.do(func() error { return s.Store.ChangeQueue(ctx, name, c, op) })
 }
 
-func (s *tellingStore) Events(ctx context.Context, f harp.EventFilter, maxBytes int) (harp.EventPage, error) {
+func (s *nthCallStore) Events(ctx context.Context, f harp.EventFilter, maxBytes int) (harp.EventPage, error) {
 	return in(s, func() (harp.EventPage, error) { return s.Store.Events(ctx, f, maxBytes) })
 }
 
-func (s *tellingStore) Prune(ctx context.Context, r store.Retention, now time.Time) (store.Pruned, error) {
+func (s *nthCallStore) Prune(ctx context.Context, r store.Retention, now time.Time) (store.Pruned, error) {
 	return in(s, func() (store.Pruned, error) { return s.Store.Prune(ctx, r, now) })
 }
 
-func (s *tellingStore) Backup(ctx context.Context, w io.Writer) error {
+func (s *nthCallStore) Backup(ctx context.Context, w io.Writer) error {
 	return s.do(func() error { return s.Store.Backup(ctx, w) })
 }
 
-func (s *tellingStore) Document(ctx context.Context, kind, name string) ([]byte, error) {
+func (s *nthCallStore) Document(ctx context.Context, kind, name string) ([]byte, error) {
 	return in(s, func() ([]byte, error) { return s.Store.Document(ctx, kind, name) })
 }
 
-func (s *tellingStore) PutDocument(ctx context.Context, kind, name string, content []byte) error {
+func (s *nthCallStore) PutDocument(ctx context.Context, kind, name string, content []byte) error {
 	if len(content) == 0 { // gives space back: nobody waits for that
 		return s.Store.PutDocument(ctx, kind, name, content)
 	}
@@ -183,7 +183,7 @@ func TestTroubleOfTheStoreIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				for n := int64(1); n < 100; n++ {
-					st := &tellingStore{Store: memory.Open(nil)}
+					st := &nthCallStore{Store: memory.Open(nil)}
 					s := newAsking(t, st, queue)
 					st.left.Store(n)
 					got, err := ask(t.Context(), s)
