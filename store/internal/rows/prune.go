@@ -142,7 +142,7 @@ func (p *pruning) pruneJob(i id) (gone bool, err error) {
 	}
 	p.remove(i.key(prefixCall))
 	p.remove(i.key(prefixLife))
-	p.tx.jobs[i] = nil
+	p.jobs[i] = nil
 	p.usage.grown -= footprint(j) + int64(len(life.Value))
 	if call.Request != nil {
 		p.usage.grown -= int64(requestSize(call.Request))
