@@ -49,7 +49,9 @@ type journalHandle struct {
 
 	loops sync.WaitGroup // of attempts, which wait for commits
 
-	mu      sync.Mutex // guards what follows; held while the journal is opened and closed
+	// turn guards what follows. It is had while the journal is opened and closed, and is no
+	// mutex, since virtual time stands still while somebody waits for one.
+	turn    chan struct{}
 	users   int
 	unlock  func()
 	resting time.Time // tryRepair does nothing before
@@ -66,6 +68,7 @@ func newJournalHandle(cfg *Config, log *slog.Logger) *journalHandle {
 		fs:      cfg.Journal,
 		opts:    journal.Options{MaxAgent: cfg.Limits.MaxJournal, MaxJob: cfg.Limits.MaxJobSpool},
 		log:     log,
+		turn:    make(chan struct{}, 1),
 		renewed: make(chan struct{}),
 	}
 	switch {
@@ -82,11 +85,13 @@ func newJournalHandle(cfg *Config, log *slog.Logger) *journalHandle {
 	return h
 }
 
+func (h *journalHandle) endTurn() { <-h.turn }
+
 // open is for one more user. It waits a moment for a directory that is in use, at most until
 // ctx ends. Errors: *DirInUseError, and those of journal.Open.
 func (h *journalHandle) open(ctx context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.turn <- struct{}{}
+	defer h.endTurn()
 	if h.users == 0 {
 		if err := h.lock(ctx); err != nil {
 			return err
@@ -159,8 +164,8 @@ func withdraw(j *journal.Journal) error {
 // close is for one user fewer. The last one closes the journal, whose error is
 // logged: what was not journalled by then is not in it.
 func (h *journalHandle) close() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.turn <- struct{}{}
+	defer h.endTurn()
 	if h.users--; h.users > 0 {
 		return
 	}
@@ -218,18 +223,20 @@ func (h *journalHandle) waits() (renewed, closing <-chan struct{}) {
 // repair opens the journal anew if it broke. The error says why that cannot be done
 // now.
 func (h *journalHandle) repair() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.turn <- struct{}{}
+	defer h.endTurn()
 	return h.repairLocked()
 }
 
 // tryRepair is repair for the attempts that wait for another journal, all of which ask for it again
 // and again. It does nothing while the journal is opened or closed, and little at a time.
 func (h *journalHandle) tryRepair() {
-	if !h.mu.TryLock() {
+	select {
+	case h.turn <- struct{}{}:
+	default:
 		return
 	}
-	defer h.mu.Unlock()
+	defer h.endTurn()
 	began := time.Now()
 	if began.Before(h.resting) {
 		return
