@@ -209,7 +209,7 @@ func (a *attempts) pick(wanted func(*attempt) bool) []*attempt {
 	return list
 }
 
-// signal wakes who waits on a channel of one slot.
+// signal wakes what waits on a channel of one slot.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

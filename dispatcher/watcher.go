@@ -104,7 +104,7 @@ func (ws *watchers) findWatcher(id string) *watcher {
 	return ws.jobs[id]
 }
 
-// notifyEnded wakes all who wait for a job that has ended. It is called after the commit, with
+// notifyEnded wakes all that wait for a job that has ended. It is called after the commit, with
 // the value that was returned by that, if one was.
 func (ws *watchers) notifyEnded(job *store.Job, value harp.Value) {
 	if w := ws.findWatcher(job.ID); w != nil {

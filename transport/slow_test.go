@@ -108,7 +108,7 @@ func TestLongBodiesEndASessionOverASlowLine(t *testing.T) {
 	}
 }
 
-// TestALongSendOutlivesItsExchange: who waits in Send for a slow line to take a long body is
+// TestALongSendOutlivesItsExchange: a Send that waits for a slow line to take a long body is
 // free when the exchange is released or given up, with the body, and the stream is as good for
 // the next one.
 func TestALongSendOutlivesItsExchange(t *testing.T) {

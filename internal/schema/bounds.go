@@ -107,7 +107,7 @@ func (r *reader) readSchemas(keyword string) error {
 	if token != json.Delim('[') {
 		return fmt.Errorf("has no list behind %s", keyword)
 	}
-	return r.readList(r.readSchema)
+	return r.readUntilEnd(r.readSchema)
 }
 
 func (r *reader) readNamed(keyword string) error {
@@ -130,7 +130,7 @@ func (r *reader) readData() error {
 	case token == json.Delim('{'):
 		return r.readObject(func(string) error { return r.readData() })
 	case token == json.Delim('['):
-		return r.readList(r.readData)
+		return r.readUntilEnd(r.readData)
 	}
 	return nil
 }
@@ -155,9 +155,7 @@ func (r *reader) readObject(read func(key string) error) error {
 	})
 }
 
-// readList reads a list from behind its bracket.
-func (r *reader) readList(read func() error) error { return r.readUntilEnd(read) }
-
+// readUntilEnd reads an object or a list from behind its beginning; read reads one of what it holds.
 func (r *reader) readUntilEnd(read func() error) error {
 	if r.nesting++; r.nesting > maxNesting {
 		return fmt.Errorf("nests deeper than %d", maxNesting)

@@ -44,7 +44,7 @@ const (
 	Supervised             // with a command's supervisor, which goes on without this agent and has what the journal has not
 )
 
-// audience is who is told of an attempt.
+// audience is whether a peer is told of an attempt.
 type audience uint8
 
 const (

@@ -49,7 +49,7 @@ func DispatcherKeys() []Key {
 		{Name: "limits.max_timeout", Type: "duration", Default: "none", Meaning: "the most that a call may ask for as its timeout"},
 		{Name: "limits.max_max_exec_time", Type: "duration", Default: "none", Meaning: "the most that a call may ask for as its max_exec_time"},
 		{Name: "limits.attempts", Type: "number", Default: "1024", Meaning: "how many attempts may be under way to one host; at most 4096"},
-		{Name: "limits.handshakes", Type: "number", Default: "1000", Meaning: "how many connections are greeted in a second"},
+		{Name: "limits.handshakes", Type: "number", Default: "1000", Meaning: "how many connections are greeted in a second from addresses that have shown a good certificate, and as many from others"},
 	}, logKeys)
 }
 
