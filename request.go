@@ -140,7 +140,7 @@ func (r Request) Check() error {
 	if err := r.checkAgain(); err != nil {
 		return err
 	}
-	return checkLabels(r.Labels)
+	return CheckLabels(r.Labels)
 }
 
 // checkAgain checks what says when the call is made again, and when not.
@@ -234,7 +234,9 @@ func (r Request) checkValues() error {
 	return nil
 }
 
-func checkLabels(labels map[string]string) error {
+// CheckLabels returns ErrInvalid, naming the label, unless labels are at most MaxLabels, each key
+// 1 to MaxLabelKey bytes long, each value at most MaxLabelValue, all of them UTF-8.
+func CheckLabels(labels map[string]string) error {
 	if len(labels) > MaxLabels {
 		return &FieldError{Field: "labels", Message: fmt.Sprintf("at most %d", MaxLabels)}
 	}

@@ -35,7 +35,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
@@ -230,28 +229,13 @@ func (a *Agent) check() error {
 	if a.wrong != nil {
 		return a.wrong
 	}
-	if err := checkLabels(a.cfg.Labels); err != nil {
+	if err := harp.CheckLabels(a.cfg.Labels); err != nil {
 		return err
 	}
 	if err := a.cfg.Limits.check(); err != nil {
 		return err
 	}
 	return checkCertificate(a.cfg.TLS, a.cfg.Name)
-}
-
-func checkLabels(labels map[string]string) error {
-	if len(labels) > harp.MaxLabels {
-		return &harp.FieldError{Field: "labels", Message: fmt.Sprintf("at most %d", harp.MaxLabels)}
-	}
-	for k, v := range labels {
-		if k == "" || len(k) > harp.MaxLabelKey || len(v) > harp.MaxLabelValue || !utf8.ValidString(k) || !utf8.ValidString(v) {
-			return &harp.FieldError{
-				Field:   "label " + k,
-				Message: fmt.Sprintf("must be UTF-8, the key of at most %d bytes, the value of at most %d", harp.MaxLabelKey, harp.MaxLabelValue),
-			}
-		}
-	}
-	return nil
 }
 
 // checkCertificate compares the name with that in the certificate, which is what

@@ -11,6 +11,8 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/internal/wire"
+
+	"github.com/harpcaller/harp/internal/text"
 )
 
 // attempt runs one execution of a procedure. How far that is, and what follows from what
@@ -211,7 +213,7 @@ type outcome struct {
 func (at *attempt) call() (out outcome) {
 	defer func() {
 		if p := recover(); p != nil {
-			at.log().Error("procedure panicked", "procedure", at.info.Procedure, "panic", cut(fmt.Sprint(p), maxFaultType), "stack", string(debug.Stack()))
+			at.log().Error("procedure panicked", "procedure", at.info.Procedure, "panic", text.Shorten(fmt.Sprint(p), maxFaultType, cutMark), "stack", string(debug.Stack()))
 			out = failed(fit(remoteFailure(faultPanic, fmt.Sprint(p))))
 		}
 	}()

@@ -5,6 +5,8 @@ import (
 
 	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
+
+	"github.com/harpcaller/harp/internal/wake"
 )
 
 // key names an attempt. origin is empty for dispatchers; a direct caller, whose
@@ -165,7 +167,7 @@ func (a *attempts) vacateLocked() {
 		return // they may not
 	}
 	for s := range a.owed {
-		signal(s.vacancy)
+		wake.Signal(s.vacancy)
 	}
 	clear(a.owed)
 }
@@ -207,12 +209,4 @@ func (a *attempts) pick(wanted func(*attempt) bool) []*attempt {
 		}
 	}
 	return list
-}
-
-// signal wakes what waits on a channel of one slot.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 	"github.com/harpcaller/harp/internal/schema"
+
+	"github.com/harpcaller/harp/internal/wake"
 )
 
 // Load offers the procedures that the YAML files of a directory declare (those whose
@@ -31,7 +33,7 @@ func (a *Agent) Load(dir string) error {
 	s := a.current
 	a.mu.Unlock()
 	if s != nil {
-		signal(s.news)
+		wake.Signal(s.news)
 	}
 	return nil
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 	"github.com/harpcaller/harp/internal/wire"
+
+	"github.com/harpcaller/harp/internal/wake"
 )
 
 // Why a command's run ended without its end.
@@ -252,7 +254,7 @@ func (r *commandRun) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closing = true
-	signal(r.closes)
+	wake.Signal(r.closes)
 }
 
 // hasten gives the command no grace, or no more of it, once it is to stop.
@@ -260,7 +262,7 @@ func (r *commandRun) hasten() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now = true
-	signal(r.hurry)
+	wake.Signal(r.hurry)
 }
 
 func (r *commandRun) isHurried() bool {

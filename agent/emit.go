@@ -8,6 +8,8 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/internal/wire"
+
+	"github.com/harpcaller/harp/internal/wake"
 )
 
 // emit offers a record. It is the emit of HandleStream.
@@ -91,7 +93,7 @@ func (at *attempt) roomLocked() <-chan struct{} {
 // well, for what is kept elsewhere.
 func (at *attempt) openLocked() {
 	if r := at.task.cmd; r != nil {
-		signal(r.progress)
+		wake.Signal(r.progress)
 	}
 	if at.room != nil {
 		close(at.room)

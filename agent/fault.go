@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
+
+	"github.com/harpcaller/harp/internal/text"
 )
 
 // The types of failures that are not the procedure's own words.
@@ -88,8 +89,8 @@ func remoteFailure(typ, message string) harp.Failure {
 
 // fit makes of a failure what can travel.
 func fit(f harp.Failure) harp.Failure {
-	f.Type = cut(f.Type, maxFaultType)
-	f.Message = cut(f.Message, maxFaultMessage)
+	f.Type = text.Shorten(f.Type, maxFaultType, cutMark)
+	f.Message = text.Shorten(f.Message, maxFaultMessage, cutMark)
 	switch {
 	case len(f.Data) > maxFaultData:
 		f.Message += fmt.Sprintf(" [data left out: %d bytes, at most %d]", len(f.Data), maxFaultData)
@@ -99,16 +100,4 @@ func fit(f harp.Failure) harp.Failure {
 		f.Data = nil
 	}
 	return f
-}
-
-// cut makes a text UTF-8 of at most so many bytes, or of the mark that it was cut.
-func cut(text string, most int) string {
-	if len(text) > most {
-		end := max(most-len(cutMark), 0)
-		for end > 0 && !utf8.RuneStart(text[end]) {
-			end--
-		}
-		text = text[:end] + cutMark
-	}
-	return strings.ToValidUTF8(text, "\uFFFD")
 }

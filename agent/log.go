@@ -9,6 +9,8 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/internal/wire"
+
+	"github.com/harpcaller/harp/internal/text"
 )
 
 // Log returns a logger whose lines become records of kind log of the job that a
@@ -55,12 +57,12 @@ func newLogHandler(at *attempt) slog.Handler {
 
 // Handle implements slog.Handler. Errors: as emit's.
 func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
-	text, err := h.format(ctx, r)
+	said, err := h.format(ctx, r)
 	if err != nil {
 		return err
 	}
 	at := h.line.at
-	v, err := harp.NewValue(cut(text, at.limits.MaxRecord-life.RecordCost))
+	v, err := harp.NewValue(text.Shorten(said, at.limits.MaxRecord-life.RecordCost, cutMark))
 	if err != nil {
 		return err
 	}

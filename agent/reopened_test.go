@@ -14,6 +14,8 @@ import (
 	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
+
+	"github.com/harpcaller/harp/internal/wake"
 )
 
 // spooling is an attempt that runs, whose start is journalled on a disk.
@@ -317,7 +319,7 @@ func TestRecordsThatTheJournalHasLost(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					signal(r.wake)
+					wake.Signal(r.wake)
 					switch {
 					case m.Records != nil:
 						if m.Records.First != int64(len(got)) {

@@ -10,6 +10,8 @@ import (
 	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
+
+	"github.com/harpcaller/harp/internal/wake"
 )
 
 // startedAfter is how long an attempt runs before its peer is told that it does, unless there is
@@ -128,7 +130,7 @@ func (at *attempt) attach(r *sender, a ask) (result telling, adopts bool) {
 		at.sender.quitLocked()
 	}
 	at.sender = r
-	signal(r.wake)
+	wake.Signal(r.wake)
 	if adopts = at.key.origin == "" && at.store != r.session.store; adopts {
 		at.store = r.session.store
 	}
@@ -249,7 +251,7 @@ func (r *sender) wakeLocked() {
 	if r.lazy {
 		r.startLocked()
 	}
-	signal(r.wake)
+	wake.Signal(r.wake)
 }
 
 // quit ends the sender. It does not wait for it.
@@ -261,7 +263,7 @@ func (r *sender) quit() {
 
 func (r *sender) quitLocked() {
 	r.over.Store(true)
-	signal(r.wake)
+	wake.Signal(r.wake)
 }
 
 // heard takes what the peer says, ACK or CANCEL, or that the exchange has ended.
@@ -279,7 +281,7 @@ func (r *sender) heard(f transport.Frame, err error) {
 		r.at.mu.Lock()
 		defer r.at.mu.Unlock()
 		r.silent.Store(true)
-		signal(r.wake)
+		wake.Signal(r.wake)
 	}
 }
 

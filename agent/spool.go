@@ -8,6 +8,10 @@ import (
 	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
+
+	"github.com/harpcaller/harp/internal/wake"
+
+	"github.com/harpcaller/harp/internal/text"
 )
 
 // retryJournal is the pause before what could not be journalled is tried again.
@@ -55,7 +59,7 @@ func (s *spool) ack(next int64, failed error) {
 		_ = j.Ack(s.key, next)
 	}
 	if failed != nil {
-		signal(s.wake)
+		wake.Signal(s.wake)
 	}
 }
 
@@ -197,7 +201,7 @@ func encodeEnd(end wire.End, lacks *life.Lacks) []byte {
 func bare(end wire.End) wire.End {
 	if end.Failure != nil {
 		f := harp.FailureOf(end.Failure)
-		f.Message, f.Type, f.Data = cut(f.Message, 200), cut(f.Type, 100), nil
+		f.Message, f.Type, f.Data = text.Shorten(f.Message, 200, cutMark), text.Shorten(f.Type, 100, cutMark), nil
 		end.Failure = f.Err()
 	}
 	end.Value, end.Dropped = nil, true

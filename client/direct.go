@@ -9,6 +9,8 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
+
+	"github.com/harpcaller/harp/internal/wake"
 )
 
 // Agent is a connection to one agent, without a dispatcher between: calls start at
@@ -245,7 +247,7 @@ func (c *DirectCall) pollRecord() (r harp.Record, ok, due bool) {
 	r, c.records = c.records[0], c.records[1:]
 	c.taken += weight(r)
 	if len(c.records) > 0 {
-		signal(c.more) // for another loop
+		wake.Signal(c.more) // for another loop
 	}
 	return r, true, c.dueLocked()
 }
@@ -319,11 +321,4 @@ func (c *DirectCall) nextAck() (wire.Ack, bool) {
 	c.held -= c.taken
 	c.taken = 0
 	return wire.Ack{Next: int64(c.next) - int64(len(c.records)), Window: wire.Window}, true
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
+
+	"github.com/harpcaller/harp/internal/wake"
 )
 
 // handleReceived handles a frame from the agent, or the error that ends the frames.
@@ -78,7 +80,7 @@ func (c *DirectCall) hearRecords(body []byte) (due bool, err error) {
 		c.next++
 		c.records = append(c.records, r)
 	}
-	signal(c.more)
+	wake.Signal(c.more)
 	return c.dropLocked(), nil
 }
 

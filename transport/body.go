@@ -407,16 +407,16 @@ func (b *bodies) arrived(late *lateBody, body []byte) {
 	x.mu.Lock()
 	late.body = body
 	dropped := late.dropped
-	var wake func()
+	var notify func()
 	if !dropped && x.frames[0].late == late {
-		wake = x.wakeLocked()
+		notify = x.wakeLocked()
 	}
 	x.mu.Unlock()
 	if dropped {
 		b.taken(late)
 	}
-	if wake != nil {
-		wake()
+	if notify != nil {
+		notify()
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"github.com/harpcaller/harp/internal/wake"
 )
 
 // Exchange is one question with its answers. The opener's is made by [Session.Exchange]
@@ -29,7 +31,7 @@ type Exchange struct {
 	end    error         // what follows the frames; nil: more may come
 	over   bool          // the exchange has ended, be it behind the peer's End
 	ready  chan struct{} // 1 slot: there may be something to take; nil: nobody has waited
-	wake   func()        // is called when there is; nil: nobody is to be woken
+	notify func()        // is called when there is; nil: nobody is to be woken
 	ctx    context.Context
 	cancel context.CancelFunc
 
@@ -130,7 +132,7 @@ func (x *Exchange) TryReceive() (f Frame, ok bool, err error) {
 	defer x.mu.Unlock()
 	switch {
 	case len(x.frames) == 0 && x.end != nil:
-		signal(x.ready) // for the next who waits
+		wake.Signal(x.ready) // for the next who waits
 		return Frame{}, false, x.end
 	case !x.hasNextLocked():
 		return Frame{}, false, nil
@@ -138,7 +140,7 @@ func (x *Exchange) TryReceive() (f Frame, ok bool, err error) {
 	f, x.frames[0] = x.frames[0], Frame{}
 	x.frames = x.frames[1:]
 	if x.hasNextLocked() {
-		signal(x.ready)
+		wake.Signal(x.ready)
 	}
 	x.session.handled(f)
 	if f.late != nil {
@@ -152,16 +154,16 @@ func (x *Exchange) hasNextLocked() bool {
 	return len(x.frames) > 0 && (x.frames[0].late == nil || x.frames[0].late.body != nil)
 }
 
-// Await lets wake be called when there is something for TryReceive to return, once, by
-// the goroutine that reads the session, so that wake must not wait for anything. It is
-// false, and wake is not called, if there is something already.
-func (x *Exchange) Await(wake func()) bool {
+// Await lets notify be called when there is something for TryReceive to return, once, by
+// the goroutine that reads the session, so that notify must not wait for anything. It is
+// false, and notify is not called, if there is something already.
+func (x *Exchange) Await(notify func()) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.hasNextLocked() || len(x.frames) == 0 && x.end != nil {
 		return false
 	}
-	x.wake = wake
+	x.notify = notify
 	return true
 }
 
@@ -199,7 +201,7 @@ func (x *Exchange) Listen(hear func(Frame, error)) {
 func (x *Exchange) awaitOver(hear func(Frame, error)) {
 	x.mu.Lock()
 	if !x.over {
-		x.wake = func() { x.awaitOver(hear) }
+		x.notify = func() { x.awaitOver(hear) }
 	}
 	gone := x.over && x.end == io.EOF //nolint:errorlint // else it was released
 	x.mu.Unlock()
@@ -212,17 +214,17 @@ func (x *Exchange) awaitOver(hear func(Frame, error)) {
 func (x *Exchange) deliver(f Frame) error {
 	x.mu.Lock()
 	take, err := x.admitLocked(f)
-	var wake func()
+	var notify func()
 	if take {
 		x.session.unhandled(f)
 		x.frames = append(x.frames, f)
 		if x.hasNextLocked() {
-			wake = x.wakeLocked()
+			notify = x.wakeLocked()
 		}
 	}
 	x.mu.Unlock()
-	if wake != nil {
-		wake()
+	if notify != nil {
+		notify()
 	}
 	return err
 }
@@ -243,10 +245,10 @@ func (x *Exchange) admitLocked(f Frame) (take bool, err error) {
 }
 
 // wakeLocked wakes Receive, and returns what else is to be woken.
-func (x *Exchange) wakeLocked() (wake func()) {
-	signal(x.ready)
-	wake, x.wake = x.wake, nil
-	return wake
+func (x *Exchange) wakeLocked() (notify func()) {
+	wake.Signal(x.ready)
+	notify, x.notify = x.notify, nil
+	return notify
 }
 
 // close lets the exchange end with err, behind the frames that have come, unless it has
@@ -260,14 +262,14 @@ func (x *Exchange) close(err error) {
 		x.end = err
 	}
 	x.over = true
-	wake := x.wakeLocked()
+	notify := x.wakeLocked()
 	cancel := x.cancel
 	x.mu.Unlock()
-	if wake != nil {
-		wake()
+	if notify != nil {
+		notify()
 	}
 	if cancel != nil {
-		cancel() // after wake: a handler that returns for it lets nothing be heard any more
+		cancel() // after notify: a handler that returns for it lets nothing be heard any more
 	}
 }
 
@@ -317,12 +319,12 @@ func (x *Exchange) Release() {
 	x.mu.Lock()
 	x.dropLocked(x.frames)
 	gotEnd := x.gotEnd
-	x.frames, x.end, x.wake, x.over = nil, io.ErrClosedPipe, nil, true
+	x.frames, x.end, x.notify, x.over = nil, io.ErrClosedPipe, nil, true
 	body := x.bodyOverLocked()
 	if x.cancel != nil {
 		x.cancel()
 	}
-	signal(x.ready)
+	wake.Signal(x.ready)
 	x.mu.Unlock()
 	x.session.bodies.give(body)
 	x.session.out.releaseExchange(x, gotEnd)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp/internal/workers"
+
+	"github.com/harpcaller/harp/internal/wake"
 )
 
 const (
@@ -306,7 +308,7 @@ func (s *Session) handled(f Frame) {
 		return
 	}
 	if s.waiting.Add(-costOf(f)) < maxWaiting && s.full.Load() {
-		signal(s.room)
+		wake.Signal(s.room)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/harpcaller/harp/internal/wake"
 )
 
 const (
@@ -90,7 +92,7 @@ func (w *writer) queueLocked(f Frame) {
 func (w *writer) appendLocked(f Frame) {
 	w.queueLocked(f)
 	if w.writing {
-		signal(w.wake)
+		wake.Signal(w.wake)
 		return
 	}
 	w.writing, w.resting = w.session.startWork(w.loop), false
@@ -201,7 +203,7 @@ func (w *writer) close(patience time.Duration) {
 	w.room.Broadcast()
 	var drained chan struct{}
 	if w.writing {
-		signal(w.wake)
+		wake.Signal(w.wake)
 		drained = make(chan struct{})
 		w.drained = drained
 	}
@@ -231,12 +233,5 @@ func (w *writer) rest() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.spare, w.resting = nil, true
-	signal(w.wake)
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	wake.Signal(w.wake)
 }

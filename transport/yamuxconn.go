@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/harpcaller/harp/internal/wake"
 )
 
 const (
@@ -139,7 +141,7 @@ func (c *yamuxConn) endRead(err error) error {
 // accepted notes that a stream of the peer was accepted.
 func (c *yamuxConn) accepted() {
 	c.unaccepted.Add(-1)
-	signal(c.accepting)
+	wake.Signal(c.accepting)
 }
 
 // awaitAccepted waits until the streams of the peer are accepted, but not for long, or

@@ -1,6 +1,10 @@
 package journal
 
-import "time"
+import (
+	"time"
+
+	"github.com/harpcaller/harp/internal/wake"
+)
 
 // doLater changes an attempt; its sync may wait.
 func (j *Journal) doLater(k Key, change func(*group, *attempt) error) (*Commit, error) {
@@ -37,7 +41,7 @@ func (j *Journal) doWhen(now bool, journal func(*group) error) (*Commit, error) 
 	j.pending = g
 	if now || g.spooled >= j.opts.SyncBytes {
 		g.due = true
-		signal(j.wake)
+		wake.Signal(j.wake)
 	} else if g.timer == nil {
 		g.timer = time.AfterFunc(j.opts.SyncWithin, func() { j.fallDue(g) })
 	}
@@ -49,7 +53,7 @@ func (j *Journal) fallDue(g *group) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	g.due = true
-	signal(j.wake)
+	wake.Signal(j.wake)
 }
 
 // changeLocked changes an attempt, of which the group keeps how it was.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/harpcaller/harp/internal/wake"
 )
 
 // Journal is an open journal. Its methods may be called at any time by anybody.
@@ -130,7 +132,7 @@ func (j *Journal) Close() error {
 	j.closed = true
 	g := j.pending
 	j.mu.Unlock()
-	signal(j.wake)
+	wake.Signal(j.wake)
 	<-j.done
 	if !first {
 		return nil
@@ -247,12 +249,4 @@ func removeIfThere(fsys FS, name string) error {
 		return err
 	}
 	return nil
-}
-
-// signal wakes who waits on a channel of one slot.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -1,6 +1,9 @@
 package wire
 
-import "github.com/harpcaller/harp"
+import (
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/text"
+)
 
 // NewRows encodes as many items as an answer holds: at most so many, [MaxPage] bytes of them,
 // and at least one.
@@ -50,9 +53,9 @@ const (
 // limitFailure cuts what a peer sent to what a failure may hold.
 func limitFailure(f *harp.Failure) {
 	for _, s := range []*string{&f.Code, &f.Type, &f.Host, &f.Stage, &f.Field, &f.LimitOf, &f.JobID} {
-		*s = shortenText(*s, maxFailureWord)
+		*s = text.Shorten(*s, maxFailureWord, "…")
 	}
-	f.Message = shortenText(f.Message, MaxFailureText)
+	f.Message = text.Shorten(f.Message, MaxFailureText, "…")
 	if len(f.Data) > harp.MaxResult {
 		f.Data = nil
 	}
@@ -68,22 +71,9 @@ func limitFailure(f *harp.Failure) {
 func NewFailed(err error) Failed {
 	f := harp.FailureOf(err)
 	limitFailure(&f)
-	f.Message = shortenText(f.Message, maxFailureText)
+	f.Message = text.Shorten(f.Message, maxFailureText, "…")
 	if len(f.Data) > MaxControl/2 {
 		f.Data = nil
 	}
 	return Failed{Failure: f.Err()}
-}
-
-// shortenText returns at most n bytes of s, whole characters.
-func shortenText(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	const dots = "…"
-	n -= len(dots)
-	for n > 0 && s[n]&0xc0 == 0x80 {
-		n--
-	}
-	return s[:n] + dots
 }

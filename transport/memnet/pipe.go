@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/harpcaller/harp/internal/wake"
 )
 
 // pipe is one direction of an in-memory stream: a bounded buffer with one reader
@@ -99,7 +101,7 @@ func (p *pipe) poll(b []byte) (int, later) {
 		p.buf, p.first = p.buf[:0], 0
 	}
 	if n > 0 {
-		signal(p.room)
+		wake.Signal(p.room)
 		p.ends.hear()
 	}
 	return n, wait
@@ -172,7 +174,7 @@ func (p *pipe) writeSome(b []byte) (int, error) {
 	}
 	p.buf = append(p.buf, b[:n]...)
 	p.markLocked(n)
-	signal(p.ready)
+	wake.Signal(p.ready)
 	return n, nil
 }
 
@@ -183,12 +185,4 @@ func (p *pipe) shrink() {
 		p.buf = nil
 	}
 	p.mu.Unlock()
-}
-
-// signal fills a 1-slot channel.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
