@@ -30,6 +30,7 @@ func TestImports(t *testing.T) {
 func TestLayers(t *testing.T) {
 	allowed := []string{
 		"github.com/harpcaller/harp",
+		"github.com/harpcaller/harp/internal/duration",
 		"github.com/harpcaller/harp/internal/msgpack",
 	}
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()

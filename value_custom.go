@@ -11,6 +11,7 @@ import (
 
 	vmihailenco "github.com/vmihailenco/msgpack/v5"
 
+	"github.com/harpcaller/harp/internal/duration"
 	"github.com/harpcaller/harp/internal/msgpack"
 )
 
@@ -23,6 +24,8 @@ func customWays(t reflect.Type) (encode msgpack.EncodeFunc, decode msgpack.Decod
 	switch {
 	case t == reflect.TypeFor[Value]():
 		return encodeInner, decodeInner
+	case t == reflect.TypeFor[time.Duration]():
+		return nil, decodeDuration
 	case t == reflect.TypeFor[msgpack.Sealed]():
 		return encodeSealed, nil
 	case t == reflect.TypeFor[time.Time](), t.Kind() == reflect.Pointer, t.Kind() == reflect.Interface:
@@ -68,6 +71,26 @@ func encodeInner(b []byte, v reflect.Value) ([]byte, error) {
 
 func decodeInner(raw []byte, v reflect.Value) error {
 	v.SetBytes(raw)
+	return nil
+}
+
+// decodeDuration decodes nanoseconds, or a text as 1m30s: what people type is kept as they
+// typed it.
+func decodeDuration(raw []byte, v reflect.Value) error {
+	r := msgpack.NewReader(raw)
+	if r.Kind() == msgpack.KindString {
+		d, err := duration.Parse(string(r.Text()))
+		v.SetInt(int64(d))
+		if err != nil {
+			return fmt.Errorf("must be %s", duration.Expected)
+		}
+		return nil
+	}
+	kind := r.Kind()
+	v.SetInt(r.Int())
+	if !r.Done() {
+		return fmt.Errorf("%s does not fit %s", kind, v.Type())
+	}
 	return nil
 }
 

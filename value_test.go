@@ -581,3 +581,33 @@ func TestCanonicalRefusesAKeyTwice(t *testing.T) {
 		t.Errorf("keys in several maps: %v", err)
 	}
 }
+
+// TestDecodeDuration: what people type is kept as they typed it, so that a Go program that
+// looks at a job's arguments meets both forms.
+func TestDecodeDuration(t *testing.T) {
+	type args struct{ Wait time.Duration }
+	for _, c := range []struct {
+		wait any
+		want time.Duration
+		ok   bool
+	}{
+		{time.Minute, time.Minute, true},
+		{"1m", time.Minute, true},
+		{"2d", 48 * time.Hour, true},
+		{int64(5), 5, true},
+		{nil, 0, true},
+		{"5", 0, false},
+		{5.5, 0, false},
+		{[]int{5}, 0, false},
+		{uint64(1 << 63), 0, false},
+	} {
+		v, err := NewValue(map[string]any{"Wait": c.wait})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got args
+		if err := v.Decode(&got); (err == nil) != c.ok || c.ok && got.Wait != c.want {
+			t.Errorf("%v: got %v, %v", c.wait, got.Wait, err)
+		}
+	}
+}

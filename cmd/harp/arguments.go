@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/duration"
 	"github.com/harpcaller/harp/internal/schema"
-	"github.com/harpcaller/harp/internal/yamlfile"
 )
 
 // maxInput is how much is read of a file or stdin as arguments; the library's own
@@ -35,6 +35,9 @@ func (c *cli) arguments(doc harp.ProcedureDoc, words []string) (any, error) {
 		return nil, err
 	}
 	args, err := c.gather(words, known.Parse)
+	if err == nil {
+		err = known.CheckUnits(args)
+	}
 	if err != nil {
 		return nil, inWords(err)
 	}
@@ -212,9 +215,9 @@ func (l *limit) Set(text string) error {
 		*l = limit(harp.NoLimit)
 		return nil
 	}
-	d, err := yamlfile.ParseDuration(text)
+	d, err := duration.Parse(text)
 	if err != nil || d <= 0 {
-		return errors.New("must be a duration such as 90s or 1h30m, or none")
+		return errors.New("must be " + duration.Expected + ", or none")
 	}
 	*l = limit(d)
 	return nil
@@ -239,7 +242,7 @@ func (m *moment) String() string {
 
 // Set reads the flag.
 func (m *moment) Set(text string) error {
-	if d, err := yamlfile.ParseDuration(text); err == nil && d >= 0 {
+	if d, err := duration.Parse(text); err == nil && d >= 0 {
 		if m.past {
 			d = -d
 		}

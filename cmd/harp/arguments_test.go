@@ -45,8 +45,8 @@ func TestArguments(t *testing.T) {
 		}
 		return "@" + path
 	}
-	both := file("both.json", `{"to":7,"every":1000}`)
-	list := file("list.json", `[5, 1000000]`)
+	both := file("both.json", `{"to":7,"every":"1us"}`)
+	list := file("list.json", `[5, "1ms"]`)
 	anything := harp.ProcedureDoc{Name: "anything"}
 	for _, test := range []struct {
 		name  string
@@ -56,13 +56,13 @@ func TestArguments(t *testing.T) {
 		want  string // JSON
 		field string // of the error
 	}{
-		{name: "typed", doc: demoProcedure(t, "count"), words: []string{"to=20", "every=50ms"}, want: `{"every":50000000,"to":20}`},
+		{name: "typed", doc: demoProcedure(t, "count"), words: []string{"to=20", "every=50ms"}, want: `{"every":"50ms","to":20}`},
 		{name: "a text that looks like a number", doc: demoProcedure(t, "hello"), words: []string{"name=5"}, want: `{"name":"5"}`},
 		{name: "an equals sign in the value", doc: demoProcedure(t, "hello"), words: []string{"name=a=b"}, want: `{"name":"a=b"}`},
 		{name: "JSON", doc: demoProcedure(t, "count"), words: []string{"to:=3"}, want: `{"to":3}`},
-		{name: "a file", doc: demoProcedure(t, "count"), words: []string{both}, want: `{"every":1000,"to":7}`},
-		{name: "a word before a file", doc: demoProcedure(t, "count"), words: []string{"to=8", both}, want: `{"every":1000,"to":8}`},
-		{name: "positional from a file", doc: demoProcedure(t, "count"), words: []string{list}, want: `[5,1000000]`},
+		{name: "a file", doc: demoProcedure(t, "count"), words: []string{both}, want: `{"every":"1us","to":7}`},
+		{name: "a word before a file", doc: demoProcedure(t, "count"), words: []string{"to=8", both}, want: `{"every":"1us","to":8}`},
+		{name: "positional from a file", doc: demoProcedure(t, "count"), words: []string{list}, want: `[5,"1ms"]`},
 		{name: "stdin", doc: demoProcedure(t, "count"), stdin: `{"to":1}`, words: []string{"-"}, want: `{"to":1}`},
 		{name: "stdin by the other name", doc: demoProcedure(t, "count"), stdin: `{"to":1}`, words: []string{"@-"}, want: `{"to":1}`},
 		{name: "without a schema", doc: anything, words: []string{"n=5", "t=text", `l=[1,2]`}, want: `{"l":[1,2],"n":5,"t":"text"}`},
@@ -71,6 +71,9 @@ func TestArguments(t *testing.T) {
 
 		{name: "not of the type", doc: demoProcedure(t, "count"), words: []string{"to=many"}, field: "args.to"},
 		{name: "JSON not of the type", doc: demoProcedure(t, "count"), words: []string{`to:="many"`}, field: "args.to"},
+		{name: "a duration without a unit", doc: demoProcedure(t, "count"), words: []string{"to=1", "every=1"}, field: "args.every"},
+		{name: "a duration without a unit in JSON", doc: demoProcedure(t, "count"), words: []string{"to=1", "every:=1"}, field: "args.every"},
+		{name: "a duration without a unit in a list", doc: demoProcedure(t, "count"), words: []string{file("bare.json", `[5, 1000000]`)}, field: "args.every"},
 		{name: "unknown", doc: demoProcedure(t, "count"), words: []string{"to=1", "till=2"}, field: "args.till"},
 		{name: "missing", doc: demoProcedure(t, "count"), words: []string{"every=1s"}, field: "args.to"},
 		{name: "twice", doc: demoProcedure(t, "count"), words: []string{"to=1", "to=2"}, field: "args.to"},

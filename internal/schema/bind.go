@@ -13,11 +13,12 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/duration"
 )
 
 // Bind returns the arguments as they are decoded for the procedure's function:
-// positional ones by name, none as an empty map, base64 and RFC 3339 texts as the
-// bytes and times they stand for. What it returns was made from what was checked,
+// positional ones by name, none as an empty map, base64, RFC 3339 and texts such as
+// 1m30s as the bytes, times and durations they stand for. What it returns was made from what was checked,
 // so that no trick of the encoding comes between; args themselves, if they have none.
 //
 // Errors: ErrInvalid with the field, as "args.count", and what was expected.
@@ -178,7 +179,7 @@ func bounded(s *jsonschema.Schema) bool {
 	return s.Minimum != nil || s.Maximum != nil || s.ExclusiveMinimum != nil || s.ExclusiveMaximum != nil || s.MultipleOf != nil
 }
 
-// convertText reads the texts that stand for bytes and times.
+// convertText reads the texts that stand for bytes, times and durations.
 func convertText(s *jsonschema.Schema, text string) (typed, plain any, err error) {
 	switch {
 	case s == nil:
@@ -189,6 +190,12 @@ func convertText(s *jsonschema.Schema, text string) (typed, plain any, err error
 			return nil, nil, wrong("", s, "another text")
 		}
 		return b, text, nil
+	case isDuration(s):
+		d, err := duration.Parse(text)
+		if err != nil {
+			return nil, nil, wrong("", s, strconv.Quote(text))
+		}
+		return int64(d), int64(d), nil
 	case s.Format == formatTime:
 		t, err := time.Parse(time.RFC3339Nano, text)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"math/big"
 	"slices"
 	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -160,8 +161,11 @@ func checkNumber(s *jsonschema.Schema, v any) *harp.FieldError {
 		{s.ExclusiveMaximum, func(cmp int) bool { return cmp >= 0 }, "less than"},
 	} {
 		if bound.limit != nil && bound.broken(n.Cmp(big.NewFloat(*bound.limit))) {
-			limit := strconv.FormatFloat(*bound.limit, 'f', -1, 64)
-			return &harp.FieldError{Message: "must be " + bound.words + " " + limit + ", is " + n.Text('g', 20)}
+			if isDuration(s) {
+				d, _ := n.Int64()
+				return &harp.FieldError{Message: "must be " + bound.words + " " + limitText(s, *bound.limit) + ", is " + time.Duration(d).String()}
+			}
+			return &harp.FieldError{Message: "must be " + bound.words + " " + limitText(s, *bound.limit) + ", is " + n.Text('g', 20)}
 		}
 	}
 	if s.MultipleOf == nil {
@@ -172,6 +176,14 @@ func checkNumber(s *jsonschema.Schema, v any) *harp.FieldError {
 		return &harp.FieldError{Message: "must be a multiple of " + strconv.FormatFloat(*s.MultipleOf, 'f', -1, 64) + ", is " + n.Text('g', 20)}
 	}
 	return nil
+}
+
+// limitText is a bound of a number, or of a duration.
+func limitText(s *jsonschema.Schema, limit float64) string {
+	if isDuration(s) {
+		return time.Duration(limit).String()
+	}
+	return strconv.FormatFloat(limit, 'f', -1, 64)
 }
 
 // exactNumber returns a finite number exactly, else nil.

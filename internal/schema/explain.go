@@ -11,6 +11,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/duration"
 )
 
 // maxExplained is how long what is said of a value may be.
@@ -57,7 +58,7 @@ func kindWords(s *jsonschema.Schema, kind string) string {
 	switch kind {
 	case "integer":
 		if s.Format == formatNanoseconds {
-			return "a duration in nanoseconds"
+			return duration.Expected
 		}
 		return "an integer"
 	case "number":

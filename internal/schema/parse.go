@@ -2,20 +2,22 @@ package schema
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/duration"
 )
 
 // Parse reads the argument called name of a procedure from a text, as it stands on
 // a command line: typed by the schema, so that 5 is a number where one is wanted
 // and a text where a text is. Lists, maps and what may be anything are JSON; what
-// may be anything and is no JSON is a text. Times are RFC 3339, durations also as
-// 1m30s, bytes base64. The name of an element of a list is "".
+// may be anything and is no JSON is a text. Times are RFC 3339, bytes
+// base64. A duration must have a unit, as 1m30s, and stays the text that it is. The name
+// of an element of a list is "".
 //
 // The value is what harp.Args or harp.Pos takes. Errors: ErrInvalid with the
 // field and what was expected.
@@ -43,9 +45,15 @@ func (a *Args) Parse(name, text string) (any, error) {
 	if s == nil {
 		return v, nil
 	}
+	if err := checkUnits(path, s, v); err != nil {
+		return nil, err
+	}
 	typed, plain, err := convert(s, v)
 	if err != nil {
 		return nil, withinPath(path, err)
+	}
+	if holdsDuration(s) {
+		typed = v // nobody gave nanoseconds
 	}
 	return typed, a.newChecker().checkValue(path, s, plain)
 }
@@ -89,7 +97,11 @@ func readAs(s *jsonschema.Schema, kind, text string) (any, bool) {
 	case "null":
 		return nil, text == "null" && !slices.Contains(types(s), "string")
 	case "integer":
-		return readInteger(s, text)
+		if isDuration(s) {
+			_, err := duration.Parse(text)
+			return text, err == nil
+		}
+		return readInteger(text)
 	case "number":
 		f, err := strconv.ParseFloat(text, 64)
 		return f, err == nil
@@ -103,18 +115,54 @@ func readAs(s *jsonschema.Schema, kind, text string) (any, bool) {
 	return text, true
 }
 
-func readInteger(s *jsonschema.Schema, text string) (any, bool) {
+func readInteger(text string) (any, bool) {
 	if i, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return i, true
 	}
 	if u, err := strconv.ParseUint(text, 10, 64); err == nil {
 		return u, true
 	}
-	if s.Format != formatNanoseconds {
-		return nil, false
+	return nil, false
+}
+
+// CheckUnits refuses durations that are numbers in what Parse returned or JSON holds: a
+// person who writes 5 means no five nanoseconds. Errors: ErrInvalid with the field.
+func (a *Args) CheckUnits(args any) error {
+	named, err := a.nameArgs(args)
+	if err != nil {
+		return err
 	}
-	d, err := time.ParseDuration(text)
-	return int64(d), err == nil
+	return checkUnits(root, a.schema, named)
+}
+
+// holdsDuration reports whether there may be a duration in a value.
+func holdsDuration(s *jsonschema.Schema) bool {
+	return isDuration(s) || slices.ContainsFunc(partsOf(s), holdsDuration)
+}
+
+func checkUnits(path string, s *jsonschema.Schema, v any) error {
+	switch v := v.(type) {
+	case int64, uint64, float64:
+		if isDuration(s) && v != int64(0) && isSecret(s) {
+			return secretError(path, s)
+		}
+		if isDuration(s) && v != int64(0) {
+			return wrong(path, s, show(v))
+		}
+	case []any:
+		for i, part := range v {
+			if err := checkUnits(path+index(i), item(s, i), part); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			if err := checkUnits(path+"."+shorten(k), property(s, k), v[k]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // readAny reads JSON or, failing that, a text. An enum's text counts as it is.

@@ -35,9 +35,13 @@ func TestParse(t *testing.T) {
 		{"data", "null", nil, "must be bytes"}, // not the text of nothing: n-u-l-l is base64 of three bytes
 		{"at", "2026-01-02T03:04:05Z", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), ""},
 		{"at", "noon", nil, "must be a time, or its RFC 3339 text"},
-		{"wait", "1m30s", int64(90 * time.Second), ""},
-		{"wait", "5", int64(5), ""},
-		{"wait", "soon", nil, "must be a duration in nanoseconds"},
+		{"wait", "90s", "90s", ""}, // as it was given
+		{"wait", "1d", "1d", ""},
+		{"wait", "5", nil, `must be a duration such as 5s or 1h30m, is "5"`},
+		{"wait", "0", "0", ""},
+		{"waits", `["5s"]`, []any{"5s"}, ""},
+		{"waits", `[5]`, nil, "must be a duration such as 5s or 1h30m, is 5"},
+		{"wait", "soon", nil, "must be a duration such as 5s"},
 		{"tags", `["a","b"]`, []any{"a", "b"}, ""},
 		{"tags", `a,b`, nil, "must be a list"},
 		{"tags", `["a",5]`, nil, "must be a string, is 5"},

@@ -18,7 +18,7 @@
 //
 // Arguments may also come from JSON or a command line, where there are no bytes
 // and no times: base64 and RFC 3339 texts are taken for them where the schema says
-// so, and floats without fraction for integers.
+// so, texts such as 1m30s for durations, and floats without fraction for integers.
 package schema
 
 import (
@@ -151,6 +151,11 @@ func isFalse(s *jsonschema.Schema) bool { return s != nil && s.Not != nil && isT
 
 // isTrue reports whether s is the schema that everything fits.
 func isTrue(s *jsonschema.Schema) bool { return reflect.DeepEqual(*s, jsonschema.Schema{}) }
+
+// isDuration reports whether a value is a duration.
+func isDuration(s *jsonschema.Schema) bool {
+	return s != nil && s.Format == formatNanoseconds && slices.Contains(types(s), "integer") && !slices.Contains(types(s), "string")
+}
 
 // types returns the JSON types a schema names; none: any.
 func types(s *jsonschema.Schema) []string {

@@ -2,7 +2,6 @@ package schema
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -39,7 +38,7 @@ func secretError(path string, s *jsonschema.Schema) *harp.FieldError {
 		{"be less than ", s.ExclusiveMaximum},
 	} {
 		if bound.limit != nil {
-			must = append(must, bound.words+strconv.FormatFloat(*bound.limit, 'f', -1, 64))
+			must = append(must, bound.words+limitText(s, *bound.limit))
 		}
 	}
 	for _, part := range append([]*jsonschema.Schema{s}, s.AllOf...) {

@@ -10,21 +10,8 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/duration"
 )
-
-// ParseDuration reads a duration as time.ParseDuration does, or a whole number of
-// days as 30d. Errors: that it is none.
-func ParseDuration(text string) (time.Duration, error) {
-	days, ok := strings.CutSuffix(text, "d")
-	if !ok {
-		return time.ParseDuration(text)
-	}
-	n, err := strconv.ParseInt(days, 10, 16)
-	if err != nil {
-		return 0, fmt.Errorf("%q is no number of days", text)
-	}
-	return time.Duration(n) * 24 * time.Hour, nil
-}
 
 // Bytes is a number of bytes, written as 512MiB.
 type Bytes int64
@@ -54,9 +41,9 @@ func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 		*d = Duration(harp.NoLimit)
 		return nil
 	}
-	v, err := ParseDuration(n.Value)
+	v, err := duration.Parse(n.Value)
 	if err != nil || v <= 0 {
-		return fmt.Errorf("must be a duration such as 90s or 1h30m, is %q", n.Value)
+		return fmt.Errorf("must be %s, is %q", duration.Expected, n.Value)
 	}
 	*d = Duration(v)
 	return nil

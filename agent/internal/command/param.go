@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/duration"
 	"github.com/harpcaller/harp/internal/schema"
-	"github.com/harpcaller/harp/internal/yamlfile"
 )
 
 // The types of parameters.
@@ -342,9 +342,9 @@ func constant(kind string, n *yaml.Node) (any, error) {
 	case typeJSON:
 		return loadJSON(n)
 	case typeDuration:
-		d, err := yamlfile.ParseDuration(n.Value)
+		d, err := duration.Parse(n.Value)
 		if err != nil {
-			return nil, fmt.Errorf("must be a duration such as 90s or 1h30m, is %q", n.Value)
+			return nil, fmt.Errorf("must be %s, is %q", duration.Expected, n.Value)
 		}
 		return int64(d / time.Nanosecond), nil
 	}

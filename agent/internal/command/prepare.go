@@ -10,6 +10,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
+	"github.com/harpcaller/harp/internal/duration"
 )
 
 // Prepare makes of a call what has to run. A dry run's result is its exit code: what
@@ -313,7 +314,7 @@ func (p *parameter) text(field string, v any) (string, error) {
 		if n, ok := v.(int64); ok {
 			return time.Duration(n).String(), nil
 		}
-		return wrong("a duration in nanoseconds")
+		return wrong(duration.Expected)
 	case typeInt, typeNumber:
 		if text, ok := decimal(v); ok {
 			return text, nil

@@ -142,7 +142,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{dispatcherFile, "data: x\ntls:\n  cert: main.crt\n  kee: x\n", []string{":4: tls.kee: is not known"}},
 		{dispatcherFile, "hosts:\n- name: a\n  where: b\n- {name: b, x: y}\n", []string{":3: hosts[0].where: is not known", ":4: hosts[1].x: is not known"}},
 		{dispatcherFile, "data: x\ndata: y\n", []string{`:2: data: mapping key "data" already defined at line 1`}},
-		{dispatcherFile, "heartbeat: 5\n", []string{`:1: heartbeat: must be a duration such as 90s or 1h30m, is "5"`}},
+		{dispatcherFile, "heartbeat: 5\n", []string{`:1: heartbeat: must be a duration such as 5s or 1h30m, is "5"`}},
 		{dispatcherFile, "offline_wait: -5s\n", []string{`:1: offline_wait: must be a duration`}},
 		{dispatcherFile, "limits: {attempts: many}\n", []string{":1: limits.attempts: must be a whole number, is many"}},
 		{dispatcherFile, "limits: 5\n", []string{":1: limits: must be a map, is 5"}},
