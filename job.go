@@ -285,4 +285,5 @@ type JobFilter struct {
 	Labels    map[string]string `msgpack:"labels,omitempty"` // all of them
 	Since     time.Time         `msgpack:"since,omitempty"`  // submitted at or after
 	Until     time.Time         `msgpack:"until,omitempty"`  // submitted before
+	Limit     int               `msgpack:"-"`                // of jobs in a page; 0: as many as fit
 }

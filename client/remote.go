@@ -322,7 +322,7 @@ func (r *remote) ListJobs(ctx context.Context, f harp.JobFilter, cursor string) 
 	if err != nil {
 		return harp.Page[harp.JobStatus]{}, err
 	}
-	q := wire.JobsQuery{Page: wire.Page{Cursor: cursor}, Queue: queue, JobFilter: f}
+	q := wire.JobsQuery{Page: wire.Page{Cursor: cursor, Limit: max(f.Limit, 0)}, Queue: queue, JobFilter: f}
 	m, err := requestReply[wire.Jobs](ctx, r, wire.TypeJobs, q, false)
 	return pageAfter[harp.JobStatus](cursor, m.Jobs, m.Cursor, err)
 }

@@ -22,6 +22,9 @@ import (
 type CallerConfig struct {
 	Heartbeat time.Duration // told to the caller. Default 10 s
 	Logger    *slog.Logger  // default: slog.Default()
+	// Budget bounds what all callers whose sessions share it can make this side hold.
+	// Default: one for this session alone.
+	Budget *transport.Budget
 }
 
 const (
@@ -44,7 +47,7 @@ func ServeCaller(ctx context.Context, conn *transport.Conn, s harp.Service, cfg 
 	defer conn.Close()
 	opening, cancel := context.WithTimeout(ctx, greetTime)
 	defer cancel()
-	session, err := conn.Acceptor(opening, transport.Options{Logger: cfg.Logger, MaxFrame: wire.MaxBody})
+	session, err := conn.Acceptor(opening, transport.Options{Logger: cfg.Logger, MaxFrame: wire.MaxBody, Budget: cfg.Budget})
 	cancel()
 	if err != nil {
 		return fmt.Errorf("serve caller: %w", err)
@@ -84,7 +87,7 @@ func (l *limitedService) answerRequest(x *transport.Exchange, first transport.Fr
 		l.pulls.Add(1)
 		defer l.pulls.Add(-1)
 	}
-	answerRequest(x.Context(), l, x, first)
+	answerRequest(withAnswerOf(x.Context(), x), l, x, first)
 }
 
 // unreadBytes is about how much may be on its way to the followers of a session.
@@ -138,8 +141,10 @@ func acceptHello(ctx context.Context, f transport.Frame, s harp.Service) (harp.S
 
 // answerRequest answers one request, unless the caller has given it up.
 func answerRequest(ctx context.Context, s harp.Service, x *transport.Exchange, first transport.Frame) {
-	var reply []byte
-	var err error
+	reply, err := []byte(nil), reserveAnswer(ctx, priceOf(first.Type))
+	if err != nil {
+		return // given up, or closed
+	}
 	if first.Type == wire.TypeBackup {
 		reply, err = answerBackup(ctx, s, x)
 	} else {
@@ -149,6 +154,7 @@ func answerRequest(ctx context.Context, s harp.Service, x *transport.Exchange, f
 	case ctx.Err() != nil || errors.Is(err, harp.ErrClosed):
 		return
 	case err == nil:
+		keepReserved(ctx, len(reply))
 		_ = x.Send(wire.TypeReply, true, reply) // fails only when the caller is gone
 	default:
 		_ = x.Send(wire.TypeFailed, true, wire.Encode(wire.NewFailed(err)))
@@ -272,6 +278,9 @@ func handleJobs(ctx context.Context, s harp.Service, w wire.JobsQuery) (any, err
 			return nil, err
 		}
 		f.Queue = queue
+	}
+	if markIn(w.Cursor).Key == "" { // else the page is read again from its beginning
+		f.Limit = w.Page.Limit
 	}
 	rows, cursor, err := listing[harp.JobStatus]{
 		fetch:  func(cursor string) (harp.Page[harp.JobStatus], error) { return s.ListJobs(ctx, f, cursor) },

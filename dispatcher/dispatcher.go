@@ -182,8 +182,10 @@ type Dispatcher struct {
 	feed     feed
 	workers  workers.Pool  // what attempts run in
 	kick     chan struct{} // wakes the clock
-	streams  atomic.Int64  // attempts that send records
-	asking   atomic.Int64  // questions for records that are being answered
+
+	ofCallers, ofAgents *transport.Budget // what they can make it hold
+	streams             atomic.Int64      // attempts that send records
+	asking              atomic.Int64      // questions for records that are being answered
 
 	ctx   context.Context // ends when Shutdown begins, harp.ErrClosed, or when the store has failed
 	stop  context.CancelCauseFunc
@@ -211,6 +213,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d := &Dispatcher{
 		store: st, cfg: cfg, log: cfg.Logger, repeated: logcount.New(cfg.Logger), name: harp.NewID(),
 		kick: make(chan struct{}, 1), closed: make(chan struct{}),
+		ofCallers: transport.NewBudget(), ofAgents: transport.NewBudget(),
 	}
 	d.ctx, d.stop = context.WithCancelCause(context.Background())
 	d.clock = newWallClock(cfg.Now, d.clockSet)
@@ -307,7 +310,7 @@ func (d *Dispatcher) serveConn(ctx context.Context, conn *transport.Conn) {
 		who := harp.Principal{Kind: string(peer.Identity.Role), Name: peer.Identity.Name, Auth: "certificate"}
 		s := d.service(who)
 		s.far = true
-		err = ServeCaller(ctx, conn, s, CallerConfig{Heartbeat: d.cfg.Heartbeat, Logger: d.log})
+		err = ServeCaller(ctx, conn, s, CallerConfig{Heartbeat: d.cfg.Heartbeat, Logger: d.log, Budget: d.ofCallers})
 	}
 	if err != nil && ctx.Err() == nil {
 		d.log.Debug("session ended", "peer", peer.Identity.String(), "addr", peer.Addr, "protocol", peer.Protocol, "err", err)
@@ -316,7 +319,7 @@ func (d *Dispatcher) serveConn(ctx context.Context, conn *transport.Conn) {
 
 // sessionOptions are those of sessions with agents.
 func (d *Dispatcher) sessionOptions() transport.Options {
-	return transport.Options{Logger: d.log, MaxFrame: wire.MaxBody}
+	return transport.Options{Logger: d.log, MaxFrame: wire.MaxBody, Budget: d.ofAgents}
 }
 
 // beginWork notes that work is under way; false once the dispatcher is closing.

@@ -98,6 +98,9 @@ func (d *Dispatcher) feedLoop() {
 func (s *service) Events(ctx context.Context, f harp.EventFilter, wait bool) (harp.EventPage, error) {
 	return request(s, ctx, func(ctx context.Context) (harp.EventPage, error) {
 		if !wait {
+			if err := reserveAnswer(ctx, answerPrice); err != nil {
+				return harp.EventPage{}, err
+			}
 			return s.d.store.Events(ctx, f, pageBytes)
 		}
 		s.d.feed.addWaiting(1)
@@ -105,6 +108,9 @@ func (s *service) Events(ctx context.Context, f harp.EventFilter, wait bool) (ha
 		woken := false
 		for {
 			changed, resumed := s.d.feed.signals()
+			if err := reserveAnswer(ctx, answerPrice); err != nil {
+				return harp.EventPage{}, err
+			}
 			page, err := s.d.store.Events(ctx, f, pageBytes)
 			switch n := len(page.Events); {
 			case err != nil, n >= manyEvents, n > 0 && (woken || resumed == nil):
@@ -116,6 +122,10 @@ func (s *service) Events(ctx context.Context, f harp.EventFilter, wait bool) (ha
 				continue
 			default:
 				f.After = page.Cursor
+			}
+			page.Events = nil
+			if err := reserveAnswer(ctx, 0); err != nil {
+				return harp.EventPage{}, err
 			}
 			select {
 			case <-changed:

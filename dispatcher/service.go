@@ -130,6 +130,11 @@ func (s *service) JobResult(ctx context.Context, id string, wait bool) (harp.Res
 				return harp.Result{}, err
 			}
 			if job.State.Ended() {
+				if job.HasValue {
+					if err := s.reserveAnswer(ctx, answerPrice); err != nil {
+						return harp.Result{}, err
+					}
+				}
 				return s.d.result(ctx, job)
 			}
 			if !wait {
@@ -139,6 +144,11 @@ func (s *service) JobResult(ctx context.Context, id string, wait bool) (harp.Res
 				return harp.Result{}, err
 			}
 			if ended := watcher.ended; ended != nil {
+				if n := len(watcher.value); n > cheapAnswer {
+					if err := s.reserveAnswer(ctx, 2*n); err != nil { // its copy, and the answer
+						return harp.Result{}, err
+					}
+				}
 				return resultOf(ended.State, ended.Failure, slices.Clone(watcher.value)), nil
 			}
 		}
@@ -211,9 +221,18 @@ func (s *service) ListJobs(ctx context.Context, f harp.JobFilter, cursor string)
 		}
 		return s.d.listJobs(ctx, store.Filter{
 			Host: f.Host, Procedure: f.Procedure, Queue: queue, States: f.States, Labels: f.Labels,
-			Since: f.Since, Until: f.Until, Limit: pageSize,
+			Since: f.Since, Until: f.Until, Limit: pageLimitOf(f.Limit),
 		}, cursor)
 	})
+}
+
+// pageLimitOf is how many jobs a page holds of which a caller wants so many, 0: as many as
+// there can be.
+func pageLimitOf(limit int) int {
+	if limit <= 0 {
+		return pageSize
+	}
+	return min(limit, pageSize)
 }
 
 // listJobs returns a page of jobs, of not more than goes into one answer: what is left

@@ -249,20 +249,30 @@ func (d *Dispatcher) records(ctx context.Context, id string, q harp.RecordQuery)
 	asking := d.asking.Add(1)
 	defer d.asking.Add(-1)
 	q.MaxBytes = pageLimit(q, asking)
+	const copies = 2 // the records, and the answer made of them
 	if q.Tail || !q.Wait {
+		if err := reserveAnswer(ctx, copies*q.MaxBytes); err != nil {
+			return harp.RecordPage{}, err
+		}
 		return d.readPage(ctx, id, q) // the store alone knows all that is committed at this moment
 	}
 	w := d.watchers.follow(id)
 	defer d.watchers.unfollow(w)
 	for {
 		changed := w.changed()
-		if got, end := w.recordsFrom(q.From, limitOf(q)); got != nil {
-			return harp.RecordPage{Records: got, Next: got[len(got)-1].Seq + 1, End: end}, nil
-		}
 		if !w.isAt(q.From) {
+			if err := reserveAnswer(ctx, copies*q.MaxBytes); err != nil {
+				return harp.RecordPage{}, err
+			}
+			if got, end := w.recordsFrom(q.From, limitOf(q)); got != nil {
+				return harp.RecordPage{Records: got, Next: got[len(got)-1].Seq + 1, End: end}, nil
+			}
 			page, err := d.readPage(ctx, id, q)
 			if err != nil || len(page.Records) > 0 || page.Ended {
 				return page, err
+			}
+			if err := reserveAnswer(ctx, 0); err != nil {
+				return harp.RecordPage{}, err
 			}
 		}
 		select {

@@ -35,6 +35,7 @@ type Exchange struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
+	reserved  int64       // bytes of the answer that are reserved
 	body      *bodySender // for long bodies; nil: there was none
 	longSends int         // under way
 }
@@ -90,6 +91,41 @@ func (x *Exchange) Send(t Type, end bool, body []byte) error {
 // those that have one.
 func (x *Exchange) endUnsent() {
 	x.close(fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, x.session.closedErr()))
+}
+
+// Reserve reserves n bytes of memory for an answer that is about to be made, in place of what
+// was reserved before, and waits while that is more than the [Budget] has for answers that
+// were not sent. So a peer that reads none of its answers cannot let more of them be made. What
+// is reserved is held until the exchange is over; to reserve less than before does not wait.
+//
+// The error is ctx's, or io.ErrClosedPipe when the exchange is over.
+func (x *Exchange) Reserve(ctx context.Context, n int) error {
+	x.mu.Lock()
+	more := int64(n) - x.reserved
+	if more < 0 {
+		x.reserved = int64(n)
+	}
+	over := x.over
+	x.mu.Unlock()
+	answers := &x.session.budget.answers
+	switch {
+	case over:
+		return io.ErrClosedPipe
+	case more <= 0:
+		answers.give(-more)
+		return nil
+	}
+	if err := answers.take(ctx, more); err != nil {
+		return err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.isReleasedLocked() {
+		answers.give(more)
+		return io.ErrClosedPipe
+	}
+	x.reserved += more
+	return nil
 }
 
 // Receive returns the next frame of the exchange, waiting for it until ctx ends.
@@ -321,6 +357,8 @@ func (x *Exchange) Release() {
 	gotEnd := x.gotEnd
 	x.frames, x.end, x.notify, x.over = nil, io.ErrClosedPipe, nil, true
 	body := x.bodyOverLocked()
+	x.session.budget.answers.give(x.reserved)
+	x.reserved = 0
 	if x.cancel != nil {
 		x.cancel()
 	}

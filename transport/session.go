@@ -33,6 +33,9 @@ type Options struct {
 	// acceptor, for which an exchange counts until its handler has returned, ends the
 	// session at more than twice the number. Default: 4096.
 	MaxExchanges int
+	// Budget bounds what the peers of all sessions that share it can make this side hold.
+	// Default: one for this session alone.
+	Budget *Budget
 }
 
 func (o Options) withDefaults() Options {
@@ -41,6 +44,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxExchanges <= 0 {
 		o.MaxExchanges = defaultMaxExchanges
+	}
+	if o.Budget == nil {
+		o.Budget = NewBudget()
 	}
 	return o
 }
@@ -59,6 +65,7 @@ type Session struct {
 	out     writer
 	bodies  bodies
 	beat    heartbeat
+	budget  *sessionBudget
 
 	born  time.Time
 	heard atomic.Int64 // when the session last began to listen again, since born
@@ -91,6 +98,7 @@ func newSession(m Mux, main Stream, peer Peer, o Options, opener bool) *Session 
 		peer:      peer,
 		options:   o,
 		opener:    opener,
+		budget:    o.Budget.join(peer.Identity),
 		born:      time.Now(),
 		room:      make(chan struct{}, 1),
 		dying:     make(chan struct{}),
@@ -424,6 +432,7 @@ func (s *Session) awaitAll() {
 	s.tasks.Wait()
 	s.readOnce() // what has come of a session that nobody serves
 	<-s.readOver
+	s.budget.leave()
 	close(s.done)
 }
 
