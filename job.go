@@ -210,7 +210,7 @@ type JobStatus struct {
 	RetryOf           string            `json:"retry_of,omitempty" msgpack:"retryof,omitempty"` // the job that this one does again
 	DryRun            bool              `json:"dry_run,omitempty" msgpack:"dry,omitempty"`      // only what would be done was asked for
 	Principal         Principal         `json:"principal" msgpack:"who"`                        // who called
-	Args              Value             `json:"args,omitzero" msgpack:"args,omitempty"`         // as the caller gave them, as the next two
+	Args              Value             `json:"args,omitzero" msgpack:"args,omitempty"`         // as the caller gave them, as the next two; a secret is "***"
 	Info              Value             `json:"info,omitzero" msgpack:"info,omitempty"`
 	Queue             Value             `json:"queue,omitzero" msgpack:"queue,omitempty"` // nil: in none
 	State             State             `json:"state" msgpack:"state"`

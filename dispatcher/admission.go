@@ -75,7 +75,8 @@ func (d *Dispatcher) admit(ctx context.Context, req harp.Request, now time.Time)
 		Queue: req.Queue, Concurrency: max(req.Concurrency, 1), Priority: req.Priority,
 		NotBefore: req.StartAfter, Expires: req.StartBefore, OfflineWait: req.OfflineWait,
 		Labels: req.Labels, TraceParent: req.TraceParent, SubmitTime: now, RetryOf: req.RetryOf, DryRun: req.DryRun,
-		Life: store.Life{Retry: req.Retry.Granted(proc.Idempotent)},
+		SecretArgs: h.secretArgs(req.Procedure, req.Args),
+		Life:       store.Life{Retry: req.Retry.Granted(proc.Idempotent)},
 	}
 	if job.OfflineWait == 0 {
 		job.OfflineWait = d.cfg.OfflineWait

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -79,6 +80,19 @@ func (cs *catalogues) checkArgs(c *catalogue, at int, args harp.Value) error {
 		return nil //nolint:nilerr // said above
 	}
 	return known.Check(args)
+}
+
+// secretArgs returns which arguments of one of a catalogue's procedures are not to be shown:
+// all, if its schema cannot be read.
+func (cs *catalogues) secretArgs(c *catalogue, at int, args harp.Value) []string {
+	if !bytes.Contains(c.docs[at].Args, []byte(`"writeOnly"`)) {
+		return nil
+	}
+	known, err := cs.schemas.Get(c.keys[at], c.docs[at])
+	if err != nil {
+		return schema.EveryArg()
+	}
+	return known.SecretArgs(args)
 }
 
 func (cs *catalogues) get(key digest) *catalogue {

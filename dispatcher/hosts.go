@@ -202,6 +202,17 @@ func (h *host) checkRequest(req harp.Request) (harp.ProcedureDoc, error) {
 	return offers.docs[at], h.catalogues.checkArgs(offers, at, req.Args)
 }
 
+// secretArgs returns which of the arguments are not to be shown, by what the host offers now.
+func (h *host) secretArgs(procedure string, args harp.Value) []string {
+	h.mu.Lock()
+	offers := h.offers
+	h.mu.Unlock()
+	if at, found := offers.findProcedure(procedure); found {
+		return h.catalogues.secretArgs(offers, at, args)
+	}
+	return nil
+}
+
 // procedures returns a page of what the host offers.
 func (h *host) procedures(cursor string, n int) (page []harp.ProcedureDoc, next string) {
 	h.mu.Lock()

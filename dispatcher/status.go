@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/schema"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -17,10 +18,14 @@ func (d *Dispatcher) status(ctx context.Context, j *store.Job) (harp.JobStatus, 
 	if err != nil {
 		return harp.JobStatus{}, err
 	}
+	args, err := d.shownArgs(j, req.Args)
+	if err != nil {
+		return harp.JobStatus{}, err
+	}
 	j = j.Clone()
 	s := harp.JobStatus{
 		ID: j.ID, Host: j.Host, Procedure: j.Procedure, Batch: j.Batch, Schedule: j.Schedule, RetryOf: j.RetryOf, DryRun: j.DryRun,
-		Principal: j.Principal, Args: req.Args, Info: req.Info, Queue: j.Queue,
+		Principal: j.Principal, Args: args, Info: req.Info, Queue: j.Queue,
 		State: j.State, Reason: j.Reason, Started: j.Started, Since: j.Since, UnknownOf: j.UnknownOf,
 		CancelRequested: j.Cancel, Attempt: j.Attempt, Err: j.Failure.Err(),
 		SubmitTime: j.SubmitTime, StartTime: j.StartTime, EndTime: j.EndTime,
@@ -37,6 +42,16 @@ func (d *Dispatcher) status(ctx context.Context, j *store.Job) (harp.JobStatus, 
 		s.Late = &late
 	}
 	return s, nil
+}
+
+// shownArgs are a job's arguments without secrets: those that were known as such when it was
+// submitted, or else that its host now declares.
+func (d *Dispatcher) shownArgs(j *store.Job, args harp.Value) (harp.Value, error) {
+	secret := j.SecretArgs
+	if h := d.hosts.findKnown(j.Host); len(secret) == 0 && h != nil {
+		secret = h.secretArgs(j.Procedure, args)
+	}
+	return schema.HideArgs(args, secret)
 }
 
 // statusWithLate is status with the value that came after the job was lost, which

@@ -37,7 +37,8 @@ type Job struct {
 	DryRun      bool              `msgpack:"dry_run,omitempty"`
 	TraceParent string            `msgpack:"trace,omitempty"`
 	SubmitTime  time.Time         `msgpack:"submit"`
-	QueuePos    int               `msgpack:"-"` // only in what Store.Job returns: 1 is next
+	SecretArgs  []string          `msgpack:"secret,omitempty"` // those not to be shown, as schema.HideArgs takes them
+	QueuePos    int               `msgpack:"-"`                // only in what Store.Job returns: 1 is next
 
 	Life `msgpack:"-"` // in a row of its own
 }
@@ -46,7 +47,7 @@ type Job struct {
 func (j *Job) Clone() *Job {
 	c := *j
 	j = &c
-	j.Queue, j.Labels = slices.Clone(j.Queue), maps.Clone(j.Labels)
+	j.Queue, j.Labels, j.SecretArgs = slices.Clone(j.Queue), maps.Clone(j.Labels), slices.Clone(j.SecretArgs)
 	j.Attempts, j.Retry.On, j.Left = slices.Clone(j.Attempts), slices.Clone(j.Retry.On), slices.Clone(j.Left)
 	j.Outcome, j.Cancel, j.Stopping, j.Late = cloned(j.Outcome), cloned(j.Cancel), cloned(j.Stopping), cloned(j.Late)
 	cloneFailure(&j.Failure)

@@ -91,17 +91,11 @@ func withoutSecrets(doc harp.ProcedureDoc, args harp.Value) (harp.Value, error) 
 	if err != nil {
 		return nil, err
 	}
-	got, err := named.Any()
-	values, ok := got.(map[string]any)
-	if err != nil || !ok {
-		return named, err
+	known, err := schema.Compile(doc)
+	if err != nil {
+		return nil, err
 	}
-	for name, p := range parseSchema(doc.Args).Properties {
-		if _, given := values[name]; given && p.WriteOnly {
-			values[name] = "***"
-		}
-	}
-	return harp.NewValue(values)
+	return schema.HideArgs(named, known.SecretArgs(named))
 }
 
 // effectiveLimit is a time limit of the call; the procedure's own is a cap as well.

@@ -84,3 +84,38 @@ func checkSecretError(t *testing.T, name string, value any, err error) {
 		}
 	}
 }
+
+// TestHideArgs: what is shown of arguments holds no secret, wherever the schema says that one is.
+func TestHideArgs(t *testing.T) {
+	nested := harp.ProcedureDoc{Args: json.RawMessage(`{"type":"object","additionalProperties":{"type":"array","items":{"writeOnly":true}}}`)}
+	list := harp.ProcedureDoc{Args: json.RawMessage(`{"type":"array","prefixItems":[{"type":"string"}],"items":{"writeOnly":true}}`)}
+	branch := harp.ProcedureDoc{Args: json.RawMessage(`{"type":"object","anyOf":[{"properties":{"pin":{"writeOnly":true}}}]}`)}
+	positional := harp.ProcedureDoc{Params: []string{"name", "pin"}, Args: json.RawMessage(`{"type":"object","properties":{"name":{},"pin":{"writeOnly":true}}}`)}
+	for _, c := range []struct {
+		doc        harp.ProcedureDoc
+		args, want string
+	}{
+		{secretive, `{"text":"abc","holder":{"pin":"x"}}`, `{"holder":"***","text":"***"}`},
+		{nested, `{"a":["x"]}`, `{"a":"***"}`},
+		{list, `["open","x"]`, `["open","***"]`},
+		{branch, `{"pin":"x"}`, `{"pin":"***"}`},
+		{positional, `["open","x"]`, `["open","***"]`},
+		{positional, `{"name":"open","pin":5}`, `{"name":"open","pin":"***"}`},
+		{positional, `{"name":"open"}`, `{"name":"open"}`},
+		{harp.ProcedureDoc{}, `{"pin":"x"}`, `{"pin":"x"}`},
+		{service, `{"service":"nginx"}`, `{"service":"nginx"}`},
+	} {
+		known, err := schema.Compile(c.doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var args harp.Value
+		if err := json.Unmarshal([]byte(c.args), &args); err != nil {
+			t.Fatal(err)
+		}
+		got, err := schema.HideArgs(args, known.SecretArgs(args))
+		if err != nil || got.String() != c.want {
+			t.Errorf("%s: got %s, %v", c.args, got, err)
+		}
+	}
+}
