@@ -30,11 +30,18 @@ func (d *Dispatcher) submit(ctx context.Context, sub harp.Submission, who harp.P
 	if refused == nil && now.Sub(harp.IDTime(req.ID)) >= maxAge {
 		refused = harp.NewFailure("pruned", "job "+req.ID+" is older than what is remembered").Err()
 	}
+	counted := 0
+	if refused == nil {
+		counted, refused = d.principals.admitCall(who, sub)
+	}
 	job.ID, job.Principal = req.ID, who
 	got, err := d.store.Submit(ctx, []store.Submission{{
 		Job: job, Request: sub, Digest: req.Digest(), Refused: refused != nil,
-		Key: idempotencyKey(req, who), KeyUntil: now.Add(req.IdempotencyTTL),
+		Key: idempotencyKey(req, who), KeyUntil: now.Add(req.IdempotencyTTL), Most: d.principals.quota(who),
 	}}, now)
+	if err != nil || !got[0].New {
+		d.principals.countBytes(who, -counted)
+	}
 	if err != nil {
 		return "", err
 	}

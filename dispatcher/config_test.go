@@ -38,7 +38,7 @@ func TestTheZeroConfigHasItsDefaults(t *testing.T) {
 func TestConfigIsKeptWithinItsBounds(t *testing.T) {
 	most := Config{
 		RefreshHosts: 1, Heartbeat: 2, OfflineWait: 3, LostAfter: maxLostAfter, Retain: 4, RetainBytes: 5,
-		Limits: Limits{MaxTimeout: time.Minute, MaxMaxExecTime: time.Hour, Attempts: maxAttempts, Handshakes: 6},
+		Limits: Limits{MaxTimeout: time.Minute, MaxMaxExecTime: time.Hour, Attempts: maxAttempts, Handshakes: 6, PerPrincipal: PrincipalLimits{1, 2, 3, 4}},
 	}
 	c, err := most.withDefaults()
 	if err != nil {
@@ -47,14 +47,15 @@ func TestConfigIsKeptWithinItsBounds(t *testing.T) {
 	if c.RefreshHosts != 1 || c.Heartbeat != 2 || c.OfflineWait != 3 || c.LostAfter != maxLostAfter || c.Retain != 4 || c.RetainBytes != 5 {
 		t.Errorf("it is %+v", c)
 	}
-	if want := (Limits{time.Minute, time.Hour, time.Minute, time.Hour, maxAttempts, 6}); c.Limits != want {
+	if want := (Limits{time.Minute, time.Hour, time.Minute, time.Hour, maxAttempts, 6, PrincipalLimits{1, 2, 3, 4}}); c.Limits != want {
 		t.Errorf("its limits are %+v, want %+v", c.Limits, want)
 	}
 	for field, cfg := range map[string]Config{
-		"lost_after":      {LostAfter: maxLostAfter + 1},
-		"retain_bytes":    {RetainBytes: -1},
-		"limits":          {Limits: Limits{Handshakes: -1}},
-		"limits.attempts": {Limits: Limits{Attempts: maxAttempts + 1}},
+		"lost_after":           {LostAfter: maxLostAfter + 1},
+		"retain_bytes":         {RetainBytes: -1},
+		"limits":               {Limits: Limits{Handshakes: -1}},
+		"limits.per_principal": {Limits: Limits{PerPrincipal: PrincipalLimits{Waiting: -1}}},
+		"limits.attempts":      {Limits: Limits{Attempts: maxAttempts + 1}},
 	} {
 		_, err := cfg.withDefaults()
 		var wrong *harp.FieldError

@@ -104,6 +104,7 @@ type Limits struct {
 	MaxMaxExecTime time.Duration // cap of what calls may name. Default none
 	Attempts       int           // sent and not ended, a host. Default 1,024
 	Handshakes     int           // a second. Default 1,000
+	PerPrincipal   PrincipalLimits
 }
 
 const (
@@ -153,6 +154,10 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Limits.Handshakes == 0 {
 		c.Limits.Handshakes = 1000
 	}
+	var err error
+	if c.Limits.PerPrincipal, err = c.Limits.PerPrincipal.withDefaults(); err != nil {
+		return c, err
+	}
 	c.Limits.Timeout = min(c.Limits.Timeout, c.Limits.MaxTimeout)
 	c.Limits.MaxExecTime = min(c.Limits.MaxExecTime, c.Limits.MaxMaxExecTime)
 	if c.Logger == nil {
@@ -187,6 +192,8 @@ type Dispatcher struct {
 	streams             atomic.Int64      // attempts that send records
 	asking              atomic.Int64      // questions for records that are being answered
 
+	principals *principals
+
 	ctx   context.Context // ends when Shutdown begins, harp.ErrClosed, or when the store has failed
 	stop  context.CancelCauseFunc
 	loops sync.WaitGroup
@@ -217,7 +224,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	}
 	d.ctx, d.stop = context.WithCancelCause(context.Background())
 	d.clock = newWallClock(cfg.Now, d.clockSet)
-	d.hosts = newHosts()
+	d.hosts, d.principals = newHosts(), newPrincipals(cfg.Limits.PerPrincipal)
 	d.feed.changed = make(chan struct{})
 	d.registry.asked = make(chan struct{}, 1)
 	if err := d.recover(ctx); err != nil {
@@ -257,7 +264,7 @@ func (d *Dispatcher) recover(ctx context.Context) error {
 // Caller returns a Caller inside this process. Closing it does not touch the
 // dispatcher.
 func (d *Dispatcher) Caller() *harp.Caller {
-	return harp.NewCaller(d.service(harp.Principal{Kind: "process", Auth: "process"}))
+	return harp.NewCaller(d.service(harp.Principal{Kind: processKind, Auth: "process"}))
 }
 
 // Serve lets agents and callers connect through l, with TLS 1.3 and certificates on
@@ -302,14 +309,20 @@ func (d *Dispatcher) failure() error {
 
 func (d *Dispatcher) serveConn(ctx context.Context, conn *transport.Conn) {
 	peer := conn.Peer()
-	var err error
-	switch peer.Protocol {
-	case transport.ProtocolAgent:
+	who := harp.Principal{Kind: string(peer.Identity.Role), Name: peer.Identity.Name, Auth: "certificate"}
+	hear, err := d.principals.beginSession(who)
+	defer d.principals.endSession(who)
+	if err != nil {
+		d.repeated.Warn(who.Kind+" "+who.Name, "session refused", "peer", peer.Identity.String(), "addr", peer.Addr, "err", err)
+	}
+	switch {
+	case !hear, err != nil && peer.Protocol == transport.ProtocolAgent:
+		_ = conn.Close() // it is refused in any case
+	case peer.Protocol == transport.ProtocolAgent:
 		err = d.serveAgent(ctx, conn)
-	case transport.ProtocolCall:
-		who := harp.Principal{Kind: string(peer.Identity.Role), Name: peer.Identity.Name, Auth: "certificate"}
+	case peer.Protocol == transport.ProtocolCall:
 		s := d.service(who)
-		s.far = true
+		s.far, s.refused = true, err
 		err = ServeCaller(ctx, conn, s, CallerConfig{Heartbeat: d.cfg.Heartbeat, Logger: d.log, Budget: d.ofCallers})
 	}
 	if err != nil && ctx.Err() == nil {

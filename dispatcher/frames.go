@@ -256,8 +256,18 @@ func (a *attempt) storeRecords(ctx context.Context, m wire.Records) error {
 	if err != nil {
 		return err
 	}
+	a.s.d.principals.countBytes(a.job.Principal, recordsSize(m))
 	a.publishRecords(row, in)
 	return a.ackRecords(m)
+}
+
+// recordsSize is about how many bytes records take in a store.
+func recordsSize(m wire.Records) int {
+	size := recordSize * len(m.Records)
+	for i := range m.Records {
+		size += len(m.Records[i].Value)
+	}
+	return size
 }
 
 // ackRecords lets the agent forget records, and send more.
@@ -304,6 +314,7 @@ func (a *attempt) handleEnd(ctx context.Context, body []byte) error {
 	if err != nil {
 		return err
 	}
+	a.s.d.principals.countBytes(a.job.Principal, len(body))
 	return a.ackEnd(m.Records)
 }
 

@@ -21,6 +21,8 @@ type service struct {
 	done context.Context // ends when the Service is closed
 	stop context.CancelFunc
 	far  bool // its caller asks again where it gets no answer
+
+	refused error // why its caller is not welcome; nil: it is
 }
 
 func (d *Dispatcher) service(who harp.Principal) *service {
@@ -87,6 +89,9 @@ func (d *Dispatcher) closedBy() error {
 func (s *service) Ping(ctx context.Context) (harp.ServerInfo, error) {
 	if s.done.Err() != nil {
 		return harp.ServerInfo{}, s.closed()
+	}
+	if s.refused != nil {
+		return harp.ServerInfo{}, s.refused
 	}
 	return harp.ServerInfo{Software: harp.Software, Protocol: wire.Version, Store: s.d.store.ID(), Time: s.d.now().UTC(), Troubles: s.d.Health(ctx).problems()}, nil
 }
@@ -208,7 +213,8 @@ func (s *service) operation(id string) (store.Operation, error) {
 	case now.Sub(made) >= maxAge:
 		return store.Operation{}, harp.NewFailure("pruned", "request "+id+" is older than what is remembered").Err()
 	}
-	return store.Operation{ID: id, By: s.who, Time: now}, nil
+	s.d.principals.countBytes(s.who, operationBytes)
+	return store.Operation{ID: id, By: s.who, Time: now, Most: s.d.principals.quota(s.who)}, nil
 }
 
 // ListJobs implements harp.JobService.

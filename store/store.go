@@ -343,6 +343,15 @@ type Gate struct {
 	Awaited   time.Time // until then none of its attempts is given up
 }
 
+// A Quota is how much one principal may have at a time; a zero field is no limit.
+type Quota struct {
+	Waiting int // jobs that have not ended and hold no attempt
+	Queues  int // in which it has jobs that have not ended, or which it has paused or given a concurrency
+}
+
+// QuotaName is what quotas are called by where one refuses something, and the field behind it.
+const QuotaName = "limits.per_principal."
+
 // Submission is a new job with its request.
 type Submission struct {
 	Job     Job // State, No, Life are the store's to set, but for Life.Retry
@@ -355,6 +364,10 @@ type Submission struct {
 	// differ, whatever its id.
 	Key      string
 	KeyUntil time.Time
+
+	// Most is how much the job's principal may have: with that much already, a new job is refused
+	// with Err harp.ErrRefused.
+	Most Quota
 
 	// Refused is for a call that must not be stored: it is answered if it is there
 	// already, by its id or under its key, else with Err harp.ErrNotFound. Of Job
@@ -396,6 +409,7 @@ type Operation struct {
 	ID   string // as of a job; "": it is never asked again
 	By   harp.Principal
 	Time time.Time
+	Most Quota // that By may have
 }
 
 // QueueCancelled is what CancelQueue did.

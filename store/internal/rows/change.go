@@ -35,6 +35,11 @@ func (s *Store) changeQueue(t *tx, name harp.Value, c harp.QueueChange, op store
 	if isGone && (c.Paused == nil || !*c.Paused) {
 		return doneRow{Missing: true}, nil
 	}
+	if kept := q != nil && (q.Paused || q.Fixed); !kept && (c.Paused != nil && *c.Paused || c.Concurrency != nil && *c.Concurrency > 0) {
+		if err := s.sched.CheckQueue(op.By, string(name), op.Most); err != nil {
+			return doneRow{}, err
+		}
+	}
 	row, _, err := t.queueRow(string(name)) // with the mark, if rows of cancelled jobs still need it
 	if err != nil {
 		return doneRow{}, err
@@ -45,6 +50,7 @@ func (s *Store) changeQueue(t *tx, name harp.Value, c harp.QueueChange, op store
 	}
 	had := *q
 	s.sched.ChangeQueue(q, c, now)
+	q.Keep(s.sched, op.By)
 	t.emitChanged(&had, q, now, op.By)
 	s.putQueue(t, q, row)
 	return doneRow{}, nil
@@ -72,6 +78,6 @@ func (s *Store) putQueue(t *tx, q *schedule.Queue, row queueRow) {
 		t.write(nameKey(prefixMarked, q.Name), nil)
 		return
 	}
-	row.Concurrency, row.Fixed, row.Paused = q.Concurrency, q.Fixed, q.Paused
+	row.Concurrency, row.Fixed, row.Paused, row.Keeper = q.Concurrency, q.Fixed, q.Paused, q.Keeper()
 	t.put(key, encode(row))
 }

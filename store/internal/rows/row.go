@@ -47,12 +47,13 @@ type queueRow struct {
 	Concurrency int             `msgpack:"conc"`
 	Fixed       bool            `msgpack:"fixed,omitempty"` // the concurrency is an operator's, not the first job's
 	Paused      bool            `msgpack:"paused,omitempty"`
+	Keeper      harp.Principal  `msgpack:"by,omitempty"`                // who said that first
 	Marks       []schedule.Mark `msgpack:"cancelled_through,omitempty"` // ascending
 }
 
 // rowOf is a queue as its row has it.
 func rowOf(q *schedule.Queue) queueRow {
-	return queueRow{Concurrency: q.Concurrency, Fixed: q.Fixed, Paused: q.Paused, Marks: q.Marks}
+	return queueRow{Concurrency: q.Concurrency, Fixed: q.Fixed, Paused: q.Paused, Keeper: q.Keeper(), Marks: q.Marks}
 }
 
 // coverJob returns a job as the first mark makes it that it is not above: if it has

@@ -213,6 +213,7 @@ func (s *Store) loadQueues(snap Snapshot) error {
 		}
 		q := s.sched.OpenQueue(string(item.Key[1:]), row.Concurrency)
 		q.Fixed, q.Paused = row.Fixed, row.Paused
+		q.Keep(s.sched, row.Keeper)
 		q.SetMarks(row.Marks)
 	}
 	return nil

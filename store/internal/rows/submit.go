@@ -109,6 +109,9 @@ func (s *Store) submitNew(t *tx, i id, in *store.Submission, out *store.Submitte
 		out.Err = noSpace()
 		return nil
 	}
+	if out.Err = s.sched.CheckJob(in.Job.Principal, in.Job.Queue, in.Most); out.Err != nil {
+		return nil
+	}
 	if err := t.putIdempotency(i, in, steady, s.sched.Steady(nanos(in.KeyUntil))); err != nil {
 		return err
 	}

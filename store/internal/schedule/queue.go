@@ -20,10 +20,11 @@ type Queue struct {
 	active      map[*Job]struct{} // those that hold a slot
 	Fixed       bool              // concurrency is an operator's
 	Paused      bool
-	through     uint64 // the mark: jobs up to this number count as cancelled
-	Marks       []Mark // of the cancels that a job may be covered by, ascending
-	jobs        int    // that have not ended
-	marked      int    // of them, those that the mark covers
+	keeper      *holder // whose it is, paused or of a concurrency that was said; nil: nobody's
+	through     uint64  // the mark: jobs up to this number count as cancelled
+	Marks       []Mark  // of the cancels that a job may be covered by, ascending
+	jobs        int     // that have not ended
+	marked      int     // of them, those that the mark covers
 
 	waiting    *btree.BTreeG[*Job] // all that wait, whatever for
 	hostQueues map[*host]*hostQueue

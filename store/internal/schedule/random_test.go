@@ -3,6 +3,7 @@ package schedule
 import (
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -62,12 +63,16 @@ var (
 
 func (d *driver) host() string { return rapid.SampledFrom(hostNames).Draw(d.T, "host") }
 
+func (d *driver) who() harp.Principal {
+	return harp.Principal{Kind: "caller", Name: rapid.SampledFrom([]string{"ada", "bob"}).Draw(d.T, "who")}
+}
+
 func (d *driver) submit(*rapid.T) {
 	d.tick()
 	d.s.Number++
 	j := &store.Job{
 		No: d.s.Number, Host: d.host(), Procedure: rapid.SampledFrom([]string{"f", "f", "g"}).Draw(d.T, "procedure"),
-		Priority: rapid.IntRange(-1, 1).Draw(d.T, "priority"), OfflineWait: harp.NoLimit, SubmitTime: d.time(), Life: store.Begin(d.time(), ""),
+		Priority: rapid.IntRange(-1, 1).Draw(d.T, "priority"), OfflineWait: harp.NoLimit, SubmitTime: d.time(), Principal: d.who(), Life: store.Begin(d.time(), ""),
 	}
 	if name := rapid.SampledFrom(queueNames).Draw(d.T, "queue"); name != "" {
 		j.Queue, j.Concurrency = harp.Value(name), rapid.IntRange(1, 3).Draw(d.T, "concurrency")
@@ -327,6 +332,7 @@ func (d *driver) change(*rapid.T) {
 	}
 	if q := d.s.Queue(rapid.SampledFrom(queueNames[1:]).Draw(d.T, "queue")); q != nil {
 		d.s.ChangeQueue(q, c, d.now)
+		q.Keep(d.s, d.who())
 		d.resized[q] = true
 		d.s.DropQueue(q)
 	}
@@ -355,12 +361,16 @@ func (d *driver) endAll() {
 	no, none := false, 0
 	for q := range d.s.Queues() {
 		d.s.ChangeQueue(q, harp.QueueChange{Paused: &no, Concurrency: &none}, d.now)
+		q.Keep(d.s, d.who())
 		d.s.DropQueue(q)
 	}
 }
 
 func (d *driver) nothingIsLeft() {
 	s := d.s
+	if len(s.holders) > 0 {
+		d.Fatalf("left are holders: %+v", s.holders)
+	}
 	if s.Len()+len(s.queues)+s.names.Len()+len(s.agenda.list)+len(s.cancelled) > 0 || s.NextDue() != 0 {
 		d.Fatalf("left are %d jobs, %d queues of %d names, %d alarms and %d cancels", s.Len(), len(s.queues), s.names.Len(), len(s.agenda.list), len(s.cancelled))
 	}
@@ -393,6 +403,7 @@ func (d *driver) checkAll() {
 		}
 		d.checkQueue(q)
 	}
+	d.checkHolders()
 	d.checkAgenda()
 	doomed := map[*Job]struct{}{}
 	for _, cancel := range d.s.cancelled {
@@ -404,6 +415,39 @@ func (d *driver) checkAll() {
 		})
 	}
 	d.same("cancelled", doomed, d.jobs((*Job).IsCancelled))
+}
+
+// checkHolders compares what is counted of each principal with what there is of it.
+func (d *driver) checkHolders() {
+	d.Helper()
+	want := map[harp.Principal]*holder{}
+	of := func(who harp.Principal) *holder {
+		if want[who] == nil {
+			want[who] = &holder{who: who, queues: map[*Queue]int{}}
+		}
+		return want[who]
+	}
+	for i, e := range d.s.jobs {
+		h := of(d.rows[i].Principal)
+		h.jobs++
+		if !e.active {
+			h.waiting++
+		}
+		if e.Queue.Name != "" {
+			h.queues[e.Queue]++
+		}
+	}
+	for _, q := range d.s.queues {
+		if (q.Paused || q.Fixed) != (q.keeper != nil) {
+			d.Fatalf("queue %q is paused: %v, of a fixed concurrency: %v, and kept by %+v", q.Name, q.Paused, q.Fixed, q.Keeper())
+		}
+		if q.keeper != nil {
+			of(q.Keeper()).queues[q]++
+		}
+	}
+	if !reflect.DeepEqual(d.s.holders, want) {
+		d.Fatalf("principals have %+v, counted is %+v", want, d.s.holders)
+	}
 }
 
 // jobs are those that something is so of.

@@ -35,6 +35,7 @@ type Schedule struct {
 	queues    map[string]*Queue
 	names     *btree.BTreeG[string] // of queues
 	hosts     map[string]*host
+	holders   map[harp.Principal]*holder // that have something
 	cancelled []*cancelledQueue
 	seq       uint64 // counts changes that host queues have to notice
 
@@ -52,7 +53,7 @@ func New() *Schedule {
 		jobs:   map[ID]*Job{},
 		queues: map[string]*Queue{},
 		names:  btree.NewBTreeGOptions(func(a, b string) bool { return a < b }, btree.Options{NoLocks: true}),
-		hosts:  map[string]*host{},
+		hosts:  map[string]*host{}, holders: map[harp.Principal]*holder{},
 	}
 }
 
@@ -73,6 +74,7 @@ type Job struct {
 	priority  int
 	Queue     *Queue // that it is in; the one of its host for jobs in none
 	host      *host
+	holder    *holder    // whose it is
 	active    bool       // holds an attempt and a slot; else it waits
 	hostQueue *hostQueue // that it waits in; nil while its time has not come
 	held      *Backlog   // that it waits in instead
@@ -151,7 +153,7 @@ func (s *Schedule) Add(i ID, j *store.Job, now, come int64) *Job {
 // insertJob notes a job that neither waits yet nor holds an attempt.
 func (s *Schedule) insertJob(i ID, j *store.Job) *Job {
 	e := &Job{
-		ID: i, No: j.No, procedure: j.Procedure, priority: j.Priority, host: s.host(j.Host),
+		ID: i, No: j.No, procedure: j.Procedure, priority: j.Priority, host: s.host(j.Host), holder: s.holder(j.Principal),
 		submitted: msgpack.Nanos(j.SubmitTime), notBefore: msgpack.Nanos(j.NotBefore), expires: msgpack.Nanos(j.Expires), wait: int64(j.OfflineWait),
 	}
 	e.host.furnish()
@@ -163,6 +165,7 @@ func (s *Schedule) insertJob(i ID, j *store.Job) *Job {
 	e.expiring = Alarm{Kind: AlarmExpire, Job: e}
 	e.leaving = Alarm{Kind: AlarmAway, Job: e}
 	e.losing = Alarm{Kind: AlarmLost, Job: e}
+	e.holder.holdJob(e.Queue)
 	e.Queue.jobs++
 	if e.No <= e.Queue.through {
 		e.Queue.marked++
@@ -304,6 +307,7 @@ func (s *Schedule) Start(e *Job, now int64) {
 
 func (s *Schedule) occupySlot(e *Job) {
 	e.active = true
+	e.holder.waiting--
 	e.Queue.takeSlot(e)
 	e.host.active[e] = struct{}{}
 }
@@ -311,6 +315,7 @@ func (s *Schedule) occupySlot(e *Job) {
 // Release takes the slot and the attempt back.
 func (s *Schedule) Release(e *Job, now int64) {
 	e.active = false
+	e.holder.waiting++
 	s.agenda.clear(&e.losing)
 	s.seq++
 	e.Queue.freeSlot(e, now, s.seq)
@@ -324,6 +329,7 @@ func (s *Schedule) Release(e *Job, now int64) {
 func (s *Schedule) Drop(e *Job) bool {
 	delete(s.jobs, e.ID)
 	q := e.Queue
+	s.letJob(e)
 	q.jobs--
 	if e.No <= q.through {
 		q.marked--

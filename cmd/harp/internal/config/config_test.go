@@ -57,7 +57,7 @@ lost_after: 2d
 retain: 90d
 retain_bytes: 10 GiB
 space: {low: 2GiB, critical: 536870912}
-limits: {timeout: 1m, max_exec_time: 1h, max_timeout: none, max_max_exec_time: 24h, attempts: 10, handshakes: 20}
+limits: {timeout: 1m, max_exec_time: 1h, max_timeout: none, max_max_exec_time: 24h, attempts: 10, handshakes: 20, per_principal: {sessions: 3, waiting: 4, bytes_per_hour: 5MiB, queues: 6}}
 log: {level: debug, format: json}
 `)
 	d, err := config.ReadDispatcher(path)
@@ -82,6 +82,7 @@ log: {level: debug, format: json}
 		Limits: dispatcher.Limits{
 			Timeout: time.Minute, MaxExecTime: time.Hour,
 			MaxTimeout: harp.NoLimit, MaxMaxExecTime: 24 * time.Hour, Attempts: 10, Handshakes: 20,
+			PerPrincipal: dispatcher.PrincipalLimits{Sessions: 3, Waiting: 4, Queues: 6, BytesPerHour: 5 << 20},
 		},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -145,6 +146,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{dispatcherFile, "heartbeat: 5\n", []string{`:1: heartbeat: must be a duration such as 5s or 1h30m, is "5"`}},
 		{dispatcherFile, "offline_wait: -5s\n", []string{`:1: offline_wait: must be a duration`}},
 		{dispatcherFile, "limits: {attempts: many}\n", []string{":1: limits.attempts: must be a whole number, is many"}},
+		{dispatcherFile, dispatcherTLS + "data: x\nlimits: {per_principal: {queues: -1}}\n", []string{":3: limits.per_principal: must not be negative"}},
 		{dispatcherFile, "limits: 5\n", []string{":1: limits: must be a map, is 5"}},
 		{dispatcherFile, "hosts: 5\n", []string{":1: hosts: must be a list, is 5"}},
 		{dispatcherFile, "listen: [a]\n", []string{":1: listen: must be a text"}},

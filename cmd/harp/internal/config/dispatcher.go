@@ -54,6 +54,15 @@ type Limits struct {
 	MaxMaxExecTime yamlfile.Duration `yaml:"max_max_exec_time"` // cap of what calls may name
 	Attempts       int               `yaml:"attempts"`          // sent and not ended, a host
 	Handshakes     int               `yaml:"handshakes"`        // a second
+	PerPrincipal   PrincipalLimits   `yaml:"per_principal"`
+}
+
+// PrincipalLimits bound what one principal may have.
+type PrincipalLimits struct {
+	Sessions     int            `yaml:"sessions"`
+	Waiting      int            `yaml:"waiting"`        // jobs
+	BytesPerHour yamlfile.Bytes `yaml:"bytes_per_hour"` // stored
+	Queues       int            `yaml:"queues"`
 }
 
 // ReadDispatcher reads a dispatcher's file and its certificate. Errors: *yamlfile.Error,
@@ -86,6 +95,9 @@ func ReadDispatcher(path string) (*Dispatcher, error) {
 	if d.Limits.Attempts < 0 || d.Limits.Handshakes < 0 {
 		wrong = append(wrong, f.Errorf("limits", "must not be negative"))
 	}
+	if p := d.Limits.PerPrincipal; p.Sessions < 0 || p.Waiting < 0 || p.Queues < 0 {
+		wrong = append(wrong, f.Errorf("limits.per_principal", "must not be negative"))
+	}
 	if d.LostAfter > yamlfile.Duration(longestLostAfter) {
 		wrong = append(wrong, f.Errorf("lost_after", "must be at most 6d: an agent remembers for 7"))
 	}
@@ -110,6 +122,7 @@ func (d *Dispatcher) TLSConfig() *tls.Config { return d.tls }
 // Config is the configuration as the library takes it.
 func (d *Dispatcher) Config() dispatcher.Config {
 	l := d.Limits
+	per := l.PerPrincipal
 	return dispatcher.Config{
 		Hosts:        d.source(),
 		RefreshHosts: time.Duration(d.HostsRefresh),
@@ -126,6 +139,9 @@ func (d *Dispatcher) Config() dispatcher.Config {
 			MaxMaxExecTime: time.Duration(l.MaxMaxExecTime),
 			Attempts:       l.Attempts,
 			Handshakes:     l.Handshakes,
+			PerPrincipal: dispatcher.PrincipalLimits{
+				Sessions: per.Sessions, Waiting: per.Waiting, Queues: per.Queues, BytesPerHour: int64(per.BytesPerHour),
+			},
 		},
 	}
 }

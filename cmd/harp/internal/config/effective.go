@@ -42,8 +42,8 @@ func effective(keys []Key, cfg any) ([]byte, error) {
 			continue
 		}
 		at, name := root, k.Name
-		if group, rest, ok := strings.Cut(k.Name, "."); ok {
-			at, name = groupOf(root, group), rest
+		for group, rest, ok := strings.Cut(name, "."); ok; group, rest, ok = strings.Cut(name, ".") {
+			at, name = groupOf(at, group), rest
 		}
 		at.Content = append(at.Content, scalar(name), node)
 	}

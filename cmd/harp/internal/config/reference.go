@@ -50,6 +50,10 @@ func DispatcherKeys() []Key {
 		{Name: "limits.max_max_exec_time", Type: "duration", Default: "none", Meaning: "the most that a call may ask for as its max_exec_time"},
 		{Name: "limits.attempts", Type: "number", Default: "1024", Meaning: "how many attempts may be under way to one host; at most 4096"},
 		{Name: "limits.handshakes", Type: "number", Default: "1000", Meaning: "how many connections are greeted in a second from addresses that have shown a good certificate, and as many from others"},
+		{Name: "limits.per_principal.sessions", Type: "number", Default: "4096", Meaning: "how many sessions one principal, a caller by its certificate, may have at a time; more are refused. Of an agent 16, with those that are being refused"},
+		{Name: "limits.per_principal.waiting", Type: "number", Default: "100000", Meaning: "how many jobs of one principal may wait to start; with so many, its calls are refused"},
+		{Name: "limits.per_principal.bytes_per_hour", Type: "bytes", Default: "10GiB", Meaning: "how much the calls of one principal may make the dispatcher store in an hour, with what they return; beyond, its calls are refused until there is room, which begins anew with the program"},
+		{Name: "limits.per_principal.queues", Type: "number", Default: "20000", Meaning: "how many queues one principal may have, with jobs of its that have not ended, or paused or given a concurrency by it; what would make another one is refused"},
 	}, logKeys)
 }
 

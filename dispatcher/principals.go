@@ -1,0 +1,187 @@
+package dispatcher
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// PrincipalLimits bound what one principal may have, so that it leaves room for others; a zero
+// field means its default. They do not hold for callers in the dispatcher's own process.
+type PrincipalLimits struct {
+	Sessions     int   // at a time. Default 4,096
+	Waiting      int   // jobs that wait to start. Default 100,000
+	Queues       int   // with jobs of its that have not ended, or changed by it. Default 20,000
+	BytesPerHour int64 // that its calls make the dispatcher store. Default 10 GiB
+}
+
+const (
+	// callBytes is about what is stored of a call beside its request, records and result.
+	callBytes = 1 << 10
+
+	// operationBytes is about what is stored of a change of a queue.
+	operationBytes = 256
+
+	// agentSessions is how many sessions of one agent there are at most: one, the one in whose place it
+	// comes, and those of machines with its name that are being refused.
+	agentSessions = 16
+
+	// politeRefusals is how many sessions of a principal beyond its limit are told why they are refused
+	// at a time. Others are closed.
+	politeRefusals = 64
+
+	// manyPrincipals are worth looking which of them have nothing any more.
+	manyPrincipals = 1024
+)
+
+// withDefaults fills in what is zero. Errors: *harp.FieldError.
+func (l PrincipalLimits) withDefaults() (PrincipalLimits, error) {
+	if l.Sessions < 0 || l.Waiting < 0 || l.Queues < 0 || l.BytesPerHour < 0 {
+		return l, &harp.FieldError{Field: "limits.per_principal", Message: "must not be negative"}
+	}
+	for _, d := range []struct {
+		field *int
+		value int
+	}{{&l.Sessions, 4096}, {&l.Waiting, 100_000}, {&l.Queues, 20_000}} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	if l.BytesPerHour == 0 {
+		l.BytesPerHour = 10 << 30
+	}
+	return l, nil
+}
+
+// principals are those that have sessions, or had something stored in the last hour.
+type principals struct {
+	most PrincipalLimits
+
+	mu    sync.Mutex
+	known map[harp.Principal]*principal
+}
+
+// principal is what one has, beside its jobs and queues, which the store counts.
+type principal struct {
+	sessions int
+	stored   float64   // bytes that count at the time `at`: as many as it may store in an hour are forgotten in an hour
+	at       time.Time // the zero time if nothing was
+}
+
+func newPrincipals(most PrincipalLimits) *principals {
+	return &principals{most: most, known: map[harp.Principal]*principal{}}
+}
+
+// isUnlimited reports whether who is of this process, which could do what it likes anyway.
+func isUnlimited(who harp.Principal) bool { return who.Kind == processKind }
+
+// processKind is the kind of principal that a caller in the dispatcher's process is.
+const processKind = "process"
+
+// quota is how much who may have in the store.
+func (ps *principals) quota(who harp.Principal) store.Quota {
+	if isUnlimited(who) {
+		return store.Quota{}
+	}
+	return store.Quota{Waiting: ps.most.Waiting, Queues: ps.most.Queues}
+}
+
+// knownLocked returns what who has, made if that is nothing yet.
+func (ps *principals) knownLocked(who harp.Principal) *principal {
+	p := ps.known[who]
+	if p == nil {
+		if len(ps.known) >= manyPrincipals {
+			ps.forgetIdleLocked()
+		}
+		p = &principal{}
+		ps.known[who] = p
+	}
+	return p
+}
+
+func (ps *principals) forgetIdleLocked() {
+	now := time.Now()
+	for who, p := range ps.known {
+		if p.sessions == 0 && now.Sub(p.at) >= time.Hour {
+			delete(ps.known, who)
+		}
+	}
+}
+
+// beginSession counts a session, which is to be ended also with an error: then it is to be refused.
+// It returns false if it is to be closed without a word. Errors: harp.ErrRefused.
+func (ps *principals) beginSession(who harp.Principal) (hear bool, err error) {
+	most := ps.most.Sessions
+	if who.Kind == agentKind {
+		most = agentSessions
+	}
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.knownLocked(who)
+	p.sessions++
+	if p.sessions <= most {
+		return true, nil
+	}
+	return p.sessions <= most+politeRefusals, refusedBy("sessions", fmt.Sprintf("%s %s has %d sessions, at most %d", who.Kind, who.Name, p.sessions-1, most))
+}
+
+// agentKind is the kind of principal that an agent is.
+const agentKind = "agent"
+
+func (ps *principals) endSession(who harp.Principal) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.known[who]
+	if p.sessions--; p.sessions == 0 && p.at.IsZero() {
+		delete(ps.known, who)
+	}
+}
+
+// countedLocked is how many bytes count now.
+func (ps *principals) countedLocked(p *principal, now time.Time) float64 {
+	if p.at.IsZero() {
+		return 0
+	}
+	return max(0, p.stored-now.Sub(p.at).Hours()*float64(ps.most.BytesPerHour))
+}
+
+// admitCall counts the bytes of a call that is about to be stored, or refuses it. Errors: harp.ErrRefused.
+func (ps *principals) admitCall(who harp.Principal, sub harp.Submission) (counted int, err error) {
+	if isUnlimited(who) {
+		return 0, nil
+	}
+	n, now := callBytes+len(sub.Request)+len(sub.Signature)+len(sub.KeyID), time.Now()
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.knownLocked(who)
+	had, most := ps.countedLocked(p, now), float64(ps.most.BytesPerHour)
+	if over := had + float64(n) - most; over > 0 && had > 0 {
+		wait := time.Duration(math.Ceil(min(over/most, 1)*3600)) * time.Second
+		return 0, refusedBy("bytes_per_hour", fmt.Sprintf("what %s %s may have stored in an hour, %d bytes, is used up; there is room in %v",
+			who.Kind, who.Name, ps.most.BytesPerHour, wait))
+	}
+	p.stored, p.at = had+float64(n), now
+	return n, nil
+}
+
+// countBytes counts bytes that were stored for a principal: for them its next calls are refused. Of
+// a call that was not stored after all they are negative.
+func (ps *principals) countBytes(who harp.Principal, n int) {
+	if isUnlimited(who) || n == 0 {
+		return
+	}
+	now := time.Now()
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.knownLocked(who)
+	p.stored, p.at = max(0, ps.countedLocked(p, now)+float64(n)), now
+}
+
+// refusedBy names the limit that refuses something, as the configuration does.
+func refusedBy(limit, why string) error {
+	return harp.NewFailure("refused", store.QuotaName+limit+": "+why).Err()
+}

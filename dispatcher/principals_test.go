@@ -1,0 +1,155 @@
+package dispatcher_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/client"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/memory"
+	"github.com/harpcaller/harp/transport"
+)
+
+// dialAs connects a caller of this name.
+func (s *system) dialAs(name string) (*harp.Caller, error) {
+	addr, tc, dial := s.net.dial("dispatcher", name, transport.RoleCaller)
+	return client.Dial(s.t.Context(), addr, client.Config{TLS: tc, Dial: dial})
+}
+
+// callerAs is dialAs for a caller that is closed when the test is over.
+func (s *system) callerAs(name string) *harp.Caller {
+	s.t.Helper()
+	c, err := s.dialAs(name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// wantRefused looks whether a call was refused, by the limit of that name.
+func wantRefused(t *testing.T, err error, limit string) {
+	t.Helper()
+	if !errors.Is(err, harp.ErrRefused) || !strings.Contains(err.Error(), "limits.per_principal."+limit+":") || harp.RanOf(err) != harp.DidNotRun {
+		t.Errorf("it is not refused by limits.per_principal.%s: %v", limit, err)
+	}
+}
+
+// limitedSystem is one in which each principal may have so much, with the host web01, which is away, on st.
+func limitedSystem(t *testing.T, st store.Store, most dispatcher.PrincipalLimits) *system {
+	t.Helper()
+	if _, err := st.OpenSession(t.Context(), store.Session{Host: "web01", At: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	return newSystem(t, inMemory, st, dispatcher.Config{Limits: dispatcher.Limits{PerPrincipal: most}})
+}
+
+func waitingCall(ctx context.Context, c *harp.Caller, opts ...harp.Option) (*harp.Job, error) {
+	return c.Host("web01", harp.OfflineWait(harp.NoLimit)).Call(ctx, "p", nil, opts...)
+}
+
+// TestWaitingJobsOfAPrincipalAreBounded: and are after a restart, which does not forget whose they are.
+func TestWaitingJobsOfAPrincipalAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	var first *harp.Job
+	for n := range 2 {
+		sys := limitedSystem(t, openBadger(t, dir), dispatcher.PrincipalLimits{Waiting: 2})
+		ada, bob := sys.callerAs("ada"), sys.callerAs("bob")
+		if n == 0 {
+			first = must[*harp.Job](t)(waitingCall(t.Context(), ada))
+			must[*harp.Job](t)(waitingCall(t.Context(), ada, harp.Queue(harp.Args{"q": 1})))
+		}
+		_, err := waitingCall(t.Context(), ada)
+		wantRefused(t, err, "waiting")
+		must[*harp.Job](t)(waitingCall(t.Context(), bob))
+		inProcess := sys.d.Caller()
+		for range 3 {
+			must[*harp.Job](t)(waitingCall(t.Context(), inProcess))
+		}
+		if n == 1 {
+			must[bool](t)(ada.Job(first.ID()).Cancel(t.Context()))
+			must[*harp.Job](t)(waitingCall(t.Context(), ada))
+			_, err = waitingCall(t.Context(), ada)
+			wantRefused(t, err, "waiting")
+		}
+		if err := sys.d.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestQueuesOfAPrincipalAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := limitedSystem(t, memory.Open(nil), dispatcher.PrincipalLimits{Queues: 2})
+		ada, bob := sys.callerAs("ada"), sys.callerAs("bob")
+		must[*harp.Job](t)(waitingCall(t.Context(), ada, harp.Queue(harp.Args{"q": 1})))
+		if err := ada.Queues().Pause(t.Context(), harp.Args{"q": 2}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := waitingCall(t.Context(), ada, harp.Queue(harp.Args{"q": 3}))
+		wantRefused(t, err, "queues")
+		wantRefused(t, ada.Queues().Pause(t.Context(), harp.Args{"q": 3}), "queues")
+		must[*harp.Job](t)(waitingCall(t.Context(), ada, harp.Queue(harp.Args{"q": 2})))
+		must[*harp.Job](t)(waitingCall(t.Context(), ada))
+		must[*harp.Job](t)(waitingCall(t.Context(), bob, harp.Queue(harp.Args{"q": 3})))
+		must[int](t)(ada.Queues().Cancel(t.Context(), harp.Args{"q": 1}))
+		synctest.Wait()
+		must[*harp.Job](t)(waitingCall(t.Context(), ada, harp.Queue(harp.Args{"q": 3})))
+	})
+}
+
+// TestBytesOfAPrincipalAreBounded: what it sends and what its calls return count, and are
+// forgotten in time; a call that is stored already is answered.
+func TestBytesOfAPrincipalAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := limitedSystem(t, memory.Open(nil), dispatcher.PrincipalLimits{BytesPerHour: 1 << 20})
+		sys.agent("web01", func(a *agent.Agent) {
+			agent.HandleStream(a, harp.NewStreamProc[flood, []byte, bool]("flood"), flow)
+			agent.Handle(a, harp.NewProc[harp.Value, int]("len"), func(_ context.Context, v harp.Value) (int, error) { return len(v), nil })
+		})
+		ada, bob := sys.callerAs("ada").Host("web01"), sys.callerAs("bob").Host("web01")
+		big := harp.Args{"text": strings.Repeat("x", 600<<10)}
+		key := harp.IdempotencyKey("once", time.Hour)
+		job := must[*harp.Job](t)(ada.Call(t.Context(), "len", big, key))
+		_, err := ada.Call(t.Context(), "len", big)
+		wantRefused(t, err, "bytes_per_hour")
+		if again := must[*harp.Job](t)(ada.Call(t.Context(), "len", big, key)); again.ID() != job.ID() {
+			t.Error("the call that is stored is another job")
+		}
+		must[*harp.Job](t)(bob.Call(t.Context(), "len", big))
+		time.Sleep(12 * time.Minute)
+		must[*harp.Job](t)(ada.Call(t.Context(), "len", big))
+		time.Sleep(time.Hour)
+
+		records := must[*harp.Job](t)(ada.Call(t.Context(), "flood", flood{20_000})) // 100 bytes each: a limit is no reason not to take them
+		must[harp.Value](t)(records.Get(t.Context()))
+		_, err = ada.Call(t.Context(), "len", nil)
+		wantRefused(t, err, "bytes_per_hour")
+		time.Sleep(2 * time.Hour)
+		must[*harp.Job](t)(ada.Call(t.Context(), "len", nil))
+	})
+}
+
+func TestSessionsOfAPrincipalAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := limitedSystem(t, memory.Open(nil), dispatcher.PrincipalLimits{Sessions: 2})
+		ada := sys.callerAs("ada")
+		second := must[*harp.Caller](t)(sys.dialAs("ada"))
+		_, err := sys.dialAs("ada")
+		wantRefused(t, err, "sessions")
+		must[harp.ServerInfo](t)(ada.Ping(t.Context()))
+		must[harp.ServerInfo](t)(sys.callerAs("bob").Ping(t.Context()))
+		if err := second.Close(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		sys.callerAs("ada")
+	})
+}
