@@ -78,7 +78,7 @@ life: ## play SEEDS random lives of a job
 .PHONY: faults
 faults: ## kill, cut off and starve real processes, the long form (an hour or more); writes bin/faults.json
 	@mkdir -p $(GOBIN)
-	HARP_FAULTS=long HARP_FAULTS_REPORT=$(GOBIN)/faults.json $(GO) test ./internal/faults -count 1 -timeout 0 -v
+	HARP_FAULTS=long HARP_FAULTS_REPORT=$(GOBIN)/faults.json $(GO) test ./internal/faults ./internal/faults/hostile -p 1 -count 1 -timeout 0 -v
 
 .PHONY: bench
 bench: ## measure harp beside its peers; writes docs/performance.md; with RUN=REGEXP only what matches, without the page

@@ -51,7 +51,7 @@ func NewFleet(dir, program string) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	addr, err := freeAddr()
+	addr, err := FreeAddr()
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +62,9 @@ func NewFleet(dir, program string) (*Fleet, error) {
 	}, nil
 }
 
-// freeAddr finds a port on loopback that stays free while nobody listens: below
+// FreeAddr finds a port on loopback that stays free while nobody listens: below
 // those that the system gives away by itself.
-func freeAddr() (string, error) {
+func FreeAddr() (string, error) {
 	for range 100 {
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(15000+rand.IntN(15000)))
 		l, err := net.Listen("tcp", addr)
@@ -118,7 +118,7 @@ func (f *Fleet) StartAgent(name string) error {
 	if cfg.Dir == "" {
 		cfg.Dir = f.AgentDir(name)
 	}
-	if cfg.Connect == "" {
+	if cfg.Connect == "" && cfg.Listen == "" {
 		cfg.Connect = f.Addr
 	}
 	cfg.Witness = f.WitnessFile()

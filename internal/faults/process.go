@@ -22,13 +22,22 @@ import (
 // Process is one of harp's processes under test.
 type Process struct {
 	cmd   *exec.Cmd
-	stdin io.Closer
+	stdin io.WriteCloser
 	ready chan struct{} // closed when it said so
 	done  chan struct{} // closed when it is dead and its output was read
+
+	held chan Held  // its answers
+	asks sync.Mutex // held while it is asked
 
 	mu    sync.Mutex // guards what follows
 	lines []string   // of its standard output
 	err   error      // of Wait
+}
+
+// Held is what a process holds, without what is garbage.
+type Held struct {
+	Goroutines, Files int
+	Heap              int64 // bytes
 }
 
 // Start starts a program as what cfg says, in a process group of its own, with its
@@ -43,7 +52,7 @@ func Start(program string, cfg actor.Config, log string) (*Process, error) {
 		return nil, err
 	}
 	defer out.Close()
-	p := &Process{cmd: exec.Command(program, string(arg)), ready: make(chan struct{}), done: make(chan struct{})}
+	p := &Process{cmd: exec.Command(program, string(arg)), ready: make(chan struct{}), done: make(chan struct{}), held: make(chan Held, 1)}
 	p.cmd.Stderr = out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
@@ -68,6 +77,9 @@ func (p *Process) readOutput(stdout io.Reader) {
 		p.mu.Lock()
 		p.lines = append(p.lines, in.Text())
 		p.mu.Unlock()
+		if rest, is := strings.CutPrefix(in.Text(), actor.Held+" "); is {
+			p.noteHeld(rest)
+		}
 		if in.Text() == actor.Ready {
 			ready()
 		}
@@ -76,6 +88,38 @@ func (p *Process) readOutput(stdout io.Reader) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.err = err
+}
+
+// noteHeld takes in an answer.
+func (p *Process) noteHeld(text string) {
+	var h Held
+	if _, err := fmt.Sscan(text, &h.Goroutines, &h.Files, &h.Heap); err == nil {
+		select {
+		case p.held <- h:
+		default: // nobody waits for it any more
+		}
+	}
+}
+
+// AskHeld asks the process what it holds. It fails if it dies.
+func (p *Process) AskHeld(ctx context.Context) (Held, error) {
+	p.asks.Lock()
+	defer p.asks.Unlock()
+	select {
+	case <-p.held: // an answer that came too late
+	default:
+	}
+	if _, err := io.WriteString(p.stdin, actor.Ask+"\n"); err != nil {
+		return Held{}, fmt.Errorf("process %d: %w", p.PID(), err)
+	}
+	select {
+	case h := <-p.held:
+		return h, nil
+	case <-p.done:
+		return Held{}, fmt.Errorf("process %d died: %w", p.PID(), p.exit())
+	case <-ctx.Done():
+		return Held{}, fmt.Errorf("process %d does not say what it holds: %w", p.PID(), context.Cause(ctx))
+	}
 }
 
 // PID is the process's id.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"syscall"
@@ -42,8 +43,31 @@ func runAgent(ctx context.Context, cfg Config, ca *devca.CA, log *slog.Logger) e
 			return err
 		}
 	}
+	return serveAgent(ctx, cfg, a)
+}
+
+// serveAgent lets an agent be dialled, and dial.
+func serveAgent(ctx context.Context, cfg Config, a *agent.Agent) error {
+	if cfg.Listen == "" {
+		say(Ready)
+		return a.Connect(ctx, cfg.Connect)
+	}
+	l, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	served := make(chan error, 1)
+	go func() {
+		defer stop()
+		served <- a.Serve(ctx, l)
+	}()
 	say(Ready)
-	return a.Connect(ctx, cfg.Connect)
+	if cfg.Connect != "" {
+		err = a.Connect(ctx, cfg.Connect)
+	}
+	return errors.Join(err, <-served)
 }
 
 // worker is the function of both procedures.

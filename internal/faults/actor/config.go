@@ -9,11 +9,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"syscall"
 	"time"
@@ -30,8 +30,9 @@ type Config struct {
 	CA   string // folder of the authority
 	Dir  string // the store, or the agent's own
 
+	Listen string // address; "", an agent's: nobody can dial it
+
 	// A dispatcher's.
-	Listen      string        // address
 	Heartbeat   time.Duration // 0: the default
 	OfflineWait time.Duration // 0: the default
 	MaxStored   int64         // bytes of records a job; 0: the default
@@ -40,7 +41,7 @@ type Config struct {
 
 	// An agent's.
 	Name        string
-	Connect     string // the dispatcher's address
+	Connect     string // the dispatcher's address; "", with Listen: none
 	Witness     string // file
 	MaxAttempts int    // 0: the default
 	Procedures  string // folder with commands; "": none
@@ -83,7 +84,11 @@ type Result struct {
 const (
 	Ready = "ready"
 	Left  = "left" // and numbers: goroutines and files that it leaves behind
+	Held  = "held" // and numbers, when it was asked: goroutines, files and bytes that it holds
 )
+
+// Ask is the line on the standard input that is answered with Held.
+const Ask = "what do you hold?"
 
 // Main is the process: it works until it is told to stop by SIGTERM, or dies at
 // once when its standard input ends, which is when its parent dies.
@@ -97,7 +102,11 @@ func Main(args []string) error {
 	}
 	before := leftovers()
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			if in.Text() == Ask {
+				sayHeld()
+			}
+		}
 		os.Exit(3)
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -123,6 +132,15 @@ func Main(args []string) error {
 
 // say writes a line for the parent.
 func say(words ...any) { _, _ = fmt.Println(words...) }
+
+// sayHeld says what the process holds, what is garbage aside.
+func sayHeld() {
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	now := leftovers()
+	say(Held, now.goroutines, now.files, m.HeapAlloc)
+}
 
 type leftover struct{ goroutines, files int }
 

@@ -1,0 +1,462 @@
+//go:build linux
+
+package hostile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/client"
+	"github.com/harpcaller/harp/internal/faults"
+	"github.com/harpcaller/harp/internal/faults/actor"
+	"github.com/harpcaller/harp/transport"
+)
+
+var (
+	long    = os.Getenv("HARP_FAULTS") == "long"
+	alone   = os.Getenv("HARP_HOSTILE_ALONE") // the name of a lie
+	program string                            // what processes run
+	report  = &faults.Report{Form: "short"}
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+// run builds the program and writes the figures.
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "harp-hostile-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // what is left is in the directory of temporary files
+	program = filepath.Join(dir, "actor")
+	if out, err := exec.CommandContext(context.Background(), "go", "build", "-o", program, "../cmd").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+		return 1
+	}
+	code := m.Run()
+	if path := os.Getenv("HARP_FAULTS_REPORT"); path != "" && long {
+		report.Form = "long"
+		path = filepath.Join(filepath.Dir(path), "hostile-"+filepath.Base(path))
+		if err := report.Write(path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
+}
+
+const (
+	mebi = 1 << 20
+
+	// What a process may have more than at rest, while lies are told to it.
+	dispatcherRoom = 512 * mebi
+	agentRoom      = 256 * mebi
+
+	// patience bounds what must happen at all, on a machine that is busy.
+	patience = time.Minute
+
+	// What a process may have more than at rest, when all is over: caches fill, and up to
+	// 256 goroutines are kept for the next calls.
+	slackGoroutines = 256 + 64
+	slackFiles      = 24
+	slackHeap       = 64 * mebi
+
+	// lieFor is how long each lie is told in the long form.
+	lieFor = 10 * time.Second
+)
+
+// victim is a process that is lied to.
+type victim struct {
+	name    string
+	process *faults.Process
+	room    int64 // bytes above rest
+	memory  int64 // at rest
+	rest    faults.Held
+}
+
+// stage is a scene with honest callers.
+type stage struct {
+	scene
+	fleet   *faults.Fleet
+	source  atomic.Uint32
+	victims []*victim
+	caller  *harp.Caller
+	direct  *client.Agent
+	usual   map[role]time.Duration // the median of honest calls, by to whom lies are told
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newStage starts a dispatcher with an agent, and an agent that waits to be dialled.
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	f, err := faults.NewFleet(t.TempDir(), program)
+	must(t, err)
+	t.Cleanup(func() {
+		f.Kill()
+		if t.Failed() {
+			showLogs(t, f)
+		}
+	})
+	s := &stage{fleet: f, usual: map[role]time.Duration{}}
+	must(t, f.StartDispatcher())
+	s.scene = scene{dispatcher: f.Addr, host: "idle", called: "called"}
+	s.calledAt = s.startAgent(t, s.called, f.Addr)
+	s.agent = s.startAgent(t, s.host, "")
+	s.ca, err = openAuthority(filepath.Join(f.Dir, "ca"))
+	must(t, err)
+	s.caller, err = f.Dial(t.Context(), "honest")
+	must(t, err)
+	t.Cleanup(func() { _ = s.caller.Close() })
+	s.direct, err = s.dialAgent(t.Context())
+	must(t, err)
+	t.Cleanup(func() { _ = s.direct.Close() })
+	for name, p := range map[string]*faults.Process{
+		"the dispatcher": f.DispatcherProcess(), "the agent " + s.called: f.AgentProcess(s.called), "the agent " + s.host: f.AgentProcess(s.host),
+	} {
+		v := &victim{name: name, process: p, room: agentRoom}
+		if p == f.DispatcherProcess() {
+			v.room = dispatcherRoom
+		}
+		s.victims = append(s.victims, v)
+	}
+	s.awaitOnline(t, s.called)
+	s.comeToRest(t)
+	return s
+}
+
+// awaitOnline waits until the dispatcher has an agent.
+func (s *stage) awaitOnline(t *testing.T, name string) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		h, err := s.caller.Hosts().Get(t.Context(), name)
+		if err == nil && h.Online {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s is not online: %v", name, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// startAgent starts an agent and returns where it can be dialled.
+func (s *stage) startAgent(t *testing.T, name, connect string) string {
+	t.Helper()
+	addr, err := faults.FreeAddr()
+	must(t, err)
+	s.fleet.Agent.Listen, s.fleet.Agent.Connect = addr, connect
+	must(t, s.fleet.StartAgent(name))
+	return addr
+}
+
+func (s *stage) dialAgent(ctx context.Context) (*client.Agent, error) {
+	tc, err := s.fleet.TLS(transport.RoleCaller, "honest")
+	if err != nil {
+		return nil, err
+	}
+	return client.DialAgent(ctx, s.agent, client.Config{TLS: tc})
+}
+
+// comeToRest makes some honest calls and notes what the processes hold then.
+func (s *stage) comeToRest(t *testing.T) {
+	t.Helper()
+	for _, to := range []role{dispatcher, agent} {
+		var times faults.Times
+		for range 20 {
+			took, err := s.callHonestly(t.Context(), to)
+			must(t, err)
+			times = append(times, took)
+		}
+		s.usual[to] = times.Quantile(0.5)
+	}
+	for _, v := range s.victims {
+		var err error
+		v.rest, err = v.process.AskHeld(t.Context())
+		must(t, err)
+		v.memory, err = v.process.Memory()
+		must(t, err)
+	}
+}
+
+// callHonestly makes a call that must succeed.
+func (s *stage) callHonestly(ctx context.Context, to role) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	begun := time.Now()
+	if to == agent {
+		c, err := s.direct.Call(ctx, actor.Work, actor.Args{Records: 1})
+		if err == nil {
+			_, err = c.Get()
+		}
+		return time.Since(begun), err
+	}
+	job, err := s.caller.Host(s.called).Call(ctx, actor.Work, actor.Args{Records: 1}, harp.OfflineWait(harp.NoLimit))
+	if err == nil {
+		_, err = job.Get(ctx)
+	}
+	return time.Since(begun), err
+}
+
+// dialHonestly opens a session that must succeed.
+func (s *stage) dialHonestly(ctx context.Context, to role) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if to == agent {
+		a, err := s.dialAgent(ctx)
+		if err != nil {
+			return err
+		}
+		return a.Close()
+	}
+	c, err := s.fleet.Dial(ctx, "honest")
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// TestLies tells every lie, in the short form to two fleets at a time.
+func TestLies(t *testing.T) {
+	checkTable(t)
+	for name, liars := range map[string][]role{"callers": {nobody, caller}, "operators": {agent, dispatcher}} {
+		t.Run(name, func(t *testing.T) {
+			if !long {
+				t.Parallel()
+			}
+			var told []lie
+			for _, l := range lies {
+				if slices.Contains(liars, l.as) && isTold(l) {
+					told = append(told, l)
+				}
+			}
+			playAll(t, told)
+		})
+	}
+}
+
+// isTold reports whether a lie is to be told in this run.
+func isTold(l lie) bool {
+	if alone != "" {
+		return l.name == alone
+	}
+	return long || l.hurts == ""
+}
+
+// playAll tells lies to a fleet of their own, one after the other.
+func playAll(t *testing.T, told []lie) {
+	if len(told) == 0 {
+		return
+	}
+	s := newStage(t)
+	for _, l := range told {
+		t.Run(l.name, func(t *testing.T) { s.play(t, l) })
+	}
+	if !t.Failed() {
+		must(t, s.caller.Close())
+		must(t, s.direct.Close())
+		must(t, s.fleet.Stop())
+	}
+}
+
+// checkTable finds lies that would not be told.
+func checkTable(t *testing.T) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, l := range lies {
+		if seen[l.name] || l.name == "" || l.tell == nil || l.to != dispatcher && l.to != agent {
+			t.Errorf("lie %q: its name is another's, or it has nobody to be told to", l.name)
+		}
+		seen[l.name] = true
+	}
+	if alone != "" && !seen[alone] {
+		t.Fatalf("HARP_HOSTILE_ALONE: there is no lie %q", alone)
+	}
+}
+
+// newTeller returns who tells a lie until the context ends.
+func (s *stage) newTeller(ctx context.Context, l lie) *teller {
+	return &teller{scene: &s.scene, ctx: ctx, as: l.as, to: l.to, long: long, told: make(chan struct{}), source: &s.source}
+}
+
+// play tells one lie, looks at what it does, and waits until nothing of it is left.
+func (s *stage) play(t *testing.T, l lie) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	watch := s.watchMemory()
+	teller := s.newTeller(ctx, l)
+	over := make(chan error, 1)
+	go func() { over <- tellLong(teller, l) }()
+	times := s.callBeside(t, teller, l, over)
+	cancel()
+	teller.work.Wait()
+	most := watch()
+	var took []string
+	for _, v := range s.victims {
+		s.checkAlive(t, v)
+		grown := most[v] - v.memory
+		if grown > v.room {
+			t.Errorf("%s took %d MiB more than at rest, at most %d", v.name, grown/mebi, v.room/mebi)
+		}
+		took = append(took, fmt.Sprintf("%s %+d MiB", v.name, grown/mebi))
+		report.Note(l.name, v.name+" MiB", grown/mebi)
+	}
+	report.Note(l.name, "honest calls", times.String())
+	t.Logf("%s; honest calls %v, usually %v", strings.Join(took, ", "), times, s.usual[l.to])
+	if _, err := s.caller.Queues().Cancel(t.Context(), harp.Args{"name": lineOfLies}); err != nil && !errors.Is(err, harp.ErrNotFound) {
+		t.Errorf("the calls that wait are not cancelled: %v", err)
+	}
+	if _, err := s.callHonestly(t.Context(), l.to); err != nil {
+		t.Errorf("an honest call afterwards: %v", err)
+	}
+	for _, v := range s.victims {
+		s.awaitRest(t, v)
+	}
+	if t.Failed() {
+		t.Logf("HARP_HOSTILE_ALONE=%q tells this lie alone", l.name)
+	}
+}
+
+// tellLong tells a lie, in the long form again and again.
+func tellLong(teller *teller, l lie) error {
+	begun := time.Now()
+	for {
+		err := l.tell(teller)
+		if err != nil || !long || teller.ctx.Err() != nil || time.Since(begun) > lieFor {
+			return err
+		}
+	}
+}
+
+// callBeside makes honest calls while a lie is told, and a few more while it is kept up.
+func (s *stage) callBeside(t *testing.T, teller *teller, l lie, over <-chan error) (times faults.Times) {
+	const least = 3
+	begun := time.Now()
+	told, more := false, least
+	for !told || more > 0 || long && time.Since(begun) < lieFor {
+		took, err := s.callHonestly(t.Context(), l.to)
+		if err == nil && len(times)%least == 0 {
+			err = s.dialHonestly(t.Context(), l.to)
+		}
+		if err != nil {
+			t.Errorf("an honest call beside it: %v", err)
+			return times
+		}
+		times = append(times, took)
+		select {
+		case err := <-over:
+			told, over = true, nil
+			if err != nil {
+				t.Errorf("it could not be told: %v", err)
+				return times
+			}
+		case <-teller.told:
+			told = true
+		default:
+			if time.Since(begun) > patience+lieFor {
+				t.Errorf("it takes too long to tell it")
+				return times
+			}
+		}
+		if told {
+			more--
+		}
+	}
+	if limit := max(2*s.usual[l.to], 100*time.Millisecond); long && times.Quantile(0.5) > limit {
+		t.Errorf("honest calls beside it took %v, without it %v", times, s.usual[l.to])
+	}
+	return times
+}
+
+// watchMemory samples the memory of all until it is stopped.
+func (s *stage) watchMemory() (stop func() map[*victim]int64) {
+	most := map[*victim]int64{}
+	quit := make(chan struct{})
+	var sampling sync.WaitGroup
+	sampling.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			for _, v := range s.victims {
+				if now, err := v.process.Memory(); err == nil {
+					most[v] = max(most[v], now)
+				}
+			}
+			select {
+			case <-tick.C:
+			case <-quit:
+				return
+			}
+		}
+	})
+	return func() map[*victim]int64 {
+		close(quit)
+		sampling.Wait()
+		return most
+	}
+}
+
+func (s *stage) checkAlive(t *testing.T, v *victim) {
+	t.Helper()
+	select {
+	case <-v.process.Done():
+		t.Fatalf("%s died", v.name)
+	default:
+	}
+}
+
+// awaitRest waits until a process holds about what it held before.
+func (s *stage) awaitRest(t *testing.T, v *victim) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		now, err := v.process.AskHeld(t.Context())
+		must(t, err)
+		if now.Goroutines <= v.rest.Goroutines+slackGoroutines && now.Files <= v.rest.Files+slackFiles && now.Heap <= v.rest.Heap+slackHeap {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("%s holds %d goroutines, %d files and %d MiB when all is over, and %d, %d and %d before", v.name,
+				now.Goroutines, now.Files, now.Heap/mebi, v.rest.Goroutines, v.rest.Files, v.rest.Heap/mebi)
+			v.rest = now // the next lie has no part in it
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// showLogs shows the end of each process's log.
+func showLogs(t *testing.T, f *faults.Fleet) {
+	t.Helper()
+	logs, err := filepath.Glob(filepath.Join(f.Dir, "*.log"))
+	must(t, err)
+	for _, path := range logs {
+		data, err := os.ReadFile(path)
+		must(t, err)
+		const most = 4000
+		t.Logf("%s ends with:\n%s", filepath.Base(path), data[max(0, len(data)-most):])
+	}
+}
+
+// lies are all of them.
+var lies = slices.Concat(liesOfNobody, liesOfCallers, liesOfAgents)
