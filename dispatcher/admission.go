@@ -27,6 +27,9 @@ func (d *Dispatcher) submit(ctx context.Context, sub harp.Submission, who harp.P
 	}
 	now := d.now()
 	job, refused := d.admit(ctx, req, now)
+	if refused == nil {
+		refused = checkSize(sub)
+	}
 	if refused == nil && now.Sub(harp.IDTime(req.ID)) >= maxAge {
 		refused = harp.NewFailure("pruned", "job "+req.ID+" is older than what is remembered").Err()
 	}
@@ -56,6 +59,14 @@ func (d *Dispatcher) submit(ctx context.Context, sub harp.Submission, who harp.P
 		d.wakeClock()
 	}
 	return got[0].Job.ID, nil
+}
+
+// checkSize refuses what would not fit into CALL.
+func checkSize(sub harp.Submission) error {
+	if size := len(sub.Request) + len(sub.Signature) + len(sub.KeyID); size > wire.MaxSubmission {
+		return &harp.FieldError{Field: "request", Message: fmt.Sprintf("is %d bytes with its signature and the key's id, at most %d", size, wire.MaxSubmission)}
+	}
+	return nil
 }
 
 // admit makes the row of a call that is good. Nothing is stored before it agrees.

@@ -160,9 +160,14 @@ func (a *attempt) runExchange(sub harp.Submission) error {
 		sub, err = a.s.d.store.Request(ctx, a.job.ID)
 		switch {
 		case errors.Is(err, store.ErrDamaged):
-			return a.rejectJob(ctx, err)
+			return a.rejectJob(ctx, "damaged", "its request is damaged in the dispatcher's store", err)
 		case err != nil:
 			return err
+		}
+	}
+	if !a.resumed {
+		if err := checkSize(sub); err != nil { // it was stored before that was refused
+			return a.rejectJob(ctx, "too_large", err.Error(), err)
 		}
 	}
 	if a.x, err = a.s.tr.Exchange(); err != nil {
@@ -195,12 +200,12 @@ func holds(row, claimed *store.Job) bool {
 	return store.HoldsSlot(row.State) && row.Attempt == claimed.Attempt && row.Fence == claimed.Fence
 }
 
-// rejectJob ends a job whose request cannot be read: it was not started, and cannot be.
-func (a *attempt) rejectJob(ctx context.Context, err error) error {
-	a.s.d.log.Error("job is rejected, as its request cannot be read", "job", a.job.ID, "err", err)
+// rejectJob ends a job whose request cannot be sent: it was not started, and cannot be.
+func (a *attempt) rejectJob(ctx context.Context, kind, message string, err error) error {
+	a.s.d.log.Error("job is rejected, as its request cannot be sent", "job", a.job.ID, "err", err)
 	e := a.s.d.newEvent(a.job, store.Refused)
-	e.Failure = harp.NewFailure("rejected", "its request is damaged in the dispatcher's store")
-	e.Failure.Type = "damaged"
+	e.Failure = harp.NewFailure("rejected", message)
+	e.Failure.Type = kind
 	return a.storeNotStarted(ctx, e)
 }
 

@@ -32,6 +32,10 @@ const (
 	MaxMessage = 2 << 20
 
 	frameSlack = 64 << 10 // what a frame may hold beside its user values
+
+	// MaxSubmission is what a request may take with its signature and the key's id, so that CALL
+	// has room for what the dispatcher adds.
+	MaxSubmission = MaxMessage + harp.MaxInfo + frameSlack - 4<<10
 )
 
 // Window is how many bytes of records an agent may send ahead of acknowledgement.
