@@ -31,6 +31,7 @@ func (s *session) introduce(ctx context.Context) error {
 	if err := s.agent.journal.repair(); err != nil {
 		return fmt.Errorf("agent: no journal: %w", err)
 	}
+	facts := s.facts(ctx) // first: the dispatcher greets one agent of a host at a time, and waits for no other
 	j := s.agent.journal.current()
 	s.send(wire.TypeHello, s.hello(j))
 	w, err := s.welcomed(ctx)
@@ -42,7 +43,7 @@ func (s *session) introduce(ctx context.Context) error {
 	}
 	s.agent.dropStrangers()
 	s.beat(time.Duration(w.Heartbeat))
-	s.send(wire.TypeFacts, s.facts(ctx))
+	s.send(wire.TypeFacts, facts)
 	s.sendProcedures()
 	if err := s.sendHeld(j); err != nil {
 		return err

@@ -209,6 +209,7 @@ func (d dialer) exchangeHello(ctx context.Context, s *session) error {
 	if every := time.Duration(s.welcome.Heartbeat); every > 0 {
 		s.Beat(max(every, leastBeat))
 	}
+	s.RefuseControl()
 	return nil
 }
 

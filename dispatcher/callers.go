@@ -61,6 +61,7 @@ func ServeCaller(ctx context.Context, conn *transport.Conn, s harp.Service, cfg 
 			return
 		}
 		close(limited.welcomed)
+		session.RefuseControl()
 	})
 	err = session.Serve(limited.answerRequest)
 	greeting.Wait()

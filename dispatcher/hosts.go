@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/btree"
@@ -78,6 +79,7 @@ func (hs *hosts) page(cursor string, n int) (page []*host, next string) {
 type host struct {
 	name       string
 	greeting   chan struct{} // holds a value while an agent is greeted: one at a time
+	waiting    atomic.Int64  // agents that wait for their turn to be greeted
 	catalogues *catalogues   // of all hosts
 
 	mu        sync.Mutex

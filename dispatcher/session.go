@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	greetingTime = 30 * time.Second // from HELLO to READY; the agent may look for facts
+	greetingTime = 30 * time.Second // for HELLO, for its turn then, and for the rest up to READY
 	maxGreeting  = 8 << 20          // bytes in that time: 60,000 attempts that are held, or 1,000 procedures of 8 KiB
 	dialTime     = 10 * time.Second // to connect to a host, handshake included
-	probeTime    = 3 * time.Second  // for an older session to show that its agent lives
+	probeTime    = 3 * time.Second  // for an older session to show that its agent lives, and a greeting that it goes on
 	reconnectCap = 10 * time.Second // the longest pause told to agents
 	maxRecords   = 1 << 48          // more than any attempt has
 )
@@ -103,16 +103,45 @@ func (s *session) receiveControl(ctx context.Context) {
 }
 
 // greetAgent is the session's beginning, up to READY.
-func (s *session) greetAgent(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, greetingTime)
+func (s *session) greetAgent(ctx context.Context) error {
+	if err := within(ctx, greetingTime, s.receiveHello); err != nil {
+		return err
+	}
+	if err := within(ctx, greetingTime, s.awaitTurn); err != nil {
+		return err
+	}
+	return within(ctx, greetingTime, s.greetInTurn)
+}
+
+func (s *session) receiveHello(ctx context.Context) error {
+	f, err := s.control.Receive(ctx)
+	if err != nil {
+		return err
+	}
+	return s.decodeExpected(f, wire.TypeHello, &s.hello)
+}
+
+// within bounds the time of a step.
+func within(ctx context.Context, t time.Duration, step func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, t)
 	defer cancel()
-	if err := s.expectFrame(ctx, wire.TypeHello, &s.hello); err != nil {
-		return err
+	return step(ctx)
+}
+
+// awaitTurn waits until no other agent of the host is being greeted. One that says nothing
+// gives way to it.
+func (s *session) awaitTurn(ctx context.Context) error {
+	s.host.waiting.Add(1)
+	defer s.host.waiting.Add(-1)
+	unlock, err := s.host.lockGreeting(ctx)
+	if err == nil {
+		s.unlockGreeting = unlock
 	}
-	if s.unlockGreeting, err = s.host.lockGreeting(ctx); err != nil {
-		s.unlockGreeting = func() {}
-		return err
-	}
+	return err
+}
+
+// greetInTurn is what of the greeting only one agent of a host does at a time.
+func (s *session) greetInTurn(ctx context.Context) error {
 	if err := s.admitAgent(ctx); err != nil {
 		_ = s.control.Send(wire.TypeUnwelcome, false, wire.Encode(wire.Unwelcome{Failure: err})) // it is refused in any case
 		return err
@@ -130,12 +159,16 @@ func (s *session) greetAgent(ctx context.Context) (err error) {
 	return nil
 }
 
-// expectFrame receives the one frame that may come now.
+// expectFrame receives the one frame that may come now in the greeting.
 func (s *session) expectFrame(ctx context.Context, t transport.Type, message any) error {
-	f, err := s.control.Receive(ctx)
+	f, err := s.receiveGreeting(ctx)
 	if err != nil {
 		return err
 	}
+	return s.decodeExpected(f, t, message)
+}
+
+func (s *session) decodeExpected(f transport.Frame, t transport.Type, message any) error {
 	if f.Type != t {
 		return fmt.Errorf("frame %d where %d was expected: %w", f.Type, t, transport.ErrProtocol)
 	}
@@ -143,6 +176,25 @@ func (s *session) expectFrame(ctx context.Context, t transport.Type, message any
 		return err
 	}
 	return wire.Decode(f.Body, message)
+}
+
+// errStalled ends a greeting that does not go on while another agent of the host waits for its turn.
+var errStalled = errors.New("nothing came, and another agent of the host waits to be greeted")
+
+// receiveGreeting receives the next frame of the greeting.
+func (s *session) receiveGreeting(ctx context.Context) (f transport.Frame, err error) {
+	for {
+		err := within(ctx, probeTime, func(ctx context.Context) (err error) {
+			f, err = s.control.Receive(ctx)
+			return err
+		})
+		switch {
+		case !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil:
+			return f, err
+		case s.host.waiting.Load() > 0:
+			return f, errStalled
+		}
+	}
 }
 
 // countBytes counts the bytes of what comes in pages, of which there is to be an end.

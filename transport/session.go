@@ -121,6 +121,17 @@ func (s *Session) Peer() Peer { return s.peer }
 // session.
 func (s *Session) Control() *Exchange { return s.control }
 
+// RefuseControl makes any further frame of the control exchange but a heartbeat [ErrProtocol]. It is for
+// sessions in which nothing comes there: frames that nobody takes would keep the session from being
+// read, and hide that the peer is silent.
+func (s *Session) RefuseControl() {
+	s.control.Listen(func(f Frame, err error) {
+		if err == nil {
+			s.failSession(fmt.Errorf("%w: frame of type %d in the control exchange", ErrProtocol, f.Type))
+		}
+	})
+}
+
 // Exchange begins an exchange. Only the opener may. Nothing is sent by it.
 //
 // The error is [ErrTooManyExchanges], [ErrSessionClosed], or [ErrProtocol] for an acceptor.

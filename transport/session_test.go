@@ -233,6 +233,37 @@ func TestControl(t *testing.T) {
 	})
 }
 
+// A side that takes nothing in the control exchange ends the session when something comes there, be it before
+// or after it said so. Heartbeats go on.
+func TestRefuseControl(t *testing.T) {
+	for name, early := range map[string]bool{"before": true, "after": false} {
+		t.Run(name, func(t *testing.T) {
+			eachWiring(t, func(t *testing.T, w wiring) {
+				e := w.connect(t, transport.Options{}, transport.Options{})
+				e.serve(t, echo)
+				e.opener.Beat(10 * time.Millisecond)
+				if !early {
+					e.acceptor.RefuseControl()
+					x := e.exchange(t)
+					send(t, x, 3, true, nil)
+					if _, err := x.Receive(t.Context()); err != nil || e.acceptor.Err() != nil {
+						t.Errorf("an exchange gives %v, and the session has ended with %v", err, e.acceptor.Err())
+					}
+					x.Release()
+				}
+				send(t, e.opener.Control(), 3, false, nil)
+				if early {
+					e.acceptor.RefuseControl()
+				}
+				<-e.acceptor.Done()
+				if err := e.acceptor.Err(); !errors.Is(err, transport.ErrProtocol) {
+					t.Errorf("it ends with %v", err)
+				}
+			})
+		})
+	}
+}
+
 // What was sent before Close arrives, in exchanges as well.
 func TestCloseFlushes(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
