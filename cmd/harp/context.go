@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/x509"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -52,7 +53,7 @@ func (c *cli) contextAddCommand() *cobra.Command {
 		Use:   "add NAME --addr HOST:PORT --cert FILE --key FILE --ca FILE",
 		Short: "Name a dispatcher and the certificate to call it with",
 		Long: `Name a dispatcher and the certificate to call it with. The files are read, to see
-that they fit, and stay where they are. The first context there is becomes the current
+that they fit and are valid, and stay where they are. The first context there is becomes the current
 one.`,
 		Example: "  harp ctx add prod --addr harp.example:7440 --cert ada.crt --key ada.key --ca ca.crt --use",
 		Args:    cobra.ExactArgs(1),
@@ -187,7 +188,7 @@ func (c *cli) addContext(dir contexts.Dir, name string, use, replace bool) error
 			return err
 		}
 	}
-	id, err := callerIdentity(at)
+	id, err := callerIdentity(at, time.Now())
 	if err != nil {
 		return err
 	}
@@ -206,14 +207,18 @@ func (c *cli) addContext(dir contexts.Dir, name string, use, replace bool) error
 	return c.useContext(dir, []string{name})
 }
 
-// callerIdentity reads a context's files and says whose certificate it is. Errors:
-// harp.ErrInvalid.
-func callerIdentity(at contexts.Context) (transport.Identity, error) {
+// callerIdentity reads a context's files and says whose certificate it is, if a dispatcher
+// may let it in now. Errors: harp.ErrInvalid.
+func callerIdentity(at contexts.Context, now time.Time) (transport.Identity, error) {
 	tc, err := transport.LoadTLS(at.Cert, at.Key, at.CA)
 	if err != nil {
 		return transport.Identity{}, invalid("context", "%s", err)
 	}
-	return identityFor(tc.Certificates[0].Leaf, transport.RoleCaller)
+	id, err := identityFor(tc.Certificates[0].Leaf, transport.RoleCaller)
+	if err != nil {
+		return id, err
+	}
+	return id, checkContext(at, tc, now)
 }
 
 // identityFor is the identity of a certificate that must be of a role. Errors:

@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"net"
-	"os"
 	"strings"
 	"time"
 
@@ -60,39 +58,28 @@ func (d *doctor) certificates(to contexts.Context) (*tls.Config, bool) {
 	return tc, d.authority(to.CA, tc, now) && good
 }
 
-// authority looks at the certificates of the authorities, and whether one of them has
-// signed the caller's.
+// authority looks whether an authority has signed the caller's certificate, and for how long
+// that counts.
 func (d *doctor) authority(file string, tc *tls.Config, now time.Time) bool {
-	text, err := os.ReadFile(file)
+	const renew = "get the fleet's new authority"
+	chains, err := chainsOf(file, tc)
 	if err != nil {
 		return d.failCheck("authority", "", "%s", err)
 	}
-	soonest := time.Time{}
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		cert, err := x509.ParseCertificate(block.Bytes)
-		if err == nil && (soonest.IsZero() || cert.NotAfter.Before(soonest)) {
-			soonest = cert.NotAfter
-		}
+	if len(chains) == 0 {
+		return d.failCheck("authority", "certificate and authority must be of one fleet", "did not sign the certificate: none in %s did", file)
 	}
-	options := x509.VerifyOptions{
-		Roots: tc.RootCAs, Intermediates: x509.NewCertPool(), CurrentTime: tc.Certificates[0].Leaf.NotBefore,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	best := newestChain(chains)
+	switch from, until := best.from(), best.until(); {
+	case now.Before(from):
+		return d.failCheck("authority", "set this machine's clock", "is good only from %s on", d.cli.clock(from))
+	case now.After(until):
+		return d.failCheck("authority", renew, "in %s has expired, %s", file, relative(now.Sub(until)))
+	case until.Sub(now) < expiresSoon:
+		return d.warn("authority", renew, "in %s expires in %s", file, age(until.Sub(now)))
+	default:
+		return d.ok("authority", "signed the certificate, good for %s", age(until.Sub(now)))
 	}
-	for _, der := range tc.Certificates[0].Certificate[1:] {
-		if cert, err := x509.ParseCertificate(der); err == nil {
-			options.Intermediates.AddCert(cert)
-		}
-	}
-	_, err = tc.Certificates[0].Leaf.Verify(options)
-	switch {
-	case err != nil:
-		return d.failCheck("authority", "certificate and authority must be of one fleet", "did not sign the certificate: %s", err)
-	case now.After(soonest):
-		return d.failCheck("authority", "get the fleet's new authority", "one in %s has expired, %s", file, relative(now.Sub(soonest)))
-	case soonest.Sub(now) < expiresSoon:
-		return d.warn("authority", "get the fleet's new authority", "one in %s expires in %s", file, age(soonest.Sub(now)))
-	}
-	return d.ok("authority", "signed the certificate, good for %s", age(soonest.Sub(now)))
 }
 
 // network goes the way to the dispatcher step by step: name, TCP, TLS.

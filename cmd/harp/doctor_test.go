@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net/url"
 	"os"
@@ -119,7 +120,7 @@ func TestDoctorLooksAtCertificates(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := examined(t)
-			d.certificates(issued(t, test.role, test.from, test.until, test.authority))
+			d.certificates(issued(t, test.role, test.from, test.until, now.Add(-9*day), test.authority))
 			got, text := d.told()
 			for what, verdict := range test.want {
 				if got[what] != verdict {
@@ -130,8 +131,66 @@ func TestDoctorLooksAtCertificates(t *testing.T) {
 	}
 }
 
+// An authority that is younger than what it signed, as one that was renewed with its key, is no
+// fault; nor is an expired certificate one of its authority.
+func TestDoctorLooksAtRenewedAuthorities(t *testing.T) {
+	now := time.Now()
+	const day = 24 * time.Hour
+	for _, test := range []struct {
+		name                       string
+		from, until, authorityFrom time.Time
+		certificate                string
+	}{
+		{"younger than the certificate", now.Add(-9 * day), now.Add(90 * day), now.Add(-day), fine},
+		{"younger than the certificate that has expired", now.Add(-9 * day), now.Add(-2 * day), now.Add(-day), broken},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := examined(t)
+			at := issued(t, transport.RoleCaller, test.from, test.until, test.authorityFrom, now.Add(900*day))
+			d.certificates(at)
+			if got, text := d.told(); got["certificate"] != test.certificate || got["authority"] != fine {
+				t.Errorf("said\n%s", text)
+			}
+			if _, err := callerIdentity(at, now); (err == nil) != (test.certificate == fine) {
+				t.Errorf("as a context: %v", err)
+			}
+		})
+	}
+}
+
+// A bundle of authorities may still hold one that has expired.
+func TestDoctorLooksAtTheAuthorityThatSigned(t *testing.T) {
+	now := time.Now()
+	const day = 24 * time.Hour
+	at := issued(t, transport.RoleCaller, now.Add(-day), now.Add(90*day), now.Add(-2*day), now.Add(900*day))
+	old := issued(t, transport.RoleCaller, now.Add(-9*day), now.Add(-day), now.Add(-9*day), now.Add(-day))
+	both, err := os.ReadFile(at.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expired, err := os.ReadFile(old.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(at.CA, append(expired, both...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := examined(t)
+	d.certificates(at)
+	if got, text := d.told(); got["authority"] != fine {
+		t.Errorf("said\n%s", text)
+	}
+	if _, err := callerIdentity(at, now); err != nil {
+		t.Errorf("as a context: %v", err)
+	}
+	at.CA = old.CA
+	if _, err := callerIdentity(at, now); !errors.Is(err, harp.ErrInvalid) {
+		t.Errorf("a foreign authority: %v", err)
+	}
+}
+
 // issued makes files of a certificate and its authority, with their dates.
-func issued(t *testing.T, role transport.Role, from, until, authority time.Time) contexts.Context {
+func issued(t *testing.T, role transport.Role, from, until, authorityFrom, authority time.Time) contexts.Context {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -146,7 +205,7 @@ func issued(t *testing.T, role transport.Role, from, until, authority time.Time)
 		return path
 	}
 	ca := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: from.Add(-time.Hour), NotAfter: authority,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: authorityFrom, NotAfter: authority,
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	leaf := &x509.Certificate{
