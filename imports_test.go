@@ -32,6 +32,7 @@ func TestLayers(t *testing.T) {
 		"github.com/harpcaller/harp",
 		"github.com/harpcaller/harp/internal/duration",
 		"github.com/harpcaller/harp/internal/msgpack",
+		"github.com/harpcaller/harp/target",
 	}
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	if err != nil {
