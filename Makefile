@@ -17,7 +17,7 @@ RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build the harp binary into ./bin
@@ -93,6 +93,20 @@ bench-quick: ## the same in short, to see that it works; writes nothing
 .PHONY: bench-check
 bench-check: $(LINT) ## format, lint and test the bench, which is a module of its own
 	cd bench && $(LINT) fmt --diff && $(LINT) run ./... && $(GO) mod tidy -diff && $(GO) test ./...
+
+.PHONY: dist
+dist: ## make what a release consists of, in ./bin/dist: archives, packages, an image, checksums
+	cd dist && $(GO) run . -out $(GOBIN)/dist
+
+.PHONY: dist-check
+dist-check: $(LINT) ## format, lint and test dist, which is a module of its own: builds twice, installs, upgrades, removes
+	cd dist && $(LINT) fmt --diff && $(LINT) run ./... && $(GO) mod tidy -diff && $(GO) test -count 1 ./...
+
+.PHONY: ports
+ports: ## build and vet for all systems and architectures that harp is for
+	@for os in linux darwin windows freebsd; do for arch in amd64 arm64; do \
+		echo "$$os/$$arch" && GOOS=$$os GOARCH=$$arch CGO_ENABLED=0 $(GO) vet ./... || exit 1; \
+	done; done
 
 .PHONY: gobench
 gobench: ## run the benchmarks of the packages
