@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"syscall"
 	"time"
@@ -101,7 +102,7 @@ func (s *session) resume(x *transport.Exchange, body []byte) {
 		return
 	}
 	result := moved
-	if m.From < 0 {
+	if m.From < 0 || m.From > maxRecords {
 		result = notHere
 	}
 	for result == moved {
@@ -116,9 +117,15 @@ func (s *session) resume(x *transport.Exchange, body []byte) {
 		result = s.tell(x, at, ask{from: m.From, window: m.Window})
 	}
 	if result != told {
-		s.log.Warn("asked to resume an attempt that is not here", "job", m.Job, "attempt", m.Attempt, "from", m.From)
+		s.warn("asked to resume an attempt that is not here", "job", m.Job, "attempt", m.Attempt, "from", m.From)
 	}
 }
+
+// maxRecords is more records than an attempt will ever have, and maxNumber more attempts than a job.
+const (
+	maxRecords = 1 << 48
+	maxNumber  = math.MaxInt32
+)
 
 // refusal is why a call is not taken on. The zero refusal is none.
 type refusal struct {
@@ -147,7 +154,7 @@ func (s *session) admit(c wire.Call, received time.Time) (at *attempt, fresh boo
 		return known, false, refusal{}
 	}
 	if s.agent.hasForgotten(k) {
-		s.log.Warn("asked to start an attempt that was here before", "job", k.job, "attempt", k.number)
+		s.warn("asked to start an attempt that was here before", "job", k.job, "attempt", k.number)
 		return nil, false, refusal{forgotten: true}
 	}
 	at, no = s.judge(k, c, req)
@@ -229,7 +236,7 @@ func (s *session) journalStart(at *attempt) refusal {
 	case errors.Is(err, journal.ErrKnown):
 		return refusal{known: true}
 	}
-	s.log.Warn("a call cannot be journalled", "job", at.key.job, "error", err.Error())
+	s.warn("a call cannot be journalled", "job", at.key.job, "error", err.Error())
 	s.agent.attempts.owe(s)
 	return refusal{reason: wire.NotNowNoSpace}
 }
@@ -249,7 +256,7 @@ func (s *session) judge(k key, c wire.Call, req harp.Request) (*attempt, refusal
 		f := harp.NewFailure("rejected_not_found", "no such procedure: "+req.Procedure)
 		f.Type = "procedure"
 		return nil, refusal{failure: &f}
-	case c.Attempt < 1 || s.direct && c.Attempt != 1:
+	case c.Attempt < 1 || c.Attempt > maxNumber || s.direct && c.Attempt != 1:
 		return nil, refuseInvalid(&harp.FieldError{Field: "attempt", Message: fmt.Sprintf("%d cannot be", c.Attempt)})
 	case req.DryRun && !p.can(harp.TraitDryRun):
 		return nil, rejected("dry_run", "the procedure has no dry run")
@@ -267,7 +274,7 @@ func (s *session) judge(k key, c wire.Call, req harp.Request) (*attempt, refusal
 	case errors.As(err, &untrusted):
 		return nil, rejected("exec", err.Error())
 	case isShort(err):
-		s.log.Warn("a call cannot be looked at", "job", k.job, "error", err.Error())
+		s.warn("a call cannot be looked at", "job", k.job, "error", err.Error())
 		return nil, refusal{reason: wire.NotNowNoSpace}
 	case err != nil:
 		return nil, refuseInvalid(err)

@@ -39,6 +39,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 	"github.com/harpcaller/harp/agent/journal"
+	"github.com/harpcaller/harp/internal/logcount"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -93,11 +94,13 @@ type Agent struct {
 	bare      bool  // would dial TCP without TLS
 	wrong     error // what of the configuration New has found wrong
 	log       *slog.Logger
-	instance  string // one per process
+	repeated  *logcount.Logger // for what peers can do again and again; set before anything begins
+	instance  string           // one per process
 	catalogue catalogue
 	attempts  attempts
 	journal   *journalHandle
 	budget    *budget
+	memory    memory
 	commands  sync.WaitGroup         // of commands that go on without the agent, and of what is done about them
 	up        atomic.Pointer[string] // the store of the dispatcher that has a session; nil: none has
 	connects  atomic.Bool            // a Connect is under way
@@ -111,7 +114,7 @@ type Agent struct {
 
 	mu      sync.Mutex                // guards what follows; never held while blocked
 	current *session                  // the dispatcher's, since its WELCOME
-	epochs  map[string]int64          // the highest seen, by store id
+	epochs  []storeEpoch              // the highest seen, of the stores seen last
 	longest time.Duration             // pause before reconnecting
 	unknown map[journal.Key]time.Time // ended then, and kept for a dispatcher other than the current one
 	strange map[journal.Key]time.Time // since when another dispatcher is known not to know them
@@ -137,14 +140,15 @@ func New(cfg Config) *Agent {
 		cfg:       cfg,
 		bare:      bare,
 		log:       log,
+		repeated:  logcount.New(log),
 		instance:  harp.NewID(),
 		catalogue: catalogue{procedures: map[string]*procedure{}},
 		journal:   newJournalHandle(&cfg, log),
-		epochs:    map[string]int64{},
 		unknown:   map[journal.Key]time.Time{},
 		strange:   map[journal.Key]time.Time{},
 		longest:   defaultLongest,
 	}
+	a.memory.most = maxHeldBytes
 	a.attempts = newAttempts(cfg.Limits.MaxAttempts, a.journal.owes)
 	a.budget = newBudget(a.journal.opts.MaxAgent, a.journal.opts.MaxJob, cfg.Limits.MaxAttempts)
 	if cfg.Exec != nil {
@@ -179,6 +183,7 @@ func (a *Agent) begin(ctx context.Context) (*scope, error) {
 			a.journal.close()
 			return nil, err
 		}
+		a.repeated = logcount.New(a.log)
 		a.here, a.letGo = context.WithCancel(context.Background())
 		a.adopt(left)
 	}
@@ -216,6 +221,7 @@ func (a *Agent) end(st *scope) {
 	defer a.life.Unlock()
 	if a.scopes--; a.scopes == 0 {
 		a.detach()
+		a.repeated.Close()
 	}
 	a.journal.close()
 }

@@ -29,6 +29,7 @@ type attempt struct {
 	info   *CallInfo
 	limits Limits
 	most   int // attempts of its procedure at a time; 0: any
+	size   int // bytes of its request
 	task   task
 	watch  watch
 
@@ -47,6 +48,7 @@ type attempt struct {
 	refusal refusal   // why it was not started
 	started time.Time // by the monotonic clock, if this agent has started it
 	spool   spool
+	counted int           // bytes of it that the agent counts as in memory
 	room    chan struct{} // closed when there may be room for records; nil: nobody waits
 	sender  *sender       // of its peer; nil: none at present
 }
@@ -54,7 +56,7 @@ type attempt struct {
 // accept makes the attempt of a call that was found good.
 func accept(s *session, k key, c wire.Call, info *CallInfo, p *procedure, work task) *attempt {
 	at := newAttempt(s.agent, k)
-	at.scope, at.fence, at.store, at.info, at.most, at.task = s.scope, c.Fence, s.store, info, p.most, work
+	at.scope, at.fence, at.store, at.info, at.most, at.size, at.task = s.scope, c.Fence, s.store, info, p.most, len(c.Request), work
 	at.watch = watch{timeout: info.Timeout, maxExec: info.MaxExecTime, exceeded: at.stop}
 	at.ctx, at.cancel = context.WithCancelCause(withAttempt(s.base, at))
 	home, journalled := life.Here, k.origin == ""
@@ -97,6 +99,7 @@ func (at *attempt) applyLocked(e life.Event) life.Effect {
 		}
 		leave = leave || f.Leave
 		if f.Write.Kind == 0 {
+			at.countLocked()
 			if f.Put, f.Leave = put, leave; handed {
 				at.loopLocked()
 			}
@@ -104,6 +107,16 @@ func (at *attempt) applyLocked(e life.Event) life.Effect {
 		}
 		e = at.writeLocked(&f.Write)
 	}
+}
+
+// countLocked counts what of it is in memory, as long as it is on the list.
+func (at *attempt) countLocked() {
+	now := at.life.HeldBytes()
+	if at.hasLeft() {
+		now = 0
+	}
+	at.agent.memory.count(now - at.counted)
+	at.counted = now
 }
 
 // doLocked does what an event asks for and nothing comes of.
@@ -374,6 +387,9 @@ func (at *attempt) settle() { at.apply(life.Event{Kind: life.Settle}) }
 // leave takes the attempt off the list, if it is there.
 func (at *attempt) leave() {
 	at.left.fire()
+	at.mu.Lock()
+	at.countLocked()
+	at.mu.Unlock()
 	at.agent.attempts.leave(at, true)
 }
 

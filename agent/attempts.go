@@ -31,6 +31,7 @@ type attempts struct {
 
 	mu       sync.Mutex // guards what follows, and the owner of each attempt
 	byKey    map[key]*attempt
+	bytes    int                   // of the requests of those that run
 	owed     map[*session]struct{} // were told to ask again later
 	draining bool                  // nobody is let in any more
 	known    bool                  // what goes on without an agent is in it
@@ -52,15 +53,32 @@ func (a *attempts) enter(s *session, at *attempt) (known *attempt, reason string
 		return known, ""
 	case s.closed || a.draining:
 		return nil, wire.NotNowDraining
-	case len(a.byKey) >= a.most || at.most > 0 && a.runningLocked(at.info.Procedure) >= at.most:
+	case len(a.byKey) >= a.most || a.bytes > 0 && a.bytes+at.size > maxCallBytes || at.most > 0 && a.runningLocked(at.info.Procedure) >= at.most:
 		a.owed[s] = struct{}{}
 		return nil, wire.NotNowBusy
 	}
 	if s.direct {
 		at.owner = s
 	}
-	a.byKey[at.key] = at
+	a.putLocked(at.key, at)
 	return nil, ""
+}
+
+// maxCallBytes is how many bytes the requests of attempts may have that are there at a time; one that has
+// more may be there alone.
+const maxCallBytes = 32 << 20
+
+// putLocked puts an attempt on the list, nil: takes what is there off it.
+func (a *attempts) putLocked(k key, at *attempt) {
+	if before := a.byKey[k]; before != nil {
+		a.bytes -= before.size
+	}
+	if at == nil {
+		delete(a.byKey, k)
+		return
+	}
+	a.byKey[k] = at
+	a.bytes += at.size
 }
 
 // runningLocked is how many attempts of a procedure have not ended.
@@ -83,7 +101,7 @@ func (a *attempts) recover(k key, make func() *attempt) *attempt {
 	}
 	at := make()
 	if at != nil {
-		a.byKey[k] = at
+		a.putLocked(k, at)
 	}
 	return at
 }
@@ -101,7 +119,7 @@ func (a *attempts) leave(at *attempt, room bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.byKey[at.key] == at {
-		delete(a.byKey, at.key)
+		a.putLocked(at.key, nil)
 	}
 	a.lookIdleLocked()
 	if room {

@@ -22,7 +22,7 @@ func TestKeptElsewhere(t *testing.T) {
 		"it is further": {kept: 5, want: 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &spooling{attempt: &attempt{life: life.Recall(life.Past{Phase: life.Running, Records: 10})}}
+			s := &spooling{attempt: &attempt{agent: New(Config{}), life: life.Recall(life.Past{Phase: life.Running, Records: 10})}}
 			if new(commandRun).recover(s.attempt, supervisor.End{}, &supervisor.KeptError{First: c.kept}) {
 				t.Error("the end is taken for known")
 			}

@@ -126,7 +126,7 @@ func (r *commandRun) failed(at *attempt, err error, retracted refusal) refusal {
 	case errors.As(err, &exec) || !retracted.is():
 		return rejected("exec", err.Error())
 	}
-	at.log().Warn("a command could not be begun", "error", err.Error())
+	at.warn("a command could not be begun", "error", err.Error())
 	return retracted
 }
 
@@ -140,12 +140,12 @@ func (r *commandRun) unprepared(at *attempt, err error) refusal {
 	case errors.As(err, &exec):
 		return rejected("exec", err.Error())
 	case errors.Is(err, supervisor.ErrExists) && !at.agent.isIdle(at.key.journal()): // the journal has lost it
-		at.log().Error("asked to start a command that is there already")
+		at.warn("asked to start a command that is there already")
 		return refusal{forgotten: true}
 	case errors.Is(err, supervisor.ErrExists):
 		at.agent.discard(at.key.journal())
 	}
-	at.log().Warn("a command cannot be prepared", "error", err.Error())
+	at.warn("a command cannot be prepared", "error", err.Error())
 	return refusal{reason: wire.NotNowNoSpace} // and READY, which it makes no room for, is not said
 }
 

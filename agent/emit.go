@@ -40,7 +40,7 @@ func (at *attempt) put(r wire.Record) error {
 
 // offer offers a record, and waits for room as long as ctx lasts.
 func (at *attempt) offer(ctx context.Context, e life.Event) error {
-	room, err := at.tryOffer(e)
+	room, eased, err := at.tryOffer(e)
 	if room == nil {
 		return err
 	}
@@ -49,35 +49,34 @@ func (at *attempt) offer(ctx context.Context, e life.Event) error {
 	for room != nil {
 		select {
 		case <-room:
+		case <-eased:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		room, err = at.tryOffer(e)
+		room, eased, err = at.tryOffer(e)
 	}
 	return err
 }
 
-// tryOffer returns what is closed when there may be room, if there is none now.
-func (at *attempt) tryOffer(e life.Event) (room <-chan struct{}, err error) {
+// tryOffer returns what is closed when there may be room in the window, and in what all share, if
+// there is none now.
+func (at *attempt) tryOffer(e life.Event) (room, eased <-chan struct{}, err error) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	if e.Kind == life.Offer && at.ctx.Err() != nil && e.Record.Kind != string(harp.KindLog) && !at.life.HasEnded() {
-		return nil, context.Cause(at.ctx)
+		return nil, nil, context.Cause(at.ctx)
 	}
 	busy := at.busyLocked()
 	e.At, e.Up, e.Busy = time.Now().UnixNano(), at.isUpLocked(), busy != nil
 	switch at.applyLocked(e).Put {
 	case life.Later:
-		if busy != nil {
-			return busy, nil
-		}
-		return at.roomLocked(), nil
+		return at.roomLocked(), busy, nil
 	case life.Over:
-		return nil, fmt.Errorf("%w: the procedure has returned", harp.ErrClosed)
+		return nil, nil, fmt.Errorf("%w: the procedure has returned", harp.ErrClosed)
 	case life.Gap:
-		return nil, fmt.Errorf("agent: record %d came instead of %d", e.Next, at.life.Records())
+		return nil, nil, fmt.Errorf("agent: record %d came instead of %d", e.Next, at.life.Records())
 	default: // it is numbered, or dropped
-		return nil, nil
+		return nil, nil, nil
 	}
 }
 

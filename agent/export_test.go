@@ -126,3 +126,16 @@ func FailBind(a *Agent, procedure string, err *error) {
 		return bind(args, info)
 	}
 }
+
+// Epochs is of how many stores the agent remembers the epoch.
+func (a *Agent) Epochs() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.epochs)
+}
+
+// HoldAtMost sets about how many bytes of records an agent's attempts may have in memory together.
+func HoldAtMost(a *Agent, most int64) { a.memory.most = most }
+
+// Counted is how many bytes are counted as in memory.
+func (a *Agent) Counted() int64 { return a.memory.used.Load() }

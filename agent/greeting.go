@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -20,6 +21,10 @@ const (
 	// pageProcedures and pageAttempts keep a page within the elements of a message.
 	pageProcedures = 64
 	pageAttempts   = 200
+	// maxStores is of how many stores the agent knows the epoch, and maxStoreID how long the id of
+	// one may be.
+	maxStores  = 64
+	maxStoreID = 128
 )
 
 // errSuperseded ends a session when the dispatcher has opened another.
@@ -87,6 +92,9 @@ func (s *session) welcomed(ctx context.Context) (wire.Welcome, error) {
 	if w.Version != wire.Version {
 		return w, fmt.Errorf("%w: the dispatcher speaks version %d of the protocol, this agent %d", harp.ErrRefused, w.Version, wire.Version)
 	}
+	if len(w.Store) > maxStoreID {
+		return w, fmt.Errorf("%w: the store's id has %d bytes, at most %d", transport.ErrProtocol, len(w.Store), maxStoreID)
+	}
 	return w, nil
 }
 
@@ -114,11 +122,10 @@ func (a *Agent) take(s *session, w wire.Welcome) error {
 		a.mu.Unlock()
 		return errAnother
 	}
-	if highest := a.epochs[w.Store]; w.Epoch < highest {
+	if highest := a.raiseEpochLocked(w.Store, w.Epoch); w.Epoch < highest {
 		a.mu.Unlock()
 		return fmt.Errorf("%w: epoch %d of a dispatcher that has had %d", transport.ErrProtocol, w.Epoch, highest)
 	}
-	a.epochs[w.Store] = w.Epoch
 	s.epoch, s.store = w.Epoch, w.Store
 	old := a.current
 	a.current = s
@@ -132,6 +139,24 @@ func (a *Agent) take(s *session, w wire.Welcome) error {
 		<-old.over
 	}
 	return nil
+}
+
+// storeEpoch is the highest epoch that a dispatcher with a store has stated.
+type storeEpoch struct {
+	store string
+	epoch int64
+}
+
+// raiseEpochLocked notes an epoch, and returns the highest of its store.
+func (a *Agent) raiseEpochLocked(store string, epoch int64) (highest int64) {
+	highest = epoch
+	if i := slices.IndexFunc(a.epochs, func(e storeEpoch) bool { return e.store == store }); i >= 0 {
+		highest = max(highest, a.epochs[i].epoch)
+		a.epochs = slices.Delete(a.epochs, i, i+1)
+	}
+	a.epochs = append(a.epochs, storeEpoch{store, highest})
+	a.epochs = a.epochs[max(len(a.epochs)-maxStores, 0):]
+	return highest
 }
 
 // leave is take undone when the session is over.

@@ -89,6 +89,13 @@ func (h *logHandler) WithGroup(name string) slog.Handler {
 	return &logHandler{h.Handler.WithGroup(name), h.line}
 }
 
+// warn logs of the attempt what peers can bring about again and again with calls of its procedure: the
+// first time, and then how often.
+func (at *attempt) warn(message string, args ...any) {
+	of := at.info.Procedure
+	at.agent.repeated.Warn(of, message, append(args, "procedure", of, "job", at.key.job, "attempt", at.key.number)...)
+}
+
 // log names the attempt in what is logged of it. There is rarely anything, so that a
 // logger is not made for every attempt.
 func (at *attempt) log() *slog.Logger {

@@ -239,10 +239,10 @@ func (s *session) forget(m wire.Forget) {
 		case at == nil:
 			s.forgetJournalled(k.journal())
 		case !at.isOf(s.store):
-			s.log.Warn("the dispatcher does not know an attempt of another one, which is kept for that", "job", h.Job, "attempt", h.Attempt)
+			s.warn("the dispatcher does not know an attempt of another one, which is kept for that", "job", h.Job, "attempt", h.Attempt)
 			s.agent.keepUnknown(k.journal(), time.Now())
 		case !at.hasEnded():
-			s.log.Warn("the dispatcher does not know an attempt that runs: it runs on, and is forgotten then", "job", h.Job, "attempt", h.Attempt)
+			s.warn("the dispatcher does not know an attempt that runs: it runs on, and is forgotten then", "job", h.Job, "attempt", h.Attempt)
 			at.abandon()
 		default:
 			at.abandon()
@@ -250,18 +250,21 @@ func (s *session) forget(m wire.Forget) {
 	}
 }
 
-// forgetJournalled forgets an attempt that is in the journal only, or not even
-// there. What is another dispatcher's is kept for a while.
+// forgetJournalled forgets an attempt that is in the journal only. What is another dispatcher's is
+// kept for a while.
 func (s *session) forgetJournalled(k journal.Key) {
 	j := s.agent.journal.current()
 	if j == nil {
 		return
 	}
 	h, is := j.Get(k)
-	if is && infoOf(h).Store != s.store {
+	if !is {
+		return // what was never here leaves no trace
+	}
+	if infoOf(h).Store != s.store {
 		ended, strange := endTime(j, h), s.agent.strangeSince(k)
 		keep := time.Since(ended) < keepUnknown || time.Since(strange) < keepUnknown
-		s.log.Warn("the dispatcher does not know an attempt of another one", "job", k.Job, "attempt", k.Attempt, "ended", ended, "kept", keep)
+		s.warn("the dispatcher does not know an attempt of another one", "job", k.Job, "attempt", k.Attempt, "ended", ended, "kept", keep)
 		if keep {
 			s.agent.keepUnknown(k, ended)
 			return

@@ -35,7 +35,8 @@ func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
 		},
 	}, func(ctx context.Context, conn *transport.Conn) {
 		if opened, err := a.converse(ctx, conn, st); !opened && ctx.Err() == nil {
-			a.log.Warn("session refused", "peer", conn.Peer().Identity.String(), "addr", conn.Peer().Addr, "error", err.Error())
+			who := conn.Peer().Identity.String()
+			a.repeated.Warn(who, "session refused", "peer", who, "addr", conn.Peer().Addr, "error", err.Error())
 		}
 	})
 }

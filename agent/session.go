@@ -28,6 +28,7 @@ const (
 type session struct {
 	agent     *Agent
 	log       *slog.Logger
+	peer      transport.Peer
 	transport *transport.Session
 	control   *transport.Exchange
 	opened    chan struct{} // closed when the greeting is over
@@ -65,9 +66,13 @@ func (a *Agent) converse(ctx context.Context, conn *transport.Conn, st *scope) (
 		return false, err
 	}
 	close(s.opened)
-	s.log.Info("session opened")
+	level := slog.LevelInfo
+	if s.direct {
+		level = slog.LevelDebug
+	}
+	s.log.Log(ctx, level, "session opened")
 	err = s.run(ctx)
-	s.log.Info("session ended", "reason", fmt.Sprint(err))
+	s.log.Log(ctx, level, "session ended", "reason", fmt.Sprint(err))
 	return true, err
 }
 
@@ -76,6 +81,7 @@ func (a *Agent) newSession(ctx context.Context, ts *transport.Session, st *scope
 	s := &session{
 		agent:     a,
 		log:       a.log.With("peer", peer.Identity.String(), "addr", peer.Addr),
+		peer:      peer,
 		transport: ts,
 		control:   ts.Control(),
 		opened:    make(chan struct{}),
@@ -159,6 +165,12 @@ func (s *session) handle(x *transport.Exchange, first transport.Frame) {
 	default:
 		s.violated("frame type %d begins an exchange", first.Type)
 	}
+}
+
+// warn logs what the peer can do again and again: the first time, and then how often.
+func (s *session) warn(message string, args ...any) {
+	who := s.peer.Identity.String()
+	s.agent.repeated.Warn(who, message, append(args, "peer", who, "addr", s.peer.Addr)...)
 }
 
 // violated ends the session because the peer breaks the protocol.

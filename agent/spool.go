@@ -99,8 +99,14 @@ func (at *attempt) retract(reason string) refusal {
 	return refusal{reason: reason}
 }
 
-// busyLocked returns nil, or what is closed when the disk has caught up with the journal.
+// busyLocked returns nil, or what is closed when the disk has caught up with the journal, or when
+// attempts that are told to slow peers have less in memory: of each of those a little may always be there.
 func (at *attempt) busyLocked() <-chan struct{} {
+	if at.life.IsTold() && at.counted >= wire.MinWindow {
+		if eased := at.agent.memory.full(); eased != nil {
+			return eased
+		}
+	}
 	if !at.life.IsJournalled() {
 		return nil
 	}

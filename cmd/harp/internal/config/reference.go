@@ -79,7 +79,7 @@ func AgentKeys() []Key {
 		{Name: "exec.grace", Type: "duration", Meaning: "from TERM to KILL; default 10s"},
 		{Name: "exec.private_tmp", Type: "true or false", Meaning: "each command has an empty /tmp of its own, as of procedures; needs an agent that is root"},
 		{Name: "demo", Type: "true or false", Default: "false", Meaning: "offers the demonstration procedures; disk.usage and log.follow read whatever the agent's user may read"},
-		{Name: "max_attempts", Type: "number", Default: "1024", Meaning: "how many attempts run or are being told; beyond, the agent says that it is busy"},
+		{Name: "max_attempts", Type: "number", Default: "1024", Meaning: "how many attempts run or are being told; beyond, and above 32 MiB of requests, the agent says that it is busy"},
 		{Name: "max_journal", Type: "bytes", Default: "1GiB", Meaning: "of all that the agent holds of all attempts, with what commands keep for it, which is half of that at most; the journal's part may be twice as much on disk. 64MiB without dir"},
 		{Name: "max_job_spool", Type: "bytes", Default: "64MiB", Meaning: "of one attempt's records and result; what its command keeps for the agent is half of that at most"},
 		{Name: "grace", Type: "duration", Default: "5s", Meaning: "how long an agent that stops waits for its dispatcher to take the last results"},
