@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/access"
 	"github.com/harpcaller/harp/agent/internal/life"
+	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
@@ -273,19 +273,13 @@ func (s *session) judge(k key, c wire.Call, req harp.Request) (*attempt, refusal
 	switch {
 	case errors.As(err, &untrusted):
 		return nil, rejected("exec", err.Error())
-	case isShort(err):
+	case proc.IsShort(err):
 		s.warn("a call cannot be looked at", "job", k.job, "error", err.Error())
 		return nil, refusal{reason: wire.NotNowNoSpace}
 	case err != nil:
 		return nil, refuseInvalid(err)
 	}
 	return accept(s, k, c, info, p, work), refusal{}
-}
-
-// isShort reports whether the machine, or this process, had too few files or too little memory
-// for a moment, which is no fault of a call.
-func isShort(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
 // callInfo is what the procedure may know of the call.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"sync"
 	"time"
@@ -13,7 +14,9 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/command"
 	"github.com/harpcaller/harp/agent/internal/life"
+	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
+	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
 
 	"github.com/harpcaller/harp/internal/wake"
@@ -113,7 +116,7 @@ func (r *commandRun) start(at *attempt, commit func() refusal) refusal {
 }
 
 // failed is for a command whose start was journalled, and that was not executed: then the
-// start is retracted. It is refused if it never can be, and else not now. Where it is not
+// start is retracted. It is refused if it never can be, and else not now, for a while. Where it is not
 // known whether it was, it is looked for.
 func (r *commandRun) failed(at *attempt, err error, retracted refusal) refusal {
 	var exec *supervisor.ExecError
@@ -123,7 +126,7 @@ func (r *commandRun) failed(at *attempt, err error, retracted refusal) refusal {
 		return refusal{}
 	case retracted.broken != nil:
 		return retracted
-	case errors.As(err, &exec) || !retracted.is():
+	case !retracted.is() || errors.As(err, &exec) && !at.agent.putsOff(at.key.journal(), err):
 		return rejected("exec", err.Error())
 	}
 	at.warn("a command could not be begun", "error", err.Error())
@@ -137,7 +140,7 @@ func (r *commandRun) unprepared(at *attempt, err error) refusal {
 	switch {
 	case errors.As(err, &wrong):
 		return refuseInvalid(err)
-	case errors.As(err, &exec):
+	case errors.As(err, &exec) && !at.agent.putsOff(at.key.journal(), err):
 		return rejected("exec", err.Error())
 	case errors.Is(err, supervisor.ErrExists) && !at.agent.isIdle(at.key.journal()): // the journal has lost it
 		at.warn("asked to start a command that is there already")
@@ -147,6 +150,32 @@ func (r *commandRun) unprepared(at *attempt, err error) refusal {
 	}
 	at.warn("a command cannot be prepared", "error", err.Error())
 	return refusal{reason: wire.NotNowNoSpace} // and READY, which it makes no room for, is not said
+}
+
+// shortTime is how long a command is put off again and again for what the machine has too little of: limits
+// of its own may be why it never has enough.
+const shortTime = 10 * time.Minute
+
+// maxShort is of how many commands the agent knows since when they are put off.
+const maxShort = 4096
+
+// putsOff reports whether a command that could not be executed is to be asked for again: for want of files,
+// processes or memory, which may pass.
+func (a *Agent) putsOff(k journal.Key, err error) bool {
+	if !proc.IsShort(err) {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	since, is := a.short[k]
+	if !is {
+		maps.DeleteFunc(a.short, func(_ journal.Key, since time.Time) bool {
+			return time.Since(since) >= 2*shortTime || len(a.short) >= maxShort
+		})
+		since = time.Now()
+		a.short[k] = since
+	}
+	return time.Since(since) < shortTime
 }
 
 // run follows the command until it has ended.

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/agent/journal"
@@ -349,4 +351,34 @@ func TestWhatIsLeftOfACommandThatNeverBeganIsInNobodysWay(t *testing.T) {
 	s.nothingLeft()
 	s.keepsNothing()
 	s.runs(id)
+}
+
+// A command that its supervisor cannot execute, as files have run out there, is put off, wherever that shows,
+// and never refused for good: nothing of it was started. When there are enough it runs.
+func TestCommandWhileItsSupervisorHasFewFiles(t *testing.T) {
+	s := newStarter(t)
+	id, putOff := harp.NewID(), 0
+	for most := uint64(4); ; most++ {
+		s.atStart(id, func(string) {
+			for _, pid := range supervisors(t) {
+				if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: most, Max: 1024}, nil); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		x := s.callAs(id)
+		f := x.receive()
+		if f.Type == wire.TypeAccepted {
+			x.rest()
+			break
+		}
+		if putOff++; f.Type != wire.TypeNotNow || putOff > 100 {
+			t.Fatalf("with %d files it is answered with frame type %d: %q", most, f.Type, f.Body)
+		}
+		s.nothingLeft()
+	}
+	if putOff == 0 {
+		t.Error("it was never short of files")
+	}
+	s.keepsNothing()
 }

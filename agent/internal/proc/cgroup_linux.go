@@ -136,7 +136,7 @@ func (c cgroup) within() (dirs []string, err error) {
 	}
 	err = filepath.WalkDir(string(c), func(path string, d fs.DirEntry, err error) error {
 		switch {
-		case noResources(err):
+		case IsShort(err):
 			return err
 		case err == nil && d.IsDir():
 			dirs = append(dirs, path)
@@ -155,7 +155,7 @@ func (c cgroup) members() (map[int]bool, error) {
 	found := map[int]bool{}
 	for _, dir := range dirs {
 		in, err := processesOf(dir)
-		if noResources(err) {
+		if IsShort(err) {
 			return nil, err
 		}
 		maps.Copy(found, in)

@@ -3,6 +3,8 @@ package proc
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"syscall"
 )
 
 // The stages of an [ExecError].
@@ -22,6 +24,15 @@ func (e *ExecError) Error() string { return fmt.Sprintf("cannot start (%s): %v",
 // Unwrap returns what went wrong, so that errors.Is finds fs.ErrNotExist and
 // fs.ErrPermission.
 func (e *ExecError) Unwrap() error { return e.Err }
+
+// shortages are what the system says when it has too little for now.
+var shortages = []error{syscall.EAGAIN, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM}
+
+// IsShort reports whether an error says that the machine, or this process, has too few files, processes or too
+// little memory for now, and nothing of what was to be done.
+func IsShort(err error) bool {
+	return slices.ContainsFunc(shortages, func(short error) bool { return errors.Is(err, short) })
+}
 
 // LeftError says that processes of a command were still there after they had been sent
 // KILL, again and again.

@@ -86,3 +86,70 @@ func TestFewFilesHideNothing(t *testing.T) {
 		t.Errorf("%v: %.300s", err, out)
 	}
 }
+
+func init() { helpers["start with few files"] = startWithFewFiles }
+
+// startWithFewFiles starts commands while there are only so many files, from none on until there are enough. It
+// prints what is not said to be for want of them.
+func startWithFewFiles([]string) {
+	const limit = 64
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: limit, Max: limit}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if r, w, err := os.Pipe(); err != nil { // so that the runtime has what it needs
+		fmt.Println(err)
+		return
+	} else {
+		_, _ = r.Close(), w.Close()
+	}
+	for name, launcher := range launchers {
+		s := shell("exit 0")
+		if os.Geteuid() == 0 {
+			s.User = "root"
+		}
+		short := 0
+		for n := range limit {
+			giveBack := takeAllFilesBut(n)
+			p, err := Start(s, Options{Launcher: launcher})
+			giveBack()
+			if err == nil {
+				p.Wait()
+				break
+			}
+			if short++; !IsShort(err) {
+				fmt.Printf("%s, %d files: %v\n", name, n, err)
+			}
+		}
+		if short == 0 || short == limit {
+			fmt.Printf("%s: short of files %d times\n", name, short)
+		}
+	}
+}
+
+// takeAllFilesBut opens as many files as there may be but so many.
+func takeAllFilesBut(n int) (closeAll func()) {
+	var spare []int
+	for range n {
+		fd, err := syscall.Open(os.DevNull, syscall.O_RDONLY, 0)
+		if err != nil {
+			break
+		}
+		spare = append(spare, fd)
+	}
+	closeAll = takeAllFiles()
+	for _, fd := range spare {
+		_ = syscall.Close(fd) // nothing was written to it
+	}
+	return closeAll
+}
+
+// TestFewFilesRefuseNothing checks that a command which cannot be started as files have run out, wherever that
+// shows, also as its user is looked up, is said to be for want of them, and nothing else of it.
+func TestFewFilesRefuseNothing(t *testing.T) {
+	argv := helper("start with few files")
+	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("%v: %.2000s", err, out)
+	}
+}

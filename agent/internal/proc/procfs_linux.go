@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-
-	"golang.org/x/sys/unix"
 )
 
 // procfs is where proc(5) is mounted.
@@ -67,17 +65,11 @@ func (p procfs) all() ([]member, error) {
 		switch {
 		case err == nil:
 			found = append(found, m)
-		case noResources(err):
+		case IsShort(err):
 			return nil, err
 		}
 	}
 	return found, nil
-}
-
-// noResources reports whether err says nothing about the file that was to be read: not
-// that the process is gone, or hidden.
-func noResources(err error) bool {
-	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
 
 // member looks at one process.
@@ -132,7 +124,7 @@ func cutLast(b []byte, sep byte) (before, after []byte, found bool) {
 // this one could not be, for now.
 func (p procfs) marked(pid int, settings []string) (bool, error) {
 	b, err := os.ReadFile(filepath.Join(string(p), strconv.Itoa(pid), "environ"))
-	if noResources(err) {
+	if IsShort(err) {
 		return false, err
 	}
 	if err != nil || len(settings) == 0 {

@@ -43,6 +43,9 @@ func (s Spec) credential() (*credential, error) {
 }
 
 func (s Spec) resolve() (*credential, error) {
+	if err := checkFiles(); err != nil {
+		return nil, err
+	}
 	name := s.User
 	if name == "" {
 		name = strconv.Itoa(os.Geteuid())
@@ -77,6 +80,22 @@ func (s Spec) resolve() (*credential, error) {
 		c.Groups = append(c.Groups, gid)
 	}
 	return c, nil
+}
+
+// lookupFiles is how many files the lookup of a user may have open at a time.
+const lookupFiles = 8
+
+// checkFiles returns an error if the files are not to be had that are needed to look up a user and its groups:
+// without them the system's libraries say that there is no such user, or that it has no groups.
+func checkFiles() error {
+	for range lookupFiles {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+	}
+	return nil
 }
 
 // lookupUser returns a user by name or number; one by number need not be in the database,
