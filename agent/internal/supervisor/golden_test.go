@@ -131,7 +131,7 @@ func TestSession(t *testing.T) {
 	all := &said{}
 	s := newSession(goldenEngine(), tap{supervisorEnd, false, all}, goldenHello(protocolVersion), func() error { return nil })
 	var serving sync.WaitGroup
-	serving.Go(s.serve)
+	serving.Go(func() { s.serve() })
 	converse(t, tap{agentEnd, true, all})
 	serving.Wait()
 	if *update {
@@ -183,7 +183,7 @@ func TestOlderAgent(t *testing.T) {
 	agentEnd, supervisorEnd := net.Pipe()
 	s := newSession(goldenEngine(), supervisorEnd, goldenHello(protocolVersion), func() error { return nil })
 	var serving sync.WaitGroup
-	serving.Go(s.serve)
+	serving.Go(func() { s.serve() })
 	in := newFrames(agentEnd)
 	for _, l := range readTranscript(t) {
 		if l.agent {

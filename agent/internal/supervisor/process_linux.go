@@ -346,13 +346,21 @@ func (p place) listen() (*net.UnixListener, error) {
 // viaSocket calls fn with a path of the socket that is short enough for an address,
 // however deep the directory is.
 func (p place) viaSocket(fn func(path string) error) error {
-	dir, err := os.OpenFile(p.path, unix.O_PATH|unix.O_DIRECTORY, 0)
+	dir, err := p.open()
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	return fn("/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + socketName)
+	return fn(fdPath(dir) + "/" + socketName)
 }
+
+// open opens the directory for nothing but to know it by.
+func (p place) open() (*os.File, error) {
+	return os.OpenFile(p.path, unix.O_PATH|unix.O_DIRECTORY, 0)
+}
+
+// fdPath is a path of what is open, wherever it is.
+func fdPath(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
 
 var errStranger = errors.New("the other side of the socket is another user's")
 

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"syscall"
@@ -99,7 +100,8 @@ func catchSignals() (term <-chan os.Signal) {
 // server is a supervisor: what it runs, and for whom.
 type server struct {
 	engine   *engine
-	place    place // none: it ends with its agent
+	place    place    // none: it ends with its agent
+	folder   *os.File // where that is, whatever it is called by now; nil: none
 	listener net.Listener
 	hello    helloMessage
 	gone     chan struct{} // closed when the attempt was removed
@@ -167,6 +169,9 @@ func (s *server) prepare(spec Spec, hold bool, final place) error {
 		return err
 	}
 	s.place = final
+	if s.folder, err = final.open(); err != nil {
+		return err
+	}
 	s.hello = helloMessage{Version: protocolVersion, Key: &spec.Key, Supervisor: self}
 	return secrets.write(spec.Command)
 }
@@ -222,6 +227,9 @@ func (s *server) release() {
 	if s.listener != nil {
 		drop(s.listener)
 	}
+	if s.folder != nil {
+		drop(s.folder)
+	}
 	if s.engine != nil {
 		s.engine.secrets.remove()
 		removeCgroup(s.engine.cgroup)
@@ -269,6 +277,7 @@ func (s *server) serve(first net.Conn, term <-chan os.Signal) {
 	s.works.Wait()
 	s.engine.works.Wait()
 	_ = s.engine.spool.Close() // all of it was synced
+	drop(s.folder)
 }
 
 // await waits until the attempt was removed, or nobody came for it, or this process is to
@@ -318,7 +327,16 @@ func (s *server) isAbandoned(now time.Time) bool {
 		return false
 	}
 	long := now.Sub(s.left) > abandoned && now.Sub(time.Unix(0, end.Time)) > abandoned
-	return long || !s.place.exists()
+	return long || !s.whereabouts().exists()
+}
+
+// whereabouts is where the attempt's directory is: one above it may have been renamed.
+func (s *server) whereabouts() place {
+	path, err := os.Readlink(fdPath(s.folder))
+	if err != nil || filepath.Base(path) != filepath.Base(s.place.path) {
+		return s.place // it is gone, or nobody says where it is
+	}
+	return place{filepath.Dir(path), path}
 }
 
 func (s *server) acceptLoop() {
@@ -365,7 +383,9 @@ func (s *server) attend(conn net.Conn) {
 
 // attendTo serves an agent until it has gone.
 func (s *server) attendTo(n *session) {
-	n.serve()
+	if n.serve() { // and the agent was told
+		s.once.Do(func() { close(s.gone) })
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current == n {
@@ -374,11 +394,5 @@ func (s *server) attendTo(n *session) {
 	s.engine.Hold(false)
 }
 
-// forget removes the attempt; then this process ends.
-func (s *server) forget() error {
-	err := s.place.remove()
-	if err == nil {
-		s.once.Do(func() { close(s.gone) })
-	}
-	return err
-}
+// forget removes the attempt.
+func (s *server) forget() error { return s.whereabouts().remove() }

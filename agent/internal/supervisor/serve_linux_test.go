@@ -146,3 +146,44 @@ func TestStopWhileTheDiskStandsStill(t *testing.T) {
 		})
 	}
 }
+
+// TestForgetIsAnsweredBeforeTheSupervisorGoes checks that a supervisor waits, when it has removed its attempt, until
+// the agent that asked for that has its answer: without one that does not know what became of it.
+func TestForgetIsAnsweredBeforeTheSupervisorGoes(t *testing.T) {
+	p, _ := beginning(t)
+	if err := os.MkdirAll(p.path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	folder, err := p.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	theirs, ours := net.Pipe() // what nobody reads is not written
+	s := &server{engine: goldenEngine(), place: p, folder: folder, hello: goldenHello(protocolVersion), gone: make(chan struct{})}
+	s.attend(theirs)
+	in := newFrames(ours)
+	if err := send(ours, sayHello, helloMessage{Version: protocolVersion}); err != nil {
+		t.Fatal(err)
+	}
+	if err := receive(in, tellHello, new(helloMessage)); err != nil {
+		t.Fatal(err)
+	}
+	if err := send(ours, sayForget, struct{}{}); err != nil {
+		t.Fatal(err)
+	}
+	for p.exists() {
+		time.Sleep(time.Millisecond)
+	}
+	select {
+	case <-s.gone:
+		t.Error("it goes, and has not answered")
+	case <-time.After(100 * time.Millisecond):
+	}
+	var answer problem
+	if err := receive(in, tellForgot, &answer); err != nil || answer != (problem{}) {
+		t.Errorf("the answer is %+v, %v", answer, err)
+	}
+	<-s.gone
+	s.works.Wait()
+}

@@ -38,15 +38,16 @@ func newSession(e *engine, conn net.Conn, hello helloMessage, forget func() erro
 	}
 }
 
-// serve does what the agent asks until that is gone.
-func (s *session) serve() {
+// serve does what the agent asks until that is gone, or has been told that the attempt is: this is what
+// it reports.
+func (s *session) serve() (forgotten bool) {
 	defer s.keeps.Wait()
 	defer s.follows.Wait()
 	defer func() { s.cancel() }()
 	defer s.conn.Close()
 	in := newFrames(s.conn)
 	if s.greet(in) != nil {
-		return
+		return false
 	}
 	for {
 		f, err := in.next()
@@ -54,7 +55,7 @@ func (s *session) serve() {
 			err = s.handle(f)
 		}
 		if err != nil {
-			return
+			return errors.Is(err, errForgotten)
 		}
 	}
 }
