@@ -37,11 +37,11 @@ func TestCommandsThatCannotBeExecuted(t *testing.T) {
 				if is := a.putsOff(k, c.err); is != c.putOff {
 					t.Errorf("put off at first: %t", is)
 				}
-				time.Sleep(shortTime - 1)
+				time.Sleep(shortTime - time.Nanosecond)
 				if is := a.putsOff(k, c.err); is != c.putOff {
 					t.Errorf("put off before the time is over: %t", is)
 				}
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				if a.putsOff(k, c.err) {
 					t.Error("put off for ever")
 				}

@@ -251,3 +251,36 @@ func TestFilesAreClosed(t *testing.T) {
 	}
 	want("corrupt", 0)
 }
+
+// TestPartOfAnAttempt: of an attempt whose beginning is not there it is said in which file it should be, also where
+// there is only one.
+func TestPartOfAnAttempt(t *testing.T) {
+	mem := NewMemory()
+	f, err := mem.Create(segmentName(1))
+	must(t, err)
+	head := appendEntry(nil, &entry{kind: kindHead, id: "id", number: 1})
+	seal(head, 0)
+	start := appendEntry(nil, &entry{kind: kindStart, key: key(1), started: 3})
+	seal(start, int64(len(head)))
+	_, err = f.Write(append(head, start...))
+	must(t, err)
+	must(t, f.Sync())
+	must(t, f.Close())
+	_, err = Open(mem, Options{})
+	var damage *CorruptError
+	if !errors.As(err, &damage) || damage.File != segmentName(1) {
+		t.Errorf("it opens with %v", err)
+	}
+}
+
+// TestNamesOfSegments: only what a journal would call a segment is one.
+func TestNamesOfSegments(t *testing.T) {
+	for name, want := range map[string]bool{
+		"000000000000000a.journal": true, "000000000000000A.journal": false, "00000000000000-a.journal": false,
+		"00000000000000_a.journal": false, "a.journal": false, "000000000000000a": false, "000000000000000a.journal.new": false,
+	} {
+		if n, is := segmentNumber(name); is != want || is && n != 10 {
+			t.Errorf("%s is segment %d: %t", name, n, is)
+		}
+	}
+}
