@@ -33,6 +33,7 @@ before anything is sent. Ctrl-C stops waiting, not the job.`,
 		ValidArgsFunction: c.completeRest(c.asksWords(argumentWords), c.asksWords(hostWords), c.asksWords(procedureWords)),
 	}
 	c.bindCall(cmd, &f)
+	c.bindExit(cmd, exitMapped)
 	return cmd
 }
 
@@ -56,7 +57,6 @@ type callFlags struct {
 // bindCall adds the flags of a call, and those that say how its job is shown.
 func (c *cli) bindCall(cmd *cobra.Command, f *callFlags) {
 	f.bind(cmd.Flags())
-	c.bindExit(cmd)
 	c.bindRaw(cmd)
 	bindDryRun(cmd, &f.dryRun)
 	c.completeFlag(cmd, "queue", c.asksWords(queueWords))
@@ -280,17 +280,24 @@ func (c *cli) cancelInstead(ctx context.Context, job *harp.Job) (context.Context
 	}
 }
 
+// The words of --exit.
+const (
+	exitMapped = "mapped"
+	exitRemote = "remote"
+)
+
 // bindExit adds the flag that says what becomes of a command's own exit code.
-func (c *cli) bindExit(cmd *cobra.Command) {
-	cmd.Flags().Func("exit", "pass (default) hands on a command's own exit code 1-119, mapped makes it 1", func(text string) error {
-		switch text {
-		case "pass", "mapped":
-			c.mapped = text == "mapped"
-			return nil
+func (c *cli) bindExit(cmd *cobra.Command, byDefault string) {
+	word := byDefault
+	cmd.Flags().StringVar(&word, "exit", byDefault, "when a command failed, exit with 1 (mapped) or with its own code (remote): `how`")
+	c.completeFlag(cmd, "exit", fixed(exitMapped, exitRemote))
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if word != exitMapped && word != exitRemote {
+			return invalid("exit", "must be %s or %s", exitMapped, exitRemote)
 		}
-		return errors.New("must be pass or mapped")
-	})
-	c.completeFlag(cmd, "exit", fixed("pass", "mapped"))
+		c.remote = word == exitRemote
+		return nil
+	}
 }
 
 // bindRaw adds the flag that lets remote output do to the terminal what it likes.

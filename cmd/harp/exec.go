@@ -26,8 +26,8 @@ func (c *cli) execCommand() *cobra.Command {
 		Long: `Run a command on a host and print what it prints. No shell is between: each word is
 one argument of the command. It needs a host whose agent allows the procedure exec.
 
-The exit code is the command's, from 1 to 119; see harp help exit-codes. Ctrl-C stops
-waiting, not the command.`,
+The exit code is the command's, as it is; --exit mapped makes it 1, so that it cannot be
+taken for harp's own. See harp help exit-codes. Ctrl-C stops waiting, not the command.`,
 		Example: `  harp exec web01 -- uptime
   harp exec web01 --timeout 1h -- tar -czf /var/tmp/etc.tgz /etc
   harp exec web01 --stdin -- tee /etc/motd < motd`,
@@ -40,6 +40,7 @@ waiting, not the command.`,
 		ValidArgsFunction: c.completeOnly(c.asksWords(hostWords)),
 	}
 	c.bindCall(cmd, &f)
+	c.bindExit(cmd, exitRemote)
 	flags := cmd.Flags()
 	flags.BoolVar(&how.stdin, "stdin", false, "send stdin, a text, to the command; at most 1 MiB with its arguments")
 	flags.StringVar(&how.cwd, "cwd", "", "the `directory` on the host where it runs")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/yamlfile"
@@ -22,25 +23,27 @@ const (
 	exitRefused     = 6   // refused by the dispatcher, or by the agent for another reason than 2, 4, 5
 	exitUnreachable = 7   // host unreachable or job expired; did not run
 	exitUnknown     = 8   // outcome unknown: lost, or a submission that may have arrived
+	exitWaited      = 9   // waited for as long as was asked; the job goes on
 	exitTimeout     = 124 // a time limit of the job
 	exitHarp        = 125 // harp itself failed, as when the dispatcher cannot be reached
 	exitDetached    = 130 // interrupted; the job goes on
 )
 
-// The exit codes of commands that are passed on as they are.
+// The exit codes that a command's own may be.
 const (
-	firstPassed = 1
-	lastPassed  = 119
+	exitSignal  = 128 // and the number of the signal that ended it
+	largestExit = 255
 )
 
-// exitCode is the exit code of a program that ended with err. Unless mapped, a
-// command's own exit code is passed on.
-func exitCode(err error, mapped bool) int {
+// exitCode is the exit code of a program that ended with err. If remote, a command's own is
+// handed on as it is; otherwise only that of a signal is.
+func exitCode(err error, remote bool) int {
 	var (
+		waited   *waitedError
 		usage    *usageError
 		detached *detachedError
 		call     *harp.CallError
-		remote   *harp.RemoteError
+		failed   *harp.RemoteError
 		checks   failedChecksError
 	)
 	switch {
@@ -56,8 +59,10 @@ func exitCode(err error, mapped bool) int {
 		return exitDetached
 	case errors.As(err, &call), errors.Is(err, harp.ErrLost):
 		return exitUnknown
-	case errors.As(err, &remote):
-		if c := remote.ExitCode; c != nil && !mapped && *c >= firstPassed && *c <= lastPassed {
+	case errors.As(err, &waited):
+		return exitWaited
+	case errors.As(err, &failed):
+		if c := failed.ExitCode; c != nil && *c > 0 && *c <= largestExit && (remote || failed.Type == endedBySignal && *c > exitSignal) {
 			return *c
 		}
 		return exitFailed
@@ -79,6 +84,20 @@ func exitCode(err error, mapped bool) int {
 		return exitDetached
 	}
 	return exitHarp
+}
+
+// endedBySignal is the type of the failure of a command that a signal ended.
+const endedBySignal = "signal"
+
+// waitedError says that a job had not ended when there was no more time to wait.
+type waitedError struct {
+	job   string
+	state string
+	after time.Duration
+}
+
+func (e *waitedError) Error() string {
+	return fmt.Sprintf("job %s has not ended after %s: %s; it goes on", e.job, e.after, e.state)
 }
 
 // usageError is a command line that cannot be. Nothing was done.
@@ -141,7 +160,7 @@ func (c *cli) reportError(err error) int {
 	} else if next := nextStep(err); next != "" {
 		c.notice("See: %s", next)
 	}
-	return exitCode(err, c.mapped)
+	return exitCode(err, c.remote)
 }
 
 // nextStep is the command that tells more about an error; "" if the error says all.

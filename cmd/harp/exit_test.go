@@ -27,10 +27,11 @@ func TestExitCode(t *testing.T) {
 		{"success", nil, 0},
 		{"the procedure failed", &harp.RemoteError{Type: "oops"}, 1},
 		{"the procedure panicked", &harp.RemoteError{Type: "panic"}, 1},
-		{"a command's exit code is passed on", &harp.RemoteError{Type: "exit", ExitCode: code(42)}, 42},
-		{"so is the highest", &harp.RemoteError{Type: "exit", ExitCode: code(119)}, 119},
-		{"one that would mean something else is not", &harp.RemoteError{Type: "exit", ExitCode: code(120)}, 1},
-		{"nor one of a signal", &harp.RemoteError{Type: "exit", ExitCode: code(-1)}, 1},
+		{"a command's exit code is not taken for harp's own", &harp.RemoteError{Type: "exit", ExitCode: code(8)}, 1},
+		{"nor is one that looks like a signal's", &harp.RemoteError{Type: "exit", ExitCode: code(137)}, 1},
+		{"a signal ended the command", &harp.RemoteError{Type: "signal", ExitCode: code(137)}, 137},
+		{"a procedure's own type of this name", &harp.RemoteError{Type: "signal"}, 1},
+		{"not ended when the wait was over", &waitedError{job: harp.NewID()}, 9},
 		{"usage", &usageError{command: "harp", err: errors.New("unknown flag")}, 2},
 		{"a field is wrong", &harp.FieldError{Field: "args.to", Message: "must be an integer"}, 2},
 		{"the same over the network", failure("invalid"), 2},
@@ -75,16 +76,20 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-func TestExitCodeMapped(t *testing.T) {
-	n := 42
-	if got := exitCode(&harp.RemoteError{ExitCode: &n}, true); got != 1 {
-		t.Errorf("exit code is %d, want 1", got)
+func TestExitCodeRemote(t *testing.T) {
+	for code, want := range map[int]int{1: 1, 2: 2, 8: 8, 130: 130, 255: 255, 0: 1, -1: 1, 256: 1, -1073741819: 1} {
+		if got := exitCode(&harp.RemoteError{Type: "exit", ExitCode: &code}, true); got != want {
+			t.Errorf("exit code of %d is %d, want %d", code, got, want)
+		}
+	}
+	if got := exitCode(failure("lost"), true); got != exitUnknown {
+		t.Errorf("exit code of a lost job is %d, want %d", got, exitUnknown)
 	}
 }
 
 func TestHelpNamesEveryExitCode(t *testing.T) {
 	topic := strings.Join(strings.Fields(helpTopics()[0].Long), " ")
-	for _, code := range []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 124, 125, 130} {
+	for _, code := range []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 124, 125, 130} {
 		if !strings.Contains(topic, fmt.Sprintf(" %d ", code)) {
 			t.Errorf("help exit-codes says nothing of %d", code)
 		}
@@ -148,7 +153,7 @@ func TestExitCodeOfAJob(t *testing.T) {
 	}{
 		{"succeeded", nil, 0},
 		{"failed", &harp.RemoteError{Type: "oops"}, 1},
-		{"a command that failed", &harp.RemoteError{Type: "exit", ExitCode: code(42)}, 42},
+		{"a command that failed", &harp.RemoteError{Type: "exit", ExitCode: code(42)}, 1},
 		{"rejected for its arguments", failure("rejected_invalid"), 2},
 		{"cancelled", failure("cancelled"), 3},
 		{"rejected by the agent's policy", failure("rejected_denied"), 4},
@@ -174,11 +179,12 @@ func TestExitCodeOfAJob(t *testing.T) {
 			if got := runFake(t, t.Context(), f, nil, args...); got.code != test.want {
 				t.Errorf("%s: %q exited with %d, want %d: %+v", test.name, args, got.code, test.want, got)
 			}
-			if test.want != 42 {
+			var remote *harp.RemoteError
+			if !errors.As(test.err, &remote) || remote.ExitCode == nil {
 				continue
 			}
-			if got := runFake(t, t.Context(), f, nil, append(args, "--exit", "mapped")...); got.code != 1 {
-				t.Errorf("%s, mapped: %q exited with %d, want 1: %+v", test.name, args, got.code, got)
+			if got := runFake(t, t.Context(), f, nil, append(args, "--exit", "remote")...); got.code != 42 {
+				t.Errorf("%s, remote: %q exited with %d, want 42: %+v", test.name, args, got.code, got)
 			}
 		}
 	}
@@ -216,6 +222,30 @@ func TestExitCodeOfASubmission(t *testing.T) {
 				t.Errorf("%s: %q exited with %d, want %d: %+v", test.name, args, got.code, test.want, got)
 			}
 		}
+	}
+}
+
+// Waiting no longer than was asked for ends with a code of its own, and the job goes on.
+func TestJobWaitTimeout(t *testing.T) {
+	t.Parallel()
+	for _, flags := range [][]string{{}, {"-o", "json"}} {
+		f := ended(t, nil)
+		f.wait = true
+		f.jobs[0].State = harp.StateRunning
+		got := runFake(t, t.Context(), f, nil, append([]string{"job", "wait", firstID, "--timeout", "1ms"}, flags...)...)
+		if got.code != exitWaited || !strings.Contains(got.stderr, "has not ended after 1ms: running; it goes on") {
+			t.Errorf("got %+v", got)
+		}
+		if len(flags) > 0 && !strings.Contains(got.stdout, `"state":"running"`) {
+			t.Errorf("as JSON: got %+v", got)
+		}
+	}
+	f := ended(t, failure("lost"))
+	if got := runFake(t, t.Context(), f, nil, "job", "wait", firstID, "--timeout", "1h"); got.code != exitUnknown {
+		t.Errorf("of a job that has ended: got %+v", got)
+	}
+	if got := runFake(t, t.Context(), f, nil, "job", "wait", firstID, "--timeout", "5"); got.code != exitUsage {
+		t.Errorf("without a unit: got %+v", got)
 	}
 }
 

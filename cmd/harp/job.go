@@ -49,20 +49,24 @@ func (c *cli) jobGetCommand() *cobra.Command {
 			return unless(ctx, c.printResult(ctx, job), c.stillWaiting("get", job))
 		}),
 	}
-	c.bindExit(cmd)
+	c.bindExit(cmd, exitMapped)
 	return cmd
 }
 
 func (c *cli) jobWaitCommand() *cobra.Command {
+	var longest limit
 	cmd := &cobra.Command{
 		Use:   "wait ID",
 		Short: "Wait for a job; the exit code says how it ended",
-		Args:  cobra.ExactArgs(1),
+		Example: `  harp job wait last
+  harp job wait last --timeout 5m || echo "exit code $?"`,
+		Args: cobra.ExactArgs(1),
 		RunE: c.asksJob(func(ctx context.Context, job *harp.Job) error {
-			return unless(ctx, c.waitJob(ctx, job), c.stillWaiting("wait", job))
+			return unless(ctx, c.waitJob(ctx, job, time.Duration(longest)), c.stillWaiting("wait", job))
 		}),
 	}
-	c.bindExit(cmd)
+	cmd.Flags().Var(&longest, "timeout", "wait no longer than this; the job goes on, and the exit code is 9")
+	c.bindExit(cmd, exitMapped)
 	return cmd
 }
 
@@ -170,8 +174,26 @@ func (c *cli) stillWaiting(verb string, job *harp.Job) error {
 	return &detachedError{job: job.ID(), again: "harp job " + verb + " " + job.ID()}
 }
 
-func (c *cli) waitJob(ctx context.Context, job *harp.Job) error {
-	_, failed := job.Get(ctx)
+// waitJob waits for a job's end, for no longer than is said; 0: as long as it takes.
+func (c *cli) waitJob(ctx context.Context, job *harp.Job, longest time.Duration) error {
+	waiting := ctx
+	if longest > 0 {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeout(ctx, longest)
+		defer cancel()
+	}
+	_, failed := job.Get(waiting)
+	if waiting.Err() != nil && ctx.Err() == nil {
+		s, err := job.Status(ctx)
+		switch {
+		case err != nil:
+			return err
+		case !s.State.Ended():
+			failed = &waitedError{job.ID(), stateText(s), longest}
+		default: // at the last moment
+			_, failed = job.Get(ctx)
+		}
+	}
 	switch {
 	case c.format == formatJSON:
 		status, err := job.Status(ctx)

@@ -34,7 +34,7 @@ terminal its time and number stand before it. Ctrl-C stops following, not the jo
 	flags.Uint64Var(&recent, "recent", recentByDefault, "this `many` of those that are there")
 	flags.BoolVar(&noWait, "no-wait", false, "stop at the end of what is there")
 	cmd.MarkFlagsMutuallyExclusive("since", "recent")
-	c.bindExit(cmd)
+	c.bindExit(cmd, exitMapped)
 	c.bindRaw(cmd)
 	cmd.RunE = c.asksJob(func(ctx context.Context, job *harp.Job) error {
 		from := harp.Recent(recent)

@@ -22,6 +22,7 @@ said of when to start, and its idempotency key, are not taken over.`,
 		Args:    cobra.ExactArgs(1),
 	}
 	c.bindCall(cmd, &f)
+	c.bindExit(cmd, exitMapped)
 	cmd.RunE = c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
 		id, err := c.jobID(ctx, caller, args[0])
 		if err != nil {

@@ -56,7 +56,7 @@ type cli struct {
 	colours  colours // --color
 	quiet    bool    // -q: only what was asked for, and errors
 	raw      bool    // --raw: what was printed remotely goes to a terminal as it is
-	mapped   bool    // --exit mapped: a command's own exit code is not passed on
+	remote   bool    // --exit remote: a command's own exit code is handed on
 	wordless bool    // stdout has what a template says, and no errors
 	started  bool    // a command is running: what fails now is no usage error
 }
