@@ -9,5 +9,6 @@
 //
 // The tests have a short form, for every run, and a long one, with HARP_FAULTS=long, which
 // has every lie for ten seconds and measures what it does to the honest caller.
-// HARP_HOSTILE_ALONE=NAME tells one lie alone. They need Linux.
+// HARP_HOSTILE_ALONE=NAME tells one lie alone, HARP_HOSTILE_FOR=1h all of them at once,
+// again and again. They need Linux.
 package hostile

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +28,7 @@ import (
 var (
 	long    = os.Getenv("HARP_FAULTS") == "long"
 	alone   = os.Getenv("HARP_HOSTILE_ALONE") // the name of a lie
+	atOnce  = os.Getenv("HARP_HOSTILE_FOR")   // how long all are told at once
 	program string                            // what processes run
 	report  = &faults.Report{Form: "short"}
 )
@@ -74,6 +77,7 @@ const (
 	slackGoroutines = 256 + 64
 	slackFiles      = 24
 	slackHeap       = 64 * mebi
+	slackStore      = 128 * mebi // of a dispatcher more, for what its store writes by and by
 
 	// lieFor is how long each lie is told in the long form.
 	lieFor = 10 * time.Second
@@ -84,6 +88,7 @@ type victim struct {
 	name    string
 	process *faults.Process
 	room    int64 // bytes above rest
+	slack   int64 // bytes of heap above rest, when all is over
 	memory  int64 // at rest
 	rest    faults.Held
 }
@@ -133,9 +138,9 @@ func newStage(t *testing.T) *stage {
 	for name, p := range map[string]*faults.Process{
 		"the dispatcher": f.DispatcherProcess(), "the agent " + s.called: f.AgentProcess(s.called), "the agent " + s.host: f.AgentProcess(s.host),
 	} {
-		v := &victim{name: name, process: p, room: agentRoom}
+		v := &victim{name: name, process: p, room: agentRoom, slack: slackHeap}
 		if p == f.DispatcherProcess() {
-			v.room = dispatcherRoom
+			v.room, v.slack = dispatcherRoom, slackHeap+slackStore
 		}
 		s.victims = append(s.victims, v)
 	}
@@ -205,9 +210,10 @@ func (s *stage) callHonestly(ctx context.Context, to role) (time.Duration, error
 	defer cancel()
 	begun := time.Now()
 	if to == agent {
-		c, err := s.direct.Call(ctx, actor.Work, actor.Args{Records: 1})
-		if err == nil {
-			_, err = c.Get()
+		err := s.callDirectly(ctx)
+		for errors.Is(err, harp.ErrRejected) && ctx.Err() == nil { // a dispatcher may have all that there is room for
+			time.Sleep(time.Millisecond)
+			err = s.callDirectly(ctx)
 		}
 		return time.Since(begun), err
 	}
@@ -216,6 +222,14 @@ func (s *stage) callHonestly(ctx context.Context, to role) (time.Duration, error
 		_, err = job.Get(ctx)
 	}
 	return time.Since(begun), err
+}
+
+func (s *stage) callDirectly(ctx context.Context) error {
+	c, err := s.direct.Call(ctx, actor.Work, actor.Args{Records: 1})
+	if err == nil {
+		_, err = c.Get()
+	}
+	return err
 }
 
 // dialHonestly opens a session that must succeed.
@@ -239,7 +253,11 @@ func (s *stage) dialHonestly(ctx context.Context, to role) error {
 // TestLies tells every lie, in the short form to two fleets at a time.
 func TestLies(t *testing.T) {
 	checkTable(t)
-	for name, liars := range map[string][]role{"callers": {nobody, caller}, "operators": {agent, dispatcher}} {
+	if atOnce != "" {
+		playAtOnce(t)
+		return
+	}
+	for name, liars := range map[string][]role{"nobody and callers": {nobody, caller}, "agents and dispatchers": {agent, dispatcher}} {
 		t.Run(name, func(t *testing.T) {
 			if !long {
 				t.Parallel()
@@ -279,6 +297,69 @@ func playAll(t *testing.T, told []lie) {
 	}
 }
 
+// playAtOnce tells lies of every kind at once, again and again, beside honest calls.
+func playAtOnce(t *testing.T) {
+	lasts, err := time.ParseDuration(atOnce)
+	must(t, err)
+	s := newStage(t)
+	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	defer cancel()
+	watch := s.watchMemory()
+	var telling sync.WaitGroup
+	var told, failed atomic.Int64
+	for range 32 {
+		telling.Go(func() {
+			for ctx.Err() == nil {
+				if s.tellShortly(ctx, lies[rand.IntN(len(lies))]) == nil {
+					told.Add(1)
+				} else {
+					failed.Add(1) // lies get in each other's way
+				}
+			}
+		})
+	}
+	var times faults.Times
+	var first map[*victim]int64 // memory in the first half
+	for begun := time.Now(); ctx.Err() == nil; {
+		if first == nil && time.Since(begun) > lasts/2 {
+			first, watch = watch(), s.watchMemory()
+		}
+		for _, to := range []role{dispatcher, agent} {
+			took, err := s.callHonestly(t.Context(), to)
+			if err != nil {
+				t.Errorf("an honest call to the %s after %v: %v", to, lasts, err)
+			}
+			times = append(times, took)
+		}
+	}
+	telling.Wait()
+	t.Logf("%d lies were told, %d could not be; honest calls %v", told.Load(), failed.Load(), times)
+	if told.Load() == 0 {
+		t.Error("no lie was told")
+	}
+	second := watch()
+	for _, v := range s.victims {
+		if first[v] == 0 || second[v] > first[v]*3/2+v.slack {
+			t.Errorf("%s grows: %d MiB at most in the first half, %d in the second", v.name, first[v]/mebi, second[v]/mebi)
+		}
+		v.room = math.MaxInt64 // the bounds are for one lie at a time
+	}
+	s.lookAtAll(t, lie{name: "all at once", to: dispatcher}, second)
+}
+
+// tellShortly tells a lie for some seconds at most.
+func (s *stage) tellShortly(ctx context.Context, l lie) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	teller := s.newTeller(ctx, l)
+	defer teller.work.Wait()
+	defer cancel()
+	err := l.tell(teller)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
 // checkTable finds lies that would not be told.
 func checkTable(t *testing.T) {
 	t.Helper()
@@ -310,7 +391,17 @@ func (s *stage) play(t *testing.T, l lie) {
 	times := s.callBeside(t, teller, l, over)
 	cancel()
 	teller.work.Wait()
-	most := watch()
+	t.Logf("honest calls %v, usually %v", times, s.usual[l.to])
+	report.Note(l.name, "honest calls", times.String())
+	s.lookAtAll(t, l, watch())
+	if t.Failed() {
+		t.Logf("HARP_HOSTILE_ALONE=%q tells this lie alone", l.name)
+	}
+}
+
+// lookAtAll checks what must hold when a lie is over.
+func (s *stage) lookAtAll(t *testing.T, l lie, most map[*victim]int64) {
+	t.Helper()
 	var took []string
 	for _, v := range s.victims {
 		s.checkAlive(t, v)
@@ -321,8 +412,7 @@ func (s *stage) play(t *testing.T, l lie) {
 		took = append(took, fmt.Sprintf("%s %+d MiB", v.name, grown/mebi))
 		report.Note(l.name, v.name+" MiB", grown/mebi)
 	}
-	report.Note(l.name, "honest calls", times.String())
-	t.Logf("%s; honest calls %v, usually %v", strings.Join(took, ", "), times, s.usual[l.to])
+	t.Log(strings.Join(took, ", "))
 	if _, err := s.caller.Queues().Cancel(t.Context(), harp.Args{"name": lineOfLies}); err != nil && !errors.Is(err, harp.ErrNotFound) {
 		t.Errorf("the calls that wait are not cancelled: %v", err)
 	}
@@ -331,9 +421,6 @@ func (s *stage) play(t *testing.T, l lie) {
 	}
 	for _, v := range s.victims {
 		s.awaitRest(t, v)
-	}
-	if t.Failed() {
-		t.Logf("HARP_HOSTILE_ALONE=%q tells this lie alone", l.name)
 	}
 }
 
@@ -353,7 +440,8 @@ func (s *stage) callBeside(t *testing.T, teller *teller, l lie, over <-chan erro
 	const least = 3
 	begun := time.Now()
 	told, more := false, least
-	for !told || more > 0 || long && time.Since(begun) < lieFor {
+	var until time.Time // it is kept up at least
+	for !told || more > 0 || time.Now().Before(until) || long && time.Since(begun) < lieFor {
 		took, err := s.callHonestly(t.Context(), l.to)
 		if err == nil && len(times)%least == 0 {
 			err = s.dialHonestly(t.Context(), l.to)
@@ -371,7 +459,9 @@ func (s *stage) callBeside(t *testing.T, teller *teller, l lie, over <-chan erro
 				return times
 			}
 		case <-teller.told:
-			told = true
+			if !told {
+				told, until = true, time.Now().Add(150*time.Millisecond)
+			}
 		default:
 			if time.Since(begun) > patience+lieFor {
 				t.Errorf("it takes too long to tell it")
@@ -432,7 +522,7 @@ func (s *stage) awaitRest(t *testing.T, v *victim) {
 	for {
 		now, err := v.process.AskHeld(t.Context())
 		must(t, err)
-		if now.Goroutines <= v.rest.Goroutines+slackGoroutines && now.Files <= v.rest.Files+slackFiles && now.Heap <= v.rest.Heap+slackHeap {
+		if now.Goroutines <= v.rest.Goroutines+slackGoroutines && now.Files <= v.rest.Files+slackFiles && now.Heap <= v.rest.Heap+v.slack {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -459,4 +549,4 @@ func showLogs(t *testing.T, f *faults.Fleet) {
 }
 
 // lies are all of them.
-var lies = slices.Concat(liesOfNobody, liesOfCallers, liesOfAgents)
+var lies = slices.Concat(liesOfNobody, liesOfCallers, liesOfAgents, liesOfDispatchers)

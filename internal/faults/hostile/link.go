@@ -117,6 +117,7 @@ func (l *link) readLoop() {
 	for err == nil {
 		err = l.readMessage()
 	}
+	l.close() // the other side waits for it
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.err = err

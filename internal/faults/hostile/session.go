@@ -186,7 +186,10 @@ func (p *peer) nextExchange() uint32 {
 var errGone = errors.New("the session ended")
 
 // ask sends a request and waits for the answer's last frame.
-func (p *peer) ask(kind byte, message any) (frame, error) {
+func (p *peer) ask(kind byte, message any) (frame, error) { return p.askWith(kind, endFlag, message) }
+
+// askWith is ask with flags of the request's frame.
+func (p *peer) askWith(kind, flags byte, message any) (frame, error) {
 	x := p.nextExchange()
 	answer := make(chan frame, 16)
 	p.mu.Lock()
@@ -197,7 +200,7 @@ func (p *peer) ask(kind byte, message any) (frame, error) {
 		defer p.mu.Unlock()
 		delete(p.waiting, x)
 	}()
-	if err := p.say(x, kind, endFlag, message); err != nil {
+	if err := p.say(x, kind, flags, message); err != nil {
 		return frame{}, err
 	}
 	for {

@@ -56,6 +56,7 @@ type teller struct {
 	told   chan struct{} // gets one when the lie is told and kept up
 	once   sync.Once
 	source *atomic.Uint32
+	epoch  int64 // of the last session as a dispatcher
 }
 
 // many is how many there are of something, in the short and in the long form.
@@ -260,6 +261,54 @@ func (a liar) introduce(p *peer) error {
 // procedure is one that an agent says it has.
 func procedure(name string, more ...any) object {
 	return append(object{"name", name, "sum", "a lie", "args", []byte(`{"type":"object"}`)}, more...)
+}
+
+// dispatcherSession is a session of a dispatcher that has greeted the agent, as soon as that has none
+// with another store.
+func (t *teller) dispatcherSession(welcome object) (*peer, error) {
+	for begun := time.Now(); ; {
+		p, err := t.session("dispatcher", nil)
+		if err == nil {
+			err = greetAgent(p, welcome)
+		}
+		if err == nil || t.ctx.Err() != nil || time.Since(begun) > 10*time.Second {
+			return p, err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// greetAgent says what a dispatcher says to an agent, and waits until that takes calls.
+func greetAgent(p *peer, welcome object) error {
+	if _, err := p.expect(typeHello); err != nil {
+		return err
+	}
+	if err := p.say(0, typeWelcome, 0, welcome); err != nil {
+		return err
+	}
+	for {
+		select {
+		case f := <-p.greeted:
+			if f.kind == typeReady {
+				return nil
+			}
+			if last, _ := fields(f.body)["last"].(bool); last && f.kind == typeHeld {
+				if err := p.say(0, typeForget, 0, object{"last", true}); err != nil {
+					return err
+				}
+			}
+		case <-p.over:
+			return errGone
+		}
+	}
+}
+
+// welcome is what a dispatcher answers HELLO with, with more fields.
+func welcome(store string, epoch int64, more ...any) object {
+	return append(object{
+		"v", version, "software", "liar", "store", store, "epoch", epoch,
+		"beat", int64(10 * time.Second), "recon", int64(time.Second), "time", time.Now().UnixNano(), "max", 1024,
+	}, more...)
 }
 
 // request is the bytes of a call's request, with more fields, or the same ones again.
