@@ -8,14 +8,14 @@ import (
 	"github.com/harpcaller/harp"
 )
 
-// recentByDefault is how many records that were there before follow shows, so that
-// one sees what is going on.
-const recentByDefault = 10
+// tailByDefault is how many records that are there follow begins with while the job runs, so
+// that one sees what is going on.
+const tailByDefault = 10
 
 func (c *cli) jobFollowCommand() *cobra.Command {
 	var (
-		since, recent uint64
-		noWait        bool
+		since, tail uint64
+		noWait      bool
 	)
 	cmd := &cobra.Command{
 		Use:   "follow ID",
@@ -23,7 +23,9 @@ func (c *cli) jobFollowCommand() *cobra.Command {
 		Long: `Print a job's records as they come, until it ends; the exit code says how it ended.
 
 A record of kind data is one JSON value a line, of the other kinds it is text. On a
-terminal its time and number stand before it. Ctrl-C stops following, not the job.`,
+terminal its time and number stand before it. Of a job that has ended all records are
+printed, of one that has not those that come and the last ten before them; a line on
+stderr says how many were left out, and --since 0 prints all of any job. Ctrl-C stops following, not the job.`,
 		Example: `  harp job follow 0198f0c4-5a1e-7cc1-b2f0-33e7a1c3d2a5 --since 0
   harp job follow last -o jsonl`,
 		Args:        cobra.ExactArgs(1),
@@ -31,25 +33,32 @@ terminal its time and number stand before it. Ctrl-C stops following, not the jo
 	}
 	flags := cmd.Flags()
 	flags.Uint64Var(&since, "since", 0, "from the record with this `number` on; 0: all")
-	flags.Uint64Var(&recent, "recent", recentByDefault, "this `many` of those that are there")
+	flags.Uint64Var(&tail, "tail", tailByDefault, "start with the last `n` records; of a job that has ended, all unless this is given")
 	flags.BoolVar(&noWait, "no-wait", false, "stop at the end of what is there")
-	cmd.MarkFlagsMutuallyExclusive("since", "recent")
+	cmd.MarkFlagsMutuallyExclusive("since", "tail")
 	c.bindExit(cmd, exitMapped)
 	c.bindRaw(cmd)
 	cmd.RunE = c.asksJob(func(ctx context.Context, job *harp.Job) error {
-		from := harp.Recent(recent)
-		if flags.Changed("since") {
-			from = harp.Since(since)
+		if !flags.Changed("since") && !flags.Changed("tail") {
+			s, err := job.Status(ctx)
+			if err != nil {
+				return err
+			}
+			if s.State.Ended() {
+				return c.followJob(ctx, job, recordPrinter{cli: c}, harp.Since(0), noWait)
+			}
 		}
-		return c.followJob(ctx, job, from, noWait)
+		if flags.Changed("since") {
+			return c.followJob(ctx, job, recordPrinter{cli: c}, harp.Since(since), noWait)
+		}
+		return c.followJob(ctx, job, recordPrinter{cli: c, tail: true}, harp.Recent(tail), noWait)
 	})
 	return cmd
 }
 
 // followJob prints records and returns how the job failed; without waiting, only if
 // it has ended.
-func (c *cli) followJob(ctx context.Context, job *harp.Job, from harp.StreamOption, noWait bool) error {
-	p := recordPrinter{cli: c}
+func (c *cli) followJob(ctx context.Context, job *harp.Job, p recordPrinter, from harp.StreamOption, noWait bool) error {
 	records := job.Follow(ctx, from)
 	if noWait {
 		records = job.Stream(ctx, from)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -182,8 +183,7 @@ func TestFollow(t *testing.T) {
 		{[]string{"--since", "0"}, text},
 		{[]string{"--since", "2"}, "\"a\\u009b text\"\n"},
 		{nil, text},
-		{[]string{"--recent", "1"}, "\"a\\u009b text\"\n"},
-		{[]string{"--recent", "0"}, ""},
+		{[]string{"--tail", "0"}, ""},
 		{[]string{"--no-wait"}, text},
 		{[]string{"--since", "2", "-o", "jsonl"}, `{"seq":2,"attempt":1,"time":"2026-01-31T12:00:00Z","kind":"data","value":"a\u009b text"}` + "\n"},
 		{[]string{"--since", "2", "-o", "json"}, `{"v":1,"records":[{"seq":2,"attempt":1,"time":"2026-01-31T12:00:00Z","kind":"data","value":"a\u009b text"}]}` + "\n"},
@@ -194,9 +194,41 @@ func TestFollow(t *testing.T) {
 			t.Errorf("%q: got %+v, want %+v", test.args, got, want)
 		}
 	}
-	if got := runFake(t, t.Context(), ended(t, nil), nil, "job", "follow", firstID, "--since", "1", "--recent", "1"); got.code != 2 {
-		t.Errorf("since with recent: got %+v", got)
+	if got := runFake(t, t.Context(), ended(t, nil), nil, "job", "follow", firstID, "--since", "1", "--tail", "1"); got.code != 2 {
+		t.Errorf("since with tail: got %+v", got)
 	}
+}
+
+// What follow leaves out is told; of a job that has ended it leaves out nothing unasked.
+func TestFollowTellsWhatItLeavesOut(t *testing.T) {
+	for _, test := range []struct {
+		args  []string
+		state harp.State
+		want  said
+	}{
+		{nil, harp.StateSucceeded, said{stdout: manyLines(0, 40)}},
+		{[]string{"--tail", "3"}, harp.StateSucceeded, said{stdout: manyLines(37, 40), stderr: "37 earlier records left out; --since 0 shows them\n"}},
+		{[]string{"--since", "38"}, harp.StateSucceeded, said{stdout: manyLines(38, 40)}},
+		{nil, harp.StateRunning, said{stdout: manyLines(30, 40), stderr: "30 earlier records left out; --since 0 shows them\n"}},
+		{[]string{"-q"}, harp.StateRunning, said{stdout: manyLines(30, 40)}},
+	} {
+		records := make([]harp.Record, 40)
+		for i := range records {
+			records[i] = record(t, harp.KindStdout, strconv.Itoa(i), false)
+		}
+		f := printed(t, records...)
+		f.jobs[0].State = test.state
+		if got := runFake(t, t.Context(), f, nil, append([]string{"job", "follow", firstID}, test.args...)...); got != test.want {
+			t.Errorf("%q: got %+v, want %+v", test.args, got, test.want)
+		}
+	}
+}
+
+func manyLines(from, until int) (text string) {
+	for i := from; i < until; i++ {
+		text += strconv.Itoa(i) + "\n"
+	}
+	return text
 }
 
 func TestHowAJobEndedIsSaidByAll(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 type recordPrinter struct {
 	cli  *cli
 	all  bool   // from the first record on
+	tail bool   // from one of the last on: how many are left out is said
 	seen bool   // something was printed
 	next uint64 // the number after the last one that was
 
@@ -33,6 +34,9 @@ func (p *recordPrinter) printRecords(records func(yield func(harp.Record, error)
 	for r, err := range records {
 		if err != nil {
 			return err
+		}
+		if p.tail && !p.seen && r.Seq > 0 {
+			p.cli.notice("%d earlier records left out; --since 0 shows them", r.Seq)
 		}
 		if err := p.printRecord(r); err != nil {
 			return err
