@@ -45,7 +45,11 @@ func (h *Host) Call(ctx context.Context, procedure string, args any, opts ...Opt
 func submitRequest(ctx context.Context, s Service, req Request) (*Job, error) {
 	id, err := s.Submit(ctx, Submission{Request: req.Encode()})
 	if err != nil {
-		return nil, &callFailedError{procedure: req.Procedure, host: req.Host, id: req.ID, err: err}
+		failed := &callFailedError{procedure: req.Procedure, host: req.Host, err: err}
+		if RanOf(err) != DidNotRun || errors.Is(err, ErrConflict) || errors.Is(err, ErrPruned) {
+			failed.id = req.ID // elsewhere there is no job of this id
+		}
+		return nil, failed
 	}
 	return &Job{service: s, id: id}, nil
 }

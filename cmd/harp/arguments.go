@@ -181,6 +181,9 @@ func dictionary(words []string) (map[string]any, error) {
 		if err != nil {
 			return nil, invalid("queue", "%s is neither a JSON object nor name=value", word)
 		}
+		if _, twice := name[key]; twice {
+			return nil, invalid("queue", "%s is given twice", key)
+		}
 		name[key] = v
 	}
 	return name, nil
@@ -268,9 +271,21 @@ func labels(words []string) (map[string]string, error) {
 		if !ok || k == "" {
 			return nil, invalid("label", "%s is no key=value", word)
 		}
+		if _, twice := m[k]; twice {
+			return nil, invalid("label", "%s is given twice", k)
+		}
 		m[k] = v
 	}
 	return m, nil
+}
+
+// checkPlainName refuses a pattern or a list where one name is asked for: it would select
+// nothing, silently.
+func checkPlainName(field, name string) error {
+	if strings.ContainsAny(name, "*?[]{}, ") {
+		return invalid(field, "must be one name, not a pattern or a list: %s", name)
+	}
+	return nil
 }
 
 // labelText is labels for people, sorted.

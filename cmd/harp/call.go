@@ -99,6 +99,9 @@ func (f *callFlags) options() ([]harp.Option, error) {
 	if !ok {
 		return nil, invalid("when-offline", "must be wait or fail")
 	}
+	if f.set.Changed("concurrency") && f.queue == nil {
+		return nil, invalid("concurrency", "is that of a queue: give --queue, too")
+	}
 	if f.queue != nil {
 		name, err := dictionary(f.queue)
 		if err != nil {
@@ -135,6 +138,26 @@ func (f *callFlags) options() ([]harp.Option, error) {
 		return nil, invalid("idempotency-ttl", "is of an --idempotency-key")
 	}
 	return opts, nil
+}
+
+// checkConcurrency refuses a concurrency that would be ignored, as the queue has another: who
+// asks for one at a time relies on it.
+func (f *callFlags) checkConcurrency(ctx context.Context, caller *harp.Caller) error {
+	if !f.set.Changed("concurrency") {
+		return nil
+	}
+	name, err := dictionary(f.queue)
+	if err != nil {
+		return err
+	}
+	q, err := caller.Queues().Get(ctx, name)
+	if errors.Is(err, harp.ErrNotFound) {
+		return nil
+	}
+	if err == nil && q.Concurrency != f.concurrency {
+		err = invalid("concurrency", "the queue exists and runs %d at a time; harp queue set changes that", q.Concurrency)
+	}
+	return err
 }
 
 // keyTTL is how long an idempotency key counts unless it is said.
@@ -177,6 +200,9 @@ func (c *cli) makeCall(ctx context.Context, caller *harp.Caller, f *callFlags, d
 	}
 	if f.dryRun {
 		return c.rehearse(ctx, caller, f, doc, made)
+	}
+	if err := f.checkConcurrency(ctx, caller); err != nil {
+		return err
 	}
 	if err := c.confirm(ctx, doc, host, f.sure); err != nil {
 		return err

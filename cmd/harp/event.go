@@ -32,6 +32,9 @@ Each event has a cursor, its field "cursor" in -o jsonl, which Ctrl-C says, too:
 			if c.format == formatJSON {
 				return invalid("output", "events have no end; this command knows text and jsonl")
 			}
+			if err := checkPlainName("host", f.Host); err != nil {
+				return err
+			}
 			if f.Job != "" {
 				if f.Job, err = c.jobID(ctx, caller, f.Job); err != nil {
 					return err

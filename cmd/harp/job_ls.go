@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -36,6 +37,9 @@ func (c *cli) jobListCommand() *cobra.Command {
 		Annotations: lists(),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) (err error) {
 			if f.States, err = parseStates(states); err != nil {
+				return err
+			}
+			if err := errors.Join(checkPlainName("host", f.Host), checkPlainName("proc", f.Procedure)); err != nil {
 				return err
 			}
 			if f.Labels, err = labels(labeled); err != nil {
