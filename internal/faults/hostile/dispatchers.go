@@ -160,7 +160,7 @@ func tellEpoch(t *teller) error {
 
 func tellStores(t *teller) error {
 	for range t.many(50, 2000) {
-		p, err := t.dispatcherSession(welcome(newName(strings.Repeat("s", 10000)), 1))
+		p, err := t.dispatcherSession(welcome(newName(strings.Repeat("s", 100)), 1))
 		if err != nil {
 			return err
 		}
