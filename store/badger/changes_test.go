@@ -2,6 +2,7 @@ package badger_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/table"
 
+	"github.com/harpcaller/harp/store"
 	harpbadger "github.com/harpcaller/harp/store/badger"
 	"github.com/harpcaller/harp/store/internal/rows"
 )
@@ -126,5 +128,72 @@ func TestMissingTables(t *testing.T) {
 				t.Errorf("the value is %q, %v", got, err)
 			}
 		})
+	}
+}
+
+// TestKilledAsItRemovesTables opens a store that was killed as it removed a table that a compaction had
+// replaced: badger empties one before that. What was made of it is kept, all the more as what it was made of
+// is gone.
+func TestKilledAsItRemovesTables(t *testing.T) {
+	for name, isAnew := range map[string]bool{"appended": false, "made anew": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			key := []byte("key")
+			e := openEngine(t, dir)
+			commit(t, e, rows.Write{Key: key, Value: []byte("value")})
+			if err := e.Close(); err != nil {
+				t.Fatal(err)
+			}
+			there := tablesIn(t, dir)
+			if len(there) != 1 {
+				t.Fatal(there)
+			}
+			replaced, made := table.NewFilename(there[0], dir), there[0]+1
+			content, err := os.ReadFile(replaced)
+			if err != nil {
+				t.Fatal(err)
+			}
+			overwrite(t, table.NewFilename(made, dir), content)
+			overwrite(t, replaced, nil)
+			had := manifestOf(t, dir)
+			manifest, kept := slices.Concat(had, change([]uint64{made}, there)), had
+			if isAnew {
+				manifest = slices.Concat(had[:8], change([]uint64{made}, nil))
+			}
+			if err := os.Remove(filepath.Join(dir, harpbadger.KeptName)); err != nil {
+				t.Fatal(err)
+			}
+			overwrite(t, filepath.Join(dir, harpbadger.KeptName), kept)
+			overwrite(t, filepath.Join(dir, badger.ManifestFilename), manifest)
+			e = openEngine(t, dir)
+			defer e.Close()
+			snap := view(t, e)
+			defer snap.Close()
+			if got, err := snap.Get(key); string(got) != "value" || err != nil {
+				t.Errorf("the value is %q, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestEmptiedTable opens a store of which a table is empty, and another that the manifest does not
+// name: what was in the one may be in the other, which is not removed.
+func TestEmptiedTable(t *testing.T) {
+	dir := t.TempDir()
+	e := openEngine(t, dir)
+	commit(t, e, rows.Write{Key: []byte("key"), Value: []byte("value")})
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	there := tablesIn(t, dir)
+	overwrite(t, table.NewFilename(900_000, dir), []byte("table"))
+	overwrite(t, table.NewFilename(there[0], dir), nil)
+	if e, err := harpbadger.OpenEngine(dir, quiet(harpbadger.Options{})); err == nil {
+		t.Error("it is opened", e.Close())
+	} else if !errors.Is(err, store.ErrDamaged) {
+		t.Errorf("opening: %v, want ErrDamaged", err)
+	}
+	if now := tablesIn(t, dir); len(now) != 2 {
+		t.Errorf("there are tables %d", now)
 	}
 }

@@ -83,17 +83,17 @@ func (l levels) below(others levels) levels {
 	return rest
 }
 
-// areIn reports whether all tables are there.
+// areIn reports whether all tables are there. One that is empty is about to be removed.
 func (l levels) areIn(dir string) bool {
 	for id := range l {
-		if _, err := os.Stat(table.NewFilename(id, dir)); err != nil {
+		if !isMade(table.NewFilename(id, dir)) {
 			return false
 		}
 	}
 	return true
 }
 
-// tablesIn are the tables that a manifest names, and those of them that are not there. Errors:
+// tablesIn are the tables that a manifest names, and those of them that are not there, or empty. Errors:
 // store.ErrDamaged, the system's, and badger's, of a manifest that it does not take.
 func tablesIn(dir string) (named map[uint64]badger.TableManifest, missing []uint64, err error) {
 	f, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
@@ -109,9 +109,9 @@ func tablesIn(dir string) (named map[uint64]badger.TableManifest, missing []uint
 		return nil, nil, err
 	}
 	for id := range all.Tables {
-		_, err := os.Stat(table.NewFilename(id, dir))
+		info, err := os.Stat(table.NewFilename(id, dir))
 		switch {
-		case errors.Is(err, os.ErrNotExist):
+		case errors.Is(err, os.ErrNotExist), err == nil && info.Size() == 0:
 			missing = append(missing, id)
 		case err != nil:
 			return nil, nil, err
