@@ -52,17 +52,15 @@ func (s *Store) rewriteCancelled(t *tx, out *store.Advanced) error {
 			return nil
 		}
 		before, err := readJob(t, e.ID)
-		if err != nil {
-			if s.skipDamaged(e, err) {
-				continue
-			}
-			return err
+		after := before
+		if err == nil {
+			after, _, err = coveredBy(t, before)
 		}
-		after, _, err := coveredBy(t, before)
 		if err != nil {
 			if s.skipDamaged(e, err) {
 				continue
 			}
+			s.sched.ReturnCancelled(e)
 			return err
 		}
 		if err := s.endCancelled(t, e, before, after, 0); err != nil {
@@ -111,6 +109,7 @@ func (s *Store) ringAlarms(t *tx, now int64, out *store.Advanced) error {
 		}
 		if err := s.ringAlarm(t, a, now, out); err != nil {
 			s.sched.PostponeAlarm(a)
+			s.wakeLater(woken, now)
 			return err
 		}
 	}
@@ -225,7 +224,7 @@ const reasonStartBefore = "start_before"
 // commit takes no more, the time of the others comes again.
 func (s *Store) startWoken(t *tx, woken []*schedule.Job, now int64, out *store.Advanced) error {
 	slices.SortFunc(woken, (*schedule.Job).Compare)
-	for _, e := range woken {
+	for n, e := range woken {
 		if !t.hasRoom(maxStep) {
 			s.sched.WakeLater(e, now)
 			continue
@@ -236,6 +235,7 @@ func (s *Store) startWoken(t *tx, woken []*schedule.Job, now int64, out *store.A
 		}
 		j, err := s.claimJob(t, next, now)
 		if err != nil {
+			s.wakeLater(woken[n:], now)
 			return err
 		}
 		if j != nil {
@@ -243,4 +243,11 @@ func (s *Store) startWoken(t *tx, woken []*schedule.Job, now int64, out *store.A
 		}
 	}
 	return nil
+}
+
+// wakeLater has the time of jobs come again that was not looked at to its end.
+func (s *Store) wakeLater(woken []*schedule.Job, now int64) {
+	for _, e := range woken {
+		s.sched.WakeLater(e, now)
+	}
 }

@@ -360,3 +360,42 @@ func TestFailingRestore(t *testing.T) {
 		}
 	}
 }
+
+// TestWokenAndUnread has the time of two jobs come, the second of which cannot be read for a moment: the
+// first starts all the same, when that is done again.
+func TestWokenAndUnread(t *testing.T) {
+	e := &unreadable{trial: newTrial()}
+	s := opened(t, e, Options{})
+	openGate(s, "h")
+	waits, expires := call("h"), call("away")
+	waits.Job.NotBefore, expires.Job.Expires = noon.Add(time.Minute), noon.Add(time.Minute)
+	j := submitted(t, s, waits, expires)[0]
+	s.unlearn()
+	e.left.Store(2)
+	if _, err := s.Advance(t.Context(), noon.Add(time.Minute)); !errors.Is(err, errUnreadable) {
+		t.Fatalf("it says %v", err)
+	}
+	did := advanceAll(t, s, noon.Add(time.Minute))
+	if len(did.Ended) != 1 || len(did.Claimed) != 1 || did.Claimed[0].ID != j.ID {
+		t.Errorf("%d ended and %d started", len(did.Ended), len(did.Claimed))
+	}
+}
+
+// TestCancelledAndUnreadForAMoment has a job that its queue's cancel has ended not be readable for a
+// moment: it is told that it ended, when that is done again.
+func TestCancelledAndUnreadForAMoment(t *testing.T) {
+	e := &unreadable{trial: newTrial()}
+	s := opened(t, e, Options{})
+	j := submitted(t, s, inQueue(call("h"), 0, 1))[0]
+	if _, err := s.CancelQueue(t.Context(), j.Queue, store.Operation{ID: harp.NewID(), Time: noon}); err != nil {
+		t.Fatal(err)
+	}
+	s.unlearn()
+	e.left.Store(2)
+	if _, err := s.Advance(t.Context(), noon); !errors.Is(err, errUnreadable) {
+		t.Fatalf("it says %v", err)
+	}
+	if did := advanceAll(t, s, noon); len(did.Ended) != 1 {
+		t.Errorf("%d ended, want 1", len(did.Ended))
+	}
+}

@@ -412,6 +412,9 @@ func (s *Schedule) NextCancelled() *Job {
 	return nil
 }
 
+// ReturnCancelled puts back a job that NextCancelled has given, and whose row could not be written.
+func (s *Schedule) ReturnCancelled(e *Job) { s.addCancelled(e.Queue, 0).entries.Set(e) }
+
 // NextDue is when something is due, as far as is known; 0 for nothing.
 func (s *Schedule) NextDue() int64 {
 	at, ok := s.agenda.nextTime()
