@@ -194,7 +194,7 @@ type reading struct {
 	records []harp.Record
 	size    int
 	full    bool // there are more, which are not wanted
-	counted bool // the last may be only counted
+	counted bool // the job is full: the last of them are only counted
 }
 
 // readAttempt reads the stored records of an attempt.
@@ -227,10 +227,37 @@ func (r *reading) readAttempt(snap Snapshot, i id, a store.Attempt) error {
 		}
 		next += n
 	}
-	if next < a.Next && !r.counted {
-		return recordsMissing(i, a, next, a.Next)
+	if next == a.Next {
+		return nil
 	}
-	return nil
+	if r.counted {
+		if counted, err := onlyCounted(snap, i, a.Number); err != nil || counted {
+			return err
+		}
+	}
+	return recordsMissing(i, a, next, a.Next)
+}
+
+// onlyCounted reports whether the records of an attempt behind those that are stored were only counted, its
+// job being full: of no later attempt any is stored, and the last one that is has nothing but that it is.
+func onlyCounted(snap Snapshot, i id, attempt int) (bool, error) {
+	for item, err := range snap.Scan(i.key(prefixRecords), nil, true) {
+		if err != nil {
+			return false, err
+		}
+		if bytes.Compare(item.Key, i.attemptKey(attempt+1)) >= 0 {
+			return false, nil
+		}
+		payload, err := joinItem(snap, item)
+		if err != nil {
+			return false, err
+		}
+		chunk := reading{most: store.ReadLimit{Bytes: math.MaxInt}}
+		_, err = chunk.readChunk(payload, attempt, 0)
+		n := len(chunk.records)
+		return n > 0 && len(chunk.records[n-1].Value) == 0, err
+	}
+	return false, nil
 }
 
 func recordsMissing(i id, a store.Attempt, from, to uint64) error {

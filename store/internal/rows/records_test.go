@@ -1,0 +1,64 @@
+package rows
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// TestMissingRecordsOfAFullJob reads the records of a job that stores no more, some of which are not
+// there any more.
+func TestMissingRecordsOfAFullJob(t *testing.T) {
+	big := make(harp.Value, 40<<10)
+	setUp := func(t *testing.T) (*trial, *Store, *store.Job, id) {
+		e := newTrial()
+		s := opened(t, e, Options{MaxStored: 200 << 10})
+		openGate(s, "h")
+		c := call("h")
+		c.Job.Retry = largestCall().Job.Retry
+		j := submitted(t, s, c)[0]
+		i, _ := parseID(j.ID)
+		for range 3 { // attempts: the second is full
+			for n := range uint64(3) {
+				a := store.Append{ID: j.ID, Attempt: j.Attempt, Fence: j.Fence, First: n, Records: []harp.Record{{Value: big}}, Arrived: noon}
+				if _, err := s.Append(t.Context(), a); err != nil {
+					t.Fatal(err)
+				}
+			}
+			end := about(j, store.End)
+			end.Event.Failure = harp.Failure{Code: "remote"}
+			c := applied(t, s, end)[0]
+			if len(c.Claimed) == 1 {
+				j = c.Claimed[0]
+			}
+		}
+		return e, s, j, i
+	}
+	for name, want := range map[string]struct {
+		attempt   int
+		first     uint64
+		isDamaged bool
+	}{
+		"all are there":             {9, 0, false},
+		"the first attempt's end":   {1, 2, true},
+		"what says that it is full": {2, 1, true},
+		"the second attempt":        {2, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, s, j, i := setUp(t)
+			e.lose(i.recordsKey(want.attempt, want.first))
+			for from := range uint64(9) {
+				_, err := s.Read(t.Context(), j.ID, from, store.ReadLimit{Bytes: 1 << 30})
+				lost := uint64(want.attempt-1)*3 + want.first
+				switch {
+				case want.isDamaged && from <= lost && !errors.Is(err, ErrDamaged):
+					t.Errorf("from %d on: %v, want ErrDamaged", from, err)
+				case !want.isDamaged && err != nil:
+					t.Errorf("from %d on: %v", from, err)
+				}
+			}
+		})
+	}
+}
