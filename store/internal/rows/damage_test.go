@@ -481,7 +481,7 @@ func TestDamagedQueueStaysDamaged(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
+		eachDamage(t, what, func(t *testing.T, damage func(e *trial, s *Store, key []byte)) {
 			e := newTrial()
 			s := opened(t, e, Options{})
 			openGate(s, "h")
@@ -498,7 +498,7 @@ func TestDamagedQueueStaysDamaged(t *testing.T) {
 				applied(t, s, store.Transition{ID: sent.ID, Event: store.Event{Kind: store.Silent, At: noon, Attempt: 1, Fence: sent.Fence, Wake: later}})
 				applied(t, s, store.Transition{ID: waits.ID, Event: store.Event{Kind: store.CancelReq, At: noon}})
 			}
-			e.damage(s, key)
+			damage(e, s, key)
 			do(t, s, sent, waits)
 			had := *s.sched.Queue(string(name))
 			if err := s.Close(); err != nil {
@@ -512,6 +512,16 @@ func TestDamagedQueueStaysDamaged(t *testing.T) {
 				t.Errorf("of who has cancelled its first job is said %+v, %v", j.Cancel, err)
 			}
 		})
+	}
+}
+
+// eachDamage runs a test with a row that has a bit changed, and with one that is not there any more.
+func eachDamage(t *testing.T, what string, test func(t *testing.T, damage func(e *trial, s *Store, key []byte))) {
+	for name, damage := range map[string]func(e *trial, s *Store, key []byte){
+		"":     (*trial).damage,
+		"gone": func(e *trial, s *Store, key []byte) { e.lose(key); s.unlearn() },
+	} {
+		t.Run(what+" "+name, func(t *testing.T) { test(t, damage) })
 	}
 }
 
@@ -539,20 +549,25 @@ func TestQueueIsWrittenWhenItChanges(t *testing.T) {
 }
 
 // TestDamagedQueueHoldsItsCancelled checks that the jobs that a cancel of their queue has ended
-// end, though the row of the queue cannot be read.
+// end, though the row of the queue cannot be read, and are not shown as waiting before.
 func TestDamagedQueueHoldsItsCancelled(t *testing.T) {
-	e := newTrial()
-	s := opened(t, e, Options{})
-	job := submitted(t, s, inQueue(call("h"), 0, 1))[0]
-	if _, err := s.CancelQueue(t.Context(), job.Queue, store.Operation{ID: harp.NewID(), Time: noon}); err != nil {
-		t.Fatal(err)
-	}
-	e.damage(s, []byte{prefixQueue})
-	if did, err := s.Advance(t.Context(), noon); err != nil || len(did.Ended) != 1 || did.Ended[0].State != harp.StateCancelled {
-		t.Errorf("ended are %+v, %v", did.Ended, err)
-	}
-	if n := e.count(prefixQueue) + e.count(prefixMarked) + countQueues(s); n != 0 {
-		t.Errorf("%d rows are left of the queue", n)
-	}
-	works(t, s)
+	eachDamage(t, "queue", func(t *testing.T, damage func(e *trial, s *Store, key []byte)) {
+		e := newTrial()
+		s := opened(t, e, Options{})
+		job := submitted(t, s, inQueue(call("h"), 0, 1))[0]
+		if _, err := s.CancelQueue(t.Context(), job.Queue, store.Operation{ID: harp.NewID(), Time: noon}); err != nil {
+			t.Fatal(err)
+		}
+		damage(e, s, nameKey(prefixQueue, string(job.Queue)))
+		if j, err := s.Job(t.Context(), job.ID); !errors.Is(err, ErrDamaged) {
+			t.Errorf("the job is %+v, %v, want ErrDamaged", j, err)
+		}
+		if did, err := s.Advance(t.Context(), noon); err != nil || len(did.Ended) != 1 || did.Ended[0].State != harp.StateCancelled {
+			t.Errorf("ended are %+v, %v", did.Ended, err)
+		}
+		if n := e.count(prefixQueue) + e.count(prefixMarked) + countQueues(s); n != 0 {
+			t.Errorf("%d rows are left of the queue", n)
+		}
+		works(t, s)
+	})
 }

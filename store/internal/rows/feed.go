@@ -182,6 +182,10 @@ func (t *tx) emitQueue(what harp.EventType, name string, at int64, by harp.Princ
 // loadFeed reads where the feed stands.
 func (s *Store) loadFeed(snap Snapshot) error {
 	first, err := firstEvent(snap)
+	if errors.Is(err, ErrDamaged) {
+		s.log.Error("the number of the first event cannot be read and is looked for", "err", err)
+		first, err = firstStored(snap)
+	}
 	if err != nil {
 		return err
 	}
@@ -195,6 +199,24 @@ func (s *Store) loadFeed(snap Snapshot) error {
 	}
 	s.feed.number, s.feed.first, s.feed.committed = last, first, last
 	return nil
+}
+
+// firstStored is the number of the first event that there is; 1 if there is none.
+func firstStored(snap Snapshot) (uint64, error) {
+	for item, err := range snap.Scan([]byte{prefixEvent}, nil, false) {
+		if err != nil {
+			return 0, err
+		}
+		events, err := eventsIn(snap, item)
+		switch {
+		case errors.Is(err, ErrDamaged) || err == nil && len(events) == 0:
+			return lastIn(item.Key), nil // it is told that this one is missing
+		case err != nil:
+			return 0, err
+		}
+		return events[0].no, nil
+	}
+	return 1, nil
 }
 
 // firstEvent is the number of the first event that is kept, or would be.

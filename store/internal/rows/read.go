@@ -173,10 +173,23 @@ func (t *tx) isPruned(i id) (bool, error) {
 // readMark reads the row of a queue that has been cancelled; nil for any other.
 func readMark(from getter, name harp.Value) (*queueRow, error) {
 	row, found, err := readQueue(from, string(name))
-	if err != nil || !found || len(row.Marks) == 0 {
+	if err == nil && !found {
+		err = checkUnmarked(from, name)
+	}
+	if err != nil || len(row.Marks) == 0 {
 		return nil, err
 	}
 	return &row, nil
+}
+
+// checkUnmarked returns ErrDamaged of a queue that has no row and was cancelled: that row has said
+// which of its jobs the cancel was about.
+func checkUnmarked(from getter, name harp.Value) error {
+	marked, err := from.Get(nameKey(prefixMarked, string(name)))
+	if err == nil && marked != nil {
+		err = fmt.Errorf("%w: queue %s was cancelled and has no row", ErrDamaged, name)
+	}
+	return err
 }
 
 // readQueue reads the row of a queue; false if there is none. Errors: ErrDamaged, but not
@@ -189,11 +202,12 @@ func readQueue(from getter, name string) (row queueRow, found bool, err error) {
 	return row, found, err
 }
 
-// queueRow reads the row of a queue; false if there is none. In place of one that is damaged
-// it returns what the schedule has, which run writes when the operation is over.
+// queueRow reads the row of a queue; false if there is none. In place of one that is damaged, or
+// not there any more, it returns what the schedule has, which run writes when the operation is over.
 func (t *tx) queueRow(name string) (row queueRow, found bool, err error) {
 	found, err = read(t, nameKey(prefixQueue, name), &row)
-	if q := t.sched.Queue(name); q != nil && errors.Is(err, ErrDamaged) {
+	isLost := errors.Is(err, ErrDamaged) || err == nil && !found
+	if q := t.sched.Queue(name); q != nil && isLost {
 		if !slices.Contains(t.damaged, q) {
 			t.damaged = append(t.damaged, q)
 		}

@@ -26,6 +26,9 @@ func Restore(e Engine, r io.Reader, at time.Time, opts Options) (store.Restored,
 	}
 	did, err := fill(e, r)
 	if err == nil {
+		err = replaceDamagedNumbers(e, at, opts.Logger)
+	}
+	if err == nil {
 		err = dropDamagedQueues(e, opts.Logger)
 	}
 	if err == nil {
@@ -78,6 +81,37 @@ func fill(e Engine, r io.Reader) (store.Restored, error) {
 	return did, e.Commit(format)
 }
 
+// replaceDamagedNumbers puts others in the place of numbers that cannot be read and without which the store is
+// not opened. By how much the clock was set is lost: idempotency keys may be over earlier or later by that.
+// Which ids were forgotten is lost: all are refused that are so old.
+func replaceDamagedNumbers(e Engine, at time.Time, log *slog.Logger) error {
+	snap, err := e.View()
+	if err != nil {
+		return err
+	}
+	defer snap.Close()
+	for _, number := range []struct {
+		key     []byte
+		instead uint64
+	}{
+		{keyAhead, 0},
+		{keyForgotten, uint64(at.Add(-store.TombstoneTime).UnixMilli())}, //nolint:gosec // after 1970
+	} {
+		_, err := readNumber(snap, number.key)
+		switch {
+		case err == nil:
+			continue
+		case !errors.Is(err, ErrDamaged):
+			return err
+		}
+		log.Error("a number is replaced", "key", string(number.key), "is", number.instead, "err", err)
+		if err := e.Commit([]Write{{number.key, sealNumbers(number.key, number.instead)}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // dropDamagedQueues deletes the rows of queues that cannot be read. No job will need them: what
 // is lost is what an operator has said of the queue, and that jobs were cancelled with it.
 func dropDamagedQueues(e Engine, log *slog.Logger) error {
@@ -114,11 +148,7 @@ func leaveDamaged(e Engine, log *slog.Logger) error {
 		return err
 	}
 	defer snap.Close()
-	had, err := readCounts(snap)
-	if err != nil && !errors.Is(err, ErrDamaged) {
-		return err
-	}
-	known, isWhole := map[id]bool{}, err == nil
+	known := map[id]bool{}
 	for item, err := range snap.Scan([]byte{prefixUnended}, nil, false) {
 		if err != nil {
 			return err
@@ -126,7 +156,7 @@ func leaveDamaged(e Engine, log *slog.Logger) error {
 		key := bytes.Clone(item.Key)
 		c, err := openCohort(item)
 		if err != nil {
-			isWhole = false
+			log.Error("which jobs had not ended cannot be read", "err", err)
 			if err := e.Commit([]Write{{key, nil}}); err != nil {
 				return err
 			}
@@ -154,9 +184,6 @@ func leaveDamaged(e Engine, log *slog.Logger) error {
 			return err
 		}
 	}
-	if isWhole && len(known) >= had.unended {
-		return nil
-	}
 	_, err = findUnended(e, snap, known, log)
 	return err
 }
@@ -182,6 +209,11 @@ func findUnended(e Engine, snap Snapshot, known map[id]bool, log *slog.Logger) (
 		case j.State.Ended():
 			continue
 		}
+		if gone, err := dropOlderLife(e, snap, i, j, log); err != nil {
+			return nil, err
+		} else if gone {
+			continue
+		}
 		c := &cohort{first: j.No}
 		c.addJob(i)
 		if err := e.Commit([]Write{c.write()}); err != nil {
@@ -192,18 +224,20 @@ func findUnended(e Engine, snap Snapshot, known map[id]bool, log *slog.Logger) (
 	return found, nil
 }
 
-// recount writes how many jobs have not ended, as far as they can be read.
+// recount writes how many jobs have not ended, as far as they can be read, and a row of each of their
+// queues that has none.
 func recount(e Engine) error {
 	snap, err := e.View()
 	if err != nil {
 		return err
 	}
 	defer snap.Close()
-	are, err := readCounts(snap)
+	are, found, err := readCounts(snap)
 	if err != nil && !errors.Is(err, ErrDamaged) {
 		return err
 	}
-	are.unended = 0
+	unended := 0
+	queues := map[string]bool{}
 	for item, err := range snap.Scan([]byte{prefixUnended}, nil, false) {
 		if err != nil {
 			return err
@@ -217,10 +251,28 @@ func recount(e Engine) error {
 			if err != nil {
 				return err
 			}
-			if !j.State.Ended() {
-				are.unended++
+			if j.State.Ended() {
+				continue
+			}
+			unended++
+			if j.Queue == nil || queues[string(j.Queue)] {
+				continue
+			}
+			queues[string(j.Queue)] = true
+			key := nameKey(prefixQueue, string(j.Queue))
+			if row, err := snap.Get(key); err != nil {
+				return err
+			} else if row != nil {
+				continue
+			}
+			first, _ := split(key, encode(queueRow{Concurrency: j.Concurrency}))
+			if err := e.Commit([]Write{{key, first}, {nameKey(prefixMarked, string(j.Queue)), nil}}); err != nil {
+				return err
 			}
 		}
+	}
+	if are.unended = unended; !found { // the store that is opened looks for what is lost
+		return e.Commit([]Write{{keyNumber, nil}})
 	}
 	return e.Commit([]Write{are.write()})
 }

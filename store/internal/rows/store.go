@@ -6,8 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
-	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -114,11 +112,6 @@ func (s *Store) loadState() error {
 		return otherFormat(format.Version)
 	}
 	s.id = format.ID
-	if s.counted, err = readCounts(snap); err != nil {
-		return err
-	}
-	s.sched.Number = s.counted.number
-	s.stored.Store(s.counted.stored)
 	ahead, err := readNumber(snap, keyAhead)
 	if err != nil {
 		return err
@@ -157,18 +150,18 @@ func (c counts) write() Write {
 	return Write{keyNumber, sealNumbers(keyNumber, c.number, uint64(c.stored), uint64(c.unended))}
 }
 
-// readCounts reads them; all 0 where nothing is stored. Of a store that does not say how many have
-// not ended that is 0.
-func readCounts(from getter) (c counts, err error) {
+// readCounts reads them; false if they are not there. Of a store that does not say how many have not
+// ended that is -1.
+func readCounts(from getter) (c counts, found bool, err error) {
 	payload, _, err := loadValue(keyNumber, from.Get)
 	if err != nil || len(payload) < 16 {
-		return c, err
+		return c, false, err
 	}
-	c.number, c.stored = binary.BigEndian.Uint64(payload), int64(binary.BigEndian.Uint64(payload[8:]))
+	c.number, c.stored, c.unended = binary.BigEndian.Uint64(payload), int64(binary.BigEndian.Uint64(payload[8:])), -1
 	if len(payload) >= 24 {
 		c.unended = int(binary.BigEndian.Uint64(payload[16:]))
 	}
-	return c, nil
+	return c, true, nil
 }
 
 // otherFormat is about a store, or a backup of one, that this code cannot read.
@@ -200,86 +193,6 @@ func newFormat() (id string, writes []Write) {
 	id = hex.EncodeToString(random[:])
 	first, _ := split(keyFormat, encode(formatRow{Version: formatVersion, ID: id}))
 	return id, []Write{{keyFormat, first}}
-}
-
-func (s *Store) loadQueues(snap Snapshot) error {
-	for item, err := range snap.Scan([]byte{prefixQueue}, nil, false) {
-		if err != nil {
-			return err
-		}
-		var row queueRow
-		if err := readItem(snap, item, &row); err != nil {
-			return err
-		}
-		q := s.sched.OpenQueue(string(item.Key[1:]), row.Concurrency)
-		q.Fixed, q.Paused = row.Fixed, row.Paused
-		q.Keep(s.sched, row.Keeper)
-		q.SetMarks(row.Marks)
-	}
-	return nil
-}
-
-// loadJobs reads the jobs that have not ended. Where there are fewer than there were, rows that say
-// which those are were in a table that is damaged: then all jobs are looked at. Errors: ErrDamaged if
-// they are not found.
-func (s *Store) loadJobs(snap Snapshot) error {
-	for item, err := range snap.Scan([]byte{prefixUnended}, nil, false) {
-		if err != nil {
-			return err
-		}
-		c, err := openCohort(item)
-		if err == nil {
-			err = s.loadCohort(snap, c)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	missing := s.counted.unended - len(s.cohorts)
-	if missing <= 0 {
-		return nil
-	}
-	s.log.Error("of jobs that have not ended it is lost which they are: they are looked for", "jobs", missing)
-	known := map[id]bool{}
-	for i := range s.cohorts {
-		known[i] = true
-	}
-	found, err := findUnended(s.engine, snap, known, s.log)
-	if err != nil {
-		return err
-	}
-	for _, c := range found {
-		if err := s.loadCohort(snap, c); err != nil {
-			return err
-		}
-	}
-	if missing -= len(found); missing > 0 {
-		return fmt.Errorf("%w: %d jobs that have not ended are not there", ErrDamaged, missing)
-	}
-	return nil
-}
-
-// loadCohort reads jobs that have not ended.
-func (s *Store) loadCohort(snap Snapshot, c *cohort) error {
-	for _, i := range slices.Clone(c.ids[:c.n]) {
-		j, err := readJob(snap, i)
-		if err != nil {
-			return fmt.Errorf("store: job %s: %w", i, err)
-		}
-		if j.No > s.sched.Number {
-			s.log.Error("the last number of a job was lost", "was", s.sched.Number, "is", j.No)
-			s.sched.Number = j.No
-		}
-		if j.State.Ended() { // what an older row says
-			s.log.Error("job is stored as one that has not ended", "job", i.String(), "state", j.State)
-			c.removeJob(i)
-			continue
-		}
-		s.sched.Add(i, j, math.MinInt64, nanos(j.Since))
-		s.cohorts[i] = c
-		s.unended.move(move{standing: standing{submittedAt(j), i}, to: j.State})
-	}
-	return nil
 }
 
 // Close implements store.Store.

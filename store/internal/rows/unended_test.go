@@ -252,7 +252,7 @@ func TestLostNumber(t *testing.T) {
 	}
 	e.poke(keyNumber, func(_, _ []byte) []byte { return nil })
 	s = opened(t, e, Options{})
-	if j := submitted(t, s, call("h"))[0]; j.No != last.No+1 {
+	if j := submitted(t, s, call("h"))[0]; j.No <= last.No {
 		t.Errorf("job %d follows on %d", j.No, last.No)
 	}
 }
