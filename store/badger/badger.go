@@ -215,6 +215,9 @@ func prepare(dir string) error {
 			}
 		}
 	}
+	if err := checkLogs(dir); err != nil {
+		return err
+	}
 	return checkTables(dir)
 }
 
