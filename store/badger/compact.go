@@ -94,10 +94,20 @@ var mark = []byte("\xffflush")
 
 // flush writes what is in memory tables to tables: on a small disk what was deleted last
 // would be too little for long to make badger do that by itself. It has no function for
-// that, but does so when it drops a prefix. Reads and commits wait meanwhile.
+// that, but does so when it drops a prefix. Reads and commits wait meanwhile. Where that fails
+// badger has none, or a released, memory table, or has not synced its log: the store fails.
 func (e *engine) flush() error {
 	e.commits.Lock()
 	defer e.commits.Unlock()
+	err := e.dropMark()
+	if err != nil {
+		e.failed.CompareAndSwap(nil, &err)
+	}
+	return err
+}
+
+// dropMark has badger write its memory tables.
+func (e *engine) dropMark() error {
 	last := e.views.lastVersion()
 	txn := e.db.NewTransactionAt(last, true)
 	defer txn.Discard()

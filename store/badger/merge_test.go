@@ -231,6 +231,41 @@ func TestCloseThatCannotMakeATable(t *testing.T) {
 	checkMerged(t, dir)
 }
 
+// TestFlushThatCannotMakeATable compacts a store on a small disk where no table can be made of what is in
+// memory: badger has its memory table twice then, and would use it after it is released. The store fails, and all
+// that was committed is in the logs.
+func TestFlushThatCannotMakeATable(t *testing.T) {
+	dir := t.TempDir()
+	e, err := harpbadger.OpenEngine(dir, quiet(harpbadger.Options{Disk: onSmallDisk}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commitRows(t, e, 0)
+	commitRows(t, e, 1)
+	if err := takeTables(dir, allTables); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Compact(t.Context()); err == nil {
+		t.Error("it compacted what it could make no table of")
+	}
+	giveTables(t, dir)
+	if err := e.Commit([]rows.Write{mergedRow(0)}); err == nil {
+		t.Error("it goes on")
+	}
+	if err := e.Compact(t.Context()); err == nil {
+		t.Error("it compacts again")
+	}
+	if err := e.Close(); err == nil {
+		t.Error("it is closed as if nothing had been")
+	}
+	copied := t.TempDir()
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	harpbadger.CloseAnyway(e)
+	checkMerged(t, copied)
+}
+
 // TestOpenThatFailsAndCannotMakeATable has opening a store fail where the database is open, and
 // is closed again, which compacts it. None of its tables can be made.
 func TestOpenThatFailsAndCannotMakeATable(t *testing.T) {
