@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
@@ -173,4 +175,57 @@ func TestDiskFailure(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFailedWriteToldAsText has badger tell that something could not be written, with an error that is a text
+// by then: nothing is committed behind it.
+func TestFailedWriteToldAsText(t *testing.T) {
+	e := openEngine(t, t.TempDir())
+	badger.Say(e, "writeRequests: %v", errors.New("writeRequests err: "+syscall.EIO.Error()))
+	if err := e.Commit([]rows.Write{{Key: []byte("key"), Value: []byte("value")}}); err == nil {
+		t.Error("it goes on")
+	}
+	if err := e.Close(); err == nil || !badger.CloseAnyway(e) {
+		t.Errorf("closing: %v; it writes tables", err)
+	}
+}
+
+// TestCollectThatCannotWrite collects the value log where what is in use of it cannot be written again, as badger
+// can make no further log: the store fails, as with a commit that cannot be written.
+func TestCollectThatCannotWrite(t *testing.T) {
+	const n, length = 400, 60 << 10
+	row := func(i int) rows.Write {
+		return rows.Write{Key: fmt.Appendf(nil, "k%06d", i), Value: bytes.Repeat([]byte{byte(i)}, length)}
+	}
+	dir := t.TempDir()
+	small := quiet(badger.Options{Ballast: -1, Disk: func(string) (uint64, uint64, error) { return 3 << 30, 4 << 30, nil }})
+	e, err := badger.OpenEngine(dir, small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n { // 24 MB, of which the first log has 16
+		commit(t, e, row(i))
+	}
+	const first = 250
+	for i := range first {
+		if i%2 > 0 {
+			commit(t, e, rows.Write{Key: row(i).Key})
+		}
+	}
+	for i := range 100 { // the second is almost full
+		commit(t, e, row(n+i))
+	}
+	if err := os.WriteFile(filepath.Join(dir, "000003.vlog"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Compact(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := e.Commit([]rows.Write{{Key: []byte("short"), Value: []byte("value")}}); err == nil {
+		t.Error("it goes on")
+	}
+	if err := e.Close(); err == nil {
+		t.Error("it is closed as if nothing had been")
+	}
+	badger.CloseAnyway(e)
 }
