@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -350,10 +352,8 @@ func playAtOnce(t *testing.T) {
 // tellShortly tells a lie for some seconds at most.
 func (s *stage) tellShortly(ctx context.Context, l lie) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	teller := s.newTeller(ctx, l)
-	defer teller.work.Wait()
 	defer cancel()
-	err := l.tell(teller)
+	err := s.tellOnce(ctx, l, func() {})
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -375,9 +375,14 @@ func checkTable(t *testing.T) {
 	}
 }
 
-// newTeller returns who tells a lie until the context ends.
-func (s *stage) newTeller(ctx context.Context, l lie) *teller {
-	return &teller{scene: &s.scene, ctx: ctx, as: l.as, to: l.to, long: long, told: make(chan struct{}), source: &s.source}
+// tellOnce tells a lie, and clears away what it has opened. kept is called when the lie is told and
+// kept up.
+func (s *stage) tellOnce(ctx context.Context, l lie, kept func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	t := &teller{scene: &s.scene, ctx: ctx, as: l.as, to: l.to, long: long, kept: kept, source: &s.source}
+	defer t.work.Wait()
+	defer cancel()
+	return l.tell(t)
 }
 
 // play tells one lie, looks at what it does, and waits until nothing of it is left.
@@ -385,17 +390,17 @@ func (s *stage) play(t *testing.T, l lie) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	watch := s.watchMemory()
-	teller := s.newTeller(ctx, l)
-	over := make(chan error, 1)
-	go func() { over <- tellLong(teller, l) }()
-	times := s.callBeside(t, teller, l, over)
+	kept, over := make(chan struct{}), make(chan error, 1)
+	var telling sync.WaitGroup
+	telling.Go(func() { over <- s.tellLong(ctx, l, sync.OnceFunc(func() { close(kept) })) })
+	times := s.callBeside(t, l, kept, over)
 	cancel()
-	teller.work.Wait()
+	telling.Wait()
 	t.Logf("honest calls %v, usually %v", times, s.usual[l.to])
 	report.Note(l.name, "honest calls", times.String())
 	s.lookAtAll(t, l, watch())
 	if t.Failed() {
-		t.Logf("HARP_HOSTILE_ALONE=%q tells this lie alone", l.name)
+		t.Logf("HARP_HOSTILE_ALONE=%q tells this lie alone; known of it: %q", l.name, l.hurts+l.long)
 	}
 }
 
@@ -425,18 +430,27 @@ func (s *stage) lookAtAll(t *testing.T, l lie, most map[*victim]int64) {
 }
 
 // tellLong tells a lie, in the long form again and again.
-func tellLong(teller *teller, l lie) error {
+func (s *stage) tellLong(ctx context.Context, l lie, kept func()) error {
 	begun := time.Now()
-	for {
-		err := l.tell(teller)
-		if err != nil || !long || teller.ctx.Err() != nil || time.Since(begun) > lieFor {
+	for again := false; ; again = true {
+		err := s.tellOnce(ctx, l, kept)
+		if again && isHangUp(err) { // liars that come again and again may be turned away
+			err = nil
+		}
+		if err != nil || !long || ctx.Err() != nil || time.Since(begun) > lieFor {
 			return err
 		}
 	}
 }
 
+// isHangUp reports whether the other side has closed the connection.
+func isHangUp(err error) bool {
+	return errors.Is(err, errGone) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
 // callBeside makes honest calls while a lie is told, and a few more while it is kept up.
-func (s *stage) callBeside(t *testing.T, teller *teller, l lie, over <-chan error) (times faults.Times) {
+func (s *stage) callBeside(t *testing.T, l lie, kept <-chan struct{}, over <-chan error) (times faults.Times) {
 	const least = 3
 	begun := time.Now()
 	told, more := false, least
@@ -458,7 +472,7 @@ func (s *stage) callBeside(t *testing.T, teller *teller, l lie, over <-chan erro
 				t.Errorf("it could not be told: %v", err)
 				return times
 			}
-		case <-teller.told:
+		case <-kept:
 			if !told {
 				told, until = true, time.Now().Add(150*time.Millisecond)
 			}

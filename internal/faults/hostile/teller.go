@@ -30,7 +30,8 @@ type lie struct {
 	name  string
 	as    role
 	to    role   // dispatcher, or agent
-	hurts string // what it does to harp as it is; such lies are told in the long form only
+	hurts string // what it does to harp as it is: it is told in the long form only
+	long  string // what it does to harp as it is in the long form; harp bears the short one
 	tell  func(t *teller) error
 }
 
@@ -53,8 +54,7 @@ type teller struct {
 	long bool
 
 	work   sync.WaitGroup
-	told   chan struct{} // gets one when the lie is told and kept up
-	once   sync.Once
+	kept   func() // says that the lie is told and kept up
 	source *atomic.Uint32
 	epoch  int64 // of the last session as a dispatcher
 }
@@ -69,7 +69,7 @@ func (t *teller) many(inShort, inLong int) int {
 
 // hold keeps the lie up until it has been looked at.
 func (t *teller) hold() error {
-	t.once.Do(func() { close(t.told) })
+	t.kept()
 	<-t.ctx.Done()
 	return nil
 }
