@@ -203,6 +203,8 @@ func TestMatch(t *testing.T) {
 		{"host.heard<=5m", true, false},
 		{"host.heard>=5m", true, false},
 		{"host.heard>1h", false, false},
+		{"host.heard<1d", true, false},
+		{"host.heard>=2d", false, false},
 		{"host.heard=*", true, false},
 		{"host.heard!=*", false, true},
 		{"host.software<0.4.2", true, false},

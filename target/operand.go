@@ -35,7 +35,7 @@ func newOperand(kind nodeKind, op operator, text string) *operand {
 	default:
 	}
 	if op.isOrder() {
-		o.age, _ = time.ParseDuration(text)
+		o.age, _ = parseAge(text)
 	}
 	return &o
 }

@@ -3,6 +3,7 @@ package target
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -444,7 +445,7 @@ func (p *parser) checkComparison(c *comparison, at, operand int) error {
 	case name == "addr":
 		return p.checkAddress(c, operand)
 	case name == "heard":
-		_, err := time.ParseDuration(c.text)
+		_, err := parseAge(c.text)
 		if c.text != "*" && (err != nil || !c.op.isOrder()) {
 			return syntaxError(p.text, operand-len(c.op), "an order and how long ago, as in host.heard<10m")
 		}
@@ -456,6 +457,16 @@ func (p *parser) checkComparison(c *comparison, at, operand int) error {
 		return syntaxError(p.text, operand, "clean, dirty or unknown")
 	}
 	return nil
+}
+
+// parseAge reads how long ago something was: as Go writes durations, or days, as 30d.
+func parseAge(text string) (time.Duration, error) {
+	days, ok := strings.CutSuffix(text, "d")
+	if !ok {
+		return time.ParseDuration(text)
+	}
+	n, err := strconv.ParseUint(days, 10, 15)
+	return time.Duration(n) * 24 * time.Hour, err
 }
 
 // properties are what is known of a host beside its labels and facts.
