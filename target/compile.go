@@ -6,7 +6,7 @@ import "slices"
 // is called once for each, and may be nil if there are none. The error is a [GroupError],
 // or a [SyntaxError] if the target has more than it may together with its groups.
 func (e *Expr) Compile(group func(name string) (text string, err error)) (*Matcher, error) {
-	c := compiler{group: group, groups: map[string]*clause{}}
+	c := compiler{group: group, groups: map[string]*compiledGroup{}}
 	root, err := c.compileExpr(e)
 	if err != nil {
 		return nil, err
@@ -43,10 +43,19 @@ func (m *Matcher) Names() (names []string, only bool) { return slices.Clone(m.na
 // compiler makes clauses of nodes.
 type compiler struct {
 	group  func(string) (string, error)
-	groups map[string]*clause // nil while it is being compiled
-	within int                // groups within one another
+	groups map[string]*compiledGroup // nil while it is being compiled
 	size   size
+	inner  height // of the groups in the expression that is being compiled
 }
+
+// compiledGroup is what a group stands for.
+type compiledGroup struct {
+	root   *clause
+	height height
+}
+
+// height is how many groups, and how much of anything, is within one another.
+type height struct{ groups, depth int }
 
 func (c *compiler) compileExpr(e *Expr) (*clause, error) {
 	c.size.items += e.size.items
@@ -60,9 +69,11 @@ func (c *compiler) compileExpr(e *Expr) (*clause, error) {
 	case c.size.regexps > maxRegexps:
 		return nil, limitError(0, "regular expressions of at most %d instructions together, those of groups included", maxRegexps)
 	}
-	c.size.depth += e.size.depth
+	c.inner = height{}
 	root, err := c.compileNode(e.root)
-	c.size.depth -= e.size.depth
+	if c.inner.depth += e.size.depth; err == nil && c.inner.depth > maxDepth {
+		return nil, limitError(0, "at most %d parentheses, not and groups within one another", maxDepth)
+	}
 	return root, err
 }
 
@@ -70,8 +81,8 @@ func (c *compiler) compileNode(n *node) (*clause, error) {
 	made := clause{node: n}
 	switch n.kind {
 	case nodeGroup:
-		inner, err := c.compileGroup(n)
-		made.parts = []*clause{inner}
+		group, err := c.compileGroup(n)
+		made.parts = []*clause{group}
 		return &made, err
 	case nodeComparison:
 		made.operand = newOperand(n.comparison.operand, n.comparison.op, n.comparison.text)
@@ -99,32 +110,28 @@ func (c *compiler) compileNode(n *node) (*clause, error) {
 
 // compileGroup compiles the target of a group, once.
 func (c *compiler) compileGroup(n *node) (*clause, error) {
-	made, known := c.groups[n.text]
-	if made != nil {
-		return made, nil
-	}
-	made, err := (*clause)(nil), ErrGroupCycle
+	group, known := c.groups[n.text]
+	var err error
 	if !known {
-		c.groups[n.text] = nil
-		c.within++
-		c.size.depth++
-		made, err = c.loadGroup(n.text)
-		c.within--
-		c.size.depth--
+		group, err = c.loadGroup(n.text)
+	}
+	switch {
+	case err != nil:
+	case group == nil:
+		err = ErrGroupCycle
+	case group.height.groups > maxGroups || group.height.depth > maxDepth:
+		err = ErrTooDeep
 	}
 	if err != nil {
 		return nil, &GroupError{Name: n.text, Offset: n.offset, Err: err}
 	}
-	c.groups[n.text] = made
-	return made, nil
+	c.inner = height{max(c.inner.groups, group.height.groups), max(c.inner.depth, group.height.depth)}
+	return group.root, nil
 }
 
-func (c *compiler) loadGroup(name string) (*clause, error) {
+func (c *compiler) loadGroup(name string) (*compiledGroup, error) {
 	if c.group == nil {
 		return nil, ErrNoGroup
-	}
-	if c.within > maxGroups {
-		return nil, ErrTooDeep
 	}
 	text, err := c.group(name)
 	if err != nil {
@@ -134,8 +141,10 @@ func (c *compiler) loadGroup(name string) (*clause, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.size.depth+e.size.depth > maxDepth {
-		return nil, ErrTooDeep
-	}
-	return c.compileExpr(e)
+	c.groups[name] = nil
+	outer := c.inner
+	root, err := c.compileExpr(e)
+	group := compiledGroup{root, height{c.inner.groups + 1, c.inner.depth + 1}}
+	c.inner, c.groups[name] = outer, &group
+	return &group, err
 }
