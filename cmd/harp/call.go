@@ -26,7 +26,8 @@ before anything is sent. Ctrl-C stops waiting, not the job.`,
 		Example: `  harp call demo1 hello name=Ada
   harp call -d demo1 count to=20 every=500ms
   harp call web01 service.restart service=nginx --queue host=web01 --timeout 1m`,
-		Args: cobra.MinimumNArgs(2),
+		Args:        cobra.MinimumNArgs(2),
+		Annotations: calls(),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
 			return c.callHost(ctx, caller, &f, args[0], args[1], args[2:])
 		}),
@@ -243,7 +244,7 @@ func didNotRun(err error) error {
 }
 
 func (c *cli) printID(job *harp.Job) error {
-	if c.format == formatJSON {
+	if c.format != formatText {
 		return c.printObject(object{{"id", job.ID()}})
 	}
 	c.say("%s", job.ID())
@@ -254,23 +255,30 @@ func (c *cli) printID(job *harp.Job) error {
 // are wanted.
 func (c *cli) watchJob(ctx context.Context, job *harp.Job, onlyOutput bool) error {
 	p := recordPrinter{cli: c, all: true}
-	if c.format == formatText {
+	switch {
+	case c.format != formatJSON:
 		if err := p.printRecords(job.Follow(ctx, harp.Since(0))); err != nil {
 			return unless(ctx, err, p.detached(job))
 		}
-		if onlyOutput {
+		if onlyOutput && c.format == formatText {
 			_, err := job.Get(ctx)
 			return unless(ctx, err, p.detached(job))
 		}
+	case onlyOutput:
+		printed, err := collectOutput(job.Follow(ctx, harp.Since(0)))
+		if err != nil {
+			return unless(ctx, err, p.detached(job))
+		}
+		return unless(ctx, c.printResult(ctx, job, nil, printed...), p.detached(job))
 	}
-	return unless(ctx, c.printResult(ctx, job), p.detached(job))
+	return unless(ctx, c.printResult(ctx, job, &p), p.detached(job))
 }
 
-// printResult waits for a job's end and prints its value or, as JSON, the job with
-// its value. It returns how the job failed.
-func (c *cli) printResult(ctx context.Context, job *harp.Job) error {
+// printResult waits for a job's end and prints its value, unless that was printed as the last
+// of its output, or, as JSON, the job with its value and more. It returns how the job failed.
+func (c *cli) printResult(ctx context.Context, job *harp.Job, printed *recordPrinter, more ...field) error {
 	v, failed := job.Get(ctx)
-	if c.format == formatJSON {
+	if c.format != formatText {
 		status, err := job.Status(ctx)
 		if err != nil {
 			return cmp.Or(failed, err)
@@ -278,12 +286,15 @@ func (c *cli) printResult(ctx context.Context, job *harp.Job) error {
 		if !status.State.Ended() {
 			return failed
 		}
-		return errors.Join(failed, c.printNoun(status, field{"value", v}))
+		return errors.Join(failed, c.printNoun(status, append([]field{{"value", v}}, more...)...))
 	}
 	if failed != nil {
 		return failed
 	}
 	c.freshLine()
+	if printed != nil && printed.endedWith(v) {
+		return nil
+	}
 	return c.printLine(v)
 }
 

@@ -21,7 +21,7 @@ func bindDryRun(cmd *cobra.Command, dry *bool) {
 
 // would prints what a command would do: the fields it would print, or a text.
 func (c *cli) would(fields object, format string, a ...any) error {
-	if c.format == formatJSON {
+	if c.format != formatText {
 		return c.printObject(append(object{{"dry_run", true}}, fields...))
 	}
 	c.say(format, a...)
@@ -149,7 +149,7 @@ func (p *plan) verdict() string {
 // planned prints a plan. Errors: *wouldNotError when the call would be refused.
 func (c *cli) planned(p *plan) error {
 	r := p.request
-	if c.format == formatJSON {
+	if c.format != formatText {
 		err := c.printObject(object{
 			{"dry_run", true},
 			{"host", r.Host},

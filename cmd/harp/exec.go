@@ -27,11 +27,15 @@ func (c *cli) execCommand() *cobra.Command {
 one argument of the command. It needs a host whose agent allows the procedure exec.
 
 The exit code is the command's, as it is; --exit mapped makes it 1, so that it cannot be
-taken for harp's own. See harp help exit-codes. Ctrl-C stops waiting, not the command.`,
+taken for harp's own. See harp help exit-codes. Ctrl-C stops waiting, not the command.
+
+With -o json the object has what was printed, as text, in "stdout" and "stderr"; -o jsonl
+prints it as it comes, record by record, and then the job.`,
 		Example: `  harp exec web01 -- uptime
   harp exec web01 --timeout 1h -- tar -czf /var/tmp/etc.tgz /etc
   harp exec web01 --stdin -- tee /etc/motd < motd`,
-		Args: cobra.MinimumNArgs(2),
+		Args:        cobra.MinimumNArgs(2),
+		Annotations: calls(),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
 			f.onlyOutput = true
 			f.sure = true // whoever types the command means it

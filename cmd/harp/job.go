@@ -46,7 +46,7 @@ func (c *cli) jobGetCommand() *cobra.Command {
 		Short: "Wait for a job and print its result",
 		Args:  cobra.ExactArgs(1),
 		RunE: c.asksJob(func(ctx context.Context, job *harp.Job) error {
-			return unless(ctx, c.printResult(ctx, job), c.stillWaiting("get", job))
+			return unless(ctx, c.printResult(ctx, job, nil), c.stillWaiting("get", job))
 		}),
 	}
 	c.bindExit(cmd, exitMapped)

@@ -20,6 +20,8 @@ procedure, arguments and options; flags go over what the first call said. What i
 said of when to start, and its idempotency key, are not taken over.`,
 		Example: "  harp job retry last -d --timeout 1h",
 		Args:    cobra.ExactArgs(1),
+
+		Annotations: calls(),
 	}
 	c.bindCall(cmd, &f)
 	c.bindExit(cmd, exitMapped)

@@ -52,9 +52,10 @@ const (
 // knows marks the commands that know other formats than text and json.
 const knows = "formats"
 
-// streams are the marks of a command that prints records or events, lists those of one
-// that prints a list.
+// streams are the marks of a command that prints records or events, calls those of one that
+// prints records and then the job, lists those of one that prints a list.
 func streams() map[string]string { return map[string]string{knows: "jsonl"} }
+func calls() map[string]string   { return map[string]string{knows: "jsonl,records"} } // -o yaml and template= are of the job
 func lists() map[string]string   { return map[string]string{knows: "jsonl,id,wide"} }
 
 // allowed refuses a format that a command does not know. Errors: *harp.FieldError.
@@ -63,7 +64,7 @@ func (f format) allowed(marks string) error {
 	case f == formatText, f == formatJSON, slices.Contains(strings.Split(marks, ","), string(f)):
 		return nil
 	case f == formatLines:
-		return invalid("output", "jsonl is for lists and for follow; this command knows text, json, yaml and template=")
+		return invalid("output", "jsonl is for lists, calls and follow; this command knows text, json, yaml and template=")
 	}
 	return invalid("output", "%s is for lists; this command knows text, json, yaml and template=", f)
 }

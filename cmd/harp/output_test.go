@@ -206,11 +206,11 @@ func TestFollowTellsWhatItLeavesOut(t *testing.T) {
 		state harp.State
 		want  said
 	}{
-		{nil, harp.StateSucceeded, said{stdout: manyLines(0, 40)}},
-		{[]string{"--tail", "3"}, harp.StateSucceeded, said{stdout: manyLines(37, 40), stderr: "37 earlier records left out; --since 0 shows them\n"}},
-		{[]string{"--since", "38"}, harp.StateSucceeded, said{stdout: manyLines(38, 40)}},
-		{nil, harp.StateRunning, said{stdout: manyLines(30, 40), stderr: "30 earlier records left out; --since 0 shows them\n"}},
-		{[]string{"-q"}, harp.StateRunning, said{stdout: manyLines(30, 40)}},
+		{nil, harp.StateSucceeded, said{stdout: linesFrom(0)}},
+		{[]string{"--tail", "3"}, harp.StateSucceeded, said{stdout: linesFrom(37), stderr: "37 earlier records left out; --since 0 shows them\n"}},
+		{[]string{"--since", "38"}, harp.StateSucceeded, said{stdout: linesFrom(38)}},
+		{nil, harp.StateRunning, said{stdout: linesFrom(30), stderr: "30 earlier records left out; --since 0 shows them\n"}},
+		{[]string{"-q"}, harp.StateRunning, said{stdout: linesFrom(30)}},
 	} {
 		records := make([]harp.Record, 40)
 		for i := range records {
@@ -224,8 +224,8 @@ func TestFollowTellsWhatItLeavesOut(t *testing.T) {
 	}
 }
 
-func manyLines(from, until int) (text string) {
-	for i := from; i < until; i++ {
+func linesFrom(n int) (text string) {
+	for i := n; i < 40; i++ {
 		text += strconv.Itoa(i) + "\n"
 	}
 	return text

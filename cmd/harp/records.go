@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"time"
 
@@ -20,6 +22,7 @@ type recordPrinter struct {
 	seen bool   // something was printed
 	next uint64 // the number after the last one that was
 
+	output []byte          // the last that was printed on stdout there, for endedWith
 	open   harp.RecordKind // of a line on the terminal that goes on in the next record
 	redraw bool            // that line ended with a carriage return: the next goes over it
 }
@@ -67,6 +70,7 @@ func (p *recordPrinter) printRecord(r harp.Record) error {
 	if err != nil {
 		return err
 	}
+	p.keepOutput(r, text)
 	if p.cli.terminal && !p.cli.raw {
 		p.show(r, text)
 		return p.cli.stdout.err
@@ -213,6 +217,73 @@ func trimEnd(text string, partial bool) string {
 		return text
 	}
 	return strings.TrimSuffix(text, "\n")
+}
+
+// maxKeptOutput is how much of the output is kept: a result has at most 1 MiB.
+const maxKeptOutput = 2 << 20
+
+// keepOutput keeps what a command printed on its stdout, of much the last.
+func (p *recordPrinter) keepOutput(r harp.Record, text string) {
+	if !p.all || r.Kind != harp.KindStdout {
+		return
+	}
+	p.output = append(p.output, text...)
+	if !r.Partial {
+		p.output = append(p.output, '\n')
+	}
+	if len(p.output) > 2*maxKeptOutput {
+		p.output = append(p.output[:0], p.output[len(p.output)-maxKeptOutput:]...)
+	}
+}
+
+// endedWith reports whether a command's result is all of its stdout, or its last line, which
+// has been printed: nobody wants it twice.
+func (p *recordPrinter) endedWith(result harp.Value) bool {
+	printed := strings.TrimRight(string(p.output), "\n")
+	if printed == "" {
+		return false
+	}
+	got, err := result.Any()
+	if text, ok := got.(string); ok && err == nil && strings.TrimRight(text, "\n") == printed {
+		return true
+	}
+	line := printed[strings.LastIndexByte(printed, '\n')+1:]
+	last, err := parseJSON([]byte(line))
+	if err != nil {
+		return false
+	}
+	same, err := harp.NewValue(last)
+	if err != nil {
+		return false
+	}
+	a, errA := same.Canonical()
+	b, errB := result.Canonical()
+	return errA == nil && errB == nil && bytes.Equal(a, b)
+}
+
+// collectOutput reads what a command printed, as fields of JSON.
+func collectOutput(records iter.Seq2[harp.Record, error]) ([]field, error) {
+	var stdout, stderr strings.Builder
+	for r, err := range records {
+		if err != nil {
+			return nil, err
+		}
+		text, err := recordText(r)
+		if err != nil {
+			return nil, err
+		}
+		if !r.Partial {
+			text += "\n"
+		}
+		switch r.Kind {
+		case harp.KindStdout:
+			stdout.WriteString(text)
+		case harp.KindStderr:
+			stderr.WriteString(text)
+		default:
+		}
+	}
+	return []field{{"stdout", stdout.String()}, {"stderr", stderr.String()}}, nil
 }
 
 // freshLine ends the line that stdout is within, so that what comes next stands on

@@ -164,3 +164,49 @@ func TestColours(t *testing.T) {
 		}
 	}
 }
+
+// A result that a command printed as the last of its output is not printed again; any other is.
+func TestResultOfStdoutIsPrintedOnce(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		records []harp.Record
+		result  any
+		want    string
+	}{
+		{"all of stdout", []harp.Record{record(t, harp.KindStdout, "one", false), record(t, harp.KindStdout, "two", false)}, "one\ntwo\n", "one\ntwo\n"},
+		{"its last line as JSON", []harp.Record{record(t, harp.KindStdout, "one", false), record(t, harp.KindStdout, `{"b": 1, "a": 2}`, false)}, map[string]int{"a": 2, "b": 1}, "one\n{\"b\": 1, \"a\": 2}\n"},
+		{"in parts", []harp.Record{record(t, harp.KindStdout, `{"b": `, true), record(t, harp.KindStdout, `1}`, false)}, map[string]int{"b": 1}, "{\"b\": 1}\n"},
+		{"another", []harp.Record{record(t, harp.KindStdout, "one", false)}, "two", "one\n\"two\"\n"},
+		{"of what was said on stderr", []harp.Record{record(t, harp.KindStderr, "5", false)}, 5, "5\n"},
+		{"of a record", []harp.Record{record(t, harp.KindData, 5, false)}, 5, "5\n5\n"},
+		{"of nothing", nil, "", "\"\"\n"},
+	} {
+		f := printed(t, test.records...)
+		f.results[firstID] = harp.Result{State: harp.StateSucceeded, Value: value(t, test.result)}
+		if got := runFake(t, t.Context(), f, nil, "call", "demo1", "count", "to=3"); got.stdout != test.want {
+			t.Errorf("%s: got %q, want %q", test.name, got.stdout, test.want)
+		}
+	}
+}
+
+// As lines of JSON a call prints its records and then the job; exec as JSON has what was printed.
+func TestCallAsLines(t *testing.T) {
+	f := printed(t, record(t, harp.KindStdout, "one", false), record(t, harp.KindStderr, "warning", false), record(t, harp.KindStdout, "no end", true))
+	f.procedures = append(f.procedures, execDoc())
+	for _, words := range [][]string{{"call", "demo1", "count", "to=3"}, {"exec", "demo1", "--", "ls"}} {
+		got := runFake(t, t.Context(), f, nil, append([]string{words[0], "-o", "jsonl"}, words[1:]...)...)
+		lines := strings.Split(got.stdout, "\n")
+		if got.code != 0 || len(lines) != 5 || !strings.HasPrefix(lines[0], `{"seq":0,`) || !strings.HasPrefix(lines[3], `{"v":1,"id":`) || !strings.HasSuffix(lines[3], `"value":0}`) {
+			t.Errorf("%q: got %+v", words, got)
+		}
+	}
+	got := runFake(t, t.Context(), f, nil, "exec", "-o", "json", "demo1", "--", "ls")
+	if got.code != 0 || !strings.HasSuffix(got.stdout, `"value":0,"stdout":"one\nno end","stderr":"warning\n"}`+"\n") {
+		t.Errorf("exec: got %+v", got)
+	}
+	f.results[firstID] = harp.Result{State: harp.StateFailed, Err: &harp.RemoteError{Type: "exit", Message: "exit code 2"}}
+	got = runFake(t, t.Context(), f, nil, "exec", "-o", "json", "demo1", "--", "ls")
+	if got.code != 1 || strings.Count(got.stdout, "\n") != 1 || !strings.Contains(got.stdout, `"stdout":"one\nno end"`) {
+		t.Errorf("exec that failed: got %+v", got)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"text/template"
 
@@ -33,7 +34,7 @@ func (c *cli) chooseShape(marks string) (err error) {
 		return c.format.allowed(marks)
 	}
 	c.wordless, c.format = true, formatJSON
-	if marks != "" {
+	if marks != "" && marks != calls()[knows] {
 		c.format = formatLines
 	}
 	c.shape, err = asTemplate(text)
@@ -103,13 +104,17 @@ func asYAML(w io.Writer, encoded []byte) error {
 	return err
 }
 
+// otherInOldYAML matches texts that YAML 1.1, which many still read, takes for a bool, nothing
+// or a number: they stay in quotes.
+var otherInOldYAML = regexp.MustCompile(`^(?i:y|yes|n|no|on|off|true|false|null|~|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])*(\.[0-9_]*)?|[-+]?0[xob][0-9a-f_]+)$`)
+
 // plainStyles makes JSON's nodes look as people write YAML. A text that has to be escaped
 // stays in quotes.
 func plainStyles(n *yaml.Node) {
 	switch {
 	case len(n.Content) > 0:
 		n.Style = 0
-	case n.Kind == yaml.ScalarNode && !strings.ContainsFunc(n.Value, unsafeRune):
+	case n.Kind == yaml.ScalarNode && !strings.ContainsFunc(n.Value, unsafeRune) && (n.Tag != "!!str" || !otherInOldYAML.MatchString(n.Value)):
 		n.Style = 0
 	}
 	for _, inner := range n.Content {

@@ -141,3 +141,16 @@ func TestWordsThatLeadOn(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// What YAML 1.1 reads as something else than a text stays in quotes.
+func TestYAMLQuotesWhatOldReadersTakeForOthers(t *testing.T) {
+	var b strings.Builder
+	if err := asYAML(&b, []byte(`{"started":"no","a":["yes","On","0777","1_000","12:30","y","~"],"id":"0198f0a2-7c11","when":"2026-01-31T12:00:00Z","on":"web01","n":5,"ok":true}`)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`started: "no"`, `- "yes"`, `- "On"`, `- "0777"`, `- "1_000"`, `- "12:30"`, `- "y"`, `- "~"`, "id: 0198f0a2-7c11", `"on": web01`, `"n": 5`, "ok: true"} {
+		if !strings.Contains(b.String(), want+"\n") {
+			t.Errorf("lacks %s:\n%s", want, b.String())
+		}
+	}
+}
