@@ -298,3 +298,51 @@ func TestGoneStaysUntilItsStopIsJournalled(t *testing.T) {
 		t.Error("it does not leave when the journal has all")
 	}
 }
+
+// What a journal has lost that had it on disk, and memory has not any more, is told as dropped, and an end as
+// gone: it is nowhere, and what is behind it must be told.
+func TestTellsWhatTheJournalHasLost(t *testing.T) {
+	unknown := errors.New("no such attempt")
+	a := New(Here, true, 0)
+	a.Next(Event{Kind: Start, At: 1})
+	attach(&a)
+	large := wire.Record{Value: make([]byte, wire.MinWindow/2)}
+	for range 2 {
+		f := a.Next(Event{Kind: Offer, Up: true, Record: large})
+		for f.Write.Kind != 0 {
+			f = a.Next(Event{Kind: Taken})
+		}
+		a.Next(Event{Kind: Detach, Peer: a.peer})
+	}
+	a.Next(Event{Kind: Synced, To: Progress{Next: 2}})
+	if a.Next(Event{Kind: Offer, Up: true, Record: large}); a.outbox.first == 0 {
+		t.Fatalf("all records are in memory, of %d", a.Records())
+	}
+	a.Next(Event{Kind: Reopened, Lost: true})
+	p := attach(&a)
+	told := int64(0)
+	for range 10 {
+		f := a.Next(Event{Kind: Send, Peer: p, At: 2})
+		if f.Fetch != (Fetch{}) {
+			f = a.Next(Event{Kind: Read, Peer: p, At: 2, Fetch: f.Fetch, Err: unknown})
+		}
+		if f.Err != nil {
+			t.Fatalf("after %d records it is to be tried again: %v", told, f.Err)
+		}
+		if m := f.Message.Records; m != nil {
+			told += int64(len(m.Records))
+			a.Next(Event{Kind: Ack, Peer: p, Next: told})
+		}
+	}
+	if told != a.Records() {
+		t.Errorf("%d records of %d are told", told, a.Records())
+	}
+	a.Next(Event{Kind: Return, End: new(wire.End)})
+	a.end = nil // as if the journal had had it
+	if f := a.Next(Event{Kind: Send, Peer: p}); !f.Fetch.End {
+		t.Errorf("its end asks for %+v", f)
+	}
+	if f := a.Next(Event{Kind: ReadEnd, Peer: p, Err: unknown}); f.Message.End == nil || !f.Message.End.Gone || f.Lack.Why != EndLost {
+		t.Errorf("its end is told as %+v", f)
+	}
+}

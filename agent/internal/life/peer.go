@@ -225,6 +225,9 @@ func (a *Attempt) sendRead(e *Event, f *Effect) {
 	case e.Damaged:
 		f.Lack = Lack{Why: Damaged, First: from, Missing: 1}
 		a.sendDropped(1, e.At, f)
+	case e.Err != nil && !a.spool.on: // which has lost them
+		f.Lack = Lack{Why: Missing, First: from, Missing: until - from}
+		a.sendDropped(until-from, e.At, f)
 	case e.Err != nil:
 		f.Err = e.Err
 	case len(e.Records) == 0:
@@ -290,7 +293,7 @@ func (a *Attempt) sendEnd(f *Effect) {
 
 func (a *Attempt) sendReadEnd(e *Event, f *Effect) {
 	switch {
-	case e.Damaged:
+	case e.Damaged, e.Err != nil && !a.spool.on:
 		f.Lack.Why, a.phase = EndLost, Gone
 		a.sendEnd(f)
 	case e.Err != nil:
