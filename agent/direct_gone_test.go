@@ -3,7 +3,9 @@ package agent_test
 import (
 	"context"
 	"runtime"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
@@ -90,4 +92,34 @@ func TestDirectThreadIsNotKept(t *testing.T) {
 func goroutine() string {
 	var b [32]byte
 	return string(b[:runtime.Stack(b[:], false)])
+}
+
+// TestDirectCallerGoesAndItsProcedureRunsOn checks that what a procedure emits is not kept when its caller, to whom
+// alone it would be told, has gone.
+func TestDirectCallerGoesAndItsProcedureRunsOn(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		a, gone, release := newAgent(t, p), make(chan struct{}), make(chan struct{})
+		offer(a, "deaf", func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			for range 10 {
+				agent.Log(ctx).Info(strings.Repeat("x", 10_000))
+			}
+			close(gone)
+			<-release
+			return 0, nil
+		})
+		s, _ := serve(t, p, a)
+		s.call("deaf", nil)
+		synctest.Wait()
+		s.session.Close(nil)
+		<-gone
+		if n := a.HeldBytes(); n != 0 {
+			t.Errorf("%d bytes are held for nobody", n)
+		}
+		close(release)
+		synctest.Wait()
+		if n := a.Counted(); n != 0 {
+			t.Errorf("%d bytes are counted", n)
+		}
+	})
 }
