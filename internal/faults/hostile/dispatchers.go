@@ -288,7 +288,7 @@ func tellUntakenRecords(t *teller) error {
 		return err
 	}
 	for range t.many(30, 500) {
-		call := callOf(t, newID(), object{"records", 10000, "size", 60000}, "window", int64(math.MaxInt64))
+		call := callOf(t, newID(), object{"records", 10000, "size", 60000}, "window", int64(math.MaxInt64), "maxexec", int64(time.Second))
 		if err := p.say(p.nextExchange(), typeCall, 0, call); err != nil {
 			return nil // it may have had enough
 		}
