@@ -262,7 +262,7 @@ func (s *session) probeAgent(ctx context.Context) bool {
 // of the agent's journal stays until it is reconciled: record replaces it.
 func (s *session) openSession(ctx context.Context) error {
 	known, err := s.d.store.Host(ctx, s.host.name)
-	if err != nil && !errors.Is(err, harp.ErrNotFound) {
+	if err != nil && !errors.Is(err, harp.ErrNotFound) && !errors.Is(err, store.ErrDamaged) {
 		return err
 	}
 	h := s.hello

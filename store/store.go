@@ -304,7 +304,8 @@ func (s Space) String() string {
 // Hosts keeps what is known of hosts that have connected.
 type Hosts interface {
 	// OpenSession notes that a host's agent is connected and raises the host's
-	// epoch, which it returns.
+	// epoch, which it returns. Of a host of which it is lost what was stored, a Journal that is
+	// not known is stored as one that no agent has.
 	OpenSession(ctx context.Context, s Session) (epoch uint64, err error)
 
 	// PutHost replaces what is known of a host, but for its epoch. Errors:

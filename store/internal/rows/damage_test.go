@@ -230,10 +230,46 @@ func TestDamagedHost(t *testing.T) {
 	if !slices.Equal(got, []string{"a", "c"}) {
 		t.Errorf("%v are listed", got)
 	}
-	if _, err := s.OpenSession(t.Context(), store.Session{Host: "b", At: noon}); !errors.Is(err, ErrDamaged) {
-		t.Errorf("a session of the damaged one gives %v: its epoch is not known", err)
-	}
 	works(t, s)
+}
+
+// TestLostHostComesBack checks that a host whose row is lost can connect: its epoch is higher than any that its
+// agent has heard, and its journal is taken for another, as it is not known which it was.
+func TestLostHostComesBack(t *testing.T) {
+	eachDamage(t, "host", func(t *testing.T, damage func(e *trial, s *Store, key []byte)) {
+		e := newTrial()
+		s := opened(t, e, Options{})
+		session := store.Session{Host: "h", Journal: "j", At: noon}
+		var last uint64
+		for range 3 {
+			epoch, err := s.OpenSession(t.Context(), session)
+			if err != nil || epoch != last+1 {
+				t.Fatal(epoch, err)
+			}
+			last = epoch
+		}
+		started(t, s)
+		if err := s.PutHost(t.Context(), store.Host{Name: "h", Journal: "j", Facts: make(harp.Value, 3*pieceSize)}); err != nil {
+			t.Fatal(err)
+		}
+		damage(e, s, hostKey("h"))
+		session.Journal = "" // as it is not known
+		for range 2 {
+			epoch, err := s.OpenSession(t.Context(), session)
+			if err != nil || epoch <= last {
+				t.Errorf("a session has epoch %d, %v, behind %d", epoch, err, last)
+			}
+			last = epoch
+			h, err := s.Host(t.Context(), "h")
+			if err != nil || h.Journal == "" || h.Journal == "j" || h.Epoch != last {
+				t.Errorf("it is stored with journal %q and epoch %d, %v", h.Journal, h.Epoch, err)
+			}
+			session.Journal = h.Journal
+		}
+		if epoch, err := s.OpenSession(t.Context(), store.Session{Host: "new", At: noon}); err != nil || epoch != 1 {
+			t.Errorf("a new host has epoch %d, %v", epoch, err)
+		}
+	})
 }
 
 // TestDamagedJobKeepsNoSlot checks that a job that waits and cannot be read does not keep a

@@ -17,11 +17,16 @@ func hostKey(name string) []byte { return nameKey(prefixHost, name) }
 func (s *Store) OpenSession(ctx context.Context, in store.Session) (uint64, error) {
 	var epoch uint64
 	err := s.doAhead(ctx, SpaceLow, func(t *tx) error {
-		var row store.Host
-		if _, err := read(t, hostKey(in.Host), &row); err != nil {
+		row, isLost, err := s.hostRow(t, in.Host)
+		if err != nil {
 			return err
 		}
-		row.Epoch++
+		if isLost && in.Journal == "" {
+			in.Journal = lostJournal
+		}
+		if row.Epoch++; isLost {
+			row.Epoch = max(row.Epoch, uint64(max(0, in.At.Unix()))) //nolint:gosec // no session takes less than a second
+		}
 		row.Fingerprint, row.Owner, row.Instance, row.Boot = in.Fingerprint, in.Owner, in.Instance, in.Boot
 		row.Journal, row.Position, row.Software, row.Labels = in.Journal, in.Position, in.Software, in.Labels
 		row.LastHeard, row.Connected = in.At, true
@@ -31,6 +36,24 @@ func (s *Store) OpenSession(ctx context.Context, in store.Session) (uint64, erro
 		return nil
 	})
 	return epoch, err
+}
+
+// lostJournal is the id of the journal of a host of which it is lost which it was: no journal has it, so that the
+// agent's is taken for another.
+const lostJournal = "lost"
+
+// hostRow reads the row of a host, and whether there was one that is lost: it cannot be read, or is not
+// there and the host has attempts.
+func (s *Store) hostRow(t *tx, name string) (row store.Host, isLost bool, err error) {
+	key := hostKey(name)
+	found, err := read(t, key, &row)
+	switch {
+	case errors.Is(err, ErrDamaged):
+	case err != nil || found || len(s.sched.Active(name))+len(s.sched.Returning(name)) == 0:
+		return row, false, err
+	}
+	s.log.Error("what was stored of a host is lost", "host", name, "err", err)
+	return store.Host{}, true, t.readOld(key)
 }
 
 // PutHost implements store.Hosts.
