@@ -21,6 +21,11 @@ const (
 // refused now may be stored already: then it is the same job, whatever has changed
 // since.
 func (d *Dispatcher) submit(ctx context.Context, sub harp.Submission, who harp.Principal) (string, error) {
+	weight := weightOf(sub)
+	if err := d.turns.awaitTurn(ctx, who, weight); err != nil {
+		return "", err
+	}
+	defer d.turns.leaveTurn(who, weight)
 	req, err := harp.DecodeRequest(sub.Request)
 	if err != nil {
 		return "", err

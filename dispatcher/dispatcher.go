@@ -193,6 +193,7 @@ type Dispatcher struct {
 	asking              atomic.Int64      // questions for records that are being answered
 
 	principals *principals
+	turns      turns
 
 	ctx   context.Context // ends when Shutdown begins, harp.ErrClosed, or when the store has failed
 	stop  context.CancelCauseFunc
@@ -225,6 +226,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.ctx, d.stop = context.WithCancelCause(context.Background())
 	d.clock = newWallClock(cfg.Now, d.clockSet)
 	d.hosts, d.principals = newHosts(), newPrincipals(cfg.Limits.PerPrincipal)
+	d.turns.lines = map[harp.Principal]*line{}
 	d.feed.changed = make(chan struct{})
 	d.registry.asked = make(chan struct{}, 1)
 	if err := d.recover(ctx); err != nil {

@@ -1,0 +1,138 @@
+package dispatcher
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/harpcaller/harp"
+)
+
+const (
+	// aloneWeight is how much of one principal's calls may be on their way into the store at a time while
+	// no others come: as many as two commits take.
+	aloneWeight = 256
+
+	// sharedWeight is how much of it may be while others come: as many as make the commits that those wait
+	// for hardly longer.
+	sharedWeight = 8
+
+	// sharedTime is how long others count as coming after one of their calls.
+	sharedTime = time.Second
+
+	// turnBytes of a call weigh as much as a call by itself.
+	turnBytes = 16 << 10
+)
+
+// turns lets calls into the store. Those of one principal wait for each other, first come, first
+// served, when there are many: so the calls of others, which come in beside them, find few before them in
+// the store, which takes what comes one after the other.
+type turns struct {
+	mu     sync.Mutex
+	lines  map[harp.Principal]*line // of those that have calls here
+	last   harp.Principal           // whose the last call was
+	shared time.Time                // until then others come as well
+}
+
+// line is the calls of one principal.
+type line struct {
+	under   int // weight of those that are in the store
+	waiting []*waitingCall
+}
+
+// waitingCall is a call that waits for its turn.
+type waitingCall struct {
+	weight int
+	turn   chan struct{} // closed when it has come
+}
+
+// weightOf is what a call weighs.
+func weightOf(sub harp.Submission) int {
+	return 1 + len(sub.Request)/turnBytes
+}
+
+// awaitTurn returns when a call may be brought into the store, which leave says is done. Errors: ctx's.
+func (ts *turns) awaitTurn(ctx context.Context, who harp.Principal, weight int) error {
+	ts.mu.Lock()
+	now := time.Now()
+	if who != ts.last {
+		if ts.last != (harp.Principal{}) {
+			ts.shared = now.Add(sharedTime)
+		}
+		ts.last = who
+	}
+	l := ts.lines[who]
+	if l == nil {
+		l = &line{}
+		ts.lines[who] = l
+	}
+	if len(l.waiting) == 0 && ts.hasRoomLocked(l, weight, now) {
+		l.under += weight
+		ts.mu.Unlock()
+		return nil
+	}
+	w := &waitingCall{weight: weight, turn: make(chan struct{})}
+	l.waiting = append(l.waiting, w)
+	ts.mu.Unlock()
+	select {
+	case <-w.turn:
+		return nil
+	case <-ctx.Done():
+	}
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if l.removeWaiting(w) {
+		ts.nextLocked(who, l) // it may have been too heavy for the room that there is
+	} else {
+		ts.leaveLocked(who, weight) // its turn has come meanwhile
+	}
+	return context.Cause(ctx)
+}
+
+// leaveTurn ends a turn.
+func (ts *turns) leaveTurn(who harp.Principal, weight int) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.leaveLocked(who, weight)
+}
+
+func (ts *turns) leaveLocked(who harp.Principal, weight int) {
+	l := ts.lines[who]
+	l.under -= weight
+	ts.nextLocked(who, l)
+}
+
+// nextLocked gives a turn to each of a line for which there is room, and forgets a line of none.
+func (ts *turns) nextLocked(who harp.Principal, l *line) {
+	now := time.Now()
+	for len(l.waiting) > 0 && ts.hasRoomLocked(l, l.waiting[0].weight, now) {
+		w := l.waiting[0]
+		l.waiting[0] = nil
+		l.waiting = l.waiting[1:]
+		l.under += w.weight
+		close(w.turn)
+	}
+	if l.under == 0 && len(l.waiting) == 0 {
+		delete(ts.lines, who)
+	}
+}
+
+// hasRoomLocked reports whether a call may go into the store beside those of its line: one always may.
+func (ts *turns) hasRoomLocked(l *line, weight int, now time.Time) bool {
+	most := aloneWeight
+	if now.Before(ts.shared) {
+		most = sharedWeight
+	}
+	return l.under == 0 || l.under+weight <= most
+}
+
+// removeWaiting takes back a call that waits; false if its turn has come.
+func (l *line) removeWaiting(w *waitingCall) bool {
+	for i, other := range l.waiting {
+		if other == w {
+			l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
