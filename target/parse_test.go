@@ -200,6 +200,7 @@ func TestSyntaxError(t *testing.T) {
 		{`~"\Qa"`, 2, "missing closing )"},
 		{"~a\u00a0", 2, "quotes"},
 		{`~a\ b`, 1, "trailing backslash"},
+		{`~a\`, 1, "trailing backslash"},
 		{`~[a\ ]`, 1, "trailing backslash"},
 		{"~[a ]", 1, "missing closing ]"},
 		{`"a`, 0, `closing "`},
