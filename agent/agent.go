@@ -101,6 +101,7 @@ type Agent struct {
 	journal   *journalHandle
 	budget    *budget
 	memory    memory
+	peers     *transport.Budget      // what dispatchers and callers can make it hold
 	commands  sync.WaitGroup         // of commands that go on without the agent, and of what is done about them
 	up        atomic.Pointer[string] // the store of the dispatcher that has a session; nil: none has
 	connects  atomic.Bool            // a Connect is under way
@@ -149,6 +150,7 @@ func New(cfg Config) *Agent {
 		short:     map[journal.Key]time.Time{},
 		strange:   map[journal.Key]time.Time{},
 		longest:   defaultLongest,
+		peers:     transport.NewBudget(),
 	}
 	a.memory.most = maxHeldBytes
 	a.attempts = newAttempts(cfg.Limits.MaxAttempts, a.journal.owes)

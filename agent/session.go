@@ -52,7 +52,7 @@ type session struct {
 func (a *Agent) converse(ctx context.Context, conn *transport.Conn, st *scope) (opened bool, err error) {
 	opening, cancel := context.WithTimeout(ctx, greetingTime)
 	defer cancel()
-	ts, err := conn.Acceptor(opening, transport.Options{Logger: a.log, MaxFrame: wire.MaxBody})
+	ts, err := conn.Acceptor(opening, transport.Options{Logger: a.log, MaxFrame: wire.MaxBody, Budget: a.peers})
 	if err != nil {
 		return false, err
 	}

@@ -22,7 +22,10 @@ func (c *DirectCall) handleReceived(f transport.Frame, err error) {
 			err = io.EOF // its last frame, and not the end of the call
 		}
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, transport.ErrOverBudget):
+		_ = c.hearNotNow(wire.NotNow{Reason: wire.NotNowBusy}) // it has looked at nothing
+	case err != nil:
 		c.noteEnd(nil, c.lostBy(err), true)
 	}
 }

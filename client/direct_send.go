@@ -66,7 +66,7 @@ func appendCall(b []byte, req harp.Request) []byte {
 // sendFailed ends the call unless its end was heard all the same. The error is why it is
 // lost.
 func (c *DirectCall) sendFailed(err error) error {
-	c.noteEnd(nil, c.lostBy(err), true)
+	c.handleReceived(transport.Frame{}, err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.lost {

@@ -121,12 +121,14 @@ func (s *session) doOnce(ctx context.Context, q request, out *response) {
 	defer x.Release()
 	defer context.AfterFunc(ctx, x.Release)() // ends a Send that waits
 	out.sent++
-	if out.err = x.Send(q.kind, true, q.body); out.err != nil {
-		return
+	var f transport.Frame
+	if out.err = x.Send(q.kind, true, q.body); out.err == nil {
+		f, out.err = x.Receive(ctx)
 	}
-	f, err := x.Receive(ctx)
-	if err != nil {
-		out.err = err
+	if errors.Is(out.err, transport.ErrOverBudget) {
+		out.sent-- // nobody has looked at it
+	}
+	if out.err != nil {
 		return
 	}
 	out.answered = true

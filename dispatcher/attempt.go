@@ -179,12 +179,15 @@ func (a *attempt) runExchange(sub harp.Submission) error {
 	} else {
 		err = a.sendCall(sub)
 	}
-	if err != nil {
-		return err
-	}
 	for {
-		f, err := a.receive(ctx)
-		if err != nil {
+		var f transport.Frame
+		if err == nil {
+			f, err = a.receive(ctx)
+		}
+		switch {
+		case errors.Is(err, transport.ErrOverBudget) && !a.resumed: // the agent has not looked at the call
+			return a.storeNotNow(ctx, wire.NotNowBusy)
+		case err != nil:
 			return err
 		}
 		if over, err := a.handleFrame(ctx, f); over || err != nil {

@@ -22,6 +22,9 @@ import (
 type CallerConfig struct {
 	Heartbeat time.Duration // told to the caller. Default 10 s
 	Logger    *slog.Logger  // default: slog.Default()
+	// Warn gets the line of a caller that breaks the protocol, in the place of Logger, with the
+	// identity by which such lines may be counted. Default: none.
+	Warn func(by, message string, args ...any)
 	// Budget bounds what all callers whose sessions share it can make this side hold.
 	// Default: one for this session alone.
 	Budget *transport.Budget
@@ -47,7 +50,7 @@ func ServeCaller(ctx context.Context, conn *transport.Conn, s harp.Service, cfg 
 	defer conn.Close()
 	opening, cancel := context.WithTimeout(ctx, greetTime)
 	defer cancel()
-	session, err := conn.Acceptor(opening, transport.Options{Logger: cfg.Logger, MaxFrame: wire.MaxBody, Budget: cfg.Budget})
+	session, err := conn.Acceptor(opening, transport.Options{Logger: cfg.Logger, MaxFrame: wire.MaxBody, Warn: cfg.Warn, Budget: cfg.Budget})
 	cancel()
 	if err != nil {
 		return fmt.Errorf("serve caller: %w", err)

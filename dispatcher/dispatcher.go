@@ -325,7 +325,7 @@ func (d *Dispatcher) serveConn(ctx context.Context, conn *transport.Conn) {
 	case peer.Protocol == transport.ProtocolCall:
 		s := d.service(who)
 		s.far, s.refused = true, err
-		err = ServeCaller(ctx, conn, s, CallerConfig{Heartbeat: d.cfg.Heartbeat, Logger: d.log, Budget: d.ofCallers})
+		err = ServeCaller(ctx, conn, s, CallerConfig{Heartbeat: d.cfg.Heartbeat, Logger: d.log, Warn: d.repeated.Warn, Budget: d.ofCallers})
 	}
 	if err != nil && ctx.Err() == nil {
 		d.log.Debug("session ended", "peer", peer.Identity.String(), "addr", peer.Addr, "protocol", peer.Protocol, "err", err)
@@ -334,7 +334,7 @@ func (d *Dispatcher) serveConn(ctx context.Context, conn *transport.Conn) {
 
 // sessionOptions are those of sessions with agents.
 func (d *Dispatcher) sessionOptions() transport.Options {
-	return transport.Options{Logger: d.log, MaxFrame: wire.MaxBody, Budget: d.ofAgents}
+	return transport.Options{Logger: d.log, MaxFrame: wire.MaxBody, Warn: d.repeated.Warn, Budget: d.ofAgents}
 }
 
 // beginWork notes that work is under way; false once the dispatcher is closing.

@@ -344,8 +344,13 @@ func (a *attempt) handleNotNow(ctx context.Context, body []byte) error {
 	if err := wire.DecodeBody(body, &m); err != nil {
 		return err
 	}
+	return a.storeNotNow(ctx, m.Reason)
+}
+
+// storeNotNow stores that the agent takes no call now, for a reason.
+func (a *attempt) storeNotNow(ctx context.Context, reason string) error {
 	e := a.s.d.newEvent(a.job, store.NotNow)
-	e.Reason = m.Reason
+	e.Reason = reason
 	e.Wake = e.At.Add(min(time.Second<<min(a.job.Busy, 5), 30*time.Second))
 	err := a.storeNotStarted(ctx, e)
 	if err == nil && a.s.readies.Load() != a.readies {

@@ -18,19 +18,13 @@ import (
 // A long body does not travel in the stream of the frames, where all that follows would
 // wait for it, but in a stream of its own, which its frame names. yamux lets the streams
 // take turns, and each has a window, so that long bodies that are not taken hold up
-// no frames.
+// no frames. All but the first bytes of them are sent when the receiver has let them in, which
+// it does when it has room for them: a byte on the same stream says so, for the bodies of the
+// stream in their order. It does not come with the frames, which nobody may be reading because
+// those wait that a user is to take who waits for the body to be sent.
 const (
 	// longBody is the length of the shortest body that is long.
 	longBody = 16<<10 + 1
-	// maxBodyStreams is how many streams for long bodies each side opens. While all are in
-	// use, bodies travel with their frames.
-	maxBodyStreams = 64
-	// maxBodies is how many bytes of long bodies a session has read and not handed on,
-	// but for a single one that is longer, or that was overtaken by as many.
-	maxBodies = 8 << 20
-	// maxStreamBodies is how many of them came on one stream: those of one exchange may not
-	// be taken before one of another has come.
-	maxStreamBodies = 1 << 20
 	// maxAnnounced is how many bodies may have been announced on a stream and not read: its
 	// window has no room for more that were written.
 	maxAnnounced = mainWindow/longBody + 2
@@ -38,19 +32,11 @@ const (
 	acceptTime = 5 * time.Second
 )
 
-// bodySender is a stream on which this side sends the long bodies of one exchange at a
-// time.
-type bodySender struct {
-	Stream
-	busy chan struct{} // 1 slot: who fills it may announce a body and write it
-}
-
 // bodyReceiver is a stream on which the peer sends long bodies. The bodies' mutex guards it.
 type bodyReceiver struct {
 	Stream
 	announced []*lateBody // in order
 	reading   bool        // readBodies runs
-	untaken   int         // bytes of the bodies' that came on it
 }
 
 // lateBody is a body that was announced by its frame.
@@ -60,6 +46,7 @@ type lateBody struct {
 	frame    Frame     // which begins the exchange, if it has no place there
 	begins   bool
 	size     int
+	paid     int64 // to the budget
 
 	// Guarded by the exchange's mutex.
 	body    []byte // nil: it has not come
@@ -70,11 +57,12 @@ type lateBody struct {
 type bodies struct {
 	session *Session
 	readers sync.WaitGroup // of what the peer sends
+	sending chan struct{}  // as many slots as there may be streams of this side; who fills one may use one
 
 	mu      sync.Mutex // guards what follows; never held while blocked
 	room    sync.Cond  // untaken is less, or the session ends
-	opened  int        // streams of this side
-	free    []*bodySender
+	free    []Stream   // of this side
+	ahead   int        // bytes that this side may send, or has sent, of bodies that were not let in
 	streams map[uint32]*bodyReceiver
 	untaken int   // bytes that were read, or are being read, and were not taken
 	begun   int64 // bytes that were, or are being, read so far
@@ -82,38 +70,39 @@ type bodies struct {
 }
 
 func (b *bodies) init(s *Session) {
-	b.session, b.room.L = s, &b.mu
+	b.session, b.room.L, b.sending = s, &b.mu, make(chan struct{}, maxBodyStreams)
 }
 
 // sendLong is Send for a long body. While it is written, frames that are sent after it wait
 // at the receiver. It is written to the end also if the exchange ends meanwhile, as the stream
 // has to be used again; nobody waits for that.
 func (s *Session) sendLong(x *Exchange, f Frame) error {
-	st, err := x.bodySender()
-	switch {
-	case err != nil:
-		return err
-	case st == nil:
-		return s.out.queueFrame(x, f)
-	}
 	over := x.Context().Done()
 	select {
-	case st.busy <- struct{}{}:
+	case s.bodies.sending <- struct{}{}:
 	case <-over:
-		x.sentLong()
 		return cmp.Or(s.closedErr(), io.ErrClosedPipe)
 	}
-	f.on = st.ID()
-	if err := s.out.queueFrame(x, f); err != nil {
-		<-st.busy
-		x.sentLong()
+	st, err := s.bodies.openSender()
+	if err != nil {
+		<-s.bodies.sending
 		return err
 	}
-	body, written := &bodyWriter{rest: f.Body}, make(chan error, 1)
+	f.on = st.ID()
+	s.mux.Expect(1) // the byte that lets it in
+	if err := s.out.queueFrame(x, f); err != nil {
+		s.bodies.releaseSender(st)
+		return err
+	}
+	body, written := &sentBody{session: s, stream: st, rest: f.Body}, make(chan error, 1)
+	body.ahead = s.bodies.takeAhead(len(f.Body))
 	write := func() {
-		written <- s.writeBody(st, body)
-		<-st.busy
-		x.sentLong()
+		err := body.write()
+		written <- err
+		if err == nil && body.awaitGrant() == nil {
+			s.bodies.releaseSender(st)
+		}
+		body.release()
 	}
 	if !s.startWork(write) {
 		return s.closedErr()
@@ -122,34 +111,114 @@ func (s *Session) sendLong(x *Exchange, f Frame) error {
 	case err := <-written:
 		return err
 	case <-over:
-		body.own()
+		body.own(x)
 		return cmp.Or(s.closedErr(), io.ErrClosedPipe)
 	}
 }
 
-// writeBody writes a body. The error is [ErrSessionClosed].
-func (s *Session) writeBody(st *bodySender, body *bodyWriter) error {
+// openSender returns a free stream or a new one. The error is [ErrSessionClosed].
+func (b *bodies) openSender() (Stream, error) {
+	b.mu.Lock()
+	if n := len(b.free) - 1; n >= 0 {
+		st := b.free[n]
+		b.free = b.free[:n]
+		b.mu.Unlock()
+		return st, nil
+	}
+	b.mu.Unlock()
+	st, err := b.session.mux.Open(context.Background())
+	if err != nil {
+		b.session.endLost(fmt.Errorf("open: %w", err))
+		return nil, b.session.closedErr()
+	}
+	return st, nil
+}
+
+// releaseSender makes a stream free for another body.
+func (b *bodies) releaseSender(st Stream) {
+	b.mu.Lock()
+	b.free = append(b.free, st)
+	b.mu.Unlock()
+	<-b.sending
+}
+
+// takeAhead returns how many bytes of a body may be sent before it is let in.
+func (b *bodies) takeAhead(size int) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := min(size, maxAhead-b.ahead)
+	b.ahead += n
+	return n
+}
+
+func (b *bodies) giveAhead(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ahead -= n
+}
+
+// sentBody is a body on its way. One goroutine writes it.
+type sentBody struct {
+	session *Session
+	stream  Stream
+	ahead   int  // bytes of it that may be sent before it is let in
+	granted bool // it is let in
+
+	mu       sync.Mutex // guards what follows
+	rest     []byte     // what is left to write
+	reserved int64      // of the budget, for what is left when its exchange is over
+	written  bool
+}
+
+// write writes the body. The error is [ErrSessionClosed].
+func (b *sentBody) write() error {
 	buf := bodyBuffers.Get().(*[writeSize]byte)
 	defer bodyBuffers.Put(buf)
-	for n := body.nextPiece(buf[:]); n > 0; n = body.nextPiece(buf[:]) {
-		if err := st.WriteWithin(buf[:n], 0); err != nil { // who takes no bodies may be well otherwise
-			s.endLost(fmt.Errorf("write: %w", err))
-			return s.closedErr()
+	for ahead := b.ahead; b.hasMore(); {
+		if !b.granted && ahead == 0 {
+			if err := b.awaitGrant(); err != nil {
+				return err
+			}
+		}
+		most := writeSize
+		if !b.granted {
+			most = min(most, ahead)
+		}
+		n := b.nextPiece(buf[:most])
+		ahead -= n
+		if err := b.stream.WriteWithin(buf[:n], 0); err != nil { // who takes no bodies may be well otherwise
+			b.session.endLost(fmt.Errorf("write: %w", err))
+			return b.session.closedErr()
 		}
 	}
 	return nil
 }
 
+// awaitGrant waits until the peer lets the body in. The error is [ErrSessionClosed].
+func (b *sentBody) awaitGrant() error {
+	if b.granted {
+		return nil
+	}
+	var grant [1]byte
+	if _, err := io.ReadFull(b.stream, grant[:]); err != nil {
+		b.session.endLost(fmt.Errorf("read: %w", err))
+		return b.session.closedErr()
+	}
+	b.granted = true
+	b.session.bodies.giveAhead(b.ahead)
+	return nil
+}
+
 var bodyBuffers = sync.Pool{New: func() any { return new([writeSize]byte) }}
 
-// bodyWriter is what is left of a body to write.
-type bodyWriter struct {
-	mu   sync.Mutex // guards rest
-	rest []byte
+func (b *sentBody) hasMore() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.rest) > 0
 }
 
 // nextPiece moves what is written next to buf.
-func (b *bodyWriter) nextPiece(buf []byte) (n int) {
+func (b *sentBody) nextPiece(buf []byte) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n = copy(buf, b.rest)
@@ -157,96 +226,23 @@ func (b *bodyWriter) nextPiece(buf []byte) (n int) {
 	return n
 }
 
-// own leaves the body to the one who gave it.
-func (b *bodyWriter) own() {
+// own leaves the body to the one who gave it, as its exchange is over. What is left of it
+// keeps what was reserved for it until it is written.
+func (b *sentBody) own(x *Exchange) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.rest = bytes.Clone(b.rest)
-}
-
-// bodySender returns the stream of the exchange for long bodies, which it keeps until it is
-// over; nil if there is none left. The errors are those of [Exchange.Send].
-func (x *Exchange) bodySender() (*bodySender, error) {
-	for {
-		x.mu.Lock()
-		st, released := x.body, x.isReleasedLocked()
-		if st != nil && !released {
-			x.longSends++
-		}
-		x.mu.Unlock()
-		switch {
-		case released:
-			return nil, io.ErrClosedPipe
-		case st != nil:
-			return st, nil
-		}
-		fresh, err := x.session.bodies.takeSender()
-		if fresh == nil || err != nil {
-			return nil, err
-		}
-		x.mu.Lock()
-		surplus := fresh
-		if x.body == nil && !x.isReleasedLocked() {
-			x.body, surplus = fresh, nil
-		}
-		x.mu.Unlock()
-		if surplus != nil {
-			x.session.bodies.give(surplus)
-		}
+	if !b.written {
+		b.rest = bytes.Clone(b.rest)
+		b.reserved = x.takeReserved()
 	}
 }
 
-// sentLong follows a bodySender.
-func (x *Exchange) sentLong() {
-	x.mu.Lock()
-	x.longSends--
-	st := x.bodyOverLocked()
-	x.mu.Unlock()
-	x.session.bodies.give(st)
-}
-
-// bodyOverLocked returns the stream that the exchange does not need any more, once; else nil.
-func (x *Exchange) bodyOverLocked() (st *bodySender) {
-	if x.longSends == 0 && x.isReleasedLocked() {
-		st, x.body = x.body, nil
-	}
-	return st
-}
-
-// takeSender returns a free stream or a new one; nil if there can be no more.
-func (b *bodies) takeSender() (*bodySender, error) {
-	b.mu.Lock()
-	n := len(b.free) - 1
-	if n >= 0 {
-		st := b.free[n]
-		b.free = b.free[:n]
-		b.mu.Unlock()
-		return st, nil
-	}
-	full := b.opened == maxBodyStreams
-	if !full {
-		b.opened++
-	}
-	b.mu.Unlock()
-	if full {
-		return nil, nil
-	}
-	st, err := b.session.mux.Open(context.Background())
-	if err != nil {
-		b.session.endLost(fmt.Errorf("open: %w", err))
-		return nil, b.session.closedErr()
-	}
-	return &bodySender{Stream: st, busy: make(chan struct{}, 1)}, nil
-}
-
-// give makes a stream free for another exchange.
-func (b *bodies) give(st *bodySender) {
-	if st == nil {
-		return
-	}
+// release gives back what the body has kept.
+func (b *sentBody) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.free = append(b.free, st)
+	b.rest, b.written = nil, true
+	b.session.budget.answers.give(b.reserved)
 }
 
 // announce takes in a frame whose body comes on a stream of its own. The error is
@@ -328,6 +324,9 @@ func (b *bodies) awaitBody(late *lateBody) error {
 		return fmt.Errorf("%w: too many long bodies announced", ErrProtocol)
 	}
 	from.announced = append(from.announced, late)
+	if late.exchange != nil {
+		late.exchange.lates = append(late.exchange.lates, late)
+	}
 	if !from.reading {
 		from.reading = true
 		b.readers.Go(func() { b.readBodies(from) })
@@ -342,11 +341,16 @@ func (b *bodies) readBodies(from *bodyReceiver) {
 		if late == nil {
 			return
 		}
+		if err := b.grantBody(late); err != nil {
+			b.session.endLost(fmt.Errorf("write: %w", err)) // what has come of the body is read
+		}
 		body, err := b.readBody(late)
 		if err != nil {
+			b.session.budget.bodies.give(late.paid)
 			b.session.readFailed(err)
 			return
 		}
+		late.from.Shrink() // what yamux needed for it
 		b.arrived(late, body)
 	}
 }
@@ -366,15 +370,31 @@ func (b *bodies) nextLate(from *bodyReceiver) *lateBody {
 	}
 	b.begun += int64(late.size)
 	b.untaken += late.size
-	from.untaken += late.size
+	if x := late.exchange; x != nil {
+		x.untaken += late.size
+		x.lates = slices.DeleteFunc(x.lates, func(l *lateBody) bool { return l == late })
+		b.room.Broadcast() // the next of the exchange may have waited for it
+	}
 	return late
+}
+
+// grantBody lets a body come as soon as there is room for it in the budget. What has come of a
+// session that ends needs none.
+func (b *bodies) grantBody(late *lateBody) error {
+	s := b.session
+	if !s.budget.bodies.take(s.dying, int64(late.size)) {
+		return nil
+	}
+	late.paid = int64(late.size)
+	s.mux.Expect(late.size)
+	return late.from.WriteWithin([]byte{1}, 0)
 }
 
 // hasRoomLocked reports whether a body may be read that waits since so many bytes of bodies
 // were begun. Shorter ones find room before a long one does, and would for ever.
 func (b *bodies) hasRoomLocked(late *lateBody, since int64) bool {
-	if exceeds(late.from.untaken, late.size, maxStreamBodies) {
-		return false
+	if x := late.exchange; x != nil && (x.lates[0] != late || exceeds(x.untaken, late.size, maxExchangeBodies)) {
+		return false // one that cannot be taken before another has come must not have its room
 	}
 	overtaken := b.begun-since >= maxBodies && b.untaken <= maxBodies
 	return overtaken || !exceeds(b.untaken, late.size, maxBodies)
@@ -422,10 +442,13 @@ func (b *bodies) arrived(late *lateBody, body []byte) {
 
 // taken makes room for other bodies.
 func (b *bodies) taken(late *lateBody) {
+	b.session.budget.bodies.give(late.paid)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.untaken -= late.size
-	late.from.untaken -= late.size
+	if late.exchange != nil {
+		late.exchange.untaken -= late.size
+	}
 	b.room.Broadcast()
 }
 

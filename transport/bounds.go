@@ -2,11 +2,23 @@ package transport
 
 // What a peer sends, or leaves unread, is paid for out of a [Budget] before it is held.
 const (
-	// maxReceived is how many bytes that were received and not taken a Budget has for all
-	// peers, maxIdentityReceived for one, and maxSessionReceived for one session.
-	maxReceived         = 64 << 20
+	// maxReceivedBodies and maxReceivedFrames are how many bytes of long bodies and of frames
+	// that were received and not taken a Budget has for all peers: two purses, as a frame may
+	// wait behind a body. maxIdentityReceived is what it has of both for one identity. A session
+	// that means well takes less: maxBodies and one body more, maxWaiting and a window.
+	maxReceivedBodies   = 48 << 20
+	maxReceivedFrames   = 16 << 20
 	maxIdentityReceived = 16 << 20
-	maxSessionReceived  = 8 << 20
+
+	// maxBodies is how many bytes of long bodies a session has read and not handed on, but for a
+	// single one that is longer, or was overtaken by as many; maxExchangeBodies is how many of
+	// them are of one exchange: they may not be taken before one of another has come.
+	maxBodies         = 8 << 20
+	maxExchangeBodies = 1 << 20
+
+	// maxBodyStreams is how many streams for long bodies each side opens, and so how many
+	// bodies are on their way at a time. While all are in use, others wait.
+	maxBodyStreams = 64
 
 	// maxAnswers is how many bytes of answers that are being made, or were not sent, a Budget
 	// has for all peers, maxIdentityAnswers for one, and maxSessionAnswers for one session.
@@ -24,4 +36,78 @@ const (
 	// when exchangeBody is taken off: a goroutine with its stack, and what it waits with.
 	exchangePrice = 16 << 10
 	exchangeBody  = 2 << 10
+
+	// maxPrepaid is how many exchanges that are over a session keeps paid for, until its next
+	// heartbeat: most begin as others end, and need not go to the budget for it.
+	maxPrepaid = 16
+
+	// defaultMaxExchanges is how many exchanges a session has under way; at twice as many, which
+	// no honest opener begins, the acceptor ends it.
+	defaultMaxExchanges = 4096
+
+	// refusalRate and refusalBurst are how many exchanges a second, and at once, may be refused of a
+	// session for want of room, for each that it may have under way: one that has as many of them as it may
+	// and tries them again and again, with pauses that become longer, stays below that.
+	refusalRate  = 0.2
+	refusalBurst = 8
+
+	// mainWindow is how many bytes of a stream the peer may send ahead of what was read: over a
+	// line of 100 ms 10 MB/s of frames. A session whose frames are not taken costs that in yamux,
+	// and its identity pays for it.
+	mainWindow = 1 << 20
+
+	// freeWaiting is how many bytes of frames may wait to be taken before they are paid for, in
+	// steps, and maxWaiting at how many nothing more is read, as when they cannot be paid for: the
+	// peer is held by yamux and TCP then. Hardly ever does more wait than the first.
+	freeWaiting = 64 << 10
+	waitingStep = 240 << 10
+	maxWaiting  = freeWaiting + 4*waitingStep
+
+	// maxAhead is how many bytes of long bodies a peer may send before they are let in: so most of
+	// them need no round trip, and a peer without leave can send no more.
+	maxAhead = 256 << 10
+
+	// maxQueued is how many bytes of frames are queued to be written before senders wait, and
+	// maxControlQueued those of the control exchange, which go before answers. What cannot wait,
+	// as that an exchange is given up, ends the session at maxUnread: its peer sends and does
+	// not read.
+	maxQueued        = 256 << 10
+	maxControlQueued = 1 << 20
+	maxUnread        = 2 << 20
+
+	// maxReason is the longest body of RESET, which says why.
+	maxReason = 1
 )
+
+// Bound is one of the bounds on what peers can make this side hold.
+type Bound struct {
+	Name   string
+	Value  int64
+	Unit   string
+	Reason string
+}
+
+// Bounds returns the bounds on what peers can make this side hold, of every [Budget] and every
+// session.
+func Bounds() []Bound {
+	const bytes = "bytes"
+	return []Bound{
+		{"answers of all peers", maxAnswers, bytes, "answers that are being made or were not sent"},
+		{"answers of an identity", maxIdentityAnswers, bytes, "so that one that reads none leaves room for others"},
+		{"answers of a session", maxSessionAnswers, bytes, "eight of the longest are made at a time"},
+		{"exchanges of all peers", maxOpen, bytes, "exchanges that peers have opened, with the bodies that begin them"},
+		{"exchanges of an identity", maxIdentityOpen, bytes, "so that one that opens many leaves room for others"},
+		{"price of an exchange", exchangePrice, bytes, "a goroutine with its stack, and what it waits with"},
+		{"exchanges of a session", defaultMaxExchanges, "exchanges", "more than waiters of one process need"},
+		{"bodies of all peers", maxReceivedBodies, bytes, "long bodies that were let in and not taken"},
+		{"frames of all peers", maxReceivedFrames, bytes, "short frames that were read and not taken"},
+		{"received of an identity", maxIdentityReceived, bytes, "bodies and frames that were not taken, and windows of sessions that do not read"},
+		{"bodies of a session", maxBodies, bytes, "long bodies that were let in and not taken"},
+		{"bodies ahead", maxAhead, bytes, "what a session may send of long bodies before they are let in, to save round trips"},
+		{"frames of a session", maxWaiting, bytes, "frames that were read and not taken"},
+		{"window of a stream", mainWindow, bytes, "sent ahead of what is read: 10 MB/s over a line of 100 ms"},
+		{"streams of a side", maxBodyStreams, "streams", "long bodies on their way at a time"},
+		{"queued to be written", maxQueued, bytes, "frames of a session that senders do not wait for"},
+		{"unread by a peer", maxUnread, bytes, "what a session has to say that cannot wait, before it is ended"},
+	}
+}

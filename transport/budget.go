@@ -1,19 +1,19 @@
 package transport
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 )
 
 // Budget is what all peers together can make this side hold in memory, and each of them, and
 // each session. A program has one for all its sessions of a kind: see [Options]. There are
-// three purses, so that none of what they are for can use up what another needs to go on: what
-// was received and not taken, answers that were not sent, and exchanges that peers have opened.
+// several purses, so that none of what they are for can use up what another needs to go on: what
+// was received and not taken (bodies, and frames, which may wait behind them), answers that were
+// not sent, and exchanges that peers have opened.
 //
 // Its methods are safe for concurrent use.
 type Budget struct {
-	received, answers, open pool
+	bodies, frames, answers, open pool
 
 	mu    sync.Mutex // guards peers
 	peers map[Identity]*peerBudget
@@ -22,7 +22,7 @@ type Budget struct {
 // NewBudget returns a budget of 256 MiB.
 func NewBudget() *Budget {
 	b := &Budget{peers: make(map[Identity]*peerBudget)}
-	b.received.most, b.answers.most, b.open.most = maxReceived, maxAnswers, maxOpen
+	b.bodies.most, b.frames.most, b.answers.most, b.open.most = maxReceivedBodies, maxReceivedFrames, maxAnswers, maxOpen
 	return b
 }
 
@@ -34,10 +34,10 @@ type peerBudget struct {
 
 // sessionBudget is the part of a budget that a session has.
 type sessionBudget struct {
-	budget                  *Budget
-	identity                Identity
-	peer                    *peerBudget
-	received, answers, open purse
+	budget                        *Budget
+	identity                      Identity
+	peer                          *peerBudget
+	bodies, frames, answers, open purse
 }
 
 // join returns the part of a new session.
@@ -52,7 +52,8 @@ func (b *Budget) join(id Identity) *sessionBudget {
 	}
 	p.sessions++
 	s := &sessionBudget{budget: b, identity: id, peer: p}
-	s.received.init(maxSessionReceived, &p.received, &b.received)
+	s.bodies.init(maxBodies+MaxFrame, &p.received, &b.bodies) // bodies itself sees to less
+	s.frames.init(maxWaiting, &p.received, &b.frames)
 	s.answers.init(maxSessionAnswers, &p.answers, &b.answers)
 	s.open.init(maxSessionOpen, &p.open, &b.open)
 	return s
@@ -93,18 +94,18 @@ func (p *purse) tryTake(n int64) bool {
 }
 
 // take takes n bytes of each pool, waiting for them. A session waits first for itself, then for
-// those of its identity, so that it is in nobody's way while it has but itself to wait for. The
-// error is ctx's.
-func (p *purse) take(ctx context.Context, n int64) error {
+// those of its identity, so that it is in nobody's way while it has but itself to wait for. It
+// returns false, and has taken nothing, if done is closed before.
+func (p *purse) take(done <-chan struct{}, n int64) bool {
 	for i, l := range p.levels {
-		if err := l.take(ctx, n); err != nil {
+		if !l.take(done, n) {
 			for _, taken := range p.levels[:i] {
 				taken.give(n)
 			}
-			return err
+			return false
 		}
 	}
-	return nil
+	return true
 }
 
 func (p *purse) give(n int64) {
@@ -148,10 +149,10 @@ func (p *pool) takeFree(n int64) bool {
 	}
 }
 
-// take takes n bytes, waiting for them. The error is ctx's.
-func (p *pool) take(ctx context.Context, n int64) error {
+// take takes n bytes, waiting for them. It returns false if done is closed before.
+func (p *pool) take(done <-chan struct{}, n int64) bool {
 	if p.tryTake(n) {
-		return nil
+		return true
 	}
 	w := &poolWaiter{n: n, ready: make(chan struct{})}
 	p.mu.Lock()
@@ -161,8 +162,8 @@ func (p *pool) take(ctx context.Context, n int64) error {
 	p.mu.Unlock()
 	select {
 	case <-w.ready:
-		return nil
-	case <-ctx.Done():
+		return true
+	case <-done:
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,10 +172,10 @@ func (p *pool) take(ctx context.Context, n int64) error {
 			p.queue = append(p.queue[:i], p.queue[i+1:]...)
 			p.waiting.Add(-1)
 			p.admitLocked() // those behind it may need less
-			return context.Cause(ctx)
+			return false
 		}
 	}
-	return nil // it came at the same time
+	return true // it came at the same time
 }
 
 // give gives n bytes back.

@@ -20,9 +20,11 @@ type Exchange struct {
 	session *Session
 
 	// Guarded by the writer's mutex.
+	price    int64  // what it has taken of the budget, as the peer has opened it
 	number   uint32 // 0 until the first frame is sent, and the control's
 	sentEnd  bool
-	refused  bool // the peer has given it up
+	refused  bool  // the peer has given it up
+	given    error // why
 	released bool
 
 	mu     sync.Mutex    // guards what follows; never held while blocked
@@ -35,9 +37,11 @@ type Exchange struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	reserved  int64       // bytes of the answer that are reserved
-	body      *bodySender // for long bodies; nil: there was none
-	longSends int         // under way
+	reserved int64 // bytes of the answer that are reserved
+
+	// Guarded by the mutex of bodies.
+	lates   []*lateBody // announced and not let in
+	untaken int         // bytes of long bodies that came and were not taken
 }
 
 // frameCost is what a frame takes of memory beside its body.
@@ -64,7 +68,8 @@ func (x *Exchange) Context() context.Context {
 // is the caller's again when it returns.
 //
 // The error is [ErrSessionClosed]; io.ErrClosedPipe after Release or when the
-// peer has given the exchange up; [ErrProtocol] after End or for a type above 125;
+// peer has given the exchange up, joined with [ErrOverBudget] if it had no room for it;
+// [ErrProtocol] after End or for a type above 125;
 // [ErrFrameTooLarge] for a body above [MaxFrame]. The last two send nothing. With
 // [ErrSessionClosed] the peer may have got the frame, and its answer may be there to be
 // received.
@@ -81,10 +86,20 @@ func (x *Exchange) Send(t Type, end bool, body []byte) error {
 		send = x.session.sendLong
 	}
 	err := send(x, f)
+	if err == io.ErrClosedPipe && x.isOverBudget() { //nolint:errorlint // it is returned bare
+		err = fmt.Errorf("%w of the peer: %w", ErrOverBudget, err)
+	}
 	if errors.Is(err, ErrSessionClosed) && !x.session.out.hasNumber(x) {
 		x.endUnsent()
 	}
 	return err
+}
+
+// isOverBudget reports whether the peer had no room for the exchange.
+func (x *Exchange) isOverBudget() bool {
+	x.session.out.mu.Lock()
+	defer x.session.out.mu.Unlock()
+	return errors.Is(x.given, ErrOverBudget)
 }
 
 // endUnsent ends an exchange that has no number yet: the end of the session finds only
@@ -115,8 +130,8 @@ func (x *Exchange) Reserve(ctx context.Context, n int) error {
 		answers.give(-more)
 		return nil
 	}
-	if err := answers.take(ctx, more); err != nil {
-		return err
+	if !answers.take(ctx.Done(), more) {
+		return context.Cause(ctx)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -128,10 +143,20 @@ func (x *Exchange) Reserve(ctx context.Context, n int) error {
 	return nil
 }
 
+// takeReserved returns what is reserved, which somebody else gives back.
+func (x *Exchange) takeReserved() int64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := x.reserved
+	x.reserved = 0
+	return n
+}
+
 // Receive returns the next frame of the exchange, waiting for it until ctx ends.
 //
 // The error is io.EOF after End; io.ErrUnexpectedEOF when the peer gave the exchange up
-// before, joined with [ErrSessionClosed] if it was because the session ended;
+// before, joined with [ErrSessionClosed] if it was because the session ended, and with
+// [ErrOverBudget] if the peer has no room for the exchange, and nobody there has looked at it;
 // io.ErrClosedPipe after Release; or ctx's. Of the control exchange it is
 // [ErrSessionClosed] or ctx's.
 func (x *Exchange) Receive(ctx context.Context) (Frame, error) {
@@ -291,10 +316,11 @@ func (x *Exchange) wakeLocked() (notify func()) {
 // ended before. What the peer does not want to hear is not sent any more.
 func (x *Exchange) close(err error) {
 	if x != x.session.control {
-		x.session.out.refuse(x) // before anybody is told
+		x.session.out.refuse(x, err) // before anybody is told
 	}
 	x.mu.Lock()
-	if x.end == nil || x.cutLocked() {
+	cut := (x.end != nil || errors.Is(err, ErrSessionClosed)) && x.cutLocked() // else the bodies still come
+	if x.end == nil || cut {
 		x.end = err
 	}
 	x.over = true
@@ -356,7 +382,6 @@ func (x *Exchange) Release() {
 	x.dropLocked(x.frames)
 	gotEnd := x.gotEnd
 	x.frames, x.end, x.notify, x.over = nil, io.ErrClosedPipe, nil, true
-	body := x.bodyOverLocked()
 	x.session.budget.answers.give(x.reserved)
 	x.reserved = 0
 	if x.cancel != nil {
@@ -364,6 +389,5 @@ func (x *Exchange) Release() {
 	}
 	wake.Signal(x.ready)
 	x.mu.Unlock()
-	x.session.bodies.give(body)
 	x.session.out.releaseExchange(x, gotEnd)
 }

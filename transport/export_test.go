@@ -71,3 +71,20 @@ func Kept(s *Session) (bytes int, writing bool) {
 	defer s.out.mu.Unlock()
 	return cap(s.out.buf) + cap(s.out.spare), s.out.writing
 }
+
+// LimitOpen lets a budget have so many bytes for exchanges that peers have opened.
+func LimitOpen(b *Budget, n int64) { b.open.most = n }
+
+// ExchangePrice is what one costs of it.
+const ExchangePrice = exchangePrice
+
+// LimitAnswers lets a budget have so many bytes for answers that were not sent.
+func LimitAnswers(b *Budget, n int64) { b.answers.most = n }
+
+// Held returns how much of a budget is in use.
+func Held(b *Budget) (bodies, frames, answers, open int64) {
+	return b.bodies.used.Load(), b.frames.used.Load(), b.answers.used.Load(), b.open.used.Load()
+}
+
+// IdentityReceived is how much that was not taken an identity may have.
+const IdentityReceived = maxIdentityReceived

@@ -49,6 +49,32 @@ type Frame struct {
 	late *lateBody // where it comes to
 }
 
+// resetReason is why an exchange is given up, as RESET says it in its body: nothing, or a number.
+type resetReason byte
+
+// overBudget: this side has no room for the exchange, and nobody has looked at it.
+const overBudget = resetReason(1)
+
+// newReset gives an exchange up.
+func newReset(exchange uint32, why resetReason) Frame {
+	f := Frame{Type: resetType, Exchange: exchange}
+	if why != 0 {
+		f.Body = []byte{byte(why)}
+	}
+	return f
+}
+
+// resetErr is what an exchange ends with that the peer gave up.
+func (f Frame) resetErr() error {
+	if len(f.Body) == 1 && resetReason(f.Body[0]) == overBudget {
+		return errPeerOverBudget
+	}
+	return io.ErrUnexpectedEOF
+}
+
+// errPeerOverBudget is that of an exchange which the peer has not taken.
+var errPeerOverBudget = fmt.Errorf("%w of the peer: %w", ErrOverBudget, io.ErrUnexpectedEOF)
+
 // checkSize reports whether a user may send the frame. The error is [ErrProtocol] or
 // [ErrFrameTooLarge].
 func (f Frame) checkSize() error {
@@ -98,6 +124,7 @@ func parseHeader(h *[HeaderSize]byte) (f Frame, long bool, err error) {
 type frameReader struct {
 	r      io.Reader
 	limit  func(Type) int
+	pay    func(size int) error // for a long body that comes with its frame; nil: it is free
 	header [HeaderSize]byte
 }
 
@@ -118,6 +145,11 @@ func (r *frameReader) readFrame() (Frame, error) {
 	switch {
 	case long:
 		f.on, err = r.readStream(f)
+	case f.size >= longBody && r.pay != nil:
+		if err = r.pay(f.size); err != nil {
+			return Frame{}, err
+		}
+		fallthrough
 	case f.size > 0:
 		f.Body, err = readBody(r.r, f.size)
 		if err == nil {
@@ -137,7 +169,7 @@ func (r *frameReader) readStream(f Frame) (uint32, error) {
 		return 0, cutShort(err)
 	}
 	on := binary.BigEndian.Uint32(b[:])
-	if on == 0 || f.size < longBody || f.Exchange == 0 {
+	if on == 0 || f.size < longBody || f.Exchange == 0 || f.Type >= resetType {
 		return 0, fmt.Errorf("%w: %d bytes of exchange %d on stream %d", ErrProtocol, f.size, f.Exchange, on)
 	}
 	return on, nil

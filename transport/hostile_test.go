@@ -207,7 +207,7 @@ func TestFrameTooLarge(t *testing.T) {
 			"above the cap of all": {header(transport.MaxFrame+1, 2, 1), func(transport.Type) int { return 1 << 30 }},
 			"above the default":    {header(128<<10+1, 2, 1), nil},
 			"heartbeat":            {header(1, 127, 0), perType},
-			"reset":                {header(1, 126, 1), perType},
+			"reset":                {header(2, 126, 1), perType},
 		} {
 			t.Run(name, func(t *testing.T) {
 				p := w.hostileOpener(t, transport.Options{MaxFrame: c.limit}, echo)

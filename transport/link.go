@@ -33,6 +33,9 @@ type Mux interface {
 	Open(ctx context.Context) (Stream, error)
 	// Accept returns the next stream that the peer opened.
 	Accept(ctx context.Context) (Stream, error)
+	// Expect lets n more bytes come on the streams that are not the first. A Mux may end the
+	// connection of a peer that sends more than was expected and maxAhead.
+	Expect(n int)
 	// Close ends every stream and the connection, and waits for its goroutines.
 	Close()
 	// Cause returns why the connection ended, as far as it is known.

@@ -14,18 +14,14 @@ import (
 	"github.com/harpcaller/harp/internal/wake"
 )
 
-const (
-	defaultMaxExchanges = 4096
-	// maxWaiting is how many bytes of frames wait to be taken before nothing more is
-	// read. The peer is held by yamux and TCP then.
-	maxWaiting = 1 << 20
-)
-
 // Options are the settings of a session. The zero value works.
 type Options struct {
 	// Logger gets one line when the peer breaks the protocol, and at debug level
 	// what yamux has to say. Default: slog.Default().
 	Logger *slog.Logger
+	// Warn gets that line in the place of Logger, if it is set, with the identity by which
+	// such lines may be counted: a peer can break the protocol again and again.
+	Warn func(by, message string, args ...any)
 	// MaxFrame returns the longest body this side receives of a type, at most
 	// [MaxFrame]. It must not block. Default: 128 KiB for every type.
 	MaxFrame func(Type) int
@@ -41,6 +37,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
+	}
+	if log := o.Logger; o.Warn == nil {
+		o.Warn = func(_, message string, args ...any) { log.Warn(message, args...) }
 	}
 	if o.MaxExchanges <= 0 {
 		o.MaxExchanges = defaultMaxExchanges
@@ -70,9 +69,12 @@ type Session struct {
 	born  time.Time
 	heard atomic.Int64 // when the session last began to listen again, since born
 
-	waiting atomic.Int64  // bytes of the frames that wait in exchanges
-	full    atomic.Bool   // the reader waits for fewer
-	room    chan struct{} // 1 slot: there are fewer
+	waiting  atomic.Int64  // bytes of the frames that wait in exchanges
+	mayWait  atomic.Int64  // so many of them may; the reader's goroutine changes it
+	refusals *limiter      // of exchanges for which there was no room; the reader's
+	inline   int64         // what was paid for a long body that is being read; the reader's
+	full     atomic.Bool   // the reader waits for fewer
+	room     chan struct{} // 1 slot: there are fewer
 
 	running sync.WaitGroup // handlers
 	workers workers.Pool   // what they run in
@@ -85,6 +87,7 @@ type Session struct {
 	mu        sync.Mutex           // guards what follows; never held while blocked
 	exchanges map[uint32]*Exchange // that are not over, by number
 	count     int                  // those and, at the opener, the ones whose first frame was not sent yet
+	prepaid   int                  // exchanges that the budget was paid for and that are not there
 	last      uint32               // the highest number of an exchange so far
 	handle    func(x *Exchange, first Frame)
 	reading   bool  // somebody reads, or has
@@ -106,6 +109,7 @@ func newSession(m Mux, main Stream, peer Peer, o Options, opener bool) *Session 
 		done:      make(chan struct{}),
 		exchanges: make(map[uint32]*Exchange),
 	}
+	s.mayWait.Store(freeWaiting)
 	s.out.init(s, main)
 	s.bodies.init(s)
 	s.beat.session = s
@@ -173,6 +177,11 @@ func (s *Session) forgetExchange(x *Exchange) {
 		delete(s.exchanges, x.number)
 	}
 	s.count--
+	if x.price == exchangePrice && s.prepaid < maxPrepaid && s.reason == nil {
+		s.prepaid++
+		return
+	}
+	s.budget.open.give(x.price)
 }
 
 // Serve runs handle for each exchange the peer begins, with its first frame, in a
@@ -208,12 +217,13 @@ func (s *Session) readOnce() {
 func (s *Session) readLoop() {
 	ahead := &reader{stream: s.out.stream}
 	defer ahead.releaseBuffer()
-	r := frameReader{r: ahead, limit: s.maxFrame}
+	r := frameReader{r: ahead, limit: s.maxFrame, pay: s.payInline}
 	for {
 		f, err := r.readFrame()
 		if err == nil {
 			err = s.deliver(f)
 		}
+		s.payInline(0) //nolint:errcheck // nothing costs nothing
 		if err != nil {
 			s.readFailed(err)
 			break
@@ -223,11 +233,27 @@ func (s *Session) readLoop() {
 		}
 	}
 	s.bodies.readers.Wait()
+	s.budget.frames.give(s.mayWait.Load() - freeWaiting)
 	s.endExchanges()
 }
 
+// payInline pays for a long body that comes with its frame, in place of the one before: while
+// it is read, it is nobody else's. The error is [ErrOverBudget].
+func (s *Session) payInline(size int) error {
+	s.budget.peer.received.give(s.inline)
+	s.inline = 0
+	if size > 0 && !s.budget.peer.received.takeFree(int64(size)) {
+		return errIdentityOver
+	}
+	s.inline = int64(size)
+	return nil
+}
+
+// errIdentityOver ends a session.
+var errIdentityOver = fmt.Errorf("%w: more of its identity has come and was not taken than may", ErrOverBudget)
+
 func (s *Session) readFailed(err error) {
-	if errors.Is(err, ErrMalformed) || errors.Is(err, ErrFrameTooLarge) || errors.Is(err, ErrProtocol) {
+	if errors.Is(err, ErrOverBudget) || errors.Is(err, ErrMalformed) || errors.Is(err, ErrFrameTooLarge) || errors.Is(err, ErrProtocol) {
 		s.failSession(err)
 		return
 	}
@@ -244,6 +270,9 @@ func (s *Session) deliver(f Frame) error {
 		return nil
 	}
 	x, isNew, err := s.findExchange(f)
+	if err == errNoRoom { //nolint:errorlint // findExchange returns it bare
+		err = s.refuseExchange(f.Exchange) // what else comes of it is ignored
+	}
 	switch {
 	case err != nil:
 		return err
@@ -256,13 +285,30 @@ func (s *Session) deliver(f Frame) error {
 	case x == nil:
 		return nil // its exchange is over
 	case f.Type == resetType:
-		x.close(io.ErrUnexpectedEOF)
+		x.close(f.resetErr())
 		return nil
 	}
 	return x.deliver(f)
 }
 
-// findExchange returns the exchange of a frame; nil if that is over. The error is [ErrProtocol].
+// refuseExchange says that there is no room for an exchange. The error is [ErrProtocol]: a peer
+// that begins them without end is not waiting for room.
+func (s *Session) refuseExchange(number uint32) error {
+	if s.refusals == nil {
+		s.refusals = newLimiter(float64(s.options.MaxExchanges)*refusalRate, s.options.MaxExchanges*refusalBurst)
+	}
+	if !s.refusals.allow() {
+		return fmt.Errorf("%w: %w", ErrProtocol, ErrTooManyExchanges)
+	}
+	s.out.sendSignal(newReset(number, overBudget))
+	return nil
+}
+
+// errNoRoom is that of an exchange for which the budget has no room.
+var errNoRoom = errors.New("no room for an exchange")
+
+// findExchange returns the exchange of a frame; nil if that is over. The error is [ErrProtocol],
+// or errNoRoom.
 func (s *Session) findExchange(f Frame) (x *Exchange, isNew bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,8 +327,12 @@ func (s *Session) findExchange(f Frame) (x *Exchange, isNew bool, err error) {
 	if s.reason != nil {
 		return nil, false, nil
 	}
+	price := int64(exchangePrice + max(f.size-exchangeBody, 0))
+	if !s.payExchangeLocked(price) {
+		return nil, false, errNoRoom
+	}
 	s.count++
-	x = &Exchange{session: s, number: f.Exchange}
+	x = &Exchange{session: s, number: f.Exchange, price: price}
 	s.exchanges[x.number] = x
 	return x, true, nil
 }
@@ -326,7 +376,7 @@ func (s *Session) handled(f Frame) {
 		s.bodies.taken(f.late)
 		return
 	}
-	if s.waiting.Add(-costOf(f)) < maxWaiting && s.full.Load() {
+	if s.waiting.Add(-costOf(f)) < s.mayWait.Load() && s.full.Load() {
 		wake.Signal(s.room)
 	}
 }
@@ -337,12 +387,18 @@ func costOf(f Frame) int64 { return int64(len(f.Body)) + frameCost }
 // awaitRoom waits while so much waits to be taken that nothing more is read. It is false
 // when the session ends.
 func (s *Session) awaitRoom() bool {
-	if s.waiting.Load() < maxWaiting {
+	if s.mayReadOn() {
 		return true
 	}
+	window := &s.budget.peer.received // what yamux takes in meanwhile is the identity's
+	if !window.takeFree(mainWindow) {
+		s.failSession(errIdentityOver)
+		return false
+	}
+	defer window.give(mainWindow)
 	s.full.Store(true)
 	defer s.full.Store(false)
-	for s.waiting.Load() >= maxWaiting {
+	for s.waiting.Load() >= s.mayWait.Load() {
 		select {
 		case <-s.room:
 		case <-s.dying:
@@ -351,6 +407,23 @@ func (s *Session) awaitRoom() bool {
 	}
 	s.noteHeard() // this side did not listen: the peer was not silent
 	return true
+}
+
+// mayReadOn reports whether more may be read. What waits is paid for in steps, and given back
+// when hardly anything waits.
+func (s *Session) mayReadOn() bool {
+	switch waiting, may := s.waiting.Load(), s.mayWait.Load(); {
+	case waiting < may:
+		if may > freeWaiting && waiting < freeWaiting/2 {
+			s.mayWait.Store(freeWaiting)
+			s.budget.frames.give(may - freeWaiting)
+		}
+		return true
+	case may < maxWaiting && s.budget.frames.tryTake(waitingStep):
+		s.mayWait.Store(may + waitingStep)
+		return s.mayReadOn()
+	}
+	return false
 }
 
 // isDeaf reports whether nothing is read because too much waits to be taken.
@@ -375,7 +448,7 @@ func (s *Session) Done() <-chan struct{} { return s.done }
 
 // Err returns why the session ended, nil while it has not: the reason given to
 // Close, [ErrSessionClosed] joined with what became of the connection, or
-// [ErrSilent], [ErrMalformed], [ErrFrameTooLarge] or [ErrProtocol].
+// [ErrSilent], [ErrMalformed], [ErrFrameTooLarge], [ErrOverBudget] or [ErrProtocol].
 func (s *Session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -397,8 +470,10 @@ func (s *Session) noteHeard() { s.heard.Store(int64(time.Since(s.born))) }
 // maxFrame is how long a body of type t may be.
 func (s *Session) maxFrame(t Type) int {
 	switch {
-	case t >= resetType:
+	case t == beatType:
 		return 0
+	case t == resetType:
+		return maxReason
 	case s.options.MaxFrame == nil:
 		return defaultMaxFrame
 	}
@@ -443,16 +518,17 @@ func (s *Session) awaitAll() {
 	s.tasks.Wait()
 	s.readOnce() // what has come of a session that nobody serves
 	<-s.readOver
+	s.givePrepaid()
 	s.budget.leave()
 	close(s.done)
 }
 
 // complain logs what the peer did wrong.
 func (s *Session) complain(reason error) {
-	for _, bad := range []error{ErrMalformed, ErrFrameTooLarge, ErrProtocol, ErrSilent} {
+	for _, bad := range []error{ErrMalformed, ErrFrameTooLarge, ErrProtocol, ErrOverBudget, ErrSilent} {
 		if errors.Is(reason, bad) {
-			s.options.Logger.Warn("session closed",
-				"peer", s.peer.Identity.String(), "addr", s.peer.Addr, "error", reason.Error())
+			by := s.peer.Identity.String()
+			s.options.Warn(by, "session closed", "peer", by, "addr", s.peer.Addr, "error", reason.Error())
 			return
 		}
 	}
@@ -480,8 +556,36 @@ func (s *Session) closedErr() error {
 	return s.after
 }
 
+// payExchangeLocked pays for an exchange, if there is room for it.
+func (s *Session) payExchangeLocked(price int64) bool {
+	switch {
+	case price == exchangePrice && s.prepaid > 0:
+		s.prepaid--
+		return true
+	case s.budget.open.tryTake(price):
+		return true
+	case s.prepaid == 0:
+		return false
+	}
+	s.givePrepaidLocked()
+	return s.budget.open.tryTake(price)
+}
+
+// givePrepaid gives back what is paid for exchanges that are not there.
+func (s *Session) givePrepaid() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.givePrepaidLocked()
+}
+
+func (s *Session) givePrepaidLocked() {
+	s.budget.open.give(exchangePrice * int64(s.prepaid))
+	s.prepaid = 0
+}
+
 // rest gives back what only a busy session needs.
 func (s *Session) rest() {
+	s.givePrepaid()
 	s.out.rest()
 	s.out.stream.Shrink()
 	s.bodies.shrink()

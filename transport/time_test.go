@@ -399,14 +399,14 @@ func TestSendWaits(t *testing.T) {
 					done <- err
 				}()
 				synctest.Wait()
-				const window = 4 << 20
+				const window = 1 << 20
 				if most := window + 2*256<<10; sent < window+256<<10 || sent > most+2000 {
 					t.Errorf("%d bytes were taken", sent)
 				}
 				if queued := transport.Queued(e.opener); queued > 256<<10+1100 { // and the frame that was too much
 					t.Errorf("%d bytes are queued", queued)
 				}
-				for range 1000 {
+				for range 700 {
 					send(t, e.opener.Control(), 1, false, bin(1000)) // does not wait
 				}
 				others := make(chan error, 1)

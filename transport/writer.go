@@ -15,8 +15,6 @@ const (
 	// writeSize is the most bytes written to a stream at once: with the header that yamux
 	// puts before them they are one record of TLS.
 	writeSize = 16<<10 - yamuxHeaderSize
-	// maxQueued is how many bytes of frames are queued before senders wait.
-	maxQueued = 256 << 10
 	// smallBuffer is how large a buffer is that a resting session keeps.
 	smallBuffer = 1 << 10
 )
@@ -58,7 +56,11 @@ func (w *writer) queueFrame(x *Exchange, f Frame) error {
 		case x.sentEnd:
 			return fmt.Errorf("%w: frame after End", ErrProtocol)
 		}
-		if x == w.session.control || len(w.buf) <= maxQueued {
+		most := maxQueued
+		if x == w.session.control {
+			most = maxControlQueued
+		}
+		if len(w.buf) <= most {
 			break
 		}
 		w.room.Wait()
@@ -91,6 +93,9 @@ func (w *writer) queueLocked(f Frame) {
 
 func (w *writer) appendLocked(f Frame) {
 	w.queueLocked(f)
+	if len(w.buf) > maxUnread { // what waits for nobody, as that exchanges are given up
+		w.session.failSession(fmt.Errorf("%w: it takes nothing of what is sent", ErrOverBudget))
+	}
 	if w.writing {
 		wake.Signal(w.wake)
 		return
@@ -100,18 +105,23 @@ func (w *writer) appendLocked(f Frame) {
 
 // sendBeat queues a heartbeat.
 func (w *writer) sendBeat() {
+	w.sendSignal(Frame{Type: beatType})
+}
+
+// sendSignal queues a frame that does not wait.
+func (w *writer) sendSignal(f Frame) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.closed {
-		w.appendLocked(Frame{Type: beatType})
+		w.appendLocked(f)
 	}
 }
 
 // refuse lets nothing more be sent in an exchange that the peer has given up.
-func (w *writer) refuse(x *Exchange) {
+func (w *writer) refuse(x *Exchange, why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	x.refused = true
+	x.refused, x.given = true, why
 	w.room.Broadcast()
 }
 
@@ -126,7 +136,7 @@ func (w *writer) releaseExchange(x *Exchange, gotEnd bool) {
 	}
 	x.released = true
 	known := x.refused || x.sentEnd && (gotEnd || !w.session.opener)
-	switch reset := (Frame{Type: resetType, Exchange: x.number}); {
+	switch reset := newReset(x.number, 0); {
 	case x.number == 0 || known || w.closed:
 	case gotEnd && w.session.opener: // hardly anybody waits for it: it goes with what is sent next
 		w.queueLocked(reset)

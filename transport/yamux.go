@@ -16,7 +16,6 @@ import (
 const (
 	maxStreams  = 1 + maxBodyStreams // that a side opens
 	openBacklog = maxStreams         // streams opened and not yet accepted
-	mainWindow  = 4 << 20            // bytes of a stream that the peer may send ahead of what was read
 
 	// turnTime is how long a write may wait for those of other streams: for ever. Over a slow
 	// line the turns of all streams take long. Of a write whose turn it is yamuxConn sees
@@ -72,6 +71,9 @@ func (m *yamuxMux) Accept(ctx context.Context) (Stream, error) {
 	m.conn.accepted()
 	return &yamuxStream{Stream: st}, nil
 }
+
+// Expect lets n more bytes come on the streams for bodies.
+func (m *yamuxMux) Expect(n int) { m.conn.expected.Add(int64(n)) }
 
 // Close sends what was written before it ends the session.
 func (m *yamuxMux) Close() {

@@ -25,6 +25,8 @@ const (
 	yamuxData       = 0
 	yamuxPing       = 2
 	yamuxSYN        = 1
+
+	mainStream = 1 // which the opener opens first
 )
 
 // yamuxConn is the connection beneath yamux. yamux writes the header of a data frame and
@@ -44,6 +46,7 @@ type yamuxConn struct {
 	readDone chan struct{} // closed when Read has failed
 	once     sync.Once
 
+	expected   atomic.Int64  // bytes of bodies that were let in so far
 	unaccepted atomic.Int32  // streams that the peer has opened
 	accepting  chan struct{} // 1 slot: there are fewer
 	finishing  chan struct{} // closed when this side closes
@@ -61,7 +64,7 @@ var joinBuffers = sync.Pool{New: func() any { b := make([]byte, 0, writeSize+yam
 // yamux's client, are odd.
 func newYamuxConn(nc net.Conn, opener bool) *yamuxConn {
 	c := &yamuxConn{Conn: nc, born: time.Now(), readDone: make(chan struct{}), accepting: make(chan struct{}, 1), finishing: make(chan struct{})}
-	c.inspect.unaccepted = &c.unaccepted
+	c.inspect.unaccepted, c.inspect.expected = &c.unaccepted, &c.expected
 	if !opener {
 		c.inspect.parity = 1
 	}
@@ -201,11 +204,13 @@ func (c *yamuxConn) finishSending() {
 
 // inspector reads along and sees what a peer does that costs more to read than to write:
 // pings, each of which is answered by a goroutine and none of which it has a reason for,
-// and streams beyond those it may open.
+// streams beyond those it may open, and bodies that were not let in.
 type inspector struct {
 	parity     uint32 // of the streams that the peer opens
 	opened     int
 	unaccepted *atomic.Int32 // counts them, too
+	expected   *atomic.Int64 // how many bytes of bodies were let in
+	bodies     int64         // how many have come, or been announced by their headers
 	header     [yamuxHeaderSize]byte
 	have       int    // bytes of header read
 	skip       uint32 // bytes of body to come
@@ -240,10 +245,15 @@ func (i *inspector) frame() error {
 	stream := binary.BigEndian.Uint32(i.header[4:])
 	if kind == yamuxData {
 		i.skip = binary.BigEndian.Uint32(i.header[8:])
+		if stream != mainStream {
+			i.bodies += int64(i.skip)
+		}
 	}
 	switch {
 	case kind == yamuxPing:
 		return fmt.Errorf("%w: ping", ErrProtocol)
+	case i.bodies > i.expected.Load()+maxAhead:
+		return fmt.Errorf("%w: bodies that were not let in", ErrProtocol)
 	case flags&yamuxSYN == 0:
 		return nil
 	case stream%2 != i.parity:

@@ -120,6 +120,9 @@ func (p *peer) readFrame(in io.Reader) (f frame, err error) {
 		if err != nil {
 			return f, err
 		}
+		if _, err := s.Write([]byte{1}); err != nil { // lets the body come
+			return f, err
+		}
 		in = s
 	}
 	_, err = io.ReadFull(in, f.body)

@@ -1,0 +1,311 @@
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/harpcaller/harp/transport"
+)
+
+func wantNothingHeld(t *testing.T, b *transport.Budget) {
+	t.Helper()
+	if bodies, frames, answers, open := transport.Held(b); bodies+frames+answers+open != 0 {
+		t.Errorf("%d bytes of bodies, %d of frames, %d of answers and %d of exchanges are held", bodies, frames, answers, open)
+	}
+}
+
+// TestBodiesThatNeverCome: exchanges that are begun with long bodies of which nothing comes cost
+// what an identity may, over all its sessions; those beyond are refused with the reason, and the
+// session goes on.
+func TestBodiesThatNeverCome(t *testing.T) {
+	eachWiring(t, func(t *testing.T, w wiring) {
+		b := transport.NewBudget()
+		o := transport.Options{Budget: b, MaxFrame: func(transport.Type) int { return transport.MaxFrame }}
+		refused, fit := 0, 64<<20/(4<<20+transport.ExchangePrice)
+		for range 2 {
+			h := w.hostileOpener(t, o, echo)
+			stream, _ := h.opened(t)
+			for range fit {
+				write(h.main, longHeader(4<<20, 1, h.next(), stream))
+			}
+			write(h.main, frame(transport.Frame{Type: 1, Exchange: h.next(), End: true})) // there is room for this one
+			for f := h.read(t); f.Type != 1; f = h.read(t) {
+				if f.Type != 126 || len(f.Body) != 1 || f.Body[0] != 1 {
+					t.Fatalf("read %+v", f)
+				}
+				refused++
+			}
+			defer h.victim.acceptor.Close(nil)
+		}
+		if refused != fit {
+			t.Errorf("%d of %d were refused", refused, 2*fit)
+		}
+		if _, _, _, open := transport.Held(b); open > 64<<20 {
+			t.Errorf("%d bytes are held", open)
+		}
+	})
+}
+
+// TestBodiesThatWereNotLetIn: a peer that sends more of them than it may before they are let in
+// ends its session, whether it has announced them or not.
+func TestBodiesThatWereNotLetIn(t *testing.T) {
+	for name, announce := range map[string]bool{"announced": true, "not announced": false} {
+		t.Run(name, func(t *testing.T) {
+			w := wiring{openerDials: true}
+			h := w.hostileOpener(t, transport.Options{MaxFrame: func(transport.Type) int { return transport.MaxFrame }}, await)
+			write(h.main, frame(transport.Frame{Type: 1, Exchange: h.next()}))
+			for range 20 { // two of them are let in
+				st, err := h.raw.Open()
+				if err != nil {
+					break // it has ended already
+				}
+				if announce {
+					write(h.main, longHeader(700_000, 1, h.last, st.(transport.RawStream).ID()))
+				}
+				write(st, make([]byte, 200_000))
+			}
+			h.wantDead(t, h.victim.acceptor, transport.ErrProtocol)
+		})
+	}
+}
+
+// TestAnExchangeOverBudget: the opener is told why, and that nobody has looked at it; control,
+// heartbeats and the exchanges there are go on, and when one of these is over there is room for
+// another.
+func TestAnExchangeOverBudget(t *testing.T) {
+	eachWiring(t, func(t *testing.T, w wiring) {
+		b := transport.NewBudget()
+		transport.LimitOpen(b, 3*transport.ExchangePrice)
+		e := w.connect(t, transport.Options{}, transport.Options{Budget: b})
+		e.serve(t, echo)
+		var held []*transport.Exchange
+		for range 3 {
+			x := e.exchange(t)
+			send(t, x, 1, false, bin(100))
+			held = append(held, x)
+		}
+		if f, err := held[2].Receive(t.Context()); err != nil || f.Type != 1 {
+			t.Fatal(f, err)
+		}
+		for _, size := range []int{100, 20_000} {
+			x := e.exchange(t)
+			if err := x.Send(2, true, bin(size)); err != nil && !errors.Is(err, transport.ErrOverBudget) {
+				t.Errorf("Send: %v", err)
+			}
+			if _, err := x.Receive(t.Context()); !errors.Is(err, transport.ErrOverBudget) || !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("one of %d bytes too many ends with %v", size, err)
+			}
+			x.Release()
+		}
+		send(t, e.opener.Control(), 7, false, nil)
+		if f, err := e.acceptor.Control().Receive(t.Context()); err != nil || f.Type != 7 {
+			t.Errorf("control: %+v, %v", f, err)
+		}
+		for _, x := range held {
+			send(t, x, 3, true, nil)
+			for f := (transport.Frame{}); !f.End; {
+				var err error
+				if f, err = x.Receive(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			x.Release()
+		}
+		for tries := 0; ; tries++ { // the handler returns behind its last frame
+			x := e.exchange(t)
+			_ = x.Send(2, true, bin(20_000)) // Receive says what became of it
+			f, err := x.Receive(t.Context())
+			x.Release()
+			if err == nil && f.Type == 2 {
+				break
+			}
+			if !errors.Is(err, transport.ErrOverBudget) {
+				t.Fatalf("when there is room again: %v", err)
+			}
+		}
+		e.opener.Close(nil)
+		<-e.acceptor.Done()
+	})
+}
+
+// TestFramesThatNobodyTakes: many sessions of one identity whose frames nobody takes hold what an
+// identity may; those that would hold more are ended, with one line, and others go on.
+func TestFramesThatNobodyTakes(t *testing.T) {
+	b := transport.NewBudget()
+	w := wiring{openerDials: true}
+	const sessions = 24
+	died := make(chan error, sessions)
+	var floods sync.WaitGroup
+	var all []*transport.Session
+	for range sessions {
+		h := w.hostileOpener(t, transport.Options{Budget: b}, await)
+		all = append(all, h.victim.acceptor)
+		floods.Go(func() {
+			for range 3 << 20 / 60_000 { // more than its windows
+				write(h.main, frame(transport.Frame{Type: 1, Body: bin(60_000 - 20)}))
+			}
+		})
+		floods.Go(func() {
+			<-h.victim.acceptor.Done()
+			died <- h.victim.acceptor.Err()
+		})
+	}
+	if err := <-died; !errors.Is(err, transport.ErrOverBudget) {
+		t.Errorf("a session ended with %v", err)
+	}
+	alive := 0
+	for _, s := range all {
+		if s.Err() == nil {
+			alive++
+		}
+	}
+	if alive == 0 {
+		t.Error("all sessions were ended")
+	}
+	for _, s := range all {
+		s.Close(nil)
+	}
+	floods.Wait()
+}
+
+// TestReserve: what is reserved for answers is waited for in turn, given back when an exchange is
+// over, whatever way, and one that gives up does not hold up the next.
+func TestReserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := transport.NewBudget()
+		transport.LimitAnswers(b, 1000)
+		type request struct {
+			ctx  context.Context
+			size int
+		}
+		reserved, next := make(chan int, 10), make(chan request)
+		e := virtual.connect(t, transport.Options{}, transport.Options{Budget: b})
+		e.serve(t, func(x *transport.Exchange, _ transport.Frame) {
+			r := <-next
+			if err := x.Reserve(r.ctx, r.size); err == nil {
+				reserved <- r.size
+			}
+			<-x.Context().Done()
+		})
+		ask := func(ctx context.Context, size int) *transport.Exchange {
+			x := e.exchange(t)
+			send(t, x, 1, false, nil)
+			next <- request{ctx, size}
+			synctest.Wait()
+			return x
+		}
+		want := func(sizes ...int) {
+			t.Helper()
+			synctest.Wait()
+			for _, size := range sizes {
+				select {
+				case got := <-reserved:
+					if got != size {
+						t.Errorf("%d were reserved, not %d", got, size)
+					}
+				default:
+					t.Errorf("%d were not reserved", size)
+				}
+			}
+			if len(reserved) > 0 {
+				t.Errorf("%d more were reserved", len(reserved))
+			}
+		}
+		first := ask(t.Context(), 700)
+		want(700)
+		giving, giveUp := context.WithCancel(t.Context())
+		ask(giving, 900)
+		third := ask(t.Context(), 200)
+		want() // it waits for its turn, though there is room for it
+		giveUp()
+		want(200)
+		huge := ask(t.Context(), 5000)
+		want()
+		first.Release()
+		want()
+		third.Release()
+		want(5000) // which is more than there is, alone
+		huge.Release()
+		want()
+		e.opener.Close(nil)
+		<-e.acceptor.Done()
+		synctest.Wait()
+		wantNothingHeld(t, b)
+	})
+}
+
+// TestNothingStaysHeld: whatever sessions do and however they end, a budget is as full at the end as
+// it was before.
+func TestNothingStaysHeld(t *testing.T) {
+	eachWiring(t, func(t *testing.T, w wiring) {
+		opener, acceptor := transport.NewBudget(), transport.NewBudget()
+		large := func(transport.Type) int { return transport.MaxFrame }
+		e := w.connect(t, transport.Options{MaxFrame: large, Budget: opener}, transport.Options{MaxFrame: large, Budget: acceptor})
+		var served sync.WaitGroup
+		served.Go(func() { _ = e.acceptor.Serve(echo) })
+		served.Go(func() { _ = e.opener.Serve(nil) })
+		var all sync.WaitGroup
+		for i := range 40 {
+			all.Go(func() {
+				if err := talk(t.Context(), e.opener, i); err != nil {
+					t.Error(err)
+				}
+			})
+			all.Go(func() { // leaves in the middle
+				x := e.exchange(t)
+				_ = x.Send(1, false, bin(i*10_000))
+				_ = x.Send(1, i%2 == 0, bin(i*5_000))
+				if i%3 == 0 {
+					_, _ = x.Receive(t.Context())
+				}
+				x.Release()
+			})
+		}
+		all.Wait()
+		x := e.exchange(t)
+		send(t, x, 1, false, bin(500_000)) // it may still be on its way
+		e.opener.Close(nil)
+		e.acceptor.Close(nil)
+		served.Wait()
+		x.Release() // of which something may have come back
+		wantNothingHeld(t, opener)
+		wantNothingHeld(t, acceptor)
+	})
+}
+
+// TestRefusedWithoutEnd: a peer that begins exchanges for which there is no room, without end, ends
+// its session; it costs nothing but the answers until then.
+func TestRefusedWithoutEnd(t *testing.T) {
+	eachWiring(t, func(t *testing.T, w wiring) {
+		b := transport.NewBudget()
+		transport.LimitOpen(b, transport.ExchangePrice)
+		h := w.hostileOpener(t, transport.Options{Budget: b, MaxExchanges: 100}, await)
+		write(h.main, frame(transport.Frame{Type: 1, Exchange: h.next()}))
+		var reading sync.WaitGroup
+		reading.Go(func() { _, _ = io.Copy(io.Discard, h.main) })
+		for range 5000 {
+			write(h.main, frame(transport.Frame{Type: 1, Exchange: h.next()}))
+		}
+		h.wantDead(t, h.victim.acceptor, transport.ErrTooManyExchanges)
+		h.raw.Close()
+		reading.Wait()
+	})
+}
+
+// TestBounds: each has a name of its own, a value and a reason.
+func TestBounds(t *testing.T) {
+	names := map[string]bool{}
+	for _, b := range transport.Bounds() {
+		if b.Name == "" || names[b.Name] || b.Value <= 0 || b.Unit == "" || b.Reason == "" {
+			t.Errorf("%+v", b)
+		}
+		names[b.Name] = true
+	}
+	if len(names) < 10 {
+		t.Errorf("there are %d", len(names))
+	}
+}
