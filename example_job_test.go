@@ -176,16 +176,17 @@ func ExampleJob_Retry() {
 	// true
 }
 
-// A job of which nothing is known any more is given up by somebody who knows better.
+// A job whose end will never be told is given up by somebody who knows better.
 func ExampleJob_ForceLost() {
 	caller, stop := fleet()
 	defer stop()
 	ctx := context.Background()
 	job := begun(ctx, caller)
 
-	err := job.ForceLost(ctx, "the machine has burnt down")
-	fmt.Println(errors.Is(err, harp.ErrConflict)) // its host is heard: it is not unknown
-	// Output: true
+	must(job.ForceLost(ctx, "the machine has burnt down"))
+	_, err := job.Get(ctx)
+	fmt.Println(errors.Is(err, harp.ErrLost), harp.RanOf(err))
+	// Output: true maybe
 }
 
 // A typed Get, where there is no Proc at hand.

@@ -163,9 +163,10 @@ func (j *Job) Retry(ctx context.Context, opts ...Option) (*Job, error) {
 	return submitRequest(ctx, j.service, req)
 }
 
-// ForceLost ends a job of which nothing is known, in state unknown, as lost, and
-// frees its place in the queue: the operator takes the word that its agent will not
-// give. why, at most 1024 bytes, is kept with the job. Asked again it is no error.
+// ForceLost ends a job as lost that holds a slot of its queue (unknown, sent, running,
+// cancelling), and gives the slot back: the operator takes the word that its agent will not
+// give. It stops nothing; what its agent says later is kept with the job. why, at most 1024
+// bytes, is kept, too. Asked again it is no error.
 //
 // Errors: ErrConflict in any other state, ErrInvalid (id, why), ErrNotFound,
 // ErrPruned, ErrUnavailable, ErrClosed.

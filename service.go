@@ -51,7 +51,7 @@ type JobService interface {
 	// ErrNotFound, ErrPruned.
 	JobRequest(ctx context.Context, id string) (Submission, error)
 
-	// ForceLost ends a job in state unknown as lost(forced); why is kept with it.
+	// ForceLost ends a job that holds a slot as lost(forced); why is kept with it.
 	// Errors: ErrNotFound, ErrPruned, ErrConflict in any other state.
 	ForceLost(ctx context.Context, id, why string) error
 

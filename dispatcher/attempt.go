@@ -28,7 +28,8 @@ type attempt struct {
 	nextFrame *transport.Frame // came behind records, and is not handled yet
 	readies   int64            // of the session's, before CALL was sent
 
-	ended atomic.Bool // END has come
+	ended    atomic.Bool // END has come
+	progress progress
 
 	mu         sync.Mutex      // guards what follows
 	called     bool            // CALL was sent: from here on it may run
@@ -64,8 +65,13 @@ func (d *Dispatcher) sendJob(job *store.Job, sub harp.Submission) {
 }
 
 // resumeAttempt asks the agent for the rest of an attempt of an earlier session.
-func (s *session) resumeAttempt(job *store.Job) {
-	s.startAttempt(&attempt{s: s, job: job, resumed: true, missing: s.missing[job.ID]}, harp.Submission{})
+func (s *session) resumeAttempt(r resumption, left elapsed) {
+	a := &attempt{s: s, job: r.job, resumed: true, missing: r.missing}
+	if left.number != r.job.Attempt {
+		left = elapsed{}
+	}
+	a.progress.resume(left, r.alive, r.over)
+	s.startAttempt(a, harp.Submission{})
 }
 
 // withdrawWait is the pause after which a call that could not be sent, though the
@@ -131,12 +137,14 @@ func (s *session) endAttempt(a *attempt, err error) {
 	if a.streams {
 		s.d.streams.Add(-1)
 	}
+	a.noteAnswered()
 	if err == nil || s.d.ctx.Err() != nil {
 		return
 	}
 	if !a.called && !a.resumed && s.d.withdrawJob(a.job, withdrawWait) == nil {
 		return
 	}
+	s.host.keepElapsed(a.job.ID, a.progress.elapsed(a.job.Attempt))
 	s.tr.Close(fmt.Errorf("job %s: %w", a.job.ID, err))
 }
 
@@ -190,7 +198,10 @@ func (a *attempt) runExchange(sub harp.Submission) error {
 		case err != nil:
 			return err
 		}
-		if over, err := a.handleFrame(ctx, f); over || err != nil {
+		a.progress.noteBusy(true)
+		over, err := a.handleFrame(ctx, f)
+		a.progress.noteBusy(false)
+		if over || err != nil {
 			return err
 		}
 	}
@@ -229,6 +240,7 @@ func (a *attempt) sendCall(sub harp.Submission) error {
 	if err := wire.Send(a.x, wire.TypeCall, false, &c); err != nil {
 		return err
 	}
+	a.noteCalled(len(sub.Request) + len(sub.Signature) + len(sub.KeyID))
 	a.sendCancelLocked()
 	return nil
 }
@@ -249,6 +261,7 @@ func (a *attempt) sendResume(row *store.Job) error {
 	if a.wanted != nil {
 		a.sentCancel = a.wantedCancel()
 		m.Cancel = new(a.sentCancel)
+		a.progress.noteAsked()
 	}
 	a.called = true
 	return a.x.Send(wire.TypeResume, false, wire.Encode(m))
@@ -278,6 +291,7 @@ func (a *attempt) sendCancelLocked() {
 		return
 	}
 	a.sentCancel = a.wantedCancel()
+	a.progress.noteAsked()
 	_ = a.x.Send(wire.TypeCancel, false, wire.Encode(a.sentCancel)) // a failed write ends the session, and with it the attempt
 }
 

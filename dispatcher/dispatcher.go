@@ -21,7 +21,7 @@
 // session (session.go), frames.go handles what comes of it, watcher.go wakes the requests that wait for its records and its end,
 // feed.go those that wait for events, transitions.go moves jobs through their lives, clock.go does what only time makes due. When a host returns, reconcile.go finds
 // out what became of what it had; silence.go says that nobody knows when it does
-// not. upkeep.go deletes what is old.
+// not; overdue.go does not wait for ever for one that is there. upkeep.go deletes what is old.
 package dispatcher
 
 import (
@@ -75,7 +75,8 @@ type Config struct {
 	OfflineWait time.Duration
 
 	// LostAfter is how long a host may be silent before its jobs, unknown
-	// meanwhile, end as lost. Default 24 hours, at most 6 days: an agent
+	// meanwhile, end as lost, and how long, 5 minutes at least, an agent that is
+	// connected may owe the end of one. Default 24 hours, at most 6 days: an agent
 	// remembers for 7.
 	LostAfter time.Duration
 
@@ -236,6 +237,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.loops.Go(d.clockLoop)
 	d.loops.Go(d.registryLoop)
 	d.loops.Go(d.upkeepLoop)
+	d.loops.Go(d.overdueLoop)
 	d.loops.Go(d.failureLoop)
 	d.loops.Go(d.feedLoop)
 	return d, nil

@@ -76,6 +76,7 @@ func (a *attempt) handleFrame(ctx context.Context, f transport.Frame) (over bool
 		for _, pid := range m.Left[:min(len(m.Left), wire.MaxLeft)] {
 			e.Left = append(e.Left, int(pid))
 		}
+		a.progress.noteStopping(m.Cause != "", len(e.Left) > 0)
 		return false, a.applyEvent(ctx, e)
 	case wire.TypeEnd:
 		a.ended.Store(true)

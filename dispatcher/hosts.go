@@ -91,6 +91,8 @@ type host struct {
 	expected  *time.Timer // makes its jobs unknown unless it comes back; nil: nothing is expected
 	returning time.Time   // until then it counts as about to come back
 	dialError string      // why it could not be dialled, the last time
+
+	elapsed map[string]elapsed // by job, of attempts that the last session has left
 }
 
 func (h *host) known() bool {
@@ -294,6 +296,37 @@ func (hs *hosts) detach(h *host) {
 	hs.mu.Lock()
 	hs.connected--
 	hs.mu.Unlock()
+}
+
+// keepElapsed keeps what a session leaves of an attempt to the next one.
+func (h *host) keepElapsed(job string, e elapsed) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.elapsed == nil {
+		h.elapsed = map[string]elapsed{}
+	}
+	h.elapsed[job] = e
+}
+
+// takeElapsed returns what the last session has left. What the next one does not take up is over.
+func (h *host) takeElapsed() map[string]elapsed {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	left := h.elapsed
+	h.elapsed = nil
+	return left
+}
+
+// sessions are those that are open.
+func (hs *hosts) sessions() (open []*session) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for _, h := range hs.byName {
+		if s := h.currentSession(); s != nil {
+			open = append(open, s)
+		}
+	}
+	return open
 }
 
 // setSpec says what the registry says of the host; nil: nothing.

@@ -38,7 +38,7 @@ func (s *service) ForceLost(ctx context.Context, id, why string) error {
 		}
 		job, err := s.d.readJob(ctx, id)
 		if err == nil && (job.State != harp.StateLost || job.Reason != harp.LostForced) {
-			err = harp.NewFailure("conflict", "job "+id+" is "+string(job.State)+"; only one in state unknown can be given up").Err()
+			err = harp.NewFailure("conflict", "job "+id+" is "+string(job.State)+"; only one that holds a slot of its queue can be given up").Err()
 		}
 		return none, err
 	})

@@ -27,9 +27,16 @@ type reconciliation struct {
 
 	changes []store.Transition
 	proofs  []store.Transition // that attempts which had started are lost; committed behind those that follow from it
-	resumes []*store.Job       // that the agent is asked for
+	resumes []resumption       // what the agent is asked for
 	forget  []wire.HeldAttempt
 	events  []harp.Event
+}
+
+// resumption is an attempt of an earlier session that the agent is asked for the rest of.
+type resumption struct {
+	job         *store.Job
+	missing     int64 // the first record that the agent has, where those before are not stored; 0: they are
+	alive, over bool  // what the agent says of it: it runs; it stops, or has ended
 }
 
 // reconcile settles what can be and returns what the agent is to forget. What it is
@@ -169,11 +176,12 @@ func (r *reconciliation) reconcileOther(ctx context.Context, h wire.HeldAttempt)
 // of that any more: some was acknowledged by the dispatcher of a store of which this one
 // is an older backup. Then what follows is stored behind a record that says so.
 func (r *reconciliation) requestResume(j *store.Job, h wire.HeldAttempt) {
-	r.resumes = append(r.resumes, j)
+	one := resumption{job: j, alive: isAlive(h), over: h.State != wire.HeldAlive}
 	if next := int64(j.Attempts[len(j.Attempts)-1].Next); h.Acked > next { //nolint:gosec // records of one attempt
 		r.s.d.log.Warn("records are missing that another dispatcher has acknowledged", "job", j.ID, "attempt", h.Attempt, "first", next, "missing", h.Acked-next)
-		r.s.missing[j.ID] = h.Acked
+		one.missing = h.Acked
 	}
+	r.resumes = append(r.resumes, one)
 }
 
 // commit moves the jobs. Where one cannot be moved the session ends, and the next

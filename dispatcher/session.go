@@ -31,14 +31,14 @@ type session struct {
 	control        *transport.Exchange
 	hello          wire.Hello
 	epoch          uint64
-	ready          chan struct{}    // has room for one READY
-	ended          chan struct{}    // closed when nothing of the session is left
-	unlockGreeting func()           // lets the next agent of the host be greeted
-	resumes        []*store.Job     // attempts that the agent is to be asked for
-	missing        map[string]int64 // of these, by job, the first record that the agent has, where those before are not stored
-	pages          int              // bytes of the greeting, or of the list of procedures that comes
-	readies        atomic.Int64     // how often the agent has said that it takes calls
-	claimPending   atomic.Bool      // claims when there is space
+	ready          chan struct{} // has room for one READY
+	ended          chan struct{} // closed when nothing of the session is left
+	unlockGreeting func()        // lets the next agent of the host be greeted
+	resumes        []resumption  // attempts that the agent is to be asked for
+	pages          int           // bytes of the greeting, or of the list of procedures that comes
+	readies        atomic.Int64  // how often the agent has said that it takes calls
+	claimPending   atomic.Bool   // claims when there is space
+	unanswered     atomic.Int64  // bytes of calls that were written and not answered
 
 	attempts    sync.WaitGroup // and what else works for the session
 	controlLoop sync.WaitGroup // the goroutine that reads the control exchange
@@ -67,7 +67,7 @@ func (d *Dispatcher) serveAgent(ctx context.Context, conn *transport.Conn) error
 	defer context.AfterFunc(ctx, func() { tr.Close(context.Cause(ctx)) })()
 	s := &session{
 		d: d, host: d.hosts.get(conn.Peer().Identity.Name), tr: tr, control: tr.Control(),
-		ready: make(chan struct{}, 1), ended: make(chan struct{}), live: map[string]*attempt{}, missing: map[string]int64{}, unlockGreeting: func() {}, beat: d.beat(),
+		ready: make(chan struct{}, 1), ended: make(chan struct{}), live: map[string]*attempt{}, unlockGreeting: func() {}, beat: d.beat(),
 	}
 	s.controlLoop.Go(func() { s.runControl(ctx) })
 	err = tr.Serve(nil)
@@ -390,8 +390,9 @@ func (s *session) beginSession(ctx context.Context) error {
 	s.host.setDialError("")
 	s.d.log.Info("host is online", "host", s.host.name, "addr", s.tr.Peer().Addr, "software", s.hello.Software)
 	s.d.store.SetGate(s.host.name, store.Gate{Open: true, Most: s.d.cfg.Limits.Attempts, Awaited: s.d.now().Add(s.d.cfg.LostAfter)})
-	for _, j := range s.resumes {
-		s.resumeAttempt(j)
+	left := s.host.takeElapsed()
+	for _, r := range s.resumes {
+		s.resumeAttempt(r, left[r.job.ID])
 	}
 	return s.claimJobs(ctx)
 }

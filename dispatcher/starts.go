@@ -33,6 +33,8 @@ const maxStarts = 500
 // noteStart notes that the procedure has begun, so long ago as the agent says.
 func (a *attempt) noteStart(ago int64) {
 	a.begun = true
+	a.noteAnswered()
+	a.progress.noteBegun()
 	s := a.s
 	s.starts.mu.Lock()
 	defer s.starts.mu.Unlock()

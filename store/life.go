@@ -178,8 +178,11 @@ func (l Life) returning(e Event) (Life, Effect, bool) {
 	case Silent, Lose:
 		had := l.Survivor
 		l.Survivor = false
-		if e.Kind == Lose && e.Reason == harp.LostJournalGone {
+		switch {
+		case e.Kind == Lose && e.Reason == harp.LostJournalGone:
 			return l.untraced(e), Effect{}, true
+		case e.Kind == Lose && e.Reason == harp.LostAgentRestarted:
+			return l.lostFor(e.Reason), Effect{}, had
 		}
 		return l, Effect{}, had && (e.Kind == Silent || isLoss(e.Reason))
 	default:
@@ -238,7 +241,10 @@ func (l Life) active(e Event) (Life, Effect, bool) {
 		l.UnknownOf, l.Held, l.WakeAt = l.State, l.Reason, e.Wake
 		return l.in(harp.StateUnknown, ""), Effect{}, true
 	case Lose:
-		return l.concluded(e, lost(e)), Effect{}, isLoss(e.Reason)
+		next := l.concluded(e, lost(e))
+		// Its agent is there and may run it still: that must be over before another attempt.
+		next.Survivor = next.State == harp.StateQueued && isGivenUp(e.Reason)
+		return next, Effect{}, isLoss(e.Reason) || isGivenUp(e.Reason)
 	default:
 		return l, Effect{}, false
 	}
@@ -259,14 +265,17 @@ func (l Life) unknown(e Event) (Life, Effect, bool) {
 		}
 		return covered.step(e)
 	case Lose:
-		isPatience := e.Reason == harp.LostTooLong || e.Reason == harp.LostForced
-		return covered.concluded(e, lost(e)), Effect{}, isPatience || isLoss(e.Reason)
+		return covered.concluded(e, lost(e)), Effect{}, isLoss(e.Reason) || isGivenUp(e.Reason)
 	case Alive, End:
 		return covered.active(e)
 	default:
 		return l, Effect{}, false
 	}
 }
+
+// isGivenUp reports whether an attempt that is lost for this reason is so because nobody waits for it any
+// more: it may be alive.
+func isGivenUp(reason string) bool { return reason == harp.LostTooLong || reason == harp.LostForced }
 
 // isLoss reports whether an attempt can be lost for this reason whether its host is
 // silent or not.

@@ -42,6 +42,7 @@ var alphabet = []store.Event{
 	lose(harp.LostAgentRestarted),
 	lose(harp.LostTooLong),
 	lose(harp.LostForced),
+	lose(harp.LostJournalGone),
 	lose(harp.LostRestored),
 	lose(harp.LostHostRemoved),
 }
@@ -163,6 +164,8 @@ func (p path) checkRetry(t testing.TB, was store.Life, effect store.Effect) {
 		bad("it has more attempts than were allowed")
 	case effect.Takes && was.Survivor:
 		bad("another attempt is sent while the last one lives")
+	case store.HoldsSlot(was.State) && was.State != harp.StateUnknown && l.State == harp.StateQueued && last.Reason == harp.LostTooLong && !l.Survivor:
+		bad("an attempt was given up beside its agent, and another may follow at once")
 	case l.Survivor && (l.State != harp.StateQueued || !l.GivenUp()):
 		bad("an attempt survives that nobody waits for")
 	case l.Outcome != nil && l.State.Ended():

@@ -43,16 +43,18 @@ var none harp.RetryPolicy
 
 // Under the policy of [twice].
 var (
-	failedOnce = append(ev(store.Claimed, store.Started), failed(store.End, "remote"))
-	timedOnce  = append(ev(store.Claimed, store.Started), stopped(store.Stop, harp.LimitTimeout), stopped(store.End, harp.LimitTimeout))
-	lostOnce   = append(ev(store.Claimed, store.Started, store.Silent), lose(harp.LostTooLong))
-	survives   = append(slices.Clone(lostOnce), ev(store.Alive)...)
-	sentTwice  = append(slices.Clone(failedOnce), ev(store.Claimed)...)
-	sentAgain  = append(slices.Clone(lostOnce), ev(store.Claimed)...)
-	askedAgain = append(slices.Clone(sentAgain), ev(store.NotNow)...)
-	stopsAgain = append(slices.Clone(sentAgain), ev(store.CancelReq)...)
-	runsAgain  = append(slices.Clone(sentAgain), ev(store.Started)...)
-	toldToStop = append(slices.Clone(limited), ev(store.CancelReq)...)
+	failedOnce  = append(ev(store.Claimed, store.Started), failed(store.End, "remote"))
+	timedOnce   = append(ev(store.Claimed, store.Started), stopped(store.Stop, harp.LimitTimeout), stopped(store.End, harp.LimitTimeout))
+	lostOnce    = append(ev(store.Claimed, store.Started, store.Silent), lose(harp.LostTooLong))
+	survives    = append(slices.Clone(lostOnce), ev(store.Alive)...)
+	overdue     = append(ev(store.Claimed, store.Started), lose(harp.LostTooLong))
+	overdueGone = append(slices.Clone(overdue), lose(harp.LostAgentRestarted))
+	sentTwice   = append(slices.Clone(failedOnce), ev(store.Claimed)...)
+	sentAgain   = append(slices.Clone(lostOnce), ev(store.Claimed)...)
+	askedAgain  = append(slices.Clone(sentAgain), ev(store.NotNow)...)
+	stopsAgain  = append(slices.Clone(sentAgain), ev(store.CancelReq)...)
+	runsAgain   = append(slices.Clone(sentAgain), ev(store.Started)...)
+	toldToStop  = append(slices.Clone(limited), ev(store.CancelReq)...)
 )
 
 // again are the rows of the table about further attempts.
@@ -60,6 +62,9 @@ var again = []row{
 	{"running", running, failed(store.End, "remote"), harp.StateQueued, harp.ReasonBackoff, "", "gives", false, "", twice},
 	{"running", running, lose(harp.LostAgentRestarted), harp.StateQueued, harp.ReasonBackoff, "", "gives", false, "", twice},
 	{"sent", sent, lose(harp.LostJournalGone), harp.StateQueued, harp.ReasonBackoff, "", "gives", false, "", twice},
+	{"running", running, lose(harp.LostTooLong), harp.StateQueued, harp.ReasonBackoff, "", "gives", false, "", twice},
+	{"running", running, lose(harp.LostForced), harp.StateLost, harp.LostForced, harp.MayHaveRun, "gives", false, "lost", twice},
+	{"cancelling, by a limit", limited, lose(harp.LostTooLong), harp.StateQueued, harp.ReasonBackoff, "", "gives", false, "", twice},
 	{"cancelling, by a limit", limited, stopped(store.End, harp.LimitTimeout), harp.StateQueued, harp.ReasonBackoff, "", "gives", false, "", twice},
 	{"unknown", unknown, lose(harp.LostTooLong), harp.StateQueued, harp.ReasonBackoff, "", "gives", false, "", twice},
 	{"unknown", unknown, failed(store.End, "remote"), harp.StateQueued, harp.ReasonBackoff, "", "gives", false, "", twice},
@@ -123,6 +128,16 @@ var again = []row{
 	{"queued, it lives", survives, ev(store.Silent)[0], harp.StateQueued, harp.ReasonBackoff, "", "-", false, "", twice},
 	{"queued, it lives", survives, lose(harp.LostJournalGone), harp.StateQueued, harp.ReasonBackoff, "", "-", false, "", twice},
 	{"queued, it lives", survives, lose(harp.LostForced), "", "", "", "", false, "", twice},
+	{"queued, it lives", survives, lose(harp.LostAgentRestarted), harp.StateQueued, harp.ReasonBackoff, "", "-", false, "", twice},
+
+	// So it may where it was given up while its host was connected.
+	{"queued, it may live", overdue, ev(store.Claimed)[0], "", "", "", "", false, "", twice},
+	{"queued, it may live", overdue, ev(store.Alive)[0], harp.StateQueued, harp.ReasonBackoff, "", "-", true, "", twice},
+	{"queued, it may live", overdue, ev(store.End)[0], harp.StateSucceeded, "", harp.DidRun, "-", false, "", twice},
+	{"queued, it may live", overdue, stopped(store.End, "cancel"), harp.StateQueued, harp.ReasonBackoff, "", "-", false, "", twice},
+	{"queued, it may live", overdue, ev(store.Silent)[0], harp.StateQueued, harp.ReasonBackoff, "", "-", false, "", twice},
+	{"queued, it may live", overdue, ev(store.CancelReq)[0], harp.StateCancelled, "", harp.MayHaveRun, "-", false, "cancelled", twice},
+	{"queued, it is over", overdueGone, ev(store.Claimed)[0], harp.StateSent, "", "", "takes", false, "", twice},
 	{"queued, it lives", survives, ev(store.CancelReq)[0], harp.StateCancelled, "", harp.MayHaveRun, "-", false, "cancelled", twice},
 	{"queued, it lives", survives, because(store.Expire, "start_before"), harp.StateLost, harp.LostTooLong, harp.MayHaveRun, "-", false, "lost", twice},
 }
@@ -170,6 +185,11 @@ var table = []row{
 	{"cancelling", cancelling, failed(store.End, "remote"), harp.StateFailed, "", harp.DidRun, "gives", false, "remote", none},
 	{"cancelling", cancelling, ev(store.Silent)[0], harp.StateUnknown, "", "", "keeps", false, "", none},
 	{"cancelling", cancelling, lose(harp.LostAgentRestarted), harp.StateLost, harp.LostAgentRestarted, harp.MayHaveRun, "gives", false, "lost", none},
+	{"sent", sent, lose(harp.LostForced), harp.StateLost, harp.LostForced, harp.MayHaveRun, "gives", false, "lost", none},
+	{"running", running, lose(harp.LostForced), harp.StateLost, harp.LostForced, harp.MayHaveRun, "gives", false, "lost", none},
+	{"running", running, lose(harp.LostTooLong), harp.StateLost, harp.LostTooLong, harp.MayHaveRun, "gives", false, "lost", none},
+	{"cancelling", cancelling, lose(harp.LostForced), harp.StateLost, harp.LostForced, harp.MayHaveRun, "gives", false, "lost", none},
+	{"cancelling", cancelling, lose(harp.LostTooLong), harp.StateLost, harp.LostTooLong, harp.MayHaveRun, "gives", false, "lost", none},
 	{"cancelling, by a limit", limited, stopped(store.End, harp.LimitTimeout), harp.StateTimedOut, harp.LimitTimeout, harp.DidRun, "gives", false, "timeout", none},
 	{"cancelling, by a limit", limited, ev(store.CancelReq)[0], harp.StateCancelling, harp.LimitTimeout, "", "keeps", true, "", none},
 	{"cancelling, by a limit", limited, ev(store.Alive)[0], harp.StateCancelling, harp.LimitTimeout, "", "keeps", false, "", none},
@@ -201,9 +221,6 @@ var table = []row{
 	{"cancelling", cancelling, failed(store.Refused, "rejected"), "", "", "", "", false, "", none},
 	{"unknown", unknown, ev(store.Withdrawn)[0], "", "", "", "", false, "", none},
 	{"unknown, was cancelling", unStopping, ev(store.Withdrawn)[0], "", "", "", "", false, "", none},
-	{"sent", sent, lose(harp.LostForced), "", "", "", "", false, "", none},
-	{"running", running, lose(harp.LostForced), "", "", "", "", false, "", none},
-	{"running", running, lose(harp.LostTooLong), "", "", "", "", false, "", none},
 	{"running", running, lose("no reason"), "", "", "", "", false, "", none},
 	{"unknown", unknown, lose(""), "", "", "", "", false, "", none},
 	{"queued", queued, lose(harp.LostForced), "", "", "", "", false, "", none},

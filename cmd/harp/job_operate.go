@@ -85,10 +85,11 @@ func (c *cli) jobForceLostCommand() *cobra.Command {
 	var why string
 	cmd := &cobra.Command{
 		Use:   "force-lost ID --reason TEXT",
-		Short: "Give up a job of which nothing is known",
-		Long: `End a job in state unknown as lost: its host is silent and will not come back, and
-what became of the job will never be said. Its place in the queue is free then. Who
-did it and why is kept with the job.`,
+		Short: "Give up a job that will never be said to have ended",
+		Long: `End a job in state unknown, sent, running or cancelling as lost: its host is silent and
+will not come back, or its agent does not do what it is asked, and what became of the
+job will not be said. Its place in the queue is free then. Who did it and why is kept
+with the job. What runs of it is not stopped by this: cancel it first.`,
 		Args: cobra.ExactArgs(1),
 		RunE: c.asksJob(func(ctx context.Context, job *harp.Job) error {
 			if err := job.ForceLost(ctx, why); err != nil {

@@ -125,17 +125,39 @@ var silencing = []rule{
 		w.returning(j)
 		w.due(w.now.Add(time.Minute))
 	}},
-	{"silence/forced", "an operator may give up a job whose host is silent, and no other", func(w *world) {
+	{"silence/forced", "an operator may give up a job that holds a slot, whether its host is silent or not, and no other", func(w *world) {
+		for _, silent := range []bool{false, true} {
+			j := w.running(retries(harp.StateLost), in(queue("q")), slots(1))
+			waits := w.submit(in(queue("q")), slots(1))
+			e := store.Event{Kind: store.Lose, At: w.now, Reason: harp.LostForced, Text: "burned"}
+			w.wants(w.try(waits, e).Err, store.ErrIllegal)
+			if silent {
+				w.silence("h")
+			}
+			w.must(w.try(j, e).Err)
+			if got := w.state(j, harp.StateLost); got.Reason != harp.LostForced || got.Failure.Message != "burned" {
+				w.Fatalf("it is %+v", got.Life)
+			}
+			w.wants(w.try(j, e).Err, store.ErrIllegal)
+			w.wants(w.try(w.state(waits, harp.StateSent), e).Err, nil) // it has the slot
+		}
+		w.due(time.Time{})
+	}},
+	{"silence/overdue", "what is given up beside its agent must be over before another attempt", func(w *world) {
 		j := w.running(retries(harp.StateLost))
-		e := store.Event{Kind: store.Lose, At: w.now, Reason: harp.LostForced, Text: "burned"}
-		w.wants(w.try(j, e).Err, store.ErrIllegal)
-		w.silence("h")
+		e := w.event(j, store.Lose)
+		e.Reason = harp.LostTooLong
 		w.must(w.try(j, e).Err)
-		if got := w.state(j, harp.StateLost); got.Reason != harp.LostForced || got.Failure.Message != "burned" {
+		if got := w.waits(j, harp.ReasonBackoff); !got.Survivor {
 			w.Fatalf("it is %+v", got.Life)
 		}
-		w.wants(w.try(j, e).Err, store.ErrIllegal)
-		w.due(time.Time{})
+		w.pass(time.Hour)
+		w.ids(w.advance().Claimed)
+		w.returning(j)
+		e.Reason = harp.LostAgentRestarted
+		c := w.try(j, e)
+		w.must(c.Err)
+		w.ids(append(c.Claimed, w.advance().Claimed...), j)
 	}},
 	{"silence/many", "a host may have many attempts", func(w *world) {
 		w.st.SetGate("h", store.Gate{Open: true, Most: 5000})

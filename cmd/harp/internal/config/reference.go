@@ -39,7 +39,7 @@ func DispatcherKeys() []Key {
 		{Name: "hosts_refresh", Type: "duration", Default: "15m", Meaning: "how often the hosts are read again"},
 		{Name: "heartbeat", Type: "duration", Default: "10s", Meaning: "how often connections show that they are alive; less often where there are so many agents that they and the dispatcher did so more than 200 times a second"},
 		{Name: "offline_wait", Type: "duration", Default: "30s", Meaning: "how long its host's absence alone may hold a call that does not say so itself"},
-		{Name: "lost_after", Type: "duration", Default: "1d", Meaning: "the silence of a host after which what it was doing ends as lost; at most 6d"},
+		{Name: "lost_after", Type: "duration", Default: "1d", Meaning: "the silence of a host after which what it was doing ends as lost, and how long an agent that is connected may owe the end of a job; at most 6d"},
 		{Name: "retain", Type: "duration", Default: "30d", Meaning: "how long jobs are kept after their end, and events; none: for ever"},
 		{Name: "retain_bytes", Type: "bytes", Meaning: "how much of them is kept: those that ended first go; any amount if it is not said"},
 		{Name: "space.low", Type: "bytes", Meaning: "free space on the store's disk below which no calls are taken; default 5 % of the disk, at least 256MiB or a quarter of the disk, at most 5GiB"},
