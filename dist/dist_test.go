@@ -14,24 +14,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
-)
 
-// need leaves the test out where the machine lacks something; in CI the test fails.
-func need(t *testing.T, ok bool, what string) {
-	t.Helper()
-	switch {
-	case ok:
-	case os.Getenv("CI") != "":
-		t.Fatal("missing: " + what)
-	default:
-		t.Skip("missing: " + what)
-	}
-}
+	"github.com/harpcaller/harp/internal/needs"
+)
 
 // TestRelease makes a release for this machine at two places, compares its bytes, and installs,
 // upgrades and removes what it made.
 func TestRelease(t *testing.T) {
-	need(t, runtime.GOOS == "linux", "Linux")
+	if runtime.GOOS != "linux" {
+		needs.Missing(t, "a release is installed on Linux")
+	}
 	here := platform{"linux", runtime.GOARCH}
 	twice := [2]*release{}
 	for i := range twice {
@@ -101,11 +93,8 @@ func TestRelease(t *testing.T) {
 // installDeb installs a deb, a newer one over it, removes it and purges it, in a root made of this
 // machine's, which nothing of it reaches.
 func installDeb(t *testing.T, r *release, p platform) {
-	need(t, os.Geteuid() == 0, "root")
-	for _, program := range []string{"dpkg", "unshare", "chroot"} {
-		_, err := exec.LookPath(program)
-		need(t, err == nil, program)
-	}
+	needs.Root(t)
+	needs.Programs(t, "dpkg", "unshare", "chroot")
 	dir := t.TempDir()
 	first := filepath.Join(r.out, "harp-"+r.version+"-"+p.os+"-"+p.arch+".deb")
 	newer := *r
@@ -160,7 +149,8 @@ END
 
 // runImage runs the program of the image as its user, with nothing else in its root.
 func runImage(t *testing.T, r *release) {
-	need(t, os.Geteuid() == 0, "root")
+	needs.Root(t)
+	needs.Programs(t, "chroot")
 	dir, root := t.TempDir(), t.TempDir()
 	execute(t, "tar", "-xf", filepath.Join(r.out, "harp-"+r.version+"-oci.tar"), "-C", dir)
 	type blob struct{ MediaType, Digest string }
