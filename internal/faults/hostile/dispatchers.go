@@ -42,7 +42,7 @@ var liesOfDispatchers = append(toAgent(dispatcher, []lie{
 	{name: "BEAT without end", tell: tellBeats},
 	{name: "frames that are an agent's", tell: tellAgentsFrames},
 	{name: "bodies that are bombs, to an agent", tell: tellAgentBombs},
-	{name: "exchanges without end, to an agent", tell: tellCallsAtOnce},
+	{name: "exchanges without end, to an agent", tell: tellCallsAtOnce, hurts: "it takes all attempts there may be, and others wait"},
 }), toAgent(caller, []lie{
 	{name: "direct sessions that say nothing", tell: tellNoDirectHello},
 	{name: "direct sessions without end", tell: tellDirectSessions},
