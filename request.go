@@ -241,7 +241,11 @@ func CheckLabels(labels map[string]string) error {
 		return &FieldError{Field: "labels", Message: fmt.Sprintf("at most %d", MaxLabels)}
 	}
 	for k, v := range labels {
-		if err := checkName("label", k, MaxLabelKey); err != nil {
+		field := "label"
+		if k != "" {
+			field += " " + k
+		}
+		if err := checkName(field, k, MaxLabelKey); err != nil {
 			return err
 		}
 		if len(v) > MaxLabelValue {

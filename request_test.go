@@ -205,7 +205,7 @@ func TestInvalid(t *testing.T) {
 		{"info a function", "info", "h", "p", nil, opts(Info(func() {}))},
 		{"too many labels", "labels", "h", "p", nil, opts(Options(CallOptions{Labels: many}))},
 		{"label without key", "label", "h", "p", nil, opts(Label("", "v"))},
-		{"label with long key", "label", "h", "p", nil, opts(Label(big(65), "v"))},
+		{"label with long key", "label " + big(65), "h", "p", nil, opts(Label(big(65), "v"))},
 		{"label with long value", "label k", "h", "p", nil, opts(Label("k", big(257)))},
 		{"label not UTF-8", "label k", "h", "p", nil, opts(Label("k", "\xff"))},
 	} {

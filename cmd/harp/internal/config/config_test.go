@@ -177,7 +177,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{agentFile, agentTLS + "dispatchers: [a]\nlabels: {a: [b]}\n", []string{":3: labels.a: must be a text"}},
 		{agentFile, agentTLS + "dispatchers: [a]\nmax_attempts: -1\n", []string{":3: max_attempts: must not be negative"}},
 		{agentFile, agentTLS + "dispatchers: [a]\nmax_attempts: 9999999\n", []string{":3: max_attempts: must be from 1 to"}},
-		{agentFile, agentTLS + "dispatchers: [a]\nlabels:\n  k: '" + strings.Repeat("v", 300) + "'\n", []string{":3: labels: must be UTF-8"}},
+		{agentFile, agentTLS + "dispatchers: [a]\nlabels:\n  k: '" + strings.Repeat("v", 300) + "'\n", []string{":3: labels: is 300 bytes, at most 256"}},
 		{agentFile, agentTLS + "dispatchers: [a]\nexec:\n  env: [LD_PRELOAD]\n", []string{":4: exec.env: LD_PRELOAD decides which code runs"}},
 		{agentFile, agentTLS + "dispatchers: [a]\nexec:\n  user: nobody\n  dirs: [relative]\n", []string{":5: exec.dirs: must be absolute paths"}},
 		{agentFile, dispatcherTLS + "dispatchers: [a]\n", []string{":1: tls.cert: is of a dispatcher"}},
