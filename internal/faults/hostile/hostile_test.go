@@ -434,7 +434,7 @@ func (s *stage) tellLong(ctx context.Context, l lie, kept func()) error {
 	begun := time.Now()
 	for again := false; ; again = true {
 		err := s.tellOnce(ctx, l, kept)
-		if again && isHangUp(err) { // liars that come again and again may be turned away
+		if (again || !long) && isHangUp(err) { // liars may be turned away, at the latest when they come again
 			err = nil
 		}
 		if err != nil || !long || ctx.Err() != nil || time.Since(begun) > lieFor {
