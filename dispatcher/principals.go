@@ -76,13 +76,13 @@ func newPrincipals(most PrincipalLimits) *principals {
 	return &principals{most: most, known: map[harp.Principal]*principal{}}
 }
 
-// isUnlimited reports whether who is of this process, which could do what it likes anyway.
+// isUnlimited reports whether a principal is of this process, which could do what it likes anyway.
 func isUnlimited(who harp.Principal) bool { return who.Kind == processKind }
 
 // processKind is the kind of principal that a caller in the dispatcher's process is.
 const processKind = "process"
 
-// quota is how much who may have in the store.
+// quota is how much a principal may have in the store.
 func (ps *principals) quota(who harp.Principal) store.Quota {
 	if isUnlimited(who) {
 		return store.Quota{}
@@ -90,7 +90,7 @@ func (ps *principals) quota(who harp.Principal) store.Quota {
 	return store.Quota{Waiting: ps.most.Waiting, Queues: ps.most.Queues}
 }
 
-// knownLocked returns what who has, made if that is nothing yet.
+// knownLocked returns what a principal has, made if that is nothing yet.
 func (ps *principals) knownLocked(who harp.Principal) *principal {
 	p := ps.known[who]
 	if p == nil {

@@ -80,7 +80,7 @@ func (q *Queue) Keep(s *Schedule, by harp.Principal) {
 	}
 }
 
-// Keeper is who has said first what the queue is kept for; nobody if it is kept for its jobs alone.
+// Keeper is the principal that has said first what the queue is kept for; none if it is kept for its jobs alone.
 func (q *Queue) Keeper() harp.Principal {
 	if q.keeper == nil {
 		return harp.Principal{}
