@@ -470,15 +470,21 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
+// oneOfMany waits for each fiftieth record, so that what the journal writes at once is
+// a bounded part of all: however the goroutines run, segments are removed meanwhile.
 func oneOfMany(j *Journal, k Key) error {
 	if err := j.AcceptStart(k, Accept{}, now()); err != nil {
 		return err
 	}
 	for n := range int64(many) {
-		if _, err := j.Append(k, n, fmt.Appendf(nil, "%s record %d", k.Job, n)); err != nil {
+		c, err := j.Append(k, n, fmt.Appendf(nil, "%s record %d", k.Job, n))
+		if err != nil {
 			return err
 		}
 		if n%50 == 49 {
+			if err := wait(c, nil); err != nil {
+				return err
+			}
 			if err := readFrom(j, k, n-49, n+1); err != nil {
 				return err
 			}
