@@ -49,6 +49,7 @@ const ReasonValueDropped = "value_dropped"
 // Why a job is lost: JobStatus.Reason.
 const (
 	LostAgentRestarted = "agent_restarted"
+	LostAgentStopped   = "agent_stopped" // the agent was told to stop, and stopped the procedure
 	LostJournalGone    = "journal_gone"
 	LostTooLong        = "too_long"
 	LostForced         = "forced"

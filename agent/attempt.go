@@ -244,14 +244,15 @@ func (at *attempt) call() (out outcome) {
 
 func failed(f harp.Failure) outcome { return outcome{failure: &f} }
 
-// failed is what the function's error means; an agent that stops says so. One that
+// failed is what the function's error means. Of one that stopped as its agent did nobody knows how
+// far it came: it is lost, as after a crash. One that
 // says no more than why the context has ended is none: the limit or cancel decides.
 func (at *attempt) failed(err error) outcome {
 	cause := context.Cause(at.ctx)
 	switch stopped := errors.Is(err, context.Canceled) || cause != nil && errors.Is(err, cause); {
 	case !stopped:
 	case errors.Is(cause, harp.ErrClosed):
-		return failed(remoteFailure(faultAgentStop, "the agent stopped while the procedure ran"))
+		return failed(stoppedFailure())
 	case at.isStopped():
 		return outcome{}
 	}

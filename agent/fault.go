@@ -17,7 +17,6 @@ const (
 	faultPanic     = "panic"            // the procedure panicked, or left by runtime.Goexit
 	faultTooLarge  = "result_too_large" // its result exceeds the limit
 	faultBadResult = "bad_result"       // its result has no form on the wire
-	faultAgentStop = "agent_stopped"    // the agent stopped and the procedure with it
 )
 
 // How much of a failure travels, in bytes.
@@ -84,6 +83,13 @@ func remoteFailure(typ, message string) harp.Failure {
 	if f.Type = typ; typ == "" {
 		f.Type = faultOther
 	}
+	return f
+}
+
+// stoppedFailure is that of a procedure which its agent stopped as it stopped itself.
+func stoppedFailure() harp.Failure {
+	f := harp.NewFailure("lost", "the agent stopped while the procedure ran")
+	f.Type, f.Ran = harp.LostAgentStopped, harp.DidRun
 	return f
 }
 

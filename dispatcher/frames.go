@@ -300,8 +300,8 @@ func (a *attempt) handleEnd(ctx context.Context, body []byte) error {
 	if err := a.storeMissing(ctx); err != nil {
 		return err
 	}
-	if m.Gone {
-		if err := a.storeGone(ctx); err != nil {
+	if reason := lossOf(m); reason != "" {
+		if err := a.storeGone(ctx, reason); err != nil {
 			return err
 		}
 		return a.ackEnd(m.Records)
@@ -319,10 +319,22 @@ func (a *attempt) handleEnd(ctx context.Context, body []byte) error {
 	return a.ackEnd(m.Records)
 }
 
-// storeGone is for an attempt whose process is gone and left no end.
-func (a *attempt) storeGone(ctx context.Context) error {
+// lossOf is why an attempt that is over is lost; "" if it came to its end, or a limit or cancel
+// ended it.
+func lossOf(m wire.End) string {
+	switch {
+	case m.Gone:
+		return harp.LostAgentRestarted
+	case m.Stopped == nil && errors.Is(m.Failure, harp.ErrLost):
+		return harp.LostAgentStopped
+	}
+	return ""
+}
+
+// storeGone is for an attempt that ended with its process, or its agent, and not by itself.
+func (a *attempt) storeGone(ctx context.Context, reason string) error {
 	e := a.s.d.newEvent(a.job, store.Lose)
-	e.Reason = harp.LostAgentRestarted
+	e.Reason = reason
 	if a.job.State == harp.StateQueued { // it was given up before
 		e.Kind = store.Gone
 	}

@@ -229,7 +229,7 @@ func TestStopAgent(t *testing.T) {
 		l.StartAgent("web01")
 		l.WaitOnline("web01")
 		s, err := job.Status(l.t.Context())
-		if err != nil || !s.State.Ended() || s.State == harp.StateLost {
+		if err != nil || s.State != harp.StateLost || s.Reason != harp.LostAgentStopped {
 			l.t.Errorf("the job is %s (%s), %v", s.State, s.Reason, err)
 		}
 		l.ranOnce(job)

@@ -181,7 +181,7 @@ func (l Life) returning(e Event) (Life, Effect, bool) {
 		switch {
 		case e.Kind == Lose && e.Reason == harp.LostJournalGone:
 			return l.untraced(e), Effect{}, true
-		case e.Kind == Lose && e.Reason == harp.LostAgentRestarted:
+		case e.Kind == Lose && (e.Reason == harp.LostAgentRestarted || e.Reason == harp.LostAgentStopped):
 			return l.lostFor(e.Reason), Effect{}, had
 		}
 		return l, Effect{}, had && (e.Kind == Silent || isLoss(e.Reason))
@@ -281,7 +281,7 @@ func isGivenUp(reason string) bool { return reason == harp.LostTooLong || reason
 // silent or not.
 func isLoss(reason string) bool {
 	switch reason {
-	case harp.LostAgentRestarted, harp.LostJournalGone, harp.LostRestored, harp.LostHostRemoved:
+	case harp.LostAgentRestarted, harp.LostAgentStopped, harp.LostJournalGone, harp.LostRestored, harp.LostHostRemoved:
 		return true
 	default:
 		return false

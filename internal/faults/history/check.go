@@ -144,7 +144,7 @@ func (c *checker) checkOutcome(call *Call) {
 	if s.State != harp.StateLost && last != nil && last.ends > 0 && !c.wasStopped(call) {
 		c.violated("I3", call.ID, "came to its end and is %s (%s)", s.State, s.Reason)
 	}
-	if c.h.Journalled[Attempt{call.ID, s.Attempt}] && s.State == harp.StateLost && s.Late == nil {
+	if c.h.Journalled[Attempt{call.ID, s.Attempt}] && s.State == harp.StateLost && s.Reason != harp.LostAgentStopped && s.Late == nil {
 		c.violated("I3", call.ID, "its end was in the agent's journal and it is lost (%s)", s.Reason)
 	}
 }
