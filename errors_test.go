@@ -277,7 +277,7 @@ func TestErrorText(t *testing.T) {
 		{get(rejected.Err()), "rejected by the agent: no such procedure: x; did not run; job " + id},
 		{get(NewFailure("cancelled", "").Err()), "cancelled; ran; job " + id},
 		{get((&TimeoutError{time.Minute, LimitTimeout})), "no record for 1m0s (timeout); ran; job " + id},
-		{job.answerErr(NotFound("job", id)), "no such job: " + id + "; job " + id},
+		{job.answerErr(NotFound("job", id)), "no such job: " + id},
 		{job.answerErr(context.DeadlineExceeded), "context deadline exceeded; job " + id},
 		{NewFailure("internal", "").Err(), "failed"},
 		{Failure{Code: "later", Message: "m", Type: "t"}.Err(), "later: m (t)"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -79,6 +80,9 @@ func (e *jobError) Error() string {
 	text := withoutPrefix(e.err.Error())
 	if e.ran != MayHaveRun {
 		text += "; " + ranWords(RanOf(e))
+	}
+	if strings.Contains(text, e.id) { // nothing is said twice
+		return text
 	}
 	return text + "; job " + e.id
 }

@@ -42,7 +42,8 @@ before anything is sent. Ctrl-C stops waiting, not the job.`,
 type callFlags struct {
 	detach, cancel          bool
 	dryRun, sure            bool
-	onlyOutput              bool // the records are all that is printed
+	onlyOutput              bool   // the records are all that is printed
+	chosen                  string // the id that the last options have
 	id, info, whenOffline   string
 	queue, labels           []string
 	concurrency, priority   int
@@ -70,7 +71,7 @@ func (f *callFlags) bind(flags *pflag.FlagSet) {
 	flags.BoolVarP(&f.sure, "yes", "y", false, "do not ask before a procedure that is declared dangerous")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "print the job's id and do not wait")
 	flags.BoolVar(&f.cancel, "cancel-on-interrupt", false, "Ctrl-C cancels the job")
-	flags.StringVar(&f.id, "id", "", "the job's `id`, chosen before; calling again with it is the same job")
+	flags.StringVar(&f.id, "id", "", "the job's `id`, chosen before (harp id makes one); calling again with it is the same job. new: a new one, said before the call is sent")
 	flags.StringArrayVar(&f.queue, "queue", nil, "wait in the queue of this `name`: a JSON object, or name=value (repeatable)")
 	flags.IntVar(&f.concurrency, "concurrency", 0, "`how many` jobs of the queue may run at a time, if this call creates it (default 1)")
 	flags.IntVar(&f.priority, "priority", 0, "higher goes first, from -100 to 100")
@@ -92,8 +93,13 @@ func (f *callFlags) bind(flags *pflag.FlagSet) {
 // options are those of the call. The id is chosen here, so that it is known however
 // the call ends.
 func (f *callFlags) options() ([]harp.Option, error) {
+	if f.id == "" || f.id == newID {
+		f.chosen = harp.NewID()
+	} else {
+		f.chosen = f.id
+	}
 	o := harp.CallOptions{
-		JobID:      cmp.Or(f.id, harp.NewID()),
+		JobID:      f.chosen,
 		StartAfter: f.startAfter.t, StartBefore: f.startBefore.t,
 	}
 	away, ok := map[string]harp.OfflinePolicy{"wait": harp.WaitForHost, "fail": harp.FailFast}[f.whenOffline]
@@ -208,11 +214,23 @@ func (c *cli) makeCall(ctx context.Context, caller *harp.Caller, f *callFlags, d
 	if err := c.confirm(ctx, doc, host, f.sure); err != nil {
 		return err
 	}
+	c.sayNewID(f)
 	job, err := made(caller)
 	if err != nil {
 		return didNotRun(err)
 	}
 	return c.called(ctx, job, f, "job "+job.ID()+" on "+host)
+}
+
+// newID is the word with which --id asks for a new id.
+const newID = "new"
+
+// sayNewID says the id of a call that is about to be sent, if that was asked for: then it is known
+// also if the program is ended while it waits for the answer.
+func (c *cli) sayNewID(f *callFlags) {
+	if f.id == newID {
+		c.notice("id %s", f.chosen)
+	}
 }
 
 // maker makes a call by a caller, with more options.

@@ -107,10 +107,10 @@ func (p *eventPrinter) printEvent(e harp.Event) error {
 
 // interruptedErr is what following ends with when it is interrupted.
 func (p *eventPrinter) interruptedErr() error {
-	e := &detachedError{again: "harp event follow"}
+	e := &detachedError{resume: "harp event follow"}
 	if p.filter.After != "" {
 		e.at = " after " + p.filter.After
-		e.again += " --after " + p.filter.After
+		e.resume += " --after " + p.filter.After
 	}
 	return e
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -119,22 +120,53 @@ func invalid(field, format string, a ...any) error {
 	return &harp.FieldError{Field: field, Message: fmt.Sprintf(format, a...)}
 }
 
-// detachedError says that the user no longer waits for a job, which goes on.
+// detachedError says that the user no longer waits for jobs, which go on.
 type detachedError struct {
-	nothing string // what did not happen, if there is nothing to come back to
-	job     string // "": there was none
-	again   string // how to come back
-	at      string // where it was left: " at #17"
+	nothing string   // what did not happen, if there is nothing to come back to
+	jobs    []string // that were waited for; none: what was printed has no end
+	resume  string   // the command with which to come back
+	at      string   // where it was left: " at #17"
 }
 
 func (e *detachedError) Error() string {
-	if e.nothing != "" {
+	switch {
+	case e.nothing != "":
 		return "interrupted; " + e.nothing
+	case len(e.jobs) == 0:
+		return fmt.Sprintf("stopped%s. Resume with: %s", e.at, e.resume)
+	case len(e.jobs) == 1:
+		return fmt.Sprintf("detached%s; job %s goes on. Resume with: %s", e.at, e.jobs[0], e.resume)
 	}
-	if e.job == "" {
-		return fmt.Sprintf("stopped%s. Again: %s", e.at, e.again)
+	return fmt.Sprintf("detached; %d jobs were not waited for and go on. Resume with: %s", len(e.jobs), e.resume)
+}
+
+// severalError is how several jobs ended, or what was asked of them: the worst of it. Each failure
+// was said when it was known.
+type severalError struct{ code int }
+
+func (e *severalError) Error() string { return "not all jobs succeeded" }
+
+// bySeverity are the exit codes from the worst on. All others are the least.
+var bySeverity = []int{
+	exitDetached, exitHarp, exitUnknown, exitWaited, exitTimeout, exitUnreachable, exitRefused, exitDenied, exitNotFound, exitUsage, exitCancelled,
+}
+
+// worseCode is the worse of two exit codes.
+func worseCode(a, b int) int {
+	rank := func(code int) int {
+		at := slices.Index(bySeverity, code)
+		switch {
+		case code == exitOK:
+			return len(bySeverity) + 1
+		case at < 0:
+			return len(bySeverity)
+		}
+		return at
 	}
-	return fmt.Sprintf("detached%s; job %s goes on. Again: %s", e.at, e.job, e.again)
+	if rank(b) < rank(a) {
+		return b
+	}
+	return a
 }
 
 // reportError says on stderr what went wrong, and on stdout too where that is promised
@@ -142,6 +174,10 @@ func (e *detachedError) Error() string {
 func (c *cli) reportError(err error) int {
 	if err == nil {
 		return exitOK
+	}
+	var several *severalError
+	if errors.As(err, &several) {
+		return several.code
 	}
 	var detached *detachedError
 	if errors.As(err, &detached) {

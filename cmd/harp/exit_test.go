@@ -59,7 +59,7 @@ func TestExitCode(t *testing.T) {
 		{"a dispatcher's store failed", fmt.Errorf("%w: %w", store.ErrPoisoned, harp.ErrNoSpace), 125},
 		{"anything else", io.ErrUnexpectedEOF, 125},
 		{"from a newer dispatcher", failure("of_tomorrow"), 125},
-		{"interrupted", &detachedError{job: harp.NewID()}, 130},
+		{"interrupted", &detachedError{jobs: []string{harp.NewID()}}, 130},
 		{"interrupted before anything was sent", context.Canceled, 130},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -112,8 +112,8 @@ func TestReport(t *testing.T) {
 			"harp: unknown flag: --x\nSee: harp call --help\n",
 		},
 		{
-			&detachedError{job: id, again: "harp job follow " + id + " --since 18", at: " at #17"}, formatText, "",
-			"detached at #17; job " + id + " goes on. Again: harp job follow " + id + " --since 18\n",
+			&detachedError{jobs: []string{id}, resume: "harp job follow " + id + " --since 18", at: " at #17"}, formatText, "",
+			"detached at #17; job " + id + " goes on. Resume with: harp job follow " + id + " --since 18\n",
 		},
 		{
 			harp.NotFound("host", "nope"), formatJSON,

@@ -13,45 +13,97 @@ import (
 func (c *cli) jobRetryCommand() *cobra.Command {
 	var f callFlags
 	cmd := &cobra.Command{
-		Use:   "retry ID",
-		Short: "Make the call of a job again, as a new job",
+		Use:   "retry ID...",
+		Short: "Make the calls of jobs again, as new jobs",
 		Long: `Make the call of a job that has ended again, as a new job with the same host,
-procedure, arguments and options; flags go over what the first call said. What it
-said of when to start, and its idempotency key, are not taken over.`,
-		Example: "  harp job retry last -d --timeout 1h",
-		Args:    cobra.ExactArgs(1),
+procedure, arguments and options; flags override the original call. When it was to
+start, and its idempotency key, are not taken over. Of several jobs all calls are made
+before the first is waited for.`,
+		Example: `  harp job retry last -d --timeout 1h
+  harp job ls --state failed --since 1h -o id | harp job retry -d -`,
+		Args: cobra.MinimumNArgs(1),
 
 		Annotations: calls(),
 	}
 	c.bindCall(cmd, &f)
 	c.bindExit(cmd, exitMapped)
-	cmd.RunE = c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
-		id, err := c.jobID(ctx, caller, args[0])
-		if err != nil {
-			return err
-		}
-		return c.retryJob(ctx, caller, &f, id)
+	cmd.RunE = c.asksJobs(func(ctx context.Context, caller *harp.Caller, jobs []*harp.Job) error {
+		return c.retryJobs(ctx, caller, &f, jobs)
 	})
 	return cmd
 }
 
-// retryJob makes the call of a job again.
-func (c *cli) retryJob(ctx context.Context, caller *harp.Caller, f *callFlags, id string) error {
+// retryJobs makes the calls of jobs again and then, unless detached, waits for all of them.
+func (c *cli) retryJobs(ctx context.Context, caller *harp.Caller, f *callFlags, jobs []*harp.Job) error {
+	if len(jobs) > 1 {
+		if err := f.checkForSeveral(); err != nil {
+			return err
+		}
+	}
+	var repeated []repetition
+	failed := c.eachJob(ctx, jobs, func(ctx context.Context, job *harp.Job) error {
+		again, err := c.retryJob(ctx, caller, f, job.ID())
+		if err != nil || again == nil {
+			return err
+		}
+		if len(jobs) > 1 && !f.detach {
+			c.notice("job %s repeats %s", again.ID(), job.ID())
+		}
+		repeated = append(repeated, repetition{again, job.ID()})
+		return nil
+	})
+	if len(jobs) == 1 {
+		if len(repeated) == 0 {
+			return failed
+		}
+		return c.called(ctx, repeated[0].job, f, "job "+repeated[0].job.ID()+" repeats "+repeated[0].of)
+	}
+	again := make([]*harp.Job, len(repeated))
+	for i, r := range repeated {
+		again[i] = r.job
+	}
+	return worse(failed, c.eachJob(ctx, again, func(ctx context.Context, job *harp.Job) error {
+		if f.detach {
+			return c.printID(job)
+		}
+		return c.watchJob(ctx, job, false)
+	}))
+}
+
+// repetition is a job and the one whose call it makes again.
+type repetition struct {
+	job *harp.Job
+	of  string
+}
+
+// checkForSeveral refuses flags that are for one job.
+func (f *callFlags) checkForSeveral() error {
+	for _, name := range []string{"id", "idempotency-key", "cancel-on-interrupt"} {
+		if f.set.Changed(name) && (name != "id" || f.id != newID) {
+			return invalid(name, "is for one job, not for several")
+		}
+	}
+	return nil
+}
+
+// retryJob makes the call of a job again; nil when a dry run has said what would become of it.
+func (c *cli) retryJob(ctx context.Context, caller *harp.Caller, f *callFlags, id string) (*harp.Job, error) {
 	opts, err := f.options()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if f.dryRun || !f.sure {
 		done, err := c.lookBeforeRetry(ctx, caller, f, id, opts)
 		if err != nil || done {
-			return err
+			return nil, err
 		}
 	}
+	c.sayNewID(f)
 	again, err := caller.Job(id).Retry(ctx, opts...)
 	if err != nil {
-		return didNotRun(err)
+		return nil, didNotRun(err)
 	}
-	return c.called(ctx, again, f, "job "+again.ID()+" repeats "+id)
+	return again, nil
 }
 
 // lookBeforeRetry asks whether a dangerous procedure is meant or, for a dry run, says

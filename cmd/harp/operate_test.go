@@ -221,9 +221,9 @@ func TestEventFollowInterrupted(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		{[]harp.Event{{Cursor: "7"}, {Cursor: "8"}}, nil, "stopped after 8. Again: harp event follow --after 8\n"},
-		{nil, []string{"--after", "5"}, "stopped after 5. Again: harp event follow --after 5\n"},
-		{nil, nil, "stopped. Again: harp event follow\n"},
+		{[]harp.Event{{Cursor: "7"}, {Cursor: "8"}}, nil, "stopped after 8. Resume with: harp event follow --after 8\n"},
+		{nil, []string{"--after", "5"}, "stopped after 5. Resume with: harp event follow --after 5\n"},
+		{nil, nil, "stopped. Resume with: harp event follow\n"},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		f := ended(t, nil)

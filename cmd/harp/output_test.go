@@ -144,10 +144,10 @@ func TestInterrupted(t *testing.T) {
 		args []string
 		hint string
 	}{
-		{[]string{"call", "demo1", "count", "to=3", "--id", secondID}, "detached at #2; job " + secondID + " goes on. Again: harp job follow " + secondID + " --since 3\n"},
-		{[]string{"job", "follow", firstID, "--since", "0"}, "detached at #2; job " + firstID + " goes on. Again: harp job follow " + firstID + " --since 3\n"},
-		{[]string{"job", "get", firstID}, "detached; job " + firstID + " goes on. Again: harp job get " + firstID + "\n"},
-		{[]string{"job", "wait", firstID}, "detached; job " + firstID + " goes on. Again: harp job wait " + firstID + "\n"},
+		{[]string{"call", "demo1", "count", "to=3", "--id", secondID}, "detached at #2; job " + secondID + " goes on. Resume with: harp job follow " + secondID + " --since 3\n"},
+		{[]string{"job", "follow", firstID, "--since", "0"}, "detached at #2; job " + firstID + " goes on. Resume with: harp job follow " + firstID + " --since 3\n"},
+		{[]string{"job", "get", firstID}, "detached; job " + firstID + " goes on. Resume with: harp job get " + firstID + "\n"},
+		{[]string{"job", "wait", firstID}, "detached; job " + firstID + " goes on. Resume with: harp job wait " + firstID + "\n"},
 	} {
 		f := ended(t, nil)
 		f.wait = true
@@ -279,7 +279,7 @@ func TestJobCancelSaysHowItHasEnded(t *testing.T) {
 	for _, state := range []harp.State{harp.StateSucceeded, harp.StateCancelled} {
 		f.jobs[0].State = state
 		got := runFake(t, t.Context(), f, nil, "job", "cancel", firstID)
-		if want := (said{stderr: "job " + firstID + " has ended: " + string(state) + "\n"}); got != want {
+		if want := (said{stderr: "job " + firstID + " already ended: " + string(state) + "\n"}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
@@ -320,7 +320,7 @@ func TestJobCancelNow(t *testing.T) {
 		t.Errorf("without --now: got %+v, killed %v", got, f.killed)
 	}
 	got := runFake(t, t.Context(), f, nil, "job", "cancel", firstID, "--now")
-	if want := (said{stderr: "job " + firstID + " is asked to stop, without a grace\n"}); got != want || len(f.killed) != 1 || f.killed[0] != firstID {
+	if want := (said{stderr: "job " + firstID + ": cancellation requested, without a grace\n"}); got != want || len(f.killed) != 1 || f.killed[0] != firstID {
 		t.Errorf("got %+v, want %+v, killed %v", got, want, f.killed)
 	}
 	f.jobs[0].CancelRequested = &harp.CancelRequest{By: harp.Principal{Kind: "user", Name: "ada"}, Time: f.jobs[0].SubmitTime, Now: true}
@@ -374,7 +374,7 @@ concurrency  3
 running      3
 waiting      7
 `},
-		{"queue cancel host=web01", "10 jobs cancelled or asked to stop\n"},
+		{"queue cancel host=web01", "cancellation requested for 10 jobs\n"},
 		{"proc ls", `PROCEDURE  ARGUMENTS     SUMMARY                    HOSTS
 count      to= [every=]  Count up, one record each  demo1
 hello      name=         Greet somebody             demo1

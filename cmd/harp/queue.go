@@ -150,7 +150,7 @@ func (c *cli) cancelQueue(ctx context.Context, caller *harp.Caller, args []strin
 			return err
 		}
 		return c.would(object{{"cancelled", q.Running + q.Waiting}},
-			"waiting and to be cancelled: %d; running and to be asked to stop: %d", q.Waiting, q.Running)
+			"would cancel %d waiting and %d running", q.Waiting, q.Running)
 	}
 	n, err := caller.Queues().Cancel(ctx, name)
 	if err != nil {
@@ -159,7 +159,7 @@ func (c *cli) cancelQueue(ctx context.Context, caller *harp.Caller, args []strin
 	if c.format == formatJSON {
 		return c.printObject(object{{"cancelled", n}})
 	}
-	c.say("%s cancelled or asked to stop", jobsText(n))
+	c.say("cancellation requested for %s", jobsText(n))
 	return nil
 }
 

@@ -331,11 +331,11 @@ func (p *recordPrinter) at() string {
 // detached is what a command that waited for a job ends with when it is
 // interrupted.
 func (p *recordPrinter) detached(job *harp.Job) error {
-	again := "harp job follow " + job.ID()
+	resume := "harp job follow " + job.ID()
 	if p.seen || p.all {
-		again += fmt.Sprintf(" --since %d", p.next)
+		resume += fmt.Sprintf(" --since %d", p.next)
 	}
-	return &detachedError{job: job.ID(), again: again, at: p.at()}
+	return &detachedError{jobs: []string{job.ID()}, resume: resume, at: p.at()}
 }
 
 // unless returns otherwise if ctx has ended, else err.
