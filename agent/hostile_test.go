@@ -25,9 +25,16 @@ func TestHostileFrames(t *testing.T) {
 		"a CALL of wrong types":  func(p *peer) { p.begin(wire.TypeCall, wire.Encode(map[string]any{"attempt": "one"})) },
 		"a RESUME that is a nil": func(p *peer) { p.begin(wire.TypeResume, []byte{0x93}) },
 		"a bomb":                 func(p *peer) { p.begin(wire.TypeCall, []byte{0xdd, 0xff, 0xff, 0xff, 0xff}) },
-		"depth":                  func(p *peer) { p.begin(wire.TypeCall, bytes.Repeat([]byte{0x91}, 1<<20)) },
-		"an unknown beginning":   func(p *peer) { p.begin(99, nil) },
-		"an answer":              func(p *peer) { p.begin(wire.TypeEnd, wire.Encode(wire.End{})) },
+		"depth": func(p *peer) {
+			x, err := p.session.Exchange()
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			// The agent may end the session before all of this is sent.
+			_ = x.Send(wire.TypeCall, false, bytes.Repeat([]byte{0x91}, 1<<20))
+		},
+		"an unknown beginning": func(p *peer) { p.begin(99, nil) },
+		"an answer":            func(p *peer) { p.begin(wire.TypeEnd, wire.Encode(wire.End{})) },
 		"another epoch": func(p *peer) {
 			c := good(p)
 			c.Epoch++
