@@ -112,6 +112,9 @@ type EventFilter struct {
 	Types []string `msgpack:"types,omitempty"` // each a type, or the beginning of one and *: "job.*"
 	Job   string   `msgpack:"job,omitempty"`
 	Host  string   `msgpack:"host,omitempty"`
+	// Since leaves out what happened before it. There is no index: what comes behind After is
+	// looked at, from EventsFromStart on all that is kept.
+	Since time.Time `msgpack:"since,omitempty"`
 }
 
 // EventPage is a part of the feed.

@@ -291,4 +291,10 @@ type JobFilter struct {
 	Since     time.Time         `msgpack:"since,omitempty"`  // submitted at or after
 	Until     time.Time         `msgpack:"until,omitempty"`  // submitted before
 	Limit     int               `msgpack:"-"`                // of jobs in a page; 0: as many as fit
+
+	// By is the name of who submitted them, Args what arguments they have: of each name its text
+	// or its JSON. For these there is no index: every job that the other fields select is looked
+	// at, and a page may have few jobs, or none, though there are more.
+	By   string            `msgpack:"by,omitempty"`
+	Args map[string]string `msgpack:"args,omitempty"`
 }

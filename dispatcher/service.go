@@ -225,11 +225,44 @@ func (s *service) ListJobs(ctx context.Context, f harp.JobFilter, cursor string)
 		if err != nil {
 			return page{}, err
 		}
-		return s.d.listJobs(ctx, store.Filter{
+		jobs, err := s.d.listJobs(ctx, store.Filter{
 			Host: f.Host, Procedure: f.Procedure, Queue: queue, States: f.States, Labels: f.Labels,
 			Since: f.Since, Until: f.Until, Limit: pageLimitOf(f.Limit),
 		}, cursor)
+		jobs.Items = slices.DeleteFunc(jobs.Items, func(j harp.JobStatus) bool { return !matchesUnindexed(&f, &j) })
+		return jobs, err
 	})
+}
+
+// matchesUnindexed reports whether a job is one that the parts of a filter select for which the
+// store has no index. Arguments that are secret are *** here, too.
+func matchesUnindexed(f *harp.JobFilter, j *harp.JobStatus) bool {
+	if f.By != "" && f.By != j.Principal.Name {
+		return false
+	}
+	if len(f.Args) == 0 {
+		return true
+	}
+	var args map[string]harp.Value
+	if j.Args.Decode(&args) != nil {
+		return false // by position
+	}
+	for name, want := range f.Args {
+		if v, ok := args[name]; !ok || argumentText(v) != want && v.String() != want {
+			return false
+		}
+	}
+	return true
+}
+
+// argumentText is an argument that is a text; "" if it is none.
+func argumentText(v harp.Value) string {
+	text, err := v.Any()
+	if err != nil {
+		return ""
+	}
+	s, _ := text.(string)
+	return s
 }
 
 // pageLimitOf is how many jobs a page holds of which a caller wants so many, 0: as many as

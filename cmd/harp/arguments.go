@@ -229,40 +229,6 @@ func (l *limit) Set(text string) error {
 // Type names the flag's type in the help.
 func (l *limit) Type() string { return "duration" }
 
-// moment is a flag for a time: RFC 3339, or a duration from now.
-type moment struct {
-	t    time.Time
-	past bool // a duration is that long ago
-}
-
-// String returns the flag's value.
-func (m *moment) String() string {
-	if m.t.IsZero() {
-		return ""
-	}
-	return m.t.Format(time.RFC3339)
-}
-
-// Set reads the flag.
-func (m *moment) Set(text string) error {
-	if d, err := duration.Parse(text); err == nil && d >= 0 {
-		if m.past {
-			d = -d
-		}
-		m.t = time.Now().Add(d)
-		return nil
-	}
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return errors.New("must be a time such as 2026-01-31T12:00:00Z, or a duration such as 2h")
-	}
-	m.t = t
-	return nil
-}
-
-// Type names the flag's type in the help.
-func (m *moment) Type() string { return "time" }
-
 // labels reads k=v words.
 func labels(words []string) (map[string]string, error) {
 	m := map[string]string{}

@@ -121,7 +121,7 @@ func (c *cli) listContexts(dir contexts.Dir, _ []string) error {
 	}
 	return printList(c, listing[namedEntry]{
 		name:   "contexts",
-		header: []string{"name", "current", "addr", "fleet", "trouble"},
+		header: []string{"name", "current", "addr", "fleet", "problem"},
 		row: func(n namedEntry) []string {
 			return []string{n.name, yes(n.current), n.at.Addr, n.at.Fleet, n.trouble}
 		},

@@ -12,19 +12,89 @@ import (
 )
 
 func (c *cli) eventCommand() *cobra.Command {
+	return group("event", "Follow what happens, and look at what has", c.eventListCommand(), c.eventFollowCommand())
+}
+
+// eventFlags say which events are wanted.
+type eventFlags struct {
+	filter harp.EventFilter
+	since  moment
+}
+
+func (c *cli) bindEvents(cmd *cobra.Command, f *eventFlags) {
+	f.since.past = true
+	flags := cmd.Flags()
+	flags.StringVar(&f.filter.After, "after", "", "from behind the event with this `cursor` on; start: from the first that is kept")
+	flags.StringSliceVar(&f.filter.Types, "type", nil, "only of these `types`; job.* is all that begin so")
+	flags.StringVar(&f.filter.Job, "job", "", "only of this `job`")
+	flags.StringVar(&f.filter.Host, "host", "", "only of this `host`")
+	flags.Var(&f.since, "since", "only what happened at this time or later; a duration is that long ago")
+	c.completeFlag(cmd, "job", c.asksWords(jobWords))
+	c.completeFlag(cmd, "host", c.asksWords(hostWords))
+}
+
+// check makes a filter of the flags.
+func (f *eventFlags) check(ctx context.Context, c *cli, caller *harp.Caller) (harp.EventFilter, error) {
+	filter := f.filter
+	if err := checkPlainName("host", filter.Host); err != nil {
+		return filter, err
+	}
+	if filter.Since = f.since.t; !filter.Since.IsZero() && filter.After == harp.EventsFromNow {
+		filter.After = harp.EventsFromStart
+	}
+	if filter.Job == "" {
+		return filter, nil
+	}
+	var err error
+	filter.Job, err = c.jobID(ctx, caller, filter.Job)
+	return filter, err
+}
+
+func (c *cli) eventListCommand() *cobra.Command {
+	var f eventFlags
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "Print what has happened, oldest first",
+		Long: `Print what has happened, oldest first: all that is kept, or what --since or --after
+selects. What is yet to happen is told by harp event follow.`,
+		Example: `  harp event ls --since 06:00 --type 'host.*'
+  harp event ls --job last -o jsonl`,
+		Args:        cobra.NoArgs,
+		Annotations: streams(),
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
+			if f.filter.After == harp.EventsFromNow {
+				f.filter.After = harp.EventsFromStart
+			}
+			filter, err := f.check(ctx, c, caller)
+			if err != nil {
+				return err
+			}
+			p := eventPrinter{cli: c, filter: filter, all: []harp.Event{}}
+			if err := p.printAll(ctx, caller); err != nil || c.format != formatJSON {
+				return err
+			}
+			return c.printObject(object{{"events", p.all}})
+		}),
+	}
+	c.bindEvents(cmd, &f)
+	return cmd
+}
+
+func (c *cli) eventFollowCommand() *cobra.Command {
 	var (
-		f      harp.EventFilter
+		f      eventFlags
 		noWait bool
 	)
-	follow := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "follow",
 		Short: "Print what happens, as it happens",
 		Long: `Print what happens, as it happens: jobs that change their state, hosts that come and
 go, queues that are changed. It goes on through restarts of the dispatcher.
 
 Each event has a cursor, its field "cursor" in -o jsonl, which Ctrl-C says, too:
---after goes on behind it, without gap or repeat.`,
+--after goes on behind it, without gap or repeat. --since begins with what happened then.`,
 		Example: `  harp event follow --type 'job.*' --host web01
+  harp event follow --since 1h
   harp event follow --after start -o jsonl`,
 		Args:        cobra.NoArgs,
 		Annotations: streams(),
@@ -32,36 +102,27 @@ Each event has a cursor, its field "cursor" in -o jsonl, which Ctrl-C says, too:
 			if c.format == formatJSON {
 				return invalid("output", "events have no end; this command knows text and jsonl")
 			}
-			if err := checkPlainName("host", f.Host); err != nil {
+			filter, err := f.check(ctx, c, caller)
+			if err != nil {
 				return err
 			}
-			if f.Job != "" {
-				if f.Job, err = c.jobID(ctx, caller, f.Job); err != nil {
-					return err
-				}
-			}
-			p := eventPrinter{cli: c, filter: f}
+			p := eventPrinter{cli: c, filter: filter}
 			if noWait {
 				return p.printAll(ctx, caller)
 			}
 			return p.printEvents(ctx, caller)
 		}),
 	}
-	flags := follow.Flags()
-	flags.StringVar(&f.After, "after", "", "from behind the event with this `cursor` on; start: from the first that is kept")
-	flags.StringSliceVar(&f.Types, "type", nil, "only of these `types`; job.* is all that begin so")
-	flags.StringVar(&f.Job, "job", "", "only of this `job`")
-	flags.StringVar(&f.Host, "host", "", "only of this `host`")
-	c.completeFlag(follow, "job", c.asksWords(jobWords))
-	c.completeFlag(follow, "host", c.asksWords(hostWords))
-	flags.BoolVar(&noWait, "no-wait", false, "stop at the end of what is there")
-	return group("event", "Follow what happens", follow)
+	c.bindEvents(cmd, &f)
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "stop at the end of what is there")
+	return cmd
 }
 
 // eventPrinter prints the events that a filter selects. Its After moves along.
 type eventPrinter struct {
 	cli    *cli
 	filter harp.EventFilter
+	all    []harp.Event // in JSON they are printed together
 }
 
 // printEvents prints events until it is interrupted.
@@ -98,6 +159,10 @@ func (p *eventPrinter) printAll(ctx context.Context, caller *harp.Caller) error 
 
 func (p *eventPrinter) printEvent(e harp.Event) error {
 	p.filter.After = e.Cursor
+	if p.cli.format == formatJSON {
+		p.all = append(p.all, e)
+		return nil
+	}
 	if p.cli.format == formatLines {
 		return p.cli.printLine(e)
 	}

@@ -45,7 +45,7 @@ func (c *cli) listHosts(ctx context.Context, caller *harp.Caller, _ []string) er
 	}
 	return printList(c, listing[harp.HostStatus]{
 		name:   "hosts",
-		header: []string{"name", "online", "procedures", "labels", "last heard", "trouble"},
+		header: []string{"name", "online", "procedures", "labels", "last heard", "problem"},
 		row: func(h harp.HostStatus) []string {
 			return []string{h.Name, onlineText(h), strconv.Itoa(len(h.Procedures)), labelText(h.Labels), c.clock(h.LastHeard), h.Error}
 		},
@@ -67,7 +67,7 @@ func (c *cli) showHost(ctx context.Context, caller *harp.Caller, args []string) 
 		{"name", h.Name},
 		{"online", onlineText(h)},
 		{"address", h.Address},
-		{"trouble", h.Error},
+		{"problem", h.Error},
 		{"labels", labelText(h.Labels)},
 		{"procedures", strings.Join(h.Procedures, ", ")},
 		{"last heard", c.clock(h.LastHeard)},

@@ -2,6 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,8 +18,9 @@ const tailByDefault = 10
 
 func (c *cli) jobFollowCommand() *cobra.Command {
 	var (
-		since, tail uint64
-		noWait      bool
+		since  recordPlace
+		tail   uint64
+		noWait bool
 	)
 	cmd := &cobra.Command{
 		Use:   "follow ID",
@@ -27,12 +32,12 @@ terminal its time and number stand before it. Of a job that has ended all record
 printed, of one that has not those that come and the last ten before them; a line on
 stderr says how many were left out, and --since 0 prints all of any job. Ctrl-C stops following, not the job.`,
 		Example: `  harp job follow 0198f0c4-5a1e-7cc1-b2f0-33e7a1c3d2a5 --since 0
-  harp job follow last -o jsonl`,
+  harp job follow last --since 5m -o jsonl`,
 		Args:        cobra.ExactArgs(1),
 		Annotations: streams(),
 	}
 	flags := cmd.Flags()
-	flags.Uint64Var(&since, "since", 0, "from the record with this `number` on; 0: all")
+	flags.Var(&since, "since", "from the record with this number on, 0: all; or from this time on, a duration is that long ago")
 	flags.Uint64Var(&tail, "tail", tailByDefault, "start with the last `n` records; of a job that has ended, all unless this is given")
 	flags.BoolVar(&noWait, "no-wait", false, "stop at the end of what is there")
 	cmd.MarkFlagsMutuallyExclusive("since", "tail")
@@ -49,7 +54,11 @@ stderr says how many were left out, and --since 0 prints all of any job. Ctrl-C 
 			}
 		}
 		if flags.Changed("since") {
-			return c.followJob(ctx, job, recordPrinter{cli: c}, harp.Since(since), noWait)
+			from, err := since.find(ctx, job)
+			if err != nil {
+				return err
+			}
+			return c.followJob(ctx, job, recordPrinter{cli: c}, harp.Since(from), noWait)
 		}
 		return c.followJob(ctx, job, recordPrinter{cli: c, tail: true}, harp.Recent(tail), noWait)
 	})
@@ -74,4 +83,71 @@ func (c *cli) followJob(ctx context.Context, job *harp.Job, p recordPrinter, fro
 	}
 	_, err := job.Get(ctx)
 	return unless(ctx, err, p.detached(job))
+}
+
+// recordPlace is a flag that says from which record on: a number, or a time.
+type recordPlace struct {
+	number uint64
+	time   time.Time // zero: by number
+}
+
+// String returns the flag's value.
+func (p *recordPlace) String() string {
+	if p.time.IsZero() {
+		return strconv.FormatUint(p.number, 10)
+	}
+	return p.time.Format(time.RFC3339)
+}
+
+// Set reads the flag.
+func (p *recordPlace) Set(text string) (err error) {
+	if strings.Trim(text, "0123456789") == "" {
+		p.number, err = strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return errors.New("must be the number of a record")
+		}
+		return nil
+	}
+	p.time, err = parseMoment(text, time.Now(), true)
+	if err != nil {
+		return errors.New("must be the number of a record, a time such as 2026-01-31, 06:00 or 2026-01-31T12:00:00Z, or a duration such as 5m")
+	}
+	return nil
+}
+
+// Type names the flag's type in the help.
+func (p *recordPlace) Type() string { return "number|time" }
+
+// find is the number of the first record of the time or later, by its agent's clock. Where that
+// was set it may be another one near by.
+func (p *recordPlace) find(ctx context.Context, job *harp.Job) (uint64, error) {
+	if p.time.IsZero() {
+		return p.number, nil
+	}
+	s, err := job.Status(ctx)
+	if err != nil {
+		return 0, err
+	}
+	low, high := uint64(0), s.Records // the first one is within, or high
+	for low < high {
+		middle := low + (high-low)/2
+		at, err := recordTime(ctx, job, middle)
+		if err != nil {
+			return 0, err
+		}
+		if at.Before(p.time) {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low, nil
+}
+
+// recordTime is when a record was made.
+func recordTime(ctx context.Context, job *harp.Job, number uint64) (time.Time, error) {
+	for r, err := range job.Stream(ctx, harp.Since(number)) {
+		return r.Time, err
+	}
+	return time.Time{}, nil
 }

@@ -24,15 +24,22 @@ func (c *cli) jobListCommand() *cobra.Command {
 		f              harp.JobFilter
 		states         []string
 		queue, labeled []string
+		args           []string
 		since          = moment{past: true}
 		until          = moment{past: true}
 		most           int
 	)
 	cmd := &cobra.Command{
-		Use:     "ls",
-		Short:   "List jobs, newest first",
-		Example: "  harp job ls --state failed,timed_out --since 24h",
-		Args:    cobra.NoArgs,
+		Use:   "ls",
+		Short: "List jobs, newest first",
+		Long: `List jobs, newest first.
+
+Times are given as harp prints them, or as 2026-01-31, 06:00 (the last one), yesterday,
+1769860800 or 2h, which is that long ago. What says no zone is local. --by and --args look
+at every job that the other flags select: with --since they need not look at all there are.`,
+		Example: `  harp job ls --state failed,timed_out --since 1w
+  harp job ls --since yesterday --until today --by ada --args service=nginx`,
+		Args: cobra.NoArgs,
 
 		Annotations: lists(),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) (err error) {
@@ -43,6 +50,9 @@ func (c *cli) jobListCommand() *cobra.Command {
 				return err
 			}
 			if f.Labels, err = labels(labeled); err != nil {
+				return err
+			}
+			if f.Args, err = argumentTexts(args); err != nil {
 				return err
 			}
 			if queue != nil {
@@ -60,6 +70,8 @@ func (c *cli) jobListCommand() *cobra.Command {
 	flags.StringSliceVar(&states, "state", nil, "only in these `states`: "+stateWords())
 	flags.StringArrayVar(&queue, "queue", nil, "only of the queue of this `name`: a JSON object, or name=value (repeatable)")
 	flags.StringArrayVar(&labeled, "label", nil, "only with this label: `key=value` (repeatable)")
+	flags.StringVar(&f.By, "by", "", "only submitted by this `principal`")
+	flags.StringArrayVar(&args, "args", nil, "only with this argument: `name=value`, or name:=json (repeatable)")
 	flags.Var(&since, "since", "submitted at this time or later; a duration is that long ago")
 	flags.Var(&until, "until", "submitted before this time; a duration is that long ago")
 	c.completeFlag(cmd, "host", c.asksWords(hostWords))
@@ -70,6 +82,33 @@ func (c *cli) jobListCommand() *cobra.Command {
 	c.completeFlag(cmd, "queue", c.asksWords(queueWords))
 	flags.IntVarP(&most, "limit", "n", 50, "`how many` at most; 0: all")
 	return cmd
+}
+
+// argumentTexts reads the arguments that jobs are to have. A secret is *** of every job.
+func argumentTexts(words []string) (map[string]string, error) {
+	if len(words) == 0 {
+		return nil, nil
+	}
+	texts := map[string]string{}
+	for _, word := range words {
+		name, v, err := parseWord(word, func(_, text string) (any, error) { return text, nil })
+		if err != nil {
+			return nil, invalid("args", "%s is neither name=value nor name:=json", word)
+		}
+		if _, twice := texts[name]; twice {
+			return nil, invalid("args."+name, "is given twice")
+		}
+		text, ok := v.(string)
+		if !ok {
+			encoded, err := harp.NewValue(v)
+			if err != nil {
+				return nil, err
+			}
+			text = encoded.String()
+		}
+		texts[name] = text
+	}
+	return texts, nil
 }
 
 func stateWords() string {
@@ -115,7 +154,7 @@ func (c *cli) listJobs(ctx context.Context, caller *harp.Caller, f harp.JobFilte
 	now := time.Now()
 	list := listing[harp.JobStatus]{
 		name:   "jobs",
-		header: []string{"id", stateColumn, "host", "procedure", "submitted", "took"},
+		header: []string{"id", stateColumn, "host", "procedure", "submitted", "duration"},
 		row: func(j harp.JobStatus) []string {
 			return []string{j.ID, stateText(j), j.Host, j.Procedure, c.clock(j.SubmitTime), took(j, now)}
 		},

@@ -32,7 +32,7 @@ func (c *cli) showJob(ctx context.Context, job *harp.Job) error {
 		{"submitted", c.clock(s.SubmitTime)},
 		{"began", c.clock(s.StartTime)},
 		{"ended", c.clock(s.EndTime)},
-		{"took", took(s, time.Now())},
+		{"duration", took(s, time.Now())},
 		{"timeout", durationText(s.Timeout)},
 		{"max exec time", durationText(s.MaxExecTime)},
 		{"attempt", numberText(s.Attempt)},

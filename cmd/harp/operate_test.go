@@ -110,8 +110,8 @@ func TestShowAttempts(t *testing.T) {
 host       demo1
 procedure  count
 state      unknown (was running)
-since      2026-01-31 12:00:00
-submitted  2026-01-31 12:00:00
+since      2026-01-31 12:00:00Z
+submitted  2026-01-31 12:00:00Z
 attempt    2
 retry of   019c13e8-0000-7000-8000-000000000002
 late       failed, returned 7: boom
@@ -119,9 +119,9 @@ records    0
 
 An attempt was lost with its agent's journal and another followed: it may have run more than once.
 
-ATTEMPT  SENT                 BEGAN                ENDED                OUTCOME              FROM RECORD
-1        2026-01-31 12:00:00  2026-01-31 12:00:01  2026-01-31 12:00:02  lost (journal_gone)  0
-2        2026-01-31 12:00:03                                                                 5
+ATTEMPT  SENT                  BEGAN                 ENDED                 OUTCOME              FROM RECORD
+1        2026-01-31 12:00:00Z  2026-01-31 12:00:01Z  2026-01-31 12:00:02Z  lost (journal_gone)  0
+2        2026-01-31 12:00:03Z                                                                   5
 `; got.stdout != want {
 		t.Errorf("printed\n%s\nwant\n%s", got.stdout, want)
 	}
@@ -195,8 +195,8 @@ func TestEventFollow(t *testing.T) {
 		},
 	}
 	got := runFake(t, t.Context(), f, nil, "event", "follow", "--after", "start", "--type", "job.*,host.away", "--job", firstID, "--host", "web01")
-	want := "2026-01-31 12:00:00  host.away           " + `host=web01 reason="no answer\x1b[2J"` + "\n" +
-		"2026-01-31 12:00:00  job.lost            " + `job=` + firstID + ` host=web01 proc=p queue={"q":1} attempt=2 reason=forced by="caller ci" labels=a=b` + "\n"
+	want := "2026-01-31 12:00:00Z  host.away           " + `host=web01 reason="no answer\x1b[2J"` + "\n" +
+		"2026-01-31 12:00:00Z  job.lost            " + `job=` + firstID + ` host=web01 proc=p queue={"q":1} attempt=2 reason=forced by="caller ci" labels=a=b` + "\n"
 	if got.stdout != want || got.code != exitNotFound { // the fake keeps nothing after its end
 		t.Errorf("got %+v, want\n%s", got, want)
 	}

@@ -324,7 +324,7 @@ func TestJobCancelNow(t *testing.T) {
 		t.Errorf("got %+v, want %+v, killed %v", got, want, f.killed)
 	}
 	f.jobs[0].CancelRequested = &harp.CancelRequest{By: harp.Principal{Kind: "user", Name: "ada"}, Time: f.jobs[0].SubmitTime, Now: true}
-	if got := runFake(t, t.Context(), f, nil, "job", "show", firstID); !strings.Contains(got.stdout, "user ada at 2026-01-31 12:00:00, without a grace") {
+	if got := runFake(t, t.Context(), f, nil, "job", "show", firstID); !strings.Contains(got.stdout, "user ada at 2026-01-31 12:00:00Z, without a grace") {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -339,8 +339,8 @@ func TestTables(t *testing.T) {
 		args string
 		want string
 	}{
-		{"job ls", `ID                                    STATE      HOST   PROCEDURE    SUBMITTED            TOOK
-019c13e8-0000-7000-8000-000000000001  succeeded  demo1  evil\x1b[2J  2026-01-31 12:00:00  1.5s
+		{"job ls", `ID                                    STATE      HOST   PROCEDURE    SUBMITTED             DURATION
+019c13e8-0000-7000-8000-000000000001  succeeded  demo1  evil\x1b[2J  2026-01-31 12:00:00Z  1.5s
 `},
 		{"job show " + firstID, `id         019c13e8-0000-7000-8000-000000000001
 host       demo1
@@ -348,21 +348,21 @@ procedure  evil\x1b[2J
 args       {"to":3}
 state      succeeded
 started    yes
-submitted  2026-01-31 12:00:00
-began      2026-01-31 12:00:01
-ended      2026-01-31 12:00:02
-took       1.5s
+submitted  2026-01-31 12:00:00Z
+began      2026-01-31 12:00:01Z
+ended      2026-01-31 12:00:02Z
+duration   1.5s
 attempt    1
 records    3
 `},
-		{"host ls", `NAME   ONLINE  PROCEDURES  LABELS             LAST HEARD           TROUBLE
-demo1  yes     2                              2026-01-31 12:00:00
-web02  no      0           env=prod,role=web                       dial: refused
+		{"host ls", `NAME   ONLINE  PROCEDURES  LABELS             LAST HEARD            PROBLEM
+demo1  yes     2                              2026-01-31 12:00:00Z
+web02  no      0           env=prod,role=web                        dial: refused
 `},
 		{"host show web02", `name     web02
 online   no
 address  10.0.0.2:7442
-trouble  dial: refused
+problem  dial: refused
 labels   env=prod,role=web
 `},
 		{"host refresh", "2 hosts in the registry\n"},

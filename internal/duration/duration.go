@@ -11,16 +11,25 @@ import (
 // Expected says in an error what was expected: "must be " + Expected.
 const Expected = "a duration such as 5s or 1h30m"
 
-// Parse reads a duration as time.ParseDuration does, or a whole number of days as 30d. A
-// number without a unit is refused, except 0. Errors: that it is none.
+// Parse reads a duration as time.ParseDuration does, or a whole number of days or weeks as 30d
+// or 1w. A number without a unit is refused, except 0. Errors: that it is none.
 func Parse(text string) (time.Duration, error) {
-	days, ok := strings.CutSuffix(text, "d")
+	const day = 24 * time.Hour
+	unit := day
+	number, ok := strings.CutSuffix(text, "d")
+	if !ok {
+		unit = 7 * day
+		number, ok = strings.CutSuffix(text, "w")
+	}
 	if !ok {
 		return time.ParseDuration(text)
 	}
-	n, err := strconv.ParseInt(days, 10, 16)
-	if err != nil {
-		return 0, fmt.Errorf("%q is no number of days", text)
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n > maxDays*int64(day)/int64(unit) || n < -maxDays*int64(day)/int64(unit) {
+		return 0, fmt.Errorf("%q is not a number of days or weeks", text)
 	}
-	return time.Duration(n) * 24 * time.Hour, nil
+	return time.Duration(n) * unit, nil
 }
+
+// maxDays is the longest duration in days: about 90 years.
+const maxDays = 1<<15 - 1

@@ -80,6 +80,7 @@ func messages() map[string]any {
 			Page: page, Queue: []byte{0x80}, JobFilter: harp.JobFilter{
 				Host: "web01", Procedure: "p", States: []harp.State{"queued", "lost"},
 				Labels: map[string]string{"a": "1"}, Since: at(1), Until: at(2),
+				By: "ada", Args: map[string]string{"to": "3"},
 			},
 		},
 		"jobs":        wire.Jobs{Jobs: rows, Cursor: "c"},
@@ -98,7 +99,7 @@ func messages() map[string]any {
 		"queue_ref":    wire.QueueRef{Name: []byte{0x80}, Request: "r"},
 		"queue_change": wire.QueueChange{Request: "r", Name: []byte{0x80}, QueueChange: harp.QueueChange{Paused: new(bool), Concurrency: new(3)}},
 		"force_lost":   wire.ForceLost{ID: "j", Why: "w"},
-		"events_query": wire.EventsQuery{EventFilter: harp.EventFilter{After: "c", Types: []string{"job.*"}, Job: "j", Host: "web01"}, Wait: true},
+		"events_query": wire.EventsQuery{EventFilter: harp.EventFilter{After: "c", Types: []string{"job.*"}, Job: "j", Host: "web01", Since: at(1)}, Wait: true},
 		"events":       wire.Events{Events: rows, Cursor: "c"},
 		"event": harp.Event{
 			Cursor: "c", Time: at(1), Type: "job.lost", Job: "j", Host: "web01", Procedure: "p", Queue: []byte{0x80},

@@ -129,6 +129,29 @@ var feeding = []rule{
 			w.Error("an event without a time has got none")
 		}
 	}},
+	{"feed/since", "what happened before a time is left out, and what is left out is gone over", func(w *world) {
+		note := func(host string, at time.Time) {
+			w.must(w.st.AppendEvents(w.ctx(), harp.Event{Time: at, Type: harp.EventHostDuplicate, Host: host}))
+		}
+		note("before", w.now.Add(-time.Nanosecond))
+		note("at", w.now)
+		note("after", w.now.Add(time.Hour))
+		f := harp.EventFilter{After: harp.EventsFromStart, Since: w.now}
+		got := w.events(f)
+		if len(got) != 2 || got[0].Host != "at" || got[1].Host != "after" {
+			w.Errorf("got %+v", got)
+		}
+		f.Since = w.now.Add(2 * time.Hour)
+		page, err := w.st.Events(w.ctx(), f, 1<<20)
+		w.must(err)
+		if f.After = page.Cursor; len(page.Events) > 0 {
+			w.Errorf("of later ones: got %+v", page)
+		}
+		note("since then", w.now.Add(3*time.Hour))
+		if got := w.events(f); len(got) != 1 || got[0].Host != "since then" {
+			w.Errorf("behind the cursor: got %+v", got)
+		}
+	}},
 	{"feed/cursor", "a page goes on where the last one stopped, with nothing missed or repeated, whatever its size", func(w *world) {
 		w.gate("h")
 		for range 10 {

@@ -369,12 +369,16 @@ type selection struct {
 	prefixes []string
 	job      []byte
 	host     string
+	since    int64 // 0: from the first on
 	nothing  bool
 }
 
 // newSelection checks a filter. Errors: harp.ErrInvalid (types).
 func newSelection(f *harp.EventFilter) (*selection, error) {
 	w := &selection{host: f.Host}
+	if !f.Since.IsZero() {
+		w.since = nanos(f.Since)
+	}
 	for _, kind := range f.Types {
 		name, isPrefix := strings.CutSuffix(kind, "*")
 		switch {
@@ -397,6 +401,7 @@ func newSelection(f *harp.EventFilter) (*selection, error) {
 func (w *selection) matches(r *eventRow) bool {
 	switch {
 	case w.nothing,
+		r.At < w.since,
 		w.host != "" && r.Host != w.host,
 		w.job != nil && string(r.Job) != string(w.job):
 		return false
