@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -140,11 +141,10 @@ func (e *detachedError) Error() string {
 	return fmt.Sprintf("detached; %d jobs were not waited for and go on. Resume with: %s", len(e.jobs), e.resume)
 }
 
-// severalError is how several jobs ended, or what was asked of them: the worst of it. Each failure
-// was said when it was known.
-type severalError struct{ code int }
+// saidError is what has been said already: of several jobs the worst end.
+type saidError struct{ code int }
 
-func (e *severalError) Error() string { return "not all jobs succeeded" }
+func (e *saidError) Error() string { return "exit code " + strconv.Itoa(e.code) }
 
 // bySeverity are the exit codes from the worst on. All others are the least.
 var bySeverity = []int{
@@ -175,9 +175,9 @@ func (c *cli) reportError(err error) int {
 	if err == nil {
 		return exitOK
 	}
-	var several *severalError
-	if errors.As(err, &several) {
-		return several.code
+	var known *saidError
+	if errors.As(err, &known) {
+		return known.code
 	}
 	var detached *detachedError
 	if errors.As(err, &detached) {

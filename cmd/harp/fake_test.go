@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,8 @@ type fake struct {
 	feed       feed
 	clock      func() time.Time
 	troubles   []string
+	listing    func() // is called when jobs or hosts are listed; nil: nothing happens
+	listErr    error
 
 	submitted []harp.Request
 	cancelled []string
@@ -124,10 +127,16 @@ func (f *fake) CancelJob(_ context.Context, id string, now bool) (bool, error) {
 
 func (f *fake) ListJobs(_ context.Context, filter harp.JobFilter, _ string) (harp.Page[harp.JobStatus], error) {
 	f.filter = filter
-	return harp.Page[harp.JobStatus]{Items: f.jobs}, nil
+	if f.listing != nil {
+		f.listing()
+	}
+	return harp.Page[harp.JobStatus]{Items: slices.Clone(f.jobs)}, f.listErr
 }
 
 func (f *fake) ListHosts(_ context.Context, name, _ string) (harp.Page[harp.HostStatus], error) {
+	if f.listing != nil {
+		f.listing()
+	}
 	var page harp.Page[harp.HostStatus]
 	for _, h := range f.hosts {
 		if name == "" || h.Name == name {

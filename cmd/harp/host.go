@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,13 +14,7 @@ import (
 
 func (c *cli) hostCommand() *cobra.Command {
 	return group("host", "Look at hosts",
-		&cobra.Command{
-			Use:         "ls",
-			Short:       "List hosts",
-			Args:        cobra.NoArgs,
-			Annotations: lists(),
-			RunE:        c.asks(c.listHosts),
-		},
+		c.hostListCommand(),
 		&cobra.Command{
 			Use:   "show HOST",
 			Short: "Show what is known of a host",
@@ -35,15 +31,102 @@ func (c *cli) hostCommand() *cobra.Command {
 		})
 }
 
-func (c *cli) listHosts(ctx context.Context, caller *harp.Caller, _ []string) error {
+func (c *cli) hostListCommand() *cobra.Command {
+	var (
+		f     hostFilter
+		watch bool
+	)
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List hosts",
+		Example: `  harp host ls --away
+  harp host ls --label role=web --proc service.restart -o id
+  harp host ls --watch`,
+		Args:        cobra.NoArgs,
+		Annotations: lists(),
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			find := func(ctx context.Context) ([]harp.HostStatus, error) { return f.find(ctx, caller) }
+			if watch {
+				return watchList(ctx, c, c.hostListing(), find)
+			}
+			hosts, err := find(ctx)
+			if err != nil {
+				return err
+			}
+			return printList(c, c.hostListing(), hosts)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.online, "online", false, "only those that are connected")
+	flags.BoolVar(&f.away, "away", false, "only those that are not")
+	flags.BoolVar(&f.problems, "problems", false, "only those that something is wrong with")
+	flags.StringArrayVar(&f.labeled, "label", nil, "only with this label: `key=value` (repeatable)")
+	flags.StringVar(&f.procedure, "proc", "", "only those that offer this `procedure`")
+	flags.StringVar(&f.match, "match", "", "only of a name like this `pattern`, as 'web*'")
+	cmd.MarkFlagsMutuallyExclusive("online", "away")
+	c.completeFlag(cmd, "proc", c.asksWords(func(ctx context.Context, caller *harp.Caller, _ []string, begun string) []word {
+		return procedureWords(ctx, caller, nil, begun)
+	}))
+	bindWatch(cmd, &watch)
+	return cmd
+}
+
+// hostFilter selects hosts.
+type hostFilter struct {
+	online, away, problems bool
+	labeled                []string
+	procedure, match       string
+
+	labels map[string]string // of labeled
+}
+
+// check reads what the flags say.
+func (f *hostFilter) check() (err error) {
+	if _, err := path.Match(f.match, ""); err != nil {
+		return invalid("match", "is not a pattern: %s", f.match)
+	}
+	if err := checkPlainName("proc", f.procedure); err != nil {
+		return err
+	}
+	f.labels, err = labels(f.labeled)
+	return err
+}
+
+// find asks for the hosts that are selected.
+func (f *hostFilter) find(ctx context.Context, caller *harp.Caller) ([]harp.HostStatus, error) {
 	hosts := []harp.HostStatus{}
 	for h, err := range caller.Hosts().List(ctx, "") {
 		if err != nil {
-			return err
+			return nil, err
 		}
-		hosts = append(hosts, h)
+		if f.selects(h) {
+			hosts = append(hosts, h)
+		}
 	}
-	return printList(c, listing[harp.HostStatus]{
+	return hosts, nil
+}
+
+func (f *hostFilter) selects(h harp.HostStatus) bool {
+	for k, v := range f.labels {
+		if got, ok := h.Labels[k]; !ok || got != v {
+			return false
+		}
+	}
+	like, _ := path.Match(f.match, h.Name) // checked before
+	switch {
+	case f.online && !h.Online, f.away && h.Online, f.problems && h.Error == "", f.match != "" && !like:
+		return false
+	default:
+		return f.procedure == "" || slices.Contains(h.Procedures, f.procedure)
+	}
+}
+
+// hostListing is a list of hosts as it is printed.
+func (c *cli) hostListing() listing[harp.HostStatus] {
+	return listing[harp.HostStatus]{
 		name:   "hosts",
 		header: []string{"name", "online", "procedures", "labels", "last heard", "problem"},
 		row: func(h harp.HostStatus) []string {
@@ -52,7 +135,10 @@ func (c *cli) listHosts(ctx context.Context, caller *harp.Caller, _ []string) er
 		wider: []string{"address", "software"},
 		widen: func(h harp.HostStatus) []string { return []string{h.Address, h.Software} },
 		id:    func(h harp.HostStatus) string { return h.Name },
-	}, hosts)
+		changes: func(h harp.HostStatus) string {
+			return strings.Join([]string{h.Name, onlineText(h), strings.Join(h.Procedures, " "), labelText(h.Labels), h.Error}, "\n")
+		},
+	}
 }
 
 func (c *cli) showHost(ctx context.Context, caller *harp.Caller, args []string) error {

@@ -28,6 +28,7 @@ func (c *cli) jobListCommand() *cobra.Command {
 		since          = moment{past: true}
 		until          = moment{past: true}
 		most           int
+		watch          bool
 	)
 	cmd := &cobra.Command{
 		Use:   "ls",
@@ -61,6 +62,12 @@ at every job that the other flags select: with --since they need not look at all
 				}
 			}
 			f.Since, f.Until = since.t, until.t
+			if watch {
+				return watchList(ctx, c, c.jobListing(), func(ctx context.Context) ([]harp.JobStatus, error) {
+					jobs, _, err := findJobs(ctx, caller, f, most)
+					return jobs, err
+				})
+			}
 			return c.listJobs(ctx, caller, f, most)
 		}),
 	}
@@ -80,6 +87,7 @@ at every job that the other flags select: with --since they need not look at all
 	}))
 	c.completeFlag(cmd, "state", fixed(strings.Split(stateWords(), ", ")...))
 	c.completeFlag(cmd, "queue", c.asksWords(queueWords))
+	bindWatch(cmd, &watch)
 	flags.IntVarP(&most, "limit", "n", 50, "`how many` at most; 0: all")
 	return cmd
 }
@@ -135,24 +143,40 @@ func parseStates(words []string) ([]harp.State, error) {
 
 // listJobs prints up to most jobs that match.
 func (c *cli) listJobs(ctx context.Context, caller *harp.Caller, f harp.JobFilter, most int) error {
-	if most < 0 {
-		return invalid("limit", "must not be negative")
+	jobs, more, err := findJobs(ctx, caller, f, most)
+	if err != nil {
+		return err
 	}
-	jobs, more := []harp.JobStatus{}, false
+	list := c.jobListing()
+	if more {
+		c.notice("there are more; see --limit")
+		list.more = []field{{"more", true}}
+	}
+	return printList(c, list, jobs)
+}
+
+// findJobs finds up to most jobs that match; more says that there are others.
+func findJobs(ctx context.Context, caller *harp.Caller, f harp.JobFilter, most int) (jobs []harp.JobStatus, more bool, err error) {
+	if most < 0 {
+		return nil, false, invalid("limit", "must not be negative")
+	}
+	jobs = []harp.JobStatus{}
 	for job, err := range caller.Jobs(ctx, f) {
 		if err != nil {
-			return err
+			return nil, false, err
 		}
-		if more = most > 0 && len(jobs) == most; more {
-			break
+		if most > 0 && len(jobs) == most {
+			return jobs, true, nil
 		}
 		jobs = append(jobs, job)
 	}
-	if more {
-		c.notice("there are more; see --limit")
-	}
+	return jobs, false, nil
+}
+
+// jobListing is a list of jobs as it is printed.
+func (c *cli) jobListing() listing[harp.JobStatus] {
 	now := time.Now()
-	list := listing[harp.JobStatus]{
+	return listing[harp.JobStatus]{
 		name:   "jobs",
 		header: []string{"id", stateColumn, "host", "procedure", "submitted", "duration"},
 		row: func(j harp.JobStatus) []string {
@@ -162,10 +186,8 @@ func (c *cli) listJobs(ctx context.Context, caller *harp.Caller, f harp.JobFilte
 		widen: func(j harp.JobStatus) []string {
 			return []string{numberText(j.Attempt), queueText(j), j.Principal.Name, valueText(j.Args), errorText(j)}
 		},
-		id: func(j harp.JobStatus) string { return j.ID },
+		id:      func(j harp.JobStatus) string { return j.ID },
+		ids:     true,
+		changes: func(j harp.JobStatus) string { return j.ID + " " + stateText(j) },
 	}
-	if more {
-		list.more = []field{{"more", true}}
-	}
-	return printList(c, list, jobs)
 }

@@ -50,7 +50,7 @@ func (c *cli) asksJobs(fn func(ctx context.Context, caller *harp.Caller, jobs []
 }
 
 // eachJob does something with one job after the other. Of several, what fails is said at once and
-// the others follow. Errors: fn's of one job; *severalError; *detachedError.
+// the others follow. Errors: fn's of one job; *saidError; *detachedError.
 func (c *cli) eachJob(ctx context.Context, jobs []*harp.Job, fn func(ctx context.Context, job *harp.Job) error) error {
 	if len(jobs) == 1 {
 		return fn(ctx, jobs[0])
@@ -71,7 +71,7 @@ func (c *cli) eachJob(ctx context.Context, jobs []*harp.Job, fn func(ctx context
 	if code == exitOK {
 		return nil
 	}
-	return &severalError{code}
+	return &saidError{code}
 }
 
 // withMore is the error with jobs that are not waited for any more either.
@@ -93,9 +93,9 @@ func (e *detachedError) withMore(jobs []*harp.Job) error {
 
 // worse joins the errors of two rounds over several jobs.
 func worse(first, second error) error {
-	var a, b *severalError
+	var a, b *saidError
 	if errors.As(first, &a) && errors.As(second, &b) {
-		return &severalError{worseCode(a.code, b.code)}
+		return &saidError{worseCode(a.code, b.code)}
 	}
 	if second == nil {
 		return first

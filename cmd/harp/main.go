@@ -45,9 +45,10 @@ type cli struct {
 	env    func(string) string
 	dial   func(context.Context, contexts.Context) (*harp.Caller, error)
 
-	terminal    bool // stdout is one
-	errTerminal bool // stderr is one
-	inTerminal  bool // stdin is one: somebody can be asked
+	terminal    bool                        // stdout is one
+	size        func() (columns, lines int) // of it; 0: not known
+	errTerminal bool                        // stderr is one
+	inTerminal  bool                        // stdin is one: somebody can be asked
 
 	target   target  // which dispatcher
 	format   format  // -o
@@ -65,6 +66,7 @@ func newCLI(stdin io.Reader, stdout, stderr io.Writer, env func(string) string) 
 	return &cli{
 		stdin: stdin, stdout: &output{w: stdout}, stderr: stderr, env: env,
 		dial: dialContext,
+		size: func() (int, int) { return terminalSize(stdout) },
 
 		terminal: isTerminal(stdout), errTerminal: isTerminal(stderr), inTerminal: isTerminalReader(stdin),
 	}
@@ -149,6 +151,9 @@ func (c *cli) does(fn func(ctx context.Context, args []string) error) func(*cobr
 			return err
 		}
 		c.started = true
+		if c.pages(cmd) {
+			return c.showPaged(func() error { return fn(cmd.Context(), args) })
+		}
 		return fn(cmd.Context(), args)
 	}
 }

@@ -212,23 +212,80 @@ var plainStyle = table.Style{
 	Options: table.OptionsNoBordersAndSeparators,
 }
 
-// table prints rows under a header. Cells are made safe here.
+// table prints rows under a header. Cells are made safe here, and as wide as a terminal has room
+// for.
 func (c *cli) table(header []string, rows [][]string) {
+	lines := make([]table.Row, 0, len(rows)+1)
+	for _, row := range append([][]string{header}, rows...) {
+		lines = append(lines, cells(row))
+	}
+	if columns := c.room(); columns > 0 {
+		cutColumns(lines, header, columns)
+	}
 	w := table.NewWriter()
 	w.SetOutputMirror(c.stdout)
 	w.SetStyle(plainStyle)
 	w.SuppressTrailingSpaces()
-	w.AppendHeader(cells(header))
+	w.AppendHeader(lines[0])
 	out, _ := c.painters()
 	state := slices.Index(header, stateColumn)
-	for _, row := range rows {
-		cells := cells(row)
+	for i, line := range lines[1:] {
 		if state >= 0 {
-			cells[state] = out.paintText(paintOfState(row[state]), safeLine(row[state]))
+			line[state] = out.paintText(paintOfState(rows[i][state]), fmt.Sprint(line[state]))
 		}
-		w.AppendRow(cells)
+		w.AppendRow(line)
 	}
 	w.Render()
+}
+
+// room is how many columns a table may have; 0: any number.
+func (c *cli) room() int {
+	if !c.terminal || c.format == formatWide {
+		return 0
+	}
+	columns, _ := c.size()
+	return columns
+}
+
+// columnWidths are how wide the columns of a table are, and the table.
+func columnWidths(lines []table.Row) (widths []int, total int) {
+	const between = 2
+	widths = make([]int, len(lines[0]))
+	for _, line := range lines {
+		for n := range line {
+			widths[n] = max(widths[n], text.StringWidth(fmt.Sprint(line[n])))
+		}
+	}
+	for _, width := range widths {
+		total += width + between
+	}
+	return widths, total - between
+}
+
+// cutColumns makes a table as narrow as a terminal is, as far as it can: the widest columns are
+// cut, but for the first, which has names, and states.
+func cutColumns(lines []table.Row, header []string, columns int) {
+	const narrowest = 8
+	widths, total := columnWidths(lines)
+	for ; total > columns; total-- {
+		widest := 0
+		for n := 1; n < len(widths); n++ {
+			if header[n] != stateColumn && widths[n] > narrowest && (widest == 0 || widths[n] > widths[widest]) {
+				widest = n
+			}
+		}
+		if widest == 0 {
+			break
+		}
+		widths[widest]--
+	}
+	for _, line := range lines {
+		for n := range line {
+			if cell := fmt.Sprint(line[n]); text.StringWidth(cell) > widths[n] {
+				line[n] = text.Snip(cell, widths[n], "…")
+			}
+		}
+	}
 }
 
 func cells(texts []string) table.Row {
@@ -249,6 +306,9 @@ type listing[T any] struct {
 	widen  func(T) []string
 	id     func(T) string
 	more   []field // of the JSON object, beside the list
+
+	ids     bool           // the first column has ids of jobs, which can be shortened
+	changes func(T) string // what --watch prints an item again for
 }
 
 // printList prints a list in the format that was asked for.
@@ -270,19 +330,66 @@ func printList[T any](c *cli, l listing[T], items []T) error {
 		return nil
 	case formatText, formatWide, formatYAML:
 	}
+	printRows(c, l, items, true)
+	return nil
+}
+
+// printRows prints items as a table, or without its header as lines. Where a terminal has no room
+// for all of it, ids are short and times relative.
+func printRows[T any](c *cli, l listing[T], items []T, headed bool) {
+	header := l.header
 	wide := c.format == formatWide && l.widen != nil
 	if wide {
-		l.header = append(l.header, l.wider...)
+		header = slices.Concat(l.header, l.wider)
 	}
-	rows := make([][]string, len(items))
-	for i, item := range items {
-		rows[i] = l.row(item)
-		if wide {
-			rows[i] = append(rows[i], l.widen(item)...)
+	rowsOf := func() [][]string {
+		rows := make([][]string, len(items))
+		for i, item := range items {
+			rows[i] = l.row(item)
+			if wide {
+				rows[i] = append(rows[i], l.widen(item)...)
+			}
+		}
+		return rows
+	}
+	rows := rowsOf()
+	if !headed {
+		for _, row := range rows {
+			c.say("%s", strings.TrimRight(strings.Join(row, "  "), " "))
+		}
+		return
+	}
+	if l.ids && !c.fits(header, rows) {
+		shorten(rows)
+	}
+	if !c.fits(header, rows) {
+		was := c.times
+		c.times = timesRelative
+		rows = rowsOf()
+		c.times = was
+		if l.ids {
+			shorten(rows)
 		}
 	}
-	c.table(l.header, rows)
-	return nil
+	c.table(header, rows)
+}
+
+// fits reports whether there is room for a table.
+func (c *cli) fits(header []string, rows [][]string) bool {
+	lines := []table.Row{cells(header)}
+	for _, row := range rows {
+		lines = append(lines, cells(row))
+	}
+	_, total := columnWidths(lines)
+	columns := c.room()
+	return columns == 0 || total <= columns
+}
+
+// shorten leaves of the ids in the first column what tells them apart.
+func shorten(rows [][]string) {
+	for _, row := range rows {
+		row[0] = row[0][max(len(row[0])-shortID, 0):]
+	}
 }
 
 // pairs prints names and values under each other; those without a value are left

@@ -16,3 +16,6 @@ func isTerminal(w io.Writer) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
+
+// terminalSize is how many columns and lines a terminal has; 0 where that is not known.
+func terminalSize(io.Writer) (columns, lines int) { return 0, 0 }
