@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/harpcaller/harp/target"
 )
 
 // Host is a handle of one host. It is safe for concurrent use.
@@ -86,10 +88,12 @@ func (e *callFailedError) Unwrap() error { return e.err }
 // Hosts looks at the hosts a dispatcher knows.
 type Hosts struct{ service Service }
 
-// List yields the hosts, by name: the one called name, or all if it is empty.
-// Errors: ErrUnavailable, ErrClosed.
-func (h *Hosts) List(ctx context.Context, name string) iter.Seq2[HostStatus, error] {
-	return pages(func(cursor string) (Page[HostStatus], error) { return h.service.ListHosts(ctx, name, cursor) })
+// List yields the hosts that a target selects, by name; all if it is empty. A target is a
+// name, or an expression as [target.Parse] reads it. Errors: ErrInvalid (target),
+// ErrNotFound (a host that is written out in it is not known, or it selects none),
+// ErrUnavailable, ErrClosed.
+func (h *Hosts) List(ctx context.Context, target string) iter.Seq2[HostStatus, error] {
+	return pages(func(cursor string) (Page[HostStatus], error) { return h.service.ListHosts(ctx, target, cursor) })
 }
 
 // Get returns one host. Errors: ErrInvalid (no name), ErrNotFound, ErrUnavailable,
@@ -98,7 +102,7 @@ func (h *Hosts) Get(ctx context.Context, name string) (HostStatus, error) {
 	if name == "" {
 		return HostStatus{}, &FieldError{Field: "host", Message: "must not be empty"}
 	}
-	for host, err := range h.List(ctx, name) {
+	for host, err := range h.List(ctx, target.QuoteName(name)) {
 		return host, err
 	}
 	return HostStatus{}, NotFound("host", name)

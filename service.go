@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"time"
+
+	"github.com/harpcaller/harp/target"
 )
 
 // Service is what a Caller needs of a dispatcher: the dispatcher's own engine, or
@@ -61,9 +63,15 @@ type JobService interface {
 
 // HostService looks at hosts.
 type HostService interface {
-	// ListHosts returns one page of the hosts whose name is name, of all if it
-	// is empty, by name. Errors: ErrInvalid.
-	ListHosts(ctx context.Context, name, cursor string) (Page[HostStatus], error)
+	// ListHosts returns one page of the hosts that a target selects, of all if it
+	// is empty, by name. Errors: ErrInvalid (target), ErrNotFound (a host that is written
+	// out in it and not known, or no host at all).
+	ListHosts(ctx context.Context, target, cursor string) (Page[HostStatus], error)
+
+	// ExplainTarget returns how many hosts each part of a target selects by itself; with
+	// a host, whether it selects that one and what it has there. Errors: ErrInvalid
+	// (target), ErrNotFound (the host), ErrRefused (the target has more than 4,000 parts).
+	ExplainTarget(ctx context.Context, text, host string) (target.Node, error)
 
 	// HostProcedures returns one page of what a host's agent last said it
 	// offers, by name. Errors: ErrNotFound.

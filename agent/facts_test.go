@@ -1,10 +1,43 @@
 package agent
 
 import (
+	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
+
+// What os-release says is read with and without quotes.
+func TestReadRelease(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "os-release")
+	text := "# a comment\nID=debian\nVERSION_ID=\"12\"\nNAME='Debian GNU/Linux'\nEMPTY=\n\nnothing\nQUOTE=\"\nURL=\"https://x/?a=b\"\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"ID": "debian", "VERSION_ID": "12", "NAME": "Debian GNU/Linux", "EMPTY": "", "QUOTE": `"`, "URL": "https://x/?a=b"}
+	if got := readRelease(path); !maps.Equal(got, want) {
+		t.Errorf("read %q", got)
+	}
+	if got := readRelease(path + " that is not there"); len(got) != 0 {
+		t.Errorf("of no file %q", got)
+	}
+}
+
+// The addresses of a machine are those by which others may reach it.
+func TestGlobalAddresses(t *testing.T) {
+	got := globalAddresses()
+	for _, text := range got {
+		addr, err := netip.ParseAddr(text)
+		if err != nil || addr.IsLoopback() || addr.IsLinkLocalUnicast() {
+			t.Errorf("%s is among the addresses, %v", text, err)
+		}
+	}
+	if n := len(slices.Compact(slices.Clone(got))); n != len(got) {
+		t.Errorf("twice in %v", got)
+	}
+}
 
 // A fact is the number behind its own word, and is left out where there is none.
 func TestNumberIn(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/target"
 )
 
 // fake is a dispatcher of which the test is the engine: it says when a job gets
@@ -367,17 +368,24 @@ func pageOf[T any](items []T, cursor string, size int, key func(T) string) (harp
 	return harp.Page[T]{Items: items[:size], Cursor: key(items[size-1])}, nil
 }
 
-func (f *fake) ListHosts(ctx context.Context, name, cursor string) (harp.Page[harp.HostStatus], error) {
+func (f *fake) ListHosts(ctx context.Context, text, cursor string) (harp.Page[harp.HostStatus], error) {
 	if err := f.enter(ctx, "ListHosts"); err != nil {
 		return harp.Page[harp.HostStatus]{}, err
 	}
 	var hosts []harp.HostStatus
 	for _, h := range f.hosts {
-		if name == "" || h.Name == name {
+		if text == "" || text == target.QuoteName(h.Name) {
 			hosts = append(hosts, h)
 		}
 	}
 	return pageOf(hosts, cursor, f.pageSize, func(h harp.HostStatus) string { return h.Name })
+}
+
+func (f *fake) ExplainTarget(ctx context.Context, text, host string) (target.Node, error) {
+	if err := f.enter(ctx, "ExplainTarget"); err != nil {
+		return target.Node{}, err
+	}
+	return target.Node{Text: text, Hosts: 1, Value: host, Parts: []target.Node{{Text: "a", Hosts: 2}, {Text: "b", Parts: []target.Node{{Text: "c"}}}}}, nil
 }
 
 func (f *fake) HostProcedures(ctx context.Context, host, cursor string) (harp.Page[harp.ProcedureDoc], error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/target"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -330,10 +331,38 @@ func (r *remote) ListJobs(ctx context.Context, f harp.JobFilter, cursor string) 
 }
 
 // ListHosts implements harp.HostService.
-func (r *remote) ListHosts(ctx context.Context, name, cursor string) (harp.Page[harp.HostStatus], error) {
-	q := wire.HostsQuery{Name: name, Page: wire.Page{Cursor: cursor}}
+func (r *remote) ListHosts(ctx context.Context, text, cursor string) (harp.Page[harp.HostStatus], error) {
+	if err := checkTarget(text); err != nil {
+		return harp.Page[harp.HostStatus]{}, err
+	}
+	q := wire.HostsQuery{Target: text, Page: wire.Page{Cursor: cursor}}
 	m, err := requestReply[wire.Hosts](ctx, r, wire.TypeHosts, q, false)
 	return pageAfter[harp.HostStatus](cursor, m.Hosts, m.Cursor, err)
+}
+
+// ExplainTarget implements harp.HostService.
+func (r *remote) ExplainTarget(ctx context.Context, text, host string) (target.Node, error) {
+	if err := checkTarget(text); err != nil {
+		return target.Node{}, err
+	}
+	m, err := requestReply[wire.Explained](ctx, r, wire.TypeExplain, wire.Explain{Target: text, Host: host}, false)
+	if err != nil {
+		return target.Node{}, err
+	}
+	explained, err := m.Node()
+	if err != nil {
+		return target.Node{}, unreadable(err)
+	}
+	return explained, nil
+}
+
+// checkTarget refuses a target that does not fit into a request.
+func checkTarget(text string) error {
+	const most = wire.MaxControl - 4<<10
+	if len(text) > most {
+		return &harp.FieldError{Field: "target", Message: fmt.Sprintf("has %d bytes, at most %d", len(text), most)}
+	}
+	return nil
 }
 
 // HostProcedures implements harp.HostService.

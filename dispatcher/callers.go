@@ -194,6 +194,7 @@ var handlers = map[transport.Type]func(ctx context.Context, s harp.Service, body
 	wire.TypeJobs:        handled(handleJobs),
 	wire.TypeHosts:       handled(handleHosts),
 	wire.TypeHostProcs:   handled(handleHostProcs),
+	wire.TypeExplain:     handled(handleExplain),
 	wire.TypeRefresh:     handleRefresh,
 	wire.TypeQueues:      handled(handleQueues),
 	wire.TypeCancelQueue: handled(handleCancelQueue),
@@ -296,11 +297,19 @@ func handleJobs(ctx context.Context, s harp.Service, w wire.JobsQuery) (any, err
 
 func handleHosts(ctx context.Context, s harp.Service, w wire.HostsQuery) (any, error) {
 	rows, cursor, err := listing[harp.HostStatus]{
-		fetch:  func(cursor string) (harp.Page[harp.HostStatus], error) { return s.ListHosts(ctx, w.Name, cursor) },
+		fetch:  func(cursor string) (harp.Page[harp.HostStatus], error) { return s.ListHosts(ctx, w.Target, cursor) },
 		mark:   func(h harp.HostStatus) mark { return mark{Key: h.Name} },
 		before: byKey,
 	}.page(w.Page)
 	return wire.Hosts{Hosts: rows, Cursor: cursor}, err
+}
+
+func handleExplain(ctx context.Context, s harp.Service, w wire.Explain) (any, error) {
+	explained, err := s.ExplainTarget(ctx, w.Target, w.Host)
+	if err != nil {
+		return nil, err
+	}
+	return wire.NewExplained(explained)
 }
 
 func handleHostProcs(ctx context.Context, s harp.Service, w wire.HostRef) (any, error) {

@@ -21,8 +21,9 @@ import (
 // catalogue is what a host's agent offers. Hosts that offer the same share one, so that
 // nobody may change it.
 type catalogue struct {
-	docs []harp.ProcedureDoc // sorted by name
-	keys []schema.Key        // of each
+	docs  []harp.ProcedureDoc // sorted by name
+	names []string            // of each; nil where nothing was said
+	keys  []schema.Key        // of each
 }
 
 // findProcedure returns where the procedure of that name is, or would be.
@@ -58,9 +59,9 @@ func (cs *catalogues) catalogueOf(docs []harp.ProcedureDoc) *catalogue {
 	if c := cs.get(key); c != nil {
 		return c
 	}
-	c := &catalogue{docs: docs, keys: make([]schema.Key, len(docs))}
+	c := &catalogue{docs: docs, names: make([]string, len(docs)), keys: make([]schema.Key, len(docs))}
 	for i, doc := range docs {
-		c.keys[i] = schema.KeyOf(doc)
+		c.names[i], c.keys[i] = doc.Name, schema.KeyOf(doc)
 	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

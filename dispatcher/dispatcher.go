@@ -183,6 +183,7 @@ type Dispatcher struct {
 	clock    *wallClock
 	name     string // owner of the sessions, in host rows
 	hosts    *hosts
+	fleet    *fleet
 	registry registry
 	watchers watchers
 	feed     feed
@@ -227,6 +228,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.ctx, d.stop = context.WithCancelCause(context.Background())
 	d.clock = newWallClock(cfg.Now, d.clockSet)
 	d.hosts, d.principals = newHosts(), newPrincipals(cfg.Limits.PerPrincipal)
+	d.fleet = &fleet{hosts: d.hosts, now: d.now}
 	d.turns.lines = map[harp.Principal]*line{}
 	d.feed.changed = make(chan struct{})
 	d.registry.asked = make(chan struct{}, 1)

@@ -2,6 +2,8 @@ package dispatcher
 
 import (
 	"context"
+	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,6 +12,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher/internal/inventory"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -82,15 +85,16 @@ type host struct {
 	waiting    atomic.Int64  // agents that wait for their turn to be greeted
 	catalogues *catalogues   // of all hosts
 
-	mu        sync.Mutex
-	connected bool        // has ever been
-	row       store.Host  // if connected
-	offers    *catalogue  // never nil
-	spec      *HostSpec   // nil: not in the registry
-	session   *session    // nil: away
-	expected  *time.Timer // makes its jobs unknown unless it comes back; nil: nothing is expected
-	returning time.Time   // until then it counts as about to come back
-	dialError string      // why it could not be dialled, the last time
+	mu         sync.Mutex
+	connected  bool                 // has ever been
+	row        store.Host           // if connected
+	offers     *catalogue           // never nil
+	attributes inventory.Attributes // of its labels and facts
+	spec       *HostSpec            // nil: not in the registry
+	session    *session             // nil: away
+	expected   *time.Timer          // makes its jobs unknown unless it comes back; nil: nothing is expected
+	returning  time.Time            // until then it counts as about to come back
+	dialError  string               // why it could not be dialled, the last time
 
 	elapsed map[string]elapsed // by job, of attempts that the last session has left
 }
@@ -187,6 +191,18 @@ func (h *host) setRow(row store.Host) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.connected, h.row, h.offers = true, row, offers
+	h.attributes = inventory.NewAttributes(h.labels(), row.Facts)
+}
+
+// labels are those of the stored row and of the registry, which count more. The caller
+// holds mu.
+func (h *host) labels() map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, h.row.Labels)
+	if h.spec != nil {
+		maps.Copy(all, h.spec.Labels)
+	}
+	return all
 }
 
 // checkRequest looks whether the host offers the procedure and the arguments fit. A host
@@ -240,25 +256,48 @@ func (h *host) status() harp.HostStatus {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := harp.HostStatus{
-		Name: h.name, Online: h.session != nil, Labels: map[string]string{},
+		Name: h.name, Online: h.session != nil, Labels: h.labels(), Procedures: slices.Clone(h.offers.names),
 		Facts: slices.Clone(h.row.Facts), LastHeard: h.row.LastHeard, Software: h.row.Software, Error: h.dialError,
 	}
 	if h.session != nil {
 		s.LastHeard, s.Error = h.session.lastHeard().UTC(), ""
 	}
-	for k, v := range h.row.Labels {
-		s.Labels[k] = v
-	}
 	if h.spec != nil {
 		s.Address = h.spec.Address
-		for k, v := range h.spec.Labels {
-			s.Labels[k] = v
-		}
-	}
-	for i := range h.offers.docs {
-		s.Procedures = append(s.Procedures, h.offers.docs[i].Name)
 	}
 	return s
+}
+
+// lookAt is the host as targets see it.
+func (h *host) lookAt(now time.Time) inventory.Host {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	seen := inventory.Host{
+		Name: h.name, Attributes: h.attributes, Addresses: h.attributes.Addresses(),
+		Procedures: h.offers.names, Online: h.session != nil, Software: h.row.Software,
+	}
+	heard := h.row.LastHeard
+	switch {
+	case h.session != nil:
+		heard = h.session.lastHeard()
+		seen.Addresses = withAddress(seen.Addresses, h.session.tr.Peer().Addr)
+	case h.spec != nil:
+		seen.Addresses = withAddress(seen.Addresses, h.spec.Address)
+	}
+	if !heard.IsZero() {
+		seen.Ever, seen.Heard = true, max(now.Sub(heard), 0)
+	}
+	return seen
+}
+
+// withAddress adds the address that stands before a port; a name is none. The slice it was
+// given stays as it is.
+func withAddress(addresses []netip.Addr, hostPort string) []netip.Addr {
+	addr, err := netip.ParseAddrPort(hostPort)
+	if err != nil || slices.Contains(addresses, addr.Addr()) {
+		return addresses
+	}
+	return append(slices.Clip(addresses), addr.Addr().Unmap().WithZone(""))
 }
 
 // storedRow returns what is stored of the host.
@@ -333,7 +372,11 @@ func (hs *hosts) sessions() (open []*session) {
 func (h *host) setSpec(spec *HostSpec) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	had := h.spec
 	h.spec = spec
+	if had == nil || spec == nil || !maps.Equal(had.Labels, spec.Labels) {
+		h.attributes = inventory.NewAttributes(h.labels(), h.row.Facts)
+	}
 }
 
 // setDialError notes why the host could not be dialled; "": it could.

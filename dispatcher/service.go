@@ -335,26 +335,6 @@ func statusSize(s *harp.JobStatus) int {
 	return size
 }
 
-// ListHosts implements harp.HostService.
-func (s *service) ListHosts(ctx context.Context, name, cursor string) (harp.Page[harp.HostStatus], error) {
-	type page = harp.Page[harp.HostStatus]
-	return request(s, ctx, func(context.Context) (page, error) {
-		if name != "" {
-			h := s.d.hosts.findKnown(name)
-			if h == nil {
-				return page{}, nil
-			}
-			return page{Items: []harp.HostStatus{h.status()}}, nil
-		}
-		hosts, next := s.d.hosts.page(cursor, pageSize)
-		out := page{Cursor: next}
-		for _, h := range hosts {
-			out.Items = append(out.Items, h.status())
-		}
-		return out, nil
-	})
-}
-
 // HostProcedures implements harp.HostService.
 func (s *service) HostProcedures(ctx context.Context, host, cursor string) (harp.Page[harp.ProcedureDoc], error) {
 	type page = harp.Page[harp.ProcedureDoc]

@@ -14,10 +14,10 @@ const maxExplainedText = 1 << 10
 // Node is a part of a target, and how many of the hosts that were looked at it selects by
 // itself.
 type Node struct {
-	Text  string // the part, as it is written best; at most 1 KiB of it, as of the value
-	Hosts int    // of one host that was looked at, 1 or 0
-	Value string // what that host has there, as far as it is text; empty if several were looked at
-	Parts []Node // what it is made of: of a group its target; a list of more than 256 items is not taken apart
+	Text  string `json:"text"`            // the part, as it is written best; at most 1 KiB of it, as of the value
+	Hosts int    `json:"hosts"`           // of one host that was looked at, 1 or 0
+	Value string `json:"value,omitempty"` // what that host has there, as far as it is text; empty if several were looked at
+	Parts []Node `json:"parts,omitempty"` // what it is made of: of a group its target; a list of more than 256 items is not taken apart
 }
 
 // Explain says of each part of the target whether it selects a host.

@@ -82,6 +82,13 @@ func writeText(b *strings.Builder, text string, bare bool) {
 	}
 }
 
+// QuoteName returns the target that selects the host of this name only, whatever is in it.
+func QuoteName(name string) string {
+	var b strings.Builder
+	writeText(&b, name, isBareName(name))
+	return b.String()
+}
+
 // writeQuoted writes a text in quotes.
 func writeQuoted(b *strings.Builder, text string) {
 	b.WriteByte('"')

@@ -17,13 +17,13 @@ import (
 // person waits for it.
 const retryFor = 5 * time.Second
 
-// target is what the flags say of the dispatcher to ask. Flags go before
+// connection is what the flags say of the dispatcher to ask. Flags go before
 // environment, environment before the context's file.
-type target struct {
+type connection struct {
 	context, addr, cert, key, ca string
 }
 
-func (t *target) bind(flags *pflag.FlagSet) {
+func (t *connection) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&t.context, "context", "", "`name` of the context, instead of the current one (HARP_CONTEXT)")
 	flags.StringVar(&t.addr, "addr", "", "`host:port` of the dispatcher, instead of the context's (HARP_ADDR)")
 	flags.StringVar(&t.cert, "cert", "", "`file` of the caller's certificate (HARP_CERT)")
@@ -33,7 +33,7 @@ func (t *target) bind(flags *pflag.FlagSet) {
 
 // resolve decides which dispatcher is meant.
 func (c *cli) resolve() (contexts.Context, error) {
-	t, env := c.target, c.env
+	t, env := c.connection, c.env
 	given := contexts.Context{
 		Addr: cmp.Or(t.addr, env("HARP_ADDR")),
 		Cert: cmp.Or(t.cert, env("HARP_CERT")),
@@ -56,7 +56,7 @@ func (c *cli) resolve() (contexts.Context, error) {
 
 // namedContext is the context that is named, or the current one, or an empty one.
 func (c *cli) namedContext() (contexts.Context, error) {
-	name := cmp.Or(c.target.context, c.env("HARP_CONTEXT"))
+	name := cmp.Or(c.connection.context, c.env("HARP_CONTEXT"))
 	dir, err := contexts.Find(c.env)
 	if err != nil && name == "" {
 		return contexts.Context{}, nil // the flags may do without

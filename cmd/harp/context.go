@@ -131,7 +131,7 @@ func (c *cli) listContexts(dir contexts.Dir, _ []string) error {
 
 // currentContext is the name of the context that a command without flags asks.
 func (c *cli) currentContext(dir contexts.Dir) (string, error) {
-	if name := cmp.Or(c.target.context, c.env("HARP_CONTEXT")); name != "" {
+	if name := cmp.Or(c.connection.context, c.env("HARP_CONTEXT")); name != "" {
 		return name, nil
 	}
 	return dir.Current()
@@ -179,7 +179,7 @@ func (c *cli) addContext(dir contexts.Dir, name string, use, replace bool) error
 	if there && !replace {
 		return invalid("context", "there is one named %s; --replace goes over it", name)
 	}
-	at := contexts.Context{Addr: c.target.addr, Cert: c.target.cert, Key: c.target.key, CA: c.target.ca}
+	at := contexts.Context{Addr: c.connection.addr, Cert: c.connection.cert, Key: c.connection.key, CA: c.connection.ca}
 	if at.Addr == "" || at.Cert == "" || at.Key == "" || at.CA == "" {
 		return invalid("context", "it needs --addr, --cert, --key and --ca")
 	}

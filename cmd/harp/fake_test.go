@@ -10,6 +10,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/cmd/harp/internal/contexts"
+	"github.com/harpcaller/harp/target"
 )
 
 // fake is a dispatcher that answers what a test gives it. What a command sends is
@@ -133,17 +134,21 @@ func (f *fake) ListJobs(_ context.Context, filter harp.JobFilter, _ string) (har
 	return harp.Page[harp.JobStatus]{Items: slices.Clone(f.jobs)}, f.listErr
 }
 
-func (f *fake) ListHosts(_ context.Context, name, _ string) (harp.Page[harp.HostStatus], error) {
+func (f *fake) ListHosts(_ context.Context, text, _ string) (harp.Page[harp.HostStatus], error) {
 	if f.listing != nil {
 		f.listing()
 	}
 	var page harp.Page[harp.HostStatus]
 	for _, h := range f.hosts {
-		if name == "" || h.Name == name {
+		if text == "" || text == target.QuoteName(h.Name) {
 			page.Items = append(page.Items, h)
 		}
 	}
 	return page, nil
+}
+
+func (f *fake) ExplainTarget(_ context.Context, text, _ string) (target.Node, error) {
+	return target.Node{Text: text}, nil
 }
 
 func (f *fake) HostProcedures(_ context.Context, host, _ string) (harp.Page[harp.ProcedureDoc], error) {

@@ -50,16 +50,16 @@ type cli struct {
 	errTerminal bool                        // stderr is one
 	inTerminal  bool                        // stdin is one: somebody can be asked
 
-	target   target  // which dispatcher
-	format   format  // -o
-	shape    shape   // what it makes of JSON; nil: nothing
-	times    times   // --time
-	colours  colours // --color
-	quiet    bool    // -q: only what was asked for, and errors
-	raw      bool    // --raw: what was printed remotely goes to a terminal as it is
-	remote   bool    // --exit remote: a command's own exit code is handed on
-	wordless bool    // stdout has what a template says, and no errors
-	started  bool    // a command is running: what fails now is no usage error
+	connection connection // to which dispatcher
+	format     format     // -o
+	shape      shape      // what it makes of JSON; nil: nothing
+	times      times      // --time
+	colours    colours    // --color
+	quiet      bool       // -q: only what was asked for, and errors
+	raw        bool       // --raw: what was printed remotely goes to a terminal as it is
+	remote     bool       // --exit remote: a command's own exit code is handed on
+	wordless   bool       // stdout has what a template says, and no errors
+	started    bool       // a command is running: what fails now is no usage error
 }
 
 func newCLI(stdin io.Reader, stdout, stderr io.Writer, env func(string) string) *cli {
@@ -109,7 +109,7 @@ can be read at any later time, by anyone who has the id.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.target.bind(root.PersistentFlags())
+	c.connection.bind(root.PersistentFlags())
 	flags := root.PersistentFlags()
 	flags.VarP(&c.format, "output", "o", "`format`: text, wide (lists: more columns), json (one object), jsonl (lists and follow: an object a line), yaml, id (lists: a name a line) or template=TEXT; see harp help output")
 	flags.Var(&c.times, "time", "how people are told times: local, relative, iso or unix; JSON is always RFC 3339")

@@ -95,16 +95,35 @@ type Jobs struct {
 	Cursor string `msgpack:"cursor,omitempty"`
 }
 
-// HostsQuery asks for hosts by name; empty: all.
+// HostsQuery asks for the hosts that a target selects; empty: all.
 type HostsQuery struct {
 	Page
-	Name string `msgpack:"name,omitempty"`
+	Target string `msgpack:"target,omitempty"`
 }
 
 // Hosts answers HostsQuery.
 type Hosts struct {
 	Hosts  Rows   `msgpack:"hosts,omitempty"` // of harp.HostStatus
 	Cursor string `msgpack:"cursor,omitempty"`
+}
+
+// Explain asks what each part of a target selects: of all hosts, or whether it selects one.
+type Explain struct {
+	Target string `msgpack:"target"`
+	Host   string `msgpack:"host,omitempty"`
+}
+
+// Explained answers Explain.
+type Explained struct {
+	Parts Rows `msgpack:"parts"` // of ExplainedPart, each before those that it is made of
+}
+
+// ExplainedPart is a part of a target.
+type ExplainedPart struct {
+	Depth int    `msgpack:"depth,omitempty"` // how many parts it is in
+	Text  string `msgpack:"text"`
+	Hosts int    `msgpack:"hosts,omitempty"`
+	Value string `msgpack:"value,omitempty"`
 }
 
 // HostRef names a host: the body of HostProcs.

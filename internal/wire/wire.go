@@ -96,6 +96,7 @@ const (
 	TypePrune       transport.Type = 82
 	TypeBackup      transport.Type = 83
 	TypeChunk       transport.Type = 84
+	TypeExplain     transport.Type = 85
 )
 
 // MaxBody is the cap of a frame's body by its type.
