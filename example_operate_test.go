@@ -84,6 +84,29 @@ func ExampleHosts_List() {
 	// web01 true [count disk.check greet hang tmp.clean]
 }
 
+// Which hosts a target selects, and why.
+func ExampleCaller_Target() {
+	caller, stop := fleet()
+	defer stop()
+	ctx := context.Background()
+	t := caller.Target("host.online=true and not db*")
+	names, err := t.Hosts(ctx)
+	must(err)
+	fmt.Println(names)
+	explained, err := t.Explain(ctx, "")
+	must(err)
+	for _, part := range explained.Parts {
+		fmt.Println(part.Hosts, part.Text)
+	}
+	_, err = caller.Target("web02").Hosts(ctx)
+	fmt.Println(errors.Is(err, harp.ErrNotFound))
+	// Output:
+	// [web01]
+	// 1 host.online=true
+	// 1 not db*
+	// true
+}
+
 func ExampleHosts_Get() {
 	caller, stop := fleet()
 	defer stop()

@@ -170,7 +170,7 @@ func (c *cli) planned(p *plan) error {
 	}
 	c.pairs([][2]string{
 		{"host", r.Host},
-		{"online", onlineText(p.host)},
+		{"online", yesText(p.host.Online)},
 		{"procedure", r.Procedure},
 		{"args", valueText(r.Args)},
 		{"queue", valueText(r.Queue)},

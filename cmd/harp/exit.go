@@ -190,6 +190,12 @@ func (c *cli) reportError(err error) int {
 	for _, one := range each(err) {
 		c.complain("harp: %s", strings.TrimPrefix(one.Error(), "harp: "))
 	}
+	var misread *targetError
+	if errors.As(err, &misread) {
+		text, caret := misread.place()
+		c.complain("  %s", text)
+		c.complain("  %s", caret)
+	}
 	var usage *usageError
 	if errors.As(err, &usage) {
 		c.complain("See: %s --help", usage.command)

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"path"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -32,96 +30,62 @@ func (c *cli) hostCommand() *cobra.Command {
 }
 
 func (c *cli) hostListCommand() *cobra.Command {
-	var (
-		f     hostFilter
-		watch bool
-	)
+	var problems, watch bool
 	cmd := &cobra.Command{
-		Use:   "ls",
-		Short: "List hosts",
-		Example: `  harp host ls --away
-  harp host ls --label role=web --proc service.restart -o id
+		Use:   "ls [TARGET]",
+		Short: "List hosts: all, or those that a target selects",
+		Long: `List hosts: all, or those that a target selects, by name, label, fact and what is known
+of them. harp help targets explains targets.`,
+		Example: `  harp host ls 'web*'
+  harp host ls 'role=web and host.proc=service.restart' -o id
+  harp host ls host.online=false
   harp host ls --watch`,
-		Args:        cobra.NoArgs,
+		Args:        cobra.MaximumNArgs(1),
 		Annotations: lists(),
-		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
-			if err := f.check(); err != nil {
+		RunE: c.does(func(ctx context.Context, args []string) error {
+			text := strings.Join(args, "")
+			if err := checkTarget(text); err != nil {
 				return err
 			}
-			find := func(ctx context.Context) ([]harp.HostStatus, error) { return f.find(ctx, caller) }
-			if watch {
-				return watchList(ctx, c, c.hostListing(), find)
-			}
-			hosts, err := find(ctx)
-			if err != nil {
-				return err
-			}
-			return printList(c, c.hostListing(), hosts)
+			return c.withCaller(ctx, func(caller *harp.Caller) error {
+				find := func(ctx context.Context) ([]harp.HostStatus, error) { return findHosts(ctx, caller, text, problems) }
+				if watch {
+					return watchList(ctx, c, c.hostListing(), func(ctx context.Context) ([]harp.HostStatus, error) {
+						hosts, err := find(ctx)
+						if harp.FailureOf(err).Type == "target" {
+							err = nil // none is selected now; one may be later
+						}
+						return hosts, err
+					})
+				}
+				hosts, err := find(ctx)
+				if err != nil {
+					return err
+				}
+				return printList(c, c.hostListing(), hosts)
+			})
 		}),
+
+		ValidArgsFunction: c.completeOnly(c.asksWords(hostWords)),
 	}
-	flags := cmd.Flags()
-	flags.BoolVar(&f.online, "online", false, "only those that are connected")
-	flags.BoolVar(&f.away, "away", false, "only those that are not")
-	flags.BoolVar(&f.problems, "problems", false, "only those that something is wrong with")
-	flags.StringArrayVar(&f.labeled, "label", nil, "only with this label: `key=value` (repeatable)")
-	flags.StringVar(&f.procedure, "proc", "", "only those that offer this `procedure`")
-	flags.StringVar(&f.match, "match", "", "only of a name like this `pattern`, as 'web*'")
-	cmd.MarkFlagsMutuallyExclusive("online", "away")
-	c.completeFlag(cmd, "proc", c.asksWords(func(ctx context.Context, caller *harp.Caller, _ []string, begun string) []word {
-		return procedureWords(ctx, caller, nil, begun)
-	}))
+	cmd.Flags().BoolVar(&problems, "problems", false, "only those that something is wrong with")
 	bindWatch(cmd, &watch)
 	return cmd
 }
 
-// hostFilter selects hosts.
-type hostFilter struct {
-	online, away, problems bool
-	labeled                []string
-	procedure, match       string
-
-	labels map[string]string // of labeled
-}
-
-// check reads what the flags say.
-func (f *hostFilter) check() (err error) {
-	if _, err := path.Match(f.match, ""); err != nil {
-		return invalid("match", "is not a pattern: %s", f.match)
-	}
-	if err := checkPlainName("proc", f.procedure); err != nil {
-		return err
-	}
-	f.labels, err = labels(f.labeled)
-	return err
-}
-
-// find asks for the hosts that are selected.
-func (f *hostFilter) find(ctx context.Context, caller *harp.Caller) ([]harp.HostStatus, error) {
+// findHosts asks for the hosts that a target selects, all if it is empty; if asked, only for
+// those that have a problem.
+func findHosts(ctx context.Context, caller *harp.Caller, text string, problems bool) ([]harp.HostStatus, error) {
 	hosts := []harp.HostStatus{}
-	for h, err := range caller.Hosts().List(ctx, "") {
+	for h, err := range caller.Hosts().List(ctx, text) {
 		if err != nil {
 			return nil, err
 		}
-		if f.selects(h) {
+		if h.Error != "" || !problems {
 			hosts = append(hosts, h)
 		}
 	}
 	return hosts, nil
-}
-
-func (f *hostFilter) selects(h harp.HostStatus) bool {
-	for k, v := range f.labels {
-		if got, ok := h.Labels[k]; !ok || got != v {
-			return false
-		}
-	}
-	like, _ := path.Match(f.match, h.Name) // checked before
-	switch {
-	case f.online && !h.Online, f.away && h.Online, f.problems && h.Error == "", f.match != "" && !like:
-		return false
-	default:
-		return f.procedure == "" || slices.Contains(h.Procedures, f.procedure)
-	}
 }
 
 // hostListing is a list of hosts as it is printed.
@@ -130,13 +94,13 @@ func (c *cli) hostListing() listing[harp.HostStatus] {
 		name:   "hosts",
 		header: []string{"name", "online", "procedures", "labels", "last heard", "problem"},
 		row: func(h harp.HostStatus) []string {
-			return []string{h.Name, onlineText(h), strconv.Itoa(len(h.Procedures)), labelText(h.Labels), c.clock(h.LastHeard), h.Error}
+			return []string{h.Name, yesText(h.Online), strconv.Itoa(len(h.Procedures)), labelText(h.Labels), c.clock(h.LastHeard), h.Error}
 		},
 		wider: []string{"address", "software"},
 		widen: func(h harp.HostStatus) []string { return []string{h.Address, h.Software} },
 		id:    func(h harp.HostStatus) string { return h.Name },
 		changes: func(h harp.HostStatus) string {
-			return strings.Join([]string{h.Name, onlineText(h), strings.Join(h.Procedures, " "), labelText(h.Labels), h.Error}, "\n")
+			return strings.Join([]string{h.Name, yesText(h.Online), strings.Join(h.Procedures, " "), labelText(h.Labels), h.Error}, "\n")
 		},
 	}
 }
@@ -151,7 +115,7 @@ func (c *cli) showHost(ctx context.Context, caller *harp.Caller, args []string) 
 	}
 	c.pairs([][2]string{
 		{"name", h.Name},
-		{"online", onlineText(h)},
+		{"online", yesText(h.Online)},
 		{"address", h.Address},
 		{"problem", h.Error},
 		{"labels", labelText(h.Labels)},
@@ -161,13 +125,6 @@ func (c *cli) showHost(ctx context.Context, caller *harp.Caller, args []string) 
 		{"facts", valueText(h.Facts)},
 	})
 	return nil
-}
-
-func onlineText(h harp.HostStatus) string {
-	if h.Online {
-		return "yes"
-	}
-	return "no"
 }
 
 func (c *cli) refreshHosts(ctx context.Context, caller *harp.Caller, _ []string) error {

@@ -16,8 +16,8 @@ import (
 func (c *cli) procCommand() *cobra.Command {
 	return group("proc", "Look at procedures and their parameters",
 		&cobra.Command{
-			Use:         "ls [HOST]",
-			Short:       "List procedures, of one host or of all",
+			Use:         "ls [TARGET]",
+			Short:       "List procedures, of the hosts that a target selects or of all",
 			Args:        cobra.MaximumNArgs(1),
 			Annotations: lists(),
 			RunE:        c.asks(c.listProcedures),
@@ -255,18 +255,13 @@ func hostsText(hosts []string) string {
 // name, it is one of them that is described.
 func findOffered(ctx context.Context, caller *harp.Caller, host, name string) ([]offered, error) {
 	byName := map[string]*offered{}
-	known := 0
 	for h, err := range caller.Hosts().List(ctx, host) {
 		if err != nil {
 			return nil, err
 		}
-		known++
 		if err := describe(ctx, caller, byName, h, name); err != nil {
 			return nil, err
 		}
-	}
-	if known == 0 && host != "" {
-		return nil, harp.NotFound("host", host)
 	}
 	found := make([]offered, 0, len(byName))
 	for _, n := range slices.Sorted(maps.Keys(byName)) {

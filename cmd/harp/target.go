@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/target"
+)
+
+func (c *cli) targetCommand() *cobra.Command {
+	var host string
+	var salt bool
+	explain := &cobra.Command{
+		Use:   "explain TARGET",
+		Short: "Show how many hosts each part of a target selects",
+		Long: `Show how many hosts each part of a target selects by itself; with --host, whether each
+part selects that host, and what it has there.
+
+  harp target explain 'role=web and not (fact.kernel<6.1,10.0.0.0/8)'
+  harp target explain 'role=web and host.online=true' --host web01
+  harp target explain --salt 'G@os:Debian and not E@db.*'
+
+--salt prints the translation of a compound target of Salt and asks no dispatcher; what it
+may select differently is said on stderr. harp help targets explains targets.`,
+		Args: cobra.ExactArgs(1),
+		RunE: c.does(func(ctx context.Context, args []string) error {
+			if salt {
+				return c.translateTarget(args[0])
+			}
+			if err := checkTarget(args[0]); err != nil {
+				return err
+			}
+			return c.withCaller(ctx, func(caller *harp.Caller) error { return c.explainTarget(ctx, caller, args[0], host) })
+		}),
+	}
+	explain.Flags().StringVar(&host, "host", "", "explain whether it selects this `host`")
+	explain.Flags().BoolVar(&salt, "salt", false, "translate a target of Salt, and do nothing else")
+	explain.MarkFlagsMutuallyExclusive("host", "salt")
+	c.completeFlag(explain, "host", c.asksWords(hostWords))
+	return group("target", "Look at targets, which select hosts", explain)
+}
+
+// checkTarget reads a target as the dispatcher will; an empty one is none. Errors: *targetError.
+func checkTarget(text string) error {
+	var syntax *target.SyntaxError
+	if _, err := target.Parse(text); text != "" && errors.As(err, &syntax) {
+		return &targetError{text: text, err: syntax}
+	}
+	return nil
+}
+
+// targetError is a target that cannot be read. It is harp.ErrInvalid.
+type targetError struct {
+	text string
+	err  *target.SyntaxError
+}
+
+func (e *targetError) Error() string { return e.Unwrap().Error() }
+
+// Unwrap returns the error that the dispatcher would give.
+func (e *targetError) Unwrap() error {
+	return &harp.FieldError{Field: "target", Message: strings.TrimPrefix(e.err.Error(), "target: ")}
+}
+
+// place returns the part of the text in which the error is, and a line with a caret below it.
+func (e *targetError) place() (text, caret string) {
+	const most = 60 // characters before the place, and behind it
+	at := min(e.err.Offset, len(e.text))
+	before, behind := []rune(e.text[:at]), []rune(e.text[at:])
+	if i := strings.LastIndexByte(e.text[:at], '\n'); i >= 0 {
+		before = []rune(e.text[i+1 : at])
+	}
+	if i := strings.IndexByte(e.text[at:], '\n'); i >= 0 {
+		behind = []rune(e.text[at : at+i])
+	}
+	if len(before) > most {
+		before = append([]rune("…"), before[len(before)-most:]...)
+	}
+	if len(behind) > most {
+		behind = append(behind[:most:most], '…')
+	}
+	shown := safeLine(string(before))
+	return shown + safeLine(string(behind)), strings.Repeat(" ", utf8.RuneCountInString(shown)) + "^"
+}
+
+func (c *cli) translateTarget(text string) error {
+	expr, notes, err := target.FromSalt(text)
+	var syntax *target.SyntaxError
+	if errors.As(err, &syntax) {
+		return &targetError{text: text, err: syntax}
+	}
+	if err != nil {
+		return err
+	}
+	if c.format == formatJSON {
+		return c.printObject(object{{"target", expr}, {"notes", append([]string{}, notes...)}})
+	}
+	c.say("%s", expr)
+	for _, note := range notes {
+		c.notice("%s", note)
+	}
+	return nil
+}
+
+func (c *cli) explainTarget(ctx context.Context, caller *harp.Caller, text, host string) error {
+	explained, err := caller.Target(text).Explain(ctx, host)
+	if err != nil {
+		return err
+	}
+	if c.format == formatJSON {
+		return c.printNoun(explained)
+	}
+	var rows [][]string
+	var add func(n target.Node, depth int)
+	add = func(n target.Node, depth int) {
+		row := []string{strconv.Itoa(n.Hosts), strings.Repeat("  ", depth) + n.Text}
+		if host != "" {
+			row = []string{yesText(n.Hosts > 0), row[1], n.Value}
+		}
+		rows = append(rows, row)
+		for _, part := range n.Parts {
+			add(part, depth+1)
+		}
+	}
+	add(explained, 0)
+	header := []string{"hosts", "part"}
+	if host != "" {
+		header = []string{"selected", "part", "value"}
+	}
+	c.table(header, rows)
+	return nil
+}
+
+func yesText(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}
