@@ -87,7 +87,7 @@ func (d *Dispatcher) admit(ctx context.Context, req harp.Request, now time.Time)
 	}
 	h := d.hosts.findKnown(req.Host)
 	if h == nil {
-		return store.Job{}, harp.NotFound("host", req.Host)
+		return store.Job{}, d.unknownHost(req.Host)
 	}
 	proc, err := h.checkRequest(req)
 	if err != nil {

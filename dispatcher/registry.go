@@ -188,8 +188,10 @@ type registry struct {
 	asked  chan struct{} // has a value when somebody has asked for a refresh
 
 	mu       sync.Mutex
-	err      error    // of the last refresh
-	next     *refresh // guarded by mu: that was asked for and has not begun; nil: none
+	source   HostSource // nil: there never was one
+	err      error      // of the last refresh
+	known    bool       // it was read, now or by a dispatcher before
+	next     *refresh   // guarded by mu: that was asked for and has not begun; nil: none
 	diallers map[string]*dialer
 }
 
@@ -212,9 +214,22 @@ func (r *registry) lastError() error {
 	return r.err
 }
 
+// unknownHost is the error of a call of a host that is not known: before the registry was read
+// for the first time nobody can say that there is no such host.
+func (d *Dispatcher) unknownHost(name string) error {
+	r := &d.registry
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.source != nil && !r.known {
+		return harp.NewFailure("unavailable", "host "+name+" is not known, and the hosts registry has not been read yet").Err()
+	}
+	return harp.NotFound("host", name)
+}
+
 // loadRegistry takes over the registry as it was last read. One that does not
 // change is taken as it is: a mistake in it is one of the configuration.
 func (d *Dispatcher) loadRegistry(ctx context.Context) error {
+	d.registry.source = d.cfg.Hosts
 	if d.cfg.Hosts == nil {
 		return nil
 	}
@@ -260,6 +275,23 @@ func (d *Dispatcher) registryLoop() {
 		case <-d.ctx.Done():
 		}
 	}
+}
+
+// ReplaceHosts makes source the hosts registry and reads it, as [Config.Hosts] is; nil is a
+// registry without hosts. It returns how many hosts there are. When source cannot be read,
+// the hosts stay as they were, and it is read again later. Errors: harp.ErrRefused when the
+// dispatcher was opened without a registry, harp.ErrUnavailable when source cannot be read,
+// harp.ErrClosed, ctx's.
+func (d *Dispatcher) ReplaceHosts(ctx context.Context, source HostSource) (int, error) {
+	if source == nil {
+		source = StaticHosts(nil)
+	}
+	if d.cfg.Hosts != nil {
+		d.registry.mu.Lock()
+		d.registry.source = source
+		d.registry.mu.Unlock()
+	}
+	return d.Caller().Hosts().Refresh(ctx)
 }
 
 // refresh has the registry read anew. It is read, and what it says taken over, whether
@@ -329,7 +361,10 @@ var errRegistryTime = fmt.Errorf("it has not ended after %v", registryTime)
 func (d *Dispatcher) readRegistry() (int, error) {
 	asking, cancel := context.WithTimeoutCause(d.ctx, registryTime, errRegistryTime)
 	defer cancel()
-	specs, err := d.cfg.Hosts.Hosts(asking)
+	d.registry.mu.Lock()
+	source := d.registry.source
+	d.registry.mu.Unlock()
+	specs, err := source.Hosts(asking)
 	if err == nil {
 		err = checkHosts(specs)
 	}
@@ -349,6 +384,7 @@ func (d *Dispatcher) setRegistry(specs []HostSpec) {
 	r := &d.registry
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.known = true
 	gone := maps.Clone(r.diallers)
 	listed := map[string]bool{}
 	for i := range specs {

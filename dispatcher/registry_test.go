@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -88,6 +89,73 @@ func (c *changing) set(err error, specs ...dispatcher.HostSpec) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.specs, c.err = specs, err
+}
+
+// A registry that takes the place of another is in force when ReplaceHosts returns; one
+// that cannot be read leaves the hosts as they were.
+func TestReplaceHosts(t *testing.T) {
+	sys := newSystem(t, embedded, nil, dispatcher.Config{Hosts: dispatcher.StaticHosts{{Name: "a"}}})
+	names := func() (all []string) {
+		for h, err := range sys.caller.Hosts().List(t.Context(), "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, h.Name)
+		}
+		return all
+	}
+	if got := names(); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("at first hosts are %q", got)
+	}
+	for _, c := range []struct {
+		source dispatcher.HostSource
+		want   []string
+		err    error
+	}{
+		{dispatcher.StaticHosts{{Name: "b"}, {Name: "c"}}, []string{"b", "c"}, nil},
+		{&changing{err: errors.New("no such script")}, []string{"b", "c"}, harp.ErrUnavailable},
+		{dispatcher.StaticHosts{{Name: ""}}, []string{"b", "c"}, harp.ErrUnavailable},
+		{nil, nil, nil},
+	} {
+		n, err := sys.d.ReplaceHosts(t.Context(), c.source)
+		if got := names(); !errors.Is(err, c.err) || !slices.Equal(got, c.want) || err == nil && n != len(c.want) {
+			t.Errorf("%v: %d hosts, %v; then there are %q", c.source, n, err, got)
+		}
+	}
+	without := newSystem(t, embedded, nil, dispatcher.Config{})
+	if _, err := without.d.ReplaceHosts(t.Context(), dispatcher.StaticHosts{{Name: "a"}}); !errors.Is(err, harp.ErrRefused) {
+		t.Errorf("where there was none: %v", err)
+	}
+}
+
+// A host is not said to be unknown before the registry was read for the first time.
+func TestCallsBeforeTheRegistryIsRead(t *testing.T) {
+	everyWiring(t, func(t *testing.T, sys *system) {
+		source := &late{read: make(chan struct{})}
+		other := newSystem(t, sys.wiring, nil, dispatcher.Config{Hosts: source})
+		_, err := other.caller.Host("web01").Call(t.Context(), "p", nil)
+		if !errors.Is(err, harp.ErrUnavailable) || harp.RanOf(err) != harp.DidNotRun {
+			t.Errorf("before it was read: %v", err)
+		}
+		close(source.read)
+		must[int](t)(other.caller.Hosts().Refresh(t.Context()))
+		if _, err := other.caller.Host("web02").Call(t.Context(), "p", nil); !errors.Is(err, harp.ErrNotFound) {
+			t.Errorf("after: %v", err)
+		}
+		must[*harp.Job](t)(other.caller.Host("web01").Call(t.Context(), "p", nil))
+	})
+}
+
+// late is a registry that nobody can read at first.
+type late struct{ read chan struct{} }
+
+func (l *late) Hosts(ctx context.Context) ([]dispatcher.HostSpec, error) {
+	select {
+	case <-l.read:
+		return []dispatcher.HostSpec{{Name: "web01"}}, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 func TestHostsOfTheRegistryAreDialled(t *testing.T) {

@@ -63,7 +63,6 @@ type dispatcherRun struct {
 	log   *slog.Logger
 	level *slog.LevelVar
 	cert  certificate
-	hosts *registry // nil: there was none at the start
 }
 
 // runDispatcher serves until it is interrupted.
@@ -83,10 +82,6 @@ func (c *cli) runDispatcher(ctx context.Context, cfg *config.Dispatcher, file st
 	tc := r.cert.live(cfg.TLSConfig())
 	lib := cfg.Config()
 	lib.Logger, lib.TLS = r.log, tc
-	if lib.Hosts != nil {
-		r.hosts = &registry{source: lib.Hosts}
-		lib.Hosts = r.hosts
-	}
 	d, err := dispatcher.Open(ctx, st, lib)
 	if err != nil {
 		return errors.Join(err, l.Close())
@@ -115,9 +110,8 @@ func (r *dispatcherRun) reload(ctx context.Context, d *dispatcher.Dispatcher) {
 	waiting := r.cfg.Changed(next)
 	source := next.Config().Hosts
 	switch {
-	case r.hosts != nil:
-		r.hosts.replace(source)
-		if n, err := d.Caller().Hosts().Refresh(ctx); err != nil {
+	case r.cfg.Config().Hosts != nil:
+		if n, err := d.ReplaceHosts(ctx, source); err != nil {
 			r.log.Error("the hosts registry cannot be read, those before stay", "error", err.Error())
 		} else {
 			r.log.Info("hosts registry read again", "hosts", n)

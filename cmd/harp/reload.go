@@ -11,7 +11,6 @@ import (
 	"syscall"
 
 	"github.com/harpcaller/harp/cmd/harp/internal/config"
-	"github.com/harpcaller/harp/dispatcher"
 )
 
 // certificate is one that a program that runs shows to its peers, and that can be
@@ -33,29 +32,6 @@ func (c *certificate) live(tc *tls.Config) *tls.Config {
 
 // replace makes connections to come show the certificate of tc.
 func (c *certificate) replace(tc *tls.Config) { c.current.Store(&tc.Certificates[0]) }
-
-// registry is a hosts registry that can be replaced.
-type registry struct {
-	mu     sync.Mutex
-	source dispatcher.HostSource
-}
-
-// Hosts implements dispatcher.HostSource.
-func (r *registry) Hosts(ctx context.Context) ([]dispatcher.HostSpec, error) {
-	r.mu.Lock()
-	source := r.source
-	r.mu.Unlock()
-	if source == nil {
-		return nil, nil
-	}
-	return source.Hosts(ctx)
-}
-
-func (r *registry) replace(source dispatcher.HostSource) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.source = source
-}
 
 // onHangup runs fn on each SIGHUP, as onSignal does.
 func onHangup(ctx context.Context, fn func()) (wait func()) { return onSignal(ctx, syscall.SIGHUP, fn) }

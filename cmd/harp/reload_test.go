@@ -10,7 +10,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/devca"
 )
@@ -78,31 +77,6 @@ func greet(t *testing.T, listening, dialling *tls.Config) (seen [2]string) {
 		t.Fatal(err)
 	}
 	return seen
-}
-
-func TestRegistryIsReplaced(t *testing.T) {
-	r := registry{source: dispatcher.StaticHosts{{Name: "a"}}}
-	names := func() (all []string) {
-		hosts, err := r.Hosts(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, h := range hosts {
-			all = append(all, h.Name)
-		}
-		return all
-	}
-	if got := names(); len(got) != 1 || got[0] != "a" {
-		t.Errorf("hosts are %q", got)
-	}
-	r.replace(dispatcher.StaticHosts{{Name: "b"}, {Name: "c"}})
-	if got := names(); len(got) != 2 || got[0] != "b" {
-		t.Errorf("hosts are %q", got)
-	}
-	r.replace(nil)
-	if got := names(); len(got) != 0 {
-		t.Errorf("hosts are %q", got)
-	}
 }
 
 // A folder that takes the place of another is watched as the one before.
