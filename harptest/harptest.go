@@ -18,6 +18,7 @@
 package harptest
 
 import (
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -224,13 +225,11 @@ func (s *System) WaitOnline(hosts ...string) {
 
 func (s *System) isOnline(c *harp.Caller, name string) bool {
 	s.t.Helper()
-	for h, err := range c.Hosts().List(s.t.Context(), name) {
-		if err != nil {
-			s.t.Fatal("harptest: ", err)
-		}
-		return h.Online
+	h, err := c.Hosts().Get(s.t.Context(), name)
+	if err != nil && !errors.Is(err, harp.ErrNotFound) { // one that has not connected yet
+		s.t.Fatal("harptest: ", err)
 	}
-	return false
+	return h.Online
 }
 
 // pause lets the others work. There is no event to wait for: a host that was online

@@ -61,6 +61,9 @@ func NewAttributes(labels map[string]string, facts harp.Value) Attributes {
 	for label, value := range labels {
 		taken[labelKey(label)] = value
 	}
+	if len(taken) == 0 {
+		return Attributes{}
+	}
 	a := Attributes{values: make([]unique.Handle[any], 0, len(taken)), addresses: addressesIn(taken[factKey([]string{"addresses"})])}
 	var keys strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(taken)) {
