@@ -92,8 +92,8 @@ type Hosts struct{ service Service }
 // name, or an expression as [target.Parse] reads it. Errors: ErrInvalid (target),
 // ErrNotFound (a host that is written out in it is not known, or it selects none),
 // ErrUnavailable, ErrClosed.
-func (h *Hosts) List(ctx context.Context, target string) iter.Seq2[HostStatus, error] {
-	return pages(func(cursor string) (Page[HostStatus], error) { return h.service.ListHosts(ctx, target, cursor) })
+func (h *Hosts) List(ctx context.Context, expr string) iter.Seq2[HostStatus, error] {
+	return pages(func(cursor string) (Page[HostStatus], error) { return h.service.ListHosts(ctx, expr, cursor) })
 }
 
 // Get returns one host. Errors: ErrInvalid (no name), ErrNotFound, ErrUnavailable,

@@ -66,12 +66,12 @@ type HostService interface {
 	// ListHosts returns one page of the hosts that a target selects, of all if it
 	// is empty, by name. Errors: ErrInvalid (target), ErrNotFound (a host that is written
 	// out in it and not known, or no host at all).
-	ListHosts(ctx context.Context, target, cursor string) (Page[HostStatus], error)
+	ListHosts(ctx context.Context, expr, cursor string) (Page[HostStatus], error)
 
 	// ExplainTarget returns how many hosts each part of a target selects by itself; with
 	// a host, whether it selects that one and what it has there. Errors: ErrInvalid
 	// (target), ErrNotFound (the host), ErrRefused (the target has more than 4,000 parts).
-	ExplainTarget(ctx context.Context, text, host string) (target.Node, error)
+	ExplainTarget(ctx context.Context, expr, host string) (target.Node, error)
 
 	// HostProcedures returns one page of what a host's agent last said it
 	// offers, by name. Errors: ErrNotFound.
