@@ -1,6 +1,7 @@
 package harp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -41,6 +42,7 @@ const (
 	FaultNetwork    Fault = "network"    // what lies between
 	FaultAgent      Fault = "agent"      // the agent or its host
 	FaultProcedure  Fault = "procedure"  // the procedure itself failed
+	FaultUnknown    Fault = "unknown"    // nobody said: an error that is not of harp
 )
 
 // Ran says whether a procedure was started.
@@ -234,7 +236,14 @@ func FaultOf(err error) Fault {
 	case errors.Is(err, ErrUnavailable):
 		return FaultNetwork
 	}
-	return codeOf(err).fault
+	c := codeOf(err)
+	switch {
+	case c.name != codeInternal:
+		return c.fault
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return FaultCaller
+	}
+	return FaultUnknown
 }
 
 // RanOf says whether the procedure of the call that returned err was started.

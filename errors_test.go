@@ -211,15 +211,17 @@ func TestFailureOf(t *testing.T) {
 		{"pruned", ErrPruned, []error{ErrPruned}, FaultCaller, MayHaveRun, "pruned"},
 		{"host joined", &HostError{"web01", "dial", errors.Join(ErrUnreachable, dial)}, []error{ErrUnreachable}, FaultNetwork, DidNotRun, "web01: unreachable at dial (10.8.14.2:4306: i/o timeout)"},
 		{"host bare", &HostError{"web01", "lookup", ErrUnreachable}, []error{ErrUnreachable}, FaultNetwork, DidNotRun, "web01: unreachable at lookup"},
-		{"host unknown", &HostError{"web01", "auth", errors.New("it is web02")}, nil, FaultDispatcher, MayHaveRun, "web01: failed at auth (it is web02)"},
+		{"host unknown", &HostError{"web01", "auth", errors.New("it is web02")}, nil, FaultUnknown, MayHaveRun, "web01: failed at auth (it is web02)"},
 		{"dispatcher", &HostError{"d:7440", "dial", errors.Join(ErrUnavailable, dial)}, []error{ErrUnavailable}, FaultNetwork, DidNotRun, "d:7440: dispatcher unavailable at dial (10.8.14.2:4306: i/o timeout)"},
 		{"denied", &HostError{"d:7440", "auth", errors.Join(ErrDenied, errors.New("bad certificate"))}, []error{ErrDenied}, FaultPolicy, DidNotRun, "d:7440: denied at auth (bad certificate)"},
 		{"call", &CallError{"j", &HostError{"d:7440", "read", errors.Join(ErrUnavailable, io.ErrUnexpectedEOF)}}, []error{ErrUnavailable}, FaultNetwork, MayHaveRun, "call may have been accepted as job j: d:7440: dispatcher unavailable at read (unexpected EOF)"},
 		{"call, closed", &CallError{"j", ErrClosed}, []error{ErrUnavailable}, FaultNetwork, MayHaveRun, "call may have been accepted as job j: dispatcher unavailable"},
 		{"call, denied", &CallError{"j", NewFailure("denied", "no").Err()}, []error{ErrUnavailable}, FaultPolicy, MayHaveRun, "call may have been accepted as job j: dispatcher unavailable: no"},
 		{"two lines", errors.Join(ErrRefused, errors.New("a"), errors.New("b\nc")), []error{ErrRefused}, FaultPolicy, DidNotRun, "refused by the dispatcher: a; b; c"},
-		{"context", context.DeadlineExceeded, nil, FaultDispatcher, MayHaveRun, "context deadline exceeded"},
-		{"system", fmt.Errorf("store: %w", syscall.EIO), nil, FaultDispatcher, MayHaveRun, "store: input/output error"},
+		{"context", context.DeadlineExceeded, nil, FaultCaller, MayHaveRun, "context deadline exceeded"},
+		{"cancelled context", fmt.Errorf("waiting: %w", context.Canceled), nil, FaultCaller, MayHaveRun, "waiting: context canceled"},
+		{"end of a file", io.EOF, nil, FaultUnknown, MayHaveRun, "EOF"},
+		{"system", fmt.Errorf("store: %w", syscall.EIO), nil, FaultUnknown, MayHaveRun, "store: input/output error"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if FaultOf(c.err) != c.fault || RanOf(c.err) != c.ran {

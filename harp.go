@@ -109,8 +109,8 @@ type ServerInfo struct {
 
 // Page is a part of a listing. There is more while Cursor is not empty.
 type Page[T any] struct {
-	Items  []T
-	Cursor string
+	Items  []T    `json:"items"`
+	Cursor string `json:"cursor,omitempty"` // where the next page begins; empty: there is none
 }
 
 // pages turns a function that fetches a page into a sequence of items.

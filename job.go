@@ -2,7 +2,6 @@ package harp
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -192,15 +191,6 @@ type Result struct {
 	ExitCode *int  `json:"exit_code,omitempty" msgpack:"exit,omitempty"` // of a command
 }
 
-// MarshalJSON writes the fields that are not zero, Err as the [Failure] "error".
-func (r Result) MarshalJSON() ([]byte, error) {
-	type fields Result
-	return json.Marshal(struct {
-		fields
-		Error Failure `json:"error,omitzero"`
-	}{fields(r), FailureOf(r.Err)})
-}
-
 // Done reports whether the job has ended.
 func (r Result) Done() bool { return r.State.Ended() }
 
@@ -256,29 +246,6 @@ type Attempt struct {
 	Ended   time.Time `json:"ended,omitzero" msgpack:"ended,omitempty"`
 	Outcome string    `json:"outcome,omitempty" msgpack:"outcome,omitempty"` // a state, or "not_now"
 	Reason  string    `json:"reason,omitempty" msgpack:"reason,omitempty"`   // of the state
-}
-
-// MarshalJSON writes the fields that are not zero, in snake_case: times as RFC 3339, Err as
-// the [Failure] "error", and limits as "1m30s", or "none".
-func (s JobStatus) MarshalJSON() ([]byte, error) {
-	type fields JobStatus
-	return json.Marshal(struct {
-		fields
-		Error       Failure `json:"error,omitzero"`
-		Timeout     string  `json:"timeout,omitempty"`
-		MaxExecTime string  `json:"max_exec_time,omitempty"`
-	}{fields(s), FailureOf(s.Err), limitText(s.Timeout), limitText(s.MaxExecTime)})
-}
-
-func limitText(d time.Duration) string {
-	switch d {
-	case 0:
-		return ""
-	case NoLimit:
-		return "none"
-	default:
-		return d.String()
-	}
 }
 
 // JobFilter selects jobs; a zero field selects all.

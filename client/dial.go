@@ -69,10 +69,13 @@ func (c Config) withDefaults(port string) Config {
 // ctx ends. Calls made together are sent 128 at a time, the next when one is stored. A
 // Caller that waits for more than 4,096 answers at a time gets ErrRefused.
 //
-// Errors: a *HostError, which says at which stage the dispatcher could not be
-// reached. It is ErrDenied when one side does not accept who the other is, and else
-// ErrUnavailable.
+// Errors: a *FieldError when there is no address; a *HostError, which says at which stage
+// the dispatcher could not be reached. It is ErrDenied when one side does not accept who the
+// other is, or Config.TLS is not set and needed, and else ErrUnavailable.
 func Dial(ctx context.Context, addr string, cfg Config) (*harp.Caller, error) {
+	if addr == "" {
+		return nil, errNoAddr
+	}
 	cfg = cfg.withDefaults(wire.DispatcherPort)
 	d := dialer{
 		addr: addr, cfg: cfg, protocol: transport.ProtocolCall, role: transport.RoleDispatcher,
@@ -84,6 +87,10 @@ func Dial(ctx context.Context, addr string, cfg Config) (*harp.Caller, error) {
 	}
 	return harp.NewCaller(newRemote(d, first)), nil
 }
+
+var errNoAddr = &harp.FieldError{Field: "addr", Message: "must be a host, with or without a port"}
+
+var errNoTLS = errors.New("Config.TLS has no authority in RootCAs")
 
 // dialer opens sessions with one peer. It holds what every attempt to connect needs.
 type dialer struct {
@@ -110,6 +117,10 @@ func (d dialer) openSession(ctx context.Context) (*session, error) {
 	nc, err := d.cfg.Dial(ctx, d.addr)
 	if err != nil {
 		return nil, d.hostError(dialStage(err), d.noAnswer, err)
+	}
+	if _, link := nc.(transport.Link); !link && (d.cfg.TLS == nil || d.cfg.TLS.RootCAs == nil) {
+		nc.Close() //nolint:errcheck // nothing was said
+		return nil, d.hostError("auth", harp.ErrDenied, errNoTLS)
 	}
 	conn, err := transport.Client(ctx, nc, d.cfg.TLS, d.protocol, d.role)
 	if err != nil {
@@ -157,7 +168,8 @@ func (d dialer) hostError(stage string, is, cause error) error {
 // handshakeFailed tells the network's troubles from a peer that is not who it must
 // be and from one that does not accept who this side is.
 func (d dialer) handshakeFailed(err error) error {
-	if errors.Is(err, transport.ErrIdentity) || isCertificateAlert(err) {
+	var unverified *tls.CertificateVerificationError
+	if errors.Is(err, transport.ErrIdentity) || errors.As(err, &unverified) || isCertificateAlert(err) {
 		return d.hostError("auth", harp.ErrDenied, err)
 	}
 	var handshake *transport.HandshakeError

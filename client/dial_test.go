@@ -57,7 +57,9 @@ func TestDialStages(t *testing.T) {
 		{"nobody listens", func(t *testing.T) string { return "127.0.0.1:1" }, Config{TLS: mine}, "dial", harp.ErrUnavailable},
 		{"no TLS", garbage, Config{TLS: mine}, "tls", harp.ErrUnavailable},
 		{"no authority", upright, Config{}, "tls", harp.ErrUnavailable},
-		{"its authority is not mine", upright, Config{TLS: withRoots(mine, certificate(t, other, callerID))}, "tls", harp.ErrUnavailable},
+		{"its authority is not mine", upright, Config{TLS: withRoots(mine, certificate(t, other, callerID))}, "auth", harp.ErrDenied},
+		{"no TLS", upright, Config{}, "auth", harp.ErrDenied},
+		{"no authority", upright, Config{TLS: &tls.Config{Certificates: mine.Certificates}}, "auth", harp.ErrDenied},
 		{"another protocol", server(dispatcherID, map[string]transport.Role{transport.ProtocolAgent: transport.RoleAgent}), Config{TLS: mine}, "tls", harp.ErrUnavailable},
 		{"it is an agent", server(agentID, callers), Config{TLS: mine}, "auth", harp.ErrDenied},
 		{"I am an agent", upright, Config{TLS: certificate(t, ca, agentID)}, "auth", harp.ErrDenied},
@@ -84,6 +86,16 @@ func TestDialStages(t *testing.T) {
 			t.Log(err)
 		})
 	}
+	t.Run("no address", func(t *testing.T) {
+		_, err := Dial(t.Context(), "", Config{TLS: mine, Logger: silent})
+		_, direct := DialAgent(t.Context(), "", Config{TLS: mine, Logger: silent})
+		for _, err := range []error{err, direct} {
+			var field *harp.FieldError
+			if !errors.As(err, &field) || field.Field != "addr" {
+				t.Error(err)
+			}
+		}
+	})
 	t.Run("all is well", func(t *testing.T) {
 		caller, err := Dial(t.Context(), upright(t), Config{TLS: mine, Logger: silent})
 		if err != nil {

@@ -30,10 +30,13 @@ type Agent struct {
 // DialAgent connects to the agent at addr, a host with or without a port. It tries
 // once, for at most 10 s. The name of the agent's host is that in its certificate.
 //
-// Errors: a *HostError, which says at which stage the agent could not be reached.
-// It is ErrDenied when one side does not accept who the other is, and else
-// ErrUnreachable.
+// Errors: a *FieldError when there is no address; a *HostError, which says at which stage
+// the agent could not be reached. It is ErrDenied when one side does not accept who the other
+// is, or Config.TLS is not set and needed, and else ErrUnreachable.
 func DialAgent(ctx context.Context, addr string, cfg Config) (*Agent, error) {
+	if addr == "" {
+		return nil, errNoAddr
+	}
 	d := dialer{
 		addr: addr, cfg: cfg.withDefaults(wire.AgentPort),
 		protocol: transport.ProtocolDirect, role: transport.RoleAgent,

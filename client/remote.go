@@ -166,7 +166,7 @@ func replyBody(f transport.Frame) ([]byte, error) {
 // unreadable is an answer that makes no sense. It is none of the sentinels: what is
 // wrong with it is not wrong with the request.
 func unreadable(err error) error {
-	return fmt.Errorf("the dispatcher's answer cannot be read: %v", err) //nolint:errorlint // on purpose, see above
+	return harp.NewFailure("internal", "the dispatcher's answer cannot be read: "+err.Error()).Err()
 }
 
 // isLost reports whether err means that the exchange or the session was lost.

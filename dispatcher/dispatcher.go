@@ -31,9 +31,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
-	"slices"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -214,11 +213,15 @@ type Dispatcher struct {
 // owns st from now on, also when Open fails, and closes it in Shutdown. ctx bounds
 // opening only. Jobs that were on their way or running when the store was last
 // closed go on at their agents, which tell of them when they connect. Errors:
-// *harp.FieldError for a configuration that cannot be; the store's.
+// *harp.FieldError for a configuration that cannot be, for no store, and for one that is
+// another dispatcher's, who keeps it; the store's.
 func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) {
+	if err := takeStore(st); err != nil {
+		return nil, err
+	}
 	cfg, err := cfg.withDefaults()
 	if err != nil {
-		return nil, errors.Join(err, st.Close())
+		return nil, errors.Join(err, closeStore(st))
 	}
 	d := &Dispatcher{
 		store: st, cfg: cfg, log: cfg.Logger, repeated: logcount.New(cfg.Logger), name: harp.NewID(),
@@ -234,7 +237,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.registry.asked = make(chan struct{}, 1)
 	if err := d.recover(ctx); err != nil {
 		d.stop(harp.ErrClosed)
-		return nil, errors.Join(fmt.Errorf("open dispatcher: %w", err), st.Close())
+		return nil, errors.Join(fmt.Errorf("open dispatcher: %w", err), closeStore(st))
 	}
 	d.loops.Go(d.clockLoop)
 	d.loops.Go(d.registryLoop)
@@ -243,6 +246,33 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.loops.Go(d.failureLoop)
 	d.loops.Go(d.feedLoop)
 	return d, nil
+}
+
+// stores are those that dispatchers of this process have: two on one store would start jobs
+// twice.
+var stores sync.Map
+
+// takeStore makes a store a dispatcher's. Errors: *harp.FieldError.
+func takeStore(st store.Store) error {
+	if st == nil {
+		return &harp.FieldError{Field: "store", Message: "must be set"}
+	}
+	if !reflect.TypeOf(st).Comparable() {
+		return nil // a value that decorates a store: whose it is cannot be told
+	}
+	if _, taken := stores.LoadOrStore(st, nil); taken {
+		return &harp.FieldError{Field: "store", Message: "is another dispatcher's"}
+	}
+	return nil
+}
+
+// closeStore closes a store, which is nobody's then.
+func closeStore(st store.Store) error {
+	err := st.Close()
+	if reflect.TypeOf(st).Comparable() {
+		stores.Delete(st)
+	}
+	return err
 }
 
 // recover reads the hosts that are known. Those that were connected when the store
@@ -277,8 +307,12 @@ func (d *Dispatcher) Caller() *harp.Caller {
 // both sides, until ctx ends or the dispatcher is shut down (nil), or l fails, or the
 // dispatcher's store does (store.ErrPoisoned): then the dispatcher can do nothing any more
 // and is to be shut down, and its store opened anew, best in a new process. It may be
-// called for several listeners.
+// called for several listeners. A *harp.FieldError says that there is no listener, or no
+// TLS for one that needs it.
 func (d *Dispatcher) Serve(ctx context.Context, l net.Listener, tc *tls.Config) error {
+	if err := checkListener(l, tc); err != nil {
+		return err
+	}
 	if !d.beginWork() {
 		return errors.Join(harp.ErrClosed, l.Close())
 	}
@@ -294,6 +328,17 @@ func (d *Dispatcher) Serve(ctx context.Context, l net.Listener, tc *tls.Config) 
 		},
 	}, d.serveConn)
 	return cmp.Or(d.failure(), err)
+}
+
+// checkListener refuses a listener that cannot be served. Errors: *harp.FieldError.
+func checkListener(l net.Listener, tc *tls.Config) error {
+	if l == nil {
+		return &harp.FieldError{Field: "listener", Message: "must be set"}
+	}
+	if _, tcp := l.Addr().(*net.TCPAddr); tcp && tc == nil {
+		return errors.Join(&harp.FieldError{Field: "tls", Message: "must be set"}, l.Close())
+	}
+	return nil
 }
 
 // failureLoop ends all that the dispatcher does when its store has failed: nothing can be
@@ -383,7 +428,7 @@ func (d *Dispatcher) Shutdown(ctx context.Context) error {
 			d.workers.Close()
 			d.work.Wait()
 			d.repeated.Close()
-			d.closeErr = d.store.Close()
+			d.closeErr = closeStore(d.store)
 			close(d.closed)
 		}()
 	})
@@ -393,48 +438,4 @@ func (d *Dispatcher) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// Health says whether the dispatcher can do its work, check by check.
-func (d *Dispatcher) Health(ctx context.Context) Health {
-	h := Health{Ready: true, Checks: map[string]error{
-		"dispatcher": nil,
-		"store":      d.checkStore(ctx),
-		"disk":       d.checkDisk(),
-		"registry":   d.registry.lastError(),
-		"clock":      d.clock.suspicion(),
-	}}
-	if d.ctx.Err() != nil {
-		h.Checks["dispatcher"] = d.closedBy()
-	}
-	h.Ready = h.Checks["dispatcher"] == nil && h.Checks["store"] == nil && h.Checks["disk"] == nil
-	return h
-}
-
-func (d *Dispatcher) checkStore(ctx context.Context) error {
-	_, _, err := d.store.ListHosts(ctx, "", 1)
-	return err
-}
-
-func (d *Dispatcher) checkDisk() error {
-	if d.store.Space() < store.SpacePlenty {
-		return harp.ErrNoSpace
-	}
-	return nil
-}
-
-// problems are the checks that are not well, by name.
-func (h Health) problems() (troubles []string) {
-	for _, name := range slices.Sorted(maps.Keys(h.Checks)) {
-		if err := h.Checks[name]; err != nil {
-			troubles = append(troubles, name+": "+err.Error())
-		}
-	}
-	return troubles
-}
-
-// Health is a set of named checks.
-type Health struct {
-	Ready  bool             // calls are accepted
-	Checks map[string]error // dispatcher, store, disk, registry, clock; nil: well
 }

@@ -195,11 +195,15 @@ func TestPriorityOrdersAQueue(t *testing.T) {
 			must[*harp.Job](t)(host.Call(t.Context(), "gate", harp.Args{"name": name}, harp.Priority(priority)))
 		}
 		call("first", 0)
+		if got := <-g.entered; got != "first" { // before others are there that would go first
+			t.Errorf("started %s", got)
+		}
 		call("low", -5)
 		call("normal", 0)
 		call("high", 5)
 		call("high too", 5)
-		for _, want := range []string{"first", "high", "high too", "normal", "low"} {
+		g.release <- struct{}{}
+		for _, want := range []string{"high", "high too", "normal", "low"} {
 			if got := <-g.entered; got != want {
 				t.Errorf("started %s, want %s", got, want)
 			}

@@ -48,6 +48,7 @@ func TestAStalledGreetingGivesWay(t *testing.T) {
 			if took := time.Since(begun); took > 9*time.Second {
 				t.Errorf("after %d frames of others it is greeted after %v", n, took)
 			}
+			synctest.Wait()
 			for _, other := range stalled[:3] {
 				if other.tr.Err() == nil {
 					t.Errorf("after %d frames one that stalls has a session", n)

@@ -70,6 +70,9 @@ func limitFailure(f *harp.Failure) {
 // NewFailed returns the answer to a request that failed.
 func NewFailed(err error) Failed {
 	f := harp.FailureOf(err)
+	if f.Fault == harp.FaultUnknown {
+		f.Fault = harp.FaultDispatcher // whoever answers could not do what was asked
+	}
 	limitFailure(&f)
 	f.Message = text.Shorten(f.Message, maxFailureText, "…")
 	if len(f.Data) > MaxControl/2 {

@@ -129,6 +129,9 @@ func TestFactsWithoutEnd(t *testing.T) {
 		"a list":          []any{many},
 	} {
 		a := NewAttributes(nil, value(t, facts))
+		if len(a.values) == 0 {
+			continue // there are no keys then
+		}
 		if len(a.values) > maxFacts || len(a.keys.Value()) > maxFacts*(maxPath+2) {
 			t.Errorf("%s: %d paths of %d bytes are kept", name, len(a.values), len(a.keys.Value()))
 		}
