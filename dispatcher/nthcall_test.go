@@ -117,6 +117,7 @@ type asking struct {
 	*system
 	registry     *changing
 	ran, waiting *harp.Job
+	cancelled    *harp.Job // of a host that is away: what it asks of the store nobody else does
 }
 
 func newAsking(t *testing.T, st store.Store, queue any) *asking {
@@ -128,6 +129,8 @@ func newAsking(t *testing.T, st store.Store, queue any) *asking {
 	s.agent("web01", greeter)
 	s.ran = must[*harp.Job](t)(s.caller.Host("web01").Call(t.Context(), "count", countArgs{3}))
 	must[harp.Value](t)(s.ran.Get(t.Context()))
+	s.cancelled = must[*harp.Job](t)(s.caller.Host("away").Call(t.Context(), "work", nil))
+	must[bool](t)(s.cancelled.Cancel(t.Context()))
 	s.waiting = must[*harp.Job](t)(s.caller.Host("away").Call(t.Context(), "work", nil, harp.Queue(queue)))
 	synctest.Wait()
 	return s
@@ -159,7 +162,7 @@ func TestTroubleOfTheStoreIsTold(t *testing.T) {
 			return nil, err
 		},
 		"retry": func(ctx context.Context, s *asking) (any, error) {
-			_, err := s.ran.Retry(ctx)
+			_, err := s.cancelled.Retry(ctx)
 			return nil, err
 		},
 		"cancel": func(ctx context.Context, s *asking) (any, error) {

@@ -1,0 +1,89 @@
+package dispatcher
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// Health says whether the dispatcher can do its work, check by check.
+func (d *Dispatcher) Health(ctx context.Context) Health {
+	h := Health{Ready: true, Checks: map[string]error{
+		"dispatcher": nil,
+		"store":      d.checkStore(ctx),
+		"disk":       d.checkDisk(),
+		"registry":   d.registry.lastError(),
+		"clock":      d.clock.suspicion(),
+	}}
+	if d.ctx.Err() != nil {
+		h.Checks["dispatcher"] = d.closedBy()
+	}
+	h.Ready = h.Checks["dispatcher"] == nil && h.Checks["store"] == nil && h.Checks["disk"] == nil
+	return h
+}
+
+func (d *Dispatcher) checkStore(ctx context.Context) error {
+	_, _, err := d.store.ListHosts(ctx, "", 1)
+	return err
+}
+
+func (d *Dispatcher) checkDisk() error {
+	if d.store.Space() < store.SpacePlenty {
+		return harp.ErrNoSpace
+	}
+	return nil
+}
+
+// problems are the checks that are not well, by name.
+func (h Health) problems() (troubles []string) {
+	for _, name := range slices.Sorted(maps.Keys(h.Checks)) {
+		if err := h.Checks[name]; err != nil {
+			troubles = append(troubles, name+": "+err.Error())
+		}
+	}
+	return troubles
+}
+
+// Health is a set of named checks.
+type Health struct {
+	Ready  bool             // calls are accepted
+	Checks map[string]error // dispatcher, store, disk, registry, clock; nil: well
+}
+
+type healthJSON struct {
+	Ready  bool                     `json:"ready"`
+	Checks map[string]*harp.Failure `json:"checks"`
+}
+
+// MarshalJSON writes what fails as a [harp.Failure], and null for what is well.
+func (h Health) MarshalJSON() ([]byte, error) {
+	written := healthJSON{Ready: h.Ready, Checks: map[string]*harp.Failure{}}
+	for name, err := range h.Checks {
+		written.Checks[name] = nil
+		if err != nil {
+			failure := harp.FailureOf(err)
+			written.Checks[name] = &failure
+		}
+	}
+	return json.Marshal(written)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. Errors: those of package json.
+func (h *Health) UnmarshalJSON(text []byte) error {
+	var read healthJSON
+	if err := json.Unmarshal(text, &read); err != nil {
+		return err
+	}
+	*h = Health{Ready: read.Ready, Checks: map[string]error{}}
+	for name, failure := range read.Checks {
+		h.Checks[name] = nil
+		if failure != nil {
+			h.Checks[name] = failure.Err()
+		}
+	}
+	return nil
+}
