@@ -39,13 +39,22 @@ func (c *cli) arguments(doc harp.ProcedureDoc, words []string) (any, error) {
 		err = known.CheckUnits(args)
 	}
 	if err != nil {
-		return nil, inWords(err)
+		return nil, unknownArgument(inWords(err), parameterNames(doc))
 	}
 	v, err := harp.NewValue(args)
 	if err != nil {
 		return nil, err
 	}
-	return v, inWords(known.Check(v))
+	return v, unknownArgument(inWords(known.Check(v)), parameterNames(doc))
+}
+
+// unknownArgument adds to the error of an argument that there is not which may have been meant.
+func unknownArgument(err error, known []string) error {
+	var wrong *harp.FieldError
+	if !errors.As(err, &wrong) || !strings.HasPrefix(wrong.Message, "unknown argument") {
+		return err
+	}
+	return hinted(err, strings.TrimPrefix(wrong.Field, "args."), known)
 }
 
 // gather reads words into a map, or into the array that stands alone in a file.
@@ -268,7 +277,11 @@ func labelText(m map[string]string) string {
 func findProcedure(ctx context.Context, caller *harp.Caller, host, name string) (harp.ProcedureDoc, error) {
 	docs, err := caller.Hosts().Procedures(ctx, host)
 	if err != nil {
-		return harp.ProcedureDoc{}, err
+		return harp.ProcedureDoc{}, noHost(ctx, caller, err, host)
+	}
+	known := make([]string, len(docs))
+	for i, doc := range docs {
+		known[i] = doc.Name
 	}
 	for _, doc := range docs {
 		if doc.Name == name {
@@ -282,5 +295,5 @@ func findProcedure(ctx context.Context, caller *harp.Caller, host, name string) 
 	if status.LastHeard.IsZero() && !status.Online {
 		return harp.ProcedureDoc{Name: name}, nil
 	}
-	return harp.ProcedureDoc{}, harp.NotFound("procedure", name+" on "+host)
+	return harp.ProcedureDoc{}, noProcedure(name, host, known)
 }

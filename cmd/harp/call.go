@@ -63,7 +63,7 @@ func (c *cli) bindCall(cmd *cobra.Command, f *callFlags) {
 	bindDryRun(cmd, &f.dryRun)
 	c.completeFlag(cmd, "queue", c.asksWords(queueWords))
 	c.completeFlag(cmd, "when-offline", fixed("wait", "fail"))
-	c.completeFlag(cmd, "retry", fixed(string(harp.StateLost), string(harp.StateTimedOut), string(harp.StateFailed)))
+	c.completeFlag(cmd, "retry", listed(fixed(string(harp.StateLost), string(harp.StateTimedOut), string(harp.StateFailed))))
 }
 
 func (f *callFlags) bind(flags *pflag.FlagSet) {

@@ -84,6 +84,21 @@ func fixed(texts ...string) words {
 	}
 }
 
+// listed offers words after commas, too: those that do not stand before.
+func listed(find words) words {
+	return func(ctx context.Context, args []string, begun string) []word {
+		at := strings.LastIndexByte(begun, ',') + 1
+		before := begun[:at]
+		var found []word
+		for _, w := range find(ctx, args, begun[at:]) {
+			if !slices.Contains(strings.Split(before, ","), w.text) {
+				found = append(found, word{before + w.text, w.meaning})
+			}
+		}
+		return found
+	}
+}
+
 // offerWords finds words within the time and leaves out those that do not fit, or that a
 // shell might take for something else.
 func (c *cli) offerWords(cmd *cobra.Command, find words, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -131,10 +146,23 @@ func (c *cli) contextWords(context.Context, []string, string) []word {
 
 // hostWords are the names of hosts.
 func hostWords(ctx context.Context, caller *harp.Caller, _ []string, _ string) []word {
+	return findHostWords(ctx, caller, "")
+}
+
+// execHostWords are the names of hosts on which any command may be run.
+func execHostWords(ctx context.Context, caller *harp.Caller, _ []string, _ string) []word {
+	return findHostWords(ctx, caller, execProcedure)
+}
+
+// findHostWords are the names of hosts that offer a procedure, of all if it is empty.
+func findHostWords(ctx context.Context, caller *harp.Caller, procedure string) []word {
 	var found []word
 	for h, err := range caller.Hosts().List(ctx, "") {
 		if err != nil {
 			return found
+		}
+		if procedure != "" && !slices.Contains(h.Procedures, procedure) {
+			continue
 		}
 		meaning := labelText(h.Labels)
 		if !h.Online {
@@ -218,29 +246,56 @@ func valueWords(p schemaText, name string) []word {
 	return found
 }
 
-// jobWords are "last" and the ids of the newest jobs.
-func jobWords(ctx context.Context, caller *harp.Caller, _ []string, _ string) []word {
-	var found []word
-	now := time.Now()
-	for job, err := range caller.Jobs(ctx, harp.JobFilter{}) {
-		if err != nil || len(found) > recentJobs {
-			break
+// jobWords are "last" and the ids of the newest jobs, in some states if any are given, without
+// those that stand before.
+func jobWords(states ...harp.State) func(context.Context, *harp.Caller, []string, string) []word {
+	return func(ctx context.Context, caller *harp.Caller, args []string, begun string) []word {
+		var found []word
+		now := time.Now()
+		if names := (&jobNames{caller: caller}); strings.HasPrefix("last", begun) && !slices.Contains(args, "last") {
+			if id, err := names.last(ctx); err == nil {
+				job, err := caller.Job(id).Status(ctx)
+				if err == nil && (len(states) == 0 || slices.Contains(states, job.State)) {
+					found = append(found, word{"last", jobMeaning(job, now)})
+				}
+			}
 		}
-		meaning := job.Procedure + " on " + job.Host + ", " + relative(now.Sub(job.SubmitTime)) + ", " + stateText(job)
-		if len(found) == 0 {
-			found = append(found, word{"last", meaning})
+		for job, err := range caller.Jobs(ctx, harp.JobFilter{States: states}) {
+			if err != nil || len(found) > recentJobs {
+				break
+			}
+			if !slices.Contains(args, job.ID) {
+				found = append(found, word{job.ID, jobMeaning(job, now)})
+			}
 		}
-		found = append(found, word{job.ID, meaning})
+		return found
 	}
-	return found
+}
+
+func jobMeaning(job harp.JobStatus, now time.Time) string {
+	return job.Procedure + " on " + job.Host + ", " + relative(now.Sub(job.SubmitTime)) + ", " + stateText(job)
 }
 
 // queueWords are the names of queues that can be written as name=value.
-func queueWords(ctx context.Context, caller *harp.Caller, _ []string, _ string) []word {
+func queueWords(ctx context.Context, caller *harp.Caller, args []string, begun string) []word {
+	return queueWordsWhere(func(harp.QueueStatus) bool { return true })(ctx, caller, args, begun)
+}
+
+// queueWordsWhere are those of queues for which something holds.
+func queueWordsWhere(holds func(harp.QueueStatus) bool) func(context.Context, *harp.Caller, []string, string) []word {
+	return func(ctx context.Context, caller *harp.Caller, _ []string, _ string) []word {
+		return findQueueWords(ctx, caller, holds)
+	}
+}
+
+func findQueueWords(ctx context.Context, caller *harp.Caller, holds func(harp.QueueStatus) bool) []word {
 	var found []word
 	for q, err := range caller.Queues().List(ctx) {
 		if err != nil {
 			break
+		}
+		if !holds(q) {
+			continue
 		}
 		name, err := q.Name.Any()
 		keys, ok := name.(map[string]any)

@@ -29,7 +29,8 @@ func (c *cli) bindEvents(cmd *cobra.Command, f *eventFlags) {
 	flags.StringVar(&f.filter.Job, "job", "", "only of this `job`")
 	flags.StringVar(&f.filter.Host, "host", "", "only of this `host`")
 	flags.Var(&f.since, "since", "only what happened at this time or later; a duration is that long ago")
-	c.completeFlag(cmd, "job", c.asksWords(jobWords))
+	c.completeFlag(cmd, "job", c.asksWords(jobWords()))
+	c.completeFlag(cmd, "type", listed(fixed(eventTypes()...)))
 	c.completeFlag(cmd, "host", c.asksWords(hostWords))
 }
 
@@ -48,6 +49,20 @@ func (f *eventFlags) check(ctx context.Context, c *cli, caller *harp.Caller) (ha
 	var err error
 	filter.Job, err = c.jobID(ctx, caller, filter.Job)
 	return filter, err
+}
+
+// eventTypes are the words that --type takes, but for beginnings of them.
+func eventTypes() (types []string) {
+	for _, t := range []harp.EventType{
+		harp.EventJobSubmitted, harp.EventJobQueued, harp.EventJobSent, harp.EventJobRunning, harp.EventJobCancelRequested, harp.EventJobCancelling,
+		harp.EventJobUnknown, harp.EventJobSucceeded, harp.EventJobFailed, harp.EventJobTimedOut, harp.EventJobCancelled, harp.EventJobExpired,
+		harp.EventJobRejected, harp.EventJobLost, harp.EventJobLate, harp.EventJobSurvivors, harp.EventJobPruned,
+		harp.EventHostOnline, harp.EventHostAway, harp.EventHostDuplicate, harp.EventHostJournal, harp.EventHostForgot,
+		harp.EventQueuePaused, harp.EventQueueUnpaused, harp.EventQueueChanged, harp.EventQueueCancelled, harp.EventsMissing,
+	} {
+		types = append(types, string(t))
+	}
+	return types
 }
 
 func (c *cli) eventListCommand() *cobra.Command {

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/schema"
@@ -17,32 +18,38 @@ const execProcedure = "exec"
 
 func (c *cli) execCommand() *cobra.Command {
 	var (
-		f   callFlags
-		how execFlags
+		f    callFlags
+		how  execFlags
+		argv []string
 	)
 	cmd := &cobra.Command{
-		Use:   "exec HOST [flags] -- COMMAND [ARG]...",
+		Use:   "exec [flags] HOST [flags] [--] COMMAND [ARG]...",
 		Short: "Run a command on a host that allows it",
 		Long: `Run a command on a host and print what it prints. No shell is between: each word is
-one argument of the command. It needs a host whose agent allows the procedure exec.
+one argument of the command. What begins with - in front of the command is harp's, from
+the command on all is the command's. It needs a host whose agent allows the procedure exec.
 
 The exit code is the command's, as it is; --exit mapped makes it 1, so that it cannot be
 taken for harp's own. See harp help exit-codes. Ctrl-C stops waiting, not the command.
 
 With -o json the object has what was printed, as text, in "stdout" and "stderr"; -o jsonl
 prints it as it comes, record by record, and then the job.`,
-		Example: `  harp exec web01 -- uptime
-  harp exec web01 --timeout 1h -- tar -czf /var/tmp/etc.tgz /etc
+		Example: `  harp exec web01 uptime -p
+  harp exec web01 --timeout 1h tar -czf /var/tmp/etc.tgz /etc
   harp exec web01 --stdin -- tee /etc/motd < motd`,
-		Args:        cobra.MinimumNArgs(2),
+		Args: func(cmd *cobra.Command, args []string) (err error) {
+			argv, err = commandWords(cmd, args)
+			return err
+		},
 		Annotations: calls(),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
 			f.onlyOutput = true
 			f.sure = true // whoever types the command means it
-			return c.exec(ctx, caller, &f, &how, args[0], args[1:])
+			return c.exec(ctx, caller, &f, &how, args[0], argv)
 		}),
-		ValidArgsFunction: c.completeOnly(c.asksWords(hostWords)),
+		ValidArgsFunction: c.completeOnly(c.asksWords(execHostWords)),
 	}
+	cmd.Flags().SetInterspersed(false)
 	c.bindCall(cmd, &f)
 	c.bindExit(cmd, exitRemote)
 	flags := cmd.Flags()
@@ -51,6 +58,24 @@ prints it as it comes, record by record, and then the job.`,
 	flags.StringArrayVar(&how.env, "env", nil, "a variable for it that the host allows: `name=value` (repeatable)")
 	_ = flags.MarkHidden("yes") // there is nothing to ask
 	return cmd
+}
+
+// commandWords reads the flags behind the host; what follows them is the command.
+func commandWords(cmd *cobra.Command, args []string) ([]string, error) {
+	if len(args) == 0 {
+		return nil, errors.New("missing HOST")
+	}
+	if err := cmd.ParseFlags(args[1:]); err != nil {
+		return nil, cmd.FlagErrorFunc()(cmd, err)
+	}
+	if help, err := cmd.Flags().GetBool("help"); err == nil && help {
+		return nil, pflag.ErrHelp
+	}
+	argv := cmd.Flags().Args()
+	if len(argv) == 0 {
+		return nil, errors.New("missing COMMAND")
+	}
+	return argv, nil
 }
 
 // execFlags are how a command is run.

@@ -31,6 +31,7 @@ type fake struct {
 	troubles   []string
 	listing    func() // is called when jobs or hosts are listed; nil: nothing happens
 	listErr    error
+	filtered   bool // jobs are listed by their states
 
 	submitted []harp.Request
 	cancelled []string
@@ -131,7 +132,11 @@ func (f *fake) ListJobs(_ context.Context, filter harp.JobFilter, _ string) (har
 	if f.listing != nil {
 		f.listing()
 	}
-	return harp.Page[harp.JobStatus]{Items: slices.Clone(f.jobs)}, f.listErr
+	found := slices.Clone(f.jobs)
+	if f.filtered && len(filter.States) > 0 {
+		found = slices.DeleteFunc(found, func(j harp.JobStatus) bool { return !slices.Contains(filter.States, j.State) })
+	}
+	return harp.Page[harp.JobStatus]{Items: found}, f.listErr
 }
 
 func (f *fake) ListHosts(_ context.Context, text, _ string) (harp.Page[harp.HostStatus], error) {
@@ -143,6 +148,9 @@ func (f *fake) ListHosts(_ context.Context, text, _ string) (harp.Page[harp.Host
 		if text == "" || text == target.QuoteName(h.Name) {
 			page.Items = append(page.Items, h)
 		}
+	}
+	if text != "" && len(page.Items) == 0 {
+		return page, harp.NotFound("host", text)
 	}
 	return page, nil
 }

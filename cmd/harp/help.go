@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"strings"
@@ -21,28 +22,79 @@ func refuseTopics(root *cobra.Command) {
 	help.Run, help.Short = nil, "Explain a command or a topic"
 	help.RunE = func(cmd *cobra.Command, args []string) error {
 		if _, unknown, err := root.Find(args); err != nil || len(unknown) > 0 {
-			return fmt.Errorf("there is no help on %s; harp help lists what there is", strings.Join(args, " "))
+			return fmt.Errorf("there is no help on %s%s", strings.Join(args, " "), cmp.Or(hintOfHelp(root, args), "; harp help lists what there is"))
 		}
 		show(cmd, args)
 		return nil
 	}
 }
 
-// explainArguments makes a command that is given too few or too many arguments say
-// which it takes.
+// hintOfHelp says which page may have been meant.
+func hintOfHelp(root *cobra.Command, args []string) string {
+	at, unknown, err := root.Find(args)
+	if err != nil || len(unknown) == 0 {
+		return ""
+	}
+	var known []string
+	for _, sub := range at.Commands() {
+		known = append(known, sub.Name())
+	}
+	return didYouMean(unknown[0], known)
+}
+
+// explainArguments makes a command that is given too few or too many arguments say which.
 func explainArguments(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		explainArguments(sub)
 	}
 	check := cmd.Args
-	if check == nil || cmd.HasSubCommands() || len(cmd.ValidArgs) > 0 {
+	if check == nil || cmd.HasSubCommands() || len(cmd.ValidArgs) > 0 || cmd.Name() == "exec" {
 		return
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if check(cmd, args) != nil {
-			return fmt.Errorf("too few or too many arguments: %s", cmd.UseLine())
+		if check(cmd, args) == nil {
+			return nil
 		}
-		return nil
+		required, most := positions(cmd.Use)
+		if len(args) < len(required) {
+			return fmt.Errorf("missing %s", strings.Join(required[len(args):], " "))
+		}
+		return fmt.Errorf("unexpected argument %s", args[min(most, len(args)-1)])
+	}
+}
+
+// positions are the arguments that a command must be given, by what its usage says, and how many it
+// may be.
+func positions(use string) (required []string, most int) {
+	words := strings.Fields(use)[1:]
+	for i := 0; i < len(words); i++ {
+		word := words[i]
+		for closing := map[byte]string{'[': "]", '{': "}"}[word[0]]; closing != "" && !strings.Contains(word, closing) && i+1 < len(words); {
+			i++
+			word += " " + words[i]
+		}
+		switch {
+		case strings.HasPrefix(word, "--"):
+			i++ // and its value
+			continue
+		case word[0] != '[':
+			required = append(required, strings.TrimSuffix(word, "..."))
+		}
+		most++
+	}
+	return required, most
+}
+
+// addAliases lets commands be typed as many others have them.
+func addAliases(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		addAliases(sub)
+		switch sub.Name() {
+		case "ls":
+			sub.Aliases = append(sub.Aliases, "list")
+		case "rm":
+			sub.Aliases = append(sub.Aliases, "remove", "delete")
+		}
 	}
 }
 

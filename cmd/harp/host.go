@@ -79,7 +79,7 @@ func findHosts(ctx context.Context, caller *harp.Caller, text string, problems b
 	hosts := []harp.HostStatus{}
 	for h, err := range caller.Hosts().List(ctx, text) {
 		if err != nil {
-			return nil, err
+			return nil, noHost(ctx, caller, err, text)
 		}
 		if h.Error != "" || !problems {
 			hosts = append(hosts, h)
@@ -108,7 +108,7 @@ func (c *cli) hostListing() listing[harp.HostStatus] {
 func (c *cli) showHost(ctx context.Context, caller *harp.Caller, args []string) error {
 	h, err := caller.Hosts().Get(ctx, args[0])
 	if err != nil {
-		return err
+		return noHost(ctx, caller, err, args[0])
 	}
 	if c.format == formatJSON {
 		return c.printNoun(h)

@@ -15,13 +15,14 @@ func (c *cli) jobCommand() *cobra.Command {
 	cmd := group("job", "Look at jobs, wait for them, cancel and repeat them",
 		c.jobListCommand(), c.jobShowCommand(), c.jobGetCommand(),
 		c.jobFollowCommand(), c.jobWaitCommand(), c.jobCancelCommand(),
-		c.jobRetryCommand(), c.jobForceLostCommand())
+		c.jobRetryCommand(), c.jobForceLostCommand(), c.logsCommand())
 	for _, sub := range cmd.Commands() {
+		find := jobWords(usable[sub.Name()]...)
 		switch {
 		case strings.Contains(sub.Use, " ID..."):
-			sub.ValidArgsFunction = c.completeRest(c.asksWords(jobWords))
+			sub.ValidArgsFunction = c.completeRest(c.asksWords(find))
 		case strings.Contains(sub.Use, " ID"):
-			sub.ValidArgsFunction = c.completeOnly(c.asksWords(jobWords))
+			sub.ValidArgsFunction = c.completeOnly(c.asksWords(find))
 		}
 	}
 	cmd.Long = `Look at jobs, wait for them, cancel and repeat them.
@@ -35,6 +36,14 @@ and "-" reads ids from stdin, separated by spaces or newlines:
 show, get, wait, cancel and retry take several ids. They go on when one fails, -o json
 prints an object for each, and the exit code is that of the worst (harp help exit-codes).`
 	return cmd
+}
+
+// usable are the states of jobs that a command can do something with; of others all are.
+var usable = map[string][]harp.State{
+	"cancel":     jobStates[:5],
+	"wait":       jobStates[:5],
+	"retry":      jobStates[5:],
+	"force-lost": {harp.StateSent, harp.StateRunning, harp.StateCancelling, harp.StateUnknown},
 }
 
 func (c *cli) jobShowCommand() *cobra.Command {

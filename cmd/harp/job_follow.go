@@ -16,6 +16,25 @@ import (
 // that one sees what is going on.
 const tailByDefault = 10
 
+// logsCommand is job follow under the name that many type: without -f it prints what is there.
+func (c *cli) logsCommand() *cobra.Command {
+	cmd := c.jobFollowCommand()
+	cmd.Use, cmd.Short, cmd.Hidden = "logs ID", "Print a job's records: harp job follow", true
+	cmd.Aliases = []string{"log"}
+	cmd.ValidArgsFunction = c.completeOnly(c.asksWords(jobWords()))
+	follow, run := cmd.Flags().Lookup("follow"), cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if follow.Value.String() != "true" {
+			_ = cmd.Flags().Set("no-wait", "true") // it is there
+			if !cmd.Flags().Changed("since") && !cmd.Flags().Changed("tail") {
+				_ = cmd.Flags().Set("since", "0")
+			}
+		}
+		return run(cmd, args)
+	}
+	return cmd
+}
+
 func (c *cli) jobFollowCommand() *cobra.Command {
 	var (
 		since  recordPlace
@@ -40,6 +59,8 @@ stderr says how many were left out, and --since 0 prints all of any job. Ctrl-C 
 	flags.Var(&since, "since", "from the record with this number on, 0: all; or from this time on, a duration is that long ago")
 	flags.Uint64Var(&tail, "tail", tailByDefault, "start with the last `n` records; of a job that has ended, all unless this is given")
 	flags.BoolVar(&noWait, "no-wait", false, "stop at the end of what is there")
+	flags.BoolP("follow", "f", false, "go on until the job ends, as it does anyway")
+	_ = flags.MarkHidden("follow") // it is there
 	cmd.MarkFlagsMutuallyExclusive("since", "tail")
 	c.bindExit(cmd, exitMapped)
 	c.bindRaw(cmd)

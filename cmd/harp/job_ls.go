@@ -19,7 +19,21 @@ var jobStates = []harp.State{
 	harp.StateExpired, harp.StateRejected, harp.StateLost,
 }
 
-func (c *cli) jobListCommand() *cobra.Command {
+// psCommand is job ls of the jobs that have not ended, under the name that many type.
+func (c *cli) psCommand() *cobra.Command {
+	var unended []string
+	for _, state := range jobStates {
+		if !state.Ended() {
+			unended = append(unended, string(state))
+		}
+	}
+	cmd := c.jobListCommand(unended...)
+	cmd.Use, cmd.Short, cmd.Hidden = "ps", "List the jobs that have not ended, newest first: harp job ls", true
+	return cmd
+}
+
+// jobListCommand lists jobs, unless it is told otherwise in these states.
+func (c *cli) jobListCommand(byDefault ...string) *cobra.Command {
 	var (
 		f              harp.JobFilter
 		states         []string
@@ -74,7 +88,7 @@ at every job that the other flags select: with --since they need not look at all
 	flags := cmd.Flags()
 	flags.StringVar(&f.Host, "host", "", "only of this `host`")
 	flags.StringVar(&f.Procedure, "proc", "", "only of this `procedure`")
-	flags.StringSliceVar(&states, "state", nil, "only in these `states`: "+stateWords())
+	flags.StringSliceVar(&states, "state", byDefault, "only in these `states`: "+stateWords())
 	flags.StringArrayVar(&queue, "queue", nil, "only of the queue of this `name`: a JSON object, or name=value (repeatable)")
 	flags.StringArrayVar(&labeled, "label", nil, "only with this label: `key=value` (repeatable)")
 	flags.StringVar(&f.By, "by", "", "only submitted by this `principal`")
@@ -85,7 +99,7 @@ at every job that the other flags select: with --since they need not look at all
 	c.completeFlag(cmd, "proc", c.asksWords(func(ctx context.Context, caller *harp.Caller, _ []string, begun string) []word {
 		return procedureWords(ctx, caller, nil, begun)
 	}))
-	c.completeFlag(cmd, "state", fixed(strings.Split(stateWords(), ", ")...))
+	c.completeFlag(cmd, "state", listed(fixed(strings.Split(stateWords(), ", ")...)))
 	c.completeFlag(cmd, "queue", c.asksWords(queueWords))
 	bindWatch(cmd, &watch)
 	flags.IntVarP(&most, "limit", "n", 50, "`how many` at most; 0: all")

@@ -103,12 +103,15 @@ can be read at any later time, by anyone who has the id.
 
   harp dev                          a dispatcher and a host to try it with
   harp call demo1 hello name=Ada    a first call, in another terminal`,
-		Args:              cobra.NoArgs,
+		Args:              unknownCommand,
+		Version:           harp.Version,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate(versionText() + "\n")
+	root.SetFlagErrorFunc(unknownFlag)
 	c.connection.bind(root.PersistentFlags())
 	flags := root.PersistentFlags()
 	flags.VarP(&c.format, "output", "o", "`format`: text, wide (lists: more columns), json (one object), jsonl (lists and follow: an object a line), yaml, id (lists: a name a line) or template=TEXT; see harp help output")
@@ -120,10 +123,12 @@ can be read at any later time, by anyone who has the id.
 		c.callCommand(), c.execCommand(), c.jobCommand(), c.hostCommand(), c.targetCommand(), c.procCommand(), c.queueCommand(), c.eventCommand(),
 		c.backupCommand(), c.restoreCommand(), c.pruneCommand(),
 		c.contextCommand(), c.doctorCommand(), c.benchCommand(), c.idCommand(), c.completionCommand(), c.versionCommand(),
+		c.psCommand(), c.logsCommand(),
 	)
 	root.AddCommand(helpTopics()...)
 	refuseTopics(root)
 	explainArguments(root)
+	addAliases(root)
 	c.completeFlag(root, "output", fixed("text", "wide", "json", "jsonl", "yaml", "id"))
 	c.completeFlag(root, "time", fixed("local", "relative", "iso", "unix"))
 	c.completeFlag(root, "color", fixed("auto", "always", "never"))
@@ -136,7 +141,7 @@ can be read at any later time, by anyone who has the id.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short,
-		Args: cobra.NoArgs,
+		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(commands...)

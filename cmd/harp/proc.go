@@ -77,11 +77,16 @@ func (c *cli) showProcedure(ctx context.Context, caller *harp.Caller, args []str
 	if err != nil {
 		return err
 	}
-	if len(found) == 0 && host != "" {
-		return harp.NotFound("procedure", name+" on "+host)
-	}
 	if len(found) == 0 {
-		return harp.NotFound("procedure", name)
+		all, err := findOffered(ctx, caller, host, "")
+		if err != nil {
+			return err
+		}
+		known := make([]string, len(all))
+		for i, o := range all {
+			known[i] = o.doc.Name
+		}
+		return noProcedure(name, host, known)
 	}
 	p := found[0]
 	if c.format == formatJSON {
@@ -257,7 +262,7 @@ func findOffered(ctx context.Context, caller *harp.Caller, host, name string) ([
 	byName := map[string]*offered{}
 	for h, err := range caller.Hosts().List(ctx, host) {
 		if err != nil {
-			return nil, err
+			return nil, noHost(ctx, caller, err, host)
 		}
 		if err := describe(ctx, caller, byName, h, name); err != nil {
 			return nil, err

@@ -43,7 +43,14 @@ func (c *cli) queueCommand() *cobra.Command {
 		c.queueSetCommand(&dry))
 	for _, sub := range cmd.Commands() {
 		if strings.Contains(sub.Use, queueName) {
-			sub.ValidArgsFunction = c.completeOnly(c.asksWords(queueWords))
+			find := queueWords
+			switch sub.Name() {
+			case "pause":
+				find = queueWordsWhere(func(q harp.QueueStatus) bool { return !q.Paused })
+			case "unpause":
+				find = queueWordsWhere(func(q harp.QueueStatus) bool { return q.Paused })
+			}
+			sub.ValidArgsFunction = c.completeOnly(c.asksWords(find))
 			if sub.Name() != "show" {
 				bindDryRun(sub, &dry)
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -24,10 +25,15 @@ func (c *cli) versionCommand() *cobra.Command {
 					{"platform", runtime.GOOS + "/" + runtime.GOARCH},
 				})
 			}
-			c.say("harp %s (%s, %s/%s)", harp.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			c.say("%s", versionText())
 			return nil
 		}),
 	}
+}
+
+// versionText is what harp version and harp --version print.
+func versionText() string {
+	return fmt.Sprintf("harp %s (%s, %s/%s)", harp.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // revision is the commit the program was built from; "" if it does not say.

@@ -20,9 +20,9 @@ const maxExplained = 200
 // unknown says which names there are instead.
 func unknown(path, name string, s *jsonschema.Schema) *harp.FieldError {
 	known := slices.Sorted(maps.Keys(s.Properties))
-	message := "is not known; there are no parameters"
+	message := "unknown argument; there are none"
 	if len(known) > 0 {
-		message = "is not known; there is " + shorten(strings.Join(known, ", "))
+		message = "unknown argument; available: " + shorten(strings.Join(known, ", "))
 	}
 	return &harp.FieldError{Field: path + "." + shorten(name), Message: message}
 }

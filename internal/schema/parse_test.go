@@ -49,7 +49,7 @@ func TestParse(t *testing.T) {
 		{"opts", `{"n":5}`, nil, "is required"},
 		{"either", "5", int64(5), ""},
 		{"either", "x", nil, "anyOf"},
-		{"sevrice", "x", nil, "is not known"},
+		{"sevrice", "x", nil, "unknown argument; available: "},
 		{"", "x", nil, "must have a name"},
 	} {
 		if c.name == "data" && c.text == "null" {

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/harpcaller/harp"
+)
+
+// didYouMean are the known words that somebody may have meant with another, the nearest first, as
+// the end of a message; "" if there are none.
+func didYouMean(typed string, known []string) string {
+	const most = 3
+	type near struct {
+		word string
+		far  int
+	}
+	var found []near
+	for _, word := range known {
+		far := distance(strings.ToLower(typed), strings.ToLower(word))
+		if far > 0 && far <= max(1, min(len(typed), len(word))/3) {
+			found = append(found, near{word, far})
+		} else if len(typed) > 1 && strings.HasPrefix(strings.ToLower(word), strings.ToLower(typed)) {
+			found = append(found, near{word, len(word) - len(typed)})
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	slices.SortStableFunc(found, func(a, b near) int { return cmp.Compare(a.far, b.far) })
+	words := make([]string, 0, most)
+	for _, n := range found {
+		if len(words) < most && !slices.Contains(words, n.word) {
+			words = append(words, n.word)
+		}
+	}
+	return "; did you mean " + strings.Join(words, " or ") + "?"
+}
+
+// distance is how many characters have to be put in, left out, replaced or exchanged with their
+// neighbour to make b of a.
+func distance(a, b string) int {
+	from, to := []rune(a), []rune(b)
+	before, above, row := make([]int, len(to)+1), make([]int, len(to)+1), make([]int, len(to)+1)
+	for j := range above {
+		above[j] = j
+	}
+	for i := range from {
+		row[0] = i + 1
+		for j := range to {
+			cost := 1
+			if from[i] == to[j] {
+				cost = 0
+			}
+			row[j+1] = min(above[j+1]+1, row[j]+1, above[j]+cost)
+			if i > 0 && j > 0 && from[i] == to[j-1] && from[i-1] == to[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, above, row = above, row, before
+	}
+	return above[len(to)]
+}
+
+// meant are commands that people who know other tools type, and what they are here.
+var meant = map[string]string{
+	"run": "call", "invoke": "call", "submit": "call", "ssh": "exec", "hosts": "host", "node": "host", "nodes": "host", "minions": "host",
+	"procedure": "proc", "procedures": "proc", "jobs": "job", "queues": "queue", "events": "event", "context": "ctx", "contexts": "ctx", "config": "ctx",
+	"stop": "job cancel", "kill": "job cancel --now", "status": "job show", "result": "job get", "wait": "job wait", "cancel": "job cancel",
+	"retry": "job retry", "follow": "job follow", "show": "job show", "get": "job get", "ls": "job ls", "tail": "job follow --tail 10",
+	"check": "doctor", "ping": "doctor", "server": "dispatcher",
+}
+
+// unknownCommand says that there is no such command, and which may have been meant.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if other := meant[args[0]]; other != "" && !cmd.HasParent() {
+		return fmt.Errorf("unknown command %q; did you mean %s?", args[0], other)
+	}
+	var known []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			known = append(known, sub.Name())
+		}
+	}
+	hint := didYouMean(args[0], known)
+	if hint == "" && cmd.HasParent() {
+		hint = "; available: " + strings.Join(known, ", ")
+	}
+	return fmt.Errorf("unknown command %q%s", args[0], hint)
+}
+
+// unknownFlag adds to the error of a flag that is not known which may have been meant.
+func unknownFlag(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
+		return err
+	}
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			known = append(known, "--"+f.Name)
+		}
+	})
+	return fmt.Errorf("%w%s", err, didYouMean("--"+unknown.GetSpecifiedName(), known))
+}
+
+// hinted adds to the error of a name that is not known which may have been meant.
+func hinted(err error, typed string, known []string) error {
+	hint := didYouMean(typed, known)
+	if hint == "" {
+		return err
+	}
+	return fmt.Errorf("%w%s", err, hint)
+}
+
+// noHost is the error of a host that is not known.
+func noHost(ctx context.Context, caller *harp.Caller, err error, name string) error {
+	if !errors.Is(err, harp.ErrNotFound) {
+		return err
+	}
+	var known []string
+	for h, err := range caller.Hosts().List(ctx, "") {
+		if err != nil {
+			break
+		}
+		known = append(known, h.Name)
+	}
+	return hinted(err, name, known)
+}
+
+// noProcedure is the error of a procedure that is not among those that are offered.
+func noProcedure(name, host string, known []string) error {
+	what := name
+	if host != "" {
+		what += " on " + host
+	}
+	return hinted(harp.NotFound("procedure", what), name, known)
+}
