@@ -150,6 +150,17 @@ func (e *RemoteError) Error() string {
 	return e.Type + e.Message
 }
 
+// Is reports whether target is the [RemoteType] of e.
+func (e *RemoteError) Is(target error) bool { return target == error(remoteType(e.Type)) }
+
+// RemoteType returns an error that failures of procedures are whose [RemoteError.Type] is
+// this: errors.Is(err, harp.RemoteType("unit_failed")).
+func RemoteType(name string) error { return remoteType(name) }
+
+type remoteType string
+
+func (t remoteType) Error() string { return "harp: the procedure failed: " + string(t) }
+
 // FieldError names the field of a request that is wrong and what was expected. It
 // is [ErrInvalid].
 type FieldError struct {

@@ -190,6 +190,39 @@ func TestCodeTable(t *testing.T) {
 	}
 }
 
+// TestHTTPStatus: every code has a status.
+func TestHTTPStatus(t *testing.T) {
+	for _, c := range codes {
+		got := HTTPStatus(NewFailure(c.name, "").Err())
+		if (got == 500) != (c.name == codeInternal) || got < 400 || got > 599 {
+			t.Errorf("%s: %d", c.name, got)
+		}
+	}
+	for _, c := range []struct {
+		err  error
+		want int
+	}{{nil, 200}, {ErrNotFound, 404}, {&FieldError{}, 400}, {fmt.Errorf("x: %w", context.Canceled), 499}, {io.EOF, 500}, {&RemoteError{}, 502}} {
+		if got := HTTPStatus(c.err); got != c.want {
+			t.Errorf("%v: %d, want %d", c.err, got, c.want)
+		}
+	}
+}
+
+// TestRemoteType: a failure of a procedure is known by its type, here and where it arrives.
+func TestRemoteType(t *testing.T) {
+	here := fmt.Errorf("x: %w", &RemoteError{Type: "unit_failed"})
+	for _, err := range []error{here, FailureOf(here).Err()} {
+		if !errors.Is(err, RemoteType("unit_failed")) || errors.Is(err, RemoteType("unit_not_found")) {
+			t.Errorf("%v", err)
+		}
+	}
+	for _, err := range []error{ErrNotFound, NewFailure("rejected", "").Err(), io.EOF} {
+		if errors.Is(err, RemoteType("")) {
+			t.Errorf("%v is one of a procedure", err)
+		}
+	}
+}
+
 // TestFailureOf: errors made in Go, not read from anywhere, keep what they are, too.
 func TestFailureOf(t *testing.T) {
 	exit := 3

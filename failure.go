@@ -237,6 +237,9 @@ func isSentinel(err error) bool {
 
 // Is reports whether target is one of the sentinels of the failure's code.
 func (e *failureError) Is(target error) bool {
+	if remote, ok := target.(remoteType); ok {
+		return e.f.Code == codeRemote && e.f.Type == string(remote)
+	}
 	return slices.Contains(codeNamed(e.f.Code).is, target)
 }
 

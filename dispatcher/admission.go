@@ -23,7 +23,7 @@ const (
 func (d *Dispatcher) submit(ctx context.Context, sub harp.Submission, who harp.Principal) (string, error) {
 	weight := weightOf(sub)
 	if err := d.turns.awaitTurn(ctx, who, weight); err != nil {
-		return "", err
+		return "", notStored(err)
 	}
 	defer d.turns.leaveTurn(who, weight)
 	req, err := harp.DecodeRequest(sub.Request)
@@ -50,6 +50,9 @@ func (d *Dispatcher) submit(ctx context.Context, sub harp.Submission, who harp.P
 	if err != nil || !got[0].New {
 		d.principals.countBytes(who, -counted)
 	}
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) {
+		return "", notStored(err) // the store heeds ctx only before it takes a call
+	}
 	if err != nil {
 		return "", err
 	}
@@ -65,6 +68,20 @@ func (d *Dispatcher) submit(ctx context.Context, sub harp.Submission, who harp.P
 	}
 	return got[0].Job.ID, nil
 }
+
+// notStored is the error of a call whose ctx ended before it was taken: it did not run.
+func notStored(cause error) error {
+	f := harp.NewFailure("unavailable", "the call was not stored")
+	f.Fault = harp.FaultCaller
+	return &notStoredError{failure: f.Err(), cause: cause}
+}
+
+type notStoredError struct{ failure, cause error }
+
+func (e *notStoredError) Error() string { return e.failure.Error() + ": " + e.cause.Error() }
+
+// Unwrap returns that it is unavailable, and why.
+func (e *notStoredError) Unwrap() []error { return []error{e.failure, e.cause} }
 
 // checkSize refuses what would not fit into CALL.
 func checkSize(sub harp.Submission) error {

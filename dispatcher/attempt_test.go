@@ -298,10 +298,11 @@ func TestALostAttemptThatIsNotHeldMayRunOn(t *testing.T) {
 // the journal.
 func TestALostAttemptThatIsOverMayBeMissing(t *testing.T) {
 	now := wire.Stopping{Cause: wire.CauseCancel, Since: 1}
+	const forLong = 250 * 365 * 24 * time.Hour // a pause is a random part of it: an hour of that is less than one in a million
 	for state, end := range map[string]wire.End{wire.HeldGone: {Gone: true}, wire.HeldAlive: {Stopped: &now}} {
 		inVirtualTime(t, func(t *testing.T, sys *system) {
 			i := interrupt(t, sys, saidStart, false, harp.OfflineWait(harp.NoLimit),
-				harp.Retry(harp.RetryPolicy{On: []harp.State{harp.StateLost}, Backoff: 48 * time.Hour, MaxBackoff: 48 * time.Hour}))
+				harp.Retry(harp.RetryPolicy{On: []harp.State{harp.StateLost}, Backoff: forLong, MaxBackoff: forLong}))
 			time.Sleep(25 * time.Hour)
 			a, asked := i.again(t, sys, "j", state)
 			m := <-asked

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"net/http"
 	"slices"
 
 	"github.com/harpcaller/harp"
@@ -36,6 +37,29 @@ func (d *Dispatcher) checkDisk() error {
 		return harp.ErrNoSpace
 	}
 	return nil
+}
+
+// HealthHandler returns what answers probes over HTTP with the dispatcher's [Health] as
+// JSON: healthz with 200 until the dispatcher can do nothing any more and its program is to
+// be started anew, readyz with 200 while it accepts calls; else with 503.
+func HealthHandler(d *Dispatcher) (healthz, readyz http.Handler) {
+	answer := func(good func(Health) bool) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h := d.Health(r.Context())
+			text, err := json.Marshal(h)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Cache-Control", "no-store")
+			if !good(h) {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			_, _ = w.Write(text) // whoever asked may have gone
+		})
+	}
+	return answer(func(h Health) bool { return h.Checks["dispatcher"] == nil }), answer(func(h Health) bool { return h.Ready })
 }
 
 // problems are the checks that are not well, by name.

@@ -225,6 +225,9 @@ func (s *service) ListJobs(ctx context.Context, f harp.JobFilter, cursor string)
 		if err != nil {
 			return page{}, err
 		}
+		if err := checkStates(f.States); err != nil {
+			return page{}, err
+		}
 		jobs, err := s.d.listJobs(ctx, store.Filter{
 			Host: f.Host, Procedure: f.Procedure, Queue: queue, States: f.States, Labels: f.Labels,
 			Since: f.Since, Until: f.Until, Limit: pageLimitOf(f.Limit),
@@ -232,6 +235,17 @@ func (s *service) ListJobs(ctx context.Context, f harp.JobFilter, cursor string)
 		jobs.Items = slices.DeleteFunc(jobs.Items, func(j harp.JobStatus) bool { return !matchesUnindexed(&f, &j) })
 		return jobs, err
 	})
+}
+
+// checkStates refuses words that are no states. Errors: *harp.FieldError.
+func checkStates(states []harp.State) error {
+	unended := []harp.State{harp.StateQueued, harp.StateSent, harp.StateRunning, harp.StateCancelling, harp.StateUnknown}
+	for _, s := range states {
+		if !s.Ended() && !slices.Contains(unended, s) {
+			return &harp.FieldError{Field: "states", Message: fmt.Sprintf("%q is not a state", s)}
+		}
+	}
+	return nil
 }
 
 // matchesUnindexed reports whether a job is one that the parts of a filter select for which the

@@ -74,7 +74,7 @@ type Jobs interface {
 	// Err harp.ErrConflict. For want of space new jobs are refused, and those that
 	// are there come back all the same. Err of one does not touch the others.
 	// Errors: harp.ErrInvalid for more than about 3 MiB at a time, harp.ErrNoSpace
-	// if that is the Err of all.
+	// if that is the Err of all; ctx's, when nothing is stored.
 	Submit(ctx context.Context, jobs []Submission, now time.Time) ([]Submitted, error)
 
 	// Claim takes up to n queued jobs that may start on these hosts, in the
