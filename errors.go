@@ -151,15 +151,15 @@ func (e *RemoteError) Error() string {
 }
 
 // Is reports whether target is the [RemoteType] of e.
-func (e *RemoteError) Is(target error) bool { return target == error(remoteType(e.Type)) }
+func (e *RemoteError) Is(target error) bool { return target == error(remoteTypeError(e.Type)) }
 
 // RemoteType returns an error that failures of procedures are whose [RemoteError.Type] is
 // this: errors.Is(err, harp.RemoteType("unit_failed")).
-func RemoteType(name string) error { return remoteType(name) }
+func RemoteType(name string) error { return remoteTypeError(name) }
 
-type remoteType string
+type remoteTypeError string
 
-func (t remoteType) Error() string { return "harp: the procedure failed: " + string(t) }
+func (t remoteTypeError) Error() string { return "harp: the procedure failed: " + string(t) }
 
 // FieldError names the field of a request that is wrong and what was expected. It
 // is [ErrInvalid].

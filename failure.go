@@ -237,7 +237,7 @@ func isSentinel(err error) bool {
 
 // Is reports whether target is one of the sentinels of the failure's code.
 func (e *failureError) Is(target error) bool {
-	if remote, ok := target.(remoteType); ok {
+	if remote, ok := target.(remoteTypeError); ok {
 		return e.f.Code == codeRemote && e.f.Type == string(remote)
 	}
 	return slices.Contains(codeNamed(e.f.Code).is, target)

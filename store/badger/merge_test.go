@@ -279,14 +279,14 @@ func TestCompactionOfADamagedBlock(t *testing.T) {
 	last := mergedRow(mergedRows - 2) // the very last one is of the other level, and so is what shows a gap
 	for _, c := range []struct {
 		name string
-		at   func(table []byte) int
+		at   func(content []byte) int
 		want error
 	}{
-		{"the length of a checksum", func(table []byte) int {
-			ends := blockEnd.FindAllIndex(table, -1)
+		{"the length of a checksum", func(content []byte) int {
+			ends := blockEnd.FindAllIndex(content, -1)
 			return ends[len(ends)-1][0]
 		}, store.ErrDamaged},
-		{"a value", func(table []byte) int { return bytes.LastIndex(table, last.Value) + 500 }, nil},
+		{"a value", func(content []byte) int { return bytes.LastIndex(content, last.Value) + 500 }, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
