@@ -18,7 +18,7 @@ import (
 type DirInUseError struct{ Dir string }
 
 func (e *DirInUseError) Error() string {
-	return fmt.Sprintf("agent: %s is in use by another process", e.Dir)
+	return fmt.Sprintf("agent: folder %s is locked by another process", e.Dir)
 }
 
 // Is reports whether target is harp.ErrConflict.

@@ -135,7 +135,7 @@ func parseHost(text []byte) (HostSpec, error) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if !slices.Contains(hostKeys, key) {
-			return HostSpec{}, &harp.FieldError{Field: key, Message: "is not known; there is " + strings.Join(hostKeys, ", ")}
+			return HostSpec{}, &harp.FieldError{Field: key, Message: "is unknown; available: " + strings.Join(hostKeys, ", ")}
 		}
 	}
 	var spec HostSpec

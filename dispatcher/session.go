@@ -219,7 +219,7 @@ func (s *session) admitAgent(ctx context.Context) error {
 	if old.hello.Instance != s.hello.Instance && old.probeAgent(ctx) {
 		s.d.repeated.Warn(s.host.name, "second agent refused: another one with its name is connected", "host", s.host.name, "addr", s.tr.Peer().Addr)
 		s.d.appendEvents(harp.Event{Type: harp.EventHostDuplicate, Host: s.host.name, Reason: s.tr.Peer().Addr})
-		return harp.NewFailure("duplicate_host", "host "+s.host.name+" is connected already").Err()
+		return harp.NewFailure("duplicate_host", s.host.name).Err()
 	}
 	old.tr.Close(errReplaced)
 	select {

@@ -213,7 +213,7 @@ func (r *agentRun) changed() {
 	defer r.loading.Unlock()
 	if err := r.agent.Load(r.dir); err != nil {
 		for _, one := range each(err) {
-			r.log.Error("the procedures are bad, those before stay", "error", one.Error())
+			r.log.Error("invalid procedures; keeping the previous ones", "error", one.Error())
 		}
 		return
 	}

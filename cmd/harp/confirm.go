@@ -28,7 +28,7 @@ func (c *cli) confirm(ctx context.Context, doc harp.ProcedureDoc, host string, s
 	case slices.Contains([]string{"y", "yes"}, strings.ToLower(answer)):
 		return nil
 	}
-	return invalid("yes", "the answer was not yes; nothing was called")
+	return invalid("yes", "aborted; nothing was called")
 }
 
 // readLine reads one line of stdin, until it is interrupted. Errors: context.Canceled.

@@ -49,7 +49,7 @@ func (c *cli) resolve() (contexts.Context, error) {
 	given.Key = cmp.Or(given.Key, named.Key)
 	given.CA = cmp.Or(given.CA, named.CA)
 	if given.Addr == "" || given.Cert == "" || given.Key == "" || given.CA == "" {
-		return given, invalid("context", "there is none; start a dispatcher with `harp dev`, or give --addr, --cert, --key and --ca")
+		return given, invalid("context", "no context configured; start a dispatcher with `harp dev`, or give --addr, --cert, --key and --ca")
 	}
 	return given, nil
 }

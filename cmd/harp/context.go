@@ -63,7 +63,7 @@ one.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().BoolVar(&use, "use", false, "make it the current one")
-	cmd.Flags().BoolVar(&replace, "replace", false, "go over the one that has this name")
+	cmd.Flags().BoolVar(&replace, "replace", false, "overwrite the one of this name")
 	return cmd
 }
 
@@ -83,7 +83,7 @@ type namedEntry struct {
 	name    string
 	current bool
 	at      contexts.Context
-	trouble string
+	problem string
 }
 
 // MarshalJSON writes the context's fields.
@@ -97,8 +97,8 @@ func (n namedEntry) MarshalJSON() ([]byte, error) {
 		{"key", n.at.Key},
 		{"ca", n.at.CA},
 	}
-	if n.trouble != "" {
-		o = append(o, field{"trouble", n.trouble})
+	if n.problem != "" {
+		o = append(o, field{"problem", n.problem})
 	}
 	return o.MarshalJSON()
 }
@@ -116,14 +116,14 @@ func (c *cli) listContexts(dir contexts.Dir, _ []string) error {
 	for i, name := range names {
 		all[i] = namedEntry{name: name, current: name == current}
 		if all[i].at, err = dir.Get(name); err != nil {
-			all[i].trouble = err.Error() // of one; the others can be read
+			all[i].problem = err.Error() // of one; the others can be read
 		}
 	}
 	return printList(c, listing[namedEntry]{
 		name:   "contexts",
 		header: []string{"name", "current", "addr", "fleet", "problem"},
 		row: func(n namedEntry) []string {
-			return []string{n.name, yes(n.current), n.at.Addr, n.at.Fleet, n.trouble}
+			return []string{n.name, yes(n.current), n.at.Addr, n.at.Fleet, n.problem}
 		},
 		id: func(n namedEntry) string { return n.name },
 	}, all)
@@ -177,7 +177,7 @@ func (c *cli) addContext(dir contexts.Dir, name string, use, replace bool) error
 		return err
 	}
 	if there && !replace {
-		return invalid("context", "there is one named %s; --replace goes over it", name)
+		return invalid("context", "%s exists; --replace overwrites it", name)
 	}
 	at := contexts.Context{Addr: c.connection.addr, Cert: c.connection.cert, Key: c.connection.key, CA: c.connection.ca}
 	if at.Addr == "" || at.Cert == "" || at.Key == "" || at.CA == "" {
@@ -201,7 +201,7 @@ func (c *cli) addContext(dir contexts.Dir, name string, use, replace bool) error
 		return err
 	}
 	if !use && current != "" {
-		c.notice("context %s is there; harp ctx use %s makes it the current one", name, name)
+		c.notice("added context %s; harp ctx use %s makes it the current one", name, name)
 		return nil
 	}
 	return c.useContext(dir, []string{name})

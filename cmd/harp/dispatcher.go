@@ -112,7 +112,7 @@ func (r *dispatcherRun) reload(ctx context.Context, d *dispatcher.Dispatcher) {
 	switch {
 	case r.cfg.Config().Hosts != nil:
 		if n, err := d.ReplaceHosts(ctx, source); err != nil {
-			r.log.Error("the hosts registry cannot be read, those before stay", "error", err.Error())
+			r.log.Error("the hosts registry cannot be read; keeping the previous hosts", "error", err.Error())
 		} else {
 			r.log.Info("hosts registry read again", "hosts", n)
 		}

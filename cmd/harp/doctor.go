@@ -164,7 +164,7 @@ func (d *doctor) hosts(ctx context.Context, caller *harp.Caller) {
 	}
 	switch {
 	case online+away == 0:
-		d.warn("hosts", "start an agent: harp agent --help", "there is none yet")
+		d.warn("hosts", "start an agent: harp agent --help", "no host yet")
 	case away > 0:
 		d.warn("hosts", "harp doctor "+trouble, "%d online, %d away", online, away)
 	default:

@@ -151,7 +151,7 @@ func (c *cli) wordsOfStdin() ([]string, error) {
 	}
 	all := strings.Fields(string(text))
 	if len(all) == 0 {
-		return nil, invalid("id", "there is none on stdin")
+		return nil, invalid("id", "no ids on stdin")
 	}
 	return all, nil
 }
@@ -172,7 +172,7 @@ func (n *jobNames) last(ctx context.Context) (string, error) {
 	for job, err := range n.caller.Jobs(ctx, harp.JobFilter{}) {
 		return job.ID, err
 	}
-	return "", harp.NotFound("job", "there is none yet")
+	return "", harp.NotFound("job", "last, as there are none yet")
 }
 
 // part finds the job whose id begins, or ends, with a part of it.

@@ -21,7 +21,7 @@ func (c *cli) restoreCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "restore FILE --dir DIR",
-		Short: "Make a dispatcher's store of a backup",
+		Short: "Restore a dispatcher's store from a backup",
 		Long: `Make a store of a backup, in a folder that is not there or empty; no dispatcher is
 asked. A dispatcher whose configuration names the folder as its data goes on with it.
 

@@ -120,8 +120,8 @@ func TestWide(t *testing.T) {
 // What is wrong with a command line is said in words that lead on.
 func TestWordsThatLeadOn(t *testing.T) {
 	for args, want := range map[string]string{
-		"help nope":                  "harp: there is no help on nope; harp help lists what there is\n",
-		"help job nope":              "harp: there is no help on job nope;",
+		"help nope":                  "harp: no help on nope; harp help lists what there is\n",
+		"help job nope":              "harp: no help on job nope;",
 		"job ls --state unreachable": "ask for expired",
 	} {
 		got := runFake(t, t.Context(), ended(t, nil), nil, strings.Fields(args)...)

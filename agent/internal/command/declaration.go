@@ -236,7 +236,7 @@ func (d *declaration) rlimits() ([]proc.Rlimit, error) {
 	var list []proc.Rlimit
 	for name, r := range d.Rlimits {
 		if !slices.Contains(rlimitNames, name) {
-			return nil, fmt.Errorf("%s is not known; there is %s", clip(name), strings.Join(rlimitNames, ", "))
+			return nil, fmt.Errorf("%s is unknown; available: %s", clip(name), strings.Join(rlimitNames, ", "))
 		}
 		if r == nil {
 			return nil, fmt.Errorf("%s must be a number, or have soft and hard", name)

@@ -183,7 +183,7 @@ func (p *ExecPolicy) argv(v any) ([]string, error) {
 	case strings.Contains(words[0], "/") && !filepath.IsAbs(words[0]):
 		return nil, &harp.FieldError{Field: "args.argv[0]", Message: "must be an absolute path, or the name of a program"}
 	case len(p.Commands) > 0 && !slices.Contains(p.Commands, words[0]):
-		return nil, &harp.FieldError{Field: "args.argv[0]", Message: "may not be run; there is " + strings.Join(p.Commands, ", ")}
+		return nil, &harp.FieldError{Field: "args.argv[0]", Message: "is not allowed; allowed: " + strings.Join(p.Commands, ", ")}
 	}
 	return words, nil
 }

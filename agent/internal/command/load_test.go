@@ -261,7 +261,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{run + "\nprivate_tmp: true\nresult: {from: file, path: /tmp/../var/tmp/x}", `:4: x.result.path: must not be in /tmp or /var/tmp`},
 		{run + "\nprivate_tmp: true\ncwd: /tmp\nresult: {from: file, path: x}", `:5: x.result.path: must not be in /tmp or /var/tmp`},
 		{"private_tmp: true\ncommand: [/tmp/x]", `:3: x.command: /tmp/x must not be in /tmp`},
-		{run + "\nrlimits: {nofiles: 5}", `:3: x.rlimits: nofiles is not known; there is as, core`},
+		{run + "\nrlimits: {nofiles: 5}", `:3: x.rlimits: nofiles is unknown; available: as, core`},
 		{run + "\nrlimits: {nofile: many}", `:3: x.rlimits.nofile: must be a number such as 1024`},
 		{run + "\nrlimits: {nofile: {soft: 2, hard: 1}}", `:3: x.rlimits.nofile: soft must not be more than hard`},
 		{run + "\nrlimits: {nofile: {soft: 2}}", `:3: x.rlimits.nofile: must be a number, or have soft and hard`},

@@ -161,7 +161,7 @@ func absentError(from getter, i id) error {
 }
 
 func prunedError(i id) error {
-	return harp.NewFailure("pruned", "job "+i.String()+" was deleted when its time was over").Err()
+	return harp.NewFailure("pruned", "job "+i.String()+" was pruned").Err()
 }
 
 // isPruned reports whether a job of this id was deleted by retention.

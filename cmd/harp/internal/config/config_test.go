@@ -168,7 +168,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{dispatcherFile, "retain_bytes: 9999999TiB\n", []string{":1: retain_bytes: must be a number of bytes"}},
 		{dispatcherFile, "space: {low: 0}\n", []string{":1: space.low: must be a number of bytes"}},
 		{dispatcherFile, "space: {low: 1MiB, critical: 1GiB}\n", []string{":1: space.critical: must not be more than low"}},
-		{dispatcherFile, agentTLS + "data: x\n", []string{":1: tls.cert: is of a agent"}},
+		{dispatcherFile, agentTLS + "data: x\n", []string{":1: tls.cert: names the role agent"}},
 		{dispatcherFile, "data: x\ntls: {cert: none.crt, key: main.key, ca: ca.crt}\n", []string{":2: tls: certificate: open "}},
 		{dispatcherFile, "data: x\ntls: {cert: main.crt, key: web01.key, ca: ca.crt}\n", []string{":2: tls: certificate "}},
 		{agentFile, agentTLS, []string{": dispatchers: is missing"}},
@@ -180,7 +180,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{agentFile, agentTLS + "dispatchers: [a]\nlabels:\n  k: '" + strings.Repeat("v", 300) + "'\n", []string{":3: labels: is 300 bytes, at most 256"}},
 		{agentFile, agentTLS + "dispatchers: [a]\nexec:\n  env: [LD_PRELOAD]\n", []string{":4: exec.env: LD_PRELOAD decides which code runs"}},
 		{agentFile, agentTLS + "dispatchers: [a]\nexec:\n  user: nobody\n  dirs: [relative]\n", []string{":5: exec.dirs: must be absolute paths"}},
-		{agentFile, dispatcherTLS + "dispatchers: [a]\n", []string{":1: tls.cert: is of a dispatcher"}},
+		{agentFile, dispatcherTLS + "dispatchers: [a]\n", []string{":1: tls.cert: names the role dispatcher"}},
 	} {
 		path := write(t, test.text)
 		err := test.read(path)

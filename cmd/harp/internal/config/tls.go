@@ -37,7 +37,7 @@ func (t TLS) loadFiles(f *yamlfile.File, role transport.Role) (*tls.Config, tran
 	}
 	id, err := transport.IdentityOf(tc.Certificates[0].Leaf)
 	if err == nil && id.Role != role {
-		err = f.Errorf("tls.cert", "is of a %s (%s), not of a %s", id.Role, id, role)
+		err = f.Errorf("tls.cert", "names the role %s (%s), not %s", id.Role, id, role)
 	}
 	return tc, id, err
 }
