@@ -255,8 +255,18 @@ func (h *history) mustNotBeLost(id string, f final) string {
 	if s.Reason == harp.LostAgentRestarted && (h.stoppedUnwritten(s.Host, x, ran) || !ran && h.inDoubt(s.Host, last.Sent)) {
 		return ""
 	}
-	return fmt.Sprintf("lost (%s), attempt %d sent %s executed %v from %s to %s, and no crash of %s explains it",
+	if s.Reason == harp.LostAgentStopped && h.endedByStop(x, ran) {
+		return ""
+	}
+	return fmt.Sprintf("lost (%s), attempt %d sent %s executed %v from %s to %s, and no crash or stop of %s explains it",
 		s.Reason, last.Number, clock(last.Sent), ran, clock(x.Start), clock(x.End), s.Host)
+}
+
+// endedByStop reports whether an execution was given up while its agent stopped.
+func (h *history) endedByStop(x harptest.Execution, ran bool) bool {
+	return ran && x.Err != nil && slices.ContainsFunc(h.Stops, func(c crash) bool {
+		return c.host == x.Host && !x.End.Before(c.begun) && !x.End.After(c.at)
+	})
 }
 
 // givenUp says what is wrong with a job that was given up: its host was not silent for

@@ -45,6 +45,7 @@ type attempt struct {
 // crash is the end of an agent.
 type crash struct {
 	host  string
+	begun time.Time // of a stop: when the agent was told
 	at    time.Time
 	wiped bool // its disk is gone
 }

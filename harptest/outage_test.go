@@ -47,8 +47,9 @@ func (p *player) end(f faultPlan) {
 	case f.Host == "":
 		p.sys.CrashDispatcher()
 	case f.Kind == faultStop:
+		begun := time.Now()
 		p.sys.StopAgent(f.Host)
-		p.history.Stops = append(p.history.Stops, crash{host: f.Host, at: time.Now()})
+		p.history.Stops = append(p.history.Stops, crash{host: f.Host, begun: begun, at: time.Now()})
 	default:
 		p.history.Crashes = append(p.history.Crashes, crash{host: f.Host, at: time.Now(), wiped: f.Kind == faultWipe})
 		if f.Kind == faultWipe {
