@@ -41,7 +41,7 @@ func TestHostScript(t *testing.T) {
 		{"fails", `{"name":"a"}`, "3", "exit status 3", 0},
 		{"labels", `{"name":"a","labels":{"role":"web"}}`, "0", "", 1},
 		{"unknown key", `{"name":"a"}` + "\n" + `{"name":"b","addr":"10.0.0.1"}`, "0", "line 2: invalid addr: is unknown; available: name, address, labels", 0},
-		{"case", `{"Name":"a"}`, "0", "line 1: invalid Name: is not known", 0},
+		{"case", `{"Name":"a"}`, "0", "line 1: invalid Name: is unknown", 0},
 		{"no object", `["a"]`, "0", "line 1", 0},
 		{"no json", `{"name":"a"}` + "\nnonsense", "0", "line 2", 0},
 	} {
