@@ -278,7 +278,7 @@ func (h *history) givenUp(f final, last harp.Attempt, x harptest.Execution, ran 
 	}
 	crashed := slices.ContainsFunc(h.Crashes, func(c crash) bool { return c.host == s.Host && !c.at.Before(last.Sent) })
 	switch {
-	case s.Late == nil && ran && !crashed:
+	case s.Late == nil && ran && !crashed && !h.endedByStop(x, ran):
 		return "nothing is kept of what its agent said late"
 	case s.Late != nil && (!ran || x.End.IsZero() || (s.Late.State == harp.StateSucceeded) != (x.Err == nil) && s.Late.State != harp.StateCancelled && s.Late.State != harp.StateTimedOut):
 		return fmt.Sprintf("late it is said to be %s", s.Late.State)
