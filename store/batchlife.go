@@ -1,0 +1,376 @@
+package store
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/harpcaller/harp"
+)
+
+// BatchPlan is how a batch goes through its hosts. It never changes.
+type BatchPlan struct {
+	Waves      []int         `msgpack:"waves"`                 // how many hosts have been reached when each wave is over, ascending; the last: all
+	WavePause  time.Duration `msgpack:"wave_pause,omitempty"`  // between two waves
+	Approve    bool          `msgpack:"approve,omitempty"`     // somebody has to resume the batch after each wave but the last
+	Parallel   int           `msgpack:"parallel"`              // how many members hold a slot of the batch at most
+	Rate       int           `msgpack:"rate,omitempty"`        // how many hosts are reached at most
+	RatePer    time.Duration `msgpack:"rate_per,omitempty"`    // within this; with Rate
+	StopAfter  int           `msgpack:"stop_after,omitempty"`  // with so many failures it stops; 0: never
+	StopCancel bool          `msgpack:"stop_cancel,omitempty"` // a stop cancels it, rather than to pause it
+	MaxPause   time.Duration `msgpack:"max_pause"`             // a batch that is paused for longer is cancelled
+	StartAfter time.Time     `msgpack:"start_after,omitempty"` // no host is reached before it
+}
+
+// hosts is how many hosts the batch has.
+func (p *BatchPlan) hosts() int { return p.Waves[len(p.Waves)-1] }
+
+// MemberCounts is how many members of a batch are in each state. Those of hosts that are not
+// reached, or were skipped, are in none.
+type MemberCounts struct {
+	Queued     int `msgpack:"queued,omitempty"`
+	Sent       int `msgpack:"sent,omitempty"`
+	Running    int `msgpack:"running,omitempty"`
+	Cancelling int `msgpack:"cancelling,omitempty"`
+	Unknown    int `msgpack:"unknown,omitempty"`
+
+	Succeeded int `msgpack:"succeeded,omitempty"`
+	Failed    int `msgpack:"failed,omitempty"`
+	TimedOut  int `msgpack:"timed_out,omitempty"`
+	Cancelled int `msgpack:"cancelled,omitempty"`
+	Expired   int `msgpack:"expired,omitempty"`
+	Rejected  int `msgpack:"rejected,omitempty"`
+	Lost      int `msgpack:"lost,omitempty"`
+}
+
+// in is the count of one state; nil for a word that is none.
+func (c *MemberCounts) in(s harp.State) *int {
+	switch s {
+	case harp.StateQueued:
+		return &c.Queued
+	case harp.StateSent:
+		return &c.Sent
+	case harp.StateRunning:
+		return &c.Running
+	case harp.StateCancelling:
+		return &c.Cancelling
+	case harp.StateUnknown:
+		return &c.Unknown
+	case harp.StateSucceeded:
+		return &c.Succeeded
+	case harp.StateFailed:
+		return &c.Failed
+	case harp.StateTimedOut:
+		return &c.TimedOut
+	case harp.StateCancelled:
+		return &c.Cancelled
+	case harp.StateExpired:
+		return &c.Expired
+	case harp.StateRejected:
+		return &c.Rejected
+	case harp.StateLost:
+		return &c.Lost
+	default:
+		return nil
+	}
+}
+
+// In returns how many members are in a state.
+func (c MemberCounts) In(s harp.State) int {
+	if n := c.in(s); n != nil {
+		return *n
+	}
+	return 0
+}
+
+// Unended is how many members have not ended.
+func (c MemberCounts) Unended() int {
+	return c.Queued + c.Sent + c.Running + c.Cancelling + c.Unknown
+}
+
+// All is how many members there are.
+func (c MemberCounts) All() int {
+	return c.Unended() + c.Succeeded + c.Failed + c.TimedOut + c.Cancelled + c.Expired + c.Rejected + c.Lost
+}
+
+// BatchLife is where a batch is between submission and end. It changes only through
+// [BatchLife.Next].
+type BatchLife struct {
+	State    harp.BatchState     `msgpack:"state"`
+	Reason   string              `msgpack:"reason,omitempty"` // of the state: one of harp.BatchReason...
+	Since    time.Time           `msgpack:"since,omitempty"`  // when it came into its state
+	Wave     int                 `msgpack:"wave"`             // whose hosts are being reached, from 1
+	Reached  int                 `msgpack:"reached,omitempty"`
+	Counts   MemberCounts        `msgpack:"counts"`             // of the hosts reached that were not skipped
+	Skipped  map[string]int      `msgpack:"skipped,omitempty"`  // hosts reached that were left out, by reason
+	Failures int                 `msgpack:"failures,omitempty"` // members that did not succeed and were not cancelled, since the batch was resumed last
+	Stopped  string              `msgpack:"stopped,omitempty"`  // why harp ended it early: failures, stopped, restored
+	WakeAt   time.Time           `msgpack:"wake,omitempty"`     // running: no host is reached before it; paused: then it is cancelled
+	Rated    int                 `msgpack:"rated,omitempty"`    // hosts reached since RatedAt
+	RatedAt  time.Time           `msgpack:"rated_at,omitempty"` // when the span of Rate that is under way began
+	Pause    *harp.BatchPause    `msgpack:"pause,omitempty"`
+	Cancel   *harp.CancelRequest `msgpack:"cancel,omitempty"`
+	EndTime  time.Time           `msgpack:"end,omitempty"`
+}
+
+// BeginBatch is the life of a batch that was just submitted.
+func BeginBatch(at time.Time) BatchLife {
+	return BatchLife{State: harp.BatchRunning, Since: at, Wave: 1}
+}
+
+// BatchEventKind names what can happen to a batch.
+type BatchEventKind string
+
+// The events.
+const (
+	MemberReached BatchEventKind = "reached" // a host was reached: its member is in To
+	MemberSkipped BatchEventKind = "skipped" // a host was reached and is left out: Reason
+	MemberMoved   BatchEventKind = "moved"   // a member came From one state To another
+	BatchSettled  BatchEventKind = "settled" // an operation, or time, has done all that it does: what follows is due
+	BatchPaused   BatchEventKind = "pause"   // By asked for it; Reason
+	BatchResumed  BatchEventKind = "resume"
+	BatchCancel   BatchEventKind = "cancel" // By asked for it
+	BatchRestored BatchEventKind = "restored"
+)
+
+// BatchEvent is one thing that happened to a batch. Which fields count depends on Kind.
+type BatchEvent struct {
+	Kind     BatchEventKind
+	At       time.Time // the dispatcher's clock
+	From, To harp.State
+	Reason   string
+	By       harp.Principal
+}
+
+// Next is the life of a batch: what it is after an event. It is pure: no clock, no input or output,
+// and l is not changed; with an error it is returned as it is. Errors: ErrIllegal for what cannot
+// follow in this state.
+func (l BatchLife) Next(p *BatchPlan, e BatchEvent) (BatchLife, error) {
+	next, ok := l.step(p, e)
+	if !ok {
+		return l, fmt.Errorf("%w: %s of a batch in %s", ErrIllegal, e.Kind, l.State)
+	}
+	if next.State != l.State || next.Wave != l.Wave {
+		next.Since = e.At
+	}
+	return next, nil
+}
+
+func (l BatchLife) step(p *BatchPlan, e BatchEvent) (BatchLife, bool) {
+	if l.State.Ended() {
+		return l, e.Kind == BatchSettled
+	}
+	switch e.Kind {
+	case MemberReached:
+		return l.reached(p, e).counted("", e.To), l.MayReach(p, e.At)
+	case MemberSkipped:
+		l.Skipped = maps.Clone(l.Skipped)
+		if l.Skipped == nil {
+			l.Skipped = map[string]int{}
+		}
+		l.Skipped[e.Reason]++
+		return l.reached(p, e), l.MayReach(p, e.At)
+	case MemberMoved:
+		return l.counted(e.From, e.To), l.Counts.In(e.From) > 0
+	case BatchSettled:
+		return l.settled(p, e.At), true
+	case BatchPaused:
+		return l.pausedBy(p, e), l.State != harp.BatchCancelling
+	case BatchResumed:
+		return l.resumed(), l.State != harp.BatchCancelling
+	case BatchCancel:
+		return l.cancelRequested(e), true
+	case BatchRestored:
+		l.Stopped = harp.BatchReasonRestored
+		return l.ended(e.At, harp.BatchFailed, l.Stopped), l.Counts.Unended() == 0
+	default:
+		return l, false
+	}
+}
+
+// MayReach reports whether the next host may be reached, as far as the batch decides that.
+func (l BatchLife) MayReach(p *BatchPlan, at time.Time) bool {
+	return l.mayGoOn(p) && !at.Before(l.nextReach(p))
+}
+
+// mayGoOn reports whether nothing but time keeps the batch from the next host.
+func (l BatchLife) mayGoOn(p *BatchPlan) bool {
+	return l.State == harp.BatchRunning && l.Reached < p.Waves[l.Wave-1]
+}
+
+// nextReach is when time allows the next host; the zero time if it does already.
+func (l BatchLife) nextReach(p *BatchPlan) time.Time {
+	at := p.StartAfter
+	if l.WakeAt.After(at) {
+		at = l.WakeAt
+	}
+	if span := l.RatedAt.Add(p.RatePer); p.Rate > 0 && l.Rated >= p.Rate && span.After(at) {
+		at = span
+	}
+	return at
+}
+
+// NextDue is when time alone makes something due: another host, or the end of a pause; the zero
+// time if nothing does.
+func (l BatchLife) NextDue(p *BatchPlan) time.Time {
+	switch {
+	case l.State == harp.BatchPaused:
+		return l.WakeAt
+	case l.mayGoOn(p):
+		return l.nextReach(p)
+	default:
+		return time.Time{}
+	}
+}
+
+// ClockSet is the life by a clock that was set forward by so much, or back: of what lasts a time as
+// much is left as before.
+func (l BatchLife) ClockSet(by time.Duration) BatchLife {
+	for _, t := range []*time.Time{&l.WakeAt, &l.RatedAt} {
+		if !t.IsZero() {
+			*t = t.Add(by)
+		}
+	}
+	return l
+}
+
+func (l BatchLife) reached(p *BatchPlan, e BatchEvent) BatchLife {
+	l.Reached++
+	if p.Rate == 0 {
+		return l
+	}
+	if l.RatedAt.IsZero() || !e.At.Before(l.RatedAt.Add(p.RatePer)) {
+		l.Rated, l.RatedAt = 0, e.At
+	}
+	l.Rated++
+	return l
+}
+
+// counted moves a member from one state to another; from "": it is new.
+func (l BatchLife) counted(from, to harp.State) BatchLife {
+	if n := l.Counts.in(from); n != nil {
+		*n--
+	}
+	if n := l.Counts.in(to); n != nil {
+		*n++
+	}
+	if isFailure(to) {
+		l.Failures++
+	}
+	return l
+}
+
+// isFailure reports whether a member that ended like this counts for StopAfter.
+func isFailure(s harp.State) bool {
+	switch s {
+	case harp.StateFailed, harp.StateTimedOut, harp.StateLost, harp.StateRejected, harp.StateExpired:
+		return true
+	default:
+		return false
+	}
+}
+
+func (l BatchLife) skipped() (n int) {
+	for _, skipped := range l.Skipped {
+		n += skipped
+	}
+	return n
+}
+
+// settled is what follows of what has happened: too many failures stop the batch, a wave gives way
+// to the next, the last member's end is that of the batch, and a pause is not for ever.
+func (l BatchLife) settled(p *BatchPlan, at time.Time) BatchLife {
+	if l.State == harp.BatchRunning && p.StopAfter > 0 && l.Failures >= p.StopAfter {
+		if p.StopCancel {
+			l = l.stopped(harp.BatchReasonFailures)
+		} else {
+			l = l.paused(p, harp.BatchReasonFailures, harp.BatchPause{Time: at})
+		}
+	}
+	if l.State == harp.BatchPaused && !at.Before(l.WakeAt) {
+		l = l.stopped(harp.BatchReasonStopped)
+	}
+	if l.Counts.Unended() > 0 {
+		return l
+	}
+	switch isLast := l.Reached == p.hosts(); {
+	case isLast || l.State == harp.BatchCancelling:
+		state, reason := l.outcome(p)
+		return l.ended(at, state, reason)
+	case l.State == harp.BatchRunning && l.Reached == p.Waves[l.Wave-1]:
+		l.Wave++
+		if p.Approve {
+			return l.paused(p, harp.BatchReasonWave, harp.BatchPause{Time: at})
+		}
+		if p.WavePause > 0 {
+			l.WakeAt = at.Add(p.WavePause)
+		}
+	}
+	return l
+}
+
+// outcome is how a batch ends of which no member is under way.
+func (l BatchLife) outcome(p *BatchPlan) (harp.BatchState, string) {
+	skipped := l.skipped()
+	switch {
+	case skipped == p.hosts():
+		return harp.BatchFailed, harp.BatchReasonNoHost
+	case skipped+l.Counts.Succeeded == p.hosts():
+		return harp.BatchSucceeded, ""
+	case l.Stopped != "":
+		return harp.BatchFailed, l.Stopped
+	case l.State == harp.BatchPaused && l.Reason == harp.BatchReasonFailures:
+		return harp.BatchFailed, l.Reason
+	case l.Cancel != nil:
+		return harp.BatchCancelled, harp.BatchReasonRequested
+	default:
+		return harp.BatchFailed, ""
+	}
+}
+
+func (l BatchLife) ended(at time.Time, state harp.BatchState, reason string) BatchLife {
+	l.State, l.Reason, l.EndTime = state, reason, at
+	l.WakeAt, l.Pause = time.Time{}, nil
+	return l
+}
+
+// stopped is a batch that harp ends early.
+func (l BatchLife) stopped(why string) BatchLife {
+	l.State, l.Reason, l.Stopped = harp.BatchCancelling, why, why
+	l.WakeAt, l.Pause = time.Time{}, nil
+	return l
+}
+
+func (l BatchLife) paused(p *BatchPlan, why string, pause harp.BatchPause) BatchLife {
+	pause.Until = pause.Time.Add(p.MaxPause)
+	l.State, l.Reason, l.WakeAt, l.Pause = harp.BatchPaused, why, pause.Until, &pause
+	return l
+}
+
+// pausedBy is a batch that somebody has paused. One that is paused stays as it is.
+func (l BatchLife) pausedBy(p *BatchPlan, e BatchEvent) BatchLife {
+	if l.State == harp.BatchPaused {
+		return l
+	}
+	return l.paused(p, harp.BatchReasonOperator, harp.BatchPause{By: e.By, Reason: e.Reason, Time: e.At})
+}
+
+// resumed is a batch that goes on. Failures count anew from here.
+func (l BatchLife) resumed() BatchLife {
+	if l.State != harp.BatchPaused {
+		return l
+	}
+	l.State, l.Reason, l.WakeAt, l.Pause, l.Failures = harp.BatchRunning, "", time.Time{}, nil, 0
+	return l
+}
+
+func (l BatchLife) cancelRequested(e BatchEvent) BatchLife {
+	if l.Cancel == nil {
+		l.Cancel = &harp.CancelRequest{By: e.By, Time: e.At}
+	}
+	if l.State != harp.BatchCancelling {
+		l.State, l.Reason = harp.BatchCancelling, harp.BatchReasonRequested
+		l.WakeAt, l.Pause = time.Time{}, nil
+	}
+	return l
+}
