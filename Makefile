@@ -8,6 +8,7 @@ FUZZTIME ?= 100000x
 SEEDS    ?= 1000
 SEED     ?= 1
 RUN      ?=
+ROUNDS   ?= 3
 
 # The race detector needs a C compiler; Go says by itself whether it found one.
 # CI insists on it.
@@ -81,9 +82,9 @@ faults: ## kill, cut off and starve real processes, the long form (an hour or mo
 	HARP_FAULTS=long HARP_FAULTS_REPORT=$(GOBIN)/faults.json $(GO) test ./internal/faults ./internal/faults/hostile -p 1 -count 1 -timeout 0 -v
 
 .PHONY: bench
-bench: ## measure harp beside its peers; writes docs/performance.md; with RUN=REGEXP only what matches, without the page
+bench: ## measure harp beside its peers, ROUNDS=3 times; writes docs/performance.md; with RUN=REGEXP only what matches, without the page
 	@mkdir -p $(GOBIN)
-	cd bench && $(GO) build -o $(GOBIN)/bench . && $(GOBIN)/bench $(if $(RUN),-run '$(value RUN)',-json $(GOBIN)/bench.json -page ../docs/performance.md)
+	cd bench && $(GO) build -o $(GOBIN)/bench . && $(GOBIN)/bench -rounds $(ROUNDS) $(if $(RUN),-run '$(value RUN)',-json $(GOBIN)/bench.json -page ../docs/performance.md)
 
 .PHONY: bench-quick
 bench-quick: ## the same in short, to see that it works; writes nothing

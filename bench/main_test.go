@@ -31,7 +31,7 @@ const asBench = "HARP_BENCH_AS_BENCH"
 
 // needs are subjects that need servers which may not be there, or a go command that
 // has built the peers before, or minutes.
-var needs = regexp.MustCompile(`asynq|River|Redis|^import|^idle|^fan|^stored`)
+var needs = regexp.MustCompile(`asynq|River|Redis|^import|^idle|^restart|^fan|^stored`)
 
 // TestSmoke lets all others work once, a little.
 func TestSmoke(t *testing.T) {
@@ -83,7 +83,7 @@ func TestChoose(t *testing.T) {
 	if got := names("records", "durable"); !maps.Equal(got, map[string]int{"live-records": 3}) {
 		t.Error(got)
 	}
-	if got := names("", "^(durable|live|import|replay|idle|fan|stored)"); len(got) != 1 || got["direct-call"] == 0 {
+	if got := names("", "^(durable|live|import|replay|idle|restart|fan|stored)"); len(got) != 1 || got["direct-call"] == 0 {
 		t.Error(got)
 	}
 }

@@ -33,7 +33,7 @@ var roles = map[string]lab.Role{
 func workloads() []measure.Workload {
 	return []measure.Workload{
 		durableJob(), directCall(), liveRecords(), durableRecords(), replay(),
-		idleAgents(), fanOut(), storedJobs(), importCost(),
+		idleAgents(), restart(), fanOut(), storedJobs(), importCost(),
 	}
 }
 
@@ -102,9 +102,19 @@ func idleAgents() measure.Workload {
 	return measure.Workload{
 		Name: "idle-agents",
 		What: "what agents that do nothing cost their dispatcher",
-		Axis: "agents", Points: []int{10_000}, Quick: []int{500}, Rounds: 1, Alone: true,
-		Metrics:  []measure.Metric{measure.Memory, measure.AtRest, measure.Back, measure.Asked},
+		Axis: "agents", Points: []int{10_000}, Quick: []int{500}, Rounds: 1, Beside: true,
+		Metrics:  []measure.Metric{measure.Memory, measure.AtRest},
 		Subjects: []measure.Subject{harp.Idle(), jetstream.Idle(), jetstream.IdleTuned(), grpc.Idle(), grpc.IdleTuned()},
+	}
+}
+
+func restart() measure.Workload {
+	return measure.Workload{
+		Name: "restart",
+		What: "a dispatcher that is killed and started again, until all its agents are back",
+		Axis: "agents", Points: []int{10_000}, Quick: []int{500},
+		Metrics:  []measure.Metric{measure.Back, measure.Asked},
+		Subjects: []measure.Subject{harp.Restart()},
 	}
 }
 

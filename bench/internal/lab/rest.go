@@ -12,7 +12,7 @@ type Rested struct {
 }
 
 // shortestLook is how long the processor time of a process at rest is taken at least.
-const shortestLook = 2 * time.Minute
+const shortestLook = 100 * time.Second
 
 // lookFor is how long to look at a process whose clients ping once in an interval, 0: never. It
 // is a whole number of intervals, so that it holds pings of each client, and of each as many,

@@ -9,9 +9,10 @@ import (
 // clients' pings: in part of one it depends on when it begins how many pings it holds.
 func TestLookHoldsEachPing(t *testing.T) {
 	for pings, want := range map[time.Duration]time.Duration{
-		0:                 2 * time.Minute,
-		10 * time.Second:  2 * time.Minute,
-		100 * time.Second: 200 * time.Second,
+		0:                 100 * time.Second,
+		10 * time.Second:  100 * time.Second,
+		40 * time.Second:  2 * time.Minute,
+		100 * time.Second: 100 * time.Second,
 		2 * time.Minute:   2 * time.Minute,
 		5 * time.Minute:   5 * time.Minute,
 	} {

@@ -2,6 +2,7 @@ package measure
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/harpcaller/harp/bench/internal/lab"
@@ -15,6 +16,10 @@ var (
 	Asked  = Metric{Name: "p99 meanwhile", Unit: "ms", Lower: true}
 )
 
+// arriving is held while the clients of one fleet come: fleets rest beside each other, but
+// come one after another.
+var arriving sync.Mutex
+
 // Idle measures what so many clients, each of which pings or is pinged once in an interval,
 // cost the process of their server when all have come, which come sees to.
 func Idle(ctx context.Context, l *lab.Lab, server *lab.Child, clients int, pings time.Duration, come func() error) (Sample, error) {
@@ -22,7 +27,10 @@ func Idle(ctx context.Context, l *lab.Lab, server *lab.Child, clients int, pings
 	if err != nil {
 		return nil, err
 	}
-	if err := come(); err != nil {
+	arriving.Lock()
+	err = come()
+	arriving.Unlock()
+	if err != nil {
 		return nil, err
 	}
 	r, err := l.Rest(ctx, server.PID(), pings)

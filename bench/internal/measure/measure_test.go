@@ -91,6 +91,22 @@ func TestAlone(t *testing.T) {
 	}
 }
 
+// TestBeside: subjects work at the same time.
+func TestBeside(t *testing.T) {
+	both := make(chan struct{})
+	meet := func(name string, mine func()) Subject {
+		return Subject{Name: name, Setup: func(context.Context, *lab.Lab) (Rig, error) {
+			return NewRig(func(context.Context, Point) (Sample, error) { mine(); return Sample{"rate": 1}, nil }, func() error { return nil }), nil
+		}}
+	}
+	r := run(t, Workload{Points: []int{1}, Rounds: 1, Beside: true, Subjects: []Subject{
+		meet("a", func() { both <- struct{}{} }), meet("b", func() { <-both }),
+	}})
+	if len(r.Subjects[0].Rounds[1]) != 1 || len(r.Subjects[1].Rounds[1]) != 1 {
+		t.Errorf("%+v", r.Subjects)
+	}
+}
+
 // TestWarm: a warm-up is not in the result.
 func TestWarm(t *testing.T) {
 	var s script

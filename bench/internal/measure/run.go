@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/harpcaller/harp/bench/internal/lab"
@@ -16,7 +17,7 @@ type Plan struct {
 	Rounds int
 	For    time.Duration // of a round
 	Quick  bool
-	Log    io.Writer // gets a line for each round
+	Log    io.Writer // gets a line for each round, from several goroutines
 }
 
 // Result is what became of a workload.
@@ -52,17 +53,26 @@ func (p *Plan) Run(ctx context.Context, w Workload) (Result, error) {
 	for _, s := range w.Subjects {
 		out.Subjects = append(out.Subjects, Taken{Name: s.Name, Note: s.Note, Bound: s.Bound, Rounds: map[int][]Round{}})
 	}
-	if w.Alone {
+	begin := time.Now()
+	switch {
+	case w.Alone:
 		for i := range w.Subjects {
 			p.together(ctx, w, out.Subjects, []int{i})
 		}
-	} else {
+	case w.Beside:
+		var wg sync.WaitGroup
+		for i := range w.Subjects {
+			wg.Go(func() { p.together(ctx, w, out.Subjects, []int{i}) })
+		}
+		wg.Wait()
+	default:
 		all := make([]int, len(w.Subjects))
 		for i := range all {
 			all[i] = i
 		}
 		p.together(ctx, w, out.Subjects, all)
 	}
+	p.logf("%s took %s\n", w.Name, time.Since(begin).Round(time.Second))
 	return out, ctx.Err()
 }
 

@@ -29,6 +29,9 @@ type Workload struct {
 	// Alone is for subjects that would disturb each other by being there: one is
 	// set up when the other is gone.
 	Alone bool
+	// Beside is for subjects that rest, in processes of their own: their rounds are at the
+	// same time.
+	Beside bool
 }
 
 // Metric is something that is measured.

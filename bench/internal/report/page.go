@@ -34,8 +34,8 @@ gRPC and NATS are measured as they come and, in rows called tuned, with the same
 Dashed lines, called limit and bare, are what can be built by hand for that one workload;
 they promise much less.
 
-` + "`make bench`" + ` repeats all of it, which should take the better part of an hour, half of it for
-fleets at rest; ` + "`make bench-quick`" + ` shows in some minutes that it works, and
+` + "`make bench`" + ` repeats all of it, which should take less than half an hour (` + "`make bench ROUNDS=2`" + ` a fifth
+less); ` + "`make bench-quick`" + ` shows in some minutes that it works, and
 ` + "`make bench RUN='^durable-job$'`" + ` measures one workload and leaves this page alone;
 ` + "`cd bench && go doc`" + ` says more. Figures of other machines differ, the ratios less so;
 ` + "`harp bench`" + ` measures a deployment of your own

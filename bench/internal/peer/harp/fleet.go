@@ -112,10 +112,10 @@ func (f *fleet) Close() error {
 	return errors.Join(errs...)
 }
 
-// Idle has agents that do nothing; then the dispatcher is killed and started again.
+// Idle has agents that do nothing.
 func Idle() measure.Subject {
 	return measure.Subject{
-		Name: "harp", Note: "real agents in one process, journals in memory, a heartbeat of each every 90 to 100 s and of the dispatcher to each, looked at for 200 s; the dispatcher is killed and started again",
+		Name: "harp", Note: "real agents in one process, journals in memory, a heartbeat of each every 90 to 100 s and of the dispatcher to each, looked at for 100 s",
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
 			f, err := newFleet(ctx, l)
 			if err != nil {
@@ -131,23 +131,40 @@ func Idle() measure.Subject {
 const heartbeats = 100 * time.Second
 
 func (f *fleet) idle(ctx context.Context, p measure.Point) (measure.Sample, error) {
-	s, err := measure.Idle(ctx, f.l, f.dispatcher, p.Work, heartbeats, func() error { return f.startAgents(ctx, p.Work) })
-	if err != nil {
-		return nil, err
+	return measure.Idle(ctx, f.l, f.dispatcher, p.Work, heartbeats, func() error { return f.startAgents(ctx, p.Work) })
+}
+
+// Restart kills the dispatcher of agents that do nothing, and starts it again.
+func Restart() measure.Subject {
+	return measure.Subject{
+		Name: "harp", Note: "real agents in one process; a caller asks about a host a hundred times a second meanwhile",
+		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
+			f, err := newFleet(ctx, l)
+			if err != nil {
+				return nil, err
+			}
+			return measure.NewRig(func(ctx context.Context, p measure.Point) (measure.Sample, error) {
+				if f.agents == nil {
+					if err := f.startAgents(ctx, p.Work); err != nil {
+						return nil, err
+					}
+				}
+				return f.restart(ctx, p.Work)
+			}, f.Close), nil
+		},
 	}
-	return s, f.restart(ctx, p.Work, s)
 }
 
 // restart measures how long all take to come back, and what a caller notices of it.
-func (f *fleet) restart(ctx context.Context, n int, s measure.Sample) error {
+func (f *fleet) restart(ctx context.Context, n int) (measure.Sample, error) {
 	f.dispatcher.Kill()
 	begin := time.Now()
 	if err := f.startDispatcher(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	c, err := f.dial(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer c.Close()
 	asking, stop := context.WithCancel(ctx)
@@ -155,11 +172,13 @@ func (f *fleet) restart(ctx context.Context, n int, s measure.Sample) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { took = askOften(asking, c) })
 	err = f.waitAll(ctx, n)
-	s[measure.Back.Name] = time.Since(begin).Seconds()
+	back := time.Since(begin)
 	stop()
 	wg.Wait()
-	s[measure.Asked.Name] = measure.Latencies(took)["p99"]
-	return err
+	return measure.Sample{
+		measure.Back.Name:  back.Seconds(),
+		measure.Asked.Name: measure.Latencies(took)["p99"],
+	}, err
 }
 
 // askOften asks about a host a hundred times a second, and returns how many
