@@ -107,6 +107,21 @@ func ExampleCaller_Target() {
 	// true
 }
 
+// What a call of all hosts of a target would meet, before it is made.
+func ExampleTarget_Preview() {
+	caller, stop := fleet()
+	defer stop()
+	p, err := caller.Target("*").Preview(context.Background(), "count", harp.Args{"to": "three"})
+	must(err)
+	fmt.Printf("%d hosts, %d away, %d unfit\n", p.Hosts, p.Away, p.Unfit)
+	for _, unfit := range p.UnfitHosts {
+		fmt.Printf("%s: %v\n", unfit.Host, unfit.Err)
+	}
+	// Output:
+	// 2 hosts, 1 away, 1 unfit
+	// web01: invalid args.to: must be an integer, is a string
+}
+
 func ExampleHosts_Get() {
 	caller, stop := fleet()
 	defer stop()

@@ -73,6 +73,11 @@ type HostService interface {
 	// (target), ErrNotFound (the host), ErrRefused (the target has more than 4,000 parts).
 	ExplainTarget(ctx context.Context, expr, host string) (target.Node, error)
 
+	// PreviewTarget returns what a call of the hosts that a target selects would meet;
+	// nothing is stored. Errors: ErrInvalid (target, procedure, args), ErrNotFound (a host
+	// that is written out in the target and not known, or no host at all).
+	PreviewTarget(ctx context.Context, expr, procedure string, args Value) (Preview, error)
+
 	// HostProcedures returns one page of what a host's agent last said it
 	// offers, by name. Errors: ErrNotFound.
 	HostProcedures(ctx context.Context, host, cursor string) (Page[ProcedureDoc], error)

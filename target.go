@@ -2,6 +2,7 @@ package harp
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/harpcaller/harp/target"
 )
@@ -49,4 +50,61 @@ func (t *Target) Explain(ctx context.Context, host string) (target.Node, error) 
 		return target.Node{}, errNoTarget
 	}
 	return t.service.ExplainTarget(ctx, t.text, host)
+}
+
+// Preview is what a call of the hosts of a target would meet now.
+type Preview struct {
+	Hosts     int    `json:"hosts" msgpack:"hosts"`                // how many the target selects
+	Away      int    `json:"away" msgpack:"away,omitempty"`        // of these, neither online nor about to come back
+	Unfit     int    `json:"unfit" msgpack:"unfit,omitempty"`      // of these, lack the procedure, or the arguments do not fit
+	Dangerous bool   `json:"dangerous" msgpack:"danger,omitempty"` // a host that is fit declares the procedure so: [TraitDangerous]
+	Digest    string `json:"digest" msgpack:"digest"`              // of the names of all hosts: another list has another one
+
+	AwayHosts  []string    `json:"away_hosts,omitempty" msgpack:"awayhosts,omitempty"` // by name, the first 100
+	UnfitHosts []UnfitHost `json:"unfit_hosts,omitempty" msgpack:"-"`                  // by name, the first 100
+}
+
+// UnfitHost is a host that cannot run a call, and why: Err is ErrNotFound for one that
+// lacks the procedure, a [*FieldError] where the arguments do not fit.
+type UnfitHost struct {
+	Host string `json:"host" msgpack:"host"`
+	Err  error  `json:"-" msgpack:"failure"`
+}
+
+// unfitJSON is how an UnfitHost is written as JSON.
+type unfitJSON struct {
+	Host  string  `json:"host"`
+	Error Failure `json:"error"`
+}
+
+// MarshalJSON writes Err as the [Failure] "error".
+func (h UnfitHost) MarshalJSON() ([]byte, error) {
+	return json.Marshal(unfitJSON{h.Host, FailureOf(h.Err)})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. Errors: those of package json.
+func (h *UnfitHost) UnmarshalJSON(text []byte) error {
+	var read unfitJSON
+	if err := json.Unmarshal(text, &read); err != nil {
+		return err
+	}
+	h.Host, h.Err = read.Host, read.Error.Err()
+	return nil
+}
+
+// Preview says what a call of all hosts of the target would meet now: how many there are,
+// which are away and which are unfit, and whether the procedure is dangerous. Nothing is
+// stored and no host is asked. args is as [Host.Call] takes it. A host that has not said
+// what it offers counts as fit. Errors: ErrInvalid (target, procedure, args, an option),
+// ErrNotFound (a host that is written out in the target is not known, or it selects none),
+// ErrUnavailable, ErrClosed.
+func (t *Target) Preview(ctx context.Context, procedure string, args any, opts ...Option) (Preview, error) {
+	if t.text == "" {
+		return Preview{}, errNoTarget
+	}
+	req, err := NewRequest("any", procedure, args, opts...)
+	if err != nil {
+		return Preview{}, err
+	}
+	return t.service.PreviewTarget(ctx, t.text, req.Procedure, req.Args)
 }

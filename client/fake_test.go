@@ -388,6 +388,14 @@ func (f *fake) ExplainTarget(ctx context.Context, text, host string) (target.Nod
 	return target.Node{Text: text, Hosts: 1, Value: host, Parts: []target.Node{{Text: "a", Hosts: 2}, {Text: "b", Parts: []target.Node{{Text: "c"}}}}}, nil
 }
 
+func (f *fake) PreviewTarget(ctx context.Context, text, procedure string, args harp.Value) (harp.Preview, error) {
+	if err := f.enter(ctx, "PreviewTarget"); err != nil {
+		return harp.Preview{}, err
+	}
+	lacking := harp.UnfitHost{Host: "db01", Err: harp.NotFound("procedure", procedure+" "+args.String())}
+	return harp.Preview{Hosts: 2, Away: 1, Unfit: 1, Dangerous: true, Digest: text, AwayHosts: []string{"db02"}, UnfitHosts: []harp.UnfitHost{lacking}}, nil
+}
+
 func (f *fake) HostProcedures(ctx context.Context, host, cursor string) (harp.Page[harp.ProcedureDoc], error) {
 	if err := f.enter(ctx, "HostProcedures"); err != nil {
 		return harp.Page[harp.ProcedureDoc]{}, err

@@ -356,6 +356,23 @@ func (r *remote) ExplainTarget(ctx context.Context, text, host string) (target.N
 	return explained, nil
 }
 
+// PreviewTarget implements harp.HostService.
+func (r *remote) PreviewTarget(ctx context.Context, text, procedure string, args harp.Value) (harp.Preview, error) {
+	if err := checkTarget(text); err != nil {
+		return harp.Preview{}, err
+	}
+	m, err := requestReply[wire.Previewed](ctx, r, wire.TypePreview, wire.Preview{Target: text, Procedure: procedure, Args: args}, false)
+	if err != nil {
+		return harp.Preview{}, err
+	}
+	unfit, err := wire.DecodeRows[harp.UnfitHost](m.UnfitHosts)
+	if err != nil {
+		return harp.Preview{}, unreadable(err)
+	}
+	m.Preview.UnfitHosts = unfit
+	return m.Preview, nil
+}
+
 // checkTarget refuses a target that does not fit into a request.
 func checkTarget(text string) error {
 	const most = wire.MaxControl - 4<<10

@@ -195,6 +195,7 @@ var handlers = map[transport.Type]func(ctx context.Context, s harp.Service, body
 	wire.TypeHosts:       handled(handleHosts),
 	wire.TypeHostProcs:   handled(handleHostProcs),
 	wire.TypeExplain:     handled(handleExplain),
+	wire.TypePreview:     handled(handlePreview),
 	wire.TypeRefresh:     handleRefresh,
 	wire.TypeQueues:      handled(handleQueues),
 	wire.TypeCancelQueue: handled(handleCancelQueue),
@@ -310,6 +311,11 @@ func handleExplain(ctx context.Context, s harp.Service, w wire.Explain) (any, er
 		return nil, err
 	}
 	return wire.NewExplained(explained)
+}
+
+func handlePreview(ctx context.Context, s harp.Service, w wire.Preview) (any, error) {
+	p, err := s.PreviewTarget(ctx, w.Target, w.Procedure, w.Args)
+	return wire.Previewed{Preview: p, UnfitHosts: wire.NewRows(p.UnfitHosts, wire.MaxRows)}, err
 }
 
 func handleHostProcs(ctx context.Context, s harp.Service, w wire.HostRef) (any, error) {

@@ -73,6 +73,20 @@ func (cs *catalogues) catalogueOf(docs []harp.ProcedureDoc) *catalogue {
 	return c
 }
 
+// checkCall looks whether a catalogue has the procedure and the arguments fit. An empty one is
+// of a host that is online before it has said what it offers. Errors: harp.ErrNotFound,
+// *harp.FieldError.
+func (cs *catalogues) checkCall(c *catalogue, procedure string, args harp.Value) (harp.ProcedureDoc, error) {
+	if len(c.docs) == 0 {
+		return harp.ProcedureDoc{Name: procedure}, nil
+	}
+	at, found := c.findProcedure(procedure)
+	if !found {
+		return harp.ProcedureDoc{}, harp.NotFound("procedure", procedure)
+	}
+	return c.docs[at], cs.checkArgs(c, at, args)
+}
+
 // checkArgs looks whether arguments fit one of a catalogue's procedures. A schema that cannot be
 // read checks nothing; the agent checks again. Errors: *harp.FieldError.
 func (cs *catalogues) checkArgs(c *catalogue, at int, args harp.Value) error {

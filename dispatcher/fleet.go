@@ -2,7 +2,12 @@ package dispatcher
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -96,10 +101,11 @@ func (f *fleet) checkNames(names []string) error {
 // namedPage returns up to n of the hosts of these names, which are sorted, from the one
 // after the cursor.
 func (f *fleet) namedPage(names []string, cursor string, n int) (page []*host, next string) {
-	for _, name := range names {
-		if name <= cursor && cursor != "" {
-			continue
-		}
+	from, found := slices.BinarySearch(names, cursor)
+	if found {
+		from++
+	}
+	for _, name := range names[from:] {
 		if len(page) == n {
 			return page, page[n-1].name
 		}
@@ -146,6 +152,41 @@ func (f *fleet) look(ctx context.Context, hosts []*host, use func(*inventory.Tab
 	return nil
 }
 
+// selectEach gives the hosts that a target selects to use, by name, some at a time. Errors:
+// harp.ErrInvalid (target), harp.ErrNotFound, context.Cause, use's.
+func (f *fleet) selectEach(ctx context.Context, text string, use func([]*host) error) error {
+	m, err := f.compileTarget(text)
+	if err != nil {
+		return err
+	}
+	names, only := m.Names()
+	if err := f.checkNames(names); err != nil {
+		return err
+	}
+	selected := 0
+	for from, first := "", true; first || from != ""; first = false {
+		var some []*host
+		if only {
+			some, from = f.namedPage(names, from, matchedAtOnce)
+			err = context.Cause(ctx)
+		} else {
+			some, from = f.hosts.page(from, matchedAtOnce)
+			some, err = f.selectAmong(ctx, m, some)
+		}
+		if err != nil {
+			return err
+		}
+		selected += len(some)
+		if err := use(some); err != nil {
+			return err
+		}
+	}
+	if selected == 0 {
+		return noHostError(text)
+	}
+	return nil
+}
+
 // explain says what each part of a target selects: of all hosts, or of one. Errors:
 // harp.ErrInvalid (target), harp.ErrNotFound (the host), context.Cause.
 func (f *fleet) explain(ctx context.Context, text, name string) (explained target.Node, err error) {
@@ -185,6 +226,147 @@ func addCounts(to *target.Node, n target.Node) {
 	for i := range to.Parts {
 		addCounts(&to.Parts[i], n.Parts[i])
 	}
+}
+
+// candidates are the hosts that a target selects for a call, as they are at one moment: what a
+// batch freezes and a preview counts.
+type candidates struct {
+	hosts   []candidate // by name
+	classes []class
+}
+
+// candidate is a host that a target selects.
+type candidate struct {
+	name  string
+	class int  // its place among the classes
+	away  bool // neither online nor about to come back
+}
+
+// class is one of the ways in which hosts offer the procedure of a call, or do not.
+type class struct {
+	proc       harp.ProcedureDoc // of those that have not said what they offer, its name alone
+	secretArgs []string          // which arguments are not to be shown
+	unfit      error             // harp.ErrNotFound: it is lacking; *harp.FieldError: the arguments do not fit; nil: fit
+}
+
+// findCandidates returns the hosts that a target selects for a call. Procedure and arguments
+// are judged once for each distinct procedure of that name. Errors: harp.ErrInvalid (target),
+// harp.ErrNotFound (a host that is written out, or no host at all), context.Cause.
+func (f *fleet) findCandidates(ctx context.Context, text, procedure string, args harp.Value) (*candidates, error) {
+	j := judge{
+		catalogues: f.hosts.catalogues, procedure: procedure, args: args,
+		classes: map[digest]int{}, catalogueClasses: map[*catalogue]int{},
+	}
+	err := f.selectEach(ctx, text, func(some []*host) error {
+		for _, h := range some {
+			offers, away := h.offered()
+			n := j.classOf(offers)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			j.found.hosts = append(j.found.hosts, candidate{name: h.name, class: n, away: away})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &j.found, nil
+}
+
+// digest tells lists of hosts apart: SHA-256 over the names in their order, each after its
+// length as two bytes.
+func (c *candidates) digest() string {
+	h := sha256.New()
+	var head [2]byte
+	for _, one := range c.hosts {
+		binary.BigEndian.PutUint16(head[:], uint16(len(one.name))) //nolint:gosec // at most 255
+		h.Write(head[:])
+		io.WriteString(h, one.name) //nolint:errcheck // a hash takes everything
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// judge finds the classes of hosts.
+type judge struct {
+	catalogues *catalogues
+	procedure  string
+	args       harp.Value
+
+	found            candidates
+	classes          map[digest]int // by the procedure; of those that lack it, and that have said nothing, by a word
+	catalogueClasses map[*catalogue]int
+}
+
+// classOf returns the class of the hosts that have a catalogue.
+func (j *judge) classOf(c *catalogue) int {
+	n, known := j.catalogueClasses[c]
+	if known {
+		return n
+	}
+	at, found := c.findProcedure(j.procedure)
+	var key digest
+	switch {
+	case found:
+		key = digestOf(c.docs[at : at+1])
+	case len(c.docs) == 0:
+		copy(key[:], "nothing said")
+	default:
+		copy(key[:], "lacking")
+	}
+	if n, known = j.classes[key]; !known {
+		n = len(j.found.classes)
+		j.classes[key] = n
+		var made class
+		if made.proc, made.unfit = j.catalogues.checkCall(c, j.procedure, j.args); found {
+			made.secretArgs = j.catalogues.secretArgs(c, at, j.args)
+		}
+		j.found.classes = append(j.found.classes, made)
+	}
+	if len(c.docs) > 0 { // each host that has said nothing has an empty one of its own
+		j.catalogueClasses[c] = n
+	}
+	return n
+}
+
+// previewed is how many hosts of a kind a preview names.
+const previewed = 100
+
+// preview sums candidates up.
+func (c *candidates) preview() harp.Preview {
+	p := harp.Preview{Hosts: len(c.hosts), Digest: c.digest()}
+	for _, one := range c.hosts {
+		class := c.classes[one.class]
+		if one.away {
+			if p.Away++; p.Away <= previewed {
+				p.AwayHosts = append(p.AwayHosts, one.name)
+			}
+		}
+		switch {
+		case class.unfit == nil:
+			p.Dangerous = p.Dangerous || slices.Contains(class.proc.Traits, harp.TraitDangerous)
+		default:
+			if p.Unfit++; p.Unfit <= previewed {
+				p.UnfitHosts = append(p.UnfitHosts, harp.UnfitHost{Host: one.name, Err: class.unfit})
+			}
+		}
+	}
+	return p
+}
+
+// PreviewTarget implements harp.HostService.
+func (s *service) PreviewTarget(ctx context.Context, text, procedure string, args harp.Value) (harp.Preview, error) {
+	return request(s, ctx, func(ctx context.Context) (harp.Preview, error) {
+		call := harp.Request{ID: harp.NewID(), Host: "any", Procedure: procedure, Args: args}
+		if err := call.Check(); err != nil {
+			return harp.Preview{}, err
+		}
+		found, err := s.d.fleet.findCandidates(ctx, text, procedure, args)
+		if err != nil {
+			return harp.Preview{}, err
+		}
+		return found.preview(), nil
+	})
 }
 
 // ListHosts implements harp.HostService.

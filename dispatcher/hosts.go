@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/netip"
 	"slices"
@@ -109,8 +110,10 @@ func (h *host) known() bool {
 func (h *host) away() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.session == nil && !time.Now().Before(h.returning)
+	return h.awayLocked()
 }
+
+func (h *host) awayLocked() bool { return h.session == nil && !time.Now().Before(h.returning) }
 
 // expectReturn counts the host as about to come back until then.
 func (hs *hosts) expectReturn(h *host, until time.Time) {
@@ -212,14 +215,19 @@ func (h *host) checkRequest(req harp.Request) (harp.ProcedureDoc, error) {
 	h.mu.Lock()
 	offers := h.offers
 	h.mu.Unlock()
-	if len(offers.docs) == 0 { // a new host is online before it says what it offers
-		return harp.ProcedureDoc{Name: req.Procedure}, nil
+	doc, err := h.catalogues.checkCall(offers, req.Procedure, req.Args)
+	if errors.Is(err, harp.ErrNotFound) {
+		err = harp.NotFound("procedure", req.Procedure+" on "+h.name)
 	}
-	at, found := offers.findProcedure(req.Procedure)
-	if !found {
-		return harp.ProcedureDoc{}, harp.NotFound("procedure", req.Procedure+" on "+h.name)
-	}
-	return offers.docs[at], h.catalogues.checkArgs(offers, at, req.Args)
+	return doc, err
+}
+
+// offered returns what the host offers, and whether it is neither online nor about to come
+// back.
+func (h *host) offered() (offers *catalogue, away bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.offers, h.awayLocked()
 }
 
 // secretArgs returns which of the arguments are not to be shown, by what the host offers now.

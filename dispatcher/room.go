@@ -67,7 +67,8 @@ func (s *service) reserveAnswer(ctx context.Context, n int) error {
 // short answer.
 func priceOf(t transport.Type) int {
 	switch t {
-	case wire.TypeStatus, wire.TypeRequest, wire.TypeJobs, wire.TypeHosts, wire.TypeHostProcs, wire.TypeQueues, wire.TypeExplain:
+	case wire.TypeStatus, wire.TypeRequest, wire.TypeJobs, wire.TypeHosts, wire.TypeHostProcs, wire.TypeQueues, wire.TypeExplain,
+		wire.TypePreview:
 		return answerPrice
 	case wire.TypeBackup:
 		return 2 * wire.MaxChunk // a chunk, and its frame

@@ -159,6 +159,10 @@ func (f *fake) ExplainTarget(_ context.Context, text, _ string) (target.Node, er
 	return target.Node{Text: text}, nil
 }
 
+func (f *fake) PreviewTarget(context.Context, string, string, harp.Value) (harp.Preview, error) {
+	return harp.Preview{Hosts: len(f.hosts)}, nil
+}
+
 func (f *fake) HostProcedures(_ context.Context, host, _ string) (harp.Page[harp.ProcedureDoc], error) {
 	for _, h := range f.hosts {
 		if h.Name == host {

@@ -126,6 +126,19 @@ type ExplainedPart struct {
 	Value string `msgpack:"value,omitempty"`
 }
 
+// Preview asks what a call of the hosts of a target would meet.
+type Preview struct {
+	Target    string     `msgpack:"target"`
+	Procedure string     `msgpack:"proc"`
+	Args      harp.Value `msgpack:"args,omitempty"`
+}
+
+// Previewed answers Preview.
+type Previewed struct {
+	harp.Preview
+	UnfitHosts Rows `msgpack:"unfithosts,omitempty"` // of harp.UnfitHost
+}
+
 // HostRef names a host: the body of HostProcs.
 type HostRef struct {
 	Name string `msgpack:"name"`

@@ -97,12 +97,13 @@ const (
 	TypeBackup      transport.Type = 83
 	TypeChunk       transport.Type = 84
 	TypeExplain     transport.Type = 85
+	TypePreview     transport.Type = 86
 )
 
 // MaxBody is the cap of a frame's body by its type.
 func MaxBody(t transport.Type) int {
 	switch t {
-	case TypeCall, TypeSubmit:
+	case TypeCall, TypeSubmit, TypePreview:
 		return MaxMessage + harp.MaxInfo + frameSlack
 	case TypeEnd, TypeRecords, TypeReply:
 		return 2*MaxMessage + frameSlack

@@ -1,0 +1,107 @@
+package dispatcher_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/dispatcher"
+)
+
+// digestOf is the digest of a list of hosts, as docs/protocol.md has it.
+func digestOf(names ...string) string {
+	var b []byte
+	for _, name := range names {
+		b = append(b, byte(len(name)>>8), byte(len(name)))
+		b = append(b, name...)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// A preview counts the hosts that a call would meet, and says which are away, and which cannot
+// run it and why.
+func TestPreviewSaysWhatACallWouldMeet(t *testing.T) {
+	for _, w := range []wiring{embedded, inMemory, loopback} {
+		t.Run(string(w), func(t *testing.T) {
+			specs := dispatcher.StaticHosts{{Name: "web01"}, {Name: "web02"}, {Name: "web03"}}
+			for i := range 700 {
+				specs = append(specs, dispatcher.HostSpec{Name: fmt.Sprintf("db%03d", i)})
+			}
+			sys := newSystem(t, w, nil, dispatcher.Config{Hosts: specs})
+			sys.agent("web01", greeter)
+			sys.agent("web02", greeter)
+			sys.agent("web03", newGate().register)
+			sys.agent("web04", func(a *agent.Agent) {
+				greeter(a)
+				nothing := func(context.Context, struct{}) (any, error) { return nil, nil }
+				agent.Handle(a, harp.NewProc[struct{}, any]("reboot"), nothing, agent.Dangerous())
+			})
+
+			got := must[harp.Preview](t)(sys.caller.Target("web*").Preview(t.Context(), "count", harp.Args{"to": 3}))
+			if got.Hosts != 4 || got.Away != 0 || got.Unfit != 1 || got.Dangerous || got.Digest != digestOf("web01", "web02", "web03", "web04") {
+				t.Errorf("the preview is %+v", got)
+			}
+			if len(got.UnfitHosts) != 1 || got.UnfitHosts[0].Host != "web03" || !errors.Is(got.UnfitHosts[0].Err, harp.ErrNotFound) ||
+				harp.FailureOf(got.UnfitHosts[0].Err).Type != "procedure" {
+				t.Errorf("of the one that lacks it it says %+v", got.UnfitHosts)
+			}
+			var read harp.Preview
+			if err := json.Unmarshal(must[[]byte](t)(json.Marshal(got)), &read); err != nil || read.UnfitHosts[0].Err.Error() != got.UnfitHosts[0].Err.Error() {
+				t.Errorf("read back from JSON it is %+v, %v", read, err)
+			}
+
+			got = must[harp.Preview](t)(sys.caller.Target("web02,web01").Preview(t.Context(), "count", harp.Args{"to": "many"}))
+			var field *harp.FieldError
+			if got.Hosts != 2 || got.Unfit != 2 || len(got.UnfitHosts) != 2 || !errors.As(got.UnfitHosts[1].Err, &field) || field.Field != "args.to" {
+				t.Errorf("of arguments that do not fit it says %+v", got)
+			}
+
+			got = must[harp.Preview](t)(sys.caller.Target("db*,web01").Preview(t.Context(), "count", harp.Pos(3)))
+			if got.Hosts != 701 || got.Away != 700 || got.Unfit != 0 || len(got.AwayHosts) != 100 || got.AwayHosts[99] != "db099" || !slices.IsSorted(got.AwayHosts) {
+				t.Errorf("of hosts that are away it says %+v", got)
+			}
+			if got := must[harp.Preview](t)(sys.caller.Target("web04").Preview(t.Context(), "reboot", nil)); !got.Dangerous {
+				t.Errorf("of a dangerous procedure it says %+v", got)
+			}
+			if got := must[harp.Preview](t)(sys.caller.Target("*").Preview(t.Context(), "nothing", nil)); got.Unfit != 4 || len(got.UnfitHosts) != 4 {
+				t.Errorf("of a procedure that nobody has said to have it says %+v", got)
+			}
+			testPreviewRefuses(t, sys)
+		})
+	}
+}
+
+func testPreviewRefuses(t *testing.T, sys *system) {
+	for _, bad := range []struct {
+		target, procedure string
+		args              any
+		is                error
+		field             string
+	}{
+		{"", "count", nil, harp.ErrInvalid, "target"},
+		{"web01 web02", "count", nil, harp.ErrInvalid, "target"},
+		{"web01", "", nil, harp.ErrInvalid, "procedure"},
+		{"web01", strings.Repeat("p", 129), nil, harp.ErrInvalid, "procedure"},
+		{"web01", "count", 7, harp.ErrInvalid, "args"},
+		{"web01", "count", harp.Args{"x": make([]byte, harp.MaxArgs)}, harp.ErrInvalid, "args"},
+		{"web99", "count", nil, harp.ErrNotFound, ""},
+		{"nobody*", "count", nil, harp.ErrNotFound, ""},
+	} {
+		_, err := sys.caller.Target(bad.target).Preview(t.Context(), bad.procedure, bad.args)
+		if f := harp.FailureOf(err); !errors.Is(err, bad.is) || f.Field != bad.field {
+			t.Errorf("%s of %q gives %v", bad.procedure, bad.target, err)
+		}
+	}
+	if _, err := sys.caller.Target("*").Preview(t.Context(), "count", nil, harp.Priority(1000)); harp.FailureOf(err).Field != "priority" {
+		t.Errorf("an option that cannot be gives %v", err)
+	}
+}
