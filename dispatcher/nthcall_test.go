@@ -103,6 +103,20 @@ func (s *nthCallStore) PutDocument(ctx context.Context, kind, name string, conte
 	return s.do(func() error { return s.Store.PutDocument(ctx, kind, name, content) })
 }
 
+func (s *nthCallStore) ListDocuments(ctx context.Context, kind, cursor string, n int) (page []store.Document, next string, err error) {
+	err = s.do(func() (err error) { page, next, err = s.Store.ListDocuments(ctx, kind, cursor, n); return err })
+	return page, next, err
+}
+
+func (s *nthCallStore) ChangeDocuments(ctx context.Context, c store.DocumentChanges) (int, error) {
+	return in(s, func() (int, error) { return s.Store.ChangeDocuments(ctx, c) })
+}
+
+func (s *nthCallStore) DocumentsChanged(ctx context.Context, op store.Operation) (n int, done bool, err error) {
+	err = s.do(func() (err error) { n, done, err = s.Store.DocumentsChanged(ctx, op); return err })
+	return n, done, err
+}
+
 // list is what a sequence yields.
 func list[T any](all func(yield func(T, error) bool)) (got []T, err error) {
 	all(func(one T, failed error) bool {

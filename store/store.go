@@ -321,15 +321,55 @@ type Hosts interface {
 	ListHosts(ctx context.Context, cursor string, limit int) (page []Host, next string, err error)
 }
 
-// Documents keeps small things whole: the hosts registry, later schedules, windows
-// and tokens.
+// Documents keeps small things whole: the hosts registry, groups, labels of hosts, later
+// schedules, windows and tokens.
 type Documents interface {
 	// Document returns a document. Errors: harp.ErrNotFound.
 	Document(ctx context.Context, kind, name string) ([]byte, error)
 
+	// ListDocuments returns up to limit documents of a kind in the order of their names,
+	// from the one after the cursor, about 1 MiB of them and at least one if there is one,
+	// without any that cannot be read. Errors: harp.ErrInvalid (cursor).
+	ListDocuments(ctx context.Context, kind, cursor string, limit int) (page []Document, next string, err error)
+
 	// PutDocument replaces a document, atomically. Errors: harp.ErrInvalid for
 	// more than 1 MiB.
 	PutDocument(ctx context.Context, kind, name string, content []byte) error
+
+	// ChangeDocuments changes documents and writes events, all or none, in one commit, and
+	// returns Count. Asked again under the same id it changes nothing, and returns the
+	// Count of the first time. Errors: harp.ErrConflict when a document is not as it is to
+	// be before the change, which is named, or the id is that of another operation;
+	// harp.ErrInvalid for a document of more than 1 MiB, one that is changed twice, more
+	// than about 2.5 MiB in all, and an id that is none; harp.ErrPruned, as CancelQueue.
+	ChangeDocuments(ctx context.Context, c DocumentChanges) (count int, err error)
+
+	// DocumentsChanged returns what ChangeDocuments has returned to this operation; done is
+	// false if it was not asked before. Errors: harp.ErrConflict, harp.ErrInvalid (id),
+	// harp.ErrPruned, as ChangeDocuments.
+	DocumentsChanged(ctx context.Context, op Operation) (count int, done bool, err error)
+}
+
+// Document is a document of a listing.
+type Document struct {
+	Name    string
+	Content []byte
+}
+
+// DocumentChange puts one content in the place of another. A document that cannot be read
+// counts as one that is not there.
+type DocumentChange struct {
+	Kind, Name string
+	Old        []byte // what it is before; nil: it is not there
+	New        []byte // nil: it is deleted
+}
+
+// DocumentChanges are made together.
+type DocumentChanges struct {
+	Changes []DocumentChange
+	Op      Operation
+	Count   int // what came of it, for whoever asks again
+	Events  []harp.Event
 }
 
 // MaxExamined is how many index entries a page of a listing examines at most.
@@ -407,10 +447,11 @@ type Advanced struct {
 // Operation is what an operator asks for once, however often it is asked: what came of
 // it is kept under its id as long as that of a pruned job.
 type Operation struct {
-	ID   string // as of a job; "": it is never asked again
-	By   harp.Principal
-	Time time.Time
-	Most Quota // that By may have
+	ID    string // as of a job; "": it is never asked again
+	By    harp.Principal
+	Time  time.Time
+	Most  Quota  // that By may have
+	Asked []byte // of documents: what was asked for, by which it is told from others
 }
 
 // QueueCancelled is what CancelQueue did.

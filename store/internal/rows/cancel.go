@@ -15,7 +15,7 @@ func (s *Store) CancelQueue(ctx context.Context, name harp.Value, op store.Opera
 	asked := s.asked()
 	err := s.do(ctx, SpaceCritical, func(t *tx) (err error) {
 		op.Time = s.sched.Since(asked, op.Time)
-		done, err = s.doOnce(t, op, askedRow{Queue: name, Cancel: true}, func() (doneRow, error) { return s.cancelQueue(t, name, op) })
+		done, err = s.doOnce(t, op, askedRow{By: op.By, Queue: name, Cancel: true}, func() (doneRow, error) { return s.cancelQueue(t, name, op) })
 		if q := s.sched.Queue(string(name)); q != nil && err == nil {
 			active = q.Active(done.Through)
 		}

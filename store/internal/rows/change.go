@@ -17,7 +17,7 @@ func (s *Store) ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueCh
 	asked := s.asked()
 	err := s.do(ctx, SpaceLow, func(t *tx) (err error) {
 		op.Time = s.sched.Since(asked, op.Time)
-		done, err = s.doOnce(t, op, askedRow{Queue: name, Paused: c.Paused, Concurrency: c.Concurrency}, func() (doneRow, error) {
+		done, err = s.doOnce(t, op, askedRow{By: op.By, Queue: name, Paused: c.Paused, Concurrency: c.Concurrency}, func() (doneRow, error) {
 			return s.changeQueue(t, name, c, op)
 		})
 		return err

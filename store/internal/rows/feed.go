@@ -227,24 +227,34 @@ func firstEvent(from getter) (uint64, error) {
 
 // AppendEvents implements store.Feed.
 func (s *Store) AppendEvents(ctx context.Context, events ...harp.Event) error {
-	rows := make([]eventRow, len(events))
-	size := 0
-	for n := range events {
-		rows[n] = noteRow(&events[n])
-		size += len(encode(rows[n])) + 2*WriteCost
-	}
+	rows, size := noteRows(events)
 	if size > maxOp {
 		return tooMuch("events", size, maxOp)
 	}
 	return s.do(ctx, SpaceLow, func(t *tx) error {
-		for _, row := range rows {
-			if row.At == 0 {
-				row.At = s.sched.Latest
-			}
-			t.emit(row)
-		}
+		s.emitRows(t, rows)
 		return nil
 	})
+}
+
+// noteRows are the rows of events, and about how many bytes these take.
+func noteRows(events []harp.Event) (rows []eventRow, size int) {
+	rows = make([]eventRow, len(events))
+	for n := range events {
+		rows[n] = noteRow(&events[n])
+		size += len(encode(rows[n])) + 2*WriteCost
+	}
+	return rows, size
+}
+
+// emitRows tells events, those without a time as of the latest one known.
+func (s *Store) emitRows(t *tx, rows []eventRow) {
+	for _, row := range rows {
+		if row.At == 0 {
+			row.At = s.sched.Latest
+		}
+		t.emit(row)
+	}
 }
 
 func noteRow(e *harp.Event) eventRow {

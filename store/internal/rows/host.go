@@ -8,9 +8,6 @@ import (
 	"github.com/harpcaller/harp/store"
 )
 
-// maxDocument is the size of the largest document.
-const maxDocument = 1 << 20
-
 func hostKey(name string) []byte { return nameKey(prefixHost, name) }
 
 // OpenSession implements store.Hosts.
@@ -130,33 +127,4 @@ func (r *Reader) ListHosts(_ context.Context, cursor string, limit int) ([]store
 		return nil
 	})
 	return page, next, err
-}
-
-// Document implements store.Documents.
-func (r *Reader) Document(_ context.Context, kind, name string) ([]byte, error) {
-	var content []byte
-	err := r.view(func(snap Snapshot) error {
-		payload, _, err := loadValue(documentKey(kind, name), snap.Get)
-		if err == nil && payload == nil {
-			err = harp.NotFound(kind, name)
-		}
-		content = append([]byte{}, payload...)
-		return err
-	})
-	return content, err
-}
-
-// PutDocument implements store.Documents.
-func (s *Store) PutDocument(ctx context.Context, kind, name string, content []byte) error {
-	if len(content) > maxDocument {
-		return &harp.FieldError{Field: kind, Message: "is longer than 1 MiB"}
-	}
-	return s.do(ctx, SpaceLow, func(t *tx) error {
-		key := documentKey(kind, name)
-		if err := t.readOld(key); err != nil {
-			return err
-		}
-		t.put(key, content)
-		return nil
-	})
 }

@@ -18,7 +18,13 @@ type doneRow struct {
 	Through uint64 `msgpack:"no,omitempty"` // a cancel of a queue: of its jobs up to this number
 }
 
-// askedRow is what an operation's digest is of.
+// documentsRow is what the digest of a change of documents is of.
+type documentsRow struct {
+	By    harp.Principal `msgpack:"by"`
+	Asked []byte         `msgpack:"documents"`
+}
+
+// askedRow is what the digest of an operation on a queue is of.
 type askedRow struct {
 	By          harp.Principal `msgpack:"by"`
 	Queue       []byte         `msgpack:"queue"`
@@ -28,9 +34,10 @@ type askedRow struct {
 }
 
 // doOnce runs an operation unless one with its id was run before, and returns what came
-// of it then. Errors: harp.ErrInvalid (id), harp.ErrConflict when its id is that of another
-// operation, harp.ErrPruned when what came of it may be forgotten, run's.
-func (s *Store) doOnce(t *tx, op store.Operation, what askedRow, run func() (doneRow, error)) (done doneRow, err error) {
+// of it then. what is what is asked for, and by whom. Errors: harp.ErrInvalid (id),
+// harp.ErrConflict when its id is that of another operation, harp.ErrPruned when what came
+// of it may be forgotten, run's.
+func (s *Store) doOnce(t *tx, op store.Operation, what any, run func() (doneRow, error)) (done doneRow, err error) {
 	if op.ID == "" {
 		return run()
 	}
@@ -38,18 +45,12 @@ func (s *Store) doOnce(t *tx, op store.Operation, what askedRow, run func() (don
 	if !ok {
 		return doneRow{}, harp.CheckID(op.ID)
 	}
-	what.By = op.By
 	digest := sha256.Sum256(encode(what))
-	key := i.key(prefixDone)
-	if again, err := read(t, key, &done); err != nil || again {
-		if err == nil && !bytes.Equal(done.Digest, digest[:]) {
-			err = harp.NewFailure("conflict", "the id is that of another request").Err()
-		}
+	done, again, err := s.readDone(t, i, digest)
+	if err != nil || again {
 		return done, err
 	}
-	if s.isForgotten(i) {
-		return done, harp.NewFailure("pruned", "request "+op.ID+" is older than what is remembered").Err()
-	}
+	key := i.key(prefixDone)
 	if done, err = run(); err != nil {
 		return done, err
 	}
@@ -59,6 +60,21 @@ func (s *Store) doOnce(t *tx, op store.Operation, what askedRow, run func() (don
 	entry := slices.Concat(indexKey(byDone), at[:8], i[:])
 	t.write(entry, seal(entry, nil))
 	return done, nil
+}
+
+// readDone returns what came of an operation with that id; false if there was none. Errors: as
+// doOnce.
+func (s *Store) readDone(from getter, i id, digest [sha256.Size]byte) (done doneRow, again bool, err error) {
+	again, err = read(from, i.key(prefixDone), &done)
+	switch {
+	case err != nil:
+		return doneRow{}, false, err
+	case again && !bytes.Equal(done.Digest, digest[:]):
+		return doneRow{}, false, harp.NewFailure("conflict", "the id is that of another request").Err()
+	case !again && s.isForgotten(i):
+		return doneRow{}, false, harp.NewFailure("pruned", "request "+i.String()+" is older than what is remembered").Err()
+	}
+	return done, again, nil
 }
 
 // pruneOperations forgets those that nobody asks for again.

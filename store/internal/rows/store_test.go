@@ -141,6 +141,10 @@ func everything(ctx context.Context, s *Store, id string) map[string]error {
 	_, _, errs["ListHosts"] = s.ListHosts(ctx, "", 1)
 	_, errs["Document"] = s.Document(ctx, "k", "n")
 	errs["PutDocument"] = s.PutDocument(ctx, "k", "n", nil)
+	_, _, errs["ListDocuments"] = s.ListDocuments(ctx, "k", "", 1)
+	_, errs["ChangeDocuments"] = s.ChangeDocuments(ctx, store.DocumentChanges{Changes: []store.DocumentChange{{Kind: "k", Name: "m", New: []byte{1}}}})
+	_, errs["ChangeDocuments/delete"] = s.ChangeDocuments(ctx, store.DocumentChanges{Changes: []store.DocumentChange{{Kind: "k", Name: "o"}}})
+	_, _, errs["DocumentsChanged"] = s.DocumentsChanged(ctx, store.Operation{ID: harp.NewID()})
 	errs["AppendEvents"] = s.AppendEvents(ctx, harp.Event{Type: harp.EventHostForgot})
 	_, errs["Events"] = s.Events(ctx, harp.EventFilter{}, 1)
 	_, errs["Prune"] = s.Prune(ctx, store.Retention{}, noon)
@@ -379,7 +383,7 @@ func TestSpaceLines(t *testing.T) {
 	e.space = SpaceCritical
 	for name, err := range everything(t.Context(), s, j.ID) {
 		switch name {
-		case "Submit", "Claim", "Append", "OpenSession", "PutHost", "PutDocument", "AppendEvents":
+		case "Submit", "Claim", "Append", "OpenSession", "PutHost", "PutDocument", "ChangeDocuments", "AppendEvents":
 			if !errors.Is(err, harp.ErrNoSpace) {
 				t.Errorf("%s: %v, want ErrNoSpace", name, err)
 			}

@@ -194,6 +194,14 @@ func TestUnreadable(t *testing.T) {
 		},
 		"Host":     func(v *eventful) (any, error) { return v.Host(v.open, "h") },
 		"Document": func(v *eventful) (any, error) { return v.Document(v.open, "k", "n") },
+		"ListDocuments": func(v *eventful) (any, error) {
+			page, next, err := v.ListDocuments(v.open, "k", "", 10)
+			return []any{page, next}, err
+		},
+		"DocumentsChanged": func(v *eventful) (any, error) {
+			_, done, err := v.DocumentsChanged(v.open, store.Operation{ID: harp.NewID()})
+			return done, err
+		},
 		"ListHosts": func(v *eventful) (any, error) {
 			page, next, err := v.ListHosts(v.open, "", 10)
 			return []any{page, next}, err
@@ -263,6 +271,12 @@ func TestUnreadable(t *testing.T) {
 		"OpenSession": func(v *eventful) (any, error) { return v.OpenSession(v.open, store.Session{Host: "h", At: noon}) },
 		"PutHost":     func(v *eventful) (any, error) { return nil, v.PutHost(v.open, store.Host{Name: "h"}) },
 		"PutDocument": func(v *eventful) (any, error) { return nil, v.PutDocument(v.open, "k", "n", []byte{1}) },
+		"ChangeDocuments": func(v *eventful) (any, error) {
+			return v.ChangeDocuments(v.open, store.DocumentChanges{
+				Changes: []store.DocumentChange{{Kind: "k", Name: "n", Old: make([]byte, 200_000), New: []byte{1}}},
+				Op:      store.Operation{ID: harp.NewID(), Time: noon},
+			})
+		},
 		"Prune": func(v *eventful) (any, error) {
 			return v.Prune(v.open, store.Retention{EndedBefore: later, EventsBefore: later}, later.Add(store.TombstoneTime))
 		},

@@ -1,0 +1,190 @@
+package rows
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+const (
+	maxDocument     = 1 << 20 // bytes of the largest document
+	maxDocumentPage = 1 << 20 // bytes of documents in a page, about
+	maxChange       = maxOp - maxStep
+)
+
+// Document implements store.Documents.
+func (r *Reader) Document(_ context.Context, kind, name string) ([]byte, error) {
+	var content []byte
+	err := r.view(func(snap Snapshot) error {
+		payload, _, err := loadValue(documentKey(kind, name), snap.Get)
+		if err == nil && payload == nil {
+			err = harp.NotFound(kind, name)
+		}
+		content = append([]byte{}, payload...)
+		return err
+	})
+	return content, err
+}
+
+// ListDocuments implements store.Documents.
+func (r *Reader) ListDocuments(_ context.Context, kind, cursor string, limit int) ([]store.Document, string, error) {
+	after, err := openNameCursor(prefixDocument, cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	limit = pageLimit(limit)
+	prefix := documentKey(kind, "")
+	var page []store.Document
+	var next string
+	size := 0
+	err = r.view(func(snap Snapshot) error {
+		for item, err := range snap.Scan(prefix, documentKey(kind, after), false) {
+			if err != nil {
+				return err
+			}
+			name := string(item.Key[len(prefix):])
+			if name == after && cursor != "" {
+				continue
+			}
+			if len(page) == limit || size >= maxDocumentPage {
+				next = nameCursor(prefixDocument, page[len(page)-1].Name)
+				return nil
+			}
+			content, err := joinItem(snap, item)
+			switch {
+			case errors.Is(err, ErrDamaged):
+				r.log.Error("document cannot be listed", "kind", kind, "name", name, "err", err)
+				continue
+			case err != nil:
+				return err
+			}
+			size += len(content)
+			page = append(page, store.Document{Name: name, Content: append([]byte{}, content...)})
+		}
+		return nil
+	})
+	return page, next, err
+}
+
+// PutDocument implements store.Documents.
+func (s *Store) PutDocument(ctx context.Context, kind, name string, content []byte) error {
+	if err := checkDocument(kind, content); err != nil {
+		return err
+	}
+	return s.do(ctx, SpaceLow, func(t *tx) error {
+		key := documentKey(kind, name)
+		if err := t.readOld(key); err != nil {
+			return err
+		}
+		t.put(key, content)
+		return nil
+	})
+}
+
+func checkDocument(kind string, content []byte) error {
+	if len(content) > maxDocument {
+		return &harp.FieldError{Field: kind, Message: "is longer than 1 MiB"}
+	}
+	return nil
+}
+
+// ChangeDocuments implements store.Documents. What only deletes needs no more room than a
+// cancel.
+func (s *Store) ChangeDocuments(ctx context.Context, c store.DocumentChanges) (int, error) {
+	if err := checkChanges(c.Changes); err != nil {
+		return 0, err
+	}
+	events, size := noteRows(c.Events)
+	needs := SpaceCritical
+	for _, one := range c.Changes {
+		size += len(one.Kind) + len(one.Name) + len(one.New) + 2*WriteCost
+		if one.New != nil {
+			needs = SpaceLow
+		}
+	}
+	if size > maxChange {
+		return 0, tooMuch("documents", size, maxChange)
+	}
+	op := c.Op
+	var done doneRow
+	asked := s.asked()
+	err := s.do(ctx, needs, func(t *tx) (err error) {
+		op.Time = s.sched.Since(asked, op.Time)
+		done, err = s.doOnce(t, op, documentsRow{By: op.By, Asked: op.Asked}, func() (doneRow, error) {
+			if err := t.changeDocuments(c.Changes); err != nil {
+				return doneRow{}, err
+			}
+			s.emitRows(t, events)
+			return doneRow{Count: c.Count}, nil
+		})
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return done.Count, nil
+}
+
+// checkChanges refuses a document that is too long, and one that is changed twice. Errors:
+// *harp.FieldError.
+func checkChanges(changes []store.DocumentChange) error {
+	seen := make(map[[2]string]bool, len(changes))
+	for _, c := range changes {
+		if err := checkDocument(c.Kind, c.New); err != nil {
+			return err
+		}
+		of := [2]string{c.Kind, c.Name}
+		if seen[of] {
+			return &harp.FieldError{Field: c.Kind, Message: fmt.Sprintf("%s is changed twice", c.Name)}
+		}
+		seen[of] = true
+	}
+	return nil
+}
+
+// changeDocuments looks at all documents before it changes one. Errors: harp.ErrConflict, the
+// engine's.
+func (t *tx) changeDocuments(changes []store.DocumentChange) error {
+	for _, c := range changes {
+		key := documentKey(c.Kind, c.Name)
+		content, err := t.get(key)
+		if errors.Is(err, ErrDamaged) {
+			content, err = nil, t.readOld(key)
+		}
+		if err != nil {
+			return err
+		}
+		if (content == nil) != (c.Old == nil) || !bytes.Equal(content, c.Old) {
+			return harp.NewFailure("conflict", c.Kind+" "+c.Name+" is not what it was").Err()
+		}
+	}
+	for _, c := range changes {
+		key := documentKey(c.Kind, c.Name)
+		if c.New == nil {
+			t.remove(key)
+			continue
+		}
+		t.put(key, c.New)
+	}
+	return nil
+}
+
+// DocumentsChanged implements store.Documents.
+func (s *Store) DocumentsChanged(ctx context.Context, op store.Operation) (count int, done bool, err error) {
+	i, ok := parseID(op.ID)
+	if !ok {
+		return 0, false, harp.CheckID(op.ID)
+	}
+	digest := sha256.Sum256(encode(documentsRow{By: op.By, Asked: op.Asked}))
+	err = s.doAhead(ctx, SpaceFull, func(t *tx) error {
+		row, again, err := s.readDone(t, i, digest)
+		count, done = row.Count, again
+		return err
+	})
+	return count, done, err
+}
