@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -9,7 +10,8 @@ import (
 // each session. A program has one for all its sessions of a kind: see [Options]. There are
 // several purses, so that none of what they are for can use up what another needs to go on: what
 // was received and not taken (bodies, and frames, which may wait behind them), answers that were
-// not sent, and exchanges that peers have opened.
+// not sent, and exchanges that peers have opened. Of each an identity takes no more than it leaves
+// to others: the first half, another one half of the rest.
 //
 // Its methods are safe for concurrent use.
 type Budget struct {
@@ -29,7 +31,8 @@ func NewBudget() *Budget {
 // peerBudget is the part of a budget that the sessions of one identity share.
 type peerBudget struct {
 	received, answers, open pool
-	sessions                int // guarded by the mutex of the budget
+	held                    [4]share // of bodies, frames, answers, open of all
+	sessions                int      // guarded by the mutex of the budget
 }
 
 // sessionBudget is the part of a budget that a session has.
@@ -52,10 +55,10 @@ func (b *Budget) join(id Identity) *sessionBudget {
 	}
 	p.sessions++
 	s := &sessionBudget{budget: b, identity: id, peer: p}
-	s.bodies.init(maxBodies+MaxFrame, &p.received, &b.bodies) // bodies itself sees to less
-	s.frames.init(maxWaiting, &p.received, &b.frames)
-	s.answers.init(maxSessionAnswers, &p.answers, &b.answers)
-	s.open.init(maxSessionOpen, &p.open, &b.open)
+	s.bodies.init(maxBodies+MaxFrame, &p.received, &b.bodies, &p.held[0]) // bodies itself sees to less
+	s.frames.init(maxWaiting, &p.received, &b.frames, &p.held[1])
+	s.answers.init(maxSessionAnswers, &p.answers, &b.answers, &p.held[2])
+	s.open.init(maxSessionOpen, &p.open, &b.open, &p.held[3])
 	return s
 }
 
@@ -69,26 +72,29 @@ func (s *sessionBudget) leave() {
 }
 
 // purse is the pools that a session draws on for one thing: its own, that of its identity, and
-// that of all.
+// that of all, of which the identity has a share.
 type purse struct {
-	own    pool
-	levels [3]*pool
+	own           pool
+	identity, all *pool
+	held          *share
 }
 
-func (p *purse) init(most int64, identity, all *pool) {
-	p.own.most = most
-	p.levels = [3]*pool{&p.own, identity, all}
+func (p *purse) init(most int64, identity, all *pool, held *share) {
+	p.own.most, p.identity, p.all, p.held = most, identity, all, held
 }
 
 // tryTake takes n bytes of each pool, or none of any if one of them has not so many left.
 func (p *purse) tryTake(n int64) bool {
-	for i, l := range p.levels {
-		if !l.tryTake(n) {
-			for _, taken := range p.levels[:i] {
-				taken.give(n)
-			}
-			return false
-		}
+	switch {
+	case !p.own.tryTake(n, nil):
+		return false
+	case !p.identity.tryTake(n, nil):
+		p.own.give(n, nil)
+		return false
+	case !p.all.tryTake(n, p.held):
+		p.own.give(n, nil)
+		p.identity.give(n, nil)
+		return false
 	}
 	return true
 }
@@ -97,13 +103,16 @@ func (p *purse) tryTake(n int64) bool {
 // those of its identity, so that it is in nobody's way while it has but itself to wait for. It
 // returns false, and has taken nothing, if done is closed before.
 func (p *purse) take(done <-chan struct{}, n int64) bool {
-	for i, l := range p.levels {
-		if !l.take(done, n) {
-			for _, taken := range p.levels[:i] {
-				taken.give(n)
-			}
-			return false
-		}
+	switch {
+	case !p.own.take(done, n, nil):
+		return false
+	case !p.identity.take(done, n, nil):
+		p.own.give(n, nil)
+		return false
+	case !p.all.take(done, n, p.held):
+		p.own.give(n, nil)
+		p.identity.give(n, nil)
+		return false
 	}
 	return true
 }
@@ -112,13 +121,36 @@ func (p *purse) give(n int64) {
 	if n == 0 {
 		return
 	}
-	for _, l := range p.levels {
-		l.give(n)
+	p.own.give(n, nil)
+	p.identity.give(n, nil)
+	p.all.give(n, p.held)
+}
+
+// share is how many bytes of a pool one of many has.
+type share struct {
+	held    atomic.Int64
+	skipped bool // while the queue of the pool is looked through, whose mutex guards it
+}
+
+// exceeds reports whether n bytes more are more than would be left. One that has nothing may
+// always have something.
+func (s *share) exceeds(n, left int64) bool {
+	if s == nil {
+		return false
+	}
+	held := s.held.Load()
+	return held > 0 && held+n > left-n
+}
+
+func (s *share) add(n int64) {
+	if s != nil {
+		s.held.Add(n)
 	}
 }
 
 // pool is a number of bytes to be held at a time. A single one that is larger than the pool has
-// room when nothing else is held.
+// room when nothing else is held. Where it is shared, nobody has more of it than is left: so it is
+// never used up by some, however many they are.
 type pool struct {
 	most    int64
 	used    atomic.Int64
@@ -128,33 +160,36 @@ type pool struct {
 	queue []*poolWaiter
 }
 
-// poolWaiter is one that waits for bytes of a pool. Those that came first go first.
+// poolWaiter is one that waits for bytes of a pool. Those that came first go first, but for those
+// whose share has grown too large.
 type poolWaiter struct {
 	n     int64
+	of    *share        // nil: the pool is not shared
 	ready chan struct{} // closed when it has them
 }
 
 // tryTake takes n bytes if there are so many, and nobody waits.
-func (p *pool) tryTake(n int64) bool { return p.waiting.Load() == 0 && p.takeFree(n) }
+func (p *pool) tryTake(n int64, of *share) bool { return p.waiting.Load() == 0 && p.takeFree(n, of) }
 
-func (p *pool) takeFree(n int64) bool {
+func (p *pool) takeFree(n int64, of *share) bool {
 	for {
 		used := p.used.Load()
-		if used > 0 && used+n > p.most {
+		if used > 0 && (used+n > p.most || of.exceeds(n, p.most-used)) {
 			return false
 		}
 		if p.used.CompareAndSwap(used, used+n) {
+			of.add(n)
 			return true
 		}
 	}
 }
 
 // take takes n bytes, waiting for them. It returns false if done is closed before.
-func (p *pool) take(done <-chan struct{}, n int64) bool {
-	if p.tryTake(n) {
+func (p *pool) take(done <-chan struct{}, n int64, of *share) bool {
+	if p.tryTake(n, of) {
 		return true
 	}
-	w := &poolWaiter{n: n, ready: make(chan struct{})}
+	w := &poolWaiter{n: n, of: of, ready: make(chan struct{})}
 	p.mu.Lock()
 	p.queue = append(p.queue, w)
 	p.waiting.Add(1)
@@ -167,19 +202,17 @@ func (p *pool) take(done <-chan struct{}, n int64) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, q := range p.queue {
-		if q == w {
-			p.queue = append(p.queue[:i], p.queue[i+1:]...)
-			p.waiting.Add(-1)
-			p.admitLocked() // those behind it may need less
-			return false
-		}
+	if i := slices.Index(p.queue, w); i >= 0 {
+		p.removeLocked(i)
+		p.admitLocked() // those behind it may need less
+		return false
 	}
 	return true // it came at the same time
 }
 
 // give gives n bytes back.
-func (p *pool) give(n int64) {
+func (p *pool) give(n int64, of *share) {
+	of.add(-n)
 	p.used.Add(-n)
 	if p.waiting.Load() == 0 {
 		return
@@ -189,12 +222,32 @@ func (p *pool) give(n int64) {
 	p.admitLocked()
 }
 
-// admitLocked lets those go on for which there is room, in the order in which they came.
+// admitLocked lets those go on for which there is room, in the order in which they came. Whose
+// share is too large waits, and all of its that came later, in nobody else's way.
 func (p *pool) admitLocked() {
-	for len(p.queue) > 0 && p.takeFree(p.queue[0].n) {
-		close(p.queue[0].ready)
-		p.queue[0] = nil
-		p.queue = p.queue[1:]
-		p.waiting.Add(-1)
+	var skipped []*share
+	for i := 0; i < len(p.queue); {
+		w := p.queue[i]
+		switch {
+		case w.of != nil && w.of.skipped:
+			i++
+		case p.takeFree(w.n, w.of):
+			close(w.ready)
+			p.removeLocked(i)
+		case w.of.exceeds(w.n, p.most-p.used.Load()):
+			w.of.skipped = true
+			skipped = append(skipped, w.of)
+			i++
+		default:
+			i = len(p.queue)
+		}
 	}
+	for _, s := range skipped {
+		s.skipped = false
+	}
+}
+
+func (p *pool) removeLocked(i int) {
+	p.queue = slices.Delete(p.queue, i, i+1)
+	p.waiting.Add(-1)
 }

@@ -72,14 +72,14 @@ func Kept(s *Session) (bytes int, writing bool) {
 	return cap(s.out.buf) + cap(s.out.spare), s.out.writing
 }
 
-// LimitOpen lets a budget have so many bytes for exchanges that peers have opened.
-func LimitOpen(b *Budget, n int64) { b.open.most = n }
+// LimitOpen lets a budget have so many bytes for exchanges that one identity has opened alone.
+func LimitOpen(b *Budget, n int64) { b.open.most = 2 * n }
 
 // ExchangePrice is what one costs of it.
 const ExchangePrice = exchangePrice
 
-// LimitAnswers lets a budget have so many bytes for answers that were not sent.
-func LimitAnswers(b *Budget, n int64) { b.answers.most = n }
+// LimitAnswers lets a budget have so many bytes for answers to one identity alone that were not sent.
+func LimitAnswers(b *Budget, n int64) { b.answers.most = 2 * n }
 
 // Held returns how much of a budget is in use.
 func Held(b *Budget) (bodies, frames, answers, open int64) {

@@ -309,3 +309,69 @@ func TestBounds(t *testing.T) {
 		t.Errorf("there are %d", len(names))
 	}
 }
+
+// openAs connects somebody with an acceptor that has a budget.
+func openAs(t *testing.T, name string, b *transport.Budget, handle func(*transport.Exchange, transport.Frame)) ends {
+	t.Helper()
+	client := transport.Identity{Fleet: fleet, Role: transport.RoleCaller, Name: name}
+	oc, ac, err := virtual.shake(t, client, dispatcherID, transport.ProtocolCall, transport.RoleDispatcher, map[string]transport.Role{
+		transport.ProtocolCall: transport.RoleCaller,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e ends
+	if e.opener, err = oc.Opener(t.Context(), quiet(transport.Options{})); err != nil {
+		t.Fatal(err)
+	}
+	if e.acceptor, err = ac.Acceptor(t.Context(), quiet(transport.Options{Budget: b})); err != nil {
+		t.Fatal(err)
+	}
+	e.serve(t, handle)
+	return e
+}
+
+// TestManyIdentitiesLeaveRoom: however many there are that begin all exchanges they can, and have
+// all answers reserved that they can, there is room for one who has none.
+func TestManyIdentitiesLeaveRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const liars, most, answer = 3, 64, 1000
+		b := transport.NewBudget()
+		transport.LimitOpen(b, most*transport.ExchangePrice)
+		transport.LimitAnswers(b, most*answer)
+		var reserved [liars + 1]int
+		var mu sync.Mutex
+		open := func(i, n int) ends {
+			e := openAs(t, "liar"+string(rune('a'+i)), b, func(x *transport.Exchange, _ transport.Frame) {
+				if x.Reserve(x.Context(), answer) == nil {
+					mu.Lock()
+					reserved[i]++
+					mu.Unlock()
+				}
+				<-x.Context().Done()
+			})
+			for range n {
+				send(t, e.exchange(t), 1, false, nil)
+			}
+			synctest.Wait()
+			return e
+		}
+		var all []ends
+		for i := range liars {
+			all = append(all, open(i, 2*most))
+		}
+		honest := open(liars, most>>liars)
+		if reserved[liars] != most>>liars {
+			t.Errorf("of %d answers %d are made, and of the others' %v", most>>liars, reserved[liars], reserved[:liars])
+		}
+		if reserved[0] != most {
+			t.Errorf("the first had room for %d answers, not %d", reserved[0], most)
+		}
+		for _, e := range append(all, honest) {
+			e.opener.Close(nil)
+			<-e.acceptor.Done()
+		}
+		synctest.Wait()
+		wantNothingHeld(t, b)
+	})
+}

@@ -240,9 +240,9 @@ func (s *Session) readLoop() {
 // payInline pays for a long body that comes with its frame, in place of the one before: while
 // it is read, it is nobody else's. The error is [ErrOverBudget].
 func (s *Session) payInline(size int) error {
-	s.budget.peer.received.give(s.inline)
+	s.budget.peer.received.give(s.inline, nil)
 	s.inline = 0
-	if size > 0 && !s.budget.peer.received.takeFree(int64(size)) {
+	if size > 0 && !s.budget.peer.received.takeFree(int64(size), nil) {
 		return errIdentityOver
 	}
 	s.inline = int64(size)
@@ -391,11 +391,11 @@ func (s *Session) awaitRoom() bool {
 		return true
 	}
 	window := &s.budget.peer.received // what yamux takes in meanwhile is the identity's
-	if !window.takeFree(mainWindow) {
+	if !window.takeFree(mainWindow, nil) {
 		s.failSession(errIdentityOver)
 		return false
 	}
-	defer window.give(mainWindow)
+	defer window.give(mainWindow, nil)
 	s.full.Store(true)
 	defer s.full.Store(false)
 	for s.waiting.Load() >= s.mayWait.Load() {
