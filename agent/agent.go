@@ -101,6 +101,8 @@ type Agent struct {
 	journal   *journalHandle
 	budget    *budget
 	memory    memory
+	ends      memory                 // of that, what waits for the journal
+	handing   chan struct{}          // as many slots as long ends are handed to the journal at a time
 	peers     *transport.Budget      // what dispatchers and callers can make it hold
 	commands  sync.WaitGroup         // of commands that go on without the agent, and of what is done about them
 	up        atomic.Pointer[string] // the store of the dispatcher that has a session; nil: none has
@@ -152,7 +154,7 @@ func New(cfg Config) *Agent {
 		longest:   defaultLongest,
 		peers:     transport.NewBudget(),
 	}
-	a.memory.most = maxHeldBytes
+	a.memory.most, a.ends.most, a.handing = maxHeldBytes, maxEndBytes, make(chan struct{}, maxHanding)
 	a.attempts = newAttempts(cfg.Limits.MaxAttempts, a.journal.owes)
 	a.budget = newBudget(a.journal.opts.MaxAgent, a.journal.opts.MaxJob, cfg.Limits.MaxAttempts)
 	if cfg.Exec != nil {

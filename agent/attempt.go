@@ -49,6 +49,7 @@ type attempt struct {
 	started time.Time // by the monotonic clock, if this agent has started it
 	spool   spool
 	counted int           // bytes of it that the agent counts as in memory
+	ending  int           // of those, of its end
 	room    chan struct{} // closed when there may be room for records; nil: nobody waits
 	sender  *sender       // of its peer; nil: none at present
 }
@@ -111,11 +112,13 @@ func (at *attempt) applyLocked(e life.Event) life.Effect {
 
 // countLocked counts what of it is in memory, as long as it is on the list.
 func (at *attempt) countLocked() {
-	now := at.life.HeldBytes()
+	now, ending := at.life.HeldBytes(), at.life.UnsyncedBytes()
 	if at.hasLeft() {
-		now = 0
+		now, ending = 0, 0
 	}
-	at.agent.memory.count(now - at.counted)
+	at.agent.ends.count("", ending-at.ending)
+	at.ending = ending
+	at.agent.memory.count(at.key.origin, now-at.counted)
 	at.counted = now
 }
 
@@ -204,9 +207,42 @@ func (at *attempt) run() {
 	if n := at.task.keepsElsewhere(); n > 0 {
 		defer at.agent.budget.give(n)
 	}
-	out := outcome{failure: &leftByGoexit}
-	defer func() { at.finish(out) }()
+	out, release := outcome{failure: &leftByGoexit}, func() {}
+	defer func() { at.finish(out); release() }()
+	at.awaitEnds()
 	out = at.call()
+	release = at.takeTurn(len(out.value))
+}
+
+// takeTurn waits until the journal may be handed an end with so long a value: it is copied for that. release
+// lets the next one go on.
+func (at *attempt) takeTurn(bytes int) (release func()) {
+	if at.key.origin != "" || bytes <= freeBytes {
+		return func() {}
+	}
+	a := at.agent
+	a.ends.count("", bytes)
+	a.handing <- struct{}{}
+	return func() {
+		<-a.handing
+		a.ends.count("", -bytes)
+	}
+}
+
+// awaitEnds waits while the ends of others have more bytes in memory than is good: until the journal has
+// them on its disk, or the attempt is to stop.
+func (at *attempt) awaitEnds() {
+	for at.key.origin == "" && at.task.cmd == nil {
+		eased := at.agent.ends.full()
+		if eased == nil {
+			return
+		}
+		select {
+		case <-eased:
+		case <-at.ctx.Done():
+			return
+		}
+	}
 }
 
 // leftByGoexit is the failure of a function that does not return.
@@ -366,6 +402,10 @@ func (at *attempt) endOf(out outcome) *wire.End {
 	end := &wire.End{Value: out.value, RanFor: int64(at.ranFor())}
 	if out.failure != nil {
 		end.Failure = out.failure.Err()
+	}
+	if at.agent.memory.isOver(at.key.origin, len(out.value)) {
+		at.agent.repeated.Warn(at.key.origin, "a result was dropped, as its caller does not take those before it", "caller", at.key.origin, "job", at.key.job)
+		end.Value, end.Dropped = nil, true
 	}
 	return end
 }

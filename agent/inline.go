@@ -54,7 +54,7 @@ func (r *sender) endInline() {
 	at.mu.Lock()
 	sends := r.wake != nil
 	at.mu.Unlock()
-	if !sends {
+	if !sends && r.reserve() {
 		if m, err := r.next(); err == nil && m.End != nil { // else another exchange is told by now, or nobody
 			_ = r.send(m)
 		}

@@ -9,6 +9,17 @@ import (
 // windows their dispatcher and callers state: beyond, each of them may have wire.MinWindow.
 const maxHeldBytes = 64 << 20
 
+// maxDirectBytes is how many bytes of records and results may be in memory for all direct callers, whose
+// journal has none of them. Of a caller that has more than is left no result is kept.
+const maxDirectBytes = 128 << 20
+
+// maxEndBytes is about how many bytes of ends may be in memory that the journal does not have on its disk. Beyond,
+// functions do not begin, and what they return is not encoded.
+const maxEndBytes = 32 << 20
+
+// maxHanding is how many ends that are long are handed to the journal at a time.
+const maxHanding = 4
+
 // memory counts the bytes of records and ends that attempts have in memory.
 type memory struct {
 	most int64
@@ -16,12 +27,19 @@ type memory struct {
 
 	mu    sync.Mutex    // guards what follows
 	eased chan struct{} // closed when there is room again; nil: nobody waits
+
+	directly sync.Mutex       // guards what follows
+	direct   int64            // bytes for direct callers
+	byCaller map[string]int64 // of those
 }
 
-// count notes that there are so many bytes more.
-func (m *memory) count(bytes int) {
+// count notes that there are so many bytes more for a caller; "": the dispatcher.
+func (m *memory) count(caller string, bytes int) {
 	if bytes == 0 {
 		return
+	}
+	if caller != "" {
+		m.countDirect(caller, int64(bytes))
 	}
 	now := m.used.Add(int64(bytes))
 	if now >= m.most || now-int64(bytes) < m.most {
@@ -33,6 +51,29 @@ func (m *memory) count(bytes int) {
 		close(m.eased)
 		m.eased = nil
 	}
+}
+
+func (m *memory) countDirect(caller string, bytes int64) {
+	m.directly.Lock()
+	defer m.directly.Unlock()
+	if m.byCaller == nil {
+		m.byCaller = map[string]int64{}
+	}
+	m.direct += bytes
+	if m.byCaller[caller] += bytes; m.byCaller[caller] == 0 {
+		delete(m.byCaller, caller)
+	}
+}
+
+// isOver reports whether a caller would have more in memory than is left.
+func (m *memory) isOver(caller string, bytes int) bool {
+	if caller == "" || bytes <= freeBytes {
+		return false
+	}
+	m.directly.Lock()
+	defer m.directly.Unlock()
+	held, more := m.byCaller[caller], int64(bytes)
+	return held > 0 && held+more > maxDirectBytes-m.direct-more
 }
 
 // full returns nil, or, if there are more than is good, what is closed when there are fewer.

@@ -337,7 +337,7 @@ func (a *Agent) makeRoom(err error) bool {
 		return false
 	}
 	delete(a.unknown, oldest)
-	a.log.Warn("an attempt of another dispatcher is forgotten: its space is needed", "job", oldest.Job, "attempt", oldest.Attempt)
+	a.repeated.Warn("", "an attempt of another dispatcher is forgotten: its space is needed", "job", oldest.Job, "attempt", oldest.Attempt)
 	return j.ForgetFor(keepStranger, oldest) == nil
 }
 

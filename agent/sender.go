@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -31,8 +32,9 @@ type sender struct {
 
 	// Guarded by the attempt's mutex.
 	peer   life.Peer
-	wake   chan struct{} // 1 slot: there may be something to tell, or nobody to tell it to
-	closed bool          // nothing is heard any more
+	giveUp context.CancelFunc // ends the wait for room to send; nil: it does not wait
+	wake   chan struct{}      // 1 slot: there may be something to tell, or nobody to tell it to
+	closed bool               // nothing is heard any more
 
 	lazy bool           // it sends in a goroutine of its own, which is there when there is something to tell before the end
 	work sync.WaitGroup // of that
@@ -172,6 +174,9 @@ func (r *sender) greet(t transport.Type) bool {
 func (r *sender) sendLoop() (sentEnd bool) {
 	said := ""
 	for !r.over.Load() {
+		if !r.reserve() {
+			return false
+		}
 		m, err := r.next()
 		switch {
 		case err != nil:
@@ -191,6 +196,37 @@ func (r *sender) sendLoop() (sentEnd bool) {
 	return false
 }
 
+// freeBytes may be sent without a reservation: the exchange has paid for it.
+const freeBytes = 4 << 10
+
+// reserve waits until there is room in memory for what is to be sent next, for which the peer may have
+// to take what was sent before. Meanwhile the end is left to the journal. It reports whether
+// there is: else another sender has taken over, or the exchange has ended.
+func (r *sender) reserve() bool {
+	r.at.mu.Lock()
+	n := 2 * r.at.life.NextBytes(&r.peer, r.at.limits.MaxResult) // read, and encoded
+	r.at.mu.Unlock()
+	if n <= 2*freeBytes || r.x.TryReserve(n) {
+		return true
+	}
+	ctx, cancel := context.WithCancel(r.x.Context())
+	defer cancel()
+	r.at.mu.Lock()
+	r.giveUp = cancel
+	f := r.at.applyLocked(life.Event{Kind: life.Wait, Peer: &r.peer})
+	over := r.over.Load()
+	r.at.mu.Unlock()
+	r.at.leaveIf(f)
+	if over {
+		return false
+	}
+	err := r.x.Reserve(ctx, n)
+	r.at.mu.Lock()
+	r.giveUp = nil
+	r.at.mu.Unlock()
+	return err == nil
+}
+
 // next returns what is to be sent now. What memory has not is read from the journal; the error
 // says why that cannot be done.
 func (r *sender) next() (life.Message, error) {
@@ -205,8 +241,9 @@ func (r *sender) next() (life.Message, error) {
 	}
 }
 
-// send sends a message.
+// send sends a message, and gives back what was reserved for it.
 func (r *sender) send(m life.Message) error {
+	defer r.x.TryReserve(0)
 	switch {
 	case m.Stopping != nil:
 		return r.x.Send(wire.TypeStopping, false, wire.Encode(m.Stopping))
@@ -263,6 +300,9 @@ func (r *sender) quit() {
 
 func (r *sender) quitLocked() {
 	r.over.Store(true)
+	if r.giveUp != nil {
+		r.giveUp()
+	}
 	wake.Signal(r.wake)
 }
 

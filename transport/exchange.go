@@ -143,6 +143,23 @@ func (x *Exchange) Reserve(ctx context.Context, n int) error {
 	return nil
 }
 
+// TryReserve is Reserve where that does not wait. It reports whether it did.
+func (x *Exchange) TryReserve(n int) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	answers, more := &x.session.budget.answers, int64(n)-x.reserved
+	switch {
+	case x.over:
+		return false
+	case more > 0 && !answers.tryTake(more):
+		return false
+	case more < 0:
+		answers.give(-more)
+	}
+	x.reserved = int64(n)
+	return true
+}
+
 // takeReserved returns what is reserved, which somebody else gives back.
 func (x *Exchange) takeReserved() int64 {
 	x.mu.Lock()

@@ -35,6 +35,7 @@ const (
 	Ack     // Peer has everything before record Next; Over: and the end. Size: its window; 0: as before
 	Abandon // nobody will ask for it any more
 	Settle  // its end was taken, or nobody wants it
+	Wait    // Peer waits for room to be sent the end
 
 	Send    // Peer can be sent something: At
 	Read    // what the journal has for Peer, of what Fetch wanted: Records from Next on, or Err; Damaged: it is lost

@@ -19,6 +19,7 @@
 package life
 
 import (
+	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
 )
 
@@ -66,6 +67,7 @@ type Attempt struct {
 	stopped   bool    // the procedure was asked to stop
 	survivors []int64 // processes of it that outlive KILL
 	end       *wire.End
+	endBytes  int    // of the end in memory, about; 0: it ended before
 	lacks     *Lacks // of what the journal has of one that ended before
 
 	outbox outbox
@@ -127,7 +129,7 @@ func (a *Attempt) Next(e Event) (f Effect) {
 		a.ending(&e, &f)
 	case Hand, Taken, NotTaken, Synced, Unsynced, Reopened:
 		a.journal(&e, &f)
-	case Attach, Detach, Ack, Abandon, Settle:
+	case Attach, Detach, Ack, Abandon, Settle, Wait:
 		a.hear(&e, &f)
 	case Send, Read, ReadEnd:
 		a.tell(&e, &f)
@@ -190,7 +192,7 @@ func (a *Attempt) finish(e *Event, f *Effect) {
 	a.sayMissed(e.At)
 	a.phase = Gone
 	if e.End != nil {
-		a.phase, a.end = Ended, e.End
+		a.phase, a.end, a.endBytes = Ended, e.End, endBytes(e.End)
 		a.end.Stopped, a.end.Records = a.stopping, a.outbox.next()
 		a.end.Started = &wire.Started{Time: a.started}
 	}
@@ -236,7 +238,25 @@ func (a *Attempt) Records() int64 { return a.outbox.next() }
 func (a *Attempt) HeldBytes() int {
 	n := a.outbox.bytes
 	if a.end != nil {
-		n += len(a.end.Value)
+		n += a.endBytes
+	}
+	return n
+}
+
+// UnsyncedBytes is how many bytes of the end are in memory, of an attempt that is journalled.
+func (a *Attempt) UnsyncedBytes() int {
+	if a.end == nil || !a.spool.on {
+		return 0
+	}
+	return a.endBytes
+}
+
+// endBytes is about how many bytes an END has.
+func endBytes(end *wire.End) int {
+	n := len(end.Value)
+	if end.Failure != nil {
+		f := harp.FailureOf(end.Failure)
+		n += len(f.Message) + len(f.Data)
 	}
 	return n
 }

@@ -346,3 +346,39 @@ func TestTellsWhatTheJournalHasLost(t *testing.T) {
 		t.Errorf("its end is told as %+v", f)
 	}
 }
+
+// An end for which its peer makes no room is left to the journal as soon as that has it on its disk, and
+// read there when there is room.
+func TestAnEndThatWaitsForRoom(t *testing.T) {
+	for name, waitsFirst := range map[string]bool{"before it is synced": true, "behind": false} {
+		t.Run(name, func(t *testing.T) {
+			a := New(Here, true, 0)
+			a.Next(Event{Kind: Start, At: 1})
+			p := attach(&a)
+			f := a.Next(Event{Kind: Return, End: &wire.End{Value: make([]byte, 1000)}})
+			to := f.Write.To
+			a.Next(Event{Kind: Taken})
+			if n := a.NextBytes(p, 5); n != 1000 || a.HeldBytes() != 1000 || a.UnsyncedBytes() != 1000 {
+				t.Errorf("%d bytes are next, %d are held, %d not synced", n, a.HeldBytes(), a.UnsyncedBytes())
+			}
+			events := []Event{{Kind: Wait, Peer: p}, {Kind: Synced, To: to}}
+			if !waitsFirst {
+				events[0], events[1] = events[1], events[0]
+			}
+			a.Next(events[0])
+			if a.HeldBytes() != 1000 {
+				t.Error("it is not held any more")
+			}
+			a.Next(events[1])
+			if n := a.NextBytes(p, 5); n != 1000 || a.HeldBytes() != 0 {
+				t.Errorf("%d bytes are next, %d are held", n, a.HeldBytes())
+			}
+			if f := a.Next(Event{Kind: Send, Peer: p}); !f.Fetch.End {
+				t.Errorf("it is not read: %+v", f)
+			}
+			if f := a.Next(Event{Kind: ReadEnd, Peer: p, End: &wire.End{}}); f.Message.End == nil {
+				t.Errorf("it is not sent: %+v", f)
+			}
+		})
+	}
+}

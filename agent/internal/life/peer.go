@@ -18,6 +18,7 @@ type Peer struct {
 	stopping bool
 	left     []int64
 	end      bool
+	waits    bool // for room to be sent the end
 }
 
 // flight is what the records that were told and not acknowledged cost.
@@ -65,6 +66,9 @@ func (a *Attempt) hear(e *Event, f *Effect) {
 		a.abandon(f)
 	case Settle:
 		a.drop(f)
+	case Wait:
+		e.Peer.waits = true
+		a.trim()
 	default:
 	}
 }
@@ -138,6 +142,22 @@ func (a *Attempt) abandon(f *Effect) {
 func (a *Attempt) News(p *Peer) (news, ends bool) {
 	ends = a.HasEnded() && p.next >= a.outbox.next()
 	return ends || a.stopped || p.next < a.outbox.next(), ends
+}
+
+// NextBytes is about how many bytes what a peer is told next takes beside what is in memory; an
+// end that only the journal has may be as long as any.
+func (a *Attempt) NextBytes(p *Peer, longestEnd int) int {
+	switch _, ends := a.News(p); {
+	case ends && a.endBytes == 0 && a.phase == Ended:
+		return longestEnd
+	case ends:
+		return a.endBytes
+	case p.next < a.outbox.first:
+		return batchBytes
+	case p.next < a.outbox.next():
+		return max(costOf(a.outbox.held()[p.next-a.outbox.first]), min(a.outbox.bytes, batchBytes))
+	}
+	return 0
 }
 
 // tell is what a peer is told: that the procedure is being stopped, then records, then

@@ -201,7 +201,7 @@ func (a *Attempt) trim() {
 		most = wire.MinWindow
 	}
 	a.outbox.evict(most, s.synced.Next)
-	told := a.peer == nil && a.audience != awaited || a.peer != nil && a.peer.end && !s.bare
+	told := a.peer == nil && a.audience != awaited || a.peer != nil && (a.peer.end || a.peer.waits) && !s.bare
 	if s.synced.End && told {
 		a.end = nil
 	}
