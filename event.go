@@ -93,6 +93,7 @@ const (
 	EventQueueUnpaused  EventType = "queue.unpaused"
 	EventQueueChanged   EventType = "queue.changed" // its concurrency
 	EventQueueCancelled EventType = "queue.cancelled"
+	EventGroupChanged   EventType = "group.changed" // made, changed or deleted; Reason is its name
 
 	// EventsMissing stands for events that cannot be read, as the dispatcher's disk has
 	// damaged them: Reason says how many. When they happened is not known: Time is zero. It

@@ -19,4 +19,6 @@ const (
 	MaxIdempotencyKey = 256
 	MaxWhy            = 1 << 10 // why a job is given up
 	MaxEventTypes     = 64      // of an EventFilter
+	MaxGroupName      = 128
+	MaxGroupTarget    = 512 << 10
 )

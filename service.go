@@ -14,6 +14,7 @@ type Service interface {
 	JobService
 	HostService
 	QueueService
+	GroupService
 	EventService
 	UpkeepService
 
@@ -105,6 +106,22 @@ type QueueService interface {
 	// Errors: as CancelQueue, but that a pause makes the queue if it is not there;
 	// ErrInvalid.
 	ChangeQueue(ctx context.Context, id string, name Value, c QueueChange) error
+}
+
+// GroupService looks at groups and changes them.
+type GroupService interface {
+	// ListGroups returns one page of groups, by name; of the one with this name if it is
+	// not empty.
+	ListGroups(ctx context.Context, name, cursor string) (Page[Group], error)
+
+	// PutGroup makes a group or replaces its target, once for an id, which is as that of
+	// CancelQueue. Errors: ErrInvalid (name, target, id), ErrRefused (there are too many),
+	// ErrConflict (the id is that of another request), ErrPruned (it is too old).
+	PutGroup(ctx context.Context, id, name, expr string) error
+
+	// DeleteGroup deletes a group, once for an id. Errors: as PutGroup; ErrNotFound,
+	// ErrConflict (another group uses it).
+	DeleteGroup(ctx context.Context, id, name string) error
 }
 
 // QueueChange is what an operator changes of a queue; nil: left as it is.

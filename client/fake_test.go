@@ -396,6 +396,16 @@ func (f *fake) PreviewTarget(ctx context.Context, text, procedure string, args h
 	return harp.Preview{Hosts: 2, Away: 1, Unfit: 1, Dangerous: true, Digest: text, AwayHosts: []string{"db02"}, UnfitHosts: []harp.UnfitHost{lacking}}, nil
 }
 
+func (f *fake) ListGroups(ctx context.Context, name, _ string) (harp.Page[harp.Group], error) {
+	return harp.Page[harp.Group]{Items: []harp.Group{{Name: name, Target: "web*"}}}, f.enter(ctx, "ListGroups")
+}
+
+func (f *fake) PutGroup(ctx context.Context, _, _, _ string) error { return f.enter(ctx, "PutGroup") }
+
+func (f *fake) DeleteGroup(ctx context.Context, _, _ string) error {
+	return f.enter(ctx, "DeleteGroup")
+}
+
 func (f *fake) HostProcedures(ctx context.Context, host, cursor string) (harp.Page[harp.ProcedureDoc], error) {
 	if err := f.enter(ctx, "HostProcedures"); err != nil {
 		return harp.Page[harp.ProcedureDoc]{}, err

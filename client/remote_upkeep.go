@@ -29,6 +29,25 @@ func (r *remote) ChangeQueue(ctx context.Context, id string, name harp.Value, c 
 	return err
 }
 
+// ListGroups implements harp.GroupService.
+func (r *remote) ListGroups(ctx context.Context, name, cursor string) (harp.Page[harp.Group], error) {
+	q := wire.GroupsQuery{Name: name, Page: wire.Page{Cursor: cursor}}
+	m, err := requestReply[wire.Groups](ctx, r, wire.TypeGroups, q, false)
+	return pageAfter[harp.Group](cursor, m.Groups, m.Cursor, err)
+}
+
+// PutGroup implements harp.GroupService.
+func (r *remote) PutGroup(ctx context.Context, id, name, text string) error {
+	_, err := requestReply[wire.Done](ctx, r, wire.TypePutGroup, wire.PutGroup{Request: id, Name: name, Target: text}, false)
+	return err
+}
+
+// DeleteGroup implements harp.GroupService.
+func (r *remote) DeleteGroup(ctx context.Context, id, name string) error {
+	_, err := requestReply[wire.Done](ctx, r, wire.TypeDeleteGroup, wire.DeleteGroup{Request: id, Name: name}, false)
+	return err
+}
+
 // Events implements harp.EventService. To wait for what happens from now on it first asks
 // what now is: asked again after a loss, "from now" would be another moment.
 func (r *remote) Events(ctx context.Context, f harp.EventFilter, wait bool) (harp.EventPage, error) {

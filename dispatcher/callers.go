@@ -199,6 +199,9 @@ var handlers = map[transport.Type]func(ctx context.Context, s harp.Service, body
 	wire.TypeRefresh:     handleRefresh,
 	wire.TypeQueues:      handled(handleQueues),
 	wire.TypeCancelQueue: handled(handleCancelQueue),
+	wire.TypeGroups:      handled(handleGroups),
+	wire.TypePutGroup:    handled(handlePutGroup),
+	wire.TypeDeleteGroup: handled(handleDeleteGroup),
 	wire.TypeRequest:     handled(handleRequest),
 	wire.TypeForceLost:   handled(handleForceLost),
 	wire.TypeEvents:      handled(handleEvents),
@@ -357,6 +360,29 @@ func handleCancelQueue(ctx context.Context, s harp.Service, w wire.QueueRef) (an
 	}
 	n, err := s.CancelQueue(ctx, w.Request, name)
 	return wire.Done{Count: n}, err
+}
+
+func handleGroups(ctx context.Context, s harp.Service, w wire.GroupsQuery) (any, error) {
+	rows, cursor, err := listing[harp.Group]{
+		fetch:  func(cursor string) (harp.Page[harp.Group], error) { return s.ListGroups(ctx, w.Name, cursor) },
+		mark:   func(g harp.Group) mark { return mark{Key: g.Name} },
+		before: byKey,
+	}.page(w.Page)
+	return wire.Groups{Groups: rows, Cursor: cursor}, err
+}
+
+func handlePutGroup(ctx context.Context, s harp.Service, w wire.PutGroup) (any, error) {
+	if err := harp.CheckID(w.Request); err != nil {
+		return nil, err
+	}
+	return wire.Done{}, s.PutGroup(ctx, w.Request, w.Name, w.Target)
+}
+
+func handleDeleteGroup(ctx context.Context, s harp.Service, w wire.DeleteGroup) (any, error) {
+	if err := harp.CheckID(w.Request); err != nil {
+		return nil, err
+	}
+	return wire.Done{}, s.DeleteGroup(ctx, w.Request, w.Name)
 }
 
 func handleRequest(ctx context.Context, s harp.Service, w wire.JobRef) (any, error) {

@@ -13,7 +13,7 @@ import (
 // Hosts that offer a procedure alike are judged once, whatever else they offer, and so are
 // those that lack it and those that have said nothing.
 func TestCandidatesAreJudgedByClass(t *testing.T) {
-	f := &fleet{hosts: newHosts(), now: time.Now}
+	f := &fleet{hosts: newHosts(), groups: &groups{}, now: time.Now}
 	for i := range 1200 {
 		name, docs := fmt.Sprintf("h%04d", i), sampleDocs()
 		switch i % 4 {

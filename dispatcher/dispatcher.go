@@ -183,6 +183,7 @@ type Dispatcher struct {
 	name     string // owner of the sessions, in host rows
 	hosts    *hosts
 	fleet    *fleet
+	groups   *groups
 	registry registry
 	watchers watchers
 	feed     feed
@@ -231,7 +232,8 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.ctx, d.stop = context.WithCancelCause(context.Background())
 	d.clock = newWallClock(cfg.Now, d.clockSet)
 	d.hosts, d.principals = newHosts(), newPrincipals(cfg.Limits.PerPrincipal)
-	d.fleet = &fleet{hosts: d.hosts, now: d.now}
+	d.groups = &groups{byName: map[string]group{}}
+	d.fleet = &fleet{hosts: d.hosts, groups: d.groups, now: d.now}
 	d.turns.lines = map[harp.Principal]*line{}
 	d.feed.changed = make(chan struct{})
 	d.registry.asked = make(chan struct{}, 1)
@@ -291,7 +293,7 @@ func (d *Dispatcher) recover(ctx context.Context) error {
 			break
 		}
 	}
-	if err := d.loadRegistry(ctx); err != nil {
+	if err := errors.Join(d.loadRegistry(ctx), d.loadGroups(ctx)); err != nil {
 		return err
 	}
 	return d.expectActive(ctx)

@@ -23,21 +23,23 @@ const matchedAtOnce = 500
 // fleet finds the hosts that targets select. Regular expressions in a target can take
 // milliseconds a host, so that only one is matched at a time.
 type fleet struct {
-	hosts *hosts
-	now   func() time.Time
-	turn  sync.Mutex
+	hosts  *hosts
+	groups *groups
+	now    func() time.Time
+	turn   sync.Mutex
 }
 
-// compileTarget reads a target. Errors: harp.ErrInvalid (target).
-func (*fleet) compileTarget(text string) (*target.Matcher, error) {
+// compileTarget reads a target and the groups it uses. Errors: harp.ErrInvalid (target).
+func (f *fleet) compileTarget(text string) (*target.Matcher, error) {
 	e, err := target.Parse(text)
-	if err == nil {
-		var m *target.Matcher
-		if m, err = e.Compile(nil); err == nil {
-			return m, nil
-		}
+	if err != nil {
+		return nil, targetError(err)
 	}
-	return nil, &harp.FieldError{Field: "target", Message: strings.TrimPrefix(err.Error(), "target: ")}
+	m, err := e.Compile(f.groups.text)
+	if err != nil {
+		return nil, targetError(err)
+	}
+	return m, nil
 }
 
 // selectPage returns up to n hosts that a target selects, by name, from the one after the

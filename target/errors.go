@@ -3,6 +3,7 @@ package target
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // SyntaxError says where a text is not a target, and what could stand there.
@@ -37,8 +38,11 @@ type GroupError struct {
 	Err    error
 }
 
-// Error names the group and says why.
-func (e *GroupError) Error() string { return fmt.Sprintf("target: group %q: %v", e.Name, e.Err) }
+// Error names the place and the group and says why.
+func (e *GroupError) Error() string {
+	why := strings.TrimPrefix(e.Err.Error(), "target: ")
+	return fmt.Sprintf("target: at byte %d: group %q: %s", e.Offset, e.Name, why)
+}
 
 // Unwrap returns why the group could not be used.
 func (e *GroupError) Unwrap() error { return e.Err }

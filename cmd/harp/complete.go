@@ -149,6 +149,29 @@ func hostWords(ctx context.Context, caller *harp.Caller, _ []string, _ string) [
 	return findHostWords(ctx, caller, "")
 }
 
+// targetWords are the names of hosts, and behind @ those of groups.
+func targetWords(ctx context.Context, caller *harp.Caller, args []string, begun string) []word {
+	if strings.HasPrefix(begun, "@") {
+		found := groupWords(ctx, caller, args, begun)
+		for i := range found {
+			found[i].text = "@" + found[i].text
+		}
+		return found
+	}
+	return hostWords(ctx, caller, args, begun)
+}
+
+// groupWords are the names of groups.
+func groupWords(ctx context.Context, caller *harp.Caller, _ []string, _ string) (found []word) {
+	for g, err := range caller.Groups().List(ctx) {
+		if err != nil {
+			break
+		}
+		found = append(found, word{g.Name, g.Target})
+	}
+	return found
+}
+
 // execHostWords are the names of hosts on which any command may be run.
 func execHostWords(ctx context.Context, caller *harp.Caller, _ []string, _ string) []word {
 	return findHostWords(ctx, caller, execProcedure)

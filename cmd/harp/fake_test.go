@@ -163,6 +163,14 @@ func (f *fake) PreviewTarget(context.Context, string, string, harp.Value) (harp.
 	return harp.Preview{Hosts: len(f.hosts)}, nil
 }
 
+func (f *fake) ListGroups(context.Context, string, string) (harp.Page[harp.Group], error) {
+	return harp.Page[harp.Group]{}, nil
+}
+
+func (f *fake) PutGroup(context.Context, string, string, string) error { return nil }
+
+func (f *fake) DeleteGroup(context.Context, string, string) error { return nil }
+
 func (f *fake) HostProcedures(_ context.Context, host, _ string) (harp.Page[harp.ProcedureDoc], error) {
 	for _, h := range f.hosts {
 		if h.Name == host {

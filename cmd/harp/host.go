@@ -66,7 +66,7 @@ of them. harp help targets explains targets.`,
 			})
 		}),
 
-		ValidArgsFunction: c.completeOnly(c.asksWords(hostWords)),
+		ValidArgsFunction: c.completeOnly(listed(c.asksWords(targetWords))),
 	}
 	cmd.Flags().BoolVar(&problems, "problems", false, "only those that something is wrong with")
 	bindWatch(cmd, &watch)

@@ -120,7 +120,7 @@ can be read at any later time, by anyone who has the id.
 	flags.BoolVarP(&c.quiet, "quiet", "q", false, "print what was asked for and errors, nothing else")
 	root.AddCommand(
 		c.devCommand(), c.dispatcherCommand(), c.agentCommand(),
-		c.callCommand(), c.execCommand(), c.jobCommand(), c.hostCommand(), c.targetCommand(), c.procCommand(), c.queueCommand(), c.eventCommand(),
+		c.callCommand(), c.execCommand(), c.jobCommand(), c.hostCommand(), c.targetCommand(), c.groupCommand(), c.procCommand(), c.queueCommand(), c.eventCommand(),
 		c.backupCommand(), c.restoreCommand(), c.pruneCommand(),
 		c.contextCommand(), c.doctorCommand(), c.benchCommand(), c.idCommand(), c.completionCommand(), c.versionCommand(),
 		c.psCommand(), c.logsCommand(),

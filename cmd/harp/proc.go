@@ -22,7 +22,7 @@ func (c *cli) procCommand() *cobra.Command {
 			Annotations: lists(),
 			RunE:        c.asks(c.listProcedures),
 
-			ValidArgsFunction: c.completeOnly(c.asksWords(hostWords)),
+			ValidArgsFunction: c.completeOnly(listed(c.asksWords(targetWords))),
 		},
 		&cobra.Command{
 			Use:   "show [HOST] PROCEDURE",

@@ -42,6 +42,7 @@ may select differently is said on stderr. harp help targets explains targets.`,
 	explain.Flags().StringVar(&host, "host", "", "explain whether it selects this `host`")
 	explain.Flags().BoolVar(&salt, "salt", false, "translate a target of Salt, and do nothing else")
 	explain.MarkFlagsMutuallyExclusive("host", "salt")
+	explain.ValidArgsFunction = c.completeOnly(listed(c.asksWords(targetWords)))
 	c.completeFlag(explain, "host", c.asksWords(hostWords))
 	return group("target", "Look at targets, which select hosts", explain)
 }

@@ -174,6 +174,31 @@ type QueueRef struct {
 	Request string     `msgpack:"id"` // the same when it is asked again
 }
 
+// GroupsQuery asks for groups; with a Name for that one.
+type GroupsQuery struct {
+	Page
+	Name string `msgpack:"name,omitempty"`
+}
+
+// Groups answers GroupsQuery.
+type Groups struct {
+	Groups Rows   `msgpack:"groups,omitempty"` // of harp.Group
+	Cursor string `msgpack:"cursor,omitempty"`
+}
+
+// PutGroup makes a group or replaces its target.
+type PutGroup struct {
+	Request string `msgpack:"id"` // the same when it is asked again
+	Name    string `msgpack:"name"`
+	Target  string `msgpack:"target"`
+}
+
+// DeleteGroup deletes a group.
+type DeleteGroup struct {
+	Request string `msgpack:"id"` // the same when it is asked again
+	Name    string `msgpack:"name"`
+}
+
 // ForceLost gives up a job of which nothing is known.
 type ForceLost struct {
 	ID  string `msgpack:"id"`

@@ -98,6 +98,9 @@ const (
 	TypeChunk       transport.Type = 84
 	TypeExplain     transport.Type = 85
 	TypePreview     transport.Type = 86
+	TypeGroups      transport.Type = 87
+	TypePutGroup    transport.Type = 88
+	TypeDeleteGroup transport.Type = 89
 )
 
 // MaxBody is the cap of a frame's body by its type.
@@ -105,6 +108,8 @@ func MaxBody(t transport.Type) int {
 	switch t {
 	case TypeCall, TypeSubmit, TypePreview:
 		return MaxMessage + harp.MaxInfo + frameSlack
+	case TypePutGroup:
+		return harp.MaxGroupTarget + frameSlack
 	case TypeEnd, TypeRecords, TypeReply:
 		return 2*MaxMessage + frameSlack
 	case TypeChunk:

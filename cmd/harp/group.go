@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp"
+)
+
+func (c *cli) groupCommand() *cobra.Command {
+	cmd := group("group", "Look at groups, which are targets with a name, and change them",
+		&cobra.Command{
+			Use:         "ls",
+			Short:       "List the groups there are",
+			Args:        cobra.NoArgs,
+			Annotations: lists(),
+			RunE:        c.asks(c.listGroups),
+		},
+		&cobra.Command{
+			Use:   "show NAME",
+			Short: "Show a group",
+			Args:  cobra.ExactArgs(1),
+			RunE:  c.asks(c.showGroup),
+
+			ValidArgsFunction: c.completeOnly(c.asksWords(groupWords)),
+		},
+		&cobra.Command{
+			Use:   "set NAME TARGET",
+			Short: "Make a group, or give it another target",
+			Long: `Make a group, or give it another target, which may use other groups. It is refused if it
+cannot be read, or uses a group that there is not, or itself.`,
+			Args: cobra.ExactArgs(2),
+			RunE: c.does(func(ctx context.Context, args []string) error {
+				if err := checkTarget(args[1]); err != nil {
+					return err
+				}
+				return c.withCaller(ctx, func(caller *harp.Caller) error { return c.setGroup(ctx, caller, args[0], args[1]) })
+			}),
+
+			ValidArgsFunction: c.complete(c.asksWords(groupWords), listed(c.asksWords(targetWords))),
+		},
+		&cobra.Command{
+			Use:   "rm NAME",
+			Short: "Delete a group that no other uses",
+			Args:  cobra.ExactArgs(1),
+			RunE:  c.asks(c.removeGroup),
+
+			ValidArgsFunction: c.completeOnly(c.asksWords(groupWords)),
+		})
+	cmd.Long = `Look at groups and change them. A group is a target with a name, which other targets use
+as @NAME. Which hosts it selects is found out when it is used. harp help targets explains
+targets.`
+	cmd.Example = `  harp group set frontend 'role=web and env=prod'
+  harp host ls '@frontend and not host.online=true'`
+	return cmd
+}
+
+func (c *cli) listGroups(ctx context.Context, caller *harp.Caller, _ []string) error {
+	groups := []harp.Group{}
+	for g, err := range caller.Groups().List(ctx) {
+		if err != nil {
+			return err
+		}
+		groups = append(groups, g)
+	}
+	return printList(c, listing[harp.Group]{
+		name:   "groups",
+		header: []string{"name", "target", "changed", "by"},
+		row:    func(g harp.Group) []string { return []string{g.Name, g.Target, c.clock(g.Changed), g.By.Name} },
+		id:     func(g harp.Group) string { return g.Name },
+	}, groups)
+}
+
+func (c *cli) showGroup(ctx context.Context, caller *harp.Caller, args []string) error {
+	g, err := caller.Groups().Get(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	if c.format == formatJSON {
+		return c.printNoun(g)
+	}
+	c.pairs([][2]string{{"name", g.Name}, {"target", g.Target}, {"changed", c.clock(g.Changed)}, {"by", g.By.Name}})
+	return nil
+}
+
+func (c *cli) setGroup(ctx context.Context, caller *harp.Caller, name, text string) error {
+	if err := caller.Groups().Put(ctx, name, text); err != nil {
+		return err
+	}
+	if c.format == formatJSON {
+		return c.printObject(object{{"name", name}, {"target", text}})
+	}
+	c.notice("@%s is %s from now on", name, text)
+	return nil
+}
+
+func (c *cli) removeGroup(ctx context.Context, caller *harp.Caller, args []string) error {
+	if err := caller.Groups().Delete(ctx, args[0]); err != nil {
+		return err
+	}
+	if c.format == formatJSON {
+		return c.printObject(object{{"name", args[0]}})
+	}
+	c.notice("group %s is deleted", args[0])
+	return nil
+}

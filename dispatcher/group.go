@@ -1,0 +1,279 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/target"
+)
+
+// Groups are documents of the store, and all in memory.
+const (
+	groupKind     = "group"
+	maxGroups     = 1000
+	maxGroupBytes = 8 << 20 // of all names and targets together
+)
+
+// groups are those there are.
+type groups struct {
+	changing sync.Mutex // one change at a time
+
+	mu     sync.RWMutex // guards what follows
+	byName map[string]group
+	size   int // bytes of names and targets
+}
+
+// group is a group with the names of those that its target uses.
+type group struct {
+	harp.Group
+	uses []string
+}
+
+func (g group) size() int { return len(g.Name) + len(g.Target) }
+
+// errNoGroup is why a group cannot be used that there is not.
+var errNoGroup = errors.New("there is no such group")
+
+// text returns the target of a group. Errors: errNoGroup.
+func (gs *groups) text(name string) (string, error) {
+	gs.mu.RLock()
+	defer gs.mu.RUnlock()
+	g, found := gs.byName[name]
+	if !found {
+		return "", errNoGroup
+	}
+	return g.Target, nil
+}
+
+// page returns up to n groups by name, from the one after the cursor; of a name only that one.
+func (gs *groups) page(name, cursor string, n int) (page []harp.Group, next string) {
+	gs.mu.RLock()
+	defer gs.mu.RUnlock()
+	if name != "" {
+		if g, found := gs.byName[name]; found {
+			page = append(page, g.Group)
+		}
+		return page, ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(gs.byName)) {
+		switch {
+		case name <= cursor:
+			continue
+		case len(page) == n:
+			return page, page[n-1].Name
+		}
+		page = append(page, gs.byName[name].Group)
+	}
+	return page, ""
+}
+
+// set puts a group in the place of the one of its name.
+func (gs *groups) set(g group) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	gs.size += g.size() - gs.byName[g.Name].size()
+	gs.byName[g.Name] = g
+}
+
+func (gs *groups) remove(name string) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	gs.size -= gs.byName[name].size()
+	delete(gs.byName, name)
+}
+
+// checkRoom refuses a group beyond what there may be. Errors: harp.ErrRefused.
+func (gs *groups) checkRoom(g harp.Group) error {
+	gs.mu.RLock()
+	defer gs.mu.RUnlock()
+	old, had := gs.byName[g.Name]
+	switch {
+	case !had && len(gs.byName) >= maxGroups:
+		return harp.NewFailure("refused", fmt.Sprintf("there are %d groups, at most %d", len(gs.byName), maxGroups)).Err()
+	case gs.size-old.size()+group{Group: g}.size() > maxGroupBytes:
+		return harp.NewFailure("refused", fmt.Sprintf("groups have at most %d bytes together", maxGroupBytes)).Err()
+	}
+	return nil
+}
+
+// userOf returns the first group by name that uses one; "" if none does.
+func (gs *groups) userOf(name string) string {
+	gs.mu.RLock()
+	defer gs.mu.RUnlock()
+	for _, user := range slices.Sorted(maps.Keys(gs.byName)) {
+		if slices.Contains(gs.byName[user].uses, name) {
+			return user
+		}
+	}
+	return ""
+}
+
+// check reads the target of a group and returns which groups it uses. Errors:
+// harp.ErrInvalid (target).
+func (gs *groups) check(g harp.Group) (uses []string, err error) {
+	e, err := target.Parse(g.Target)
+	if err != nil {
+		return nil, targetError(err)
+	}
+	with := func(name string) (string, error) {
+		if name == g.Name {
+			return g.Target, nil
+		}
+		return gs.text(name)
+	}
+	for _, text := range []string{g.Target, "@" + target.QuoteName(g.Name)} { // it is one deeper where it is used
+		used, err := target.Parse(text)
+		if err == nil {
+			_, err = used.Compile(with)
+		}
+		if err != nil {
+			return nil, targetError(err)
+		}
+	}
+	return e.Groups(), nil
+}
+
+// loadGroups reads the groups that are stored.
+func (d *Dispatcher) loadGroups(ctx context.Context) error {
+	for cursor := ""; ; {
+		page, next, err := d.store.ListDocuments(ctx, groupKind, cursor, 100)
+		if err != nil {
+			return fmt.Errorf("stored groups: %w", err)
+		}
+		for _, doc := range page {
+			var g harp.Group
+			err := wire.Decode(doc.Content, &g)
+			if err == nil {
+				var e *target.Expr
+				if e, err = target.Parse(g.Target); err == nil {
+					d.groups.set(group{g, e.Groups()})
+					continue
+				}
+			}
+			d.log.Error("group cannot be read", "group", doc.Name, "err", err)
+		}
+		if cursor = next; cursor == "" {
+			return nil
+		}
+	}
+}
+
+// storedDocument returns a document; nil if there is none that can be read.
+func (d *Dispatcher) storedDocument(ctx context.Context, kind, name string) ([]byte, error) {
+	content, err := d.store.Document(ctx, kind, name)
+	if errors.Is(err, harp.ErrNotFound) || errors.Is(err, store.ErrDamaged) {
+		return nil, nil
+	}
+	return content, err
+}
+
+// storeGroup stores a group, or that there is none of its name any more.
+func (d *Dispatcher) storeGroup(ctx context.Context, op store.Operation, name string, content []byte) error {
+	old, err := d.storedDocument(ctx, groupKind, name)
+	if err != nil {
+		return err
+	}
+	_, err = d.store.ChangeDocuments(ctx, store.DocumentChanges{
+		Changes: []store.DocumentChange{{Kind: groupKind, Name: name, Old: old, New: content}}, Op: op,
+		Events: []harp.Event{{Type: harp.EventGroupChanged, Time: op.Time, Reason: name, By: op.By}},
+	})
+	return err
+}
+
+// putGroup stores a group that is good, once.
+func (d *Dispatcher) putGroup(ctx context.Context, op store.Operation, g harp.Group) error {
+	d.groups.changing.Lock()
+	defer d.groups.changing.Unlock()
+	if _, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
+		return err
+	}
+	uses, err := d.groups.check(g)
+	if err == nil {
+		err = d.groups.checkRoom(g)
+	}
+	if err == nil {
+		err = d.storeGroup(ctx, op, g.Name, wire.Encode(g))
+	}
+	if err == nil {
+		d.groups.set(group{g, uses})
+	}
+	return err
+}
+
+// deleteGroup deletes a group that no other uses, once.
+func (d *Dispatcher) deleteGroup(ctx context.Context, op store.Operation, name string) error {
+	d.groups.changing.Lock()
+	defer d.groups.changing.Unlock()
+	if _, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
+		return err
+	}
+	if _, err := d.groups.text(name); err != nil {
+		return harp.NotFound("group", name)
+	}
+	if user := d.groups.userOf(name); user != "" {
+		return harp.NewFailure("conflict", fmt.Sprintf("group %s is used by group %s", name, user)).Err()
+	}
+	err := d.storeGroup(ctx, op, name, nil)
+	if err == nil {
+		d.groups.remove(name)
+	}
+	return err
+}
+
+// documentsOperation is operation for a change of documents that is asked for by message.
+func (s *service) documentsOperation(id string, message any) (store.Operation, error) {
+	op, err := s.operation(id)
+	op.Asked = wire.Encode(message)
+	s.d.principals.countBytes(s.who, len(op.Asked))
+	return op, err
+}
+
+// ListGroups implements harp.GroupService.
+func (s *service) ListGroups(ctx context.Context, name, cursor string) (harp.Page[harp.Group], error) {
+	type page = harp.Page[harp.Group]
+	return request(s, ctx, func(context.Context) (page, error) {
+		items, next := s.d.groups.page(name, cursor, pageSize)
+		return page{Items: items, Cursor: next}, nil
+	})
+}
+
+// PutGroup implements harp.GroupService.
+func (s *service) PutGroup(ctx context.Context, id, name, text string) error {
+	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+		g := harp.Group{Name: name, Target: text, Changed: s.d.now().UTC(), By: s.who}
+		if err := g.Check(); err != nil {
+			return none, err
+		}
+		op, err := s.documentsOperation(id, wire.PutGroup{Name: name, Target: text})
+		if err != nil {
+			return none, err
+		}
+		return none, s.d.putGroup(ctx, op, g)
+	})
+	return err
+}
+
+// DeleteGroup implements harp.GroupService.
+func (s *service) DeleteGroup(ctx context.Context, id, name string) error {
+	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+		op, err := s.documentsOperation(id, wire.DeleteGroup{Name: name})
+		if err != nil {
+			return none, err
+		}
+		return none, s.d.deleteGroup(ctx, op, name)
+	})
+	return err
+}
+
+// targetError is the error of a target that cannot be used: it names the place.
+func targetError(err error) error {
+	return &harp.FieldError{Field: "target", Message: strings.TrimPrefix(err.Error(), "target: ")}
+}
