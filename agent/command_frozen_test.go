@@ -41,8 +41,10 @@ func callStuck(t *testing.T, c *commander, dir string) (x *exchange, of process)
 // What is left of a command whose supervisor died, and cannot be ended, keeps the attempt
 // open, and the dispatcher is told which processes it is.
 func TestOrphanThatCannotEnd(t *testing.T) {
+	t.Parallel() // what outlives KILL is waited for, five seconds
 	for name, dir := range map[string]string{"of a supervisor of its own": t.TempDir(), "of one that ends with the agent": ""} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			disk, thaw := needs.FrozenDisk(t)
 			c := &commander{t: t, d: listen(t, loopback{}), dir: dir, load: procedureDir(t, stuck)}
 			c.boot()
@@ -63,12 +65,14 @@ func TestOrphanThatCannotEnd(t *testing.T) {
 // with it, whatever was to end that before, and does not say that it has: the supervisor goes
 // on ending it, or nothing but KILL is left to come.
 func TestAgentStopsBesideWhatCannotEnd(t *testing.T) {
+	t.Parallel()
 	for name, ended := range map[string]func(x *exchange, of process){
 		"it runs":             nil,
 		"it was cancelled":    func(x *exchange, _ process) { x.cancel() },
 		"its supervisor died": func(_ *exchange, of process) { signalTo(t, of.parent, syscall.SIGKILL) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			disk, thaw := needs.FrozenDisk(t)
 			c := &commander{t: t, d: listen(t, loopback{}), load: procedureDir(t, stuck)}
 			c.boot()

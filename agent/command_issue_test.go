@@ -22,7 +22,7 @@ import (
 // hostileProcedures take what a caller makes up.
 const hostileProcedures = `
 brood:
-  command: [/bin/sh, -c, 'i=0; while [ $i -lt 200 ]; do sh -c "setsid sh -c \"echo up; exec sleep 1000\" & exec sleep 1000" & i=$((i+1)); done; wait']
+  command: [/bin/sh, -c, 'i=0; while [ $i -lt 50 ]; do sh -c "setsid sh -c \"echo up; exec sleep 1000\" & exec sleep 1000" & i=$((i+1)); done; wait']
   grace: 1m
 echo:
   params: {p: {}}
@@ -55,7 +55,7 @@ func eachHostile(t *testing.T, body func(t *testing.T, c *commander)) {
 func TestCancelEndsGrandchildren(t *testing.T) {
 	eachHostile(t, func(t *testing.T, c *commander) {
 		x := c.peer.call("brood", nil).accepted()
-		for up := int64(0); up < 200; {
+		for up := int64(0); up < 50; {
 			up += int64(len(expect[wire.Records](x, wire.TypeRecords).Records))
 			x.ack(up)
 		}
@@ -66,7 +66,7 @@ func TestCancelEndsGrandchildren(t *testing.T) {
 			Strays int `json:"strays"`
 		}
 		f := failure(t, end)
-		if err := f.Data.Decode(&how); err != nil || how.Strays < 200 || how.Killed > 0 || *f.ExitCode != 143 {
+		if err := f.Data.Decode(&how); err != nil || how.Strays < 50 || how.Killed > 0 || *f.ExitCode != 143 {
 			t.Errorf("it ended with %+v, %+v", how, f)
 		}
 		if left := processesOf(t, x.id); len(left) > 0 {

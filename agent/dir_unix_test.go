@@ -114,6 +114,7 @@ func TestOwnDirsAreTaken(t *testing.T) {
 // TestDirIsInUseThoughItsLockWasRemoved checks that a second agent is kept out of a directory whose
 // lock somebody has removed, as one that is said to be in use: both would write one journal.
 func TestDirIsInUseThoughItsLockWasRemoved(t *testing.T) {
+	t.Parallel() // it waits two seconds for the directory
 	dir := t.TempDir()
 	a := newAgent(t, loopback{}, func(c *agent.Config) { c.Dir = dir })
 	connect(t, loopback{}, a)

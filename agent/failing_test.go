@@ -556,6 +556,7 @@ func (f *failAt) checkHeld(t *testing.T, m *machine, h wire.HeldAttempt) {
 // TestDir checks that a journal on disk outlives its process, and that one process
 // only has it.
 func TestDir(t *testing.T) {
+	t.Parallel() // it waits two seconds for the directory
 	p, dir := loopback{}, t.TempDir()
 	c := newCounter()
 	begin := func(d *dispatcher) (*peer, *running) {
