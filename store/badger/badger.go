@@ -11,9 +11,11 @@ package badger
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -64,7 +66,7 @@ const magic = 0x6872
 // Open opens the store in a directory, which is made if there is none. It reads
 // what has not ended, not what has. Errors: ErrInUse; harp.ErrNoSpace where the disk is
 // too full to open it, or file descriptors or inodes are too few; store.ErrDamaged where a
-// table is. A store that is damaged otherwise, or that older or newer software has written in
+// table is; fs.ErrPermission where it cannot be written. A store that is damaged otherwise, or that older or newer software has written in
 // another format, is refused with a message that says so.
 func Open(dir string, opts *Options) (store.Store, error) {
 	o := opts.filled()
@@ -198,6 +200,9 @@ func prepare(dir string) error {
 		return err
 	}
 	defer unlock()
+	if err := checkWritable(dir); err != nil {
+		return err
+	}
 	if err := takeBackLast(dir); err != nil {
 		return err
 	}
@@ -219,6 +224,21 @@ func prepare(dir string) error {
 		return err
 	}
 	return checkTables(dir)
+}
+
+// checkWritable returns an error that is fs.ErrPermission if nothing can be written into a
+// directory: what badger says of that is a text.
+func checkWritable(dir string) error {
+	f, err := os.CreateTemp(dir, ".writable-*")
+	switch {
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w: %w", fs.ErrPermission, err)
+	case errors.Is(err, fs.ErrPermission):
+		return err
+	case err != nil:
+		return nil // as for want of space, which is looked at below
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 func removeIfEmpty(name string) error {
