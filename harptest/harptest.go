@@ -10,7 +10,8 @@
 //	sys.Cut("web01")
 //
 // It works with the clock of the world, and inside a bubble of testing/synctest, where
-// the hours that a test waits take no time. The system is taken down by t.Cleanup.
+// the hours that a test waits take no time. The system is taken down by t.Cleanup: its agents
+// are stopped in order, which ends the contexts of what runs and waits for it.
 //
 // Procedures are Go functions of the test's own process. When their agent crashes
 // their context ends, as it does when it stops, but a function that does not look at
@@ -167,7 +168,12 @@ func (s *System) takeDown() {
 	}
 	s.inTurn(func() {
 		for _, name := range s.options.Agents {
-			s.machines[name].crash()
+			if r := s.machines[name].run; r != nil {
+				r.stop()
+			}
+		}
+		for _, name := range s.options.Agents {
+			s.machines[name].run = nil
 			s.machines[name].work.Wait()
 		}
 		s.node.stopDispatcher()
