@@ -18,7 +18,7 @@ import (
 // valueCodec encodes and decodes the Go values of users. A type that has a way of its own, as
 // one with a method MarshalText, is encoded or decoded by github.com/vmihailenco/msgpack,
 // which knows these.
-var valueCodec = msgpack.Codec{Custom: customWays}
+var valueCodec = msgpack.Codec{Custom: customWays, FoldCase: true}
 
 func customWays(t reflect.Type) (encode msgpack.EncodeFunc, decode msgpack.DecodeFunc) {
 	switch {

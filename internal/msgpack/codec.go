@@ -22,6 +22,9 @@ type Codec struct {
 	// Custom returns how a type is encoded or decoded that has a way of its own. Where a
 	// function is nil, the type is encoded or decoded by what it is made of. Custom may be nil.
 	Custom func(reflect.Type) (EncodeFunc, DecodeFunc)
+	// FoldCase takes a key for a field that differs from it in its case alone, as package
+	// encoding/json does, where no other has it.
+	FoldCase bool
 	// Message says that what is encoded is a message or a row of harp's own and not a user's
 	// value. Strings are UTF-8: U+FFFD is written in place of what is not, and what is not is
 	// refused. A time is an integer, as [Nanos] makes it.

@@ -168,6 +168,7 @@ type structPlan struct {
 	t       reflect.Type
 	fields  []field
 	names   map[string]int // of each key the place in fields, or in inlined behind them
+	folded  map[string]int // of each field in lower case its place in fields; nil: case counts
 	inlined []field        // embedded structs whose fields stand in their place, by their own names
 	asArray bool
 	omits   bool // a field may be left out
@@ -218,7 +219,19 @@ func (c *Codec) compileStruct(t reflect.Type) *structPlan {
 	for i, f := range s.inlined {
 		s.names[f.name] = len(s.fields) + i
 	}
+	if c.FoldCase {
+		s.foldNames()
+	}
 	return s
+}
+
+// foldNames lets keys that differ from the names of fields in their case alone find these, as
+// package encoding/json does. Of fields that differ so the first is found.
+func (s *structPlan) foldNames() {
+	s.folded = make(map[string]int, len(s.fields))
+	for i := len(s.fields) - 1; i >= 0; i-- {
+		s.folded[strings.ToLower(s.fields[i].name)] = i
+	}
 }
 
 func (c *Codec) newField(f reflect.StructField, tag tag, omitEmpty bool) field {
@@ -303,6 +316,9 @@ func (s *structPlan) findField(key []byte, next int) (*field, int) {
 		}
 	}
 	i, ok := s.names[string(key)]
+	if !ok && s.folded != nil {
+		i, ok = s.folded[strings.ToLower(string(key))]
+	}
 	switch {
 	case !ok:
 		return nil, next
