@@ -23,7 +23,7 @@ var (
 	ErrUnreachable   = errors.New("harp: unreachable")               // the host was away and nothing was started
 	ErrExpired       = errors.New("harp: expired")                   // not started in time
 	ErrCancelled     = errors.New("harp: cancelled")                 // cancelled before or while it ran
-	ErrTimeout       = errors.New("harp: time limit exceeded")       // Timeout or MaxExecTime: see [*TimeoutError]
+	ErrTimeout       = errors.New("harp: time limit exceeded")       // SilenceTimeout or MaxExecTime: see [*TimeoutError]
 	ErrLost          = errors.New("harp: outcome unknown")           // contact was lost and what happened cannot be known
 	ErrUnavailable   = errors.New("harp: dispatcher unavailable")    // the dispatcher cannot be reached or cannot answer
 	ErrClosed        = errors.New("harp: closed")                    // the Caller, Dispatcher or Agent was closed
@@ -180,8 +180,8 @@ type TimeoutError struct {
 }
 
 func (e *TimeoutError) Error() string {
-	if e.Of == LimitTimeout {
-		return fmt.Sprintf("no record for %v (timeout)", e.Limit)
+	if e.Of == LimitSilenceTimeout {
+		return fmt.Sprintf("no record for %v (silence_timeout)", e.Limit)
 	}
 	return fmt.Sprintf("ran longer than %v (max_exec_time)", e.Limit)
 }
@@ -191,8 +191,8 @@ func (e *TimeoutError) Is(target error) bool { return target == ErrTimeout }
 
 // The two limits, as TimeoutError.Of names them.
 const (
-	LimitTimeout     = "timeout"
-	LimitMaxExecTime = "max_exec_time"
+	LimitSilenceTimeout = "timeout"
+	LimitMaxExecTime    = "max_exec_time"
 )
 
 // HostError tells at which stage a host or dispatcher could not be reached.

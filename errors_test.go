@@ -25,7 +25,7 @@ var sentinels = []error{
 func failures() map[string]Failure {
 	all := map[string]Failure{}
 	for _, c := range codes {
-		all[c.name] = NewFailure(c.name, "the message")
+		all[c.name] = newFailure(c.name, "the message")
 	}
 	with := func(code string, change func(*Failure)) {
 		f := all[code]
@@ -38,7 +38,7 @@ func failures() map[string]Failure {
 	})
 	with("invalid", func(f *Failure) { f.Field = "args.count" })
 	with("rejected_invalid", func(f *Failure) { f.Field = "args.count" })
-	with("timeout", func(f *Failure) { f.Limit, f.LimitOf, f.Message = time.Minute, LimitTimeout, "" })
+	with("timeout", func(f *Failure) { f.Limit, f.LimitOf, f.Message = time.Minute, LimitSilenceTimeout, "" })
 	with("unreachable", func(f *Failure) { f.Host, f.Stage = "web01", "dial" })
 	with("expired_offline", func(f *Failure) { f.Host, f.Stage, f.Type = "web01", "dial", ReasonOffline })
 	with("lost", func(f *Failure) { f.Type = LostTooLong })
@@ -157,7 +157,7 @@ func TestFailureGolden(t *testing.T) {
 	exit := int64(3)
 	f := Failure{
 		Code: "remote", Type: "unit_not_found", Message: "nginx.service", Data: Value{0x80}, ExitCode: &exit, Ran: DidRun, Fault: FaultProcedure,
-		Host: "web01", Stage: "dial", Field: "args.x", Limit: time.Second, LimitOf: LimitTimeout, JobID: "j",
+		Host: "web01", Stage: "dial", Field: "args.x", Limit: time.Second, LimitOf: LimitSilenceTimeout, JobID: "j",
 	}
 	const want = "8da4636f6465a672656d6f7465a474797065ae756e69745f6e6f745f666f756e64a36d7367ad6e67696e782e73657276696365a464617461c40180a46578697403a372616ea3796573a56661756c74a970726f636564757265a4686f7374a57765623031a57374616765a46469616ca56669656c64a6617267732e78a56c696d6974ce3b9aca00a86c696d69745f6f66a774696d656f7574a66a6f625f6964a16a"
 	if got := hex.EncodeToString(encodeFailure(f)); got != want {
@@ -193,7 +193,7 @@ func TestCodeTable(t *testing.T) {
 // TestHTTPStatus: every code has a status.
 func TestHTTPStatus(t *testing.T) {
 	for _, c := range codes {
-		got := HTTPStatus(NewFailure(c.name, "").Err())
+		got := HTTPStatus(newFailure(c.name, "").Err())
 		if (got == 500) != (c.name == codeInternal) || got < 400 || got > 599 {
 			t.Errorf("%s: %d", c.name, got)
 		}
@@ -216,7 +216,7 @@ func TestRemoteType(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	for _, err := range []error{ErrNotFound, NewFailure("rejected", "").Err(), io.EOF} {
+	for _, err := range []error{ErrNotFound, newFailure("rejected", "").Err(), io.EOF} {
 		if errors.Is(err, RemoteType("")) {
 			t.Errorf("%v is one of a procedure", err)
 		}
@@ -239,8 +239,8 @@ func TestFailureOf(t *testing.T) {
 		{"remote without type", &RemoteError{Message: "m"}, nil, FaultProcedure, DidRun, "m"},
 		{"field", &FieldError{"queue", "no"}, []error{ErrInvalid}, FaultCaller, DidNotRun, "invalid queue: no"},
 		{"limit", &TimeoutError{time.Minute, LimitMaxExecTime}, []error{ErrTimeout}, FaultPolicy, DidRun, "ran longer than 1m0s (max_exec_time)"},
-		{"silence", &TimeoutError{time.Minute, LimitTimeout}, []error{ErrTimeout}, FaultPolicy, DidRun, "no record for 1m0s (timeout)"},
-		{"not found", NotFound("host", "web09"), []error{ErrNotFound}, FaultCaller, DidNotRun, "no such host: web09"},
+		{"silence", &TimeoutError{time.Minute, LimitSilenceTimeout}, []error{ErrTimeout}, FaultPolicy, DidRun, "no record for 1m0s (silence_timeout)"},
+		{"not found", notFoundError("host", "web09"), []error{ErrNotFound}, FaultCaller, DidNotRun, "no such host: web09"},
 		{"pruned", ErrPruned, []error{ErrPruned}, FaultCaller, MayHaveRun, "pruned"},
 		{"host joined", &HostError{"web01", "dial", errors.Join(ErrUnreachable, dial)}, []error{ErrUnreachable}, FaultNetwork, DidNotRun, "web01: unreachable at dial (10.8.14.2:4306: i/o timeout)"},
 		{"host bare", &HostError{"web01", "lookup", ErrUnreachable}, []error{ErrUnreachable}, FaultNetwork, DidNotRun, "web01: unreachable at lookup"},
@@ -249,7 +249,7 @@ func TestFailureOf(t *testing.T) {
 		{"denied", &HostError{"d:7440", "auth", errors.Join(ErrDenied, errors.New("bad certificate"))}, []error{ErrDenied}, FaultPolicy, DidNotRun, "d:7440: denied at auth (bad certificate)"},
 		{"call", &CallError{"j", &HostError{"d:7440", "read", errors.Join(ErrUnavailable, io.ErrUnexpectedEOF)}}, []error{ErrUnavailable}, FaultNetwork, MayHaveRun, "call may have been accepted as job j: d:7440: dispatcher unavailable at read (unexpected EOF)"},
 		{"call, closed", &CallError{"j", ErrClosed}, []error{ErrUnavailable}, FaultNetwork, MayHaveRun, "call may have been accepted as job j: dispatcher unavailable"},
-		{"call, denied", &CallError{"j", NewFailure("denied", "no").Err()}, []error{ErrUnavailable}, FaultPolicy, MayHaveRun, "call may have been accepted as job j: dispatcher unavailable: no"},
+		{"call, denied", &CallError{"j", newFailure("denied", "no").Err()}, []error{ErrUnavailable}, FaultPolicy, MayHaveRun, "call may have been accepted as job j: dispatcher unavailable: no"},
 		{"two lines", errors.Join(ErrRefused, errors.New("a"), errors.New("b\nc")), []error{ErrRefused}, FaultPolicy, DidNotRun, "refused by the dispatcher: a; b; c"},
 		{"context", context.DeadlineExceeded, nil, FaultCaller, MayHaveRun, "context deadline exceeded"},
 		{"cancelled context", fmt.Errorf("waiting: %w", context.Canceled), nil, FaultCaller, MayHaveRun, "waiting: context canceled"},
@@ -283,13 +283,13 @@ func TestFailureOf(t *testing.T) {
 // TestErrorText: what a user reads is one line that says what failed, where, whether
 // it ran and which job it was.
 func TestErrorText(t *testing.T) {
-	unreachable := NewFailure("unreachable", "10.8.14.2:4306: i/o timeout")
+	unreachable := newFailure("unreachable", "10.8.14.2:4306: i/o timeout")
 	unreachable.Host, unreachable.Stage = "web01", "dial"
-	offline := NewFailure("expired_offline", "the host was away")
+	offline := newFailure("expired_offline", "the host was away")
 	offline.Type = ReasonOffline
-	lost := NewFailure("lost", "")
+	lost := newFailure("lost", "")
 	lost.Type = LostAgentRestarted
-	rejected := NewFailure("rejected_not_found", "no such procedure: x")
+	rejected := newFailure("rejected_not_found", "no such procedure: x")
 	const id = "0198f0a2-7c11-7000-8000-000000000001"
 	call := func(id string, err error) error {
 		return &callFailedError{procedure: "service.restart", host: "web01", id: id, err: err}
@@ -310,11 +310,11 @@ func TestErrorText(t *testing.T) {
 		{get(&RemoteError{Type: "unit_not_found", Message: "nginx.service"}), "unit_not_found: nginx.service; ran; job " + id},
 		{get(lost.Err()), "outcome unknown (agent_restarted); may have run; job " + id},
 		{get(rejected.Err()), "rejected by the agent: no such procedure: x; did not run; job " + id},
-		{get(NewFailure("cancelled", "").Err()), "cancelled; ran; job " + id},
-		{get((&TimeoutError{time.Minute, LimitTimeout})), "no record for 1m0s (timeout); ran; job " + id},
-		{job.answerErr(NotFound("job", id)), "no such job: " + id},
+		{get(newFailure("cancelled", "").Err()), "cancelled; ran; job " + id},
+		{get((&TimeoutError{time.Minute, LimitSilenceTimeout})), "no record for 1m0s (silence_timeout); ran; job " + id},
+		{job.answerErr(notFoundError("job", id)), "no such job: " + id},
 		{job.answerErr(context.DeadlineExceeded), "context deadline exceeded; job " + id},
-		{NewFailure("internal", "").Err(), "failed"},
+		{newFailure("internal", "").Err(), "failed"},
 		{Failure{Code: "later", Message: "m", Type: "t"}.Err(), "later: m (t)"},
 	} {
 		if got := c.err.Error(); got != c.want {
@@ -327,7 +327,7 @@ func TestErrorText(t *testing.T) {
 // run.
 func TestAskingSaysNothing(t *testing.T) {
 	job := Job{id: NewID()}
-	for _, err := range append(sentinels, context.Canceled, NotFound("job", "x")) {
+	for _, err := range append(sentinels, context.Canceled, notFoundError("job", "x")) {
 		asked := job.answerErr(err)
 		if RanOf(asked) != MayHaveRun || !errors.Is(asked, err) && !errors.Is(err, ErrNotFound) {
 			t.Errorf("%v: %s", asked, RanOf(asked))

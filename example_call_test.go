@@ -186,13 +186,13 @@ func ExampleMaxExecTime() {
 	// Output: max_exec_time 20ms yes
 }
 
-// Timeout bounds the silence between two records, not the run.
-func ExampleTimeout() {
+// SilenceTimeout bounds the silence between two records, not the run.
+func ExampleSilenceTimeout() {
 	caller, stop := fleet()
 	defer stop()
 	ctx := context.Background()
 
-	job, err := caller.Host("web01").Call(ctx, "hang", nil, harp.Timeout(20*time.Millisecond))
+	job, err := caller.Host("web01").Call(ctx, "hang", nil, harp.SilenceTimeout(20*time.Millisecond))
 	must(err)
 	_, err = job.Get(ctx)
 	fmt.Println(errors.Is(err, harp.ErrTimeout))

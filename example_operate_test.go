@@ -42,7 +42,7 @@ func ExampleCaller_Ping() {
 	caller, stop := fleet()
 	defer stop()
 	info, err := caller.Ping(context.Background())
-	fmt.Println(info.Software == harp.Software, err)
+	fmt.Println(info.Software == "harp/"+harp.Version, err)
 	// Output: true <nil>
 }
 
@@ -127,7 +127,7 @@ func ExampleHosts_Get() {
 	defer stop()
 	host, err := caller.Hosts().Get(context.Background(), "web01")
 	must(err)
-	fmt.Println(host.Online, host.Software == harp.Software)
+	fmt.Println(host.Online, host.Software == "harp/"+harp.Version)
 	// Output: true true
 }
 

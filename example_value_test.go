@@ -2,6 +2,7 @@ package harp_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -94,8 +95,9 @@ func ExampleNewID() {
 
 func ExampleRetryPolicy() {
 	p := harp.RetryPolicy{On: []harp.State{harp.StateTimedOut}, Attempts: 3}
-	fmt.Println(p.Check(), p.Allows(harp.StateTimedOut, 1), p.Allows(harp.StateTimedOut, 3), p.Allows(harp.StateLost, 1))
-	// Output: <nil> true false false
+	text, err := json.Marshal(p)
+	fmt.Println(string(text), err)
+	// Output: {"on":["timed_out"],"attempts":3} <nil>
 }
 
 func ExampleState_Ended() {

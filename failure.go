@@ -27,9 +27,9 @@ type Failure struct {
 	JobID    string        `json:"job_id,omitempty" msgpack:"job_id,omitempty"`     // the job, where the error is about a submission
 }
 
-// NewFailure returns the Failure of a code named in the table, with that code's
+// newFailure returns the Failure of a code named in the table, with that code's
 // fault and ran filled in.
-func NewFailure(codeName, message string) Failure {
+func newFailure(codeName, message string) Failure {
 	c := codeNamed(codeName)
 	return Failure{Code: c.name, Message: message, Fault: c.fault, Ran: c.ran}
 }

@@ -16,7 +16,7 @@ func TestRequestGolden(t *testing.T) {
 		"request": {
 			ID: "0198f0a2-7c11-7000-8000-000000000001", Host: "web01", Procedure: "service.restart",
 			Args: Value{0x80}, Queue: Value{0x80}, Info: Value{0xc0}, Labels: map[string]string{"b": "2", "a": "1"},
-			Concurrency: 2, Priority: -5, Timeout: 1, MaxExecTime: 2, StartAfter: at(3), StartBefore: at(4), OfflineWait: 5,
+			Concurrency: 2, Priority: -5, SilenceTimeout: 1, MaxExecTime: 2, StartAfter: at(3), StartBefore: at(4), OfflineWait: 5,
 			WhenOffline: FailFast, TraceParent: "00-1-2-01", Needs: []string{"x"},
 			Retry:   RetryPolicy{On: []State{StateLost, StateFailed}, Attempts: 3, Backoff: time.Second, MaxBackoff: time.Minute},
 			RetryOf: "0198f0a2-7c11-7000-8000-000000000000", DryRun: true, IdempotencyKey: "restart-42", IdempotencyTTL: 10 * time.Minute,

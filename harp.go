@@ -35,8 +35,14 @@ type Caller struct {
 	opts    []Option
 }
 
-// NewCaller returns a Caller over any implementation of Service.
-func NewCaller(s Service) *Caller { return &Caller{service: s} }
+// NewCaller returns a Caller over any implementation of Service. It panics with a *FieldError
+// if there is none: a program that has none is wrong, however it is called.
+func NewCaller(s Service) *Caller {
+	if s == nil {
+		panic(&FieldError{Field: "service", Message: "must be set"})
+	}
+	return &Caller{service: s}
+}
 
 // With returns a copy of c whose calls have these options by default. Closing
 // either closes both.

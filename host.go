@@ -105,7 +105,7 @@ func (h *Hosts) Get(ctx context.Context, name string) (HostStatus, error) {
 	for host, err := range h.List(ctx, target.QuoteName(name)) {
 		return host, err
 	}
-	return HostStatus{}, NotFound("host", name)
+	return HostStatus{}, notFoundError("host", name)
 }
 
 // Procedures returns what the host's agent last said it offers, by name. Errors:
@@ -128,9 +128,9 @@ func (h *Hosts) Procedures(ctx context.Context, host string) ([]ProcedureDoc, er
 // the registry could not be read (the old one is kept).
 func (h *Hosts) Refresh(ctx context.Context) (int, error) { return h.service.RefreshHosts(ctx) }
 
-// NotFound returns an ErrNotFound that names what is not there.
-func NotFound(what, name string) error {
-	f := NewFailure("not_found", fmt.Sprintf("no such %s: %s", what, name))
+// notFoundError returns an ErrNotFound that names what is not there.
+func notFoundError(what, name string) error {
+	f := newFailure("not_found", fmt.Sprintf("no such %s: %s", what, name))
 	f.Type = what
 	return f.Err()
 }
@@ -150,18 +150,18 @@ type HostStatus struct {
 
 // ProcedureDoc describes a procedure that an agent offers.
 type ProcedureDoc struct {
-	Name        string          `json:"name" msgpack:"name"`
-	Summary     string          `json:"summary" msgpack:"sum,omitempty"`
-	Doc         string          `json:"doc,omitempty" msgpack:"doc,omitempty"`
-	Params      []string        `json:"params" msgpack:"params,omitempty"`             // parameter names in the order of positional arguments
-	Args        json.RawMessage `json:"args,omitempty" msgpack:"args,omitempty"`       // JSON Schema of the named arguments
-	Record      json.RawMessage `json:"record,omitempty" msgpack:"record,omitempty"`   // JSON Schema of a record's value; empty if it streams none
-	Result      json.RawMessage `json:"result,omitempty" msgpack:"result,omitempty"`   // JSON Schema of the result
-	Timeout     time.Duration   `json:"timeout,omitempty" msgpack:"timeout,omitempty"` // its own limit, default and cap; nanoseconds
-	MaxExecTime time.Duration   `json:"max_exec_time,omitempty" msgpack:"maxexec,omitempty"`
-	Streams     bool            `json:"streams" msgpack:"streams,omitempty"`
-	Idempotent  bool            `json:"idempotent" msgpack:"idem,omitempty"`
-	Traits      []string        `json:"traits,omitempty" msgpack:"traits,omitempty"` // other things it declares of itself: the Trait words, and others
+	Name           string          `json:"name" msgpack:"name"`
+	Summary        string          `json:"summary" msgpack:"sum,omitempty"`
+	Doc            string          `json:"doc,omitempty" msgpack:"doc,omitempty"`
+	Params         []string        `json:"params" msgpack:"params,omitempty"`                     // parameter names in the order of positional arguments
+	Args           json.RawMessage `json:"args,omitempty" msgpack:"args,omitempty"`               // JSON Schema of the named arguments
+	Record         json.RawMessage `json:"record,omitempty" msgpack:"record,omitempty"`           // JSON Schema of a record's value; empty if it streams none
+	Result         json.RawMessage `json:"result,omitempty" msgpack:"result,omitempty"`           // JSON Schema of the result
+	SilenceTimeout time.Duration   `json:"silence_timeout,omitempty" msgpack:"timeout,omitempty"` // its own limit, default and cap; nanoseconds
+	MaxExecTime    time.Duration   `json:"max_exec_time,omitempty" msgpack:"maxexec,omitempty"`
+	Streams        bool            `json:"streams" msgpack:"streams,omitempty"`
+	Idempotent     bool            `json:"idempotent" msgpack:"idem,omitempty"`
+	Traits         []string        `json:"traits,omitempty" msgpack:"traits,omitempty"` // other things it declares of itself: the Trait words, and others
 }
 
 // What a procedure may declare of itself beside its limits.

@@ -127,10 +127,13 @@ func KillNow() CancelOption { return func(o *cancelOptions) { o.now = true } }
 // disk; true if the job had not ended. Where the connection was lost before the answer
 // it is asked again: false may then mean that the job has ended by this very request. A
 // job that runs is cancelling until nothing of it runs any more; Wait tells how it ended.
-// Errors: as Status.
+// Errors: as Status; ErrInvalid for an option that is nil.
 func (j *Job) Cancel(ctx context.Context, opts ...CancelOption) (bool, error) {
 	var o cancelOptions
 	for _, opt := range opts {
+		if opt == nil {
+			return false, j.answerErr(errNilOption)
+		}
 		opt(&o)
 	}
 	live, err := j.service.CancelJob(ctx, j.id, o.now)
@@ -222,7 +225,7 @@ type JobStatus struct {
 	SubmitTime        time.Time         `json:"submit_time,omitzero" msgpack:"submit"`
 	StartTime         time.Time         `json:"start_time,omitzero" msgpack:"start,omitempty"`
 	EndTime           time.Time         `json:"end_time,omitzero" msgpack:"end,omitempty"`
-	Timeout           time.Duration     `json:"-" msgpack:"timeout,omitempty"` // the limits it runs under
+	SilenceTimeout    time.Duration     `json:"-" msgpack:"timeout,omitempty"` // the limits it runs under
 	MaxExecTime       time.Duration     `json:"-" msgpack:"maxexec,omitempty"`
 	QueuePos          int               `json:"queue_pos,omitempty" msgpack:"pos,omitempty"` // queued in a queue: 1 is next
 	Records           uint64            `json:"records" msgpack:"records,omitempty"`         // how many it has

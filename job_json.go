@@ -16,9 +16,9 @@ type (
 	statusFields JobStatus
 	statusJSON   struct {
 		statusFields
-		Error       Failure `json:"error,omitzero"`
-		Timeout     string  `json:"timeout,omitempty"`
-		MaxExecTime string  `json:"max_exec_time,omitempty"`
+		Error          Failure `json:"error,omitzero"`
+		SilenceTimeout string  `json:"silence_timeout,omitempty"`
+		MaxExecTime    string  `json:"max_exec_time,omitempty"`
 	}
 )
 
@@ -41,7 +41,7 @@ func (r *Result) UnmarshalJSON(text []byte) error {
 // MarshalJSON writes the fields that are not zero, in snake_case: times as RFC 3339, Err as
 // the [Failure] "error", and limits as "1m30s", or "none".
 func (s JobStatus) MarshalJSON() ([]byte, error) {
-	return json.Marshal(statusJSON{statusFields(s), FailureOf(s.Err), limitText(s.Timeout), limitText(s.MaxExecTime)})
+	return json.Marshal(statusJSON{statusFields(s), FailureOf(s.Err), limitText(s.SilenceTimeout), limitText(s.MaxExecTime)})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes. Errors: those of package json; a
@@ -51,7 +51,7 @@ func (s *JobStatus) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &read); err != nil {
 		return err
 	}
-	timeout, err := limitIn("timeout", read.Timeout)
+	timeout, err := limitIn("silence_timeout", read.SilenceTimeout)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (s *JobStatus) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	*s = JobStatus(read.statusFields)
-	s.Err, s.Timeout, s.MaxExecTime = read.Error.Err(), timeout, maxExecTime
+	s.Err, s.SilenceTimeout, s.MaxExecTime = read.Error.Err(), timeout, maxExecTime
 	return nil
 }
 

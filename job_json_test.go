@@ -54,7 +54,7 @@ func anyFailure(t *rapid.T) error {
 	if !rapid.Bool().Draw(t, "failed") {
 		return nil
 	}
-	f := NewFailure(rapid.SampledFrom(codes).Draw(t, "code").name, rapid.StringN(0, 20, 60).Draw(t, "message"))
+	f := newFailure(rapid.SampledFrom(codes).Draw(t, "code").name, rapid.StringN(0, 20, 60).Draw(t, "message"))
 	f.Type, f.Host = rapid.SampledFrom([]string{"", "unit_failed"}).Draw(t, "type"), rapid.SampledFrom([]string{"", "web01"}).Draw(t, "host")
 	return f.Err()
 }
@@ -72,7 +72,7 @@ func anyStatus(t *rapid.T) JobStatus {
 		State: rapid.SampledFrom([]State{"queued", "running", "failed"}).Draw(t, "state"), Reason: rapid.String().Draw(t, "reason"),
 		Since: at("since"), SubmitTime: at("submitted"), StartTime: at("started"), EndTime: at("ended"),
 		Started: rapid.SampledFrom([]Ran{"", DidRun, MayHaveRun}).Draw(t, "ran"), Err: anyFailure(t),
-		Timeout: limits.Draw(t, "timeout"), MaxExecTime: limits.Draw(t, "max_exec_time"),
+		SilenceTimeout: limits.Draw(t, "timeout"), MaxExecTime: limits.Draw(t, "max_exec_time"),
 		QueuePos: rapid.IntRange(0, 5).Draw(t, "pos"), Records: rapid.Uint64Range(0, 1<<40).Draw(t, "records"), DryRun: rapid.Bool().Draw(t, "dry"),
 	}
 	if rapid.Bool().Draw(t, "has more") {
@@ -87,7 +87,7 @@ func anyStatus(t *rapid.T) JobStatus {
 
 // TestLimitsOfNoKind: a status from elsewhere whose limits are none is refused.
 func TestLimitsOfNoKind(t *testing.T) {
-	for _, text := range []string{`{"timeout":"soon"}`, `{"max_exec_time":"5"}`, `{"timeout":5}`, `[]`} {
+	for _, text := range []string{`{"silence_timeout":"soon"}`, `{"max_exec_time":"5"}`, `{"silence_timeout":5}`, `[]`} {
 		var s JobStatus
 		if err := json.Unmarshal([]byte(text), &s); err == nil {
 			t.Errorf("%s is read as %+v", text, s)

@@ -33,20 +33,20 @@ const (
 // CallOptions are the options of a call as a struct, for those that come from a
 // file or a form. A zero field means: the default.
 type CallOptions struct {
-	JobID       string            `json:"job_id,omitempty"`
-	Queue       any               `json:"queue,omitempty"`         // any value that encodes to a map with string keys; nil: no queue
-	Concurrency int               `json:"concurrency,omitempty"`   // of the queue this call creates; default 1
-	Priority    int               `json:"priority,omitempty"`      // -100..100, higher first
-	Timeout     time.Duration     `json:"timeout,omitempty"`       // longest silence between records
-	MaxExecTime time.Duration     `json:"max_exec_time,omitempty"` // longest run in all
-	StartAfter  time.Time         `json:"start_after,omitzero"`    // not before
-	StartBefore time.Time         `json:"start_before,omitzero"`   // not later: ErrExpired
-	OfflineWait time.Duration     `json:"offline_wait,omitempty"`  // how long absence alone may hold it
-	WhenOffline OfflinePolicy     `json:"when_offline,omitempty"`
-	Info        any               `json:"info,omitempty"`   // the caller's own data, returned as it is
-	Labels      map[string]string `json:"labels,omitempty"` // indexed
-	Retry       RetryPolicy       `json:"retry,omitzero"`
-	DryRun      bool              `json:"dry_run,omitempty"` // say what would be done, and do nothing
+	JobID          string            `json:"job_id,omitempty"`
+	Queue          any               `json:"queue,omitempty"`           // any value that encodes to a map with string keys; nil: no queue
+	Concurrency    int               `json:"concurrency,omitempty"`     // of the queue this call creates; default 1
+	Priority       int               `json:"priority,omitempty"`        // -100..100, higher first
+	SilenceTimeout time.Duration     `json:"silence_timeout,omitempty"` // longest silence between records
+	MaxExecTime    time.Duration     `json:"max_exec_time,omitempty"`   // longest run in all
+	StartAfter     time.Time         `json:"start_after,omitzero"`      // not before
+	StartBefore    time.Time         `json:"start_before,omitzero"`     // not later: ErrExpired
+	OfflineWait    time.Duration     `json:"offline_wait,omitempty"`    // how long absence alone may hold it
+	WhenOffline    OfflinePolicy     `json:"when_offline,omitempty"`
+	Info           any               `json:"info,omitempty"`   // the caller's own data, returned as it is
+	Labels         map[string]string `json:"labels,omitempty"` // indexed
+	Retry          RetryPolicy       `json:"retry,omitzero"`
+	DryRun         bool              `json:"dry_run,omitempty"` // say what would be done, and do nothing
 
 	// IdempotencyKey makes this call the same job as an earlier one with the same
 	// key, for IdempotencyTTL after that one.
@@ -58,10 +58,10 @@ type CallOptions struct {
 
 // settings remembers what was given, so that a given zero is refused and not taken
 // for the default.
-type settings struct{ timeout, maxExec, offlineWait, concurrency, key bool }
+type settings struct{ timeout, maxExec, offlineWait, concurrency, key, none bool }
 
 // An Option changes one thing about a call. Options stack from Caller to Host to
-// call; the last wins.
+// call; the last wins. One that is nil is ErrInvalid.
 type Option func(*CallOptions)
 
 // JobID chooses the job's id, made by [NewID], before the call: save it, then
@@ -83,10 +83,11 @@ func Concurrency(n int) Option {
 // Priority orders jobs that wait for the same: higher first, from -100 to 100.
 func Priority(p int) Option { return func(o *CallOptions) { o.Priority = p } }
 
-// Timeout is the longest silence between two records, counted from the start.
-// Default 10 minutes, or the procedure's own.
-func Timeout(d time.Duration) Option {
-	return func(o *CallOptions) { o.Timeout, o.set.timeout = d, true }
+// SilenceTimeout is the longest silence between two records, counted from the start.
+// Default: the procedure's own, else 10 minutes of one that yields records (a
+// [StreamProc], a command) and none of any other, which has nothing to say until it ends.
+func SilenceTimeout(d time.Duration) Option {
+	return func(o *CallOptions) { o.SilenceTimeout, o.set.timeout = d, true }
 }
 
 // MaxExecTime is the longest the procedure may run; waiting does not count.
@@ -151,7 +152,7 @@ func Options(given CallOptions) Option {
 }
 
 func (o *CallOptions) merge(given CallOptions) {
-	given.set.timeout = given.set.timeout || given.Timeout != 0
+	given.set.timeout = given.set.timeout || given.SilenceTimeout != 0
 	given.set.maxExec = given.set.maxExec || given.MaxExecTime != 0
 	given.set.offlineWait = given.set.offlineWait || given.OfflineWait != 0
 	given.set.concurrency = given.set.concurrency || given.Concurrency != 0
@@ -159,7 +160,7 @@ func (o *CallOptions) merge(given CallOptions) {
 	setIf(&o.Queue, given.Queue, given.Queue != nil)
 	setIf(&o.Concurrency, given.Concurrency, given.set.concurrency)
 	setIf(&o.Priority, given.Priority, given.Priority != 0)
-	setIf(&o.Timeout, given.Timeout, given.set.timeout)
+	setIf(&o.SilenceTimeout, given.SilenceTimeout, given.set.timeout)
 	setIf(&o.MaxExecTime, given.MaxExecTime, given.set.maxExec)
 	setIf(&o.StartAfter, given.StartAfter, !given.StartAfter.IsZero())
 	setIf(&o.StartBefore, given.StartBefore, !given.StartBefore.IsZero())
@@ -186,14 +187,18 @@ func setIf[T any](field *T, v T, given bool) {
 	}
 }
 
-// checkZeros refuses a zero that was given where zero is the default's mark.
-func (o CallOptions) checkZeros() error {
+// checkGiven refuses what was given and cannot be: an option that is nil, and a zero where zero is
+// the default's mark.
+func (o CallOptions) checkGiven() error {
+	if o.set.none {
+		return errNilOption
+	}
 	for _, d := range []struct {
 		field string
 		given bool
 		value int64
 	}{
-		{"timeout", o.set.timeout, int64(o.Timeout)},
+		{"silence_timeout", o.set.timeout, int64(o.SilenceTimeout)},
 		{"max_exec_time", o.set.maxExec, int64(o.MaxExecTime)},
 		{"offline_wait", o.set.offlineWait, int64(o.OfflineWait)},
 		{"concurrency", o.set.concurrency, int64(o.Concurrency)},
@@ -208,12 +213,14 @@ func (o CallOptions) checkZeros() error {
 	return nil
 }
 
+var errNilOption = &FieldError{Field: "options", Message: "an option is nil"}
+
 // again are the options with which the call is made once more: those of the request,
 // but not what it says of one job alone and of a time that may have passed.
 func (r Request) again(o *CallOptions) {
 	*o = CallOptions{
 		Queue: r.Queue, Concurrency: r.Concurrency, Priority: r.Priority,
-		Timeout: r.Timeout, MaxExecTime: r.MaxExecTime, OfflineWait: r.OfflineWait, WhenOffline: r.WhenOffline,
+		SilenceTimeout: r.SilenceTimeout, MaxExecTime: r.MaxExecTime, OfflineWait: r.OfflineWait, WhenOffline: r.WhenOffline,
 		Info: r.Info, Labels: r.Labels, Retry: r.Retry, DryRun: r.DryRun,
 	}
 }
@@ -225,6 +232,10 @@ func optionsOf(opts []Option) CallOptions {
 	}
 	o := new(CallOptions) // an option may keep it
 	for _, opt := range opts {
+		if opt == nil {
+			o.set.none = true
+			continue
+		}
 		opt(o)
 	}
 	return *o
@@ -234,13 +245,13 @@ func optionsOf(opts []Option) CallOptions {
 // is as [Host.Call] takes it. Errors: ErrInvalid, naming the field.
 func NewRequest(host, procedure string, args any, opts ...Option) (Request, error) {
 	o := optionsOf(opts)
-	if err := o.checkZeros(); err != nil {
+	if err := o.checkGiven(); err != nil {
 		return Request{}, err
 	}
 	r := Request{
 		ID: o.JobID, Host: host, Procedure: procedure,
 		Concurrency: o.Concurrency, Priority: o.Priority,
-		Timeout: o.Timeout, MaxExecTime: o.MaxExecTime,
+		SilenceTimeout: o.SilenceTimeout, MaxExecTime: o.MaxExecTime,
 		StartAfter: o.StartAfter, StartBefore: o.StartBefore,
 		OfflineWait: o.OfflineWait, WhenOffline: o.WhenOffline, Labels: o.Labels,
 		Retry: o.Retry, DryRun: o.DryRun, IdempotencyKey: o.IdempotencyKey, IdempotencyTTL: o.IdempotencyTTL,

@@ -25,7 +25,7 @@ func (q *Queues) Get(ctx context.Context, name any) (QueueStatus, error) {
 		return QueueStatus{}, err
 	}
 	if len(page.Items) == 0 {
-		return QueueStatus{}, NotFound("queue", canonical.String())
+		return QueueStatus{}, notFoundError("queue", canonical.String())
 	}
 	return page.Items[0], nil
 }
@@ -64,6 +64,9 @@ func (q *Queues) Unpause(ctx context.Context, name any) error {
 // between; 0 takes it back: the next call that makes the queue says it again. Errors:
 // ErrInvalid (name, concurrency), ErrNotFound, ErrUnavailable, ErrClosed.
 func (q *Queues) SetConcurrency(ctx context.Context, name any, n int) error {
+	if n < 0 {
+		return &FieldError{Field: "concurrency", Message: "must not be negative; 0 takes back what was said"}
+	}
 	return q.changeQueue(ctx, name, QueueChange{Concurrency: &n})
 }
 
@@ -72,18 +75,7 @@ func (q *Queues) changeQueue(ctx context.Context, name any, c QueueChange) error
 	if err != nil {
 		return err
 	}
-	if err := c.Check(); err != nil {
-		return err
-	}
 	return q.service.ChangeQueue(ctx, NewID(), canonical, c)
-}
-
-// Check returns ErrInvalid, naming the field, for a change that cannot be.
-func (c QueueChange) Check() error {
-	if c.Concurrency != nil && *c.Concurrency < 0 {
-		return &FieldError{Field: "concurrency", Message: "must not be negative; 0 takes back what was said"}
-	}
-	return nil
 }
 
 func canonicalQueue(name any) (Value, error) {

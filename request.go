@@ -51,26 +51,26 @@ func timeOf(id uuid.UUID) time.Time { return time.Unix(id.Time().UnixTime()).UTC
 // encoded bytes travel to the agent and lie in the store as they are, so that
 // they can be signed.
 type Request struct {
-	ID          string            `msgpack:"id"`
-	Host        string            `msgpack:"host"`
-	Procedure   string            `msgpack:"proc"`
-	Args        Value             `msgpack:"args,omitempty"`  // a map (named), an array (positional) or nil
-	Queue       Value             `msgpack:"queue,omitempty"` // canonical; nil: no queue
-	Info        Value             `msgpack:"info,omitempty"`
-	Labels      map[string]string `msgpack:"labels,omitempty"`
-	Concurrency int               `msgpack:"conc,omitempty"` // 0: the default
-	Priority    int               `msgpack:"prio,omitempty"`
-	Timeout     time.Duration     `msgpack:"timeout,omitempty"` // 0: the default
-	MaxExecTime time.Duration     `msgpack:"maxexec,omitempty"` // 0: the default
-	StartAfter  time.Time         `msgpack:"notbefore,omitempty"`
-	StartBefore time.Time         `msgpack:"expires,omitempty"`
-	OfflineWait time.Duration     `msgpack:"offwait,omitempty"` // 0: the default
-	WhenOffline OfflinePolicy     `msgpack:"whenoff,omitempty"`
-	TraceParent string            `msgpack:"trace,omitempty"` // W3C trace context
-	Needs       []string          `msgpack:"needs,omitempty"` // features without which the call must not run
-	Retry       RetryPolicy       `msgpack:"retry,omitempty"`
-	RetryOf     string            `msgpack:"retryof,omitempty"` // the job that this one does again; "": none
-	DryRun      bool              `msgpack:"dry,omitempty"`
+	ID             string            `msgpack:"id"`
+	Host           string            `msgpack:"host"`
+	Procedure      string            `msgpack:"proc"`
+	Args           Value             `msgpack:"args,omitempty"`  // a map (named), an array (positional) or nil
+	Queue          Value             `msgpack:"queue,omitempty"` // canonical; nil: no queue
+	Info           Value             `msgpack:"info,omitempty"`
+	Labels         map[string]string `msgpack:"labels,omitempty"`
+	Concurrency    int               `msgpack:"conc,omitempty"` // 0: the default
+	Priority       int               `msgpack:"prio,omitempty"`
+	SilenceTimeout time.Duration     `msgpack:"timeout,omitempty"` // 0: the default
+	MaxExecTime    time.Duration     `msgpack:"maxexec,omitempty"` // 0: the default
+	StartAfter     time.Time         `msgpack:"notbefore,omitempty"`
+	StartBefore    time.Time         `msgpack:"expires,omitempty"`
+	OfflineWait    time.Duration     `msgpack:"offwait,omitempty"` // 0: the default
+	WhenOffline    OfflinePolicy     `msgpack:"whenoff,omitempty"`
+	TraceParent    string            `msgpack:"trace,omitempty"` // W3C trace context
+	Needs          []string          `msgpack:"needs,omitempty"` // features without which the call must not run
+	Retry          RetryPolicy       `msgpack:"retry,omitempty"`
+	RetryOf        string            `msgpack:"retryof,omitempty"` // the job that this one does again; "": none
+	DryRun         bool              `msgpack:"dry,omitempty"`
 
 	IdempotencyKey string        `msgpack:"idem,omitempty"`
 	IdempotencyTTL time.Duration `msgpack:"idemttl,omitempty"` // with a key: from 1 second to 30 days
@@ -148,7 +148,7 @@ func (r Request) checkAgain() error {
 	if r.RetryOf != "" && CheckID(r.RetryOf) != nil {
 		return &FieldError{Field: "retry_of", Message: "must be the id of a job"}
 	}
-	if err := r.Retry.Check(); err != nil {
+	if err := r.Retry.check(); err != nil {
 		return err
 	}
 	if r.IdempotencyKey == "" && r.IdempotencyTTL == 0 {
@@ -173,7 +173,7 @@ func (r Request) checkTimes() error {
 	for _, d := range []struct {
 		field string
 		value time.Duration
-	}{{"timeout", r.Timeout}, {"max_exec_time", r.MaxExecTime}, {"offline_wait", r.OfflineWait}} {
+	}{{"silence_timeout", r.SilenceTimeout}, {"max_exec_time", r.MaxExecTime}, {"offline_wait", r.OfflineWait}} {
 		if d.value < 0 {
 			return &FieldError{Field: d.field, Message: "must be more than zero"}
 		}

@@ -53,14 +53,14 @@ func resolve(t testing.TB, opts ...Option) Request {
 // labels add up.
 func TestOptionsStack(t *testing.T) {
 	s := &spy{}
-	caller := NewCaller(s).With(Timeout(time.Second), Priority(1), Label("a", "caller"), Label("b", "caller"), Queue(Args{"q": 1}))
+	caller := NewCaller(s).With(SilenceTimeout(time.Second), Priority(1), Label("a", "caller"), Label("b", "caller"), Queue(Args{"q": 1}))
 	host := caller.Host("web01", Priority(2), Label("b", "host"), MaxExecTime(time.Hour))
 	if _, err := host.Call(t.Context(), "p", nil, Priority(3), Label("c", "call"), Options(CallOptions{MaxExecTime: time.Minute, Labels: map[string]string{"d": "struct"}})); err != nil {
 		t.Fatal(err)
 	}
 	first := s.request(t)
 	want := map[string]string{"a": "caller", "b": "host", "c": "call", "d": "struct"}
-	if first.Priority != 3 || first.Timeout != time.Second || first.MaxExecTime != time.Minute || !reflect.DeepEqual(first.Labels, want) || first.Queue.String() != `{"q":1}` {
+	if first.Priority != 3 || first.SilenceTimeout != time.Second || first.MaxExecTime != time.Minute || !reflect.DeepEqual(first.Labels, want) || first.Queue.String() != `{"q":1}` {
 		t.Errorf("got %+v", first)
 	}
 	if _, err := host.Call(t.Context(), "p", nil); err != nil {
@@ -94,7 +94,7 @@ func TestOptions(t *testing.T) {
 		{"no queue", Queue(nil), CallOptions{}, func(*Request) {}},
 		{"concurrency", Concurrency(3), CallOptions{Concurrency: 3}, func(r *Request) { r.Concurrency = 3 }},
 		{"priority", Priority(-100), CallOptions{Priority: -100}, func(r *Request) { r.Priority = -100 }},
-		{"timeout", Timeout(NoLimit), CallOptions{Timeout: NoLimit}, func(r *Request) { r.Timeout = NoLimit }},
+		{"timeout", SilenceTimeout(NoLimit), CallOptions{SilenceTimeout: NoLimit}, func(r *Request) { r.SilenceTimeout = NoLimit }},
 		{"max exec time", MaxExecTime(1), CallOptions{MaxExecTime: 1}, func(r *Request) { r.MaxExecTime = 1 }},
 		{"start after", StartAfter(at), CallOptions{StartAfter: at}, func(r *Request) { r.StartAfter = at }},
 		{"start before", StartBefore(at), CallOptions{StartBefore: at}, func(r *Request) { r.StartBefore = at }},
@@ -176,9 +176,9 @@ func TestInvalid(t *testing.T) {
 		{"concurrency negative", "concurrency", "h", "p", nil, opts(Options(CallOptions{Concurrency: -1}))},
 		{"priority", "priority", "h", "p", nil, opts(Priority(101))},
 		{"priority low", "priority", "h", "p", nil, opts(Priority(-101))},
-		{"timeout 0", "timeout", "h", "p", nil, opts(Timeout(0))},
-		{"timeout negative", "timeout", "h", "p", nil, opts(Timeout(-1))},
-		{"timeout negative in struct", "timeout", "h", "p", nil, opts(Options(CallOptions{Timeout: -1}))},
+		{"timeout 0", "silence_timeout", "h", "p", nil, opts(SilenceTimeout(0))},
+		{"timeout negative", "silence_timeout", "h", "p", nil, opts(SilenceTimeout(-1))},
+		{"timeout negative in struct", "silence_timeout", "h", "p", nil, opts(Options(CallOptions{SilenceTimeout: -1}))},
 		{"max exec time 0", "max_exec_time", "h", "p", nil, opts(MaxExecTime(0))},
 		{"max exec time negative", "max_exec_time", "h", "p", nil, opts(MaxExecTime(-1))},
 		{"offline wait 0", "offline_wait", "h", "p", nil, opts(OfflineWait(0))},
@@ -225,15 +225,15 @@ func TestInvalid(t *testing.T) {
 func TestInvalidRequest(t *testing.T) {
 	ok := resolve(t)
 	for field, change := range map[string]func(*Request){
-		"concurrency": func(r *Request) { r.Concurrency = -1 },
-		"traceparent": func(r *Request) { r.TraceParent = strings.Repeat("x", 257) },
-		"needs":       func(r *Request) { r.Needs = slices.Repeat([]string{"x"}, 17) },
-		"timeout":     func(r *Request) { r.Timeout = -1 },
-		"args":        func(r *Request) { r.Args = Value{0xc1} },
-		"info":        func(r *Request) { r.Info = Value{0xc1} },
-		"queue":       func(r *Request) { r.Queue = Value{0x81, 1, 2} },
-		"id":          func(r *Request) { r.ID = "" },
-		"retry_of":    func(r *Request) { r.RetryOf = "x" },
+		"concurrency":     func(r *Request) { r.Concurrency = -1 },
+		"traceparent":     func(r *Request) { r.TraceParent = strings.Repeat("x", 257) },
+		"needs":           func(r *Request) { r.Needs = slices.Repeat([]string{"x"}, 17) },
+		"silence_timeout": func(r *Request) { r.SilenceTimeout = -1 },
+		"args":            func(r *Request) { r.Args = Value{0xc1} },
+		"info":            func(r *Request) { r.Info = Value{0xc1} },
+		"queue":           func(r *Request) { r.Queue = Value{0x81, 1, 2} },
+		"id":              func(r *Request) { r.ID = "" },
+		"retry_of":        func(r *Request) { r.RetryOf = "x" },
 	} {
 		r := ok
 		change(&r)
@@ -273,8 +273,8 @@ func genRequest(t *rapid.T) Request {
 	r := Request{
 		ID: NewID(), Host: text.Draw(t, "host"), Procedure: text.Draw(t, "procedure"),
 		Concurrency: rapid.IntRange(0, 1000).Draw(t, "concurrency"), Priority: rapid.IntRange(-100, 100).Draw(t, "priority"),
-		Timeout:     time.Duration(rapid.Int64Min(0).Draw(t, "timeout")),
-		MaxExecTime: time.Duration(rapid.Int64Min(0).Draw(t, "max")), OfflineWait: time.Duration(rapid.Int64Min(0).Draw(t, "offline")),
+		SilenceTimeout: time.Duration(rapid.Int64Min(0).Draw(t, "timeout")),
+		MaxExecTime:    time.Duration(rapid.Int64Min(0).Draw(t, "max")), OfflineWait: time.Duration(rapid.Int64Min(0).Draw(t, "offline")),
 		StartAfter: msgpack.FromNanos(after), WhenOffline: rapid.SampledFrom([]OfflinePolicy{WaitForHost, FailFast}).Draw(t, "policy"),
 		Info: genValue.Draw(t, "info"), Labels: genLabels.Filter(func(m map[string]string) bool { return m[""] == "" && !hasKey(m, "") }).Draw(t, "labels"),
 		TraceParent: text.Draw(t, "trace"), Needs: orNil(rapid.SliceOfN(text, 1, 3)).Draw(t, "needs"),
@@ -368,7 +368,7 @@ func TestDigest(t *testing.T) {
 		Y float32 `json:"y"`
 		X int     `json:"x"`
 	}{2, 1})
-	same.Timeout, same.StartAfter, same.Priority, same.Info, same.Labels = 5, time.Now(), 7, Value{1}, map[string]string{"k": "v"}
+	same.SilenceTimeout, same.StartAfter, same.Priority, same.Info, same.Labels = 5, time.Now(), 7, Value{1}, map[string]string{"k": "v"}
 	if base.Digest() != same.Digest() {
 		t.Error("the same by content has another digest")
 	}
@@ -437,7 +437,7 @@ func TestIDs(t *testing.T) {
 func FuzzDecodeRequest(f *testing.F) {
 	full := Request{
 		ID: "0198f0a2-7c11-7000-8000-000000000001", Host: "h", Procedure: "p", Args: Value{0x81, 0xa1, 'a', 0xca, 0x3f, 0x80, 0, 0},
-		Queue: Value{0x81, 0xa1, 'q', 1}, Info: Value{0xc3}, Labels: map[string]string{"a": "b"}, Timeout: math.MaxInt64,
+		Queue: Value{0x81, 0xa1, 'q', 1}, Info: Value{0xc3}, Labels: map[string]string{"a": "b"}, SilenceTimeout: math.MaxInt64,
 		StartAfter: time.Unix(5, 0), StartBefore: time.Unix(6, 0), WhenOffline: FailFast, TraceParent: "00", Needs: []string{"x"},
 	}
 	f.Add(full.Encode())

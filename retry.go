@@ -1,9 +1,6 @@
 package harp
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // RetryPolicy says which outcomes of an attempt are followed by another, of the same
 // job on the same host. A call that was proven not to have started is sent again in
@@ -29,21 +26,16 @@ type RetryPolicy struct {
 	MaxBackoff time.Duration `json:"max_backoff,omitempty" msgpack:"maxpause,omitempty"`
 }
 
-// Limits and defaults of a policy.
-const (
-	maxAttempts       = 100
-	defaultAttempts   = 3
-	defaultBackoff    = time.Second
-	defaultMaxBackoff = time.Minute
-)
+// maxAttempts is the most that a policy can allow.
+const maxAttempts = 100
 
 // IsZero reports whether nothing was said.
 func (p RetryPolicy) IsZero() bool {
 	return len(p.On) == 0 && p.Attempts == 0 && p.Backoff == 0 && p.MaxBackoff == 0
 }
 
-// Check returns ErrInvalid, naming the field, for a policy that cannot be.
-func (p RetryPolicy) Check() error {
+// check returns ErrInvalid, naming the field, for a policy that cannot be.
+func (p RetryPolicy) check() error {
 	if len(p.On) > 3 {
 		return &FieldError{Field: "retry.on", Message: "names an outcome twice"}
 	}
@@ -61,42 +53,4 @@ func (p RetryPolicy) Check() error {
 		return &FieldError{Field: "retry.max_backoff", Message: "must not be negative"}
 	}
 	return nil
-}
-
-// Granted is the policy in force for a procedure, its defaults filled in; without an
-// outcome in On nothing is retried.
-func (p RetryPolicy) Granted(idempotent bool) RetryPolicy {
-	if len(p.On) == 0 && idempotent {
-		p.On = []State{StateLost}
-	}
-	if len(p.On) == 0 || p.Attempts == 1 {
-		return RetryPolicy{}
-	}
-	p.On = slices.Clone(p.On)
-	if p.Attempts == 0 {
-		p.Attempts = defaultAttempts
-	}
-	if p.Backoff == 0 {
-		p.Backoff = defaultBackoff
-	}
-	if p.MaxBackoff == 0 {
-		p.MaxBackoff = max(defaultMaxBackoff, p.Backoff)
-	}
-	return p
-}
-
-// Allows reports whether another attempt follows the attempt of this number with
-// this outcome.
-func (p RetryPolicy) Allows(outcome State, attempt int) bool {
-	return attempt < p.Attempts && slices.Contains(p.On, outcome)
-}
-
-// Pause is how long to wait after an attempt; jitter, from 0 to 1, says which part
-// of what is allowed.
-func (p RetryPolicy) Pause(attempt int, jitter float64) time.Duration {
-	most := p.MaxBackoff
-	if n := attempt - 1; n < 40 && p.Backoff<<n>>n == p.Backoff && p.Backoff<<n < most {
-		most = p.Backoff << n
-	}
-	return time.Duration(float64(most) * min(max(jitter, 0), 1))
 }

@@ -34,17 +34,21 @@ type Record struct {
 	Missing uint64 `json:"missing,omitempty"`
 }
 
-// StreamOption says where reading a job's records starts.
-type StreamOption func(*RecordQuery)
+// StreamOption says where reading a job's records starts: [Since] and [Recent] make it. The zero
+// one starts at the first.
+type StreamOption struct {
+	from, recent uint64
+	tail         bool
+}
 
 // Since starts at the record with this number; Since(0) at the first.
 func Since(seq uint64) StreamOption {
-	return func(q *RecordQuery) { q.From, q.Tail, q.Recent = seq, false, 0 }
+	return StreamOption{from: seq}
 }
 
 // Recent starts so many records before the end.
 func Recent(n uint64) StreamOption {
-	return func(q *RecordQuery) { q.From, q.Tail, q.Recent = 0, true, n }
+	return StreamOption{recent: n, tail: true}
 }
 
 // Stream yields the records there are when the loop starts, all of them unless an
@@ -69,7 +73,7 @@ func (j *Job) Follow(ctx context.Context, opts ...StreamOption) iter.Seq2[Record
 // was next when it began.
 func (j *Job) streamRecords(ctx context.Context, q RecordQuery, opts []StreamOption) iter.Seq2[Record, error] {
 	for _, opt := range opts {
-		opt(&q)
+		q.From, q.Recent, q.Tail = opt.from, opt.recent, opt.tail
 	}
 	return func(yield func(Record, error) bool) {
 		q, end := q, uint64(math.MaxUint64)

@@ -174,8 +174,14 @@ func (r *valueReader) ReadByte() (byte, error) {
 	return r.Reader.ReadByte()
 }
 
-// EncodeMsgpack implements vmihailenco.CustomEncoder.
-func (v Value) EncodeMsgpack(enc *vmihailenco.Encoder) error {
+// The library encodes a Value, which it meets in what a type with a way of its own encodes with
+// it, as what it holds. It is told here, as methods would be part of what Value is for.
+func init() {
+	vmihailenco.Register(Value{}, encodeValueByLibrary, decodeValueByLibrary)
+}
+
+func encodeValueByLibrary(enc *vmihailenco.Encoder, field reflect.Value) error {
+	v := Value(field.Bytes())
 	if _, inside := enc.Writer().(*valueWriter); !inside {
 		return enc.EncodeBytes(v)
 	}
@@ -185,14 +191,17 @@ func (v Value) EncodeMsgpack(enc *vmihailenco.Encoder) error {
 	return enc.Encode(vmihailenco.RawMessage(v))
 }
 
-// DecodeMsgpack implements vmihailenco.CustomDecoder.
-func (v *Value) DecodeMsgpack(dec *vmihailenco.Decoder) error {
+func decodeValueByLibrary(dec *vmihailenco.Decoder, field reflect.Value) error {
+	if code, err := dec.PeekCode(); err == nil && code == nilValue[0] {
+		field.SetZero()
+		return dec.DecodeNil()
+	}
 	if _, inside := dec.Buffered().(*valueReader); !inside {
 		b, err := dec.DecodeBytes()
-		*v = b
+		field.SetBytes(b)
 		return err
 	}
 	raw, err := dec.DecodeRaw()
-	*v = Value(slices.Clone(raw))
+	field.SetBytes(slices.Clone(raw))
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/harpcaller/harp/agent/internal/life"
 	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/agent/journal"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
@@ -253,15 +254,15 @@ func (s *session) judge(k key, c wire.Call, req harp.Request) (*attempt, refusal
 	case req.Host != s.agent.cfg.Name:
 		return nil, rejected("wrong_host", fmt.Sprintf("this agent is %q, not %q", s.agent.cfg.Name, req.Host))
 	case p == nil:
-		f := harp.NewFailure("rejected_not_found", "no such procedure: "+req.Procedure)
+		f := failures.New("rejected_not_found", "no such procedure: "+req.Procedure)
 		f.Type = "procedure"
 		return nil, refusal{failure: &f}
 	case c.Attempt < 1 || c.Attempt > maxNumber || s.direct && c.Attempt != 1:
 		return nil, refuseInvalid(&harp.FieldError{Field: "attempt", Message: fmt.Sprintf("%d cannot be", c.Attempt)})
 	case req.DryRun && !p.can(harp.TraitDryRun):
 		return nil, rejected("dry_run", "the procedure has no dry run")
-	case c.Timeout < 0 || c.MaxExecTime < 0:
-		return nil, refuseInvalid(&harp.FieldError{Field: "timeout", Message: "a limit must be more than zero"})
+	case c.SilenceTimeout < 0 || c.MaxExecTime < 0:
+		return nil, refuseInvalid(&harp.FieldError{Field: "silence_timeout", Message: "a limit must be more than zero"})
 	}
 	args, err := p.args.Bind(req.Args)
 	if err != nil {
@@ -290,8 +291,8 @@ func (s *session) callInfo(p *procedure, c wire.Call, req harp.Request) *CallInf
 		Principal: harp.Principal{Kind: c.Principal.Kind, Name: c.Principal.Name, Auth: c.Principal.Auth},
 		Direct:    s.direct, Address: peer.Addr,
 		Info: req.Info, Labels: req.Labels, TraceParent: req.TraceParent, DryRun: req.DryRun,
-		Timeout:     grant(time.Duration(c.Timeout), p.doc.Timeout, defaultTimeout),
-		MaxExecTime: grant(time.Duration(c.MaxExecTime), p.doc.MaxExecTime, defaultMaxExecTime),
+		SilenceTimeout: grant(time.Duration(c.SilenceTimeout), p.doc.SilenceTimeout, p.silenceDefault()),
+		MaxExecTime:    grant(time.Duration(c.MaxExecTime), p.doc.MaxExecTime, defaultMaxExecTime),
 	}
 	if s.direct {
 		info.Principal = harp.Principal{Kind: string(peer.Identity.Role), Name: peer.Identity.Name, Auth: "certificate"}
@@ -300,7 +301,7 @@ func (s *session) callInfo(p *procedure, c wire.Call, req harp.Request) *CallInf
 }
 
 func rejected(typ, message string) refusal {
-	f := harp.NewFailure("rejected", message)
+	f := failures.New("rejected", message)
 	f.Type = typ
 	f = fit(f)
 	return refusal{failure: &f}
@@ -308,7 +309,7 @@ func rejected(typ, message string) refusal {
 
 // refuseInvalid is for a request that is wrong.
 func refuseInvalid(err error) refusal {
-	f := harp.NewFailure("rejected_invalid", err.Error())
+	f := failures.New("rejected_invalid", err.Error())
 	var field *harp.FieldError
 	if errors.As(err, &field) {
 		f.Field, f.Message = field.Field, field.Message

@@ -205,7 +205,7 @@ func (a *Agent) adopted(j *journal.Journal, h journal.Held, info journalInfo) *a
 	at.recall(j, h)
 	at.info = &CallInfo{
 		JobID: h.Job, Attempt: int(h.Attempt), Host: a.cfg.Name, Procedure: info.Procedure,
-		Timeout: time.Duration(info.Timeout), MaxExecTime: time.Duration(info.MaxExecTime),
+		SilenceTimeout: time.Duration(info.SilenceTimeout), MaxExecTime: time.Duration(info.MaxExecTime),
 	}
 	if p := a.catalogue.find(info.Procedure); p != nil {
 		at.most = p.most

@@ -58,7 +58,7 @@ type attempt struct {
 func accept(s *session, k key, c wire.Call, info *CallInfo, p *procedure, work task) *attempt {
 	at := newAttempt(s.agent, k)
 	at.scope, at.fence, at.store, at.info, at.most, at.size, at.task = s.scope, c.Fence, s.store, info, p.most, len(c.Request), work
-	at.watch = watch{timeout: info.Timeout, maxExec: info.MaxExecTime, exceeded: at.stop}
+	at.watch = watch{timeout: info.SilenceTimeout, maxExec: info.MaxExecTime, exceeded: at.stop}
 	at.ctx, at.cancel = context.WithCancelCause(withAttempt(s.base, at))
 	home, journalled := life.Here, k.origin == ""
 	if r := work.cmd; r != nil {
@@ -353,7 +353,7 @@ func (at *attempt) outlives(pids []int) {
 func causeOf(cause string, limit time.Duration) error {
 	switch cause {
 	case wire.CauseTimeout:
-		return &harp.TimeoutError{Limit: limit, Of: harp.LimitTimeout}
+		return &harp.TimeoutError{Limit: limit, Of: harp.LimitSilenceTimeout}
 	case wire.CauseMaxExecTime:
 		return &harp.TimeoutError{Limit: limit, Of: harp.LimitMaxExecTime}
 	}

@@ -129,7 +129,7 @@ func TestRefusals(t *testing.T) {
 				change: func(c *wire.Call, _ *harp.Request) { c.Attempt = 0 },
 			},
 			{
-				name: "limit", procedure: "greet", args: good, code: "rejected_invalid", field: "timeout",
+				name: "limit", procedure: "greet", args: good, code: "rejected_invalid", field: "silence_timeout",
 				change: func(c *wire.Call, _ *harp.Request) { c.MaxExecTime = -1 },
 			},
 		} {
@@ -209,7 +209,7 @@ func TestCallInfo(t *testing.T) {
 				t.Error("no CallInfo")
 			}
 			return info, nil
-		}, agent.Timeout(time.Minute))
+		}, agent.SilenceTimeout(time.Minute))
 		d, _, _ := connect(t, p, a)
 		x := d.call("info", nil, func(c *wire.Call, r *harp.Request) {
 			c.Attempt, c.MaxExecTime = 3, int64(harp.NoLimit)
@@ -222,7 +222,7 @@ func TestCallInfo(t *testing.T) {
 			JobID: x.id, Attempt: 3, Host: "web01", Procedure: "info",
 			Principal: harp.Principal{Kind: "caller", Name: "ops", Auth: "certificate"},
 			Address:   d.hostAddr(), Info: got.Info, Labels: map[string]string{"team": "web"},
-			TraceParent: "00-4bf9-01", Timeout: time.Minute,
+			TraceParent: "00-4bf9-01", SilenceTimeout: time.Minute,
 		}
 		if !reflect.DeepEqual(got, want) || got.Info.String() != `{"ticket":812}` {
 			t.Errorf("got %+v, want %+v", got, want)

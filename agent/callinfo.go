@@ -11,19 +11,19 @@ import (
 
 // CallInfo is what a procedure can know of the call it runs for.
 type CallInfo struct {
-	JobID       string
-	Attempt     int // from 1
-	Host        string
-	Procedure   string
-	Principal   harp.Principal    // who asked: as the dispatcher says, in a direct call as the certificate does
-	Direct      bool              // called without a dispatcher: nothing is stored
-	Address     string            // of the dispatcher's or direct caller's end of the connection
-	Info        harp.Value        // the caller's own data
-	Labels      map[string]string // the job's
-	TraceParent string            // W3C trace context
-	DryRun      bool              // say what would be done, and do nothing
-	Timeout     time.Duration     // the longest silence between records; 0: any
-	MaxExecTime time.Duration     // the longest run; 0: any
+	JobID          string
+	Attempt        int // from 1
+	Host           string
+	Procedure      string
+	Principal      harp.Principal    // who asked: as the dispatcher says, in a direct call as the certificate does
+	Direct         bool              // called without a dispatcher: nothing is stored
+	Address        string            // of the dispatcher's or direct caller's end of the connection
+	Info           harp.Value        // the caller's own data
+	Labels         map[string]string // the job's
+	TraceParent    string            // W3C trace context
+	DryRun         bool              // say what would be done, and do nothing
+	SilenceTimeout time.Duration     // the longest silence between records; 0: any
+	MaxExecTime    time.Duration     // the longest run; 0: any
 }
 
 type callInfoKey struct{}

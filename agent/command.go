@@ -74,7 +74,7 @@ func commandProcedure(c *command.Command) (*procedure, error) {
 	p.bind = func(args harp.Value, info *CallInfo) (task, error) {
 		spec, err := c.Prepare(command.Call{
 			Job: info.JobID, Attempt: int64(info.Attempt), Host: info.Host, Args: args, DryRun: info.DryRun,
-			Timeout: info.Timeout, MaxExecTime: info.MaxExecTime,
+			SilenceTimeout: info.SilenceTimeout, MaxExecTime: info.MaxExecTime,
 		})
 		if err != nil {
 			return task{}, err
@@ -89,15 +89,15 @@ func commandProcedure(c *command.Command) (*procedure, error) {
 // ExecPolicy is what callers of the procedure exec may run. The zero policy allows any
 // program, anywhere, as the agent's own user.
 type ExecPolicy struct {
-	User, Group string        // as whom; default: as the agent
-	Commands    []string      // programs, as they must be named in argv[0]; nil: any
-	Dirs        []string      // where it may be run, and below; nil: anywhere
-	Env         []string      // variables that a call may set
-	PassEnv     []string      // variables of the agent's own
-	Timeout     time.Duration // as of any procedure; 0: none of its own
-	MaxExecTime time.Duration
-	Grace       time.Duration // from TERM to KILL; default 10 s
-	PrivateTmp  bool          // each has an empty /tmp of its own, which needs an agent that is root
+	User, Group    string        // as whom; default: as the agent
+	Commands       []string      // programs, as they must be named in argv[0]; nil: any
+	Dirs           []string      // where it may be run, and below; nil: anywhere
+	Env            []string      // variables that a call may set
+	PassEnv        []string      // variables of the agent's own
+	SilenceTimeout time.Duration // as of any procedure; 0: none of its own
+	MaxExecTime    time.Duration
+	Grace          time.Duration // from TERM to KILL; default 10 s
+	PrivateTmp     bool          // each has an empty /tmp of its own, which needs an agent that is root
 }
 
 // execProcedure makes the procedure exec. Errors: *harp.FieldError.

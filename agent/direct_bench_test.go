@@ -18,7 +18,7 @@ type echoArgs struct {
 }
 
 // dialAgent starts an agent that listens and connects to it as its users do.
-func dialAgent(tb testing.TB, p place, a *agent.Agent) *client.Agent {
+func dialAgent(tb testing.TB, p place, a *agent.Agent) *client.DirectHost {
 	tb.Helper()
 	l := p.listen(tb, agentID)
 	run(tb, func(ctx context.Context) error { return a.Serve(ctx, l) })
@@ -36,7 +36,7 @@ func dialAgent(tb testing.TB, p place, a *agent.Agent) *client.Agent {
 }
 
 // dialEcho connects to an agent that sends back what it gets.
-func dialEcho(tb testing.TB, p place) *client.Agent {
+func dialEcho(tb testing.TB, p place) *client.DirectHost {
 	tb.Helper()
 	a := newAgent(tb, p)
 	agent.Handle(a, harp.NewProc[echoArgs, []byte]("echo"), func(_ context.Context, in echoArgs) ([]byte, error) {
@@ -46,7 +46,7 @@ func dialEcho(tb testing.TB, p place) *client.Agent {
 }
 
 // echo makes one direct call.
-func echo(ctx context.Context, c *client.Agent, payload []byte) error {
+func echo(ctx context.Context, c *client.DirectHost, payload []byte) error {
 	call, err := c.Call(ctx, "echo", echoArgs{payload})
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/internal/version"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
@@ -31,7 +32,7 @@ func serve(t testing.TB, p place, a *agent.Agent) (*peer, *running) {
 	if err := c.hear(t.Context(), wire.TypeWelcome, &w); err != nil {
 		t.Fatal(err)
 	}
-	if w.Version != wire.Version || w.Heartbeat == 0 || w.Software != harp.Software {
+	if w.Version != wire.Version || w.Heartbeat == 0 || w.Software != version.Software {
 		t.Errorf("WELCOME %+v", w)
 	}
 	c.session.Beat(time.Duration(w.Heartbeat))

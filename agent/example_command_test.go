@@ -40,7 +40,7 @@ say:
 		if err := a.Load(dir); err != nil {
 			fmt.Println(err)
 		}
-	}, func(ctx context.Context, host *client.Agent) {
+	}, func(ctx context.Context, host *client.DirectHost) {
 		call(ctx, host, "say", harp.Args{"text": "; rm -rf $HOME"}) // no shell is between
 	})
 	// Output: "; rm -rf $HOME\n"
@@ -67,7 +67,7 @@ func ExampleLog() {
 			agent.Log(ctx).Info("table is done", "table", "orders", "rows", 812)
 			return "done", nil
 		})
-	}, func(ctx context.Context, host *client.Agent) {
+	}, func(ctx context.Context, host *client.DirectHost) {
 		c, err := host.Call(ctx, "migrate", nil)
 		if err != nil {
 			fmt.Println(err)
@@ -114,7 +114,7 @@ func ExampleDryRun() {
 			return "deleted 3 files", nil
 		}
 		agent.Handle(a, harp.NewProc[struct{}, string]("tmp.clean"), clean, agent.DryRun())
-	}, func(ctx context.Context, host *client.Agent) {
+	}, func(ctx context.Context, host *client.DirectHost) {
 		call(ctx, host, "tmp.clean", nil, harp.DryRun())
 		call(ctx, host, "tmp.clean", nil)
 	})

@@ -15,7 +15,7 @@ import (
 )
 
 // example runs an agent on an in-memory network and hands a direct caller to use.
-func example(register func(*agent.Agent), use func(context.Context, *client.Agent)) {
+func example(register func(*agent.Agent), use func(context.Context, *client.DirectHost)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	network := memnet.New()
 	l, err := network.Listen("web01:7442", transport.Identity{Fleet: "example", Role: transport.RoleAgent, Name: "web01"})
@@ -41,7 +41,7 @@ func example(register func(*agent.Agent), use func(context.Context, *client.Agen
 }
 
 // call calls a procedure and prints what came of it.
-func call(ctx context.Context, host *client.Agent, procedure string, args any, opts ...harp.Option) {
+func call(ctx context.Context, host *client.DirectHost, procedure string, args any, opts ...harp.Option) {
 	c, err := host.Call(ctx, procedure, args, opts...)
 	if err != nil {
 		fmt.Println(err)
@@ -78,7 +78,7 @@ func ExampleHandle() {
 			}
 			return RestartResult{PID: 911}, nil
 		}, agent.MaxExecTime(time.Minute))
-	}, func(ctx context.Context, host *client.Agent) {
+	}, func(ctx context.Context, host *client.DirectHost) {
 		call(ctx, host, "service.restart", harp.Args{"service": "nginx"})
 		call(ctx, host, "service.restart", harp.Pos("apache"))
 	})
@@ -103,7 +103,7 @@ func ExampleHandleStream() {
 			}
 			return "done", nil
 		})
-	}, func(ctx context.Context, host *client.Agent) {
+	}, func(ctx context.Context, host *client.DirectHost) {
 		c, err := host.Call(ctx, "count", harp.Args{"to": 3})
 		if err != nil {
 			fmt.Println(err)
@@ -122,19 +122,19 @@ func ExampleHandleStream() {
 }
 
 // A procedure's context ends with the reason.
-func ExampleTimeout() {
+func ExampleSilenceTimeout() {
 	example(func(a *agent.Agent) {
 		hang := harp.NewProc[struct{}, string]("hang")
 		agent.Handle(a, hang, func(ctx context.Context, _ struct{}) (string, error) {
 			<-ctx.Done()
 			fmt.Println("on the host:", context.Cause(ctx))
 			return "", context.Cause(ctx)
-		}, agent.Timeout(10*time.Millisecond))
-	}, func(ctx context.Context, host *client.Agent) {
+		}, agent.SilenceTimeout(10*time.Millisecond))
+	}, func(ctx context.Context, host *client.DirectHost) {
 		call(ctx, host, "hang", nil)
 	})
 	// Output:
-	// on the host: no record for 10ms (timeout)
+	// on the host: no record for 10ms (silence_timeout)
 	// timed out: true
 }
 
@@ -144,7 +144,7 @@ func ExampleFromContext() {
 			info, _ := agent.FromContext(ctx)
 			return fmt.Sprintf("%s %s, ticket %s", info.Principal.Kind, info.Principal.Name, info.Info), nil
 		})
-	}, func(ctx context.Context, host *client.Agent) {
+	}, func(ctx context.Context, host *client.DirectHost) {
 		call(ctx, host, "whoami", nil, harp.Info(map[string]int{"ticket": 812}))
 	})
 	// Output: "caller ops, ticket {\"ticket\":812}"
@@ -155,7 +155,7 @@ func ExampleErrorf() {
 		agent.Handle(a, harp.NewProc[struct{}, string]("disk.check"), func(context.Context, struct{}) (string, error) {
 			return "", agent.Errorf("disk_full", map[string]any{"free": 0}, "no space left on %s", "/var")
 		})
-	}, func(ctx context.Context, host *client.Agent) {
+	}, func(ctx context.Context, host *client.DirectHost) {
 		c, err := host.Call(ctx, "disk.check", nil)
 		if err == nil {
 			_, err = c.Get()
@@ -205,7 +205,7 @@ func ExampleMaxExecTime() {
 			<-ctx.Done()
 			return "", context.Cause(ctx)
 		}, agent.MaxExecTime(10*time.Millisecond))
-	}, func(ctx context.Context, host *client.Agent) {
+	}, func(ctx context.Context, host *client.DirectHost) {
 		call(ctx, host, "hang", nil, harp.MaxExecTime(time.Hour))
 	})
 	// Output: timed out: true

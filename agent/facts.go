@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/internal/proc"
+	"github.com/harpcaller/harp/internal/version"
 )
 
 // DefaultFacts returns what the system says of itself, as far as it does: os, arch,
@@ -25,7 +25,7 @@ func DefaultFacts(context.Context) (map[string]any, error) {
 		"os":    runtime.GOOS,
 		"arch":  runtime.GOARCH,
 		"cpus":  runtime.NumCPU(),
-		"agent": harp.Software,
+		"agent": version.Software,
 	}
 	if name, err := os.Hostname(); err == nil {
 		facts["hostname"] = name

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 
 	"github.com/harpcaller/harp/internal/text"
@@ -79,7 +80,7 @@ func failureOf(err error) harp.Failure {
 }
 
 func remoteFailure(typ, message string) harp.Failure {
-	f := harp.NewFailure("remote", message)
+	f := failures.New("remote", message)
 	if f.Type = typ; typ == "" {
 		f.Type = faultOther
 	}
@@ -88,7 +89,7 @@ func remoteFailure(typ, message string) harp.Failure {
 
 // stoppedFailure is that of a procedure which its agent stopped as it stopped itself.
 func stoppedFailure() harp.Failure {
-	f := harp.NewFailure("lost", "the agent stopped while the procedure ran")
+	f := failures.New("lost", "the agent stopped while the procedure ran")
 	f.Type, f.Ran = harp.LostAgentStopped, harp.DidRun
 	return f
 }

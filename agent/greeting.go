@@ -10,6 +10,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent/journal"
+	"github.com/harpcaller/harp/internal/version"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
@@ -65,7 +66,7 @@ func (s *session) hello(j *journal.Journal) wire.Hello {
 	return wire.Hello{
 		Version:  wire.Version,
 		Features: features,
-		Software: harp.Software,
+		Software: version.Software,
 		Instance: s.agent.instance,
 		BootID:   bootID(),
 		Journal:  j.ID(),
@@ -240,7 +241,7 @@ func (s *session) welcome(ctx context.Context) error {
 	s.send(wire.TypeWelcome, wire.Welcome{
 		Version:   wire.Version,
 		Features:  features,
-		Software:  harp.Software,
+		Software:  version.Software,
 		Heartbeat: int64(defaultBeat),
 		Time:      time.Now().UnixNano(),
 		Max:       int64(s.agent.cfg.Limits.MaxAttempts),

@@ -67,6 +67,15 @@ const (
 	defaultMaxExecTime = 24 * time.Hour
 )
 
+// silenceDefault is the longest silence of a procedure for which nobody has named any: one that
+// yields no records has nothing to say until it ends.
+func (p *procedure) silenceDefault() time.Duration {
+	if !p.doc.Streams {
+		return harp.NoLimit
+	}
+	return defaultTimeout
+}
+
 // grant returns the limit of a call: what was asked for, within the procedure's
 // own, which is also its default. 0 is none.
 func grant(asked, own, other time.Duration) time.Duration {

@@ -16,7 +16,7 @@ import (
 // Log returns a logger whose lines become records of kind log of the job that a
 // procedure's context belongs to, in slog's text form without the time, which the
 // record has. Lines that are longer than a record are cut. A line counts as a sign of
-// life for the job's Timeout, waits for room as emit does, and is dropped once the
+// life for the job's SilenceTimeout, waits for room as emit does, and is dropped once the
 // context has ended and there is none. For any other context it is slog.Default.
 func Log(ctx context.Context) *slog.Logger {
 	at, ok := ctx.Value(attemptKey{}).(*attempt)

@@ -48,10 +48,11 @@ func DryRun() ProcOption {
 // afterwards.
 func OwnThread() ProcOption { return func(p *procedure) { p.ownThread = true } }
 
-// Timeout is the procedure's own longest silence between two records: the default
-// of its calls, and what they can ask for at most. d must be more than zero.
-func Timeout(d time.Duration) ProcOption {
-	return func(p *procedure) { p.doc.Timeout = p.positive("Timeout", d) }
+// SilenceTimeout is the procedure's own longest silence between two records: the default
+// of its calls, and what they can ask for at most. d must be more than zero. Without it a
+// procedure that yields records has the dispatcher's default, and any other none.
+func SilenceTimeout(d time.Duration) ProcOption {
+	return func(p *procedure) { p.doc.SilenceTimeout = p.positive("SilenceTimeout", d) }
 }
 
 // MaxExecTime is the procedure's own longest run: the default of its calls, and

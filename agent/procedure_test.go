@@ -30,7 +30,7 @@ func TestBrokenProcedures(t *testing.T) {
 		"no text":    {declare("a\xff"), "name"},
 		"a long one": {declare(strings.Repeat("x", 129)), "name"},
 		"twice":      {func(a *agent.Agent) { declare("x")(a); declare("x")(a) }, "there already"},
-		"no limit":   {declare("x", agent.Timeout(0)), "Timeout must be more than zero"},
+		"no limit":   {declare("x", agent.SilenceTimeout(0)), "SilenceTimeout must be more than zero"},
 		"below none": {declare("x", agent.MaxExecTime(-1)), "MaxExecTime must be more than zero"},
 		"no function": {func(a *agent.Agent) {
 			agent.Handle[none, int](a, harp.NewProc[none, int]("x"), nil)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/internal/failures"
 )
 
 type greetArgs struct {
@@ -79,7 +80,7 @@ func offerFaults(a *agent.Agent) {
 			code := 3
 			return nil, &harp.RemoteError{Type: "exit", Message: "no", ExitCode: &code}
 		},
-		"nested":  func() (any, error) { return nil, harp.NotFound("host", "web02") },
+		"nested":  func() (any, error) { return nil, failures.NotFound("host", "web02") },
 		"badtext": func() (any, error) { return nil, errors.New("a\xffb") },
 		"long":    func() (any, error) { return nil, errors.New(strings.Repeat("é", 200_000)) },
 		"panic":   func() (any, error) { panic("out of cheese") },

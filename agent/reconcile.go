@@ -26,18 +26,18 @@ const keepStranger = 5 * 365 * 24 * time.Hour
 // journalInfo is what is journalled of an attempt beside its name, for those who
 // come after a restart.
 type journalInfo struct {
-	Store       string `msgpack:"store,omitempty"` // of the dispatcher it is from
-	Procedure   string `msgpack:"proc"`
-	Supervised  bool   `msgpack:"sup,omitempty"` // it goes on without the agent
-	Command     bool   `msgpack:"cmd,omitempty"` // what runs is no function
-	Grace       int64  `msgpack:"grace,omitempty"`
-	Ends        string `msgpack:"ends,omitempty"` // how, beside an end of its own: see endsReboot
-	Boot        string `msgpack:"boot,omitempty"`
-	Dir         int64  `msgpack:"dir,omitempty"` // the number of the agent's directory; a copy has another
-	Timeout     int64  `msgpack:"timeout,omitempty"`
-	MaxExecTime int64  `msgpack:"maxexec,omitempty"`
-	Fence       int64  `msgpack:"fence,omitempty"` // only where the journal does not say it
-	Spool       int64  `msgpack:"spool,omitempty"` // bytes that a command may keep beside the journal
+	Store          string `msgpack:"store,omitempty"` // of the dispatcher it is from
+	Procedure      string `msgpack:"proc"`
+	Supervised     bool   `msgpack:"sup,omitempty"` // it goes on without the agent
+	Command        bool   `msgpack:"cmd,omitempty"` // what runs is no function
+	Grace          int64  `msgpack:"grace,omitempty"`
+	Ends           string `msgpack:"ends,omitempty"` // how, beside an end of its own: see endsReboot
+	Boot           string `msgpack:"boot,omitempty"`
+	Dir            int64  `msgpack:"dir,omitempty"` // the number of the agent's directory; a copy has another
+	SilenceTimeout int64  `msgpack:"timeout,omitempty"`
+	MaxExecTime    int64  `msgpack:"maxexec,omitempty"`
+	Fence          int64  `msgpack:"fence,omitempty"` // only where the journal does not say it
+	Spool          int64  `msgpack:"spool,omitempty"` // bytes that a command may keep beside the journal
 }
 
 // rebooted reports whether the machine has booted anew since, which is how the procedure ends.
@@ -66,7 +66,7 @@ func (at *attempt) isUpLocked() bool {
 func (at *attempt) journalInfo() []byte {
 	info := journalInfo{
 		Store: at.store, Procedure: at.info.Procedure, Boot: bootID(), Dir: at.agent.dirNumber, Supervised: at.task.survives(),
-		Timeout: int64(at.info.Timeout), MaxExecTime: int64(at.info.MaxExecTime),
+		SilenceTimeout: int64(at.info.SilenceTimeout), MaxExecTime: int64(at.info.MaxExecTime),
 	}
 	if r := at.task.cmd; r != nil {
 		info.Command, info.Grace, info.Spool = true, int64(r.spec.Grace), r.spec.MaxSpool

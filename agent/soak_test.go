@@ -90,7 +90,7 @@ func (s *soak) offer(a *agent.Agent) {
 			}
 		}
 		return n, nil
-	}, agent.Timeout(time.Hour))
+	}, agent.SilenceTimeout(time.Hour))
 }
 
 // step does something.

@@ -15,7 +15,7 @@ import (
 
 // limits grants a call limits.
 func limits(timeout, maxExec time.Duration) func(*wire.Call, *harp.Request) {
-	return func(c *wire.Call, _ *harp.Request) { c.Timeout, c.MaxExecTime = int64(timeout), int64(maxExec) }
+	return func(c *wire.Call, _ *harp.Request) { c.SilenceTimeout, c.MaxExecTime = int64(timeout), int64(maxExec) }
 }
 
 // stopping takes records, and acknowledges them, until STOPPING.
@@ -163,7 +163,7 @@ func TestDeaf(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {
 		a := newAgent(t, p)
-		causes := offerHang(a, agent.Timeout(3*time.Hour))
+		causes := offerHang(a, agent.SilenceTimeout(3*time.Hour))
 		d, _, _ := connect(t, p, a)
 		for _, c := range []struct {
 			name          string
@@ -185,7 +185,7 @@ func TestTimeout(t *testing.T) {
 			}
 			var limit *harp.TimeoutError
 			if cause := <-causes; !errors.As(cause, &limit) || !errors.Is(cause, harp.ErrTimeout) ||
-				limit.Of != harp.LimitTimeout || limit.Limit != c.want {
+				limit.Of != harp.LimitSilenceTimeout || limit.Limit != c.want {
 				t.Errorf("%s: cause %v", c.name, cause)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/version"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
@@ -206,7 +207,7 @@ func isCertificateAlert(err error) bool {
 // exchangeHello begins a session: it sends hello, receives welcome and starts the heartbeat.
 func (d dialer) exchangeHello(ctx context.Context, s *session) error {
 	control := s.Control()
-	hello := wire.Hello{Version: wire.Version, Software: harp.Software, Instance: d.instance, Token: d.cfg.Token}
+	hello := wire.Hello{Version: wire.Version, Software: version.Software, Instance: d.instance, Token: d.cfg.Token}
 	err := control.Send(wire.TypeHello, false, wire.Encode(hello))
 	if err != nil && !errors.Is(err, transport.ErrSessionClosed) {
 		return d.hostError("auth", d.noAnswer, err)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/internal/version"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/devca"
@@ -158,8 +160,8 @@ func TestDialAnswers(t *testing.T) {
 		not    error
 		after  time.Duration
 	}{
-		{"denied", ptr(unwelcome(harp.NewFailure("denied", "not you").Err())), harp.ErrDenied, harp.ErrUnavailable, 0},
-		{"refused", ptr(unwelcome(harp.NewFailure("refused", "version").Err())), harp.ErrUnavailable, harp.ErrDenied, 0},
+		{"denied", ptr(unwelcome(failures.New("denied", "not you").Err())), harp.ErrDenied, harp.ErrUnavailable, 0},
+		{"refused", ptr(unwelcome(failures.New("refused", "version").Err())), harp.ErrUnavailable, harp.ErrDenied, 0},
 		{"busy", ptr(unwelcome(harp.ErrUnavailable)), harp.ErrUnavailable, harp.ErrDenied, 0},
 		{"no failure", ptr(unwelcome(nil)), harp.ErrUnavailable, harp.ErrDenied, 0},
 		{"unreadable failure", &transport.Frame{Type: wire.TypeUnwelcome, Body: []byte{5}}, harp.ErrUnavailable, harp.ErrDenied, 0},
@@ -195,7 +197,7 @@ func TestDialRefusedAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refusal := wire.Encode(wire.Unwelcome{Failure: harp.NewFailure("denied", "not you").Err()})
+	refusal := wire.Encode(wire.Unwelcome{Failure: failures.New("denied", "not you").Err()})
 	addr := listen(t, certificate(t, ca, dispatcherID), map[string]transport.Role{transport.ProtocolCall: transport.RoleCaller},
 		func(ctx context.Context, conn *transport.Conn) {
 			s, err := conn.Acceptor(ctx, transport.Options{Logger: silent})
@@ -246,7 +248,7 @@ func answering(t *testing.T, n *memnet.Network, answer *transport.Frame) (stop f
 		c := s.Control()
 		f, err := c.Receive(t.Context())
 		var hello wire.Hello
-		if err != nil || wire.Decode(f.Body, &hello) != nil || hello.Version != wire.Version || hello.Token != "secret" || harp.CheckID(hello.Instance) != nil || hello.Software != harp.Software {
+		if err != nil || wire.Decode(f.Body, &hello) != nil || hello.Version != wire.Version || hello.Token != "secret" || harp.CheckID(hello.Instance) != nil || hello.Software != version.Software {
 			t.Errorf("hello %+v: %v", hello, err)
 		}
 		if answer != nil {
@@ -297,7 +299,7 @@ func TestRevoked(t *testing.T) {
 	inMemory(t, func(t *testing.T, f *front) {
 		caller := f.dial()
 		defer caller.Close()
-		f.desk.failing("Ping", harp.NewFailure("denied", "revoked").Err())
+		f.desk.failing("Ping", failures.New("denied", "revoked").Err())
 		f.cut()
 		if _, err := caller.Job(harp.NewID()).Status(t.Context()); !errors.Is(err, harp.ErrDenied) {
 			t.Error(err)
@@ -331,7 +333,7 @@ func TestCloseWaitsForTheReader(t *testing.T) {
 		<-closed
 	}
 	t.Run("agent", func(t *testing.T) {
-		directInMemory(t, nil, func(t *testing.T, _ *agentFront, a *Agent) { closing(t, a.session, a.Close) })
+		directInMemory(t, nil, func(t *testing.T, _ *agentFront, a *DirectHost) { closing(t, a.session, a.Close) })
 	})
 	t.Run("dispatcher", func(t *testing.T) {
 		inMemory(t, func(t *testing.T, f *front) {

@@ -13,12 +13,12 @@ import (
 	"github.com/harpcaller/harp/internal/wake"
 )
 
-// Agent is a connection to one agent, without a dispatcher between: calls start at
+// DirectHost is a connection to one agent, without a dispatcher between: calls start at
 // once or not at all, and nothing is stored. It is safe for concurrent use.
 //
-// An Agent does not connect again: once its connection is lost, Call returns
+// It does not connect again: once the connection is lost, Call returns
 // ErrUnreachable.
-type Agent struct {
+type DirectHost struct {
 	dialer  dialer
 	session *session
 
@@ -33,7 +33,7 @@ type Agent struct {
 // Errors: a *FieldError when there is no address; a *HostError, which says at which stage
 // the agent could not be reached. It is ErrDenied when one side does not accept who the other
 // is, or Config.TLS is not set and needed, and else ErrUnreachable.
-func DialAgent(ctx context.Context, addr string, cfg Config) (*Agent, error) {
+func DialAgent(ctx context.Context, addr string, cfg Config) (*DirectHost, error) {
 	if addr == "" {
 		return nil, errNoAddr
 	}
@@ -46,15 +46,15 @@ func DialAgent(ctx context.Context, addr string, cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Agent{dialer: d, session: s}, nil
+	return &DirectHost{dialer: d, session: s}, nil
 }
 
 // Host returns the name of the agent's host.
-func (a *Agent) Host() string { return a.session.Peer().Identity.Name }
+func (a *DirectHost) Host() string { return a.session.Peer().Identity.Name }
 
 // Close ends the connection. The calls on it end as lost, ErrLost and ErrClosed, and
 // the agent stops their procedures. Close is idempotent.
-func (a *Agent) Close() error {
+func (a *DirectHost) Close() error {
 	a.mu.Lock()
 	a.closed = true
 	a.mu.Unlock()
@@ -64,7 +64,7 @@ func (a *Agent) Close() error {
 }
 
 // Call calls a procedure and returns when the call is on its way. args is an [Args],
-// a struct, a map with string keys, [Pos] or nil. Without Timeout and MaxExecTime
+// a struct, a map with string keys, [Pos] or nil. Without SilenceTimeout and MaxExecTime
 // the procedure's own limits hold, or else the agent's.
 //
 // Here ctx is that of the call: when it ends, the agent is told to stop the
@@ -75,7 +75,7 @@ func (a *Agent) Close() error {
 // ErrUnreachable when the connection was lost before, ErrClosed, ErrCancelled when
 // ctx had ended; after these the procedure did not run. ErrLost when the connection
 // was lost meanwhile.
-func (a *Agent) Call(ctx context.Context, procedure string, args any, opts ...harp.Option) (*DirectCall, error) {
+func (a *DirectHost) Call(ctx context.Context, procedure string, args any, opts ...harp.Option) (*DirectCall, error) {
 	c := &DirectCall{
 		procedure: procedure, host: a.Host(), ctx: ctx,
 		agent: a, ended: make(chan struct{}),
@@ -96,8 +96,8 @@ func (a *Agent) Call(ctx context.Context, procedure string, args any, opts ...ha
 	return c, nil
 }
 
-// addCall notes that a call is under way; false once the Agent is closed.
-func (a *Agent) addCall() bool {
+// addCall notes that a call is under way; false once it is closed.
+func (a *DirectHost) addCall() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.closed {
@@ -128,15 +128,15 @@ func checkDirect(r harp.Request) error {
 	return nil
 }
 
-// DirectCall is one call of a procedure of an [Agent]. It is safe for concurrent
+// DirectCall is one call of a procedure of an [DirectHost]. It is safe for concurrent
 // use.
 //
 // The agent may be 1 MiB of records ahead of what was read; then the procedure is
 // held back until more is read, by a loop over Records or by Get.
 type DirectCall struct {
 	procedure, host string
-	agent           *Agent
-	ctx             context.Context // the call's: see Agent.Call
+	agent           *DirectHost
+	ctx             context.Context // the call's: see DirectHost.Call
 	exchange        *transport.Exchange
 
 	ended chan struct{} // closed when the end is noted

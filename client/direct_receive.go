@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 
@@ -104,13 +105,13 @@ func (c *DirectCall) hearEnd(body []byte) error {
 	case w.Stopped != nil && w.Stopped.Cause == "":
 		return senseless(errors.New("stopped without a cause"))
 	case w.Gone:
-		f := harp.NewFailure("lost", "the process that it ran in is gone")
+		f := failures.New("lost", "the process that it ran in is gone")
 		f.Type, f.Host, f.Ran, f.Fault = harp.LostAgentRestarted, c.host, harp.DidRun, harp.FaultAgent
 		failure = f.Err()
 	case w.Stopped != nil:
 		failure = stopFailure(*w.Stopped, harp.FailureOf(failure)).Err()
 	case failure == nil && w.Dropped:
-		f := harp.NewFailure("no_space", "the agent dropped the value")
+		f := failures.New("no_space", "the agent dropped the value")
 		f.Ran, f.Fault = harp.DidRun, harp.FaultAgent
 		failure = f.Err()
 	}
@@ -124,9 +125,9 @@ func (c *DirectCall) hearEnd(body []byte) error {
 // stopFailure is that of a call which a cancel or a limit has ended, with what the
 // procedure said last.
 func stopFailure(w wire.Stopping, last harp.Failure) harp.Failure {
-	f := harp.NewFailure("cancelled", last.Message)
+	f := failures.New("cancelled", last.Message)
 	if w.Cause != wire.CauseCancel {
-		f = harp.NewFailure("timeout", last.Message)
+		f = failures.New("timeout", last.Message)
 		f.Limit, f.LimitOf = time.Duration(w.Limit), w.Cause
 	}
 	f.Data, f.ExitCode = last.Data, last.ExitCode
@@ -142,7 +143,7 @@ func (c *DirectCall) hearRefused(w wire.Refused) error {
 }
 
 func (c *DirectCall) hearNotNow(w wire.NotNow) error {
-	f := harp.NewFailure("rejected", "it takes no call now")
+	f := failures.New("rejected", "it takes no call now")
 	f.Type = w.Reason
 	c.noteEnd(nil, f.Err(), false)
 	return nil

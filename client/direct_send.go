@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
@@ -58,7 +59,7 @@ func appendCall(b []byte, req harp.Request) []byte {
 	request.B = req.Append(request.B)
 	call := wire.Call{
 		Submission: harp.Submission{Request: request.B}, Attempt: 1,
-		Timeout: int64(req.Timeout), MaxExecTime: int64(req.MaxExecTime), Window: wire.Window,
+		SilenceTimeout: int64(req.SilenceTimeout), MaxExecTime: int64(req.MaxExecTime), Window: wire.Window,
 	}
 	return wire.Append(b, &call)
 }
@@ -119,7 +120,7 @@ var errNotStopped = fmt.Errorf("the procedure has not stopped within %v", stopGr
 func (c *DirectCall) notSent(d dialer, err error) error {
 	switch {
 	case c.ctx.Err() != nil:
-		f := harp.NewFailure("cancelled", "")
+		f := failures.New("cancelled", "")
 		f.Ran = harp.DidNotRun
 		return &causeError{is: context.Cause(c.ctx), cause: f.Err()}
 	case errors.Is(err, harp.ErrClosed):
@@ -132,7 +133,7 @@ func (c *DirectCall) notSent(d dialer, err error) error {
 
 // lostBy is the error of a call of which no end came.
 func (c *DirectCall) lostBy(err error) error {
-	f := harp.NewFailure("lost", harp.FailureOf(err).Message)
+	f := failures.New("lost", harp.FailureOf(err).Message)
 	f.Host, f.Stage, f.Fault = c.host, "read", harp.FaultNetwork
 	c.mu.Lock()
 	defer c.mu.Unlock()

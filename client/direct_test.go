@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport/memnet"
 )
@@ -21,7 +22,7 @@ import (
 // are asked for.
 func TestDirect(t *testing.T) {
 	const n = 20
-	directly(t, map[string]script{"count": counting(n)}, func(t *testing.T, _ *agentFront, a *Agent) {
+	directly(t, map[string]script{"count": counting(n)}, func(t *testing.T, _ *agentFront, a *DirectHost) {
 		if a.Host() != "web01" {
 			t.Error(a.Host())
 		}
@@ -65,19 +66,19 @@ func TestDirectRequest(t *testing.T) {
 		got, req = r.call, r.req
 		r.value(nil)
 	}}
-	directly(t, scripts, func(t *testing.T, _ *agentFront, a *Agent) {
+	directly(t, scripts, func(t *testing.T, _ *agentFront, a *DirectHost) {
 		id := harp.NewID()
-		c := mustCall(t)(a.Call(t.Context(), "p", harp.Args{"a": 1}, harp.JobID(id), harp.Timeout(time.Second), harp.MaxExecTime(time.Minute), harp.Info("i"), harp.Label("k", "v")))
+		c := mustCall(t)(a.Call(t.Context(), "p", harp.Args{"a": 1}, harp.JobID(id), harp.SilenceTimeout(time.Second), harp.MaxExecTime(time.Minute), harp.Info("i"), harp.Label("k", "v")))
 		if v, err := c.Get(); err != nil || !v.IsNil() {
 			t.Error(v, err)
 		}
 		if req.ID != id || req.Host != "web01" || req.Procedure != "p" || req.Args.String() != `{"a":1}` || req.Info.String() != `"i"` || req.Labels["k"] != "v" {
 			t.Errorf("%+v", req)
 		}
-		if got.Attempt != 1 || got.Fence != 0 || got.Epoch != 0 || got.Timeout != int64(time.Second) || got.MaxExecTime != int64(time.Minute) || got.Window != wire.Window {
+		if got.Attempt != 1 || got.Fence != 0 || got.Epoch != 0 || got.SilenceTimeout != int64(time.Second) || got.MaxExecTime != int64(time.Minute) || got.Window != wire.Window {
 			t.Errorf("%+v", got)
 		}
-		if _, err := mustCall(t)(a.Call(t.Context(), "p", nil)).Get(); err != nil || got.Timeout != 0 || got.MaxExecTime != 0 {
+		if _, err := mustCall(t)(a.Call(t.Context(), "p", nil)).Get(); err != nil || got.SilenceTimeout != 0 || got.MaxExecTime != 0 {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})
@@ -87,17 +88,17 @@ func TestDirectRequest(t *testing.T) {
 // anyway; nothing is sent.
 func TestDirectInvalid(t *testing.T) {
 	scripts := map[string]script{"p": func(r *run) { r.t.Error("a call was sent") }}
-	directInMemory(t, scripts, func(t *testing.T, _ *agentFront, a *Agent) {
+	directInMemory(t, scripts, func(t *testing.T, _ *agentFront, a *DirectHost) {
 		for field, opt := range map[string]harp.Option{
-			"queue":         harp.Queue(harp.Args{}),
-			"concurrency":   harp.Concurrency(1),
-			"priority":      harp.Priority(1),
-			"start_after":   harp.StartAfter(time.Now()),
-			"start_before":  harp.StartBefore(time.Now().Add(time.Hour)),
-			"offline_wait":  harp.OfflineWait(time.Second),
-			"when_offline":  harp.WhenOffline(harp.FailFast),
-			"timeout":       harp.Timeout(-1),
-			"max_exec_time": harp.MaxExecTime(0),
+			"queue":           harp.Queue(harp.Args{}),
+			"concurrency":     harp.Concurrency(1),
+			"priority":        harp.Priority(1),
+			"start_after":     harp.StartAfter(time.Now()),
+			"start_before":    harp.StartBefore(time.Now().Add(time.Hour)),
+			"offline_wait":    harp.OfflineWait(time.Second),
+			"when_offline":    harp.WhenOffline(harp.FailFast),
+			"silence_timeout": harp.SilenceTimeout(-1),
+			"max_exec_time":   harp.MaxExecTime(0),
 		} {
 			_, err := a.Call(t.Context(), "p", nil, opt)
 			wantField(t, err, field)
@@ -131,8 +132,8 @@ func TestDirectEnds(t *testing.T) {
 		text    string
 	}{
 		"remote":      {ended(wire.End{Failure: harp.Failure{Code: "remote", Type: "t", Message: "m", Ran: harp.DidRun, Fault: harp.FaultProcedure}.Err()}), nil, harp.DidRun, 1, "call p on web01: t: m; ran"},
-		"value too":   {ended(wire.End{Value: harp.Value{0xc3}, Failure: harp.NewFailure("remote", "m").Err()}), nil, harp.DidRun, 1, "call p on web01: m; ran"},
-		"timeout":     {ended(wire.End{Value: harp.Value{0xc3}, Stopped: stopped(wire.CauseTimeout)}), harp.ErrTimeout, harp.DidRun, 1, "call p on web01: no record for 1m0s (timeout); ran"},
+		"value too":   {ended(wire.End{Value: harp.Value{0xc3}, Failure: failures.New("remote", "m").Err()}), nil, harp.DidRun, 1, "call p on web01: m; ran"},
+		"timeout":     {ended(wire.End{Value: harp.Value{0xc3}, Stopped: stopped(wire.CauseTimeout)}), harp.ErrTimeout, harp.DidRun, 1, "call p on web01: no record for 1m0s (silence_timeout); ran"},
 		"max":         {ended(wire.End{Stopped: stopped(wire.CauseMaxExecTime)}), harp.ErrTimeout, harp.DidRun, 1, "call p on web01: ran longer than 1m0s (max_exec_time); ran"},
 		"cancelled":   {ended(wire.End{Stopped: stopped(wire.CauseCancel)}), harp.ErrCancelled, harp.DidRun, 1, "call p on web01: cancelled; ran"},
 		"dropped":     {ended(wire.End{Dropped: true}), harp.ErrNoSpace, harp.DidRun, 1, "call p on web01: refused by the dispatcher: no space left: the agent dropped the value; ran"},
@@ -164,7 +165,7 @@ func TestDirectEnds(t *testing.T) {
 		}, harp.ErrLost, harp.DidRun, -1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			directly(t, map[string]script{"p": c.do}, func(t *testing.T, _ *agentFront, a *Agent) {
+			directly(t, map[string]script{"p": c.do}, func(t *testing.T, _ *agentFront, a *DirectHost) {
 				call := mustCall(t)(a.Call(t.Context(), "p", nil))
 				if name == "flood" {
 					<-call.ended // nobody reads
@@ -218,7 +219,7 @@ func TestDirectCancel(t *testing.T) {
 			<-r.ctx.Done()
 		},
 	}
-	directly(t, scripts, func(t *testing.T, _ *agentFront, a *Agent) {
+	directly(t, scripts, func(t *testing.T, _ *agentFront, a *DirectHost) {
 		ctx, cancel := context.WithCancel(t.Context())
 		hang := mustCall(t)(a.Call(ctx, "hang", nil))
 		finish := mustCall(t)(a.Call(ctx, "finish", nil))
@@ -236,7 +237,7 @@ func TestDirectCancel(t *testing.T) {
 			t.Error(err, harp.RanOf(err))
 		}
 	})
-	directInMemory(t, scripts, func(t *testing.T, f *agentFront, a *Agent) {
+	directInMemory(t, scripts, func(t *testing.T, f *agentFront, a *DirectHost) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		start := time.Now()
@@ -270,7 +271,7 @@ func TestDirectLost(t *testing.T) {
 			<-r.ctx.Done()
 		},
 	}
-	directly(t, scripts, func(t *testing.T, f *agentFront, a *Agent) {
+	directly(t, scripts, func(t *testing.T, f *agentFront, a *DirectHost) {
 		before := mustCall(t)(a.Call(t.Context(), "before", nil))
 		after := mustCall(t)(a.Call(t.Context(), "after", nil))
 		n := 0
@@ -302,7 +303,7 @@ func TestDirectLost(t *testing.T) {
 // TestDirectClose: closing an Agent ends what waits in it.
 func TestDirectClose(t *testing.T) {
 	scripts := map[string]script{"hang": func(r *run) { r.started(); <-r.ctx.Done() }}
-	directly(t, scripts, func(t *testing.T, _ *agentFront, a *Agent) {
+	directly(t, scripts, func(t *testing.T, _ *agentFront, a *DirectHost) {
 		c := mustCall(t)(a.Call(t.Context(), "hang", nil))
 		for range 2 {
 			if err := a.Close(); err != nil {
@@ -333,7 +334,7 @@ func TestRecordsBeyondTheWindow(t *testing.T) {
 		}
 		<-r.ctx.Done()
 	}}
-	directInMemory(t, scripts, func(t *testing.T, _ *agentFront, a *Agent) {
+	directInMemory(t, scripts, func(t *testing.T, _ *agentFront, a *DirectHost) {
 		c := mustCall(t)(a.Call(t.Context(), "greedy", nil))
 		synctest.Wait()
 		if !c.isOver() {
@@ -382,7 +383,7 @@ func TestBackpressure(t *testing.T) {
 		defer func() { sent = 0 }()
 		return sent
 	}
-	directInMemory(t, scripts, func(t *testing.T, _ *agentFront, a *Agent) {
+	directInMemory(t, scripts, func(t *testing.T, _ *agentFront, a *DirectHost) {
 		c := mustCall(t)(a.Call(t.Context(), "much", nil))
 		synctest.Wait()
 		if got := count(); got*size > wire.Window || got*size < wire.Window*9/10 {
@@ -408,7 +409,7 @@ func TestBackpressure(t *testing.T) {
 			t.Error(v, err)
 		}
 	})
-	directly(t, scripts, func(t *testing.T, _ *agentFront, a *Agent) {
+	directly(t, scripts, func(t *testing.T, _ *agentFront, a *DirectHost) {
 		if v, err := mustCall(t)(a.Call(t.Context(), "much", nil)).Get(); err != nil || v.String() != fmt.Sprint(n) {
 			t.Error("Get without Records:", v, err)
 		}
@@ -477,7 +478,7 @@ func TestGetBesideRecords(t *testing.T) {
 
 // TestManyDirectCalls: calls on one connection do not disturb each other.
 func TestManyDirectCalls(t *testing.T) {
-	directly(t, map[string]script{"count": counting(50)}, func(t *testing.T, _ *agentFront, a *Agent) {
+	directly(t, map[string]script{"count": counting(50)}, func(t *testing.T, _ *agentFront, a *DirectHost) {
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
@@ -549,7 +550,7 @@ func TestDirectAnsweredAtOnce(t *testing.T) {
 // TestDirectGivenUpAsItIsLost: a call ends that was given up before it was sent, though
 // the session is lost then and nobody hears of that any more.
 func TestDirectGivenUpAsItIsLost(t *testing.T) {
-	directInMemory(t, nil, func(t *testing.T, _ *agentFront, a *Agent) {
+	directInMemory(t, nil, func(t *testing.T, _ *agentFront, a *DirectHost) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		c := &DirectCall{agent: a, ctx: ctx, ended: make(chan struct{})}

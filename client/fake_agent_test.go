@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/devca"
@@ -152,7 +153,7 @@ func (f *agentFront) run(x *transport.Exchange, first transport.Frame) {
 	}
 	do := f.scripts[r.req.Procedure]
 	if do == nil {
-		failure := harp.NewFailure("rejected_not_found", "no such procedure: "+r.req.Procedure)
+		failure := failures.New("rejected_not_found", "no such procedure: "+r.req.Procedure)
 		r.send(wire.TypeRefused, true, wire.Refused{Failure: failure.Err()})
 		return
 	}
@@ -212,7 +213,7 @@ func tlsAgent(t testing.TB, scripts map[string]script) *agentFront {
 }
 
 // directly runs a test with a fake agent in memory and over TLS.
-func directly(t *testing.T, scripts map[string]script, body func(t *testing.T, f *agentFront, a *Agent)) {
+func directly(t *testing.T, scripts map[string]script, body func(t *testing.T, f *agentFront, a *DirectHost)) {
 	over := func(t *testing.T, make func(testing.TB, map[string]script) *agentFront) {
 		f := make(t, scripts)
 		defer f.stop()
@@ -230,7 +231,7 @@ func directly(t *testing.T, scripts map[string]script, body func(t *testing.T, f
 }
 
 // directInMemory runs a test with a fake agent in virtual time.
-func directInMemory(t *testing.T, scripts map[string]script, body func(t *testing.T, f *agentFront, a *Agent)) {
+func directInMemory(t *testing.T, scripts map[string]script, body func(t *testing.T, f *agentFront, a *DirectHost)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := memoryAgent(t, scripts)

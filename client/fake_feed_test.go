@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 )
 
 // feed is what a desk has beside jobs: events and what operators asked for.
@@ -149,7 +150,7 @@ func (f *fake) ChangeQueue(ctx context.Context, _ string, name harp.Value, c har
 		f.feed.changes = append(f.feed.changes, c)
 		return nil
 	}
-	return harp.NotFound("queue", name.String())
+	return failures.NotFound("queue", name.String())
 }
 
 func (f *fake) Prune(ctx context.Context, endedBefore time.Time) (int, error) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/target"
 )
 
@@ -164,7 +165,7 @@ func (d *desk) find(id string) (fakeJob, error) {
 	defer d.mu.Unlock()
 	j := d.jobs[id]
 	if j == nil {
-		return fakeJob{}, harp.NotFound("job", id)
+		return fakeJob{}, failures.NotFound("job", id)
 	}
 	c := *j
 	c.records = slices.Clone(j.records)
@@ -247,7 +248,7 @@ func (d *desk) take(r harp.Request) (string, error) {
 	defer d.mu.Unlock()
 	if old := d.jobs[r.ID]; old != nil {
 		if old.request.Digest() != r.Digest() {
-			return "", harp.NewFailure("conflict", "the id is of another request").Err()
+			return "", failures.New("conflict", "the id is of another request").Err()
 		}
 		return r.ID, nil
 	}
@@ -334,7 +335,7 @@ func (f *fake) CancelJob(ctx context.Context, id string, _ bool) (bool, error) {
 	if err != nil || j.result.Done() {
 		return false, err
 	}
-	f.end(id, harp.Result{State: harp.StateCancelled, Err: harp.NewFailure("cancelled", "").Err()})
+	f.end(id, harp.Result{State: harp.StateCancelled, Err: failures.New("cancelled", "").Err()})
 	return true, nil
 }
 
@@ -392,7 +393,7 @@ func (f *fake) PreviewTarget(ctx context.Context, text, procedure string, args h
 	if err := f.enter(ctx, "PreviewTarget"); err != nil {
 		return harp.Preview{}, err
 	}
-	lacking := harp.UnfitHost{Host: "db01", Err: harp.NotFound("procedure", procedure+" "+args.String())}
+	lacking := harp.UnfitHost{Host: "db01", Err: failures.NotFound("procedure", procedure+" "+args.String())}
 	return harp.Preview{Hosts: 2, Away: 1, Unfit: 1, Dangerous: true, Digest: text, AwayHosts: []string{"db02"}, UnfitHosts: []harp.UnfitHost{lacking}}, nil
 }
 
@@ -411,7 +412,7 @@ func (f *fake) HostProcedures(ctx context.Context, host, cursor string) (harp.Pa
 		return harp.Page[harp.ProcedureDoc]{}, err
 	}
 	if !slices.ContainsFunc(f.hosts, func(h harp.HostStatus) bool { return h.Name == host }) {
-		return harp.Page[harp.ProcedureDoc]{}, harp.NotFound("host", host)
+		return harp.Page[harp.ProcedureDoc]{}, failures.NotFound("host", host)
 	}
 	return pageOf(f.procs, cursor, f.pageSize, func(p harp.ProcedureDoc) string { return p.Name })
 }
@@ -442,7 +443,7 @@ func (f *fake) CancelQueue(ctx context.Context, _ string, name harp.Value) (int,
 			return q.Running + q.Waiting, nil
 		}
 	}
-	return 0, harp.NotFound("queue", name.String())
+	return 0, failures.NotFound("queue", name.String())
 }
 
 var _ harp.Service = (*fake)(nil)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/memnet"
@@ -195,7 +196,7 @@ func TestRetry(t *testing.T) {
 	at := time.Date(2027, 1, 2, 3, 4, 5, 6, time.UTC)
 	everywhere(t, func(t *testing.T, d *desk, caller *harp.Caller) {
 		job, err := caller.Host("web01").Call(t.Context(), "p", harp.Pos(1, "x"),
-			harp.Queue(harp.Args{"q": 1}), harp.Concurrency(2), harp.Priority(3), harp.Timeout(time.Second), harp.MaxExecTime(harp.NoLimit), harp.OfflineWait(time.Minute),
+			harp.Queue(harp.Args{"q": 1}), harp.Concurrency(2), harp.Priority(3), harp.SilenceTimeout(time.Second), harp.MaxExecTime(harp.NoLimit), harp.OfflineWait(time.Minute),
 			harp.WhenOffline(harp.FailFast), harp.Info("mine"), harp.Label("a", "b"), harp.Label("c", "d"), harp.Retry(harp.RetryPolicy{On: []harp.State{harp.StateLost}}),
 			harp.StartAfter(at), harp.StartBefore(at.Add(1)), harp.IdempotencyKey("k", time.Minute))
 		if err != nil {
@@ -225,7 +226,7 @@ func TestRetry(t *testing.T) {
 		if _, err := caller.Job(harp.NewID()).Retry(t.Context()); !errors.Is(err, harp.ErrNotFound) {
 			t.Error(err)
 		}
-		d.failing("Submit", harp.NewFailure("conflict", "the job has not ended").Err())
+		d.failing("Submit", failures.New("conflict", "the job has not ended").Err())
 		if _, err := job.Retry(t.Context()); !errors.Is(err, harp.ErrConflict) || harp.RanOf(err) != harp.DidNotRun {
 			t.Error(err)
 		}
@@ -260,7 +261,7 @@ func TestForceLost(t *testing.T) {
 		if err := caller.Job(harp.NewID()).ForceLost(t.Context(), "x"); !errors.Is(err, harp.ErrNotFound) {
 			t.Error(err)
 		}
-		d.failing("ForceLost", harp.NewFailure("conflict", "the job is running").Err())
+		d.failing("ForceLost", failures.New("conflict", "the job is running").Err())
 		if err := caller.Job(id).ForceLost(t.Context(), "x"); !errors.Is(err, harp.ErrConflict) {
 			t.Error(err)
 		}
@@ -410,7 +411,7 @@ func TestBackupFails(t *testing.T) {
 		})
 	}
 	inMemory(t, func(t *testing.T, f *front) {
-		f.desk.failing("Backup", harp.NewFailure("denied", "not you").Err())
+		f.desk.failing("Backup", failures.New("denied", "not you").Err())
 		caller := f.dial()
 		defer caller.Close()
 		if err := caller.Backup(t.Context(), io.Discard); !errors.Is(err, harp.ErrDenied) {
@@ -432,7 +433,7 @@ func (h halfway) Backup(_ context.Context, w io.Writer) error {
 	if _, err := w.Write(make([]byte, 2*wire.MaxChunk+5)); err != nil {
 		return err
 	}
-	return harp.NewFailure("unavailable", "the disk is gone").Err()
+	return failures.New("unavailable", "the disk is gone").Err()
 }
 
 // TestBackupCutShort: an error that comes behind bytes is the backup's, and one that

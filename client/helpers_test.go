@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 )
 
 // must returns v.
@@ -34,20 +35,20 @@ var sentinels = []error{
 	harp.ErrUnavailable, harp.ErrClosed, harp.ErrDuplicateHost,
 }
 
-// failures is one failure of each code, some with the content that they have in life.
-func failures() map[string]harp.Failure {
+// allFailures is one failure of each code, some with the content that they have in life.
+func allFailures() map[string]harp.Failure {
 	all := map[string]harp.Failure{"later": {Code: "later", Type: "new", Message: "the message", Ran: harp.DidNotRun, Fault: harp.FaultPolicy}}
 	for code := range strings.FieldsSeq(`not_found pruned conflict invalid denied refused no_space rejected rejected_not_found
 		rejected_invalid rejected_denied unreachable expired expired_offline cancelled timeout lost unavailable closed
 		duplicate_host remote internal`) {
-		f := harp.NewFailure(code, "the message")
+		f := failures.New(code, "the message")
 		switch code {
 		case "remote":
 			f.Type, f.Data, f.ExitCode, f.Host = "unit_not_found", harp.Value{0x81, 0xa1, 'a', 1}, new(int64(3)), "web01"
 		case "invalid", "rejected_invalid":
 			f.Field = "args.count"
 		case "timeout":
-			f.Limit, f.LimitOf, f.Message = time.Minute, harp.LimitTimeout, ""
+			f.Limit, f.LimitOf, f.Message = time.Minute, harp.LimitSilenceTimeout, ""
 		case "unreachable", "expired_offline":
 			f.Host, f.Stage = "web01", "dial"
 		case "unavailable":

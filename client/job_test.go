@@ -127,7 +127,7 @@ func TestAncestorDefect5(t *testing.T) {
 // same identity and content, wherever the Service is.
 func TestErrorsOverEveryWiring(t *testing.T) {
 	everywhere(t, func(t *testing.T, d *desk, caller *harp.Caller) {
-		for name, f := range failures() {
+		for name, f := range allFailures() {
 			if name != "closed" { // of a Service over a network it means: ask again
 				d.failing("RefreshHosts", f.Err())
 				_, err := caller.Hosts().Refresh(t.Context())
@@ -325,11 +325,11 @@ func TestPrintJSON(t *testing.T) {
 		want string
 	}{
 		{harp.JobStatus{}, `{"id":"","host":"","procedure":"","principal":{"kind":"","name":"","auth":""},"state":"","reason":"","started":"","attempt":0,"records":0}`},
-		{harp.JobStatus{ID: "j", State: harp.StateTimedOut, Err: &harp.TimeoutError{Limit: time.Second, Of: harp.LimitTimeout}, SubmitTime: at, Timeout: harp.NoLimit, MaxExecTime: time.Minute, QueuePos: 2, UnknownOf: harp.StateSent, CancelRequested: &harp.CancelRequest{Time: at}}, `{"id":"j","host":"","procedure":"","principal":{"kind":"","name":"","auth":""},"state":"timed_out","reason":"","unknown_of":"sent","started":"","cancel_requested":{"by":{"kind":"","name":"","auth":""},"time":"2027-01-02T03:04:05Z"},"attempt":0,"submit_time":"2027-01-02T03:04:05Z","queue_pos":2,"records":0,"error":{"code":"timeout","ran":"yes","fault":"policy","limit":1000000000,"limit_of":"timeout"},"timeout":"none","max_exec_time":"1m0s"}`},
+		{harp.JobStatus{ID: "j", State: harp.StateTimedOut, Err: &harp.TimeoutError{Limit: time.Second, Of: harp.LimitSilenceTimeout}, SubmitTime: at, SilenceTimeout: harp.NoLimit, MaxExecTime: time.Minute, QueuePos: 2, UnknownOf: harp.StateSent, CancelRequested: &harp.CancelRequest{Time: at}}, `{"id":"j","host":"","procedure":"","principal":{"kind":"","name":"","auth":""},"state":"timed_out","reason":"","unknown_of":"sent","started":"","cancel_requested":{"by":{"kind":"","name":"","auth":""},"time":"2027-01-02T03:04:05Z"},"attempt":0,"submit_time":"2027-01-02T03:04:05Z","queue_pos":2,"records":0,"error":{"code":"timeout","ran":"yes","fault":"policy","limit":1000000000,"limit_of":"timeout"},"silence_timeout":"none","max_exec_time":"1m0s"}`},
 		{harp.HostStatus{Name: "h"}, `{"name":"h","online":false}`},
 		{harp.QueueStatus{Name: must(harp.NewValue(harp.Args{"q": 1})), Concurrency: 1}, `{"name":{"q":1},"concurrency":1,"running":0,"waiting":0,"paused":false}`},
 		{harp.Record{Seq: 1, Attempt: 1, Time: at, Kind: harp.KindData, Value: harp.Value{0xc3}, Partial: true, Truncated: 5}, `{"seq":1,"attempt":1,"time":"2027-01-02T03:04:05Z","kind":"data","value":true,"partial":true,"truncated":5}`},
-		{harp.Result{State: harp.StateFailed, Value: harp.Value{0xc3}, Err: &harp.TimeoutError{Limit: time.Second, Of: harp.LimitTimeout}, ExitCode: ptr(3)}, `{"state":"failed","value":true,"exit_code":3,"error":{"code":"timeout","ran":"yes","fault":"policy","limit":1000000000,"limit_of":"timeout"}}`},
+		{harp.Result{State: harp.StateFailed, Value: harp.Value{0xc3}, Err: &harp.TimeoutError{Limit: time.Second, Of: harp.LimitSilenceTimeout}, ExitCode: ptr(3)}, `{"state":"failed","value":true,"exit_code":3,"error":{"code":"timeout","ran":"yes","fault":"policy","limit":1000000000,"limit_of":"timeout"}}`},
 		{harp.Result{}, `{"state":""}`},
 		{harp.Event{Cursor: "7", Time: at, Type: harp.EventHostOnline, Host: "h"}, `{"cursor":"7","time":"2027-01-02T03:04:05Z","type":"host.online","host":"h"}`},
 		{

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/target"
 	"github.com/harpcaller/harp/transport"
@@ -140,7 +141,7 @@ func tooManyErr(err error) error {
 	if !errors.Is(err, transport.ErrTooManyExchanges) {
 		return err
 	}
-	f := harp.NewFailure("refused", "too many requests wait for an answer on this connection")
+	f := failures.New("refused", "too many requests wait for an answer on this connection")
 	f.Fault = harp.FaultCaller
 	return f.Err()
 }
@@ -166,7 +167,7 @@ func replyBody(f transport.Frame) ([]byte, error) {
 // unreadable is an answer that makes no sense. It is none of the sentinels: what is
 // wrong with it is not wrong with the request.
 func unreadable(err error) error {
-	return harp.NewFailure("internal", "the dispatcher's answer cannot be read: "+err.Error()).Err()
+	return failures.New("internal", "the dispatcher's answer cannot be read: "+err.Error()).Err()
 }
 
 // isLost reports whether err means that the exchange or the session was lost.

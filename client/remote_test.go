@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/memnet"
@@ -185,7 +186,7 @@ func TestCallError(t *testing.T) {
 		{"ctx", context.Canceled, func(_ *front, _ *harp.Caller, cancel context.CancelFunc) { cancel() }},
 		{"closed", harp.ErrClosed, func(_ *front, caller *harp.Caller, _ context.CancelFunc) { _ = caller.Close() }},
 		{"refused later", harp.ErrUnreachable, func(f *front, _ *harp.Caller, _ context.CancelFunc) {
-			f.desk.failing("Submit", harp.NewFailure("unreachable", "away").Err())
+			f.desk.failing("Submit", failures.New("unreachable", "away").Err())
 			f.cut()
 		}},
 	} {
@@ -251,7 +252,7 @@ func TestConflictAfterLoss(t *testing.T) {
 		release := f.desk.holding("Submit")
 		go func() {
 			f.desk.until(func() bool { return f.desk.asked["Submit"] == 1 })
-			f.desk.failing("Submit", harp.NewFailure("conflict", "another").Err())
+			f.desk.failing("Submit", failures.New("conflict", "another").Err())
 			f.cut()
 			release()
 		}()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
@@ -58,7 +59,7 @@ func TestUnwelcome(t *testing.T) {
 		{"not hello", transport.Frame{Type: wire.TypeReady}, nil, "invalid", "hello", "39"},
 		{"no body", transport.Frame{Type: wire.TypeHello}, nil, "invalid", "request", ""},
 		{"wrong body", transport.Frame{Type: wire.TypeHello, Body: wire.Encode([]int{1})}, nil, "invalid", "request", ""},
-		{"denied", transport.Frame{Type: wire.TypeHello, Body: wire.Encode(wire.Hello{Version: wire.Version})}, harp.NewFailure("denied", "not you").Err(), "denied", "", "not you"},
+		{"denied", transport.Frame{Type: wire.TypeHello, Body: wire.Encode(wire.Hello{Version: wire.Version})}, failures.New("denied", "not you").Err(), "denied", "", "not you"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inMemory(t, func(t *testing.T, f *front) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 )
@@ -36,7 +37,7 @@ func (d *Dispatcher) submit(ctx context.Context, sub harp.Submission, who harp.P
 		refused = checkSize(sub)
 	}
 	if refused == nil && now.Sub(harp.IDTime(req.ID)) >= maxAge {
-		refused = harp.NewFailure("pruned", "job "+req.ID+" is older than what is remembered").Err()
+		refused = failures.New("pruned", "job "+req.ID+" is older than what is remembered").Err()
 	}
 	counted := 0
 	if refused == nil {
@@ -71,7 +72,7 @@ func (d *Dispatcher) submit(ctx context.Context, sub harp.Submission, who harp.P
 
 // notStored is the error of a call whose ctx ended before it was taken: it did not run.
 func notStored(cause error) error {
-	f := harp.NewFailure("unavailable", "the call was not stored")
+	f := failures.New("unavailable", "the call was not stored")
 	f.Fault = harp.FaultCaller
 	return &notStoredError{failure: f.Err(), cause: cause}
 }
@@ -100,7 +101,7 @@ func (d *Dispatcher) admit(ctx context.Context, req harp.Request, now time.Time)
 		if need == harp.NeedDryRun {
 			continue // its agent must know the word: the dispatcher only hands it on
 		}
-		return store.Job{}, harp.NewFailure("refused", "needs "+need+", which this dispatcher does not know").Err()
+		return store.Job{}, failures.New("refused", "needs "+need+", which this dispatcher does not know").Err()
 	}
 	h := d.hosts.findKnown(req.Host)
 	if h == nil {
@@ -116,13 +117,17 @@ func (d *Dispatcher) admit(ctx context.Context, req harp.Request, now time.Time)
 		NotBefore: req.StartAfter, Expires: req.StartBefore, OfflineWait: req.OfflineWait,
 		Labels: req.Labels, TraceParent: req.TraceParent, SubmitTime: now, RetryOf: req.RetryOf, DryRun: req.DryRun,
 		SecretArgs: h.secretArgs(req.Procedure, req.Args),
-		Life:       store.Life{Retry: req.Retry.Granted(proc.Idempotent)},
+		Life:       store.Life{Retry: store.GrantRetry(req.Retry, proc.Idempotent)},
 	}
 	if job.OfflineWait == 0 {
 		job.OfflineWait = d.cfg.OfflineWait
 	}
 	l := d.cfg.Limits
-	if job.Timeout, err = grant("timeout", req.Timeout, proc.Timeout, l.Timeout, l.MaxTimeout); err != nil {
+	silence := l.SilenceTimeout
+	if !proc.Streams { // it has nothing to say until it ends
+		silence = harp.NoLimit
+	}
+	if job.SilenceTimeout, err = grant("silence_timeout", req.SilenceTimeout, proc.SilenceTimeout, silence, l.MaxSilenceTimeout); err != nil {
 		return store.Job{}, err
 	}
 	if job.MaxExecTime, err = grant("max_exec_time", req.MaxExecTime, proc.MaxExecTime, l.MaxExecTime, l.MaxMaxExecTime); err != nil {
@@ -141,7 +146,7 @@ func (d *Dispatcher) checkRetry(ctx context.Context, req harp.Request) error {
 	}
 	old, err := d.readJob(ctx, req.RetryOf)
 	if err == nil && !old.State.Ended() {
-		err = harp.NewFailure("conflict", "job "+old.ID+" has not ended").Err()
+		err = failures.New("conflict", "job "+old.ID+" has not ended").Err()
 	}
 	return err
 }
@@ -165,7 +170,7 @@ func grant(field string, asked, own, byDefault, most time.Duration) (time.Durati
 	case asked == 0:
 		return byDefault, nil
 	case asked > most:
-		return 0, harp.NewFailure("refused", fmt.Sprintf("%s of %s is more than the cap of %v", field, limitText(asked), most)).Err()
+		return 0, failures.New("refused", fmt.Sprintf("%s of %s is more than the cap of %v", field, limitText(asked), most)).Err()
 	}
 	return asked, nil
 }

@@ -61,7 +61,7 @@ func TestDefect2MaxExecTimeIndependentOfTimeoutAndHeldOnABusyStream(t *testing.T
 	inVirtualTime(t, func(t *testing.T, sys *system) {
 		sys.agent("web01", ticker)
 		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "tick",
-			harp.Args{"every": time.Millisecond, "for": time.Hour}, harp.Timeout(time.Minute), harp.MaxExecTime(3*time.Second)))
+			harp.Args{"every": time.Millisecond, "for": time.Hour}, harp.SilenceTimeout(time.Minute), harp.MaxExecTime(3*time.Second)))
 		_, err := job.Get(t.Context())
 		var limit *harp.TimeoutError
 		if !errors.As(err, &limit) || limit.Of != harp.LimitMaxExecTime || limit.Limit != 3*time.Second {
@@ -75,7 +75,7 @@ func TestDefect3IdleLimitTurnedIntoATotalLimit(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {
 		sys.agent("web01", ticker)
 		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "tick",
-			harp.Args{"every": 900 * time.Millisecond, "for": time.Hour}, harp.Timeout(time.Second)))
+			harp.Args{"every": 900 * time.Millisecond, "for": time.Hour}, harp.SilenceTimeout(time.Second)))
 		must[harp.Value](t)(job.Get(t.Context()))
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/transport"
@@ -218,7 +219,7 @@ func holds(row, claimed *store.Job) bool {
 func (a *attempt) rejectJob(ctx context.Context, kind, message string, err error) error {
 	a.s.d.log.Error("job is rejected, as its request cannot be sent", "job", a.job.ID, "err", err)
 	e := a.s.d.newEvent(a.job, store.Refused)
-	e.Failure = harp.NewFailure("rejected", message)
+	e.Failure = failures.New("rejected", message)
 	e.Failure.Type = kind
 	return a.storeNotStarted(ctx, e)
 }
@@ -229,7 +230,7 @@ func (a *attempt) sendCall(sub harp.Submission) error {
 	c := wire.Call{
 		Submission: sub, Principal: j.Principal,
 		Attempt: int64(j.Attempt), Fence: int64(j.Fence), Epoch: int64(a.s.epoch),
-		Timeout: int64(j.Timeout), MaxExecTime: int64(j.MaxExecTime), Window: min(a.s.d.window(), firstWindow),
+		SilenceTimeout: int64(j.SilenceTimeout), MaxExecTime: int64(j.MaxExecTime), Window: min(a.s.d.window(), firstWindow),
 	}
 	if !j.Expires.IsZero() {
 		c.Left = max(1, int64(j.Expires.Sub(a.s.d.now())))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/memory"
@@ -138,7 +139,7 @@ func TestAStartOfAnEarlierSessionIsNotTakenBack(t *testing.T) {
 			m.sendFrame(t, wire.TypeNotNow, true, wire.NotNow{Reason: wire.NotNowBusy})
 		},
 		"REFUSED": func(t *testing.T, m agentExchange) {
-			m.sendFrame(t, wire.TypeRefused, true, wire.Refused{Failure: harp.NewFailure("rejected", "no").Err()})
+			m.sendFrame(t, wire.TypeRefused, true, wire.Refused{Failure: failures.New("rejected", "no").Err()})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -338,7 +339,7 @@ func TestWhoWaitsIsGivenTheValueOfTheLastAttempt(t *testing.T) {
 			result <- r
 		}()
 		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
-		m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: []byte{7}, Failure: harp.NewFailure("oops", "no").Err()})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: []byte{7}, Failure: failures.New("oops", "no").Err()})
 		m.expectAck(t)
 		agent.tr.Close(nil)
 		if s := i.status(t); s.State != harp.StateQueued {

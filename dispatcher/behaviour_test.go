@@ -159,8 +159,8 @@ func TestRecordsAreStreamedAndFollowed(t *testing.T) {
 	})
 }
 
-// failures are procedures that fail, and what their callers must see.
-func failures(a *agent.Agent) {
+// failing are procedures that fail, and what their callers must see.
+func failing(a *agent.Agent) {
 	nothing := func(err error) func(context.Context, struct{}) (any, error) {
 		return func(context.Context, struct{}) (any, error) { return nil, err }
 	}
@@ -174,7 +174,7 @@ func failures(a *agent.Agent) {
 
 func TestFailuresOfProceduresKeepTheirIdentity(t *testing.T) {
 	everyWiring(t, func(t *testing.T, sys *system) {
-		sys.agent("web01", failures)
+		sys.agent("web01", failing)
 		for _, c := range []struct{ proc, typ, message, data string }{
 			{"oops", "oops", "it broke: 7", `{"n":7}`},
 			{"plain", "error", "plain trouble", "null"},
@@ -220,7 +220,7 @@ func TestBadCallsAreRefusedBeforeAnythingIsStored(t *testing.T) {
 			{"wrong type", "web01", "hello", harp.Args{"name": 7}, nil, harp.ErrInvalid, "args.name"},
 			{"too many positional", "web01", "hello", harp.Pos("a", "b"), nil, harp.ErrInvalid, "args"},
 			{"scalar arguments", "web01", "hello", 7, nil, harp.ErrInvalid, "args"},
-			{"zero limit", "web01", "hello", nil, []harp.Option{harp.Timeout(0)}, harp.ErrInvalid, "timeout"},
+			{"zero limit", "web01", "hello", nil, []harp.Option{harp.SilenceTimeout(0)}, harp.ErrInvalid, "silence_timeout"},
 			{"priority", "web01", "hello", nil, []harp.Option{harp.Priority(101)}, harp.ErrInvalid, "priority"},
 			{"queue", "web01", "hello", nil, []harp.Option{harp.Queue("q")}, harp.ErrInvalid, "queue"},
 			{"id", "web01", "hello", nil, []harp.Option{harp.JobID("x")}, harp.ErrInvalid, "id"},

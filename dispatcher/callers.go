@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
@@ -137,7 +138,7 @@ func acceptHello(ctx context.Context, f transport.Frame, s harp.Service) (harp.S
 		return harp.ServerInfo{}, err
 	}
 	if hello.Version != wire.Version {
-		f := harp.NewFailure("refused", fmt.Sprintf("version %d of the protocol is not spoken here, version %d is", hello.Version, wire.Version))
+		f := failures.New("refused", fmt.Sprintf("version %d of the protocol is not spoken here, version %d is", hello.Version, wire.Version))
 		return harp.ServerInfo{}, f.Err()
 	}
 	return s.Ping(ctx)
@@ -170,7 +171,7 @@ func answerRequest(ctx context.Context, s harp.Service, x *transport.Exchange, f
 func makeReply(ctx context.Context, s harp.Service, f transport.Frame) ([]byte, error) {
 	handle, known := handlers[f.Type]
 	if !known {
-		return nil, harp.NewFailure("refused", fmt.Sprintf("request type %d is not known here", f.Type)).Err()
+		return nil, failures.New("refused", fmt.Sprintf("request type %d is not known here", f.Type)).Err()
 	}
 	reply, err := handle(ctx, s, f.Body)
 	if err != nil {
@@ -178,7 +179,7 @@ func makeReply(ctx context.Context, s harp.Service, f transport.Frame) ([]byte, 
 	}
 	body := wire.Encode(reply)
 	if most := wire.MaxBody(wire.TypeReply); len(body) > most {
-		return nil, harp.NewFailure("refused", fmt.Sprintf("the answer is %d bytes, at most %d", len(body), most)).Err()
+		return nil, failures.New("refused", fmt.Sprintf("the answer is %d bytes, at most %d", len(body), most)).Err()
 	}
 	return body, nil
 }

@@ -20,7 +20,7 @@ func TestCandidatesAreJudgedByClass(t *testing.T) {
 		case 0:
 			docs = append(docs, harp.ProcedureDoc{Name: fmt.Sprintf("own%d", i)})
 		case 1:
-			docs[0].Timeout = time.Minute
+			docs[0].SilenceTimeout = time.Minute
 		case 2:
 			docs = docs[1:]
 		case 3:
@@ -47,7 +47,7 @@ func TestCandidatesAreJudgedByClass(t *testing.T) {
 		}
 		switch i % 4 {
 		case 0, 1:
-			if !errors.As(class.unfit, &field) || class.proc.Timeout != time.Duration(i%4)*time.Minute {
+			if !errors.As(class.unfit, &field) || class.proc.SilenceTimeout != time.Duration(i%4)*time.Minute {
 				t.Fatalf("host %d is of %+v", i, class)
 			}
 		case 2:

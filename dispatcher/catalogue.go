@@ -13,6 +13,7 @@ import (
 	"weak"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/schema"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
@@ -82,7 +83,7 @@ func (cs *catalogues) checkCall(c *catalogue, procedure string, args harp.Value)
 	}
 	at, found := c.findProcedure(procedure)
 	if !found {
-		return harp.ProcedureDoc{}, harp.NotFound("procedure", procedure)
+		return harp.ProcedureDoc{}, failures.NotFound("procedure", procedure)
 	}
 	return c.docs[at], cs.checkArgs(c, at, args)
 }
@@ -134,7 +135,7 @@ func digestOf(docs []harp.ProcedureDoc) digest {
 		b = appendPart(b, p.Args, p.Record, p.Result)
 		b = appendPart(appendNumber(b, len(p.Params)), p.Params...)
 		b = appendPart(appendNumber(b, len(p.Traits)), p.Traits...)
-		b = appendNumber(appendNumber(b, p.Timeout), p.MaxExecTime)
+		b = appendNumber(appendNumber(b, p.SilenceTimeout), p.MaxExecTime)
 		b = appendFlag(appendFlag(b, p.Streams), p.Idempotent)
 	}
 	return sha256.Sum256(b)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/memory"
@@ -95,7 +96,7 @@ func TestAPauseEndsThoughTheClockIsSetBack(t *testing.T) {
 		must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil, harp.Retry(policy)))
 		m := expectCall(t, asked)
 		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
-		m.sendFrame(t, wire.TypeEnd, true, wire.End{Failure: harp.NewFailure("remote", "no").Err()})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Failure: failures.New("remote", "no").Err()})
 		m.expectAck(t)
 		clock.set(-24 * time.Hour)
 		time.Sleep(1100 * time.Millisecond)
@@ -115,7 +116,7 @@ func TestAPauseEndsThoughTheClockIsSetBack(t *testing.T) {
 func TestAPauseThatHadNoRoomEndsThoughTheClockIsSetBack(t *testing.T) {
 	for what, frame := range map[string]func(m agentExchange, t *testing.T){
 		"failed": func(m agentExchange, t *testing.T) {
-			m.sendFrame(t, wire.TypeEnd, true, wire.End{Failure: harp.NewFailure("remote", "no").Err()})
+			m.sendFrame(t, wire.TypeEnd, true, wire.End{Failure: failures.New("remote", "no").Err()})
 		},
 		"busy": func(m agentExchange, t *testing.T) {
 			m.sendFrame(t, wire.TypeNotNow, true, wire.NotNow{Reason: "busy"})

@@ -15,15 +15,15 @@ func TestTheZeroConfigHasItsDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, d := range map[string][2]time.Duration{
-		"refresh_hosts":            {c.RefreshHosts, 15 * time.Minute},
-		"heartbeat":                {c.Heartbeat, 10 * time.Second},
-		"offline_wait":             {c.OfflineWait, 30 * time.Second},
-		"lost_after":               {c.LostAfter, 24 * time.Hour},
-		"retain":                   {c.Retain, 30 * 24 * time.Hour},
-		"limits.timeout":           {c.Limits.Timeout, 10 * time.Minute},
-		"limits.max_exec_time":     {c.Limits.MaxExecTime, 24 * time.Hour},
-		"limits.max_timeout":       {c.Limits.MaxTimeout, harp.NoLimit},
-		"limits.max_max_exec_time": {c.Limits.MaxMaxExecTime, harp.NoLimit},
+		"refresh_hosts":              {c.RefreshHosts, 15 * time.Minute},
+		"heartbeat":                  {c.Heartbeat, 10 * time.Second},
+		"offline_wait":               {c.OfflineWait, 30 * time.Second},
+		"lost_after":                 {c.LostAfter, 24 * time.Hour},
+		"retain":                     {c.Retain, 30 * 24 * time.Hour},
+		"limits.silence_timeout":     {c.Limits.SilenceTimeout, 10 * time.Minute},
+		"limits.max_exec_time":       {c.Limits.MaxExecTime, 24 * time.Hour},
+		"limits.max_silence_timeout": {c.Limits.MaxSilenceTimeout, harp.NoLimit},
+		"limits.max_max_exec_time":   {c.Limits.MaxMaxExecTime, harp.NoLimit},
 	} {
 		if d[0] != d[1] {
 			t.Errorf("%s is %v, want %v", name, d[0], d[1])
@@ -38,7 +38,7 @@ func TestTheZeroConfigHasItsDefaults(t *testing.T) {
 func TestConfigIsKeptWithinItsBounds(t *testing.T) {
 	most := Config{
 		RefreshHosts: 1, Heartbeat: 2, OfflineWait: 3, LostAfter: maxLostAfter, Retain: 4, RetainBytes: 5,
-		Limits: Limits{MaxTimeout: time.Minute, MaxMaxExecTime: time.Hour, Attempts: maxAttempts, Handshakes: 6, PerPrincipal: PrincipalLimits{1, 2, 3, 4}},
+		Limits: Limits{MaxSilenceTimeout: time.Minute, MaxMaxExecTime: time.Hour, Attempts: maxAttempts, Handshakes: 6, PerPrincipal: PrincipalLimits{1, 2, 3, 4}},
 	}
 	c, err := most.withDefaults()
 	if err != nil {

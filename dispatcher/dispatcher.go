@@ -98,13 +98,13 @@ type Config struct {
 
 // Limits bound what callers may ask for; a zero field means its default.
 type Limits struct {
-	Timeout        time.Duration // of calls that name none. Default 10 min
-	MaxExecTime    time.Duration // of calls that name none. Default 24 h
-	MaxTimeout     time.Duration // cap of what calls may name. Default none
-	MaxMaxExecTime time.Duration // cap of what calls may name. Default none
-	Attempts       int           // sent and not ended, a host. Default 1,024
-	Handshakes     int           // a second. Default 1,000
-	PerPrincipal   PrincipalLimits
+	SilenceTimeout    time.Duration // longest silence of calls that name none, of procedures that yield records. Default 10 min
+	MaxExecTime       time.Duration // of calls that name none. Default 24 h
+	MaxSilenceTimeout time.Duration // cap of what calls may name. Default none
+	MaxMaxExecTime    time.Duration // cap of what calls may name. Default none
+	Attempts          int           // sent and not ended, a host. Default 1,024
+	Handshakes        int           // a second. Default 1,000
+	PerPrincipal      PrincipalLimits
 }
 
 const (
@@ -124,9 +124,9 @@ func (c Config) withDefaults() (Config, error) {
 		{"offline_wait", &c.OfflineWait, 30 * time.Second},
 		{"lost_after", &c.LostAfter, 24 * time.Hour},
 		{"retain", &c.Retain, 30 * 24 * time.Hour},
-		{"limits.timeout", &c.Limits.Timeout, 10 * time.Minute},
+		{"limits.silence_timeout", &c.Limits.SilenceTimeout, 10 * time.Minute},
 		{"limits.max_exec_time", &c.Limits.MaxExecTime, 24 * time.Hour},
-		{"limits.max_timeout", &c.Limits.MaxTimeout, harp.NoLimit},
+		{"limits.max_silence_timeout", &c.Limits.MaxSilenceTimeout, harp.NoLimit},
 		{"limits.max_max_exec_time", &c.Limits.MaxMaxExecTime, harp.NoLimit},
 	} {
 		if *d.field < 0 {
@@ -158,7 +158,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Limits.PerPrincipal, err = c.Limits.PerPrincipal.withDefaults(); err != nil {
 		return c, err
 	}
-	c.Limits.Timeout = min(c.Limits.Timeout, c.Limits.MaxTimeout)
+	c.Limits.SilenceTimeout = min(c.Limits.SilenceTimeout, c.Limits.MaxSilenceTimeout)
 	c.Limits.MaxExecTime = min(c.Limits.MaxExecTime, c.Limits.MaxMaxExecTime)
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher/internal/inventory"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/target"
 )
 
@@ -97,7 +98,7 @@ func (f *fleet) checkNames(names []string) error {
 	if n := len(unknown) - most; n > 0 {
 		listed += fmt.Sprintf(" and %d more", n)
 	}
-	return harp.NotFound("host", listed)
+	return failures.NotFound("host", listed)
 }
 
 // namedPage returns up to n of the hosts of these names, which are sorted, from the one
@@ -123,7 +124,7 @@ func noHostError(text string) error {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "…"
 	}
-	failure := harp.NewFailure("not_found", "no host is selected by "+text)
+	failure := failures.New("not_found", "no host is selected by "+text)
 	failure.Type = "target"
 	return failure.Err()
 }
@@ -199,7 +200,7 @@ func (f *fleet) explain(ctx context.Context, text, name string) (explained targe
 	if name != "" {
 		h := f.hosts.findKnown(name)
 		if h == nil {
-			return target.Node{}, harp.NotFound("host", name)
+			return target.Node{}, failures.NotFound("host", name)
 		}
 		err = f.look(ctx, []*host{h}, func(t *inventory.Table) { explained = m.Explain(t.Host(0)) })
 		return explained, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 )
 
@@ -40,9 +41,9 @@ func expectUnsaid(t *testing.T, m agentExchange) {
 func TestCallSaysWhatWasGranted(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {
 		before := time.Now().Add(90 * time.Second)
-		agent, asked, i, m := sys.called(t, harp.Timeout(time.Minute), harp.MaxExecTime(time.Hour), harp.StartBefore(before))
+		agent, asked, i, m := sys.called(t, harp.SilenceTimeout(time.Minute), harp.MaxExecTime(time.Hour), harp.StartBefore(before))
 		c := m.call
-		if c.Attempt != 1 || c.Fence != 1 || c.Epoch != agent.welcome.Epoch || time.Duration(c.Timeout) != time.Minute || time.Duration(c.MaxExecTime) != time.Hour || c.Window != 256<<10 {
+		if c.Attempt != 1 || c.Fence != 1 || c.Epoch != agent.welcome.Epoch || time.Duration(c.SilenceTimeout) != time.Minute || time.Duration(c.MaxExecTime) != time.Hour || c.Window != 256<<10 {
 			t.Errorf("it is told %+v", c)
 		}
 		if time.Duration(c.Left) != 90*time.Second {
@@ -257,7 +258,7 @@ func TestAnExitCodeIsGiven(t *testing.T) {
 		_, _, i, m := sys.called(t)
 		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
 		code := int64(3)
-		f := harp.NewFailure("exit", "exit status 3")
+		f := failures.New("exit", "exit status 3")
 		f.ExitCode = &code
 		m.sendFrame(t, wire.TypeEnd, true, wire.End{Failure: f.Err()})
 		m.expectAck(t)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
@@ -176,7 +177,7 @@ func TestAStartIsNotTakenBack(t *testing.T) {
 			synctest.Wait()
 			body := any(wire.NotNow{Reason: wire.NotNowBusy})
 			if word == wire.TypeRefused {
-				body = wire.Refused{Failure: harp.NewFailure("rejected", "no").Err()}
+				body = wire.Refused{Failure: failures.New("rejected", "no").Err()}
 			}
 			m.sendFrame(t, word, true, body)
 			<-agent.tr.Done()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher/internal/inventory"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -217,7 +218,7 @@ func (h *host) checkRequest(req harp.Request) (harp.ProcedureDoc, error) {
 	h.mu.Unlock()
 	doc, err := h.catalogues.checkCall(offers, req.Procedure, req.Args)
 	if errors.Is(err, harp.ErrNotFound) {
-		err = harp.NotFound("procedure", req.Procedure+" on "+h.name)
+		err = failures.NotFound("procedure", req.Procedure+" on "+h.name)
 	}
 	return doc, err
 }

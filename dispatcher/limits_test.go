@@ -31,6 +31,11 @@ func (c causes) register(a *agent.Agent) {
 		c <- context.Cause(ctx)
 		return nil, ctx.Err()
 	})
+	agent.HandleStream(a, harp.NewStreamProc[struct{}, int, any]("mute"), func(ctx context.Context, _ struct{}, _ func(int) error) (any, error) {
+		<-ctx.Done()
+		c <- context.Cause(ctx)
+		return nil, ctx.Err()
+	})
 	agent.HandleStream(a, harp.NewStreamProc[struct{}, int, any]("busy"), func(ctx context.Context, _ struct{}, emit func(int) error) (any, error) {
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
@@ -59,10 +64,11 @@ func TestLimitsAreIndependentAndReachTheProcedure(t *testing.T) {
 			of         string
 			after      time.Duration
 		}{
-			{"silence", "silent", []harp.Option{harp.Timeout(time.Minute), harp.MaxExecTime(time.Hour)}, harp.LimitTimeout, time.Minute},
-			{"silent in all", "silent", []harp.Option{harp.Timeout(time.Hour), harp.MaxExecTime(time.Minute)}, harp.LimitMaxExecTime, time.Minute},
-			{"busy in all", "busy", []harp.Option{harp.Timeout(time.Second), harp.MaxExecTime(5 * time.Minute)}, harp.LimitMaxExecTime, 5 * time.Minute},
-			{"default", "silent", nil, harp.LimitTimeout, 10 * time.Minute},
+			{"silence", "silent", []harp.Option{harp.SilenceTimeout(time.Minute), harp.MaxExecTime(time.Hour)}, harp.LimitSilenceTimeout, time.Minute},
+			{"silent in all", "silent", []harp.Option{harp.SilenceTimeout(time.Hour), harp.MaxExecTime(time.Minute)}, harp.LimitMaxExecTime, time.Minute},
+			{"busy in all", "busy", []harp.Option{harp.SilenceTimeout(time.Second), harp.MaxExecTime(5 * time.Minute)}, harp.LimitMaxExecTime, 5 * time.Minute},
+			{"default", "mute", nil, harp.LimitSilenceTimeout, 10 * time.Minute},
+			{"none by default without records", "silent", []harp.Option{harp.MaxExecTime(time.Hour)}, harp.LimitMaxExecTime, time.Hour},
 		} {
 			job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), c.proc, nil, c.opts...))
 			_, err := job.Get(t.Context())
@@ -96,7 +102,7 @@ func TestLimitsDoNotCountWaiting(t *testing.T) {
 				}
 			})
 		})
-		host := sys.caller.Host("web01", harp.Queue(harp.Args{}), harp.MaxExecTime(time.Minute), harp.Timeout(time.Minute))
+		host := sys.caller.Host("web01", harp.Queue(harp.Args{}), harp.MaxExecTime(time.Minute), harp.SilenceTimeout(time.Minute))
 		var jobs []*harp.Job
 		for range 5 {
 			jobs = append(jobs, must[*harp.Job](t)(host.Call(t.Context(), "sleep", nil)))
@@ -113,20 +119,20 @@ func TestLimitsDoNotCountWaiting(t *testing.T) {
 
 func TestCapsRefuseMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sys := newSystem(t, embedded, nil, dispatcher.Config{Limits: dispatcher.Limits{MaxTimeout: time.Minute, MaxMaxExecTime: time.Hour}})
+		sys := newSystem(t, embedded, nil, dispatcher.Config{Limits: dispatcher.Limits{MaxSilenceTimeout: time.Minute, MaxMaxExecTime: time.Hour}})
 		sys.agent("web01", func(a *agent.Agent) {
 			greeter(a)
 			agent.Handle(a, harp.NewProc[struct{}, any]("own"), func(context.Context, struct{}) (any, error) { return nil, nil },
-				agent.Timeout(time.Second), agent.MaxExecTime(10*time.Second))
+				agent.SilenceTimeout(time.Second), agent.MaxExecTime(10*time.Second))
 		})
 		host := sys.caller.Host("web01")
 		for _, c := range []struct {
 			proc string
 			opt  harp.Option
 		}{
-			{"hello", harp.Timeout(2 * time.Minute)},
+			{"hello", harp.SilenceTimeout(2 * time.Minute)},
 			{"hello", harp.MaxExecTime(harp.NoLimit)},
-			{"own", harp.Timeout(2 * time.Second)},
+			{"own", harp.SilenceTimeout(2 * time.Second)},
 			{"own", harp.MaxExecTime(time.Minute)},
 		} {
 			var args any
@@ -139,8 +145,8 @@ func TestCapsRefuseMore(t *testing.T) {
 		}
 		job := must[*harp.Job](t)(host.Call(t.Context(), "own", nil))
 		s := must[harp.JobStatus](t)(job.Status(t.Context()))
-		if s.Timeout != time.Second || s.MaxExecTime != 10*time.Second {
-			t.Errorf("granted are %v and %v", s.Timeout, s.MaxExecTime)
+		if s.SilenceTimeout != time.Second || s.MaxExecTime != 10*time.Second {
+			t.Errorf("granted are %v and %v", s.SilenceTimeout, s.MaxExecTime)
 		}
 	})
 }

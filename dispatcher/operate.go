@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -38,7 +39,7 @@ func (s *service) ForceLost(ctx context.Context, id, why string) error {
 		}
 		job, err := s.d.readJob(ctx, id)
 		if err == nil && (job.State != harp.StateLost || job.Reason != harp.LostForced) {
-			err = harp.NewFailure("conflict", "job "+id+" is "+string(job.State)+"; only one that holds a slot of its queue can be given up").Err()
+			err = failures.New("conflict", "job "+id+" is "+string(job.State)+"; only one that holds a slot of its queue can be given up").Err()
 		}
 		return none, err
 	})
@@ -54,9 +55,6 @@ func (s *service) ChangeQueue(ctx context.Context, id string, name harp.Value, c
 			return none, err
 		case canonical == nil:
 			return none, &harp.FieldError{Field: "queue", Message: "a name is a map with string keys"}
-		}
-		if err := c.Check(); err != nil {
-			return none, err
 		}
 		op, err := s.operation(id)
 		if err != nil {
@@ -89,7 +87,7 @@ func (d *Dispatcher) appendEvents(events ...harp.Event) {
 func (s *service) Prune(ctx context.Context, endedBefore time.Time) (int, error) {
 	return request(s, ctx, func(ctx context.Context) (int, error) {
 		if endedBefore.After(s.d.now()) {
-			return 0, harp.NewFailure("refused", "jobs that end in the future cannot be pruned").Err()
+			return 0, failures.New("refused", "jobs that end in the future cannot be pruned").Err()
 		}
 		return s.d.prune(ctx, store.Retention{EndedBefore: endedBefore, EventsBefore: endedBefore})
 	})

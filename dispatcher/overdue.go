@@ -117,7 +117,7 @@ func (p *progress) markOverdue(job *store.Job, before time.Time) bool {
 	case !isQuiet:
 		before = before.Add(-spoolTime)
 	}
-	p.lost = isOver(p.begun, job.MaxExecTime, before) || !p.begun.IsZero() && isOver(p.heard, job.Timeout, before) || isOver(p.asked, 0, before)
+	p.lost = isOver(p.begun, job.MaxExecTime, before) || !p.begun.IsZero() && isOver(p.heard, job.SilenceTimeout, before) || isOver(p.asked, 0, before)
 	return p.lost
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // unlimited is a call that no limit ends.
-var unlimited = []harp.Option{harp.Timeout(harp.NoLimit), harp.MaxExecTime(harp.NoLimit), harp.OfflineWait(harp.NoLimit)}
+var unlimited = []harp.Option{harp.SilenceTimeout(harp.NoLimit), harp.MaxExecTime(harp.NoLimit), harp.OfflineWait(harp.NoLimit)}
 
 // alive keeps an agent from being silent, whatever else it does not say.
 func alive(a *rawAgent) { a.tr.Beat(10 * time.Second) }
@@ -122,8 +122,8 @@ func TestAnEndThatDoesNotComeIsNotWaitedForForEver(t *testing.T) {
 		does  func(t *testing.T, i interrupted, m agentExchange)
 		until time.Duration
 	}{
-		"beyond MaxExecTime": {[]harp.Option{harp.Timeout(harp.NoLimit), harp.MaxExecTime(2 * time.Hour)}, nil, day + 2*time.Hour},
-		"beyond Timeout":     {[]harp.Option{harp.Timeout(time.Hour), harp.MaxExecTime(harp.NoLimit)}, nil, day + time.Hour},
+		"beyond MaxExecTime":    {[]harp.Option{harp.SilenceTimeout(harp.NoLimit), harp.MaxExecTime(2 * time.Hour)}, nil, day + 2*time.Hour},
+		"beyond SilenceTimeout": {[]harp.Option{harp.SilenceTimeout(time.Hour), harp.MaxExecTime(harp.NoLimit)}, nil, day + time.Hour},
 		"cancelled": {unlimited, func(t *testing.T, i interrupted, _ agentExchange) {
 			must[bool](t)(i.job.Cancel(t.Context()))
 		}, day},
@@ -173,11 +173,11 @@ func TestWhatMayGoOnIsNotGivenUp(t *testing.T) {
 		does func(t *testing.T, i interrupted, m agentExchange)
 	}{
 		"without limits": {unlimited, func(*testing.T, interrupted, agentExchange) { time.Sleep(week) }},
-		"processes outlive KILL": {[]harp.Option{harp.Timeout(time.Minute)}, func(t *testing.T, _ interrupted, m agentExchange) {
+		"processes outlive KILL": {[]harp.Option{harp.SilenceTimeout(time.Minute)}, func(t *testing.T, _ interrupted, m agentExchange) {
 			m.sendFrame(t, wire.TypeStopping, false, wire.Stopping{Cause: wire.CauseTimeout, Since: 1, Left: []int64{7}})
 			time.Sleep(week)
 		}},
-		"records within Timeout": {[]harp.Option{harp.Timeout(2 * time.Hour), harp.MaxExecTime(harp.NoLimit)}, func(t *testing.T, _ interrupted, m agentExchange) {
+		"records within SilenceTimeout": {[]harp.Option{harp.SilenceTimeout(2 * time.Hour), harp.MaxExecTime(harp.NoLimit)}, func(t *testing.T, _ interrupted, m agentExchange) {
 			for n := range 100 {
 				m.sendFrame(t, wire.TypeRecords, false, wire.Records{First: int64(n), Records: []wire.Record{{Time: 1}}})
 				time.Sleep(time.Hour)
@@ -235,7 +235,7 @@ func TestRecordsWithoutEndHoldNoSlotForEver(t *testing.T) {
 func TestARetryWaitsForWhatWasGivenUpBesideItsAgent(t *testing.T) {
 	stopped := wire.Stopping{Cause: wire.CauseCancel, Since: 1}
 	retry := []harp.Option{
-		harp.MaxExecTime(time.Hour), harp.Timeout(harp.NoLimit), harp.OfflineWait(harp.NoLimit),
+		harp.MaxExecTime(time.Hour), harp.SilenceTimeout(harp.NoLimit), harp.OfflineWait(harp.NoLimit),
 		harp.Retry(harp.RetryPolicy{On: []harp.State{harp.StateLost}, Attempts: 2}),
 	}
 	for name, ends := range map[string]func(t *testing.T, sys *system, a *rawAgent, i interrupted, m agentExchange, asked <-chan agentExchange) <-chan agentExchange{
@@ -294,7 +294,7 @@ func TestARetryWaitsForWhatWasGivenUpBesideItsAgent(t *testing.T) {
 // not count.
 func TestALimitGoesOnInTheNextSession(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, sys *system) {
-		a, _, i, _ := sys.started(t, harp.MaxExecTime(time.Hour), harp.Timeout(harp.NoLimit))
+		a, _, i, _ := sys.started(t, harp.MaxExecTime(time.Hour), harp.SilenceTimeout(harp.NoLimit))
 		for range 5 {
 			time.Sleep(4 * time.Hour)
 			a.tr.Close(nil)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -183,5 +184,5 @@ func (ps *principals) countBytes(who harp.Principal, n int) {
 
 // refusedBy names the limit that refuses something, as the configuration does.
 func refusedBy(limit, why string) error {
-	return harp.NewFailure("refused", store.QuotaName+limit+": "+why).Err()
+	return failures.New("refused", store.QuotaName+limit+": "+why).Err()
 }

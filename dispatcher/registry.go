@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/transport"
@@ -221,9 +222,9 @@ func (d *Dispatcher) unknownHost(name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.source != nil && !r.known {
-		return harp.NewFailure("unavailable", "host "+name+" is not known, and the hosts registry has not been read yet").Err()
+		return failures.New("unavailable", "host "+name+" is not known, and the hosts registry has not been read yet").Err()
 	}
-	return harp.NotFound("host", name)
+	return failures.NotFound("host", name)
 }
 
 // loadRegistry takes over the registry as it was last read. One that does not
@@ -298,7 +299,7 @@ func (d *Dispatcher) ReplaceHosts(ctx context.Context, source HostSource) (int, 
 // whoever asked waits or not.
 func (d *Dispatcher) refresh(ctx context.Context) (int, error) {
 	if d.cfg.Hosts == nil {
-		return 0, harp.NewFailure("refused", "this dispatcher has no hosts registry").Err()
+		return 0, failures.New("refused", "this dispatcher has no hosts registry").Err()
 	}
 	r := d.registry.requestRefresh()
 	select {
@@ -307,7 +308,7 @@ func (d *Dispatcher) refresh(ctx context.Context) (int, error) {
 		return 0, context.Cause(ctx)
 	}
 	if r.err != nil {
-		return 0, harp.NewFailure("unavailable", "hosts registry: "+r.err.Error()).Err()
+		return 0, failures.New("unavailable", "hosts registry: "+r.err.Error()).Err()
 	}
 	return r.hosts, nil
 }

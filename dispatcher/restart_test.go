@@ -27,7 +27,7 @@ func openBadger(t testing.TB, dir string) store.Store {
 func TestWhatHadEndedIsThereAfterARestart(t *testing.T) {
 	dir := t.TempDir()
 	sys := newSystem(t, embedded, openBadger(t, dir), dispatcher.Config{})
-	sys.agent("web01", func(a *agent.Agent) { greeter(a); failures(a) })
+	sys.agent("web01", func(a *agent.Agent) { greeter(a); failing(a) })
 	counted := must[*harp.Job](t)(countProc.Call(t.Context(), sys.caller.Host("web01"), countArgs{1000}))
 	must[harp.Value](t)(counted.Get(t.Context()))
 	failed := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "oops", nil))

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/internal/version"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 )
@@ -93,7 +95,7 @@ func (s *service) Ping(ctx context.Context) (harp.ServerInfo, error) {
 	if s.refused != nil {
 		return harp.ServerInfo{}, s.refused
 	}
-	return harp.ServerInfo{Software: harp.Software, Protocol: wire.Version, Store: s.d.store.ID(), Time: s.d.now().UTC(), Troubles: s.d.Health(ctx).problems()}, nil
+	return harp.ServerInfo{Software: version.Software, Protocol: wire.Version, Store: s.d.store.ID(), Time: s.d.now().UTC(), Troubles: s.d.Health(ctx).problems()}, nil
 }
 
 // Submit implements harp.JobService.
@@ -119,7 +121,7 @@ func (d *Dispatcher) readJob(ctx context.Context, id string) (*store.Job, error)
 	}
 	job, err := d.store.Job(ctx, id)
 	if errors.Is(err, harp.ErrNotFound) {
-		err = harp.NotFound("job", id)
+		err = failures.NotFound("job", id)
 	}
 	return job, err
 }
@@ -211,7 +213,7 @@ func (s *service) operation(id string) (store.Operation, error) {
 	case made.After(now.Add(maxAhead)):
 		return store.Operation{}, &harp.FieldError{Field: "id", Message: "its time is more than an hour ahead of the dispatcher's clock"}
 	case now.Sub(made) >= maxAge:
-		return store.Operation{}, harp.NewFailure("pruned", "request "+id+" is older than what is remembered").Err()
+		return store.Operation{}, failures.New("pruned", "request "+id+" is older than what is remembered").Err()
 	}
 	s.d.principals.countBytes(s.who, operationBytes)
 	return store.Operation{ID: id, By: s.who, Time: now, Most: s.d.principals.quota(s.who)}, nil
@@ -355,7 +357,7 @@ func (s *service) HostProcedures(ctx context.Context, host, cursor string) (harp
 	return request(s, ctx, func(context.Context) (page, error) {
 		h := s.d.hosts.findKnown(host)
 		if h == nil {
-			return page{}, harp.NotFound("host", host)
+			return page{}, failures.NotFound("host", host)
 		}
 		docs, next := h.procedures(cursor, pageSize)
 		return page{Items: docs, Cursor: next}, nil

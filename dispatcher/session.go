@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/internal/version"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/transport"
@@ -210,7 +212,7 @@ func (s *session) countBytes(f transport.Frame) error {
 // agent bears: a cloned machine must not declare the first one's jobs lost.
 func (s *session) admitAgent(ctx context.Context) error {
 	if s.hello.Version != wire.Version {
-		return harp.NewFailure("refused", fmt.Sprintf("protocol version %d is not spoken here, %d is", s.hello.Version, wire.Version)).Err()
+		return failures.New("refused", fmt.Sprintf("protocol version %d is not spoken here, %d is", s.hello.Version, wire.Version)).Err()
 	}
 	old := s.host.currentSession()
 	if old == nil {
@@ -219,7 +221,7 @@ func (s *session) admitAgent(ctx context.Context) error {
 	if old.hello.Instance != s.hello.Instance && old.probeAgent(ctx) {
 		s.d.repeated.Warn(s.host.name, "second agent refused: another one with its name is connected", "host", s.host.name, "addr", s.tr.Peer().Addr)
 		s.d.appendEvents(harp.Event{Type: harp.EventHostDuplicate, Host: s.host.name, Reason: s.tr.Peer().Addr})
-		return harp.NewFailure("duplicate_host", s.host.name).Err()
+		return failures.New("duplicate_host", s.host.name).Err()
 	}
 	old.tr.Close(errReplaced)
 	select {
@@ -283,7 +285,7 @@ func (s *session) openSession(ctx context.Context) error {
 
 func (s *session) sendWelcome() error {
 	return s.control.Send(wire.TypeWelcome, false, wire.Encode(wire.Welcome{
-		Version: wire.Version, Software: harp.Software, Store: s.d.store.ID(), Epoch: int64(s.epoch),
+		Version: wire.Version, Software: version.Software, Store: s.d.store.ID(), Epoch: int64(s.epoch),
 		Heartbeat: int64(s.beat), Reconnect: int64(reconnectCap), Time: s.d.now().UnixNano(), Max: int64(s.d.cfg.Limits.Attempts),
 	}))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/transport"
@@ -239,7 +240,7 @@ func TestWhatTheAgentRefusesIsRejected(t *testing.T) {
 	everyWiring(t, func(t *testing.T, sys *system) {
 		agent := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
 		agent.serve(func(x *transport.Exchange, _ transport.Frame) {
-			no := harp.NewFailure("rejected_denied", "not from you")
+			no := failures.New("rejected_denied", "not from you")
 			_ = x.Send(wire.TypeRefused, true, wire.Encode(wire.Refused{Failure: no.Err()}))
 		})
 		sys.online.wait("web01")

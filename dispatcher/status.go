@@ -29,7 +29,7 @@ func (d *Dispatcher) status(ctx context.Context, j *store.Job) (harp.JobStatus, 
 		State: j.State, Reason: j.Reason, Started: j.Started, Since: j.Since, UnknownOf: j.UnknownOf,
 		CancelRequested: j.Cancel, Attempt: j.Attempt, Err: j.Failure.Err(),
 		SubmitTime: j.SubmitTime, StartTime: j.StartTime, EndTime: j.EndTime,
-		Timeout: j.Timeout, MaxExecTime: j.MaxExecTime, QueuePos: j.QueuePos, Records: j.Records, Labels: j.Labels, Survivors: j.Left,
+		SilenceTimeout: j.SilenceTimeout, MaxExecTime: j.MaxExecTime, QueuePos: j.QueuePos, Records: j.Records, Labels: j.Labels, Survivors: j.Left,
 	}
 	for _, a := range j.Attempts {
 		s.Attempts = append(s.Attempts, harp.Attempt{

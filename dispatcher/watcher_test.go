@@ -126,7 +126,7 @@ func TestGrant(t *testing.T) {
 		{m, 30 * m, 10 * m, 20 * m, m, false},
 		{0, 30 * m, 10 * m, 20 * m, 20 * m, false},
 	} {
-		got, err := grant("timeout", c.asked, c.own, c.byDefault, c.most)
+		got, err := grant("silence_timeout", c.asked, c.own, c.byDefault, c.most)
 		if got != c.want || errors.Is(err, harp.ErrRefused) != c.refused {
 			t.Errorf("asked %v, own %v, default %v, most %v: %v, %v", c.asked, c.own, c.byDefault, c.most, got, err)
 		}
@@ -135,10 +135,10 @@ func TestGrant(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	for field, cfg := range map[string]Config{
-		"heartbeat":      {Heartbeat: -1},
-		"offline_wait":   {OfflineWait: -time.Second},
-		"limits.timeout": {Limits: Limits{Timeout: -1}},
-		"limits":         {Limits: Limits{Attempts: -1}},
+		"heartbeat":              {Heartbeat: -1},
+		"offline_wait":           {OfflineWait: -time.Second},
+		"limits.silence_timeout": {Limits: Limits{SilenceTimeout: -1}},
+		"limits":                 {Limits: Limits{Attempts: -1}},
 	} {
 		_, err := cfg.withDefaults()
 		var wrong *harp.FieldError

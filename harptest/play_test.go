@@ -132,7 +132,7 @@ func (p *player) options(c *callRecord) []harp.Option {
 		opts = append(opts, harp.WhenOffline(harp.FailFast))
 	}
 	var more harp.CallOptions
-	more.OfflineWait, more.Timeout, more.MaxExecTime, more.Retry = plan.OfflineWait, plan.Timeout, plan.MaxExec, plan.Retry
+	more.OfflineWait, more.SilenceTimeout, more.MaxExecTime, more.Retry = plan.OfflineWait, plan.Timeout, plan.MaxExec, plan.Retry
 	if plan.StartAfter > 0 {
 		more.StartAfter = p.begin.Add(plan.StartAfter)
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 )
 
 // stopCancel is the cause of a stop that somebody asked for.
@@ -146,7 +147,7 @@ func outcomeOf(e Event) Outcome {
 
 // valueDropped is the failure of a job that succeeded and whose value is lost.
 func valueDropped() harp.Failure {
-	f := harp.NewFailure("no_space", "the procedure succeeded, but its value was dropped: its host had no room for it")
+	f := failures.New("no_space", "the procedure succeeded, but its value was dropped: its host had no room for it")
 	f.Ran = harp.DidRun
 	return f
 }
@@ -166,7 +167,7 @@ func (l Life) alive(e Event) Life {
 
 // lost is how an attempt ends of which nobody can say what became of it.
 func lost(e Event) Outcome {
-	f := harp.NewFailure("lost", "contact was lost and what happened cannot be known")
+	f := failures.New("lost", "contact was lost and what happened cannot be known")
 	if f.Type = e.Reason; e.Text != "" {
 		f.Message = e.Text
 	}
@@ -193,9 +194,9 @@ func (l Life) expired(e Event) Life {
 	if l.Outcome != nil {
 		return l.ended(e, *l.Outcome)
 	}
-	f := harp.NewFailure("expired", "not started in time")
+	f := failures.New("expired", "not started in time")
 	if e.Reason == harp.ReasonOffline {
-		f = harp.NewFailure("expired_offline", "the host was away")
+		f = failures.New("expired_offline", "the host was away")
 	}
 	f.Type = e.Reason
 	return l.ended(e, Outcome{State: harp.StateExpired, Reason: e.Reason, Started: harp.DidNotRun, Failure: f})
@@ -208,13 +209,13 @@ func (l Life) attemptOver(e Event, outcome harp.State, reason string) Life {
 }
 
 func cancelled(ran harp.Ran) harp.Failure {
-	f := harp.NewFailure("cancelled", "")
+	f := failures.New("cancelled", "")
 	f.Ran = ran
 	return f
 }
 
 func timedOut(s *Stopping) harp.Failure {
-	f := harp.NewFailure("timeout", "")
+	f := failures.New("timeout", "")
 	f.Limit, f.LimitOf = s.Limit, s.Cause
 	return f
 }

@@ -16,29 +16,29 @@ import (
 // keep it: so nobody changes a job, or what it points to, that others may have. What changes a
 // job makes a new one, and what leaves for those who know nothing of this rule is a [Job.Clone].
 type Job struct {
-	ID          string            `msgpack:"-"`
-	No          uint64            `msgpack:"no"` // submit number: the order of acknowledgement
-	Host        string            `msgpack:"host"`
-	Procedure   string            `msgpack:"proc"`
-	Queue       harp.Value        `msgpack:"queue,omitempty"` // canonical; nil: in none
-	Concurrency int               `msgpack:"conc,omitempty"`  // of the queue, if this job creates it
-	Priority    int               `msgpack:"prio,omitempty"`
-	NotBefore   time.Time         `msgpack:"not_before,omitempty"`   // StartAfter
-	Expires     time.Time         `msgpack:"expires,omitempty"`      // StartBefore
-	OfflineWait time.Duration     `msgpack:"offline_wait,omitempty"` // harp.NoLimit: until Expires
-	Timeout     time.Duration     `msgpack:"timeout,omitempty"`      // granted
-	MaxExecTime time.Duration     `msgpack:"max_exec,omitempty"`     // granted
-	Labels      map[string]string `msgpack:"labels,omitempty"`
-	Principal   harp.Principal    `msgpack:"by"`
-	Batch       string            `msgpack:"batch,omitempty"`
-	Schedule    string            `msgpack:"schedule,omitempty"`
-	FireTime    time.Time         `msgpack:"fire,omitempty"` // of the schedule
-	RetryOf     string            `msgpack:"retry_of,omitempty"`
-	DryRun      bool              `msgpack:"dry_run,omitempty"`
-	TraceParent string            `msgpack:"trace,omitempty"`
-	SubmitTime  time.Time         `msgpack:"submit"`
-	SecretArgs  []string          `msgpack:"secret,omitempty"` // those not to be shown, as schema.HideArgs takes them
-	QueuePos    int               `msgpack:"-"`                // only in what Store.Job returns: 1 is next
+	ID             string            `msgpack:"-"`
+	No             uint64            `msgpack:"no"` // submit number: the order of acknowledgement
+	Host           string            `msgpack:"host"`
+	Procedure      string            `msgpack:"proc"`
+	Queue          harp.Value        `msgpack:"queue,omitempty"` // canonical; nil: in none
+	Concurrency    int               `msgpack:"conc,omitempty"`  // of the queue, if this job creates it
+	Priority       int               `msgpack:"prio,omitempty"`
+	NotBefore      time.Time         `msgpack:"not_before,omitempty"`   // StartAfter
+	Expires        time.Time         `msgpack:"expires,omitempty"`      // StartBefore
+	OfflineWait    time.Duration     `msgpack:"offline_wait,omitempty"` // harp.NoLimit: until Expires
+	SilenceTimeout time.Duration     `msgpack:"timeout,omitempty"`      // granted
+	MaxExecTime    time.Duration     `msgpack:"max_exec,omitempty"`     // granted
+	Labels         map[string]string `msgpack:"labels,omitempty"`
+	Principal      harp.Principal    `msgpack:"by"`
+	Batch          string            `msgpack:"batch,omitempty"`
+	Schedule       string            `msgpack:"schedule,omitempty"`
+	FireTime       time.Time         `msgpack:"fire,omitempty"` // of the schedule
+	RetryOf        string            `msgpack:"retry_of,omitempty"`
+	DryRun         bool              `msgpack:"dry_run,omitempty"`
+	TraceParent    string            `msgpack:"trace,omitempty"`
+	SubmitTime     time.Time         `msgpack:"submit"`
+	SecretArgs     []string          `msgpack:"secret,omitempty"` // those not to be shown, as schema.HideArgs takes them
+	QueuePos       int               `msgpack:"-"`                // only in what Store.Job returns: 1 is next
 
 	Life `msgpack:"-"` // in a row of its own
 }

@@ -298,7 +298,7 @@ func (l Life) concluded(e Event, o Outcome) Life {
 	kept := o // so that only here it gets into the heap
 	l.State, l.Reason = harp.StateQueued, harp.ReasonBackoff
 	l.Outcome, l.Stopping, l.Left, l.Busy = &kept, nil, nil, 0
-	l.WakeAt = e.At.Add(l.Retry.Pause(l.Attempt, e.Jitter))
+	l.WakeAt = e.At.Add(retryPause(l.Retry, l.Attempt, e.Jitter))
 	return l
 }
 
@@ -312,7 +312,7 @@ func (l Life) mayRetry(o Outcome) bool {
 			return false
 		}
 	}
-	return l.Cancel == nil && l.Retry.Allows(o.State, l.Attempt)
+	return l.Cancel == nil && allowsRetry(l.Retry, o.State, l.Attempt)
 }
 
 // ended is the end of the job.

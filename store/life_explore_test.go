@@ -25,14 +25,14 @@ var alphabet = []store.Event{
 	{Kind: store.NotNow, Reason: "start_before"},
 	failed(store.Refused, "rejected"),
 	{Kind: store.CancelReq},
-	stopped(store.Stop, harp.LimitTimeout),
+	stopped(store.Stop, harp.LimitSilenceTimeout),
 	{Kind: store.Stop, Left: []int{7}},
 	{Kind: store.Stop},
 	{Kind: store.End, Dropped: true},
 	{Kind: store.End, Value: harp.Value{1}},
 	failed(store.End, "remote"),
 	stopped(store.End, "cancel"),
-	stopped(store.End, harp.LimitTimeout),
+	stopped(store.End, harp.LimitSilenceTimeout),
 	{Kind: store.Expire, Reason: harp.ReasonOffline},
 	{Kind: store.Silent, Wake: begin.Add(time.Hour)},
 	{Kind: store.Withdrawn},
@@ -172,7 +172,7 @@ func (p path) checkRetry(t testing.TB, was store.Life, effect store.Effect) {
 		bad("it has ended and keeps the outcome of an attempt")
 	case l.State == harp.StateQueued && isOver && (l.Outcome == nil || string(l.Outcome.State) != last.Outcome):
 		bad("it waits after an attempt and does not say how that ended")
-	case l.State == harp.StateQueued && isOver && !l.Retry.Allows(l.Outcome.State, l.Attempt):
+	case l.State == harp.StateQueued && isOver && (l.Attempt >= l.Retry.Attempts || !slices.Contains(l.Retry.On, l.Outcome.State)):
 		bad("it waits for an attempt that was not allowed")
 	case l.State == harp.StateQueued && l.Cancel != nil:
 		bad("a cancel was asked for and it waits to start")

@@ -67,7 +67,7 @@ func TestRetryExpires(t *testing.T) {
 // TestRetryOf checks that a policy is asked for the outcome and the number.
 func TestRetryOf(t *testing.T) {
 	for _, on := range twice.On {
-		for _, e := range []store.Event{failed(store.End, "remote"), stopped(store.End, harp.LimitTimeout), lose(harp.LostAgentRestarted)} {
+		for _, e := range []store.Event{failed(store.End, "remote"), stopped(store.End, harp.LimitSilenceTimeout), lose(harp.LostAgentRestarted)} {
 			policy := harp.RetryPolicy{On: []harp.State{on}, Attempts: 3, Backoff: time.Second, MaxBackoff: time.Second}
 			l := lived(t, policy, running)
 			outcome := lived(t, none, append(ev(store.Claimed, store.Started), e)).State

@@ -31,7 +31,7 @@ var (
 	cancelSent = ev(store.Claimed, store.CancelReq)
 	leftSent   = append(ev(store.Claimed), store.Event{Kind: store.Stop, Left: []int{7}}, store.Event{Kind: store.Stop})
 	cancelling = ev(store.Claimed, store.Started, store.CancelReq)
-	limited    = append(ev(store.Claimed, store.Started), stopped(store.Stop, harp.LimitTimeout))
+	limited    = append(ev(store.Claimed, store.Started), stopped(store.Stop, harp.LimitSilenceTimeout))
 	unknown    = ev(store.Claimed, store.Started, store.Silent)
 	unSent     = ev(store.Claimed, store.Silent)
 	unCancel   = ev(store.Claimed, store.Silent, store.CancelReq)
@@ -44,7 +44,7 @@ var none harp.RetryPolicy
 // Under the policy of [twice].
 var (
 	failedOnce  = append(ev(store.Claimed, store.Started), failed(store.End, "remote"))
-	timedOnce   = append(ev(store.Claimed, store.Started), stopped(store.Stop, harp.LimitTimeout), stopped(store.End, harp.LimitTimeout))
+	timedOnce   = append(ev(store.Claimed, store.Started), stopped(store.Stop, harp.LimitSilenceTimeout), stopped(store.End, harp.LimitSilenceTimeout))
 	lostOnce    = append(ev(store.Claimed, store.Started, store.Silent), lose(harp.LostTooLong))
 	survives    = append(slices.Clone(lostOnce), ev(store.Alive)...)
 	overdue     = append(ev(store.Claimed, store.Started), lose(harp.LostTooLong))
@@ -65,7 +65,7 @@ var again = []row{
 	{"running", running, lose(harp.LostTooLong), harp.StateQueued, harp.ReasonBackoff, "", "gives", false, "", twice},
 	{"running", running, lose(harp.LostForced), harp.StateLost, harp.LostForced, harp.MayHaveRun, "gives", false, "lost", twice},
 	{"cancelling, by a limit", limited, lose(harp.LostTooLong), harp.StateQueued, harp.ReasonBackoff, "", "gives", false, "", twice},
-	{"cancelling, by a limit", limited, stopped(store.End, harp.LimitTimeout), harp.StateQueued, harp.ReasonBackoff, "", "gives", false, "", twice},
+	{"cancelling, by a limit", limited, stopped(store.End, harp.LimitSilenceTimeout), harp.StateQueued, harp.ReasonBackoff, "", "gives", false, "", twice},
 	{"unknown", unknown, lose(harp.LostTooLong), harp.StateQueued, harp.ReasonBackoff, "", "gives", false, "", twice},
 	{"unknown", unknown, failed(store.End, "remote"), harp.StateQueued, harp.ReasonBackoff, "", "gives", false, "", twice},
 
@@ -74,7 +74,7 @@ var again = []row{
 	{"sent", sent, failed(store.Refused, "rejected"), harp.StateRejected, "rejected", harp.DidNotRun, "gives", false, "rejected", twice},
 	{"cancelling", cancelling, failed(store.End, "remote"), harp.StateFailed, "", harp.DidRun, "gives", false, "remote", twice},
 	{"cancelling", cancelling, lose(harp.LostAgentRestarted), harp.StateLost, harp.LostAgentRestarted, harp.MayHaveRun, "gives", false, "lost", twice},
-	{"cancelling, by both", toldToStop, stopped(store.End, harp.LimitTimeout), harp.StateTimedOut, harp.LimitTimeout, harp.DidRun, "gives", false, "timeout", twice},
+	{"cancelling, by both", toldToStop, stopped(store.End, harp.LimitSilenceTimeout), harp.StateTimedOut, harp.LimitSilenceTimeout, harp.DidRun, "gives", false, "timeout", twice},
 	{"unknown", unknown, lose(harp.LostForced), harp.StateLost, harp.LostForced, harp.MayHaveRun, "gives", false, "lost", twice},
 	{"running", running, lose(harp.LostHostRemoved), harp.StateLost, harp.LostHostRemoved, harp.MayHaveRun, "gives", false, "lost", twice},
 	{"running", running, lose(harp.LostRestored), harp.StateLost, harp.LostRestored, harp.MayHaveRun, "gives", false, "lost", twice},
@@ -84,7 +84,7 @@ var again = []row{
 	{"queued, after a failure", failedOnce, ev(store.Claimed)[0], harp.StateSent, "", "", "takes", false, "", twice},
 	{"queued, after a failure", failedOnce, because(store.Expire, "start_before"), harp.StateFailed, "", harp.DidRun, "-", false, "remote", twice},
 	{"queued, after a failure", failedOnce, ev(store.CancelReq)[0], harp.StateCancelled, "", harp.DidRun, "-", false, "cancelled", twice},
-	{"queued, after a limit", timedOnce, because(store.Expire, harp.ReasonOffline), harp.StateTimedOut, harp.LimitTimeout, harp.DidRun, "-", false, "timeout", twice},
+	{"queued, after a limit", timedOnce, because(store.Expire, harp.ReasonOffline), harp.StateTimedOut, harp.LimitSilenceTimeout, harp.DidRun, "-", false, "timeout", twice},
 	{"queued, after a failure", failedOnce, lose(harp.LostHostRemoved), harp.StateCancelled, harp.LostHostRemoved, harp.DidRun, "-", false, "cancelled", twice},
 	{"queued, after a failure", failedOnce, lose(harp.LostRestored), harp.StateLost, harp.LostRestored, harp.MayHaveRun, "-", false, "lost", twice},
 	{"queued, after a loss", lostOnce, ev(store.Claimed)[0], harp.StateSent, "", "", "takes", false, "", twice},
@@ -107,7 +107,7 @@ var again = []row{
 	// The attempt that was given up is heard of while the job waits for the next.
 	{"queued, after a loss", lostOnce, ev(store.End)[0], harp.StateSucceeded, "", harp.DidRun, "-", false, "", twice},
 	{"queued, after a loss", lostOnce, failed(store.End, "remote"), harp.StateQueued, harp.ReasonBackoff, "", "-", false, "", twice},
-	{"queued, after a loss", lostOnce, stopped(store.End, harp.LimitTimeout), harp.StateQueued, harp.ReasonBackoff, "", "-", false, "", twice},
+	{"queued, after a loss", lostOnce, stopped(store.End, harp.LimitSilenceTimeout), harp.StateQueued, harp.ReasonBackoff, "", "-", false, "", twice},
 	{"queued, after a loss", lostOnce, ev(store.Alive)[0], harp.StateQueued, harp.ReasonBackoff, "", "-", true, "", twice},
 	{"queued, after a loss", lostOnce, ev(store.Gone)[0], harp.StateQueued, harp.ReasonBackoff, "", "-", false, "", twice},
 	{"queued, after a loss", lostOnce, failed(store.Refused, "rejected"), "", "", "", "", false, "", twice},
@@ -156,13 +156,13 @@ var table = []row{
 	{"sent", sent, because(store.NotNow, "start_before"), harp.StateExpired, "start_before", harp.DidNotRun, "gives", false, "expired", none},
 	{"sent", sent, failed(store.Refused, "rejected_denied"), harp.StateRejected, "rejected_denied", harp.DidNotRun, "gives", false, "rejected_denied", none},
 	{"sent", sent, ev(store.CancelReq)[0], harp.StateCancelling, "cancel", "", "keeps", true, "", none},
-	{"sent", sent, stopped(store.Stop, harp.LimitTimeout), harp.StateCancelling, harp.LimitTimeout, "", "keeps", false, "", none},
+	{"sent", sent, stopped(store.Stop, harp.LimitSilenceTimeout), harp.StateCancelling, harp.LimitSilenceTimeout, "", "keeps", false, "", none},
 	{"sent", sent, ev(store.End)[0], harp.StateSucceeded, "", harp.DidRun, "gives", false, "", none},
 	{"sent", sent, ev(store.Silent)[0], harp.StateUnknown, "", "", "keeps", false, "", none},
 	{"sent", sent, because(store.Withdrawn, harp.ReasonOffline), harp.StateQueued, harp.ReasonOffline, "", "gives", false, "", none},
 	{"sent", sent, because(store.Withdrawn, "start_before"), harp.StateExpired, "start_before", harp.DidNotRun, "gives", false, "expired", none},
 	{"sent", sent, ev(store.Alive)[0], harp.StateRunning, "", "", "keeps", false, "", none},
-	{"sent", sent, stopped(store.Alive, harp.LimitTimeout), harp.StateCancelling, harp.LimitTimeout, "", "keeps", false, "", none},
+	{"sent", sent, stopped(store.Alive, harp.LimitSilenceTimeout), harp.StateCancelling, harp.LimitSilenceTimeout, "", "keeps", false, "", none},
 	{"sent", sent, lose(harp.LostAgentRestarted), harp.StateLost, harp.LostAgentRestarted, harp.MayHaveRun, "gives", false, "lost", none},
 
 	{"running", running, ev(store.End)[0], harp.StateSucceeded, "", harp.DidRun, "gives", false, "", none},
@@ -179,7 +179,7 @@ var table = []row{
 	{"cancelling, not started", cancelSent, ev(store.Withdrawn)[0], harp.StateCancelled, "", harp.DidNotRun, "gives", false, "cancelled", none},
 	{"cancelling, not started", cancelSent, failed(store.Refused, "rejected"), harp.StateRejected, "rejected", harp.DidNotRun, "gives", false, "rejected", none},
 	{"cancelling", cancelling, ev(store.CancelReq)[0], harp.StateCancelling, "cancel", "", "keeps", false, "", none},
-	{"cancelling", cancelling, stopped(store.Stop, harp.LimitTimeout), harp.StateCancelling, "cancel", "", "keeps", false, "", none},
+	{"cancelling", cancelling, stopped(store.Stop, harp.LimitSilenceTimeout), harp.StateCancelling, "cancel", "", "keeps", false, "", none},
 	{"cancelling", cancelling, stopped(store.End, "cancel"), harp.StateCancelled, "", harp.DidRun, "gives", false, "cancelled", none},
 	{"cancelling", cancelling, ev(store.End)[0], harp.StateSucceeded, "", harp.DidRun, "gives", false, "", none},
 	{"cancelling", cancelling, failed(store.End, "remote"), harp.StateFailed, "", harp.DidRun, "gives", false, "remote", none},
@@ -190,9 +190,9 @@ var table = []row{
 	{"running", running, lose(harp.LostTooLong), harp.StateLost, harp.LostTooLong, harp.MayHaveRun, "gives", false, "lost", none},
 	{"cancelling", cancelling, lose(harp.LostForced), harp.StateLost, harp.LostForced, harp.MayHaveRun, "gives", false, "lost", none},
 	{"cancelling", cancelling, lose(harp.LostTooLong), harp.StateLost, harp.LostTooLong, harp.MayHaveRun, "gives", false, "lost", none},
-	{"cancelling, by a limit", limited, stopped(store.End, harp.LimitTimeout), harp.StateTimedOut, harp.LimitTimeout, harp.DidRun, "gives", false, "timeout", none},
-	{"cancelling, by a limit", limited, ev(store.CancelReq)[0], harp.StateCancelling, harp.LimitTimeout, "", "keeps", true, "", none},
-	{"cancelling, by a limit", limited, ev(store.Alive)[0], harp.StateCancelling, harp.LimitTimeout, "", "keeps", false, "", none},
+	{"cancelling, by a limit", limited, stopped(store.End, harp.LimitSilenceTimeout), harp.StateTimedOut, harp.LimitSilenceTimeout, harp.DidRun, "gives", false, "timeout", none},
+	{"cancelling, by a limit", limited, ev(store.CancelReq)[0], harp.StateCancelling, harp.LimitSilenceTimeout, "", "keeps", true, "", none},
+	{"cancelling, by a limit", limited, ev(store.Alive)[0], harp.StateCancelling, harp.LimitSilenceTimeout, "", "keeps", false, "", none},
 
 	{"unknown", unknown, ev(store.CancelReq)[0], harp.StateUnknown, "", "", "keeps", false, "", none},
 	{"unknown", unknown, ev(store.Alive)[0], harp.StateRunning, "", "", "keeps", false, "", none},
@@ -240,7 +240,7 @@ var table = []row{
 	{"running", running, ev(store.Started)[0], "", "", "", "", false, "", none},
 	{"unknown", unknown, ev(store.Silent)[0], "", "", "", "", false, "", none},
 	{"unknown", unknown, ev(store.Started)[0], "", "", "", "", false, "", none},
-	{"unknown", unknown, stopped(store.Stop, harp.LimitTimeout), "", "", "", "", false, "", none},
+	{"unknown", unknown, stopped(store.Stop, harp.LimitSilenceTimeout), "", "", "", "", false, "", none},
 }
 
 func TestLifeTable(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -70,7 +71,7 @@ func stopped(kind store.Kind, cause string) store.Event {
 }
 
 func failed(kind store.Kind, code string) store.Event {
-	return store.Event{Kind: kind, Failure: harp.NewFailure(code, "message")}
+	return store.Event{Kind: kind, Failure: failures.New(code, "message")}
 }
 
 func because(kind store.Kind, reason string) store.Event {
@@ -104,7 +105,7 @@ func TestLifeEnded(t *testing.T) {
 
 func TestLifeLate(t *testing.T) {
 	l := lifeOf(t, isLost...)
-	e := about(l, stopped(store.End, harp.LimitTimeout), 20)
+	e := about(l, stopped(store.End, harp.LimitSilenceTimeout), 20)
 	e.Value = harp.Value{1}
 	l, _, err := l.Next(e)
 	if err != nil || l.Late.State != harp.StateTimedOut || !l.Late.HasValue || l.HasValue || l.Started != harp.MayHaveRun {
@@ -166,8 +167,8 @@ func TestLifeStart(t *testing.T) {
 	if want := l.EndTime.Add(-500 * time.Millisecond); !l.StartTime.Equal(want) || !l.Attempts[0].Started.Equal(want) {
 		t.Errorf("it started at %v, want %v", l.StartTime, want)
 	}
-	l = lifeOf(t, append(slices.Clone(limited), stopped(store.Stop, harp.LimitMaxExecTime), stopped(store.End, harp.LimitTimeout))...)
-	if l.Stopping.Cause != harp.LimitTimeout || l.Failure.LimitOf != harp.LimitTimeout || l.Failure.Limit != time.Minute {
+	l = lifeOf(t, append(slices.Clone(limited), stopped(store.Stop, harp.LimitMaxExecTime), stopped(store.End, harp.LimitSilenceTimeout))...)
+	if l.Stopping.Cause != harp.LimitSilenceTimeout || l.Failure.LimitOf != harp.LimitSilenceTimeout || l.Failure.Limit != time.Minute {
 		t.Errorf("it was stopped by %+v, failure %+v", l.Stopping, l.Failure)
 	}
 }
@@ -193,7 +194,7 @@ func TestLifeLeft(t *testing.T) {
 	if _, _, err := l.Next(about(l, left(), 5)); !errors.Is(err, store.ErrIllegal) {
 		t.Errorf("a stop of nothing gives %v", err)
 	}
-	if l := lifeOf(t, append(slices.Clone(sent), stopped(store.Stop, harp.LimitTimeout))...); !l.StartTime.IsZero() {
+	if l := lifeOf(t, append(slices.Clone(sent), stopped(store.Stop, harp.LimitSilenceTimeout))...); !l.StartTime.IsZero() {
 		t.Errorf("of one that is stopped and names none it is said that it started at %v", l.StartTime)
 	}
 	for _, past := range [][]store.Event{running, cancelling, limited} {
@@ -210,7 +211,7 @@ func TestLifeLeft(t *testing.T) {
 func TestLifeLastWords(t *testing.T) {
 	code := int64(143)
 	words := harp.Failure{Code: "remote", Type: "exit", Message: "rolled back", Data: harp.Value{0xc3}, ExitCode: &code}
-	for cause, state := range map[string]harp.State{"cancel": harp.StateCancelled, harp.LimitTimeout: harp.StateTimedOut} {
+	for cause, state := range map[string]harp.State{"cancel": harp.StateCancelled, harp.LimitSilenceTimeout: harp.StateTimedOut} {
 		e := stopped(store.End, cause)
 		e.Failure = words
 		o := lived(t, harp.RetryPolicy{}, append(ev(store.Claimed, store.Started), e))

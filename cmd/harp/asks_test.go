@@ -102,13 +102,13 @@ func TestDryRunHidesSecrets(t *testing.T) {
 // More than the procedure's own limit would be refused.
 func TestDryRunOfALimit(t *testing.T) {
 	f := ended(t, nil)
-	f.procedures[0].Timeout = 60e9
+	f.procedures[0].SilenceTimeout = 60e9
 	got := runFake(t, t.Context(), f, nil, "call", "demo1", "count", "to=3", "--dry-run", "--timeout", "2m")
 	if got.code != exitRefused || !strings.Contains(got.stdout, "timeout of 2m0s is more than the procedure's own, 1m0s") || len(f.submitted) > 0 {
 		t.Errorf("got %+v", got)
 	}
 	got = runFake(t, t.Context(), f, nil, "call", "demo1", "count", "to=3", "--dry-run", "-o", "json")
-	if got.code != 0 || !strings.Contains(got.stdout, `"timeout":"1m0s",`) {
+	if got.code != 0 || !strings.Contains(got.stdout, `"silence_timeout":"1m0s",`) {
 		t.Errorf("got %+v", got)
 	}
 }

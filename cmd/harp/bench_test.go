@@ -13,6 +13,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/cmd/harp/internal/contexts"
+	"github.com/harpcaller/harp/internal/failures"
 )
 
 // benched is a dispatcher whose jobs take their time.
@@ -89,7 +90,7 @@ func (b *benched) CancelJob(_ context.Context, id string, _ bool) (bool, error) 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.live[id] == nil {
-		return false, harp.NotFound("job", id)
+		return false, failures.NotFound("job", id)
 	}
 	if !b.deaf {
 		close(b.live[id])

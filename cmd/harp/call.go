@@ -75,7 +75,8 @@ func (f *callFlags) bind(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.queue, "queue", nil, "wait in the queue of this `name`: a JSON object, or name=value (repeatable)")
 	flags.IntVar(&f.concurrency, "concurrency", 0, "`how many` jobs of the queue may run at a time, if this call creates it (default 1)")
 	flags.IntVar(&f.priority, "priority", 0, "higher goes first, from -100 to 100")
-	flags.Var(&f.timeout, "timeout", "longest silence between records; none: no limit (default 10m)")
+	flags.Var(&f.timeout, "silence-timeout", "longest silence between records; none: no limit (default 10m, and none of procedures that yield no records); also --timeout")
+	flags.SetNormalizeFunc(withoutOldNames)
 	flags.Var(&f.maxExec, "max-exec-time", "longest run, waiting not counted; none: no limit (default 24h)")
 	flags.Var(&f.startAfter, "start-after", "not before this time; a duration is from now")
 	flags.Var(&f.startBefore, "start-before", "not later than this time, else the job expires; a duration is from now")
@@ -88,6 +89,14 @@ func (f *callFlags) bind(flags *pflag.FlagSet) {
 	flags.Var(&f.keyTTL, "idempotency-ttl", "for how long (default 10m)")
 	flags.StringVar(&f.info, "info", "", "your own data for the job: `JSON`, or a text")
 	flags.StringArrayVar(&f.labels, "label", nil, "a label for the job: `key=value` (repeatable)")
+}
+
+// withoutOldNames takes --timeout for --silence-timeout, as it was called.
+func withoutOldNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	if name == "timeout" {
+		name = "silence-timeout"
+	}
+	return pflag.NormalizedName(name)
 }
 
 // options are those of the call. The id is chosen here, so that it is known however
@@ -128,12 +137,12 @@ func (f *callFlags) options() ([]harp.Option, error) {
 		opts = append(opts, harp.Retry(f.policy()))
 	}
 	for name, opt := range map[string]harp.Option{
-		"priority":      harp.Priority(f.priority),
-		"when-offline":  harp.WhenOffline(away),
-		"concurrency":   harp.Concurrency(f.concurrency),
-		"timeout":       harp.Timeout(time.Duration(f.timeout)),
-		"max-exec-time": harp.MaxExecTime(time.Duration(f.maxExec)),
-		"offline-wait":  harp.OfflineWait(time.Duration(f.away)),
+		"priority":        harp.Priority(f.priority),
+		"when-offline":    harp.WhenOffline(away),
+		"concurrency":     harp.Concurrency(f.concurrency),
+		"silence-timeout": harp.SilenceTimeout(time.Duration(f.timeout)),
+		"max-exec-time":   harp.MaxExecTime(time.Duration(f.maxExec)),
+		"offline-wait":    harp.OfflineWait(time.Duration(f.away)),
 
 		"idempotency-key": harp.IdempotencyKey(f.key, cmp.Or(time.Duration(f.keyTTL), keyTTL)),
 	} {

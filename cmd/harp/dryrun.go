@@ -78,7 +78,7 @@ func makePlan(ctx context.Context, caller *harp.Caller, doc harp.ProcedureDoc, r
 			return nil, err
 		}
 	}
-	p.timeout = p.effectiveLimit("timeout", req.Timeout, doc.Timeout)
+	p.timeout = p.effectiveLimit("silence_timeout", req.SilenceTimeout, doc.SilenceTimeout)
 	p.maxExec = p.effectiveLimit("max_exec_time", req.MaxExecTime, doc.MaxExecTime)
 	p.predictStart(time.Now())
 	return p, nil
@@ -159,7 +159,7 @@ func (c *cli) planned(p *plan) error {
 			{"queue", r.Queue},
 			{"concurrency", r.Concurrency},
 			{"priority", r.Priority},
-			{"timeout", durationText(p.timeout)}, // "": the dispatcher's default
+			{"silence_timeout", durationText(p.timeout)}, // "": the dispatcher's default
 			{"max_exec_time", durationText(p.maxExec)},
 			{"labels", orNoLabels(r.Labels)},
 			{"would_run", p.why == ""},
@@ -176,7 +176,7 @@ func (c *cli) planned(p *plan) error {
 		{"queue", valueText(r.Queue)},
 		{"concurrency", numberText(r.Concurrency)},
 		{"priority", numberText(r.Priority)},
-		{"timeout", cmp.Or(durationText(p.timeout), "the dispatcher's default")},
+		{"silence_timeout", cmp.Or(durationText(p.timeout), "the dispatcher's default")},
 		{"max exec time", cmp.Or(durationText(p.maxExec), "the dispatcher's default")},
 		{"start after", c.clock(r.StartAfter)},
 		{"start before", c.clock(r.StartBefore)},

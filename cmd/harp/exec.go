@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/schema"
 )
 
@@ -116,7 +117,7 @@ func (c *cli) exec(ctx context.Context, caller *harp.Caller, f *callFlags, how *
 	doc, err := findProcedure(ctx, caller, host, execProcedure)
 	if errors.Is(err, harp.ErrNotFound) {
 		if _, hostErr := caller.Hosts().Get(ctx, host); hostErr == nil {
-			return harp.NotFound("procedure", execProcedure+" on "+host+": its agent's configuration does not allow it")
+			return failures.NotFound("procedure", execProcedure+" on "+host+": its agent's configuration does not allow it")
 		}
 	}
 	if err != nil {

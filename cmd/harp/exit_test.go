@@ -11,11 +11,12 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/cmd/harp/internal/contexts"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 )
 
 // failure is an error as it comes from the store or over the network.
-func failure(code string) error { return harp.NewFailure(code, "").Err() }
+func failure(code string) error { return failures.New(code, "").Err() }
 
 func TestExitCode(t *testing.T) {
 	code := func(n int) *int { return &n }
@@ -40,7 +41,7 @@ func TestExitCode(t *testing.T) {
 		{"cancelled", failure("cancelled"), 3},
 		{"denied", failure("denied"), 4},
 		{"rejected by the agent's policy", failure("rejected_denied"), 4},
-		{"no such thing", harp.NotFound("host", "nope"), 5},
+		{"no such thing", failures.NotFound("host", "nope"), 5},
 		{"pruned", failure("pruned"), 5},
 		{"rejected for its procedure", failure("rejected_not_found"), 5},
 		{"refused", failure("refused"), 6},
@@ -51,7 +52,7 @@ func TestExitCode(t *testing.T) {
 		{"expired while the host was away", failure("expired_offline"), 7},
 		{"lost", failure("lost"), 8},
 		{"a call that may have arrived", &harp.CallError{JobID: harp.NewID(), Err: harp.ErrUnavailable}, 8},
-		{"a time limit", &harp.TimeoutError{Of: harp.LimitTimeout}, 124},
+		{"a time limit", &harp.TimeoutError{Of: harp.LimitSilenceTimeout}, 124},
 		{"the same over the network", failure("timeout"), 124},
 		{"the dispatcher cannot be reached", &harp.HostError{Host: "harp:7440", Stage: "dial", Err: harp.ErrUnavailable}, 125},
 		{"the connection was closed", harp.ErrClosed, 125},
@@ -116,11 +117,11 @@ func TestReport(t *testing.T) {
 			"detached at #17; job " + id + " goes on. Resume with: harp job follow " + id + " --since 18\n",
 		},
 		{
-			harp.NotFound("host", "nope"), formatJSON,
+			failures.NotFound("host", "nope"), formatJSON,
 			`{"v":1,"error":{"code":"not_found","type":"host","message":"no such host: nope","ran":"no","fault":"caller"}}` + "\n",
 			"harp: no such host: nope\nSee: harp host ls\n",
 		},
-		{harp.NotFound("procedure", "x on y"), formatText, "", "harp: no such procedure: x on y\nSee: harp proc ls\n"},
+		{failures.NotFound("procedure", "x on y"), formatText, "", "harp: no such procedure: x on y\nSee: harp proc ls\n"},
 		{
 			&harp.HostError{Host: "a:1", Stage: "dial", Err: harp.ErrUnavailable}, formatText, "",
 			"harp: a:1: dispatcher unavailable at dial\nSee: harp doctor\n",
@@ -162,7 +163,7 @@ func TestExitCodeOfAJob(t *testing.T) {
 		{"expired", failure("expired"), 7},
 		{"expired while the host was away", failure("expired_offline"), 7},
 		{"lost", failure("lost"), 8},
-		{"timed out", &harp.TimeoutError{Of: harp.LimitTimeout}, 124},
+		{"timed out", &harp.TimeoutError{Of: harp.LimitSilenceTimeout}, 124},
 	} {
 		for _, args := range [][]string{
 			{"call", "demo1", "count", "to=3"},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 )
 
 // feed is what a fake has beside jobs.
@@ -25,7 +26,7 @@ type feed struct {
 func (f *fake) JobRequest(_ context.Context, id string) (harp.Submission, error) {
 	r, ok := f.feed.requests[id]
 	if !ok {
-		return harp.Submission{}, harp.NotFound("job", id)
+		return harp.Submission{}, failures.NotFound("job", id)
 	}
 	return harp.Submission{Request: r.Encode()}, nil
 }
@@ -48,7 +49,7 @@ func (f *fake) ChangeQueue(_ context.Context, _ string, name harp.Value, c harp.
 			return nil
 		}
 	}
-	return harp.NotFound("queue", name.String())
+	return failures.NotFound("queue", name.String())
 }
 
 func (f *fake) Events(ctx context.Context, filter harp.EventFilter, wait bool) (harp.EventPage, error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/cmd/harp/internal/contexts"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/target"
 )
 
@@ -70,7 +71,7 @@ func (f *fake) find(id string) (harp.JobStatus, error) {
 			return f.jobs[0], nil
 		}
 	}
-	return harp.JobStatus{}, harp.NotFound("job", id)
+	return harp.JobStatus{}, failures.NotFound("job", id)
 }
 
 func (f *fake) JobStatus(_ context.Context, id string) (harp.JobStatus, error) {
@@ -150,7 +151,7 @@ func (f *fake) ListHosts(_ context.Context, text, _ string) (harp.Page[harp.Host
 		}
 	}
 	if text != "" && len(page.Items) == 0 {
-		return page, harp.NotFound("host", text)
+		return page, failures.NotFound("host", text)
 	}
 	return page, nil
 }
@@ -177,7 +178,7 @@ func (f *fake) HostProcedures(_ context.Context, host, _ string) (harp.Page[harp
 			return harp.Page[harp.ProcedureDoc]{Items: f.procedures}, nil
 		}
 	}
-	return harp.Page[harp.ProcedureDoc]{}, harp.NotFound("host", host)
+	return harp.Page[harp.ProcedureDoc]{}, failures.NotFound("host", host)
 }
 
 func (f *fake) RefreshHosts(context.Context) (int, error) { return len(f.hosts), nil }
@@ -198,7 +199,7 @@ func (f *fake) CancelQueue(_ context.Context, _ string, name harp.Value) (int, e
 			return q.Running + q.Waiting, nil
 		}
 	}
-	return 0, harp.NotFound("queue", name.String())
+	return 0, failures.NotFound("queue", name.String())
 }
 
 // a moment of the jobs of these tests.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 )
 
 // newest is how many jobs a part of an id is looked for in.
@@ -172,7 +173,7 @@ func (n *jobNames) last(ctx context.Context) (string, error) {
 	for job, err := range n.caller.Jobs(ctx, harp.JobFilter{}) {
 		return job.ID, err
 	}
-	return "", harp.NotFound("job", "last, as there are none yet")
+	return "", failures.NotFound("job", "last, as there are none yet")
 }
 
 // part finds the job whose id begins, or ends, with a part of it.
@@ -188,7 +189,7 @@ func (n *jobNames) part(ctx context.Context, part string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", harp.NotFound("job", part+" (looked at the newest "+strconv.Itoa(len(n.newest))+")")
+		return "", failures.NotFound("job", part+" (looked at the newest "+strconv.Itoa(len(n.newest))+")")
 	case 1:
 		return found[0], nil
 	}

@@ -124,7 +124,7 @@ func (c *cli) lookBeforeRetry(ctx context.Context, caller *harp.Caller, f *callF
 	case !s.State.Ended():
 		return true, &wouldNotError{"job " + id + " has not ended"}
 	}
-	first := harp.Options(harp.CallOptions{Queue: s.Queue, Timeout: s.Timeout, MaxExecTime: s.MaxExecTime, Info: s.Info, Labels: s.Labels})
+	first := harp.Options(harp.CallOptions{Queue: s.Queue, SilenceTimeout: s.SilenceTimeout, MaxExecTime: s.MaxExecTime, Info: s.Info, Labels: s.Labels})
 	return true, c.rehearse(ctx, caller, f, doc, func(by *harp.Caller, more ...harp.Option) (*harp.Job, error) {
 		if by == caller {
 			return caller.Job(id).Retry(ctx, append(slices.Clone(opts), more...)...)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store/badger"
 )
 
@@ -48,7 +49,7 @@ func TestCallFlagsOfRetries(t *testing.T) {
 func TestJobRetry(t *testing.T) {
 	f := ended(t, nil)
 	first := harp.Request{
-		ID: firstID, Host: "demo1", Procedure: "count", Args: value(t, map[string]any{"to": 3}), Priority: 7, Timeout: time.Minute,
+		ID: firstID, Host: "demo1", Procedure: "count", Args: value(t, map[string]any{"to": 3}), Priority: 7, SilenceTimeout: time.Minute,
 		WhenOffline: harp.FailFast, Labels: map[string]string{"a": "b"}, IdempotencyKey: "k", IdempotencyTTL: time.Minute,
 	}
 	f.feed.requests = map[string]harp.Request{firstID: first}
@@ -57,7 +58,7 @@ func TestJobRetry(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	want := first
-	want.ID, want.RetryOf, want.Timeout, want.IdempotencyKey, want.IdempotencyTTL = secondID, firstID, 5*time.Minute, "", 0
+	want.ID, want.RetryOf, want.SilenceTimeout, want.IdempotencyKey, want.IdempotencyTTL = secondID, firstID, 5*time.Minute, "", 0
 	want.Labels = map[string]string{"a": "b", "c": "d"}
 	if r := f.submitted[0]; !reflect.DeepEqual(r, want) {
 		t.Errorf("submitted\n%+v, want\n%+v", r, want)
@@ -69,7 +70,7 @@ func TestJobRetry(t *testing.T) {
 	if !strings.Contains(got.stderr, "repeats "+firstID) || !strings.Contains(got.stdout, `{"counted":3}`) {
 		t.Errorf("got %+v", got)
 	}
-	f.submitErr = harp.NewFailure("conflict", "the job has not ended").Err()
+	f.submitErr = failures.New("conflict", "the job has not ended").Err()
 	if got = runFake(t, t.Context(), f, nil, "job", "retry", firstID); got.code != exitUsage || !strings.Contains(got.stderr, "did not run") {
 		t.Errorf("of a job that runs: got %+v", got)
 	}
@@ -291,7 +292,7 @@ func TestBackupFile(t *testing.T) {
 	for name, change := range map[string]func(){
 		"cut short":  func() { f.feed.copied = good[:len(good)-1] },
 		"nothing":    func() { f.feed.copied = nil },
-		"lost":       func() { f.feed.copied, f.feed.backupErr = good, harp.NewFailure("unavailable", "gone").Err() },
+		"lost":       func() { f.feed.copied, f.feed.backupErr = good, failures.New("unavailable", "gone").Err() },
 		"not backup": func() { f.feed.copied, f.feed.backupErr = []byte("hello"), nil },
 	} {
 		change()

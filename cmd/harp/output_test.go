@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 )
 
 // local makes times of day the same wherever the tests run.
@@ -36,7 +37,7 @@ func TestCall(t *testing.T) {
 	}
 	r := f.submitted[0]
 	if r.ID != secondID || r.Queue.String() != `{"host":"web01"}` || r.Concurrency != 2 || r.Priority != -5 ||
-		r.Timeout != time.Minute || r.MaxExecTime != harp.NoLimit || r.Labels["a"] != "b" ||
+		r.SilenceTimeout != time.Minute || r.MaxExecTime != harp.NoLimit || r.Labels["a"] != "b" ||
 		r.Info.String() != `{"ticket":812}` || r.WhenOffline != harp.FailFast || r.Args.String() != `{"to":3}` {
 		t.Errorf("asked for %+v", r)
 	}
@@ -133,7 +134,7 @@ func TestCallOfAHostThatHasNotSpoken(t *testing.T) {
 
 func TestCallThatIsRefused(t *testing.T) {
 	f := ended(t, nil)
-	f.submitErr = harp.NewFailure("refused", "the cap is 1m").Err()
+	f.submitErr = failures.New("refused", "the cap is 1m").Err()
 	if got := runFake(t, t.Context(), f, nil, "call", "demo1", "count", "to=3"); got.code != 6 || !strings.Contains(got.stderr, "did not run") {
 		t.Errorf("got %+v", got)
 	}
@@ -161,7 +162,7 @@ func TestInterrupted(t *testing.T) {
 }
 
 func TestInterruptedToCancel(t *testing.T) {
-	f := ended(t, harp.NewFailure("cancelled", "").Err())
+	f := ended(t, failures.New("cancelled", "").Err())
 	f.wait = true
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -232,7 +233,7 @@ func linesFrom(n int) (text string) {
 }
 
 func TestHowAJobEndedIsSaidByAll(t *testing.T) {
-	f := ended(t, &harp.TimeoutError{Limit: time.Minute, Of: harp.LimitTimeout})
+	f := ended(t, &harp.TimeoutError{Limit: time.Minute, Of: harp.LimitSilenceTimeout})
 	for _, verb := range []string{"follow", "get", "wait"} {
 		if got := runFake(t, t.Context(), f, nil, "job", verb, firstID); got.code != 124 || !strings.Contains(got.stderr, "no record for 1m0s") {
 			t.Errorf("%s: got %+v", verb, got)
@@ -292,7 +293,7 @@ func TestJobCancelSaysHowItHasEnded(t *testing.T) {
 
 // How a job ended is known though its status cannot be had any more.
 func TestJobWaitThoughItsStatusCannotBeHad(t *testing.T) {
-	for code, err := range map[int]error{0: nil, 1: harp.NewFailure("remote", "it broke").Err()} {
+	for code, err := range map[int]error{0: nil, 1: failures.New("remote", "it broke").Err()} {
 		f := ended(t, err)
 		f.statusErr = harp.ErrUnavailable
 		if got := runFake(t, t.Context(), f, nil, "job", "wait", firstID); got.code != code {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 )
 
 // didYouMean are the known words that somebody may have meant with another, the nearest first, as
@@ -144,5 +145,5 @@ func noProcedure(name, host string, known []string) error {
 	if host != "" {
 		what += " on " + host
 	}
-	return hinted(harp.NotFound("procedure", what), name, known)
+	return hinted(failures.NotFound("procedure", what), name, known)
 }

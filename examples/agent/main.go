@@ -136,7 +136,7 @@ func run(ctx context.Context, c config) error {
 		Labels: map[string]string{"example": "agent"},
 	})
 	agent.HandleStream(a, Checksum, checksum,
-		agent.Idempotent(), agent.Timeout(10*time.Minute), agent.MaxExecTime(time.Hour))
+		agent.Idempotent(), agent.SilenceTimeout(10*time.Minute), agent.MaxExecTime(time.Hour))
 	return a.Connect(ctx, c.dispatcher)
 }
 

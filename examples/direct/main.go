@@ -87,7 +87,7 @@ func run(ctx context.Context, say func(format string, a ...any)) (err error) {
 }
 
 // call calls the procedure. ctx is that of the call: ending it stops the procedure.
-func call(ctx context.Context, web01 *client.Agent, n int, say func(format string, a ...any)) error {
+func call(ctx context.Context, web01 *client.DirectHost, n int, say func(format string, a ...any)) error {
 	c, err := web01.Call(ctx, Divisors.Name, Args{Of: n})
 	if err != nil {
 		return err

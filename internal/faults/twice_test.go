@@ -173,7 +173,7 @@ func (d *twice) call(ctx context.Context, s *transport.Session) error {
 	defer x.Release()
 	if err := x.Send(wire.TypeCall, false, wire.Encode(wire.Call{
 		Submission: harp.Submission{Request: d.request}, Attempt: 1, Fence: 1, Epoch: 1, Window: wire.Window,
-		Timeout: int64(time.Minute), MaxExecTime: int64(time.Minute),
+		SilenceTimeout: int64(time.Minute), MaxExecTime: int64(time.Minute),
 	})); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 )
 
@@ -18,7 +19,7 @@ func TestNewFailed(t *testing.T) {
 		if rapid.Bool().Draw(t, "long") {
 			big = rapid.Just(strings.Repeat("é€x", 80_000))
 		}
-		f := harp.NewFailure(rapid.SampledFrom([]string{"remote", "internal", "invalid", "lost"}).Draw(t, "code"), big.Draw(t, "message"))
+		f := failures.New(rapid.SampledFrom([]string{"remote", "internal", "invalid", "lost"}).Draw(t, "code"), big.Draw(t, "message"))
 		f.Type, f.Host, f.Stage = big.Draw(t, "type"), big.Draw(t, "host"), big.Draw(t, "stage")
 		f.Field, f.LimitOf, f.JobID = big.Draw(t, "field"), big.Draw(t, "limit"), big.Draw(t, "job")
 		f.Data = wire.Encode(big.Draw(t, "data"))

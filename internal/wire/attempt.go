@@ -5,15 +5,15 @@ import "github.com/harpcaller/harp"
 // Call starts an attempt. In a direct session there is no fence and no epoch.
 type Call struct {
 	harp.Submission
-	Attempt     int64          `msgpack:"attempt"`
-	Fence       int64          `msgpack:"fence,omitempty"`
-	Epoch       int64          `msgpack:"epoch,omitempty"`
-	Timeout     int64          `msgpack:"timeout"`        // granted
-	MaxExecTime int64          `msgpack:"maxexec"`        // granted
-	Left        int64          `msgpack:"left,omitempty"` // until the job expires; without a start by then: NotNow
-	Window      int64          `msgpack:"window"`
-	Principal   harp.Principal `msgpack:"who"`
-	Needs       []string       `msgpack:"needs,omitempty"`
+	Attempt        int64          `msgpack:"attempt"`
+	Fence          int64          `msgpack:"fence,omitempty"`
+	Epoch          int64          `msgpack:"epoch,omitempty"`
+	SilenceTimeout int64          `msgpack:"timeout"`        // granted
+	MaxExecTime    int64          `msgpack:"maxexec"`        // granted
+	Left           int64          `msgpack:"left,omitempty"` // until the job expires; without a start by then: NotNow
+	Window         int64          `msgpack:"window"`
+	Principal      harp.Principal `msgpack:"who"`
+	Needs          []string       `msgpack:"needs,omitempty"`
 }
 
 // Resume asks for an attempt's records from a number on, and its end.

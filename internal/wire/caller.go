@@ -225,6 +225,14 @@ type QueueChange struct {
 	harp.QueueChange
 }
 
+// Check returns a *harp.FieldError for a change that cannot be.
+func (c QueueChange) Check() error {
+	if c.Concurrency != nil && *c.Concurrency < 0 {
+		return &harp.FieldError{Field: "concurrency", Message: "must not be negative; 0 takes back what was said"}
+	}
+	return nil
+}
+
 // Prune deletes jobs that ended before a time.
 type Prune struct {
 	EndedBefore time.Time `msgpack:"before"`

@@ -16,7 +16,7 @@ func everyCall() map[string]any {
 	started := wire.Started{Time: 1700000000000000001}
 	record := wire.Record{Time: 1, Value: []byte{0xc3}}
 	return map[string]any{
-		"call":          wire.Call{Submission: harp.Submission{Request: []byte{0x80}}, Attempt: 1, Timeout: -1, Window: wire.Window},
+		"call":          wire.Call{Submission: harp.Submission{Request: []byte{0x80}}, Attempt: 1, SilenceTimeout: -1, Window: wire.Window},
 		"ack":           wire.Ack{Next: 300, Window: wire.Window},
 		"accepted":      wire.Accepted{Started: &started},
 		"started":       started,

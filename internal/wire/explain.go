@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/target"
 )
 
@@ -15,7 +15,7 @@ func NewExplained(n target.Node) (Explained, error) {
 	appendParts(&parts, n, 0)
 	m := Explained{Parts: NewRows(parts, MaxRows)}
 	if len(m.Parts) < len(parts) {
-		return Explained{}, harp.NewFailure("refused", fmt.Sprintf("the target has %d parts, too many to be explained", len(parts))).Err()
+		return Explained{}, failures.New("refused", fmt.Sprintf("the target has %d parts, too many to be explained", len(parts))).Err()
 	}
 	return m, nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
@@ -28,14 +29,14 @@ func messages() map[string]any {
 	started := wire.Started{Time: 1700000000000000001, Ran: 5e6}
 	stopping := wire.Stopping{Cause: wire.CauseTimeout, Since: 1700000000000000002, Limit: 60e9, Left: []int64{4711}}
 	held := wire.HeldAttempt{Job: "j", Attempt: 1, State: wire.HeldAlive, Fence: 2, Records: 3, Acked: 4}
-	failure := harp.NewFailure("remote", "m").Err()
+	failure := failures.New("remote", "m").Err()
 	result := harp.Result{State: "failed", Value: []byte{0xc3}, Err: failure, ExitCode: new(3)}
 	page := wire.Page{Cursor: "c", Limit: 50}
 	rows := wire.Rows{{0x80}, {0x81, 0xa1, 'n', 1}}
 	return map[string]any{
 		"signed": signed,
 		"call": wire.Call{
-			Submission: signed, Attempt: 1, Fence: 2, Epoch: 3, Timeout: 600e9, MaxExecTime: 86400e9, Left: 4,
+			Submission: signed, Attempt: 1, Fence: 2, Epoch: 3, SilenceTimeout: 600e9, MaxExecTime: 86400e9, Left: 4,
 			Window: wire.Window, Principal: who, Needs: []string{"x"},
 		},
 		"call_direct": wire.Call{Submission: harp.Submission{Request: []byte{0x80}}, Attempt: 1, Window: wire.Window},
@@ -128,7 +129,7 @@ func messages() map[string]any {
 func procedure() harp.ProcedureDoc {
 	return harp.ProcedureDoc{
 		Name: "p", Summary: "s", Doc: "d", Params: []string{"a", "b"}, Args: []byte("{}"), Record: []byte("{}"), Result: []byte("{}"),
-		Timeout: 1, MaxExecTime: 2, Streams: true, Idempotent: true, Traits: []string{"dangerous"},
+		SilenceTimeout: 1, MaxExecTime: 2, Streams: true, Idempotent: true, Traits: []string{"dangerous"},
 	}
 }
 
@@ -141,7 +142,7 @@ func job(who harp.Principal, late harp.Result) harp.JobStatus {
 		Args: []byte{0x80}, Info: []byte{0xc0}, Queue: []byte{0x80}, State: "lost", Reason: "too_long", Since: at(1),
 		UnknownOf: "running", Started: "maybe", CancelRequested: &harp.CancelRequest{By: who, Time: at(2), Now: true},
 		Attempts: []harp.Attempt{{Number: 1, Base: 0, Sent: at(3), Started: at(4), Ended: at(5), Outcome: "lost", Reason: "too_long"}}, Attempt: 1,
-		Err: late.Err, Late: &late, DuplicatePossible: true, SubmitTime: at(6), StartTime: at(7), EndTime: at(8), Timeout: 9, MaxExecTime: 10,
+		Err: late.Err, Late: &late, DuplicatePossible: true, SubmitTime: at(6), StartTime: at(7), EndTime: at(8), SilenceTimeout: 9, MaxExecTime: 10,
 		QueuePos: 11, Records: 12, Labels: map[string]string{"a": "1"}, Survivors: []int{4711},
 	}
 }

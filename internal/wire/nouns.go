@@ -66,8 +66,8 @@ func decodeBytes(raw []byte) ([]byte, error) {
 	return b, nil
 }
 
-// failures is the codec of what an error is encoded as.
-var failures = msgpack.Codec{Message: true, Custom: func(t reflect.Type) (msgpack.EncodeFunc, msgpack.DecodeFunc) {
+// failureCodec is the codec of what an error is encoded as.
+var failureCodec = msgpack.Codec{Message: true, Custom: func(t reflect.Type) (msgpack.EncodeFunc, msgpack.DecodeFunc) {
 	if t == reflect.TypeFor[harp.Value]() {
 		return nil, decodeValue
 	}
@@ -77,12 +77,12 @@ var failures = msgpack.Codec{Message: true, Custom: func(t reflect.Type) (msgpac
 // encodeError encodes an error as its harp.Failure.
 func encodeError(b []byte, v reflect.Value) ([]byte, error) {
 	f := harp.FailureOf(v.Interface().(error)) //nolint:forcetypeassert // its type was looked at
-	return failures.Append(b, &f)
+	return failureCodec.Append(b, &f)
 }
 
 func decodeError(raw []byte, v reflect.Value) error {
 	var f harp.Failure
-	if err := failures.Decode(raw, &f); err != nil {
+	if err := failureCodec.Decode(raw, &f); err != nil {
 		return err
 	}
 	f.Code = cmp.Or(f.Code, "internal") // without a code it would be no error

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/internal/wire"
 )
@@ -53,7 +54,7 @@ var (
 		return harp.Principal{Kind: genText.Draw(t, "kind"), Name: genText.Draw(t, "name"), Auth: genText.Draw(t, "auth")}
 	})
 	genErr = rapid.Custom(func(t *rapid.T) error {
-		f := harp.NewFailure(rapid.SampledFrom([]string{"remote", "timeout", "lost", "internal", "later"}).Draw(t, "code"), genText.Draw(t, "message"))
+		f := failures.New(rapid.SampledFrom([]string{"remote", "timeout", "lost", "internal", "later"}).Draw(t, "code"), genText.Draw(t, "message"))
 		f.Data, f.Type, f.Host = genValue.Draw(t, "data"), genText.Draw(t, "type"), genText.Draw(t, "host")
 		return rapid.SampledFrom([]error{nil, f.Err()}).Draw(t, "err")
 	})
@@ -86,7 +87,7 @@ func genJob(t *rapid.T) harp.JobStatus {
 		Since: genTime.Draw(t, "since"), UnknownOf: genState.Draw(t, "unknown of"),
 		Attempt: rapid.Int().Draw(t, "attempt"), Err: genErr.Draw(t, "err"),
 		SubmitTime: genTime.Draw(t, "submit"), StartTime: genTime.Draw(t, "start"), EndTime: genTime.Draw(t, "end"),
-		Timeout: genDuration.Draw(t, "timeout"), MaxExecTime: genDuration.Draw(t, "max"),
+		SilenceTimeout: genDuration.Draw(t, "timeout"), MaxExecTime: genDuration.Draw(t, "max"),
 		QueuePos: rapid.Int().Draw(t, "pos"), Records: genSeq.Draw(t, "records"), Labels: genLabels.Draw(t, "labels"),
 	}
 	if rapid.Bool().Draw(t, "cancelled") {
@@ -149,7 +150,7 @@ func TestNounsTravel(t *testing.T) {
 			return harp.ProcedureDoc{
 				Name: genText.Draw(t, "name"), Summary: genText.Draw(t, "summary"), Doc: genText.Draw(t, "doc"), Params: genTexts.Draw(t, "params"),
 				Args: genSchema.Draw(t, "args"), Record: genSchema.Draw(t, "record"), Result: genSchema.Draw(t, "result"),
-				Timeout: genDuration.Draw(t, "timeout"), MaxExecTime: genDuration.Draw(t, "max"),
+				SilenceTimeout: genDuration.Draw(t, "timeout"), MaxExecTime: genDuration.Draw(t, "max"),
 				Streams: rapid.Bool().Draw(t, "streams"), Idempotent: rapid.Bool().Draw(t, "idempotent"), Traits: genTexts.Draw(t, "traits"),
 			}
 		})
@@ -274,7 +275,7 @@ func TestOutOfRange(t *testing.T) {
 // TestUnwelcomeIsReadByEveryVersion: a peer of another version is told why it is refused, in the
 // form that UNWELCOME had from the first version on.
 func TestUnwelcomeIsReadByEveryVersion(t *testing.T) {
-	refusal := harp.NewFailure("refused", "version 9 is not spoken here")
+	refusal := failures.New("refused", "version 9 is not spoken here")
 	var first struct {
 		Failure []byte `msgpack:"failure"`
 	}

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 )
 
 var applying = []rule{
 	{"apply/life", "a job goes through its life as store.Life says, with all that it notes", func(w *world) {
-		stopping := &store.Stopping{Cause: harp.LimitTimeout, Since: w.now, Limit: time.Minute}
+		stopping := &store.Stopping{Cause: harp.LimitSilenceTimeout, Since: w.now, Limit: time.Minute}
 		code := int64(3)
 		failure := harp.Failure{Code: "remote", Type: "panic", Message: "no", Data: harp.Value{0xc3}, ExitCode: &code}
 		for name, events := range map[string][]store.Event{
@@ -21,7 +22,7 @@ var applying = []rule{
 			"fails":      {{Kind: store.Started}, {Kind: store.End, Failure: failure}},
 			"times out":  {{Kind: store.Started}, {Kind: store.Stop, Stopping: stopping}, {Kind: store.End, Stopping: stopping}},
 			"cancelled":  {{Kind: store.CancelReq, By: somebody}, {Kind: store.Started}, {Kind: store.End, Stopping: &store.Stopping{Cause: "cancel", Since: w.now}}},
-			"rejected":   {{Kind: store.Refused, Failure: harp.NewFailure("rejected_denied", "policy")}},
+			"rejected":   {{Kind: store.Refused, Failure: failures.New("rejected_denied", "policy")}},
 			"not now":    {{Kind: store.NotNow, Wake: w.now.Add(time.Hour)}},
 			"unknown":    {{Kind: store.Started}, {Kind: store.Silent}, {Kind: store.CancelReq, By: somebody}, {Kind: store.Alive}},
 			"lost, late": {{Kind: store.Silent}, {Kind: store.Lose, Reason: harp.LostTooLong}, {Kind: store.End, Failure: failure}},

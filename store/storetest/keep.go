@@ -127,7 +127,7 @@ func fullHost(size int, now time.Time) store.Host {
 		Labels: map[string]string{"k": "v"}, Facts: harp.Value{0x80}, LastHeard: now,
 		Procedures: []harp.ProcedureDoc{{
 			Name: "p", Summary: "sum", Doc: strings.Repeat("d", size), Params: []string{"a", "b"},
-			Args: json.RawMessage(`{"type":"object"}`), Timeout: time.Second, MaxExecTime: time.Hour,
+			Args: json.RawMessage(`{"type":"object"}`), SilenceTimeout: time.Second, MaxExecTime: time.Hour,
 			Streams: true, Idempotent: true, Traits: []string{"t"},
 		}},
 	}

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -328,12 +329,12 @@ func (d *duel) happen(j *modelJob, e store.Event) {
 func (d *duel) fill(t *rapid.T, e *store.Event) {
 	switch e.Kind {
 	case store.Stop:
-		e.Stopping = &store.Stopping{Cause: harp.LimitTimeout}
+		e.Stopping = &store.Stopping{Cause: harp.LimitSilenceTimeout}
 	case store.End:
 		e.Jitter = float64(rapid.IntRange(0, 1).Draw(t, "jitter"))
 		switch rapid.IntRange(0, 3).Draw(t, "end") {
 		case 0, 1:
-			e.Failure = harp.NewFailure("remote", "no")
+			e.Failure = failures.New("remote", "no")
 		case 2:
 			e.Stopping = &store.Stopping{Cause: "cancel"}
 		}

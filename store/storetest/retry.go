@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -21,7 +22,7 @@ func retries(on ...harp.State) setting {
 func (w *world) fails(j *store.Job, v ...byte) store.Change {
 	w.Helper()
 	e := w.event(j, store.End)
-	e.Failure, e.Value, e.Jitter = harp.NewFailure("remote", "no"), v, 1
+	e.Failure, e.Value, e.Jitter = failures.New("remote", "no"), v, 1
 	c := w.try(j, e)
 	w.must(c.Err)
 	return c

@@ -140,7 +140,7 @@ func (w *world) fullSubmission() store.Submission {
 		Job: store.Job{
 			ID: harp.NewID(), Host: "höst/1", Procedure: "service.restart", Queue: queue("q"), Concurrency: 3, Priority: -7,
 			NotBefore: w.now.Add(-time.Minute), Expires: w.now.Add(time.Hour), OfflineWait: harp.NoLimit,
-			Timeout: time.Second, MaxExecTime: harp.NoLimit, Labels: map[string]string{"team": "ops", "": "empty"},
+			SilenceTimeout: time.Second, MaxExecTime: harp.NoLimit, Labels: map[string]string{"team": "ops", "": "empty"},
 			Principal: somebody, Batch: "batch", Schedule: "nightly", FireTime: w.now.Add(-time.Second),
 			RetryOf: harp.NewID(), DryRun: true, TraceParent: "00-trace", SubmitTime: w.now,
 		},

@@ -486,7 +486,7 @@ func (b *builder) arguments() {
 func (b *builder) describe() {
 	d, doc := b.d, &b.cmd.Doc
 	doc.Name, doc.Summary, doc.Doc = b.name, strings.TrimSpace(d.Summary), strings.TrimSpace(d.Doc)
-	doc.Timeout, doc.MaxExecTime = time.Duration(d.Timeout), time.Duration(d.MaxExecTime)
+	doc.SilenceTimeout, doc.MaxExecTime = time.Duration(d.SilenceTimeout), time.Duration(d.MaxExecTime)
 	doc.Streams, doc.Idempotent = true, d.Idempotent
 	doc.Record, doc.Result = json.RawMessage(`{"type":"string"}`), resultSchema(b.cmd.result.From)
 	if b.cmd.records == supervisor.SplitJSON {

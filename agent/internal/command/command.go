@@ -75,14 +75,14 @@ type setting struct {
 
 // Call is a call of a command, with what was granted.
 type Call struct {
-	Job       string
-	Attempt   int64
-	Host      string
-	Args      harp.Value // bound: named, and they fit the schema
-	DryRun    bool
-	Timeout   time.Duration // 0: none, as of MaxExecTime
-	MaxRecord int
-	MaxSpool  int64
+	Job            string
+	Attempt        int64
+	Host           string
+	Args           harp.Value // bound: named, and they fit the schema
+	DryRun         bool
+	SilenceTimeout time.Duration // 0: none, as of MaxExecTime
+	MaxRecord      int
+	MaxSpool       int64
 
 	MaxExecTime time.Duration
 }

@@ -40,11 +40,11 @@ type declaration struct {
 	CPUMax    *float64       `yaml:"cpu_max"`
 	PIDsMax   *int64         `yaml:"pids_max"`
 
-	Timeout     yamlfile.Duration `yaml:"timeout"`
-	MaxExecTime yamlfile.Duration `yaml:"max_exec_time"`
-	Grace       yamlfile.Duration `yaml:"grace"`
-	Exclusive   bool              `yaml:"exclusive"`
-	Concurrency *int              `yaml:"concurrency"`
+	SilenceTimeout yamlfile.Duration `yaml:"silence_timeout"`
+	MaxExecTime    yamlfile.Duration `yaml:"max_exec_time"`
+	Grace          yamlfile.Duration `yaml:"grace"`
+	Exclusive      bool              `yaml:"exclusive"`
+	Concurrency    *int              `yaml:"concurrency"`
 
 	Idempotent bool     `yaml:"idempotent"`
 	Danger     bool     `yaml:"danger"`

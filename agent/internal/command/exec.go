@@ -21,15 +21,15 @@ const ExecName = "exec"
 
 // ExecPolicy is what callers of the ad-hoc procedure may run.
 type ExecPolicy struct {
-	User, Group string        // as whom; default: as the agent
-	Commands    []string      // programs, as they must be named in argv[0]; nil: any
-	Dirs        []string      // where it may be run, and below; nil: anywhere
-	Env         []string      // variables that a call may set
-	PassEnv     []string      // variables of the agent's own
-	Timeout     time.Duration // as of any procedure; 0: none of its own
-	MaxExecTime time.Duration
-	Grace       time.Duration // default: 10 s
-	PrivateTmp  bool
+	User, Group    string        // as whom; default: as the agent
+	Commands       []string      // programs, as they must be named in argv[0]; nil: any
+	Dirs           []string      // where it may be run, and below; nil: anywhere
+	Env            []string      // variables that a call may set
+	PassEnv        []string      // variables of the agent's own
+	SilenceTimeout time.Duration // as of any procedure; 0: none of its own
+	MaxExecTime    time.Duration
+	Grace          time.Duration // default: 10 s
+	PrivateTmp     bool
 }
 
 // Exec makes the ad-hoc procedure, which runs the argv that a call has. Errors:
@@ -48,7 +48,7 @@ func Exec(p ExecPolicy) (*Command, error) {
 			Doc:    "Runs argv as it is, without a shell. The result is its exit code.",
 			Params: []string{"argv", "stdin", "cwd", "env"}, Args: args,
 			Record: json.RawMessage(`{"type":"string"}`), Result: resultSchema(fromExitCode),
-			Timeout: p.Timeout, MaxExecTime: p.MaxExecTime, Streams: true,
+			SilenceTimeout: p.SilenceTimeout, MaxExecTime: p.MaxExecTime, Streams: true,
 			Traits: []string{harp.TraitCommand, harp.TraitDangerous},
 		},
 		passEnv: slices.Clone(p.PassEnv),
@@ -94,7 +94,7 @@ func (p *ExecPolicy) check() error {
 			return &harp.FieldError{Field: "exec.private_tmp", Message: "cannot be had here: " + err.Error()}
 		}
 	}
-	if p.Timeout < 0 || p.MaxExecTime < 0 || p.Grace < 0 {
+	if p.SilenceTimeout < 0 || p.MaxExecTime < 0 || p.Grace < 0 {
 		return &harp.FieldError{Field: "exec", Message: "no duration may be negative"}
 	}
 	return nil

@@ -95,14 +95,14 @@ func TestExecPolicyIsChecked(t *testing.T) {
 		{"exec.dirs", ExecPolicy{Dirs: []string{"tmp"}}},
 		{"exec.dirs", ExecPolicy{Dirs: []string{"/usr", "/usr/"}}},
 		{"exec", ExecPolicy{Grace: -1}},
-		{"exec", ExecPolicy{Timeout: -1}},
+		{"exec", ExecPolicy{SilenceTimeout: -1}},
 		{"exec", ExecPolicy{MaxExecTime: -1}},
 	} {
 		if _, err := Exec(test.policy); fieldOf(err) != test.field || !errors.Is(err, harp.ErrInvalid) {
 			t.Errorf("%+v: want an error of %s, got %v", test.policy, test.field, err)
 		}
 	}
-	if c, err := Exec(ExecPolicy{Grace: 1, Timeout: 2, MaxExecTime: 3, PassEnv: []string{"LD_LIBRARY_PATH"}}); err != nil || c.grace != 1 {
+	if c, err := Exec(ExecPolicy{Grace: 1, SilenceTimeout: 2, MaxExecTime: 3, PassEnv: []string{"LD_LIBRARY_PATH"}}); err != nil || c.grace != 1 {
 		t.Errorf("one that can be: %v", err)
 	}
 }

@@ -267,7 +267,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{run + "\nrlimits: {nofile: {soft: 2}}", `:3: x.rlimits.nofile: must be a number, or have soft and hard`},
 		{run + "\nrlimits: {nofile: }", `:3: x.rlimits: nofile must be a number, or`},
 		{run + "\ngrace: none", `:3: x.grace: must be a duration`},
-		{run + "\ntimeout: 5", `:3: x.timeout: must be a duration such as 5s or 1h30m, is "5"`},
+		{run + "\nsilence_timeout: 5", `:3: x.silence_timeout: must be a duration such as 5s or 1h30m, is "5"`},
 		{run + "\nconcurrency: 0", `:3: x.concurrency: must be at least 1`},
 		{run + "\nconcurrency: 2\nexclusive: true", `:3: x.concurrency: is 1: exclusive says so`},
 		{run + "\nends: sleep", `:3: x.ends: must be reboot or left out, is sleep`},

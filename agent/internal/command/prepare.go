@@ -65,7 +65,7 @@ func (c *Command) spec(call Call) supervisor.Spec {
 	s := supervisor.Spec{
 		Key:       supervisor.Key{Job: call.Job, Attempt: call.Attempt},
 		Procedure: c.Doc.Name, Command: c.process,
-		Timeout: call.Timeout, MaxExecTime: call.MaxExecTime, Grace: c.grace,
+		SilenceTimeout: call.SilenceTimeout, MaxExecTime: call.MaxExecTime, Grace: c.grace,
 		Records: c.records, MaxRecord: call.MaxRecord, MaxSpool: call.MaxSpool,
 		Result: c.result, Success: slices.Clone(c.success), Leave: c.leave, Private: c.private, PrivateTmp: c.tmp,
 	}

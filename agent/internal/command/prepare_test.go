@@ -45,7 +45,7 @@ func prepare(t testing.TB, c *Command, args any, dry bool) (supervisor.Spec, err
 	if err != nil {
 		return supervisor.Spec{}, err
 	}
-	return c.Prepare(Call{Job: "j", Attempt: 2, Host: "web01", Args: bound, DryRun: dry, Timeout: 1, MaxExecTime: 2, MaxRecord: 3, MaxSpool: 4})
+	return c.Prepare(Call{Job: "j", Attempt: 2, Host: "web01", Args: bound, DryRun: dry, SilenceTimeout: 1, MaxExecTime: 2, MaxRecord: 3, MaxSpool: 4})
 }
 
 func TestPrepareOfAnExample(t *testing.T) {
@@ -69,7 +69,7 @@ func TestPrepareOfAnExample(t *testing.T) {
 			},
 			User: "root",
 		},
-		Timeout: 1, MaxExecTime: 2, MaxRecord: 3, MaxSpool: 4, Grace: 10 * time.Second, Records: supervisor.SplitLines,
+		SilenceTimeout: 1, MaxExecTime: 2, MaxRecord: 3, MaxSpool: 4, Grace: 10 * time.Second, Records: supervisor.SplitLines,
 		Result: supervisor.Result{From: "exit-code", Max: defaultResult},
 	}
 	if !reflect.DeepEqual(spec, want) {
@@ -125,7 +125,7 @@ x:
 			},
 			Rlimits: []proc.Rlimit{{Name: "as", Soft: 1024, Hard: 1<<64 - 1}, {Name: "nofile", Soft: 5, Hard: 5}},
 		},
-		Timeout: 1, MaxExecTime: 2, MaxRecord: 3, MaxSpool: 4, Grace: time.Minute, Records: supervisor.SplitJSON,
+		SilenceTimeout: 1, MaxExecTime: 2, MaxRecord: 3, MaxSpool: 4, Grace: time.Minute, Records: supervisor.SplitJSON,
 		Result: supervisor.Result{From: "file", Path: "out", Max: 1024}, Success: []int{0, 2}, Leave: true,
 	}
 	if !reflect.DeepEqual(spec, want) {

@@ -145,7 +145,7 @@ func (e *engine) untilLimit() time.Duration {
 	if limit := e.spec.MaxExecTime; limit > 0 {
 		wait = min(wait, limit-now.Sub(e.begun))
 	}
-	if limit := e.spec.Timeout; limit > 0 {
+	if limit := e.spec.SilenceTimeout; limit > 0 {
 		wait = min(wait, limit-e.quiet.since(now, e.pressure.total(now)))
 	}
 	return max(wait, 0)
@@ -158,7 +158,7 @@ func (e *engine) enforce(now time.Time) {
 	if limit := e.spec.MaxExecTime; limit > 0 && now.Sub(e.begun) >= limit {
 		e.stopLocked(Stop{Cause: causeRunning, Since: now.UnixNano(), Limit: limit})
 	}
-	if limit := e.spec.Timeout; limit > 0 && e.quiet.since(now, e.pressure.total(now)) >= limit {
+	if limit := e.spec.SilenceTimeout; limit > 0 && e.quiet.since(now, e.pressure.total(now)) >= limit {
 		e.stopLocked(Stop{Cause: causeSilence, Since: now.UnixNano(), Limit: limit})
 	}
 }

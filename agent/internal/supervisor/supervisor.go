@@ -34,9 +34,9 @@ type Spec struct {
 	Stdin     []byte   `json:"-"` // what the command reads; empty: nothing
 	Secrets   []Secret `json:"-"`
 
-	Timeout     time.Duration `json:"timeout,omitempty"`       // longest silence; 0: any. It does not run while harp holds the command back
-	MaxExecTime time.Duration `json:"max_exec_time,omitempty"` // longest run; 0: any
-	Grace       time.Duration `json:"grace"`                   // from TERM to KILL
+	SilenceTimeout time.Duration `json:"timeout,omitempty"`       // longest silence; 0: any. It does not run while harp holds the command back
+	MaxExecTime    time.Duration `json:"max_exec_time,omitempty"` // longest run; 0: any
+	Grace          time.Duration `json:"grace"`                   // from TERM to KILL
 
 	Private bool `json:"private,omitempty"` // it has a directory of its own, which is gone with it; HARP_RESULT names a file there
 

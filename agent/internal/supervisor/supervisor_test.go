@@ -229,9 +229,9 @@ func TestKillEndsTheGrace(t *testing.T) {
 func TestSilenceLimit(t *testing.T) {
 	wirings(t, func(t *testing.T, o supervisor.Options) {
 		spec := shell("echo one; exec sleep 1000")
-		spec.Timeout = time.Second
+		spec.SilenceTimeout = time.Second
 		l := follow(t, start(t, o, spec), 0)
-		if s := l.end.Stopped; s == nil || s.Cause != "timeout" || s.Limit != spec.Timeout || l.end.Signal != "SIGTERM" {
+		if s := l.end.Stopped; s == nil || s.Cause != "timeout" || s.Limit != spec.SilenceTimeout || l.end.Signal != "SIGTERM" {
 			t.Errorf("the end is %+v", l.end)
 		}
 	})
@@ -240,7 +240,7 @@ func TestSilenceLimit(t *testing.T) {
 func TestRunningLimit(t *testing.T) {
 	wirings(t, func(t *testing.T, o supervisor.Options) {
 		spec := shell("while :; do printf .; sleep 0.01; done")
-		spec.Timeout, spec.MaxExecTime = time.Minute, time.Second
+		spec.SilenceTimeout, spec.MaxExecTime = time.Minute, time.Second
 		l := follow(t, start(t, o, spec), 0)
 		if s := l.end.Stopped; s == nil || s.Cause != "max_exec_time" || s.Limit != spec.MaxExecTime {
 			t.Errorf("the end is %+v", l.end)

@@ -102,7 +102,7 @@ type stage struct {
 	source  atomic.Uint32
 	victims []*victim
 	caller  *harp.Caller
-	direct  *client.Agent
+	direct  *client.DirectHost
 	usual   map[role]time.Duration // the median of honest calls, by to whom lies are told
 }
 
@@ -177,7 +177,7 @@ func (s *stage) startAgent(t *testing.T, name, connect string) string {
 	return addr
 }
 
-func (s *stage) dialAgent(ctx context.Context) (*client.Agent, error) {
+func (s *stage) dialAgent(ctx context.Context) (*client.DirectHost, error) {
 	tc, err := s.fleet.TLS(transport.RoleCaller, "honest")
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/internal/schedule"
 )
@@ -60,7 +61,7 @@ func (s *Store) cancelQueue(t *tx, name harp.Value, op store.Operation) (doneRow
 	return done, nil
 }
 
-func noQueue(name harp.Value) error { return harp.NotFound("queue", name.String()) }
+func noQueue(name harp.Value) error { return failures.NotFound("queue", name.String()) }
 
 // Queue implements store.Queues.
 func (s *Store) Queue(ctx context.Context, name harp.Value) (harp.QueueStatus, error) {

@@ -10,8 +10,8 @@ import (
 
 // ChangeQueue implements store.Queues.
 func (s *Store) ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueChange, op store.Operation) error {
-	if err := c.Check(); err != nil {
-		return err
+	if c.Concurrency != nil && *c.Concurrency < 0 {
+		return &harp.FieldError{Field: "concurrency", Message: "must not be negative; 0 takes back what was said"}
 	}
 	var done doneRow
 	asked := s.asked()

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/internal/schedule"
 )
@@ -29,7 +30,7 @@ func fullJob() *store.Job {
 	return &store.Job{
 		ID: "019ca000-0000-7000-8000-000000000001", No: 9, Host: "h", Procedure: "p", Queue: harp.Value{0x80},
 		Concurrency: 2, Priority: -3, NotBefore: at(1), Expires: at(2), OfflineWait: harp.NoLimit,
-		Timeout: time.Second, MaxExecTime: time.Hour, Labels: map[string]string{"k": "v"}, Principal: principal,
+		SilenceTimeout: time.Second, MaxExecTime: time.Hour, Labels: map[string]string{"k": "v"}, Principal: principal,
 		Batch: "b", Schedule: "s", FireTime: at(3), RetryOf: "r", DryRun: true, TraceParent: "t", SubmitTime: at(4), SecretArgs: []string{"a"},
 		Life: store.Life{
 			State: harp.StateLost, Reason: "forced", Since: at(5), UnknownOf: harp.StateSent, Held: "h",
@@ -40,7 +41,7 @@ func fullJob() *store.Job {
 			},
 			Retry: harp.RetryPolicy{On: []harp.State{harp.StateLost}, Attempts: 3, Backoff: time.Second, MaxBackoff: time.Minute},
 			Outcome: &store.Outcome{
-				State: harp.StateFailed, Reason: "r", Started: harp.DidRun, Failure: harp.NewFailure("remote", "m"), HasValue: true,
+				State: harp.StateFailed, Reason: "r", Started: harp.DidRun, Failure: failures.New("remote", "m"), HasValue: true,
 			},
 			Survivor: true, Left: []int{7, 9},
 			WakeAt: at(10), Busy: 3, Cancel: &harp.CancelRequest{By: principal, Time: at(11)},
@@ -50,7 +51,7 @@ func fullJob() *store.Job {
 				Host: "h", Stage: "s", Field: "f", Limit: time.Second, LimitOf: "l", JobID: "j",
 			},
 			HasValue: true, Records: 7, Stored: 700, Full: true,
-			Late: &store.Late{State: harp.StateFailed, Failure: harp.NewFailure("remote", "m"), HasValue: true, At: at(15)},
+			Late: &store.Late{State: harp.StateFailed, Failure: failures.New("remote", "m"), HasValue: true, At: at(15)},
 		},
 	}
 }
@@ -93,7 +94,7 @@ func TestRowsGolden(t *testing.T) {
 	host := store.Host{
 		Name: "h", Fingerprint: "f", Owner: "o", Epoch: 1, Instance: "i", Boot: "b", Journal: "j", Position: 2, Software: "s",
 		Labels: map[string]string{"k": "v"}, Facts: harp.Value{0x80}, LastHeard: noon, Connected: true,
-		Procedures: []harp.ProcedureDoc{{Name: "p", Summary: "s", Params: []string{"a"}, Args: []byte(`{}`), Timeout: 1, Streams: true}},
+		Procedures: []harp.ProcedureDoc{{Name: "p", Summary: "s", Params: []string{"a"}, Args: []byte(`{}`), SilenceTimeout: 1, Streams: true}},
 	}
 	queue := queueRow{Concurrency: 2, Fixed: true, Paused: true, Marks: []schedule.Mark{{Through: 3, By: j.Principal, At: fromNanos(4)}}}
 	first, _ := split([]byte("key"), []byte("payload"))

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/internal/schedule"
 )
@@ -237,5 +238,5 @@ func (s *Store) runOp(ctx context.Context, to chan<- *op, what op) error {
 }
 
 func noSpace() error {
-	return harp.NewFailure("no_space", "the dispatcher's disk is almost full").Err()
+	return failures.New("no_space", "the dispatcher's disk is almost full").Err()
 }

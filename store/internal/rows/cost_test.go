@@ -72,7 +72,7 @@ func usualCall() store.Submission {
 	c := call("web-01.example.org")
 	c.Job.Procedure = "service.restart"
 	c.Job.Principal = harp.Principal{Kind: "caller", Name: "ops", Auth: "certificate"}
-	c.Job.Timeout, c.Job.MaxExecTime = time.Minute, time.Hour
+	c.Job.SilenceTimeout, c.Job.MaxExecTime = time.Minute, time.Hour
 	c.Request.Request = fmt.Appendf(nil, "%0100d", 0)
 	return c
 }

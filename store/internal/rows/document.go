@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -23,7 +24,7 @@ func (r *Reader) Document(_ context.Context, kind, name string) ([]byte, error) 
 	err := r.view(func(snap Snapshot) error {
 		payload, _, err := loadValue(documentKey(kind, name), snap.Get)
 		if err == nil && payload == nil {
-			err = harp.NotFound(kind, name)
+			err = failures.NotFound(kind, name)
 		}
 		content = append([]byte{}, payload...)
 		return err
@@ -160,7 +161,7 @@ func (t *tx) changeDocuments(changes []store.DocumentChange) error {
 			return err
 		}
 		if (content == nil) != (c.Old == nil) || !bytes.Equal(content, c.Old) {
-			return harp.NewFailure("conflict", c.Kind+" "+c.Name+" is not what it was").Err()
+			return failures.New("conflict", c.Kind+" "+c.Name+" is not what it was").Err()
 		}
 	}
 	for _, c := range changes {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -368,7 +369,7 @@ func (s *Store) openEventCursor(cursor string) (uint64, error) {
 	}
 	no := binary.BigEndian.Uint64(says)
 	if no+1 < first || string(says[8:]) != s.id[:eventOrigin] {
-		return 0, harp.NewFailure("pruned", "what came after the cursor is not kept any more").Err()
+		return 0, failures.New("pruned", "what came after the cursor is not kept any more").Err()
 	}
 	return no, nil
 }

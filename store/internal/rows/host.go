@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -66,7 +67,7 @@ func (s *Store) PutHost(ctx context.Context, h store.Host) error {
 			return err
 		}
 		if !found {
-			return harp.NotFound("host", h.Name)
+			return failures.NotFound("host", h.Name)
 		}
 		row.Epoch = had.Epoch
 		t.put(hostKey(h.Name), encode(row))
@@ -83,7 +84,7 @@ func (r *Reader) Host(_ context.Context, name string) (store.Host, error) {
 	err := r.view(func(snap Snapshot) error {
 		found, err := read(snap, hostKey(name), &row)
 		if err == nil && !found {
-			err = harp.NotFound("host", name)
+			err = failures.NotFound("host", name)
 		}
 		return err
 	})

@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"slices"
 
-	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -41,7 +41,7 @@ func (t *tx) submittedBefore(in *store.Submission, out *store.Submitted, now int
 		return false, err
 	}
 	if !bytes.Equal(row.Digest, in.Digest[:]) {
-		out.Err = harp.NewFailure("conflict", "the idempotency key stands for another request").Err()
+		out.Err = failures.New("conflict", "the idempotency key stands for another request").Err()
 		return true, nil
 	}
 	i := id(row.Job)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -91,7 +92,7 @@ func failedAtLength(t *testing.T, s *Store) {
 	j := submitted(t, s, c)[0]
 	for j.State == harp.StateSent {
 		end := about(j, store.End)
-		end.Event.Failure, end.Event.Jitter = harp.NewFailure("remote", "it failed"), 1
+		end.Event.Failure, end.Event.Jitter = failures.New("remote", "it failed"), 1
 		end.Event.Failure.Data = make(harp.Value, 150_000)
 		if j = applied(t, s, end)[0].Job; j.State == harp.StateQueued {
 			j = advanceAll(t, s, noon.Add(time.Minute)).Claimed[0]
@@ -242,7 +243,7 @@ func TestStoredIsWhatJobsTake(t *testing.T) {
 			in.Job.Labels = map[string]string{"team": "databases", "ticket": "OPS-12345"}
 		},
 		"failed": func(_ *store.Submission, end *store.Event) {
-			end.Failure = harp.NewFailure("remote", "something went wrong that takes more than a line to be told, and some more words")
+			end.Failure = failures.New("remote", "something went wrong that takes more than a line to be told, and some more words")
 		},
 	} {
 		t.Run(what, func(t *testing.T) {

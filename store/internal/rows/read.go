@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/internal/schedule"
 )
@@ -111,7 +112,7 @@ func damagedOutcome(from getter, i id, attempts []store.Attempt, err error) (*st
 		default:
 			continue
 		}
-		o.Failure = harp.NewFailure(code, "what was stored of this failure is damaged")
+		o.Failure = failures.New(code, "what was stored of this failure is damaged")
 		o.Failure.Ran = o.Started
 		value, err := from.Get(i.key(prefixValue))
 		o.HasValue = value != nil
@@ -138,7 +139,7 @@ func readJob(from getter, i id) (*store.Job, error) {
 	return j, err
 }
 
-func notFound(job string) error { return harp.NotFound("job", job) }
+func notFound(job string) error { return failures.NotFound("job", job) }
 
 // absentError says of a job without the row of what never changes whether it has ever had one. One
 // that has a life has lost it: its id is none that nobody knows.
@@ -161,7 +162,7 @@ func absentError(from getter, i id) error {
 }
 
 func prunedError(i id) error {
-	return harp.NewFailure("pruned", "job "+i.String()+" was pruned").Err()
+	return failures.New("pruned", "job "+i.String()+" was pruned").Err()
 }
 
 // isPruned reports whether a job of this id was deleted by retention.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -144,7 +145,7 @@ func (s *Store) resubmit(t *tx, i id, in *store.Submission, out *store.Submitted
 	case err != nil:
 		out.Err = err
 	case !slices.Equal(call.Digest, in.Digest[:]):
-		out.Err = harp.NewFailure("conflict", "job "+in.Job.ID+" is another request").Err()
+		out.Err = failures.New("conflict", "job "+in.Job.ID+" is another request").Err()
 	default:
 		out.Job, out.Err = readShown(t, i)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -113,7 +114,7 @@ func newEventful(t *testing.T) *eventful {
 	paused.Job.Retry = harp.RetryPolicy{On: []harp.State{harp.StateFailed, harp.StateLost}, Attempts: 3, Backoff: time.Second, MaxBackoff: time.Second}
 	pauses := submitted(t, s, paused)[0]
 	fails := about(pauses, store.End)
-	fails.Event.Failure, fails.Event.Jitter = harp.NewFailure("remote", "it failed"), 1
+	fails.Event.Failure, fails.Event.Jitter = failures.New("remote", "it failed"), 1
 	fails.Event.Failure.Data = make(harp.Value, 100_000)
 	silent := about(v.lost, store.Silent)
 	silent.Event.Wake = noon.Add(time.Minute)

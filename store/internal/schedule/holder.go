@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -126,5 +127,5 @@ func (s *Schedule) checkQueue(h *holder, name string, most store.Quota) error {
 
 // refuse names the quota that is used up, as the configuration does.
 func refuse(quota, format string, args ...any) error {
-	return harp.NewFailure("refused", store.QuotaName+quota+": "+fmt.Sprintf(format, args...)).Err()
+	return failures.New("refused", store.QuotaName+quota+": "+fmt.Sprintf(format, args...)).Err()
 }

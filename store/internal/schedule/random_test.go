@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/store"
 )
@@ -170,7 +171,7 @@ func (d *driver) event(*rapid.T) {
 	case store.NotNow:
 		event.Wake = d.time().Add(time.Duration(d.seconds("again", 0, 3)))
 	case store.End:
-		event.Failure = harp.NewFailure("remote", "no")
+		event.Failure = failures.New("remote", "no")
 	case store.Lose:
 		event.Reason = harp.LostAgentRestarted
 	default:

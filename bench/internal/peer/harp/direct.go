@@ -43,7 +43,7 @@ func Live() measure.Subject {
 }
 
 // direct starts an agent in a process of its own and connects to it.
-func direct(ctx context.Context, l *lab.Lab, parts *lab.Closers) (*client.Agent, error) {
+func direct(ctx context.Context, l *lab.Lab, parts *lab.Closers) (*client.DirectHost, error) {
 	var said agentsSaid
 	c, err := l.Start(ctx, AgentsRole, agentsArg{Serve: true, Count: 1}, &said)
 	if err != nil {
@@ -62,7 +62,7 @@ func direct(ctx context.Context, l *lab.Lab, parts *lab.Closers) (*client.Agent,
 	return a, nil
 }
 
-func callDirect(ctx context.Context, a *client.Agent) (out []byte, err error) {
+func callDirect(ctx context.Context, a *client.DirectHost) (out []byte, err error) {
 	c, err := a.Call(ctx, work.Name, echo{measure.Payload})
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func callDirect(ctx context.Context, a *client.Agent) (out []byte, err error) {
 	return out, err
 }
 
-func readLive(ctx context.Context, a *client.Agent, n int) error {
+func readLive(ctx context.Context, a *client.DirectHost, n int) error {
 	c, err := a.Call(ctx, stream.Name, flood{Size: len(measure.Payload), Records: n})
 	if err != nil {
 		return err

@@ -39,16 +39,16 @@ type Agent struct {
 
 // Exec bounds what the procedure exec runs.
 type Exec struct {
-	User        string            `yaml:"user"`
-	Group       string            `yaml:"group"`
-	Commands    []string          `yaml:"commands"`
-	Dirs        []string          `yaml:"dirs"`
-	Env         []string          `yaml:"env"`
-	PassEnv     []string          `yaml:"pass_env"`
-	Timeout     yamlfile.Duration `yaml:"timeout"`
-	MaxExecTime yamlfile.Duration `yaml:"max_exec_time"`
-	Grace       yamlfile.Duration `yaml:"grace"`
-	PrivateTmp  bool              `yaml:"private_tmp"`
+	User           string            `yaml:"user"`
+	Group          string            `yaml:"group"`
+	Commands       []string          `yaml:"commands"`
+	Dirs           []string          `yaml:"dirs"`
+	Env            []string          `yaml:"env"`
+	PassEnv        []string          `yaml:"pass_env"`
+	SilenceTimeout yamlfile.Duration `yaml:"silence_timeout"`
+	MaxExecTime    yamlfile.Duration `yaml:"max_exec_time"`
+	Grace          yamlfile.Duration `yaml:"grace"`
+	PrivateTmp     bool              `yaml:"private_tmp"`
 }
 
 // policy is what it says as the library takes it.
@@ -58,7 +58,7 @@ func (e *Exec) policy() *agent.ExecPolicy {
 	}
 	return &agent.ExecPolicy{
 		User: e.User, Group: e.Group, Commands: e.Commands, Dirs: e.Dirs, Env: e.Env, PassEnv: e.PassEnv,
-		Timeout: time.Duration(e.Timeout), MaxExecTime: time.Duration(e.MaxExecTime), Grace: time.Duration(e.Grace),
+		SilenceTimeout: time.Duration(e.SilenceTimeout), MaxExecTime: time.Duration(e.MaxExecTime), Grace: time.Duration(e.Grace),
 		PrivateTmp: e.PrivateTmp,
 	}
 }

@@ -57,7 +57,7 @@ lost_after: 2d
 retain: 90d
 retain_bytes: 10 GiB
 space: {low: 2GiB, critical: 536870912}
-limits: {timeout: 1m, max_exec_time: 1h, max_timeout: none, max_max_exec_time: 24h, attempts: 10, handshakes: 20, per_principal: {sessions: 3, waiting: 4, bytes_per_hour: 5MiB, queues: 6}}
+limits: {silence_timeout: 1m, max_exec_time: 1h, max_silence_timeout: none, max_max_exec_time: 24h, attempts: 10, handshakes: 20, per_principal: {sessions: 3, waiting: 4, bytes_per_hour: 5MiB, queues: 6}}
 log: {level: debug, format: json}
 `)
 	d, err := config.ReadDispatcher(path)
@@ -80,8 +80,8 @@ log: {level: debug, format: json}
 		RefreshHosts: 5 * time.Minute, Heartbeat: 3 * time.Second, OfflineWait: time.Minute,
 		LostAfter: 48 * time.Hour, Retain: 90 * 24 * time.Hour, RetainBytes: 10 << 30,
 		Limits: dispatcher.Limits{
-			Timeout: time.Minute, MaxExecTime: time.Hour,
-			MaxTimeout: harp.NoLimit, MaxMaxExecTime: 24 * time.Hour, Attempts: 10, Handshakes: 20,
+			SilenceTimeout: time.Minute, MaxExecTime: time.Hour,
+			MaxSilenceTimeout: harp.NoLimit, MaxMaxExecTime: 24 * time.Hour, Attempts: 10, Handshakes: 20,
 			PerPrincipal: dispatcher.PrincipalLimits{Sessions: 3, Waiting: 4, Queues: 6, BytesPerHour: 5 << 20},
 		},
 	}

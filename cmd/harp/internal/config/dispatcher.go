@@ -48,13 +48,13 @@ type Space struct {
 
 // Limits bound what callers may ask for.
 type Limits struct {
-	Timeout        yamlfile.Duration `yaml:"timeout"`           // of calls that name none
-	MaxExecTime    yamlfile.Duration `yaml:"max_exec_time"`     // of calls that name none
-	MaxTimeout     yamlfile.Duration `yaml:"max_timeout"`       // cap of what calls may name
-	MaxMaxExecTime yamlfile.Duration `yaml:"max_max_exec_time"` // cap of what calls may name
-	Attempts       int               `yaml:"attempts"`          // sent and not ended, a host
-	Handshakes     int               `yaml:"handshakes"`        // a second
-	PerPrincipal   PrincipalLimits   `yaml:"per_principal"`
+	SilenceTimeout    yamlfile.Duration `yaml:"silence_timeout"`     // of calls that name none
+	MaxExecTime       yamlfile.Duration `yaml:"max_exec_time"`       // of calls that name none
+	MaxSilenceTimeout yamlfile.Duration `yaml:"max_silence_timeout"` // cap of what calls may name
+	MaxMaxExecTime    yamlfile.Duration `yaml:"max_max_exec_time"`   // cap of what calls may name
+	Attempts          int               `yaml:"attempts"`            // sent and not ended, a host
+	Handshakes        int               `yaml:"handshakes"`          // a second
+	PerPrincipal      PrincipalLimits   `yaml:"per_principal"`
 }
 
 // PrincipalLimits bound what one principal may have.
@@ -133,12 +133,12 @@ func (d *Dispatcher) Config() dispatcher.Config {
 		Retain:       time.Duration(d.Retain),
 		RetainBytes:  int64(d.RetainBytes),
 		Limits: dispatcher.Limits{
-			Timeout:        time.Duration(l.Timeout),
-			MaxExecTime:    time.Duration(l.MaxExecTime),
-			MaxTimeout:     time.Duration(l.MaxTimeout),
-			MaxMaxExecTime: time.Duration(l.MaxMaxExecTime),
-			Attempts:       l.Attempts,
-			Handshakes:     l.Handshakes,
+			SilenceTimeout:    time.Duration(l.SilenceTimeout),
+			MaxExecTime:       time.Duration(l.MaxExecTime),
+			MaxSilenceTimeout: time.Duration(l.MaxSilenceTimeout),
+			MaxMaxExecTime:    time.Duration(l.MaxMaxExecTime),
+			Attempts:          l.Attempts,
+			Handshakes:        l.Handshakes,
 			PerPrincipal: dispatcher.PrincipalLimits{
 				Sessions: per.Sessions, Waiting: per.Waiting, Queues: per.Queues, BytesPerHour: int64(per.BytesPerHour),
 			},

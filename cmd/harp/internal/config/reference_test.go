@@ -93,7 +93,7 @@ hosts: [{name: web01, address: "10.0.0.1:7442", labels: {role: web}}]
 lost_after: 36h
 retain: none
 retain_bytes: 1536MiB
-limits: {timeout: 90s}
+limits: {silence_timeout: 90s}
 log: {level: warn}
 `
 	path := write(t, dispatcherTLS+rest)
@@ -107,7 +107,7 @@ log: {level: warn}
 	}
 	for _, line := range []string{
 		"listen: :7440", "heartbeat: 10s", "lost_after: 36h", "retain: none", "retain_bytes: 1536MiB",
-		"timeout: 1m30s", "max_timeout: none", "attempts: 1024", "level: warn", "name: web01",
+		"silence_timeout: 1m30s", "max_silence_timeout: none", "attempts: 1024", "level: warn", "name: web01",
 	} {
 		if !strings.Contains(string(text), line) {
 			t.Errorf("there is no %s in\n%s", line, text)

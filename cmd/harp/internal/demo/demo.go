@@ -21,7 +21,7 @@ func Register(a *agent.Agent) {
 	agent.Handle(a, HostFacts, hostFacts, agent.Idempotent())
 	agent.HandleStream(a, DiskUsage, diskUsage, agent.Idempotent())
 	// A log may be silent for long.
-	agent.HandleStream(a, LogFollow, logFollow, agent.Idempotent(), agent.Timeout(harp.NoLimit))
+	agent.HandleStream(a, LogFollow, logFollow, agent.Idempotent(), agent.SilenceTimeout(harp.NoLimit))
 }
 
 // Hello greets.
