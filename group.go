@@ -53,7 +53,7 @@ func (g *Groups) Get(ctx context.Context, name string) (Group, error) {
 	case err != nil:
 		return Group{}, err
 	case len(page.Items) == 0:
-		return Group{}, NotFound("group", name)
+		return Group{}, notFoundError("group", name)
 	}
 	return page.Items[0], nil
 }

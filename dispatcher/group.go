@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/target"
@@ -97,9 +98,9 @@ func (gs *groups) checkRoom(g harp.Group) error {
 	old, had := gs.byName[g.Name]
 	switch {
 	case !had && len(gs.byName) >= maxGroups:
-		return harp.NewFailure("refused", fmt.Sprintf("there are %d groups, at most %d", len(gs.byName), maxGroups)).Err()
+		return failures.New("refused", fmt.Sprintf("there are %d groups, at most %d", len(gs.byName), maxGroups)).Err()
 	case gs.size-old.size()+group{Group: g}.size() > maxGroupBytes:
-		return harp.NewFailure("refused", fmt.Sprintf("groups have at most %d bytes together", maxGroupBytes)).Err()
+		return failures.New("refused", fmt.Sprintf("groups have at most %d bytes together", maxGroupBytes)).Err()
 	}
 	return nil
 }
@@ -216,10 +217,10 @@ func (d *Dispatcher) deleteGroup(ctx context.Context, op store.Operation, name s
 		return err
 	}
 	if _, err := d.groups.text(name); err != nil {
-		return harp.NotFound("group", name)
+		return failures.NotFound("group", name)
 	}
 	if user := d.groups.userOf(name); user != "" {
-		return harp.NewFailure("conflict", fmt.Sprintf("group %s is used by group %s", name, user)).Err()
+		return failures.New("conflict", fmt.Sprintf("group %s is used by group %s", name, user)).Err()
 	}
 	err := d.storeGroup(ctx, op, name, nil)
 	if err == nil {
