@@ -2,12 +2,17 @@ package badger_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/dgraph-io/badger/v4/y"
 
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/badger"
@@ -287,5 +292,159 @@ func TestDamagedNewestLog(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+// logEntry is an entry of a log as badger writes it.
+func logEntry(flags byte, key, value []byte) []byte {
+	e := binary.AppendUvarint([]byte{flags, 0}, uint64(len(key)))
+	e = append(binary.AppendUvarint(e, uint64(len(value))), 0)
+	e = slices.Concat(e, key, value)
+	return binary.BigEndian.AppendUint32(e, crc32.Checksum(e, crc32.MakeTable(crc32.Castagnoli)))
+}
+
+// killedWithLogs makes a store of some commits that was killed, with those from `second` on in another log of a memory
+// table, which badger turns to while the one before it becomes a table.
+func killedWithLogs(t *testing.T, key, value func(i int) []byte, n, second int) (dir string, logs [2][]byte) {
+	t.Helper()
+	made, dir := t.TempDir(), t.TempDir()
+	e := openEngine(t, made)
+	for i := range n {
+		commit(t, e, rows.Write{Key: key(i), Value: value(i)})
+	}
+	if err := os.CopyFS(dir, os.DirFS(made)); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(filepath.Join(dir, memLogs[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const header, entryHeader = 20, 5
+	from := bytes.Index(whole, key(second)) - entryHeader
+	logs[0] = append(bytes.Clone(whole[:from]), make([]byte, len(whole)-from)...)
+	logs[1] = append(bytes.Clone(whole[:header]), whole[from:]...)
+	for i, name := range memLogs {
+		overwrite(t, filepath.Join(dir, name), logs[i])
+	}
+	return dir, logs
+}
+
+// memLogs are the first logs of memory tables.
+var memLogs = [2]string{"00001.mem", "00002.mem"}
+
+// TestDamagedOlderMemoryLog damages the end of a log behind which there is another: of what was written last in that
+// nothing was on its way when the store was killed.
+func TestDamagedOlderMemoryLog(t *testing.T) {
+	const n, second = 6, 3
+	key := func(i int) []byte { return fmt.Appendf(nil, "k%06d", i) }
+	value := func(i int) []byte { return fmt.Appendf(nil, "value %06d", i) }
+	killed, logs := killedWithLogs(t, key, value, n, second)
+	end := bytes.Index(logs[0], value(second-1))
+	moved := logEntry(0, y.KeyWithTs(key(0), 1), value(0))
+	flipped := func(content []byte, at int) []byte {
+		content = bytes.Clone(content)
+		content[at] ^= 1
+		return content
+	}
+	for _, c := range []struct {
+		name    string
+		first   []byte
+		second  []byte // nil: is not there
+		fourth  []byte // likewise
+		damaged bool
+		left    int // so many commits are there
+	}{
+		{"whole", logs[0], logs[1], nil, false, n},
+		{"a flipped bit at the end of the first", flipped(logs[0], end), logs[1], nil, true, 0},
+		{"the end of the first is zeros", append(bytes.Clone(logs[0][:end-20]), make([]byte, 1000)...), logs[1], nil, true, 0},
+		{"that was on its way and is written again", flipped(logs[0], end), append(bytes.Clone(logs[0][:20]), logs[0][bytes.Index(logs[0], key(second-1))-5:]...), nil, false, second},
+		{"the first alone", flipped(logs[0], end), nil, nil, false, second - 1},
+		{"others became tables between them", append(bytes.Clone(logs[0][:end-20]), make([]byte, 1000)...), nil, logs[1], false, second - 1},
+		{"a moved value is behind it", slices.Concat(bytes.TrimRight(flipped(logs[0], end), "\x00"), moved), nil, nil, true, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(killed)); err != nil {
+				t.Fatal(err)
+			}
+			overwrite(t, filepath.Join(dir, memLogs[0]), c.first)
+			overwrite(t, filepath.Join(dir, memLogs[1]), c.second)
+			if c.fourth != nil {
+				overwrite(t, filepath.Join(dir, "00004.mem"), c.fourth)
+			}
+			e, err := badger.OpenEngine(dir, quiet(badger.Options{}))
+			if c.damaged {
+				if !errors.Is(err, store.ErrDamaged) {
+					t.Errorf("opening: %v, want ErrDamaged", err)
+				}
+				if err == nil {
+					e.Close()
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			snap := view(t, e)
+			for i := range n {
+				if got, err := snap.Get(key(i)); err != nil || bytes.Equal(got, value(i)) != (i < c.left || i >= second && c.fourth != nil) {
+					t.Errorf("value %d is %q, %v", i, got, err)
+				}
+			}
+			snap.Close()
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestTornNewestLog cuts the power while long values are on their way to the disk, which writes the last of them first:
+// that is no damage. The log ends before them, so that the space of what is deleted of it is given back.
+func TestTornNewestLog(t *testing.T) {
+	const n, size = 5, 10 << 10
+	key := func(i int) []byte { return fmt.Appendf(nil, "k%06d", i) }
+	value := func(i int) []byte { return bytes.Repeat([]byte{byte(i), 7, 1}, size) }
+	made, dir := t.TempDir(), t.TempDir()
+	e := openEngine(t, made)
+	for i := range n {
+		commit(t, e, rows.Write{Key: key(i), Value: value(i)})
+	}
+	before, err := os.ReadFile(filepath.Join(made, memLogs[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit(t, e, rows.Write{Key: key(n), Value: value(n)}, rows.Write{Key: key(n + 1), Value: value(n + 1)})
+	if err := os.CopyFS(dir, os.DirFS(made)); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "000001.vlog")
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	torn := bytes.Index(content, value(n))
+	clear(content[torn : torn+4<<10])
+	overwrite(t, name, content)
+	overwrite(t, filepath.Join(dir, memLogs[0]), before) // which is written and synced when the values are
+	e = openEngine(t, dir)
+	snap := view(t, e)
+	for i := range n + 2 {
+		if got, err := snap.Get(key(i)); err != nil || bytes.Equal(got, value(i)) != (i < n) {
+			t.Errorf("value %d has %d bytes, %v", i, len(got), err)
+		}
+	}
+	snap.Close()
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := badger.CheckEntries(name); err != nil {
+		t.Errorf("the log: %v", err)
 	}
 }

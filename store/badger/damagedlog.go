@@ -10,8 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/dgraph-io/badger/v4/y"
 	"github.com/dgraph-io/ristretto/v2/z"
 
 	"github.com/harpcaller/harp/store"
@@ -22,35 +25,62 @@ import (
 // being written as the power failed, cuts the log off there, and says nothing. Where the entry was changed on the
 // disk that deletes all that was stored behind it. So harp looks at the logs before badger does.
 
-// checkLogs looks for damage in the logs of a directory. Of a memory table's log with entries behind an
+// checkLogs looks for damage in the logs of a directory. Of memory tables' logs with entries behind an
 // unreadable one that were written after that was synced, the store is not to be opened. A value log is
 // kept from being cut off: each of its values is found without those before it. Errors:
 // store.ErrDamaged, the system's.
 func checkLogs(dir string) error {
-	names, err := filepath.Glob(filepath.Join(dir, "*"+filepath.Ext(memFormat)))
+	numbers, err := memNumbers(dir)
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
+	var last, committed uint64 // versions of the last transactions that are whole, before a log and in it; 0: not known
+	for n, number := range numbers {
+		if committed = 0; n > 0 && number != numbers[n-1]+1 {
+			last = 0 // one between them became a table while an iterator kept the one before
+		}
+		name := filepath.Join(dir, fmt.Sprintf(memFormat, number))
 		content, err := mapLog(name)
-		if err != nil || content == nil {
-			if err != nil {
-				return err
-			}
+		if err != nil {
+			return err
+		}
+		if content == nil {
 			continue
 		}
-		damaged := isDamagedMem(content)
+		before, damaged := checkMem(content, last)
 		z.Munmap(content) //nolint:errcheck // nothing was written
 		if damaged {
 			return fmt.Errorf("store/badger: %w: log %s: an entry, behind which others were synced", store.ErrDamaged, name)
 		}
+		if before > last {
+			last, committed = before, before
+		}
 	}
-	return keepDamagedLog(dir)
+	return keepDamagedLog(dir, committed)
+}
+
+// memNumbers are the numbers of the logs of memory tables, in their order.
+func memNumbers(dir string) ([]int, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*"+filepath.Ext(memFormat)))
+	if err != nil {
+		return nil, err
+	}
+	var numbers []int
+	for _, name := range names {
+		base := filepath.Base(name)
+		n, err := strconv.Atoi(strings.TrimSuffix(base, filepath.Ext(base)))
+		if err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
 }
 
 // keepDamagedLog makes another file of the value log behind the newest where that has whole entries
-// behind one that cannot be read: badger cuts the newest off alone.
-func keepDamagedLog(dir string) error {
+// behind one that cannot be read: badger cuts the newest off alone. Those of a version above the last that was
+// committed, if that is known, were on their way, and may be cut off.
+func keepDamagedLog(dir string, committed uint64) error {
 	newest := logAhead{dir: dir, format: vlogFormat}
 	if err := newest.findLogs(); err != nil || newest.file == nil {
 		return err
@@ -60,7 +90,7 @@ func keepDamagedLog(dir string) error {
 	if err != nil || content == nil {
 		return err
 	}
-	end, damaged := lastEntry(content)
+	end, damaged := lastEntry(content, committed)
 	z.Munmap(content) //nolint:errcheck // nothing was written
 	if !damaged {
 		return nil
@@ -120,9 +150,13 @@ const (
 	flagEndTxn = 1 << 7
 )
 
+// versionSize is how many bytes the version has that a key ends with.
+const versionSize = 8
+
 // logEntry is an entry of a log.
 type logEntry struct {
 	flags byte
+	key   []byte // with a version behind it
 	value []byte
 	size  int // bytes that it takes
 }
@@ -143,14 +177,14 @@ func parseEntry(b []byte) (e logEntry, ok bool) {
 		lengths[n], at = length, at+size
 	}
 	key, value, expires := lengths[0], lengths[1], lengths[2]
-	if key == 0 || key > vlogKeyMost || value > rows.MaxCommit || expires != 0 || uint64(len(b)-at) < key+value+crc32.Size {
+	if key < versionSize || key > vlogKeyMost || value > rows.MaxCommit || expires != 0 || uint64(len(b)-at) < key+value+crc32.Size {
 		return e, false
 	}
 	end := at + int(key+value)
 	if crc32.Checksum(b[:end], castagnoli) != binary.BigEndian.Uint32(b[end:]) {
 		return e, false
 	}
-	return logEntry{b[0], b[end-int(value) : end], end + crc32.Size}, true
+	return logEntry{b[0], b[at : at+int(key)], b[at+int(key) : end], end + crc32.Size}, true
 }
 
 // longestSought is how long an entry is at most that is looked for: none of rows' is longer.
@@ -167,8 +201,8 @@ func nextEntry(content []byte, at int) (int, bool) {
 }
 
 // lastEntry is where the last whole entry of a log ends, and whether there is one before it that cannot
-// be read.
-func lastEntry(content []byte) (end int, damaged bool) {
+// be read. It looks at none behind the first that was not committed.
+func lastEntry(content []byte, committed uint64) (end int, damaged bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if recover() != nil { // the disk cannot read it: badger will say so
@@ -176,53 +210,64 @@ func lastEntry(content []byte) (end int, damaged bool) {
 		}
 	}()
 	end = vlogHeader
-	for at := end; ; {
-		if e, ok := parseEntry(content[at:]); ok {
-			at += e.size
-			end = at
-			continue
-		}
-		next, ok := nextEntry(content, at)
-		if !ok {
-			return end, damaged
-		}
-		at, damaged = next, true
-	}
-}
-
-// isDamagedMem reports whether the log of a memory table has an entry that cannot be read and was synced: one
-// before the last transaction. Each is synced before the next is written, and has a version of one more.
-func isDamagedMem(content []byte) (is bool) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if recover() != nil {
-			is = true
-		}
-	}()
-	var before, behind uint64 // versions of the last transactions before and behind what cannot be read
-	for at, damaged := vlogHeader, false; ; {
+	for at, unreadable := end, false; ; {
 		e, ok := parseEntry(content[at:])
 		if !ok {
 			if at, ok = nextEntry(content, at); !ok {
-				return false
+				return end, damaged
 			}
+			unreadable = true
+			continue
+		}
+		if committed > 0 && y.ParseTs(e.key) > committed {
+			return end, damaged
+		}
+		at += e.size
+		end, damaged = at, unreadable
+	}
+}
+
+// checkMem reports whether the log of a memory table, or one before it, has an entry that cannot be read and was
+// synced. Each transaction is synced before anything else is written, and has a version of one more; last is that of
+// the last one in the logs before, if it is known. It returns that of the last before anything that cannot be read.
+func checkMem(content []byte, last uint64) (before uint64, damaged bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if recover() != nil {
 			damaged = true
+		}
+	}()
+	before = last
+	var behind uint64 // version of the last transaction behind what cannot be read
+	for at, unreadable, within := vlogHeader, false, false; ; {
+		e, ok := parseEntry(content[at:])
+		if !ok {
+			if at, ok = nextEntry(content, at); !ok {
+				return before, false
+			}
+			unreadable = true
 			continue
 		}
 		at += e.size
-		if e.flags&flagEndTxn == 0 {
+		switch {
+		case e.flags&flagTxn != 0:
+			within = true
+			continue
+		case e.flags&flagEndTxn == 0: // was moved as the value log was collected
+			if within || behind > 0 {
+				return before, true
+			}
 			continue
 		}
+		within = false
 		version, err := strconv.ParseUint(string(e.value), 10, 64)
 		switch {
-		case err != nil:
-			return true
-		case !damaged:
-			before = version
-		case behind > 0 && behind != version, before > 0 && version > before+1:
-			return true
-		default:
+		case err != nil, before > 0 && version > before+1, behind > 0 && behind != version:
+			return before, true
+		case unreadable:
 			behind = version
+		default:
+			before = version
 		}
 	}
 }

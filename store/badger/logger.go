@@ -31,14 +31,21 @@ func (l *logger) Errorf(format string, args ...any) {
 	l.log.Error(formatLine(format, args))
 	l.noteFailure(args, func(err error) bool {
 		var number syscall.Errno
-		return format == failedWrite || errors.As(err, &number)
+		return format == failedWrite || format == failedFlush || errors.As(err, &number)
 	})
 }
 
-// failedWrite is how badger tells that something could not be written to its logs, with an error that it has
-// made a text of. What collecting the value log writes is told in no other way, and with half of it in a log,
-// or not synced, what is committed behind it is not found when the store is opened.
-const failedWrite = "writeRequests: %v"
+// What badger tells with an error that it has made a text of.
+const (
+	// failedWrite says that something could not be written to its logs. What collecting the value log writes is told
+	// in no other way, and with half of it in a log, or not synced, what is committed behind it is not found when the
+	// store is opened.
+	failedWrite = "writeRequests: %v"
+
+	// failedFlush says that no table could be made of a memory table. Badger tries it again each second, and takes
+	// more until there is no memory table for it: then commits wait.
+	failedFlush = "error flushing memtable to disk: %v, retrying"
+)
 
 func (l *logger) Warningf(format string, args ...any) {
 	l.log.Warn(formatLine(format, args))

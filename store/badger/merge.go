@@ -14,13 +14,18 @@ import (
 	"github.com/dgraph-io/ristretto/v2/z"
 
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/internal/rows"
 )
 
 // errUnmade is the error of a compaction that has made no table of some rows.
 var errUnmade = errors.New("a compaction could not make all of its tables")
 
-// deletedBit is set in what badger writes of a row that was deleted.
-const deletedBit = 1
+// What badger says of a row beside its value: that it was deleted, or that in place of the value there is where that lies
+// in the value log.
+const (
+	deletedBit = 1 << 0
+	pointerBit = 1 << 1
+)
 
 // checkMerge returns errUnmade if the tables that the manifest names now do not have all that was
 // in those which they replace, store.ErrDamaged if badger could not read all of that. Each has a range of
@@ -65,8 +70,10 @@ func (m *manifest) checkMerge(now levels) (err error) {
 	return m.checkGap(it, nil, below)
 }
 
-// canIterate reports whether iterating over a table meets all of its rows. An iterator takes a block that it cannot read
-// for the end of the table, and VerifyChecksum panics there. What has flipped within a value is rows' to find.
+// canIterate reports whether iterating over a table meets all of its rows, as they were written but for a value. An
+// iterator takes a block that it cannot read for the end of the table, and VerifyChecksum panics there. Where a checksum
+// differs, the damage must be found in a value, which rows finds as well; else it is in a key, a version or a flag, by
+// which a row would be gone, or an older one take its place.
 func canIterate(t *table.Table) bool {
 	if t.VerifyChecksum() == nil {
 		return true
@@ -74,15 +81,17 @@ func canIterate(t *table.Table) bool {
 	it := t.NewIterator(table.NOCACHE)
 	defer it.Close()
 	var last []byte
-	count := uint32(0)
+	count, found := uint32(0), false
 	for it.Rewind(); it.Valid(); it.Next() {
-		if count > 0 && y.CompareKeys(last, it.Key()) >= 0 {
+		key, value := it.Key(), it.Value()
+		if count > 0 && y.CompareKeys(last, key) >= 0 || t.DoesNotHave(y.Hash(row(key))) || value.ExpiresAt != 0 {
 			return false
 		}
-		last = append(last[:0], it.Key()...)
+		found = found || value.Meta&(deletedBit|pointerBit) == 0 && !rows.IsWhole(row(key), value.Value)
+		last = append(last[:0], key...)
 		count++
 	}
-	return count == t.KeyCount()
+	return found && count == t.KeyCount()
 }
 
 // checkGap returns errUnmade if a compaction was to keep a row before one of its tables, or any of

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"os"
 	"os/exec"
@@ -66,8 +68,11 @@ const (
 	allTables  = 100
 )
 
+// mergedRow is a row, sealed as those of package rows.
 func mergedRow(i int) rows.Write {
-	return rows.Write{Key: fmt.Appendf(nil, "%08d", i), Value: bytes.Repeat([]byte{byte(i)}, 1000)}
+	key, payload := fmt.Appendf(nil, "%08d", i), bytes.Repeat([]byte{byte(i)}, 1000)
+	sum := crc32.Checksum(slices.Concat(key, payload), crc32.MakeTable(crc32.Castagnoli))
+	return rows.Write{Key: key, Value: append(binary.BigEndian.AppendUint32(nil, sum), payload...)}
 }
 
 // commitRows commits every other row, beginning with this one.
@@ -268,32 +273,85 @@ func TestFlushThatCannotMakeATable(t *testing.T) {
 	checkMerged(t, copied)
 }
 
+// TestFlushThatBadgerTriesAgain fills memory tables of which badger can make no tables, which it tries again each second: the
+// store fails, instead of taking more until commits wait for that, and all that was committed is in the logs.
+func TestFlushThatBadgerTriesAgain(t *testing.T) {
+	dir := t.TempDir()
+	e := openEngine(t, dir)
+	if err := takeTables(dir, allTables); err != nil {
+		t.Fatal(err)
+	}
+	const most = 100 // MiB, before commits wait
+	row := func(n int) rows.Write {
+		return rows.Write{Key: fmt.Appendf(nil, "%08d", n), Value: bytes.Repeat([]byte{byte(n)}, 2<<10)}
+	}
+	n := 0
+	for err := error(nil); err == nil; n++ {
+		if n == most {
+			t.Fatalf("it took %d MiB and goes on", most)
+		}
+		var writes []rows.Write
+		for i := range 512 {
+			writes = append(writes, row(512*n+i))
+		}
+		err = e.Commit(writes)
+	}
+	if err := e.Close(); err == nil {
+		t.Error("it is closed as if nothing had been")
+	}
+	copied := t.TempDir()
+	giveTables(t, dir)
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	harpbadger.CloseAnyway(e)
+	e = openEngine(t, copied)
+	snap := view(t, e)
+	for i := range 512 * (n - 1) {
+		if got, err := snap.Get(row(i).Key); err != nil || !bytes.Equal(got, row(i).Value) {
+			t.Fatalf("row %d of %d has %d bytes, %v", i, 512*(n-1), len(got), err)
+		}
+	}
+	snap.Close()
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // blockEnd is the length of a block's checksum, and the header and the row that the next block begins with.
 var blockEnd = regexp.MustCompile(`\x00\x00\x00[\x01-\x10]\x00\x00\x10\x00[0-9]{8}`)
 
 // TestCompactionOfADamagedBlock damages the last table of an open store but one so that badger cannot read a block near its
 // end, and compacts. Badger takes such a block for the end of the table, without an error, and leaves out what
-// is behind: the store fails, and with the block as it was nothing is missing. A flipped bit of a value hides no
-// row, and is compacted.
+// is behind: the store fails, and with the block as it was nothing is missing. So it does where a flipped bit hides
+// a row otherwise: in its key, say. One of a value hides no row, and is compacted.
 func TestCompactionOfADamagedBlock(t *testing.T) {
-	last := mergedRow(mergedRows - 2) // the very last one is of the other level, and so is what shows a gap
+	last := mergedRow(mergedRows - 2)     // the very last one is of the other level, and so is what shows a gap
+	valueOf := func(content []byte) int { // of another, before which are its key, its version, two bytes of flags and when it is over
+		return bytes.LastIndex(content, mergedRow(mergedRows-4).Value)
+	}
 	for _, c := range []struct {
 		name string
 		at   func(content []byte) int
+		bit  int
 		want error
 	}{
 		{"the length of a checksum", func(content []byte) int {
 			ends := blockEnd.FindAllIndex(content, -1)
 			return ends[len(ends)-1][0]
-		}, store.ErrDamaged},
-		{"a value", func(content []byte) int { return bytes.LastIndex(content, last.Value) + 500 }, nil},
+		}, 6, store.ErrDamaged},
+		{"a key, in its order", func(content []byte) int { return valueOf(content) - 3 - 8 - 1 }, 0, store.ErrDamaged},
+		{"a version", func(content []byte) int { return valueOf(content) - 3 - 1 }, 3, store.ErrDamaged},
+		{"that it is there", func(content []byte) int { return valueOf(content) - 3 }, 0, store.ErrDamaged},
+		{"when it is over", func(content []byte) int { return valueOf(content) - 1 }, 0, store.ErrDamaged},
+		{"a value", func(content []byte) int { return bytes.LastIndex(content, last.Value) + 500 }, 6, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			makeLevels(t, dir)
 			e := openEngine(t, dir)
 			name, whole := tableUpTo(t, dir, last)
-			undo := flipBit(t, name, whole, 8*c.at(whole)+6)
+			undo := flipBit(t, name, whole, 8*c.at(whole)+c.bit)
 			if err := e.Compact(t.Context()); !errors.Is(err, c.want) {
 				t.Errorf("compaction: %v, want %v", err, c.want)
 			}

@@ -39,6 +39,12 @@ func unseal(key, value []byte) ([]byte, error) {
 	return value[crcSize:], nil
 }
 
+// IsWhole reports whether a value is as it was written under key.
+func IsWhole(key, value []byte) bool {
+	_, err := unseal(key, value)
+	return err == nil
+}
+
 func checksum(key, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, payload)
 }
