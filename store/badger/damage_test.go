@@ -381,7 +381,7 @@ func TestDamagedOlderMemoryLog(t *testing.T) {
 					t.Errorf("opening: %v, want ErrDamaged", err)
 				}
 				if err == nil {
-					e.Close()
+					t.Error(e.Close())
 				}
 				return
 			}

@@ -255,7 +255,7 @@ func onlyCounted(snap Snapshot, i id, attempt int) (bool, error) {
 		chunk := reading{most: store.ReadLimit{Bytes: math.MaxInt}}
 		_, err = chunk.readChunk(payload, attempt, 0)
 		n := len(chunk.records)
-		return n > 0 && len(chunk.records[n-1].Value) == 0, err
+		return n > 0 && len(chunk.records[n-1].Value) == 0 && chunk.records[n-1].Missing == 0, err
 	}
 	return false, nil
 }

@@ -62,3 +62,30 @@ func TestMissingRecordsOfAFullJob(t *testing.T) {
 		})
 	}
 }
+
+// TestMissingEndOfAFullJob reads the records of a job of which the one is gone that says that it is full, and the one before
+// that says that some were lost at its agent: those behind it were not only counted.
+func TestMissingEndOfAFullJob(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{MaxStored: 20 << 10})
+	openGate(s, "h")
+	j := submitted(t, s, call("h"))[0]
+	i, _ := parseID(j.ID)
+	for _, a := range []store.Append{
+		{Missing: 5},
+		{First: 5, Records: []harp.Record{{Value: make(harp.Value, 40<<10)}}},
+		{First: 6, Records: []harp.Record{{Value: make(harp.Value, 10)}}},
+	} {
+		a.ID, a.Attempt, a.Fence, a.Arrived = j.ID, j.Attempt, j.Fence, noon
+		if _, err := s.Append(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := s.Read(t.Context(), j.ID, 0, store.ReadLimit{Bytes: 1 << 30}); err != nil || len(got) != 2 {
+		t.Errorf("%d records, %v, want 2", len(got), err)
+	}
+	e.lose(i.recordsKey(1, 5))
+	if got, err := s.Read(t.Context(), j.ID, 0, store.ReadLimit{Bytes: 1 << 30}); !errors.Is(err, ErrDamaged) {
+		t.Errorf("%d records, %v, want ErrDamaged", len(got), err)
+	}
+}
