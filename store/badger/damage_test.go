@@ -402,6 +402,51 @@ func TestDamagedOlderMemoryLog(t *testing.T) {
 	}
 }
 
+// TestTornBesideForgedEntries cuts the power as a value is written that a caller has made of entries of a log, and of which the
+// beginning did not reach the disk: it was on its way, and nothing behind it was synced.
+func TestTornBesideForgedEntries(t *testing.T) {
+	const n = 3
+	key := func(i int) []byte { return fmt.Appendf(nil, "k%06d", i) }
+	forged := bytes.Repeat(slices.Concat(
+		logEntry(1<<7, []byte("!badger!txn12345678"), []byte("1099511627776")),
+		logEntry(0, y.KeyWithTs([]byte("k"), 1), []byte("value")),
+	), 30)
+	value := func(i int) []byte {
+		if i < n {
+			return fmt.Appendf(nil, "value %06d", i)
+		}
+		return forged
+	}
+	dir, logs := killedWithLogs(t, key, value, n+1, n)
+	whole := slices.Concat(bytes.TrimRight(logs[0], "\x00"), logs[1][20:])
+	at := bytes.Index(whole, key(n))
+	for _, torn := range []int{5, 200} { // bytes before what is there
+		content := bytes.Clone(whole)
+		clear(content[at-5 : at+torn])
+		try := t.TempDir()
+		if err := os.CopyFS(try, os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		overwrite(t, filepath.Join(try, memLogs[0]), content)
+		overwrite(t, filepath.Join(try, memLogs[1]), nil)
+		e, err := badger.OpenEngine(try, quiet(badger.Options{}))
+		if err != nil {
+			t.Errorf("%d bytes are missing: %v", torn, err)
+			continue
+		}
+		snap := view(t, e)
+		for i := range n + 1 {
+			if got, err := snap.Get(key(i)); err != nil || bytes.Equal(got, value(i)) != (i < n) {
+				t.Errorf("value %d has %d bytes, %v", i, len(got), err)
+			}
+		}
+		snap.Close()
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestTornNewestLog cuts the power while long values are on their way to the disk, which writes the last of them first:
 // that is no damage. The log ends before them, so that the space of what is deleted of it is given back.
 func TestTornNewestLog(t *testing.T) {

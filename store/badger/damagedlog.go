@@ -161,41 +161,69 @@ type logEntry struct {
 	size  int // bytes that it takes
 }
 
-// parseEntry reads an entry; false if it is none that is whole.
-func parseEntry(b []byte) (e logEntry, ok bool) {
+// parseHeader reads how long the header of an entry is, its key and its value; false if there is no such entry.
+func parseHeader(b []byte) (header, key, value int, ok bool) {
 	const least = 5 // bytes of a header
 	if len(b) < least || b[1] != 0 {
-		return e, false
+		return 0, 0, 0, false
 	}
-	at := 2
+	header = 2
 	var lengths [3]uint64
 	for n := range lengths {
-		length, size := binary.Uvarint(b[at:min(len(b), at+binary.MaxVarintLen64)])
+		length, size := binary.Uvarint(b[header:min(len(b), header+binary.MaxVarintLen64)])
 		if size <= 0 {
-			return e, false
+			return 0, 0, 0, false
 		}
-		lengths[n], at = length, at+size
+		lengths[n], header = length, header+size
 	}
-	key, value, expires := lengths[0], lengths[1], lengths[2]
-	if key < versionSize || key > vlogKeyMost || value > rows.MaxCommit || expires != 0 || uint64(len(b)-at) < key+value+crc32.Size {
-		return e, false
+	if lengths[0] < versionSize || lengths[0] > vlogKeyMost || lengths[1] > rows.MaxCommit || lengths[2] != 0 { // when it expires
+		return 0, 0, 0, false
 	}
-	end := at + int(key+value)
-	if crc32.Checksum(b[:end], castagnoli) != binary.BigEndian.Uint32(b[end:]) {
-		return e, false
-	}
-	return logEntry{b[0], b[at : at+int(key)], b[at+int(key) : end], end + crc32.Size}, true
+	return header, int(lengths[0]), int(lengths[1]), true
 }
 
-// longestSought is how long an entry is at most that is looked for: none of rows' is longer.
-const longestSought = 128 << 10
+// parseEntry reads an entry; false if it is none that is whole.
+func parseEntry(b []byte) (e logEntry, ok bool) {
+	header, key, value, ok := parseHeader(b)
+	end := header + key + value
+	if !ok || len(b) < end+crc32.Size || crc32.Checksum(b[:end], castagnoli) != binary.BigEndian.Uint32(b[end:]) {
+		return e, false
+	}
+	return logEntry{b[0], b[header : header+key], b[header+key : end], end + crc32.Size}, true
+}
 
-// nextEntry is where the next entry behind one that cannot be read begins; false if there is none.
-func nextEntry(content []byte, at int) (int, bool) {
+const (
+	// longestSought is how long an entry is at most that is looked for: none of rows' is longer.
+	longestSought = 128 << 10
+
+	// longestInMem is more than how long a value is in the log of a memory table.
+	longestInMem = 2 * valueThreshold
+)
+
+// nextEntry is where the next entry behind one that cannot be read begins; false if there is none. That is where this
+// one says that it ends, or else where entries follow each other up to the end, or for longer than the longest value: a caller may
+// have sent one that looks like entries.
+func nextEntry(content []byte, at, longest int) (int, bool) {
+	if header, key, value, ok := parseHeader(content[at:]); ok {
+		behind := at + header + key + value + crc32.Size
+		if _, ok := parseEntry(content[min(behind, len(content)):]); ok {
+			return behind, true
+		}
+	}
 	for at++; at < len(content); at++ {
-		if _, ok := parseEntry(content[at:min(len(content), at+longestSought)]); ok {
+		e, ok := parseEntry(content[at:min(len(content), at+longestSought)])
+		if !ok {
+			continue
+		}
+		end := at
+		for ok && end-at <= longest {
+			end += e.size
+			e, ok = parseEntry(content[end:])
+		}
+		if end-at > longest || len(bytes.Trim(content[end:], "\x00")) == 0 {
 			return at, true
 		}
+		at = end - 1
 	}
 	return 0, false
 }
@@ -213,7 +241,7 @@ func lastEntry(content []byte, committed uint64) (end int, damaged bool) {
 	for at, unreadable := end, false; ; {
 		e, ok := parseEntry(content[at:])
 		if !ok {
-			if at, ok = nextEntry(content, at); !ok {
+			if at, ok = nextEntry(content, at, longestSought); !ok {
 				return end, damaged
 			}
 			unreadable = true
@@ -242,7 +270,7 @@ func checkMem(content []byte, last uint64) (before uint64, damaged bool) {
 	for at, unreadable, within := vlogHeader, false, false; ; {
 		e, ok := parseEntry(content[at:])
 		if !ok {
-			if at, ok = nextEntry(content, at); !ok {
+			if at, ok = nextEntry(content, at, longestInMem); !ok {
 				return before, false
 			}
 			unreadable = true
