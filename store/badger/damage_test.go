@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dgraph-io/badger/v4/y"
+	"pgregory.net/rapid"
 
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/badger"
@@ -400,6 +401,58 @@ func TestDamagedOlderMemoryLog(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMemoryLogModel tears what was written last to a log of a memory table, which is no damage, or changes a bit of a
+// transaction before, which is.
+func TestMemoryLogModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		content := make([]byte, 20)
+		write := func(flags byte, key string, version uint64, value []byte) {
+			content = append(content, logEntry(flags, y.KeyWithTs([]byte(key), version), value)...)
+		}
+		version := rapid.Uint64Range(1, 1000).Draw(t, "first version")
+		type group struct {
+			from, to int
+			isMoved  bool
+		}
+		var groups []group
+		for n := range rapid.IntRange(1, 12).Draw(t, "groups") {
+			g := group{from: len(content), isMoved: rapid.IntRange(0, 5).Draw(t, "is moved") == 0}
+			flags := byte(1 << 6)
+			if g.isMoved {
+				flags = 0
+			}
+			for range rapid.IntRange(1, 4).Draw(t, "entries") {
+				write(flags, fmt.Sprint(n), version, rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "value"))
+			}
+			if !g.isMoved {
+				write(1<<7, "!badger!txn", version, fmt.Append(nil, version))
+				version++
+			}
+			g.to = len(content)
+			groups = append(groups, g)
+		}
+		if _, damaged := badger.CheckMem(content, 0); damaged {
+			t.Fatal("it is whole")
+		}
+		last := groups[len(groups)-1]
+		if before := groups[rapid.IntRange(0, len(groups)-1).Draw(t, "damaged")]; before != last && !before.isMoved {
+			bit := rapid.IntRange(8*before.from, 8*before.to-1).Draw(t, "bit")
+			broken := bytes.Clone(content)
+			broken[bit/8] ^= 1 << (bit % 8)
+			if _, damaged := badger.CheckMem(broken, 0); !damaged {
+				t.Fatal("a transaction that was synced is damaged, and nothing is found")
+			}
+		}
+		for range rapid.IntRange(1, 3).Draw(t, "times") {
+			from := rapid.IntRange(last.from, last.to).Draw(t, "from")
+			clear(content[from:rapid.IntRange(from, last.to).Draw(t, "to")])
+		}
+		if _, damaged := badger.CheckMem(content, 0); damaged {
+			t.Fatal("what was on its way is torn")
+		}
+	})
 }
 
 // TestTornBesideForgedEntries cuts the power as a value is written that a caller has made of entries of a log, and of which the

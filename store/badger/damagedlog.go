@@ -201,14 +201,12 @@ const (
 )
 
 // nextEntry is where the next entry behind one that cannot be read begins; false if there is none. That is where this
-// one says that it ends, or else where entries follow each other up to the end, or for longer than the longest value: a caller may
+// one says that it ends, or where entries follow each other up to the end, or for longer than the longest value: a caller may
 // have sent one that looks like entries.
 func nextEntry(content []byte, at, longest int) (int, bool) {
+	said := 0
 	if header, key, value, ok := parseHeader(content[at:]); ok {
-		behind := at + header + key + value + crc32.Size
-		if _, ok := parseEntry(content[min(behind, len(content)):]); ok {
-			return behind, true
-		}
+		said = at + header + key + value + crc32.Size
 	}
 	for at++; at < len(content); at++ {
 		e, ok := parseEntry(content[at:min(len(content), at+longestSought)])
@@ -220,7 +218,7 @@ func nextEntry(content []byte, at, longest int) (int, bool) {
 			end += e.size
 			e, ok = parseEntry(content[end:])
 		}
-		if end-at > longest || len(bytes.Trim(content[end:], "\x00")) == 0 {
+		if at == said || end-at > longest || len(bytes.Trim(content[end:], "\x00")) == 0 {
 			return at, true
 		}
 		at = end - 1
@@ -266,8 +264,8 @@ func checkMem(content []byte, last uint64) (before uint64, damaged bool) {
 		}
 	}()
 	before = last
-	var behind uint64 // version of the last transaction behind what cannot be read
-	for at, unreadable, within := vlogHeader, false, false; ; {
+	var under uint64 // version of the transaction under way, or of what is behind an entry that cannot be read; 0: none
+	for at, unreadable := vlogHeader, false; ; {
 		e, ok := parseEntry(content[at:])
 		if !ok {
 			if at, ok = nextEntry(content, at, longestInMem); !ok {
@@ -277,25 +275,18 @@ func checkMem(content []byte, last uint64) (before uint64, damaged bool) {
 			continue
 		}
 		at += e.size
-		switch {
-		case e.flags&flagTxn != 0:
-			within = true
-			continue
-		case e.flags&flagEndTxn == 0: // was moved as the value log was collected
-			if within || behind > 0 {
+		version, isEnd := y.ParseTs(e.key), e.flags&flagEndTxn != 0
+		if !isEnd && e.flags&flagTxn == 0 { // was moved as the value log was collected, under its old version
+			if under > 0 {
 				return before, true
 			}
 			continue
 		}
-		within = false
-		version, err := strconv.ParseUint(string(e.value), 10, 64)
-		switch {
-		case err != nil, before > 0 && version > before+1, behind > 0 && behind != version:
+		if before > 0 && version > before+1 || under > 0 && version != under {
 			return before, true
-		case unreadable:
-			behind = version
-		default:
-			before = version
+		}
+		if under = version; isEnd && !unreadable {
+			before, under = version, 0
 		}
 	}
 }

@@ -70,6 +70,9 @@ const ValueThreshold = valueThreshold
 // CheckEntries looks for damage in a file of the value log.
 var CheckEntries = checkEntries
 
+// CheckMem looks for damage in the log of a memory table.
+var CheckMem = checkMem
+
 // CheckTable looks for damage in a table, CheckTableContent in what is mapped of one.
 var (
 	CheckTable        = checkTable
