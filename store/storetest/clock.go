@@ -132,6 +132,17 @@ var clocks = []rule{
 		w.ids(w.advance().Claimed, waited, late)
 		w.due(time.Time{})
 	}},
+	{"clock/survivor", "a job whose lost attempt lives waits for its end, wherever the clock is set to", func(w *world) {
+		j := w.lost(w.running(retries(harp.StateLost), expires(w.now.Add(24*time.Hour))))
+		w.apply(j, store.Alive)
+		for _, by := range []time.Duration{time.Hour, -time.Hour} {
+			w.setClock(by)
+			w.due(j.Expires)
+			w.ids(w.advance().Claimed)
+			w.ids(w.claim(10, "h"))
+		}
+		w.waits(j, harp.ReasonBackoff)
+	}},
 	{"clock/busy", "what its agent is too busy for waits for its StartAfter again where the clock was set back behind it, and keeps nothing else of its procedure waiting for that", func(w *world) {
 		w.st.SetGate("h", store.Gate{Open: true, Most: 1})
 		at := w.now.Add(time.Minute)

@@ -70,6 +70,33 @@ func TestOffers(t *testing.T) {
 	}
 }
 
+// TestReleasedSlot frees a slot of a queue, and a place on a host, by the same job: the next of the queue on that host, which
+// was passed over as the host was full, is before those of other hosts that came later.
+func TestReleasedSlot(t *testing.T) {
+	s := New()
+	one := waiting(s, "a", "q", 0)
+	other := waiting(s, "b", "q", 0)
+	next := waiting(s, "a", "q", 0)
+	passing := waiting(s, "c", "q", 0)
+	waiting(s, "d", "q", 0)
+	q := s.Queue("q")
+	s.ChangeQueue(q, harp.QueueChange{Concurrency: new(2)}, now)
+	open(s, "b", "c", "d")
+	s.SetGate("a", store.Gate{Open: true, Most: 1})
+	s.Start(one, now)
+	s.Start(other, now)
+	s.Release(other, now)
+	if e := s.NextInQueue(q, now); e != passing {
+		t.Fatalf("next is job %d, want %d", e.No, passing.No)
+	}
+	s.Start(passing, now)
+	s.Settle(other, now)
+	s.Release(one, now)
+	if e := s.NextInQueue(q, now); e != next {
+		t.Errorf("next is job %d, want %d", e.No, next.No)
+	}
+}
+
 // TestNothingIsKept drops all jobs: no queue is left, and nothing is due.
 func TestNothingIsKept(t *testing.T) {
 	s := New()
