@@ -111,6 +111,16 @@ type ServerInfo struct {
 	Store    string    `json:"store" msgpack:"store"`                           // the id of its store
 	Time     time.Time `json:"time" msgpack:"time"`                             // its clock, UTC
 	Troubles []string  `json:"troubles,omitempty" msgpack:"troubles,omitempty"` // what is not well with it
+	Bounds   []Bound   `json:"bounds,omitempty" msgpack:"bounds,omitempty"`     // on what its peers can make it hold
+}
+
+// Bound is one bound on what peers can make a dispatcher hold, and how much of it is used.
+type Bound struct {
+	Name   string `json:"name" msgpack:"name"`
+	Used   int64  `json:"used" msgpack:"used,omitempty"` // 0 also where it is not counted
+	Most   int64  `json:"most" msgpack:"most"`
+	Unit   string `json:"unit" msgpack:"unit"`     // of both
+	Reason string `json:"reason" msgpack:"reason"` // what it is for
 }
 
 // Page is a part of a listing. There is more while Cursor is not empty.

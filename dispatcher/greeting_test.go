@@ -39,6 +39,36 @@ func greeting() []transport.Frame {
 	}
 }
 
+// sayHello is HELLO with what is in h, of the agent that is known.
+func sayHello(h wire.Hello) transport.Frame {
+	h.Version, h.Instance, h.Journal = wire.Version, "i", "j"
+	return transport.Frame{Type: wire.TypeHello, Body: wire.Encode(h)}
+}
+
+func manyLabels(n int) map[string]string {
+	labels := map[string]string{}
+	for i := range n {
+		labels[fmt.Sprint("label", i)] = "x"
+	}
+	return labels
+}
+
+// What the store does not take of what an agent says is not shown either.
+func TestWhatIsNotStoredOfAHostIsNotShown(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		a := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		synctest.Wait()
+		for i := range 60 { // more than a row may have
+			a.sendFrame(t, wire.TypeProcedures, wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: fmt.Sprint("p", i), Doc: strings.Repeat("x", 60_000)}}, Last: i == 59})
+		}
+		<-a.tr.Done()
+		synctest.Wait()
+		if got := sys.procedures(t); !slices.Equal(got, []string{"work"}) {
+			t.Errorf("it offers %d procedures", len(got))
+		}
+	})
+}
+
 // An agent that says in its greeting what cannot be said there is not let in; the next one is.
 func TestWhatCannotBeSaidInAGreetingEndsTheSession(t *testing.T) {
 	held := func(acked int64) []byte {
@@ -50,25 +80,29 @@ func TestWhatCannotBeSaidInAGreetingEndsTheSession(t *testing.T) {
 		frame transport.Frame
 		ends  bool
 	}{
-		"another frame than HELLO":            {0, transport.Frame{Type: wire.TypeReady, Body: wire.Encode(wire.Ready{})}, true},
-		"HELLO that cannot be read":           {0, transport.Frame{Type: wire.TypeHello, Body: bad}, true},
-		"another frame than FACTS":            {1, transport.Frame{Type: wire.TypeHeld, Body: wire.Encode(wire.Held{Last: true})}, true},
-		"FACTS that cannot be read":           {1, transport.Frame{Type: wire.TypeFacts, Body: bad}, true},
-		"facts that are no value":             {1, transport.Frame{Type: wire.TypeFacts, Body: wire.Encode(wire.Facts{Facts: bad})}, true},
-		"another frame than PROCEDURES":       {2, transport.Frame{Type: wire.TypeFacts, Body: wire.Encode(wire.Facts{})}, true},
-		"PROCEDURES that cannot be read":      {2, transport.Frame{Type: wire.TypeProcedures, Body: bad}, true},
-		"another frame than HELD":             {3, transport.Frame{Type: wire.TypeReady, Body: wire.Encode(wire.Ready{})}, true},
-		"HELD that cannot be read":            {3, transport.Frame{Type: wire.TypeHeld, Body: bad}, true},
-		"less than no records":                {3, transport.Frame{Type: wire.TypeHeld, Body: held(-1)}, true},
-		"more records than any attempt has":   {3, transport.Frame{Type: wire.TypeHeld, Body: held(1<<48 + 1)}, true},
-		"as many records as an attempt has":   {3, transport.Frame{Type: wire.TypeHeld, Body: held(1 << 48)}, false},
-		"no records":                          {3, transport.Frame{Type: wire.TypeHeld, Body: held(0)}, false},
-		"another frame than READY":            {4, transport.Frame{Type: wire.TypeFacts, Body: wire.Encode(wire.Facts{})}, true},
-		"nothing that could not be said":      {0, greeting()[0], false},
-		"an unknown frame when it is greeted": {5, transport.Frame{Type: 99}, true},
-		"FACTS that cannot be read, later":    {5, transport.Frame{Type: wire.TypeFacts, Body: bad}, true},
-		"PROCEDURES that are not, later":      {5, transport.Frame{Type: wire.TypeProcedures, Body: bad}, true},
-		"BEAT that cannot be read":            {5, transport.Frame{Type: wire.TypeBeat, Body: bad}, true},
+		"another frame than HELLO":                 {0, transport.Frame{Type: wire.TypeReady, Body: wire.Encode(wire.Ready{})}, true},
+		"HELLO that cannot be read":                {0, transport.Frame{Type: wire.TypeHello, Body: bad}, true},
+		"HELLO with more labels than there may be": {0, sayHello(wire.Hello{Labels: manyLabels(harp.MaxLabels + 1)}), true},
+		"HELLO with a label that is too long":      {0, sayHello(wire.Hello{Labels: map[string]string{"a": strings.Repeat("x", 257)}}), true},
+		"HELLO with a boot id that is too long":    {0, sayHello(wire.Hello{BootID: strings.Repeat("x", 257)}), true},
+		"HELLO with all there may be":              {0, sayHello(wire.Hello{Labels: manyLabels(harp.MaxLabels), BootID: strings.Repeat("x", 256)}), false},
+		"another frame than FACTS":                 {1, transport.Frame{Type: wire.TypeHeld, Body: wire.Encode(wire.Held{Last: true})}, true},
+		"FACTS that cannot be read":                {1, transport.Frame{Type: wire.TypeFacts, Body: bad}, true},
+		"facts that are no value":                  {1, transport.Frame{Type: wire.TypeFacts, Body: wire.Encode(wire.Facts{Facts: bad})}, true},
+		"another frame than PROCEDURES":            {2, transport.Frame{Type: wire.TypeFacts, Body: wire.Encode(wire.Facts{})}, true},
+		"PROCEDURES that cannot be read":           {2, transport.Frame{Type: wire.TypeProcedures, Body: bad}, true},
+		"another frame than HELD":                  {3, transport.Frame{Type: wire.TypeReady, Body: wire.Encode(wire.Ready{})}, true},
+		"HELD that cannot be read":                 {3, transport.Frame{Type: wire.TypeHeld, Body: bad}, true},
+		"less than no records":                     {3, transport.Frame{Type: wire.TypeHeld, Body: held(-1)}, true},
+		"more records than any attempt has":        {3, transport.Frame{Type: wire.TypeHeld, Body: held(1<<48 + 1)}, true},
+		"as many records as an attempt has":        {3, transport.Frame{Type: wire.TypeHeld, Body: held(1 << 48)}, false},
+		"no records":                               {3, transport.Frame{Type: wire.TypeHeld, Body: held(0)}, false},
+		"another frame than READY":                 {4, transport.Frame{Type: wire.TypeFacts, Body: wire.Encode(wire.Facts{})}, true},
+		"nothing that could not be said":           {0, greeting()[0], false},
+		"an unknown frame when it is greeted":      {5, transport.Frame{Type: 99}, true},
+		"FACTS that cannot be read, later":         {5, transport.Frame{Type: wire.TypeFacts, Body: bad}, true},
+		"PROCEDURES that are not, later":           {5, transport.Frame{Type: wire.TypeProcedures, Body: bad}, true},
+		"BEAT that cannot be read":                 {5, transport.Frame{Type: wire.TypeBeat, Body: bad}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -150,6 +150,17 @@ func (ps *principals) countedLocked(p *principal, now time.Time) float64 {
 	return max(0, p.stored-now.Sub(p.at).Hours()*float64(ps.most.BytesPerHour))
 }
 
+// usedBy is how many sessions a principal has, and how many bytes of its count now.
+func (ps *principals) usedBy(who harp.Principal) (sessions, stored int64) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.known[who]
+	if p == nil {
+		return 0, 0
+	}
+	return int64(p.sessions), int64(ps.countedLocked(p, time.Now()))
+}
+
 // admitCall counts the bytes of a call that is about to be stored, or refuses it. Errors: harp.ErrRefused.
 func (ps *principals) admitCall(who harp.Principal, sub harp.Submission) (counted int, err error) {
 	if isUnlimited(who) {

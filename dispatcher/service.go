@@ -95,7 +95,10 @@ func (s *service) Ping(ctx context.Context) (harp.ServerInfo, error) {
 	if s.refused != nil {
 		return harp.ServerInfo{}, s.refused
 	}
-	return harp.ServerInfo{Software: version.Software, Protocol: wire.Version, Store: s.d.store.ID(), Time: s.d.now().UTC(), Troubles: s.d.Health(ctx).problems()}, nil
+	return harp.ServerInfo{
+		Software: version.Software, Protocol: wire.Version, Store: s.d.store.ID(), Time: s.d.now().UTC(),
+		Troubles: s.d.Health(ctx).problems(), Bounds: s.d.bounds(s.who),
+	}, nil
 }
 
 // Submit implements harp.JobService.

@@ -23,6 +23,8 @@ const (
 	probeTime    = 3 * time.Second  // for an older session to show that its agent lives, and a greeting that it goes on
 	reconnectCap = 10 * time.Second // the longest pause told to agents
 	maxRecords   = 1 << 48          // more than any attempt has
+
+	maxHelloField = 256 // bytes of what an agent says of itself in a word, as its software
 )
 
 // session is a host's agent while it is connected.
@@ -214,11 +216,14 @@ func (s *session) admitAgent(ctx context.Context) error {
 	if s.hello.Version != wire.Version {
 		return failures.New("refused", fmt.Sprintf("protocol version %d is not spoken here, %d is", s.hello.Version, wire.Version)).Err()
 	}
+	if err := checkAgentHello(s.hello); err != nil {
+		return err
+	}
 	old := s.host.currentSession()
 	if old == nil {
 		return nil
 	}
-	if old.hello.Instance != s.hello.Instance && old.probeAgent(ctx) {
+	if !s.isSameAgent(old) && old.probeAgent(ctx) {
 		s.d.repeated.Warn(s.host.name, "second agent refused: another one with its name is connected", "host", s.host.name, "addr", s.tr.Peer().Addr)
 		s.d.appendEvents(harp.Event{Type: harp.EventHostDuplicate, Host: s.host.name, Reason: s.tr.Peer().Addr})
 		return failures.New("duplicate_host", s.host.name).Err()
@@ -230,6 +235,28 @@ func (s *session) admitAgent(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// checkAgentHello refuses what an agent says of itself that is longer than it may be: it is stored. Errors:
+// *harp.FieldError.
+func checkAgentHello(h wire.Hello) error {
+	for _, f := range []struct{ name, value string }{
+		{"software", h.Software},
+		{"instance", h.Instance},
+		{"boot", h.BootID},
+		{"journal", h.Journal},
+	} {
+		if len(f.value) > maxHelloField {
+			return &harp.FieldError{Field: f.name, Message: fmt.Sprintf("is %d bytes, at most %d", len(f.value), maxHelloField)}
+		}
+	}
+	return harp.CheckLabels(h.Labels)
+}
+
+// isSameAgent reports whether the agent is that of another session: what it says of its instance
+// counts only if it has the same key.
+func (s *session) isSameAgent(old *session) bool {
+	return s.hello.Instance == old.hello.Instance && s.tr.Peer().Fingerprint == old.tr.Peer().Fingerprint
 }
 
 // probeAgent asks the agent whether it is there.
@@ -351,12 +378,19 @@ func (s *session) notePosition(position int64) {
 	})
 }
 
+// recordHost stores what the agent said, and only then shows it: what the store refuses is not
+// kept. For want of space it is shown all the same.
 func (s *session) recordHost(ctx context.Context, facts harp.Value, docs []harp.ProcedureDoc) error {
-	row := s.host.updateRow(func(row *store.Host) {
+	said := func(row *store.Host) {
 		row.Facts, row.Procedures, row.Connected, row.LastHeard = facts, docs, true, s.d.now().UTC()
-	})
-	s.host.setRow(row)
-	return s.d.store.PutHost(ctx, row)
+	}
+	row := s.host.storedRow()
+	said(&row)
+	err := s.d.store.PutHost(ctx, row)
+	if err == nil || errors.Is(err, harp.ErrNoSpace) {
+		s.host.setRow(s.host.updateRow(said))
+	}
+	return err
 }
 
 // recordNews is recordHost for what the agent says amid a session. A full disk does not end

@@ -87,20 +87,44 @@ type Bound struct {
 	Reason string
 }
 
+// Use is how much of one of the bounds of all peers is in use.
+type Use struct {
+	Name  string // of the Bound
+	Bytes int64
+}
+
+// Use returns how much of a budget is in use.
+func (b *Budget) Use() []Use {
+	return []Use{
+		{answersOfAll, b.answers.used.Load()},
+		{exchangesOfAll, b.open.used.Load()},
+		{bodiesOfAll, b.bodies.used.Load()},
+		{framesOfAll, b.frames.used.Load()},
+	}
+}
+
+// The names of the bounds of all peers.
+const (
+	answersOfAll   = "answers of all peers"
+	exchangesOfAll = "exchanges of all peers"
+	bodiesOfAll    = "bodies of all peers"
+	framesOfAll    = "frames of all peers"
+)
+
 // Bounds returns the bounds on what peers can make this side hold, of every [Budget] and every
 // session.
 func Bounds() []Bound {
 	const bytes = "bytes"
 	return []Bound{
-		{"answers of all peers", maxAnswers, bytes, "answers that are being made or were not sent"},
+		{answersOfAll, maxAnswers, bytes, "answers that are being made or were not sent"},
 		{"answers of an identity", maxIdentityAnswers, bytes, "so that one that reads none leaves room for others"},
 		{"answers of a session", maxSessionAnswers, bytes, "eight of the longest are made at a time"},
-		{"exchanges of all peers", maxOpen, bytes, "exchanges that peers have opened, with the bodies that begin them"},
+		{exchangesOfAll, maxOpen, bytes, "exchanges that peers have opened, with the bodies that begin them"},
 		{"exchanges of an identity", maxIdentityOpen, bytes, "so that one that opens many leaves room for others"},
 		{"price of an exchange", exchangePrice, bytes, "a goroutine with its stack, and what it waits with"},
 		{"exchanges of a session", defaultMaxExchanges, "exchanges", "more than waiters of one process need"},
-		{"bodies of all peers", maxReceivedBodies, bytes, "long bodies that were let in and not taken"},
-		{"frames of all peers", maxReceivedFrames, bytes, "short frames that were read and not taken"},
+		{bodiesOfAll, maxReceivedBodies, bytes, "long bodies that were let in and not taken"},
+		{framesOfAll, maxReceivedFrames, bytes, "short frames that were read and not taken"},
 		{"received of an identity", maxIdentityReceived, bytes, "bodies and frames that were not taken, and windows of sessions that do not read"},
 		{"bodies of a session", maxBodies, bytes, "long bodies that were let in and not taken"},
 		{"bodies ahead", maxAhead, bytes, "what a session may send of long bodies before they are let in, to save round trips"},

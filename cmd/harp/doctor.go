@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -28,20 +29,25 @@ type check struct {
 
 // doctor looks at one thing after the other.
 type doctor struct {
-	cli    *cli
-	checks []check
+	cli        *cli
+	showBounds bool
+	checks     []check
+	bounds     []harp.Bound // of the dispatcher
 }
 
 func (c *cli) doctorCommand() *cobra.Command {
-	return &cobra.Command{
+	showBounds := false
+	cmd := &cobra.Command{
 		Use:   "doctor [HOST]",
 		Short: "Find out why something does not work",
 		Long: `Look at all that is between here and the dispatcher, and at a host if one is named:
 configuration, certificates, name, network, TLS, versions, clocks, what the host says.
-Each line is ok, warn or FAIL and says what to do; the exit code is 1 if one is FAIL.`,
+Each line is ok, warn or FAIL and says what to do; the exit code is 1 if one is FAIL.
+With --bounds also what bounds the dispatcher has on what callers and agents can make it hold,
+how much of each is used where that is counted, and what it is for.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: c.does(func(ctx context.Context, args []string) error {
-			d := doctor{cli: c}
+			d := doctor{cli: c, showBounds: showBounds}
 			host := ""
 			if len(args) > 0 {
 				host = args[0]
@@ -54,6 +60,8 @@ Each line is ok, warn or FAIL and says what to do; the exit code is 1 if one is 
 		}),
 		ValidArgsFunction: c.completeOnly(c.asksWords(hostWords)),
 	}
+	cmd.Flags().BoolVar(&showBounds, "bounds", false, "show the dispatcher's bounds")
+	return cmd
 }
 
 func (d *doctor) noteCheck(status, what, todo, format string, a ...any) bool {
@@ -118,11 +126,16 @@ func (d *doctor) printReport() error {
 		}
 	}
 	if d.cli.format == formatJSON {
-		if err := d.cli.printObject(object{{"ok", failed == 0}, {"checks", d.checks}}); err != nil {
+		report := object{{"ok", failed == 0}, {"checks", d.checks}}
+		if d.showBounds {
+			report = append(report, object{{"bounds", d.bounds}}...)
+		}
+		if err := d.cli.printObject(report); err != nil {
 			return err
 		}
 	} else {
 		d.printChecks()
+		d.printBounds()
 	}
 	if failed > 0 {
 		return failedChecksError(failed)
@@ -145,6 +158,55 @@ func (d *doctor) printChecks() {
 		w.AppendRow(table.Row{out.paintText(colour, one.Status), safeLine(one.What), text})
 	}
 	w.Render()
+}
+
+// nearBound is the part of a bound, in percent, from which on its use is worth a word.
+const nearBound = 80
+
+// checkBounds looks whether peers have nearly all that there is for them.
+func (d *doctor) checkBounds(bounds []harp.Bound) {
+	if d.bounds = bounds; len(bounds) == 0 {
+		return // of an older dispatcher
+	}
+	near := false
+	for _, b := range bounds {
+		if b.Used > 0 && b.Used >= b.Most/100*nearBound {
+			near = d.warn("bounds", "docs/security.md says what bounds whom; who calls so much?", "%s: %s of %s: %s", b.Name, quantity(b.Used, b.Unit), quantity(b.Most, b.Unit), b.Reason)
+		}
+	}
+	if !near {
+		d.ok("bounds", "less than %d %% of each is used", nearBound)
+	}
+}
+
+// quantity is a number of something, bytes in larger units.
+func quantity(n int64, unit string) string {
+	value := float64(n)
+	if unit != "bytes" || n < 1<<10 {
+		return strconv.FormatInt(n, 10) + " " + unit
+	}
+	for _, unit = range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if value /= 1 << 10; value < 1<<10 {
+			break
+		}
+	}
+	return strconv.FormatFloat(math.Round(value*10)/10, 'f', -1, 64) + " " + unit
+}
+
+func (d *doctor) printBounds() {
+	if !d.showBounds || len(d.bounds) == 0 {
+		return
+	}
+	var rows [][]string
+	for _, b := range d.bounds {
+		used := ""
+		if b.Used > 0 {
+			used = quantity(b.Used, b.Unit)
+		}
+		rows = append(rows, []string{b.Name, used, quantity(b.Most, b.Unit), b.Reason})
+	}
+	_, _ = fmt.Fprintln(d.cli.stdout)
+	d.cli.table([]string{"bound", "used", "most", "what it is for"}, rows)
 }
 
 // hosts counts the hosts that are there and away.

@@ -157,6 +157,7 @@ func (d *doctor) dispatcher(ctx context.Context, caller *harp.Caller, addr strin
 	for _, trouble := range info.Troubles {
 		d.warn("dispatcher", "see the dispatcher's log", "%s", trouble)
 	}
+	d.checkBounds(info.Bounds)
 	text := off.Round(10 * time.Millisecond).String()
 	switch apart := off.Abs(); {
 	case apart >= clocksBreak:

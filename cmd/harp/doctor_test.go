@@ -100,6 +100,37 @@ func TestDoctorTellsTheDispatchersTroubles(t *testing.T) {
 	}
 }
 
+// Bounds of which much is used are told; with --bounds all of them.
+func TestDoctorLooksAtBounds(t *testing.T) {
+	bounds := []harp.Bound{
+		{Name: "answers", Used: 52 << 20, Most: 64 << 20, Unit: "bytes", Reason: "of all"},
+		{Name: "sessions", Used: 79, Most: 100, Unit: "sessions", Reason: "of one"},
+		{Name: "page", Most: 1 << 20, Unit: "bytes", Reason: "of an answer"},
+	}
+	for name, test := range map[string]struct {
+		bounds []harp.Bound
+		want   string
+		says   string
+	}{
+		"nearly used up":        {bounds, doubt, "warn bounds answers: 52 MiB of 64 MiB: of all"},
+		"room":                  {bounds[1:], fine, "less than 80 % of each is used"},
+		"an older dispatcher's": {nil, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := examined(t)
+			d.dispatcher(t.Context(), harp.NewCaller(&fake{clock: time.Now, bounds: test.bounds}), "here")
+			if got, text := d.told(); got["bounds"] != test.want || !strings.Contains(text, test.says) {
+				t.Errorf("it says\n%s", text)
+			}
+		})
+	}
+	for n, want := range map[int64]string{0: "0 bytes", 1023: "1023 bytes", 1024: "1 KiB", 2172 << 10: "2.1 MiB", 10 << 30: "10 GiB", 5 << 50: "5120 TiB"} {
+		if got := quantity(n, "bytes"); got != want {
+			t.Errorf("%d bytes are %s, want %s", n, got, want)
+		}
+	}
+}
+
 func TestDoctorLooksAtCertificates(t *testing.T) {
 	now := time.Now()
 	const day = 24 * time.Hour

@@ -30,6 +30,7 @@ type fake struct {
 	feed       feed
 	clock      func() time.Time
 	troubles   []string
+	bounds     []harp.Bound
 	listing    func() // is called when jobs or hosts are listed; nil: nothing happens
 	listErr    error
 	filtered   bool // jobs are listed by their states
@@ -45,7 +46,7 @@ func (f *fake) Ping(context.Context) (harp.ServerInfo, error) {
 	if f.clock == nil {
 		return harp.ServerInfo{}, nil
 	}
-	return harp.ServerInfo{Time: f.clock(), Troubles: f.troubles}, nil
+	return harp.ServerInfo{Time: f.clock(), Troubles: f.troubles, Bounds: f.bounds}, nil
 }
 
 func (f *fake) Close() error { return nil }

@@ -64,7 +64,7 @@ func messages() map[string]any {
 		"forget":         wire.Forget{Attempts: []wire.HeldAttempt{held}, Last: true},
 		"ready":          wire.Ready{},
 		"failed":         wire.Failed{Failure: failure},
-		"server":         harp.ServerInfo{Software: "harp/0", Protocol: 1, Features: []string{"f"}, Store: "s", Time: at(1), Troubles: []string{"t"}},
+		"server":         harp.ServerInfo{Software: "harp/0", Protocol: 1, Features: []string{"f"}, Store: "s", Time: at(1), Troubles: []string{"t"}, Bounds: []harp.Bound{{Name: "n", Used: 1, Most: 2, Unit: "u", Reason: "r"}}},
 		"submitted":      wire.Submitted{ID: "j"},
 		"job_ref":        wire.JobRef{ID: "j"},
 		"cancel_job":     wire.CancelJob{ID: "j", Now: true},

@@ -168,6 +168,9 @@ func TestNounsTravel(t *testing.T) {
 			return harp.ServerInfo{
 				Software: genText.Draw(t, "software"), Protocol: rapid.Int().Draw(t, "protocol"), Features: genTexts.Draw(t, "features"),
 				Store: genText.Draw(t, "store"), Time: genTime.Draw(t, "time"), Troubles: genTexts.Draw(t, "troubles"),
+				Bounds: orNil(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) harp.Bound {
+					return harp.Bound{Name: genText.Draw(t, "name"), Used: rapid.Int64().Draw(t, "used"), Most: rapid.Int64().Draw(t, "most"), Unit: genText.Draw(t, "unit"), Reason: genText.Draw(t, "reason")}
+				}), 1, 3)).Draw(t, "bounds"),
 			}
 		})
 	})

@@ -57,6 +57,7 @@ var liesOfAgents = toDispatcher(agent, []lie{
 	{name: "survivors without end", tell: tellAnswers(answerWith(accepted, frameOf(typeStopping, 0, object{"cause", "no such cause", "since", int64(math.MaxInt64), "left", append(make(list, 0), manyNumbers(4000)...)}), end(0)))},
 	{name: "a storm of exchanges that are reset", tell: tellUnended(answerWith(frameOf(typeReset, 0, nil)))},
 	{name: "a second agent of the same name", tell: tellTwins},
+	{name: "a second agent with the instance of the first", tell: tellSameInstance},
 	{name: "an agent that comes and goes", tell: tellComing},
 	{name: "an agent that does not read", tell: tellDeafAgent},
 })
@@ -665,6 +666,61 @@ func tellTwins(t *teller) error {
 		}
 	}
 	return nil
+}
+
+// tellSameInstance comes as an agent that is there, with its instance and another key. The first must stay.
+func tellSameInstance(t *teller) error {
+	name, instance := newName("twin"), newID()
+	greets := hello("instance", instance, "journal", newID())
+	first, err := t.agentSession(liar{name: name, hello: greets, handle: func(p *peer, f frame) {
+		if f.kind == typeForget {
+			_ = p.say(0, typeReady, 0, object{})
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	defer first.close()
+	stay := make(chan struct{})
+	defer close(stay)
+	t.work.Go(func() { // it shows that it lives, as an agent does
+		for {
+			select {
+			case <-stay:
+				return
+			case <-first.over:
+				return
+			case <-time.After(100 * time.Millisecond):
+				_ = first.say(0, typeHeartbeat, 0, nil)
+			}
+		}
+	})
+	cert, err := t.ca.sign(template("harp://faults/agent/" + name))
+	if err != nil {
+		return err
+	}
+	conn, err := t.dial()
+	if err != nil {
+		return err
+	}
+	secured, err := t.prove(conn, protocols[[2]role{agent, dispatcher}], cert)
+	if err != nil {
+		return err
+	}
+	p, err := t.sessionOn(secured, false, nil)
+	if err != nil {
+		return err
+	}
+	_ = p.say(0, typeHello, 0, greets)
+	if f, err := p.expect(typeUnwelcome); err != nil {
+		return fmt.Errorf("a second agent with the instance of the first is answered by frame %d, %w", f.kind, err)
+	}
+	select {
+	case <-first.over:
+		return errors.New("the first agent has lost its session")
+	default:
+		return nil
+	}
 }
 
 // tellComing connects the same agent again and again.

@@ -49,6 +49,7 @@ var liesOfCallers = toDispatcher(caller, []lie{
 	{name: "waiters for results", tell: tellWaiters(typeResult)},
 	{name: "waiters for records", tell: tellWaiters(typePull)},
 	{name: "waiters for events", tell: tellWaiters(typeEvents)},
+	{name: "waiters of many callers", tell: tellWaitersOfMany},
 	{name: "waiters that come and go", tell: tellGoingWaiters},
 	{name: "jobs that there are not", tell: tellNoJobs},
 	{name: "ids that are none", tell: tellOtherIDs},
@@ -659,6 +660,37 @@ func tellWaiters(kind byte) func(*teller) error {
 		}
 		return t.hold()
 	}
+}
+
+// tellWaitersOfMany lets several callers begin all exchanges that they can.
+func tellWaitersOfMany(t *teller) error {
+	job, err := t.waitingJob()
+	if err != nil {
+		return err
+	}
+	question := encode(object{"id", job, "wait", true})
+	err = t.each(4, func(i int) error {
+		p, err := t.sessionAs(caller, fmt.Sprint("liar", i), nil)
+		if err != nil {
+			return err
+		}
+		if err := p.say(0, typeHello, 0, hello()); err != nil {
+			return err
+		}
+		if _, err := p.expect(typeWelcome); err != nil {
+			return err
+		}
+		for range 4096 {
+			if p.sayBytes(frameBytes(p.nextExchange(), typeResult, endFlag, question)) != nil {
+				break
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return t.hold()
 }
 
 // tellGoingWaiters waits in sessions that are gone at once.
