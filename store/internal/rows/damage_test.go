@@ -266,6 +266,14 @@ func TestLostHostComesBack(t *testing.T) {
 			}
 			session.Journal = h.Journal
 		}
+		damage(e, s, hostKey("h"))
+		session.Journal = "k" // is known
+		if _, err := s.OpenSession(t.Context(), session); err != nil {
+			t.Error(err)
+		}
+		if h, err := s.Host(t.Context(), "h"); err != nil || h.Journal != "k" {
+			t.Errorf("it is stored with journal %q, %v, want k", h.Journal, err)
+		}
 		if epoch, err := s.OpenSession(t.Context(), store.Session{Host: "new", At: noon}); err != nil || epoch != 1 {
 			t.Errorf("a new host has epoch %d, %v", epoch, err)
 		}

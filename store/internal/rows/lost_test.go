@@ -93,6 +93,23 @@ func TestLostCountsAndCohort(t *testing.T) {
 	}
 }
 
+// TestLostCountsAreCountedAgain opens a store of which it is lost how much its jobs store: that is counted.
+func TestLostCountsAreCountedAgain(t *testing.T) {
+	var had int64
+	e := closed(t, func(s *Store) {
+		openGate(s, "h")
+		end := about(submitted(t, s, call("h"))[0], store.End)
+		end.Event.Value = make(harp.Value, 5000)
+		applied(t, s, end)
+		submitted(t, s, call("away"))
+		had = s.stored.Load()
+	})
+	e.lose(keyNumber)
+	if got := opened(t, e, Options{}).stored.Load(); got != had || got < 5000 {
+		t.Errorf("they store %d bytes, and stored %d", got, had)
+	}
+}
+
 // TestLostQueue opens a store of which the row of a queue is not there any more, that was
 // cancelled, paused, or given another concurrency: its jobs do not start as if none of that had been.
 func TestLostQueue(t *testing.T) {
