@@ -89,6 +89,7 @@ const (
 	EventHostDuplicate  EventType = "host.duplicate"    // a second agent of this name was refused
 	EventHostJournal    EventType = "host.journal_gone" // its agent lost what it knew of its attempts
 	EventHostForgot     EventType = "host.forgot"       // the agent held an attempt that is not known here; Job names it
+	EventHostLabelled   EventType = "host.labelled"     // an operator changed its labels; Reason says how
 	EventQueuePaused    EventType = "queue.paused"
 	EventQueueUnpaused  EventType = "queue.unpaused"
 	EventQueueChanged   EventType = "queue.changed" // its concurrency

@@ -108,6 +108,23 @@ func (h *Hosts) Get(ctx context.Context, name string) (HostStatus, error) {
 	return HostStatus{}, notFoundError("host", name)
 }
 
+// Label gives the hosts that a target selects labels, and takes away those of these keys that
+// it has given before. It returns how many hosts the target selects. A label of an operator
+// counts more than that of the same key of the registry, and that more than one of the host's
+// agent; it stays through what these say. A host has at most MaxLabels of them. Each host is
+// labelled whole; with an error some may be and others not, unless it is one of the below.
+// Errors, when nothing is changed: ErrInvalid (target; labels: one is too long, set and unset,
+// or a host would have too many), ErrNotFound (as List), ErrUnavailable, ErrClosed.
+func (h *Hosts) Label(ctx context.Context, expr string, set map[string]string, unset ...string) (int, error) {
+	if expr == "" {
+		return 0, errNoTarget
+	}
+	if err := CheckLabelChange(set, unset); err != nil {
+		return 0, err
+	}
+	return h.service.LabelHosts(ctx, NewID(), expr, set, unset)
+}
+
 // Procedures returns what the host's agent last said it offers, by name. Errors:
 // ErrNotFound, ErrUnavailable, ErrClosed.
 func (h *Hosts) Procedures(ctx context.Context, host string) ([]ProcedureDoc, error) {
@@ -137,16 +154,28 @@ func notFoundError(what, name string) error {
 
 // HostStatus is what a dispatcher knows of a host.
 type HostStatus struct {
-	Name       string            `json:"name" msgpack:"name"`                             // as callers name it
-	Online     bool              `json:"online" msgpack:"online,omitempty"`               // a session with its agent is open and reconciled
-	Address    string            `json:"address,omitempty" msgpack:"addr,omitempty"`      // where the dispatcher dials it; empty if it dials in
-	Labels     map[string]string `json:"labels,omitempty" msgpack:"labels,omitempty"`     // set by the operator
-	Facts      Value             `json:"facts,omitzero" msgpack:"facts,omitempty"`        // a map, reported by the agent
-	Procedures []string          `json:"procedures,omitempty" msgpack:"procs,omitempty"`  // names of what it offers, sorted
-	LastHeard  time.Time         `json:"last_heard,omitzero" msgpack:"heard,omitempty"`   // UTC; zero if never
-	Software   string            `json:"software,omitempty" msgpack:"software,omitempty"` // the agent's name and version
-	Error      string            `json:"error,omitempty" msgpack:"error,omitempty"`       // why the dispatcher could not reach it, the last time it tried
+	Name         string                 `json:"name" msgpack:"name"`                                  // as callers name it
+	Online       bool                   `json:"online" msgpack:"online,omitempty"`                    // a session with its agent is open and reconciled
+	Address      string                 `json:"address,omitempty" msgpack:"addr,omitempty"`           // where the dispatcher dials it; empty if it dials in
+	Labels       map[string]string      `json:"labels,omitempty" msgpack:"labels,omitempty"`          // those that count
+	LabelSources map[string]LabelSource `json:"label_sources,omitempty" msgpack:"labelsrc,omitempty"` // of each label
+	Facts        Value                  `json:"facts,omitzero" msgpack:"facts,omitempty"`             // a map, reported by the agent
+	Procedures   []string               `json:"procedures,omitempty" msgpack:"procs,omitempty"`       // names of what it offers, sorted
+	LastHeard    time.Time              `json:"last_heard,omitzero" msgpack:"heard,omitempty"`        // UTC; zero if never
+	Software     string                 `json:"software,omitempty" msgpack:"software,omitempty"`      // the agent's name and version
+	Error        string                 `json:"error,omitempty" msgpack:"error,omitempty"`            // why the dispatcher could not reach it, the last time it tried
 }
+
+// LabelSource says who gave a host a label. Where several gave one of the same key, that of
+// operators counts, else that of the registry.
+type LabelSource string
+
+// The sources of labels.
+const (
+	LabelOfOperator LabelSource = "operator" // [Hosts.Label]
+	LabelOfRegistry LabelSource = "registry"
+	LabelOfAgent    LabelSource = "agent"
+)
 
 // ProcedureDoc describes a procedure that an agent offers.
 type ProcedureDoc struct {

@@ -11,6 +11,7 @@ const (
 	MaxProcedureName  = 128
 	MaxQueueName      = 1 << 10 // encoded
 	MaxLabels         = 16      // of a job or a host
+	MaxUnset          = 64      // labels of hosts, at a time
 	MaxLabelKey       = 64
 	MaxLabelValue     = 256
 	MaxTraceParent    = 256

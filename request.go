@@ -258,6 +258,26 @@ func CheckLabels(labels map[string]string) error {
 	return nil
 }
 
+// CheckLabelChange returns ErrInvalid, naming the label, unless labels that are to be set are as
+// [CheckLabels] wants them, there is one that is to be set or unset, and none that is both.
+func CheckLabelChange(set map[string]string, unset []string) error {
+	switch {
+	case len(set)+len(unset) == 0:
+		return &FieldError{Field: "labels", Message: "none is to be set or unset"}
+	case len(unset) > MaxUnset:
+		return &FieldError{Field: "labels", Message: fmt.Sprintf("at most %d are unset", MaxUnset)}
+	}
+	for _, key := range unset {
+		if err := checkName("label", key, MaxLabelKey); err != nil {
+			return err
+		}
+		if _, both := set[key]; both {
+			return &FieldError{Field: "label " + key, Message: "is set and unset"}
+		}
+	}
+	return CheckLabels(set)
+}
+
 // CheckID returns ErrInvalid unless id is a UUIDv7 in its canonical form.
 func CheckID(id string) error {
 	if !isID(id) {

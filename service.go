@@ -79,6 +79,12 @@ type HostService interface {
 	// that is written out in the target and not known, or no host at all).
 	PreviewTarget(ctx context.Context, expr, procedure string, args Value) (Preview, error)
 
+	// LabelHosts sets and unsets labels of the hosts that a target selects, once for an id,
+	// which is as that of CancelQueue, and returns how many hosts these are. Errors:
+	// ErrInvalid (target, labels, id), ErrNotFound, as ListHosts, ErrConflict (the id is
+	// that of another request), ErrPruned (it is too old).
+	LabelHosts(ctx context.Context, id, expr string, set map[string]string, unset []string) (int, error)
+
 	// HostProcedures returns one page of what a host's agent last said it
 	// offers, by name. Errors: ErrNotFound.
 	HostProcedures(ctx context.Context, host, cursor string) (Page[ProcedureDoc], error)

@@ -407,6 +407,10 @@ func (f *fake) DeleteGroup(ctx context.Context, _, _ string) error {
 	return f.enter(ctx, "DeleteGroup")
 }
 
+func (f *fake) LabelHosts(ctx context.Context, _, _ string, set map[string]string, unset []string) (int, error) {
+	return len(set) + len(unset), f.enter(ctx, "LabelHosts")
+}
+
 func (f *fake) HostProcedures(ctx context.Context, host, cursor string) (harp.Page[harp.ProcedureDoc], error) {
 	if err := f.enter(ctx, "HostProcedures"); err != nil {
 		return harp.Page[harp.ProcedureDoc]{}, err

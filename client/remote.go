@@ -374,6 +374,15 @@ func (r *remote) PreviewTarget(ctx context.Context, text, procedure string, args
 	return m.Preview, nil
 }
 
+// LabelHosts implements harp.HostService.
+func (r *remote) LabelHosts(ctx context.Context, id, text string, set map[string]string, unset []string) (int, error) {
+	if err := checkTarget(text); err != nil {
+		return 0, err
+	}
+	m, err := requestReply[wire.Done](ctx, r, wire.TypeLabelHosts, wire.LabelHosts{Request: id, Target: text, Set: set, Unset: unset}, false)
+	return m.Count, err
+}
+
 // checkTarget refuses a target that does not fit into a request.
 func checkTarget(text string) error {
 	const most = wire.MaxControl - 4<<10

@@ -203,6 +203,7 @@ var handlers = map[transport.Type]func(ctx context.Context, s harp.Service, body
 	wire.TypeGroups:      handled(handleGroups),
 	wire.TypePutGroup:    handled(handlePutGroup),
 	wire.TypeDeleteGroup: handled(handleDeleteGroup),
+	wire.TypeLabelHosts:  handled(handleLabelHosts),
 	wire.TypeRequest:     handled(handleRequest),
 	wire.TypeForceLost:   handled(handleForceLost),
 	wire.TypeEvents:      handled(handleEvents),
@@ -384,6 +385,14 @@ func handleDeleteGroup(ctx context.Context, s harp.Service, w wire.DeleteGroup) 
 		return nil, err
 	}
 	return wire.Done{}, s.DeleteGroup(ctx, w.Request, w.Name)
+}
+
+func handleLabelHosts(ctx context.Context, s harp.Service, w wire.LabelHosts) (any, error) {
+	if err := harp.CheckID(w.Request); err != nil {
+		return nil, err
+	}
+	n, err := s.LabelHosts(ctx, w.Request, w.Target, w.Set, w.Unset)
+	return wire.Done{Count: n}, err
 }
 
 func handleRequest(ctx context.Context, s harp.Service, w wire.JobRef) (any, error) {

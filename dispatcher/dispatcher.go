@@ -184,6 +184,9 @@ type Dispatcher struct {
 	hosts    *hosts
 	fleet    *fleet
 	groups   *groups
+
+	labelling sync.Mutex // one change of labels at a time
+
 	registry registry
 	watchers watchers
 	feed     feed
@@ -293,7 +296,7 @@ func (d *Dispatcher) recover(ctx context.Context) error {
 			break
 		}
 	}
-	if err := errors.Join(d.loadRegistry(ctx), d.loadGroups(ctx)); err != nil {
+	if err := errors.Join(d.loadRegistry(ctx), d.loadGroups(ctx), d.loadLabels(ctx)); err != nil {
 		return err
 	}
 	return d.expectActive(ctx)

@@ -93,6 +93,7 @@ type host struct {
 	offers     *catalogue           // never nil
 	attributes inventory.Attributes // of its labels and facts
 	spec       *HostSpec            // nil: not in the registry
+	operator   map[string]string    // labels that operators gave it; replaced whole
 	session    *session             // nil: away
 	expected   *time.Timer          // makes its jobs unknown unless it comes back; nil: nothing is expected
 	returning  time.Time            // until then it counts as about to come back
@@ -195,17 +196,21 @@ func (h *host) setRow(row store.Host) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.connected, h.row, h.offers = true, row, offers
-	h.attributes = inventory.NewAttributes(h.labels(), row.Facts)
+	h.setAttributes()
 }
 
-// labels are those of the stored row and of the registry, which count more. The caller
-// holds mu.
+// setAttributes takes labels and facts apart, which have changed. The caller holds mu.
+func (h *host) setAttributes() { h.attributes = inventory.NewAttributes(h.labels(), h.row.Facts) }
+
+// labels are those of its agent, of the registry and of operators; the later count more. The
+// caller holds mu.
 func (h *host) labels() map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, h.row.Labels)
 	if h.spec != nil {
 		maps.Copy(all, h.spec.Labels)
 	}
+	maps.Copy(all, h.operator)
 	return all
 }
 
@@ -265,7 +270,7 @@ func (h *host) status() harp.HostStatus {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := harp.HostStatus{
-		Name: h.name, Online: h.session != nil, Labels: h.labels(), Procedures: slices.Clone(h.offers.names),
+		Name: h.name, Online: h.session != nil, Labels: h.labels(), LabelSources: h.labelSources(), Procedures: slices.Clone(h.offers.names),
 		Facts: slices.Clone(h.row.Facts), LastHeard: h.row.LastHeard, Software: h.row.Software, Error: h.dialError,
 	}
 	if h.session != nil {
@@ -384,7 +389,7 @@ func (h *host) setSpec(spec *HostSpec) {
 	had := h.spec
 	h.spec = spec
 	if had == nil || spec == nil || !maps.Equal(had.Labels, spec.Labels) {
-		h.attributes = inventory.NewAttributes(h.labels(), h.row.Facts)
+		h.setAttributes()
 	}
 }
 

@@ -46,3 +46,26 @@ func TestGroupsAreChangedOnce(t *testing.T) {
 		t.Errorf("asked again, the deletion is made again: it is %q", text)
 	}
 }
+
+// Hosts are labelled once, also where their target does not select them any more.
+func TestHostsAreLabelledOnce(t *testing.T) {
+	d, err := Open(t.Context(), memory.Open(nil), Config{Hosts: StaticHosts{{Name: "web01", Labels: map[string]string{"role": "web"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	s, id := d.service(harp.Principal{Kind: "caller", Name: "ada"}), harp.NewID()
+	for range 2 {
+		n, err := s.LabelHosts(t.Context(), id, "role=web", map[string]string{"role": "db", "a": "b", "c": "d"}, []string{"x"})
+		if err != nil || n != 1 {
+			t.Errorf("%d hosts are labelled, %v", n, err)
+		}
+	}
+	if _, err := s.LabelHosts(t.Context(), id, "role=web", map[string]string{"role": "db"}, nil); !errors.Is(err, harp.ErrConflict) {
+		t.Errorf("another request under the id gives %v", err)
+	}
+}

@@ -158,7 +158,30 @@ func targetWords(ctx context.Context, caller *harp.Caller, args []string, begun 
 		}
 		return found
 	}
-	return hostWords(ctx, caller, args, begun)
+	return append(hostWords(ctx, caller, args, begun), labelWords(ctx, caller, args, begun)...)
+}
+
+// labelWords are the keys of labels that hosts have, and behind key= the values.
+func labelWords(ctx context.Context, caller *harp.Caller, _ []string, begun string) (found []word) {
+	key, _, behind := strings.Cut(begun, "=")
+	seen := map[string]bool{}
+	for h, err := range caller.Hosts().List(ctx, "") {
+		if err != nil {
+			break
+		}
+		for k, v := range h.Labels {
+			text := k + "="
+			if behind {
+				text += v
+			}
+			if (!behind || k == key) && !seen[text] {
+				seen[text] = true
+				found = append(found, word{text: text})
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b word) int { return strings.Compare(a.text, b.text) })
+	return found
 }
 
 // groupWords are the names of groups.

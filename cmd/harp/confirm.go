@@ -20,15 +20,20 @@ func (c *cli) confirm(ctx context.Context, doc harp.ProcedureDoc, host string, s
 	if !c.inTerminal || !c.errTerminal {
 		return invalid("yes", "%s is declared dangerous and there is nobody to ask; -y calls it", doc.Name)
 	}
-	question := fmt.Sprintf("%s is declared dangerous. Call it on %s? [y/N] ", doc.Name, host)
-	fmt.Fprint(c.stderr, safeLine(question)) //nolint:errcheck // then there is no answer either
+	return c.ask(ctx, fmt.Sprintf("%s is declared dangerous. Call it on %s?", doc.Name, host), "nothing was called")
+}
+
+// ask asks a person, who is there, whether to go on. Errors: *harp.FieldError when the answer is
+// not yes, *detachedError when there is none; both say what did not happen.
+func (c *cli) ask(ctx context.Context, question, nothing string) error {
+	fmt.Fprint(c.stderr, safeLine(question+" [y/N] ")) //nolint:errcheck // then there is no answer either
 	switch answer, err := c.readLine(ctx); {
 	case err != nil:
-		return &detachedError{nothing: "nothing was called"}
+		return &detachedError{nothing: nothing}
 	case slices.Contains([]string{"y", "yes"}, strings.ToLower(answer)):
 		return nil
 	}
-	return invalid("yes", "aborted; nothing was called")
+	return invalid("yes", "aborted; %s", nothing)
 }
 
 // readLine reads one line of stdin, until it is interrupted. Errors: context.Canceled.

@@ -40,6 +40,8 @@ type fake struct {
 	killed    []string
 	queried   []harp.RecordQuery
 	filter    harp.JobFilter
+	labelled  []labelChange
+	every     bool // each target selects all hosts
 }
 
 func (f *fake) Ping(context.Context) (harp.ServerInfo, error) {
@@ -147,7 +149,7 @@ func (f *fake) ListHosts(_ context.Context, text, _ string) (harp.Page[harp.Host
 	}
 	var page harp.Page[harp.HostStatus]
 	for _, h := range f.hosts {
-		if text == "" || text == target.QuoteName(h.Name) {
+		if f.every || text == "" || text == target.QuoteName(h.Name) {
 			page.Items = append(page.Items, h)
 		}
 	}
@@ -172,6 +174,11 @@ func (f *fake) ListGroups(context.Context, string, string) (harp.Page[harp.Group
 func (f *fake) PutGroup(context.Context, string, string, string) error { return nil }
 
 func (f *fake) DeleteGroup(context.Context, string, string) error { return nil }
+
+func (f *fake) LabelHosts(_ context.Context, _, _ string, set map[string]string, unset []string) (int, error) {
+	f.labelled = append(f.labelled, labelChange{set, unset})
+	return len(f.hosts), nil
+}
 
 func (f *fake) HostProcedures(_ context.Context, host, _ string) (harp.Page[harp.ProcedureDoc], error) {
 	for _, h := range f.hosts {

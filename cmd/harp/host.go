@@ -11,8 +11,9 @@ import (
 )
 
 func (c *cli) hostCommand() *cobra.Command {
-	return group("host", "Look at hosts",
+	return group("host", "Look at hosts and label them",
 		c.hostListCommand(),
+		c.hostLabelCommand(),
 		&cobra.Command{
 			Use:   "show HOST",
 			Short: "Show what is known of a host",
@@ -118,7 +119,7 @@ func (c *cli) showHost(ctx context.Context, caller *harp.Caller, args []string) 
 		{"online", yesText(h.Online)},
 		{"address", h.Address},
 		{"problem", h.Error},
-		{"labels", labelText(h.Labels)},
+		{"labels", sourcedLabels(h)},
 		{"procedures", strings.Join(h.Procedures, ", ")},
 		{"last heard", c.clock(h.LastHeard)},
 		{"software", h.Software},

@@ -139,6 +139,14 @@ type Previewed struct {
 	UnfitHosts Rows `msgpack:"unfithosts,omitempty"` // of harp.UnfitHost
 }
 
+// LabelHosts sets and unsets labels of the hosts that a target selects.
+type LabelHosts struct {
+	Request string            `msgpack:"id"` // the same when it is asked again
+	Target  string            `msgpack:"target"`
+	Set     map[string]string `msgpack:"set,omitempty"`
+	Unset   []string          `msgpack:"unset,omitempty"`
+}
+
 // HostRef names a host: the body of HostProcs.
 type HostRef struct {
 	Name string `msgpack:"name"`

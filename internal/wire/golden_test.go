@@ -88,7 +88,7 @@ func messages() map[string]any {
 		"hosts_query": wire.HostsQuery{Page: page, Target: "web*"},
 		"hosts":       wire.Hosts{Hosts: rows, Cursor: "c"},
 		"host": harp.HostStatus{
-			Name: "web01", Online: true, Address: "10.0.0.1:7442", Labels: map[string]string{"a": "1"}, Facts: []byte{0x80},
+			Name: "web01", Online: true, Address: "10.0.0.1:7442", Labels: map[string]string{"a": "1"}, LabelSources: map[string]harp.LabelSource{"a": "operator"}, Facts: []byte{0x80},
 			Procedures: []string{"p", "q"}, LastHeard: at(1), Software: "harp/0", Error: "away",
 		},
 		"explain":        wire.Explain{Target: "web*", Host: "web01"},
@@ -113,6 +113,7 @@ func messages() map[string]any {
 		"group":        harp.Group{Name: "g", Target: "web*", Changed: at(1), By: who},
 		"put_group":    wire.PutGroup{Request: "r", Name: "g", Target: "web*"},
 		"delete_group": wire.DeleteGroup{Request: "r", Name: "g"},
+		"label_hosts":  wire.LabelHosts{Request: "r", Target: "web*", Set: map[string]string{"a": "1"}, Unset: []string{"b"}},
 		"force_lost":   wire.ForceLost{ID: "j", Why: "w"},
 		"events_query": wire.EventsQuery{EventFilter: harp.EventFilter{After: "c", Types: []string{"job.*"}, Job: "j", Host: "web01", Since: at(1)}, Wait: true},
 		"events":       wire.Events{Events: rows, Cursor: "c"},

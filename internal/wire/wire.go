@@ -101,6 +101,7 @@ const (
 	TypeGroups      transport.Type = 87
 	TypePutGroup    transport.Type = 88
 	TypeDeleteGroup transport.Type = 89
+	TypeLabelHosts  transport.Type = 90
 )
 
 // MaxBody is the cap of a frame's body by its type.
