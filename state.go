@@ -40,6 +40,7 @@ const (
 	ReasonAgentBusy  = "agent_busy"  // the agent takes no call now
 	ReasonBackoff    = "backoff"     // between two attempts
 	ReasonPaused     = "paused"      // its queue is paused
+	ReasonBatch      = "batch"       // it is a member of a batch, which has not come to it, or has no slot for it
 )
 
 // ReasonValueDropped is the reason of a job that succeeded and whose value is gone:

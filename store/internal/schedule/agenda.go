@@ -15,6 +15,7 @@ type Alarm struct {
 	Job     *Job   // or
 	Queue   *Queue // or
 	Backlog *Backlog
+	Batch   *Batch
 }
 
 // AlarmKind is what has become due.
@@ -29,6 +30,7 @@ const (
 	AlarmRearm                    // the queue has had a free slot: look at all host queues that wait for a host
 	AlarmBacklog                  // the backlog's agent may be less busy
 	AlarmFill                     // the queue was changed: jobs may start by its free slots
+	AlarmBatch                    // something of the batch may be due
 )
 
 // number is that of the job; 0 for a queue.

@@ -48,7 +48,7 @@ func (s *Schedule) ClockSet(by int64) {
 // wakePassed has the time of a job come again that was passed as too late to start, where it is
 // not any more.
 func (s *Schedule) wakePassed(e *Job) {
-	if e.expires == 0 || !e.Waits() || e.survives || e.hostQueue != nil || e.held != nil || e.waking.index > 0 || e.isLate(s.Latest) {
+	if e.expires == 0 || !e.Waits() || e.survives || e.hostQueue != nil || e.held != nil || e.parked || e.waking.index > 0 || e.isLate(s.Latest) {
 		return
 	}
 	s.agenda.set(&e.waking, e.wake)

@@ -63,6 +63,9 @@ func (s *Schedule) SetGate(name string, g store.Gate) {
 	if g.Open != wasOpen {
 		s.dissolveBacklogs(h, s.Latest)
 	}
+	if wasOpen && !g.Open {
+		s.giveSlotsOf(h)
+	}
 	for l := range h.hostQueues {
 		l.allowJobs(s, s.Latest)
 		l.entries.Scan(func(e *Job) bool {
@@ -89,10 +92,14 @@ func (h *host) nextJob(s *Schedule, now int64) *Job {
 			l.queue.parked[l] = struct{}{}
 			continue
 		}
-		if e := l.head; !e.isLate(now) {
+		switch e := l.head; {
+		case e.isLate(now):
+			s.leaveHostQueue(e, now)
+		case e.isBlocked():
+			s.park(e, now)
+		default:
 			return e
 		}
-		s.leaveHostQueue(l.head, now)
 	}
 	return nil
 }

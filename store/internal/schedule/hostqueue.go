@@ -26,6 +26,9 @@ func hostQueueTree() *btree.BTreeG[*hostQueue] {
 // joinHostQueue puts a job whose time has come into its host queue.
 func (s *Schedule) joinHostQueue(e *Job, now int64) {
 	q, h := e.Queue, e.host
+	if !h.gate.Open {
+		s.giveBatchSlot(e)
+	}
 	l := q.hostQueues[h]
 	if l == nil {
 		l = &hostQueue{queue: q, host: h, entries: entryTree(), synced: s.seq}

@@ -204,10 +204,14 @@ func (q *Queue) nextJob(s *Schedule, now int64) *Job {
 			l.host.parked[l] = struct{}{}
 			continue
 		}
-		if e := l.head; !e.isLate(now) {
+		switch e := l.head; {
+		case e.isLate(now):
+			s.leaveHostQueue(e, now)
+		case e.isBlocked():
+			s.park(e, now)
+		default:
 			return e
 		}
-		s.leaveHostQueue(l.head, now)
 	}
 	return nil
 }

@@ -21,10 +21,14 @@ import (
 func TestRandom(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := &driver{T: rt, s: New(), rows: map[ID]*store.Job{}, now: now, resized: map[*Queue]bool{}}
+		for name, parallel := range batchSizes {
+			d.s.OpenBatch(name, parallel)
+		}
 		for range 10 { // times the usual steps
 			rt.Repeat(map[string]func(*rapid.T){
 				"submit": d.submit, "submit more": d.submit, "claim": d.claim, "gate": d.gate, "event": d.event, "more events": d.event,
 				"change": d.change, "cancel": d.cancel, "pass": d.pass, "silence": d.silence, "wake": d.wake, "set the clock": d.setClock,
+				"halt": d.halt, "resume": d.resume,
 				"": func(*rapid.T) { d.checkAll() },
 			})
 		}
@@ -60,6 +64,8 @@ func (d *driver) seconds(name string, least, most int) int64 {
 var (
 	hostNames  = []string{"a", "b", "c"}
 	queueNames = []string{"", "p", "q"}
+	batchNames = []string{"", "", "x", "y"}
+	batchSizes = map[string]int{"x": 1, "y": 3}
 )
 
 func (d *driver) host() string { return rapid.SampledFrom(hostNames).Draw(d.T, "host") }
@@ -82,6 +88,9 @@ func (d *driver) submit(*rapid.T) {
 			delete(d.resized, q)
 		}
 	}
+	if b := d.s.Batch(rapid.SampledFrom(batchNames).Draw(d.T, "batch")); b != nil && b.Free() > 0 {
+		j.Batch = b.ID()
+	}
 	switch rapid.IntRange(0, 5).Draw(d.T, "waits") {
 	case 0:
 		j.NotBefore = d.time().Add(time.Duration(d.seconds("not before", 0, 30)))
@@ -94,7 +103,7 @@ func (d *driver) submit(*rapid.T) {
 	i := ID{byte(j.No >> 8), byte(j.No)}
 	d.rows[i] = j
 	if e, started := d.s.Submit(i, j, d.now); started {
-		if e.isLate(d.now) || !e.host.gate.Open || e.Queue.Paused || e.notBefore > d.now {
+		if e.isLate(d.now) || !e.host.gate.Open || e.Queue.Paused || e.notBefore > d.now || e.isBlocked() {
 			d.Fatalf("job %d is started at once, though it may not start", e.No)
 		}
 		d.send(e)
@@ -111,6 +120,8 @@ func (d *driver) start(e *Job) {
 		d.Fatalf("job %d is started though its time is over", e.No)
 	case !e.host.mayStart() || e.Queue.free() == 0:
 		d.Fatalf("job %d is started where there is no room", e.No)
+	case e.isBlocked():
+		d.Fatalf("job %d is started and its batch has no slot for it", e.No)
 	}
 	d.send(e)
 	d.s.Start(e, d.now)
@@ -245,6 +256,9 @@ func (d *driver) pass(*rapid.T) {
 	for due := d.s.NextDue(); due != 0 && due <= until; due = d.s.NextDue() {
 		d.now = max(d.now, due)
 		d.advance()
+		if d.s.IsDue(d.now) {
+			d.advance() // what ended by it has left slots of its batch
+		}
 		if again := d.s.NextDue(); again != 0 && again <= d.now {
 			d.Fatalf("at %d something stays due at %d: %+v", d.now, again, d.s.agenda.list[0])
 		}
@@ -280,6 +294,8 @@ func (d *driver) advance() {
 			for e := d.s.NextInQueue(a.Queue, d.now); e != nil; e = d.s.NextInQueue(a.Queue, d.now) {
 				d.start(e)
 			}
+		case AlarmBatch:
+			d.fill(a.Batch)
 		}
 	}
 	slices.SortFunc(woken, (*Job).Compare)
@@ -292,6 +308,31 @@ func (d *driver) advance() {
 		d.s.Dequeue(e, 0)
 		d.forget(e)
 	}
+}
+
+// fill starts what is parked for the slots of a batch that are free.
+func (d *driver) fill(b *Batch) {
+	for e := d.s.Unpark(b, d.now); e != nil; e = d.s.Unpark(b, d.now) {
+		if next := d.s.NextInQueue(e.Queue, d.now); next != nil {
+			d.start(next)
+		}
+	}
+}
+
+func (d *driver) batch() *Batch {
+	return d.s.Batch(rapid.SampledFrom([]string{"x", "y"}).Draw(d.T, "batch"))
+}
+
+func (d *driver) halt(*rapid.T) {
+	d.tick()
+	d.s.Halt(d.batch(), d.now)
+}
+
+func (d *driver) resume(*rapid.T) {
+	d.tick()
+	b := d.batch()
+	d.s.Resume(b)
+	d.s.RingBatch(b, d.now)
 }
 
 func (d *driver) expire(e *Job) {
@@ -360,6 +401,9 @@ func (d *driver) endAll() {
 	}
 	d.advance()
 	no, none := false, 0
+	for b := range d.s.Batches() {
+		d.s.DropBatch(b)
+	}
 	for q := range d.s.Queues() {
 		d.s.ChangeQueue(q, harp.QueueChange{Paused: &no, Concurrency: &none}, d.now)
 		q.Keep(d.s, d.who())
@@ -404,6 +448,9 @@ func (d *driver) checkAll() {
 		}
 		d.checkQueue(q)
 	}
+	for _, b := range d.s.batches {
+		d.checkBatch(b)
+	}
 	d.checkHolders()
 	d.checkAgenda()
 	doomed := map[*Job]struct{}{}
@@ -416,6 +463,24 @@ func (d *driver) checkAll() {
 		})
 	}
 	d.same("cancelled", doomed, d.jobs((*Job).IsCancelled))
+}
+
+func (d *driver) checkBatch(b *Batch) {
+	d.same("members of "+b.id, b.members, d.jobs(func(e *Job) bool { return e.batch == b }))
+	if n := len(d.jobs(func(e *Job) bool { return e.batch == b && e.inSlot })); n != b.taken || n > b.parallel {
+		d.Fatalf("of %d slots of batch %q %d count as taken, and %d are", b.parallel, b.id, b.taken, n)
+	}
+	parked := map[*Job]struct{}{}
+	b.parked.Scan(func(e *Job) bool { parked[e] = struct{}{}; return true })
+	d.same("parked in "+b.id, parked, d.jobs(func(e *Job) bool { return e.batch == b && e.parked }))
+	if len(parked) > 0 && b.Free() > 0 && b.again.index == 0 {
+		d.Fatalf("%d members of batch %q are parked, which has %d free slots", len(parked), b.id, b.Free())
+	}
+	for e := range b.members {
+		if e.inSlot && e.Waits() && e.hostQueue != nil && !e.host.gate.Open {
+			d.Fatalf("job %d holds a slot of its batch and its host is away", e.No)
+		}
+	}
 }
 
 // checkHolders compares what is counted of each principal with what there is of it.
@@ -477,9 +542,9 @@ func (d *driver) checkJob(i ID, e *Job) {
 	}
 	places := 0
 	for _, is := range []bool{
-		e.active, e.hostQueue != nil, e.held != nil, e.survives && !e.active,
+		e.active, e.hostQueue != nil, e.held != nil, e.parked, e.survives && !e.active,
 		e.hostQueue == nil && e.waking.index > 0,
-		e.Waits() && e.hostQueue == nil && e.held == nil && !e.survives && e.waking.index == 0 && e.isLate(d.s.Latest), // the agenda ends it
+		e.Waits() && e.hostQueue == nil && e.held == nil && !e.parked && !e.survives && e.waking.index == 0 && e.isLate(d.s.Latest), // the agenda ends it
 	} {
 		if is {
 			places++
@@ -663,6 +728,8 @@ func (d *driver) checkAgenda() {
 			is = d.s.queues[a.Queue.Name] == a.Queue
 		case AlarmBacklog:
 			is = a.Backlog.host.backlogs[a.Backlog.procedure] == a.Backlog
+		case AlarmBatch:
+			is = d.s.batches[a.Batch.id] == a.Batch
 		}
 		if is = is && (a.Job == nil || d.s.jobs[a.Job.ID] == a.Job); !is {
 			d.Fatalf("an alarm of kind %d is set to %d for nothing: %+v", a.Kind, a.at, a.Job)

@@ -36,6 +36,7 @@ type Schedule struct {
 	names     *btree.BTreeG[string] // of queues
 	hosts     map[string]*host
 	holders   map[harp.Principal]*holder // that have something
+	batches   map[string]*Batch
 	cancelled []*cancelledQueue
 	seq       uint64 // counts changes that host queues have to notice
 
@@ -53,7 +54,7 @@ func New() *Schedule {
 		jobs:   map[ID]*Job{},
 		queues: map[string]*Queue{},
 		names:  btree.NewBTreeGOptions(func(a, b string) bool { return a < b }, btree.Options{NoLocks: true}),
-		hosts:  map[string]*host{}, holders: map[harp.Principal]*holder{},
+		hosts:  map[string]*host{}, holders: map[harp.Principal]*holder{}, batches: map[string]*Batch{},
 	}
 }
 
@@ -79,6 +80,9 @@ type Job struct {
 	hostQueue *hostQueue // that it waits in; nil while its time has not come
 	held      *Backlog   // that it waits in instead
 	probes    *Backlog   // that it is sent for
+	batch     *Batch     // that it is a member of
+	inSlot    bool       // and holds a slot of
+	parked    bool       // waits for a slot of it instead
 
 	submitted int64
 	notBefore int64
@@ -121,6 +125,9 @@ func entryTree() *btree.BTreeG[*Job] {
 // host queue is before it and nothing is in its way.
 func (s *Schedule) Submit(i ID, j *store.Job, now int64) (e *Job, started bool) {
 	e = s.insertJob(i, j)
+	if e.host.gate.Open {
+		e.takeBatchSlot()
+	}
 	if e.host.backlogs[e.procedure] == nil && e.Queue.hostQueues[e.host] == nil && e.notBefore <= now && e.hasRoom(now) {
 		s.occupySlot(e) // it need not join a host queue to leave it
 		return e, true
@@ -134,7 +141,7 @@ func (s *Schedule) Submit(i ID, j *store.Job, now int64) (e *Job, started bool) 
 
 // hasRoom reports whether a job may start if it is its turn.
 func (e *Job) hasRoom(now int64) bool {
-	return e.host.mayStart() && e.Queue.free() > 0 && !e.isLate(now)
+	return e.host.mayStart() && e.Queue.free() > 0 && !e.isLate(now) && !e.isBlocked()
 }
 
 // Add takes a job that has not ended into the schedule: as one that waits, its time
@@ -171,6 +178,9 @@ func (s *Schedule) insertJob(i ID, j *store.Job) *Job {
 		e.Queue.marked++
 	}
 	e.Queue.expects(e.wait)
+	if e.batch = s.batches[j.Batch]; e.batch != nil {
+		e.batch.members[e] = struct{}{}
+	}
 	s.jobs[i] = e
 	return e
 }
@@ -179,6 +189,9 @@ func (s *Schedule) insertJob(i ID, j *store.Job) *Job {
 func (s *Schedule) Enqueue(e *Job, j *store.Job, now, come int64) {
 	e.notePause(j)
 	e.wake, e.survives = e.comesAt(), j.Survivor
+	if j.Reason == harp.ReasonBackoff {
+		e.takeBatchSlot() // which it keeps between its attempts
+	}
 	if j.GivenUp() {
 		e.host.returning[e] = struct{}{}
 	}
@@ -244,7 +257,7 @@ func (s *Schedule) Stays(e *Job, j *store.Job, now int64) {
 // reports whether the job may start when it is its turn.
 func (s *Schedule) Wake(e *Job, now int64) bool {
 	delete(e.host.busy, e)
-	if e.hostQueue == nil && e.held == nil && !e.isLate(now) && !s.isHeld(e, now) {
+	if e.hostQueue == nil && e.held == nil && !e.parked && !e.isLate(now) && !s.isHeld(e, now) {
 		s.joinHostQueue(e, now)
 	}
 	return e.hostQueue != nil
@@ -292,6 +305,7 @@ func (s *Schedule) Dequeue(e *Job, now int64) {
 	delete(e.host.returning, e)
 	delete(e.host.busy, e)
 	s.leaveBacklog(e)
+	e.leaveParked()
 	if !e.IsCancelled() {
 		e.Queue.waiting.Delete(e)
 		s.leaveHostQueue(e, now)
@@ -307,6 +321,7 @@ func (s *Schedule) Start(e *Job, now int64) {
 
 func (s *Schedule) occupySlot(e *Job) {
 	e.active = true
+	e.takeBatchSlot()
 	e.holder.waiting--
 	e.Queue.takeSlot(e)
 	e.host.active[e] = struct{}{}
@@ -315,6 +330,7 @@ func (s *Schedule) occupySlot(e *Job) {
 // Release takes the slot and the attempt back.
 func (s *Schedule) Release(e *Job, now int64) {
 	e.active = false
+	s.giveBatchSlot(e)
 	e.holder.waiting++
 	s.agenda.clear(&e.losing)
 	s.seq++
@@ -328,6 +344,10 @@ func (s *Schedule) Release(e *Job, now int64) {
 // Drop forgets a job that has ended; true if its queue goes with it.
 func (s *Schedule) Drop(e *Job) bool {
 	delete(s.jobs, e.ID)
+	if e.batch != nil {
+		s.giveBatchSlot(e)
+		delete(e.batch.members, e)
+	}
 	q := e.Queue
 	s.letJob(e)
 	q.jobs--
@@ -433,6 +453,8 @@ func (s *Schedule) Reason(e *Job, j *store.Job) string {
 	switch h := e.host; {
 	case e.held != nil:
 		return harp.ReasonAgentBusy
+	case e.parked:
+		return harp.ReasonBatch
 	case e.hostQueue == nil && e.waking.index == 0:
 		return j.Reason // its time is over, or its last attempt must end first
 	case e.hostQueue == nil && e.pause != 0 && e.wake == e.pauseEnds():

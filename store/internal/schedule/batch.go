@@ -1,0 +1,153 @@
+package schedule
+
+import (
+	"iter"
+	"maps"
+
+	"github.com/tidwall/btree"
+)
+
+// A Batch is the slots of a batch, and those of its members that wait for one. A member holds a slot
+// from its release to its end, but not while its host is away or its agent takes no call: then it is
+// passed over, and has a slot again when it starts. One that could start and for which there is no slot
+// is parked, out of everybody's way.
+type Batch struct {
+	id       string
+	parallel int
+	taken    int
+	halted   bool              // none of its members may start
+	members  map[*Job]struct{} // that have not ended
+	parked   *btree.BTreeG[*Job]
+	again    Alarm // something of it may be due
+}
+
+// OpenBatch takes a batch into the schedule that has not ended.
+func (s *Schedule) OpenBatch(id string, parallel int) *Batch {
+	b := &Batch{id: id, parallel: parallel, members: map[*Job]struct{}{}, parked: entryTree()}
+	b.again = Alarm{Kind: AlarmBatch, Batch: b}
+	s.batches[id] = b
+	return b
+}
+
+// Batch returns a batch that has not ended; nil for any other.
+func (s *Schedule) Batch(id string) *Batch { return s.batches[id] }
+
+// Batches yields the batches that have not ended, in no order.
+func (s *Schedule) Batches() iter.Seq[*Batch] { return maps.Values(s.batches) }
+
+// DropBatch forgets a batch that has ended.
+func (s *Schedule) DropBatch(b *Batch) {
+	s.agenda.clear(&b.again)
+	delete(s.batches, b.id)
+}
+
+// ID is the id of the batch.
+func (b *Batch) ID() string { return b.id }
+
+// Free is how many of its slots are free.
+func (b *Batch) Free() int {
+	if b.halted {
+		return 0
+	}
+	return max(0, b.parallel-b.taken)
+}
+
+// Halt keeps the members of a batch from starting. Those that wait for their hosts do not do so
+// meanwhile.
+func (s *Schedule) Halt(b *Batch, now int64) {
+	b.halted = true
+	for e := range b.members {
+		if e.hostQueue != nil && !e.IsCancelled() {
+			s.park(e, now)
+		}
+	}
+}
+
+// Resume lets the members of a batch start again: see Unpark.
+func (s *Schedule) Resume(b *Batch) { b.halted = false }
+
+// Members lists the members that have not ended, in the order of their release.
+func (b *Batch) Members() []ID {
+	all := make([]*Job, 0, len(b.members))
+	for e := range b.members {
+		all = append(all, e)
+	}
+	return idsOf(all)
+}
+
+// RingBatch has something of a batch be due at a time; 0 for never.
+func (s *Schedule) RingBatch(b *Batch, at int64) {
+	if at == 0 {
+		s.agenda.clear(&b.again)
+		return
+	}
+	s.agenda.set(&b.again, at)
+}
+
+// takeBatchSlot gives a member a slot of its batch, unless it has one.
+func (e *Job) takeBatchSlot() {
+	if e.batch != nil && !e.inSlot {
+		e.inSlot = true
+		e.batch.taken++
+	}
+}
+
+// giveBatchSlot takes the slot back, and has the batch look for who is to have it.
+func (s *Schedule) giveBatchSlot(e *Job) {
+	if !e.inSlot {
+		return
+	}
+	e.inSlot = false
+	e.batch.taken--
+	s.RingBatch(e.batch, max(s.Latest, 1))
+}
+
+// isBlocked reports whether a member may not start for its batch.
+func (e *Job) isBlocked() bool {
+	b := e.batch
+	return b != nil && (b.halted || !e.inSlot && b.Free() == 0)
+}
+
+// park takes a member that only its batch keeps from starting out of its host queue.
+func (s *Schedule) park(e *Job, now int64) {
+	s.leaveHostQueue(e, now)
+	s.giveBatchSlot(e)
+	e.parked = true
+	e.batch.parked.Set(e)
+}
+
+// leaveParked takes a member out of those that are parked, if it is one.
+func (e *Job) leaveParked() {
+	if e.parked {
+		e.parked = false
+		e.batch.parked.Delete(e)
+	}
+}
+
+// Unpark puts the first member that is parked for a free slot of its batch back into its host queue; nil
+// if there is none.
+func (s *Schedule) Unpark(b *Batch, now int64) *Job {
+	for b.Free() > 0 {
+		e, ok := b.parked.PopMin()
+		if !ok {
+			return nil
+		}
+		e.parked = false
+		if e.IsCancelled() || e.isLate(now) {
+			continue // they end without
+		}
+		s.joinHostQueue(e, now)
+		return e
+	}
+	return nil
+}
+
+// giveSlotsOf takes back the slots of batches that members hold which wait for a host: it has left.
+func (s *Schedule) giveSlotsOf(h *host) {
+	for l := range h.hostQueues {
+		l.entries.Scan(func(e *Job) bool {
+			s.giveBatchSlot(e)
+			return true
+		})
+	}
+}
