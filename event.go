@@ -58,6 +58,8 @@ type Event struct {
 	Attempt   int               `json:"attempt,omitempty" msgpack:"attempt,omitempty"` // of the job; 0: none
 	By        Principal         `json:"by,omitzero" msgpack:"by"`                      // who asked for it, if somebody did
 	Labels    map[string]string `json:"labels,omitempty" msgpack:"labels,omitempty"`   // of the job
+	Batch     string            `json:"batch,omitempty" msgpack:"batch,omitempty"`     // that it is about, or of the job
+	Counts    map[State]int     `json:"counts,omitempty" msgpack:"counts,omitempty"`   // of a batch that has ended: how many members did in each state
 }
 
 // EventType names what happened. More may be added.
@@ -95,6 +97,15 @@ const (
 	EventQueueChanged   EventType = "queue.changed" // its concurrency
 	EventQueueCancelled EventType = "queue.cancelled"
 	EventGroupChanged   EventType = "group.changed" // made, changed or deleted; Reason is its name
+
+	EventBatchSubmitted       EventType = "batch.submitted" // it tells of its members, too
+	EventBatchWave            EventType = "batch.wave"      // the next wave has begun: Reason says which
+	EventBatchPaused          EventType = "batch.paused"
+	EventBatchResumed         EventType = "batch.resumed"
+	EventBatchCancelRequested EventType = "batch.cancel_requested"
+	EventBatchSucceeded       EventType = "batch.succeeded"
+	EventBatchFailed          EventType = "batch.failed"
+	EventBatchCancelled       EventType = "batch.cancelled"
 
 	// EventsMissing stands for events that cannot be read, as the dispatcher's disk has
 	// damaged them: Reason says how many. When they happened is not known: Time is zero. It

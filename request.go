@@ -286,12 +286,23 @@ func CheckID(id string) error {
 	return nil
 }
 
-// isID reports whether id is as [RFC 9562] has UUIDs of version 7 written.
+// CheckJobID returns ErrInvalid unless a job may have this id: one that [CheckID] accepts, or
+// that of a member of a batch, a UUIDv8.
+func CheckJobID(id string) error {
+	if !isID(id) && !isUUID(id, '8') {
+		return &FieldError{Field: "id", Message: "must be the id of a job, a UUIDv7 or UUIDv8"}
+	}
+	return nil
+}
+
+func isID(id string) bool { return isUUID(id, '7') }
+
+// isUUID reports whether id is as [RFC 9562] has UUIDs of a version written.
 //
 // [RFC 9562]: https://www.rfc-editor.org/rfc/rfc9562#name-uuid-format
-func isID(id string) bool {
-	const length, version = 36, 14
-	if len(id) != length || id[version] != '7' {
+func isUUID(id string, version byte) bool {
+	const length, at = 36, 14
+	if len(id) != length || id[at] != version {
 		return false
 	}
 	for i := range length {

@@ -43,6 +43,10 @@ const (
 	ReasonBatch      = "batch"       // it is a member of a batch, which has not come to it, or has no slot for it
 )
 
+// ReasonUnfit is the reason of a job that was left out of its batch as its host cannot run it: it
+// lacks the procedure, or the arguments do not fit.
+const ReasonUnfit = "unfit"
+
 // ReasonValueDropped is the reason of a job that succeeded and whose value is gone:
 // its host had no room to keep it until it was delivered.
 const ReasonValueDropped = "value_dropped"

@@ -181,8 +181,8 @@ func (l BatchLife) step(p *BatchPlan, e BatchEvent) (BatchLife, bool) {
 	case BatchCancel:
 		return l.cancelRequested(e), true
 	case BatchRestored:
-		l.Stopped = harp.BatchReasonRestored
-		return l.ended(e.At, harp.BatchFailed, l.Stopped), l.Counts.Unended() == 0
+		l.Stopped = harp.BatchReasonRestored // whose members have ended, as far as they could be read
+		return l.ended(e.At, harp.BatchFailed, l.Stopped), true
 	default:
 		return l, false
 	}

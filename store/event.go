@@ -52,7 +52,7 @@ const (
 	Started   Kind = "started"   // the procedure has begun, At
 	NotNow    Kind = "not_now"   // proven not started; Reason start_before: expired; else ask again at Wake
 	Refused   Kind = "refused"   // final, not started: Failure
-	CancelReq Kind = "cancel"    // By asked for it, At
+	CancelReq Kind = "cancel"    // By asked for it, At; Reason batch: for the batch that it is a member of
 	Stop      Kind = "stopping"  // the agent stops it: Stopping; or Left outlives that, or its own end
 	End       Kind = "end"       // the procedure is over: Failure or a value; Stopping if one was journalled first
 	Expire    Kind = "expire"    // not started in time; Reason offline if the host's absence was to blame

@@ -30,7 +30,8 @@ type Job struct {
 	MaxExecTime    time.Duration     `msgpack:"max_exec,omitempty"`     // granted
 	Labels         map[string]string `msgpack:"labels,omitempty"`
 	Principal      harp.Principal    `msgpack:"by"`
-	Batch          string            `msgpack:"batch,omitempty"`
+	Batch          string            `msgpack:"batch,omitempty"` // that it is a member of
+	Index          int               `msgpack:"index,omitempty"` // of its host in the batch
 	Schedule       string            `msgpack:"schedule,omitempty"`
 	FireTime       time.Time         `msgpack:"fire,omitempty"` // of the schedule
 	RetryOf        string            `msgpack:"retry_of,omitempty"`

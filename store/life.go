@@ -138,7 +138,7 @@ func (l Life) queued(e Event) (Life, Effect, bool) {
 	case Claimed:
 		return l.sent(e), Effect{}, !l.Survivor
 	case CancelReq:
-		return l.cancelRequested(e).ended(e, l.cancelled("")), Effect{}, true
+		return l.cancelRequested(e).ended(e, l.cancelled(e.Reason)), Effect{}, true
 	case Expire:
 		return l.expired(e), Effect{}, true
 	case Lose:

@@ -47,6 +47,7 @@ var (
 // concurrent use. Times are given by the dispatcher; a Store has no clock.
 type Store interface {
 	Jobs
+	Batches
 	Records
 	Queues
 	Hosts
@@ -441,6 +442,7 @@ type Change struct {
 type Advanced struct {
 	Ended   []*Job
 	Claimed []*Job
+	Asked   []*Job // members of a batch that was cancelled: their agents are to be told
 	More    bool
 }
 

@@ -22,17 +22,27 @@ func (s *Store) Advance(ctx context.Context, now time.Time) (store.Advanced, err
 	err := s.do(ctx, SpaceCritical, func(t *tx) error {
 		at := s.sched.NoteTime(s.sched.Since(asked, now))
 		isDue := s.sched.IsDue(at)
-		if isDue && t.space >= SpaceLow {
+		switch {
+		case isDue && t.space >= SpaceLow:
 			if err := s.ringAlarms(t, at, &out); err != nil {
 				return err
 			}
+		case isDue:
+			if err := s.askAll(t, at, &out); err != nil {
+				return err
+			}
 		}
-		ended := len(out.Ended)
 		if err := s.rewriteCancelled(t, &out); err != nil {
 			return err
 		}
-		if isDue && t.space < SpaceLow && len(out.Ended) == ended {
+		if isDue && t.space < SpaceLow && len(out.Ended)+len(out.Asked) == 0 {
 			return noSpace()
+		}
+		if t.space >= SpaceLow {
+			started, err := s.settleBatches(t, at)
+			if out.Claimed = append(out.Claimed, started...); err != nil {
+				return err
+			}
 		}
 		out.More = s.sched.HasCancelled() || s.sched.IsDue(at)
 		return nil
@@ -84,7 +94,7 @@ func (s *Store) skipDamaged(e *schedule.Job, err error) bool {
 
 // endCancelled writes the end of a job that waited.
 func (s *Store) endCancelled(t *tx, e *schedule.Job, before, after *store.Job, now int64) error {
-	if err := t.change(e.ID, before, after); err != nil {
+	if err := s.change(t, e.ID, before, after); err != nil {
 		return err
 	}
 	s.sched.Dequeue(e, now)
@@ -135,6 +145,8 @@ func (s *Store) ringAlarm(t *tx, a *schedule.Alarm, now int64, out *store.Advanc
 		return err
 	case schedule.AlarmFill:
 		return s.fillQueue(t, a.Queue, now, out)
+	case schedule.AlarmBatch:
+		return s.ringBatch(t, a.Batch, now, out)
 	case schedule.AlarmWake: // elapse's
 	}
 	return nil

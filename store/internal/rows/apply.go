@@ -26,7 +26,11 @@ func (s *Store) Apply(ctx context.Context, ts ...store.Transition) ([]store.Chan
 					return err
 				}
 			}
-			return nil
+			started, err := s.settleBatches(t, s.sched.Latest)
+			if len(started) > 0 { // by the last of those that were applied, as all come together
+				out[n-1].Claimed = append(out[n-1].Claimed, started...)
+			}
+			return err
 		})
 		if err != nil {
 			return nil, err
@@ -83,7 +87,9 @@ func (s *Store) applyEvent(t *tx, i id, before *store.Job, event store.Event, ou
 	if event.Kind == store.Lose {
 		t.operator = event.By
 	}
-	t.putChange(i, before, after, short)
+	if err := s.putChange(t, i, before, after, short); err != nil {
+		return err
+	}
 	t.emitSurvivors(i, before, after, event.At)
 	t.operator = harp.Principal{}
 	out.Job, out.Effect = after, effect

@@ -80,7 +80,7 @@ func (s *Store) claimJob(t *tx, e *schedule.Job, now int64) (*store.Job, error) 
 	after := *before
 	after.Life = sentLife(before, now)
 	s.sched.Start(e, now)
-	if err := t.change(e.ID, before, &after); err != nil {
+	if err := s.change(t, e.ID, before, &after); err != nil {
 		return nil, err
 	}
 	return &after, nil

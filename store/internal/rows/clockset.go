@@ -13,6 +13,9 @@ func (s *Store) ClockSet(by time.Duration) {
 	s.mu.Lock()
 	s.sched.ClockSet(int64(by))
 	s.clockAhead.Store(s.sched.Ahead)
+	for _, b := range s.batches {
+		b.life = b.life.ClockSet(by)
+	}
 	s.mu.Unlock()
 	// A restart would take all keys for older, or younger, than they are.
 	if err := s.doAhead(context.Background(), SpaceCritical, func(*tx) error { return nil }); err != nil {

@@ -125,6 +125,23 @@ func TestRowsGolden(t *testing.T) {
 		show("key", w.Key)
 		show("jobs", w.Value)
 	}
+	batch := store.Batch{
+		No: 1, Target: "h*", Hosts: 2, SkipAway: true, QueuePerHost: true, Member: *j,
+		Plan:    store.BatchPlan{Waves: []int{1, 2}, WavePause: 1, Approve: true, Parallel: 2, Rate: 3, RatePer: 4, StopAfter: 5, StopCancel: true, MaxPause: 6, StartAfter: noon},
+		Classes: []store.BatchClass{{SilenceTimeout: 1, MaxExecTime: 2, Retry: j.Retry, SecretArgs: []string{"s"}}},
+	}
+	batchLife := store.BatchLife{
+		State: harp.BatchPaused, Reason: "r", Since: noon, Wave: 1, Reached: 2, Skipped: map[string]int{"offline": 1}, Failures: 1, Stopped: "s",
+		Counts: store.MemberCounts{Queued: 1, Sent: 2, Running: 3, Cancelling: 4, Unknown: 5, Succeeded: 6, Failed: 7, TimedOut: 8, Cancelled: 9, Expired: 10, Rejected: 11, Lost: 12},
+		WakeAt: noon, Rated: 1, RatedAt: noon, Pause: &harp.BatchPause{By: j.Principal, Reason: "r", Time: noon, Until: noon}, Cancel: j.Cancel, EndTime: noon,
+	}
+	show("batch", encode(batchRow{Batch: batch, Digest: []byte{1}}))
+	show("batch life", encode(batchLifeRow{BatchLife: batchLife, Log: 3}))
+	show("batch names", encode(newNames([]store.BatchHost{{Name: "a"}, {Name: "b", Class: 1, Unfit: "unfit"}})[0]))
+	show("batch log", appendEntry(nil, &store.BatchEntry{Kind: store.BatchMemberRecords, Index: 1, First: 2, Count: 3}))
+	for _, key := range [][]byte{i.key(prefixBatch), namesKey(i, 1), i.key(prefixBatchLife), logKey(i, 2), indexKey(byBatch), indexKey(byBatchEnd)} {
+		show("key", key)
+	}
 	for _, key := range append(entries(j), endedKey(j), i.key(prefixCall), i.recordsKey(2, 3), documentKey("k", "n"), pieceKey([]byte("key"), 1)) {
 		show("key", key)
 	}

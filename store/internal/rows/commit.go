@@ -52,6 +52,8 @@ type tx struct {
 	changed  map[*cohort]*changedCohort
 	filling  *cohort // takes the next new job
 	moves    []move
+	batches  map[id]*changedBatch
+	touched  []*batch // whose members the operation under way has moved
 	ended    []ended
 	usage    usage
 }

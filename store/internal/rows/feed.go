@@ -73,6 +73,8 @@ type eventRow struct {
 	Attempt   int
 	By        *harp.Principal
 	Labels    map[string]string
+	Batch     []byte // nil: none
+	Counts    map[harp.State]int
 }
 
 // event is the inverse of what wrote the row. It shares no memory with the row.
@@ -86,6 +88,12 @@ func (r *eventRow) event(cursor string) harp.Event {
 	}
 	if r.By != nil {
 		e.By = *r.By
+	}
+	if len(r.Batch) == len(id{}) {
+		e.Batch = id(r.Batch).String()
+	}
+	if len(r.Counts) > 0 {
+		e.Counts = maps.Clone(r.Counts)
 	}
 	return e
 }
@@ -106,10 +114,14 @@ func (t *tx) emit(row eventRow) {
 // emitJob writes an event about a job as it is now.
 func (t *tx) emitJob(what harp.EventType, i id, j *store.Job, at int64, by *harp.Principal) {
 	t.of = i
-	t.emit(eventRow{
+	row := eventRow{
 		At: at, Type: what, Job: t.of[:], Host: j.Host, Procedure: j.Procedure, Queue: j.Queue,
 		State: j.State, Reason: j.Reason, Attempt: j.Attempt, By: by, Labels: j.Labels,
-	})
+	}
+	if batch, ok := parseID(j.Batch); ok {
+		row.Batch = batch[:]
+	}
+	t.emit(row)
 }
 
 // emitSubmitted tells of a new job, and of its start if that is part of it.

@@ -143,7 +143,7 @@ func (s *Store) runInGroup(g *group, o *op) {
 		o.err = noSpace()
 		return
 	}
-	g.wrote, g.sizeBefore, g.damaged = false, g.size, nil
+	g.wrote, g.sizeBefore, g.damaged, g.touched = false, g.size, nil, nil
 	s.mu.Lock()
 	o.err = o.run(&g.tx)
 	if o.err == nil {
@@ -190,7 +190,7 @@ func (s *Store) commitLoop() {
 // error is store.ErrPoisoned.
 func (s *Store) commitGroup(g *group) error {
 	writes := append(g.writes, g.feedRows.writes()...)
-	writes = append(append(writes, g.cohortRows()...), endedRows(g.ended)...)
+	writes = append(append(append(writes, g.cohortRows()...), endedRows(g.ended)...), g.batchRows()...)
 	ahead := s.clockAhead.Load()
 	wasSet := ahead != s.keptAhead && (len(writes) > 0 || g.space >= SpaceCritical)
 	if err := s.poisoned(); err != nil || len(writes) == 0 && !wasSet {

@@ -31,6 +31,8 @@ import (
 //	i e time(8) no(8)              index: jobs that ended in one commit, by when the first did
 //	i k time(8) hash(32)           index: an idempotency key, by when it is over
 //	i c time(8) id                 index: an operator's request, by when it was done
+//	i b time(8) no(8)              index: a batch, by when it was submitted
+//	i d time(8) no(8)              index: a batch that has ended, by when it did
 //	i x time(8) no(8)              index: ids of jobs that were pruned at that time
 //	q name                         a queue
 //	m name                         a queue that has been cancelled and is not yet gone
@@ -42,29 +44,34 @@ import (
 //	t id                           tombstone of a job that was pruned
 //	x id                           a pruned job some of whose records are yet to be
 //	                               deleted
+//	b id                           a batch: what never changes
+//	b id piece(4)                  names of its hosts
+//	y id                           its life
+//	g id no(8)                     entries of its log, the first of which has this number
 //	+ key piece(4)                 what of a value is beyond its first 64 KiB
-//
-// Reserved: b batches.
 const (
-	prefixMeta     = '!'
-	prefixCall     = 'j'
-	prefixLife     = 'l'
-	prefixOutcome  = 'o'
-	prefixRequest  = 'a'
-	prefixValue    = 'v'
-	prefixUnended  = 'u'
-	prefixRecords  = 'r'
-	prefixIndex    = 'i'
-	prefixQueue    = 'q'
-	prefixMarked   = 'm'
-	prefixHost     = 'h'
-	prefixDocument = 'd'
-	prefixEvent    = 'e'
-	prefixOnce     = 'k'
-	prefixDone     = 'c'
-	prefixTomb     = 't'
-	prefixRest     = 'x'
-	prefixPiece    = '+'
+	prefixMeta      = '!'
+	prefixCall      = 'j'
+	prefixLife      = 'l'
+	prefixOutcome   = 'o'
+	prefixRequest   = 'a'
+	prefixValue     = 'v'
+	prefixUnended   = 'u'
+	prefixRecords   = 'r'
+	prefixIndex     = 'i'
+	prefixQueue     = 'q'
+	prefixMarked    = 'm'
+	prefixHost      = 'h'
+	prefixDocument  = 'd'
+	prefixEvent     = 'e'
+	prefixOnce      = 'k'
+	prefixDone      = 'c'
+	prefixTomb      = 't'
+	prefixRest      = 'x'
+	prefixBatch     = 'b'
+	prefixBatchLife = 'y'
+	prefixBatchLog  = 'g'
+	prefixPiece     = '+'
 )
 
 // The kinds of index.
@@ -78,6 +85,8 @@ const (
 	byOver      = 'k' // idempotency keys
 	byDone      = 'c' // operators' requests
 	byPruned    = 'x' // tombstones
+	byBatch     = 'b' // batches
+	byBatchEnd  = 'd' // batches that have ended, by when they did
 )
 
 var (
@@ -98,7 +107,7 @@ func (i id) made() uint64 { return binary.BigEndian.Uint64(i[:8]) >> 16 }
 // parseID returns the key form of an id; false for what no job can have.
 func parseID(text string) (id, bool) {
 	var out id
-	if harp.CheckID(text) != nil {
+	if harp.CheckJobID(text) != nil {
 		return out, false
 	}
 	digits := make([]byte, 0, 2*len(out))

@@ -32,6 +32,8 @@ type askedRow struct {
 	Cancel      bool           `msgpack:"cancel"`
 	Paused      *bool          `msgpack:"paused"`
 	Concurrency *int           `msgpack:"conc"`
+	Batch       []byte         `msgpack:"batch,omitempty"`
+	Change      string         `msgpack:"change,omitempty"`
 }
 
 // doOnce runs an operation unless one with its id was run before, and returns what came
@@ -43,7 +45,7 @@ func (s *Store) doOnce(t *tx, op store.Operation, what any, run func() (doneRow,
 		return run()
 	}
 	i, ok := parseID(op.ID)
-	if !ok {
+	if !ok || i.isMember() {
 		return doneRow{}, harp.CheckID(op.ID)
 	}
 	digest := sha256.Sum256(encode(what))

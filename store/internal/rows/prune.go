@@ -46,7 +46,7 @@ type pruning struct {
 }
 
 func (p *pruning) pruneAll() error {
-	for _, step := range []func() error{p.pruneRests, p.pruneJobs, p.entomb, p.pruneEvents, p.pruneIdempotency, p.pruneOperations, p.pruneTombstones} {
+	for _, step := range []func() error{p.pruneRests, p.pruneJobs, p.pruneBatches, p.entomb, p.pruneEvents, p.pruneIdempotency, p.pruneOperations, p.pruneTombstones} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -163,10 +163,13 @@ func (p *pruning) pruneJob(i id) (gone bool, err error) {
 	if rest := i.key(prefixRest); !done {
 		p.write(rest, seal(rest, nil))
 	}
+	p.out.Jobs++
+	if i.isMember() {
+		return true, nil // its batch answers for it
+	}
 	tomb := i.key(prefixTomb)
 	p.write(tomb, seal(tomb, nil))
 	p.ids = append(p.ids, i[:]...)
-	p.out.Jobs++
 	return true, nil
 }
 
@@ -223,10 +226,12 @@ func (p *pruning) pruneRecords(i id) (bool, error) {
 
 // entomb writes down when the tombstones of the jobs deleted may go, and tells.
 func (p *pruning) entomb() error {
-	if p.out.Jobs == 0 {
+	if p.out.Jobs > 0 {
+		p.emit(eventRow{At: p.now, Type: harp.EventJobPruned, Reason: strconv.Itoa(p.out.Jobs)})
+	}
+	if len(p.ids) == 0 {
 		return nil
 	}
-	p.emit(eventRow{At: p.now, Type: harp.EventJobPruned, Reason: strconv.Itoa(p.out.Jobs)})
 	at := placeOf(p.steady, p.feed.number)
 	p.put(slices.Concat(indexKey(byPruned), at[:]), p.ids)
 	return nil

@@ -255,6 +255,9 @@ func (s *Store) Job(_ context.Context, text string) (*store.Job, error) {
 	if one[0] == nil {
 		err := s.viewJob(text, func(snap Snapshot, i id) (err error) {
 			one[0], err = s.readLatest(snap, i)
+			if i.isMember() && errors.Is(err, harp.ErrNotFound) {
+				one[0], err = s.findUnreached(snap, i)
+			}
 			return err
 		})
 		if err != nil {

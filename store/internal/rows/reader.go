@@ -140,6 +140,9 @@ func (r *Reader) Request(_ context.Context, text string) (harp.Submission, error
 		case call.Request != nil && failed == nil:
 			out = *call.Request
 			return nil
+		case i.isMember() && failed == nil:
+			out, failed = r.batchRequest(snap, call.Batch)
+			return failed
 		}
 		found, err := read(snap, i.key(prefixRequest), &out)
 		switch {

@@ -87,8 +87,11 @@ func (s *Store) appendRecords(t *tx, a *store.Append) (*store.Job, error) {
 	}
 	after := *before
 	s.storeRecords(t, i, &after, news, a.Arrived)
-	if err := t.change(i, before, &after); err != nil {
+	if err := s.change(t, i, before, &after); err != nil {
 		return nil, err
+	}
+	if b := s.batchOf(&after); b != nil {
+		t.logEntry(b, store.BatchEntry{Kind: store.BatchMemberRecords, Index: after.Index, First: before.Records, Count: int(after.Records - before.Records)}) //nolint:gosec // as many as were sent
 	}
 	if covered == before {
 		return &after, nil

@@ -35,11 +35,15 @@ func Restore(e Engine, r io.Reader, at time.Time, opts Options) (store.Restored,
 		err = leaveDamaged(e, opts.Logger)
 	}
 	if err == nil {
+		err = endDamagedBatches(e, at, opts.Logger)
+	}
+	if err == nil {
 		err = recount(e)
 	}
 	if err != nil {
 		return did, closing(e, err)
 	}
+	opts.restored = true
 	s, err := Open(e, opts)
 	if err != nil {
 		return did, err
@@ -188,6 +192,27 @@ func leaveDamaged(e Engine, log *slog.Logger) error {
 	return err
 }
 
+// endDamagedBatches gives batches whose lives cannot be read that of one which was restored.
+func endDamagedBatches(e Engine, at time.Time, log *slog.Logger) error {
+	snap, err := e.View()
+	if err != nil {
+		return err
+	}
+	defer snap.Close()
+	return eachBatch(snap, func(i id) error {
+		_, err := openBatch(snap, i)
+		if !errors.Is(err, ErrDamaged) {
+			return err
+		}
+		log.Error("batch cannot be restored", "batch", i.String(), "err", err)
+		at = fromNanos(nanos(at))
+		key, life := i.key(prefixBatchLife), store.BeginBatch(at)
+		life.State, life.Reason, life.Stopped, life.EndTime = harp.BatchFailed, harp.BatchReasonRestored, harp.BatchReasonRestored, at
+		first, _ := split(key, encode(&batchLifeRow{BatchLife: life}))
+		return e.Commit([]Write{{key, first}})
+	})
+}
+
 // findUnended looks at all jobs for those that have not ended and are in no row that says so, and
 // writes that. Of one that cannot be read nobody can know.
 func findUnended(e Engine, snap Snapshot, known map[id]bool, log *slog.Logger) (found []*cohort, err error) {
@@ -308,7 +333,25 @@ func (s *Store) loseAll(at time.Time) (int, error) {
 			return 0, err
 		}
 	}
-	lost := 0
+	lost, err := s.loseJobs(ctx, at)
+	if err != nil {
+		return lost, err
+	}
+	for more := true; more; {
+		err := s.do(ctx, SpaceCritical, func(t *tx) error {
+			err := s.restoreBatches(t, nanos(at))
+			more = len(s.batches) > 0
+			return err
+		})
+		if err != nil {
+			return lost, err
+		}
+	}
+	return lost, nil
+}
+
+// loseJobs ends what has not ended, and returns how many jobs.
+func (s *Store) loseJobs(ctx context.Context, at time.Time) (lost int, err error) {
 	for more := true; more; {
 		err := s.do(ctx, SpaceCritical, func(t *tx) error {
 			n, err := s.loseSome(t, at)

@@ -16,7 +16,7 @@ import (
 
 // formatVersion is the version of the keys and rows that this code reads and writes. A
 // store of another is not opened.
-const formatVersion = 6
+const formatVersion = 7
 
 // DefaultMaxStored is how many bytes of records a job stores by default.
 const DefaultMaxStored = 256 << 20
@@ -26,6 +26,8 @@ type Options struct {
 	// MaxStored is how many bytes of records a job stores; what comes after is
 	// only counted. 0: DefaultMaxStored.
 	MaxStored int64
+
+	restored bool // what cannot be read of what has not ended is left as it is
 
 	// Logger gets what nobody asked for: a row that is damaged. nil: discarded.
 	Logger *slog.Logger
@@ -55,6 +57,7 @@ type Store struct {
 	jobCache   jobCache
 	unended    unendedJobs
 	cohorts    map[id]*cohort // guarded by mu: of the jobs that have not ended
+	batches    map[id]*batch  // guarded by mu: that have not ended
 	counted    counts         // what is stored of all jobs together; belongs to commitLoop
 	stored     atomic.Int64   // bytes that jobs store; set by the committer
 	clockAhead atomic.Int64   // sched.Ahead
@@ -76,7 +79,7 @@ func Open(e Engine, opts Options) (*Store, error) {
 	}
 	s := &Store{
 		opts: opts, ops: make(chan *op), ahead: make(chan *op), groups: make(chan *group), sched: schedule.New(),
-		feed: feed{first: 1, changed: make(chan struct{})}, swept: map[byte][]byte{}, cohorts: map[id]*cohort{},
+		feed: feed{first: 1, changed: make(chan struct{})}, swept: map[byte][]byte{}, cohorts: map[id]*cohort{}, batches: map[id]*batch{},
 	}
 	s.start(e, opts.Logger)
 	if err := s.loadState(); err != nil {
@@ -127,7 +130,13 @@ func (s *Store) loadState() error {
 	if err := s.loadQueues(snap); err != nil {
 		return err
 	}
-	return s.loadJobs(snap)
+	if err := s.loadBatches(snap); err != nil {
+		return err
+	}
+	if err := s.loadJobs(snap); err != nil {
+		return err
+	}
+	return s.checkBatches()
 }
 
 // readNumber reads a number of eight bytes; 0 if there is none.

@@ -361,7 +361,7 @@ func TestReadAttempts(t *testing.T) {
 				tx.put(i.recordsKey(a.Number, n), encodeChunk(want[a.Base+n:][:1], noon))
 			}
 		}
-		return tx.change(i, before, j)
+		return s.change(tx, i, before, j)
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -69,7 +69,7 @@ func tooMuch(what string, size, most int) error {
 // returns only errors that nothing can be done about.
 func (s *Store) submit(t *tx, in *store.Submission, out *store.Submitted, now int64) error {
 	i, ok := parseID(in.Job.ID)
-	if !ok {
+	if !ok || i.isMember() {
 		out.Err = harp.CheckID(in.Job.ID)
 		return nil
 	}
@@ -130,6 +130,13 @@ func (s *Store) isNew(t *tx, i id) (bool, error) {
 		if err != nil || value != nil {
 			return false, err
 		}
+	}
+	batch, err := t.getRaw(i.key(prefixBatch))
+	if err != nil {
+		return false, err
+	}
+	if batch != nil {
+		return false, harp.NewFailure("conflict", "job "+i.String()+" is a batch").Err()
 	}
 	gone, err := t.isPruned(i) // before its key is looked at, which may stand for another by now
 	if gone {
@@ -248,17 +255,17 @@ func (t *tx) putOutcome(i id, before, after *store.Outcome) {
 }
 
 // change writes what an event made of a job that brought no value. Errors: the engine's.
-func (t *tx) change(i id, before, after *store.Job) error {
+func (s *Store) change(t *tx, i id, before, after *store.Job) error {
 	short, err := t.shortValue(i, &before.Life)
-	if err == nil {
-		t.putChange(i, before, after, short)
+	if err != nil {
+		return err
 	}
-	return err
+	return s.putChange(t, i, before, after, short)
 }
 
 // putChange writes what an event made of a job: its life, in which the value is if that is
-// short, and what is told of it and looked for.
-func (t *tx) putChange(i id, before, after *store.Job, short []byte) {
+// short, and what is told of it and looked for. Errors: the engine's.
+func (s *Store) putChange(t *tx, i id, before, after *store.Job, short []byte) error {
 	t.putLife(i, after, short)
 	t.usage.grown += lifeFootprint(after) - lifeFootprint(before)
 	t.putOutcome(i, before.Outcome, after.Outcome)
@@ -267,6 +274,9 @@ func (t *tx) putChange(i id, before, after *store.Job, short []byte) {
 	if after.State.Ended() && !before.State.Ended() {
 		key := endedKey(after)
 		t.appendWrite(key, seal(key, i[:]))
-		t.noteEnded(i, after)
+		if after.Batch == "" { // else it is deleted with its batch
+			t.noteEnded(i, after)
+		}
 	}
+	return s.noteMember(t, before, after)
 }

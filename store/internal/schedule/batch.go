@@ -5,6 +5,8 @@ import (
 	"maps"
 
 	"github.com/tidwall/btree"
+
+	"github.com/harpcaller/harp/internal/msgpack"
 )
 
 // A Batch is the slots of a batch, and those of its members that wait for one. A member holds a slot
@@ -150,4 +152,13 @@ func (s *Schedule) giveSlotsOf(h *host) {
 			return true
 		})
 	}
+}
+
+// Unparks reports whether members of a batch are parked that have a slot now.
+func (s *Schedule) Unparks(b *Batch) bool { return b.Free() > 0 && b.parked.Len() > 0 }
+
+// IsAway reports whether a host is away, and not about to return.
+func (s *Schedule) IsAway(name string, now int64) bool {
+	h := s.host(name)
+	return h.isAway() && msgpack.Nanos(h.gate.Awaited) <= now
 }

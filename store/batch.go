@@ -1,0 +1,163 @@
+package store
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/harpcaller/harp"
+)
+
+// Batch is the row of a batch: one call on many hosts, whose members are jobs as all others. Which
+// hosts these are never changes.
+type Batch struct {
+	ID           string       `msgpack:"-"`
+	No           uint64       `msgpack:"no"`     // submit number
+	Target       string       `msgpack:"target"` // canonical
+	Hosts        int          `msgpack:"hosts"`  // how many it has
+	Plan         BatchPlan    `msgpack:"plan"`
+	SkipAway     bool         `msgpack:"skip_away,omitempty"`      // hosts that are away at their turn are left out
+	QueuePerHost bool         `msgpack:"queue_per_host,omitempty"` // the name of the queue gets the host's
+	Classes      []BatchClass `msgpack:"classes"`                  // of its hosts
+	Member       Job          `msgpack:"member"`                   // what all members have in common
+
+	BatchLife `msgpack:"-"` // in a row of its own
+}
+
+// BatchClass is what a procedure's own words give those members on whose hosts they are the same.
+type BatchClass struct {
+	SilenceTimeout time.Duration    `msgpack:"timeout,omitempty"`
+	MaxExecTime    time.Duration    `msgpack:"max_exec,omitempty"`
+	Retry          harp.RetryPolicy `msgpack:"retry,omitempty"`
+	SecretArgs     []string         `msgpack:"secret,omitempty"`
+}
+
+// BatchHost is one host of a batch.
+type BatchHost struct {
+	Name  string
+	Class int    // its place in Batch.Classes
+	Unfit string // why it is left out at its turn; "": it is not
+}
+
+// Clone returns a copy of the batch that shares no memory with it.
+func (b *Batch) Clone() *Batch {
+	c := *b
+	c.Member = *b.Member.Clone()
+	c.Plan.Waves, c.Skipped = slices.Clone(b.Plan.Waves), maps.Clone(b.Skipped)
+	c.Pause, c.Cancel = cloned(b.Pause), cloned(b.Cancel)
+	c.Classes = slices.Clone(b.Classes)
+	for n := range c.Classes {
+		c.Classes[n].SecretArgs, c.Classes[n].Retry.On = slices.Clone(c.Classes[n].SecretArgs), slices.Clone(c.Classes[n].Retry.On)
+	}
+	return &c
+}
+
+// Batches keeps batches. Their members are read, and moved through their lives, as all jobs are: a
+// member of a host that is not reached yet is shown as queued(batch). [Jobs.Advance] reaches the
+// first hosts of a batch, and those whose time has come; the next ones are reached in the commit in which
+// a member gives its slot back.
+type Batches interface {
+	// SubmitBatch stores a new batch in one commit, the names of its hosts in the order in which
+	// they are reached. One whose id is stored, or whose idempotency key stands for another, is
+	// answered as it is with New false. Errors: harp.ErrConflict (the id or the key is another
+	// request's), harp.ErrPruned, harp.ErrInvalid for more than about 2.5 MiB or a host that is
+	// there twice, harp.ErrRefused, harp.ErrNoSpace; ctx's, when nothing is stored.
+	SubmitBatch(ctx context.Context, b BatchSubmission, now time.Time) (BatchSubmitted, error)
+
+	// Batch returns a batch. Errors: harp.ErrNotFound, harp.ErrPruned.
+	Batch(ctx context.Context, id string) (*Batch, error)
+
+	// BatchMembers returns up to n members of a batch in the order in which its hosts are reached,
+	// from one on. Errors: as Batch.
+	BatchMembers(ctx context.Context, id string, from, n int) ([]*Job, error)
+
+	// BatchLog returns entries of a batch's log from a number on, at most n. Errors: as Batch.
+	BatchLog(ctx context.Context, id string, from uint64, n int) (BatchLog, error)
+
+	// ChangeBatch pauses, resumes or cancels a batch, by one of the events of that kind, which from
+	// then on holds for all its members. Those that hold an attempt are asked to stop by Advance,
+	// which says so in Asked. Asked again under the same id it changes nothing. Errors: as
+	// Batch; ErrIllegal when the batch is ended or, but for a cancel, cancelling;
+	// harp.ErrConflict, harp.ErrInvalid (id) and harp.ErrPruned as CancelQueue.
+	ChangeBatch(ctx context.Context, id string, e BatchEvent, op Operation) (*Batch, error)
+
+	// ListBatches returns a page of batches, newest first. It examines at most MaxExamined, and
+	// may come back short with a Cursor. Errors: harp.ErrInvalid (cursor).
+	ListBatches(ctx context.Context, f BatchFilter, cursor string) (BatchPage, error)
+}
+
+// BatchSubmission is a new batch with its request.
+type BatchSubmission struct {
+	Batch   Batch       // No and BatchLife are the store's to set
+	Hosts   []BatchHost // in the order in which they are reached
+	Request harp.Submission
+	Digest  [32]byte
+
+	// Key, KeyUntil and Refused are as those of a [Submission].
+	Key      string
+	KeyUntil time.Time
+	Refused  bool
+}
+
+// BatchSubmitted is the outcome of a submission.
+type BatchSubmitted struct {
+	Batch *Batch
+	New   bool
+}
+
+// BatchFilter selects batches; a zero field selects all.
+type BatchFilter struct {
+	States    []harp.BatchState
+	Procedure string
+	Limit     int // of batches in the page
+}
+
+// Matches reports whether the filter selects a batch.
+func (f *BatchFilter) Matches(b *Batch) bool {
+	return (len(f.States) == 0 || slices.Contains(f.States, b.State)) && (f.Procedure == "" || f.Procedure == b.Member.Procedure)
+}
+
+// BatchPage is a part of a listing.
+type BatchPage struct {
+	Batches []*Batch
+	Cursor  string // "": there are no more
+}
+
+// BatchEntryKind names what an entry of a batch's log tells.
+type BatchEntryKind int
+
+// The kinds of entries.
+const (
+	BatchMemberEnded   BatchEntryKind = iota + 1 // the member on the host at Index has ended, or was skipped
+	BatchMemberRecords                           // the member on the host at Index has Count more records, from First on
+	BatchNotReached                              // Count hosts from Index on will not be reached any more
+)
+
+// BatchEntry is an entry of a batch's log. Entries are numbered from 0 without gaps; BatchNotReached has as
+// many numbers as hosts.
+type BatchEntry struct {
+	No    uint64
+	Kind  BatchEntryKind
+	Index int
+	First uint64 // the job's number of a record
+	Count int
+}
+
+// BatchLog is a part of a batch's log.
+type BatchLog struct {
+	Entries []BatchEntry
+	Next    uint64 // where to go on
+	Ended   bool   // the batch has, and there are no more
+}
+
+// SkippedLife is the life of a member that was left out when its host's turn came.
+func SkippedLife(at time.Time, reason string) Life {
+	l := Begin(at, "")
+	if reason == harp.ReasonOffline {
+		return l.expired(Event{At: at, Reason: reason})
+	}
+	f := harp.NewFailure("rejected", "the host was left out of its batch")
+	f.Type, f.Ran = reason, harp.DidNotRun
+	return l.ended(Event{At: at}, Outcome{State: harp.StateRejected, Reason: reason, Started: harp.DidNotRun, Failure: f})
+}

@@ -1,0 +1,228 @@
+package rows
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// onHosts is a batch on so many hosts, two at a time.
+func onHosts(n int) store.BatchSubmission {
+	b := store.BatchSubmission{
+		Batch: store.Batch{
+			ID: idAt(noon), Target: "h*", Classes: []store.BatchClass{{}}, Plan: store.BatchPlan{Waves: []int{n}, Parallel: 2, MaxPause: time.Hour},
+			Member: store.Job{Procedure: "p", OfflineWait: harp.NoLimit, SubmitTime: noon},
+		},
+		Request: harp.Submission{Request: []byte("request")},
+	}
+	for i := range n {
+		b.Hosts = append(b.Hosts, store.BatchHost{Name: fmt.Sprintf("h%d", i)})
+	}
+	return b
+}
+
+// flip changes a bit of what lies under a key.
+func (e *trial) flip(key []byte) {
+	e.poke(key, func(_, value []byte) []byte {
+		value[len(value)-1] ^= 1
+		return value
+	})
+}
+
+// readRaw is what is stored under a key.
+func readRaw(t testing.TB, s *Store, key []byte) (value []byte) {
+	t.Helper()
+	err := s.view(func(snap Snapshot) (err error) {
+		value, err = snap.Get(key)
+		value = bytes.Clone(value)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// begin submits a batch and starts its first members.
+func begin(t testing.TB, s *Store, in store.BatchSubmission) (*store.Batch, []*store.Job) {
+	t.Helper()
+	for _, h := range in.Hosts {
+		openGate(s, h.Name)
+	}
+	out, err := s.SubmitBatch(t.Context(), in, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Batch, advanceAll(t, s, noon).Claimed
+}
+
+// TestDamagedNamesPauseTheBatch damages the names of the hosts of a batch: what runs goes on, nothing
+// is started any more, and the store works.
+func TestDamagedNamesPauseTheBatch(t *testing.T) {
+	eachDamage(t, "names", func(t *testing.T, damage func(e *trial, s *Store, key []byte)) {
+		e := newTrial()
+		s := opened(t, e, Options{})
+		b, first := begin(t, s, onHosts(4))
+		i, _ := parseID(b.ID)
+		s.mu.Lock()
+		s.batches[i].names = nil
+		s.mu.Unlock()
+		damage(e, s, namesKey(i, 0))
+		if c := applied(t, s, about(first[0], store.End))[0]; len(c.Claimed) != 0 {
+			t.Errorf("started is %+v", c.Claimed)
+		}
+		got, err := s.Batch(t.Context(), b.ID)
+		if err != nil || got.State != harp.BatchPaused || got.Pause == nil || got.Pause.Reason == "" {
+			t.Errorf("the batch is %+v, %v, want it paused", got, err)
+		}
+		applied(t, s, about(first[1], store.End))
+	})
+}
+
+// TestOlderLifeReachesNoHostTwice opens a store in which the life of a batch is one that it had before
+// some of its hosts were reached: none of them is called a second time.
+func TestOlderLifeReachesNoHostTwice(t *testing.T) {
+	var b *store.Batch
+	e := closed(t, func(s *Store) {
+		var first []*store.Job
+		b, first = begin(t, s, onHosts(4))
+		i, _ := parseID(b.ID)
+		old := readRaw(t, s, i.key(prefixBatchLife))
+		applied(t, s, about(first[0], store.End), about(first[1], store.End))
+		if err := s.engine.Commit([]Write{{i.key(prefixBatchLife), old}}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	s := opened(t, e, Options{}) // as many members have not ended as the older life says
+	for n := range 4 {
+		openGate(s, fmt.Sprintf("h%d", n))
+	}
+	var running []store.Transition
+	active, err := s.Active(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range active {
+		running = append(running, about(j, store.End))
+	}
+	if c := applied(t, s, running...); len(running) != 2 || len(c[1].Claimed) != 0 {
+		t.Errorf("the ends of %d members start %+v", len(running), c)
+	}
+	if did := advanceAll(t, s, noon); len(did.Claimed) != 0 {
+		t.Errorf("started is %+v", did.Claimed)
+	}
+	if got, err := s.Batch(t.Context(), b.ID); err != nil || got.State != harp.BatchPaused {
+		t.Errorf("the batch is %+v, %v, want it paused", got, err)
+	}
+}
+
+// TestLostLifeOfABatch opens a store in which a batch has no life any more: nobody can know which of its
+// hosts were reached.
+func TestLostLifeOfABatch(t *testing.T) {
+	for name, spoil := range map[string]func(e *trial, key []byte){
+		"damaged": func(e *trial, key []byte) { e.flip(key) },
+		"lost":    func(e *trial, key []byte) { e.lose(key) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var i id
+			e := closed(t, func(s *Store) {
+				b, _ := begin(t, s, onHosts(4))
+				i, _ = parseID(b.ID)
+			})
+			spoil(e, i.key(prefixBatchLife))
+			if s, err := Open(e, Options{}); !errors.Is(err, ErrDamaged) {
+				t.Errorf("it opens with %v", err)
+				if err == nil {
+					_ = s.Close()
+				}
+			}
+		})
+	}
+}
+
+// TestRestoreBatches restores a backup of a store with a batch: it has failed, whatever may have been
+// done since, and so do its members say.
+func TestRestoreBatches(t *testing.T) {
+	for name, spoil := range map[string]func(e *trial, i id){
+		"whole":       func(*trial, id) {},
+		"damaged":     func(e *trial, i id) { e.flip(i.key(prefixBatchLife)) },
+		"member lost": func(e *trial, i id) { e.flip(memberKey(i, 0)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newTrial()
+			s := opened(t, e, Options{})
+			in := onHosts(4)
+			b, first := begin(t, s, in)
+			applied(t, s, about(first[1], store.End))
+			i, _ := parseID(b.ID)
+			spoil(e, i)
+			into := newTrial()
+			if _, err := Restore(into, backedUp(t, s), noon, Options{}); err != nil {
+				t.Fatal(err)
+			}
+			restored := opened(t, into, Options{})
+			got, err := restored.Batch(t.Context(), b.ID)
+			if err != nil || got.State != harp.BatchFailed || got.Reason != harp.BatchReasonRestored {
+				t.Fatalf("the batch is %+v, %v", got, err)
+			}
+			if name != "whole" {
+				return
+			}
+			var states []string
+			members, err := restored.BatchMembers(t.Context(), b.ID, 0, 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, j := range members {
+				states = append(states, string(j.State)+" "+j.Reason)
+			}
+			want := []string{"lost restored", "succeeded ", "lost restored", "lost restored"}
+			if !slices.Equal(states, want) {
+				t.Errorf("its members are %q, want %q", states, want)
+			}
+		})
+	}
+}
+
+// memberKey is the key of the row of a member's life.
+func memberKey(i id, host int) []byte {
+	member, _ := parseID(harp.MemberID(i.String(), fmt.Sprintf("h%d", host), 1))
+	return member.key(prefixLife)
+}
+
+// TestWritesOfAMember counts what a member costs from when its host is reached to its end.
+func TestWritesOfAMember(t *testing.T) {
+	const most = 7
+	e := newTrial()
+	s := opened(t, e, Options{})
+	in := onHosts(200)
+	in.Batch.Plan.Parallel = 200
+	for _, h := range in.Hosts {
+		openGate(s, h.Name)
+	}
+	if _, err := s.SubmitBatch(t.Context(), in, noon); err != nil {
+		t.Fatal(err)
+	}
+	before := len(e.commits)
+	jobs := advanceAll(t, s, noon).Claimed
+	var ts []store.Transition
+	for _, j := range jobs {
+		end := about(j, store.End)
+		end.Event.Value = harp.Value{0xc0}
+		ts = append(ts, end)
+	}
+	applied(t, s, ts...)
+	writes := 0
+	for _, commit := range e.commits[before:] {
+		writes += len(commit)
+	}
+	if each := float64(writes) / float64(len(jobs)); len(jobs) != 200 || each > most {
+		t.Errorf("%d members cost %.2f writes each, at most %d", len(jobs), each, most)
+	}
+}

@@ -1,0 +1,145 @@
+package rows
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/harpcaller/harp/internal/msgpack"
+	"github.com/harpcaller/harp/store"
+)
+
+// The entries of a batch's log that a commit writes lie many to a row, under the number of the first
+// of them, each as five numbers.
+
+// logRowMost is how many bytes of entries a row has that has more than one: so few that an
+// engine which keeps what is longer apart has it among the rows of jobs.
+const logRowMost = 4000
+
+// batchLogRow is entries of a batch's log on their way into the store.
+type batchLogRow struct {
+	first   uint64
+	entries []byte
+}
+
+func logKey(i id, no uint64) []byte {
+	return binary.BigEndian.AppendUint64(i.key(prefixBatchLog), no)
+}
+
+func (r batchLogRow) write(i id) Write {
+	key := logKey(i, r.first)
+	first, _ := split(key, r.entries)
+	return Write{key, first}
+}
+
+// logEntry adds an entry to a batch's log, which gives it its number.
+func (t *tx) logEntry(b *batch, e store.BatchEntry) {
+	c := t.noteBatch(b)
+	const another = 1 + 16 + 8 + crcSize + 1 + WriteCost // key, checksum, number of pieces
+	if n := len(c.rows); n == 0 || len(c.rows[n-1].entries) > logRowMost {
+		c.rows = append(c.rows, batchLogRow{first: b.log})
+		t.size += another
+	}
+	row := &c.rows[len(c.rows)-1]
+	had := len(row.entries)
+	row.entries = appendEntry(row.entries, &e)
+	t.size += len(row.entries) - had
+	b.log += entryNumbers(&e)
+	c.log = b.log
+}
+
+// A log of a batch is read by its reader, who asks for the next number again and again.
+
+func appendEntry(b []byte, e *store.BatchEntry) []byte {
+	for _, n := range []uint64{uint64(e.Kind), uint64(e.Index), e.First, uint64(e.Count)} { //nolint:gosec // none is negative
+		b = msgpack.AppendUint(b, n)
+	}
+	return b
+}
+
+// entriesIn returns the entries of a row that a scan has met. Errors: ErrDamaged.
+func entriesIn(snap Snapshot, item Item) ([]store.BatchEntry, error) {
+	payload, err := joinItem(snap, item)
+	if err != nil {
+		return nil, err
+	}
+	var out []store.BatchEntry
+	no := binary.BigEndian.Uint64(item.Key[len(item.Key)-8:])
+	r := msgpack.NewReader(payload)
+	for r.OK() && !r.Done() {
+		e := store.BatchEntry{No: no, Kind: store.BatchEntryKind(r.Uint()), Index: int(r.Uint()), First: r.Uint(), Count: int(r.Uint())} //nolint:gosec // as they were written
+		no += entryNumbers(&e)
+		out = append(out, e)
+	}
+	if !r.OK() {
+		return nil, fmt.Errorf("%w under key %q", ErrDamaged, item.Key)
+	}
+	return out, nil
+}
+
+// entryNumbers is how many numbers an entry takes.
+func entryNumbers(e *store.BatchEntry) uint64 {
+	if e.Kind == store.BatchNotReached {
+		return uint64(e.Count) //nolint:gosec // never negative
+	}
+	return 1
+}
+
+// BatchLog implements store.Batches.
+func (s *Store) BatchLog(_ context.Context, text string, from uint64, n int) (out store.BatchLog, err error) {
+	i, ok := parseID(text)
+	if !ok {
+		return out, noBatch(text)
+	}
+	err = s.view(func(snap Snapshot) error {
+		b, err := s.readBatch(snap, i)
+		if err != nil {
+			return err
+		}
+		if err := readLog(snap, i, from, n, &out); err != nil {
+			return err
+		}
+		var life batchLifeRow
+		_, err = read(snap, i.key(prefixBatchLife), &life)
+		out.Ended = b.State.Ended() && out.Next >= life.Log
+		return err
+	})
+	return out, err
+}
+
+// readLog reads up to n entries of a batch's log, the first of which has the number that is asked for.
+func readLog(snap Snapshot, i id, from uint64, n int, out *store.BatchLog) error {
+	prefix, begin := i.key(prefixBatchLog), logKey(i, from)
+	for item, err := range snap.Scan(prefix, begin, true) { // the row that holds it
+		if err != nil {
+			return err
+		}
+		begin = bytes.Clone(item.Key)
+		break
+	}
+	out.Next = from
+	for item, err := range snap.Scan(prefix, begin, false) {
+		if err != nil {
+			return err
+		}
+		entries, err := entriesIn(snap, item)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if e.No+entryNumbers(&e) <= from {
+				continue
+			}
+			if len(out.Entries) == n {
+				return nil
+			}
+			if e.No < from { // a part of what was told together
+				past := int(from - e.No) //nolint:gosec // below Count
+				e.No, e.Index, e.Count = from, e.Index+past, e.Count-past
+			}
+			out.Entries, out.Next = append(out.Entries, e), e.No+entryNumbers(&e)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package rows
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// isMember reports whether an id is that of a member of a batch.
+func (i id) isMember() bool { return i[6]>>4 == 8 }
+
+// BatchMembers implements store.Batches.
+func (s *Store) BatchMembers(_ context.Context, text string, from, n int) (out []*store.Job, err error) {
+	i, ok := parseID(text)
+	if !ok {
+		return nil, noBatch(text)
+	}
+	err = s.view(func(snap Snapshot) error {
+		row, err := s.readBatch(snap, i)
+		if err != nil {
+			return err
+		}
+		b := batch{id: i, row: row, life: row.BatchLife, piece: -1}
+		for at := max(from, 0); at < row.Hosts && len(out) < n; at++ {
+			host, err := b.hostAt(snap, at)
+			if err != nil {
+				return err
+			}
+			j, err := s.readMember(snap, &b, at, host)
+			if err != nil {
+				return err
+			}
+			out = append(out, j)
+		}
+		return nil
+	})
+	if err == nil {
+		s.explain(out)
+	}
+	return out, err
+}
+
+// readMember reads a member of a batch, or says what it is whose host is not reached.
+func (s *Store) readMember(snap Snapshot, b *batch, at int, host store.BatchHost) (*store.Job, error) {
+	j, i := b.member(at, host)
+	if at < b.life.Reached {
+		return s.readLatest(snap, i)
+	}
+	j.Life = unreachedLife(&b.life, b.row)
+	return j, nil
+}
+
+// unreachedLife is the life of a member whose host was not reached.
+func unreachedLife(l *store.BatchLife, b *store.Batch) store.Life {
+	begin := store.Begin(b.Member.SubmitTime, harp.ReasonBatch)
+	var e store.Event
+	switch {
+	case !isOver(l.State):
+		return begin
+	case l.Stopped == harp.BatchReasonRestored:
+		e = store.Event{Kind: store.Lose, At: l.EndTime, Reason: harp.LostRestored}
+	default:
+		e = store.Event{Kind: store.CancelReq, At: l.Since, Reason: harp.ReasonBatch}
+		if l.Cancel != nil {
+			e.By, e.At = l.Cancel.By, l.Cancel.Time
+		}
+	}
+	after, _, err := begin.Next(e)
+	if err != nil {
+		panic("store: a waiting job can be cancelled and lost: " + err.Error())
+	}
+	return after
+}
+
+// findUnreached finds the member of a batch that has an id and whose host was not reached: the id of its
+// batch begins as its own does. Errors: harp.ErrNotFound, harp.ErrPruned with the batch.
+func (s *Store) findUnreached(snap Snapshot, i id) (*store.Job, error) {
+	prefix := i
+	prefix[6] = prefix[6]&0x0f | 7<<4
+	for _, kind := range []byte{prefixBatch, prefixTomb} {
+		for item, err := range snap.Scan(append([]byte{kind}, prefix[:8]...), nil, false) {
+			switch {
+			case err != nil:
+				return nil, err
+			case len(item.Key) != 1+len(id{}):
+			case kind == prefixTomb:
+				return nil, prunedError(i)
+			default:
+				if j, err := s.findInBatch(snap, id(bytes.Clone(item.Key[1:])), i); j != nil || err != nil {
+					return j, err
+				}
+			}
+		}
+	}
+	return nil, notFound(i.String())
+}
+
+// findInBatch looks for a member in a batch; nil if it is none of it.
+func (s *Store) findInBatch(snap Snapshot, of, i id) (*store.Job, error) {
+	row, err := s.readBatch(snap, of)
+	if err != nil {
+		return nil, err
+	}
+	b := batch{id: of, row: row, life: row.BatchLife, piece: -1}
+	for at := range row.Hosts {
+		host, err := b.hostAt(snap, at)
+		if err != nil {
+			return nil, err
+		}
+		if harp.MemberID(row.ID, host.Name, 1) == i.String() {
+			return s.readMember(snap, &b, at, host)
+		}
+	}
+	return nil, nil
+}
+
+// ListBatches implements store.Batches.
+func (s *Store) ListBatches(_ context.Context, f store.BatchFilter, cursor string) (page store.BatchPage, err error) {
+	prefix := indexKey(byBatch)
+	begin := append(slices.Clone(prefix), lastPlace[:]...)
+	if cursor != "" {
+		says, err := openCursor(prefixBatch, cursor)
+		if err != nil || len(says) != len(place{}) {
+			return page, badCursor()
+		}
+		begin = append(slices.Clone(prefix), says...)
+	}
+	err = s.view(func(snap Snapshot) error {
+		examined := 0
+		for item, err := range snap.Scan(prefix, begin, true) {
+			if err != nil {
+				return err
+			}
+			if examined++; examined > store.MaxExamined || len(page.Batches) == pageLimit(f.Limit) {
+				page.Cursor = makeCursor(prefixBatch, bytes.Clone(item.Key[len(prefix):]))
+				return nil
+			}
+			b, err := s.listed(snap, item)
+			if err != nil {
+				return err
+			}
+			if b != nil && f.Matches(b) {
+				page.Batches = append(page.Batches, b)
+			}
+		}
+		return nil
+	})
+	return page, err
+}
+
+// listed is the batch of an entry of the index; nil of one that was pruned or cannot be read.
+func (s *Store) listed(snap Snapshot, item Item) (*store.Batch, error) {
+	i, err := indexed(item)
+	var b *store.Batch
+	if err == nil {
+		b, err = s.readBatch(snap, i)
+	}
+	switch {
+	case errors.Is(err, ErrDamaged):
+		s.log.Error("batch cannot be listed", "err", err)
+		return nil, nil
+	case errors.Is(err, harp.ErrPruned):
+		return nil, nil
+	}
+	return b, err
+}
+
+// batchRequest reads the request of a batch, which is that of its members, too.
+func (r *Reader) batchRequest(snap Snapshot, text string) (out harp.Submission, err error) {
+	i, ok := parseID(text)
+	if !ok {
+		return out, fmt.Errorf("%w: no batch has the id %q", ErrDamaged, text)
+	}
+	found, err := read(snap, i.key(prefixRequest), &out)
+	if err == nil && !found {
+		err = fmt.Errorf("%w: batch %s has no request", ErrDamaged, i)
+	}
+	return out, err
+}
