@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 )
 
 // Batch is the row of a batch: one call on many hosts, whose members are jobs as all others. Which
@@ -157,7 +158,7 @@ func SkippedLife(at time.Time, reason string) Life {
 	if reason == harp.ReasonOffline {
 		return l.expired(Event{At: at, Reason: reason})
 	}
-	f := harp.NewFailure("rejected", "the host was left out of its batch")
+	f := failures.New("rejected", "the host was left out of its batch")
 	f.Type, f.Ran = reason, harp.DidNotRun
 	return l.ended(Event{At: at}, Outcome{State: harp.StateRejected, Reason: reason, Started: harp.DidNotRun, Failure: f})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -238,7 +239,7 @@ func addCount(c *store.MemberCounts, s harp.State) {
 func (w *world) failure(j *store.Job) store.Change {
 	w.Helper()
 	e := w.event(j, store.End)
-	e.Failure, e.Jitter = harp.NewFailure("remote", "no"), 1
+	e.Failure, e.Jitter = failures.New("remote", "no"), 1
 	c := w.try(j, e)
 	w.must(c.Err)
 	return c
@@ -481,7 +482,7 @@ var batching = []rule{
 			store.Transition{ID: first[1].ID, Event: w.event(first[1], store.End)},
 			store.Transition{ID: first[2].ID, Event: func() store.Event {
 				e := w.event(first[2], store.End)
-				e.Failure = harp.NewFailure("remote", "no")
+				e.Failure = failures.New("remote", "no")
 				return e
 			}()})
 		w.must(err)
@@ -915,7 +916,7 @@ func (w *batchWalk) moveSome() {
 		case e.Kind == store.NotNow:
 			e.Wake = w.now.Add(time.Second)
 		case e.Kind == store.End && w.r.IntN(4) == 0:
-			e.Failure = harp.NewFailure("remote", "no")
+			e.Failure = failures.New("remote", "no")
 		}
 		ts = append(ts, store.Transition{ID: j.ID, Event: e})
 	}

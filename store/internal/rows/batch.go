@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/internal/schedule"
 )
@@ -178,13 +179,13 @@ func (s *Store) batchSubmittedBefore(t *tx, i id, in *store.BatchSubmission, ste
 	}
 	if found {
 		if !slices.Equal(row.Digest, in.Digest[:]) {
-			return nil, harp.NewFailure("conflict", "batch "+in.Batch.ID+" is another request").Err()
+			return nil, failures.New("conflict", "batch "+in.Batch.ID+" is another request").Err()
 		}
 		return s.readBatch(t, i)
 	}
 	if isNew, err := s.isNew(t, i); err != nil || !isNew {
 		if err == nil {
-			err = harp.NewFailure("conflict", "batch "+in.Batch.ID+" is a job").Err()
+			err = failures.New("conflict", "batch "+in.Batch.ID+" is a job").Err()
 		}
 		return nil, err
 	}
@@ -457,7 +458,7 @@ func (s *Store) ChangeBatch(ctx context.Context, text string, e store.BatchEvent
 	return out, err
 }
 
-func noBatch(text string) error { return harp.NotFound("batch", text) }
+func noBatch(text string) error { return failures.NotFound("batch", text) }
 
 // readBatch reads a batch. Errors: harp.ErrNotFound, harp.ErrPruned, ErrDamaged.
 func (s *Store) readBatch(from getter, i id) (*store.Batch, error) {
@@ -496,7 +497,7 @@ func withLife(from getter, i id, life store.BatchLife) (*store.Batch, error) {
 		return nil, err
 	}
 	if tomb != nil {
-		return nil, harp.NewFailure("pruned", "batch "+i.String()+" was pruned").Err()
+		return nil, failures.New("pruned", "batch "+i.String()+" was pruned").Err()
 	}
 	var row batchRow
 	found, err := read(from, i.key(prefixBatch), &row)

@@ -118,7 +118,8 @@ func (t *tx) emitJob(what harp.EventType, i id, j *store.Job, at int64, by *harp
 		At: at, Type: what, Job: t.of[:], Host: j.Host, Procedure: j.Procedure, Queue: j.Queue,
 		State: j.State, Reason: j.Reason, Attempt: j.Attempt, By: by, Labels: j.Labels,
 	}
-	if batch, ok := parseID(j.Batch); ok {
+	if j.Batch != "" {
+		batch, _ := parseID(j.Batch)
 		row.Batch = batch[:]
 	}
 	t.emit(row)

@@ -136,7 +136,7 @@ func (s *Store) isNew(t *tx, i id) (bool, error) {
 		return false, err
 	}
 	if batch != nil {
-		return false, harp.NewFailure("conflict", "job "+i.String()+" is a batch").Err()
+		return false, failures.New("conflict", "job "+i.String()+" is a batch").Err()
 	}
 	gone, err := t.isPruned(i) // before its key is looked at, which may stand for another by now
 	if gone {
