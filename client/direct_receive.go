@@ -24,7 +24,7 @@ func (c *DirectCall) handleReceived(f transport.Frame, err error) {
 		}
 	}
 	switch {
-	case errors.Is(err, transport.ErrOverBudget):
+	case errors.Is(err, transport.ErrNoRoom):
 		_ = c.hearNotNow(wire.NotNow{Reason: wire.NotNowBusy}) // it has looked at nothing
 	case err != nil:
 		c.noteEnd(nil, c.lostBy(err), true)

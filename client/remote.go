@@ -127,7 +127,7 @@ func (s *session) doOnce(ctx context.Context, q request, out *response) {
 	if out.err = x.Send(q.kind, true, q.body); out.err == nil {
 		f, out.err = x.Receive(ctx)
 	}
-	if errors.Is(out.err, transport.ErrOverBudget) {
+	if errors.Is(out.err, transport.ErrNoRoom) {
 		out.sent-- // nobody has looked at it
 	}
 	if out.err != nil {

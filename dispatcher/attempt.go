@@ -120,10 +120,32 @@ func (s *session) startAttempt(a *attempt, sub harp.Submission) bool {
 	return true
 }
 
+// resumeWait is the pause after which an agent is asked again for an attempt that it had no room to be
+// asked for.
+const resumeWait = time.Second
+
 // runAttempt runs an attempt from its beginning to what became of it.
 func (s *session) runAttempt(a *attempt, sub harp.Submission) {
 	defer s.attempts.Done()
-	s.endAttempt(a, a.runExchange(sub))
+	err := a.runExchange(sub)
+	for a.resumed && errors.Is(err, transport.ErrNoRoom) && s.pause(resumeWait) {
+		err = a.runExchange(sub)
+	}
+	s.endAttempt(a, err)
+}
+
+// pause waits. It is false if the session ends meanwhile.
+func (s *session) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.tr.Done():
+		return false
+	case <-s.d.ctx.Done():
+		return false
+	}
 }
 
 // endAttempt forgets an attempt. One whose end did not come ends the session: what became
@@ -194,7 +216,7 @@ func (a *attempt) runExchange(sub harp.Submission) error {
 			f, err = a.receive(ctx)
 		}
 		switch {
-		case errors.Is(err, transport.ErrOverBudget) && !a.resumed: // the agent has not looked at the call
+		case errors.Is(err, transport.ErrNoRoom) && !a.resumed: // the agent has not looked at the call
 			return a.storeNotNow(ctx, wire.NotNowBusy)
 		case err != nil:
 			return err

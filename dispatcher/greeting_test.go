@@ -25,7 +25,7 @@ func (s *system) unmet(t *testing.T) *rawAgent {
 	addr, tc, dial := s.net.dial("dispatcher", "web01", transport.RoleAgent)
 	nc := must[net.Conn](t)(dial(t.Context(), addr))
 	conn := must[*transport.Conn](t)(transport.Client(t.Context(), nc, tc, transport.ProtocolAgent, transport.RoleDispatcher))
-	return converse(t, conn)
+	return converse(t, conn, nil)
 }
 
 // greeting is what an agent says until it is greeted.

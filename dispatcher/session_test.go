@@ -27,9 +27,9 @@ type rawAgent struct {
 }
 
 // converse makes an agent of its side of a connection. It has said nothing yet.
-func converse(t testing.TB, conn *transport.Conn) *rawAgent {
+func converse(t testing.TB, conn *transport.Conn, b *transport.Budget) *rawAgent {
 	t.Helper()
-	a := &rawAgent{tr: must[*transport.Session](t)(conn.Acceptor(t.Context(), transport.Options{MaxFrame: wire.MaxBody})), serving: make(chan struct{})}
+	a := &rawAgent{tr: must[*transport.Session](t)(conn.Acceptor(t.Context(), transport.Options{MaxFrame: wire.MaxBody, Budget: b})), serving: make(chan struct{})}
 	a.control = a.tr.Control()
 	done := make(chan struct{})
 	go func() {
@@ -75,7 +75,7 @@ func (s *system) greetAs(ctx context.Context, host string, hello wire.Hello, hel
 	addr, tc, dial := s.net.dial("dispatcher", host, transport.RoleAgent)
 	nc := must[net.Conn](s.t)(dial(ctx, addr))
 	conn := must[*transport.Conn](s.t)(transport.Client(ctx, nc, tc, transport.ProtocolAgent, transport.RoleDispatcher))
-	a := converse(s.t, conn)
+	a := converse(s.t, conn, s.agents)
 	// If it is answered, and the session over, before Send returns, that fails.
 	_ = a.control.Send(wire.TypeHello, false, wire.Encode(hello))
 	f, err := a.control.Receive(ctx)
@@ -273,7 +273,7 @@ func TestGreetingWithoutEnd(t *testing.T) {
 				addr, tc, dial := sys.net.dial("dispatcher", "web01", transport.RoleAgent)
 				nc := must[net.Conn](t)(dial(t.Context(), addr))
 				conn := must[*transport.Conn](t)(transport.Client(t.Context(), nc, tc, transport.ProtocolAgent, transport.RoleDispatcher))
-				a := converse(t, conn)
+				a := converse(t, conn, nil)
 				_ = a.control.Send(wire.TypeHello, false, wire.Encode(wire.Hello{Version: wire.Version, Instance: "i", Journal: "j"}))
 				must[transport.Frame](t)(a.control.Receive(t.Context()))
 				a.sendFrame(t, wire.TypeFacts, wire.Facts{})

@@ -50,6 +50,7 @@ type system struct {
 	caller *harp.Caller
 	net    network
 	online *onlineLog
+	agents *transport.Budget // of raw agents; nil: each has its own
 
 	mu    sync.Mutex
 	conns map[string]net.Conn // the last one each agent made

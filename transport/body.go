@@ -65,6 +65,7 @@ type bodies struct {
 	ahead   int        // bytes that this side may send, or has sent, of bodies that were not let in
 	streams map[uint32]*bodyReceiver
 	untaken int   // bytes that were read, or are being read, and were not taken
+	coming  int   // of those, that are being read
 	begun   int64 // bytes that were, or are being, read so far
 	closed  bool
 }
@@ -351,8 +352,17 @@ func (b *bodies) readBodies(from *bodyReceiver) {
 			return
 		}
 		late.from.Shrink() // what yamux needed for it
+		b.noteCome(late)
 		b.arrived(late, body)
 	}
+}
+
+// noteCome makes room for other bodies to come.
+func (b *bodies) noteCome(late *lateBody) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.coming -= late.size
+	b.room.Broadcast()
 }
 
 // nextLate returns the next body to read, nil if there is none. It waits while too much was
@@ -370,6 +380,7 @@ func (b *bodies) nextLate(from *bodyReceiver) *lateBody {
 	}
 	b.begun += int64(late.size)
 	b.untaken += late.size
+	b.coming += late.size
 	if x := late.exchange; x != nil {
 		x.untaken += late.size
 		x.lates = slices.DeleteFunc(x.lates, func(l *lateBody) bool { return l == late })
@@ -396,8 +407,10 @@ func (b *bodies) hasRoomLocked(late *lateBody, since int64) bool {
 	if x := late.exchange; x != nil && (x.lates[0] != late || exceeds(x.untaken, late.size, maxExchangeBodies)) {
 		return false // one that cannot be taken before another has come must not have its room
 	}
-	overtaken := b.begun-since >= maxBodies && b.untaken <= maxBodies
-	return overtaken || !exceeds(b.untaken, late.size, maxBodies)
+	if b.begun-since >= maxBodies { // it was overtaken
+		return b.untaken <= maxBodies && b.coming <= maxComing
+	}
+	return !exceeds(b.untaken, late.size, maxBodies) && !exceeds(b.coming, late.size, maxComing)
 }
 
 // exceeds reports whether a body is one too many, which a single one never is.

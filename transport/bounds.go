@@ -16,6 +16,11 @@ const (
 	maxBodies         = 8 << 20
 	maxExchangeBodies = 1 << 20
 
+	// maxComing is how many bytes of long bodies a session has let in that have not come, but for a single
+	// one that is longer: their room is nobody else's, and over a slow line they take long. It is as
+	// much as the window has.
+	maxComing = mainWindow
+
 	// maxBodyStreams is how many streams for long bodies each side opens, and so how many
 	// bodies are on their way at a time. While all are in use, others wait.
 	maxBodyStreams = 64
@@ -127,6 +132,7 @@ func Bounds() []Bound {
 		{framesOfAll, maxReceivedFrames, bytes, "short frames that were read and not taken"},
 		{"received of an identity", maxIdentityReceived, bytes, "bodies and frames that were not taken, and windows of sessions that do not read"},
 		{"bodies of a session", maxBodies, bytes, "long bodies that were let in and not taken"},
+		{"bodies that come", maxComing, bytes, "long bodies of a session that were let in and have not come: over a slow line they keep room for long"},
 		{"bodies ahead", maxAhead, bytes, "what a session may send of long bodies before they are let in, to save round trips"},
 		{"frames of a session", maxWaiting, bytes, "frames that were read and not taken"},
 		{"window of a stream", mainWindow, bytes, "sent ahead of what is read: 10 MB/s over a line of 100 ms"},

@@ -26,9 +26,11 @@ var (
 	// ErrIdentity is a certificate without exactly one harp identity, or an
 	// identity that may not speak the protocol.
 	ErrIdentity = errors.New("transport: unacceptable identity")
-	// ErrOverBudget is more than a peer may make the other side hold: see [Budget]. An exchange
-	// that ends with it was not looked at by the peer, which has no room for it now; a session, at the
-	// side that says so, has sent more than it may.
+	// ErrNoRoom ends an exchange for which the peer has no room now: nobody there has looked at it. No
+	// session ends with it.
+	ErrNoRoom = errors.New("transport: the peer has no room for the exchange")
+	// ErrOverBudget ends a session whose peer made this side hold more than it may: see [Budget]. It says nothing
+	// of what became of its exchanges.
 	ErrOverBudget = errors.New("transport: over budget")
 	// ErrTooManyExchanges is one more exchange than a session may have under way.
 	ErrTooManyExchanges = errors.New("transport: too many exchanges")

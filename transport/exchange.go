@@ -68,7 +68,7 @@ func (x *Exchange) Context() context.Context {
 // is the caller's again when it returns.
 //
 // The error is [ErrSessionClosed]; io.ErrClosedPipe after Release or when the
-// peer has given the exchange up, joined with [ErrOverBudget] if it had no room for it;
+// peer has given the exchange up, joined with [ErrNoRoom] if it had none for it;
 // [ErrProtocol] after End or for a type above 125;
 // [ErrFrameTooLarge] for a body above [MaxFrame]. The last two send nothing. With
 // [ErrSessionClosed] the peer may have got the frame, and its answer may be there to be
@@ -86,8 +86,8 @@ func (x *Exchange) Send(t Type, end bool, body []byte) error {
 		send = x.session.sendLong
 	}
 	err := send(x, f)
-	if err == io.ErrClosedPipe && x.isOverBudget() { //nolint:errorlint // it is returned bare
-		err = fmt.Errorf("%w of the peer: %w", ErrOverBudget, err)
+	if err == io.ErrClosedPipe && x.hadNoRoom() { //nolint:errorlint // it is returned bare
+		err = fmt.Errorf("%w: %w", ErrNoRoom, err)
 	}
 	if errors.Is(err, ErrSessionClosed) && !x.session.out.hasNumber(x) {
 		x.endUnsent()
@@ -95,11 +95,11 @@ func (x *Exchange) Send(t Type, end bool, body []byte) error {
 	return err
 }
 
-// isOverBudget reports whether the peer had no room for the exchange.
-func (x *Exchange) isOverBudget() bool {
+// hadNoRoom reports whether the peer had no room for the exchange.
+func (x *Exchange) hadNoRoom() bool {
 	x.session.out.mu.Lock()
 	defer x.session.out.mu.Unlock()
-	return errors.Is(x.given, ErrOverBudget)
+	return errors.Is(x.given, ErrNoRoom)
 }
 
 // endUnsent ends an exchange that has no number yet: the end of the session finds only
@@ -173,7 +173,7 @@ func (x *Exchange) takeReserved() int64 {
 //
 // The error is io.EOF after End; io.ErrUnexpectedEOF when the peer gave the exchange up
 // before, joined with [ErrSessionClosed] if it was because the session ended, and with
-// [ErrOverBudget] if the peer has no room for the exchange, and nobody there has looked at it;
+// [ErrNoRoom] if the peer has no room for the exchange, and nobody there has looked at it;
 // io.ErrClosedPipe after Release; or ctx's. Of the control exchange it is
 // [ErrSessionClosed] or ctx's.
 func (x *Exchange) Receive(ctx context.Context) (Frame, error) {

@@ -86,5 +86,12 @@ func Held(b *Budget) (bodies, frames, answers, open int64) {
 	return b.bodies.used.Load(), b.frames.used.Load(), b.answers.used.Load(), b.open.used.Load()
 }
 
+// Known returns of how many identities a budget knows something.
+func Known(b *Budget) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.peers)
+}
+
 // IdentityReceived is how much that was not taken an identity may have.
 const IdentityReceived = maxIdentityReceived

@@ -67,13 +67,13 @@ func newReset(exchange uint32, why resetReason) Frame {
 // resetErr is what an exchange ends with that the peer gave up.
 func (f Frame) resetErr() error {
 	if len(f.Body) == 1 && resetReason(f.Body[0]) == overBudget {
-		return errPeerOverBudget
+		return errNotLookedAt
 	}
 	return io.ErrUnexpectedEOF
 }
 
-// errPeerOverBudget is that of an exchange which the peer has not taken.
-var errPeerOverBudget = fmt.Errorf("%w of the peer: %w", ErrOverBudget, io.ErrUnexpectedEOF)
+// errNotLookedAt is that of an exchange which the peer has not taken.
+var errNotLookedAt = fmt.Errorf("%w: %w", ErrNoRoom, io.ErrUnexpectedEOF)
 
 // checkSize reports whether a user may send the frame. The error is [ErrProtocol] or
 // [ErrFrameTooLarge].

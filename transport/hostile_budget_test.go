@@ -11,10 +11,20 @@ import (
 	"github.com/harpcaller/harp/transport"
 )
 
-func wantNothingHeld(t *testing.T, b *transport.Budget) {
+// wantNoneHeld is for a budget of sessions of which nothing waits.
+func wantNoneHeld(t *testing.T, b *transport.Budget) {
 	t.Helper()
 	if bodies, frames, answers, open := transport.Held(b); bodies+frames+answers+open != 0 {
 		t.Errorf("%d bytes of bodies, %d of frames, %d of answers and %d of exchanges are held", bodies, frames, answers, open)
+	}
+}
+
+// wantNothingHeld is for a budget whose sessions are over.
+func wantNothingHeld(t *testing.T, b *transport.Budget) {
+	t.Helper()
+	wantNoneHeld(t, b)
+	if n := transport.Known(b); n != 0 {
+		t.Errorf("%d identities without a session are remembered", n)
 	}
 }
 
@@ -93,10 +103,10 @@ func TestAnExchangeOverBudget(t *testing.T) {
 		}
 		for _, size := range []int{100, 20_000} {
 			x := e.exchange(t)
-			if err := x.Send(2, true, bin(size)); err != nil && !errors.Is(err, transport.ErrOverBudget) {
+			if err := x.Send(2, true, bin(size)); err != nil && !errors.Is(err, transport.ErrNoRoom) {
 				t.Errorf("Send: %v", err)
 			}
-			if _, err := x.Receive(t.Context()); !errors.Is(err, transport.ErrOverBudget) || !errors.Is(err, io.ErrUnexpectedEOF) {
+			if _, err := x.Receive(t.Context()); !errors.Is(err, transport.ErrNoRoom) || !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Errorf("one of %d bytes too many ends with %v", size, err)
 			}
 			x.Release()
@@ -123,7 +133,7 @@ func TestAnExchangeOverBudget(t *testing.T) {
 			if err == nil && f.Type == 2 {
 				break
 			}
-			if !errors.Is(err, transport.ErrOverBudget) {
+			if !errors.Is(err, transport.ErrNoRoom) {
 				t.Fatalf("when there is room again: %v", err)
 			}
 		}
@@ -170,6 +180,31 @@ func TestFramesThatNobodyTakes(t *testing.T) {
 		s.Close(nil)
 	}
 	floods.Wait()
+}
+
+// TestFramesAreGivenBack: a session that has taken what waited has nothing of the budget, while it goes on.
+func TestFramesAreGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := transport.NewBudget()
+		e := virtual.connect(t, transport.Options{}, transport.Options{Budget: b})
+		e.serve(t, await)
+		control := e.acceptor.Control()
+		for range 50 {
+			send(t, e.opener.Control(), 7, false, bin(10_000))
+		}
+		synctest.Wait()
+		if _, frames, _, _ := transport.Held(b); frames < 400_000 {
+			t.Errorf("%d bytes of frames are held", frames)
+		}
+		for range 50 {
+			if _, err := control.Receive(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		send(t, e.opener.Control(), 7, false, nil)
+		synctest.Wait()
+		wantNoneHeld(t, b)
+	})
 }
 
 // TestReserve: what is reserved for answers is waited for in turn, given back when an exchange is
@@ -274,6 +309,48 @@ func TestNothingStaysHeld(t *testing.T) {
 		x.Release() // of which something may have come back
 		wantNothingHeld(t, opener)
 		wantNothingHeld(t, acceptor)
+	})
+}
+
+// TestHandlersThatOutliveTheirSession: what they have is given back when they return.
+func TestHandlersThatOutliveTheirSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := transport.NewBudget()
+		e := virtual.connect(t, transport.Options{}, transport.Options{Budget: b})
+		var served sync.WaitGroup
+		served.Go(func() {
+			_ = e.acceptor.Serve(func(x *transport.Exchange, _ transport.Frame) { <-x.Session().Done() })
+		})
+		served.Go(func() { _ = e.opener.Serve(nil) })
+		for range 5 {
+			send(t, e.exchange(t), 1, false, nil)
+		}
+		synctest.Wait()
+		e.opener.Close(nil)
+		served.Wait()
+		wantNothingHeld(t, b)
+	})
+}
+
+// TestASessionOverBudgetSaysNothingOfItsExchanges: those that end with such a session may have been looked at.
+func TestASessionOverBudgetSaysNothingOfItsExchanges(t *testing.T) {
+	eachWiring(t, func(t *testing.T, w wiring) {
+		e := w.connect(t, transport.Options{}, transport.Options{})
+		begun := make(chan struct{})
+		e.serve(t, func(x *transport.Exchange, _ transport.Frame) {
+			close(begun)
+			<-x.Context().Done()
+		})
+		x := e.exchange(t)
+		send(t, x, 1, false, nil)
+		<-begun
+		e.opener.Close(transport.ErrOverBudget)
+		_, err := x.Receive(t.Context())
+		for name, err := range map[string]error{"Receive": err, "Send": x.Send(1, true, nil)} {
+			if errors.Is(err, transport.ErrNoRoom) || !errors.Is(err, transport.ErrSessionClosed) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
 	})
 }
 

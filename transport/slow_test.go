@@ -2,6 +2,7 @@ package transport
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -36,33 +37,43 @@ func (c *slowConn) Close() error {
 	return c.Conn.Close()
 }
 
+// slowSession makes a session that beats, and whose acceptor can send so many bytes a second.
+func slowSession(t *testing.T, rate int, peer Peer, b *Budget) (opener, acceptor *Session) {
+	t.Helper()
+	options := Options{
+		Logger:   slog.New(slog.DiscardHandler),
+		MaxFrame: func(Type) int { return MaxFrame },
+		Budget:   b,
+	}.withDefaults()
+	near, far := net.Pipe()
+	om, err := newYamux(near, options, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	am, err := newYamux(&slowConn{Conn: far, rate: rate, closed: make(chan struct{})}, options, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, in := yamuxStreams(t, om, am)
+	opener = newSession(om, out, peer, options, true)
+	options.Budget = NewBudget()
+	acceptor = newSession(am, in, Peer{}, options, false)
+	opener.Beat(10 * time.Second)
+	acceptor.Beat(10 * time.Second)
+	return opener, acceptor
+}
+
 // overASlowLine runs a test body in virtual time. serve begins a session that beats, and whose
 // acceptor can send so many bytes a second, and returns its opener.
 func overASlowLine(t *testing.T, rate int, body func(t *testing.T, serve func(handle func(*Exchange, Frame)) *Session)) {
 	forgetTimers()
 	defer forgetTimers()
 	synctest.Test(t, func(t *testing.T) {
-		options := Options{
-			Logger:   slog.New(slog.DiscardHandler),
-			MaxFrame: func(Type) int { return MaxFrame },
-		}.withDefaults()
-		near, far := net.Pipe()
-		om, err := newYamux(near, options, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		am, err := newYamux(&slowConn{Conn: far, rate: rate, closed: make(chan struct{})}, options, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, in := yamuxStreams(t, om, am)
-		opener, acceptor := newSession(om, out, Peer{}, options, true), newSession(am, in, Peer{}, options, false)
+		opener, acceptor := slowSession(t, rate, Peer{}, nil)
 		var reading sync.WaitGroup
 		defer reading.Wait()
 		defer acceptor.Close(nil)
 		defer opener.Close(nil)
-		opener.Beat(10 * time.Second)
-		acceptor.Beat(10 * time.Second)
 		body(t, func(handle func(*Exchange, Frame)) *Session {
 			reading.Go(func() { _ = opener.Serve(nil) })
 			reading.Go(func() { _ = acceptor.Serve(handle) })
@@ -161,4 +172,90 @@ func TestALongSendOutlivesItsExchange(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSlowLinesLeaveRoomToOthers: peers on slow lines have more to send than a budget has room for,
+// and what comes over a fast line does not wait for it.
+func TestSlowLinesLeaveRoomToOthers(t *testing.T) {
+	const slow, each = 8, 8
+	forgetTimers()
+	defer forgetTimers()
+	synctest.Test(t, func(t *testing.T) {
+		answer := msgpack.AppendBytes(nil, make([]byte, 1<<20))
+		b := NewBudget()
+		var working sync.WaitGroup
+		defer working.Wait()
+		serve := func(name string, rate int) *Session {
+			opener, acceptor := slowSession(t, rate, Peer{Identity: Identity{Name: name}}, b)
+			working.Go(func() { _ = opener.Serve(nil) })
+			working.Go(func() { _ = acceptor.Serve(func(x *Exchange, _ Frame) { _ = x.Send(1, true, answer) }) })
+			return opener
+		}
+		ask := func(s *Session) (Frame, error) {
+			x, err := s.Exchange()
+			if err != nil {
+				return Frame{}, err
+			}
+			defer x.Release()
+			if err := x.Send(1, true, nil); err != nil {
+				return Frame{}, err
+			}
+			return x.Receive(t.Context())
+		}
+		for i := range slow {
+			s := serve(fmt.Sprint("slow", i), 10_000)
+			defer s.Close(nil)
+			for range each {
+				working.Go(func() { _, _ = ask(s) }) // until the session is closed
+			}
+		}
+		time.Sleep(20 * time.Second)
+		fast := serve("fast", 10_000_000)
+		defer fast.Close(nil)
+		start := time.Now()
+		if f, err := ask(fast); err != nil || len(f.Body) != len(answer) || time.Since(start) > time.Second {
+			t.Errorf("%d bytes came after %v: %v", len(f.Body), time.Since(start), err)
+		}
+	})
+}
+
+// TestASideThatDidNotListenFindsNobodySilent: when frames that waited are taken, it is a moment until
+// something comes again, as the peer could not send.
+func TestASideThatDidNotListenFindsNobodySilent(t *testing.T) {
+	const beat = 10 * time.Millisecond
+	forgetTimers()
+	defer forgetTimers()
+	synctest.Test(t, func(t *testing.T) {
+		opener, acceptor := slowSession(t, 1_000_000, Peer{}, nil)
+		opener.Beat(beat)
+		acceptor.Beat(beat)
+		var serving sync.WaitGroup
+		defer serving.Wait()
+		defer acceptor.Close(nil)
+		defer opener.Close(nil)
+		serving.Go(func() { _ = opener.Serve(nil) })
+		serving.Go(func() {
+			_ = acceptor.Serve(func(x *Exchange, _ Frame) {
+				for body := msgpack.AppendBytes(nil, make([]byte, 8<<10)); x.Send(1, false, body) == nil; {
+				}
+			})
+		})
+		x, err := opener.Exchange()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Release()
+		if err := x.Send(1, true, nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if !opener.isDeaf() {
+			t.Fatal("it listens all the time")
+		}
+		for start := time.Now(); time.Since(start) < 3*beat; {
+			if _, err := x.Receive(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 }
