@@ -2,6 +2,7 @@ package dispatcher_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -288,6 +289,33 @@ func TestARetryWaitsForWhatWasGivenUpBesideItsAgent(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What was given up beside its agent, and is not held any more, does not hold up the next attempt, though
+// nobody ever heard that it had started.
+func TestWhatWasGivenUpIsNotHeldAnyMore(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		retry := harp.Retry(harp.RetryPolicy{On: []harp.State{harp.StateLost}, Attempts: 2})
+		i := interrupt(t, sys, gotCall, false, append(slices.Clone(unlimited), retry)...)
+		a, asked := i.again(t, sys, "j", wire.HeldEnded)
+		alive(a)
+		<-asked
+		time.Sleep(24*time.Hour + 4*time.Minute)
+		if s := i.status(t); s.State != harp.StateQueued || s.Attempts[0].Reason != harp.LostTooLong {
+			t.Fatalf("it is %s (%s), its attempts are %+v", s.State, s.Reason, s.Attempts)
+		}
+		a.tr.Close(nil)
+		synctest.Wait()
+		a, asked = i.again(t, sys, "j", "")
+		alive(a)
+		time.Sleep(time.Minute)
+		m := expectAttempt(t, asked, 2)
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: []byte{7}})
+		m.expectAck(t)
+		if s := i.status(t); s.State != harp.StateSucceeded || s.Attempts[0].Reason != harp.LostJournalGone || !s.DuplicatePossible {
+			t.Errorf("it is %s (%s), possibly twice: %v, its attempts are %+v", s.State, s.Reason, s.DuplicatePossible, s.Attempts)
+		}
+	})
 }
 
 // A session that ends gives an agent no more time than it had, and takes none: the time between sessions does

@@ -141,11 +141,10 @@ func (r *reconciliation) reconcileActive(j *store.Job) {
 func (r *reconciliation) reconcileReturning(j *store.Job) {
 	h, ok := r.takeHeld(j)
 	switch {
-	case r.gone && !ok:
-		if j.Survivor || j.Attempts[len(j.Attempts)-1].Reason == harp.LostTooLong {
+	case !ok || h.State == wire.HeldWithdrawn:
+		if j.Survivor || r.gone && j.Attempts[len(j.Attempts)-1].Reason == harp.LostTooLong {
 			r.loseJob(j) // it may still run, and nobody will know
-		}
-	case !ok || h.State == wire.HeldWithdrawn: // it is over
+		} // else it is over
 	default:
 		r.addTransition(j, store.Alive, "")
 		r.requestResume(j, h)
