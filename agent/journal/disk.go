@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/harpcaller/harp/internal/synced"
 )
@@ -62,24 +61,12 @@ func (d disk) makeDir() error {
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(d.dir))
+	return synced.Dir(filepath.Dir(d.dir))
 }
 
 func (d disk) Rename(from, to string) error { return os.Rename(d.path(from), d.path(to)) }
 func (d disk) Remove(name string) error     { return os.Remove(d.path(name)) }
-func (d disk) SyncDir() error               { return syncDir(d.dir) }
-
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil // a directory cannot be synced there
-	}
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
-}
+func (d disk) SyncDir() error               { return synced.Dir(d.dir) }
 
 // diskFile is a file on disk, opened to append.
 type diskFile struct {

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/spf13/cobra"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/synced"
 )
 
 func (c *cli) backupCommand() *cobra.Command {
@@ -79,18 +79,5 @@ func writeBackup(ctx context.Context, caller *harp.Caller, path string, verify b
 	if err := os.Rename(partial, path); err != nil {
 		return 0, err
 	}
-	return info.Size(), syncDir(filepath.Dir(path))
-}
-
-// syncDir makes a rename in a folder last.
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil // where a folder cannot be synced, and need not be
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return info.Size(), synced.Dir(filepath.Dir(path))
 }

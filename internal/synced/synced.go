@@ -1,4 +1,4 @@
-// Package synced tells whether a sync did what it said.
+// Package synced tells whether a sync did what it said, and syncs directories.
 //
 // On Linux fsync, fdatasync and msync may return without an error though nothing is on the
 // disk: when the journal of an ext4 is aborted, or an XFS is shut down, while they wait. What

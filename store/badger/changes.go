@@ -14,6 +14,8 @@ import (
 	_ "unsafe" // for linkname
 
 	"github.com/dgraph-io/badger/v4"
+
+	"github.com/harpcaller/harp/internal/synced"
 )
 
 // Badger appends each change of its tables to the manifest, syncs that, and only then removes the
@@ -172,7 +174,7 @@ func putBack(dir string) error {
 	if err := os.Rename(filepath.Join(dir, keptName), filepath.Join(dir, badger.ManifestFilename)); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return synced.Dir(dir)
 }
 
 // takeBackLast takes the last change of a manifest back if all tables that it replaces are there:

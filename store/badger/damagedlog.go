@@ -17,6 +17,7 @@ import (
 	"github.com/dgraph-io/badger/v4/y"
 	"github.com/dgraph-io/ristretto/v2/z"
 
+	"github.com/harpcaller/harp/internal/synced"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/internal/rows"
 )
@@ -104,7 +105,7 @@ func keepDamagedLog(dir string, committed uint64) error {
 		return err
 	}
 	_, err = f.Write(make([]byte, vlogHeader)) // without a key
-	return errors.Join(err, f.Sync(), f.Close(), syncDir(dir))
+	return errors.Join(err, f.Sync(), f.Close(), synced.Dir(dir))
 }
 
 // mapLog maps a log up to where there are only zeros; nil if nothing can be in it. What was never written is

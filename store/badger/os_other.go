@@ -25,8 +25,5 @@ func blocks(name string) (int64, error) {
 	return info.Size(), nil
 }
 
-// syncDir does nothing: a directory cannot be synced everywhere.
-func syncDir(string) error { return nil }
-
 // inodes is not known.
 func inodes(string) (left uint64, known bool) { return 0, false }

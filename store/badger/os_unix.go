@@ -60,13 +60,3 @@ func blocks(name string) (int64, error) {
 	}
 	return st.Blocks * 512, nil
 }
-
-// syncDir puts on disk which files a directory has.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
-}

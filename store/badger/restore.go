@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/harpcaller/harp/internal/synced"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/internal/rows"
 )
@@ -47,12 +48,12 @@ func restoreAt(dir string, r io.Reader, at time.Time, opts *Options) (store.Rest
 	if err := os.Remove(mark); err != nil {
 		return did, err
 	}
-	return did, syncDir(dir)
+	return did, synced.Dir(dir)
 }
 
 // restore fills a directory that is marked.
 func restore(dir string, r io.Reader, at time.Time, o Options) (store.Restored, error) {
-	if err := syncDir(dir); err != nil {
+	if err := synced.Dir(dir); err != nil {
 		return store.Restored{}, err
 	}
 	e, err := openEngine(dir, o)
