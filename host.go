@@ -42,20 +42,6 @@ func (h *Host) Call(ctx context.Context, procedure string, args any, opts ...Opt
 	return submitRequest(ctx, h.caller.service, req)
 }
 
-// submitRequest submits a request. The job may be another than the request's: that of its
-// idempotency key.
-func submitRequest(ctx context.Context, s Service, req Request) (*Job, error) {
-	id, err := s.Submit(ctx, Submission{Request: req.Encode()})
-	if err != nil {
-		failed := &callFailedError{procedure: req.Procedure, host: req.Host, err: err}
-		if RanOf(err) != DidNotRun || errors.Is(err, ErrConflict) || errors.Is(err, ErrPruned) {
-			failed.id = req.ID // elsewhere there is no job of this id
-		}
-		return nil, failed
-	}
-	return &Job{service: s, id: id}, nil
-}
-
 // WrapCallError returns the error of a call of a procedure on a host with what it was about
 // in its text, and whether the procedure ran. [Host.Call] returns its errors like this.
 func WrapCallError(procedure, host string, err error) error {

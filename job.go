@@ -12,10 +12,16 @@ import (
 type Job struct {
 	service Service
 	id      string
+	existed bool
 }
 
 // ID returns the job's id.
 func (j *Job) ID() string { return j.id }
+
+// Existed reports whether the call that returned this handle found its job there already, by
+// its id ([JobID]) or its key ([IdempotencyKey]), also where its own answer had been lost before.
+// It is false of a handle that no call has returned.
+func (j *Job) Existed() bool { return j.existed }
 
 // Status returns the state of the job now. Errors: ErrInvalid (the id), ErrNotFound,
 // ErrPruned, ErrUnavailable, ErrClosed.
@@ -52,6 +58,11 @@ func (j *Job) Get(ctx context.Context) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
+	return j.valueOf(res)
+}
+
+// valueOf is what a job that ended so returned; that it did not succeed is an error.
+func (j *Job) valueOf(res Result) (Value, error) {
 	if res.Err != nil {
 		return nil, &jobError{id: j.id, err: res.Err}
 	}
@@ -102,8 +113,18 @@ func ranWords(r Ran) string {
 // Get is Job.Get with the value decoded into a T. Errors: as Job.Get, and
 // ErrInvalid when the value is no T.
 func Get[T any](ctx context.Context, j *Job) (T, error) {
+	res, err := j.Wait(ctx)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return resultAs[T](j, res)
+}
+
+// resultAs is what a job that ended so returned, as a T.
+func resultAs[T any](j *Job, res Result) (T, error) {
 	var t T
-	v, err := j.Get(ctx)
+	v, err := j.valueOf(res)
 	if err != nil {
 		return t, err
 	}
@@ -192,6 +213,12 @@ type Result struct {
 	Value    Value `json:"value,omitzero" msgpack:"value,omitempty"`     // what the procedure returned
 	Err      error `json:"-" msgpack:"failure,omitempty"`                // nil if it succeeded and its value is there
 	ExitCode *int  `json:"exit_code,omitempty" msgpack:"exit,omitempty"` // of a command
+
+	// What job it is the end of, and when: those of its JobStatus. Late has none of them.
+	Procedure  string    `json:"procedure,omitempty" msgpack:"proc,omitempty"`
+	SubmitTime time.Time `json:"submit_time,omitzero" msgpack:"submit,omitempty"`
+	StartTime  time.Time `json:"start_time,omitzero" msgpack:"start,omitempty"`
+	EndTime    time.Time `json:"end_time,omitzero" msgpack:"end,omitempty"`
 }
 
 // Done reports whether the job has ended.

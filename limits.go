@@ -20,6 +20,8 @@ const (
 	MaxIdempotencyKey = 256
 	MaxWhy            = 1 << 10 // why a job is given up
 	MaxEventTypes     = 64      // of an EventFilter
+	MaxCalls          = 500     // that Caller.Submit makes at a time
+	MaxWaited         = 1000    // jobs that one request of Caller.WaitAll waits for
 	MaxGroupName      = 128
 	MaxGroupTarget    = 512 << 10
 )

@@ -47,6 +47,7 @@ type CallOptions struct {
 	Labels         map[string]string `json:"labels,omitempty"` // indexed
 	Retry          RetryPolicy       `json:"retry,omitzero"`
 	DryRun         bool              `json:"dry_run,omitempty"` // say what would be done, and do nothing
+	TraceParent    string            `json:"trace_parent,omitempty"`
 
 	// IdempotencyKey makes this call the same job as an earlier one with the same
 	// key, for IdempotencyTTL after that one.
@@ -137,6 +138,13 @@ func Retry(p RetryPolicy) Option {
 // dry run of its own (the trait [TraitDryRun]) refuses: ErrRejected.
 func DryRun() Option { return func(o *CallOptions) { o.DryRun = true } }
 
+// TraceParent makes the job part of a trace: the traceparent of [W3C Trace Context], which
+// its procedure finds in CallInfo. Module github.com/harpcaller/harp/otel does this for
+// OpenTelemetry.
+//
+// [W3C Trace Context]: https://www.w3.org/TR/trace-context/
+func TraceParent(s string) Option { return func(o *CallOptions) { o.TraceParent = s } }
+
 // IdempotencyKey makes the call happen once: another one with this key by the same
 // caller, of the same procedure on the same host, within ttl after the first is the
 // job of the first, whatever has become of it and whatever [JobID] says; with other
@@ -169,6 +177,7 @@ func (o *CallOptions) merge(given CallOptions) {
 	setIf(&o.Info, given.Info, given.Info != nil)
 	setIf(&o.Retry, given.Retry, !given.Retry.IsZero())
 	setIf(&o.DryRun, true, given.DryRun)
+	setIf(&o.TraceParent, given.TraceParent, given.TraceParent != "")
 	setIf(&o.IdempotencyKey, given.IdempotencyKey, given.IdempotencyKey != "")
 	setIf(&o.IdempotencyTTL, given.IdempotencyTTL, given.IdempotencyTTL != 0)
 	for k, v := range given.Labels {
@@ -254,7 +263,7 @@ func NewRequest(host, procedure string, args any, opts ...Option) (Request, erro
 		SilenceTimeout: o.SilenceTimeout, MaxExecTime: o.MaxExecTime,
 		StartAfter: o.StartAfter, StartBefore: o.StartBefore,
 		OfflineWait: o.OfflineWait, WhenOffline: o.WhenOffline, Labels: o.Labels,
-		Retry: o.Retry, DryRun: o.DryRun, IdempotencyKey: o.IdempotencyKey, IdempotencyTTL: o.IdempotencyTTL,
+		Retry: o.Retry, DryRun: o.DryRun, TraceParent: o.TraceParent, IdempotencyKey: o.IdempotencyKey, IdempotencyTTL: o.IdempotencyTTL,
 	}
 	if r.DryRun { // an agent that does not know the word must not run the procedure
 		r.Needs = []string{NeedDryRun}

@@ -33,14 +33,14 @@ func (p Proc[A, R]) Call(ctx context.Context, h *Host, args A, opts ...Option) (
 // is of another procedure or its value is no R.
 func (p Proc[A, R]) Get(ctx context.Context, j *Job) (R, error) {
 	var none R
-	status, err := j.Status(ctx)
+	res, err := j.Wait(ctx)
 	if err != nil {
 		return none, err
 	}
-	if status.Procedure != p.Name {
-		return none, j.answerErr(&FieldError{Field: "procedure", Message: "the job is of " + status.Procedure + ", not of " + p.Name})
+	if err := p.check(j, res); err != nil {
+		return none, err
 	}
-	return Get[R](ctx, j)
+	return resultAs[R](j, res)
 }
 
 // StreamProc is a Proc that also yields records, of type M.

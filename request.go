@@ -47,7 +47,8 @@ func (l *lockedReader) Read(p []byte) (int, error) {
 
 func timeOf(id uuid.UUID) time.Time { return time.Unix(id.Time().UnixTime()).UTC() }
 
-// Request is a call as its caller wrote it, after its options were resolved. Its
+// Request is a call as its caller wrote it, after its options were resolved: for those who
+// intercept or implement a [Service], [Host.Call] makes it. It may get more fields. Its
 // encoded bytes travel to the agent and lie in the store as they are, so that
 // they can be signed.
 type Request struct {

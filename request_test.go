@@ -23,10 +23,13 @@ type spy struct {
 	submitted []Submission
 }
 
-func (s *spy) Submit(_ context.Context, sub Submission) (string, error) {
-	s.submitted = append(s.submitted, sub)
-	req, err := DecodeRequest(sub.Request)
-	return req.ID, err
+func (s *spy) Submit(_ context.Context, calls []Submission) (done []Submitted, err error) {
+	s.submitted = append(s.submitted, calls...)
+	for _, call := range calls {
+		req, err := DecodeRequest(call.Request)
+		done = append(done, Submitted{ID: req.ID, Err: err})
+	}
+	return done, nil
 }
 
 // request returns the last one.

@@ -9,7 +9,11 @@ import (
 )
 
 // Service is what a Caller needs of a dispatcher: the dispatcher's own engine, or
-// a connection to one. Implementations share no memory with their callers.
+// a connection to one. Programs that make calls have a Caller and need nothing of it; it is
+// for those that stand between: an [Interceptor], or what embeds a Service. It
+// grows: methods, and fields of what they take and return, are added also after 1.0, so that a
+// Service that is not embedded in another is one of a test. Implementations share no memory
+// with their callers.
 type Service interface {
 	JobService
 	HostService
@@ -28,12 +32,13 @@ type Service interface {
 
 // JobService submits jobs and reads them back.
 type JobService interface {
-	// Submit acknowledges a call: when it returns, the job is on disk. The same
-	// request under the same id is acknowledged again. Errors: ErrInvalid,
-	// ErrNotFound (host, procedure), ErrConflict (the id names another request),
-	// ErrPruned, ErrUnreachable (FailFast), ErrRefused, ErrDenied,
-	// ErrUnavailable, and *CallError when it may have been accepted.
-	Submit(ctx context.Context, s Submission) (id string, err error)
+	// Submit acknowledges calls, 1 to MaxCalls: when it returns, the jobs are on disk, of one
+	// commit. The same request under the same id is acknowledged again. What became of
+	// each stands at its index. Errors, of each: ErrInvalid, ErrNotFound (host,
+	// procedure), ErrConflict (the id names another request), ErrPruned,
+	// ErrUnreachable (FailFast), ErrRefused, and *CallError when it may have been
+	// accepted. Errors, of all: ErrDenied, ErrUnavailable, ctx's; nothing is stored then.
+	Submit(ctx context.Context, calls []Submission) ([]Submitted, error)
 
 	// JobStatus returns the state of a job. Errors: ErrNotFound, ErrPruned.
 	JobStatus(ctx context.Context, id string) (JobStatus, error)
@@ -41,6 +46,11 @@ type JobService interface {
 	// JobResult returns how a job ended; with wait, when it has. Without, the
 	// zero Result when it has not. Errors: ErrNotFound, ErrPruned, ctx's.
 	JobResult(ctx context.Context, id string, wait bool) (Result, error)
+
+	// JobResults waits until one of these jobs has ended, at most MaxWaited of them, and
+	// returns how all that have by then did, as far as they fit into an answer, and
+	// which cannot be asked after. Errors: ctx's.
+	JobResults(ctx context.Context, ids []string) ([]JobResult, error)
 
 	// Records returns committed records. Errors: ErrNotFound, ErrPruned, ctx's.
 	Records(ctx context.Context, id string, q RecordQuery) (RecordPage, error)
@@ -158,11 +168,26 @@ type UpkeepService interface {
 	Backup(ctx context.Context, w io.Writer) error
 }
 
-// Submission is a request on its way to a dispatcher.
+// Submission is a request on its way to a dispatcher. For those who implement a [Service] or
+// intercept one, as all that follows; it may get more fields.
 type Submission struct {
 	Request   []byte `msgpack:"req"`           // as Request.Encode made it
 	Signature []byte `msgpack:"sig,omitempty"` // of Request; nil: not signed
 	KeyID     string `msgpack:"key,omitempty"` // of the key that signed
+}
+
+// Submitted is what became of a submission.
+type Submitted struct {
+	ID      string // of its job
+	Existed bool   // the job was there before
+	Err     error  // why there is none
+}
+
+// JobResult is how one of several jobs ended.
+type JobResult struct {
+	ID     string
+	Result Result
+	Err    error // why it cannot be asked after: ErrInvalid (the id), ErrNotFound, ErrPruned
 }
 
 // RecordQuery says which records are wanted.

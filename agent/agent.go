@@ -32,6 +32,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,6 +71,13 @@ type Config struct {
 	// Facts returns what is known of the host, each time a session begins; it
 	// has 10 s. Default: [DefaultFacts].
 	Facts func(context.Context) (map[string]any, error)
+
+	// Use are put around each procedure that is a Go function, the first outermost: to look at
+	// what is called and returned, to refuse by returning an error, which is the job's failure
+	// as one of the function, to turn panics into errors, or to hand on another ctx. An error
+	// keeps the function from running, but the call counts as started. Commands of files, and
+	// exec, are not run through them: what may run these is in Exec and in their files.
+	Use []func(Handler) Handler
 
 	// Exec offers the procedure exec, which runs any command that its policy allows.
 	// nil: there is no such procedure.
@@ -134,7 +142,7 @@ func New(cfg Config) *Agent {
 	if cfg.Facts == nil {
 		cfg.Facts = DefaultFacts
 	}
-	cfg.Labels = maps.Clone(cfg.Labels)
+	cfg.Labels, cfg.Use = maps.Clone(cfg.Labels), slices.Clone(cfg.Use)
 	bare := cfg.TLS == nil && cfg.Dial == nil
 	if cfg.Dial == nil {
 		cfg.Dial = dialTCP
@@ -240,6 +248,9 @@ func (a *Agent) check() error {
 	}
 	if a.wrong != nil {
 		return a.wrong
+	}
+	if slices.ContainsFunc(a.cfg.Use, func(f func(Handler) Handler) bool { return f == nil }) {
+		return &harp.FieldError{Field: "use", Message: "a function is nil"}
 	}
 	if err := harp.CheckLabels(a.cfg.Labels); err != nil {
 		return err

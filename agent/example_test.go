@@ -16,13 +16,19 @@ import (
 
 // example runs an agent on an in-memory network and hands a direct caller to use.
 func example(register func(*agent.Agent), use func(context.Context, *client.DirectHost)) {
+	exampleOf(agent.Config{}, register, use)
+}
+
+// exampleOf is example of an agent with this configuration.
+func exampleOf(cfg agent.Config, register func(*agent.Agent), use func(context.Context, *client.DirectHost)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	network := memnet.New()
 	l, err := network.Listen("web01:7442", transport.Identity{Fleet: "example", Role: transport.RoleAgent, Name: "web01"})
 	if err != nil {
 		panic(err)
 	}
-	a := agent.New(agent.Config{Name: "web01", Logger: silent})
+	cfg.Name, cfg.Logger = "web01", silent
+	a := agent.New(cfg)
 	register(a)
 	served := make(chan error)
 	go func() { served <- a.Serve(ctx, l) }()

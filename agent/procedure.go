@@ -164,7 +164,9 @@ func declare[A, R any](p harp.Proc[A, R], noFunc bool, opts []ProcOption, fn fun
 	}
 	proc.bind = func(v harp.Value, _ *CallInfo) (task, error) {
 		args, err := decode[A](sig.Form, v)
-		run := func(at *attempt) (any, error) { return fn(at.ctx, args, at.emit) }
+		run := func(at *attempt) (any, error) {
+			return at.agent.handle(func(ctx context.Context, _ harp.Value) (any, error) { return fn(ctx, args, at.emit) })(at.ctx, v)
+		}
 		return task{run: run, ownThread: proc.ownThread}, err
 	}
 	for _, opt := range opts {

@@ -35,6 +35,10 @@ type Config struct {
 	// their ctx. It means nothing to DialAgent.
 	RetryFor time.Duration
 
+	// Use are interceptors of all that the Caller asks; the first is asked first. They mean
+	// nothing to DialAgent.
+	Use []harp.Interceptor
+
 	// Dial opens connections; addr is given to it as Dial or DialAgent got it.
 	// Default: TCP, with the port 7440, or 7442 of agents, where addr has none.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
@@ -86,7 +90,7 @@ func Dial(ctx context.Context, addr string, cfg Config) (*harp.Caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return harp.NewCaller(newRemote(d, first)), nil
+	return harp.NewCaller(harp.Intercept(newRemote(d, first), cfg.Use...)), nil
 }
 
 var errNoAddr = &harp.FieldError{Field: "addr", Message: "must be a host, with or without a port"}

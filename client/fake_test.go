@@ -227,7 +227,15 @@ func (f *fake) Ping(ctx context.Context) (harp.ServerInfo, error) {
 	return harp.ServerInfo{Software: "fake/1", Protocol: 1, Store: "s", Time: time.Unix(5, 0).UTC()}, err
 }
 
-func (f *fake) Submit(ctx context.Context, s harp.Submission) (string, error) {
+func (f *fake) Submit(ctx context.Context, calls []harp.Submission) (done []harp.Submitted, _ error) {
+	for _, call := range calls {
+		id, err := f.submitOne(ctx, call)
+		done = append(done, harp.Submitted{ID: id, Err: err})
+	}
+	return done, nil
+}
+
+func (f *fake) submitOne(ctx context.Context, s harp.Submission) (string, error) {
 	if err := f.enter(ctx, "Submit"); err != nil {
 		return "", err
 	}
@@ -284,6 +292,14 @@ func (f *fake) JobStatus(ctx context.Context, id string) (harp.JobStatus, error)
 	return j.status(), nil
 }
 
+func (f *fake) JobResults(ctx context.Context, ids []string) (results []harp.JobResult, _ error) {
+	for _, id := range ids {
+		res, err := f.JobResult(ctx, id, true)
+		results = append(results, harp.JobResult{ID: id, Result: res, Err: err})
+	}
+	return results, nil
+}
+
 func (f *fake) JobResult(ctx context.Context, id string, wait bool) (harp.Result, error) {
 	if err := f.enter(ctx, "JobResult"); err != nil {
 		return harp.Result{}, err
@@ -291,7 +307,11 @@ func (f *fake) JobResult(ctx context.Context, id string, wait bool) (harp.Result
 	for {
 		j, err := f.find(id)
 		if err != nil || j.result.Done() || !wait {
-			return j.result, err
+			res := j.result
+			if res.Done() {
+				res.Procedure = j.request.Procedure
+			}
+			return res, err
 		}
 		if err := f.wait(ctx, j.changed); err != nil {
 			return harp.Result{}, err

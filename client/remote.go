@@ -257,26 +257,49 @@ func (r *remote) Ping(ctx context.Context) (harp.ServerInfo, error) {
 // Submit implements harp.JobService. Whatever happens after a submission that may have
 // arrived and was not answered, what became of it is not known: an error is then a
 // *CallError, but for ErrConflict, which says that the id is not this request's.
-func (r *remote) Submit(ctx context.Context, s harp.Submission) (string, error) {
-	out := r.do(ctx, request{kind: wire.TypeSubmit, body: wire.Encode(s)})
+func (r *remote) Submit(ctx context.Context, calls []harp.Submission) ([]harp.Submitted, error) {
+	if len(calls) == 0 {
+		return nil, nil
+	}
+	out := r.do(ctx, request{kind: wire.TypeSubmit, body: wire.Encode(wire.NewSubmit(calls))})
 	unanswered := out.sent
 	if out.answered {
 		unanswered--
 	}
-	var w wire.Submitted
 	if out.err == nil {
-		if out.err = decodeReply(out.body, &w); out.err == nil {
-			return w.ID, nil
+		var done []harp.Submitted
+		if done, out.err = submitReply(out.body, len(calls)); out.err == nil {
+			return done, nil
 		}
 		unanswered++
 	}
 	switch {
 	case unanswered > 0 && !errors.Is(out.err, harp.ErrConflict):
-		return "", &harp.CallError{JobID: requestID(s.Request), Err: out.err}
+		done := make([]harp.Submitted, len(calls))
+		for i, call := range calls {
+			done[i].Err = &harp.CallError{JobID: requestID(call.Request), Err: out.err}
+		}
+		return done, nil
 	case !out.answered && ctx.Err() != nil:
-		return "", r.reconnector.dialer.hostError("dial", harp.ErrUnavailable, out.err)
+		return nil, r.reconnector.dialer.hostError("dial", harp.ErrUnavailable, out.err)
 	}
-	return "", out.err
+	return nil, out.err
+}
+
+// submitReply decodes the answer to so many calls.
+func submitReply(body []byte, calls int) ([]harp.Submitted, error) {
+	var w wire.Submitted
+	if err := decodeReply(body, &w); err != nil {
+		return nil, err
+	}
+	done, err := w.Outcomes()
+	if err == nil && len(done) != calls {
+		err = fmt.Errorf("%d calls have %d outcomes", calls, len(done))
+	}
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	return done, nil
 }
 
 // requestID reads the id of a request, empty if it cannot.
@@ -296,6 +319,19 @@ func (r *remote) JobStatus(ctx context.Context, id string) (harp.JobStatus, erro
 // JobResult implements harp.JobService.
 func (r *remote) JobResult(ctx context.Context, id string, wait bool) (harp.Result, error) {
 	return requestReply[harp.Result](ctx, r, wire.TypeResult, wire.ResultOf{ID: id, Wait: wait}, wait)
+}
+
+// JobResults implements harp.JobService.
+func (r *remote) JobResults(ctx context.Context, ids []string) ([]harp.JobResult, error) {
+	m, err := requestReply[wire.Results](ctx, r, wire.TypeResults, wire.ResultsOf{IDs: ids}, true)
+	if err != nil {
+		return nil, err
+	}
+	results, err := m.JobResults()
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	return results, nil
 }
 
 // Records implements harp.JobService.

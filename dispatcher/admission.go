@@ -17,57 +17,96 @@ const (
 	maxAge   = 30 * 24 * time.Hour // how old an id that is not stored may be; tombstones live a day longer
 )
 
-// submit decides whether a call is good, stores it, and sends it off if it may
-// start at once. When it returns an id, the job is on disk. A call that would be
-// refused now may be stored already: then it is the same job, whatever has changed
-// since.
-func (d *Dispatcher) submit(ctx context.Context, sub harp.Submission, who harp.Principal) (string, error) {
-	weight := weightOf(sub)
+// submit decides which calls are good, stores these in one commit, and sends off what may start
+// at once. When it returns an id, the job is on disk. A call that would be refused now may be
+// stored already: then it is the same job, whatever has changed since.
+func (d *Dispatcher) submit(ctx context.Context, calls []harp.Submission, who harp.Principal) ([]harp.Submitted, error) {
+	weight := 0
+	for i := range calls {
+		weight += weightOf(calls[i])
+	}
 	if err := d.turns.awaitTurn(ctx, who, weight); err != nil {
-		return "", notStored(err)
+		return nil, notStored(err)
 	}
 	defer d.turns.leaveTurn(who, weight)
-	req, err := harp.DecodeRequest(sub.Request)
-	if err != nil {
-		return "", err
+	out, now := make([]harp.Submitted, len(calls)), d.now()
+	stored := make([]judged, 0, len(calls))
+	subs := make([]store.Submission, 0, len(calls))
+	for i := range calls {
+		j, sub, err := d.judge(ctx, calls[i], who, now)
+		if err != nil {
+			out[i].Err = err
+			continue
+		}
+		j.at = i
+		stored, subs = append(stored, j), append(subs, sub)
 	}
-	now := d.now()
+	if len(subs) == 0 {
+		return out, nil
+	}
+	got, err := d.store.Submit(ctx, subs, now)
+	for n, j := range stored {
+		if err != nil || !got[n].New {
+			d.principals.countBytes(who, -j.counted)
+		}
+	}
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) {
+		return nil, notStored(err) // the store heeds ctx only before it takes a call
+	}
+	if err != nil {
+		return nil, err
+	}
+	for n, j := range stored {
+		out[j.at] = d.submitted(&got[n], j.refused, calls[j.at])
+	}
+	return out, nil
+}
+
+// judged is a call that can be read.
+type judged struct {
+	at      int   // its index
+	refused error // why it is not good, if it is not stored already; nil: it is
+	counted int   // bytes that it counts as
+}
+
+// judge makes what is stored of a call. The error is that it cannot be read.
+func (d *Dispatcher) judge(ctx context.Context, call harp.Submission, who harp.Principal, now time.Time) (judged, store.Submission, error) {
+	req, err := harp.DecodeRequest(call.Request)
+	if err != nil {
+		return judged{}, store.Submission{}, err
+	}
+	var j judged
 	job, refused := d.admit(ctx, req, now)
 	if refused == nil {
-		refused = checkSize(sub)
+		refused = checkSize(call)
 	}
 	if refused == nil && now.Sub(harp.IDTime(req.ID)) >= maxAge {
 		refused = failures.New("pruned", "job "+req.ID+" is older than what is remembered").Err()
 	}
-	counted := 0
 	if refused == nil {
-		counted, refused = d.principals.admitCall(who, sub)
+		j.counted, refused = d.principals.admitCall(who, call)
 	}
+	j.refused = refused
 	job.ID, job.Principal = req.ID, who
-	got, err := d.store.Submit(ctx, []store.Submission{{
-		Job: job, Request: sub, Digest: req.Digest(), Refused: refused != nil,
+	return j, store.Submission{
+		Job: job, Request: call, Digest: req.Digest(), Refused: refused != nil,
 		Key: idempotencyKey(req, who), KeyUntil: now.Add(req.IdempotencyTTL), Most: d.principals.quota(who),
-	}}, now)
-	if err != nil || !got[0].New {
-		d.principals.countBytes(who, -counted)
-	}
-	if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) {
-		return "", notStored(err) // the store heeds ctx only before it takes a call
-	}
-	if err != nil {
-		return "", err
-	}
-	switch first := &got[0]; {
-	case refused != nil && errors.Is(first.Err, harp.ErrNotFound):
-		return "", refused
-	case first.Err != nil:
-		return "", first.Err
-	case first.New && first.Job.State == harp.StateSent:
-		d.sendJob(first.Job, sub)
-	case first.New:
+	}, nil
+}
+
+// submitted is what became of a call that the store was given, and sends it off if it may start.
+func (d *Dispatcher) submitted(got *store.Submitted, refused error, call harp.Submission) harp.Submitted {
+	switch {
+	case refused != nil && errors.Is(got.Err, harp.ErrNotFound):
+		return harp.Submitted{Err: refused}
+	case got.Err != nil:
+		return harp.Submitted{Err: got.Err}
+	case got.New && got.Job.State == harp.StateSent:
+		d.sendJob(got.Job, call)
+	case got.New:
 		d.wakeClock()
 	}
-	return got[0].Job.ID, nil
+	return harp.Submitted{ID: got.Job.ID, Existed: !got.New}
 }
 
 // notStored is the error of a call whose ctx ended before it was taken: it did not run.

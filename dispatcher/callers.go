@@ -190,6 +190,7 @@ var handlers = map[transport.Type]func(ctx context.Context, s harp.Service, body
 	wire.TypeSubmit:      handled(handleSubmit),
 	wire.TypeStatus:      handled(handleStatus),
 	wire.TypeResult:      handled(handleResult),
+	wire.TypeResults:     handled(handleResults),
 	wire.TypePull:        handled(handlePull),
 	wire.TypeCancelJob:   handled(handleCancelJob),
 	wire.TypeJobs:        handled(handleJobs),
@@ -246,9 +247,21 @@ func handlePing(ctx context.Context, s harp.Service, _ []byte) (any, error) {
 	return s.Ping(ctx)
 }
 
-func handleSubmit(ctx context.Context, s harp.Service, m harp.Submission) (any, error) {
-	id, err := s.Submit(ctx, m)
-	return wire.Submitted{ID: id}, err
+func handleSubmit(ctx context.Context, s harp.Service, m wire.Submit) (any, error) {
+	calls := m.Calls()
+	if len(calls) > harp.MaxCalls {
+		return nil, &harp.FieldError{Field: "calls", Message: fmt.Sprintf("are %d, at most %d", len(calls), harp.MaxCalls)}
+	}
+	done, err := s.Submit(ctx, calls)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(done) != len(calls):
+		return nil, failures.New("internal", fmt.Sprintf("%d calls have %d outcomes", len(calls), len(done))).Err()
+	case len(done) == 1 && done[0].Err != nil:
+		return nil, done[0].Err
+	}
+	return wire.NewSubmitted(done), nil
 }
 
 func handleStatus(ctx context.Context, s harp.Service, w wire.JobRef) (any, error) {
@@ -263,6 +276,11 @@ func handleResult(ctx context.Context, s harp.Service, w wire.ResultOf) (any, er
 		return nil, err
 	}
 	return s.JobResult(ctx, w.ID, w.Wait)
+}
+
+func handleResults(ctx context.Context, s harp.Service, w wire.ResultsOf) (any, error) {
+	got, err := s.JobResults(ctx, w.IDs)
+	return wire.NewResults(got), err
 }
 
 func handlePull(ctx context.Context, s harp.Service, w wire.Pull) (any, error) {

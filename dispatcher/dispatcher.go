@@ -94,6 +94,10 @@ type Config struct {
 
 	// Limits bound what callers may ask for.
 	Limits Limits
+
+	// Use are interceptors of all that callers ask, in this process and over the network; the
+	// first is asked first. [PrincipalFrom] tells them who asks.
+	Use []harp.Interceptor
 }
 
 // Limits bound what callers may ask for; a zero field means its default.
@@ -305,7 +309,64 @@ func (d *Dispatcher) recover(ctx context.Context) error {
 // Caller returns a Caller inside this process. Closing it does not touch the
 // dispatcher.
 func (d *Dispatcher) Caller() *harp.Caller {
-	return harp.NewCaller(d.service(harp.Principal{Kind: processKind, Auth: "process"}))
+	return harp.NewCaller(d.intercepted(d.service(harp.Principal{Kind: processKind, Auth: "process"})))
+}
+
+// CallerAs returns a Caller inside this process that acts for somebody whom the process has
+// authenticated, such as Principal{Kind: "user", Name: "ana"}: jobs, cancels and events name
+// them, idempotency keys are theirs alone, and the limits of a principal hold for them. What a
+// Caller without a kind or a name asks is answered by a *harp.FieldError.
+func (d *Dispatcher) CallerAs(who harp.Principal) *harp.Caller {
+	if who.Auth == "" {
+		who.Auth = "process"
+	}
+	s := d.service(who)
+	switch {
+	case who.Kind == "":
+		s.refused = &harp.FieldError{Field: "principal.kind", Message: "must not be empty"}
+	case who.Name == "":
+		s.refused = &harp.FieldError{Field: "principal.name", Message: "must not be empty"}
+	}
+	return harp.NewCaller(d.intercepted(s))
+}
+
+// intercepted is a service behind what the configuration puts before each.
+func (d *Dispatcher) intercepted(s *service) harp.Service {
+	if len(d.cfg.Use) == 0 {
+		return s
+	}
+	return harp.Intercept(s, append([]harp.Interceptor{namePrincipal(s.who)}, d.cfg.Use...)...)
+}
+
+type principalKey struct{}
+
+// PrincipalFrom returns who asks, of the ctx that an interceptor of Config.Use gets; false for
+// any other.
+func PrincipalFrom(ctx context.Context) (harp.Principal, bool) {
+	who, ok := ctx.Value(principalKey{}).(harp.Principal)
+	return who, ok
+}
+
+// namePrincipal makes the ctx of the interceptors behind it one of PrincipalFrom.
+func namePrincipal(who harp.Principal) harp.Interceptor {
+	with := func(ctx context.Context) context.Context { return context.WithValue(ctx, principalKey{}, who) }
+	return harp.Interceptor{
+		Submit: func(next harp.SubmitFunc) harp.SubmitFunc {
+			return func(ctx context.Context, calls []harp.Submission) ([]harp.Submitted, error) {
+				return next(with(ctx), calls)
+			}
+		},
+		Results: func(next harp.ResultFunc) harp.ResultFunc {
+			return func(ctx context.Context, ids []string, wait bool) ([]harp.JobResult, error) {
+				return next(with(ctx), ids, wait)
+			}
+		},
+		Records: func(next harp.RecordsFunc) harp.RecordsFunc {
+			return func(ctx context.Context, id string, q harp.RecordQuery) (harp.RecordPage, error) {
+				return next(with(ctx), id, q)
+			}
+		},
+	}
 }
 
 // Serve lets agents and callers connect through l, with TLS 1.3 and certificates on
@@ -379,7 +440,7 @@ func (d *Dispatcher) serveConn(ctx context.Context, conn *transport.Conn) {
 	case peer.Protocol == transport.ProtocolCall:
 		s := d.service(who)
 		s.far, s.refused = true, err
-		err = ServeCaller(ctx, conn, s, CallerConfig{Heartbeat: d.cfg.Heartbeat, Logger: d.log, Warn: d.repeated.Warn, Budget: d.ofCallers})
+		err = ServeCaller(ctx, conn, d.intercepted(s), CallerConfig{Heartbeat: d.cfg.Heartbeat, Logger: d.log, Warn: d.repeated.Warn, Budget: d.ofCallers})
 	}
 	if err != nil && ctx.Err() == nil {
 		d.log.Debug("session ended", "peer", peer.Identity.String(), "addr", peer.Addr, "protocol", peer.Protocol, "err", err)

@@ -58,6 +58,9 @@ func request[T any](s *service, ctx context.Context, run func(context.Context) (
 // waits for nothing but the store, or looks itself whether the service is closed.
 func requestBriefly[T any](s *service, run func() (T, error)) (T, error) {
 	var none T
+	if s.refused != nil {
+		return none, s.refused
+	}
 	if s.done.Err() != nil || !s.d.beginWork() {
 		return none, s.closed()
 	}
@@ -102,8 +105,8 @@ func (s *service) Ping(ctx context.Context) (harp.ServerInfo, error) {
 }
 
 // Submit implements harp.JobService.
-func (s *service) Submit(ctx context.Context, sub harp.Submission) (string, error) {
-	return requestBriefly(s, func() (string, error) { return s.d.submit(ctx, sub, s.who) })
+func (s *service) Submit(ctx context.Context, calls []harp.Submission) ([]harp.Submitted, error) {
+	return requestBriefly(s, func() ([]harp.Submitted, error) { return s.d.submit(ctx, calls, s.who) })
 }
 
 // JobStatus implements harp.JobService.
@@ -159,10 +162,77 @@ func (s *service) JobResult(ctx context.Context, id string, wait bool) (harp.Res
 						return harp.Result{}, err
 					}
 				}
-				return resultOf(ended.State, ended.Failure, slices.Clone(watcher.value)), nil
+				return endOf(ended, slices.Clone(watcher.value)), nil
 			}
 		}
 	})
+}
+
+// JobResults implements harp.JobService.
+func (s *service) JobResults(ctx context.Context, ids []string) ([]harp.JobResult, error) {
+	return request(s, ctx, func(ctx context.Context) ([]harp.JobResult, error) {
+		if len(ids) == 0 || len(ids) > harp.MaxWaited {
+			return nil, &harp.FieldError{Field: "ids", Message: fmt.Sprintf("must be 1 to %d", harp.MaxWaited)}
+		}
+		ended := make(chan struct{}, 1)
+		watched := make([]*watcher, len(ids))
+		for i, id := range ids {
+			watched[i] = s.d.watchers.acquire(id)
+			defer s.d.watchers.release(watched[i])
+			watched[i].wakeAtEnd(ended)
+			defer watched[i].forgetAtEnd(ended)
+		}
+		for ask := ids; ; {
+			if len(ask) > 0 {
+				if got, err := s.d.results(ctx, ask); err != nil || len(got) > 0 {
+					return got, err
+				}
+				if err := reserveAnswer(ctx, 0); err != nil {
+					return nil, err
+				}
+			}
+			select {
+			case <-ended:
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+			ask = nil
+			for _, w := range watched {
+				if w.isOver() {
+					ask = append(ask, w.id)
+				}
+			}
+		}
+	})
+}
+
+// results are how those of these jobs ended that have, as far as they fit into an answer, and why
+// others cannot be asked after. Errors: those that are about all of them.
+func (d *Dispatcher) results(ctx context.Context, ids []string) (got []harp.JobResult, err error) {
+	if err := reserveAnswer(ctx, answerPrice); err != nil {
+		return nil, err
+	}
+	const row = 1 << 10
+	size := 0
+	for _, id := range ids {
+		r := harp.JobResult{ID: id}
+		job, err := d.readJob(ctx, id)
+		if err == nil {
+			if !job.State.Ended() {
+				continue
+			}
+			r.Result, err = d.result(ctx, job)
+		}
+		if err != nil && (ctx.Err() != nil || errors.Is(err, store.ErrPoisoned)) {
+			return nil, err
+		}
+		r.Err = err
+		if size += row + len(r.Result.Value); size > wire.MaxPage && len(got) > 0 {
+			break
+		}
+		got = append(got, r)
+	}
+	return got, nil
 }
 
 // waitEnd waits until a job has ended. Whoever holds its watcher and then sees that it has not

@@ -78,10 +78,17 @@ func duplicatePossible(attempts []harp.Attempt) bool {
 // result is how an ended job ended.
 func (d *Dispatcher) result(ctx context.Context, j *store.Job) (harp.Result, error) {
 	if !j.HasValue {
-		return resultOf(j.State, j.Failure, nil), nil
+		return endOf(j, nil), nil
 	}
 	value, err := d.store.Value(ctx, j.ID)
-	return resultOf(j.State, j.Failure, value), err
+	return endOf(j, value), err
+}
+
+// endOf is how a job ended, and with what.
+func endOf(j *store.Job, value harp.Value) harp.Result {
+	r := resultOf(j.State, j.Failure, value)
+	r.Procedure, r.SubmitTime, r.StartTime, r.EndTime = j.Procedure, j.SubmitTime, j.StartTime, j.EndTime
+	return r
 }
 
 // resultOf shares no memory with the failure.

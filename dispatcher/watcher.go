@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wake"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -40,13 +41,14 @@ type watcher struct {
 	holders int // guarded by watchers.mu
 
 	mu        sync.Mutex
-	signal    chan struct{} // closed at the next change; nil: nobody asked for it
-	ends      chan struct{} // closed when the job has ended
-	over      bool          // ends is closed
-	ended     *store.Job    // as it is then, set before that; nil: it has to be read
-	value     harp.Value    // that it returned; shared by all who have waited
-	followers int           // of the holders, those that read records
-	recent    []harp.Record // consecutive, committed; the newest last; only for followers
+	signal    chan struct{}   // closed at the next change; nil: nobody asked for it
+	ends      chan struct{}   // closed when the job has ended
+	wakes     []chan struct{} // are sent a token then, if they have none
+	over      bool            // ends is closed
+	ended     *store.Job      // as it is then, set before that; nil: it has to be read
+	value     harp.Value      // that it returned; shared by all who have waited
+	followers int             // of the holders, those that read records
+	recent    []harp.Record   // consecutive, committed; the newest last; only for followers
 	bytes     int
 	next      uint64 // the number of the record behind the last committed one
 	knowsNext bool   // false: the store has to be asked
@@ -116,6 +118,9 @@ func (ws *watchers) notifyEnded(job *store.Job, value harp.Value) {
 				w.ended, w.value = job, value
 			}
 			close(w.ends)
+			for _, c := range w.wakes {
+				wake.Signal(c)
+			}
 		}
 		w.signalLocked()
 	}
@@ -143,6 +148,31 @@ func (ws *watchers) notifyCounted(id string) {
 		w.forgetRecordsLocked()
 		w.signalLocked()
 	}
+}
+
+// wakeAtEnd sends a channel a token when the job ends, or has ended as far as the watcher knows.
+func (w *watcher) wakeAtEnd(c chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over {
+		wake.Signal(c)
+	}
+	w.wakes = append(w.wakes, c)
+}
+
+func (w *watcher) forgetAtEnd(c chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i := slices.Index(w.wakes, c); i >= 0 {
+		w.wakes = slices.Delete(w.wakes, i, i+1)
+	}
+}
+
+// isOver reports whether the watcher was told that the job has ended.
+func (w *watcher) isOver() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.over
 }
 
 func (w *watcher) forgetRecordsLocked() { w.recent, w.bytes, w.knowsNext = nil, 0, false }

@@ -36,7 +36,15 @@ func newBenched(t *testing.T) *benched {
 }
 
 // Submit implements harp.Service.
-func (b *benched) Submit(_ context.Context, s harp.Submission) (string, error) {
+func (b *benched) Submit(_ context.Context, calls []harp.Submission) (done []harp.Submitted, _ error) {
+	for _, call := range calls {
+		id, err := b.submitOne(call)
+		done = append(done, harp.Submitted{ID: id, Err: err})
+	}
+	return done, nil
+}
+
+func (b *benched) submitOne(s harp.Submission) (string, error) {
 	time.Sleep(b.accepts)
 	req, err := harp.DecodeRequest(s.Request)
 	if err != nil {

@@ -44,9 +44,10 @@ type sink struct {
 }
 
 // Submit implements harp.Service.
-func (s *sink) Submit(_ context.Context, sub harp.Submission) (id string, err error) {
-	s.request, err = harp.DecodeRequest(sub.Request)
-	return s.request.ID, err
+func (s *sink) Submit(_ context.Context, calls []harp.Submission) ([]harp.Submitted, error) {
+	var err error
+	s.request, err = harp.DecodeRequest(calls[0].Request)
+	return []harp.Submitted{{ID: s.request.ID}}, err
 }
 
 // plan is what would become of a call.

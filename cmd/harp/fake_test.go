@@ -53,7 +53,15 @@ func (f *fake) Ping(context.Context) (harp.ServerInfo, error) {
 
 func (f *fake) Close() error { return nil }
 
-func (f *fake) Submit(_ context.Context, s harp.Submission) (string, error) {
+func (f *fake) Submit(_ context.Context, calls []harp.Submission) (done []harp.Submitted, _ error) {
+	for _, call := range calls {
+		id, err := f.submitOne(call)
+		done = append(done, harp.Submitted{ID: id, Err: err})
+	}
+	return done, nil
+}
+
+func (f *fake) submitOne(s harp.Submission) (string, error) {
 	req, err := harp.DecodeRequest(s.Request)
 	if err != nil {
 		return "", err
@@ -82,6 +90,14 @@ func (f *fake) JobStatus(_ context.Context, id string) (harp.JobStatus, error) {
 		return harp.JobStatus{}, f.statusErr
 	}
 	return f.find(id)
+}
+
+func (f *fake) JobResults(ctx context.Context, ids []string) (results []harp.JobResult, _ error) {
+	for _, id := range ids {
+		res, err := f.JobResult(ctx, id, true)
+		results = append(results, harp.JobResult{ID: id, Result: res, Err: err})
+	}
+	return results, nil
 }
 
 func (f *fake) JobResult(ctx context.Context, id string, wait bool) (harp.Result, error) {

@@ -3,9 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log"
-	"math/rand/v2"
 	"net"
+	"net/http"
 	"path/filepath"
 	"sync"
 	"time"
@@ -18,10 +19,41 @@ import (
 	"github.com/harpcaller/harp/transport/devca"
 )
 
+// Deploy is what the hosts offer: declared once, for those who call it and the agent.
+var Deploy = harp.NewStreamProc[DeployArgs, string, DeployResult]("deploy", "Deploy a version, and tell how far it is")
+
+// DeployArgs are its arguments.
+type DeployArgs struct {
+	Version string `json:"version" jsonschema:"what to deploy, minLength=1"`
+}
+
+// DeployResult is what it returns.
+type DeployResult struct {
+	Version string `json:"version"`
+	Steps   int    `json:"steps"`
+}
+
+// deployVersion would do it; here it only says so.
+func deployVersion(_ context.Context, args DeployArgs, say func(string) error) (DeployResult, error) {
+	steps := []string{"fetch", "unpack", "restart"}
+	for _, step := range steps {
+		if err := say(step + " " + args.Version); err != nil {
+			return DeployResult{}, err
+		}
+	}
+	if args.Version == "broken" {
+		return DeployResult{}, agent.Errorf("unit_failed", nil, "%s does not start", args.Version)
+	}
+	return DeployResult{Version: args.Version, Steps: len(steps)}, nil
+}
+
+func register(a *agent.Agent) { agent.HandleStream(a, Deploy, deployVersion) }
+
 // system is the dispatcher of this service, with its data on disk, and for the sake
 // of the example a host to call.
 type system struct {
 	dispatcher *dispatcher.Dispatcher
+	orders     *orders
 	cancel     context.CancelFunc
 	running    sync.WaitGroup
 }
@@ -39,6 +71,10 @@ func startSystem(ctx context.Context, dir string) (*system, error) {
 	if err != nil {
 		return nil, err
 	}
+	orders, err := openOrders(filepath.Join(dir, "orders.jsonl"))
+	if err != nil {
+		return nil, err
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -51,15 +87,30 @@ func startSystem(ctx context.Context, dir string) (*system, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	a := agent.New(agent.Config{Name: "web01", TLS: agentTLS})
-	agent.HandleStream(a, Roll, roll)
+	a := agent.New(agent.Config{Name: "web01", Dir: filepath.Join(dir, "web01"), TLS: agentTLS})
+	register(a)
 
-	// It goes on when ctx ends, so that requests under way are answered: see stop.
+	// Both go on when ctx ends, so that requests under way are answered: see stop.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &system{dispatcher: d, cancel: cancel}
+	s := &system{dispatcher: d, orders: orders, cancel: cancel}
 	s.running.Go(func() { report(d.Serve(ctx, l, dispatcherTLS)) })
 	s.running.Go(func() { report(a.Connect(ctx, l.Addr().String())) })
 	return s, nil
+}
+
+// callerAs is a Caller that acts for a user: jobs and events name them.
+func (s *system) callerAs(user string) *harp.Caller {
+	return s.dispatcher.CallerAs(harp.Principal{Kind: "user", Name: user})
+}
+
+// probes puts the probes of an orchestrator beside the service.
+func (s *system) probes(service http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	healthz, readyz := dispatcher.HealthHandler(s.dispatcher)
+	mux.Handle("GET /healthz", healthz)
+	mux.Handle("GET /readyz", readyz)
+	mux.Handle("/", service)
+	return mux
 }
 
 func report(err error) {
@@ -73,30 +124,8 @@ func (s *system) stop() error {
 	s.running.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return s.dispatcher.Shutdown(ctx)
-}
-
-// Roll is what the host offers.
-var Roll = harp.NewStreamProc[RollArgs, int, RollResult]("roll", "Roll dice, one after the other")
-
-// RollArgs are its arguments.
-type RollArgs struct {
-	Dice int `json:"dice" jsonschema:"how many"`
-}
-
-// RollResult is what it returns.
-type RollResult struct {
-	Sum int `json:"sum"`
-}
-
-func roll(_ context.Context, args RollArgs, emit func(int) error) (RollResult, error) {
-	var result RollResult
-	for range args.Dice {
-		n := rand.IntN(6) + 1
-		if err := emit(n); err != nil {
-			return result, err
-		}
-		result.Sum += n
+	if err := s.dispatcher.Shutdown(ctx); err != nil {
+		return fmt.Errorf("stop the dispatcher: %w", err)
 	}
-	return result, nil
+	return s.orders.file.Close()
 }

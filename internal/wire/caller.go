@@ -16,9 +16,57 @@ type Failed struct {
 	Failure error `msgpack:"failure"`
 }
 
-// Submitted answers Submit, whose body is a harp.Submission.
+// Submit makes one call, and perhaps more.
+type Submit struct {
+	harp.Submission
+	More []harp.Submission `msgpack:"more,omitempty"`
+}
+
+// NewSubmit returns the message for calls, of which there is at least one.
+func NewSubmit(calls []harp.Submission) Submit {
+	return Submit{Submission: calls[0], More: calls[1:]}
+}
+
+// Calls are all of them.
+func (m Submit) Calls() []harp.Submission {
+	return append([]harp.Submission{m.Submission}, m.More...)
+}
+
+// Submitted answers Submit. What became of a single call that was not accepted is said by Failed.
 type Submitted struct {
-	ID string `msgpack:"id"`
+	ID      string `msgpack:"id"`
+	Existed bool   `msgpack:"existed,omitempty"`
+	Failure error  `msgpack:"failure,omitempty"`
+	More    Rows   `msgpack:"more,omitempty"` // of Submitted, of the other calls in their order
+}
+
+// NewSubmitted returns the message for what became of calls, of which there is at least one.
+func NewSubmitted(done []harp.Submitted) Submitted {
+	m := submittedRow(done[0])
+	for _, d := range done[1:] {
+		m.More = append(m.More, Encode(submittedRow(d)))
+	}
+	return m
+}
+
+func submittedRow(d harp.Submitted) Submitted {
+	if d.Err != nil {
+		d.Err = NewFailed(d.Err).Failure
+	}
+	return Submitted{ID: d.ID, Existed: d.Existed, Failure: d.Err}
+}
+
+// Outcomes are what became of the calls. The error says what of the message cannot be read.
+func (m Submitted) Outcomes() ([]harp.Submitted, error) {
+	rest, err := DecodeRows[Submitted](m.More)
+	if err != nil {
+		return nil, err
+	}
+	var done []harp.Submitted
+	for _, row := range append([]Submitted{m}, rest...) {
+		done = append(done, harp.Submitted{ID: row.ID, Existed: row.Existed, Err: row.Failure})
+	}
+	return done, nil
 }
 
 // JobRef names a job: the body of Status and TypeRequest, which a
@@ -31,6 +79,48 @@ type JobRef struct {
 type ResultOf struct {
 	ID   string `msgpack:"id"`
 	Wait bool   `msgpack:"wait,omitempty"`
+}
+
+// ResultsOf asks how jobs ended, when one of them has.
+type ResultsOf struct {
+	IDs []string `msgpack:"ids"`
+}
+
+// Results answers ResultsOf.
+type Results struct {
+	Results Rows `msgpack:"results"` // of JobResult
+}
+
+// JobResult is a harp.JobResult.
+type JobResult struct {
+	ID      string      `msgpack:"id"`
+	Result  harp.Result `msgpack:"result"`
+	Failure error       `msgpack:"failure,omitempty"`
+}
+
+// NewResults returns the message for results.
+func NewResults(results []harp.JobResult) Results {
+	var m Results
+	for _, r := range results {
+		if r.Err != nil {
+			r.Err = NewFailed(r.Err).Failure
+		}
+		m.Results = append(m.Results, Encode(JobResult{ID: r.ID, Result: r.Result, Failure: r.Err}))
+	}
+	return m
+}
+
+// JobResults is what the message holds. The error says what of it cannot be read.
+func (m Results) JobResults() ([]harp.JobResult, error) {
+	rows, err := DecodeRows[JobResult](m.Results)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]harp.JobResult, len(rows))
+	for i, r := range rows {
+		results[i] = harp.JobResult{ID: r.ID, Result: r.Result, Err: r.Failure}
+	}
+	return results, nil
 }
 
 // Pull asks for committed records.

@@ -30,7 +30,7 @@ func messages() map[string]any {
 	stopping := wire.Stopping{Cause: wire.CauseTimeout, Since: 1700000000000000002, Limit: 60e9, Left: []int64{4711}}
 	held := wire.HeldAttempt{Job: "j", Attempt: 1, State: wire.HeldAlive, Fence: 2, Records: 3, Acked: 4}
 	failure := failures.New("remote", "m").Err()
-	result := harp.Result{State: "failed", Value: []byte{0xc3}, Err: failure, ExitCode: new(3)}
+	result := harp.Result{State: "failed", Value: []byte{0xc3}, Err: failure, ExitCode: new(3), Procedure: "p", SubmitTime: at(1), StartTime: at(2), EndTime: at(3)}
 	page := wire.Page{Cursor: "c", Limit: 50}
 	rows := wire.Rows{{0x80}, {0x81, 0xa1, 'n', 1}}
 	return map[string]any{
@@ -65,7 +65,7 @@ func messages() map[string]any {
 		"ready":          wire.Ready{},
 		"failed":         wire.Failed{Failure: failure},
 		"server":         harp.ServerInfo{Software: "harp/0", Protocol: 1, Features: []string{"f"}, Store: "s", Time: at(1), Troubles: []string{"t"}, Bounds: []harp.Bound{{Name: "n", Used: 1, Most: 2, Unit: "u", Reason: "r"}}},
-		"submitted":      wire.Submitted{ID: "j"},
+		"submitted":      wire.Submitted{ID: "j", Existed: true, Failure: failure, More: rows},
 		"job_ref":        wire.JobRef{ID: "j"},
 		"cancel_job":     wire.CancelJob{ID: "j", Now: true},
 		"result_of":      wire.ResultOf{ID: "j", Wait: true},
@@ -100,6 +100,10 @@ func messages() map[string]any {
 			UnfitHosts: rows,
 		},
 		"unfit_host":   harp.UnfitHost{Host: "web02", Err: failure},
+		"submit_many":  wire.NewSubmit([]harp.Submission{signed, {Request: []byte{0x80}}}),
+		"results_of":   wire.ResultsOf{IDs: []string{"j", "k"}},
+		"results":      wire.Results{Results: rows},
+		"job_result":   wire.JobResult{ID: "j", Result: result, Failure: failure},
 		"host_ref":     wire.HostRef{Name: "web01", Page: page},
 		"host_procs":   wire.HostProcs{Procedures: rows, Cursor: "c"},
 		"refreshed":    wire.Refreshed{Hosts: 3},

@@ -102,6 +102,7 @@ const (
 	TypePutGroup    transport.Type = 88
 	TypeDeleteGroup transport.Type = 89
 	TypeLabelHosts  transport.Type = 90
+	TypeResults     transport.Type = 91
 )
 
 // MaxBody is the cap of a frame's body by its type.

@@ -1,0 +1,312 @@
+package harptest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/target"
+)
+
+// Fake stands for a dispatcher in unit tests of what makes calls: it has a Caller, and nothing
+// runs, waits or takes time. A call is answered by the function that the test has given for its
+// procedure, see [Answer], and its job has ended when Call returns. What is more than calls and
+// jobs, such as hosts and queues, is ErrRefused: that is what a [System] is for. It is safe for
+// concurrent use.
+type Fake struct {
+	mu      sync.Mutex // guards what follows
+	answers map[string]func(harp.Request) (harp.Value, error)
+	refuse  error
+	jobs    []*fakeJob // in the order of the calls
+}
+
+type fakeJob struct {
+	sub    harp.Submission
+	key    string
+	digest [32]byte
+	status harp.JobStatus
+	result harp.Result
+}
+
+// NewFake returns a Fake that answers no procedure yet: calls are ErrNotFound.
+func NewFake() *Fake {
+	return &Fake{answers: map[string]func(harp.Request) (harp.Value, error){}}
+}
+
+// Caller returns the caller.
+func (f *Fake) Caller() *harp.Caller { return harp.NewCaller(fakeService{f}) }
+
+// Answer lets calls of a procedure be answered by fn. An error of fn is how the job fails: one that is
+// [harp.ErrLost], [harp.ErrTimeout], [harp.ErrCancelled], [harp.ErrExpired] or
+// [harp.ErrRejected] ends it so, any other is the failure of the procedure. fn must not use the Fake.
+func Answer[A, R any](f *Fake, p harp.Proc[A, R], fn func(host string, args A) (R, error)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answers[p.Name] = func(req harp.Request) (harp.Value, error) {
+		var args A
+		if err := req.Args.Decode(&args); err != nil {
+			return nil, err
+		}
+		result, err := fn(req.Host, args)
+		if err != nil {
+			return nil, err
+		}
+		return harp.NewValue(result)
+	}
+}
+
+// Refuse makes calls fail with err, such as [harp.ErrUnavailable], and stores nothing; nil takes
+// it back.
+func (f *Fake) Refuse(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refuse = err
+}
+
+// fakeService is what the Callers of a Fake ask.
+type fakeService struct{ *Fake }
+
+// Submit implements harp.JobService.
+func (f fakeService) Submit(_ context.Context, calls []harp.Submission) ([]harp.Submitted, error) {
+	out := make([]harp.Submitted, len(calls))
+	for i, call := range calls {
+		out[i] = f.submit(call)
+	}
+	return out, nil
+}
+
+func (f fakeService) submit(call harp.Submission) harp.Submitted {
+	req, err := harp.DecodeRequest(call.Request)
+	if err != nil {
+		return harp.Submitted{Err: err}
+	}
+	key := req.IdempotencyKey
+	if key != "" {
+		key = req.Host + "\n" + req.Procedure + "\n" + key
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, j := range f.jobs {
+		if j.status.ID != req.ID && (key == "" || j.key != key) {
+			continue
+		}
+		if j.digest != req.Digest() {
+			return harp.Submitted{Err: failures.New("conflict", "job "+j.status.ID+" is another request").Err()}
+		}
+		return harp.Submitted{ID: j.status.ID, Existed: true}
+	}
+	answer := f.answers[req.Procedure]
+	switch {
+	case f.refuse != nil:
+		return harp.Submitted{Err: f.refuse}
+	case answer == nil:
+		return harp.Submitted{Err: failures.NotFound("procedure", req.Procedure+" on "+req.Host)}
+	}
+	f.jobs = append(f.jobs, newFakeJob(call, req, key, answer))
+	return harp.Submitted{ID: req.ID}
+}
+
+func newFakeJob(call harp.Submission, req harp.Request, key string, answer func(harp.Request) (harp.Value, error)) *fakeJob {
+	now := time.Now().UTC()
+	value, err := answer(req)
+	state, err := fakeEnd(err)
+	j := &fakeJob{sub: call, key: key, digest: req.Digest()}
+	j.result = harp.Result{State: state, Value: value, Err: err, Procedure: req.Procedure, SubmitTime: now, StartTime: now, EndTime: now}
+	j.status = harp.JobStatus{
+		ID: req.ID, Host: req.Host, Procedure: req.Procedure, RetryOf: req.RetryOf, DryRun: req.DryRun,
+		Principal: harp.Principal{Kind: "process", Auth: "process"}, Args: req.Args, Info: req.Info, Queue: req.Queue,
+		State: state, Started: harp.DidRun, Attempt: 1, Err: err, SubmitTime: now, StartTime: now, EndTime: now, Labels: req.Labels,
+	}
+	if err != nil {
+		j.status.Started = harp.RanOf(err)
+	}
+	return j
+}
+
+// fakeEnd is how a job ends whose answer has this error.
+func fakeEnd(err error) (harp.State, error) {
+	if err == nil {
+		return harp.StateSucceeded, nil
+	}
+	for _, end := range []struct {
+		is    error
+		state harp.State
+	}{
+		{harp.ErrLost, harp.StateLost}, {harp.ErrTimeout, harp.StateTimedOut}, {harp.ErrCancelled, harp.StateCancelled},
+		{harp.ErrExpired, harp.StateExpired}, {harp.ErrRejected, harp.StateRejected},
+	} {
+		if errors.Is(err, end.is) {
+			return end.state, err
+		}
+	}
+	var remote *harp.RemoteError
+	if !errors.As(err, &remote) {
+		err = &harp.RemoteError{Type: "error", Message: err.Error()}
+	}
+	return harp.StateFailed, err
+}
+
+// job returns a job by its id. Errors: harp.ErrInvalid, harp.ErrNotFound.
+func (f fakeService) job(id string) (*fakeJob, error) {
+	if err := harp.CheckID(id); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, j := range f.jobs {
+		if j.status.ID == id {
+			return j, nil
+		}
+	}
+	return nil, failures.NotFound("job", id)
+}
+
+// JobStatus implements harp.JobService.
+func (f fakeService) JobStatus(_ context.Context, id string) (harp.JobStatus, error) {
+	j, err := f.job(id)
+	if err != nil {
+		return harp.JobStatus{}, err
+	}
+	return j.status, nil
+}
+
+// JobResult implements harp.JobService.
+func (f fakeService) JobResult(_ context.Context, id string, _ bool) (harp.Result, error) {
+	j, err := f.job(id)
+	if err != nil {
+		return harp.Result{}, err
+	}
+	return j.result, nil
+}
+
+// JobResults implements harp.JobService.
+func (f fakeService) JobResults(ctx context.Context, ids []string) (results []harp.JobResult, _ error) {
+	for _, id := range ids {
+		res, err := f.JobResult(ctx, id, true)
+		results = append(results, harp.JobResult{ID: id, Result: res, Err: err})
+	}
+	return results, nil
+}
+
+// Records implements harp.JobService: there are none.
+func (f fakeService) Records(_ context.Context, id string, q harp.RecordQuery) (harp.RecordPage, error) {
+	_, err := f.job(id)
+	return harp.RecordPage{Next: q.From, Ended: true}, err
+}
+
+// CancelJob implements harp.JobService: all have ended.
+func (f fakeService) CancelJob(_ context.Context, id string, _ bool) (bool, error) {
+	_, err := f.job(id)
+	return false, err
+}
+
+// JobRequest implements harp.JobService.
+func (f fakeService) JobRequest(_ context.Context, id string) (harp.Submission, error) {
+	j, err := f.job(id)
+	if err != nil {
+		return harp.Submission{}, err
+	}
+	return j.sub, nil
+}
+
+// ForceLost implements harp.JobService: all have ended.
+func (f fakeService) ForceLost(_ context.Context, id, _ string) error {
+	if _, err := f.job(id); err != nil {
+		return err
+	}
+	return failures.New("conflict", "job "+id+" has ended").Err()
+}
+
+// ListJobs implements harp.JobService. It selects by host, procedure and state.
+func (f fakeService) ListJobs(_ context.Context, filter harp.JobFilter, _ string) (page harp.Page[harp.JobStatus], _ error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, j := range slices.Backward(f.jobs) {
+		s := j.status
+		if filter.Host != "" && filter.Host != s.Host || filter.Procedure != "" && filter.Procedure != s.Procedure ||
+			len(filter.States) > 0 && !slices.Contains(filter.States, s.State) {
+			continue
+		}
+		page.Items = append(page.Items, s)
+	}
+	return page, nil
+}
+
+// Ping implements harp.Service.
+func (f fakeService) Ping(context.Context) (harp.ServerInfo, error) {
+	return harp.ServerInfo{Software: "harptest.Fake", Time: time.Now().UTC()}, nil
+}
+
+// Close implements harp.Service: other Callers of the Fake go on.
+func (f fakeService) Close() error { return nil }
+
+// errFake is what a Fake has not.
+var errFake = failures.New("refused", "a harptest.Fake has jobs only").Err()
+
+// ListHosts implements harp.HostService.
+func (f fakeService) ListHosts(context.Context, string, string) (harp.Page[harp.HostStatus], error) {
+	return harp.Page[harp.HostStatus]{}, errFake
+}
+
+// ExplainTarget implements harp.HostService.
+func (f fakeService) ExplainTarget(context.Context, string, string) (target.Node, error) {
+	return target.Node{}, errFake
+}
+
+// PreviewTarget implements harp.HostService.
+func (f fakeService) PreviewTarget(context.Context, string, string, harp.Value) (harp.Preview, error) {
+	return harp.Preview{}, errFake
+}
+
+// ListGroups implements harp.GroupService.
+func (f fakeService) ListGroups(context.Context, string, string) (harp.Page[harp.Group], error) {
+	return harp.Page[harp.Group]{}, errFake
+}
+
+// PutGroup implements harp.GroupService.
+func (f fakeService) PutGroup(context.Context, string, string, string) error { return errFake }
+
+// DeleteGroup implements harp.GroupService.
+func (f fakeService) DeleteGroup(context.Context, string, string) error { return errFake }
+
+// HostProcedures implements harp.HostService.
+func (f fakeService) HostProcedures(context.Context, string, string) (harp.Page[harp.ProcedureDoc], error) {
+	return harp.Page[harp.ProcedureDoc]{}, errFake
+}
+
+// LabelHosts implements harp.HostService.
+func (f fakeService) LabelHosts(context.Context, string, string, map[string]string, []string) (int, error) {
+	return 0, errFake
+}
+
+// RefreshHosts implements harp.HostService.
+func (f fakeService) RefreshHosts(context.Context) (int, error) { return 0, errFake }
+
+// ListQueues implements harp.QueueService.
+func (f fakeService) ListQueues(context.Context, harp.Value, string) (harp.Page[harp.QueueStatus], error) {
+	return harp.Page[harp.QueueStatus]{}, errFake
+}
+
+// CancelQueue implements harp.QueueService.
+func (f fakeService) CancelQueue(context.Context, string, harp.Value) (int, error) { return 0, errFake }
+
+// ChangeQueue implements harp.QueueService.
+func (f fakeService) ChangeQueue(context.Context, string, harp.Value, harp.QueueChange) error {
+	return errFake
+}
+
+// Events implements harp.EventService.
+func (f fakeService) Events(context.Context, harp.EventFilter, bool) (harp.EventPage, error) {
+	return harp.EventPage{}, errFake
+}
+
+// Prune implements harp.UpkeepService.
+func (f fakeService) Prune(context.Context, time.Time) (int, error) { return 0, errFake }
+
+// Backup implements harp.UpkeepService.
+func (f fakeService) Backup(context.Context, io.Writer) error { return errFake }
