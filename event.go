@@ -92,6 +92,7 @@ const (
 	EventHostJournal    EventType = "host.journal_gone" // its agent lost what it knew of its attempts
 	EventHostForgot     EventType = "host.forgot"       // the agent held an attempt that is not known here; Job names it
 	EventHostLabelled   EventType = "host.labelled"     // an operator changed its labels; Reason says how
+	EventHostRemoved    EventType = "host.removed"      // by an operator
 	EventQueuePaused    EventType = "queue.paused"
 	EventQueueUnpaused  EventType = "queue.unpaused"
 	EventQueueChanged   EventType = "queue.changed" // its concurrency

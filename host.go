@@ -71,7 +71,7 @@ func (e *callFailedError) Error() string {
 
 func (e *callFailedError) Unwrap() error { return e.err }
 
-// Hosts looks at the hosts a dispatcher knows.
+// Hosts looks at the hosts a dispatcher knows, and removes them.
 type Hosts struct{ service Service }
 
 // List yields the hosts that a target selects, by name; all if it is empty. A target is a
@@ -124,6 +124,20 @@ func (h *Hosts) Procedures(ctx context.Context, host string) ([]ProcedureDoc, er
 		docs = append(docs, doc)
 	}
 	return docs, nil
+}
+
+// Remove makes the dispatcher forget a host that is gone for good, and end what has not
+// ended on it: queued jobs are cancelled, and others, of which nothing can be known any more, are
+// lost, both with the reason [LostHostRemoved]. No job is retried. It returns how many jobs
+// it ended. If its agent connects again it is a new host.
+// Errors: ErrInvalid (no name), ErrNotFound, ErrConflict (its agent is connected, or the hosts
+// registry lists it: stop the agent, or take it out of the registry first), ErrUnavailable,
+// ErrClosed.
+func (h *Hosts) Remove(ctx context.Context, name string) (int, error) {
+	if name == "" {
+		return 0, &FieldError{Field: "host", Message: "must not be empty"}
+	}
+	return h.service.RemoveHost(ctx, NewID(), name)
 }
 
 // Refresh makes the dispatcher read its hosts registry now and returns how many

@@ -2,6 +2,7 @@ package harp
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -88,7 +89,12 @@ type jobError struct {
 
 func (e *jobError) Error() string {
 	text := withoutPrefix(e.err.Error())
-	if e.ran != MayHaveRun {
+	var remote *RemoteError
+	switch {
+	case e.ran == MayHaveRun:
+	case errors.As(e.err, &remote) && RanOf(e) == DidRun:
+		text = "failed (it ran): " + text
+	default:
 		text += "; " + ranWords(RanOf(e))
 	}
 	if strings.Contains(text, e.id) { // nothing is said twice
@@ -102,7 +108,7 @@ func (e *jobError) Unwrap() error { return e.err }
 func ranWords(r Ran) string {
 	switch r {
 	case DidRun:
-		return "ran"
+		return "it ran"
 	case DidNotRun:
 		return "did not run"
 	default:

@@ -72,7 +72,7 @@ type JobService interface {
 	ListJobs(ctx context.Context, f JobFilter, cursor string) (Page[JobStatus], error)
 }
 
-// HostService looks at hosts.
+// HostService looks at hosts and removes them.
 type HostService interface {
 	// ListHosts returns one page of the hosts that a target selects, of all if it
 	// is empty, by name. Errors: ErrInvalid (target), ErrNotFound (a host that is written
@@ -98,6 +98,12 @@ type HostService interface {
 	// HostProcedures returns one page of what a host's agent last said it
 	// offers, by name. Errors: ErrNotFound.
 	HostProcedures(ctx context.Context, host, cursor string) (Page[ProcedureDoc], error)
+
+	// RemoveHost forgets a host and ends what has not ended on it: what waits is cancelled,
+	// what was sent to it is lost(host_removed). It returns how many jobs it ended. id is as that of
+	// CancelQueue. Errors: ErrNotFound, ErrConflict (its agent is connected, it is in the
+	// hosts registry, or the id is that of another request), ErrInvalid (id), ErrPruned.
+	RemoveHost(ctx context.Context, id, name string) (int, error)
 
 	// RefreshHosts reads the hosts registry again and returns how many hosts it
 	// has. Errors: ErrRefused when there is no registry, ErrUnavailable when it

@@ -59,7 +59,7 @@ const (
 	LostTooLong        = "too_long"
 	LostForced         = "forced"
 	LostRestored       = "restored"
-	LostHostRemoved    = "host_removed" // reserved: nothing removes a host yet
+	LostHostRemoved    = "host_removed" // an operator removed the host
 )
 
 // Principal is an authenticated person or program.

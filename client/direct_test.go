@@ -131,12 +131,12 @@ func TestDirectEnds(t *testing.T) {
 		records int
 		text    string
 	}{
-		"remote":      {ended(wire.End{Failure: harp.Failure{Code: "remote", Type: "t", Message: "m", Ran: harp.DidRun, Fault: harp.FaultProcedure}.Err()}), nil, harp.DidRun, 1, "call p on web01: t: m; ran"},
-		"value too":   {ended(wire.End{Value: harp.Value{0xc3}, Failure: failures.New("remote", "m").Err()}), nil, harp.DidRun, 1, "call p on web01: m; ran"},
-		"timeout":     {ended(wire.End{Value: harp.Value{0xc3}, Stopped: stopped(wire.CauseTimeout)}), harp.ErrTimeout, harp.DidRun, 1, "call p on web01: no record for 1m0s (silence_timeout); ran"},
-		"max":         {ended(wire.End{Stopped: stopped(wire.CauseMaxExecTime)}), harp.ErrTimeout, harp.DidRun, 1, "call p on web01: ran longer than 1m0s (max_exec_time); ran"},
-		"cancelled":   {ended(wire.End{Stopped: stopped(wire.CauseCancel)}), harp.ErrCancelled, harp.DidRun, 1, "call p on web01: cancelled; ran"},
-		"dropped":     {ended(wire.End{Dropped: true}), harp.ErrNoSpace, harp.DidRun, 1, "call p on web01: refused by the dispatcher: no space left: the agent dropped the value; ran"},
+		"remote":      {ended(wire.End{Failure: harp.Failure{Code: "remote", Type: "t", Message: "m", Ran: harp.DidRun, Fault: harp.FaultProcedure}.Err()}), nil, harp.DidRun, 1, "call p on web01: t: m; it ran"},
+		"value too":   {ended(wire.End{Value: harp.Value{0xc3}, Failure: failures.New("remote", "m").Err()}), nil, harp.DidRun, 1, "call p on web01: m; it ran"},
+		"timeout":     {ended(wire.End{Value: harp.Value{0xc3}, Stopped: stopped(wire.CauseTimeout)}), harp.ErrTimeout, harp.DidRun, 1, "call p on web01: no record for 1m0s (silence_timeout); it ran"},
+		"max":         {ended(wire.End{Stopped: stopped(wire.CauseMaxExecTime)}), harp.ErrTimeout, harp.DidRun, 1, "call p on web01: ran longer than 1m0s (max_exec_time); it ran"},
+		"cancelled":   {ended(wire.End{Stopped: stopped(wire.CauseCancel)}), harp.ErrCancelled, harp.DidRun, 1, "call p on web01: cancelled; it ran"},
+		"dropped":     {ended(wire.End{Dropped: true}), harp.ErrNoSpace, harp.DidRun, 1, "call p on web01: refused by the dispatcher: no space left: the agent dropped the value; it ran"},
 		"gone":        {ended(wire.End{Gone: true}), harp.ErrLost, harp.DidRun, 1, ""},
 		"last frame":  {func(r *run) { r.send(wire.TypeStarted, true, wire.Started{Time: 1}) }, harp.ErrLost, harp.DidRun, -1, ""},
 		"refused":     {nil, harp.ErrNotFound, harp.DidNotRun, 0, "call p on web01: rejected by the agent: no such procedure: p; did not run"},
@@ -154,7 +154,7 @@ func TestDirectEnds(t *testing.T) {
 			<-r.ctx.Done()
 		}, harp.ErrLost, harp.DidRun, -1, ""},
 		"other frame": {func(r *run) { r.send(wire.TypeReady, false, wire.Ready{}); <-r.ctx.Done() }, harp.ErrLost, harp.MayHaveRun, -1, ""},
-		"no end":      {func(r *run) { r.started() }, harp.ErrLost, harp.DidRun, -1, "call p on web01: outcome unknown at read (unexpected EOF); ran"},
+		"no end":      {func(r *run) { r.started() }, harp.ErrLost, harp.DidRun, -1, "call p on web01: outcome unknown at read (unexpected EOF); it ran"},
 		"flood": {func(r *run) {
 			for i := range int64(100) {
 				if r.x.Send(wire.TypeRecords, false, wire.Encode(wire.Records{First: i, Records: []wire.Record{{Value: make([]byte, harp.MaxRecord)}}})) != nil {

@@ -441,6 +441,17 @@ func (f *fake) HostProcedures(ctx context.Context, host, cursor string) (harp.Pa
 	return pageOf(f.procs, cursor, f.pageSize, func(p harp.ProcedureDoc) string { return p.Name })
 }
 
+func (f *fake) RemoveHost(ctx context.Context, _, name string) (int, error) {
+	if err := f.enter(ctx, "RemoveHost"); err != nil {
+		return 0, err
+	}
+	before := len(f.hosts)
+	if f.hosts = slices.DeleteFunc(f.hosts, func(h harp.HostStatus) bool { return h.Name == name }); len(f.hosts) == before {
+		return 0, failures.NotFound("host", name)
+	}
+	return 7, nil
+}
+
 func (f *fake) RefreshHosts(ctx context.Context) (int, error) {
 	return len(f.hosts), f.enter(ctx, "RefreshHosts")
 }

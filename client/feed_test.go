@@ -303,10 +303,15 @@ func TestChangesAreAskedAgain(t *testing.T) {
 			_, err := c.Prune(ctx, time.Unix(1, 0))
 			return err
 		},
+		"RemoveHost": func(ctx context.Context, c *harp.Caller, _ string) error {
+			_, err := c.Hosts().Remove(ctx, "h")
+			return err
+		},
 		"JobRequest": func(ctx context.Context, c *harp.Caller, id string) error { _, err := c.Job(id).Retry(ctx); return err },
 	} {
 		t.Run(method, func(t *testing.T) {
 			inMemory(t, func(t *testing.T, f *front) {
+				f.desk.hosts = []harp.HostStatus{{Name: "h"}}
 				f.desk.queues = []harp.QueueStatus{{Name: must(harp.NewValue(harp.Args{}))}}
 				caller := f.dial()
 				defer caller.Close()

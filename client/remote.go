@@ -435,6 +435,12 @@ func (r *remote) HostProcedures(ctx context.Context, host, cursor string) (harp.
 	return pageAfter[harp.ProcedureDoc](cursor, m.Procedures, m.Cursor, err)
 }
 
+// RemoveHost implements harp.HostService.
+func (r *remote) RemoveHost(ctx context.Context, id, name string) (int, error) {
+	m, err := requestReply[wire.Done](ctx, r, wire.TypeRemoveHost, wire.RemoveHost{Name: name, Request: id}, false)
+	return m.Count, err
+}
+
 // RefreshHosts implements harp.HostService.
 func (r *remote) RefreshHosts(ctx context.Context) (int, error) {
 	m, err := requestReply[wire.Refreshed](ctx, r, wire.TypeRefresh, nil, false)

@@ -146,6 +146,8 @@ func testBadRequests(t *testing.T, f *front) {
 		{"jobs with a bad limit", wire.TypeJobs, wire.JobsQuery{Page: wire.Page{Limit: -1}}, "limit"},
 		{"hosts with a bad limit", wire.TypeHosts, wire.HostsQuery{Page: wire.Page{Limit: -1}}, "limit"},
 		{"queues with a bad name", wire.TypeQueues, wire.QueuesQuery{Name: bad}, "name"},
+		{"remove a host under a bad id", wire.TypeRemoveHost, wire.RemoveHost{Name: "h", Request: "x"}, "id"},
+		{"remove no host", wire.TypeRemoveHost, wire.RemoveHost{Request: harp.NewID()}, "host"},
 		{"cancel no queue", wire.TypeCancelQueue, wire.QueueRef{}, "queue"},
 		{"cancel a bad queue", wire.TypeCancelQueue, wire.QueueRef{Name: []byte{5}}, "queue"},
 		{"request of a bad id", wire.TypeRequest, wire.JobRef{ID: "x"}, "id"},
@@ -170,7 +172,7 @@ func testBadRequests(t *testing.T, f *front) {
 		}
 	}
 	for typ := range transport.Type(126) {
-		if typ < wire.TypePing || typ > wire.TypeResults || typ == wire.TypeChunk {
+		if typ < wire.TypePing || typ > wire.TypeRemoveHost || typ == wire.TypeChunk {
 			if failure := failureIn(t, r.ask(typ, nil)); failure.Code != "refused" {
 				t.Errorf("type %d: got %+v", typ, failure)
 			}

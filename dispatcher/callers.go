@@ -199,6 +199,7 @@ var handlers = map[transport.Type]func(ctx context.Context, s harp.Service, body
 	wire.TypeExplain:     handled(handleExplain),
 	wire.TypePreview:     handled(handlePreview),
 	wire.TypeRefresh:     handleRefresh,
+	wire.TypeRemoveHost:  handled(handleRemoveHost),
 	wire.TypeQueues:      handled(handleQueues),
 	wire.TypeCancelQueue: handled(handleCancelQueue),
 	wire.TypeGroups:      handled(handleGroups),
@@ -355,6 +356,17 @@ func handleHostProcs(ctx context.Context, s harp.Service, w wire.HostRef) (any, 
 func handleRefresh(ctx context.Context, s harp.Service, _ []byte) (any, error) {
 	n, err := s.RefreshHosts(ctx)
 	return wire.Refreshed{Hosts: n}, err
+}
+
+func handleRemoveHost(ctx context.Context, s harp.Service, w wire.RemoveHost) (any, error) {
+	if w.Name == "" {
+		return nil, &harp.FieldError{Field: "host", Message: "must not be empty"}
+	}
+	if err := harp.CheckID(w.Request); err != nil {
+		return nil, err
+	}
+	n, err := s.RemoveHost(ctx, w.Request, w.Name)
+	return wire.Done{Count: n}, err
 }
 
 func handleQueues(ctx context.Context, s harp.Service, w wire.QueuesQuery) (any, error) {

@@ -79,6 +79,11 @@ func (s slowStore) CancelQueue(ctx context.Context, name harp.Value, op store.Op
 	return did, err
 }
 
+func (s slowStore) RemoveHost(ctx context.Context, host string, op store.Operation) (did store.HostRemoved, err error) {
+	s.slow.around(func() { did, err = s.Store.RemoveHost(ctx, host, op) })
+	return did, err
+}
+
 func (s slowStore) OpenSession(ctx context.Context, session store.Session) (epoch uint64, err error) {
 	s.slow.around(func() { epoch, err = s.Store.OpenSession(ctx, session) })
 	return epoch, err

@@ -316,6 +316,15 @@ type Hosts interface {
 	// Host returns one host. Errors: harp.ErrNotFound.
 	Host(ctx context.Context, name string) (Host, error)
 
+	// RemoveHost forgets a host. First it ends what has not ended on it, in as few commits as
+	// their size allows: what waits is cancelled, an attempt is lost, both with the reason
+	// harp.LostHostRemoved; then, in one commit, it forgets the host, but for its epoch. A job that is
+	// submitted meanwhile may be left, as of a host that is away. Asked again under the same id it
+	// goes on where it was broken off, or touches nothing, and returns the same Count. Claimed
+	// and Ended come also with an error. Errors: harp.ErrNotFound, harp.ErrConflict,
+	// harp.ErrInvalid (id) and harp.ErrPruned as CancelQueue.
+	RemoveHost(ctx context.Context, name string, op Operation) (HostRemoved, error)
+
 	// ListHosts returns up to limit hosts in the order of their names, from the
 	// one after the cursor, without any whose row cannot be read. Errors:
 	// harp.ErrInvalid (cursor).
@@ -463,6 +472,13 @@ type QueueCancelled struct {
 	More   bool   // there are more of those, which could not be read: it is to be asked again
 }
 
+// HostRemoved is what RemoveHost did.
+type HostRemoved struct {
+	Count   int    // jobs that it ended
+	Ended   []*Job // those of them that this call has ended
+	Claimed []*Job // started by the slots that came free
+}
+
 // Append is consecutive records of an attempt on their way into the store.
 type Append struct {
 	ID      string
@@ -504,6 +520,7 @@ type Host struct {
 	Procedures  []harp.ProcedureDoc `msgpack:"procedures,omitempty"`
 	LastHeard   time.Time           `msgpack:"heard,omitempty"`
 	Connected   bool                `msgpack:"connected,omitempty"` // a session was open when this was written
+	Removed     bool                `msgpack:"removed,omitempty"`   // only its epoch is left, and nobody is shown it
 }
 
 // Filter selects jobs; a zero field selects all.

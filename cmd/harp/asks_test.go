@@ -186,3 +186,42 @@ func TestCompleteValues(t *testing.T) {
 		}
 	}
 }
+
+func TestRemovingAHostIsConfirmed(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*cli)
+		args   string
+		want   said
+		gone   bool
+	}{
+		{"sure", nil, "-y", said{stdout: "removed gone; 2 jobs ended\n"}, true},
+		{"sure, as JSON", nil, "-y -o json", said{stdout: `{"v":1,"host":"gone","ended":2}` + "\n"}, true},
+		{"only to see", nil, "--dry-run", said{stdout: "removing gone cancels 1 job queued for it and gives up 1 job that may be running on it\n"}, false},
+		{"yes", typing("yes\n"), "", said{
+			stdout: "removed gone; 2 jobs ended\n",
+			stderr: "removing gone cancels 1 job queued for it and gives up 1 job that may be running on it. Remove it? [y/N] ",
+		}, true},
+		{"no", typing("\n"), "", said{
+			stderr: "removing gone cancels 1 job queued for it and gives up 1 job that may be running on it. Remove it? [y/N] harp: aborted; nothing was removed\n",
+			code:   exitUsage,
+		}, false},
+		{"nobody to ask", nil, "", said{
+			stderr: "harp: invalid yes: removing gone cancels 1 job queued for it and gives up 1 job that may be running on it, and there is no terminal to ask on; pass -y\n",
+			code:   exitUsage,
+		}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := ended(t, nil)
+			f.hosts = append(f.hosts, harp.HostStatus{Name: "gone"})
+			f.jobs = []harp.JobStatus{{ID: firstID, Host: "gone", State: harp.StateQueued}, {ID: harp.NewID(), Host: "gone", State: harp.StateUnknown}}
+			got := runFake(t, t.Context(), f, test.change, append([]string{"host", "rm", "gone"}, strings.Fields(test.args)...)...)
+			if got != test.want {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+			if gone := len(f.hosts) == 1; gone != test.gone {
+				t.Errorf("it is gone: %v", gone)
+			}
+		})
+	}
+}

@@ -219,6 +219,11 @@ func findHostWords(ctx context.Context, caller *harp.Caller, procedure string) [
 	return found
 }
 
+// awayHostWords are the names of hosts that are away.
+func awayHostWords(ctx context.Context, caller *harp.Caller, args []string, begun string) []word {
+	return slices.DeleteFunc(hostWords(ctx, caller, args, begun), func(w word) bool { return !strings.HasPrefix(w.meaning, "away") })
+}
+
 // procedureWords are the procedures of the host that stands before, or of all.
 func procedureWords(ctx context.Context, caller *harp.Caller, args []string, _ string) []word {
 	host := ""

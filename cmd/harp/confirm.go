@@ -11,19 +11,24 @@ import (
 	"github.com/harpcaller/harp"
 )
 
-// confirm asks once before a procedure that calls itself dangerous is called. Errors:
-// *harp.FieldError when the answer is not yes, and when there is nobody to ask.
+// confirm asks once before a procedure that calls itself dangerous is called. Errors: as askSure.
 func (c *cli) confirm(ctx context.Context, doc harp.ProcedureDoc, host string, sure bool) error {
 	if sure || !slices.Contains(doc.Traits, harp.TraitDangerous) {
 		return nil
 	}
-	if !c.inTerminal || !c.errTerminal {
-		return invalid("yes", "%s is declared dangerous and there is nobody to ask; -y calls it", doc.Name)
-	}
-	return c.ask(ctx, fmt.Sprintf("%s is declared dangerous. Call it on %s?", doc.Name, host), "nothing was called")
+	return c.askSure(ctx, doc.Name+" is marked dangerous", "Call it on "+host+"?", "nothing was called")
 }
 
-// ask asks a person, who is there, whether to go on. Errors: *harp.FieldError when the answer is
+// askSure asks whether something is to be done, having said why it asks. Errors: *abortedError,
+// *detachedError, *harp.FieldError when there is nobody to ask.
+func (c *cli) askSure(ctx context.Context, why, question, nothing string) error {
+	if !c.inTerminal || !c.errTerminal {
+		return invalid("yes", "%s, and there is no terminal to ask on; pass -y", why)
+	}
+	return c.ask(ctx, why+". "+question, nothing)
+}
+
+// ask asks a person, who is there, whether to go on. Errors: *abortedError when the answer is
 // not yes, *detachedError when there is none; both say what did not happen.
 func (c *cli) ask(ctx context.Context, question, nothing string) error {
 	fmt.Fprint(c.stderr, safeLine(question+" [y/N] ")) //nolint:errcheck // then there is no answer either
@@ -33,8 +38,16 @@ func (c *cli) ask(ctx context.Context, question, nothing string) error {
 	case slices.Contains([]string{"y", "yes"}, strings.ToLower(answer)):
 		return nil
 	}
-	return invalid("yes", "aborted; %s", nothing)
+	return &abortedError{nothing}
 }
+
+// abortedError says that the user said no.
+type abortedError struct{ nothing string } // what did not happen
+
+func (e *abortedError) Error() string { return "aborted; " + e.nothing }
+
+// Is reports whether target is harp.ErrInvalid, whose exit code it has.
+func (e *abortedError) Is(target error) bool { return target == harp.ErrInvalid }
 
 // readLine reads one line of stdin, until it is interrupted. Errors: context.Canceled.
 func (c *cli) readLine(ctx context.Context) (string, error) {

@@ -58,7 +58,7 @@ func eventTypes() (types []string) {
 		harp.EventJobUnknown, harp.EventJobSucceeded, harp.EventJobFailed, harp.EventJobTimedOut, harp.EventJobCancelled, harp.EventJobExpired,
 		harp.EventJobRejected, harp.EventJobLost, harp.EventJobLate, harp.EventJobSurvivors, harp.EventJobPruned,
 		harp.EventHostOnline, harp.EventHostAway, harp.EventHostDuplicate, harp.EventHostJournal, harp.EventHostForgot,
-		harp.EventQueuePaused, harp.EventQueueUnpaused, harp.EventQueueChanged, harp.EventQueueCancelled, harp.EventGroupChanged, harp.EventHostLabelled, harp.EventsMissing,
+		harp.EventQueuePaused, harp.EventQueueUnpaused, harp.EventQueueChanged, harp.EventQueueCancelled, harp.EventGroupChanged, harp.EventHostLabelled, harp.EventHostRemoved, harp.EventsMissing,
 	} {
 		types = append(types, string(t))
 	}

@@ -205,6 +205,14 @@ func (f *fake) HostProcedures(_ context.Context, host, _ string) (harp.Page[harp
 	return harp.Page[harp.ProcedureDoc]{}, failures.NotFound("host", host)
 }
 
+func (f *fake) RemoveHost(_ context.Context, _, name string) (int, error) {
+	before := len(f.hosts)
+	if f.hosts = slices.DeleteFunc(f.hosts, func(h harp.HostStatus) bool { return h.Name == name }); len(f.hosts) == before {
+		return 0, failures.NotFound("host", name)
+	}
+	return 2, nil
+}
+
 func (f *fake) RefreshHosts(context.Context) (int, error) { return len(f.hosts), nil }
 
 func (f *fake) ListQueues(_ context.Context, name harp.Value, _ string) (harp.Page[harp.QueueStatus], error) {

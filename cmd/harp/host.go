@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,7 +13,7 @@ import (
 )
 
 func (c *cli) hostCommand() *cobra.Command {
-	return group("host", "Look at hosts and label them",
+	return group("host", "List, show, label and remove hosts",
 		c.hostListCommand(),
 		c.hostLabelCommand(),
 		&cobra.Command{
@@ -22,6 +24,7 @@ func (c *cli) hostCommand() *cobra.Command {
 
 			ValidArgsFunction: c.completeOnly(c.asksWords(hostWords)),
 		},
+		c.hostRemoveCommand(),
 		&cobra.Command{
 			Use:   "refresh",
 			Short: "Make the dispatcher read its hosts registry now",
@@ -126,6 +129,82 @@ func (c *cli) showHost(ctx context.Context, caller *harp.Caller, args []string) 
 		{"facts", valueText(h.Facts)},
 	})
 	return nil
+}
+
+func (c *cli) hostRemoveCommand() *cobra.Command {
+	var sure, dry bool
+	cmd := &cobra.Command{
+		Use:   "rm HOST",
+		Short: "Forget a host that is gone for good, and end its jobs",
+		Long: `Forget a host that is gone for good. Jobs queued for it are cancelled. Jobs that were sent
+to it are lost, as nobody can say whether they ran; none is retried. Their reason is
+host_removed. Ended jobs stay.
+
+The agent must be stopped, and the host must not be in the hosts registry. An agent that
+connects under the same name later is a new host.`,
+		Example: `  harp host rm web07 --dry-run
+  harp host rm web07 -y`,
+		Args: cobra.ExactArgs(1),
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
+			return c.removeHost(ctx, caller, args[0], sure, dry)
+		}),
+
+		ValidArgsFunction: c.completeOnly(c.asksWords(awayHostWords)),
+	}
+	cmd.Flags().BoolVarP(&sure, "yes", "y", false, "do not ask")
+	bindDryRun(cmd, &dry)
+	return cmd
+}
+
+// removeHost removes a host, having said what that ends.
+func (c *cli) removeHost(ctx context.Context, caller *harp.Caller, name string, sure, dry bool) error {
+	h, err := caller.Hosts().Get(ctx, name)
+	if err != nil {
+		return noHost(ctx, caller, err, name)
+	}
+	queued, others, err := countUnended(ctx, caller, name)
+	if err != nil {
+		return err
+	}
+	ends := fmt.Sprintf("cancels %s queued for it and gives up %s that may be running on it", jobsText(queued), jobsText(others))
+	switch {
+	case dry && h.Online:
+		return &wouldNotError{"the host's agent is connected; stop the agent first"}
+	case dry:
+		return c.would(object{{"host", name}, {"cancelled", queued}, {"lost", others}}, "removing %s %s", name, ends)
+	}
+	if !sure && !h.Online { // else it is refused, and there is nothing to ask
+		if err := c.askSure(ctx, fmt.Sprintf("removing %s %s", name, ends), "Remove it?", "nothing was removed"); err != nil {
+			return err
+		}
+	}
+	n, err := caller.Hosts().Remove(ctx, name)
+	if err != nil {
+		return err
+	}
+	if c.format == formatJSON {
+		return c.printObject(object{{"host", name}, {"ended", n}})
+	}
+	c.say("removed %s; %s ended", name, jobsText(n))
+	return nil
+}
+
+// unended are the states of jobs that have not ended.
+var unended = slices.DeleteFunc(slices.Clone(jobStates), harp.State.Ended)
+
+// countUnended counts the jobs of a host that wait, and those that may run.
+func countUnended(ctx context.Context, caller *harp.Caller, host string) (queued, others int, err error) {
+	for job, err := range caller.Jobs(ctx, harp.JobFilter{Host: host, States: unended}) {
+		switch {
+		case err != nil:
+			return 0, 0, err
+		case job.State == harp.StateQueued:
+			queued++
+		default:
+			others++
+		}
+	}
+	return queued, others, nil
 }
 
 func (c *cli) refreshHosts(ctx context.Context, caller *harp.Caller, _ []string) error {

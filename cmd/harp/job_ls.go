@@ -21,13 +21,11 @@ var jobStates = []harp.State{
 
 // psCommand is job ls of the jobs that have not ended, under the name that many type.
 func (c *cli) psCommand() *cobra.Command {
-	var unended []string
-	for _, state := range jobStates {
-		if !state.Ended() {
-			unended = append(unended, string(state))
-		}
+	var words []string
+	for _, state := range unended {
+		words = append(words, string(state))
 	}
-	cmd := c.jobListCommand(unended...)
+	cmd := c.jobListCommand(words...)
 	cmd.Use, cmd.Short, cmd.Hidden = "ps", "List the jobs that have not ended, newest first: harp job ls", true
 	return cmd
 }

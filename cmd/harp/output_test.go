@@ -89,7 +89,7 @@ func TestCallAsJSON(t *testing.T) {
 func TestCallFails(t *testing.T) {
 	f := ended(t, &harp.RemoteError{Type: "oops", Message: "no"})
 	got := runFake(t, t.Context(), f, nil, "call", "demo1", "count", "to=3")
-	if got.code != 1 || !strings.Contains(got.stderr, "oops: no; ran; job ") {
+	if got.code != 1 || !strings.Contains(got.stderr, "failed (it ran): oops: no; job ") {
 		t.Errorf("got %+v", got)
 	}
 	got = runFake(t, t.Context(), f, nil, "job", "get", firstID, "-o", "json")

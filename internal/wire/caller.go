@@ -249,6 +249,12 @@ type HostProcs struct {
 	Cursor     string `msgpack:"cursor,omitempty"`
 }
 
+// RemoveHost forgets a host.
+type RemoveHost struct {
+	Name    string `msgpack:"name"`
+	Request string `msgpack:"id"` // the same when it is asked again
+}
+
 // Refreshed answers Refresh.
 type Refreshed struct {
 	Hosts int `msgpack:"hosts"`

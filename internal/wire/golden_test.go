@@ -110,6 +110,7 @@ func messages() map[string]any {
 		"queues_query": wire.QueuesQuery{Page: page, Name: []byte{0x80}},
 		"queues":       wire.Queues{Queues: rows, Cursor: "c"},
 		"queue":        harp.QueueStatus{Name: []byte{0x80}, Concurrency: 1, Running: 2, Waiting: 3, Paused: true},
+		"remove_host":  wire.RemoveHost{Name: "h", Request: "r"},
 		"queue_ref":    wire.QueueRef{Name: []byte{0x80}, Request: "r"},
 		"queue_change": wire.QueueChange{Request: "r", Name: []byte{0x80}, QueueChange: harp.QueueChange{Paused: new(bool), Concurrency: new(3)}},
 		"groups_query": wire.GroupsQuery{Page: page, Name: "g"},

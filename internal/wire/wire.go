@@ -103,6 +103,7 @@ const (
 	TypeDeleteGroup transport.Type = 89
 	TypeLabelHosts  transport.Type = 90
 	TypeResults     transport.Type = 91
+	TypeRemoveHost  transport.Type = 92
 )
 
 // MaxBody is the cap of a frame's body by its type.

@@ -155,6 +155,7 @@ func (w *world) everyMethod(id string) (*store.Job, map[string]error) {
 	_, errs["OpenSession"] = st.OpenSession(ctx, store.Session{Host: "h"})
 	errs["PutHost"] = st.PutHost(ctx, store.Host{Name: "h"})
 	_, errs["Host"] = st.Host(ctx, "h")
+	_, errs["RemoveHost"] = st.RemoveHost(ctx, "h", store.Operation{})
 	_, _, errs["ListHosts"] = st.ListHosts(ctx, "", 1)
 	_, errs["Document"] = st.Document(ctx, "k", "n")
 	errs["PutDocument"] = st.PutDocument(ctx, "k", "n", nil)

@@ -22,6 +22,7 @@ func (s *Store) OpenSession(ctx context.Context, in store.Session) (uint64, erro
 		if isLost && in.Journal == "" {
 			in.Journal = lostJournal
 		}
+		row.Removed = false
 		if row.Epoch++; isLost {
 			row.Epoch = max(row.Epoch, uint64(max(0, in.At.Unix()))) //nolint:gosec // no session takes less than a second
 		}
@@ -66,7 +67,7 @@ func (s *Store) PutHost(ctx context.Context, h store.Host) error {
 		if err != nil {
 			return err
 		}
-		if !found {
+		if !found || had.Removed {
 			return failures.NotFound("host", h.Name)
 		}
 		row.Epoch = had.Epoch
@@ -83,8 +84,8 @@ func (r *Reader) Host(_ context.Context, name string) (store.Host, error) {
 	var row store.Host
 	err := r.view(func(snap Snapshot) error {
 		found, err := read(snap, hostKey(name), &row)
-		if err == nil && !found {
-			err = failures.NotFound("host", name)
+		if err == nil && (!found || row.Removed) {
+			row, err = store.Host{}, failures.NotFound("host", name)
 		}
 		return err
 	})
@@ -110,10 +111,6 @@ func (r *Reader) ListHosts(_ context.Context, cursor string, limit int) ([]store
 			if name == after && cursor != "" {
 				continue
 			}
-			if len(page) == limit {
-				next = nameCursor(prefixHost, page[limit-1].Name)
-				return nil
-			}
 			var row store.Host
 			switch err := readItem(snap, item, &row); {
 			case errors.Is(err, ErrDamaged):
@@ -121,6 +118,12 @@ func (r *Reader) ListHosts(_ context.Context, cursor string, limit int) ([]store
 				continue
 			case err != nil:
 				return err
+			case row.Removed:
+				continue
+			}
+			if len(page) == limit {
+				next = nameCursor(prefixHost, page[limit-1].Name)
+				return nil
 			}
 			row.Name = name
 			page = append(page, row)

@@ -16,13 +16,20 @@ type doneRow struct {
 	Digest  []byte `msgpack:"digest"` // of what was asked for
 	Missing bool   `msgpack:"missing,omitempty"`
 	Count   int    `msgpack:"count,omitempty"`
-	Through uint64 `msgpack:"no,omitempty"` // a cancel of a queue: of its jobs up to this number
+	More    bool   `msgpack:"more,omitempty"` // it was broken off, having done that much
+	Through uint64 `msgpack:"no,omitempty"`   // a cancel of a queue: of its jobs up to this number
 }
 
 // documentsRow is what the digest of a change of documents is of.
 type documentsRow struct {
 	By    harp.Principal `msgpack:"by"`
 	Asked []byte         `msgpack:"documents"`
+}
+
+// removeRow is what the digest of a host's removal is of.
+type removeRow struct {
+	By   harp.Principal `msgpack:"by"`
+	Host string         `msgpack:"host"`
 }
 
 // askedRow is what the digest of an operation on a queue is of.
@@ -36,8 +43,8 @@ type askedRow struct {
 	Change      string         `msgpack:"change,omitempty"`
 }
 
-// doOnce runs an operation unless one with its id was run before, and returns what came
-// of it then. what is what is asked for, and by whom. Errors: harp.ErrInvalid (id),
+// doOnce runs an operation unless one with its id was run before, to its end, and returns what came
+// of it then; one that was broken off goes on. what is what is asked for, and by whom. Errors: harp.ErrInvalid (id),
 // harp.ErrConflict when its id is that of another operation, harp.ErrPruned when what came
 // of it may be forgotten, run's.
 func (s *Store) doOnce(t *tx, op store.Operation, what any, run func() (doneRow, error)) (done doneRow, err error) {
@@ -49,14 +56,15 @@ func (s *Store) doOnce(t *tx, op store.Operation, what any, run func() (doneRow,
 		return doneRow{}, harp.CheckID(op.ID)
 	}
 	digest := sha256.Sum256(encode(what))
-	done, again, err := s.readDone(t, i, digest)
-	if err != nil || again {
-		return done, err
+	before, again, err := s.readDone(t, i, digest)
+	if err != nil || again && !before.More {
+		return before, err
 	}
 	key := i.key(prefixDone)
 	if done, err = run(); err != nil {
 		return done, err
 	}
+	done.Count += before.Count
 	done.Digest = digest[:]
 	t.put(key, encode(done))
 	at := placeOf(s.sched.Steady(nanos(op.Time)), 0)

@@ -130,6 +130,22 @@ func (s *Schedule) Returning(name string) []ID {
 	return s.jobsOn(name, func(h *host) map[*Job]struct{} { return h.returning })
 }
 
+// Unended lists the jobs of a host that have not ended, those that a cancel of their queue has ended
+// left out. It looks at all jobs.
+func (s *Schedule) Unended(name string) []ID {
+	h := s.hosts[name]
+	if h == nil {
+		return nil
+	}
+	var found []*Job
+	for _, e := range s.jobs {
+		if e.host == h && !e.IsCancelled() {
+			found = append(found, e)
+		}
+	}
+	return idsOf(found)
+}
+
 // HostIsFull reports whether only that it has as many attempts as it may keeps the job's host from
 // another.
 func (e *Job) HostIsFull() bool { return e.host.gate.Open && !e.host.mayStart() }

@@ -1,0 +1,93 @@
+package dispatcher
+
+import (
+	"context"
+
+	"github.com/harpcaller/harp/dispatcher/internal/inventory"
+	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/store"
+)
+
+// RemoveHost implements harp.HostService.
+func (s *service) RemoveHost(ctx context.Context, id, name string) (int, error) {
+	return request(s, ctx, func(ctx context.Context) (int, error) {
+		op, err := s.operation(id)
+		if err != nil {
+			return 0, err
+		}
+		return s.d.removeHost(ctx, name, op)
+	})
+}
+
+// removeHost ends what has not ended on a host that is away, and forgets it. Its agent, if it comes
+// meanwhile, waits until that is done.
+func (d *Dispatcher) removeHost(ctx context.Context, name string, op store.Operation) (int, error) {
+	h := d.hosts.findKnown(name)
+	if h == nil { // it may be asked again
+		return d.removeStored(ctx, name, op)
+	}
+	unlock, err := h.lockGreeting(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	if s := h.currentSession(); s != nil && s.isClosing() {
+		select {
+		case <-s.ended:
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+	if err := h.checkRemovable(); err != nil {
+		return 0, err
+	}
+	n, err := d.removeStored(ctx, name, op)
+	if err != nil {
+		return 0, err
+	}
+	h.forget()
+	return n, nil
+}
+
+func (d *Dispatcher) removeStored(ctx context.Context, name string, op store.Operation) (int, error) {
+	done, err := d.store.RemoveHost(ctx, name, op)
+	for _, j := range done.Ended {
+		d.watchers.notifyEnded(j, nil)
+	}
+	d.sendJobs(done.Claimed)
+	return done.Count, err
+}
+
+// isClosing reports whether the session has ended, though not all of it is settled.
+func (s *session) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
+
+// checkRemovable refuses a host that would be back at once. Errors: harp.ErrConflict.
+func (h *host) checkRemovable() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	why := ""
+	switch {
+	case h.session != nil:
+		why = "its agent is connected; stop the agent first"
+	case h.spec != nil:
+		why = "the hosts registry lists it; take it out of the registry first"
+	default:
+		return nil
+	}
+	failure := failures.New("conflict", h.name+" cannot be removed: "+why)
+	failure.Type = "host"
+	return failure.Err()
+}
+
+// forget leaves nothing of what was known of a host that has been removed.
+func (h *host) forget() {
+	h.setExpectation(nil)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.connected, h.row, h.offers = false, store.Host{}, &catalogue{}
+	h.attributes, h.elapsed, h.dialError = inventory.Attributes{}, nil, ""
+}

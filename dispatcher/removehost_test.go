@@ -1,0 +1,90 @@
+package dispatcher_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher"
+)
+
+// A host that is removed is forgotten with what has not ended on it; its agent, when it comes
+// back, is taken for a new host's.
+func TestRemovingAHost(t *testing.T) {
+	everyWiring(t, func(t *testing.T, sys *system) {
+		g := newGate()
+		stop := sys.agent("web01", g.register)
+		sys.agent("web02", greeter)
+		ctx := t.Context()
+		host, hosts := sys.caller.Host("web01", harp.OfflineWait(harp.NoLimit), harp.Queue(harp.Args{"q": 1})), sys.caller.Hosts()
+		running := must[*harp.Job](t)(host.Call(ctx, "gate", harp.Args{"name": "running"}))
+		<-g.entered
+		waits := must[*harp.Job](t)(host.Call(ctx, "gate", harp.Args{"name": "waits"}))
+		elsewhere := must[*harp.Job](t)(sys.caller.Host("web02").Call(ctx, "hello", harp.Args{"name": "Ada"}, harp.Queue(harp.Args{"q": 1})))
+
+		if _, err := hosts.Remove(ctx, "web01"); !errors.Is(err, harp.ErrConflict) {
+			t.Errorf("a host that is online is removed: %v", err)
+		}
+		sys.part("web01")
+		awaitAway(t, sys.caller, "web01")
+		if n := must[int](t)(hosts.Remove(ctx, "web01")); n != 2 {
+			t.Errorf("it ended %d jobs", n)
+		}
+		if _, err := running.Get(ctx); !errors.Is(err, harp.ErrLost) || harp.RanOf(err) != harp.MayHaveRun {
+			t.Errorf("what ran gives %v", err)
+		}
+		if _, err := waits.Get(ctx); !errors.Is(err, harp.ErrCancelled) || harp.RanOf(err) != harp.DidNotRun {
+			t.Errorf("what waited gives %v", err)
+		}
+		for _, job := range []*harp.Job{running, waits} {
+			if s := must[harp.JobStatus](t)(job.Status(ctx)); s.Reason != harp.LostHostRemoved {
+				t.Errorf("the reason is %q", s.Reason)
+			}
+		}
+		if _, err := elsewhere.Get(ctx); err != nil {
+			t.Errorf("what waited in the queue for another host gives %v", err)
+		}
+		if _, err := hosts.Get(ctx, "web01"); !errors.Is(err, harp.ErrNotFound) {
+			t.Errorf("it is still known: %v", err)
+		}
+		if _, err := host.Call(ctx, "gate", harp.Args{"name": "more"}); !errors.Is(err, harp.ErrNotFound) {
+			t.Errorf("a call gives %v", err)
+		}
+		for _, name := range []string{"web01", "web09"} {
+			if _, err := hosts.Remove(ctx, name); !errors.Is(err, harp.ErrNotFound) {
+				t.Errorf("removing %s gives %v", name, err)
+			}
+		}
+		if _, err := hosts.Remove(ctx, ""); !errors.Is(err, harp.ErrInvalid) {
+			t.Error(err)
+		}
+
+		close(g.release)
+		sys.heal("web01")
+		if got := must[harp.HostStatus](t)(hosts.Get(ctx, "web01")); !got.Online {
+			t.Errorf("it came back as %+v", got)
+		}
+		must[harp.Value](t)(must[*harp.Job](t)(host.Call(ctx, "gate", harp.Args{"name": "again"})).Get(ctx))
+		stop()
+	})
+}
+
+// awaitAway waits until the dispatcher has noticed that a host's agent is gone.
+func awaitAway(t *testing.T, caller *harp.Caller, host string) {
+	t.Helper()
+	away := harp.EventFilter{After: harp.EventsFromStart, Host: host, Types: []string{string(harp.EventHostAway)}}
+	for _, err := range caller.Events(t.Context(), away) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+}
+
+// A host of the registry would be back with its next reading.
+func TestAHostOfTheRegistryIsNotRemoved(t *testing.T) {
+	sys := newSystem(t, embedded, nil, dispatcher.Config{Hosts: dispatcher.StaticHosts{{Name: "web01"}}})
+	if _, err := sys.caller.Hosts().Remove(t.Context(), "web01"); !errors.Is(err, harp.ErrConflict) {
+		t.Error(err)
+	}
+}
