@@ -41,6 +41,9 @@ func (d *Dispatcher) removeHost(ctx context.Context, name string, op store.Opera
 	if err := h.checkRemovable(); err != nil {
 		return 0, err
 	}
+	if err := d.dropLabels(ctx, h); err != nil { // first: a removal that is broken off is asked again
+		return 0, err
+	}
 	n, err := d.removeStored(ctx, name, op)
 	if err != nil {
 		return 0, err
@@ -56,6 +59,22 @@ func (d *Dispatcher) removeStored(ctx context.Context, name string, op store.Ope
 	}
 	d.sendJobs(done.Claimed)
 	return done.Count, err
+}
+
+// dropLabels takes back the labels that operators have given a host.
+func (d *Dispatcher) dropLabels(ctx context.Context, h *host) error {
+	d.labelling.Lock()
+	defer d.labelling.Unlock()
+	had := h.operatorLabels()
+	if len(had) == 0 {
+		return nil
+	}
+	change := store.DocumentChange{Kind: labelKind, Name: h.name, Old: encodeLabels(had)}
+	if _, err := d.store.ChangeDocuments(ctx, store.DocumentChanges{Changes: []store.DocumentChange{change}}); err != nil {
+		return err
+	}
+	h.setOperatorLabels(nil)
+	return nil
 }
 
 // isClosing reports whether the session has ended, though not all of it is settled.

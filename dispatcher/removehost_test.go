@@ -25,6 +25,7 @@ func TestRemovingAHost(t *testing.T) {
 		if _, err := hosts.Remove(ctx, "web01"); !errors.Is(err, harp.ErrConflict) {
 			t.Errorf("a host that is online is removed: %v", err)
 		}
+		must[int](t)(hosts.Label(ctx, "web01", map[string]string{"role": "web"}))
 		sys.part("web01")
 		awaitAway(t, sys.caller, "web01")
 		if n := must[int](t)(hosts.Remove(ctx, "web01")); n != 2 {
@@ -61,7 +62,7 @@ func TestRemovingAHost(t *testing.T) {
 
 		close(g.release)
 		sys.heal("web01")
-		if got := must[harp.HostStatus](t)(hosts.Get(ctx, "web01")); !got.Online {
+		if got := must[harp.HostStatus](t)(hosts.Get(ctx, "web01")); !got.Online || got.Labels["role"] != "" {
 			t.Errorf("it came back as %+v", got)
 		}
 		must[harp.Value](t)(must[*harp.Job](t)(host.Call(ctx, "gate", harp.Args{"name": "again"})).Get(ctx))

@@ -279,6 +279,9 @@ func (f fakeService) HostProcedures(context.Context, string, string) (harp.Page[
 	return harp.Page[harp.ProcedureDoc]{}, errFake
 }
 
+// RemoveHost implements harp.HostService.
+func (f fakeService) RemoveHost(context.Context, string, string) (int, error) { return 0, errFake }
+
 // LabelHosts implements harp.HostService.
 func (f fakeService) LabelHosts(context.Context, string, string, map[string]string, []string) (int, error) {
 	return 0, errFake
