@@ -113,6 +113,7 @@ func genEvent(t *rapid.T) harp.Event {
 		Job: genText.Draw(t, "job"), Host: genText.Draw(t, "host"), Procedure: genText.Draw(t, "procedure"),
 		Queue: genValue.Draw(t, "queue"), State: genState.Draw(t, "state"), Reason: genText.Draw(t, "reason"),
 		Attempt: rapid.Int().Draw(t, "attempt"), By: genPrincipal.Draw(t, "by"), Labels: genLabels.Draw(t, "labels"),
+		Batch: genText.Draw(t, "batch"), Counts: rapid.MapOfN(genState, rapid.Int(), 1, 3).Draw(t, "counts"),
 	}
 }
 
