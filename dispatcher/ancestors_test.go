@@ -235,7 +235,7 @@ func TestDefect8ReconnectThatForgetsWhoIsConnected(t *testing.T) {
 		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
 		for n := range 30 {
 			if n%10 == 5 {
-				sys.cutHost("web01")
+				sys.cutHost()
 				sys.online.wait("web01")
 			}
 			next <- n
@@ -284,7 +284,7 @@ func TestDefect9OutputPipeBlockingTheJobDuringANetworkOutage(t *testing.T) {
 		})
 		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "print", nil))
 		<-begun
-		sys.part("web01")
+		sys.part()
 		close(parted)
 		<-returned // nobody hears it, and it is not held
 		sys.heal("web01")
@@ -315,7 +315,7 @@ func TestDefect10JobsLeftRunningForEverAfterAMissedCompletionEvent(t *testing.T)
 		<-g.entered
 		time.Sleep(10 * time.Millisecond)
 		synctest.Wait() // the dispatcher has heard that it started
-		sys.part("web01")
+		sys.part()
 		g.release <- struct{}{}
 		synctest.Wait() // it has ended, and nobody was told
 		if s := must[harp.JobStatus](t)(missed.Status(t.Context())); s.State != harp.StateRunning {
@@ -332,7 +332,7 @@ func TestDefect10JobsLeftRunningForEverAfterAMissedCompletionEvent(t *testing.T)
 
 		never := must[*harp.Job](t)(host.Call(t.Context(), "gate", harp.Args{"name": "never"}))
 		<-g.entered
-		sys.part("web01")
+		sys.part()
 		if _, err := never.Get(t.Context()); !errors.Is(err, harp.ErrLost) {
 			t.Errorf("of a host that never returns: %v", err)
 		}

@@ -64,7 +64,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 	s := d.service(harp.Principal{})
-	if _, err := s.Submit(f.Context(), []harp.Submission{harp.Submission{Request: harp.Request{ID: id, Host: "h", Procedure: "p"}.Encode()}}); err != nil {
+	if _, err := s.Submit(f.Context(), []harp.Submission{{Request: harp.Request{ID: id, Host: "h", Procedure: "p"}.Encode()}}); err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, typ uint8, body []byte) {

@@ -345,13 +345,10 @@ func (c *candidates) preview() harp.Preview {
 				p.AwayHosts = append(p.AwayHosts, one.name)
 			}
 		}
-		switch {
-		case class.unfit == nil:
+		if class.unfit == nil {
 			p.Dangerous = p.Dangerous || slices.Contains(class.proc.Traits, harp.TraitDangerous)
-		default:
-			if p.Unfit++; p.Unfit <= previewed {
-				p.UnfitHosts = append(p.UnfitHosts, harp.UnfitHost{Host: one.name, Err: class.unfit})
-			}
+		} else if p.Unfit++; p.Unfit <= previewed {
+			p.UnfitHosts = append(p.UnfitHosts, harp.UnfitHost{Host: one.name, Err: class.unfit})
 		}
 	}
 	return p

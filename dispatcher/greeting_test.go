@@ -141,11 +141,11 @@ func TestWhatCannotBeSaidInAGreetingEndsTheSession(t *testing.T) {
 // An agent of another version is told which one is spoken. Those of version 1 have failures as
 // bytes, of which nothing here could be read.
 func TestAnAgentOfAnotherVersionIsRefused(t *testing.T) {
-	for _, version := range []int64{1, wire.Version + 1} {
+	for _, spoken := range []int64{1, wire.Version + 1} {
 		inVirtualTime(t, func(t *testing.T, sys *system) {
-			_, err := sys.greetRaw(t.Context(), wire.Hello{Version: version, Instance: "i", Journal: "j"})
+			_, err := sys.greetRaw(t.Context(), wire.Hello{Version: spoken, Instance: "i", Journal: "j"})
 			var no unwelcomeError
-			if !errors.As(err, &no) || !errors.Is(no.Err(), harp.ErrRefused) || !strings.Contains(no.Message, fmt.Sprintf("version %d is not spoken here, %d is", version, wire.Version)) {
+			if !errors.As(err, &no) || !errors.Is(no.Err(), harp.ErrRefused) || !strings.Contains(no.Message, fmt.Sprintf("version %d is not spoken here, %d is", spoken, wire.Version)) {
 				t.Errorf("it is answered %v", err)
 			}
 		})

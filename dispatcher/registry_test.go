@@ -274,7 +274,7 @@ func TestAnAgentThatIsDialledAndDialsKeepsItsSession(t *testing.T) {
 		if len(soon.Events) == 0 || len(later.Events) > len(soon.Events) {
 			t.Errorf("in a minute the host came online %d times, in an hour %d times", len(soon.Events), len(later.Events))
 		}
-		sys.cutHost("web01")
+		sys.cutHost()
 		time.Sleep(time.Minute)
 		if h := must[harp.HostStatus](t)(sys.caller.Hosts().Get(t.Context(), "web01")); !h.Online {
 			t.Error("it is away")

@@ -26,7 +26,7 @@ func TestRemovingAHost(t *testing.T) {
 			t.Errorf("a host that is online is removed: %v", err)
 		}
 		must[int](t)(hosts.Label(ctx, "web01", map[string]string{"role": "web"}))
-		sys.part("web01")
+		sys.part()
 		awaitAway(t, sys.caller, "web01")
 		if n := must[int](t)(hosts.Remove(ctx, "web01")); n != 2 {
 			t.Errorf("it ended %d jobs", n)

@@ -100,7 +100,7 @@ func TestWhatRunsGoesOnOverALostConnection(t *testing.T) {
 		running := must[*harp.Job](t)(host.Call(t.Context(), "gate", harp.Args{"name": "running"}))
 		queued := must[*harp.Job](t)(host.Call(t.Context(), "gate", harp.Args{"name": "queued"}))
 		<-g.entered
-		sys.cutHost("web01")
+		sys.cutHost()
 		sys.online.wait("web01")
 		g.release <- struct{}{}
 		must[harp.Value](t)(running.Get(t.Context()))

@@ -40,7 +40,7 @@ func BenchmarkSubmit(b *testing.B) {
 				submitting.Go(func() {
 					for left.Add(-1) >= 0 {
 						req := harp.Request{ID: harp.NewID(), Host: "h", Procedure: "p", OfflineWait: harp.NoLimit}
-						if _, err := s.Submit(b.Context(), []harp.Submission{harp.Submission{Request: req.Encode()}}); err != nil {
+						if _, err := s.Submit(b.Context(), []harp.Submission{{Request: req.Encode()}}); err != nil {
 							b.Error(err)
 							return
 						}
@@ -82,7 +82,7 @@ func benchmarkFlood(b *testing.B, callers, size int) {
 	}
 	submit := func(s harp.Service, args harp.Value) error {
 		req := harp.Request{ID: harp.NewID(), Host: "h", Procedure: "p", OfflineWait: harp.NoLimit, Args: args}
-		_, err := s.Submit(b.Context(), []harp.Submission{harp.Submission{Request: req.Encode()}})
+		_, err := s.Submit(b.Context(), []harp.Submission{{Request: req.Encode()}})
 		return err
 	}
 	var over atomic.Bool

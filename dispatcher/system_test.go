@@ -157,12 +157,13 @@ func (s *system) remember(name string, dial dialFunc) dialFunc {
 	}
 }
 
-// part breaks the connection of an agent and lets it make no other.
-func (s *system) part(name string) {
+// part breaks the connection of the agent of web01 and lets it make no other.
+func (s *system) part() {
+	const name = "web01"
 	s.mu.Lock()
 	s.apart[name] = true
 	s.mu.Unlock()
-	s.cutHost(name)
+	s.cutHost()
 }
 
 // heal lets an agent connect again and waits until its host is online.
@@ -173,11 +174,11 @@ func (s *system) heal(name string) {
 	s.online.wait(name)
 }
 
-// cutHost breaks the connection of an agent.
-func (s *system) cutHost(name string) {
+// cutHost breaks the connection of the agent of web01.
+func (s *system) cutHost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.conns[name].Close(); err != nil {
+	if err := s.conns["web01"].Close(); err != nil {
 		s.t.Error(err)
 	}
 }

@@ -137,8 +137,11 @@ func fakeEnd(err error) (harp.State, error) {
 		is    error
 		state harp.State
 	}{
-		{harp.ErrLost, harp.StateLost}, {harp.ErrTimeout, harp.StateTimedOut}, {harp.ErrCancelled, harp.StateCancelled},
-		{harp.ErrExpired, harp.StateExpired}, {harp.ErrRejected, harp.StateRejected},
+		{harp.ErrLost, harp.StateLost},
+		{harp.ErrTimeout, harp.StateTimedOut},
+		{harp.ErrCancelled, harp.StateCancelled},
+		{harp.ErrExpired, harp.StateExpired},
+		{harp.ErrRejected, harp.StateRejected},
 	} {
 		if errors.Is(err, end.is) {
 			return end.state, err

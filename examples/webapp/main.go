@@ -16,6 +16,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -140,12 +141,11 @@ func (a *app) follow(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			begun = true
 		}
-		fmt.Fprintf(w, "id: %d\ndata: %s\n\n", record.Seq, record.Value)
-		if flush() != nil {
+		if _, err := fmt.Fprintf(w, "id: %d\ndata: %s\n\n", record.Seq, record.Value); err != nil || flush() != nil {
 			return // it has gone
 		}
 	}
-	fmt.Fprint(w, "event: end\ndata: {}\n\n")
+	_, _ = io.WriteString(w, "event: end\ndata: {}\n\n")
 }
 
 // cancel asks a job to stop.

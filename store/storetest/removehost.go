@@ -17,8 +17,9 @@ func (w *world) connect(host string) uint64 {
 	return epoch
 }
 
-// removeHost removes a host that is away.
-func (w *world) removeHost(host string, op store.Operation) store.HostRemoved {
+// removeHost removes host "h", which is away.
+func (w *world) removeHost(op store.Operation) store.HostRemoved {
+	const host = "h"
 	w.Helper()
 	w.st.SetGate(host, store.Gate{Reason: harp.ReasonOffline, LastHeard: w.now})
 	op.By, op.Time = somebody, w.now
@@ -27,8 +28,9 @@ func (w *world) removeHost(host string, op store.Operation) store.HostRemoved {
 	return done
 }
 
-// isRemoved checks that nobody is shown the host.
-func (w *world) isRemoved(host string) {
+// isRemoved checks that nobody is shown host "h".
+func (w *world) isRemoved() {
+	const host = "h"
 	w.Helper()
 	_, err := w.st.Host(w.ctx(), host)
 	w.wants(err, harp.ErrNotFound)
@@ -56,7 +58,7 @@ var removing = []rule{
 		later := w.submit(notBefore(w.now.Add(time.Hour)))
 		elsewhere := w.apply(w.submit(on("other")), store.Started).Job
 		w.pass(time.Second)
-		done := w.removeHost("h", store.Operation{})
+		done := w.removeHost(store.Operation{})
 		w.ids(done.Ended, sent, running, stops, silent, waits, later)
 		w.ids(done.Claimed, next)
 		if done.Count != 6 {
@@ -74,7 +76,7 @@ var removing = []rule{
 		}
 		w.state(next, harp.StateSent)
 		w.state(elsewhere, harp.StateRunning)
-		w.isRemoved("h")
+		w.isRemoved()
 		_, err := w.st.Host(w.ctx(), "other")
 		w.must(err)
 		w.due(time.Time{})
@@ -95,7 +97,7 @@ var removing = []rule{
 		if c := w.try(pauses, failed); c.Err != nil || c.Job.State != harp.StateQueued {
 			w.Fatalf("after it failed it is %+v, %v", c.Job, c.Err)
 		}
-		w.removeHost("h", store.Operation{})
+		w.removeHost(store.Operation{})
 		w.state(runs, harp.StateLost)
 		if got := w.state(pauses, harp.StateCancelled); got.Started != harp.DidRun {
 			w.Fatalf("it is %+v", got.Life)
@@ -108,24 +110,24 @@ var removing = []rule{
 		for range all {
 			w.submit()
 		}
-		if done := w.removeHost("h", store.Operation{ID: w.id()}); done.Count != all || len(done.Ended) != all {
+		if done := w.removeHost(store.Operation{ID: w.id()}); done.Count != all || len(done.Ended) != all {
 			w.Fatalf("it ended %d and returned %d", done.Count, len(done.Ended))
 		}
 		page, err := w.st.List(w.ctx(), store.Filter{States: []harp.State{harp.StateQueued}}, "")
 		w.must(err)
 		w.ids(page.Jobs)
-		w.isRemoved("h")
+		w.isRemoved()
 	}},
 	{"remove/again", "a removal that is asked again under its id touches nothing that came since, and answers the same", func(w *world) {
 		w.connect("h")
 		w.submit()
 		op := store.Operation{ID: w.id()}
-		if done := w.removeHost("h", op); done.Count != 1 {
+		if done := w.removeHost(op); done.Count != 1 {
 			w.Fatalf("it ended %d", done.Count)
 		}
 		w.connect("h")
 		j := w.submit()
-		if done := w.removeHost("h", op); done.Count != 1 || len(done.Ended) != 0 {
+		if done := w.removeHost(op); done.Count != 1 || len(done.Ended) != 0 {
 			w.Fatalf("asked again it ended %d and returned %d", done.Count, len(done.Ended))
 		}
 		w.state(j, harp.StateQueued)
@@ -143,7 +145,7 @@ var removing = []rule{
 		q := queue("q")
 		j := w.submit(in(q))
 		w.cancelQueue(q)
-		if done := w.removeHost("h", store.Operation{}); done.Count != 0 {
+		if done := w.removeHost(store.Operation{}); done.Count != 0 {
 			w.Fatalf("it ended %d", done.Count)
 		}
 		w.ids(w.advance().Ended, j)
@@ -154,7 +156,7 @@ var removing = []rule{
 	{"remove/late", "what an agent of a removed host still says of an attempt is kept as late", func(w *world) {
 		w.connect("h")
 		j := w.running()
-		w.removeHost("h", store.Operation{})
+		w.removeHost(store.Operation{})
 		c := w.apply(j, store.End)
 		if c.Job.State != harp.StateLost || c.Job.Late == nil || c.Job.Late.State != harp.StateSucceeded {
 			w.Fatalf("it is %+v", c.Job.Life)
@@ -165,7 +167,7 @@ var removing = []rule{
 		_, err := w.st.RemoveHost(w.ctx(), "h", op)
 		w.wants(err, harp.ErrNotFound)
 		w.connect("h")
-		w.removeHost("h", op)
+		w.removeHost(op)
 		_, err = w.st.RemoveHost(w.ctx(), "h", op)
 		w.wants(err, harp.ErrNotFound)
 	}},
@@ -173,8 +175,8 @@ var removing = []rule{
 		w.connect("h")
 		w.must(w.st.PutHost(w.ctx(), fullHost(10, w.now)))
 		first := w.connect("h")
-		w.removeHost("h", store.Operation{})
-		w.isRemoved("h")
+		w.removeHost(store.Operation{})
+		w.isRemoved()
 		if epoch := w.connect("h"); epoch != first+1 {
 			w.Fatalf("its epoch is %d, was %d", epoch, first)
 		}
@@ -191,11 +193,11 @@ var reopeningRemovals = []rule{
 		first := w.connect("h")
 		j := w.running()
 		op := store.Operation{ID: w.id()}
-		w.removeHost("h", op)
+		w.removeHost(op)
 		w.reopen()
-		w.isRemoved("h")
+		w.isRemoved()
 		w.state(j, harp.StateLost)
-		if done := w.removeHost("h", op); done.Count != 1 {
+		if done := w.removeHost(op); done.Count != 1 {
 			w.Fatalf("asked again it ended %d", done.Count)
 		}
 		if _, err := w.st.RemoveHost(w.ctx(), "h", store.Operation{ID: w.id(), By: somebody, Time: w.now}); !errors.Is(err, harp.ErrNotFound) {

@@ -145,7 +145,7 @@ func checkBatch(in *store.BatchSubmission) error {
 }
 
 // submitBatch stores a batch, unless it is there already.
-func (s *Store) submitBatch(t *tx, in *store.BatchSubmission, names [][]byte, asked int64, now int64) (store.BatchSubmitted, error) {
+func (s *Store) submitBatch(t *tx, in *store.BatchSubmission, names [][]byte, asked, now int64) (store.BatchSubmitted, error) {
 	i, ok := parseID(in.Batch.ID)
 	if !ok || i.isMember() {
 		return store.BatchSubmitted{}, harp.CheckID(in.Batch.ID)
