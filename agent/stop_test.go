@@ -192,15 +192,28 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
-// TestDefaultLimits checks the limits of a call for which nobody named any.
+// TestDefaultLimits checks the limits of a call for which nobody named any: a procedure that has
+// records may be silent for ten minutes, one that has none as long as it may run.
 func TestDefaultLimits(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {
 		a := newAgent(t, p)
 		offerHang(a)
+		offerStream(a, "quiet", func(ctx context.Context, _ func(int) error) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
 		d, _, _ := connect(t, p, a)
-		s := d.call("hang", nil).accepted().stopping()
-		if s.Cause != wire.CauseTimeout || time.Duration(s.Limit) != 10*time.Minute {
-			t.Errorf("STOPPING %+v", s)
+		for _, c := range []struct {
+			procedure, cause string
+			limit            time.Duration
+		}{
+			{"quiet", wire.CauseTimeout, 10 * time.Minute},
+			{"hang", wire.CauseMaxExecTime, 24 * time.Hour},
+		} {
+			s := d.call(c.procedure, nil).accepted().stopping()
+			if s.Cause != c.cause || time.Duration(s.Limit) != c.limit {
+				t.Errorf("%s: STOPPING %+v, want %s after %v", c.procedure, s, c.cause, c.limit)
+			}
 		}
 	})
 }
