@@ -130,7 +130,7 @@ func storeSome(ctx context.Context, st store.Store, first, n int) error {
 		}
 		e := store.Event{Kind: store.End, At: now, Attempt: s.Job.Attempt, Fence: s.Job.Fence, Value: harp.Value{0xc3}}
 		if i%10 == 0 {
-			e.Failure, e.Value = harp.NewFailure("remote", "it did not work"), nil
+			e.Failure, e.Value = harp.Failure{Code: "remote", Message: "it did not work"}, nil
 		}
 		ends[i] = store.Transition{ID: s.Job.ID, Event: e}
 	}
