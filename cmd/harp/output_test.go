@@ -364,7 +364,7 @@ web02  no      0           env=prod,role=web                        dial: refuse
 online   no
 address  10.0.0.2:7442
 problem  dial: refused
-labels   env=prod,role=web
+labels   env=prod, role=web
 `},
 		{"host refresh", "2 hosts in the registry\n"},
 		{"queue ls", `NAME              CONCURRENCY  RUNNING  WAITING  PAUSED
