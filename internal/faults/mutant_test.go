@@ -92,20 +92,24 @@ func TestMutantNoSync(t *testing.T) {
 // Acknowledged before the commit, which then takes a moment.
 func TestMutantAckBeforeCommit(t *testing.T) {
 	t.Parallel()
-	const submit = "submit(ctx context.Context, sub harp.Submission, who harp.Principal) (string, error) {\n"
+	const submit = "submit(ctx context.Context, calls []harp.Submission, who harp.Principal) ([]harp.Submitted, error) {\n"
 	m := mutant{{"dispatcher/admission.go", "func (d *Dispatcher) " + submit, "func (d *Dispatcher) " + submit + `
-		req, err := harp.DecodeRequest(sub.Request)
-		if err != nil {
-			return "", err
+		out := make([]harp.Submitted, len(calls))
+		for i, c := range calls {
+			req, err := harp.DecodeRequest(c.Request)
+			if err != nil {
+				return nil, err
+			}
+			out[i].ID = req.ID
 		}
 		go func() {
 			time.Sleep(20 * time.Millisecond)
-			_, _ = d.submitLater(context.WithoutCancel(ctx), sub, who)
+			_, _ = d.submitLater(context.WithoutCancel(ctx), calls, who)
 		}()
-		return req.ID, nil
+		return out, nil
 	}
 
-	func (d *Dispatcher) submitLater(ctx context.Context, sub harp.Submission, who harp.Principal) (string, error) {
+	func (d *Dispatcher) submitLater(ctx context.Context, calls []harp.Submission, who harp.Principal) ([]harp.Submitted, error) {
 	`}}
 	f := newFleet(t)
 	f.Program = m.build(t)
