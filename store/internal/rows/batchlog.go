@@ -49,8 +49,6 @@ func (t *tx) logEntry(b *batch, e store.BatchEntry) {
 	c.log = b.log
 }
 
-// A log of a batch is read by its reader, who asks for the next number again and again.
-
 func appendEntry(b []byte, e *store.BatchEntry) []byte {
 	for _, n := range []uint64{uint64(e.Kind), uint64(e.Index), e.First, uint64(e.Count)} { //nolint:gosec // none is negative
 		b = msgpack.AppendUint(b, n)
