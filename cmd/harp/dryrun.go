@@ -177,7 +177,7 @@ func (c *cli) planned(p *plan) error {
 		{"queue", valueText(r.Queue)},
 		{"concurrency", numberText(r.Concurrency)},
 		{"priority", numberText(r.Priority)},
-		{"silence_timeout", cmp.Or(durationText(p.timeout), "the dispatcher's default")},
+		{"silence timeout", cmp.Or(durationText(p.timeout), "the dispatcher's default")},
 		{"max exec time", cmp.Or(durationText(p.maxExec), "the dispatcher's default")},
 		{"start after", c.clock(r.StartAfter)},
 		{"start before", c.clock(r.StartBefore)},

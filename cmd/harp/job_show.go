@@ -33,7 +33,7 @@ func (c *cli) showJob(ctx context.Context, job *harp.Job) error {
 		{"began", c.clock(s.StartTime)},
 		{"ended", c.clock(s.EndTime)},
 		{"duration", took(s, time.Now())},
-		{"silence_timeout", durationText(s.SilenceTimeout)},
+		{"silence timeout", durationText(s.SilenceTimeout)},
 		{"max exec time", durationText(s.MaxExecTime)},
 		{"attempt", numberText(s.Attempt)},
 		{"retry of", s.RetryOf},

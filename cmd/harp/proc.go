@@ -101,7 +101,7 @@ func (c *cli) showOffered(p offered) {
 		{"procedure", p.doc.Name},
 		{"summary", p.doc.Summary},
 		{"hosts", strings.Join(p.hosts, ", ")},
-		{"silence_timeout", durationText(p.doc.SilenceTimeout)},
+		{"silence timeout", durationText(p.doc.SilenceTimeout)},
 		{"max exec time", durationText(p.doc.MaxExecTime)},
 		{"idempotent", yes(p.doc.Idempotent)},
 		{"traits", strings.Join(p.doc.Traits, ", ")},
