@@ -95,6 +95,10 @@ bench-quick: ## the same in short, to see that it works; writes nothing
 bench-check: $(LINT) ## format, lint and test the bench, which is a module of its own
 	cd bench && $(LINT) fmt --diff && $(LINT) run ./... && $(GO) mod tidy -diff && $(GO) test ./...
 
+.PHONY: otel-check
+otel-check: $(LINT) ## format, lint and test otel, which is a module of its own
+	cd otel && $(LINT) fmt --diff && $(LINT) run ./... && $(GO) mod tidy -diff && $(GO) test $(RACE) -count 1 ./...
+
 .PHONY: dist
 dist: ## make what a release consists of, in ./bin/dist: archives, packages, an image, checksums
 	cd dist && $(GO) run . -out $(GOBIN)/dist
