@@ -140,6 +140,16 @@ func (h *Hosts) Remove(ctx context.Context, name string) (int, error) {
 	return h.service.RemoveHost(ctx, NewID(), name)
 }
 
+// Ping asks the agents of the hosts that a target selects whether they are there, thousands at
+// once, and yields of each host, by name, whether it answered within 3 s. Nothing is called.
+// Errors: ErrInvalid (target), ErrNotFound (as List), ErrUnavailable, ErrClosed.
+func (h *Hosts) Ping(ctx context.Context, expr string) iter.Seq2[HostPing, error] {
+	if expr == "" {
+		return func(yield func(HostPing, error) bool) { yield(HostPing{}, errNoTarget) }
+	}
+	return pages(func(cursor string) (Page[HostPing], error) { return h.service.PingHosts(ctx, expr, cursor) })
+}
+
 // Refresh makes the dispatcher read its hosts registry now and returns how many
 // hosts it has. Errors: ErrRefused when it has no registry, ErrUnavailable when
 // the registry could not be read (the old one is kept).
@@ -164,6 +174,15 @@ type HostStatus struct {
 	LastHeard    time.Time              `json:"last_heard,omitzero" msgpack:"heard,omitempty"`        // UTC; zero if never
 	Software     string                 `json:"software,omitempty" msgpack:"software,omitempty"`      // the agent's name and version
 	Error        string                 `json:"error,omitempty" msgpack:"error,omitempty"`            // why the dispatcher could not reach it, the last time it tried
+}
+
+// HostPing says whether a host's agent answered when it was asked.
+type HostPing struct {
+	Host      string        `json:"host" msgpack:"host"`
+	Online    bool          `json:"online" msgpack:"online,omitempty"`             // a session with its agent was open; else it could not be asked
+	Answered  bool          `json:"answered" msgpack:"answered,omitempty"`         // within 3 s
+	Took      time.Duration `json:"took,omitempty" msgpack:"took,omitempty"`       // until it did; nanoseconds
+	LastHeard time.Time     `json:"last_heard,omitzero" msgpack:"heard,omitempty"` // UTC; zero if never
 }
 
 // LabelSource says who gave a host a label. Where several gave one of the same key, that of

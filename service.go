@@ -105,6 +105,10 @@ type HostService interface {
 	// hosts registry, or the id is that of another request), ErrInvalid (id), ErrPruned.
 	RemoveHost(ctx context.Context, id, name string) (int, error)
 
+	// PingHosts asks the agents of one page of the hosts that a target selects, by name,
+	// whether they are there, and waits 3 s for their answers. Errors: as ListHosts.
+	PingHosts(ctx context.Context, expr, cursor string) (Page[HostPing], error)
+
 	// RefreshHosts reads the hosts registry again and returns how many hosts it
 	// has. Errors: ErrRefused when there is no registry, ErrUnavailable when it
 	// cannot be read; the old one is kept.

@@ -452,6 +452,17 @@ func (f *fake) RemoveHost(ctx context.Context, _, name string) (int, error) {
 	return 7, nil
 }
 
+func (f *fake) PingHosts(ctx context.Context, text, cursor string) (harp.Page[harp.HostPing], error) {
+	if err := f.enter(ctx, "PingHosts"); err != nil {
+		return harp.Page[harp.HostPing]{}, err
+	}
+	pings := []harp.HostPing{{Host: text}}
+	for _, h := range f.hosts {
+		pings = append(pings, harp.HostPing{Host: h.Name, Online: h.Online, Answered: h.Online, Took: 3 * time.Millisecond, LastHeard: h.LastHeard})
+	}
+	return pageOf(pings, cursor, f.pageSize, func(p harp.HostPing) string { return p.Host })
+}
+
 func (f *fake) RefreshHosts(ctx context.Context) (int, error) {
 	return len(f.hosts), f.enter(ctx, "RefreshHosts")
 }

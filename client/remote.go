@@ -441,6 +441,16 @@ func (r *remote) RemoveHost(ctx context.Context, id, name string) (int, error) {
 	return m.Count, err
 }
 
+// PingHosts implements harp.HostService.
+func (r *remote) PingHosts(ctx context.Context, text, cursor string) (harp.Page[harp.HostPing], error) {
+	if err := checkTarget(text); err != nil {
+		return harp.Page[harp.HostPing]{}, err
+	}
+	q := wire.PingHosts{Target: text, Page: wire.Page{Cursor: cursor}}
+	m, err := requestReply[wire.Pinged](ctx, r, wire.TypePingHosts, q, false)
+	return pageAfter[harp.HostPing](cursor, m.Hosts, m.Cursor, err)
+}
+
 // RefreshHosts implements harp.HostService.
 func (r *remote) RefreshHosts(ctx context.Context) (int, error) {
 	m, err := requestReply[wire.Refreshed](ctx, r, wire.TypeRefresh, nil, false)

@@ -200,6 +200,7 @@ var handlers = map[transport.Type]func(ctx context.Context, s harp.Service, body
 	wire.TypePreview:     handled(handlePreview),
 	wire.TypeRefresh:     handleRefresh,
 	wire.TypeRemoveHost:  handled(handleRemoveHost),
+	wire.TypePingHosts:   handled(handlePingHosts),
 	wire.TypeQueues:      handled(handleQueues),
 	wire.TypeCancelQueue: handled(handleCancelQueue),
 	wire.TypeGroups:      handled(handleGroups),
@@ -367,6 +368,15 @@ func handleRemoveHost(ctx context.Context, s harp.Service, w wire.RemoveHost) (a
 	}
 	n, err := s.RemoveHost(ctx, w.Request, w.Name)
 	return wire.Done{Count: n}, err
+}
+
+func handlePingHosts(ctx context.Context, s harp.Service, w wire.PingHosts) (any, error) {
+	rows, cursor, err := listing[harp.HostPing]{
+		fetch:  func(cursor string) (harp.Page[harp.HostPing], error) { return s.PingHosts(ctx, w.Target, cursor) },
+		mark:   func(h harp.HostPing) mark { return mark{Key: h.Host} },
+		before: byKey,
+	}.page(w.Page)
+	return wire.Pinged{Hosts: rows, Cursor: cursor}, err
 }
 
 func handleQueues(ctx context.Context, s harp.Service, w wire.QueuesQuery) (any, error) {

@@ -35,7 +35,6 @@ type session struct {
 	control        *transport.Exchange
 	hello          wire.Hello
 	epoch          uint64
-	ready          chan struct{} // has room for one READY
 	ended          chan struct{} // closed when nothing of the session is left
 	unlockGreeting func()        // lets the next agent of the host be greeted
 	resumes        []resumption  // attempts that the agent is to be asked for
@@ -48,11 +47,12 @@ type session struct {
 	controlLoop sync.WaitGroup // the goroutine that reads the control exchange
 	starts      starts
 
-	mu      sync.Mutex    // guards what follows
-	closing bool          // takes no more attempts
-	beat    time.Duration // interval of its heartbeat
-	asked   time.Duration // another one, that the agent was told and has not answered; 0: none
-	live    map[string]*attempt
+	mu       sync.Mutex    // guards what follows
+	closing  bool          // takes no more attempts
+	beat     time.Duration // interval of its heartbeat
+	asked    time.Duration // another one, that the agent was told and has not answered; 0: none
+	question *question     // whether it is there, that the agent was asked and has not answered; nil: none
+	live     map[string]*attempt
 }
 
 // errReplaced ends a session whose agent has connected anew.
@@ -71,7 +71,7 @@ func (d *Dispatcher) serveAgent(ctx context.Context, conn *transport.Conn) error
 	defer context.AfterFunc(ctx, func() { tr.Close(context.Cause(ctx)) })()
 	s := &session{
 		d: d, host: d.hosts.get(conn.Peer().Identity.Name), tr: tr, control: tr.Control(),
-		ready: make(chan struct{}, 1), ended: make(chan struct{}), live: map[string]*attempt{}, unlockGreeting: func() {}, beat: d.beat(),
+		ended: make(chan struct{}), live: map[string]*attempt{}, unlockGreeting: func() {}, beat: d.beat(),
 	}
 	s.controlLoop.Go(func() { s.runControl(ctx) })
 	err = tr.Serve(nil)
@@ -259,34 +259,6 @@ func (s *session) isSameAgent(old *session) bool {
 	return s.hello.Instance == old.hello.Instance && s.tr.Peer().Fingerprint == old.tr.Peer().Fingerprint
 }
 
-// probeAgent asks the agent whether it is there.
-func (s *session) probeAgent(ctx context.Context) bool {
-	select {
-	case <-s.ready: // an older answer
-	default:
-	}
-	s.mu.Lock()
-	if s.closing {
-		s.mu.Unlock()
-		return false
-	}
-	asked := time.Now()
-	s.attempts.Go(func() { // who is not there may not take the question either
-		_ = s.control.Send(wire.TypeForget, false, wire.Encode(wire.Forget{Last: true}))
-	})
-	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, probeTime)
-	defer cancel()
-	select {
-	case <-s.ready:
-		return true
-	case <-s.tr.Done():
-		return false
-	case <-ctx.Done():
-		return s.tr.Heard().After(asked) // its answer may wait while another frame of it waits for the disk
-	}
-}
-
 // openSession notes the session in the store and raises the host's epoch. What is stored
 // of the agent's journal stays until it is reconciled: record replaces it.
 func (s *session) openSession(ctx context.Context) error {
@@ -437,10 +409,7 @@ func (s *session) beginSession(ctx context.Context) error {
 func (s *session) handleFrame(ctx context.Context, f transport.Frame) error {
 	switch f.Type {
 	case wire.TypeReady:
-		select {
-		case s.ready <- struct{}{}:
-		default:
-		}
+		s.noteReady()
 		s.readies.Add(1)
 		return s.claimJobs(ctx)
 	case wire.TypeFacts:

@@ -290,6 +290,11 @@ func (f fakeService) LabelHosts(context.Context, string, string, map[string]stri
 	return 0, errFake
 }
 
+// PingHosts implements harp.HostService.
+func (f fakeService) PingHosts(context.Context, string, string) (harp.Page[harp.HostPing], error) {
+	return harp.Page[harp.HostPing]{}, errFake
+}
+
 // RefreshHosts implements harp.HostService.
 func (f fakeService) RefreshHosts(context.Context) (int, error) { return 0, errFake }
 

@@ -213,6 +213,15 @@ func (f *fake) RemoveHost(_ context.Context, _, name string) (int, error) {
 	return 2, nil
 }
 
+func (f *fake) PingHosts(ctx context.Context, text, cursor string) (harp.Page[harp.HostPing], error) {
+	hosts, err := f.ListHosts(ctx, text, cursor)
+	page := harp.Page[harp.HostPing]{Cursor: hosts.Cursor}
+	for i, h := range hosts.Items {
+		page.Items = append(page.Items, harp.HostPing{Host: h.Name, Online: h.Online, Answered: h.Online && i == 0, Took: 1500 * time.Microsecond, LastHeard: h.LastHeard})
+	}
+	return page, err
+}
+
 func (f *fake) RefreshHosts(context.Context) (int, error) { return len(f.hosts), nil }
 
 func (f *fake) ListQueues(_ context.Context, name harp.Value, _ string) (harp.Page[harp.QueueStatus], error) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,8 +14,9 @@ import (
 )
 
 func (c *cli) hostCommand() *cobra.Command {
-	return group("host", "List, show, label and remove hosts",
+	return group("host", "List, show, ping, label and remove hosts",
 		c.hostListCommand(),
+		c.hostPingCommand(),
 		c.hostLabelCommand(),
 		&cobra.Command{
 			Use:   "show HOST",
@@ -107,6 +109,69 @@ func (c *cli) hostListing() listing[harp.HostStatus] {
 			return strings.Join([]string{h.Name, yesText(h.Online), strings.Join(h.Procedures, " "), labelText(h.Labels), h.Error}, "\n")
 		},
 	}
+}
+
+func (c *cli) hostPingCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "ping TARGET",
+		Short: "Ask the agents of hosts whether they are there",
+		Long: `Ask the agents of the hosts that a target selects whether they are there, all at once, and
+wait 3 s for their answers. A host is silent that has not answered, and away if it could not be
+asked; then the exit code is 7. Nothing is called.`,
+		Example: `  harp host ping web01
+  harp host ping 'role=web' -o jsonl`,
+		Args:        cobra.ExactArgs(1),
+		Annotations: lists(),
+		RunE: c.does(func(ctx context.Context, args []string) error {
+			if err := checkTarget(args[0]); err != nil {
+				return err
+			}
+			return c.withCaller(ctx, func(caller *harp.Caller) error { return c.pingHosts(ctx, caller, args[0]) })
+		}),
+
+		ValidArgsFunction: c.completeOnly(listed(c.asksWords(targetWords))),
+	}
+}
+
+// pingHosts says which hosts answer. Errors: as the library; *saidError when one did not.
+func (c *cli) pingHosts(ctx context.Context, caller *harp.Caller, text string) error {
+	pings := []harp.HostPing{}
+	missing := 0
+	for p, err := range caller.Hosts().Ping(ctx, text) {
+		if err != nil {
+			return noHost(ctx, caller, err, text)
+		}
+		if pings = append(pings, p); !p.Answered {
+			missing++
+		}
+	}
+	err := printList(c, listing[harp.HostPing]{
+		name:   "hosts",
+		header: []string{"name", stateColumn, "took", "last heard"},
+		row: func(p harp.HostPing) []string {
+			if !p.Answered {
+				return []string{p.Host, pingText(p), "", c.clock(p.LastHeard)}
+			}
+			return []string{p.Host, pingText(p), p.Took.Round(10 * time.Microsecond).String(), c.clock(p.LastHeard)}
+		},
+		id: func(p harp.HostPing) string { return p.Host },
+	}, pings)
+	if err != nil || missing == 0 {
+		return err
+	}
+	c.notice("%d of %d hosts did not answer", missing, len(pings))
+	return &saidError{exitUnreachable}
+}
+
+// pingText is what became of a ping.
+func pingText(p harp.HostPing) string {
+	switch {
+	case p.Answered:
+		return "answered"
+	case p.Online:
+		return "silent"
+	}
+	return "away"
 }
 
 func (c *cli) showHost(ctx context.Context, caller *harp.Caller, args []string) error {

@@ -25,3 +25,23 @@ func TestHostsWithProblems(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// Who does not answer makes the exit code that of a host that cannot be reached.
+func TestPingsThatAreNotAnswered(t *testing.T) {
+	f := ended(t, nil)
+	f.hosts = []harp.HostStatus{{Name: "web01", Online: true}, {Name: "web02", Online: true}, {Name: "web03"}}
+	f.every = true
+	got := runFake(t, t.Context(), f, nil, "host", "ping", "web*", "--time", "unix")
+	want := said{
+		stdout: "NAME   STATE     TOOK   LAST HEARD\nweb01  answered  1.5ms\nweb02  silent\nweb03  away\n",
+		stderr: "2 of 3 hosts did not answer\n",
+		code:   exitUnreachable,
+	}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	f.hosts = f.hosts[:1]
+	if got := runFake(t, t.Context(), f, nil, "host", "ping", "web01", "-o", "id"); got != (said{stdout: "web01\n"}) {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -255,6 +255,18 @@ type RemoveHost struct {
 	Request string `msgpack:"id"` // the same when it is asked again
 }
 
+// PingHosts asks the agents of the hosts that a target selects whether they are there.
+type PingHosts struct {
+	Page
+	Target string `msgpack:"target"`
+}
+
+// Pinged answers PingHosts.
+type Pinged struct {
+	Hosts  Rows   `msgpack:"hosts,omitempty"` // of harp.HostPing
+	Cursor string `msgpack:"cursor,omitempty"`
+}
+
 // Refreshed answers Refresh.
 type Refreshed struct {
 	Hosts int `msgpack:"hosts"`

@@ -146,6 +146,14 @@ func TestNounsTravel(t *testing.T) {
 			}
 		})
 	})
+	t.Run("HostPing", func(t *testing.T) {
+		travels(t, func(t *rapid.T) harp.HostPing {
+			return harp.HostPing{
+				Host: genText.Draw(t, "host"), Online: rapid.Bool().Draw(t, "online"), Answered: rapid.Bool().Draw(t, "answered"),
+				Took: genDuration.Draw(t, "took"), LastHeard: genTime.Draw(t, "heard"),
+			}
+		})
+	})
 	t.Run("ProcedureDoc", func(t *testing.T) {
 		travels(t, func(t *rapid.T) harp.ProcedureDoc {
 			return harp.ProcedureDoc{

@@ -104,6 +104,7 @@ const (
 	TypeLabelHosts  transport.Type = 90
 	TypeResults     transport.Type = 91
 	TypeRemoveHost  transport.Type = 92
+	TypePingHosts   transport.Type = 110
 )
 
 // MaxBody is the cap of a frame's body by its type.

@@ -1,0 +1,122 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// pingPage is how many hosts are asked at once whether they are there.
+const pingPage = 2000
+
+// question is one that an agent was asked by an empty FORGET. It answers with READY, which it may
+// also say by itself: that it is there holds either way.
+type question struct {
+	answered chan struct{} // closed when READY has come
+	at       time.Time     // when it did
+}
+
+// probe waits for one agent to show that it is there.
+type probe struct {
+	s     *session
+	q     *question
+	asked time.Time
+}
+
+// startProbe asks the agent whether it is there; while it owes an answer it is not asked again, and
+// that answer counts. It returns nil if the session ends.
+func (s *session) startProbe() *probe {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return nil
+	}
+	p := &probe{s: s, q: s.question, asked: time.Now()}
+	if p.q == nil {
+		p.q = &question{answered: make(chan struct{})}
+		s.question = p.q
+		s.attempts.Go(func() { // who is not there may not take the question either
+			_ = s.control.Send(wire.TypeForget, false, wire.Encode(wire.Forget{Last: true}))
+		})
+	}
+	return p
+}
+
+// noteReady answers the question that the agent was asked.
+func (s *session) noteReady() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.question == nil {
+		return
+	}
+	s.question.at = time.Now()
+	close(s.question.answered)
+	s.question = nil
+}
+
+// await waits for the agent until ctx ends, and returns how long it took to answer.
+func (p *probe) await(ctx context.Context) (took time.Duration, alive bool) {
+	select {
+	case <-p.q.answered:
+		return p.q.at.Sub(p.asked), true
+	case <-p.s.tr.Done():
+		return 0, false
+	case <-ctx.Done():
+		heard := p.s.tr.Heard() // its answer may wait while another frame of it waits for the disk
+		return max(heard.Sub(p.asked), 0), heard.After(p.asked)
+	}
+}
+
+// probeAgent asks the agent whether it is there, and waits for its answer.
+func (s *session) probeAgent(ctx context.Context) bool {
+	p := s.startProbe()
+	if p == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	_, alive := p.await(ctx)
+	return alive
+}
+
+// pingHosts asks the agents of hosts whether they are there, all at once. Errors: context.Cause.
+func pingHosts(ctx context.Context, hosts []*host) ([]harp.HostPing, error) {
+	waiting, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	probes := make([]*probe, len(hosts))
+	for i, h := range hosts {
+		if s := h.currentSession(); s != nil {
+			probes[i] = s.startProbe()
+		}
+	}
+	pings := make([]harp.HostPing, len(hosts))
+	for i, h := range hosts {
+		ping := harp.HostPing{Host: h.name, Online: probes[i] != nil}
+		if ping.Online {
+			ping.Took, ping.Answered = probes[i].await(waiting)
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		ping.LastHeard = h.status().LastHeard
+		pings[i] = ping
+	}
+	return pings, nil
+}
+
+// PingHosts implements harp.HostService.
+func (s *service) PingHosts(ctx context.Context, text, cursor string) (harp.Page[harp.HostPing], error) {
+	type page = harp.Page[harp.HostPing]
+	return request(s, ctx, func(ctx context.Context) (out page, err error) {
+		var hosts []*host
+		if hosts, out.Cursor, err = s.d.fleet.selectPage(ctx, text, cursor, pingPage); err != nil {
+			return page{}, err
+		}
+		if out.Items, err = pingHosts(ctx, hosts); err != nil {
+			return page{}, err
+		}
+		return out, nil
+	})
+}

@@ -1,0 +1,128 @@
+package dispatcher_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// ping asks the hosts of a target whether they are there.
+func ping(ctx context.Context, caller *harp.Caller, text string) (all []harp.HostPing, err error) {
+	for p, err := range caller.Hosts().Ping(ctx, text) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// Agents are asked whether they are there; of hosts that are away it is said that they could not be.
+func TestPingingHosts(t *testing.T) {
+	var specs dispatcher.StaticHosts
+	for i := range 2100 { // more than a page
+		specs = append(specs, dispatcher.HostSpec{Name: fmt.Sprintf("db%04d", i)})
+	}
+	for _, w := range []wiring{embedded, inMemory, loopback} {
+		t.Run(string(w), func(t *testing.T) {
+			sys := newSystem(t, w, nil, dispatcher.Config{Hosts: specs})
+			sys.agent("web01", greeter)
+			sys.agent("web02", greeter)
+			got := must[[]harp.HostPing](t)(ping(t.Context(), sys.caller, "*"))
+			if len(got) != 2102 {
+				t.Fatalf("%d hosts were asked", len(got))
+			}
+			for i, p := range got {
+				want := i >= 2100
+				if p.Online != want || p.Answered != want || p.LastHeard.IsZero() == want || !want && p.Took != 0 {
+					t.Errorf("it said %+v", p)
+				}
+			}
+			if got := must[[]harp.HostPing](t)(ping(t.Context(), sys.caller, "web02")); len(got) != 1 || got[0].Host != "web02" || !got[0].Answered {
+				t.Errorf("one host said %+v", got)
+			}
+			for text, want := range map[string]error{
+				"": harp.ErrInvalid, "a b": harp.ErrInvalid, "nobody": harp.ErrNotFound, "nobody*": harp.ErrNotFound,
+			} {
+				if _, err := ping(t.Context(), sys.caller, text); !errors.Is(err, want) {
+					t.Errorf("%q gives %v", text, err)
+				}
+			}
+		})
+	}
+}
+
+// An agent that is silent is asked once, however many want to know, and what it answers is an answer
+// to all of them.
+func TestASilentAgentIsAskedOnce(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		a := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		var asked atomic.Int64
+		go func() {
+			for {
+				f, err := a.control.Receive(context.Background())
+				if err != nil {
+					return
+				}
+				if f.Type == wire.TypeForget {
+					asked.Add(1)
+				}
+			}
+		}()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		askTwice := func(answered bool, after time.Duration) {
+			t.Helper()
+			begun := time.Now()
+			var both sync.WaitGroup
+			for range 2 {
+				both.Go(func() {
+					got := must[[]harp.HostPing](t)(ping(t.Context(), sys.caller, "web01"))
+					if len(got) != 1 || !got[0].Online || got[0].Answered != answered || answered && got[0].Took != after {
+						t.Errorf("it said %+v", got)
+					}
+				})
+			}
+			if answered {
+				time.Sleep(after)
+				a.sendFrame(t, wire.TypeReady, wire.Ready{})
+			}
+			both.Wait()
+			if waited := time.Since(begun); waited != after {
+				t.Errorf("they waited %v", waited)
+			}
+		}
+		askTwice(false, 3*time.Second)
+		askTwice(true, time.Second)
+		if n := asked.Load(); n != 1 {
+			t.Errorf("it was asked %d times", n)
+		}
+		askTwice(true, 2*time.Second)
+		if n := asked.Load(); n != 2 {
+			t.Errorf("after it had answered it was asked %d times", n)
+		}
+	})
+}
+
+// Who gives a ping up does not wait for the agents.
+func TestAPingIsGivenUp(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begun := time.Now()
+		if _, err := ping(ctx, sys.caller, "web01"); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > 2*time.Second {
+			t.Errorf("after %v it gives %v", time.Since(begun), err)
+		}
+	})
+}
