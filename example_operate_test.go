@@ -122,6 +122,67 @@ func ExampleTarget_Preview() {
 	// web01: invalid args.to: must be an integer, is a string
 }
 
+// A group is a target with a name, for use in others.
+func ExampleGroups_Put() {
+	caller, stop := fleet()
+	defer stop()
+	ctx := context.Background()
+	groups := caller.Groups()
+	must(groups.Put(ctx, "web", "web*"))
+	must(groups.Put(ctx, "reachable", "@web and host.online=true"))
+	names, err := caller.Target("@reachable").Hosts(ctx)
+	must(err)
+	fmt.Println(names)
+	err = groups.Delete(ctx, "web")
+	fmt.Println(errors.Is(err, harp.ErrConflict)) // another group uses it
+	// Output:
+	// [web01]
+	// true
+}
+
+func ExampleGroups_List() {
+	caller, stop := fleet()
+	defer stop()
+	ctx := context.Background()
+	must(caller.Groups().Put(ctx, "away", "host.online=false"))
+	for group, err := range caller.Groups().List(ctx) {
+		must(err)
+		fmt.Printf("%s is %s, by %s\n", group.Name, group.Target, group.By.Kind)
+	}
+	// Output: away is host.online=false, by process
+}
+
+// Labels of operators count more than those of the registry and of agents.
+func ExampleHosts_Label() {
+	caller, stop := fleet()
+	defer stop()
+	ctx := context.Background()
+	n, err := caller.Hosts().Label(ctx, "web01,db01", map[string]string{"env": "prod", "rack": "7"})
+	must(err)
+	fmt.Println("labelled", n)
+	_, err = caller.Hosts().Label(ctx, "db01", nil, "rack") // away, and labelled all the same
+	must(err)
+	names, err := caller.Target("env=prod and not rack=*").Hosts(ctx)
+	must(err)
+	fmt.Println(names)
+	// Output:
+	// labelled 2
+	// [db01]
+}
+
+// Agents are asked whether they are there; nothing is called.
+func ExampleHosts_Ping() {
+	caller, stop := fleet()
+	defer stop()
+	for ping, err := range caller.Hosts().Ping(context.Background(), "*") {
+		must(err)
+		fmt.Println(ping.Host, ping.Online, ping.Answered)
+	}
+	// Output:
+	// db01 false false
+	// web01 true true
+}
+
 func ExampleHosts_Get() {
 	caller, stop := fleet()
 	defer stop()
