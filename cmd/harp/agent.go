@@ -22,29 +22,29 @@ func (c *cli) agentCommand() *cobra.Command {
 	var drain bool
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "Run an agent: this machine can be called",
+		Short: "Run an agent, so that this machine can be called",
 		Long: `Run an agent: it makes this machine a host whose procedures can be called. It dials
-its dispatcher, or waits to be dialled, with the certificate that names the host.
+its dispatcher, or waits to be dialled, and its certificate names the host.
 
-  dispatchers: [harp.example:7440]   # to dial, again and again: addresses of one; or
-  # listen: :7442                    # to be dialled, also by direct callers
+  dispatchers: [harp.example:7440]   # addresses of one dispatcher to dial, or
+  # listen: :7442                    # where the dispatcher and direct callers dial it
   tls: {cert: web01.crt, key: web01.key, ca: ca.crt}
   labels: {role: web}
   # demo: true                       # offer the demonstration procedures
   # name: web01                      # must be the certificate's
-  dir: /var/lib/harp-agent           # its journal: what it ran, until the dispatcher has it
+  dir: /var/lib/harp-agent           # the journal: what it ran, until the dispatcher has it
   procedures: /etc/harp/procedures   # files that declare commands as procedures
-  # exec: {}                         # offer exec: any command, by whoever may call
+  # exec: {}                         # offer exec: any command, to every caller
 
-harp help configuration explains every field. Without dir the journal is in memory: what
-an agent that is restarted was doing is lost. Procedures are declared in files, or are
-Go functions: such an agent is a program of a few lines, see examples/agent.
+harp help configuration explains every field. Without dir the journal is in memory,
+and a restart loses what the agent was doing. Procedures are declared in files or written
+in Go; examples/agent shows an agent with its own, a program of a few lines.
 
-SIGHUP makes it read its file, its certificate and its procedures again; changed
-procedures it also finds by itself. What is bad changes nothing, and the log says why.
+On SIGHUP it reads its file, certificate and procedures again; it also notices changed
+procedures by itself. If something is invalid, nothing changes and the log says why.
 
-SIGUSR1, which harp agent --drain sends, makes it take no more calls, which wait at their
-dispatcher, and end when nothing runs any more, commands included.`,
+On SIGUSR1, which harp agent --drain sends, it takes no more calls, which wait at the
+dispatcher, and exits when nothing runs any more, commands included.`,
 		Args: cobra.NoArgs,
 		RunE: c.does(func(ctx context.Context, _ []string) error {
 			cfg, err := config.ReadAgent(f.file)
@@ -67,7 +67,7 @@ dispatcher, and end when nothing runs any more, commands included.`,
 		}),
 	}
 	f.bind(cmd, "/etc/harp/agent.yaml")
-	cmd.Flags().BoolVar(&drain, "drain", false, "tell the agent that runs with the dir of the file to take no more calls and to end when it is idle, and wait for that")
+	cmd.Flags().BoolVar(&drain, "drain", false, "tell the running agent with the dir of this file to take no more calls and to exit when idle; wait until it has")
 	cmd.MarkFlagsMutuallyExclusive("drain", "check-config", "print-config")
 	cmd.AddCommand(c.journalCommand())
 	return cmd

@@ -18,11 +18,10 @@ func (c *cli) backupCommand() *cobra.Command {
 		Use:   "backup FILE",
 		Short: "Write a copy of the dispatcher's store to a file",
 		Long: `Write a copy of the dispatcher's store, as it is at one moment, to a file, while the
-dispatcher works on. The copy is written beside the file, opened as a restore would
-open it, and takes the file's name only when it is good: a file of this name is a
-whole backup, and one that was there before stays until then.
+dispatcher keeps working. The copy is written beside the file and opened as a restore
+would open it. Only a good one takes the file's name and replaces an earlier backup.
 
-Opening it takes as much room again in the file's folder for a moment.`,
+Opening it briefly takes as much space again in the file's folder.`,
 		Example: "  harp backup /var/backups/harp-$(date +%F)",
 		Args:    cobra.ExactArgs(1),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
@@ -37,7 +36,7 @@ Opening it takes as much room again in the file's folder for a moment.`,
 			return nil
 		}),
 	}
-	cmd.Flags().BoolVar(&unchecked, "no-verify", false, "do not open the copy")
+	cmd.Flags().BoolVar(&unchecked, "no-verify", false, "do not open the copy to check it")
 	return cmd
 }
 

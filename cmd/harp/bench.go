@@ -24,16 +24,15 @@ func (c *cli) benchCommand() *cobra.Command {
 	f := benchFlags{length: limit(10 * time.Second)}
 	cmd := &cobra.Command{
 		Use:   "bench HOST PROCEDURE [NAME=VALUE | NAME:=JSON | @FILE | -]...",
-		Short: "Measure how many calls a second there are, and how long they take",
-		Long: `Call a procedure on a host again and again, and say how many calls a second there
-were and how long they took: until they were accepted, which is when the job is on the
-dispatcher's disk, and until the job's end was known here. If the procedure streams, the
-records of each job are read as they come, and counted.
+		Short: "Measure calls per second, and how long they take",
+		Long: `Call a procedure on a host over and over, and report calls per second and how long they
+took: until each was accepted, that is, on the dispatcher's disk, and until its end was
+known here. The records of a streaming procedure are read as they come, and counted.
 
-Every call is a real one: the procedure runs, and its job is stored. All have one label,
-bench=ID, by which harp job ls finds them; they are deleted as other jobs are, by the
-dispatcher's retention or by harp prune. The jobs that are under way at the end are
-waited for. Ctrl-C cancels them, waits, and prints what there is.`,
+Every call is real: the procedure runs, and its job is stored. All jobs have the label
+bench=ID, by which harp job ls finds them, and are deleted like any other, by the
+dispatcher's retention or by harp prune. Jobs still under way at the end are waited for.
+Ctrl-C cancels them, waits, and prints the figures so far.`,
 		Example: `  harp bench demo1 hello name=Ada
   harp bench web01 uptime -c 256 --for 1m
   harp bench demo1 count to=10000 -c 4 -n 100 -o json`,
@@ -44,9 +43,9 @@ waited for. Ctrl-C cancels them, waits, and prints what there is.`,
 		ValidArgsFunction: c.completeRest(c.asksWords(argumentWords), c.asksWords(hostWords), c.asksWords(procedureWords)),
 	}
 	flags := cmd.Flags()
-	flags.IntVarP(&f.inFlight, "in-flight", "c", 16, "`how many` calls there are at a time")
-	flags.IntVarP(&f.most, "calls", "n", 0, "`how many` there are in all; 0: as many as fit the time")
-	flags.Var(&f.length, "for", "how long calls are made; none: until -n are made, or Ctrl-C")
+	flags.IntVarP(&f.inFlight, "in-flight", "c", 16, "`how many` calls are under way at a time")
+	flags.IntVarP(&f.most, "calls", "n", 0, "`how many` calls in all; 0: as many as fit the time")
+	flags.Var(&f.length, "for", "how long to make calls; none: until -n or Ctrl-C")
 	flags.BoolVarP(&f.sure, "yes", "y", false, "do not ask before a procedure that is declared dangerous")
 	cmd.PreRun = func(*cobra.Command, []string) {
 		if f.most > 0 && !flags.Changed("for") {

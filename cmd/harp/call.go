@@ -19,7 +19,7 @@ func (c *cli) callCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "call HOST PROCEDURE [NAME=VALUE | NAME:=JSON | @FILE | -]...",
 		Short: "Call a procedure and wait for its result",
-		Long: `Call a procedure on a host, print its records as they come and then its result.
+		Long: `Call a procedure on a host, and print its records as they come and then its result.
 
 The arguments are typed by the procedure's schema (harp proc show) and checked
 before anything is sent. Ctrl-C stops waiting, not the job.`,
@@ -69,24 +69,24 @@ func (c *cli) bindCall(cmd *cobra.Command, f *callFlags) {
 func (f *callFlags) bind(flags *pflag.FlagSet) {
 	f.set = flags
 	flags.BoolVarP(&f.sure, "yes", "y", false, "do not ask before a procedure that is declared dangerous")
-	flags.BoolVarP(&f.detach, "detach", "d", false, "print the job's id and do not wait")
+	flags.BoolVarP(&f.detach, "detach", "d", false, "print the job's id, and do not wait")
 	flags.BoolVar(&f.cancel, "cancel-on-interrupt", false, "Ctrl-C cancels the job")
-	flags.StringVar(&f.id, "id", "", "the job's `id`, chosen before (harp id makes one); calling again with it is the same job. new: a new one, said before the call is sent")
+	flags.StringVar(&f.id, "id", "", "the job's `id`, chosen by you (see harp id): calling again with it gives the same job; new: make one, and print it before the call is sent")
 	flags.StringArrayVar(&f.queue, "queue", nil, "wait in the queue of this `name`: a JSON object, or name=value (repeatable)")
-	flags.IntVar(&f.concurrency, "concurrency", 0, "`how many` jobs of the queue may run at a time, if this call creates it (default 1)")
+	flags.IntVar(&f.concurrency, "concurrency", 0, "`how many` jobs of the queue may run at a time, if this call creates the queue (default 1)")
 	flags.IntVar(&f.priority, "priority", 0, "higher goes first, from -100 to 100")
-	flags.Var(&f.timeout, "silence-timeout", "longest silence between records; none: no limit (default 10m, and none of procedures that yield no records); also --timeout")
+	flags.Var(&f.timeout, "silence-timeout", "longest silence between records; none: no limit (default 10m; none for procedures without records); --timeout is the same")
 	flags.SetNormalizeFunc(withoutOldNames)
-	flags.Var(&f.maxExec, "max-exec-time", "longest run, waiting not counted; none: no limit (default 24h)")
-	flags.Var(&f.startAfter, "start-after", "not before this time; a duration is from now")
-	flags.Var(&f.startBefore, "start-before", "not later than this time, else the job expires; a duration is from now")
-	flags.Var(&f.away, "offline-wait", "how long the host's absence alone may hold the job (default 30s)")
+	flags.Var(&f.maxExec, "max-exec-time", "longest run, not counting the wait; none: no limit (default 24h)")
+	flags.Var(&f.startAfter, "start-after", "start no earlier than this time; a duration is from now")
+	flags.Var(&f.startBefore, "start-before", "start by this time, or the job expires; a duration is from now")
+	flags.Var(&f.away, "offline-wait", "how long an absent host may hold up the job (default 30s)")
 	flags.StringVar(&f.whenOffline, "when-offline", "wait", "`wait` for the host, or fail at once")
-	flags.StringSliceVar(&f.retry, "retry", nil, "try again after these `outcomes`: lost, timed_out, failed; the procedure may then run more than once")
-	flags.IntVar(&f.attempts, "attempts", 0, "`how many` there may be in all; 1: never again, also if the procedure is declared idempotent (default 3)")
-	flags.Var(&f.backoff, "backoff", "longest pause before the second attempt; each further one may be twice as long (default 1s)")
-	flags.StringVar(&f.key, "idempotency-key", "", "calling again with this `key` is the same job")
-	flags.Var(&f.keyTTL, "idempotency-ttl", "for how long (default 10m)")
+	flags.StringSliceVar(&f.retry, "retry", nil, "try again after these `outcomes`: lost, timed_out, failed; the procedure may run more than once")
+	flags.IntVar(&f.attempts, "attempts", 0, "`how many` attempts in all; 1: no retry, even of an idempotent procedure (default 3)")
+	flags.Var(&f.backoff, "backoff", "longest pause before the second attempt; it doubles with each further one (default 1s)")
+	flags.StringVar(&f.key, "idempotency-key", "", "a `key`: calling again with it gives the same job")
+	flags.Var(&f.keyTTL, "idempotency-ttl", "how long the key is remembered (default 10m)")
 	flags.StringVar(&f.info, "info", "", "your own data for the job: `JSON`, or a text")
 	flags.StringArrayVar(&f.labels, "label", nil, "a label for the job: `key=value` (repeatable)")
 }
@@ -353,7 +353,7 @@ const (
 // bindExit adds the flag that says what becomes of a command's own exit code.
 func (c *cli) bindExit(cmd *cobra.Command, byDefault string) {
 	word := byDefault
-	cmd.Flags().StringVar(&word, "exit", byDefault, "when a command failed, exit with 1 (mapped) or with its own code (remote): `how`")
+	cmd.Flags().StringVar(&word, "exit", byDefault, "`how` to exit when a command failed: with 1 (mapped) or with its own code (remote)")
 	c.completeFlag(cmd, "exit", fixed(exitMapped, exitRemote))
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if word != exitMapped && word != exitRemote {
@@ -366,5 +366,5 @@ func (c *cli) bindExit(cmd *cobra.Command, byDefault string) {
 
 // bindRaw adds the flag that lets remote output do to the terminal what it likes.
 func (c *cli) bindRaw(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&c.raw, "raw", false, "print what a command printed as it is, also on a terminal: it can move the cursor and more")
+	cmd.Flags().BoolVar(&c.raw, "raw", false, "print a command's output unchanged, even on a terminal, where it can move the cursor and more")
 }

@@ -12,10 +12,10 @@ import (
 func (c *cli) completionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion SHELL",
-		Short: "Print the script that makes a shell complete harp's words",
-		Long: `Print the script that makes a shell complete harp's words: commands and flags, and
-what the dispatcher knows: hosts, procedures, their parameters and values, queues and
-the newest jobs. It is asked for that with each Tab, for a second at most.
+		Short: "Print the script that makes a shell complete harp commands",
+		Long: `Print the script that makes a shell complete harp commands: words and flags, and what
+the dispatcher knows: hosts, procedures, their parameters and values, queues and the
+newest jobs. Each Tab asks the dispatcher, for a second at most.
 
   bash   source <(harp completion bash)
          or once: harp completion bash > /etc/bash_completion.d/harp

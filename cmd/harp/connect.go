@@ -24,7 +24,7 @@ type connection struct {
 }
 
 func (t *connection) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&t.context, "context", "", "`name` of the context, instead of the current one (HARP_CONTEXT)")
+	flags.StringVar(&t.context, "context", "", "`name` of the context to use instead of the current one (HARP_CONTEXT)")
 	flags.StringVar(&t.addr, "addr", "", "`host:port` of the dispatcher, instead of the context's (HARP_ADDR)")
 	flags.StringVar(&t.cert, "cert", "", "`file` of the caller's certificate (HARP_CERT)")
 	flags.StringVar(&t.key, "key", "", "`file` of its key (HARP_KEY)")

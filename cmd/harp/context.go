@@ -16,7 +16,7 @@ import (
 func (c *cli) contextCommand() *cobra.Command {
 	ls := &cobra.Command{
 		Use:         "ls",
-		Short:       "List the contexts there are",
+		Short:       "List contexts",
 		Args:        cobra.NoArgs,
 		Annotations: lists(),
 		RunE:        c.inContexts(c.listContexts),
@@ -29,7 +29,7 @@ func (c *cli) contextCommand() *cobra.Command {
 	}
 	rm := &cobra.Command{
 		Use:   "rm NAME",
-		Short: "Delete a context; the files it names stay",
+		Short: "Delete a context, but not the files it names",
 		Args:  cobra.ExactArgs(1),
 		RunE:  c.inContexts(c.removeContext),
 	}
@@ -42,8 +42,8 @@ func (c *cli) contextCommand() *cobra.Command {
 	for _, cmd := range []*cobra.Command{use, rm, show} {
 		cmd.ValidArgsFunction = c.completeOnly(c.contextWords)
 	}
-	cmd := group("ctx", "Name dispatchers, and choose the one to ask", ls, show, c.contextAddCommand(), use, rm)
-	cmd.Long = `Name dispatchers, and choose the one to ask. See harp help contexts.`
+	cmd := group("ctx", "Name dispatchers, and choose which one to use", ls, show, c.contextAddCommand(), use, rm)
+	cmd.Long = `Name dispatchers, and choose which one to use. See harp help contexts.`
 	return cmd
 }
 
@@ -52,9 +52,9 @@ func (c *cli) contextAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME --addr HOST:PORT --cert FILE --key FILE --ca FILE",
 		Short: "Name a dispatcher and the certificate to call it with",
-		Long: `Name a dispatcher and the certificate to call it with. The files are read, to see
-that they fit and are valid, and stay where they are. The first context there is becomes the current
-one.`,
+		Long: `Name a dispatcher and the certificate to call it with. The files are checked: they must
+be valid and belong together. They stay where they are. The first context becomes the
+current one.`,
 		Example: "  harp ctx add prod --addr harp.example:7440 --cert ada.crt --key ada.key --ca ca.crt --use",
 		Args:    cobra.ExactArgs(1),
 		RunE: c.inContexts(func(dir contexts.Dir, args []string) error {
@@ -63,7 +63,7 @@ one.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().BoolVar(&use, "use", false, "make it the current one")
-	cmd.Flags().BoolVar(&replace, "replace", false, "overwrite the one of this name")
+	cmd.Flags().BoolVar(&replace, "replace", false, "overwrite an existing context")
 	return cmd
 }
 

@@ -35,8 +35,8 @@ type daemonFlags struct {
 
 func (f *daemonFlags) bind(cmd *cobra.Command, byDefault string) {
 	cmd.Flags().StringVar(&f.file, "config", byDefault, "the configuration `file`")
-	cmd.Flags().BoolVar(&f.check, "check-config", false, "check the file, and the files it names, and do nothing else")
-	cmd.Flags().BoolVar(&f.print, "print-config", false, "print the configuration with its defaults, and do nothing else")
+	cmd.Flags().BoolVar(&f.check, "check-config", false, "check the file and the files it names, and exit")
+	cmd.Flags().BoolVar(&f.print, "print-config", false, "print the configuration with its defaults, and exit")
 	cmd.MarkFlagsMutuallyExclusive("check-config", "print-config")
 }
 

@@ -26,10 +26,10 @@ func (c *cli) devCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a dispatcher and demonstration hosts on this machine",
-		Long: `Run a dispatcher and demonstration hosts, demo1 and so on, in one process, over TLS
-on loopback. Certificates are made on the first start; they and the data stay in the
-folder between starts. The client context "dev" is written and made the current one,
-so that in another terminal harp call works without flags.`,
+		Long: `Run a dispatcher and demonstration hosts, demo1 and so on, in one process, over TLS on
+loopback. The first start makes certificates; they and the data stay in the folder
+between starts. The context "dev" is written and made the current one, so that harp call
+works without flags in another terminal.`,
 		Example: "  harp dev --hosts 2",
 		Args:    cobra.NoArgs,
 		RunE: c.does(func(ctx context.Context, _ []string) error {
@@ -38,9 +38,9 @@ so that in another terminal harp call works without flags.`,
 		}),
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&cfg.Hosts, "hosts", 1, "`how many` demonstration hosts")
-	flags.StringVar(&cfg.Dir, "dir", ".harp-dev", "the `folder` of data and certificates")
-	flags.StringVar(&cfg.Listen, "listen", "127.0.0.1:"+wire.DispatcherPort, "`host:port` to listen at; port 0 picks one")
+	flags.IntVar(&cfg.Hosts, "hosts", 1, "`how many` demonstration hosts to run")
+	flags.StringVar(&cfg.Dir, "dir", ".harp-dev", "the `folder` for data and certificates")
+	flags.StringVar(&cfg.Listen, "listen", "127.0.0.1:"+wire.DispatcherPort, "`host:port` to listen on; port 0 picks one")
 	flags.TextVar(&level, "log-level", level, "debug, info, warn or error")
 	return cmd
 }

@@ -28,13 +28,12 @@ they return. Agents and callers connect to one port, with certificates.
   listen: :7440                # agents and callers
   data: /var/lib/harp          # the store
   tls: {cert: dispatcher.crt, key: dispatcher.key, ca: ca.crt}
-  hosts:                       # beside those that dial in
+  hosts:                       # besides those that dial in
     - {name: web01, address: 10.0.0.1:7442, labels: {role: web}}
-  # or: hosts_script: [./hosts]   prints one JSON object a line
+  # or: hosts_script: [./hosts]   prints one JSON object per line
 
-harp help configuration explains every field. SIGHUP makes it read its file, its
-certificate and the hosts registry again; what is bad changes nothing, and the log says
-why.`,
+harp help configuration explains every field. On SIGHUP it reads its file, certificate
+and hosts registry again; if something is invalid, nothing changes and the log says why.`,
 		Args: cobra.NoArgs,
 		RunE: c.does(func(ctx context.Context, _ []string) error {
 			cfg, err := config.ReadDispatcher(f.file)

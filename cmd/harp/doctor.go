@@ -40,11 +40,12 @@ func (c *cli) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [HOST]",
 		Short: "Find out why something does not work",
-		Long: `Look at all that is between here and the dispatcher, and at a host if one is named:
-configuration, certificates, name, network, TLS, versions, clocks, what the host says.
+		Long: `Check everything between here and the dispatcher, and a host if one is named:
+configuration, certificates, name, network, TLS, versions, clocks, what the host reports.
 Each line is ok, warn or FAIL and says what to do; the exit code is 1 if one is FAIL.
-With --bounds also what bounds the dispatcher has on what callers and agents can make it hold,
-how much of each is used where that is counted, and what it is for.`,
+
+--bounds adds the dispatcher's bounds on what callers and agents can make it hold: how
+much of each is used, where that is counted, and what it is for.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: c.does(func(ctx context.Context, args []string) error {
 			d := doctor{cli: c, showBounds: showBounds}
@@ -60,7 +61,7 @@ how much of each is used where that is counted, and what it is for.`,
 		}),
 		ValidArgsFunction: c.completeOnly(c.asksWords(hostWords)),
 	}
-	cmd.Flags().BoolVar(&showBounds, "bounds", false, "show the dispatcher's bounds")
+	cmd.Flags().BoolVar(&showBounds, "bounds", false, "show the dispatcher's bounds, too")
 	return cmd
 }
 

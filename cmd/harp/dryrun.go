@@ -16,7 +16,7 @@ import (
 
 // bindDryRun adds the flag with which a command says what it would do.
 func bindDryRun(cmd *cobra.Command, dry *bool) {
-	cmd.Flags().BoolVar(dry, "dry-run", false, "say what would be done, and do nothing")
+	cmd.Flags().BoolVar(dry, "dry-run", false, "print what would be done, and do nothing")
 }
 
 // would prints what a command would do: the fields it would print, or a text.

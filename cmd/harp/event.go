@@ -24,11 +24,11 @@ type eventFlags struct {
 func (c *cli) bindEvents(cmd *cobra.Command, f *eventFlags) {
 	f.since.past = true
 	flags := cmd.Flags()
-	flags.StringVar(&f.filter.After, "after", "", "from behind the event with this `cursor` on; start: from the first that is kept")
-	flags.StringSliceVar(&f.filter.Types, "type", nil, "only of these `types`; job.* is all that begin so")
-	flags.StringVar(&f.filter.Job, "job", "", "only of this `job`")
-	flags.StringVar(&f.filter.Host, "host", "", "only of this `host`")
-	flags.Var(&f.since, "since", "only what happened at this time or later; a duration is that long ago")
+	flags.StringVar(&f.filter.After, "after", "", "only what follows the event with this `cursor`; start: everything that is kept")
+	flags.StringSliceVar(&f.filter.Types, "type", nil, "only these `types`; job.* is all that begin with job.")
+	flags.StringVar(&f.filter.Job, "job", "", "only about this `job`")
+	flags.StringVar(&f.filter.Host, "host", "", "only about this `host`")
+	flags.Var(&f.since, "since", "only what happened since this time; a duration is that long ago")
 	c.completeFlag(cmd, "job", c.asksWords(jobWords()))
 	c.completeFlag(cmd, "type", listed(fixed(eventTypes()...)))
 	c.completeFlag(cmd, "host", c.asksWords(hostWords))
@@ -69,9 +69,9 @@ func (c *cli) eventListCommand() *cobra.Command {
 	var f eventFlags
 	cmd := &cobra.Command{
 		Use:   "ls",
-		Short: "Print what has happened, oldest first",
-		Long: `Print what has happened, oldest first: all that is kept, or what --since or --after
-selects. What is yet to happen is told by harp event follow.`,
+		Short: "Print past events, oldest first",
+		Long: `Print past events, oldest first: all that are kept, or what --since or --after selects.
+harp event follow prints those to come.`,
 		Example: `  harp event ls --since 06:00 --type 'host.*'
   harp event ls --job last -o jsonl`,
 		Args:        cobra.NoArgs,
@@ -102,12 +102,12 @@ func (c *cli) eventFollowCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "follow",
-		Short: "Print what happens, as it happens",
-		Long: `Print what happens, as it happens: jobs that change their state, hosts that come and
-go, queues that are changed. It goes on through restarts of the dispatcher.
+		Short: "Print events as they happen",
+		Long: `Print events as they happen: jobs change state, hosts come and go, queues change. It
+continues through restarts of the dispatcher.
 
-Each event has a cursor, its field "cursor" in -o jsonl, which Ctrl-C says, too:
---after goes on behind it, without gap or repeat. --since begins with what happened then.`,
+Each event has a cursor: the field "cursor" in -o jsonl, also printed at Ctrl-C. --after
+resumes after that event, without gaps or repeats. --since starts at a time.`,
 		Example: `  harp event follow --type 'job.*' --host web01
   harp event follow --since 1h
   harp event follow --after start -o jsonl`,
@@ -129,7 +129,7 @@ Each event has a cursor, its field "cursor" in -o jsonl, which Ctrl-C says, too:
 		}),
 	}
 	c.bindEvents(cmd, &f)
-	cmd.Flags().BoolVar(&noWait, "no-wait", false, "stop at the end of what is there")
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "stop after the events so far")
 	return cmd
 }
 

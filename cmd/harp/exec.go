@@ -26,15 +26,15 @@ func (c *cli) execCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec [flags] HOST [flags] [--] COMMAND [ARG]...",
 		Short: "Run a command on a host that allows it",
-		Long: `Run a command on a host and print what it prints. No shell is between: each word is
-one argument of the command. What begins with - in front of the command is harp's, from
-the command on all is the command's. It needs a host whose agent allows the procedure exec.
+		Long: `Run a command on a host and print its output. There is no shell: each word is one
+argument of the command. Flags before the command are harp's; everything from the command
+on belongs to the command. The host's agent must offer the procedure exec.
 
-The exit code is the command's, as it is; --exit mapped makes it 1, so that it cannot be
-taken for harp's own. See harp help exit-codes. Ctrl-C stops waiting, not the command.
+The exit code is the command's own; with --exit mapped a failure is 1, which cannot be
+mistaken for one of harp's (harp help exit-codes). Ctrl-C stops waiting, not the command.
 
-With -o json the object has what was printed, as text, in "stdout" and "stderr"; -o jsonl
-prints it as it comes, record by record, and then the job.`,
+With -o json the object has the output as text, in "stdout" and "stderr"; -o jsonl prints
+it as it comes, record by record, and then the job.`,
 		Example: `  harp exec web01 uptime -p
   harp exec web01 --timeout 1h tar -czf /var/tmp/etc.tgz /etc
   harp exec web01 --stdin -- tee /etc/motd < motd`,
@@ -54,9 +54,9 @@ prints it as it comes, record by record, and then the job.`,
 	c.bindCall(cmd, &f)
 	c.bindExit(cmd, exitRemote)
 	flags := cmd.Flags()
-	flags.BoolVar(&how.stdin, "stdin", false, "send stdin, a text, to the command; at most 1 MiB with its arguments")
-	flags.StringVar(&how.cwd, "cwd", "", "the `directory` on the host where it runs")
-	flags.StringArrayVar(&how.env, "env", nil, "a variable for it that the host allows: `name=value` (repeatable)")
+	flags.BoolVar(&how.stdin, "stdin", false, "send stdin, which must be text, to the command; at most 1 MiB, arguments included")
+	flags.StringVar(&how.cwd, "cwd", "", "the `folder` on the host to run it in")
+	flags.StringArrayVar(&how.env, "env", nil, "an environment variable that the host allows: `name=value` (repeatable)")
 	_ = flags.MarkHidden("yes") // there is nothing to ask
 	return cmd
 }

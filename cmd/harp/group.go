@@ -9,10 +9,10 @@ import (
 )
 
 func (c *cli) groupCommand() *cobra.Command {
-	cmd := group("group", "Look at groups, which are targets with a name, and change them",
+	cmd := group("group", "Show and change groups, which are named targets",
 		&cobra.Command{
 			Use:         "ls",
-			Short:       "List the groups there are",
+			Short:       "List groups",
 			Args:        cobra.NoArgs,
 			Annotations: lists(),
 			RunE:        c.asks(c.listGroups),
@@ -27,9 +27,9 @@ func (c *cli) groupCommand() *cobra.Command {
 		},
 		&cobra.Command{
 			Use:   "set NAME TARGET",
-			Short: "Make a group, or give it another target",
-			Long: `Make a group, or give it another target, which may use other groups. It is refused if it
-cannot be read, or uses a group that there is not, or itself.`,
+			Short: "Create a group, or change its target",
+			Long: `Create a group, or change its target, which may use other groups. A target with a syntax
+error, with an unknown group, or that uses the group itself, is refused.`,
 			Args: cobra.ExactArgs(2),
 			RunE: c.does(func(ctx context.Context, args []string) error {
 				if err := checkTarget(args[1]); err != nil {
@@ -42,15 +42,14 @@ cannot be read, or uses a group that there is not, or itself.`,
 		},
 		&cobra.Command{
 			Use:   "rm NAME",
-			Short: "Delete a group that no other uses",
+			Short: "Delete a group that no other group uses",
 			Args:  cobra.ExactArgs(1),
 			RunE:  c.asks(c.removeGroup),
 
 			ValidArgsFunction: c.completeOnly(c.asksWords(groupWords)),
 		})
-	cmd.Long = `Look at groups and change them. A group is a target with a name, which other targets use
-as @NAME. Which hosts it selects is found out when it is used. harp help targets explains
-targets.`
+	cmd.Long = `Show and change groups. A group is a named target, which other targets use as @NAME. Its
+hosts are looked up each time it is used. See harp help targets.`
 	cmd.Example = `  harp group set frontend 'role=web and env=prod'
   harp host ls '@frontend and not host.online=true'`
 	return cmd

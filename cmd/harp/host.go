@@ -20,7 +20,7 @@ func (c *cli) hostCommand() *cobra.Command {
 		c.hostLabelCommand(),
 		&cobra.Command{
 			Use:   "show HOST",
-			Short: "Show what is known of a host",
+			Short: "Show what is known about a host",
 			Args:  cobra.ExactArgs(1),
 			RunE:  c.asks(c.showHost),
 
@@ -29,7 +29,7 @@ func (c *cli) hostCommand() *cobra.Command {
 		c.hostRemoveCommand(),
 		&cobra.Command{
 			Use:   "refresh",
-			Short: "Make the dispatcher read its hosts registry now",
+			Short: "Make the dispatcher read its hosts registry again",
 			Args:  cobra.NoArgs,
 			RunE:  c.asks(c.refreshHosts),
 		})
@@ -40,8 +40,8 @@ func (c *cli) hostListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [TARGET]",
 		Short: "List hosts: all, or those that a target selects",
-		Long: `List hosts: all, or those that a target selects, by name, label, fact and what is known
-of them. harp help targets explains targets.`,
+		Long: `List hosts: all, or those that a target selects, by name, label, fact and more. See harp
+help targets.`,
 		Example: `  harp host ls 'web*'
   harp host ls 'role=web and host.proc=service.restart' -o id
   harp host ls host.online=false
@@ -74,7 +74,7 @@ of them. harp help targets explains targets.`,
 
 		ValidArgsFunction: c.completeOnly(listed(c.asksWords(targetWords))),
 	}
-	cmd.Flags().BoolVar(&problems, "problems", false, "only those that something is wrong with")
+	cmd.Flags().BoolVar(&problems, "problems", false, "only hosts with problems")
 	bindWatch(cmd, &watch)
 	return cmd
 }
@@ -202,8 +202,8 @@ func (c *cli) hostRemoveCommand() *cobra.Command {
 		Use:   "rm HOST",
 		Short: "Forget a host that is gone for good, and end its jobs",
 		Long: `Forget a host that is gone for good. Jobs queued for it are cancelled. Jobs that were sent
-to it are lost, as nobody can say whether they ran; none is retried. Their reason is
-host_removed. Ended jobs stay.
+to it are lost, since nobody can say whether they ran, and are not retried. Their reason
+is host_removed. Ended jobs stay.
 
 The agent must be stopped, and the host must not be in the hosts registry. An agent that
 connects under the same name later is a new host.`,

@@ -13,8 +13,8 @@ func (c *cli) idCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "id",
 		Short: "Print a new job id",
-		Long: `Print a new job id. A call that is made with it can be made again, whatever became of
-the first: it is the same job.`,
+		Long: `Print a new job id. A call with a chosen id can be repeated safely, whatever became of
+the first: it gives the same job.`,
 		Example: `  id=$(harp id)
   until harp call -d --id "$id" web01 backup.full; do sleep 5; done`,
 		Args:        cobra.NoArgs,
@@ -42,7 +42,7 @@ the first: it is the same job.`,
 			return nil
 		}),
 	}
-	cmd.Flags().IntVarP(&n, "number", "n", 1, "print `how many`")
+	cmd.Flags().IntVarP(&n, "number", "n", 1, "`how many` to print")
 	return cmd
 }
 

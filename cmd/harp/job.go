@@ -12,7 +12,7 @@ import (
 )
 
 func (c *cli) jobCommand() *cobra.Command {
-	cmd := group("job", "Look at jobs, wait for them, cancel and repeat them",
+	cmd := group("job", "Show jobs, wait for them, cancel and retry them",
 		c.jobListCommand(), c.jobShowCommand(), c.jobGetCommand(),
 		c.jobFollowCommand(), c.jobWaitCommand(), c.jobCancelCommand(),
 		c.jobRetryCommand(), c.jobForceLostCommand(), c.logsCommand())
@@ -49,7 +49,7 @@ var usable = map[string][]harp.State{
 func (c *cli) jobShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID...",
-		Short: "Show the state of jobs",
+		Short: "Show jobs",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: c.asksJobs(func(ctx context.Context, _ *harp.Caller, jobs []*harp.Job) error {
 			between := false
@@ -95,7 +95,7 @@ func (c *cli) jobWaitCommand() *cobra.Command {
 			})
 		}),
 	}
-	cmd.Flags().Var(&longest, "timeout", "wait no longer than this, for all of them; the jobs go on, and the exit code is 9")
+	cmd.Flags().Var(&longest, "timeout", "wait no longer than this, for all together; then the exit code is 9, and the jobs go on")
 	c.bindExit(cmd, exitMapped)
 	return cmd
 }
@@ -104,10 +104,10 @@ func (c *cli) jobCancelCommand() *cobra.Command {
 	var dry, now bool
 	cmd := &cobra.Command{
 		Use:   "cancel ID...",
-		Short: "Ask jobs to stop",
-		Long: `Ask jobs to stop. A command gets TERM, and what is there of it after the procedure's
-grace gets KILL. With --now that is at once, also when the job was asked before. The
-job is cancelling until nothing of it runs any more.`,
+		Short: "Cancel jobs",
+		Long: `Cancel jobs. A command gets TERM, and what is left of it after the procedure's grace gets
+KILL. With --now it gets KILL at once, even if it was cancelled before. The job is
+cancelling until nothing of it runs any more.`,
 		Example: "  harp job cancel last\n  harp job cancel last --now\n  harp job ls --state queued -o id | harp job cancel -",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: c.asksJobs(func(ctx context.Context, _ *harp.Caller, jobs []*harp.Job) error {
@@ -119,7 +119,7 @@ job is cancelling until nothing of it runs any more.`,
 			})
 		}),
 	}
-	cmd.Flags().BoolVar(&now, "now", false, "kill what runs, without a grace or the rest of it")
+	cmd.Flags().BoolVar(&now, "now", false, "kill what runs, without waiting for the (rest of the) grace")
 	bindDryRun(cmd, &dry)
 	return cmd
 }

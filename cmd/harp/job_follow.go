@@ -46,20 +46,20 @@ func (c *cli) jobFollowCommand() *cobra.Command {
 		Short: "Print a job's records as they come, until it ends",
 		Long: `Print a job's records as they come, until it ends; the exit code says how it ended.
 
-A record of kind data is one JSON value a line, of the other kinds it is text. On a
-terminal its time and number stand before it. Of a job that has ended all records are
-printed, of one that has not those that come and the last ten before them; a line on
-stderr says how many were left out, and --since 0 prints all of any job. Ctrl-C stops following, not the job.`,
+Records of kind data are one JSON value per line, other kinds are text. On a terminal
+each has its time and number. All records of an ended job are printed; of a live job the
+last ten, then those to come. A line on stderr says how many were left out, and --since 0
+prints all. Ctrl-C stops following, not the job.`,
 		Example: `  harp job follow 0198f0c4-5a1e-7cc1-b2f0-33e7a1c3d2a5 --since 0
   harp job follow last --since 5m -o jsonl`,
 		Args:        cobra.ExactArgs(1),
 		Annotations: streams(),
 	}
 	flags := cmd.Flags()
-	flags.Var(&since, "since", "from the record with this number on, 0: all; or from this time on, a duration is that long ago")
+	flags.Var(&since, "since", "start at the record with this number, 0: all; or at this time, a duration is that long ago")
 	flags.Uint64Var(&tail, "tail", tailByDefault, "start with the last `n` records; of a job that has ended, all unless this is given")
-	flags.BoolVar(&noWait, "no-wait", false, "stop at the end of what is there")
-	flags.BoolP("follow", "f", false, "go on until the job ends, as it does anyway")
+	flags.BoolVar(&noWait, "no-wait", false, "stop after the records so far")
+	flags.BoolP("follow", "f", false, "follow until the job ends, which is the default")
 	_ = flags.MarkHidden("follow") // it is there
 	cmd.MarkFlagsMutuallyExclusive("since", "tail")
 	c.bindExit(cmd, exitMapped)

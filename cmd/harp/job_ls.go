@@ -26,7 +26,7 @@ func (c *cli) psCommand() *cobra.Command {
 		words = append(words, string(state))
 	}
 	cmd := c.jobListCommand(words...)
-	cmd.Use, cmd.Short, cmd.Hidden = "ps", "List the jobs that have not ended, newest first: harp job ls", true
+	cmd.Use, cmd.Short, cmd.Hidden = "ps", "List jobs that have not ended, newest first: harp job ls", true
 	return cmd
 }
 
@@ -47,9 +47,9 @@ func (c *cli) jobListCommand(byDefault ...string) *cobra.Command {
 		Short: "List jobs, newest first",
 		Long: `List jobs, newest first.
 
-Times are given as harp prints them, or as 2026-01-31, 06:00 (the last one), yesterday,
-1769860800 or 2h, which is that long ago. What says no zone is local. --by and --args look
-at every job that the other flags select: with --since they need not look at all there are.`,
+Times are written as harp prints them, or as 2026-01-31, 06:00 (the last one), yesterday,
+1769860800 or 2h, which is that long ago; without a zone they are local. --by and --args
+read every job that the other flags select, so add --since.`,
 		Example: `  harp job ls --state failed,timed_out --since 1w
   harp job ls --since yesterday --until today --by ada --args service=nginx`,
 		Args: cobra.NoArgs,
@@ -84,15 +84,15 @@ at every job that the other flags select: with --since they need not look at all
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.Host, "host", "", "only of this `host`")
-	flags.StringVar(&f.Procedure, "proc", "", "only of this `procedure`")
+	flags.StringVar(&f.Host, "host", "", "only on this `host`")
+	flags.StringVar(&f.Procedure, "proc", "", "only calls of this `procedure`")
 	flags.StringSliceVar(&states, "state", byDefault, "only in these `states`: "+stateWords())
-	flags.StringArrayVar(&queue, "queue", nil, "only of the queue of this `name`: a JSON object, or name=value (repeatable)")
+	flags.StringArrayVar(&queue, "queue", nil, "only in the queue with this `name`: a JSON object, or name=value (repeatable)")
 	flags.StringArrayVar(&labeled, "label", nil, "only with this label: `key=value` (repeatable)")
 	flags.StringVar(&f.By, "by", "", "only submitted by this `principal`")
 	flags.StringArrayVar(&args, "args", nil, "only with this argument: `name=value`, or name:=json (repeatable)")
-	flags.Var(&since, "since", "submitted at this time or later; a duration is that long ago")
-	flags.Var(&until, "until", "submitted before this time; a duration is that long ago")
+	flags.Var(&since, "since", "only submitted since this time; a duration is that long ago")
+	flags.Var(&until, "until", "only submitted before this time; a duration is that long ago")
 	c.completeFlag(cmd, "host", c.asksWords(hostWords))
 	c.completeFlag(cmd, "proc", c.asksWords(func(ctx context.Context, caller *harp.Caller, _ []string, begun string) []word {
 		return procedureWords(ctx, caller, nil, begun)

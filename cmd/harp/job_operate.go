@@ -14,11 +14,10 @@ func (c *cli) jobRetryCommand() *cobra.Command {
 	var f callFlags
 	cmd := &cobra.Command{
 		Use:   "retry ID...",
-		Short: "Make the calls of jobs again, as new jobs",
-		Long: `Make the call of a job that has ended again, as a new job with the same host,
-procedure, arguments and options; flags override the original call. When it was to
-start, and its idempotency key, are not taken over. Of several jobs all calls are made
-before the first is waited for.`,
+		Short: "Repeat the calls of ended jobs, as new jobs",
+		Long: `Repeat the call of an ended job as a new job, with the same host, procedure, arguments and
+options, except for start times and idempotency key; flags override the original call.
+With several jobs, all calls are made before waiting for the first.`,
 		Example: `  harp job retry last -d --timeout 1h
   harp job ls --state failed --since 1h -o id | harp job retry -d -`,
 		Args: cobra.MinimumNArgs(1),
@@ -137,11 +136,11 @@ func (c *cli) jobForceLostCommand() *cobra.Command {
 	var why string
 	cmd := &cobra.Command{
 		Use:   "force-lost ID --reason TEXT",
-		Short: "Give up a job that will never be said to have ended",
-		Long: `End a job in state unknown, sent, running or cancelling as lost: its host is silent and
-will not come back, or its agent does not do what it is asked, and what became of the
-job will not be said. Its place in the queue is free then. Who did it and why is kept
-with the job. What runs of it is not stopped by this: cancel it first.`,
+		Short: "Give up a job whose end will never be known",
+		Long: `End a job in state unknown, sent, running or cancelling as lost: its host will not come
+back, or its agent does not obey, and nobody will learn what became of the job. This frees
+its place in the queue, and is kept with the job: who did it, and why. It does not stop
+what still runs: cancel the job first.`,
 		Args: cobra.ExactArgs(1),
 		RunE: c.asksJob(func(ctx context.Context, job *harp.Job) error {
 			if err := job.ForceLost(ctx, why); err != nil {
@@ -154,7 +153,7 @@ with the job. What runs of it is not stopped by this: cancel it first.`,
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&why, "reason", "", "why, as a `text`")
+	cmd.Flags().StringVar(&why, "reason", "", "a `text` that says why")
 	_ = cmd.MarkFlagRequired("reason") // fails only for a flag that is not there
 	return cmd
 }

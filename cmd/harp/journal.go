@@ -26,7 +26,7 @@ type journalFlags struct{ file, dir string }
 
 func (f *journalFlags) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.file, "config", "/etc/harp/agent.yaml", "the agent's configuration `file`, which names its dir")
-	cmd.Flags().StringVar(&f.dir, "dir", "", "the agent's `folder`; no configuration is read")
+	cmd.Flags().StringVar(&f.dir, "dir", "", "the agent's `folder`, instead of reading a configuration")
 	cmd.MarkFlagsMutuallyExclusive("config", "dir")
 }
 
@@ -49,13 +49,12 @@ func (c *cli) journalCheckCommand() *cobra.Command {
 	var f journalFlags
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Read an agent's journal and say what is in it, and what is damaged",
-		Long: `Read the journal of an agent that does not run, and say what is in it and where it is
-damaged; nothing is changed. Bytes at its end that a crash or a power cut left
-unfinished are no damage: the agent cuts them off when it starts. It is for the user as
-whom the agent runs.
+		Short: "Say what is in an agent's journal, and what is damaged",
+		Long: `Read the journal of a stopped agent, and say what is in it and where it is damaged;
+nothing is changed. Bytes at the end that a crash or a power cut left unfinished are not
+damage: the agent cuts them off when it starts. Run it as the agent's user.
 
-It exits with 1 if the journal is damaged, so that the agent would not start.`,
+The exit code is 1 if the journal is damaged and the agent would not start.`,
 		Example: "  harp agent journal check --dir /var/lib/harp-agent",
 		Args:    cobra.NoArgs,
 		RunE: c.does(func(context.Context, []string) error {
@@ -81,16 +80,16 @@ func (c *cli) journalRepairCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "repair",
-		Short: "Put what can be read in the place of a damaged journal",
-		Long: `Put a journal of what can be read in the place of the damaged one of an agent that
-does not run, as the user as whom that runs. The damaged one is kept beside it. A journal
-that is not damaged is left as it is.
+		Short: "Replace a damaged journal with what can be read of it",
+		Long: `Replace the damaged journal of a stopped agent with one that holds what can be read of
+it. The damaged one is kept beside it. A journal without damage is left alone. Run it as
+the agent's user.
 
-What was damaged may be the start of a command. So the new journal has another id, by
-which the dispatcher knows: what it had sent to the host, and neither the new journal
-nor a running command tells of, is lost (journal_gone); it may have run, and is not
-sent again unless it is declared idempotent or the call said so. What could be read
-goes on when the agent is started: results and records arrive.`,
+The damage may have hit the start of a command. So the new journal has a new id, which
+tells the dispatcher: jobs that it had sent to the host, and that neither the new journal
+nor a running command accounts for, are lost (journal_gone). They may have run, and are
+not sent again unless they are declared idempotent or the call allowed it. What could be
+read goes on when the agent starts: results and records arrive.`,
 		Example: "  harp agent journal repair --dir /var/lib/harp-agent",
 		Args:    cobra.NoArgs,
 		RunE: c.does(func(context.Context, []string) error {

@@ -22,11 +22,11 @@ func (c *cli) hostLabelCommand() *cobra.Command {
 	var sure bool
 	cmd := &cobra.Command{
 		Use:   "label TARGET KEY=VALUE... KEY-...",
-		Short: "Give hosts labels, and take them away",
-		Long: `Give the hosts that a target selects labels, and take away those that were given like
-this before: KEY-. They count more than what the registry says, and that more than what a
-host's agent says of itself; harp host show tells where each is from. On a terminal it
-asks first where there is more than one host; -y does not.`,
+		Short: "Set and remove labels of hosts",
+		Long: `Set labels of the hosts that a target selects, or remove labels that were set this way:
+KEY-. They override those of the hosts registry, which override those of the host's
+agent; harp host show says where each comes from. On a terminal it asks first if there is
+more than one host, unless -y is given.`,
 		Example: `  harp host label web01 role=web env=prod
   harp host label -y 'db*' rack-`,
 		Args: cobra.MinimumNArgs(2),

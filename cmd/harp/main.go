@@ -98,10 +98,10 @@ func (c *cli) rootCommand() *cobra.Command {
 		Short: "Call procedures on remote machines and keep what they return",
 		Long: `harp calls procedures on remote machines and keeps what they return.
 
-A call gives back a job id at once; the job's status, its records and its result
-can be read at any later time, by anyone who has the id.
+A call returns a job id at once. With that id anyone can read the job's status, its
+records and its result at any later time.
 
-  harp dev                          a dispatcher and a host to try it with
+  harp dev                          a dispatcher and a host to try things on
   harp call demo1 hello name=Ada    a first call, in another terminal`,
 		Args:              unknownCommand,
 		Version:           harp.Version,
@@ -114,10 +114,10 @@ can be read at any later time, by anyone who has the id.
 	root.SetFlagErrorFunc(unknownFlag)
 	c.connection.bind(root.PersistentFlags())
 	flags := root.PersistentFlags()
-	flags.VarP(&c.format, "output", "o", "`format`: text, wide (lists: more columns), json (one object), jsonl (lists and follow: an object a line), yaml, id (lists: a name a line) or template=TEXT; see harp help output")
-	flags.Var(&c.times, "time", "how people are told times: local, relative, iso or unix; JSON is always RFC 3339")
-	flags.Var(&c.colours, "color", "`when` there are colours: auto, always or never (NO_COLOR, CLICOLOR_FORCE)")
-	flags.BoolVarP(&c.quiet, "quiet", "q", false, "print what was asked for and errors, nothing else")
+	flags.VarP(&c.format, "output", "o", "`format`: text, wide (lists: more columns), json (one object), jsonl (lists and follow: one object per line), yaml, id (lists: one name per line) or template=TEXT; see harp help output")
+	flags.Var(&c.times, "time", "how times are printed: local, relative, iso or unix; JSON always has RFC 3339")
+	flags.Var(&c.colours, "color", "`when` to use colours: auto, always or never (NO_COLOR, CLICOLOR_FORCE)")
+	flags.BoolVarP(&c.quiet, "quiet", "q", false, "print only results and errors")
 	root.AddCommand(
 		c.devCommand(), c.dispatcherCommand(), c.agentCommand(),
 		c.callCommand(), c.execCommand(), c.jobCommand(), c.hostCommand(), c.targetCommand(), c.groupCommand(), c.procCommand(), c.queueCommand(), c.eventCommand(),

@@ -14,10 +14,10 @@ import (
 )
 
 func (c *cli) procCommand() *cobra.Command {
-	return group("proc", "Look at procedures and their parameters",
+	return group("proc", "List procedures, and show their parameters",
 		&cobra.Command{
 			Use:         "ls [TARGET]",
-			Short:       "List procedures, of the hosts that a target selects or of all",
+			Short:       "List procedures of all hosts, or of those that a target selects",
 			Args:        cobra.MaximumNArgs(1),
 			Annotations: lists(),
 			RunE:        c.asks(c.listProcedures),

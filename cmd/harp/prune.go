@@ -15,11 +15,11 @@ func (c *cli) pruneCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune --older-than TIME",
 		Short: "Delete jobs that ended long ago",
-		Long: `Delete jobs that ended before a time, with their records and results, and the events
-before that time, now rather than when the dispatcher's retention would, and give
-their space back to the disk. Ids of jobs are remembered as pruned for a month.
-Whoever follows the feed and has not read all of those events is told so: harp event
-follow ends with exit code 5, and --after start goes on with the first that is kept.`,
+		Long: `Delete jobs that ended before a time, with their records and results, and events from
+before that time, without waiting for the dispatcher's retention, and free their disk
+space. Job ids are remembered as pruned for a month. A follower of events that has not
+read all of the deleted ones is told so: harp event follow ends with exit code 5, and
+--after start resumes with the first that is kept.`,
 		Example: "  harp prune --older-than 90d",
 		Args:    cobra.NoArgs,
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
@@ -37,7 +37,7 @@ follow ends with exit code 5, and --after start goes on with the first that is k
 			return nil
 		}),
 	}
-	cmd.Flags().Var(&before, "older-than", "jobs that ended before this time; a duration is that long ago")
+	cmd.Flags().Var(&before, "older-than", "only jobs that ended before this time; a duration is that long ago")
 	_ = cmd.MarkFlagRequired("older-than") // fails only for a flag that is not there
 	bindDryRun(cmd, &dry)
 	return cmd

@@ -16,10 +16,10 @@ const queueName = "{JSON | NAME=VALUE...}"
 
 func (c *cli) queueCommand() *cobra.Command {
 	var dry bool
-	cmd := group("queue", "Look at queues, cancel what is in them, pause them",
+	cmd := group("queue", "Show queues, pause them, cancel their jobs",
 		&cobra.Command{
 			Use:         "ls",
-			Short:       "List the queues there are",
+			Short:       "List queues",
 			Args:        cobra.NoArgs,
 			Annotations: lists(),
 			RunE:        c.asks(c.listQueues),
@@ -32,14 +32,14 @@ func (c *cli) queueCommand() *cobra.Command {
 		},
 		&cobra.Command{
 			Use:   "cancel " + queueName,
-			Short: "Cancel all that is in a queue at this moment",
+			Short: "Cancel all jobs that are in a queue now",
 			Args:  cobra.MinimumNArgs(1),
 			RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
 				return c.cancelQueue(ctx, caller, args, dry)
 			}),
 		},
-		c.queuePauseCommand("pause", "Let no job of a queue start; what runs goes on", true, &dry),
-		c.queuePauseCommand("unpause", "Let the jobs of a paused queue start", false, &dry),
+		c.queuePauseCommand("pause", "Start no more jobs of a queue; running ones go on", true, &dry),
+		c.queuePauseCommand("unpause", "Start jobs of a paused queue again", false, &dry),
 		c.queueSetCommand(&dry))
 	for _, sub := range cmd.Commands() {
 		if strings.Contains(sub.Use, queueName) {
@@ -87,10 +87,9 @@ func (c *cli) queueSetCommand(dry *bool) *cobra.Command {
 	var concurrency int
 	cmd := &cobra.Command{
 		Use:   "set --concurrency N " + queueName,
-		Short: "Say how many jobs of a queue may run at a time",
-		Long: `Say how many jobs of a queue may run at a time. That holds also when the queue has
-been empty in between, until 0 takes it back: then the next call that makes the queue
-says it again.`,
+		Short: "Set how many jobs of a queue may run at a time",
+		Long: `Set how many jobs of a queue may run at a time. The setting outlives an empty queue, until
+0 removes it: then the next call that creates the queue sets its concurrency again.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: c.changesQueue(dry, func() (field, error) {
 			if concurrency < 0 {
@@ -101,7 +100,7 @@ says it again.`,
 			return queues.SetConcurrency(ctx, name, concurrency)
 		}),
 	}
-	cmd.Flags().IntVar(&concurrency, "concurrency", 0, "`how many`; 0 takes back what was said, for the next call that makes the queue")
+	cmd.Flags().IntVar(&concurrency, "concurrency", 0, "`how many`; 0 removes the setting, and the next call that creates the queue decides")
 	_ = cmd.MarkFlagRequired("concurrency") // fails only for a flag that is not there
 	return cmd
 }

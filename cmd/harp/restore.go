@@ -22,12 +22,12 @@ func (c *cli) restoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE --dir DIR",
 		Short: "Restore a dispatcher's store from a backup",
-		Long: `Make a store of a backup, in a folder that is not there or empty; no dispatcher is
-asked. A dispatcher whose configuration names the folder as its data goes on with it.
+		Long: `Restore a dispatcher's store from a backup, to a folder that is empty or does not exist.
+This needs no running dispatcher; one whose data is this folder continues with it.
 
-It is another store than the one that was backed up, and every job that had not
-ended ends as lost (restored): it may have run since. Agents hold what they know of
-such jobs, and of those that came after the backup, for a week and then forget it.`,
+The new store differs from the one that was backed up: every job that had not ended then
+is lost (restored), as it may have run since. Agents keep what they know about such jobs,
+and about those made after the backup, for a week.`,
 		Example: "  harp restore /var/backups/harp-2026-01-31 --dir /var/lib/harp",
 		Args:    cobra.ExactArgs(1),
 		RunE: c.does(func(ctx context.Context, args []string) error {
@@ -49,7 +49,7 @@ such jobs, and of those that came after the backup, for a week and then forget i
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "the `folder` of the store, empty or not there")
+	cmd.Flags().StringVar(&dir, "dir", "", "the `folder` for the store, empty or yet to be made")
 	_ = cmd.MarkFlagRequired("dir") // fails only for a flag that is not there
 	bindDryRun(cmd, &dry)
 	return cmd

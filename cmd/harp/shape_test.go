@@ -134,7 +134,7 @@ func TestWordsThatLeadOn(t *testing.T) {
 			t.Errorf("%s: got %+v", args, got)
 		}
 	}
-	if got := runFake(t, t.Context(), ended(t, nil), nil, "__complete", "job", "ls", "-"); strings.Contains(got.stdout, "`") || !strings.Contains(got.stdout, "--host\tonly of this host") {
+	if got := runFake(t, t.Context(), ended(t, nil), nil, "__complete", "job", "ls", "-"); strings.Contains(got.stdout, "`") || !strings.Contains(got.stdout, "--host\tonly on this host") {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -20,14 +20,14 @@ func (c *cli) targetCommand() *cobra.Command {
 		Use:   "explain TARGET",
 		Short: "Show how many hosts each part of a target selects",
 		Long: `Show how many hosts each part of a target selects by itself; with --host, whether each
-part selects that host, and what it has there.
+part selects that host, and the host's value.
 
   harp target explain 'role=web and not (fact.kernel<6.1,10.0.0.0/8)'
   harp target explain 'role=web and host.online=true' --host web01
   harp target explain --salt 'G@os:Debian and not E@db.*'
 
---salt prints the translation of a compound target of Salt and asks no dispatcher; what it
-may select differently is said on stderr. harp help targets explains targets.`,
+--salt translates a compound target of Salt without asking a dispatcher; stderr says what
+may select differently. See harp help targets.`,
 		Args: cobra.ExactArgs(1),
 		RunE: c.does(func(ctx context.Context, args []string) error {
 			if salt {
@@ -39,12 +39,12 @@ may select differently is said on stderr. harp help targets explains targets.`,
 			return c.withCaller(ctx, func(caller *harp.Caller) error { return c.explainTarget(ctx, caller, args[0], host) })
 		}),
 	}
-	explain.Flags().StringVar(&host, "host", "", "explain whether it selects this `host`")
-	explain.Flags().BoolVar(&salt, "salt", false, "translate a target of Salt, and do nothing else")
+	explain.Flags().StringVar(&host, "host", "", "explain for this `host`")
+	explain.Flags().BoolVar(&salt, "salt", false, "only translate a target of Salt")
 	explain.MarkFlagsMutuallyExclusive("host", "salt")
 	explain.ValidArgsFunction = c.completeOnly(listed(c.asksWords(targetWords)))
 	c.completeFlag(explain, "host", c.asksWords(hostWords))
-	return group("target", "Look at targets, which select hosts", explain)
+	return group("target", "Explain targets, which select hosts", explain)
 }
 
 // checkTarget reads a target as the dispatcher will; an empty one is none. Errors: *targetError.

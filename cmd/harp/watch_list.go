@@ -21,7 +21,7 @@ const watchEvery = 2 * time.Second
 
 // bindWatch adds the flag with which a list is printed again and again.
 func bindWatch(cmd *cobra.Command, watch *bool) {
-	cmd.Flags().BoolVarP(watch, "watch", "w", false, "print the list every 2 s until Ctrl-C; where stdout is no terminal, and with jsonl and id, only what has changed")
+	cmd.Flags().BoolVarP(watch, "watch", "w", false, "repaint the list every 2 s until Ctrl-C; off a terminal, and with jsonl and id, print only changes")
 }
 
 // watchList prints a list again and again: on a terminal over itself, elsewhere what has changed,
