@@ -24,9 +24,12 @@ help: ## show this list
 build: ## build the harp binary into ./bin
 	$(GO) build -o $(GOBIN)/harp ./cmd/harp
 
+# The packages whose tests take longest begin first, so that none of them is left running alone.
+SLOW := $(addprefix ./,store/badger internal/faults store/internal/rows dispatcher agent agent/internal/supervisor)
+
 .PHONY: test
 test: ## run all tests, with the race detector where there is a C compiler
-	$(GO) test $(RACE) ./...
+	$(GO) test $(RACE) -timeout 30m $(SLOW) ./...
 
 .PHONY: memory
 memory: ## run the tests that measure memory, which the race detector would falsify
@@ -34,8 +37,7 @@ memory: ## run the tests that measure memory, which the race detector would fals
 	$(GO) test -buildmode=pie ./agent/internal/supervisor -run '^TestMemory$$' -count 1
 
 .PHONY: check
-check: format lint tidy ## what CI checks: format, lint, go.mod, tests, build
-	$(GO) test $(RACE) ./...
+check: format lint tidy test ## what CI checks: format, lint, go.mod, tests, build
 	$(MAKE) memory
 	$(GO) build ./...
 
