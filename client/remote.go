@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -266,24 +267,26 @@ func (r *remote) Submit(ctx context.Context, calls []harp.Submission) ([]harp.Su
 	if out.answered {
 		unanswered--
 	}
+	var done []harp.Submitted
 	if out.err == nil {
-		var done []harp.Submitted
-		if done, out.err = submitReply(out.body, len(calls)); out.err == nil {
-			return done, nil
+		if done, out.err = submitReply(out.body, len(calls)); out.err != nil {
+			unanswered++
 		}
-		unanswered++
 	}
 	switch {
-	case unanswered > 0 && !errors.Is(out.err, harp.ErrConflict):
-		done := make([]harp.Submitted, len(calls))
-		for i, call := range calls {
-			done[i].Err = &harp.CallError{JobID: requestID(call.Request), Err: out.err}
-		}
-		return done, nil
-	case !out.answered && ctx.Err() != nil:
+	case unanswered == 0 && !out.answered && ctx.Err() != nil:
 		return nil, r.reconnector.dialer.hostError("dial", harp.ErrUnavailable, out.err)
+	case unanswered == 0 || errors.Is(out.err, harp.ErrConflict):
+		return done, out.err
+	case out.err != nil:
+		done = make([]harp.Submitted, len(calls))
 	}
-	return nil, out.err
+	for i, call := range calls {
+		if err := cmp.Or(done[i].Err, out.err); err != nil && !errors.Is(err, harp.ErrConflict) {
+			done[i] = harp.Submitted{Err: &harp.CallError{JobID: requestID(call.Request), Err: err}}
+		}
+	}
+	return done, nil
 }
 
 // submitReply decodes the answer to so many calls.

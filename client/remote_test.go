@@ -219,6 +219,38 @@ func TestCallError(t *testing.T) {
 	}
 }
 
+// TestManyCallsAreRefusedAfterALoss: what is said of each call the second time is not known of the
+// first time, as with one call.
+func TestManyCallsAreRefusedAfterALoss(t *testing.T) {
+	inMemory(t, func(t *testing.T, f *front) {
+		caller := f.dial()
+		defer caller.Close()
+		release := f.desk.holding("Submit")
+		go func() {
+			f.desk.until(func() bool { return f.desk.asked["Submit"] == 1 })
+			f.desk.failing("Submit", failures.New("unreachable", "away").Err())
+			f.cut()
+			release()
+		}()
+		ids := []string{harp.NewID(), harp.NewID()}
+		var calls []harp.Call
+		for _, id := range ids {
+			calls = append(calls, harp.Call{Host: "web01", Procedure: "p", Options: []harp.Option{harp.JobID(id)}})
+		}
+		_, err := caller.Submit(t.Context(), calls...)
+		var failed *harp.SubmitError
+		if !errors.As(err, &failed) || len(failed.Errs) != len(ids) {
+			t.Fatal(err)
+		}
+		for i, err := range failed.Errs {
+			var call *harp.CallError
+			if !errors.As(err, &call) || call.JobID != ids[i] || !errors.Is(err, harp.ErrUnreachable) || harp.RanOf(err) != harp.MayHaveRun {
+				t.Errorf("call %d: %v, %s", i, err, harp.RanOf(err))
+			}
+		}
+	})
+}
+
 // TestNothingSent: a submission that was never sent did not run, whatever ended the
 // waiting.
 func TestNothingSent(t *testing.T) {
