@@ -38,8 +38,14 @@ type BatchClass struct {
 type BatchHost struct {
 	Name  string
 	Class int    // its place in Batch.Classes
-	Unfit string // why it is left out at its turn; "": it is not
+	Unfit string // why it is left out at its turn, in a word; "": it is not
 }
+
+// What a batch is at most.
+const (
+	MaxBatchHosts = 100_000   // hosts of one
+	MaxMembers    = 1_000_000 // members of all batches of a store that have not ended
+)
 
 // Clone returns a copy of the batch that shares no memory with it.
 func (b *Batch) Clone() *Batch {
@@ -62,25 +68,29 @@ type Batches interface {
 	// SubmitBatch stores a new batch in one commit, the names of its hosts in the order in which
 	// they are reached. One whose id is stored, or whose idempotency key stands for another, is
 	// answered as it is with New false. Errors: harp.ErrConflict (the id or the key is another
-	// request's), harp.ErrPruned, harp.ErrInvalid for more than about 2.5 MiB or a host that is
-	// there twice, harp.ErrRefused, harp.ErrNoSpace; ctx's, when nothing is stored.
+	// request's), harp.ErrPruned, harp.ErrInvalid for more than MaxBatchHosts or about 2.5 MiB, more than
+	// eight reasons for hosts to be left out or a host that is there twice, harp.ErrRefused for more than
+	// MaxMembers or Most, or with Refused harp.ErrNotFound, harp.ErrNoSpace; ctx's, when nothing is stored.
 	SubmitBatch(ctx context.Context, b BatchSubmission, now time.Time) (BatchSubmitted, error)
 
 	// Batch returns a batch. Errors: harp.ErrNotFound, harp.ErrPruned.
 	Batch(ctx context.Context, id string) (*Batch, error)
 
 	// BatchMembers returns up to n members of a batch in the order in which its hosts are reached,
-	// from one on. Errors: as Batch.
+	// from one on. One whose rows are damaged is unknown, and lost when the batch has ended. Errors: as
+	// Batch.
 	BatchMembers(ctx context.Context, id string, from, n int) ([]*Job, error)
 
-	// BatchLog returns entries of a batch's log from a number on, at most n. Errors: as Batch.
+	// BatchLog returns entries of a batch's log from a number on, at most n. Errors: as Batch;
+	// ErrDamaged where the next one is missing.
 	BatchLog(ctx context.Context, id string, from uint64, n int) (BatchLog, error)
 
 	// ChangeBatch pauses, resumes or cancels a batch, by one of the events of that kind, which from
 	// then on holds for all its members. Those that hold an attempt are asked to stop by Advance,
 	// which says so in Asked. Asked again under the same id it changes nothing. Errors: as
 	// Batch; ErrIllegal when the batch is ended or, but for a cancel, cancelling;
-	// harp.ErrConflict, harp.ErrInvalid (id) and harp.ErrPruned as CancelQueue.
+	// harp.ErrConflict, harp.ErrInvalid (id) and harp.ErrPruned as CancelQueue; harp.ErrInvalid for a
+	// Reason of more than 4 KiB.
 	ChangeBatch(ctx context.Context, id string, e BatchEvent, op Operation) (*Batch, error)
 
 	// ListBatches returns a page of batches, newest first. It examines at most MaxExamined, and
@@ -95,9 +105,11 @@ type BatchSubmission struct {
 	Request harp.Submission
 	Digest  [32]byte
 
-	// Key, KeyUntil and Refused are as those of a [Submission].
+	// Key, KeyUntil and Refused are as those of a [Submission]. Most is how much the principal of the
+	// members may have with them; hosts that are not reached count as jobs that wait.
 	Key      string
 	KeyUntil time.Time
+	Most     Quota
 	Refused  bool
 }
 

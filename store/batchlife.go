@@ -75,6 +75,13 @@ func (c *MemberCounts) in(s harp.State) *int {
 	}
 }
 
+// Add counts so many more members in a state.
+func (c *MemberCounts) Add(s harp.State, n int) {
+	if in := c.in(s); in != nil {
+		*in += n
+	}
+}
+
 // In returns how many members are in a state.
 func (c MemberCounts) In(s harp.State) int {
 	if n := c.in(s); n != nil {
@@ -86,6 +93,13 @@ func (c MemberCounts) In(s harp.State) int {
 // Unended is how many members have not ended.
 func (c MemberCounts) Unended() int {
 	return c.Queued + c.Sent + c.Running + c.Cancelling + c.Unknown
+}
+
+// lost is the counts when all that have not ended are lost.
+func (c MemberCounts) lost() MemberCounts {
+	c.Lost += c.Unended()
+	c.Queued, c.Sent, c.Running, c.Cancelling, c.Unknown = 0, 0, 0, 0, 0
+	return c
 }
 
 // All is how many members there are.
@@ -171,7 +185,7 @@ func (l BatchLife) step(p *BatchPlan, e BatchEvent) (BatchLife, bool) {
 		l.Skipped[e.Reason]++
 		return l.reached(p, e), l.MayReach(p, e.At)
 	case MemberMoved:
-		return l.counted(e.From, e.To), l.Counts.In(e.From) > 0
+		return l.counted(e.From, e.To).stoppedByFailures(p, e.At), l.Counts.In(e.From) > 0
 	case BatchSettled:
 		return l.settled(p, e.At), true
 	case BatchPaused:
@@ -182,6 +196,7 @@ func (l BatchLife) step(p *BatchPlan, e BatchEvent) (BatchLife, bool) {
 		return l.cancelRequested(e), true
 	case BatchRestored:
 		l.Stopped = harp.BatchReasonRestored // whose members have ended, as far as they could be read
+		l.Counts = l.Counts.lost()
 		return l.ended(e.At, harp.BatchFailed, l.Stopped), true
 	default:
 		return l, false
@@ -223,10 +238,27 @@ func (l BatchLife) NextDue(p *BatchPlan) time.Time {
 	}
 }
 
+// Shown is the life as it is shown: members of a batch that is cancelled count as that, though rows of
+// some do not say so yet.
+func (l BatchLife) Shown() BatchLife {
+	if l.State == harp.BatchCancelling {
+		c := &l.Counts
+		c.Cancelled, c.Queued = c.Cancelled+c.Queued, 0
+		c.Cancelling, c.Sent, c.Running = c.Cancelling+c.Sent+c.Running, 0, 0
+	}
+	return l
+}
+
 // ClockSet is the life by a clock that was set forward by so much, or back: of what lasts a time as
 // much is left as before.
 func (l BatchLife) ClockSet(by time.Duration) BatchLife {
-	for _, t := range []*time.Time{&l.WakeAt, &l.RatedAt} {
+	times := []*time.Time{&l.WakeAt, &l.RatedAt}
+	if l.Pause != nil {
+		pause := *l.Pause
+		l.Pause = &pause
+		times = append(times, &pause.Until)
+	}
+	for _, t := range times {
 		if !t.IsZero() {
 			*t = t.Add(by)
 		}
@@ -277,16 +309,22 @@ func (l BatchLife) skipped() (n int) {
 	return n
 }
 
-// settled is what follows of what has happened: too many failures stop the batch, a wave gives way
-// to the next, the last member's end is that of the batch, and a pause is not for ever.
-func (l BatchLife) settled(p *BatchPlan, at time.Time) BatchLife {
-	if l.State == harp.BatchRunning && p.StopAfter > 0 && l.Failures >= p.StopAfter {
-		if p.StopCancel {
-			l = l.stopped(harp.BatchReasonFailures)
-		} else {
-			l = l.paused(p, harp.BatchReasonFailures, harp.BatchPause{Time: at})
-		}
+// stoppedByFailures is a batch that stops if there were too many: at once, before anything is started by
+// the end of the one that failed.
+func (l BatchLife) stoppedByFailures(p *BatchPlan, at time.Time) BatchLife {
+	switch {
+	case l.State != harp.BatchRunning || p.StopAfter == 0 || l.Failures < p.StopAfter:
+		return l
+	case p.StopCancel:
+		return l.stopped(harp.BatchReasonFailures)
+	default:
+		return l.paused(p, harp.BatchReasonFailures, harp.BatchPause{Time: at})
 	}
+}
+
+// settled is what follows of what has happened: a wave gives way to the next, the last member's end is
+// that of the batch, and a pause is not for ever.
+func (l BatchLife) settled(p *BatchPlan, at time.Time) BatchLife {
 	if l.State == harp.BatchPaused && !at.Before(l.WakeAt) {
 		l = l.stopped(harp.BatchReasonStopped)
 	}

@@ -35,14 +35,12 @@ func (s *Store) Advance(ctx context.Context, now time.Time) (store.Advanced, err
 		if err := s.rewriteCancelled(t, &out); err != nil {
 			return err
 		}
-		if isDue && t.space < SpaceLow && len(out.Ended)+len(out.Asked) == 0 {
+		if isDue && t.space < SpaceLow && !t.wrote {
 			return noSpace()
 		}
-		if t.space >= SpaceLow {
-			started, err := s.settleBatches(t, at)
-			if out.Claimed = append(out.Claimed, started...); err != nil {
-				return err
-			}
+		started, err := s.settleBatches(t, at)
+		if out.Claimed = append(out.Claimed, started...); err != nil {
+			return err
 		}
 		out.More = s.sched.HasCancelled() || s.sched.IsDue(at)
 		return nil
@@ -106,7 +104,7 @@ func (s *Store) endCancelled(t *tx, e *schedule.Job, before, after *store.Job, n
 // more, and claims what may start by it. What cannot be done now stays due.
 func (s *Store) ringAlarms(t *tx, now int64, out *store.Advanced) error {
 	var woken []*schedule.Job
-	for n := 0; n < maxDue && len(out.Claimed) < maxDue && t.hasRoom(maxEvent+maxStep); n++ {
+	for n := 0; n < maxDue && len(out.Claimed) < maxDue && t.reached < maxReached && t.hasRoom(maxEvent+maxStep); n++ {
 		a := s.sched.PopAlarm(now)
 		if a == nil {
 			break
@@ -213,6 +211,9 @@ func (s *Store) expireJob(t *tx, e *schedule.Job, now int64, out *store.Advanced
 			return nil
 		}
 		return err
+	}
+	if covered, _, err := coveredBy(t, before); err != nil || covered.State.Ended() {
+		return err // it ends by the cancel of its batch
 	}
 	reason := reasonStartBefore
 	if s.sched.Reason(e, before) == harp.ReasonOffline {

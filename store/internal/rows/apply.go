@@ -18,17 +18,25 @@ func (s *Store) Apply(ctx context.Context, ts ...store.Transition) ([]store.Chan
 			return nil, tooMuch("event", size, maxEvent)
 		}
 	}
+	early, err := s.findEarly(ts)
+	if err != nil {
+		return nil, err
+	}
 	out, asked := make([]store.Change, len(ts)), s.asked()
 	for n := 0; ; {
 		err := s.doAhead(ctx, SpaceFull, func(t *tx) error {
 			for ; n < len(ts) && t.hasRoom(eventSize(&ts[n].Event)+maxStep); n++ {
-				if err := s.applyTransition(t, &ts[n], &out[n], asked); err != nil {
+				if err := s.applyTransition(t, &ts[n], &out[n], asked, early); err != nil {
 					return err
 				}
 			}
 			started, err := s.settleBatches(t, s.sched.Latest)
-			if len(started) > 0 { // by the last of those that were applied, as all come together
-				out[n-1].Claimed = append(out[n-1].Claimed, started...)
+			if len(started) > 0 { // by the last of those that came about, as all come together
+				last := n - 1
+				for out[last].Err != nil {
+					last--
+				}
+				out[last].Claimed = append(out[last].Claimed, started...)
 			}
 			return err
 		})
@@ -47,7 +55,7 @@ func eventSize(e *store.Event) int { return len(e.Value) + failureBytes(&e.Failu
 
 // applyTransition moves one job through its life. It returns only errors that nothing can be
 // done about.
-func (s *Store) applyTransition(t *tx, in *store.Transition, out *store.Change, asked int64) error {
+func (s *Store) applyTransition(t *tx, in *store.Transition, out *store.Change, asked int64, early map[id]earlyMember) error {
 	i, ok := parseID(in.ID)
 	if !ok {
 		out.Err = notFound(in.ID)
@@ -61,13 +69,17 @@ func (s *Store) applyTransition(t *tx, in *store.Transition, out *store.Change, 
 		out.Err = store.ErrIllegal // slots are Claim's
 		return nil
 	}
+	event := owned(in.Event)
+	event.At, event.Wake = s.sched.Since(asked, event.At), s.sched.Since(asked, event.Wake)
 	before, err := readJob(t, i)
+	if m, is := early[i]; is && errors.Is(err, harp.ErrNotFound) {
+		s.cancelEarly(t, i, m, event, out)
+		return nil
+	}
 	if err != nil {
 		out.Err = err
 		return nil
 	}
-	event := owned(in.Event)
-	event.At, event.Wake = s.sched.Since(asked, event.At), s.sched.Since(asked, event.Wake)
 	return s.applyEvent(t, i, before, event, out)
 }
 
@@ -142,14 +154,30 @@ func nextLife(t *tx, before *store.Job, event store.Event) (after *store.Job, ef
 	return &j, effect, nil
 }
 
-// coveredBy returns a job as the mark of its queue makes it.
-func coveredBy(from getter, j *store.Job) (*store.Job, bool, error) {
-	if j.Queue == nil || j.State.Ended() {
-		return j, false, nil
+// coveredBy returns a job as the mark of its queue makes it, and the cancel of its batch. Tell says that
+// its agent has not been told.
+func coveredBy(from getter, j *store.Job) (covered *store.Job, tell bool, err error) {
+	if j.Queue != nil && !j.State.Ended() {
+		m, err := readMark(from, j.Queue)
+		if err != nil {
+			return j, false, err
+		}
+		j, tell = m.coverJob(j)
 	}
-	m, err := readMark(from, j.Queue)
-	j, tell := m.coverJob(j)
-	return j, tell, err
+	if j.Batch == "" || j.State.Ended() || j.Cancel != nil {
+		return j, tell, nil
+	}
+	cancel, err := cancelOf(from, j)
+	if err != nil || cancel == nil {
+		return j, tell, err
+	}
+	next, effect, err := j.Next(*cancel)
+	if err != nil {
+		return j, tell, nil //nolint:nilerr // every job that has not ended admits a cancel
+	}
+	c := *j
+	c.Life = next
+	return &c, effect.Tell, nil
 }
 
 // putValue stores what a procedure returned, where its job now speaks of a value, and deletes

@@ -24,6 +24,13 @@ const (
 
 	// maxBatch is how many bytes a batch is at most when it is submitted.
 	maxBatch = 2<<20 + 512<<10
+
+	// maxUnfit is how many reasons there are at most for which hosts are left out. Each has a count in
+	// the batch's life, which is written again and again.
+	maxUnfit = 8
+
+	// maxPauseReason is how many bytes are at most said of why a batch is paused.
+	maxPauseReason = 4 << 10
 )
 
 // batch is a batch that has not ended, as the operations so far have made it.
@@ -36,6 +43,8 @@ type batch struct {
 	piece  int // of names that are at hand
 	names  []store.BatchHost
 	asking bool // it was cancelled, and not all members have been asked to stop
+
+	are store.MemberCounts // that have not ended, as their rows were read when the store was opened
 }
 
 // batchRow is what of a batch never changes.
@@ -103,7 +112,7 @@ func (s *Store) SubmitBatch(ctx context.Context, in store.BatchSubmission, now t
 	}
 	names := newNames(in.Hosts)
 	encoded := make([][]byte, len(names))
-	size := requestSize(&in.Request) + 10_000
+	size := requestSize(&in.Request) + len(encode(&in.Batch)) + 10_000
 	for n := range names {
 		encoded[n] = encode(&names[n])
 		size += len(encoded[n]) + WriteCost
@@ -124,6 +133,10 @@ func (s *Store) SubmitBatch(ctx context.Context, in store.BatchSubmission, now t
 // checkBatch refuses a batch that no store could go through.
 func checkBatch(in *store.BatchSubmission) error {
 	b := &in.Batch
+	if len(in.Hosts) > store.MaxBatchHosts {
+		return &harp.FieldError{Field: "target", Message: fmt.Sprintf("has %d hosts, at most %d", len(in.Hosts), store.MaxBatchHosts)}
+	}
+	unfit := map[string]bool{}
 	seen := make(map[string]bool, len(in.Hosts))
 	for _, h := range in.Hosts {
 		if seen[h.Name] {
@@ -132,6 +145,12 @@ func checkBatch(in *store.BatchSubmission) error {
 		if seen[h.Name] = true; h.Class < 0 || h.Class >= len(b.Classes) {
 			return &harp.FieldError{Field: "target", Message: fmt.Sprintf("has host %s of class %d of %d", h.Name, h.Class, len(b.Classes))}
 		}
+		if unfit[h.Unfit] = true; len(unfit) > 1+maxUnfit || len(h.Unfit) > maxWord {
+			return &harp.FieldError{Field: "target", Message: fmt.Sprintf("leaves out hosts for more than %d reasons, or for one of more than %d bytes", maxUnfit, maxWord)}
+		}
+	}
+	if size := submitSize([]store.Submission{{Job: b.Member}}); size > maxStep {
+		return tooMuch("labels", size, maxStep)
 	}
 	waves := b.Plan.Waves
 	if !slices.IsSorted(waves) || len(slices.Compact(slices.Clone(waves))) != len(waves) || len(waves) == 0 || waves[0] < 1 || waves[len(waves)-1] != len(in.Hosts) {
@@ -163,10 +182,23 @@ func (s *Store) submitBatch(t *tx, in *store.BatchSubmission, names [][]byte, as
 	case t.space < SpacePlenty:
 		return store.BatchSubmitted{}, noSpace()
 	}
+	if err := s.checkRoom(in); err != nil {
+		return store.BatchSubmitted{}, err
+	}
 	if err := t.putIdempotency(i, &key, steady, s.sched.Steady(nanos(s.sched.Since(asked, in.KeyUntil)))); err != nil {
 		return store.BatchSubmitted{}, err
 	}
 	return store.BatchSubmitted{Batch: s.insertBatch(t, i, in, names, now), New: true}, nil
+}
+
+// checkRoom refuses a batch for which there are too many members already. Errors: harp.ErrRefused.
+func (s *Store) checkRoom(in *store.BatchSubmission) error {
+	if are := s.sched.UnendedMembers(); are+len(in.Hosts) > store.MaxMembers {
+		what := fmt.Sprintf("%d members of batches have not ended, with %d more there are more than %d", are, len(in.Hosts), store.MaxMembers)
+		return failures.New("refused", what).Err()
+	}
+	of := &in.Batch.Member
+	return s.sched.CheckBatch(of.Principal, len(in.Hosts), of.Queue, in.Batch.QueuePerHost, in.Most)
 }
 
 // batchSubmittedBefore returns the batch that has the id of a submission, or for which its idempotency
@@ -226,7 +258,7 @@ func (s *Store) insertBatch(t *tx, i id, in *store.BatchSubmission, names [][]by
 	}
 	row.Member.Batch = row.ID
 	b := &batch{id: i, row: row, life: store.BeginBatch(fromNanos(now)), piece: -1}
-	b.slots = s.sched.OpenBatch(row.ID, row.Plan.Parallel)
+	b.slots = s.sched.OpenBatch(row.ID, row.Plan.Parallel, row.Hosts, row.Member.Principal)
 	s.batches[i] = b
 	t.put(i.key(prefixBatch), encode(&batchRow{Batch: *row, Digest: in.Digest[:]}))
 	for n, some := range names {
@@ -245,7 +277,7 @@ func (s *Store) insertBatch(t *tx, i id, in *store.BatchSubmission, names [][]by
 // shown is the batch as it is now.
 func (b *batch) shown() *store.Batch {
 	c := b.row.Clone()
-	c.BatchLife = b.life
+	c.BatchLife = b.life.Shown()
 	return c.Clone()
 }
 
@@ -261,16 +293,13 @@ func (t *tx) noteBatch(b *batch) *changedBatch {
 	t.wrote = true
 	c := t.batches[b.id]
 	if c == nil {
-		const most = 1000 // bytes that a life takes at most, but for the words of who paused it
+		const most = 2000 + maxUnfit*maxWord + maxPauseReason // bytes that a life takes at most
 		c = &changedBatch{}
 		if t.batches == nil {
 			t.batches = map[id]*changedBatch{}
 		}
 		t.batches[b.id] = c
 		t.size += most + WriteCost
-		if b.life.Pause != nil {
-			t.size += len(b.life.Pause.Reason)
-		}
 	}
 	c.life, c.log = b.life, b.log
 	return c
@@ -401,7 +430,9 @@ func (s *Store) noteMember(t *tx, before, after *store.Job) error {
 	if after.State.Ended() {
 		t.logEntry(b, store.BatchEntry{Kind: store.BatchMemberEnded, Index: after.Index, Count: 1})
 	}
-	t.touchBatch(b)
+	if after.State.Ended() || store.HoldsSlot(before.State) && !store.HoldsSlot(after.State) {
+		t.touchBatch(b)
+	}
 	return nil
 }
 
@@ -414,7 +445,8 @@ func (s *Store) batchOf(j *store.Job) *batch {
 	return s.batches[i]
 }
 
-// touchBatch notes that the operation under way has moved members of a batch.
+// touchBatch notes that members of a batch have ended, or gave their slots back, in the operation under
+// way.
 func (t *tx) touchBatch(b *batch) {
 	if !slices.Contains(t.touched, b) {
 		t.touched = append(t.touched, b)
@@ -426,6 +458,9 @@ func (s *Store) ChangeBatch(ctx context.Context, text string, e store.BatchEvent
 	i, ok := parseID(text)
 	if !ok {
 		return nil, noBatch(text)
+	}
+	if len(e.Reason) > maxPauseReason {
+		return nil, tooMuch("reason", len(e.Reason), maxPauseReason)
 	}
 	needs := SpaceLow
 	if e.Kind == store.BatchCancel {
@@ -467,7 +502,7 @@ func (s *Store) readBatch(from getter, i id) (*store.Batch, error) {
 			return b.shown(), nil
 		}
 		if c := t.changedBatch(i); c != nil {
-			return withLife(from, i, c.life)
+			return withLife(from, i, c.life.Shown())
 		}
 	}
 	var life batchLifeRow
@@ -475,7 +510,7 @@ func (s *Store) readBatch(from getter, i id) (*store.Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := withLife(from, i, life.BatchLife)
+	b, err := withLife(from, i, life.Shown())
 	if err == nil && !found {
 		err = fmt.Errorf("%w: batch %s has no life", ErrDamaged, i)
 	}

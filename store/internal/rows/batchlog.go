@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/harpcaller/harp/internal/msgpack"
@@ -95,19 +96,23 @@ func (s *Store) BatchLog(_ context.Context, text string, from uint64, n int) (ou
 		if err != nil {
 			return err
 		}
-		if err := readLog(snap, i, from, n, &out); err != nil {
+		var life batchLifeRow
+		if _, err := read(snap, i.key(prefixBatchLife), &life); err != nil {
 			return err
 		}
-		var life batchLifeRow
-		_, err = read(snap, i.key(prefixBatchLife), &life)
+		err = readLog(snap, i, from, life.Log, n, &out)
+		if errors.Is(err, ErrDamaged) && len(out.Entries) > 0 {
+			return nil // it is said of the next
+		}
 		out.Ended = b.State.Ended() && out.Next >= life.Log
 		return err
 	})
 	return out, err
 }
 
-// readLog reads up to n entries of a batch's log, the first of which has the number that is asked for.
-func readLog(snap Snapshot, i id, from uint64, n int, out *store.BatchLog) error {
+// readLog reads up to n entries of a batch's log that has so many numbers, the first of which has the
+// number that is asked for. Errors: ErrDamaged where the next one is missing.
+func readLog(snap Snapshot, i id, from, numbers uint64, n int, out *store.BatchLog) error {
 	prefix, begin := i.key(prefixBatchLog), logKey(i, from)
 	for item, err := range snap.Scan(prefix, begin, true) { // the row that holds it
 		if err != nil {
@@ -132,6 +137,9 @@ func readLog(snap Snapshot, i id, from uint64, n int, out *store.BatchLog) error
 			if len(out.Entries) == n {
 				return nil
 			}
+			if e.No > out.Next {
+				return entriesMissing(i, out.Next, e.No)
+			}
 			if e.No < from { // a part of what was told together
 				past := int(from - e.No) //nolint:gosec // below Count
 				e.No, e.Index, e.Count = from, e.Index+past, e.Count-past
@@ -139,5 +147,12 @@ func readLog(snap Snapshot, i id, from uint64, n int, out *store.BatchLog) error
 			out.Entries, out.Next = append(out.Entries, e), e.No+entryNumbers(&e)
 		}
 	}
+	if out.Next < numbers {
+		return entriesMissing(i, out.Next, numbers)
+	}
 	return nil
+}
+
+func entriesMissing(i id, from, to uint64) error {
+	return fmt.Errorf("%w: entries %d to %d of the log of batch %s are missing", ErrDamaged, from, to, i)
 }

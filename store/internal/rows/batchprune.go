@@ -2,7 +2,10 @@ package rows
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"iter"
+	"math"
 
 	"github.com/harpcaller/harp/store"
 )
@@ -10,35 +13,84 @@ import (
 // A batch is deleted whole, as long after its end as a job is: from the commit on that begins with it it is
 // pruned, and so are its members, which leave no tombstones of their own.
 
-// pruneBatches deletes those that ended first.
-func (p *pruning) pruneBatches() error {
-	return p.sweep(byBatchEnd, func(item Item, at int64) (bool, error) {
-		if !p.isDue(at) {
-			return true, nil
-		}
-		i, err := indexed(item)
-		if errors.Is(err, ErrDamaged) {
-			p.s.log.Error("a batch cannot be deleted: which it is cannot be read", "err", err)
+// maxSought is how many members one Prune looks for. Of a batch that was cancelled most were never there.
+const maxSought = 10 * maxPruned
+
+// endedBatches walks the batches that have ended beside the jobs that have, in the order of their ends.
+type endedBatches struct {
+	next   func() (Item, error, bool)
+	item   Item
+	isOver bool // there are no more, or more than one Prune deletes
+}
+
+// pruneEnded deletes the jobs and batches that ended first.
+func (p *pruning) pruneEnded() error {
+	prefix := indexKey(byBatchEnd)
+	next, stop := iter.Pull2(p.snap.Scan(prefix, p.s.swept[byBatchEnd], false))
+	defer stop()
+	delete(p.s.swept, byBatchEnd)
+	batches := &endedBatches{next: next}
+	if err := p.nextBatch(batches); err != nil {
+		return err
+	}
+	if err := p.pruneJobs(batches); err != nil {
+		return err
+	}
+	_, err := p.pruneBatches(batches, math.MaxInt64)
+	return err
+}
+
+func (p *pruning) nextBatch(b *endedBatches) error {
+	item, err, is := b.next()
+	b.item, b.isOver = Item{bytes.Clone(item.Key), bytes.Clone(item.Value)}, !is
+	return err
+}
+
+// pruneBatches deletes those that are due and ended up to a time. Enough says that there are more than one
+// Prune deletes.
+func (p *pruning) pruneBatches(b *endedBatches, until int64) (enough bool, err error) {
+	for !b.isOver {
+		at := int64(binary.BigEndian.Uint64(b.item.Key[len(indexKey(byBatchEnd)):]) ^ 1<<63)
+		if at > until || !p.isDue(at) {
 			return false, nil
 		}
-		if err != nil {
-			return true, err
-		}
-		key := bytes.Clone(item.Key)
-		gone, err := p.pruneBatch(i)
-		switch {
+		gone := false
+		switch i, err := indexed(b.item); {
+		case p.isFull():
 		case errors.Is(err, ErrDamaged):
-			p.s.log.Error("batch cannot be deleted", "batch", i.String(), "err", err)
-			return false, nil
+			p.s.log.Error("a batch cannot be deleted: which it is cannot be read", "err", err)
+			gone = true
 		case err != nil:
 			return true, err
-		case !gone:
-			p.s.swept[byBatchEnd], p.out.More = key, true
+		default:
+			if gone, err = p.pruneEntry(b.item.Key, i); err != nil {
+				return true, err
+			}
+		}
+		if !gone {
+			p.s.swept[byBatchEnd], p.out.More, b.isOver = b.item.Key, true, true
 			return true, nil
 		}
-		p.write(key, nil)
-		return false, nil
-	})
+		if err := p.nextBatch(b); err != nil {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+// pruneEntry deletes a batch with its entry; false if that is too much for one Prune. One that cannot be
+// read stays.
+func (p *pruning) pruneEntry(key []byte, i id) (bool, error) {
+	gone, err := p.pruneBatch(i)
+	switch {
+	case errors.Is(err, ErrDamaged):
+		p.s.log.Error("batch cannot be deleted", "batch", i.String(), "err", err)
+		return true, nil
+	case err != nil || !gone:
+		return false, err
+	}
+	p.write(key, nil)
+	return true, nil
 }
 
 // pruneBatch deletes a batch, as much of it as one Prune may; true if all.
@@ -54,8 +106,8 @@ func (p *pruning) pruneBatch(i id) (bool, error) {
 	}
 	for piece := (row.Hosts - 1) / namesMost; piece >= 0; piece-- {
 		names, err := readNames(p.tx, i, piece)
-		if errors.Is(err, errNoNames) {
-			continue // they went before
+		if errors.Is(err, ErrDamaged) {
+			continue // they went before, or their members are found by what their ids begin with
 		}
 		if err != nil {
 			return false, err
@@ -64,6 +116,9 @@ func (p *pruning) pruneBatch(i id) (bool, error) {
 			return false, err
 		}
 		p.remove(namesKey(i, piece))
+	}
+	if gone, err := p.pruneOthers(i, &row.Batch); err != nil || !gone {
+		return false, err
 	}
 	return p.pruneBatchRows(i, &row.Batch)
 }
@@ -77,12 +132,39 @@ func (p *pruning) hasTomb(key []byte) bool {
 // Prune: those that are gone are no longer found by the next.
 func (p *pruning) pruneMembers(b *store.Batch, piece int, names *batchNames) (bool, error) {
 	for n := range names.Names {
-		if p.out.Jobs >= maxPruned || p.isFull() {
+		if p.sought++; p.out.Jobs >= maxPruned || p.sought > maxSought || p.isFull() {
 			p.out.More = true
 			return false, nil
 		}
 		_, i := memberOf(b, piece*namesMost+n, names.host(n))
 		if _, err := p.pruneJob(i); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// pruneOthers deletes the members on hosts whose names could not be read; false if that is too much for one
+// Prune. One that cannot be read itself stays.
+func (p *pruning) pruneOthers(i id, b *store.Batch) (bool, error) {
+	for entry, err := range p.snap.Keys(append([]byte{prefixCall}, i.ofMembers()...)) {
+		if err != nil {
+			return false, err
+		}
+		if p.out.Jobs >= maxPruned || p.isFull() {
+			p.out.More = true
+			return false, nil
+		}
+		member := id(bytes.Clone(entry.Key[1:]))
+		var call callRow
+		found, err := read(p.tx, entry.Key, &call)
+		switch {
+		case errors.Is(err, ErrDamaged), err == nil && (!found || call.Batch != b.ID):
+			continue
+		case err != nil:
+			return false, err
+		}
+		if _, err := p.pruneJob(member); err != nil {
 			return false, err
 		}
 	}
@@ -102,6 +184,11 @@ func (p *pruning) pruneBatchRows(i id, b *store.Batch) (bool, error) {
 	}
 	if err := p.removeWhole(i.key(prefixRequest)); err != nil {
 		return false, err
+	}
+	for piece := range (b.Hosts + namesMost - 1) / namesMost {
+		if err := p.removeWhole(namesKey(i, piece)); err != nil { // which could not be read
+			return false, err
+		}
 	}
 	at := placeOf(nanos(b.Member.SubmitTime), b.No)
 	p.appendWrite(append(indexKey(byBatch), at[:]...), nil)

@@ -8,11 +8,24 @@ import (
 	"slices"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
 )
 
 // isMember reports whether an id is that of a member of a batch.
 func (i id) isMember() bool { return i[6]>>4 == 8 }
+
+// ofBatch is what the id of a member's batch begins with.
+func (i id) ofBatch() []byte {
+	i[6] = i[6]&0x0f | 7<<4
+	return i[:8]
+}
+
+// ofMembers is what the ids of a batch's members begin with, and those of others made in the same moment.
+func (i id) ofMembers() []byte {
+	i[6] = i[6]&0x0f | 8<<4
+	return i[:8]
+}
 
 // BatchMembers implements store.Batches.
 func (s *Store) BatchMembers(_ context.Context, text string, from, n int) (out []*store.Job, err error) {
@@ -48,11 +61,34 @@ func (s *Store) BatchMembers(_ context.Context, text string, from, n int) (out [
 // readMember reads a member of a batch, or says what it is whose host is not reached.
 func (s *Store) readMember(snap Snapshot, b *batch, at int, host store.BatchHost) (*store.Job, error) {
 	j, i := b.member(at, host)
-	if at < b.life.Reached {
-		return s.readLatest(snap, i)
+	if at >= b.life.Reached {
+		early, err := snap.Get(i.key(prefixLife))
+		if err != nil {
+			return nil, err
+		}
+		if early == nil {
+			j.Life = unreachedLife(&b.life, b.row)
+			return j, nil
+		}
 	}
-	j.Life = unreachedLife(&b.life, b.row)
-	return j, nil
+	is, err := s.readLatest(snap, i)
+	if errors.Is(err, ErrDamaged) || errors.Is(err, harp.ErrNotFound) || errors.Is(err, harp.ErrPruned) {
+		s.log.Error("a member of a batch cannot be read", "batch", b.id.String(), "job", j.ID, "err", err)
+		j.Life = damagedLife(&b.life)
+		return j, nil
+	}
+	return is, err
+}
+
+// damagedLife is the life of a member whose rows cannot be read: one that does not keep the others from
+// being read.
+func damagedLife(l *store.BatchLife) store.Life {
+	if !l.State.Ended() {
+		return store.Life{State: harp.StateUnknown, Since: l.Since}
+	}
+	f := failures.New("lost", "what was stored of this job is damaged")
+	f.Ran = harp.MayHaveRun
+	return store.Life{State: harp.StateLost, Reason: l.Stopped, Since: l.EndTime, EndTime: l.EndTime, Started: harp.MayHaveRun, Failure: f}
 }
 
 // unreachedLife is the life of a member whose host was not reached.
@@ -80,10 +116,9 @@ func unreachedLife(l *store.BatchLife, b *store.Batch) store.Life {
 // findUnreached finds the member of a batch that has an id and whose host was not reached: the id of its
 // batch begins as its own does. Errors: harp.ErrNotFound, harp.ErrPruned with the batch.
 func (s *Store) findUnreached(snap Snapshot, i id) (*store.Job, error) {
-	prefix := i
-	prefix[6] = prefix[6]&0x0f | 7<<4
+	prefix := i.ofBatch()
 	for _, kind := range []byte{prefixBatch, prefixTomb} {
-		for item, err := range snap.Scan(append([]byte{kind}, prefix[:8]...), nil, false) {
+		for item, err := range snap.Scan(append([]byte{kind}, prefix...), nil, false) {
 			switch {
 			case err != nil:
 				return nil, err
@@ -168,6 +203,22 @@ func (s *Store) listed(snap Snapshot, item Item) (*store.Batch, error) {
 		return nil, nil
 	}
 	return b, err
+}
+
+// Request implements store.Jobs.
+func (s *Store) Request(ctx context.Context, text string) (harp.Submission, error) {
+	out, err := s.Reader.Request(ctx, text)
+	if i, _ := parseID(text); !i.isMember() || !errors.Is(err, harp.ErrNotFound) {
+		return out, err
+	}
+	err = s.viewJob(text, func(snap Snapshot, i id) error {
+		j, err := s.findUnreached(snap, i)
+		if err == nil {
+			out, err = s.batchRequest(snap, j.Batch)
+		}
+		return err
+	})
+	return out, err
 }
 
 // batchRequest reads the request of a batch, which is that of its members, too.

@@ -15,10 +15,19 @@ func (s *Store) ClockSet(by time.Duration) {
 	s.clockAhead.Store(s.sched.Ahead)
 	for _, b := range s.batches {
 		b.life = b.life.ClockSet(by)
+		s.sched.RingBatchBy(b.slots, nanos(b.life.NextDue(&b.row.Plan)))
 	}
 	s.mu.Unlock()
-	// A restart would take all keys for older, or younger, than they are.
-	if err := s.doAhead(context.Background(), SpaceCritical, func(*tx) error { return nil }); err != nil {
+	// A restart would take all keys for older, or younger, than they are, and pauses of batches for longer.
+	keep := func(t *tx) error {
+		for _, b := range s.batches {
+			if lasts := !b.life.WakeAt.IsZero() || !b.life.RatedAt.IsZero(); lasts && t.hasRoom(maxStep) {
+				t.noteBatch(b)
+			}
+		}
+		return nil
+	}
+	if err := s.doAhead(context.Background(), SpaceCritical, keep); err != nil {
 		s.log.Error("that the clock was set is not stored", "by", by, "err", err)
 	}
 }

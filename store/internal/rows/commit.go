@@ -53,7 +53,9 @@ type tx struct {
 	filling  *cohort // takes the next new job
 	moves    []move
 	batches  map[id]*changedBatch
-	touched  []*batch // whose members the operation under way has moved
+	open     map[id]*batch // that have not ended
+	touched  []*batch      // of which the operation under way has ended members, or freed slots
+	reached  int           // hosts of batches by the operation under way
 	ended    []ended
 	usage    usage
 }

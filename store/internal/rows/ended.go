@@ -72,10 +72,16 @@ func openEnded(item Item) ([]ended, error) {
 	return out, nil
 }
 
-// pruneJobs deletes those that ended first.
-func (p *pruning) pruneJobs() error {
+// pruneJobs deletes those that ended first, and before each the batches that ended before it.
+func (p *pruning) pruneJobs(batches *endedBatches) error {
 	return p.sweep(byEnded, func(item Item, at int64) (bool, error) {
 		if !p.isDue(at) {
+			return true, nil
+		}
+		if enough, err := p.pruneBatches(batches, at); enough || err != nil {
+			return true, err
+		}
+		if !p.isDue(at) { // there is room by that
 			return true, nil
 		}
 		all, err := openEnded(item)

@@ -99,7 +99,7 @@ func (s *Store) beginGroup(last *group, committed bool) (*group, error) {
 	g := &group{
 		tx: tx{
 			space: s.engine.Space(), index: map[string]int{}, pieces: map[string]int{}, sched: s.sched, feed: &s.feed,
-			jobCache: &s.jobCache, jobs: map[id]*store.Job{}, cohorts: s.cohorts, changed: map[*cohort]*changedCohort{}, encoded: make([]byte, 0, usual),
+			jobCache: &s.jobCache, jobs: map[id]*store.Job{}, cohorts: s.cohorts, open: s.batches, changed: map[*cohort]*changedCohort{}, encoded: make([]byte, 0, usual),
 		},
 		isOver: make(chan struct{}),
 	}
@@ -143,11 +143,12 @@ func (s *Store) runInGroup(g *group, o *op) {
 		o.err = noSpace()
 		return
 	}
-	g.wrote, g.sizeBefore, g.damaged, g.touched = false, g.size, nil, nil
+	g.wrote, g.sizeBefore, g.damaged, g.touched, g.reached = false, g.size, nil, nil, 0
 	s.mu.Lock()
 	o.err = o.run(&g.tx)
 	if o.err == nil {
 		s.mendQueues(&g.tx)
+		s.ringTouched(&g.tx)
 	}
 	s.noteNumbers(g)
 	s.mu.Unlock()

@@ -175,6 +175,9 @@ func (l *loading) loadJob(i id, c *cohort) (bool, error) {
 	}
 	l.sched.Add(i, j, math.MinInt64, nanos(j.Since))
 	l.cohorts[i] = c
+	if b := l.batchOf(j); b != nil {
+		b.are.Add(j.State, 1)
+	}
 	l.unended.move(move{standing: standing{submittedAt(j), i}, to: j.State})
 	return true, nil
 }

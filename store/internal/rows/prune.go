@@ -42,11 +42,12 @@ type pruning struct {
 	now       int64
 	steady    int64  // now by a clock that is never set
 	ids       []byte // of the jobs deleted
+	sought    int    // members of batches
 	out       store.Pruned
 }
 
 func (p *pruning) pruneAll() error {
-	for _, step := range []func() error{p.pruneRests, p.pruneJobs, p.pruneBatches, p.entomb, p.pruneEvents, p.pruneIdempotency, p.pruneOperations, p.pruneTombstones} {
+	for _, step := range []func() error{p.pruneRests, p.pruneEnded, p.entomb, p.pruneEvents, p.pruneIdempotency, p.pruneOperations, p.pruneTombstones} {
 		if err := step(); err != nil {
 			return err
 		}

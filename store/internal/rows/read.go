@@ -243,7 +243,7 @@ func (s *Store) cachedJob(text string) *store.Job {
 		return nil
 	}
 	j := s.jobCache.getSettled(i)
-	if j == nil || j.Queue != nil && !j.State.Ended() {
+	if j == nil || (j.Queue != nil || j.Batch != "") && !j.State.Ended() {
 		return nil
 	}
 	return j

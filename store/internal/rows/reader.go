@@ -140,7 +140,7 @@ func (r *Reader) Request(_ context.Context, text string) (harp.Submission, error
 		case call.Request != nil && failed == nil:
 			out = *call.Request
 			return nil
-		case i.isMember() && failed == nil:
+		case i.isMember() && failed == nil && isJob:
 			out, failed = r.batchRequest(snap, call.Batch)
 			return failed
 		}

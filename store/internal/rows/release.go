@@ -14,6 +14,9 @@ import (
 // was started by it. All that an operation does has been done before: so failures that come together stop a
 // batch before the next host is reached.
 func (s *Store) settleBatches(t *tx, now int64) (started []*store.Job, err error) {
+	if t.space < SpaceLow {
+		return nil, nil
+	}
 	touched := t.touched
 	t.touched = nil
 	for _, b := range touched {
@@ -24,6 +27,15 @@ func (s *Store) settleBatches(t *tx, now int64) (started []*store.Job, err error
 		}
 	}
 	return started, nil
+}
+
+// ringTouched has what follows for batches be due that the operation did not settle.
+func (s *Store) ringTouched(t *tx) {
+	for _, b := range t.touched {
+		if s.batches[b.id] == b {
+			s.sched.RingBatch(b.slots, max(s.sched.Latest, 1))
+		}
+	}
 }
 
 // advanceBatch takes a batch as far as it can go now. One whose next host cannot be read, or whose member
@@ -39,10 +51,17 @@ func (s *Store) advanceBatch(t *tx, b *batch, now int64) ([]*store.Job, error) {
 	return started, err
 }
 
+// maxReached is how many hosts of batches one operation reaches at most, those counted that were parked.
+const maxReached = 500
+
 // goThrough starts what is parked for the free slots of a batch, then reaches the next hosts, until
-// neither goes on.
+// neither goes on, or it is enough for one operation.
 func (s *Store) goThrough(t *tx, b *batch, now int64) (started []*store.Job, err error) {
 	for reached := true; reached; {
+		if t.reached >= maxReached {
+			s.sched.RingBatch(b.slots, now)
+			return started, nil
+		}
 		if s.batches[b.id] != b {
 			return started, nil // it has ended
 		}
@@ -81,10 +100,10 @@ func (b *batch) nextDue(now int64, unparks bool) int64 {
 
 // startParked starts members that were parked for the batch.
 func (s *Store) startParked(t *tx, b *batch, now int64) (started []*store.Job, err error) {
-	for t.hasRoom(maxStep) {
+	for ; t.reached < maxReached && t.hasRoom(maxStep); t.reached++ {
 		e := s.sched.Unpark(b.slots, now)
 		if e == nil {
-			return started, nil
+			break
 		}
 		next := s.sched.NextInQueue(e.Queue, now)
 		if next == nil {
@@ -101,13 +120,10 @@ func (s *Store) startParked(t *tx, b *batch, now int64) (started []*store.Job, e
 	return started, nil
 }
 
-// maxReached is how many hosts of a batch one operation reaches at most.
-const maxReached = 500
-
 // reachHosts reaches the next hosts of a batch, as many as it has slots for and one commit takes. Reached
 // says that there was one.
 func (s *Store) reachHosts(t *tx, b *batch, now int64) (started []*store.Job, reached bool, err error) {
-	for n := 0; n < maxReached && b.slots.Free() > 0 && t.hasRoom(maxStep) && b.life.MayReach(&b.row.Plan, fromNanos(now)); n++ {
+	for ; t.reached < maxReached && b.slots.Free() > 0 && t.hasRoom(maxStep) && b.life.MayReach(&b.row.Plan, fromNanos(now)); t.reached++ {
 		host, err := b.hostAt(t, b.life.Reached)
 		if err != nil {
 			return started, reached, err
@@ -117,6 +133,7 @@ func (s *Store) reachHosts(t *tx, b *batch, now int64) (started []*store.Job, re
 		if err != nil {
 			return started, reached, err
 		}
+		s.sched.NextHost(b.slots)
 		if j.State == harp.StateSent {
 			started = append(started, j)
 		}
@@ -159,15 +176,27 @@ func (s *Store) reachHost(t *tx, b *batch, host store.BatchHost, now int64) (*st
 	switch isNew, err := s.isNew(t, i); {
 	case err != nil:
 		return nil, err
-	case !isNew: // the life of the batch is older than its members
-		return nil, fmt.Errorf("%w: member %s of batch %s is there before its host is reached", ErrDamaged, j.ID, b.id)
+	case !isNew:
+		return s.passMember(t, b, i, now)
+	}
+	isRemoved, err := s.isRemoved(t, host.Name, now)
+	if err != nil {
+		return nil, err
 	}
 	s.sched.Number++
 	j.No, j.Life = s.sched.Number, store.Begin(fromNanos(now), "")
 	j.Retry = b.row.Classes[host.Class].Retry
-	if reason := s.skips(b, host, now); reason != "" {
+	reason := s.skips(b, host, now)
+	switch {
+	case isRemoved:
+		j.Life, _, err = j.Next(store.Event{Kind: store.Lose, At: fromNanos(now), Reason: harp.LostHostRemoved})
+		if err != nil {
+			return nil, err
+		}
+		return j, s.endMember(t, b, i, j, store.BatchEvent{Kind: store.MemberReached, At: j.Since, To: j.State})
+	case reason != "":
 		j.Life = store.SkippedLife(fromNanos(now), reason)
-		return j, s.skipMember(t, b, i, j, reason)
+		return j, s.endMember(t, b, i, j, store.BatchEvent{Kind: store.MemberSkipped, At: j.Since, Reason: reason})
 	}
 	if err := s.openQueue(t, j); err != nil {
 		return nil, err
@@ -196,15 +225,107 @@ func (t *tx) putMember(i id, j *store.Job) {
 	}
 }
 
-// skipMember writes a member that is left out.
-func (s *Store) skipMember(t *tx, b *batch, i id, j *store.Job, reason string) error {
+// endMember writes a member that ends as its host is reached.
+func (s *Store) endMember(t *tx, b *batch, i id, j *store.Job, e store.BatchEvent) error {
+	t.putEnded(i, j)
+	err := s.changeBatch(t, b, e)
+	t.logEntry(b, store.BatchEntry{Kind: store.BatchMemberEnded, Index: j.Index, Count: 1})
+	return err
+}
+
+// putEnded writes a member that never waited.
+func (t *tx) putEnded(i id, j *store.Job) {
 	t.putMember(i, j)
 	key := endedKey(j)
 	t.appendWrite(key, seal(key, i[:]))
 	t.emitJob(stateEvents[j.State], i, j, nanos(j.Since), nil)
-	err := s.changeBatch(t, b, store.BatchEvent{Kind: store.MemberSkipped, At: j.Since, Reason: reason})
+}
+
+// isRemoved reports whether an operator has removed a host, which has not come back since.
+func (s *Store) isRemoved(t *tx, host string, now int64) (bool, error) {
+	if !s.sched.IsAway(host, now) {
+		return false, nil
+	}
+	var row store.Host
+	_, err := read(t, hostKey(host), &row)
+	if errors.Is(err, ErrDamaged) {
+		return false, nil
+	}
+	return row.Removed, err
+}
+
+// earlyMember is a member whose host is not reached, and that is to be cancelled.
+type earlyMember struct {
+	batch id
+	index int
+	host  store.BatchHost
+}
+
+// findEarly finds those whose hosts are not reached among the members that are to be cancelled: here, as
+// all names of their batches may have to be looked at for one.
+func (s *Store) findEarly(ts []store.Transition) (map[id]earlyMember, error) {
+	var found map[id]earlyMember
+	for n := range ts {
+		i, _ := parseID(ts[n].ID)
+		if ts[n].Event.Kind != store.CancelReq || !i.isMember() || s.jobCache.getSettled(i) != nil {
+			continue
+		}
+		err := s.view(func(snap Snapshot) error {
+			if life, err := snap.Get(i.key(prefixLife)); err != nil || life != nil {
+				return err
+			}
+			j, err := s.findUnreached(snap, i)
+			if err != nil {
+				return nil //nolint:nilerr // that is said when it is applied
+			}
+			of, _ := parseID(j.Batch)
+			row, err := readNames(snap, of, j.Index/namesMost)
+			if err != nil {
+				return err
+			}
+			if found == nil {
+				found = map[id]earlyMember{}
+			}
+			found[i] = earlyMember{of, j.Index, row.host(j.Index % namesMost)}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// cancelEarly writes a member as cancelled whose host is not reached. It counts when its turn comes, or
+// as one whose turn does not come.
+func (s *Store) cancelEarly(t *tx, i id, m earlyMember, e store.Event, out *store.Change) {
+	b := s.batches[m.batch]
+	if b == nil || isOver(b.life.State) {
+		out.Err = fmt.Errorf("%w: %s of a member whose batch is over", store.ErrIllegal, e.Kind)
+		return
+	}
+	j, _ := b.member(m.index, m.host)
+	life, effect, err := store.Begin(fromNanos(s.sched.NoteTime(e.At)), "").Next(e)
+	if err != nil {
+		out.Err = err
+		return
+	}
+	s.sched.Number++
+	j.No, j.Life = s.sched.Number, life
+	t.putEnded(i, j)
+	out.Job, out.Effect = j, effect
+}
+
+// passMember counts a member that was cancelled before its turn. Any other that is there says that the
+// life of the batch is older than its members. Errors: ErrDamaged.
+func (s *Store) passMember(t *tx, b *batch, i id, now int64) (*store.Job, error) {
+	j, err := readJob(t, i)
+	if err != nil || j.State != harp.StateCancelled || j.Attempt > 0 {
+		return nil, fmt.Errorf("%w: member %s of batch %s is there before its host is reached", ErrDamaged, i, b.id)
+	}
+	err = s.changeBatch(t, b, store.BatchEvent{Kind: store.MemberReached, At: fromNanos(now), To: j.State})
 	t.logEntry(b, store.BatchEntry{Kind: store.BatchMemberEnded, Index: j.Index, Count: 1})
-	return err
+	return j, err
 }
 
 // skips is why a host is left out when its turn has come; "" if it is not.
@@ -283,6 +404,16 @@ func (s *Store) askAll(t *tx, now int64, out *store.Advanced) error {
 	return nil
 }
 
+// isAsking reports whether askAll has not come to all.
+func (s *Store) isAsking() bool {
+	for _, b := range s.batches {
+		if b.asking {
+			return true
+		}
+	}
+	return false
+}
+
 // askMembers asks members of a batch that is cancelled to stop, as many as one commit takes; those that
 // wait have ended by it.
 func (s *Store) askMembers(t *tx, b *batch, now int64, out *store.Advanced) error {
@@ -302,8 +433,21 @@ func (s *Store) askMembers(t *tx, b *batch, now int64, out *store.Advanced) erro
 			return err
 		}
 		n++
+		covered, _, err := coveredBy(t, before)
+		if err != nil {
+			return err
+		}
+		if covered.State.Ended() {
+			if err := s.endCancelled(t, s.sched.Job(i), before, covered, now); err != nil {
+				return err
+			}
+			out.Ended = append(out.Ended, covered)
+			continue
+		}
 		var c store.Change
-		if err := s.applyEvent(t, i, before, b.askToStop(now), &c); err != nil {
+		e := askToStop(&b.life)
+		e.At = fromNanos(now)
+		if err := s.applyEvent(t, i, before, e, &c); err != nil {
 			return err
 		}
 		switch {
@@ -321,12 +465,34 @@ func (s *Store) askMembers(t *tx, b *batch, now int64, out *store.Advanced) erro
 }
 
 // askToStop is what happens to the members of a batch that is cancelled.
-func (b *batch) askToStop(now int64) store.Event {
-	e := store.Event{Kind: store.CancelReq, At: fromNanos(now), Reason: harp.ReasonBatch}
-	if c := b.life.Cancel; c != nil {
-		e.By = c.By
+func askToStop(l *store.BatchLife) store.Event {
+	e := store.Event{Kind: store.CancelReq, At: l.Since, Reason: harp.ReasonBatch}
+	if c := l.Cancel; c != nil {
+		e.By, e.At = c.By, c.Time
 	}
 	return e
+}
+
+// cancelOf is what the cancel of its batch makes of a member; nil if that is not cancelled.
+func cancelOf(from getter, j *store.Job) (*store.Event, error) {
+	i, _ := parseID(j.Batch)
+	var life store.BatchLife
+	if t, ok := from.(*tx); ok {
+		if b := t.open[i]; b != nil {
+			life = b.life
+		}
+	} else {
+		var row batchLifeRow
+		if _, err := read(from, i.key(prefixBatchLife), &row); err != nil {
+			return nil, err
+		}
+		life = row.BatchLife
+	}
+	if life.State != harp.BatchCancelling {
+		return nil, nil
+	}
+	e := askToStop(&life)
+	return &e, nil
 }
 
 // loadBatches reads the batches that have not ended, before their members are. There are few: so the
@@ -340,7 +506,7 @@ func (s *Store) loadBatches(snap Snapshot) error {
 		if b == nil {
 			return nil
 		}
-		b.slots = s.sched.OpenBatch(b.row.ID, b.row.Plan.Parallel)
+		b.slots = s.sched.OpenBatch(b.row.ID, b.row.Plan.Parallel, b.row.Hosts-b.life.Reached, b.row.Member.Principal)
 		s.batches[i] = b
 		if b.life.State != harp.BatchRunning {
 			s.sched.Halt(b.slots, math.MinInt64)
@@ -390,15 +556,24 @@ func openBatch(snap Snapshot, i id) (*batch, error) {
 	return &batch{id: i, row: row, life: row.BatchLife, log: life.Log, piece: -1, asking: row.State == harp.BatchCancelling}, nil
 }
 
-// checkBatches compares what batches say of their members with those that were read.
+// checkBatches compares what batches say of their members with those that were read. Where as many are
+// there, in other states, one of both is an older row, and the members are what is heeded: else what
+// happens to them next could not be counted. In a store that was restored all of them end.
 func (s *Store) checkBatches() error {
-	if s.opts.restored {
-		return nil // all of them end
-	}
 	for _, b := range s.batches {
-		if n := len(b.slots.Members()); n != b.life.Counts.Unended() {
-			return fmt.Errorf("%w: %d members of batch %s have not ended, and %d are there", ErrDamaged, b.life.Counts.Unended(), b.id, n)
+		says := &b.life.Counts
+		n, are := says.Unended(), b.are.Unended()
+		if n != are && !s.opts.restored {
+			return fmt.Errorf("%w: %d members of batch %s have not ended, and %d are there", ErrDamaged, n, b.id, are)
 		}
+		for _, state := range allStates {
+			if state.Ended() || says.In(state) == b.are.In(state) {
+				continue
+			}
+			s.log.Error("members of a batch are in other states than it says", "batch", b.id.String(), "state", state, "says", says.In(state), "are", b.are.In(state))
+			says.Add(state, b.are.In(state)-says.In(state))
+		}
+		says.Add(harp.StateLost, n-are) // those that cannot be read
 	}
 	return nil
 }

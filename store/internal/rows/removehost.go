@@ -68,7 +68,9 @@ func (r *removal) next(t *tx) (doneRow, error) {
 	if err := r.endSome(t); err != nil {
 		return doneRow{}, err
 	}
-	return doneRow{Count: len(r.did.Ended), More: true}, nil
+	started, err := r.s.settleBatches(t, nanos(r.at))
+	r.did.Claimed = append(r.did.Claimed, started...)
+	return doneRow{Count: len(r.did.Ended), More: true}, err
 }
 
 // forget leaves nothing of the host but its epoch: that of its next session must be higher, as an

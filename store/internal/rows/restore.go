@@ -35,7 +35,7 @@ func Restore(e Engine, r io.Reader, at time.Time, opts Options) (store.Restored,
 		err = leaveDamaged(e, opts.Logger)
 	}
 	if err == nil {
-		err = endDamagedBatches(e, at, opts.Logger)
+		err = mendBatches(e, at, opts.Logger)
 	}
 	if err == nil {
 		err = recount(e)
@@ -192,8 +192,9 @@ func leaveDamaged(e Engine, log *slog.Logger) error {
 	return err
 }
 
-// endDamagedBatches gives batches whose lives cannot be read that of one which was restored.
-func endDamagedBatches(e Engine, at time.Time, log *slog.Logger) error {
+// mendBatches gives batches whose lives cannot be read one that their members make, or, where nothing else
+// of them can be read, that of one which was restored.
+func mendBatches(e Engine, at time.Time, log *slog.Logger) error {
 	snap, err := e.View()
 	if err != nil {
 		return err
@@ -204,13 +205,76 @@ func endDamagedBatches(e Engine, at time.Time, log *slog.Logger) error {
 		if !errors.Is(err, ErrDamaged) {
 			return err
 		}
-		log.Error("batch cannot be restored", "batch", i.String(), "err", err)
+		log.Error("what is stored of the life of a batch is damaged", "batch", i.String(), "err", err)
 		at = fromNanos(nanos(at))
-		key, life := i.key(prefixBatchLife), store.BeginBatch(at)
-		life.State, life.Reason, life.Stopped, life.EndTime = harp.BatchFailed, harp.BatchReasonRestored, harp.BatchReasonRestored, at
-		first, _ := split(key, encode(&batchLifeRow{BatchLife: life}))
+		life, err := lifeByMembers(snap, i, at)
+		if errors.Is(err, ErrDamaged) {
+			log.Error("batch cannot be restored", "batch", i.String(), "err", err)
+			life.State, life.Reason, life.Stopped, life.EndTime = harp.BatchFailed, harp.BatchReasonRestored, harp.BatchReasonRestored, at
+		} else if err != nil {
+			return err
+		}
+		key := i.key(prefixBatchLife)
+		first, _ := split(key, encode(life))
 		return e.Commit([]Write{{key, first}})
 	})
+}
+
+// lifeByMembers is the life of a batch as its log and members say it, all of which end by the restore.
+// Errors: ErrDamaged.
+func lifeByMembers(snap Snapshot, i id, at time.Time) (*batchLifeRow, error) {
+	life := &batchLifeRow{BatchLife: store.BeginBatch(at)}
+	for item, err := range snap.Scan(i.key(prefixBatchLog), nil, true) {
+		if err != nil {
+			return life, err
+		}
+		entries, err := entriesIn(snap, item)
+		if err != nil {
+			return life, err
+		}
+		for _, e := range entries {
+			life.Log = e.No + entryNumbers(&e)
+		}
+		break
+	}
+	row, err := withLife(snap, i, life.BatchLife)
+	if err != nil {
+		return life, err
+	}
+	b := batch{id: i, row: row, piece: -1}
+	for index := range row.Hosts {
+		host, err := b.hostAt(snap, index)
+		if err != nil {
+			return life, err
+		}
+		_, member := b.member(index, host)
+		j, err := readJob(snap, member)
+		switch {
+		case errors.Is(err, harp.ErrNotFound), err == nil && j.State == harp.StateCancelled && j.Attempt == 0:
+			continue // it was not reached, or was cancelled before
+		case errors.Is(err, ErrDamaged), errors.Is(err, harp.ErrPruned):
+			j = &store.Job{Life: store.Life{State: harp.StateLost}}
+		case err != nil:
+			return life, err
+		}
+		life.countMember(row, j, index)
+	}
+	return life, nil
+}
+
+// countMember counts a member that was reached, and with it those before it.
+func (l *batchLifeRow) countMember(b *store.Batch, j *store.Job, index int) {
+	l.Counts.Add(harp.StateCancelled, index-l.Reached)
+	l.Reached = index + 1
+	isOut := j.State == harp.StateRejected || b.SkipAway && j.State == harp.StateExpired && j.Reason == harp.ReasonOffline
+	if !isOut || j.Attempt > 0 {
+		l.Counts.Add(j.State, 1)
+		return
+	}
+	if l.Skipped == nil {
+		l.Skipped = map[string]int{}
+	}
+	l.Skipped[j.Reason]++
 }
 
 // findUnended looks at all jobs for those that have not ended and are in no row that says so, and
@@ -327,6 +391,17 @@ func (s *Store) loseAll(at time.Time) (int, error) {
 			var did store.Advanced
 			err := s.rewriteCancelled(t, &did)
 			more = len(did.Ended) > 0
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	for more := true; more; {
+		err := s.do(ctx, SpaceCritical, func(t *tx) error {
+			var did store.Advanced
+			err := s.askAll(t, nanos(at), &did)
+			more = s.isAsking()
 			return err
 		})
 		if err != nil {

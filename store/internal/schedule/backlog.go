@@ -38,22 +38,24 @@ func (s *Schedule) holdBack(e *Job, now int64) {
 		h.backlogs[e.procedure] = b
 	}
 	b.taken = 0
-	b.addJob(e)
+	s.hold(b, e)
 	for l := range h.hostQueues {
 		if l.queue.free() == 0 {
 			continue
 		}
 		for _, other := range l.ofProcedure(e.procedure) {
 			s.leaveHostQueue(other, now)
-			b.addJob(other)
+			s.hold(b, other)
 		}
 	}
 	s.agenda.set(&b.again, e.wake)
 }
 
-func (b *Backlog) addJob(e *Job) {
+// hold puts a job into a backlog. A member of a batch gives its slot back: another host may have it.
+func (s *Schedule) hold(b *Backlog, e *Job) {
 	b.entries.Set(e)
 	e.held = b
+	s.giveBatchSlot(e)
 }
 
 // ofProcedure lists the jobs of a procedure in a host queue.
@@ -73,7 +75,7 @@ func (s *Schedule) isHeld(e *Job, now int64) bool {
 	if b == nil || b.entries.Len() == 0 && b.probes < b.maxProbes() {
 		return false
 	}
-	b.addJob(e)
+	s.hold(b, e)
 	if b.again.index == 0 {
 		s.agenda.set(&b.again, add64(now, longestPause))
 	}
@@ -166,7 +168,10 @@ func (s *Schedule) Probes(b *Backlog, most int, now int64, hasRoom func() bool) 
 				return
 			}
 			next := e.Queue.nextJob(s, now)
-			if next == nil || !yield(next) {
+			if next == nil {
+				continue // its batch keeps it from starting
+			}
+			if !yield(next) {
 				return
 			}
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/msgpack"
 )
 
@@ -17,19 +18,42 @@ type Batch struct {
 	id       string
 	parallel int
 	taken    int
+	holder   *holder           // whose it is
+	ahead    int               // hosts that are not reached: each counts as a job that waits
 	halted   bool              // none of its members may start
 	members  map[*Job]struct{} // that have not ended
 	parked   *btree.BTreeG[*Job]
 	again    Alarm // something of it may be due
 }
 
-// OpenBatch takes a batch into the schedule that has not ended.
-func (s *Schedule) OpenBatch(id string, parallel int) *Batch {
+// OpenBatch takes a batch into the schedule that has not ended, and has so many hosts ahead that are not
+// reached.
+func (s *Schedule) OpenBatch(id string, parallel, ahead int, who harp.Principal) *Batch {
 	b := &Batch{id: id, parallel: parallel, members: map[*Job]struct{}{}, parked: entryTree()}
 	b.again = Alarm{Kind: AlarmBatch, Batch: b}
 	s.batches[id] = b
+	if ahead > 0 {
+		b.holder = s.holder(who)
+		s.expect(b, ahead)
+	}
 	return b
 }
+
+// NextHost notes that the next host of a batch is reached.
+func (s *Schedule) NextHost(b *Batch) { s.expect(b, -1) }
+
+// expect counts hosts of a batch that are not reached.
+func (s *Schedule) expect(b *Batch, hosts int) {
+	b.ahead += hosts
+	b.holder.jobs += hosts
+	b.holder.waiting += hosts
+	s.unended += hosts
+	s.forgetIdle(b.holder)
+}
+
+// UnendedMembers is how many members batches have that have not ended, those on hosts that are not reached
+// among them.
+func (s *Schedule) UnendedMembers() int { return s.unended }
 
 // Batch returns a batch that has not ended; nil for any other.
 func (s *Schedule) Batch(id string) *Batch { return s.batches[id] }
@@ -41,6 +65,9 @@ func (s *Schedule) Batches() iter.Seq[*Batch] { return maps.Values(s.batches) }
 func (s *Schedule) DropBatch(b *Batch) {
 	s.agenda.clear(&b.again)
 	delete(s.batches, b.id)
+	if b.ahead > 0 { // else the principal may be another holder by now
+		s.expect(b, -b.ahead)
+	}
 }
 
 // ID is the id of the batch.
@@ -84,6 +111,13 @@ func (s *Schedule) RingBatch(b *Batch, at int64) {
 		return
 	}
 	s.agenda.set(&b.again, at)
+}
+
+// RingBatchBy has something of a batch be due at a time that is to come, unless that is so before.
+func (s *Schedule) RingBatchBy(b *Batch, at int64) {
+	if at > s.Latest && (b.again.index == 0 || at < b.again.at) {
+		s.agenda.set(&b.again, at)
+	}
 }
 
 // takeBatchSlot gives a member a slot of its batch, unless it has one.

@@ -107,6 +107,26 @@ func (s *Schedule) CheckJob(who harp.Principal, queue harp.Value, most store.Quo
 	return s.checkQueue(h, string(queue), most)
 }
 
+// CheckBatch refuses a batch by which a principal would have more than it may: its members are in a queue, in
+// one for each host, or, with none, in none. Errors: harp.ErrRefused.
+func (s *Schedule) CheckBatch(who harp.Principal, hosts int, queue harp.Value, perHost bool, most store.Quota) error {
+	var h holder // of nothing
+	if is := s.holders[who]; is != nil {
+		h = *is
+	}
+	switch {
+	case most.Waiting > 0 && h.waiting+hosts > most.Waiting:
+		return refuse("waiting", "%d jobs of %s %s wait, with %d more there are more than %d", h.waiting, who.Kind, who.Name, hosts, most.Waiting)
+	case queue == nil || most.Queues == 0:
+		return nil
+	case perHost && len(h.queues)+hosts > most.Queues:
+		return refuse("queues", "%s %s has %d queues, with %d more there are more than %d", who.Kind, who.Name, len(h.queues), hosts, most.Queues)
+	case perHost:
+		return nil
+	}
+	return s.CheckQueue(who, string(queue), most)
+}
+
 // CheckQueue refuses another queue of a principal that has as many as it may. Errors: harp.ErrRefused.
 func (s *Schedule) CheckQueue(who harp.Principal, name string, most store.Quota) error {
 	if h := s.holders[who]; h != nil {

@@ -22,13 +22,13 @@ func TestRandom(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := &driver{T: rt, s: New(), rows: map[ID]*store.Job{}, now: now, resized: map[*Queue]bool{}}
 		for name, parallel := range batchSizes {
-			d.s.OpenBatch(name, parallel)
+			d.s.OpenBatch(name, parallel, 3, harp.Principal{Name: name})
 		}
 		for range 10 { // times the usual steps
 			rt.Repeat(map[string]func(*rapid.T){
 				"submit": d.submit, "submit more": d.submit, "claim": d.claim, "gate": d.gate, "event": d.event, "more events": d.event,
 				"change": d.change, "cancel": d.cancel, "pass": d.pass, "silence": d.silence, "wake": d.wake, "set the clock": d.setClock,
-				"halt": d.halt, "resume": d.resume,
+				"halt": d.halt, "resume": d.resume, "next host": d.nextHost,
 				"": func(*rapid.T) { d.checkAll() },
 			})
 		}
@@ -335,6 +335,12 @@ func (d *driver) resume(*rapid.T) {
 	d.s.RingBatch(b, d.now)
 }
 
+func (d *driver) nextHost(*rapid.T) {
+	if b := d.batch(); b.ahead > 0 {
+		d.s.NextHost(b)
+	}
+}
+
 func (d *driver) expire(e *Job) {
 	if !e.IsCancelled() {
 		d.s.Dequeue(e, d.now)
@@ -502,6 +508,17 @@ func (d *driver) checkHolders() {
 		if e.Queue.Name != "" {
 			h.queues[e.Queue]++
 		}
+	}
+	unended := 0
+	for _, b := range d.s.batches {
+		if unended += b.ahead + len(b.members); b.ahead > 0 {
+			h := of(harp.Principal{Name: b.id})
+			h.jobs += b.ahead
+			h.waiting += b.ahead
+		}
+	}
+	if unended != d.s.UnendedMembers() {
+		d.Fatalf("batches have %d members that have not ended, counted are %d", unended, d.s.UnendedMembers())
 	}
 	for _, q := range d.s.queues {
 		if (q.Paused || q.Fixed) != (q.keeper != nil) {

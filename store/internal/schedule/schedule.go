@@ -37,6 +37,7 @@ type Schedule struct {
 	hosts     map[string]*host
 	holders   map[harp.Principal]*holder // that have something
 	batches   map[string]*Batch
+	unended   int // members of batches
 	cancelled []*cancelledQueue
 	seq       uint64 // counts changes that host queues have to notice
 
@@ -125,7 +126,7 @@ func entryTree() *btree.BTreeG[*Job] {
 // host queue is before it and nothing is in its way.
 func (s *Schedule) Submit(i ID, j *store.Job, now int64) (e *Job, started bool) {
 	e = s.insertJob(i, j)
-	if e.host.gate.Open {
+	if e.host.gate.Open && e.notBefore <= now {
 		e.takeBatchSlot()
 	}
 	if e.host.backlogs[e.procedure] == nil && e.Queue.hostQueues[e.host] == nil && e.notBefore <= now && e.hasRoom(now) {
@@ -180,6 +181,7 @@ func (s *Schedule) insertJob(i ID, j *store.Job) *Job {
 	e.Queue.expects(e.wait)
 	if e.batch = s.batches[j.Batch]; e.batch != nil {
 		e.batch.members[e] = struct{}{}
+		s.unended++
 	}
 	s.jobs[i] = e
 	return e
@@ -347,6 +349,7 @@ func (s *Schedule) Drop(e *Job) bool {
 	if e.batch != nil {
 		s.giveBatchSlot(e)
 		delete(e.batch.members, e)
+		s.unended--
 	}
 	q := e.Queue
 	s.letJob(e)
