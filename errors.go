@@ -27,7 +27,7 @@ var (
 	ErrLost          = errors.New("harp: outcome unknown")           // contact was lost and what happened cannot be known
 	ErrUnavailable   = errors.New("harp: dispatcher unavailable")    // the dispatcher cannot be reached or cannot answer
 	ErrClosed        = errors.New("harp: closed")                    // the Caller, Dispatcher or Agent was closed
-	ErrDuplicateHost = errors.New("harp: host is connected already") // another agent with this name is alive
+	ErrDuplicateHost = errors.New("harp: host is already connected") // another agent with this name is alive
 )
 
 // A Fault says who has to act on an error: whom to page.

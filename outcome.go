@@ -45,5 +45,5 @@ func (p Proc[A, R]) check(j *Job, res Result) error {
 	if res.Procedure == p.Name || res.Procedure == "" { // a dispatcher of before does not say it
 		return nil
 	}
-	return j.answerErr(&FieldError{Field: "procedure", Message: "the job is of " + res.Procedure + ", not of " + p.Name})
+	return j.answerErr(&FieldError{Field: "procedure", Message: "the job is of " + res.Procedure + ", not " + p.Name})
 }

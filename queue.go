@@ -65,7 +65,7 @@ func (q *Queues) Unpause(ctx context.Context, name any) error {
 // ErrInvalid (name, concurrency), ErrNotFound, ErrUnavailable, ErrClosed.
 func (q *Queues) SetConcurrency(ctx context.Context, name any, n int) error {
 	if n < 0 {
-		return &FieldError{Field: "concurrency", Message: "must not be negative; 0 takes back what was said"}
+		return &FieldError{Field: "concurrency", Message: "must not be negative; 0 removes the setting"}
 	}
 	return q.changeQueue(ctx, name, QueueChange{Concurrency: &n})
 }

@@ -264,7 +264,7 @@ func CheckLabels(labels map[string]string) error {
 func CheckLabelChange(set map[string]string, unset []string) error {
 	switch {
 	case len(set)+len(unset) == 0:
-		return &FieldError{Field: "labels", Message: "none is to be set or unset"}
+		return &FieldError{Field: "labels", Message: "none to set or unset"}
 	case len(unset) > MaxUnset:
 		return &FieldError{Field: "labels", Message: fmt.Sprintf("at most %d are unset", MaxUnset)}
 	}
@@ -390,7 +390,7 @@ func DecodeRequest(raw []byte) (Request, error) {
 		return Request{}, &FieldError{Field: "request", Message: err.Error()}
 	}
 	if r.Version != requestVersion {
-		return Request{}, &FieldError{Field: "request", Message: fmt.Sprintf("version %d is not known here", r.Version)}
+		return Request{}, &FieldError{Field: "request", Message: fmt.Sprintf("version %d is unknown here", r.Version)}
 	}
 	if err := r.Check(); err != nil {
 		return Request{}, err

@@ -32,7 +32,7 @@ func (p Proc[A, R]) For(host string, args A, opts ...Option) Call {
 // (calls) for more than MaxCalls, or more than about 2 MiB.
 func (c *Caller) Submit(ctx context.Context, calls ...Call) ([]*Job, error) {
 	if len(calls) > MaxCalls {
-		return nil, &FieldError{Field: "calls", Message: fmt.Sprintf("are %d, at most %d", len(calls), MaxCalls)}
+		return nil, &FieldError{Field: "calls", Message: fmt.Sprintf("%d, at most %d", len(calls), MaxCalls)}
 	}
 	requests, failed := make([]Request, len(calls)), &SubmitError{}
 	for i, call := range calls {

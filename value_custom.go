@@ -157,7 +157,7 @@ type (
 	}
 )
 
-var errExtBody = errors.New("a time or a sealed value is no map")
+var errExtBody = errors.New("a time or a sealed value is not a map")
 
 // ReadByte reads what says what comes next, and no part of an ext's body: whoever knows
 // what that is reads it by Read. msgpack takes an ext for a map where one is decoded

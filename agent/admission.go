@@ -258,11 +258,11 @@ func (s *session) judge(k key, c wire.Call, req harp.Request) (*attempt, refusal
 		f.Type = "procedure"
 		return nil, refusal{failure: &f}
 	case c.Attempt < 1 || c.Attempt > maxNumber || s.direct && c.Attempt != 1:
-		return nil, refuseInvalid(&harp.FieldError{Field: "attempt", Message: fmt.Sprintf("%d cannot be", c.Attempt)})
+		return nil, refuseInvalid(&harp.FieldError{Field: "attempt", Message: fmt.Sprintf("must not be %d", c.Attempt)})
 	case req.DryRun && !p.can(harp.TraitDryRun):
 		return nil, rejected("dry_run", "the procedure has no dry run")
 	case c.SilenceTimeout < 0 || c.MaxExecTime < 0:
-		return nil, refuseInvalid(&harp.FieldError{Field: "silence_timeout", Message: "a limit must be more than zero"})
+		return nil, refuseInvalid(&harp.FieldError{Field: "silence_timeout", Message: "must be more than zero"})
 	}
 	args, err := p.args.Bind(req.Args)
 	if err != nil {

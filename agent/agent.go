@@ -278,7 +278,7 @@ func checkCertificate(tc *tls.Config, name string) error {
 	case id.Role != transport.RoleAgent:
 		return &harp.FieldError{Field: "tls", Message: "the certificate is not an agent's: " + id.String()}
 	case id.Name != name:
-		return &harp.FieldError{Field: "name", Message: fmt.Sprintf("is %q, but the certificate is of %q", name, id.Name)}
+		return &harp.FieldError{Field: "name", Message: fmt.Sprintf("is %q, but the certificate is for %q", name, id.Name)}
 	}
 	return nil
 }

@@ -259,7 +259,7 @@ func TestNoRebootIsNoSuccess(t *testing.T) {
 		expect[wire.Records](x, wire.TypeRecords)
 		x.ack(1)
 		_ = w.Close()
-		if f := harp.FailureOf(x.ending().Failure); f.Type != "no_reboot" || !strings.Contains(f.Message, "exit code 0, but the machine has not booted anew") {
+		if f := harp.FailureOf(x.ending().Failure); f.Type != "no_reboot" || !strings.Contains(f.Message, "exit code 0, but the machine has not rebooted") {
 			t.Errorf("it ended with %+v", f)
 		}
 	})

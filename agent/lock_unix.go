@@ -129,7 +129,7 @@ func FindProcess(dir string) (pid int, err error) {
 		case mayHaveOpen(pid, f):
 			return pid, nil
 		case try == lockTries:
-			return 0, fmt.Errorf("agent: the lock in %s is not that of process %d, as it says: is the agent in a container?", dir, pid)
+			return 0, fmt.Errorf("agent: the lock in %s names process %d, which does not hold it: is the agent in a container?", dir, pid)
 		}
 		time.Sleep(lockPause) // it may just be ending
 	}

@@ -232,7 +232,7 @@ func (c *catalogue) replace(dir string, procedures []*procedure) error {
 	maps.DeleteFunc(next, func(_ string, p *procedure) bool { return p.dir == dir })
 	for _, p := range procedures {
 		if next[p.doc.Name] != nil {
-			return fmt.Errorf("%w: a procedure %s is there already, not from %s", harp.ErrConflict, p.doc.Name, dir)
+			return fmt.Errorf("%w: procedure %s already exists and is not from %s", harp.ErrConflict, p.doc.Name, dir)
 		}
 		p.dir = dir
 		next[p.doc.Name] = p
@@ -257,7 +257,7 @@ func (c *catalogue) add(p *procedure) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.procedures[p.doc.Name] != nil {
-		p.broken("is there already")
+		p.broken("already exists")
 	}
 	c.procedures[p.doc.Name] = p
 	c.version++

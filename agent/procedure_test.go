@@ -29,7 +29,7 @@ func TestBrokenProcedures(t *testing.T) {
 		"a newline":  {declare("a\n"), "name"},
 		"no text":    {declare("a\xff"), "name"},
 		"a long one": {declare(strings.Repeat("x", 129)), "name"},
-		"twice":      {func(a *agent.Agent) { declare("x")(a); declare("x")(a) }, "there already"},
+		"twice":      {func(a *agent.Agent) { declare("x")(a); declare("x")(a) }, "already exists"},
 		"no limit":   {declare("x", agent.SilenceTimeout(0)), "SilenceTimeout must be more than zero"},
 		"below none": {declare("x", agent.MaxExecTime(-1)), "MaxExecTime must be more than zero"},
 		"no function": {func(a *agent.Agent) {

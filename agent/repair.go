@@ -141,7 +141,7 @@ func lockJournal(dir string, names ...string) (unlock func(), err error) {
 		_, err := os.Stat(filepath.Join(dir, name))
 		return !errors.Is(err, fs.ErrNotExist)
 	}) {
-		return nil, &harp.FieldError{Field: "dir", Message: "there is no journal in " + dir}
+		return nil, &harp.FieldError{Field: "dir", Message: "no journal in " + dir}
 	}
 	if err := prepareDir(dir); err != nil {
 		return nil, err

@@ -105,7 +105,7 @@ func (c *DirectCall) hearEnd(body []byte) error {
 	case w.Stopped != nil && w.Stopped.Cause == "":
 		return senseless(errors.New("stopped without a cause"))
 	case w.Gone:
-		f := failures.New("lost", "the process that it ran in is gone")
+		f := failures.New("lost", "the process in which it ran is gone")
 		f.Type, f.Host, f.Ran, f.Fault = harp.LostAgentRestarted, c.host, harp.DidRun, harp.FaultAgent
 		failure = f.Err()
 	case w.Stopped != nil:
@@ -143,7 +143,7 @@ func (c *DirectCall) hearRefused(w wire.Refused) error {
 }
 
 func (c *DirectCall) hearNotNow(w wire.NotNow) error {
-	f := failures.New("rejected", "it takes no call now")
+	f := failures.New("rejected", "the agent takes no calls now")
 	f.Type = w.Reason
 	c.noteEnd(nil, f.Err(), false)
 	return nil

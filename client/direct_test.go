@@ -140,7 +140,7 @@ func TestDirectEnds(t *testing.T) {
 		"gone":        {ended(wire.End{Gone: true}), harp.ErrLost, harp.DidRun, 1, ""},
 		"last frame":  {func(r *run) { r.send(wire.TypeStarted, true, wire.Started{Time: 1}) }, harp.ErrLost, harp.DidRun, -1, ""},
 		"refused":     {nil, harp.ErrNotFound, harp.DidNotRun, 0, "call p on web01: rejected by the agent: no such procedure: p; did not run"},
-		"not now":     {func(r *run) { r.send(wire.TypeNotNow, true, wire.NotNow{Reason: wire.NotNowDraining}) }, harp.ErrRejected, harp.DidNotRun, 0, "call p on web01: rejected by the agent: it takes no call now (draining); did not run"},
+		"not now":     {func(r *run) { r.send(wire.TypeNotNow, true, wire.NotNow{Reason: wire.NotNowDraining}) }, harp.ErrRejected, harp.DidNotRun, 0, "call p on web01: rejected by the agent: the agent takes no calls now (draining); did not run"},
 		"bad refused": {func(r *run) { r.send(wire.TypeRefused, true, map[string]any{"failure": 5}) }, harp.ErrLost, harp.MayHaveRun, -1, ""},
 		"bad value":   {ended(wire.End{Value: []byte{0xc1}}), harp.ErrLost, harp.DidRun, -1, ""},
 		"bad end":     {func(r *run) { _ = r.x.Send(wire.TypeEnd, true, []byte{5}) }, harp.ErrLost, harp.MayHaveRun, -1, ""},

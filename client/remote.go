@@ -142,7 +142,7 @@ func tooManyErr(err error) error {
 	if !errors.Is(err, transport.ErrTooManyExchanges) {
 		return err
 	}
-	f := failures.New("refused", "too many requests wait for an answer on this connection")
+	f := failures.New("refused", "too many unanswered requests on this connection")
 	f.Fault = harp.FaultCaller
 	return f.Err()
 }

@@ -55,7 +55,7 @@ func TestUnwelcome(t *testing.T) {
 		field   string
 		mention string
 	}{
-		{"version", transport.Frame{Type: wire.TypeHello, Body: wire.Encode(wire.Hello{Version: 1})}, nil, "refused", "", "version 1"},
+		{"version", transport.Frame{Type: wire.TypeHello, Body: wire.Encode(wire.Hello{Version: 1})}, nil, "refused", "", "not 1"},
 		{"not hello", transport.Frame{Type: wire.TypeReady}, nil, "invalid", "hello", "39"},
 		{"no body", transport.Frame{Type: wire.TypeHello}, nil, "invalid", "request", ""},
 		{"wrong body", transport.Frame{Type: wire.TypeHello, Body: wire.Encode([]int{1})}, nil, "invalid", "request", ""},

@@ -81,7 +81,7 @@ func (d *Dispatcher) judge(ctx context.Context, call harp.Submission, who harp.P
 		refused = checkSize(call)
 	}
 	if refused == nil && now.Sub(harp.IDTime(req.ID)) >= maxAge {
-		refused = failures.New("pruned", "job "+req.ID+" is older than what is remembered").Err()
+		refused = failures.New("pruned", "job "+req.ID+" is too old to be remembered").Err()
 	}
 	if refused == nil {
 		j.counted, refused = d.principals.admitCall(who, call)
@@ -134,13 +134,13 @@ func checkSize(sub harp.Submission) error {
 // admit makes the row of a call that is good. Nothing is stored before it agrees.
 func (d *Dispatcher) admit(ctx context.Context, req harp.Request, now time.Time) (store.Job, error) {
 	if harp.IDTime(req.ID).After(now.Add(maxAhead)) {
-		return store.Job{}, &harp.FieldError{Field: "id", Message: "its time is more than an hour ahead of the dispatcher's clock"}
+		return store.Job{}, &harp.FieldError{Field: "id", Message: "has a time more than an hour ahead of the dispatcher's clock"}
 	}
 	for _, need := range req.Needs {
 		if need == harp.NeedDryRun {
 			continue // its agent must know the word: the dispatcher only hands it on
 		}
-		return store.Job{}, failures.New("refused", "needs "+need+", which this dispatcher does not know").Err()
+		return store.Job{}, failures.New("refused", "needs "+need+", which this dispatcher does not support").Err()
 	}
 	h := d.hosts.findKnown(req.Host)
 	if h == nil {

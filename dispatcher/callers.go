@@ -138,7 +138,7 @@ func acceptHello(ctx context.Context, f transport.Frame, s harp.Service) (harp.S
 		return harp.ServerInfo{}, err
 	}
 	if hello.Version != wire.Version {
-		f := failures.New("refused", fmt.Sprintf("version %d of the protocol is not spoken here, version %d is", hello.Version, wire.Version))
+		f := failures.New("refused", fmt.Sprintf("this dispatcher speaks version %[2]d of the protocol, not %[1]d", hello.Version, wire.Version))
 		return harp.ServerInfo{}, f.Err()
 	}
 	return s.Ping(ctx)
@@ -171,7 +171,7 @@ func answerRequest(ctx context.Context, s harp.Service, x *transport.Exchange, f
 func makeReply(ctx context.Context, s harp.Service, f transport.Frame) ([]byte, error) {
 	handle, known := handlers[f.Type]
 	if !known {
-		return nil, failures.New("refused", fmt.Sprintf("request type %d is not known here", f.Type)).Err()
+		return nil, failures.New("refused", fmt.Sprintf("request type %d is unknown here", f.Type)).Err()
 	}
 	reply, err := handle(ctx, s, f.Body)
 	if err != nil {
@@ -252,7 +252,7 @@ func handlePing(ctx context.Context, s harp.Service, _ []byte) (any, error) {
 func handleSubmit(ctx context.Context, s harp.Service, m wire.Submit) (any, error) {
 	calls := m.Calls()
 	if len(calls) > harp.MaxCalls {
-		return nil, &harp.FieldError{Field: "calls", Message: fmt.Sprintf("are %d, at most %d", len(calls), harp.MaxCalls)}
+		return nil, &harp.FieldError{Field: "calls", Message: fmt.Sprintf("%d, at most %d", len(calls), harp.MaxCalls)}
 	}
 	done, err := s.Submit(ctx, calls)
 	switch {

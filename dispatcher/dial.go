@@ -62,7 +62,7 @@ func (s *session) awaitEnd(ctx context.Context) {
 // dialHost connects to a host and makes sure that it is the one.
 func (d *Dispatcher) dialHost(ctx context.Context, spec HostSpec) (*transport.Conn, error) {
 	if d.cfg.TLS == nil {
-		return nil, &harp.FieldError{Field: "tls", Message: "needed to dial hosts"}
+		return nil, &harp.FieldError{Field: "tls", Message: "must be set to dial hosts"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()

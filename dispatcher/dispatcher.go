@@ -270,7 +270,7 @@ func takeStore(st store.Store) error {
 		return nil // a value that decorates a store: whose it is cannot be told
 	}
 	if _, taken := stores.LoadOrStore(st, nil); taken {
-		return &harp.FieldError{Field: "store", Message: "is another dispatcher's"}
+		return &harp.FieldError{Field: "store", Message: "belongs to another dispatcher"}
 	}
 	return nil
 }

@@ -124,7 +124,7 @@ func noHostError(text string) error {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "…"
 	}
-	failure := failures.New("not_found", "no host is selected by "+text)
+	failure := failures.New("not_found", "no hosts match "+text)
 	failure.Type = "target"
 	return failure.Err()
 }

@@ -145,7 +145,7 @@ func TestAnAgentOfAnotherVersionIsRefused(t *testing.T) {
 		inVirtualTime(t, func(t *testing.T, sys *system) {
 			_, err := sys.greetRaw(t.Context(), wire.Hello{Version: spoken, Instance: "i", Journal: "j"})
 			var no unwelcomeError
-			if !errors.As(err, &no) || !errors.Is(no.Err(), harp.ErrRefused) || !strings.Contains(no.Message, fmt.Sprintf("version %d is not spoken here, %d is", spoken, wire.Version)) {
+			if !errors.As(err, &no) || !errors.Is(no.Err(), harp.ErrRefused) || !strings.Contains(no.Message, fmt.Sprintf("speaks version %d of the protocol, not %d", wire.Version, spoken)) {
 				t.Errorf("it is answered %v", err)
 			}
 		})

@@ -41,7 +41,7 @@ type group struct {
 func (g group) size() int { return len(g.Name) + len(g.Target) }
 
 // errNoGroup is why a group cannot be used that there is not.
-var errNoGroup = errors.New("there is no such group")
+var errNoGroup = errors.New("no such group")
 
 // text returns the target of a group. Errors: errNoGroup.
 func (gs *groups) text(name string) (string, error) {
@@ -100,7 +100,7 @@ func (gs *groups) checkRoom(g harp.Group) error {
 	case !had && len(gs.byName) >= maxGroups:
 		return failures.New("refused", fmt.Sprintf("there are %d groups, at most %d", len(gs.byName), maxGroups)).Err()
 	case gs.size-old.size()+group{Group: g}.size() > maxGroupBytes:
-		return failures.New("refused", fmt.Sprintf("groups have at most %d bytes together", maxGroupBytes)).Err()
+		return failures.New("refused", fmt.Sprintf("groups may have at most %d bytes in total", maxGroupBytes)).Err()
 	}
 	return nil
 }

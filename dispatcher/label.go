@@ -41,7 +41,7 @@ func (h *host) relabel(set map[string]string, unset []string) (relabelled, error
 		delete(after, key)
 	}
 	if len(after) > harp.MaxLabels {
-		return relabelled{}, &harp.FieldError{Field: "labels", Message: fmt.Sprintf("%s would have %d of operators, at most %d", h.name, len(after), harp.MaxLabels)}
+		return relabelled{}, &harp.FieldError{Field: "labels", Message: fmt.Sprintf("%s would have %d labels set by operators, at most %d", h.name, len(after), harp.MaxLabels)}
 	}
 	return relabelled{host: h, labels: after, old: encodeLabels(before), new: encodeLabels(after)}, nil
 }

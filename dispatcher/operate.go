@@ -39,7 +39,7 @@ func (s *service) ForceLost(ctx context.Context, id, why string) error {
 		}
 		job, err := s.d.readJob(ctx, id)
 		if err == nil && (job.State != harp.StateLost || job.Reason != harp.LostForced) {
-			err = failures.New("conflict", "job "+id+" is "+string(job.State)+"; only one that holds a slot of its queue can be given up").Err()
+			err = failures.New("conflict", "job "+id+" is "+string(job.State)+"; only a job that is sent, running, cancelling or unknown can be given up").Err()
 		}
 		return none, err
 	})
@@ -87,7 +87,7 @@ func (d *Dispatcher) appendEvents(events ...harp.Event) {
 func (s *service) Prune(ctx context.Context, endedBefore time.Time) (int, error) {
 	return request(s, ctx, func(ctx context.Context) (int, error) {
 		if endedBefore.After(s.d.now()) {
-			return 0, failures.New("refused", "jobs that end in the future cannot be pruned").Err()
+			return 0, failures.New("refused", "jobs that will end in the future cannot be pruned").Err()
 		}
 		return s.d.prune(ctx, store.Retention{EndedBefore: endedBefore, EventsBefore: endedBefore})
 	})

@@ -173,7 +173,7 @@ func (ps *principals) admitCall(who harp.Principal, sub harp.Submission) (counte
 	had, most := ps.countedLocked(p, now), float64(ps.most.BytesPerHour)
 	if over := had + float64(n) - most; over > 0 && had > 0 {
 		wait := time.Duration(math.Ceil(min(over/most, 1)*3600)) * time.Second
-		return 0, refusedBy("bytes_per_hour", fmt.Sprintf("what %s %s may have stored in an hour, %d bytes, is used up; there is room in %v",
+		return 0, refusedBy("bytes_per_hour", fmt.Sprintf("%s %s has used up the %d bytes that it may have stored in an hour; there is room in %v",
 			who.Kind, who.Name, ps.most.BytesPerHour, wait))
 	}
 	p.stored, p.at = had+float64(n), now

@@ -70,7 +70,7 @@ func (s HostScript) Hosts(ctx context.Context) ([]HostSpec, error) {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case out.full:
-		err = fmt.Errorf("it prints more than %d MiB", maxRegistry>>20)
+		err = fmt.Errorf("prints more than %d MiB", maxRegistry>>20)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("hosts script %s: %w: %s", s.Command[0], err, firstLine(string(said.kept)))
@@ -156,7 +156,7 @@ func checkHosts(specs []HostSpec) error {
 			return &harp.FieldError{Field: field + ".name", Message: err.Error()}
 		}
 		if seen[s.Name] {
-			return &harp.FieldError{Field: field + ".name", Message: s.Name + " is there twice"}
+			return &harp.FieldError{Field: field + ".name", Message: s.Name + " is listed twice"}
 		}
 		seen[s.Name] = true
 		if s.Address == "" {
@@ -222,7 +222,7 @@ func (d *Dispatcher) unknownHost(name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.source != nil && !r.known {
-		return failures.New("unavailable", "host "+name+" is not known, and the hosts registry has not been read yet").Err()
+		return failures.New("unavailable", "host "+name+" is unknown, and the hosts registry has not been read yet").Err()
 	}
 	return failures.NotFound("host", name)
 }
@@ -355,7 +355,7 @@ func (r *registry) endRefresh(did *refresh) {
 // registryTime is how long the source of the registry may take.
 const registryTime = 2 * time.Minute
 
-var errRegistryTime = fmt.Errorf("it has not ended after %v", registryTime)
+var errRegistryTime = fmt.Errorf("has not ended after %v", registryTime)
 
 // readRegistry asks the source, stores what it says, and replaces the old registry whole,
 // or keeps it. It returns how many hosts there are.

@@ -284,9 +284,9 @@ func (s *service) operation(id string) (store.Operation, error) {
 	now := s.d.now()
 	switch made := harp.IDTime(id); {
 	case made.After(now.Add(maxAhead)):
-		return store.Operation{}, &harp.FieldError{Field: "id", Message: "its time is more than an hour ahead of the dispatcher's clock"}
+		return store.Operation{}, &harp.FieldError{Field: "id", Message: "has a time more than an hour ahead of the dispatcher's clock"}
 	case now.Sub(made) >= maxAge:
-		return store.Operation{}, failures.New("pruned", "request "+id+" is older than what is remembered").Err()
+		return store.Operation{}, failures.New("pruned", "request "+id+" is too old to be remembered").Err()
 	}
 	s.d.principals.countBytes(s.who, operationBytes)
 	return store.Operation{ID: id, By: s.who, Time: now, Most: s.d.principals.quota(s.who)}, nil

@@ -214,7 +214,7 @@ func (s *session) countBytes(f transport.Frame) error {
 // agent bears: a cloned machine must not declare the first one's jobs lost.
 func (s *session) admitAgent(ctx context.Context) error {
 	if s.hello.Version != wire.Version {
-		return failures.New("refused", fmt.Sprintf("protocol version %d is not spoken here, %d is", s.hello.Version, wire.Version)).Err()
+		return failures.New("refused", fmt.Sprintf("this dispatcher speaks version %[2]d of the protocol, not %[1]d", s.hello.Version, wire.Version)).Err()
 	}
 	if err := checkAgentHello(s.hello); err != nil {
 		return err
@@ -224,7 +224,7 @@ func (s *session) admitAgent(ctx context.Context) error {
 		return nil
 	}
 	if !s.isSameAgent(old) && old.probeAgent(ctx) {
-		s.d.repeated.Warn(s.host.name, "second agent refused: another one with its name is connected", "host", s.host.name, "addr", s.tr.Peer().Addr)
+		s.d.repeated.Warn(s.host.name, "second agent refused: another one of this name is connected", "host", s.host.name, "addr", s.tr.Peer().Addr)
 		s.d.appendEvents(harp.Event{Type: harp.EventHostDuplicate, Host: s.host.name, Reason: s.tr.Peer().Addr})
 		return failures.New("duplicate_host", s.host.name).Err()
 	}

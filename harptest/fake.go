@@ -96,7 +96,7 @@ func (f fakeService) submit(call harp.Submission) harp.Submitted {
 			continue
 		}
 		if j.digest != req.Digest() {
-			return harp.Submitted{Err: failures.New("conflict", "job "+j.status.ID+" is another request").Err()}
+			return harp.Submitted{Err: failures.New("conflict", "job "+j.status.ID+" belongs to another request").Err()}
 		}
 		return harp.Submitted{ID: j.status.ID, Existed: true}
 	}

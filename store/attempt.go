@@ -147,7 +147,7 @@ func outcomeOf(e Event) Outcome {
 
 // valueDropped is the failure of a job that succeeded and whose value is lost.
 func valueDropped() harp.Failure {
-	f := failures.New("no_space", "the procedure succeeded, but its value was dropped: its host had no room for it")
+	f := failures.New("no_space", "the procedure succeeded, but its value was dropped: the host had no room for it")
 	f.Ran = harp.DidRun
 	return f
 }

@@ -40,7 +40,7 @@ var (
 
 	// ErrPoisoned is what every method returns after a commit failed: whether
 	// it reached the disk is unknown, and only opening the store anew tells.
-	ErrPoisoned = errors.New("store: a commit failed; the store must be opened anew")
+	ErrPoisoned = errors.New("store: a commit failed; the store must be reopened")
 )
 
 // Store keeps jobs, their records, queues and hosts. All methods are safe for

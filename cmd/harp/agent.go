@@ -137,7 +137,7 @@ func (r *agentRun) registerProcedures() error {
 		r.log.Warn("this agent offers no procedures; set procedures, or build one with your own (examples/agent)")
 	}
 	if r.cfg.Dir == "" {
-		r.log.Warn("there is no dir: what this agent runs is lost when it is restarted")
+		r.log.Warn("dir is not set: a restart of this agent loses what it runs")
 	}
 	return nil
 }
@@ -169,11 +169,11 @@ func (r *agentRun) serveAgent(ctx context.Context, cancel func(), l net.Listener
 
 // drainAndEnd takes no more calls, and ends the agent when it is idle.
 func (r *agentRun) drainAndEnd(ctx context.Context, end func()) {
-	r.log.Info("no more calls are taken: the agent ends when it is idle")
+	r.log.Info("draining: the agent takes no more calls and exits when idle")
 	if r.agent.Drain(ctx) != nil {
 		return // it ends for another reason
 	}
-	r.log.Info("the agent is idle, and ends")
+	r.log.Info("the agent is idle and exits")
 	end()
 }
 
@@ -183,7 +183,7 @@ func (r *agentRun) reload() {
 	defer r.loading.Unlock()
 	next, err := config.ReadAgent(r.file)
 	if err == nil && next.Name != r.cfg.Name {
-		err = invalid("name", "the certificate is of %s, and this agent is %s", next.Name, r.cfg.Name)
+		err = invalid("name", "the certificate is for %s, but this agent is %s", next.Name, r.cfg.Name)
 	}
 	if err == nil {
 		err = checkProcedures(next)
@@ -217,5 +217,5 @@ func (r *agentRun) changed() {
 		}
 		return
 	}
-	r.log.Info("procedures read again", "offered", len(r.agent.Procedures()))
+	r.log.Info("procedures reloaded", "offered", len(r.agent.Procedures()))
 }

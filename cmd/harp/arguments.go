@@ -87,7 +87,7 @@ func (c *cli) gather(words []string, parse func(name, text string) (any, error))
 	maps.Copy(base, named)
 	switch {
 	case list != nil && len(base) > 0:
-		return nil, invalid("args", "are either named or positional")
+		return nil, invalid("args", "must be all named or all positional")
 	case list != nil:
 		return list, nil
 	}
@@ -140,7 +140,7 @@ func (c *cli) readInput(file string) ([]byte, error) {
 func parseWord(word string, parse func(name, text string) (any, error)) (name string, v any, err error) {
 	name, text, ok := strings.Cut(word, "=")
 	if !ok || name == "" || name == ":" {
-		return "", nil, invalid("args", "%s is no name=value, name:=json, @file or -", word)
+		return "", nil, invalid("args", "%s is not name=value, name:=json, @file or -", word)
 	}
 	if name, ok = strings.CutSuffix(name, ":"); ok {
 		if v, err = parseJSON([]byte(text)); err != nil {
@@ -180,7 +180,7 @@ func dictionary(words []string) (map[string]any, error) {
 		}
 		name, ok := got.(map[string]any)
 		if !ok {
-			return nil, invalid("queue", "a name is a JSON object")
+			return nil, invalid("queue", "must be a JSON object, or name=value")
 		}
 		return name, nil
 	}
@@ -244,7 +244,7 @@ func labels(words []string) (map[string]string, error) {
 	for _, word := range words {
 		k, v, ok := strings.Cut(word, "=")
 		if !ok || k == "" {
-			return nil, invalid("label", "%s is no key=value", word)
+			return nil, invalid("label", "%s is not key=value", word)
 		}
 		if _, twice := m[k]; twice {
 			return nil, invalid("label", "%s is given twice", k)

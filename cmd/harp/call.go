@@ -116,7 +116,7 @@ func (f *callFlags) options() ([]harp.Option, error) {
 		return nil, invalid("when-offline", "must be wait or fail")
 	}
 	if f.set.Changed("concurrency") && f.queue == nil {
-		return nil, invalid("concurrency", "is that of a queue: give --queue, too")
+		return nil, invalid("concurrency", "is for a queue: add --queue")
 	}
 	if f.queue != nil {
 		name, err := dictionary(f.queue)
@@ -151,7 +151,7 @@ func (f *callFlags) options() ([]harp.Option, error) {
 		}
 	}
 	if f.set.Changed("idempotency-ttl") && !f.set.Changed("idempotency-key") {
-		return nil, invalid("idempotency-ttl", "is of an --idempotency-key")
+		return nil, invalid("idempotency-ttl", "needs --idempotency-key")
 	}
 	return opts, nil
 }

@@ -72,9 +72,9 @@ func isSignedBy(cert, issuer *x509.Certificate) bool {
 // checkContext refuses a context that no dispatcher would let in now. Errors: harp.ErrInvalid.
 func checkContext(at contexts.Context, tc *tls.Config, now time.Time) error {
 	if _, port, err := net.SplitHostPort(wire.WithPort(at.Addr, wire.DispatcherPort)); err != nil {
-		return invalid("addr", "must be host:port, is %s", at.Addr)
+		return invalid("addr", "must be host:port, not %s", at.Addr)
 	} else if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return invalid("addr", "must have a port from 1 to 65535, is %s", at.Addr)
+		return invalid("addr", "must have a port from 1 to 65535, not %s", at.Addr)
 	}
 	leaf := tc.Certificates[0].Leaf
 	if err := checkDates("certificate", leaf.NotBefore, leaf.NotAfter, now); err != nil {
@@ -99,7 +99,7 @@ func newestChain(chains []chain) chain {
 func checkDates(what string, from, until, now time.Time) error {
 	switch {
 	case now.Before(from):
-		return invalid(what, "is valid only from %s on; is this machine's clock right?", from.Format(time.RFC3339))
+		return invalid(what, "is not valid before %s; is this machine's clock right?", from.Format(time.RFC3339))
 	case now.After(until):
 		return invalid(what, "expired at %s", until.Format(time.RFC3339))
 	}

@@ -147,7 +147,7 @@ func (c *cli) showContext(dir contexts.Dir, args []string) error {
 		name = args[0]
 	}
 	if name == "" {
-		return invalid("context", "there is no current one; see harp ctx use")
+		return invalid("context", "no current context; see harp ctx use")
 	}
 	at, err := dir.Get(name)
 	if err != nil {
@@ -181,7 +181,7 @@ func (c *cli) addContext(dir contexts.Dir, name string, use, replace bool) error
 	}
 	at := contexts.Context{Addr: c.connection.addr, Cert: c.connection.cert, Key: c.connection.key, CA: c.connection.ca}
 	if at.Addr == "" || at.Cert == "" || at.Key == "" || at.CA == "" {
-		return invalid("context", "it needs --addr, --cert, --key and --ca")
+		return invalid("context", "needs --addr, --cert, --key and --ca")
 	}
 	for _, path := range []*string{&at.Cert, &at.Key, &at.CA} {
 		if *path, err = filepath.Abs(*path); err != nil {
@@ -265,7 +265,7 @@ func (c *cli) removeContext(dir contexts.Dir, args []string) error {
 		return c.printObject(object{{"context", args[0]}, {"removed", true}})
 	}
 	if current == args[0] {
-		c.notice("%s was the current context; there is none now", args[0])
+		c.notice("%s was the current context; now there is none", args[0])
 	}
 	return nil
 }

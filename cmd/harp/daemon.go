@@ -44,7 +44,7 @@ func (f *daemonFlags) bind(cmd *cobra.Command, byDefault string) {
 func listenPort(addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("%w; another address is set with listen, in the configuration", err)
+		return nil, fmt.Errorf("%w; set another address with listen in the configuration", err)
 	}
 	return l, nil
 }

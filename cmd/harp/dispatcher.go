@@ -113,7 +113,7 @@ func (r *dispatcherRun) reload(ctx context.Context, d *dispatcher.Dispatcher) {
 		if n, err := d.ReplaceHosts(ctx, source); err != nil {
 			r.log.Error("the hosts registry cannot be read; keeping the previous hosts", "error", err.Error())
 		} else {
-			r.log.Info("hosts registry read again", "hosts", n)
+			r.log.Info("hosts registry reloaded", "hosts", n)
 		}
 	case source != nil:
 		waiting = append(waiting, "hosts")

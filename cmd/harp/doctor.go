@@ -172,7 +172,7 @@ func (d *doctor) checkBounds(bounds []harp.Bound) {
 	near := false
 	for _, b := range bounds {
 		if b.Used > 0 && b.Used >= b.Most/100*nearBound {
-			near = d.warn("bounds", "docs/security.md says what bounds whom; who calls so much?", "%s: %s of %s: %s", b.Name, quantity(b.Used, b.Unit), quantity(b.Most, b.Unit), b.Reason)
+			near = d.warn("bounds", "see docs/security.md, and find out who calls so much", "%s: %s of %s: %s", b.Name, quantity(b.Used, b.Unit), quantity(b.Most, b.Unit), b.Reason)
 		}
 	}
 	if !near {
@@ -240,12 +240,12 @@ func (d *doctor) checkHost(ctx context.Context, caller *harp.Caller, name string
 	what := "host " + name
 	h, err := caller.Hosts().Get(ctx, name)
 	if err != nil {
-		d.failCheck(what, "harp host ls shows those that are known; is its agent running, and does it dial this dispatcher?", "%s", err)
+		d.failCheck(what, "harp host ls lists known hosts; is its agent running, and does it dial this dispatcher?", "%s", err)
 		return
 	}
-	heard := "never heard of"
+	heard := "never heard from"
 	if !h.LastHeard.IsZero() {
-		heard = "last heard of " + d.cli.clock(h.LastHeard)
+		heard = "last heard from " + d.cli.clock(h.LastHeard)
 	}
 	if !h.Online {
 		detail := "is away, " + heard
@@ -270,8 +270,8 @@ func (d *doctor) survivors(ctx context.Context, caller *harp.Caller, name string
 			return
 		}
 		if len(s.Survivors) > 0 {
-			d.warn("job "+s.ID, "look at the processes on "+name+": what waits for a disk or a network ends with that; one of another user is its to end, or root's",
-				"does not end, as processes of it outlive KILL: %s", survivorsText(s))
+			d.warn("job "+s.ID, "look at the processes on "+name+": those that wait for a disk or network end with that; those of another user must be ended by that user or root",
+				"does not end: processes survive KILL: %s", survivorsText(s))
 		}
 	}
 }
@@ -279,7 +279,7 @@ func (d *doctor) survivors(ctx context.Context, caller *harp.Caller, name string
 // offers looks at a host's procedures.
 func (d *doctor) offers(h harp.HostStatus) {
 	if len(h.Procedures) == 0 {
-		d.warn("procedures", "set procedures: in its agent's configuration", "it offers none")
+		d.warn("procedures", "set procedures: in its agent's configuration", "offers none")
 		return
 	}
 	d.ok("procedures", "%d offered", len(h.Procedures))
@@ -290,7 +290,7 @@ func (d *doctor) supervised(h harp.HostStatus) {
 	facts, err := h.Facts.Any()
 	known, ok := facts.(map[string]any)
 	if err != nil || !ok {
-		d.warn("facts", "", "it says none")
+		d.warn("facts", "", "reports none")
 		return
 	}
 	switch known["supervised"] {

@@ -41,19 +41,19 @@ func (d *doctor) certificates(to contexts.Context) (*tls.Config, bool) {
 	leaf := tc.Certificates[0].Leaf
 	id, err := identityFor(leaf, transport.RoleCaller)
 	if err != nil {
-		return nil, d.failCheck("certificate", "use one of a caller", "%s", message(err))
+		return nil, d.failCheck("certificate", "use a caller's certificate", "%s", message(err))
 	}
 	now := time.Now()
 	good := true
 	switch {
 	case now.Before(leaf.NotBefore):
-		good = d.failCheck("certificate", "set this machine's clock", "of %s is good only from %s on", id, d.cli.clock(leaf.NotBefore))
+		good = d.failCheck("certificate", "set this machine's clock", "for %s is not valid before %s", id, d.cli.clock(leaf.NotBefore))
 	case now.After(leaf.NotAfter):
-		good = d.failCheck("certificate", renew, "of %s has expired, %s", id, relative(now.Sub(leaf.NotAfter)))
+		good = d.failCheck("certificate", renew, "for %s expired %s", id, relative(now.Sub(leaf.NotAfter)))
 	case leaf.NotAfter.Sub(now) < expiresSoon:
-		good = d.warn("certificate", renew, "of %s expires in %s", id, age(leaf.NotAfter.Sub(now)))
+		good = d.warn("certificate", renew, "for %s expires in %s", id, age(leaf.NotAfter.Sub(now)))
 	default:
-		d.ok("certificate", "of %s, good for %s", id, age(leaf.NotAfter.Sub(now)))
+		d.ok("certificate", "for %s, valid for %s", id, age(leaf.NotAfter.Sub(now)))
 	}
 	return tc, d.authority(to.CA, tc, now) && good
 }
@@ -67,18 +67,18 @@ func (d *doctor) authority(file string, tc *tls.Config, now time.Time) bool {
 		return d.failCheck("authority", "", "%s", err)
 	}
 	if len(chains) == 0 {
-		return d.failCheck("authority", "certificate and authority must be of one fleet", "did not sign the certificate: none in %s did", file)
+		return d.failCheck("authority", "certificate and authority must belong to the same fleet", "no authority in %s signed the certificate", file)
 	}
 	best := newestChain(chains)
 	switch from, until := best.from(), best.until(); {
 	case now.Before(from):
-		return d.failCheck("authority", "set this machine's clock", "is good only from %s on", d.cli.clock(from))
+		return d.failCheck("authority", "set this machine's clock", "is not valid before %s", d.cli.clock(from))
 	case now.After(until):
-		return d.failCheck("authority", renew, "in %s has expired, %s", file, relative(now.Sub(until)))
+		return d.failCheck("authority", renew, "in %s expired %s", file, relative(now.Sub(until)))
 	case until.Sub(now) < expiresSoon:
 		return d.warn("authority", renew, "in %s expires in %s", file, age(until.Sub(now)))
 	default:
-		return d.ok("authority", "signed the certificate, good for %s", age(until.Sub(now)))
+		return d.ok("authority", "signed the certificate, valid for %s", age(until.Sub(now)))
 	}
 }
 
@@ -108,7 +108,7 @@ func (d *doctor) lookupHost(ctx context.Context, host string) bool {
 	defer cancel()
 	addrs, err := net.DefaultResolver.LookupHost(ctx, host)
 	if err != nil {
-		return d.failCheck("name", "is the name right, and does DNS know it here?", "%s", err)
+		return d.failCheck("name", "is the name right, and can DNS resolve it here?", "%s", err)
 	}
 	return d.ok("name", "%s is %s", host, strings.Join(addrs, ", "))
 }
@@ -125,14 +125,14 @@ func (d *doctor) handshake(ctx context.Context, nc net.Conn, tc *tls.Config) boo
 	}
 	conn, err := transport.Client(ctx, nc, tc, transport.ProtocolCall, transport.RoleDispatcher)
 	if err != nil {
-		return d.failCheck("TLS", "both certificates must be good now and of one fleet; the dispatcher's log says what it did not like", "%s", err)
+		return d.failCheck("TLS", "both certificates must be valid now and of the same fleet; the dispatcher's log says what is wrong", "%s", err)
 	}
 	defer conn.Close()
 	left := time.Until(leaf.NotAfter)
 	if left < expiresSoon {
 		return d.warn("TLS", "get the dispatcher a new certificate", "%s, whose certificate expires in %s", conn.Peer().Identity, age(left))
 	}
-	return d.ok("TLS", "%s, good for %s", conn.Peer().Identity, age(left))
+	return d.ok("TLS", "%s, valid for %s", conn.Peer().Identity, age(left))
 }
 
 // dispatcher asks the dispatcher for its version and clock.

@@ -32,16 +32,16 @@ func (c *cli) drainAgent(ctx context.Context, dir string) error {
 		return err
 	}
 	if !listensToDrain(pid) {
-		return fmt.Errorf("process %d, which has %s, does not listen to SIGUSR1: it is no harp agent", pid, dir)
+		return fmt.Errorf("process %d, which uses %s, does not handle SIGUSR1: it is not a harp agent", pid, dir)
 	}
 	if err := syscall.Kill(pid, drainSignal); err != nil {
 		return fmt.Errorf("tell process %d to drain: %w", pid, err)
 	}
 	if c.format != formatJSON {
-		c.say("agent %d takes no more calls, and ends when it is idle", pid)
+		c.say("agent %d takes no more calls and exits when idle", pid)
 	}
 	if err := awaitAgentEnd(ctx, dir, pid); err != nil {
-		return unless(ctx, err, &detachedError{nothing: "the agent drains on"})
+		return unless(ctx, err, &detachedError{nothing: "the agent goes on draining"})
 	}
 	if err := wasIdle(dir, pid); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (c *cli) drainAgent(ctx context.Context, dir string) error {
 	if c.format == formatJSON {
 		return c.printObject(object{{"pid", pid}, {"ended", true}})
 	}
-	c.say("agent %d has ended", pid)
+	c.say("agent %d has exited", pid)
 	return nil
 }
 
@@ -58,10 +58,10 @@ func (c *cli) drainAgent(ctx context.Context, dir string) error {
 func wasIdle(dir string, pid int) error {
 	found, err := agent.CheckJournal(dir)
 	if err != nil {
-		return fmt.Errorf("agent %d has ended, and whether it was idle is not known: %w", pid, err)
+		return fmt.Errorf("agent %d has exited; whether it was idle is unknown: %w", pid, err)
 	}
 	if n := countRunning(&found) + len(found.Partial); n > 0 {
-		return fmt.Errorf("agent %d has ended before it was idle: attempts that have not ended: %d", pid, n)
+		return fmt.Errorf("agent %d exited before it was idle; attempts still under way: %d", pid, n)
 	}
 	return nil
 }

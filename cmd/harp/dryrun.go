@@ -111,7 +111,7 @@ func (p *plan) effectiveLimit(name string, asked, own time.Duration) time.Durati
 func (p *plan) predictStart(now time.Time) {
 	r := p.request
 	if !r.StartBefore.IsZero() && !r.StartBefore.After(now) {
-		p.why = "its time to start has passed"
+		p.why = "its start time has passed"
 	}
 	if !p.host.Online {
 		if r.WhenOffline == harp.FailFast {
@@ -120,7 +120,7 @@ func (p *plan) predictStart(now time.Time) {
 		p.waits = append(p.waits, "the host, which is away")
 	}
 	if r.StartAfter.After(now) {
-		p.waits = append(p.waits, "its time, in "+age(r.StartAfter.Sub(now)))
+		p.waits = append(p.waits, "its start time, in "+age(r.StartAfter.Sub(now)))
 	}
 	if q := p.queue; q != nil {
 		switch {

@@ -115,7 +115,7 @@ resumes after that event, without gaps or repeats. --since starts at a time.`,
 		Annotations: streams(),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) (err error) {
 			if c.format == formatJSON {
-				return invalid("output", "events have no end; this command knows text and jsonl")
+				return invalid("output", "events never end; this command takes text and jsonl")
 			}
 			filter, err := f.check(ctx, c, caller)
 			if err != nil {

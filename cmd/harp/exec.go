@@ -105,7 +105,7 @@ func (how *execFlags) arguments(c *cli, argv []string) (map[string]any, error) {
 			return nil, invalid("stdin", "%s", err)
 		}
 		if !utf8.Valid(text) {
-			return nil, invalid("stdin", "is no text in UTF-8")
+			return nil, invalid("stdin", "must be UTF-8 text")
 		}
 		args["stdin"] = string(text)
 	}

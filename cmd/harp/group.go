@@ -101,6 +101,6 @@ func (c *cli) removeGroup(ctx context.Context, caller *harp.Caller, args []strin
 	if c.format == formatJSON {
 		return c.printObject(object{{"name", args[0]}})
 	}
-	c.notice("group %s is deleted", args[0])
+	c.notice("deleted group %s", args[0])
 	return nil
 }

@@ -22,7 +22,7 @@ func refuseTopics(root *cobra.Command) {
 	help.Run, help.Short = nil, "Explain a command or a topic"
 	help.RunE = func(cmd *cobra.Command, args []string) error {
 		if _, unknown, err := root.Find(args); err != nil || len(unknown) > 0 {
-			return fmt.Errorf("no help on %s%s", strings.Join(args, " "), cmp.Or(hintOfHelp(root, args), "; harp help lists what there is"))
+			return fmt.Errorf("no help on %s%s", strings.Join(args, " "), cmp.Or(hintOfHelp(root, args), "; harp help lists all topics"))
 		}
 		show(cmd, args)
 		return nil

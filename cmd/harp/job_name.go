@@ -173,7 +173,7 @@ func (n *jobNames) last(ctx context.Context) (string, error) {
 	for job, err := range n.caller.Jobs(ctx, harp.JobFilter{}) {
 		return job.ID, err
 	}
-	return "", failures.NotFound("job", "last, as there are none yet")
+	return "", failures.NotFound("job", "last; there are no jobs yet")
 }
 
 // part finds the job whose id begins, or ends, with a part of it.
@@ -193,7 +193,7 @@ func (n *jobNames) part(ctx context.Context, part string) (string, error) {
 	case 1:
 		return found[0], nil
 	}
-	return "", invalid("id", "%d jobs have %s, as %s and %s", len(found), part, found[0], found[1])
+	return "", invalid("id", "%d jobs match %s, among them %s and %s", len(found), part, found[0], found[1])
 }
 
 // shortID is how many of an id's last characters tell a job from others: they are random, its

@@ -40,7 +40,7 @@ func (f *journalFlags) agentDir() (string, error) {
 		return "", unreadable(err)
 	}
 	if cfg.Dir == "" {
-		return "", invalid("dir", "this agent has no dir, and its journal is in memory")
+		return "", invalid("dir", "is not set: the journal of this agent is in memory")
 	}
 	return cfg.Dir, nil
 }
@@ -183,7 +183,7 @@ func journalRows(dir string, r *journal.Report) [][2]string {
 		rows = append(rows, [2]string{"in part", fmt.Sprintf("%d attempts, which will not be started", n)})
 	}
 	if r.Torn > 0 {
-		rows = append(rows, [2]string{"unfinished", fmt.Sprintf("%d bytes at the end, which a crash left", r.Torn)})
+		rows = append(rows, [2]string{"unfinished", fmt.Sprintf("%d bytes at the end, left by a crash", r.Torn)})
 	}
 	for _, d := range r.Damage {
 		rows = append(rows, [2]string{"damaged", fmt.Sprintf("%s at offset %d: %s", d.File, d.Offset, d.Reason)})
@@ -202,7 +202,7 @@ func (c *cli) wouldRepair(dir string) error {
 	}
 	text := "the journal is not damaged and would be left as it is"
 	if len(found.Damage) > 0 {
-		text = fmt.Sprintf("a journal of %d attempts and %d tombstones would take the place of the damaged one",
+		text = fmt.Sprintf("a journal of %d attempts and %d tombstones would replace the damaged one",
 			len(found.Held), found.Tombs+len(found.Partial))
 	}
 	return c.would(journalObject(dir, &found), "%s", text)
@@ -220,7 +220,7 @@ func (c *cli) printRepair(dir string, did *agent.JournalRepair) error {
 	rows := journalRows(dir, &did.Report)
 	rows[0] = [2]string{"journal", did.NewID + " in " + filepath.Join(dir, "journal")}
 	c.pairs(append(rows, [2]string{"kept aside", did.Aside}))
-	c.say("What could be read goes on when the agent is started. What the dispatcher had sent here, and cannot be")
-	c.say("read any more, is lost (journal_gone): it may have run.")
+	c.say("What could be read goes on when the agent starts. What the dispatcher had sent here and can no longer")
+	c.say("be read is lost (journal_gone): it may have run.")
 	return nil
 }

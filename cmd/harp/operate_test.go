@@ -155,7 +155,7 @@ func TestQueueChanges(t *testing.T) {
 			t.Errorf("%s: got %+v, %+v", args, got, f.feed.changes)
 		}
 	}
-	if got := runFake(t, t.Context(), f, nil, "queue", "pause", "host=web01"); !strings.Contains(got.stderr, `queue {"host":"web01"} will start no jobs from now on`) {
+	if got := runFake(t, t.Context(), f, nil, "queue", "pause", "host=web01"); !strings.Contains(got.stderr, `queue {"host":"web01"} will start no more jobs`) {
 		t.Errorf("got %+v", got)
 	}
 	for args, want := range map[string]int{

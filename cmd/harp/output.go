@@ -64,9 +64,9 @@ func (f format) allowed(marks string) error {
 	case f == formatText, f == formatJSON, slices.Contains(strings.Split(marks, ","), string(f)):
 		return nil
 	case f == formatLines:
-		return invalid("output", "jsonl is for lists, calls and follow; this command knows text, json, yaml and template=")
+		return invalid("output", "jsonl is for lists, calls and follow; this command takes text, json, yaml and template=")
 	}
-	return invalid("output", "%s is for lists; this command knows text, json, yaml and template=", f)
+	return invalid("output", "%s is for lists; this command takes text, json, yaml and template=", f)
 }
 
 // String returns the flag's value.

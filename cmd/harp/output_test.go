@@ -377,11 +377,11 @@ waiting      7
 `},
 		{"queue cancel host=web01", "cancellation requested for 10 jobs\n"},
 		{"proc ls", `PROCEDURE  ARGUMENTS     SUMMARY                    HOSTS
-count      to= [every=]  Count up, one record each  demo1
+count      to= [every=]  Count up, one record per number  demo1
 hello      name=         Greet somebody             demo1
 `},
 		{"proc show demo1 count", `procedure   count
-summary     Count up, one record each
+summary     Count up, one record per number
 hosts       demo1
 idempotent  yes
 

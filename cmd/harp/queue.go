@@ -93,7 +93,7 @@ func (c *cli) queueSetCommand(dry *bool) *cobra.Command {
 		Args: cobra.MinimumNArgs(1),
 		RunE: c.changesQueue(dry, func() (field, error) {
 			if concurrency < 0 {
-				return field{}, invalid("concurrency", "must not be negative; 0 takes back what was said")
+				return field{}, invalid("concurrency", "must not be negative; 0 removes the setting")
 			}
 			return field{"concurrency", concurrency}, nil
 		}, func(ctx context.Context, queues *harp.Queues, name any) error {
@@ -197,7 +197,7 @@ func (c *cli) changesQueue(dry *bool, what func() (field, error), change func(ct
 		if c.format == formatJSON {
 			return c.printObject(object{{"name", canonical}, changed})
 		}
-		c.notice("queue %s will %s from now on", canonical, queueChange(changed))
+		c.notice("queue %s will %s", canonical, queueChange(changed))
 		return nil
 	})
 }
@@ -206,13 +206,13 @@ func (c *cli) changesQueue(dry *bool, what func() (field, error), change func(ct
 func queueChange(changed field) string {
 	switch changed.value {
 	case true:
-		return "start no jobs"
+		return "start no more jobs"
 	case false:
-		return "start jobs"
+		return "start jobs again"
 	case 0:
-		return "go when it is empty, and be made anew by a call, with its concurrency"
+		return "take its concurrency from the next call that creates it"
 	}
-	return fmt.Sprintf("run %v at a time", changed.value)
+	return fmt.Sprintf("run %v jobs at a time", changed.value)
 }
 
 // jobsText is a number of jobs.

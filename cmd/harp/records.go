@@ -63,7 +63,7 @@ func (p *recordPrinter) printRecord(r harp.Record) error {
 		p.cli.notice("%d bytes were dropped before #%d", r.Truncated, r.Seq)
 	}
 	if r.Missing > 0 {
-		p.cli.notice("%d records from #%d on are missing: another dispatcher had them, of which this one is an older backup", r.Missing, r.Seq)
+		p.cli.notice("%d records from #%d on are missing: this dispatcher was restored from a backup made before they arrived", r.Missing, r.Seq)
 		return nil
 	}
 	text, err := recordText(r)

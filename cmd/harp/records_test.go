@@ -29,7 +29,7 @@ func record(t *testing.T, kind harp.RecordKind, text any, partial bool) harp.Rec
 func TestMissingRecordsAreTold(t *testing.T) {
 	f := printed(t, record(t, harp.KindStdout, "one", false), harp.Record{Kind: harp.KindLog, Missing: 4})
 	got := runFake(t, t.Context(), f, nil, "job", "follow", firstID, "--since", "0")
-	want := said{stdout: "one\n", stderr: "4 records from #1 on are missing: another dispatcher had them, of which this one is an older backup\n"}
+	want := said{stdout: "one\n", stderr: "4 records from #1 on are missing: this dispatcher was restored from a backup made before they arrived\n"}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -10,8 +10,8 @@ import (
 // refusals are words for the patterns that every parameter of a command has, whoever
 // wrote it, by how the message that names the pattern begins.
 var refusals = []struct{ begins, words string }{
-	{`must match ^[^\x00]*$, `, "must have no NUL character, "},
-	{`must match ^(?:[^-\x00][^\x00]*)?$, `, "must not begin with -, which the command might take for an option, and have no NUL character, "},
+	{`must match ^[^\x00]*$, `, "must not contain a NUL character, "},
+	{`must match ^(?:[^-\x00][^\x00]*)?$, `, "must not begin with -, which the command might take for an option, nor contain a NUL character, "},
 	{`must match ^(?:/(?:\.|[^/.\x00]`, "must be an absolute path without .., "},
 }
 

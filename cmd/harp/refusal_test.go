@@ -34,8 +34,8 @@ show:
 		t.Fatal(err)
 	}
 	for _, test := range []struct{ name, text, want string }{
-		{"text", "a\x00b", `invalid args.text: must have no NUL character, is "a\u0000b"`},
-		{"word", "-x", `invalid args.word: must not begin with -, which the command might take for an option, and have no NUL character, is "-x"`},
+		{"text", "a\x00b", `invalid args.text: must not contain a NUL character, is "a\u0000b"`},
+		{"word", "-x", `invalid args.word: must not begin with -, which the command might take for an option, nor contain a NUL character, is "-x"`},
 		{"any", "/a/../b", `invalid args.any: must be an absolute path without .., is "/a/../b"`},
 		{"any", "b", `invalid args.any: must be an absolute path without .., is "b"`},
 		{"etc", "/etc/x", `invalid args.etc: must be a path under /etc/a.b, without .., is "/etc/x"`},

@@ -59,16 +59,16 @@ func onSignal(ctx context.Context, sig os.Signal, fn func()) (wait func()) {
 // logBad says what is wrong with a configuration that was read again.
 func logBad(log *slog.Logger, err error) {
 	for _, one := range each(err) {
-		log.Error("the configuration is bad, the one before stays", "error", one.Error())
+		log.Error("invalid configuration; keeping the previous one", "error", one.Error())
 	}
 }
 
 // logRead says that a configuration was read again, and what of it must wait.
 func logRead(log *slog.Logger, waiting []string) {
 	if len(waiting) > 0 {
-		log.Warn("a restart is needed for some of the new configuration", "fields", waiting)
+		log.Warn("some of the new configuration needs a restart", "fields", waiting)
 	}
-	log.Info("configuration read again")
+	log.Info("configuration reloaded")
 }
 
 // levelOf is the level of a log, which can be changed.

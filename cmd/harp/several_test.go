@@ -76,7 +76,7 @@ func TestLastCharactersNameAJob(t *testing.T) {
 	if got := runFake(t, t.Context(), f, nil, "job", "get", firstID[len(firstID)-8:]); got.code != 0 {
 		t.Errorf("got %+v", got)
 	}
-	if got := runFake(t, t.Context(), f, nil, "job", "get", firstID[:8]); got.code != exitUsage || !strings.Contains(got.stderr, "2 jobs have") {
+	if got := runFake(t, t.Context(), f, nil, "job", "get", firstID[:8]); got.code != exitUsage || !strings.Contains(got.stderr, "2 jobs match") {
 		t.Errorf("of what two begin with: got %+v", got)
 	}
 	if got := runFake(t, t.Context(), f, nil, "job", "get", "00001"); got.code != exitNotFound {

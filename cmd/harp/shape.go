@@ -46,7 +46,7 @@ func (c *cli) chooseShape(marks string) (err error) {
 func asTemplate(text string) (shape, error) {
 	t, err := template.New("template").Funcs(template.FuncMap{"json": jsonText}).Parse(text)
 	if err != nil {
-		return nil, errors.New("must be a template of Go's text/template: " + err.Error())
+		return nil, errors.New("must be a Go text/template: " + err.Error())
 	}
 	return func(w io.Writer, encoded []byte) error {
 		fields, err := decodeNumbers(encoded)

@@ -120,7 +120,7 @@ func TestWide(t *testing.T) {
 // What is wrong with a command line is said in words that lead on.
 func TestWordsThatLeadOn(t *testing.T) {
 	for args, want := range map[string]string{
-		"help nope":                  "harp: no help on nope; harp help lists what there is\n",
+		"help nope":                  "harp: no help on nope; harp help lists all topics\n",
 		"help job nope":              "harp: no help on job nope;",
 		"job ls --state unreachable": "ask for expired",
 	} {

@@ -42,7 +42,16 @@ func didYouMean(typed string, known []string) string {
 			words = append(words, n.word)
 		}
 	}
-	return "; did you mean " + strings.Join(words, " or ") + "?"
+	return "; did you mean " + oneOf(words) + "?"
+}
+
+// oneOf is words as a choice: a, b or c.
+func oneOf(words []string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // distance is how many characters have to be put in, left out, replaced or exchanged with their

@@ -20,7 +20,7 @@ const settles = 250 * time.Millisecond
 func onChange(ctx context.Context, dir string, log *slog.Logger, fn func()) (wait func()) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		log.Warn("the folder is not watched; SIGHUP reads it again", "dir", dir, "error", err.Error())
+		log.Warn("cannot watch the folder; SIGHUP makes it read again", "dir", dir, "error", err.Error())
 		return func() {}
 	}
 	w := watch{dir: filepath.Clean(dir), watcher: watcher, log: log}
@@ -43,7 +43,7 @@ type watch struct {
 
 func (w *watch) addDir(dir string) {
 	if err := w.watcher.Add(dir); err != nil {
-		w.log.Warn("the folder is not watched; SIGHUP reads it again", "dir", dir, "error", err.Error())
+		w.log.Warn("cannot watch the folder; SIGHUP makes it read again", "dir", dir, "error", err.Error())
 	}
 }
 

@@ -28,7 +28,7 @@ func bindWatch(cmd *cobra.Command, watch *bool) {
 // oldest first. It goes on when the dispatcher is away for a time.
 func watchList[T any](ctx context.Context, c *cli, l listing[T], find func(context.Context) ([]T, error)) error {
 	if c.format == formatJSON {
-		return invalid("watch", "has no end; it knows text, wide, jsonl, id and template=")
+		return invalid("watch", "never ends; it takes text, wide, jsonl, id and template=")
 	}
 	w := &listWatch[T]{cli: c, listing: l, seen: map[string]string{}}
 	ticker := time.NewTicker(watchEvery)

@@ -85,7 +85,7 @@ func TestCheck(t *testing.T) {
 		{harp.Args{"service": "nginx", "either": "x"}, "args.either", "anyOf"},
 		{harp.Args{"service": "nginx", "both": "b"}, "args.both", `must match a, is "b"`},
 		{harp.Args{"service": "nginx", "both": "-a"}, "args.both", `must match ^[^-], is "-a"`},
-		{harp.Args{"service": "nginx", "pin": "12x"}, "args.pin", "must be a string, match ^[0-9]+$; is not, and is a secret"},
+		{harp.Args{"service": "nginx", "pin": "12x"}, "args.pin", "must be a string, match ^[0-9]+$; the value is a secret"},
 		{harp.Args{"service": "nginx", "opts": map[string]any{"a": true, "odd": nil}}, "args.opts.odd", "not"},
 		{harp.Args{"service": "nginx", "sevrice": 1}, "args.sevrice", "unknown argument; available: at, both, data, either, mode, n, on, opts, pin, ratio, service, tags, wait"},
 		{harp.Pos(1, 2, 3, 4, 5, 6, 7, 8, 9, 10), "args", "takes at most 9 positional arguments, got 10"},

@@ -31,7 +31,7 @@ const stepsOfSchema = 32
 func (a *Args) newChecker() *checker { return &checker{patterns: a.patterns, left: maxWork} }
 
 // errTooMuchWork is for a check that was given up.
-var errTooMuchWork = &harp.FieldError{Field: root, Message: "would take too long to check by the procedure's schema"}
+var errTooMuchWork = &harp.FieldError{Field: root, Message: "would take too long to check against the procedure's schema"}
 
 // checkValue looks whether a value fits, which path names in errors.
 func (c *checker) checkValue(path string, s *jsonschema.Schema, v any) error {
@@ -260,7 +260,7 @@ func (c *checker) checkUnique(list []any) *harp.FieldError {
 			continue // no number: it is like no other
 		}
 		if at, ok := first[string(text)]; ok {
-			return &harp.FieldError{Field: index(i), Message: fmt.Sprintf("must not be there twice, is also %d", at)}
+			return &harp.FieldError{Field: index(i), Message: fmt.Sprintf("must not be a duplicate, is also %d", at)}
 		}
 		first[string(text)] = i
 	}

@@ -48,7 +48,7 @@ func secretError(path string, s *jsonschema.Schema) *harp.FieldError {
 			must = append(must, "match "+shorten(part.Pattern))
 		}
 	}
-	return &harp.FieldError{Field: path, Message: "must " + strings.Join(must, ", ") + "; is not, and is a secret, which is not shown"}
+	return &harp.FieldError{Field: path, Message: "must " + strings.Join(must, ", ") + "; the value is a secret and is not shown"}
 }
 
 // HiddenArg is what is shown in place of an argument that is a secret.

@@ -344,7 +344,7 @@ type QueueChange struct {
 // Check returns a *harp.FieldError for a change that cannot be.
 func (c QueueChange) Check() error {
 	if c.Concurrency != nil && *c.Concurrency < 0 {
-		return &harp.FieldError{Field: "concurrency", Message: "must not be negative; 0 takes back what was said"}
+		return &harp.FieldError{Field: "concurrency", Message: "must not be negative; 0 removes the setting"}
 	}
 	return nil
 }

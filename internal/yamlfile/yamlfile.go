@@ -77,7 +77,7 @@ func Parse(path string, text []byte, into any) (*File, error) {
 	return f, f.explain(doc.Load(into, yaml.WithKnownFields()))
 }
 
-var errSecond = errors.New("there is a second document; one is expected")
+var errSecond = errors.New("must be one document, and has a second")
 
 // parseDocument reads the one document of a text.
 func parseDocument(text []byte) (*yaml.Node, error) {
@@ -203,7 +203,7 @@ var wordings = []struct {
 	of *regexp.Regexp
 	to string
 }{
-	{regexp.MustCompile(`^field .* not found in type .*$`), "is not known"},
+	{regexp.MustCompile(`^field .* not found in type .*$`), "is unknown"},
 	{regexp.MustCompile("^cannot construct !!(?:map|seq|null) into (.*)$"), "must be $1"},
 	{regexp.MustCompile("^cannot construct !!\\w+ `(.*)` into (.*)$"), "must be $2, is $1"},
 	{regexp.MustCompile(`must be struct \{.*\}|must be \w+\.\w+`), "must be a map"},

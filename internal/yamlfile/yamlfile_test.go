@@ -58,14 +58,14 @@ func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                          "",
 		"# only this\n":             "",
-		"dir: x\nodd: 1\n":          "f:2: odd: is not known",
-		"sub:\n  a:\n    of: 1\n":   "f:3: sub.a.of: is not known",
+		"dir: x\nodd: 1\n":          "f:2: odd: is unknown",
+		"sub:\n  a:\n    of: 1\n":   "f:3: sub.a.of: is unknown",
 		"sub: {a: {on: 5}}\n":       "f:1: sub.a.on: must be true or false, is 5",
 		"sub: [a]\n":                "f:1: sub: must be a map",
 		"list: a\n":                 "f:1: list: must be a list, is a",
 		"size: -1\nwait: 1\n":       "f:2: wait: must be a duration",
 		"dir: a\ndir: b\n":          `f:2: dir: mapping key "dir" already defined at line 1`,
-		"dir: a\n---\ndir: b\n":     "f: there is a second document",
+		"dir: a\n---\ndir: b\n":     "f: must be one document",
 		"a: &a [*a, *a]\nb: [*a]\n": "f:1: ",
 	} {
 		var s settings

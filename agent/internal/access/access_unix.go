@@ -42,9 +42,9 @@ func CheckOwn(path string) error {
 	uid, gid := owner(info)
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
-		return &UntrustedError{path, "is a link: it must be what the agent has made"}
+		return &UntrustedError{path, "is a link: it must have been made by the agent"}
 	case int64(uid) != int64(os.Geteuid()):
-		return &UntrustedError{path, fmt.Sprintf("is owned by user %d: it must be the agent's own, of user %d", uid, os.Geteuid())}
+		return &UntrustedError{path, fmt.Sprintf("is owned by user %d: it must be owned by the agent's user, %d", uid, os.Geteuid())}
 	case othersWrite(info, uid, gid):
 		return writable(path, info)
 	}
@@ -115,7 +115,7 @@ func (w *walk) check(path string, info fs.FileInfo) error {
 	uid, gid := owner(info)
 	switch mode := info.Mode(); {
 	case !slices.Contains(w.users, uid):
-		return &UntrustedError{path, fmt.Sprintf("is owned by user %d, who could run anything: it must be root's, or the agent's own", uid)}
+		return &UntrustedError{path, fmt.Sprintf("is owned by user %d, who could run anything: it must be owned by root or the agent's user", uid)}
 	case mode&fs.ModeSymlink != 0, mode.IsDir() && mode&fs.ModeSticky != 0:
 		return nil
 	case mode.IsDir() && mode.Perm()&0o002 == 0 && slices.Contains(systemDirs, path):

@@ -49,7 +49,7 @@ func build(f *yamlfile.File, name string, d *declaration) (*Command, []error) {
 	b := &builder{f: f, name: name, d: d, cmd: &Command{}, uses: map[string]usage{}}
 	b.checkName()
 	if d == nil {
-		return nil, []error{f.Errorf(name, "must be a map: what the procedure is")}
+		return nil, []error{f.Errorf(name, "must be a map that describes the procedure")}
 	}
 	b.command()
 	b.environment()
@@ -80,10 +80,10 @@ func (b *builder) command() {
 	b.cmd.stdin = stdin
 	b.cmd.argv, b.cmd.scripts = b.argv("command", b.d.Command)
 	if len(b.d.Command) == 0 {
-		b.errorf("command", "is missing: a list of the program and its arguments")
+		b.errorf("command", "is missing: must list the program and its arguments")
 	}
 	if b.d.DryRun != nil && len(b.d.DryRun) == 0 {
-		b.errorf("dry_run", "must have a program and its arguments")
+		b.errorf("dry_run", "must list a program and its arguments")
 	}
 	b.cmd.dryRun, b.cmd.dryScripts = b.argv("dry_run", b.d.DryRun)
 	for _, p := range stdin {
@@ -109,17 +109,17 @@ func (b *builder) argv(field string, list []*argument) (argv []element, scripts 
 		for j, text := range a.words {
 			t := b.word(a.at(at, j), text, true)
 			if spread += t.spreads(); spread > 1 {
-				b.errorf(a.at(at, j), "must not have a second list: it comes once for each element of one")
+				b.errorf(a.at(at, j), "must not have a second list: it is repeated for each element of one")
 			}
 			e.words = append(e.words, t)
 		}
 		if j, reason := code.next(b.marked(e)); reason != "" {
-			b.errorf(a.at(at, j), "must have no placeholder: %s", reason)
+			b.errorf(a.at(at, j), "must not have a placeholder: %s", reason)
 		}
 		argv = append(argv, e)
 	}
 	if program := code.readsStdin(); program != "" && b.hasText(b.cmd.stdin) {
-		b.errorf("stdin", "must have no placeholder: %s reads it as code", program)
+		b.errorf("stdin", "must not have a placeholder: %s reads it as code", program)
 	}
 	if len(argv) > 0 && len(code.scripts) > 0 {
 		code.scripts[0].name = argv[0].words[0][0].literal // where the file says it is
@@ -177,7 +177,7 @@ func (b *builder) program(field string, a *argument) element {
 	case a.group || name == "" || strings.Contains(name, "\x00"):
 		b.errorf(field, "must be the name of a program")
 	case strings.Contains(name, leftBraces):
-		b.errorf(field, "must not have a placeholder: what runs is not for callers to say")
+		b.errorf(field, "must not have a placeholder: callers do not choose what runs")
 	}
 	if strings.ContainsRune(name, filepath.Separator) {
 		name = b.f.Program(name)
@@ -192,9 +192,9 @@ func (b *builder) word(field, text string, argv bool) template {
 	case err != nil:
 		b.errorf(field, "%v", err)
 	case strings.Contains(text, "\x00"):
-		b.errorf(field, "must have no NUL")
+		b.errorf(field, "must not contain NUL")
 	case len(text) > maxElement:
-		b.errorf(field, "must be at most %d bytes: Linux takes no more in an element", maxElement)
+		b.errorf(field, "must be at most %d bytes, the most that Linux takes in an element", maxElement)
 	}
 	for _, p := range t {
 		b.use(field, p, usage{argv: p.form != formFile, first: argv && p.form != formFile && t.first(p.name)})
@@ -211,11 +211,11 @@ func (b *builder) use(field string, p part, u usage) {
 	b.uses[p.name] = usage{argv: was.argv || u.argv, first: was.first || u.first, stdin: was.stdin || u.stdin}
 	decl, known := b.d.Params.byName[p.name]
 	if !known {
-		there := "there are none"
+		there := "there are no params"
 		if len(b.d.Params.order) > 0 {
-			there = "there is " + strings.Join(b.d.Params.order, ", ")
+			there = "available: " + strings.Join(b.d.Params.order, ", ")
 		}
-		b.errorf(field, "{{.%s}} is not one of the params; %s", p.name, there)
+		b.errorf(field, "{{.%s}} is not a param; %s", p.name, there)
 		return
 	}
 	if decl == nil {
@@ -226,11 +226,11 @@ func (b *builder) use(field string, p part, u usage) {
 		b.errorf(field, "{{file .%s}} is for a secret, a string or json; %s is of type %s", p.name, p.name, kind)
 	case p.form == formFile:
 	case kind == typeSecret && u.argv:
-		b.errorf(field, `must not hold a secret, for others can see it: say stdin: "{{.%s}}", or {{file .%s}} for the path of a file that holds it`, p.name, p.name)
+		b.errorf(field, `must not hold a secret, which others could see: use stdin: "{{.%s}}", or {{file .%s}} for the path of a file that holds it`, p.name, p.name)
 	case kind == typeList && u.stdin:
-		b.errorf(field, "takes no list; make %s of type json", p.name)
+		b.errorf(field, "cannot be a list; give %s the type json", p.name)
 	case kind == typeList && p.form != formSpread:
-		b.errorf(field, "%s is a list, which does not fit one element: with {{.%s...}} the element comes once for each of the list", p.name, p.name)
+		b.errorf(field, "%s is a list, which does not fit in one element; {{.%s...}} repeats the element for each of the list", p.name, p.name)
 	case kind != typeList && p.form == formSpread:
 		b.errorf(field, "{{.%s...}} is for a list; %s is of type %s", p.name, p.name, kind)
 	}
@@ -245,19 +245,19 @@ func (b *builder) environment() {
 		t := b.word(field, b.d.Env[name], false)
 		switch {
 		case !variable.MatchString(name):
-			b.errorf(field, "is no name of a variable")
+			b.errorf(field, "must be the name of a variable")
 		case strings.HasPrefix(name, ownPrefix):
 			b.errorf(field, "must not begin with %s: those are harp's own", ownPrefix)
 		case t.spreads() > 0:
-			b.errorf(field, "takes no list; make it of type json")
+			b.errorf(field, "cannot be a list; use the type json")
 		case len(t.names()) > 0 && decides(name):
-			b.errorf(field, "must not have a placeholder: %s decides which code runs, and that is not for callers to say", name)
+			b.errorf(field, "must not have a placeholder: %s decides which code runs, and callers do not choose that", name)
 		}
 		b.cmd.env = append(b.cmd.env, setting{name, t})
 	}
 	for i, name := range b.d.PassEnv {
 		if !variable.MatchString(name) || strings.HasPrefix(name, ownPrefix) {
-			b.errorf(fmt.Sprintf("pass_env[%d]", i), "must be the name of a variable that is not harp's own, is %q", clip(name))
+			b.errorf(fmt.Sprintf("pass_env[%d]", i), "must be the name of a variable other than harp's own, is %q", clip(name))
 		}
 	}
 	b.cmd.passEnv = b.d.PassEnv
@@ -273,7 +273,7 @@ func (b *builder) process() {
 		{"result.path", d.Result.Path},
 	} {
 		if strings.Contains(fixed.value, leftBraces) || strings.Contains(fixed.value, "\x00") {
-			b.errorf(fixed.field, "must have no placeholder; they are for command, dry_run, stdin and env")
+			b.errorf(fixed.field, "must not have a placeholder; they are for command, dry_run, stdin and env")
 		}
 	}
 	rlimits, err := d.rlimits()
@@ -291,7 +291,7 @@ func (b *builder) process() {
 		}
 	}
 	if n := d.Nice; n != nil && (*n < -20 || *n > 19) {
-		b.errorf("nice", "must be from -20, which is first, to 19, is %d", *n)
+		b.errorf("nice", "must be from -20 (first) to 19, is %d", *n)
 	}
 	c.process = proc.Spec{
 		Dir: dir, User: d.User, Group: d.Group, Groups: d.Groups, Rlimits: rlimits,
@@ -320,7 +320,7 @@ func (b *builder) groupLimits() {
 	d, l := b.d, &b.cmd.process.Limits
 	if m := int64(d.MemoryMax); m != 0 {
 		if m < minMemory {
-			b.errorf("memory_max", "must be at least 16MiB, which starting it needs")
+			b.errorf("memory_max", "must be at least 16MiB, which it takes to start")
 		}
 		l.Memory = m
 		b.need("memory_max", "memory")
@@ -334,7 +334,7 @@ func (b *builder) groupLimits() {
 	}
 	if n := d.PIDsMax; n != nil {
 		if *n < minPIDs {
-			b.errorf("pids_max", "must be at least %d, which starting it needs", minPIDs)
+			b.errorf("pids_max", "must be at least %d, which it takes to start", minPIDs)
 		}
 		l.PIDs = *n
 		b.need("pids_max", "pids")
@@ -345,7 +345,7 @@ func (b *builder) groupLimits() {
 func (b *builder) need(field, controller string) {
 	b.cmd.needs = append(b.cmd.needs, need{field, controller})
 	if b.d.LeaveRunning {
-		b.errorf(field, "must not be there with leave_running: what it leaves behind would go on without")
+		b.errorf(field, "cannot be combined with leave_running: what it leaves behind would run without it")
 	}
 }
 
@@ -358,7 +358,7 @@ func (b *builder) privateTmp() {
 	b.cmd.needs = append(b.cmd.needs, need{field: "private_tmp"})
 	dir := b.cmd.process.Dir
 	if inTmp(dir) {
-		b.errorf("cwd", "must not be in /tmp or /var/tmp, which are empty with private_tmp; cwd: private is a folder of each job's own")
+		b.errorf("cwd", "must not be in /tmp or /var/tmp, which are empty with private_tmp; cwd: private gives each job its own folder")
 	}
 	for _, s := range slices.Concat(b.cmd.scripts, b.cmd.dryScripts) {
 		if inTmp(s.name) {
@@ -380,7 +380,7 @@ func (b *builder) limits() {
 	d, c := b.d, b.cmd
 	c.grace = defaultGrace
 	if d.Grace == yamlfile.Duration(harp.NoLimit) {
-		b.errorf("grace", "must be a duration: a command that does not end has to be killed one day")
+		b.errorf("grace", "must be a duration: a command that does not end must be killed at some point")
 	} else if d.Grace > 0 {
 		c.grace = time.Duration(d.Grace)
 	}
@@ -391,7 +391,7 @@ func (b *builder) limits() {
 		if *n < 1 {
 			b.errorf("concurrency", "must be at least 1")
 		} else if d.Exclusive {
-			b.errorf("concurrency", "is 1: exclusive says so")
+			b.errorf("concurrency", "is 1: use exclusive")
 		}
 		c.Concurrency = *n
 	}
@@ -409,7 +409,7 @@ func (b *builder) outcome() {
 	}
 	switch isFile := c.result.From == fromFile; {
 	case !isFile && c.result.Path != "":
-		b.errorf("result.path", "goes with from: file")
+		b.errorf("result.path", "is only for from: file")
 	case isFile && c.result.Path == "":
 		c.private = true
 	}
@@ -419,7 +419,7 @@ func (b *builder) outcome() {
 		c.result.Max = defaultResult
 	}
 	if d.Success != nil && len(d.Success) == 0 {
-		b.errorf("success", "must have an exit code, or be left out: then it is 0")
+		b.errorf("success", "must list an exit code, or be left out, which means 0")
 	}
 	for i, code := range d.Success {
 		if code < 0 || code > 255 {
@@ -464,11 +464,11 @@ func (b *builder) arguments() {
 		}
 		use, used := b.uses[name]
 		if !paramName.MatchString(name) {
-			b.errorf("params."+clip(name), "must be a name of letters, digits, _ and -, that begins with no digit, of at most 64")
+			b.errorf("params."+clip(name), "must be a name of at most 64 letters, digits, _ and -, not beginning with a digit")
 			continue
 		}
 		if !used {
-			b.errorf("params."+name, "has no placeholder in command, dry_run, stdin or env: it would be of no effect")
+			b.errorf("params."+name, "has no placeholder in command, dry_run, stdin or env, so it would have no effect")
 		}
 		b.cmd.params[name], all.Properties[name] = b.declare(name, p, use)
 		if p.Required {

@@ -76,26 +76,26 @@ func (p *ExecPolicy) check() error {
 	}
 	for _, name := range slices.Concat(p.Env, p.PassEnv) {
 		if !variable.MatchString(name) || strings.HasPrefix(name, ownPrefix) {
-			return &harp.FieldError{Field: "exec.env", Message: fmt.Sprintf("%q is not the name of a variable that is not harp's own", clip(name))}
+			return &harp.FieldError{Field: "exec.env", Message: fmt.Sprintf("%q is not the name of a variable other than harp's own", clip(name))}
 		}
 	}
 	for _, name := range p.Env {
 		if decides(name) {
-			return &harp.FieldError{Field: "exec.env", Message: name + " decides which code runs, and that is not for callers to say"}
+			return &harp.FieldError{Field: "exec.env", Message: name + " decides which code runs, and callers do not choose that"}
 		}
 	}
 	for _, dir := range p.Dirs {
 		if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir {
-			return &harp.FieldError{Field: "exec.dirs", Message: "must be absolute paths without . and .., that do not end with /"}
+			return &harp.FieldError{Field: "exec.dirs", Message: "must be absolute paths without . and .., not ending with /"}
 		}
 	}
 	if p.PrivateTmp {
 		if err := proc.ProbePrivateTmp(); err != nil {
-			return &harp.FieldError{Field: "exec.private_tmp", Message: "cannot be had here: " + err.Error()}
+			return &harp.FieldError{Field: "exec.private_tmp", Message: "is not available here: " + err.Error()}
 		}
 	}
 	if p.SilenceTimeout < 0 || p.MaxExecTime < 0 || p.Grace < 0 {
-		return &harp.FieldError{Field: "exec", Message: "no duration may be negative"}
+		return &harp.FieldError{Field: "exec", Message: "durations must not be negative"}
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func (p *ExecPolicy) fill(spec *supervisor.Spec, values map[string]any) error {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		field := "args.env." + name
 		if !slices.Contains(p.Env, name) {
-			return &harp.FieldError{Field: field, Message: "may not be set"}
+			return &harp.FieldError{Field: field, Message: "is not allowed"}
 		}
 		value, err := text.argument(field, env[name], false)
 		if err != nil {

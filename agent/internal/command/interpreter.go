@@ -264,7 +264,7 @@ func (i *interpreted) execute(by reading, word string) ([]reading, string) {
 		return nil, ""
 	}
 	if hasMark(word) {
-		return nil, "what " + by.name + " runs is not for callers to say"
+		return nil, "callers do not choose what " + by.name + " runs"
 	}
 	i.scripts = append(i.scripts, script{word, true})
 	name, of := interpreterOf(word)
@@ -278,5 +278,5 @@ func (r reading) readsCode() string {
 	if r.of.remote {
 		return "a shell of the other host reads it as code; give it by stdin to a program there"
 	}
-	return r.name + " reads it as code; put it into an element behind, which the code takes as an argument"
+	return r.name + " reads it as code; put it into a later element, which the code takes as an argument"
 }

@@ -74,7 +74,7 @@ func TestCodeInArgumentsIsRefused(t *testing.T) {
 // TestCodeInStdinIsRefused: a program that is given no code reads it from stdin.
 func TestCodeInStdinIsRefused(t *testing.T) {
 	for _, command := range []string{`sh`, `bash, -s, x`, `bash, -x`, `sudo, -u, nobody, bash`, `python3`, `python3, "-"`, `perl, -w`, `ssh, host`, `env, sh`, `node`} {
-		if err := interpret(command, `stdin: "x {{.p}}"`); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), "x.stdin: must have no placeholder") {
+		if err := interpret(command, `stdin: "x {{.p}}"`); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), "x.stdin: must not have a placeholder") {
 			t.Errorf("[%s]: %v", command, err)
 		}
 	}

@@ -44,7 +44,7 @@ func Load(dir string, able func(controller string) error, most int) ([]*Command,
 		wrong = append(wrong, err)
 		for _, c := range list {
 			if other, ok := from[c.Doc.Name]; ok {
-				wrong = append(wrong, f.Errorf(c.Doc.Name, "is in %s already", other))
+				wrong = append(wrong, f.Errorf(c.Doc.Name, "is already in %s", other))
 			}
 			from[c.Doc.Name] = path
 		}
@@ -140,7 +140,7 @@ func (c *Command) unable(f *yamlfile.File, n need, able func(controller string) 
 		err = proc.ProbePrivateTmp()
 	}
 	if err != nil {
-		return f.Errorf(c.Doc.Name+"."+n.field, "cannot be had here: %v", err)
+		return f.Errorf(c.Doc.Name+"."+n.field, "is not available here: %v", err)
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func readTrusted(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, &yamlfile.Error{File: path, Message: "is no regular file"}
+		return nil, &yamlfile.Error{File: path, Message: "is not a regular file"}
 	}
 	if err := trusted(path); err != nil {
 		return nil, err

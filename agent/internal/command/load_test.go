@@ -119,7 +119,7 @@ func TestLoadNamesBothFilesOfADuplicate(t *testing.T) {
 
 func TestLoadJoinsTheErrorsOfAllFiles(t *testing.T) {
 	_, err := Load(folder(t, map[string]string{"a.yaml": "x: {command: [a], odd: 1}\n", "b.yml": "y: {comand: [a]}\n", "c.yaml": "z: {command: []}\n"}), hasAll, wire.MaxMessage)
-	for _, want := range []string{"a.yaml:1: x.odd: is not known", "b.yml:1: y.comand: is not known", "c.yaml:1: z.command: is missing"} {
+	for _, want := range []string{"a.yaml:1: x.odd: is unknown", "b.yml:1: y.comand: is unknown", "c.yaml:1: z.command: is missing"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %s:\n%v", want, err)
 		}
@@ -183,28 +183,28 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{"command: [a, [b, [c]]]", `:2: x.command[1]: must be a text, or a list`},
 		{"command: [a, {b: c}]", `:2: x.command[1]: must be a text`},
 		{"command: [a, !!binary aGk=]", `:2: x.command[1]: must be a text, not !!binary`},
-		{`command: [a, "b\0"]`, `:2: x.command[1]: must have no NUL`},
-		{run + "\ndry_run: []", `:3: x.dry_run: must have a program`},
-		{"command:\n- a\n- '{{.q}}'", `:4: x.command[1]: {{.q}} is not one of the params; there are none`},
-		{with("{}", "[a, '{{.p}}', [b, '{{.q}}']]"), `:4: x.command[2][1]: {{.q}} is not one of the params; there is p`},
+		{`command: [a, "b\0"]`, `:2: x.command[1]: must not contain NUL`},
+		{run + "\ndry_run: []", `:3: x.dry_run: must list a program`},
+		{"command:\n- a\n- '{{.q}}'", `:4: x.command[1]: {{.q}} is not a param; there are no params`},
+		{with("{}", "[a, '{{.p}}', [b, '{{.q}}']]"), `:4: x.command[2][1]: {{.q}} is not a param; available: p`},
 		{with("{}", "['{{.p}}']"), `:4: x.command[0]: must not have a placeholder`},
 		{with("{}", "[a, '{{.p}']"), `:4: x.command[1]: has a {{ without }}; there is {{.name}}`},
-		{with("{}", "[a, '{{p}}']"), `:4: x.command[1]: {{p}} is no placeholder; there is {{.name}}`},
-		{with("{}", "[a, '{{.p | shell}}']"), `:4: x.command[1]: {{.p | shell}} is no placeholder`},
-		{with("{}", "[a, '{{file .p...}}']"), `:4: x.command[1]: {{file .p...}} is no placeholder`},
+		{with("{}", "[a, '{{p}}']"), `:4: x.command[1]: {{p}} is not a placeholder; there is {{.name}}`},
+		{with("{}", "[a, '{{.p | shell}}']"), `:4: x.command[1]: {{.p | shell}} is not a placeholder`},
+		{with("{}", "[a, '{{file .p...}}']"), `:4: x.command[1]: {{file .p...}} is not a placeholder`},
 		{with("{}", "[a, '{{.p...}}']"), `:4: x.command[1]: {{.p...}} is for a list; p is of type string`},
 		{with("{type: int}", "[a, '{{file .p}}']"), `:4: x.command[1]: {{file .p}} is for a secret, a string or json; p is of type int`},
-		{with("{type: list}", "[a, '{{.p}}']"), `:4: x.command[1]: p is a list, which does not fit one element: with {{.p...}} the element comes once for each`},
+		{with("{type: list}", "[a, '{{.p}}']"), `:4: x.command[1]: p is a list, which does not fit in one element; {{.p...}} repeats the element for each`},
 		{with("{type: list}", "[a, '{{.p...}}{{.p...}}']"), `:4: x.command[1]: must not have a second list`},
-		{with("{type: list}", "[a]\nstdin: '{{.p}}'"), `:5: x.stdin: takes no list; make p of type json`},
-		{with("{type: list}", "[a]\nenv: {A: '{{.p...}}'}"), `:5: x.env.A: takes no list; make it of type json`},
-		{with("{type: secret}", "[a, '{{.p}}']"), `:4: x.command[1]: must not hold a secret, for others can see it: say stdin: "{{.p}}", or {{file .p}}`},
+		{with("{type: list}", "[a]\nstdin: '{{.p}}'"), `:5: x.stdin: cannot be a list; give p the type json`},
+		{with("{type: list}", "[a]\nenv: {A: '{{.p...}}'}"), `:5: x.env.A: cannot be a list; use the type json`},
+		{with("{type: secret}", "[a, '{{.p}}']"), `:4: x.command[1]: must not hold a secret, which others could see: use stdin: "{{.p}}", or {{file .p}}`},
 		{with("{type: secret}", "[a]\ndry_run: [a, '-p{{.p}}']"), `:5: x.dry_run[1]: must not hold a secret`},
 		{with("{type: secret}", "[a]\nenv: {A: '{{.p}}'}"), `:5: x.env.A: must not hold a secret`},
-		{with("{type: secret, default: x}", "[a, '{{file .p}}']"), `:3: x.params.p.default: would be a secret that everybody can read`},
+		{with("{type: secret, default: x}", "[a, '{{file .p}}']"), `:3: x.params.p.default: must not be given: everybody could read the secret`},
 		{with("{}", "[a]"), `:3: x.params.p: has no placeholder`},
 		{with("{type: text}", "[a, '{{.p}}']"), `:3: x.params.p.type: must be one of string, int`},
-		{with("{typ: text}", "[a, '{{.p}}']"), `:3: x.params.p.typ: is not known`},
+		{with("{typ: text}", "[a, '{{.p}}']"), `:3: x.params.p.typ: is unknown`},
 		{with("{pattern: '['}", "[a, '{{.p}}']"), `:3: x.params.p.pattern: error parsing regexp`},
 		{with("{type: int, pattern: x}", "[a, '{{.p}}']"), `:3: x.params.p.pattern: is for string, secret, not for int`},
 		{with("{min: 1}", "[a, '{{.p}}']"), `:3: x.params.p.min: is for int, number, duration, not for string`},
@@ -212,13 +212,13 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{with("{type: int, min: x}", "[a, '{{.p}}']"), `:3: x.params.p.min: must be an integer, is "x"`},
 		{with("{type: int, max: 9223372036854775807}", "[a, '{{.p}}']"), `:3: x.params.p.max: must be at most 2^53`},
 		{with("{type: number, max: .inf}", "[a, '{{.p}}']"), `:3: x.params.p.max: must be at most`},
-		{with("{type: int, min: -1}", "[a, '{{.p}}']"), `:3: x.params.p.min: is negative, and an element of the command begins with it`},
+		{with("{type: int, min: -1}", "[a, '{{.p}}']"), `:3: x.params.p.min: is negative, and begins an element of the command`},
 		{with("{type: duration, max: x}", "[a, '{{.p}}']"), `:3: x.params.p.max: must be a duration`},
 		{with("{min_length: 3, max_length: 2}", "[a, '{{.p}}']"), `:3: x.params.p.min_length: must not be more than max_length`},
 		{with("{min_length: -3}", "[a, '{{.p}}']"), `:3: x.params.p.min_length: must not be negative`},
 		{with("{max_length: 131072}", "[a, '{{.p}}']"), `:3: x.params.p.max_length: must be at most 131071`},
 		{with("{type: enum}", "[a, '{{.p}}']"), `:3: x.params.p.enum: is missing`},
-		{with("{enum: [a, a]}", "[a, '{{.p}}']"), `:3: x.params.p.enum[1]: is there already`},
+		{with("{enum: [a, a]}", "[a, '{{.p}}']"), `:3: x.params.p.enum[1]: is a duplicate`},
 		{with("{enum: [a, [b]]}", "[a, '{{.p}}']"), `:3: x.params.p.enum[1]: must be a text`},
 		{with("{enum: [a, ~]}", "[a, '{{.p}}']"), `:3: x.params.p.enum[1]: must be a text`},
 		{with("{type: int, enum: [1]}", "[a, '{{.p}}']"), `:3: x.params.p.enum: is for enum, string, not for int`},
@@ -233,30 +233,30 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{with("{under: /srv}", "[a, '{{.p}}']"), `:3: x.params.p.under: is for path, not for string`},
 		{with("{type: bool, dash: true}", "[a, '{{.p}}']"), `:3: x.params.p.dash: is for string`},
 		{with("{type: list, items: {type: list}}", "[a, '{{.p...}}']"), `:3: x.params.p.items.type: must not be list`},
-		{with("{type: list, items: {required: true}}", "[a, '{{.p...}}']"), `:3: x.params.p.items: has no required and no default`},
+		{with("{type: list, items: {required: true}}", "[a, '{{.p...}}']"), `:3: x.params.p.items: cannot have required or default`},
 		{with("{type: list, items: {type: int, max: x}}", "[a, '{{.p...}}']"), `:3: x.params.p.items.max: must be an integer`},
-		{"params: {1p: {}}\n" + run, `:2: x.params.1p: must be a name of letters`},
-		{"params:\n  <<: {p: {}}\n" + run, `:3: x.params.<<: must be a name of letters`},
+		{"params: {1p: {}}\n" + run, `:2: x.params.1p: must be a name of at most 64 letters`},
+		{"params:\n  <<: {p: {}}\n" + run, `:3: x.params.<<: must be a name of at most 64 letters`},
 		{"params: [p]\n" + run, `:2: x.params: must be a map`},
-		{with("{}", "[sh, -c, 'ls {{.p}}']"), `:4: x.command[2]: must have no placeholder: sh reads it as code`},
-		{with("{}", "[/usr/bin/env, A=1, /usr/bin/python3.11, -Ic, 'print({{.p}})']"), `:4: x.command[4]: must have no placeholder: python reads it as code`},
-		{with("{}", "[sudo, perl, -e, '{{.p}}']"), `:4: x.command[3]: must have no placeholder: perl reads it as code`},
+		{with("{}", "[sh, -c, 'ls {{.p}}']"), `:4: x.command[2]: must not have a placeholder: sh reads it as code`},
+		{with("{}", "[/usr/bin/env, A=1, /usr/bin/python3.11, -Ic, 'print({{.p}})']"), `:4: x.command[4]: must not have a placeholder: python reads it as code`},
+		{with("{}", "[sudo, perl, -e, '{{.p}}']"), `:4: x.command[3]: must not have a placeholder: perl reads it as code`},
 		{run + "\nenv: {PATH: '{{.p}}'}\nparams: {p: {}}", `:3: x.env.PATH: must not have a placeholder: PATH decides which code runs`},
 		{run + "\nenv: {LD_PRELOAD: 'x{{.p}}'}\nparams: {p: {}}", `:3: x.env.LD_PRELOAD: must not have a placeholder`},
 		{run + "\nenv: {HARP_JOB: x}", `:3: x.env.HARP_JOB: must not begin with HARP_`},
-		{run + "\nenv: {'A=B': x}", `:3: x.env.A=B: is no name of a variable`},
+		{run + "\nenv: {'A=B': x}", `:3: x.env.A=B: must be the name of a variable`},
 		{run + "\npass_env: [A, 'B C']", `:3: x.pass_env[1]: must be the name of a variable`},
-		{run + "\ncwd: '{{.p}}'\nparams: {p: {}}", `:3: x.cwd: must have no placeholder`},
-		{run + "\nuser: '{{.p}}'\nparams: {p: {}}", `:3: x.user: must have no placeholder`},
+		{run + "\ncwd: '{{.p}}'\nparams: {p: {}}", `:3: x.cwd: must not have a placeholder`},
+		{run + "\nuser: '{{.p}}'\nparams: {p: {}}", `:3: x.user: must not have a placeholder`},
 		{run + "\numask: 9", `:3: x.umask: must be an octal number such as 022, is "9"`},
-		{run + "\nnice: 20", `:3: x.nice: must be from -20, which is first, to 19, is 20`},
+		{run + "\nnice: 20", `:3: x.nice: must be from -20 (first) to 19, is 20`},
 		{run + "\nnice: low", `:3: x.nice: must be`},
 		{run + "\nmemory_max: 15MiB", `:3: x.memory_max: must be at least 16MiB`},
 		{run + "\nmemory_max: much", `:3: x.memory_max: must be`},
 		{run + "\ncpu_max: 0.001", `:3: x.cpu_max: must be a number of CPUs such as 0.5 or 2, at least 0.01`},
 		{run + "\ncpu_max: .nan", `:3: x.cpu_max: must be a number of CPUs`},
 		{run + "\npids_max: 15", `:3: x.pids_max: must be at least 16`},
-		{run + "\npids_max: 16\nleave_running: true", `:3: x.pids_max: must not be there with leave_running`},
+		{run + "\npids_max: 16\nleave_running: true", `:3: x.pids_max: cannot be combined with leave_running`},
 		{run + "\nprivate_tmp: true\ncwd: /tmp/x", `:4: x.cwd: must not be in /tmp or /var/tmp`},
 		{run + "\nprivate_tmp: true\nresult: {from: file, path: /tmp/../var/tmp/x}", `:4: x.result.path: must not be in /tmp or /var/tmp`},
 		{run + "\nprivate_tmp: true\ncwd: /tmp\nresult: {from: file, path: x}", `:5: x.result.path: must not be in /tmp or /var/tmp`},
@@ -269,13 +269,13 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{run + "\ngrace: none", `:3: x.grace: must be a duration`},
 		{run + "\nsilence_timeout: 5", `:3: x.silence_timeout: must be a duration such as 5s or 1h30m, is "5"`},
 		{run + "\nconcurrency: 0", `:3: x.concurrency: must be at least 1`},
-		{run + "\nconcurrency: 2\nexclusive: true", `:3: x.concurrency: is 1: exclusive says so`},
+		{run + "\nconcurrency: 2\nexclusive: true", `:3: x.concurrency: is 1: use exclusive`},
 		{run + "\nends: sleep", `:3: x.ends: must be reboot or left out, is sleep`},
 		{run + "\nresult: {from: stderr}", `:3: x.result.from: must be one of exit-code, stdout, stdout-last-json, file, is stderr`},
-		{run + "\nresult: {path: x}", `:3: x.result.path: goes with from: file`},
+		{run + "\nresult: {path: x}", `:3: x.result.path: is only for from: file`},
 		{run + "\nresult: {from: stdout, max: 3GiB}", `:3: x.result.max: must be at most 2097088`},
 		{run + "\nsuccess: [0, 256]", `:3: x.success[1]: must be an exit code from 0 to 255`},
-		{run + "\nsuccess: []", `:3: x.success: must have an exit code, or be left out: then it is 0`},
+		{run + "\nsuccess: []", `:3: x.success: must list an exit code, or be left out, which means 0`},
 		{run + "\nrecords: words", `:3: x.records: must be one of lines, json, raw, is words`},
 		{run + "\nroles: ['a b']", `:3: x.roles[0]: must be a word`},
 		{run + "\n" + run, `:3: x.command: mapping key "command" already defined at line 2`},
@@ -289,11 +289,11 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 
 func TestWhatIsWrongWithAFile(t *testing.T) {
 	for text, want := range map[string]string{
-		"x:\n":                      "f.yaml:1: x: must be a map: what the procedure is",
+		"x:\n":                      "f.yaml:1: x: must be a map that describes the procedure",
 		"x y: {command: [a]}\n":     "f.yaml:1: x y: the name must be 1 to 128 bytes",
 		"- x\n":                     "f.yaml:1: must be a map",
 		"x: [\n":                    "f.yaml:2: ",
-		"x: {command: [a]}\n---\n5": "f.yaml: there is a second document",
+		"x: {command: [a]}\n---\n5": "f.yaml: must be one document",
 	} {
 		if _, list, err := parse("f.yaml", []byte(text)); list != nil || !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q gives %v, want %s", text, err, want)
@@ -356,7 +356,7 @@ func TestLimitsThatCannotBeKeptAreRefused(t *testing.T) {
 		}
 		return cannot
 	}, wire.MaxMessage)
-	for _, want := range []string{"f.yaml:4: x.cpu_max: cannot be had here: not enabled", "f.yaml:5: x.pids_max: cannot be had here: not enabled"} {
+	for _, want := range []string{"f.yaml:4: x.cpu_max: is not available here: not enabled", "f.yaml:5: x.pids_max: is not available here: not enabled"} {
 		if !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}

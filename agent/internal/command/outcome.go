@@ -65,7 +65,7 @@ func Outcome(end supervisor.End) (any, error) {
 // which has not happened.
 func NoReboot(end supervisor.End) error {
 	return &harp.RemoteError{
-		Type: TypeNoReboot, Message: line(fmt.Sprintf("exit code %d, but the machine has not booted anew", end.Exit), end),
+		Type: TypeNoReboot, Message: line(fmt.Sprintf("exit code %d, but the machine has not rebooted", end.Exit), end),
 		Data: data(end), ExitCode: new(end.Exit),
 	}
 }

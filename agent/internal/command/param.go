@@ -127,7 +127,7 @@ func (b *builder) fits(field, kind string, p *param) {
 		}
 	}
 	if kind == typeSecret && p.Default != nil {
-		b.errorf(field+".default", "would be a secret that everybody can read")
+		b.errorf(field+".default", "must not be given: everybody could read the secret")
 	}
 }
 
@@ -137,7 +137,7 @@ func (b *builder) texts(field, kind string, p *param, use usage, s *jsonschema.S
 	s.MinLength, s.MaxLength = b.lengths(field, p)
 	switch {
 	case kind == typeEnum && len(p.Enum) == 0:
-		b.errorf(field+".enum", "is missing: what there is to choose from")
+		b.errorf(field+".enum", "is missing: must list the choices")
 	case p.Enum != nil:
 		b.choices(field, p.Enum, s)
 		return
@@ -146,7 +146,7 @@ func (b *builder) texts(field, kind string, p *param, use usage, s *jsonschema.S
 		if s.MaxLength == nil {
 			s.MaxLength = new(maxElement)
 		} else if *s.MaxLength > maxElement {
-			b.errorf(field+".max_length", "must be at most %d: Linux takes no more in an element of a command; stdin takes more", maxElement)
+			b.errorf(field+".max_length", "must be at most %d, the most that Linux takes in an element of a command; stdin takes more", maxElement)
 		}
 	}
 	if p.Pattern != "" {
@@ -176,9 +176,9 @@ func (b *builder) choices(field string, enum []*word, s *jsonschema.Schema) {
 			b.errorf(at, "must be a text")
 			continue
 		case slices.Contains(s.Enum, any(string(*w))):
-			b.errorf(at, "is there already")
+			b.errorf(at, "is a duplicate")
 		case strings.Contains(string(*w), "\x00"):
-			b.errorf(at, "must have no NUL")
+			b.errorf(at, "must not contain NUL")
 		}
 		s.Enum = append(s.Enum, string(*w))
 	}
@@ -209,7 +209,7 @@ func (b *builder) numbers(field, kind string, p *param, use usage, s *jsonschema
 	s.Minimum, s.Maximum = b.bound(field+".min", kind, p.Min), b.bound(field+".max", kind, p.Max)
 	if use.first {
 		if s.Minimum != nil && *s.Minimum < 0 {
-			b.errorf(field+".min", "is negative, and an element of the command begins with it: that might be an option. Say dash: true if it may")
+			b.errorf(field+".min", "is negative, and begins an element of the command, which might take it for an option; allow that with dash: true")
 		}
 		if s.Minimum == nil {
 			s.Minimum = new(0.0)
@@ -258,7 +258,7 @@ func (b *builder) list(field string, p *param, use usage, s *jsonschema.Schema) 
 		b.errorf(field+".items.type", "must not be %s", of.kind())
 		return nil
 	case of.Required, of.Default != nil:
-		b.errorf(field+".items", "has no required and no default")
+		b.errorf(field+".items", "cannot have required or default")
 		return nil
 	}
 	of.Dash = of.Dash || p.Dash && of.kind() != typeBool && of.kind() != typeEnum && of.kind() != typePath

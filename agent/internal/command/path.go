@@ -44,7 +44,7 @@ func (b *builder) path(field string, p *param, s *jsonschema.Schema) {
 func checkUnder(field, dir, path string) error {
 	root, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return &harp.FieldError{Field: field, Message: "must be under " + dir + ", which cannot be looked at: " + err.Error()}
+		return &harp.FieldError{Field: field, Message: "must be under " + dir + ", which cannot be read: " + err.Error()}
 	}
 	is, err := follow(filepath.Clean(path))
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // "dry_run" if the command has none.
 func (c *Command) Prepare(call Call) (supervisor.Spec, error) {
 	if call.DryRun && !c.DryRun {
-		return supervisor.Spec{}, &harp.FieldError{Field: "dry_run", Message: "the procedure cannot say what it would do"}
+		return supervisor.Spec{}, &harp.FieldError{Field: "dry_run", Message: "the procedure has no dry run"}
 	}
 	values, err := c.values(call.Args)
 	if err != nil {
@@ -244,7 +244,7 @@ func (f *filler) file(name string) (string, error) {
 }
 
 func tooLong(field string, size int) error {
-	return &harp.FieldError{Field: field, Message: fmt.Sprintf("must make an element of the command, or a variable, of at most %d bytes, for Linux takes no more; makes one of %d", maxElement, size)}
+	return &harp.FieldError{Field: field, Message: fmt.Sprintf("must make an element of the command or a variable of at most %d bytes, the most that Linux takes; makes %d", maxElement, size)}
 }
 
 // stdin fills what the command reads. Where that may name files it has no other NUL,
@@ -271,7 +271,7 @@ func (f *filler) stdin(t template) ([]byte, error) {
 		all = append(all, text...)
 	}
 	if nul != "" && len(f.secrets) > 0 {
-		return nil, &harp.FieldError{Field: "args." + nul, Message: "must have no NUL"}
+		return nil, &harp.FieldError{Field: "args." + nul, Message: "must not contain NUL"}
 	}
 	return all, nil
 }
@@ -284,9 +284,9 @@ func (p *parameter) argument(field string, v any, first bool) (string, error) {
 	case err != nil:
 		return "", err
 	case strings.Contains(text, "\x00"):
-		return "", &harp.FieldError{Field: field, Message: "must have no NUL"}
+		return "", &harp.FieldError{Field: field, Message: "must not contain NUL"}
 	case first && !p.dash && strings.HasPrefix(text, "-"):
-		return "", &harp.FieldError{Field: field, Message: "must not begin with -, for that might be an option"}
+		return "", &harp.FieldError{Field: field, Message: "must not begin with -, which might be taken for an option"}
 	}
 	return text, nil
 }

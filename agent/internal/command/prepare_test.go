@@ -302,7 +302,7 @@ func TestArgumentsThatAreRefused(t *testing.T) {
 		{"{type: path}", "{{.p}}", "/a\x00", "args.p", "must match"},
 		{"{type: path, under: /srv}", "{{.p}}", "/srvx", "args.p", "must match"},
 		{"{type: path, under: /srv}", "{{.p}}", "/srv/../etc", "args.p", "must match"},
-		{"{type: path, under: /none}", "{{.p}}", "/none/x", "args.p", "must be under /none, which cannot be looked at"},
+		{"{type: path, under: /none}", "{{.p}}", "/none/x", "args.p", "must be under /none, which cannot be read"},
 		{under, "{{.p}}", dir + "/out", "args.p", "must be under " + dir + ", is /etc"},
 		{under, "{{.p}}", dir + "/out/new/file", "args.p", "must be under " + dir + ", is /etc/new/file"},
 		{under, "{{.p}}", dir + "/dangling", "args.p", "cannot be followed"},

@@ -84,7 +84,7 @@ func parsePlaceholder(inside string) (part, error) {
 	m := placeholder.FindStringSubmatch(strings.TrimSpace(inside))
 	switch {
 	case m == nil || m[1] != "" && m[3] != "":
-		return part{}, fmt.Errorf("%s%s%s is no placeholder; %s", leftBraces, clip(inside), rightBraces, forms)
+		return part{}, fmt.Errorf("%s%s%s is not a placeholder; %s", leftBraces, clip(inside), rightBraces, forms)
 	case m[1] != "":
 		return part{name: m[2], form: formFile}, nil
 	case m[3] != "":

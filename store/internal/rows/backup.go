@@ -41,7 +41,7 @@ type tailRow struct {
 
 // errBackup is what is wrong with bytes that are no whole backup.
 func errBackup(what string) error {
-	return fmt.Errorf("store: this is no complete backup: %s", what)
+	return fmt.Errorf("store: incomplete backup: %s", what)
 }
 
 // Backup implements store.Upkeep.

@@ -11,7 +11,7 @@ import (
 // ChangeQueue implements store.Queues.
 func (s *Store) ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueChange, op store.Operation) error {
 	if c.Concurrency != nil && *c.Concurrency < 0 {
-		return &harp.FieldError{Field: "concurrency", Message: "must not be negative; 0 takes back what was said"}
+		return &harp.FieldError{Field: "concurrency", Message: "must not be negative; 0 removes the setting"}
 	}
 	var done doneRow
 	asked := s.asked()

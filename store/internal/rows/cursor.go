@@ -40,7 +40,7 @@ func openCursor(kind byte, cursor string) ([]byte, error) {
 }
 
 func badCursor() error {
-	return &harp.FieldError{Field: "cursor", Message: "is not one that this listing gave"}
+	return &harp.FieldError{Field: "cursor", Message: "is not from this listing"}
 }
 
 // nameCursor is the cursor of a listing by name: the last name given.

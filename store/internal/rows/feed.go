@@ -378,11 +378,11 @@ func (s *Store) openEventCursor(cursor string) (uint64, error) {
 	}
 	says, err := openCursor(prefixEvent, cursor)
 	if err != nil || len(says) != 8+eventOrigin {
-		return 0, &harp.FieldError{Field: "after", Message: "is not a cursor that this feed gave"}
+		return 0, &harp.FieldError{Field: "after", Message: "is not a cursor of this feed"}
 	}
 	no := binary.BigEndian.Uint64(says)
 	if no+1 < first || string(says[8:]) != s.id[:eventOrigin] {
-		return 0, failures.New("pruned", "what came after the cursor is not kept any more").Err()
+		return 0, failures.New("pruned", "what came after the cursor is no longer kept").Err()
 	}
 	return no, nil
 }
@@ -407,7 +407,7 @@ func newSelection(f *harp.EventFilter) (*selection, error) {
 		name, isPrefix := strings.CutSuffix(kind, "*")
 		switch {
 		case kind == "" || strings.Contains(name, "*"):
-			return nil, &harp.FieldError{Field: "types", Message: "must each be a type, or the beginning of one and *"}
+			return nil, &harp.FieldError{Field: "types", Message: "must each be a type, or the beginning of one followed by *"}
 		case isPrefix:
 			w.prefixes = append(w.prefixes, name)
 		default:

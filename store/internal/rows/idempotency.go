@@ -41,7 +41,7 @@ func (t *tx) submittedBefore(in *store.Submission, out *store.Submitted, now int
 		return false, err
 	}
 	if !bytes.Equal(row.Digest, in.Digest[:]) {
-		out.Err = failures.New("conflict", "the idempotency key stands for another request").Err()
+		out.Err = failures.New("conflict", "the idempotency key belongs to another request").Err()
 		return true, nil
 	}
 	i := id(row.Job)

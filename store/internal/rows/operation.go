@@ -81,9 +81,9 @@ func (s *Store) readDone(from getter, i id, digest [sha256.Size]byte) (done done
 	case err != nil:
 		return doneRow{}, false, err
 	case again && !bytes.Equal(done.Digest, digest[:]):
-		return doneRow{}, false, failures.New("conflict", "the id is that of another request").Err()
+		return doneRow{}, false, failures.New("conflict", "the id belongs to another request").Err()
 	case !again && s.isForgotten(i):
-		return doneRow{}, false, failures.New("pruned", "request "+i.String()+" is older than what is remembered").Err()
+		return doneRow{}, false, failures.New("pruned", "request "+i.String()+" is too old to be remembered").Err()
 	}
 	return done, again, nil
 }

@@ -375,7 +375,7 @@ func isEmpty(e Engine) error {
 	defer snap.Close()
 	for _, err := range snap.Scan(nil, nil, false) {
 		if err == nil {
-			err = fmt.Errorf("store: there is something already")
+			err = fmt.Errorf("store: the store is not empty")
 		}
 		return err
 	}

@@ -186,7 +186,7 @@ func otherFormat(version int) error {
 func (s *Store) create(snap Snapshot) error {
 	for _, err := range snap.Scan(nil, nil, false) {
 		if err == nil {
-			err = fmt.Errorf("store: there is something, but no harp store")
+			err = fmt.Errorf("store: there is data, but not a harp store")
 		}
 		return err
 	}

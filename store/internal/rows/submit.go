@@ -62,7 +62,7 @@ func submitSize(jobs []store.Submission) int {
 }
 
 func tooMuch(what string, size, most int) error {
-	return &harp.FieldError{Field: what, Message: fmt.Sprintf("is of %d bytes, at most %d at a time", size, most)}
+	return &harp.FieldError{Field: what, Message: fmt.Sprintf("is %d bytes, at most %d at a time", size, most)}
 }
 
 // submit stores one job, if it is new and good, and claims it if it may start. It
@@ -152,7 +152,7 @@ func (s *Store) resubmit(t *tx, i id, in *store.Submission, out *store.Submitted
 	case err != nil:
 		out.Err = err
 	case !slices.Equal(call.Digest, in.Digest[:]):
-		out.Err = failures.New("conflict", "job "+in.Job.ID+" is another request").Err()
+		out.Err = failures.New("conflict", "job "+in.Job.ID+" belongs to another request").Err()
 	default:
 		out.Job, out.Err = readShown(t, i)
 	}

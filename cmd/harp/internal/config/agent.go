@@ -74,7 +74,7 @@ func ReadAgent(path string) (*Agent, error) {
 	a.Dir, a.Procedures = f.Path(a.Dir), f.Path(a.Procedures)
 	var wrong []error
 	if len(a.Dispatchers) == 0 && a.Listen == "" {
-		wrong = append(wrong, f.Errorf("dispatchers", "is missing: where to dial the dispatcher; or set listen, to be dialled"))
+		wrong = append(wrong, f.Errorf("dispatchers", "is missing: say where to dial the dispatcher, or set listen to be dialled"))
 	}
 	for i, addr := range a.Dispatchers {
 		a.Dispatchers[i] = wire.WithPort(addr, wire.DispatcherPort)
@@ -86,7 +86,7 @@ func ReadAgent(path string) (*Agent, error) {
 	if a.tls, id, err = a.TLS.loadFiles(f, transport.RoleAgent); err != nil {
 		wrong = append(wrong, err)
 	} else if a.Name != "" && a.Name != id.Name {
-		wrong = append(wrong, f.Errorf("name", "is %s, but the certificate is of %s", a.Name, id.Name))
+		wrong = append(wrong, f.Errorf("name", "is %s, but the certificate is for %s", a.Name, id.Name))
 	}
 	a.Name = id.Name
 	if len(wrong) == 0 {

@@ -85,7 +85,7 @@ func ReadDispatcher(path string) (*Dispatcher, error) {
 		wrong = append(wrong, f.Errorf("listen", "must be host:port"))
 	}
 	if len(d.Hosts) > 0 && len(d.HostsScript) > 0 {
-		wrong = append(wrong, f.Errorf("hosts_script", "there is a list of hosts already"))
+		wrong = append(wrong, f.Errorf("hosts_script", "cannot be combined with hosts"))
 	}
 	for i, h := range d.Hosts {
 		if h.Name == "" {
@@ -99,7 +99,7 @@ func ReadDispatcher(path string) (*Dispatcher, error) {
 		wrong = append(wrong, f.Errorf("limits.per_principal", "must not be negative"))
 	}
 	if d.LostAfter > yamlfile.Duration(longestLostAfter) {
-		wrong = append(wrong, f.Errorf("lost_after", "must be at most 6d: an agent remembers for 7"))
+		wrong = append(wrong, f.Errorf("lost_after", "must be at most 6d, since agents remember for 7"))
 	}
 	if s := d.Space; s.Low > 0 && s.Critical > s.Low {
 		wrong = append(wrong, f.Errorf("space.critical", "must not be more than low"))

@@ -25,7 +25,7 @@ func (t TLS) loadFiles(f *yamlfile.File, role transport.Role) (*tls.Config, tran
 	var missing []error
 	for _, file := range []struct{ field, value string }{{"tls.cert", t.Cert}, {"tls.key", t.Key}, {"tls.ca", t.CA}} {
 		if file.value == "" {
-			missing = append(missing, f.Errorf(file.field, "is missing: the name of a PEM file"))
+			missing = append(missing, f.Errorf(file.field, "is missing: must name a PEM file"))
 		}
 	}
 	if len(missing) > 0 {

@@ -45,7 +45,7 @@ func Find(env func(string) string) (Dir, error) {
 	}
 	dir, err := os.UserConfigDir()
 	if err != nil {
-		return "", fmt.Errorf("where is the configuration? %w; set HARP_CONFIG_DIR", err)
+		return "", fmt.Errorf("find the configuration folder: %w; set HARP_CONFIG_DIR", err)
 	}
 	return Dir(filepath.Join(dir, "harp")), nil
 }
@@ -67,11 +67,11 @@ func (d Dir) Get(name string) (Context, error) {
 // unknown says that there is no such context, and which there are.
 func (d Dir) unknown(name string) error {
 	known, err := d.Names()
-	there := "there are none"
+	there := "there are no contexts"
 	if err == nil && len(known) > 0 {
-		there = "there is " + strings.Join(known, ", ")
+		there = "available: " + strings.Join(known, ", ")
 	}
-	return &harp.FieldError{Field: "context", Message: fmt.Sprintf("%s is not known in %s; %s", name, d, there)}
+	return &harp.FieldError{Field: "context", Message: fmt.Sprintf("%s does not exist in %s; %s", name, d, there)}
 }
 
 // Has reports whether there is a context of this name. Errors: harp.ErrInvalid for
@@ -161,7 +161,7 @@ func (d Dir) Names() ([]string, error) {
 func checkName(name string) error {
 	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 	if name == "" || strings.HasPrefix(name, ".") || strings.Trim(name, allowed) != "" {
-		return &harp.FieldError{Field: "context", Message: fmt.Sprintf("a name is of letters, digits, -, _ and ., not %q", name)}
+		return &harp.FieldError{Field: "context", Message: fmt.Sprintf("a name consists of letters, digits, -, _ and ., not %q", name)}
 	}
 	return nil
 }

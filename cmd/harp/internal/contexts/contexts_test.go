@@ -68,7 +68,7 @@ func TestGetOfADamagedFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte("addr: x\nport: 7440\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dir.Get("dev"); err == nil || !strings.Contains(err.Error(), "dev.yaml:2: port: is not known") {
+	if _, err := dir.Get("dev"); err == nil || !strings.Contains(err.Error(), "dev.yaml:2: port: is unknown") {
 		t.Errorf("error is %v", err)
 	}
 }

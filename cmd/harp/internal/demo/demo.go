@@ -48,7 +48,7 @@ func hostName(ctx context.Context) string {
 }
 
 // Count counts.
-var Count = harp.NewStreamProc[CountArgs, CountRecord, CountResult]("count", "Count up, one record each")
+var Count = harp.NewStreamProc[CountArgs, CountRecord, CountResult]("count", "Count up, one record per number")
 
 // CountArgs are the arguments of Count.
 type CountArgs struct {

@@ -10,8 +10,8 @@ import (
 
 // HostFacts tells what the machine is and how it does.
 var HostFacts = harp.NewProc[struct{}, Facts]("host.facts",
-	"Tell the kernel, cpu, memory, disks and load of the host",
-	"Read from the system at this moment. Sizes are bytes. What the system does not say is left out.")
+	"Report the kernel, CPU, memory, disks and load of the host",
+	"Read from the system when called. Sizes are in bytes. What the system does not tell is left out.")
 
 // Facts is what HostFacts returns.
 type Facts struct {

@@ -17,16 +17,16 @@ import (
 
 // LogFollow follows a file.
 var LogFollow = harp.NewStreamProc[FollowArgs, string, FollowResult]("log.follow",
-	"Follow a file's lines as they are appended",
-	"One record for each line: the last ones that are there, then each as it is",
-	"written, until the job is cancelled or its limit ends it. When the file is replaced",
-	"under its name or truncated, as by a rotation, the new one is followed from its",
-	"beginning. A line longer than 32 KiB comes in pieces.")
+	"Follow a file, line by line",
+	"One record per line: the last lines so far, then each line as it is written, until",
+	"the job is cancelled or reaches a limit. When the file is replaced or truncated, as",
+	"by log rotation, the new one is followed from its beginning. A line longer than",
+	"32 KiB comes in pieces.")
 
 // FollowArgs are the arguments of LogFollow.
 type FollowArgs struct {
 	Path  string `json:"path" jsonschema:"a file, absolute"`
-	Lines *int   `json:"lines,omitempty" jsonschema:"how many of the lines that are there; 10 if not given"`
+	Lines *int   `json:"lines,omitempty" jsonschema:"how many lines to start with; 10 by default"`
 }
 
 // FollowResult is never seen: following ends by cancel or limit.

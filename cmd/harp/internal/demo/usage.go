@@ -15,10 +15,9 @@ import (
 // DiskUsage measures what is under a directory.
 var DiskUsage = harp.NewStreamProc[UsageArgs, UsageRecord, UsageResult]("disk.usage",
 	"Measure the files under a directory",
-	"One record for each directory: how many files are directly in it and their sizes",
-	"together, in bytes; then the total. Symbolic links are not followed, and other file",
-	"systems that are mounted below are left out. A directory that cannot be read has a",
-	"record that says why.")
+	"One record per directory: how many files are directly in it, and their total size in",
+	"bytes; then the grand total. Symbolic links are not followed, and file systems",
+	"mounted below are left out. The record of an unreadable directory says why.")
 
 // UsageArgs are the arguments of DiskUsage.
 type UsageArgs struct {

@@ -89,7 +89,7 @@ func checkLoopback(addr string) error {
 		return &harp.FieldError{Field: "listen", Message: err.Error()}
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return &harp.FieldError{Field: "listen", Message: addr + " is not on loopback; for more there is harp dispatcher"}
+		return &harp.FieldError{Field: "listen", Message: addr + " is not on loopback; harp dispatcher listens elsewhere"}
 	}
 	return nil
 }

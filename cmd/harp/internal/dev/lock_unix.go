@@ -44,7 +44,7 @@ func inUse(path string) error {
 	if text, err := os.ReadFile(path); err == nil && len(text) > 0 {
 		who = " (process " + strings.TrimSpace(string(text)) + ")"
 	}
-	return fmt.Errorf("%s is in use by another harp dev%s; give this one another --dir", strings.TrimSuffix(path, "/lock"), who)
+	return fmt.Errorf("%s is in use by another harp dev%s; choose another --dir", strings.TrimSuffix(path, "/lock"), who)
 }
 
 // unlock gives the lock back; of none it does nothing.
