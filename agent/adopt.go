@@ -208,7 +208,7 @@ func (a *Agent) adopted(j *journal.Journal, h journal.Held, info journalInfo) *a
 		SilenceTimeout: time.Duration(info.SilenceTimeout), MaxExecTime: time.Duration(info.MaxExecTime),
 	}
 	if p := a.catalogue.find(info.Procedure); p != nil {
-		at.most = p.most
+		at.most, at.expected = p.most, &p.expected
 	}
 	r := newCommandRun(a.here, info.Ends == endsReboot)
 	r.survives, r.rebooted = info.Supervised && a.cfg.Dir != "", info.rebooted()

@@ -109,8 +109,9 @@ type Agent struct {
 	journal   *journalHandle
 	budget    *budget
 	memory    memory
-	ends      memory                 // of that, what waits for the journal
-	handing   chan struct{}          // as many slots as long ends are handed to the journal at a time
+	ends      results                // of that, what waits for the journal, and what functions will return
+	handing   chan struct{}          // as many slots as long results are handed to the journal at a time
+	offering  chan struct{}          // and long records
 	peers     *transport.Budget      // what dispatchers and callers can make it hold
 	commands  sync.WaitGroup         // of commands that go on without the agent, and of what is done about them
 	up        atomic.Pointer[string] // the store of the dispatcher that has a session; nil: none has
@@ -162,7 +163,8 @@ func New(cfg Config) *Agent {
 		longest:   defaultLongest,
 		peers:     transport.NewBudget(),
 	}
-	a.memory.most, a.ends.most, a.handing = maxHeldBytes, maxEndBytes, make(chan struct{}, maxHanding)
+	a.memory.most, a.ends.most, a.handing = maxHeldBytes, maxResultBytes, make(chan struct{}, maxHanding)
+	a.offering = make(chan struct{}, maxHanding)
 	a.attempts = newAttempts(cfg.Limits.MaxAttempts, a.journal.owes)
 	a.budget = newBudget(a.journal.opts.MaxAgent, a.journal.opts.MaxJob, cfg.Limits.MaxAttempts)
 	if cfg.Exec != nil {
@@ -205,7 +207,7 @@ func (a *Agent) begin(ctx context.Context) (*scope, error) {
 	for _, at := range a.attempts.held() {
 		at.rehand()
 	}
-	return new(scope), nil
+	return &scope{over: ctx.Done()}, nil
 }
 
 // findLeft returns the supervisors that the last agent has left. The error is a *CopiedDirError if

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -36,6 +37,13 @@ type attempt struct {
 	ctx    context.Context // the procedure's
 	cancel context.CancelCauseFunc
 
+	// Of the goroutine that runs it.
+	expected *expectation  // of the procedure's results
+	hasTurn  bool          // to hand a result to the journal
+	ran      time.Duration // how long the function ran; 0: it has not returned
+
+	heldBack atomic.Bool // its last record had to wait
+
 	begun    latch // it has started, or was refused
 	returned latch // the function has returned
 	left     latch // it is no longer on the list
@@ -49,7 +57,9 @@ type attempt struct {
 	started time.Time // by the monotonic clock, if this agent has started it
 	spool   spool
 	counted int           // bytes of it that the agent counts as in memory
-	ending  int           // of those, of its end
+	ending  int           // bytes of its end that the agent counts, or expects
+	expects int           // of those, what the function is expected to return
+	hasty   *time.Timer   // after which nothing is expected any more; nil: it is not waited for
 	room    chan struct{} // closed when there may be room for records; nil: nobody waits
 	sender  *sender       // of its peer; nil: none at present
 }
@@ -57,6 +67,7 @@ type attempt struct {
 // accept makes the attempt of a call that was found good.
 func accept(s *session, k key, c wire.Call, info *CallInfo, p *procedure, work task) *attempt {
 	at := newAttempt(s.agent, k)
+	at.expected = &p.expected
 	at.scope, at.fence, at.store, at.info, at.most, at.size, at.task = s.scope, c.Fence, s.store, info, p.most, len(c.Request), work
 	at.watch = watch{timeout: info.SilenceTimeout, maxExec: info.MaxExecTime, exceeded: at.stop}
 	at.ctx, at.cancel = context.WithCancelCause(withAttempt(s.base, at))
@@ -72,7 +83,7 @@ func accept(s *session, k key, c wire.Call, info *CallInfo, p *procedure, work t
 }
 
 func newAttempt(a *Agent, k key) *attempt {
-	at := &attempt{agent: a, key: k, limits: a.cfg.Limits}
+	at := &attempt{agent: a, key: k, limits: a.cfg.Limits, expected: new(expectation)}
 	if k.origin == "" {
 		at.spool = newSpool(a.journal, k)
 	}
@@ -112,11 +123,11 @@ func (at *attempt) applyLocked(e life.Event) life.Effect {
 
 // countLocked counts what of it is in memory, as long as it is on the list.
 func (at *attempt) countLocked() {
-	now, ending := at.life.HeldBytes(), at.life.UnsyncedBytes()
+	now, ending := at.life.HeldBytes(), at.life.UnsyncedBytes()+at.expects
 	if at.hasLeft() {
 		now, ending = 0, 0
 	}
-	at.agent.ends.count("", ending-at.ending)
+	at.agent.ends.count(int64(ending - at.ending))
 	at.ending = ending
 	at.agent.memory.count(at.key.origin, now-at.counted)
 	at.counted = now
@@ -207,42 +218,10 @@ func (at *attempt) run() {
 	if n := at.task.keepsElsewhere(); n > 0 {
 		defer at.agent.budget.give(n)
 	}
-	out, release := outcome{failure: &leftByGoexit}, func() {}
-	defer func() { at.finish(out); release() }()
-	at.awaitEnds()
+	out := outcome{failure: &leftByGoexit}
+	defer func() { at.finish(out); at.endTurn() }()
+	at.expect()
 	out = at.call()
-	release = at.takeTurn(len(out.value))
-}
-
-// takeTurn waits until the journal may be handed an end with so long a value: it is copied for that. release
-// lets the next one go on.
-func (at *attempt) takeTurn(bytes int) (release func()) {
-	if at.key.origin != "" || bytes <= freeBytes {
-		return func() {}
-	}
-	a := at.agent
-	a.ends.count("", bytes)
-	a.handing <- struct{}{}
-	return func() {
-		<-a.handing
-		a.ends.count("", -bytes)
-	}
-}
-
-// awaitEnds waits while the ends of others have more bytes in memory than is good: until the journal has
-// them on its disk, or the attempt is to stop.
-func (at *attempt) awaitEnds() {
-	for at.key.origin == "" && at.task.cmd == nil {
-		eased := at.agent.ends.full()
-		if eased == nil {
-			return
-		}
-		select {
-		case <-eased:
-		case <-at.ctx.Done():
-			return
-		}
-	}
 }
 
 // leftByGoexit is the failure of a function that does not return.
@@ -267,6 +246,8 @@ func (at *attempt) call() (out outcome) {
 		}
 	}()
 	v, err := at.task.run(at)
+	at.watch.end()
+	at.ran = time.Since(at.started)
 	switch {
 	case err == nil:
 		return at.result(v)
@@ -303,7 +284,10 @@ func (at *attempt) isStopped() bool {
 
 // result encodes what the function returned.
 func (at *attempt) result(v any) outcome {
+	at.takeTurn(at.expected.bytes())
 	value, err := harp.NewValue(v)
+	at.expected.note(len(value))
+	at.takeTurn(int64(len(value)))
 	switch {
 	case err != nil:
 		return failed(fit(remoteFailure(faultBadResult, err.Error())))
@@ -381,6 +365,7 @@ func (at *attempt) finish(out outcome) {
 		return
 	}
 	at.mu.Lock()
+	at.expects, at.hasty = 0, nil
 	f := at.applyLocked(life.Event{Kind: life.Return, At: time.Now().UnixNano(), End: at.endOf(out)})
 	at.cancel(harp.ErrClosed)
 	at.mu.Unlock()
@@ -414,6 +399,9 @@ func (at *attempt) endOf(out outcome) *wire.End {
 func (at *attempt) ranFor() time.Duration {
 	if r := at.task.cmd; r != nil && r.ranFor > 0 {
 		return r.ranFor
+	}
+	if at.ran > 0 {
+		return at.ran
 	}
 	return time.Since(at.started)
 }

@@ -21,7 +21,10 @@ type key struct {
 func (k key) journal() journal.Key { return journal.Key{Job: k.job, Attempt: k.number} }
 
 // scope is one Connect or Serve: the functions that it started end with it.
-type scope struct{ work sync.WaitGroup }
+type scope struct {
+	work sync.WaitGroup
+	over <-chan struct{} // closed when it is to end
+}
 
 // attempts knows the attempts that run, those whose end is not journalled yet, and
 // those that somebody is told of.
@@ -32,6 +35,7 @@ type attempts struct {
 	mu       sync.Mutex // guards what follows, and the owner of each attempt
 	byKey    map[key]*attempt
 	bytes    int                   // of the requests of those that run
+	origins  map[string]int        // how many have come from whom: see key
 	owed     map[*session]struct{} // were told to ask again later
 	draining bool                  // nobody is let in any more
 	known    bool                  // what goes on without an agent is in it
@@ -40,7 +44,7 @@ type attempts struct {
 }
 
 func newAttempts(most int, owes func() bool) attempts {
-	return attempts{most: most, owes: owes, byKey: map[key]*attempt{}, owed: map[*session]struct{}{}}
+	return attempts{most: most, owes: owes, byKey: map[key]*attempt{}, owed: map[*session]struct{}{}, origins: map[string]int{}}
 }
 
 // enter takes on an attempt for a session. It returns the one that is already
@@ -53,7 +57,7 @@ func (a *attempts) enter(s *session, at *attempt) (known *attempt, reason string
 		return known, ""
 	case s.closed || a.draining:
 		return nil, wire.NotNowDraining
-	case len(a.byKey) >= a.most || a.bytes > 0 && a.bytes+at.size > maxCallBytes || at.most > 0 && a.runningLocked(at.info.Procedure) >= at.most:
+	case a.isFullLocked(at) || at.most > 0 && a.runningLocked(at.info.Procedure) >= at.most:
 		a.owed[s] = struct{}{}
 		return nil, wire.NotNowBusy
 	}
@@ -64,6 +68,16 @@ func (a *attempts) enter(s *session, at *attempt) (known *attempt, reason string
 	return nil, ""
 }
 
+// isFullLocked reports whether there is no place for an attempt. A sixteenth of the places is for those who have
+// none yet: so nobody can keep all others out.
+func (a *attempts) isFullLocked(at *attempt) bool {
+	most := a.most
+	if a.origins[at.key.origin] > 0 {
+		most -= most / 16
+	}
+	return len(a.byKey) >= most || a.bytes > 0 && a.bytes+at.size > maxCallBytes
+}
+
 // maxCallBytes is how many bytes the requests of attempts may have that are there at a time; one that has
 // more may be there alone.
 const maxCallBytes = 32 << 20
@@ -72,12 +86,16 @@ const maxCallBytes = 32 << 20
 func (a *attempts) putLocked(k key, at *attempt) {
 	if before := a.byKey[k]; before != nil {
 		a.bytes -= before.size
+		if a.origins[k.origin]--; a.origins[k.origin] == 0 {
+			delete(a.origins, k.origin)
+		}
 	}
 	if at == nil {
 		delete(a.byKey, k)
 		return
 	}
 	a.byKey[k] = at
+	a.origins[k.origin]++
 	a.bytes += at.size
 }
 

@@ -9,6 +9,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -287,5 +288,212 @@ func TestLargeCallsTakeTurns(t *testing.T) {
 			t.Error("no READY: ", err)
 		}
 		s.call("take", large).accepted().end()
+	})
+}
+
+const (
+	longResult    = 20 << 10
+	roomOfResults = 10 * longResult
+)
+
+// returner is an agent with a procedure that is known to return long results, and room for ten of them;
+// begun is how many functions of it have begun since.
+func returner(t *testing.T, p place, takes time.Duration, disk journal.FS) (a *agent.Agent, s *peer, r *running, begun *atomic.Int64) {
+	begun = new(atomic.Int64)
+	a = newAgent(t, p, func(c *agent.Config) { c.Journal = disk })
+	agent.HoldResultsAtMost(a, roomOfResults)
+	agent.Handle(a, harp.NewProc[none, []byte]("return"), func(context.Context, none) ([]byte, error) {
+		begun.Add(1)
+		time.Sleep(takes)
+		return make([]byte, longResult), nil
+	})
+	s, _, r = connect(t, p, a)
+	s.call("return", nil).rest()
+	begun.Store(0)
+	return a, s, r, begun
+}
+
+// However many calls come at once, functions begin while there is room for what they will return: the disk has
+// the results of those before them.
+func TestFunctionsWaitForRoomForTheirResults(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		const calls = 100
+		disk := &slowDisk{FS: journal.NewMemory().Mount()}
+		a, s, _, begun := returner(t, p, 0, disk)
+		disk.delay.Store(int64(time.Minute))
+		all := make([]*exchange, calls)
+		for i := range all {
+			all[i] = s.call("return", nil)
+		}
+		time.Sleep(2*time.Minute + time.Second) // their starts are journalled
+		if n := begun.Load(); n == 0 || n > 10 {
+			t.Errorf("%d functions have begun when the disk has none of their results", n)
+		}
+		if n := a.CountedResults(); n > roomOfResults+longResult {
+			t.Errorf("%d bytes of results are there", n)
+		}
+		for _, x := range all {
+			if end, _ := x.rest(); len(value[[]byte](t, end)) != longResult {
+				t.Error("a result is not whole")
+			}
+		}
+		synctest.Wait()
+		if n := a.CountedResults(); n != 0 || begun.Load() != calls {
+			t.Errorf("at the end %d bytes of results are counted, and %d have begun", n, begun.Load())
+		}
+	})
+}
+
+// Functions that take long keep no others from beginning, however much they will return; their results are
+// encoded when there is room.
+func TestLongFunctionsKeepNoOthersWaiting(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		const calls = 100
+		disk := &slowDisk{FS: journal.NewMemory().Mount()}
+		a, s, _, begun := returner(t, p, time.Hour, disk)
+		for range calls {
+			s.call("return", nil).accepted()
+		}
+		time.Sleep(time.Minute)
+		if n := begun.Load(); n != calls {
+			t.Errorf("%d functions have begun after a minute", n)
+		}
+		disk.delay.Store(int64(time.Minute))
+		time.Sleep(time.Hour)
+		if n := a.CountedResults(); n == 0 || n > roomOfResults+longResult {
+			t.Errorf("%d bytes of results are there when all have returned", n)
+		}
+		disk.delay.Store(0)
+	})
+}
+
+// An agent stops though its disk takes no results, and more wait for room than there is.
+func TestStopsWhileResultsWaitForTheDisk(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		disk := &slowDisk{FS: journal.NewMemory().Mount()}
+		_, s, r, begun := returner(t, p, time.Minute, disk)
+		for range 30 {
+			s.call("return", nil).accepted()
+		}
+		time.Sleep(30 * time.Second)
+		if n := begun.Load(); n != 30 {
+			t.Errorf("%d have begun", n)
+		}
+		disk.fails.Store(true)
+		time.Sleep(time.Hour)
+		r.stop()
+		r.wait()
+	})
+}
+
+// One that has taken all the places it may have leaves some to others.
+func TestNobodyTakesAllPlaces(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		const most = 32
+		c := newCounter()
+		d := listen(t, p)
+		a := newAgent(t, p, func(c *agent.Config) { c.Limits.MaxAttempts = most })
+		c.offer(a)
+		run(t, func(ctx context.Context) error { return a.Connect(ctx, d.addr) })
+		s := <-d.sessions
+		direct, _ := serve(t, p, a)
+		for range most - most/16 {
+			s.call("count", nil).accepted()
+		}
+		if reason := s.call("count", nil).notNow(); reason != wire.NotNowBusy {
+			t.Errorf("one more is put off for %s", reason)
+		}
+		expect[wire.Started](direct.call("count", nil), wire.TypeStarted)
+		if reason := direct.call("count", nil).notNow(); reason != wire.NotNowBusy {
+			t.Errorf("another one's second is put off for %s", reason)
+		}
+		close(c.release)
+	})
+}
+
+// While the disk is far behind no more results are handed to the journal, which would have them all in memory.
+func TestResultsAreHandedOverAsTheDiskTakesThem(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		const calls = 30
+		disk := &slowDisk{FS: journal.NewMemory().Mount()}
+		a := newAgent(t, p, func(c *agent.Config) { c.Journal = disk })
+		agent.Handle(a, harp.NewProc[none, []byte]("return"), func(context.Context, none) ([]byte, error) { return make([]byte, 1000<<10), nil })
+		s, _, _ := connect(t, p, a)
+		disk.delay.Store(int64(time.Minute))
+		all := make([]*exchange, calls)
+		for i := range all {
+			all[i] = s.call("return", nil)
+		}
+		time.Sleep(2*time.Minute + time.Second)
+		if n := a.HandedEnds(); n < 5 || n > 12 {
+			t.Errorf("%d are handed over while the disk has none", n)
+		}
+		var ended sync.WaitGroup // all take what they are sent: none waits behind another
+		for _, x := range all {
+			ended.Go(func() { x.rest() })
+		}
+		ended.Wait()
+	})
+}
+
+// A function that is held back because there is no room for its records does not let the next one be encoded before
+// there is some.
+func TestRecordsAreEncodedWhenThereIsRoom(t *testing.T) {
+	type record struct {
+		N    int
+		Fill []byte
+	}
+	inMemory(t, func(t *testing.T, p place) {
+		const each = 20
+		a := newAgent(t, p)
+		agent.HoldAtMost(a, 100<<10)
+		var now *record
+		agent.HandleStream(a, harp.NewStreamProc[none, *record, int]("emit"), func(_ context.Context, _ none, emit func(*record) error) (int, error) {
+			for range each {
+				now = &record{Fill: make([]byte, 20<<10)}
+				if err := emit(now); err != nil {
+					return 0, err
+				}
+			}
+			return each, nil
+		})
+		s, _, _ := connect(t, p, a)
+		x := s.call("emit", nil).accepted()
+		synctest.Wait()
+		x.ack(1)
+		synctest.Wait()
+		now.N = 1 // of one that waits
+		_, records := x.rest()
+		marked := 0
+		for _, r := range records {
+			var v record
+			if err := harp.Value(r.Value).Decode(&v); err != nil {
+				t.Fatal(err)
+			}
+			marked += v.N
+		}
+		if marked != 1 {
+			t.Errorf("%d records of %d were encoded after they had waited", marked, len(records))
+		}
+	})
+}
+
+// A function that has returned is within its limits, however long its result waits for the disk.
+func TestALimitDoesNotRunWhileAResultWaits(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		disk := &slowDisk{FS: journal.NewMemory().Mount()}
+		_, s, _, _ := returner(t, p, 2*time.Second, disk)
+		var all []*exchange
+		for range 30 {
+			all = append(all, s.call("return", nil, func(c *wire.Call, _ *harp.Request) { c.MaxExecTime = int64(10 * time.Second) }).accepted())
+		}
+		time.Sleep(time.Second)
+		disk.delay.Store(int64(time.Minute))
+		time.Sleep(30 * time.Second) // no end is acknowledged
+		for _, x := range all {
+			if end, _ := x.rest(); end.Stopped != nil || time.Duration(end.RanFor) > 9*time.Second {
+				t.Errorf("it ended by %+v and ran for %v", end.Stopped, time.Duration(end.RanFor))
+			}
+		}
 	})
 }

@@ -14,6 +14,9 @@ import (
 
 // emit offers a record. It is the emit of HandleStream.
 func (at *attempt) emit(v any) error {
+	if at.heldBack.Load() {
+		at.awaitEase()
+	}
 	value, err := harp.NewValue(v)
 	if err != nil {
 		return inRecord(err)
@@ -41,6 +44,7 @@ func (at *attempt) put(r wire.Record) error {
 // offer offers a record, and waits for room as long as ctx lasts.
 func (at *attempt) offer(ctx context.Context, e life.Event) error {
 	room, eased, err := at.tryOffer(e)
+	at.heldBack.Store(room != nil)
 	if room == nil {
 		return err
 	}
@@ -58,9 +62,34 @@ func (at *attempt) offer(ctx context.Context, e life.Event) error {
 	return err
 }
 
+// awaitEase waits while a record could not be kept: so that one is not encoded to wait. It is for functions that
+// were held back before.
+func (at *attempt) awaitEase() {
+	at.watch.hold()
+	defer at.watch.release()
+	for {
+		at.mu.Lock()
+		busy, room := at.busyLocked(), at.roomLocked()
+		at.mu.Unlock()
+		if busy == nil {
+			return
+		}
+		select {
+		case <-room:
+		case <-busy:
+		case <-at.ctx.Done():
+			return
+		}
+	}
+}
+
 // tryOffer returns what is closed when there may be room in the window, and in what all share, if
 // there is none now.
 func (at *attempt) tryOffer(e life.Event) (room, eased <-chan struct{}, err error) {
+	if len(e.Record.Value) > freeBytes { // many that find room at the same time would all take it
+		at.agent.offering <- struct{}{}
+		defer func() { <-at.agent.offering }()
+	}
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	if e.Kind == life.Offer && at.ctx.Err() != nil && e.Record.Kind != string(harp.KindLog) && !at.life.HasEnded() {

@@ -137,5 +137,25 @@ func (a *Agent) Epochs() int {
 // HoldAtMost sets about how many bytes of records an agent's attempts may have in memory together.
 func HoldAtMost(a *Agent, most int64) { a.memory.most = most }
 
+// HoldResultsAtMost sets how many bytes of results an agent's attempts may have in memory together.
+func HoldResultsAtMost(a *Agent, most int64) { a.ends.most = most }
+
+// CountedResults is how many bytes of results are counted as in memory, or to come.
+func (a *Agent) CountedResults() int64 {
+	a.ends.mu.Lock()
+	defer a.ends.mu.Unlock()
+	return a.ends.used
+}
+
+// HandedEnds is how many ends the journal has been handed.
+func (a *Agent) HandedEnds() (n int) {
+	for _, h := range a.journal.current().Held() {
+		if h.State == journal.Ended {
+			n++
+		}
+	}
+	return n
+}
+
 // Counted is how many bytes are counted as in memory.
 func (a *Agent) Counted() int64 { return a.memory.used.Load() }

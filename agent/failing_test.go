@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync/atomic"
 	"syscall"
@@ -288,10 +289,11 @@ func TestHeardWhileTheJournalStandsStill(t *testing.T) {
 	})
 }
 
-// slowDisk is a directory whose files take a while to be synced.
+// slowDisk is a directory whose files take a while to be synced, or are not.
 type slowDisk struct {
 	journal.FS
 	delay atomic.Int64
+	fails atomic.Bool
 }
 
 func (d *slowDisk) Open(name string) (journal.File, error) {
@@ -311,6 +313,9 @@ type slowFile struct {
 
 func (f slowFile) Sync() error {
 	time.Sleep(time.Duration(f.of.delay.Load()))
+	if f.of.fails.Load() {
+		return io.ErrShortWrite
+	}
 	return f.File.Sync()
 }
 

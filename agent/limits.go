@@ -12,7 +12,7 @@ import (
 
 // Limits bound what an agent takes on. A zero field means its default.
 type Limits struct {
-	MaxAttempts int           // attempts that run or are being told, beyond which, as above 32 MiB of their requests, it answers that it is busy. Default 1,024
+	MaxAttempts int           // attempts that run or are being told, beyond which, as above 32 MiB of their requests, it answers that it is busy; the last sixteenth of them is for callers that have none. Default 1,024
 	MaxResult   int           // bytes of a result, at most 2 MiB; above the job has failed. Default 1 MiB
 	MaxRecord   int           // bytes of a record, at most 2 MiB; above emit returns an error. Default 64 KiB
 	Grace       time.Duration // how long an agent that stops waits for its dispatcher to take the last results. Default 5 s

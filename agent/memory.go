@@ -13,13 +13,6 @@ const maxHeldBytes = 64 << 20
 // journal has none of them. Of a caller that has more than is left no result is kept.
 const maxDirectBytes = 128 << 20
 
-// maxEndBytes is about how many bytes of ends may be in memory that the journal does not have on its disk. Beyond,
-// functions do not begin, and what they return is not encoded.
-const maxEndBytes = 32 << 20
-
-// maxHanding is how many ends that are long are handed to the journal at a time.
-const maxHanding = 4
-
 // memory counts the bytes of records and ends that attempts have in memory.
 type memory struct {
 	most int64

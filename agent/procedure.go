@@ -109,10 +109,11 @@ func HandleStream[A, M, R any](a *Agent, p harp.StreamProc[A, M, R], fn func(ctx
 
 // procedure is what a host offers under a name.
 type procedure struct {
-	doc  harp.ProcedureDoc
-	args *schema.Args
-	dir  string // it was loaded from; empty: from none
-	most int    // that run at a time; 0: any
+	doc      harp.ProcedureDoc
+	args     *schema.Args
+	dir      string      // it was loaded from; empty: from none
+	most     int         // that run at a time; 0: any
+	expected expectation // of its results
 	// ownThread: no other function runs in its goroutine, before or after.
 	ownThread bool
 	bind      func(args harp.Value, info *CallInfo) (task, error)

@@ -125,8 +125,8 @@ func (j *Journal) Stopping(k Key, s Stop) (*Commit, error) {
 	})
 }
 
-// End journals END of an attempt that was started. It does not wait: END may be
-// sent before it is on disk. Where there is no room for its body the bare one is
+// End journals END of an attempt that was started; its body is the journal's own from then on. It does
+// not wait: END may be sent before it is on disk. Where there is no room for its body the bare one is
 // journalled, which always fits, and dropped says so; without a bare one the error
 // is ErrFull. If the commit fails the attempt has not ended, and may be ended again.
 func (j *Journal) End(k Key, e End) (c *Commit, dropped bool, err error) {
@@ -160,9 +160,10 @@ func (j *Journal) endAfter(k Key, after int64, e End) (c *Commit, dropped bool, 
 			}
 			body, dropped = e.Bare, true
 		}
-		x := &extent{cost: endCost(body), pending: [][]byte{bytes.Clone(body)}}
+		x := &extent{cost: endCost(body), pending: [][]byte{body}}
 		a.state, a.end, a.dropped, a.next = Ended, x, dropped, e.Records
-		g.addEnd(&entry{kind: kindEnd, key: k, dropped: dropped, count: e.Records, body: x.pending[0]}, x)
+		g.addEnd(&entry{kind: kindEnd, key: k, dropped: dropped, count: e.Records, body: body}, x)
+		j.waitLocked(g, len(body))
 		return nil
 	})
 	return c, dropped, err
@@ -221,17 +222,22 @@ func (j *Journal) append(k Key, after, first int64, records [][]byte) (*Commit, 
 			return err
 		}
 		j.spoolLocked(g, k, a, &extent{first: first, count: int64(len(records)), cost: cost, pending: slices.Clip(records)})
-		g.spooled += bytesOf
-		j.waiting += bytesOf
+		j.waitLocked(g, bytesOf)
 		return nil
 	})
 }
 
-// maxWaiting is how many bytes of records may wait for the disk: more do not make it
+// waitLocked counts bytes of a group as waiting to be written.
+func (j *Journal) waitLocked(g *group, bytes int) {
+	g.spooled += bytes
+	j.waiting += bytes
+}
+
+// maxWaiting is how many bytes of records and ENDs may wait for the disk: more do not make it
 // any faster.
 const maxWaiting = 8 << 20
 
-// Busy returns nil, or, if more records wait to be written than is good, what is closed
+// Busy returns nil, or, if more records and ENDs wait to be written than is good, what is closed
 // when it is worth asking again. They are taken all the same.
 func (j *Journal) Busy() <-chan struct{} {
 	j.mu.Lock()
@@ -245,7 +251,7 @@ func (j *Journal) Busy() <-chan struct{} {
 	return j.eased
 }
 
-// writtenLocked counts the records of a group as waiting no longer.
+// writtenLocked counts what a group has as waiting no longer.
 func (j *Journal) writtenLocked(g *group) {
 	j.waiting -= g.spooled
 	if j.eased != nil && j.waiting < maxWaiting {

@@ -10,7 +10,7 @@ type group struct {
 
 	buf     []byte           // entries
 	spool   map[Key]*extent  // records that are not in buf yet
-	spooled int              // bytes of records, in buf or not
+	spooled int              // bytes of records and ENDs, in buf or not
 	placed  []placed         // extents that are in buf
 	before  map[Key]*attempt // what was known before; nil: nothing
 	tombs   map[Key]struct{} // that are new
