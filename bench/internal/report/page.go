@@ -71,7 +71,7 @@ func (r *Report) markdown(dir string) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Measured with `%s`: %s.\n\n", strings.Join(append([]string{"bench"}, r.Args...), " "), r.where())
 	for _, result := range r.Results {
-		fmt.Fprintf(&b, "## %s\n\n%s. %s. Again: `cd bench && go run . -run '^%s$'`.\n\n",
+		fmt.Fprintf(&b, "## %s\n\n%s. %s. To repeat: `cd bench && go run . -run '^%s$'`.\n\n",
 			result.Workload, sentence(result.What), sentence(rounds(result)), result.Workload)
 		for _, line := range named(result) {
 			fmt.Fprintf(&b, "%s\n\n", line)

@@ -86,7 +86,7 @@ func TestPage(t *testing.T) {
 		strings.Contains(page, "old") || strings.Count(page, "## work") != 1 {
 		t.Errorf("the page is\n%s", page)
 	}
-	for _, want := range []string{"Do it. 2 rounds. Again: `cd bench && go run . -run '^work$'`.\n", "\nAt 16 in flight a<b> : b is 1203.70"} {
+	for _, want := range []string{"Do it. 2 rounds. To repeat: `cd bench && go run . -run '^work$'`.\n", "\nAt 16 in flight a<b> : b is 1203.70"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is not in\n%s", want, page)
 		}

@@ -20,10 +20,10 @@ var (
 	tlsKeys = []Key{
 		{Name: "tls.cert", Type: "file", Meaning: "required: the program's certificate in PEM form, with the identity harp://FLEET/ROLE/NAME", Live: true},
 		{Name: "tls.key", Type: "file", Meaning: "required: the key of the certificate", Live: true},
-		{Name: "tls.ca", Type: "file", Meaning: "required: the authorities whose certificates peers must have"},
+		{Name: "tls.ca", Type: "file", Meaning: "required: the authorities that must have signed the certificates of peers"},
 	}
 	logKeys = []Key{
-		{Name: "log.level", Type: "word", Default: "info", Meaning: "debug, info, warn or error: what is logged, to stderr", Live: true},
+		{Name: "log.level", Type: "word", Default: "info", Meaning: "what is logged to stderr: debug, info, warn or error", Live: true},
 		{Name: "log.format", Type: "word", Default: "text", Meaning: "text or json"},
 	}
 )
@@ -34,55 +34,55 @@ func DispatcherKeys() []Key {
 		{Name: "listen", Type: "host:port", Default: ":7440", Meaning: "where agents and callers connect"},
 		{Name: "data", Type: "folder", Meaning: "required: the store"},
 	}, tlsKeys, []Key{
-		{Name: "hosts", Type: "list", Meaning: "hosts beside those that dial in, each with name, address (where it is dialled; none: it dials in) and labels", Live: true},
-		{Name: "hosts_script", Type: "list of texts", Meaning: "instead of hosts: a program and its arguments that prints them, one JSON object with name, address and labels a line; if it fails, takes longer than 2 minutes, prints more than 64 MiB or a line is wrong, those from before stay", Live: true},
+		{Name: "hosts", Type: "list", Meaning: "hosts besides those that dial in, each with name, address (where to dial it; none: it dials in) and labels", Live: true},
+		{Name: "hosts_script", Type: "list of texts", Meaning: "instead of hosts: a program, with arguments, that prints them: on each line a JSON object with name, address and labels. The previous hosts stay if it fails, takes more than 2 minutes, or prints a wrong line or more than 64 MiB", Live: true},
 		{Name: "hosts_refresh", Type: "duration", Default: "15m", Meaning: "how often the hosts are read again"},
-		{Name: "heartbeat", Type: "duration", Default: "10s", Meaning: "how often connections show that they are alive; less often where there are so many agents that they and the dispatcher did so more than 200 times a second"},
-		{Name: "offline_wait", Type: "duration", Default: "30s", Meaning: "how long its host's absence alone may hold a call that does not say so itself"},
-		{Name: "lost_after", Type: "duration", Default: "1d", Meaning: "the silence of a host after which what it was doing ends as lost, and how long an agent that is connected may owe the end of a job; at most 6d"},
-		{Name: "retain", Type: "duration", Default: "30d", Meaning: "how long jobs are kept after their end, and events; none: for ever"},
-		{Name: "retain_bytes", Type: "bytes", Meaning: "how much of them is kept: those that ended first go; any amount if it is not said"},
-		{Name: "space.low", Type: "bytes", Meaning: "free space on the store's disk below which no calls are taken; default 5 % of the disk, at least 256MiB or a quarter of the disk, at most 5GiB"},
-		{Name: "space.critical", Type: "bytes", Meaning: "free space below which only cancels and deletes are taken; default a quarter of space.low, more where the store is being compacted"},
-		{Name: "limits.silence_timeout", Type: "duration", Default: "10m", Meaning: "the longest silence between records, of calls that do not say one; procedures that yield no records have none"},
-		{Name: "limits.max_exec_time", Type: "duration", Default: "1d", Meaning: "the longest run, of calls that do not say one"},
-		{Name: "limits.max_silence_timeout", Type: "duration", Default: "none", Meaning: "the most that a call may ask for as its silence timeout"},
-		{Name: "limits.max_max_exec_time", Type: "duration", Default: "none", Meaning: "the most that a call may ask for as its max_exec_time"},
-		{Name: "limits.attempts", Type: "number", Default: "1024", Meaning: "how many attempts may be under way to one host; at most 4096"},
-		{Name: "limits.handshakes", Type: "number", Default: "1000", Meaning: "how many connections are greeted in a second from addresses that have shown a good certificate, and as many from others"},
-		{Name: "limits.per_principal.sessions", Type: "number", Default: "4096", Meaning: "how many sessions one principal, a caller by its certificate, may have at a time; more are refused. Of an agent 16, with those that are being refused"},
-		{Name: "limits.per_principal.waiting", Type: "number", Default: "100000", Meaning: "how many jobs of one principal may wait to start; with so many, its calls are refused"},
-		{Name: "limits.per_principal.bytes_per_hour", Type: "bytes", Default: "10GiB", Meaning: "how much the calls of one principal may make the dispatcher store in an hour, with what they return; beyond, its calls are refused until there is room, which begins anew with the program"},
-		{Name: "limits.per_principal.queues", Type: "number", Default: "20000", Meaning: "how many queues one principal may have, with jobs of its that have not ended, or paused or given a concurrency by it; what would make another one is refused"},
+		{Name: "heartbeat", Type: "duration", Default: "10s", Meaning: "how often connections show that they are alive; less often with so many agents that this would exceed 200 a second"},
+		{Name: "offline_wait", Type: "duration", Default: "30s", Meaning: "how long an absent host may hold up a call that does not set this itself"},
+		{Name: "lost_after", Type: "duration", Default: "1d", Meaning: "how long a host may be silent before its jobs end as lost, and how long a connected agent may owe the end of a job; at most 6d"},
+		{Name: "retain", Type: "duration", Default: "30d", Meaning: "how long ended jobs and events are kept; none: for ever"},
+		{Name: "retain_bytes", Type: "bytes", Meaning: "how many bytes of ended jobs are kept: those that ended first are deleted. By default any amount"},
+		{Name: "space.low", Type: "bytes", Meaning: "free space on the store's disk below which calls are refused; default 5 % of the disk, at least 256MiB or a quarter of the disk, at most 5GiB"},
+		{Name: "space.critical", Type: "bytes", Meaning: "free space below which only cancels and deletes are accepted; default a quarter of space.low, more while the store is being compacted"},
+		{Name: "limits.silence_timeout", Type: "duration", Default: "10m", Meaning: "the longest silence between records for calls that do not set it; procedures without records have none"},
+		{Name: "limits.max_exec_time", Type: "duration", Default: "1d", Meaning: "the longest run for calls that do not set it"},
+		{Name: "limits.max_silence_timeout", Type: "duration", Default: "none", Meaning: "the longest silence timeout that a call may ask for"},
+		{Name: "limits.max_max_exec_time", Type: "duration", Default: "none", Meaning: "the longest max_exec_time that a call may ask for"},
+		{Name: "limits.attempts", Type: "number", Default: "1024", Meaning: "how many attempts may be under way on one host; at most 4096"},
+		{Name: "limits.handshakes", Type: "number", Default: "1000", Meaning: "how many connections a second are greeted from addresses that have shown a good certificate, and as many from others"},
+		{Name: "limits.per_principal.sessions", Type: "number", Default: "4096", Meaning: "how many sessions one principal (a caller, by its certificate) may have at a time; an agent may have 16, counting those being refused"},
+		{Name: "limits.per_principal.waiting", Type: "number", Default: "100000", Meaning: "how many jobs of one principal may wait to start; beyond that its calls are refused"},
+		{Name: "limits.per_principal.bytes_per_hour", Type: "bytes", Default: "10GiB", Meaning: "how much the calls of one principal, with what they return, may make the dispatcher store in an hour; beyond that its calls are refused until there is room. A restart begins a new hour"},
+		{Name: "limits.per_principal.queues", Type: "number", Default: "20000", Meaning: "how many queues one principal may have: those with its live jobs, and those it paused or gave a concurrency; more are refused"},
 	}, logKeys)
 }
 
 // AgentKeys are the fields of an agent's file.
 func AgentKeys() []Key {
 	return join([]Key{
-		{Name: "name", Type: "text", Meaning: "the host's name; it must be the certificate's, and is that if it is not said"},
-		{Name: "dispatchers", Type: "list of host:port", Meaning: "where to dial the dispatcher, again and again; several are alternatives, tried in random order, and should lead to one dispatcher. This or listen is required"},
-		{Name: "listen", Type: "host:port", Meaning: "where to be dialled, by the dispatcher or by direct callers"},
+		{Name: "name", Type: "text", Meaning: "the host's name, which must be the certificate's; by default it is"},
+		{Name: "dispatchers", Type: "list of host:port", Meaning: "where to dial the dispatcher, again and again; several addresses, tried in random order, should lead to one dispatcher. This or listen is required"},
+		{Name: "listen", Type: "host:port", Meaning: "where the dispatcher or direct callers can dial it"},
 	}, tlsKeys, []Key{
-		{Name: "dir", Type: "folder", Meaning: "the journal: what the agent runs and has run, until the dispatcher has it, and what its commands print. Without it, that is in memory and lost with the agent"},
-		{Name: "labels", Type: "map", Meaning: "what the host says of itself, at most 16 texts"},
-		{Name: "procedures", Type: "folder", Meaning: "the files *.yaml and *.yml in it declare commands as procedures; they are read again when they change", Live: true},
-		{Name: "exec", Type: "map", Meaning: "offers the procedure exec, which runs any command that callers name; {} sets it no bounds"},
-		{Name: "exec.user", Type: "text", Meaning: "as whom commands run; default: as the agent"},
+		{Name: "dir", Type: "folder", Meaning: "holds the journal, of what the agent runs and has run until the dispatcher has it, and the output of its commands. Without it these are in memory and lost with the agent"},
+		{Name: "labels", Type: "map", Meaning: "the host's labels, at most 16 texts"},
+		{Name: "procedures", Type: "folder", Meaning: "its files *.yaml and *.yml declare commands as procedures; they are read again when they change", Live: true},
+		{Name: "exec", Type: "map", Meaning: "offers the procedure exec, which runs any command that callers name; {} sets no bounds"},
+		{Name: "exec.user", Type: "text", Meaning: "the user that commands run as; default: the agent's"},
 		{Name: "exec.group", Type: "text", Meaning: "the group; default: the user's"},
-		{Name: "exec.commands", Type: "list of texts", Meaning: "the programs that may be run, as they must be named; any, if it is not said"},
-		{Name: "exec.dirs", Type: "list of folders", Meaning: "where commands may run, and below; anywhere, if it is not said"},
+		{Name: "exec.commands", Type: "list of texts", Meaning: "the programs that may be run, exactly as callers must name them; default: any"},
+		{Name: "exec.dirs", Type: "list of folders", Meaning: "where commands may run, subfolders included; default: anywhere"},
 		{Name: "exec.env", Type: "list of texts", Meaning: "the variables that a call may set"},
-		{Name: "exec.pass_env", Type: "list of texts", Meaning: "the agent's own variables that commands see"},
+		{Name: "exec.pass_env", Type: "list of texts", Meaning: "the agent's own variables that commands inherit"},
 		{Name: "exec.silence_timeout", Type: "duration", Meaning: "the longest silence between records"},
 		{Name: "exec.max_exec_time", Type: "duration", Meaning: "the longest run"},
-		{Name: "exec.grace", Type: "duration", Meaning: "from TERM to KILL; default 10s"},
-		{Name: "exec.private_tmp", Type: "true or false", Meaning: "each command has an empty /tmp of its own, as of procedures; needs an agent that is root"},
+		{Name: "exec.grace", Type: "duration", Meaning: "the time from TERM to KILL; default 10s"},
+		{Name: "exec.private_tmp", Type: "true or false", Meaning: "gives each command an empty /tmp of its own, as for procedures; the agent must be root"},
 		{Name: "demo", Type: "true or false", Default: "false", Meaning: "offers the demonstration procedures; disk.usage and log.follow read whatever the agent's user may read"},
-		{Name: "max_attempts", Type: "number", Default: "1024", Meaning: "how many attempts run or are being told; beyond, and above 32 MiB of requests, the agent says that it is busy"},
-		{Name: "max_journal", Type: "bytes", Default: "1GiB", Meaning: "of all that the agent holds of all attempts, with what commands keep for it, which is half of that at most; the journal's part may be twice as much on disk. 64MiB without dir"},
-		{Name: "max_job_spool", Type: "bytes", Default: "64MiB", Meaning: "of one attempt's records and result; what its command keeps for the agent is half of that at most"},
-		{Name: "grace", Type: "duration", Default: "5s", Meaning: "how long an agent that stops waits for its dispatcher to take the last results"},
+		{Name: "max_attempts", Type: "number", Default: "1024", Meaning: "how many attempts may be running or being reported; beyond that, or above 32 MiB of requests, the agent is busy"},
+		{Name: "max_journal", Type: "bytes", Default: "1GiB", Meaning: "what the agent may hold of all attempts, at most half of it in the output files of commands; the journal's part may take twice as much on disk. 64MiB without dir"},
+		{Name: "max_job_spool", Type: "bytes", Default: "64MiB", Meaning: "the records and result of one attempt, at most half of it in its command's output file"},
+		{Name: "grace", Type: "duration", Default: "5s", Meaning: "how long a stopping agent waits for its dispatcher to take the last results"},
 	}, logKeys)
 }
 
@@ -133,14 +133,14 @@ func Markdown() string {
 
 # Configuration
 
-` + "`harp dispatcher` and `harp agent` are configured by a file each, in YAML: " +
-		"`/etc/harp/dispatcher.yaml` and `/etc/harp/agent.yaml`, or what `--config` names. " +
-		"Fields that are not known are refused. Relative paths are relative to the file. " +
-		"`--check-config` says what is wrong, with file, line and field, and does nothing else; " +
+` + "`harp dispatcher` and `harp agent` each read a YAML file: " +
+		"`/etc/harp/dispatcher.yaml` and `/etc/harp/agent.yaml`, or the one that `--config` names. " +
+		"Unknown fields are refused. Relative paths are relative to the file. " +
+		"`--check-config` only says what is wrong, with file, line and field; " +
 		"`--print-config` prints the file with the defaults filled in.\n\n" +
-		"A duration is written as `90s`, `1h30m` or `30d`, and `none` is no limit; a number of bytes as `1048576`, `512MiB` or `10GiB`.\n\n" +
-		"On SIGHUP the program reads its file again. What has \"yes\" under \"reload\" changes then; " +
-		"what else has changed is named in the log and waits for a restart. A file that is bad changes nothing, and the log says why.\n")
+		"Durations are written as `90s`, `1h30m` or `30d`, and `none` means no limit; bytes as `1048576`, `512MiB` or `10GiB`.\n\n" +
+		"On SIGHUP the program reads its file again. Fields with \"yes\" under \"reload\" take effect then; " +
+		"other changes are named in the log and wait for a restart. An invalid file changes nothing, and the log says why.\n")
 	table(&b, "Dispatcher", DispatcherKeys())
 	table(&b, "Agent", AgentKeys())
 	return b.String()
