@@ -126,6 +126,7 @@ type EventFilter struct {
 	Types []string `msgpack:"types,omitempty"` // each a type, or the beginning of one and *: "job.*"
 	Job   string   `msgpack:"job,omitempty"`
 	Host  string   `msgpack:"host,omitempty"`
+	Batch string   `msgpack:"batch,omitempty"` // that it is about, or whose member it is about
 	// Since leaves out what happened before it. There is no index: what comes behind After is
 	// looked at, from EventsFromStart on all that is kept.
 	Since time.Time `msgpack:"since,omitempty"`

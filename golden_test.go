@@ -21,6 +21,14 @@ func TestRequestGolden(t *testing.T) {
 			Retry:   RetryPolicy{On: []State{StateLost, StateFailed}, Attempts: 3, Backoff: time.Second, MaxBackoff: time.Minute},
 			RetryOf: "0198f0a2-7c11-7000-8000-000000000000", DryRun: true, IdempotencyKey: "restart-42", IdempotencyTTL: 10 * time.Minute,
 		},
+		"request_batch": {
+			ID: "0198f0a2-7c11-7000-8000-000000000001", Target: "web*", Procedure: "p", Needs: []string{NeedBatch}, WhenOffline: SkipHost, Queue: Value{0x80},
+			RetryOf: "0198f0a2-7c11-7000-8000-000000000000",
+			Batch: BatchOptions{
+				Parallel: 1, Rolling: []string{"1", "10%"}, WavePause: 2, Approve: true, Subset: "50%", Shuffle: true, Rate: 3, RatePer: time.Second, StopAfter: "5%",
+				OnStop: CancelBatch, MaxHosts: 4, Confirmed: "d", WhenUnfit: SkipHost, QueuePerHost: true, Retry: []string{"failed"},
+			},
+		},
 		"request_plain": {ID: "0198f0a2-7c11-7000-8000-000000000001", Host: "web01", Procedure: "p"},
 	} {
 		want, err := os.ReadFile(filepath.Join("testdata", name+".hex"))

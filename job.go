@@ -183,6 +183,11 @@ func (j *Job) Retry(ctx context.Context, opts ...Option) (*Job, error) {
 	if err != nil {
 		return nil, j.answerErr(err)
 	}
+	if old.IsBatch() {
+		if old, err = j.asOwnCall(ctx, old); err != nil {
+			return nil, err
+		}
+	}
 	req, err := NewRequest(old.Host, old.Procedure, old.Args, slices.Concat([]Option{old.again}, opts)...)
 	if err != nil {
 		return nil, WrapCallError(old.Procedure, old.Host, err)
@@ -194,6 +199,20 @@ func (j *Job) Retry(ctx context.Context, opts ...Option) (*Job, error) {
 	}
 	req.RetryOf = j.id
 	return submitRequest(ctx, j.service, req)
+}
+
+// asOwnCall is the request of a batch as that of this member alone.
+func (j *Job) asOwnCall(ctx context.Context, r Request) (Request, error) {
+	s, err := j.Status(ctx)
+	if err != nil {
+		return Request{}, err
+	}
+	r.Host, r.Queue, r.Target, r.Batch = s.Host, s.Queue, "", BatchOptions{}
+	r.Needs = slices.DeleteFunc(r.Needs, func(need string) bool { return need == NeedBatch })
+	if r.WhenOffline == SkipHost {
+		r.WhenOffline = WaitForHost
+	}
+	return r, nil
 }
 
 // ForceLost ends a job as lost that holds a slot of its queue (unknown, sent, running,
@@ -288,7 +307,8 @@ type Attempt struct {
 type JobFilter struct {
 	Host      string            `msgpack:"host,omitempty"`
 	Procedure string            `msgpack:"proc,omitempty"`
-	Queue     any               `msgpack:"-"` // a queue's name
+	Queue     any               `msgpack:"-"`               // a queue's name
+	Batch     string            `msgpack:"batch,omitempty"` // its members, in the order of its hosts
 	States    []State           `msgpack:"states,omitempty"`
 	Labels    map[string]string `msgpack:"labels,omitempty"` // all of them
 	Since     time.Time         `msgpack:"since,omitempty"`  // submitted at or after

@@ -54,12 +54,17 @@ type CallOptions struct {
 	IdempotencyKey string        `json:"idempotency_key,omitempty"`
 	IdempotencyTTL time.Duration `json:"idempotency_ttl,omitempty"`
 
+	Batch BatchOptions `json:"batch,omitzero"` // of a batch alone
+
 	set settings
 }
 
 // settings remembers what was given, so that a given zero is refused and not taken
 // for the default.
-type settings struct{ timeout, maxExec, offlineWait, concurrency, key, none bool }
+type settings struct {
+	timeout, maxExec, offlineWait, concurrency, key, none bool
+	batch                                                 batchSettings
+}
 
 // An Option changes one thing about a call. Options stack from Caller to Host to
 // call; the last wins. One that is nil is ErrInvalid.
@@ -110,7 +115,7 @@ func OfflineWait(d time.Duration) Option {
 	return func(o *CallOptions) { o.OfflineWait, o.set.offlineWait = d, true }
 }
 
-// WhenOffline says what to do when the host is away: wait, or FailFast.
+// WhenOffline says what to do when the host is away: wait, FailFast, or, of a batch, [SkipHost].
 func WhenOffline(p OfflinePolicy) Option { return func(o *CallOptions) { o.WhenOffline = p } }
 
 // Info attaches the caller's own data to the job. harp does not look into it.
@@ -180,6 +185,7 @@ func (o *CallOptions) merge(given CallOptions) {
 	setIf(&o.TraceParent, given.TraceParent, given.TraceParent != "")
 	setIf(&o.IdempotencyKey, given.IdempotencyKey, given.IdempotencyKey != "")
 	setIf(&o.IdempotencyTTL, given.IdempotencyTTL, given.IdempotencyTTL != 0)
+	o.Batch.merge(given.Batch)
 	for k, v := range given.Labels {
 		Label(k, v)(o)
 	}
@@ -198,7 +204,7 @@ func setIf[T any](field *T, v T, given bool) {
 
 // checkGiven refuses what was given and cannot be: an option that is nil, and a zero where zero is
 // the default's mark.
-func (o CallOptions) checkGiven() error {
+func (o *CallOptions) checkGiven() error {
 	if o.set.none {
 		return errNilOption
 	}
@@ -219,7 +225,7 @@ func (o CallOptions) checkGiven() error {
 	if o.set.key && o.IdempotencyKey == "" {
 		return &FieldError{Field: "idempotency_key", Message: "must not be empty"}
 	}
-	return nil
+	return o.Batch.checkGiven(&o.set.batch)
 }
 
 var errNilOption = &FieldError{Field: "options", Message: "an option is nil"}
@@ -230,8 +236,9 @@ func (r Request) again(o *CallOptions) {
 	*o = CallOptions{
 		Queue: r.Queue, Concurrency: r.Concurrency, Priority: r.Priority,
 		SilenceTimeout: r.SilenceTimeout, MaxExecTime: r.MaxExecTime, OfflineWait: r.OfflineWait, WhenOffline: r.WhenOffline,
-		Info: r.Info, Labels: r.Labels, Retry: r.Retry, DryRun: r.DryRun,
+		Info: r.Info, Labels: r.Labels, Retry: r.Retry, DryRun: r.DryRun, Batch: r.Batch,
 	}
+	o.Batch.Subset, o.Batch.Confirmed, o.Batch.Retry = "", "", nil
 }
 
 // optionsOf is what options come to.
@@ -251,14 +258,49 @@ func optionsOf(opts []Option) CallOptions {
 }
 
 // NewRequest returns the request of a call, its options resolved and all of it checked. args
-// is as [Host.Call] takes it. Errors: ErrInvalid, naming the field.
+// is as [Host.Call] takes it. Errors: ErrInvalid, naming the field, also for an option of
+// batches.
 func NewRequest(host, procedure string, args any, opts ...Option) (Request, error) {
 	o := optionsOf(opts)
+	r, err := o.request(procedure, args)
+	if err != nil {
+		return Request{}, err
+	}
+	if option := o.batchOption(); option != "" {
+		return Request{}, &FieldError{Field: option, Message: "is of batches, which Target.Call makes; this is a call of one host"}
+	}
+	r.Host = host
+	return r, r.Check()
+}
+
+// NewBatchRequest returns the request of a call of all hosts that a target selects, as NewRequest
+// does that of one host. Errors: ErrInvalid, naming the field.
+func NewBatchRequest(expr, procedure string, args any, opts ...Option) (Request, error) {
+	return newBatchRequest(expr, procedure, args, "", opts)
+}
+
+// newBatchRequest is NewBatchRequest for a batch that makes another one again, if retryOf is not empty.
+func newBatchRequest(expr, procedure string, args any, retryOf string, opts []Option) (Request, error) {
+	o := optionsOf(opts)
+	r, err := o.request(procedure, args)
+	if err != nil {
+		return Request{}, err
+	}
+	if r.Target, err = canonicalTarget(expr); err != nil {
+		return Request{}, err
+	}
+	r.Batch, r.RetryOf = o.Batch, retryOf
+	r.Needs = append(r.Needs, NeedBatch)
+	return r, r.Check()
+}
+
+// request is what options say of a call, without its host.
+func (o *CallOptions) request(procedure string, args any) (Request, error) {
 	if err := o.checkGiven(); err != nil {
 		return Request{}, err
 	}
 	r := Request{
-		ID: o.JobID, Host: host, Procedure: procedure,
+		ID: o.JobID, Procedure: procedure,
 		Concurrency: o.Concurrency, Priority: o.Priority,
 		SilenceTimeout: o.SilenceTimeout, MaxExecTime: o.MaxExecTime,
 		StartAfter: o.StartAfter, StartBefore: o.StartBefore,
@@ -278,8 +320,6 @@ func NewRequest(host, procedure string, args any, opts ...Option) (Request, erro
 	if r.Info, err = encodeValue(o.Info); err != nil {
 		return Request{}, inField("info", err)
 	}
-	if r.Queue, err = QueueName(o.Queue); err != nil {
-		return Request{}, err
-	}
-	return r, r.Check()
+	r.Queue, err = QueueName(o.Queue)
+	return r, err
 }

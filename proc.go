@@ -29,6 +29,11 @@ func (p Proc[A, R]) Call(ctx context.Context, h *Host, args A, opts ...Option) (
 	return h.Call(ctx, p.Name, args, opts...)
 }
 
+// Run is Target.Call with typed arguments. Errors: as Target.Call.
+func (p Proc[A, R]) Run(ctx context.Context, t *Target, args A, opts ...Option) (*Batch, error) {
+	return t.Call(ctx, p.Name, args, opts...)
+}
+
 // Get is Job.Get with a typed result. Errors: as Job.Get; ErrInvalid when the job
 // is of another procedure or its value is no R.
 func (p Proc[A, R]) Get(ctx context.Context, j *Job) (R, error) {

@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -53,7 +55,8 @@ func timeOf(id uuid.UUID) time.Time { return time.Unix(id.Time().UnixTime()).UTC
 // they can be signed.
 type Request struct {
 	ID             string            `msgpack:"id"`
-	Host           string            `msgpack:"host"`
+	Host           string            `msgpack:"host,omitempty"`   // empty of a batch
+	Target         string            `msgpack:"target,omitempty"` // of a batch, in place of Host: canonical
 	Procedure      string            `msgpack:"proc"`
 	Args           Value             `msgpack:"args,omitempty"`  // a map (named), an array (positional) or nil
 	Queue          Value             `msgpack:"queue,omitempty"` // canonical; nil: no queue
@@ -70,12 +73,18 @@ type Request struct {
 	TraceParent    string            `msgpack:"trace,omitempty"` // W3C trace context
 	Needs          []string          `msgpack:"needs,omitempty"` // features without which the call must not run
 	Retry          RetryPolicy       `msgpack:"retry,omitempty"`
-	RetryOf        string            `msgpack:"retryof,omitempty"` // the job that this one does again; "": none
+	RetryOf        string            `msgpack:"retryof,omitempty"` // the job, or batch, that this one does again; "": none
 	DryRun         bool              `msgpack:"dry,omitempty"`
 
 	IdempotencyKey string        `msgpack:"idem,omitempty"`
 	IdempotencyTTL time.Duration `msgpack:"idemttl,omitempty"` // with a key: from 1 second to 30 days
+
+	Batch BatchOptions `msgpack:"batch,omitempty"` // of a batch
 }
+
+// IsBatch reports whether the request is that of a batch: a call of all hosts that its Target
+// selects.
+func (r *Request) IsBatch() bool { return r.Target != "" }
 
 // NeedDryRun is what a request for a dry run needs: an agent that knows it does not run the
 // procedure itself.
@@ -114,7 +123,7 @@ func (r Request) Check() error {
 	if err := CheckID(r.ID); err != nil {
 		return err
 	}
-	if err := checkName("host", r.Host, MaxHostName); err != nil {
+	if err := r.checkHosts(); err != nil {
 		return err
 	}
 	if err := checkName("procedure", r.Procedure, MaxProcedureName); err != nil {
@@ -129,9 +138,6 @@ func (r Request) Check() error {
 	if r.Concurrency < 0 {
 		return &FieldError{Field: "concurrency", Message: "must be more than zero"}
 	}
-	if r.WhenOffline != WaitForHost && r.WhenOffline != FailFast {
-		return &FieldError{Field: "when_offline", Message: fmt.Sprintf("must be %q or nothing", FailFast)}
-	}
 	if err := r.checkTimes(); err != nil {
 		return err
 	}
@@ -144,9 +150,39 @@ func (r Request) Check() error {
 	return CheckLabels(r.Labels)
 }
 
+// checkHosts checks what says on which hosts the call is to run.
+func (r Request) checkHosts() error {
+	if !r.IsBatch() {
+		if option := (&CallOptions{Batch: r.Batch}).batchOption(); option != "" {
+			return &FieldError{Field: option, Message: "is of batches"}
+		}
+		if r.WhenOffline != WaitForHost && r.WhenOffline != FailFast {
+			return &FieldError{Field: "when_offline", Message: fmt.Sprintf("must be %q or nothing", FailFast)}
+		}
+		return checkName("host", r.Host, MaxHostName)
+	}
+	switch {
+	case r.Host != "":
+		return &FieldError{Field: "host", Message: "must be empty where there is a target"}
+	case len(r.Target) > MaxTarget:
+		return &FieldError{Field: "target", Message: fmt.Sprintf("at byte %d: at most %d bytes; a longer list of hosts can be put into a group", MaxTarget, MaxTarget)}
+	case !utf8.ValidString(r.Target):
+		return &FieldError{Field: "target", Message: "must be UTF-8"}
+	case !slices.Contains(r.Needs, NeedBatch):
+		return &FieldError{Field: "needs", Message: fmt.Sprintf("must have %q where there is a target", NeedBatch)}
+	case r.WhenOffline != WaitForHost && r.WhenOffline != FailFast && r.WhenOffline != SkipHost:
+		return &FieldError{Field: "when_offline", Message: fmt.Sprintf("must be %q, %q or nothing", FailFast, SkipHost)}
+	case r.Batch.QueuePerHost && r.Queue.IsNil():
+		return &FieldError{Field: "queue_per_host", Message: "needs a queue"}
+	case (r.RetryOf == "") != (len(r.Batch.Retry) == 0):
+		return &FieldError{Field: "retry", Message: "must say which members of a batch are made again"}
+	}
+	return r.Batch.check()
+}
+
 // checkAgain checks what says when the call is made again, and when not.
 func (r Request) checkAgain() error {
-	if r.RetryOf != "" && CheckID(r.RetryOf) != nil {
+	if r.RetryOf != "" && CheckJobID(r.RetryOf) != nil {
 		return &FieldError{Field: "retry_of", Message: "must be the id of a job"}
 	}
 	if err := r.Retry.check(); err != nil {
@@ -403,11 +439,16 @@ func DecodeRequest(raw []byte) (Request, error) {
 const digested = 256
 
 // Digest is what makes two requests the same: SHA-256 over host, procedure,
-// canonical arguments and queue, and that it is a dry run. Timing options do not count.
+// canonical arguments and queue, and that it is a dry run; of a batch over its canonical target in
+// place of the host, and also over subset, shuffle and which members of which batch it makes again.
+// Timing options do not count.
 func (r Request) Digest() [sha256.Size]byte {
 	args, err := r.Args.Canonical()
 	if err != nil {
 		args = r.Args // a map in it holds a key twice
+	}
+	if r.IsBatch() {
+		return r.batchDigest(args)
 	}
 	fields := 4
 	if r.DryRun {
@@ -419,6 +460,22 @@ func (r Request) Digest() [sha256.Size]byte {
 	if r.DryRun {
 		b = msgpack.AppendBool(b, true)
 	}
+	return sha256.Sum256(b)
+}
+
+// batchDigest is the Digest of a batch with these arguments.
+func (r Request) batchDigest(args Value) [sha256.Size]byte {
+	expr, err := canonicalTarget(r.Target)
+	if err != nil {
+		expr = r.Target
+	}
+	const fields = 9
+	b := msgpack.AppendArray(make([]byte, 0, digested), fields)
+	b = msgpack.AppendString(msgpack.AppendString(b, expr), r.Procedure)
+	b = msgpack.AppendBytes(msgpack.AppendBytes(b, args), r.Queue)
+	b = msgpack.AppendBool(b, r.DryRun)
+	b = msgpack.AppendBool(msgpack.AppendString(b, r.Batch.Subset), r.Batch.Shuffle)
+	b = msgpack.AppendString(msgpack.AppendString(b, r.RetryOf), strings.Join(r.Batch.Retry, " "))
 	return sha256.Sum256(b)
 }
 

@@ -2,8 +2,10 @@ package harp
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
+	"unicode/utf8"
 
 	"github.com/harpcaller/harp/target"
 )
@@ -16,6 +18,7 @@ import (
 // with their callers.
 type Service interface {
 	JobService
+	BatchService
 	HostService
 	QueueService
 	GroupService
@@ -38,6 +41,8 @@ type JobService interface {
 	// procedure), ErrConflict (the id names another request), ErrPruned,
 	// ErrUnreachable (FailFast), ErrRefused, and *CallError when it may have been
 	// accepted. Errors, of all: ErrDenied, ErrUnavailable, ctx's; nothing is stored then.
+	// The request of a batch is submitted alone: its id is that of the batch, and it may
+	// also be ErrConflict or ErrNotFound for what its target selects.
 	Submit(ctx context.Context, calls []Submission) ([]Submitted, error)
 
 	// JobStatus returns the state of a job. Errors: ErrNotFound, ErrPruned.
@@ -60,8 +65,8 @@ type JobService interface {
 	// ErrNotFound, ErrPruned.
 	CancelJob(ctx context.Context, id string, now bool) (bool, error)
 
-	// JobRequest returns what the job's caller submitted, byte for byte. Errors:
-	// ErrNotFound, ErrPruned.
+	// JobRequest returns what the caller of a job or batch submitted, byte for byte; of a
+	// member that of its batch. Errors: ErrNotFound, ErrPruned.
 	JobRequest(ctx context.Context, id string) (Submission, error)
 
 	// ForceLost ends a job that holds a slot as lost(forced); why is kept with it.
@@ -70,6 +75,80 @@ type JobService interface {
 
 	// ListJobs returns one page, newest first. Errors: ErrInvalid.
 	ListJobs(ctx context.Context, f JobFilter, cursor string) (Page[JobStatus], error)
+}
+
+// BatchService looks at batches and changes them. [JobService.Submit] makes them.
+type BatchService interface {
+	// BatchStatus returns the state of a batch; with wait, when it has ended. Errors:
+	// ErrNotFound, ErrPruned, ctx's.
+	BatchStatus(ctx context.Context, id string, wait bool) (BatchStatus, error)
+
+	// ListBatches returns one page, newest first. Errors: ErrInvalid.
+	ListBatches(ctx context.Context, f BatchFilter, cursor string) (Page[BatchStatus], error)
+
+	// BatchLog returns what has become of a batch's members, in the order of its log. Errors:
+	// ErrNotFound, ErrPruned, ctx's.
+	BatchLog(ctx context.Context, id string, q BatchQuery) (BatchPage, error)
+
+	// ChangeBatch pauses, resumes or cancels a batch, once for an operation, whose id is as
+	// that of CancelQueue; of a cancel it returns how many members had not ended. Errors:
+	// ErrNotFound, ErrPruned, ErrConflict (the batch has ended or is cancelling, but for a
+	// cancel; the id is that of another request), ErrInvalid.
+	ChangeBatch(ctx context.Context, operation, id string, c BatchChange) (int, error)
+}
+
+// BatchQuery says which part of a batch's log is wanted.
+type BatchQuery struct {
+	From    uint64 `msgpack:"from,omitempty"`    // the first number wanted
+	At      uint64 `msgpack:"at,omitempty"`      // where that is of records: the first one wanted, by its job's number
+	Records bool   `msgpack:"records,omitempty"` // records, too, and not the ends of members alone
+	Tail    bool   `msgpack:"tail,omitempty"`    // From is ignored: what comes from now on, and
+	Recent  uint64 `msgpack:"recent,omitempty"`  // with Tail, so many numbers of those that are there
+	Wait    bool   `msgpack:"wait,omitempty"`    // answer when there is something or the batch has ended; not with Tail
+
+	// MaxBytes is how much the caller can take, about; one entry is answered in any case. 0: 1
+	// MiB, and never more.
+	MaxBytes int `msgpack:"-"`
+}
+
+// BatchPage is a part of a batch's log, at most about 1 MiB of it.
+type BatchPage struct {
+	Entries []HostRecord
+	Next    uint64 // where to go on
+	At      uint64 // with which record of its job, if that number tells of records
+	Ended   bool   // the batch has ended and there is no more
+}
+
+// BatchChange is what an operator does to a batch.
+type BatchChange struct {
+	Kind   BatchChangeKind `msgpack:"kind"`
+	Reason string          `msgpack:"reason,omitempty"` // of a pause, for people
+}
+
+// BatchChangeKind says which change it is.
+type BatchChangeKind string
+
+// The changes.
+const (
+	PauseOfBatch  BatchChangeKind = "pause"
+	ResumeOfBatch BatchChangeKind = "resume"
+	CancelOfBatch BatchChangeKind = "cancel"
+)
+
+// Check returns ErrInvalid, naming the field, for a change that cannot be.
+func (c BatchChange) Check() error {
+	switch c.Kind {
+	case PauseOfBatch, ResumeOfBatch, CancelOfBatch:
+	default:
+		return &FieldError{Field: "kind", Message: fmt.Sprintf("must be %q, %q or %q", PauseOfBatch, ResumeOfBatch, CancelOfBatch)}
+	}
+	if len(c.Reason) > MaxWhy {
+		return tooLong("reason", len(c.Reason), MaxWhy)
+	}
+	if !utf8.ValidString(c.Reason) {
+		return &FieldError{Field: "reason", Message: "must be UTF-8"}
+	}
+	return nil
 }
 
 // HostService looks at hosts and removes them.

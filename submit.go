@@ -1,6 +1,7 @@
 package harp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,7 +134,7 @@ func submitRequests(ctx context.Context, s Service, requests []Request) ([]*Job,
 
 // submitFailed is the error of a request that was not accepted.
 func submitFailed(req *Request, err error) error {
-	failed := &callFailedError{procedure: req.Procedure, host: req.Host, err: err}
+	failed := &callFailedError{procedure: req.Procedure, host: cmp.Or(req.Host, req.Target), err: err}
 	if RanOf(err) != DidNotRun || errors.Is(err, ErrConflict) || errors.Is(err, ErrPruned) {
 		failed.id = req.ID // elsewhere there is no job of this id
 	}

@@ -3,6 +3,8 @@ package harp
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"github.com/harpcaller/harp/target"
 )
@@ -11,13 +13,16 @@ import (
 // "role=web and fact.kernel>=6.1": package target has the grammar. Which hosts these are
 // is found out when it is asked. It is safe for concurrent use.
 type Target struct {
-	service Service
-	text    string
+	caller *Caller
+	text   string
+	opts   []Option
 }
 
 // Target returns a handle of the hosts that an expression selects. It is not looked at
-// before it is used.
-func (c *Caller) Target(text string) *Target { return &Target{service: c.service, text: text} }
+// before it is used. The options apply to each of its calls.
+func (c *Caller) Target(text string, opts ...Option) *Target {
+	return &Target{caller: c, text: text, opts: slices.Concat(c.opts, opts)}
+}
 
 // String returns the expression as it was given.
 func (t *Target) String() string { return t.text }
@@ -30,7 +35,7 @@ func (t *Target) Hosts(ctx context.Context) ([]string, error) {
 		return nil, errNoTarget
 	}
 	var names []string
-	for h, err := range (&Hosts{t.service}).List(ctx, t.text) {
+	for h, err := range (&Hosts{t.caller.service}).List(ctx, t.text) {
 		if err != nil {
 			return nil, err
 		}
@@ -41,6 +46,42 @@ func (t *Target) Hosts(ctx context.Context) ([]string, error) {
 
 var errNoTarget = &FieldError{Field: "target", Message: "must not be empty; * selects all hosts"}
 
+// Call submits a batch: a call of a procedure on each host that the target selects now. It returns
+// as soon as the batch, with the names of its hosts, is on the dispatcher's disk; the hosts are
+// reached in the order of their names, as the options say. args and the options of each call are as
+// [Host.Call] takes them; [JobID] is the id of the batch, and an [IdempotencyKey] counts per caller,
+// target and procedure.
+//
+// Errors: ErrInvalid (target, an option, or arguments that do not fit the procedure's schema on some
+// host), ErrNotFound (a host that is written out in the target is not known, it selects none, or a
+// host has said that it has no such procedure), ErrConflict (the id is another request's; Confirmed:
+// the target selects other hosts), ErrPruned (the id is too old), ErrUnreachable (FailFast and a host
+// is away), ErrRefused (MaxHosts; or there are more hosts or members than the dispatcher allows),
+// ErrDenied, ErrUnavailable when nothing was sent, and a *CallError, which is ErrUnavailable too,
+// when the batch may have been accepted.
+func (t *Target) Call(ctx context.Context, procedure string, args any, opts ...Option) (*Batch, error) {
+	if t.text == "" {
+		return nil, WrapCallError(procedure, t.text, errNoTarget)
+	}
+	req, err := NewBatchRequest(t.text, procedure, args, slices.Concat(t.opts, opts)...)
+	if err != nil {
+		return nil, WrapCallError(procedure, t.text, err)
+	}
+	return submitBatch(ctx, t.caller.service, req)
+}
+
+// canonicalTarget is an expression as [target.Expr.String] writes it. Errors: ErrInvalid (target).
+func canonicalTarget(text string) (string, error) {
+	if text == "" {
+		return "", errNoTarget
+	}
+	e, err := target.Parse(text)
+	if err != nil {
+		return "", &FieldError{Field: "target", Message: strings.TrimPrefix(err.Error(), "target: ")}
+	}
+	return e.String(), nil
+}
+
 // Explain says how many hosts each part of the target selects by itself. With a host it
 // says whether each part selects that one, and what the host has there. Errors: ErrInvalid
 // (target), ErrNotFound (the host), ErrRefused (the target has too many parts),
@@ -49,7 +90,7 @@ func (t *Target) Explain(ctx context.Context, host string) (target.Node, error) 
 	if t.text == "" {
 		return target.Node{}, errNoTarget
 	}
-	return t.service.ExplainTarget(ctx, t.text, host)
+	return t.caller.service.ExplainTarget(ctx, t.text, host)
 }
 
 // Preview is what a call of the hosts of a target would meet now.
@@ -102,9 +143,9 @@ func (t *Target) Preview(ctx context.Context, procedure string, args any, opts .
 	if t.text == "" {
 		return Preview{}, errNoTarget
 	}
-	req, err := NewRequest("any", procedure, args, opts...)
+	req, err := NewBatchRequest(t.text, procedure, args, slices.Concat(t.opts, opts)...)
 	if err != nil {
 		return Preview{}, err
 	}
-	return t.service.PreviewTarget(ctx, t.text, req.Procedure, req.Args)
+	return t.caller.service.PreviewTarget(ctx, t.text, req.Procedure, req.Args)
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // features are what this agent can do beyond the protocol's version.
-var features = []string{harp.NeedDryRun, wire.FeatureBeat}
+var features = []string{harp.NeedDryRun, harp.NeedBatch, wire.FeatureBeat}
 
 // call answers a CALL: REFUSED, NOT_NOW, or the attempt it stands for, which is
 // started unless it is there already.
@@ -150,6 +150,9 @@ func (s *session) admit(c wire.Call, received time.Time) (at *attempt, fresh boo
 	if err != nil {
 		return nil, false, refuseInvalid(err)
 	}
+	if no := s.becomeMember(c, &req); no.is() {
+		return nil, false, no
+	}
 	k := key{origin: s.origin, job: req.ID, number: c.Attempt}
 	if known := s.agent.lookup(k); known != nil {
 		return known, false, refusal{}
@@ -163,6 +166,26 @@ func (s *session) admit(c wire.Call, received time.Time) (at *attempt, fresh boo
 		return nil, false, no
 	}
 	return s.enter(at, c, received)
+}
+
+// becomeMember makes the request of a batch that of the member of which the call is.
+func (s *session) becomeMember(c wire.Call, req *harp.Request) refusal {
+	switch {
+	case !req.IsBatch():
+		return refusal{}
+	case s.direct:
+		return refuseInvalid(&harp.FieldError{Field: "target", Message: "a direct call is of one host"})
+	case c.Host != s.agent.cfg.Name:
+		return s.wrongHost(c.Host)
+	case c.Job != harp.MemberID(req.ID, c.Host, 1):
+		return refuseInvalid(&harp.FieldError{Field: "job", Message: "is not that of the batch on this host"})
+	}
+	req.ID, req.Host = c.Job, c.Host
+	return refusal{}
+}
+
+func (s *session) wrongHost(name string) refusal {
+	return rejected("wrong_host", fmt.Sprintf("this agent is %q, not %q", s.agent.cfg.Name, name))
 }
 
 // enter journals that an attempt starts if there is room for it and still time.
@@ -252,7 +275,7 @@ func (s *session) judge(k key, c wire.Call, req harp.Request) (*attempt, refusal
 	}
 	switch {
 	case req.Host != s.agent.cfg.Name:
-		return nil, rejected("wrong_host", fmt.Sprintf("this agent is %q, not %q", s.agent.cfg.Name, req.Host))
+		return nil, s.wrongHost(req.Host)
 	case p == nil:
 		f := failures.New("rejected_not_found", "no such procedure: "+req.Procedure)
 		f.Type = "procedure"

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -415,6 +416,46 @@ func (f *fake) PreviewTarget(ctx context.Context, text, procedure string, args h
 	}
 	lacking := harp.UnfitHost{Host: "db01", Err: failures.NotFound("procedure", procedure+" "+args.String())}
 	return harp.Preview{Hosts: 2, Away: 1, Unfit: 1, Dangerous: true, Digest: text, AwayHosts: []string{"db02"}, UnfitHosts: []harp.UnfitHost{lacking}}, nil
+}
+
+func (f *fake) BatchStatus(ctx context.Context, id string, wait bool) (harp.BatchStatus, error) {
+	if err := f.enter(ctx, "BatchStatus"); err != nil {
+		return harp.BatchStatus{}, err
+	}
+	s := harp.BatchStatus{ID: id, State: harp.BatchRunning, Hosts: 2, Counts: map[harp.State]int{harp.StateQueued: 2}}
+	if wait {
+		s.State = harp.BatchSucceeded
+	}
+	return s, nil
+}
+
+func (f *fake) ListBatches(ctx context.Context, filter harp.BatchFilter, cursor string) (harp.Page[harp.BatchStatus], error) {
+	if err := f.enter(ctx, "ListBatches"); err != nil {
+		return harp.Page[harp.BatchStatus]{}, err
+	}
+	var all []harp.BatchStatus
+	for n := range 3 {
+		all = append(all, harp.BatchStatus{ID: strconv.Itoa(n), Procedure: filter.Procedure})
+	}
+	return pageOf(all, cursor, filter.Limit, func(b harp.BatchStatus) string { return b.ID })
+}
+
+// BatchLog answers an entry of two records, of which it tells one at a time, then an end.
+func (f *fake) BatchLog(ctx context.Context, id string, q harp.BatchQuery) (harp.BatchPage, error) {
+	if err := f.enter(ctx, "BatchLog"); err != nil {
+		return harp.BatchPage{}, err
+	}
+	member := harp.MemberID(id, "web01", 1)
+	if q.From == 0 && q.At < 2 && q.Records {
+		r := harp.Record{Seq: q.At, Attempt: 1, Kind: harp.KindStdout, Value: harp.Value{byte(q.At)}}
+		return harp.BatchPage{Entries: []harp.HostRecord{{Host: "web01", Job: member, Record: r}}, At: q.At + 1}, nil
+	}
+	end := &harp.Result{State: harp.StateFailed, Err: &harp.RemoteError{Type: "x", Message: "m"}}
+	return harp.BatchPage{Entries: []harp.HostRecord{{Seq: 1, Host: "web01", Job: member, End: end}}, Next: 2, Ended: true}, nil
+}
+
+func (f *fake) ChangeBatch(ctx context.Context, _, _ string, c harp.BatchChange) (int, error) {
+	return len(c.Kind), f.enter(ctx, "ChangeBatch")
 }
 
 func (f *fake) ListGroups(ctx context.Context, name, _ string) (harp.Page[harp.Group], error) {

@@ -140,6 +140,13 @@ func testBadRequests(t *testing.T, f *front) {
 		{"pull from below", wire.TypePull, map[string]any{"id": id, "from": -1}, "from"},
 		{"pull recent below", wire.TypePull, map[string]any{"id": id, "recent": -1}, "recent"},
 		{"cancel of a bad id", wire.TypeCancelJob, wire.JobRef{ID: "x"}, "id"},
+		{"batch of a bad id", wire.TypeBatch, wire.BatchRef{ID: "x", Wait: true}, "id"},
+		{"log of a bad id", wire.TypeBatchPull, wire.BatchPull{ID: "x"}, "id"},
+		{"log from below", wire.TypeBatchPull, map[string]any{"id": id, "from": -1}, "from"},
+		{"batches with a bad limit", wire.TypeBatches, wire.BatchesQuery{Page: wire.Page{Limit: -1}}, "limit"},
+		{"change a bad batch", wire.TypeChangeBatch, wire.ChangeBatch{Request: id, Batch: "x", BatchChange: harp.BatchChange{Kind: harp.PauseOfBatch}}, "id"},
+		{"change a batch under a bad id", wire.TypeChangeBatch, wire.ChangeBatch{Request: "x", Batch: id, BatchChange: harp.BatchChange{Kind: harp.PauseOfBatch}}, "id"},
+		{"change a batch to nothing", wire.TypeChangeBatch, wire.ChangeBatch{Request: id, Batch: id}, "kind"},
 		{"jobs in a bad queue", wire.TypeJobs, wire.JobsQuery{Queue: bad}, "queue"},
 		{"jobs in a queue that is a list", wire.TypeJobs, wire.JobsQuery{Queue: []byte{0x90}}, "queue"},
 		{"jobs in a queue that is nil", wire.TypeJobs, wire.JobsQuery{Queue: []byte{0xc0}}, "queue"},
@@ -172,7 +179,7 @@ func testBadRequests(t *testing.T, f *front) {
 		}
 	}
 	for typ := range transport.Type(126) {
-		if typ < wire.TypePing || typ > wire.TypeRemoveHost && typ != wire.TypePingHosts || typ == wire.TypeChunk {
+		if typ < wire.TypePing || typ > wire.TypeChangeBatch && typ != wire.TypePingHosts || typ == wire.TypeChunk {
 			if failure := failureIn(t, r.ask(typ, nil)); failure.Code != "refused" {
 				t.Errorf("type %d: got %+v", typ, failure)
 			}

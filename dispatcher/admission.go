@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,23 +22,28 @@ const (
 // at once. When it returns an id, the job is on disk. A call that would be refused now may be
 // stored already: then it is the same job, whatever has changed since.
 func (d *Dispatcher) submit(ctx context.Context, calls []harp.Submission, who harp.Principal) ([]harp.Submitted, error) {
+	requests, out := make([]harp.Request, len(calls)), make([]harp.Submitted, len(calls))
 	weight := 0
 	for i := range calls {
+		requests[i], out[i].Err = readCall(calls, i)
 		weight += weightOf(calls[i])
 	}
 	if err := d.turns.awaitTurn(ctx, who, weight); err != nil {
 		return nil, notStored(err)
 	}
 	defer d.turns.leaveTurn(who, weight)
-	out, now := make([]harp.Submitted, len(calls)), d.now()
+	now := d.now()
+	if len(calls) == 1 && out[0].Err == nil && requests[0].IsBatch() {
+		done, err := d.submitBatch(ctx, calls[0], requests[0], who, now)
+		return []harp.Submitted{done}, err
+	}
 	stored := make([]judged, 0, len(calls))
 	subs := make([]store.Submission, 0, len(calls))
 	for i := range calls {
-		j, sub, err := d.judge(ctx, calls[i], who, now)
-		if err != nil {
-			out[i].Err = err
+		if out[i].Err != nil {
 			continue
 		}
+		j, sub := d.judge(ctx, calls[i], requests[i], who, now)
 		j.at = i
 		stored, subs = append(stored, j), append(subs, sub)
 	}
@@ -62,6 +68,15 @@ func (d *Dispatcher) submit(ctx context.Context, calls []harp.Submission, who ha
 	return out, nil
 }
 
+// readCall reads one of several calls. Errors: harp.ErrInvalid.
+func readCall(calls []harp.Submission, i int) (harp.Request, error) {
+	req, err := harp.DecodeRequest(calls[i].Request)
+	if err == nil && req.IsBatch() && len(calls) > 1 {
+		err = &harp.FieldError{Field: "calls", Message: "a batch is submitted alone"}
+	}
+	return req, err
+}
+
 // judged is a call that can be read.
 type judged struct {
 	at      int   // its index
@@ -69,29 +84,33 @@ type judged struct {
 	counted int   // bytes that it counts as
 }
 
-// judge makes what is stored of a call. The error is that it cannot be read.
-func (d *Dispatcher) judge(ctx context.Context, call harp.Submission, who harp.Principal, now time.Time) (judged, store.Submission, error) {
-	req, err := harp.DecodeRequest(call.Request)
-	if err != nil {
-		return judged{}, store.Submission{}, err
-	}
+// judge makes what is stored of a call.
+func (d *Dispatcher) judge(ctx context.Context, call harp.Submission, req harp.Request, who harp.Principal, now time.Time) (judged, store.Submission) {
 	var j judged
 	job, refused := d.admit(ctx, req, now)
 	if refused == nil {
-		refused = checkSize(call)
-	}
-	if refused == nil && now.Sub(harp.IDTime(req.ID)) >= maxAge {
-		refused = failures.New("pruned", "job "+req.ID+" is too old to be remembered").Err()
+		refused = checkCall(call, req, now)
 	}
 	if refused == nil {
-		j.counted, refused = d.principals.admitCall(who, call)
+		j.counted, refused = d.principals.admitCalls(who, call, 1)
 	}
 	j.refused = refused
 	job.ID, job.Principal = req.ID, who
 	return j, store.Submission{
 		Job: job, Request: call, Digest: req.Digest(), Refused: refused != nil,
 		Key: idempotencyKey(req, who), KeyUntil: now.Add(req.IdempotencyTTL), Most: d.principals.quota(who),
-	}, nil
+	}
+}
+
+// checkCall refuses a new call that is too large, or too old.
+func checkCall(call harp.Submission, req harp.Request, now time.Time) error {
+	if err := checkSize(call); err != nil {
+		return err
+	}
+	if now.Sub(harp.IDTime(req.ID)) >= maxAge {
+		return failures.New("pruned", "job "+req.ID+" is too old to be remembered").Err()
+	}
+	return nil
 }
 
 // submitted is what became of a call that the store was given, and sends it off if it may start.
@@ -133,14 +152,8 @@ func checkSize(sub harp.Submission) error {
 
 // admit makes the row of a call that is good. Nothing is stored before it agrees.
 func (d *Dispatcher) admit(ctx context.Context, req harp.Request, now time.Time) (store.Job, error) {
-	if harp.IDTime(req.ID).After(now.Add(maxAhead)) {
-		return store.Job{}, &harp.FieldError{Field: "id", Message: "has a time more than an hour ahead of the dispatcher's clock"}
-	}
-	for _, need := range req.Needs {
-		if need == harp.NeedDryRun {
-			continue // its agent must know the word: the dispatcher only hands it on
-		}
-		return store.Job{}, failures.New("refused", "needs "+need+", which this dispatcher does not support").Err()
+	if err := checkNeeds(req, now); err != nil {
+		return store.Job{}, err
 	}
 	h := d.hosts.findKnown(req.Host)
 	if h == nil {
@@ -150,32 +163,57 @@ func (d *Dispatcher) admit(ctx context.Context, req harp.Request, now time.Time)
 	if err != nil {
 		return store.Job{}, err
 	}
-	job := store.Job{
-		ID: req.ID, Host: req.Host, Procedure: req.Procedure,
-		Queue: req.Queue, Concurrency: max(req.Concurrency, 1), Priority: req.Priority,
-		NotBefore: req.StartAfter, Expires: req.StartBefore, OfflineWait: req.OfflineWait,
-		Labels: req.Labels, TraceParent: req.TraceParent, SubmitTime: now, RetryOf: req.RetryOf, DryRun: req.DryRun,
-		SecretArgs: h.secretArgs(req.Procedure, req.Args),
-		Life:       store.Life{Retry: store.GrantRetry(req.Retry, proc.Idempotent)},
-	}
-	if job.OfflineWait == 0 {
-		job.OfflineWait = d.cfg.OfflineWait
-	}
-	l := d.cfg.Limits
-	silence := l.SilenceTimeout
-	if !proc.Streams { // it has nothing to say until it ends
-		silence = harp.NoLimit
-	}
-	if job.SilenceTimeout, err = grant("silence_timeout", req.SilenceTimeout, proc.SilenceTimeout, silence, l.MaxSilenceTimeout); err != nil {
-		return store.Job{}, err
-	}
-	if job.MaxExecTime, err = grant("max_exec_time", req.MaxExecTime, proc.MaxExecTime, l.MaxExecTime, l.MaxMaxExecTime); err != nil {
+	job := d.newJob(req, now)
+	job.Host, job.NotBefore = req.Host, req.StartAfter
+	job.SecretArgs, job.Retry = h.secretArgs(req.Procedure, req.Args), store.GrantRetry(req.Retry, proc.Idempotent)
+	if job.SilenceTimeout, job.MaxExecTime, err = d.grantLimits(req, proc); err != nil {
 		return store.Job{}, err
 	}
 	if req.WhenOffline == harp.FailFast && h.away() {
 		return store.Job{}, fmt.Errorf("%w", &harp.HostError{Host: req.Host, Stage: "lookup", Err: harp.ErrUnreachable})
 	}
 	return job, d.checkRetry(ctx, req)
+}
+
+// checkNeeds refuses what this dispatcher does not know, or that comes from the future.
+func checkNeeds(req harp.Request, now time.Time) error {
+	if harp.IDTime(req.ID).After(now.Add(maxAhead)) {
+		return &harp.FieldError{Field: "id", Message: "has a time more than an hour ahead of the dispatcher's clock"}
+	}
+	for _, need := range req.Needs {
+		if need != harp.NeedDryRun && need != harp.NeedBatch { // of which the agent must know the word, too
+			return failures.New("refused", "needs "+need+", which this dispatcher does not support").Err()
+		}
+	}
+	return nil
+}
+
+// newJob is the row of a job, as far as its request alone says what is in it.
+func (d *Dispatcher) newJob(req harp.Request, now time.Time) store.Job {
+	job := store.Job{
+		ID: req.ID, Procedure: req.Procedure,
+		Queue: req.Queue, Concurrency: max(req.Concurrency, 1), Priority: req.Priority,
+		Expires: req.StartBefore, OfflineWait: req.OfflineWait,
+		Labels: req.Labels, TraceParent: req.TraceParent, SubmitTime: now, RetryOf: req.RetryOf, DryRun: req.DryRun,
+	}
+	if job.OfflineWait == 0 {
+		job.OfflineWait = d.cfg.OfflineWait
+	}
+	return job
+}
+
+// grantLimits returns the limits of a call of a procedure. Errors: harp.ErrRefused.
+func (d *Dispatcher) grantLimits(req harp.Request, proc harp.ProcedureDoc) (silence, run time.Duration, err error) {
+	l := d.cfg.Limits
+	byDefault := l.SilenceTimeout
+	if !proc.Streams { // it has nothing to say until it ends
+		byDefault = harp.NoLimit
+	}
+	if silence, err = grant("silence_timeout", req.SilenceTimeout, proc.SilenceTimeout, byDefault, l.MaxSilenceTimeout); err != nil {
+		return 0, 0, err
+	}
+	run, err = grant("max_exec_time", req.MaxExecTime, proc.MaxExecTime, l.MaxExecTime, l.MaxMaxExecTime)
+	return silence, run, err
 }
 
 // checkRetry makes sure that what is to be done again is over.
@@ -195,7 +233,7 @@ func idempotencyKey(req harp.Request, who harp.Principal) string {
 	if req.IdempotencyKey == "" {
 		return ""
 	}
-	return string(wire.Encode([]string{who.Kind, who.Name, req.Host, req.Procedure, req.IdempotencyKey}))
+	return string(wire.Encode([]string{who.Kind, who.Name, cmp.Or(req.Host, req.Target), req.Procedure, req.IdempotencyKey}))
 }
 
 // grant is the limit a call gets: what it asks for, else the procedure's own, else

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -187,6 +188,9 @@ func (a *attempt) runExchange(sub harp.Submission) error {
 	if row.Cancel != nil {
 		a.requestCancel(row.Cancel.By, row.Cancel.Now)
 	}
+	if !a.resumed && a.job.Batch != "" && !slices.Contains(a.s.hello.Features, harp.NeedBatch) {
+		return a.refuseJob(ctx, "needs", "needs "+harp.NeedBatch+", which the host's agent does not know")
+	}
 	if !a.resumed && sub.Request == nil {
 		sub, err = a.s.d.store.Request(ctx, a.job.ID)
 		switch {
@@ -240,6 +244,11 @@ func holds(row, claimed *store.Job) bool {
 // rejectJob ends a job whose request cannot be sent: it was not started, and cannot be.
 func (a *attempt) rejectJob(ctx context.Context, kind, message string, err error) error {
 	a.s.d.log.Error("job is rejected, as its request cannot be sent", "job", a.job.ID, "err", err)
+	return a.refuseJob(ctx, kind, message)
+}
+
+// refuseJob ends a job that was not sent as if its agent had refused it.
+func (a *attempt) refuseJob(ctx context.Context, kind, message string) error {
 	e := a.s.d.newEvent(a.job, store.Refused)
 	e.Failure = failures.New("rejected", message)
 	e.Failure.Type = kind
@@ -253,6 +262,9 @@ func (a *attempt) sendCall(sub harp.Submission) error {
 		Submission: sub, Principal: j.Principal,
 		Attempt: int64(j.Attempt), Fence: int64(j.Fence), Epoch: int64(a.s.epoch),
 		SilenceTimeout: int64(j.SilenceTimeout), MaxExecTime: int64(j.MaxExecTime), Window: min(a.s.d.window(), firstWindow),
+	}
+	if j.Batch != "" {
+		c.Job, c.Host = j.ID, j.Host
 	}
 	if !j.Expires.IsZero() {
 		c.Left = max(1, int64(j.Expires.Sub(a.s.d.now())))

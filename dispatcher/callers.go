@@ -88,7 +88,7 @@ func (l *limitedService) answerRequest(x *transport.Exchange, first transport.Fr
 	case <-x.Session().Done():
 		return
 	}
-	if first.Type == wire.TypePull {
+	if first.Type == wire.TypePull || first.Type == wire.TypeBatchPull {
 		l.pulls.Add(1)
 		defer l.pulls.Add(-1)
 	}
@@ -100,9 +100,19 @@ const unreadBytes = 8 << 20
 
 // Records implements JobService.
 func (l *limitedService) Records(ctx context.Context, id string, q harp.RecordQuery) (harp.RecordPage, error) {
-	q.MaxBytes = int(min(max(unreadBytes/l.pulls.Load(), wire.MinWindow), wire.MaxPage))
-	q.MaxRecords = wire.MaxRows
+	q.MaxBytes, q.MaxRecords = l.pullBytes(), wire.MaxRows
 	return l.Service.Records(ctx, id, q)
+}
+
+// BatchLog implements BatchService.
+func (l *limitedService) BatchLog(ctx context.Context, id string, q harp.BatchQuery) (harp.BatchPage, error) {
+	q.MaxBytes = l.pullBytes()
+	return l.Service.BatchLog(ctx, id, q)
+}
+
+// pullBytes is how much one of the followers gets at a time.
+func (l *limitedService) pullBytes() int {
+	return int(min(max(unreadBytes/l.pulls.Load(), wire.MinWindow), wire.MaxPage))
 }
 
 // greetCaller receives the caller's hello and answers it. The error is also why the caller
@@ -212,6 +222,10 @@ var handlers = map[transport.Type]func(ctx context.Context, s harp.Service, body
 	wire.TypeEvents:      handled(handleEvents),
 	wire.TypeChangeQueue: handled(handleChangeQueue),
 	wire.TypePrune:       handled(handlePrune),
+	wire.TypeBatch:       handled(handleBatch),
+	wire.TypeBatches:     handled(handleBatches),
+	wire.TypeBatchPull:   handled(handleBatchPull),
+	wire.TypeChangeBatch: handled(handleChangeBatch),
 }
 
 // handled decodes the request for a handler.
@@ -267,14 +281,14 @@ func handleSubmit(ctx context.Context, s harp.Service, m wire.Submit) (any, erro
 }
 
 func handleStatus(ctx context.Context, s harp.Service, w wire.JobRef) (any, error) {
-	if err := harp.CheckID(w.ID); err != nil {
+	if err := harp.CheckJobID(w.ID); err != nil {
 		return nil, err
 	}
 	return s.JobStatus(ctx, w.ID)
 }
 
 func handleResult(ctx context.Context, s harp.Service, w wire.ResultOf) (any, error) {
-	if err := harp.CheckID(w.ID); err != nil {
+	if err := harp.CheckJobID(w.ID); err != nil {
 		return nil, err
 	}
 	return s.JobResult(ctx, w.ID, w.Wait)
@@ -286,7 +300,7 @@ func handleResults(ctx context.Context, s harp.Service, w wire.ResultsOf) (any, 
 }
 
 func handlePull(ctx context.Context, s harp.Service, w wire.Pull) (any, error) {
-	if err := harp.CheckID(w.ID); err != nil {
+	if err := harp.CheckJobID(w.ID); err != nil {
 		return nil, err
 	}
 	page, err := s.Records(ctx, w.ID, w.RecordQuery)
@@ -294,7 +308,7 @@ func handlePull(ctx context.Context, s harp.Service, w wire.Pull) (any, error) {
 }
 
 func handleCancelJob(ctx context.Context, s harp.Service, w wire.CancelJob) (any, error) {
-	if err := harp.CheckID(w.ID); err != nil {
+	if err := harp.CheckJobID(w.ID); err != nil {
 		return nil, err
 	}
 	live, err := s.CancelJob(ctx, w.ID, w.Now)
@@ -319,6 +333,48 @@ func handleJobs(ctx context.Context, s harp.Service, w wire.JobsQuery) (any, err
 		before: func(a, b mark) bool { return a.Time.After(b.Time) }, // newest first
 	}.page(w.Page)
 	return wire.Jobs{Jobs: rows, Cursor: cursor}, err
+}
+
+func handleBatch(ctx context.Context, s harp.Service, w wire.BatchRef) (any, error) {
+	if err := harp.CheckID(w.ID); err != nil {
+		return nil, err
+	}
+	return s.BatchStatus(ctx, w.ID, w.Wait)
+}
+
+func handleBatches(ctx context.Context, s harp.Service, w wire.BatchesQuery) (any, error) {
+	f := w.BatchFilter
+	if markIn(w.Cursor).Key == "" { // else the page is read again from its beginning
+		f.Limit = w.Page.Limit
+	}
+	rows, cursor, err := listing[harp.BatchStatus]{
+		fetch:  func(cursor string) (harp.Page[harp.BatchStatus], error) { return s.ListBatches(ctx, f, cursor) },
+		mark:   func(b harp.BatchStatus) mark { return mark{Key: b.ID, Time: b.SubmitTime} },
+		before: func(a, b mark) bool { return a.Time.After(b.Time) }, // newest first
+	}.page(w.Page)
+	return wire.Batches{Batches: rows, Cursor: cursor}, err
+}
+
+func handleBatchPull(ctx context.Context, s harp.Service, w wire.BatchPull) (any, error) {
+	if err := harp.CheckID(w.ID); err != nil {
+		return nil, err
+	}
+	page, err := s.BatchLog(ctx, w.ID, w.BatchQuery)
+	return wire.NewBatchPulled(page), err
+}
+
+func handleChangeBatch(ctx context.Context, s harp.Service, w wire.ChangeBatch) (any, error) {
+	if err := harp.CheckID(w.Batch); err != nil {
+		return nil, err
+	}
+	if err := harp.CheckID(w.Request); err != nil {
+		return nil, err
+	}
+	if err := w.Check(); err != nil {
+		return nil, err
+	}
+	n, err := s.ChangeBatch(ctx, w.Request, w.Batch, w.BatchChange)
+	return wire.Done{Count: n}, err
 }
 
 func handleHosts(ctx context.Context, s harp.Service, w wire.HostsQuery) (any, error) {
@@ -436,14 +492,14 @@ func handleLabelHosts(ctx context.Context, s harp.Service, w wire.LabelHosts) (a
 }
 
 func handleRequest(ctx context.Context, s harp.Service, w wire.JobRef) (any, error) {
-	if err := harp.CheckID(w.ID); err != nil {
+	if err := harp.CheckJobID(w.ID); err != nil {
 		return nil, err
 	}
 	return s.JobRequest(ctx, w.ID)
 }
 
 func handleForceLost(ctx context.Context, s harp.Service, w wire.ForceLost) (any, error) {
-	if err := harp.CheckID(w.ID); err != nil {
+	if err := harp.CheckJobID(w.ID); err != nil {
 		return nil, err
 	}
 	if err := harp.CheckWhy(w.Why); err != nil {

@@ -1,6 +1,10 @@
 package dispatcher
 
-import "time"
+import (
+	"time"
+
+	"github.com/harpcaller/harp/store"
+)
 
 // wakeClock makes the clock look again at what is due next.
 func (d *Dispatcher) wakeClock() {
@@ -8,6 +12,13 @@ func (d *Dispatcher) wakeClock() {
 	case d.kick <- struct{}{}:
 	default:
 	}
+}
+
+// setGate says whether jobs may start on a host. What is due by that, such as the next host of a
+// batch, is done by the clock.
+func (d *Dispatcher) setGate(host string, g store.Gate) {
+	d.store.SetGate(host, g)
+	d.wakeClock()
 }
 
 // clockSet is told by how much the wall clock was set.
@@ -63,6 +74,12 @@ func (d *Dispatcher) advance() error {
 		}
 		for _, j := range did.Ended {
 			d.watchers.notifyEnded(j, nil)
+		}
+		for _, j := range did.Asked {
+			d.sendCancel(j, j.Cancel.By, j.Cancel.Now)
+		}
+		for _, id := range did.Batches {
+			d.watchers.notifyChanged(id)
 		}
 		d.sendJobs(did.Claimed)
 		if !did.More {

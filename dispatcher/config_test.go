@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
 )
 
 // A configuration that says nothing has the defaults that its comments name.
@@ -24,12 +25,13 @@ func TestTheZeroConfigHasItsDefaults(t *testing.T) {
 		"limits.max_exec_time":       {c.Limits.MaxExecTime, 24 * time.Hour},
 		"limits.max_silence_timeout": {c.Limits.MaxSilenceTimeout, harp.NoLimit},
 		"limits.max_max_exec_time":   {c.Limits.MaxMaxExecTime, harp.NoLimit},
+		"limits.batch_pause":         {c.Limits.BatchPause, 24 * time.Hour},
 	} {
 		if d[0] != d[1] {
 			t.Errorf("%s is %v, want %v", name, d[0], d[1])
 		}
 	}
-	if c.Limits.Attempts != 1024 || c.Limits.Handshakes != 1000 || c.RetainBytes != 0 || c.Logger == nil || c.Now == nil || c.Dial == nil {
+	if c.Limits.Attempts != 1024 || c.Limits.Handshakes != 1000 || c.Limits.BatchHosts != 10_000 || c.Limits.BatchParallel != 1000 || c.RetainBytes != 0 || c.Logger == nil || c.Now == nil || c.Dial == nil {
 		t.Errorf("it is %+v", c)
 	}
 }
@@ -38,7 +40,7 @@ func TestTheZeroConfigHasItsDefaults(t *testing.T) {
 func TestConfigIsKeptWithinItsBounds(t *testing.T) {
 	most := Config{
 		RefreshHosts: 1, Heartbeat: 2, OfflineWait: 3, LostAfter: maxLostAfter, Retain: 4, RetainBytes: 5,
-		Limits: Limits{MaxSilenceTimeout: time.Minute, MaxMaxExecTime: time.Hour, Attempts: maxAttempts, Handshakes: 6, PerPrincipal: PrincipalLimits{1, 2, 3, 4}},
+		Limits: Limits{MaxSilenceTimeout: time.Minute, MaxMaxExecTime: time.Hour, Attempts: maxAttempts, Handshakes: 6, BatchHosts: store.MaxBatchHosts, BatchParallel: 5, BatchPause: time.Minute, PerPrincipal: PrincipalLimits{1, 2, 3, 4}},
 	}
 	c, err := most.withDefaults()
 	if err != nil {
@@ -47,7 +49,7 @@ func TestConfigIsKeptWithinItsBounds(t *testing.T) {
 	if c.RefreshHosts != 1 || c.Heartbeat != 2 || c.OfflineWait != 3 || c.LostAfter != maxLostAfter || c.Retain != 4 || c.RetainBytes != 5 {
 		t.Errorf("it is %+v", c)
 	}
-	if want := (Limits{time.Minute, time.Hour, time.Minute, time.Hour, maxAttempts, 6, PrincipalLimits{1, 2, 3, 4}}); c.Limits != want {
+	if want := (Limits{time.Minute, time.Hour, time.Minute, time.Hour, maxAttempts, 6, store.MaxBatchHosts, 5, time.Minute, PrincipalLimits{1, 2, 3, 4}}); c.Limits != want {
 		t.Errorf("its limits are %+v, want %+v", c.Limits, want)
 	}
 	for field, cfg := range map[string]Config{
@@ -56,6 +58,7 @@ func TestConfigIsKeptWithinItsBounds(t *testing.T) {
 		"limits":               {Limits: Limits{Handshakes: -1}},
 		"limits.per_principal": {Limits: Limits{PerPrincipal: PrincipalLimits{Waiting: -1}}},
 		"limits.attempts":      {Limits: Limits{Attempts: maxAttempts + 1}},
+		"limits.batch_hosts":   {Limits: Limits{BatchHosts: store.MaxBatchHosts + 1}},
 	} {
 		_, err := cfg.withDefaults()
 		var wrong *harp.FieldError

@@ -108,6 +108,9 @@ type Limits struct {
 	MaxMaxExecTime    time.Duration // cap of what calls may name. Default none
 	Attempts          int           // sent and not ended, a host. Default 1,024
 	Handshakes        int           // a second. Default 1,000
+	BatchHosts        int           // that the target of a batch may select. Default 10,000, at most 100,000
+	BatchParallel     int           // members of a batch that are under way at a time, and default of those that name no number. Default 1,000
+	BatchPause        time.Duration // how long a batch may be paused before it is cancelled. Default 24 h
 	PerPrincipal      PrincipalLimits
 }
 
@@ -132,6 +135,7 @@ func (c Config) withDefaults() (Config, error) {
 		{"limits.max_exec_time", &c.Limits.MaxExecTime, 24 * time.Hour},
 		{"limits.max_silence_timeout", &c.Limits.MaxSilenceTimeout, harp.NoLimit},
 		{"limits.max_max_exec_time", &c.Limits.MaxMaxExecTime, harp.NoLimit},
+		{"limits.batch_pause", &c.Limits.BatchPause, 24 * time.Hour},
 	} {
 		if *d.field < 0 {
 			return c, &harp.FieldError{Field: d.name, Message: "must not be negative"}
@@ -146,18 +150,17 @@ func (c Config) withDefaults() (Config, error) {
 	if c.RetainBytes < 0 {
 		return c, &harp.FieldError{Field: "retain_bytes", Message: "must not be negative"}
 	}
-	if c.Limits.Attempts < 0 || c.Limits.Handshakes < 0 {
+	if c.Limits.Attempts < 0 || c.Limits.Handshakes < 0 || c.Limits.BatchHosts < 0 || c.Limits.BatchParallel < 0 {
 		return c, &harp.FieldError{Field: "limits", Message: "must not be negative"}
 	}
 	if c.Limits.Attempts > maxAttempts {
 		return c, &harp.FieldError{Field: "limits.attempts", Message: fmt.Sprintf("must be at most %d", maxAttempts)}
 	}
-	if c.Limits.Attempts == 0 {
-		c.Limits.Attempts = 1024
+	if c.Limits.BatchHosts > store.MaxBatchHosts {
+		return c, &harp.FieldError{Field: "limits.batch_hosts", Message: fmt.Sprintf("must be at most %d", store.MaxBatchHosts)}
 	}
-	if c.Limits.Handshakes == 0 {
-		c.Limits.Handshakes = 1000
-	}
+	c.Limits.Attempts, c.Limits.Handshakes = cmp.Or(c.Limits.Attempts, 1024), cmp.Or(c.Limits.Handshakes, 1000)
+	c.Limits.BatchHosts, c.Limits.BatchParallel = cmp.Or(c.Limits.BatchHosts, 10_000), cmp.Or(c.Limits.BatchParallel, 1000)
 	var err error
 	if c.Limits.PerPrincipal, err = c.Limits.PerPrincipal.withDefaults(); err != nil {
 		return c, err

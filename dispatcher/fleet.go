@@ -256,22 +256,19 @@ type class struct {
 // are judged once for each distinct procedure of that name. Errors: harp.ErrInvalid (target),
 // harp.ErrNotFound (a host that is written out, or no host at all), context.Cause.
 func (f *fleet) findCandidates(ctx context.Context, text, procedure string, args harp.Value) (*candidates, error) {
-	j := judge{
-		catalogues: f.hosts.catalogues, procedure: procedure, args: args,
-		classes: map[digest]int{}, catalogueClasses: map[*catalogue]int{},
+	j := f.newJudge(procedure, args)
+	if err := f.selectEach(ctx, text, func(some []*host) error { return j.addHosts(ctx, some) }); err != nil {
+		return nil, err
 	}
-	err := f.selectEach(ctx, text, func(some []*host) error {
-		for _, h := range some {
-			offers, away := h.offered()
-			n := j.classOf(offers)
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			j.found.hosts = append(j.found.hosts, candidate{name: h.name, class: n, away: away})
-		}
-		return nil
-	})
-	if err != nil {
+	return &j.found, nil
+}
+
+// findNamed returns those hosts of these names, which are sorted, that are known, as findCandidates
+// does. Errors: context.Cause.
+func (f *fleet) findNamed(ctx context.Context, names []string, procedure string, args harp.Value) (*candidates, error) {
+	j := f.newJudge(procedure, args)
+	hosts, _ := f.namedPage(names, "", len(names))
+	if err := j.addHosts(ctx, hosts); err != nil {
 		return nil, err
 	}
 	return &j.found, nil
@@ -299,6 +296,26 @@ type judge struct {
 	found            candidates
 	classes          map[digest]int // by the procedure; of those that lack it, and that have said nothing, by a word
 	catalogueClasses map[*catalogue]int
+}
+
+func (f *fleet) newJudge(procedure string, args harp.Value) *judge {
+	return &judge{
+		catalogues: f.hosts.catalogues, procedure: procedure, args: args,
+		classes: map[digest]int{}, catalogueClasses: map[*catalogue]int{},
+	}
+}
+
+// addHosts makes hosts candidates. Errors: context.Cause.
+func (j *judge) addHosts(ctx context.Context, some []*host) error {
+	for _, h := range some {
+		offers, away := h.offered()
+		n := j.classOf(offers)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		j.found.hosts = append(j.found.hosts, candidate{name: h.name, class: n, away: away})
+	}
+	return nil
 }
 
 // classOf returns the class of the hosts that have a catalogue.

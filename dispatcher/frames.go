@@ -206,6 +206,7 @@ func (a *attempt) storeMissing(ctx context.Context) error {
 	if err == nil {
 		a.missing = 0
 		a.s.d.watchers.notifyCounted(a.job.ID)
+		a.s.d.watchers.notifyChanged(a.job.Batch)
 	}
 	return err
 }
@@ -279,6 +280,7 @@ func (a *attempt) ackRecords(m wire.Records) error {
 // publishRecords hands what was committed to the job's followers. Of a job that is full not
 // all was stored.
 func (a *attempt) publishRecords(row *store.Job, in store.Append) {
+	defer a.s.d.watchers.notifyChanged(a.job.Batch)
 	if row.Full {
 		a.s.d.watchers.notifyCounted(a.job.ID)
 		return

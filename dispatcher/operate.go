@@ -14,10 +14,16 @@ import (
 // JobRequest implements harp.JobService.
 func (s *service) JobRequest(ctx context.Context, id string) (harp.Submission, error) {
 	return request(s, ctx, func(ctx context.Context) (harp.Submission, error) {
-		if _, err := s.d.readJob(ctx, id); err != nil {
+		job, err := s.d.readJob(ctx, id)
+		if errors.Is(err, harp.ErrNotFound) && harp.CheckID(id) == nil {
+			if _, noBatch := s.d.readBatch(ctx, id); noBatch == nil {
+				return s.d.store.Request(ctx, id)
+			}
+		}
+		if err != nil {
 			return harp.Submission{}, err
 		}
-		return s.d.store.Request(ctx, id)
+		return s.d.jobRequest(ctx, job)
 	})
 }
 

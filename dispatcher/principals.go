@@ -161,12 +161,13 @@ func (ps *principals) usedBy(who harp.Principal) (sessions, stored int64) {
 	return int64(p.sessions), int64(ps.countedLocked(p, time.Now()))
 }
 
-// admitCall counts the bytes of a call that is about to be stored, or refuses it. Errors: harp.ErrRefused.
-func (ps *principals) admitCall(who harp.Principal, sub harp.Submission) (counted int, err error) {
+// admitCalls counts the bytes of so many calls of one request that are about to be stored, or refuses
+// them. Errors: harp.ErrRefused.
+func (ps *principals) admitCalls(who harp.Principal, sub harp.Submission, calls int) (counted int, err error) {
 	if isUnlimited(who) {
 		return 0, nil
 	}
-	n, now := callBytes+len(sub.Request)+len(sub.Signature)+len(sub.KeyID), time.Now()
+	n, now := calls*callBytes+len(sub.Request)+len(sub.Signature)+len(sub.KeyID), time.Now()
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	p := ps.knownLocked(who)

@@ -122,7 +122,7 @@ func (s *service) JobStatus(ctx context.Context, id string) (harp.JobStatus, err
 
 // readJob reads a row by an id from outside.
 func (d *Dispatcher) readJob(ctx context.Context, id string) (*store.Job, error) {
-	if err := harp.CheckID(id); err != nil {
+	if err := harp.CheckJobID(id); err != nil {
 		return nil, err
 	}
 	job, err := d.store.Job(ctx, id)
@@ -303,10 +303,16 @@ func (s *service) ListJobs(ctx context.Context, f harp.JobFilter, cursor string)
 		if err := checkStates(f.States); err != nil {
 			return page{}, err
 		}
-		jobs, err := s.d.listJobs(ctx, store.Filter{
+		filter := store.Filter{
 			Host: f.Host, Procedure: f.Procedure, Queue: queue, States: f.States, Labels: f.Labels,
 			Since: f.Since, Until: f.Until, Limit: pageLimitOf(f.Limit),
-		}, cursor)
+		}
+		var jobs page
+		if f.Batch != "" {
+			jobs, err = s.d.listMembers(ctx, f.Batch, filter, cursor)
+		} else {
+			jobs, err = s.d.listJobs(ctx, filter, cursor)
+		}
 		jobs.Items = slices.DeleteFunc(jobs.Items, func(j harp.JobStatus) bool { return !matchesUnindexed(&f, &j) })
 		return jobs, err
 	})

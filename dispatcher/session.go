@@ -397,7 +397,7 @@ func (s *session) beginSession(ctx context.Context) error {
 	s.unlockGreeting()
 	s.host.setDialError("")
 	s.d.log.Info("host is online", "host", s.host.name, "addr", s.tr.Peer().Addr, "software", s.hello.Software)
-	s.d.store.SetGate(s.host.name, store.Gate{Open: true, Most: s.d.cfg.Limits.Attempts, Awaited: s.d.now().Add(s.d.cfg.LostAfter)})
+	s.d.setGate(s.host.name, store.Gate{Open: true, Most: s.d.cfg.Limits.Attempts, Awaited: s.d.now().Add(s.d.cfg.LostAfter)})
 	left := s.host.takeElapsed()
 	for _, r := range s.resumes {
 		s.resumeAttempt(r, left[r.job.ID])
@@ -439,8 +439,7 @@ func (s *session) endSession() error {
 	if s.host.currentSession() != s {
 		return nil // it never was the session of the host
 	}
-	s.d.store.SetGate(s.host.name, store.Gate{Reason: harp.ReasonOffline, LastHeard: s.lastHeard()})
-	s.d.wakeClock()
+	s.d.setGate(s.host.name, store.Gate{Reason: harp.ReasonOffline, LastHeard: s.lastHeard()})
 	s.d.log.Info("host is away", "host", s.host.name, "why", s.tr.Err())
 	s.attempts.Wait()
 	err := s.noteAway()

@@ -25,7 +25,7 @@ func (d *Dispatcher) awaits(row store.Host) {
 		g.LastHeard = d.now().Add(returningTime)
 		d.hosts.expectReturn(d.hosts.get(row.Name), time.Now().Add(returningTime))
 	}
-	d.store.SetGate(row.Name, g)
+	d.setGate(row.Name, g)
 }
 
 // expectActive gives every host that has attempts, or what is left of one, three

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/harpcaller/harp"
@@ -10,7 +11,7 @@ import (
 
 // status is a job's row as callers see it, with what they gave. It shares no memory with the row.
 func (d *Dispatcher) status(ctx context.Context, j *store.Job) (harp.JobStatus, error) {
-	sub, err := d.store.Request(ctx, j.ID)
+	sub, err := d.jobRequest(ctx, j)
 	if err != nil {
 		return harp.JobStatus{}, err
 	}
@@ -42,6 +43,11 @@ func (d *Dispatcher) status(ctx context.Context, j *store.Job) (harp.JobStatus, 
 		s.Late = &late
 	}
 	return s, nil
+}
+
+// jobRequest is the request of a job; that of its batch, of a member.
+func (d *Dispatcher) jobRequest(ctx context.Context, j *store.Job) (harp.Submission, error) {
+	return d.store.Request(ctx, cmp.Or(j.Batch, j.ID))
 }
 
 // shownArgs are a job's arguments without secrets: those that were known as such when it was

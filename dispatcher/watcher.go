@@ -25,7 +25,7 @@ const (
 	answerBytes  = 4 << 20  // of all answers that are being made, about
 )
 
-// watchers are of the jobs that somebody waits for. A follower is a cursor, never a
+// watchers are of the jobs, and batches, that somebody waits for. A follower is a cursor, never a
 // subscription: it asks for what is after its number and waits for the job's
 // signal if there is nothing. Jobs nobody waits for cost nothing.
 type watchers struct {
@@ -109,6 +109,7 @@ func (ws *watchers) findWatcher(id string) *watcher {
 // notifyEnded wakes all that wait for a job that has ended. It is called after the commit, with
 // the value that was returned by that, if one was.
 func (ws *watchers) notifyEnded(job *store.Job, value harp.Value) {
+	ws.notifyChanged(job.Batch)
 	if w := ws.findWatcher(job.ID); w != nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -122,6 +123,18 @@ func (ws *watchers) notifyEnded(job *store.Job, value harp.Value) {
 				wake.Signal(c)
 			}
 		}
+		w.signalLocked()
+	}
+}
+
+// notifyChanged wakes all that wait for a batch, "" for none, that has changed or has more in its log.
+func (ws *watchers) notifyChanged(batch string) {
+	if batch == "" {
+		return
+	}
+	if w := ws.findWatcher(batch); w != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		w.signalLocked()
 	}
 }

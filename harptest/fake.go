@@ -82,6 +82,9 @@ func (f fakeService) Submit(_ context.Context, calls []harp.Submission) ([]harp.
 
 func (f fakeService) submit(call harp.Submission) harp.Submitted {
 	req, err := harp.DecodeRequest(call.Request)
+	if err == nil && req.IsBatch() {
+		err = errFake
+	}
 	if err != nil {
 		return harp.Submitted{Err: err}
 	}
@@ -264,6 +267,26 @@ func (f fakeService) ExplainTarget(context.Context, string, string) (target.Node
 // PreviewTarget implements harp.HostService.
 func (f fakeService) PreviewTarget(context.Context, string, string, harp.Value) (harp.Preview, error) {
 	return harp.Preview{}, errFake
+}
+
+// BatchStatus implements harp.BatchService.
+func (f fakeService) BatchStatus(context.Context, string, bool) (harp.BatchStatus, error) {
+	return harp.BatchStatus{}, errFake
+}
+
+// ListBatches implements harp.BatchService.
+func (f fakeService) ListBatches(context.Context, harp.BatchFilter, string) (harp.Page[harp.BatchStatus], error) {
+	return harp.Page[harp.BatchStatus]{}, errFake
+}
+
+// BatchLog implements harp.BatchService.
+func (f fakeService) BatchLog(context.Context, string, harp.BatchQuery) (harp.BatchPage, error) {
+	return harp.BatchPage{}, errFake
+}
+
+// ChangeBatch implements harp.BatchService.
+func (f fakeService) ChangeBatch(context.Context, string, string, harp.BatchChange) (int, error) {
+	return 0, errFake
 }
 
 // ListGroups implements harp.GroupService.

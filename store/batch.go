@@ -60,6 +60,28 @@ func (b *Batch) Clone() *Batch {
 	return &c
 }
 
+// UnreachedLife is the life of a member whose host was not reached.
+func (b *Batch) UnreachedLife() Life {
+	begin := Begin(b.Member.SubmitTime, harp.ReasonBatch)
+	var e Event
+	switch {
+	case !b.IsOver():
+		return begin
+	case b.Stopped == harp.BatchReasonRestored:
+		e = Event{Kind: Lose, At: b.EndTime, Reason: harp.LostRestored}
+	default:
+		e = Event{Kind: CancelReq, At: b.BatchLife.Since, Reason: harp.ReasonBatch}
+		if b.Cancel != nil {
+			e.By, e.At = b.Cancel.By, b.Cancel.Time
+		}
+	}
+	after, _, err := begin.Next(e)
+	if err != nil {
+		panic("store: a waiting job can be cancelled and lost: " + err.Error())
+	}
+	return after
+}
+
 // Batches keeps batches. Their members are read, and moved through their lives, as all jobs are: a
 // member of a host that is not reached yet is shown as queued(batch). [Jobs.Advance] reaches the
 // first hosts of a batch, and those whose time has come; the next ones are reached in the commit in which
@@ -153,6 +175,7 @@ type BatchEntry struct {
 	No    uint64
 	Kind  BatchEntryKind
 	Index int
+	Host  string // at Index
 	First uint64 // the job's number of a record
 	Count int
 }
@@ -161,6 +184,7 @@ type BatchEntry struct {
 type BatchLog struct {
 	Entries []BatchEntry
 	Next    uint64 // where to go on
+	End     uint64 // the number of the entry that will come next, of all there are
 	Ended   bool   // the batch has, and there are no more
 }
 

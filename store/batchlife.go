@@ -90,6 +90,20 @@ func (c MemberCounts) In(s harp.State) int {
 	return 0
 }
 
+// ByState is how many members are in each state in which there are some.
+func (c MemberCounts) ByState() map[harp.State]int {
+	counts := map[harp.State]int{}
+	for _, s := range []harp.State{
+		harp.StateQueued, harp.StateSent, harp.StateRunning, harp.StateCancelling, harp.StateUnknown,
+		harp.StateSucceeded, harp.StateFailed, harp.StateTimedOut, harp.StateCancelled, harp.StateExpired, harp.StateRejected, harp.StateLost,
+	} {
+		if n := c.In(s); n > 0 {
+			counts[s] = n
+		}
+	}
+	return counts
+}
+
 // Unended is how many members have not ended.
 func (c MemberCounts) Unended() int {
 	return c.Queued + c.Sent + c.Running + c.Cancelling + c.Unknown
@@ -126,6 +140,9 @@ type BatchLife struct {
 	Cancel   *harp.CancelRequest `msgpack:"cancel,omitempty"`
 	EndTime  time.Time           `msgpack:"end,omitempty"`
 }
+
+// IsOver reports whether the batch reaches no more hosts.
+func (l *BatchLife) IsOver() bool { return l.State == harp.BatchCancelling || l.State.Ended() }
 
 // BeginBatch is the life of a batch that was just submitted.
 func BeginBatch(at time.Time) BatchLife {

@@ -15,9 +15,11 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -451,7 +453,8 @@ type Change struct {
 type Advanced struct {
 	Ended   []*Job
 	Claimed []*Job
-	Asked   []*Job // members of a batch that was cancelled: their agents are to be told
+	Asked   []*Job   // members of a batch that was cancelled: their agents are to be told
+	Batches []string // that it has moved
 	More    bool
 }
 
@@ -533,6 +536,24 @@ type Filter struct {
 	Since     time.Time
 	Until     time.Time
 	Limit     int // of jobs in the page
+}
+
+// Matches reports whether the filter selects a job.
+func (f *Filter) Matches(j *Job) bool {
+	for k, v := range f.Labels {
+		if has, ok := j.Labels[k]; !ok || has != v {
+			return false
+		}
+	}
+	switch {
+	case f.Host != "" && f.Host != j.Host, f.Procedure != "" && f.Procedure != j.Procedure,
+		f.Queue != nil && !bytes.Equal(f.Queue, j.Queue),
+		len(f.States) > 0 && !slices.Contains(f.States, j.State),
+		!f.Since.IsZero() && j.SubmitTime.Before(f.Since), !f.Until.IsZero() && !j.SubmitTime.Before(f.Until):
+		return false
+	default:
+		return true
+	}
 }
 
 // Page is a part of a listing.

@@ -5,6 +5,8 @@ import "github.com/harpcaller/harp"
 // Call starts an attempt. In a direct session there is no fence and no epoch.
 type Call struct {
 	harp.Submission
+	Job            string         `msgpack:"job,omitempty"`  // of a member of a batch: its id
+	Host           string         `msgpack:"host,omitempty"` // and its host, as the request is that of all members
 	Attempt        int64          `msgpack:"attempt"`
 	Fence          int64          `msgpack:"fence,omitempty"`
 	Epoch          int64          `msgpack:"epoch,omitempty"`

@@ -185,6 +185,54 @@ type Jobs struct {
 	Cursor string `msgpack:"cursor,omitempty"`
 }
 
+// BatchRef asks for the state of a batch, a harp.BatchStatus: now, or when it has ended.
+type BatchRef struct {
+	ID   string `msgpack:"id"`
+	Wait bool   `msgpack:"wait,omitempty"`
+}
+
+// BatchesQuery asks for batches, newest first.
+type BatchesQuery struct {
+	Page
+	harp.BatchFilter
+}
+
+// Batches answers BatchesQuery.
+type Batches struct {
+	Batches Rows   `msgpack:"batches,omitempty"` // of harp.BatchStatus
+	Cursor  string `msgpack:"cursor,omitempty"`
+}
+
+// BatchPull asks for a part of a batch's log.
+type BatchPull struct {
+	ID string `msgpack:"id"`
+	harp.BatchQuery
+}
+
+// BatchPulled answers BatchPull.
+type BatchPulled struct {
+	Entries Rows   `msgpack:"entries,omitempty"` // of BatchEntry
+	Next    uint64 `msgpack:"next"`              // where to go on
+	At      uint64 `msgpack:"at,omitempty"`      // with which record of its job, if that number tells of records
+	Ended   bool   `msgpack:"ended,omitempty"`   // the batch has ended and these are its last
+}
+
+// BatchEntry is a record of a member of a batch, or its end.
+type BatchEntry struct {
+	No     uint64        `msgpack:"no"`
+	Host   string        `msgpack:"host"`
+	Job    string        `msgpack:"job"`
+	Record *PulledRecord `msgpack:"record,omitempty"`
+	End    *harp.Result  `msgpack:"result,omitempty"`
+}
+
+// ChangeBatch pauses, resumes or cancels a batch.
+type ChangeBatch struct {
+	Request string `msgpack:"id"` // the same when it is asked again
+	Batch   string `msgpack:"batch"`
+	harp.BatchChange
+}
+
 // HostsQuery asks for the hosts that a target selects; empty: all.
 type HostsQuery struct {
 	Page

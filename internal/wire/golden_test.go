@@ -36,7 +36,7 @@ func messages() map[string]any {
 	return map[string]any{
 		"signed": signed,
 		"call": wire.Call{
-			Submission: signed, Attempt: 1, Fence: 2, Epoch: 3, SilenceTimeout: 600e9, MaxExecTime: 86400e9, Left: 4,
+			Submission: signed, Job: "j", Host: "web01", Attempt: 1, Fence: 2, Epoch: 3, SilenceTimeout: 600e9, MaxExecTime: 86400e9, Left: 4,
 			Window: wire.Window, Principal: who, Needs: []string{"x"},
 		},
 		"call_direct": wire.Call{Submission: harp.Submission{Request: []byte{0x80}}, Attempt: 1, Window: wire.Window},
@@ -79,14 +79,30 @@ func messages() map[string]any {
 		"attempt":        harp.Attempt{Number: 1, Base: 2, Sent: at(3), Started: at(4), Ended: at(5), Outcome: "lost", Reason: "journal_gone"},
 		"jobs_query": wire.JobsQuery{
 			Page: page, Queue: []byte{0x80}, JobFilter: harp.JobFilter{
-				Host: "web01", Procedure: "p", States: []harp.State{"queued", "lost"},
+				Host: "web01", Procedure: "p", Batch: "b", States: []harp.State{"queued", "lost"},
 				Labels: map[string]string{"a": "1"}, Since: at(1), Until: at(2),
 				By: "ada", Args: map[string]string{"to": "3"},
 			},
 		},
-		"jobs":        wire.Jobs{Jobs: rows, Cursor: "c"},
-		"hosts_query": wire.HostsQuery{Page: page, Target: "web*"},
-		"hosts":       wire.Hosts{Hosts: rows, Cursor: "c"},
+		"jobs":          wire.Jobs{Jobs: rows, Cursor: "c"},
+		"batch_ref":     wire.BatchRef{ID: "b", Wait: true},
+		"batches_query": wire.BatchesQuery{Page: page, BatchFilter: harp.BatchFilter{States: []harp.BatchState{"running"}, Procedure: "p"}},
+		"batches":       wire.Batches{Batches: rows, Cursor: "c"},
+		"batch_status": harp.BatchStatus{
+			ID: "b", Target: "web*", Procedure: "p", RetryOf: "a", Schedule: "s", DryRun: true, Labels: map[string]string{"a": "1"}, Caller: who,
+			State: "paused", Reason: "operator", Since: at(1), Hosts: 9, Reached: 5, Wave: 1, Waves: 2, Parallel: 3, StopAfter: 4, Failures: 1,
+			Counts: map[harp.State]int{"failed": 1}, Skipped: map[string]int{"offline": 1},
+			Pause:  &harp.BatchPause{By: who, Reason: "r", Time: at(2), Until: at(3)},
+			Cancel: &harp.CancelRequest{By: who, Time: at(4), Now: true}, SubmitTime: at(5), EndTime: at(6),
+		},
+		"batch_pull":   wire.BatchPull{ID: "b", BatchQuery: harp.BatchQuery{From: 7, At: 8, Records: true, Tail: true, Recent: 9, Wait: true}},
+		"batch_pulled": wire.BatchPulled{Entries: rows, Next: 9, At: 10, Ended: true},
+		"batch_entry": wire.BatchEntry{No: 7, Host: "web01", Job: "j", End: &result, Record: &wire.PulledRecord{
+			Seq: 7, Attempt: 2, Missing: 4, Record: wire.Record{Time: 1, Kind: "log", Value: []byte{0xc3}, Partial: true, Truncated: 3},
+		}},
+		"change_batch": wire.ChangeBatch{Request: "r", Batch: "b", BatchChange: harp.BatchChange{Kind: "pause", Reason: "w"}},
+		"hosts_query":  wire.HostsQuery{Page: page, Target: "web*"},
+		"hosts":        wire.Hosts{Hosts: rows, Cursor: "c"},
 		"host": harp.HostStatus{
 			Name: "web01", Online: true, Address: "10.0.0.1:7442", Labels: map[string]string{"a": "1"}, LabelSources: map[string]harp.LabelSource{"a": "operator"}, Facts: []byte{0x80},
 			Procedures: []string{"p", "q"}, LastHeard: at(1), Software: "harp/0", Error: "away",
@@ -123,7 +139,7 @@ func messages() map[string]any {
 		"delete_group": wire.DeleteGroup{Request: "r", Name: "g"},
 		"label_hosts":  wire.LabelHosts{Request: "r", Target: "web*", Set: map[string]string{"a": "1"}, Unset: []string{"b"}},
 		"force_lost":   wire.ForceLost{ID: "j", Why: "w"},
-		"events_query": wire.EventsQuery{EventFilter: harp.EventFilter{After: "c", Types: []string{"job.*"}, Job: "j", Host: "web01", Since: at(1)}, Wait: true},
+		"events_query": wire.EventsQuery{EventFilter: harp.EventFilter{After: "c", Types: []string{"job.*"}, Job: "j", Host: "web01", Batch: "b", Since: at(1)}, Wait: true},
 		"events":       wire.Events{Events: rows, Cursor: "c"},
 		"event": harp.Event{
 			Cursor: "c", Time: at(1), Type: "job.lost", Job: "j", Host: "web01", Procedure: "p", Queue: []byte{0x80},

@@ -104,6 +104,10 @@ const (
 	TypeLabelHosts  transport.Type = 90
 	TypeResults     transport.Type = 91
 	TypeRemoveHost  transport.Type = 92
+	TypeBatch       transport.Type = 93
+	TypeBatches     transport.Type = 94
+	TypeBatchPull   transport.Type = 95
+	TypeChangeBatch transport.Type = 96
 	TypePingHosts   transport.Type = 110
 )
 

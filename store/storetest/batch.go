@@ -600,6 +600,21 @@ var batching = []rule{
 		_, err = w.st.ChangeBatch(w.ctx(), w.id(), pause, store.Operation{ID: w.id(), By: caller, Time: w.now})
 		w.wants(err, harp.ErrNotFound)
 	}},
+	{"batch/ended/change", "a batch that has ended is not changed any more, and the store goes on", func(w *world) {
+		b, first := w.begun(hostsOf(1))
+		w.apply(first[0], store.End)
+		for _, kind := range []store.BatchEventKind{store.BatchPaused, store.BatchResumed, store.BatchCancel} {
+			op := store.Operation{ID: w.id(), By: caller, Time: w.now}
+			for range 2 {
+				_, err := w.st.ChangeBatch(w.ctx(), b.ID, store.BatchEvent{Kind: kind}, op)
+				w.wants(err, store.ErrIllegal)
+			}
+		}
+		if got := w.readBatch(b); got.State != harp.BatchSucceeded {
+			w.Fatalf("the batch is %s", got.State)
+		}
+		w.submit()
+	}},
 	{"batch/member/cancel", "a member can be cancelled by itself, and its slot goes to the next", func(w *world) {
 		hosts := hostsOf(3)
 		w.gate(hosts[1:]...)
@@ -643,16 +658,16 @@ var batching = []rule{
 		w.change(b, store.BatchCancel)
 		w.advanceAll()
 		want := []store.BatchEntry{
-			{No: 0, Kind: store.BatchMemberRecords, Index: 1, First: 0, Count: 2},
-			{No: 1, Kind: store.BatchMemberRecords, Index: 0, First: 0, Count: 1},
-			{No: 2, Kind: store.BatchMemberRecords, Index: 1, First: 2, Count: 1},
-			{No: 3, Kind: store.BatchMemberEnded, Index: 1, Count: 1},
-			{No: 4, Kind: store.BatchNotReached, Index: 3, Count: 3},
+			{No: 0, Kind: store.BatchMemberRecords, Index: 1, Host: "h001", First: 0, Count: 2},
+			{No: 1, Kind: store.BatchMemberRecords, Index: 0, Host: "h000", First: 0, Count: 1},
+			{No: 2, Kind: store.BatchMemberRecords, Index: 1, Host: "h001", First: 2, Count: 1},
+			{No: 3, Kind: store.BatchMemberEnded, Index: 1, Host: "h001", Count: 1},
+			{No: 4, Kind: store.BatchNotReached, Index: 3, Host: "h003", Count: 3},
 		}
 		if got := w.entries(b, 0); !slices.Equal(got, want) {
 			w.Fatalf("the log is\n%+v, want\n%+v", got, want)
 		}
-		want[4] = store.BatchEntry{No: 6, Kind: store.BatchNotReached, Index: 5, Count: 1}
+		want[4] = store.BatchEntry{No: 6, Kind: store.BatchNotReached, Index: 5, Host: "h005", Count: 1}
 		if got := w.entries(b, 6); !slices.Equal(got, want[4:]) {
 			w.Fatalf("from 6 on the log is\n%+v, want\n%+v", got, want[4:])
 		}
@@ -680,6 +695,15 @@ var batching = []rule{
 				w.Fatalf("%s is of batch %q", e.Type, e.Batch)
 			}
 		}
+		w.submit()
+		f := harp.EventFilter{After: harp.EventsFromStart, Batch: b.ID}
+		if of := w.events(f); len(of) != len(got) {
+			w.Fatalf("%d events are of the batch, want %d", len(of), len(got))
+		}
+		f.Types = []string{"batch.*"}
+		w.types(w.events(f), "batch.submitted", "batch.wave", "batch.paused", "batch.resumed", "batch.cancel_requested", "batch.cancelled")
+		f.Batch = harp.NewID()
+		w.types(w.events(f))
 	}},
 	{"batch/list", "batches are listed newest first, in pages", func(w *world) {
 		var want []string

@@ -107,7 +107,9 @@ func newNames(hosts []store.BatchHost) (rows []batchNames) {
 // SubmitBatch implements store.Batches.
 func (s *Store) SubmitBatch(ctx context.Context, in store.BatchSubmission, now time.Time) (store.BatchSubmitted, error) {
 	in.Batch = *in.Batch.Clone()
-	if err := checkBatch(&in); err != nil {
+	if in.Refused {
+		in.Hosts = nil // it is not stored
+	} else if err := checkBatch(&in); err != nil {
 		return store.BatchSubmitted{}, err
 	}
 	names := newNames(in.Hosts)
@@ -326,7 +328,7 @@ func (s *Store) changeBatch(t *tx, b *batch, e store.BatchEvent) error {
 		return err
 	}
 	b.life = after
-	if isOver(after.State) && !isOver(before.State) && after.Reached < b.row.Hosts {
+	if after.IsOver() && !before.IsOver() && after.Reached < b.row.Hosts {
 		t.logEntry(b, store.BatchEntry{Kind: store.BatchNotReached, Index: after.Reached, Count: b.row.Hosts - after.Reached})
 	}
 	now := nanos(e.At)
@@ -344,9 +346,6 @@ func (s *Store) changeBatch(t *tx, b *batch, e store.BatchEvent) error {
 	t.emitBatchChange(b, &before, now, e.By)
 	return nil
 }
-
-// isOver reports whether a batch in this state reaches no more hosts.
-func isOver(s harp.BatchState) bool { return s == harp.BatchCancelling || s.Ended() }
 
 // endBatch notes that a batch has ended.
 func (s *Store) endBatch(t *tx, b *batch, now int64) {
@@ -399,20 +398,9 @@ func (t *tx) emitBatch(b *batch, what harp.EventType, at int64, by *harp.Princip
 		row.Reason = fmt.Sprintf("%d of %d", b.life.Wave, len(b.row.Plan.Waves))
 	}
 	if b.life.State.Ended() {
-		row.Counts = countsOf(&b.life)
+		row.Counts = b.life.Counts.ByState()
 	}
 	t.emit(row)
-}
-
-// countsOf is how many members are in each state.
-func countsOf(l *store.BatchLife) map[harp.State]int {
-	counts := map[harp.State]int{}
-	for _, state := range allStates {
-		if n := l.Counts.In(state); n > 0 {
-			counts[state] = n
-		}
-	}
-	return counts
 }
 
 // noteMember counts what an event made of a member, and tells its batch's log when it has ended.
@@ -467,6 +455,7 @@ func (s *Store) ChangeBatch(ctx context.Context, text string, e store.BatchEvent
 		needs = SpaceCritical
 	}
 	var out *store.Batch
+	var illegal error // apart, as what came of the operation is stored all the same
 	asked := s.asked()
 	err := s.do(ctx, needs, func(t *tx) error {
 		op.Time = s.sched.Since(asked, op.Time)
@@ -486,10 +475,13 @@ func (s *Store) ChangeBatch(ctx context.Context, text string, e store.BatchEvent
 			return err
 		}
 		if out, err = s.readBatch(t, i); err == nil && done.Missing {
-			err = fmt.Errorf("%w: %s of a batch that has %s", store.ErrIllegal, e.Kind, out.State)
+			illegal = fmt.Errorf("%w: %s of a batch that is %s", store.ErrIllegal, e.Kind, out.State)
 		}
 		return err
 	})
+	if err == nil {
+		err = illegal
+	}
 	return out, err
 }
 

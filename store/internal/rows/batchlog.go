@@ -101,13 +101,28 @@ func (s *Store) BatchLog(_ context.Context, text string, from uint64, n int) (ou
 			return err
 		}
 		err = readLog(snap, i, from, life.Log, n, &out)
-		if errors.Is(err, ErrDamaged) && len(out.Entries) > 0 {
-			return nil // it is said of the next
+		isCut := errors.Is(err, ErrDamaged) && len(out.Entries) > 0
+		if err != nil && !isCut { // else it is said of the next
+			return err
 		}
-		out.Ended = b.State.Ended() && out.Next >= life.Log
+		out.End, out.Ended = life.Log, b.State.Ended() && out.Next >= life.Log
+		err = nameHosts(snap, i, b, out.Entries)
 		return err
 	})
 	return out, err
+}
+
+// nameHosts puts the names of their hosts into entries of a batch's log.
+func nameHosts(snap Snapshot, i id, row *store.Batch, entries []store.BatchEntry) error {
+	b := batch{id: i, row: row, piece: -1}
+	for n := range entries {
+		host, err := b.hostAt(snap, entries[n].Index)
+		if err != nil {
+			return err
+		}
+		entries[n].Host = host.Name
+	}
+	return nil
 }
 
 // readLog reads up to n entries of a batch's log that has so many numbers, the first of which has the

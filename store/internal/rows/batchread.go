@@ -67,7 +67,7 @@ func (s *Store) readMember(snap Snapshot, b *batch, at int, host store.BatchHost
 			return nil, err
 		}
 		if early == nil {
-			j.Life = unreachedLife(&b.life, b.row)
+			j.Life = b.row.UnreachedLife()
 			return j, nil
 		}
 	}
@@ -89,28 +89,6 @@ func damagedLife(l *store.BatchLife) store.Life {
 	f := failures.New("lost", "what was stored of this job is damaged")
 	f.Ran = harp.MayHaveRun
 	return store.Life{State: harp.StateLost, Reason: l.Stopped, Since: l.EndTime, EndTime: l.EndTime, Started: harp.MayHaveRun, Failure: f}
-}
-
-// unreachedLife is the life of a member whose host was not reached.
-func unreachedLife(l *store.BatchLife, b *store.Batch) store.Life {
-	begin := store.Begin(b.Member.SubmitTime, harp.ReasonBatch)
-	var e store.Event
-	switch {
-	case !isOver(l.State):
-		return begin
-	case l.Stopped == harp.BatchReasonRestored:
-		e = store.Event{Kind: store.Lose, At: l.EndTime, Reason: harp.LostRestored}
-	default:
-		e = store.Event{Kind: store.CancelReq, At: l.Since, Reason: harp.ReasonBatch}
-		if l.Cancel != nil {
-			e.By, e.At = l.Cancel.By, l.Cancel.Time
-		}
-	}
-	after, _, err := begin.Next(e)
-	if err != nil {
-		panic("store: a waiting job can be cancelled and lost: " + err.Error())
-	}
-	return after
 }
 
 // findUnreached finds the member of a batch that has an id and whose host was not reached: the id of its

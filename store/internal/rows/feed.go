@@ -393,6 +393,7 @@ type selection struct {
 	prefixes []string
 	job      []byte
 	host     string
+	batch    []byte
 	since    int64 // 0: from the first on
 	nothing  bool
 }
@@ -418,6 +419,10 @@ func newSelection(f *harp.EventFilter) (*selection, error) {
 		i, ok := parseID(f.Job)
 		w.job, w.nothing = i[:], !ok
 	}
+	if f.Batch != "" {
+		i, ok := parseID(f.Batch)
+		w.batch, w.nothing = i[:], w.nothing || !ok
+	}
 	return w, nil
 }
 
@@ -427,7 +432,8 @@ func (w *selection) matches(r *eventRow) bool {
 	case w.nothing,
 		r.At < w.since,
 		w.host != "" && r.Host != w.host,
-		w.job != nil && string(r.Job) != string(w.job):
+		w.job != nil && string(r.Job) != string(w.job),
+		w.batch != nil && string(r.Batch) != string(w.batch):
 		return false
 	case len(w.types) == 0 && len(w.prefixes) == 0:
 		return true

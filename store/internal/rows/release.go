@@ -300,7 +300,7 @@ func (s *Store) findEarly(ts []store.Transition) (map[id]earlyMember, error) {
 // as one whose turn does not come.
 func (s *Store) cancelEarly(t *tx, i id, m earlyMember, e store.Event, out *store.Change) {
 	b := s.batches[m.batch]
-	if b == nil || isOver(b.life.State) {
+	if b == nil || b.life.IsOver() {
 		out.Err = fmt.Errorf("%w: %s of a member whose batch is over", store.ErrIllegal, e.Kind)
 		return
 	}
@@ -349,6 +349,9 @@ func memberOf(b *store.Batch, index int, host store.BatchHost) (*store.Job, id) 
 	j := b.Member.Clone()
 	j.ID = harp.MemberID(b.ID, host.Name, 1)
 	j.Host, j.Batch, j.Index = host.Name, b.ID, index
+	if j.RetryOf != "" { // of the batch
+		j.RetryOf = harp.MemberID(j.RetryOf, host.Name, 1)
+	}
 	if host.Class < len(b.Classes) {
 		c := &b.Classes[host.Class]
 		j.SilenceTimeout, j.MaxExecTime, j.SecretArgs = c.SilenceTimeout, c.MaxExecTime, c.SecretArgs
@@ -388,7 +391,7 @@ func (s *Store) ringBatch(t *tx, slots *schedule.Batch, now int64, out *store.Ad
 		}
 	}
 	started, err := s.advanceBatch(t, b, now)
-	out.Claimed = append(out.Claimed, started...)
+	out.Claimed, out.Batches = append(out.Claimed, started...), append(out.Batches, b.row.ID)
 	return err
 }
 

@@ -1,0 +1,318 @@
+package harp
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// NeedBatch is what the request of a batch needs: an agent that takes the job's id and the host from
+// CALL, as the request is that of all members.
+const NeedBatch = "batch"
+
+// SkipHost, given to [WhenOffline] or [WhenUnfit], leaves hosts out of a batch that are so when
+// their turn comes: their members are counted apart, as skipped, and do not fail it.
+const SkipHost = "skip"
+
+// UnfitPolicy says what becomes of a batch that has hosts which cannot run its call.
+type UnfitPolicy string
+
+// RefuseUnfit refuses the whole batch if one of its hosts is unfit.
+const RefuseUnfit UnfitPolicy = ""
+
+// StopPolicy says what becomes of a batch of which too many members failed: see [StopAfter].
+type StopPolicy string
+
+// The policies.
+const (
+	PauseBatch  StopPolicy = ""       // pause it, until somebody resumes or cancels it
+	CancelBatch StopPolicy = "cancel" // cancel it
+)
+
+// BatchOptions are the options that a batch has beside those of its calls. A zero field means: the
+// default. Some are a number of hosts, or a percentage of them with a %, which is rounded up.
+type BatchOptions struct {
+	Parallel     int           `json:"parallel,omitempty" msgpack:"parallel,omitempty"` // members that are under way at a time; default 1,000, or the dispatcher's limits.batch_parallel
+	Rolling      []string      `json:"rolling,omitempty" msgpack:"rolling,omitempty"`   // how many hosts have been reached when each wave is over
+	WavePause    time.Duration `json:"wave_pause,omitempty" msgpack:"wavepause,omitempty"`
+	Approve      bool          `json:"approve,omitempty" msgpack:"approve,omitempty"`
+	Subset       string        `json:"subset,omitempty" msgpack:"subset,omitempty"` // how many hosts there are of those selected
+	Shuffle      bool          `json:"shuffle,omitempty" msgpack:"shuffle,omitempty"`
+	Rate         int           `json:"rate,omitempty" msgpack:"rate,omitempty"` // hosts that are reached within RatePer, at most
+	RatePer      time.Duration `json:"rate_per,omitempty" msgpack:"rateper,omitempty"`
+	StopAfter    string        `json:"stop_after,omitempty" msgpack:"stopafter,omitempty"` // how many members may fail before it stops
+	OnStop       StopPolicy    `json:"on_stop,omitempty" msgpack:"onstop,omitempty"`
+	MaxHosts     int           `json:"max_hosts,omitempty" msgpack:"maxhosts,omitempty"`
+	Confirmed    string        `json:"confirmed,omitempty" msgpack:"confirmed,omitempty"` // the Digest of a Preview
+	WhenUnfit    UnfitPolicy   `json:"when_unfit,omitempty" msgpack:"whenunfit,omitempty"`
+	QueuePerHost bool          `json:"queue_per_host,omitempty" msgpack:"queueper,omitempty"`
+	Retry        []string      `json:"retry,omitempty" msgpack:"retry,omitempty"` // which members of Request.RetryOf it has: [Batch.Retry]
+}
+
+// batchSettings remembers what was given, as settings does.
+type batchSettings struct{ parallel, rolling, wavePause, subset, rate, stopAfter, maxHosts, confirmed bool }
+
+// Parallel is how many members of a batch are under way at a time, at most. One whose host is away
+// does not count. Default, and most: 1,000, or the dispatcher's limits.batch_parallel.
+func Parallel(n int) Option {
+	return func(o *CallOptions) { o.Batch.Parallel, o.set.batch.parallel = n, true }
+}
+
+// Rolling lets a batch go through its hosts in waves: each begins when the one before is over. Each
+// wave is how many hosts have been reached when it is over, "5", or "10%" of all hosts, rounded up;
+// the last one is always the rest: Rolling("1", "10%").
+func Rolling(waves ...string) Option {
+	waves = slices.Clone(waves)
+	return func(o *CallOptions) { o.Batch.Rolling, o.set.batch.rolling = waves, true }
+}
+
+// WavePause is the pause between two waves: see [Rolling].
+func WavePause(d time.Duration) Option {
+	return func(o *CallOptions) { o.Batch.WavePause, o.set.batch.wavePause = d, true }
+}
+
+// Approve pauses a batch after each wave but the last, until somebody resumes it: see [Rolling].
+func Approve() Option { return func(o *CallOptions) { o.Batch.Approve = true } }
+
+// Subset makes a batch of so many of the hosts, "10" or "10%", chosen at random.
+func Subset(share string) Option {
+	return func(o *CallOptions) { o.Batch.Subset, o.set.batch.subset = share, true }
+}
+
+// Shuffle lets a batch reach its hosts in a random order rather than by name.
+func Shuffle() Option { return func(o *CallOptions) { o.Batch.Shuffle = true } }
+
+// Rate lets a batch reach at most n hosts within a time.
+func Rate(n int, per time.Duration) Option {
+	return func(o *CallOptions) { o.Batch.Rate, o.Batch.RatePer, o.set.batch.rate = n, per, true }
+}
+
+// StopAfter stops a batch as soon as so many of its members have failed, "5", or "5%" of all its
+// hosts, rounded up: failed, timed_out, lost, rejected and expired count, of all waves together.
+// Nothing of it is started from the commit on in which that many have ended. See [OnStop].
+func StopAfter(share string) Option {
+	return func(o *CallOptions) { o.Batch.StopAfter, o.set.batch.stopAfter = share, true }
+}
+
+// OnStop says what StopAfter does: PauseBatch, the default, or CancelBatch.
+func OnStop(p StopPolicy) Option { return func(o *CallOptions) { o.Batch.OnStop = p } }
+
+// MaxHosts refuses the batch, ErrRefused, if its target selects more hosts.
+func MaxHosts(n int) Option {
+	return func(o *CallOptions) { o.Batch.MaxHosts, o.set.batch.maxHosts = n, true }
+}
+
+// Confirmed refuses the batch, ErrConflict, if its target selects other hosts than those of the
+// [Preview] with this Digest.
+func Confirmed(digest string) Option {
+	return func(o *CallOptions) { o.Batch.Confirmed, o.set.batch.confirmed = digest, true }
+}
+
+// WhenUnfit says what to do when a host of a batch lacks the procedure, or has one that the
+// arguments do not fit: RefuseUnfit, the default, or [SkipHost].
+func WhenUnfit(p UnfitPolicy) Option { return func(o *CallOptions) { o.Batch.WhenUnfit = p } }
+
+// QueuePerHost adds the host, under the key "host", to the name of the queue of each member of a
+// batch: each host then has a queue of its own. It needs [Queue].
+func QueuePerHost() Option { return func(o *CallOptions) { o.Batch.QueuePerHost = true } }
+
+// ShareOf returns how many of so many hosts a share is, as options of batches have it: a number
+// such as "5", or a percentage such as "10%", rounded up. Errors: ErrInvalid (share) unless it is a
+// number above zero, or a percentage from 1% to 100%.
+func ShareOf(share string, hosts int) (int, error) {
+	digits, percent := strings.CutSuffix(share, "%")
+	n, err := strconv.Atoi(digits)
+	switch {
+	case err != nil || n < 1 || digits[0] == '+':
+		return 0, &FieldError{Field: "share", Message: fmt.Sprintf("%q must be a number above zero such as 5, or a percentage such as 10%%", share)}
+	case percent && n > 100:
+		return 0, &FieldError{Field: "share", Message: fmt.Sprintf("%s is more than 100%%", share)}
+	case percent:
+		return (hosts*n + 99) / 100, nil
+	default:
+		return n, nil
+	}
+}
+
+// Waves returns how many of so many hosts have been reached when each wave of [Rolling] is over,
+// ascending; the last is all of them. Errors: ErrInvalid (rolling) for waves that do not rise.
+func (o *BatchOptions) Waves(hosts int) ([]int, error) {
+	var waves []int
+	last := 0
+	for _, wave := range o.Rolling {
+		n, err := ShareOf(wave, hosts)
+		if err != nil {
+			return nil, inField("rolling", err)
+		}
+		if n < last {
+			return nil, &FieldError{Field: "rolling", Message: fmt.Sprintf("the waves %s do not rise: of %d hosts %s are %d, after %d", strings.Join(o.Rolling, ","), hosts, wave, n, last)}
+		}
+		if last = n; n < hosts && (len(waves) == 0 || n > waves[len(waves)-1]) {
+			waves = append(waves, n)
+		}
+	}
+	return append(waves, hosts), nil
+}
+
+// given returns the name of an option of batches that was given; "" if none was.
+func (o *CallOptions) batchOption() string {
+	b, set := &o.Batch, &o.set.batch
+	for _, f := range []struct {
+		name  string
+		given bool
+	}{
+		{"parallel", set.parallel || b.Parallel != 0},
+		{"rolling", set.rolling || len(b.Rolling) > 0},
+		{"wave_pause", set.wavePause || b.WavePause != 0},
+		{"approve", b.Approve},
+		{"subset", set.subset || b.Subset != ""},
+		{"shuffle", b.Shuffle},
+		{"rate", set.rate || b.Rate != 0 || b.RatePer != 0},
+		{"stop_after", set.stopAfter || b.StopAfter != ""},
+		{"on_stop", b.OnStop != ""},
+		{"max_hosts", set.maxHosts || b.MaxHosts != 0},
+		{"confirmed", set.confirmed || b.Confirmed != ""},
+		{"when_unfit", b.WhenUnfit != ""},
+		{"queue_per_host", b.QueuePerHost},
+		{"retry", len(b.Retry) > 0},
+		{"when_offline", o.WhenOffline == SkipHost},
+	} {
+		if f.given {
+			return f.name
+		}
+	}
+	return ""
+}
+
+// merge sets every field of given that is not zero.
+func (o *BatchOptions) merge(given BatchOptions) {
+	setIf(&o.Parallel, given.Parallel, given.Parallel != 0)
+	setIf(&o.Rolling, slices.Clone(given.Rolling), len(given.Rolling) > 0)
+	setIf(&o.WavePause, given.WavePause, given.WavePause != 0)
+	setIf(&o.Approve, true, given.Approve)
+	setIf(&o.Subset, given.Subset, given.Subset != "")
+	setIf(&o.Shuffle, true, given.Shuffle)
+	setIf(&o.Rate, given.Rate, given.Rate != 0)
+	setIf(&o.RatePer, given.RatePer, given.RatePer != 0)
+	setIf(&o.StopAfter, given.StopAfter, given.StopAfter != "")
+	setIf(&o.OnStop, given.OnStop, given.OnStop != "")
+	setIf(&o.MaxHosts, given.MaxHosts, given.MaxHosts != 0)
+	setIf(&o.Confirmed, given.Confirmed, given.Confirmed != "")
+	setIf(&o.WhenUnfit, given.WhenUnfit, given.WhenUnfit != "")
+	setIf(&o.QueuePerHost, true, given.QueuePerHost)
+	setIf(&o.Retry, slices.Clone(given.Retry), len(given.Retry) > 0)
+}
+
+// checkGiven refuses a given zero, which is the default's mark.
+func (o *BatchOptions) checkGiven(set *batchSettings) error {
+	for _, f := range []struct {
+		field string
+		wrong bool
+	}{
+		{"parallel", set.parallel && o.Parallel == 0},
+		{"rolling", set.rolling && len(o.Rolling) == 0},
+		{"wave_pause", set.wavePause && o.WavePause == 0},
+		{"subset", set.subset && o.Subset == ""},
+		{"rate", set.rate && o.Rate == 0},
+		{"stop_after", set.stopAfter && o.StopAfter == ""},
+		{"max_hosts", set.maxHosts && o.MaxHosts == 0},
+		{"confirmed", set.confirmed && o.Confirmed == ""},
+	} {
+		if f.wrong {
+			return &FieldError{Field: f.field, Message: "must not be empty or zero"}
+		}
+	}
+	return nil
+}
+
+// check returns ErrInvalid, naming the field, for options that cannot be, however many hosts there
+// are.
+func (o *BatchOptions) check() error {
+	const someHosts = 1
+	for _, share := range []struct{ field, value string }{{"subset", o.Subset}, {"stop_after", o.StopAfter}} {
+		if share.value == "" {
+			continue
+		}
+		if _, err := ShareOf(share.value, someHosts); err != nil {
+			return inField(share.field, err)
+		}
+	}
+	if err := o.checkWaves(); err != nil {
+		return err
+	}
+	for _, n := range []struct {
+		field string
+		value int64
+	}{{"parallel", int64(o.Parallel)}, {"wave_pause", int64(o.WavePause)}, {"rate", int64(min(o.Rate, int(o.RatePer)))}, {"max_hosts", int64(o.MaxHosts)}} {
+		if n.value < 0 {
+			return &FieldError{Field: n.field, Message: "must be more than zero"}
+		}
+	}
+	switch {
+	case (o.Rate == 0) != (o.RatePer == 0):
+		return &FieldError{Field: "rate", Message: "must be a number of hosts within a time"}
+	case o.OnStop != PauseBatch && o.OnStop != CancelBatch:
+		return &FieldError{Field: "on_stop", Message: fmt.Sprintf("must be %q or nothing", CancelBatch)}
+	case o.WhenUnfit != RefuseUnfit && o.WhenUnfit != SkipHost:
+		return &FieldError{Field: "when_unfit", Message: fmt.Sprintf("must be %q or nothing", SkipHost)}
+	case len(o.Confirmed) > maxDigest:
+		return tooLong("confirmed", len(o.Confirmed), maxDigest)
+	}
+	return checkRetried(o.Retry)
+}
+
+// maxDigest is how long the digest of a list of hosts is.
+const maxDigest = 64
+
+// checkWaves refuses waves that are none, or of which one is not more than one before of its kind.
+func (o *BatchOptions) checkWaves() error {
+	if len(o.Rolling) > MaxWaves {
+		return &FieldError{Field: "rolling", Message: fmt.Sprintf("at most %d waves", MaxWaves)}
+	}
+	last := map[bool]int{}
+	for _, wave := range o.Rolling {
+		const hundred = 100 // of which a percentage is as many
+		n, err := ShareOf(wave, hundred)
+		if err != nil {
+			return inField("rolling", err)
+		}
+		percent := strings.HasSuffix(wave, "%")
+		if n <= last[percent] {
+			return &FieldError{Field: "rolling", Message: "the waves " + strings.Join(o.Rolling, ",") + " do not rise"}
+		}
+		last[percent] = n
+	}
+	return nil
+}
+
+// checkRetried refuses words that no member of a batch can have ended with.
+func checkRetried(which []string) error {
+	if len(which) > MaxRetried {
+		return &FieldError{Field: "retry", Message: fmt.Sprintf("at most %d", MaxRetried)}
+	}
+	for _, word := range which {
+		state, reason, has := strings.Cut(word, "(")
+		if !State(state).Ended() || has && (!strings.HasSuffix(reason, ")") || len(reason) > MaxNeed) {
+			return &FieldError{Field: "retry", Message: fmt.Sprintf("%q is not how a job ends: failed, or expired(offline)", word)}
+		}
+	}
+	return nil
+}
+
+// Retries reports whether a job that ended so is one of those that [Batch.Retry] was asked for with
+// these words.
+func (o *BatchOptions) Retries(state State, reason string, started Ran) bool {
+	for _, word := range o.Retry {
+		of, why, has := strings.Cut(word, "(")
+		switch {
+		case State(of) != state || has && strings.TrimSuffix(why, ")") != reason:
+		case has && reason == ReasonBatch && cmp.Or(started, DidNotRun) != DidNotRun:
+		default:
+			return true
+		}
+	}
+	return false
+}

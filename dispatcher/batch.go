@@ -1,0 +1,394 @@
+package dispatcher
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/store"
+)
+
+const (
+	namedHosts    = 5   // in an error about several
+	membersAtOnce = 500 // that are read at a time
+)
+
+// submitBatch decides whether a batch is good, and stores it with the names of its hosts in one
+// commit. Its hosts are reached by the clock. One that would be refused now may be stored already:
+// then it is the same batch, whatever has become of the hosts since.
+func (d *Dispatcher) submitBatch(ctx context.Context, call harp.Submission, req harp.Request, who harp.Principal, now time.Time) (harp.Submitted, error) {
+	sub, refused := d.admitBatch(ctx, req, now)
+	if refused == nil {
+		refused = checkCall(call, req, now)
+	}
+	counted := 0
+	if refused == nil {
+		counted, refused = d.principals.admitCalls(who, call, len(sub.Hosts))
+	}
+	sub.Batch.ID, sub.Batch.Member.Principal = req.ID, who
+	sub.Request, sub.Digest, sub.Refused = call, req.Digest(), refused != nil
+	sub.Key, sub.KeyUntil, sub.Most = idempotencyKey(req, who), now.Add(req.IdempotencyTTL), d.principals.quota(who)
+	got, err := d.store.SubmitBatch(ctx, sub, now)
+	if err != nil || !got.New {
+		d.principals.countBytes(who, -counted)
+	}
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) {
+		return harp.Submitted{}, notStored(err)
+	}
+	if refused != nil && errors.Is(err, harp.ErrNotFound) {
+		err = refused
+	}
+	if err != nil {
+		return harp.Submitted{}, err
+	}
+	if got.New {
+		d.wakeClock()
+	}
+	return harp.Submitted{ID: got.Batch.ID, Existed: !got.New}, nil
+}
+
+// admitBatch makes the row of a batch that is good, with the hosts that it is frozen to.
+func (d *Dispatcher) admitBatch(ctx context.Context, req harp.Request, now time.Time) (sub store.BatchSubmission, err error) {
+	if err := checkNeeds(req, now); err != nil {
+		return sub, err
+	}
+	found, err := d.findBatchHosts(ctx, req)
+	if err != nil {
+		return sub, err
+	}
+	if err := d.checkHosts(req, found); err != nil {
+		return sub, err
+	}
+	hosts, err := chooseHosts(req, found.hosts)
+	if err != nil {
+		return sub, err
+	}
+	if req.WhenOffline == harp.FailFast {
+		if err := checkPresent(hosts); err != nil {
+			return sub, err
+		}
+	}
+	sub.Batch = store.Batch{
+		Target: req.Target, SkipAway: req.WhenOffline == harp.SkipHost, QueuePerHost: req.Batch.QueuePerHost,
+		Member: d.newJob(req, now),
+	}
+	sub.Batch.Member.ID = ""
+	if sub.Batch.Plan, err = d.planBatch(req, len(hosts)); err != nil {
+		return sub, err
+	}
+	if sub.Batch.Classes, err = d.grantClasses(req, found.classes); err != nil {
+		return sub, err
+	}
+	for _, h := range hosts {
+		host := store.BatchHost{Name: h.name, Class: h.class}
+		if found.classes[h.class].unfit != nil {
+			host.Unfit = harp.ReasonUnfit
+		}
+		sub.Hosts = append(sub.Hosts, host)
+	}
+	return sub, nil
+}
+
+// findBatchHosts returns the hosts that the target of a batch selects, or those of the batch that it
+// makes again. Errors: those of findCandidates; harp.ErrConflict, harp.ErrPruned.
+func (d *Dispatcher) findBatchHosts(ctx context.Context, req harp.Request) (*candidates, error) {
+	if req.RetryOf == "" {
+		return d.fleet.findCandidates(ctx, req.Target, req.Procedure, req.Args)
+	}
+	names, err := d.retriedHosts(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	found, err := d.fleet.findNamed(ctx, names, req.Procedure, req.Args)
+	if err == nil && len(found.hosts) == 0 {
+		f := failures.New("not_found", "batch "+req.RetryOf+" has no member that ended as "+strings.Join(req.Batch.Retry, ", ")+" on a host that is known")
+		f.Type = "target"
+		err = f.Err()
+	}
+	return found, err
+}
+
+// retriedHosts are the hosts on which members of a batch ended in a state that is to be made again, by
+// name. Errors: harp.ErrNotFound, harp.ErrPruned, harp.ErrConflict while it runs.
+func (d *Dispatcher) retriedHosts(ctx context.Context, req harp.Request) (names []string, err error) {
+	old, err := d.readBatch(ctx, req.RetryOf)
+	if err != nil {
+		return nil, err
+	}
+	if !old.State.Ended() && old.State != harp.BatchPaused {
+		return nil, failures.New("conflict", "batch "+old.ID+" is "+string(old.State)+": it has to end, or be paused, before it is retried").Err()
+	}
+	for from := 0; from < old.Hosts; from += membersAtOnce {
+		members, err := d.store.BatchMembers(ctx, old.ID, from, membersAtOnce)
+		if err != nil {
+			return nil, err
+		}
+		for _, j := range members {
+			if j.State.Ended() && req.Batch.Retries(j.State, j.Reason, j.Started) {
+				names = append(names, j.Host)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// checkHosts refuses a batch that has more hosts than it may, others than were confirmed, or such as
+// cannot run its call. Errors: harp.ErrRefused, harp.ErrConflict, harp.ErrNotFound, harp.ErrInvalid.
+func (d *Dispatcher) checkHosts(req harp.Request, found *candidates) error {
+	n, limits := len(found.hosts), &req.Batch
+	switch {
+	case limits.MaxHosts > 0 && n > limits.MaxHosts:
+		return failures.New("refused", fmt.Sprintf("max_hosts: the target selects %d hosts, at most %d are to be called", n, limits.MaxHosts)).Err()
+	case n > d.cfg.Limits.BatchHosts:
+		return failures.New("refused", fmt.Sprintf("limits.batch_hosts: the target selects %d hosts, at most %d may be called at a time", n, d.cfg.Limits.BatchHosts)).Err()
+	case limits.Confirmed != "" && limits.Confirmed != found.digest():
+		return failures.New("conflict", fmt.Sprintf("confirmed: the target selects other hosts now than were confirmed: %d", n)).Err()
+	case limits.WhenUnfit == harp.SkipHost:
+		return nil
+	}
+	return found.checkFit()
+}
+
+// checkFit refuses hosts that cannot run the call. Errors: harp.ErrNotFound (procedure),
+// harp.ErrInvalid, naming the field.
+func (c *candidates) checkFit() error {
+	var names []string
+	var why error
+	for _, h := range c.hosts {
+		if err := c.classes[h.class].unfit; err != nil {
+			names, why = append(names, h.name), cmp.Or(why, err)
+		}
+	}
+	if why == nil {
+		return nil
+	}
+	f := harp.FailureOf(why)
+	f.Message = strings.TrimRight(f.Message, ".") + ": " + countNames(names)
+	return f.Err()
+}
+
+// countNames says how many hosts these are, and which the first are.
+func countNames(names []string) string {
+	text := fmt.Sprintf("%d hosts, ", len(names))
+	if len(names) == 1 {
+		text = "1 host, "
+	}
+	text += strings.Join(names[:min(len(names), namedHosts)], ", ")
+	if len(names) > namedHosts {
+		text += ", …"
+	}
+	return text
+}
+
+// checkPresent refuses hosts of which one is away. Errors: harp.ErrUnreachable, naming them.
+func checkPresent(hosts []candidate) error {
+	var names []string
+	for _, h := range hosts {
+		if h.away {
+			names = append(names, h.name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w", &harp.HostError{Host: countNames(names), Stage: "lookup", Err: harp.ErrUnreachable})
+}
+
+// chooseHosts returns those of the hosts, which are sorted, that the batch is for, in the order in which
+// they are reached. Chance is the batch's id. Errors: harp.ErrInvalid (subset).
+func chooseHosts(req harp.Request, hosts []candidate) ([]candidate, error) {
+	n := len(hosts)
+	if req.Batch.Subset != "" {
+		var err error
+		if n, err = harp.ShareOf(req.Batch.Subset, n); err != nil {
+			return nil, err
+		}
+		if n > len(hosts) {
+			return nil, &harp.FieldError{Field: "subset", Message: fmt.Sprintf("is %d of %d hosts", n, len(hosts))}
+		}
+	} else if !req.Batch.Shuffle {
+		return hosts, nil
+	}
+	hosts = slices.Clone(hosts)
+	id, _ := uuid.Parse(req.ID)
+	chance := rand.New(rand.NewPCG(binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:]))) //nolint:gosec // no secret
+	chance.Shuffle(len(hosts), func(i, j int) { hosts[i], hosts[j] = hosts[j], hosts[i] })
+	hosts = hosts[:n]
+	if !req.Batch.Shuffle {
+		slices.SortFunc(hosts, func(a, b candidate) int { return cmp.Compare(a.name, b.name) })
+	}
+	return hosts, nil
+}
+
+// planBatch says how a batch goes through so many hosts. Errors: harp.ErrInvalid (rolling), harp.ErrRefused.
+func (d *Dispatcher) planBatch(req harp.Request, hosts int) (plan store.BatchPlan, err error) {
+	o := &req.Batch
+	if o.Parallel > d.cfg.Limits.BatchParallel {
+		return plan, failures.New("refused", fmt.Sprintf("parallel of %d is more than limits.batch_parallel of %d", o.Parallel, d.cfg.Limits.BatchParallel)).Err()
+	}
+	plan = store.BatchPlan{
+		WavePause: o.WavePause, Approve: o.Approve, Parallel: cmp.Or(o.Parallel, d.cfg.Limits.BatchParallel), Rate: o.Rate, RatePer: o.RatePer,
+		StopCancel: o.OnStop == harp.CancelBatch, MaxPause: d.cfg.Limits.BatchPause, StartAfter: req.StartAfter,
+	}
+	if o.StopAfter != "" {
+		if plan.StopAfter, err = harp.ShareOf(o.StopAfter, hosts); err != nil {
+			return plan, err
+		}
+	}
+	plan.Waves, err = o.Waves(hosts)
+	return plan, err
+}
+
+// grantClasses says what the members of each class of hosts are granted. Errors: harp.ErrRefused.
+func (d *Dispatcher) grantClasses(req harp.Request, classes []class) (granted []store.BatchClass, err error) {
+	for _, c := range classes {
+		g := store.BatchClass{Retry: store.GrantRetry(req.Retry, c.proc.Idempotent), SecretArgs: c.secretArgs}
+		if c.unfit == nil {
+			if g.SilenceTimeout, g.MaxExecTime, err = d.grantLimits(req, c.proc); err != nil {
+				return nil, err
+			}
+		}
+		granted = append(granted, g)
+	}
+	return granted, nil
+}
+
+// readBatch reads a batch by an id from outside.
+func (d *Dispatcher) readBatch(ctx context.Context, id string) (*store.Batch, error) {
+	if err := harp.CheckID(id); err != nil {
+		return nil, err
+	}
+	return d.store.Batch(ctx, id)
+}
+
+// batchStatus is a batch as callers see it. It shares no memory with the row.
+func batchStatus(b *store.Batch) harp.BatchStatus {
+	b = b.Clone()
+	return harp.BatchStatus{
+		ID: b.ID, Target: b.Target, Procedure: b.Member.Procedure, RetryOf: b.Member.RetryOf, Schedule: b.Member.Schedule,
+		DryRun: b.Member.DryRun, Labels: b.Member.Labels, Caller: b.Member.Principal,
+		State: b.State, Reason: b.Reason, Since: b.Since, Hosts: b.Hosts, Reached: b.Reached, Wave: b.Wave, Waves: len(b.Plan.Waves),
+		Parallel: b.Plan.Parallel, StopAfter: b.Plan.StopAfter, Failures: b.Failures, Counts: memberCounts(b), Skipped: b.Skipped,
+		Pause: b.Pause, Cancel: b.Cancel, SubmitTime: b.Member.SubmitTime, EndTime: b.EndTime,
+	}
+}
+
+// memberCounts is how many members of a batch are in each state, those of hosts that are not reached
+// included.
+func memberCounts(b *store.Batch) map[harp.State]int {
+	counts := b.Counts.ByState()
+	if left := b.Hosts - b.Reached; left > 0 {
+		counts[b.UnreachedLife().State] += left
+	}
+	return counts
+}
+
+// BatchStatus implements harp.BatchService.
+func (s *service) BatchStatus(ctx context.Context, id string, wait bool) (harp.BatchStatus, error) {
+	return request(s, ctx, func(ctx context.Context) (harp.BatchStatus, error) {
+		w := s.d.watchers.acquire(id)
+		defer s.d.watchers.release(w)
+		for {
+			changed := w.changed()
+			b, err := s.d.readBatch(ctx, id)
+			if err != nil {
+				return harp.BatchStatus{}, err
+			}
+			if !wait || b.State.Ended() {
+				return batchStatus(b), nil
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return harp.BatchStatus{}, context.Cause(ctx)
+			}
+		}
+	})
+}
+
+// ListBatches implements harp.BatchService.
+func (s *service) ListBatches(ctx context.Context, f harp.BatchFilter, cursor string) (harp.Page[harp.BatchStatus], error) {
+	type page = harp.Page[harp.BatchStatus]
+	return request(s, ctx, func(ctx context.Context) (page, error) {
+		if err := checkBatchStates(f.States); err != nil {
+			return page{}, err
+		}
+		rows, err := s.d.store.ListBatches(ctx, store.BatchFilter{States: f.States, Procedure: f.Procedure, Limit: pageLimitOf(f.Limit)}, cursor)
+		if err != nil {
+			return page{}, err
+		}
+		out := page{Cursor: rows.Cursor}
+		for _, b := range rows.Batches {
+			out.Items = append(out.Items, batchStatus(b))
+		}
+		return out, nil
+	})
+}
+
+// checkBatchStates refuses words that are no states. Errors: *harp.FieldError.
+func checkBatchStates(states []harp.BatchState) error {
+	unended := []harp.BatchState{harp.BatchRunning, harp.BatchPaused, harp.BatchCancelling}
+	for _, s := range states {
+		if !s.Ended() && !slices.Contains(unended, s) {
+			return &harp.FieldError{Field: "states", Message: fmt.Sprintf("%q is not a state of a batch", s)}
+		}
+	}
+	return nil
+}
+
+// ChangeBatch implements harp.BatchService. One commit changes the batch; what of its members follows
+// from that the clock does, whether its caller waits or not.
+func (s *service) ChangeBatch(ctx context.Context, operation, id string, c harp.BatchChange) (int, error) {
+	return request(s, ctx, func(ctx context.Context) (int, error) {
+		if err := c.Check(); err != nil {
+			return 0, err
+		}
+		if err := harp.CheckID(id); err != nil {
+			return 0, err
+		}
+		op, err := s.operation(operation)
+		if err != nil {
+			return 0, err
+		}
+		b, err := s.d.store.ChangeBatch(ctx, id, store.BatchEvent{Kind: batchEvents[c.Kind], Reason: c.Reason}, op)
+		switch {
+		case errors.Is(err, store.ErrIllegal) && c.Kind == harp.CancelOfBatch:
+			return 0, nil
+		case errors.Is(err, store.ErrIllegal):
+			return 0, s.d.illegalChange(ctx, id, c)
+		case err != nil:
+			return 0, err
+		}
+		s.d.watchers.notifyChanged(id)
+		s.d.wakeClock()
+		if c.Kind != harp.CancelOfBatch || b.State.Ended() {
+			return 0, nil
+		}
+		return b.Counts.Unended() + b.Hosts - b.Reached, nil
+	})
+}
+
+// batchEvents are what changes of batches are in their lives.
+var batchEvents = map[harp.BatchChangeKind]store.BatchEventKind{
+	harp.PauseOfBatch: store.BatchPaused, harp.ResumeOfBatch: store.BatchResumed, harp.CancelOfBatch: store.BatchCancel,
+}
+
+// illegalChange says why a batch cannot be changed so.
+func (d *Dispatcher) illegalChange(ctx context.Context, id string, c harp.BatchChange) error {
+	b, err := d.readBatch(ctx, id)
+	if err != nil {
+		return err
+	}
+	return failures.New("conflict", fmt.Sprintf("batch %s is %s: it cannot be changed by %s", id, b.State, c.Kind)).Err()
+}
