@@ -57,7 +57,7 @@ lost_after: 2d
 retain: 90d
 retain_bytes: 10 GiB
 space: {low: 2GiB, critical: 536870912}
-limits: {silence_timeout: 1m, max_exec_time: 1h, max_silence_timeout: none, max_max_exec_time: 24h, attempts: 10, handshakes: 20, per_principal: {sessions: 3, waiting: 4, bytes_per_hour: 5MiB, queues: 6}}
+limits: {silence_timeout: 1m, max_exec_time: 1h, max_silence_timeout: none, max_max_exec_time: 24h, attempts: 10, handshakes: 20, batch_hosts: 30, batch_parallel: 40, batch_pause: 2h, per_principal: {sessions: 3, waiting: 4, bytes_per_hour: 5MiB, queues: 6}}
 log: {level: debug, format: json}
 `)
 	d, err := config.ReadDispatcher(path)
@@ -81,7 +81,7 @@ log: {level: debug, format: json}
 		LostAfter: 48 * time.Hour, Retain: 90 * 24 * time.Hour, RetainBytes: 10 << 30,
 		Limits: dispatcher.Limits{
 			SilenceTimeout: time.Minute, MaxExecTime: time.Hour,
-			MaxSilenceTimeout: harp.NoLimit, MaxMaxExecTime: 24 * time.Hour, Attempts: 10, Handshakes: 20,
+			MaxSilenceTimeout: harp.NoLimit, MaxMaxExecTime: 24 * time.Hour, Attempts: 10, Handshakes: 20, BatchHosts: 30, BatchParallel: 40, BatchPause: 2 * time.Hour,
 			PerPrincipal: dispatcher.PrincipalLimits{Sessions: 3, Waiting: 4, Queues: 6, BytesPerHour: 5 << 20},
 		},
 	}

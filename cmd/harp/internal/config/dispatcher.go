@@ -54,6 +54,9 @@ type Limits struct {
 	MaxMaxExecTime    yamlfile.Duration `yaml:"max_max_exec_time"`   // cap of what calls may name
 	Attempts          int               `yaml:"attempts"`            // sent and not ended, a host
 	Handshakes        int               `yaml:"handshakes"`          // a second
+	BatchHosts        int               `yaml:"batch_hosts"`         // that a batch may select
+	BatchParallel     int               `yaml:"batch_parallel"`      // members of a batch under way at a time
+	BatchPause        yamlfile.Duration `yaml:"batch_pause"`         // how long one may be paused
 	PerPrincipal      PrincipalLimits   `yaml:"per_principal"`
 }
 
@@ -139,6 +142,9 @@ func (d *Dispatcher) Config() dispatcher.Config {
 			MaxMaxExecTime:    time.Duration(l.MaxMaxExecTime),
 			Attempts:          l.Attempts,
 			Handshakes:        l.Handshakes,
+			BatchHosts:        l.BatchHosts,
+			BatchParallel:     l.BatchParallel,
+			BatchPause:        time.Duration(l.BatchPause),
 			PerPrincipal: dispatcher.PrincipalLimits{
 				Sessions: per.Sessions, Waiting: per.Waiting, Queues: per.Queues, BytesPerHour: int64(per.BytesPerHour),
 			},
