@@ -39,11 +39,15 @@ func (a *Agent) Load(dir string) error {
 }
 
 // CheckDir reports whether Load of an agent with the default Limits would take the
-// directory as it is now. Of limits that are kept by cgroup v2 it looks whether the machine
+// directory as it is now, and also reports scripts that are missing or not executable, which
+// Load leaves to the calls. Of limits that are kept by cgroup v2 it looks whether the machine
 // has the controllers; whether an agent may use them depends on how that is started, and
 // Load says it. Errors: as Load.
 func CheckDir(dir string) error {
-	_, err := load(dir, proc.HasController, harp.MaxResult)
+	commands, err := command.Check(dir, proc.HasController, harp.MaxResult)
+	if err == nil {
+		_, err = proceduresOf(commands)
+	}
 	return err
 }
 
@@ -52,8 +56,14 @@ func load(dir string, able func(controller string) error, maxResult int) ([]*pro
 	if err != nil {
 		return nil, err
 	}
+	return proceduresOf(commands)
+}
+
+// proceduresOf are the procedures that run commands.
+func proceduresOf(commands []*command.Command) ([]*procedure, error) {
 	procedures := make([]*procedure, len(commands))
 	for i, c := range commands {
+		var err error
 		if procedures[i], err = commandProcedure(c); err != nil {
 			return nil, err
 		}

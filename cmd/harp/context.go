@@ -229,7 +229,7 @@ func identityFor(cert *x509.Certificate, role transport.Role) (transport.Identit
 		return id, invalid("cert", "%s", err)
 	}
 	if id.Role != role {
-		return id, invalid("cert", "is that of %s, which is no %s", id, role)
+		return id, invalid("cert", "is for %s, not for a %s", id, role)
 	}
 	return id, nil
 }

@@ -207,7 +207,7 @@ func (d *doctor) printBounds() {
 		rows = append(rows, []string{b.Name, used, quantity(b.Most, b.Unit), b.Reason})
 	}
 	_, _ = fmt.Fprintln(d.cli.stdout)
-	d.cli.table([]string{"bound", "used", "most", "what it is for"}, rows)
+	d.cli.wrappedTable([]string{"bound", "used", "most", "what it is for"}, rows)
 }
 
 // hosts counts the hosts that are there and away.

@@ -70,7 +70,7 @@ func TestDoctorLooksAtAHost(t *testing.T) {
 		hosts: []harp.HostStatus{{Name: "h", Online: true}},
 		jobs:  []harp.JobStatus{{ID: "stuck", Host: "h", State: harp.StateCancelling, Survivors: []int{11, 12}}, {ID: "fine", Host: "h", State: harp.StateRunning}},
 	}), "h")
-	if got, text := d.told(); got["job stuck"] != doubt || got["job fine"] != "" || !strings.Contains(text, "outlive KILL: 11 12 →") {
+	if got, text := d.told(); got["job stuck"] != doubt || got["job fine"] != "" || !strings.Contains(text, "survive KILL: 11 12 →") {
 		t.Errorf("said\n%s", text)
 	}
 	d = examined(t)

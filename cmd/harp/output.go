@@ -238,6 +238,46 @@ func (c *cli) table(header []string, rows [][]string) {
 	w.Render()
 }
 
+// wrappedTable is table, whose last column is wrapped where a terminal has no room for it; if
+// there is none at all each row is a paragraph.
+func (c *cli) wrappedTable(header []string, rows [][]string) {
+	const narrowest = 16
+	last := len(header) - 1
+	lines := make([]table.Row, 0, len(rows)+1)
+	for _, row := range append([][]string{header}, rows...) {
+		lines = append(lines, cells(row[:last]))
+	}
+	_, total := columnWidths(lines)
+	left := c.room() - total - 2
+	switch {
+	case c.room() == 0:
+		c.table(header, rows)
+	case left < narrowest:
+		for _, row := range rows {
+			c.say("%s", strings.Join(slices.DeleteFunc(slices.Clone(row), func(cell string) bool { return cell == "" }), ", "))
+		}
+	default:
+		c.table(header, wrapLast(rows, left))
+	}
+}
+
+// wrapLast continues the last cells of rows in rows of their own.
+func wrapLast(rows [][]string, width int) [][]string {
+	var all [][]string
+	for _, row := range rows {
+		last := len(row) - 1
+		for i, line := range strings.Split(text.WrapSoft(safeLine(row[last]), width), "\n") {
+			part := make([]string, len(row))
+			if i == 0 {
+				copy(part, row)
+			}
+			part[last] = strings.TrimSpace(line)
+			all = append(all, part)
+		}
+	}
+	return all
+}
+
 // room is how many columns a table may have; 0: any number.
 func (c *cli) room() int {
 	if !c.terminal || c.format == formatWide {
@@ -265,7 +305,7 @@ func columnWidths(lines []table.Row) (widths []int, total int) {
 // cutColumns makes a table as narrow as a terminal is, as far as it can: the widest columns are
 // cut, but for the first, which has names, and states.
 func cutColumns(lines []table.Row, header []string, columns int) {
-	const narrowest = 8
+	const narrowest = 4
 	widths, total := columnWidths(lines)
 	for ; total > columns; total-- {
 		widest := 0

@@ -121,7 +121,7 @@ func (c *cli) showOffered(p offered) {
 			c.say("%s: %s", s.title, typeText(parseSchema(s.schema)))
 		}
 	}
-	c.showParameters(p.doc)
+	c.showParameters(p)
 }
 
 func yes(b bool) string {
@@ -129,108 +129,6 @@ func yes(b bool) string {
 		return "yes"
 	}
 	return ""
-}
-
-// showParameters prints a table of what the procedure takes.
-func (c *cli) showParameters(doc harp.ProcedureDoc) {
-	args := parseSchema(doc.Args)
-	names := parameterNames(doc)
-	if len(names) == 0 {
-		return
-	}
-	rows := make([][]string, 0, len(names))
-	for _, name := range names {
-		p := args.Properties[name]
-		need := "optional"
-		if slices.Contains(args.Required, name) {
-			need = "required"
-		}
-		rows = append(rows, []string{name, typeText(p), need, p.Description})
-	}
-	c.say("")
-	c.table([]string{"argument", "type", "", "meaning"}, rows)
-}
-
-// parameterNames are the names of what a procedure takes, in its own order if it has
-// one.
-func parameterNames(doc harp.ProcedureDoc) []string {
-	names := slices.Sorted(maps.Keys(parseSchema(doc.Args).Properties))
-	if len(doc.Params) == len(names) {
-		return doc.Params
-	}
-	return names
-}
-
-// schemaText is as much of a JSON Schema as is shown to people.
-type schemaText struct {
-	Type        any                   `json:"type"`
-	Format      string                `json:"format"`
-	Description string                `json:"description"`
-	WriteOnly   bool                  `json:"writeOnly"` // a secret
-	Enum        []any                 `json:"enum"`
-	Required    []string              `json:"required"`
-	Properties  map[string]schemaText `json:"properties"`
-	Items       *schemaText           `json:"items"`
-}
-
-// parseSchema reads a schema; what it cannot read it leaves empty.
-func parseSchema(text json.RawMessage) schemaText {
-	var s schemaText
-	if len(text) > 0 {
-		_ = json.Unmarshal(text, &s) // what cannot be read is not shown; -o json has all of it
-	}
-	return s
-}
-
-// typeText is a schema's type in a few words.
-func typeText(s schemaText) string {
-	if s.WriteOnly {
-		return "secret"
-	}
-	if len(s.Enum) > 0 {
-		words := make([]string, len(s.Enum))
-		for i, e := range s.Enum {
-			word, err := compactJSON(e)
-			if err == nil {
-				words[i] = strings.Trim(string(word), `"`)
-			}
-		}
-		return strings.Join(words, "|")
-	}
-	kinds := s.kinds()
-	switch {
-	case s.Format == "nanoseconds":
-		return "duration"
-	case s.Format == "date-time":
-		return "time"
-	case len(s.Properties) > 0:
-		words := make([]string, 0, len(s.Properties))
-		for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-			words = append(words, name+": "+typeText(s.Properties[name]))
-		}
-		return "{" + strings.Join(words, ", ") + "}"
-	case slices.Contains(kinds, "array") && s.Items != nil:
-		return "list of " + typeText(*s.Items)
-	case len(kinds) == 0:
-		return "anything"
-	}
-	return strings.Join(kinds, "|")
-}
-
-// kinds are the JSON types of a schema, without null.
-func (s schemaText) kinds() []string {
-	var kinds []string
-	switch t := s.Type.(type) {
-	case string:
-		kinds = append(kinds, t)
-	case []any:
-		for _, k := range t {
-			if k, ok := k.(string); ok && k != "null" {
-				kinds = append(kinds, k)
-			}
-		}
-	}
-	return kinds
 }
 
 // synopsis is how a procedure's arguments are written: name= [every=].

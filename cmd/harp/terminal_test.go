@@ -34,6 +34,7 @@ func TestListsFitTheTerminal(t *testing.T) {
 	local(t)
 	f := several(t)
 	f.jobs[0].SubmitTime, f.jobs[0].Procedure = time.Now().Add(-3*time.Hour-time.Minute), "backup.of.something.with.a.long.name"
+	f.jobs[1].State, f.jobs[1].Reason = harp.StateQueued, "start_after"
 	f.hosts = append(f.hosts, harp.HostStatus{Name: "web02", Labels: map[string]string{"role": "web", "env": "production"}, Error: strings.Repeat("日本", 60)})
 	for _, columns := range []int{60, 80, 100, 200} {
 		for _, command := range []string{"job ls", "host ls", "proc ls"} {

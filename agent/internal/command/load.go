@@ -30,6 +30,16 @@ const maxFile = 1 << 20
 // able says whether this machine can keep limits by a controller of cgroup v2, and most is how
 // many bytes a result may have.
 func Load(dir string, able func(controller string) error, most int) ([]*Command, error) {
+	return loadAll(dir, able, most, false)
+}
+
+// Check is Load that also refuses scripts that are missing or not executable. An agent takes
+// these, as they may be installed later.
+func Check(dir string, able func(controller string) error, most int) ([]*Command, error) {
+	return loadAll(dir, able, most, true)
+}
+
+func loadAll(dir string, able func(controller string) error, most int, there bool) ([]*Command, error) {
 	paths, err := files(dir)
 	if err != nil {
 		return nil, err
@@ -40,7 +50,7 @@ func Load(dir string, able func(controller string) error, most int) ([]*Command,
 		from  = map[string]string{} // the file, by procedure
 	)
 	for _, path := range paths {
-		f, list, err := read(path, able, most)
+		f, list, err := read(path, able, most, there)
 		wrong = append(wrong, err)
 		for _, c := range list {
 			if other, ok := from[c.Doc.Name]; ok {
@@ -92,7 +102,7 @@ func files(dir string) ([]string, error) {
 }
 
 // read reads a file of procedures. There are none with an error.
-func read(path string, able func(controller string) error, most int) (*yamlfile.File, []*Command, error) {
+func read(path string, able func(controller string) error, most int, there bool) (*yamlfile.File, []*Command, error) {
 	text, err := readTrusted(path)
 	if err != nil {
 		return nil, nil, err
@@ -106,6 +116,9 @@ func read(path string, able func(controller string) error, most int) (*yamlfile.
 		wrong = append(wrong, c.tooLarge(f, most), c.untrusted(f, "command", c.scripts), c.untrusted(f, "dry_run", c.dryScripts))
 		for _, n := range c.needs {
 			wrong = append(wrong, c.unable(f, n, able))
+		}
+		if there {
+			wrong = append(wrong, c.missing(f, "command", c.scripts), c.missing(f, "dry_run", c.dryScripts))
 		}
 	}
 	if err := errors.Join(wrong...); err != nil {
@@ -127,6 +140,16 @@ func (c *Command) untrusted(f *yamlfile.File, field string, scripts []script) er
 	err := c.checkScripts(scripts)
 	if err != nil {
 		return f.Errorf(c.Doc.Name+"."+field, "%v", err)
+	}
+	return nil
+}
+
+// missing reports whether what a field of a procedure executes does not exist.
+func (c *Command) missing(f *yamlfile.File, field string, scripts []script) error {
+	for _, s := range scripts {
+		if err := c.checkThere(s); err != nil {
+			return f.Errorf(c.Doc.Name+"."+field, "%v", err)
+		}
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func TestLoadOfNothing(t *testing.T) {
 func TestLoadNamesBothFilesOfADuplicate(t *testing.T) {
 	dir := folder(t, map[string]string{"a.yaml": "# one\nx:\n  command: [a]\n", "b.yml": "y: {command: [a]}\nx: {command: [b]}\n"})
 	list, err := Load(dir, hasAll, wire.MaxMessage)
-	want := filepath.Join(dir, "b.yml") + ":2: x: is in " + filepath.Join(dir, "a.yaml") + " already"
+	want := filepath.Join(dir, "b.yml") + ":2: x: is already in " + filepath.Join(dir, "a.yaml")
 	if list != nil || !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, %v; want %s", list, err, want)
 	}

@@ -3,6 +3,7 @@ package command
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -49,6 +50,42 @@ func (c *Command) checkScript(s script, users []uint32) error {
 		return err
 	}
 	return c.checkInterpreter(path, users)
+}
+
+// checkThere reports whether a script is missing, or not executable, on this machine as it is
+// now. What is looked for in the PATH, or in a folder that is made for the job, is not checked.
+func (c *Command) checkThere(s script) error {
+	if s.program && !strings.Contains(s.name, "/") {
+		return nil
+	}
+	path, err := c.find(s)
+	if err != nil {
+		return nil //nolint:nilerr // the folder is made later
+	}
+	if err := isThere(path, s.program); err != nil {
+		return err
+	}
+	words, err := shebang(path)
+	if err != nil || len(words) == 0 || !filepath.IsAbs(words[0]) {
+		return nil //nolint:nilerr // the command's user may be able to read it
+	}
+	if err := isThere(words[0], true); err != nil {
+		return fmt.Errorf("the interpreter of %s: %w", path, err)
+	}
+	return nil
+}
+
+// isThere reports whether a file is missing or, if it is to be a program, not executable.
+func isThere(path string, program bool) error {
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrPermission): // the command's user may be allowed to look
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s does not exist", path)
+	case program && (!info.Mode().IsRegular() || info.Mode()&0o111 == 0):
+		return fmt.Errorf("%s is not executable", path)
+	}
+	return nil
 }
 
 // absent reports whether a file cannot be executed either.

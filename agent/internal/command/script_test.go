@@ -159,3 +159,42 @@ func TestProgramsOfExecAreChecked(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 }
+
+// TestMissingScriptsAreFound: a check names what a command could not execute, of which an agent
+// says nothing before it is called.
+func TestMissingScriptsAreFound(t *testing.T) {
+	for commands, want := range map[string]string{
+		"[./gone]":                      "command: {dir}/gone does not exist",
+		"[./plain]":                     "command: {dir}/plain is not executable",
+		"[./script]":                    "command: the interpreter of {dir}/script: /no/such/shell does not exist",
+		"[no-such-program]":             "",
+		"[sh, gone.sh]\n  cwd: .":       "command: {dir}/gone.sh does not exist",
+		"[sh, plain]\n  cwd: .":         "",
+		"[sh, -c, 'true']":              "",
+		"[sh]\n  dry_run: [./gone]":     "dry_run: {dir}/gone does not exist",
+		"[sh, made.sh]\n  cwd: private": "",
+	} {
+		dir := t.TempDir()
+		for name, file := range map[string]struct {
+			text string
+			mode os.FileMode
+		}{
+			"f.yaml": {"x:\n  command: " + commands + "\n", 0o644},
+			"plain":  {"true\n", 0o644},
+			"script": {"#!/no/such/shell\n", 0o755},
+		} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(file.text), file.mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		able := func(string) error { return nil }
+		if _, err := Load(dir, able, harp.MaxResult); err != nil {
+			t.Errorf("%s: an agent does not take it: %v", commands, err)
+		}
+		_, err := Check(dir, able, harp.MaxResult)
+		want = strings.ReplaceAll(want, "{dir}", dir)
+		if (err == nil) != (want == "") || err != nil && (!errors.Is(err, harp.ErrInvalid) || !strings.HasSuffix(err.Error(), "x."+want)) {
+			t.Errorf("%s: %v, want %q", commands, err, want)
+		}
+	}
+}
