@@ -29,6 +29,9 @@ func (d *Dispatcher) applyTransitions(ctx context.Context, ts ...store.Transitio
 			d.wakeClock()
 		}
 		d.sendJobs(c.Claimed)
+		if c.Job.Batch != "" { // another host may have been reached, and its member wait for a time
+			d.wakeClock()
+		}
 	}
 	return changes, nil
 }

@@ -1,0 +1,372 @@
+package harptest_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/harptest"
+)
+
+// chore is what the members of batches do: some records, some time, and on some hosts a failure.
+type chore struct {
+	Fail  []string `json:"fail"`
+	Takes int      `json:"takes"` // milliseconds
+}
+
+var choreProc = harp.NewStreamProc[chore, int, string]("chore")
+
+// choreRecords is how many records each execution yields.
+const choreRecords = 3
+
+// doChores offers chore, seen by a witness.
+func doChores(w *harptest.Witness) func(*agent.Agent) {
+	return func(a *agent.Agent) {
+		agent.HandleStream(a, choreProc, harptest.WatchStream(w, func(ctx context.Context, in chore, emit func(int) error) (string, error) {
+			info, _ := agent.FromContext(ctx)
+			for n := range choreRecords {
+				if err := emit(n); err != nil {
+					return "", err
+				}
+				select {
+				case <-time.After(time.Duration(in.Takes) * time.Millisecond):
+				case <-ctx.Done():
+					return "", context.Cause(ctx)
+				}
+			}
+			if slices.Contains(in.Fail, info.Host) {
+				return "", agent.Errorf("asked", nil, "it was asked for")
+			}
+			return info.Host, nil
+		}))
+	}
+}
+
+// batchRun is a batch that is under way while faults happen, and what was seen of it.
+type batchRun struct {
+	t       *testing.T
+	sys     *harptest.System
+	witness *harptest.Witness
+	rand    *rand.Rand
+	hosts   []string
+	waves   []int
+	most    int
+	batch   *harp.Batch
+
+	following sync.WaitGroup
+	followed  []harp.HostRecord
+	events    []harp.Event
+}
+
+// TestBatchChaos plays batches while agents crash, connections are lost and the dispatcher is started anew,
+// and checks what is promised of batches. What a seed plans is always the same.
+func TestBatchChaos(t *testing.T) {
+	seeds := *seedsFlag
+	switch {
+	case seeds > 0:
+	case raceDetector, testing.Short():
+		seeds = 6
+	default:
+		seeds = 20
+	}
+	ends := map[harp.BatchState]int{}
+	for seed := *seedFlag; seed < *seedFlag+seeds; seed++ {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { ends[playBatch(t, seed)]++ })
+		})
+	}
+	t.Logf("they ended as %v", ends)
+}
+
+func playBatch(t *testing.T, seed uint64) harp.BatchState {
+	r := &batchRun{t: t, witness: &harptest.Witness{}, rand: rand.New(rand.NewPCG(seed, 16))} //nolint:gosec // chance that can be repeated
+	for n := range 12 {
+		r.hosts = append(r.hosts, fmt.Sprintf("web%02d", n))
+	}
+	r.sys = harptest.New(t, harptest.Options{
+		Agents: r.hosts, Register: doChores(r.witness), Seed: seed, DiskTime: 5 * time.Millisecond,
+		Dispatcher: dispatcher.Config{Heartbeat: time.Second, OfflineWait: 20 * time.Second},
+	})
+	r.submit()
+	r.follow()
+	gone := r.hosts[r.rand.IntN(len(r.hosts))]
+	r.sys.StopAgent(gone) // for good: it must not keep the batch from ending
+	for range 6 + r.rand.IntN(8) {
+		time.Sleep(time.Duration(r.rand.IntN(400)) * time.Millisecond)
+		r.makeFault(gone)
+	}
+	if err := r.batch.Resume(t.Context()); err != nil && harp.FailureOf(err).Code != "conflict" {
+		t.Error("resume: ", err)
+	}
+	status := r.end()
+	r.following.Wait()
+	r.check(status)
+	return status.State
+}
+
+// submit submits a batch with some options.
+func (r *batchRun) submit() {
+	in := chore{Takes: 20 + r.rand.IntN(200)}
+	for range r.rand.IntN(4) {
+		in.Fail = append(in.Fail, r.hosts[r.rand.IntN(len(r.hosts))])
+	}
+	r.most, r.waves = 1+r.rand.IntN(6), []int{len(r.hosts)}
+	opts := []harp.Option{harp.Parallel(r.most)}
+	if r.rand.IntN(2) == 0 {
+		opts = append(opts, harp.Rolling("2", "50%"))
+		r.waves = []int{2, 6, 12}
+	}
+	switch r.rand.IntN(3) {
+	case 0:
+		opts = append(opts, harp.StopAfter("2"))
+	case 1:
+		opts = append(opts, harp.StopAfter("25%"), harp.OnStop(harp.CancelBatch))
+	}
+	var err error
+	if r.batch, err = choreProc.Run(r.t.Context(), r.sys.Caller().Target("web*"), in, opts...); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// follow keeps what followers of the batch, and of the feed, are told.
+func (r *batchRun) follow() {
+	ctx := r.t.Context()
+	r.following.Go(func() {
+		for rec, err := range r.batch.Follow(ctx, harp.Since(0)) {
+			if err != nil {
+				r.t.Error("follow: ", err)
+				return
+			}
+			r.followed = append(r.followed, rec)
+		}
+	})
+	r.following.Go(func() {
+		f := harp.EventFilter{After: harp.EventsFromStart, Batch: r.batch.ID()}
+		for e, err := range r.sys.Caller().Events(ctx, f) {
+			if err != nil {
+				r.t.Error("events: ", err)
+				return
+			}
+			r.events = append(r.events, e)
+			if e.Type == harp.EventBatchSucceeded || e.Type == harp.EventBatchFailed || e.Type == harp.EventBatchCancelled {
+				return
+			}
+		}
+	})
+}
+
+// makeFault lets something happen, and be over.
+func (r *batchRun) makeFault(gone string) {
+	host := r.hosts[r.rand.IntN(len(r.hosts))]
+	for host == gone {
+		host = r.hosts[r.rand.IntN(len(r.hosts))]
+	}
+	some := time.Duration(r.rand.IntN(5000)) * time.Millisecond
+	switch r.rand.IntN(7) {
+	case 0:
+		r.sys.Cut(host)
+		time.Sleep(some)
+		r.sys.Heal(host)
+	case 1:
+		r.sys.Reset(host)
+	case 2:
+		r.sys.CrashAgent(host)
+		time.Sleep(some)
+		r.sys.StartAgent(host)
+	case 3:
+		r.sys.CrashDispatcher()
+		time.Sleep(some)
+		r.sys.StartDispatcher()
+	case 4:
+		r.sys.RestartDispatcher()
+	case 5:
+		r.change(func(ctx context.Context) error { return r.batch.Pause(ctx, "chaos") })
+		time.Sleep(some)
+		r.change(r.batch.Resume)
+	case 6:
+		if r.rand.IntN(4) == 0 {
+			r.change(func(ctx context.Context) error { _, err := r.batch.Cancel(ctx); return err })
+		}
+	}
+}
+
+// change changes the batch, which may have ended.
+func (r *batchRun) change(do func(context.Context) error) {
+	if err := do(r.t.Context()); err != nil && harp.FailureOf(err).Code != "conflict" {
+		r.t.Error("change: ", err)
+	}
+}
+
+// end waits until the batch has ended, resuming it when failures have paused it.
+func (r *batchRun) end() harp.BatchStatus {
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Hour)
+	defer cancel()
+	for {
+		s, err := r.batch.Status(ctx)
+		if err != nil {
+			r.t.Fatalf("the batch does not end: %v; %v", err, r.unended())
+		}
+		if s.State.Ended() {
+			return s
+		}
+		if s.State == harp.BatchPaused {
+			r.change(r.batch.Resume)
+		}
+		time.Sleep(5 * time.Second)
+	}
+}
+
+// unended says what has not ended.
+func (r *batchRun) unended() (what []string) {
+	caller := r.sys.Embedded()
+	defer caller.Close()
+	status, err := caller.Batch(r.batch.ID()).Status(r.t.Context())
+	what = append(what, fmt.Sprintf("%+v, %v", status, err))
+	for j := range caller.Jobs(r.t.Context(), harp.JobFilter{Batch: r.batch.ID()}) {
+		if !j.State.Ended() {
+			what = append(what, fmt.Sprintf("%s is %s(%s) since %v, cancel %v, attempts %v", j.Host, j.State, j.Reason, j.Since, j.CancelRequested != nil, j.Attempts))
+		}
+	}
+	return what
+}
+
+// check checks what is promised of batches.
+func (r *batchRun) check(status harp.BatchStatus) {
+	r.checkExecutions()
+	r.checkEvents()
+	r.checkCounts(status)
+	r.checkLog()
+}
+
+// checkExecutions: a host has one member, which runs once.
+func (r *batchRun) checkExecutions() {
+	ran := map[string]int{}
+	for _, x := range r.witness.Executions() {
+		if ran[x.Host]++; ran[x.Host] > 1 || x.Job != r.batch.Job(x.Host).ID() {
+			r.t.Errorf("on %s job %s ran, %d times", x.Host, x.Job, ran[x.Host])
+		}
+	}
+}
+
+// checkEvents: no more members than may hold a slot, none of a later wave is started, and none while the
+// batch is paused or cancelled.
+func (r *batchRun) checkEvents() {
+	held, wave, halted := map[string]bool{}, 0, false
+	if len(r.events) < 3 {
+		r.t.Errorf("the events are %v", r.events)
+	}
+	for _, e := range r.events {
+		switch e.Type {
+		case harp.EventBatchPaused, harp.EventBatchCancelRequested:
+			halted = true
+		case harp.EventBatchResumed:
+			halted = false
+		case harp.EventBatchWave:
+			wave++
+		case harp.EventJobSent:
+			held[e.Job] = true
+			switch index := slices.Index(r.hosts, e.Host); {
+			case halted:
+				r.t.Errorf("%s is started though the batch is halted, event %s", e.Host, e.Cursor)
+			case len(held) > r.most:
+				r.t.Errorf("%d members hold a slot, at most %d may", len(held), r.most)
+			case index >= r.waves[wave]:
+				r.t.Errorf("%s is started in wave %d", e.Host, wave+1)
+			}
+		default:
+			if e.Type == harp.EventJobQueued || e.State.Ended() {
+				delete(held, e.Job)
+			}
+		}
+	}
+}
+
+// checkCounts: the counts of the batch are what its members say, and nothing is under way.
+func (r *batchRun) checkCounts(status harp.BatchStatus) {
+	counts := map[harp.State]int{}
+	members := 0
+	for j, err := range r.sys.Caller().Jobs(r.t.Context(), harp.JobFilter{Batch: r.batch.ID()}) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		members++
+		counts[j.State]++
+		if runs := r.witness.Of(j.ID); j.Started == harp.DidNotRun && len(runs) > 0 || j.Started == harp.DidRun && len(runs) == 0 {
+			r.t.Errorf("%s ended as %s, started %s, and ran %d times", j.Host, j.State, j.Started, len(runs))
+		}
+	}
+	if members != len(r.hosts) || !maps.Equal(counts, status.Counts) {
+		r.t.Errorf("%d members are %v, and the batch says %v", members, counts, status.Counts)
+	}
+}
+
+// checkLog: whoever followed was told every end and every record that there is once, in the order of the log.
+func (r *batchRun) checkLog() {
+	ends, records := map[string]int{}, map[string][]uint64{}
+	last := uint64(0)
+	for _, rec := range r.followed {
+		if rec.Seq < last {
+			r.t.Errorf("number %d came after %d", rec.Seq, last)
+		}
+		if last = rec.Seq; rec.End != nil {
+			ends[rec.Host]++
+			continue
+		}
+		records[rec.Host] = append(records[rec.Host], rec.Record.Seq)
+	}
+	for _, host := range r.hosts {
+		var want []uint64
+		for rec, err := range r.batch.Job(host).Stream(r.t.Context()) {
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			want = append(want, rec.Seq)
+		}
+		if ends[host] != 1 || !slices.Equal(records[host], want) {
+			r.t.Errorf("of %s %d ends and the records %v were told, want %v", host, ends[host], records[host], want)
+		}
+	}
+	n := 0
+	for _, err := range r.batch.Results(r.t.Context()) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		n++
+	}
+	if n != len(r.hosts) {
+		r.t.Errorf("%d results", n)
+	}
+}
+
+// TestLastHostIsAway: a member whose host is away when its turn comes ends by its own limit, though nothing
+// else happens.
+func TestLastHostIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := harptest.New(t, harptest.Options{
+			Agents: []string{"web01", "web02"}, Register: doChores(&harptest.Witness{}),
+			Dispatcher: dispatcher.Config{OfflineWait: 20 * time.Second},
+		})
+		sys.StopAgent("web02")
+		time.Sleep(2 * time.Minute) // nothing is due any more
+		begun := time.Now()
+		batch, err := choreProc.Run(t.Context(), sys.Caller().Target("web*"), chore{Takes: 1}, harp.Parallel(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		status, err := batch.Wait(ctx)
+		if err != nil || status.Counts[harp.StateSucceeded] != 1 || status.Counts[harp.StateExpired] != 1 {
+			t.Errorf("after %v it is %+v, %v", time.Since(begun), status, err)
+		}
+	})
+}
