@@ -159,7 +159,7 @@ func (d *Dispatcher) admit(ctx context.Context, req harp.Request, now time.Time)
 	if h == nil {
 		return store.Job{}, d.unknownHost(req.Host)
 	}
-	proc, err := h.checkRequest(req)
+	proc, err := h.checkRequest(ctx, req)
 	if err != nil {
 		return store.Job{}, err
 	}

@@ -40,14 +40,15 @@ type digest [sha256.Size]byte
 // catalogues are those that hosts have, each once. A fleet has thousands of hosts
 // and a handful of catalogues.
 type catalogues struct {
-	schemas schema.Cache // made when a call is first checked by them
+	schemas schema.Cache  // made when a call is first checked by them
+	long    chan struct{} // 1 slot: of the checks that take long one goes on at a time
 
 	mu    sync.Mutex // guards what follows
 	known map[digest]weak.Pointer[catalogue]
 }
 
 func newCatalogues() *catalogues {
-	return &catalogues{known: map[digest]weak.Pointer[catalogue]{}}
+	return &catalogues{known: map[digest]weak.Pointer[catalogue]{}, long: make(chan struct{}, 1)}
 }
 
 // catalogueOf returns the catalogue of these procedures. Nobody may change them from now on.
@@ -76,8 +77,8 @@ func (cs *catalogues) catalogueOf(docs []harp.ProcedureDoc) *catalogue {
 
 // checkCall looks whether a catalogue has the procedure and the arguments fit. An empty one is
 // of a host that is online before it has said what it offers. Errors: harp.ErrNotFound,
-// *harp.FieldError.
-func (cs *catalogues) checkCall(c *catalogue, procedure string, args harp.Value) (harp.ProcedureDoc, error) {
+// *harp.FieldError, context.Cause.
+func (cs *catalogues) checkCall(ctx context.Context, c *catalogue, procedure string, args harp.Value) (harp.ProcedureDoc, error) {
 	if len(c.docs) == 0 {
 		return harp.ProcedureDoc{Name: procedure}, nil
 	}
@@ -85,17 +86,35 @@ func (cs *catalogues) checkCall(c *catalogue, procedure string, args harp.Value)
 	if !found {
 		return harp.ProcedureDoc{}, failures.NotFound("procedure", procedure)
 	}
-	return c.docs[at], cs.checkArgs(c, at, args)
+	return c.docs[at], cs.checkArgs(ctx, c, at, args)
 }
 
 // checkArgs looks whether arguments fit one of a catalogue's procedures. A schema that cannot be
-// read checks nothing; the agent checks again. Errors: *harp.FieldError.
-func (cs *catalogues) checkArgs(c *catalogue, at int, args harp.Value) error {
+// read checks nothing; the agent checks again. A check that takes long goes on for as long as its caller waits, and
+// in turns with others: all of them together keep one processor busy at most. Errors: *harp.FieldError, context.Cause.
+func (cs *catalogues) checkArgs(ctx context.Context, c *catalogue, at int, args harp.Value) error {
 	known, err := cs.schemas.Get(c.keys[at], c.docs[at])
 	if err != nil {
 		return nil //nolint:nilerr // said above
 	}
-	return known.Check(args)
+	hasTurn := false
+	endTurn := func() {
+		if hasTurn {
+			<-cs.long
+			hasTurn = false
+		}
+	}
+	defer endTurn()
+	return known.CheckPaced(args, func() error {
+		endTurn()
+		select {
+		case cs.long <- struct{}{}:
+			hasTurn = true
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
 }
 
 // secretArgs returns which arguments of one of a catalogue's procedures are not to be shown:

@@ -1,12 +1,16 @@
 package dispatcher
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
@@ -116,4 +120,50 @@ func BenchmarkSetRow(b *testing.B) {
 	for b.Loop() {
 		h.setRow(store.Host{Name: "one", Procedures: sampleDocs()})
 	}
+}
+
+// Of the checks of arguments that take long one goes on at a time, for as long as its caller waits; others wait
+// for none of them.
+func TestLongChecksTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cs := newCatalogues()
+		c := cs.catalogueOf([]harp.ProcedureDoc{{Name: "long", Args: []byte(`{"items":{"anyOf":[` + strings.Repeat(`{"type":"integer"},`, 100) + `true]}}`)}})
+		value := func(n int) harp.Value {
+			v, err := harp.NewValue(make([]string, n))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cs.long <- struct{}{} // another one goes on
+		if _, err := cs.checkCall(ctx, c, "long", value(10)); err != nil {
+			t.Errorf("a short one: %v", err)
+		}
+		over := make(chan error, 2)
+		go func() {
+			_, err := cs.checkCall(ctx, c, "long", value(2000))
+			over <- err
+		}()
+		go func() {
+			_, err := cs.checkCall(t.Context(), c, "long", value(2000))
+			over <- err
+		}()
+		synctest.Wait()
+		if len(over) > 0 {
+			t.Errorf("one goes on beside another: %v", <-over)
+		}
+		gone := errors.New("its caller has gone")
+		cancel(gone)
+		if err := <-over; !errors.Is(err, gone) {
+			t.Errorf("one whose caller has gone: %v", err)
+		}
+		<-cs.long
+		if err := <-over; err != nil {
+			t.Errorf("the other: %v", err)
+		}
+		if len(cs.long) != 0 {
+			t.Error("the turn is not given back")
+		}
+	})
 }

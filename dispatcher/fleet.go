@@ -309,7 +309,7 @@ func (f *fleet) newJudge(procedure string, args harp.Value) *judge {
 func (j *judge) addHosts(ctx context.Context, some []*host) error {
 	for _, h := range some {
 		offers, away := h.offered()
-		n := j.classOf(offers)
+		n := j.classOf(ctx, offers)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -319,7 +319,7 @@ func (j *judge) addHosts(ctx context.Context, some []*host) error {
 }
 
 // classOf returns the class of the hosts that have a catalogue.
-func (j *judge) classOf(c *catalogue) int {
+func (j *judge) classOf(ctx context.Context, c *catalogue) int {
 	n, known := j.catalogueClasses[c]
 	if known {
 		return n
@@ -338,7 +338,7 @@ func (j *judge) classOf(c *catalogue) int {
 		n = len(j.found.classes)
 		j.classes[key] = n
 		var made class
-		if made.proc, made.unfit = j.catalogues.checkCall(c, j.procedure, j.args); found {
+		if made.proc, made.unfit = j.catalogues.checkCall(ctx, c, j.procedure, j.args); found {
 			made.secretArgs = j.catalogues.secretArgs(c, at, j.args)
 		}
 		j.found.classes = append(j.found.classes, made)
@@ -378,6 +378,11 @@ func (s *service) PreviewTarget(ctx context.Context, text, procedure string, arg
 		if err := call.Check(); err != nil {
 			return harp.Preview{}, err
 		}
+		weight := weightOf(harp.Submission{Request: args})
+		if err := s.d.turns.awaitTurn(ctx, s.who, weight); err != nil {
+			return harp.Preview{}, err
+		}
+		defer s.d.turns.leaveTurn(s.who, weight)
 		found, err := s.d.fleet.findCandidates(ctx, text, procedure, args)
 		if err != nil {
 			return harp.Preview{}, err

@@ -217,11 +217,11 @@ func (h *host) labels() map[string]string {
 // checkRequest looks whether the host offers the procedure and the arguments fit. A host
 // that has not said what it offers is not judged; its agent will. Errors:
 // harp.ErrNotFound, *harp.FieldError.
-func (h *host) checkRequest(req harp.Request) (harp.ProcedureDoc, error) {
+func (h *host) checkRequest(ctx context.Context, req harp.Request) (harp.ProcedureDoc, error) {
 	h.mu.Lock()
 	offers := h.offers
 	h.mu.Unlock()
-	doc, err := h.catalogues.checkCall(offers, req.Procedure, req.Args)
+	doc, err := h.catalogues.checkCall(ctx, offers, req.Procedure, req.Args)
 	if errors.Is(err, harp.ErrNotFound) {
 		err = failures.NotFound("procedure", req.Procedure+" on "+h.name)
 	}

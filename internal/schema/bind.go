@@ -29,11 +29,11 @@ func (a *Args) Bind(args harp.Value) (harp.Value, error) {
 	case a.typesOnly.accepts(args):
 		return args, nil
 	}
-	return a.bindValue(args)
+	return a.bindValue(args, nil)
 }
 
-// bindValue is Bind for arguments that the check of types alone does not settle.
-func (a *Args) bindValue(args harp.Value) (harp.Value, error) {
+// bindValue is Bind for arguments that the check of types alone does not settle. While it checks them it asks pace.
+func (a *Args) bindValue(args harp.Value, pace func() error) (harp.Value, error) {
 	got, err := args.Any()
 	if err != nil {
 		return nil, inArgs(err)
@@ -48,7 +48,7 @@ func (a *Args) bindValue(args harp.Value) (harp.Value, error) {
 	if err != nil {
 		return nil, withinPath(root, err)
 	}
-	if err := a.newChecker().checkValue(root, a.schema, plain); err != nil {
+	if err := a.newChecker(pace).checkValue(root, a.schema, plain); err != nil {
 		return nil, err
 	}
 	v, err := harp.NewValue(typed)

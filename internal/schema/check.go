@@ -21,14 +21,22 @@ import (
 // step is a byte that is compared, or an instruction of a pattern on a byte.
 type checker struct {
 	patterns map[string]program
-	left     int // steps
+	left     int          // steps
+	pace     func() error // is asked each time that so many steps are left; nil: it goes on
+	pauseAt  int
+	stopped  error // what pace has returned
 }
 
 // stepsOfSchema is what looking at a value by one schema takes, the words of an error
 // included.
 const stepsOfSchema = 32
 
-func (a *Args) newChecker() *checker { return &checker{patterns: a.patterns, left: maxWork} }
+// stepsAPace is how many steps, of some nanoseconds each, are taken before pace is asked.
+const stepsAPace = 1 << 17
+
+func (a *Args) newChecker(pace func() error) *checker {
+	return &checker{patterns: a.patterns, left: maxWork, pace: pace, pauseAt: maxWork - stepsAPace}
+}
 
 // errTooMuchWork is for a check that was given up.
 var errTooMuchWork = &harp.FieldError{Field: root, Message: "would take too long to check against the procedure's schema"}
@@ -37,6 +45,8 @@ var errTooMuchWork = &harp.FieldError{Field: root, Message: "would take too long
 func (c *checker) checkValue(path string, s *jsonschema.Schema, v any) error {
 	e := c.checkBySchema(s, v)
 	switch {
+	case c.stopped != nil:
+		return c.stopped
 	case c.left < 0:
 		return errTooMuchWork
 	case e == nil:
@@ -49,6 +59,12 @@ func (c *checker) checkValue(path string, s *jsonschema.Schema, v any) error {
 // spendSteps takes steps. It reports whether there are any left.
 func (c *checker) spendSteps(steps int) bool {
 	c.left -= steps
+	if c.left >= 0 && c.left < c.pauseAt && c.pace != nil {
+		c.pauseAt = c.left - stepsAPace
+		if c.stopped = c.pace(); c.stopped != nil {
+			c.left = -1
+		}
+	}
 	return c.left >= 0
 }
 

@@ -55,7 +55,7 @@ func (a *Args) Parse(name, text string) (any, error) {
 	if holdsDuration(s) {
 		typed = v // nobody gave nanoseconds
 	}
-	return typed, a.newChecker().checkValue(path, s, plain)
+	return typed, a.newChecker(nil).checkValue(path, s, plain)
 }
 
 // parameter finds the schema of one argument, nil for anything.

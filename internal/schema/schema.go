@@ -87,6 +87,15 @@ func (a *Args) Check(args harp.Value) error {
 	return err
 }
 
+// CheckPaced is Check that asks pace now and then, before it goes on, if it takes long. It returns pace's error.
+func (a *Args) CheckPaced(args harp.Value, pace func() error) error {
+	if len(args) == 0 && a.typesOnly.acceptsNone() || a.typesOnly.accepts(args) {
+		return nil
+	}
+	_, err := a.bindValue(args, pace)
+	return err
+}
+
 // parseSchema reads a schema from a text that may be hostile, and makes ready what it holds.
 func parseSchema(text []byte) (*jsonschema.Schema, *compiler, error) {
 	if err := checkText(text); err != nil {

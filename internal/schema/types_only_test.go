@@ -111,7 +111,7 @@ func FuzzPlain(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for i, a := range with {
 			got, err := a.Bind(b)
-			want, wantErr := a.bindValue(b)
+			want, wantErr := a.bindValue(b, nil)
 			if (err == nil) != (wantErr == nil) {
 				t.Fatalf("schema %d: %v, the library: %v", i, err, wantErr)
 			}
@@ -147,7 +147,7 @@ func BenchmarkBind(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for name, bind := range map[string]func(harp.Value) (harp.Value, error){"plain": with[0].Bind, "library": with[0].bindValue} {
+	for name, bind := range map[string]func(harp.Value) (harp.Value, error){"plain": with[0].Bind, "library": func(v harp.Value) (harp.Value, error) { return with[0].bindValue(v, nil) }} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
