@@ -34,12 +34,15 @@ func (d *Dispatcher) bounds(who harp.Principal) (all []harp.Bound) {
 
 // otherBounds are those that are not counted.
 func (d *Dispatcher) otherBounds() []harp.Bound {
-	const bytes, attempts = "bytes", "attempts"
+	const bytes, attempts, agents = "bytes", "attempts", "agents"
+	greeted, long := d.greetings.used()
 	return []harp.Bound{
 		{Name: "limits.handshakes", Most: int64(d.cfg.Limits.Handshakes), Unit: "a second", Reason: "with addresses that have shown a good certificate, and as many with others"},
 		{Name: "limits.attempts", Most: int64(d.cfg.Limits.Attempts), Unit: attempts, Reason: "sent to a host and not ended"},
 		{Name: "sessions of an agent", Most: agentSessions, Unit: "sessions", Reason: "the one, and those of others with its name that are being refused"},
 		{Name: "greeting of an agent", Most: maxGreeting, Unit: bytes, Reason: "facts, procedures and attempts that it holds, up to READY"},
+		{Name: "greetings", Used: greeted, Most: greetingsAtOnce, Unit: agents, Reason: "greeted at a time; one that says nothing for 3 s gives way to others"},
+		{Name: "long greetings", Used: long, Most: longGreetings, Unit: agents, Reason: "of these, that have said more than 64 KiB of themselves"},
 		{Name: "records of all attempts", Most: receivedBytes, Unit: bytes, Reason: "received and not committed; the windows of agents are shares of it"},
 		{Name: "calls on their way into the store", Most: aloneWeight, Unit: "calls", Reason: "of one principal at a time while no others call"},
 		{Name: "calls beside those of others", Most: sharedWeight, Unit: "calls", Reason: "of one principal at a time while others call, so that these do not wait behind it"},

@@ -194,26 +194,34 @@ func (s *session) expectProcedures(ctx context.Context) (docs []harp.ProcedureDo
 
 // handleProcedures takes a new list, of which f is the first page.
 func (s *session) handleProcedures(ctx context.Context, f transport.Frame) error {
-	var docs []harp.ProcedureDoc
-	s.pages = 0
+	docs, err := s.receiveProcedures(ctx, f)
+	defer s.endPages()
+	if err != nil {
+		return err
+	}
+	return s.recordNews(ctx, s.host.storedRow().Facts, docs)
+}
+
+// receiveProcedures receives the rest of a list, which must be there soon.
+func (s *session) receiveProcedures(ctx context.Context, f transport.Frame) (docs []harp.ProcedureDoc, err error) {
+	ctx, cancel := context.WithTimeout(ctx, greetingTime)
+	defer cancel()
 	for {
 		var page wire.Procedures
 		if f.Type != wire.TypeProcedures {
-			return fmt.Errorf("frame %d amid procedures: %w", f.Type, transport.ErrProtocol)
+			return nil, fmt.Errorf("frame %d amid procedures: %w", f.Type, transport.ErrProtocol)
 		}
-		if err := s.countBytes(f); err != nil {
-			return err
+		if err := s.countBytes(ctx, f); err != nil {
+			return nil, err
 		}
 		if err := wire.Decode(f.Body, &page); err != nil {
-			return err
+			return nil, err
 		}
-		docs = append(docs, page.Procedures...)
-		if page.Last {
-			return s.recordNews(ctx, s.host.storedRow().Facts, docs)
+		if docs = append(docs, page.Procedures...); page.Last {
+			return docs, nil
 		}
-		var err error
 		if f, err = s.control.Receive(ctx); err != nil {
-			return err
+			return nil, err
 		}
 	}
 }

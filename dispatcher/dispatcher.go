@@ -205,6 +205,7 @@ type Dispatcher struct {
 	asking              atomic.Int64      // questions for records that are being answered
 
 	principals *principals
+	greetings  *greetings
 	turns      turns
 
 	ctx   context.Context // ends when Shutdown begins, harp.ErrClosed, or when the store has failed
@@ -242,6 +243,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.ctx, d.stop = context.WithCancelCause(context.Background())
 	d.clock = newWallClock(cfg.Now, d.clockSet)
 	d.hosts, d.principals = newHosts(), newPrincipals(cfg.Limits.PerPrincipal)
+	d.greetings = newGreetings()
 	d.groups = &groups{byName: map[string]group{}}
 	d.fleet = &fleet{hosts: d.hosts, groups: d.groups, now: d.now}
 	d.turns.lines = map[harp.Principal]*line{}

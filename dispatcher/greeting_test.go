@@ -20,9 +20,11 @@ import (
 )
 
 // unmet connects an agent that has said nothing yet.
-func (s *system) unmet(t *testing.T) *rawAgent {
+func (s *system) unmet(t *testing.T) *rawAgent { return s.unmetAs(t, "web01") }
+
+func (s *system) unmetAs(t *testing.T, host string) *rawAgent {
 	t.Helper()
-	addr, tc, dial := s.net.dial("dispatcher", "web01", transport.RoleAgent)
+	addr, tc, dial := s.net.dial("dispatcher", host, transport.RoleAgent)
 	nc := must[net.Conn](t)(dial(t.Context(), addr))
 	conn := must[*transport.Conn](t)(transport.Client(t.Context(), nc, tc, transport.ProtocolAgent, transport.RoleDispatcher))
 	return converse(t, conn, nil)

@@ -12,6 +12,7 @@ import (
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/memory"
+	"github.com/harpcaller/harp/transport"
 )
 
 // unlimited is a call that no limit ends.
@@ -415,6 +416,36 @@ func TestForceLostBesideItsAgent(t *testing.T) {
 		}
 		if a.tr.Err() != nil {
 			t.Errorf("the session ended: %v", a.tr.Err())
+		}
+	})
+}
+
+// A job that was given up as lost is not given up again: what its attempt, which its agent still has, owes then is
+// nobody's, and it is not stopped for that.
+func TestWhatWasGivenUpIsNotStopped(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		a, _, i, _ := sys.started(t, harp.MaxExecTime(time.Hour), harp.SilenceTimeout(harp.NoLimit))
+		a.tr.Close(nil)
+		synctest.Wait()
+		if err := i.job.ForceLost(t.Context(), "its host is gone"); err != nil {
+			t.Fatal(err)
+		}
+		a, asked := i.again(t, sys, "j", wire.HeldAlive)
+		alive(a)
+		m := <-asked
+		m.sendFrame(t, wire.TypeStarted, false, wire.Started{Time: 1})
+		told := make(chan transport.Type, 10)
+		m.x.Listen(func(f transport.Frame, err error) {
+			if err == nil {
+				told <- f.Type
+			}
+		})
+		time.Sleep(48 * time.Hour)
+		close(told)
+		for typ := range told {
+			if typ == wire.TypeCancel {
+				t.Error("it is cancelled")
+			}
 		}
 	})
 }

@@ -37,6 +37,7 @@ type session struct {
 	epoch          uint64
 	ended          chan struct{} // closed when nothing of the session is left
 	unlockGreeting func()        // lets the next agent of the host be greeted
+	endLong        func()        // lets the next long greeting go on; nil: this one is not
 	resumes        []resumption  // attempts that the agent is to be asked for
 	pages          int           // bytes of the greeting, or of the list of procedures that comes
 	readies        atomic.Int64  // how often the agent has said that it takes calls
@@ -122,7 +123,7 @@ func (s *session) receiveHello(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.decodeExpected(f, wire.TypeHello, &s.hello)
+	return s.decodeExpected(ctx, f, wire.TypeHello, &s.hello)
 }
 
 // within bounds the time of a step.
@@ -132,16 +133,26 @@ func within(ctx context.Context, t time.Duration, step func(context.Context) err
 	return step(ctx)
 }
 
-// awaitTurn waits until no other agent of the host is being greeted. One that says nothing
-// gives way to it.
+// awaitTurn waits until no other agent of the host is being greeted, and not too many of all hosts are. One that
+// says nothing gives way to it.
 func (s *session) awaitTurn(ctx context.Context) error {
 	s.host.waiting.Add(1)
 	defer s.host.waiting.Add(-1)
 	unlock, err := s.host.lockGreeting(ctx)
-	if err == nil {
-		s.unlockGreeting = unlock
+	if err != nil {
+		return err
 	}
-	return err
+	release, err := s.d.greetings.takeSlot(ctx, s.d.greetings.all)
+	if err != nil {
+		unlock()
+		return err
+	}
+	s.unlockGreeting = func() {
+		s.endPages()
+		release()
+		unlock()
+	}
+	return nil
 }
 
 // greetInTurn is what of the greeting only one agent of a host does at a time.
@@ -169,21 +180,21 @@ func (s *session) expectFrame(ctx context.Context, t transport.Type, message any
 	if err != nil {
 		return err
 	}
-	return s.decodeExpected(f, t, message)
+	return s.decodeExpected(ctx, f, t, message)
 }
 
-func (s *session) decodeExpected(f transport.Frame, t transport.Type, message any) error {
+func (s *session) decodeExpected(ctx context.Context, f transport.Frame, t transport.Type, message any) error {
 	if f.Type != t {
 		return fmt.Errorf("frame %d where %d was expected: %w", f.Type, t, transport.ErrProtocol)
 	}
-	if err := s.countBytes(f); err != nil {
+	if err := s.countBytes(ctx, f); err != nil {
 		return err
 	}
 	return wire.Decode(f.Body, message)
 }
 
-// errStalled ends a greeting that does not go on while another agent of the host waits for its turn.
-var errStalled = errors.New("nothing came, and another agent of the host waits to be greeted")
+// errStalled ends a greeting that does not go on while another agent waits for its turn.
+var errStalled = errors.New("nothing came, and another agent waits to be greeted")
 
 // receiveGreeting receives the next frame of the greeting.
 func (s *session) receiveGreeting(ctx context.Context) (f transport.Frame, err error) {
@@ -195,19 +206,32 @@ func (s *session) receiveGreeting(ctx context.Context) (f transport.Frame, err e
 		switch {
 		case !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil:
 			return f, err
-		case s.host.waiting.Load() > 0:
+		case s.host.waiting.Load() > 0 || s.d.greetings.waiting.Load() > 0:
 			return f, errStalled
 		}
 	}
 }
 
-// countBytes counts the bytes of what comes in pages, of which there is to be an end.
-func (s *session) countBytes(f transport.Frame) error {
+// countBytes counts the bytes of what comes in pages, of which there is to be an end. It waits if that becomes long
+// and others are. Errors: transport.ErrProtocol, context.Cause.
+func (s *session) countBytes(ctx context.Context, f transport.Frame) (err error) {
 	const least = 256 // what a page takes that says nothing
-	if s.pages += max(len(f.Body), least); s.pages > maxGreeting {
+	s.pages += max(len(f.Body), least)
+	switch {
+	case s.pages > maxGreeting:
 		return fmt.Errorf("more than %d bytes before its end: %w", maxGreeting, transport.ErrProtocol)
+	case s.pages > shortGreeting && s.endLong == nil:
+		s.endLong, err = s.d.greetings.takeSlot(ctx, s.d.greetings.long)
 	}
-	return nil
+	return err
+}
+
+// endPages is for when all pages have come.
+func (s *session) endPages() {
+	if s.pages = 0; s.endLong != nil {
+		s.endLong()
+		s.endLong = nil
+	}
 }
 
 // admitAgent refuses an agent that cannot be talked to, or one whose name another live

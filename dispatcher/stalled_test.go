@@ -2,6 +2,8 @@ package dispatcher_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,6 +98,91 @@ func TestACallerSaysNoMoreThanHello(t *testing.T) {
 			if err := raw.tr.Err(); !errors.Is(err, transport.ErrSessionClosed) {
 				t.Errorf("after a frame %d its session: %v", typ, err)
 			}
+		}
+	})
+}
+
+// longPages is so much of a greeting that it is a long one, without the end of its list.
+func longPages() []transport.Frame {
+	page := wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: "work", Doc: strings.Repeat("x", 40<<10)}}}
+	frames := greeting()[:2]
+	for range 2 {
+		frames = append(frames, transport.Frame{Type: wire.TypeProcedures, Body: wire.Encode(page)})
+	}
+	return frames
+}
+
+// Agents that say much as they connect, whatever certificates they have, do so a few at a time; one that says nothing
+// more gives way, and others do not wait for any of them.
+func TestLongGreetingsTakeTurns(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		say := func(name string, frames []transport.Frame) *rawAgent {
+			a := sys.unmetAs(t, name)
+			for _, f := range frames {
+				_ = a.control.Send(f.Type, false, f.Body) // it may have been closed
+			}
+			return a
+		}
+		var stalled []*rawAgent
+		for i := range 8 {
+			stalled = append(stalled, say(fmt.Sprint("stalled", i), longPages()))
+		}
+		synctest.Wait()
+		if u := usedOf(t, sys, "long greetings"); u != 8 {
+			t.Errorf("%d long greetings are shown", u)
+		}
+		say("long", append(longPages(), greeting()[2:]...))
+		say("short", greeting())
+		isOnline := func(name string) bool {
+			h, err := sys.caller.Hosts().Get(t.Context(), name)
+			return err == nil && h.Online
+		}
+		time.Sleep(time.Second)
+		if !isOnline("short") || isOnline("long") {
+			t.Error("the short one waits, or the long one does not")
+		}
+		time.Sleep(5 * time.Second)
+		if !isOnline("long") {
+			t.Error("one that stands still does not give way")
+		}
+		for _, a := range stalled {
+			<-a.tr.Done()
+		}
+		if u := usedOf(t, sys, "long greetings"); u != 0 {
+			t.Errorf("%d long greetings are shown when all are over", u)
+		}
+	})
+}
+
+// usedOf is how much of a bound is shown as used.
+func usedOf(t *testing.T, sys *system, name string) int64 {
+	t.Helper()
+	info, err := sys.caller.Ping(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range info.Bounds {
+		if b.Name == name {
+			return b.Used
+		}
+	}
+	t.Errorf("no bound %s", name)
+	return -1
+}
+
+// A later list of procedures that has no end ends the session, as one in the greeting does.
+func TestALaterListOfProceduresMustEnd(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		a := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		a.tr.Beat(10 * time.Second) // it is not silent
+		page := wire.Procedures{Procedures: []harp.ProcedureDoc{{Name: "work"}}}
+		if err := a.control.Send(wire.TypeProcedures, false, wire.Encode(page)); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-a.tr.Done():
+		case <-time.After(31 * time.Second):
+			t.Error("its session goes on")
 		}
 	})
 }
