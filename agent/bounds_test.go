@@ -497,3 +497,41 @@ func TestALimitDoesNotRunWhileAResultWaits(t *testing.T) {
 		}
 	})
 }
+
+// A call that comes too late is refused for that, also by an agent that is busy: it is not to come again.
+func TestACallThatIsLateIsNotPutOff(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		c := newCounter()
+		a := newAgent(t, p, func(c *agent.Config) { c.Limits.MaxAttempts = 1 })
+		c.offer(a)
+		s, _, _ := connect(t, p, a)
+		s.call("count", nil).accepted()
+		if reason := s.call("count", nil, func(c *wire.Call, _ *harp.Request) { c.Left = -1 }).notNow(); reason != wire.NotNowStartBefore {
+			t.Errorf("it is put off for %s", reason)
+		}
+		close(c.release)
+	})
+}
+
+// A RESUME from behind all records that there can be is none, also of an attempt of an earlier agent, which may
+// have told more than it has: the records that follow would have such numbers.
+func TestResumeBehindAllRecords(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		c := newCounter()
+		m := newMachine(t, p, c.offer, agent.Limits{})
+		x := m.peer.call("count", nil).accepted()
+		time.Sleep(time.Second) // its records are synced
+		m.crash()
+		m.checkHeld(x, wire.HeldGone, 10)
+		for _, from := range []int64{1<<48 + 1, math.MaxInt64} {
+			over := m.peer.resume(x.id, from)
+			if f, err := over.x.Receive(t.Context()); !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("from %d: %+v, %v", from, f, err)
+			}
+			over.x.Release()
+		}
+		if end, records := m.peer.resume(x.id, 0).rest(); !end.Gone || len(records) != 10 {
+			t.Errorf("from the beginning: %+v, %d records", end, len(records))
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -235,6 +236,105 @@ func TestALongBodyThatNeverComes(t *testing.T) {
 		h.victim.acceptor.Close(nil)
 		if err := h.victim.acceptor.Err(); !errors.Is(err, transport.ErrSessionClosed) {
 			t.Errorf("it ended with %v", err)
+		}
+	})
+}
+
+// overMemory runs a test in virtual time, over a network in memory.
+func overMemory(t *testing.T, f func(t *testing.T, w wiring)) {
+	synctest.Test(t, func(t *testing.T) { f(t, wiring{memory: true, openerDials: true}) })
+}
+
+// TestALongEndOfAnExchangeGivenUp: an answer whose last body was announced and does not come ends when its peer
+// gives it up.
+func TestALongEndOfAnExchangeGivenUp(t *testing.T) {
+	overMemory(t, func(t *testing.T, w wiring) {
+		h := w.hostileAcceptor(t)
+		x := h.begun(t)
+		stream, _ := h.opened(t)
+		write(h.main, frame(transport.Frame{Type: 2, Exchange: 1}))
+		h.announce(1, stream, 1)
+		write(h.main, frame(transport.Frame{Type: 126, Exchange: 1}))
+		synctest.Wait()
+		if f, ok, err := x.TryReceive(); !ok || f.Type != 2 || err != nil {
+			t.Errorf("what has come is %+v, %v, %v", f, ok, err)
+		}
+		if _, ok, err := x.TryReceive(); ok || !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("behind it: %v, %v", ok, err)
+		}
+		x.Release()
+	})
+}
+
+// TestALongBodyLetsInTheNextOfItsExchange: bodies of one exchange come at the same time, as soon as those before
+// them are let in, whatever stream they are on.
+func TestALongBodyLetsInTheNextOfItsExchange(t *testing.T) {
+	overMemory(t, func(t *testing.T, w wiring) {
+		h := w.hostileOpener(t, transport.Options{}, func(x *transport.Exchange, _ transport.Frame) { <-x.Context().Done() })
+		one, first := h.opened(t)
+		two, second := h.opened(t)
+		for h.next() < 2 {
+			write(h.main, frame(transport.Frame{Type: 1, Exchange: h.last}))
+		}
+		granted := make([]atomic.Int64, 2)
+		for i, st := range []io.Writer{first, second} {
+			go func() {
+				for b := make([]byte, 1); ; granted[i].Add(1) {
+					if _, err := st.(io.Reader).Read(b); err != nil {
+						return
+					}
+				}
+			}()
+		}
+		want := func(ofFirst, ofSecond int64) {
+			t.Helper()
+			synctest.Wait()
+			if a, b := granted[0].Load(), granted[1].Load(); a != ofFirst || b != ofSecond {
+				t.Errorf("%d and %d bodies are let in on two streams, not %d and %d", a, b, ofFirst, ofSecond)
+			}
+		}
+		h.announce(1, one, 0)
+		h.announce(2, one, 0) // behind it
+		h.announce(2, two, 0)
+		want(1, 0)
+		write(first, body20k)
+		want(2, 1)
+		write(first, body20k)
+		write(second, body20k)
+		h.victim.acceptor.Close(nil)
+	})
+}
+
+// TestALongBodyIsItsOwnersAgain: when Send returns because the peer has given the exchange up, the body is its
+// caller's; what is left of it is sent as it was, for what comes behind it on the same stream.
+func TestALongBodyIsItsOwnersAgain(t *testing.T) {
+	overMemory(t, func(t *testing.T, w wiring) {
+		h := w.hostileAcceptor(t)
+		x := h.victim.exchange(t)
+		body := bin(500_000)
+		sent, was := make(chan error, 1), slices.Clone(body)
+		go func() { sent <- x.Send(1, true, body) }()
+		st, err := h.raw.Accept(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var head [transport.HeaderSize + 4]byte
+		if _, err := io.ReadFull(h.main, head[:]); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // it waits to be let in
+		write(h.main, frame(transport.Frame{Type: 126, Exchange: 1}))
+		if err := <-sent; !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("Send: %v", err)
+		}
+		x.Release()
+		for i := range body {
+			body[i] = 0xc1
+		}
+		write(st, []byte{1})
+		got := make([]byte, len(was))
+		if _, err := io.ReadFull(st, got); err != nil || !slices.Equal(got, was) {
+			t.Errorf("what was sent is another body: %v", err)
 		}
 	})
 }

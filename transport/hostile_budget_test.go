@@ -452,3 +452,58 @@ func TestManyIdentitiesLeaveRoom(t *testing.T) {
 		wantNothingHeld(t, b)
 	})
 }
+
+// TestReservedAndGivenUp: what is reserved for an answer is given back also if its exchange ends while its long body
+// is being sent, or while it waits for room.
+func TestReservedAndGivenUp(t *testing.T) {
+	overMemory(t, func(t *testing.T, w wiring) {
+		b := transport.NewBudget()
+		transport.LimitAnswers(b, 600_000)
+		sent, released, leave := make(chan error, 1), make(chan error, 1), make(chan struct{})
+		h := w.hostileOpener(t, transport.Options{Budget: b}, func(x *transport.Exchange, f transport.Frame) {
+			if f.Type == 1 {
+				if err := x.Reserve(context.Background(), 500_000); err != nil {
+					t.Error(err)
+				}
+				sent <- x.Send(1, true, bin(500_000))
+				return
+			}
+			go func() { released <- x.Reserve(context.Background(), 500_000) }()
+			<-leave
+		})
+		write(h.main, frame(transport.Frame{Type: 1, Exchange: h.next(), End: true}))
+		synctest.Wait()
+		write(h.main, frame(transport.Frame{Type: 126, Exchange: h.last}))
+		if err := <-sent; !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("Send: %v", err)
+		}
+		synctest.Wait()
+		if _, _, answers, _ := transport.Held(b); answers != 500_000 {
+			t.Errorf("%d bytes are held while the body is on its way", answers)
+		}
+		write(h.main, frame(transport.Frame{Type: 2, Exchange: h.next(), End: true})) // waits for room until its handler has returned
+		synctest.Wait()
+		close(leave)
+		synctest.Wait()
+		select {
+		case err := <-released:
+			t.Errorf("it does not wait for room: %v", err)
+		default:
+		}
+		st, err := h.raw.Accept(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(st, []byte{1})
+		if _, err := io.ReadFull(st, make([]byte, 500_000)); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-released; !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("room for an exchange that is over: %v", err)
+		}
+		synctest.Wait()
+		if _, _, answers, _ := transport.Held(b); answers != 0 {
+			t.Errorf("%d bytes are held when all is over", answers)
+		}
+	})
+}
