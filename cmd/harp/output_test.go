@@ -376,9 +376,9 @@ running      3
 waiting      7
 `},
 		{"queue cancel host=web01", "cancellation requested for 10 jobs\n"},
-		{"proc ls", `PROCEDURE  ARGUMENTS     SUMMARY                    HOSTS
+		{"proc ls", `PROCEDURE  ARGUMENTS     SUMMARY                          HOSTS
 count      to= [every=]  Count up, one record per number  demo1
-hello      name=         Greet somebody             demo1
+hello      name=         Greet somebody                   demo1
 `},
 		{"proc show demo1 count", `procedure   count
 summary     Count up, one record per number
@@ -392,6 +392,8 @@ result: {counted: integer}
 ARGUMENT  TYPE                MEANING
 to        integer   required  how far to count, from 1
 every     duration  optional  how long to wait before each number
+
+example: harp call demo1 count to=1
 `},
 	} {
 		got := runFake(t, t.Context(), f, nil, strings.Fields(test.args)...)

@@ -96,7 +96,7 @@ func TestWhatPeopleTypeWorks(t *testing.T) {
 		}
 	}
 	for _, args := range []string{"exec --help", "exec demo1 --help"} {
-		if got := runFake(t, t.Context(), f, nil, strings.Fields(args)...); got.code != 0 || !strings.Contains(got.stdout, "No shell is between") {
+		if got := runFake(t, t.Context(), f, nil, strings.Fields(args)...); got.code != 0 || !strings.Contains(got.stdout, "There is no shell") {
 			t.Errorf("%s: got %+v", args, got)
 		}
 	}
