@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,6 +93,36 @@ func TestArguments(t *testing.T) {
 	})
 }
 
+// ofBatch makes a call one of the member of a batch on a host.
+func ofBatch(c *wire.Call, r *harp.Request, host string) {
+	r.Host, r.Target, r.Needs = "", "web*", []string{harp.NeedBatch}
+	c.Job, c.Host = harp.MemberID(r.ID, host, 1), host
+}
+
+// A member of a batch is called by the batch's request, and is the job that CALL names: called again it is
+// the same one.
+func TestMemberOfABatch(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		var ran atomic.Int64
+		agent.Handle(a, harp.NewProc[struct{}, string]("who"), func(ctx context.Context, _ struct{}) (string, error) {
+			ran.Add(1)
+			info, _ := agent.FromContext(ctx)
+			return info.JobID + " on " + info.Host, nil
+		})
+		d, _, _ := connect(t, p, a)
+		id := harp.NewID()
+		want := harp.MemberID(id, agentID.Name, 1) + " on " + agentID.Name
+		member := func(c *wire.Call, r *harp.Request) { r.ID = id; ofBatch(c, r, agentID.Name) }
+		if got := value[string](t, d.call("who", nil, member).accepted().end()); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		if f := d.call("who", nil, member).receive(); f.Type != wire.TypeAccepted || ran.Load() != 1 {
+			t.Errorf("called again it answers frame %d, and ran %d times", f.Type, ran.Load())
+		}
+	})
+}
+
 func TestRefusals(t *testing.T) {
 	everywhere(t, func(t *testing.T, p place) {
 		a := newAgent(t, p)
@@ -119,6 +150,18 @@ func TestRefusals(t *testing.T) {
 			{
 				name: "needs of the request", procedure: "greet", args: good, code: "rejected", typ: "needs",
 				change: func(_ *wire.Call, r *harp.Request) { r.Needs = []string{"teleport"} },
+			},
+			{
+				name: "another host of a batch", procedure: "greet", args: good, code: "rejected", typ: "wrong_host",
+				change: func(c *wire.Call, r *harp.Request) { ofBatch(c, r, "web02") },
+			},
+			{
+				name: "no host of a batch", procedure: "greet", args: good, code: "rejected", typ: "wrong_host",
+				change: func(c *wire.Call, r *harp.Request) { ofBatch(c, r, agentID.Name); c.Host = "" },
+			},
+			{
+				name: "another member of a batch", procedure: "greet", args: good, code: "rejected_invalid", field: "job",
+				change: func(c *wire.Call, r *harp.Request) { ofBatch(c, r, agentID.Name); c.Job = harp.NewID() },
 			},
 			{name: "missing argument", procedure: "greet", code: "rejected_invalid", field: "args.name"},
 			{name: "unknown argument", procedure: "greet", args: harp.Args{"name": "x", "nme": 1}, code: "rejected_invalid", field: "args.nme"},

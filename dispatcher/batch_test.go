@@ -13,6 +13,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/wire"
 )
 
 // hostName is a procedure that says on which host it runs.
@@ -379,4 +380,18 @@ func TestFollowBatch(t *testing.T) {
 			t.Errorf("after its end there are %+v", rest)
 		}
 	})
+}
+
+// An agent that does not know batches is sent no member.
+func TestAgentWithoutBatches(t *testing.T) {
+	sys := newSystem(t, inMemory, nil, dispatcher.Config{})
+	a := must[*rawAgent](t)(sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: "i", Journal: "j", Features: []string{harp.NeedDryRun}}))
+	sys.online.wait("web01")
+	b := must[*harp.Batch](t)(sys.caller.Target("web01").Call(t.Context(), "work", nil))
+	s := ended(t, b, harp.BatchFailed, "")
+	results := allOf(t, b.Results(t.Context()))
+	if f := harp.FailureOf(results[0].Err); s.Counts[harp.StateRejected] != 1 || f.Code != "rejected" || f.Type != "needs" || f.Ran != harp.DidNotRun {
+		t.Errorf("it ended as %+v, %+v", s, f)
+	}
+	a.tr.Close(nil)
 }
