@@ -240,6 +240,9 @@ func (a *attempt) storeRecords(ctx context.Context, m wire.Records) error {
 		Records: make([]harp.Record, len(m.Records)),
 	}
 	for i, r := range m.Records {
+		if n := len(r.Value); n > wire.MaxMessage { // no agent may send so much
+			r.Value, r.Truncated = nil, r.Truncated+int64(n)
+		}
 		var err error
 		if in.Records[i], err = r.Numbered(0, 0); err != nil {
 			return err
@@ -310,6 +313,9 @@ func (a *attempt) handleEnd(ctx context.Context, body []byte) error {
 	}
 	e := a.s.d.newEvent(a.job, store.End)
 	e.RanFor, e.Value, e.Dropped, e.Failure = time.Duration(max(m.RanFor, 0)), m.Value, m.Dropped, harp.FailureOf(m.Failure)
+	if len(e.Value) > wire.MaxMessage { // no agent may return so much
+		e.Value, e.Dropped = nil, true
+	}
 	var err error
 	if e.Stopping, err = decodeStopping(m.Stopped); err == nil {
 		err = a.applyEvent(ctx, e)

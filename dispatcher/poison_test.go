@@ -93,3 +93,29 @@ func TestAStoredRequestThatCannotBeSentIsRejected(t *testing.T) {
 		}
 	})
 }
+
+// What an agent says that is longer than any may be set to say is not kept, and is told as dropped; the job is over,
+// and the session goes on.
+func TestResultsAndRecordsBeyondTheirLimitAreDropped(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		a, _, i, m := sys.started(t)
+		long := must[harp.Value](t)(harp.NewValue(make([]byte, wire.MaxMessage)))
+		fits := must[harp.Value](t)(harp.NewValue(make([]byte, wire.MaxMessage-5)))
+		for n, v := range []harp.Value{long, fits} {
+			m.sendFrame(t, wire.TypeRecords, false, wire.Records{First: int64(n), Records: []wire.Record{{Time: 1, Value: v}}})
+			synctest.Wait()
+		}
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: long, Records: 2})
+		m.expectAck(t)
+		records := i.records(t)
+		if len(records) != 2 || records[0].Value != nil || records[0].Truncated != uint64(len(long)) || len(records[1].Value) != len(fits) || records[1].Truncated != 0 {
+			t.Errorf("there are %d records", len(records))
+		}
+		if s := i.status(t); s.State != harp.StateSucceeded || s.Reason != harp.ReasonValueDropped {
+			t.Errorf("it is %s (%s)", s.State, s.Reason)
+		}
+		if a.tr.Err() != nil {
+			t.Errorf("the session ended: %v", a.tr.Err())
+		}
+	})
+}
