@@ -281,6 +281,7 @@ func (c *cli) printID(job *harp.Job) error {
 // watchJob prints a job's records as they come, then its result, unless only the records
 // are wanted.
 func (c *cli) watchJob(ctx context.Context, job *harp.Job, onlyOutput bool) error {
+	defer c.showWaiting(ctx, job)()
 	p := recordPrinter{cli: c, all: true}
 	switch {
 	case c.format != formatJSON:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,6 +128,7 @@ type detachedError struct {
 	jobs    []string // that were waited for; none: what was printed has no end
 	resume  string   // the command with which to come back
 	at      string   // where it was left: " at #17"
+	goesOn  string   // what becomes of the one job
 }
 
 func (e *detachedError) Error() string {
@@ -136,7 +138,7 @@ func (e *detachedError) Error() string {
 	case len(e.jobs) == 0:
 		return fmt.Sprintf("stopped%s. Resume with: %s", e.at, e.resume)
 	case len(e.jobs) == 1:
-		return fmt.Sprintf("detached%s; job %s goes on. Resume with: %s", e.at, e.jobs[0], e.resume)
+		return fmt.Sprintf("detached%s; job %s %s. Resume with: %s", e.at, e.jobs[0], cmp.Or(e.goesOn, "goes on"), e.resume)
 	}
 	return fmt.Sprintf("detached; %d jobs were not waited for and go on. Resume with: %s", len(e.jobs), e.resume)
 }

@@ -71,6 +71,7 @@ func (c *cli) jobGetCommand() *cobra.Command {
 		Args:  cobra.MinimumNArgs(1),
 		RunE: c.asksJobs(func(ctx context.Context, _ *harp.Caller, jobs []*harp.Job) error {
 			return c.eachJob(ctx, jobs, func(ctx context.Context, job *harp.Job) error {
+				defer c.showWaiting(ctx, job)()
 				return unless(ctx, c.printResult(ctx, job, nil), c.stillWaiting("get", job))
 			})
 		}),
@@ -91,6 +92,7 @@ func (c *cli) jobWaitCommand() *cobra.Command {
 		RunE: c.asksJobs(func(ctx context.Context, _ *harp.Caller, jobs []*harp.Job) error {
 			begun := time.Now()
 			return c.eachJob(ctx, jobs, func(ctx context.Context, job *harp.Job) error {
+				defer c.showWaiting(ctx, job)()
 				return unless(ctx, c.waitJob(ctx, job, begun, time.Duration(longest)), c.stillWaiting("wait", job))
 			})
 		}),
@@ -139,7 +141,7 @@ func (c *cli) wouldCancel(ctx context.Context, job *harp.Job) error {
 }
 
 func (c *cli) stillWaiting(verb string, job *harp.Job) error {
-	return &detachedError{jobs: []string{job.ID()}, resume: "harp job " + verb + " " + job.ID()}
+	return &detachedError{jobs: []string{job.ID()}, resume: "harp job " + verb + " " + job.ID(), goesOn: c.line.goesOn()}
 }
 
 // waitJob waits for a job's end, from when the wait has begun for no longer than is said; 0: as

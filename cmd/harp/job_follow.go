@@ -92,6 +92,8 @@ func (c *cli) followJob(ctx context.Context, job *harp.Job, p recordPrinter, fro
 	records := job.Follow(ctx, from)
 	if noWait {
 		records = job.Stream(ctx, from)
+	} else {
+		defer c.showWaiting(ctx, job)()
 	}
 	if err := p.printRecords(records); err != nil {
 		return unless(ctx, err, p.detached(job))

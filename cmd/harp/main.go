@@ -42,6 +42,7 @@ type cli struct {
 	stdin  io.Reader
 	stdout *output
 	stderr io.Writer
+	line   *waitLine // before which both erase it
 	env    func(string) string
 	dial   func(context.Context, contexts.Context) (*harp.Caller, error)
 
@@ -63,8 +64,9 @@ type cli struct {
 }
 
 func newCLI(stdin io.Reader, stdout, stderr io.Writer, env func(string) string) *cli {
+	line := &waitLine{w: stderr}
 	return &cli{
-		stdin: stdin, stdout: &output{w: stdout}, stderr: stderr, env: env,
+		stdin: stdin, stdout: &output{w: &erasing{line, stdout}}, stderr: &erasing{line, stderr}, line: line, env: env,
 		dial: dialContext,
 		size: func() (int, int) { return terminalSize(stdout) },
 

@@ -57,7 +57,7 @@ func (c *cli) runPager(words []string, printed string) bool {
 	signal.Notify(interrupts, os.Interrupt) // the pager's
 	defer signal.Stop(interrupts)
 	cmd := exec.Command(words[0], words[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(printed), c.stdout.w, c.stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(printed), direct(c.stdout.w), direct(c.stderr)
 	cmd.Env = os.Environ()
 	if c.env("LESS") == "" {
 		cmd.Env = append(cmd.Env, "LESS=FRX") // colours as they are, and what was printed stays

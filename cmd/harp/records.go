@@ -335,7 +335,7 @@ func (p *recordPrinter) detached(job *harp.Job) error {
 	if p.seen || p.all {
 		resume += fmt.Sprintf(" --since %d", p.next)
 	}
-	return &detachedError{jobs: []string{job.ID()}, resume: resume, at: p.at()}
+	return &detachedError{jobs: []string{job.ID()}, resume: resume, at: p.at(), goesOn: p.cli.line.goesOn()}
 }
 
 // unless returns otherwise if ctx has ended, else err.
