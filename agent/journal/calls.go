@@ -228,9 +228,9 @@ func (j *Journal) append(k Key, after, first int64, records [][]byte) (*Commit, 
 }
 
 // waitLocked counts bytes of a group as waiting to be written.
-func (j *Journal) waitLocked(g *group, bytes int) {
-	g.spooled += bytes
-	j.waiting += bytes
+func (j *Journal) waitLocked(g *group, n int) {
+	g.spooled += n
+	j.waiting += n
 }
 
 // maxWaiting is how many bytes of records and ENDs may wait for the disk: more do not make it

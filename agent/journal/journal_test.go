@@ -162,6 +162,30 @@ func TestBusy(t *testing.T) {
 	}
 }
 
+// TestBusyWithEnds: ENDs that wait to be written count as records do.
+func TestBusyWithEnds(t *testing.T) {
+	inBubble(t, Options{}, func(t *testing.T, g *gate, j *Journal) {
+		for n := range 10 {
+			must(t, j.AcceptStart(key(n), Accept{}, now()))
+		}
+		open := g.shut(nil)
+		for n := range 10 {
+			if _, _, err := j.End(key(n), End{Body: make([]byte, 1<<20)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eased := j.Busy()
+		if eased == nil {
+			t.Error("10 MiB wait, and it is not busy")
+		}
+		open()
+		synctest.Wait()
+		if j.Busy() != nil || j.waiting != 0 {
+			t.Errorf("all is settled, and %d bytes wait", j.waiting)
+		}
+	})
+}
+
 // TestCompactionKeepsUp: records that come without a pause, more at a time than a segment
 // holds, do not fill the disk with what is acknowledged.
 func TestCompactionKeepsUp(t *testing.T) {
