@@ -13,8 +13,8 @@ import (
 // CALL, as the request is that of all members.
 const NeedBatch = "batch"
 
-// SkipHost, given to [WhenOffline] or [WhenUnfit], leaves hosts out of a batch that are so when
-// their turn comes: their members are counted apart, as skipped, and do not fail it.
+// SkipHost is given to [WhenOffline] or [WhenUnfit]: hosts that are so when their turn comes are left
+// out of a batch. Their members are counted apart, as skipped, and do not fail it.
 const SkipHost = "skip"
 
 // UnfitPolicy says what becomes of a batch that has hosts which cannot run its call.
@@ -157,7 +157,7 @@ func (o *BatchOptions) Waves(hosts int) ([]int, error) {
 	return append(waves, hosts), nil
 }
 
-// given returns the name of an option of batches that was given; "" if none was.
+// batchOption returns the name of an option of batches that was given; "" if none was.
 func (o *CallOptions) batchOption() string {
 	b, set := &o.Batch, &o.set.batch
 	for _, f := range []struct {

@@ -257,7 +257,7 @@ func (r *remote) Ping(ctx context.Context) (harp.ServerInfo, error) {
 
 // Submit implements harp.JobService. Whatever happens after a submission that may have
 // arrived and was not answered, what became of it is not known: an error is then a
-// *CallError, but for ErrConflict, which says that the id is not this request's.
+// *CallError, but for an ErrConflict that says that the id is not this request's.
 func (r *remote) Submit(ctx context.Context, calls []harp.Submission) ([]harp.Submitted, error) {
 	if len(calls) == 0 {
 		return nil, nil
@@ -276,17 +276,23 @@ func (r *remote) Submit(ctx context.Context, calls []harp.Submission) ([]harp.Su
 	switch {
 	case unanswered == 0 && !out.answered && ctx.Err() != nil:
 		return nil, r.reconnector.dialer.hostError("dial", harp.ErrUnavailable, out.err)
-	case unanswered == 0 || errors.Is(out.err, harp.ErrConflict):
+	case unanswered == 0 || isOtherRequest(out.err):
 		return done, out.err
 	case out.err != nil:
 		done = make([]harp.Submitted, len(calls))
 	}
 	for i, call := range calls {
-		if err := cmp.Or(done[i].Err, out.err); err != nil && !errors.Is(err, harp.ErrConflict) {
+		if err := cmp.Or(done[i].Err, out.err); err != nil && !isOtherRequest(err) {
 			done[i] = harp.Submitted{Err: &harp.CallError{JobID: requestID(call.Request), Err: err}}
 		}
 	}
 	return done, nil
+}
+
+// isOtherRequest reports whether an error says that the id of a request is another's: an ErrConflict that has
+// no type. One that has is about what the request wants, and was perhaps not so when it was sent before.
+func isOtherRequest(err error) bool {
+	return errors.Is(err, harp.ErrConflict) && harp.FailureOf(err).Type == ""
 }
 
 // submitReply decodes the answer to so many calls.

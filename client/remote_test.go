@@ -296,6 +296,29 @@ func TestConflictAfterLoss(t *testing.T) {
 	})
 }
 
+// TestOtherConflictAfterLoss: that hosts are others than were confirmed does not say what became of a
+// submission that was lost before.
+func TestOtherConflictAfterLoss(t *testing.T) {
+	inMemory(t, func(t *testing.T, f *front) {
+		caller := f.dial()
+		defer caller.Close()
+		release := f.desk.holding("Submit")
+		go func() {
+			f.desk.until(func() bool { return f.desk.asked["Submit"] == 1 })
+			other := failures.New("conflict", "others")
+			other.Type = "confirmed"
+			f.desk.failing("Submit", other.Err())
+			f.cut()
+			release()
+		}()
+		_, err := caller.Target("web*").Call(t.Context(), "p", nil, harp.Confirmed("d"))
+		var call *harp.CallError
+		if !errors.As(err, &call) || harp.RanOf(err) != harp.MayHaveRun {
+			t.Error(err, harp.RanOf(err))
+		}
+	})
+}
+
 // TestWaitsForEver: Get, Wait and Follow go on through an absence of any length, for
 // only their ctx ends them.
 func TestWaitsForEver(t *testing.T) {

@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -223,9 +222,23 @@ func (d *Dispatcher) checkRetry(ctx context.Context, req harp.Request) error {
 	}
 	old, err := d.readJob(ctx, req.RetryOf)
 	if err == nil && !old.State.Ended() {
-		err = failures.New("conflict", "job "+old.ID+" has not ended").Err()
+		err = conflictOf(conflictRetry, "job "+old.ID+" has not ended")
 	}
 	return err
+}
+
+// The types of conflicts that are not about the id of a request: they say nothing of what became of it
+// when it was sent before.
+const (
+	conflictRetry     = "retry_of"
+	conflictConfirmed = "confirmed"
+)
+
+// conflictOf returns a harp.ErrConflict of a type.
+func conflictOf(kind, message string) error {
+	f := failures.New("conflict", message)
+	f.Type = kind
+	return f.Err()
 }
 
 // idempotencyKey is a call's key with all that it is within.
@@ -233,7 +246,11 @@ func idempotencyKey(req harp.Request, who harp.Principal) string {
 	if req.IdempotencyKey == "" {
 		return ""
 	}
-	return string(wire.Encode([]string{who.Kind, who.Name, cmp.Or(req.Host, req.Target), req.Procedure, req.IdempotencyKey}))
+	within := []string{who.Kind, who.Name, req.Host, req.Procedure, req.IdempotencyKey}
+	if req.IsBatch() { // whose keys are apart from those of calls of a host
+		within = append(within, req.Target)
+	}
+	return string(wire.Encode(within))
 }
 
 // grant is the limit a call gets: what it asks for, else the procedure's own, else

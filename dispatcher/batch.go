@@ -46,7 +46,9 @@ func (d *Dispatcher) submitBatch(ctx context.Context, call harp.Submission, req 
 		return harp.Submitted{}, notStored(err)
 	}
 	if refused != nil && errors.Is(err, harp.ErrNotFound) {
-		err = refused
+		if err = refused; ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+			err = notStored(err)
+		}
 	}
 	if err != nil {
 		return harp.Submitted{}, err
@@ -126,7 +128,7 @@ func (d *Dispatcher) retriedHosts(ctx context.Context, req harp.Request) (names 
 		return nil, err
 	}
 	if !old.State.Ended() && old.State != harp.BatchPaused {
-		return nil, failures.New("conflict", "batch "+old.ID+" is "+string(old.State)+": it has to end, or be paused, before it is retried").Err()
+		return nil, conflictOf(conflictRetry, "batch "+old.ID+" is "+string(old.State)+": it has to end, or be paused, before it is retried")
 	}
 	for from := 0; from < old.Hosts; from += membersAtOnce {
 		members, err := d.store.BatchMembers(ctx, old.ID, from, membersAtOnce)
@@ -153,7 +155,7 @@ func (d *Dispatcher) checkHosts(req harp.Request, found *candidates) error {
 	case n > d.cfg.Limits.BatchHosts:
 		return failures.New("refused", fmt.Sprintf("limits.batch_hosts: the target selects %d hosts, at most %d may be called at a time", n, d.cfg.Limits.BatchHosts)).Err()
 	case limits.Confirmed != "" && limits.Confirmed != found.digest():
-		return failures.New("conflict", fmt.Sprintf("confirmed: the target selects other hosts now than were confirmed: %d", n)).Err()
+		return conflictOf(conflictConfirmed, fmt.Sprintf("confirmed: the target selects other hosts now than were confirmed: %d", n))
 	case limits.WhenUnfit == harp.SkipHost:
 		return nil
 	}

@@ -203,7 +203,7 @@ func TestRefusedBatches(t *testing.T) {
 				t.Errorf("%s: %v, ran %s", name, err, harp.RanOf(err))
 			}
 		}
-		_, err := sys.caller.Target("web*").Call(ctx, "hello", harp.Args{"nmae": 1})
+		_, err := sys.caller.Target("web*").Call(ctx, "hello", harp.Args{"nobody": 1})
 		if !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), "3 hosts, web01, web02, web03") {
 			t.Errorf("arguments that do not fit: %v", err)
 		}
@@ -337,6 +337,8 @@ func TestCancelledBatch(t *testing.T) {
 				ran++
 			case harp.DidNotRun:
 				not++
+			case harp.MayHaveRun:
+				t.Errorf("%s may have run", r.Host)
 			}
 		}
 		if ran != 2 || not != 2 {

@@ -152,8 +152,10 @@ func (p *logPage) addEnd(ctx context.Context, e store.BatchEntry) (full bool, er
 	id := harp.MemberID(p.batch, e.Host, 1)
 	job, err := p.d.readJob(ctx, id)
 	var end harp.Result
+	size := 0
 	if err == nil {
 		end, err = p.d.result(ctx, job)
+		size = len(end.Value) + failureSize(job)
 	}
 	if errors.Is(err, store.ErrDamaged) {
 		end, err = harp.Result{Err: err}, nil // others are told all the same
@@ -161,12 +163,15 @@ func (p *logPage) addEnd(ctx context.Context, e store.BatchEntry) (full bool, er
 	if err != nil {
 		return false, err
 	}
-	return !p.tellEnd(e.No, e.Host, id, end), nil
+	return !p.tellEnd(e.No, e.Host, id, end, size), nil
 }
 
-// tellEnd adds the end of a member; false if it has no room.
-func (p *logPage) tellEnd(no uint64, host, job string, end harp.Result) bool {
-	if !p.hasRoom(len(end.Value)) {
+// failureSize is about how many bytes the failure of a job takes.
+func failureSize(j *store.Job) int { return len(j.Failure.Message) + len(j.Failure.Data) }
+
+// tellEnd adds the end of a member, which takes so many bytes; false if it has no room.
+func (p *logPage) tellEnd(no uint64, host, job string, end harp.Result, size int) bool {
+	if !p.hasRoom(size) {
 		p.Next, p.At = no, 0
 		return false
 	}
@@ -182,7 +187,7 @@ func (p *logPage) addUnreached(ctx context.Context, e store.BatchEntry) (full bo
 			return false, err
 		}
 		for _, j := range members {
-			if !p.tellEnd(e.No+uint64(at), j.Host, j.ID, endOf(j, nil)) { //nolint:gosec // below Count
+			if !p.tellEnd(e.No+uint64(at), j.Host, j.ID, endOf(j, nil), failureSize(j)) { //nolint:gosec // below Count
 				return true, nil
 			}
 			at++
@@ -207,6 +212,7 @@ func (d *Dispatcher) listMembers(ctx context.Context, batch string, f store.Filt
 	if _, err := d.readBatch(ctx, batch); err != nil {
 		return out, err
 	}
+	size := 0
 	for end := from + store.MaxExamined; from < end; {
 		members, err := d.store.BatchMembers(ctx, batch, from, membersAtOnce)
 		if err != nil {
@@ -217,12 +223,18 @@ func (d *Dispatcher) listMembers(ctx context.Context, batch string, f store.Filt
 				from++
 				continue
 			}
-			status, n, err := d.statuses(ctx, []*store.Job{j})
+			status, _, err := d.statuses(ctx, []*store.Job{j}) // none of one that cannot be read
 			if err != nil {
 				return out, err
 			}
-			out.Items = append(out.Items, status[:min(n, len(status))]...)
-			if from++; len(out.Items) == f.Limit {
+			for i := range status {
+				size += statusSize(&status[i])
+			}
+			if size <= wire.MaxPage || len(out.Items) == 0 {
+				out.Items = append(out.Items, status...)
+				from++
+			}
+			if size > wire.MaxPage || len(out.Items) == f.Limit {
 				out.Cursor = memberCursor + strconv.Itoa(from)
 				return out, nil
 			}

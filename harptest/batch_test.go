@@ -231,7 +231,10 @@ func (r *batchRun) unended() (what []string) {
 	defer caller.Close()
 	status, err := caller.Batch(r.batch.ID()).Status(r.t.Context())
 	what = append(what, fmt.Sprintf("%+v, %v", status, err))
-	for j := range caller.Jobs(r.t.Context(), harp.JobFilter{Batch: r.batch.ID()}) {
+	for j, err := range caller.Jobs(r.t.Context(), harp.JobFilter{Batch: r.batch.ID()}) {
+		if err != nil {
+			return append(what, err.Error())
+		}
 		if !j.State.Ended() {
 			what = append(what, fmt.Sprintf("%s is %s(%s) since %v, cancel %v, attempts %v", j.Host, j.State, j.Reason, j.Since, j.CancelRequested != nil, j.Attempts))
 		}
