@@ -129,7 +129,7 @@ type Agent struct {
 	epochs  []storeEpoch              // the highest seen, of the stores seen last
 	longest time.Duration             // pause before reconnecting
 	unknown map[journal.Key]time.Time // ended then, and kept for a dispatcher other than the current one
-	short   map[journal.Key]time.Time // since when commands are put off for what the machine has too little of
+	short   map[journal.Key]shortage  // of commands that are put off for what the machine has too little of
 	strange map[journal.Key]time.Time // since when another dispatcher is known not to know them
 }
 
@@ -158,7 +158,7 @@ func New(cfg Config) *Agent {
 		catalogue: catalogue{procedures: map[string]*procedure{}},
 		journal:   newJournalHandle(&cfg, log),
 		unknown:   map[journal.Key]time.Time{},
-		short:     map[journal.Key]time.Time{},
+		short:     map[journal.Key]shortage{},
 		strange:   map[journal.Key]time.Time{},
 		longest:   defaultLongest,
 		peers:     transport.NewBudget(),

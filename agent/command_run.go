@@ -156,26 +156,33 @@ func (r *commandRun) unprepared(at *attempt, err error) refusal {
 // of its own may be why it never has enough.
 const shortTime = 10 * time.Minute
 
+// shortage is a time in which a command was put off again and again.
+type shortage struct{ since, last time.Time }
+
 // maxShort is of how many commands the agent knows since when they are put off.
 const maxShort = 4096
 
 // putsOff reports whether a command that could not be executed is to be asked for again: for want of files,
-// processes or memory, which may pass.
+// processes or memory, which may pass. Where that had passed, and comes again, the time begins anew.
 func (a *Agent) putsOff(k journal.Key, err error) bool {
 	if !proc.IsShort(err) {
 		return false
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	since, is := a.short[k]
-	if !is {
-		maps.DeleteFunc(a.short, func(_ journal.Key, since time.Time) bool {
-			return time.Since(since) >= 2*shortTime || len(a.short) >= maxShort
+	now := time.Now()
+	is, known := a.short[k]
+	if !known {
+		maps.DeleteFunc(a.short, func(_ journal.Key, is shortage) bool {
+			return now.Sub(is.last) >= shortTime || len(a.short) >= maxShort
 		})
-		since = time.Now()
-		a.short[k] = since
 	}
-	return time.Since(since) < shortTime
+	if now.Sub(is.last) >= shortTime {
+		is.since = now
+	}
+	is.last = now
+	a.short[k] = is
+	return now.Sub(is.since) < shortTime
 }
 
 // run follows the command until it has ended.

@@ -50,6 +50,22 @@ func TestCommandsThatCannotBeExecuted(t *testing.T) {
 	}
 }
 
+// A command that was put off in one shortage is put off in another one that comes later, too.
+func TestAnotherShortageBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, k, short := New(Config{}), journal.Key{Job: "job", Attempt: 1}, &supervisor.ExecError{Stage: "exec", Err: syscall.EAGAIN}
+		for range 3 {
+			for asked := range 20 {
+				if is, want := a.putsOff(k, short), asked < 10; is != want {
+					t.Fatalf("put off after %d minutes: %t", asked, is)
+				}
+				time.Sleep(time.Minute)
+			}
+			time.Sleep(shortTime)
+		}
+	})
+}
+
 // Before it was prepared, and after its start was journalled, a command is answered alike.
 func TestWhatACommandThatCannotBeExecutedIsAnswered(t *testing.T) {
 	short := error(&supervisor.ExecError{Stage: "user", Err: &fs.PathError{Op: "open", Path: "/etc/passwd", Err: syscall.EMFILE}})

@@ -62,27 +62,35 @@ type manifest struct {
 // fail is told why one is not accepted. Errors: ErrInUse, the system's.
 func watchManifest(dir string, fail func(error)) (*manifest, error) {
 	m := &manifest{dir: dir, fail: fail, end: manifestTitle + changeHeader, levels: levels{}}
-	content, err := os.ReadFile(m.name())
-	switch {
-	case err == nil:
-		changes, rest := splitChanges(behindTitle(content))
-		if m.levels, err = levelsOf(changes); err != nil {
-			return nil, err
-		}
-		m.end = int64(len(content) - len(rest)) // badger cuts off the rest
-		if m.file, err = os.Stat(m.name()); err != nil {
-			return nil, err
-		}
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, err
-	}
-	if _, used := manifests.LoadOrStore(m.name(), m); used {
+	if _, used := manifests.LoadOrStore(m.name(), m); used { // before it is read: who has it may change it until it is left
 		return nil, ErrInUse
+	}
+	if err := m.read(); err != nil {
+		m.leave()
+		return nil, err
 	}
 	if m.file != nil {
 		m.keepCopy()
 	}
 	return m, nil
+}
+
+// read reads the changes that there are.
+func (m *manifest) read() error {
+	content, err := os.ReadFile(m.name())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	changes, rest := splitChanges(behindTitle(content))
+	if m.levels, err = levelsOf(changes); err != nil {
+		return err
+	}
+	m.end = int64(len(content) - len(rest)) // badger cuts off the rest
+	m.file, err = os.Stat(m.name())
+	return err
 }
 
 func (m *manifest) name() string { return filepath.Join(m.dir, badger.ManifestFilename) }

@@ -115,7 +115,9 @@ func (l *loading) loadCohorts() error {
 
 // findOthers looks at all jobs for those that have not ended and that no row says that of.
 func (l *loading) findOthers() error {
-	l.log.Error("of jobs that have not ended it is lost which they are: they are looked for", "known", len(l.cohorts))
+	if l.isKnown || l.last > 0 { // else there may never have been one
+		l.log.Error("of jobs that have not ended it is lost which they are: they are looked for", "known", len(l.cohorts))
+	}
 	known := map[id]bool{}
 	for i := range l.cohorts {
 		known[i] = true
