@@ -147,7 +147,7 @@ func (c *cli) pingHosts(ctx context.Context, caller *harp.Caller, text string) e
 	}
 	err := printList(c, listing[harp.HostPing]{
 		name:   "hosts",
-		header: []string{"name", stateColumn, "took", "last heard"},
+		header: []string{"name", stateColumn, "rtt", "last heard"},
 		row: func(p harp.HostPing) []string {
 			if !p.Answered {
 				return []string{p.Host, pingText(p), "", c.clock(p.LastHeard)}

@@ -33,7 +33,7 @@ func TestPingsThatAreNotAnswered(t *testing.T) {
 	f.every = true
 	got := runFake(t, t.Context(), f, nil, "host", "ping", "web*", "--time", "unix")
 	want := said{
-		stdout: "NAME   STATE     TOOK   LAST HEARD\nweb01  answered  1.5ms\nweb02  silent\nweb03  away\n",
+		stdout: "NAME   STATE     RTT    LAST HEARD\nweb01  answered  1.5ms\nweb02  silent\nweb03  away\n",
 		stderr: "2 of 3 hosts did not answer\n",
 		code:   exitUnreachable,
 	}
