@@ -16,8 +16,8 @@ const (
 // intro is the beginning of a new page.
 const intro = `# Performance
 
-harp beside what one would pick instead, in one run on one machine: the subjects of a
-workload take turns, and what counts is the ratio within a round. There are three rounds
+harp compared with its alternatives, in one run on one machine: the subjects of a workload
+take turns, and what counts is the ratio within a round. There are three rounds
 unless the run was told otherwise; each workload says how many it had. Each figure is the
 median of the rounds, with the least and the most. All connections are TLS 1.3 over
 loopback, all disks real ones, and what is called durable is synced before it is
@@ -26,20 +26,21 @@ is above 1 where harp, the first subject, is better, for times and sizes too. Wh
 has several sizes, such as calls in flight or jobs stored, the plots show how each figure
 grows with them.
 
-What has a server in a process of its own is compared with harp apart: its dispatcher and
-its agent are processes of their own, too. harp in one process is a row for itself.
+Systems with a server process are compared with harp apart, whose dispatcher and agent are
+processes, too. harp in one process is a separate row.
 Processes of dispatchers and agents are set up as the program harp does: they collect
-garbage early, but not before there is some, and a dispatcher has a GOMAXPROCS of two more.
-gRPC and NATS are measured as they come and, in rows called tuned, with the same collector.
+garbage early, but not before there is some, and a dispatcher's GOMAXPROCS is raised by two.
+gRPC and NATS are measured as they are and, in rows called tuned, with the same collector
+settings.
 Dashed lines, called limit and bare, are what can be built by hand for that one workload;
 they promise much less.
 
-` + "`make bench`" + ` repeats all of it, which should take less than half an hour (` + "`make bench ROUNDS=2`" + ` a fifth
-less); ` + "`make bench-quick`" + ` shows in some minutes that it works, and
+` + "`make bench`" + ` repeats all of it in less than half an hour (` + "`make bench ROUNDS=2`" + ` takes a fifth
+less); ` + "`make bench-quick`" + ` shows in a few minutes that it works, and
 ` + "`make bench RUN='^durable-job$'`" + ` measures one workload and leaves this page alone;
 ` + "`cd bench && go doc`" + ` says more. Figures of other machines differ, the ratios less so;
 ` + "`harp bench`" + ` measures a deployment of your own
-([operating.md](operating.md#measuring-it)).
+([operating.md](operating.md#measuring)).
 
 `
 
