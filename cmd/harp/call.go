@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +45,7 @@ type callFlags struct {
 	detach, cancel          bool
 	dryRun, sure            bool
 	onlyOutput              bool   // the records are all that is printed
+	several                 bool   // it is of the hosts of a batch
 	chosen                  string // the id that the last options have
 	id, info, whenOffline   string
 	queue, labels           []string
@@ -62,7 +65,7 @@ func (c *cli) bindCall(cmd *cobra.Command, f *callFlags) {
 	c.bindRaw(cmd)
 	bindDryRun(cmd, &f.dryRun)
 	c.completeFlag(cmd, "queue", c.asksWords(queueWords))
-	c.completeFlag(cmd, "when-offline", fixed("wait", "fail"))
+	c.completeFlag(cmd, "when-offline", fixed(slices.Sorted(maps.Keys(f.offlinePolicies()))...))
 	c.completeFlag(cmd, "retry", listed(fixed(string(harp.StateLost), string(harp.StateTimedOut), string(harp.StateFailed))))
 }
 
@@ -111,9 +114,10 @@ func (f *callFlags) options() ([]harp.Option, error) {
 		JobID:      f.chosen,
 		StartAfter: f.startAfter.t, StartBefore: f.startBefore.t,
 	}
-	away, ok := map[string]harp.OfflinePolicy{"wait": harp.WaitForHost, "fail": harp.FailFast}[f.whenOffline]
+	policies := f.offlinePolicies()
+	away, ok := policies[f.whenOffline]
 	if !ok {
-		return nil, invalid("when-offline", "must be wait or fail")
+		return nil, invalid("when-offline", "must be %s", strings.Join(slices.Sorted(maps.Keys(policies)), ", "))
 	}
 	if f.set.Changed("concurrency") && f.queue == nil {
 		return nil, invalid("concurrency", "is for a queue: add --queue")
@@ -154,6 +158,15 @@ func (f *callFlags) options() ([]harp.Option, error) {
 		return nil, invalid("idempotency-ttl", "needs --idempotency-key")
 	}
 	return opts, nil
+}
+
+// offlinePolicies are the words of --when-offline.
+func (f *callFlags) offlinePolicies() map[string]harp.OfflinePolicy {
+	policies := map[string]harp.OfflinePolicy{"wait": harp.WaitForHost, "fail": harp.FailFast}
+	if f.several {
+		policies["skip"] = harp.SkipHost
+	}
+	return policies
 }
 
 // checkConcurrency refuses a concurrency that would be ignored, as the queue has another: who
@@ -249,14 +262,17 @@ type maker func(caller *harp.Caller, more ...harp.Option) (*harp.Job, error)
 // its end.
 func (c *cli) called(ctx context.Context, job *harp.Job, f *callFlags, notice string) error {
 	if f.detach {
-		return c.printID(job)
+		return c.printID(job.ID())
 	}
 	if c.format == formatText {
 		c.notice("%s", notice)
 	}
 	if f.cancel {
 		var stop func()
-		ctx, stop = c.cancelInstead(ctx, job)
+		ctx, stop = c.cancelInstead(ctx, "job "+job.ID(), func(ctx context.Context) error {
+			_, err := job.Cancel(ctx)
+			return err
+		})
 		defer stop()
 	}
 	return c.watchJob(ctx, job, f.onlyOutput)
@@ -270,11 +286,11 @@ func didNotRun(err error) error {
 	return err
 }
 
-func (c *cli) printID(job *harp.Job) error {
-	if c.format != formatText {
-		return c.printObject(object{{"id", job.ID()}})
+func (c *cli) printID(id string) error {
+	if c.format != formatText && c.format != formatID {
+		return c.printObject(object{{"id", id}})
 	}
-	c.say("%s", job.ID())
+	c.say("%s", id)
 	return nil
 }
 
@@ -326,15 +342,15 @@ func (c *cli) printResult(ctx context.Context, job *harp.Job, printed *recordPri
 	return c.printLine(v)
 }
 
-// cancelInstead returns a ctx that outlives the interrupt, which cancels the job
+// cancelInstead returns a ctx that outlives the interrupt, which cancels a job or batch
 // instead: then its end is what is waited for.
-func (c *cli) cancelInstead(ctx context.Context, job *harp.Job) (context.Context, func()) {
+func (c *cli) cancelInstead(ctx context.Context, what string, cancel func(context.Context) error) (context.Context, func()) {
 	on := context.WithoutCancel(ctx)
 	done := make(chan struct{})
 	release := context.AfterFunc(ctx, func() {
 		defer close(done)
-		c.notice("cancelling job %s; Ctrl-C again stops waiting", job.ID())
-		if _, err := job.Cancel(on); err != nil {
+		c.notice("cancelling %s; Ctrl-C again stops waiting", what)
+		if err := cancel(on); err != nil {
 			c.notice("cancel: %s", err)
 		}
 	})

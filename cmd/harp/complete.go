@@ -241,6 +241,24 @@ func procedureWords(ctx context.Context, caller *harp.Caller, args []string, _ s
 	return found
 }
 
+// everyProcedureWords are the procedures of all hosts.
+func everyProcedureWords(ctx context.Context, caller *harp.Caller, _ []string, begun string) []word {
+	return procedureWords(ctx, caller, nil, begun)
+}
+
+// targetArgumentWords are argumentWords for a target in the place of a host.
+func targetArgumentWords(ctx context.Context, caller *harp.Caller, args []string, begun string) []word {
+	for h, err := range caller.Hosts().List(ctx, args[0]) {
+		if err != nil {
+			break
+		}
+		if slices.Contains(h.Procedures, args[1]) {
+			return argumentWords(ctx, caller, append([]string{h.Name}, args[1:]...), begun)
+		}
+	}
+	return nil
+}
+
 // hostOrProcedureWords are both, where either can stand.
 func hostOrProcedureWords(ctx context.Context, caller *harp.Caller, args []string, begun string) []word {
 	return append(procedureWords(ctx, caller, args, begun), hostWords(ctx, caller, args, begun)...)
@@ -303,7 +321,7 @@ func jobWords(states ...harp.State) func(context.Context, *harp.Caller, []string
 	return func(ctx context.Context, caller *harp.Caller, args []string, begun string) []word {
 		var found []word
 		now := time.Now()
-		if names := (&jobNames{caller: caller}); strings.HasPrefix("last", begun) && !slices.Contains(args, "last") {
+		if names := jobNames(caller); strings.HasPrefix("last", begun) && !slices.Contains(args, "last") {
 			if id, err := names.last(ctx); err == nil {
 				job, err := caller.Job(id).Status(ctx)
 				if err == nil && (len(states) == 0 || slices.Contains(states, job.State)) {
@@ -318,6 +336,25 @@ func jobWords(states ...harp.State) func(context.Context, *harp.Caller, []string
 			if !slices.Contains(args, job.ID) {
 				found = append(found, word{job.ID, jobMeaning(job, now)})
 			}
+		}
+		return found
+	}
+}
+
+// batchWords are "last" and the ids of the newest batches, in some states if any are given.
+func batchWords(states ...harp.BatchState) func(context.Context, *harp.Caller, []string, string) []word {
+	return func(ctx context.Context, caller *harp.Caller, _ []string, begun string) []word {
+		var found []word
+		now := time.Now()
+		for s, err := range caller.Batches(ctx, harp.BatchFilter{States: states}) {
+			if err != nil || len(found) > recentJobs {
+				break
+			}
+			meaning := s.Procedure + " on " + s.Target + ", " + relative(now.Sub(s.SubmitTime)) + ", " + batchStateText(s)
+			if len(found) == 0 && len(states) == 0 && strings.HasPrefix("last", begun) {
+				found = append(found, word{"last", meaning})
+			}
+			found = append(found, word{s.ID, meaning})
 		}
 		return found
 	}

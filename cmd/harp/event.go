@@ -27,9 +27,11 @@ func (c *cli) bindEvents(cmd *cobra.Command, f *eventFlags) {
 	flags.StringVar(&f.filter.After, "after", "", "only what follows the event with this `cursor`; start: everything that is kept")
 	flags.StringSliceVar(&f.filter.Types, "type", nil, "only these `types`; job.* is all that begin with job.")
 	flags.StringVar(&f.filter.Job, "job", "", "only about this `job`")
+	flags.StringVar(&f.filter.Batch, "batch", "", "only about this `batch` or its jobs")
 	flags.StringVar(&f.filter.Host, "host", "", "only about this `host`")
 	flags.Var(&f.since, "since", "only what happened since this time; a duration is that long ago")
 	c.completeFlag(cmd, "job", c.asksWords(jobWords()))
+	c.completeFlag(cmd, "batch", c.asksWords(batchWords()))
 	c.completeFlag(cmd, "type", listed(fixed(eventTypes()...)))
 	c.completeFlag(cmd, "host", c.asksWords(hostWords))
 }
@@ -43,11 +45,15 @@ func (f *eventFlags) check(ctx context.Context, c *cli, caller *harp.Caller) (ha
 	if filter.Since = f.since.t; !filter.Since.IsZero() && filter.After == harp.EventsFromNow {
 		filter.After = harp.EventsFromStart
 	}
-	if filter.Job == "" {
-		return filter, nil
-	}
 	var err error
-	filter.Job, err = c.jobID(ctx, caller, filter.Job)
+	if filter.Job != "" {
+		if filter.Job, err = c.jobID(ctx, caller, filter.Job); err != nil {
+			return filter, err
+		}
+	}
+	if filter.Batch != "" {
+		filter.Batch, err = c.findID(ctx, batchNames(caller), filter.Batch)
+	}
 	return filter, err
 }
 
@@ -58,7 +64,9 @@ func eventTypes() (types []string) {
 		harp.EventJobUnknown, harp.EventJobSucceeded, harp.EventJobFailed, harp.EventJobTimedOut, harp.EventJobCancelled, harp.EventJobExpired,
 		harp.EventJobRejected, harp.EventJobLost, harp.EventJobLate, harp.EventJobSurvivors, harp.EventJobPruned,
 		harp.EventHostOnline, harp.EventHostAway, harp.EventHostDuplicate, harp.EventHostJournal, harp.EventHostForgot,
-		harp.EventQueuePaused, harp.EventQueueUnpaused, harp.EventQueueChanged, harp.EventQueueCancelled, harp.EventGroupChanged, harp.EventHostLabelled, harp.EventHostRemoved, harp.EventsMissing,
+		harp.EventQueuePaused, harp.EventQueueUnpaused, harp.EventQueueChanged, harp.EventQueueCancelled,
+		harp.EventBatchSubmitted, harp.EventBatchWave, harp.EventBatchPaused, harp.EventBatchResumed, harp.EventBatchCancelRequested, harp.EventBatchSucceeded, harp.EventBatchFailed, harp.EventBatchCancelled,
+		harp.EventGroupChanged, harp.EventHostLabelled, harp.EventHostRemoved, harp.EventsMissing,
 	} {
 		types = append(types, string(t))
 	}
@@ -200,11 +208,13 @@ func eventText(e harp.Event) string {
 	var words []string
 	for _, f := range [][2]string{
 		{"job", e.Job},
+		{"batch", e.Batch},
 		{"host", e.Host},
 		{"proc", e.Procedure},
 		{"queue", valueText(e.Queue)},
 		{"attempt", numberText(e.Attempt)},
 		{"state", stateOf(e)},
+		{"counts", countsText(e.Counts)},
 		{"reason", e.Reason},
 		{"by", strings.TrimSpace(e.By.Kind + " " + e.By.Name)},
 		{"labels", labelText(e.Labels)},

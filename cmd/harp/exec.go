@@ -127,16 +127,22 @@ func (c *cli) exec(ctx context.Context, caller *harp.Caller, f *callFlags, how *
 	if err != nil {
 		return err
 	}
-	known, err := schema.Compile(doc)
+	v, err := commandArguments(doc, args)
 	if err != nil {
 		return err
+	}
+	return c.makeCall(ctx, caller, f, doc, host, v)
+}
+
+// commandArguments are arguments of the procedure exec, as it takes them.
+func commandArguments(doc harp.ProcedureDoc, args map[string]any) (harp.Value, error) {
+	known, err := schema.Compile(doc)
+	if err != nil {
+		return nil, err
 	}
 	v, err := harp.NewValue(args)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := known.Check(v); err != nil {
-		return inWords(err)
-	}
-	return c.makeCall(ctx, caller, f, doc, host, v)
+	return v, inWords(known.Check(v))
 }

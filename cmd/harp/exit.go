@@ -126,6 +126,7 @@ func invalid(field, format string, a ...any) error {
 type detachedError struct {
 	nothing string   // what did not happen, if there is nothing to come back to
 	jobs    []string // that were waited for; none: what was printed has no end
+	batch   string   // that was waited for
 	resume  string   // the command with which to come back
 	at      string   // where it was left: " at #17"
 	goesOn  string   // what becomes of the one job
@@ -135,6 +136,8 @@ func (e *detachedError) Error() string {
 	switch {
 	case e.nothing != "":
 		return "interrupted; " + e.nothing
+	case e.batch != "":
+		return fmt.Sprintf("detached%s; batch %s goes on. Resume with: %s", e.at, e.batch, e.resume)
 	case len(e.jobs) == 0:
 		return fmt.Sprintf("stopped%s. Resume with: %s", e.at, e.resume)
 	case len(e.jobs) == 1:
@@ -231,7 +234,7 @@ func nextStep(err error) string {
 
 // listOf is the command that lists what was not found.
 var listOf = map[string]string{
-	"host": "harp host ls", "procedure": "harp proc ls", "job": "harp job ls", "queue": "harp queue ls", "group": "harp group ls",
+	"host": "harp host ls", "procedure": "harp proc ls", "job": "harp job ls", "batch": "harp batch ls", "queue": "harp queue ls", "group": "harp group ls",
 }
 
 // each returns the errors of a configuration file one by one, and any other error as

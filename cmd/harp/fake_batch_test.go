@@ -2,25 +2,100 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
 )
 
-// A fake has no batches.
+// batchFake is the batch that a fake dispatcher has.
+type batchFake struct {
+	preview harp.Preview
+	status  func(asked int) harp.BatchStatus // how far it is when it is asked for the n-th time
+	log     []harp.HostRecord
+	more    chan harp.HostRecord // what comes of its log later; closed at its end
+	changes []harp.BatchChange
+	changed func() // is called when the batch is changed; nil: nothing happens
+
+	mu    sync.Mutex
+	asked int
+}
+
+// batchOf is a batch on so many hosts, which all have returned the same but for those that failed.
+func batchOf(id string, hosts int, failed ...string) batchFake {
+	var b batchFake
+	s := harp.BatchStatus{
+		ID: id, Target: "demo*", Procedure: "count", State: harp.BatchSucceeded, Hosts: hosts, Reached: hosts, Wave: 1, Waves: 1,
+		Counts: map[harp.State]int{}, SubmitTime: noon, EndTime: noon.Add(1500 * 1e6),
+	}
+	for i := range hosts {
+		host := fmt.Sprintf("demo%d", i+1)
+		end := harp.Result{State: harp.StateSucceeded, Value: harp.Value{0x03}}
+		if slices.Contains(failed, host) {
+			s.State, end = harp.BatchFailed, harp.Result{State: harp.StateFailed, Err: &harp.RemoteError{Type: "oops", Message: "no\x1b[2J"}}
+		}
+		s.Counts[end.State]++
+		b.log = append(b.log, harp.HostRecord{Seq: uint64(i), Host: host, Job: harp.MemberID(id, host, 1), End: &end})
+	}
+	b.status = func(int) harp.BatchStatus { return s }
+	return b
+}
 
 func (f *fake) BatchStatus(_ context.Context, id string, _ bool) (harp.BatchStatus, error) {
-	return harp.BatchStatus{}, failures.NotFound("batch", id)
+	b := &f.batches
+	if b.status == nil {
+		return harp.BatchStatus{}, failures.NotFound("batch", id)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asked++
+	return b.status(b.asked), nil
 }
 
-func (f *fake) ListBatches(context.Context, harp.BatchFilter, string) (harp.Page[harp.BatchStatus], error) {
-	return harp.Page[harp.BatchStatus]{}, nil
+func (f *fake) ListBatches(_ context.Context, filter harp.BatchFilter, _ string) (page harp.Page[harp.BatchStatus], _ error) {
+	if b := &f.batches; b.status != nil {
+		if s := b.status(1); len(filter.States) == 0 || slices.Contains(filter.States, s.State) {
+			page.Items = append(page.Items, s)
+		}
+	}
+	return page, nil
 }
 
-func (f *fake) BatchLog(_ context.Context, id string, _ harp.BatchQuery) (harp.BatchPage, error) {
-	return harp.BatchPage{}, failures.NotFound("batch", id)
+func (f *fake) BatchLog(ctx context.Context, _ string, q harp.BatchQuery) (harp.BatchPage, error) {
+	b := &f.batches
+	end := uint64(len(b.log))
+	if q.Tail {
+		q.From = end
+	}
+	page := harp.BatchPage{Next: end, Ended: b.more == nil}
+	for _, e := range b.log[min(q.From, end):] {
+		if e.End != nil || q.Records {
+			page.Entries = append(page.Entries, e)
+		}
+	}
+	if len(page.Entries) > 0 || page.Ended {
+		return page, nil
+	}
+	select {
+	case e, more := <-b.more:
+		if !more {
+			page.Ended = true
+			return page, nil
+		}
+		b.log = append(b.log, e)
+		page.Entries, page.Next = []harp.HostRecord{e}, end+1
+		return page, nil
+	case <-ctx.Done():
+		return harp.BatchPage{}, context.Cause(ctx)
+	}
 }
 
-func (f *fake) ChangeBatch(_ context.Context, _, id string, _ harp.BatchChange) (int, error) {
-	return 0, failures.NotFound("batch", id)
+func (f *fake) ChangeBatch(_ context.Context, _, _ string, c harp.BatchChange) (int, error) {
+	f.batches.changes = append(f.batches.changes, c)
+	if f.batches.changed != nil {
+		f.batches.changed()
+	}
+	return 7, nil
 }

@@ -42,6 +42,7 @@ type fake struct {
 	filter    harp.JobFilter
 	labelled  []labelChange
 	every     bool // each target selects all hosts
+	batches   batchFake
 }
 
 func (f *fake) Ping(context.Context) (harp.ServerInfo, error) {
@@ -180,6 +181,9 @@ func (f *fake) ExplainTarget(_ context.Context, text, _ string) (target.Node, er
 }
 
 func (f *fake) PreviewTarget(context.Context, string, string, harp.Value) (harp.Preview, error) {
+	if f.batches.preview.Hosts > 0 {
+		return f.batches.preview, nil
+	}
 	return harp.Preview{Hosts: len(f.hosts)}, nil
 }
 

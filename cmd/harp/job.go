@@ -212,8 +212,12 @@ func took(s harp.JobStatus, now time.Time) string {
 	if end.IsZero() {
 		end = now
 	}
-	d := max(end.Sub(s.StartTime), 0)
-	if d < time.Second {
+	return roughly(end.Sub(s.StartTime))
+}
+
+// roughly is a duration as exactly as people want to know it.
+func roughly(d time.Duration) string {
+	if d = max(d, 0); d < time.Second {
 		return d.Round(time.Millisecond).String()
 	}
 	return d.Round(100 * time.Millisecond).String()

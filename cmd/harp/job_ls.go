@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -73,6 +74,11 @@ read every job that the other flags select, so add --since.`,
 					return err
 				}
 			}
+			if f.Batch != "" {
+				if f.Batch, err = c.findID(ctx, batchNames(caller), f.Batch); err != nil {
+					return err
+				}
+			}
 			f.Since, f.Until = since.t, until.t
 			if watch {
 				return watchList(ctx, c, c.jobListing(), func(ctx context.Context) ([]harp.JobStatus, error) {
@@ -87,6 +93,7 @@ read every job that the other flags select, so add --since.`,
 	flags.StringVar(&f.Host, "host", "", "only on this `host`")
 	flags.StringVar(&f.Procedure, "proc", "", "only calls of this `procedure`")
 	flags.StringSliceVar(&states, "state", byDefault, "only in these `states`: "+stateWords())
+	flags.StringVar(&f.Batch, "batch", "", "only the members of this batch, by its `id`; in the order of its hosts")
 	flags.StringArrayVar(&queue, "queue", nil, "only in the queue with this `name`: a JSON object, or name=value (repeatable)")
 	flags.StringArrayVar(&labeled, "label", nil, "only with this label: `key=value` (repeatable)")
 	flags.StringVar(&f.By, "by", "", "only submitted by this `principal`")
@@ -94,13 +101,12 @@ read every job that the other flags select, so add --since.`,
 	flags.Var(&since, "since", "only submitted since this time; a duration is that long ago")
 	flags.Var(&until, "until", "only submitted before this time; a duration is that long ago")
 	c.completeFlag(cmd, "host", c.asksWords(hostWords))
-	c.completeFlag(cmd, "proc", c.asksWords(func(ctx context.Context, caller *harp.Caller, _ []string, begun string) []word {
-		return procedureWords(ctx, caller, nil, begun)
-	}))
+	c.completeFlag(cmd, "proc", c.asksWords(everyProcedureWords))
+	c.completeFlag(cmd, "batch", c.asksWords(batchWords()))
 	c.completeFlag(cmd, "state", listed(fixed(strings.Split(stateWords(), ", ")...)))
 	c.completeFlag(cmd, "queue", c.asksWords(queueWords))
 	bindWatch(cmd, &watch)
-	flags.IntVarP(&most, "limit", "n", 50, "`how many` at most; 0: all")
+	bindLimit(cmd, &most)
 	return cmd
 }
 
@@ -159,30 +165,44 @@ func (c *cli) listJobs(ctx context.Context, caller *harp.Caller, f harp.JobFilte
 	if err != nil {
 		return err
 	}
-	list := c.jobListing()
-	if more {
-		c.notice("there are more; see --limit")
-		list.more = []field{{"more", true}}
-	}
-	return printList(c, list, jobs)
+	return printFirst(c, c.jobListing(), jobs, more)
 }
 
 // findJobs finds up to most jobs that match; more says that there are others.
 func findJobs(ctx context.Context, caller *harp.Caller, f harp.JobFilter, most int) (jobs []harp.JobStatus, more bool, err error) {
+	return firstOf(caller.Jobs(ctx, f), most)
+}
+
+// bindLimit adds the flag that says how long a list is.
+func bindLimit(cmd *cobra.Command, most *int) {
+	cmd.Flags().IntVarP(most, "limit", "n", 50, "`how many` at most; 0: all")
+}
+
+// firstOf returns up to most items, 0: all; more says that there are others.
+func firstOf[T any](all iter.Seq2[T, error], most int) (items []T, more bool, err error) {
 	if most < 0 {
 		return nil, false, invalid("limit", "must not be negative")
 	}
-	jobs = []harp.JobStatus{}
-	for job, err := range caller.Jobs(ctx, f) {
+	items = []T{}
+	for item, err := range all {
 		if err != nil {
 			return nil, false, err
 		}
-		if most > 0 && len(jobs) == most {
-			return jobs, true, nil
+		if most > 0 && len(items) == most {
+			return items, true, nil
 		}
-		jobs = append(jobs, job)
+		items = append(items, item)
 	}
-	return jobs, false, nil
+	return items, false, nil
+}
+
+// printFirst prints a list, and whether there are more.
+func printFirst[T any](c *cli, l listing[T], items []T, more bool) error {
+	if more {
+		c.notice("there are more; see --limit")
+		l.more = []field{{"more", true}}
+	}
+	return printList(c, l, items)
 }
 
 // jobListing is a list of jobs as it is printed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"strconv"
 	"strings"
 
@@ -13,14 +14,38 @@ import (
 	"github.com/harpcaller/harp/internal/failures"
 )
 
-// newest is how many jobs a part of an id is looked for in.
+// newest is how many jobs, or batches, a part of an id is looked for in.
 const newest = 1000
 
-// jobNames makes ids of what the user wrote.
-type jobNames struct {
-	caller *harp.Caller
-	newest []string // ids of the newest jobs, once they were asked for
-	asked  bool
+// idNames makes ids of what the user wrote.
+type idNames struct {
+	noun, nouns string                                         // job, or batch
+	check       func(id string) error                          // whether it is one
+	ids         func(context.Context) iter.Seq2[string, error] // of all, newest first
+	newest      []string                                       // ids of the newest, once they were asked for
+	asked       bool
+}
+
+func jobNames(caller *harp.Caller) *idNames {
+	return &idNames{noun: "job", nouns: "jobs", check: harp.CheckJobID, ids: func(ctx context.Context) iter.Seq2[string, error] {
+		return idsOf(caller.Jobs(ctx, harp.JobFilter{}), func(s harp.JobStatus) string { return s.ID })
+	}}
+}
+
+func batchNames(caller *harp.Caller) *idNames {
+	return &idNames{noun: "batch", nouns: "batches", check: harp.CheckID, ids: func(ctx context.Context) iter.Seq2[string, error] {
+		return idsOf(caller.Batches(ctx, harp.BatchFilter{}), func(s harp.BatchStatus) string { return s.ID })
+	}}
+}
+
+func idsOf[T any](all iter.Seq2[T, error], id func(T) string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for item, err := range all {
+			if !yield(id(item), err) {
+				return
+			}
+		}
+	}
 }
 
 // asksJob is asks for the job that the first argument names.
@@ -38,7 +63,7 @@ func (c *cli) asksJob(fn func(ctx context.Context, job *harp.Job) error) func(*c
 // all of them are names.
 func (c *cli) asksJobs(fn func(ctx context.Context, caller *harp.Caller, jobs []*harp.Job) error) func(*cobra.Command, []string) error {
 	return c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
-		ids, err := c.jobIDs(ctx, caller, args)
+		ids, err := c.findIDs(ctx, jobNames(caller), args)
 		if err != nil {
 			return err
 		}
@@ -104,9 +129,14 @@ func worse(first, second error) error {
 	return second
 }
 
-// jobID is jobIDs for a command that takes one job.
+// jobID is findIDs for a command that takes one job.
 func (c *cli) jobID(ctx context.Context, caller *harp.Caller, word string) (string, error) {
-	ids, err := c.jobIDs(ctx, caller, []string{word})
+	return c.findID(ctx, jobNames(caller), word)
+}
+
+// findID is findIDs for a command that takes one.
+func (c *cli) findID(ctx context.Context, names *idNames, word string) (string, error) {
+	ids, err := c.findIDs(ctx, names, []string{word})
 	if err != nil {
 		return "", err
 	}
@@ -116,10 +146,9 @@ func (c *cli) jobID(ctx context.Context, caller *harp.Caller, word string) (stri
 	return ids[0], nil
 }
 
-// jobIDs makes ids of what the user wrote, each once: an id, the beginning or the last characters
+// findIDs makes ids of what the user wrote, each once: an id, the beginning or the last characters
 // of one, "last", or "-" for those on stdin.
-func (c *cli) jobIDs(ctx context.Context, caller *harp.Caller, words []string) ([]string, error) {
-	names := &jobNames{caller: caller}
+func (c *cli) findIDs(ctx context.Context, names *idNames, words []string) ([]string, error) {
 	var ids []string
 	seen := map[string]bool{}
 	for _, word := range words {
@@ -157,27 +186,27 @@ func (c *cli) wordsOfStdin() ([]string, error) {
 	return all, nil
 }
 
-func (n *jobNames) find(ctx context.Context, word string) (string, error) {
+func (n *idNames) find(ctx context.Context, word string) (string, error) {
 	switch {
-	case harp.CheckID(word) == nil:
+	case n.check(word) == nil:
 		return word, nil
 	case word == "last":
 		return n.last(ctx)
 	case strings.Trim(word, "0123456789abcdef-") == "" && strings.Trim(word, "-") != "":
 		return n.part(ctx, word)
 	}
-	return "", invalid("id", "%s is not a job ID", word)
+	return "", invalid("id", "%s is not a %s ID", word, n.noun)
 }
 
-func (n *jobNames) last(ctx context.Context) (string, error) {
-	for job, err := range n.caller.Jobs(ctx, harp.JobFilter{}) {
-		return job.ID, err
+func (n *idNames) last(ctx context.Context) (string, error) {
+	for id, err := range n.ids(ctx) {
+		return id, err
 	}
-	return "", failures.NotFound("job", "last; there are no jobs yet")
+	return "", failures.NotFound(n.noun, "last; there are no "+n.nouns+" yet")
 }
 
-// part finds the job whose id begins, or ends, with a part of it.
-func (n *jobNames) part(ctx context.Context, part string) (string, error) {
+// part finds that whose id begins, or ends, with a part of it.
+func (n *idNames) part(ctx context.Context, part string) (string, error) {
 	if err := n.list(ctx); err != nil {
 		return "", err
 	}
@@ -189,27 +218,27 @@ func (n *jobNames) part(ctx context.Context, part string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", failures.NotFound("job", part+" (looked at the newest "+strconv.Itoa(len(n.newest))+")")
+		return "", failures.NotFound(n.noun, part+" (looked at the newest "+strconv.Itoa(len(n.newest))+")")
 	case 1:
 		return found[0], nil
 	}
-	return "", invalid("id", "%d jobs match %s, among them %s and %s", len(found), part, found[0], found[1])
+	return "", invalid("id", "%d %s match %s, among them %s and %s", len(found), n.nouns, part, found[0], found[1])
 }
 
 // shortID is how many of an id's last characters tell a job from others: they are random, its
 // first ones are the time.
 const shortID = 8
 
-// list asks for the newest jobs, once.
-func (n *jobNames) list(ctx context.Context) error {
+// list asks for the newest ids, once.
+func (n *idNames) list(ctx context.Context) error {
 	if n.asked {
 		return nil
 	}
-	for job, err := range n.caller.Jobs(ctx, harp.JobFilter{}) {
+	for id, err := range n.ids(ctx) {
 		if err != nil {
 			return err
 		}
-		if n.newest = append(n.newest, job.ID); len(n.newest) == newest {
+		if n.newest = append(n.newest, id); len(n.newest) == newest {
 			break
 		}
 	}

@@ -63,7 +63,7 @@ func (c *cli) retryJobs(ctx context.Context, caller *harp.Caller, f *callFlags, 
 	}
 	return worse(failed, c.eachJob(ctx, again, func(ctx context.Context, job *harp.Job) error {
 		if f.detach {
-			return c.printID(job)
+			return c.printID(job.ID())
 		}
 		return c.watchJob(ctx, job, false)
 	}))

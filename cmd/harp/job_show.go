@@ -21,6 +21,7 @@ func (c *cli) showJob(ctx context.Context, job *harp.Job) error {
 	c.pairs([][2]string{
 		{"id", s.ID},
 		{"host", s.Host},
+		{"batch", s.Batch},
 		{"procedure", s.Procedure},
 		{"args", valueText(s.Args)},
 		{stateColumn, stateText(s)},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,6 +58,7 @@ const knows = "formats"
 func streams() map[string]string { return map[string]string{knows: "jsonl"} }
 func calls() map[string]string   { return map[string]string{knows: "jsonl,records"} } // -o yaml and template= are of the job
 func lists() map[string]string   { return map[string]string{knows: "jsonl,id,wide"} }
+func runs() map[string]string    { return map[string]string{knows: "jsonl,id"} } // an object, or a job's id, for each host as it ends
 
 // allowed refuses a format that a command does not know. Errors: *harp.FieldError.
 func (f format) allowed(marks string) error {
@@ -197,6 +199,31 @@ func (c *cli) printNoun(noun any, more ...field) error {
 		return err
 	}
 	return c.printObject(append(o, more...))
+}
+
+// printCollected prints items, as they come, as the list of one object, which then has more fields.
+// What there is of it when items end with an error is whole JSON.
+func (c *cli) printCollected(name string, items func(add func(any) error) error, more func() object) error {
+	out, comma := c.stdout, ""
+	fmt.Fprintf(out, `{"v":%d,"%s":[`, version, name) //nolint:errcheck // stdout keeps its error
+	failed := items(func(item any) error {
+		encoded, err := compactJSON(item)
+		if err == nil {
+			_, err = fmt.Fprintf(out, "%s%s", comma, safeJSON(encoded))
+		}
+		comma = ","
+		return err
+	})
+	io.WriteString(out, "]") //nolint:errcheck // stdout keeps its error
+	if more != nil {
+		encoded, err := more().MarshalJSON()
+		if err != nil {
+			return cmp.Or(failed, err)
+		}
+		fmt.Fprintf(out, ",%s", safeJSON(encoded[1:len(encoded)-1])) //nolint:errcheck // stdout keeps its error
+	}
+	io.WriteString(out, "}\n") //nolint:errcheck // stdout keeps its error
+	return failed
 }
 
 // say prints one line of text for people on stdout.

@@ -168,7 +168,10 @@ func TestInterruptedToCancel(t *testing.T) {
 	cancel()
 	c := newCLI(nil, io.Discard, io.Discard, func(string) string { return "" })
 	job := harp.NewCaller(f).Job(firstID)
-	on, stop := c.cancelInstead(ctx, job)
+	on, stop := c.cancelInstead(ctx, "job "+job.ID(), func(ctx context.Context) error {
+		_, err := job.Cancel(ctx)
+		return err
+	})
 	stop()
 	if on.Err() != nil || len(f.cancelled) != 1 {
 		t.Errorf("the job was cancelled %d times, and its wait ended with %v", len(f.cancelled), on.Err())

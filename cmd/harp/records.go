@@ -294,30 +294,20 @@ func (c *cli) freshLine() {
 	}
 }
 
-// collect prints all records as one object. What there is of it when the loop ends
-// is whole JSON.
-func (p *recordPrinter) collect(records func(yield func(harp.Record, error) bool)) (err error) {
-	out := p.cli.stdout
-	fmt.Fprintf(out, `{"v":%d,"records":[`, version) //nolint:errcheck // stdout keeps its error
-	defer func() { fmt.Fprintln(out, "]}") }()       //nolint:errcheck // stdout keeps its error
-	for r, err := range records {
-		if err != nil {
-			return err
+// collect prints all records as one object.
+func (p *recordPrinter) collect(records func(yield func(harp.Record, error) bool)) error {
+	return p.cli.printCollected("records", func(add func(any) error) error {
+		for r, err := range records {
+			if err == nil {
+				err = add(r)
+			}
+			if err != nil {
+				return err
+			}
+			p.next, p.seen = r.Seq+1, true
 		}
-		text, err := compactJSON(r)
-		if err != nil {
-			return err
-		}
-		comma := ","
-		if !p.seen {
-			comma = ""
-		}
-		if _, err := fmt.Fprintf(out, "%s%s", comma, safeJSON(text)); err != nil {
-			return err
-		}
-		p.next, p.seen = r.Seq+1, true
-	}
-	return nil
+		return nil
+	}, nil)
 }
 
 // at says where the reader was when it left, " at #17"; "" if it had read nothing.

@@ -24,7 +24,7 @@ const templated = "template="
 func (c *cli) chooseShape(marks string) (err error) {
 	if c.format == formatYAML {
 		c.shape, c.format = asYAML, formatJSON
-		if marks == streams()[knows] {
+		if marks == streams()[knows] || marks == runs()[knows] {
 			c.format = formatLines
 		}
 		return nil

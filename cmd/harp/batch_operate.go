@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp"
+)
+
+func (c *cli) batchPauseCommand() *cobra.Command {
+	var why string
+	cmd := &cobra.Command{
+		Use:   "pause ID",
+		Short: "Start nothing more of a batch until it is resumed; what runs goes on",
+		Args:  cobra.ExactArgs(1),
+		RunE: c.asksBatch(func(ctx context.Context, _ *harp.Caller, batch *harp.Batch) error {
+			if err := batch.Pause(ctx, why); err != nil {
+				return err
+			}
+			return c.saidOfBatch(batch, harp.BatchPaused, "is paused; resume it with: harp batch resume %s", batch.ID())
+		}),
+	}
+	cmd.Flags().StringVar(&why, "reason", "", "why, as a `text`")
+	return cmd
+}
+
+func (c *cli) batchResumeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume ID",
+		Short: "Let a paused batch go on; its failures count anew",
+		Args:  cobra.ExactArgs(1),
+		RunE: c.asksBatch(func(ctx context.Context, _ *harp.Caller, batch *harp.Batch) error {
+			if err := batch.Resume(ctx); err != nil {
+				return err
+			}
+			return c.saidOfBatch(batch, harp.BatchRunning, "goes on; wait for it with: harp batch results %s", batch.ID())
+		}),
+	}
+}
+
+// saidOfBatch says what was done to a batch.
+func (c *cli) saidOfBatch(batch *harp.Batch, state harp.BatchState, format string, a ...any) error {
+	if c.format == formatJSON {
+		return c.printObject(object{{"id", batch.ID()}, {"state", state}})
+	}
+	c.notice("batch %s %s", batch.ID(), fmt.Sprintf(format, a...))
+	return nil
+}
+
+func (c *cli) batchCancelCommand() *cobra.Command {
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "cancel ID",
+		Short: "Start nothing more of a batch, and ask what runs of it to stop",
+		Args:  cobra.ExactArgs(1),
+		RunE: c.asksBatch(func(ctx context.Context, _ *harp.Caller, batch *harp.Batch) error {
+			if dry {
+				return c.wouldCancelBatch(ctx, batch)
+			}
+			n, err := batch.Cancel(ctx)
+			switch {
+			case err != nil:
+				return err
+			case c.format == formatJSON:
+				return c.printObject(object{{"id", batch.ID()}, {"cancelled", n}})
+			case n == 0:
+				c.notice("batch %s: nothing of it was left to cancel", batch.ID())
+			default:
+				c.notice("batch %s: cancellation requested, of %s that had not ended", batch.ID(), jobsText(n))
+			}
+			return nil
+		}),
+	}
+	bindDryRun(cmd, &dry)
+	return cmd
+}
+
+// wouldCancelBatch says what cancelling a batch would do.
+func (c *cli) wouldCancelBatch(ctx context.Context, batch *harp.Batch) error {
+	s, err := batch.Status(ctx)
+	if err != nil {
+		return err
+	}
+	waiting, running := s.Counts[harp.StateQueued], countIn(s, activeStates)
+	return c.would(object{{"id", s.ID}, {"state", s.State}, {"waiting", waiting}, {"running", running}},
+		"batch %s is %s: of its members %d would not start, and %d that may run would be asked to stop", s.ID, batchStateText(s), waiting, running)
+}
+
+// retriable are the flags that say which members of a batch are called again, with how the library has
+// it.
+var retriable = []struct {
+	flag, which, usage string
+	state              harp.State
+}{
+	{"failed", "failed", "those that failed", harp.StateFailed},
+	{"timed-out", "timed_out", "those that exceeded a time limit", harp.StateTimedOut},
+	{"unreachable", "expired", "those that did not start in time, as their hosts were away", harp.StateExpired},
+	{"rejected", "rejected", "those that agents refused", harp.StateRejected},
+	{"not-started", "cancelled(batch)", "those that did not start before the batch was cancelled", harp.StateCancelled},
+	{"cancelled", "cancelled", "all that were cancelled; they may have run in part", ""},
+	{"lost", "lost", "those of which nobody knows whether they ran", ""},
+}
+
+// retryFlags are the flags with which what failed of a batch is called again.
+func retryFlags(s harp.BatchStatus) string {
+	flags := ""
+	for _, r := range retriable {
+		if r.state != "" && s.Counts[r.state] > 0 {
+			flags += " --" + r.flag
+		}
+	}
+	return flags
+}
+
+func (c *cli) batchRetryCommand() *cobra.Command {
+	var f batchFlags
+	asked := make([]bool, len(retriable))
+	cmd := &cobra.Command{
+		Use:   "retry ID",
+		Short: "Call the hosts of a batch again that failed, as a new batch",
+		Long: `Call hosts of a batch again, as a new batch that names the old one: without a flag that says
+which, those that failed and those that did not start. Of a batch that runs none are; of a
+paused one those that have ended. Procedure, arguments and options are those of the old
+batch unless they are given.
+
+What was lost, or cancelled while it ran, may have run: it is called again only when that is
+asked for.`,
+		Example:     "  harp batch retry last --failed --unreachable\n  harp batch retry last --failed --parallel 1 -d",
+		Args:        cobra.ExactArgs(1),
+		Annotations: runs(),
+	}
+	c.bindBatch(cmd, &f)
+	flags := cmd.Flags()
+	for i, r := range retriable {
+		flags.BoolVar(&asked[i], r.flag, false, r.usage)
+	}
+	flags.BoolVar(&f.noFold, "no-fold", false, "print the result of each host as it ends, equal ones too")
+	flags.BoolVar(&f.follow, "follow", false, "print the records of all hosts, too, as they come")
+	for _, name := range []string{"subset", "dry-run"} {
+		_ = flags.MarkHidden(name)
+	}
+	c.bindExit(cmd, exitMapped)
+	cmd.RunE = c.asksBatch(func(ctx context.Context, caller *harp.Caller, batch *harp.Batch) error {
+		var which []string
+		for i, r := range retriable {
+			if asked[i] {
+				which = append(which, r.which)
+			}
+		}
+		return c.retryBatch(ctx, caller, &f, batch, which)
+	})
+	return cmd
+}
+
+// retryBatch calls members of a batch again and, unless detached, waits for their end.
+func (c *cli) retryBatch(ctx context.Context, caller *harp.Caller, f *batchFlags, batch *harp.Batch, which []string) error {
+	opts, err := f.batchOptions()
+	if err != nil {
+		return err
+	}
+	s, err := batch.Status(ctx)
+	if err != nil {
+		return err
+	}
+	doc, err := findOnTarget(ctx, caller, s.Target, s.Procedure)
+	if err == nil { // else whoever is asked to make the calls says it better
+		err = c.confirm(ctx, doc, "hosts of batch "+s.ID, f.sure)
+		if err != nil {
+			return err
+		}
+	}
+	f.onlyOutput = s.Procedure == execProcedure
+	c.sayNewID(&f.callFlags)
+	again, err := batch.Retry(ctx, which, opts...)
+	if err != nil {
+		return didNotRun(err)
+	}
+	return c.batchMade(ctx, again, f, "batch "+again.ID()+" repeats "+s.ID)
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
+)
+
+// batchPlan is what a batch would meet.
+type batchPlan struct {
+	flags   *batchFlags
+	doc     harp.ProcedureDoc
+	args    any
+	target  string
+	preview harp.Preview
+	hosts   int   // that would be called
+	waves   []int // how many have been called when each is over
+	stop    int   // after so many failures; 0: never
+	why     error // it would be refused; nil: it would run
+}
+
+// count finds out how many hosts there are in the batch and its waves. Errors: *harp.FieldError.
+func (p *batchPlan) count() (err error) {
+	o := &p.flags.options
+	p.hosts = p.preview.Hosts
+	if o.Subset != "" {
+		if p.hosts, err = harp.ShareOf(o.Subset, p.preview.Hosts); err != nil {
+			return err
+		}
+	}
+	if o.StopAfter != "" {
+		if p.stop, err = harp.ShareOf(o.StopAfter, p.hosts); err != nil {
+			return err
+		}
+	}
+	p.why = p.refusal()
+	p.waves, err = o.Waves(p.hosts)
+	return err
+}
+
+// refusal is why the batch would be refused.
+func (p *batchPlan) refusal() error {
+	o, seen := &p.flags.options, p.preview
+	switch {
+	case o.MaxHosts > 0 && seen.Hosts > o.MaxHosts:
+		return failures.New("refused", fmt.Sprintf("max_hosts: the target selects %d hosts, at most %d are to be called", seen.Hosts, o.MaxHosts)).Err()
+	case p.hosts > seen.Hosts:
+		return invalid("subset", "is %d of %d hosts", p.hosts, seen.Hosts)
+	case seen.Unfit > 0 && p.flags.whenUnfit != "skip":
+		return fmt.Errorf("%w: %s; --when-unfit skip leaves them out", seen.UnfitHosts[0].Err, firstHosts(seen.Unfit, unfitNames(seen)))
+	case seen.Away > 0 && p.flags.whenOffline == "fail" && o.Subset == "":
+		return &harp.HostError{Host: firstHosts(seen.Away, seen.AwayHosts), Stage: "lookup", Err: harp.ErrUnreachable}
+	}
+	return nil
+}
+
+func unfitNames(p harp.Preview) []string {
+	names := make([]string, len(p.UnfitHosts))
+	for i, h := range p.UnfitHosts {
+		names[i] = h.Host
+	}
+	return names
+}
+
+// firstHosts says how many hosts there are, and the names of the first.
+func firstHosts(n int, names []string) string {
+	const most = 5
+	text := hostCount(n) + ", " + strings.Join(names[:min(len(names), most)], ", ")
+	if n > most {
+		text += ", …"
+	}
+	return text
+}
+
+// hostCount is a number of hosts.
+func hostCount(n int) string {
+	if n == 1 {
+		return "1 host"
+	}
+	return strconv.Itoa(n) + " hosts"
+}
+
+// text says in one line what the batch will do.
+func (p *batchPlan) text() string {
+	o, seen := &p.flags.options, p.preview
+	text := p.doc.Name + " on " + hostCount(p.hosts)
+	if p.hosts != seen.Hosts {
+		text += " of " + strconv.Itoa(seen.Hosts)
+	}
+	var odd []string
+	if seen.Away > 0 {
+		odd = append(odd, strconv.Itoa(seen.Away)+" away")
+	}
+	if seen.Unfit > 0 {
+		odd = append(odd, strconv.Itoa(seen.Unfit)+" unfit")
+	}
+	if len(odd) > 0 {
+		text += " (" + strings.Join(odd, ", ") + ")"
+	}
+	if o.Parallel > 0 {
+		text += fmt.Sprintf(", %d at a time", o.Parallel)
+	}
+	if len(p.waves) > 1 {
+		text += ", in waves up to " + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(p.waves)), ", "), "[]")
+	}
+	if p.stop > 0 {
+		text += ", stop after " + failureCount(p.stop)
+	}
+	return text
+}
+
+func failureCount(n int) string {
+	if n == 1 {
+		return "1 failure"
+	}
+	return strconv.Itoa(n) + " failures"
+}
+
+// confirmBatch says what will be done and asks, where somebody is to be asked. It returns the option
+// that holds the batch to what was confirmed. Errors: as askSure.
+func (c *cli) confirmBatch(ctx context.Context, p *batchPlan) ([]harp.Option, error) {
+	if p.flags.sure || p.hosts == 1 && !p.preview.Dangerous {
+		c.notice("%s", p.text())
+		return nil, nil
+	}
+	why := p.text()
+	if p.preview.Dangerous && p.flags.dash < 0 {
+		why += "; " + p.doc.Name + " is marked dangerous"
+	}
+	if err := c.askSure(ctx, why, "Run it?", "nothing was run"); err != nil {
+		return nil, err
+	}
+	return []harp.Option{harp.Confirmed(p.preview.Digest)}, nil
+}
+
+// rehearseBatch says what would become of a batch. A procedure that has a dry run of its own is
+// asked for that, too, if the batch would run.
+func (c *cli) rehearseBatch(ctx context.Context, hosts *harp.Target, p *batchPlan) error {
+	if p.why != nil || !slices.Contains(p.doc.Traits, harp.TraitDryRun) {
+		return c.plannedBatch(p)
+	}
+	c.notice("would run %s", p.text())
+	batch, err := hosts.Call(ctx, p.doc.Name, p.args, harp.DryRun())
+	if err != nil {
+		return didNotRun(err)
+	}
+	return c.batchMade(ctx, batch, p.flags, "dry run as batch "+batch.ID())
+}
+
+// plannedBatch prints a plan. Errors: *wouldNotError when the batch would be refused.
+func (c *cli) plannedBatch(p *batchPlan) error {
+	args, err := p.shownArgs()
+	if err != nil {
+		return err
+	}
+	seen, reason := p.preview, ""
+	var refused error
+	if p.why != nil {
+		reason = strings.TrimPrefix(p.why.Error(), "harp: ")
+		refused = &wouldNotError{reason}
+	}
+	if c.format != formatText {
+		err := c.printObject(object{
+			{"dry_run", true},
+			{"target", p.target},
+			{"procedure", p.doc.Name},
+			{"args", args},
+			{"preview", seen},
+			{"hosts", p.hosts},
+			{"waves", p.waves},
+			{"stop_after", p.stop},
+			{"would_run", p.why == nil},
+			{"reason", reason},
+		})
+		return cmp.Or(err, refused)
+	}
+	verdict := "would run"
+	if refused != nil {
+		verdict = refused.Error()
+	}
+	c.pairs([][2]string{
+		{"target", p.target},
+		{"procedure", p.doc.Name},
+		{"args", valueText(args)},
+		{"batch", p.text()},
+		{"away", strings.Join(seen.AwayHosts, ", ")},
+		{"unfit", strings.Join(unfitNames(seen), ", ")},
+		{"verdict", verdict},
+	})
+	return refused
+}
+
+// shownArgs are the arguments without what is secret.
+func (p *batchPlan) shownArgs() (harp.Value, error) {
+	v, err := harp.NewValue(p.args)
+	if err != nil {
+		return nil, err
+	}
+	return withoutSecrets(p.doc, v)
+}
+
+// batchMade says the id of a batch that was just submitted and, unless detached, waits for its end.
+func (c *cli) batchMade(ctx context.Context, batch *harp.Batch, f *batchFlags, notice string) error {
+	if f.detach {
+		return c.printID(batch.ID())
+	}
+	c.notice("%s", notice)
+	if f.cancel {
+		var stop func()
+		ctx, stop = c.cancelInstead(ctx, "batch "+batch.ID(), func(ctx context.Context) error {
+			_, err := batch.Cancel(ctx)
+			return err
+		})
+		defer stop()
+	}
+	w := &batchWatch{cli: c, batch: batch, records: f.follow, output: f.onlyOutput, unfolded: f.noFold, approve: f.options.Approve}
+	return w.run(ctx)
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/harpcaller/harp"
+)
+
+const (
+	repaintEvery = 100 * time.Millisecond // on a terminal
+	tellEvery    = 10 * time.Second       // elsewhere
+)
+
+// progress tells on stderr how far a batch is: on a terminal in a line that is repainted, elsewhere in
+// a line each 10 s.
+type progress struct {
+	cli    *cli
+	begun  time.Time
+	before int       // members that had ended when it began
+	drawn  bool      // there is a line on the terminal
+	shown  string    // in it
+	told   time.Time // when the last line was told elsewhere
+}
+
+func newProgress(c *cli, s harp.BatchStatus) *progress {
+	now := time.Now()
+	return &progress{cli: c, begun: now, before: endedMembers(s), told: now}
+}
+
+// clear takes the line off the terminal, so that something else can be printed.
+func (p *progress) clear() {
+	if p.drawn {
+		p.write(overwrite)
+		p.drawn = false
+	}
+}
+
+// show tells how far the batch is.
+func (p *progress) show(s harp.BatchStatus) {
+	now := time.Now()
+	switch {
+	case p.cli.quiet:
+	case p.cli.errTerminal:
+		line := p.line(s, now)
+		if columns, _ := p.cli.size(); columns > 0 {
+			line = text.Trim(line, columns-1)
+		}
+		if !p.drawn || line != p.shown {
+			p.write(overwrite + line)
+			p.drawn, p.shown = true, line
+		}
+	case now.Sub(p.told) >= tellEvery:
+		p.told = now
+		p.cli.notice("%s", p.line(s, now))
+	}
+}
+
+func (p *progress) write(line string) {
+	io.WriteString(p.cli.stderr, line) //nolint:errcheck // there is nowhere to say it
+}
+
+// line is how far the batch is: ok 397 failed 3 running 50 waiting 61, 00:14, ~4s left.
+func (p *progress) line(s harp.BatchStatus, now time.Time) string {
+	parts := []string{memberText(s)}
+	if s.State == harp.BatchPaused || s.State == harp.BatchCancelling {
+		parts = append(parts, batchStateText(s))
+	}
+	if s.Waves > 1 {
+		parts = append(parts, fmt.Sprintf("wave %d of %d", s.Wave, s.Waves))
+	}
+	took := now.Sub(p.begun)
+	parts = append(parts, fmt.Sprintf("%02d:%02d", int(took.Minutes()), int(took.Seconds())%60))
+	if left := p.left(s, took); left > 0 {
+		parts = append(parts, "~"+left.String()+" left")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// left is how long it takes until the batch has ended, if it goes on as it went; 0: that cannot be said.
+func (p *progress) left(s harp.BatchStatus, took time.Duration) time.Duration {
+	done := endedMembers(s) - p.before
+	if done <= 0 || s.State != harp.BatchRunning {
+		return 0
+	}
+	left := took / time.Duration(done) * time.Duration(s.Hosts-endedMembers(s))
+	return left.Round(time.Second)
+}
+
+// memberText says how many members of a batch are how far.
+func memberText(s harp.BatchStatus) string {
+	words := []string{fmt.Sprint("ok ", s.Counts[harp.StateSucceeded])}
+	for _, part := range []struct {
+		name string
+		n    int
+	}{
+		{"failed", countIn(s, failedStates)},
+		{"cancelled", s.Counts[harp.StateCancelled]},
+		{"skipped", skippedMembers(s)},
+		{"running", countIn(s, activeStates)},
+		{"waiting", s.Counts[harp.StateQueued]},
+	} {
+		if part.n > 0 {
+			words = append(words, fmt.Sprint(part.name, " ", part.n))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// The states of members that count as failed, and of those that run or may.
+var (
+	failedStates = []harp.State{harp.StateFailed, harp.StateTimedOut, harp.StateLost, harp.StateRejected, harp.StateExpired}
+	activeStates = []harp.State{harp.StateSent, harp.StateRunning, harp.StateCancelling, harp.StateUnknown}
+)
+
+func countIn(s harp.BatchStatus, states []harp.State) (n int) {
+	for _, state := range states {
+		n += s.Counts[state]
+	}
+	return n
+}
+
+// skippedMembers is how many members were left out.
+func skippedMembers(s harp.BatchStatus) (n int) {
+	for _, skipped := range s.Skipped {
+		n += skipped
+	}
+	return n
+}
+
+// endedMembers is how many members have ended or were left out.
+func endedMembers(s harp.BatchStatus) int {
+	return s.Hosts - countIn(s, activeStates) - s.Counts[harp.StateQueued]
+}

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/duration"
+	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/target"
+)
+
+func (c *cli) runOnTargetCommand() *cobra.Command {
+	var f batchFlags
+	cmd := &cobra.Command{
+		Use:   "run TARGET PROCEDURE [NAME=VALUE | NAME:=JSON | @FILE | -]...",
+		Short: "Call a procedure on all hosts that a target selects",
+		Long: `Call a procedure on all hosts that a target selects, as a batch: its hosts are fixed when
+it is submitted, each of its calls is a job, and it goes on when nobody waits for it.
+TARGET -- COMMAND... runs a command where agents allow the procedure exec.
+
+It says first what it will do. On a terminal it asks where there is more than one host or
+the procedure is marked dangerous; without a terminal it then needs -y. If the target
+selects other hosts by the time of the answer, the batch is refused.
+
+Results are printed on stdout, equal ones once where there are more than 5 hosts. Failures
+and progress are told on stderr. Ctrl-C stops waiting, not the batch. The exit code is that
+of the worst end. See harp help batches and harp help targets.`,
+		Example: `  harp run 'role=web' service.restart service=nginx --rolling 1,10%,100% --stop-after 5%
+  harp run 'db[01-20]' backup -y -d --parallel 2
+  harp run @frontend -y -o jsonl -- uptime`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			f.dash = cmd.ArgsLenAtDash()
+			return cobra.MinimumNArgs(f.leadingWords()+1)(cmd, args)
+		},
+		Annotations: runs(),
+		RunE: c.does(func(ctx context.Context, args []string) error {
+			text, err := f.targetText(c, args)
+			if err != nil {
+				return err
+			}
+			return c.withCaller(ctx, func(caller *harp.Caller) error {
+				return c.callTarget(ctx, caller, &f, text, args[f.leadingWords():])
+			})
+		}),
+		ValidArgsFunction: c.completeRest(c.asksWords(targetArgumentWords), listed(c.asksWords(targetWords)), c.asksWords(procedureWords)),
+	}
+	c.bindBatch(cmd, &f)
+	flags := cmd.Flags()
+	flags.StringVar(&f.hostsFile, "hosts-file", "", "call the hosts that a `file` names, one a line, in the place of TARGET; - is stdin")
+	flags.BoolVar(&f.noFold, "no-fold", false, "print the result of each host as it ends, equal ones too")
+	flags.BoolVar(&f.follow, "follow", false, "print the records of all hosts, too, as they come")
+	c.bindExit(cmd, exitMapped)
+	return cmd
+}
+
+// batchFlags are the options of a batch as flags, with those of its calls.
+type batchFlags struct {
+	callFlags
+	options           harp.BatchOptions
+	rate              hostRate
+	wavePause         limit
+	onStop, whenUnfit string
+	hostsFile         string
+	noFold, follow    bool
+	dash              int // how many words stand before --; -1: there is none
+}
+
+// bindBatch adds the flags of a batch and of its calls.
+func (c *cli) bindBatch(cmd *cobra.Command, f *batchFlags) {
+	f.several = true
+	c.bindCall(cmd, &f.callFlags)
+	f.describeCall()
+	o, flags := &f.options, cmd.Flags()
+	flags.IntVar(&o.Parallel, "parallel", 0, "`how many` hosts at a time, at most (default 1000, or the dispatcher's limits.batch_parallel)")
+	flags.StringSliceVar(&o.Rolling, "rolling", nil, "go in `waves`: how many hosts, or how many percent of them, have been called when each is over (1,10%,100%)")
+	flags.Var(&f.wavePause, "wave-pause", "wait so long between two waves")
+	flags.BoolVar(&o.Approve, "approve", false, "after each wave wait until somebody says to go on; on a terminal it asks")
+	flags.StringVar(&o.Subset, "subset", "", "only `so many` of the hosts, or percent of them, chosen at random (10, 10%)")
+	flags.BoolVar(&o.Shuffle, "shuffle", false, "call the hosts in a random order, not by name")
+	flags.Var(&f.rate, "rate", "begin on at most `so many` hosts in a time (50/s, 10/1m)")
+	flags.StringVar(&o.StopAfter, "stop-after", "", "start nothing more when `so many` hosts, or percent of them, have failed (5, 5%)")
+	flags.StringVar(&f.onStop, "on-stop", "pause", "`pause` the batch then, or cancel it")
+	flags.IntVar(&o.MaxHosts, "max-hosts", 0, "refuse the batch if there are `more` hosts")
+	flags.StringVar(&f.whenUnfit, "when-unfit", "refuse", "where a host lacks the procedure, or its arguments do not fit: `refuse` the batch, or skip the host")
+	flags.BoolVar(&o.QueuePerHost, "queue-per-host", false, "a queue for each host: its name with host=HOST")
+	c.completeFlag(cmd, "on-stop", fixed("pause", "cancel"))
+	c.completeFlag(cmd, "when-unfit", fixed("refuse", "skip"))
+}
+
+// describeCall says of the flags of a call what they mean for a batch.
+func (f *callFlags) describeCall() {
+	for name, usage := range map[string]string{
+		"yes":                 "do not ask",
+		"detach":              "print the batch's id and do not wait",
+		"cancel-on-interrupt": "Ctrl-C cancels the batch",
+		"id":                  "the batch's `id`, chosen before (harp id makes one); submitting again with it is the same batch. new: a new one, said before it is sent",
+		"when-offline":        "`wait` for hosts that are away, skip them when their turn comes, or fail at once",
+		"idempotency-key":     "submitting again with this `key` is the same batch",
+		"info":                "your own data for the jobs: `JSON`, or a text",
+		"label":               "a label for the batch and its jobs: `key=value` (repeatable)",
+	} {
+		f.set.Lookup(name).Usage = usage
+	}
+}
+
+// hostRate is how often hosts are reached: 50/s.
+type hostRate struct {
+	n   int
+	per time.Duration
+}
+
+// String returns the flag's value.
+func (r *hostRate) String() string {
+	if r.n == 0 {
+		return ""
+	}
+	return strconv.Itoa(r.n) + "/" + durationText(r.per)
+}
+
+// Set reads the flag.
+func (r *hostRate) Set(text string) error {
+	digits, unit, _ := strings.Cut(text, "/")
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 1 {
+		return errors.New("must be a number of hosts and a time: 50/s, 10/1m")
+	}
+	if unit != "" && !strings.ContainsAny(unit[:1], "0123456789") {
+		unit = "1" + unit
+	}
+	per, err := duration.Parse(unit)
+	if err != nil || per <= 0 {
+		return errors.New("must be a number of hosts and a time: 50/s, 10/1m")
+	}
+	r.n, r.per = n, per
+	return nil
+}
+
+// Type names the flag's type in the help.
+func (r *hostRate) Type() string { return "rate" }
+
+// leadingWords is how many words stand before the procedure.
+func (f *batchFlags) leadingWords() int {
+	if f.hostsFile != "" {
+		return 0
+	}
+	return 1
+}
+
+// targetText is the target: the first word, or a list of those hosts that a file names.
+func (f *batchFlags) targetText(c *cli, args []string) (string, error) {
+	if f.hostsFile == "" {
+		return args[0], checkTarget(args[0])
+	}
+	text, err := c.readInput(f.hostsFile)
+	if err != nil {
+		return "", invalid("hosts-file", "%s", err)
+	}
+	var names []string
+	for line := range strings.Lines(string(text)) {
+		if name := strings.TrimSpace(line); name != "" && !strings.HasPrefix(name, "#") {
+			names = append(names, target.QuoteName(name))
+		}
+	}
+	if len(names) == 0 {
+		return "", invalid("hosts-file", "%s names no host", f.hostsFile)
+	}
+	return strings.Join(names, ","), nil
+}
+
+// batchOptions are the options of the batch and of its calls.
+func (f *batchFlags) batchOptions() ([]harp.Option, error) {
+	opts, err := f.callFlags.options()
+	if err != nil {
+		return nil, err
+	}
+	o := f.options
+	var ok bool
+	if o.OnStop, ok = map[string]harp.StopPolicy{"pause": harp.PauseBatch, "cancel": harp.CancelBatch}[f.onStop]; !ok {
+		return nil, invalid("on-stop", "must be pause or cancel")
+	}
+	if o.WhenUnfit, ok = map[string]harp.UnfitPolicy{"refuse": harp.RefuseUnfit, "skip": harp.SkipHost}[f.whenUnfit]; !ok {
+		return nil, invalid("when-unfit", "must be refuse or skip")
+	}
+	opts = append(opts, harp.Options(harp.CallOptions{Batch: o}))
+	for name, opt := range map[string]harp.Option{ // a zero that was given is refused
+		"parallel":   harp.Parallel(o.Parallel),
+		"rolling":    harp.Rolling(o.Rolling...),
+		"wave-pause": harp.WavePause(time.Duration(f.wavePause)),
+		"subset":     harp.Subset(o.Subset),
+		"rate":       harp.Rate(f.rate.n, f.rate.per),
+		"stop-after": harp.StopAfter(o.StopAfter),
+		"max-hosts":  harp.MaxHosts(o.MaxHosts),
+	} {
+		if f.set.Changed(name) {
+			opts = append(opts, opt)
+		}
+	}
+	return opts, nil
+}
+
+// callTarget calls a procedure, or runs a command, on the hosts of a target and, unless detached,
+// waits for the end of the batch.
+func (c *cli) callTarget(ctx context.Context, caller *harp.Caller, f *batchFlags, text string, words []string) error {
+	opts, err := f.batchOptions()
+	if err != nil {
+		return err
+	}
+	doc, args, err := c.targetArguments(ctx, caller, f, text, words)
+	if err != nil {
+		return err
+	}
+	if err := f.checkConcurrency(ctx, caller); err != nil {
+		return err
+	}
+	hosts := caller.Target(text, opts...)
+	seen, err := hosts.Preview(ctx, doc.Name, args)
+	if err != nil {
+		return noHost(ctx, caller, err, text)
+	}
+	p := &batchPlan{flags: f, doc: doc, args: args, target: text, preview: seen}
+	if err := p.count(); err != nil {
+		return err
+	}
+	if f.dryRun {
+		return c.rehearseBatch(ctx, hosts, p)
+	}
+	if p.why != nil {
+		return didNotRun(p.why)
+	}
+	confirmed, err := c.confirmBatch(ctx, p)
+	if err != nil {
+		return err
+	}
+	c.sayNewID(&f.callFlags)
+	batch, err := hosts.Call(ctx, doc.Name, args, confirmed...)
+	if errors.Is(err, harp.ErrConflict) && len(confirmed) > 0 {
+		err = fmt.Errorf("%w; %s had been confirmed", err, hostCount(seen.Hosts))
+	}
+	if err != nil {
+		return didNotRun(err)
+	}
+	return c.batchMade(ctx, batch, f, "batch "+batch.ID())
+}
+
+// targetArguments finds out which procedure is called, and with which arguments.
+func (c *cli) targetArguments(ctx context.Context, caller *harp.Caller, f *batchFlags, text string, words []string) (harp.ProcedureDoc, any, error) {
+	if f.dash < 0 || f.dash > f.leadingWords() {
+		doc, err := findOnTarget(ctx, caller, text, words[0])
+		if err != nil {
+			return doc, nil, err
+		}
+		args, err := c.arguments(doc, words[1:])
+		return doc, args, err
+	}
+	f.onlyOutput = true
+	doc, err := findOnTarget(ctx, caller, text, execProcedure)
+	if harp.FailureOf(err).Type == "procedure" {
+		err = failures.NotFound("procedure", execProcedure+" on "+text+": no agent's configuration allows it")
+	}
+	if err != nil {
+		return doc, nil, err
+	}
+	args, err := commandArguments(doc, map[string]any{"argv": words})
+	return doc, args, err
+}
+
+// findOnTarget finds a procedure as the first host of a target offers it that does. The dispatcher
+// judges the arguments by the procedure of each host.
+func findOnTarget(ctx context.Context, caller *harp.Caller, text, name string) (harp.ProcedureDoc, error) {
+	known := map[string]bool{}
+	for h, err := range caller.Hosts().List(ctx, text) {
+		if err != nil {
+			return harp.ProcedureDoc{}, noHost(ctx, caller, err, text)
+		}
+		if slices.Contains(h.Procedures, name) {
+			return findProcedure(ctx, caller, h.Name, name)
+		}
+		for _, other := range h.Procedures {
+			known[other] = true
+		}
+	}
+	return harp.ProcedureDoc{}, noProcedure(name, text, slices.Sorted(maps.Keys(known)))
+}

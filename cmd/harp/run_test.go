@@ -1,0 +1,375 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
+)
+
+// batchID is that of the batches that tests submit.
+const batchID = "019c13e8-0000-7000-8000-0000000000b1"
+
+// running has hosts demo1 and so on, and a batch on them that ends as it is given.
+func running(t *testing.T, hosts int, failed ...string) *fake {
+	t.Helper()
+	f := ended(t, nil)
+	f.every = true
+	for i := 1; i < hosts; i++ {
+		f.hosts = append(f.hosts, harp.HostStatus{Name: fmt.Sprintf("demo%d", i+1), Online: true, Procedures: []string{"count", "hello"}})
+	}
+	f.batches = batchOf(batchID, hosts, failed...)
+	f.batches.preview = harp.Preview{Hosts: hosts, Digest: "d"}
+	return f
+}
+
+// runBatch runs count on all hosts.
+func runBatch(t *testing.T, f *fake, change func(*cli), args string) said {
+	t.Helper()
+	return runFake(t, t.Context(), f, change, append(strings.Fields("run demo* count to=3 --id "+batchID), strings.Fields(args)...)...)
+}
+
+func TestRunIsConfirmed(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		hosts     int
+		dangerous bool
+		change    func(*cli)
+		args      string
+		code      int
+		asked     bool
+	}{
+		{"nobody to ask", 3, false, nil, "", exitUsage, false},
+		{"sure", 3, false, nil, "-y", exitOK, false},
+		{"one host", 1, false, nil, "", exitOK, false},
+		{"one host, dangerous, nobody to ask", 1, true, nil, "", exitUsage, false},
+		{"yes", 3, false, typing("y\n"), "", exitOK, true},
+		{"no", 3, false, typing("n\n"), "", exitUsage, true},
+		{"dangerous, yes", 1, true, typing("yes\n"), "", exitOK, true},
+		{"stdin is a pipe", 3, false, func(c *cli) { c.errTerminal = true }, "", exitUsage, false},
+		{"only to see", 3, false, nil, "--dry-run", exitOK, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := running(t, test.hosts)
+			f.batches.preview.Dangerous = test.dangerous
+			got := runBatch(t, f, test.change, test.args)
+			if got.code != test.code || strings.Contains(got.stderr, "Run it? [y/N]") != test.asked {
+				t.Errorf("got %+v", got)
+			}
+			submitted := test.code == exitOK && test.args != "--dry-run"
+			if (len(f.submitted) == 1) != submitted {
+				t.Errorf("submitted %+v", f.submitted)
+			}
+			if submitted && (f.submitted[0].Batch.Confirmed == "d") != test.asked {
+				t.Errorf("confirmed %q", f.submitted[0].Batch.Confirmed)
+			}
+		})
+	}
+}
+
+// What is asked is all that matters of what is about to happen.
+func TestRunSaysWhatItWillDo(t *testing.T) {
+	f := running(t, 3)
+	f.batches.preview = harp.Preview{Hosts: 512, Away: 3, Unfit: 1, UnfitHosts: []harp.UnfitHost{{Host: "db01", Err: failures.NotFound("procedure", "count")}}, Digest: "d"}
+	got := runBatch(t, f, typing("n\n"), "--parallel 50 --stop-after 5% --rolling 1,10% --when-unfit skip")
+	want := "count on 512 hosts (3 away, 1 unfit), 50 at a time, in waves up to 1, 52, 512, stop after 26 failures. Run it? [y/N] harp: aborted; nothing was run\n"
+	if got != (said{stderr: want, code: exitUsage}) {
+		t.Errorf("got %+v", got)
+	}
+	got = runBatch(t, f, typing("y\n"), "")
+	if got.code != exitNotFound || !strings.Contains(got.stderr, "1 host, db01; --when-unfit skip leaves them out") || len(f.submitted) > 0 {
+		t.Errorf("with an unfit host: got %+v", got)
+	}
+	for args, code := range map[string]int{
+		"--max-hosts 511": exitRefused, "--when-unfit skip --when-offline fail": exitUnreachable, "--when-unfit skip --subset 600": exitUsage,
+		"--when-unfit skip --dry-run --max-hosts 1": exitRefused, "--rolling 10%,5%": exitUsage, "--stop-after 101%": exitUsage, "--parallel 0": exitUsage,
+		"--rate 0/s": exitUsage, "--on-stop cry": exitUsage, "--when-unfit cry": exitUsage, "--when-offline cry": exitUsage,
+	} {
+		if got := runBatch(t, f, nil, "-y "+args); got.code != code || len(f.submitted) > 0 {
+			t.Errorf("%s: got %+v", args, got)
+		}
+	}
+}
+
+func TestFlagsOfABatch(t *testing.T) {
+	f := running(t, 3)
+	got := runBatch(t, f, nil, "-y -d --parallel 2 --rolling 1,50% --wave-pause 5m --approve --subset 2 --shuffle --rate 10/1m --stop-after 5% --on-stop cancel --max-hosts 9 "+
+		"--when-offline skip --when-unfit skip --queue a=b --queue-per-host")
+	if got != (said{stdout: batchID + "\n", stderr: "count on 2 hosts of 3, 2 at a time, in waves up to 1, 2, stop after 1 failure\n"}) {
+		t.Errorf("got %+v", got)
+	}
+	want := harp.BatchOptions{
+		Parallel: 2, Rolling: []string{"1", "50%"}, WavePause: 5 * time.Minute, Approve: true, Subset: "2", Shuffle: true, Rate: 10, RatePer: time.Minute,
+		StopAfter: "5%", OnStop: harp.CancelBatch, MaxHosts: 9, WhenUnfit: harp.SkipHost, QueuePerHost: true,
+	}
+	if req := f.submitted[0]; fmt.Sprint(req.Batch) != fmt.Sprint(want) || req.WhenOffline != harp.SkipHost || req.Target != "demo*" {
+		t.Errorf("asked for %+v", req)
+	}
+}
+
+// Equal results of more than five hosts are printed once, and what failed as it comes.
+func TestResultsAreFolded(t *testing.T) {
+	f := running(t, 7, "demo3")
+	got := runBatch(t, f, nil, "-y")
+	want := said{
+		stdout: "6 hosts (demo1, demo2, demo4, demo5, demo6, …): 3\n",
+		stderr: "count on 7 hosts\nbatch " + batchID + "\nF demo3  oops: no\\x1b[2J  job " + harp.MemberID(batchID, "demo3", 1) +
+			"\nbatch failed: 7 hosts, ok 6 failed 1 in 1.5s\nRetry with: harp batch retry " + batchID + " --failed\n",
+		code: exitFailed,
+	}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	got = runBatch(t, running(t, 7), nil, "-y")
+	if got.code != exitOK || got.stdout != "7 hosts: 3\n" {
+		t.Errorf("of all: got %+v", got)
+	}
+	for args, lines := range map[string]int{"-y --no-fold": 6, "-y -o id": 7, "-y -o jsonl": 7, "-y -o json": 1, "-y -o template={{.host}}": 7} {
+		got := runBatch(t, f, nil, args)
+		if got.code != exitFailed || strings.Count(got.stdout, "\n") != lines || strings.Contains(got.stdout, "\x1b") {
+			t.Errorf("%s: got %+v", args, got)
+		}
+	}
+	if got := runBatch(t, running(t, 5), nil, "-y -q"); got.stderr != "" || !strings.HasPrefix(got.stdout, "demo1: 3\ndemo2: 3\n") {
+		t.Errorf("of five: got %+v", got)
+	}
+}
+
+// The exit code is the most severe; members that were skipped are left out of it.
+func TestExitCodeOfABatch(t *testing.T) {
+	for name, test := range map[string]struct {
+		state  harp.BatchState
+		reason string
+		ends   []harp.Result
+		skips  map[string]int
+		code   int
+	}{
+		"failed and lost":     {harp.BatchFailed, "", []harp.Result{{State: harp.StateFailed, Err: &harp.RemoteError{}}, {State: harp.StateLost, Err: harp.ErrLost}}, nil, exitUnknown},
+		"timed out":           {harp.BatchFailed, "", []harp.Result{{State: harp.StateFailed, Err: &harp.RemoteError{}}, {State: harp.StateTimedOut, Err: harp.ErrTimeout}}, nil, exitTimeout},
+		"cancelled":           {harp.BatchCancelled, harp.BatchReasonRequested, []harp.Result{{State: harp.StateCancelled, Err: harp.ErrCancelled}}, nil, exitCancelled},
+		"cancelled at an end": {harp.BatchCancelled, harp.BatchReasonRequested, []harp.Result{{State: harp.StateSucceeded}}, nil, exitCancelled},
+		"expired":             {harp.BatchFailed, "", []harp.Result{{State: harp.StateExpired, Err: harp.ErrUnreachable}}, nil, exitUnreachable},
+		"skipped":             {harp.BatchSucceeded, "", []harp.Result{{State: harp.StateSucceeded}, {State: harp.StateExpired, Err: harp.ErrUnreachable}}, map[string]int{harp.ReasonOffline: 1}, exitOK},
+		"all skipped":         {harp.BatchFailed, harp.BatchReasonNoHost, []harp.Result{{State: harp.StateExpired, Err: harp.ErrUnreachable}}, map[string]int{harp.ReasonOffline: 1}, exitUnreachable},
+		"unfit":               {harp.BatchSucceeded, "", []harp.Result{{State: harp.StateSucceeded}, {State: harp.StateRejected, Err: unfitError()}}, map[string]int{harp.ReasonUnfit: 1}, exitOK},
+		"stopped":             {harp.BatchFailed, harp.BatchReasonStopped, []harp.Result{{State: harp.StateSucceeded}}, nil, exitFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := running(t, len(test.ends))
+			s := f.batches.status(1)
+			s.State, s.Reason, s.Skipped, s.Counts = test.state, test.reason, test.skips, map[harp.State]int{}
+			f.batches.log = nil
+			for i, end := range test.ends {
+				if !isSkipped(end, s) {
+					s.Counts[end.State]++
+				}
+				f.batches.log = append(f.batches.log, harp.HostRecord{Seq: uint64(i), Host: "demo1", Job: firstID, End: &end})
+			}
+			f.batches.status = func(int) harp.BatchStatus { return s }
+			if got := runFake(t, t.Context(), f, nil, "batch", "results", batchID); got.code != test.code {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func unfitError() error {
+	failure := failures.New("rejected", "the host was left out of its batch")
+	failure.Type = harp.ReasonUnfit
+	return failure.Err()
+}
+
+// A batch that is paused, and nothing of it runs, ends the command, which says how to resume it.
+func TestAPausedBatchEndsTheCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, 7, "demo1")
+		all := f.batches
+		f.batches.log, f.batches.more = all.log[:2], make(chan harp.HostRecord)
+		f.batches.status = func(asked int) harp.BatchStatus {
+			s := all.status(1)
+			s.State, s.Reason, s.EndTime = harp.BatchPaused, harp.BatchReasonFailures, time.Time{}
+			s.Counts = map[harp.State]int{harp.StateFailed: 1, harp.StateSucceeded: 1, harp.StateQueued: 5}
+			if asked < 5 {
+				s.Counts[harp.StateRunning], s.Counts[harp.StateQueued] = 1, 4
+			}
+			return s
+		}
+		begun := time.Now()
+		got := runBatch(t, f, nil, "-y")
+		if got.code != exitFailed || !strings.Contains(got.stderr, "batch paused (failures): 7 hosts, ok 1 failed 1 waiting 5\nResume with: harp batch resume "+batchID) {
+			t.Errorf("got %+v", got)
+		}
+		if took := time.Since(begun); took < 4*askEvery || took > 6*askEvery {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// Where somebody can be asked, each wave is approved.
+func TestWavesAreApproved(t *testing.T) {
+	for answer, want := range map[string]int{"y\n": exitOK, "n\n": exitWaited} {
+		synctest.Test(t, func(t *testing.T) {
+			f := running(t, 7)
+			all := f.batches
+			f.batches.log, f.batches.more = all.log[:1:1], make(chan harp.HostRecord)
+			f.batches.status = func(int) harp.BatchStatus {
+				s := all.status(1)
+				if len(f.batches.changes) > 0 {
+					return s
+				}
+				s.State, s.Reason, s.Waves = harp.BatchPaused, harp.BatchReasonWave, 2
+				s.Counts = map[harp.State]int{harp.StateSucceeded: 1, harp.StateQueued: 6}
+				return s
+			}
+			var rest sync.WaitGroup
+			defer rest.Wait()
+			f.batches.changed = func() {
+				rest.Go(func() {
+					for _, e := range all.log[1:] {
+						f.batches.more <- e
+					}
+					close(f.batches.more)
+				})
+			}
+			got := runBatch(t, f, typing(answer), "-y --rolling 1 --approve")
+			if got.code != want || !strings.Contains(got.stderr, "Wave 1 of 2 is over: ok 1 waiting 6. Go on? [y/N]") {
+				t.Errorf("%q: got %+v", answer, got)
+			}
+		})
+	}
+}
+
+// On a terminal one line is repainted, at most ten times a second; what failed stands above it.
+func TestProgressOnATerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, 7, "demo1")
+		all := f.batches
+		f.batches.log, f.batches.more = nil, make(chan harp.HostRecord)
+		f.batches.status = func(asked int) harp.BatchStatus {
+			s := all.status(1)
+			if done := min(asked-1, 7); done < 7 {
+				s.State, s.Counts = harp.BatchRunning, map[harp.State]int{harp.StateSucceeded: done, harp.StateRunning: 1, harp.StateQueued: 6 - done}
+			}
+			return s
+		}
+		var rest sync.WaitGroup
+		defer rest.Wait()
+		rest.Go(func() {
+			for _, e := range all.log {
+				time.Sleep(700 * time.Millisecond)
+				f.batches.more <- e
+			}
+			close(f.batches.more)
+		})
+		begun := time.Now()
+		got := runBatch(t, f, func(c *cli) {
+			ofSize(60, 10)(c)
+			c.errTerminal = true
+		}, "-y")
+		took := time.Since(begun)
+		if n := strings.Count(got.stderr, overwrite); n > 10*int(took.Seconds()+1) || n < 7 {
+			t.Errorf("in %v it was repainted %d times", took, n)
+		}
+		if got.code != exitFailed || !strings.Contains(got.stderr, overwrite+"ok 1 running 1 waiting 5, 00:00, ~3s left") || !strings.Contains(got.stderr, overwrite+"\x1b[31mF\x1b[0m demo1  oops") {
+			t.Errorf("got %q", got.stderr)
+		}
+		for line := range strings.SplitSeq(got.stderr, overwrite) {
+			if strings.HasPrefix(line, "ok ") && widest(line) > 60 && !strings.Contains(line, "\n") {
+				t.Errorf("it is too wide: %q", line)
+			}
+		}
+		if !strings.HasSuffix(got.stderr, " --failed\n") {
+			t.Errorf("at the end %q", got.stderr)
+		}
+	})
+}
+
+// Without a terminal a line is told each 10 s.
+func TestProgressWithoutATerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, 7)
+		all := f.batches
+		f.batches.log, f.batches.more = all.log, make(chan harp.HostRecord)
+		f.batches.status = func(int) harp.BatchStatus {
+			s := all.status(1)
+			s.State, s.Counts = harp.BatchRunning, map[harp.State]int{harp.StateSucceeded: 3, harp.StateRunning: 4}
+			return s
+		}
+		time.AfterFunc(35*time.Second, func() { close(f.batches.more) })
+		got := runBatch(t, f, nil, "-y")
+		if n := strings.Count(got.stderr, "ok 3 running 4, 00:"); n != 3 || strings.Contains(got.stderr, overwrite) {
+			t.Errorf("got %q", got.stderr)
+		}
+	})
+}
+
+// Who stops waiting is told how to come back; the batch goes on.
+func TestInterruptedBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, 7)
+		f.batches.log, f.batches.more = f.batches.log[:2], make(chan harp.HostRecord)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		got := runFake(t, ctx, f, nil, "batch", "results", batchID)
+		want := "detached at 7 of 7 hosts; batch " + batchID + " goes on. Resume with: harp batch results " + batchID + "\n"
+		if got.code != exitDetached || got.stdout != "demo1, demo2: 3\n" || !strings.HasSuffix(got.stderr, want) || len(f.batches.changes) > 0 {
+			t.Errorf("got %+v", got)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		got = runFake(t, ctx, f, nil, "batch", "follow", batchID, "--since", "1", "-o", "jsonl")
+		if got.code != exitDetached || strings.Count(got.stdout, "\n") != 1 || !strings.Contains(got.stderr, "Resume with: harp batch follow "+batchID+" --since 2\n") {
+			t.Errorf("got %+v", got)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		time.AfterFunc(2*time.Second, func() { close(f.batches.more) })
+		got = runFake(t, ctx, f, nil, "run", "demo*", "count", "to=3", "-y", "--cancel-on-interrupt")
+		if got.code != exitOK || len(f.batches.changes) != 1 || f.batches.changes[0].Kind != harp.CancelOfBatch {
+			t.Errorf("got %+v, and %v", got, f.batches.changes)
+		}
+	})
+}
+
+// Commands of hosts are told by what they printed.
+func TestRunACommand(t *testing.T) {
+	f := running(t, 6, "demo2")
+	f.procedures = append(f.procedures, execDoc())
+	for i := range f.hosts {
+		f.hosts[i].Procedures = append(f.hosts[i].Procedures, execProcedure)
+	}
+	var log []harp.HostRecord
+	for i, e := range f.batches.log {
+		log = append(log, harp.HostRecord{Seq: uint64(2 * i), Host: e.Host, Job: e.Job, Record: harp.Record{Kind: harp.KindStdout, Value: value(t, "a\nb\x1b[2J")}})
+		e.Seq = uint64(2*i + 1)
+		log = append(log, e)
+	}
+	f.batches.log = log
+	got := runFake(t, t.Context(), f, nil, "run", "demo*", "-y", "--", "ls", "-l")
+	want := "5 hosts (demo1, demo3, demo4, demo5, demo6):\n  a\n  b\\x1b[2J\ndemo2:\n  a\n  b\\x1b[2J\n"
+	want = strings.Replace(want, "5 hosts (demo1, demo3, demo4, demo5, demo6)", "demo1, demo3, demo4, demo5, demo6", 1)
+	if got.code != exitFailed || got.stdout != want {
+		t.Errorf("got %+v", got)
+	}
+	if args := f.submitted[0].Args.String(); args != `{"argv":["ls","-l"]}` {
+		t.Errorf("asked for %s", args)
+	}
+}
+
+// Hosts of a file are a list of names.
+func TestRunOnHostsOfAFile(t *testing.T) {
+	f := running(t, 3)
+	got := runFake(t, t.Context(), f, typed("demo1\n# not\n\n a b \n"), "run", "--hosts-file", "-", "count", "to=3", "-y", "-d")
+	if got.code != exitOK || f.submitted[0].Target != `demo1,"a b"` {
+		t.Errorf("got %+v, and asked for %+v", got, f.submitted)
+	}
+	if got := runFake(t, t.Context(), f, typed("\n"), "run", "--hosts-file", "-", "count", "to=3", "-y", "-d"); got.code != exitUsage {
+		t.Errorf("of none: got %+v", got)
+	}
+}
