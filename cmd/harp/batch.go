@@ -358,7 +358,7 @@ is there.`,
 	flags.Uint64Var(&w.since, "since", 0, "from this `number` of the batch's log on")
 	flags.BoolVar(&w.noWait, "no-wait", false, "stop at the end of what is there")
 	flags.BoolVar(&w.unfolded, "no-fold", false, "print the result of each host, equal ones too")
-	flags.BoolVar(&w.output, "output", false, "of commands, print what they printed")
+	flags.BoolVar(&w.output, "printed", false, "of commands, what they printed is their result")
 	c.bindExit(cmd, exitMapped)
 	return cmd
 }

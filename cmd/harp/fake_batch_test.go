@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
@@ -18,9 +17,7 @@ type batchFake struct {
 	more    chan harp.HostRecord // what comes of its log later; closed at its end
 	changes []harp.BatchChange
 	changed func() // is called when the batch is changed; nil: nothing happens
-
-	mu    sync.Mutex
-	asked int
+	asked   int
 }
 
 // batchOf is a batch on so many hosts, which all have returned the same but for those that failed.
@@ -48,8 +45,6 @@ func (f *fake) BatchStatus(_ context.Context, id string, _ bool) (harp.BatchStat
 	if b.status == nil {
 		return harp.BatchStatus{}, failures.NotFound("batch", id)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.asked++
 	return b.status(b.asked), nil
 }
