@@ -335,7 +335,7 @@ func (w *batchWatch) printEntry(r harp.HostRecord) error {
 		return w.keepOutput(r)
 	case c.format == formatID:
 		c.say("%s", r.Job)
-	case w.isResult(r) && !(w.output && w.records): // then it was printed
+	case w.isResult(r) && (!w.output || !w.records): // then it was printed
 		printHosts(c, r.Host, w.resultOf(r).Value)
 	}
 	return c.stdout.err
