@@ -44,6 +44,33 @@ var claiming = []rule{
 		w.gate("h") // a new session
 		w.ids(w.claim(100, "h"), append(slices.Clone(jobs[3:10]), late)...)
 	}},
+	{"claim/busy/again", "an agent that took several in a row, and is too busy again, is tried with one", func(w *world) {
+		w.gate("h")
+		var jobs []*store.Job
+		for range 12 {
+			jobs = append(jobs, w.submit())
+		}
+		busy := func(j *store.Job) {
+			e := w.event(j, store.NotNow)
+			e.Wake = w.now.Add(time.Second)
+			w.must(w.try(j, e).Err)
+		}
+		for _, j := range jobs[:10] {
+			busy(j)
+		}
+		tried := w.apply(jobs[10], store.End).Claimed
+		for range 3 {
+			tried = append(tried[1:], w.apply(tried[0], store.Started).Claimed...)
+		}
+		if len(tried) < 2 {
+			w.Fatalf("%d are tried at a time", len(tried))
+		}
+		for _, j := range tried {
+			busy(j)
+		}
+		w.must(w.st.Wake(w.ctx(), "h", w.now))
+		w.ids(w.claim(100, "h"), tried[0])
+	}},
 	{"claim/busy/full", "what its agent was too busy for is tried again and again where its host has no room as its time comes", func(w *world) {
 		w.st.SetGate("h", store.Gate{Open: true, Most: 1})
 		j := w.submit()
