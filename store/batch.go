@@ -70,7 +70,7 @@ func (b *Batch) UnreachedLife() Life {
 	case b.Stopped == harp.BatchReasonRestored:
 		e = Event{Kind: Lose, At: b.EndTime, Reason: harp.LostRestored}
 	default:
-		e = Event{Kind: CancelReq, At: b.BatchLife.Since, Reason: harp.ReasonBatch}
+		e = Event{Kind: CancelReq, At: b.Since, Reason: harp.ReasonBatch}
 		if b.Cancel != nil {
 			e.By, e.At = b.Cancel.By, b.Cancel.Time
 		}
