@@ -15,8 +15,8 @@ import (
 	"github.com/harpcaller/harp/internal/failures"
 )
 
-// didYouMean are the known words that somebody may have meant with another, the nearest first, as
-// the end of a message; "" if there are none.
+// didYouMean are the known words that somebody may have meant with another, as the end of a
+// message: the nearest ones, and those that begin with it; "" if there are none.
 func didYouMean(typed string, known []string) string {
 	const most = 3
 	type near struct {
@@ -24,9 +24,11 @@ func didYouMean(typed string, known []string) string {
 		far  int
 	}
 	var found []near
+	nearest := len(typed)
 	for _, word := range known {
 		far := distance(strings.ToLower(typed), strings.ToLower(word))
 		if far > 0 && far <= max(1, min(len(typed), len(word))/3) {
+			nearest = min(nearest, far)
 			found = append(found, near{word, far})
 		} else if len(typed) > 1 && strings.HasPrefix(strings.ToLower(word), strings.ToLower(typed)) {
 			found = append(found, near{word, len(word) - len(typed)})
@@ -38,7 +40,7 @@ func didYouMean(typed string, known []string) string {
 	slices.SortStableFunc(found, func(a, b near) int { return cmp.Compare(a.far, b.far) })
 	words := make([]string, 0, most)
 	for _, n := range found {
-		if len(words) < most && !slices.Contains(words, n.word) {
+		if len(words) < most && (n.far <= nearest || strings.HasPrefix(strings.ToLower(n.word), strings.ToLower(typed))) && !slices.Contains(words, n.word) {
 			words = append(words, n.word)
 		}
 	}
@@ -81,7 +83,7 @@ func distance(a, b string) int {
 
 // meant are commands that people who know other tools type, and what they are here.
 var meant = map[string]string{
-	"run": "call", "invoke": "call", "submit": "call", "ssh": "exec", "hosts": "host", "node": "host", "nodes": "host", "minions": "host",
+	"invoke": "call", "submit": "call", "ssh": "exec", "hosts": "host", "node": "host", "nodes": "host", "minions": "host",
 	"procedure": "proc", "procedures": "proc", "jobs": "job", "queues": "queue", "events": "event", "context": "ctx", "contexts": "ctx", "config": "ctx",
 	"stop": "job cancel", "kill": "job cancel --now", "status": "job show", "result": "job get", "wait": "job wait", "cancel": "job cancel",
 	"retry": "job retry", "follow": "job follow", "show": "job show", "get": "job get", "ls": "job ls", "tail": "job follow --tail 10",
