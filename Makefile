@@ -72,7 +72,7 @@ fuzz: ## run each fuzz target FUZZTIME=100000x times
 
 .PHONY: chaos
 chaos: ## run random faults in virtual time (SEEDS=1000 from SEED=1 on)
-	$(GO) test ./harptest -run '^TestChaos$$' -count 1 -timeout 0 -seeds $(SEEDS) -seed $(SEED)
+	$(GO) test ./harptest -run '^Test(Batch)?Chaos$$' -count 1 -timeout 0 -seeds $(SEEDS) -seed $(SEED)
 
 .PHONY: life
 life: ## play SEEDS random lives of a job

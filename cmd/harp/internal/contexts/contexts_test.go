@@ -23,7 +23,7 @@ func TestPutAndGet(t *testing.T) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 	_, err := dir.Get("dev")
-	if !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), "there is prod") {
+	if !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), "available: prod") {
 		t.Errorf("an unknown one is %v", err)
 	}
 }
