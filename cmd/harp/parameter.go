@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/duration"
 )
 
 // showParameters prints a table of what the procedure takes, and a call of it.
@@ -146,23 +147,11 @@ func (s schemaText) meaning() string {
 // valueText is JSON of the schema as it is written on a command line.
 func (s schemaText) valueText(text string) string {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && s.Format == "nanoseconds" {
-		return shortDuration(time.Duration(n))
+		return duration.Format(time.Duration(n))
 	}
 	var word string
 	if json.Unmarshal([]byte(text), &word) == nil {
 		return word
-	}
-	return text
-}
-
-// shortDuration is a duration without the units of which there are none: 1h, not 1h0m0s.
-func shortDuration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
 	}
 	return text
 }

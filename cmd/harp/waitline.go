@@ -104,7 +104,7 @@ func (l *waitLine) paint(s harp.JobStatus, err error, now time.Time, columns int
 	if l.within || now.Sub(l.printed) < paintEvery {
 		return
 	}
-	_, _ = fmt.Fprint(l.w, "\r\x1b[K"+text.Snip(safeLine(l.textOf(s, now)), columns, "…"))
+	_, _ = fmt.Fprint(l.w, overwrite+text.Snip(safeLine(l.textOf(s, now)), columns, "…"))
 	l.shown = true
 }
 
@@ -145,7 +145,7 @@ func (l *waitLine) erase() {
 
 func (l *waitLine) eraseLocked() {
 	if l.shown {
-		_, _ = fmt.Fprint(l.w, "\r\x1b[K")
+		_, _ = fmt.Fprint(l.w, overwrite)
 		l.shown = false
 	}
 }

@@ -1,4 +1,4 @@
-// Package duration reads durations as people write them.
+// Package duration reads and writes durations as people write them.
 package duration
 
 import (
@@ -33,3 +33,15 @@ func Parse(text string) (time.Duration, error) {
 
 // maxDays is the longest duration in days: about 90 years.
 const maxDays = 1<<15 - 1
+
+// Format writes a duration without the units of which there are none: 1h, not 1h0m0s.
+func Format(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/duration"
 	"github.com/harpcaller/harp/internal/yamlfile"
 )
 
@@ -149,14 +150,7 @@ func durationText(d time.Duration) string {
 	case d%day == 0:
 		return strconv.FormatInt(int64(d/day), 10) + "d"
 	}
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
+	return duration.Format(d)
 }
 
 // bytesText is a number of bytes in the largest unit that fits.
