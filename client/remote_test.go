@@ -174,6 +174,17 @@ func TestResubmitAfterRestart(t *testing.T) {
 	})
 }
 
+// loseThenRefuse loses the next submission, and answers it with an error when it is sent again.
+func (f *front) loseThenRefuse(err error) {
+	release := f.desk.holding("Submit")
+	go func() {
+		f.desk.until(func() bool { return f.desk.asked["Submit"] == 1 })
+		f.desk.failing("Submit", err)
+		f.cut()
+		release()
+	}()
+}
+
 // TestCallError: when a submission may have arrived and no answer can be had, the
 // error has the id under which to ask, whatever ended the waiting.
 func TestCallError(t *testing.T) {
@@ -225,13 +236,7 @@ func TestManyCallsAreRefusedAfterALoss(t *testing.T) {
 	inMemory(t, func(t *testing.T, f *front) {
 		caller := f.dial()
 		defer caller.Close()
-		release := f.desk.holding("Submit")
-		go func() {
-			f.desk.until(func() bool { return f.desk.asked["Submit"] == 1 })
-			f.desk.failing("Submit", failures.New("unreachable", "away").Err())
-			f.cut()
-			release()
-		}()
+		f.loseThenRefuse(failures.New("unreachable", "away").Err())
 		ids := []string{harp.NewID(), harp.NewID()}
 		var calls []harp.Call
 		for _, id := range ids {
@@ -281,13 +286,7 @@ func TestConflictAfterLoss(t *testing.T) {
 	inMemory(t, func(t *testing.T, f *front) {
 		caller := f.dial()
 		defer caller.Close()
-		release := f.desk.holding("Submit")
-		go func() {
-			f.desk.until(func() bool { return f.desk.asked["Submit"] == 1 })
-			f.desk.failing("Submit", failures.New("conflict", "another").Err())
-			f.cut()
-			release()
-		}()
+		f.loseThenRefuse(failures.New("conflict", "another").Err())
 		_, err := caller.Host("web01").Call(t.Context(), "p", nil)
 		var call *harp.CallError
 		if !errors.Is(err, harp.ErrConflict) || errors.As(err, &call) {
