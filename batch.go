@@ -222,7 +222,7 @@ type hostResultJSON struct {
 
 // MarshalJSON writes the fields of the Result beside the others.
 func (r HostResult) MarshalJSON() ([]byte, error) {
-	return json.Marshal(hostResultJSON{r.Seq, r.Host, r.Job, resultJSON{resultFields(r.Result), FailureOf(r.Err)}})
+	return plainJSON(hostResultJSON{r.Seq, r.Host, r.Job, resultJSON{resultFields(r.Result), FailureOf(r.Err)}})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes. Errors: those of package json.

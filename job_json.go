@@ -24,7 +24,7 @@ type (
 
 // MarshalJSON writes the fields that are not zero, Err as the [Failure] "error".
 func (r Result) MarshalJSON() ([]byte, error) {
-	return json.Marshal(resultJSON{resultFields(r), FailureOf(r.Err)})
+	return plainJSON(resultJSON{resultFields(r), FailureOf(r.Err)})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes. Errors: those of package json.
@@ -41,7 +41,7 @@ func (r *Result) UnmarshalJSON(text []byte) error {
 // MarshalJSON writes the fields that are not zero, in snake_case: times as RFC 3339, Err as
 // the [Failure] "error", and limits as "1m30s", or "none".
 func (s JobStatus) MarshalJSON() ([]byte, error) {
-	return json.Marshal(statusJSON{statusFields(s), FailureOf(s.Err), limitText(s.SilenceTimeout), limitText(s.MaxExecTime)})
+	return plainJSON(statusJSON{statusFields(s), FailureOf(s.Err), limitText(s.SilenceTimeout), limitText(s.MaxExecTime)})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes. Errors: those of package json; a

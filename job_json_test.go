@@ -3,6 +3,7 @@ package harp
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,5 +97,18 @@ func TestLimitsOfNoKind(t *testing.T) {
 	var r Result
 	if err := json.Unmarshal([]byte(`{"error":5}`), &r); err == nil {
 		t.Errorf("read as %+v", r)
+	}
+}
+
+// TestStatusesAreWrittenForPeople: what a shell command has in it is readable in JSON, as an
+// encoder that does not escape for HTML writes all else.
+func TestStatusesAreWrittenForPeople(t *testing.T) {
+	const said = "a > b && c < d"
+	failed := newFailure(codeRemote, said).Err()
+	for _, v := range []any{JobStatus{Host: "web01", Err: failed}, Result{Err: failed}, HostResult{Result: Result{Err: failed}}, UnfitHost{Err: failed}} {
+		text, err := plainJSON(v)
+		if err != nil || !strings.Contains(string(text), said) {
+			t.Errorf("%T: %s, %v", v, text, err)
+		}
 	}
 }

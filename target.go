@@ -120,7 +120,7 @@ type unfitJSON struct {
 
 // MarshalJSON writes Err as the [Failure] "error".
 func (h UnfitHost) MarshalJSON() ([]byte, error) {
-	return json.Marshal(unfitJSON{h.Host, FailureOf(h.Err)})
+	return plainJSON(unfitJSON{h.Host, FailureOf(h.Err)})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes. Errors: those of package json.

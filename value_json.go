@@ -19,11 +19,20 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	text, err := plainJSON(printable(got))
+	if err != nil {
+		return nil, &FieldError{Field: "value", Message: err.Error()}
+	}
+	return text, nil
+}
+
+// plainJSON is v as JSON on one line, without the escapes that only HTML needs.
+func plainJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(printable(got)); err != nil {
-		return nil, &FieldError{Field: "value", Message: err.Error()}
+	if err := enc.Encode(v); err != nil {
+		return nil, err
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
