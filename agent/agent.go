@@ -207,7 +207,7 @@ func (a *Agent) begin(ctx context.Context) (*scope, error) {
 	for _, at := range a.attempts.held() {
 		at.rehand()
 	}
-	return &scope{over: ctx.Done()}, nil
+	return &scope{}, nil
 }
 
 // findLeft returns the supervisors that the last agent has left. The error is a *CopiedDirError if
@@ -226,10 +226,13 @@ func (a *Agent) findLeft() ([]supervisor.Key, error) {
 	return left, a.checkCopied(left)
 }
 
-// end ends what a scope has begun and waits for it. The last one lets go of what goes
-// on without the agent, and closes the journal.
+// end ends what a scope has begun, which has its grace to end by itself, and waits for it. The
+// last one lets go of what goes on without the agent, and closes the journal.
 func (a *Agent) end(st *scope) {
-	for _, at := range a.attempts.pick(func(at *attempt) bool { return at.scope == st }) {
+	own := a.attempts.pick(func(at *attempt) bool { return at.scope == st })
+	st.drain(own, a.cfg.Limits.Grace, nil)
+	st.over.fire()
+	for _, at := range own {
 		at.interrupt(harp.ErrClosed)
 	}
 	st.work.Wait()

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"sync"
+	"time"
 
 	"github.com/harpcaller/harp/agent/journal"
 	"github.com/harpcaller/harp/internal/wire"
@@ -22,8 +23,25 @@ func (k key) journal() journal.Key { return journal.Key{Job: k.job, Attempt: k.n
 
 // scope is one Connect or Serve: the functions that it started end with it.
 type scope struct {
-	work sync.WaitGroup
-	over <-chan struct{} // closed when it is to end
+	work  sync.WaitGroup
+	begin sync.Once // of its grace
+	over  latch     // its grace is over: what it runs is to end
+}
+
+// drain lets attempts go on until they have ended by themselves or the scope's grace is over, which
+// begins when this is called first. It returns false if gone is closed before.
+func (st *scope) drain(own []*attempt, grace time.Duration, gone <-chan struct{}) bool {
+	st.begin.Do(func() { time.AfterFunc(grace, st.over.fire) })
+	for _, at := range own {
+		select {
+		case <-at.returned.done():
+		case <-st.over.done():
+			return true
+		case <-gone:
+			return false
+		}
+	}
+	return true
 }
 
 // attempts knows the attempts that run, those whose end is not journalled yet, and

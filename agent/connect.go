@@ -41,10 +41,12 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 // attempt is chosen at random, within a second at first and within ten, or as many as
 // the dispatcher wishes, when attempts keep failing.
 //
-// When ctx ends the agent takes no more calls and ends the contexts of the
-// procedures that run, with the cause harp.ErrClosed. Connect returns nil when they
-// have returned and the dispatcher has taken their results, for which it has
-// Limits.Grace; what it has not taken by then is journalled. A procedure that does
+// When ctx ends the agent takes no more calls. Procedures that run have Limits.Grace to end by
+// themselves; then their contexts end, with the cause harp.ErrClosed, and one that stops for
+// that is lost, as after a crash: it runs again if it is declared idempotent. Commands go on
+// without the agent if it has a Dir, and are ended like functions if it has none. Connect
+// returns nil when all have returned and the dispatcher has taken their results, for which it
+// has Limits.Grace, too; what it has not taken by then is journalled. A procedure that does
 // not return keeps Connect from returning. That a session ends does nothing to
 // procedures.
 //

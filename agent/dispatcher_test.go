@@ -295,6 +295,18 @@ func (x *exchange) notNow() string {
 	return m.Reason
 }
 
+// isNotNow reports whether NOT_NOW comes, which it takes.
+func (x *exchange) isNotNow() bool {
+	x.t.Helper()
+	f := x.receive()
+	x.early = &f
+	if f.Type != wire.TypeNotNow {
+		return false
+	}
+	x.notNow()
+	return true
+}
+
 // ended receives records from the first on, acknowledges them, and then END.
 func (x *exchange) ended() (wire.End, []wire.Record) { x.t.Helper(); return x.endedFrom(0) }
 

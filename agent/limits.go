@@ -15,7 +15,7 @@ type Limits struct {
 	MaxAttempts int           // attempts that run or are being told, beyond which, as above 32 MiB of their requests, it answers that it is busy; the last sixteenth of them is for callers that have none. Default 1,024
 	MaxResult   int           // bytes of a result, at most 2 MiB; above the job has failed. Default 1 MiB
 	MaxRecord   int           // bytes of a record, at most 2 MiB; above emit returns an error. Default 64 KiB
-	Grace       time.Duration // how long an agent that stops waits for its dispatcher to take the last results. Default 5 s
+	Grace       time.Duration // how long functions go on when their agent stops, before their contexts end; then as long for the dispatcher to take the last results. Default 5 s
 	MaxJournal  int64         // bytes of what the agent holds, with what supervisors of commands may hold, which is half of it at most; the journal is on disk about twice as many. Default 1 GiB; 64 MiB for one in memory
 	MaxJobSpool int64         // bytes of a job's records and ends in it. A command's supervisor has half of them at most. Default 64 MiB
 }

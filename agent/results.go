@@ -191,5 +191,5 @@ func (at *attempt) closing() <-chan struct{} {
 	if at.scope == nil {
 		return at.task.cmd.here.Done()
 	}
-	return at.scope.over
+	return at.scope.over.done()
 }

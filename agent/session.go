@@ -47,8 +47,8 @@ type session struct {
 }
 
 // converse speaks with who is at the other end of conn until the session ends, or
-// ctx: then it takes no more calls, interrupts what this scope runs and closes the
-// session when that has ended and was told. It reports whether the session was open for calls.
+// ctx: then it takes no more calls, interrupts what this scope still runs when its grace is
+// over, and closes the session when that has ended and was told. It reports whether the session was open for calls.
 func (a *Agent) converse(ctx context.Context, conn *transport.Conn, st *scope) (opened bool, err error) {
 	opening, cancel := context.WithTimeout(ctx, greetingTime)
 	defer cancel()
@@ -123,10 +123,13 @@ func (s *session) run(ctx context.Context) error {
 	return s.transport.Err()
 }
 
-// endAttempts ends what runs, and waits for it and for its end to be taken, as long as
-// the session lasts.
+// endAttempts takes no more calls, ends what runs when its grace is over, and waits for it and
+// for its end to be taken, as long as the session lasts.
 func (s *session) endAttempts() {
 	own := s.agent.attempts.close(s)
+	if !s.scope.drain(own, s.agent.cfg.Limits.Grace, s.transport.Done()) {
+		return // its scope drains on
+	}
 	for _, at := range own {
 		at.interrupt(harp.ErrClosed)
 	}

@@ -333,6 +333,60 @@ func TestForgetAlive(t *testing.T) {
 	})
 }
 
+// What runs when its agent is told to stop has a grace to end by itself, in which the agent
+// takes no more calls; its context ends after that.
+func TestStopEndsWhatHadASecondLeft(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		a := newAgent(t, p, func(c *agent.Config) { c.Limits.Grace = time.Hour })
+		offerGreet(a)
+		release, causes := make(chan struct{}), make(chan error, 1)
+		offer(a, "last", func(ctx context.Context) (string, error) {
+			<-release
+			causes <- context.Cause(ctx)
+			return "done", nil
+		})
+		s, _, r := connect(t, p, a)
+		last := s.call("last", nil).accepted()
+		r.stop()
+		for x := s.call("greet", harp.Pos("Ada")); !x.isNotNow(); x = s.call("greet", harp.Pos("Ada")) {
+			x.ending() // the agent has not heard yet that it is to stop
+		}
+		close(release)
+		if end := last.end(); value[string](t, end) != "done" || end.Failure != nil {
+			t.Errorf("END %+v", end)
+		}
+		if cause := <-causes; cause != nil {
+			t.Errorf("its context ended within the grace: %v", cause)
+		}
+		r.wait()
+		<-s.session.Done()
+	})
+}
+
+// The grace is one for all that run, and goes on when the dispatcher leaves.
+func TestStopWhileTheDispatcherIsAway(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		a := newAgent(t, p, func(c *agent.Config) { c.Limits.Grace = 3 * time.Second })
+		causes := offerHang(a)
+		s, _, r := connect(t, p, a)
+		s.call("hang", nil).accepted()
+		s.call("hang", nil).accepted()
+		began := time.Now()
+		r.stop()
+		time.Sleep(time.Second)
+		s.session.Close(nil)
+		for range 2 {
+			if cause := <-causes; !errors.Is(cause, harp.ErrClosed) || time.Since(began) != 3*time.Second {
+				t.Errorf("after %v: %v", time.Since(began), cause)
+			}
+		}
+		r.wait()
+		if waited := time.Since(began); waited != 3*time.Second {
+			t.Errorf("waited %v", waited)
+		}
+	})
+}
+
 // TestStop checks that an agent that stops takes no more calls, ends what runs and
 // delivers the ends before it closes the session.
 func TestStop(t *testing.T) {
@@ -375,7 +429,7 @@ func TestGrace(t *testing.T) {
 		r.stop()
 		expect[wire.End](x, wire.TypeEnd)
 		r.wait()
-		if waited := time.Since(began); waited != 3*time.Second {
+		if waited := time.Since(began); waited != 2*3*time.Second { // for the function, then for the dispatcher
 			t.Errorf("waited %v", waited)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/transport"
@@ -100,6 +101,7 @@ func newAgent(t testing.TB, p place, change ...func(*agent.Config)) *agent.Agent
 		Logger: silent,
 		Facts:  func(context.Context) (map[string]any, error) { return map[string]any{"os": "test"}, nil },
 	}
+	cfg.Limits.Grace = time.Second
 	for _, c := range change {
 		c(&cfg)
 	}

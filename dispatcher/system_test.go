@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
@@ -124,6 +125,9 @@ func (s *system) agentWith(name string, cfg agent.Config, register func(*agent.A
 	s.t.Helper()
 	addr, tc, dial := s.net.dial("dispatcher", name, transport.RoleAgent)
 	cfg.Name, cfg.TLS, cfg.Dial, cfg.Logger = name, tc, s.remember(name, dial), slog.New(slog.NewTextHandler(s.t.Output(), nil))
+	if cfg.Limits.Grace == 0 {
+		cfg.Limits.Grace = 500 * time.Millisecond
+	}
 	a := agent.New(cfg)
 	register(a)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))

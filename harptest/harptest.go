@@ -11,7 +11,7 @@
 //
 // It works with the clock of the world, and inside a bubble of testing/synctest, where
 // the hours that a test waits take no time. The system is taken down by t.Cleanup: its agents
-// are stopped in order, which ends the contexts of what runs and waits for it.
+// are stopped in order, which ends the contexts of what still runs after 5 s and waits for it.
 //
 // Procedures are Go functions of the test's own process. When their agent crashes
 // their context ends, as it does when it stops, but a function that does not look at

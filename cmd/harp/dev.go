@@ -62,7 +62,7 @@ func (c *cli) runDev(ctx context.Context, cfg dev.Config) error {
 		return errors.Join(err, s.Stop())
 	}
 	s.Wait(ctx)
-	c.notice("stopping")
+	c.notice("stopping; what runs has 5s to end by itself, and Ctrl-C again ends it now")
 	return s.Stop()
 }
 

@@ -85,7 +85,7 @@ func AgentKeys() []Key {
 		{Name: "max_attempts", Type: "number", Default: "1024", Meaning: "how many attempts may be running or being reported; beyond that, or above 32 MiB of requests, the agent is busy"},
 		{Name: "max_journal", Type: "bytes", Default: "1GiB", Meaning: "what the agent may hold of all attempts, at most half of it in the output files of commands; the journal's part may take twice as much on disk. 64MiB without dir"},
 		{Name: "max_job_spool", Type: "bytes", Default: "64MiB", Meaning: "the records and result of one attempt, at most half of it in its command's output file"},
-		{Name: "grace", Type: "duration", Default: "5s", Meaning: "how long a stopping agent waits for its dispatcher to take the last results"},
+		{Name: "grace", Type: "duration", Default: "5s", Meaning: "how long Go procedures, and commands without dir, may go on when the agent is told to stop; then as long for the dispatcher to take the last results"},
 	}, logKeys)
 }
 

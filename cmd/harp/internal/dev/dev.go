@@ -30,7 +30,7 @@ const fleet = "dev"
 const (
 	maxHosts  = 100
 	readyIn   = 30 * time.Second // for the hosts to come online
-	stopIn    = 10 * time.Second
+	stopIn    = 10 * time.Second // for the dispatcher, when the agents have stopped
 	lookEvery = 10 * time.Millisecond
 )
 
@@ -224,15 +224,15 @@ func (s *System) Wait(ctx context.Context) {
 	}
 }
 
-// Stop stops the agents, then the dispatcher, and returns what had failed. Nothing
-// of the system runs any more when it returns nil.
+// Stop stops the agents, which let what runs go on for their grace, then the dispatcher, and
+// returns what had failed. Nothing of the system runs any more when it returns nil.
 func (s *System) Stop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopIn)
-	defer cancel()
-	parted := s.watchPartings(ctx)
+	parted := s.watchPartings()
 	s.stopAgents()
 	s.agents.Wait()
-	parted()
+	ctx, cancel := context.WithTimeout(context.Background(), stopIn)
+	defer cancel()
+	parted(ctx)
 	err := s.firstFailure()
 	if s.dispatcher != nil {
 		err = errors.Join(err, s.dispatcher.Shutdown(ctx))
@@ -244,10 +244,12 @@ func (s *System) Stop() error {
 // watchPartings returns a function that waits until the dispatcher has noted that the
 // hosts which are online now have gone: one that is stopped before expects them back, and
 // holds their calls for so long.
-func (s *System) watchPartings(ctx context.Context) (wait func()) {
+func (s *System) watchPartings() (wait func(context.Context)) {
 	if s.dispatcher == nil {
-		return func() {}
+		return func(context.Context) {}
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopIn)
+	defer cancel()
 	caller := s.dispatcher.Caller()
 	online := map[string]bool{}
 	now, err := caller.EventsPage(ctx, harp.EventFilter{Types: []string{string(harp.EventHostAway)}}, false)
@@ -256,7 +258,7 @@ func (s *System) watchPartings(ctx context.Context) (wait func()) {
 			online[h.Name] = true
 		}
 	}
-	return func() {
+	return func(ctx context.Context) {
 		defer caller.Close()
 		after := harp.EventFilter{Types: []string{string(harp.EventHostAway)}, After: now.Cursor}
 		for err == nil && len(online) > 0 {
