@@ -115,7 +115,7 @@ func openEngine(dir string, o Options) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	log := &logger{log: o.Logger.With("dir", dir)}
+	log := newLogger(o.Logger.With("dir", dir))
 	m, err := watchManifest(dir, log.fail)
 	if err != nil {
 		return nil, err
@@ -124,12 +124,35 @@ func openEngine(dir string, o Options) (*engine, error) {
 	if isSmall(dir, o) {
 		settings = small(settings)
 	}
-	db, err := badger.OpenManaged(settings)
+	db, err := openDB(settings, log, m)
 	if err != nil {
-		m.leave()
-		return nil, opening(dir, err)
+		return nil, err
 	}
 	return newEngine(db, g, log, m)
+}
+
+// openDB opens the database. One that can make no table of what is in its logs is closed again, whenever that can be.
+func openDB(settings badger.Options, log *logger, m *manifest) (*badger.DB, error) {
+	var db *badger.DB
+	var openErr error
+	closeLater := func() {
+		defer m.leave()
+		if openErr == nil {
+			db.Close() //nolint:errcheck // its logs hold all, and why it is not open was said
+		}
+	}
+	err := log.unlessStuck(func() error {
+		db, openErr = badger.OpenManaged(settings)
+		if openErr != nil {
+			m.leave()
+			return opening(settings.Dir, openErr)
+		}
+		return nil
+	}, closeLater)
+	if err != nil {
+		return nil, err
+	}
+	return db, nil
 }
 
 // settings of the database. MemTableSize must never shrink: the log that an

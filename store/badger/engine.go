@@ -65,8 +65,7 @@ func newEngine(db *badger.DB, g *guard, log *logger, m *manifest) (*engine, erro
 		vlog: logAhead{dir: g.dir, format: vlogFormat},
 	}
 	if err := errors.Join(e.mem.findLogs(), e.vlog.findLogs(), e.openProbe()); err != nil {
-		defer m.leave()
-		return nil, errors.Join(err, db.Close())
+		return nil, errors.Join(err, e.closeDB())
 	}
 	e.open, e.shut = context.WithCancel(context.Background())
 	e.noteOverlaps()
@@ -161,17 +160,7 @@ func (e *engine) Commit(writes []rows.Write) error {
 		return err
 	}
 	last := e.views.lastVersion()
-	txn := e.db.NewTransactionAt(last, true)
-	defer txn.Discard()
-	entries := make([]badger.Entry, len(writes))
-	for n, w := range writes {
-		entries[n].Key, entries[n].Value = w.Key, w.Value
-		if err := set(txn, &entries[n]); err != nil {
-			return fmt.Errorf("write of %d: %w", len(writes), err)
-		}
-	}
-	if err := txn.CommitAt(last+1, nil); err != nil {
-		e.failed.CompareAndSwap(nil, &err)
+	if err := e.log.unlessStuck(func() error { return e.write(writes, last) }, nil); err != nil {
 		return err
 	}
 	if err := e.log.failure(); err != nil {
@@ -182,6 +171,24 @@ func (e *engine) Commit(writes []rows.Write) error {
 	}
 	e.views.committed(last + 1) // what may not be on the disk is shown to nobody
 	return nil
+}
+
+// write has badger commit writes behind the last version.
+func (e *engine) write(writes []rows.Write, last uint64) error {
+	txn := e.db.NewTransactionAt(last, true)
+	defer txn.Discard()
+	entries := make([]badger.Entry, len(writes))
+	for n, w := range writes {
+		entries[n].Key, entries[n].Value = w.Key, w.Value
+		if err := set(txn, &entries[n]); err != nil {
+			return fmt.Errorf("write of %d: %w", len(writes), err)
+		}
+	}
+	err := txn.CommitAt(last+1, nil)
+	if err != nil {
+		e.failed.CompareAndSwap(nil, &err)
+	}
+	return err
 }
 
 // noteWritten notes what went to the logs.
@@ -342,8 +349,15 @@ func (e *engine) Close() error {
 	if free, ok := e.haveSpace(needed); !ok {
 		return fmt.Errorf("%w: closing %s takes %d bytes and %d are free; all of it is in the logs there", harp.ErrNoSpace, e.dir, needed, free)
 	}
-	defer e.manifest.leave()
-	return errors.Join(e.db.Close(), e.failure(), e.probe.Close())
+	return errors.Join(e.closeDB(), e.failure(), e.probe.Close())
+}
+
+// closeDB closes the database. Where it cannot write what is in memory it is left to that, and closed whenever that can be.
+func (e *engine) closeDB() error {
+	return e.log.unlessStuck(func() error {
+		defer e.manifest.leave()
+		return e.db.Close()
+	}, nil)
 }
 
 // watchEvery is how often the disk is asked when nothing is written: others may fill

@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"cmp"
 	"os"
 	"reflect"
 	"time"
@@ -40,6 +41,25 @@ func DieAtNextChange() {
 			return err
 		}
 		select {}
+	}
+}
+
+// HoldManifest lets no manifest be synced until what it returns is called, with the error of those that waited.
+func HoldManifest() (release func(error)) {
+	released, had := make(chan struct{}), syncManifest
+	var failed error
+	syncManifest = func(f *os.File) error {
+		select {
+		case <-released:
+			return had(f)
+		default:
+		}
+		<-released
+		return cmp.Or(failed, had(f))
+	}
+	return func(err error) {
+		failed = err
+		close(released)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -25,7 +26,12 @@ import (
 type logger struct {
 	log  *slog.Logger
 	disk atomic.Pointer[error] // the first error of the system
+
+	stuck     chan struct{} // closed when badger does something again and again that fails
+	getsStuck sync.Once
 }
+
+func newLogger(log *slog.Logger) *logger { return &logger{log: log, stuck: make(chan struct{})} }
 
 func (l *logger) Errorf(format string, args ...any) {
 	l.log.Error(formatLine(format, args))
@@ -33,6 +39,9 @@ func (l *logger) Errorf(format string, args ...any) {
 		var number syscall.Errno
 		return format == failedWrite || format == failedFlush || errors.As(err, &number)
 	})
+	if format == failedFlush {
+		l.getsStuck.Do(func() { close(l.stuck) })
+	}
 }
 
 // What badger tells with an error that it has made a text of.
@@ -43,7 +52,7 @@ const (
 	failedWrite = "writeRequests: %v"
 
 	// failedFlush says that no table could be made of a memory table. Badger tries it again each second, and takes
-	// more until there is no memory table for it: then commits wait.
+	// more until there is no memory table for it: then commits wait, as opening and closing does.
 	failedFlush = "error flushing memtable to disk: %v, retrying"
 )
 
@@ -87,6 +96,25 @@ func (l *logger) failure() error {
 		return fmt.Errorf("store/badger: the disk has failed: %w", *err)
 	}
 	return nil
+}
+
+// unlessStuck calls what has badger do something, and returns its error. Where badger gets stuck it is left to that, later is
+// called when it has come to its end, and the error is why it is stuck.
+func (l *logger) unlessStuck(do func() error, later func()) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		return err
+	case <-l.stuck:
+	}
+	if later != nil {
+		go func() {
+			<-done
+			later()
+		}()
+	}
+	return l.failure()
 }
 
 func formatLine(format string, args []any) string {

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/table"
@@ -315,6 +316,180 @@ func TestFlushThatBadgerTriesAgain(t *testing.T) {
 	snap.Close()
 	if err := e.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestCloseThatBadgerTriesAgain closes a store of whose memory table no table can be made, which badger tries again for
+// as long as that lasts: closing says why. With the disk well again it is closed, and nothing is missing.
+func TestCloseThatBadgerTriesAgain(t *testing.T) {
+	dir := t.TempDir()
+	e := openEngine(t, dir)
+	commitRows(t, e, 0)
+	commitRows(t, e, 1)
+	if err := takeTables(dir, allTables); err != nil {
+		t.Fatal(err)
+	}
+	if err := inTime(t, e.Close); err == nil {
+		t.Error("it is closed as if nothing had been")
+	}
+	if _, err := harpbadger.OpenEngine(dir, quiet(harpbadger.Options{})); !errors.Is(err, harpbadger.ErrInUse) {
+		t.Errorf("opened meanwhile: %v, want ErrInUse", err)
+	}
+	giveTables(t, dir)
+	if err := inTime(t, func() error { return closedAtLast(dir) }); err != nil {
+		t.Fatal(err)
+	}
+	checkMerged(t, dir)
+}
+
+// TestOpenThatBadgerTriesAgain opens a store that was killed with logs of more memory tables than badger takes at a time, and
+// none of the tables can be made: opening says why. With the disk well again nothing is missing.
+func TestOpenThatBadgerTriesAgain(t *testing.T) {
+	dir := t.TempDir()
+	e := openEngine(t, dir)
+	const most = 64 // commits, of 3.5 MiB: three memory tables that wait, and a part of one
+	release := harpbadger.HoldManifest()
+	copied, n := t.TempDir(), 0
+	for ; logsOfMem(t, dir) < 4; n++ {
+		if n == most {
+			t.Fatalf("%d logs of memory tables", logsOfMem(t, dir))
+		}
+		commit(t, e, largeRows(n)...)
+	}
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	release(nil)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	small := harpbadger.Options{Disk: onSmallDisk} // where one memory table may wait
+	var opened rows.Engine
+	err := inTime(t, func() (err error) {
+		taken := false
+		small.Disk = func(string) (free, total uint64, err error) {
+			if !taken { // tables that a kill has left are removed before
+				taken = true
+				err = takeTables(copied, allTables)
+			}
+			return 1 << 30, 1 << 30, err
+		}
+		opened, err = harpbadger.OpenEngine(copied, quiet(small))
+		return err
+	})
+	if err == nil {
+		err = opened.Close()
+		t.Errorf("it was opened, and closed: %v", err)
+	}
+	giveTables(t, copied)
+	if err := inTime(t, func() error { return closedAtLast(copied) }); err != nil {
+		t.Fatal(err)
+	}
+	e = openEngine(t, copied)
+	snap := view(t, e)
+	for i := range n {
+		for _, row := range largeRows(i) {
+			if got, err := snap.Get(row.Key); err != nil || !bytes.Equal(got, row.Value) {
+				t.Fatalf("row %s has %d bytes, %v", row.Key, len(got), err)
+			}
+		}
+	}
+	snap.Close()
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCommitThatWaitsForAFlush lets commits fill all memory tables while a table is being made, the last of them
+// waits, and the table then cannot be made: that commit says why.
+func TestCommitThatWaitsForAFlush(t *testing.T) {
+	dir := t.TempDir()
+	e := openEngine(t, dir)
+	release := harpbadger.HoldManifest()
+	waits := make(chan error, 1)
+	began := make(chan struct{}, 1<<20)
+	go func() {
+		for n := 0; ; n++ {
+			began <- struct{}{}
+			if err := e.Commit(largeRows(n)); err != nil {
+				waits <- err
+				return
+			}
+		}
+	}()
+	for still := false; !still; { // until one does not come to its end
+		select {
+		case <-began:
+		case err := <-waits:
+			t.Fatal(err)
+		case <-time.After(2 * time.Second):
+			still = true
+		}
+	}
+	if err := takeTables(dir, allTables); err != nil {
+		t.Fatal(err)
+	}
+	release(errors.New("the disk has failed"))
+	if err := inTime(t, func() error { return <-waits }); err == nil {
+		t.Error("it was committed")
+	}
+	if err := inTime(t, e.Close); err == nil {
+		t.Error("it is closed as if nothing had been")
+	}
+	giveTables(t, dir)
+	harpbadger.CloseAnyway(e)
+}
+
+// largeRows are the rows of a commit, which are in memory tables as they are.
+func largeRows(n int) []rows.Write {
+	const rowsOfOne, size = 1000, 3500
+	writes := make([]rows.Write, rowsOfOne)
+	for i := range writes {
+		writes[i] = rows.Write{Key: fmt.Appendf(nil, "%04d.%04d", n, i), Value: bytes.Repeat([]byte{byte(n)}, size)}
+	}
+	return writes
+}
+
+// logsOfMem is how many logs of memory tables are in a directory that something was written to.
+func logsOfMem(t *testing.T, dir string) (n int) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*.mem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if info, err := os.Stat(name); err == nil && info.Size() > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// inTime calls what may hang, and fails the test if it does.
+func inTime(t *testing.T, do func() error) error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(time.Minute):
+		t.Fatal("it hangs")
+		return nil
+	}
+}
+
+// closedAtLast waits until a database is closed that badger goes on to close.
+func closedAtLast(dir string) error {
+	for {
+		e, err := harpbadger.OpenEngine(dir, quiet(harpbadger.Options{Disk: onSmallDisk}))
+		if err == nil {
+			return e.Close()
+		}
+		if !errors.Is(err, harpbadger.ErrInUse) {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 
