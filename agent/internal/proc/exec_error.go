@@ -25,11 +25,12 @@ func (e *ExecError) Error() string { return fmt.Sprintf("cannot start (%s): %v",
 // fs.ErrPermission.
 func (e *ExecError) Unwrap() error { return e.Err }
 
-// shortages are what the system says when it has too little for now.
-var shortages = []error{syscall.EAGAIN, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM}
+// shortages are what the system says when it has too little for now, or a program is just being written.
+var shortages = []error{syscall.EAGAIN, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ETXTBSY}
 
 // IsShort reports whether an error says that the machine, or this process, has too few files, processes or too
-// little memory for now, and nothing of what was to be done.
+// little memory for now, or that a program is being written and cannot be executed meanwhile, and nothing of what was
+// to be done.
 func IsShort(err error) bool {
 	return slices.ContainsFunc(shortages, func(short error) bool { return errors.Is(err, short) })
 }

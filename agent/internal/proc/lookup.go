@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 var (
@@ -49,6 +50,8 @@ func (s Spec) lookup() (string, error) {
 			return path, nil
 		case err == nil && info.Mode().IsRegular(), errors.Is(err, fs.ErrPermission):
 			why = fs.ErrPermission
+		case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
+			why = errors.Unwrap(err) // it may be there, and cannot be looked at
 		}
 	}
 	return "", &ExecError{stageLookup, &fs.PathError{Op: "look up", Path: name, Err: why}}

@@ -243,6 +243,9 @@ func TestWhatIsNotStarted(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "data"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink("loop", filepath.Join(dir, "loop")); err != nil {
+		t.Fatal(err)
+	}
 	umask := 0o1000
 	for name, c := range map[string]struct {
 		spec  Spec
@@ -253,6 +256,7 @@ func TestWhatIsNotStarted(t *testing.T) {
 		"not in PATH":     {Spec{Argv: []string{"nothing"}, Env: []string{testPath}}, "lookup", fs.ErrNotExist},
 		"no PATH":         {Spec{Argv: []string{"sh"}}, "lookup", fs.ErrNotExist},
 		"data in PATH":    {Spec{Argv: []string{"data"}, Env: []string{"PATH=" + dir}}, "lookup", fs.ErrPermission},
+		"unseen in PATH":  {Spec{Argv: []string{"data"}, Env: []string{"PATH=" + dir + "/loop:/nowhere"}}, "lookup", syscall.ELOOP},
 		"no file":         {Spec{Argv: []string{"/nowhere/x"}}, "exec", fs.ErrNotExist},
 		"no interpreter":  {Spec{Argv: []string{dir + "/text"}}, "exec", fs.ErrNotExist},
 		"data":            {Spec{Argv: []string{dir + "/data"}}, "exec", fs.ErrPermission},
@@ -289,6 +293,34 @@ func notStarted(t *testing.T, s Spec, launcher []string, stage string, is error)
 	if !errors.As(err, &got) || got.Stage != stage || is != nil && !errors.Is(err, is) {
 		t.Errorf("got %v, want stage %s, %v", err, stage, is)
 	}
+}
+
+// TestProgramThatIsBeingWritten checks that a program that is just being replaced in its place is not refused for good: it can
+// be executed when that is done.
+func TestProgramThatIsBeingWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "program")
+	content, err := os.ReadFile("/bin/true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program(t, path, string(content))
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bothWays(t, func(t *testing.T, launcher []string) {
+		if _, err := Start(Spec{Argv: []string{path}}, Options{Launcher: launcher}); !IsShort(err) {
+			t.Errorf("while it is written: %v", err)
+		}
+	})
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	bothWays(t, func(t *testing.T, launcher []string) {
+		if _, _, status := run(t, Spec{Argv: []string{path}}, launcher); status.Exit != 0 {
+			t.Errorf("it ended with %+v", status)
+		}
+	})
 }
 
 func TestLimitsNeedALauncher(t *testing.T) {

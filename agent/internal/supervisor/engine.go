@@ -70,9 +70,11 @@ func (e *engine) start(launcher []string) error {
 	if err != nil {
 		return err
 	}
-	e.noteOldResult()
 	command := e.secrets.command(e.spec.Command)
-	if err = e.noteGo(); err == nil {
+	if err = e.noteOldResult(); err == nil {
+		err = e.noteGo()
+	}
+	if err == nil {
 		e.process, err = proc.Start(command, options)
 	}
 	if err != nil {

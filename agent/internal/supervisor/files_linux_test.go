@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 )
 
@@ -105,5 +109,69 @@ func (g *gate) openIfThere(t *testing.T) {
 	defer f.Close()
 	if _, err := f.WriteString("go\n"); err != nil {
 		t.Error(err)
+	}
+}
+
+// fewForResultArg is the first argument of a test binary that looks at a result with few files.
+const fewForResultArg = "few for result"
+
+func init() { mains[fewForResultArg] = fewForResultMain }
+
+// fewForResultMain notes the file with a result while there is no file left to look up its user with, and reads a new one
+// while there is none for a moment. It prints what went wrong.
+func fewForResultMain(args []string) int {
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 40, Max: 40}); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	id := strconv.Itoa(os.Geteuid())
+	spec := supervisor.Spec{
+		Command: proc.Spec{User: id, Group: id, Groups: []string{}},
+		Result:  supervisor.Result{From: "file", Path: args[0], Max: 80},
+	}
+	note, read := supervisor.NoteAndRead(spec)
+	giveBack := takeFiles()
+	err := note()
+	giveBack()
+	if value, why := read(); err == nil && why != "old_file" {
+		fmt.Printf("the result of the run before is taken for one: %q, %q\n", value, why)
+	}
+	if err := os.WriteFile(args[0], []byte("new"), 0o600); err != nil {
+		fmt.Println(err)
+	}
+	giveBack = takeFiles()
+	time.AfterFunc(300*time.Millisecond, giveBack)
+	if value, why := read(); string(value) != "new" {
+		fmt.Printf("the result is %q, %q\n", value, why)
+	}
+	return 0
+}
+
+// takeFiles opens as many files as there may be.
+func takeFiles() (giveBack func()) {
+	var open []int
+	for {
+		fd, err := syscall.Open(os.DevNull, syscall.O_RDONLY, 0)
+		if err != nil {
+			return func() {
+				for _, fd := range open {
+					_ = syscall.Close(fd) // nothing was written to it
+				}
+			}
+		}
+		open = append(open, fd)
+	}
+}
+
+// TestFewFilesForAResult checks that, when files have run out for a moment, a file from before the run is not taken for
+// the result of a command, nor a file that it has written for none.
+func TestFewFilesForAResult(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "result")
+	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("/proc/self/exe", fewForResultArg, file).CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("%v: %.300s", err, out)
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
+
+	"github.com/harpcaller/harp/agent/internal/proc"
 )
 
 // Where a result is from, and why there is none.
@@ -154,27 +157,38 @@ func (e *engine) resultPath() string {
 }
 
 // noteOldResult notes the file that is where the command will leave its result: unless it
-// changes it is not of this run.
-func (e *engine) noteOldResult() {
+// changes it is not of this run. The error says that it could not be looked at, for want of files, say.
+func (e *engine) noteOldResult() error {
 	if e.spec.Result.From != fromFile {
-		return
+		return nil
 	}
-	_ = asUser(e.spec.Command, func() error { // what cannot be seen now is not there, or is not the result then either
+	err := asUser(e.spec.Command, func() error {
 		info, err := os.Lstat(e.resultPath())
 		if err == nil {
 			e.oldResult = versionOf(info)
 		}
 		return err
 	})
+	if proc.IsShort(err) {
+		return err
+	}
+	return nil // what cannot be seen now is not there, or is not the result then either
 }
+
+const (
+	// unreadFor is how long reading a result is tried again that files or memory are too few for.
+	unreadFor = time.Minute
+
+	// unreadPause is the pause before it is.
+	unreadPause = 100 * time.Millisecond
+)
 
 // fileResult reads the file that the command left, with the rights of its user.
 func (e *engine) fileResult() ([]byte, string) {
-	var b []byte
-	err := asUser(e.spec.Command, func() (err error) {
-		b, err = readRegular(e.resultPath(), e.spec.Result.Max, e.oldResult)
-		return err
-	})
+	b, err := e.readResult()
+	for began := time.Now(); proc.IsShort(err) && time.Since(began) < unreadFor; b, err = e.readResult() {
+		time.Sleep(unreadPause)
+	}
 	switch {
 	case errors.Is(err, errTooLarge):
 		return nil, resultTooLarge
@@ -184,6 +198,14 @@ func (e *engine) fileResult() ([]byte, string) {
 		return nil, resultNoFile
 	}
 	return b, ""
+}
+
+func (e *engine) readResult() (b []byte, err error) {
+	err = asUser(e.spec.Command, func() (err error) {
+		b, err = readRegular(e.resultPath(), e.spec.Result.Max, e.oldResult)
+		return err
+	})
+	return b, err
 }
 
 var (
