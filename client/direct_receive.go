@@ -23,10 +23,10 @@ func (c *DirectCall) handleReceived(f transport.Frame, err error) {
 			err = io.EOF // its last frame, and not the end of the call
 		}
 	}
-	switch {
-	case errors.Is(err, transport.ErrNoRoom):
-		_ = c.hearNotNow(wire.NotNow{Reason: wire.NotNowBusy}) // it has looked at nothing
-	case err != nil:
+	if errors.Is(err, transport.ErrNoRoom) { // it has looked at nothing
+		err = c.hearNotNow(wire.NotNow{Reason: wire.NotNowBusy})
+	}
+	if err != nil {
 		c.noteEnd(nil, c.lostBy(err), true)
 	}
 }
@@ -138,13 +138,23 @@ func (c *DirectCall) hearRefused(w wire.Refused) error {
 	if w.Failure == nil {
 		return senseless(errors.New("refused without an error"))
 	}
-	c.noteEnd(nil, w.Failure, false)
-	return nil
+	return c.noteDenied(w.Failure)
 }
 
 func (c *DirectCall) hearNotNow(w wire.NotNow) error {
 	f := failures.New("rejected", "the agent takes no calls now")
 	f.Type = w.Reason
-	c.noteEnd(nil, f.Err(), false)
+	return c.noteDenied(f.Err())
+}
+
+// noteDenied notes that the agent has not started the procedure. Once it has said that it had, it cannot say that.
+func (c *DirectCall) noteDenied(err error) error {
+	c.mu.Lock()
+	began := c.began
+	c.mu.Unlock()
+	if began {
+		return senseless(errors.New("not started, after it had begun"))
+	}
+	c.noteEnd(nil, err, false)
 	return nil
 }

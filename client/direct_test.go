@@ -131,16 +131,24 @@ func TestDirectEnds(t *testing.T) {
 		records int
 		text    string
 	}{
-		"remote":      {ended(wire.End{Failure: harp.Failure{Code: "remote", Type: "t", Message: "m", Ran: harp.DidRun, Fault: harp.FaultProcedure}.Err()}), nil, harp.DidRun, 1, "call p on web01: t: m; it ran"},
-		"value too":   {ended(wire.End{Value: harp.Value{0xc3}, Failure: failures.New("remote", "m").Err()}), nil, harp.DidRun, 1, "call p on web01: m; it ran"},
-		"timeout":     {ended(wire.End{Value: harp.Value{0xc3}, Stopped: stopped(wire.CauseTimeout)}), harp.ErrTimeout, harp.DidRun, 1, "call p on web01: no record for 1m0s (silence_timeout); it ran"},
-		"max":         {ended(wire.End{Stopped: stopped(wire.CauseMaxExecTime)}), harp.ErrTimeout, harp.DidRun, 1, "call p on web01: ran longer than 1m0s (max_exec_time); it ran"},
-		"cancelled":   {ended(wire.End{Stopped: stopped(wire.CauseCancel)}), harp.ErrCancelled, harp.DidRun, 1, "call p on web01: cancelled; it ran"},
-		"dropped":     {ended(wire.End{Dropped: true}), harp.ErrNoSpace, harp.DidRun, 1, "call p on web01: refused by the dispatcher: no space left: the agent dropped the value; it ran"},
-		"gone":        {ended(wire.End{Gone: true}), harp.ErrLost, harp.DidRun, 1, ""},
-		"last frame":  {func(r *run) { r.send(wire.TypeStarted, true, wire.Started{Time: 1}) }, harp.ErrLost, harp.DidRun, -1, ""},
-		"refused":     {nil, harp.ErrNotFound, harp.DidNotRun, 0, "call p on web01: rejected by the agent: no such procedure: p; did not run"},
-		"not now":     {func(r *run) { r.send(wire.TypeNotNow, true, wire.NotNow{Reason: wire.NotNowDraining}) }, harp.ErrRejected, harp.DidNotRun, 0, "call p on web01: rejected by the agent: the agent takes no calls now (draining); did not run"},
+		"remote":     {ended(wire.End{Failure: harp.Failure{Code: "remote", Type: "t", Message: "m", Ran: harp.DidRun, Fault: harp.FaultProcedure}.Err()}), nil, harp.DidRun, 1, "call p on web01: t: m; it ran"},
+		"value too":  {ended(wire.End{Value: harp.Value{0xc3}, Failure: failures.New("remote", "m").Err()}), nil, harp.DidRun, 1, "call p on web01: m; it ran"},
+		"timeout":    {ended(wire.End{Value: harp.Value{0xc3}, Stopped: stopped(wire.CauseTimeout)}), harp.ErrTimeout, harp.DidRun, 1, "call p on web01: no record for 1m0s (silence_timeout); it ran"},
+		"max":        {ended(wire.End{Stopped: stopped(wire.CauseMaxExecTime)}), harp.ErrTimeout, harp.DidRun, 1, "call p on web01: ran longer than 1m0s (max_exec_time); it ran"},
+		"cancelled":  {ended(wire.End{Stopped: stopped(wire.CauseCancel)}), harp.ErrCancelled, harp.DidRun, 1, "call p on web01: cancelled; it ran"},
+		"dropped":    {ended(wire.End{Dropped: true}), harp.ErrNoSpace, harp.DidRun, 1, "call p on web01: refused by the dispatcher: no space left: the agent dropped the value; it ran"},
+		"gone":       {ended(wire.End{Gone: true}), harp.ErrLost, harp.DidRun, 1, ""},
+		"last frame": {func(r *run) { r.send(wire.TypeStarted, true, wire.Started{Time: 1}) }, harp.ErrLost, harp.DidRun, -1, ""},
+		"refused":    {nil, harp.ErrNotFound, harp.DidNotRun, 0, "call p on web01: rejected by the agent: no such procedure: p; did not run"},
+		"not now":    {func(r *run) { r.send(wire.TypeNotNow, true, wire.NotNow{Reason: wire.NotNowDraining}) }, harp.ErrRejected, harp.DidNotRun, 0, "call p on web01: rejected by the agent: the agent takes no calls now (draining); did not run"},
+		"refused, begun": {func(r *run) {
+			r.started()
+			r.send(wire.TypeRefused, true, wire.Refused{Failure: failures.New("rejected", "m").Err()})
+		}, harp.ErrLost, harp.DidRun, -1, ""},
+		"not now, begun": {func(r *run) {
+			r.record(1)
+			r.send(wire.TypeNotNow, true, wire.NotNow{Reason: wire.NotNowBusy})
+		}, harp.ErrLost, harp.DidRun, -1, ""},
 		"bad refused": {func(r *run) { r.send(wire.TypeRefused, true, map[string]any{"failure": 5}) }, harp.ErrLost, harp.MayHaveRun, -1, ""},
 		"bad value":   {ended(wire.End{Value: []byte{0xc1}}), harp.ErrLost, harp.DidRun, -1, ""},
 		"bad end":     {func(r *run) { _ = r.x.Send(wire.TypeEnd, true, []byte{5}) }, harp.ErrLost, harp.MayHaveRun, -1, ""},
