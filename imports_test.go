@@ -18,6 +18,7 @@ func TestImports(t *testing.T) {
 		},
 		"./target":   {},
 		"./schedule": {"github.com/adhocore/gronx"},
+		"./window":   {"github.com/adhocore/gronx"}, // of schedule
 	} {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", pkg).Output()
 		if err != nil {

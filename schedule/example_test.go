@@ -70,6 +70,23 @@ func ExampleSpec_Check() {
 	// schedule: invalid jitter: 5m0s reaches from Wed 2026-11-25 01:00 CET to the next time, 5m0s later
 }
 
+func ExampleFromWall() {
+	madrid, err := schedule.LoadZone("Europe/Madrid")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, wall := range []time.Time{
+		time.Date(2027, 3, 28, 2, 30, 0, 0, time.UTC),  // does not exist
+		time.Date(2027, 10, 31, 2, 30, 0, 0, time.UTC), // comes twice
+	} {
+		fmt.Println(schedule.FromWall(wall, madrid).In(madrid))
+	}
+	// Output:
+	// 2027-03-28 03:00:00 +0200 CEST
+	// 2027-10-31 02:30:00 +0200 CEST
+}
+
 func ExampleReadCrontab() {
 	f, err := os.Open("testdata/debian/cron.d/anacron")
 	if err != nil {

@@ -380,6 +380,23 @@ func TestRobfig(t *testing.T) {
 	}
 }
 
+// TestFromWall: the moment of a wall time is the first at which a clock shows that or a later one, around each change of each
+// zone in 2020 to 2035.
+func TestFromWall(t *testing.T) {
+	for _, c := range changes(t, 2020, 2035) {
+		from := c.at.Add(-3 * time.Hour)
+		at := from.Add(-27 * time.Hour)
+		for wall := schedule.ToWall(from, c.loc); wall.Before(schedule.ToWall(c.at.Add(3*time.Hour), c.loc)); wall = wall.Add(5 * time.Minute) {
+			for schedule.ToWall(at, c.loc).Before(wall) {
+				at = at.Add(time.Minute)
+			}
+			if got := schedule.FromWall(wall, c.loc); !got.Equal(at) {
+				t.Fatalf("%s: %v is at %v, want %v", c.zone, wall, got, at)
+			}
+		}
+	}
+}
+
 // TestLongWalk goes over 300 years of zones, across the ends of leap years, and finds each day once.
 func TestLongWalk(t *testing.T) {
 	for _, zone := range []string{"Europe/Madrid", "Australia/Lord_Howe", "Pacific/Apia"} {

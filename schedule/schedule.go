@@ -32,6 +32,8 @@
 // [Gap] and [Repeat] set one rule for every expression. Several wall times that come to one moment are
 // one moment, whose Note names them. "every" knows no wall clock.
 //
+// [ToWall] and [FromWall] map moments to wall times and back, for what is no expression.
+//
 // [ReadCrontab] reads the tables of cron.
 package schedule
 
@@ -108,7 +110,7 @@ const maxText = 1024
 // names cron (the text), tz, until, jitter, gap or repeat. What is well written and can still never
 // fire is found by [Spec.Check].
 func Parse(text, zone string, rules Rules) (*Spec, error) {
-	loc, err := loadZone(zone)
+	loc, err := LoadZone(zone)
 	if err != nil {
 		return nil, err
 	}

@@ -196,8 +196,31 @@ func formatWallTime(wall, moved time.Time) string {
 	return wall.Format(layout)
 }
 
-// loadZone finds a time zone by its name.
-func loadZone(name string) (*time.Location, error) {
+// ToWall returns what a clock in a zone shows at a moment, as a time in UTC.
+func ToWall(moment time.Time, zone *time.Location) time.Time {
+	_, offset := moment.In(zone).Zone()
+	return moment.UTC().Add(time.Duration(offset) * time.Second)
+}
+
+// FromWall returns the moment at which a clock in a zone shows a wall time, which is a time in UTC: the first moment
+// of two, and the end of the gap for a time that it leaves out. Of two wall times the later one never
+// has the earlier moment.
+func FromWall(wall time.Time, zone *time.Location) time.Time {
+	c := clock{zone: zone}
+	s := c.segmentAt(wall.Add(-longestOffset))
+	for s.endsBefore(wall) {
+		following := c.following(s)
+		if following.beginsAfter(wall) {
+			return s.to.UTC()
+		}
+		s = following
+	}
+	return s.moment(wall)
+}
+
+// LoadZone finds a time zone of the IANA database; none is UTC. Errors: a [*FieldError] that names tz. It refuses
+// Local, which is another zone on each machine.
+func LoadZone(name string) (*time.Location, error) {
 	if name == "Local" {
 		return nil, &FieldError{Field: "tz", Message: "Local is another zone on each machine"}
 	}

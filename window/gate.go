@@ -1,0 +1,339 @@
+package window
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"time"
+)
+
+// Mode says what becomes of a start that a window keeps back.
+type Mode string
+
+// The modes.
+const (
+	Hold   Mode = "hold"   // it waits
+	Refuse Mode = "refuse" // it is refused
+)
+
+// Window keeps starts back on the hosts that it is about: those in its spans, or with Only those out of them.
+type Window struct {
+	Name          string
+	Mode          Mode // empty is Hold
+	Only          bool // starts are allowed in its spans only; of several such windows one is enough
+	SchedulesOnly bool // it concerns what a schedule or a dependency starts
+	Procedures    []string
+	Exempt        []string // from Procedures; in both * is any text, ? one character
+	All           bool     // it concerns procedures with the trait read_only too
+	Source        Source
+}
+
+// Start is the start of a procedure on a host.
+type Start struct {
+	Procedure string
+	ReadOnly  bool // the procedure has the trait read_only
+	Scheduled bool // a schedule or a dependency starts it
+}
+
+// Concerns reports whether a window has a say in a start: its procedure is like one of Procedures, or there are none, and
+// like none of Exempt.
+func (w *Window) Concerns(s Start) bool {
+	isLike := func(pattern string) bool { return matchGlob(pattern, s.Procedure) }
+	return (!w.SchedulesOnly || s.Scheduled) && (w.All || !s.ReadOnly) &&
+		(len(w.Procedures) == 0 || slices.ContainsFunc(w.Procedures, isLike)) && !slices.ContainsFunc(w.Exempt, isLike)
+}
+
+// Expanded is a window with its spans of some time. It never changes, and the gates of many hosts may have it.
+type Expanded struct {
+	Window
+	from, until time.Time // what is known of it
+	runs        []Span    // disjoint, with room between them, by their beginnings
+}
+
+// Expand finds the spans of a window that have a moment in [from, until), once for all hosts. Of a source with more
+// than 10,000 less is known.
+func (w Window) Expand(from, until time.Time) *Expanded {
+	if end := from.AddDate(maxYears, 0, 0); end.Before(until) {
+		until = end
+	}
+	e := &Expanded{Window: w, from: from, until: until}
+	told := 0
+	for span := range w.Source.Between(from, until) {
+		if told++; told == maxSpans {
+			if span.From.Before(until) {
+				e.until = span.From
+			}
+			break
+		}
+		e.add(span)
+	}
+	return e
+}
+
+// add joins a span to the last run if there is no time between them.
+func (e *Expanded) add(span Span) {
+	if !span.To.IsZero() && !span.To.After(span.From) {
+		return
+	}
+	n := len(e.runs)
+	if n == 0 || !e.runs[n-1].To.IsZero() && span.From.After(e.runs[n-1].To) {
+		e.runs = append(e.runs, span)
+		return
+	}
+	if last := &e.runs[n-1]; span.To.IsZero() || !last.To.IsZero() && span.To.After(last.To) {
+		last.To = span.To
+	}
+}
+
+// at returns the run that covers a moment, or else the next one.
+func (e *Expanded) at(moment time.Time) (run Span, covers, ok bool) {
+	i, _ := slices.BinarySearchFunc(e.runs, moment, func(s Span, t time.Time) int {
+		if !s.To.IsZero() && !s.To.After(t) {
+			return -1
+		}
+		return 1
+	})
+	if i == len(e.runs) {
+		return Span{}, false, false
+	}
+	return e.runs[i], e.runs[i].Covers(moment), true
+}
+
+// Pause keeps back all starts, of a host or of a queue.
+type Pause struct {
+	What   string // is paused: "host", "queue"
+	By     string
+	Reason string
+	Since  time.Time
+	Until  time.Time // zero: until somebody ends it
+}
+
+func (p Pause) span() Span { return Span{From: p.Since, To: p.Until} }
+
+// Gate is what keeps back starts on one host, or in one of its queues, as it is known ahead of time. The zero Gate knows nothing, and keeps
+// back everything.
+type Gate struct {
+	from, until time.Time
+	windows     []*Expanded
+	pauses      []Pause
+}
+
+// NewGate makes a gate of the windows whose targets the host is in, and of its pauses. It is known in [from, until), or less if a
+// window is known for less.
+func NewGate(from, until time.Time, windows []*Expanded, pauses []Pause) Gate {
+	for _, w := range windows {
+		if w.from.After(from) {
+			from = w.from
+		}
+		if w.until.Before(until) {
+			until = w.until
+		}
+	}
+	return Gate{from, until, windows, pauses}
+}
+
+// KnownUntil returns the first moment of which the gate knows nothing.
+func (g Gate) KnownUntil() time.Time { return g.until }
+
+// Verdict says whether something may start at a moment.
+type Verdict struct {
+	At        time.Time
+	Unknown   bool       // the gate knows nothing of this moment, and so it may not start
+	Obstacles []Obstacle // that keep it back, windows by their order and then pauses
+	Until     time.Time  // when the answer changes: nothing keeps it back any more, or something does; zero: at no time that is known
+	// KnownUntil is the first moment of which nothing is known.
+	KnownUntil time.Time
+}
+
+// Obstacle is a window or a pause that keeps a start back.
+type Obstacle struct {
+	Window string // its name
+	Mode   Mode
+	Only   bool      // no window of this kind covers the moment
+	Pause  *Pause    // that it is, instead of a window
+	Since  time.Time // when it began; with Only unknown
+	Until  time.Time // when it ends by itself, with Only when that window covers the next moment; zero: at no time that is known
+	Note   string    // of the span
+}
+
+// May reports whether it may start.
+func (v Verdict) May() bool { return !v.Unknown && len(v.Obstacles) == 0 }
+
+// Mode returns what becomes of a start that is kept back: of several modes Refuse is stronger.
+func (v Verdict) Mode() Mode {
+	for _, o := range v.Obstacles {
+		if o.Mode == Refuse {
+			return Refuse
+		}
+	}
+	return Hold
+}
+
+// Margin is by how much sooner a start is kept back than its window begins: it takes time until it has started.
+const Margin = time.Second
+
+// Left returns for how long after the moment it may be started, with a [Margin]; 0: not any more.
+func (v Verdict) Left() time.Duration {
+	if !v.May() {
+		return 0
+	}
+	end := v.Until
+	if end.IsZero() {
+		end = v.KnownUntil
+	}
+	return max(end.Sub(v.At)-Margin, 0)
+}
+
+// Judge says whether something may start at a moment, what keeps it back, and until when that is so.
+func (g Gate) Judge(s Start, at time.Time) Verdict {
+	v := Verdict{At: at, KnownUntil: g.until, Unknown: at.Before(g.from) || !at.Before(g.until)}
+	if v.Unknown {
+		return v
+	}
+	v.Obstacles = g.obstacles(s, at)
+	until := g.nextHold
+	if len(v.Obstacles) > 0 {
+		until = g.release
+	}
+	if end, ok := until(s, at); ok && end.Before(g.until) {
+		v.Until = end
+	}
+	return v
+}
+
+// concerned returns the windows that have a say in a start, of one kind.
+func (g Gate) concerned(s Start, only bool) iter.Seq[*Expanded] {
+	return func(yield func(*Expanded) bool) {
+		for _, w := range g.windows {
+			if w.Only == only && w.Concerns(s) && !yield(w) {
+				return
+			}
+		}
+	}
+}
+
+// isAllowed reports whether a window with Only covers a moment, or none has a say.
+func (g Gate) isAllowed(s Start, at time.Time) bool {
+	allowed := true
+	for w := range g.concerned(s, true) {
+		if _, covers, _ := w.at(at); covers {
+			return true
+		}
+		allowed = false
+	}
+	return allowed
+}
+
+func (g Gate) obstacles(s Start, at time.Time) (all []Obstacle) {
+	allowed := g.isAllowed(s, at)
+	for _, w := range g.windows {
+		run, covers, ok := w.at(at)
+		if w.Only == covers || w.Only && allowed || !w.Concerns(s) {
+			continue
+		}
+		o := Obstacle{Window: w.Name, Mode: cmp.Or(w.Mode, Hold), Only: w.Only}
+		switch {
+		case !w.Only:
+			o.Since, o.Until, o.Note = run.From, run.To, run.Note
+		case ok:
+			o.Until, o.Note = run.From, run.Note
+		}
+		all = append(all, o)
+	}
+	for _, p := range g.pauses {
+		if p.span().Covers(at) {
+			all = append(all, Obstacle{Mode: Hold, Pause: &p, Since: p.Since, Until: p.Until})
+		}
+	}
+	return all
+}
+
+// release returns the first moment from one on at which nothing keeps a start back, and false if there is none.
+func (g Gate) release(s Start, at time.Time) (time.Time, bool) {
+	for {
+		moved := at
+		for w := range g.concerned(s, false) {
+			if run, covers, _ := w.at(moved); covers {
+				moved = run.To
+			}
+			if moved.IsZero() {
+				return moved, false
+			}
+		}
+		for _, p := range g.pauses {
+			if p.span().Covers(moved) {
+				moved = p.Until
+			}
+			if moved.IsZero() {
+				return moved, false
+			}
+		}
+		if !g.isAllowed(s, moved) {
+			moved = g.nextAllowed(s, moved)
+		}
+		switch {
+		case moved.IsZero():
+			return moved, false
+		case moved.Equal(at) || !moved.Before(g.until):
+			return moved, true
+		}
+		at = moved
+	}
+}
+
+// nextAllowed returns when a window with Only covers the next moment; zero: it is not known.
+func (g Gate) nextAllowed(s Start, at time.Time) (next time.Time) {
+	for w := range g.concerned(s, true) {
+		if run, _, ok := w.at(at); ok && (next.IsZero() || run.From.Before(next)) {
+			next = run.From
+		}
+	}
+	return next
+}
+
+// nextHold returns the first moment after one that is free at which something keeps a start back, and false if there
+// is none.
+func (g Gate) nextHold(s Start, at time.Time) (next time.Time, ok bool) {
+	consider := func(t time.Time) {
+		if !ok || t.Before(next) {
+			next, ok = t, true
+		}
+	}
+	for w := range g.concerned(s, false) {
+		if run, _, found := w.at(at); found {
+			consider(run.From)
+		}
+	}
+	for _, p := range g.pauses {
+		if p.Since.After(at) && (p.Until.IsZero() || p.Until.After(p.Since)) {
+			consider(p.Since)
+		}
+	}
+	if end, ends := g.endOfAllowed(s, at); ends {
+		consider(end)
+	}
+	return next, ok
+}
+
+// endOfAllowed returns the first moment from one on that no window with Only covers, and false if there is none or none
+// has a say.
+func (g Gate) endOfAllowed(s Start, at time.Time) (time.Time, bool) {
+	for {
+		moved := at
+		concerned := false
+		for w := range g.concerned(s, true) {
+			concerned = true
+			run, covers, _ := w.at(moved)
+			switch {
+			case covers && run.To.IsZero():
+				return time.Time{}, false
+			case covers:
+				moved = run.To
+			}
+		}
+		if !concerned || moved.Equal(at) {
+			return moved, concerned
+		}
+		at = moved
+	}
+}
