@@ -110,7 +110,7 @@ func (l *logger) unlessStuck(do func() error, later func()) error {
 	}
 	if later != nil {
 		go func() {
-			<-done
+			<-done //nolint:errcheck // why it is stuck was said
 			later()
 		}()
 	}

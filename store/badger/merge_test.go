@@ -301,10 +301,11 @@ func TestFlushThatBadgerTriesAgain(t *testing.T) {
 		t.Error("it is closed as if nothing had been")
 	}
 	copied := t.TempDir()
-	giveTables(t, dir)
-	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil { // before badger can try again
 		t.Fatal(err)
 	}
+	giveTables(t, copied)
+	giveTables(t, dir)
 	harpbadger.CloseAnyway(e)
 	e = openEngine(t, copied)
 	snap := view(t, e)

@@ -114,6 +114,20 @@ var quotas = []rule{
 		w.must(w.trySubmit(by(ada), three, in(queue("d"))))
 		w.wants(w.trySubmit(by(ada), three, in(queue("e"))), harp.ErrRefused)
 	}},
+	{"quota/kept", "a principal with as many queues as it may says nothing first of another's; it changes what others have said", func(w *world) {
+		b := queue("b")
+		change := func(c harp.QueueChange) error {
+			return w.st.ChangeQueue(w.ctx(), b, c, store.Operation{By: ada, Time: w.now, Most: store.Quota{Queues: 1}})
+		}
+		w.submit(by(ada), in(queue("a")))
+		w.submit(by(bob), in(b))
+		w.wants(change(harp.QueueChange{Concurrency: new(5)}), harp.ErrRefused)
+		w.must(change(harp.QueueChange{Concurrency: new(0)}))
+		w.pauseBy(bob, b, true)
+		w.must(change(harp.QueueChange{Concurrency: new(5)}))
+		w.must(change(harp.QueueChange{Paused: new(false)}))
+		w.must(change(harp.QueueChange{Paused: new(true)}))
+	}},
 }
 
 var reopeningQuotas = []rule{

@@ -284,6 +284,12 @@ func TestOlderRowsStartNothingAgain(t *testing.T) {
 			if got, err := s.Claim(t.Context(), []string{"h"}, 10, noon); err != nil || len(got) > 0 {
 				t.Errorf("%d are started, %v", len(got), err)
 			}
+			for _, when := range []string{"now", "when it is opened again"} {
+				if got, err := s.Job(t.Context(), j.ID); !errors.Is(err, ErrDamaged) {
+					t.Errorf("%s the job is %+v, %v", when, got, err)
+				}
+				s = opened(t, e, Options{})
+			}
 		})
 	}
 }

@@ -242,6 +242,10 @@ func TestStoredIsWhatJobsTake(t *testing.T) {
 			in.Job.Queue = harp.Value("\x81\xa4name\xa5queue")
 			in.Job.Labels = map[string]string{"team": "databases", "ticket": "OPS-12345"}
 		},
+		"valued": func(_ *store.Submission, end *store.Event) { end.Value = make(harp.Value, shortMost) },
+		"valued at length": func(_ *store.Submission, end *store.Event) {
+			end.Value = make(harp.Value, shortMost+1)
+		},
 		"failed": func(_ *store.Submission, end *store.Event) {
 			end.Failure = failures.New("remote", "something went wrong that takes more than a line to be told, and some more words")
 		},
