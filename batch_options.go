@@ -138,7 +138,8 @@ func ShareOf(share string, hosts int) (int, error) {
 }
 
 // Waves returns how many of so many hosts have been reached when each wave of [Rolling] is over,
-// ascending; the last is all of them. Errors: ErrInvalid (rolling) for waves that do not rise.
+// ascending; the last is all of them. Of a batch that is made again, of fewer hosts than the waves were for,
+// those that do not rise are left out. Errors: ErrInvalid (rolling) for waves that do not rise.
 func (o *BatchOptions) Waves(hosts int) ([]int, error) {
 	var waves []int
 	last := 0
@@ -146,6 +147,9 @@ func (o *BatchOptions) Waves(hosts int) ([]int, error) {
 		n, err := ShareOf(wave, hosts)
 		if err != nil {
 			return nil, inField("rolling", err)
+		}
+		if n < last && len(o.Retry) > 0 {
+			continue
 		}
 		if n < last {
 			return nil, &FieldError{Field: "rolling", Message: fmt.Sprintf("the waves %s do not rise: of %d hosts %s are %d, after %d", strings.Join(o.Rolling, ","), hosts, wave, n, last)}

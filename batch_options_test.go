@@ -146,6 +146,17 @@ func TestWaves(t *testing.T) {
 	}
 }
 
+// A batch that is made again has fewer hosts than its waves were for: those that do not rise any more are left out.
+func TestWavesOfABatchThatIsMadeAgain(t *testing.T) {
+	o := BatchOptions{Rolling: []string{"2", "50%", "3"}, Retry: []string{"failed"}}
+	for hosts, want := range map[int][]int{1: {1}, 2: {2}, 3: {2, 3}, 5: {2, 3, 5}, 20: {2, 10, 20}} {
+		got, err := o.Waves(hosts)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("of %d hosts they are %v, %v, want %v", hosts, got, err, want)
+		}
+	}
+}
+
 // What is made again is said by states and reasons; what was cancelled with its batch only if it did not run.
 func TestRetries(t *testing.T) {
 	o := BatchOptions{Retry: []string{"failed", "expired(offline)", "cancelled(batch)"}}

@@ -290,7 +290,7 @@ func batchStatus(b *store.Batch) harp.BatchStatus {
 // included.
 func memberCounts(b *store.Batch) map[harp.State]int {
 	counts := b.Counts.ByState()
-	if left := b.Hosts - b.Reached; left > 0 {
+	if left := b.Unreached(); left > 0 {
 		counts[b.UnreachedLife().State] += left
 	}
 	return counts
@@ -363,7 +363,7 @@ func (s *service) ChangeBatch(ctx context.Context, operation, id string, c harp.
 		if err != nil {
 			return 0, err
 		}
-		b, err := s.d.store.ChangeBatch(ctx, id, store.BatchEvent{Kind: batchEvents[c.Kind], Reason: c.Reason}, op)
+		done, err := s.d.store.ChangeBatch(ctx, id, store.BatchEvent{Kind: batchEvents[c.Kind], Reason: c.Reason}, op)
 		switch {
 		case errors.Is(err, store.ErrIllegal) && c.Kind == harp.CancelOfBatch:
 			return 0, nil
@@ -374,11 +374,42 @@ func (s *service) ChangeBatch(ctx context.Context, operation, id string, c harp.
 		}
 		s.d.watchers.notifyChanged(id)
 		s.d.wakeClock()
-		if c.Kind != harp.CancelOfBatch || b.State.Ended() {
+		if c.Kind != harp.CancelOfBatch {
 			return 0, nil
 		}
-		return b.Counts.Unended() + b.Hosts - b.Reached, nil
+		s.d.wakeUnreached(ctx, []string{id})
+		return done.Count, nil
 	})
+}
+
+// wakeUnreached wakes all that wait for members of batches whose hosts are not reached any more.
+func (d *Dispatcher) wakeUnreached(ctx context.Context, batches []string) {
+	for _, id := range batches {
+		if !d.watchers.hasMembersOf(id) {
+			continue
+		}
+		if err := d.notifyUnreached(ctx, id); err != nil && d.ctx.Err() == nil {
+			d.log.Error("members of a batch that have ended cannot be read", "batch", id, "err", err)
+		}
+	}
+}
+
+func (d *Dispatcher) notifyUnreached(ctx context.Context, id string) error {
+	ctx = context.WithoutCancel(ctx) // others wait
+	b, err := d.store.Batch(ctx, id)
+	if err != nil {
+		return err
+	}
+	for from := b.Reached; from < b.Hosts; from += membersAtOnce {
+		members, err := d.store.BatchMembers(ctx, id, from, membersAtOnce)
+		if err != nil {
+			return err
+		}
+		for _, j := range members {
+			d.watchers.notifyEnded(j, nil)
+		}
+	}
+	return nil
 }
 
 // batchEvents are what changes of batches are in their lives.

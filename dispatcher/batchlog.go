@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 )
@@ -129,6 +130,9 @@ func (p *logPage) addRecords(ctx context.Context, e store.BatchEntry) (full bool
 	id := harp.MemberID(p.batch, e.Host, 1)
 	for from < behind {
 		records, err := p.d.store.Read(ctx, id, from, store.ReadLimit{Records: int(behind - from), Bytes: p.query.MaxBytes}) //nolint:gosec // at most Count
+		if errors.Is(err, store.ErrDamaged) || errors.Is(err, harp.ErrNotFound) {                                            // others are told all the same
+			records, err = []harp.Record{{Seq: from, Kind: harp.KindLog, Missing: behind - from}}, nil
+		}
 		if err != nil || len(records) == 0 {
 			return false, err
 		}
@@ -157,13 +161,20 @@ func (p *logPage) addEnd(ctx context.Context, e store.BatchEntry) (full bool, er
 		end, err = p.d.result(ctx, job)
 		size = len(end.Value) + failureSize(job)
 	}
-	if errors.Is(err, store.ErrDamaged) {
-		end, err = harp.Result{Err: err}, nil // others are told all the same
+	if err == nil && !job.State.Ended() || errors.Is(err, store.ErrDamaged) || errors.Is(err, harp.ErrNotFound) {
+		end, err = damagedEnd(), nil // others are told all the same
 	}
 	if err != nil {
 		return false, err
 	}
 	return !p.tellEnd(e.No, e.Host, id, end, size), nil
+}
+
+// damagedEnd is the end of a member that cannot be read.
+func damagedEnd() harp.Result {
+	f := failures.New("lost", "what was stored of how this job ended is damaged")
+	f.Ran = harp.MayHaveRun
+	return harp.Result{State: harp.StateLost, Err: f.Err()}
 }
 
 // failureSize is about how many bytes the failure of a job takes.

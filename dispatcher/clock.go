@@ -82,6 +82,7 @@ func (d *Dispatcher) advance() error {
 			d.watchers.notifyChanged(id)
 		}
 		d.sendJobs(did.Claimed)
+		d.wakeUnreached(d.ctx, did.Over)
 		if !did.More {
 			return nil
 		}

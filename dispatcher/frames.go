@@ -205,8 +205,7 @@ func (a *attempt) storeMissing(ctx context.Context) error {
 	})
 	if err == nil {
 		a.missing = 0
-		a.s.d.watchers.notifyCounted(a.job.ID)
-		a.s.d.watchers.notifyChanged(a.job.Batch)
+		a.notifyStored()
 	}
 	return err
 }
@@ -251,7 +250,7 @@ func (a *attempt) storeRecords(ctx context.Context, m wire.Records) error {
 	var row *store.Job
 	err := a.s.retryStore(ctx, func() (err error) {
 		if row, err = a.s.d.store.Append(ctx, in); err != nil {
-			a.s.d.watchers.notifyCounted(a.job.ID) // the first of them may be stored
+			a.notifyStored() // the first of them may be
 		}
 		return err
 	})
@@ -280,12 +279,17 @@ func (a *attempt) ackRecords(m wire.Records) error {
 	return wire.Send(a.x, wire.TypeAck, false, &wire.Ack{Next: m.First + int64(len(m.Records)), Window: a.s.d.window()})
 }
 
+// notifyStored wakes those that follow the job, or its batch: they read from the store what there is.
+func (a *attempt) notifyStored() {
+	a.s.d.watchers.notifyCounted(a.job.ID)
+	a.s.d.watchers.notifyChanged(a.job.Batch)
+}
+
 // publishRecords hands what was committed to the job's followers. Of a job that is full not
 // all was stored.
 func (a *attempt) publishRecords(row *store.Job, in store.Append) {
-	defer a.s.d.watchers.notifyChanged(a.job.Batch)
 	if row.Full {
-		a.s.d.watchers.notifyCounted(a.job.ID)
+		a.notifyStored()
 		return
 	}
 	base := row.Attempts[len(row.Attempts)-1].Base
@@ -293,6 +297,7 @@ func (a *attempt) publishRecords(row *store.Job, in store.Append) {
 		in.Records[i].Seq, in.Records[i].Attempt = base+in.First+uint64(i), in.Attempt
 	}
 	a.s.d.watchers.notifyAppended(a.job.ID, in.Records)
+	a.s.d.watchers.notifyChanged(a.job.Batch)
 }
 
 // handleEnd stores how the attempt ended and lets the agent forget it.

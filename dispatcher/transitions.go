@@ -29,9 +29,11 @@ func (d *Dispatcher) applyTransitions(ctx context.Context, ts ...store.Transitio
 			d.wakeClock()
 		}
 		d.sendJobs(c.Claimed)
-		if c.Job.Batch != "" { // another host may have been reached, and its member wait for a time
+		if c.Job.Batch != "" { // other hosts may have been reached, and their members wait for a time, or were left out
+			d.watchers.notifyChanged(c.Job.Batch)
 			d.wakeClock()
 		}
+		d.wakeUnreached(ctx, c.Over)
 	}
 	return changes, nil
 }

@@ -106,6 +106,22 @@ func (ws *watchers) findWatcher(id string) *watcher {
 	return ws.jobs[id]
 }
 
+// hasMembersOf reports whether somebody waits for a member of a batch, or of another one made in the same moment.
+func (ws *watchers) hasMembersOf(batch string) bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for id := range ws.jobs {
+		if isMemberID(id) && len(batch) == len(id) && id[:14] == batch[:14] && id[15:18] == batch[15:18] {
+			return true
+		}
+	}
+	return false
+}
+
+// isMemberID reports whether an id is that of a member of a batch. It begins as the batch's, but for the version
+// of UUIDs, which is at place 14.
+func isMemberID(id string) bool { return len(id) == 36 && id[14] == '8' }
+
 // notifyEnded wakes all that wait for a job that has ended. It is called after the commit, with
 // the value that was returned by that, if one was.
 func (ws *watchers) notifyEnded(job *store.Job, value harp.Value) {

@@ -2,6 +2,7 @@ package harptest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -15,6 +16,7 @@ import (
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/harptest"
+	"github.com/harpcaller/harp/store"
 )
 
 // chore is what the members of batches do: some records, some time, and on some hosts a failure.
@@ -24,6 +26,9 @@ type chore struct {
 }
 
 var choreProc = harp.NewStreamProc[chore, int, string]("chore")
+
+// choreQueue is the queue of some batches.
+var choreQueue = map[string]any{"kind": "chore"}
 
 // choreRecords is how many records each execution yields.
 const choreRecords = 3
@@ -60,6 +65,8 @@ type batchRun struct {
 	hosts   []string
 	waves   []int
 	most    int
+	queued  bool
+	id      string // of the batch, set before the system is started
 	batch   *harp.Batch
 
 	following sync.WaitGroup
@@ -88,14 +95,15 @@ func TestBatchChaos(t *testing.T) {
 }
 
 func playBatch(t *testing.T, seed uint64) harp.BatchState {
-	r := &batchRun{t: t, witness: &harptest.Witness{}, rand: rand.New(rand.NewPCG(seed, 16))} //nolint:gosec // chance that can be repeated
+	r := &batchRun{t: t, id: harp.NewID(), witness: &harptest.Witness{}, rand: rand.New(rand.NewPCG(seed, 16))} //nolint:gosec // chance that can be repeated
 	for n := range 12 {
 		r.hosts = append(r.hosts, fmt.Sprintf("web%02d", n))
 	}
-	r.sys = harptest.New(t, harptest.Options{
+	options := harptest.Options{
 		Agents: r.hosts, Register: doChores(r.witness), Seed: seed, DiskTime: 5 * time.Millisecond,
 		Dispatcher: dispatcher.Config{Heartbeat: time.Second, OfflineWait: 20 * time.Second},
-	})
+	}
+	r.sys = harptest.New(t, options.OnStore(func(st store.Store) store.Store { return checkedStore{st, r} }))
 	r.submit()
 	r.follow()
 	gone := r.hosts[r.rand.IntN(len(r.hosts))]
@@ -110,6 +118,7 @@ func playBatch(t *testing.T, seed uint64) harp.BatchState {
 	status := r.end()
 	r.following.Wait()
 	r.check(status)
+	r.retry(status)
 	return status.State
 }
 
@@ -131,6 +140,13 @@ func (r *batchRun) submit() {
 	case 1:
 		opts = append(opts, harp.StopAfter("25%"), harp.OnStop(harp.CancelBatch))
 	}
+	if r.queued = r.rand.IntN(3) == 0; r.queued {
+		opts = append(opts, harp.Queue(choreQueue), harp.Concurrency(1+r.rand.IntN(3)))
+	}
+	if r.rand.IntN(3) == 0 {
+		opts = append(opts, harp.Retry(harp.RetryPolicy{On: []harp.State{harp.StateFailed}, Attempts: 2}))
+	}
+	opts = append(opts, harp.JobID(r.id))
 	var err error
 	if r.batch, err = choreProc.Run(r.t.Context(), r.sys.Caller().Target("web*"), in, opts...); err != nil {
 		r.t.Fatal(err)
@@ -193,8 +209,18 @@ func (r *batchRun) makeFault(gone string) {
 		time.Sleep(some)
 		r.change(r.batch.Resume)
 	case 6:
-		if r.rand.IntN(4) == 0 {
+		switch n := r.rand.IntN(8); {
+		case n < 2:
 			r.change(func(ctx context.Context) error { _, err := r.batch.Cancel(ctx); return err })
+		case n < 4 && r.queued:
+			_, err := r.sys.Caller().Queues().Cancel(r.t.Context(), choreQueue)
+			if err != nil && !errors.Is(err, harp.ErrNotFound) { // there is none when nothing of it waits or runs
+				r.t.Error("cancel the queue: ", err)
+			}
+		case n < 6:
+			if _, err := r.batch.Job(host).Cancel(r.t.Context()); err != nil {
+				r.t.Error("cancel a member: ", err)
+			}
 		}
 	}
 }
@@ -250,13 +276,48 @@ func (r *batchRun) check(status harp.BatchStatus) {
 	r.checkLog()
 }
 
-// checkExecutions: a host has one member, which runs once.
+// checkExecutions: a host has one member, each attempt of which runs once.
 func (r *batchRun) checkExecutions() {
 	ran := map[string]int{}
 	for _, x := range r.witness.Executions() {
-		if ran[x.Host]++; ran[x.Host] > 1 || x.Job != r.batch.Job(x.Host).ID() {
-			r.t.Errorf("on %s job %s ran, %d times", x.Host, x.Job, ran[x.Host])
+		attempt := fmt.Sprint(x.Host, x.Attempt)
+		if ran[attempt]++; ran[attempt] > 1 || x.Attempt > 2 || x.Job != r.batch.Job(x.Host).ID() {
+			r.t.Errorf("on %s attempt %d of job %s ran, %d times", x.Host, x.Attempt, x.Job, ran[attempt])
 		}
+	}
+}
+
+// retry makes a batch of those members of another that may run again: it is on their hosts alone, each once, and
+// counts as its members say.
+func (r *batchRun) retry(was harp.BatchStatus) {
+	again, err := r.batch.Retry(r.t.Context(), nil)
+	if errors.Is(err, harp.ErrNotFound) { // there is none
+		return
+	}
+	if err != nil {
+		r.t.Fatal("retry: ", err)
+	}
+	first, states := r.batch, map[string]harp.State{}
+	for res, err := range first.Results(r.t.Context()) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		states[res.Host] = res.State
+	}
+	r.batch = again
+	status := r.end()
+	counts := map[harp.State]int{}
+	for j, err := range r.sys.Caller().Jobs(r.t.Context(), harp.JobFilter{Batch: again.ID()}) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		counts[j.State]++
+		if j.RetryOf != first.Job(j.Host).ID() || states[j.Host] == harp.StateSucceeded || states[j.Host] == harp.StateLost {
+			r.t.Errorf("on %s, whose member was %s, job %s is made again", j.Host, states[j.Host], j.RetryOf)
+		}
+	}
+	if status.RetryOf != was.ID || !maps.Equal(counts, status.Counts) {
+		r.t.Errorf("the members of the batch that is made again are %v, and it says %+v", counts, status)
 	}
 }
 

@@ -104,7 +104,11 @@ func (k *dispatcherNode) startDispatcher() error {
 		return err
 	}
 	s.disk.FailCommits(nil)
-	d, err := dispatcher.Open(s.t.Context(), slowStore{memory.OpenDisk(s.disk, nil), s.slow}, cfg)
+	st := memory.OpenDisk(s.disk, nil)
+	if wrap := s.options.wrapStore; wrap != nil {
+		st = wrap(st)
+	}
+	d, err := dispatcher.Open(s.t.Context(), slowStore{st, s.slow}, cfg)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/client"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/memory"
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/memnet"
@@ -65,6 +66,8 @@ type Options struct {
 	// Seed decides how much of what it had not synced an agent that crashes
 	// finds again, 0: nothing; and how long disks take.
 	Seed uint64
+
+	wrapStore func(store.Store) store.Store // nil: it is as it is
 }
 
 // CallerName is the name of [System.Caller], where a fault is to hit it.

@@ -60,6 +60,18 @@ func (b *Batch) Clone() *Batch {
 	return &c
 }
 
+// Unended is how many members of the batch have not ended, those on hosts that are not reached included.
+func (b *Batch) Unended() int {
+	if b.IsOver() {
+		return b.Counts.Unended()
+	}
+	return b.Counts.Unended() + b.Unreached()
+}
+
+// Unreached is how many members the batch has whose hosts are not reached, and that were not cancelled by
+// themselves. All are as UnreachedLife says.
+func (b *Batch) Unreached() int { return b.Hosts - b.Reached - b.Early }
+
 // UnreachedLife is the life of a member whose host was not reached.
 func (b *Batch) UnreachedLife() Life {
 	begin := Begin(b.Member.SubmitTime, harp.ReasonBatch)
@@ -70,10 +82,7 @@ func (b *Batch) UnreachedLife() Life {
 	case b.Stopped == harp.BatchReasonRestored:
 		e = Event{Kind: Lose, At: b.EndTime, Reason: harp.LostRestored}
 	default:
-		e = Event{Kind: CancelReq, At: b.Since, Reason: harp.ReasonBatch}
-		if b.Cancel != nil {
-			e.By, e.At = b.Cancel.By, b.Cancel.Time
-		}
+		e = b.CancelOfMembers()
 	}
 	after, _, err := begin.Next(e)
 	if err != nil {
@@ -109,11 +118,11 @@ type Batches interface {
 
 	// ChangeBatch pauses, resumes or cancels a batch, by one of the events of that kind, which from
 	// then on holds for all its members. Those that hold an attempt are asked to stop by Advance,
-	// which says so in Asked. Asked again under the same id it changes nothing. Errors: as
-	// Batch; ErrIllegal when the batch is ended or, but for a cancel, cancelling;
+	// which says so in Asked. Asked again under the same id it changes nothing, and is answered with the
+	// same Count. Errors: as Batch; ErrIllegal when the batch is ended or, but for a cancel, cancelling;
 	// harp.ErrConflict, harp.ErrInvalid (id) and harp.ErrPruned as CancelQueue; harp.ErrInvalid for a
 	// Reason of more than 4 KiB.
-	ChangeBatch(ctx context.Context, id string, e BatchEvent, op Operation) (*Batch, error)
+	ChangeBatch(ctx context.Context, id string, e BatchEvent, op Operation) (BatchChanged, error)
 
 	// ListBatches returns a page of batches, newest first. It examines at most MaxExamined, and
 	// may come back short with a Cursor. Errors: harp.ErrInvalid (cursor).
@@ -139,6 +148,12 @@ type BatchSubmission struct {
 type BatchSubmitted struct {
 	Batch *Batch
 	New   bool
+}
+
+// BatchChanged is the outcome of a change of a batch.
+type BatchChanged struct {
+	Batch *Batch
+	Count int // members that had not ended, those on hosts that were not reached included
 }
 
 // BatchFilter selects batches; a zero field selects all.

@@ -129,16 +129,29 @@ type BatchLife struct {
 	Since    time.Time           `msgpack:"since,omitempty"`  // when it came into its state
 	Wave     int                 `msgpack:"wave"`             // whose hosts are being reached, from 1
 	Reached  int                 `msgpack:"reached,omitempty"`
-	Counts   MemberCounts        `msgpack:"counts"`             // of the hosts reached that were not skipped
+	Early    int                 `msgpack:"early,omitempty"`    // hosts not reached whose members were cancelled
+	Counts   MemberCounts        `msgpack:"counts"`             // of the hosts reached that were not skipped, and of the early
+	Marked   MemberCounts        `msgpack:"marked,omitempty"`   // of those, what waits or runs, is cancelled with its queue, and whose rows do not say so yet
 	Skipped  map[string]int      `msgpack:"skipped,omitempty"`  // hosts reached that were left out, by reason
 	Failures int                 `msgpack:"failures,omitempty"` // members that did not succeed and were not cancelled, since the batch was resumed last
 	Stopped  string              `msgpack:"stopped,omitempty"`  // why harp ended it early: failures, stopped, restored
-	WakeAt   time.Time           `msgpack:"wake,omitempty"`     // running: no host is reached before it; paused: then it is cancelled
+	WakeAt   time.Time           `msgpack:"wake,omitempty"`     // no host is reached before it: between two waves
 	Rated    int                 `msgpack:"rated,omitempty"`    // hosts reached since RatedAt
 	RatedAt  time.Time           `msgpack:"rated_at,omitempty"` // when the span of Rate that is under way began
 	Pause    *harp.BatchPause    `msgpack:"pause,omitempty"`
 	Cancel   *harp.CancelRequest `msgpack:"cancel,omitempty"`
+	OverAt   time.Time           `msgpack:"over,omitempty"` // since then its members are cancelled, and no host is reached any more
 	EndTime  time.Time           `msgpack:"end,omitempty"`
+}
+
+// CancelOfMembers is what happens to the members of a batch that is cancelled. It is the same however
+// often, and by whomever, the batch is cancelled again.
+func (l *BatchLife) CancelOfMembers() Event {
+	e := Event{Kind: CancelReq, At: l.OverAt, Reason: harp.ReasonBatch}
+	if c := l.Cancel; c != nil && (l.Stopped == "" || l.Stopped == harp.BatchReasonRestored) {
+		e.By = c.By
+	}
+	return e
 }
 
 // IsOver reports whether the batch reaches no more hosts.
@@ -154,14 +167,17 @@ type BatchEventKind string
 
 // The events.
 const (
-	MemberReached BatchEventKind = "reached" // a host was reached: its member is in To
-	MemberSkipped BatchEventKind = "skipped" // a host was reached and is left out: Reason
-	MemberMoved   BatchEventKind = "moved"   // a member came From one state To another
-	BatchSettled  BatchEventKind = "settled" // an operation, or time, has done all that it does: what follows is due
-	BatchPaused   BatchEventKind = "pause"   // By asked for it; Reason
-	BatchResumed  BatchEventKind = "resume"
-	BatchCancel   BatchEventKind = "cancel" // By asked for it
-	BatchRestored BatchEventKind = "restored"
+	MemberReached   BatchEventKind = "reached"   // a host was reached: its member is in To
+	MemberSkipped   BatchEventKind = "skipped"   // a host was reached and is left out: Reason
+	MemberCancelled BatchEventKind = "cancelled" // a member was cancelled before its host was reached
+	MemberPassed    BatchEventKind = "passed"    // the host of such a member was reached
+	MemberMarked    BatchEventKind = "marked"    // a member in From is cancelled with its queue, which its row does not say yet
+	MemberMoved     BatchEventKind = "moved"     // a member came From one state To another; Marked: it was marked
+	BatchSettled    BatchEventKind = "settled"   // an operation, or time, has done all that it does: what follows is due
+	BatchPaused     BatchEventKind = "pause"     // By asked for it; Reason
+	BatchResumed    BatchEventKind = "resume"
+	BatchCancel     BatchEventKind = "cancel" // By asked for it
+	BatchRestored   BatchEventKind = "restored"
 )
 
 // BatchEvent is one thing that happened to a batch. Which fields count depends on Kind.
@@ -169,6 +185,7 @@ type BatchEvent struct {
 	Kind     BatchEventKind
 	At       time.Time // the dispatcher's clock
 	From, To harp.State
+	Marked   bool
 	Reason   string
 	By       harp.Principal
 }
@@ -184,6 +201,9 @@ func (l BatchLife) Next(p *BatchPlan, e BatchEvent) (BatchLife, error) {
 	if next.State != l.State || next.Wave != l.Wave {
 		next.Since = e.At
 	}
+	if next.IsOver() && !l.IsOver() && (next.State == harp.BatchCancelling || next.Reached < p.hosts()) {
+		next.OverAt = e.At
+	}
 	return next, nil
 }
 
@@ -193,16 +213,36 @@ func (l BatchLife) step(p *BatchPlan, e BatchEvent) (BatchLife, bool) {
 	}
 	switch e.Kind {
 	case MemberReached:
-		return l.reached(p, e).counted("", e.To), l.MayReach(p, e.At)
+		return l.reached(p, e).counted("", e.To), l.MayReach(p, e.At) && l.Reached+l.Early < p.hosts()
 	case MemberSkipped:
 		l.Skipped = maps.Clone(l.Skipped)
 		if l.Skipped == nil {
 			l.Skipped = map[string]int{}
 		}
 		l.Skipped[e.Reason]++
-		return l.reached(p, e), l.MayReach(p, e.At)
+		return l.reached(p, e), l.MayReach(p, e.At) && l.Reached+l.Early < p.hosts()
+	case MemberCancelled:
+		l.Early++
+		return l.counted("", harp.StateCancelled), !l.IsOver() && l.Reached+l.Early <= p.hosts()
+	case MemberPassed:
+		l.Early--
+		return l.reached(p, e), l.MayReach(p, e.At) && l.Early >= 0
+	case MemberMarked:
+		marked := l.Marked.in(e.From)
+		if marked == nil || *marked >= l.Counts.In(e.From) {
+			return l, false
+		}
+		*marked++
+		return l, true
 	case MemberMoved:
-		return l.counted(e.From, e.To).stoppedByFailures(p, e.At), l.Counts.In(e.From) > 0
+		are := l.Counts.In(e.From)
+		if n := l.Marked.in(e.From); n != nil {
+			if e.Marked {
+				*n--
+			}
+			*n = max(0, min(*n, are-1))
+		}
+		return l.counted(e.From, e.To).stoppedByFailures(p, e.At), are > 0
 	case BatchSettled:
 		return l.settled(p, e.At), true
 	case BatchPaused:
@@ -212,9 +252,11 @@ func (l BatchLife) step(p *BatchPlan, e BatchEvent) (BatchLife, bool) {
 	case BatchCancel:
 		return l.cancelRequested(e), true
 	case BatchRestored:
-		l.Stopped = harp.BatchReasonRestored // whose members have ended, as far as they could be read
-		l.Counts = l.Counts.lost()
-		return l.ended(e.At, harp.BatchFailed, l.Stopped), true
+		if !l.IsOver() { // else members that were not reached have ended by that
+			l.Stopped = harp.BatchReasonRestored
+		}
+		l.Counts, l.Marked = l.Counts.lost(), MemberCounts{} // its members have ended, as far as they could be read
+		return l.ended(e.At, harp.BatchFailed, harp.BatchReasonRestored), true
 	default:
 		return l, false
 	}
@@ -247,7 +289,7 @@ func (l BatchLife) nextReach(p *BatchPlan) time.Time {
 func (l BatchLife) NextDue(p *BatchPlan) time.Time {
 	switch {
 	case l.State == harp.BatchPaused:
-		return l.WakeAt
+		return l.Pause.Until
 	case l.mayGoOn(p):
 		return l.nextReach(p)
 	default:
@@ -255,14 +297,16 @@ func (l BatchLife) NextDue(p *BatchPlan) time.Time {
 	}
 }
 
-// Shown is the life as it is shown: members of a batch that is cancelled count as that, though rows of
-// some do not say so yet.
+// Shown is the life as it is shown: members that are cancelled with the batch or with their queue count as
+// that, though rows of some do not say so yet.
 func (l BatchLife) Shown() BatchLife {
+	c, stop := &l.Counts, l.Marked
 	if l.State == harp.BatchCancelling {
-		c := &l.Counts
-		c.Cancelled, c.Queued = c.Cancelled+c.Queued, 0
-		c.Cancelling, c.Sent, c.Running = c.Cancelling+c.Sent+c.Running, 0, 0
+		stop = l.Counts
 	}
+	c.Queued, c.Cancelled = c.Queued-stop.Queued, c.Cancelled+stop.Queued
+	c.Sent, c.Running, c.Cancelling = c.Sent-stop.Sent, c.Running-stop.Running, c.Cancelling+stop.Sent+stop.Running
+	l.Marked = MemberCounts{}
 	return l
 }
 
@@ -342,7 +386,7 @@ func (l BatchLife) stoppedByFailures(p *BatchPlan, at time.Time) BatchLife {
 // settled is what follows of what has happened: a wave gives way to the next, the last member's end is
 // that of the batch, and a pause is not for ever.
 func (l BatchLife) settled(p *BatchPlan, at time.Time) BatchLife {
-	if l.State == harp.BatchPaused && !at.Before(l.WakeAt) {
+	if l.State == harp.BatchPaused && !at.Before(l.Pause.Until) {
 		l = l.stopped(harp.BatchReasonStopped)
 	}
 	if l.Counts.Unended() > 0 {
@@ -398,7 +442,7 @@ func (l BatchLife) stopped(why string) BatchLife {
 
 func (l BatchLife) paused(p *BatchPlan, why string, pause harp.BatchPause) BatchLife {
 	pause.Until = pause.Time.Add(p.MaxPause)
-	l.State, l.Reason, l.WakeAt, l.Pause = harp.BatchPaused, why, pause.Until, &pause
+	l.State, l.Reason, l.Pause = harp.BatchPaused, why, &pause
 	return l
 }
 
@@ -410,12 +454,13 @@ func (l BatchLife) pausedBy(p *BatchPlan, e BatchEvent) BatchLife {
 	return l.paused(p, harp.BatchReasonOperator, harp.BatchPause{By: e.By, Reason: e.Reason, Time: e.At})
 }
 
-// resumed is a batch that goes on. Failures count anew from here.
+// resumed is a batch that goes on, after what is left of the time between two waves. Failures count anew
+// from here.
 func (l BatchLife) resumed() BatchLife {
 	if l.State != harp.BatchPaused {
 		return l
 	}
-	l.State, l.Reason, l.WakeAt, l.Pause, l.Failures = harp.BatchRunning, "", time.Time{}, nil, 0
+	l.State, l.Reason, l.Pause, l.Failures = harp.BatchRunning, "", nil, 0
 	return l
 }
 

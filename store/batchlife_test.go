@@ -37,6 +37,7 @@ var moves = []store.BatchEvent{
 	{From: harp.StateQueued, To: harp.StateSent},
 	{From: harp.StateQueued, To: harp.StateExpired},
 	{From: harp.StateQueued, To: harp.StateCancelled},
+	{From: harp.StateQueued, To: harp.StateCancelled, Marked: true},
 	{From: harp.StateSent, To: harp.StateQueued},
 	{From: harp.StateSent, To: harp.StateSucceeded},
 	{From: harp.StateSent, To: harp.StateFailed},
@@ -48,6 +49,9 @@ var batchEvents = func() []store.BatchEvent {
 		{Kind: store.MemberReached, To: harp.StateQueued},
 		{Kind: store.MemberReached, To: harp.StateSent},
 		{Kind: store.MemberSkipped, Reason: harp.ReasonOffline},
+		{Kind: store.MemberCancelled},
+		{Kind: store.MemberPassed},
+		{Kind: store.MemberMarked, From: harp.StateQueued},
 		{Kind: store.BatchSettled},
 		{Kind: store.BatchPaused, By: ada, Reason: "lunch"},
 		{Kind: store.BatchResumed, By: ada},
@@ -87,16 +91,22 @@ type batchPoint struct {
 	reason, stopped                         string
 	wave, reached, skipped, failures, rated int
 	counts                                  store.MemberCounts
+	early                                   int
+	marked                                  store.MemberCounts
 	isCancelled                             bool
-	wake, ratedAt, now                      int64
+	wake, ratedAt, until, now               int64
 }
 
 func pointOf(l store.BatchLife, now time.Time) batchPoint {
+	var until time.Time
+	if l.Pause != nil {
+		until = l.Pause.Until
+	}
 	return batchPoint{
 		state: l.State, reason: l.Reason, stopped: l.Stopped,
 		wave: l.Wave, reached: l.Reached, skipped: l.Skipped[harp.ReasonOffline], failures: l.Failures, rated: l.Rated,
-		counts: l.Counts, isCancelled: l.Cancel != nil,
-		wake: l.WakeAt.UnixNano(), ratedAt: l.RatedAt.UnixNano(), now: now.UnixNano(),
+		counts: l.Counts, early: l.Early, marked: l.Marked, isCancelled: l.Cancel != nil,
+		wake: l.WakeAt.UnixNano(), ratedAt: l.RatedAt.UnixNano(), until: until.UnixNano(), now: now.UnixNano(),
 	}
 }
 
@@ -144,8 +154,12 @@ func checkBatchStep(t *testing.T, p *store.BatchPlan, l, next store.BatchLife, e
 		fail("an event that is refused changes nothing")
 	case err != nil:
 		return
-	case next.Counts.All()+skipped != next.Reached:
-		fail("each host that was reached is counted once")
+	case next.Counts.All()+skipped != next.Reached+next.Early:
+		fail("each host that was reached, or whose member was cancelled before, is counted once")
+	case next.Reached+next.Early > hosts:
+		fail("there are no more members than hosts")
+	case next.Marked.Queued > next.Counts.Queued || next.Marked.Sent > next.Counts.Sent || next.Shown().Counts.All() != next.Counts.All():
+		fail("what is marked is counted")
 	case next.Reached > p.Waves[next.Wave-1]:
 		fail("no host of a later wave is reached")
 	case next.Wave < l.Wave || next.Wave > l.Wave+1:
@@ -176,7 +190,7 @@ func checkBatchStep(t *testing.T, p *store.BatchPlan, l, next store.BatchLife, e
 		fail("it succeeds when all members did")
 	case next.State == harp.BatchSucceeded && skipped == hosts:
 		fail("it does not succeed without a member")
-	case next.State == harp.BatchPaused && (next.Pause == nil || !next.Pause.Until.Equal(next.WakeAt)):
+	case next.State == harp.BatchPaused && (next.Pause == nil || !next.Pause.Until.Equal(next.Pause.Time.Add(p.MaxPause)) || !next.NextDue(p).Equal(next.Pause.Until)):
 		fail("a pause says until when")
 	}
 }
@@ -329,7 +343,7 @@ func TestBatchLifeResumed(t *testing.T) {
 			t.Fatalf("one failure makes it %+v", w.life)
 		}
 		fail()
-		if w.life.State != harp.BatchPaused || !w.life.WakeAt.Equal(begin.Add(time.Hour)) {
+		if w.life.State != harp.BatchPaused || !w.life.Pause.Until.Equal(begin.Add(time.Hour)) {
 			t.Fatalf("two failures make it %+v", w.life)
 		}
 		w.apply(store.BatchEvent{Kind: store.BatchResumed, By: ada})

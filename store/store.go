@@ -445,7 +445,8 @@ type Transition struct {
 type Change struct {
 	Job     *Job // after it; nil with Err
 	Effect  Effect
-	Claimed []*Job // started by the slot that came free
+	Claimed []*Job   // started by the slot that came free
+	Over    []string // batches that reach no more of their hosts since
 	Err     error
 }
 
@@ -455,6 +456,7 @@ type Advanced struct {
 	Claimed []*Job
 	Asked   []*Job   // members of a batch that was cancelled: their agents are to be told
 	Batches []string // that it has moved
+	Over    []string // that reach no more of their hosts since
 	More    bool
 }
 
@@ -477,9 +479,10 @@ type QueueCancelled struct {
 
 // HostRemoved is what RemoveHost did.
 type HostRemoved struct {
-	Count   int    // jobs that it ended
-	Ended   []*Job // those of them that this call has ended
-	Claimed []*Job // started by the slots that came free
+	Count   int      // jobs that it ended
+	Ended   []*Job   // those of them that this call has ended
+	Claimed []*Job   // started by the slots that came free
+	Over    []string // batches that reach no more of their hosts since
 }
 
 // Append is consecutive records of an attempt on their way into the store.

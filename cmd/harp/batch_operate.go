@@ -85,7 +85,7 @@ func (c *cli) wouldCancelBatch(ctx context.Context, batch *harp.Batch) error {
 	}
 	waiting, running := s.Counts[harp.StateQueued], countIn(s, activeStates)
 	return c.would(object{{"id", s.ID}, {"state", s.State}, {"waiting", waiting}, {"running", running}},
-		"batch %s is %s: of its members %d would not start, and %d that may run would be asked to stop", s.ID, batchStateText(s), waiting, running)
+		"batch %s is %s: %d of its members would not start, and of %d that may run cancellation would be requested", s.ID, batchStateText(s), waiting, running)
 }
 
 // retriable are the flags that say which members of a batch are called again, with how the library has

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -202,18 +203,24 @@ func (w *world) checkBatch(b *store.Batch) {
 	for _, n := range got.Skipped {
 		skipped += n
 	}
-	for _, j := range members[:got.Reached] {
+	for _, j := range members {
 		if j.Reason == harp.ReasonUnfit || b.SkipAway && j.State == harp.StateExpired {
 			skipped--
 			continue
 		}
 		addCount(&counts, j.State)
 	}
+	says := got.Counts
+	says.Add(got.UnreachedLife().State, got.Unreached())
 	ends := endsOf(w.entries(b, 0))
 	slices.Sort(ends)
+	told := slices.Compact(slices.Clone(ends))
+	ended = slices.DeleteFunc(ended, func(n int) bool { // their rows say so later, and the log with them
+		return members[n].State == harp.StateCancelled && !got.State.Ended() && !slices.Contains(told, n)
+	})
 	switch {
-	case counts != got.Counts || skipped != 0:
-		w.Fatalf("it counts %+v and %v skipped, and its members are %+v", got.Counts, got.Skipped, counts)
+	case counts != says || skipped != 0:
+		w.Fatalf("it counts %+v and %v skipped, and its members are %+v", says, got.Skipped, counts)
 	case slots > b.Plan.Parallel:
 		w.Fatalf("%d members hold a slot, %d may", slots, b.Plan.Parallel)
 	case got.Reached > b.Plan.Waves[got.Wave-1]:
@@ -592,8 +599,8 @@ var batching = []rule{
 		w.change(b, store.BatchResumed)
 		got, err := w.st.ChangeBatch(w.ctx(), b.ID, pause, op)
 		w.must(err)
-		if got.State != harp.BatchRunning {
-			w.Fatalf("a pause that was asked for again makes it %s", got.State)
+		if got.Batch.State != harp.BatchRunning {
+			w.Fatalf("a pause that was asked for again makes it %s", got.Batch.State)
 		}
 		_, err = w.st.ChangeBatch(w.ctx(), b.ID, store.BatchEvent{Kind: store.BatchCancel}, op)
 		w.wants(err, harp.ErrConflict)
@@ -917,6 +924,14 @@ func (w *batchWalk) step() {
 		w.change(w.b, store.BatchResumed)
 	case n == 7 && w.r.IntN(40) == 0:
 		w.change(w.b, store.BatchCancel)
+	case n == 8 && w.b.Member.Queue != nil && w.r.IntN(6) == 0:
+		_, err := w.st.CancelQueue(w.ctx(), w.b.Member.Queue, store.Operation{ID: w.id(), By: caller, Time: w.now})
+		if !errors.Is(err, harp.ErrNotFound) { // there may be none now
+			w.must(err)
+		}
+	case n == 9 && w.r.IntN(4) == 0:
+		j := w.members(w.b)[w.r.IntN(len(w.hosts))]
+		w.try(j, w.event(j, store.CancelReq)) // it may have ended
 	case n < 10:
 		w.pass(time.Duration(w.r.IntN(60)) * time.Second)
 		w.advance()

@@ -31,12 +31,12 @@ func (s *Store) Apply(ctx context.Context, ts ...store.Transition) ([]store.Chan
 				}
 			}
 			started, err := s.settleBatches(t, s.sched.Latest)
-			if len(started) > 0 { // by the last of those that came about, as all come together
+			if len(started)+len(t.over) > 0 { // by the last of those that came about, as all come together
 				last := n - 1
 				for out[last].Err != nil {
 					last--
 				}
-				out[last].Claimed = append(out[last].Claimed, started...)
+				out[last].Claimed, out[last].Over = append(out[last].Claimed, started...), t.over
 			}
 			return err
 		})
@@ -73,8 +73,7 @@ func (s *Store) applyTransition(t *tx, in *store.Transition, out *store.Change, 
 	event.At, event.Wake = s.sched.Since(asked, event.At), s.sched.Since(asked, event.Wake)
 	before, err := readJob(t, i)
 	if m, is := early[i]; is && errors.Is(err, harp.ErrNotFound) {
-		s.cancelEarly(t, i, m, event, out)
-		return nil
+		return s.cancelEarly(t, i, m, event, out)
 	}
 	if err != nil {
 		out.Err = err

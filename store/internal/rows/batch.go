@@ -44,7 +44,8 @@ type batch struct {
 	names  []store.BatchHost
 	asking bool // it was cancelled, and not all members have been asked to stop
 
-	are store.MemberCounts // that have not ended, as their rows were read when the store was opened
+	are    store.MemberCounts // that have not ended, as their rows were read when the store was opened
+	marked store.MemberCounts // of them, those that are cancelled with their queue
 }
 
 // batchRow is what of a batch never changes.
@@ -330,6 +331,7 @@ func (s *Store) changeBatch(t *tx, b *batch, e store.BatchEvent) error {
 	b.life = after
 	if after.IsOver() && !before.IsOver() && after.Reached < b.row.Hosts {
 		t.logEntry(b, store.BatchEntry{Kind: store.BatchNotReached, Index: after.Reached, Count: b.row.Hosts - after.Reached})
+		t.over = append(t.over, b.row.ID)
 	}
 	now := nanos(e.At)
 	switch is := after.State; {
@@ -412,7 +414,12 @@ func (s *Store) noteMember(t *tx, before, after *store.Job) error {
 	if b == nil {
 		return nil // it has ended, as what is late does not change it
 	}
-	if err := s.changeBatch(t, b, store.BatchEvent{Kind: store.MemberMoved, At: after.Since, From: before.State, To: after.State}); err != nil {
+	i, _ := parseID(after.ID)
+	e := store.BatchEvent{Kind: store.MemberMoved, At: after.Since, From: before.State, To: after.State}
+	if is := s.sched.Job(i); is != nil {
+		e.Marked = is.IsMarked()
+	}
+	if err := s.changeBatch(t, b, e); err != nil {
 		return fmt.Errorf("%w: batch %s does not count its member %s", ErrDamaged, b.id, after.ID)
 	}
 	if after.State.Ended() {
@@ -442,19 +449,19 @@ func (t *tx) touchBatch(b *batch) {
 }
 
 // ChangeBatch implements store.Batches.
-func (s *Store) ChangeBatch(ctx context.Context, text string, e store.BatchEvent, op store.Operation) (*store.Batch, error) {
+func (s *Store) ChangeBatch(ctx context.Context, text string, e store.BatchEvent, op store.Operation) (store.BatchChanged, error) {
 	i, ok := parseID(text)
 	if !ok {
-		return nil, noBatch(text)
+		return store.BatchChanged{}, noBatch(text)
 	}
 	if len(e.Reason) > maxPauseReason {
-		return nil, tooMuch("reason", len(e.Reason), maxPauseReason)
+		return store.BatchChanged{}, tooMuch("reason", len(e.Reason), maxPauseReason)
 	}
 	needs := SpaceLow
 	if e.Kind == store.BatchCancel {
 		needs = SpaceCritical
 	}
-	var out *store.Batch
+	var out store.BatchChanged
 	var illegal error // apart, as what came of the operation is stored all the same
 	asked := s.asked()
 	err := s.do(ctx, needs, func(t *tx) error {
@@ -463,19 +470,22 @@ func (s *Store) ChangeBatch(ctx context.Context, text string, e store.BatchEvent
 		done, err := s.doOnce(t, op, askedRow{Batch: i[:], Change: string(e.Kind)}, func() (doneRow, error) {
 			b := s.batches[i]
 			if b == nil {
-				return doneRow{Missing: true}, nil
+				_, err := s.readBatch(t, i) // before anything is written
+				return doneRow{Missing: true}, err
 			}
+			before := b.shown()
 			if err := s.changeBatch(t, b, e); err != nil {
 				return doneRow{}, err
 			}
 			s.sched.RingBatch(b.slots, nanos(e.At))
-			return doneRow{}, nil
+			return doneRow{Count: before.Unended()}, nil
 		})
 		if err != nil {
 			return err
 		}
-		if out, err = s.readBatch(t, i); err == nil && done.Missing {
-			illegal = fmt.Errorf("%w: %s of a batch that is %s", store.ErrIllegal, e.Kind, out.State)
+		out.Count = done.Count
+		if out.Batch, err = s.readBatch(t, i); err == nil && done.Missing {
+			illegal = fmt.Errorf("%w: %s of a batch that is %s", store.ErrIllegal, e.Kind, out.Batch.State)
 		}
 		return err
 	})

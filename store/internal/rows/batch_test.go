@@ -190,6 +190,29 @@ func TestRestoreBatches(t *testing.T) {
 	}
 }
 
+// TestRestoreOfACancelledBatch restores a backup of a store with a batch that was being cancelled: what had ended
+// by that before is not lost by the restore.
+func TestRestoreOfACancelledBatch(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	b, _ := begin(t, s, onHosts(4))
+	cancelled(t, s, b)
+	was := statesOf(t, s, b)
+	into := newTrial()
+	if _, err := Restore(into, backedUp(t, s), noon.Add(time.Hour), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	restored := opened(t, into, Options{})
+	got, err := restored.Batch(t.Context(), b.ID)
+	if err != nil || got.State != harp.BatchFailed || got.Reason != harp.BatchReasonRestored {
+		t.Fatalf("the batch is %+v, %v", got, err)
+	}
+	want := append([]string{"lost restored", "lost restored"}, was[2:]...)
+	if is := statesOf(t, restored, b); !slices.Equal(is, want) || is[3] != "cancelled batch" {
+		t.Errorf("its members are %q, want %q", is, want)
+	}
+}
+
 // memberKey is the key of the row of a member's life.
 func memberKey(i id, host int) []byte {
 	member, _ := parseID(harp.MemberID(i.String(), fmt.Sprintf("h%d", host), 1))

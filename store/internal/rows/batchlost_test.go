@@ -155,8 +155,8 @@ func TestRestoreWithoutALife(t *testing.T) {
 		t.Errorf("its members are %q, want %q", got, want)
 	}
 	got, err := restored.Batch(t.Context(), b.ID)
-	if err != nil || got.State != harp.BatchFailed || got.Reason != harp.BatchReasonRestored || got.Reached != 5 ||
-		got.Counts != (store.MemberCounts{Succeeded: 2, Lost: 2}) || got.Skipped[harp.ReasonUnfit] != 1 {
+	if err != nil || got.State != harp.BatchFailed || got.Reason != harp.BatchReasonRestored || got.Reached != 5 || got.Early != 1 ||
+		got.Counts != (store.MemberCounts{Succeeded: 2, Lost: 2, Cancelled: 1}) || got.Skipped[harp.ReasonUnfit] != 1 {
 		t.Errorf("it is %+v, %v", got, err)
 	}
 	ends := map[int]int{}

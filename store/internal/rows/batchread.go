@@ -88,7 +88,11 @@ func damagedLife(l *store.BatchLife) store.Life {
 	}
 	f := failures.New("lost", "what was stored of this job is damaged")
 	f.Ran = harp.MayHaveRun
-	return store.Life{State: harp.StateLost, Reason: l.Stopped, Since: l.EndTime, EndTime: l.EndTime, Started: harp.MayHaveRun, Failure: f}
+	reason := ""
+	if l.Reason == harp.BatchReasonRestored {
+		reason = harp.LostRestored
+	}
+	return store.Life{State: harp.StateLost, Reason: reason, Since: l.EndTime, EndTime: l.EndTime, Started: harp.MayHaveRun, Failure: f}
 }
 
 // findUnreached finds the member of a batch that has an id and whose host was not reached: the id of its

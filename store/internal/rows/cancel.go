@@ -51,6 +51,9 @@ func (s *Store) cancelQueue(t *tx, name harp.Value, op store.Operation) (doneRow
 		return doneRow{}, err
 	}
 	at := s.sched.NoteTime(op.Time)
+	if err := s.markMembers(t, q, at); err != nil {
+		return doneRow{}, err
+	}
 	done := doneRow{Count: q.Len()}
 	s.sched.CancelQueue(q, op.By, fromNanos(at))
 	done.Through, row.Marks = q.Through(), q.Marks
@@ -59,6 +62,38 @@ func (s *Store) cancelQueue(t *tx, name harp.Value, op store.Operation) (doneRow
 	t.write(marked, seal(marked, nil))
 	t.emitQueue(harp.EventQueueCancelled, q.Name, at, op.By)
 	return done, nil
+}
+
+// markMembers has batches count those of their members as cancelled that are in a queue which is being
+// cancelled: their rows say so later. Of more batches than one commit takes, the others count them then.
+func (s *Store) markMembers(t *tx, q *schedule.Queue, now int64) error {
+	for e := range q.Unmarked() {
+		i, _ := parseID(e.Batch())
+		b := s.batches[i]
+		if b == nil || !t.hasRoom(maxStep) {
+			continue
+		}
+		from := harp.StateQueued
+		if !e.Waits() {
+			j, err := readJob(t, e.ID)
+			if err != nil && !s.skipDamaged(e, err) {
+				return err
+			}
+			if err != nil || !isMoved(j.State) {
+				continue
+			}
+			from = j.State
+		}
+		if err := s.changeBatch(t, b, store.BatchEvent{Kind: store.MemberMarked, At: fromNanos(now), From: from}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isMoved reports whether a cancel takes a job out of a state.
+func isMoved(s harp.State) bool {
+	return s == harp.StateQueued || s == harp.StateSent || s == harp.StateRunning
 }
 
 func noQueue(name harp.Value) error { return failures.NotFound("queue", name.String()) }

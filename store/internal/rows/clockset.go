@@ -21,7 +21,7 @@ func (s *Store) ClockSet(by time.Duration) {
 	// A restart would take all keys for older, or younger, than they are, and pauses of batches for longer.
 	keep := func(t *tx) error {
 		for _, b := range s.batches {
-			if lasts := !b.life.WakeAt.IsZero() || !b.life.RatedAt.IsZero(); lasts && t.hasRoom(maxStep) {
+			if lasts := !b.life.WakeAt.IsZero() || !b.life.RatedAt.IsZero() || b.life.Pause != nil; lasts && t.hasRoom(maxStep) {
 				t.noteBatch(b)
 			}
 		}

@@ -175,10 +175,13 @@ func (l *loading) loadJob(i id, c *cohort) (bool, error) {
 	if j.Queue != nil && l.sched.Queue(string(j.Queue)) == nil {
 		return false, fmt.Errorf("%w: queue %s has no row", ErrDamaged, j.Queue)
 	}
-	l.sched.Add(i, j, math.MinInt64, nanos(j.Since))
+	e := l.sched.Add(i, j, math.MinInt64, nanos(j.Since))
 	l.cohorts[i] = c
 	if b := l.batchOf(j); b != nil {
 		b.are.Add(j.State, 1)
+		if e.IsMarked() && isMoved(j.State) {
+			b.marked.Add(j.State, 1)
+		}
 	}
 	l.unended.move(move{standing: standing{submittedAt(j), i}, to: j.State})
 	return true, nil

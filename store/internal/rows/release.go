@@ -88,7 +88,7 @@ func (s *Store) goThrough(t *tx, b *batch, now int64) (started []*store.Job, err
 
 // nextDue is when something of a batch will be due, as far as time or room alone decides it; 0 for never.
 func (b *batch) nextDue(now int64, unparks bool) int64 {
-	if b.asking || b.slots.Free() > 0 && (unparks || b.life.MayReach(&b.row.Plan, fromNanos(now))) {
+	if b.asking || unparks || b.slots.Free() > 0 && b.life.MayReach(&b.row.Plan, fromNanos(now)) {
 		return now // there was no room for all in one commit
 	}
 	due := nanos(b.life.NextDue(&b.row.Plan))
@@ -296,34 +296,35 @@ func (s *Store) findEarly(ts []store.Transition) (map[id]earlyMember, error) {
 	return found, nil
 }
 
-// cancelEarly writes a member as cancelled whose host is not reached. It counts when its turn comes, or
-// as one whose turn does not come.
-func (s *Store) cancelEarly(t *tx, i id, m earlyMember, e store.Event, out *store.Change) {
+// cancelEarly writes a member as cancelled whose host is not reached. The log tells of it when its turn
+// comes, or of all whose turn does not come. It returns only errors that nothing can be done about.
+func (s *Store) cancelEarly(t *tx, i id, m earlyMember, e store.Event, out *store.Change) error {
 	b := s.batches[m.batch]
 	if b == nil || b.life.IsOver() {
 		out.Err = fmt.Errorf("%w: %s of a member whose batch is over", store.ErrIllegal, e.Kind)
-		return
+		return nil
 	}
 	j, _ := b.member(m.index, m.host)
 	life, effect, err := store.Begin(fromNanos(s.sched.NoteTime(e.At)), "").Next(e)
 	if err != nil {
 		out.Err = err
-		return
+		return nil
 	}
 	s.sched.Number++
 	j.No, j.Life = s.sched.Number, life
 	t.putEnded(i, j)
 	out.Job, out.Effect = j, effect
+	return s.changeBatch(t, b, store.BatchEvent{Kind: store.MemberCancelled, At: j.Since})
 }
 
 // passMember counts a member that was cancelled before its turn. Any other that is there says that the
 // life of the batch is older than its members. Errors: ErrDamaged.
 func (s *Store) passMember(t *tx, b *batch, i id, now int64) (*store.Job, error) {
 	j, err := readJob(t, i)
-	if err != nil || j.State != harp.StateCancelled || j.Attempt > 0 {
+	if err != nil || j.State != harp.StateCancelled || j.Attempt > 0 || b.life.Early == 0 {
 		return nil, fmt.Errorf("%w: member %s of batch %s is there before its host is reached", ErrDamaged, i, b.id)
 	}
-	err = s.changeBatch(t, b, store.BatchEvent{Kind: store.MemberReached, At: fromNanos(now), To: j.State})
+	err = s.changeBatch(t, b, store.BatchEvent{Kind: store.MemberPassed, At: fromNanos(now)})
 	t.logEntry(b, store.BatchEntry{Kind: store.BatchMemberEnded, Index: j.Index, Count: 1})
 	return j, err
 }
@@ -435,6 +436,9 @@ func (s *Store) askMembers(t *tx, b *batch, now int64, out *store.Advanced) erro
 			}
 			return err
 		}
+		if s.sched.Job(i).IsCancelled() {
+			continue // with its queue: rewriteCancelled ends it
+		}
 		n++
 		covered, _, err := coveredBy(t, before)
 		if err != nil {
@@ -448,7 +452,7 @@ func (s *Store) askMembers(t *tx, b *batch, now int64, out *store.Advanced) erro
 			continue
 		}
 		var c store.Change
-		e := askToStop(&b.life)
+		e := b.life.CancelOfMembers()
 		e.At = fromNanos(now)
 		if err := s.applyEvent(t, i, before, e, &c); err != nil {
 			return err
@@ -465,15 +469,6 @@ func (s *Store) askMembers(t *tx, b *batch, now int64, out *store.Advanced) erro
 	}
 	b.asking = false
 	return nil
-}
-
-// askToStop is what happens to the members of a batch that is cancelled.
-func askToStop(l *store.BatchLife) store.Event {
-	e := store.Event{Kind: store.CancelReq, At: l.Since, Reason: harp.ReasonBatch}
-	if c := l.Cancel; c != nil {
-		e.By, e.At = c.By, c.Time
-	}
-	return e
 }
 
 // cancelOf is what the cancel of its batch makes of a member; nil if that is not cancelled.
@@ -494,7 +489,7 @@ func cancelOf(from getter, j *store.Job) (*store.Event, error) {
 	if life.State != harp.BatchCancelling {
 		return nil, nil
 	}
-	e := askToStop(&life)
+	e := life.CancelOfMembers()
 	return &e, nil
 }
 
@@ -565,6 +560,7 @@ func openBatch(snap Snapshot, i id) (*batch, error) {
 func (s *Store) checkBatches() error {
 	for _, b := range s.batches {
 		says := &b.life.Counts
+		b.life.Marked = b.marked
 		n, are := says.Unended(), b.are.Unended()
 		if n != are && !s.opts.restored {
 			return fmt.Errorf("%w: %d members of batch %s have not ended, and %d are there", ErrDamaged, n, b.id, are)

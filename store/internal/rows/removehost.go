@@ -32,6 +32,7 @@ func (s *Store) RemoveHost(ctx context.Context, name string, op store.Operation)
 		}
 		out.Ended = append(out.Ended, removal.did.Ended...)
 		out.Claimed = append(out.Claimed, removal.did.Claimed...)
+		out.Over = append(out.Over, removal.did.Over...)
 		if done.Missing && done.Count == 0 {
 			return out, failures.NotFound("host", name)
 		}
@@ -69,7 +70,7 @@ func (r *removal) next(t *tx) (doneRow, error) {
 		return doneRow{}, err
 	}
 	started, err := r.s.settleBatches(t, nanos(r.at))
-	r.did.Claimed = append(r.did.Claimed, started...)
+	r.did.Claimed, r.did.Over = append(r.did.Claimed, started...), t.over
 	return doneRow{Count: len(r.did.Ended), More: true}, err
 }
 

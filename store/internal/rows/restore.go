@@ -250,8 +250,11 @@ func lifeByMembers(snap Snapshot, i id, at time.Time) (*batchLifeRow, error) {
 		_, member := b.member(index, host)
 		j, err := readJob(snap, member)
 		switch {
-		case errors.Is(err, harp.ErrNotFound), err == nil && j.State == harp.StateCancelled && j.Attempt == 0:
-			continue // it was not reached, or was cancelled before
+		case errors.Is(err, harp.ErrNotFound):
+			continue // its host was not reached
+		case err == nil && j.State == harp.StateCancelled && j.Attempt == 0:
+			life.Early++ // it was cancelled before its turn, unless one behind it had its own
+			continue
 		case errors.Is(err, ErrDamaged), errors.Is(err, harp.ErrPruned):
 			j = &store.Job{Life: store.Life{State: harp.StateLost}}
 		case err != nil:
@@ -259,13 +262,14 @@ func lifeByMembers(snap Snapshot, i id, at time.Time) (*batchLifeRow, error) {
 		}
 		life.countMember(row, j, index)
 	}
+	life.Counts.Add(harp.StateCancelled, life.Early)
 	return life, nil
 }
 
 // countMember counts a member that was reached, and with it those before it.
 func (l *batchLifeRow) countMember(b *store.Batch, j *store.Job, index int) {
 	l.Counts.Add(harp.StateCancelled, index-l.Reached)
-	l.Reached = index + 1
+	l.Reached, l.Early = index+1, 0
 	isOut := j.State == harp.StateRejected || b.SkipAway && j.State == harp.StateExpired && j.Reason == harp.ReasonOffline
 	if !isOut || j.Attempt > 0 {
 		l.Counts.Add(j.State, 1)

@@ -144,7 +144,7 @@ func (s *Schedule) releaseOne(b *Backlog, now int64) *Job {
 			continue // they end without
 		}
 		s.joinHostQueue(e, now)
-		if e.Queue.free() > 0 {
+		if e.hostQueue != nil && e.Queue.free() > 0 {
 			return e
 		}
 	}

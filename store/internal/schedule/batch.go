@@ -23,13 +23,14 @@ type Batch struct {
 	halted   bool              // none of its members may start
 	members  map[*Job]struct{} // that have not ended
 	parked   *btree.BTreeG[*Job]
-	again    Alarm // something of it may be due
+	keeping  *btree.BTreeG[*Job] // are parked and hold a slot, since the batch was halted
+	again    Alarm               // something of it may be due
 }
 
 // OpenBatch takes a batch into the schedule that has not ended, and has so many hosts ahead that are not
 // reached.
 func (s *Schedule) OpenBatch(id string, parallel, ahead int, who harp.Principal) *Batch {
-	b := &Batch{id: id, parallel: parallel, members: map[*Job]struct{}{}, parked: entryTree()}
+	b := &Batch{id: id, parallel: parallel, members: map[*Job]struct{}{}, parked: entryTree(), keeping: entryTree()}
 	b.again = Alarm{Kind: AlarmBatch, Batch: b}
 	s.batches[id] = b
 	if ahead > 0 {
@@ -120,6 +121,14 @@ func (s *Schedule) RingBatchBy(b *Batch, at int64) {
 	}
 }
 
+// Batch is the id of the batch that a job is a member of, as long as that has not ended; "" if it is of none.
+func (e *Job) Batch() string {
+	if e.batch == nil {
+		return ""
+	}
+	return e.batch.id
+}
+
 // takeBatchSlot gives a member a slot of its batch, unless it has one.
 func (e *Job) takeBatchSlot() {
 	if e.batch != nil && !e.inSlot {
@@ -144,38 +153,60 @@ func (e *Job) isBlocked() bool {
 	return b != nil && (b.halted || !e.inSlot && b.Free() == 0)
 }
 
-// park takes a member that only its batch keeps from starting out of its host queue.
+// park takes a member that only its batch keeps from starting out of its host queue, if it is in one. Where
+// that is because the batch is halted it keeps its slot.
 func (s *Schedule) park(e *Job, now int64) {
 	s.leaveHostQueue(e, now)
-	s.giveBatchSlot(e)
 	e.parked = true
-	e.batch.parked.Set(e)
+	e.parkedIn().Set(e)
+}
+
+// parkedIn is where the member is parked: with a slot of its batch, or without.
+func (e *Job) parkedIn() *btree.BTreeG[*Job] {
+	if e.inSlot {
+		return e.batch.keeping
+	}
+	return e.batch.parked
 }
 
 // leaveParked takes a member out of those that are parked, if it is one.
 func (e *Job) leaveParked() {
 	if e.parked {
+		e.parkedIn().Delete(e)
 		e.parked = false
-		e.batch.parked.Delete(e)
 	}
 }
 
-// Unpark puts the first member that is parked for a free slot of its batch back into its host queue; nil
-// if there is none.
+// Unpark puts the first member that is parked and has a slot of its batch, or for which one is free, back into
+// its host queue; nil if there is none.
 func (s *Schedule) Unpark(b *Batch, now int64) *Job {
-	for b.Free() > 0 {
-		e, ok := b.parked.PopMin()
+	for s.Unparks(b) {
+		e, ok := b.keeping.PopMin()
 		if !ok {
-			return nil
+			e, _ = b.parked.PopMin()
 		}
 		e.parked = false
 		if e.IsCancelled() || e.isLate(now) {
 			continue // they end without
 		}
+		e.takeBatchSlot()
 		s.joinHostQueue(e, now)
 		return e
 	}
 	return nil
+}
+
+// takeSlotsOf gives members that wait for a host which has come the slots of their batches that are free:
+// one that waits in its queue from now on holds one.
+func (h *host) takeSlotsOf() {
+	for l := range h.hostQueues {
+		l.entries.Scan(func(e *Job) bool {
+			if !e.isBlocked() {
+				e.takeBatchSlot()
+			}
+			return true
+		})
+	}
 }
 
 // giveSlotsOf takes back the slots of batches that members hold which wait for a host: it has left.
@@ -189,7 +220,9 @@ func (s *Schedule) giveSlotsOf(h *host) {
 }
 
 // Unparks reports whether members of a batch are parked that have a slot now.
-func (s *Schedule) Unparks(b *Batch) bool { return b.Free() > 0 && b.parked.Len() > 0 }
+func (s *Schedule) Unparks(b *Batch) bool {
+	return !b.halted && b.keeping.Len() > 0 || b.Free() > 0 && b.parked.Len() > 0
+}
 
 // IsAway reports whether a host is away, and not about to return.
 func (s *Schedule) IsAway(name string, now int64) bool {

@@ -63,8 +63,11 @@ func (s *Schedule) SetGate(name string, g store.Gate) {
 	if g.Open != wasOpen {
 		s.dissolveBacklogs(h, s.Latest)
 	}
-	if wasOpen && !g.Open {
+	switch {
+	case wasOpen && !g.Open:
 		s.giveSlotsOf(h)
+	case !wasOpen && g.Open:
+		h.takeSlotsOf()
 	}
 	for l := range h.hostQueues {
 		l.allowJobs(s, s.Latest)

@@ -23,8 +23,13 @@ func hostQueueTree() *btree.BTreeG[*hostQueue] {
 		btree.Options{NoLocks: true, Degree: 16})
 }
 
-// joinHostQueue puts a job whose time has come into its host queue.
+// joinHostQueue puts a job whose time has come into its host queue. A member of a batch that is halted is parked
+// instead: meanwhile it does not wait for its host.
 func (s *Schedule) joinHostQueue(e *Job, now int64) {
+	if e.batch != nil && e.batch.halted {
+		s.park(e, now)
+		return
+	}
 	q, h := e.Queue, e.host
 	if !h.gate.Open {
 		s.giveBatchSlot(e)

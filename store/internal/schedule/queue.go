@@ -110,6 +110,25 @@ func (q *Queue) Active(through uint64) []ID {
 	return idsOf(slices.DeleteFunc(slices.Collect(maps.Keys(q.active)), func(e *Job) bool { return e.No > through }))
 }
 
+// Unmarked yields the jobs of a queue that no cancel covers, in no order.
+func (q *Queue) Unmarked() iter.Seq[*Job] {
+	return func(yield func(*Job) bool) {
+		goesOn := true
+		q.waiting.Scan(func(e *Job) bool {
+			goesOn = yield(e)
+			return goesOn
+		})
+		for e := range q.active {
+			if !goesOn {
+				return
+			}
+			if !e.IsMarked() {
+				goesOn = yield(e)
+			}
+		}
+	}
+}
+
 // NextInQueue is the first job of a queue that may start, nil if none.
 func (s *Schedule) NextInQueue(q *Queue, now int64) *Job { return q.nextJob(s, now) }
 

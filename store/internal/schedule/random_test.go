@@ -478,11 +478,17 @@ func (d *driver) checkBatch(b *Batch) {
 	}
 	parked := map[*Job]struct{}{}
 	b.parked.Scan(func(e *Job) bool { parked[e] = struct{}{}; return true })
-	d.same("parked in "+b.id, parked, d.jobs(func(e *Job) bool { return e.batch == b && e.parked }))
-	if len(parked) > 0 && b.Free() > 0 && b.again.index == 0 {
+	d.same("parked in "+b.id, parked, d.jobs(func(e *Job) bool { return e.batch == b && e.parked && !e.inSlot }))
+	keeping := map[*Job]struct{}{}
+	b.keeping.Scan(func(e *Job) bool { keeping[e] = struct{}{}; return true })
+	d.same("parked with a slot in "+b.id, keeping, d.jobs(func(e *Job) bool { return e.batch == b && e.parked && e.inSlot }))
+	if d.s.Unparks(b) && b.again.index == 0 {
 		d.Fatalf("%d members of batch %q are parked, which has %d free slots", len(parked), b.id, b.Free())
 	}
 	for e := range b.members {
+		if b.halted && e.Waits() && e.hostQueue != nil {
+			d.Fatalf("job %d waits for its host, and its batch is halted", e.No)
+		}
 		if e.inSlot && e.Waits() && e.hostQueue != nil && !e.host.gate.Open {
 			d.Fatalf("job %d holds a slot of its batch and its host is away", e.No)
 		}

@@ -297,7 +297,10 @@ func (s *Schedule) WakeLater(e *Job, now int64) {
 }
 
 // Pass takes a job that cannot be started out of everybody's way.
-func (s *Schedule) Pass(e *Job, now int64) { s.leaveHostQueue(e, now) }
+func (s *Schedule) Pass(e *Job, now int64) {
+	s.leaveHostQueue(e, now)
+	s.giveBatchSlot(e)
+}
 
 // Dequeue takes a waiting job out of all it waits in.
 func (s *Schedule) Dequeue(e *Job, now int64) {
@@ -405,7 +408,10 @@ func (s *Schedule) addCancelled(q *Queue, at int64) *cancelledQueue {
 }
 
 // IsCancelled reports whether a waiting job counts as cancelled by its queue's mark.
-func (e *Job) IsCancelled() bool { return !e.active && e.No <= e.Queue.through }
+func (e *Job) IsCancelled() bool { return !e.active && e.IsMarked() }
+
+// IsMarked reports whether a cancel of its queue covers the job.
+func (e *Job) IsMarked() bool { return e.No <= e.Queue.through }
 
 // CancelQueue sets a mark of a queue: none of its waiting jobs will start.
 func (s *Schedule) CancelQueue(q *Queue, by harp.Principal, at time.Time) {

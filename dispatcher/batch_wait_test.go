@@ -1,0 +1,202 @@
+package dispatcher_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/memory"
+)
+
+// Who waits for a member whose host is not reached any more is told so, whatever ended its batch.
+func TestWaitForAMemberThatIsNotReached(t *testing.T) {
+	for name, opts := range map[string][]harp.Option{
+		"cancel":  nil,
+		"failure": {harp.StopAfter("1"), harp.OnStop(harp.CancelBatch)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			everyWiring(t, func(t *testing.T, sys *system) {
+				ctx := t.Context()
+				sys.webs(3)
+				b := must[*harp.Batch](t)(sys.caller.Target("web*").Call(ctx, "fail.on", failArgs{Hosts: []string{"web01"}},
+					append(opts, harp.Parallel(1), harp.StartAfter(time.Now().Add(200*time.Millisecond)))...))
+				var waiting sync.WaitGroup
+				for _, host := range []string{"web02", "web03"} {
+					waiting.Go(func() {
+						_, err := b.Job(host).Get(ctx)
+						if f := harp.FailureOf(err); f.Code != "cancelled" || f.Ran != harp.DidNotRun {
+							t.Errorf("of %s it is told %v", host, err)
+						}
+					})
+				}
+				if opts == nil {
+					if n, err := b.Cancel(ctx); n != 3 || err != nil {
+						t.Errorf("cancelled are %d, %v", n, err)
+					}
+				}
+				waiting.Wait()
+			})
+		})
+	}
+}
+
+// Followers of a batch are given the records that are stored, though those that came with them cannot be.
+func TestFollowersOfABatchAreToldOfThePartThatIsStored(t *testing.T) {
+	part := &partStore{err: harp.ErrNoSpace}
+	onStore(t, func(st store.Store) store.Store { part.Store = st; return part }, func(t *testing.T, sys *system) {
+		hello := wire.Hello{Version: wire.Version, Instance: "i", Journal: "j", Features: []string{harp.NeedBatch}}
+		asked := must[*rawAgent](t)(sys.greetRaw(t.Context(), hello)).exchanges(t)
+		synctest.Wait()
+		b := must[*harp.Batch](t)(sys.caller.Target("web01").Call(t.Context(), "work", nil))
+		m := <-asked
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		ctx, cancel := context.WithCancel(t.Context())
+		var followed []uint64
+		var following sync.WaitGroup
+		following.Go(func() {
+			for r, err := range b.Follow(ctx, harp.Since(0)) {
+				if err != nil {
+					return
+				}
+				followed = append(followed, r.Record.Seq)
+			}
+		})
+		synctest.Wait()
+		part.fails.Store(true)
+		m.sendFrame(t, wire.TypeRecords, false, wire.Records{Records: []wire.Record{{Time: 1}, {Time: 2}, {Time: 3}, {Time: 4}}})
+		synctest.Wait()
+		if !slices.Equal(followed, []uint64{0, 1}) {
+			t.Errorf("followed are %v of the two that are stored", followed)
+		}
+		cancel()
+		following.Wait()
+	})
+}
+
+// Followers of a batch are told of hosts that are left out because an agent that is busy gave its slot back.
+func TestFollowersOfABatchAreToldWhoIsLeftOut(t *testing.T) {
+	onStore(t, func(st store.Store) store.Store { return st }, func(t *testing.T, sys *system) {
+		hello := wire.Hello{Version: wire.Version, Instance: "i", Journal: "j", Features: []string{harp.NeedBatch}}
+		asked := must[*rawAgent](t)(sys.greetRaw(t.Context(), hello)).exchanges(t)
+		sys.agent("web02", greeter) // lacks the procedure
+		synctest.Wait()
+		b := must[*harp.Batch](t)(sys.caller.Target("web*").Call(t.Context(), "work", nil, harp.Parallel(1), harp.WhenUnfit(harp.SkipHost)))
+		m := <-asked
+		ctx, cancel := context.WithCancel(t.Context())
+		var told []string
+		var following sync.WaitGroup
+		following.Go(func() {
+			for r, err := range b.Results(ctx, harp.Since(0)) {
+				if err != nil {
+					return
+				}
+				told = append(told, r.Host)
+			}
+		})
+		synctest.Wait()
+		m.sendFrame(t, wire.TypeNotNow, true, wire.NotNow{})
+		synctest.Wait()
+		if !slices.Equal(told, []string{"web02"}) {
+			t.Errorf("told are the ends on %v", told)
+		}
+		cancel()
+		following.Wait()
+	})
+}
+
+// damagedMembers is a store in which the records of a job, or how it ended, are damaged.
+type damagedMembers struct {
+	store.Store
+	records, end string
+	isDamaged    atomic.Bool
+}
+
+func (s *damagedMembers) Read(ctx context.Context, id string, from uint64, most store.ReadLimit) ([]harp.Record, error) {
+	if id == s.records && s.isDamaged.Load() {
+		return nil, store.ErrDamaged
+	}
+	return s.Store.Read(ctx, id, from, most)
+}
+
+func (s *damagedMembers) Job(ctx context.Context, id string) (*store.Job, error) {
+	if id == s.end && s.isDamaged.Load() {
+		return nil, store.ErrDamaged
+	}
+	return s.Store.Job(ctx, id)
+}
+
+// What is damaged of one member of a batch is shown as that, and hides nothing of the others.
+func TestDamagedMemberHidesNoOther(t *testing.T) {
+	damaged := &damagedMembers{Store: memory.Open(nil)}
+	sys := newSystem(t, inMemory, damaged, dispatcher.Config{})
+	sys.webs(3)
+	id := harp.NewID()
+	damaged.records, damaged.end = harp.MemberID(id, "web01", 1), harp.MemberID(id, "web02", 1)
+	b := must[*harp.Batch](t)(sys.caller.Target("web*").Call(t.Context(), "count", countArgs{To: 20}, harp.JobID(id)))
+	ended(t, b, harp.BatchSucceeded, "")
+	damaged.isDamaged.Store(true)
+	records, ends := map[string]uint64{}, map[string]harp.Result{}
+	for _, r := range allOf(t, b.Follow(t.Context(), harp.Since(0))) {
+		if r.End != nil {
+			ends[r.Host] = *r.End
+			continue
+		}
+		records[r.Host] += max(r.Record.Missing, 1)
+		if r.Host == "web01" && r.Record.Missing == 0 {
+			t.Errorf("of web01 %+v is told", r.Record)
+		}
+	}
+	for _, host := range []string{"web01", "web02", "web03"} {
+		if records[host] != 20 || ends[host].State == "" {
+			t.Errorf("of %s %d records and the end %+v are told", host, records[host], ends[host])
+		}
+	}
+	if got := ends["web02"]; got.State != harp.StateLost || !errors.Is(got.Err, harp.ErrLost) || !strings.Contains(got.Err.Error(), "damaged") {
+		t.Errorf("of web02 the end %+v is told", got)
+	}
+}
+
+// A batch that is not stored does not count among the bytes of its principal.
+func TestBytesOfABatchThatIsNotStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := limitedSystem(t, memory.Open(nil), dispatcher.PrincipalLimits{BytesPerHour: 1 << 20, Waiting: 1})
+		if _, err := sys.caller.Hosts().Label(t.Context(), "web01", map[string]string{"k": "v"}); err != nil {
+			t.Fatal(err)
+		}
+		ada := sys.callerAs("ada")
+		big := harp.Args{"text": strings.Repeat("x", 600<<10)}
+		wait := harp.OfflineWait(harp.NoLimit)
+		_, err := ada.Target("web01").Call(t.Context(), "p", big, harp.Confirmed(strings.Repeat("0", 64)), wait)
+		if !errors.Is(err, harp.ErrConflict) {
+			t.Errorf("with another list confirmed: %v", err)
+		}
+		job := must[*harp.Job](t)(waitingCall(t.Context(), ada))
+		_, err = ada.Target("web01").Call(t.Context(), "p", big, wait)
+		wantRefused(t, err, "waiting")
+		if _, err := job.Cancel(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		id := harp.JobID(harp.NewID())
+		b := must[*harp.Batch](t)(ada.Target("web01").Call(t.Context(), "p", big, id, wait))
+		must[*harp.Batch](t)(ada.Target("web01").Call(t.Context(), "p", big, id, wait)) // it is stored already
+		if _, err := b.Cancel(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		_, err = ada.Target("web01").Call(t.Context(), "p", big, wait)
+		wantRefused(t, err, "bytes_per_hour")
+		time.Sleep(12 * time.Minute) // so that a fifth of what may be is forgotten
+		must[*harp.Batch](t)(ada.Target("web01").Call(t.Context(), "p", big, wait))
+	})
+}
