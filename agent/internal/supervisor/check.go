@@ -81,14 +81,15 @@ func parseKey(name string) (Key, bool) {
 }
 
 // newCgroup makes a cgroup of its own, where that can be: the supervisor that an agent had
-// for the same attempt before it died, and has not begun it, may yet be removing its own.
-func newCgroup(k Key) string {
+// for the same attempt before it died, and has not begun it, may yet be removing its own. The error is that it
+// cannot be just now, for want of files, say: a command with limits would be refused for good without.
+func newCgroup(k Key) (string, error) {
 	const length = 8
 	dir, err := proc.NewCgroup(k.name() + "." + rand.Text()[:length])
-	if err != nil {
-		return ""
+	if proc.IsShort(err) {
+		return "", err
 	}
-	return dir
+	return dir, nil
 }
 
 // removeCgroup removes a cgroup that nothing was put into.

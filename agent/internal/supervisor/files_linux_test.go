@@ -149,6 +149,9 @@ func fewForResultMain(args []string) int {
 
 // takeFiles opens as many files as there may be.
 func takeFiles() (giveBack func()) {
+	if r, w, err := os.Pipe(); err == nil { // so that the runtime has what it needs
+		_, _ = r.Close(), w.Close()
+	}
 	var open []int
 	for {
 		fd, err := syscall.Open(os.DevNull, syscall.O_RDONLY, 0)
@@ -171,6 +174,35 @@ func TestFewFilesForAResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := exec.Command("/proc/self/exe", fewForResultArg, file).CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("%v: %.300s", err, out)
+	}
+}
+
+// fewForCgroupArg is the first argument of a test binary that makes a cgroup with no files.
+const fewForCgroupArg = "few for cgroup"
+
+func init() { mains[fewForCgroupArg] = fewForCgroupMain }
+
+// fewForCgroupMain makes a cgroup while there is no file left. It prints what is wrong.
+func fewForCgroupMain([]string) int {
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 40, Max: 40}); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	giveBack := takeFiles()
+	dir, err := supervisor.NewCgroup(supervisor.Key{Job: "few", Attempt: 1})
+	giveBack()
+	if err == nil {
+		fmt.Printf("that none can be had just now is not told: %q\n", dir)
+	}
+	return 0
+}
+
+// TestFewFilesForACgroup checks that a command does not go without a cgroup, which refuses one with limits for good, as
+// files have run out for a moment.
+func TestFewFilesForACgroup(t *testing.T) {
+	out, err := exec.Command("/proc/self/exe", fewForCgroupArg).CombinedOutput()
 	if err != nil || len(out) > 0 {
 		t.Errorf("%v: %.300s", err, out)
 	}

@@ -10,14 +10,18 @@ type local struct{ *engine }
 
 // startLocal starts a command in this process.
 func startLocal(spec Spec, o Options) (*Handle, error) {
-	secrets, cgroup := newSecretDir(spec), newCgroup(spec.Key)
+	cgroup, err := newCgroup(spec.Key)
+	if err != nil {
+		return nil, err
+	}
+	secrets := newSecretDir(spec)
 	e := newEngine(spec, newMemory(spec.MaxSpool), secrets, cgroup)
 	e.pressure.on = o.Hold
 	var launcher []string
 	if Available() {
 		launcher = selfLauncher
 	}
-	err := secrets.write(spec.Command)
+	err = secrets.write(spec.Command)
 	if err == nil {
 		err = o.commit()
 	}

@@ -147,10 +147,11 @@ func setUp(h handover) (*server, error) {
 
 func (s *server) prepare(spec Spec, hold bool, final place) error {
 	self := proc.Self()
-	h := header{
-		Supervisor: self, Created: time.Now().UnixNano(), Spec: spec,
-		Cgroup: newCgroup(spec.Key),
+	cgroup, err := newCgroup(spec.Key)
+	if err != nil {
+		return err
 	}
+	h := header{Supervisor: self, Created: time.Now().UnixNano(), Spec: spec, Cgroup: cgroup}
 	h.Spec.Command.Env = nil // it may hold what is nobody's to read, and nobody needs it
 	secrets := newSecretDir(spec)
 	h.Secrets = secrets.path
@@ -179,8 +180,12 @@ func (s *server) prepare(spec Spec, hold bool, final place) error {
 // prepareTied prepares a supervisor that ends with its agent. It keeps nothing on disk but
 // secrets.
 func (s *server) prepareTied(spec Spec, hold bool) error {
+	cgroup, err := newCgroup(spec.Key)
+	if err != nil {
+		return err
+	}
 	secrets := newSecretDir(spec)
-	s.engine = newEngine(spec, newMemory(spec.MaxSpool), secrets, newCgroup(spec.Key))
+	s.engine = newEngine(spec, newMemory(spec.MaxSpool), secrets, cgroup)
 	s.engine.pressure.on = hold
 	s.hello = helloMessage{
 		Version: protocolVersion, Key: &spec.Key, Supervisor: proc.Self(),

@@ -90,7 +90,14 @@ func TestNoRoomForTheEnd(t *testing.T) {
 // remove the cgroup of the next for the same attempt.
 func TestCgroupsOfOneAttempt(t *testing.T) {
 	k := Key{"job", 1}
-	first, second := newCgroup(k), newCgroup(k)
+	first, err := newCgroup(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := newCgroup(k)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if first == "" && second == "" {
 		needs.Missing(t, "there are no cgroups here")
 	}
