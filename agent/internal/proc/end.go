@@ -24,7 +24,7 @@ type tree interface {
 	// find returns what is alive of it now. What was seen of it before is of it, though
 	// nothing else may show that any more.
 	find(seen func(key) bool) ([]member, error)
-	term(m member)      // asks m to end; nothing if it has ended
+	term(m member) bool // asks m to end; false if it had ended, or could not be asked
 	kill(m member) bool // ends m; false if it had ended, or may not be ended
 	killAll()           // ends all at once where that can be done
 }
@@ -168,9 +168,12 @@ func (e *ending) givenUp() bool {
 	}
 }
 
+// unasked is in the place of a program that could not be asked. It is longer than any name that the kernel keeps.
+const unasked = "could not be asked"
+
 // ask sends TERM once, as many programs take a second one for more. But what became
 // another program since was between a fork and an exec, where TERM is easily lost: a shell
-// has its own traps in force there.
+// has its own traps in force there. So is what could not be asked, for want of files, say.
 func (e *ending) ask(found []member, t tally) {
 	for _, m := range found {
 		if name, asked := t.asked[m.key()]; asked && name == m.name {
@@ -178,7 +181,9 @@ func (e *ending) ask(found []member, t tally) {
 		}
 		t.asked[m.key()] = m.name
 		e.note(m, t)
-		e.tree.term(m)
+		if !e.tree.term(m) {
+			t.asked[m.key()] = unasked
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ type fakeTree struct {
 
 	last          func() ([]member, error) // of all further looks
 	asked, killed []int
+	deaf          int // how often it cannot ask
 }
 
 func (f *fakeTree) find(func(key) bool) ([]member, error) {
@@ -27,7 +28,14 @@ func (f *fakeTree) find(func(key) bool) ([]member, error) {
 	return look()
 }
 
-func (f *fakeTree) term(m member)      { f.asked = append(f.asked, m.pid) }
+func (f *fakeTree) term(m member) bool {
+	if f.deaf > 0 {
+		f.deaf--
+		return false
+	}
+	f.asked = append(f.asked, m.pid)
+	return true
+}
 func (f *fakeTree) kill(m member) bool { f.killed = append(f.killed, m.pid); return true }
 func (f *fakeTree) killAll()           {}
 
@@ -43,6 +51,21 @@ func TestEachProgramIsAskedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.Equal(f.asked, []int{7, 7}) || len(f.killed) > 0 {
+			t.Errorf("asked %v, killed %v", f.asked, f.killed)
+		}
+	})
+}
+
+// TestWhatCouldNotBeAskedIsAskedAgain checks that a command whose processes could not be sent TERM, as files had run out, is
+// sent it when it can be, and not KILL alone when its grace is over.
+func TestWhatCouldNotBeAskedIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := shows(member{pid: 7, name: "sh"})
+		f := &fakeTree{looks: []func() ([]member, error){runs, runs, runs, runs}, last: shows(), deaf: 2}
+		if err := newEnding(f, 7, time.Now().Add(time.Hour)).run(newTally()); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(f.asked, []int{7}) || len(f.killed) > 0 {
 			t.Errorf("asked %v, killed %v", f.asked, f.killed)
 		}
 	})

@@ -98,7 +98,7 @@ func (t groupTree) find(func(key) bool) ([]member, error) {
 	}
 }
 
-func (t groupTree) term(m member) { _ = unix.Kill(-m.group, unix.SIGTERM) } // it may be gone
+func (t groupTree) term(m member) bool { return unix.Kill(-m.group, unix.SIGTERM) == nil }
 
 func (t groupTree) kill(m member) bool { return unix.Kill(-m.group, unix.SIGKILL) == nil }
 func (t groupTree) killAll()           {}

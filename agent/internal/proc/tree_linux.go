@@ -38,7 +38,7 @@ func (t linuxTree) find(seen func(key) bool) ([]member, error) {
 }
 
 // term also wakes who was stopped, and could not end otherwise.
-func (t linuxTree) term(m member) { m.signal(unix.SIGTERM, unix.SIGCONT) }
+func (t linuxTree) term(m member) bool { return m.signal(unix.SIGTERM, unix.SIGCONT) }
 
 func (t linuxTree) kill(m member) bool { return m.signal(unix.SIGKILL) }
 

@@ -217,7 +217,7 @@ func (s *file) punch(from, to mark) error {
 		begin = (from.offset + blockSize - 1) &^ (blockSize - 1)
 	}
 	end := to.offset &^ (blockSize - 1)
-	if err := s.writeSlot(to); err != nil {
+	if err := s.writeSlot(to); err != nil || end <= begin { // no whole block
 		return err
 	}
 	return punch(s.f, begin, end-begin)

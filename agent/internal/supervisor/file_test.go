@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -290,6 +291,28 @@ func TestRoomThatIsNotGivenBack(t *testing.T) {
 		t.Error("there is no room, though it was given back")
 	}
 	checkRecords(t, f, next, next, 1000)
+}
+
+// TestRoomOfLessThanABlock checks that a small spool has room again when all of it is kept elsewhere, wherever in the
+// blocks of the disk its first records lie: a command would not be held back, and lose what it prints.
+func TestRoomOfLessThanABlock(t *testing.T) {
+	const limit, size = 4096, 700
+	for offset := 0; offset < blockSize; offset += 500 {
+		h := testHeader(limit)
+		h.Spec.Procedure = strings.Repeat("p", offset)
+		f, err := createFile(filepath.Join(t.TempDir(), "spool"), h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range 20 {
+			fill(t, f, n, n+1, size)
+			f.keep(int64(n + 1))
+			if full, passes := f.full(size); full && !passes && !f.noPunch {
+				t.Errorf("at %d there is no room behind %d records, and none will come", f.records%blockSize, n+1)
+			}
+		}
+		drop(f)
+	}
 }
 
 // TestSlots checks that a slot that was not written as a whole is passed over.
