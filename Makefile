@@ -10,10 +10,6 @@ SEED     ?= 1
 RUN      ?=
 ROUNDS   ?= 3
 
-# The race detector needs a C compiler; Go says by itself whether it found one.
-# CI insists on it.
-RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
-
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -25,24 +21,27 @@ build: ## build the harp binary into ./bin
 	$(GO) build -o $(GOBIN)/harp ./cmd/harp
 
 # The packages whose tests take longest begin first, so that none of them is left running alone.
-SLOW := $(addprefix ./,store/badger internal/faults store/internal/rows dispatcher agent agent/internal/supervisor)
+SLOW := $(addprefix ./,store/badger internal/faults internal/faults/hostile store/internal/rows dispatcher agent)
 
 .PHONY: test
-test: ## run all tests, with the race detector where there is a C compiler
-	$(GO) test $(RACE) -timeout 30m $(SLOW) ./...
+test: ## run all tests
+	$(GO) test -timeout 30m $(SLOW) ./...
+
+.PHONY: race
+race: ## run the tests with the race detector, but for those that would only tell it what others do; needs a C compiler
+	$(GO) test -race -timeout 30m $(SLOW) ./...
 
 .PHONY: memory
-memory: ## run the tests that measure memory, which the race detector would falsify
-	$(GO) test ./agent/internal/supervisor -run '^TestMemory$$' -count 1
+memory: ## measure the memory of supervisors once more, as position independent programs
 	$(GO) test -buildmode=pie ./agent/internal/supervisor -run '^TestMemory$$' -count 1
 
 .PHONY: check
-check: format lint tidy test ## what CI checks: format, lint, go.mod, tests, build
+check: format lint tidy test race ## what CI checks: format, lint, go.mod, tests, build
 	$(MAKE) memory
 	$(GO) build ./...
 
 .PHONY: quick
-quick: format lint tidy ## what check does, without the tests
+quick: format lint tidy ## what check does, without running tests
 	$(GO) build ./...
 
 .PHONY: format
@@ -99,7 +98,7 @@ bench-check: $(LINT) ## format, lint and test the bench, which is a module of it
 
 .PHONY: otel-check
 otel-check: $(LINT) ## format, lint and test otel, which is a module of its own
-	cd otel && $(LINT) fmt --diff && $(LINT) run ./... && $(GO) mod tidy -diff && $(GO) test $(RACE) -count 1 ./...
+	cd otel && $(LINT) fmt --diff && $(LINT) run ./... && $(GO) mod tidy -diff && $(GO) test -race -count 1 ./...
 
 .PHONY: dist
 dist: ## make what a release consists of, in ./bin/dist: archives, packages, an image, checksums

@@ -1,3 +1,5 @@
+//go:build !race
+
 package badger_test
 
 import (
@@ -119,27 +121,6 @@ func makeTable(t *testing.T, dir string, jobs map[string]*store.Job) (name strin
 		t.Fatal(err)
 	}
 	return files[0], content
-}
-
-// flipBit flips a bit of a file in place: one that is written anew waits for the disk.
-func flipBit(t *testing.T, name string, whole []byte, bit int) (undo func()) {
-	t.Helper()
-	f, err := os.OpenFile(name, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write := func(c byte) {
-		if _, err := f.WriteAt([]byte{c}, int64(bit/8)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(whole[bit/8] ^ 1<<(bit%8))
-	return func() {
-		write(whole[bit/8])
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // indexStart is where the last block of a table ends and its index begins. Behind that are
