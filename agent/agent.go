@@ -231,6 +231,7 @@ func (a *Agent) findLeft() ([]supervisor.Key, error) {
 func (a *Agent) end(st *scope) {
 	own := a.attempts.pick(func(at *attempt) bool { return at.scope == st })
 	st.drain(own, a.cfg.Limits.Grace, nil)
+	st.grace.Stop()
 	st.over.fire()
 	for _, at := range own {
 		at.interrupt(harp.ErrClosed)

@@ -24,14 +24,15 @@ func (k key) journal() journal.Key { return journal.Key{Job: k.job, Attempt: k.n
 // scope is one Connect or Serve: the functions that it started end with it.
 type scope struct {
 	work  sync.WaitGroup
-	begin sync.Once // of its grace
-	over  latch     // its grace is over: what it runs is to end
+	begin sync.Once   // of its grace
+	grace *time.Timer // nil before that
+	over  latch       // its grace is over: what it runs is to end
 }
 
 // drain lets attempts go on until they have ended by themselves or the scope's grace is over, which
 // begins when this is called first. It returns false if gone is closed before.
 func (st *scope) drain(own []*attempt, grace time.Duration, gone <-chan struct{}) bool {
-	st.begin.Do(func() { time.AfterFunc(grace, st.over.fire) })
+	st.begin.Do(func() { st.grace = time.AfterFunc(grace, st.over.fire) })
 	for _, at := range own {
 		select {
 		case <-at.returned.done():
