@@ -108,7 +108,10 @@ func (r *calendarReader) readProperty(p property) error {
 	case "END":
 		return r.end(p)
 	}
-	switch component := strings.Join(r.open[1:], "/"); component {
+	if len(r.open) != 2 {
+		return nil
+	}
+	switch r.open[1] {
 	case "VEVENT":
 		if eventProperties[p.name] {
 			last := &r.events[len(r.events)-1]

@@ -100,12 +100,12 @@ func TestPrograms(t *testing.T) {
 			"2027-05-01T20:30Z +1h0m0s Across midnight that is not",
 		}},
 	} {
-		f, err := os.Open(filepath.Join("testdata", c.file))
+		text, err := os.ReadFile(filepath.Join("testdata", c.file))
 		if err != nil {
 			t.Fatal(err)
 		}
-		calendar, err := window.ReadCalendar(f, window.CalendarOptions{Zone: zone(t, c.zone), Event: c.event})
-		if f.Close(); err != nil {
+		calendar, err := read(string(text), window.CalendarOptions{Zone: zone(t, c.zone), Event: c.event})
+		if err != nil {
 			t.Errorf("%s: %v", c.file, err)
 			continue
 		}
@@ -307,6 +307,59 @@ func TestLongCalendar(t *testing.T) {
 	}
 	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 8<<20 {
 		t.Errorf("%d bytes were allocated", allocated)
+	}
+}
+
+// TestHostileCalendars: no file of 1 MiB takes more than a few times its size of memory, whatever it is made of.
+func TestHostileCalendars(t *testing.T) {
+	const start = "SUMMARY:a\nDTSTART:20270105T100000Z\nDURATION:PT1H\n"
+	fill := func(pattern string) string { return strings.Repeat(pattern, (1<<20-4096)/len(pattern)) }
+	sameUID := "BEGIN:VEVENT\nUID:1\n" + start + "RRULE:FREQ=DAILY\nEND:VEVENT\n"
+	moved := func() string {
+		var b strings.Builder
+		b.WriteString("BEGIN:VCALENDAR\n" + strings.Repeat(sameUID, 900))
+		for i := 0; b.Len() < 1<<20-200; i++ {
+			fmt.Fprintf(&b, "BEGIN:VEVENT\nUID:1\nRECURRENCE-ID:%s\nEND:VEVENT\n", at(t, "2027-01-05T10:00:00Z").Add(time.Duration(i)*time.Hour).Format("20060102T150405Z"))
+		}
+		return b.String() + "END:VCALENDAR\n"
+	}
+	name := strings.Repeat("N", 100_000)
+	for _, c := range []struct{ name, text string }{
+		{"one long line", "BEGIN:VCALENDAR\nX-A:" + fill("x") + "\nEND:VCALENDAR\n"},
+		{"folded everywhere", "BEGIN:VCALENDAR\nX-A:" + fill("\n x") + "\nEND:VCALENDAR\n"},
+		{"parameters", calendarOf("DTSTART" + fill(";A=b") + ":20270105T100000Z")},
+		{"list of a parameter", calendarOf("DTSTART;A=" + fill("b,") + "b:20270105T100000Z")},
+		{"quotes", calendarOf("DTSTART;A=" + fill(`"",`) + "b:20270105T100000Z")},
+		{"long names of components", "BEGIN:VCALENDAR\nBEGIN:" + name + "\nBEGIN:" + name + "\n" + strings.Repeat("X:\n", 150_000) + "END:" + name + "\nEND:" + name + "\nEND:VCALENDAR\n"},
+		{"EXDATE", calendarOf(start + "RRULE:FREQ=DAILY\n" + fill("EXDATE:20270105T100000Z\n"))},
+		{"RDATE", calendarOf(start + "RDATE:" + fill("20270105T100000Z,") + "20270105T100000Z")},
+		{"zones", "BEGIN:VCALENDAR\n" + fill("BEGIN:VTIMEZONE\nTZID:x\nEND:VTIMEZONE\n") + "END:VCALENDAR\n"},
+		{"a path as a zone", calendarOf("DTSTART;TZID=" + fill("/a") + ":20270105T100000")},
+		{"a rule of many parts", calendarOf(start + "RRULE:FREQ=DAILY;" + fill("A=1;"))},
+		{"a rule of many numbers", calendarOf(start + "RRULE:FREQ=DAILY;BYMONTHDAY=" + fill("1,"))},
+		{"occurrences of one event", moved()},
+		{"COUNT", calendarOf(slices.Repeat([]string{start + "RRULE:FREQ=DAILY;COUNT=10000;BYHOUR=1,2,3,4,5,6,7,8,9,10"}, 1000)...)},
+		{"UIDs", "BEGIN:VCALENDAR\n" + fill("BEGIN:VEVENT\nUID:1\nRECURRENCE-ID:20270105\nEND:VEVENT\n") + "END:VCALENDAR\n"},
+	} {
+		if len(c.text) > 1<<20 {
+			t.Fatalf("%s: %d bytes", c.name, len(c.text))
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		options := window.CalendarOptions{}
+		if c.name == "occurrences of one event" {
+			options.Event = "a*" // those events of their own are none that are meant, so that there may be more of them
+		}
+		calendar, err := read(c.text, options)
+		if err == nil && calendar.Events() > 0 {
+			for range calendar.Between(day(t, "2027-01-01"), day(t, "2027-01-08")) {
+				continue
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 64<<20 {
+			t.Errorf("%s: %d MiB were allocated", c.name, allocated>>20)
+		}
 	}
 }
 

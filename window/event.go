@@ -17,7 +17,8 @@ type event struct {
 	length  time.Duration // on the wall clock
 	rule    *rule         // nil: it does not repeat
 	dates   []Span        // beside the rule's, by their beginnings
-	without exclusions
+	without exclusions    // by EXDATE
+	moved   exclusions    // by events of their own; those of one UID share it
 	longest time.Duration // that a span may last
 	note    string
 }
@@ -39,7 +40,7 @@ func (e *event) starting(from, to time.Time) iter.Seq[Span] {
 		begin, end := schedule.ToWall(from, e.zone).Add(-longestShift), schedule.ToWall(to, e.zone).Add(longestShift)
 		for wall := range e.walls(begin, end) {
 			at := schedule.FromWall(wall, e.zone)
-			if at.Before(from) || !at.Before(to) || e.without.have(at, wall) {
+			if at.Before(from) || !at.Before(to) || e.leavesOut(at, wall) {
 				continue
 			}
 			if !yield(e.span(wall)) {
@@ -69,6 +70,10 @@ func (e *event) walls(from, to time.Time) iter.Seq[time.Time] {
 
 func (e *event) span(wall time.Time) Span {
 	return Span{From: schedule.FromWall(wall, e.zone), To: schedule.FromWall(wall.Add(e.length), e.zone), Note: e.note}
+}
+
+func (e *event) leavesOut(moment, wall time.Time) bool {
+	return e.without.have(moment, wall) || e.moved.have(moment, wall)
 }
 
 func (x exclusions) have(moment, wall time.Time) bool {
@@ -125,9 +130,12 @@ func (raw rawEvent) isSelected(pattern string) bool {
 // eventBuilder makes events of what stands in a file.
 type eventBuilder struct {
 	zones    *zones
-	replaced map[string]exclusions  // by UID: occurrences that have an event of their own
-	latest   map[recurrence]version // of those events
+	replaced map[string]replacements // by UID: occurrences that have an event of their own
+	latest   map[recurrence]version  // of those events
 }
+
+// replacements are the occurrences of one UID, as an event of times knows them and as one of whole days does.
+type replacements struct{ ofTimes, ofDays exclusions }
 
 // recurrence is an occurrence of an event.
 type recurrence struct {
@@ -139,7 +147,7 @@ type recurrence struct {
 type version struct{ sequence, index int }
 
 func newEventBuilder(z *zones) *eventBuilder {
-	return &eventBuilder{zones: z, replaced: map[string]exclusions{}, latest: map[recurrence]version{}}
+	return &eventBuilder{zones: z, replaced: map[string]replacements{}, latest: map[recurrence]version{}}
 }
 
 // readReplacement notes an event that stands for an occurrence of another one.
@@ -160,10 +168,11 @@ func (b *eventBuilder) readReplacement(index int, raw rawEvent) error {
 		return err
 	}
 	uid := raw.uid()
-	if b.replaced[uid] == nil {
-		b.replaced[uid] = exclusions{}
+	if b.replaced[uid].ofTimes == nil {
+		b.replaced[uid] = replacements{exclusions{}, exclusions{}}
 	}
-	b.replaced[uid][at] = true
+	b.replaced[uid].ofTimes[at] = true
+	b.replaced[uid].ofDays[at.asDay(b.zones.none)] = true
 	text, err := raw.text("SEQUENCE")
 	if err != nil {
 		return err
@@ -227,10 +236,12 @@ func (b *eventBuilder) build(raw rawEvent) (event, bool, error) {
 	if err := b.readRule(&e, values["RRULE"], isReplacement); err != nil {
 		return event{}, false, err
 	}
-	if !isReplacement {
-		for x := range b.replaced[raw.uid()] {
-			e.exclude(x, first.isDate)
-		}
+	switch {
+	case isReplacement:
+	case first.isDate:
+		e.moved = b.replaced[raw.uid()].ofDays
+	default:
+		e.moved = b.replaced[raw.uid()].ofTimes
 	}
 	if err := b.readDates(&e, raw, first.isDate); err != nil {
 		return event{}, false, err
@@ -260,12 +271,12 @@ func (raw rawEvent) values() (map[string]value, error) {
 	return all, nil
 }
 
-// exclude leaves an occurrence out. One of a whole-day event is known by its day.
-func (e *event) exclude(x exclusion, wholeDay bool) {
-	if wholeDay && !x.isDay {
-		x = dayExclusion(schedule.ToWall(time.Unix(x.number, 0), e.zone))
+// asDay returns the day of an occurrence, by which one of a whole-day event is known.
+func (x exclusion) asDay(zone *time.Location) exclusion {
+	if x.isDay {
+		return x
 	}
-	e.without[x] = true
+	return dayExclusion(schedule.ToWall(time.Unix(x.number, 0), zone))
 }
 
 // readLength returns how long an event is on the wall clock of its beginning.
@@ -357,7 +368,10 @@ func (b *eventBuilder) readDates(e *event, raw rawEvent, wholeDay bool) error {
 				if err != nil {
 					return err
 				}
-				e.exclude(x, wholeDay)
+				if wholeDay {
+					x = x.asDay(e.zone)
+				}
+				e.without[x] = true
 				continue
 			}
 			span, err := b.readDate(e, v, item, wholeDay)
@@ -368,7 +382,7 @@ func (b *eventBuilder) readDates(e *event, raw rawEvent, wholeDay bool) error {
 			e.longest = max(e.longest, span.To.Sub(span.From))
 		}
 	}
-	e.dates = slices.DeleteFunc(e.dates, func(s Span) bool { return e.without.have(s.From, schedule.ToWall(s.From, e.zone)) })
+	e.dates = slices.DeleteFunc(e.dates, func(s Span) bool { return e.leavesOut(s.From, schedule.ToWall(s.From, e.zone)) })
 	slices.SortFunc(e.dates, func(a, b Span) int { return a.From.Compare(b.From) })
 	return nil
 }

@@ -261,12 +261,14 @@ func (r *rule) starts(first, from, to time.Time) iter.Seq[time.Time] {
 		if !first.Before(from) && first.Before(to) && !r.isPast(first) && !yield(first) {
 			return
 		}
+		var walls []time.Time
 		for k := r.skip(first, from); ; k++ {
 			p, ok := r.period(first, k)
 			if !ok || r.isPast(p.begin()) || !p.begin().Before(to) {
 				return
 			}
-			for _, wall := range r.inPeriod(p) {
+			walls = r.appendPeriod(walls[:0], p)
+			for _, wall := range walls {
 				switch {
 				case !wall.After(first) || wall.Before(from):
 				case r.isPast(wall) || !wall.Before(to) || !yield(wall):
@@ -289,10 +291,10 @@ func (r *rule) bound(first time.Time) error {
 	if r.count == 0 {
 		return nil
 	}
-	n, last := 0, first
-	for last = range r.starts(first, first, end) {
+	n := 0
+	for wall := range r.starts(first, first, end) {
 		if n++; n == r.count {
-			r.until = last
+			r.until = wall
 			return nil
 		}
 	}
@@ -301,12 +303,13 @@ func (r *rule) bound(first time.Time) error {
 
 // isEverDue reports whether the rule has a time from DTSTART on.
 func (r *rule) isEverDue(first, end time.Time) bool {
+	var walls []time.Time
 	for k := 0; ; k++ {
 		p, ok := r.period(first, k)
 		if !ok || p.begin().After(end) {
 			return false
 		}
-		if walls := r.inPeriod(p); walls != nil && !walls[len(walls)-1].Before(first) {
+		if walls = r.appendPeriod(walls[:0], p); len(walls) > 0 && !walls[len(walls)-1].Before(first) {
 			return true
 		}
 	}
@@ -314,8 +317,8 @@ func (r *rule) isEverDue(first, end time.Time) bool {
 
 func (r *rule) isPast(wall time.Time) bool { return !r.until.IsZero() && wall.After(r.until) }
 
-// inPeriod returns the wall times of a period.
-func (r *rule) inPeriod(p period) (walls []time.Time) {
+// appendPeriod appends the wall times of a period to an empty slice.
+func (r *rule) appendPeriod(walls []time.Time, p period) []time.Time {
 	d := p.first
 	for range p.days {
 		if r.fits(d) {
@@ -325,7 +328,7 @@ func (r *rule) inPeriod(p period) (walls []time.Time) {
 		}
 		d = d.next()
 	}
-	if r.positions == nil || walls == nil {
+	if r.positions == nil {
 		return walls
 	}
 	var chosen []int
@@ -338,11 +341,11 @@ func (r *rule) inPeriod(p period) (walls []time.Time) {
 		}
 	}
 	slices.Sort(chosen)
-	var picked []time.Time
-	for _, i := range slices.Compact(chosen) {
-		picked = append(picked, walls[i])
+	chosen = slices.Compact(chosen)
+	for i, from := range chosen {
+		walls[i] = walls[from] // from is not less than i
 	}
-	return picked
+	return walls[:len(chosen)]
 }
 
 // fits reports whether every part that names days lets a day through.

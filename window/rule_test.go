@@ -199,8 +199,7 @@ func randomRule(r *rand.Rand) string {
 	if freq == "YEARLY" {
 		hasDays = add(4, "BYYEARDAY", pick(4, 1, 366, true))
 		if !hasDays && add(4, "BYWEEKNO", pick(3, 2, 51, true)) {
-			parts, hasDays = append(parts, "BYDAY="+days(0)), true
-			return strings.Join(parts, ";")
+			return strings.Join(append(parts, "BYDAY="+days(0)), ";")
 		}
 	}
 	if freq != "WEEKLY" {

@@ -1,0 +1,432 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Overlap says what becomes of a time of a schedule at which its last batch is not over. A batch with a member that is unknown
+// is not over.
+type Overlap string
+
+// The policies.
+const (
+	OverlapSkip      Overlap = "skip"       // the time is skipped
+	OverlapQueue     Overlap = "queue"      // one time waits for the end of the batch, further ones are skipped
+	OverlapCancelOld Overlap = "cancel_old" // the batch is cancelled, and the time waits for its end
+	OverlapAllow     Overlap = "allow"      // it fires all the same
+)
+
+// ScheduleRules are what a schedule says of times that cannot fire as they come.
+type ScheduleRules struct {
+	Overlap        Overlap
+	CatchUp        time.Duration // by how much later than its time it may still fire
+	CatchUpMost    int           // how many of the times that are due may fire, the last ones; at least 1
+	PauseOnFailure int           // after so many runs in a row that did not succeed the schedule pauses itself; 0: never
+}
+
+// ScheduleLife is where a schedule is in its times. It changes only through the decisions of [ScheduleLife.Next] and
+// its other methods. None of them reads a clock, and none changes the life that it is asked of.
+type ScheduleLife struct {
+	Through  time.Time       `msgpack:"through"`            // the last nominal time that is settled: it has fired, is in the ledger, or waits
+	Waiting  time.Time       `msgpack:"waiting,omitempty"`  // the nominal time that waits for the end of the last batch
+	Pauses   []SchedulePause `msgpack:"pauses,omitempty"`   // in their order: the last one, and those before it whose times are not settled
+	Skips    []time.Time     `msgpack:"skips,omitempty"`    // nominal times to come that are in the ledger already, skipped by hand
+	Failures int             `msgpack:"failures,omitempty"` // runs in a row that did not succeed
+
+	Run       LedgerRun `msgpack:"run,omitempty"`        // the last entry since a time fired, which another time may extend
+	WaitedRun LedgerRun `msgpack:"waited_run,omitempty"` // the same of times that waited
+}
+
+// SchedulePause is a time in which a schedule fires nothing.
+type SchedulePause struct {
+	By     string    `msgpack:"by,omitempty"` // empty: the schedule itself, by PauseOnFailure
+	Reason string    `msgpack:"reason,omitempty"`
+	Since  time.Time `msgpack:"since"`
+	Until  time.Time `msgpack:"until,omitempty"` // zero: until somebody ends it
+	Over   bool      `msgpack:"over,omitempty"`  // somebody ended it, or another one took its place
+}
+
+func (p SchedulePause) covers(at time.Time) bool {
+	return !at.Before(p.Since) && (p.Until.IsZero() || at.Before(p.Until))
+}
+
+// Outcome of a time in the ledger.
+type TimeOutcome string
+
+// The outcomes that a decision has. A submission that is refused makes of fired failed.
+const (
+	TimeFired   TimeOutcome = "fired"
+	TimeSkipped TimeOutcome = "skipped"
+	TimeMissed  TimeOutcome = "missed"
+)
+
+// Why a time was skipped or missed.
+const (
+	TimeOverlap = "overlap"  // skipped: the last batch was not over
+	TimePaused  = "paused"   // skipped
+	TimeNoHosts = "no_hosts" // skipped: the target selected none
+	TimeWindow  = "window"   // skipped: a window refused all hosts
+	TimeByHand  = "by_hand"  // skipped
+	TimeDown    = "down"     // missed: nobody was there
+	TimeTooLate = "catch_up" // missed: later than CatchUp, or more than CatchUpMost
+	TimeClock   = "clock"    // missed: the clock jumped over it
+)
+
+// LedgerRun is an entry of the ledger: one time, or several in a row that had the same outcome for the same reason.
+// Entries of runs, and of times skipped by hand, may stand between them.
+type LedgerRun struct {
+	Outcome TimeOutcome `msgpack:"outcome,omitempty"`
+	Reason  string      `msgpack:"reason,omitempty"`
+	Detail  string      `msgpack:"detail,omitempty"` // overlap: the batch; paused: by whom and why
+	From    time.Time   `msgpack:"from,omitempty"`   // the first nominal time, by which the entry is found
+	To      time.Time   `msgpack:"to,omitempty"`     // the last one
+	Count   int         `msgpack:"count,omitempty"`
+	AtLeast bool        `msgpack:"at_least,omitempty"` // there were more than were counted
+}
+
+// extend adds a run to one before it if both tell the same, and returns the entry to write.
+func (r LedgerRun) extend(more LedgerRun) LedgerRun {
+	if r.Outcome != more.Outcome || r.Reason != more.Reason || r.Detail != more.Detail {
+		return more
+	}
+	r.To, r.Count, r.AtLeast = more.To, r.Count+more.Count, r.AtLeast || more.AtLeast
+	return r
+}
+
+// ScheduleTime is a time of a schedule.
+type ScheduleTime struct {
+	Nominal time.Time // its identity
+	Time    time.Time // when it fires: Nominal and the jitter
+}
+
+// ScheduleTimes tells the times of a schedule. Later nominal times never fire before earlier ones.
+type ScheduleTimes interface {
+	Next(after time.Time) (ScheduleTime, bool)  // the first nominal time after one
+	Prev(before time.Time) (ScheduleTime, bool) // the last nominal time before one
+}
+
+// ScheduleSight is what is seen as a schedule is looked at.
+type ScheduleSight struct {
+	Now      time.Time
+	Awake    time.Time // since when somebody looks; times before it were missed because nobody did
+	JumpFrom time.Time // the clock was set forward from here
+	JumpTo   time.Time // to here
+	Running  string    // the last batch, if it is not over
+}
+
+// DecisionKind says what is to be done.
+type DecisionKind uint8
+
+// What is to be done. But for DecideWait it is one commit, and the next decision follows.
+const (
+	DecideWait   DecisionKind = iota // nothing until Wake, or until something else changes
+	DecideSettle                     // Entry is written
+	DecideFire                       // a batch is made for Nominal, if its target has hosts; see [ScheduleDecision.Instead]
+	DecideQueue                      // Nominal waits for the end of the batch; Cancel is cancelled first
+)
+
+// ScheduleDecision is what comes next for a schedule, and what its life is once that is committed. Where the commit fails, nothing has
+// happened and the same is decided again.
+type ScheduleDecision struct {
+	Kind    DecisionKind
+	Life    ScheduleLife
+	Nominal time.Time     // fire, queue
+	Late    time.Duration // fire: by how much
+	Entry   LedgerRun     // settle: replaces the one with the same From; zero if the ledger has the time already
+	Cancel  string        // queue: the batch to cancel
+	Wake    time.Time     // wait: the next time; zero: there is none
+	waited  bool          // fire: of the time that waited
+	of      ScheduleLife  // fire: the life that it was decided of
+}
+
+// maxCounted is how many times of one run are counted; the rest of it is not looked at.
+const maxCounted = 10_000
+
+// Next decides about the first time of a schedule that is not settled, in the order of docs: what waits, what was skipped by
+// hand, pauses, CatchUp and CatchUpMost, overlap. Asked again and again, each time with the life of the decision before,
+// it settles all that is due, each nominal time once, and then says when the next one is. Nothing before Through is
+// looked at again, however the clock is set.
+func (l ScheduleLife) Next(r ScheduleRules, times ScheduleTimes, at ScheduleSight) ScheduleDecision {
+	if !l.Waiting.IsZero() {
+		if d, decided := l.nextWaiting(times, at); decided {
+			return d
+		}
+	}
+	next, ok := times.Next(l.Through)
+	switch {
+	case !ok:
+		return ScheduleDecision{Kind: DecideWait, Life: l}
+	case next.Time.After(at.Now):
+		return ScheduleDecision{Kind: DecideWait, Life: l, Wake: next.Time}
+	case l.isSkipped(next.Nominal):
+		return ScheduleDecision{Kind: DecideSettle, Life: l.settled(next.Nominal)}
+	}
+	if run := l.judge(r, at, next, l.firstToFire(r, times, at)); run.Outcome != "" {
+		return l.settle(l.gather(r, times, at, run))
+	}
+	if at.Running == "" || r.Overlap == OverlapAllow {
+		return l.fire(next, at)
+	}
+	if r.Overlap == OverlapSkip || !l.Waiting.IsZero() {
+		return l.settle(oneTime(TimeSkipped, TimeOverlap, at.Running, next.Nominal))
+	}
+	d := ScheduleDecision{Kind: DecideQueue, Life: l.settled(next.Nominal), Nominal: next.Nominal}
+	d.Life.Waiting = next.Nominal
+	if r.Overlap == OverlapCancelOld {
+		d.Cancel = at.Running
+	}
+	return d
+}
+
+// nextWaiting decides about the time that waits; false: it goes on waiting.
+func (l ScheduleLife) nextWaiting(times ScheduleTimes, at ScheduleSight) (ScheduleDecision, bool) {
+	nominal := l.Waiting
+	if following, ok := times.Next(nominal); ok {
+		if second, ok := times.Next(following.Nominal); ok && !second.Time.After(at.Now) {
+			return l.settleWaiting(TimeMissed, TimeTooLate, ""), true
+		}
+	}
+	if at.Running != "" {
+		return ScheduleDecision{}, false
+	}
+	if p, paused := l.Paused(at.Now); paused {
+		return l.settleWaiting(TimeSkipped, TimePaused, p.detail()), true
+	}
+	d := ScheduleDecision{Kind: DecideFire, Life: l, Nominal: nominal, Late: at.Now.Sub(nominal), waited: true, of: l}
+	d.Life.Waiting, d.Life.WaitedRun, d.Life.Run = time.Time{}, LedgerRun{}, LedgerRun{}
+	return d, true
+}
+
+func (p SchedulePause) detail() string {
+	if p.By == "" || p.Reason == "" {
+		return p.By + p.Reason
+	}
+	return p.By + ": " + p.Reason
+}
+
+func oneTime(outcome TimeOutcome, reason, detail string, nominal time.Time) LedgerRun {
+	return LedgerRun{Outcome: outcome, Reason: reason, Detail: detail, From: nominal, To: nominal, Count: 1}
+}
+
+// judge says whether a time that is due is skipped or missed, whatever the last batch does. first is what
+// firstToFire returns.
+func (l ScheduleLife) judge(r ScheduleRules, at ScheduleSight, t ScheduleTime, first time.Time) LedgerRun {
+	p, paused := l.pauseAt(t.Time)
+	switch tooLate := at.Now.Sub(t.Time) > r.CatchUp; {
+	case paused:
+		return oneTime(TimeSkipped, TimePaused, p.detail(), t.Nominal)
+	case tooLate && !t.Time.Before(at.JumpFrom) && t.Time.Before(at.JumpTo):
+		return oneTime(TimeMissed, TimeClock, "", t.Nominal)
+	case tooLate && t.Time.Before(at.Awake):
+		return oneTime(TimeMissed, TimeDown, "", t.Nominal)
+	case tooLate || t.Nominal.Before(first):
+		return oneTime(TimeMissed, TimeTooLate, "", t.Nominal)
+	}
+	if p, paused = l.Paused(at.Now); paused { // since its time, which was not decided about yet
+		return oneTime(TimeSkipped, TimePaused, p.detail(), t.Nominal)
+	}
+	return LedgerRun{}
+}
+
+// firstToFire returns the first of the last CatchUpMost nominal times that are due and might fire.
+func (l ScheduleLife) firstToFire(r ScheduleRules, times ScheduleTimes, at ScheduleSight) (first time.Time) {
+	most := max(r.CatchUpMost, 1)
+	for before := at.Now.Add(1); most > 0; {
+		t, ok := times.Prev(before)
+		if !ok || !t.Nominal.After(l.Through) || at.Now.Sub(t.Time) > r.CatchUp {
+			break
+		}
+		before = t.Nominal
+		p, paused := l.pauseAt(t.Time)
+		switch {
+		case paused && p.Since.Before(before):
+			before = p.Since // none of a pause fires
+		case paused || t.Time.After(at.Now) || l.isSkipped(t.Nominal):
+		default:
+			first = t.Nominal
+			most--
+		}
+	}
+	return first
+}
+
+// gather adds to a run those times behind it of which the same is to be said.
+func (l ScheduleLife) gather(r ScheduleRules, times ScheduleTimes, at ScheduleSight, run LedgerRun) LedgerRun {
+	first := l.firstToFire(r, times, at)
+	for {
+		t, ok := times.Next(run.To)
+		if !ok || t.Time.After(at.Now) || l.isSkipped(t.Nominal) {
+			return run
+		}
+		one := l.judge(r, at, t, first)
+		if one.Outcome != run.Outcome || one.Reason != run.Reason || one.Detail != run.Detail {
+			return run
+		}
+		if run.Count == maxCounted {
+			run.To, run.AtLeast = l.lastAlike(r, times, at, t, first), true
+			return run
+		}
+		run.To = one.To
+		run.Count++
+	}
+}
+
+// lastAlike returns the last nominal time from one on before anything else may be to be said: a pause begins or ends there, or what
+// is too late, what nobody saw, or a jump of the clock; or it is due no more, the first one to fire or skipped by hand.
+func (l ScheduleLife) lastAlike(r ScheduleRules, times ScheduleTimes, at ScheduleSight, t ScheduleTime, first time.Time) time.Time {
+	changes := []time.Time{at.Now.Add(-r.CatchUp), at.Awake, at.JumpFrom, at.JumpTo}
+	for _, p := range l.Pauses {
+		changes = append(changes, p.Since, p.Until)
+	}
+	end := at.Now.Add(1)
+	for _, change := range changes {
+		if change.After(t.Time) && change.Before(end) {
+			end = change
+		}
+	}
+	bound := end // of nominal times
+	for _, nominal := range append([]time.Time{first}, l.Skips...) {
+		if nominal.After(t.Nominal) && nominal.Before(bound) {
+			bound = nominal
+		}
+	}
+	last, ok := times.Prev(bound)
+	for ok && last.Nominal.After(t.Nominal) && !last.Time.Before(end) {
+		last, ok = times.Prev(last.Nominal)
+	}
+	if !ok || last.Nominal.Before(t.Nominal) {
+		return t.Nominal
+	}
+	return last.Nominal
+}
+
+// settle writes a run, or adds it to the one before.
+func (l ScheduleLife) settle(run LedgerRun) ScheduleDecision {
+	next := l.settled(run.To)
+	next.Run = l.Run.extend(run)
+	return ScheduleDecision{Kind: DecideSettle, Life: next, Entry: next.Run}
+}
+
+// settleWaiting is settle for the time that waits.
+func (l ScheduleLife) settleWaiting(outcome TimeOutcome, reason, detail string) ScheduleDecision {
+	next := l
+	next.WaitedRun = l.WaitedRun.extend(oneTime(outcome, reason, detail, l.Waiting))
+	next.Waiting = time.Time{}
+	return ScheduleDecision{Kind: DecideSettle, Life: next, Entry: next.WaitedRun}
+}
+
+func (l ScheduleLife) fire(t ScheduleTime, at ScheduleSight) ScheduleDecision {
+	d := ScheduleDecision{Kind: DecideFire, Life: l.settled(t.Nominal), Nominal: t.Nominal, Late: at.Now.Sub(t.Time), of: l}
+	d.Life.Run = LedgerRun{}
+	return d
+}
+
+// Instead returns what is decided in place of a fire when that cannot be: the target selects no hosts, or a window refuses all
+// of them. The time is skipped.
+func (d ScheduleDecision) Instead(reason, detail string) ScheduleDecision {
+	if d.waited {
+		return d.of.settleWaiting(TimeSkipped, reason, detail)
+	}
+	return d.of.settle(oneTime(TimeSkipped, reason, detail, d.Nominal))
+}
+
+// settled returns the life with a nominal time, and all before it, settled.
+func (l ScheduleLife) settled(nominal time.Time) ScheduleLife {
+	l.Through = nominal
+	l.Skips = slices.DeleteFunc(slices.Clone(l.Skips), func(t time.Time) bool { return !t.After(nominal) })
+	return l
+}
+
+func (l ScheduleLife) isSkipped(nominal time.Time) bool {
+	return slices.ContainsFunc(l.Skips, nominal.Equal)
+}
+
+func (l ScheduleLife) pauseAt(at time.Time) (SchedulePause, bool) {
+	i := slices.IndexFunc(l.Pauses, func(p SchedulePause) bool { return p.covers(at) })
+	if i < 0 {
+		return SchedulePause{}, false
+	}
+	return l.Pauses[i], true
+}
+
+// Paused returns the pause that a schedule is in. It stays in it if the clock is set back to before its beginning.
+func (l ScheduleLife) Paused(now time.Time) (SchedulePause, bool) {
+	if len(l.Pauses) == 0 {
+		return SchedulePause{}, false
+	}
+	last := l.Pauses[len(l.Pauses)-1]
+	return last, !last.Over && (last.Until.IsZero() || now.Before(last.Until))
+}
+
+// Pause returns the life of a schedule that fires nothing from p.Since on. It takes the place of a pause that has not
+// ended.
+func (l ScheduleLife) Pause(p SchedulePause, times ScheduleTimes) ScheduleLife {
+	l = l.Unpause(p.Since, times)
+	l.Pauses = append(l.Pauses, p)
+	return l
+}
+
+// Unpause returns the life of a schedule that fires again. Times that passed in the pause stay skipped, also those that are
+// not settled yet.
+func (l ScheduleLife) Unpause(now time.Time, times ScheduleTimes) ScheduleLife {
+	next, ok := times.Next(l.Through)
+	var kept []SchedulePause
+	for _, p := range l.Pauses {
+		if p.Until.IsZero() || p.Until.After(now) {
+			p.Until = now
+		}
+		p.Over = true
+		if ok && p.Until.After(next.Time) && p.Until.After(p.Since) {
+			kept = append(kept, p)
+		}
+	}
+	l.Pauses = kept
+	return l
+}
+
+// Skip returns the life of a schedule of which one time to come is skipped; its entry, which the decision has, is written at once. Errors: ErrIllegal if there is no such
+// time, it is settled, or was skipped before.
+func (l ScheduleLife) Skip(nominal time.Time, times ScheduleTimes) (ScheduleDecision, error) {
+	if !nominal.After(l.Through) || l.isSkipped(nominal) || !hasTime(times, nominal) {
+		return ScheduleDecision{}, fmt.Errorf("%w: skip of a time that is none, or no more", ErrIllegal)
+	}
+	l.Skips = slices.SortedFunc(slices.Values(append(slices.Clone(l.Skips), nominal)), time.Time.Compare)
+	return ScheduleDecision{Kind: DecideSettle, Life: l, Entry: oneTime(TimeSkipped, TimeByHand, "", nominal)}, nil
+}
+
+// Change returns the life of a schedule whose times are others from now on. What was due before is to be settled first, so that no edit fires
+// the past or hides it. Errors: ErrIllegal if something is not.
+func (l ScheduleLife) Change(r ScheduleRules, before, after ScheduleTimes, at ScheduleSight) (ScheduleLife, error) {
+	if l.Next(r, before, at).Kind != DecideWait {
+		return l, fmt.Errorf("%w: times of the schedule are due", ErrIllegal)
+	}
+	if at.Now.After(l.Through) {
+		l.Through = at.Now
+	}
+	l.Skips = slices.DeleteFunc(slices.Clone(l.Skips), func(nominal time.Time) bool {
+		return !nominal.After(l.Through) || !hasTime(after, nominal)
+	})
+	return l, nil
+}
+
+func hasTime(times ScheduleTimes, nominal time.Time) bool {
+	t, ok := times.Prev(nominal.Add(1))
+	return ok && t.Nominal.Equal(nominal)
+}
+
+// Ended returns the life of a schedule of which a run has ended. After as many in a row that did not succeed as PauseOnFailure says
+// it is paused, and true is returned.
+func (l ScheduleLife) Ended(r ScheduleRules, times ScheduleTimes, succeeded bool, reason string, now time.Time) (ScheduleLife, bool) {
+	if succeeded {
+		l.Failures = 0
+		return l, false
+	}
+	l.Failures++
+	if _, paused := l.Paused(now); paused || r.PauseOnFailure == 0 || l.Failures < r.PauseOnFailure {
+		return l, false
+	}
+	l.Failures = 0
+	return l.Pause(SchedulePause{Reason: reason, Since: now}, times), true
+}

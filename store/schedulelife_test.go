@@ -1,0 +1,471 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp/store"
+)
+
+// tick is a moment of these tests, in seconds.
+func tick(n int) time.Time { return time.Unix(int64(n), 0).UTC() }
+
+func tickOf(t time.Time) int { return int(t.Unix()) }
+
+// ticks are the times of a schedule: every so many seconds, from the first on, each late by a part of its jitter.
+type ticks struct{ every, jitter int }
+
+func (k ticks) at(n int) store.ScheduleTime {
+	late := 0
+	if k.jitter > 0 {
+		late = n / k.every * 7 % (k.jitter + 1)
+	}
+	return store.ScheduleTime{Nominal: tick(n), Time: tick(n + late)}
+}
+
+func (k ticks) Next(after time.Time) (store.ScheduleTime, bool) {
+	return k.at(tickOf(after)/k.every*k.every + k.every), true
+}
+
+func (k ticks) Prev(before time.Time) (store.ScheduleTime, bool) {
+	n := (tickOf(before.Add(time.Second-1)) - 1) / k.every * k.every
+	return k.at(n), n > 0
+}
+
+// scheduleWorld is a schedule with the world around it and its ledger, as a naive bookkeeper sees them.
+type scheduleWorld struct {
+	rules   store.ScheduleRules
+	times   ticks
+	life    store.ScheduleLife
+	now     int
+	awake   int
+	jump    [2]int
+	running string
+	runs    int
+
+	fired   map[int]bool
+	ledger  map[int]store.LedgerRun // by From
+	byHand  map[int]bool
+	pauses  [][2]int // the end is far for one that is open
+	paused  int      // by the last one until then, if nobody ended it
+	history []string
+}
+
+func (w scheduleWorld) clone() scheduleWorld {
+	w.fired, w.ledger, w.byHand = maps.Clone(w.fired), maps.Clone(w.ledger), maps.Clone(w.byHand)
+	w.pauses, w.history = slices.Clone(w.pauses), slices.Clone(w.history)
+	return w
+}
+
+func newScheduleWorld(r store.ScheduleRules, k ticks) scheduleWorld {
+	return scheduleWorld{rules: r, times: k, life: store.ScheduleLife{Through: tick(0)}, fired: map[int]bool{}, ledger: map[int]store.LedgerRun{}, byHand: map[int]bool{}}
+}
+
+func (w *scheduleWorld) sight() store.ScheduleSight {
+	return store.ScheduleSight{Now: tick(w.now), Awake: tick(w.awake), JumpFrom: tick(w.jump[0]), JumpTo: tick(w.jump[1]), Running: w.running}
+}
+
+func (w *scheduleWorld) isPaused(at int) bool {
+	return slices.ContainsFunc(w.pauses, func(p [2]int) bool { return p[0] <= at && at < p[1] })
+}
+
+func (w *scheduleWorld) isTooLate(at int) bool {
+	return w.now-at > int(w.rules.CatchUp/time.Second)
+}
+
+// expect says by the words of the rules what is to happen at a nominal time that is due, but for overlap.
+func (w *scheduleWorld) expect(nominal int) (store.TimeOutcome, string) {
+	at := tickOf(w.times.at(nominal).Time)
+	later := 0
+	for n := nominal + w.times.every; n <= w.now; n += w.times.every {
+		if due := tickOf(w.times.at(n).Time); due <= w.now && !w.isPaused(due) && !w.byHand[n] {
+			later++
+		}
+	}
+	switch {
+	case w.isPaused(at):
+		return store.TimeSkipped, store.TimePaused
+	case w.isTooLate(at) && w.jump[0] <= at && at < w.jump[1]:
+		return store.TimeMissed, store.TimeClock
+	case w.isTooLate(at) && at < w.awake:
+		return store.TimeMissed, store.TimeDown
+	case w.isTooLate(at) || later >= max(w.rules.CatchUpMost, 1):
+		return store.TimeMissed, store.TimeTooLate
+	case w.now < w.paused:
+		return store.TimeSkipped, store.TimePaused
+	}
+	return store.TimeFired, ""
+}
+
+// settle decides until there is nothing more to decide. Of some commits the world hears that they failed.
+func (w *scheduleWorld) settle(t testing.TB, fails func() bool) {
+	t.Helper()
+	for range 1000 {
+		before := w.life
+		d := w.life.Next(w.rules, w.times, w.sight())
+		if d.Kind == store.DecideWait {
+			w.checkIdle(t, d)
+			return
+		}
+		if fails() {
+			continue
+		}
+		if d.Kind == store.DecideFire && (w.now+w.runs)%5 == 0 {
+			d = d.Instead(store.TimeNoHosts, "")
+			w.checkInstead(t, before, d)
+		} else {
+			w.checkDecision(t, before, d)
+		}
+		w.life = d.Life
+	}
+	t.Fatalf("%v: it goes on deciding: %+v", w.history, w.life)
+}
+
+func (w *scheduleWorld) fail(t testing.TB, format string, args ...any) {
+	t.Helper()
+	t.Fatalf("%+v, %+v\n%v\nat %d, awake %d, jump %v, running %q\nlife %+v\n%s", w.rules, w.times, w.history, w.now, w.awake, w.jump, w.running, w.life, fmt.Sprintf(format, args...))
+}
+
+// checkDecision compares with what the rules say, for each nominal time that is settled.
+func (w *scheduleWorld) checkDecision(t testing.TB, before store.ScheduleLife, d store.ScheduleDecision) {
+	t.Helper()
+	w.history = append(w.history, fmt.Sprintf("%d:%d %d %s/%s", w.now, d.Kind, tickOf(d.Nominal), d.Entry.Outcome, d.Entry.Reason))
+	from, to := tickOf(before.Through), tickOf(d.Life.Through)
+	if to == from {
+		w.checkWaited(t, before, d)
+		return
+	}
+	overlaps := w.running != "" && w.rules.Overlap != store.OverlapAllow
+	count := 0
+	for n := from + w.times.every; n <= to; n += w.times.every {
+		count++
+		outcome, reason := w.expect(n)
+		if w.byHand[n] {
+			if d.Entry.Count > 0 || from+w.times.every != to {
+				w.fail(t, "time %d was skipped by hand, and %+v", n, d)
+			}
+			return
+		}
+		switch {
+		case outcome != store.TimeFired:
+			if d.Kind != store.DecideSettle || d.Entry.Outcome != outcome || d.Entry.Reason != reason {
+				w.fail(t, "time %d is to be %s (%s), and %+v", n, outcome, reason, d)
+			}
+		case !overlaps:
+			if d.Kind != store.DecideFire || tickOf(d.Nominal) != n || d.Late != tick(w.now).Sub(w.times.at(n).Time) {
+				w.fail(t, "time %d is to fire, and %+v", n, d)
+			}
+		case w.rules.Overlap == store.OverlapSkip || !before.Waiting.IsZero():
+			if d.Entry.Reason != store.TimeOverlap || d.Entry.Detail != w.running {
+				w.fail(t, "time %d overlaps and is to be skipped, and %+v", n, d)
+			}
+		default:
+			if d.Kind != store.DecideQueue || tickOf(d.Life.Waiting) != n || (d.Cancel == w.running) != (w.rules.Overlap == store.OverlapCancelOld) {
+				w.fail(t, "time %d is to wait, and %+v", n, d)
+			}
+		}
+	}
+	if d.Kind != store.DecideSettle && count != 1 {
+		w.fail(t, "%d times at once: %+v", count, d)
+	}
+	w.book(t, d, count)
+}
+
+// checkWaited is checkDecision for the time that waited.
+func (w *scheduleWorld) checkWaited(t testing.TB, before store.ScheduleLife, d store.ScheduleDecision) {
+	t.Helper()
+	n := tickOf(before.Waiting)
+	isOld := tickOf(w.times.at(n+2*w.times.every).Time) <= w.now
+	switch {
+	case n == 0 || !d.Life.Waiting.IsZero():
+		w.fail(t, "nothing was settled: %+v", d)
+	case isOld:
+		if d.Entry.Outcome != store.TimeMissed || d.Entry.Reason != store.TimeTooLate {
+			w.fail(t, "time %d waits for too long, and %+v", n, d)
+		}
+	case w.running != "":
+		w.fail(t, "time %d is to wait on, and %+v", n, d)
+	case w.now < w.paused:
+		if d.Entry.Reason != store.TimePaused {
+			w.fail(t, "the schedule is paused, and %+v", d)
+		}
+	case d.Kind != store.DecideFire || tickOf(d.Nominal) != n:
+		w.fail(t, "time %d waits no more, and %+v", n, d)
+	}
+	w.book(t, d, 1)
+}
+
+func (w *scheduleWorld) checkInstead(t testing.TB, before store.ScheduleLife, d store.ScheduleDecision) {
+	t.Helper()
+	w.history = append(w.history, fmt.Sprintf("%d: no hosts", w.now))
+	if d.Kind != store.DecideSettle || d.Entry.Outcome != store.TimeSkipped || d.Entry.Reason != store.TimeNoHosts {
+		w.fail(t, "there are no hosts, and %+v", d)
+	}
+	w.book(t, d, 1)
+}
+
+// book writes a decision into the ledger.
+func (w *scheduleWorld) book(t testing.TB, d store.ScheduleDecision, count int) {
+	t.Helper()
+	switch d.Kind {
+	case store.DecideFire:
+		if n := tickOf(d.Nominal); w.fired[n] {
+			w.fail(t, "time %d fires twice", n)
+		}
+		w.fired[tickOf(d.Nominal)] = true
+		w.runs++
+		w.running = fmt.Sprint("batch ", w.runs)
+	case store.DecideSettle:
+		from := tickOf(d.Entry.From)
+		if d.Entry.Count != w.ledger[from].Count+count && !d.Entry.AtLeast {
+			w.fail(t, "%d times make of %+v an entry %+v", count, w.ledger[from], d.Entry)
+		}
+		w.ledger[from] = d.Entry
+	}
+}
+
+// checkIdle: each nominal time up to the last that is settled is in the ledger, or waits, and the next is to come.
+func (w *scheduleWorld) checkIdle(t testing.TB, d store.ScheduleDecision) {
+	t.Helper()
+	next, _ := w.times.Next(w.life.Through)
+	if !d.Wake.Equal(next.Time) || tickOf(next.Time) <= w.now {
+		w.fail(t, "it waits until %v, the next time is %+v", d.Wake, next)
+	}
+	told := len(w.fired)
+	for _, entry := range w.ledger {
+		told += entry.Count
+	}
+	for n := range w.byHand {
+		if !tick(n).After(w.life.Through) {
+			told++
+		}
+	}
+	if !w.life.Waiting.IsZero() {
+		told++
+	}
+	if all := tickOf(w.life.Through) / w.times.every; told != all {
+		w.fail(t, "%d of %d times are told of: fired %v, ledger %v, by hand %v", told, all, w.fired, w.ledger, w.byHand)
+	}
+}
+
+func (w *scheduleWorld) pause(until int) {
+	end := tick(until)
+	if until > 1<<30 {
+		end = time.Time{}
+	}
+	w.life = w.life.Pause(store.SchedulePause{By: "olga", Reason: "disks", Since: tick(w.now), Until: end}, w.times)
+	w.unpauseNaively()
+	w.pauses = append(w.pauses, [2]int{w.now, until})
+	w.paused = until
+}
+
+func (w *scheduleWorld) unpauseNaively() {
+	w.paused = 0
+	for i := range w.pauses {
+		w.pauses[i][1] = min(w.pauses[i][1], max(w.now, w.pauses[i][0]))
+	}
+}
+
+// scheduleEvents are what may happen to a schedule. Between two of them it decides all there is, but where it says otherwise.
+var scheduleEvents = []struct {
+	name string
+	do   func(t testing.TB, w *scheduleWorld)
+	busy bool // nobody decides anything afterwards
+}{
+	{"second", func(_ testing.TB, w *scheduleWorld) { w.now++ }, false},
+	{"away", func(_ testing.TB, w *scheduleWorld) { w.now += 7; w.awake = w.now }, false},
+	{"slow", func(_ testing.TB, w *scheduleWorld) { w.now += 4 }, true},
+	{"forward", func(_ testing.TB, w *scheduleWorld) { w.jump = [2]int{w.now, w.now + 9}; w.now += 9 }, false},
+	{"back", func(_ testing.TB, w *scheduleWorld) { w.now = max(w.now-5, 0) }, false},
+	{"succeeds", func(_ testing.TB, w *scheduleWorld) { w.end(true) }, false},
+	{"fails", func(_ testing.TB, w *scheduleWorld) { w.end(false) }, false},
+	{"pause", func(_ testing.TB, w *scheduleWorld) { w.pause(1 << 40) }, false},
+	{"pause for a while", func(_ testing.TB, w *scheduleWorld) { w.pause(w.now + 3) }, true},
+	{"unpause", func(_ testing.TB, w *scheduleWorld) {
+		w.life = w.life.Unpause(tick(w.now), w.times)
+		w.unpauseNaively()
+	}, false},
+	{"skip", func(t testing.TB, w *scheduleWorld) {
+		next, _ := w.times.Next(w.life.Through.Add(time.Duration(w.times.every) * time.Second))
+		d, err := w.life.Skip(next.Nominal, w.times)
+		if n := tickOf(next.Nominal); (err != nil) != w.byHand[n] {
+			w.fail(t, "skip of %d: %v", n, err)
+		} else if err == nil {
+			w.byHand[n], w.life = true, d.Life
+		}
+	}, false},
+}
+
+func (w *scheduleWorld) end(succeeded bool) {
+	if w.running == "" {
+		return
+	}
+	w.running = ""
+	var paused bool
+	w.life, paused = w.life.Ended(w.rules, w.times, succeeded, "2 runs in a row failed", tick(w.now))
+	if paused {
+		w.unpauseNaively()
+		w.pauses = append(w.pauses, [2]int{w.now, 1 << 40})
+		w.paused = 1 << 40
+	}
+}
+
+func (w *scheduleWorld) happen(t testing.TB, i int, fails func() bool) {
+	t.Helper()
+	e := scheduleEvents[i]
+	w.history = append(w.history, e.name)
+	e.do(t, w)
+	if !e.busy {
+		w.settle(t, fails)
+	}
+}
+
+func scheduleVariants() (all []scheduleWorld) {
+	for _, overlap := range []store.Overlap{store.OverlapSkip, store.OverlapQueue, store.OverlapCancelOld, store.OverlapAllow} {
+		for _, r := range []store.ScheduleRules{
+			{CatchUp: 2 * time.Second, CatchUpMost: 1, PauseOnFailure: 2},
+			{CatchUp: 6 * time.Second, CatchUpMost: 2},
+		} {
+			r.Overlap = overlap
+			all = append(all, newScheduleWorld(r, ticks{2, 0}), newScheduleWorld(r, ticks{3, 2}))
+		}
+	}
+	return all
+}
+
+// TestScheduleLifeSmall goes through all that may happen in a few steps.
+func TestScheduleLifeSmall(t *testing.T) {
+	depth := 4
+	if testing.Short() {
+		depth = 3
+	}
+	var explore func(w scheduleWorld, left int)
+	explore = func(w scheduleWorld, left int) {
+		if left == 0 {
+			return
+		}
+		for i := range scheduleEvents {
+			next := w.clone()
+			next.happen(t, i, func() bool { return false })
+			explore(next, left-1)
+		}
+	}
+	for _, w := range scheduleVariants() {
+		explore(w, depth)
+	}
+}
+
+// TestScheduleLifeRandom has long histories, in which every third commit fails.
+func TestScheduleLifeRandom(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	variants := scheduleVariants()
+	for i := range 3000 {
+		w := variants[i%len(variants)].clone()
+		for range 40 {
+			w.happen(t, r.IntN(len(scheduleEvents)), func() bool { return r.IntN(3) == 0 })
+		}
+	}
+}
+
+// TestScheduleLifeLongAway: a month in which nobody was there, of times each second, is settled in a few steps that say the same as the rules do.
+func TestScheduleLifeLongAway(t *testing.T) {
+	w := newScheduleWorld(store.ScheduleRules{Overlap: store.OverlapSkip, CatchUp: 10 * time.Minute, CatchUpMost: 3}, ticks{1, 0})
+	const month = 30 * 24 * 3600
+	const pauseFrom, pauseTo, skipped = 400_000, 900_000, 1_500_000
+	w.life = w.life.Pause(store.SchedulePause{By: "olga", Since: tick(pauseFrom), Until: tick(pauseTo)}, w.times)
+	d, err := w.life.Skip(tick(skipped), w.times)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.life, w.now, w.awake = d.Life, month, month
+	var told []string
+	for range 100 {
+		d := w.life.Next(w.rules, w.times, w.sight())
+		if d.Kind == store.DecideWait {
+			break
+		}
+		told = append(told, fmt.Sprintf("%d %s %s %d-%d %d %t", d.Kind, d.Entry.Outcome, d.Entry.Reason, tickOf(d.Entry.From), tickOf(d.Life.Through), d.Entry.Count, d.Entry.AtLeast))
+		if w.life = d.Life; d.Kind == store.DecideFire {
+			w.running = "batch"
+		}
+	}
+	want := []string{
+		"1 missed down 1-399999 10000 true",
+		"1 skipped paused 400000-899999 10000 true",
+		"1 missed down 900000-1499999 10000 true",
+		"1   -62135596800-1500000 0 false", // its entry is there already
+		"1 missed down 900000-2591399 20000 true",
+		"1 missed catch_up 2591400-2591997 598 false",
+		"2   -62135596800-2591998 0 false",
+		"1 skipped overlap 2591999-2591999 1 false",
+		"1 skipped overlap 2591999-2592000 2 false",
+	}
+	if !slices.Equal(told, want) {
+		t.Errorf("got  %q\nwant %q", told, want)
+	}
+}
+
+// TestScheduleLifeLongJitter: a run of more times than are counted ends with the last one of which the same is to be said by its
+// time, not by its nominal time.
+func TestScheduleLifeLongJitter(t *testing.T) {
+	for end := 60_000; end < 60_020; end++ {
+		w := newScheduleWorld(store.ScheduleRules{Overlap: store.OverlapSkip, CatchUp: time.Minute}, ticks{4, 3})
+		w.now, w.awake = 100_000, 100_000
+		w.life = w.life.Pause(store.SchedulePause{By: "olga", Since: tick(0), Until: tick(end)}, w.times)
+		d := w.life.Next(w.rules, w.times, w.sight())
+		last := w.times.at(tickOf(d.Life.Through))
+		following, _ := w.times.Next(last.Nominal)
+		if !d.Entry.AtLeast || tickOf(last.Time) >= end || tickOf(following.Time) < end {
+			t.Fatalf("paused until %d: the run ends with %v, and %v follows", end, last, following)
+		}
+	}
+}
+
+// TestScheduleLifeChange: an edit of the times fires nothing that is past, hides nothing that is due, and fires nothing twice where the clock was set
+// back.
+func TestScheduleLifeChange(t *testing.T) {
+	w := newScheduleWorld(store.ScheduleRules{Overlap: store.OverlapSkip, CatchUp: 5 * time.Second}, ticks{2, 0})
+	w.now = 3
+	if _, err := w.life.Change(w.rules, w.times, ticks{3, 0}, w.sight()); !errors.Is(err, store.ErrIllegal) {
+		t.Errorf("with a time that is due: %v", err)
+	}
+	w.settle(t, func() bool { return false })
+	skipped, err := w.life.Skip(tick(6), w.times)
+	if err != nil {
+		t.Fatal(err)
+	}
+	also, err := skipped.Life.Skip(tick(8), w.times)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.life, w.now = also.Life, 1
+	changed, err := w.life.Change(w.rules, w.times, ticks{3, 0}, w.sight())
+	if err != nil || !changed.Through.Equal(tick(2)) || !slices.Equal(changed.Skips, []time.Time{tick(6)}) {
+		t.Errorf("at second 1, with 2 settled: %+v, %v", changed, err)
+	}
+	w.now = 3
+	if changed, err = w.life.Change(w.rules, w.times, ticks{3, 0}, w.sight()); err != nil || !changed.Through.Equal(tick(3)) {
+		t.Errorf("at second 3: %+v, %v", changed, err)
+	}
+	for _, n := range []int{0, 2, 3, 7} {
+		if _, err := changed.Skip(tick(n), ticks{3, 0}); !errors.Is(err, store.ErrIllegal) {
+			t.Errorf("skip of second %d: %v", n, err)
+		}
+	}
+}
+
+// BenchmarkScheduleLifeSettle settles a day of times each minute.
+func BenchmarkScheduleLifeSettle(b *testing.B) {
+	r := store.ScheduleRules{Overlap: store.OverlapSkip, CatchUp: 10 * time.Minute, CatchUpMost: 1}
+	for b.Loop() {
+		life := store.ScheduleLife{Through: tick(0)}
+		for d := life.Next(r, ticks{60, 0}, store.ScheduleSight{Now: tick(86_400), Awake: tick(86_400)}); d.Kind != store.DecideWait; {
+			d = d.Life.Next(r, ticks{60, 0}, store.ScheduleSight{Now: tick(86_400), Awake: tick(86_400)})
+		}
+	}
+}
