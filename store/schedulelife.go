@@ -52,7 +52,7 @@ func (p SchedulePause) covers(at time.Time) bool {
 	return !at.Before(p.Since) && (p.Until.IsZero() || at.Before(p.Until))
 }
 
-// Outcome of a time in the ledger.
+// TimeOutcome is what became of a time, in the ledger.
 type TimeOutcome string
 
 // The outcomes that a decision has. A submission that is refused makes of fired failed.
@@ -144,7 +144,7 @@ type ScheduleDecision struct {
 // maxCounted is how many times of one run are counted; the rest of it is not looked at.
 const maxCounted = 10_000
 
-// Next decides about the first time of a schedule that is not settled, in the order of docs: what waits, what was skipped by
+// Next decides about the first time of a schedule that is not settled, in the order of docs/architecture.md: what waits, what was skipped by
 // hand, pauses, CatchUp and CatchUpMost, overlap. Asked again and again, each time with the life of the decision before,
 // it settles all that is due, each nominal time once, and then says when the next one is. Nothing before Through is
 // looked at again, however the clock is set.
@@ -194,7 +194,7 @@ func (l ScheduleLife) nextWaiting(times ScheduleTimes, at ScheduleSight) (Schedu
 	if p, paused := l.Paused(at.Now); paused {
 		return l.settleWaiting(TimeSkipped, TimePaused, p.detail()), true
 	}
-	d := ScheduleDecision{Kind: DecideFire, Life: l, Nominal: nominal, Late: at.Now.Sub(nominal), waited: true, of: l}
+	d := ScheduleDecision{Kind: DecideFire, Life: l, Nominal: nominal, Late: max(at.Now.Sub(nominal), 0), waited: true, of: l}
 	d.Life.Waiting, d.Life.WaitedRun, d.Life.Run = time.Time{}, LedgerRun{}, LedgerRun{}
 	return d, true
 }

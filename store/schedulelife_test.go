@@ -8,7 +8,9 @@ import (
 	"slices"
 	"testing"
 	"time"
+	_ "time/tzdata"
 
+	"github.com/harpcaller/harp/schedule"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -37,7 +39,7 @@ func (k ticks) Prev(before time.Time) (store.ScheduleTime, bool) {
 	return k.at(n), n > 0
 }
 
-// scheduleWorld is a schedule with the world around it and its ledger, as a naive bookkeeper sees them.
+// scheduleWorld is a schedule with the world around it, and a naive model of its rules and its ledger.
 type scheduleWorld struct {
 	rules   store.ScheduleRules
 	times   ticks
@@ -117,7 +119,7 @@ func (w *scheduleWorld) settle(t testing.TB, fails func() bool) {
 		}
 		if d.Kind == store.DecideFire && (w.now+w.runs)%5 == 0 {
 			d = d.Instead(store.TimeNoHosts, "")
-			w.checkInstead(t, before, d)
+			w.checkInstead(t, d)
 		} else {
 			w.checkDecision(t, before, d)
 		}
@@ -194,13 +196,13 @@ func (w *scheduleWorld) checkWaited(t testing.TB, before store.ScheduleLife, d s
 		if d.Entry.Reason != store.TimePaused {
 			w.fail(t, "the schedule is paused, and %+v", d)
 		}
-	case d.Kind != store.DecideFire || tickOf(d.Nominal) != n:
+	case d.Kind != store.DecideFire || tickOf(d.Nominal) != n || d.Late < 0:
 		w.fail(t, "time %d waits no more, and %+v", n, d)
 	}
 	w.book(t, d, 1)
 }
 
-func (w *scheduleWorld) checkInstead(t testing.TB, before store.ScheduleLife, d store.ScheduleDecision) {
+func (w *scheduleWorld) checkInstead(t testing.TB, d store.ScheduleDecision) {
 	t.Helper()
 	w.history = append(w.history, fmt.Sprintf("%d: no hosts", w.now))
 	if d.Kind != store.DecideSettle || d.Entry.Outcome != store.TimeSkipped || d.Entry.Reason != store.TimeNoHosts {
@@ -226,6 +228,7 @@ func (w *scheduleWorld) book(t testing.TB, d store.ScheduleDecision, count int) 
 			w.fail(t, "%d times make of %+v an entry %+v", count, w.ledger[from], d.Entry)
 		}
 		w.ledger[from] = d.Entry
+	default:
 	}
 }
 
@@ -423,6 +426,61 @@ func TestScheduleLifeLongJitter(t *testing.T) {
 		if !d.Entry.AtLeast || tickOf(last.Time) >= end || tickOf(following.Time) < end {
 			t.Fatalf("paused until %d: the run ends with %v, and %v follows", end, last, following)
 		}
+	}
+}
+
+// specTimes are the times of a Spec.
+type specTimes struct{ *schedule.Spec }
+
+func (s specTimes) Next(after time.Time) (store.ScheduleTime, bool) {
+	m, ok := s.Spec.Next(after)
+	return store.ScheduleTime{Nominal: m.Nominal, Time: m.Time}, ok
+}
+
+func (s specTimes) Prev(before time.Time) (store.ScheduleTime, bool) {
+	m, ok := s.Spec.Prev(before)
+	return store.ScheduleTime{Nominal: m.Nominal, Time: m.Time}, ok
+}
+
+// TestScheduleLifeOfSpec: a schedule with an end, on a dispatcher that was away over a change of the clock.
+func TestScheduleLifeOfSpec(t *testing.T) {
+	spec, err := schedule.Parse("30 2 * * *", "Europe/Madrid", schedule.Rules{Name: "nightly", Jitter: time.Minute, Until: time.Date(2027, 3, 30, 0, 0, 0, 0, time.UTC)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	times := specTimes{spec}
+	rules := store.ScheduleRules{Overlap: store.OverlapQueue, CatchUp: time.Hour, CatchUpMost: 1}
+	life := store.ScheduleLife{Through: time.Date(2027, 3, 26, 12, 0, 0, 0, time.UTC)}
+	now := time.Date(2027, 3, 29, 0, 45, 0, 0, time.UTC)
+	sight := store.ScheduleSight{Now: now, Awake: now}
+	missed := life.Next(rules, times, sight)
+	want := store.LedgerRun{
+		Outcome: store.TimeMissed, Reason: store.TimeDown, Count: 2,
+		From: time.Date(2027, 3, 27, 1, 30, 0, 0, time.UTC), To: time.Date(2027, 3, 28, 1, 0, 0, 0, time.UTC), // 02:30 does not exist
+	}
+	if missed.Kind != store.DecideSettle || missed.Entry != want {
+		t.Fatalf("got %+v, want %+v", missed, want)
+	}
+	fire := missed.Life.Next(rules, times, sight)
+	if fire.Kind != store.DecideFire || !fire.Nominal.Equal(time.Date(2027, 3, 29, 0, 30, 0, 0, time.UTC)) || fire.Late <= 14*time.Minute-1 || fire.Late > 15*time.Minute {
+		t.Fatalf("got %+v", fire)
+	}
+	if d := fire.Life.Next(rules, times, sight); d.Kind != store.DecideWait || !d.Wake.IsZero() {
+		t.Fatalf("behind the last time: %+v", d)
+	}
+	// Without a time behind it, one that waits does so for as long as it takes.
+	sight.Running = "batch"
+	queued := missed.Life.Next(rules, times, sight)
+	if queued.Kind != store.DecideQueue {
+		t.Fatalf("while a batch runs: %+v", queued)
+	}
+	sight.Now = now.AddDate(1, 0, 0)
+	if d := queued.Life.Next(rules, times, sight); d.Kind != store.DecideWait {
+		t.Fatalf("a year later: %+v", d)
+	}
+	sight.Running = ""
+	if d := queued.Life.Next(rules, times, sight); d.Kind != store.DecideFire || !d.Nominal.Equal(fire.Nominal) {
+		t.Fatalf("once the batch is over: %+v", d)
 	}
 }
 
