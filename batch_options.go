@@ -47,6 +47,7 @@ type BatchOptions struct {
 	OnStop       StopPolicy    `json:"on_stop,omitempty" msgpack:"onstop,omitempty"`
 	MaxHosts     int           `json:"max_hosts,omitempty" msgpack:"maxhosts,omitempty"`
 	Confirmed    string        `json:"confirmed,omitempty" msgpack:"confirmed,omitempty"` // the Digest of a Preview
+	Probe        bool          `json:"probe,omitempty" msgpack:"probe,omitempty"`         // hosts are asked whether they are there
 	WhenUnfit    UnfitPolicy   `json:"when_unfit,omitempty" msgpack:"whenunfit,omitempty"`
 	QueuePerHost bool          `json:"queue_per_host,omitempty" msgpack:"queueper,omitempty"`
 	Retry        []string      `json:"retry,omitempty" msgpack:"retry,omitempty"` // which members of Request.RetryOf it has: [Batch.Retry]
@@ -110,6 +111,10 @@ func MaxHosts(n int) Option {
 func Confirmed(digest string) Option {
 	return func(o *CallOptions) { o.Batch.Confirmed, o.set.batch.confirmed = digest, true }
 }
+
+// Probe has the hosts asked whether they are there, all at once, before it is fixed which hosts the batch has: but
+// for those that were heard in the last 5 seconds. One that does not answer within 3 seconds counts as away.
+func Probe() Option { return func(o *CallOptions) { o.Batch.Probe = true } }
 
 // WhenUnfit says what to do when a host of a batch lacks the procedure, or has one that the
 // arguments do not fit: RefuseUnfit, the default, or [SkipHost].
@@ -179,6 +184,7 @@ func (o *CallOptions) batchOption() string {
 		{"on_stop", b.OnStop != ""},
 		{"max_hosts", set.maxHosts || b.MaxHosts != 0},
 		{"confirmed", set.confirmed || b.Confirmed != ""},
+		{"probe", b.Probe},
 		{"when_unfit", b.WhenUnfit != ""},
 		{"queue_per_host", b.QueuePerHost},
 		{"retry", len(b.Retry) > 0},
@@ -205,6 +211,7 @@ func (o *BatchOptions) merge(given BatchOptions) {
 	setIf(&o.OnStop, given.OnStop, given.OnStop != "")
 	setIf(&o.MaxHosts, given.MaxHosts, given.MaxHosts != 0)
 	setIf(&o.Confirmed, given.Confirmed, given.Confirmed != "")
+	setIf(&o.Probe, true, given.Probe)
 	setIf(&o.WhenUnfit, given.WhenUnfit, given.WhenUnfit != "")
 	setIf(&o.QueuePerHost, true, given.QueuePerHost)
 	setIf(&o.Retry, slices.Clone(given.Retry), len(given.Retry) > 0)

@@ -21,6 +21,7 @@ func TestBatchOptionsAreOfBatches(t *testing.T) {
 		"on_stop":        OnStop(CancelBatch),
 		"max_hosts":      MaxHosts(1),
 		"confirmed":      Confirmed("d"),
+		"probe":          Probe(),
 		"when_unfit":     WhenUnfit(SkipHost),
 		"queue_per_host": QueuePerHost(),
 		"when_offline":   WhenOffline(SkipHost),
@@ -106,7 +107,7 @@ func TestBadBatchOptions(t *testing.T) {
 func TestBatchOptionsStack(t *testing.T) {
 	given := BatchOptions{
 		Parallel: 2, Rolling: []string{"1", "50%"}, WavePause: time.Minute, Approve: true, Subset: "10%", Shuffle: true, Rate: 3, RatePer: time.Second,
-		StopAfter: "5%", OnStop: CancelBatch, MaxHosts: 9, Confirmed: "d", WhenUnfit: SkipHost, QueuePerHost: true,
+		StopAfter: "5%", OnStop: CancelBatch, MaxHosts: 9, Confirmed: "d", Probe: true, WhenUnfit: SkipHost, QueuePerHost: true,
 	}
 	r, err := NewBatchRequest(" web01 , web02", "p", nil, Parallel(7), Options(CallOptions{Batch: given, Queue: Args{"q": 1}}), Subset("20%"))
 	if err != nil {

@@ -27,13 +27,20 @@ func (d *Dispatcher) submit(ctx context.Context, calls []harp.Submission, who ha
 		requests[i], out[i].Err = readCall(calls, i)
 		weight += weightOf(calls[i])
 	}
+	var silent map[string]bool
+	if len(calls) == 1 && out[0].Err == nil && requests[0].Batch.Probe {
+		var err error
+		if silent, err = d.findSilent(ctx, requests[0], who, weight); err != nil {
+			return nil, notStored(err)
+		}
+	}
 	if err := d.turns.awaitTurn(ctx, who, weight); err != nil {
 		return nil, notStored(err)
 	}
 	defer d.turns.leaveTurn(who, weight)
 	now := d.now()
 	if len(calls) == 1 && out[0].Err == nil && requests[0].IsBatch() {
-		done, err := d.submitBatch(ctx, calls[0], requests[0], who, now)
+		done, err := d.submitBatch(ctx, calls[0], requests[0], who, silent, now)
 		return []harp.Submitted{done}, err
 	}
 	stored := make([]judged, 0, len(calls))

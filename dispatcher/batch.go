@@ -25,9 +25,9 @@ const (
 
 // submitBatch decides whether a batch is good, and stores it with the names of its hosts in one
 // commit. Its hosts are reached by the clock. One that would be refused now may be stored already:
-// then it is the same batch, whatever has become of the hosts since.
-func (d *Dispatcher) submitBatch(ctx context.Context, call harp.Submission, req harp.Request, who harp.Principal, now time.Time) (harp.Submitted, error) {
-	sub, refused := d.admitBatch(ctx, req, now)
+// then it is the same batch, whatever has become of the hosts since. Silent are hosts that did not answer.
+func (d *Dispatcher) submitBatch(ctx context.Context, call harp.Submission, req harp.Request, who harp.Principal, silent map[string]bool, now time.Time) (harp.Submitted, error) {
+	sub, refused := d.admitBatch(ctx, req, silent, now)
 	if refused == nil {
 		refused = checkCall(call, req, now)
 	}
@@ -60,7 +60,7 @@ func (d *Dispatcher) submitBatch(ctx context.Context, call harp.Submission, req 
 }
 
 // admitBatch makes the row of a batch that is good, with the hosts that it is frozen to.
-func (d *Dispatcher) admitBatch(ctx context.Context, req harp.Request, now time.Time) (sub store.BatchSubmission, err error) {
+func (d *Dispatcher) admitBatch(ctx context.Context, req harp.Request, silent map[string]bool, now time.Time) (sub store.BatchSubmission, err error) {
 	if err := checkNeeds(req, now); err != nil {
 		return sub, err
 	}
@@ -74,6 +74,9 @@ func (d *Dispatcher) admitBatch(ctx context.Context, req harp.Request, now time.
 	hosts, err := chooseHosts(req, found.hosts)
 	if err != nil {
 		return sub, err
+	}
+	for i := range hosts {
+		hosts[i].away = hosts[i].away || silent[hosts[i].name]
 	}
 	if req.WhenOffline == harp.FailFast {
 		if err := checkPresent(hosts); err != nil {
@@ -95,6 +98,8 @@ func (d *Dispatcher) admitBatch(ctx context.Context, req harp.Request, now time.
 		host := store.BatchHost{Name: h.name, Class: h.class}
 		if found.classes[h.class].unfit != nil {
 			host.Unfit = harp.ReasonUnfit
+		} else if sub.Batch.SkipAway && silent[h.name] {
+			host.Unfit = harp.ReasonOffline
 		}
 		sub.Hosts = append(sub.Hosts, host)
 	}

@@ -56,14 +56,20 @@ func (s *session) noteReady() {
 	s.question = nil
 }
 
-// await waits for the agent until ctx ends, and returns how long it took to answer.
+// await waits for the agent until ctx ends, and returns how long it took to answer. An answer that has come counts
+// though ctx has ended, as the agents that were waited for before may have been silent.
 func (p *probe) await(ctx context.Context) (took time.Duration, alive bool) {
+	select {
+	case <-p.q.answered:
+	case <-p.s.tr.Done():
+	case <-ctx.Done():
+	}
 	select {
 	case <-p.q.answered:
 		return p.q.at.Sub(p.asked), true
 	case <-p.s.tr.Done():
 		return 0, false
-	case <-ctx.Done():
+	default:
 		heard := p.s.tr.Heard() // its answer may wait while another frame of it waits for the disk
 		return max(heard.Sub(p.asked), 0), heard.After(p.asked)
 	}
@@ -104,6 +110,68 @@ func pingHosts(ctx context.Context, hosts []*host) ([]harp.HostPing, error) {
 		pings[i] = ping
 	}
 	return pings, nil
+}
+
+// heardLately is how long ago an agent was heard that need not be asked whether it is there.
+const heardLately = 5 * time.Second
+
+// findSilent asks those hosts of a batch that were not heard lately whether they are there, and returns those that
+// do not answer. That takes a while: only looking for them is the principal's turn. Errors: context.Cause;
+// what is wrong with the batch is said when it is admitted.
+func (d *Dispatcher) findSilent(ctx context.Context, req harp.Request, who harp.Principal, weight int) (map[string]bool, error) {
+	if _, err := d.store.Batch(ctx, req.ID); err == nil {
+		return nil, nil // it is stored already
+	}
+	quiet, err := d.findQuiet(ctx, req, who, weight)
+	if err != nil || len(quiet) == 0 {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(d.ctx, func() { cancel(harp.ErrClosed) })()
+	pings, err := pingHosts(ctx, quiet)
+	silent := map[string]bool{}
+	for _, p := range pings {
+		if !p.Answered {
+			silent[p.Host] = true
+		}
+	}
+	return silent, err
+}
+
+// findQuiet returns those hosts of a batch that were not heard lately; none where there are more than it may
+// have.
+func (d *Dispatcher) findQuiet(ctx context.Context, req harp.Request, who harp.Principal, weight int) (quiet []*host, err error) {
+	if err := d.turns.awaitTurn(ctx, who, weight); err != nil {
+		return nil, err
+	}
+	defer d.turns.leaveTurn(who, weight)
+	n := 0
+	add := func(some []*host) error {
+		n += len(some)
+		for _, h := range some {
+			if s := h.currentSession(); n <= d.cfg.Limits.BatchHosts && (s == nil || time.Since(s.tr.Heard()) > heardLately) {
+				quiet = append(quiet, h)
+			}
+		}
+		return nil
+	}
+	if req.RetryOf == "" {
+		err = d.fleet.selectEach(ctx, req.Target, add)
+	} else {
+		var names []string
+		if names, err = d.retriedHosts(ctx, req); err == nil {
+			hosts, _ := d.fleet.namedPage(names, "", len(names))
+			err = add(hosts)
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil || n > d.cfg.Limits.BatchHosts:
+		return nil, nil // that is said when it is admitted
+	}
+	return quiet, nil
 }
 
 // PingHosts implements harp.HostService.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -123,6 +124,52 @@ func TestAPingIsGivenUp(t *testing.T) {
 		begun := time.Now()
 		if _, err := ping(ctx, sys.caller, "web01"); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > 2*time.Second {
 			t.Errorf("after %v it gives %v", time.Since(begun), err)
+		}
+	})
+}
+
+// The hosts of a batch are asked first where that is wanted: who does not answer counts as away. That it takes
+// a while keeps nothing else of its caller waiting.
+func TestHostsOfABatchAreAsked(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		ctx := t.Context()
+		hello := wire.Hello{Version: wire.Version, Instance: "i", Journal: "j", Features: []string{harp.NeedBatch}}
+		must[*rawAgent](t)(sys.greetAs(ctx, "web01", hello)) // does not answer
+		asked := must[*rawAgent](t)(sys.greetAs(ctx, "web02", hello))
+		go asked.answerProbes()
+		calls := asked.exchanges(t)
+		synctest.Wait()
+		time.Sleep(6 * time.Second)
+
+		var other sync.WaitGroup
+		other.Go(func() {
+			time.Sleep(time.Second)
+			begun := time.Now()
+			must[harp.Preview](t)(sys.caller.Target("web02").Preview(ctx, "work", nil))
+			if took := time.Since(begun); took > 0 {
+				t.Errorf("another request of the caller took %v", took)
+			}
+		})
+		begun := time.Now()
+		_, err := sys.caller.Target("web*").Call(ctx, "work", nil, harp.Probe(), harp.WhenOffline(harp.FailFast))
+		if !errors.Is(err, harp.ErrUnreachable) || !strings.Contains(err.Error(), "1 host, web01") || time.Since(begun) != 3*time.Second {
+			t.Errorf("after %v it is %v", time.Since(begun), err)
+		}
+		other.Wait()
+		if _, err := sys.caller.Target("web01,web09").Call(ctx, "work", nil, harp.Probe()); !errors.Is(err, harp.ErrNotFound) {
+			t.Errorf("a host that is not known: %v", err)
+		}
+
+		b := must[*harp.Batch](t)(sys.caller.Target("web*").Call(ctx, "work", nil, harp.Probe(), harp.WhenOffline(harp.SkipHost)))
+		if m := <-calls; m.call.Host != "web02" {
+			t.Errorf("called is %s", m.call.Host)
+		}
+		s := must[harp.BatchStatus](t)(b.Status(ctx))
+		if s.Skipped[harp.ReasonOffline] != 1 || s.Reached != 2 {
+			t.Errorf("the batch is %+v", s)
+		}
+		if j := must[harp.JobStatus](t)(b.Job("web01").Status(ctx)); j.State != harp.StateExpired || j.Reason != harp.ReasonOffline {
+			t.Errorf("the silent host is %s(%s)", j.State, j.Reason)
 		}
 	})
 }

@@ -90,6 +90,7 @@ func (c *cli) bindBatch(cmd *cobra.Command, f *batchFlags) {
 	flags.StringVar(&o.StopAfter, "stop-after", "", "start nothing more when `so many` hosts, or percent of them, have failed (5, 5%)")
 	flags.StringVar(&f.onStop, "on-stop", "pause", "`pause` the batch then, or cancel it")
 	flags.IntVar(&o.MaxHosts, "max-hosts", 0, "refuse the batch if there are `more` hosts")
+	flags.BoolVar(&o.Probe, "ping", false, "ask the hosts first whether they are there: silent ones count as away")
 	flags.StringVar(&f.whenUnfit, "when-unfit", "refuse", "where a host lacks the procedure, or its arguments do not fit: `refuse` the batch, or skip the host")
 	flags.BoolVar(&o.QueuePerHost, "queue-per-host", false, "a queue for each host: its name with host=HOST")
 	c.completeFlag(cmd, "on-stop", fixed("pause", "cancel"))
@@ -226,6 +227,11 @@ func (c *cli) callTarget(ctx context.Context, caller *harp.Caller, f *batchFlags
 	if err != nil {
 		return noHost(ctx, caller, err, text)
 	}
+	if f.options.Probe {
+		if err := noteSilent(ctx, caller, text, &seen); err != nil {
+			return err
+		}
+	}
 	p := &batchPlan{flags: f, doc: doc, args: args, target: text, preview: seen}
 	if err := p.count(); err != nil {
 		return err
@@ -249,6 +255,21 @@ func (c *cli) callTarget(ctx context.Context, caller *harp.Caller, f *batchFlags
 		return didNotRun(err)
 	}
 	return c.batchMade(ctx, batch, f, "batch "+batch.ID())
+}
+
+// noteSilent counts hosts as away that do not say that they are there.
+func noteSilent(ctx context.Context, caller *harp.Caller, text string, seen *harp.Preview) error {
+	seen.Away, seen.AwayHosts = 0, nil
+	for ping, err := range caller.Hosts().Ping(ctx, text) {
+		if err != nil {
+			return err
+		}
+		if !ping.Answered {
+			seen.Away++
+			seen.AwayHosts = append(seen.AwayHosts, ping.Host)
+		}
+	}
+	return nil
 }
 
 // targetArguments finds out which procedure is called, and with which arguments.

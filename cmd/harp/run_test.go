@@ -100,13 +100,13 @@ func TestRunSaysWhatItWillDo(t *testing.T) {
 func TestFlagsOfABatch(t *testing.T) {
 	f := running(t, 3)
 	got := runBatch(t, f, nil, "-y -d --parallel 2 --rolling 1,50% --wave-pause 5m --approve --subset 2 --shuffle --rate 10/1m --stop-after 5% --on-stop cancel --max-hosts 9 "+
-		"--when-offline skip --when-unfit skip --queue a=b --queue-per-host")
-	if got != (said{stdout: batchID + "\n", stderr: "count on 2 hosts of 3, 2 at a time, in waves up to 1, 2, stop after 1 failure\n"}) {
+		"--when-offline skip --when-unfit skip --ping --queue a=b --queue-per-host")
+	if got != (said{stdout: batchID + "\n", stderr: "count on 2 hosts of 3 (2 away), 2 at a time, in waves up to 1, 2, stop after 1 failure\n"}) {
 		t.Errorf("got %+v", got)
 	}
 	want := harp.BatchOptions{
 		Parallel: 2, Rolling: []string{"1", "50%"}, WavePause: 5 * time.Minute, Approve: true, Subset: "2", Shuffle: true, Rate: 10, RatePer: time.Minute,
-		StopAfter: "5%", OnStop: harp.CancelBatch, MaxHosts: 9, WhenUnfit: harp.SkipHost, QueuePerHost: true,
+		StopAfter: "5%", OnStop: harp.CancelBatch, MaxHosts: 9, Probe: true, WhenUnfit: harp.SkipHost, QueuePerHost: true,
 	}
 	if req := f.submitted[0]; fmt.Sprint(req.Batch) != fmt.Sprint(want) || req.WhenOffline != harp.SkipHost || req.Target != "demo*" {
 		t.Errorf("asked for %+v", req)
