@@ -174,7 +174,23 @@ type HostStatus struct {
 	LastHeard    time.Time              `json:"last_heard,omitzero" msgpack:"heard,omitempty"`        // UTC; zero if never
 	Software     string                 `json:"software,omitempty" msgpack:"software,omitempty"`      // the agent's name and version
 	Error        string                 `json:"error,omitempty" msgpack:"error,omitempty"`            // why the dispatcher could not reach it, the last time it tried
+	Problems     []HostProblem          `json:"problems,omitempty" msgpack:"problems,omitempty"`      // what its agent last said is wrong, and what the dispatcher sees
 }
+
+// HostProblem is something that is wrong with a host while it can be called, or was when it was
+// heard last.
+type HostProblem struct {
+	Code string `json:"code" msgpack:"code"` // of these, or a later one
+	Text string `json:"text" msgpack:"text"`
+}
+
+// The codes of problems.
+const (
+	ProblemProcedures  = "procedures"  // files that declare procedures are invalid; the procedures before them stay
+	ProblemCertificate = "certificate" // the agent's expires within two weeks, or has
+	ProblemFacts       = "facts"       // the agent cannot tell facts
+	ProblemDuplicate   = "duplicate"   // another agent with its name was refused within the last minute
+)
 
 // HostPing says whether a host's agent answered when it was asked.
 type HostPing struct {

@@ -105,6 +105,7 @@ type Agent struct {
 	repeated  *logcount.Logger // for what peers can do again and again; set before anything begins
 	instance  string           // one per process
 	catalogue catalogue
+	problems  problems
 	attempts  attempts
 	journal   *journalHandle
 	budget    *budget

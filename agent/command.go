@@ -10,31 +10,28 @@ import (
 	"github.com/harpcaller/harp/agent/internal/proc"
 	"github.com/harpcaller/harp/agent/internal/supervisor"
 	"github.com/harpcaller/harp/internal/schema"
-
-	"github.com/harpcaller/harp/internal/wake"
 )
 
 // Load offers the procedures that the YAML files of a directory declare (those whose
 // names end in .yaml or .yml): commands, see docs/procedures.md. Called again with the
 // same directory it replaces what was loaded from it before; dispatchers are told, and
-// what runs goes on as it was. If a file is bad nothing changes.
+// what runs goes on as it was. If a file is bad nothing else changes, and dispatchers are told of it
+// until Load succeeds, as of a problem of the host.
 //
 // Errors: harp.ErrInvalid, several joined, each naming file, line and field; os's for
 // what cannot be read; harp.ErrConflict for a procedure that is there already.
 func (a *Agent) Load(dir string) error {
 	procedures, err := load(dir, proc.EnableController, a.cfg.Limits.MaxResult)
+	if err == nil {
+		err = a.catalogue.replace(dir, procedures)
+	}
+	from := problemSource{code: harp.ProblemProcedures, of: dir}
 	if err != nil {
+		a.report(from, errorTexts(err)...)
 		return err
 	}
-	if err := a.catalogue.replace(dir, procedures); err != nil {
-		return err
-	}
-	a.mu.Lock()
-	s := a.current
-	a.mu.Unlock()
-	if s != nil {
-		wake.Signal(s.news)
-	}
+	a.report(from)
+	a.tellNews()
 	return nil
 }
 

@@ -159,3 +159,22 @@ func (a *Agent) HandedEnds() (n int) {
 
 // Counted is how many bytes are counted as in memory.
 func (a *Agent) Counted() int64 { return a.memory.used.Load() }
+
+// MaxFacts is how long the facts of a host may be.
+const MaxFacts = maxFacts
+
+// LookAtCertificate looks at the agent's certificate and returns what is wrong with the agent.
+func (a *Agent) LookAtCertificate() []harp.HostProblem {
+	a.lookAtCertificate()
+	return a.problems.list()
+}
+
+// Report replaces what is wrong by errors, and returns what a dispatcher is told.
+func (a *Agent) Report(code string, errs ...error) []harp.HostProblem {
+	var texts []string
+	if err := errors.Join(errs...); err != nil {
+		texts = errorTexts(err)
+	}
+	a.report(problemSource{code: code}, texts...)
+	return a.problems.list()
+}

@@ -19,6 +19,8 @@ const (
 	// maxPage is how long a page on the control exchange may be, and with it the
 	// description of one procedure.
 	maxPage = wire.MaxControl - 1<<10
+	// maxFacts is how long what is known of the host may be: problems of it are told with it.
+	maxFacts = maxPage - wire.MaxProblems*(wire.MaxProblemText+wire.MaxProblemCode+32)
 	// pageProcedures and pageAttempts keep a page within the elements of a message.
 	pageProcedures = 64
 	pageAttempts   = 200
@@ -37,7 +39,7 @@ func (s *session) introduce(ctx context.Context) error {
 	if err := s.agent.journal.repair(); err != nil {
 		return fmt.Errorf("agent: no journal: %w", err)
 	}
-	facts := s.facts(ctx) // first: the dispatcher greets one agent of a host at a time, and waits for no other
+	s.about = s.facts(ctx) // first: the dispatcher greets one agent of a host at a time, and waits for no other
 	j := s.agent.journal.current()
 	s.send(wire.TypeHello, s.hello(j))
 	w, err := s.welcomed(ctx)
@@ -49,7 +51,7 @@ func (s *session) introduce(ctx context.Context) error {
 	}
 	s.agent.dropStrangers()
 	s.beat(time.Duration(w.Heartbeat))
-	s.send(wire.TypeFacts, facts)
+	s.sendFacts()
 	s.sendProcedures()
 	if err := s.sendHeld(j); err != nil {
 		return err
@@ -185,7 +187,7 @@ func (a *Agent) holdCommands() {
 
 // facts are what is known of the host. That they cannot be had is no reason not to
 // work.
-func (s *session) facts(ctx context.Context) wire.Facts {
+func (s *session) facts(ctx context.Context) harp.Value {
 	ctx, cancel := context.WithTimeout(ctx, factsTime)
 	defer cancel()
 	facts, err := s.agent.cfg.Facts(ctx)
@@ -198,14 +200,24 @@ func (s *session) facts(ctx context.Context) wire.Facts {
 		facts["supervised"] = s.agent.supervises()
 		v, err = harp.NewValue(facts)
 	}
-	if err == nil && len(v) > maxPage {
-		err = fmt.Errorf("%d bytes, at most %d", len(v), maxPage)
+	if err == nil && len(v) > maxFacts {
+		err = fmt.Errorf("%d bytes, at most %d", len(v), maxFacts)
 	}
+	from := problemSource{code: harp.ProblemFacts}
 	if err != nil {
 		s.log.Error("no facts of this host", "error", err.Error())
-		return wire.Facts{}
+		s.agent.problems.set(from, "no facts of this host: "+err.Error())
+		return nil
 	}
-	return wire.Facts{Facts: v}
+	s.agent.problems.set(from)
+	return v
+}
+
+// sendFacts sends what is known of the host, and what is wrong with it.
+func (s *session) sendFacts() {
+	s.agent.lookAtCertificate()
+	s.toldProblems = s.agent.problems.current()
+	s.send(wire.TypeFacts, wire.Facts{Facts: s.about, Problems: s.agent.problems.list()})
 }
 
 // sendProcedures sends what the agent offers, in pages.

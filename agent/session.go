@@ -40,10 +40,12 @@ type session struct {
 	news      chan struct{} // 1 slot: the agent offers other procedures
 	over      chan struct{} // closed when nobody is told anything over it any more
 
-	epoch  int64  // since WELCOME
-	store  string // the dispatcher's, since WELCOME
-	told   int    // the version of the catalogue that the dispatcher has
-	closed bool   // takes on no more attempts; guarded by the mutex of attempts
+	epoch        int64      // since WELCOME
+	store        string     // the dispatcher's, since WELCOME
+	told         int        // the version of the catalogue that the dispatcher has
+	about        harp.Value // the facts that it has
+	toldProblems int        // the version of the problems that it has
+	closed       bool       // takes on no more attempts; guarded by the mutex of attempts
 }
 
 // converse speaks with who is at the other end of conn until the session ends, or
@@ -249,14 +251,24 @@ func (s *session) vacancyLoop() {
 	}
 }
 
-// newsLoop says what the agent offers when that has changed.
+// newsLoop says what the agent offers, and what is wrong with it, when that has changed.
 func (s *session) newsLoop() {
-	for !s.direct {
+	if s.direct {
+		return
+	}
+	certificate := time.NewTicker(certificateEvery)
+	defer certificate.Stop()
+	for {
 		if s.agent.catalogue.current() != s.told {
 			s.sendProcedures()
 		}
+		if s.agent.problems.current() != s.toldProblems {
+			s.sendFacts()
+		}
 		select {
 		case <-s.news:
+		case <-certificate.C:
+			s.agent.lookAtCertificate()
 		case <-s.transport.Done():
 			return
 		}

@@ -98,6 +98,8 @@ type host struct {
 	expected   *time.Timer          // makes its jobs unknown unless it comes back; nil: nothing is expected
 	returning  time.Time            // until then it counts as about to come back
 	dialError  string               // why it could not be dialled, the last time
+	problems   []harp.HostProblem   // that its agent told last; replaced whole
+	duplicate  duplicate            // the last other agent of its name that was refused
 
 	elapsed map[string]elapsed // by job, of attempts that the last session has left
 }
@@ -272,6 +274,7 @@ func (h *host) status() harp.HostStatus {
 	s := harp.HostStatus{
 		Name: h.name, Online: h.session != nil, Labels: h.labels(), LabelSources: h.labelSources(), Procedures: slices.Clone(h.offers.names),
 		Facts: slices.Clone(h.row.Facts), LastHeard: h.row.LastHeard, Software: h.row.Software, Error: h.dialError,
+		Problems: h.problemsLocked(),
 	}
 	if h.session != nil {
 		s.LastHeard, s.Error = h.session.lastHeard().UTC(), ""

@@ -249,6 +249,7 @@ func (s *session) admitAgent(ctx context.Context) error {
 	}
 	if !s.isSameAgent(old) && old.probeAgent(ctx) {
 		s.d.repeated.Warn(s.host.name, "second agent refused: another one of this name is connected", "host", s.host.name, "addr", s.tr.Peer().Addr)
+		s.host.noteDuplicate(s.tr.Peer().Addr)
 		s.d.appendEvents(harp.Event{Type: harp.EventHostDuplicate, Host: s.host.name, Reason: s.tr.Peer().Addr})
 		return failures.New("duplicate_host", s.host.name).Err()
 	}
@@ -334,6 +335,7 @@ func (s *session) receiveState(ctx context.Context) error {
 	if err := s.recordAgent(ctx, facts.Facts, docs); err != nil {
 		return err
 	}
+	s.host.setProblems(facts.Problems)
 	if err := s.sendForget(forget); err != nil {
 		return err
 	}
@@ -441,6 +443,7 @@ func (s *session) handleFrame(ctx context.Context, f transport.Frame) error {
 		if err := wire.Decode(f.Body, &facts); err != nil {
 			return err
 		}
+		s.host.setProblems(facts.Problems)
 		return s.recordNews(ctx, facts.Facts, s.host.storedRow().Procedures)
 	case wire.TypeProcedures:
 		return s.handleProcedures(ctx, f)

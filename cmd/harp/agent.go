@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -90,8 +91,24 @@ type agentRun struct {
 	level *slog.LevelVar
 	cert  certificate
 
-	loading sync.Mutex // one at a time reads files
+	loading sync.Mutex // one at a time reads files; it guards what follows
 	dir     string     // of the procedures
+	said    []string   // what is wrong with the files, as the log says
+}
+
+// logBad says what is wrong with files that were read again, unless the log says so already: who
+// asks and who watches the files both meet it. It reports whether anything is new.
+func (r *agentRun) logBad(message string, err error) bool {
+	var said []string
+	isNews := false
+	for _, one := range each(err) {
+		if said = append(said, one.Error()); !slices.Contains(r.said, one.Error()) {
+			r.log.Error(message, "error", one.Error())
+			isNews = true
+		}
+	}
+	r.said = said
+	return isNews
 }
 
 // runAgent serves calls until it is interrupted.
@@ -188,16 +205,16 @@ func (r *agentRun) reload() {
 	if err == nil {
 		err = checkProcedures(next)
 	}
+	if err == nil && r.dir != "" {
+		err = r.agent.Load(r.dir)
+	}
 	if err != nil {
-		logBad(r.log, err)
+		if !r.logBad(badConfiguration, err) {
+			r.log.Error("the configuration is still invalid, as said before; keeping the previous one")
+		}
 		return
 	}
-	if r.dir != "" {
-		if err := r.agent.Load(r.dir); err != nil {
-			logBad(r.log, err)
-			return
-		}
-	}
+	r.said = nil
 	r.level.Set(next.Log.Level.Level)
 	r.cert.replace(next.TLSConfig())
 	waiting := r.cfg.Changed(next)
@@ -212,10 +229,9 @@ func (r *agentRun) changed() {
 	r.loading.Lock()
 	defer r.loading.Unlock()
 	if err := r.agent.Load(r.dir); err != nil {
-		for _, one := range each(err) {
-			r.log.Error("invalid procedures; keeping the previous ones", "error", one.Error())
-		}
+		r.logBad("invalid procedures; keeping the previous ones", err)
 		return
 	}
+	r.said = nil
 	r.log.Info("procedures reloaded", "offered", len(r.agent.Procedures()))
 }

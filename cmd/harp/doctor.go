@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -213,6 +214,7 @@ func (d *doctor) printBounds() {
 // hosts counts the hosts that are there and away.
 func (d *doctor) hosts(ctx context.Context, caller *harp.Caller) {
 	online, away, trouble := 0, 0, ""
+	ailing := []string{}
 	for h, err := range caller.Hosts().List(ctx, "") {
 		switch {
 		case err != nil:
@@ -220,6 +222,9 @@ func (d *doctor) hosts(ctx context.Context, caller *harp.Caller) {
 			return
 		case h.Online:
 			online++
+			if len(h.Problems) > 0 {
+				ailing = append(ailing, h.Name)
+			}
 		default:
 			away++
 			trouble = h.Name
@@ -232,6 +237,24 @@ func (d *doctor) hosts(ctx context.Context, caller *harp.Caller) {
 		d.warn("hosts", "harp doctor "+trouble, "%d online, %d away", online, away)
 	default:
 		d.ok("hosts", "%d online", online)
+	}
+	if n := len(ailing); n > 0 {
+		const most = 5
+		d.warn("problems", "harp host ls --problems", "of %s that are online: %s", hostCount(n), strings.Join(ailing[:min(n, most)], ", "))
+	}
+}
+
+// problemTodos is what to do about the problems of a host.
+var problemTodos = map[string]string{
+	harp.ProblemProcedures:  "mend the file; harp agent --check-config on the host says whether it is good",
+	harp.ProblemCertificate: "give the agent a new certificate, and send it SIGHUP",
+	harp.ProblemDuplicate:   "stop the other agent, or give it a certificate with a name of its own",
+}
+
+// problems tells what is wrong with a host that can be called.
+func (d *doctor) problems(h harp.HostStatus) {
+	for _, p := range h.Problems {
+		d.warn(p.Code, problemTodos[p.Code], "%s", p.Text)
 	}
 }
 
@@ -257,6 +280,7 @@ func (d *doctor) checkHost(ctx context.Context, caller *harp.Caller, name string
 		d.ok(what, "online, %s, %s", h.Software, heard)
 	}
 	d.offers(h)
+	d.problems(h)
 	d.supervised(h)
 	d.survivors(ctx, caller, name)
 }

@@ -49,6 +49,10 @@ func TestDoctorLooksAtAHost(t *testing.T) {
 			Online: true, LastHeard: noon, Procedures: []string{"a"}, Facts: value(t, map[string]any{"supervised": true}),
 		}, map[string]string{"host h": fine, "procedures": fine, "commands": fine}},
 		{"away", harp.HostStatus{LastHeard: noon, Error: "refused", Facts: value(t, map[string]any{})}, map[string]string{"host h": broken, "procedures": doubt}},
+		{"problems", harp.HostStatus{
+			Online: true, LastHeard: noon, Procedures: []string{"a"}, Facts: value(t, map[string]any{"supervised": true}),
+			Problems: []harp.HostProblem{{Code: harp.ProblemCertificate, Text: "expires"}, {Code: harp.ProblemDuplicate, Text: "another"}, {Code: "later", Text: "unknown"}},
+		}, map[string]string{"host h": fine, "procedures": fine, "commands": fine, "certificate": doubt, "duplicate": doubt, "later": doubt}},
 		{"commands end with the agent", harp.HostStatus{
 			Online: true, LastHeard: noon, Procedures: []string{"a"}, Facts: value(t, map[string]any{"supervised": false}),
 		}, map[string]string{"host h": fine, "procedures": fine, "commands": doubt}},
@@ -75,7 +79,7 @@ func TestDoctorLooksAtAHost(t *testing.T) {
 	}
 	d = examined(t)
 	d.hosts(t.Context(), harp.NewCaller(&fake{hosts: []harp.HostStatus{{Name: "a", Online: true}, {Name: "b"}}}))
-	if got, text := d.told(); got["hosts"] != doubt || !strings.Contains(text, "1 online, 1 away → harp doctor b") {
+	if got, text := d.told(); got["hosts"] != doubt || got["problems"] != "" || !strings.Contains(text, "1 online, 1 away → harp doctor b") {
 		t.Errorf("said\n%s", text)
 	}
 }

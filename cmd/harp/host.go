@@ -87,7 +87,7 @@ func findHosts(ctx context.Context, caller *harp.Caller, text string, problems b
 		if err != nil {
 			return nil, noHost(ctx, caller, err, text)
 		}
-		if h.Error != "" || !problems {
+		if len(problemTexts(h)) > 0 || !problems {
 			hosts = append(hosts, h)
 		}
 	}
@@ -100,15 +100,26 @@ func (c *cli) hostListing() listing[harp.HostStatus] {
 		name:   "hosts",
 		header: []string{"name", "online", "procedures", "labels", "last heard", "problem"},
 		row: func(h harp.HostStatus) []string {
-			return []string{h.Name, yesText(h.Online), strconv.Itoa(len(h.Procedures)), labelText(h.Labels), c.clock(h.LastHeard), h.Error}
+			return []string{h.Name, yesText(h.Online), strconv.Itoa(len(h.Procedures)), labelText(h.Labels), c.clock(h.LastHeard), strings.Join(problemTexts(h), "; ")}
 		},
 		wider: []string{"address", "software"},
 		widen: func(h harp.HostStatus) []string { return []string{h.Address, h.Software} },
 		id:    func(h harp.HostStatus) string { return h.Name },
 		changes: func(h harp.HostStatus) string {
-			return strings.Join([]string{h.Name, yesText(h.Online), strings.Join(h.Procedures, " "), labelText(h.Labels), h.Error}, "\n")
+			return strings.Join([]string{h.Name, yesText(h.Online), strings.Join(h.Procedures, " "), labelText(h.Labels), strings.Join(problemTexts(h), "\n")}, "\n")
 		},
 	}
+}
+
+// problemTexts is what is wrong with a host.
+func problemTexts(h harp.HostStatus) (texts []string) {
+	if h.Error != "" {
+		texts = []string{h.Error}
+	}
+	for _, p := range h.Problems {
+		texts = append(texts, p.Text)
+	}
+	return texts
 }
 
 func (c *cli) hostPingCommand() *cobra.Command {
@@ -182,17 +193,21 @@ func (c *cli) showHost(ctx context.Context, caller *harp.Caller, args []string) 
 	if c.format == formatJSON {
 		return c.printNoun(h)
 	}
-	c.pairs([][2]string{
+	pairs := [][2]string{
 		{"name", h.Name},
 		{"online", yesText(h.Online)},
 		{"address", h.Address},
-		{"problem", h.Error},
+	}
+	for _, text := range problemTexts(h) {
+		pairs = append(pairs, [2]string{"problem", text})
+	}
+	c.pairs(append(pairs, [][2]string{
 		{"labels", sourcedLabels(h)},
 		{"procedures", strings.Join(h.Procedures, ", ")},
 		{"last heard", c.clock(h.LastHeard)},
 		{"software", h.Software},
 		{"facts", valueText(h.Facts)},
-	})
+	}...))
 	return nil
 }
 

@@ -56,10 +56,13 @@ func onSignal(ctx context.Context, sig os.Signal, fn func()) (wait func()) {
 	return running.Wait
 }
 
+// badConfiguration is what the log says of one that was read again.
+const badConfiguration = "invalid configuration; keeping the previous one"
+
 // logBad says what is wrong with a configuration that was read again.
 func logBad(log *slog.Logger, err error) {
 	for _, one := range each(err) {
-		log.Error("invalid configuration; keeping the previous one", "error", one.Error())
+		log.Error(badConfiguration, "error", one.Error())
 	}
 }
 

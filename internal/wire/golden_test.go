@@ -57,7 +57,7 @@ func messages() map[string]any {
 		"welcome":        wire.Welcome{Version: 1, Features: []string{"f"}, Software: "harp/0", Store: "s", Epoch: 2, Heartbeat: 10e9, Reconnect: 10e9, Time: 3, Max: 1024},
 		"beat":           wire.Beat{Heartbeat: 50e9},
 		"unwelcome":      wire.Unwelcome{Failure: failure},
-		"facts":          wire.Facts{Facts: []byte{0x80}},
+		"facts":          wire.Facts{Facts: []byte{0x80}, Problems: []harp.HostProblem{{Code: "procedures", Text: "p.yaml: bad"}}},
 		"procedures":     wire.Procedures{Procedures: []harp.ProcedureDoc{procedure()}, Last: true},
 		"procedure":      procedure(),
 		"held":           wire.Held{Attempts: []wire.HeldAttempt{held}, Last: true},
@@ -105,7 +105,7 @@ func messages() map[string]any {
 		"hosts":        wire.Hosts{Hosts: rows, Cursor: "c"},
 		"host": harp.HostStatus{
 			Name: "web01", Online: true, Address: "10.0.0.1:7442", Labels: map[string]string{"a": "1"}, LabelSources: map[string]harp.LabelSource{"a": "operator"}, Facts: []byte{0x80},
-			Procedures: []string{"p", "q"}, LastHeard: at(1), Software: "harp/0", Error: "away",
+			Procedures: []string{"p", "q"}, LastHeard: at(1), Software: "harp/0", Error: "away", Problems: []harp.HostProblem{{Code: "procedures", Text: "p.yaml: bad"}},
 		},
 		"explain":        wire.Explain{Target: "web*", Host: "web01"},
 		"explained":      wire.Explained{Parts: rows},

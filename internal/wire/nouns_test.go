@@ -143,6 +143,9 @@ func TestNounsTravel(t *testing.T) {
 				Name: genText.Draw(t, "name"), Online: rapid.Bool().Draw(t, "online"), Address: genText.Draw(t, "address"),
 				Labels: genLabels.Draw(t, "labels"), Facts: genValue.Draw(t, "facts"), Procedures: genTexts.Draw(t, "procedures"),
 				LastHeard: genTime.Draw(t, "heard"), Software: genText.Draw(t, "software"), Error: genText.Draw(t, "error"),
+				Problems: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) harp.HostProblem {
+					return harp.HostProblem{Code: genText.Draw(t, "code"), Text: genText.Draw(t, "text")}
+				}), 1, 3).Draw(t, "problems"),
 			}
 		})
 	})

@@ -50,8 +50,16 @@ type Enclosed interface{ error }
 
 // Facts is what an agent knows of its host.
 type Facts struct {
-	Facts harp.Value `msgpack:"facts,omitempty"` // a map
+	Facts    harp.Value         `msgpack:"facts,omitempty"`    // a map
+	Problems []harp.HostProblem `msgpack:"problems,omitempty"` // what is wrong now
 }
+
+// Bounds of what an agent says is wrong: how many problems, and bytes of the code and the text of each.
+const (
+	MaxProblems    = 16
+	MaxProblemCode = 32
+	MaxProblemText = 256
+)
 
 // Procedures is one page of what an agent offers.
 type Procedures struct {

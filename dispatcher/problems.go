@@ -1,0 +1,47 @@
+package dispatcher
+
+import (
+	"slices"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/text"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// duplicateFor is how long a second agent of a host is a problem of it after it was refused: it
+// tries again within some seconds.
+const duplicateFor = time.Minute
+
+// duplicate is another agent of a host's name that was refused.
+type duplicate struct {
+	addr string
+	at   time.Time // zero: there was none
+}
+
+// setProblems notes what a host's agent says is wrong, as far as it may say.
+func (h *host) setProblems(told []harp.HostProblem) {
+	kept := slices.Clone(told[:min(len(told), wire.MaxProblems)])
+	for i, p := range kept {
+		kept[i] = harp.HostProblem{Code: text.Shorten(p.Code, wire.MaxProblemCode, "…"), Text: text.Shorten(p.Text, wire.MaxProblemText, "…")}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.problems = kept
+}
+
+// noteDuplicate notes that another agent of the host's name was refused now.
+func (h *host) noteDuplicate(addr string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.duplicate = duplicate{addr: addr, at: time.Now()}
+}
+
+// problemsLocked is what is wrong with the host.
+func (h *host) problemsLocked() []harp.HostProblem {
+	all := slices.Clone(h.problems)
+	if d := h.duplicate; !d.at.IsZero() && time.Since(d.at) < duplicateFor {
+		all = append(all, harp.HostProblem{Code: harp.ProblemDuplicate, Text: "another agent with this name was refused, at " + d.addr})
+	}
+	return all
+}
