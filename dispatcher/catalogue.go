@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -208,13 +207,7 @@ func (s *session) receiveProcedures(ctx context.Context, f transport.Frame) (doc
 	defer cancel()
 	for {
 		var page wire.Procedures
-		if f.Type != wire.TypeProcedures {
-			return nil, fmt.Errorf("frame %d amid procedures: %w", f.Type, transport.ErrProtocol)
-		}
-		if err := s.countBytes(ctx, f); err != nil {
-			return nil, err
-		}
-		if err := wire.Decode(f.Body, &page); err != nil {
+		if err := s.decodeExpected(ctx, f, wire.TypeProcedures, &page); err != nil {
 			return nil, err
 		}
 		if docs = append(docs, page.Procedures...); page.Last {

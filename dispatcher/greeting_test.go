@@ -1,6 +1,7 @@
 package dispatcher_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -69,6 +70,46 @@ func TestWhatIsNotStoredOfAHostIsNotShown(t *testing.T) {
 			t.Errorf("it offers %d procedures", len(got))
 		}
 	})
+}
+
+// Items that say nothing are short on their way and long in memory: 8 MiB of them took 2 GiB.
+func TestListsOfNothingAreBoundedByTheMemoryTheyTake(t *testing.T) {
+	page := func(typ transport.Type, key string) transport.Frame {
+		body := append([]byte{0x81, 0xa0 | byte(len(key))}, key...)
+		body = append(body, 0xdc, 0x0f, 0xa0) // 4,000 of what follows
+		return transport.Frame{Type: typ, Body: append(body, bytes.Repeat([]byte{0x80}, 4000)...)}
+	}
+	procedures, held := page(wire.TypeProcedures, "procs"), page(wire.TypeHeld, "attempts")
+	for name, frames := range map[string][]transport.Frame{
+		"procedures":        append(greeting()[:2], procedures),
+		"held":              append(greeting()[:3], held),
+		"procedures, later": append(greeting(), procedures),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sys := newSystem(t, embedded, nil, dispatcher.Config{})
+				a := sys.unmet(t)
+				for range 40 { // 160 KiB
+					frames = append(frames, frames[len(frames)-1])
+				}
+				sent := make(chan int, 1)
+				go func() {
+					n := 0
+					for _, f := range frames {
+						if a.control.Send(f.Type, false, f.Body) != nil {
+							break
+						}
+						n++
+						synctest.Wait()
+					}
+					sent <- n
+				}()
+				if n := <-sent; n == len(frames) || a.tr.Err() == nil {
+					t.Errorf("%d pages were taken", n)
+				}
+			})
+		})
+	}
 }
 
 // An agent that says in its greeting what cannot be said there is not let in; the next one is.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
@@ -187,10 +188,31 @@ func (s *session) decodeExpected(ctx context.Context, f transport.Frame, t trans
 	if f.Type != t {
 		return fmt.Errorf("frame %d where %d was expected: %w", f.Type, t, transport.ErrProtocol)
 	}
-	if err := s.countBytes(ctx, f); err != nil {
+	const least = 256 // what a page takes that says nothing
+	sent := max(len(f.Body), least)
+	if err := s.countBytes(ctx, sent); err != nil {
 		return err
 	}
-	return wire.Decode(f.Body, message)
+	if err := wire.Decode(f.Body, message); err != nil {
+		return err
+	}
+	return s.countBytes(ctx, max(sizeOfPage(message)-sent, 0))
+}
+
+// sizeOfPage is about how many bytes a page takes when it is decoded, without its texts: items that say nothing
+// are short on their way, and long in memory.
+func sizeOfPage(message any) (n int) {
+	const text = int(unsafe.Sizeof(""))
+	switch page := message.(type) {
+	case *wire.Procedures:
+		for i := range page.Procedures {
+			p := &page.Procedures[i]
+			n += int(unsafe.Sizeof(*p)) + text*(len(p.Params)+len(p.Traits))
+		}
+	case *wire.Held:
+		n = len(page.Attempts) * int(unsafe.Sizeof(wire.HeldAttempt{}))
+	}
+	return n
 }
 
 // errStalled ends a greeting that does not go on while another agent waits for its turn.
@@ -214,10 +236,8 @@ func (s *session) receiveGreeting(ctx context.Context) (f transport.Frame, err e
 
 // countBytes counts the bytes of what comes in pages, of which there is to be an end. It waits if that becomes long
 // and others are. Errors: transport.ErrProtocol, context.Cause.
-func (s *session) countBytes(ctx context.Context, f transport.Frame) (err error) {
-	const least = 256 // what a page takes that says nothing
-	s.pages += max(len(f.Body), least)
-	switch {
+func (s *session) countBytes(ctx context.Context, n int) (err error) {
+	switch s.pages += n; {
 	case s.pages > maxGreeting:
 		return fmt.Errorf("more than %d bytes before its end: %w", maxGreeting, transport.ErrProtocol)
 	case s.pages > shortGreeting && s.endLong == nil:

@@ -70,7 +70,7 @@ func (c *Codec) Append(b []byte, v any) (out []byte, err error) {
 // first, which bounds how deep they nest.
 //
 // Struct fields and map entries that b does not mention stay as they are; keys that a struct
-// does not have are passed over; of a key that comes twice the last counts; nil makes
+// does not have are passed over; of a key that comes twice, which Validate refuses, the last counts; nil makes
 // anything zero. A number that does not fit its Go type is refused.
 //
 // The error is a [*DecodeError]; into may then hold a part of the value.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"strconv"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -54,16 +55,19 @@ const (
 	reasonUTF8      = "string is not UTF-8"
 	reasonExt       = "ext type is not allowed"
 	reasonTime      = "ext is not a time"
+	reasonDuplicate = "key of a map comes twice"
 )
 
 // Validate reports whether b is exactly one msgpack value within l, so that a
 // decoder can be trusted with it: nothing is longer or more than it says, nests
-// deeper or holds more elements than l allows, strings are UTF-8, and only the
-// ext types l allows occur. It allocates nothing unless it refuses.
+// deeper or holds more elements than l allows, strings are UTF-8, no key of a map comes
+// twice, and only the ext types l allows occur. It allocates next to nothing
+// unless it refuses.
 //
 // The error is a [*FormatError].
 func Validate(b []byte, l Limits) error {
-	v := validator{b: b, budget: l.Elements, depth: min(l.Depth, maxDepth), ext: l.Ext}
+	v := newValidator(b, l)
+	defer v.release()
 	if reason := v.validate(); reason != "" {
 		return &FormatError{Offset: v.at, Reason: reason}
 	}
@@ -77,7 +81,9 @@ type Span struct{ From, To int }
 // sealed values lie, behind what says that they are such.
 func ExtBodies(b []byte, l Limits) []Span {
 	var found []Span
-	v := validator{b: b, budget: l.Elements, depth: min(l.Depth, maxDepth), ext: l.Ext, found: &found}
+	v := newValidator(b, l)
+	defer v.release()
+	v.found = &found
 	v.validate()
 	return found
 }
@@ -93,8 +99,29 @@ type validator struct {
 	ext    bool
 	found  *[]Span // gets the bodies of exts; nil: nobody asks
 	inside int     // how many values the value in hand holds; 0: it is no container, or empty
+	isMap  bool    // the container in hand is a map
 	open   int
 	left   [maxDepth]uint32
+	maps   [maxDepth]int32 // for each open container but the innermost, the place of a map's first key in keys; -1: it is none
+	keys   []Span          // of open maps, those of the innermost last
+}
+
+// validators are used again for the room that they have for keys.
+var validators = sync.Pool{New: func() any { return new(validator) }}
+
+func newValidator(b []byte, l Limits) *validator {
+	v := validators.Get().(*validator) //nolint:forcetypeassert // nothing else is there
+	v.b, v.at, v.next, v.budget, v.depth, v.ext, v.open, v.keys = b, 0, 0, l.Elements, min(l.Depth, maxDepth), l.Ext, 0, v.keys[:0]
+	v.inside, v.isMap = 0, false
+	return v
+}
+
+// release lets the validator be used again, unless it has room for very many keys.
+func (v *validator) release() {
+	v.b, v.found = nil, nil
+	if cap(v.keys) <= 4096 {
+		validators.Put(v)
+	}
 }
 
 // validate returns why the bytes are refused, "" when they are not.
@@ -102,18 +129,25 @@ func (v *validator) validate() string {
 	if len(v.b) == 0 {
 		return reasonEmpty
 	}
-	for left := uint32(1); ; { // of the innermost container
+	left, first := uint32(1), int32(-1) // of the innermost container
+	for {
 		for left == 0 {
 			if v.open == 0 {
 				return v.trailing()
 			}
+			if first >= 0 && v.hasDuplicates(first) {
+				return reasonDuplicate
+			}
 			v.open--
-			left = v.left[v.open]
+			left, first = v.left[v.open], v.maps[v.open]
 		}
 		left--
 		v.at = v.next
 		if v.at >= len(v.b) {
 			return reasonTruncated
+		}
+		if first >= 0 {
+			v.noteKey(left%2 == 1)
 		}
 		c := v.b[v.at]
 		v.next++
@@ -124,9 +158,12 @@ func (v *validator) validate() string {
 			return reason
 		}
 		if v.inside > 0 {
-			v.left[v.open] = left
+			v.left[v.open], v.maps[v.open] = left, first
 			v.open++
-			left, v.inside = uint32(v.inside), 0 //nolint:gosec // within the bytes that are there, at most maxDeclared
+			left, first, v.inside = uint32(v.inside), -1, 0 //nolint:gosec // within the bytes that are there, at most maxDeclared
+			if v.isMap {
+				first = int32(len(v.keys)) //nolint:gosec // likewise
+			}
 		}
 	}
 }
@@ -145,9 +182,9 @@ func (v *validator) trailing() string {
 func (v *validator) checkValue(c byte) string {
 	switch {
 	case c < codeFixArray:
-		return v.container(2 * int(c&0x0f))
+		return v.container(2*int(c&0x0f), true)
 	case c < codeFixStr:
-		return v.container(int(c & 0x0f))
+		return v.container(int(c&0x0f), false)
 	case c < codeNil:
 		return v.checkText(int(c & 0x1f))
 	}
@@ -171,9 +208,9 @@ func (v *validator) coded(c byte) string {
 	case KindString:
 		return v.checkText(n)
 	case KindArray:
-		return v.container(n)
+		return v.container(n, false)
 	case KindMap:
-		return v.container(2 * n)
+		return v.container(2*n, true)
 	case KindExt:
 		return v.extension(n)
 	default:
@@ -223,7 +260,7 @@ func (v *validator) checkText(n int) string {
 }
 
 // container opens an array or map of n values. Each value is at least one byte.
-func (v *validator) container(n int) string {
+func (v *validator) container(n int, isMap bool) string {
 	switch {
 	case n < 0 || n > len(v.b)-v.next:
 		return reasonLength
@@ -233,7 +270,7 @@ func (v *validator) container(n int) string {
 		return reasonDepth
 	}
 	v.budget -= n
-	v.inside = n
+	v.inside, v.isMap = n, isMap
 	return ""
 }
 

@@ -91,6 +91,22 @@ func TestValidate(t *testing.T) {
 		{"df80000001", strict, 0, "length"},
 		{"dfffffffff", strict, 0, "length"},
 		{"8180a1ff", strict, 2, "UTF-8"},
+		{"82a161c0a161c0", strict, 4, "twice"},
+		{"82a161c0a162c0", strict, 0, ""},
+		{"82a161c0d90161c0", strict, 4, "twice"}, // the same text, longer
+		{"82a161c0c40161c0", strict, 4, "twice"}, // as bytes
+		{"8201c0cc01c0", strict, 3, "twice"},     // the same number, longer
+		{"8201c0ca3f800000c0", strict, 3, "twice"},
+		{"82ffc0d3ffffffffffffffffc0", strict, 3, "twice"},
+		{"82ffc0cfffffffffffffffffc0", strict, 0, ""}, // -1, and the greatest of 64 bits
+		{"8201c0a131c0", strict, 0, ""},
+		{"82c0c0c0c0", strict, 3, "twice"},
+		{"829101c09101c0", msgpack.Limits{Depth: 3, Elements: 9}, 4, "twice"},
+		{"829101c09102c0", msgpack.Limits{Depth: 3, Elements: 9}, 0, ""},
+		{"9282a161c0a162c081a161c0", msgpack.Limits{Depth: 3, Elements: 9}, 0, ""},
+		{"82a16181a161c0a16281a161c0", msgpack.Limits{Depth: 3, Elements: 9}, 0, ""},
+		{"81a16182a161c0a161c0", msgpack.Limits{Depth: 3, Elements: 9}, 7, "twice"},
+		{"82a162c0a161c0", strict, 0, ""}, // not sorted
 		{"d6ff00000000", strict, 0, "not allowed"},
 		{"d6ff00000000", ext, 0, ""},
 		{"d6ff000000", ext, 0, "length"},
@@ -195,6 +211,54 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
+// Of many keys that are not sorted those that come twice are found, in reasonable time.
+func TestValidateManyKeys(t *testing.T) {
+	const n = 60_000
+	b := []byte{0xdf, 0, 0, n >> 8, n & 0xff}
+	for i := range n {
+		at := (i * 7919) % n // in no order, each once
+		b = append(b, 0xce, 0, 0, byte(at>>8), byte(at), 0xc0)
+	}
+	if err := msgpack.Validate(b, msgpack.ValueLimits); err != nil {
+		t.Fatal(err)
+	}
+	copy(b[len(b)-6:], b[5:11])
+	var fe *msgpack.FormatError
+	if err := msgpack.Validate(b, msgpack.ValueLimits); !errors.As(err, &fe) || fe.Offset != len(b)-6 || !strings.Contains(err.Error(), "twice") {
+		t.Errorf("%v", err)
+	}
+}
+
+// hasTwice is what Validate says of keys, found without haste: whether a map of v, as [Reader.Any]
+// would walk it, has the same string twice.
+func hasTwice(r *msgpack.Reader) (twice bool) {
+	switch r.Kind() {
+	case msgpack.KindArray:
+		for range r.Array() {
+			twice = hasTwice(r) || twice
+		}
+	case msgpack.KindMap:
+		seen := map[string]bool{}
+		for range r.Map() {
+			if k := r.Kind(); k == msgpack.KindString || k == msgpack.KindBytes {
+				key := ""
+				if k == msgpack.KindString {
+					key = string(r.Text())
+				} else {
+					key = string(r.Bytes())
+				}
+				twice, seen[key] = twice || seen[key], true
+			} else {
+				twice = hasTwice(r) || twice
+			}
+			twice = hasTwice(r) || twice
+		}
+	default:
+		r.Skip()
+	}
+	return twice
+}
+
 // FuzzValidate decodes whatever Validate accepts: nothing panics, memory stays within what
 // the elements can cost, and the library and the reader agree about where the value ends.
 func FuzzValidate(f *testing.F) {
@@ -205,6 +269,8 @@ func FuzzValidate(f *testing.F) {
 		f.Add(encode(f, v))
 	}
 	f.Add([]byte{0xc7, 0x01, msgpack.SealedExt, 0x00})
+	f.Add([]byte{0x82, 0xa1, 'a', 0xc0, 0xa1, 'a', 0xc0})
+	f.Add([]byte{0x82, 0xa1, 'a', 0x81, 0xa1, 'a', 0xc0, 0xc4, 1, 'a', 0xc0})
 	limits := msgpack.Limits{Depth: 32, Elements: 4096, Ext: true}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		err := msgpack.Validate(b, limits)
@@ -228,6 +294,9 @@ func FuzzValidate(f *testing.F) {
 		r := bytes.NewReader(b)
 		if _, err := vmihailenco.NewDecoder(r).DecodeRaw(); err != nil || r.Len() != 0 {
 			t.Fatalf("%x: the library leaves %d bytes: %v", b, r.Len(), err)
+		}
+		if again := msgpack.NewReader(b); hasTwice(&again) {
+			t.Fatalf("%x: a key comes twice", b)
 		}
 		mine := msgpack.NewReader(b)
 		if mine.Any(); !mine.Done() {

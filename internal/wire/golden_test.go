@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -194,6 +195,35 @@ func TestGolden(t *testing.T) {
 			}
 			if got != string(want) {
 				t.Errorf("bytes have changed:\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// A key that comes twice in a message is refused: who read the first and who read the last would
+// not hear the same.
+func TestKeysThatComeTwice(t *testing.T) {
+	for name, message := range messages() {
+		t.Run(name, func(t *testing.T) {
+			b := wire.Encode(message)
+			r := msgpack.NewReader(b)
+			if r.Kind() != msgpack.KindMap {
+				t.Fatal("it is no map")
+			}
+			n := r.Map()
+			var entries [][]byte
+			for range n {
+				key := r.Raw()
+				entries = append(entries, slices.Concat(key, r.Raw()))
+			}
+			if n == 0 {
+				return // it says nothing
+			}
+			twice := append([]byte{0xde, 0, byte(n + 1)}, slices.Concat(append(entries, entries[0])...)...)
+			err := wire.Decode(twice, reflect.New(reflect.TypeOf(message)).Interface())
+			var refused *msgpack.FormatError
+			if !errors.As(err, &refused) || !strings.Contains(err.Error(), "twice") {
+				t.Errorf("%v", err)
 			}
 		})
 	}
