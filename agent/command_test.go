@@ -5,6 +5,7 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -401,11 +402,23 @@ func TestLoadAgain(t *testing.T) {
 	if !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), "procedures.yaml:2: third.comand") {
 		t.Errorf("the bad set gives %v", err)
 	}
+	told := func(want string) {
+		t.Helper()
+		var said wire.Facts
+		if err := d.hear(t.Context(), wire.TypeFacts, &said); err != nil {
+			t.Fatal(err)
+		}
+		if text := fmt.Sprint(said.Problems); !strings.Contains(text, want) || want == "" && len(said.Problems) > 0 || len(said.Facts) == 0 {
+			t.Errorf("the dispatcher is told of %s, want %q", text, want)
+		}
+	}
+	told("procedures.yaml:2: third.comand")
 	d.call("first", nil).accepted().rest()
 	writeProcedures(t, dir, "mine: {command: [/bin/true]}\n")
 	if err := a.Load(dir); !errors.Is(err, harp.ErrConflict) {
 		t.Errorf("a name that is taken gives %v", err)
 	}
+	told("procedure mine already exists")
 	writeProcedures(t, dir, "second: {command: [/bin/true]}\n")
 	if err := a.Load(dir); err != nil {
 		t.Fatal(err)
@@ -417,6 +430,7 @@ func TestLoadAgain(t *testing.T) {
 	if len(page.Procedures) != 2 || page.Procedures[0].Name != "mine" || page.Procedures[1].Name != "second" || !page.Last {
 		t.Errorf("the dispatcher is told of %+v", page.Procedures)
 	}
+	told("")
 	if f := d.call("first", nil).refused(); f.Code != "rejected_not_found" {
 		t.Errorf("what is gone is refused with %+v", f)
 	}

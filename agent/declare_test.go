@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -46,6 +47,39 @@ func TestExclusive(t *testing.T) {
 		first.end()
 		again.end()
 	})
+}
+
+// As many calls of a procedure run as it declares; the next one waits.
+func TestConcurrency(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) {
+		a := newAgent(t, p)
+		leave := make(chan struct{})
+		offer(a, "pair", func(context.Context) (int, error) { <-leave; return 1, nil }, agent.Concurrency(2))
+		d, _, _ := connect(t, p, a)
+		first, second := d.call("pair", nil).accepted(), d.call("pair", nil).accepted()
+		if reason := d.call("pair", nil).notNow(); reason != wire.NotNowBusy {
+			t.Errorf("a third call of it is told %q", reason)
+		}
+		close(leave)
+		first.end()
+		second.end()
+	})
+}
+
+// How many run at a time is declared once, and is a number.
+func TestConcurrencyThatCannotBe(t *testing.T) {
+	for name, opts := range map[string][]agent.ProcOption{
+		"none": {agent.Concurrency(0)}, "twice": {agent.Concurrency(2), agent.Exclusive()}, "twice, exclusive first": {agent.Exclusive(), agent.Concurrency(2)},
+	} {
+		func() {
+			defer func() {
+				if text := fmt.Sprint(recover()); !strings.Contains(text, `agent: procedure "p": `) {
+					t.Errorf("%s: %s", name, text)
+				}
+			}()
+			offer(agent.New(agent.Config{Name: "web01"}), "p", func(context.Context) (int, error) { return 0, nil }, opts...)
+		}()
+	}
 }
 
 // What a procedure declares is told.

@@ -27,7 +27,28 @@ func Idempotent() ProcOption { return func(p *procedure) { p.doc.Idempotent = tr
 // Exclusive declares that the procedure runs once at a time on this host: a call that
 // comes meanwhile waits at the dispatcher.
 func Exclusive() ProcOption {
-	return func(p *procedure) { p.most, p.doc.Traits = 1, append(p.doc.Traits, harp.TraitExclusive) }
+	return func(p *procedure) {
+		p.limitTo("Exclusive", 1)
+		p.doc.Traits = append(p.doc.Traits, harp.TraitExclusive)
+	}
+}
+
+// Concurrency declares that the procedure runs at most n times at once on this host, as
+// concurrency does in procedure files: a call that comes meanwhile waits at the dispatcher. n
+// must be at least 1, and the procedure not Exclusive.
+func Concurrency(n int) ProcOption {
+	return func(p *procedure) { p.limitTo("Concurrency", n) }
+}
+
+// limitTo bounds how many of the procedure run at a time, once.
+func (p *procedure) limitTo(option string, n int) {
+	switch {
+	case n < 1:
+		p.broken("%s must be at least 1", option)
+	case p.most > 0:
+		p.broken("%s: how many run at a time is said already", option)
+	}
+	p.most = n
 }
 
 // Dangerous declares that who calls the procedure by hand is to be asked whether they
