@@ -178,6 +178,7 @@ func TestRefusedBatches(t *testing.T) {
 		ctx := t.Context()
 		sys.webs(3)
 		sys.agent("db01", greeter)
+		sys.agent("idle01", func(*agent.Agent) {})
 		preview := must[harp.Preview](t)(sys.caller.Target("web*").Preview(ctx, "host.name", nil))
 		for name, c := range map[string]struct {
 			target string
@@ -191,7 +192,8 @@ func TestRefusedBatches(t *testing.T) {
 			"syntax":       {"web01 web02", nil, nil, harp.ErrInvalid, "target"},
 			"group":        {"@none", nil, nil, harp.ErrInvalid, "none"},
 			"long":         {strings.Repeat("web01,", 700) + "web02", nil, nil, harp.ErrInvalid, "group"},
-			"lacking":      {"*", nil, nil, harp.ErrNotFound, "1 host, db01"},
+			"lacking":      {"web*,db*", nil, nil, harp.ErrNotFound, "1 host, db01"},
+			"idle":         {"web*,idle*", nil, nil, harp.ErrNotFound, "1 host, idle01"},
 			"max hosts":    {"web*", nil, []harp.Option{harp.MaxHosts(2)}, harp.ErrRefused, "selects 3 hosts, at most 2"},
 			"confirmed":    {"web01,web02", nil, []harp.Option{harp.Confirmed(preview.Digest)}, harp.ErrConflict, "confirmed"},
 			"subset":       {"web*", nil, []harp.Option{harp.Subset("4")}, harp.ErrInvalid, "subset"},

@@ -309,7 +309,7 @@ func (f *fleet) newJudge(procedure string, args harp.Value) *judge {
 func (j *judge) addHosts(ctx context.Context, some []*host) error {
 	for _, h := range some {
 		offers, away := h.offered()
-		n := j.classOf(ctx, offers)
+		n := j.classOf(ctx, offers, h.currentSession() != nil)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -318,8 +318,9 @@ func (j *judge) addHosts(ctx context.Context, some []*host) error {
 	return nil
 }
 
-// classOf returns the class of the hosts that have a catalogue.
-func (j *judge) classOf(ctx context.Context, c *catalogue) int {
+// classOf returns the class of the hosts that have a catalogue. One that is online has said what it offers, though
+// that be nothing.
+func (j *judge) classOf(ctx context.Context, c *catalogue, isOnline bool) int {
 	n, known := j.catalogueClasses[c]
 	if known {
 		return n
@@ -329,7 +330,7 @@ func (j *judge) classOf(ctx context.Context, c *catalogue) int {
 	switch {
 	case found:
 		key = digestOf(c.docs[at : at+1])
-	case len(c.docs) == 0:
+	case len(c.docs) == 0 && !isOnline:
 		copy(key[:], "nothing said")
 	default:
 		copy(key[:], "lacking")
@@ -340,6 +341,8 @@ func (j *judge) classOf(ctx context.Context, c *catalogue) int {
 		var made class
 		if made.proc, made.unfit = j.catalogues.checkCall(ctx, c, j.procedure, j.args); found {
 			made.secretArgs = j.catalogues.secretArgs(c, at, j.args)
+		} else if isOnline {
+			made.unfit = failures.NotFound("procedure", j.procedure)
 		}
 		j.found.classes = append(j.found.classes, made)
 	}
