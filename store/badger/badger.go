@@ -141,7 +141,7 @@ func openDB(settings badger.Options, log *logger, m *manifest) (*badger.DB, erro
 			db.Close() //nolint:errcheck // its logs hold all, and why it is not open was said
 		}
 	}
-	err := log.unlessStuck(func() error {
+	err := log.unless(&log.stuck, func() error {
 		db, openErr = badger.OpenManaged(settings)
 		if openErr != nil {
 			m.leave()

@@ -44,7 +44,7 @@ func (e *engine) collect(deleted float64) {
 			e.opts.Logger.Error("long values that were deleted keep their space", "dir", e.dir, "err", err)
 			return
 		}
-		if e.db.RunValueLogGC(deleted) != nil {
+		if e.log.unless(&e.log.broken, func() error { return e.db.RunValueLogGC(deleted) }, nil) != nil {
 			return
 		}
 		select {

@@ -99,7 +99,7 @@ var mark = []byte("\xffflush")
 func (e *engine) flush() error {
 	e.commits.Lock()
 	defer e.commits.Unlock()
-	err := e.dropMark()
+	err := e.log.unless(&e.log.broken, e.dropMark, nil)
 	if err != nil {
 		e.failed.CompareAndSwap(nil, &err)
 	}

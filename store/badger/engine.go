@@ -160,7 +160,7 @@ func (e *engine) Commit(writes []rows.Write) error {
 		return err
 	}
 	last := e.views.lastVersion()
-	if err := e.log.unlessStuck(func() error { return e.write(writes, last) }, nil); err != nil {
+	if err := e.log.unless(&e.log.broken, func() error { return e.write(writes, last) }, nil); err != nil {
 		return err
 	}
 	if err := e.log.failure(); err != nil {
@@ -354,7 +354,7 @@ func (e *engine) Close() error {
 
 // closeDB closes the database. Where it cannot write what is in memory it is left to that, and closed whenever that can be.
 func (e *engine) closeDB() error {
-	return e.log.unlessStuck(func() error {
+	return e.log.unless(&e.log.stuck, func() error {
 		defer e.manifest.leave()
 		return e.db.Close()
 	}, nil)

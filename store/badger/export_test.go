@@ -115,6 +115,7 @@ func Say(e rows.Engine, format string, args ...any) {
 // CloseAnyway closes the database of an engine that was closed; false if that had closed it.
 func CloseAnyway(e rows.Engine) bool {
 	defer e.(*engine).manifest.leave()
+	e.(*engine).log.calls.Wait()
 	db := e.(*engine).db
 	return !db.IsClosed() && db.Close() == nil
 }

@@ -27,11 +27,22 @@ type logger struct {
 	log  *slog.Logger
 	disk atomic.Pointer[error] // the first error of the system
 
-	stuck     chan struct{} // closed when badger does something again and again that fails
-	getsStuck sync.Once
+	broken latch          // it is there
+	stuck  latch          // badger does something again and again that fails
+	calls  sync.WaitGroup // of badger's functions, those that nobody waits for too
 }
 
-func newLogger(log *slog.Logger) *logger { return &logger{log: log, stuck: make(chan struct{})} }
+// latch is a channel that is closed once.
+type latch struct {
+	once sync.Once
+	done chan struct{}
+}
+
+func (l *latch) fire() { l.once.Do(func() { close(l.done) }) }
+
+func newLogger(log *slog.Logger) *logger {
+	return &logger{log: log, broken: latch{done: make(chan struct{})}, stuck: latch{done: make(chan struct{})}}
+}
 
 func (l *logger) Errorf(format string, args ...any) {
 	l.log.Error(formatLine(format, args))
@@ -40,7 +51,7 @@ func (l *logger) Errorf(format string, args ...any) {
 		return format == failedWrite || format == failedFlush || errors.As(err, &number)
 	})
 	if format == failedFlush {
-		l.getsStuck.Do(func() { close(l.stuck) })
+		l.stuck.fire()
 	}
 }
 
@@ -68,7 +79,7 @@ func (l *logger) Debugf(string, ...any)            {}
 func (l *logger) noteFailure(args []any, isFailure func(error) bool) {
 	for _, arg := range args {
 		if err, is := arg.(error); is && isFailure(err) {
-			l.disk.CompareAndSwap(nil, &err)
+			l.remember(err)
 		}
 	}
 }
@@ -76,7 +87,12 @@ func (l *logger) noteFailure(args []any, isFailure func(error) bool) {
 // fail remembers why a change of the tables was taken back.
 func (l *logger) fail(err error) {
 	l.log.Error("the tables of the store stay what they were", "err", err)
+	l.remember(err)
+}
+
+func (l *logger) remember(err error) {
 	l.disk.CompareAndSwap(nil, &err)
+	l.broken.fire()
 }
 
 // isOfManifest reports whether an error is about the manifest.
@@ -98,21 +114,21 @@ func (l *logger) failure() error {
 	return nil
 }
 
-// unlessStuck calls what has badger do something, and returns its error. Where badger gets stuck it is left to that, later is
-// called when it has come to its end, and the error is why it is stuck.
-func (l *logger) unlessStuck(do func() error, later func()) error {
+// unless calls a function of badger's, and returns its error. When why is fired meanwhile badger is left to it, later is
+// called when it has come to its end, and the error is that of the disk.
+func (l *logger) unless(why *latch, call func() error, later func()) error {
 	done := make(chan error, 1)
-	go func() { done <- do() }()
+	l.calls.Go(func() { done <- call() })
 	select {
 	case err := <-done:
 		return err
-	case <-l.stuck:
+	case <-why.done:
 	}
 	if later != nil {
-		go func() {
-			<-done //nolint:errcheck // why it is stuck was said
+		l.calls.Go(func() {
+			<-done //nolint:errcheck // that of the disk is told
 			later()
-		}()
+		})
 	}
 	return l.failure()
 }

@@ -441,6 +441,39 @@ func TestCommitThatWaitsForAFlush(t *testing.T) {
 	harpbadger.CloseAnyway(e)
 }
 
+// TestCompactThatWaitsForAFlush compacts a store on a small disk while a table is being made of what is in memory, which then
+// cannot be made: badger waits for that before it makes one of the rest. The compaction says why, and the store can be closed.
+func TestCompactThatWaitsForAFlush(t *testing.T) {
+	dir := t.TempDir()
+	e, err := harpbadger.OpenEngine(dir, quiet(harpbadger.Options{Disk: onSmallDisk}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := harpbadger.HoldManifest()
+	for n := 0; logsOfMem(t, dir) < 2; n++ {
+		commit(t, e, largeRows(n)...)
+	}
+	compacted := make(chan error, 1)
+	go func() { compacted <- e.Compact(context.Background()) }()
+	select {
+	case err := <-compacted:
+		t.Fatal(err)
+	case <-time.After(time.Second):
+	}
+	if err := takeTables(dir, allTables); err != nil {
+		t.Fatal(err)
+	}
+	release(errors.New("the disk has failed"))
+	if err := inTime(t, func() error { return <-compacted }); err == nil {
+		t.Error("it compacted what it could make no table of")
+	}
+	if err := inTime(t, e.Close); err == nil {
+		t.Error("it is closed as if nothing had been")
+	}
+	giveTables(t, dir)
+	harpbadger.CloseAnyway(e)
+}
+
 // largeRows are the rows of a commit, which are in memory tables as they are.
 func largeRows(n int) []rows.Write {
 	const rowsOfOne, size = 1000, 3500
