@@ -83,6 +83,7 @@ type eventful struct {
 	*Store
 	e                                *unreadable
 	ended, sent, lost, late, waiting *store.Job
+	batch                            *store.Batch // two of its three hosts are not reached
 	q                                harp.Value
 	op                               store.Operation
 }
@@ -138,6 +139,9 @@ func newEventful(t *testing.T) *eventful {
 	_, err = s.OpenSession(t.Context(), store.Session{Host: "h", At: noon})
 	do(err)
 	do(s.PutDocument(t.Context(), "k", "n", make([]byte, 200_000)))
+	inWaves := onHosts(3)
+	inWaves.Batch.Plan.Parallel = 1
+	v.batch, _ = begin(t, s, inWaves)
 	return v
 }
 
@@ -209,6 +213,8 @@ func TestUnreadable(t *testing.T) {
 			page, next, err := v.ListHosts(v.open, "", 10)
 			return []any{page, next}, err
 		},
+		"Batch":        func(v *eventful) (any, error) { return v.Batch(v.open, v.batch.ID) },
+		"BatchMembers": func(v *eventful) (any, error) { return v.BatchMembers(v.open, v.batch.ID, 0, 3) },
 		"Events": func(v *eventful) (any, error) {
 			return v.Events(v.open, harp.EventFilter{After: harp.EventsFromStart}, 1<<20)
 		},
@@ -236,6 +242,15 @@ func TestUnreadable(t *testing.T) {
 				err = out[0].Err
 			}
 			return nil, err
+		},
+		"SubmitBatch": func(v *eventful) (any, error) { return v.SubmitBatch(v.open, onHosts(2), noon) },
+		"SubmitBatch/again": func(v *eventful) (any, error) {
+			again := onHosts(3)
+			again.Batch.ID = v.batch.ID
+			return v.SubmitBatch(v.open, again, noon)
+		},
+		"ChangeBatch": func(v *eventful) (any, error) {
+			return v.ChangeBatch(v.open, v.batch.ID, store.BatchEvent{Kind: store.BatchCancel, At: noon}, store.Operation{ID: harp.NewID(), Time: noon})
 		},
 		"Claim": func(v *eventful) (any, error) {
 			openGate(v.Store, "away")
