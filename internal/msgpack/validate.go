@@ -107,7 +107,7 @@ type validator struct {
 }
 
 // validators are used again for the room that they have for keys.
-var validators = sync.Pool{New: func() any { return new(validator) }}
+var validators = sync.Pool{New: func() any { return &validator{keys: make([]Span, 0, 32)} }}
 
 func newValidator(b []byte, l Limits) *validator {
 	v := validators.Get().(*validator) //nolint:forcetypeassert // nothing else is there
