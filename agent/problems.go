@@ -132,7 +132,7 @@ func leafOf(tc *tls.Config) *x509.Certificate {
 
 // errorTexts is what an error says, in one text for each of those that were joined in it.
 func errorTexts(err error) (texts []string) {
-	joined, is := err.(interface{ Unwrap() []error }) //nolint:errorlint // only what was joined last is taken apart
+	joined, is := err.(interface{ Unwrap() []error })
 	if !is {
 		return []string{err.Error()}
 	}

@@ -29,22 +29,22 @@ func TestBadProcedureFilesAreProblemsOfTheHost(t *testing.T) {
 		}
 		const good, bad = "greet: {summary: Greet, command: [/bin/echo, hello]}\n", "greet: {summary: Greet, commnd: [/bin/echo, hello]}\n"
 		sys.agent("web01", func(a *agent.Agent) { offers = a; load(bad) })
-		sys.hasProblem("web01", harp.ProblemProcedures, "p.yaml:1: greet.commnd")
+		sys.hasProblem(harp.ProblemProcedures, "p.yaml:1: greet.commnd")
 		load(good)
-		sys.hasProblem("web01", "", "")
+		sys.hasProblem("", "")
 		load(bad)
-		sys.hasProblem("web01", harp.ProblemProcedures, "p.yaml:1: greet.commnd")
+		sys.hasProblem(harp.ProblemProcedures, "p.yaml:1: greet.commnd")
 		if h, err := sys.caller.Hosts().Get(t.Context(), "web01"); err != nil || len(h.Facts) == 0 || len(h.Procedures) != 1 {
 			t.Errorf("%+v, %v", h, err)
 		}
 	})
 }
 
-// hasProblem waits until a host has a problem and no other, none if there is no code.
-func (s *system) hasProblem(host, code, text string) {
+// hasProblem waits until web01 has a problem and no other, none if there is no code.
+func (s *system) hasProblem(code, text string) {
 	s.t.Helper()
 	for {
-		h, err := s.caller.Hosts().Get(s.t.Context(), host)
+		h, err := s.caller.Hosts().Get(s.t.Context(), "web01")
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -67,9 +67,9 @@ func TestSecondAgentIsAProblemOfTheHost(t *testing.T) {
 		if _, err := sys.newRawAgent(t.Context(), "clone"); err == nil {
 			t.Fatal("the clone is let in")
 		}
-		sys.hasProblem("web01", harp.ProblemDuplicate, "another agent with this name was refused")
+		sys.hasProblem(harp.ProblemDuplicate, "another agent with this name was refused")
 		time.Sleep(time.Minute)
-		sys.hasProblem("web01", "", "")
+		sys.hasProblem("", "")
 	})
 }
 
