@@ -23,6 +23,7 @@ func (d *Dispatcher) bounds(who harp.Principal) (all []harp.Bound) {
 			}
 		}
 	}
+	all = append(all, d.principals.boundsOfAll()...)
 	all = append(all, d.principals.bounds(who)...)
 	for _, b := range transport.Bounds() {
 		if _, counted := used["callers: "+b.Name]; !counted {
@@ -48,6 +49,16 @@ func (d *Dispatcher) otherBounds() []harp.Bound {
 		{Name: "calls beside those of others", Most: sharedWeight, Unit: "calls", Reason: "of one principal at a time while others call, so that these do not wait behind it"},
 		{Name: "request", Most: wire.MaxSubmission, Unit: bytes, Reason: "with its signature, so that it fits into CALL"},
 		{Name: "page of an answer", Most: wire.MaxPage, Unit: bytes, Reason: "records or rows in one answer"},
+	}
+}
+
+// boundsOfAll are those of all principals together.
+func (ps *principals) boundsOfAll() []harp.Bound {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return []harp.Bound{
+		{Name: ps.callers.limit, Used: int64(ps.callers.used), Most: int64(ps.callers.most), Unit: "sessions", Reason: "of all callers, at a time"},
+		{Name: ps.agents.limit, Used: int64(ps.agents.used), Most: int64(ps.agents.most), Unit: "sessions", Reason: "of all agents that dial in, at a time"},
 	}
 }
 

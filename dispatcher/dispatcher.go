@@ -111,6 +111,8 @@ type Limits struct {
 	BatchHosts        int           // that the target of a batch may select. Default 10,000, at most 100,000
 	BatchParallel     int           // members of a batch that are under way at a time, and default of those that name no number. Default 1,000
 	BatchPause        time.Duration // how long a batch may be paused before it is cancelled. Default 24 h
+	CallerSessions    int           // of all callers at a time. Above half of them one caller has at most a 16th. Default 8,192
+	AgentSessions     int           // of all agents at a time. Default 20,000
 	PerPrincipal      PrincipalLimits
 }
 
@@ -150,8 +152,22 @@ func (c Config) withDefaults() (Config, error) {
 	if c.RetainBytes < 0 {
 		return c, &harp.FieldError{Field: "retain_bytes", Message: "must not be negative"}
 	}
-	if c.Limits.Attempts < 0 || c.Limits.Handshakes < 0 || c.Limits.BatchHosts < 0 || c.Limits.BatchParallel < 0 {
-		return c, &harp.FieldError{Field: "limits", Message: "must not be negative"}
+	for _, d := range []struct {
+		name  string
+		field *int
+		value int
+	}{
+		{"limits.attempts", &c.Limits.Attempts, 1024},
+		{"limits.handshakes", &c.Limits.Handshakes, 1000},
+		{"limits.batch_hosts", &c.Limits.BatchHosts, 10_000},
+		{"limits.batch_parallel", &c.Limits.BatchParallel, 1000},
+		{"limits.caller_sessions", &c.Limits.CallerSessions, 8192},
+		{"limits.agent_sessions", &c.Limits.AgentSessions, 20_000},
+	} {
+		if *d.field < 0 {
+			return c, &harp.FieldError{Field: d.name, Message: "must not be negative"}
+		}
+		*d.field = cmp.Or(*d.field, d.value)
 	}
 	if c.Limits.Attempts > maxAttempts {
 		return c, &harp.FieldError{Field: "limits.attempts", Message: fmt.Sprintf("must be at most %d", maxAttempts)}
@@ -159,8 +175,6 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Limits.BatchHosts > store.MaxBatchHosts {
 		return c, &harp.FieldError{Field: "limits.batch_hosts", Message: fmt.Sprintf("must be at most %d", store.MaxBatchHosts)}
 	}
-	c.Limits.Attempts, c.Limits.Handshakes = cmp.Or(c.Limits.Attempts, 1024), cmp.Or(c.Limits.Handshakes, 1000)
-	c.Limits.BatchHosts, c.Limits.BatchParallel = cmp.Or(c.Limits.BatchHosts, 10_000), cmp.Or(c.Limits.BatchParallel, 1000)
 	var err error
 	if c.Limits.PerPrincipal, err = c.Limits.PerPrincipal.withDefaults(); err != nil {
 		return c, err
@@ -242,7 +256,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	}
 	d.ctx, d.stop = context.WithCancelCause(context.Background())
 	d.clock = newWallClock(cfg.Now, d.clockSet)
-	d.hosts, d.principals = newHosts(), newPrincipals(cfg.Limits.PerPrincipal)
+	d.hosts, d.principals = newHosts(), newPrincipals(cfg.Limits)
 	d.greetings = newGreetings()
 	d.groups = &groups{byName: map[string]group{}}
 	d.fleet = &fleet{hosts: d.hosts, groups: d.groups, now: d.now}

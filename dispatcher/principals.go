@@ -35,6 +35,10 @@ const (
 	// at a time. Others are closed.
 	politeRefusals = 64
 
+	// fairShare is the part of all sessions that one caller may have while more than half of them are
+	// in use: so many callers would have to work together to lock others out.
+	fairShare = 16
+
 	// manyPrincipals are worth looking which of them have nothing any more.
 	manyPrincipals = 1024
 )
@@ -62,8 +66,15 @@ func (l PrincipalLimits) withDefaults() (PrincipalLimits, error) {
 type principals struct {
 	most PrincipalLimits
 
-	mu    sync.Mutex
-	known map[harp.Principal]*principal
+	mu              sync.Mutex
+	known           map[harp.Principal]*principal
+	callers, agents sessionCount
+}
+
+// sessionCount counts the sessions of all principals of a kind.
+type sessionCount struct {
+	limit      string // its name in the configuration
+	used, most int    // used also counts those that are being refused
 }
 
 // principal is what one has, beside its jobs and queues, which the store counts.
@@ -73,8 +84,12 @@ type principal struct {
 	at       time.Time // the zero time if nothing was
 }
 
-func newPrincipals(most PrincipalLimits) *principals {
-	return &principals{most: most, known: map[harp.Principal]*principal{}}
+func newPrincipals(l Limits) *principals {
+	return &principals{
+		most: l.PerPrincipal, known: map[harp.Principal]*principal{},
+		callers: sessionCount{limit: "limits.caller_sessions", most: l.CallerSessions},
+		agents:  sessionCount{limit: "limits.agent_sessions", most: l.AgentSessions},
+	}
 }
 
 // isUnlimited reports whether a principal is of this process, which could do what it likes anyway.
@@ -116,18 +131,29 @@ func (ps *principals) forgetIdleLocked() {
 // beginSession counts a session, which is to be ended also with an error: then it is to be refused.
 // It returns false if it is to be closed without a word. Errors: harp.ErrRefused.
 func (ps *principals) beginSession(who harp.Principal) (hear bool, err error) {
-	most := ps.most.Sessions
+	most, all := ps.most.Sessions, &ps.callers
 	if who.Kind == agentKind {
-		most = agentSessions
+		most, all = agentSessions, &ps.agents
 	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	p := ps.knownLocked(who)
 	p.sessions++
-	if p.sessions <= most {
-		return true, nil
+	all.used++
+	switch {
+	case p.sessions > most:
+		return p.sessions <= most+politeRefusals, refusedBy("sessions", fmt.Sprintf("%s %s has %d sessions, at most %d", who.Kind, who.Name, p.sessions-1, most))
+	case all.used > all.most:
+		return all.used <= all.most+politeRefusals, all.refused(fmt.Sprintf("there are %d", all.used-1))
+	case all.used > all.most/2 && p.sessions > max(all.most/fairShare, 1) && who.Kind != agentKind:
+		return p.sessions <= all.most/fairShare+politeRefusals, all.refused(fmt.Sprintf("there are %d, of which %d are of %s %s", all.used-1, p.sessions-1, who.Kind, who.Name))
 	}
-	return p.sessions <= most+politeRefusals, refusedBy("sessions", fmt.Sprintf("%s %s has %d sessions, at most %d", who.Kind, who.Name, p.sessions-1, most))
+	return true, nil
+}
+
+// refused says that there are too many sessions.
+func (c *sessionCount) refused(are string) error {
+	return failures.New("refused", fmt.Sprintf("%s: %s, at most %d in all", c.limit, are, c.most)).Err()
 }
 
 // agentKind is the kind of principal that an agent is.
@@ -136,6 +162,11 @@ const agentKind = "agent"
 func (ps *principals) endSession(who harp.Principal) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
+	if who.Kind == agentKind {
+		ps.agents.used--
+	} else {
+		ps.callers.used--
+	}
 	p := ps.known[who]
 	if p.sessions--; p.sessions == 0 && p.at.IsZero() {
 		delete(ps.known, who)

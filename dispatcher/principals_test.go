@@ -3,6 +3,7 @@ package dispatcher_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -37,8 +38,13 @@ func (s *system) callerAs(name string) *harp.Caller {
 // wantRefused looks whether a call was refused, by the limit of that name.
 func wantRefused(t *testing.T, err error, limit string) {
 	t.Helper()
-	if !errors.Is(err, harp.ErrRefused) || !strings.Contains(err.Error(), "limits.per_principal."+limit+":") || harp.RanOf(err) != harp.DidNotRun {
-		t.Errorf("it is not refused by limits.per_principal.%s: %v", limit, err)
+	wantRefusedBy(t, err, "limits.per_principal."+limit)
+}
+
+func wantRefusedBy(t *testing.T, err error, limit string) {
+	t.Helper()
+	if !errors.Is(err, harp.ErrRefused) || !strings.Contains(err.Error(), limit+":") || harp.RanOf(err) != harp.DidNotRun {
+		t.Errorf("it is not refused by %s: %v", limit, err)
 	}
 }
 
@@ -151,5 +157,31 @@ func TestSessionsOfAPrincipalAreBounded(t *testing.T) {
 		}
 		synctest.Wait()
 		sys.callerAs("ada")
+	})
+}
+
+// TestSessionsOfAllCallersAreBounded: while more than half of them are in use one caller has few, and all
+// together never have more.
+func TestSessionsOfAllCallersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 32 // of which one caller has 2 while more than half are in use
+		sys := newSystem(t, inMemory, nil, dispatcher.Config{Limits: dispatcher.Limits{CallerSessions: most}})
+		for range most/2 - 1 { // the system has one
+			sys.callerAs("ada")
+		}
+		_, err := sys.dialAs("ada")
+		wantRefusedBy(t, err, "limits.caller_sessions")
+		synctest.Wait() // until that session has ended
+		for i := range most/2 - 1 {
+			sys.callerAs(fmt.Sprint("user", i))
+		}
+		last := must[*harp.Caller](t)(sys.dialAs("user0"))
+		_, err = sys.dialAs("bob")
+		wantRefusedBy(t, err, "limits.caller_sessions")
+		if err := last.Close(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		must[harp.ServerInfo](t)(sys.callerAs("bob").Ping(t.Context()))
 	})
 }

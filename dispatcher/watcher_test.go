@@ -138,7 +138,8 @@ func TestConfigIsChecked(t *testing.T) {
 		"heartbeat":              {Heartbeat: -1},
 		"offline_wait":           {OfflineWait: -time.Second},
 		"limits.silence_timeout": {Limits: Limits{SilenceTimeout: -1}},
-		"limits":                 {Limits: Limits{Attempts: -1}},
+		"limits.attempts":        {Limits: Limits{Attempts: -1}},
+		"limits.agent_sessions":  {Limits: Limits{AgentSessions: -1}},
 	} {
 		_, err := cfg.withDefaults()
 		var wrong *harp.FieldError

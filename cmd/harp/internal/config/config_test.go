@@ -57,7 +57,7 @@ lost_after: 2d
 retain: 90d
 retain_bytes: 10 GiB
 space: {low: 2GiB, critical: 536870912}
-limits: {silence_timeout: 1m, max_exec_time: 1h, max_silence_timeout: none, max_max_exec_time: 24h, attempts: 10, handshakes: 20, batch_hosts: 30, batch_parallel: 40, batch_pause: 2h, per_principal: {sessions: 3, waiting: 4, bytes_per_hour: 5MiB, queues: 6}}
+limits: {silence_timeout: 1m, max_exec_time: 1h, max_silence_timeout: none, max_max_exec_time: 24h, attempts: 10, handshakes: 20, batch_hosts: 30, batch_parallel: 40, batch_pause: 2h, caller_sessions: 50, agent_sessions: 60, per_principal: {sessions: 3, waiting: 4, bytes_per_hour: 5MiB, queues: 6}}
 log: {level: debug, format: json}
 `)
 	d, err := config.ReadDispatcher(path)
@@ -82,6 +82,7 @@ log: {level: debug, format: json}
 		Limits: dispatcher.Limits{
 			SilenceTimeout: time.Minute, MaxExecTime: time.Hour,
 			MaxSilenceTimeout: harp.NoLimit, MaxMaxExecTime: 24 * time.Hour, Attempts: 10, Handshakes: 20, BatchHosts: 30, BatchParallel: 40, BatchPause: 2 * time.Hour,
+			CallerSessions: 50, AgentSessions: 60,
 			PerPrincipal: dispatcher.PrincipalLimits{Sessions: 3, Waiting: 4, Queues: 6, BytesPerHour: 5 << 20},
 		},
 	}
@@ -159,7 +160,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{dispatcherFile, dispatcherTLS + "listen: ''\ndata: x\n", []string{":2: listen: must be host:port"}},
 		{dispatcherFile, dispatcherTLS + "data: x\nhosts: [{name: a}]\nhosts_script: [x]\n", []string{":4: hosts_script: cannot be combined with hosts"}},
 		{dispatcherFile, dispatcherTLS + "data: x\nhosts:\n- {address: a}\n", []string{":4: hosts[0].name: is missing"}},
-		{dispatcherFile, dispatcherTLS + "data: x\nlimits: {attempts: -1}\n", []string{":3: limits: must not be negative"}},
+		{dispatcherFile, dispatcherTLS + "data: x\nlimits: {attempts: -1}\n", []string{":3: limits.attempts: must not be negative"}},
 		{dispatcherFile, "lost_after: 7d\n", []string{":1: lost_after: must be at most 6d"}},
 		{dispatcherFile, "retain: 3x\n", []string{":1: retain: must be a duration"}},
 		{dispatcherFile, "retain: 1.5d\n", []string{":1: retain: must be a duration"}},

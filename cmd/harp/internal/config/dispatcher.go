@@ -57,6 +57,8 @@ type Limits struct {
 	BatchHosts        int               `yaml:"batch_hosts"`         // that a batch may select
 	BatchParallel     int               `yaml:"batch_parallel"`      // members of a batch under way at a time
 	BatchPause        yamlfile.Duration `yaml:"batch_pause"`         // how long one may be paused
+	CallerSessions    int               `yaml:"caller_sessions"`     // of all callers
+	AgentSessions     int               `yaml:"agent_sessions"`      // of all agents
 	PerPrincipal      PrincipalLimits   `yaml:"per_principal"`
 }
 
@@ -95,8 +97,20 @@ func ReadDispatcher(path string) (*Dispatcher, error) {
 			wrong = append(wrong, f.Errorf(fmt.Sprintf("hosts[%d].name", i), "is missing"))
 		}
 	}
-	if d.Limits.Attempts < 0 || d.Limits.Handshakes < 0 {
-		wrong = append(wrong, f.Errorf("limits", "must not be negative"))
+	for _, l := range []struct {
+		name  string
+		value int
+	}{
+		{"attempts", d.Limits.Attempts},
+		{"handshakes", d.Limits.Handshakes},
+		{"batch_hosts", d.Limits.BatchHosts},
+		{"batch_parallel", d.Limits.BatchParallel},
+		{"caller_sessions", d.Limits.CallerSessions},
+		{"agent_sessions", d.Limits.AgentSessions},
+	} {
+		if l.value < 0 {
+			wrong = append(wrong, f.Errorf("limits."+l.name, "must not be negative"))
+		}
 	}
 	if p := d.Limits.PerPrincipal; p.Sessions < 0 || p.Waiting < 0 || p.Queues < 0 {
 		wrong = append(wrong, f.Errorf("limits.per_principal", "must not be negative"))
@@ -145,6 +159,8 @@ func (d *Dispatcher) Config() dispatcher.Config {
 			BatchHosts:        l.BatchHosts,
 			BatchParallel:     l.BatchParallel,
 			BatchPause:        time.Duration(l.BatchPause),
+			CallerSessions:    l.CallerSessions,
+			AgentSessions:     l.AgentSessions,
 			PerPrincipal: dispatcher.PrincipalLimits{
 				Sessions: per.Sessions, Waiting: per.Waiting, Queues: per.Queues, BytesPerHour: int64(per.BytesPerHour),
 			},

@@ -53,6 +53,8 @@ func DispatcherKeys() []Key {
 		{Name: "limits.batch_hosts", Type: "number", Default: "10000", Meaning: "how many hosts the target of a batch may select; at most 100000"},
 		{Name: "limits.batch_parallel", Type: "number", Default: "1000", Meaning: "how many members of a batch may be under way at a time, and how many are if it does not set this"},
 		{Name: "limits.batch_pause", Type: "duration", Default: "1d", Meaning: "how long a batch may be paused before it is cancelled"},
+		{Name: "limits.caller_sessions", Type: "number", Default: "8192", Meaning: "how many sessions all callers together may have at a time; while more than half are in use, one caller has at most a 16th"},
+		{Name: "limits.agent_sessions", Type: "number", Default: "20000", Meaning: "how many sessions all agents that dial in may have at a time"},
 		{Name: "limits.per_principal.sessions", Type: "number", Default: "4096", Meaning: "how many sessions one principal (a caller, by its certificate) may have at a time; an agent may have 16, counting those being refused"},
 		{Name: "limits.per_principal.waiting", Type: "number", Default: "100000", Meaning: "how many jobs of one principal may wait to start; beyond that its calls are refused"},
 		{Name: "limits.per_principal.bytes_per_hour", Type: "bytes", Default: "10GiB", Meaning: "how much the calls of one principal, with what they return, may make the dispatcher store in an hour; beyond that its calls are refused until there is room. A restart begins a new hour"},
