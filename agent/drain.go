@@ -6,7 +6,7 @@ import "context"
 // answered that it is draining, and wait at their dispatcher. It returns nil when the
 // agent is idle: nothing runs, commands included, also those that the agent before, or this
 // one, has let go, which Connect and Serve look for; and how each attempt ended was taken by
-// its dispatcher or is in the journal, unless that is in memory. Then the contexts of Connect
+// its dispatcher or is in the journal with all its records, unless that is in memory. Then the contexts of Connect
 // and Serve may end. The error is that of ctx; the agent goes on to take no calls.
 func (a *Agent) Drain(ctx context.Context) error {
 	select {
