@@ -12,6 +12,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/internal/needs"
 	"github.com/harpcaller/harp/internal/version"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
@@ -351,6 +352,7 @@ func TestDirectOfAnotherVersion(t *testing.T) {
 
 // TestDirectAllocs is what a direct call and its answer may allocate, both sides.
 func TestDirectAllocs(t *testing.T) {
+	needs.NoRaceDetector(t)
 	c := dialEcho(t, loopback{})
 	payload := make([]byte, 100)
 	call := func() {

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/needs"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -103,6 +104,7 @@ func TestCatalogueThatNobodyHasIsForgotten(t *testing.T) {
 
 // That an agent comes back must not cost a schema compiled: thousands do at once.
 func TestSetRowAllocations(t *testing.T) {
+	needs.NoRaceDetector(t)
 	hs := newHosts()
 	h := hostNamed(hs, "one", sampleDocs())
 	docs := slices.SortedFunc(slices.Values(sampleDocs()), byName)

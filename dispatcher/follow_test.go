@@ -11,6 +11,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 // ticker offers a procedure that emits a numbered record each interval, for a time.
@@ -87,7 +88,7 @@ func followAll(t *testing.T, sys *system, streams, followers int, d time.Duratio
 
 func TestFollowersOfFastStreamsMissNothing(t *testing.T) {
 	d := 5 * time.Second
-	if raceDetector { // which makes a million records a second ten times as much work
+	if needs.RaceDetector { // which makes a million records a second ten times as much work
 		d = time.Second / 2
 	}
 	for _, w := range []wiring{embedded, loopback} {
@@ -99,7 +100,7 @@ func TestFollowersOfFastStreamsMissNothing(t *testing.T) {
 
 func TestAThousandFollowersInVirtualTime(t *testing.T) {
 	d := 200 * time.Millisecond
-	if raceDetector {
+	if needs.RaceDetector {
 		d /= 5
 	}
 	for _, w := range []wiring{embedded, inMemory} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/needs"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
@@ -89,7 +90,7 @@ func submitLarge(t *testing.T, sys *system, n int) (ids []string) {
 // TestAnswersThatNobodyReadsAreNotMade: a caller that asks for long answers and reads none costs
 // what its session may, however often it asks; another one is answered meanwhile.
 func TestAnswersThatNobodyReadsAreNotMade(t *testing.T) {
-	if raceDetector {
+	if needs.RaceDetector {
 		t.Skip("its own memory is more than what is measured")
 	}
 	sys := newSystem(t, loopback, nil, dispatcher.Config{Hosts: dispatcher.StaticHosts{{Name: "away"}}})

@@ -17,6 +17,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 // witness is a file outside harp in which procedures note when they begin and end:
@@ -145,7 +146,7 @@ func TestAllThatWaitsForAHostStartsWhenItComes(t *testing.T) {
 func TestALongQueueStartsInOrderAndIsGoneAfterwards(t *testing.T) {
 	sys := newSystem(t, embedded, nil, dispatcher.Config{})
 	jobs := 10_000
-	if raceDetector {
+	if needs.RaceDetector {
 		jobs = 2000
 	}
 	w := newWitness(t)

@@ -16,6 +16,7 @@ import (
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/harptest"
+	"github.com/harpcaller/harp/internal/needs"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -80,7 +81,7 @@ func TestBatchChaos(t *testing.T) {
 	seeds := *seedsFlag
 	switch {
 	case seeds > 0:
-	case raceDetector, testing.Short():
+	case needs.RaceDetector, testing.Short():
 		seeds = 6
 	default:
 		seeds = 20

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 var (
@@ -40,7 +42,7 @@ func TestChaos(t *testing.T) {
 	seeds := *seedsFlag
 	switch {
 	case seeds > 0:
-	case raceDetector, testing.Short():
+	case needs.RaceDetector, testing.Short():
 		seeds = 10
 	default:
 		seeds = 50

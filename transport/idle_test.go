@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/harpcaller/harp/internal/needs"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -188,6 +189,7 @@ func (e ends) beat(t testing.TB) {
 
 // Of both ends together. What they leave, a dispatcher at rest has to collect.
 func TestHeartbeatAllocations(t *testing.T) {
+	needs.NoRaceDetector(t)
 	e := wiring{openerDials: true}.connect(t, transport.Options{}, transport.Options{})
 	e.serve(t, nil)
 	e.beat(t) // the first one makes buffers

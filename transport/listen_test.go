@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/harpcaller/harp/internal/needs"
 	"github.com/harpcaller/harp/transport"
 )
 
@@ -215,6 +216,7 @@ func TestAwait(t *testing.T) {
 
 // TestListenAllocs: an exchange with a listener costs no more than what it carries.
 func TestListenAllocs(t *testing.T) {
+	needs.NoRaceDetector(t)
 	e := wiring{memory: true, openerDials: true}.connect(t, transport.Options{}, transport.Options{})
 	e.serve(t, answer)
 	done := make(chan struct{}, 1)

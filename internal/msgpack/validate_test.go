@@ -12,6 +12,7 @@ import (
 	vmihailenco "github.com/vmihailenco/msgpack/v5"
 
 	"github.com/harpcaller/harp/internal/msgpack"
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 func TestValidate(t *testing.T) {
@@ -160,6 +161,7 @@ func TestValidateDepth(t *testing.T) {
 }
 
 func TestValidateAllocates(t *testing.T) {
+	needs.NoRaceDetector(t)
 	b := encode(t, map[string]any{"a": []any{int64(1), "text", make([]byte, 1000), 1.5}, "b": map[string]any{"c": nil}})
 	if n := testing.AllocsPerRun(100, func() {
 		if err := msgpack.Validate(b, msgpack.ProtocolLimits); err != nil {

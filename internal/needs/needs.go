@@ -38,3 +38,12 @@ func Programs(t testing.TB, names ...string) {
 		}
 	}
 }
+
+// NoRaceDetector is for a test that counts what the race detector changes: memory, or allocations where a sync.Pool
+// is used, which then forgets a part of what it is given. make test runs it without.
+func NoRaceDetector(t testing.TB) {
+	t.Helper()
+	if RaceDetector {
+		t.Skip("the race detector changes what is counted")
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 // plainArgs have a field of every plain kind.
@@ -129,6 +130,7 @@ func FuzzPlain(f *testing.F) {
 
 // TestPlainAllocs: to check plain arguments costs nothing.
 func TestPlainAllocs(t *testing.T) {
+	needs.NoRaceDetector(t)
 	with, _ := plainSchemas(t)
 	v, err := harp.NewValue(plainArgs{Name: "x", Data: make([]byte, 100)})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 // fullPage is a page of as many records as an answer holds, of 100 bytes each.
@@ -41,12 +42,12 @@ func readPage(t testing.TB, body []byte) {
 // TestRecordAllocs: records take no memory of their own on their way in an answer, to it
 // and out of it.
 func TestRecordAllocs(t *testing.T) {
+	needs.NoRaceDetector(t)
 	page := fullPage(harp.KindStdout)
 	body := Encode(NewPulled(page))
 	if n := testing.AllocsPerRun(10, func() { Encode(NewPulled(page)) }); n > 10 {
 		t.Errorf("a page takes %v allocations to write", n)
 	}
-	// Under the race detector a pool forgets now and then.
 	if n := testing.AllocsPerRun(10, func() { readPage(t, body) }); n > MaxRows*3/4 {
 		t.Errorf("a page takes %v allocations to read", n)
 	}

@@ -9,15 +9,14 @@ import (
 	"testing"
 
 	"github.com/harpcaller/harp/agent/internal/proc"
+	"github.com/harpcaller/harp/internal/needs"
 )
 
 var supervisorProgram = flag.String("supervisor", selfPath, "the `program` whose supervisor's memory is measured")
 
 // TestMemory checks that a supervisor stays small whatever its command prints.
 func TestMemory(t *testing.T) {
-	if raceDetector {
-		t.Skip("the race detector takes several times as much")
-	}
+	needs.NoRaceDetector(t)
 	const (
 		limit  = 12 << 10 // KiB
 		output = 50_000_000

@@ -4,12 +4,14 @@ import (
 	"testing"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/needs"
 	"github.com/harpcaller/harp/store"
 )
 
 // TestAllocations holds what a job and a record may take from memory, with what the
 // engine of the test takes. It does not depend on the machine.
 func TestAllocations(t *testing.T) {
+	needs.NoRaceDetector(t)
 	s := opened(t, newTrial(), Options{})
 	job := func() {
 		j := started(t, s)

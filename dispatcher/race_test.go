@@ -1,6 +1,0 @@
-//go:build race
-
-package dispatcher_test
-
-// raceDetector tells tests that measure by the amount of work.
-const raceDetector = true

@@ -1,5 +1,0 @@
-//go:build !race
-
-package harptest_test
-
-const raceDetector = false
