@@ -144,15 +144,15 @@ func (ps *principals) beginSession(who harp.Principal) (hear bool, err error) {
 	case p.sessions > most:
 		return p.sessions <= most+politeRefusals, refusedBy("sessions", fmt.Sprintf("%s %s has %d sessions, at most %d", who.Kind, who.Name, p.sessions-1, most))
 	case all.used > all.most:
-		return all.used <= all.most+politeRefusals, all.refused(fmt.Sprintf("there are %d", all.used-1))
+		return all.used <= all.most+politeRefusals, all.exceededError(fmt.Sprintf("there are %d", all.used-1))
 	case all.used > all.most/2 && p.sessions > max(all.most/fairShare, 1) && who.Kind != agentKind:
-		return p.sessions <= all.most/fairShare+politeRefusals, all.refused(fmt.Sprintf("there are %d, of which %d are of %s %s", all.used-1, p.sessions-1, who.Kind, who.Name))
+		return p.sessions <= all.most/fairShare+politeRefusals, all.exceededError(fmt.Sprintf("there are %d, of which %d are of %s %s", all.used-1, p.sessions-1, who.Kind, who.Name))
 	}
 	return true, nil
 }
 
-// refused says that there are too many sessions.
-func (c *sessionCount) refused(are string) error {
+// exceededError says that there are too many sessions.
+func (c *sessionCount) exceededError(are string) error {
 	return failures.New("refused", fmt.Sprintf("%s: %s, at most %d in all", c.limit, are, c.most)).Err()
 }
 

@@ -200,7 +200,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// A key that comes twice in a message is refused: who read the first and who read the last would
+// A key that comes twice in a message is refused: a reader of the first and one of the last would
 // not hear the same.
 func TestKeysThatComeTwice(t *testing.T) {
 	for name, message := range messages() {
