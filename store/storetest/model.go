@@ -282,7 +282,7 @@ func (m *model) reopened() {
 	for _, j := range m.jobs {
 		j.held, j.probe = false, nil
 		j.set = modelSet{of: j.WakeAt, over: j.set.over}
-		j.woken = !j.NotBefore.After(j.Since) && !j.WakeAt.After(j.Since)
+		j.woken = !j.Survivor && !j.NotBefore.After(j.Since) && !j.WakeAt.After(j.Since)
 		j.allowed, j.from = false, time.Time{}
 	}
 	m.settle(time.Time{})
