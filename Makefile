@@ -7,6 +7,7 @@ LINT_VERSION := v2.15.0
 FUZZTIME ?= 100000x
 SEEDS    ?= 1000
 SEED     ?= 1
+CHECKS   ?= 10000
 RUN      ?=
 ROUNDS   ?= 3
 
@@ -72,6 +73,10 @@ fuzz: ## run each fuzz target FUZZTIME=100000x times
 .PHONY: chaos
 chaos: ## run random faults in virtual time (SEEDS=1000 from SEED=1 on)
 	$(GO) test ./harptest -run '^Test(Batch)?Chaos$$' -count 1 -timeout 0 -seeds $(SEEDS) -seed $(SEED)
+
+.PHONY: models
+models: ## play what tests draw at random CHECKS=10000 times, drawn anew
+	RAPID_CHECKS=$(CHECKS) $(GO) test -count 1 -timeout 0 $$(grep -rl --include='*_test.go' --include=modeltest.go 'rapid\.Check(' . | xargs -n 1 dirname | sort -u | sed 's,storetest,internal/rows,')
 
 .PHONY: life
 life: ## play SEEDS random lives of a job
