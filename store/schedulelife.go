@@ -33,6 +33,7 @@ type ScheduleLife struct {
 	Waiting  time.Time       `msgpack:"waiting,omitempty"`  // the nominal time that waits for the end of the last batch
 	Pauses   []SchedulePause `msgpack:"pauses,omitempty"`   // in their order: the last one, and those before it whose times are not settled
 	Skips    []time.Time     `msgpack:"skips,omitempty"`    // nominal times to come that are in the ledger already, skipped by hand
+	Backfill []time.Time     `msgpack:"backfill,omitempty"` // nominal times of the past that are to fire once more, the oldest first
 	Failures int             `msgpack:"failures,omitempty"` // runs in a row that did not succeed
 
 	Run       LedgerRun `msgpack:"run,omitempty"`        // the last entry since a time fired, which another time may extend
@@ -55,11 +56,12 @@ func (p SchedulePause) covers(at time.Time) bool {
 // TimeOutcome is what became of a time, in the ledger.
 type TimeOutcome string
 
-// The outcomes that a decision has. A submission that is refused makes of fired failed.
+// The outcomes.
 const (
 	TimeFired   TimeOutcome = "fired"
 	TimeSkipped TimeOutcome = "skipped"
 	TimeMissed  TimeOutcome = "missed"
+	TimeFailed  TimeOutcome = "failed" // its submission was refused
 )
 
 // Why a time was skipped or missed.
@@ -72,6 +74,7 @@ const (
 	TimeDown    = "down"     // missed: nobody was there
 	TimeTooLate = "catch_up" // missed: later than CatchUp, or more than CatchUpMost
 	TimeClock   = "clock"    // missed: the clock jumped over it
+	TimeNoSpace = "no_space" // missed: the disk was almost full
 )
 
 // LedgerRun is an entry of the ledger: one time, or several in a row that had the same outcome for the same reason.
@@ -113,6 +116,7 @@ type ScheduleSight struct {
 	Awake    time.Time // since when somebody looks; times before it were missed because nobody did
 	JumpFrom time.Time // the clock was set forward from here
 	JumpTo   time.Time // to here
+	Full     time.Time // until then nothing could be written
 	Running  string    // the last batch, if it is not over
 }
 
@@ -127,17 +131,28 @@ const (
 	DecideQueue                      // Nominal waits for the end of the batch; Cancel is cancelled first
 )
 
+// FireKind says what a run is made for.
+type FireKind uint8
+
+// What a run is made for.
+const (
+	FireTime     FireKind = iota // a time that has come
+	FireWaiting                  // one that has waited for the end of the last batch
+	FireManual                   // somebody asked for it
+	FireBackfill                 // a time of the past, which somebody asked for
+)
+
 // ScheduleDecision is what comes next for a schedule, and what its life is once that is committed. Where the commit fails, nothing has
 // happened and the same is decided again.
 type ScheduleDecision struct {
 	Kind    DecisionKind
 	Life    ScheduleLife
 	Nominal time.Time     // fire, queue
-	Late    time.Duration // fire: by how much
+	Fires   FireKind      // fire: what for
+	Late    time.Duration // fire: by how much; of a time only
 	Entry   LedgerRun     // settle: replaces the one with the same From; zero if the ledger has the time already
 	Cancel  string        // queue: the batch to cancel
 	Wake    time.Time     // wait: the next time; zero: there is none
-	waited  bool          // fire: of the time that waited
 	of      ScheduleLife  // fire: the life that it was decided of
 }
 
@@ -194,7 +209,7 @@ func (l ScheduleLife) nextWaiting(times ScheduleTimes, at ScheduleSight) (Schedu
 	if p, paused := l.Paused(at.Now); paused {
 		return l.settleWaiting(TimeSkipped, TimePaused, p.detail()), true
 	}
-	d := ScheduleDecision{Kind: DecideFire, Life: l, Nominal: nominal, Late: max(at.Now.Sub(nominal), 0), waited: true, of: l}
+	d := ScheduleDecision{Kind: DecideFire, Life: l, Nominal: nominal, Fires: FireWaiting, Late: max(at.Now.Sub(nominal), 0), of: l}
 	d.Life.Waiting, d.Life.WaitedRun, d.Life.Run = time.Time{}, LedgerRun{}, LedgerRun{}
 	return d, true
 }
@@ -221,6 +236,8 @@ func (l ScheduleLife) judge(r ScheduleRules, at ScheduleSight, t ScheduleTime, f
 		return oneTime(TimeMissed, TimeClock, "", t.Nominal)
 	case tooLate && t.Time.Before(at.Awake):
 		return oneTime(TimeMissed, TimeDown, "", t.Nominal)
+	case tooLate && t.Time.Before(at.Full):
+		return oneTime(TimeMissed, TimeNoSpace, "", t.Nominal)
 	case tooLate || t.Nominal.Before(first):
 		return oneTime(TimeMissed, TimeTooLate, "", t.Nominal)
 	}
@@ -276,7 +293,7 @@ func (l ScheduleLife) gather(r ScheduleRules, times ScheduleTimes, at ScheduleSi
 // lastAlike returns the last nominal time from one on before anything else may be to be said: a pause begins or ends there, or what
 // is too late, what nobody saw, or a jump of the clock; or it is due no more, the first one to fire or skipped by hand.
 func (l ScheduleLife) lastAlike(r ScheduleRules, times ScheduleTimes, at ScheduleSight, t ScheduleTime, first time.Time) time.Time {
-	changes := []time.Time{at.Now.Add(-r.CatchUp), at.Awake, at.JumpFrom, at.JumpTo}
+	changes := []time.Time{at.Now.Add(-r.CatchUp), at.Awake, at.JumpFrom, at.JumpTo, at.Full}
 	for _, p := range l.Pauses {
 		changes = append(changes, p.Since, p.Until)
 	}
@@ -323,13 +340,18 @@ func (l ScheduleLife) fire(t ScheduleTime, at ScheduleSight) ScheduleDecision {
 	return d
 }
 
-// Instead returns what is decided in place of a fire when that cannot be: the target selects no hosts, or a window refuses all
-// of them. The time is skipped.
-func (d ScheduleDecision) Instead(reason, detail string) ScheduleDecision {
-	if d.waited {
-		return d.of.settleWaiting(TimeSkipped, reason, detail)
+// Instead returns what is decided in place of a fire when that cannot be: the target selects no hosts, a window refuses all
+// of them, there is no space, or the submission is refused.
+func (d ScheduleDecision) Instead(outcome TimeOutcome, reason, detail string) ScheduleDecision {
+	switch d.Fires {
+	case FireWaiting:
+		return d.of.settleWaiting(outcome, reason, detail)
+	case FireTime:
+		return d.of.settle(oneTime(outcome, reason, detail, d.Nominal))
+	default: // stands apart from the times that come
+		d.Kind, d.Entry = DecideSettle, oneTime(outcome, reason, detail, d.Nominal)
+		return d
 	}
-	return d.of.settle(oneTime(TimeSkipped, reason, detail, d.Nominal))
 }
 
 // settled returns the life with a nominal time, and all before it, settled.
@@ -386,14 +408,68 @@ func (l ScheduleLife) Unpause(now time.Time, times ScheduleTimes) ScheduleLife {
 	return l
 }
 
+// maxSkips is how many times to come may be skipped by hand.
+const maxSkips = 100
+
 // Skip returns the life of a schedule of which one time to come is skipped; its entry, which the decision has, is written at once. Errors: ErrIllegal if there is no such
-// time, it is settled, or was skipped before.
+// time, it is settled, or was skipped before, or a hundred are.
 func (l ScheduleLife) Skip(nominal time.Time, times ScheduleTimes) (ScheduleDecision, error) {
 	if !nominal.After(l.Through) || l.isSkipped(nominal) || !hasTime(times, nominal) {
 		return ScheduleDecision{}, fmt.Errorf("%w: skip of a time that is none, or no more", ErrIllegal)
 	}
+	if len(l.Skips) >= maxSkips {
+		return ScheduleDecision{}, fmt.Errorf("%w: %d times to come are skipped already", ErrIllegal, len(l.Skips))
+	}
 	l.Skips = slices.SortedFunc(slices.Values(append(slices.Clone(l.Skips), nominal)), time.Time.Compare)
 	return ScheduleDecision{Kind: DecideSettle, Life: l, Entry: oneTime(TimeSkipped, TimeByHand, "", nominal)}, nil
+}
+
+// Trigger decides about a run that somebody asks for now. Errors: ErrIllegal while the last batch is not over, unless it may run beside
+// that, and while the schedule is paused, unless it may run all the same.
+func (l ScheduleLife) Trigger(evenIfRunning, evenIfPaused bool, at ScheduleSight) (ScheduleDecision, error) {
+	if p, paused := l.Paused(at.Now); paused && !evenIfPaused {
+		return ScheduleDecision{}, fmt.Errorf("%w: the schedule is paused: %s", ErrIllegal, p.detail())
+	}
+	if at.Running != "" && !evenIfRunning {
+		return ScheduleDecision{}, fmt.Errorf("%w: batch %s of the schedule is not over", ErrIllegal, at.Running)
+	}
+	return ScheduleDecision{Kind: DecideFire, Life: l, Nominal: at.Now, Fires: FireManual, of: l}, nil
+}
+
+// MaxBackfill is how many times of the past may wait for a run.
+const MaxBackfill = 1000
+
+// AskBackfill returns the life of a schedule that fires these nominal times, which are in their order, once more: see
+// [ScheduleLife.NextBackfill]. Errors: ErrIllegal for one that is not settled, more than MaxBackfill, or while an earlier backfill is not
+// over.
+func (l ScheduleLife) AskBackfill(nominals []time.Time) (ScheduleLife, error) {
+	switch n := len(nominals); {
+	case n == 0:
+		return l, nil
+	case len(l.Backfill) > 0:
+		return l, fmt.Errorf("%w: an earlier backfill has %d times left", ErrIllegal, len(l.Backfill))
+	case n > MaxBackfill:
+		return l, fmt.Errorf("%w: a backfill of more than %d times", ErrIllegal, MaxBackfill)
+	case nominals[n-1].After(l.Through) || slices.ContainsFunc(nominals, l.Waiting.Equal):
+		return l, fmt.Errorf("%w: a backfill of a time that is to come", ErrIllegal)
+	}
+	l.Backfill = slices.Clone(nominals)
+	return l, nil
+}
+
+// NextBackfill decides about the oldest time of the past that is to fire once more: it does when no batch is running and the schedule is
+// not paused. It is for when [ScheduleLife.Next] says that there is nothing to do.
+func (l ScheduleLife) NextBackfill(at ScheduleSight) ScheduleDecision {
+	p, paused := l.Paused(at.Now)
+	switch {
+	case len(l.Backfill) == 0 || at.Running != "":
+		return ScheduleDecision{Kind: DecideWait, Life: l}
+	case paused:
+		return ScheduleDecision{Kind: DecideWait, Life: l, Wake: p.Until}
+	}
+	d := ScheduleDecision{Kind: DecideFire, Life: l, Nominal: l.Backfill[0], Fires: FireBackfill, of: l}
+	d.Life.Backfill = slices.Clone(l.Backfill[1:])
+	return d
 }
 
 // Change returns the life of a schedule whose times are others from now on. What was due before is to be settled first, so that no edit fires

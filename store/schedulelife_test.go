@@ -47,12 +47,14 @@ type scheduleWorld struct {
 	now     int
 	awake   int
 	jump    [2]int
+	full    int
 	running string
 	runs    int
 
 	fired   map[int]bool
 	ledger  map[int]store.LedgerRun // by From
 	byHand  map[int]bool
+	again   []int    // of the past, which are to fire once more
 	pauses  [][2]int // the end is far for one that is open
 	paused  int      // by the last one until then, if nobody ended it
 	history []string
@@ -61,6 +63,7 @@ type scheduleWorld struct {
 func (w scheduleWorld) clone() scheduleWorld {
 	w.fired, w.ledger, w.byHand = maps.Clone(w.fired), maps.Clone(w.ledger), maps.Clone(w.byHand)
 	w.pauses, w.history = slices.Clone(w.pauses), slices.Clone(w.history)
+	w.again = slices.Clone(w.again)
 	return w
 }
 
@@ -69,7 +72,7 @@ func newScheduleWorld(r store.ScheduleRules, k ticks) scheduleWorld {
 }
 
 func (w *scheduleWorld) sight() store.ScheduleSight {
-	return store.ScheduleSight{Now: tick(w.now), Awake: tick(w.awake), JumpFrom: tick(w.jump[0]), JumpTo: tick(w.jump[1]), Running: w.running}
+	return store.ScheduleSight{Now: tick(w.now), Awake: tick(w.awake), JumpFrom: tick(w.jump[0]), JumpTo: tick(w.jump[1]), Full: tick(w.full), Running: w.running}
 }
 
 func (w *scheduleWorld) isPaused(at int) bool {
@@ -96,6 +99,8 @@ func (w *scheduleWorld) expect(nominal int) (store.TimeOutcome, string) {
 		return store.TimeMissed, store.TimeClock
 	case w.isTooLate(at) && at < w.awake:
 		return store.TimeMissed, store.TimeDown
+	case w.isTooLate(at) && at < w.full:
+		return store.TimeMissed, store.TimeNoSpace
 	case w.isTooLate(at) || later >= max(w.rules.CatchUpMost, 1):
 		return store.TimeMissed, store.TimeTooLate
 	case w.now < w.paused:
@@ -112,13 +117,20 @@ func (w *scheduleWorld) settle(t testing.TB, fails func() bool) {
 		d := w.life.Next(w.rules, w.times, w.sight())
 		if d.Kind == store.DecideWait {
 			w.checkIdle(t, d)
-			return
+			if d = w.life.NextBackfill(w.sight()); d.Kind == store.DecideWait {
+				w.checkNoBackfill(t)
+				return
+			}
 		}
 		if fails() {
 			continue
 		}
+		if d.Fires == store.FireBackfill {
+			w.checkBackfill(t, d)
+			continue
+		}
 		if d.Kind == store.DecideFire && (w.now+w.runs)%5 == 0 {
-			d = d.Instead(store.TimeNoHosts, "")
+			d = d.Instead(store.TimeSkipped, store.TimeNoHosts, "")
 			w.checkInstead(t, d)
 		} else {
 			w.checkDecision(t, before, d)
@@ -211,6 +223,83 @@ func (w *scheduleWorld) checkInstead(t testing.TB, d store.ScheduleDecision) {
 	w.book(t, d, 1)
 }
 
+// checkBackfill: the oldest of the past fires, when nothing runs and no pause is on, and moves no time to come. Some of them
+// cannot be.
+func (w *scheduleWorld) checkBackfill(t testing.TB, d store.ScheduleDecision) {
+	t.Helper()
+	w.history = append(w.history, fmt.Sprintf("%d: backfill of %d", w.now, tickOf(d.Nominal)))
+	if len(w.again) == 0 || tickOf(d.Nominal) != w.again[0] || w.running != "" || w.now < w.paused {
+		w.fail(t, "of the past are left %v, and %+v", w.again, d)
+	}
+	w.again = w.again[1:]
+	if (w.now+w.runs)%3 == 0 {
+		d = d.Instead(store.TimeFailed, "refused", "")
+		if d.Kind != store.DecideSettle || d.Entry.Count != 1 || !d.Entry.From.Equal(d.Nominal) {
+			w.fail(t, "a time of the past was refused, and %+v", d)
+		}
+	} else {
+		w.runs++
+		w.running = fmt.Sprint("batch ", w.runs)
+	}
+	w.moves(t, d.Life)
+	w.life = d.Life
+}
+
+// moves checks that a life has settled no time.
+func (w *scheduleWorld) moves(t testing.TB, next store.ScheduleLife) {
+	t.Helper()
+	if !next.Through.Equal(w.life.Through) || !next.Waiting.Equal(w.life.Waiting) || next.Run != w.life.Run || len(next.Backfill) != len(w.again) {
+		w.fail(t, "times to come were moved: %+v", next)
+	}
+}
+
+func (w *scheduleWorld) checkNoBackfill(t testing.TB) {
+	t.Helper()
+	if len(w.again) > 0 && w.running == "" && w.now >= w.paused {
+		w.fail(t, "%v of the past are to fire", w.again)
+	}
+}
+
+// trigger asks for a run now.
+func (w *scheduleWorld) trigger(t testing.TB, even bool) {
+	t.Helper()
+	d, err := w.life.Trigger(even, even, w.sight())
+	if refused := !even && (w.running != "" || w.now < w.paused); (err != nil) != refused {
+		w.fail(t, "a run by hand: %v", err)
+	}
+	if err != nil {
+		return
+	}
+	if d.Kind != store.DecideFire || d.Fires != store.FireManual || tickOf(d.Nominal) != w.now {
+		w.fail(t, "a run by hand: %+v", d)
+	}
+	w.moves(t, d.Life)
+	w.life = d.Life
+	w.runs++
+	w.running = fmt.Sprint("batch ", w.runs)
+}
+
+// backfill asks for the last two times that are settled.
+func (w *scheduleWorld) backfill(t testing.TB) {
+	t.Helper()
+	var ask []int
+	var nominals []time.Time
+	for n := tickOf(w.life.Through) / w.times.every * w.times.every; n > 0 && len(ask) < 2; n -= w.times.every {
+		if !tick(n).Equal(w.life.Waiting) {
+			ask, nominals = append([]int{n}, ask...), append([]time.Time{tick(n)}, nominals...)
+		}
+	}
+	life, err := w.life.AskBackfill(nominals)
+	if refused := len(ask) > 0 && len(w.again) > 0; (err != nil) != refused {
+		w.fail(t, "a backfill of %v: %v", ask, err)
+	}
+	if err == nil {
+		w.again = append(w.again, ask...)
+		w.moves(t, life)
+		w.life = life
+	}
+}
+
 // book writes a decision into the ledger.
 func (w *scheduleWorld) book(t testing.TB, d store.ScheduleDecision, count int) {
 	t.Helper()
@@ -284,6 +373,10 @@ var scheduleEvents = []struct {
 	{"away", func(_ testing.TB, w *scheduleWorld) { w.now += 7; w.awake = w.now }, false},
 	{"slow", func(_ testing.TB, w *scheduleWorld) { w.now += 4 }, true},
 	{"forward", func(_ testing.TB, w *scheduleWorld) { w.jump = [2]int{w.now, w.now + 9}; w.now += 9 }, false},
+	{"full", func(_ testing.TB, w *scheduleWorld) { w.now += 5; w.full = w.now }, false},
+	{"trigger", func(t testing.TB, w *scheduleWorld) { w.trigger(t, false) }, false},
+	{"trigger all the same", func(t testing.TB, w *scheduleWorld) { w.trigger(t, true) }, true},
+	{"backfill", func(t testing.TB, w *scheduleWorld) { w.backfill(t) }, false},
 	{"back", func(_ testing.TB, w *scheduleWorld) { w.now = max(w.now-5, 0) }, false},
 	{"succeeds", func(_ testing.TB, w *scheduleWorld) { w.end(true) }, false},
 	{"fails", func(_ testing.TB, w *scheduleWorld) { w.end(false) }, false},
