@@ -27,4 +27,10 @@ const (
 	MaxTarget         = 4 << 10 // of a batch: a longer list of hosts is a group's
 	MaxWaves          = 100     // of a batch
 	MaxRetried        = 32      // kinds of ends that Batch.Retry is asked for
+	MaxScheduleName   = 128
+	MaxScheduleDoc    = 1 << 10
+	MaxCron           = 1 << 10
+	MaxTZ             = 64
+	MaxNextTimes      = 1000 // that Schedules.Next is asked for
+	MaxBackfill       = 1000 // times that Schedules.Backfill has run
 )

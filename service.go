@@ -229,6 +229,45 @@ type GroupService interface {
 	DeleteGroup(ctx context.Context, id, name string) error
 }
 
+// ScheduleService looks at schedules, changes them and has them run. An id is as that of CancelQueue.
+type ScheduleService interface {
+	// PutSchedule makes a schedule or replaces the one of its name, once for an id. Errors:
+	// ErrInvalid (a field of it, id), ErrRefused (there are too many), ErrConflict (another manages
+	// it, or the id is that of another request), ErrPruned (it is too old).
+	PutSchedule(ctx context.Context, id string, s Schedule) error
+
+	// DeleteSchedule deletes a schedule, once for an id. Errors: as PutSchedule; ErrNotFound.
+	DeleteSchedule(ctx context.Context, id, name string) error
+
+	// ListSchedules returns one page of schedules, by name; of the one with this name if it is
+	// not empty.
+	ListSchedules(ctx context.Context, name, cursor string) (Page[ScheduleStatus], error)
+
+	// ChangeSchedule pauses or unpauses a schedule, or skips a time of it, once for an id.
+	// Errors: ErrNotFound, ErrInvalid, ErrConflict (the time is settled or skipped; the id is
+	// that of another request), ErrPruned.
+	ChangeSchedule(ctx context.Context, id, name string, c ScheduleChange) error
+
+	// TriggerSchedule runs a schedule now, as the batch of this id: asked again it is the same.
+	// Errors: ErrNotFound, ErrInvalid, ErrConflict (it runs or is paused; the id names another
+	// request), ErrPruned, those of the batch as Submit has them, and *CallError when it may have been
+	// accepted.
+	TriggerSchedule(ctx context.Context, batch, name string, t Trigger) (Submitted, error)
+
+	// BackfillSchedule runs a schedule for the times in [from, to) that did not fire, and
+	// returns how many, once for an id. Errors: ErrNotFound, ErrInvalid, ErrConflict, ErrPruned (the
+	// ledger does not reach back so far, or the id is too old).
+	BackfillSchedule(ctx context.Context, id, name string, from, to time.Time) (int, error)
+
+	// NextTimes returns at most n times of a schedule after a time, or from now on if that is zero.
+	// Errors: ErrNotFound, ErrInvalid (n, from).
+	NextTimes(ctx context.Context, name string, from time.Time, n int) ([]Upcoming, error)
+
+	// ScheduleLedger returns one page of what became of times, newest first. Errors: ErrInvalid,
+	// ErrNotFound (the schedule).
+	ScheduleLedger(ctx context.Context, f LedgerFilter, cursor string) (Page[LedgerEntry], error)
+}
+
 // QueueChange is what an operator changes of a queue; nil: left as it is.
 type QueueChange struct {
 	Paused      *bool `msgpack:"paused,omitempty"`

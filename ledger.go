@@ -1,0 +1,90 @@
+package harp
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// LedgerEntry says what became of a time of a schedule, or of several in a row of which the same is to
+// be said. Times are UTC.
+type LedgerEntry struct {
+	Schedule string        `msgpack:"schedule"`
+	Kind     LedgerKind    `msgpack:"kind"`
+	Outcome  TimeOutcome   `msgpack:"outcome"`
+	Reason   string        `msgpack:"reason,omitempty"`  // of skipped and missed: one of Time...
+	Detail   string        `msgpack:"detail,omitempty"`  // overlap: the batch; paused: by whom and why
+	From     time.Time     `msgpack:"from"`              // the first nominal time; of a manual run when it was asked for
+	To       time.Time     `msgpack:"to"`                // the last one
+	Count    int           `msgpack:"count"`             // how many
+	AtLeast  bool          `msgpack:"atleast,omitempty"` // there were more than were counted
+	At       time.Time     `msgpack:"at"`                // when it was written, by the dispatcher's clock
+	Late     time.Duration `msgpack:"late,omitempty"`    // fired: by how much after its time
+	Batch    string        `msgpack:"batch,omitempty"`   // fired: the id of the run
+	By       Principal     `msgpack:"by"`                // who asked for it; zero: nobody did
+	Err      error         `msgpack:"failure,omitempty"` // failed: why the run was refused
+}
+
+// LedgerKind says where an entry comes from. An unknown word, from a newer dispatcher, is kept as it is.
+type LedgerKind string
+
+// The kinds.
+const (
+	LedgerTime     LedgerKind = "time"     // a time came
+	LedgerManual   LedgerKind = "manual"   // somebody triggered the schedule
+	LedgerBackfill LedgerKind = "backfill" // somebody had a time that passed run
+)
+
+// TimeOutcome is what became of a time of a schedule. An unknown word, from a newer dispatcher, is kept
+// as it is.
+type TimeOutcome string
+
+// The outcomes.
+const (
+	TimeFired   TimeOutcome = "fired"   // a batch was submitted
+	TimeSkipped TimeOutcome = "skipped" // there was a rule, or somebody, that said no
+	TimeMissed  TimeOutcome = "missed"  // it could not be in time
+	TimeFailed  TimeOutcome = "failed"  // its batch was refused, and ran nothing
+)
+
+// Why a time was skipped or missed: LedgerEntry.Reason.
+const (
+	TimeOverlap = "overlap"  // skipped: the last batch was not over
+	TimePaused  = "paused"   // skipped: the schedule was paused
+	TimeNoHosts = "no_hosts" // skipped: the target selected none
+	TimeWindow  = "window"   // skipped: a maintenance window refused all hosts
+	TimeByHand  = "by_hand"  // skipped: somebody asked for it
+	TimeDown    = "down"     // missed: no dispatcher was there
+	TimeTooLate = "catch_up" // missed: later than CatchUp, or more than CatchUpMost
+	TimeClock   = "clock"    // missed: the clock was set forward over it
+	TimeNoSpace = "no_space" // missed: the dispatcher's disk had no room
+)
+
+// LedgerFilter selects entries; a zero field selects all.
+type LedgerFilter struct {
+	Schedule string        `msgpack:"schedule,omitempty"`
+	Outcomes []TimeOutcome `msgpack:"outcomes,omitempty"`
+	From     time.Time     `msgpack:"from,omitempty"` // whose last nominal time is at or after it
+	To       time.Time     `msgpack:"to,omitempty"`   // whose first nominal time is before it
+	Limit    int           `msgpack:"-"`              // of entries in a page; 0: as many as fit
+}
+
+// Check returns ErrInvalid, naming the field, for a filter that cannot be.
+func (f LedgerFilter) Check() error {
+	if err := checkText("schedule", f.Schedule, MaxScheduleName); err != nil {
+		return err
+	}
+	outcomes := []TimeOutcome{TimeFired, TimeSkipped, TimeMissed, TimeFailed}
+	if len(f.Outcomes) > len(outcomes) {
+		return &FieldError{Field: "outcomes", Message: fmt.Sprintf("at most %d", len(outcomes))}
+	}
+	for _, outcome := range f.Outcomes {
+		if !slices.Contains(outcomes, outcome) {
+			return &FieldError{Field: "outcomes", Message: fmt.Sprintf("%q is neither fired, skipped, missed nor failed", string(outcome))}
+		}
+	}
+	if err := checkTime("from", f.From); err != nil {
+		return err
+	}
+	return checkTime("to", f.To)
+}
