@@ -50,6 +50,27 @@ func TestWaitForAMemberThatIsNotReached(t *testing.T) {
 	}
 }
 
+// Who waits for a member that is left out when the turn of its host comes is told so, whatever that turn came by.
+func TestWaitForAMemberThatIsLeftOut(t *testing.T) {
+	everyWiring(t, func(t *testing.T, sys *system) {
+		ctx := t.Context()
+		sys.webs(2)
+		sys.agent("web03", greeter) // lacks the procedure
+		sys.agent("web04", ofBatches)
+		for name, opts := range map[string][]harp.Option{
+			"time": {harp.StartAfter(time.Now().Add(200 * time.Millisecond))},
+			"end":  {harp.Parallel(1), harp.StartAfter(time.Now().Add(200 * time.Millisecond))},
+		} {
+			b := must[*harp.Batch](t)(sys.caller.Target("web*").Call(ctx, "host.name", nil, append(opts, harp.WhenUnfit(harp.SkipHost))...))
+			_, err := b.Job("web03").Get(ctx)
+			if f := harp.FailureOf(err); f.Code != "rejected" || f.Ran != harp.DidNotRun {
+				t.Errorf("%s: of the host that is left out it is told %v", name, err)
+			}
+			ended(t, b, harp.BatchSucceeded, "")
+		}
+	})
+}
+
 // Followers of a batch are given the records that are stored, though those that came with them cannot be.
 func TestFollowersOfABatchAreToldOfThePartThatIsStored(t *testing.T) {
 	part := &partStore{err: harp.ErrNoSpace}

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"slices"
 
 	"github.com/harpcaller/harp/dispatcher/internal/inventory"
 	"github.com/harpcaller/harp/internal/failures"
@@ -54,7 +55,7 @@ func (d *Dispatcher) removeHost(ctx context.Context, name string, op store.Opera
 
 func (d *Dispatcher) removeStored(ctx context.Context, name string, op store.Operation) (int, error) {
 	done, err := d.store.RemoveHost(ctx, name, op)
-	for _, j := range done.Ended {
+	for _, j := range slices.Concat(done.Ended, done.Left) {
 		d.watchers.notifyEnded(j, nil)
 	}
 	d.sendJobs(done.Claimed)

@@ -29,6 +29,9 @@ func (d *Dispatcher) applyTransitions(ctx context.Context, ts ...store.Transitio
 			d.wakeClock()
 		}
 		d.sendJobs(c.Claimed)
+		for _, j := range c.Left {
+			d.watchers.notifyEnded(j, nil)
+		}
 		if c.Job.Batch != "" { // other hosts may have been reached, and their members wait for a time, or were left out
 			d.watchers.notifyChanged(c.Job.Batch)
 			d.wakeClock()

@@ -446,6 +446,7 @@ type Change struct {
 	Job     *Job // after it; nil with Err
 	Effect  Effect
 	Claimed []*Job   // started by the slot that came free
+	Left    []*Job   // members of batches that ended as the turn of their hosts came by it, and never waited
 	Over    []string // batches that reach no more of their hosts since
 	Err     error
 }
@@ -482,6 +483,7 @@ type HostRemoved struct {
 	Count   int      // jobs that it ended
 	Ended   []*Job   // those of them that this call has ended
 	Claimed []*Job   // started by the slots that came free
+	Left    []*Job   // as in a Change
 	Over    []string // batches that reach no more of their hosts since
 }
 

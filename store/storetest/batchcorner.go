@@ -75,6 +75,33 @@ var batchCorners = []rule{
 		w.now = at
 		w.onHosts(w.advance().Claimed, "h000")
 	}},
+	{"batch/later/passed", "a batch begins at once when the clock is set behind its StartAfter", func(w *world) {
+		w.gate("h000")
+		w.batch(hostsOf(1), plan(func(p *store.BatchPlan) { p.StartAfter = w.now.Add(24 * time.Hour) }))
+		w.onHosts(w.advance().Claimed)
+		w.setClock(48 * time.Hour)
+		w.onHosts(w.advance().Claimed, "h000")
+	}},
+	{"batch/left", "a member that is left out at the turn of its host is told of by whatever that turn came by", func(w *world) {
+		w.connect("h")
+		w.gate("h000", "h")
+		b := w.batch([]string{"unfit1", "h000", "unfit2", "h", "unfit3"}, parallel(1), func(b *store.BatchSubmission) {
+			for _, n := range []int{0, 2, 4} {
+				b.Hosts[n].Unfit = harp.ReasonUnfit
+			}
+		})
+		did := w.advance()
+		w.ids(did.Ended, w.members(b)[0])
+		c := w.apply(did.Claimed[0], store.End)
+		w.ids(c.Left, w.members(b)[2])
+		w.onHosts(c.Claimed, "h")
+		removed := w.removeHost(store.Operation{})
+		w.ids(removed.Left, w.members(b)[4])
+		if w.ids(removed.Ended, w.members(b)[3]); removed.Count != 1 {
+			w.Fatalf("%d jobs ended with the host that was removed", removed.Count)
+		}
+		w.checkBatch(b)
+	}},
 	{"batch/busy/slot", "a member whose agent takes no call of its procedure holds no slot, also where others were told so", func(w *world) {
 		w.gate("h000", "h001")
 		before := w.submit(on("h000"))

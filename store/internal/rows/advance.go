@@ -42,7 +42,7 @@ func (s *Store) Advance(ctx context.Context, now time.Time) (store.Advanced, err
 		if out.Claimed = append(out.Claimed, started...); err != nil {
 			return err
 		}
-		out.Over = t.over
+		out.Ended, out.Over = append(out.Ended, t.left...), t.over
 		out.More = s.sched.HasCancelled() || s.sched.IsDue(at)
 		return nil
 	})

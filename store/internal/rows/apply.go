@@ -31,12 +31,12 @@ func (s *Store) Apply(ctx context.Context, ts ...store.Transition) ([]store.Chan
 				}
 			}
 			started, err := s.settleBatches(t, s.sched.Latest)
-			if len(started)+len(t.over) > 0 { // by the last of those that came about, as all come together
+			if len(started)+len(t.left)+len(t.over) > 0 { // by the last of those that came about, as all come together
 				last := n - 1
 				for out[last].Err != nil {
 					last--
 				}
-				out[last].Claimed, out[last].Over = append(out[last].Claimed, started...), t.over
+				out[last].Claimed, out[last].Left, out[last].Over = append(out[last].Claimed, started...), t.left, t.over
 			}
 			return err
 		})

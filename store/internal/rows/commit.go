@@ -56,6 +56,7 @@ type tx struct {
 	open     map[id]*batch // that have not ended
 	touched  []*batch      // of which the operation under way has ended members, or freed slots
 	reached  int           // hosts of batches by the operation under way
+	left     []*store.Job  // members that it has ended as their hosts were reached
 	over     []string      // batches that it has had reach no more hosts
 	ended    []ended
 	usage    usage

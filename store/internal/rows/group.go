@@ -143,7 +143,7 @@ func (s *Store) runInGroup(g *group, o *op) {
 		o.err = noSpace()
 		return
 	}
-	g.wrote, g.sizeBefore, g.damaged, g.touched, g.reached, g.over = false, g.size, nil, nil, 0, nil
+	g.wrote, g.sizeBefore, g.damaged, g.touched, g.reached, g.left, g.over = false, g.size, nil, nil, 0, nil, nil
 	s.mu.Lock()
 	o.err = o.run(&g.tx)
 	if o.err == nil {

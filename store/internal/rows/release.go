@@ -228,6 +228,7 @@ func (t *tx) putMember(i id, j *store.Job) {
 // endMember writes a member that ends as its host is reached.
 func (s *Store) endMember(t *tx, b *batch, i id, j *store.Job, e store.BatchEvent) error {
 	t.putEnded(i, j)
+	t.left = append(t.left, j)
 	err := s.changeBatch(t, b, e)
 	t.logEntry(b, store.BatchEntry{Kind: store.BatchMemberEnded, Index: j.Index, Count: 1})
 	return err

@@ -32,7 +32,7 @@ func (s *Store) RemoveHost(ctx context.Context, name string, op store.Operation)
 		}
 		out.Ended = append(out.Ended, removal.did.Ended...)
 		out.Claimed = append(out.Claimed, removal.did.Claimed...)
-		out.Over = append(out.Over, removal.did.Over...)
+		out.Left, out.Over = append(out.Left, removal.did.Left...), append(out.Over, removal.did.Over...)
 		if done.Missing && done.Count == 0 {
 			return out, failures.NotFound("host", name)
 		}
@@ -70,7 +70,7 @@ func (r *removal) next(t *tx) (doneRow, error) {
 		return doneRow{}, err
 	}
 	started, err := r.s.settleBatches(t, nanos(r.at))
-	r.did.Claimed, r.did.Over = append(r.did.Claimed, started...), t.over
+	r.did.Claimed, r.did.Left, r.did.Over = append(r.did.Claimed, started...), t.left, t.over
 	return doneRow{Count: len(r.did.Ended), More: true}, err
 }
 

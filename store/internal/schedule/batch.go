@@ -114,9 +114,9 @@ func (s *Schedule) RingBatch(b *Batch, at int64) {
 	s.agenda.set(&b.again, at)
 }
 
-// RingBatchBy has something of a batch be due at a time that is to come, unless that is so before.
+// RingBatchBy has what is due of a batch at some time be due at this one, unless that is later; 0 for never.
 func (s *Schedule) RingBatchBy(b *Batch, at int64) {
-	if at > s.Latest && (b.again.index == 0 || at < b.again.at) {
+	if at != 0 && b.again.index > 0 && at < b.again.at {
 		s.agenda.set(&b.again, at)
 	}
 }
