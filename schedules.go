@@ -8,19 +8,10 @@ import (
 )
 
 // Schedules looks at schedules and changes them, and has them run. It is safe for concurrent use.
-type Schedules struct {
-	caller  *Caller
-	service ScheduleService
-}
+type Schedules struct{ service Service }
 
 // Schedules returns the handle for looking at schedules and changing them.
-func (c *Caller) Schedules() *Schedules {
-	s, ok := c.service.(ScheduleService)
-	if !ok {
-		s = noSchedules{}
-	}
-	return &Schedules{caller: c, service: s}
-}
+func (c *Caller) Schedules() *Schedules { return &Schedules{service: c.service} }
 
 // List yields all schedules, by name. Errors: ErrUnavailable, ErrClosed.
 func (s *Schedules) List(ctx context.Context) iter.Seq2[ScheduleStatus, error] {
@@ -126,7 +117,7 @@ func (s *Schedules) Trigger(ctx context.Context, name string, opts ...TriggerOpt
 	case done.Err != nil:
 		return nil, done.Err
 	}
-	return &Batch{service: s.caller.service, id: done.ID, existed: done.Existed}, nil
+	return &Batch{service: s.service, id: done.ID, existed: done.Existed}, nil
 }
 
 // Next returns the times to come of a schedule, n at most. Errors: ErrInvalid (no name; n, which is
@@ -199,36 +190,4 @@ func (s *Schedules) Ledger(ctx context.Context, f LedgerFilter) iter.Seq2[Ledger
 		}
 		return s.service.ScheduleLedger(ctx, f, cursor)
 	})
-}
-
-// noSchedules answers for a Service that has no schedules.
-type noSchedules struct{}
-
-var errNoSchedules = fmt.Errorf("%w: it has no schedules", ErrUnavailable)
-
-func (noSchedules) PutSchedule(context.Context, string, Schedule) error  { return errNoSchedules }
-func (noSchedules) DeleteSchedule(context.Context, string, string) error { return errNoSchedules }
-
-func (noSchedules) ListSchedules(context.Context, string, string) (Page[ScheduleStatus], error) {
-	return Page[ScheduleStatus]{}, errNoSchedules
-}
-
-func (noSchedules) ChangeSchedule(context.Context, string, string, ScheduleChange) error {
-	return errNoSchedules
-}
-
-func (noSchedules) TriggerSchedule(context.Context, string, string, Trigger) (Submitted, error) {
-	return Submitted{}, errNoSchedules
-}
-
-func (noSchedules) BackfillSchedule(context.Context, string, string, time.Time, time.Time) (int, error) {
-	return 0, errNoSchedules
-}
-
-func (noSchedules) NextTimes(context.Context, string, time.Time, int) ([]Upcoming, error) {
-	return nil, errNoSchedules
-}
-
-func (noSchedules) ScheduleLedger(context.Context, LedgerFilter, string) (Page[LedgerEntry], error) {
-	return Page[LedgerEntry]{}, errNoSchedules
 }

@@ -22,6 +22,7 @@ type Service interface {
 	HostService
 	QueueService
 	GroupService
+	ScheduleService
 	EventService
 	UpkeepService
 

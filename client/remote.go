@@ -255,21 +255,27 @@ func (r *remote) Ping(ctx context.Context) (harp.ServerInfo, error) {
 	return requestReply[harp.ServerInfo](ctx, r, wire.TypePing, nil, false)
 }
 
-// Submit implements harp.JobService. Whatever happens after a submission that may have
-// arrived and was not answered, what became of it is not known: an error is then a
-// *CallError, but for an ErrConflict that says that the id is not this request's.
+// Submit implements harp.JobService.
 func (r *remote) Submit(ctx context.Context, calls []harp.Submission) ([]harp.Submitted, error) {
 	if len(calls) == 0 {
 		return nil, nil
 	}
-	out := r.do(ctx, request{kind: wire.TypeSubmit, body: wire.Encode(wire.NewSubmit(calls))})
+	q := request{kind: wire.TypeSubmit, body: wire.Encode(wire.NewSubmit(calls))}
+	return r.submit(ctx, q, len(calls), func(i int) string { return requestID(calls[i].Request) })
+}
+
+// submit sends a request that makes so many jobs. Whatever happens after one that may have
+// arrived and was not answered, what became of it is not known: an error is then a
+// *CallError, but for an ErrConflict that says that the id is not this request's.
+func (r *remote) submit(ctx context.Context, q request, calls int, id func(call int) string) ([]harp.Submitted, error) {
+	out := r.do(ctx, q)
 	unanswered := out.sent
 	if out.answered {
 		unanswered--
 	}
 	var done []harp.Submitted
 	if out.err == nil {
-		if done, out.err = submitReply(out.body, len(calls)); out.err != nil {
+		if done, out.err = submitReply(out.body, calls); out.err != nil {
 			unanswered++
 		}
 	}
@@ -279,11 +285,11 @@ func (r *remote) Submit(ctx context.Context, calls []harp.Submission) ([]harp.Su
 	case unanswered == 0 || isOtherRequest(out.err):
 		return done, out.err
 	case out.err != nil:
-		done = make([]harp.Submitted, len(calls))
+		done = make([]harp.Submitted, calls)
 	}
-	for i, call := range calls {
+	for i := range done {
 		if err := cmp.Or(done[i].Err, out.err); err != nil && !isOtherRequest(err) {
-			done[i] = harp.Submitted{Err: &harp.CallError{JobID: requestID(call.Request), Err: err}}
+			done[i] = harp.Submitted{Err: &harp.CallError{JobID: id(i), Err: err}}
 		}
 	}
 	return done, nil

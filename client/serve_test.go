@@ -119,12 +119,7 @@ func testBadRequests(t *testing.T, f *front) {
 	bad := []byte{0xc1}
 	r := rawCaller(t, f)
 	defer r.session.Close(nil)
-	for _, c := range []struct {
-		name    string
-		typ     transport.Type
-		message any
-		field   string
-	}{
+	for _, c := range append(badSchedules(), []badRequest{
 		{"submit nothing", wire.TypeSubmit, nil, "request"},
 		{"submit a number", wire.TypeSubmit, 5, "request"},
 		{"submit no request", wire.TypeSubmit, harp.Submission{}, "request"},
@@ -168,7 +163,7 @@ func testBadRequests(t *testing.T, f *front) {
 		{"change no queue", wire.TypeChangeQueue, wire.QueueChange{}, "queue"},
 		{"change a queue to fewer than nothing", wire.TypeChangeQueue, wire.QueueChange{Request: id, Name: []byte{0x80}, QueueChange: harp.QueueChange{Concurrency: new(-1)}}, "concurrency"},
 		{"submit a bad retry", wire.TypeSubmit, harp.Submission{Request: harp.Request{ID: id, Host: "h", Procedure: "p", Retry: harp.RetryPolicy{On: []harp.State{"queued"}}}.Encode()}, "retry.on"},
-	} {
+	}...) {
 		var body []byte
 		if c.message != nil {
 			body = wire.Encode(c.message)
@@ -179,7 +174,7 @@ func testBadRequests(t *testing.T, f *front) {
 		}
 	}
 	for typ := range transport.Type(126) {
-		if typ < wire.TypePing || typ > wire.TypeChangeBatch && typ != wire.TypePingHosts || typ == wire.TypeChunk {
+		if typ < wire.TypePing || typ > wire.TypeLedger && typ != wire.TypePingHosts || typ == wire.TypeChunk {
 			if failure := failureIn(t, r.ask(typ, nil)); failure.Code != "refused" {
 				t.Errorf("type %d: got %+v", typ, failure)
 			}

@@ -43,6 +43,7 @@ type fake struct {
 	labelled  []labelChange
 	every     bool // each target selects all hosts
 	batches   batchFake
+	schedules scheduleFake
 }
 
 func (f *fake) Ping(context.Context) (harp.ServerInfo, error) {

@@ -1,6 +1,10 @@
 package wire
 
-import "github.com/harpcaller/harp"
+import (
+	"time"
+
+	"github.com/harpcaller/harp"
+)
 
 // Call starts an attempt. In a direct session there is no fence and no epoch.
 type Call struct {
@@ -16,6 +20,8 @@ type Call struct {
 	Window         int64          `msgpack:"window"`
 	Principal      harp.Principal `msgpack:"who"`
 	Needs          []string       `msgpack:"needs,omitempty"`
+	Schedule       string         `msgpack:"schedule,omitempty"` // that caused it
+	Fire           time.Time      `msgpack:"fire,omitempty"`     // the nominal time that it is the run of
 }
 
 // Resume asks for an attempt's records from a number on, and its end.

@@ -38,7 +38,7 @@ func messages() map[string]any {
 		"signed": signed,
 		"call": wire.Call{
 			Submission: signed, Job: "j", Host: "web01", Attempt: 1, Fence: 2, Epoch: 3, SilenceTimeout: 600e9, MaxExecTime: 86400e9, Left: 4,
-			Window: wire.Window, Principal: who, Needs: []string{"x"},
+			Window: wire.Window, Principal: who, Needs: []string{"x"}, Schedule: "s", Fire: at(5),
 		},
 		"call_direct": wire.Call{Submission: harp.Submission{Request: []byte{0x80}}, Attempt: 1, Window: wire.Window},
 		"resume":      wire.Resume{Job: "j", Attempt: 1, Epoch: 2, From: 300, Window: wire.MinWindow, Cancel: &wire.Cancel{By: who, Now: true}},
@@ -116,28 +116,44 @@ func messages() map[string]any {
 			Preview:    harp.Preview{Hosts: 3, Away: 1, Unfit: 1, Dangerous: true, Digest: "d", AwayHosts: []string{"web01"}},
 			UnfitHosts: rows,
 		},
-		"unfit_host":   harp.UnfitHost{Host: "web02", Err: failure},
-		"submit_many":  wire.NewSubmit([]harp.Submission{signed, {Request: []byte{0x80}}}),
-		"results_of":   wire.ResultsOf{IDs: []string{"j", "k"}},
-		"results":      wire.Results{Results: rows},
-		"job_result":   wire.JobResult{ID: "j", Result: result, Failure: failure},
-		"host_ref":     wire.HostRef{Name: "web01", Page: page},
-		"host_procs":   wire.HostProcs{Procedures: rows, Cursor: "c"},
-		"refreshed":    wire.Refreshed{Hosts: 3},
-		"queues_query": wire.QueuesQuery{Page: page, Name: []byte{0x80}},
-		"queues":       wire.Queues{Queues: rows, Cursor: "c"},
-		"queue":        harp.QueueStatus{Name: []byte{0x80}, Concurrency: 1, Running: 2, Waiting: 3, Paused: true},
-		"ping_hosts":   wire.PingHosts{Page: page, Target: "web*"},
-		"pinged":       wire.Pinged{Hosts: rows, Cursor: "c"},
-		"host_ping":    harp.HostPing{Host: "h", Online: true, Answered: true, Took: 3, LastHeard: at(1)},
-		"remove_host":  wire.RemoveHost{Name: "h", Request: "r"},
-		"queue_ref":    wire.QueueRef{Name: []byte{0x80}, Request: "r"},
-		"queue_change": wire.QueueChange{Request: "r", Name: []byte{0x80}, QueueChange: harp.QueueChange{Paused: new(bool), Concurrency: new(3)}},
-		"groups_query": wire.GroupsQuery{Page: page, Name: "g"},
-		"groups":       wire.Groups{Groups: rows, Cursor: "c"},
-		"group":        harp.Group{Name: "g", Target: "web*", Changed: at(1), By: who},
-		"put_group":    wire.PutGroup{Request: "r", Name: "g", Target: "web*"},
-		"delete_group": wire.DeleteGroup{Request: "r", Name: "g"},
+		"unfit_host":      harp.UnfitHost{Host: "web02", Err: failure},
+		"submit_many":     wire.NewSubmit([]harp.Submission{signed, {Request: []byte{0x80}}}),
+		"results_of":      wire.ResultsOf{IDs: []string{"j", "k"}},
+		"results":         wire.Results{Results: rows},
+		"job_result":      wire.JobResult{ID: "j", Result: result, Failure: failure},
+		"host_ref":        wire.HostRef{Name: "web01", Page: page},
+		"host_procs":      wire.HostProcs{Procedures: rows, Cursor: "c"},
+		"refreshed":       wire.Refreshed{Hosts: 3},
+		"queues_query":    wire.QueuesQuery{Page: page, Name: []byte{0x80}},
+		"queues":          wire.Queues{Queues: rows, Cursor: "c"},
+		"queue":           harp.QueueStatus{Name: []byte{0x80}, Concurrency: 1, Running: 2, Waiting: 3, Paused: true},
+		"ping_hosts":      wire.PingHosts{Page: page, Target: "web*"},
+		"pinged":          wire.Pinged{Hosts: rows, Cursor: "c"},
+		"host_ping":       harp.HostPing{Host: "h", Online: true, Answered: true, Took: 3, LastHeard: at(1)},
+		"remove_host":     wire.RemoveHost{Name: "h", Request: "r"},
+		"queue_ref":       wire.QueueRef{Name: []byte{0x80}, Request: "r"},
+		"queue_change":    wire.QueueChange{Request: "r", Name: []byte{0x80}, QueueChange: harp.QueueChange{Paused: new(bool), Concurrency: new(3)}},
+		"groups_query":    wire.GroupsQuery{Page: page, Name: "g"},
+		"groups":          wire.Groups{Groups: rows, Cursor: "c"},
+		"group":           harp.Group{Name: "g", Target: "web*", Changed: at(1), By: who},
+		"put_group":       wire.PutGroup{Request: "r", Name: "g", Target: "web*"},
+		"delete_group":    wire.DeleteGroup{Request: "r", Name: "g"},
+		"schedules_query": wire.SchedulesQuery{Page: page, Name: "s"},
+		"schedules":       wire.Schedules{Schedules: rows, Cursor: "c"},
+		"schedule":        scheduleStatus(who, failure),
+		"put_schedule":    wire.PutSchedule{Request: "r", Schedule: scheduleStatus(who, failure).Schedule},
+		"delete_schedule": wire.DeleteSchedule{Request: "r", Name: "s"},
+		"change_schedule": wire.ChangeSchedule{Request: "r", Name: "s", ScheduleChange: harp.ScheduleChange{Kind: "pause", Reason: "w", Until: at(1), At: at(2)}},
+		"trigger":         wire.Trigger{Batch: "b", Name: "s", Trigger: harp.Trigger{EvenIfRunning: true, EvenIfPaused: true}},
+		"backfill":        wire.Backfill{Request: "r", Name: "s", From: at(1), To: at(2)},
+		"next_times":      wire.NextTimes{Name: "s", From: at(1), Most: 3},
+		"upcoming":        wire.Upcoming{Times: rows},
+		"ledger_query":    wire.LedgerQuery{Page: page, LedgerFilter: harp.LedgerFilter{Schedule: "s", Outcomes: []harp.TimeOutcome{"fired"}, From: at(1), To: at(2)}},
+		"ledger":          wire.Ledger{Entries: rows, Cursor: "c"},
+		"ledger_entry": harp.LedgerEntry{
+			Schedule: "s", Kind: "time", Outcome: "failed", Reason: "r", Detail: "d", From: at(1), To: at(2), Count: 3, AtLeast: true,
+			At: at(4), Late: 5, Batch: "b", By: who, Err: failure,
+		},
 		"label_hosts":  wire.LabelHosts{Request: "r", Target: "web*", Set: map[string]string{"a": "1"}, Unset: []string{"b"}},
 		"force_lost":   wire.ForceLost{ID: "j", Why: "w"},
 		"events_query": wire.EventsQuery{EventFilter: harp.EventFilter{After: "c", Types: []string{"job.*"}, Job: "j", Host: "web01", Batch: "b", Since: at(1)}, Wait: true},
@@ -157,6 +173,32 @@ func procedure() harp.ProcedureDoc {
 	return harp.ProcedureDoc{
 		Name: "p", Summary: "s", Doc: "d", Params: []string{"a", "b"}, Args: []byte("{}"), Record: []byte("{}"), Result: []byte("{}"),
 		SilenceTimeout: 1, MaxExecTime: 2, Streams: true, Idempotent: true, Traits: []string{"dangerous"},
+	}
+}
+
+func scheduleStatus(who harp.Principal, failure error) harp.ScheduleStatus {
+	return harp.ScheduleStatus{
+		Schedule: harp.Schedule{
+			Name: "s", Doc: "d", Cron: "30 2 * * *", TZ: "Europe/Madrid", From: at(1), Until: at(2), Jitter: 3, Gap: "skip", Repeat: "both",
+			Request: scheduled(), Overlap: "queue", CatchUp: 4, CatchUpMost: 5, PauseOnFailure: 6, Expect: 7,
+			Labels: map[string]string{"a": "1"}, ManagedBy: "m",
+		},
+		Version: 8, By: who, Changed: at(9), Through: at(10), Waiting: at(11), Next: harp.Upcoming{Time: at(12), Nominal: at(13), Wall: "w", Note: "n"},
+		Pause: &harp.SchedulePause{By: who, Reason: "r", Since: at(14), Until: at(15)}, LastBatch: "b", Failures: 16, Err: failure,
+	}
+}
+
+// scheduled is a request with every field, also those that no schedule may have.
+func scheduled() harp.Request {
+	return harp.Request{
+		ID: "i", Host: "h", Target: "web*", Procedure: "p", Args: []byte{0x80}, Queue: []byte{0x80}, Info: []byte{0xc0},
+		Labels: map[string]string{"a": "1"}, Concurrency: 1, Priority: 2, SilenceTimeout: 3, MaxExecTime: 4, StartAfter: at(5), StartBefore: at(6),
+		OfflineWait: 7, WhenOffline: "fail", TraceParent: "t", Needs: []string{"batch"}, Retry: harp.RetryPolicy{On: []harp.State{"lost"}, Attempts: 2, Backoff: 3, MaxBackoff: 4}, RetryOf: "o",
+		DryRun: true, IdempotencyKey: "k", IdempotencyTTL: 8,
+		Batch: harp.BatchOptions{
+			Parallel: 1, Rolling: []string{"1"}, WavePause: 2, Approve: true, Subset: "5", Shuffle: true, Rate: 3, RatePer: 4, StopAfter: "5%",
+			OnStop: "cancel", MaxHosts: 6, Confirmed: "c", Probe: true, WhenUnfit: "skip", QueuePerHost: true, Retry: []string{"failed"},
+		},
 	}
 }
 

@@ -75,46 +75,54 @@ const (
 // Frames with a caller. Each request begins an exchange of one answer: Reply or
 // Failed, both End. Before that of a backup come any number of chunks.
 const (
-	TypeReply       transport.Type = 64
-	TypeFailed      transport.Type = 65
-	TypePing        transport.Type = 66
-	TypeSubmit      transport.Type = 67
-	TypeStatus      transport.Type = 68
-	TypeResult      transport.Type = 69
-	TypePull        transport.Type = 70
-	TypeCancelJob   transport.Type = 71
-	TypeJobs        transport.Type = 72
-	TypeHosts       transport.Type = 73
-	TypeHostProcs   transport.Type = 74
-	TypeRefresh     transport.Type = 75
-	TypeQueues      transport.Type = 76
-	TypeCancelQueue transport.Type = 77
-	TypeRequest     transport.Type = 78
-	TypeForceLost   transport.Type = 79
-	TypeEvents      transport.Type = 80
-	TypeChangeQueue transport.Type = 81
-	TypePrune       transport.Type = 82
-	TypeBackup      transport.Type = 83
-	TypeChunk       transport.Type = 84
-	TypeExplain     transport.Type = 85
-	TypePreview     transport.Type = 86
-	TypeGroups      transport.Type = 87
-	TypePutGroup    transport.Type = 88
-	TypeDeleteGroup transport.Type = 89
-	TypeLabelHosts  transport.Type = 90
-	TypeResults     transport.Type = 91
-	TypeRemoveHost  transport.Type = 92
-	TypeBatch       transport.Type = 93
-	TypeBatches     transport.Type = 94
-	TypeBatchPull   transport.Type = 95
-	TypeChangeBatch transport.Type = 96
-	TypePingHosts   transport.Type = 110
+	TypeReply          transport.Type = 64
+	TypeFailed         transport.Type = 65
+	TypePing           transport.Type = 66
+	TypeSubmit         transport.Type = 67
+	TypeStatus         transport.Type = 68
+	TypeResult         transport.Type = 69
+	TypePull           transport.Type = 70
+	TypeCancelJob      transport.Type = 71
+	TypeJobs           transport.Type = 72
+	TypeHosts          transport.Type = 73
+	TypeHostProcs      transport.Type = 74
+	TypeRefresh        transport.Type = 75
+	TypeQueues         transport.Type = 76
+	TypeCancelQueue    transport.Type = 77
+	TypeRequest        transport.Type = 78
+	TypeForceLost      transport.Type = 79
+	TypeEvents         transport.Type = 80
+	TypeChangeQueue    transport.Type = 81
+	TypePrune          transport.Type = 82
+	TypeBackup         transport.Type = 83
+	TypeChunk          transport.Type = 84
+	TypeExplain        transport.Type = 85
+	TypePreview        transport.Type = 86
+	TypeGroups         transport.Type = 87
+	TypePutGroup       transport.Type = 88
+	TypeDeleteGroup    transport.Type = 89
+	TypeLabelHosts     transport.Type = 90
+	TypeResults        transport.Type = 91
+	TypeRemoveHost     transport.Type = 92
+	TypeBatch          transport.Type = 93
+	TypeBatches        transport.Type = 94
+	TypeBatchPull      transport.Type = 95
+	TypeChangeBatch    transport.Type = 96
+	TypeSchedules      transport.Type = 97
+	TypePutSchedule    transport.Type = 98
+	TypeDeleteSchedule transport.Type = 99
+	TypeChangeSchedule transport.Type = 100
+	TypeTrigger        transport.Type = 101
+	TypeBackfill       transport.Type = 102
+	TypeNextTimes      transport.Type = 103
+	TypeLedger         transport.Type = 104
+	TypePingHosts      transport.Type = 110
 )
 
 // MaxBody is the cap of a frame's body by its type.
 func MaxBody(t transport.Type) int {
 	switch t {
-	case TypeCall, TypeSubmit, TypePreview:
+	case TypeCall, TypeSubmit, TypePreview, TypePutSchedule:
 		return MaxMessage + harp.MaxInfo + frameSlack
 	case TypePutGroup:
 		return harp.MaxGroupTarget + frameSlack
