@@ -71,6 +71,24 @@ func TestWaitForAMemberThatIsLeftOut(t *testing.T) {
 	})
 }
 
+// A member whose host is not reached holds nothing that could be given up, and is there all the same.
+func TestForceLostOfAMemberThatIsNotReached(t *testing.T) {
+	everyWiring(t, func(t *testing.T, sys *system) {
+		ctx := t.Context()
+		sys.webs(1)
+		b := must[*harp.Batch](t)(sys.caller.Target("web01").Call(ctx, "host.name", nil, harp.StartAfter(time.Now().Add(time.Hour))))
+		if err := b.Job("web01").ForceLost(ctx, "gone"); !errors.Is(err, harp.ErrConflict) {
+			t.Errorf("giving it up is answered with %v", err)
+		}
+		if err := b.Job("web02").ForceLost(ctx, "gone"); !errors.Is(err, harp.ErrNotFound) {
+			t.Errorf("giving up what is none of it is answered with %v", err)
+		}
+		if _, err := b.Cancel(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Followers of a batch are given the records that are stored, though those that came with them cannot be.
 func TestFollowersOfABatchAreToldOfThePartThatIsStored(t *testing.T) {
 	part := &partStore{err: harp.ErrNoSpace}

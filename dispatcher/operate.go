@@ -40,8 +40,8 @@ func (s *service) ForceLost(ctx context.Context, id, why string) error {
 		if err != nil {
 			return none, err
 		}
-		if !errors.Is(changes[0].Err, store.ErrIllegal) {
-			return none, changes[0].Err
+		if err := changes[0].Err; !errors.Is(err, store.ErrIllegal) && !errors.Is(err, harp.ErrNotFound) { // not found: its host is not reached
+			return none, err
 		}
 		job, err := s.d.readJob(ctx, id)
 		if err == nil && (job.State != harp.StateLost || job.Reason != harp.LostForced) {

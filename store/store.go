@@ -165,7 +165,8 @@ type Records interface {
 	Append(ctx context.Context, a Append) (*Job, error)
 
 	// Read returns committed records of a job, from the job's number `from` on:
-	// at least one if there is one. Errors: harp.ErrNotFound, harp.ErrPruned.
+	// at least one if there is one. Errors: harp.ErrNotFound, harp.ErrPruned; ErrDamaged where the
+	// next one cannot be read.
 	Read(ctx context.Context, id string, from uint64, most ReadLimit) ([]harp.Record, error)
 }
 

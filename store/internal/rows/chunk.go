@@ -56,7 +56,9 @@ func (r *reading) readChunk(payload []byte, attempt int, first uint64) (uint64, 
 	r.reserveRecords(n, len(payload))
 	for i := range n {
 		rec := harp.Record{Seq: first + uint64(i), Attempt: attempt}
-		decodeRecord(&c, &rec)
+		if decodeRecord(&c, &rec); !c.OK() {
+			break
+		}
 		takes = max(takes, rec.Missing)
 		if r.takeRecord(&rec); r.full {
 			break

@@ -3,6 +3,7 @@ package rows
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -186,6 +187,9 @@ func (r *Reader) Read(_ context.Context, text string, from uint64, most store.Re
 		}
 		return nil
 	})
+	if errors.Is(err, ErrDamaged) && len(got.records) > 0 {
+		err = nil // that is said of the next
+	}
 	return got.records, err
 }
 

@@ -50,16 +50,33 @@ func TestMissingRecordsOfAFullJob(t *testing.T) {
 			e, s, j, i := setUp(t)
 			e.lose(i.recordsKey(want.attempt, want.first))
 			for from := range uint64(9) {
-				_, err := s.Read(t.Context(), j.ID, from, store.ReadLimit{Bytes: 1 << 30})
+				next, err := readOn(t, s, j.ID, from)
 				lost := uint64(want.attempt-1)*3 + want.first
 				switch {
-				case want.isDamaged && from <= lost && !errors.Is(err, ErrDamaged):
-					t.Errorf("from %d on: %v, want ErrDamaged", from, err)
+				case want.isDamaged && from <= lost && (!errors.Is(err, ErrDamaged) || next != lost):
+					t.Errorf("from %d on: %v at %d, want ErrDamaged at %d", from, err, next, lost)
 				case !want.isDamaged && err != nil:
 					t.Errorf("from %d on: %v", from, err)
 				}
 			}
 		})
+	}
+}
+
+// readOn reads the records of a job from one on, until there are none, and returns the number behind the last.
+func readOn(t *testing.T, s *Store, id string, from uint64) (next uint64, err error) {
+	t.Helper()
+	for {
+		got, err := s.Read(t.Context(), id, from, store.ReadLimit{Bytes: 1 << 30})
+		if err != nil || len(got) == 0 {
+			return from, err
+		}
+		for _, r := range got {
+			if r.Seq != from {
+				t.Fatalf("record %d is read where %d was expected", r.Seq, from)
+			}
+			from = r.Seq + max(r.Missing, 1)
+		}
 	}
 }
 
@@ -85,7 +102,7 @@ func TestMissingEndOfAFullJob(t *testing.T) {
 		t.Errorf("%d records, %v, want 2", len(got), err)
 	}
 	e.lose(i.recordsKey(1, 5))
-	if got, err := s.Read(t.Context(), j.ID, 0, store.ReadLimit{Bytes: 1 << 30}); !errors.Is(err, ErrDamaged) {
-		t.Errorf("%d records, %v, want ErrDamaged", len(got), err)
+	if next, err := readOn(t, s, j.ID, 0); !errors.Is(err, ErrDamaged) || next != 5 {
+		t.Errorf("%v at %d, want ErrDamaged at 5", err, next)
 	}
 }

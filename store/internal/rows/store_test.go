@@ -261,7 +261,7 @@ func TestDamagedRows(t *testing.T) {
 	}
 }
 
-// TestMissingRecords checks that a chunk that is gone is noticed, be it the last.
+// TestMissingRecords checks that a chunk that is gone is noticed, be it the last, and keeps nobody from those before it.
 func TestMissingRecords(t *testing.T) {
 	for gone := range uint64(3) {
 		e := newTrial()
@@ -274,8 +274,8 @@ func TestMissingRecords(t *testing.T) {
 		}
 		i, _ := parseID(j.ID)
 		e.poke(i.recordsKey(1, gone), func(_, _ []byte) []byte { return nil })
-		if _, err := s.Read(t.Context(), j.ID, 0, store.ReadLimit{Bytes: 1 << 20}); !errors.Is(err, ErrDamaged) {
-			t.Errorf("reading where chunk %d was: %v", gone, err)
+		if next, err := readOn(t, s, j.ID, 0); !errors.Is(err, ErrDamaged) || next != gone {
+			t.Errorf("reading where chunk %d was: %v at %d", gone, err, next)
 		}
 	}
 }
