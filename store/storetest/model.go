@@ -216,7 +216,7 @@ func (m *model) apply(j *modelJob, e store.Event) (store.Effect, []*modelJob, er
 			m.wake(j, e.At)
 		}
 	case was.Survivor != next.Survivor, !was.WakeAt.Equal(next.WakeAt):
-		j.set.came, j.woken = time.Time{}, false // until the next advance
+		j.set.came, j.woken, j.held = time.Time{}, false, false // until the next advance
 	}
 	var out []*modelJob
 	if effect.Gives {
