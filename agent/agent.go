@@ -110,10 +110,11 @@ type Agent struct {
 	journal   *journalHandle
 	budget    *budget
 	memory    memory
-	ends      results                // of that, what waits for the journal, and what functions will return
-	handing   chan struct{}          // as many slots as long results are handed to the journal at a time
-	offering  chan struct{}          // and long records
-	peers     *transport.Budget      // what dispatchers and callers can make it hold
+	ends      results           // of that, what waits for the journal, and what functions will return
+	handing   chan struct{}     // as many slots as long results are handed to the journal at a time
+	offering  chan struct{}     // and long records
+	peers     *transport.Budget // what dispatchers and callers can make it hold
+	sessions  sessionCounts
 	commands  sync.WaitGroup         // of commands that go on without the agent, and of what is done about them
 	up        atomic.Pointer[string] // the store of the dispatcher that has a session; nil: none has
 	connects  atomic.Bool            // a Connect is under way

@@ -240,15 +240,17 @@ func (s *session) sendProcedures() {
 }
 
 // welcome is the beginning of a direct session: the agent answers HELLO.
-func (s *session) welcome(ctx context.Context) error {
+func (s *session) welcome(ctx context.Context, refusal error) error {
 	var m wire.Hello
 	if err := s.receive(ctx, wire.TypeHello, &m); err != nil {
 		return err
 	}
 	if m.Version != wire.Version {
-		err := fmt.Errorf("%w: this agent speaks version %d of the protocol, the caller %d", harp.ErrRefused, wire.Version, m.Version)
-		s.send(wire.TypeUnwelcome, wire.Unwelcome{Failure: err})
-		return err
+		refusal = fmt.Errorf("%w: this agent speaks version %d of the protocol, the caller %d", harp.ErrRefused, wire.Version, m.Version)
+	}
+	if refusal != nil {
+		s.send(wire.TypeUnwelcome, wire.Unwelcome{Failure: refusal})
+		return refusal
 	}
 	s.send(wire.TypeWelcome, wire.Welcome{
 		Version:   wire.Version,

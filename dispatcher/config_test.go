@@ -86,9 +86,18 @@ func TestSessionsOfAllAgentsAreBounded(t *testing.T) {
 	if _, err := ps.beginSession(harp.Principal{Kind: "caller", Name: "ada"}); err != nil {
 		t.Errorf("a caller is refused: %v", err)
 	}
-	for n := 1; n < 100; n++ {
-		ps.endSession(agent(n))
+	ps.endSession(agent(1), nil)
+	for n := 2; n < 2+politeRefusals; n++ {
+		ps.endSession(agent(n), harp.ErrRefused)
 	}
+	if hear, err := ps.beginSession(agent(0)); !hear || err != nil {
+		t.Errorf("another session of one that is in: %v", err)
+	}
+	if hear, err := ps.beginSession(agent(1)); !hear || err == nil {
+		t.Errorf("beyond them, heard %v: %v", hear, err)
+	}
+	ps.endSession(agent(1), harp.ErrRefused)
+	ps.endSession(agent(0), nil)
 	if _, err := ps.beginSession(agent(100)); err != nil {
 		t.Errorf("with one: %v", err)
 	}

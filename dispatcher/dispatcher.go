@@ -447,7 +447,9 @@ func (d *Dispatcher) serveConn(ctx context.Context, conn *transport.Conn) {
 	peer := conn.Peer()
 	who := harp.Principal{Kind: string(peer.Identity.Role), Name: peer.Identity.Name, Auth: "certificate"}
 	hear, err := d.principals.beginSession(who)
-	defer d.principals.endSession(who)
+	if hear {
+		defer d.principals.endSession(who, err)
+	}
 	if err != nil {
 		d.repeated.Warn(who.Kind+" "+who.Name, "session refused", "peer", peer.Identity.String(), "addr", peer.Addr, "err", err)
 	}

@@ -31,8 +31,8 @@ const (
 	// comes, and those of machines with its name that are being refused.
 	agentSessions = 16
 
-	// politeRefusals is how many sessions of a principal beyond its limit are told why they are refused
-	// at a time. Others are closed.
+	// politeRefusals is how many callers, and how many agents, are told at a time why they are refused.
+	// Others are closed.
 	politeRefusals = 64
 
 	// fairShare is the part of all sessions that one caller may have while more than half of them are
@@ -74,7 +74,8 @@ type principals struct {
 // sessionCount counts the sessions of all principals of a kind.
 type sessionCount struct {
 	limit      string // its name in the configuration
-	used, most int    // used also counts those that are being refused
+	used, most int
+	refusing   int // that are being told why they are refused
 }
 
 // principal is what one has, beside its jobs and queues, which the store counts.
@@ -128,8 +129,8 @@ func (ps *principals) forgetIdleLocked() {
 	}
 }
 
-// beginSession counts a session, which is to be ended also with an error: then it is to be refused.
-// It returns false if it is to be closed without a word. Errors: harp.ErrRefused.
+// beginSession counts a session. One that is refused is counted too while hear is true: then its peer is
+// to be told. What was counted is to be ended. Errors: harp.ErrRefused.
 func (ps *principals) beginSession(who harp.Principal) (hear bool, err error) {
 	most, all := ps.most.Sessions, &ps.callers
 	if who.Kind == agentKind {
@@ -138,17 +139,29 @@ func (ps *principals) beginSession(who harp.Principal) (hear bool, err error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	p := ps.knownLocked(who)
+	if err := all.refusal(who, p.sessions, most); err != nil {
+		if all.refusing >= politeRefusals {
+			return false, err
+		}
+		all.refusing++
+		return true, err
+	}
 	p.sessions++
 	all.used++
-	switch {
-	case p.sessions > most:
-		return p.sessions <= most+politeRefusals, refusedBy("sessions", fmt.Sprintf("%s %s has %d sessions, at most %d", who.Kind, who.Name, p.sessions-1, most))
-	case all.used > all.most:
-		return all.used <= all.most+politeRefusals, all.exceededError(fmt.Sprintf("there are %d", all.used-1))
-	case all.used > all.most/2 && p.sessions > max(all.most/fairShare, 1) && who.Kind != agentKind:
-		return p.sessions <= all.most/fairShare+politeRefusals, all.exceededError(fmt.Sprintf("there are %d, of which %d are of %s %s", all.used-1, p.sessions-1, who.Kind, who.Name))
-	}
 	return true, nil
+}
+
+// refusal says why a principal, which has so many sessions of its own most, gets no more; nil if it does.
+func (c *sessionCount) refusal(who harp.Principal, own, most int) error {
+	switch {
+	case own >= most:
+		return refusedBy("sessions", fmt.Sprintf("%s %s has %d sessions, at most %d", who.Kind, who.Name, own, most))
+	case c.used >= c.most:
+		return c.exceededError(fmt.Sprintf("there are %d", c.used))
+	case c.used >= c.most/2 && own >= max(c.most/fairShare, 1) && who.Kind != agentKind:
+		return c.exceededError(fmt.Sprintf("there are %d, of which %d are of %s %s", c.used, own, who.Kind, who.Name))
+	}
+	return nil
 }
 
 // exceededError says that there are too many sessions.
@@ -159,14 +172,19 @@ func (c *sessionCount) exceededError(are string) error {
 // agentKind is the kind of principal that an agent is.
 const agentKind = "agent"
 
-func (ps *principals) endSession(who harp.Principal) {
+// endSession ends a session that beginSession has counted, with the error that it returned.
+func (ps *principals) endSession(who harp.Principal, refusal error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
+	all := &ps.callers
 	if who.Kind == agentKind {
-		ps.agents.used--
-	} else {
-		ps.callers.used--
+		all = &ps.agents
 	}
+	if refusal != nil {
+		all.refusing--
+		return
+	}
+	all.used--
 	p := ps.known[who]
 	if p.sessions--; p.sessions == 0 && p.at.IsZero() {
 		delete(ps.known, who)

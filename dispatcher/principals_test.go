@@ -164,7 +164,7 @@ func TestSessionsOfAPrincipalAreBounded(t *testing.T) {
 // together never have more.
 func TestSessionsOfAllCallersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const most = 32 // of which one caller has 2 while more than half are in use
+		const most = 256 // of which one caller has 16 while more than half are in use
 		sys := newSystem(t, inMemory, nil, dispatcher.Config{Limits: dispatcher.Limits{CallerSessions: most}})
 		for range most/2 - 1 { // the system has one
 			sys.callerAs("ada")
