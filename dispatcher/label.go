@@ -122,6 +122,7 @@ func (d *Dispatcher) labelHosts(ctx context.Context, op store.Operation, expr st
 		if all = all[n:]; len(all) == 0 {
 			return count, nil
 		}
+		ctx = context.WithoutCancel(ctx) // it has begun
 	}
 }
 

@@ -1,6 +1,7 @@
 package dispatcher_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/memory"
 )
 
@@ -144,4 +146,35 @@ func TestLabelsOfOperatorsAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// leavingStore has a caller leave once documents were changed.
+type leavingStore struct {
+	store.Store
+	leave func()
+}
+
+func (s *leavingStore) ChangeDocuments(ctx context.Context, c store.DocumentChanges) (int, error) {
+	n, err := s.Store.ChangeDocuments(ctx, c)
+	s.leave()
+	return n, err
+}
+
+// Labelling more hosts than are stored at a time goes on though whoever asked for it leaves: else some of
+// the hosts that a target selects would have the labels, and others not.
+func TestLabellingGoesOnThoughWhoeverAskedHasLeft(t *testing.T) {
+	const hosts = 1200
+	var specs dispatcher.StaticHosts
+	for i := range hosts {
+		specs = append(specs, dispatcher.HostSpec{Name: fmt.Sprintf("db%04d", i)})
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	sys := newSystem(t, embedded, &leavingStore{memory.Open(nil), leave}, dispatcher.Config{Hosts: specs})
+	long := strings.Repeat("v", harp.MaxLabelValue)
+	if n, err := sys.caller.Hosts().Label(ctx, "db*", map[string]string{"role": "db", "a": long, "b": long, "c": long}); n != hosts || err != nil {
+		t.Errorf("labelled are %d, %v", n, err)
+	}
+	if got, err := sys.caller.Target("role=db").Hosts(t.Context()); len(got) != hosts || err != nil {
+		t.Errorf("%d have the label, %v", len(got), err)
+	}
 }
