@@ -192,7 +192,7 @@ func (a *attempt) runExchange(sub harp.Submission) error {
 		return a.refuseJob(ctx, "needs", "needs "+harp.NeedBatch+", which the host's agent does not know")
 	}
 	if !a.resumed && sub.Request == nil {
-		sub, err = a.s.d.store.Request(ctx, a.job.ID)
+		sub, err = a.s.d.jobRequest(ctx, a.job)
 		switch {
 		case errors.Is(err, store.ErrDamaged):
 			return a.rejectJob(ctx, "damaged", "its request is damaged in the dispatcher's store", err)

@@ -54,6 +54,7 @@ func (d *Dispatcher) submitBatch(ctx context.Context, call harp.Submission, req 
 		return harp.Submitted{}, err
 	}
 	if got.New {
+		d.requests.add(got.Batch.ID, call)
 		d.wakeClock()
 	}
 	return harp.Submitted{ID: got.Batch.ID, Existed: !got.New}, nil

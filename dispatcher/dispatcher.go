@@ -219,6 +219,7 @@ type Dispatcher struct {
 	asking              atomic.Int64      // questions for records that are being answered
 
 	principals *principals
+	requests   requests
 	greetings  *greetings
 	turns      turns
 

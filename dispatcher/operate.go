@@ -23,7 +23,8 @@ func (s *service) JobRequest(ctx context.Context, id string) (harp.Submission, e
 		if err != nil {
 			return harp.Submission{}, err
 		}
-		return s.d.jobRequest(ctx, job)
+		sub, err := s.d.jobRequest(ctx, job)
+		return cloneSubmission(sub), err
 	})
 }
 

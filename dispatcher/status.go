@@ -1,7 +1,7 @@
 package dispatcher
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 
 	"github.com/harpcaller/harp"
@@ -15,7 +15,7 @@ func (d *Dispatcher) status(ctx context.Context, j *store.Job) (harp.JobStatus, 
 	if err != nil {
 		return harp.JobStatus{}, err
 	}
-	req, err := harp.DecodeRequest(sub.Request)
+	req, err := harp.DecodeRequest(bytes.Clone(sub.Request)) // of which it is a part
 	if err != nil {
 		return harp.JobStatus{}, err
 	}
@@ -43,11 +43,6 @@ func (d *Dispatcher) status(ctx context.Context, j *store.Job) (harp.JobStatus, 
 		s.Late = &late
 	}
 	return s, nil
-}
-
-// jobRequest is the request of a job; that of its batch, of a member.
-func (d *Dispatcher) jobRequest(ctx context.Context, j *store.Job) (harp.Submission, error) {
-	return d.store.Request(ctx, cmp.Or(j.Batch, j.ID))
 }
 
 // shownArgs are a job's arguments without secrets: those that were known as such when it was

@@ -106,17 +106,24 @@ func (s *Store) BatchLog(_ context.Context, text string, from uint64, n int) (ou
 			return err
 		}
 		out.End, out.Ended = life.Log, b.State.Ended() && out.Next >= life.Log
-		err = nameHosts(snap, i, b, out.Entries)
+		err = nameHosts(snap, i, out.Entries)
 		return err
 	})
 	return out, err
 }
 
-// nameHosts puts the names of their hosts into entries of a batch's log.
-func nameHosts(snap Snapshot, i id, row *store.Batch, entries []store.BatchEntry) error {
-	b := batch{id: i, row: row, piece: -1}
+// nameHosts puts the names of their hosts into entries of a batch's log, which are not in the order of
+// the hosts: each row of names is read once.
+func nameHosts(snap Snapshot, i id, entries []store.BatchEntry) error {
+	pieces := map[int]*batch{}
 	for n := range entries {
-		host, err := b.hostAt(snap, entries[n].Index)
+		at := entries[n].Index
+		b := pieces[at/namesMost]
+		if b == nil {
+			b = &batch{id: i, piece: -1}
+			pieces[at/namesMost] = b
+		}
+		host, err := b.hostAt(snap, at)
 		if err != nil {
 			return err
 		}

@@ -205,12 +205,12 @@ func (s *Store) commitGroup(g *group) error {
 		writes = append(writes, Write{keyAhead, sealNumbers(keyAhead, uint64(ahead))})
 		s.keptAhead = ahead
 	}
-	s.jobCache.hideJobs(g.jobs)
+	s.jobCache.hideGroup(g.jobs, g.batches)
 	if err := s.engine.Commit(writes); err != nil {
 		s.poison(err)
 		return s.poisoned()
 	}
-	s.jobCache.addJobs(g.jobs)
+	s.jobCache.addGroup(g.jobs, g.batches)
 	s.unended.move(g.moves...)
 	s.feed.announce(g.events)
 	return nil

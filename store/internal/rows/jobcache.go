@@ -26,6 +26,7 @@ type jobCache struct {
 	mu         sync.Mutex
 	young, old map[id]*store.Job // guarded by mu
 	changing   map[id]*store.Job // guarded by mu: by the commit under way
+	cancelling map[id]struct{}   // guarded by mu: batches whose members may be cancelled though their rows do not say so
 }
 
 // get returns a job, nil if it is not at hand.
@@ -42,12 +43,17 @@ func (c *jobCache) getLocked(i id) *store.Job {
 	return c.old[i]
 }
 
-// addJobs takes what a group has made of jobs, once that is on disk: nil of one that is not
+// addGroup takes what a group has made of jobs, once that is on disk: nil of one that is not
 // to be kept.
-func (c *jobCache) addJobs(jobs map[id]*store.Job) {
+func (c *jobCache) addGroup(jobs map[id]*store.Job, batches map[id]*changedBatch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.changing = nil
+	for i, b := range batches {
+		if b.life.State.Ended() {
+			delete(c.cancelling, i)
+		}
+	}
 	if c.young == nil || len(c.young) >= generation {
 		c.young, c.old = make(map[id]*store.Job, generation), c.young
 	}
@@ -61,22 +67,66 @@ func (c *jobCache) addJobs(jobs map[id]*store.Job) {
 	}
 }
 
-// hideJobs hides jobs from view until addJobs: of a commit under way a view may show more
+// hideGroup hides jobs from view until addGroup: of a commit under way a view may show more
 // than is at hand.
-func (c *jobCache) hideJobs(jobs map[id]*store.Job) {
+func (c *jobCache) hideGroup(jobs map[id]*store.Job, batches map[id]*changedBatch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.changing = jobs
+	for i, b := range batches {
+		c.noteBatchLocked(i, b.life.State)
+	}
+}
+
+// noteBatch notes a batch that has not ended, as it is when the store is opened.
+func (c *jobCache) noteBatch(i id, state harp.BatchState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.noteBatchLocked(i, state)
+}
+
+func (c *jobCache) noteBatchLocked(i id, state harp.BatchState) {
+	if state != harp.BatchCancelling {
+		return
+	}
+	if c.cancelling == nil {
+		c.cancelling = map[id]struct{}{}
+	}
+	c.cancelling[i] = struct{}{}
 }
 
 // getSettled is get for a view.
 func (c *jobCache) getSettled(i id) *store.Job {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.getSettledLocked(i)
+}
+
+func (c *jobCache) getSettledLocked(i id) *store.Job {
 	if _, changing := c.changing[i]; changing {
 		return nil
 	}
 	return c.getLocked(i)
+}
+
+// getShown returns a job that is shown as it is at hand; nil of one that is not at hand, or that the
+// mark of its queue or the cancel of its batch may have cancelled.
+func (c *jobCache) getShown(i id) *store.Job {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	j := c.getSettledLocked(i)
+	if j == nil || j.State.Ended() {
+		return j
+	}
+	if j.Queue != nil {
+		return nil
+	}
+	if of, isMember := parseID(j.Batch); isMember {
+		if _, cancelling := c.cancelling[of]; cancelling {
+			return nil
+		}
+	}
+	return j
 }
 
 // readJob reads a job as the group has made it. Errors: as readCall.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ func TestRecentIsBounded(t *testing.T) {
 	var r jobCache
 	const groups = 3 * generation
 	for n := range groups {
-		r.addJobs(map[id]*store.Job{anID(): {No: uint64(n)}})
+		r.addGroup(map[id]*store.Job{anID(): {No: uint64(n)}}, nil)
 		if kept := len(r.young) + len(r.old); kept > 2*generation || kept < min(n+1, generation) {
 			t.Fatalf("after %d jobs %d are at hand", n+1, kept)
 		}
@@ -100,6 +101,61 @@ func TestRecentIsNotOlderThanTheView(t *testing.T) {
 	}
 	if _, err := s.Advance(t.Context(), noon); err != nil || looks == 0 {
 		t.Fatal(looks, err)
+	}
+}
+
+// lookedAt is an engine that counts how often it is looked at.
+type lookedAt struct {
+	*committed
+	views atomic.Int64
+}
+
+func (e *lookedAt) View() (Snapshot, error) {
+	e.views.Add(1)
+	return e.committed.View()
+}
+
+// TestMembersAtHand checks that a member of a batch which runs is read without a look at the engine, and is
+// shown as it is once the batch is cancelled: from that commit on, and when the store is opened anew.
+func TestMembersAtHand(t *testing.T) {
+	e := &lookedAt{committed: &committed{trial: newTrial()}}
+	s, err := Open(e, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, first := begin(t, s, onHosts(4))
+	before := e.views.Load()
+	got, err := s.Job(t.Context(), first[0].ID)
+	if looked := e.views.Load() - before; err != nil || got.State != harp.StateSent || got.Cancel != nil || looked != 0 {
+		t.Errorf("it is %+v, %v, by %d looks", got, err, looked)
+	}
+	looks := 0
+	check := func(s *Store) {
+		looks++
+		for _, j := range first {
+			if got, err := s.Job(t.Context(), j.ID); err != nil || got.State != harp.StateCancelling || got.Cancel == nil {
+				t.Errorf("%s is %s, %v", j.Host, got.State, err)
+			}
+		}
+	}
+	e.look = func() { check(s) }
+	if _, err := s.ChangeBatch(t.Context(), b.ID, store.BatchEvent{Kind: store.BatchCancel}, store.Operation{Time: noon}); err != nil || looks != 1 {
+		t.Fatal(looks, err)
+	}
+	e.look = nil
+	check(s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = opened(t, e.trial, Options{})
+	applied(t, s, about(first[0], store.Started)) // which has it at hand again
+	check(s)
+	i, _ := parseID(b.ID)
+	for _, j := range first {
+		applied(t, s, about(j, store.End))
+	}
+	if _, kept := s.jobCache.cancelling[i]; kept {
+		t.Error("the batch has ended and is kept in mind")
 	}
 }
 

@@ -242,11 +242,7 @@ func (s *Store) cachedJob(text string) *store.Job {
 	if !ok || s.usable() != nil {
 		return nil
 	}
-	j := s.jobCache.getSettled(i)
-	if j == nil || (j.Queue != nil || j.Batch != "") && !j.State.Ended() {
-		return nil
-	}
-	return j
+	return s.jobCache.getShown(i)
 }
 
 // Job implements store.Jobs.

@@ -507,6 +507,7 @@ func (s *Store) loadBatches(snap Snapshot) error {
 		}
 		b.slots = s.sched.OpenBatch(b.row.ID, b.row.Plan.Parallel, b.row.Hosts-b.life.Reached, b.row.Member.Principal)
 		s.batches[i] = b
+		s.jobCache.noteBatch(i, b.life.State)
 		if b.life.State != harp.BatchRunning {
 			s.sched.Halt(b.slots, math.MinInt64)
 		}
