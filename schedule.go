@@ -2,7 +2,9 @@ package harp
 
 import (
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -10,7 +12,7 @@ import (
 // copy of its Request. Package schedule has what Cron may be and what Gap and Repeat do. A zero field
 // means: the default.
 type Schedule struct {
-	Name string `msgpack:"name"`          // 1 to MaxScheduleName bytes
+	Name string `msgpack:"name"`          // 1 to MaxScheduleName bytes, none of them of a control character
 	Doc  string `msgpack:"doc,omitempty"` // for people
 
 	Cron   string        `msgpack:"cron"`             // when: "30 2 * * *", "@daily", "every 90m", "at 2027-03-01 02:00"
@@ -74,6 +76,9 @@ const (
 func (s Schedule) Check() error {
 	if err := checkName("name", s.Name, MaxScheduleName); err != nil {
 		return err
+	}
+	if strings.ContainsFunc(s.Name, unicode.IsControl) {
+		return &FieldError{Field: "name", Message: "must have no control characters"}
 	}
 	if err := checkName("cron", s.Cron, MaxCron); err != nil {
 		return err

@@ -29,6 +29,7 @@ func TestScheduleCheck(t *testing.T) {
 		change func(*Schedule)
 	}{
 		{"name", func(s *Schedule) { s.Name = "" }},
+		{"name", func(s *Schedule) { s.Name = "a\x00b" }},
 		{"name", func(s *Schedule) { s.Name = strings.Repeat("n", MaxScheduleName+1) }},
 		{"cron", func(s *Schedule) { s.Cron = "" }},
 		{"cron", func(s *Schedule) { s.Cron = strings.Repeat("*", MaxCron+1) }},

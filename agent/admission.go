@@ -316,6 +316,7 @@ func (s *session) callInfo(p *procedure, c wire.Call, req harp.Request) *CallInf
 		Info: req.Info, Labels: req.Labels, TraceParent: req.TraceParent, DryRun: req.DryRun,
 		SilenceTimeout: grant(time.Duration(c.SilenceTimeout), p.doc.SilenceTimeout, p.silenceDefault()),
 		MaxExecTime:    grant(time.Duration(c.MaxExecTime), p.doc.MaxExecTime, defaultMaxExecTime),
+		Schedule:       c.Schedule, FireTime: c.Fire,
 	}
 	if s.direct {
 		info.Principal = harp.Principal{Kind: string(peer.Identity.Role), Name: peer.Identity.Name, Auth: "certificate"}

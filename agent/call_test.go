@@ -256,6 +256,7 @@ func TestCallInfo(t *testing.T) {
 		d, _, _ := connect(t, p, a)
 		x := d.call("info", nil, func(c *wire.Call, r *harp.Request) {
 			c.Attempt, c.MaxExecTime = 3, int64(harp.NoLimit)
+			c.Schedule, c.Fire = "nightly", time.Date(2027, 3, 28, 1, 0, 0, 0, time.UTC)
 			r.Info, _ = harp.NewValue(map[string]any{"ticket": 812})
 			r.Labels = map[string]string{"team": "web"}
 			r.TraceParent = "00-4bf9-01"
@@ -266,6 +267,7 @@ func TestCallInfo(t *testing.T) {
 			Principal: harp.Principal{Kind: "caller", Name: "ops", Auth: "certificate"},
 			Address:   d.hostAddr(), Info: got.Info, Labels: map[string]string{"team": "web"},
 			TraceParent: "00-4bf9-01", SilenceTimeout: time.Minute,
+			Schedule: "nightly", FireTime: time.Date(2027, 3, 28, 1, 0, 0, 0, time.UTC),
 		}
 		if !reflect.DeepEqual(got, want) || got.Info.String() != `{"ticket":812}` {
 			t.Errorf("got %+v, want %+v", got, want)

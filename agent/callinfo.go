@@ -24,6 +24,8 @@ type CallInfo struct {
 	DryRun         bool              // say what would be done, and do nothing
 	SilenceTimeout time.Duration     // the longest silence between records; 0: any
 	MaxExecTime    time.Duration     // the longest run; 0: any
+	Schedule       string            // the name of the schedule that it is a run of; empty: of none
+	FireTime       time.Time         // the nominal time that it is the run of, UTC; zero: of none, as when somebody triggered the schedule
 }
 
 type callInfoKey struct{}

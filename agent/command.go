@@ -81,7 +81,7 @@ func commandProcedure(c *command.Command) (*procedure, error) {
 	p.bind = func(args harp.Value, info *CallInfo) (task, error) {
 		spec, err := c.Prepare(command.Call{
 			Job: info.JobID, Attempt: int64(info.Attempt), Host: info.Host, Args: args, DryRun: info.DryRun,
-			SilenceTimeout: info.SilenceTimeout, MaxExecTime: info.MaxExecTime,
+			SilenceTimeout: info.SilenceTimeout, MaxExecTime: info.MaxExecTime, Schedule: info.Schedule, FireTime: info.FireTime,
 		})
 		if err != nil {
 			return task{}, err

@@ -133,10 +133,7 @@ func (b *builder) marked(e element) (words []string, optional, repeated bool) {
 	for _, t := range e.words {
 		var text strings.Builder
 		for _, p := range t {
-			decl := b.d.Params.byName[p.name]
-			if decl == nil {
-				decl = &param{}
-			}
+			decl, _ := b.declared(p.name)
 			text.WriteString(p.literal)
 			text.WriteString(b.mark(p, decl))
 			optional = optional || p.name != "" && !decl.Required && decl.Default == nil
@@ -156,7 +153,7 @@ func (b *builder) mark(p part, decl *param) string {
 	switch {
 	case p.name == "":
 		return ""
-	case p.form == formFile, len(decl.Enum) > 0, slices.Contains([]string{typeInt, typeNumber, typeBool, typeDuration}, decl.kind()):
+	case p.form == formFile, len(decl.Enum) > 0, slices.Contains([]string{typeInt, typeNumber, typeBool, typeDuration, typeTime}, decl.kind()):
 		return markTame
 	case dashed:
 		return markDashed
@@ -209,7 +206,7 @@ func (b *builder) use(field string, p part, u usage) {
 	}
 	was := b.uses[p.name]
 	b.uses[p.name] = usage{argv: was.argv || u.argv, first: was.first || u.first, stdin: was.stdin || u.stdin}
-	decl, known := b.d.Params.byName[p.name]
+	decl, known := b.declared(p.name)
 	if !known {
 		there := "there are no params"
 		if len(b.d.Params.order) > 0 {
@@ -217,9 +214,6 @@ func (b *builder) use(field string, p part, u usage) {
 		}
 		b.errorf(field, "{{.%s}} is not a param; %s", p.name, there)
 		return
-	}
-	if decl == nil {
-		decl = &param{}
 	}
 	switch kind := decl.kind(); {
 	case p.form == formFile && kind != typeSecret && kind != typeString && kind != typeJSON:
@@ -234,6 +228,18 @@ func (b *builder) use(field string, p part, u usage) {
 	case kind != typeList && p.form == formSpread:
 		b.errorf(field, "{{.%s...}} is for a list; %s is of type %s", p.name, p.name, kind)
 	}
+}
+
+// declared returns the declaration of a parameter, or of what takes its place, and whether there is one.
+func (b *builder) declared(name string) (*param, bool) {
+	decl, known := b.d.Params.byName[name]
+	switch {
+	case !known && name == fireTime:
+		return &param{Type: typeTime}, true
+	case decl == nil:
+		return &param{}, known
+	}
+	return decl, true
 }
 
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -456,7 +462,7 @@ func (b *builder) arguments() {
 		PropertyOrder:        b.d.Params.order,
 		AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
 	}
-	b.cmd.params = map[string]*parameter{}
+	b.cmd.params = map[string]*parameter{fireTime: {name: fireTime, kind: typeTime}}
 	for _, name := range b.d.Params.order {
 		p := b.d.Params.byName[name]
 		if p == nil {

@@ -18,6 +18,9 @@
 // optional parameter without default for which there is no argument is left out. Elements
 // in a list of their own, as [-C, "{{.dir}}"], are left out or repeated together. A
 // variable is left out likewise; in stdin such a placeholder is empty.
+//
+// {{.fire_time}} is no parameter, unless one is called so, but the time of a schedule that the
+// call is the run of, as 2027-03-28T01:00:00Z; of any other call there is no such argument.
 package command
 
 import (
@@ -85,6 +88,9 @@ type Call struct {
 	MaxSpool       int64
 
 	MaxExecTime time.Duration
+
+	Schedule string    // that caused it; empty: none did
+	FireTime time.Time // the nominal time that it is the run of; zero: of none
 }
 
 // Where a result may be from.

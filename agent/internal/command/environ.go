@@ -33,6 +33,12 @@ func (c *Command) environ(call Call, as string, set []string) []string {
 	env["HARP_ATTEMPT"] = strconv.FormatInt(call.Attempt, 10)
 	env["HARP_HOST"] = call.Host
 	env["HARP_PROCEDURE"] = c.Doc.Name
+	if call.Schedule != "" {
+		env["HARP_SCHEDULE"] = call.Schedule
+	}
+	if !call.FireTime.IsZero() {
+		env["HARP_FIRE_TIME"] = call.fireTime()
+	}
 	list := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		list = append(list, name+"="+env[name])

@@ -31,6 +31,12 @@ const (
 	typeDuration = "duration"
 )
 
+// typeTime is the type of fireTime, which no file can give to a parameter.
+const typeTime = "time"
+
+// fireTime is what the time that a call is the run of is called in templates.
+const fireTime = "fire_time"
+
 var types = []string{typeString, typeInt, typeNumber, typeBool, typeEnum, typeList, typePath, typeSecret, typeJSON, typeDuration}
 
 // maxElement is how many bytes Linux takes in one element of a command, or in one

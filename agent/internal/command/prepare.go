@@ -23,7 +23,7 @@ func (c *Command) Prepare(call Call) (supervisor.Spec, error) {
 	if call.DryRun && !c.DryRun {
 		return supervisor.Spec{}, &harp.FieldError{Field: "dry_run", Message: "the procedure has no dry run"}
 	}
-	values, err := c.values(call.Args)
+	values, err := c.values(call)
 	if err != nil {
 		return supervisor.Spec{}, err
 	}
@@ -76,9 +76,9 @@ func (c *Command) spec(call Call) supervisor.Spec {
 	return s
 }
 
-// values returns the arguments with the defaults of those that are not there.
-func (c *Command) values(args harp.Value) (map[string]any, error) {
-	got, err := args.Any()
+// values returns the arguments with the defaults of those that are not there, and the time that the call is the run of.
+func (c *Command) values(call Call) (map[string]any, error) {
+	got, err := call.Args.Any()
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +88,9 @@ func (c *Command) values(args harp.Value) (map[string]any, error) {
 	}
 	if values == nil {
 		values = map[string]any{}
+	}
+	if p := c.params[fireTime]; p != nil && p.kind == typeTime && !call.FireTime.IsZero() {
+		values[fireTime] = call.fireTime()
 	}
 	for name, p := range c.params {
 		v, ok := values[name]
@@ -103,6 +106,9 @@ func (c *Command) values(args harp.Value) (map[string]any, error) {
 	}
 	return values, c.checkItems(values)
 }
+
+// fireTime returns FireTime as commands are told it.
+func (c Call) fireTime() string { return c.FireTime.UTC().Format(time.RFC3339) }
 
 // checkItems checks the paths in lists.
 func (c *Command) checkItems(values map[string]any) error {
