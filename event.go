@@ -59,6 +59,7 @@ type Event struct {
 	By        Principal         `json:"by,omitzero" msgpack:"by"`                      // who asked for it, if somebody did
 	Labels    map[string]string `json:"labels,omitempty" msgpack:"labels,omitempty"`   // of the job
 	Batch     string            `json:"batch,omitempty" msgpack:"batch,omitempty"`     // that it is about, or of the job
+	Schedule  string            `json:"schedule,omitempty" msgpack:"sched,omitempty"`  // that it is about
 	Counts    map[State]int     `json:"counts,omitempty" msgpack:"counts,omitempty"`   // of a batch that has ended: how many members did in each state
 }
 
@@ -107,6 +108,16 @@ const (
 	EventBatchSucceeded       EventType = "batch.succeeded"
 	EventBatchFailed          EventType = "batch.failed"
 	EventBatchCancelled       EventType = "batch.cancelled"
+
+	EventScheduleFired    EventType = "schedule.fired"   // Batch is the run
+	EventScheduleSkipped  EventType = "schedule.skipped" // Reason says why, as for missed and failed
+	EventScheduleMissed   EventType = "schedule.missed"
+	EventScheduleFailed   EventType = "schedule.failed"
+	EventScheduleLate     EventType = "schedule.late" // a run, Batch, takes longer than was expected
+	EventSchedulePaused   EventType = "schedule.paused"
+	EventScheduleUnpaused EventType = "schedule.unpaused"
+	EventScheduleChanged  EventType = "schedule.changed" // made or changed
+	EventScheduleDeleted  EventType = "schedule.deleted"
 
 	// EventsMissing stands for events that cannot be read, as the dispatcher's disk has
 	// damaged them: Reason says how many. When they happened is not known: Time is zero. It

@@ -4,23 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"time"
-)
 
-// Overlap says what becomes of a time of a schedule at which its last batch is not over. A batch with a member that is unknown
-// is not over.
-type Overlap string
-
-// The policies.
-const (
-	OverlapSkip      Overlap = "skip"       // the time is skipped
-	OverlapQueue     Overlap = "queue"      // one time waits for the end of the batch, further ones are skipped
-	OverlapCancelOld Overlap = "cancel_old" // the batch is cancelled, and the time waits for its end
-	OverlapAllow     Overlap = "allow"      // it fires all the same
+	"github.com/harpcaller/harp"
 )
 
 // ScheduleRules are what a schedule says of times that cannot fire as they come.
 type ScheduleRules struct {
-	Overlap        Overlap
+	Overlap        harp.Overlap
 	CatchUp        time.Duration // by how much later than its time it may still fire
 	CatchUpMost    int           // how many of the times that are due may fire, the last ones; at least 1
 	PauseOnFailure int           // after so many runs in a row that did not succeed the schedule pauses itself; 0: never
@@ -34,6 +24,7 @@ type ScheduleLife struct {
 	Pauses   []SchedulePause `msgpack:"pauses,omitempty"`   // in their order: the last one, and those before it whose times are not settled
 	Skips    []time.Time     `msgpack:"skips,omitempty"`    // nominal times to come that are in the ledger already, skipped by hand
 	Backfill []time.Time     `msgpack:"backfill,omitempty"` // nominal times of the past that are to fire once more, the oldest first
+	Restored time.Time       `msgpack:"restored,omitempty"` // nobody knows what fired until then, since the backup was made
 	Failures int             `msgpack:"failures,omitempty"` // runs in a row that did not succeed
 
 	Run       LedgerRun `msgpack:"run,omitempty"`        // the last entry since a time fired, which another time may extend
@@ -42,51 +33,27 @@ type ScheduleLife struct {
 
 // SchedulePause is a time in which a schedule fires nothing.
 type SchedulePause struct {
-	By     string    `msgpack:"by,omitempty"` // empty: the schedule itself, by PauseOnFailure
-	Reason string    `msgpack:"reason,omitempty"`
-	Since  time.Time `msgpack:"since"`
-	Until  time.Time `msgpack:"until,omitempty"` // zero: until somebody ends it
-	Over   bool      `msgpack:"over,omitempty"`  // somebody ended it, or another one took its place
+	By     harp.Principal `msgpack:"by,omitempty"` // zero: the schedule itself, by PauseOnFailure
+	Reason string         `msgpack:"reason,omitempty"`
+	Since  time.Time      `msgpack:"since"`
+	Until  time.Time      `msgpack:"until,omitempty"` // zero: until somebody ends it
+	Over   bool           `msgpack:"over,omitempty"`  // somebody ended it, or another one took its place
 }
 
 func (p SchedulePause) covers(at time.Time) bool {
 	return !at.Before(p.Since) && (p.Until.IsZero() || at.Before(p.Until))
 }
 
-// TimeOutcome is what became of a time, in the ledger.
-type TimeOutcome string
-
-// The outcomes.
-const (
-	TimeFired   TimeOutcome = "fired"
-	TimeSkipped TimeOutcome = "skipped"
-	TimeMissed  TimeOutcome = "missed"
-	TimeFailed  TimeOutcome = "failed" // its submission was refused
-)
-
-// Why a time was skipped or missed.
-const (
-	TimeOverlap = "overlap"  // skipped: the last batch was not over
-	TimePaused  = "paused"   // skipped
-	TimeNoHosts = "no_hosts" // skipped: the target selected none
-	TimeWindow  = "window"   // skipped: a window refused all hosts
-	TimeByHand  = "by_hand"  // skipped
-	TimeDown    = "down"     // missed: nobody was there
-	TimeTooLate = "catch_up" // missed: later than CatchUp, or more than CatchUpMost
-	TimeClock   = "clock"    // missed: the clock jumped over it
-	TimeNoSpace = "no_space" // missed: the disk was almost full
-)
-
 // LedgerRun is an entry of the ledger: one time, or several in a row that had the same outcome for the same reason.
 // Entries of runs, and of times skipped by hand, may stand between them.
 type LedgerRun struct {
-	Outcome TimeOutcome `msgpack:"outcome,omitempty"`
-	Reason  string      `msgpack:"reason,omitempty"`
-	Detail  string      `msgpack:"detail,omitempty"` // overlap: the batch; paused: by whom and why
-	From    time.Time   `msgpack:"from,omitempty"`   // the first nominal time, by which the entry is found
-	To      time.Time   `msgpack:"to,omitempty"`     // the last one
-	Count   int         `msgpack:"count,omitempty"`
-	AtLeast bool        `msgpack:"at_least,omitempty"` // there were more than were counted
+	Outcome harp.TimeOutcome `msgpack:"outcome,omitempty"`
+	Reason  string           `msgpack:"reason,omitempty"`
+	Detail  string           `msgpack:"detail,omitempty"` // overlap: the batch; paused: by whom and why
+	From    time.Time        `msgpack:"from,omitempty"`   // the first nominal time, by which the entry is found
+	To      time.Time        `msgpack:"to,omitempty"`     // the last one
+	Count   int              `msgpack:"count,omitempty"`
+	AtLeast bool             `msgpack:"at_least,omitempty"` // there were more than were counted
 }
 
 // extend adds a run to one before it if both tell the same, and returns the entry to write.
@@ -181,15 +148,15 @@ func (l ScheduleLife) Next(r ScheduleRules, times ScheduleTimes, at ScheduleSigh
 	if run := l.judge(r, at, next, l.firstToFire(r, times, at)); run.Outcome != "" {
 		return l.settle(l.gather(r, times, at, run))
 	}
-	if at.Running == "" || r.Overlap == OverlapAllow {
+	if at.Running == "" || r.Overlap == harp.OverlapAllow {
 		return l.fire(next, at)
 	}
-	if r.Overlap == OverlapSkip || !l.Waiting.IsZero() {
-		return l.settle(oneTime(TimeSkipped, TimeOverlap, at.Running, next.Nominal))
+	if r.Overlap == harp.OverlapSkip || !l.Waiting.IsZero() {
+		return l.settle(oneTime(harp.TimeSkipped, harp.TimeOverlap, at.Running, next.Nominal))
 	}
 	d := ScheduleDecision{Kind: DecideQueue, Life: l.settled(next.Nominal), Nominal: next.Nominal}
 	d.Life.Waiting = next.Nominal
-	if r.Overlap == OverlapCancelOld {
+	if r.Overlap == harp.OverlapCancelOld {
 		d.Cancel = at.Running
 	}
 	return d
@@ -198,16 +165,19 @@ func (l ScheduleLife) Next(r ScheduleRules, times ScheduleTimes, at ScheduleSigh
 // nextWaiting decides about the time that waits; false: it goes on waiting.
 func (l ScheduleLife) nextWaiting(times ScheduleTimes, at ScheduleSight) (ScheduleDecision, bool) {
 	nominal := l.Waiting
+	if !nominal.After(l.Restored) {
+		return l.settleWaiting(harp.TimeMissed, harp.TimeDown, ""), true
+	}
 	if following, ok := times.Next(nominal); ok {
 		if second, ok := times.Next(following.Nominal); ok && !second.Time.After(at.Now) {
-			return l.settleWaiting(TimeMissed, TimeTooLate, ""), true
+			return l.settleWaiting(harp.TimeMissed, harp.TimeTooLate, ""), true
 		}
 	}
 	if at.Running != "" {
 		return ScheduleDecision{}, false
 	}
 	if p, paused := l.Paused(at.Now); paused {
-		return l.settleWaiting(TimeSkipped, TimePaused, p.detail()), true
+		return l.settleWaiting(harp.TimeSkipped, harp.TimePaused, p.detail()), true
 	}
 	d := ScheduleDecision{Kind: DecideFire, Life: l, Nominal: nominal, Fires: FireWaiting, Late: max(at.Now.Sub(nominal), 0), of: l}
 	d.Life.Waiting, d.Life.WaitedRun, d.Life.Run = time.Time{}, LedgerRun{}, LedgerRun{}
@@ -215,13 +185,13 @@ func (l ScheduleLife) nextWaiting(times ScheduleTimes, at ScheduleSight) (Schedu
 }
 
 func (p SchedulePause) detail() string {
-	if p.By == "" || p.Reason == "" {
-		return p.By + p.Reason
+	if p.By.Name == "" || p.Reason == "" {
+		return p.By.Name + p.Reason
 	}
-	return p.By + ": " + p.Reason
+	return p.By.Name + ": " + p.Reason
 }
 
-func oneTime(outcome TimeOutcome, reason, detail string, nominal time.Time) LedgerRun {
+func oneTime(outcome harp.TimeOutcome, reason, detail string, nominal time.Time) LedgerRun {
 	return LedgerRun{Outcome: outcome, Reason: reason, Detail: detail, From: nominal, To: nominal, Count: 1}
 }
 
@@ -231,18 +201,20 @@ func (l ScheduleLife) judge(r ScheduleRules, at ScheduleSight, t ScheduleTime, f
 	p, paused := l.pauseAt(t.Time)
 	switch tooLate := at.Now.Sub(t.Time) > r.CatchUp; {
 	case paused:
-		return oneTime(TimeSkipped, TimePaused, p.detail(), t.Nominal)
+		return oneTime(harp.TimeSkipped, harp.TimePaused, p.detail(), t.Nominal)
+	case !t.Time.After(l.Restored):
+		return oneTime(harp.TimeMissed, harp.TimeDown, "", t.Nominal)
 	case tooLate && !t.Time.Before(at.JumpFrom) && t.Time.Before(at.JumpTo):
-		return oneTime(TimeMissed, TimeClock, "", t.Nominal)
+		return oneTime(harp.TimeMissed, harp.TimeClock, "", t.Nominal)
 	case tooLate && t.Time.Before(at.Awake):
-		return oneTime(TimeMissed, TimeDown, "", t.Nominal)
+		return oneTime(harp.TimeMissed, harp.TimeDown, "", t.Nominal)
 	case tooLate && t.Time.Before(at.Full):
-		return oneTime(TimeMissed, TimeNoSpace, "", t.Nominal)
+		return oneTime(harp.TimeMissed, harp.TimeNoSpace, "", t.Nominal)
 	case tooLate || t.Nominal.Before(first):
-		return oneTime(TimeMissed, TimeTooLate, "", t.Nominal)
+		return oneTime(harp.TimeMissed, harp.TimeTooLate, "", t.Nominal)
 	}
 	if p, paused = l.Paused(at.Now); paused { // since its time, which was not decided about yet
-		return oneTime(TimeSkipped, TimePaused, p.detail(), t.Nominal)
+		return oneTime(harp.TimeSkipped, harp.TimePaused, p.detail(), t.Nominal)
 	}
 	return LedgerRun{}
 }
@@ -252,7 +224,7 @@ func (l ScheduleLife) firstToFire(r ScheduleRules, times ScheduleTimes, at Sched
 	most := max(r.CatchUpMost, 1)
 	for before := at.Now.Add(1); most > 0; {
 		t, ok := times.Prev(before)
-		if !ok || !t.Nominal.After(l.Through) || at.Now.Sub(t.Time) > r.CatchUp {
+		if !ok || !t.Nominal.After(l.Through) || at.Now.Sub(t.Time) > r.CatchUp || !t.Time.After(l.Restored) {
 			break
 		}
 		before = t.Nominal
@@ -294,6 +266,9 @@ func (l ScheduleLife) gather(r ScheduleRules, times ScheduleTimes, at ScheduleSi
 // is too late, what nobody saw, or a jump of the clock; or it is due no more, the first one to fire or skipped by hand.
 func (l ScheduleLife) lastAlike(r ScheduleRules, times ScheduleTimes, at ScheduleSight, t ScheduleTime, first time.Time) time.Time {
 	changes := []time.Time{at.Now.Add(-r.CatchUp), at.Awake, at.JumpFrom, at.JumpTo, at.Full}
+	if !l.Restored.IsZero() {
+		changes = append(changes, l.Restored.Add(1))
+	}
 	for _, p := range l.Pauses {
 		changes = append(changes, p.Since, p.Until)
 	}
@@ -327,7 +302,7 @@ func (l ScheduleLife) settle(run LedgerRun) ScheduleDecision {
 }
 
 // settleWaiting is settle for the time that waits.
-func (l ScheduleLife) settleWaiting(outcome TimeOutcome, reason, detail string) ScheduleDecision {
+func (l ScheduleLife) settleWaiting(outcome harp.TimeOutcome, reason, detail string) ScheduleDecision {
 	next := l
 	next.WaitedRun = l.WaitedRun.extend(oneTime(outcome, reason, detail, l.Waiting))
 	next.Waiting = time.Time{}
@@ -342,7 +317,7 @@ func (l ScheduleLife) fire(t ScheduleTime, at ScheduleSight) ScheduleDecision {
 
 // Instead returns what is decided in place of a fire when that cannot be: the target selects no hosts, a window refuses all
 // of them, there is no space, or the submission is refused.
-func (d ScheduleDecision) Instead(outcome TimeOutcome, reason, detail string) ScheduleDecision {
+func (d ScheduleDecision) Instead(outcome harp.TimeOutcome, reason, detail string) ScheduleDecision {
 	switch d.Fires {
 	case FireWaiting:
 		return d.of.settleWaiting(outcome, reason, detail)
@@ -421,7 +396,7 @@ func (l ScheduleLife) Skip(nominal time.Time, times ScheduleTimes) (ScheduleDeci
 		return ScheduleDecision{}, fmt.Errorf("%w: %d times to come are skipped already", ErrIllegal, len(l.Skips))
 	}
 	l.Skips = slices.SortedFunc(slices.Values(append(slices.Clone(l.Skips), nominal)), time.Time.Compare)
-	return ScheduleDecision{Kind: DecideSettle, Life: l, Entry: oneTime(TimeSkipped, TimeByHand, "", nominal)}, nil
+	return ScheduleDecision{Kind: DecideSettle, Life: l, Entry: oneTime(harp.TimeSkipped, harp.TimeByHand, "", nominal)}, nil
 }
 
 // Trigger decides about a run that somebody asks for now. Errors: ErrIllegal while the last batch is not over, unless it may run beside
@@ -436,11 +411,8 @@ func (l ScheduleLife) Trigger(evenIfRunning, evenIfPaused bool, at ScheduleSight
 	return ScheduleDecision{Kind: DecideFire, Life: l, Nominal: at.Now, Fires: FireManual, of: l}, nil
 }
 
-// MaxBackfill is how many times of the past may wait for a run.
-const MaxBackfill = 1000
-
 // AskBackfill returns the life of a schedule that fires these nominal times, which are in their order, once more: see
-// [ScheduleLife.NextBackfill]. Errors: ErrIllegal for one that is not settled, more than MaxBackfill, or while an earlier backfill is not
+// [ScheduleLife.NextBackfill]. Errors: ErrIllegal for one that is not settled, more than harp.MaxBackfill, or while an earlier backfill is not
 // over.
 func (l ScheduleLife) AskBackfill(nominals []time.Time) (ScheduleLife, error) {
 	switch n := len(nominals); {
@@ -448,13 +420,20 @@ func (l ScheduleLife) AskBackfill(nominals []time.Time) (ScheduleLife, error) {
 		return l, nil
 	case len(l.Backfill) > 0:
 		return l, fmt.Errorf("%w: an earlier backfill has %d times left", ErrIllegal, len(l.Backfill))
-	case n > MaxBackfill:
-		return l, fmt.Errorf("%w: a backfill of more than %d times", ErrIllegal, MaxBackfill)
+	case n > harp.MaxBackfill:
+		return l, fmt.Errorf("%w: a backfill of more than %d times", ErrIllegal, harp.MaxBackfill)
 	case nominals[n-1].After(l.Through) || slices.ContainsFunc(nominals, l.Waiting.Equal):
 		return l, fmt.Errorf("%w: a backfill of a time that is to come", ErrIllegal)
 	}
 	l.Backfill = slices.Clone(nominals)
 	return l, nil
+}
+
+// Restore returns the life of a schedule that was restored from a backup: no time until then fires, and none of the past is made up for, as
+// it may have fired since the backup was made.
+func (l ScheduleLife) Restore(at time.Time) ScheduleLife {
+	l.Restored, l.Backfill = at, nil
+	return l
 }
 
 // NextBackfill decides about the oldest time of the past that is to fire once more: it does when no batch is running and the schedule is

@@ -10,9 +10,12 @@ import (
 	"time"
 	_ "time/tzdata"
 
+	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/schedule"
 	"github.com/harpcaller/harp/store"
 )
+
+var olga = harp.Principal{Kind: "user", Name: "olga"}
 
 // tick is a moment of these tests, in seconds.
 func tick(n int) time.Time { return time.Unix(int64(n), 0).UTC() }
@@ -48,6 +51,7 @@ type scheduleWorld struct {
 	awake   int
 	jump    [2]int
 	full    int
+	restore int // when it was, last
 	running string
 	runs    int
 
@@ -68,7 +72,7 @@ func (w scheduleWorld) clone() scheduleWorld {
 }
 
 func newScheduleWorld(r store.ScheduleRules, k ticks) scheduleWorld {
-	return scheduleWorld{rules: r, times: k, life: store.ScheduleLife{Through: tick(0)}, fired: map[int]bool{}, ledger: map[int]store.LedgerRun{}, byHand: map[int]bool{}}
+	return scheduleWorld{rules: r, times: k, life: store.ScheduleLife{Through: tick(0)}, restore: -1, fired: map[int]bool{}, ledger: map[int]store.LedgerRun{}, byHand: map[int]bool{}}
 }
 
 func (w *scheduleWorld) sight() store.ScheduleSight {
@@ -84,7 +88,7 @@ func (w *scheduleWorld) isTooLate(at int) bool {
 }
 
 // expect says by the words of the rules what is to happen at a nominal time that is due, but for overlap.
-func (w *scheduleWorld) expect(nominal int) (store.TimeOutcome, string) {
+func (w *scheduleWorld) expect(nominal int) (harp.TimeOutcome, string) {
 	at := tickOf(w.times.at(nominal).Time)
 	later := 0
 	for n := nominal + w.times.every; n <= w.now; n += w.times.every {
@@ -94,19 +98,21 @@ func (w *scheduleWorld) expect(nominal int) (store.TimeOutcome, string) {
 	}
 	switch {
 	case w.isPaused(at):
-		return store.TimeSkipped, store.TimePaused
+		return harp.TimeSkipped, harp.TimePaused
+	case at <= w.restore:
+		return harp.TimeMissed, harp.TimeDown
 	case w.isTooLate(at) && w.jump[0] <= at && at < w.jump[1]:
-		return store.TimeMissed, store.TimeClock
+		return harp.TimeMissed, harp.TimeClock
 	case w.isTooLate(at) && at < w.awake:
-		return store.TimeMissed, store.TimeDown
+		return harp.TimeMissed, harp.TimeDown
 	case w.isTooLate(at) && at < w.full:
-		return store.TimeMissed, store.TimeNoSpace
+		return harp.TimeMissed, harp.TimeNoSpace
 	case w.isTooLate(at) || later >= max(w.rules.CatchUpMost, 1):
-		return store.TimeMissed, store.TimeTooLate
+		return harp.TimeMissed, harp.TimeTooLate
 	case w.now < w.paused:
-		return store.TimeSkipped, store.TimePaused
+		return harp.TimeSkipped, harp.TimePaused
 	}
-	return store.TimeFired, ""
+	return harp.TimeFired, ""
 }
 
 // settle decides until there is nothing more to decide. Of some commits the world hears that they failed.
@@ -130,7 +136,7 @@ func (w *scheduleWorld) settle(t testing.TB, fails func() bool) {
 			continue
 		}
 		if d.Kind == store.DecideFire && (w.now+w.runs)%5 == 0 {
-			d = d.Instead(store.TimeSkipped, store.TimeNoHosts, "")
+			d = d.Instead(harp.TimeSkipped, harp.TimeNoHosts, "")
 			w.checkInstead(t, d)
 		} else {
 			w.checkDecision(t, before, d)
@@ -154,7 +160,7 @@ func (w *scheduleWorld) checkDecision(t testing.TB, before store.ScheduleLife, d
 		w.checkWaited(t, before, d)
 		return
 	}
-	overlaps := w.running != "" && w.rules.Overlap != store.OverlapAllow
+	overlaps := w.running != "" && w.rules.Overlap != harp.OverlapAllow
 	count := 0
 	for n := from + w.times.every; n <= to; n += w.times.every {
 		count++
@@ -166,7 +172,7 @@ func (w *scheduleWorld) checkDecision(t testing.TB, before store.ScheduleLife, d
 			return
 		}
 		switch {
-		case outcome != store.TimeFired:
+		case outcome != harp.TimeFired:
 			if d.Kind != store.DecideSettle || d.Entry.Outcome != outcome || d.Entry.Reason != reason {
 				w.fail(t, "time %d is to be %s (%s), and %+v", n, outcome, reason, d)
 			}
@@ -174,12 +180,12 @@ func (w *scheduleWorld) checkDecision(t testing.TB, before store.ScheduleLife, d
 			if d.Kind != store.DecideFire || tickOf(d.Nominal) != n || d.Late != tick(w.now).Sub(w.times.at(n).Time) {
 				w.fail(t, "time %d is to fire, and %+v", n, d)
 			}
-		case w.rules.Overlap == store.OverlapSkip || !before.Waiting.IsZero():
-			if d.Entry.Reason != store.TimeOverlap || d.Entry.Detail != w.running {
+		case w.rules.Overlap == harp.OverlapSkip || !before.Waiting.IsZero():
+			if d.Entry.Reason != harp.TimeOverlap || d.Entry.Detail != w.running {
 				w.fail(t, "time %d overlaps and is to be skipped, and %+v", n, d)
 			}
 		default:
-			if d.Kind != store.DecideQueue || tickOf(d.Life.Waiting) != n || (d.Cancel == w.running) != (w.rules.Overlap == store.OverlapCancelOld) {
+			if d.Kind != store.DecideQueue || tickOf(d.Life.Waiting) != n || (d.Cancel == w.running) != (w.rules.Overlap == harp.OverlapCancelOld) {
 				w.fail(t, "time %d is to wait, and %+v", n, d)
 			}
 		}
@@ -194,18 +200,25 @@ func (w *scheduleWorld) checkDecision(t testing.TB, before store.ScheduleLife, d
 func (w *scheduleWorld) checkWaited(t testing.TB, before store.ScheduleLife, d store.ScheduleDecision) {
 	t.Helper()
 	n := tickOf(before.Waiting)
+	if n <= w.restore {
+		if d.Entry.Outcome != harp.TimeMissed || d.Entry.Reason != harp.TimeDown {
+			w.fail(t, "time %d may have fired before a restore, and %+v", n, d)
+		}
+		w.book(t, d, 1)
+		return
+	}
 	isOld := tickOf(w.times.at(n+2*w.times.every).Time) <= w.now
 	switch {
 	case n == 0 || !d.Life.Waiting.IsZero():
 		w.fail(t, "nothing was settled: %+v", d)
 	case isOld:
-		if d.Entry.Outcome != store.TimeMissed || d.Entry.Reason != store.TimeTooLate {
+		if d.Entry.Outcome != harp.TimeMissed || d.Entry.Reason != harp.TimeTooLate {
 			w.fail(t, "time %d waits for too long, and %+v", n, d)
 		}
 	case w.running != "":
 		w.fail(t, "time %d is to wait on, and %+v", n, d)
 	case w.now < w.paused:
-		if d.Entry.Reason != store.TimePaused {
+		if d.Entry.Reason != harp.TimePaused {
 			w.fail(t, "the schedule is paused, and %+v", d)
 		}
 	case d.Kind != store.DecideFire || tickOf(d.Nominal) != n || d.Late < 0:
@@ -217,7 +230,7 @@ func (w *scheduleWorld) checkWaited(t testing.TB, before store.ScheduleLife, d s
 func (w *scheduleWorld) checkInstead(t testing.TB, d store.ScheduleDecision) {
 	t.Helper()
 	w.history = append(w.history, fmt.Sprintf("%d: no hosts", w.now))
-	if d.Kind != store.DecideSettle || d.Entry.Outcome != store.TimeSkipped || d.Entry.Reason != store.TimeNoHosts {
+	if d.Kind != store.DecideSettle || d.Entry.Outcome != harp.TimeSkipped || d.Entry.Reason != harp.TimeNoHosts {
 		w.fail(t, "there are no hosts, and %+v", d)
 	}
 	w.book(t, d, 1)
@@ -233,7 +246,7 @@ func (w *scheduleWorld) checkBackfill(t testing.TB, d store.ScheduleDecision) {
 	}
 	w.again = w.again[1:]
 	if (w.now+w.runs)%3 == 0 {
-		d = d.Instead(store.TimeFailed, "refused", "")
+		d = d.Instead(harp.TimeFailed, "refused", "")
 		if d.Kind != store.DecideSettle || d.Entry.Count != 1 || !d.Entry.From.Equal(d.Nominal) {
 			w.fail(t, "a time of the past was refused, and %+v", d)
 		}
@@ -350,7 +363,7 @@ func (w *scheduleWorld) pause(until int) {
 	if until > 1<<30 {
 		end = time.Time{}
 	}
-	w.life = w.life.Pause(store.SchedulePause{By: "olga", Reason: "disks", Since: tick(w.now), Until: end}, w.times)
+	w.life = w.life.Pause(store.SchedulePause{By: olga, Reason: "disks", Since: tick(w.now), Until: end}, w.times)
 	w.unpauseNaively()
 	w.pauses = append(w.pauses, [2]int{w.now, until})
 	w.paused = until
@@ -374,6 +387,11 @@ var scheduleEvents = []struct {
 	{"slow", func(_ testing.TB, w *scheduleWorld) { w.now += 4 }, true},
 	{"forward", func(_ testing.TB, w *scheduleWorld) { w.jump = [2]int{w.now, w.now + 9}; w.now += 9 }, false},
 	{"full", func(_ testing.TB, w *scheduleWorld) { w.now += 5; w.full = w.now }, false},
+	{"restore", func(_ testing.TB, w *scheduleWorld) {
+		w.now += 3
+		w.running, w.awake, w.restore, w.again = "", w.now, w.now, nil
+		w.life = w.life.Restore(tick(w.now))
+	}, false},
 	{"trigger", func(t testing.TB, w *scheduleWorld) { w.trigger(t, false) }, false},
 	{"trigger all the same", func(t testing.TB, w *scheduleWorld) { w.trigger(t, true) }, true},
 	{"backfill", func(t testing.TB, w *scheduleWorld) { w.backfill(t) }, false},
@@ -422,7 +440,7 @@ func (w *scheduleWorld) happen(t testing.TB, i int, fails func() bool) {
 }
 
 func scheduleVariants() (all []scheduleWorld) {
-	for _, overlap := range []store.Overlap{store.OverlapSkip, store.OverlapQueue, store.OverlapCancelOld, store.OverlapAllow} {
+	for _, overlap := range []harp.Overlap{harp.OverlapSkip, harp.OverlapQueue, harp.OverlapCancelOld, harp.OverlapAllow} {
 		for _, r := range []store.ScheduleRules{
 			{CatchUp: 2 * time.Second, CatchUpMost: 1, PauseOnFailure: 2},
 			{CatchUp: 6 * time.Second, CatchUpMost: 2},
@@ -470,10 +488,10 @@ func TestScheduleLifeRandom(t *testing.T) {
 
 // TestScheduleLifeLongAway: a month in which nobody was there, of times each second, is settled in a few steps that say the same as the rules do.
 func TestScheduleLifeLongAway(t *testing.T) {
-	w := newScheduleWorld(store.ScheduleRules{Overlap: store.OverlapSkip, CatchUp: 10 * time.Minute, CatchUpMost: 3}, ticks{1, 0})
+	w := newScheduleWorld(store.ScheduleRules{Overlap: harp.OverlapSkip, CatchUp: 10 * time.Minute, CatchUpMost: 3}, ticks{1, 0})
 	const month = 30 * 24 * 3600
 	const pauseFrom, pauseTo, skipped = 400_000, 900_000, 1_500_000
-	w.life = w.life.Pause(store.SchedulePause{By: "olga", Since: tick(pauseFrom), Until: tick(pauseTo)}, w.times)
+	w.life = w.life.Pause(store.SchedulePause{By: olga, Since: tick(pauseFrom), Until: tick(pauseTo)}, w.times)
 	d, err := w.life.Skip(tick(skipped), w.times)
 	if err != nil {
 		t.Fatal(err)
@@ -510,9 +528,9 @@ func TestScheduleLifeLongAway(t *testing.T) {
 // time, not by its nominal time.
 func TestScheduleLifeLongJitter(t *testing.T) {
 	for end := 60_000; end < 60_020; end++ {
-		w := newScheduleWorld(store.ScheduleRules{Overlap: store.OverlapSkip, CatchUp: time.Minute}, ticks{4, 3})
+		w := newScheduleWorld(store.ScheduleRules{Overlap: harp.OverlapSkip, CatchUp: time.Minute}, ticks{4, 3})
 		w.now, w.awake = 100_000, 100_000
-		w.life = w.life.Pause(store.SchedulePause{By: "olga", Since: tick(0), Until: tick(end)}, w.times)
+		w.life = w.life.Pause(store.SchedulePause{By: olga, Since: tick(0), Until: tick(end)}, w.times)
 		d := w.life.Next(w.rules, w.times, w.sight())
 		last := w.times.at(tickOf(d.Life.Through))
 		following, _ := w.times.Next(last.Nominal)
@@ -542,13 +560,13 @@ func TestScheduleLifeOfSpec(t *testing.T) {
 		t.Fatal(err)
 	}
 	times := specTimes{spec}
-	rules := store.ScheduleRules{Overlap: store.OverlapQueue, CatchUp: time.Hour, CatchUpMost: 1}
+	rules := store.ScheduleRules{Overlap: harp.OverlapQueue, CatchUp: time.Hour, CatchUpMost: 1}
 	life := store.ScheduleLife{Through: time.Date(2027, 3, 26, 12, 0, 0, 0, time.UTC)}
 	now := time.Date(2027, 3, 29, 0, 45, 0, 0, time.UTC)
 	sight := store.ScheduleSight{Now: now, Awake: now}
 	missed := life.Next(rules, times, sight)
 	want := store.LedgerRun{
-		Outcome: store.TimeMissed, Reason: store.TimeDown, Count: 2,
+		Outcome: harp.TimeMissed, Reason: harp.TimeDown, Count: 2,
 		From: time.Date(2027, 3, 27, 1, 30, 0, 0, time.UTC), To: time.Date(2027, 3, 28, 1, 0, 0, 0, time.UTC), // 02:30 does not exist
 	}
 	if missed.Kind != store.DecideSettle || missed.Entry != want {
@@ -580,7 +598,7 @@ func TestScheduleLifeOfSpec(t *testing.T) {
 // TestScheduleLifeChange: an edit of the times fires nothing that is past, hides nothing that is due, and fires nothing twice where the clock was set
 // back.
 func TestScheduleLifeChange(t *testing.T) {
-	w := newScheduleWorld(store.ScheduleRules{Overlap: store.OverlapSkip, CatchUp: 5 * time.Second}, ticks{2, 0})
+	w := newScheduleWorld(store.ScheduleRules{Overlap: harp.OverlapSkip, CatchUp: 5 * time.Second}, ticks{2, 0})
 	w.now = 3
 	if _, err := w.life.Change(w.rules, w.times, ticks{3, 0}, w.sight()); !errors.Is(err, store.ErrIllegal) {
 		t.Errorf("with a time that is due: %v", err)
@@ -612,7 +630,7 @@ func TestScheduleLifeChange(t *testing.T) {
 
 // BenchmarkScheduleLifeSettle settles a day of times each minute.
 func BenchmarkScheduleLifeSettle(b *testing.B) {
-	r := store.ScheduleRules{Overlap: store.OverlapSkip, CatchUp: 10 * time.Minute, CatchUpMost: 1}
+	r := store.ScheduleRules{Overlap: harp.OverlapSkip, CatchUp: 10 * time.Minute, CatchUpMost: 1}
 	for b.Loop() {
 		life := store.ScheduleLife{Through: tick(0)}
 		for d := life.Next(r, ticks{60, 0}, store.ScheduleSight{Now: tick(86_400), Awake: tick(86_400)}); d.Kind != store.DecideWait; {

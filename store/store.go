@@ -54,6 +54,7 @@ type Store interface {
 	Queues
 	Hosts
 	Documents
+	Schedules
 	Feed
 	Upkeep
 
@@ -230,7 +231,7 @@ type Feed interface {
 type Upkeep interface {
 	// Prune deletes a bounded number of what retention does not keep, the oldest
 	// first: jobs with all that belongs to them, of which a tombstone stays for
-	// TombstoneTime; events; tombstones and idempotency keys whose time is over.
+	// TombstoneTime; events; entries of ledgers as old, but for the last LedgerKept of each schedule that there is; tombstones and idempotency keys whose time is over.
 	Prune(ctx context.Context, r Retention, now time.Time) (Pruned, error)
 
 	// ClockSet says that the clock by which times are given was set forward by so
@@ -334,8 +335,8 @@ type Hosts interface {
 	ListHosts(ctx context.Context, cursor string, limit int) (page []Host, next string, err error)
 }
 
-// Documents keeps small things whole: the hosts registry, groups, labels of hosts, later
-// schedules, windows and tokens.
+// Documents keeps small things whole: the hosts registry, groups, labels of hosts, schedules, later
+// windows and tokens.
 type Documents interface {
 	// Document returns a document. Errors: harp.ErrNotFound.
 	Document(ctx context.Context, kind, name string) ([]byte, error)

@@ -161,7 +161,7 @@ func messages() map[string]any {
 		"event": harp.Event{
 			Cursor: "c", Time: at(1), Type: "job.lost", Job: "j", Host: "web01", Procedure: "p", Queue: []byte{0x80},
 			State: "lost", Reason: "journal_gone", Attempt: 2, By: who, Labels: map[string]string{"a": "1"},
-			Batch: "b", Counts: map[harp.State]int{"lost": 1},
+			Batch: "b", Counts: map[harp.State]int{"lost": 1}, Schedule: "s",
 		},
 		"prune":  wire.Prune{EndedBefore: at(1)},
 		"chunk":  wire.Chunk{Bytes: []byte{1, 2}},

@@ -114,6 +114,7 @@ func genEvent(t *rapid.T) harp.Event {
 		Queue: genValue.Draw(t, "queue"), State: genState.Draw(t, "state"), Reason: genText.Draw(t, "reason"),
 		Attempt: rapid.Int().Draw(t, "attempt"), By: genPrincipal.Draw(t, "by"), Labels: genLabels.Draw(t, "labels"),
 		Batch: genText.Draw(t, "batch"), Counts: rapid.MapOfN(genState, rapid.Int(), 1, 3).Draw(t, "counts"),
+		Schedule: genText.Draw(t, "schedule"),
 	}
 }
 

@@ -40,6 +40,26 @@ type backupRule struct {
 }
 
 var backing = []backupRule{
+	{"backup/schedule", "a restored schedule is where it was, with its ledger, and knows when it was restored: what fired since the backup nobody knows, and nothing of the past is made up for", func(w *restorer) {
+		w.put("s", minute(0))
+		w.step(w.firing(w.schedule("s"), minute(1), "h"))
+		state := w.schedule("s").ScheduleState
+		state.Backfill = []time.Time{minute(-1)}
+		w.step(store.ScheduleStep{Name: "s", Revision: 2, State: state})
+		backup := w.backup()
+		w.step(w.firing(w.schedule("s"), minute(2), "h")) // not in it
+		w.pass(time.Hour)
+		from := w.restored(backup)
+		got := from.schedule("s")
+		if string(got.Document) != "document of s" || !got.Through.Equal(minute(1)) || !got.Restored.Equal(from.now) || got.Backfill != nil || len(got.Runs) != 1 {
+			w.Fatalf("it is %+v", got)
+		}
+		from.wantLedger(harp.LedgerFilter{}, "s fired 1-1 1")
+		if b, err := from.st.Batch(w.ctx(), got.LastBatch); err != nil || !b.State.Ended() {
+			w.Fatalf("its batch is %+v, %v", b, err)
+		}
+		from.step(from.firing(got, minute(90), "h"))
+	}},
 	{"backup/all", "a restored store has all that was there when its backup began, under a new id", func(w *restorer) {
 		_, err := w.st.OpenSession(w.ctx(), store.Session{Host: "h", Journal: "j", Position: 9, At: w.now})
 		w.must(err)

@@ -107,30 +107,40 @@ func newNames(hosts []store.BatchHost) (rows []batchNames) {
 
 // SubmitBatch implements store.Batches.
 func (s *Store) SubmitBatch(ctx context.Context, in store.BatchSubmission, now time.Time) (store.BatchSubmitted, error) {
+	names, _, err := prepareBatch(&in)
+	if err != nil {
+		return store.BatchSubmitted{}, err
+	}
+	var out store.BatchSubmitted
+	asked := s.asked()
+	err = s.do(ctx, SpaceFull, func(t *tx) (err error) {
+		at := s.sched.NoteTime(s.sched.Since(asked, now))
+		out, err = s.submitBatch(t, &in, names, asked, at)
+		return err
+	})
+	return out, err
+}
+
+// prepareBatch makes a submission the store's own, and encodes the names of its hosts. It returns also
+// about how many bytes the batch takes. Errors: harp.ErrInvalid.
+func prepareBatch(in *store.BatchSubmission) (encoded [][]byte, size int, err error) {
 	in.Batch = *in.Batch.Clone()
 	if in.Refused {
 		in.Hosts = nil // it is not stored
-	} else if err := checkBatch(&in); err != nil {
-		return store.BatchSubmitted{}, err
+	} else if err := checkBatch(in); err != nil {
+		return nil, 0, err
 	}
 	names := newNames(in.Hosts)
-	encoded := make([][]byte, len(names))
-	size := requestSize(&in.Request) + len(encode(&in.Batch)) + 10_000
+	encoded = make([][]byte, len(names))
+	size = requestSize(&in.Request) + len(encode(&in.Batch)) + 10_000
 	for n := range names {
 		encoded[n] = encode(&names[n])
 		size += len(encoded[n]) + WriteCost
 	}
 	if size > maxBatch {
-		return store.BatchSubmitted{}, tooMuch("target", size, maxBatch)
+		return nil, size, tooMuch("target", size, maxBatch)
 	}
-	var out store.BatchSubmitted
-	asked := s.asked()
-	err := s.do(ctx, SpaceFull, func(t *tx) (err error) {
-		at := s.sched.NoteTime(s.sched.Since(asked, now))
-		out, err = s.submitBatch(t, &in, encoded, asked, at)
-		return err
-	})
-	return out, err
+	return encoded, size, nil
 }
 
 // checkBatch refuses a batch that no store could go through.

@@ -113,7 +113,7 @@ func TestRowsGolden(t *testing.T) {
 	show("sealed", first)
 	var told feedRows
 	for no := range uint64(2) {
-		told.addEvent(no, encode(eventRow{At: 1, Type: "t", Job: i[:], Host: "h", Procedure: "p", Queue: j.Queue, State: "s", Reason: "r", Attempt: 2, By: &j.Principal, Labels: j.Labels}))
+		told.addEvent(no, encode(eventRow{At: 1, Type: "t", Job: i[:], Host: "h", Procedure: "p", Queue: j.Queue, State: "s", Reason: "r", Attempt: 2, By: &j.Principal, Labels: j.Labels, Schedule: "s"}))
 	}
 	for _, w := range told.writes() {
 		show("key", w.Key)
@@ -143,6 +143,25 @@ func TestRowsGolden(t *testing.T) {
 		show("key", key)
 	}
 	for _, key := range append(entries(j), endedKey(j), i.key(prefixCall), i.recordsKey(2, 3), documentKey("k", "n"), pieceKey([]byte("key"), 1)) {
+		show("key", key)
+	}
+	state := store.ScheduleState{
+		Version: 1, LastBatch: "b", Runs: []store.ScheduleRun{{Batch: "b", Since: noon, Fires: store.FireBackfill, Late: true}},
+		ScheduleLife: store.ScheduleLife{
+			Through: noon, Waiting: noon, Skips: []time.Time{noon}, Backfill: []time.Time{noon}, Restored: noon, Failures: 1,
+			Pauses:    []store.SchedulePause{{By: j.Principal, Reason: "r", Since: noon, Until: noon, Over: true}},
+			Run:       store.LedgerRun{Outcome: harp.TimeSkipped, Reason: "r", Detail: "d", From: noon, To: noon, Count: 2, AtLeast: true},
+			WaitedRun: store.LedgerRun{Outcome: harp.TimeMissed, From: noon, To: noon, Count: 1},
+		},
+	}
+	show("schedule", encode(store.Schedule{Revision: 2, KeptFrom: noon, ScheduleState: state}))
+	entry := newLedgerRow(&harp.LedgerEntry{
+		Kind: harp.LedgerManual, Outcome: harp.TimeFailed, Reason: "r", Detail: "d", From: noon, To: noon, Count: 2, AtLeast: true, At: noon, Late: 1,
+		Batch: j.ID, By: j.Principal, Err: j.Failure.Err(),
+	})
+	show("ledger", encode(entry))
+	key := ledgerKey("s", entry.From, entry.Kind, entry.Batch)
+	for _, key := range [][]byte{scheduleKey("s"), key, ledgerEntryKey(key)} {
 		show("key", key)
 	}
 	isGolden(t, "testdata/rows.golden", b.String())

@@ -75,13 +75,14 @@ type eventRow struct {
 	Labels    map[string]string
 	Batch     []byte // nil: none
 	Counts    map[harp.State]int
+	Schedule  string
 }
 
 // event is the inverse of what wrote the row. It shares no memory with the row.
 func (r *eventRow) event(cursor string) harp.Event {
 	e := harp.Event{
 		Cursor: cursor, Time: fromNanos(r.At), Type: r.Type, Host: r.Host, Procedure: r.Procedure,
-		Queue: slices.Clone(r.Queue), State: r.State, Reason: r.Reason, Attempt: r.Attempt, Labels: maps.Clone(r.Labels),
+		Queue: slices.Clone(r.Queue), State: r.State, Reason: r.Reason, Attempt: r.Attempt, Labels: maps.Clone(r.Labels), Schedule: r.Schedule,
 	}
 	if len(r.Job) == len(id{}) {
 		e.Job = id(r.Job).String()
@@ -274,10 +275,13 @@ func (s *Store) emitRows(t *tx, rows []eventRow) {
 func noteRow(e *harp.Event) eventRow {
 	row := eventRow{
 		At: nanos(e.Time), Type: e.Type, Host: e.Host, Procedure: e.Procedure, Queue: e.Queue,
-		State: e.State, Reason: e.Reason, Attempt: e.Attempt, Labels: e.Labels,
+		State: e.State, Reason: e.Reason, Attempt: e.Attempt, Labels: e.Labels, Schedule: e.Schedule,
 	}
 	if i, ok := parseID(e.Job); ok {
 		row.Job = i[:]
+	}
+	if i, ok := parseID(e.Batch); ok {
+		row.Batch = i[:]
 	}
 	if e.By != (harp.Principal{}) {
 		row.By = &e.By

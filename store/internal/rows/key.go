@@ -32,12 +32,16 @@ import (
 //	i k time(8) hash(32)           index: an idempotency key, by when it is over
 //	i c time(8) id                 index: an operator's request, by when it was done
 //	i b time(8) no(8)              index: a batch, by when it was submitted
+//	i f time(8) ...                index: an entry of a ledger, by its first time; the rest is of its key
 //	i d time(8) no(8)              index: a batch that has ended, by when it did
 //	i x time(8) no(8)              index: ids of jobs that were pruned at that time
 //	q name                         a queue
 //	m name                         a queue that has been cancelled and is not yet gone
 //	h name                         a host
 //	d kind name                    a document
+//	s name                         where a schedule is in its times; what was put is a document
+//	f name time(8) kind            an entry of its ledger, by its first time; of a run that
+//	                               somebody asked for with the id of the batch
 //	e no(8)                        events of the feed, the last of which has this number
 //	k hash(32)                     an idempotency key: the job it stands for
 //	c id                           an operator's request that was done
@@ -63,6 +67,8 @@ const (
 	prefixMarked    = 'm'
 	prefixHost      = 'h'
 	prefixDocument  = 'd'
+	prefixSchedule  = 's'
+	prefixLedger    = 'f'
 	prefixEvent     = 'e'
 	prefixOnce      = 'k'
 	prefixDone      = 'c'
@@ -86,6 +92,7 @@ const (
 	byDone      = 'c' // operators' requests
 	byPruned    = 'x' // tombstones
 	byBatch     = 'b' // batches
+	byLedger    = 'f' // entries of ledgers
 	byBatchEnd  = 'd' // batches that have ended, by when they did
 )
 

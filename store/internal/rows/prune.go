@@ -47,7 +47,7 @@ type pruning struct {
 }
 
 func (p *pruning) pruneAll() error {
-	for _, step := range []func() error{p.pruneRests, p.pruneEnded, p.entomb, p.pruneEvents, p.pruneIdempotency, p.pruneOperations, p.pruneTombstones} {
+	for _, step := range []func() error{p.pruneRests, p.pruneEnded, p.entomb, p.pruneEvents, p.pruneLedgers, p.pruneIdempotency, p.pruneOperations, p.pruneTombstones} {
 		if err := step(); err != nil {
 			return err
 		}

@@ -48,7 +48,9 @@ func Restore(e Engine, r io.Reader, at time.Time, opts Options) (store.Restored,
 	if err != nil {
 		return did, err
 	}
-	did.Lost, err = s.loseAll(at)
+	if did.Lost, err = s.loseAll(at); err == nil {
+		err = s.restoreSchedules(context.Background(), at)
+	}
 	if also := s.Close(); err == nil {
 		err = also
 	}

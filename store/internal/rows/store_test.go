@@ -145,6 +145,13 @@ func everything(ctx context.Context, s *Store, id string) map[string]error {
 	_, errs["ChangeDocuments"] = s.ChangeDocuments(ctx, store.DocumentChanges{Changes: []store.DocumentChange{{Kind: "k", Name: "m", New: []byte{1}}}})
 	_, errs["ChangeDocuments/delete"] = s.ChangeDocuments(ctx, store.DocumentChanges{Changes: []store.DocumentChange{{Kind: "k", Name: "o"}}})
 	_, _, errs["DocumentsChanged"] = s.DocumentsChanged(ctx, store.Operation{ID: harp.NewID()})
+	_, errs["StepSchedule"] = s.StepSchedule(ctx, store.ScheduleStep{Name: "s", Document: []byte{1}}, noon)
+	_, errs["StepSchedule/entry"] = s.StepSchedule(ctx, store.ScheduleStep{Name: "t", Entry: &harp.LedgerEntry{Kind: harp.LedgerTime}}, noon)
+	_, errs["StepSchedule/state"] = s.StepSchedule(ctx, store.ScheduleStep{Name: "u"}, noon)
+	_, errs["StepSchedule/delete"] = s.StepSchedule(ctx, store.ScheduleStep{Name: "v", Delete: true}, noon)
+	_, errs["Schedule"] = s.Schedule(ctx, "s")
+	_, _, errs["ListSchedules"] = s.ListSchedules(ctx, "", 1)
+	_, errs["ScheduleLedger"] = s.ScheduleLedger(ctx, harp.LedgerFilter{}, "")
 	errs["AppendEvents"] = s.AppendEvents(ctx, harp.Event{Type: harp.EventHostForgot})
 	_, errs["Events"] = s.Events(ctx, harp.EventFilter{}, 1)
 	_, errs["Prune"] = s.Prune(ctx, store.Retention{}, noon)
@@ -383,7 +390,7 @@ func TestSpaceLines(t *testing.T) {
 	e.space = SpaceCritical
 	for name, err := range everything(t.Context(), s, j.ID) {
 		switch name {
-		case "Submit", "Claim", "Append", "OpenSession", "PutHost", "PutDocument", "ChangeDocuments", "AppendEvents":
+		case "Submit", "Claim", "Append", "OpenSession", "PutHost", "PutDocument", "ChangeDocuments", "StepSchedule", "StepSchedule/entry", "AppendEvents":
 			if !errors.Is(err, harp.ErrNoSpace) {
 				t.Errorf("%s: %v, want ErrNoSpace", name, err)
 			}

@@ -1,0 +1,149 @@
+package rows
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// stepped makes a step of a schedule, and returns the schedule.
+func stepped(t *testing.T, s *Store, step store.ScheduleStep) *store.Schedule {
+	t.Helper()
+	if _, err := s.StepSchedule(t.Context(), step, noon); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Schedule(t.Context(), step.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func entryAt(at time.Time, outcome harp.TimeOutcome) *harp.LedgerEntry {
+	return &harp.LedgerEntry{Kind: harp.LedgerTime, Outcome: outcome, From: at, To: at, Count: 1, At: noon}
+}
+
+// TestDamagedSchedule checks that a schedule of which something cannot be read is listed, that no step of before is made, that it is
+// put anew, and that nothing before that counts as what is known not to have fired.
+func TestDamagedSchedule(t *testing.T) {
+	for name, prefix := range map[string][]byte{"document": documentKey(store.ScheduleKind, "s"), "state": scheduleKey("s")} {
+		t.Run(name, func(t *testing.T) {
+			e := newTrial()
+			s := opened(t, e, Options{})
+			put := store.ScheduleStep{Name: "s", Document: []byte("1"), State: store.ScheduleState{Version: 1, ScheduleLife: store.ScheduleLife{Through: noon}}}
+			had := stepped(t, s, put)
+			stepped(t, s, store.ScheduleStep{Name: "t", Document: []byte("2")})
+			e.damage(s, prefix)
+			page, _, err := s.ListSchedules(t.Context(), "", 10)
+			if err != nil || len(page) != 2 || (page[0].Document == nil) != (name == "document") || (page[0].Revision == 0) != (name == "state") {
+				t.Fatalf("listed are %+v, %v", page, err)
+			}
+			if name == "state" {
+				if _, err := s.StepSchedule(t.Context(), store.ScheduleStep{Name: "s", Revision: had.Revision}, noon); !errors.Is(err, harp.ErrConflict) {
+					t.Errorf("a step of before: %v", err)
+				}
+			}
+			put.Revision = page[0].Revision
+			got := stepped(t, s, put)
+			if string(got.Document) != "1" || got.Revision == 0 || !got.Through.Equal(noon) || got.KeptFrom.Equal(noon) != (name == "state") {
+				t.Errorf("put anew it is %+v", got)
+			}
+			works(t, s)
+		})
+	}
+}
+
+// TestLostScheduleState checks that a schedule whose state is gone with its table is put anew as one that is damaged.
+func TestLostScheduleState(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	put := store.ScheduleStep{Name: "s", Document: []byte("1")}
+	stepped(t, s, put)
+	if err := e.Commit([]Write{{scheduleKey("s"), nil}}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Schedule(t.Context(), "s"); err != nil || got.Revision != 0 {
+		t.Fatalf("it is %+v, %v", got, err)
+	}
+	if got := stepped(t, s, put); !got.KeptFrom.Equal(noon) {
+		t.Errorf("its ledger is whole from %v on", got.KeptFrom)
+	}
+}
+
+// TestDamagedLedger checks that an entry that cannot be read is left out, that no backfill fires its time, and that it is deleted when others
+// of its time are.
+func TestDamagedLedger(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	is := stepped(t, s, store.ScheduleStep{Name: "s", Document: []byte("1")})
+	for n := range 3 {
+		at := noon.Add(time.Duration(n) * time.Hour)
+		is = stepped(t, s, store.ScheduleStep{Name: "s", Revision: is.Revision, Entry: entryAt(at, harp.TimeFired)})
+	}
+	e.damage(s, ledgerKey("s", nanos(noon), harp.LedgerTime, nil))
+	for _, f := range []harp.LedgerFilter{{}, {Schedule: "s"}} {
+		page, err := s.ScheduleLedger(t.Context(), f, "")
+		if err != nil || len(page.Items) != 2 {
+			t.Errorf("listed are %+v, %v", page.Items, err)
+		}
+	}
+	again := entryAt(noon, harp.TimeFired)
+	again.Kind = harp.LedgerBackfill
+	if _, err := s.StepSchedule(t.Context(), store.ScheduleStep{Name: "s", Revision: is.Revision, Entry: again}, noon); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a backfill of it: %v", err)
+	}
+	if _, err := s.StepSchedule(t.Context(), store.ScheduleStep{Name: "s", Revision: is.Revision, Delete: true}, noon); err != nil {
+		t.Fatal(err)
+	}
+	prune(t, s, store.Retention{EventsBefore: noon.Add(time.Second)}, noon)
+	if n := e.count(prefixLedger) + e.count(prefixIndex, byLedger) + e.count(prefixSchedule); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+	works(t, s)
+}
+
+// TestPruneManyLedgers checks that a Prune looks at some ledgers, and the ones after it at the others.
+func TestPruneManyLedgers(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	for n := range 2*maxLedgers + 10 {
+		name := string(rune('a'+n%26)) + harp.NewID()
+		if _, err := s.StepSchedule(t.Context(), store.ScheduleStep{Name: name, Entry: entryAt(noon, harp.TimeFired)}, noon); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, left := range []int{maxLedgers + 10, 10, 0, 0} {
+		if _, err := s.Prune(t.Context(), store.Retention{EventsBefore: noon.Add(time.Second)}, noon); err != nil {
+			t.Fatal(err)
+		}
+		if n := e.count(prefixLedger); n != left {
+			t.Errorf("%d are left, want %d", n, left)
+		}
+	}
+}
+
+// TestFireWithoutSpace checks that a time whose batch finds no space is not settled by that.
+func TestFireWithoutSpace(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	is := stepped(t, s, store.ScheduleStep{Name: "s", Document: []byte("1")})
+	step := store.ScheduleStep{Name: "s", Revision: is.Revision, Entry: entryAt(noon, harp.TimeFired), Batch: &store.BatchSubmission{
+		Batch: store.Batch{ID: harp.NewID(), Classes: []store.BatchClass{{}}, Plan: store.BatchPlan{Waves: []int{1}, Parallel: 1}},
+		Hosts: []store.BatchHost{{Name: "h"}},
+	}}
+	for _, e.space = range []Space{SpaceLow, SpaceCritical, SpaceFull} {
+		if _, err := s.StepSchedule(t.Context(), step, noon); !errors.Is(err, harp.ErrNoSpace) {
+			t.Errorf("with space %s: %v", e.space, err)
+		}
+	}
+	e.space = SpacePlenty
+	if n := e.count(prefixLedger) + e.count(prefixBatch); n != 0 {
+		t.Errorf("%d rows were written", n)
+	}
+	if got := stepped(t, s, step); got.Revision != 2 {
+		t.Errorf("then it is %+v", got)
+	}
+}
