@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/schema"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/transport"
@@ -24,7 +25,7 @@ func (d *Dispatcher) bounds(who harp.Principal) (all []harp.Bound) {
 		}
 	}
 	all = append(all, d.principals.boundsOfAll()...)
-	all = append(all, d.principals.bounds(who)...)
+	all = append(all, d.principals.bounds(who, d.store.QuotaUsed(who))...)
 	for _, b := range transport.Bounds() {
 		if _, counted := used["callers: "+b.Name]; !counted {
 			all = append(all, harp.Bound{Name: b.Name, Most: b.Value, Unit: b.Unit, Reason: b.Reason})
@@ -47,6 +48,7 @@ func (d *Dispatcher) otherBounds() []harp.Bound {
 		{Name: "records of all attempts", Most: receivedBytes, Unit: bytes, Reason: "received and not committed; the windows of agents are shares of it"},
 		{Name: "calls on their way into the store", Most: aloneWeight, Unit: "calls", Reason: "of one principal at a time while no others call"},
 		{Name: "calls beside those of others", Most: sharedWeight, Unit: "calls", Reason: "of one principal at a time while others call, so that these do not wait behind it"},
+		{Name: "schemas", Used: int64(d.hosts.catalogues.schemas.Weight()), Most: schema.MaxCached, Unit: bytes, Reason: "of procedures, ready to check arguments by"},
 		{Name: "request", Most: wire.MaxSubmission, Unit: bytes, Reason: "with its signature, so that it fits into CALL"},
 		{Name: "page of an answer", Most: wire.MaxPage, Unit: bytes, Reason: "records or rows in one answer"},
 	}
@@ -63,7 +65,7 @@ func (ps *principals) boundsOfAll() []harp.Bound {
 }
 
 // bounds are those of one principal. Its jobs and queues are the store's to count.
-func (ps *principals) bounds(who harp.Principal) []harp.Bound {
+func (ps *principals) bounds(who harp.Principal, has store.Quota) []harp.Bound {
 	if isUnlimited(who) {
 		return nil
 	}
@@ -71,7 +73,7 @@ func (ps *principals) bounds(who harp.Principal) []harp.Bound {
 	return []harp.Bound{
 		{Name: store.QuotaName + "sessions", Used: sessions, Most: int64(ps.most.Sessions), Unit: "sessions", Reason: "of the principal that asks, at a time"},
 		{Name: store.QuotaName + "bytes_per_hour", Used: stored, Most: ps.most.BytesPerHour, Unit: "bytes", Reason: "stored for the calls of the principal that asks"},
-		{Name: store.QuotaName + "waiting", Most: int64(ps.most.Waiting), Unit: "jobs", Reason: "of one principal that wait to start"},
-		{Name: store.QuotaName + "queues", Most: int64(ps.most.Queues), Unit: "queues", Reason: "with jobs of one principal that have not ended, or changed by it"},
+		{Name: store.QuotaName + "waiting", Used: int64(has.Waiting), Most: int64(ps.most.Waiting), Unit: "jobs", Reason: "of the principal that asks, that wait to start"},
+		{Name: store.QuotaName + "queues", Used: int64(has.Queues), Most: int64(ps.most.Queues), Unit: "queues", Reason: "with jobs of the principal that asks that have not ended, or changed by it"},
 	}
 }

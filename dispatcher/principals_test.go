@@ -74,6 +74,9 @@ func TestWaitingJobsOfAPrincipalAreBounded(t *testing.T) {
 		}
 		_, err := waitingCall(t.Context(), ada)
 		wantRefused(t, err, "waiting")
+		if waiting, queues := usedBy(t, ada, "limits.per_principal.waiting"), usedBy(t, ada, "limits.per_principal.queues"); waiting != 2 || queues != 1 {
+			t.Errorf("%d jobs are shown to wait, in %d queues", waiting, queues)
+		}
 		must[*harp.Job](t)(waitingCall(t.Context(), bob))
 		inProcess := sys.d.Caller()
 		for range 3 {

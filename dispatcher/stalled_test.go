@@ -157,7 +157,13 @@ func TestLongGreetingsTakeTurns(t *testing.T) {
 // usedOf is how much of a bound is shown as used.
 func usedOf(t *testing.T, sys *system, name string) int64 {
 	t.Helper()
-	info, err := sys.caller.Ping(t.Context())
+	return usedBy(t, sys.caller, name)
+}
+
+// usedBy is the same of a bound on what one caller has.
+func usedBy(t *testing.T, c *harp.Caller, name string) int64 {
+	t.Helper()
+	info, err := c.Ping(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

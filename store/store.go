@@ -108,6 +108,10 @@ type Jobs interface {
 	// now; the zero time if nothing waits for time. It costs no read.
 	NextDue() time.Time
 
+	// QuotaUsed is how much a principal has now of what a [Quota] bounds, hosts of batches that are
+	// not reached among the jobs that wait. It costs no read.
+	QuotaUsed(who harp.Principal) Quota
+
 	// SetGate says whether jobs may start on a host now. It is kept in memory,
 	// for this process; a host without a gate is closed with reason offline.
 	// Opening a gate claims nothing: that is Claim's.

@@ -8,8 +8,8 @@ import (
 	"github.com/harpcaller/harp"
 )
 
-// maxCached is what the schemas that a Cache keeps may weigh.
-const maxCached = 64 << 20
+// MaxCached is what the schemas that a Cache keeps may weigh.
+const MaxCached = 64 << 20
 
 // Key tells apart what Compile looks at.
 type Key [sha256.Size]byte
@@ -53,6 +53,13 @@ func (c *Cache) Get(key Key, doc harp.ProcedureDoc) (*Args, error) {
 	return args, err
 }
 
+// Weight is what those weigh that it keeps, in bytes.
+func (c *Cache) Weight() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.weight
+}
+
 func (c *Cache) lookUp(key Key) (compiled, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,7 +76,7 @@ func (c *Cache) addCompiled(key Key, one compiled) {
 	}
 	c.weight += one.weight()
 	for other, had := range c.kept {
-		if c.weight <= maxCached {
+		if c.weight <= MaxCached {
 			break
 		}
 		c.weight -= had.weight()

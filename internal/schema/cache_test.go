@@ -19,7 +19,7 @@ func TestCacheIsBounded(t *testing.T) {
 	for _, one := range c.kept {
 		weight += one.weight()
 	}
-	if weight != c.weight || weight > maxCached || weight < maxCached/2 {
+	if weight != c.weight || weight > MaxCached || weight < MaxCached/2 {
 		t.Errorf("weighs %d, thinks it is %d", weight, c.weight)
 	}
 }

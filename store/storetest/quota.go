@@ -83,6 +83,23 @@ var quotas = []rule{
 		w.wants(w.trySubmit(by(ada), most(store.Quota{Waiting: 2})), harp.ErrRefused)
 		w.apply(j, store.End)
 	}},
+	{"quota/used", "what a principal has is told: jobs that wait, hosts of its batches that are not reached, and queues", func(w *world) {
+		uses := func(waiting, queues int) {
+			w.Helper()
+			if got := w.st.QuotaUsed(ada); got != (store.Quota{Waiting: waiting, Queues: queues}) {
+				w.Fatalf("it uses %+v, want %d and %d", got, waiting, queues)
+			}
+		}
+		uses(0, 0)
+		j := w.submit(by(ada), in(queue("a")), on("away"))
+		w.submit(by(ada), on("away"))
+		w.submit(by(bob), in(queue("b")), on("away"))
+		uses(2, 1)
+		w.pauseBy(ada, queue("c"), true)
+		uses(2, 2)
+		w.apply(j, store.CancelReq)
+		uses(1, 1)
+	}},
 	{"quota/cancelled", "jobs that a cancel of their queue has ended count until their rows say so", func(w *world) {
 		one := most(store.Quota{Waiting: 1})
 		q := queue("q")

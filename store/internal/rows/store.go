@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/internal/schedule"
 )
@@ -225,4 +226,11 @@ func (s *Store) NextDue() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return fromNanos(s.sched.NextDue())
+}
+
+// QuotaUsed implements store.Jobs.
+func (s *Store) QuotaUsed(who harp.Principal) store.Quota {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sched.QuotaUsed(who)
 }

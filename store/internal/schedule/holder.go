@@ -89,6 +89,15 @@ func (q *Queue) Keeper() harp.Principal {
 	return q.keeper.who
 }
 
+// QuotaUsed is how much a principal has of what a quota bounds.
+func (s *Schedule) QuotaUsed(who harp.Principal) store.Quota {
+	h := s.holders[who]
+	if h == nil {
+		return store.Quota{}
+	}
+	return store.Quota{Waiting: h.waiting, Queues: len(h.queues)}
+}
+
 // CheckJob refuses another job of a principal that has as much as it may; queue is nil for one in
 // none. Errors: harp.ErrRefused.
 func (s *Schedule) CheckJob(who harp.Principal, queue harp.Value, most store.Quota) error {
