@@ -84,7 +84,7 @@ func (b *Batch) Results(ctx context.Context, opts ...StreamOption) iter.Seq2[Hos
 				yield(HostResult{}, err)
 				return
 			}
-			if r.End != nil && !yield(HostResult{Seq: r.Seq, Host: r.Host, Job: r.Job, Result: *r.End}, nil) {
+			if r.End != nil && !yield(HostResult{Seq: r.Seq, Host: r.Host, Job: r.Job, Skipped: r.Skipped, Result: *r.End}, nil) {
 				return
 			}
 		}
@@ -206,23 +206,25 @@ func submitBatch(ctx context.Context, s Service, req Request) (*Batch, error) {
 
 // HostResult is how a batch's member on a host ended.
 type HostResult struct {
-	Seq  uint64 `json:"seq"` // of the batch's log: Since(Seq+1) goes on behind it
-	Host string `json:"host"`
-	Job  string `json:"job"` // its id
+	Seq     uint64 `json:"seq"` // of the batch's log: Since(Seq+1) goes on behind it
+	Host    string `json:"host"`
+	Job     string `json:"job"`               // its id
+	Skipped bool   `json:"skipped,omitempty"` // the host was left out when its turn came: nothing ran, and it does not fail the batch
 	Result
 }
 
 // hostResultJSON is how a HostResult is written as JSON.
 type hostResultJSON struct {
-	Seq  uint64 `json:"seq"`
-	Host string `json:"host"`
-	Job  string `json:"job"`
+	Seq     uint64 `json:"seq"`
+	Host    string `json:"host"`
+	Job     string `json:"job"`
+	Skipped bool   `json:"skipped,omitempty"`
 	resultJSON
 }
 
 // MarshalJSON writes the fields of the Result beside the others.
 func (r HostResult) MarshalJSON() ([]byte, error) {
-	return plainJSON(hostResultJSON{r.Seq, r.Host, r.Job, resultJSON{resultFields(r.Result), FailureOf(r.Err)}})
+	return plainJSON(hostResultJSON{r.Seq, r.Host, r.Job, r.Skipped, resultJSON{resultFields(r.Result), FailureOf(r.Err)}})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes. Errors: those of package json.
@@ -231,18 +233,19 @@ func (r *HostResult) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &read); err != nil {
 		return err
 	}
-	*r = HostResult{Seq: read.Seq, Host: read.Host, Job: read.Job, Result: Result(read.resultFields)}
+	*r = HostResult{Seq: read.Seq, Host: read.Host, Job: read.Job, Skipped: read.Skipped, Result: Result(read.resultFields)}
 	r.Err = read.Error.Err()
 	return nil
 }
 
 // HostRecord is a record of a batch's member on a host, or its end.
 type HostRecord struct {
-	Seq    uint64  `json:"seq"` // of the batch's log
-	Host   string  `json:"host"`
-	Job    string  `json:"job"`             // its id
-	Record Record  `json:"record,omitzero"` // without an End
-	End    *Result `json:"end,omitempty"`   // nil: it is a record
+	Seq     uint64  `json:"seq"` // of the batch's log
+	Host    string  `json:"host"`
+	Job     string  `json:"job"`               // its id
+	Record  Record  `json:"record,omitzero"`   // without an End
+	End     *Result `json:"end,omitempty"`     // nil: it is a record
+	Skipped bool    `json:"skipped,omitempty"` // the host was left out when its turn came
 }
 
 // BatchStatus is the state of a batch at one moment. Times are UTC by the dispatcher's clock, zero

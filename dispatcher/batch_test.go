@@ -239,6 +239,9 @@ func TestSkippedMembers(t *testing.T) {
 			states := map[string]harp.State{}
 			for _, r := range allOf(t, b.Results(ctx)) {
 				states[r.Host] = r.State
+				if want := r.Host == "away" || r.Host == "db01"; r.Skipped != want {
+					t.Errorf("of %s it is said that it was skipped: %v", r.Host, r.Skipped)
+				}
 			}
 			if len(states) != 4 || states["away"] != harp.StateExpired || states["db01"] != harp.StateRejected {
 				t.Errorf("the results are %v", states)

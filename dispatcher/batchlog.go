@@ -95,7 +95,7 @@ func (p *logPage) addEntry(ctx context.Context, e store.BatchEntry) (full bool, 
 	switch e.Kind {
 	case store.BatchMemberRecords:
 		full, err = p.addRecords(ctx, e)
-	case store.BatchMemberEnded:
+	case store.BatchMemberEnded, store.BatchMemberSkipped:
 		full, err = p.addEnd(ctx, e)
 	case store.BatchNotReached:
 		full, err = p.addUnreached(ctx, e)
@@ -167,7 +167,7 @@ func (p *logPage) addEnd(ctx context.Context, e store.BatchEntry) (full bool, er
 	if err != nil {
 		return false, err
 	}
-	return !p.tellEnd(e.No, e.Host, id, end, size), nil
+	return !p.tellEnd(harp.HostRecord{Seq: e.No, Host: e.Host, Job: id, End: &end, Skipped: e.Kind == store.BatchMemberSkipped}, size), nil
 }
 
 // damagedEnd is the end of a member that cannot be read.
@@ -181,12 +181,12 @@ func damagedEnd() harp.Result {
 func failureSize(j *store.Job) int { return len(j.Failure.Message) + len(j.Failure.Data) }
 
 // tellEnd adds the end of a member, which takes so many bytes; false if it has no room.
-func (p *logPage) tellEnd(no uint64, host, job string, end harp.Result, size int) bool {
+func (p *logPage) tellEnd(end harp.HostRecord, size int) bool {
 	if !p.hasRoom(size) {
-		p.Next, p.At = no, 0
+		p.Next, p.At = end.Seq, 0
 		return false
 	}
-	p.Entries = append(p.Entries, harp.HostRecord{Seq: no, Host: host, Job: job, End: &end})
+	p.Entries = append(p.Entries, end)
 	return true
 }
 
@@ -198,7 +198,8 @@ func (p *logPage) addUnreached(ctx context.Context, e store.BatchEntry) (full bo
 			return false, err
 		}
 		for _, j := range members {
-			if !p.tellEnd(e.No+uint64(at), j.Host, j.ID, endOf(j, nil), failureSize(j)) { //nolint:gosec // below Count
+			end := endOf(j, nil)
+			if !p.tellEnd(harp.HostRecord{Seq: e.No + uint64(at), Host: j.Host, Job: j.ID, End: &end}, failureSize(j)) { //nolint:gosec // below Count
 				return true, nil
 			}
 			at++

@@ -179,9 +179,10 @@ type BatchEntryKind int
 
 // The kinds of entries.
 const (
-	BatchMemberEnded   BatchEntryKind = iota + 1 // the member on the host at Index has ended, or was skipped
+	BatchMemberEnded   BatchEntryKind = iota + 1 // the member on the host at Index has ended
 	BatchMemberRecords                           // the member on the host at Index has Count more records, from First on
 	BatchNotReached                              // Count hosts from Index on will not be reached any more
+	BatchMemberSkipped                           // the host at Index was left out when its turn came
 )
 
 // BatchEntry is an entry of a batch's log. Entries are numbered from 0 without gaps; BatchNotReached has as

@@ -138,7 +138,7 @@ func (w *batchWatch) log(ctx context.Context, from []harp.StreamOption) iter.Seq
 	}
 	return func(yield func(harp.HostRecord, error) bool) {
 		for r, err := range w.batch.Results(ctx, from...) {
-			if !yield(harp.HostRecord{Seq: r.Seq, Host: r.Host, Job: r.Job, End: &r.Result}, err) {
+			if !yield(harp.HostRecord{Seq: r.Seq, Host: r.Host, Job: r.Job, End: &r.Result, Skipped: r.Skipped}, err) {
 				return
 			}
 		}
@@ -222,20 +222,9 @@ func (w *batchWatch) note(r harp.HostRecord) {
 	}
 	w.next = r.Seq + 1
 	w.told++
-	if !isSkipped(*r.End, w.status) && r.End.State != harp.StateExpired { // what expired is counted at the end
+	if !r.Skipped {
 		w.code = worseCode(w.code, exitCode(r.End.Err, w.cli.remote))
 	}
-}
-
-// isSkipped reports whether a member was left out of its batch.
-func isSkipped(r harp.Result, s harp.BatchStatus) bool {
-	switch r.State { //nolint:exhaustive // of others it is not
-	case harp.StateRejected:
-		return errors.Is(r.Err, harp.ErrRejected) && harp.FailureOf(r.Err).Type == harp.ReasonUnfit
-	case harp.StateExpired:
-		return s.Skipped[harp.ReasonOffline] > 0 && errors.Is(r.Err, harp.ErrUnreachable)
-	}
-	return false
 }
 
 // exitCode is that of the worst end, whether it was told or before. A batch that has not ended, and one
@@ -356,7 +345,7 @@ func (w *batchWatch) printLine(r harp.HostRecord) error {
 
 // resultOf is the end of a member. What its command printed is its value where that is wanted.
 func (w *batchWatch) resultOf(r harp.HostRecord) harp.HostResult {
-	result := harp.HostResult{Seq: r.Seq, Host: r.Host, Job: r.Job, Result: *r.End}
+	result := harp.HostResult{Seq: r.Seq, Host: r.Host, Job: r.Job, Skipped: r.Skipped, Result: *r.End}
 	if !w.output {
 		return result
 	}
@@ -514,7 +503,7 @@ func (w *batchWatch) complain(r harp.HostRecord) {
 	}
 	w.progress.clear()
 	letter, colour := stateLetter(r.End.State), red
-	if isSkipped(*r.End, w.status) {
+	if r.Skipped {
 		letter, colour = "S", dim
 	}
 	why := string(r.End.State)

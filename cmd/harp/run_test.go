@@ -166,13 +166,19 @@ func TestExitCodeOfABatch(t *testing.T) {
 			s.State, s.Reason, s.Skipped, s.Counts = test.state, test.reason, test.skips, map[harp.State]int{}
 			f.batches.log = nil
 			for i, end := range test.ends {
-				if !isSkipped(end, s) {
+				skipped := i >= len(test.ends)-len(test.skips) // the last ones
+				if !skipped {
 					s.Counts[end.State]++
 				}
-				f.batches.log = append(f.batches.log, harp.HostRecord{Seq: uint64(i), Host: "demo1", Job: firstID, End: &end})
+				f.batches.log = append(f.batches.log, harp.HostRecord{Seq: uint64(i), Host: "demo1", Job: firstID, End: &end, Skipped: skipped})
 			}
 			f.batches.status = func(int) harp.BatchStatus { return s }
-			if got := runFake(t, t.Context(), f, nil, "batch", "results", batchID); got.code != test.code {
+			got := runFake(t, t.Context(), f, nil, "batch", "results", batchID)
+			if got.code != test.code || strings.Count(got.stderr, "S demo1  ") != len(test.skips) {
+				t.Errorf("got %+v", got)
+			}
+			got = runFake(t, t.Context(), f, nil, "batch", "results", batchID, "-o", "jsonl")
+			if strings.Count(got.stdout, `"skipped":true`) != len(test.skips) {
 				t.Errorf("got %+v", got)
 			}
 		})

@@ -219,11 +219,12 @@ type BatchPulled struct {
 
 // BatchEntry is a record of a member of a batch, or its end.
 type BatchEntry struct {
-	No     uint64        `msgpack:"no"`
-	Host   string        `msgpack:"host"`
-	Job    string        `msgpack:"job"`
-	Record *PulledRecord `msgpack:"record,omitempty"`
-	End    *harp.Result  `msgpack:"result,omitempty"`
+	No      uint64        `msgpack:"no"`
+	Host    string        `msgpack:"host"`
+	Job     string        `msgpack:"job"`
+	Record  *PulledRecord `msgpack:"record,omitempty"`
+	End     *harp.Result  `msgpack:"result,omitempty"`
+	Skipped bool          `msgpack:"skipped,omitempty"`
 }
 
 // ChangeBatch pauses, resumes or cancels a batch.

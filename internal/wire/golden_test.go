@@ -98,7 +98,7 @@ func messages() map[string]any {
 		},
 		"batch_pull":   wire.BatchPull{ID: "b", BatchQuery: harp.BatchQuery{From: 7, At: 8, Records: true, Tail: true, Recent: 9, Wait: true}},
 		"batch_pulled": wire.BatchPulled{Entries: rows, Next: 9, At: 10, Ended: true},
-		"batch_entry": wire.BatchEntry{No: 7, Host: "web01", Job: "j", End: &result, Record: &wire.PulledRecord{
+		"batch_entry": wire.BatchEntry{No: 7, Host: "web01", Job: "j", End: &result, Skipped: true, Record: &wire.PulledRecord{
 			Seq: 7, Attempt: 2, Missing: 4, Record: wire.Record{Time: 1, Kind: "log", Value: []byte{0xc3}, Partial: true, Truncated: 3},
 		}},
 		"change_batch": wire.ChangeBatch{Request: "r", Batch: "b", BatchChange: harp.BatchChange{Kind: "pause", Reason: "w"}},

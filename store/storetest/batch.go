@@ -163,7 +163,7 @@ func (w *world) entries(b *store.Batch, from uint64) (all []store.BatchEntry) {
 func endsOf(entries []store.BatchEntry) (ends []int) {
 	for _, e := range entries {
 		switch e.Kind {
-		case store.BatchMemberEnded:
+		case store.BatchMemberEnded, store.BatchMemberSkipped:
 			ends = append(ends, e.Index)
 		case store.BatchNotReached:
 			for n := range e.Count {
@@ -422,6 +422,15 @@ var batching = []rule{
 		got := w.is(b, harp.BatchSucceeded, "", 4)
 		if got.Skipped[harp.ReasonOffline] != 1 || got.Skipped[harp.ReasonUnfit] != 1 || got.Failures != 0 {
 			w.Fatalf("skipped are %v, failures %d", got.Skipped, got.Failures)
+		}
+		var skipped []int
+		for _, e := range w.entries(b, 0) {
+			if e.Kind == store.BatchMemberSkipped {
+				skipped = append(skipped, e.Index)
+			}
+		}
+		if !slices.Equal(skipped, []int{0, 2}) {
+			w.Fatalf("the log says that %v were skipped", skipped)
 		}
 		w.checkBatch(b)
 	}},

@@ -230,7 +230,11 @@ func (s *Store) endMember(t *tx, b *batch, i id, j *store.Job, e store.BatchEven
 	t.putEnded(i, j)
 	t.left = append(t.left, j)
 	err := s.changeBatch(t, b, e)
-	t.logEntry(b, store.BatchEntry{Kind: store.BatchMemberEnded, Index: j.Index, Count: 1})
+	kind := store.BatchMemberEnded
+	if e.Kind == store.MemberSkipped {
+		kind = store.BatchMemberSkipped
+	}
+	t.logEntry(b, store.BatchEntry{Kind: kind, Index: j.Index, Count: 1})
 	return err
 }
 
