@@ -89,6 +89,33 @@ func TestForceLostOfAMemberThatIsNotReached(t *testing.T) {
 	})
 }
 
+// Only hosts that were connected when the dispatcher stopped are about to return when it is opened again: those that
+// were away before are left out of a batch that skips such hosts, and do not fail it.
+func TestHostsThatWereAwayBeforeARestartAreSkipped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := memory.NewDisk()
+		sys := newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{})
+		leave := sys.agent("web01", ofBatches)
+		sys.agent("web02", ofBatches)
+		leave()
+		synctest.Wait()
+		if err := sys.d.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		again := newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{})
+		b := must[*harp.Batch](t)(again.caller.Target("web*").Call(t.Context(), "host.name", nil, harp.WhenOffline(harp.SkipHost)))
+		synctest.Wait()
+		s := must[harp.BatchStatus](t)(b.Status(t.Context()))
+		if s.Skipped[harp.ReasonOffline] != 1 || s.Counts[harp.StateQueued] != 1 {
+			t.Errorf("at first it is %+v", s)
+		}
+		again.agent("web02", ofBatches)
+		if s = ended(t, b, harp.BatchSucceeded, ""); s.Counts[harp.StateSucceeded] != 1 {
+			t.Errorf("it ended as %+v", s)
+		}
+	})
+}
+
 // Followers of a batch are given the records that are stored, though those that came with them cannot be.
 func TestFollowersOfABatchAreToldOfThePartThatIsStored(t *testing.T) {
 	part := &partStore{err: harp.ErrNoSpace}

@@ -52,6 +52,30 @@ func withBrokenClockOn(t *testing.T, disk *memory.Disk, body func(t *testing.T, 
 	})
 }
 
+// A host that was heard last by a clock which was ahead is not about to return when the dispatcher is opened by one that is right.
+func TestAHostHeardInTheFutureIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, clock := memory.NewDisk(), new(brokenClock)
+		clock.set(48 * time.Hour)
+		sys := newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{Now: clock.now})
+		leave := sys.agent("web01", greeter)
+		leave()
+		synctest.Wait()
+		if err := sys.d.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		again := newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{})
+		job := must[*harp.Job](t)(again.caller.Host("web01").Call(t.Context(), "hello", helloArgs{Name: "x"}))
+		time.Sleep(2 * time.Minute)
+		if s := must[harp.JobStatus](t)(job.Status(t.Context())); s.State != harp.StateExpired || s.Reason != harp.ReasonOffline {
+			t.Errorf("it is %s(%s)", s.State, s.Reason)
+		}
+		if _, err := job.Cancel(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A clock that is a day ahead for a moment is no day of silence.
 func TestAHostIsNotLostBecauseTheClockIsSet(t *testing.T) {
 	withBrokenClock(t, func(t *testing.T, sys *system, clock *brokenClock) {

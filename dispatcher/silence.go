@@ -20,9 +20,13 @@ func (d *Dispatcher) now() time.Time { return d.clock.now() }
 // dispatcher stopped: its absence holds nothing against its jobs until then. No
 // host's attempts are given up before, for it may have been the dispatcher that was away.
 func (d *Dispatcher) awaits(row store.Host) {
-	g := store.Gate{Reason: harp.ReasonOffline, LastHeard: row.LastHeard, Awaited: d.now().Add(returningTime)}
+	now := d.now()
+	g := store.Gate{Reason: harp.ReasonOffline, LastHeard: row.LastHeard, Awaited: now.Add(returningTime)}
+	if row.LastHeard.After(now) { // by a clock that was ahead
+		g.LastHeard = now
+	}
 	if row.Connected {
-		g.LastHeard = d.now().Add(returningTime)
+		g.LastHeard = g.Awaited
 		d.hosts.expectReturn(d.hosts.get(row.Name), time.Now().Add(returningTime))
 	}
 	d.setGate(row.Name, g)

@@ -398,7 +398,7 @@ type Gate struct {
 	Open      bool
 	Most      int       // attempts that may be sent and not ended at a time; the store counts them
 	Reason    string    // closed: harp.ReasonOffline and the like
-	LastHeard time.Time // closed for absence: since when
+	LastHeard time.Time // closed for absence: since when; ahead: it is about to return
 	Awaited   time.Time // until then none of its attempts is given up
 }
 

@@ -401,7 +401,9 @@ var batching = []rule{
 	{"batch/skip", "hosts that are unfit, or away where that is to be skipped, are left out at their turn and counted apart", func(w *world) {
 		hosts := hostsOf(4)
 		w.gate(hosts[2:]...)
-		w.st.SetGate("h001", store.Gate{Reason: harp.ReasonOffline, LastHeard: w.now, Awaited: w.now.Add(time.Minute)})
+		soon := w.now.Add(time.Minute)
+		w.st.SetGate("h000", store.Gate{Reason: harp.ReasonOffline, LastHeard: w.now, Awaited: soon})
+		w.st.SetGate("h001", store.Gate{Reason: harp.ReasonOffline, LastHeard: soon, Awaited: soon})
 		b := w.batch(hosts, func(b *store.BatchSubmission) {
 			b.Batch.SkipAway = true
 			b.Hosts[2].Unfit = harp.ReasonUnfit

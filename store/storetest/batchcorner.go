@@ -102,6 +102,27 @@ var batchCorners = []rule{
 		}
 		w.checkBatch(b)
 	}},
+	{"batch/slot/returning", "a member that has left its slot to another, as its host was away, waits for one when what was lost of it has ended after all", func(w *world) {
+		b, first := w.begun(hostsOf(2), parallel(1), func(b *store.BatchSubmission) {
+			b.Batch.Classes[0].Retry = harp.RetryPolicy{On: []harp.State{harp.StateLost, harp.StateFailed}, Attempts: 3, Backoff: time.Second, MaxBackoff: time.Second}
+			b.Batch.Member.OfflineWait = harp.NoLimit
+		})
+		w.st.SetGate("h000", store.Gate{Reason: harp.ReasonOffline, LastHeard: w.now})
+		w.silence("h000")
+		lost := w.event(first[0], store.Lose)
+		lost.Reason, lost.Jitter = harp.LostTooLong, 1
+		w.must(w.try(first[0], lost).Err)
+		w.pass(time.Minute)
+		second := w.advance().Claimed
+		w.onHosts(second, "h001")
+		w.apply(w.job(first[0].ID), store.Alive)
+		w.gate("h000")
+		w.failure(w.job(first[0].ID))
+		w.pass(time.Minute)
+		w.onHosts(w.advance().Claimed)
+		w.onHosts(w.apply(second[0], store.End).Claimed, "h000")
+		w.checkBatch(b)
+	}},
 	{"batch/busy/slot", "a member whose agent takes no call of its procedure holds no slot, also where others were told so", func(w *world) {
 		w.gate("h000", "h001")
 		before := w.submit(on("h000"))

@@ -82,6 +82,9 @@ func (b *Batch) Free() int {
 	return max(0, b.parallel-b.taken)
 }
 
+// hasRoom reports whether one of its slots is free, which no member may have that starts while it is halted.
+func (b *Batch) hasRoom() bool { return b != nil && b.taken < b.parallel }
+
 // Halt keeps the members of a batch from starting. Those that wait for their hosts do not do so
 // meanwhile.
 func (s *Schedule) Halt(b *Batch, now int64) {
@@ -224,8 +227,8 @@ func (s *Schedule) Unparks(b *Batch) bool {
 	return !b.halted && b.keeping.Len() > 0 || b.Free() > 0 && b.parked.Len() > 0
 }
 
-// IsAway reports whether a host is away, and not about to return.
+// IsAway reports whether a host is away, and not about to return: of one that is, its absence has not begun.
 func (s *Schedule) IsAway(name string, now int64) bool {
 	h := s.host(name)
-	return h.isAway() && msgpack.Nanos(h.gate.Awaited) <= now
+	return h.isAway() && msgpack.Nanos(h.gate.LastHeard) <= now
 }

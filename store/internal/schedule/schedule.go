@@ -191,8 +191,8 @@ func (s *Schedule) insertJob(i ID, j *store.Job) *Job {
 func (s *Schedule) Enqueue(e *Job, j *store.Job, now, come int64) {
 	e.notePause(j)
 	e.wake, e.survives = e.comesAt(), j.Survivor
-	if j.Reason == harp.ReasonBackoff {
-		e.takeBatchSlot() // which it keeps between its attempts
+	if j.Reason == harp.ReasonBackoff && e.batch.hasRoom() {
+		e.takeBatchSlot() // which it keeps between its attempts, unless it has left it to another
 	}
 	if j.GivenUp() {
 		e.host.returning[e] = struct{}{}
