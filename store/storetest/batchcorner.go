@@ -75,6 +75,23 @@ var batchCorners = []rule{
 		w.now = at
 		w.onHosts(w.advance().Claimed, "h000")
 	}},
+	{"batch/forgotten", "the id of a batch that was pruned is never taken for a new one, also where it was forgotten and the clock was set back", func(w *world) {
+		w.gate("h000")
+		in := w.batchOf(hostsOf(1))
+		submit := func() (store.BatchSubmitted, error) { return w.st.SubmitBatch(w.ctx(), in, w.now) }
+		_, err := submit()
+		w.must(err)
+		w.apply(w.advance().Claimed[0], store.End)
+		w.prune(store.Retention{EndedBefore: w.now.Add(time.Second)})
+		_, err = submit()
+		w.wants(err, harp.ErrPruned)
+		w.pass(store.TombstoneTime + time.Hour)
+		w.prune(store.Retention{})
+		w.setClock(-store.TombstoneTime)
+		_, err = submit()
+		w.wants(err, harp.ErrPruned)
+		w.onHosts(w.advance().Claimed)
+	}},
 	{"batch/later/passed", "a batch begins at once when the clock is set behind its StartAfter", func(w *world) {
 		w.gate("h000")
 		w.batch(hostsOf(1), plan(func(p *store.BatchPlan) { p.StartAfter = w.now.Add(24 * time.Hour) }))

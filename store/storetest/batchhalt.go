@@ -195,6 +195,20 @@ var batchHalts = []rule{
 		w.is(b, harp.BatchRunning, "", 6)
 		w.checkBatch(b)
 	}},
+	{"batch/count/queues", "of members in queues of their own only those count as cancelled whose queue is", func(w *world) {
+		b, first := w.begun(hostsOf(3), parallel(3), func(b *store.BatchSubmission) {
+			b.Batch.QueuePerHost, b.Batch.Member.Queue, b.Batch.Member.Concurrency = true, queue("q"), 1
+		})
+		for _, j := range first {
+			w.apply(j, store.Started)
+		}
+		w.cancelQueue(first[0].Queue)
+		w.checkBatch(b)
+		w.apply(w.job(first[0].ID), store.CancelReq)
+		w.checkBatch(b)
+		w.apply(w.job(first[0].ID), store.End)
+		w.checkBatch(b)
+	}},
 	{"batch/waves/pause", "a batch that is paused between two waves waits for the rest of the time between them when it goes on", func(w *world) {
 		b, first := w.begun(hostsOf(2), waves(1, 2), plan(func(p *store.BatchPlan) { p.WavePause = time.Hour }))
 		w.apply(first[0], store.End)

@@ -122,6 +122,41 @@ func TestOlderLifeReachesNoHostTwice(t *testing.T) {
 	}
 }
 
+// TestOlderLifeBesideACancelledMember is TestOlderLifeReachesNoHostTwice where the next host by the older life is one
+// whose member was cancelled since: it was not cancelled before its turn, and the store goes on.
+func TestOlderLifeBesideACancelledMember(t *testing.T) {
+	var b *store.Batch
+	e := closed(t, func(s *Store) {
+		var first []*store.Job
+		b, first = begin(t, s, onHosts(5))
+		s.SetGate("h2", store.Gate{Reason: harp.ReasonOffline, LastHeard: noon})
+		i, _ := parseID(b.ID)
+		old := readRaw(t, s, i.key(prefixBatchLife))
+		applied(t, s, about(first[0], store.End), about(first[1], store.End))
+		members, err := s.BatchMembers(t.Context(), b.ID, 2, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		applied(t, s, about(members[0], store.CancelReq))
+		if err := s.engine.Commit([]Write{{i.key(prefixBatchLife), old}}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	s := opened(t, e, Options{})
+	advanceAll(t, s, noon)
+	active, err := s.Active(t.Context(), "")
+	if err != nil || len(active) != 2 {
+		t.Fatalf("%d members are under way, %v", len(active), err)
+	}
+	if c := applied(t, s, about(active[0], store.End))[0]; len(c.Claimed) != 0 {
+		t.Errorf("started is %+v", c.Claimed)
+	}
+	advanceAll(t, s, noon)
+	if got, err := s.Batch(t.Context(), b.ID); err != nil || got.State != harp.BatchPaused {
+		t.Errorf("the batch is %+v, %v, want it paused", got, err)
+	}
+}
+
 // TestLostLifeOfABatch opens a store in which a batch has no life any more: nobody can know which of its
 // hosts were reached.
 func TestLostLifeOfABatch(t *testing.T) {
