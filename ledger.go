@@ -9,20 +9,20 @@ import (
 // LedgerEntry says what became of a time of a schedule, or of several in a row of which the same is to
 // be said. Times are UTC.
 type LedgerEntry struct {
-	Schedule string        `msgpack:"schedule"`
-	Kind     LedgerKind    `msgpack:"kind"`
-	Outcome  TimeOutcome   `msgpack:"outcome"`
-	Reason   string        `msgpack:"reason,omitempty"`  // of skipped and missed: one of Time...
-	Detail   string        `msgpack:"detail,omitempty"`  // overlap: the batch; paused: by whom and why
-	From     time.Time     `msgpack:"from"`              // the first nominal time; of a manual run when it was asked for
-	To       time.Time     `msgpack:"to"`                // the last one
-	Count    int           `msgpack:"count"`             // how many
-	AtLeast  bool          `msgpack:"atleast,omitempty"` // there were more than were counted
-	At       time.Time     `msgpack:"at"`                // when it was written, by the dispatcher's clock
-	Late     time.Duration `msgpack:"late,omitempty"`    // fired: by how much after its time
-	Batch    string        `msgpack:"batch,omitempty"`   // fired: the id of the run
-	By       Principal     `msgpack:"by"`                // who asked for it; zero: nobody did
-	Err      error         `msgpack:"failure,omitempty"` // failed: why the run was refused
+	Schedule string        `json:"schedule" msgpack:"schedule"`
+	Kind     LedgerKind    `json:"kind" msgpack:"kind"`
+	Outcome  TimeOutcome   `json:"outcome" msgpack:"outcome"`
+	Reason   string        `json:"reason,omitempty" msgpack:"reason,omitempty"`    // of skipped and missed: one of Time...
+	Detail   string        `json:"detail,omitempty" msgpack:"detail,omitempty"`    // overlap: the batch; paused: by whom and why
+	From     time.Time     `json:"from,omitzero" msgpack:"from"`                   // the first nominal time; of a manual run when it was asked for
+	To       time.Time     `json:"to,omitzero" msgpack:"to"`                       // the last one
+	Count    int           `json:"count" msgpack:"count"`                          // how many
+	AtLeast  bool          `json:"at_least,omitempty" msgpack:"atleast,omitempty"` // there were more than were counted
+	At       time.Time     `json:"at,omitzero" msgpack:"at"`                       // when it was written, by the dispatcher's clock
+	Late     time.Duration `json:"late,omitempty" msgpack:"late,omitempty"`        // fired: by how much after its time
+	Batch    string        `json:"batch,omitempty" msgpack:"batch,omitempty"`      // fired: the id of the run
+	By       Principal     `json:"by,omitzero" msgpack:"by"`                       // who asked for it; zero: nobody did
+	Err      error         `json:"-" msgpack:"failure,omitempty"`                  // failed: why the run was refused
 }
 
 // LedgerKind says where an entry comes from. An unknown word, from a newer dispatcher, is kept as it is.

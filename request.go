@@ -54,32 +54,32 @@ func timeOf(id uuid.UUID) time.Time { return time.Unix(id.Time().UnixTime()).UTC
 // encoded bytes travel to the agent and lie in the store as they are, so that
 // they can be signed.
 type Request struct {
-	ID             string            `msgpack:"id"`
-	Host           string            `msgpack:"host,omitempty"`   // empty of a batch
-	Target         string            `msgpack:"target,omitempty"` // of a batch, in place of Host: canonical
-	Procedure      string            `msgpack:"proc"`
-	Args           Value             `msgpack:"args,omitempty"`  // a map (named), an array (positional) or nil
-	Queue          Value             `msgpack:"queue,omitempty"` // canonical; nil: no queue
-	Info           Value             `msgpack:"info,omitempty"`
-	Labels         map[string]string `msgpack:"labels,omitempty"`
-	Concurrency    int               `msgpack:"conc,omitempty"` // 0: the default
-	Priority       int               `msgpack:"prio,omitempty"`
-	SilenceTimeout time.Duration     `msgpack:"timeout,omitempty"` // 0: the default
-	MaxExecTime    time.Duration     `msgpack:"maxexec,omitempty"` // 0: the default
-	StartAfter     time.Time         `msgpack:"notbefore,omitempty"`
-	StartBefore    time.Time         `msgpack:"expires,omitempty"`
-	OfflineWait    time.Duration     `msgpack:"offwait,omitempty"` // 0: the default
-	WhenOffline    OfflinePolicy     `msgpack:"whenoff,omitempty"`
-	TraceParent    string            `msgpack:"trace,omitempty"` // W3C trace context
-	Needs          []string          `msgpack:"needs,omitempty"` // features without which the call must not run
-	Retry          RetryPolicy       `msgpack:"retry,omitempty"`
-	RetryOf        string            `msgpack:"retryof,omitempty"` // the job, or batch, that this one does again; "": none
-	DryRun         bool              `msgpack:"dry,omitempty"`
+	ID             string            `json:"id,omitempty" msgpack:"id"`
+	Host           string            `json:"host,omitempty" msgpack:"host,omitempty"`     // empty of a batch
+	Target         string            `json:"target,omitempty" msgpack:"target,omitempty"` // of a batch, in place of Host: canonical
+	Procedure      string            `json:"procedure,omitempty" msgpack:"proc"`
+	Args           Value             `json:"args,omitzero" msgpack:"args,omitempty"`   // a map (named), an array (positional) or nil
+	Queue          Value             `json:"queue,omitzero" msgpack:"queue,omitempty"` // canonical; nil: no queue
+	Info           Value             `json:"info,omitzero" msgpack:"info,omitempty"`
+	Labels         map[string]string `json:"labels,omitempty" msgpack:"labels,omitempty"`
+	Concurrency    int               `json:"concurrency,omitempty" msgpack:"conc,omitempty"` // 0: the default
+	Priority       int               `json:"priority,omitempty" msgpack:"prio,omitempty"`
+	SilenceTimeout time.Duration     `json:"silence_timeout,omitempty" msgpack:"timeout,omitempty"` // 0: the default
+	MaxExecTime    time.Duration     `json:"max_exec_time,omitempty" msgpack:"maxexec,omitempty"`   // 0: the default
+	StartAfter     time.Time         `json:"start_after,omitzero" msgpack:"notbefore,omitempty"`
+	StartBefore    time.Time         `json:"start_before,omitzero" msgpack:"expires,omitempty"`
+	OfflineWait    time.Duration     `json:"offline_wait,omitempty" msgpack:"offwait,omitempty"` // 0: the default
+	WhenOffline    OfflinePolicy     `json:"when_offline,omitempty" msgpack:"whenoff,omitempty"`
+	TraceParent    string            `json:"trace_parent,omitempty" msgpack:"trace,omitempty"` // W3C trace context
+	Needs          []string          `json:"needs,omitempty" msgpack:"needs,omitempty"`        // features without which the call must not run
+	Retry          RetryPolicy       `json:"retry,omitzero" msgpack:"retry,omitempty"`
+	RetryOf        string            `json:"retry_of,omitempty" msgpack:"retryof,omitempty"` // the job, or batch, that this one does again; "": none
+	DryRun         bool              `json:"dry_run,omitempty" msgpack:"dry,omitempty"`
 
-	IdempotencyKey string        `msgpack:"idem,omitempty"`
-	IdempotencyTTL time.Duration `msgpack:"idemttl,omitempty"` // with a key: from 1 second to 30 days
+	IdempotencyKey string        `json:"idempotency_key,omitempty" msgpack:"idem,omitempty"`
+	IdempotencyTTL time.Duration `json:"idempotency_ttl,omitempty" msgpack:"idemttl,omitempty"` // with a key: from 1 second to 30 days
 
-	Batch BatchOptions `msgpack:"batch,omitempty"` // of a batch
+	Batch BatchOptions `json:"batch,omitzero" msgpack:"batch,omitempty"` // of a batch
 }
 
 // IsBatch reports whether the request is that of a batch: a call of all hosts that its Target

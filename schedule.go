@@ -12,29 +12,29 @@ import (
 // copy of its Request. Package schedule has what Cron may be and what Gap and Repeat do. A zero field
 // means: the default.
 type Schedule struct {
-	Name string `msgpack:"name"`          // 1 to MaxScheduleName bytes, none of them of a control character
-	Doc  string `msgpack:"doc,omitempty"` // for people
+	Name string `json:"name" msgpack:"name"`                   // 1 to MaxScheduleName bytes, none of them of a control character
+	Doc  string `json:"doc,omitempty" msgpack:"doc,omitempty"` // for people
 
-	Cron   string        `msgpack:"cron"`             // when: "30 2 * * *", "@daily", "every 90m", "at 2027-03-01 02:00"
-	TZ     string        `msgpack:"tz,omitempty"`     // of the IANA database; default: the dispatcher's time_zone as it is put, from then on
-	From   time.Time     `msgpack:"from,omitempty"`   // the first nominal time that may be
-	Until  time.Time     `msgpack:"until,omitempty"`  // the first that may not be any more
-	Jitter time.Duration `msgpack:"jitter,omitempty"` // each time comes later than its nominal one by a part of it
-	Gap    GapRule       `msgpack:"gap,omitempty"`
-	Repeat RepeatRule    `msgpack:"repeat,omitempty"`
+	Cron   string        `json:"cron" msgpack:"cron"`                         // when: "30 2 * * *", "@daily", "every 90m", "at 2027-03-01 02:00"
+	TZ     string        `json:"tz,omitempty" msgpack:"tz,omitempty"`         // of the IANA database; default: the dispatcher's time_zone as it is put, from then on
+	From   time.Time     `json:"from,omitzero" msgpack:"from,omitempty"`      // the first nominal time that may be
+	Until  time.Time     `json:"until,omitzero" msgpack:"until,omitempty"`    // the first that may not be any more
+	Jitter time.Duration `json:"jitter,omitempty" msgpack:"jitter,omitempty"` // each time comes later than its nominal one by a part of it
+	Gap    GapRule       `json:"gap,omitempty" msgpack:"gap,omitempty"`
+	Repeat RepeatRule    `json:"repeat,omitempty" msgpack:"repeat,omitempty"`
 
 	// Request is that of a batch, as [NewBatchRequest] makes it. What is of one call alone is
 	// empty in it: ID, TraceParent, IdempotencyKey, StartAfter, StartBefore, Confirmed, Probe, and which
 	// batch it makes again. Its OnStop is CancelBatch unless it is set, as nobody watches.
-	Request Request `msgpack:"request"`
+	Request Request `json:"request,omitzero" msgpack:"request"`
 
-	Overlap        Overlap           `msgpack:"overlap,omitempty"`     // default: OverlapSkip
-	CatchUp        time.Duration     `msgpack:"catchup,omitempty"`     // by how much later than its time it may still fire; default 10 minutes
-	CatchUpMost    int               `msgpack:"catchupmost,omitempty"` // how many of the times that are due may fire, the last ones; default 1
-	PauseOnFailure int               `msgpack:"pausefail,omitempty"`   // after so many runs in a row that did not succeed it is paused; 0: never
-	Expect         time.Duration     `msgpack:"expect,omitempty"`      // a run that takes longer is told of as schedule.late, and goes on; 0: never
-	Labels         map[string]string `msgpack:"labels,omitempty"`      // of the schedule; those of its jobs are the Request's
-	ManagedBy      string            `msgpack:"managedby,omitempty"`   // what keeps it up to date; "": people do
+	Overlap        Overlap           `json:"overlap,omitempty" msgpack:"overlap,omitempty"`            // default: OverlapSkip
+	CatchUp        time.Duration     `json:"catch_up,omitempty" msgpack:"catchup,omitempty"`           // by how much later than its time it may still fire; default 10 minutes
+	CatchUpMost    int               `json:"catch_up_most,omitempty" msgpack:"catchupmost,omitempty"`  // how many of the times that are due may fire, the last ones; default 1
+	PauseOnFailure int               `json:"pause_on_failure,omitempty" msgpack:"pausefail,omitempty"` // after so many runs in a row that did not succeed it is paused; 0: never
+	Expect         time.Duration     `json:"expect,omitempty" msgpack:"expect,omitempty"`              // a run that takes longer is told of as schedule.late, and goes on; 0: never
+	Labels         map[string]string `json:"labels,omitempty" msgpack:"labels,omitempty"`              // of the schedule; those of its jobs are the Request's
+	ManagedBy      string            `json:"managed_by,omitempty" msgpack:"managedby,omitempty"`       // what keeps it up to date; "": people do
 }
 
 // Overlap says what becomes of a time of a schedule at which its last batch is not over. A batch with
@@ -207,9 +207,6 @@ type Upcoming struct {
 	Wall    string    `json:"wall" msgpack:"wall"`                     // Nominal as a clock in the schedule's zone shows it
 	Note    string    `json:"note,omitempty" msgpack:"note,omitempty"` // what a change of the clock did to it, or that it is skipped
 }
-
-// IsZero reports whether there is no such time.
-func (u Upcoming) IsZero() bool { return u.Nominal.IsZero() }
 
 // ScheduleChange is what an operator does to a schedule.
 type ScheduleChange struct {

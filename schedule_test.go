@@ -1,6 +1,7 @@
 package harp
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -82,5 +83,24 @@ func TestScheduleChangeCheck(t *testing.T) {
 		if err := c.Check(); !errors.As(err, &got) || got.Field != field {
 			t.Errorf("%s: %v", field, err)
 		}
+	}
+}
+
+// TestScheduleAsJSON: what is read by people and scripts has words, not nanoseconds.
+func TestScheduleAsJSON(t *testing.T) {
+	t.Parallel()
+	s := nightly(t)
+	s.Jitter, s.Request.MaxExecTime, s.Request.Batch.WavePause = 90*time.Second, NoLimit, time.Minute
+	s.Request.Retry = RetryPolicy{Backoff: time.Second}
+	got, err := json.Marshal(ScheduleStatus{Schedule: s, Version: 2, Next: Upcoming{Nominal: time.Unix(1, 0).UTC(), Wall: "w"}, Err: &FieldError{Field: "tz", Message: "is gone"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"name":"nightly","cron":"30 2 * * *","tz":"Europe/Madrid","jitter":"1m30s",` +
+		`"request":{"target":"role=web","procedure":"backup","args":{"level":"full"},"labels":{"kind":"backup"},"needs":["batch"],"max_exec_time":"none",` +
+		`"retry":{"backoff":"1s"},"batch":{"wave_pause":"1m0s"}},"version":2,"next":{"time":"0001-01-01T00:00:00Z","nominal":"1970-01-01T00:00:01Z","wall":"w"},` +
+		`"error":{"code":"invalid","message":"is gone","ran":"no","fault":"caller","field":"tz"}}`
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

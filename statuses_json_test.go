@@ -24,6 +24,10 @@ func TestOtherStatusesReadBack(t *testing.T) {
 	t.Run("HostRecord", readsBackAny[HostRecord])
 	t.Run("Record", readsBackAny[Record])
 	t.Run("Failure", readsBackAny[Failure])
+	t.Run("Schedule", readsBackAny[Schedule])
+	t.Run("ScheduleStatus", readsBackAny[ScheduleStatus])
+	t.Run("LedgerEntry", readsBackAny[LedgerEntry])
+	t.Run("Upcoming", readsBackAny[Upcoming])
 }
 
 func readsBackAny[T any](t *testing.T) {
