@@ -117,8 +117,11 @@ func (s Schedule) checkTimes() error {
 		field string
 		value int64
 	}{
-		{"jitter", int64(s.Jitter)}, {"catch_up", int64(s.CatchUp)}, {"catch_up_most", int64(s.CatchUpMost)},
-		{"pause_on_failure", int64(s.PauseOnFailure)}, {"expect", int64(s.Expect)},
+		{"jitter", int64(s.Jitter)},
+		{"catch_up", int64(s.CatchUp)},
+		{"catch_up_most", int64(s.CatchUpMost)},
+		{"pause_on_failure", int64(s.PauseOnFailure)},
+		{"expect", int64(s.Expect)},
 	} {
 		if n.value < 0 {
 			return &FieldError{Field: n.field, Message: "must not be negative"}

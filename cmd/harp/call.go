@@ -61,8 +61,15 @@ type callFlags struct {
 
 // bindCall adds the flags of a call, and those that say how its job is shown.
 func (c *cli) bindCall(cmd *cobra.Command, f *callFlags) {
-	f.bind(cmd.Flags())
+	c.bindCallOptions(cmd, f)
+	f.bindOnce(cmd.Flags())
+	f.bindWaiting(cmd.Flags())
 	c.bindRaw(cmd)
+}
+
+// bindCallOptions adds the flags of a call that may be made many times.
+func (c *cli) bindCallOptions(cmd *cobra.Command, f *callFlags) {
+	f.bind(cmd.Flags())
 	bindDryRun(cmd, &f.dryRun)
 	c.completeFlag(cmd, "queue", c.asksWords(queueWords))
 	c.completeFlag(cmd, "when-offline", fixed(slices.Sorted(maps.Keys(f.offlinePolicies()))...))
@@ -71,27 +78,35 @@ func (c *cli) bindCall(cmd *cobra.Command, f *callFlags) {
 
 func (f *callFlags) bind(flags *pflag.FlagSet) {
 	f.set = flags
-	flags.BoolVarP(&f.sure, "yes", "y", false, "do not ask before a procedure that is declared dangerous")
-	flags.BoolVarP(&f.detach, "detach", "d", false, "print the job's id, and do not wait")
-	flags.BoolVar(&f.cancel, "cancel-on-interrupt", false, "Ctrl-C cancels the job")
-	flags.StringVar(&f.id, "id", "", "the job's `id`, chosen by you (see harp id): calling again with it gives the same job; new: make one, and print it before the call is sent")
 	flags.StringArrayVar(&f.queue, "queue", nil, "wait in the queue of this `name`: a JSON object, or name=value (repeatable)")
 	flags.IntVar(&f.concurrency, "concurrency", 0, "`how many` jobs of the queue may run at a time, if this call creates the queue (default 1)")
 	flags.IntVar(&f.priority, "priority", 0, "higher goes first, from -100 to 100")
 	flags.Var(&f.timeout, "silence-timeout", "longest silence between records; none: no limit (default 10m; none for procedures without records); --timeout is the same")
 	flags.SetNormalizeFunc(withoutOldNames)
 	flags.Var(&f.maxExec, "max-exec-time", "longest run, not counting the wait; none: no limit (default 24h)")
-	flags.Var(&f.startAfter, "start-after", "start no earlier than this time; a duration is from now")
-	flags.Var(&f.startBefore, "start-before", "start by this time, or the job expires; a duration is from now")
 	flags.Var(&f.away, "offline-wait", "how long an absent host may hold up the job (default 30s)")
 	flags.StringVar(&f.whenOffline, "when-offline", "wait", "`wait` for the host, or fail at once")
 	flags.StringSliceVar(&f.retry, "retry", nil, "try again after these `outcomes`: lost, timed_out, failed; the procedure may run more than once")
 	flags.IntVar(&f.attempts, "attempts", 0, "`how many` attempts in all; 1: no retry, even of an idempotent procedure (default 3)")
 	flags.Var(&f.backoff, "backoff", "longest pause before the second attempt; it doubles with each further one (default 1s)")
-	flags.StringVar(&f.key, "idempotency-key", "", "a `key`: calling again with it gives the same job")
-	flags.Var(&f.keyTTL, "idempotency-ttl", "how long the key is remembered (default 10m)")
 	flags.StringVar(&f.info, "info", "", "your own data for the job: `JSON`, or a text")
 	flags.StringArrayVar(&f.labels, "label", nil, "a label for the job: `key=value` (repeatable)")
+}
+
+// bindOnce adds the flags of one call alone.
+func (f *callFlags) bindOnce(flags *pflag.FlagSet) {
+	flags.BoolVarP(&f.sure, "yes", "y", false, "do not ask before a procedure that is declared dangerous")
+	flags.StringVar(&f.id, "id", "", "the job's `id`, chosen by you (see harp id): calling again with it gives the same job; new: make one, and print it before the call is sent")
+	flags.Var(&f.startAfter, "start-after", "start no earlier than this time; a duration is from now")
+	flags.Var(&f.startBefore, "start-before", "start by this time, or the job expires; a duration is from now")
+	flags.StringVar(&f.key, "idempotency-key", "", "a `key`: calling again with it gives the same job")
+	flags.Var(&f.keyTTL, "idempotency-ttl", "how long the key is remembered (default 10m)")
+}
+
+// bindWaiting adds the flags that say whether the job is waited for.
+func (f *callFlags) bindWaiting(flags *pflag.FlagSet) {
+	flags.BoolVarP(&f.detach, "detach", "d", false, "print the job's id, and do not wait")
+	flags.BoolVar(&f.cancel, "cancel-on-interrupt", false, "Ctrl-C cancels the job")
 }
 
 // withoutOldNames takes --timeout for --silence-timeout, as it was called.

@@ -2,19 +2,21 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/schedule"
 )
 
 // scheduleFake is what a fake answers about schedules, and what it was told.
 type scheduleFake struct {
 	all    []harp.ScheduleStatus
-	next   []harp.Upcoming
 	ledger []harp.LedgerEntry
 	err    error
+	now    time.Time
 
 	put       []harp.Schedule
 	deleted   []string
@@ -24,9 +26,41 @@ type scheduleFake struct {
 	filter    harp.LedgerFilter
 }
 
+// PutSchedule keeps a schedule if package schedule knows its times, in UTC where it names no zone.
 func (f *fake) PutSchedule(_ context.Context, _ string, s harp.Schedule) error {
 	f.schedules.put = append(f.schedules.put, s)
-	return f.schedules.err
+	if f.schedules.err != nil {
+		return f.schedules.err
+	}
+	if s.TZ == "" {
+		s.TZ = "UTC"
+	}
+	spec, err := specOf(s)
+	if err == nil {
+		err = spec.Check(f.schedules.now)
+	}
+	var wrong *schedule.FieldError
+	if errors.As(err, &wrong) {
+		return &harp.FieldError{Field: wrong.Field, Message: wrong.Message}
+	}
+	f.schedules.all = slices.DeleteFunc(f.schedules.all, func(old harp.ScheduleStatus) bool { return old.Name == s.Name })
+	f.schedules.all = append(f.schedules.all, harp.ScheduleStatus{
+		Schedule: s, Version: 1, By: harp.Principal{Kind: "caller", Name: "ops"}, Changed: f.schedules.now, Next: upcoming(spec, f.schedules.now, 1)[0],
+	})
+	return nil
+}
+
+func specOf(s harp.Schedule) (*schedule.Spec, error) {
+	return schedule.Parse(s.Cron, s.TZ, schedule.Rules{
+		Name: s.Name, From: s.From, Until: s.Until, Jitter: s.Jitter, Gap: schedule.Gap(s.Gap), Repeat: schedule.Repeat(s.Repeat),
+	})
+}
+
+func upcoming(spec *schedule.Spec, from time.Time, n int) (times []harp.Upcoming) {
+	for m, ok := spec.Next(from); ok && len(times) < n; m, ok = spec.Next(m.Nominal) {
+		times = append(times, harp.Upcoming(m))
+	}
+	return times
 }
 
 func (f *fake) DeleteSchedule(_ context.Context, _, name string) error {
@@ -58,11 +92,18 @@ func (f *fake) BackfillSchedule(_ context.Context, _, _ string, from, to time.Ti
 }
 
 func (f *fake) NextTimes(_ context.Context, name string, from time.Time, n int) ([]harp.Upcoming, error) {
-	if !slices.ContainsFunc(f.schedules.all, func(s harp.ScheduleStatus) bool { return s.Name == name }) {
+	i := slices.IndexFunc(f.schedules.all, func(s harp.ScheduleStatus) bool { return s.Name == name })
+	if i < 0 {
 		return nil, failures.NotFound("schedule", name)
 	}
-	f.schedules.from = from
-	return f.schedules.next[:min(n, len(f.schedules.next))], nil
+	if from.IsZero() {
+		from = f.schedules.now
+	}
+	spec, err := specOf(f.schedules.all[i].Schedule)
+	if err != nil {
+		return nil, err
+	}
+	return upcoming(spec, from, n), nil
 }
 
 func (f *fake) ScheduleLedger(_ context.Context, filter harp.LedgerFilter, _ string) (harp.Page[harp.LedgerEntry], error) {

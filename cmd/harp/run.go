@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/duration"
@@ -56,8 +57,7 @@ of the worst end. See harp help batches and harp help targets.`,
 	c.bindBatch(cmd, &f)
 	flags := cmd.Flags()
 	flags.StringVar(&f.hostsFile, "hosts-file", "", "call the hosts that a `file` names, one a line, in the place of TARGET; - is stdin")
-	flags.BoolVar(&f.noFold, "no-fold", false, "print the result of each host as it ends, equal ones too")
-	flags.BoolVar(&f.follow, "follow", false, "print the records of all hosts, too, as they come")
+	f.bindWatching(flags)
 	c.bindExit(cmd, exitMapped)
 	return cmd
 }
@@ -74,11 +74,26 @@ type batchFlags struct {
 	dash              int // how many words stand before --; -1: there is none
 }
 
+// bindWatching adds the flags that say what of a batch is shown while it is waited for.
+func (f *batchFlags) bindWatching(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.noFold, "no-fold", false, "print the result of each host as it ends, equal ones too")
+	flags.BoolVar(&f.follow, "follow", false, "print the records of all hosts, too, as they come")
+}
+
 // bindBatch adds the flags of a batch and of its calls.
 func (c *cli) bindBatch(cmd *cobra.Command, f *batchFlags) {
 	f.several = true
 	c.bindCall(cmd, &f.callFlags)
+	c.bindBatchOptions(cmd, f)
 	f.describeCall()
+	flags := cmd.Flags()
+	flags.StringVar(&f.onStop, "on-stop", "pause", "`pause` the batch then, or cancel it")
+	flags.BoolVar(&f.options.Probe, "ping", false, "ask the hosts first whether they are there: silent ones count as away")
+	c.completeFlag(cmd, "on-stop", fixed("pause", "cancel"))
+}
+
+// bindBatchOptions adds the flags of a batch that may be made many times.
+func (c *cli) bindBatchOptions(cmd *cobra.Command, f *batchFlags) {
 	o, flags := &f.options, cmd.Flags()
 	flags.IntVar(&o.Parallel, "parallel", 0, "`how many` hosts at a time, at most (default 1000, or the dispatcher's limits.batch_parallel)")
 	flags.StringSliceVar(&o.Rolling, "rolling", nil, "go in `waves`: how many hosts, or how many percent of them, have been called when each is over (1,10%,100%)")
@@ -88,12 +103,9 @@ func (c *cli) bindBatch(cmd *cobra.Command, f *batchFlags) {
 	flags.BoolVar(&o.Shuffle, "shuffle", false, "call the hosts in a random order, not by name")
 	flags.Var(&f.rate, "rate", "begin on at most `so many` hosts in a time (50/s, 10/1m)")
 	flags.StringVar(&o.StopAfter, "stop-after", "", "start nothing more when `so many` hosts, or percent of them, have failed (5, 5%)")
-	flags.StringVar(&f.onStop, "on-stop", "pause", "`pause` the batch then, or cancel it")
 	flags.IntVar(&o.MaxHosts, "max-hosts", 0, "refuse the batch if there are `more` hosts")
-	flags.BoolVar(&o.Probe, "ping", false, "ask the hosts first whether they are there: silent ones count as away")
 	flags.StringVar(&f.whenUnfit, "when-unfit", "refuse", "where a host lacks the procedure, or its arguments do not fit: `refuse` the batch, or skip the host")
 	flags.BoolVar(&o.QueuePerHost, "queue-per-host", false, "a queue for each host: its name with host=HOST")
-	c.completeFlag(cmd, "on-stop", fixed("pause", "cancel"))
 	c.completeFlag(cmd, "when-unfit", fixed("refuse", "skip"))
 }
 
@@ -109,7 +121,9 @@ func (f *callFlags) describeCall() {
 		"info":                "your own data for the jobs: `JSON`, or a text",
 		"label":               "a label for the batch and its jobs: `key=value` (repeatable)",
 	} {
-		f.set.Lookup(name).Usage = usage
+		if flag := f.set.Lookup(name); flag != nil {
+			flag.Usage = usage
+		}
 	}
 }
 

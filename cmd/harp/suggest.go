@@ -86,6 +86,7 @@ var meant = map[string]string{
 	"invoke": "call", "submit": "call", "ssh": "exec", "hosts": "host", "node": "host", "nodes": "host", "minions": "host",
 	"procedure": "proc", "procedures": "proc", "jobs": "job", "queues": "queue", "events": "event", "context": "ctx", "contexts": "ctx", "config": "ctx",
 	"stop": "job cancel", "kill": "job cancel --now", "status": "job show", "result": "job get", "wait": "job wait", "cancel": "job cancel",
+	"schedules": "schedule", "cron": "schedule", "crontab": "schedule",
 	"retry": "job retry", "follow": "job follow", "show": "job show", "get": "job get", "ls": "job ls", "tail": "job follow --tail 10",
 	"check": "doctor", "ping": "doctor", "server": "dispatcher",
 }

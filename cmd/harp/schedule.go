@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp"
+)
+
+func (c *cli) scheduleCommand() *cobra.Command {
+	cmd := group("schedule", "Run procedures at times: add schedules, pause them, see what became of their times",
+		c.scheduleAddCommand(), c.scheduleListCommand(), c.scheduleShowCommand(), c.scheduleRemoveCommand(),
+		c.schedulePauseCommand(), c.scheduleUnpauseCommand(), c.scheduleRunCommand(), c.scheduleSkipCommand(),
+		c.scheduleNextCommand(), c.scheduleHistoryCommand(), c.scheduleBackfillCommand())
+	for _, sub := range cmd.Commands() {
+		if strings.Contains(sub.Use, " NAME") && sub.Name() != "add" || sub.Name() == "history" {
+			sub.ValidArgsFunction = c.completeOnly(c.asksWords(scheduleWords))
+		}
+	}
+	cmd.Long = `Run procedures at times. A schedule has a name, says when, and what is called then: a
+procedure on all hosts that a target selects, as harp run does. Each of its runs is a batch.
+See harp help schedules.`
+	cmd.Example = `  harp schedule add nightly --cron '30 2 * * *' --tz Europe/Madrid 'role=db' backup level=full
+  harp schedule next nightly
+  harp schedule history nightly`
+	return cmd
+}
+
+// scheduleWords are the names of schedules.
+func scheduleWords(ctx context.Context, caller *harp.Caller, _ []string, _ string) (found []word) {
+	for s, err := range caller.Schedules().List(ctx) {
+		if err != nil {
+			break
+		}
+		found = append(found, word{s.Name, s.Cron + ": " + s.Request.Procedure + " on " + s.Request.Target})
+	}
+	return found
+}
+
+func (c *cli) scheduleListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:         "ls",
+		Short:       "List schedules",
+		Args:        cobra.NoArgs,
+		Annotations: lists(),
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
+			all, _, err := firstOf(caller.Schedules().List(ctx), 0)
+			if err != nil {
+				return err
+			}
+			return printList(c, c.scheduleListing(), all)
+		}),
+	}
+}
+
+// scheduleListing is a list of schedules as it is printed.
+func (c *cli) scheduleListing() listing[harp.ScheduleStatus] {
+	return listing[harp.ScheduleStatus]{
+		name:   "schedules",
+		header: []string{"name", "when", "zone", "procedure", "target", "next"},
+		row: func(s harp.ScheduleStatus) []string {
+			return []string{s.Name, s.Cron, s.TZ, s.Request.Procedure, s.Request.Target, c.nextText(s)}
+		},
+		wider: []string{"last batch", "failures", "by"},
+		widen: func(s harp.ScheduleStatus) []string { return []string{s.LastBatch, numberText(s.Failures), s.By.Name} },
+		id:    func(s harp.ScheduleStatus) string { return s.Name },
+	}
+}
+
+// nextText is when a schedule fires next, or why it does not.
+func (c *cli) nextText(s harp.ScheduleStatus) string {
+	switch {
+	case s.Err != nil:
+		return "never: " + s.Err.Error()
+	case s.Pause != nil && s.Pause.Until.IsZero():
+		return "paused"
+	case s.Pause != nil:
+		return "paused until " + c.clock(s.Pause.Until)
+	case !s.Waiting.IsZero():
+		return "waits for " + s.LastBatch
+	case s.Next.Nominal.IsZero():
+		return "none"
+	case c.times != timesLocal:
+		return c.clock(s.Next.Time)
+	}
+	return s.Next.Wall
+}
+
+func (c *cli) scheduleShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show a schedule",
+		Args:  cobra.ExactArgs(1),
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
+			s, err := caller.Schedules().Get(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if c.format == formatJSON {
+				return c.printNoun(s)
+			}
+			c.pairs(slices.Concat(c.timePairs(s), c.runPairs(s)))
+			return nil
+		}),
+	}
+}
+
+// timePairs are what is to be said of a schedule's times.
+func (c *cli) timePairs(s harp.ScheduleStatus) [][2]string {
+	next := c.nextText(s)
+	if s.Next.Note != "" {
+		next += "  " + s.Next.Note
+	}
+	return [][2]string{
+		{"name", s.Name},
+		{"doc", s.Doc},
+		{"when", s.Cron},
+		{"zone", s.TZ},
+		{"from", c.clock(s.From)},
+		{"until", c.clock(s.Until)},
+		{"jitter", limitWords(s.Jitter)},
+		{"gap", string(s.Gap)},
+		{"repeat", string(s.Repeat)},
+		{"next", next},
+		{"paused by", c.schedulePauseText(s.Pause)},
+		{"last batch", s.LastBatch},
+		{"failures", numberText(s.Failures)},
+		{"overlap", string(s.Overlap)},
+		{"catch up", limitWords(s.CatchUp)},
+		{"catch up most", numberText(s.CatchUpMost)},
+		{"pause on failure", numberText(s.PauseOnFailure)},
+		{"expect", limitWords(s.Expect)},
+		{"labels", labelText(s.Labels)},
+		{"managed by", s.ManagedBy},
+		{"version", fmt.Sprint(s.Version)},
+		{"changed", c.clock(s.Changed)},
+		{"by", strings.TrimSpace(s.By.Kind + " " + s.By.Name)},
+	}
+}
+
+// runPairs are what is to be said of a schedule's runs.
+func (c *cli) runPairs(s harp.ScheduleStatus) [][2]string {
+	r, b := &s.Request, &s.Request.Batch
+	return [][2]string{
+		{"target", r.Target},
+		{"procedure", r.Procedure},
+		{"args", valueText(r.Args)},
+		{"queue", valueText(r.Queue)},
+		{"silence timeout", limitWords(r.SilenceTimeout)},
+		{"max exec time", limitWords(r.MaxExecTime)},
+		{"offline wait", limitWords(r.OfflineWait)},
+		{"when offline", string(r.WhenOffline)},
+		{"parallel", numberText(b.Parallel)},
+		{"rolling", strings.Join(b.Rolling, ",")},
+		{"wave pause", limitWords(b.WavePause)},
+		{"approve", yes(b.Approve)},
+		{"subset", b.Subset},
+		{"stop after", b.StopAfter},
+		{"max hosts", numberText(b.MaxHosts)},
+		{"when unfit", string(b.WhenUnfit)},
+		{"job labels", labelText(r.Labels)},
+	}
+}
+
+// limitWords is a limit; "" if it is the default.
+func limitWords(d time.Duration) string {
+	l := limit(d)
+	return l.String()
+}
+
+// schedulePauseText is who paused a schedule and why, and until when.
+func (c *cli) schedulePauseText(p *harp.SchedulePause) string {
+	if p == nil {
+		return ""
+	}
+	by := strings.TrimSpace(p.By.Kind + " " + p.By.Name)
+	if by == "" {
+		by = "harp"
+	}
+	text := by + " at " + c.clock(p.Since)
+	if p.Reason != "" {
+		text += ": " + p.Reason
+	}
+	if !p.Until.IsZero() {
+		text += "; until " + c.clock(p.Until)
+	}
+	return text
+}
+
+func (c *cli) scheduleRemoveCommand() *cobra.Command {
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "rm NAME",
+		Short: "Delete a schedule; what it has started goes on",
+		Args:  cobra.ExactArgs(1),
+		RunE: c.changesSchedule(&dry, func(ctx context.Context, schedules *harp.Schedules, name string) error {
+			return schedules.Delete(ctx, name)
+		}, "would delete schedule %s", "deleted schedule %s"),
+	}
+	bindDryRun(cmd, &dry)
+	return cmd
+}
+
+func (c *cli) schedulePauseCommand() *cobra.Command {
+	var (
+		dry    bool
+		reason string
+		until  moment
+	)
+	cmd := &cobra.Command{
+		Use:   "pause NAME",
+		Short: "Keep a schedule from firing; times that pass are skipped",
+		Long: `Keep a schedule from firing, until it is unpaused or a time has come. Times that pass
+meanwhile are skipped, and not caught up. What it has started goes on.`,
+		Example: "  harp schedule pause nightly --reason 'moving the database' --until 2027-03-01",
+		Args:    cobra.ExactArgs(1),
+		RunE: c.changesSchedule(&dry, func(ctx context.Context, schedules *harp.Schedules, name string) error {
+			return schedules.Pause(ctx, name, reason, until.t)
+		}, "would pause schedule %s", "paused schedule %s"),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&reason, "reason", "", "`why`, for those who wonder")
+	flags.Var(&until, "until", "fire again from this time on; a duration is from now")
+	bindDryRun(cmd, &dry)
+	return cmd
+}
+
+func (c *cli) scheduleUnpauseCommand() *cobra.Command {
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "unpause NAME",
+		Short: "Let a paused schedule fire again",
+		Args:  cobra.ExactArgs(1),
+		RunE: c.changesSchedule(&dry, func(ctx context.Context, schedules *harp.Schedules, name string) error {
+			return schedules.Unpause(ctx, name)
+		}, "would unpause schedule %s", "unpaused schedule %s"),
+	}
+	bindDryRun(cmd, &dry)
+	return cmd
+}
+
+// changesSchedule is the body of a command that changes the schedule that it is given. The texts say
+// of its name what would be done, and what was.
+func (c *cli) changesSchedule(dry *bool, change func(ctx context.Context, schedules *harp.Schedules, name string) error, would, done string) func(*cobra.Command, []string) error {
+	return c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
+		schedules, name := caller.Schedules(), args[0]
+		if *dry {
+			if _, err := schedules.Get(ctx, name); err != nil {
+				return err
+			}
+			return c.would(object{{"name", name}}, would, name)
+		}
+		if err := change(ctx, schedules, name); err != nil {
+			return err
+		}
+		if c.format == formatJSON {
+			return c.printObject(object{{"name", name}})
+		}
+		c.notice(done, name)
+		return nil
+	})
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp"
+)
+
+func (c *cli) scheduleAddCommand() *cobra.Command {
+	f := scheduleFlags{batchFlags: batchFlags{onStop: "pause"}} // which for a schedule is the default
+	cmd := &cobra.Command{
+		Use:   "add NAME TARGET PROCEDURE [NAME=VALUE | NAME:=JSON | @FILE | -]...",
+		Short: "Make a schedule",
+		Long: `Make a schedule, which calls a procedure on all hosts that a target selects when its time
+comes. It says when by one of --cron, --every and --at. NAME TARGET -- COMMAND... runs a
+command where agents allow the procedure exec.
+
+The arguments are checked against the procedure as the hosts offer it now; which hosts the
+target selects is found out at each time anew.`,
+		Example: `  harp schedule add nightly --cron '30 2 * * *' --tz Europe/Madrid 'role=db' backup level=full
+  harp schedule add beat --every 90m demo1 hello name=cron
+  harp schedule add move --at '2027-03-01 02:00' 'role=web' service.restart service=nginx --rolling 1,10%
+  harp schedule add disk --cron @daily --jitter 30m '*' -- df -h`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			f.dash = cmd.ArgsLenAtDash() - 1 // without the schedule's name
+			return cobra.MinimumNArgs(3)(cmd, args)
+		},
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
+			return c.addSchedule(ctx, caller, &f, args[0], args[1], args[2:])
+		}),
+		ValidArgsFunction: c.completeRest(behindName(c.asksWords(targetArgumentWords)), noWords, behindName(listed(c.asksWords(targetWords))), behindName(c.asksWords(procedureWords))),
+	}
+	c.bindSchedule(cmd, &f)
+	return cmd
+}
+
+// noWords are those of what people name themselves.
+func noWords(context.Context, []string, string) []word { return nil }
+
+// behindName are words for the arguments behind the first one.
+func behindName(find words) words {
+	return func(ctx context.Context, args []string, begun string) []word {
+		return find(ctx, args[min(1, len(args)):], begun)
+	}
+}
+
+// scheduleFlags are the options of a schedule as flags, with those of its batches.
+type scheduleFlags struct {
+	batchFlags
+	cron, every, at string
+	overlap         string
+	schedule        harp.Schedule
+	from, until     moment
+	jitter, catchUp limit
+	expect          limit
+	scheduleLabels  []string
+	replace         bool
+}
+
+func (c *cli) bindSchedule(cmd *cobra.Command, f *scheduleFlags) {
+	f.several = true
+	c.bindCallOptions(cmd, &f.callFlags)
+	c.bindBatchOptions(cmd, &f.batchFlags)
+	f.describeCall()
+	s, flags := &f.schedule, cmd.Flags()
+	flags.Lookup("label").Usage = "a label for each run and its jobs: `key=value` (repeatable)"
+	flags.StringVar(&f.cron, "cron", "", "when, as `fields` of cron: '30 2 * * *', or @daily, @hourly and so on")
+	flags.StringVar(&f.every, "every", "", "again and again after this `duration`, at least 1s")
+	flags.StringVar(&f.at, "at", "", "once, at this `time` in the zone: '2027-03-01 02:00'")
+	flags.StringVar(&s.TZ, "tz", "", "the time `zone`, such as Europe/Madrid (default: the dispatcher's time_zone)")
+	flags.Var(&f.from, "from", "fire no earlier than this time; a duration is from now")
+	flags.Var(&f.until, "until", "fire only before this time; a duration is from now")
+	flags.Var(&f.jitter, "jitter", "let each run come later by a part of this, which its time decides")
+	flags.StringVar((*string)(&s.Gap), "gap", "", "a time that the clock leaves out: `after` the gap, or skip it (default: by the expression)")
+	flags.StringVar((*string)(&s.Repeat), "repeat", "", "a time that the clock shows twice: run at the `first`, the last or both (default: by the expression)")
+	flags.StringVar(&f.overlap, "overlap", "skip", "while the last run is not over: `skip` the time, queue it, cancel-old and then run, or allow both")
+	flags.Var(&f.catchUp, "catch-up", "run by so much later than its time; none: however late (default 10m)")
+	flags.IntVar(&s.CatchUpMost, "catch-up-most", 0, "of several times that are late run at most `so many`, the last ones (default 1)")
+	flags.IntVar(&s.PauseOnFailure, "pause-on-failure", 0, "pause the schedule after `so many` runs in a row that did not succeed")
+	flags.Var(&f.expect, "expect", "tell of a run that takes longer, by an event")
+	flags.StringVar(&s.Doc, "doc", "", "a `text` for people")
+	flags.StringArrayVar(&f.scheduleLabels, "schedule-label", nil, "a label for the schedule: `key=value` (repeatable)")
+	flags.BoolVar(&f.replace, "replace", false, "take the place of a schedule of this name")
+	c.completeFlag(cmd, "overlap", fixed("skip", "queue", "cancel-old", "allow"))
+	c.completeFlag(cmd, "gap", fixed(string(harp.GapAfter), string(harp.GapSkip)))
+	c.completeFlag(cmd, "repeat", fixed(string(harp.RepeatFirst), string(harp.RepeatBoth), string(harp.RepeatLast)))
+}
+
+// when is the expression that says when.
+func (f *scheduleFlags) when() (string, error) {
+	var given, texts []string
+	for _, flag := range []struct{ name, before, text string }{{"cron", "", f.cron}, {"every", "every ", f.every}, {"at", "at ", f.at}} {
+		if f.set.Changed(flag.name) {
+			given = append(given, flag.name)
+			texts = append(texts, flag.before+strings.TrimSpace(flag.text))
+		}
+	}
+	switch {
+	case len(given) == 0:
+		return "", invalid("cron", "say when: --cron, --every or --at")
+	case len(given) > 1:
+		return "", invalid(given[1], "cannot be combined with --%s: a schedule has one of --cron, --every and --at", given[0])
+	}
+	return texts[0], nil
+}
+
+// overlaps are the words of --overlap.
+var overlaps = map[string]harp.Overlap{"skip": harp.OverlapSkip, "queue": harp.OverlapQueue, "cancel-old": harp.OverlapCancelOld, "allow": harp.OverlapAllow}
+
+// named is the schedule that the flags say, without its request.
+func (f *scheduleFlags) named(name string) (s harp.Schedule, err error) {
+	s = f.schedule
+	s.Name, s.From, s.Until = name, f.from.t.UTC(), f.until.t.UTC()
+	s.Jitter, s.CatchUp, s.Expect = time.Duration(f.jitter), time.Duration(f.catchUp), time.Duration(f.expect)
+	if s.Cron, err = f.when(); err != nil {
+		return s, err
+	}
+	var known bool
+	if s.Overlap, known = overlaps[f.overlap]; !known {
+		return s, invalid("overlap", "must be skip, queue, cancel-old or allow")
+	}
+	s.Labels, err = labels(f.scheduleLabels)
+	return s, err
+}
+
+// addSchedule makes a schedule or, for a dry run, says what it would be.
+func (c *cli) addSchedule(ctx context.Context, caller *harp.Caller, f *scheduleFlags, name, text string, words []string) error {
+	s, err := f.named(name)
+	if err != nil {
+		return err
+	}
+	if s.Request, err = c.scheduledRequest(ctx, caller, f, text, words); err != nil {
+		return err
+	}
+	if err := s.Check(); err != nil {
+		return err
+	}
+	old, err := caller.Schedules().Get(ctx, name)
+	switch {
+	case err == nil && !f.replace:
+		return &existsError{fmt.Sprintf("schedule %s is there already: %s on %s; --replace puts another in its place", name, old.Request.Procedure, old.Request.Target)}
+	case err != nil && !errors.Is(err, harp.ErrNotFound):
+		return err
+	}
+	if f.dryRun {
+		return c.would(object{{"schedule", s}}, "would make schedule %s: %s, %s on %s", name, s.Cron, s.Request.Procedure, s.Request.Target)
+	}
+	if err := caller.Schedules().Put(ctx, s); err != nil {
+		return err
+	}
+	return c.scheduleAdded(ctx, caller, name)
+}
+
+// scheduledRequest is the request of the batches.
+func (c *cli) scheduledRequest(ctx context.Context, caller *harp.Caller, f *scheduleFlags, text string, words []string) (harp.Request, error) {
+	if err := checkTarget(text); err != nil {
+		return harp.Request{}, err
+	}
+	opts, err := f.batchOptions()
+	if err != nil {
+		return harp.Request{}, err
+	}
+	doc, args, err := c.targetArguments(ctx, caller, &f.batchFlags, text, words)
+	if err != nil {
+		return harp.Request{}, err
+	}
+	if err := f.checkConcurrency(ctx, caller); err != nil {
+		return harp.Request{}, err
+	}
+	req, err := harp.NewBatchRequest(text, doc.Name, args, opts...)
+	req.ID = "" // each run has its own
+	return req, err
+}
+
+// scheduleAdded says when a schedule that was just made fires first.
+func (c *cli) scheduleAdded(ctx context.Context, caller *harp.Caller, name string) error {
+	s, err := caller.Schedules().Get(ctx, name)
+	if err != nil {
+		return err
+	}
+	if c.format == formatJSON {
+		return c.printNoun(s)
+	}
+	next := c.nextText(s)
+	if s.Next.Note != "" {
+		next += ", " + s.Next.Note
+	}
+	c.notice("schedule %s: %s on %s; next %s", name, s.Request.Procedure, s.Request.Target, next)
+	return nil
+}
+
+// existsError says that there is one of that name.
+type existsError struct{ text string }
+
+func (e *existsError) Error() string { return e.text }
+
+// Is reports whether target is harp.ErrConflict.
+func (e *existsError) Is(target error) bool { return target == harp.ErrConflict }
