@@ -18,10 +18,7 @@ import (
 	"github.com/harpcaller/harp/store"
 )
 
-const (
-	namedHosts    = 5   // in an error about several
-	membersAtOnce = 500 // that are read at a time
-)
+const membersAtOnce = 500 // that are read at a time
 
 // submitBatch decides whether a batch is good, and stores it with the names of its hosts in one
 // commit. Its hosts are reached by the clock. One that would be refused now may be stored already:
@@ -80,7 +77,8 @@ func (d *Dispatcher) admitBatch(ctx context.Context, req harp.Request, silent ma
 		hosts[i].away = hosts[i].away || silent[hosts[i].name]
 	}
 	if req.WhenOffline == harp.FailFast {
-		if err := checkPresent(hosts); err != nil {
+		chosen := candidates{hosts: hosts, classes: found.classes}
+		if err := failures.CheckPresent(chosen.sumUp()); err != nil {
 			return sub, err
 		}
 	}
@@ -155,9 +153,10 @@ func (d *Dispatcher) retriedHosts(ctx context.Context, req harp.Request) (names 
 // cannot run its call. Errors: harp.ErrRefused, harp.ErrConflict, harp.ErrNotFound, harp.ErrInvalid.
 func (d *Dispatcher) checkHosts(req harp.Request, found *candidates) error {
 	n, limits := len(found.hosts), &req.Batch
+	if err := failures.CheckHostCount(limits, n); err != nil {
+		return err
+	}
 	switch {
-	case limits.MaxHosts > 0 && n > limits.MaxHosts:
-		return failures.New("refused", fmt.Sprintf("max_hosts: the target selects %d hosts, at most %d are to be called", n, limits.MaxHosts)).Err()
 	case n > d.cfg.Limits.BatchHosts:
 		return failures.New("refused", fmt.Sprintf("limits.batch_hosts: the target selects %d hosts, at most %d may be called at a time", n, d.cfg.Limits.BatchHosts)).Err()
 	case limits.Confirmed != "" && limits.Confirmed != found.digest():
@@ -165,65 +164,17 @@ func (d *Dispatcher) checkHosts(req harp.Request, found *candidates) error {
 	case limits.WhenUnfit == harp.SkipHost:
 		return nil
 	}
-	return found.checkFit()
-}
-
-// checkFit refuses hosts that cannot run the call. Errors: harp.ErrNotFound (procedure),
-// harp.ErrInvalid, naming the field.
-func (c *candidates) checkFit() error {
-	var names []string
-	var why error
-	for _, h := range c.hosts {
-		if err := c.classes[h.class].unfit; err != nil {
-			names, why = append(names, h.name), cmp.Or(why, err)
-		}
-	}
-	if why == nil {
-		return nil
-	}
-	f := harp.FailureOf(why)
-	f.Message = strings.TrimRight(f.Message, ".") + ": " + countNames(names)
-	return f.Err()
-}
-
-// countNames says how many hosts these are, and which the first are.
-func countNames(names []string) string {
-	text := fmt.Sprintf("%d hosts, ", len(names))
-	if len(names) == 1 {
-		text = "1 host, "
-	}
-	text += strings.Join(names[:min(len(names), namedHosts)], ", ")
-	if len(names) > namedHosts {
-		text += ", …"
-	}
-	return text
-}
-
-// checkPresent refuses hosts of which one is away. Errors: harp.ErrUnreachable, naming them.
-func checkPresent(hosts []candidate) error {
-	var names []string
-	for _, h := range hosts {
-		if h.away {
-			names = append(names, h.name)
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w", &harp.HostError{Host: countNames(names), Stage: "lookup", Err: harp.ErrUnreachable})
+	return failures.CheckFit(found.sumUp())
 }
 
 // chooseHosts returns those of the hosts, which are sorted, that the batch is for, in the order in which
-// they are reached. Chance is the batch's id. Errors: harp.ErrInvalid (subset).
+// they are reached. Chance is the batch's id. Errors: as harp.ShareOf.
 func chooseHosts(req harp.Request, hosts []candidate) ([]candidate, error) {
 	n := len(hosts)
 	if req.Batch.Subset != "" {
 		var err error
 		if n, err = harp.ShareOf(req.Batch.Subset, n); err != nil {
 			return nil, err
-		}
-		if n > len(hosts) {
-			return nil, &harp.FieldError{Field: "subset", Message: fmt.Sprintf("is %d of %d hosts", n, len(hosts))}
 		}
 	} else if !req.Batch.Shuffle {
 		return hosts, nil

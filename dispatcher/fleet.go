@@ -355,9 +355,15 @@ func (j *judge) classOf(ctx context.Context, c *catalogue, isOnline bool) int {
 // previewed is how many hosts of a kind a preview names.
 const previewed = 100
 
-// preview sums candidates up.
+// preview sums candidates up, with the digest of their names.
 func (c *candidates) preview() harp.Preview {
-	p := harp.Preview{Hosts: len(c.hosts), Digest: c.digest()}
+	p := c.sumUp()
+	p.Digest = c.digest()
+	return *p
+}
+
+func (c *candidates) sumUp() *harp.Preview {
+	p := &harp.Preview{Hosts: len(c.hosts)}
 	for _, one := range c.hosts {
 		class := c.classes[one.class]
 		if one.away {

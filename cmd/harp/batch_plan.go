@@ -46,16 +46,15 @@ func (p *batchPlan) count() (err error) {
 
 // refusal is why the batch would be refused.
 func (p *batchPlan) refusal() error {
-	o, seen := &p.flags.options, p.preview
-	switch {
-	case o.MaxHosts > 0 && seen.Hosts > o.MaxHosts:
-		return failures.New("refused", fmt.Sprintf("max_hosts: the target selects %d hosts, at most %d are to be called", seen.Hosts, o.MaxHosts)).Err()
-	case p.hosts > seen.Hosts:
-		return invalid("subset", "is %d of %d hosts", p.hosts, seen.Hosts)
-	case seen.Unfit > 0 && p.flags.whenUnfit != "skip":
-		return fmt.Errorf("%w: %s; --when-unfit skip leaves them out", seen.UnfitHosts[0].Err, firstHosts(seen.Unfit, unfitNames(seen)))
-	case seen.Away > 0 && p.flags.whenOffline == "fail" && o.Subset == "":
-		return &harp.HostError{Host: firstHosts(seen.Away, seen.AwayHosts), Stage: "lookup", Err: harp.ErrUnreachable}
+	o, seen := &p.flags.options, &p.preview
+	if err := failures.CheckHostCount(o, seen.Hosts); err != nil {
+		return err
+	}
+	if err := failures.CheckFit(seen); err != nil && p.flags.whenUnfit != "skip" {
+		return fmt.Errorf("%w; --when-unfit skip leaves them out", err)
+	}
+	if p.flags.whenOffline == "fail" && o.Subset == "" {
+		return failures.CheckPresent(seen)
 	}
 	return nil
 }
@@ -66,16 +65,6 @@ func unfitNames(p harp.Preview) []string {
 		names[i] = h.Host
 	}
 	return names
-}
-
-// firstHosts says how many hosts there are, and the names of the first.
-func firstHosts(n int, names []string) string {
-	const most = 5
-	text := hostCount(n) + ", " + strings.Join(names[:min(len(names), most)], ", ")
-	if n > most {
-		text += ", …"
-	}
-	return text
 }
 
 // hostCount is a number of hosts.
