@@ -262,6 +262,7 @@ func (a *attempt) sendCall(sub harp.Submission) error {
 		Submission: sub, Principal: j.Principal,
 		Attempt: int64(j.Attempt), Fence: int64(j.Fence), Epoch: int64(a.s.epoch),
 		SilenceTimeout: int64(j.SilenceTimeout), MaxExecTime: int64(j.MaxExecTime), Window: min(a.s.d.window(), firstWindow),
+		Schedule: j.Schedule, Fire: j.FireTime,
 	}
 	if j.Batch != "" {
 		c.Job, c.Host = j.ID, j.Host

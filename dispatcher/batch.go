@@ -24,17 +24,7 @@ const membersAtOnce = 500 // that are read at a time
 // commit. Its hosts are reached by the clock. One that would be refused now may be stored already:
 // then it is the same batch, whatever has become of the hosts since. Silent are hosts that did not answer.
 func (d *Dispatcher) submitBatch(ctx context.Context, call harp.Submission, req harp.Request, who harp.Principal, silent map[string]bool, now time.Time) (harp.Submitted, error) {
-	sub, refused := d.admitBatch(ctx, req, silent, now)
-	if refused == nil {
-		refused = checkCall(call, req, now)
-	}
-	counted := 0
-	if refused == nil {
-		counted, refused = d.principals.admitCalls(who, call, len(sub.Hosts))
-	}
-	sub.Batch.ID, sub.Batch.Member.Principal = req.ID, who
-	sub.Request, sub.Digest, sub.Refused = call, req.Digest(), refused != nil
-	sub.Key, sub.KeyUntil, sub.Most = idempotencyKey(req, who), now.Add(req.IdempotencyTTL), d.principals.quota(who)
+	sub, counted, refused := d.prepareBatch(ctx, call, req, who, silent, now)
 	got, err := d.store.SubmitBatch(ctx, sub, now)
 	if err != nil || !got.New {
 		d.principals.countBytes(who, -counted)
@@ -55,6 +45,22 @@ func (d *Dispatcher) submitBatch(ctx context.Context, call harp.Submission, req 
 		d.wakeClock()
 	}
 	return harp.Submitted{ID: got.Batch.ID, Existed: !got.New}, nil
+}
+
+// prepareBatch makes what is stored of a batch, and returns how many bytes it counts as, and why it is not good,
+// if it is not.
+func (d *Dispatcher) prepareBatch(ctx context.Context, call harp.Submission, req harp.Request, who harp.Principal, silent map[string]bool, now time.Time) (sub store.BatchSubmission, counted int, refused error) {
+	sub, refused = d.admitBatch(ctx, req, silent, now)
+	if refused == nil {
+		refused = checkCall(call, req, now)
+	}
+	if refused == nil {
+		counted, refused = d.principals.admitCalls(who, call, len(sub.Hosts))
+	}
+	sub.Batch.ID, sub.Batch.Member.Principal = req.ID, who
+	sub.Request, sub.Digest, sub.Refused = call, req.Digest(), refused != nil
+	sub.Key, sub.KeyUntil, sub.Most = idempotencyKey(req, who), now.Add(req.IdempotencyTTL), d.principals.quota(who)
+	return sub, counted, refused
 }
 
 // admitBatch makes the row of a batch that is good, with the hosts that it is frozen to.

@@ -19,7 +19,8 @@
 // The files follow a call: service.go takes it from a Caller (callers.go, if that is elsewhere),
 // admission.go decides whether it is good and stores it, attempt.go runs it on an exchange of the host's
 // session (session.go), frames.go handles what comes of it, watcher.go wakes the requests that wait for its records and its end,
-// feed.go those that wait for events, transitions.go moves jobs through their lives, clock.go does what only time makes due. When a host returns, reconcile.go finds
+// feed.go those that wait for events, transitions.go moves jobs through their lives, clock.go does what only time makes due,
+// scheduleloop.go fires schedules at their times. When a host returns, reconcile.go finds
 // out what became of what it had; silence.go says that nobody knows when it does
 // not; overdue.go does not wait for ever for one that is there. upkeep.go deletes what is old.
 package dispatcher
@@ -41,6 +42,7 @@ import (
 	"github.com/harpcaller/harp/internal/logcount"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/internal/workers"
+	"github.com/harpcaller/harp/schedule"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/transport"
 )
@@ -91,6 +93,10 @@ type Config struct {
 	// Now is the wall clock. Default time.Now. For tests of clocks that are set:
 	// what has to last a time is measured on the monotonic clock.
 	Now func() time.Time
+
+	// TimeZone is the zone, by its name in the IANA database, of schedules that are put without one.
+	// They keep it. Default UTC.
+	TimeZone string
 
 	// Limits bound what callers may ask for.
 	Limits Limits
@@ -175,6 +181,10 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Limits.BatchHosts > store.MaxBatchHosts {
 		return c, &harp.FieldError{Field: "limits.batch_hosts", Message: fmt.Sprintf("must be at most %d", store.MaxBatchHosts)}
 	}
+	c.TimeZone = cmp.Or(c.TimeZone, "UTC")
+	if _, err := schedule.LoadZone(c.TimeZone); err != nil {
+		return c, &harp.FieldError{Field: "time_zone", Message: fmt.Sprintf("%q is no time zone that is known here", c.TimeZone)}
+	}
 	var err error
 	if c.Limits.PerPrincipal, err = c.Limits.PerPrincipal.withDefaults(); err != nil {
 		return c, err
@@ -205,6 +215,8 @@ type Dispatcher struct {
 	hosts    *hosts
 	fleet    *fleet
 	groups   *groups
+
+	schedules *schedules
 
 	labelling sync.Mutex // one change of labels at a time
 
@@ -261,6 +273,8 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.greetings = newGreetings()
 	d.groups = &groups{byName: map[string]group{}}
 	d.fleet = &fleet{hosts: d.hosts, groups: d.groups, now: d.now}
+	d.schedules = newSchedules()
+	d.watchers.batchChanged = d.schedules.noteBatch
 	d.turns.lines = map[harp.Principal]*line{}
 	d.feed.changed = make(chan struct{})
 	d.registry.asked = make(chan struct{}, 1)
@@ -274,6 +288,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.loops.Go(d.overdueLoop)
 	d.loops.Go(d.failureLoop)
 	d.loops.Go(d.feedLoop)
+	d.loops.Go(d.scheduleLoop)
 	return d, nil
 }
 
@@ -320,7 +335,7 @@ func (d *Dispatcher) recover(ctx context.Context) error {
 			break
 		}
 	}
-	if err := errors.Join(d.loadRegistry(ctx), d.loadGroups(ctx), d.loadLabels(ctx)); err != nil {
+	if err := errors.Join(d.loadRegistry(ctx), d.loadGroups(ctx), d.loadLabels(ctx), d.loadSchedules(ctx)); err != nil {
 		return err
 	}
 	return d.expectActive(ctx)

@@ -19,6 +19,7 @@ func (d *Dispatcher) Health(ctx context.Context) Health {
 		"disk":       d.checkDisk(),
 		"registry":   d.registry.lastError(),
 		"clock":      d.clock.suspicion(),
+		"schedules":  d.schedules.problem(),
 	}}
 	if d.ctx.Err() != nil {
 		h.Checks["dispatcher"] = d.closedBy()
@@ -75,7 +76,7 @@ func (h Health) problems() (troubles []string) {
 // Health is a set of named checks.
 type Health struct {
 	Ready  bool             // calls are accepted
-	Checks map[string]error // dispatcher, store, disk, registry, clock; nil: well
+	Checks map[string]error // dispatcher, store, disk, registry, clock, schedules; nil: well
 }
 
 type healthJSON struct {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/memory"
 )
 
@@ -67,5 +69,60 @@ func TestHostsAreLabelledOnce(t *testing.T) {
 	}
 	if _, err := s.LabelHosts(t.Context(), id, "role=web", map[string]string{"role": "db"}, nil); !errors.Is(err, harp.ErrConflict) {
 		t.Errorf("another request under the id gives %v", err)
+	}
+}
+
+// What is asked of a schedule again, as its answer was lost, is done once.
+func TestSchedulesAreChangedOnce(t *testing.T) {
+	st := memory.Open(nil)
+	if _, err := st.OpenSession(t.Context(), store.Session{Host: "web01", At: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	d, err := Open(t.Context(), st, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	s, ctx := d.service(harp.Principal{Kind: "caller", Name: "ada"}), t.Context()
+	request, err := harp.NewBatchRequest("web*", "hello", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.ID = ""
+	sch := harp.Schedule{Name: "s", Cron: "0 3 1 1 *", Request: request}
+	put, skip, trigger, backfill := harp.NewID(), harp.NewID(), harp.NewID(), harp.NewID()
+	to := time.Now()
+	from := to.AddDate(-3, 0, 0)
+	for n := range 2 {
+		if err := s.PutSchedule(ctx, put, sch); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.ChangeSchedule(ctx, skip, "s", harp.ScheduleChange{Kind: harp.SkipOfSchedule}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.TriggerSchedule(ctx, trigger, "s", harp.Trigger{}); err != nil || got.ID != trigger || got.Existed != (n > 0) {
+			t.Fatalf("trigger %d: %+v, %v", n, got, err)
+		}
+		if got, err := s.BackfillSchedule(ctx, backfill, "s", from, to); err != nil || got != 3 {
+			t.Fatalf("backfill %d: %d, %v", n, got, err)
+		}
+	}
+	if _, err := s.TriggerSchedule(ctx, trigger, "s", harp.Trigger{EvenIfRunning: true}); !errors.Is(err, harp.ErrConflict) {
+		t.Errorf("another under its id: %v", err)
+	}
+	if _, err := s.BackfillSchedule(ctx, harp.NewID(), "s", from, to); !errors.Is(err, harp.ErrConflict) {
+		t.Errorf("a second backfill: %v", err)
+	}
+	page, err := s.ListSchedules(ctx, "s", "")
+	if err != nil || len(page.Items) != 1 || page.Items[0].Version != 1 || page.Items[0].LastBatch != trigger {
+		t.Errorf("it is %+v, %v", page, err)
+	}
+	ledger, err := s.ScheduleLedger(ctx, harp.LedgerFilter{}, "")
+	if err != nil || len(ledger.Items) != 2 {
+		t.Errorf("the ledger is %+v, %v", ledger, err)
 	}
 }

@@ -29,7 +29,8 @@ const (
 // subscription: it asks for what is after its number and waits for the job's
 // signal if there is nothing. Jobs nobody waits for cost nothing.
 type watchers struct {
-	followed atomic.Int64 // jobs that somebody follows
+	followed     atomic.Int64       // jobs that somebody follows
+	batchChanged func(batch string) // is told of each change of a batch, too; nil: nobody is
 
 	mu   sync.Mutex
 	jobs map[string]*watcher
@@ -147,6 +148,9 @@ func (ws *watchers) notifyEnded(job *store.Job, value harp.Value) {
 func (ws *watchers) notifyChanged(batch string) {
 	if batch == "" {
 		return
+	}
+	if ws.batchChanged != nil {
+		ws.batchChanged(batch)
 	}
 	if w := ws.findWatcher(batch); w != nil {
 		w.mu.Lock()

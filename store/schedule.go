@@ -20,9 +20,10 @@ type Schedule struct {
 
 // ScheduleState is where a schedule is in its times, as whoever fires it keeps it.
 type ScheduleState struct {
-	Version   uint64        `msgpack:"version"` // of the document
-	LastBatch string        `msgpack:"last,omitempty"`
-	Runs      []ScheduleRun `msgpack:"runs,omitempty"` // whose ends were not seen yet, in their order
+	Version    uint64         `msgpack:"version"` // of the document
+	LastBatch  string         `msgpack:"last,omitempty"`
+	Runs       []ScheduleRun  `msgpack:"runs,omitempty"`        // whose ends were not seen yet, in their order
+	BackfillBy harp.Principal `msgpack:"backfill_by,omitempty"` // who asked for it
 
 	ScheduleLife
 }

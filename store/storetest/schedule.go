@@ -136,7 +136,7 @@ var scheduling = []rule{
 	{"schedule/state", "all of where a schedule is in its times is read back as it was written, and shares no memory with what was", func(w *world) {
 		s := w.put("s", minute(0))
 		state := store.ScheduleState{
-			Version: 7, LastBatch: w.id(), Runs: []store.ScheduleRun{{Batch: w.id(), Since: minute(1), Fires: store.FireBackfill, Late: true}},
+			Version: 7, LastBatch: w.id(), BackfillBy: caller, Runs: []store.ScheduleRun{{Batch: w.id(), Since: minute(1), Fires: store.FireBackfill, Late: true}},
 			ScheduleLife: store.ScheduleLife{
 				Through: minute(9), Waiting: minute(8), Skips: []time.Time{minute(10)}, Backfill: []time.Time{minute(1), minute(2)}, Restored: minute(4), Failures: 2,
 				Pauses:    []store.SchedulePause{{By: caller, Reason: "disks", Since: minute(5), Until: minute(6), Over: true}},

@@ -146,7 +146,7 @@ func TestRowsGolden(t *testing.T) {
 		show("key", key)
 	}
 	state := store.ScheduleState{
-		Version: 1, LastBatch: "b", Runs: []store.ScheduleRun{{Batch: "b", Since: noon, Fires: store.FireBackfill, Late: true}},
+		Version: 1, LastBatch: "b", BackfillBy: j.Principal, Runs: []store.ScheduleRun{{Batch: "b", Since: noon, Fires: store.FireBackfill, Late: true}},
 		ScheduleLife: store.ScheduleLife{
 			Through: noon, Waiting: noon, Skips: []time.Time{noon}, Backfill: []time.Time{noon}, Restored: noon, Failures: 1,
 			Pauses:    []store.SchedulePause{{By: j.Principal, Reason: "r", Since: noon, Until: noon, Over: true}},

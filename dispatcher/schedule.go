@@ -1,0 +1,385 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/internal/wake"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/schedule"
+	"github.com/harpcaller/harp/store"
+)
+
+// Schedules are all in memory.
+const (
+	maxSchedules     = 10_000
+	maxScheduleBytes = 64 << 20 // of all that was put
+	maxRuns          = 100      // of one schedule, whose ends it waits for
+	defaultCatchUp   = 10 * time.Minute
+)
+
+// schedules are those there are.
+type schedules struct {
+	stepping chan struct{} // has room for who makes a step, from what it is decided of until it is committed
+	kick     chan struct{} // wakes the loop
+
+	mu     sync.RWMutex // guards what follows
+	byName map[string]*scheduled
+	size   int                 // bytes of what was put
+	runs   map[string]string   // schedules of batches whose ends were not seen, by batch
+	noted  map[string]struct{} // those that are to be looked at
+	sight  store.ScheduleSight // of all of them: Awake, JumpFrom, JumpTo, Full
+}
+
+func newSchedules() *schedules {
+	return &schedules{
+		stepping: make(chan struct{}, 1), kick: make(chan struct{}, 1), byName: map[string]*scheduled{}, runs: map[string]string{}, noted: map[string]struct{}{},
+	}
+}
+
+// scheduled is a schedule as it is at one revision. It never changes.
+type scheduled struct {
+	putSchedule
+	name     string
+	document []byte
+	revision uint64
+	state    store.ScheduleState
+	spec     *schedule.Spec
+	err      error     // why it cannot fire: there is no spec, or no state
+	wake     time.Time // when it is to be looked at; zero: when something happens
+}
+
+// putSchedule is what was put, as it is stored.
+type putSchedule struct {
+	Schedule harp.Schedule  `msgpack:"schedule"`
+	By       harp.Principal `msgpack:"by"`
+	Changed  time.Time      `msgpack:"changed"`
+}
+
+// parseSchedule reads when a schedule fires. Errors: *harp.FieldError.
+func parseSchedule(s *harp.Schedule) (*schedule.Spec, error) {
+	spec, err := schedule.Parse(s.Cron, s.TZ, schedule.Rules{
+		Name: s.Name, From: s.From, Until: s.Until, Jitter: s.Jitter, Gap: schedule.Gap(s.Gap), Repeat: schedule.Repeat(s.Repeat),
+	})
+	return spec, scheduleError(err)
+}
+
+// scheduleError is an error of package schedule as callers know it.
+func scheduleError(err error) error {
+	var field *schedule.FieldError
+	if !errors.As(err, &field) {
+		return err
+	}
+	message := field.Message
+	if field.Part != "" {
+		message = field.Part + ": " + message
+	}
+	return &harp.FieldError{Field: field.Field, Message: message}
+}
+
+// openSchedule makes of a row what the loop works on.
+func openSchedule(row *store.Schedule) *scheduled {
+	s := &scheduled{name: row.Name, document: row.Document, revision: row.Revision, state: row.ScheduleState}
+	err := error(store.ErrDamaged)
+	if row.Document != nil {
+		err = wire.Decode(row.Document, &s.putSchedule)
+	}
+	if err == nil {
+		s.spec, err = parseSchedule(&s.Schedule)
+	}
+	if err == nil && row.Revision == 0 {
+		err = fmt.Errorf("where the schedule is in its times is lost: put it anew: %w", store.ErrDamaged)
+	}
+	s.err = err
+	return s
+}
+
+// Next implements store.ScheduleTimes.
+func (s *scheduled) Next(after time.Time) (store.ScheduleTime, bool) {
+	if s.spec == nil {
+		return store.ScheduleTime{}, false
+	}
+	m, found := s.spec.Next(after)
+	return store.ScheduleTime{Nominal: m.Nominal, Time: m.Time}, found
+}
+
+// Prev implements store.ScheduleTimes.
+func (s *scheduled) Prev(before time.Time) (store.ScheduleTime, bool) {
+	if s.spec == nil {
+		return store.ScheduleTime{}, false
+	}
+	m, found := s.spec.Prev(before)
+	return store.ScheduleTime{Nominal: m.Nominal, Time: m.Time}, found
+}
+
+// rules are what it says of times that cannot fire as they come.
+func (s *scheduled) rules() store.ScheduleRules {
+	r := store.ScheduleRules{
+		Overlap: s.Schedule.Overlap, CatchUp: s.Schedule.CatchUp, CatchUpMost: s.Schedule.CatchUpMost, PauseOnFailure: s.Schedule.PauseOnFailure,
+	}
+	if r.CatchUp == 0 {
+		r.CatchUp = defaultCatchUp
+	}
+	return r
+}
+
+// running is the last batch that is not over; "": there is none.
+func (s *scheduled) running() string {
+	if n := len(s.state.Runs); n > 0 {
+		return s.state.Runs[n-1].Batch
+	}
+	return ""
+}
+
+// backfilling is the batch for whose end the next time of the past waits. Where batches may overlap that is the one of the
+// time before it.
+func (s *scheduled) backfilling() string {
+	if s.Schedule.Overlap != harp.OverlapAllow {
+		return s.running()
+	}
+	for _, run := range slices.Backward(s.state.Runs) {
+		if run.Fires == store.FireBackfill {
+			return run.Batch
+		}
+	}
+	return ""
+}
+
+// status is the schedule as callers see it. It shares no memory with it.
+func (s *scheduled) status(now time.Time) harp.ScheduleStatus {
+	put := putSchedule{Schedule: harp.Schedule{Name: s.name}}
+	if err := wire.Decode(s.document, &put); err != nil {
+		put = putSchedule{Schedule: harp.Schedule{Name: s.name}} // Err says that it cannot be read
+	}
+	out := harp.ScheduleStatus{
+		Schedule: put.Schedule, Version: s.state.Version, By: put.By, Changed: put.Changed,
+		Through: s.state.Through, Waiting: s.state.Waiting, LastBatch: s.state.LastBatch, Failures: s.state.Failures, Err: s.err,
+	}
+	if p, paused := s.state.Paused(now); paused {
+		out.Pause = &harp.SchedulePause{By: p.By, Reason: p.Reason, Since: p.Since, Until: p.Until}
+	}
+	if s.spec != nil {
+		if m, found := s.spec.Next(s.state.Through); found {
+			out.Next = s.upcoming(m)
+		}
+	}
+	return out
+}
+
+func (s *scheduled) upcoming(m schedule.Moment) harp.Upcoming {
+	up := harp.Upcoming{Time: m.Time, Nominal: m.Nominal, Wall: m.Wall, Note: m.Note}
+	if slices.ContainsFunc(s.state.Skips, m.Nominal.Equal) {
+		if up.Note != "" {
+			up.Note += "; "
+		}
+		up.Note += "skipped by hand"
+	}
+	return up
+}
+
+// find returns a schedule. Errors: harp.ErrNotFound.
+func (ss *schedules) find(name string) (*scheduled, error) {
+	ss.mu.RLock()
+	defer ss.mu.RUnlock()
+	s := ss.byName[name]
+	if s == nil {
+		return nil, failures.NotFound("schedule", name)
+	}
+	return s, nil
+}
+
+// page returns up to n schedules by name, from the one after the cursor, about 1 MiB of them; of a name only that one.
+func (ss *schedules) page(name, cursor string, n int) (page []*scheduled, next string) {
+	ss.mu.RLock()
+	defer ss.mu.RUnlock()
+	if name != "" {
+		if s := ss.byName[name]; s != nil {
+			page = append(page, s)
+		}
+		return page, ""
+	}
+	size := 0
+	for _, name := range slices.Sorted(maps.Keys(ss.byName)) {
+		switch {
+		case name <= cursor:
+			continue
+		case len(page) == n || size > pageBytes:
+			return page, page[len(page)-1].name
+		}
+		page = append(page, ss.byName[name])
+		size += len(ss.byName[name].document)
+	}
+	return page, ""
+}
+
+// set puts a schedule in the place of the one of its name.
+func (ss *schedules) set(s *scheduled) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.removeLocked(s.name)
+	ss.byName[s.name], ss.size = s, ss.size+len(s.document)
+	for _, run := range s.state.Runs {
+		ss.runs[run.Batch] = s.name
+	}
+}
+
+func (ss *schedules) remove(name string) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.removeLocked(name)
+}
+
+func (ss *schedules) removeLocked(name string) {
+	s := ss.byName[name]
+	if s == nil {
+		return
+	}
+	for _, run := range s.state.Runs {
+		delete(ss.runs, run.Batch)
+	}
+	delete(ss.byName, name)
+	ss.size -= len(s.document)
+}
+
+// checkRoom refuses a schedule of so many bytes beyond what there may be. Errors: harp.ErrRefused.
+func (ss *schedules) checkRoom(name string, size int) error {
+	ss.mu.RLock()
+	defer ss.mu.RUnlock()
+	old := ss.byName[name]
+	is := ss.size + size
+	if old != nil {
+		is -= len(old.document)
+	}
+	switch {
+	case old == nil && len(ss.byName) >= maxSchedules:
+		return failures.New("refused", fmt.Sprintf("there are %d schedules, at most %d", len(ss.byName), maxSchedules)).Err()
+	case is > maxScheduleBytes:
+		return failures.New("refused", fmt.Sprintf("schedules may have at most %d bytes in total", maxScheduleBytes)).Err()
+	}
+	return nil
+}
+
+// note has the loop look at a schedule.
+func (ss *schedules) note(name string) {
+	ss.mu.Lock()
+	ss.noted[name] = struct{}{}
+	ss.mu.Unlock()
+	wake.Signal(ss.kick)
+}
+
+// noteBatch has the loop look at the schedule of a batch that has changed, if it is of one.
+func (ss *schedules) noteBatch(batch string) {
+	ss.mu.RLock()
+	name := ss.runs[batch]
+	ss.mu.RUnlock()
+	if name != "" {
+		ss.note(name)
+	}
+}
+
+// noteClock notes that the clock was set to a time, by so much.
+func (ss *schedules) noteClock(now time.Time, by time.Duration) {
+	ss.mu.Lock()
+	ss.sight.Awake = ss.sight.Awake.Add(by)
+	if by > 0 {
+		ss.sight.JumpFrom, ss.sight.JumpTo = now.Add(-by), now
+	}
+	ss.mu.Unlock()
+	wake.Signal(ss.kick)
+}
+
+// noteFull notes that there was no room for what was to be written.
+func (ss *schedules) noteFull(now time.Time) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.sight.Full = now
+}
+
+// see is what is seen of a schedule.
+func (ss *schedules) see(now time.Time, running string) store.ScheduleSight {
+	ss.mu.RLock()
+	defer ss.mu.RUnlock()
+	sight := ss.sight
+	sight.Now, sight.Running = now, running
+	return sight
+}
+
+// takeDue returns the schedules that are to be looked at now, by name.
+func (ss *schedules) takeDue(now time.Time) (names []string) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for name := range ss.noted {
+		if ss.byName[name] != nil {
+			names = append(names, name)
+		}
+	}
+	for name, s := range ss.byName {
+		if _, also := ss.noted[name]; !also && !s.wake.IsZero() && !s.wake.After(now) {
+			names = append(names, name)
+		}
+	}
+	clear(ss.noted)
+	slices.Sort(names)
+	return names
+}
+
+// nextWake is when the first is to be looked at; zero: when something happens.
+func (ss *schedules) nextWake() (at time.Time) {
+	ss.mu.RLock()
+	defer ss.mu.RUnlock()
+	for _, s := range ss.byName {
+		if !s.wake.IsZero() && (at.IsZero() || s.wake.Before(at)) {
+			at = s.wake
+		}
+	}
+	return at
+}
+
+// problem is why schedules do not fire: nil if all do.
+func (ss *schedules) problem() error {
+	ss.mu.RLock()
+	defer ss.mu.RUnlock()
+	var first *scheduled
+	n := 0
+	for _, s := range ss.byName {
+		if s.err == nil {
+			continue
+		}
+		if n++; first == nil || s.name < first.name {
+			first = s
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return fmt.Errorf("%d schedules cannot fire, the first is %s: %w", n, first.name, first.err)
+}
+
+// loadSchedules reads the schedules that are stored. What is due of them the loop settles.
+func (d *Dispatcher) loadSchedules(ctx context.Context) error {
+	d.schedules.sight.Awake = d.now()
+	for cursor := ""; ; {
+		page, next, err := d.store.ListSchedules(ctx, cursor, 100)
+		if err != nil {
+			return fmt.Errorf("stored schedules: %w", err)
+		}
+		for _, row := range page {
+			s := openSchedule(row)
+			if s.err != nil {
+				d.log.Error("schedule cannot fire", "schedule", s.name, "err", s.err)
+			}
+			d.schedules.set(s)
+			d.schedules.note(s.name)
+		}
+		if cursor = next; cursor == "" {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,443 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
+)
+
+// maxBackfillWalk is how many times of a schedule a backfill looks at.
+const maxBackfillWalk = 100_000
+
+// changeSchedule makes a change of a schedule once for an operation: when what was due is settled, change decides the step of it, nil for none.
+// s is nil if there is no such schedule. It returns the Count of the step.
+func (d *Dispatcher) changeSchedule(ctx context.Context, op store.Operation, name string, change func(s *scheduled, now time.Time) (*store.ScheduleStep, error)) (count int, again bool, err error) {
+	select {
+	case d.schedules.stepping <- struct{}{}:
+	case <-ctx.Done():
+		return 0, false, context.Cause(ctx)
+	}
+	defer func() { <-d.schedules.stepping }()
+	if count, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
+		return count, true, err
+	}
+	s, err := d.schedules.find(name)
+	if err == nil {
+		if err := d.settleSchedule(d.ctx, s); err != nil && !errors.Is(err, harp.ErrNoSpace) {
+			return 0, false, err
+		}
+		s, err = d.schedules.find(name)
+	}
+	if err != nil {
+		s = nil
+	}
+	now := d.now()
+	step, err := change(s, now)
+	if err != nil || step == nil {
+		return 0, false, err
+	}
+	step.Op = op
+	done, err := d.store.StepSchedule(ctx, *step, now)
+	if err != nil {
+		if s != nil && errors.Is(err, harp.ErrConflict) {
+			_, also := d.rereadSchedule(d.ctx, name)
+			err = errors.Join(err, also)
+		}
+		return 0, false, err
+	}
+	if step.Delete {
+		d.schedules.remove(name)
+		return done.Count, false, nil
+	}
+	row := &store.Schedule{Name: name, Document: step.Document, Revision: done.Revision, ScheduleState: step.State}
+	if row.Document == nil {
+		row.Document = s.document
+	}
+	d.schedules.set(openSchedule(row))
+	d.schedules.note(name)
+	return done.Count, false, nil
+}
+
+func noSchedule(name string) error { return failures.NotFound("schedule", name) }
+
+// illegalStep is an error of a schedule's life as callers know it.
+func illegalStep(err error) error {
+	if errors.Is(err, store.ErrIllegal) {
+		return failures.New("conflict", err.Error()).Err()
+	}
+	return err
+}
+
+// PutSchedule implements harp.ScheduleService.
+func (s *service) PutSchedule(ctx context.Context, id string, sch harp.Schedule) error {
+	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+		if err := sch.Check(); err != nil {
+			return none, err
+		}
+		op, err := s.documentsOperation(id, wire.PutSchedule{Schedule: sch})
+		if err != nil {
+			return none, err
+		}
+		if sch.TZ == "" {
+			sch.TZ = s.d.cfg.TimeZone
+		}
+		_, _, err = s.d.changeSchedule(ctx, op, sch.Name, func(old *scheduled, now time.Time) (*store.ScheduleStep, error) {
+			return s.d.puttingSchedule(old, putSchedule{Schedule: sch, By: s.who, Changed: now.UTC()}, now)
+		})
+		return none, err
+	})
+	return err
+}
+
+// puttingSchedule is the step that puts a schedule that is good in the place of an old one, nil if there is none. No edit fires the past. Errors:
+// harp.ErrInvalid, harp.ErrConflict, harp.ErrRefused.
+func (d *Dispatcher) puttingSchedule(old *scheduled, put putSchedule, now time.Time) (*store.ScheduleStep, error) {
+	sch := &put.Schedule
+	spec, err := parseSchedule(sch)
+	if err == nil {
+		err = scheduleError(spec.Check(now))
+	}
+	if err == nil {
+		_, err = d.fleet.compileTarget(sch.Request.Target)
+	}
+	if err == nil {
+		err = checkSize(harp.Submission{Request: sch.Request.Encode()})
+	}
+	if err != nil {
+		return nil, err
+	}
+	step := store.ScheduleStep{Name: sch.Name, Document: wire.Encode(put)}
+	if err := d.schedules.checkRoom(sch.Name, len(step.Document)); err != nil {
+		return nil, err
+	}
+	if old != nil {
+		if err := old.checkManager(sch.ManagedBy); err != nil {
+			return nil, err
+		}
+		step.Revision, step.State = old.revision, old.state.Clone()
+	}
+	next := &scheduled{putSchedule: put, name: sch.Name, spec: spec}
+	switch {
+	case old == nil || old.revision == 0:
+		step.State = store.ScheduleState{ScheduleLife: store.ScheduleLife{Through: now}}
+	case old.err != nil:
+		step.State.Through, step.State.Skips = laterOf(step.State.Through, now), nil
+	default:
+		life, err := step.State.Change(old.rules(), old, next, d.schedules.see(now, old.running()))
+		if err != nil {
+			return nil, noSpaceFor(err)
+		}
+		step.State.ScheduleLife = life
+	}
+	step.State.Version++
+	e := next.event(harp.EventScheduleChanged, now)
+	e.By = put.By
+	step.Events = []harp.Event{e}
+	return &step, nil
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// noSpaceFor is the error of a change for which times that are due are to be settled first, which there was no space for.
+func noSpaceFor(err error) error {
+	if errors.Is(err, store.ErrIllegal) {
+		return fmt.Errorf("%w: times of the schedule cannot be settled", harp.ErrNoSpace)
+	}
+	return err
+}
+
+// checkManager refuses a change of what another manages. Errors: harp.ErrConflict.
+func (s *scheduled) checkManager(by string) error {
+	if is := s.Schedule.ManagedBy; is != "" && is != by {
+		return failures.New("conflict", "schedule "+s.name+" is managed by "+is).Err()
+	}
+	return nil
+}
+
+// DeleteSchedule implements harp.ScheduleService.
+func (s *service) DeleteSchedule(ctx context.Context, id, name string) error {
+	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+		op, err := s.documentsOperation(id, wire.DeleteSchedule{Name: name})
+		if err != nil {
+			return none, err
+		}
+		_, _, err = s.d.changeSchedule(ctx, op, name, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
+			if is == nil {
+				return nil, noSchedule(name)
+			}
+			if err := is.checkManager(""); err != nil {
+				return nil, err
+			}
+			e := is.event(harp.EventScheduleDeleted, now)
+			e.By = s.who
+			return &store.ScheduleStep{Name: name, Revision: is.revision, Delete: true, Events: []harp.Event{e}}, nil
+		})
+		return none, err
+	})
+	return err
+}
+
+// ListSchedules implements harp.ScheduleService.
+func (s *service) ListSchedules(ctx context.Context, name, cursor string) (harp.Page[harp.ScheduleStatus], error) {
+	type page = harp.Page[harp.ScheduleStatus]
+	return request(s, ctx, func(context.Context) (page, error) {
+		items, next := s.d.schedules.page(name, cursor, pageSize)
+		out, now := page{Cursor: next}, s.d.now()
+		for _, one := range items {
+			out.Items = append(out.Items, one.status(now))
+		}
+		return out, nil
+	})
+}
+
+// ChangeSchedule implements harp.ScheduleService.
+func (s *service) ChangeSchedule(ctx context.Context, id, name string, c harp.ScheduleChange) error {
+	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+		if err := c.Check(); err != nil {
+			return none, err
+		}
+		op, err := s.documentsOperation(id, wire.ChangeSchedule{Name: name, ScheduleChange: c})
+		if err != nil {
+			return none, err
+		}
+		_, _, err = s.d.changeSchedule(ctx, op, name, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
+			if is == nil {
+				return nil, noSchedule(name)
+			}
+			switch c.Kind {
+			case harp.PauseOfSchedule:
+				return is.pausing(c, s.who, now)
+			case harp.UnpauseOfSchedule:
+				return is.unpausing(s.who, now), nil
+			default:
+				return s.d.skipping(is, c.At, s.who, now)
+			}
+		})
+		return none, err
+	})
+	return err
+}
+
+// pausing is the step that pauses a schedule. Errors: harp.ErrInvalid (until).
+func (s *scheduled) pausing(c harp.ScheduleChange, who harp.Principal, now time.Time) (*store.ScheduleStep, error) {
+	if !c.Until.IsZero() && !c.Until.After(now) {
+		return nil, &harp.FieldError{Field: "until", Message: "has passed"}
+	}
+	step := s.step()
+	step.State.ScheduleLife = step.State.Pause(store.SchedulePause{By: who, Reason: c.Reason, Since: now, Until: c.Until}, s)
+	e := s.event(harp.EventSchedulePaused, now)
+	e.By, e.Reason = who, c.Reason
+	step.Events = []harp.Event{e}
+	return &step, nil
+}
+
+// unpausing is the step that ends a pause; nil if there is none.
+func (s *scheduled) unpausing(who harp.Principal, now time.Time) *store.ScheduleStep {
+	if _, paused := s.state.Paused(now); !paused {
+		return nil
+	}
+	step := s.step()
+	step.State.ScheduleLife = step.State.Unpause(now, s)
+	e := s.event(harp.EventScheduleUnpaused, now)
+	e.By = who
+	step.Events = []harp.Event{e}
+	return &step
+}
+
+// skipping is the step that leaves out a time to come; the zero time is the next one. Errors: harp.ErrInvalid (at), harp.ErrConflict.
+func (d *Dispatcher) skipping(s *scheduled, at time.Time, who harp.Principal, now time.Time) (*store.ScheduleStep, error) {
+	if at.IsZero() {
+		next, found := s.Next(s.state.Through)
+		for found && slices.ContainsFunc(s.state.Skips, next.Nominal.Equal) {
+			next, found = s.Next(next.Nominal)
+		}
+		if !found {
+			return nil, failures.New("conflict", "schedule "+s.name+" has no time to come").Err()
+		}
+		at = next.Nominal
+	}
+	if t, found := s.Prev(at.Add(1)); !found || !t.Nominal.Equal(at) {
+		return nil, &harp.FieldError{Field: "at", Message: "is no time of the schedule"}
+	}
+	dec, err := s.state.Skip(at.UTC(), s)
+	if err != nil {
+		return nil, illegalStep(err)
+	}
+	step := d.settling(s, dec, nil, now)
+	step.Entry.By, step.Events[0].By = who, who
+	return &step, nil
+}
+
+// TriggerSchedule implements harp.ScheduleService.
+func (s *service) TriggerSchedule(ctx context.Context, batch, name string, t harp.Trigger) (harp.Submitted, error) {
+	return request(s, ctx, func(ctx context.Context) (harp.Submitted, error) {
+		op, err := s.documentsOperation(batch, wire.Trigger{Name: name, Trigger: t})
+		if err != nil {
+			return harp.Submitted{}, err
+		}
+		_, again, err := s.d.changeSchedule(ctx, op, name, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
+			if is == nil {
+				return nil, noSchedule(name)
+			}
+			if is.err != nil {
+				return nil, is.err
+			}
+			dec, err := is.state.Trigger(t.EvenIfRunning, t.EvenIfPaused, s.d.schedules.see(now, is.running()))
+			if err != nil {
+				return nil, illegalStep(err)
+			}
+			step, _, err := s.d.firing(ctx, is, dec, batch, now)
+			if err != nil {
+				return nil, err
+			}
+			step.Entry.By, step.Events[0].By = s.who, s.who
+			return &step, nil
+		})
+		if err != nil {
+			return harp.Submitted{}, err
+		}
+		s.d.wakeClock()
+		return harp.Submitted{ID: batch, Existed: again}, nil
+	})
+}
+
+// BackfillSchedule implements harp.ScheduleService.
+func (s *service) BackfillSchedule(ctx context.Context, id, name string, from, to time.Time) (int, error) {
+	return request(s, ctx, func(ctx context.Context) (int, error) {
+		if err := harp.CheckBackfill(name, from, to); err != nil {
+			return 0, err
+		}
+		op, err := s.documentsOperation(id, wire.Backfill{Name: name, From: from, To: to})
+		if err != nil {
+			return 0, err
+		}
+		n, _, err := s.d.changeSchedule(ctx, op, name, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
+			if is == nil {
+				return nil, noSchedule(name)
+			}
+			if is.err != nil {
+				return nil, is.err
+			}
+			if to.After(now) {
+				return nil, &harp.FieldError{Field: "to", Message: "is to come"}
+			}
+			times, err := s.d.findUnfired(ctx, is, from, to)
+			if err != nil {
+				return nil, err
+			}
+			step := is.step()
+			if step.State.ScheduleLife, err = step.State.AskBackfill(times); err != nil {
+				return nil, illegalStep(err)
+			}
+			step.State.BackfillBy, step.Count = s.who, len(times)
+			return &step, nil
+		})
+		return n, err
+	})
+}
+
+// findUnfired returns the nominal times of a schedule in [from, to) that are settled and did not fire. Errors: harp.ErrInvalid for too many,
+// harp.ErrPruned where that is not known any more.
+func (d *Dispatcher) findUnfired(ctx context.Context, s *scheduled, from, to time.Time) (times []time.Time, err error) {
+	row, err := d.store.Schedule(ctx, s.name)
+	if err != nil {
+		return nil, err
+	}
+	if from.Before(row.KeptFrom) {
+		return nil, failures.New("pruned", fmt.Sprintf("what became of times of schedule %s before %s is not known any more", s.name, row.KeptFrom.Format(time.RFC3339))).Err()
+	}
+	fired := map[int64]bool{}
+	f := harp.LedgerFilter{Schedule: s.name, Outcomes: []harp.TimeOutcome{harp.TimeFired}, From: from, To: to}
+	for cursor := ""; ; {
+		page, err := d.store.ScheduleLedger(ctx, f, cursor)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range page.Items {
+			if e.Kind != harp.LedgerManual {
+				fired[e.From.UnixNano()] = true
+			}
+		}
+		if cursor = page.Cursor; cursor == "" {
+			break
+		}
+		if len(fired) > maxBackfillWalk {
+			return nil, tooManyTimes(maxBackfillWalk)
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+	walked := 0
+	for m := range s.spec.Between(from, to) {
+		if walked++; walked > maxBackfillWalk {
+			return nil, tooManyTimes(maxBackfillWalk)
+		}
+		if m.Nominal.After(s.state.Through) {
+			break
+		}
+		if fired[m.Nominal.UnixNano()] || m.Nominal.Equal(s.state.Waiting) {
+			continue
+		}
+		if times = append(times, m.Nominal); len(times) > harp.MaxBackfill {
+			return nil, tooManyTimes(harp.MaxBackfill)
+		}
+	}
+	return times, nil
+}
+
+func tooManyTimes(most int) error {
+	return &harp.FieldError{Field: "to", Message: fmt.Sprintf("there are more than %d times between from and to", most)}
+}
+
+// NextTimes implements harp.ScheduleService.
+func (s *service) NextTimes(ctx context.Context, name string, from time.Time, n int) ([]harp.Upcoming, error) {
+	return request(s, ctx, func(ctx context.Context) (times []harp.Upcoming, err error) {
+		if err := harp.CheckNextTimes(name, from, n); err != nil {
+			return nil, err
+		}
+		is, err := s.d.schedules.find(name)
+		switch {
+		case err != nil:
+			return nil, err
+		case is.spec == nil:
+			return nil, is.err
+		case from.IsZero():
+			from = s.d.now()
+		}
+		for len(times) < n {
+			m, found := is.spec.Next(from)
+			if !found {
+				break
+			}
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			times, from = append(times, is.upcoming(m)), m.Nominal
+		}
+		return times, nil
+	})
+}
+
+// ScheduleLedger implements harp.ScheduleService.
+func (s *service) ScheduleLedger(ctx context.Context, f harp.LedgerFilter, cursor string) (harp.Page[harp.LedgerEntry], error) {
+	return request(s, ctx, func(ctx context.Context) (page harp.Page[harp.LedgerEntry], err error) {
+		if err := f.Check(); err != nil {
+			return page, err
+		}
+		f.Limit = pageLimitOf(f.Limit)
+		return s.d.store.ScheduleLedger(ctx, f, cursor)
+	})
+}

@@ -1,0 +1,361 @@
+package dispatcher
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// What a schedule does is decided by store.ScheduleLife of what is in memory, and is true once its commit is on disk: then
+// memory follows. After a commit that was refused the schedule is read anew.
+
+const (
+	stepsAtOnce   = 100                            // of one schedule before the others have their turn
+	scheduleRetry = 5 * time.Second                // after a step that could not be made
+	longDetail    = 512                            // bytes of why a submission was refused, in a ledger
+	cancelsOld    = "the next run of the schedule" // why a batch is cancelled
+)
+
+// scheduleLoop fires schedules at their times, and settles what was due before.
+func (d *Dispatcher) scheduleLoop() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-d.ctx.Done():
+			return
+		case <-d.schedules.kick:
+		case <-timer.C:
+		}
+		for _, name := range d.schedules.takeDue(d.now()) {
+			if d.ctx.Err() != nil {
+				return
+			}
+			d.runSchedule(d.ctx, name)
+		}
+		now := d.now()
+		if at := d.schedules.nextWake(); at.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(min(max(0, at.Sub(now)), longestNap))
+		}
+	}
+}
+
+// runSchedule does all that is due for a schedule.
+func (d *Dispatcher) runSchedule(ctx context.Context, name string) {
+	d.schedules.stepping <- struct{}{}
+	defer func() { <-d.schedules.stepping }()
+	s, err := d.schedules.find(name)
+	if err != nil {
+		return // deleted
+	}
+	if err := d.settleSchedule(ctx, s); err != nil && ctx.Err() == nil {
+		d.log.Error("schedule", "schedule", name, "err", err)
+	}
+}
+
+// settleSchedule does all that is due for a schedule, while nobody else makes a step, and notes when there is more to do. After an error it is
+// tried again. Errors: the store's.
+func (d *Dispatcher) settleSchedule(ctx context.Context, s *scheduled) error {
+	if s.err != nil {
+		return nil
+	}
+	for range stepsAtOnce {
+		now := d.now()
+		next, at, err := d.stepSchedule(ctx, s, now)
+		switch {
+		case errors.Is(err, harp.ErrConflict):
+			is, also := d.rereadSchedule(ctx, s.name)
+			if also != nil || is == nil {
+				return also
+			}
+			if is.revision == s.revision {
+				d.schedules.set(is.wakeAt(now.Add(scheduleRetry)))
+				return err
+			}
+			next = is
+		case err != nil:
+			if errors.Is(err, harp.ErrNoSpace) {
+				d.schedules.noteFull(now)
+			}
+			s = s.wakeAt(now.Add(scheduleRetry))
+			d.schedules.set(s)
+			return err
+		case next == nil:
+			d.schedules.set(s.wakeAt(at))
+			return nil
+		}
+		s = next
+	}
+	d.schedules.set(s.wakeAt(d.now()))
+	return nil
+}
+
+func (s *scheduled) wakeAt(at time.Time) *scheduled {
+	c := *s
+	c.wake = at
+	return &c
+}
+
+// rereadSchedule reads a schedule anew that is not what it was taken for; nil if it is gone.
+func (d *Dispatcher) rereadSchedule(ctx context.Context, name string) (*scheduled, error) {
+	row, err := d.store.Schedule(ctx, name)
+	if errors.Is(err, harp.ErrNotFound) {
+		d.schedules.remove(name)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := openSchedule(row)
+	d.schedules.set(s)
+	return s, nil
+}
+
+// stepSchedule makes the next step of a schedule, and returns it as it is then; nil if there is nothing to do before a time, zero: before something
+// happens.
+func (d *Dispatcher) stepSchedule(ctx context.Context, s *scheduled, now time.Time) (next *scheduled, at time.Time, err error) {
+	if next, at, err = d.noteRuns(ctx, s, now); next != nil || err != nil {
+		return next, at, err
+	}
+	dec := s.state.Next(s.rules(), s, d.schedules.see(now, s.running()))
+	if dec.Kind == store.DecideWait {
+		at = earlier(at, dec.Wake)
+		dec = s.state.NextBackfill(d.schedules.see(now, s.backfilling()))
+	}
+	switch dec.Kind {
+	case store.DecideWait:
+		return nil, earlier(at, dec.Wake), nil
+	case store.DecideFire:
+		next, err = d.fireSchedule(ctx, s, dec, now)
+	case store.DecideQueue:
+		next, err = d.queueTime(ctx, s, dec, now)
+	default:
+		next, err = d.commitStep(ctx, s, d.settling(s, dec, nil, now), now)
+	}
+	return next, at, err
+}
+
+// earlier is the earlier of two times, where there is one.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// commitStep commits a step, and returns the schedule after it.
+func (d *Dispatcher) commitStep(ctx context.Context, s *scheduled, step store.ScheduleStep, now time.Time) (*scheduled, error) {
+	done, err := d.store.StepSchedule(ctx, step, now)
+	if err != nil {
+		return nil, err
+	}
+	next := *s
+	next.revision, next.state = done.Revision, step.State
+	d.schedules.set(&next)
+	return &next, nil
+}
+
+// step is a step that changes nothing yet.
+func (s *scheduled) step() store.ScheduleStep {
+	return store.ScheduleStep{Name: s.name, Revision: s.revision, State: s.state.Clone()}
+}
+
+func (s *scheduled) event(what harp.EventType, now time.Time) harp.Event {
+	return harp.Event{Type: what, Schedule: s.name, Procedure: s.Schedule.Request.Procedure, Labels: s.Schedule.Labels, Time: now}
+}
+
+// noteRuns notes the first run of which there is something to note: that it has ended, or takes longer than was expected. Otherwise
+// it returns when the next one will.
+func (d *Dispatcher) noteRuns(ctx context.Context, s *scheduled, now time.Time) (next *scheduled, at time.Time, err error) {
+	for i, run := range s.state.Runs {
+		b, err := d.store.Batch(ctx, run.Batch)
+		step := s.step()
+		switch {
+		case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned), errors.Is(err, store.ErrDamaged):
+			step.State.Runs = slices.Delete(step.State.Runs, i, i+1) // how it ended nobody knows
+		case err != nil:
+			return nil, at, err
+		case b.State.Ended():
+			step.State.Runs = slices.Delete(step.State.Runs, i, i+1)
+			s.noteEnd(&step, b, now)
+		case s.Schedule.Expect > 0 && !run.Late:
+			if late := run.Since.Add(s.Schedule.Expect); now.Before(late) {
+				at = earlier(at, late)
+				continue
+			}
+			step.State.Runs[i].Late = true
+			e := s.event(harp.EventScheduleLate, now)
+			e.Batch, e.Reason = run.Batch, "expected "+s.Schedule.Expect.String()
+			step.Events = append(step.Events, e)
+		default:
+			continue
+		}
+		next, err = d.commitStep(ctx, s, step, now)
+		return next, at, err
+	}
+	return nil, at, nil
+}
+
+// noteEnd notes how a run ended, by which the schedule may pause itself.
+func (s *scheduled) noteEnd(step *store.ScheduleStep, b *store.Batch, now time.Time) {
+	reason := fmt.Sprintf("%d runs in a row did not succeed", s.Schedule.PauseOnFailure)
+	life, paused := step.State.Ended(s.rules(), s, b.State == harp.BatchSucceeded, reason, now)
+	step.State.ScheduleLife = life
+	if !paused {
+		return
+	}
+	e := s.event(harp.EventSchedulePaused, now)
+	e.Reason, e.Batch = reason, b.ID
+	step.Events = append(step.Events, e)
+}
+
+// settling is the step that settles times that do not fire. Refused is why their submission was.
+func (d *Dispatcher) settling(s *scheduled, dec store.ScheduleDecision, refused error, now time.Time) store.ScheduleStep {
+	step := s.step()
+	step.State.ScheduleLife = dec.Life
+	run := dec.Entry
+	if run.Outcome == "" { // it is in the ledger
+		return step
+	}
+	entry := &harp.LedgerEntry{
+		Schedule: s.name, Kind: ledgerKinds[dec.Fires], Outcome: run.Outcome, Reason: run.Reason, Detail: run.Detail,
+		From: run.From, To: run.To, Count: run.Count, AtLeast: run.AtLeast, At: now, Err: refused,
+	}
+	e := s.event(harp.EventType("schedule."+string(run.Outcome)), now)
+	e.Reason = strings.TrimPrefix(run.Reason+": "+run.Detail, ": ")
+	e.Reason = strings.TrimSuffix(e.Reason, ": ")
+	if refused != nil {
+		entry.Detail = ""
+	}
+	if dec.Fires == store.FireBackfill {
+		entry.By = step.State.BackfillBy
+	}
+	step.Entry, step.Events = entry, []harp.Event{e}
+	return step
+}
+
+// ledgerKinds are the kinds of entries of what runs are made for.
+var ledgerKinds = map[store.FireKind]harp.LedgerKind{
+	store.FireTime: harp.LedgerTime, store.FireWaiting: harp.LedgerTime, store.FireManual: harp.LedgerManual, store.FireBackfill: harp.LedgerBackfill,
+}
+
+// queueTime lets a time wait for the end of the last batch, which is cancelled first if it is to be.
+func (d *Dispatcher) queueTime(ctx context.Context, s *scheduled, dec store.ScheduleDecision, now time.Time) (*scheduled, error) {
+	if dec.Cancel != "" {
+		err := d.cancelBatch(ctx, dec.Cancel, cancelsOld, store.Operation{By: s.By, Time: now})
+		if err != nil && !errors.Is(err, store.ErrIllegal) && !errors.Is(err, harp.ErrNotFound) && !errors.Is(err, harp.ErrPruned) {
+			return nil, err
+		}
+	}
+	step := s.step()
+	step.State.ScheduleLife = dec.Life
+	return d.commitStep(ctx, s, step, now)
+}
+
+// cancelBatch cancels a batch for its schedule.
+func (d *Dispatcher) cancelBatch(ctx context.Context, id, why string, op store.Operation) error {
+	if _, err := d.store.ChangeBatch(ctx, id, store.BatchEvent{Kind: store.BatchCancel, Reason: why}, op); err != nil {
+		return err
+	}
+	d.watchers.notifyChanged(id)
+	d.wakeClock()
+	d.wakeUnreached(ctx, []string{id})
+	return nil
+}
+
+// fireSchedule fires a time; where its batch is refused the time is settled by that.
+func (d *Dispatcher) fireSchedule(ctx context.Context, s *scheduled, dec store.ScheduleDecision, now time.Time) (*scheduled, error) {
+	step, counted, err := d.firing(ctx, s, dec, newIDAt(now), now)
+	if err == nil {
+		var next *scheduled
+		if next, err = d.commitFire(ctx, s, step, counted, now); err == nil || !isRefusal(err) {
+			return next, err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	f := harp.FailureOf(err)
+	switch {
+	case errors.Is(err, harp.ErrNoSpace):
+		dec = dec.Instead(harp.TimeMissed, harp.TimeNoSpace, "")
+		err = nil
+	case errors.Is(err, harp.ErrNotFound) && f.Type == "target":
+		dec = dec.Instead(harp.TimeSkipped, harp.TimeNoHosts, s.Schedule.Request.Target)
+		err = nil
+	default:
+		detail := f.Message
+		if len(detail) > longDetail {
+			detail = strings.ToValidUTF8(detail[:longDetail], "")
+		}
+		dec = dec.Instead(harp.TimeFailed, "", detail)
+	}
+	return d.commitStep(ctx, s, d.settling(s, dec, err, now), now)
+}
+
+// newIDAt is a new id that was made at a time.
+func newIDAt(now time.Time) string {
+	id := uuid.MustParse(harp.NewID())
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(now.UnixMilli())<<16) //nolint:gosec // after 1970
+	copy(id[:6], ms[:])
+	return id.String()
+}
+
+// isRefusal reports whether a commit was refused for the sake of its batch.
+func isRefusal(err error) bool {
+	return errors.Is(err, harp.ErrNoSpace) || errors.Is(err, harp.ErrRefused) || errors.Is(err, harp.ErrInvalid) || errors.Is(err, store.ErrDamaged)
+}
+
+// firing is the step that fires a time by a batch of this id, and how many bytes that counts as. Errors: why the batch is not
+// good.
+func (d *Dispatcher) firing(ctx context.Context, s *scheduled, dec store.ScheduleDecision, id string, now time.Time) (step store.ScheduleStep, counted int, err error) {
+	req := s.Schedule.Request
+	if req.ID = id; req.Batch.OnStop == "" {
+		req.Batch.OnStop = harp.CancelBatch
+	}
+	batch, counted, err := d.prepareBatch(ctx, harp.Submission{Request: req.Encode()}, req, s.By, nil, now)
+	if err != nil {
+		return step, 0, err
+	}
+	batch.Batch.Member.Schedule, batch.Batch.Member.FireTime = s.name, dec.Nominal
+	step = s.step()
+	step.Batch = &batch
+	step.State.ScheduleLife, step.State.LastBatch = dec.Life, id
+	step.State.Runs = append(step.State.Runs, store.ScheduleRun{Batch: id, Since: now, Fires: dec.Fires})
+	if n := len(step.State.Runs); n > maxRuns {
+		step.State.Runs = slices.Delete(step.State.Runs, 0, n-maxRuns)
+	}
+	step.Entry = &harp.LedgerEntry{
+		Schedule: s.name, Kind: ledgerKinds[dec.Fires], Outcome: harp.TimeFired, From: dec.Nominal, To: dec.Nominal, Count: 1, At: now, Late: dec.Late, Batch: id,
+	}
+	if dec.Fires == store.FireBackfill {
+		step.Entry.By = s.state.BackfillBy
+	}
+	e := s.event(harp.EventScheduleFired, now)
+	e.Batch, e.By = id, step.Entry.By
+	step.Events = []harp.Event{e}
+	return step, counted, nil
+}
+
+// commitFire commits a step that fires.
+func (d *Dispatcher) commitFire(ctx context.Context, s *scheduled, step store.ScheduleStep, counted int, now time.Time) (*scheduled, error) {
+	next, err := d.commitStep(ctx, s, step, now)
+	if err != nil {
+		d.principals.countBytes(s.By, -counted)
+		return nil, err
+	}
+	d.wakeClock()
+	return next, nil
+}
