@@ -195,7 +195,7 @@ func (c *cli) reportError(err error) int {
 	for _, one := range each(err) {
 		c.complain("harp: %s", strings.TrimPrefix(one.Error(), "harp: "))
 	}
-	var misread *targetError
+	var misread interface{ place() (text, caret string) }
 	if errors.As(err, &misread) {
 		text, caret := misread.place()
 		c.complain("  %s", text)

@@ -141,6 +141,9 @@ func (c *cli) addSchedule(ctx context.Context, caller *harp.Caller, f *scheduleF
 	if err := s.Check(); err != nil {
 		return err
 	}
+	if err := checkTimes(s); err != nil {
+		return err
+	}
 	old, err := caller.Schedules().Get(ctx, name)
 	switch {
 	case err == nil && !f.replace:

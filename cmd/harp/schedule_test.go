@@ -112,6 +112,22 @@ func TestWrongScheduleFlags(t *testing.T) {
 	}
 }
 
+// TestCronCaret: what is wrong with a field is shown at its place.
+func TestCronCaret(t *testing.T) {
+	for cron, want := range map[string]string{
+		"0 25 * * *":           "invalid cron: hour: \"25\" is not in 0-23\n  0 25 * * *\n    ^\n",
+		"0  2 * * MONN":        "  0  2 * * MONN\n           ^\n",
+		"99 0 2 * * *":         "  99 0 2 * * *\n  ^\n",
+		"0 2 * * MON 2027-x":   "  0 2 * * MON 2027-x\n              ^\n",
+		"0 0 2 * * MON 100000": "  0 0 2 * * MON 100000\n                ^\n",
+	} {
+		got := schedules(t, scheduling(t), "add", "s", "demo1", "count", "to=3", "--cron", cron)
+		if got.code != exitUsage || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: %d\n%s", cron, got.code, got.stderr)
+		}
+	}
+}
+
 // TestScheduleAddTwice: another schedule takes the place of one only when that is asked for.
 func TestScheduleAddTwice(t *testing.T) {
 	f := scheduling(t)

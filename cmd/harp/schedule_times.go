@@ -240,6 +240,7 @@ func (c *cli) whyText(e harp.LedgerEntry) string {
 		by = " by " + e.By.Name
 	}
 	switch e.Kind {
+	case harp.LedgerTime:
 	case harp.LedgerManual:
 		add("run now" + by)
 	case harp.LedgerBackfill:

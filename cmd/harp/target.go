@@ -70,15 +70,18 @@ func (e *targetError) Unwrap() error {
 }
 
 // place returns the part of the text in which the error is, and a line with a caret below it.
-func (e *targetError) place() (text, caret string) {
+func (e *targetError) place() (text, caret string) { return placeIn(e.text, e.err.Offset) }
+
+// placeIn returns the part of a text around an offset, and a line with a caret below that.
+func placeIn(all string, offset int) (text, caret string) {
 	const most = 60 // characters before the place, and behind it
-	at := min(e.err.Offset, len(e.text))
-	before, behind := []rune(e.text[:at]), []rune(e.text[at:])
-	if i := strings.LastIndexByte(e.text[:at], '\n'); i >= 0 {
-		before = []rune(e.text[i+1 : at])
+	at := min(offset, len(all))
+	before, behind := []rune(all[:at]), []rune(all[at:])
+	if i := strings.LastIndexByte(all[:at], '\n'); i >= 0 {
+		before = []rune(all[i+1 : at])
 	}
-	if i := strings.IndexByte(e.text[at:], '\n'); i >= 0 {
-		behind = []rune(e.text[at : at+i])
+	if i := strings.IndexByte(all[at:], '\n'); i >= 0 {
+		behind = []rune(all[at : at+i])
 	}
 	if len(before) > most {
 		before = append([]rune("…"), before[len(before)-most:]...)
