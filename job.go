@@ -279,8 +279,9 @@ type JobStatus struct {
 	EndTime           time.Time         `json:"end_time,omitzero" msgpack:"end,omitempty"`
 	SilenceTimeout    time.Duration     `json:"-" msgpack:"timeout,omitempty"` // the limits it runs under
 	MaxExecTime       time.Duration     `json:"-" msgpack:"maxexec,omitempty"`
-	QueuePos          int               `json:"queue_pos,omitempty" msgpack:"pos,omitempty"` // queued in a queue: 1 is next
-	Records           uint64            `json:"records" msgpack:"records,omitempty"`         // how many it has
+	QueuePos          int               `json:"queue_pos,omitempty" msgpack:"pos,omitempty"`       // queued in a queue: 1 is next
+	Obstacles         []Obstacle        `json:"obstacles,omitempty" msgpack:"obstacles,omitempty"` // queued: all that keeps it from starting; not in a listing
+	Records           uint64            `json:"records" msgpack:"records,omitempty"`               // how many it has
 	Labels            map[string]string `json:"labels,omitempty" msgpack:"labels,omitempty"`
 	Survivors         []int             `json:"survivors,omitempty" msgpack:"survivors,omitempty"` // processes on its host that outlive KILL: it has not ended while there is one
 }

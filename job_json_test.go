@@ -80,6 +80,7 @@ func anyStatus(t *rapid.T) JobStatus {
 		late := anyResult(t)
 		s.Late = &late
 		s.Args, s.Queue, s.Labels, s.Survivors = Value{0x81, 0xa1, 'a', 0x01}, Value{0x80}, map[string]string{"a": "1"}, []int{7}
+		s.Obstacles = []Obstacle{{Reason: ReasonQueue, Slots: 2, Jobs: []string{"j"}, Ahead: 1}, {Reason: ReasonPaused, By: s.Principal, Since: time.Unix(8, 0).UTC(), Why: "w"}}
 		s.CancelRequested = &CancelRequest{By: s.Principal, Time: time.Unix(5, 0).UTC(), Now: true}
 		s.Attempts = []Attempt{{Number: 1, Base: 2, Sent: time.Unix(6, 7).UTC(), Outcome: "lost", Reason: "journal_gone"}}
 	}

@@ -116,7 +116,7 @@ func (s *service) JobStatus(ctx context.Context, id string) (harp.JobStatus, err
 		if err != nil {
 			return harp.JobStatus{}, err
 		}
-		return s.d.statusWithLate(ctx, job)
+		return s.d.fullStatus(ctx, job)
 	})
 }
 

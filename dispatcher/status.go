@@ -55,14 +55,40 @@ func (d *Dispatcher) shownArgs(j *store.Job, args harp.Value) (harp.Value, error
 	return schema.HideArgs(args, secret)
 }
 
-// statusWithLate is status with the value that came after the job was lost, which
-// listings leave out.
-func (d *Dispatcher) statusWithLate(ctx context.Context, j *store.Job) (harp.JobStatus, error) {
+// fullStatus is status with what listings leave out: what keeps the job from starting, and the value that
+// came after it was lost.
+func (d *Dispatcher) fullStatus(ctx context.Context, j *store.Job) (harp.JobStatus, error) {
 	s, err := d.status(ctx, j)
-	if err == nil && j.Late != nil && j.Late.HasValue {
+	switch {
+	case err != nil:
+	case j.State == harp.StateQueued:
+		s.Obstacles, err = d.obstacles(ctx, j)
+	case j.Late != nil && j.Late.HasValue:
 		s.Late.Value, err = d.store.Value(ctx, j.ID)
 	}
 	return s, err
+}
+
+// obstacles are those of the store, with what is known of the batch that is among them.
+func (d *Dispatcher) obstacles(ctx context.Context, j *store.Job) ([]harp.Obstacle, error) {
+	all, err := d.store.Obstacles(ctx, j.ID)
+	if err != nil {
+		return nil, err
+	}
+	for n := range all {
+		o := &all[n]
+		if o.Batch == "" {
+			continue
+		}
+		b, err := d.store.Batch(ctx, o.Batch)
+		if err != nil {
+			return nil, err
+		}
+		if p := b.Pause; p != nil {
+			o.By, o.Why, o.Since = p.By, p.Reason, p.Time
+		}
+	}
+	return all, nil
 }
 
 // duplicatePossible reports whether an attempt that was lost with its agent's journal,

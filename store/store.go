@@ -126,6 +126,10 @@ type Jobs interface {
 	// Errors: harp.ErrNotFound, harp.ErrPruned.
 	Job(ctx context.Context, id string) (*Job, error)
 
+	// Obstacles returns all that keeps a queued job from starting at this moment, first what its
+	// Reason tells; nothing of any other. Errors: as Job.
+	Obstacles(ctx context.Context, id string) ([]harp.Obstacle, error)
+
 	// Request returns the request of a job, byte for byte, and its signature.
 	// Errors: as Job.
 	Request(ctx context.Context, id string) (harp.Submission, error)

@@ -13,7 +13,7 @@ import (
 
 func (c *cli) jobCommand() *cobra.Command {
 	cmd := group("job", "Show jobs, wait for them, cancel and retry them",
-		c.jobListCommand(), c.jobShowCommand(), c.jobGetCommand(),
+		c.jobListCommand(), c.jobShowCommand(), c.jobWhyCommand(), c.jobGetCommand(),
 		c.jobFollowCommand(), c.jobWaitCommand(), c.jobCancelCommand(),
 		c.jobRetryCommand(), c.jobForceLostCommand(), c.logsCommand())
 	for _, sub := range cmd.Commands() {
@@ -42,6 +42,7 @@ prints an object for each, and the exit code is that of the worst (harp help exi
 var usable = map[string][]harp.State{
 	"cancel":     jobStates[:5],
 	"wait":       jobStates[:5],
+	"why":        {harp.StateQueued},
 	"retry":      jobStates[5:],
 	"force-lost": {harp.StateSent, harp.StateRunning, harp.StateCancelling, harp.StateUnknown},
 }

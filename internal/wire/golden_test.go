@@ -212,7 +212,7 @@ func job(who harp.Principal, late harp.Result) harp.JobStatus {
 		UnknownOf: "running", Started: "maybe", CancelRequested: &harp.CancelRequest{By: who, Time: at(2), Now: true},
 		Attempts: []harp.Attempt{{Number: 1, Base: 0, Sent: at(3), Started: at(4), Ended: at(5), Outcome: "lost", Reason: "too_long"}}, Attempt: 1,
 		Err: late.Err, Late: &late, DuplicatePossible: true, SubmitTime: at(6), StartTime: at(7), EndTime: at(8), SilenceTimeout: 9, MaxExecTime: 10,
-		QueuePos: 11, Records: 12, Labels: map[string]string{"a": "1"}, Survivors: []int{4711},
+		QueuePos: 11, Obstacles: []harp.Obstacle{{Reason: "queue", Since: at(1), Until: at(2), Slots: 3, Jobs: []string{"j"}, Ahead: 4, Batch: "b", By: who, Why: "w"}}, Records: 12, Labels: map[string]string{"a": "1"}, Survivors: []int{4711},
 	}
 }
 

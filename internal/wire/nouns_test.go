@@ -93,6 +93,12 @@ func genJob(t *rapid.T) harp.JobStatus {
 	if rapid.Bool().Draw(t, "cancelled") {
 		s.CancelRequested = &harp.CancelRequest{By: genPrincipal.Draw(t, "by"), Time: genTime.Draw(t, "at")}
 	}
+	if rapid.Bool().Draw(t, "waits") {
+		s.Obstacles = []harp.Obstacle{{
+			Reason: genText.Draw(t, "obstacle"), Since: genTime.Draw(t, "since"), Until: genTime.Draw(t, "until"), Slots: rapid.Int().Draw(t, "slots"),
+			Ahead: rapid.Int().Draw(t, "ahead"), Batch: genText.Draw(t, "of"), By: genPrincipal.Draw(t, "pauses"), Why: genText.Draw(t, "why"),
+		}}
+	}
 	s.DuplicatePossible = rapid.Bool().Draw(t, "duplicate")
 	if rapid.Bool().Draw(t, "late") {
 		late := genResult(t)

@@ -415,6 +415,7 @@ func (d *duel) compare(*rapid.T) {
 		if j.State == harp.StateQueued && got.Reason != d.m.reason(j) {
 			d.Fatalf("number %d waits for %q, want %q", j.No, got.Reason, d.m.reason(j))
 		}
+		d.compareObstacles(got, j)
 		if got.QueuePos != d.m.place(j) {
 			d.Fatalf("number %d has place %d, want %d", j.No, got.QueuePos, d.m.place(j))
 		}
@@ -426,6 +427,28 @@ func (d *duel) compare(*rapid.T) {
 	}
 	for i := 1; i <= 2; i++ {
 		d.compareQueue(queue(fmt.Sprint(i)))
+	}
+}
+
+// compareObstacles looks whether what a job waits for is the first of all that keeps it from starting.
+func (d *duel) compareObstacles(got *store.Job, j *modelJob) {
+	d.Helper()
+	obstacles, err := d.st.Obstacles(d.ctx, j.ID)
+	d.must(err)
+	want := got.Reason
+	switch {
+	case j.State != harp.StateQueued:
+		if len(obstacles) > 0 {
+			d.Fatalf("number %d is %s, and waits for %+v", j.No, j.State, obstacles)
+		}
+		return
+	case j.Survivor:
+		want = harp.ObstacleLastAttempt
+	case j.isLate(d.m.latest) || len(obstacles) == 0 && want == harp.ReasonQueue:
+		return // it is about to expire, or to start
+	}
+	if len(obstacles) == 0 || obstacles[0].Reason != want {
+		d.Fatalf("number %d waits for %q, and for %+v", j.No, want, obstacles)
 	}
 }
 

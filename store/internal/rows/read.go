@@ -287,6 +287,25 @@ func (s *Store) explain(jobs []*store.Job) {
 	}
 }
 
+// Obstacles implements store.Jobs.
+func (s *Store) Obstacles(ctx context.Context, text string) ([]harp.Obstacle, error) {
+	j, err := s.Job(ctx, text)
+	if err != nil || j.State != harp.StateQueued {
+		return nil, err
+	}
+	i, _ := parseID(text)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.sched.Job(i)
+	switch {
+	case e != nil && e.Waits():
+		return s.sched.Obstacles(e, j), nil
+	case e == nil && j.Batch != "":
+		return []harp.Obstacle{{Reason: harp.ReasonBatch, Batch: j.Batch}}, nil // which has not come to it
+	}
+	return nil, nil
+}
+
 // Active implements store.Jobs.
 func (s *Store) Active(ctx context.Context, hostName string) ([]*store.Job, error) {
 	var ids []schedule.ID
