@@ -157,6 +157,29 @@ func TestOlderLifeBesideACancelledMember(t *testing.T) {
 	}
 }
 
+// TestOlderLifeOfOtherCounts opens a store in which the life of a batch is one that it had before a member ended, and fewer
+// have not ended than that says: which those are nobody can know.
+func TestOlderLifeOfOtherCounts(t *testing.T) {
+	e := closed(t, func(s *Store) {
+		b, first := begin(t, s, onHosts(4))
+		i, _ := parseID(b.ID)
+		if _, err := s.ChangeBatch(t.Context(), b.ID, store.BatchEvent{Kind: store.BatchPaused}, store.Operation{Time: noon}); err != nil {
+			t.Fatal(err)
+		}
+		old := readRaw(t, s, i.key(prefixBatchLife))
+		applied(t, s, about(first[0], store.End))
+		if err := s.engine.Commit([]Write{{i.key(prefixBatchLife), old}}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if s, err := Open(e, Options{}); !errors.Is(err, ErrDamaged) {
+		t.Errorf("it opens with %v", err)
+		if err == nil {
+			_ = s.Close()
+		}
+	}
+}
+
 // TestLostLifeOfABatch opens a store in which a batch has no life any more: nobody can know which of its
 // hosts were reached.
 func TestLostLifeOfABatch(t *testing.T) {
