@@ -12,6 +12,9 @@ type ResultFunc func(ctx context.Context, ids []string, wait bool) ([]JobResult,
 // RecordsFunc does what [JobService.Records] does.
 type RecordsFunc func(ctx context.Context, id string, q RecordQuery) (RecordPage, error)
 
+// BatchLogFunc does what [BatchService.BatchLog] does.
+type BatchLogFunc func(ctx context.Context, id string, q BatchQuery) (BatchPage, error)
+
 // An Interceptor stands between a Caller and what answers it: it may look at what is asked and
 // answered, change either, refuse, or ask again. client.Config.Use has those of one Caller,
 // dispatcher.Config.Use those of all that a dispatcher answers, in its process and over the
@@ -20,10 +23,17 @@ type RecordsFunc func(ctx context.Context, id string, q RecordQuery) (RecordPage
 // What is submitted is encoded: [DecodeRequest] reads it, and Submission{Request: r.Encode()}
 // takes its place, without the signature, which was of the other bytes. At a dispatcher the
 // job keeps the bytes that the interceptor hands on.
+//
+// Results and Records see what is asked about jobs by their ids, those of members of batches too. BatchLog sees
+// what [Batch.Results] and [Batch.Follow] ask, whose answers hold the results and records of all
+// members: an interceptor that keeps results from somebody needs all three. None of them sees what is asked
+// about states, such as [Job.Status], whose arguments, failure and late result are left to a Service that embeds
+// this one.
 type Interceptor struct {
-	Submit  func(next SubmitFunc) SubmitFunc
-	Results func(next ResultFunc) ResultFunc
-	Records func(next RecordsFunc) RecordsFunc
+	Submit   func(next SubmitFunc) SubmitFunc
+	Results  func(next ResultFunc) ResultFunc
+	Records  func(next RecordsFunc) RecordsFunc
+	BatchLog func(next BatchLogFunc) BatchLogFunc
 }
 
 // Intercept returns a Service that is s behind interceptors: the first is asked first.
@@ -37,13 +47,14 @@ func Intercept(s Service, interceptors ...Interceptor) Service {
 // intercepted is a Service behind one interceptor.
 type intercepted struct {
 	Service
-	submit  SubmitFunc
-	results ResultFunc
-	records RecordsFunc
+	submit   SubmitFunc
+	results  ResultFunc
+	records  RecordsFunc
+	batchLog BatchLogFunc
 }
 
 func intercept(s Service, by Interceptor) Service {
-	i := &intercepted{Service: s, submit: s.Submit, results: resultsOf(s), records: s.Records}
+	i := &intercepted{Service: s, submit: s.Submit, results: resultsOf(s), records: s.Records, batchLog: s.BatchLog}
 	if by.Submit != nil {
 		i.submit = by.Submit(i.submit)
 	}
@@ -52,6 +63,9 @@ func intercept(s Service, by Interceptor) Service {
 	}
 	if by.Records != nil {
 		i.records = by.Records(i.records)
+	}
+	if by.BatchLog != nil {
+		i.batchLog = by.BatchLog(i.batchLog)
 	}
 	return i
 }
@@ -92,4 +106,9 @@ func (i *intercepted) JobResults(ctx context.Context, ids []string) ([]JobResult
 // Records implements JobService.
 func (i *intercepted) Records(ctx context.Context, id string, q RecordQuery) (RecordPage, error) {
 	return i.records(ctx, id, q)
+}
+
+// BatchLog implements BatchService.
+func (i *intercepted) BatchLog(ctx context.Context, id string, q BatchQuery) (BatchPage, error) {
+	return i.batchLog(ctx, id, q)
 }

@@ -401,6 +401,11 @@ func namePrincipal(who harp.Principal) harp.Interceptor {
 				return next(with(ctx), id, q)
 			}
 		},
+		BatchLog: func(next harp.BatchLogFunc) harp.BatchLogFunc {
+			return func(ctx context.Context, id string, q harp.BatchQuery) (harp.BatchPage, error) {
+				return next(with(ctx), id, q)
+			}
+		},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -247,6 +248,48 @@ func TestInterceptors(t *testing.T) {
 			defer mu.Unlock()
 			if want := []string{"submit", "submit", "inner", "results", "results", "records"}; !slices.Equal(asked, want) {
 				t.Errorf("asked was %q, want %q", asked, want)
+			}
+		})
+	}
+}
+
+// What a batch's members returned passes interceptors, too, who are told who asks.
+func TestInterceptorsOfBatches(t *testing.T) {
+	for _, wiring := range []wiring{embedded, inMemory, loopback} {
+		t.Run(string(wiring), func(t *testing.T) {
+			t.Parallel()
+			var denies atomic.Bool
+			sys := newSystem(t, wiring, nil, dispatcher.Config{Use: []harp.Interceptor{{
+				BatchLog: func(next harp.BatchLogFunc) harp.BatchLogFunc {
+					return func(ctx context.Context, id string, q harp.BatchQuery) (harp.BatchPage, error) {
+						if who, ok := dispatcher.PrincipalFrom(ctx); !ok || who.Kind == "" {
+							t.Errorf("asked by %+v", who)
+						}
+						if denies.Load() {
+							return harp.BatchPage{}, harp.ErrDenied
+						}
+						page, err := next(ctx, id, q)
+						for _, e := range page.Entries {
+							if e.End != nil {
+								e.End.Value = nil
+							}
+						}
+						return page, err
+					}
+				},
+			}}})
+			sys.webs(2)
+			b := must[*harp.Batch](t)(hostName.Run(t.Context(), sys.caller.Target("web*"), struct{}{}))
+			for _, r := range allOf(t, b.Results(t.Context())) {
+				if r.State != harp.StateSucceeded || !r.Value.IsNil() {
+					t.Errorf("the result is %+v", r)
+				}
+			}
+			denies.Store(true)
+			for _, err := range b.Follow(t.Context(), harp.Since(0)) {
+				if !errors.Is(err, harp.ErrDenied) {
+					t.Errorf("the records: %v", err)
+				}
 			}
 		})
 	}
