@@ -178,3 +178,26 @@ func TestLabellingGoesOnThoughWhoeverAskedHasLeft(t *testing.T) {
 		t.Errorf("%d have the label, %v", len(got), err)
 	}
 }
+
+// A host whose removal has begun is removed though whoever asked for that leaves: else it would be there, without the
+// labels that operators gave it.
+func TestRemovingAHostGoesOnThoughWhoeverAskedHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, leave := context.WithCancel(t.Context())
+		st := &leavingStore{memory.Open(nil), func() {}}
+		sys := newSystem(t, embedded, st, dispatcher.Config{})
+		disconnect := sys.agent("web01", greeter)
+		if _, err := sys.caller.Hosts().Label(t.Context(), "web01", map[string]string{"role": "web"}); err != nil {
+			t.Fatal(err)
+		}
+		disconnect()
+		synctest.Wait()
+		st.leave = leave
+		if _, err := sys.caller.Hosts().Remove(ctx, "web01"); err != nil {
+			t.Error(err)
+		}
+		if h, err := sys.caller.Hosts().Get(t.Context(), "web01"); !errors.Is(err, harp.ErrNotFound) {
+			t.Errorf("it is %+v, %v", h, err)
+		}
+	})
+}

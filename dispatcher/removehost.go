@@ -45,6 +45,7 @@ func (d *Dispatcher) removeHost(ctx context.Context, name string, op store.Opera
 	if err := d.dropLabels(ctx, h); err != nil { // first: a removal that is broken off is asked again
 		return 0, err
 	}
+	ctx = context.WithoutCancel(ctx) // it has begun
 	n, err := d.removeStored(ctx, name, op)
 	if err != nil {
 		return 0, err
