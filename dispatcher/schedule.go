@@ -87,7 +87,7 @@ func scheduleError(err error) error {
 // openSchedule makes of a row what the loop works on.
 func openSchedule(row *store.Schedule) *scheduled {
 	s := &scheduled{name: row.Name, document: row.Document, revision: row.Revision, state: row.ScheduleState}
-	err := error(store.ErrDamaged)
+	err := store.ErrDamaged
 	if row.Document != nil {
 		err = wire.Decode(row.Document, &s.putSchedule)
 	}

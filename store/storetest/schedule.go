@@ -50,7 +50,7 @@ func (w *world) step(s store.ScheduleStep) store.ScheduleStepped {
 func (w *world) firing(s *store.Schedule, at time.Time, hosts ...string) store.ScheduleStep {
 	batch := w.batchOf(hosts, member(func(j *store.Job) { j.Schedule, j.FireTime = s.Name, at }))
 	step := store.ScheduleStep{
-		Name: s.Name, Revision: s.Revision, State: s.ScheduleState.Clone(), Batch: &batch,
+		Name: s.Name, Revision: s.Revision, State: s.Clone(), Batch: &batch,
 		Entry:  &harp.LedgerEntry{Kind: harp.LedgerTime, Outcome: harp.TimeFired, From: at, To: at, Count: 1, At: w.now, Late: time.Second, Batch: batch.Batch.ID},
 		Events: []harp.Event{{Type: harp.EventScheduleFired, Schedule: s.Name, Batch: batch.Batch.ID, Time: w.now}},
 	}
@@ -62,7 +62,7 @@ func (w *world) firing(s *store.Schedule, at time.Time, hosts ...string) store.S
 // settling is the step by which times of a schedule do not fire.
 func (w *world) settling(s *store.Schedule, reason string, from, to time.Time, count int) store.ScheduleStep {
 	step := store.ScheduleStep{
-		Name: s.Name, Revision: s.Revision, State: s.ScheduleState.Clone(),
+		Name: s.Name, Revision: s.Revision, State: s.Clone(),
 		Entry: &harp.LedgerEntry{Kind: harp.LedgerTime, Outcome: harp.TimeSkipped, Reason: reason, Detail: "why", From: from, To: to, Count: count, At: w.now},
 	}
 	step.State.Through = to
@@ -103,12 +103,12 @@ func (w *world) wantLedger(f harp.LedgerFilter, want ...string) {
 	}
 }
 
-// wantThrough checks that a schedule is where it is to be, and how many entries and batches there are.
-func (w *world) wantThrough(name string, through time.Time, entries, batches int) {
+// wantThrough checks that schedule s is where it is to be, and how many entries and batches there are.
+func (w *world) wantThrough(through time.Time, entries, batches int) {
 	w.Helper()
 	page, err := w.st.ListBatches(w.ctx(), store.BatchFilter{}, "")
 	w.must(err)
-	s, all := w.schedule(name), w.ledger(harp.LedgerFilter{Schedule: name})
+	s, all := w.schedule("s"), w.ledger(harp.LedgerFilter{Schedule: "s"})
 	if !s.Through.Equal(through) || len(all) != entries || len(page.Batches) != batches {
 		w.Fatalf("it is settled through %v, there are %q and %d batches; want %v, %d and %d", s.Through, all, len(page.Batches), through, entries, batches)
 	}
@@ -183,7 +183,7 @@ var scheduling = []rule{
 		if done := w.step(step); done.Revision != 2 || done.Again {
 			w.Fatalf("it came to %+v", done)
 		}
-		w.wantThrough("s", minute(1), 1, 1)
+		w.wantThrough(minute(1), 1, 1)
 		e := w.told(harp.LedgerFilter{Schedule: "s"})[0]
 		if e.Batch != step.Batch.Batch.ID || e.Late != time.Second || !e.At.Equal(w.now) || e.Kind != harp.LedgerTime || e.By != (harp.Principal{}) || e.Err != nil {
 			w.Fatalf("the entry is %+v", e)
@@ -209,7 +209,7 @@ var scheduling = []rule{
 			_, err := w.tryStep(again)
 			w.wants(err, harp.ErrConflict)
 		}
-		w.wantThrough("s", minute(1), 1, 1)
+		w.wantThrough(minute(1), 1, 1)
 	}},
 	{"schedule/fire/race", "of steps at the same time from one revision one is made", func(w *world) {
 		s := w.put("s", minute(0))
@@ -233,7 +233,7 @@ var scheduling = []rule{
 		if made != 1 {
 			w.Fatalf("%d were made", made)
 		}
-		w.wantThrough("s", minute(1), 1, 1)
+		w.wantThrough(minute(1), 1, 1)
 	}},
 	{"schedule/fire/refused", "when the batch of a step is refused nothing of the step is written", func(w *world) {
 		s := w.put("s", minute(0))
@@ -255,14 +255,14 @@ var scheduling = []rule{
 			_, err := w.tryStep(step)
 			w.wants(err, c.want)
 		}
-		w.wantThrough("s", minute(0), 0, 1)
+		w.wantThrough(minute(0), 0, 1)
 		w.step(w.firing(s, minute(1), "h1"))
 	}},
 	{"schedule/wait", "a time waits and then fires, as its state says, each in one commit", func(w *world) {
 		s := w.put("s", minute(0))
 		w.step(w.firing(s, minute(1), "h"))
 		s = w.schedule("s")
-		state := s.ScheduleState.Clone()
+		state := s.Clone()
 		state.Through, state.Waiting = minute(2), minute(2)
 		w.step(store.ScheduleStep{Name: "s", Revision: s.Revision, State: state})
 		if s = w.schedule("s"); !s.Waiting.Equal(minute(2)) {
@@ -273,7 +273,7 @@ var scheduling = []rule{
 		w.step(step)
 		_, err := w.tryStep(step)
 		w.wants(err, harp.ErrConflict)
-		w.wantThrough("s", minute(2), 2, 2)
+		w.wantThrough(minute(2), 2, 2)
 	}},
 	{"schedule/skip", "an entry of a time to come is written ahead, and read where its time is", func(w *world) {
 		s := w.put("s", minute(0))
@@ -354,7 +354,7 @@ var scheduling = []rule{
 		w.must(backfill(2))
 		w.must(backfill(3))
 		w.wants(backfill(2), harp.ErrConflict)
-		w.wantThrough("s", minute(3), 4, 3)
+		w.wantThrough(minute(3), 4, 3)
 	}},
 	{"schedule/once", "a step that is asked for again under its id changes nothing, and says what came of the first; the id of another operation is ErrConflict", func(w *world) {
 		s := w.put("s", minute(0))
@@ -371,13 +371,13 @@ var scheduling = []rule{
 		step.Op.Asked = []byte("another")
 		_, err := w.tryStep(step)
 		w.wants(err, harp.ErrConflict)
-		w.wantThrough("s", minute(1), 1, 1)
+		w.wantThrough(minute(1), 1, 1)
 	}},
 	{"schedule/bounds", "a document of more than 1 MiB, a state of more than 256 KiB and a detail of more than 4 KiB are ErrInvalid, and nothing is written", func(w *world) {
 		s := w.put("s", minute(0))
 		long := w.settling(s, "overlap", minute(1), minute(1), 1)
 		long.Entry.Detail = strings.Repeat("x", 4<<10+1)
-		wide := store.ScheduleStep{Name: "s", Revision: s.Revision, State: s.ScheduleState.Clone()}
+		wide := store.ScheduleStep{Name: "s", Revision: s.Revision, State: s.Clone()}
 		wide.State.Backfill = make([]time.Time, 60_000)
 		for i := range wide.State.Backfill {
 			wide.State.Backfill[i] = minute(i)
@@ -386,10 +386,10 @@ var scheduling = []rule{
 			_, err := w.tryStep(step)
 			w.wants(err, harp.ErrInvalid)
 		}
-		w.wantThrough("s", minute(0), 0, 0)
+		w.wantThrough(minute(0), 0, 0)
 		long.Entry.Detail = long.Entry.Detail[1:]
 		w.step(long)
-		w.step(store.ScheduleStep{Name: "s", Revision: 2, State: s.ScheduleState.Clone(), Document: bytes.Repeat([]byte("x"), 1<<20)})
+		w.step(store.ScheduleStep{Name: "s", Revision: 2, State: s.Clone(), Document: bytes.Repeat([]byte("x"), 1<<20)})
 	}},
 	{"schedule/prune", "entries of the ledger are kept as events are, and the last 100 of each schedule always; KeptFrom says since when it is whole; of a deleted schedule all go by their age", func(w *world) {
 		for _, name := range []string{"old", "few", "gone"} {
@@ -446,7 +446,7 @@ var reopeningSchedules = []rule{
 		w.reopen()
 		_, err := w.tryStep(step)
 		w.wants(err, harp.ErrConflict)
-		w.wantThrough("s", minute(1), 1, 1)
+		w.wantThrough(minute(1), 1, 1)
 		w.step(w.settling(w.schedule("s"), "overlap", minute(2), minute(2), 1))
 		w.reopen()
 		w.wantLedger(harp.LedgerFilter{}, "s skippedoverlap 2-2 1", "s fired 1-1 1")

@@ -22,8 +22,8 @@ func stepped(t *testing.T, s *Store, step store.ScheduleStep) *store.Schedule {
 	return got
 }
 
-func entryAt(at time.Time, outcome harp.TimeOutcome) *harp.LedgerEntry {
-	return &harp.LedgerEntry{Kind: harp.LedgerTime, Outcome: outcome, From: at, To: at, Count: 1, At: noon}
+func firedAt(at time.Time) *harp.LedgerEntry {
+	return &harp.LedgerEntry{Kind: harp.LedgerTime, Outcome: harp.TimeFired, From: at, To: at, Count: 1, At: noon}
 }
 
 // TestDamagedSchedule checks that a schedule of which something cannot be read is listed, that no step of before is made, that it is
@@ -81,7 +81,7 @@ func TestDamagedLedger(t *testing.T) {
 	is := stepped(t, s, store.ScheduleStep{Name: "s", Document: []byte("1")})
 	for n := range 3 {
 		at := noon.Add(time.Duration(n) * time.Hour)
-		is = stepped(t, s, store.ScheduleStep{Name: "s", Revision: is.Revision, Entry: entryAt(at, harp.TimeFired)})
+		is = stepped(t, s, store.ScheduleStep{Name: "s", Revision: is.Revision, Entry: firedAt(at)})
 	}
 	e.damage(s, ledgerKey("s", nanos(noon), harp.LedgerTime, nil))
 	for _, f := range []harp.LedgerFilter{{}, {Schedule: "s"}} {
@@ -90,7 +90,7 @@ func TestDamagedLedger(t *testing.T) {
 			t.Errorf("listed are %+v, %v", page.Items, err)
 		}
 	}
-	again := entryAt(noon, harp.TimeFired)
+	again := firedAt(noon)
 	again.Kind = harp.LedgerBackfill
 	if _, err := s.StepSchedule(t.Context(), store.ScheduleStep{Name: "s", Revision: is.Revision, Entry: again}, noon); !errors.Is(err, ErrDamaged) {
 		t.Errorf("a backfill of it: %v", err)
@@ -111,7 +111,7 @@ func TestPruneManyLedgers(t *testing.T) {
 	s := opened(t, e, Options{})
 	for n := range 2*maxLedgers + 10 {
 		name := string(rune('a'+n%26)) + harp.NewID()
-		if _, err := s.StepSchedule(t.Context(), store.ScheduleStep{Name: name, Entry: entryAt(noon, harp.TimeFired)}, noon); err != nil {
+		if _, err := s.StepSchedule(t.Context(), store.ScheduleStep{Name: name, Entry: firedAt(noon)}, noon); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -130,7 +130,7 @@ func TestFireWithoutSpace(t *testing.T) {
 	e := newTrial()
 	s := opened(t, e, Options{})
 	is := stepped(t, s, store.ScheduleStep{Name: "s", Document: []byte("1")})
-	step := store.ScheduleStep{Name: "s", Revision: is.Revision, Entry: entryAt(noon, harp.TimeFired), Batch: &store.BatchSubmission{
+	step := store.ScheduleStep{Name: "s", Revision: is.Revision, Entry: firedAt(noon), Batch: &store.BatchSubmission{
 		Batch: store.Batch{ID: harp.NewID(), Classes: []store.BatchClass{{}}, Plan: store.BatchPlan{Waves: []int{1}, Parallel: 1}},
 		Hosts: []store.BatchHost{{Name: "h"}},
 	}}
