@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"sync"
@@ -23,12 +24,17 @@ const (
 	maxScheduleBytes = 64 << 20 // of all that was put
 	maxRuns          = 100      // of one schedule, whose ends it waits for
 	defaultCatchUp   = 10 * time.Minute
+
+	// stepsTogether is how many schedules make steps at a time: many fire at the same second, and the store
+	// commits together what is asked of it together.
+	stepsTogether = 64
 )
 
 // schedules are those there are.
 type schedules struct {
-	stepping chan struct{} // has room for who makes a step, from what it is decided of until it is committed
-	kick     chan struct{} // wakes the loop
+	changing chan struct{}                // has room for who changes a schedule for a caller
+	stepping [stepsTogether]chan struct{} // each has room for who makes a step of one of its schedules, from what it is decided of until it is committed
+	kick     chan struct{}                // wakes the loop
 
 	mu     sync.RWMutex // guards what follows
 	byName map[string]*scheduled
@@ -39,10 +45,22 @@ type schedules struct {
 }
 
 func newSchedules() *schedules {
-	return &schedules{
-		stepping: make(chan struct{}, 1), kick: make(chan struct{}, 1), byName: map[string]*scheduled{}, runs: map[string]string{}, noted: map[string]struct{}{},
+	ss := &schedules{
+		changing: make(chan struct{}, 1), kick: make(chan struct{}, 1),
+		byName: map[string]*scheduled{}, runs: map[string]string{}, noted: map[string]struct{}{},
 	}
+	for n := range ss.stepping {
+		ss.stepping[n] = make(chan struct{}, 1)
+	}
+	return ss
 }
+
+// turn is where the steps of a schedule wait for one another.
+func (ss *schedules) turn(name string) chan struct{} {
+	return ss.stepping[maphash.String(turnSeed, name)%stepsTogether]
+}
+
+var turnSeed = maphash.MakeSeed()
 
 // scheduled is a schedule as it is at one revision. It never changes.
 type scheduled struct {

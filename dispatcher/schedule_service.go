@@ -19,12 +19,14 @@ const maxBackfillWalk = 100_000
 // changeSchedule makes a change of a schedule once for an operation: when what was due is settled, change decides the step of it, nil for none.
 // s is nil if there is no such schedule. It returns the Count of the step.
 func (d *Dispatcher) changeSchedule(ctx context.Context, op store.Operation, name string, change func(s *scheduled, now time.Time) (*store.ScheduleStep, error)) (count int, again bool, err error) {
-	select {
-	case d.schedules.stepping <- struct{}{}:
-	case <-ctx.Done():
-		return 0, false, context.Cause(ctx)
+	for _, turn := range []chan struct{}{d.schedules.changing, d.schedules.turn(name)} {
+		select {
+		case turn <- struct{}{}:
+		case <-ctx.Done():
+			return 0, false, context.Cause(ctx)
+		}
+		defer func() { <-turn }()
 	}
-	defer func() { <-d.schedules.stepping }()
 	if count, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
 		return count, true, err
 	}

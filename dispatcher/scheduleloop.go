@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -36,12 +37,7 @@ func (d *Dispatcher) scheduleLoop() {
 		case <-d.schedules.kick:
 		case <-timer.C:
 		}
-		for _, name := range d.schedules.takeDue(d.now()) {
-			if d.ctx.Err() != nil {
-				return
-			}
-			d.runSchedule(d.ctx, name)
-		}
+		d.runSchedules(d.schedules.takeDue(d.now()))
 		now := d.now()
 		if at := d.schedules.nextWake(); at.IsZero() {
 			timer.Stop()
@@ -51,10 +47,32 @@ func (d *Dispatcher) scheduleLoop() {
 	}
 }
 
+// runSchedules does all that is due for these schedules, many at a time.
+func (d *Dispatcher) runSchedules(names []string) {
+	due := make(chan string)
+	var running sync.WaitGroup
+	for range min(len(names), stepsTogether) {
+		running.Go(func() {
+			for name := range due {
+				d.runSchedule(d.ctx, name)
+			}
+		})
+	}
+	for _, name := range names {
+		due <- name
+	}
+	close(due)
+	running.Wait()
+}
+
 // runSchedule does all that is due for a schedule.
 func (d *Dispatcher) runSchedule(ctx context.Context, name string) {
-	d.schedules.stepping <- struct{}{}
-	defer func() { <-d.schedules.stepping }()
+	if ctx.Err() != nil {
+		return
+	}
+	turn := d.schedules.turn(name)
+	turn <- struct{}{}
+	defer func() { <-turn }()
 	s, err := d.schedules.find(name)
 	if err != nil {
 		return // deleted
