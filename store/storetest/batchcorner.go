@@ -87,6 +87,8 @@ var batchCorners = []rule{
 		w.wants(err, harp.ErrPruned)
 		w.pass(store.TombstoneTime + time.Hour)
 		w.prune(store.Retention{})
+		_, err = w.st.Batch(w.ctx(), in.Batch.ID)
+		w.wants(err, harp.ErrNotFound)
 		w.setClock(-store.TombstoneTime)
 		_, err = submit()
 		w.wants(err, harp.ErrPruned)

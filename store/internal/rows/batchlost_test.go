@@ -289,8 +289,14 @@ func TestPruneWithoutNames(t *testing.T) {
 		e := newTrial()
 		s := opened(t, e, Options{})
 		other := submitted(t, s, call("h"))[0]
-		b, first := begin(t, s, onHosts(2))
+		in, beside := onHosts(2), onHosts(1)
+		beside.Batch.ID = in.Batch.ID[:18] + beside.Batch.ID[18:] // of the same moment
+		b, first := begin(t, s, in)
 		applied(t, s, about(first[0], store.End), about(first[1], store.End))
+		_, second := begin(t, s, beside)
+		late := about(second[0], store.End)
+		late.Event.At = noon.Add(2 * time.Hour) // so that its time is not over
+		applied(t, s, late)
 		i, _ := parseID(b.ID)
 		damage(e, s, namesKey(i, 0))
 		for more := true; more; {
@@ -300,16 +306,15 @@ func TestPruneWithoutNames(t *testing.T) {
 			}
 			more = did.More
 		}
-		for _, kind := range []byte{prefixBatch, prefixBatchLife, prefixBatchLog, prefixRequest} {
-			if n := e.count(kind); n != 0 {
-				t.Errorf("%d rows of kind %c are left", n, kind)
+		for kind, want := range map[byte]int{prefixBatch: 2, prefixBatchLife: 1, prefixBatchLog: 1, prefixRequest: 1, prefixCall: 2} { // of the other batch, and the job in none
+			if n := e.count(kind); n != want {
+				t.Errorf("%d rows of kind %c are left, want %d", n, kind, want)
 			}
 		}
-		if n := e.count(prefixCall); n != 1 {
-			t.Errorf("%d jobs are left, want that which is in no batch", n)
-		}
-		if _, err := s.Job(t.Context(), other.ID); err != nil {
-			t.Error(err)
+		for _, j := range []*store.Job{other, second[0]} {
+			if _, err := s.Job(t.Context(), j.ID); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }
