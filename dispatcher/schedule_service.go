@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -72,7 +73,7 @@ func noSchedule(name string) error { return failures.NotFound("schedule", name) 
 // illegalStep is an error of a schedule's life as callers know it.
 func illegalStep(err error) error {
 	if errors.Is(err, store.ErrIllegal) {
-		return failures.New("conflict", err.Error()).Err()
+		return failures.New("conflict", strings.TrimPrefix(err.Error(), store.ErrIllegal.Error()+": ")).Err()
 	}
 	return err
 }
