@@ -174,6 +174,18 @@ func TestMutantNoFenceCheck(t *testing.T) {
 	caught(t, testsFail(t, m, "./store", "./store/memory"))
 }
 
+// A batch that is paused reaches its next hosts all the same.
+func TestMutantPausedBatchGoesOn(t *testing.T) {
+	t.Parallel()
+	m := mutant{
+		{"store/batchlife.go", "return l.State == harp.BatchRunning && l.Reached", "return (l.State == harp.BatchRunning || l.State == harp.BatchPaused) && l.Reached"},
+		{"store/internal/rows/batch.go", "		b.asking = is == harp.BatchCancelling\n		s.sched.Halt(b.slots, now)\n", "		if b.asking = is == harp.BatchCancelling; b.asking {\n			s.sched.Halt(b.slots, now)\n		}\n"},
+	}
+	f := newFleet(t)
+	f.Program = m.build(t)
+	caught(t, killedBatches(t, f))
+}
+
 // testsFail runs tests of the mutant; that they fail is what was found.
 func testsFail(t *testing.T, m mutant, args ...string) []string {
 	t.Helper()

@@ -1,0 +1,295 @@
+//go:build linux && !race
+
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/faults/actor"
+	"github.com/harpcaller/harp/internal/faults/history"
+)
+
+// T19: the dispatcher and agents are killed while batches go through their hosts, in waves, stop after
+// failures, and are paused, resumed and cancelled at random.
+func TestKillBatches(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	complain(t, killedBatches(t, f))
+	outcomes(t, f)
+}
+
+// killedBatches makes batches while their dispatcher and agents are killed, each equally often, and returns
+// what was broken.
+func killedBatches(t *testing.T, f *Fleet) (broken []string) {
+	t.Helper()
+	must(t, f.StartDispatcher())
+	all := callers(t, f, 3)
+	hosts := names(pick(6, 12))
+	startAgents(t, f, all[0], hosts...)
+	ctx, cancel := context.WithCancel(t.Context())
+	var working sync.WaitGroup
+	made := make([][]*batchRun, len(all))
+	for n, caller := range all {
+		r := rand.New(rand.NewPCG(report.Seed, uint64(900+n)))
+		working.Go(func() {
+			for ctx.Err() == nil && !t.Failed() {
+				made[n] = append(made[n], playBatch(t, f, caller, hosts, r))
+			}
+		})
+	}
+	killAll(t, f, all[0], hosts)
+	cancel()
+	working.Wait()
+	ends := map[harp.BatchState]int{}
+	runs := slices.Concat(made...)
+	for _, b := range runs {
+		broken = append(broken, b.check()...)
+		ends[b.status.State]++
+	}
+	report.Note(t.Name(), "batches", len(runs))
+	report.Note(t.Name(), "batches ended as", ends)
+	t.Logf("%d batches ended as %v", len(runs), ends)
+	return append(broken, settled(t, f, all[0])...)
+}
+
+// killAll kills the dispatcher and agents while batches are under way.
+func killAll(t *testing.T, f *Fleet, caller *harp.Caller, hosts []string) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(report.Seed, 79))
+	kills := slices.Repeat([]bool{true, false}, pick(3, 50))
+	r.Shuffle(len(kills), func(i, j int) { kills[i], kills[j] = kills[j], kills[i] })
+	for _, ofDispatcher := range kills {
+		between(r, 200*time.Millisecond, 1500*time.Millisecond)
+		if ofDispatcher {
+			restartDispatcher(t, f, caller)
+			continue
+		}
+		name := hosts[r.IntN(len(hosts))]
+		must(t, f.KillAgent(name))
+		must(t, f.StartAgent(name))
+	}
+	report.Note(t.Name(), "kills of the dispatcher and of agents", len(kills))
+}
+
+// batchRun is a batch and what is known of it.
+type batchRun struct {
+	t      *testing.T
+	f      *Fleet
+	caller *harp.Caller
+	rand   *rand.Rand
+	hosts  []string
+	waves  []int
+	most   int // that run at a time
+	batch  *harp.Batch
+
+	cancelled bool // a cancel was acknowledged before the batch had ended
+	followed  []harp.HostResult
+	status    harp.BatchStatus
+	broken    []string
+}
+
+// batchWithin is how long a batch has to come to its end, on a machine that is busy.
+const batchWithin = 5 * time.Minute
+
+// playBatch makes a batch and does with it what operators do, until it has ended.
+func playBatch(t *testing.T, f *Fleet, caller *harp.Caller, hosts []string, r *rand.Rand) *batchRun {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), batchWithin)
+	defer cancel()
+	b := &batchRun{t: t, f: f, caller: caller, rand: r, hosts: hosts, most: 1 + r.IntN(4), waves: []int{len(hosts)}}
+	b.submit(ctx)
+	var following sync.WaitGroup
+	following.Go(func() { b.follow(ctx) })
+	if err := b.operate(ctx); err != nil {
+		t.Errorf("batch %s: %v; it is %+v", b.batch.ID(), err, b.status)
+	}
+	following.Wait()
+	return b
+}
+
+// submit submits the batch, again and again under the same id while nobody knows whether it has arrived.
+func (b *batchRun) submit(ctx context.Context) {
+	r := b.rand
+	id := harp.NewID()
+	args := actor.Args{Records: r.IntN(4), Sleep: time.Duration(r.IntN(300)) * time.Millisecond}
+	procedure, repeatable := actor.Work, r.IntN(4) == 0
+	if repeatable {
+		procedure = actor.Again
+	}
+	opts := []harp.Option{harp.JobID(id), harp.Parallel(b.most), harp.OfflineWait(harp.NoLimit)}
+	if r.IntN(2) == 0 {
+		b.waves = []int{1, len(b.hosts) / 2, len(b.hosts)}
+		opts = append(opts, harp.Rolling("1", "50%"))
+		if r.IntN(3) == 0 {
+			opts = append(opts, harp.Approve())
+		}
+	}
+	if r.IntN(2) == 0 {
+		opts = append(opts, harp.StopAfter("1"))
+		if r.IntN(3) == 0 {
+			opts = append(opts, harp.OnStop(harp.CancelBatch))
+		}
+	}
+	for _, host := range b.hosts {
+		b.f.History.Invoke(history.Call{
+			ID: harp.MemberID(id, host, 1), Host: host, Records: args.Records, Repeatable: repeatable,
+			Queue: "batch " + id, Concurrency: b.most, // no queue of harp's: by the witness no more run at a time
+		})
+	}
+	for ctx.Err() == nil && b.batch == nil {
+		batch, err := b.caller.Target("host*").Call(ctx, procedure, args, opts...)
+		var maybe *harp.CallError
+		if err != nil && !errors.As(err, &maybe) {
+			b.t.Errorf("batch %s: %v", id, err)
+			break
+		}
+		b.batch = batch
+	}
+	if b.batch == nil {
+		b.batch = b.caller.Batch(id)
+		return
+	}
+	for _, host := range b.hosts {
+		b.f.History.Change(harp.MemberID(id, host, 1), func(c *history.Call) { c.Acked = true })
+	}
+}
+
+// operate pauses, resumes and cancels the batch at random, and resumes it when it has stopped by itself,
+// until it has ended. Errors: ctx's; why it cannot be looked at.
+func (b *batchRun) operate(ctx context.Context) (err error) {
+	for {
+		if b.status, err = b.batch.Status(ctx); err != nil || b.status.State.Ended() {
+			return err
+		}
+		switch n := b.rand.IntN(60); {
+		case n == 0:
+			had, err := b.batch.Cancel(ctx)
+			b.cancelled = b.cancelled || err == nil && had > 0
+		case n < 4:
+			_ = b.batch.Pause(ctx, "a look") // it may have ended
+		case n == 4:
+			_, _ = b.batch.Job(b.hosts[b.rand.IntN(len(b.hosts))]).Cancel(ctx)
+		case b.status.State == harp.BatchPaused && n < 20:
+			_ = b.batch.Resume(ctx)
+		}
+		select {
+		case <-time.After(30 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// follow keeps what is told of ends, from where it was broken off.
+func (b *batchRun) follow(ctx context.Context) {
+	next := uint64(0)
+	for ctx.Err() == nil {
+		broken := false
+		for r, err := range b.batch.Results(ctx, harp.Since(next)) {
+			if broken = err != nil; broken {
+				break
+			}
+			b.followed, next = append(b.followed, r), r.Seq+1
+		}
+		if !broken {
+			return
+		}
+	}
+}
+
+// check holds the batch against the rules that are about batches, and returns what was broken.
+func (b *batchRun) check() []string {
+	b.t.Helper()
+	b.checkMembers()
+	b.checkLog()
+	b.checkEvents()
+	if b.cancelled && b.status.Cancel == nil {
+		b.violated("B6", "its cancel was acknowledged, and it ended as %s (%s) without one", b.status.State, b.status.Reason)
+	}
+	return b.broken
+}
+
+func (b *batchRun) violated(rule, format string, args ...any) {
+	b.broken = append(b.broken, rule+": batch "+b.batch.ID()+": "+fmt.Sprintf(format, args...))
+}
+
+// checkMembers is B1, each host has one member, and B2, the batch counts them as they say themselves.
+func (b *batchRun) checkMembers() {
+	counts := map[harp.State]int{}
+	var hosts []string
+	for j, err := range b.caller.Jobs(b.t.Context(), harp.JobFilter{Batch: b.batch.ID()}) {
+		must(b.t, err)
+		hosts = append(hosts, j.Host)
+		counts[j.State]++
+	}
+	if !slices.Equal(hosts, b.hosts) {
+		b.violated("B1", "its members are on %v", hosts)
+	}
+	if !maps.Equal(counts, b.status.Counts) {
+		b.violated("B2", "its members are %v, and it counts %v", counts, b.status.Counts)
+	}
+}
+
+// checkLog is B3: the log tells each end once, and whoever followed it was told all of them in its order.
+func (b *batchRun) checkLog() {
+	var log []harp.HostResult
+	ends := map[string]int{}
+	for r, err := range b.batch.Results(b.t.Context()) {
+		must(b.t, err)
+		log = append(log, r)
+		ends[r.Host]++
+	}
+	if len(ends) != len(b.hosts) || len(log) != len(b.hosts) {
+		b.violated("B3", "its log tells the ends %v", ends)
+	}
+	same := func(x, y harp.HostResult) bool { return x.Seq == y.Seq && x.Host == y.Host && x.State == y.State }
+	if !slices.EqualFunc(log, b.followed, same) {
+		b.violated("B3", "who followed it was told %+v, and its log is %+v", b.followed, log)
+	}
+}
+
+// checkEvents is B4, nothing starts while the batch is halted or before its wave, and B5, never more
+// than Parallel hold a slot. Events are in the order of the commits.
+func (b *batchRun) checkEvents() {
+	held, wave, halted := map[string]bool{}, 0, false
+	f := harp.EventFilter{After: harp.EventsFromStart, Batch: b.batch.ID()}
+	for more := true; more; {
+		page, err := b.caller.EventsPage(b.t.Context(), f, false)
+		must(b.t, err)
+		for _, e := range page.Events {
+			f.After = e.Cursor
+			switch e.Type {
+			case harp.EventBatchPaused, harp.EventBatchCancelRequested:
+				halted = true
+			case harp.EventBatchResumed:
+				halted = false
+			case harp.EventBatchWave:
+				wave++
+			case harp.EventJobSent:
+				held[e.Job] = true
+				switch {
+				case halted:
+					b.violated("B4", "%s is started though it is halted, event %s", e.Host, e.Cursor)
+				case slices.Index(b.hosts, e.Host) >= b.waves[wave]:
+					b.violated("B4", "%s is started in wave %d", e.Host, wave+1)
+				case len(held) > b.most:
+					b.violated("B5", "%d members hold a slot, at most %d may", len(held), b.most)
+				}
+			default:
+				if e.Type == harp.EventJobQueued || e.State.Ended() {
+					delete(held, e.Job)
+				}
+			}
+		}
+		more = len(page.Events) > 0
+	}
+}
