@@ -162,7 +162,7 @@ func TestScheduleTrigger(t *testing.T) {
 		if s := ended(t, b, harp.BatchSucceeded, ""); s.Schedule != "tell" {
 			t.Errorf("the batch is of schedule %q", s.Schedule)
 		}
-		if info := <-infos; info.Schedule != "tell" || info.FireTime.IsZero() {
+		if info := <-infos; info.Schedule != "tell" || !info.FireTime.IsZero() { // it is the run of no time
 			t.Errorf("the procedure is told %+v", info)
 		}
 		wantTold(t, sys.caller, "tell", "manual fired 1")

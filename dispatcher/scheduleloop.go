@@ -347,7 +347,9 @@ func (d *Dispatcher) firing(ctx context.Context, s *scheduled, dec store.Schedul
 	if err != nil {
 		return step, 0, err
 	}
-	batch.Batch.Member.Schedule, batch.Batch.Member.FireTime = s.name, dec.Nominal
+	if batch.Batch.Member.Schedule = s.name; dec.Fires != store.FireManual {
+		batch.Batch.Member.FireTime = dec.Nominal
+	}
 	step = s.step()
 	step.Batch = &batch
 	step.State.ScheduleLife, step.State.LastBatch = dec.Life, id

@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	_ "time/tzdata" // for machines without a time zone database
 
 	"github.com/spf13/cobra"
 

@@ -56,6 +56,7 @@ offline_wait: 1m
 lost_after: 2d
 retain: 90d
 retain_bytes: 10 GiB
+time_zone: Europe/Madrid
 space: {low: 2GiB, critical: 536870912}
 limits: {silence_timeout: 1m, max_exec_time: 1h, max_silence_timeout: none, max_max_exec_time: 24h, attempts: 10, handshakes: 20, batch_hosts: 30, batch_parallel: 40, batch_pause: 2h, caller_sessions: 50, agent_sessions: 60, per_principal: {sessions: 3, waiting: 4, bytes_per_hour: 5MiB, queues: 6}}
 log: {level: debug, format: json}
@@ -78,7 +79,7 @@ log: {level: debug, format: json}
 			{Name: "web02"},
 		},
 		RefreshHosts: 5 * time.Minute, Heartbeat: 3 * time.Second, OfflineWait: time.Minute,
-		LostAfter: 48 * time.Hour, Retain: 90 * 24 * time.Hour, RetainBytes: 10 << 30,
+		LostAfter: 48 * time.Hour, Retain: 90 * 24 * time.Hour, RetainBytes: 10 << 30, TimeZone: "Europe/Madrid",
 		Limits: dispatcher.Limits{
 			SilenceTimeout: time.Minute, MaxExecTime: time.Hour,
 			MaxSilenceTimeout: harp.NoLimit, MaxMaxExecTime: 24 * time.Hour, Attempts: 10, Handshakes: 20, BatchHosts: 30, BatchParallel: 40, BatchPause: 2 * time.Hour,
@@ -161,6 +162,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{dispatcherFile, dispatcherTLS + "data: x\nhosts: [{name: a}]\nhosts_script: [x]\n", []string{":4: hosts_script: cannot be combined with hosts"}},
 		{dispatcherFile, dispatcherTLS + "data: x\nhosts:\n- {address: a}\n", []string{":4: hosts[0].name: is missing"}},
 		{dispatcherFile, dispatcherTLS + "data: x\nlimits: {attempts: -1}\n", []string{":3: limits.attempts: must not be negative"}},
+		{dispatcherFile, "time_zone: Mars/Phobos\n", []string{":1: time_zone: must be a time zone"}},
 		{dispatcherFile, "lost_after: 7d\n", []string{":1: lost_after: must be at most 6d"}},
 		{dispatcherFile, "retain: 3x\n", []string{":1: retain: must be a duration"}},
 		{dispatcherFile, "retain: 1.5d\n", []string{":1: retain: must be a duration"}},

@@ -9,6 +9,7 @@ import (
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/internal/yamlfile"
+	"github.com/harpcaller/harp/schedule"
 	"github.com/harpcaller/harp/store/badger"
 	"github.com/harpcaller/harp/transport"
 )
@@ -26,6 +27,7 @@ type Dispatcher struct {
 	LostAfter    yamlfile.Duration `yaml:"lost_after"`   // of silence, when jobs are given up
 	Retain       yamlfile.Duration `yaml:"retain"`       // how long jobs are kept after their end; none: for ever
 	RetainBytes  yamlfile.Bytes    `yaml:"retain_bytes"` // how much of them, at most
+	TimeZone     string            `yaml:"time_zone"`    // of schedules that name none
 	Space        Space             `yaml:"space"`
 	Limits       Limits            `yaml:"limits"`
 	Log          Log               `yaml:"log"`
@@ -118,6 +120,9 @@ func ReadDispatcher(path string) (*Dispatcher, error) {
 	if d.LostAfter > yamlfile.Duration(longestLostAfter) {
 		wrong = append(wrong, f.Errorf("lost_after", "must be at most 6d, since agents remember for 7"))
 	}
+	if _, err := schedule.LoadZone(d.TimeZone); err != nil {
+		wrong = append(wrong, f.Errorf("time_zone", "must be a time zone, such as Europe/Madrid"))
+	}
 	if s := d.Space; s.Low > 0 && s.Critical > s.Low {
 		wrong = append(wrong, f.Errorf("space.critical", "must not be more than low"))
 	}
@@ -149,6 +154,7 @@ func (d *Dispatcher) Config() dispatcher.Config {
 		LostAfter:    time.Duration(d.LostAfter),
 		Retain:       time.Duration(d.Retain),
 		RetainBytes:  int64(d.RetainBytes),
+		TimeZone:     d.TimeZone,
 		Limits: dispatcher.Limits{
 			SilenceTimeout:    time.Duration(l.SilenceTimeout),
 			MaxExecTime:       time.Duration(l.MaxExecTime),

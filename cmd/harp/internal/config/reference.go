@@ -42,6 +42,7 @@ func DispatcherKeys() []Key {
 		{Name: "lost_after", Type: "duration", Default: "1d", Meaning: "how long a host may be silent before its jobs end as lost, and how long a connected agent may owe the end of a job; at most 6d"},
 		{Name: "retain", Type: "duration", Default: "30d", Meaning: "how long ended jobs and events are kept; none: for ever"},
 		{Name: "retain_bytes", Type: "bytes", Meaning: "how many bytes of ended jobs are kept: those that ended first are deleted. By default any amount"},
+		{Name: "time_zone", Type: "text", Default: "UTC", Meaning: "the time zone, such as Europe/Madrid, of schedules that are put without one; they keep it"},
 		{Name: "space.low", Type: "bytes", Meaning: "free space on the store's disk below which calls are refused; default 5 % of the disk, at least 256MiB or a quarter of the disk, at most 5GiB"},
 		{Name: "space.critical", Type: "bytes", Meaning: "free space below which only cancels and deletes are accepted; default a quarter of space.low, more while the store is being compacted"},
 		{Name: "limits.silence_timeout", Type: "duration", Default: "10m", Meaning: "the longest silence between records for calls that do not set it; procedures without records have none"},

@@ -1,0 +1,84 @@
+package dispatcher
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/memory"
+)
+
+// A schedule that is stored and cannot be read, or whose zone is gone, fires nothing and is shown with why; Health says so, until it is put
+// anew or deleted.
+func TestABrokenScheduleIsShown(t *testing.T) {
+	st := memory.Open(nil)
+	past := time.Now().Add(-time.Hour)
+	request, err := harp.NewBatchRequest("web*", "hello", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.ID = ""
+	sch := harp.Schedule{Name: "zone", Cron: "* * * * *", TZ: "Mars/Phobos", Request: request}
+	for name, document := range map[string][]byte{"zone": wire.Encode(putSchedule{Schedule: sch}), "bytes": []byte("nothing")} {
+		step := store.ScheduleStep{Name: name, Document: document, State: store.ScheduleState{Version: 7, ScheduleLife: store.ScheduleLife{Through: past}}}
+		if _, err := st.StepSchedule(t.Context(), step, past); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := opened(t, st, Config{})
+	s, ctx := d.service(harp.Principal{Kind: "caller", Name: "ada"}), t.Context()
+	page, err := s.ListSchedules(ctx, "", "")
+	if err != nil || len(page.Items) != 2 || page.Items[0].Err == nil || page.Items[1].Err == nil || page.Items[1].Cron != "* * * * *" || page.Items[0].Name != "bytes" {
+		t.Fatalf("listed are %+v, %v", page.Items, err)
+	}
+	if err := d.Health(ctx).Checks["schedules"]; err == nil || !strings.Contains(err.Error(), "2 schedules") || !d.Health(ctx).Ready {
+		t.Errorf("the check says %v", err)
+	}
+	var field *harp.FieldError
+	if _, err := s.TriggerSchedule(ctx, harp.NewID(), "zone", harp.Trigger{}); !errors.As(err, &field) || field.Field != "tz" {
+		t.Errorf("a run by hand: %v", err)
+	}
+	if _, err := s.NextTimes(ctx, "zone", time.Time{}, 1); !errors.As(err, &field) {
+		t.Errorf("the times to come: %v", err)
+	}
+	if err := s.ChangeSchedule(ctx, harp.NewID(), "zone", harp.ScheduleChange{Kind: harp.PauseOfSchedule}); err != nil {
+		t.Errorf("a pause: %v", err)
+	}
+	sch.TZ = "UTC"
+	if err := s.PutSchedule(ctx, harp.NewID(), sch); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteSchedule(ctx, harp.NewID(), "bytes"); err != nil {
+		t.Fatal(err)
+	}
+	page, err = s.ListSchedules(ctx, "", "")
+	if err != nil || len(page.Items) != 1 || page.Items[0].Err != nil || page.Items[0].Version != 8 || !page.Items[0].Through.After(past) || page.Items[0].Pause == nil {
+		t.Errorf("then listed are %+v, %v", page.Items, err)
+	}
+	if err := d.Health(ctx).Checks["schedules"]; err != nil {
+		t.Errorf("the check says %v", err)
+	}
+}
+
+// There are at most so many schedules, and bytes of them.
+func TestSchedulesAreBounded(t *testing.T) {
+	ss := newSchedules()
+	for n := range maxSchedules {
+		ss.set(&scheduled{name: harp.NewID(), document: make([]byte, n%2)})
+	}
+	if err := ss.checkRoom("one more", 1); !errors.Is(err, harp.ErrRefused) {
+		t.Errorf("one too many: %v", err)
+	}
+	one, _ := ss.page("", "", 1)
+	ss.remove(one[0].name)
+	if err := ss.checkRoom("one more", 1); err != nil {
+		t.Errorf("in the place of another: %v", err)
+	}
+	if err := ss.checkRoom("one more", maxScheduleBytes); !errors.Is(err, harp.ErrRefused) {
+		t.Errorf("too many bytes: %v", err)
+	}
+}
