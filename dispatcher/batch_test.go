@@ -311,6 +311,24 @@ func (s *system) until(b *harp.Batch, state harp.BatchState) harp.BatchStatus {
 	panic("events do not end")
 }
 
+// A batch that runs is not made again: more of its members may fail yet.
+func TestRetryOfABatchThatRuns(t *testing.T) {
+	everyWiring(t, func(t *testing.T, sys *system) {
+		ctx := t.Context()
+		sys.webs(2)
+		b := must[*harp.Batch](t)(sys.caller.Target("web*").Call(ctx, "fail.on", failArgs{Hosts: []string{"web01"}}, harp.Rolling("1"), harp.WavePause(time.Hour)))
+		if _, err := b.Job("web01").Get(ctx); harp.FailureOf(err).Code != "remote" {
+			t.Errorf("the first member gives %v", err)
+		}
+		if _, err := b.Retry(ctx, nil); !errors.Is(err, harp.ErrConflict) {
+			t.Errorf("it is made again with %v", err)
+		}
+		if _, err := b.Cancel(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A batch that is cancelled starts nothing more: those that run are told, and those that wait have ended.
 func TestCancelledBatch(t *testing.T) {
 	everyWiring(t, func(t *testing.T, sys *system) {
