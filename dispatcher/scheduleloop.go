@@ -78,7 +78,7 @@ func (d *Dispatcher) runSchedule(ctx context.Context, name string) {
 		return // deleted
 	}
 	if err := d.settleSchedule(ctx, s); err != nil && ctx.Err() == nil {
-		d.log.Error("schedule", "schedule", name, "err", err)
+		d.repeated.Warn("schedule "+name, "schedule cannot go on", "schedule", name, "err", err)
 	}
 }
 
@@ -333,7 +333,12 @@ func newIDAt(now time.Time) string {
 
 // isRefusal reports whether a commit was refused for the sake of its batch.
 func isRefusal(err error) bool {
-	return errors.Is(err, harp.ErrNoSpace) || errors.Is(err, harp.ErrRefused) || errors.Is(err, harp.ErrInvalid) || errors.Is(err, store.ErrDamaged)
+	for _, of := range []error{harp.ErrNoSpace, harp.ErrRefused, harp.ErrInvalid, harp.ErrPruned, store.ErrDamaged} {
+		if errors.Is(err, of) {
+			return true
+		}
+	}
+	return false
 }
 
 // firing is the step that fires a time by a batch of this id, and how many bytes that counts as. Errors: why the batch is not
