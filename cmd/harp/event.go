@@ -66,6 +66,8 @@ func eventTypes() (types []string) {
 		harp.EventHostOnline, harp.EventHostAway, harp.EventHostDuplicate, harp.EventHostJournal, harp.EventHostForgot,
 		harp.EventQueuePaused, harp.EventQueueUnpaused, harp.EventQueueChanged, harp.EventQueueCancelled,
 		harp.EventBatchSubmitted, harp.EventBatchWave, harp.EventBatchPaused, harp.EventBatchResumed, harp.EventBatchCancelRequested, harp.EventBatchSucceeded, harp.EventBatchFailed, harp.EventBatchCancelled,
+		harp.EventScheduleFired, harp.EventScheduleSkipped, harp.EventScheduleMissed, harp.EventScheduleFailed, harp.EventScheduleLate,
+		harp.EventSchedulePaused, harp.EventScheduleUnpaused, harp.EventScheduleChanged, harp.EventScheduleDeleted,
 		harp.EventGroupChanged, harp.EventHostLabelled, harp.EventHostRemoved, harp.EventsMissing,
 	} {
 		types = append(types, string(t))
@@ -208,6 +210,7 @@ func eventText(e harp.Event) string {
 	var words []string
 	for _, f := range [][2]string{
 		{"job", e.Job},
+		{"schedule", e.Schedule},
 		{"batch", e.Batch},
 		{"host", e.Host},
 		{"proc", e.Procedure},
