@@ -18,7 +18,8 @@ func (s *Schedules) List(ctx context.Context) iter.Seq2[ScheduleStatus, error] {
 	return pages(func(cursor string) (Page[ScheduleStatus], error) { return s.service.ListSchedules(ctx, "", cursor) })
 }
 
-// Get returns one schedule. Errors: ErrInvalid (no name), ErrNotFound, ErrUnavailable, ErrClosed.
+// Get returns one schedule, as it was put; of arguments that are secret "***" is returned, which Put
+// refuses. Errors: ErrInvalid (no name), ErrNotFound, ErrUnavailable, ErrClosed.
 func (s *Schedules) Get(ctx context.Context, name string) (ScheduleStatus, error) {
 	if err := checkName("name", name, MaxScheduleName); err != nil {
 		return ScheduleStatus{}, err
@@ -38,7 +39,7 @@ func (s *Schedules) Get(ctx context.Context, name string) (ScheduleStatus, error
 // who put it last.
 //
 // Errors: ErrInvalid, naming the field: cron (it cannot be read, or never fires), tz (no such zone),
-// until, jitter (it reaches the next time), target, and what [Schedule.Check] says; ErrConflict
+// until, jitter (it reaches the next time), target, args (one stands for a secret), and what [Schedule.Check] says; ErrConflict
 // (something else manages the schedule), ErrRefused (there are too many), ErrDenied,
 // ErrUnavailable, ErrClosed.
 func (s *Schedules) Put(ctx context.Context, schedule Schedule) error {

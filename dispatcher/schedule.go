@@ -79,6 +79,8 @@ type putSchedule struct {
 	Schedule harp.Schedule  `msgpack:"schedule"`
 	By       harp.Principal `msgpack:"by"`
 	Changed  time.Time      `msgpack:"changed"`
+
+	SecretArgs []string `msgpack:"secret,omitempty"` // those not to be shown, as schema.HideArgs takes them
 }
 
 // parseSchedule reads when a schedule fires. Errors: *harp.FieldError.

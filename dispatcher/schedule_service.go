@@ -91,8 +91,12 @@ func (s *service) PutSchedule(ctx context.Context, id string, sch harp.Schedule)
 		if sch.TZ == "" {
 			sch.TZ = s.d.cfg.TimeZone
 		}
+		secret := s.d.hosts.catalogues.secretsOf(sch.Request.Procedure, sch.Request.Args)
+		if err := checkGivenSecrets(sch.Request.Args, secret); err != nil {
+			return none, err
+		}
 		_, _, err = s.d.changeSchedule(ctx, op, sch.Name, func(old *scheduled, now time.Time) (*store.ScheduleStep, error) {
-			return s.d.puttingSchedule(old, putSchedule{Schedule: sch, By: s.who, Changed: now.UTC()}, now)
+			return s.d.puttingSchedule(old, putSchedule{Schedule: sch, By: s.who, Changed: now.UTC(), SecretArgs: secret}, now)
 		})
 		return none, err
 	})
@@ -199,7 +203,11 @@ func (s *service) ListSchedules(ctx context.Context, name, cursor string) (harp.
 		items, next := s.d.schedules.page(name, cursor, pageSize)
 		out, now := page{Cursor: next}, s.d.now()
 		for _, one := range items {
-			out.Items = append(out.Items, one.status(now))
+			status, err := s.d.shownSchedule(one, now)
+			if err != nil {
+				return page{}, err
+			}
+			out.Items = append(out.Items, status)
 		}
 		return out, nil
 	})

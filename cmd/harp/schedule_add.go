@@ -135,7 +135,8 @@ func (c *cli) addSchedule(ctx context.Context, caller *harp.Caller, f *scheduleF
 	if err != nil {
 		return err
 	}
-	if s.Request, err = c.scheduledRequest(ctx, caller, f, text, words); err != nil {
+	var shown harp.Value
+	if s.Request, shown, err = c.scheduledRequest(ctx, caller, f, text, words); err != nil {
 		return err
 	}
 	if err := s.Check(); err != nil {
@@ -152,6 +153,7 @@ func (c *cli) addSchedule(ctx context.Context, caller *harp.Caller, f *scheduleF
 		return err
 	}
 	if f.dryRun {
+		s.Request.Args = shown
 		return c.would(object{{"schedule", s}}, "would make schedule %s: %s, %s on %s", name, s.Cron, s.Request.Procedure, s.Request.Target)
 	}
 	if err := caller.Schedules().Put(ctx, s); err != nil {
@@ -160,25 +162,28 @@ func (c *cli) addSchedule(ctx context.Context, caller *harp.Caller, f *scheduleF
 	return c.scheduleAdded(ctx, caller, name)
 }
 
-// scheduledRequest is the request of the batches.
-func (c *cli) scheduledRequest(ctx context.Context, caller *harp.Caller, f *scheduleFlags, text string, words []string) (harp.Request, error) {
+// scheduledRequest is the request of the batches, and its arguments without what is secret.
+func (c *cli) scheduledRequest(ctx context.Context, caller *harp.Caller, f *scheduleFlags, text string, words []string) (req harp.Request, shown harp.Value, err error) {
 	if err := checkTarget(text); err != nil {
-		return harp.Request{}, err
+		return req, nil, err
 	}
 	opts, err := f.batchOptions()
 	if err != nil {
-		return harp.Request{}, err
+		return req, nil, err
 	}
 	doc, args, err := c.targetArguments(ctx, caller, &f.batchFlags, text, words)
 	if err != nil {
-		return harp.Request{}, err
+		return req, nil, err
 	}
 	if err := f.checkConcurrency(ctx, caller); err != nil {
-		return harp.Request{}, err
+		return req, nil, err
 	}
-	req, err := harp.NewBatchRequest(text, doc.Name, args, opts...)
+	if req, err = harp.NewBatchRequest(text, doc.Name, args, opts...); err != nil {
+		return req, nil, err
+	}
 	req.ID = "" // each run has its own
-	return req, err
+	shown, err = withoutSecrets(doc, req.Args)
+	return req, shown, err
 }
 
 // scheduleAdded says when a schedule that was just made fires first.

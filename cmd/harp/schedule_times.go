@@ -192,7 +192,9 @@ func (c *cli) ledgerListing(several bool) listing[harp.LedgerEntry] {
 			return []string{c.timesText(e), string(e.Outcome), c.whyText(e), e.Batch}
 		},
 		wider: []string{"written", "late"},
-		widen: func(e harp.LedgerEntry) []string { return []string{c.clock(e.At), limitWords(e.Late.Round(time.Millisecond))} },
+		widen: func(e harp.LedgerEntry) []string {
+			return []string{c.clock(e.At), limitWords(e.Late.Round(time.Millisecond))}
+		},
 	}
 	if several {
 		row := l.row
