@@ -3,6 +3,7 @@ package dispatcher_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -178,6 +179,64 @@ func TestFollowersOfABatchAreToldWhoIsLeftOut(t *testing.T) {
 		cancel()
 		following.Wait()
 	})
+}
+
+// What is longer than a page of a batch's log is told all the same, and each of what was stored together once.
+func TestABatchTellsWhatIsLongerThanAPage(t *testing.T) {
+	onStore(t, func(st store.Store) store.Store { return st }, func(t *testing.T, sys *system) {
+		hello := wire.Hello{Version: wire.Version, Instance: "i", Journal: "j", Features: []string{harp.NeedBatch}}
+		asked := must[*rawAgent](t)(sys.greetRaw(t.Context(), hello)).exchanges(t)
+		synctest.Wait()
+		b := must[*harp.Batch](t)(sys.caller.Target("web01").Call(t.Context(), "work", nil))
+		m := <-asked
+		m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+		half, long := must[harp.Value](t)(harp.NewValue(strings.Repeat("x", 600<<10))), must[harp.Value](t)(harp.NewValue(strings.Repeat("x", 3<<19)))
+		m.sendFrame(t, wire.TypeRecords, false, wire.Records{Records: []wire.Record{{Time: 1, Value: half}, {Time: 2, Value: half}}})
+		m.sendFrame(t, wire.TypeRecords, false, wire.Records{First: 2, Records: []wire.Record{{Time: 3, Value: long}}})
+		m.sendFrame(t, wire.TypeEnd, true, wire.End{Records: 3, Value: long})
+		var told []int
+		for _, r := range allOf(t, b.Follow(t.Context(), harp.Since(0))) {
+			if r.End != nil {
+				told = append(told, len(r.End.Value))
+				continue
+			}
+			if told = append(told, len(r.Record.Value)); r.Record.Seq != uint64(len(told)-1) {
+				t.Errorf("record %d is told after %d others", r.Record.Seq, len(told)-1)
+			}
+		}
+		if want := []int{len(half), len(half), len(long), len(long)}; !slices.Equal(told, want) {
+			t.Errorf("told are %v bytes, want %v", told, want)
+		}
+	})
+}
+
+// Members on more hosts than a page has rows, none of which was reached, are told each once, with a number of its own.
+func TestManyHostsThatAreNotReachedAreTold(t *testing.T) {
+	const hosts = wire.MaxRows + 100
+	var specs dispatcher.StaticHosts
+	for i := range hosts {
+		specs = append(specs, dispatcher.HostSpec{Name: fmt.Sprintf("db%05d", i)})
+	}
+	ctx := t.Context()
+	sys := newSystem(t, embedded, nil, dispatcher.Config{Hosts: specs})
+	b := must[*harp.Batch](t)(sys.caller.Target("db*").Call(ctx, "work", nil, harp.StartAfter(time.Now().Add(time.Hour))))
+	if n, err := b.Cancel(ctx); n != hosts || err != nil {
+		t.Errorf("cancelled are %d, %v", n, err)
+	}
+	results := allOf(t, b.Results(ctx))
+	for n, r := range results {
+		if r.Seq != uint64(n) || r.Host != specs[n].Name || r.State != harp.StateCancelled {
+			t.Fatalf("result %d is number %d, %s on %s", n, r.Seq, r.State, r.Host)
+		}
+	}
+	if len(results) != hosts {
+		t.Errorf("told are %d ends of %d", len(results), hosts)
+	}
+	for _, from := range []harp.StreamOption{harp.Since(hosts - 3), harp.Recent(3)} {
+		if rest := allOf(t, b.Results(ctx, from)); len(rest) != 3 || rest[0].Host != specs[hosts-3].Name {
+			t.Errorf("from there on %d are told, %+v", len(rest), rest)
+		}
+	}
 }
 
 // damagedMembers is a store in which the records of a job, or how it ended, are damaged.
