@@ -21,6 +21,7 @@ import (
 
 const (
 	stepsAtOnce   = 100                            // of one schedule before the others have their turn
+	betweenLooks  = 20 * time.Millisecond          // a batch of thousands changes as often a second
 	scheduleRetry = 5 * time.Second                // after a step that could not be made
 	longDetail    = 512                            // bytes of why a submission was refused, in a ledger
 	cancelsOld    = "the next run of the schedule" // why a batch is cancelled

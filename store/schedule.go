@@ -93,7 +93,6 @@ type ScheduleStep struct {
 
 // ScheduleStepped is what came of a step.
 type ScheduleStepped struct {
-	Revision uint64 // of the schedule after it; 0: it is deleted, or the step was made before
+	Revision uint64 // of the schedule after it; 0: it is deleted, or the step was made before, under the same id
 	Count    int
-	Again    bool // it was made before, under the same id
 }

@@ -92,7 +92,7 @@ func (s *Store) StepSchedule(ctx context.Context, in store.ScheduleStep, now tim
 			out.Revision, err = s.step(t, p, asked, at)
 			return doneRow{Count: p.Count}, err
 		})
-		out.Count, out.Again = done.Count, err == nil && out.Revision == 0 && !p.Delete
+		out.Count = done.Count
 		return err
 	})
 	if err != nil {
