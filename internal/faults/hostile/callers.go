@@ -307,7 +307,7 @@ func tellRequestsFirst(t *teller) error {
 
 func tellOtherTypes(t *teller) error {
 	return t.greeted(t.many(2, 20), func(p *peer) error {
-		for _, kind := range []byte{0, typeCall, typeResume, typeAccepted, typeEnd, 31, 41, 63, typeReply, typeFailed, typeChunk, 97, 112, 125} {
+		for _, kind := range []byte{0, typeCall, typeResume, typeAccepted, typeEnd, 31, 41, 63, typeReply, typeFailed, typeChunk, 105, 112, 125} {
 			if err := p.refusedWith("refused", kind, object{"id", newID()}); err != nil {
 				return err
 			}
