@@ -1,0 +1,409 @@
+package harptest_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/agent"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/harptest"
+	"github.com/harpcaller/harp/store"
+)
+
+// timetable is a system with a schedule that has a time each minute, and what its procedure saw.
+type timetable struct {
+	*testing.T
+	sys   *harptest.System
+	begun time.Time
+	ahead atomic.Int64 // of the dispatcher's clock
+	takes atomic.Int64 // how long a run takes
+	fails atomic.Bool
+
+	mu    sync.Mutex
+	fires []int // minutes, in the order of the runs
+}
+
+// inTimetable runs a test body in virtual time.
+func inTimetable(t *testing.T, change func(s *harp.Schedule), body func(w *timetable)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &timetable{T: t, begun: time.Now()}
+		w.sys = harptest.New(t, harptest.Options{
+			Agents:     []string{"web01"},
+			Register:   w.register,
+			Dispatcher: dispatcher.Config{Now: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }},
+		})
+		s := harp.Schedule{Name: "s", Cron: "* * * * *", Request: w.request("web*", "work")}
+		if change != nil {
+			change(&s)
+		}
+		w.must(w.schedules().Put(t.Context(), s))
+		time.Sleep(30 * time.Second) // half a minute beside the times
+		body(w)
+	})
+}
+
+func (w *timetable) register(a *agent.Agent) {
+	agent.Handle(a, harp.NewProc[struct{}, string]("work"), func(ctx context.Context, _ struct{}) (string, error) {
+		info, _ := agent.FromContext(ctx)
+		w.mu.Lock()
+		w.fires = append(w.fires, int(info.FireTime.Sub(w.begun)/time.Minute))
+		w.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		case <-time.After(time.Duration(w.takes.Load())):
+		}
+		if w.fails.Load() {
+			return "", errors.New("it was asked for")
+		}
+		return "", nil
+	})
+}
+
+func (w *timetable) request(target, procedure string) harp.Request {
+	w.Helper()
+	r, err := harp.NewBatchRequest(target, procedure, nil)
+	w.must(err)
+	r.ID = ""
+	return r
+}
+
+func (w *timetable) schedules() *harp.Schedules { return w.sys.Caller().Schedules() }
+
+func (w *timetable) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// pass lets minutes go by.
+func (w *timetable) pass(minutes int) {
+	time.Sleep(time.Duration(minutes) * time.Minute)
+	synctest.Wait()
+}
+
+// fired checks for which minutes the procedure ran, in order.
+func (w *timetable) fired(want ...int) {
+	w.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Equal(w.fires, want) {
+		w.Fatalf("it ran for %v, want %v", w.fires, want)
+	}
+}
+
+// wrote checks the ledger, oldest first, each entry as "outcome reason from-to"; fired ones of a time are only told by their minutes.
+func (w *timetable) wrote(want ...string) {
+	w.Helper()
+	var got []string
+	for e, err := range w.schedules().Ledger(w.Context(), harp.LedgerFilter{Schedule: "s"}) {
+		w.must(err)
+		from, to := int(e.From.Sub(w.begun)/time.Minute), int(e.To.Sub(w.begun)/time.Minute)
+		if e.Count != to-from+1 && !e.AtLeast {
+			w.Fatalf("from %d to %d are %d times", from, to, e.Count)
+		}
+		if text := fmt.Sprint(e.Kind); e.Kind != harp.LedgerTime || e.Outcome != harp.TimeFired {
+			got = append(got, strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %d-%d", strings.TrimPrefix(text, "time"), e.Outcome, e.Reason, from, to)), " "))
+		}
+	}
+	slices.Reverse(got)
+	if !slices.Equal(got, want) {
+		w.Fatalf("the ledger is\n%q, want\n%q", got, want)
+	}
+}
+
+func (w *timetable) status() harp.ScheduleStatus {
+	w.Helper()
+	s, err := w.schedules().Get(w.Context(), "s")
+	w.must(err)
+	return s
+}
+
+// restart starts the dispatcher again after it was down for so many minutes.
+func (w *timetable) restart(after int) {
+	time.Sleep(time.Duration(after) * time.Minute)
+	w.sys.StartDispatcher()
+	w.sys.WaitOnline("web01")
+	time.Sleep(5 * time.Second)
+	synctest.Wait()
+}
+
+func TestScheduleFiresEachTime(t *testing.T) {
+	inTimetable(t, nil, func(w *timetable) {
+		w.pass(10)
+		w.fired(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+		w.wrote()
+		for e, err := range w.schedules().Ledger(w.Context(), harp.LedgerFilter{Outcomes: []harp.TimeOutcome{harp.TimeFired}}) {
+			w.must(err)
+			if e.Late > time.Second || e.Batch == "" || !e.At.Equal(e.From.Add(e.Late)) {
+				w.Errorf("an entry is %+v", e)
+			}
+		}
+	})
+}
+
+// However often the dispatcher is ended between times, in order or not, each fires once.
+func TestScheduleFiresOverRestarts(t *testing.T) {
+	inTimetable(t, nil, func(w *timetable) {
+		var want []int
+		for n := range 20 {
+			w.sys.CrashDispatcher()
+			w.restart(0)
+			time.Sleep(time.Minute - 5*time.Second)
+			synctest.Wait()
+			want = append(want, n+1)
+		}
+		w.fired(want...)
+		w.wrote()
+	})
+}
+
+// Of an hour in which nobody was there the last time fires, if it may still: the others were missed.
+func TestScheduleDownForAnHour(t *testing.T) {
+	inTimetable(t, nil, func(w *timetable) {
+		w.pass(2)
+		w.sys.CrashDispatcher()
+		w.restart(60)
+		w.fired(1, 2, 62)
+		w.wrote("missed down 3-52", "missed catch_up 53-61")
+	})
+	inTimetable(t, func(s *harp.Schedule) { s.CatchUpMost, s.CatchUp, s.Overlap = 3, 2*time.Minute, harp.OverlapAllow }, func(w *timetable) {
+		w.pass(2)
+		w.sys.CrashDispatcher()
+		w.restart(60)
+		w.mu.Lock()
+		slices.Sort(w.fires) // those of one moment run at the same time
+		w.mu.Unlock()
+		w.fired(1, 2, 61, 62)
+		w.wrote("missed down 3-60")
+	})
+}
+
+// A clock that is set back fires nothing twice, one that is set forward misses what it jumped over, and says so.
+func TestScheduleClockIsSet(t *testing.T) {
+	inTimetable(t, nil, func(w *timetable) {
+		w.pass(5)
+		w.ahead.Store(-int64(time.Hour))
+		w.pass(59)
+		w.fired(1, 2, 3, 4, 5)
+		w.pass(3)
+		w.fired(1, 2, 3, 4, 5, 6, 7)
+		w.wrote()
+	})
+	inTimetable(t, nil, func(w *timetable) {
+		w.pass(5)
+		w.ahead.Store(int64(24 * time.Hour))
+		w.pass(1)
+		const day = 24 * 60
+		w.fired(1, 2, 3, 4, 5, day+5, day+6)
+		w.wrote(fmt.Sprintf("missed clock 6-%d", day-5), fmt.Sprintf("missed catch_up %d-%d", day-4, day+4))
+	})
+}
+
+// While a run is not over the next times are skipped, wait, cancel it, or fire all the same.
+func TestScheduleOverlap(t *testing.T) {
+	for policy, want := range map[harp.Overlap]struct {
+		fires  []int
+		ledger []string
+	}{
+		harp.OverlapSkip:      {[]int{1, 4, 7}, []string{"skipped overlap 2-3", "skipped overlap 5-6"}},
+		harp.OverlapQueue:     {[]int{1, 2, 6}, []string{"skipped overlap 3-3", "missed catch_up 4-4", "skipped overlap 5-5"}},
+		harp.OverlapCancelOld: {[]int{1, 2, 3, 4, 5, 6, 7}, nil},
+		harp.OverlapAllow:     {[]int{1, 2, 3, 4, 5, 6, 7}, nil},
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			inTimetable(t, func(s *harp.Schedule) { s.Overlap = policy }, func(w *timetable) {
+				w.takes.Store(int64(2*time.Minute + 30*time.Second))
+				w.pass(7)
+				w.fired(want.fires...)
+				w.wrote(want.ledger...)
+			})
+		})
+	}
+}
+
+// After runs in a row that did not succeed a schedule pauses itself, until somebody ends that.
+func TestSchedulePausesOnFailure(t *testing.T) {
+	inTimetable(t, func(s *harp.Schedule) { s.PauseOnFailure = 3 }, func(w *timetable) {
+		w.fails.Store(true)
+		w.pass(2)
+		if s := w.status(); s.Failures != 2 || s.Pause != nil {
+			w.Errorf("after two it is %+v", s)
+		}
+		w.pass(3)
+		if s := w.status(); s.Pause == nil || s.Pause.By != (harp.Principal{}) || !strings.Contains(s.Pause.Reason, "3 runs") {
+			w.Errorf("after three it is %+v", s)
+		}
+		w.fired(1, 2, 3)
+		w.wrote("skipped paused 4-5")
+		w.fails.Store(false)
+		w.must(w.schedules().Unpause(w.Context(), "s"))
+		w.pass(1)
+		w.fired(1, 2, 3, 6)
+	})
+}
+
+// Times that pass in a pause are skipped, over a restart too, and never caught up.
+func TestSchedulePause(t *testing.T) {
+	inTimetable(t, nil, func(w *timetable) {
+		w.pass(1)
+		w.must(w.schedules().Pause(w.Context(), "s", "disks", w.begun.Add(5*time.Minute+time.Second)))
+		w.pass(1)
+		w.sys.CrashDispatcher()
+		w.restart(6)
+		w.fired(1, 8)
+		w.wrote("skipped paused 2-5", "missed catch_up 6-7")
+		if e := w.status(); e.Pause != nil {
+			w.Errorf("it is %+v", e)
+		}
+	})
+}
+
+// A run with a job of which nobody knows whether it runs is not over.
+func TestScheduleWaitsForTheUnknown(t *testing.T) {
+	inTimetable(t, nil, func(w *timetable) {
+		w.takes.Store(int64(10 * time.Second))
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		w.sys.Cut("web01")
+		time.Sleep(29 * time.Second)
+		w.pass(5)
+		w.fired(1)
+		w.wrote("skipped overlap 2-6")
+		w.sys.Heal("web01")
+		w.sys.WaitOnline("web01")
+		w.pass(1)
+		w.fired(1, 7)
+	})
+}
+
+// Of a target that selects nobody times are skipped, of a call that is refused they fail, with why.
+func TestScheduleCannotFire(t *testing.T) {
+	inTimetable(t, nil, func(w *timetable) {
+		w.must(w.schedules().Put(w.Context(), harp.Schedule{Name: "s", Cron: "* * * * *", Request: w.request("db*", "work")}))
+		w.pass(3)
+		w.wrote("skipped no_hosts 1-3")
+		w.must(w.schedules().Put(w.Context(), harp.Schedule{Name: "s", Cron: "* * * * *", Request: w.request("web*", "none")}))
+		w.pass(2)
+		w.wrote("skipped no_hosts 1-3", "failed 4-5")
+		w.fired()
+		for e, err := range w.schedules().Ledger(w.Context(), harp.LedgerFilter{Outcomes: []harp.TimeOutcome{harp.TimeFailed}}) {
+			if w.must(err); !errors.Is(e.Err, harp.ErrNotFound) || !strings.Contains(e.Err.Error(), "none") {
+				w.Errorf("it failed with %v", e.Err)
+			}
+		}
+	})
+}
+
+// Without space times are missed, told at once or when there is space to tell it.
+func TestScheduleWithoutSpace(t *testing.T) {
+	inTimetable(t, nil, func(w *timetable) {
+		w.pass(1)
+		w.sys.SetSpace(store.SpaceLow)
+		w.pass(2)
+		w.wrote("missed no_space 2-3")
+		w.sys.SetSpace(store.SpacePlenty)
+		w.pass(1)
+		w.sys.SetSpace(store.SpaceCritical)
+		w.pass(20)
+		w.sys.SetSpace(store.SpacePlenty)
+		w.pass(1)
+		w.fired(1, 4, 24, 25)
+		w.wrote("missed no_space 2-3", "missed no_space 5-14", "missed catch_up 15-23")
+	})
+}
+
+// What a schedule has started goes on when it is deleted, and its ledger stays.
+func TestScheduleDeletedWhileItRuns(t *testing.T) {
+	inTimetable(t, nil, func(w *timetable) {
+		w.takes.Store(int64(90 * time.Second))
+		w.pass(1)
+		batch := w.status().LastBatch
+		w.must(w.schedules().Delete(w.Context(), "s"))
+		w.pass(3)
+		s, err := w.sys.Caller().Batch(batch).Status(w.Context())
+		if err != nil || s.State != harp.BatchSucceeded {
+			w.Errorf("its run is %s, %v", s.State, err)
+		}
+		w.fired(1)
+		w.wrote()
+		w.must(w.schedules().Put(w.Context(), harp.Schedule{Name: "s", Cron: "* * * * *", Request: w.request("web*", "work")}))
+		w.pass(1)
+		w.fired(1, 5)
+	})
+}
+
+// A time that is skipped by hand does not fire, and times that were skipped can be made up for, one after another, also over a crash.
+func TestScheduleSkipAndBackfill(t *testing.T) {
+	inTimetable(t, nil, func(w *timetable) {
+		w.must(w.schedules().Skip(w.Context(), "s", w.begun.Add(2*time.Minute)))
+		w.pass(3)
+		w.must(w.schedules().Pause(w.Context(), "s", "", time.Time{}))
+		w.pass(3)
+		w.fired(1, 3)
+		w.wrote("skipped by_hand 2-2", "skipped paused 4-6")
+		n, err := w.schedules().Backfill(w.Context(), "s", w.begun.Add(time.Second), w.begun.Add(6*time.Minute))
+		if w.must(err); n != 3 { // 2, 4, 5
+			w.Fatalf("it makes up for %d", n)
+		}
+		w.pass(1)
+		w.fired(1, 3) // paused
+		w.takes.Store(int64(20 * time.Second))
+		w.must(w.schedules().Unpause(w.Context(), "s"))
+		time.Sleep(25 * time.Second) // within the second run
+		w.sys.CrashDispatcher()
+		w.restart(0)
+		w.takes.Store(int64(time.Second))
+		w.pass(2)
+		w.mu.Lock()
+		got := slices.DeleteFunc(slices.Clone(w.fires), func(n int) bool { return n > 6 })
+		w.mu.Unlock()
+		if !slices.Equal(got, []int{1, 3, 2, 4, 5}) {
+			w.Errorf("it ran for %v", got)
+		}
+	})
+}
+
+// A run that takes longer than was expected is told of once, and goes on.
+func TestScheduleLate(t *testing.T) {
+	inTimetable(t, func(s *harp.Schedule) { s.Cron, s.Expect = "1 * * * *", 90*time.Second }, func(w *timetable) {
+		w.takes.Store(int64(5 * time.Minute))
+		w.pass(7)
+		page, err := w.sys.Caller().EventsPage(w.Context(), harp.EventFilter{After: harp.EventsFromStart, Types: []string{"schedule.late"}}, false)
+		w.must(err)
+		if len(page.Events) != 1 || page.Events[0].Schedule != "s" || page.Events[0].Time.Sub(w.begun).Round(time.Second) != 150*time.Second {
+			w.Errorf("the events are %+v", page.Events)
+		}
+		if s := w.status(); s.Failures != 0 {
+			w.Errorf("it is %+v", s)
+		}
+	})
+}
+
+// A store that was restored fires no time that may have fired since the backup was made.
+func TestScheduleRestored(t *testing.T) {
+	inTimetable(t, nil, func(w *timetable) {
+		w.pass(2)
+		var backup bytes.Buffer
+		w.must(w.sys.Caller().Backup(w.Context(), &backup))
+		w.pass(3)
+		w.sys.StopDispatcher()
+		w.sys.RestoreDispatcher(&backup)
+		w.restart(0)
+		w.pass(2)
+		w.fired(1, 2, 3, 4, 5, 6, 7)
+		w.wrote("missed down 3-5")
+	})
+}
