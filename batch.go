@@ -188,16 +188,17 @@ func (b *Batch) Retry(ctx context.Context, which []string, opts ...Option) (*Bat
 		old.again(o)
 		o.Batch.Retry = slices.Clone(which)
 	}
-	req, err := newBatchRequest(old.Target, old.Procedure, old.Args, b.id, slices.Concat([]Option{again}, opts))
+	on := Request{Target: old.Target, List: old.List, RetryOf: b.id}
+	req, err := newBatchRequest(on, old.Procedure, old.Args, slices.Concat([]Option{again}, opts))
 	if err != nil {
 		return nil, WrapCallError(old.Procedure, old.Target, err)
 	}
-	return submitBatch(ctx, b.service, req)
+	return submitBatch(ctx, b.service, req, nil)
 }
 
-// submitBatch submits the request of a batch.
-func submitBatch(ctx context.Context, s Service, req Request) (*Batch, error) {
-	job, err := submitRequest(ctx, s, req)
+// submitBatch submits the request of a batch, with the hosts of its list.
+func submitBatch(ctx context.Context, s Service, req Request, hosts []byte) (*Batch, error) {
+	job, err := submitRequest(ctx, s, req, hosts)
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +253,7 @@ type HostRecord struct {
 // where it has not happened.
 type BatchStatus struct {
 	ID         string            `json:"id" msgpack:"id"`
-	Target     string            `json:"target" msgpack:"target"` // as its request has it, in its canonical form
+	Target     string            `json:"target" msgpack:"target"` // as its request has it, in its canonical form; empty of a list of names longer than MaxTarget
 	Procedure  string            `json:"procedure" msgpack:"proc"`
 	RetryOf    string            `json:"retry_of,omitempty" msgpack:"retryof,omitempty"` // the batch whose members this one does again
 	Schedule   string            `json:"schedule,omitempty" msgpack:"schedule,omitempty"`

@@ -39,7 +39,7 @@ func (h *Host) Call(ctx context.Context, procedure string, args any, opts ...Opt
 	if err != nil {
 		return nil, WrapCallError(procedure, h.name, err)
 	}
-	return submitRequest(ctx, h.caller.service, req)
+	return submitRequest(ctx, h.caller.service, req, nil)
 }
 
 // WrapCallError returns the error of a call of a procedure on a host with what it was about

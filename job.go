@@ -198,7 +198,7 @@ func (j *Job) Retry(ctx context.Context, opts ...Option) (*Job, error) {
 		}
 	}
 	req.RetryOf = j.id
-	return submitRequest(ctx, j.service, req)
+	return submitRequest(ctx, j.service, req, nil)
 }
 
 // asOwnCall is the request of a batch as that of this member alone.

@@ -24,7 +24,8 @@ const (
 	MaxWaited         = 1000    // jobs that one request of Caller.WaitAll waits for
 	MaxGroupName      = 128
 	MaxGroupTarget    = 512 << 10
-	MaxTarget         = 4 << 10 // of a batch: a longer list of hosts is a group's
+	MaxTarget         = 4 << 10 // of a batch, but for a list of names
+	MaxHostList       = 1 << 20 // names of hosts that a batch lists, with their lengths
 	MaxWaves          = 100     // of a batch
 	MaxRetried        = 32      // kinds of ends that Batch.Retry is asked for
 	MaxScheduleName   = 128

@@ -274,22 +274,24 @@ func NewRequest(host, procedure string, args any, opts ...Option) (Request, erro
 }
 
 // NewBatchRequest returns the request of a call of all hosts that a target selects, as NewRequest
-// does that of one host. Errors: ErrInvalid, naming the field.
+// does that of one host. Errors: ErrInvalid, naming the field; of the target also for one of more than MaxTarget
+// bytes, of which [Target.Call] takes those that are lists of names.
 func NewBatchRequest(expr, procedure string, args any, opts ...Option) (Request, error) {
-	return newBatchRequest(expr, procedure, args, "", opts)
+	canonical, err := canonicalTarget(expr)
+	if err != nil {
+		return Request{}, err
+	}
+	return newBatchRequest(Request{Target: canonical}, procedure, args, opts)
 }
 
-// newBatchRequest is NewBatchRequest for a batch that makes another one again, if retryOf is not empty.
-func newBatchRequest(expr, procedure string, args any, retryOf string, opts []Option) (Request, error) {
+// newBatchRequest makes the request of a batch on the hosts of Target, List or RetryOf of on.
+func newBatchRequest(on Request, procedure string, args any, opts []Option) (Request, error) {
 	o := optionsOf(opts)
 	r, err := o.request(procedure, args)
 	if err != nil {
 		return Request{}, err
 	}
-	if r.Target, err = canonicalTarget(expr); err != nil {
-		return Request{}, err
-	}
-	r.Batch, r.RetryOf = o.Batch, retryOf
+	r.Target, r.List, r.RetryOf, r.Batch = on.Target, on.List, on.RetryOf, o.Batch
 	r.Needs = append(r.Needs, NeedBatch)
 	return r, r.Check()
 }

@@ -80,11 +80,12 @@ type Request struct {
 	IdempotencyTTL time.Duration `json:"idempotency_ttl,omitempty" msgpack:"idemttl,omitempty"` // with a key: from 1 second to 30 days
 
 	Batch BatchOptions `json:"batch,omitzero" msgpack:"batch,omitempty"` // of a batch
+	List  *HostList    `json:"list,omitempty" msgpack:"list,omitempty"`  // of a batch, in place of Target: nil: it has one
 }
 
 // IsBatch reports whether the request is that of a batch: a call of all hosts that its Target
-// selects.
-func (r *Request) IsBatch() bool { return r.Target != "" }
+// selects, or that its List names.
+func (r *Request) IsBatch() bool { return r.Target != "" || r.List != nil }
 
 // NeedDryRun is what a request for a dry run needs: an agent that knows it does not run the
 // procedure itself.
@@ -164,8 +165,10 @@ func (r Request) checkHosts() error {
 	switch {
 	case r.Host != "":
 		return &FieldError{Field: "host", Message: "must be empty where there is a target"}
+	case r.List != nil && (r.Target != "" || r.List.Count < 1 || len(r.List.Digest) != 2*sha256.Size):
+		return &FieldError{Field: "list", Message: "must have a count and a digest, and there must be no target"}
 	case len(r.Target) > MaxTarget:
-		return &FieldError{Field: "target", Message: fmt.Sprintf("at byte %d: at most %d bytes; a longer list of hosts can be put into a group", MaxTarget, MaxTarget)}
+		return &FieldError{Field: "target", Message: fmt.Sprintf("at byte %d: at most %d bytes; what is longer, but for a list of names, can be put into a group", MaxTarget, MaxTarget)}
 	case !utf8.ValidString(r.Target):
 		return &FieldError{Field: "target", Message: "must be UTF-8"}
 	case !slices.Contains(r.Needs, NeedBatch):
@@ -439,7 +442,7 @@ func DecodeRequest(raw []byte) (Request, error) {
 const digested = 256
 
 // Digest is what makes two requests the same: SHA-256 over host, procedure,
-// canonical arguments and queue, and that it is a dry run; of a batch over its canonical target in
+// canonical arguments and queue, and that it is a dry run; of a batch over its canonical target, or the digest of its list, in
 // place of the host, and also over subset, shuffle and which members of which batch it makes again.
 // Timing options do not count.
 func (r Request) Digest() [sha256.Size]byte {
@@ -469,13 +472,19 @@ func (r Request) batchDigest(args Value) [sha256.Size]byte {
 	if err != nil {
 		expr = r.Target
 	}
-	const fields = 9
+	fields := 9
+	if r.List != nil {
+		fields++
+	}
 	b := msgpack.AppendArray(make([]byte, 0, digested), fields)
 	b = msgpack.AppendString(msgpack.AppendString(b, expr), r.Procedure)
 	b = msgpack.AppendBytes(msgpack.AppendBytes(b, args), r.Queue)
 	b = msgpack.AppendBool(b, r.DryRun)
 	b = msgpack.AppendBool(msgpack.AppendString(b, r.Batch.Subset), r.Batch.Shuffle)
 	b = msgpack.AppendString(msgpack.AppendString(b, r.RetryOf), strings.Join(r.Batch.Retry, " "))
+	if r.List != nil {
+		b = msgpack.AppendString(b, r.List.Digest)
+	}
 	return sha256.Sum256(b)
 }
 

@@ -167,6 +167,7 @@ func (s Schedule) checkRequest() error {
 		{"confirmed", r.Batch.Confirmed != ""},
 		{"probe", r.Batch.Probe},
 		{"retry", r.RetryOf != ""},
+		{"list", r.List != nil},
 	} {
 		if f.given {
 			return &FieldError{Field: f.field, Message: "is of one call, and a schedule makes many"}

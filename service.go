@@ -300,9 +300,10 @@ type UpkeepService interface {
 // Submission is a request on its way to a dispatcher. For those who implement a [Service] or
 // intercept one, as all that follows; it may get more fields.
 type Submission struct {
-	Request   []byte `msgpack:"req"`           // as Request.Encode made it
-	Signature []byte `msgpack:"sig,omitempty"` // of Request; nil: not signed
-	KeyID     string `msgpack:"key,omitempty"` // of the key that signed
+	Request   []byte `msgpack:"req"`             // as Request.Encode made it
+	Signature []byte `msgpack:"sig,omitempty"`   // of Request; nil: not signed
+	KeyID     string `msgpack:"key,omitempty"`   // of the key that signed
+	Hosts     []byte `msgpack:"hosts,omitempty"` // of a batch that has a List: as EncodeHosts makes them; not stored with the request
 }
 
 // Submitted is what became of a submission.

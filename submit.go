@@ -46,7 +46,7 @@ func (c *Caller) Submit(ctx context.Context, calls ...Call) ([]*Job, error) {
 	if len(failed.Errs) > 0 || len(calls) == 0 {
 		return nil, failed.orNil()
 	}
-	jobs, errs := submitRequests(ctx, c.service, requests)
+	jobs, errs := submitRequests(ctx, c.service, requests, nil)
 	for i, err := range errs {
 		if err != nil {
 			failed.add(i, err)
@@ -108,10 +108,10 @@ func (e *SubmitError) Unwrap() []error {
 
 // submitRequests submits requests. Of each there is a job or an error. The job may be another than
 // the request's: that of its idempotency key.
-func submitRequests(ctx context.Context, s Service, requests []Request) ([]*Job, []error) {
+func submitRequests(ctx context.Context, s Service, requests []Request, hosts []byte) ([]*Job, []error) {
 	calls := make([]Submission, len(requests))
 	for i := range requests {
-		calls[i].Request = requests[i].Encode()
+		calls[i].Request, calls[i].Hosts = requests[i].Encode(), hosts
 	}
 	jobs, errs := make([]*Job, len(requests)), make([]error, len(requests))
 	done, all := s.Submit(ctx, calls)
@@ -141,9 +141,9 @@ func submitFailed(req *Request, err error) error {
 	return failed
 }
 
-// submitRequest is submitRequests for one.
-func submitRequest(ctx context.Context, s Service, req Request) (*Job, error) {
-	jobs, errs := submitRequests(ctx, s, []Request{req})
+// submitRequest is submitRequests for one, of a list of hosts if they are not nil.
+func submitRequest(ctx context.Context, s Service, req Request, hosts []byte) (*Job, error) {
+	jobs, errs := submitRequests(ctx, s, []Request{req}, hosts)
 	return jobs[0], errs[0]
 }
 

@@ -50,7 +50,8 @@ var errNoTarget = &FieldError{Field: "target", Message: "must not be empty; * se
 // as soon as the batch, with the names of its hosts, is on the dispatcher's disk; the hosts are
 // reached in the order of their names, as the options say. args and the options of each call are as
 // [Host.Call] takes them; [JobID] is the id of the batch, and an [IdempotencyKey] counts per caller,
-// target and procedure.
+// target and procedure. A target has at most MaxTarget bytes; one that lists names, and has nothing else, may have
+// MaxHostList of them.
 //
 // Errors: ErrInvalid (target, an option, or arguments that do not fit the procedure's schema on some
 // host), ErrNotFound (a host that is written out in the target is not known, it selects none, or a
@@ -63,11 +64,27 @@ func (t *Target) Call(ctx context.Context, procedure string, args any, opts ...O
 	if t.text == "" {
 		return nil, WrapCallError(procedure, t.text, errNoTarget)
 	}
-	req, err := NewBatchRequest(t.text, procedure, args, slices.Concat(t.opts, opts)...)
+	req, hosts, err := t.batchRequest(procedure, args, opts)
 	if err != nil {
 		return nil, WrapCallError(procedure, t.text, err)
 	}
-	return submitBatch(ctx, t.caller.service, req)
+	return submitBatch(ctx, t.caller.service, req, hosts)
+}
+
+// batchRequest is the request of a batch on the target. The hosts of a list that is too long for it are beside it.
+func (t *Target) batchRequest(procedure string, args any, opts []Option) (req Request, hosts []byte, err error) {
+	var on Request
+	if on.Target, err = canonicalTarget(t.text); err != nil {
+		return req, nil, err
+	}
+	if on.List, hosts, err = newHostList(on.Target); err != nil {
+		return req, nil, err
+	}
+	if on.List != nil {
+		on.Target = ""
+	}
+	req, err = newBatchRequest(on, procedure, args, slices.Concat(t.opts, opts))
+	return req, hosts, err
 }
 
 // canonicalTarget is an expression as [target.Expr.String] writes it. Errors: ErrInvalid (target).
@@ -143,7 +160,7 @@ func (t *Target) Preview(ctx context.Context, procedure string, args any, opts .
 	if t.text == "" {
 		return Preview{}, errNoTarget
 	}
-	req, err := NewBatchRequest(t.text, procedure, args, slices.Concat(t.opts, opts)...)
+	req, _, err := t.batchRequest(procedure, args, opts)
 	if err != nil {
 		return Preview{}, err
 	}

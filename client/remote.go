@@ -384,7 +384,7 @@ func (r *remote) ListJobs(ctx context.Context, f harp.JobFilter, cursor string) 
 
 // ListHosts implements harp.HostService.
 func (r *remote) ListHosts(ctx context.Context, text, cursor string) (harp.Page[harp.HostStatus], error) {
-	if err := checkTarget(text); err != nil {
+	if err := checkTarget(wire.TypeHosts, text, 0); err != nil {
 		return harp.Page[harp.HostStatus]{}, err
 	}
 	q := wire.HostsQuery{Target: text, Page: wire.Page{Cursor: cursor}}
@@ -394,7 +394,7 @@ func (r *remote) ListHosts(ctx context.Context, text, cursor string) (harp.Page[
 
 // ExplainTarget implements harp.HostService.
 func (r *remote) ExplainTarget(ctx context.Context, text, host string) (target.Node, error) {
-	if err := checkTarget(text); err != nil {
+	if err := checkTarget(wire.TypeExplain, text, 0); err != nil {
 		return target.Node{}, err
 	}
 	m, err := requestReply[wire.Explained](ctx, r, wire.TypeExplain, wire.Explain{Target: text, Host: host}, false)
@@ -410,7 +410,7 @@ func (r *remote) ExplainTarget(ctx context.Context, text, host string) (target.N
 
 // PreviewTarget implements harp.HostService.
 func (r *remote) PreviewTarget(ctx context.Context, text, procedure string, args harp.Value) (harp.Preview, error) {
-	if err := checkTarget(text); err != nil {
+	if err := checkTarget(wire.TypePreview, text, len(args)); err != nil {
 		return harp.Preview{}, err
 	}
 	m, err := requestReply[wire.Previewed](ctx, r, wire.TypePreview, wire.Preview{Target: text, Procedure: procedure, Args: args}, false)
@@ -427,16 +427,16 @@ func (r *remote) PreviewTarget(ctx context.Context, text, procedure string, args
 
 // LabelHosts implements harp.HostService.
 func (r *remote) LabelHosts(ctx context.Context, id, text string, set map[string]string, unset []string) (int, error) {
-	if err := checkTarget(text); err != nil {
+	if err := checkTarget(wire.TypeLabelHosts, text, 0); err != nil {
 		return 0, err
 	}
 	m, err := requestReply[wire.Done](ctx, r, wire.TypeLabelHosts, wire.LabelHosts{Request: id, Target: text, Set: set, Unset: unset}, false)
 	return m.Count, err
 }
 
-// checkTarget refuses a target that does not fit into a request.
-func checkTarget(text string) error {
-	const most = wire.MaxControl - 4<<10
+// checkTarget refuses a target that does not fit into a request of a type, beside so many bytes.
+func checkTarget(kind transport.Type, text string, beside int) error {
+	most := wire.MaxBody(kind) - 4<<10 - beside
 	if len(text) > most {
 		return &harp.FieldError{Field: "target", Message: fmt.Sprintf("has %d bytes, at most %d", len(text), most)}
 	}
@@ -458,7 +458,7 @@ func (r *remote) RemoveHost(ctx context.Context, id, name string) (int, error) {
 
 // PingHosts implements harp.HostService.
 func (r *remote) PingHosts(ctx context.Context, text, cursor string) (harp.Page[harp.HostPing], error) {
-	if err := checkTarget(text); err != nil {
+	if err := checkTarget(wire.TypePingHosts, text, 0); err != nil {
 		return harp.Page[harp.HostPing]{}, err
 	}
 	q := wire.PingHosts{Target: text, Page: wire.Page{Cursor: cursor}}

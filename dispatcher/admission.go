@@ -30,7 +30,7 @@ func (d *Dispatcher) submit(ctx context.Context, calls []harp.Submission, who ha
 	var silent map[string]bool
 	if len(calls) == 1 && out[0].Err == nil && requests[0].Batch.Probe {
 		var err error
-		if silent, err = d.findSilent(ctx, requests[0], who, weight); err != nil {
+		if silent, err = d.findSilent(ctx, requests[0], calls[0].Hosts, who, weight); err != nil {
 			return nil, notStored(err)
 		}
 	}
@@ -112,6 +112,9 @@ func (d *Dispatcher) judge(ctx context.Context, call harp.Submission, req harp.R
 func checkCall(call harp.Submission, req harp.Request, now time.Time) error {
 	if err := checkSize(call); err != nil {
 		return err
+	}
+	if len(call.Hosts) > 0 && (req.List == nil || req.RetryOf != "") {
+		return &harp.FieldError{Field: "hosts", Message: "are only beside a request that lists them"}
 	}
 	if now.Sub(harp.IDTime(req.ID)) >= maxAge {
 		return failures.New("pruned", "job "+req.ID+" is too old to be remembered").Err()
@@ -256,6 +259,9 @@ func idempotencyKey(req harp.Request, who harp.Principal) string {
 	within := []string{who.Kind, who.Name, req.Host, req.Procedure, req.IdempotencyKey}
 	if req.IsBatch() { // whose keys are apart from those of calls of a host
 		within = append(within, req.Target)
+		if req.List != nil {
+			within = append(within, req.List.Digest)
+		}
 	}
 	return string(wire.Encode(within))
 }

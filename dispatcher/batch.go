@@ -41,7 +41,7 @@ func (d *Dispatcher) submitBatch(ctx context.Context, call harp.Submission, req 
 		return harp.Submitted{}, err
 	}
 	if got.New {
-		d.requests.add(got.Batch.ID, call)
+		d.requests.add(got.Batch.ID, sub.Request)
 		d.wakeClock()
 	}
 	return harp.Submitted{ID: got.Batch.ID, Existed: !got.New}, nil
@@ -50,13 +50,14 @@ func (d *Dispatcher) submitBatch(ctx context.Context, call harp.Submission, req 
 // prepareBatch makes what is stored of a batch, and returns how many bytes it counts as, and why it is not good,
 // if it is not.
 func (d *Dispatcher) prepareBatch(ctx context.Context, call harp.Submission, req harp.Request, who harp.Principal, silent map[string]bool, now time.Time) (sub store.BatchSubmission, counted int, refused error) {
-	sub, refused = d.admitBatch(ctx, req, silent, now)
+	sub, refused = d.admitBatch(ctx, req, call.Hosts, silent, now)
 	if refused == nil {
 		refused = checkCall(call, req, now)
 	}
 	if refused == nil {
 		counted, refused = d.principals.admitCalls(who, call, len(sub.Hosts))
 	}
+	call.Hosts = nil // they are stored as those of the members, none of which is sent all of them
 	sub.Batch.ID, sub.Batch.Member.Principal = req.ID, who
 	sub.Request, sub.Digest, sub.Refused = call, req.Digest(), refused != nil
 	sub.Key, sub.KeyUntil, sub.Most = idempotencyKey(req, who), now.Add(req.IdempotencyTTL), d.principals.quota(who)
@@ -64,11 +65,11 @@ func (d *Dispatcher) prepareBatch(ctx context.Context, call harp.Submission, req
 }
 
 // admitBatch makes the row of a batch that is good, with the hosts that it is frozen to.
-func (d *Dispatcher) admitBatch(ctx context.Context, req harp.Request, silent map[string]bool, now time.Time) (sub store.BatchSubmission, err error) {
+func (d *Dispatcher) admitBatch(ctx context.Context, req harp.Request, listed []byte, silent map[string]bool, now time.Time) (sub store.BatchSubmission, err error) {
 	if err := checkNeeds(req, now); err != nil {
 		return sub, err
 	}
-	found, err := d.findBatchHosts(ctx, req)
+	found, err := d.findBatchHosts(ctx, req, listed)
 	if err != nil {
 		return sub, err
 	}
@@ -111,10 +112,18 @@ func (d *Dispatcher) admitBatch(ctx context.Context, req harp.Request, silent ma
 	return sub, nil
 }
 
-// findBatchHosts returns the hosts that the target of a batch selects, or those of the batch that it
-// makes again. Errors: those of findCandidates; harp.ErrConflict, harp.ErrPruned.
-func (d *Dispatcher) findBatchHosts(ctx context.Context, req harp.Request) (*candidates, error) {
-	if req.RetryOf == "" {
+// findBatchHosts returns the hosts that the target of a batch selects, that it lists, or those of the batch
+// that it makes again. Errors: those of findCandidates; harp.ErrInvalid (hosts), harp.ErrConflict, harp.ErrPruned.
+func (d *Dispatcher) findBatchHosts(ctx context.Context, req harp.Request, listed []byte) (*candidates, error) {
+	switch {
+	case req.RetryOf != "":
+	case req.List != nil:
+		names, err := d.listedHosts(req, listed)
+		if err != nil {
+			return nil, err
+		}
+		return d.fleet.findNamed(ctx, names, req.Procedure, req.Args)
+	default:
 		return d.fleet.findCandidates(ctx, req.Target, req.Procedure, req.Args)
 	}
 	names, err := d.retriedHosts(ctx, req)
@@ -128,6 +137,15 @@ func (d *Dispatcher) findBatchHosts(ctx context.Context, req harp.Request) (*can
 		err = f.Err()
 	}
 	return found, err
+}
+
+// listedHosts are the hosts that a batch lists, by name. Errors: harp.ErrInvalid (hosts), harp.ErrNotFound.
+func (d *Dispatcher) listedHosts(req harp.Request, listed []byte) ([]string, error) {
+	names, err := req.List.Names(listed)
+	if err == nil {
+		err = d.fleet.checkNames(names)
+	}
+	return names, err
 }
 
 // retriedHosts are the hosts on which members of a batch ended in a state that is to be made again, by

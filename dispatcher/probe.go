@@ -118,11 +118,11 @@ const heardLately = 5 * time.Second
 // findSilent asks those hosts of a batch that were not heard lately whether they are there, and returns those that
 // do not answer. That takes a while: only looking for them is the principal's turn. Errors: context.Cause;
 // what is wrong with the batch is said when it is admitted.
-func (d *Dispatcher) findSilent(ctx context.Context, req harp.Request, who harp.Principal, weight int) (map[string]bool, error) {
+func (d *Dispatcher) findSilent(ctx context.Context, req harp.Request, listed []byte, who harp.Principal, weight int) (map[string]bool, error) {
 	if _, err := d.store.Batch(ctx, req.ID); err == nil {
 		return nil, nil // it is stored already
 	}
-	quiet, err := d.findQuiet(ctx, req, who, weight)
+	quiet, err := d.findQuiet(ctx, req, listed, who, weight)
 	if err != nil || len(quiet) == 0 {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (d *Dispatcher) findSilent(ctx context.Context, req harp.Request, who harp.
 
 // findQuiet returns those hosts of a batch that were not heard lately; none where there are more than it may
 // have.
-func (d *Dispatcher) findQuiet(ctx context.Context, req harp.Request, who harp.Principal, weight int) (quiet []*host, err error) {
+func (d *Dispatcher) findQuiet(ctx context.Context, req harp.Request, listed []byte, who harp.Principal, weight int) (quiet []*host, err error) {
 	if err := d.turns.awaitTurn(ctx, who, weight); err != nil {
 		return nil, err
 	}
@@ -156,14 +156,18 @@ func (d *Dispatcher) findQuiet(ctx context.Context, req harp.Request, who harp.P
 		}
 		return nil
 	}
-	if req.RetryOf == "" {
+	var names []string
+	switch {
+	case req.RetryOf != "":
+		names, err = d.retriedHosts(ctx, req)
+	case req.List != nil:
+		names, err = d.listedHosts(req, listed)
+	default:
 		err = d.fleet.selectEach(ctx, req.Target, add)
-	} else {
-		var names []string
-		if names, err = d.retriedHosts(ctx, req); err == nil {
-			hosts, _ := d.fleet.namedPage(names, "", len(names))
-			err = add(hosts)
-		}
+	}
+	if err == nil && len(names) > 0 {
+		hosts, _ := d.fleet.namedPage(names, "", len(names))
+		err = add(hosts)
 	}
 	switch {
 	case ctx.Err() != nil:

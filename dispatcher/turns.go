@@ -48,7 +48,7 @@ type waitingCall struct {
 
 // weightOf is what a call weighs.
 func weightOf(sub harp.Submission) int {
-	return 1 + len(sub.Request)/turnBytes
+	return 1 + (len(sub.Request)+len(sub.Hosts))/turnBytes
 }
 
 // awaitTurn returns when a call may be brought into the store, which leave says is done. Errors: ctx's.

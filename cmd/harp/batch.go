@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -109,13 +110,16 @@ func batchStateWords() string {
 	return strings.Join(words, ", ")
 }
 
+// targetOf is the target of a batch, or says that it has a long list of names in its place.
+func targetOf(s harp.BatchStatus) string { return cmp.Or(s.Target, "(a list of names)") }
+
 // batchListing is a list of batches as it is printed.
 func (c *cli) batchListing() listing[harp.BatchStatus] {
 	return listing[harp.BatchStatus]{
 		name:   "batches",
 		header: []string{"id", stateColumn, "procedure", "target", "hosts", "members", "submitted"},
 		row: func(s harp.BatchStatus) []string {
-			return []string{s.ID, batchStateText(s), s.Procedure, s.Target, strconv.Itoa(s.Hosts), memberText(s), c.clock(s.SubmitTime)}
+			return []string{s.ID, batchStateText(s), s.Procedure, targetOf(s), strconv.Itoa(s.Hosts), memberText(s), c.clock(s.SubmitTime)}
 		},
 		wider: []string{"ended", "by", "retry of"},
 		widen: func(s harp.BatchStatus) []string { return []string{c.clock(s.EndTime), s.Caller.Name, s.RetryOf} },
@@ -156,7 +160,7 @@ func (c *cli) showBatch(s harp.BatchStatus) error {
 	}
 	c.pairs([][2]string{
 		{"id", s.ID},
-		{"target", s.Target},
+		{"target", targetOf(s)},
 		{"procedure", s.Procedure},
 		{stateColumn, batchStateText(s)},
 		{"since", c.clock(s.Since)},

@@ -378,4 +378,12 @@ func TestRunOnHostsOfAFile(t *testing.T) {
 	if got := runFake(t, t.Context(), f, typed("\n"), "run", "--hosts-file", "-", "count", "to=3", "-y", "-d"); got.code != exitUsage {
 		t.Errorf("of none: got %+v", got)
 	}
+	var long strings.Builder
+	for n := range 1000 {
+		fmt.Fprintf(&long, "demo%04d\n", n)
+	}
+	got = runFake(t, t.Context(), f, typed(long.String()), "run", "--hosts-file", "-", "count", "to=3", "-y", "-d")
+	if last := f.submitted[len(f.submitted)-1]; got.code != exitOK || last.Target != "" || last.List == nil || last.List.Count != 1000 {
+		t.Errorf("got %+v, and asked for %+v", got, last)
+	}
 }

@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // file.
 func messages() map[string]any {
 	who := harp.Principal{Kind: "caller", Name: "ci", Auth: "certificate"}
-	signed := harp.Submission{Request: []byte{0x81, 0xa1, 'v', 1}, Signature: []byte{2, 3}, KeyID: "key-1"}
+	signed := harp.Submission{Request: []byte{0x81, 0xa1, 'v', 1}, Signature: []byte{2, 3}, KeyID: "key-1", Hosts: []byte("\x00\x05web01")}
 	started := wire.Started{Time: 1700000000000000001, Ran: 5e6}
 	stopping := wire.Stopping{Cause: wire.CauseTimeout, Since: 1700000000000000002, Limit: 60e9, Left: []int64{4711}}
 	held := wire.HeldAttempt{Job: "j", Attempt: 1, State: wire.HeldAlive, Fence: 2, Records: 3, Acked: 4}
@@ -191,7 +191,8 @@ func scheduleStatus(who harp.Principal, failure error) harp.ScheduleStatus {
 // scheduled is a request with every field, also those that no schedule may have.
 func scheduled() harp.Request {
 	return harp.Request{
-		ID: "i", Host: "h", Target: "web*", Procedure: "p", Args: []byte{0x80}, Queue: []byte{0x80}, Info: []byte{0xc0},
+		List: &harp.HostList{Count: 1, Digest: "d"},
+		ID:   "i", Host: "h", Target: "web*", Procedure: "p", Args: []byte{0x80}, Queue: []byte{0x80}, Info: []byte{0xc0},
 		Labels: map[string]string{"a": "1"}, Concurrency: 1, Priority: 2, SilenceTimeout: 3, MaxExecTime: 4, StartAfter: at(5), StartBefore: at(6),
 		OfflineWait: 7, WhenOffline: "fail", TraceParent: "t", Needs: []string{"batch"}, Retry: harp.RetryPolicy{On: []harp.State{"lost"}, Attempts: 2, Backoff: 3, MaxBackoff: 4}, RetryOf: "o",
 		DryRun: true, IdempotencyKey: "k", IdempotencyTTL: 8,

@@ -122,7 +122,7 @@ const (
 // MaxBody is the cap of a frame's body by its type.
 func MaxBody(t transport.Type) int {
 	switch t {
-	case TypeCall, TypeSubmit, TypePreview, TypePutSchedule:
+	case TypeCall, TypeSubmit, TypePreview, TypePutSchedule, TypeHosts, TypePingHosts:
 		return MaxMessage + harp.MaxInfo + frameSlack
 	case TypePutGroup:
 		return harp.MaxGroupTarget + frameSlack

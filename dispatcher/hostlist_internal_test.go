@@ -1,0 +1,75 @@
+package dispatcher
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/memory"
+)
+
+// Hosts that are not those of the request's list are refused, whoever wrote them.
+func TestListOfOtherHosts(t *testing.T) {
+	st := memory.Open(nil)
+	for _, name := range []string{"web01", "web02"} {
+		if _, err := st.OpenSession(t.Context(), store.Session{Host: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d, err := Open(t.Context(), st, Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	s := d.service(harp.Principal{Kind: "caller", Name: "ci"})
+	good, err := harp.EncodeHosts([]string{"web02", "web01", "web02"})
+	if err != nil || string(good) != "\x00\x05web01\x00\x05web02" {
+		t.Fatalf("the list is %q, %v", good, err)
+	}
+	submit := func(l *harp.HostList, target string, hosts []byte) error {
+		req := harp.Request{ID: harp.NewID(), Target: target, List: l, Procedure: "host.name", Needs: []string{harp.NeedBatch}}
+		out, err := s.Submit(t.Context(), []harp.Submission{{Request: req.Encode(), Hosts: hosts}})
+		if err == nil {
+			err = out[0].Err
+		}
+		return err
+	}
+	list := func(count int, hosts string) *harp.HostList {
+		sum := sha256.Sum256([]byte(hosts))
+		return &harp.HostList{Count: count, Digest: hex.EncodeToString(sum[:])}
+	}
+	if err := submit(list(2, string(good)), "", good); err != nil {
+		t.Errorf("the list itself: %v", err)
+	}
+	for name, c := range map[string]struct {
+		list   *harp.HostList
+		target string
+		hosts  string
+		field  string
+	}{
+		"others":       {list(2, string(good)), "", "\x00\x05web01", "hosts"},
+		"none":         {list(2, string(good)), "", "", "hosts"},
+		"more":         {list(3, string(good)), "", string(good), "hosts"},
+		"not sorted":   {list(2, "\x00\x05web02\x00\x05web01"), "", "\x00\x05web02\x00\x05web01", "hosts"},
+		"twice":        {list(2, "\x00\x05web01\x00\x05web01"), "", "\x00\x05web01\x00\x05web01", "hosts"},
+		"cut":          {list(2, "\x00\x05web01\x00\x05web"), "", "\x00\x05web01\x00\x05web", "hosts"},
+		"no name":      {list(1, "\x00\x00"), "", "\x00\x00", "hosts"},
+		"empty":        {list(0, ""), "", "", "list"},
+		"no digest":    {&harp.HostList{Count: 2}, "", string(good), "list"},
+		"and a target": {list(2, string(good)), "web*", string(good), "list"},
+		"a target":     {nil, "web*", string(good), "hosts"},
+	} {
+		var wrong *harp.FieldError
+		if err := submit(c.list, c.target, []byte(c.hosts)); !errors.As(err, &wrong) || wrong.Field != c.field {
+			t.Errorf("%s: %v, want it to be about %s", name, err, c.field)
+		}
+	}
+}
