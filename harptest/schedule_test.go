@@ -71,7 +71,8 @@ func TestScheduleThroughCrashes(t *testing.T) {
 		if !slices.EqualFunc(fired, seen.times, time.Time.Equal) {
 			t.Errorf("the ledger has %v, the procedure was told %v", fired, seen.times)
 		}
-		if total := counts[harp.TimeFired] + counts[harp.TimeMissed]; total != 11 || counts[harp.TimeMissed] < 4 {
+		// That of the crash may have fired and not be over when the dispatcher is back: then the last one is skipped.
+		if total := counts[harp.TimeFired] + counts[harp.TimeMissed] + counts[harp.TimeSkipped]; total != 11 || counts[harp.TimeSkipped] > 1 || counts[harp.TimeMissed] < 4 {
 			t.Errorf("of 11 hours there are %v", counts)
 		}
 	})
