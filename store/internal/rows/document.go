@@ -33,43 +33,53 @@ func (r *Reader) Document(_ context.Context, kind, name string) ([]byte, error) 
 }
 
 // ListDocuments implements store.Documents.
-func (r *Reader) ListDocuments(_ context.Context, kind, cursor string, limit int) ([]store.Document, string, error) {
-	after, err := openNameCursor(prefixDocument, cursor)
+func (r *Reader) ListDocuments(_ context.Context, kind, cursor string, limit int) (page []store.Document, next string, err error) {
+	next, err = r.pageDocuments(kind, prefixDocument, cursor, limit, func(snap Snapshot, item Item, name string) (int, error) {
+		content, err := joinItem(snap, item)
+		switch {
+		case errors.Is(err, ErrDamaged):
+			r.log.Error("document cannot be listed", "kind", kind, "name", name, "err", err)
+			return 0, nil
+		case err != nil:
+			return 0, err
+		}
+		page = append(page, store.Document{Name: name, Content: append([]byte{}, content...)})
+		return len(content), nil
+	})
+	return page, next, err
+}
+
+// pageDocuments has take look at up to limit documents of a kind, from the one after the cursor, until what it
+// took has some bytes. The cursor is one of a listing: prefix says of which.
+func (r *Reader) pageDocuments(kind string, prefix byte, cursor string, limit int, take func(snap Snapshot, item Item, name string) (int, error)) (next string, err error) {
+	after, err := openNameCursor(prefix, cursor)
 	if err != nil {
-		return nil, "", err
+		return "", err
 	}
-	limit = pageLimit(limit)
-	prefix := documentKey(kind, "")
-	var page []store.Document
-	var next string
-	size := 0
+	before := documentKey(kind, "")
+	last, taken, size := "", 0, 0
 	err = r.view(func(snap Snapshot) error {
-		for item, err := range snap.Scan(prefix, documentKey(kind, after), false) {
+		for item, err := range snap.Scan(before, documentKey(kind, after), false) {
 			if err != nil {
 				return err
 			}
-			name := string(item.Key[len(prefix):])
+			name := string(item.Key[len(before):])
 			if name == after && cursor != "" {
 				continue
 			}
-			if len(page) == limit || size >= maxDocumentPage {
-				next = nameCursor(prefixDocument, page[len(page)-1].Name)
+			if taken == pageLimit(limit) || size >= maxDocumentPage {
+				next = nameCursor(prefix, last)
 				return nil
 			}
-			content, err := joinItem(snap, item)
-			switch {
-			case errors.Is(err, ErrDamaged):
-				r.log.Error("document cannot be listed", "kind", kind, "name", name, "err", err)
-				continue
-			case err != nil:
+			n, err := take(snap, item, name)
+			if err != nil {
 				return err
 			}
-			size += len(content)
-			page = append(page, store.Document{Name: name, Content: append([]byte{}, content...)})
+			last, taken, size = name, taken+1, size+n
 		}
 		return nil
 	})
-	return page, next, err
+	return next, err
 }
 
 // PutDocument implements store.Documents.

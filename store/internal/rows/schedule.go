@@ -214,34 +214,13 @@ func (r *Reader) readSchedule(snap Snapshot, item Item, name string) (*store.Sch
 
 // ListSchedules implements store.Schedules.
 func (r *Reader) ListSchedules(_ context.Context, cursor string, limit int) (page []*store.Schedule, next string, err error) {
-	after, err := openNameCursor(prefixSchedule, cursor)
-	if err != nil {
-		return nil, "", err
-	}
-	limit = pageLimit(limit)
-	prefix := documentKey(store.ScheduleKind, "")
-	size := 0
-	err = r.view(func(snap Snapshot) error {
-		for item, err := range snap.Scan(prefix, documentKey(store.ScheduleKind, after), false) {
-			if err != nil {
-				return err
-			}
-			name := string(item.Key[len(prefix):])
-			if name == after && cursor != "" {
-				continue
-			}
-			if len(page) == limit || size >= maxDocumentPage {
-				next = nameCursor(prefixSchedule, page[len(page)-1].Name)
-				return nil
-			}
-			one, err := r.readSchedule(snap, item, name)
-			if err != nil {
-				return err
-			}
-			size += len(one.Document)
-			page = append(page, one)
+	next, err = r.pageDocuments(store.ScheduleKind, prefixSchedule, cursor, limit, func(snap Snapshot, item Item, name string) (int, error) {
+		one, err := r.readSchedule(snap, item, name)
+		if err != nil {
+			return 0, err
 		}
-		return nil
+		page = append(page, one)
+		return len(one.Document), nil
 	})
 	return page, next, err
 }
