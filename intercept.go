@@ -20,9 +20,9 @@ type BatchLogFunc func(ctx context.Context, id string, q BatchQuery) (BatchPage,
 // dispatcher.Config.Use those of all that a dispatcher answers, in its process and over the
 // network. A field that is nil leaves that part as it is.
 //
-// What is submitted is encoded: [DecodeRequest] reads it, and Submission{Request: r.Encode()}
-// takes its place, without the signature, which was of the other bytes. At a dispatcher the
-// job keeps the bytes that the interceptor hands on.
+// What is submitted is encoded: [DecodeRequest] reads its Request, and r.Encode() takes the place of that,
+// without the Signature and KeyID, which were of the other bytes. The Hosts that a List of the request
+// stands for stay beside it. At a dispatcher the job keeps the bytes that the interceptor hands on.
 //
 // Results and Records see what is asked about jobs by their ids, those of members of batches too. BatchLog sees
 // what [Batch.Results] and [Batch.Follow] ask, whose answers hold the results and records of all

@@ -78,7 +78,8 @@ func inject(ctx context.Context, tracer trace.Tracer, call harp.Submission) (har
 	carrier := propagation.MapCarrier{}
 	traceContext.Inject(ctx, carrier)
 	req.TraceParent = carrier.Get(traceParent)
-	return harp.Submission{Request: req.Encode()}, span
+	call.Request = req.Encode()
+	return call, span
 }
 
 // Handler returns what is to be in agent.Config.Use: each attempt is a span below that of its call.

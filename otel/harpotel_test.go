@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"go.opentelemetry.io/otel/codes"
@@ -136,5 +137,28 @@ func TestATraceThatIsThereStays(t *testing.T) {
 	traced, err := hello.Get(t.Context(), job)
 	if got := named(spans, "call hello"); err != nil || traced != "4bf92f3577b34da6a3ce929d0e0e4736" || len(got) != 0 {
 		t.Errorf("the trace is %s, %v; the spans are %v", traced, err, got)
+	}
+}
+
+// Hosts that travel beside the request of a batch stay there.
+func TestAListOfHostsStays(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	cfg := harpotel.Config{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))}
+	hosts, err := harp.EncodeHosts([]string{"web01", "web02"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := harp.Request{ID: harp.NewID(), Procedure: "hello", Needs: []string{harp.NeedBatch}, List: &harp.HostList{Count: 2, Digest: strings.Repeat("0", 64)}}
+	var sent harp.Submission
+	submit := harpotel.Interceptor(cfg).Submit(func(_ context.Context, calls []harp.Submission) ([]harp.Submitted, error) {
+		sent = calls[0]
+		return make([]harp.Submitted, 1), nil
+	})
+	if _, err := submit(t.Context(), []harp.Submission{{Request: req.Encode(), Hosts: hosts}}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := harp.DecodeRequest(sent.Request)
+	if err != nil || got.TraceParent == "" || string(sent.Hosts) != string(hosts) {
+		t.Errorf("sent are %+v, %v, beside %q", got, err, sent.Hosts)
 	}
 }
