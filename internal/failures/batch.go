@@ -26,7 +26,7 @@ func CheckHostCount(o *harp.BatchOptions, hosts int) error {
 }
 
 // CheckFit refuses hosts of which one cannot run the call. Errors: harp.ErrNotFound (procedure), harp.ErrInvalid
-// naming the field, both with the first hosts.
+// naming the field, both with the first hosts; harp.ErrRefused if the preview does not say why.
 func CheckFit(found *harp.Preview) error {
 	if found.Unfit == 0 {
 		return nil
@@ -35,7 +35,10 @@ func CheckFit(found *harp.Preview) error {
 	for _, h := range found.UnfitHosts {
 		names = append(names, h.Host)
 	}
-	f := harp.FailureOf(found.UnfitHosts[0].Err)
+	f := New("refused", "cannot run the call")
+	if len(names) > 0 && found.UnfitHosts[0].Err != nil { // a preview may come from elsewhere
+		f = harp.FailureOf(found.UnfitHosts[0].Err)
+	}
 	f.Message = strings.TrimRight(f.Message, ".") + ": " + firstHosts(found.Unfit, names)
 	return f.Err()
 }
@@ -51,11 +54,11 @@ func CheckPresent(found *harp.Preview) error {
 // firstHosts says how many hosts these are, and the names of the first.
 func firstHosts(n int, names []string) string {
 	const most = 5
-	text := "1 host, "
+	count := "1 host"
 	if n > 1 {
-		text = fmt.Sprintf("%d hosts, ", n)
+		count = fmt.Sprintf("%d hosts", n)
 	}
-	text += strings.Join(names[:min(len(names), most)], ", ")
+	text := strings.Join(append([]string{count}, names[:min(len(names), most)]...), ", ")
 	if n > most {
 		text += ", …"
 	}

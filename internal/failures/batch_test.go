@@ -37,6 +37,12 @@ func TestRefusalsOfBatches(t *testing.T) {
 			t.Errorf("%s: %v", name, c.err)
 		}
 	}
+	if err := failures.CheckFit(&harp.Preview{Hosts: 3, Unfit: 2}); err == nil || err.Error() != "refused by the dispatcher: cannot run the call: 2 hosts" {
+		t.Errorf("unfit hosts that are not named: %v", err)
+	}
+	if err := failures.CheckFit(&harp.Preview{Hosts: 3, Unfit: 1, UnfitHosts: []harp.UnfitHost{{Host: "h1"}}}); err == nil {
+		t.Error("an unfit host of which nothing is said is fit")
+	}
 	var away *harp.HostError
 	if err := failures.CheckPresent(&harp.Preview{Away: 200, AwayHosts: slices.Repeat([]string{"h"}, 100)}); !errors.As(err, &away) || away.Host != "200 hosts, h, h, h, h, h, …" {
 		t.Errorf("many that are away: %v", err)
