@@ -387,7 +387,7 @@ func (s *service) PreviewTarget(ctx context.Context, text, procedure string, arg
 		if err := call.Check(); err != nil {
 			return harp.Preview{}, err
 		}
-		weight := weightOf(harp.Submission{Request: args})
+		weight := weightOfBytes(len(text) + len(args))
 		if err := s.d.turns.awaitTurn(ctx, s.who, weight); err != nil {
 			return harp.Preview{}, err
 		}
@@ -400,6 +400,18 @@ func (s *service) PreviewTarget(ctx context.Context, text, procedure string, arg
 	})
 }
 
+// selectPage is that of the fleet. A long target takes its principal's turn, as a preview of it does: to read
+// one of a megabyte takes tens of milliseconds and megabytes.
+func (s *service) selectPage(ctx context.Context, text, cursor string, n int) ([]*host, string, error) {
+	if weight := weightOfBytes(len(text)); weight > 1 {
+		if err := s.d.turns.awaitTurn(ctx, s.who, weight); err != nil {
+			return nil, "", err
+		}
+		defer s.d.turns.leaveTurn(s.who, weight)
+	}
+	return s.d.fleet.selectPage(ctx, text, cursor, n)
+}
+
 // ListHosts implements harp.HostService.
 func (s *service) ListHosts(ctx context.Context, text, cursor string) (harp.Page[harp.HostStatus], error) {
 	type page = harp.Page[harp.HostStatus]
@@ -409,7 +421,7 @@ func (s *service) ListHosts(ctx context.Context, text, cursor string) (harp.Page
 		var err error
 		if text == "" {
 			hosts, out.Cursor = s.d.hosts.page(cursor, pageSize)
-		} else if hosts, out.Cursor, err = s.d.fleet.selectPage(ctx, text, cursor, pageSize); err != nil {
+		} else if hosts, out.Cursor, err = s.selectPage(ctx, text, cursor, pageSize); err != nil {
 			return page{}, err
 		}
 		for _, h := range hosts {

@@ -1,19 +1,23 @@
 package dispatcher
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/memory"
 )
 
-// Hosts that are not those of the request's list are refused, whoever wrote them.
-func TestListOfOtherHosts(t *testing.T) {
+// openWithWebs opens a dispatcher that knows web01 and web02.
+func openWithWebs(t *testing.T) *Dispatcher {
+	t.Helper()
 	st := memory.Open(nil)
 	for _, name := range []string{"web01", "web02"} {
 		if _, err := st.OpenSession(t.Context(), store.Session{Host: name}); err != nil {
@@ -24,12 +28,51 @@ func TestListOfOtherHosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := d.Shutdown(t.Context()); err != nil {
+	t.Cleanup(func() {
+		if err := d.Shutdown(context.Background()); err != nil {
 			t.Error(err)
 		}
-	}()
-	s := d.service(harp.Principal{Kind: "caller", Name: "ci"})
+	})
+	return d
+}
+
+// Long targets weigh as much as calls of their length, whatever is asked about them: one waits while its
+// principal has as much under way as it may, and short ones do not.
+func TestLongTargetsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := openWithWebs(t)
+		who := harp.Principal{Kind: "caller", Name: "ci"}
+		if err := d.turns.awaitTurn(t.Context(), who, aloneWeight-1); err != nil {
+			t.Fatal(err)
+		}
+		s := d.service(who)
+		for name, ask := range map[string]func(text string) error{
+			"preview": func(text string) error { _, err := s.PreviewTarget(t.Context(), text, "host.name", nil); return err },
+			"list":    func(text string) error { _, err := s.ListHosts(t.Context(), text, ""); return err },
+			"ping":    func(text string) error { _, err := s.PingHosts(t.Context(), text, ""); return err },
+		} {
+			if err := ask("nobody"); !errors.Is(err, harp.ErrNotFound) { // at once, or the test hangs
+				t.Errorf("%s of a short target: %v", name, err)
+			}
+			done := make(chan error, 1)
+			go func() { done <- ask("nobody" + strings.Repeat(",nobody", turnBytes)) }()
+			if synctest.Wait(); len(done) != 0 {
+				t.Errorf("%s of a long target does not wait for its turn", name)
+			}
+			d.turns.leaveTurn(who, aloneWeight-1)
+			if err := <-done; !errors.Is(err, harp.ErrNotFound) {
+				t.Errorf("%s of a long target: %v", name, err)
+			}
+			if err := d.turns.awaitTurn(t.Context(), who, aloneWeight-1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// Hosts that are not those of the request's list are refused, whoever wrote them.
+func TestListOfOtherHosts(t *testing.T) {
+	s := openWithWebs(t).service(harp.Principal{Kind: "caller", Name: "ci"})
 	good, err := harp.EncodeHosts([]string{"web02", "web01", "web02"})
 	if err != nil || string(good) != "\x00\x05web01\x00\x05web02" {
 		t.Fatalf("the list is %q, %v", good, err)

@@ -183,7 +183,7 @@ func (s *service) PingHosts(ctx context.Context, text, cursor string) (harp.Page
 	type page = harp.Page[harp.HostPing]
 	return request(s, ctx, func(ctx context.Context) (out page, err error) {
 		var hosts []*host
-		if hosts, out.Cursor, err = s.d.fleet.selectPage(ctx, text, cursor, pingPage); err != nil {
+		if hosts, out.Cursor, err = s.selectPage(ctx, text, cursor, pingPage); err != nil {
 			return page{}, err
 		}
 		if out.Items, err = pingHosts(ctx, hosts); err != nil {

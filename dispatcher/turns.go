@@ -47,9 +47,9 @@ type waitingCall struct {
 }
 
 // weightOf is what a call weighs.
-func weightOf(sub harp.Submission) int {
-	return 1 + (len(sub.Request)+len(sub.Hosts))/turnBytes
-}
+func weightOf(sub harp.Submission) int { return weightOfBytes(len(sub.Request) + len(sub.Hosts)) }
+
+func weightOfBytes(n int) int { return 1 + n/turnBytes }
 
 // awaitTurn returns when a call may be brought into the store, which leave says is done. Errors: ctx's.
 func (ts *turns) awaitTurn(ctx context.Context, who harp.Principal, weight int) error {
