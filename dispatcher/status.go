@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"bytes"
 	"context"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/schema"
@@ -77,6 +78,9 @@ func (d *Dispatcher) obstacles(ctx context.Context, j *store.Job) ([]harp.Obstac
 	}
 	for n := range all {
 		o := &all[n]
+		if o.Since.After(d.now()) { // of a host that is about to return
+			o.Since = time.Time{}
+		}
 		if o.Batch == "" {
 			continue
 		}
