@@ -34,7 +34,6 @@ type Schedule struct {
 	PauseOnFailure int               `json:"pause_on_failure,omitempty" msgpack:"pausefail,omitempty"` // after so many runs in a row that did not succeed it is paused; 0: never
 	Expect         time.Duration     `json:"expect,omitempty" msgpack:"expect,omitempty"`              // a run that takes longer is told of as schedule.late, and goes on; 0: never
 	Labels         map[string]string `json:"labels,omitempty" msgpack:"labels,omitempty"`              // of the schedule; those of its jobs are the Request's
-	ManagedBy      string            `json:"managed_by,omitempty" msgpack:"managedby,omitempty"`       // what keeps it up to date; "": people do
 }
 
 // Overlap says what becomes of a time of a schedule at which its last batch is not over. A batch with
@@ -86,7 +85,7 @@ func (s Schedule) Check() error {
 	for _, text := range []struct {
 		field, value string
 		most         int
-	}{{"doc", s.Doc, MaxScheduleDoc}, {"tz", s.TZ, MaxTZ}, {"managed_by", s.ManagedBy, MaxScheduleName}} {
+	}{{"doc", s.Doc, MaxScheduleDoc}, {"tz", s.TZ, MaxTZ}} {
 		if err := checkText(text.field, text.value, text.most); err != nil {
 			return err
 		}

@@ -36,7 +36,6 @@ func TestScheduleCheck(t *testing.T) {
 		{"cron", func(s *Schedule) { s.Cron = strings.Repeat("*", MaxCron+1) }},
 		{"tz", func(s *Schedule) { s.TZ = strings.Repeat("z", MaxTZ+1) }},
 		{"doc", func(s *Schedule) { s.Doc = "\xff" }},
-		{"managed_by", func(s *Schedule) { s.ManagedBy = strings.Repeat("m", MaxScheduleName+1) }},
 		{"from", func(s *Schedule) { s.From = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }},
 		{"until", func(s *Schedule) { s.From, s.Until = at, at }},
 		{"jitter", func(s *Schedule) { s.Jitter = -1 }},

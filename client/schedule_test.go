@@ -27,7 +27,7 @@ func newSchedule(t *testing.T, name string) harp.Schedule {
 	return harp.Schedule{
 		Name: name, Doc: "for people", Cron: "30 2 * * *", TZ: "Europe/Madrid", From: at(1), Until: at(1000), Jitter: time.Minute,
 		Gap: harp.GapSkip, Repeat: harp.RepeatBoth, Request: req, Overlap: harp.OverlapQueue, CatchUp: time.Hour, CatchUpMost: 2,
-		PauseOnFailure: 3, Expect: time.Hour, Labels: map[string]string{"team": "db"}, ManagedBy: "",
+		PauseOnFailure: 3, Expect: time.Hour, Labels: map[string]string{"team": "db"},
 	}
 }
 

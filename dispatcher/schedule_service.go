@@ -125,9 +125,6 @@ func (d *Dispatcher) puttingSchedule(old *scheduled, put putSchedule, now time.T
 		return nil, err
 	}
 	if old != nil {
-		if err := old.checkManager(sch.ManagedBy); err != nil {
-			return nil, err
-		}
 		step.Revision, step.State = old.revision, old.state.Clone()
 	}
 	next := &scheduled{putSchedule: put, name: sch.Name, spec: spec}
@@ -165,14 +162,6 @@ func noSpaceFor(err error) error {
 	return err
 }
 
-// checkManager refuses a change of what another manages. Errors: harp.ErrConflict.
-func (s *scheduled) checkManager(by string) error {
-	if is := s.Schedule.ManagedBy; is != "" && is != by {
-		return failures.New("conflict", "schedule "+s.name+" is managed by "+is).Err()
-	}
-	return nil
-}
-
 // DeleteSchedule implements harp.ScheduleService.
 func (s *service) DeleteSchedule(ctx context.Context, id, name string) error {
 	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
@@ -183,9 +172,6 @@ func (s *service) DeleteSchedule(ctx context.Context, id, name string) error {
 		_, _, err = s.d.changeSchedule(ctx, op, name, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
 			if is == nil {
 				return nil, noSchedule(name)
-			}
-			if err := is.checkManager(""); err != nil {
-				return nil, err
 			}
 			e := is.event(harp.EventScheduleDeleted, now)
 			e.By = s.who

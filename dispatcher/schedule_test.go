@@ -127,16 +127,6 @@ func TestSchedulePutRefused(t *testing.T) {
 				t.Errorf("%s of one that there is not: %v", what, err)
 			}
 		}
-		managed := yearly("managed", "hello", nil)
-		managed.ManagedBy = "repo"
-		ok(t, ss.Put(ctx, managed))
-		ok(t, ss.Put(ctx, managed))
-		if err := ss.Put(ctx, yearly("managed", "hello", nil)); !errors.Is(err, harp.ErrConflict) {
-			t.Errorf("put by hand of what is managed: %v", err)
-		}
-		if err := ss.Delete(ctx, "managed"); !errors.Is(err, harp.ErrConflict) {
-			t.Errorf("delete by hand of what is managed: %v", err)
-		}
 	})
 }
 

@@ -136,7 +136,6 @@ func (c *cli) timePairs(s harp.ScheduleStatus) [][2]string {
 		{"pause on failure", numberText(s.PauseOnFailure)},
 		{"expect", limitWords(s.Expect)},
 		{"labels", labelText(s.Labels)},
-		{"managed by", s.ManagedBy},
 		{"version", fmt.Sprint(s.Version)},
 		{"changed", c.clock(s.Changed)},
 		{"by", strings.TrimSpace(s.By.Kind + " " + s.By.Name)},

@@ -181,7 +181,7 @@ func scheduleStatus(who harp.Principal, failure error) harp.ScheduleStatus {
 		Schedule: harp.Schedule{
 			Name: "s", Doc: "d", Cron: "30 2 * * *", TZ: "Europe/Madrid", From: at(1), Until: at(2), Jitter: 3, Gap: "skip", Repeat: "both",
 			Request: scheduled(), Overlap: "queue", CatchUp: 4, CatchUpMost: 5, PauseOnFailure: 6, Expect: 7,
-			Labels: map[string]string{"a": "1"}, ManagedBy: "m",
+			Labels: map[string]string{"a": "1"},
 		},
 		Version: 8, By: who, Changed: at(9), Through: at(10), Waiting: at(11), Next: harp.Upcoming{Time: at(12), Nominal: at(13), Wall: "w", Note: "n"},
 		Pause: &harp.SchedulePause{By: who, Reason: "r", Since: at(14), Until: at(15)}, LastBatch: "b", Failures: 16, Err: failure,
