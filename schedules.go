@@ -39,9 +39,8 @@ func (s *Schedules) Get(ctx context.Context, name string) (ScheduleStatus, error
 // who put it last.
 //
 // Errors: ErrInvalid, naming the field: cron (it cannot be read, or never fires), tz (no such zone),
-// until, jitter (it reaches the next time), target, args (one stands for a secret), and what [Schedule.Check] says; ErrConflict
-// (something else manages the schedule), ErrRefused (there are too many), ErrDenied,
-// ErrUnavailable, ErrClosed.
+// until, jitter (it reaches the next time), target, args (one stands for a secret), and what [Schedule.Check] says; ErrRefused
+// (there are too many), ErrDenied, ErrUnavailable, ErrClosed.
 func (s *Schedules) Put(ctx context.Context, schedule Schedule) error {
 	schedule.Request.ID = ""
 	if err := schedule.Check(); err != nil {
@@ -51,7 +50,7 @@ func (s *Schedules) Put(ctx context.Context, schedule Schedule) error {
 }
 
 // Delete deletes a schedule. What it has started goes on. Errors: ErrInvalid (no name), ErrNotFound,
-// ErrConflict (something else manages it), ErrDenied, ErrUnavailable, ErrClosed.
+// ErrDenied, ErrUnavailable, ErrClosed.
 func (s *Schedules) Delete(ctx context.Context, name string) error {
 	if err := checkName("name", name, MaxScheduleName); err != nil {
 		return err

@@ -233,8 +233,8 @@ type GroupService interface {
 // ScheduleService looks at schedules, changes them and has them run. An id is as that of CancelQueue.
 type ScheduleService interface {
 	// PutSchedule makes a schedule or replaces the one of its name, once for an id. Errors:
-	// ErrInvalid (a field of it, id), ErrRefused (there are too many), ErrConflict (another manages
-	// it, or the id is that of another request), ErrPruned (it is too old).
+	// ErrInvalid (a field of it, id), ErrRefused (there are too many), ErrConflict (the id is
+	// that of another request), ErrPruned (it is too old).
 	PutSchedule(ctx context.Context, id string, s Schedule) error
 
 	// DeleteSchedule deletes a schedule, once for an id. Errors: as PutSchedule; ErrNotFound.
