@@ -1,7 +1,7 @@
 package schedule
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 
 	"github.com/google/uuid"
@@ -87,12 +87,20 @@ func (e *Job) hostObstacles() (all []harp.Obstacle) {
 	return all
 }
 
-// firstNames are the ids of those jobs that were submitted first.
+// firstNames are the ids of those jobs that were submitted first, of which a queue may have many.
 func firstNames(jobs map[*Job]struct{}) []string {
-	ids := idsOf(slices.Collect(maps.Keys(jobs)))
-	names := make([]string, min(len(ids), namedJobs))
-	for n := range names {
-		names[n] = uuid.UUID(ids[n]).String()
+	first := make([]*Job, 0, namedJobs+1)
+	for e := range jobs {
+		if len(first) == namedJobs && e.No > first[namedJobs-1].No {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(first, e.No, func(other *Job, no uint64) int { return cmp.Compare(other.No, no) })
+		first = slices.Insert(first, at, e)
+		first = first[:min(len(first), namedJobs)]
+	}
+	names := make([]string, len(first))
+	for n, e := range first {
+		names[n] = uuid.UUID(e.ID).String()
 	}
 	return names
 }
