@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"maps"
 	"slices"
 	"sync"
@@ -25,18 +24,17 @@ const (
 	maxRuns          = 100      // of one schedule, whose ends it waits for
 	defaultCatchUp   = 10 * time.Minute
 
-	// stepsTogether is how many schedules make steps at a time: many fire at the same second, and the store
-	// commits together what is asked of it together.
+	// stepsTogether is how many schedules the loop has make steps at a time: many fire at the same second, and the
+	// store commits together what is asked of it together.
 	stepsTogether = 64
 )
 
 // schedules are those there are.
 type schedules struct {
-	changing chan struct{}                // has room for who changes a schedule for a caller
-	stepping [stepsTogether]chan struct{} // each has room for who makes a step of one of its schedules, from what it is decided of until it is committed
-	kick     chan struct{}                // wakes the loop
+	kick chan struct{} // wakes the loop
 
-	mu     sync.RWMutex // guards what follows
+	mu     sync.RWMutex     // guards what follows
+	turns  map[string]*turn // of schedules that somebody makes steps of
 	byName map[string]*scheduled
 	size   int                 // bytes of what was put
 	runs   map[string]string   // schedules of batches whose ends were not seen, by batch
@@ -44,23 +42,56 @@ type schedules struct {
 	sight  store.ScheduleSight // of all of them: Awake, JumpFrom, JumpTo, Full
 }
 
+// turn is that of whoever makes steps of a schedule.
+type turn struct {
+	over  chan struct{} // is closed then
+	adds  int           // bytes of what is being put
+	isNew bool          // there was no such schedule
+}
+
 func newSchedules() *schedules {
-	ss := &schedules{
-		changing: make(chan struct{}, 1), kick: make(chan struct{}, 1),
+	return &schedules{
+		kick: make(chan struct{}, 1), turns: map[string]*turn{},
 		byName: map[string]*scheduled{}, runs: map[string]string{}, noted: map[string]struct{}{},
 	}
-	for n := range ss.stepping {
-		ss.stepping[n] = make(chan struct{}, 1)
+}
+
+// takeTurn is for whoever makes steps of a schedule, from what they are decided of until they are committed. Where
+// somebody else does it returns what is closed when that is over, and the loop looks at the schedule then.
+func (ss *schedules) takeTurn(name string) (taken <-chan struct{}) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if turn := ss.turns[name]; turn != nil {
+		ss.noted[name] = struct{}{}
+		return turn.over
 	}
-	return ss
+	ss.turns[name] = &turn{over: make(chan struct{})}
+	return nil
 }
 
-// turn is where the steps of a schedule wait for one another.
-func (ss *schedules) turn(name string) chan struct{} {
-	return ss.stepping[maphash.String(turnSeed, name)%stepsTogether]
+// endTurn ends what takeTurn began.
+func (ss *schedules) endTurn(name string) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	wake.Signal(ss.kick)
+	close(ss.turns[name].over)
+	delete(ss.turns, name)
 }
 
-var turnSeed = maphash.MakeSeed()
+// awaitTurn is takeTurn, and waits for it. Errors: the context's cause.
+func (ss *schedules) awaitTurn(ctx context.Context, name string) error {
+	for {
+		taken := ss.takeTurn(name)
+		if taken == nil {
+			return nil
+		}
+		select {
+		case <-taken:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
 
 // scheduled is a schedule as it is at one revision. It never changes.
 type scheduled struct {
@@ -268,20 +299,32 @@ func (ss *schedules) removeLocked(name string) {
 	ss.size -= len(s.document)
 }
 
-// checkRoom refuses a schedule of so many bytes beyond what there may be. Errors: harp.ErrRefused.
-func (ss *schedules) checkRoom(name string, size int) error {
-	ss.mu.RLock()
-	defer ss.mu.RUnlock()
+// takeRoom takes room for a schedule of so many bytes until the turn of who puts it is over. Errors: harp.ErrRefused, where
+// that is beyond what there may be.
+func (ss *schedules) takeRoom(name string, size int) error {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
 	old := ss.byName[name]
-	is := ss.size + size
+	n, is := len(ss.byName), ss.size+size
 	if old != nil {
 		is -= len(old.document)
 	}
+	for of, other := range ss.turns {
+		if of != name {
+			is += other.adds
+			if other.isNew {
+				n++
+			}
+		}
+	}
 	switch {
-	case old == nil && len(ss.byName) >= maxSchedules:
-		return failures.New("refused", fmt.Sprintf("there are %d schedules, at most %d", len(ss.byName), maxSchedules)).Err()
+	case old == nil && n >= maxSchedules:
+		return failures.New("refused", fmt.Sprintf("there are %d schedules, at most %d", n, maxSchedules)).Err()
 	case is > maxScheduleBytes:
 		return failures.New("refused", fmt.Sprintf("schedules may have at most %d bytes in total", maxScheduleBytes)).Err()
+	}
+	if turn := ss.turns[name]; turn != nil {
+		turn.adds, turn.isNew = size, old == nil
 	}
 	return nil
 }
@@ -331,31 +374,32 @@ func (ss *schedules) see(now time.Time, running string) store.ScheduleSight {
 	return sight
 }
 
-// takeDue returns the schedules that are to be looked at now, by name.
+// takeDue returns the schedules that are to be looked at now and of which nobody makes steps, by name.
 func (ss *schedules) takeDue(now time.Time) (names []string) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	for name := range ss.noted {
-		if ss.byName[name] != nil {
-			names = append(names, name)
-		}
-	}
 	for name, s := range ss.byName {
-		if _, also := ss.noted[name]; !also && !s.wake.IsZero() && !s.wake.After(now) {
+		_, noted := ss.noted[name]
+		if ss.turns[name] == nil && (noted || !s.wake.IsZero() && !s.wake.After(now)) {
 			names = append(names, name)
+			delete(ss.noted, name)
 		}
 	}
-	clear(ss.noted)
+	for name := range ss.noted {
+		if ss.byName[name] == nil {
+			delete(ss.noted, name)
+		}
+	}
 	slices.Sort(names)
 	return names
 }
 
-// nextWake is when the first is to be looked at; zero: when something happens.
+// nextWake is when the first of which nobody makes steps is to be looked at; zero: when something happens.
 func (ss *schedules) nextWake() (at time.Time) {
 	ss.mu.RLock()
 	defer ss.mu.RUnlock()
-	for _, s := range ss.byName {
-		if !s.wake.IsZero() && (at.IsZero() || s.wake.Before(at)) {
+	for name, s := range ss.byName {
+		if ss.turns[name] == nil && !s.wake.IsZero() && (at.IsZero() || s.wake.Before(at)) {
 			at = s.wake
 		}
 	}

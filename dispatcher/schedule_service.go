@@ -18,30 +18,20 @@ import (
 const maxBackfillWalk = 100_000
 
 // changeSchedule makes a change of a schedule once for an operation: when what was due is settled, change decides the step of it, nil for none.
-// s is nil if there is no such schedule. It returns the Count of the step.
-func (d *Dispatcher) changeSchedule(ctx context.Context, op store.Operation, name string, change func(s *scheduled, now time.Time) (*store.ScheduleStep, error)) (count int, again bool, err error) {
-	for _, turn := range []chan struct{}{d.schedules.changing, d.schedules.turn(name)} {
-		select {
-		case turn <- struct{}{}:
-		case <-ctx.Done():
-			return 0, false, context.Cause(ctx)
-		}
-		defer func() { <-turn }()
+// s is nil if there is no such schedule. All says whether all has to be settled first, since the times are to be others. It returns the Count of
+// the step.
+func (d *Dispatcher) changeSchedule(ctx context.Context, op store.Operation, name string, all bool, change func(s *scheduled, now time.Time) (*store.ScheduleStep, error)) (count int, again bool, err error) {
+	if err := d.schedules.awaitTurn(ctx, name); err != nil {
+		return 0, false, err
 	}
+	defer d.schedules.endTurn(name)
 	if count, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
 		return count, true, err
 	}
-	s, err := d.schedules.find(name)
-	if err == nil {
-		if err := d.settleSchedule(d.ctx, s); err != nil && !errors.Is(err, harp.ErrNoSpace) {
-			return 0, false, err
-		}
-		s, err = d.schedules.find(name)
-	}
+	s, now, err := d.settleForChange(ctx, name, all)
 	if err != nil {
-		s = nil
+		return 0, false, err
 	}
-	now := d.now()
 	step, err := change(s, now)
 	if err != nil || step == nil {
 		return 0, false, err
@@ -66,6 +56,26 @@ func (d *Dispatcher) changeSchedule(ctx context.Context, op store.Operation, nam
 	d.schedules.set(openSchedule(row))
 	d.schedules.note(name)
 	return done.Count, false, nil
+}
+
+// settleForChange settles what is due of a schedule, whose turn it is: all until now, or so much of it as the loop does at a time. s is nil if
+// there is no such schedule. Errors: the context's cause, the store's but harp.ErrNoSpace.
+func (d *Dispatcher) settleForChange(ctx context.Context, name string, all bool) (s *scheduled, now time.Time, err error) {
+	for ctx.Err() == nil {
+		if s, err = d.schedules.find(name); err != nil {
+			return nil, d.now(), nil
+		}
+		if err := d.settleSchedule(d.ctx, s); err != nil && !errors.Is(err, harp.ErrNoSpace) {
+			return nil, now, err
+		}
+		if s, err = d.schedules.find(name); err != nil {
+			return nil, d.now(), nil
+		}
+		if now = d.now(); !all || s.wake.IsZero() || s.wake.After(now) {
+			return s, now, nil
+		}
+	}
+	return nil, now, context.Cause(ctx)
 }
 
 func noSchedule(name string) error { return failures.NotFound("schedule", name) }
@@ -95,7 +105,7 @@ func (s *service) PutSchedule(ctx context.Context, id string, sch harp.Schedule)
 		if err := checkGivenSecrets(sch.Request.Args, secret); err != nil {
 			return none, err
 		}
-		_, _, err = s.d.changeSchedule(ctx, op, sch.Name, func(old *scheduled, now time.Time) (*store.ScheduleStep, error) {
+		_, _, err = s.d.changeSchedule(ctx, op, sch.Name, true, func(old *scheduled, now time.Time) (*store.ScheduleStep, error) {
 			return s.d.puttingSchedule(old, putSchedule{Schedule: sch, By: s.who, Changed: now.UTC(), SecretArgs: secret}, now)
 		})
 		return none, err
@@ -121,7 +131,7 @@ func (d *Dispatcher) puttingSchedule(old *scheduled, put putSchedule, now time.T
 		return nil, err
 	}
 	step := store.ScheduleStep{Name: sch.Name, Document: wire.Encode(put)}
-	if err := d.schedules.checkRoom(sch.Name, len(step.Document)); err != nil {
+	if err := d.schedules.takeRoom(sch.Name, len(step.Document)); err != nil {
 		return nil, err
 	}
 	if old != nil {
@@ -169,7 +179,7 @@ func (s *service) DeleteSchedule(ctx context.Context, id, name string) error {
 		if err != nil {
 			return none, err
 		}
-		_, _, err = s.d.changeSchedule(ctx, op, name, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
+		_, _, err = s.d.changeSchedule(ctx, op, name, true, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
 			if is == nil {
 				return nil, noSchedule(name)
 			}
@@ -209,7 +219,7 @@ func (s *service) ChangeSchedule(ctx context.Context, id, name string, c harp.Sc
 		if err != nil {
 			return none, err
 		}
-		_, _, err = s.d.changeSchedule(ctx, op, name, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
+		_, _, err = s.d.changeSchedule(ctx, op, name, false, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
 			if is == nil {
 				return nil, noSchedule(name)
 			}
@@ -284,7 +294,7 @@ func (s *service) TriggerSchedule(ctx context.Context, batch, name string, t har
 		if err != nil {
 			return harp.Submitted{}, err
 		}
-		_, again, err := s.d.changeSchedule(ctx, op, name, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
+		_, again, err := s.d.changeSchedule(ctx, op, name, false, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
 			if is == nil {
 				return nil, noSchedule(name)
 			}
@@ -320,7 +330,7 @@ func (s *service) BackfillSchedule(ctx context.Context, id, name string, from, t
 		if err != nil {
 			return 0, err
 		}
-		n, _, err := s.d.changeSchedule(ctx, op, name, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
+		n, _, err := s.d.changeSchedule(ctx, op, name, false, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
 			if is == nil {
 				return nil, noSchedule(name)
 			}

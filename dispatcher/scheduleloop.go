@@ -27,10 +27,13 @@ const (
 	cancelsOld    = "the next run of the schedule" // why a batch is cancelled
 )
 
-// scheduleLoop fires schedules at their times, and settles what was due before.
+// scheduleLoop fires schedules at their times, and settles what was due before. None waits for another one.
 func (d *Dispatcher) scheduleLoop() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var running sync.WaitGroup
+	defer running.Wait()
+	room := make(chan struct{}, stepsTogether)
 	for {
 		select {
 		case <-d.ctx.Done():
@@ -38,7 +41,22 @@ func (d *Dispatcher) scheduleLoop() {
 		case <-d.schedules.kick:
 		case <-timer.C:
 		}
-		d.runSchedules(d.schedules.takeDue(d.now()))
+		for _, name := range d.schedules.takeDue(d.now()) {
+			select {
+			case room <- struct{}{}:
+			case <-d.ctx.Done():
+				return
+			}
+			if d.schedules.takeTurn(name) != nil {
+				<-room
+				continue
+			}
+			running.Go(func() {
+				defer func() { <-room }()
+				defer d.schedules.endTurn(name)
+				d.runSchedule(d.ctx, name)
+			})
+		}
 		now := d.now()
 		if at := d.schedules.nextWake(); at.IsZero() {
 			timer.Stop()
@@ -48,32 +66,8 @@ func (d *Dispatcher) scheduleLoop() {
 	}
 }
 
-// runSchedules does all that is due for these schedules, many at a time.
-func (d *Dispatcher) runSchedules(names []string) {
-	due := make(chan string)
-	var running sync.WaitGroup
-	for range min(len(names), stepsTogether) {
-		running.Go(func() {
-			for name := range due {
-				d.runSchedule(d.ctx, name)
-			}
-		})
-	}
-	for _, name := range names {
-		due <- name
-	}
-	close(due)
-	running.Wait()
-}
-
-// runSchedule does all that is due for a schedule.
+// runSchedule does all that is due for a schedule, whose turn it is.
 func (d *Dispatcher) runSchedule(ctx context.Context, name string) {
-	if ctx.Err() != nil {
-		return
-	}
-	turn := d.schedules.turn(name)
-	turn <- struct{}{}
-	defer func() { <-turn }()
 	s, err := d.schedules.find(name)
 	if err != nil {
 		return // deleted
