@@ -294,6 +294,7 @@ func (s *service) TriggerSchedule(ctx context.Context, batch, name string, t har
 		if err != nil {
 			return harp.Submitted{}, err
 		}
+		notStored := func() {}
 		_, again, err := s.d.changeSchedule(ctx, op, name, false, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
 			if is == nil {
 				return nil, noSchedule(name)
@@ -305,14 +306,16 @@ func (s *service) TriggerSchedule(ctx context.Context, batch, name string, t har
 			if err != nil {
 				return nil, illegalStep(err)
 			}
-			step, _, err := s.d.firing(ctx, is, dec, batch, now)
+			step, counted, err := s.d.firing(ctx, is, dec, batch, now)
 			if err != nil {
 				return nil, err
 			}
+			notStored = func() { s.d.principals.countBytes(is.By, -counted) }
 			step.Entry.By, step.Events[0].By = s.who, s.who
 			return &step, nil
 		})
 		if err != nil {
+			notStored()
 			return harp.Submitted{}, err
 		}
 		s.d.wakeClock()

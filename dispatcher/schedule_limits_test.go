@@ -1,0 +1,55 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/memory"
+)
+
+// fullStore is a store that has no room for batches of schedules while it is full.
+type fullStore struct {
+	store.Store
+	full bool
+}
+
+func (s *fullStore) StepSchedule(ctx context.Context, step store.ScheduleStep, now time.Time) (store.ScheduleStepped, error) {
+	if s.full && step.Batch != nil {
+		return store.ScheduleStepped{}, harp.ErrNoSpace
+	}
+	return s.Store.StepSchedule(ctx, step, now)
+}
+
+// A run that somebody asked for and that was not stored counts for nothing of what the schedule's principal may have stored.
+func TestARunThatIsNotStoredIsNotCounted(t *testing.T) {
+	st := &fullStore{Store: memory.Open(nil)}
+	if _, err := st.OpenSession(t.Context(), store.Session{Host: "web01", At: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	d := opened(t, st, Config{Limits: Limits{PerPrincipal: PrincipalLimits{BytesPerHour: 1 << 20}}})
+	ada := d.service(harp.Principal{Kind: "caller", Name: "ada", Auth: "certificate"})
+	bob := d.service(harp.Principal{Kind: "caller", Name: "bob", Auth: "certificate"})
+	req, err := harp.NewBatchRequest("web*", "p", harp.Args{"text": strings.Repeat("x", 200<<10)}, harp.OfflineWait(harp.NoLimit))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.ID = ""
+	if err := ada.PutSchedule(t.Context(), harp.NewID(), harp.Schedule{Name: "s", Cron: "0 3 1 1 *", Request: req}); err != nil {
+		t.Fatal(err)
+	}
+	st.full = true
+	for range 10 {
+		if _, err := bob.TriggerSchedule(t.Context(), harp.NewID(), "s", harp.Trigger{}); !errors.Is(err, harp.ErrNoSpace) {
+			t.Fatalf("on a full disk: %v", err)
+		}
+	}
+	st.full = false
+	if _, err := bob.TriggerSchedule(t.Context(), harp.NewID(), "s", harp.Trigger{}); err != nil {
+		t.Errorf("when there is room: %v", err)
+	}
+}
