@@ -34,4 +34,5 @@ const (
 	MaxTZ             = 64
 	MaxNextTimes      = 1000 // that Schedules.Next is asked for
 	MaxBackfill       = 1000 // times that Schedules.Backfill has run
+	MaxCatchUp        = 1000 // times that Schedule.CatchUpMost lets fire late
 )

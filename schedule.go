@@ -30,7 +30,7 @@ type Schedule struct {
 
 	Overlap        Overlap           `json:"overlap,omitempty" msgpack:"overlap,omitempty"`            // default: OverlapSkip
 	CatchUp        time.Duration     `json:"catch_up,omitempty" msgpack:"catchup,omitempty"`           // by how much later than its time it may still fire; default 10 minutes
-	CatchUpMost    int               `json:"catch_up_most,omitempty" msgpack:"catchupmost,omitempty"`  // how many of the times that are due may fire, the last ones; default 1
+	CatchUpMost    int               `json:"catch_up_most,omitempty" msgpack:"catchupmost,omitempty"`  // how many of the times that are due may fire, the last ones; default 1, at most MaxCatchUp
 	PauseOnFailure int               `json:"pause_on_failure,omitempty" msgpack:"pausefail,omitempty"` // after so many runs in a row that did not succeed it is paused; 0: never
 	Expect         time.Duration     `json:"expect,omitempty" msgpack:"expect,omitempty"`              // a run that takes longer is told of as schedule.late, and goes on; 0: never
 	Labels         map[string]string `json:"labels,omitempty" msgpack:"labels,omitempty"`              // of the schedule; those of its jobs are the Request's
@@ -125,6 +125,9 @@ func (s Schedule) checkTimes() error {
 		if n.value < 0 {
 			return &FieldError{Field: n.field, Message: "must not be negative"}
 		}
+	}
+	if s.CatchUpMost > MaxCatchUp {
+		return &FieldError{Field: "catch_up_most", Message: fmt.Sprintf("must be at most %d", MaxCatchUp)}
 	}
 	return nil
 }

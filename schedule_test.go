@@ -41,6 +41,7 @@ func TestScheduleCheck(t *testing.T) {
 		{"jitter", func(s *Schedule) { s.Jitter = -1 }},
 		{"catch_up", func(s *Schedule) { s.CatchUp = -1 }},
 		{"catch_up_most", func(s *Schedule) { s.CatchUpMost = -1 }},
+		{"catch_up_most", func(s *Schedule) { s.CatchUpMost = MaxCatchUp + 1 }},
 		{"pause_on_failure", func(s *Schedule) { s.PauseOnFailure = -1 }},
 		{"expect", func(s *Schedule) { s.Expect = -1 }},
 		{"overlap", func(s *Schedule) { s.Overlap = "maybe" }},

@@ -145,8 +145,9 @@ func (l ScheduleLife) Next(r ScheduleRules, times ScheduleTimes, at ScheduleSigh
 	case l.isSkipped(next.Nominal):
 		return ScheduleDecision{Kind: DecideSettle, Life: l.settled(next.Nominal)}
 	}
-	if run := l.judge(r, at, next, l.firstToFire(r, times, at)); run.Outcome != "" {
-		return l.settle(l.gather(r, times, at, run))
+	first := l.firstToFire(r, times, at)
+	if run := l.judge(r, at, next, first); run.Outcome != "" {
+		return l.settle(l.gather(r, times, at, run, first))
 	}
 	if at.Running == "" || r.Overlap == harp.OverlapAllow {
 		return l.fire(next, at)
@@ -241,9 +242,8 @@ func (l ScheduleLife) firstToFire(r ScheduleRules, times ScheduleTimes, at Sched
 	return first
 }
 
-// gather adds to a run those times behind it of which the same is to be said.
-func (l ScheduleLife) gather(r ScheduleRules, times ScheduleTimes, at ScheduleSight, run LedgerRun) LedgerRun {
-	first := l.firstToFire(r, times, at)
+// gather adds to a run those times behind it of which the same is to be said. first is what firstToFire returns.
+func (l ScheduleLife) gather(r ScheduleRules, times ScheduleTimes, at ScheduleSight, run LedgerRun, first time.Time) LedgerRun {
 	for {
 		t, ok := times.Next(run.To)
 		if !ok || t.Time.After(at.Now) || l.isSkipped(t.Nominal) {

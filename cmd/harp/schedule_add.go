@@ -81,7 +81,7 @@ func (c *cli) bindSchedule(cmd *cobra.Command, f *scheduleFlags) {
 	flags.StringVar((*string)(&s.Repeat), "repeat", "", "a time that the clock shows twice: run at the `first`, the last or both (default: by the expression)")
 	flags.StringVar(&f.overlap, "overlap", "skip", "while the last run is not over: `skip` the time, queue it, cancel-old and then run, or allow both")
 	flags.Var(&f.catchUp, "catch-up", "run by so much later than its time; none: however late (default 10m)")
-	flags.IntVar(&s.CatchUpMost, "catch-up-most", 0, "of several times that are late run at most `so many`, the last ones (default 1)")
+	flags.IntVar(&s.CatchUpMost, "catch-up-most", 0, "of several times that are late run at most `so many`, the last ones (default 1, at most 1000)")
 	flags.IntVar(&s.PauseOnFailure, "pause-on-failure", 0, "pause the schedule after `so many` runs in a row that did not succeed")
 	flags.Var(&f.expect, "expect", "tell of a run that takes longer, by an event")
 	flags.StringVar(&s.Doc, "doc", "", "a `text` for people")
