@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -12,10 +14,16 @@ import (
 	"github.com/harpcaller/harp/store/memory"
 )
 
-// fullStore is a store that has no room for batches of schedules while it is full.
+// fullStore is a store that has no room for batches of schedules while it is full. It counts how often a batch is read.
 type fullStore struct {
 	store.Store
-	full bool
+	full  bool
+	reads atomic.Int64 // of batches
+}
+
+func (s *fullStore) Batch(ctx context.Context, id string) (*store.Batch, error) {
+	s.reads.Add(1)
+	return s.Store.Batch(ctx, id)
 }
 
 func (s *fullStore) StepSchedule(ctx context.Context, step store.ScheduleStep, now time.Time) (store.ScheduleStepped, error) {
@@ -52,4 +60,37 @@ func TestARunThatIsNotStoredIsNotCounted(t *testing.T) {
 	if _, err := bob.TriggerSchedule(t.Context(), harp.NewID(), "s", harp.Trigger{}); err != nil {
 		t.Errorf("when there is room: %v", err)
 	}
+}
+
+// A batch of thousands changes a thousand times a second; its schedule is looked at fifty times.
+func TestTheScheduleOfALargeBatchIsLookedAtNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &fullStore{Store: memory.Open(nil)}
+		if _, err := st.OpenSession(t.Context(), store.Session{Host: "web01", At: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		d := opened(t, st, Config{})
+		ada := d.service(harp.Principal{Kind: "caller", Name: "ada", Auth: "certificate"})
+		req, err := harp.NewBatchRequest("web*", "p", nil, harp.OfflineWait(harp.NoLimit))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.ID = ""
+		if err := ada.PutSchedule(t.Context(), harp.NewID(), harp.Schedule{Name: "s", Cron: "0 3 1 1 *", Request: req}); err != nil {
+			t.Fatal(err)
+		}
+		batch, err := ada.TriggerSchedule(t.Context(), harp.NewID(), "s", harp.Trigger{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		before := st.reads.Load()
+		for range 1000 {
+			d.schedules.noteBatch(batch.ID)
+			time.Sleep(time.Millisecond)
+		}
+		if n := st.reads.Load() - before; n < 10 || n > 60 {
+			t.Errorf("it was looked at %d times", n)
+		}
+	})
 }

@@ -63,6 +63,11 @@ func (d *Dispatcher) scheduleLoop() {
 		} else {
 			timer.Reset(min(max(0, at.Sub(now)), longestNap))
 		}
+		select {
+		case <-d.ctx.Done():
+			return
+		case <-time.After(betweenLooks):
+		}
 	}
 }
 
