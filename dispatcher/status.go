@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"bytes"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -85,11 +86,12 @@ func (d *Dispatcher) obstacles(ctx context.Context, j *store.Job) ([]harp.Obstac
 			continue
 		}
 		b, err := d.store.Batch(ctx, o.Batch)
-		if err != nil {
+		switch {
+		case errors.Is(err, store.ErrDamaged): // the member is whole
+		case err != nil:
 			return nil, err
-		}
-		if p := b.Pause; p != nil {
-			o.By, o.Why, o.Since = p.By, p.Reason, p.Time
+		case b.Pause != nil:
+			o.By, o.Why, o.Since = b.Pause.By, b.Pause.Reason, b.Pause.Time
 		}
 	}
 	return all, nil

@@ -1,11 +1,17 @@
 package dispatcher_test
 
 import (
+	"context"
+	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/memory"
 )
 
 // TestWhy: all that keeps a job from starting is told to callers, near and far, and of a batch that is
@@ -55,4 +61,31 @@ func TestWhy(t *testing.T) {
 			t.Errorf("ended, it waits for %+v", why)
 		}
 	})
+}
+
+// damagedBatches is a store that cannot read batches once they are damaged.
+type damagedBatches struct {
+	store.Store
+	damaged atomic.Bool
+}
+
+func (s *damagedBatches) Batch(ctx context.Context, id string) (*store.Batch, error) {
+	if s.damaged.Load() {
+		return nil, fmt.Errorf("%w: batch %s", store.ErrDamaged, id)
+	}
+	return s.Store.Batch(ctx, id)
+}
+
+// A member that waits for its batch can be looked at though what is stored of that cannot be read.
+func TestWhyOfAMemberOfADamagedBatch(t *testing.T) {
+	st := &damagedBatches{Store: memory.Open(nil)}
+	sys := newSystem(t, embedded, st, dispatcher.Config{})
+	sys.webs(1)
+	ctx := t.Context()
+	b := must[*harp.Batch](t)(hostName.Run(ctx, sys.caller.Target("web01"), struct{}{}, harp.StartAfter(time.Now().Add(time.Hour))))
+	st.damaged.Store(true)
+	s, err := b.Job("web01").Status(ctx)
+	if err != nil || s.State != harp.StateQueued || len(s.Obstacles) != 1 || s.Obstacles[0].Batch != b.ID() {
+		t.Errorf("it is %s, and waits for %+v, %v", s.State, s.Obstacles, err)
+	}
 }
