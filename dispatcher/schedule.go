@@ -354,6 +354,9 @@ func (ss *schedules) noteClock(now time.Time, by time.Duration) {
 	if by > 0 {
 		ss.sight.JumpFrom, ss.sight.JumpTo = now.Add(-by), now
 	}
+	for name := range ss.byName {
+		ss.noted[name] = struct{}{} // its next look is by the clock as it was
+	}
 	ss.mu.Unlock()
 	wake.Signal(ss.kick)
 }

@@ -28,11 +28,14 @@ func (d *Dispatcher) changeSchedule(ctx context.Context, op store.Operation, nam
 	if count, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
 		return count, true, err
 	}
-	s, now, err := d.settleForChange(ctx, name, all)
-	if err != nil {
-		return 0, false, err
+	s, now, unsettled := d.settleForChange(ctx, name, all)
+	if ctx.Err() != nil {
+		return 0, false, context.Cause(ctx)
 	}
 	step, err := change(s, now)
+	if unsettled != nil && errors.Is(err, harp.ErrNoSpace) {
+		err = unsettled
+	}
 	if err != nil || step == nil {
 		return 0, false, err
 	}
@@ -59,23 +62,22 @@ func (d *Dispatcher) changeSchedule(ctx context.Context, op store.Operation, nam
 }
 
 // settleForChange settles what is due of a schedule, whose turn it is: all until now, or so much of it as the loop does at a time. s is nil if
-// there is no such schedule. Errors: the context's cause, the store's but harp.ErrNoSpace.
-func (d *Dispatcher) settleForChange(ctx context.Context, name string, all bool) (s *scheduled, now time.Time, err error) {
-	for ctx.Err() == nil {
-		if s, err = d.schedules.find(name); err != nil {
-			return nil, d.now(), nil
+// there is no such schedule. The error is why something could not be settled, which is no reason not to pause or delete it.
+func (d *Dispatcher) settleForChange(ctx context.Context, name string, all bool) (s *scheduled, now time.Time, unsettled error) {
+	for {
+		s, err := d.schedules.find(name)
+		if err == nil {
+			unsettled = d.settleSchedule(d.ctx, s)
+			s, err = d.schedules.find(name)
 		}
-		if err := d.settleSchedule(d.ctx, s); err != nil && !errors.Is(err, harp.ErrNoSpace) {
-			return nil, now, err
-		}
-		if s, err = d.schedules.find(name); err != nil {
-			return nil, d.now(), nil
-		}
-		if now = d.now(); !all || s.wake.IsZero() || s.wake.After(now) {
-			return s, now, nil
+		now = d.now()
+		switch {
+		case err != nil:
+			return nil, now, nil
+		case !all || unsettled != nil || ctx.Err() != nil || s.wake.IsZero() || s.wake.After(now):
+			return s, now, unsettled
 		}
 	}
-	return nil, now, context.Cause(ctx)
 }
 
 func noSchedule(name string) error { return failures.NotFound("schedule", name) }

@@ -2,7 +2,9 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,13 +17,17 @@ import (
 // stuckStore is a store of which the steps of one schedule take until they are let go on.
 type stuckStore struct {
 	store.Store
-	stuck string
+	stuck atomic.Pointer[string] // its name; nil: none
 	goOn  chan struct{}
+	entry error // of steps that write an entry of a ledger
 }
 
 func (s *stuckStore) StepSchedule(ctx context.Context, step store.ScheduleStep, now time.Time) (store.ScheduleStepped, error) {
-	if step.Name == s.stuck {
+	if stuck := s.stuck.Load(); stuck != nil && step.Name == *stuck {
 		<-s.goOn
+	}
+	if s.entry != nil && step.Entry != nil {
+		return store.ScheduleStepped{}, s.entry
 	}
 	return s.Store.StepSchedule(ctx, step, now)
 }
@@ -46,13 +52,14 @@ func TestASlowScheduleKeepsNoOtherFromItsTimes(t *testing.T) {
 		st := &stuckStore{Store: memory.Open(nil), goOn: make(chan struct{})}
 		d := opened(t, st, Config{})
 		s, ctx := d.service(harp.Principal{Kind: "caller", Name: "ada"}), t.Context()
-		const others = 3 * stepsTogether
+		const others = stepsTogether + 10
 		putEverySecond(t, s, "slow")
 		for n := range others {
 			putEverySecond(t, s, fmt.Sprint("other", n))
 		}
 		synctest.Wait()
-		st.stuck = "slow"
+		slow := "slow"
+		st.stuck.Store(&slow)
 		time.Sleep(3500 * time.Millisecond)
 		pausing, over := context.WithCancel(ctx)
 		paused := make(chan error)
@@ -102,4 +109,40 @@ func TestAllThatIsDueIsSettledBeforeAScheduleGoes(t *testing.T) {
 		}
 		d.schedules.endTurn("often")
 	})
+}
+
+// A schedule of which nothing can be settled, for whatever reason, can be paused and deleted all the same, and a put says why it is refused.
+func TestAScheduleThatCannotGoOnCanBePausedAndDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		st := &stuckStore{Store: memory.Open(nil), entry: broken}
+		d := opened(t, st, Config{})
+		s, ctx := d.service(harp.Principal{Kind: "caller", Name: "ada"}), t.Context()
+		putEverySecond(t, s, "s")
+		is, err := d.schedules.find("s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		if err := s.PutSchedule(ctx, harp.NewID(), is.Schedule); !errors.Is(err, broken) {
+			t.Errorf("a put: %v", err)
+		}
+		if err := s.ChangeSchedule(ctx, harp.NewID(), "s", harp.ScheduleChange{Kind: harp.PauseOfSchedule}); err != nil {
+			t.Errorf("a pause: %v", err)
+		}
+		if err := s.DeleteSchedule(ctx, harp.NewID(), "s"); err != nil {
+			t.Errorf("a delete: %v", err)
+		}
+	})
+}
+
+// When the clock is set back, what waits for a time by the clock as it was is looked at.
+func TestSchedulesAreLookedAtWhenTheClockIsSet(t *testing.T) {
+	ss, now := newSchedules(), time.Now()
+	ss.set(&scheduled{name: "s", wake: now.Add(scheduleRetry)})
+	set := now.Add(-time.Hour)
+	ss.noteClock(set, -time.Hour)
+	if due := ss.takeDue(set); len(due) != 1 {
+		t.Errorf("looked at are %q", due)
+	}
 }
