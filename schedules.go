@@ -99,7 +99,7 @@ func EvenIfRunning() TriggerOption { return func(t *Trigger) { t.EvenIfRunning =
 func EvenIfPaused() TriggerOption { return func(t *Trigger) { t.EvenIfPaused = true } }
 
 // Trigger runs a schedule now, beside its times. Errors: ErrInvalid (no name), ErrNotFound (it; a
-// host of its target, or it selects none), ErrConflict (its last batch is not over, or it is paused),
+// host of its target, or it selects none), ErrConflict (its last batch is not over, or 100 of them, or it is paused),
 // ErrDenied, ErrUnavailable, ErrClosed, what [Target.Call] returns for a batch that is refused, and a
 // *CallError, which is ErrUnavailable too, when it may have been triggered.
 func (s *Schedules) Trigger(ctx context.Context, name string, opts ...TriggerOption) (*Batch, error) {

@@ -62,6 +62,32 @@ func TestARunThatIsNotStoredIsNotCounted(t *testing.T) {
 	}
 }
 
+// A schedule forgets no run that is not over, beside which a time would fire: no more are started than it remembers.
+func TestNoRunIsForgottenThatIsNotOver(t *testing.T) {
+	st := memory.Open(nil)
+	if _, err := st.OpenSession(t.Context(), store.Session{Host: "web01", At: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	d := opened(t, st, Config{})
+	ada := d.service(harp.Principal{Kind: "caller", Name: "ada", Auth: "certificate"})
+	req, err := harp.NewBatchRequest("web*", "p", nil, harp.OfflineWait(harp.NoLimit))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.ID = ""
+	if err := ada.PutSchedule(t.Context(), harp.NewID(), harp.Schedule{Name: "s", Cron: "0 3 1 1 *", Request: req}); err != nil {
+		t.Fatal(err)
+	}
+	for range maxRuns {
+		if _, err := ada.TriggerSchedule(t.Context(), harp.NewID(), "s", harp.Trigger{EvenIfRunning: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := ada.TriggerSchedule(t.Context(), harp.NewID(), "s", harp.Trigger{EvenIfRunning: true}); !errors.Is(err, harp.ErrConflict) {
+		t.Errorf("one too many: %v", err)
+	}
+}
+
 // A batch of thousands changes a thousand times a second; its schedule is looked at fifty times.
 func TestTheScheduleOfALargeBatchIsLookedAtNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -308,6 +308,9 @@ func (s *service) TriggerSchedule(ctx context.Context, batch, name string, t har
 			if err != nil {
 				return nil, illegalStep(err)
 			}
+			if n := len(is.state.Runs); n >= maxRuns && is.Schedule.Overlap != harp.OverlapAllow { // a time might fire beside one that is forgotten
+				return nil, failures.New("conflict", fmt.Sprintf("%d runs of schedule %s are not over", n, name)).Err()
+			}
 			step, counted, err := s.d.firing(ctx, is, dec, batch, now)
 			if err != nil {
 				return nil, err
