@@ -148,6 +148,7 @@ func TestLongGreetingsTakeTurns(t *testing.T) {
 		for _, a := range stalled {
 			<-a.tr.Done()
 		}
+		synctest.Wait() // until the dispatcher has noticed, too
 		if u := usedOf(t, sys, "long greetings"); u != 0 {
 			t.Errorf("%d long greetings are shown when all are over", u)
 		}
