@@ -39,7 +39,7 @@ const (
 	// in use: so many callers would have to work together to lock others out.
 	fairShare = 16
 
-	// manyPrincipals are worth looking which of them have nothing any more.
+	// manyPrincipals are worth looking which of them have nothing any more, and then twice as many as were left.
 	manyPrincipals = 1024
 )
 
@@ -68,6 +68,7 @@ type principals struct {
 
 	mu              sync.Mutex
 	known           map[harp.Principal]*principal
+	forgetAt        int // with so many known those are forgotten that have nothing any more
 	callers, agents sessionCount
 }
 
@@ -87,7 +88,7 @@ type principal struct {
 
 func newPrincipals(l Limits) *principals {
 	return &principals{
-		most: l.PerPrincipal, known: map[harp.Principal]*principal{},
+		most: l.PerPrincipal, known: map[harp.Principal]*principal{}, forgetAt: manyPrincipals,
 		callers: sessionCount{limit: "limits.caller_sessions", most: l.CallerSessions},
 		agents:  sessionCount{limit: "limits.agent_sessions", most: l.AgentSessions},
 	}
@@ -111,8 +112,9 @@ func (ps *principals) quota(who harp.Principal) store.Quota {
 func (ps *principals) knownLocked(who harp.Principal) *principal {
 	p := ps.known[who]
 	if p == nil {
-		if len(ps.known) >= manyPrincipals {
+		if len(ps.known) >= ps.forgetAt {
 			ps.forgetIdleLocked()
+			ps.forgetAt = max(manyPrincipals, 2*len(ps.known))
 		}
 		p = &principal{}
 		ps.known[who] = p
