@@ -121,10 +121,10 @@ func restart() measure.Workload {
 func fanOut() measure.Workload {
 	return measure.Workload{
 		Name: "fan-out",
-		What: "one call to each of many agents, submitted together",
+		What: "the same call to each of many agents, until all their results are read",
 		Axis: "agents", Points: []int{10_000}, Quick: []int{500}, Rounds: 3, Alone: true,
 		Metrics:  []measure.Metric{measure.Rate, measure.First},
-		Subjects: []measure.Subject{harp.FanOut(), jetstream.FanOut(), jetstream.FanOutTuned()},
+		Subjects: []measure.Subject{harp.FanOut(), harp.FanOutOneByOne(), jetstream.FanOut(), jetstream.FanOutTuned()},
 	}
 }
 

@@ -3,6 +3,7 @@ package harp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -200,10 +201,21 @@ func askOften(ctx context.Context, c *harp.Caller) (took []float64) {
 	return took
 }
 
-// FanOut submits a job to each of many agents.
+// FanOut submits one batch to many agents.
 func FanOut() measure.Subject {
+	return fanOut("harp", "a batch: one submission, a durable job for each, and every result read from the batch's log, by one Caller; dispatcher, agents and caller in three processes",
+		(*fleet).fanOut)
+}
+
+// FanOutOneByOne submits a job to each of many agents.
+func FanOutOneByOne() measure.Subject {
+	return fanOut("harp, one by one", "a durable job for each, submitted together, by 128 goroutines for each of the Callers, of which one does for 2,500 agents; dispatcher, agents and callers in three processes",
+		(*fleet).fanOutOneByOne)
+}
+
+func fanOut(name, note string, ask func(f *fleet, ctx context.Context, n int) (measure.Sample, error)) measure.Subject {
 	return measure.Subject{
-		Name: "harp", Note: "a durable job for each, submitted together, by 128 goroutines for each of the Callers, of which one does for 2,500 agents; dispatcher, agents and callers in three processes",
+		Name: name, Note: note,
 		Setup: func(ctx context.Context, l *lab.Lab) (measure.Rig, error) {
 			f, err := newFleet(ctx, l)
 			if err != nil {
@@ -215,17 +227,43 @@ func FanOut() measure.Subject {
 						return nil, err
 					}
 				}
-				return f.fanOut(ctx, p.Work)
+				return ask(f, ctx, p.Work)
 			}, f.Close), nil
 		},
 	}
+}
+
+// fanOut has as many members under way at a time as a dispatcher lets a batch have unless it is told otherwise.
+func (f *fleet) fanOut(ctx context.Context, n int) (measure.Sample, error) {
+	begin := time.Now()
+	batch, err := work.Run(ctx, f.callers[0].Target("*"), echo{measure.Payload})
+	if err != nil {
+		return nil, err
+	}
+	var first time.Duration
+	got := 0
+	for r, err := range batch.Results(ctx) {
+		switch {
+		case err != nil:
+			return nil, err
+		case r.Err != nil || r.Skipped:
+			return nil, fmt.Errorf("%s: skipped: %v: %w", r.Host, r.Skipped, r.Err)
+		}
+		if got++; got == 1 {
+			first = time.Since(begin)
+		}
+	}
+	if got != n {
+		return nil, fmt.Errorf("%d of %d results came", got, n)
+	}
+	return measure.Answers(n, first, time.Since(begin)), nil
 }
 
 // submittersPerCaller is as many as a Caller lets submit at a time: the others would only
 // wait, and thousands of them, begun at once, keep the processors from all else.
 const submittersPerCaller = 128
 
-func (f *fleet) fanOut(ctx context.Context, n int) (measure.Sample, error) {
+func (f *fleet) fanOutOneByOne(ctx context.Context, n int) (measure.Sample, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	begin := time.Now()
