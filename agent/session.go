@@ -52,11 +52,11 @@ type session struct {
 // ctx: then it takes no more calls, interrupts what this scope still runs when its grace is
 // over, and closes the session when that has ended and was told. It reports whether the session was open for calls.
 func (a *Agent) converse(ctx context.Context, conn *transport.Conn, st *scope) (opened bool, err error) {
-	hear, refusal := a.sessions.begin(conn.Peer())
+	hear, refusal := a.sessions.beginSession(conn.Peer())
 	if !hear {
 		return false, refusal
 	}
-	defer a.sessions.end(conn.Peer(), refusal)
+	defer a.sessions.endSession(conn.Peer(), refusal)
 	opening, cancel := context.WithTimeout(ctx, greetingTime)
 	defer cancel()
 	ts, err := conn.Acceptor(opening, transport.Options{Logger: a.log, MaxFrame: wire.MaxBody, Budget: a.peers})
@@ -69,7 +69,7 @@ func (a *Agent) converse(ctx context.Context, conn *transport.Conn, st *scope) (
 	defer served.Wait()
 	defer ts.Close(nil)
 	defer a.leave(s)
-	if err := s.open(opening, refusal); err != nil {
+	if err := s.beginConversation(opening, refusal); err != nil {
 		return false, err
 	}
 	close(s.opened)
@@ -105,8 +105,8 @@ func (a *Agent) newSession(ctx context.Context, ts *transport.Session, st *scope
 	return s
 }
 
-// open makes the beginning of the conversation. A direct caller that is refused is told so.
-func (s *session) open(ctx context.Context, refusal error) error {
+// beginConversation says who speaks, and hears it. A direct caller that is refused is told so.
+func (s *session) beginConversation(ctx context.Context, refusal error) error {
 	if s.direct {
 		return s.welcome(ctx, refusal)
 	}

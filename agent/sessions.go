@@ -16,7 +16,7 @@ const (
 	// maxCallerSessions is how many sessions an agent has with direct callers.
 	maxCallerSessions = 1024
 
-	// fairShare is the part of them that one caller may have while more than half of them are in use.
+	// fairShare is the part of them that one peer may have while more than half of them are in use.
 	fairShare = 16
 
 	// politeRefusals is how many callers beyond that are told why they are refused at a time. Others are
@@ -27,67 +27,80 @@ const (
 // sessionCounts counts the sessions of all who are connected.
 type sessionCounts struct {
 	mu                   sync.Mutex
-	dispatchers, callers int
-	of                   map[string]int // of callers, by identity
-	refusing             int            // sessions of callers that are being told why they are refused
+	dispatchers, callers sessionCount
+	refusing             int // sessions of callers that are being told why they are refused
 }
 
-// begin counts a session. One that is refused is counted too while hear is true: then its peer is to be
-// told. What was counted is to be ended. Errors: harp.ErrRefused.
-func (c *sessionCounts) begin(p transport.Peer) (hear bool, err error) {
+// sessionCount counts those of one kind of peer.
+type sessionCount struct {
+	used int
+	of   map[string]int // by identity
+}
+
+// beginSession counts a session. One that is refused is counted too while hear is true: then its peer, a direct
+// caller, is to be told. What was counted is to be ended. Errors: harp.ErrRefused.
+func (c *sessionCounts) beginSession(p transport.Peer) (hear bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	who := p.Identity.String()
 	if p.Protocol != transport.ProtocolDirect {
-		if c.dispatchers >= maxDispatcherSessions {
-			return false, refusedSession("%d sessions with dispatchers, at most %d", c.dispatchers, maxDispatcherSessions)
+		if err := c.dispatchers.checkShare(who, "dispatchers", maxDispatcherSessions); err != nil {
+			return false, err
 		}
-		c.dispatchers++
+		c.dispatchers.add(who)
 		return true, nil
 	}
-	if err := c.refusal(p.Identity.String()); err != nil {
+	if err := c.callers.checkShare(who, "direct callers", maxCallerSessions); err != nil {
 		if c.refusing >= politeRefusals {
 			return false, err
 		}
 		c.refusing++
 		return true, err
 	}
-	c.callers++
-	if c.of == nil {
-		c.of = map[string]int{}
-	}
-	c.of[p.Identity.String()]++
+	c.callers.add(who)
 	return true, nil
 }
 
-// refusal says why a caller gets no more sessions; nil if it does.
-func (c *sessionCounts) refusal(who string) error {
-	switch own := c.of[who]; {
-	case c.callers >= maxCallerSessions:
-		return refusedSession("%d sessions with direct callers, at most %d", c.callers, maxCallerSessions)
-	case c.callers >= maxCallerSessions/2 && own >= maxCallerSessions/fairShare:
-		return refusedSession("%d sessions with direct callers, of which %d are of %s, at most %d beside others", c.callers, own, who, maxCallerSessions/fairShare)
-	}
-	return nil
-}
-
-func refusedSession(format string, args ...any) error {
-	return failures.New("refused", "this agent has "+fmt.Sprintf(format, args...)).Err()
-}
-
-// end ends a session that begin has counted, with the error that it returned.
-func (c *sessionCounts) end(p transport.Peer, refusal error) {
+// endSession ends a session that beginSession has counted, with the error that it returned.
+func (c *sessionCounts) endSession(p transport.Peer, refusal error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case p.Protocol != transport.ProtocolDirect:
-		c.dispatchers--
+		c.dispatchers.remove(p.Identity.String())
 	case refusal != nil:
 		c.refusing--
 	default:
-		who := p.Identity.String()
-		c.callers--
-		if c.of[who]--; c.of[who] == 0 {
-			delete(c.of, who)
-		}
+		c.callers.remove(p.Identity.String())
 	}
+}
+
+// checkShare says why a peer gets no more sessions, of which there are most in all; nil if it does.
+func (c *sessionCount) checkShare(who, kind string, most int) error {
+	switch own, share := c.of[who], most/fairShare; {
+	case c.used >= most:
+		return refusedSession("%d sessions with %s, at most %d", c.used, kind, most)
+	case c.used >= most/2 && own >= share:
+		return refusedSession("%d sessions with %s, of which %d are of %s, at most %d beside others", c.used, kind, own, who, share)
+	}
+	return nil
+}
+
+func (c *sessionCount) add(who string) {
+	if c.of == nil {
+		c.of = map[string]int{}
+	}
+	c.of[who]++
+	c.used++
+}
+
+func (c *sessionCount) remove(who string) {
+	c.used--
+	if c.of[who]--; c.of[who] == 0 {
+		delete(c.of, who)
+	}
+}
+
+func refusedSession(format string, args ...any) error {
+	return failures.New("refused", "this agent has "+fmt.Sprintf(format, args...)).Err()
 }

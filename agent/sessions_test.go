@@ -7,13 +7,14 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/transport"
 )
 
 // TestSessionsAreBounded opens as many direct sessions as an agent allows: one caller alone may have
-// half of them, and beside others its share; who is refused hears why, and what ends makes room.
+// half of them, and beside others its share; one that is refused is told why, and a session that ends makes room.
 func TestSessionsAreBounded(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {
 		l := p.listen(t, agentID)
@@ -48,6 +49,34 @@ func TestSessionsAreBounded(t *testing.T) {
 		add("c9", 1)
 		for _, s := range open {
 			s.Close(nil)
+		}
+	})
+}
+
+// TestOneDispatcherLeavesRoomForAnother has a dispatcher of the fleet open sessions that it does not go on with: the agent
+// lets it have half of those there may be, and another dispatcher is heard.
+func TestOneDispatcherLeavesRoomForAnother(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		l := p.listen(t, agentID)
+		run(t, func(ctx context.Context) error { return newAgent(t, p).Serve(ctx, l) })
+		greedy := transport.Identity{Fleet: dispatcherID.Fleet, Role: dispatcherID.Role, Name: "greedy"}
+		heard := 0
+		for range 64 {
+			d := &dispatcher{t: t}
+			s, err := dial(t, p, l, greedy, transport.ProtocolAgent).Opener(t.Context(), transport.Options{Logger: silent, MaxFrame: wire.MaxBody})
+			if err != nil {
+				continue
+			}
+			if newPeer(d.t, s).hear(t.Context(), wire.TypeHello, new(wire.Hello)) == nil {
+				heard++
+			}
+		}
+		if heard != 32 {
+			t.Errorf("%d of 64 sessions are heard, want 32", heard)
+		}
+		d := &dispatcher{t: t, welcome: wire.Welcome{Version: wire.Version, Store: "real", Epoch: 1, Heartbeat: int64(time.Hour)}}
+		if _, err := d.meet(t.Context(), dial(t, p, l, dispatcherID, transport.ProtocolAgent)); err != nil {
+			t.Errorf("another dispatcher is not heard: %v", err)
 		}
 	})
 }

@@ -261,13 +261,13 @@ func (r *remote) Submit(ctx context.Context, calls []harp.Submission) ([]harp.Su
 		return nil, nil
 	}
 	q := request{kind: wire.TypeSubmit, body: wire.Encode(wire.NewSubmit(calls))}
-	return r.submit(ctx, q, len(calls), func(i int) string { return requestID(calls[i].Request) })
+	return r.submitJobs(ctx, q, len(calls), func(i int) string { return requestID(calls[i].Request) })
 }
 
-// submit sends a request that makes so many jobs. Whatever happens after one that may have
+// submitJobs sends a request that makes so many jobs. Whatever happens after one that may have
 // arrived and was not answered, what became of it is not known: an error is then a
 // *CallError, but for an ErrConflict that says that the id is not this request's.
-func (r *remote) submit(ctx context.Context, q request, calls int, id func(call int) string) ([]harp.Submitted, error) {
+func (r *remote) submitJobs(ctx context.Context, q request, calls int, id func(call int) string) ([]harp.Submitted, error) {
 	out := r.do(ctx, q)
 	unanswered := out.sent
 	if out.answered {

@@ -36,7 +36,7 @@ func (r *remote) ChangeSchedule(ctx context.Context, id, name string, c harp.Sch
 // TriggerSchedule implements harp.ScheduleService.
 func (r *remote) TriggerSchedule(ctx context.Context, batch, name string, t harp.Trigger) (harp.Submitted, error) {
 	body := wire.Encode(wire.Trigger{Batch: batch, Name: name, Trigger: t})
-	done, err := r.submit(ctx, request{kind: wire.TypeTrigger, body: body}, 1, func(int) string { return batch })
+	done, err := r.submitJobs(ctx, request{kind: wire.TypeTrigger, body: body}, 1, func(int) string { return batch })
 	if err != nil {
 		return harp.Submitted{}, err
 	}

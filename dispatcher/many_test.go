@@ -253,7 +253,7 @@ func TestInterceptors(t *testing.T) {
 	}
 }
 
-// What a batch's members returned passes interceptors, too, who are told who asks.
+// What a batch's members returned passes interceptors, too, which are told whose request it is.
 func TestInterceptorsOfBatches(t *testing.T) {
 	for _, wiring := range []wiring{embedded, inMemory, loopback} {
 		t.Run(string(wiring), func(t *testing.T) {

@@ -141,7 +141,7 @@ func (ps *principals) beginSession(who harp.Principal) (hear bool, err error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	p := ps.knownLocked(who)
-	if err := all.refusal(who, p.sessions, most); err != nil {
+	if err := all.checkShare(who, p.sessions, most); err != nil {
 		if all.refusing >= politeRefusals {
 			return false, err
 		}
@@ -153,8 +153,8 @@ func (ps *principals) beginSession(who harp.Principal) (hear bool, err error) {
 	return true, nil
 }
 
-// refusal says why a principal, which has so many sessions of its own most, gets no more; nil if it does.
-func (c *sessionCount) refusal(who harp.Principal, own, most int) error {
+// checkShare says why a principal, which has so many sessions of its own most, gets no more; nil if it does.
+func (c *sessionCount) checkShare(who harp.Principal, own, most int) error {
 	switch {
 	case own >= most:
 		return refusedBy("sessions", fmt.Sprintf("%s %s has %d sessions, at most %d", who.Kind, who.Name, own, most))

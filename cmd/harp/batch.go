@@ -206,16 +206,22 @@ func (c *cli) pauseText(p *harp.BatchPause) string {
 	if p == nil {
 		return ""
 	}
-	by := strings.TrimSpace(p.By.Kind + " " + p.By.Name)
+	text := c.causeText(p.By, p.Time, p.Reason)
+	if !p.Until.IsZero() {
+		text += "; cancelled " + c.clock(p.Until) + " unless it is resumed"
+	}
+	return text
+}
+
+// causeText is by whom something was done, when, and why.
+func (c *cli) causeText(who harp.Principal, at time.Time, reason string) string {
+	by := strings.TrimSpace(who.Kind + " " + who.Name)
 	if by == "" {
 		by = "harp"
 	}
-	text := by + " at " + c.clock(p.Time)
-	if p.Reason != "" {
-		text += ": " + p.Reason
-	}
-	if !p.Until.IsZero() {
-		text += "; cancelled " + c.clock(p.Until) + " unless it is resumed"
+	text := by + " at " + c.clock(at)
+	if reason != "" {
+		text += ": " + reason
 	}
 	return text
 }

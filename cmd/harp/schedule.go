@@ -177,14 +177,7 @@ func (c *cli) schedulePauseText(p *harp.SchedulePause) string {
 	if p == nil {
 		return ""
 	}
-	by := strings.TrimSpace(p.By.Kind + " " + p.By.Name)
-	if by == "" {
-		by = "harp"
-	}
-	text := by + " at " + c.clock(p.Since)
-	if p.Reason != "" {
-		text += ": " + p.Reason
-	}
+	text := c.causeText(p.By, p.Since, p.Reason)
 	if !p.Until.IsZero() {
 		text += "; until " + c.clock(p.Until)
 	}
@@ -193,16 +186,8 @@ func (c *cli) schedulePauseText(p *harp.SchedulePause) string {
 
 func (c *cli) scheduleRemoveCommand() *cobra.Command {
 	var dry bool
-	cmd := &cobra.Command{
-		Use:   "rm NAME",
-		Short: "Delete a schedule; what it has started goes on",
-		Args:  cobra.ExactArgs(1),
-		RunE: c.changesSchedule(&dry, func(ctx context.Context, schedules *harp.Schedules, name string) error {
-			return schedules.Delete(ctx, name)
-		}, "would delete schedule %s", "deleted schedule %s"),
-	}
-	bindDryRun(cmd, &dry)
-	return cmd
+	return c.scheduleChangeCommand(&dry, "rm NAME", "Delete a schedule; what it has started goes on",
+		(*harp.Schedules).Delete, "would delete schedule %s", "deleted schedule %s")
 }
 
 func (c *cli) schedulePauseCommand() *cobra.Command {
@@ -211,41 +196,36 @@ func (c *cli) schedulePauseCommand() *cobra.Command {
 		reason string
 		until  moment
 	)
-	cmd := &cobra.Command{
-		Use:   "pause NAME",
-		Short: "Keep a schedule from firing; times that pass are skipped",
-		Long: `Keep a schedule from firing, until it is unpaused or a time has come. Times that pass
-meanwhile are skipped, and not caught up. What it has started goes on.`,
-		Example: "  harp schedule pause nightly --reason 'moving the database' --until 2027-03-01",
-		Args:    cobra.ExactArgs(1),
-		RunE: c.changesSchedule(&dry, func(ctx context.Context, schedules *harp.Schedules, name string) error {
+	cmd := c.scheduleChangeCommand(&dry, "pause NAME", "Keep a schedule from firing; times that pass are skipped",
+		func(schedules *harp.Schedules, ctx context.Context, name string) error {
 			return schedules.Pause(ctx, name, reason, until.t)
-		}, "would pause schedule %s", "paused schedule %s"),
-	}
+		}, "would pause schedule %s", "paused schedule %s")
+	cmd.Long = `Keep a schedule from firing, until it is unpaused or a time has come. Times that pass
+meanwhile are skipped, and not caught up. What it has started goes on.`
+	cmd.Example = "  harp schedule pause nightly --reason 'moving the database' --until 2027-03-01"
 	flags := cmd.Flags()
 	flags.StringVar(&reason, "reason", "", "`why`, for those who wonder")
 	flags.Var(&until, "until", "fire again from this time on; a duration is from now")
-	bindDryRun(cmd, &dry)
 	return cmd
 }
 
 func (c *cli) scheduleUnpauseCommand() *cobra.Command {
 	var dry bool
-	cmd := &cobra.Command{
-		Use:   "unpause NAME",
-		Short: "Let a paused schedule fire again",
-		Args:  cobra.ExactArgs(1),
-		RunE: c.changesSchedule(&dry, func(ctx context.Context, schedules *harp.Schedules, name string) error {
-			return schedules.Unpause(ctx, name)
-		}, "would unpause schedule %s", "unpaused schedule %s"),
-	}
-	bindDryRun(cmd, &dry)
+	return c.scheduleChangeCommand(&dry, "unpause NAME", "Let a paused schedule fire again",
+		(*harp.Schedules).Unpause, "would unpause schedule %s", "unpaused schedule %s")
+}
+
+// scheduleChangeCommand is a command that changes the schedule that it is given, or says what it would do. The texts say
+// of its name what would be done, and what was.
+func (c *cli) scheduleChangeCommand(dry *bool, use, short string, change func(s *harp.Schedules, ctx context.Context, name string) error, would, done string) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1), RunE: c.changesSchedule(dry, change, would, done)}
+	bindDryRun(cmd, dry)
 	return cmd
 }
 
 // changesSchedule is the body of a command that changes the schedule that it is given. The texts say
 // of its name what would be done, and what was.
-func (c *cli) changesSchedule(dry *bool, change func(ctx context.Context, schedules *harp.Schedules, name string) error, would, done string) func(*cobra.Command, []string) error {
+func (c *cli) changesSchedule(dry *bool, change func(s *harp.Schedules, ctx context.Context, name string) error, would, done string) func(*cobra.Command, []string) error {
 	return c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
 		schedules, name := caller.Schedules(), args[0]
 		if *dry {
@@ -254,7 +234,7 @@ func (c *cli) changesSchedule(dry *bool, change func(ctx context.Context, schedu
 			}
 			return c.would(object{{"name", name}}, would, name)
 		}
-		if err := change(ctx, schedules, name); err != nil {
+		if err := change(schedules, ctx, name); err != nil {
 			return err
 		}
 		if c.format == formatJSON {

@@ -43,7 +43,7 @@ func TestKillDispatcherOfSchedules(t *testing.T) {
 	for range kills {
 		between(r, 200*time.Millisecond, 2*time.Second)
 		f.KillDispatcher()
-		time.Sleep(time.Duration(r.Int64N(int64(1500 * time.Millisecond))))
+		between(r, 0, 1500*time.Millisecond)
 		must(t, f.StartDispatcher())
 	}
 	for name := range all {
