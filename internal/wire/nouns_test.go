@@ -144,6 +144,18 @@ func TestNounsTravel(t *testing.T) {
 	t.Run("JobStatus", func(t *testing.T) { travels(t, genJob) })
 	t.Run("Result", func(t *testing.T) { travels(t, genResult) })
 	t.Run("Event", func(t *testing.T) { travels(t, genEvent) })
+	t.Run("QueueStatus", func(t *testing.T) {
+		travels(t, func(t *rapid.T) harp.QueueStatus {
+			return harp.QueueStatus{
+				Name: genValue.Draw(t, "name"), Concurrency: rapid.Int().Draw(t, "concurrency"),
+				Running: rapid.Int().Draw(t, "running"), Waiting: rapid.Int().Draw(t, "waiting"), Paused: rapid.Bool().Draw(t, "paused"),
+			}
+		})
+	})
+}
+
+// TestNounsOfHostsTravel: those of hosts do, and of what they and the dispatcher offer.
+func TestNounsOfHostsTravel(t *testing.T) {
 	t.Run("HostStatus", func(t *testing.T) {
 		travels(t, func(t *rapid.T) harp.HostStatus {
 			return harp.HostStatus{
@@ -174,14 +186,6 @@ func TestNounsTravel(t *testing.T) {
 			}
 		})
 	})
-	t.Run("QueueStatus", func(t *testing.T) {
-		travels(t, func(t *rapid.T) harp.QueueStatus {
-			return harp.QueueStatus{
-				Name: genValue.Draw(t, "name"), Concurrency: rapid.Int().Draw(t, "concurrency"),
-				Running: rapid.Int().Draw(t, "running"), Waiting: rapid.Int().Draw(t, "waiting"), Paused: rapid.Bool().Draw(t, "paused"),
-			}
-		})
-	})
 	t.Run("ServerInfo", func(t *testing.T) {
 		travels(t, func(t *rapid.T) harp.ServerInfo {
 			return harp.ServerInfo{
@@ -193,36 +197,16 @@ func TestNounsTravel(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestQueriesTravel: what callers ask comes out of its message as it went in.
+func TestQueriesTravel(t *testing.T) {
 	t.Run("Pull", func(t *testing.T) {
 		travels(t, func(t *rapid.T) wire.Pull {
 			return wire.Pull{ID: genText.Draw(t, "id"), RecordQuery: harp.RecordQuery{
 				From: rapid.Uint64().Draw(t, "from"), Tail: rapid.Bool().Draw(t, "tail"),
 				Recent: rapid.Uint64().Draw(t, "recent"), Wait: rapid.Bool().Draw(t, "wait"),
 			}}
-		})
-	})
-	t.Run("RecordPage", func(t *testing.T) {
-		rapid.Check(t, func(t *rapid.T) {
-			want := harp.RecordPage{Next: genSeq.Draw(t, "next"), End: genSeq.Draw(t, "end"), Ended: rapid.Bool().Draw(t, "ended"), Records: []harp.Record{}}
-			for range rapid.IntRange(0, 3).Draw(t, "records") {
-				want.Records = append(want.Records, genRecord(t))
-			}
-			var m wire.Pulled
-			if err := wire.Decode(wire.Encode(wire.NewPulled(want)), &m); err != nil {
-				t.Fatal(err)
-			}
-			if got, err := m.Page(); err != nil || !reflect.DeepEqual(got, want) {
-				t.Fatalf("got\n%+v, %v, want\n%+v", got, err, want)
-			}
-		})
-	})
-	t.Run("EventPage", func(t *testing.T) {
-		rapid.Check(t, func(t *rapid.T) {
-			want := orNil(rapid.SliceOfN(rapid.Custom(genEvent), 1, 3)).Draw(t, "events")
-			m := wire.NewEvents(harp.EventPage{Events: want, Cursor: "c"})
-			if got, err := wire.DecodeRows[harp.Event](m.Events); err != nil || m.Cursor != "c" || !reflect.DeepEqual(got, want) {
-				t.Fatalf("got\n%+v, %v, want\n%+v", got, err, want)
-			}
 		})
 	})
 	t.Run("EventsQuery", func(t *testing.T) {
@@ -249,6 +233,34 @@ func TestNounsTravel(t *testing.T) {
 					States: orNil(rapid.SliceOfN(genState, 1, 3)).Draw(t, "states"),
 					Since:  genTime.Draw(t, "since"), Until: genTime.Draw(t, "until"),
 				},
+			}
+		})
+	})
+}
+
+// TestPagesTravel: every row of a page comes out of it as it went in.
+func TestPagesTravel(t *testing.T) {
+	t.Run("RecordPage", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			want := harp.RecordPage{Next: genSeq.Draw(t, "next"), End: genSeq.Draw(t, "end"), Ended: rapid.Bool().Draw(t, "ended"), Records: []harp.Record{}}
+			for range rapid.IntRange(0, 3).Draw(t, "records") {
+				want.Records = append(want.Records, genRecord(t))
+			}
+			var m wire.Pulled
+			if err := wire.Decode(wire.Encode(wire.NewPulled(want)), &m); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := m.Page(); err != nil || !reflect.DeepEqual(got, want) {
+				t.Fatalf("got\n%+v, %v, want\n%+v", got, err, want)
+			}
+		})
+	})
+	t.Run("EventPage", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			want := orNil(rapid.SliceOfN(rapid.Custom(genEvent), 1, 3)).Draw(t, "events")
+			m := wire.NewEvents(harp.EventPage{Events: want, Cursor: "c"})
+			if got, err := wire.DecodeRows[harp.Event](m.Events); err != nil || m.Cursor != "c" || !reflect.DeepEqual(got, want) {
+				t.Fatalf("got\n%+v, %v, want\n%+v", got, err, want)
 			}
 		})
 	})

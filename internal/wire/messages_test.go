@@ -1,0 +1,250 @@
+package wire_test
+
+import (
+	"maps"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// messages are one of each kind with every field set, under the name of its golden
+// file.
+func messages() map[string]any {
+	all := map[string]any{}
+	for _, some := range []map[string]any{
+		attemptMessages(), sessionMessages(), jobMessages(), batchMessages(), hostMessages(), scheduleMessages(),
+	} {
+		maps.Copy(all, some)
+	}
+	return all
+}
+
+// What several messages have.
+var (
+	someCaller = harp.Principal{Kind: "caller", Name: "ci", Auth: "certificate"}
+	someSigned = harp.Submission{Request: []byte{0x81, 0xa1, 'v', 1}, Signature: []byte{2, 3}, KeyID: "key-1", Hosts: []byte("\x00\x05web01")}
+	errSome    = failures.New("remote", "m").Err()
+	someResult = harp.Result{State: "failed", Value: []byte{0xc3}, Err: errSome, ExitCode: new(3), Procedure: "p", SubmitTime: at(1), StartTime: at(2), EndTime: at(3)}
+	somePage   = wire.Page{Cursor: "c", Limit: 50}
+	someRows   = wire.Rows{{0x80}, {0x81, 0xa1, 'n', 1}}
+	someHeld   = wire.HeldAttempt{Job: "j", Attempt: 1, State: wire.HeldAlive, Fence: 2, Records: 3, Acked: 4}
+)
+
+// attemptMessages are what a dispatcher and an agent say of an attempt.
+func attemptMessages() map[string]any {
+	started := wire.Started{Time: 1700000000000000001, Ran: 5e6}
+	stopping := wire.Stopping{Cause: wire.CauseTimeout, Since: 1700000000000000002, Limit: 60e9, Left: []int64{4711}}
+	return map[string]any{
+		"signed": someSigned,
+		"call": wire.Call{
+			Submission: someSigned, Job: "j", Host: "web01", Attempt: 1, Fence: 2, Epoch: 3, SilenceTimeout: 600e9, MaxExecTime: 86400e9, Left: 4,
+			Window: wire.Window, Principal: someCaller, Needs: []string{"x"}, Schedule: "s", Fire: at(5),
+		},
+		"call_direct": wire.Call{Submission: harp.Submission{Request: []byte{0x80}}, Attempt: 1, Window: wire.Window},
+		"resume":      wire.Resume{Job: "j", Attempt: 1, Epoch: 2, From: 300, Window: wire.MinWindow, Cancel: &wire.Cancel{By: someCaller, Now: true}},
+		"ack":         wire.Ack{Next: 300, Window: wire.Window, End: true},
+		"cancel":      wire.Cancel{By: someCaller, Now: true},
+		"accepted":    wire.Accepted{Started: &started},
+		"refused":     wire.Refused{Failure: errSome},
+		"not_now":     wire.NotNow{Reason: wire.NotNowBusy},
+		"started":     started,
+		"records": wire.Records{First: 7, Records: []wire.Record{
+			{Time: 1, Value: []byte{0xc3}}, {Time: 2, Kind: "stdout", Value: []byte{0xa1, 'x'}, Partial: true, Truncated: 9},
+		}},
+		"stopping": stopping,
+		"end":      wire.End{Value: []byte{0xc3}, Failure: errSome, Stopped: &stopping, Records: 8, RanFor: 5e9, Dropped: true, Started: &started, Gone: true, Position: 1 << 40},
+	}
+}
+
+// sessionMessages are what begins a session, and what is said beside its exchanges.
+func sessionMessages() map[string]any {
+	return map[string]any{
+		"hello_caller": wire.Hello{Version: 1, Features: []string{"f"}, Software: "harp/0", Instance: "i", Token: "t"},
+		"hello_agent":  wire.Hello{Version: 1, Software: "harp/0", Instance: "i", BootID: "b", Journal: "j", Position: 9, Labels: map[string]string{"a": "1"}},
+		"welcome":      wire.Welcome{Version: 1, Features: []string{"f"}, Software: "harp/0", Store: "s", Epoch: 2, Heartbeat: 10e9, Reconnect: 10e9, Time: 3, Max: 1024},
+		"beat":         wire.Beat{Heartbeat: 50e9},
+		"unwelcome":    wire.Unwelcome{Failure: errSome},
+		"facts":        wire.Facts{Facts: []byte{0x80}, Problems: []harp.HostProblem{{Code: "procedures", Text: "p.yaml: bad"}}},
+		"procedures":   wire.Procedures{Procedures: []harp.ProcedureDoc{procedure()}, Last: true},
+		"procedure":    procedure(),
+		"held":         wire.Held{Attempts: []wire.HeldAttempt{someHeld}, Last: true},
+		"forget":       wire.Forget{Attempts: []wire.HeldAttempt{someHeld}, Last: true},
+		"ready":        wire.Ready{},
+		"failed":       wire.Failed{Failure: errSome},
+		"server":       harp.ServerInfo{Software: "harp/0", Protocol: 1, Features: []string{"f"}, Store: "s", Time: at(1), Troubles: []string{"t"}, Bounds: []harp.Bound{{Name: "n", Used: 1, Most: 2, Unit: "u", Reason: "r"}}},
+		"prune":        wire.Prune{EndedBefore: at(1)},
+		"chunk":        wire.Chunk{Bytes: []byte{1, 2}},
+		"copied":       wire.Copied{Bytes: 1},
+	}
+}
+
+// jobMessages are what callers and a dispatcher say of jobs and of what happened.
+func jobMessages() map[string]any {
+	return map[string]any{
+		"submitted":      wire.Submitted{ID: "j", Existed: true, Failure: errSome, More: someRows},
+		"submit_many":    wire.NewSubmit([]harp.Submission{someSigned, {Request: []byte{0x80}}}),
+		"job_ref":        wire.JobRef{ID: "j"},
+		"cancel_job":     wire.CancelJob{ID: "j", Now: true},
+		"result_of":      wire.ResultOf{ID: "j", Wait: true},
+		"result":         someResult,
+		"results_of":     wire.ResultsOf{IDs: []string{"j", "k"}},
+		"results":        wire.Results{Results: someRows},
+		"job_result":     wire.JobResult{ID: "j", Result: someResult, Failure: errSome},
+		"pull":           wire.Pull{ID: "j", RecordQuery: harp.RecordQuery{From: 7, Tail: true, Recent: 10, Wait: true}},
+		"pulled":         wire.Pulled{Records: someRows, Next: 9, End: 10, Ended: true},
+		"pulled_record":  wire.PulledRecord{Seq: 7, Attempt: 2, Missing: 4, Record: wire.Record{Time: 1, Kind: "log", Value: []byte{0xc3}, Partial: true, Truncated: 3}},
+		"done":           wire.Done{Live: true, Count: 3},
+		"job":            job(someCaller, someResult),
+		"cancel_request": harp.CancelRequest{By: someCaller, Time: at(1), Now: true},
+		"attempt":        harp.Attempt{Number: 1, Base: 2, Sent: at(3), Started: at(4), Ended: at(5), Outcome: "lost", Reason: "journal_gone"},
+		"jobs_query": wire.JobsQuery{
+			Page: somePage, Queue: []byte{0x80}, JobFilter: harp.JobFilter{
+				Host: "web01", Procedure: "p", Batch: "b", States: []harp.State{"queued", "lost"},
+				Labels: map[string]string{"a": "1"}, Since: at(1), Until: at(2),
+				By: "ada", Args: map[string]string{"to": "3"},
+			},
+		},
+		"jobs":         wire.Jobs{Jobs: someRows, Cursor: "c"},
+		"force_lost":   wire.ForceLost{ID: "j", Why: "w"},
+		"events_query": wire.EventsQuery{EventFilter: harp.EventFilter{After: "c", Types: []string{"job.*"}, Job: "j", Host: "web01", Batch: "b", Since: at(1)}, Wait: true},
+		"events":       wire.Events{Events: someRows, Cursor: "c"},
+		"event": harp.Event{
+			Cursor: "c", Time: at(1), Type: "job.lost", Job: "j", Host: "web01", Procedure: "p", Queue: []byte{0x80},
+			State: "lost", Reason: "journal_gone", Attempt: 2, By: someCaller, Labels: map[string]string{"a": "1"},
+			Batch: "b", Counts: map[harp.State]int{"lost": 1}, Schedule: "s",
+		},
+	}
+}
+
+// batchMessages are what callers and a dispatcher say of batches and their targets.
+func batchMessages() map[string]any {
+	return map[string]any{
+		"batch_ref":     wire.BatchRef{ID: "b", Wait: true},
+		"batches_query": wire.BatchesQuery{Page: somePage, BatchFilter: harp.BatchFilter{States: []harp.BatchState{"running"}, Procedure: "p"}},
+		"batches":       wire.Batches{Batches: someRows, Cursor: "c"},
+		"batch_status": harp.BatchStatus{
+			ID: "b", Target: "web*", Procedure: "p", RetryOf: "a", Schedule: "s", DryRun: true, Labels: map[string]string{"a": "1"}, Caller: someCaller,
+			State: "paused", Reason: "operator", Since: at(1), Hosts: 9, Reached: 5, Wave: 1, Waves: 2, Parallel: 3, StopAfter: 4, Failures: 1,
+			Counts: map[harp.State]int{"failed": 1}, Skipped: map[string]int{"offline": 1},
+			Pause:  &harp.BatchPause{By: someCaller, Reason: "r", Time: at(2), Until: at(3)},
+			Cancel: &harp.CancelRequest{By: someCaller, Time: at(4), Now: true}, SubmitTime: at(5), EndTime: at(6),
+		},
+		"batch_pull":   wire.BatchPull{ID: "b", BatchQuery: harp.BatchQuery{From: 7, At: 8, Records: true, Tail: true, Recent: 9, Wait: true}},
+		"batch_pulled": wire.BatchPulled{Entries: someRows, Next: 9, At: 10, Ended: true},
+		"batch_entry": wire.BatchEntry{No: 7, Host: "web01", Job: "j", End: &someResult, Skipped: true, Record: &wire.PulledRecord{
+			Seq: 7, Attempt: 2, Missing: 4, Record: wire.Record{Time: 1, Kind: "log", Value: []byte{0xc3}, Partial: true, Truncated: 3},
+		}},
+		"change_batch":   wire.ChangeBatch{Request: "r", Batch: "b", BatchChange: harp.BatchChange{Kind: "pause", Reason: "w"}},
+		"explain":        wire.Explain{Target: "web*", Host: "web01"},
+		"explained":      wire.Explained{Parts: someRows},
+		"explained_part": wire.ExplainedPart{Depth: 1, Text: "web*", Hosts: 2, Value: "web01"},
+		"preview":        wire.Preview{Target: "web*", Procedure: "p", Args: []byte{0x80}},
+		"previewed": wire.Previewed{
+			Preview:    harp.Preview{Hosts: 3, Away: 1, Unfit: 1, Dangerous: true, Digest: "d", AwayHosts: []string{"web01"}},
+			UnfitHosts: someRows,
+		},
+		"unfit_host": harp.UnfitHost{Host: "web02", Err: errSome},
+	}
+}
+
+// hostMessages are what callers and a dispatcher say of hosts, queues and groups.
+func hostMessages() map[string]any {
+	return map[string]any{
+		"hosts_query": wire.HostsQuery{Page: somePage, Target: "web*"},
+		"hosts":       wire.Hosts{Hosts: someRows, Cursor: "c"},
+		"host": harp.HostStatus{
+			Name: "web01", Online: true, Address: "10.0.0.1:7442", Labels: map[string]string{"a": "1"}, LabelSources: map[string]harp.LabelSource{"a": "operator"}, Facts: []byte{0x80},
+			Procedures: []string{"p", "q"}, LastHeard: at(1), Software: "harp/0", Error: "away", Problems: []harp.HostProblem{{Code: "procedures", Text: "p.yaml: bad"}},
+		},
+		"host_ref":     wire.HostRef{Name: "web01", Page: somePage},
+		"host_procs":   wire.HostProcs{Procedures: someRows, Cursor: "c"},
+		"refreshed":    wire.Refreshed{Hosts: 3},
+		"ping_hosts":   wire.PingHosts{Page: somePage, Target: "web*"},
+		"pinged":       wire.Pinged{Hosts: someRows, Cursor: "c"},
+		"host_ping":    harp.HostPing{Host: "h", Online: true, Answered: true, Took: 3, LastHeard: at(1)},
+		"remove_host":  wire.RemoveHost{Name: "h", Request: "r"},
+		"label_hosts":  wire.LabelHosts{Request: "r", Target: "web*", Set: map[string]string{"a": "1"}, Unset: []string{"b"}},
+		"queues_query": wire.QueuesQuery{Page: somePage, Name: []byte{0x80}},
+		"queues":       wire.Queues{Queues: someRows, Cursor: "c"},
+		"queue":        harp.QueueStatus{Name: []byte{0x80}, Concurrency: 1, Running: 2, Waiting: 3, Paused: true},
+		"queue_ref":    wire.QueueRef{Name: []byte{0x80}, Request: "r"},
+		"queue_change": wire.QueueChange{Request: "r", Name: []byte{0x80}, QueueChange: harp.QueueChange{Paused: new(bool), Concurrency: new(3)}},
+		"groups_query": wire.GroupsQuery{Page: somePage, Name: "g"},
+		"groups":       wire.Groups{Groups: someRows, Cursor: "c"},
+		"group":        harp.Group{Name: "g", Target: "web*", Changed: at(1), By: someCaller},
+		"put_group":    wire.PutGroup{Request: "r", Name: "g", Target: "web*"},
+		"delete_group": wire.DeleteGroup{Request: "r", Name: "g"},
+	}
+}
+
+// scheduleMessages are what callers and a dispatcher say of schedules.
+func scheduleMessages() map[string]any {
+	return map[string]any{
+		"schedules_query": wire.SchedulesQuery{Page: somePage, Name: "s"},
+		"schedules":       wire.Schedules{Schedules: someRows, Cursor: "c"},
+		"schedule":        scheduleStatus(someCaller, errSome),
+		"put_schedule":    wire.PutSchedule{Request: "r", Schedule: scheduleStatus(someCaller, errSome).Schedule},
+		"delete_schedule": wire.DeleteSchedule{Request: "r", Name: "s"},
+		"change_schedule": wire.ChangeSchedule{Request: "r", Name: "s", ScheduleChange: harp.ScheduleChange{Kind: "pause", Reason: "w", Until: at(1), At: at(2)}},
+		"trigger":         wire.Trigger{Batch: "b", Name: "s", Trigger: harp.Trigger{EvenIfRunning: true, EvenIfPaused: true}},
+		"backfill":        wire.Backfill{Request: "r", Name: "s", From: at(1), To: at(2)},
+		"next_times":      wire.NextTimes{Name: "s", From: at(1), Most: 3},
+		"upcoming":        wire.Upcoming{Times: someRows},
+		"ledger_query":    wire.LedgerQuery{Page: somePage, LedgerFilter: harp.LedgerFilter{Schedule: "s", Outcomes: []harp.TimeOutcome{"fired"}, From: at(1), To: at(2)}},
+		"ledger":          wire.Ledger{Entries: someRows, Cursor: "c"},
+		"ledger_entry": harp.LedgerEntry{
+			Schedule: "s", Kind: "time", Outcome: "failed", Reason: "r", Detail: "d", From: at(1), To: at(2), Count: 3, AtLeast: true,
+			At: at(4), Late: 5, Batch: "b", By: someCaller, Err: errSome,
+		},
+	}
+}
+
+func procedure() harp.ProcedureDoc {
+	return harp.ProcedureDoc{
+		Name: "p", Summary: "s", Doc: "d", Params: []string{"a", "b"}, Args: []byte("{}"), Record: []byte("{}"), Result: []byte("{}"),
+		SilenceTimeout: 1, MaxExecTime: 2, Streams: true, Idempotent: true, Traits: []string{"dangerous"},
+	}
+}
+
+func scheduleStatus(who harp.Principal, failure error) harp.ScheduleStatus {
+	return harp.ScheduleStatus{
+		Schedule: harp.Schedule{
+			Name: "s", Doc: "d", Cron: "30 2 * * *", TZ: "Europe/Madrid", From: at(1), Until: at(2), Jitter: 3, Gap: "skip", Repeat: "both",
+			Request: scheduled(), Overlap: "queue", CatchUp: 4, CatchUpMost: 5, PauseOnFailure: 6, Expect: 7,
+			Labels: map[string]string{"a": "1"},
+		},
+		Version: 8, By: who, Changed: at(9), Through: at(10), Waiting: at(11), Next: harp.Upcoming{Time: at(12), Nominal: at(13), Wall: "w", Note: "n"},
+		Pause: &harp.SchedulePause{By: who, Reason: "r", Since: at(14), Until: at(15)}, LastBatch: "b", Failures: 16, Err: failure,
+	}
+}
+
+// scheduled is a request with every field, also those that no schedule may have.
+func scheduled() harp.Request {
+	return harp.Request{
+		List: &harp.HostList{Count: 1, Digest: "d"},
+		ID:   "i", Host: "h", Target: "web*", Procedure: "p", Args: []byte{0x80}, Queue: []byte{0x80}, Info: []byte{0xc0},
+		Labels: map[string]string{"a": "1"}, Concurrency: 1, Priority: 2, SilenceTimeout: 3, MaxExecTime: 4, StartAfter: at(5), StartBefore: at(6),
+		OfflineWait: 7, WhenOffline: "fail", TraceParent: "t", Needs: []string{"batch"}, Retry: harp.RetryPolicy{On: []harp.State{"lost"}, Attempts: 2, Backoff: 3, MaxBackoff: 4}, RetryOf: "o",
+		DryRun: true, IdempotencyKey: "k", IdempotencyTTL: 8,
+		Batch: harp.BatchOptions{
+			Parallel: 1, Rolling: []string{"1"}, WavePause: 2, Approve: true, Subset: "5", Shuffle: true, Rate: 3, RatePer: 4, StopAfter: "5%",
+			OnStop: "cancel", MaxHosts: 6, Confirmed: "c", Probe: true, WhenUnfit: "skip", QueuePerHost: true, Retry: []string{"failed"},
+		},
+	}
+}
+
+// at is a time by its nanoseconds.
+func at(n int64) time.Time { return time.Unix(0, n).UTC() }
+
+func job(who harp.Principal, late harp.Result) harp.JobStatus {
+	return harp.JobStatus{
+		ID: "j", Host: "web01", Procedure: "p", Batch: "b", Schedule: "s", DryRun: true, RetryOf: "r", Principal: who,
+		Args: []byte{0x80}, Info: []byte{0xc0}, Queue: []byte{0x80}, State: "lost", Reason: "too_long", Since: at(1),
+		UnknownOf: "running", Started: "maybe", CancelRequested: &harp.CancelRequest{By: who, Time: at(2), Now: true},
+		Attempts: []harp.Attempt{{Number: 1, Base: 0, Sent: at(3), Started: at(4), Ended: at(5), Outcome: "lost", Reason: "too_long"}}, Attempt: 1,
+		Err: late.Err, Late: &late, DuplicatePossible: true, SubmitTime: at(6), StartTime: at(7), EndTime: at(8), SilenceTimeout: 9, MaxExecTime: 10,
+		QueuePos: 11, Obstacles: []harp.Obstacle{{Reason: "queue", Since: at(1), Until: at(2), Slots: 3, Jobs: []string{"j"}, Ahead: 4, Batch: "b", By: who, Why: "w"}}, Records: 12, Labels: map[string]string{"a": "1"}, Survivors: []int{4711},
+	}
+}
