@@ -16,6 +16,7 @@ import (
 	"github.com/harpcaller/harp/agent"
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/harptest"
+	faulthistory "github.com/harpcaller/harp/internal/faults/history"
 	"github.com/harpcaller/harp/internal/needs"
 	"github.com/harpcaller/harp/store"
 )
@@ -325,32 +326,13 @@ func (r *batchRun) retry(was harp.BatchStatus) {
 // checkEvents: no more members than may hold a slot, none of a later wave is started, and none while the
 // batch is paused or cancelled.
 func (r *batchRun) checkEvents() {
-	held, wave, halted := map[string]bool{}, 0, false
 	if len(r.events) < 3 {
 		r.t.Errorf("the events are %v", r.events)
 	}
+	rules := faulthistory.Batch{Hosts: r.hosts, Waves: r.waves, Most: r.most}
 	for _, e := range r.events {
-		switch e.Type {
-		case harp.EventBatchPaused, harp.EventBatchCancelRequested:
-			halted = true
-		case harp.EventBatchResumed:
-			halted = false
-		case harp.EventBatchWave:
-			wave++
-		case harp.EventJobSent:
-			held[e.Job] = true
-			switch index := slices.Index(r.hosts, e.Host); {
-			case halted:
-				r.t.Errorf("%s is started though the batch is halted, event %s", e.Host, e.Cursor)
-			case len(held) > r.most:
-				r.t.Errorf("%d members hold a slot, at most %d may", len(held), r.most)
-			case index >= r.waves[wave]:
-				r.t.Errorf("%s is started in wave %d", e.Host, wave+1)
-			}
-		default:
-			if e.Type == harp.EventJobQueued || e.State.Ended() {
-				delete(held, e.Job)
-			}
+		if rule, broken := rules.Note(e); rule != "" {
+			r.t.Errorf("%s: %s", rule, broken)
 		}
 	}
 }

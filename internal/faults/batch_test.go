@@ -260,34 +260,15 @@ func (b *batchRun) checkLog() {
 // checkEvents is B4, nothing starts while the batch is halted or before its wave, and B5, never more
 // than Parallel hold a slot. Events are in the order of the commits.
 func (b *batchRun) checkEvents() {
-	held, wave, halted := map[string]bool{}, 0, false
+	rules := history.Batch{Hosts: b.hosts, Waves: b.waves, Most: b.most}
 	f := harp.EventFilter{After: harp.EventsFromStart, Batch: b.batch.ID()}
 	for more := true; more; {
 		page, err := b.caller.EventsPage(b.t.Context(), f, false)
 		must(b.t, err)
 		for _, e := range page.Events {
 			f.After = e.Cursor
-			switch e.Type {
-			case harp.EventBatchPaused, harp.EventBatchCancelRequested:
-				halted = true
-			case harp.EventBatchResumed:
-				halted = false
-			case harp.EventBatchWave:
-				wave++
-			case harp.EventJobSent:
-				held[e.Job] = true
-				switch {
-				case halted:
-					b.violated("B4", "%s is started though it is halted, event %s", e.Host, e.Cursor)
-				case slices.Index(b.hosts, e.Host) >= b.waves[wave]:
-					b.violated("B4", "%s is started in wave %d", e.Host, wave+1)
-				case len(held) > b.most:
-					b.violated("B5", "%d members hold a slot, at most %d may", len(held), b.most)
-				}
-			default:
-				if e.Type == harp.EventJobQueued || e.State.Ended() {
-					delete(held, e.Job)
-				}
+			if rule, broken := rules.Note(e); rule != "" {
+				b.violated(rule, "%s", broken)
 			}
 		}
 		more = len(page.Events) > 0
