@@ -33,23 +33,33 @@ func (s *fullStore) StepSchedule(ctx context.Context, step store.ScheduleStep, n
 	return s.Store.StepSchedule(ctx, step, now)
 }
 
-// A run that somebody asked for and that was not stored counts for nothing of what the schedule's principal may have stored.
-func TestARunThatIsNotStoredIsNotCounted(t *testing.T) {
-	st := &fullStore{Store: memory.Open(nil)}
+// ada has put the schedules of these tests.
+var ada = harp.Principal{Kind: "caller", Name: "ada", Auth: "certificate"}
+
+// withSchedule opens a dispatcher that knows the host web01 and has the schedule s, of ada, whose time never comes.
+func withSchedule(t *testing.T, st store.Store, cfg Config, args harp.Args) *Dispatcher {
+	t.Helper()
 	if _, err := st.OpenSession(t.Context(), store.Session{Host: "web01", At: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
-	d := opened(t, st, Config{Limits: Limits{PerPrincipal: PrincipalLimits{BytesPerHour: 1 << 20}}})
-	ada := d.service(harp.Principal{Kind: "caller", Name: "ada", Auth: "certificate"})
-	bob := d.service(harp.Principal{Kind: "caller", Name: "bob", Auth: "certificate"})
-	req, err := harp.NewBatchRequest("web*", "p", harp.Args{"text": strings.Repeat("x", 200<<10)}, harp.OfflineWait(harp.NoLimit))
+	d := opened(t, st, cfg)
+	req, err := harp.NewBatchRequest("web*", "p", args, harp.OfflineWait(harp.NoLimit))
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.ID = ""
-	if err := ada.PutSchedule(t.Context(), harp.NewID(), harp.Schedule{Name: "s", Cron: "0 3 1 1 *", Request: req}); err != nil {
+	if err := d.service(ada).PutSchedule(t.Context(), harp.NewID(), harp.Schedule{Name: "s", Cron: "0 3 1 1 *", Request: req}); err != nil {
 		t.Fatal(err)
 	}
+	return d
+}
+
+// A run that somebody asked for and that was not stored counts for nothing of what the schedule's principal may have stored.
+func TestARunThatIsNotStoredIsNotCounted(t *testing.T) {
+	st := &fullStore{Store: memory.Open(nil)}
+	limits := Limits{PerPrincipal: PrincipalLimits{BytesPerHour: 1 << 20}}
+	d := withSchedule(t, st, Config{Limits: limits}, harp.Args{"text": strings.Repeat("x", 200<<10)})
+	bob := d.service(harp.Principal{Kind: "caller", Name: "bob", Auth: "certificate"})
 	st.full = true
 	for range 10 {
 		if _, err := bob.TriggerSchedule(t.Context(), harp.NewID(), "s", harp.Trigger{}); !errors.Is(err, harp.ErrNoSpace) {
@@ -65,19 +75,8 @@ func TestARunThatIsNotStoredIsNotCounted(t *testing.T) {
 // A schedule forgets no run that is not over, beside which a time would fire: no more are started than it remembers.
 func TestNoRunIsForgottenThatIsNotOver(t *testing.T) {
 	st := memory.Open(nil)
-	if _, err := st.OpenSession(t.Context(), store.Session{Host: "web01", At: time.Now()}); err != nil {
-		t.Fatal(err)
-	}
-	d := opened(t, st, Config{})
-	ada := d.service(harp.Principal{Kind: "caller", Name: "ada", Auth: "certificate"})
-	req, err := harp.NewBatchRequest("web*", "p", nil, harp.OfflineWait(harp.NoLimit))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.ID = ""
-	if err := ada.PutSchedule(t.Context(), harp.NewID(), harp.Schedule{Name: "s", Cron: "0 3 1 1 *", Request: req}); err != nil {
-		t.Fatal(err)
-	}
+	d := withSchedule(t, st, Config{}, nil)
+	ada := d.service(ada)
 	for range maxRuns {
 		if _, err := ada.TriggerSchedule(t.Context(), harp.NewID(), "s", harp.Trigger{EvenIfRunning: true}); err != nil {
 			t.Fatal(err)
@@ -92,19 +91,8 @@ func TestNoRunIsForgottenThatIsNotOver(t *testing.T) {
 func TestTheScheduleOfALargeBatchIsLookedAtNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &fullStore{Store: memory.Open(nil)}
-		if _, err := st.OpenSession(t.Context(), store.Session{Host: "web01", At: time.Now()}); err != nil {
-			t.Fatal(err)
-		}
-		d := opened(t, st, Config{})
-		ada := d.service(harp.Principal{Kind: "caller", Name: "ada", Auth: "certificate"})
-		req, err := harp.NewBatchRequest("web*", "p", nil, harp.OfflineWait(harp.NoLimit))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.ID = ""
-		if err := ada.PutSchedule(t.Context(), harp.NewID(), harp.Schedule{Name: "s", Cron: "0 3 1 1 *", Request: req}); err != nil {
-			t.Fatal(err)
-		}
+		d := withSchedule(t, st, Config{}, nil)
+		ada := d.service(ada)
 		batch, err := ada.TriggerSchedule(t.Context(), harp.NewID(), "s", harp.Trigger{})
 		if err != nil {
 			t.Fatal(err)

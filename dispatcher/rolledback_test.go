@@ -1,0 +1,165 @@
+package dispatcher_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/wire"
+)
+
+// met connects the agent whose journal is at a position, and which holds the job's attempt.
+func (i interrupted) met(t *testing.T, sys *system, position, number int64, state string) (*rawAgent, <-chan agentExchange) {
+	t.Helper()
+	var held []wire.HeldAttempt
+	if state != "" {
+		held = append(held, wire.HeldAttempt{Job: i.job.ID(), Attempt: number, State: state, Fence: 1})
+	}
+	a := must[*rawAgent](t)(sys.greetRaw(t.Context(), wire.Hello{Version: wire.Version, Instance: "i", Journal: "j", Position: position}, held...))
+	asked := a.exchanges(t)
+	synctest.Wait()
+	return a, asked
+}
+
+// A journal that knows less than it did was rolled back: what it holds and what it does not hold
+// prove nothing.
+func TestAJournalThatWasRolledBackProvesNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		began    bool
+		position int64
+		holds    string
+		state    harp.State
+		resumes  bool
+		forgets  int
+	}{
+		"at the same position, alive":   {true, 5, wire.HeldAlive, harp.StateRunning, true, 0},
+		"further, alive":                {true, 6, wire.HeldAlive, harp.StateRunning, true, 0},
+		"rolled back, alive":            {true, 4, wire.HeldAlive, harp.StateLost, false, 1},
+		"rolled back, ended":            {true, 4, wire.HeldEnded, harp.StateLost, false, 1},
+		"rolled back, nothing":          {false, 4, "", harp.StateLost, false, 0},
+		"rolled back, withdrawn":        {false, 4, wire.HeldWithdrawn, harp.StateLost, false, 1},
+		"at the same position, nothing": {false, 5, "", harp.StateSent, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sys := newSystem(t, embedded, nil, dispatcher.Config{})
+				var i interrupted
+				agent, asked := i.met(t, sys, 5, 1, "")
+				i.job = must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+				m := <-asked
+				if c.began {
+					m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+				}
+				synctest.Wait()
+				agent.tr.Close(nil)
+				synctest.Wait()
+				agent, asked = i.met(t, sys, c.position, 1, c.holds)
+				s := i.status(t)
+				if s.State != c.state || c.state == harp.StateLost && s.Reason != harp.LostJournalGone || len(agent.forgot) != c.forgets {
+					t.Errorf("it is %s (%s), and the agent forgets %v", s.State, s.Reason, agent.forgot)
+				}
+				select {
+				case m := <-asked:
+					if c.state == harp.StateLost || (m.resume != nil) != c.resumes {
+						t.Errorf("it is asked %+v", m)
+					}
+				default:
+					if c.state != harp.StateLost {
+						t.Error("it is asked for nothing")
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestAnEndTellsHowFarTheJournalWas checks that a journal is known to be rolled back by what was heard
+// amid a session, too: of an attempt that has ended since, and of which nothing is held any more.
+func TestAnEndTellsHowFarTheJournalWas(t *testing.T) {
+	for name, c := range map[string]struct {
+		position int64
+		state    harp.State
+	}{
+		"rolled back to HELLO": {5, harp.StateLost},
+		"rolled back":          {19, harp.StateLost},
+		"as far":               {20, harp.StateSent},
+		"further":              {21, harp.StateSent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, sys *system) {
+				var i interrupted
+				agent, asked := i.met(t, sys, 5, 1, "")
+				before := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+				m := <-asked
+				m.sendFrame(t, wire.TypeEnd, true, wire.End{Value: harp.Value{0xc0}, Started: &wire.Started{Time: 1}, Position: 20})
+				must[harp.Value](t)(before.Get(t.Context()))
+				agent.sendFrame(t, wire.TypeFacts, wire.Facts{})
+				i.job = must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+				<-asked // it begins, and that is not heard
+				synctest.Wait()
+				agent.tr.Close(nil)
+				synctest.Wait()
+				i.met(t, sys, c.position, 1, "")
+				if s := i.status(t); s.State != c.state || c.state == harp.StateLost && s.Reason != harp.LostJournalGone {
+					t.Errorf("it is %s (%s)", s.State, s.Reason)
+				}
+			})
+		})
+	}
+}
+
+// What was told to stop, or has processes left, has begun: where it is not there any more the job
+// is lost, and not called again.
+func TestWhatWasStoppingHadBegun(t *testing.T) {
+	for name, stopping := range map[string]wire.Stopping{
+		"by a limit":  {Cause: wire.CauseTimeout, Since: 1},
+		"and is left": {Cause: wire.CauseTimeout, Since: 1, Left: []int64{7}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, sys *system) {
+				agent, _, i, m := sys.called(t)
+				m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{})
+				m.sendFrame(t, wire.TypeStopping, false, stopping)
+				if s := i.status(t); s.State != harp.StateCancelling {
+					t.Errorf("it is %s", s.State)
+				}
+				agent.tr.Close(nil)
+				synctest.Wait()
+				_, asked := i.again(t, sys, "j", "")
+				if s := i.status(t); s.State != harp.StateLost || s.Reason != harp.LostJournalGone || s.Started != harp.MayHaveRun {
+					t.Errorf("it is %s (%s), started %s", s.State, s.Reason, s.Started)
+				}
+				expectNothing(t, asked)
+			})
+		})
+	}
+}
+
+// What a journal that was rolled back holds of a job that was given up is not its outcome.
+func TestALateWordOfAJournalThatWasRolledBack(t *testing.T) {
+	for position, resumes := range map[int64]bool{4: false, 5: true} {
+		inVirtualTime(t, func(t *testing.T, sys *system) {
+			var i interrupted
+			agent, asked := i.met(t, sys, 5, 1, "")
+			i.job = must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil))
+			m := <-asked
+			m.sendFrame(t, wire.TypeAccepted, false, wire.Accepted{Started: &wire.Started{Time: 1}})
+			synctest.Wait()
+			agent.tr.Close(nil)
+			time.Sleep(25 * time.Hour)
+			agent, asked = i.met(t, sys, position, 1, wire.HeldEnded)
+			if forgets := len(agent.forgot) == 1; forgets == resumes {
+				t.Errorf("at %d it forgets %v", position, agent.forgot)
+			}
+			if resumes {
+				if m := <-asked; m.resume == nil {
+					t.Errorf("it is asked %+v", m)
+				}
+				return
+			}
+			expectNothing(t, asked)
+		})
+	}
+}
