@@ -83,6 +83,31 @@ func TestLinesOfADispatcherAreCounted(t *testing.T) {
 	})
 }
 
+// A dispatcher that comes and goes all the time fills no log with that.
+func TestLinesOfADispatcherThatComesAndGoesAreCounted(t *testing.T) {
+	inMemory(t, func(t *testing.T, p place) {
+		var out logged
+		a := newAgent(t, p, func(c *agent.Config) { c.Logger = slog.New(slog.NewTextHandler(&out, nil)) })
+		l := p.listen(t, agentID)
+		run(t, func(ctx context.Context) error { return a.Serve(ctx, l) })
+		for epoch := range int64(20) {
+			d := &dispatcher{t: t, welcome: wire.Welcome{Version: wire.Version, Store: "s", Epoch: epoch + 1, Heartbeat: int64(time.Hour)}}
+			peer, err := d.meet(t.Context(), dial(t, p, l, dispatcherID, transport.ProtocolAgent))
+			if err != nil {
+				t.Fatal(err)
+			}
+			peer.session.Close(nil)
+			synctest.Wait()
+		}
+		time.Sleep(3 * time.Minute)
+		for _, word := range []string{"session opened", "session ended"} {
+			if lines := out.lines(word); len(lines) != 2 || !strings.Contains(lines[1], "times=19") {
+				t.Errorf("%q is logged %d times: %s", word, len(lines), lines)
+			}
+		}
+	})
+}
+
 // A caller that begins sessions which never open, or do, fills no log with them.
 func TestLinesOfCallersAreCounted(t *testing.T) {
 	inMemory(t, func(t *testing.T, p place) {

@@ -73,14 +73,19 @@ func (a *Agent) converse(ctx context.Context, conn *transport.Conn, st *scope) (
 		return false, err
 	}
 	close(s.opened)
-	level := slog.LevelInfo
-	if s.direct {
-		level = slog.LevelDebug
-	}
-	s.log.Log(ctx, level, "session opened")
+	s.noteLine("session opened")
 	err = s.run(ctx)
-	s.log.Log(ctx, level, "session ended", "reason", fmt.Sprint(err))
+	s.noteLine("session ended", "reason", fmt.Sprint(err))
 	return true, err
+}
+
+// noteLine logs what becomes of the session. Sessions of direct callers are many, and of no concern to others.
+func (s *session) noteLine(message string, args ...any) {
+	if s.direct {
+		s.log.Debug(message, args...)
+		return
+	}
+	s.agent.repeated.Info(s.peer.Identity.String(), message, append(args, "peer", s.peer.Identity.String(), "addr", s.peer.Addr)...)
 }
 
 func (a *Agent) newSession(ctx context.Context, ts *transport.Session, st *scope) *session {

@@ -41,7 +41,7 @@ func (d *Dispatcher) dialOnce(ctx context.Context, h *host, spec HostSpec) bool 
 	conn, err := d.dialHost(ctx, spec)
 	if err == nil {
 		err = d.serveAgent(d.ctx, conn)
-		d.log.Info("session ended", "host", spec.Name, "err", err)
+		d.hostLines.Info(spec.Name, "session ended", "host", spec.Name, "err", err)
 		return true
 	}
 	if ctx.Err() == nil {

@@ -206,15 +206,16 @@ func (c Config) withDefaults() (Config, error) {
 
 // Dispatcher runs calls. It is safe for concurrent use.
 type Dispatcher struct {
-	store    store.Store
-	cfg      Config
-	log      *slog.Logger
-	repeated *logcount.Logger // for what others can do again and again
-	clock    *wallClock
-	name     string // owner of the sessions, in host rows
-	hosts    *hosts
-	fleet    *fleet
-	groups   *groups
+	store     store.Store
+	cfg       Config
+	log       *slog.Logger
+	repeated  *logcount.Logger // for what others can do again and again
+	hostLines *logcount.Logger // for what each host may do now and then: of a large fleet all are named
+	clock     *wallClock
+	name      string // owner of the sessions, in host rows
+	hosts     *hosts
+	fleet     *fleet
+	groups    *groups
 
 	schedules *schedules
 
@@ -263,7 +264,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 		return nil, errors.Join(err, closeStore(st))
 	}
 	d := &Dispatcher{
-		store: st, cfg: cfg, log: cfg.Logger, repeated: logcount.New(cfg.Logger), name: harp.NewID(),
+		store: st, cfg: cfg, log: cfg.Logger, repeated: logcount.New(cfg.Logger, logcount.Most), hostLines: logcount.New(cfg.Logger, cfg.Limits.AgentSessions), name: harp.NewID(),
 		kick: make(chan struct{}, 1), closed: make(chan struct{}),
 		ofCallers: transport.NewBudget(), ofAgents: transport.NewBudget(),
 	}
@@ -536,6 +537,7 @@ func (d *Dispatcher) Shutdown(ctx context.Context) error {
 			d.workers.Close()
 			d.work.Wait()
 			d.repeated.Close()
+			d.hostLines.Close()
 			d.closeErr = closeStore(d.store)
 			close(d.closed)
 		}()

@@ -442,7 +442,7 @@ func (s *session) beginSession(ctx context.Context) error {
 	s.d.hosts.attach(s.host, s)
 	s.unlockGreeting()
 	s.host.setDialError("")
-	s.d.log.Info("host is online", "host", s.host.name, "addr", s.tr.Peer().Addr, "software", s.hello.Software)
+	s.d.hostLines.Info(s.host.name, "host is online", "host", s.host.name, "addr", s.tr.Peer().Addr, "software", s.hello.Software)
 	s.d.setGate(s.host.name, store.Gate{Open: true, Most: s.d.cfg.Limits.Attempts, Awaited: s.d.now().Add(s.d.cfg.LostAfter)})
 	left := s.host.takeElapsed()
 	for _, r := range s.resumes {
@@ -487,7 +487,7 @@ func (s *session) endSession() error {
 		return nil // it never was the session of the host
 	}
 	s.d.setGate(s.host.name, store.Gate{Reason: harp.ReasonOffline, LastHeard: s.lastHeard()})
-	s.d.log.Info("host is away", "host", s.host.name, "why", s.tr.Err())
+	s.d.hostLines.Info(s.host.name, "host is away", "host", s.host.name, "why", s.tr.Err())
 	s.attempts.Wait()
 	err := s.noteAway()
 	s.d.hosts.detach(s.host)

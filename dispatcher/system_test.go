@@ -266,10 +266,16 @@ func newOnlineLog(t testing.TB) *onlineLog {
 }
 
 func (o *onlineLog) Handle(ctx context.Context, r slog.Record) error {
+	isCount := false // of lines that were logged before
+	r.Attrs(func(a slog.Attr) bool {
+		isCount = isCount || a.Key == "times"
+		return true
+	})
 	r.Attrs(func(a slog.Attr) bool {
 		switch {
 		case a.Key != "host":
 			return true
+		case isCount:
 		case r.Message == "host is online":
 			select {
 			case o.host(a.Value.String()) <- struct{}{}:

@@ -4,6 +4,7 @@
 package logcount
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -11,15 +12,16 @@ import (
 
 const (
 	every = time.Minute
-	// maxKeys is how many things are counted apart. All others share a line.
-	maxKeys = 1024
+	// Most is how many things are counted apart, usually.
+	Most = 1024
 	// others is the key of those.
 	others = "others"
 )
 
 // Logger logs such lines. It is safe for concurrent use.
 type Logger struct {
-	log *slog.Logger
+	log  *slog.Logger
+	most int
 
 	mu      sync.Mutex // guards what follows; never held while logging
 	counts  map[key]*count
@@ -28,7 +30,10 @@ type Logger struct {
 }
 
 // key is what a line is counted by.
-type key struct{ message, by string }
+type key struct {
+	level       slog.Level
+	message, by string
+}
 
 // count is how often it was, since it was last logged.
 type count struct {
@@ -37,18 +42,28 @@ type count struct {
 	timer *time.Timer
 }
 
-// New returns a Logger that logs to log. It must be closed.
-func New(log *slog.Logger) *Logger {
-	return &Logger{log: log, counts: make(map[key]*count)}
+// New returns a Logger that logs to log, and counts so many things apart, such as [Most]: all others share a line. It
+// must be closed.
+func New(log *slog.Logger, most int) *Logger {
+	return &Logger{log: log, most: most, counts: make(map[key]*count)}
 }
 
 // Warn logs a line the first time that it has this message and this key, by, as a host or
 // an address. For a minute after it has been logged, and as long as there is more of it each
 // minute, it is counted, and the last of it is logged with how many times it was.
 func (l *Logger) Warn(by, message string, args ...any) {
-	if l.countLine(key{message, by}, args) {
+	if l.countLine(key{slog.LevelWarn, message, by}, args) {
 		l.log.Warn(message, args...)
 	}
+}
+
+// Info is Warn for what is no trouble. The lines that are counted are logged as well, at the level of debugging.
+func (l *Logger) Info(by, message string, args ...any) {
+	level := slog.LevelDebug
+	if l.countLine(key{slog.LevelInfo, message, by}, args) {
+		level = slog.LevelInfo
+	}
+	l.log.Log(context.Background(), level, message, args...)
 }
 
 // countLine counts a line. It reports whether it is the first.
@@ -59,7 +74,7 @@ func (l *Logger) countLine(k key, args []any) bool {
 		return true
 	}
 	c := l.counts[k]
-	if c == nil && len(l.counts) >= maxKeys {
+	if c == nil && len(l.counts) >= l.most {
 		k.by = others
 		c = l.counts[k]
 	}
@@ -93,12 +108,12 @@ func (l *Logger) logCount(k key) {
 	l.mu.Unlock()
 	defer l.telling.Done()
 	if times > 0 {
-		l.warnTimes(k, times, args)
+		l.logTimes(k, times, args)
 	}
 }
 
-func (l *Logger) warnTimes(k key, times int, args []any) {
-	l.log.Warn(k.message, append(args, "times", times)...)
+func (l *Logger) logTimes(k key, times int, args []any) {
+	l.log.Log(context.Background(), k.level, k.message, append(args, "times", times)...)
 }
 
 // Close logs what was counted and not told yet. Lines after it are logged as they come.
@@ -111,7 +126,7 @@ func (l *Logger) Close() {
 	for k, c := range counts {
 		c.timer.Stop()
 		if c.times > 0 {
-			l.warnTimes(k, c.times, c.args)
+			l.logTimes(k, c.times, c.args)
 		}
 	}
 	l.telling.Wait()

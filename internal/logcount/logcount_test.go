@@ -18,12 +18,12 @@ func newLogger(t *testing.T) (*logcount.Logger, func() []string) {
 	t.Helper()
 	var out lines
 	plain := slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+		if a.Key == slog.TimeKey || a.Key == slog.LevelKey && a.Value.String() == slog.LevelWarn.String() {
 			return slog.Attr{}
 		}
 		return a
 	}}
-	l := logcount.New(slog.New(slog.NewTextHandler(&out, &plain)))
+	l := logcount.New(slog.New(slog.NewTextHandler(&out, &plain)), logcount.Most)
 	t.Cleanup(l.Close)
 	return l, func() []string {
 		synctest.Wait()
@@ -81,6 +81,19 @@ func TestLogger(t *testing.T) {
 		expect(t, logged(), "msg=refused addr=a n=102 times=1")
 		l.Warn("a", "refused", "addr", "a", "n", 103)
 		expect(t, logged(), "msg=refused addr=a n=103")
+	})
+}
+
+// TestLinesThatAreNoTrouble: what is counted is there for those who look for it.
+func TestLinesThatAreNoTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, logged := newLogger(t)
+		for i := range 3 {
+			l.Info("a", "online", "n", i)
+		}
+		expect(t, logged(), "level=INFO msg=online n=0")
+		time.Sleep(61 * time.Second)
+		expect(t, logged(), "level=INFO msg=online n=2 times=2")
 	})
 }
 

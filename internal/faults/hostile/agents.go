@@ -560,7 +560,7 @@ func tellSameInstance(t *teller) error {
 // tellComing connects the same agent again and again.
 func tellComing(t *teller) error {
 	name := newName("coming")
-	for range t.many(20, 500) {
+	for range t.many(100, 500) {
 		p, err := t.agentSession(liar{name: name})
 		if err != nil {
 			return err

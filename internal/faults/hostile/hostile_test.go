@@ -3,6 +3,7 @@
 package hostile
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -81,6 +82,11 @@ const (
 	slackHeap       = 64 * mebi
 	slackStore      = 128 * mebi // of a dispatcher more, for what its store writes by and by
 
+	// What a process may log because of one lie. Lies come from many networks and under many names, and what each
+	// of these does is counted apart.
+	mostLines     = 100
+	mostLinesLong = 4096
+
 	// lieFor is how long each lie is told in the long form.
 	lieFor = 10 * time.Second
 )
@@ -93,6 +99,8 @@ type victim struct {
 	slack   int64 // bytes of heap above rest, when all is over
 	memory  int64 // at rest
 	rest    faults.Held
+	log     string // its path
+	lines   int    // that it has logged before a lie
 }
 
 // stage is a scene with honest callers.
@@ -137,14 +145,15 @@ func newStage(t *testing.T) *stage {
 	s.direct, err = s.dialAgent(t.Context())
 	must(t, err)
 	t.Cleanup(func() { _ = s.direct.Close() })
-	for name, p := range map[string]*faults.Process{
-		"the dispatcher": f.DispatcherProcess(), "the agent " + s.called: f.AgentProcess(s.called), "the agent " + s.host: f.AgentProcess(s.host),
-	} {
-		v := &victim{name: name, process: p, room: agentRoom, slack: slackHeap}
-		if p == f.DispatcherProcess() {
-			v.room, v.slack = dispatcherRoom, slackHeap+slackStore
-		}
-		s.victims = append(s.victims, v)
+	log := func(of string) string { return filepath.Join(f.Dir, of+".log") }
+	s.victims = []*victim{{
+		name: "the dispatcher", process: f.DispatcherProcess(), log: log("dispatcher"),
+		room: dispatcherRoom, slack: slackHeap + slackStore,
+	}}
+	for _, name := range []string{s.called, s.host} {
+		s.victims = append(s.victims, &victim{
+			name: "the agent " + name, process: f.AgentProcess(name), log: log(name), room: agentRoom, slack: slackHeap,
+		})
 	}
 	s.awaitOnline(t, s.called)
 	s.comeToRest(t)
@@ -344,7 +353,7 @@ func playAtOnce(t *testing.T) {
 		if first[v] == 0 || second[v] > first[v]*3/2+v.slack {
 			t.Errorf("%s grows: %d MiB at most in the first half, %d in the second", v.name, first[v]/mebi, second[v]/mebi)
 		}
-		v.room = math.MaxInt64 // the bounds are for one lie at a time
+		v.room, v.lines = math.MaxInt64, countLines(t, v.log) // the bounds are for one lie at a time
 	}
 	s.lookAtAll(t, lie{name: "all at once", to: dispatcher}, second)
 }
@@ -389,6 +398,9 @@ func (s *stage) tellOnce(ctx context.Context, l lie, kept func()) error {
 func (s *stage) play(t *testing.T, l lie) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	for _, v := range s.victims {
+		v.lines = countLines(t, v.log)
+	}
 	watch := s.watchMemory()
 	kept, over := make(chan struct{}), make(chan error, 1)
 	var telling sync.WaitGroup
@@ -405,16 +417,24 @@ func (s *stage) play(t *testing.T, l lie) {
 }
 
 // lookAtAll checks what must hold when a lie is over.
-func (s *stage) lookAtAll(t *testing.T, l lie, most map[*victim]int64) {
+func (s *stage) lookAtAll(t *testing.T, l lie, memory map[*victim]int64) {
 	t.Helper()
+	most := mostLines
+	if long {
+		most = mostLinesLong
+	}
 	var took []string
 	for _, v := range s.victims {
 		s.checkAlive(t, v)
-		grown := most[v] - v.memory
+		grown := memory[v] - v.memory
 		if grown > v.room {
 			t.Errorf("%s took %d MiB more than at rest, at most %d", v.name, grown/mebi, v.room/mebi)
 		}
-		took = append(took, fmt.Sprintf("%s %+d MiB", v.name, grown/mebi))
+		lines := countLines(t, v.log) - v.lines
+		if lines > most {
+			t.Errorf("%s logged %d lines, at most %d", v.name, lines, most)
+		}
+		took = append(took, fmt.Sprintf("%s %+d MiB %d lines", v.name, grown/mebi, lines))
 		report.Note(l.name, v.name+" MiB", grown/mebi)
 	}
 	t.Log(strings.Join(took, ", "))
@@ -560,6 +580,14 @@ func showLogs(t *testing.T, f *faults.Fleet) {
 		const most = 4000
 		t.Logf("%s ends with:\n%s", filepath.Base(path), data[max(0, len(data)-most):])
 	}
+}
+
+// countLines is how many lines a process has logged.
+func countLines(t *testing.T, path string) int {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	must(t, err)
+	return bytes.Count(data, []byte("\n"))
 }
 
 // lies are all of them.
