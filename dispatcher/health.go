@@ -19,7 +19,7 @@ func (d *Dispatcher) Health(ctx context.Context) Health {
 		"disk":       d.checkDisk(),
 		"registry":   d.registry.lastError(),
 		"clock":      d.clock.suspicion(),
-		"schedules":  d.schedules.problem(),
+		"schedules":  d.schedules.problem(d.now()),
 	}}
 	if d.ctx.Err() != nil {
 		h.Checks["dispatcher"] = d.closedBy()

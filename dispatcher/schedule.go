@@ -409,24 +409,36 @@ func (ss *schedules) nextWake() (at time.Time) {
 	return at
 }
 
+// clockSlack is how far ahead of the clock a schedule may be settled without a word: clocks are set by little all the time.
+const clockSlack = time.Minute
+
 // problem is why schedules do not fire: nil if all do.
-func (ss *schedules) problem() error {
+func (ss *schedules) problem(now time.Time) error {
 	ss.mu.RLock()
 	defer ss.mu.RUnlock()
-	var first *scheduled
-	n := 0
+	var broken, ahead *scheduled // the first of each, by name
+	var brokenCount, aheadCount int
 	for _, s := range ss.byName {
-		if s.err == nil {
-			continue
-		}
-		if n++; first == nil || s.name < first.name {
-			first = s
+		switch {
+		case s.err != nil:
+			if brokenCount++; broken == nil || s.name < broken.name {
+				broken = s
+			}
+		case s.state.Through.After(now.Add(clockSlack)):
+			if aheadCount++; ahead == nil || s.name < ahead.name {
+				ahead = s
+			}
 		}
 	}
-	if first == nil {
-		return nil
+	var all []error
+	if broken != nil {
+		all = append(all, fmt.Errorf("%d schedules cannot fire, the first is %s: %w", brokenCount, broken.name, broken.err))
 	}
-	return fmt.Errorf("%d schedules cannot fire, the first is %s: %w", n, first.name, first.err)
+	if ahead != nil {
+		all = append(all, fmt.Errorf("%d schedules are settled through times to come, as the clock was ahead once, and fire nothing until then: the first is %s, through %s; one that is deleted and put anew fires again",
+			aheadCount, ahead.name, ahead.state.Through.Format(time.RFC3339)))
+	}
+	return errors.Join(all...)
 }
 
 // loadSchedules reads the schedules that are stored. What is due of them the loop settles.
