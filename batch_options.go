@@ -28,7 +28,7 @@ type StopPolicy string
 
 // The policies.
 const (
-	PauseBatch  StopPolicy = ""       // pause it, until somebody resumes or cancels it
+	PauseBatch  StopPolicy = "pause"  // pause it, until somebody resumes or cancels it
 	CancelBatch StopPolicy = "cancel" // cancel it
 )
 
@@ -98,7 +98,7 @@ func StopAfter(share string) Option {
 	return func(o *CallOptions) { o.Batch.StopAfter, o.set.batch.stopAfter = share, true }
 }
 
-// OnStop says what StopAfter does: PauseBatch, the default, or CancelBatch.
+// OnStop says what StopAfter does: PauseBatch, the default, or CancelBatch, the default of schedules.
 func OnStop(p StopPolicy) Option { return func(o *CallOptions) { o.Batch.OnStop = p } }
 
 // MaxHosts refuses the batch, ErrRefused, if its target selects more hosts.
@@ -265,8 +265,8 @@ func (o *BatchOptions) check() error {
 	switch {
 	case (o.Rate == 0) != (o.RatePer == 0):
 		return &FieldError{Field: "rate", Message: "must be a number of hosts within a time"}
-	case o.OnStop != PauseBatch && o.OnStop != CancelBatch:
-		return &FieldError{Field: "on_stop", Message: fmt.Sprintf("must be %q or nothing", CancelBatch)}
+	case o.OnStop != "" && o.OnStop != PauseBatch && o.OnStop != CancelBatch:
+		return &FieldError{Field: "on_stop", Message: fmt.Sprintf("must be %q or %q", PauseBatch, CancelBatch)}
 	case o.WhenUnfit != RefuseUnfit && o.WhenUnfit != SkipHost:
 		return &FieldError{Field: "when_unfit", Message: fmt.Sprintf("must be %q or nothing", SkipHost)}
 	case len(o.Confirmed) > maxDigest:

@@ -185,6 +185,27 @@ func TestScheduleTrigger(t *testing.T) {
 	})
 }
 
+// TestScheduleOnStop: a run of which too many members fail is cancelled, or paused where the schedule asks for that.
+func TestScheduleOnStop(t *testing.T) {
+	everyWiring(t, func(t *testing.T, sys *system) {
+		sys.webs(2)
+		for policy, want := range map[harp.StopPolicy]harp.BatchState{"": harp.BatchFailed, harp.CancelBatch: harp.BatchFailed, harp.PauseBatch: harp.BatchPaused} {
+			name := "on" + string(policy)
+			ok(t, sys.caller.Schedules().Put(t.Context(), yearly(name, "fail.on", failArgs{Hosts: []string{"web01"}}, harp.Parallel(1), harp.StopAfter("1"), harp.OnStop(policy))))
+			b := must[*harp.Batch](t)(sys.caller.Schedules().Trigger(t.Context(), name))
+			status := must[harp.BatchStatus](t)(b.Status(t.Context()))
+			for range b.Results(t.Context()) {
+				if status = must[harp.BatchStatus](t)(b.Status(t.Context())); status.State != harp.BatchRunning {
+					break
+				}
+			}
+			if status.State != want {
+				t.Errorf("with %q the run is %s (%s), want %s", policy, status.State, status.Reason, want)
+			}
+		}
+	})
+}
+
 // A time to come is skipped once, and only one that there is.
 func TestScheduleSkip(t *testing.T) {
 	everyWiring(t, func(t *testing.T, sys *system) {

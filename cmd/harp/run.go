@@ -87,8 +87,13 @@ func (c *cli) bindBatch(cmd *cobra.Command, f *batchFlags) {
 	c.bindBatchOptions(cmd, f)
 	f.describeCall()
 	flags := cmd.Flags()
-	flags.StringVar(&f.onStop, "on-stop", "pause", "`pause` the batch then, or cancel it")
+	c.bindOnStop(cmd, f, "`pause` the batch then, as it does by default, or cancel it")
 	flags.BoolVar(&f.options.Probe, "ping", false, "ask the hosts first whether they are there: silent ones count as away")
+}
+
+// bindOnStop adds the flag that says what --stop-after does.
+func (c *cli) bindOnStop(cmd *cobra.Command, f *batchFlags, usage string) {
+	cmd.Flags().StringVar(&f.onStop, "on-stop", "", usage)
 	c.completeFlag(cmd, "on-stop", fixed("pause", "cancel"))
 }
 
@@ -199,7 +204,7 @@ func (f *batchFlags) batchOptions() ([]harp.Option, error) {
 	}
 	o := f.options
 	var ok bool
-	if o.OnStop, ok = map[string]harp.StopPolicy{"pause": harp.PauseBatch, "cancel": harp.CancelBatch}[f.onStop]; !ok {
+	if o.OnStop, ok = map[string]harp.StopPolicy{"": "", "pause": harp.PauseBatch, "cancel": harp.CancelBatch}[f.onStop]; !ok {
 		return nil, invalid("on-stop", "must be pause or cancel")
 	}
 	if o.WhenUnfit, ok = map[string]harp.UnfitPolicy{"refuse": harp.RefuseUnfit, "skip": harp.SkipHost}[f.whenUnfit]; !ok {

@@ -160,6 +160,7 @@ func (c *cli) runPairs(s harp.ScheduleStatus) [][2]string {
 		{"approve", yes(b.Approve)},
 		{"subset", b.Subset},
 		{"stop after", b.StopAfter},
+		{"on stop", string(b.OnStop)},
 		{"max hosts", numberText(b.MaxHosts)},
 		{"when unfit", string(b.WhenUnfit)},
 		{"job labels", labelText(r.Labels)},

@@ -13,7 +13,7 @@ import (
 )
 
 func (c *cli) scheduleAddCommand() *cobra.Command {
-	f := scheduleFlags{batchFlags: batchFlags{onStop: "pause"}} // which for a schedule is the default
+	var f scheduleFlags
 	cmd := &cobra.Command{
 		Use:   "add NAME TARGET PROCEDURE [NAME=VALUE | NAME:=JSON | @FILE | -]...",
 		Short: "Make a schedule",
@@ -67,6 +67,7 @@ func (c *cli) bindSchedule(cmd *cobra.Command, f *scheduleFlags) {
 	f.several = true
 	c.bindCallOptions(cmd, &f.callFlags)
 	c.bindBatchOptions(cmd, &f.batchFlags)
+	c.bindOnStop(cmd, &f.batchFlags, "`cancel` the batch then, as it does by default, or pause it")
 	f.describeCall()
 	s, flags := &f.schedule, cmd.Flags()
 	flags.Lookup("label").Usage = "a label for each run and its jobs: `key=value` (repeatable)"
