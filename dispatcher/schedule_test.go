@@ -194,7 +194,8 @@ func TestScheduleOnStop(t *testing.T) {
 			ok(t, sys.caller.Schedules().Put(t.Context(), yearly(name, "fail.on", failArgs{Hosts: []string{"web01"}}, harp.Parallel(1), harp.StopAfter("1"), harp.OnStop(policy))))
 			b := must[*harp.Batch](t)(sys.caller.Schedules().Trigger(t.Context(), name))
 			status := must[harp.BatchStatus](t)(b.Status(t.Context()))
-			for range b.Results(t.Context()) {
+			for _, err := range b.Results(t.Context()) {
+				ok(t, err)
 				if status = must[harp.BatchStatus](t)(b.Status(t.Context())); status.State != harp.BatchRunning {
 					break
 				}
