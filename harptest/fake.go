@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -178,7 +179,14 @@ func (f fakeService) JobStatus(_ context.Context, id string) (harp.JobStatus, er
 	if err != nil {
 		return harp.JobStatus{}, err
 	}
-	return j.status, nil
+	return j.shown(), nil
+}
+
+// shown is the job's status, which shares no memory with the job.
+func (j *fakeJob) shown() harp.JobStatus {
+	s := j.status
+	s.Labels, s.Args, s.Queue = maps.Clone(s.Labels), slices.Clone(s.Args), slices.Clone(s.Queue)
+	return s
 }
 
 // JobResult implements harp.JobService.
@@ -187,7 +195,9 @@ func (f fakeService) JobResult(_ context.Context, id string, _ bool) (harp.Resul
 	if err != nil {
 		return harp.Result{}, err
 	}
-	return j.result, nil
+	result := j.result
+	result.Value = slices.Clone(result.Value)
+	return result, nil
 }
 
 // JobResults implements harp.JobService.
@@ -217,7 +227,9 @@ func (f fakeService) JobRequest(_ context.Context, id string) (harp.Submission, 
 	if err != nil {
 		return harp.Submission{}, err
 	}
-	return j.sub, nil
+	sub := j.sub
+	sub.Request, sub.Signature = slices.Clone(sub.Request), slices.Clone(sub.Signature)
+	return sub, nil
 }
 
 // ForceLost implements harp.JobService: all have ended.
@@ -228,19 +240,32 @@ func (f fakeService) ForceLost(_ context.Context, id, _ string) error {
 	return failures.New("conflict", "job "+id+" has ended").Err()
 }
 
-// ListJobs implements harp.JobService. It selects by host, procedure and state.
+// ListJobs implements harp.JobService. It selects by host, procedure, state and labels, and refuses other filters.
 func (f fakeService) ListJobs(_ context.Context, filter harp.JobFilter, _ string) (page harp.Page[harp.JobStatus], _ error) {
+	if filter.Batch != "" || filter.Queue != nil || filter.By != "" || len(filter.Args) > 0 || !filter.Since.IsZero() || !filter.Until.IsZero() {
+		return page, errFake
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, j := range slices.Backward(f.jobs) {
-		s := j.status
+		s := j.shown()
 		if filter.Host != "" && filter.Host != s.Host || filter.Procedure != "" && filter.Procedure != s.Procedure ||
-			len(filter.States) > 0 && !slices.Contains(filter.States, s.State) {
+			len(filter.States) > 0 && !slices.Contains(filter.States, s.State) || !hasLabels(s.Labels, filter.Labels) {
 			continue
 		}
 		page.Items = append(page.Items, s)
 	}
 	return page, nil
+}
+
+// hasLabels reports whether labels have all those that are wanted.
+func hasLabels(labels, wanted map[string]string) bool {
+	for key, value := range wanted {
+		if is, ok := labels[key]; !ok || is != value {
+			return false
+		}
+	}
+	return true
 }
 
 // Ping implements harp.Service.
@@ -252,7 +277,7 @@ func (f fakeService) Ping(context.Context) (harp.ServerInfo, error) {
 func (f fakeService) Close() error { return nil }
 
 // errFake is what a Fake has not.
-var errFake = failures.New("refused", "a harptest.Fake has jobs only").Err()
+var errFake = failures.New("refused", "a harptest.Fake has jobs only, listed by host, procedure, state and labels").Err()
 
 // ListHosts implements harp.HostService.
 func (f fakeService) ListHosts(context.Context, string, string) (harp.Page[harp.HostStatus], error) {

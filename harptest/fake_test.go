@@ -119,6 +119,44 @@ func fails(t *testing.T, f func(t testing.TB)) bool {
 	return inner.failed
 }
 
+// What a Fake returns is the test's own: a change of it changes no job.
+func TestFakeSharesNothing(t *testing.T) {
+	fake := harptest.NewFake()
+	harptest.Answer(fake, restart, func(string, restartArgs) (int, error) { return 911, nil })
+	caller, ctx := fake.Caller(), t.Context()
+	defer caller.Close()
+	job, err := restart.Call(ctx, caller.Host("web01"), restartArgs{"nginx"}, harp.Label("team", "web"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := job.Status(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Labels["team"], first.Args[0] = "db", 0xc1
+	again, err := job.Status(ctx)
+	if err != nil || again.Labels["team"] != "web" || again.Args.String() != `{"service":"nginx"}` {
+		t.Errorf("then it has labels %v and arguments %v, %v", again.Labels, again.Args, err)
+	}
+	listed := func(f harp.JobFilter) (n int, err error) {
+		for _, err := range caller.Jobs(ctx, f) {
+			if err != nil {
+				return n, err
+			}
+			n++
+		}
+		return n, nil
+	}
+	for team, want := range map[string]int{"web": 1, "db": 0} {
+		if n, err := listed(harp.JobFilter{Labels: map[string]string{"team": team}}); n != want || err != nil {
+			t.Errorf("of team %s there are %d jobs, %v", team, n, err)
+		}
+	}
+	if _, err := listed(harp.JobFilter{By: "ada"}); !errors.Is(err, harp.ErrRefused) {
+		t.Errorf("a filter that a Fake does not have: %v", err)
+	}
+}
+
 // What is required and is not so fails the test.
 func TestRequirements(t *testing.T) {
 	sys := harptest.New(t, harptest.Options{Agents: []string{"web01"}, Register: func(a *agent.Agent) {
