@@ -123,11 +123,13 @@ func (x *Exchange) Reserve(ctx context.Context, n int) error {
 	over := x.over
 	x.mu.Unlock()
 	answers := &x.session.budget.answers
+	if more < 0 {
+		answers.give(-more)
+	}
 	switch {
 	case over:
 		return io.ErrClosedPipe
 	case more <= 0:
-		answers.give(-more)
 		return nil
 	}
 	if !answers.take(ctx.Done(), more) {

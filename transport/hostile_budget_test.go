@@ -273,6 +273,33 @@ func TestReserve(t *testing.T) {
 	})
 }
 
+// TestReserveLessWhenThePeerHasGone: what an answer does not need of what was reserved is given back also when the peer
+// has given the exchange up meanwhile, as whoever is tired of waiting does.
+func TestReserveLessWhenThePeerHasGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := transport.NewBudget()
+		e := virtual.connect(t, transport.Options{}, transport.Options{Budget: b})
+		e.serve(t, func(x *transport.Exchange, _ transport.Frame) {
+			if err := x.Reserve(t.Context(), 1000); err != nil {
+				t.Error(err)
+			}
+			<-x.Context().Done()
+			if err := x.Reserve(t.Context(), 10); !errors.Is(err, io.ErrClosedPipe) {
+				t.Errorf("it is over, and Reserve says %v", err)
+			}
+		})
+		x := e.exchange(t)
+		send(t, x, 1, false, nil)
+		synctest.Wait()
+		x.Release()
+		synctest.Wait()
+		e.opener.Close(nil)
+		<-e.acceptor.Done()
+		synctest.Wait()
+		wantNothingHeld(t, b)
+	})
+}
+
 // TestNothingStaysHeld: whatever sessions do and however they end, a budget is as full at the end as
 // it was before.
 func TestNothingStaysHeld(t *testing.T) {

@@ -31,6 +31,7 @@ var liesOfCallers = toDispatcher(caller, []lie{
 	{name: "half a SUBMIT with its frame", tell: tellHalfFrames},
 	{name: "a body on a stream that there is not", tell: tellNoStream},
 	{name: "exchanges without end", tell: tellExchanges},
+	{name: "answers that nobody waits for", tell: tellGivenUp},
 	{name: "a storm of RESET", tell: tellResets, long: "its session is ended before all is told"},
 	{name: "exchanges that go backwards", tell: tellBackwards},
 	{name: "frames after End", tell: tellAfterEnd},

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"time"
 )
 
 func tellOtherTypes(t *teller) error {
@@ -137,6 +138,27 @@ func tellResets(t *teller) error {
 				b = append(b, frameBytes(x, typeReset, 0, nil)...)
 			}
 			if err := p.sayBytes(b); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// tellGivenUp asks and does not wait for the answers, each time a little longer.
+func tellGivenUp(t *teller) error {
+	if err := t.fillStore(50, 1<<10); err != nil {
+		return err
+	}
+	return t.greeted(t.many(2, 16), func(p *peer) error {
+		defer p.close()
+		for i := range t.many(300, 2000) {
+			x := p.nextExchange()
+			if err := p.sayBytes(frameBytes(x, typeJobs, endFlag, encode(object{"limit", 50}))); err != nil {
+				return err
+			}
+			time.Sleep(time.Duration(i%40) * 50 * time.Microsecond)
+			if err := p.sayBytes(frameBytes(x, typeReset, 0, nil)); err != nil {
 				return err
 			}
 		}

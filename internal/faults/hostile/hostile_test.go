@@ -447,6 +447,7 @@ func (s *stage) lookAtAll(t *testing.T, l lie, memory map[*victim]int64) {
 	for _, v := range s.victims {
 		s.awaitRest(t, v)
 	}
+	s.awaitBudgets(t)
 }
 
 // tellLong tells a lie, in the long form again and again.
@@ -563,6 +564,32 @@ func (s *stage) awaitRest(t *testing.T, v *victim) {
 			t.Errorf("%s holds %d goroutines, %d files and %d MiB when all is over, and %d, %d and %d before", v.name,
 				now.Goroutines, now.Files, now.Heap/mebi, v.rest.Goroutines, v.rest.Files, v.rest.Heap/mebi)
 			v.rest = now // the next lie has no part in it
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// awaitBudgets waits until the dispatcher holds nothing any more that was taken of what all peers have, but for
+// the question itself.
+func (s *stage) awaitBudgets(t *testing.T) {
+	t.Helper()
+	const most = 256 << 10
+	deadline := time.Now().Add(patience)
+	for {
+		info, err := s.caller.Ping(t.Context())
+		must(t, err)
+		var held []string
+		for _, b := range info.Bounds {
+			if strings.HasSuffix(b.Name, " of all peers") && b.Used > most {
+				held = append(held, fmt.Sprintf("%s: %d", b.Name, b.Used))
+			}
+		}
+		if len(held) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("when all is over the dispatcher holds %s bytes", strings.Join(held, ", "))
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
