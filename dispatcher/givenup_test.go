@@ -30,11 +30,13 @@ func TestNothingIsHeldForRequestsThatWereGivenUp(t *testing.T) {
 		func(ctx context.Context) { _, _ = sys.caller.Target("web*").Preview(ctx, "host.name", nil) },
 		func(ctx context.Context) { _, _ = sys.caller.Target("web*").Hosts(ctx) },
 		func(ctx context.Context) {
-			for range sys.caller.Jobs(ctx, harp.JobFilter{}) { //nolint:revive // all of them
+			for _, err := range sys.caller.Jobs(ctx, harp.JobFilter{}) {
+				_ = err
 			}
 		},
 		func(ctx context.Context) {
-			for range b.Follow(ctx) { //nolint:revive // all of them
+			for _, err := range b.Follow(ctx) {
+				_ = err
 			}
 		},
 	}
