@@ -2,26 +2,21 @@ package badger_test
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/table"
-	"github.com/dgraph-io/badger/v4/y"
-	"pgregory.net/rapid"
 
 	"github.com/harpcaller/harp/store"
 	harpbadger "github.com/harpcaller/harp/store/badger"
@@ -239,87 +234,6 @@ func TestCloseThatCannotMakeATable(t *testing.T) {
 	checkMerged(t, dir)
 }
 
-// TestFlushThatCannotMakeATable compacts a store on a small disk where no table can be made of what is in
-// memory: badger has its memory table twice then, and would use it after it is released. The store fails, and all
-// that was committed is in the logs.
-func TestFlushThatCannotMakeATable(t *testing.T) {
-	dir := t.TempDir()
-	e, err := harpbadger.OpenEngine(dir, quiet(harpbadger.Options{Disk: onSmallDisk}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	commitRows(t, e, 0)
-	commitRows(t, e, 1)
-	if err := takeTables(dir, allTables); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Compact(t.Context()); err == nil {
-		t.Error("it compacted what it could make no table of")
-	}
-	giveTables(t, dir)
-	if err := e.Commit([]rows.Write{mergedRow(0)}); err == nil {
-		t.Error("it goes on")
-	}
-	if err := e.Compact(t.Context()); err == nil {
-		t.Error("it compacts again")
-	}
-	if err := e.Close(); err == nil {
-		t.Error("it is closed as if nothing had been")
-	}
-	copied := t.TempDir()
-	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
-	harpbadger.CloseAnyway(e)
-	checkMerged(t, copied)
-}
-
-// TestFlushThatBadgerTriesAgain fills memory tables of which badger can make no tables, which it tries again each second: the
-// store fails, instead of taking more until commits wait for that, and all that was committed is in the logs.
-func TestFlushThatBadgerTriesAgain(t *testing.T) {
-	dir := t.TempDir()
-	e := openEngine(t, dir)
-	if err := takeTables(dir, allTables); err != nil {
-		t.Fatal(err)
-	}
-	const most = 100 // MiB, before commits wait
-	row := func(n int) rows.Write {
-		return rows.Write{Key: fmt.Appendf(nil, "%08d", n), Value: bytes.Repeat([]byte{byte(n)}, 2<<10)}
-	}
-	n := 0
-	for err := error(nil); err == nil; n++ {
-		if n == most {
-			t.Fatalf("it took %d MiB and goes on", most)
-		}
-		var writes []rows.Write
-		for i := range 512 {
-			writes = append(writes, row(512*n+i))
-		}
-		err = e.Commit(writes)
-	}
-	if err := e.Close(); err == nil {
-		t.Error("it is closed as if nothing had been")
-	}
-	copied := t.TempDir()
-	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil { // before badger can try again
-		t.Fatal(err)
-	}
-	giveTables(t, copied)
-	giveTables(t, dir)
-	harpbadger.CloseAnyway(e)
-	e = openEngine(t, copied)
-	snap := view(t, e)
-	for i := range 512 * (n - 1) {
-		if got, err := snap.Get(row(i).Key); err != nil || !bytes.Equal(got, row(i).Value) {
-			t.Fatalf("row %d of %d has %d bytes, %v", i, 512*(n-1), len(got), err)
-		}
-	}
-	snap.Close()
-	if err := e.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestCloseThatBadgerTriesAgain closes a store of whose memory table no table can be made, which badger tries again for
 // as long as that lasts: closing says why. With the disk well again it is closed, and nothing is missing.
 func TestCloseThatBadgerTriesAgain(t *testing.T) {
@@ -398,118 +312,6 @@ func TestOpenThatBadgerTriesAgain(t *testing.T) {
 	snap.Close()
 	if err := e.Close(); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestCommitThatWaitsForAFlush lets commits fill all memory tables while a table is being made, the last of them
-// waits, and the table then cannot be made: that commit says why.
-func TestCommitThatWaitsForAFlush(t *testing.T) {
-	dir := t.TempDir()
-	e := openEngine(t, dir)
-	release := harpbadger.HoldManifest()
-	waits := make(chan error, 1)
-	began := make(chan struct{}, 1<<20)
-	go func() {
-		for n := 0; ; n++ {
-			began <- struct{}{}
-			if err := e.Commit(largeRows(n)); err != nil {
-				waits <- err
-				return
-			}
-		}
-	}()
-	for still := false; !still; { // until one does not come to its end
-		select {
-		case <-began:
-		case err := <-waits:
-			t.Fatal(err)
-		case <-time.After(2 * time.Second):
-			still = true
-		}
-	}
-	if err := takeTables(dir, allTables); err != nil {
-		t.Fatal(err)
-	}
-	release(errors.New("the disk has failed"))
-	if err := inTime(t, func() error { return <-waits }); err == nil {
-		t.Error("it was committed")
-	}
-	if err := inTime(t, e.Close); err == nil {
-		t.Error("it is closed as if nothing had been")
-	}
-	giveTables(t, dir)
-	harpbadger.CloseAnyway(e)
-}
-
-// TestCompactThatWaitsForAFlush compacts a store on a small disk while a table is being made of what is in memory, which then
-// cannot be made: badger waits for that before it makes one of the rest. The compaction says why, and the store can be closed.
-func TestCompactThatWaitsForAFlush(t *testing.T) {
-	dir := t.TempDir()
-	e, err := harpbadger.OpenEngine(dir, quiet(harpbadger.Options{Disk: onSmallDisk}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	release := harpbadger.HoldManifest()
-	for n := 0; logsOfMem(t, dir) < 2; n++ {
-		commit(t, e, largeRows(n)...)
-	}
-	compacted := make(chan error, 1)
-	go func() { compacted <- e.Compact(context.Background()) }()
-	select {
-	case err := <-compacted:
-		t.Fatal(err)
-	case <-time.After(time.Second):
-	}
-	if err := takeTables(dir, allTables); err != nil {
-		t.Fatal(err)
-	}
-	release(errors.New("the disk has failed"))
-	if err := inTime(t, func() error { return <-compacted }); err == nil {
-		t.Error("it compacted what it could make no table of")
-	}
-	if err := inTime(t, e.Close); err == nil {
-		t.Error("it is closed as if nothing had been")
-	}
-	giveTables(t, dir)
-	harpbadger.CloseAnyway(e)
-}
-
-// largeRows are the rows of a commit, which are in memory tables as they are.
-func largeRows(n int) []rows.Write {
-	const rowsOfOne, size = 1000, 3500
-	writes := make([]rows.Write, rowsOfOne)
-	for i := range writes {
-		writes[i] = rows.Write{Key: fmt.Appendf(nil, "%04d.%04d", n, i), Value: bytes.Repeat([]byte{byte(n)}, size)}
-	}
-	return writes
-}
-
-// logsOfMem is how many logs of memory tables are in a directory that something was written to.
-func logsOfMem(t *testing.T, dir string) (n int) {
-	t.Helper()
-	names, err := filepath.Glob(filepath.Join(dir, "*.mem"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		if info, err := os.Stat(name); err == nil && info.Size() > 0 {
-			n++
-		}
-	}
-	return n
-}
-
-// inTime calls what may hang, and fails the test if it does.
-func inTime(t *testing.T, do func() error) error {
-	t.Helper()
-	done := make(chan error, 1)
-	go func() { done <- do() }()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(time.Minute):
-		t.Fatal("it hangs")
-		return nil
 	}
 }
 
@@ -645,122 +447,6 @@ func TestKilledBeforeTheTablesAreCounted(t *testing.T) {
 			checkMerged(t, dir)
 		})
 	}
-}
-
-// TestMergeModel merges tables as badger does, with rows that were deleted, several versions, and
-// tables further below, and leaves out what was deleted where badger does. If all tables are made nothing is
-// missing; if any is not made, something is.
-func TestMergeModel(t *testing.T) {
-	dir := t.TempDir()
-	rapid.Check(t, func(t *rapid.T) {
-		m := merging{dir: dir, before: map[uint64]uint32{}, after: map[uint64]uint32{}}
-		version := rapid.Uint64Range(1, 40)
-		entries := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) mergeEntry {
-			return mergeEntry{rapid.IntRange(0, 60).Draw(t, "row"), version.Draw(t, "version"), rapid.Bool().Draw(t, "deleted")}
-		}), 1, 80, func(e mergeEntry) [2]uint64 { return [2]uint64{uint64(e.row), e.version} }).Draw(t, "entries")
-		discard := version.Draw(t, "discard")
-		var read [3][]mergeEntry // two tables above, one below
-		for _, e := range entries {
-			n := rapid.IntRange(0, 2).Draw(t, "table")
-			read[n] = append(read[n], e)
-		}
-		for n, entries := range read {
-			if len(entries) > 0 {
-				m.before[m.make(t, entries)] = []uint32{0, 0, 5}[n]
-			}
-		}
-		first, last := slices.MinFunc(entries, byRow).row, slices.MaxFunc(entries, byRow).row
-		overlapped := false
-		for range rapid.IntRange(0, 2).Draw(t, "below") {
-			from := rapid.IntRange(-20, 80).Draw(t, "from")
-			to := from + rapid.IntRange(0, 10).Draw(t, "to")
-			id := m.make(t, []mergeEntry{{row: from, version: 1}, {row: to, version: 2}})
-			m.before[id], m.after[id] = 6, 6
-			overlapped = overlapped || from <= last && to >= first
-		}
-		kept := keptOf(entries, discard, overlapped)
-		var made []uint64
-		for len(kept) > 0 {
-			n := rapid.IntRange(1, len(kept)).Draw(t, "rows of a table")
-			id := m.make(t, slices.Concat(kept[:n]...))
-			m.after[id], made, kept = 5, append(made, id), kept[n:]
-		}
-		if err := harpbadger.CheckMerge(dir, m.before, m.after, discard); err != nil {
-			t.Fatalf("nothing is missing: %v", err)
-		}
-		if len(made) == 0 {
-			return
-		}
-		lost := maps.Clone(m.after)
-		for _, id := range rapid.SliceOfNDistinct(rapid.SampledFrom(made), 1, -1, rapid.ID).Draw(t, "lost") {
-			delete(lost, id)
-		}
-		if err := harpbadger.CheckMerge(dir, m.before, lost, discard); !errors.Is(err, harpbadger.ErrUnmade) {
-			t.Fatalf("%d of %d tables are missing: %v, want ErrUnmade", len(m.after)-len(lost), len(made), err)
-		}
-	})
-}
-
-type mergeEntry struct {
-	row     int
-	version uint64
-	deleted bool
-}
-
-func byRow(a, b mergeEntry) int { return cmp.Compare(a.row, b.row) }
-
-func (e mergeEntry) key() []byte { return y.KeyWithTs(fmt.Appendf(nil, "%04d", e.row+100), e.version) }
-
-// keptOf are the entries that badger keeps of those that it reads, row by row.
-func keptOf(entries []mergeEntry, discard uint64, overlapped bool) (kept [][]mergeEntry) {
-	sorted := slices.SortedFunc(slices.Values(entries), func(a, b mergeEntry) int { return y.CompareKeys(a.key(), b.key()) })
-	for len(sorted) > 0 {
-		n := 1
-		for n < len(sorted) && sorted[n].row == sorted[0].row {
-			n++
-		}
-		var of []mergeEntry
-		for _, e := range sorted[:n] {
-			if e.version > discard {
-				of = append(of, e)
-				continue
-			}
-			if !e.deleted || overlapped {
-				of = append(of, e)
-			}
-			break
-		}
-		if len(of) > 0 {
-			kept = append(kept, of)
-		}
-		sorted = sorted[n:]
-	}
-	return kept
-}
-
-// merging makes tables in a directory.
-type merging struct {
-	dir           string
-	before, after map[uint64]uint32
-}
-
-var mergedTables atomic.Uint64
-
-func (m *merging) make(t *rapid.T, entries []mergeEntry) (id uint64) {
-	builder := table.NewTableBuilder(table.Options{BlockSize: 64, BloomFalsePositive: 0.01})
-	defer builder.Close()
-	for _, e := range slices.SortedFunc(slices.Values(entries), func(a, b mergeEntry) int { return y.CompareKeys(a.key(), b.key()) }) {
-		value := y.ValueStruct{Value: []byte("value")}
-		if e.deleted {
-			value = y.ValueStruct{Meta: 1}
-		}
-		builder.Add(e.key(), value, 0)
-	}
-	id = mergedTables.Add(1)
-	if err := os.WriteFile(table.NewFilename(id, m.dir), builder.Finish(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return id
 }
 
 // flipBit flips a bit of a file in place: one that is written anew waits for the disk.

@@ -1,0 +1,140 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/store"
+)
+
+// batchWalk does at random what happens to a batch.
+type batchWalk struct {
+	*world
+	r     *rand.Rand
+	b     *store.Batch
+	hosts []string
+}
+
+func (w *batchWalk) step() {
+	host := w.hosts[w.r.IntN(len(w.hosts))]
+	switch n := w.r.IntN(24); {
+	case n < 3:
+		w.gate(host)
+		w.claim(10, host)
+	case n < 5:
+		w.st.SetGate(host, store.Gate{Reason: harp.ReasonOffline, LastHeard: w.now})
+		w.silence(host)
+	case n == 5 && w.readBatch(w.b).State == harp.BatchRunning:
+		w.change(w.b, store.BatchPaused)
+	case n == 6 && w.readBatch(w.b).State == harp.BatchPaused:
+		w.change(w.b, store.BatchResumed)
+	case n == 7 && w.r.IntN(40) == 0:
+		w.change(w.b, store.BatchCancel)
+	case n == 8 && w.b.Member.Queue != nil && w.r.IntN(6) == 0:
+		_, err := w.st.CancelQueue(w.ctx(), w.b.Member.Queue, store.Operation{ID: w.id(), By: caller, Time: w.now})
+		if !errors.Is(err, harp.ErrNotFound) { // there may be none now
+			w.must(err)
+		}
+	case n == 9 && w.r.IntN(4) == 0:
+		j := w.members(w.b)[w.r.IntN(len(w.hosts))]
+		w.try(j, w.event(j, store.CancelReq)) // it may have ended
+	case n < 10:
+		w.pass(time.Duration(w.r.IntN(60)) * time.Second)
+		w.advance()
+	default:
+		w.moveSome()
+	}
+}
+
+// moveSome lets something happen to one or two members that have an attempt, in one operation.
+func (w *batchWalk) moveSome() {
+	var ts []store.Transition
+	for _, n := range w.r.Perm(len(w.hosts)) {
+		j := w.members(w.b)[n]
+		if !store.HoldsSlot(j.State) || len(ts) == 2 {
+			continue
+		}
+		kinds := []store.Kind{store.Started, store.End, store.End, store.End, store.NotNow, store.Lose, store.CancelReq}
+		e := w.event(j, kinds[w.r.IntN(len(kinds))])
+		e.Jitter = w.r.Float64()
+		switch {
+		case e.Kind == store.NotNow:
+			e.Wake = w.now.Add(time.Second)
+		case e.Kind == store.End && w.r.IntN(4) == 0:
+			e.Failure = failures.New("remote", "no")
+		}
+		ts = append(ts, store.Transition{ID: j.ID, Event: e})
+	}
+	_, err := w.st.Apply(w.ctx(), ts...) // some of it may not be possible
+	w.must(err)
+}
+
+// finish has every member end that has not.
+func (w *batchWalk) finish() {
+	w.gate(w.hosts...)
+	for n := 0; !w.readBatch(w.b).State.Ended(); n++ {
+		if n == 200 {
+			w.Fatalf("it does not end: %+v", w.readBatch(w.b))
+		}
+		if w.readBatch(w.b).State == harp.BatchPaused {
+			w.change(w.b, store.BatchResumed)
+		}
+		w.pass(time.Minute)
+		w.advance()
+		w.claim(100, w.hosts...)
+		for _, j := range w.members(w.b) {
+			switch {
+			case j.State == harp.StateUnknown:
+				w.must(w.try(j, w.event(j, store.Lose)).Err)
+			case store.HoldsSlot(j.State):
+				w.apply(j, store.End)
+			}
+		}
+		w.checkBatch(w.b)
+	}
+}
+
+func walkBatch(seed uint64) func(w *world) {
+	return func(w *world) {
+		r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // to be repeated
+		hosts := hostsOf(12)
+		b := w.batch(hosts, parallel(1+r.IntN(4)), waves([][]int{{12}, {1, 4, 12}, {6, 12}}[r.IntN(3)]...), stopAfter(r.IntN(5)), func(b *store.BatchSubmission) {
+			b.Batch.SkipAway = r.IntN(3) == 0
+			b.Hosts[r.IntN(12)].Unfit = harp.ReasonUnfit
+			b.Batch.Classes[0].Retry = harp.RetryPolicy{On: []harp.State{harp.StateFailed, harp.StateLost}, Attempts: 1 + r.IntN(3), Backoff: time.Second, MaxBackoff: time.Minute}
+			if r.IntN(3) == 0 {
+				b.Batch.Member.Queue, b.Batch.Member.Concurrency = queue("q"), 2
+			}
+			if b.Batch.Plan.WavePause = time.Minute; r.IntN(2) == 0 {
+				b.Batch.Plan.Approve = true
+			}
+		})
+		walk := &batchWalk{world: w, r: r, b: b, hosts: hosts}
+		for n := range 80 {
+			walk.step()
+			w.checkBatch(b)
+			if w.open != nil && n%20 == 19 {
+				w.reopen()
+				w.checkBatch(b)
+			}
+			if w.readBatch(b).State.Ended() {
+				return
+			}
+		}
+		walk.finish()
+	}
+}
+
+const walkRule = "whatever happens to a batch, its counts are what its members say, no more than may hold a slot, waves come one after the other, the log has each end once, and it ends"
+
+// batchWalks are walks with different seeds.
+func batchWalks(from, n uint64) (rules []rule) {
+	for seed := from; seed < from+n; seed++ {
+		rules = append(rules, rule{fmt.Sprintf("batch/walk/%d", seed), walkRule, walkBatch(seed)})
+	}
+	return rules
+}
