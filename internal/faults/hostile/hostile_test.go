@@ -100,6 +100,7 @@ type victim struct {
 	rest    faults.Held
 	log     string // its path
 	lines   int    // that it has logged before a lie
+	store   string // the directory of its store; "" if it has none
 }
 
 // stage is a scene with honest callers.
@@ -147,7 +148,7 @@ func newStage(t *testing.T) *stage {
 	log := func(of string) string { return filepath.Join(f.Dir, of+".log") }
 	s.victims = []*victim{{
 		name: "the dispatcher", process: f.DispatcherProcess(), log: log("dispatcher"),
-		room: dispatcherRoom, slack: slackHeap + slackStore,
+		room: dispatcherRoom, slack: slackHeap + slackStore, store: filepath.Join(f.Dir, "store"),
 	}}
 	for _, name := range []string{s.called, s.host} {
 		s.victims = append(s.victims, &victim{
@@ -207,8 +208,7 @@ func (s *stage) comeToRest(t *testing.T) {
 	}
 	for _, v := range s.victims {
 		var err error
-		v.rest, err = v.process.AskHeld(t.Context())
-		must(t, err)
+		v.rest = v.askHeld(t)
 		v.memory, err = v.process.Memory()
 		must(t, err)
 	}
