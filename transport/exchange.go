@@ -39,6 +39,8 @@ type Exchange struct {
 
 	reserved int64 // bytes of the answer that are reserved
 
+	hasHandler bool // a handler has it, which releases it; only those that read the session touch it
+
 	// Guarded by the mutex of bodies.
 	lates   []*lateBody // announced and not let in
 	untaken int         // bytes of long bodies that came and were not taken

@@ -100,7 +100,9 @@ func TestHostileLongBodies(t *testing.T) {
 	eachWiring(t, func(t *testing.T, w wiring) {
 		for name, c := range cases {
 			t.Run(name, func(t *testing.T) {
-				h := w.hostileOpener(t, transport.Options{MaxExchanges: 4}, await)
+				b := transport.NewBudget()
+				t.Cleanup(func() { wantNothingHeld(t, b) }) // when all handlers have returned
+				h := w.hostileOpener(t, transport.Options{MaxExchanges: 4, Budget: b}, await)
 				stream, st := h.opened(t)
 				c.send(h, stream, st)
 				h.wantDead(t, h.victim.acceptor, c.reason)
@@ -160,6 +162,24 @@ func TestALongBodyCutShort(t *testing.T) {
 			if lines := h.log.all(); len(lines) > 0 {
 				t.Errorf("logged %q", lines)
 			}
+		}
+	})
+}
+
+// TestAnExchangeWhoseFirstBodyIsCutShort: nobody is handed it, and it holds nothing when its session is over.
+func TestAnExchangeWhoseFirstBodyIsCutShort(t *testing.T) {
+	eachWiring(t, func(t *testing.T, w wiring) {
+		for _, cut := range []int{0, 1, 19_999} {
+			b := transport.NewBudget()
+			h := w.hostileOpener(t, transport.Options{Budget: b}, func(*transport.Exchange, transport.Frame) {
+				t.Error("it is handed over")
+			})
+			stream, st := h.opened(t)
+			h.announce(1, stream, 0)
+			write(st, body20k[:cut])
+			h.raw.Close()
+			<-h.victim.acceptor.Done()
+			wantNothingHeld(t, b)
 		}
 	})
 }

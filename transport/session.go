@@ -339,6 +339,7 @@ func (s *Session) findExchange(f Frame) (x *Exchange, isNew bool, err error) {
 
 // runHandler runs the handler of an exchange, unless the peer has given it up already.
 func (s *Session) runHandler(x *Exchange, first Frame) {
+	x.hasHandler = true
 	if x.isGivenUp() {
 		x.Release()
 		return
@@ -349,7 +350,8 @@ func (s *Session) runHandler(x *Exchange, first Frame) {
 	})
 }
 
-// endExchanges tells every exchange that nothing comes any more.
+// endExchanges tells every exchange that nothing comes any more, when nothing is read any more. Those of which a handler
+// was to have the first body, which has not come, are over with that.
 func (s *Session) endExchanges() {
 	s.mu.Lock()
 	all := make([]*Exchange, 0, len(s.exchanges))
@@ -364,6 +366,9 @@ func (s *Session) endExchanges() {
 			continue
 		}
 		x.close(fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, after))
+		if !s.opener && !x.hasHandler {
+			x.Release()
+		}
 	}
 }
 
