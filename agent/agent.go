@@ -155,7 +155,7 @@ func New(cfg Config) *Agent {
 		cfg:       cfg,
 		bare:      bare,
 		log:       log,
-		repeated:  logcount.New(log, logcount.Most),
+		repeated:  logcount.New(log),
 		instance:  harp.NewID(),
 		catalogue: catalogue{procedures: map[string]*procedure{}},
 		journal:   newJournalHandle(&cfg, log),
@@ -201,7 +201,7 @@ func (a *Agent) begin(ctx context.Context) (*scope, error) {
 			a.journal.close()
 			return nil, err
 		}
-		a.repeated = logcount.New(a.log, logcount.Most)
+		a.repeated = logcount.New(a.log)
 		a.here, a.letGo = context.WithCancel(context.Background())
 		a.adopt(left)
 	}

@@ -210,7 +210,7 @@ type Dispatcher struct {
 	cfg       Config
 	log       *slog.Logger
 	repeated  *logcount.Logger // for what others can do again and again
-	hostLines *logcount.Logger // for what each host may do now and then: of a large fleet all are named
+	hostLines *logcount.Logger // for what all hosts do at times, beside which the others are counted apart
 	clock     *wallClock
 	name      string // owner of the sessions, in host rows
 	hosts     *hosts
@@ -264,7 +264,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 		return nil, errors.Join(err, closeStore(st))
 	}
 	d := &Dispatcher{
-		store: st, cfg: cfg, log: cfg.Logger, repeated: logcount.New(cfg.Logger, logcount.Most), hostLines: logcount.New(cfg.Logger, cfg.Limits.AgentSessions), name: harp.NewID(),
+		store: st, cfg: cfg, log: cfg.Logger, repeated: logcount.New(cfg.Logger), hostLines: logcount.New(cfg.Logger), name: harp.NewID(),
 		kick: make(chan struct{}, 1), closed: make(chan struct{}),
 		ofCallers: transport.NewBudget(), ofAgents: transport.NewBudget(),
 	}

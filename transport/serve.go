@@ -68,7 +68,7 @@ func Serve(ctx context.Context, l net.Listener, cfg ServeConfig, handle func(con
 		cfg:       cfg,
 		config:    serverConfig(cfg.TLS, cfg.Protocols),
 		admission: newAdmission(cfg.HandshakeRate, cfg.HandshakeLimit),
-		refusals:  logcount.New(cfg.Logger, logcount.Most),
+		refusals:  logcount.New(cfg.Logger),
 		handle:    handle,
 	}
 	defer s.refusals.Close()

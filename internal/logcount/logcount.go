@@ -12,16 +12,15 @@ import (
 
 const (
 	every = time.Minute
-	// Most is how many things are counted apart, usually.
-	Most = 1024
+	// maxKeys is how many things are counted apart. All others share a line.
+	maxKeys = 1024
 	// others is the key of those.
 	others = "others"
 )
 
 // Logger logs such lines. It is safe for concurrent use.
 type Logger struct {
-	log  *slog.Logger
-	most int
+	log *slog.Logger
 
 	mu      sync.Mutex // guards what follows; never held while logging
 	counts  map[key]*count
@@ -42,10 +41,9 @@ type count struct {
 	timer *time.Timer
 }
 
-// New returns a Logger that logs to log, and counts so many things apart, such as [Most]: all others share a line. It
-// must be closed.
-func New(log *slog.Logger, most int) *Logger {
-	return &Logger{log: log, most: most, counts: make(map[key]*count)}
+// New returns a Logger that logs to log. It must be closed.
+func New(log *slog.Logger) *Logger {
+	return &Logger{log: log, counts: make(map[key]*count)}
 }
 
 // Warn logs a line the first time that it has this message and this key, by, as a host or
@@ -74,7 +72,7 @@ func (l *Logger) countLine(k key, args []any) bool {
 		return true
 	}
 	c := l.counts[k]
-	if c == nil && len(l.counts) >= l.most {
+	if c == nil && len(l.counts) >= maxKeys {
 		k.by = others
 		c = l.counts[k]
 	}

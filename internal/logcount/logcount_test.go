@@ -23,7 +23,7 @@ func newLogger(t *testing.T) (*logcount.Logger, func() []string) {
 		}
 		return a
 	}}
-	l := logcount.New(slog.New(slog.NewTextHandler(&out, &plain)), logcount.Most)
+	l := logcount.New(slog.New(slog.NewTextHandler(&out, &plain)))
 	t.Cleanup(l.Close)
 	return l, func() []string {
 		synctest.Wait()

@@ -81,8 +81,8 @@ const (
 	slackHeap       = 64 * mebi
 	slackStore      = 128 * mebi // of a dispatcher more, for what its store writes by and by
 
-	// What a process may log because of one lie. Lies come from many networks and under many names, and what each
-	// of these does is counted apart.
+	// What a process may log because of one lie. Lies come from many networks and under many names, and what the
+	// first of these do is counted apart.
 	mostLines     = 100
 	mostLinesLong = 4096
 
