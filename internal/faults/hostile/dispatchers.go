@@ -61,9 +61,12 @@ func toAgent(as role, all []lie) []lie {
 }
 
 func tellNoWelcome(t *teller) error {
-	err := t.each(t.many(50, 1000), func(int) error {
-		_, err := t.session("dispatcher", nil)
-		return err
+	const allowed = 16 // an agent closes those that are too many
+	err := t.each(t.many(50, 1000), func(i int) error {
+		if _, err := t.session("dispatcher", nil); i < allowed {
+			return err
+		}
+		return nil
 	})
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -189,7 +190,15 @@ func newName(prefix string) string { return fmt.Sprintf("%s%d", prefix, names.Ad
 
 // hello is what begins a session, with more fields, or the same ones again.
 func hello(more ...any) object {
-	return append(object{"v", version, "software", "liar", "instance", newID()}, more...)
+	all := object{"v", version, "software", "liar", "instance", newID()}
+	for i := 0; i < len(more); i += 2 {
+		if at := slices.Index(all, more[i]); at >= 0 && at%2 == 0 { // a key that comes twice is another lie
+			all[at+1] = more[i+1]
+			continue
+		}
+		all = append(all, more[i], more[i+1])
+	}
+	return all
 }
 
 // callerSession is a session of a caller who is welcome.
