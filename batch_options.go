@@ -13,7 +13,7 @@ import (
 // CALL, as the request is that of all members.
 const NeedBatch = "batch"
 
-// SkipHost is given to [WhenOffline] or [WhenUnfit]: hosts that are so when their turn comes are left
+// SkipHost is given to [WhenOffline], [WhenUnfit] or [WhenHeld]: hosts that are so when their turn comes are left
 // out of a batch. Their members are counted apart, as skipped, and do not fail it.
 const SkipHost = "skip"
 
@@ -22,6 +22,13 @@ type UnfitPolicy string
 
 // RefuseUnfit refuses the whole batch if one of its hosts is unfit.
 const RefuseUnfit UnfitPolicy = ""
+
+// HeldPolicy says what becomes of the hosts of a batch that a maintenance window or a pause keeps back when their
+// turn comes.
+type HeldPolicy string
+
+// WaitForHeld has them wait for its end.
+const WaitForHeld HeldPolicy = ""
 
 // StopPolicy says what becomes of a batch of which too many members failed: see [StopAfter].
 type StopPolicy string
@@ -49,6 +56,7 @@ type BatchOptions struct {
 	Confirmed    string        `json:"confirmed,omitempty" msgpack:"confirmed,omitempty"` // the Digest of a Preview
 	Probe        bool          `json:"probe,omitempty" msgpack:"probe,omitempty"`         // hosts are asked whether they are there
 	WhenUnfit    UnfitPolicy   `json:"when_unfit,omitempty" msgpack:"whenunfit,omitempty"`
+	WhenHeld     HeldPolicy    `json:"when_held,omitempty" msgpack:"whenheld,omitempty"`
 	QueuePerHost bool          `json:"queue_per_host,omitempty" msgpack:"queueper,omitempty"`
 	Retry        []string      `json:"retry,omitempty" msgpack:"retry,omitempty"` // which members of Request.RetryOf it has: [Batch.Retry]
 }
@@ -119,6 +127,10 @@ func Probe() Option { return func(o *CallOptions) { o.Batch.Probe = true } }
 // WhenUnfit says what to do when a host of a batch lacks the procedure, or has one that the
 // arguments do not fit: RefuseUnfit, the default, or [SkipHost].
 func WhenUnfit(p UnfitPolicy) Option { return func(o *CallOptions) { o.Batch.WhenUnfit = p } }
+
+// WhenHeld says what to do with a host that a maintenance window of the mode WindowHold or a pause keeps back when its turn comes:
+// WaitForHeld, the default, or [SkipHost]. One that a window refuses is left out in any case.
+func WhenHeld(p HeldPolicy) Option { return func(o *CallOptions) { o.Batch.WhenHeld = p } }
 
 // QueuePerHost adds the host, under the key "host", to the name of the queue of each member of a
 // batch: each host then has a queue of its own. It needs [Queue].

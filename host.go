@@ -174,6 +174,7 @@ type HostStatus struct {
 	LastHeard    time.Time              `json:"last_heard,omitzero" msgpack:"heard,omitempty"`        // UTC; zero if never
 	Software     string                 `json:"software,omitempty" msgpack:"software,omitempty"`      // the agent's name and version
 	Error        string                 `json:"error,omitempty" msgpack:"error,omitempty"`            // why the dispatcher could not reach it, the last time it tried
+	Pause        *HostPause             `json:"pause,omitempty" msgpack:"pause,omitempty"`            // nil: it is not paused
 	Problems     []HostProblem          `json:"problems,omitempty" msgpack:"problems,omitempty"`      // what its agent last said is wrong, and what the dispatcher sees
 }
 
@@ -235,4 +236,5 @@ const (
 	TraitDryRun     = "dry_run"     // can say what it would do: see [DryRun]
 	TraitEndsReboot = "ends_reboot" // succeeds when the machine boots anew
 	TraitCommand    = "command"     // runs a command
+	TraitReadOnly   = "read_only"   // changes nothing: maintenance windows do not concern it, unless they say so
 )

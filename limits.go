@@ -35,4 +35,8 @@ const (
 	MaxNextTimes      = 1000 // that Schedules.Next is asked for
 	MaxBackfill       = 1000 // times that Schedules.Backfill has run
 	MaxCatchUp        = 1000 // times that Schedule.CatchUpMost lets fire late
+	MaxWindowName     = 128
+	MaxWindowPatterns = 64      // of Window.Procedures, of Window.Exempt and of WindowCalendar.Zones
+	MaxWindowSpans    = 1000    // that Maintenance.Spans returns
+	MaxCalendar       = 1 << 20 // the file of a window
 )

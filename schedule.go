@@ -212,6 +212,12 @@ type Upcoming struct {
 	Nominal time.Time `json:"nominal" msgpack:"nominal"`               // when it is to fire; by this time it is known; UTC
 	Wall    string    `json:"wall" msgpack:"wall"`                     // Nominal as a clock in the schedule's zone shows it
 	Note    string    `json:"note,omitempty" msgpack:"note,omitempty"` // what a change of the clock did to it, or that it is skipped
+
+	// What windows and pauses make of it, as far as they are known: a day ahead.
+	Hosts     int       `json:"hosts,omitempty" msgpack:"hosts,omitempty"`         // that the target selects now; 0: it was not looked at
+	Held      int       `json:"held,omitempty" msgpack:"held,omitempty"`           // of these, on which it could not start then
+	HeldBy    string    `json:"held_by,omitempty" msgpack:"heldby,omitempty"`      // the first window in the way; empty: pauses are
+	HeldUntil time.Time `json:"held_until,omitzero" msgpack:"helduntil,omitempty"` // when the last of them is free, UTC; zero: not known
 }
 
 // ScheduleChange is what an operator does to a schedule.

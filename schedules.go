@@ -163,6 +163,11 @@ func CheckBackfill(name string, from, to time.Time) error {
 	if err := checkName("name", name, MaxScheduleName); err != nil {
 		return err
 	}
+	return checkBounds(from, to)
+}
+
+// checkBounds refuses what is no span from one time to a later one.
+func checkBounds(from, to time.Time) error {
 	for _, bound := range []struct {
 		field string
 		at    time.Time

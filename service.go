@@ -23,6 +23,7 @@ type Service interface {
 	QueueService
 	GroupService
 	ScheduleService
+	MaintenanceService
 	EventService
 	UpkeepService
 
@@ -267,6 +268,38 @@ type ScheduleService interface {
 	// ScheduleLedger returns one page of what became of times, newest first. Errors: ErrInvalid,
 	// ErrNotFound (the schedule).
 	ScheduleLedger(ctx context.Context, f LedgerFilter, cursor string) (Page[LedgerEntry], error)
+}
+
+// MaintenanceService looks at maintenance windows and pauses of hosts, and changes them. An id is as that of
+// CancelQueue.
+type MaintenanceService interface {
+	// PutWindow makes a window or replaces the one of its name, once for an id. When it returns, the window is heeded.
+	// Errors: ErrInvalid (a field of it, id), ErrRefused (there are too many), ErrConflict (the id is
+	// that of another request), ErrPruned (it is too old).
+	PutWindow(ctx context.Context, id string, w Window) error
+
+	// DeleteWindow deletes a window, once for an id. Errors: as PutWindow; ErrNotFound.
+	DeleteWindow(ctx context.Context, id, name string) error
+
+	// EndWindow ends the open span of a window that is once, once for an id. Errors: as PutWindow; ErrNotFound,
+	// ErrConflict (it is not open, or not once).
+	EndWindow(ctx context.Context, id, name string) error
+
+	// ListWindows returns one page of windows, by name; of the one with this name if it is not empty. The Content of their
+	// calendars is left out unless a name is given.
+	ListWindows(ctx context.Context, name, cursor string) (Page[WindowStatus], error)
+
+	// WindowSpans returns the spans of a window that have a moment in [from, to), at most MaxWindowSpans. Errors:
+	// ErrNotFound, ErrInvalid.
+	WindowSpans(ctx context.Context, name string, from, to time.Time) ([]Span, error)
+
+	// JudgeStart says what windows and pauses make of a start by hand at a moment, or now if that is zero. Errors:
+	// ErrNotFound (the host), ErrInvalid (at, of which nothing is known).
+	JudgeStart(ctx context.Context, host, procedure string, at time.Time) (Verdict, error)
+
+	// PauseHosts pauses the hosts that a target selects, or ends their pauses, once for an id, and returns how many hosts
+	// that are. Errors: as LabelHosts; ErrInvalid (until, which has passed).
+	PauseHosts(ctx context.Context, id, expr string, c HostPauseChange) (int, error)
 }
 
 // QueueChange is what an operator changes of a queue; nil: left as it is.

@@ -41,6 +41,7 @@ const (
 	ReasonBackoff    = "backoff"     // between two attempts
 	ReasonPaused     = "paused"      // its queue is paused
 	ReasonBatch      = "batch"       // it is a member of a batch, which has not come to it, or has no slot for it
+	ReasonWindow     = "window"      // a maintenance window, or a pause of its host, keeps it from starting
 )
 
 // ReasonUnfit is the reason of a job that was left out of its batch as its host cannot run it: it

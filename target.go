@@ -115,6 +115,7 @@ type Preview struct {
 	Hosts     int    `json:"hosts" msgpack:"hosts"`                // how many the target selects
 	Away      int    `json:"away" msgpack:"away,omitempty"`        // of these, neither online nor about to come back
 	Unfit     int    `json:"unfit" msgpack:"unfit,omitempty"`      // of these, lack the procedure, or the arguments do not fit
+	Held      int    `json:"held" msgpack:"held,omitempty"`        // of these, a maintenance window or a pause keeps the procedure from starting there now
 	Dangerous bool   `json:"dangerous" msgpack:"danger,omitempty"` // a host that is fit declares the procedure so: [TraitDangerous]
 	Digest    string `json:"digest" msgpack:"digest"`              // of the names of all hosts: another list has another one
 
