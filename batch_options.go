@@ -198,6 +198,7 @@ func (o *CallOptions) batchOption() string {
 		{"confirmed", set.confirmed || b.Confirmed != ""},
 		{"probe", b.Probe},
 		{"when_unfit", b.WhenUnfit != ""},
+		{"when_held", b.WhenHeld != ""},
 		{"queue_per_host", b.QueuePerHost},
 		{"retry", len(b.Retry) > 0},
 		{"when_offline", o.WhenOffline == SkipHost},
@@ -225,6 +226,7 @@ func (o *BatchOptions) merge(given BatchOptions) {
 	setIf(&o.Confirmed, given.Confirmed, given.Confirmed != "")
 	setIf(&o.Probe, true, given.Probe)
 	setIf(&o.WhenUnfit, given.WhenUnfit, given.WhenUnfit != "")
+	setIf(&o.WhenHeld, given.WhenHeld, given.WhenHeld != "")
 	setIf(&o.QueuePerHost, true, given.QueuePerHost)
 	setIf(&o.Retry, slices.Clone(given.Retry), len(given.Retry) > 0)
 }
@@ -281,6 +283,8 @@ func (o *BatchOptions) check() error {
 		return &FieldError{Field: "on_stop", Message: fmt.Sprintf("must be %q or %q", PauseBatch, CancelBatch)}
 	case o.WhenUnfit != RefuseUnfit && o.WhenUnfit != SkipHost:
 		return &FieldError{Field: "when_unfit", Message: fmt.Sprintf("must be %q or nothing", SkipHost)}
+	case o.WhenHeld != WaitForHeld && o.WhenHeld != SkipHost:
+		return &FieldError{Field: "when_held", Message: fmt.Sprintf("must be %q or nothing", SkipHost)}
 	case len(o.Confirmed) > maxDigest:
 		return tooLong("confirmed", len(o.Confirmed), maxDigest)
 	}

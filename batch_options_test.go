@@ -23,6 +23,7 @@ func TestBatchOptionsAreOfBatches(t *testing.T) {
 		"confirmed":      Confirmed("d"),
 		"probe":          Probe(),
 		"when_unfit":     WhenUnfit(SkipHost),
+		"when_held":      WhenHeld(SkipHost),
 		"queue_per_host": QueuePerHost(),
 		"when_offline":   WhenOffline(SkipHost),
 	} {
@@ -75,6 +76,7 @@ func TestBadBatchOptions(t *testing.T) {
 		{"confirmed", Confirmed("")},
 		{"confirmed", Confirmed(string(make([]byte, maxDigest+1)))},
 		{"when_unfit", WhenUnfit("x")},
+		{"when_held", WhenHeld("x")},
 		{"when_offline", WhenOffline("x")},
 		{"queue_per_host", QueuePerHost()},
 		{"id", JobID(MemberID(NewID(), "web01", 1))},
@@ -107,7 +109,7 @@ func TestBadBatchOptions(t *testing.T) {
 func TestBatchOptionsStack(t *testing.T) {
 	given := BatchOptions{
 		Parallel: 2, Rolling: []string{"1", "50%"}, WavePause: time.Minute, Approve: true, Subset: "10%", Shuffle: true, Rate: 3, RatePer: time.Second,
-		StopAfter: "5%", OnStop: CancelBatch, MaxHosts: 9, Confirmed: "d", Probe: true, WhenUnfit: SkipHost, QueuePerHost: true,
+		StopAfter: "5%", OnStop: CancelBatch, MaxHosts: 9, Confirmed: "d", Probe: true, WhenUnfit: SkipHost, WhenHeld: SkipHost, QueuePerHost: true,
 	}
 	r, err := NewBatchRequest(" web01 , web02", "p", nil, Parallel(7), Options(CallOptions{Batch: given, Queue: Args{"q": 1}}), Subset("20%"))
 	if err != nil {

@@ -44,7 +44,7 @@ type Window struct {
 
 // WindowCalendar is an iCalendar file, RFC 5545, as calendar programs export it.
 type WindowCalendar struct {
-	Content []byte            `json:"content" msgpack:"content"`                 // at most MaxCalendar bytes
+	Content []byte            `json:"content,omitempty" msgpack:"content"`       // at most MaxCalendar bytes
 	Event   string            `json:"event,omitempty" msgpack:"event,omitempty"` // only events whose SUMMARY is like this; * is any text, ? one character
 	Zones   map[string]string `json:"zones,omitempty" msgpack:"zones,omitempty"` // zones of the file that nobody knows, and their names in the IANA database
 }

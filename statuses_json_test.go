@@ -28,6 +28,9 @@ func TestOtherStatusesReadBack(t *testing.T) {
 	t.Run("ScheduleStatus", readsBackAny[ScheduleStatus])
 	t.Run("LedgerEntry", readsBackAny[LedgerEntry])
 	t.Run("Upcoming", readsBackAny[Upcoming])
+	t.Run("Window", readsBackAny[Window])
+	t.Run("WindowStatus", readsBackAny[WindowStatus])
+	t.Run("Verdict", readsBackAny[Verdict])
 }
 
 func readsBackAny[T any](t *testing.T) {
@@ -71,6 +74,8 @@ func setAny(t *rapid.T, v reflect.Value, name string) {
 		return
 	}
 	switch v.Kind() {
+	case reflect.Uint8:
+		v.SetUint(uint64(rapid.Byte().Draw(t, name)))
 	case reflect.String:
 		v.SetString(rapid.StringN(0, 8, 30).Draw(t, name))
 	case reflect.Bool:

@@ -58,7 +58,7 @@ func specOf(s harp.Schedule) (*schedule.Spec, error) {
 
 func upcoming(spec *schedule.Spec, from time.Time, n int) (times []harp.Upcoming) {
 	for m, ok := spec.Next(from); ok && len(times) < n; m, ok = spec.Next(m.Nominal) {
-		times = append(times, harp.Upcoming(m))
+		times = append(times, harp.Upcoming{Time: m.Time, Nominal: m.Nominal, Wall: m.Wall, Note: m.Note})
 	}
 	return times
 }

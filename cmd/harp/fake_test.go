@@ -44,6 +44,8 @@ type fake struct {
 	every     bool // each target selects all hosts
 	batches   batchFake
 	schedules scheduleFake
+
+	maintenance maintenanceFake
 }
 
 func (f *fake) Ping(context.Context) (harp.ServerInfo, error) {
