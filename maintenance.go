@@ -179,11 +179,11 @@ type WindowStatus struct {
 // Verdict says what windows and pauses make of the start of a procedure on a host at a moment. Times are UTC.
 type Verdict struct {
 	At         time.Time  `json:"at" msgpack:"at"`
-	May        bool       `json:"may" msgpack:"may,omitempty"`                       // nothing keeps it back
-	Mode       WindowMode `json:"mode,omitempty" msgpack:"mode,omitempty"`           // what becomes of it, if something does
-	Obstacles  []Obstacle `json:"obstacles,omitempty" msgpack:"obstacles,omitempty"` // that keep it back
-	Until      time.Time  `json:"until,omitzero" msgpack:"until,omitempty"`          // when this changes; zero: at no time that is known
-	KnownUntil time.Time  `json:"known_until,omitzero" msgpack:"known,omitempty"`    // of later moments nothing is known yet
+	May        bool       `json:"may" msgpack:"may,omitempty"`                    // nothing keeps it back
+	Mode       WindowMode `json:"mode,omitempty" msgpack:"mode,omitempty"`        // what becomes of it, if something does
+	Obstacles  []Obstacle `json:"obstacles,omitempty" msgpack:"-"`                // that keep it back
+	Until      time.Time  `json:"until,omitzero" msgpack:"until,omitempty"`       // when this changes; zero: at no time that is known
+	KnownUntil time.Time  `json:"known_until,omitzero" msgpack:"known,omitempty"` // of later moments nothing is known yet
 }
 
 // List yields all windows, by name. Errors: ErrUnavailable, ErrClosed.

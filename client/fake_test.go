@@ -36,6 +36,7 @@ type desk struct {
 	queues    []harp.QueueStatus
 	feed      feed
 	schedules fakeSchedules
+	windows   fakeWindows
 }
 
 type fakeJob struct {

@@ -307,6 +307,15 @@ func TestChangesAreAskedAgain(t *testing.T) {
 			_, err := c.Hosts().Remove(ctx, "h")
 			return err
 		},
+		"PutWindow": func(ctx context.Context, c *harp.Caller, _ string) error {
+			return c.Maintenance().Put(ctx, newWindow("w"))
+		},
+		"DeleteWindow": func(ctx context.Context, c *harp.Caller, _ string) error { return c.Maintenance().Delete(ctx, "w") },
+		"EndWindow":    func(ctx context.Context, c *harp.Caller, _ string) error { return c.Maintenance().End(ctx, "w") },
+		"PauseHosts": func(ctx context.Context, c *harp.Caller, _ string) error {
+			_, err := c.Hosts().Pause(ctx, "*", "", time.Time{})
+			return err
+		},
 		"JobRequest": func(ctx context.Context, c *harp.Caller, id string) error { _, err := c.Job(id).Retry(ctx); return err },
 	} {
 		t.Run(method, func(t *testing.T) {

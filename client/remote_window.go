@@ -2,41 +2,63 @@ package client
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
 )
 
 // PutWindow implements harp.MaintenanceService.
 func (r *remote) PutWindow(ctx context.Context, id string, w harp.Window) error {
-	return errors.ErrUnsupported
+	_, err := requestReply[wire.Done](ctx, r, wire.TypePutWindow, wire.PutWindow{Request: id, Window: w}, false)
+	return err
 }
 
 // DeleteWindow implements harp.MaintenanceService.
 func (r *remote) DeleteWindow(ctx context.Context, id, name string) error {
-	return errors.ErrUnsupported
+	_, err := requestReply[wire.Done](ctx, r, wire.TypeDeleteWindow, wire.WindowRef{Request: id, Name: name}, false)
+	return err
 }
 
 // EndWindow implements harp.MaintenanceService.
-func (r *remote) EndWindow(ctx context.Context, id, name string) error { return errors.ErrUnsupported }
+func (r *remote) EndWindow(ctx context.Context, id, name string) error {
+	_, err := requestReply[wire.Done](ctx, r, wire.TypeEndWindow, wire.WindowRef{Request: id, Name: name}, false)
+	return err
+}
 
 // ListWindows implements harp.MaintenanceService.
 func (r *remote) ListWindows(ctx context.Context, name, cursor string) (harp.Page[harp.WindowStatus], error) {
-	return harp.Page[harp.WindowStatus]{}, errors.ErrUnsupported
+	q := wire.WindowsQuery{Name: name, Page: wire.Page{Cursor: cursor}}
+	m, err := requestReply[wire.Windows](ctx, r, wire.TypeWindows, q, false)
+	return pageAfter[harp.WindowStatus](cursor, m.Windows, m.Cursor, err)
 }
 
 // WindowSpans implements harp.MaintenanceService.
 func (r *remote) WindowSpans(ctx context.Context, name string, from, to time.Time) ([]harp.Span, error) {
-	return nil, errors.ErrUnsupported
+	m, err := requestReply[wire.Spans](ctx, r, wire.TypeWindowSpans, wire.WindowSpans{Name: name, From: from, To: to}, false)
+	p, err := page[harp.Span](m.Spans, "", err)
+	return p.Items, err
 }
 
 // JudgeStart implements harp.MaintenanceService.
 func (r *remote) JudgeStart(ctx context.Context, host, procedure string, at time.Time) (harp.Verdict, error) {
-	return harp.Verdict{}, errors.ErrUnsupported
+	m, err := requestReply[wire.Judged](ctx, r, wire.TypeJudgeStart, wire.JudgeStart{Host: host, Procedure: procedure, At: at}, false)
+	if err != nil {
+		return harp.Verdict{}, err
+	}
+	obstacles, err := wire.DecodeRows[harp.Obstacle](m.Obstacles)
+	if err != nil {
+		return harp.Verdict{}, unreadable(err)
+	}
+	m.Verdict.Obstacles = obstacles
+	return m.Verdict, nil
 }
 
 // PauseHosts implements harp.MaintenanceService.
-func (r *remote) PauseHosts(ctx context.Context, id, expr string, c harp.HostPauseChange) (int, error) {
-	return 0, errors.ErrUnsupported
+func (r *remote) PauseHosts(ctx context.Context, id, text string, c harp.HostPauseChange) (int, error) {
+	if err := checkTarget(wire.TypePauseHosts, text, 0); err != nil {
+		return 0, err
+	}
+	m, err := requestReply[wire.Done](ctx, r, wire.TypePauseHosts, wire.PauseHosts{Request: id, Target: text, HostPauseChange: c}, false)
+	return m.Count, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -119,7 +120,7 @@ func testBadRequests(t *testing.T, f *front) {
 	bad := []byte{0xc1}
 	r := rawCaller(t, f)
 	defer r.session.Close(nil)
-	for _, c := range append(badSchedules(), []badRequest{
+	for _, c := range slices.Concat(badSchedules(), badWindows(), []badRequest{
 		{"submit nothing", wire.TypeSubmit, nil, "request"},
 		{"submit a number", wire.TypeSubmit, 5, "request"},
 		{"submit no request", wire.TypeSubmit, harp.Submission{}, "request"},
@@ -163,7 +164,7 @@ func testBadRequests(t *testing.T, f *front) {
 		{"change no queue", wire.TypeChangeQueue, wire.QueueChange{}, "queue"},
 		{"change a queue to fewer than nothing", wire.TypeChangeQueue, wire.QueueChange{Request: id, Name: []byte{0x80}, QueueChange: harp.QueueChange{Concurrency: new(-1)}}, "concurrency"},
 		{"submit a bad retry", wire.TypeSubmit, harp.Submission{Request: harp.Request{ID: id, Host: "h", Procedure: "p", Retry: harp.RetryPolicy{On: []harp.State{"queued"}}}.Encode()}, "retry.on"},
-	}...) {
+	}) {
 		var body []byte
 		if c.message != nil {
 			body = wire.Encode(c.message)
@@ -174,7 +175,8 @@ func testBadRequests(t *testing.T, f *front) {
 		}
 	}
 	for typ := range transport.Type(126) {
-		if typ < wire.TypePing || typ > wire.TypeLedger && typ != wire.TypePingHosts || typ == wire.TypeChunk {
+		known := typ >= wire.TypePing && typ <= wire.TypeLedger && typ != wire.TypeChunk || typ == wire.TypePingHosts || typ >= wire.TypeWindows && typ <= wire.TypePauseHosts
+		if !known {
 			if failure := failureIn(t, r.ask(typ, nil)); failure.Code != "refused" {
 				t.Errorf("type %d: got %+v", typ, failure)
 			}

@@ -234,6 +234,13 @@ var handlers = map[transport.Type]func(ctx context.Context, s harp.Service, body
 	wire.TypeBackfill:       handled(handleBackfill),
 	wire.TypeNextTimes:      handled(handleNextTimes),
 	wire.TypeLedger:         handled(handleLedger),
+	wire.TypeWindows:        handled(handleWindows),
+	wire.TypePutWindow:      handled(handlePutWindow),
+	wire.TypeDeleteWindow:   handled(handleDeleteWindow),
+	wire.TypeEndWindow:      handled(handleEndWindow),
+	wire.TypeWindowSpans:    handled(handleWindowSpans),
+	wire.TypeJudgeStart:     handled(handleJudgeStart),
+	wire.TypePauseHosts:     handled(handlePauseHosts),
 }
 
 // handled decodes the request for a handler.

@@ -14,7 +14,7 @@ import (
 func messages() map[string]any {
 	all := map[string]any{}
 	for _, some := range []map[string]any{
-		attemptMessages(), sessionMessages(), jobMessages(), batchMessages(), hostMessages(), scheduleMessages(),
+		attemptMessages(), sessionMessages(), jobMessages(), batchMessages(), hostMessages(), scheduleMessages(), windowMessages(),
 	} {
 		maps.Copy(all, some)
 	}
@@ -31,6 +31,11 @@ var (
 	someRows   = wire.Rows{{0x80}, {0x81, 0xa1, 'n', 1}}
 	someHeld   = wire.HeldAttempt{Job: "j", Attempt: 1, State: wire.HeldAlive, Fence: 2, Records: 3, Acked: 4}
 )
+
+// someObstacle has every field, those of each kind.
+var someObstacle = harp.Obstacle{
+	Reason: "queue", Since: at(1), Until: at(2), Slots: 3, Jobs: []string{"j"}, Ahead: 4, Batch: "b", By: someCaller, Why: "w", Window: "n", Only: true,
+}
 
 // attemptMessages are what a dispatcher and an agent say of an attempt.
 func attemptMessages() map[string]any {
@@ -142,7 +147,7 @@ func batchMessages() map[string]any {
 		"explained_part": wire.ExplainedPart{Depth: 1, Text: "web*", Hosts: 2, Value: "web01"},
 		"preview":        wire.Preview{Target: "web*", Procedure: "p", Args: []byte{0x80}},
 		"previewed": wire.Previewed{
-			Preview:    harp.Preview{Hosts: 3, Away: 1, Unfit: 1, Dangerous: true, Digest: "d", AwayHosts: []string{"web01"}},
+			Preview:    harp.Preview{Hosts: 3, Away: 1, Unfit: 1, Held: 2, Dangerous: true, Digest: "d", AwayHosts: []string{"web01"}},
 			UnfitHosts: someRows,
 		},
 		"unfit_host": harp.UnfitHost{Host: "web02", Err: errSome},
@@ -156,7 +161,8 @@ func hostMessages() map[string]any {
 		"hosts":       wire.Hosts{Hosts: someRows, Cursor: "c"},
 		"host": harp.HostStatus{
 			Name: "web01", Online: true, Address: "10.0.0.1:7442", Labels: map[string]string{"a": "1"}, LabelSources: map[string]harp.LabelSource{"a": "operator"}, Facts: []byte{0x80},
-			Procedures: []string{"p", "q"}, LastHeard: at(1), Software: "harp/0", Error: "away", Problems: []harp.HostProblem{{Code: "procedures", Text: "p.yaml: bad"}},
+			Procedures: []string{"p", "q"}, LastHeard: at(1), Software: "harp/0", Error: "away",
+			Pause: &harp.HostPause{By: someCaller, Reason: "r", Since: at(2), Until: at(3)}, Problems: []harp.HostProblem{{Code: "procedures", Text: "p.yaml: bad"}},
 		},
 		"host_ref":     wire.HostRef{Name: "web01", Page: somePage},
 		"host_procs":   wire.HostProcs{Procedures: someRows, Cursor: "c"},
@@ -201,6 +207,35 @@ func scheduleMessages() map[string]any {
 	}
 }
 
+// windowMessages are what callers and a dispatcher say of maintenance windows and of pauses of hosts.
+func windowMessages() map[string]any {
+	return map[string]any{
+		"windows_query": wire.WindowsQuery{Page: somePage, Name: "w"},
+		"windows":       wire.Windows{Windows: someRows, Cursor: "c"},
+		"window": harp.WindowStatus{
+			Window: someWindow, By: someCaller, Changed: at(4), Open: true, Span: harp.Span{From: at(5), To: at(6), Note: "n"}, Err: errSome,
+		},
+		"put_window":   wire.PutWindow{Request: "r", Window: someWindow},
+		"window_ref":   wire.WindowRef{Request: "r", Name: "w"},
+		"window_spans": wire.WindowSpans{Name: "w", From: at(1), To: at(2)},
+		"spans":        wire.Spans{Spans: someRows},
+		"span":         harp.Span{From: at(1), To: at(2), Note: "n"},
+		"judge_start":  wire.JudgeStart{Host: "web01", Procedure: "p", At: at(1)},
+		"judged": wire.Judged{
+			Verdict: harp.Verdict{At: at(1), May: true, Mode: "refuse", Until: at(2), KnownUntil: at(3)}, Obstacles: someRows,
+		},
+		"obstacle":    someObstacle,
+		"pause_hosts": wire.PauseHosts{Request: "r", Target: "web*", HostPauseChange: harp.HostPauseChange{Unpause: true, Reason: "w", Until: at(1)}},
+	}
+}
+
+// someWindow has every field, also those of which a window may have one alone.
+var someWindow = harp.Window{
+	Name: "w", Doc: "d", Reason: "r", Target: "web*", Mode: "refuse", Only: true, SchedulesOnly: true, Procedures: []string{"p*"}, Exempt: []string{"ping"}, All: true,
+	From: at(1), To: at(2), Cron: "30 2 * * *", For: 3, TZ: "Europe/Madrid",
+	Calendar: &harp.WindowCalendar{Content: []byte("BEGIN:VCALENDAR"), Event: "db*", Zones: map[string]string{"Office": "Europe/Madrid"}},
+}
+
 func procedure() harp.ProcedureDoc {
 	return harp.ProcedureDoc{
 		Name: "p", Summary: "s", Doc: "d", Params: []string{"a", "b"}, Args: []byte("{}"), Record: []byte("{}"), Result: []byte("{}"),
@@ -215,7 +250,9 @@ func scheduleStatus(who harp.Principal, failure error) harp.ScheduleStatus {
 			Request: scheduled(), Overlap: "queue", CatchUp: 4, CatchUpMost: 5, PauseOnFailure: 6, Expect: 7,
 			Labels: map[string]string{"a": "1"},
 		},
-		Version: 8, By: who, Changed: at(9), Through: at(10), Waiting: at(11), Next: harp.Upcoming{Time: at(12), Nominal: at(13), Wall: "w", Note: "n"},
+		Version: 8, By: who, Changed: at(9), Through: at(10), Waiting: at(11), Next: harp.Upcoming{
+			Time: at(12), Nominal: at(13), Wall: "w", Note: "n", Hosts: 17, Held: 18, HeldBy: "b", HeldUntil: at(19),
+		},
 		Pause: &harp.SchedulePause{By: who, Reason: "r", Since: at(14), Until: at(15)}, LastBatch: "b", Failures: 16, Err: failure,
 	}
 }
@@ -230,7 +267,7 @@ func scheduled() harp.Request {
 		DryRun: true, IdempotencyKey: "k", IdempotencyTTL: 8,
 		Batch: harp.BatchOptions{
 			Parallel: 1, Rolling: []string{"1"}, WavePause: 2, Approve: true, Subset: "5", Shuffle: true, Rate: 3, RatePer: 4, StopAfter: "5%",
-			OnStop: "cancel", MaxHosts: 6, Confirmed: "c", Probe: true, WhenUnfit: "skip", QueuePerHost: true, Retry: []string{"failed"},
+			OnStop: "cancel", MaxHosts: 6, Confirmed: "c", Probe: true, WhenUnfit: "skip", WhenHeld: "skip", QueuePerHost: true, Retry: []string{"failed"},
 		},
 	}
 }
@@ -245,6 +282,6 @@ func job(who harp.Principal, late harp.Result) harp.JobStatus {
 		UnknownOf: "running", Started: "maybe", CancelRequested: &harp.CancelRequest{By: who, Time: at(2), Now: true},
 		Attempts: []harp.Attempt{{Number: 1, Base: 0, Sent: at(3), Started: at(4), Ended: at(5), Outcome: "lost", Reason: "too_long"}}, Attempt: 1,
 		Err: late.Err, Late: &late, DuplicatePossible: true, SubmitTime: at(6), StartTime: at(7), EndTime: at(8), SilenceTimeout: 9, MaxExecTime: 10,
-		QueuePos: 11, Obstacles: []harp.Obstacle{{Reason: "queue", Since: at(1), Until: at(2), Slots: 3, Jobs: []string{"j"}, Ahead: 4, Batch: "b", By: who, Why: "w"}}, Records: 12, Labels: map[string]string{"a": "1"}, Survivors: []int{4711},
+		QueuePos: 11, Obstacles: []harp.Obstacle{someObstacle}, Records: 12, Labels: map[string]string{"a": "1"}, Survivors: []int{4711},
 	}
 }

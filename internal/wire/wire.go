@@ -117,6 +117,13 @@ const (
 	TypeNextTimes      transport.Type = 103
 	TypeLedger         transport.Type = 104
 	TypePingHosts      transport.Type = 110
+	TypeWindows        transport.Type = 113
+	TypePutWindow      transport.Type = 114
+	TypeDeleteWindow   transport.Type = 115
+	TypeEndWindow      transport.Type = 116
+	TypeWindowSpans    transport.Type = 117
+	TypeJudgeStart     transport.Type = 118
+	TypePauseHosts     transport.Type = 119
 )
 
 // MaxBody is the cap of a frame's body by its type.
@@ -126,6 +133,8 @@ func MaxBody(t transport.Type) int {
 		return MaxMessage + harp.MaxInfo + frameSlack
 	case TypePutGroup:
 		return harp.MaxGroupTarget + frameSlack
+	case TypePutWindow:
+		return harp.MaxCalendar + frameSlack
 	case TypeEnd, TypeRecords, TypeReply:
 		return 2*MaxMessage + frameSlack
 	case TypeChunk:
