@@ -79,8 +79,12 @@ func (d *Dispatcher) feedLoop() {
 			return
 		}
 		changed = d.store.Changed() // before they are woken: none misses what follows
+		pause := d.feed.wakeWaiting()
+		if pause == 0 {
+			continue
+		}
 		select {
-		case <-time.After(d.feed.wakeWaiting()):
+		case <-time.After(pause):
 		case <-d.ctx.Done():
 			return
 		}

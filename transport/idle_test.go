@@ -2,7 +2,9 @@ package transport_test
 
 import (
 	"errors"
+	"regexp"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -139,8 +141,7 @@ func TestSilenceWhileBlocked(t *testing.T) {
 func TestIdleSessionGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const sessions = 10
-		synctest.Wait()
-		before := runtime.NumGoroutine()
+		before := goroutinesHere()
 		var all []ends
 		for range sessions {
 			e := virtual.connect(t, transport.Options{}, transport.Options{})
@@ -162,8 +163,8 @@ func TestIdleSessionGoroutines(t *testing.T) {
 		for range 2 {
 			time.Sleep(time.Minute + 10*time.Second)
 			synctest.Wait()
-			if got := runtime.NumGoroutine() - before; got > 2*sessions+sessions/2 { // and some of other tests
-				t.Errorf("%d goroutines of %d sessions", got, sessions)
+			if got := goroutinesHere() - before; got != 2*sessions {
+				t.Errorf("%d goroutines of %d sessions, want one for each end", got, sessions)
 			}
 		}
 		for _, e := range all {
@@ -174,6 +175,29 @@ func TestIdleSessionGoroutines(t *testing.T) {
 			e.acceptor.Close(nil)
 		}
 	})
+}
+
+var bubbleName = regexp.MustCompile(`synctest bubble \d+`)
+
+// goroutinesHere counts the goroutines of the synctest bubble of its caller, those of tests beside it left out.
+func goroutinesHere() int {
+	stacks := make([]byte, 1<<20)
+	for n := runtime.Stack(stacks, true); ; n = runtime.Stack(stacks, true) {
+		if n < len(stacks) {
+			stacks = stacks[:n]
+			break
+		}
+		stacks = make([]byte, 2*len(stacks))
+	}
+	own, _, _ := strings.Cut(string(stacks), "\n")
+	bubble := bubbleName.FindString(own)
+	count := 0
+	for line := range strings.Lines(string(stacks)) {
+		if strings.HasPrefix(line, "goroutine ") && bubble != "" && bubble == bubbleName.FindString(line) {
+			count++
+		}
+	}
+	return count
 }
 
 // beat sends a heartbeat and a frame behind it, and waits for that: heartbeats are
