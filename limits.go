@@ -36,7 +36,7 @@ const (
 	MaxBackfill       = 1000 // times that Schedules.Backfill has run
 	MaxCatchUp        = 1000 // times that Schedule.CatchUpMost lets fire late
 	MaxWindowName     = 128
-	MaxWindowPatterns = 64      // of Window.Procedures, of Window.Exempt and of WindowCalendar.Zones
-	MaxWindowSpans    = 1000    // that Maintenance.Spans returns
-	MaxCalendar       = 1 << 20 // the file of a window
+	MaxWindowPatterns = 64        // of Window.Procedures, of Window.Exempt and of WindowCalendar.Zones
+	MaxWindowSpans    = 1000      // that Maintenance.Spans returns
+	MaxCalendar       = 768 << 10 // the file of a window
 )

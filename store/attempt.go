@@ -48,7 +48,7 @@ func (l Life) notStarted(e Event) Life {
 		return l.expired(e)
 	}
 	l.WakeAt = e.Wake
-	if e.Kind == Withdrawn {
+	if e.Kind == Withdrawn || e.Reason == harp.ReasonWindow {
 		return l.in(harp.StateQueued, e.Reason)
 	}
 	l.Busy++

@@ -19,6 +19,7 @@ type Batch struct {
 	Hosts        int          `msgpack:"hosts"`  // how many it has
 	Plan         BatchPlan    `msgpack:"plan"`
 	SkipAway     bool         `msgpack:"skip_away,omitempty"`      // hosts that are away at their turn are left out
+	SkipHeld     bool         `msgpack:"skip_held,omitempty"`      // so are those that a window or a pause keeps back then
 	QueuePerHost bool         `msgpack:"queue_per_host,omitempty"` // the name of the queue gets the host's
 	Classes      []BatchClass `msgpack:"classes"`                  // of its hosts
 	Member       Job          `msgpack:"member"`                   // what all members have in common
@@ -32,6 +33,7 @@ type BatchClass struct {
 	MaxExecTime    time.Duration    `msgpack:"max_exec,omitempty"`
 	Retry          harp.RetryPolicy `msgpack:"retry,omitempty"`
 	SecretArgs     []string         `msgpack:"secret,omitempty"`
+	ReadOnly       bool             `msgpack:"read_only,omitempty"`
 }
 
 // BatchHost is one host of a batch.
@@ -207,7 +209,7 @@ type BatchLog struct {
 // SkippedLife is the life of a member that was left out when its host's turn came.
 func SkippedLife(at time.Time, reason string) Life {
 	l := Begin(at, "")
-	if reason == harp.ReasonOffline {
+	if reason == harp.ReasonOffline || reason == harp.ReasonWindow {
 		return l.expired(Event{At: at, Reason: reason})
 	}
 	f := failures.New("rejected", "the host was left out of its batch")

@@ -50,7 +50,7 @@ type Kind string
 const (
 	Claimed   Kind = "claimed"   // may start: its slot is taken, Fence is the new one
 	Started   Kind = "started"   // the procedure has begun, At
-	NotNow    Kind = "not_now"   // proven not started; Reason start_before: expired; else ask again at Wake
+	NotNow    Kind = "not_now"   // proven not started; Reason start_before: expired; window: a window or a pause begins at Wake; else ask again at Wake
 	Refused   Kind = "refused"   // final, not started: Failure
 	CancelReq Kind = "cancel"    // By asked for it, At; Reason batch: for the batch that it is a member of
 	Stop      Kind = "stopping"  // the agent stops it: Stopping; or Left outlives that, or its own end

@@ -36,6 +36,7 @@ type Job struct {
 	FireTime       time.Time         `msgpack:"fire,omitempty"` // of the schedule
 	RetryOf        string            `msgpack:"retry_of,omitempty"`
 	DryRun         bool              `msgpack:"dry_run,omitempty"`
+	ReadOnly       bool              `msgpack:"read_only,omitempty"` // its procedure has harp.TraitReadOnly
 	TraceParent    string            `msgpack:"trace,omitempty"`
 	SubmitTime     time.Time         `msgpack:"submit"`
 	SecretArgs     []string          `msgpack:"secret,omitempty"` // those not to be shown, as schema.HideArgs takes them

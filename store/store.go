@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/window"
 )
 
 // Errors beside those of package harp. A method returns harp.ErrNotFound for what
@@ -116,6 +117,12 @@ type Jobs interface {
 	// for this process; a host without a gate is closed with reason offline.
 	// Opening a gate claims nothing: that is Claim's.
 	SetGate(host string, g Gate)
+
+	// SetHolds says which windows and pauses keep jobs of a host from starting; nil: none do, as of a host
+	// of which nothing was said. It is kept in memory, for this process. A claim asks the gate at its own time: what
+	// is kept back is queued with the reason window until the gate, or another, lets it start; that is done by
+	// Advance, which is due at once if there is something to do.
+	SetHolds(host string, g *window.Gate)
 
 	// Wake lets the jobs that wait because the agent of a host was busy wait no
 	// longer: they may be claimed. That is kept in memory, for this process.

@@ -102,7 +102,8 @@ func (e *Expanded) at(moment time.Time) (run Span, covers, ok bool) {
 // Pause keeps back all starts, of a host or of a queue.
 type Pause struct {
 	What   string // is paused: "host", "queue"
-	By     string
+	By     string // who asked for it
+	Kind   string // of that principal
 	Reason string
 	Since  time.Time
 	Until  time.Time // zero: until somebody ends it

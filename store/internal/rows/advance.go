@@ -146,6 +146,8 @@ func (s *Store) ringAlarm(t *tx, a *schedule.Alarm, now int64, out *store.Advanc
 		return s.fillQueue(t, a.Queue, now, out)
 	case schedule.AlarmBatch:
 		return s.ringBatch(t, a.Batch, now, out)
+	case schedule.AlarmHolds:
+		return s.reviewHolds(t, a, now, out)
 	case schedule.AlarmWake: // elapse's
 	}
 	return nil
@@ -199,6 +201,17 @@ func (s *Store) fillQueue(t *tx, q *schedule.Queue, now int64, out *store.Advanc
 	}
 	s.sched.FillLater(q, now)
 	return nil
+}
+
+// reviewHolds claims what windows and pauses let start on a host. What is too much for one commit stays due.
+func (s *Store) reviewHolds(t *tx, a *schedule.Alarm, now int64, out *store.Advanced) error {
+	s.sched.ReviewHolds(a, now)
+	started, more, err := s.claimOn(t, []string{a.HostName()}, maxDue-len(out.Claimed), now)
+	out.Claimed = append(out.Claimed, started...)
+	if err != nil || more {
+		s.sched.ReviewLater(a, now)
+	}
+	return err
 }
 
 // expireJob ends a job that has not started in time.

@@ -8,6 +8,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/internal/schedule"
+	"github.com/harpcaller/harp/window"
 )
 
 // settleBatches does what follows for the batches whose members an operation has moved, and returns what
@@ -341,9 +342,16 @@ func (s *Store) skips(b *batch, host store.BatchHost, now int64) string {
 		return host.Unfit
 	case b.row.SkipAway && s.sched.IsAway(host.Name, now):
 		return harp.ReasonOffline
-	default:
-		return ""
 	}
+	start := window.Start{Procedure: b.row.Member.Procedure, Scheduled: b.row.Member.Schedule != ""}
+	if host.Class < len(b.row.Classes) {
+		start.ReadOnly = b.row.Classes[host.Class].ReadOnly
+	}
+	v := s.sched.Judge(host.Name, start, now)
+	if len(v.Obstacles) > 0 && (b.row.SkipHeld || v.Mode() == window.Refuse) {
+		return harp.ReasonWindow
+	}
+	return ""
 }
 
 // member is the job of a batch on one of its hosts, without a life.
@@ -360,7 +368,7 @@ func memberOf(b *store.Batch, index int, host store.BatchHost) (*store.Job, id) 
 	}
 	if host.Class < len(b.Classes) {
 		c := &b.Classes[host.Class]
-		j.SilenceTimeout, j.MaxExecTime, j.SecretArgs = c.SilenceTimeout, c.MaxExecTime, c.SecretArgs
+		j.SilenceTimeout, j.MaxExecTime, j.SecretArgs, j.ReadOnly = c.SilenceTimeout, c.MaxExecTime, c.SecretArgs, c.ReadOnly
 	}
 	if b.QueuePerHost && j.Queue != nil {
 		j.Queue = queueOf(j.Queue, host.Name)

@@ -13,6 +13,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/internal/schedule"
+	"github.com/harpcaller/harp/window"
 )
 
 // formatVersion is the version of the keys and rows that this code reads and writes. A
@@ -219,6 +220,13 @@ func (s *Store) SetGate(host string, g store.Gate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sched.SetGate(host, g)
+}
+
+// SetHolds implements store.Jobs.
+func (s *Store) SetHolds(host string, g *window.Gate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sched.SetHolds(host, g)
 }
 
 // NextDue implements store.Store.

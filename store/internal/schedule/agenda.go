@@ -16,6 +16,7 @@ type Alarm struct {
 	Queue   *Queue // or
 	Backlog *Backlog
 	Batch   *Batch
+	host    *host
 }
 
 // AlarmKind is what has become due.
@@ -31,6 +32,7 @@ const (
 	AlarmBacklog                  // the backlog's agent may be less busy
 	AlarmFill                     // the queue was changed: jobs may start by its free slots
 	AlarmBatch                    // something of the batch may be due
+	AlarmHolds                    // windows and pauses keep back something else on the host
 )
 
 // number is that of the job; 0 for a queue.

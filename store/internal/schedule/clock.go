@@ -43,12 +43,17 @@ func (s *Schedule) ClockSet(by int64) {
 	for _, e := range s.jobs {
 		s.wakePassed(e)
 	}
+	for name, h := range s.hosts {
+		if h.holds.gate != nil {
+			s.SetHolds(name, h.holds.gate) // by another time
+		}
+	}
 }
 
 // wakePassed has the time of a job come again that was passed as too late to start, where it is
 // not any more.
 func (s *Schedule) wakePassed(e *Job) {
-	if e.expires == 0 || !e.Waits() || e.survives || e.hostQueue != nil || e.held != nil || e.parked || e.waking.index > 0 || e.isLate(s.Latest) {
+	if e.expires == 0 || !e.Waits() || e.survives || e.hostQueue != nil || e.held != nil || e.parked || e.isKept || e.waking.index > 0 || e.isLate(s.Latest) {
 		return
 	}
 	s.agenda.set(&e.waking, e.wake)
@@ -92,7 +97,7 @@ func (g *agenda) clockSet(by int64) {
 		switch a.Kind {
 		case AlarmWake:
 			a.at = a.Job.wake
-		case AlarmExpire:
+		case AlarmExpire, AlarmHolds: // of times that stay
 		default:
 			a.at = moved(a.at, by)
 		}

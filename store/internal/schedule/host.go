@@ -26,6 +26,7 @@ type host struct {
 	ready      *btree.BTreeG[*hostQueue] // in which to look for the next to start
 	parked     map[*hostQueue]struct{}   // out of their queues' heads, for this host takes no more
 	own        *Queue                    // of its jobs in no queue
+	holds      holds
 }
 
 // host returns the host of a name; a new one is closed, being away.
@@ -33,6 +34,7 @@ func (s *Schedule) host(name string) *host {
 	h := s.hosts[name]
 	if h == nil {
 		h = &host{name: name, gate: store.Gate{Reason: harp.ReasonOffline}}
+		h.holds.review = Alarm{Kind: AlarmHolds, host: h}
 		s.hosts[name] = h
 	}
 	return h
@@ -46,6 +48,7 @@ func (h *host) furnish() {
 	h.active, h.returning, h.busy = map[*Job]struct{}{}, map[*Job]struct{}{}, map[*Job]struct{}{}
 	h.hostQueues, h.ready, h.parked = map[*hostQueue]struct{}{}, hostQueueTree(), map[*hostQueue]struct{}{}
 	h.own = newQueue("", 0)
+	h.holds.kept = map[*Job]struct{}{}
 }
 
 func (h *host) mayStart() bool { return h.gate.Open && len(h.active) < h.gate.Most }
@@ -98,6 +101,7 @@ func (h *host) nextJob(s *Schedule, now int64) *Job {
 		switch e := l.head; {
 		case e.isLate(now):
 			s.leaveHostQueue(e, now)
+		case s.keepBack(e, now):
 		case e.isBlocked():
 			s.park(e, now)
 		default:

@@ -24,10 +24,13 @@ func hostQueueTree() *btree.BTreeG[*hostQueue] {
 }
 
 // joinHostQueue puts a job whose time has come into its host queue. A member of a batch that is halted is parked
-// instead: meanwhile it does not wait for its host.
+// instead: meanwhile it does not wait for its host. So is one that a window keeps from starting, with its host.
 func (s *Schedule) joinHostQueue(e *Job, now int64) {
 	if e.batch != nil && e.batch.halted {
 		s.park(e, now)
+		return
+	}
+	if s.keepBack(e, now) {
 		return
 	}
 	q, h := e.Queue, e.host

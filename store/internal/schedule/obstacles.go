@@ -21,7 +21,7 @@ func (s *Schedule) Obstacles(e *Job, j *store.Job) []harp.Obstacle {
 	if e.survives {
 		first = harp.ObstacleLastAttempt
 	}
-	all := slices.Concat(e.ownObstacles(j), s.queueObstacles(e), e.hostObstacles())
+	all := slices.Concat(e.ownObstacles(j), s.holdObstacles(e), s.queueObstacles(e), e.hostObstacles())
 	slices.SortStableFunc(all, func(a, b harp.Obstacle) int {
 		switch {
 		case a.Reason == first && b.Reason != first:

@@ -226,6 +226,7 @@ func (q *Queue) nextJob(s *Schedule, now int64) *Job {
 		switch e := l.head; {
 		case e.isLate(now):
 			s.leaveHostQueue(e, now)
+		case s.keepBack(e, now):
 		case e.isBlocked():
 			s.park(e, now)
 		default:

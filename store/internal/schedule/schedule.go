@@ -73,6 +73,8 @@ type Job struct {
 	ID        ID
 	No        uint64 // submit number: the order of acknowledgement
 	procedure string
+	readOnly  bool // its procedure changes nothing
+	scheduled bool // a schedule has submitted it
 	priority  int
 	Queue     *Queue // that it is in; the one of its host for jobs in none
 	host      *host
@@ -84,6 +86,7 @@ type Job struct {
 	batch     *Batch     // that it is a member of
 	inSlot    bool       // and holds a slot of
 	parked    bool       // waits for a slot of it instead
+	isKept    bool       // waits for the end of a window or a pause instead
 
 	submitted int64
 	notBefore int64
@@ -142,7 +145,7 @@ func (s *Schedule) Submit(i ID, j *store.Job, now int64) (e *Job, started bool) 
 
 // hasRoom reports whether a job may start if it is its turn.
 func (e *Job) hasRoom(now int64) bool {
-	return e.host.mayStart() && e.Queue.free() > 0 && !e.isLate(now) && !e.isBlocked()
+	return e.host.mayStart() && e.Queue.free() > 0 && !e.isLate(now) && !e.isBlocked() && !e.isKeptBack(now)
 }
 
 // Add takes a job that has not ended into the schedule: as one that waits, its time
@@ -161,7 +164,7 @@ func (s *Schedule) Add(i ID, j *store.Job, now, come int64) *Job {
 // insertJob notes a job that neither waits yet nor holds an attempt.
 func (s *Schedule) insertJob(i ID, j *store.Job) *Job {
 	e := &Job{
-		ID: i, No: j.No, procedure: j.Procedure, priority: j.Priority, host: s.host(j.Host), holder: s.holder(j.Principal),
+		ID: i, No: j.No, procedure: j.Procedure, readOnly: j.ReadOnly, scheduled: j.Schedule != "", priority: j.Priority, host: s.host(j.Host), holder: s.holder(j.Principal),
 		submitted: msgpack.Nanos(j.SubmitTime), notBefore: msgpack.Nanos(j.NotBefore), expires: msgpack.Nanos(j.Expires), wait: int64(j.OfflineWait),
 	}
 	e.host.furnish()
@@ -259,7 +262,7 @@ func (s *Schedule) Stays(e *Job, j *store.Job, now int64) {
 // reports whether the job may start when it is its turn.
 func (s *Schedule) Wake(e *Job, now int64) bool {
 	delete(e.host.busy, e)
-	if e.hostQueue == nil && e.held == nil && !e.parked && !e.isLate(now) && !s.isHeld(e, now) {
+	if e.hostQueue == nil && e.held == nil && !e.parked && !e.isKept && !e.isLate(now) && !s.isHeld(e, now) {
 		s.joinHostQueue(e, now)
 	}
 	return e.hostQueue != nil
@@ -311,6 +314,7 @@ func (s *Schedule) Dequeue(e *Job, now int64) {
 	delete(e.host.busy, e)
 	s.leaveBacklog(e)
 	e.leaveParked()
+	e.leaveKept()
 	if !e.IsCancelled() {
 		e.Queue.waiting.Delete(e)
 		s.leaveHostQueue(e, now)
@@ -462,6 +466,8 @@ func (s *Schedule) Reason(e *Job, j *store.Job) string {
 	switch h := e.host; {
 	case e.held != nil:
 		return harp.ReasonAgentBusy
+	case e.isKept:
+		return harp.ReasonWindow
 	case e.parked:
 		return harp.ReasonBatch
 	case e.hostQueue == nil && e.waking.index == 0:
