@@ -39,4 +39,6 @@ const (
 	MaxWindowPatterns = 64        // of Window.Procedures, of Window.Exempt and of WindowCalendar.Zones
 	MaxWindowSpans    = 1000      // that Maintenance.Spans returns
 	MaxCalendar       = 768 << 10 // the file of a window
+	MaxDocuments      = 1000      // that Schedules.Apply is given
+	MaxManagedBy      = 128       // who manages them
 )

@@ -77,6 +77,36 @@ func Parse(path string, text []byte, into any) (*File, error) {
 	return f, f.explain(doc.Load(into, yaml.WithKnownFields()))
 }
 
+// Document is one of the documents of a file.
+type Document struct {
+	*File
+	Root *yaml.Node // its one value
+}
+
+// ParseAll reads the documents of a file of which the text is known, without those that are empty. Errors: *Error.
+func ParseAll(path string, text []byte) (all []Document, err error) {
+	loader, err := yaml.NewLoader(bytes.NewReader(text))
+	for err == nil {
+		f := &File{path: path, lines: map[string]int{}, fields: map[yaml.Mark]string{}}
+		var doc yaml.Node
+		if err = loader.Load(&doc); err != nil {
+			if errors.Is(err, io.EOF) {
+				return all, nil
+			}
+			return nil, f.explain(err)
+		}
+		if root := doc.Content[0]; root.ShortTag() != "!!null" {
+			f.lines[""] = root.Line
+			f.index("", root)
+			all = append(all, Document{f, root})
+		}
+	}
+	return nil, err
+}
+
+// Has reports whether the file has a field.
+func (f *File) Has(field string) bool { return f.lines[field] > 0 }
+
 var errSecond = errors.New("must be one document, and has a second")
 
 // parseDocument reads the one document of a text.

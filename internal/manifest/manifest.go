@@ -1,0 +1,153 @@
+// Package manifest reads and writes the documents in which people keep schedules, groups and windows: YAML, several in a
+// file, each with its kind. It is strict: what is not known is refused, and an error names file, line and field.
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/yamlfile"
+)
+
+// MaxFile is how many bytes a file may have.
+const MaxFile = 1 << 20
+
+// Set is documents that belong together, and where each was read.
+type Set struct {
+	Documents []harp.Document
+	readers   []reader
+}
+
+// Read reads the documents of a file, or of all files *.yaml and *.yml in a folder, by their names; not those in folders
+// below it. Errors: *yamlfile.Error, joined if there are several, for what is wrong in a file, a name that two documents of one
+// kind have, and more than harp.MaxDocuments; a folder without such a file; os's.
+func Read(path string) (*Set, error) {
+	files, err := filesAt(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Set{}
+	var wrong []error
+	for _, file := range files {
+		if err := s.readFile(file); err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	return s, joined(wrong)
+}
+
+func filesAt(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return []string{path}, err
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, e := range entries {
+		if ext := filepath.Ext(e.Name()); (ext == ".yaml" || ext == ".yml") && e.Name()[0] != '.' && !e.IsDir() {
+			files = append(files, filepath.Join(path, e.Name()))
+		}
+	}
+	if len(files) == 0 { // it may be another folder than was meant, or one that is not mounted
+		return nil, &yamlfile.Error{File: path, Message: "has no file *.yaml or *.yml"}
+	}
+	return files, nil
+}
+
+func (s *Set) readFile(path string) error {
+	text, err := readBounded(path, MaxFile)
+	if err != nil {
+		return err
+	}
+	found, err := yamlfile.ParseAll(path, text)
+	if err != nil {
+		return err
+	}
+	var wrong []error
+	for _, doc := range found {
+		if err := s.add(doc); err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	return joined(wrong)
+}
+
+// readBounded reads a file of at most so many bytes.
+func readBounded(path string, most int) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
+	if err == nil && len(text) > most {
+		err = &yamlfile.Error{File: path, Message: fmt.Sprintf("is longer than %d bytes", most)}
+	}
+	return text, err
+}
+
+// add adds a document that was read.
+func (s *Set) add(doc yamlfile.Document) error {
+	r := reader{Document: doc, left: maxValues}
+	d, err := r.read()
+	if err != nil {
+		return err
+	}
+	for i, other := range s.Documents {
+		if other.Kind() == d.Kind() && other.Name() == d.Name() {
+			return r.Errorf("name", "%s %s is also in %s", d.Kind(), d.Name(), s.readers[i].at())
+		}
+	}
+	if len(s.Documents) == harp.MaxDocuments {
+		return r.Errorf("", "is one more than the %d documents that there may be", harp.MaxDocuments)
+	}
+	s.Documents, s.readers = append(s.Documents, d), append(s.readers, r)
+	return nil
+}
+
+// At returns in which file and on which line a document begins.
+func (s *Set) At(kind harp.DocumentKind, name string) string {
+	i := slices.IndexFunc(s.Documents, func(d harp.Document) bool { return d.Kind() == kind && d.Name() == name })
+	if i < 0 {
+		return ""
+	}
+	return s.readers[i].at()
+}
+
+var inDocument = regexp.MustCompile(`^documents\[(\d+)\]\.(.*)$`)
+
+// Wrap makes an error about one of the documents, as harp.Schedules.Apply returns it, one that names file, line and
+// field.
+func (s *Set) Wrap(err error) error {
+	var wrong *harp.FieldError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	m := inDocument.FindStringSubmatch(wrong.Field)
+	if m == nil {
+		return err
+	}
+	i, _ := strconv.Atoi(m[1]) // it is digits
+	if i >= len(s.readers) {
+		return err
+	}
+	return s.readers[i].wrap(&harp.FieldError{Field: m[2], Message: wrong.Message})
+}
+
+// joined is nil for no error, and the error itself for one.
+func joined(all []error) error {
+	if len(all) == 1 {
+		return all[0]
+	}
+	return errors.Join(all...)
+}
