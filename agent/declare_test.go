@@ -85,9 +85,9 @@ func TestConcurrencyThatCannotBe(t *testing.T) {
 // What a procedure declares is told.
 func TestTraits(t *testing.T) {
 	a := agent.New(agent.Config{Name: "web01"})
-	offer(a, "p", func(context.Context) (int, error) { return 0, nil }, agent.Exclusive(), agent.Dangerous(), agent.DryRun(), agent.Idempotent())
+	offer(a, "p", func(context.Context) (int, error) { return 0, nil }, agent.Exclusive(), agent.Dangerous(), agent.DryRun(), agent.ReadOnly(), agent.Idempotent())
 	doc := a.Procedures()[0]
-	if got := strings.Join(doc.Traits, " "); got != "exclusive dangerous dry_run" || !doc.Idempotent {
+	if got := strings.Join(doc.Traits, " "); got != "exclusive dangerous dry_run read_only" || !doc.Idempotent {
 		t.Errorf("it declares %q, idempotent %v", got, doc.Idempotent)
 	}
 }

@@ -104,6 +104,12 @@ func ExampleDangerous() {
 	// Output: disk.format [dangerous] true
 }
 
+// Maintenance windows do not keep it back, unless they say so.
+func ExampleReadOnly() {
+	traits(agent.ReadOnly())
+	// Output: disk.format [read_only] false
+}
+
 // A procedure that can say what it would do looks at CallInfo.DryRun.
 func ExampleDryRun() {
 	example(func(a *agent.Agent) {

@@ -63,6 +63,12 @@ func DryRun() ProcOption {
 	return func(p *procedure) { p.doc.Traits = append(p.doc.Traits, harp.TraitDryRun) }
 }
 
+// ReadOnly declares that the procedure changes nothing on the host, as read_only does in procedure files: maintenance
+// windows keep it back only if they say so. Nothing checks that it is so.
+func ReadOnly() ProcOption {
+	return func(p *procedure) { p.doc.Traits = append(p.doc.Traits, harp.TraitReadOnly) }
+}
+
 // OwnThread declares that fn binds its goroutine to its thread and leaves it so, or changes
 // what belongs to the thread: it runs in a goroutine of its own, whose thread ends with it
 // if it was left bound. The function of any other procedure may run in a goroutine that runs others

@@ -445,6 +445,9 @@ func (b *builder) outcome() {
 		b.errorf("ends", "must be %s or left out, is %s", endsReboot, clip(d.Ends))
 	}
 	c.EndsReboot = d.Ends == endsReboot
+	if c.EndsReboot && d.ReadOnly {
+		b.errorf("read_only", "cannot be combined with ends: %s", endsReboot)
+	}
 }
 
 const endsReboot = "reboot"
@@ -508,6 +511,7 @@ func (b *builder) describe() {
 		{harp.TraitDangerous, d.Danger},
 		{harp.TraitDryRun, b.cmd.DryRun},
 		{harp.TraitEndsReboot, b.cmd.EndsReboot},
+		{harp.TraitReadOnly, d.ReadOnly},
 	} {
 		if trait.has {
 			doc.Traits = append(doc.Traits, trait.word)

@@ -48,6 +48,7 @@ type declaration struct {
 
 	Idempotent bool     `yaml:"idempotent"`
 	Danger     bool     `yaml:"danger"`
+	ReadOnly   bool     `yaml:"read_only"`
 	Ends       string   `yaml:"ends"`
 	Roles      []string `yaml:"roles"`
 

@@ -270,6 +270,8 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{run + "\nsilence_timeout: 5", `:3: x.silence_timeout: must be a duration such as 5s or 1h30m, is "5"`},
 		{run + "\nconcurrency: 0", `:3: x.concurrency: must be at least 1`},
 		{run + "\nconcurrency: 2\nexclusive: true", `:3: x.concurrency: is 1: use exclusive`},
+		{run + "\nends: reboot\nread_only: true", `:4: x.read_only: cannot be combined with ends: reboot`},
+		{run + "\nread_only: perhaps", `:3: x.read_only: must be true or false`},
 		{run + "\nends: sleep", `:3: x.ends: must be reboot or left out, is sleep`},
 		{run + "\nresult: {from: stderr}", `:3: x.result.from: must be one of exit-code, stdout, stdout-last-json, file, is stderr`},
 		{run + "\nresult: {path: x}", `:3: x.result.path: is only for from: file`},
