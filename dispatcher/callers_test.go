@@ -47,6 +47,10 @@ func FuzzAnswer(f *testing.F) {
 		wire.TypeCancelQueue: wire.QueueRef{Name: []byte{0x80}, Request: id}, wire.TypeCancelJob: wire.JobRef{ID: id}, 5: nil,
 		wire.TypeRequest: wire.JobRef{ID: id}, wire.TypeForceLost: wire.ForceLost{ID: id, Why: "w"}, wire.TypePrune: wire.Prune{EndedBefore: time.Unix(1, 0)},
 		wire.TypeEvents: wire.EventsQuery{EventFilter: harp.EventFilter{After: "start", Types: []string{"job.*"}}}, wire.TypeChangeQueue: wire.QueueChange{Request: id, Name: []byte{0x80}, QueueChange: harp.QueueChange{Paused: new(bool)}},
+		wire.TypeWindows: wire.WindowsQuery{Name: "w"}, wire.TypePutWindow: wire.PutWindow{Request: id, Window: harp.Window{Name: "w", Target: "h", From: time.Unix(1, 0)}},
+		wire.TypeDeleteWindow: wire.WindowRef{Request: id, Name: "w"}, wire.TypeEndWindow: wire.WindowRef{Request: id, Name: "w"},
+		wire.TypeWindowSpans: wire.WindowSpans{Name: "w", From: time.Unix(1, 0), To: time.Unix(2, 0)}, wire.TypeJudgeStart: wire.JudgeStart{Host: "h", Procedure: "p"},
+		wire.TypePauseHosts: wire.PauseHosts{Request: id, Target: "h", HostPauseChange: harp.HostPauseChange{Reason: "r"}},
 	} {
 		f.Add(uint8(typ), wire.Encode(m))
 	}

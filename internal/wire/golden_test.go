@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -164,15 +165,36 @@ func TestFrameCaps(t *testing.T) {
 	biggest := harp.Request{ID: "j", Args: bytes.Repeat([]byte{1}, wire.MaxMessage), Info: bytes.Repeat([]byte{1}, harp.MaxInfo), Queue: make([]byte, harp.MaxQueueName)}
 	call := wire.Call{Submission: harp.Submission{Request: biggest.Encode(), Signature: make([]byte, 64)}}
 	for typ, m := range map[transport.Type]any{
-		wire.TypeSubmit: call.Submission,
-		wire.TypeCall:   call,
-		wire.TypeChunk:  wire.Chunk{Bytes: make([]byte, wire.MaxChunk)},
-		wire.TypeEnd:    wire.End{Value: make([]byte, wire.MaxMessage), Failure: harp.Failure{Code: "remote", Data: make([]byte, wire.MaxMessage)}.Err()},
+		wire.TypeSubmit:    call.Submission,
+		wire.TypeCall:      call,
+		wire.TypePutWindow: wire.PutWindow{Request: harp.NewID(), Window: biggestWindow(t)},
+		wire.TypeChunk:     wire.Chunk{Bytes: make([]byte, wire.MaxChunk)},
+		wire.TypeEnd:       wire.End{Value: make([]byte, wire.MaxMessage), Failure: harp.Failure{Code: "remote", Data: make([]byte, wire.MaxMessage)}.Err()},
 	} {
 		if n := len(wire.Encode(m)); n > wire.MaxBody(typ) {
 			t.Errorf("type %d: %d bytes, cap %d", typ, n, wire.MaxBody(typ))
 		}
 	}
+}
+
+// biggestWindow is as long as a window may be.
+func biggestWindow(t *testing.T) harp.Window {
+	t.Helper()
+	patterns := slices.Repeat([]string{strings.Repeat("p", harp.MaxProcedureName)}, harp.MaxWindowPatterns)
+	zones := map[string]string{}
+	for n := range harp.MaxWindowPatterns {
+		zones[fmt.Sprintf("%0*d", harp.MaxTZ, n)] = strings.Repeat("z", harp.MaxTZ)
+	}
+	w := harp.Window{
+		Name: strings.Repeat("n", harp.MaxWindowName), Doc: strings.Repeat("d", harp.MaxScheduleDoc), Reason: strings.Repeat("r", harp.MaxWhy),
+		Target: strings.Repeat("t", harp.MaxTarget), Mode: harp.WindowRefuse, Only: true, SchedulesOnly: true, All: true, Procedures: patterns, Exempt: patterns,
+		TZ:       strings.Repeat("z", harp.MaxTZ),
+		Calendar: &harp.WindowCalendar{Content: make([]byte, harp.MaxCalendar), Event: strings.Repeat("e", harp.MaxScheduleDoc), Zones: zones},
+	}
+	if err := w.Check(); err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 // TestRows: a row may hold more elements than a message.
