@@ -89,6 +89,9 @@ func (p *batchPlan) text() string {
 	if seen.Unfit > 0 {
 		odd = append(odd, strconv.Itoa(seen.Unfit)+" unfit")
 	}
+	if seen.Held > 0 {
+		odd = append(odd, strconv.Itoa(seen.Held)+" held")
+	}
 	if len(odd) > 0 {
 		text += " (" + strings.Join(odd, ", ") + ")"
 	}

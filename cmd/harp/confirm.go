@@ -28,6 +28,22 @@ func (c *cli) askSure(ctx context.Context, why, question, nothing string) error 
 	return c.ask(ctx, why+". "+question, nothing)
 }
 
+// askForSeveral asks, where there is somebody to ask, before something is done to more than one of the hosts that a
+// target selects. The question is the verb, and on how many. Errors: as ask; as the library.
+func (c *cli) askForSeveral(ctx context.Context, caller *harp.Caller, text string, sure bool, verb, nothing string) error {
+	if sure || !c.inTerminal || !c.errTerminal {
+		return nil
+	}
+	n, err := countSelected(ctx, caller, text)
+	switch {
+	case err != nil:
+		return noHost(ctx, caller, err, text)
+	case n < 2:
+		return nil
+	}
+	return c.ask(ctx, fmt.Sprintf("%s %d hosts?", verb, n), nothing)
+}
+
 // ask asks a person, who is there, whether to go on. Errors: *abortedError when the answer is
 // not yes, *detachedError when there is none; both say what did not happen.
 func (c *cli) ask(ctx context.Context, question, nothing string) error {

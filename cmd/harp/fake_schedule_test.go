@@ -17,6 +17,7 @@ type scheduleFake struct {
 	ledger []harp.LedgerEntry
 	err    error
 	now    time.Time
+	held   harp.Upcoming // what maintenance makes of the times to come
 
 	put       []harp.Schedule
 	deleted   []string
@@ -103,7 +104,12 @@ func (f *fake) NextTimes(_ context.Context, name string, from time.Time, n int) 
 	if err != nil {
 		return nil, err
 	}
-	return upcoming(spec, from, n), nil
+	times := upcoming(spec, from, n)
+	held := f.schedules.held
+	for i := range times {
+		times[i].Hosts, times[i].Held, times[i].HeldBy, times[i].HeldUntil = held.Hosts, held.Held, held.HeldBy, held.HeldUntil
+	}
+	return times, nil
 }
 
 func (f *fake) ScheduleLedger(_ context.Context, filter harp.LedgerFilter, _ string) (harp.Page[harp.LedgerEntry], error) {

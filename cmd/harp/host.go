@@ -14,10 +14,12 @@ import (
 )
 
 func (c *cli) hostCommand() *cobra.Command {
-	return group("host", "List, show, ping, label and remove hosts",
+	return group("host", "List, show, ping, label, pause and remove hosts",
 		c.hostListCommand(),
 		c.hostPingCommand(),
 		c.hostLabelCommand(),
+		c.hostPauseCommand(),
+		c.hostUnpauseCommand(),
 		&cobra.Command{
 			Use:   "show HOST",
 			Short: "Show what is known about a host",
@@ -100,15 +102,23 @@ func (c *cli) hostListing() listing[harp.HostStatus] {
 		name:   "hosts",
 		header: []string{"name", "online", "procedures", "labels", "last heard", "problem"},
 		row: func(h harp.HostStatus) []string {
-			return []string{h.Name, yesText(h.Online), strconv.Itoa(len(h.Procedures)), labelText(h.Labels), c.clock(h.LastHeard), strings.Join(problemTexts(h), "; ")}
+			return []string{h.Name, yesText(h.Online), strconv.Itoa(len(h.Procedures)), labelText(h.Labels), c.clock(h.LastHeard), strings.Join(c.hostNotes(h), "; ")}
 		},
 		wider: []string{"address", "software"},
 		widen: func(h harp.HostStatus) []string { return []string{h.Address, h.Software} },
 		id:    func(h harp.HostStatus) string { return h.Name },
 		changes: func(h harp.HostStatus) string {
-			return strings.Join([]string{h.Name, yesText(h.Online), strings.Join(h.Procedures, " "), labelText(h.Labels), strings.Join(problemTexts(h), "\n")}, "\n")
+			return strings.Join([]string{h.Name, yesText(h.Online), strings.Join(h.Procedures, " "), labelText(h.Labels), strings.Join(c.hostNotes(h), "\n")}, "\n")
 		},
 	}
+}
+
+// hostNotes is that a host is paused, and what is wrong with it.
+func (c *cli) hostNotes(h harp.HostStatus) []string {
+	if h.Pause == nil {
+		return problemTexts(h)
+	}
+	return append([]string{"paused by " + c.hostPauseText(h.Pause)}, problemTexts(h)...)
 }
 
 // problemTexts is what is wrong with a host.
@@ -197,6 +207,9 @@ func (c *cli) showHost(ctx context.Context, caller *harp.Caller, args []string) 
 		{"name", h.Name},
 		{"online", yesText(h.Online)},
 		{"address", h.Address},
+	}
+	if h.Pause != nil {
+		pairs = append(pairs, [2]string{"paused by", c.hostPauseText(h.Pause)})
 	}
 	for _, text := range problemTexts(h) {
 		pairs = append(pairs, [2]string{"problem", text})

@@ -16,7 +16,8 @@ func (c *cli) jobWhyCommand() *cobra.Command {
 		Short: "Say what keeps queued jobs from starting",
 		Long: `Say all that keeps a queued job from starting at this moment, not only what it waits for
 first: its queue and the jobs that hold its slots, a pause and who asked for it, its host
-that is away or busy, its start time, the pause between two attempts, and its batch.`,
+that is away or busy, maintenance windows, its start time, the pause between two attempts,
+and its batch.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: c.asksJobs(func(ctx context.Context, _ *harp.Caller, jobs []*harp.Job) error {
 			return c.eachJob(ctx, jobs, c.explainJob)
@@ -74,6 +75,11 @@ func (c *cli) obstacleText(s harp.JobStatus, o harp.Obstacle) string {
 		return text
 	case harp.ReasonBatch:
 		return "for its batch " + o.Batch + c.batchPauseText(o)
+	case harp.ReasonWindow:
+		if o.Window == "" {
+			return "as its " + c.windowText(o)
+		}
+		return "for " + c.windowText(o)
 	}
 	return "for " + o.Reason
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -66,16 +65,8 @@ func parseLabels(words []string) (labelChange, error) {
 
 // labelHosts labels hosts, when somebody who can be asked agrees.
 func (c *cli) labelHosts(ctx context.Context, caller *harp.Caller, text string, change labelChange, sure bool) error {
-	if !sure && c.inTerminal && c.errTerminal {
-		names, err := caller.Target(text).Hosts(ctx)
-		if err != nil {
-			return noHost(ctx, caller, err, text)
-		}
-		if len(names) > 1 {
-			if err := c.ask(ctx, fmt.Sprintf("Label %d hosts?", len(names)), "nothing was labelled"); err != nil {
-				return err
-			}
-		}
+	if err := c.askForSeveral(ctx, caller, text, sure, "Label", "nothing was labelled"); err != nil {
+		return err
 	}
 	n, err := caller.Hosts().Label(ctx, text, change.set, change.unset...)
 	if err != nil {

@@ -69,6 +69,7 @@ type batchFlags struct {
 	rate              hostRate
 	wavePause         limit
 	onStop, whenUnfit string
+	whenHeld          string
 	hostsFile         string
 	noFold, follow    bool
 	dash              int // how many words stand before --; -1: there is none
@@ -110,8 +111,10 @@ func (c *cli) bindBatchOptions(cmd *cobra.Command, f *batchFlags) {
 	flags.StringVar(&o.StopAfter, "stop-after", "", "start nothing more when `so many` hosts, or percent of them, have failed (5, 5%)")
 	flags.IntVar(&o.MaxHosts, "max-hosts", 0, "refuse the batch if there are `more` hosts")
 	flags.StringVar(&f.whenUnfit, "when-unfit", "refuse", "where a host lacks the procedure, or its arguments do not fit: `refuse` the batch, or skip the host")
+	flags.StringVar(&f.whenHeld, "when-held", "wait", "where maintenance keeps a host back when its turn comes: `wait` for its end, or skip the host")
 	flags.BoolVar(&o.QueuePerHost, "queue-per-host", false, "a queue for each host: its name with host=HOST")
 	c.completeFlag(cmd, "when-unfit", fixed("refuse", "skip"))
+	c.completeFlag(cmd, "when-held", fixed("wait", "skip"))
 }
 
 // describeCall says of the flags of a call what they mean for a batch.
@@ -209,6 +212,9 @@ func (f *batchFlags) batchOptions() ([]harp.Option, error) {
 	}
 	if o.WhenUnfit, ok = map[string]harp.UnfitPolicy{"refuse": harp.RefuseUnfit, "skip": harp.SkipHost}[f.whenUnfit]; !ok {
 		return nil, invalid("when-unfit", "must be refuse or skip")
+	}
+	if o.WhenHeld, ok = map[string]harp.HeldPolicy{"wait": harp.WaitForHeld, "skip": harp.SkipHost}[f.whenHeld]; !ok {
+		return nil, invalid("when-held", "must be wait or skip")
 	}
 	opts = append(opts, harp.Options(harp.CallOptions{Batch: o}))
 	for name, opt := range map[string]harp.Option{ // a zero that was given is refused

@@ -113,8 +113,8 @@ func (c *cli) scheduleShowCommand() *cobra.Command {
 // timePairs are what is to be said of a schedule's times.
 func (c *cli) timePairs(s harp.ScheduleStatus) [][2]string {
 	next := c.nextText(s)
-	if s.Next.Note != "" {
-		next += "  " + s.Next.Note
+	if note := c.noteText(s.Next); note != "" {
+		next += "  " + note
 	}
 	return [][2]string{
 		{"name", s.Name},
@@ -163,6 +163,7 @@ func (c *cli) runPairs(s harp.ScheduleStatus) [][2]string {
 		{"on stop", string(b.OnStop)},
 		{"max hosts", numberText(b.MaxHosts)},
 		{"when unfit", string(b.WhenUnfit)},
+		{"when held", string(b.WhenHeld)},
 		{"job labels", labelText(r.Labels)},
 	}
 }
@@ -178,9 +179,14 @@ func (c *cli) schedulePauseText(p *harp.SchedulePause) string {
 	if p == nil {
 		return ""
 	}
-	text := c.causeText(p.By, p.Since, p.Reason)
-	if !p.Until.IsZero() {
-		text += "; until " + c.clock(p.Until)
+	return c.pausedText(p.By, p.Since, p.Reason, p.Until)
+}
+
+// pausedText is who paused something, since when and why, and until when.
+func (c *cli) pausedText(who harp.Principal, since time.Time, reason string, until time.Time) string {
+	text := c.causeText(who, since, reason)
+	if !until.IsZero() {
+		text += "; until " + c.clock(until)
 	}
 	return text
 }

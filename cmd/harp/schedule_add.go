@@ -197,8 +197,8 @@ func (c *cli) scheduleAdded(ctx context.Context, caller *harp.Caller, name strin
 		return c.printNoun(s)
 	}
 	next := c.nextText(s)
-	if s.Next.Note != "" {
-		next += ", " + s.Next.Note
+	if note := c.noteText(s.Next); note != "" {
+		next += ", " + note
 	}
 	c.notice("schedule %s: %s on %s; next %s", name, s.Request.Procedure, s.Request.Target, next)
 	return nil

@@ -46,7 +46,7 @@ func TestScheduleAdd(t *testing.T) {
 		t, f, "30 2 * * *", "--from", "2027-03-01T00:00:00Z", "--until", "2028-03-01T00:00:00Z", "--jitter", "5m", "--gap", "skip", "--repeat", "both",
 		"--overlap", "cancel-old", "--catch-up", "none", "--catch-up-most", "2", "--pause-on-failure", "3", "--expect", "1h", "--doc", "for people",
 		"--schedule-label", "team=db", "--label", "kind=nightly", "--parallel", "5", "--rolling", "1,10%", "--wave-pause", "1m", "--approve",
-		"--subset", "50%", "--shuffle", "--rate", "10/1m", "--stop-after", "5%", "--on-stop", "pause", "--max-hosts", "9", "--when-unfit", "skip", "--when-offline", "skip",
+		"--subset", "50%", "--shuffle", "--rate", "10/1m", "--stop-after", "5%", "--on-stop", "pause", "--max-hosts", "9", "--when-unfit", "skip", "--when-held", "skip", "--when-offline", "skip",
 		"--queue", "db=1", "--queue-per-host", "--concurrency", "2", "--priority", "7", "--silence-timeout", "1m", "--max-exec-time", "none",
 		"--offline-wait", "2m", "--retry", "lost", "--attempts", "4", "--backoff", "2s", "--info", "812",
 	)
@@ -63,7 +63,7 @@ func TestScheduleAdd(t *testing.T) {
 	}
 	made, err := harp.NewBatchRequest(
 		"demo*", "count", harp.Args{"to": 3}, harp.Label("kind", "nightly"), harp.Parallel(5), harp.Rolling("1", "10%"), harp.WavePause(time.Minute), harp.Approve(),
-		harp.Subset("50%"), harp.Shuffle(), harp.Rate(10, time.Minute), harp.StopAfter("5%"), harp.OnStop(harp.PauseBatch), harp.MaxHosts(9), harp.WhenUnfit(harp.SkipHost),
+		harp.Subset("50%"), harp.Shuffle(), harp.Rate(10, time.Minute), harp.StopAfter("5%"), harp.OnStop(harp.PauseBatch), harp.MaxHosts(9), harp.WhenUnfit(harp.SkipHost), harp.WhenHeld(harp.SkipHost),
 		harp.WhenOffline(harp.SkipHost), harp.Queue(harp.Args{"db": "1"}), harp.QueuePerHost(), harp.Concurrency(2), harp.Priority(7),
 		harp.SilenceTimeout(time.Minute), harp.MaxExecTime(harp.NoLimit), harp.OfflineWait(2*time.Minute),
 		harp.Retry(harp.RetryPolicy{On: []harp.State{harp.StateLost}, Attempts: 4, Backoff: 2 * time.Second}), harp.Info(812),

@@ -19,7 +19,7 @@ func (c *cli) scheduleNextCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "next NAME",
-		Short: "Show at which times a schedule fires next, and what clocks do to them",
+		Short: "Show at which times a schedule fires next, and what clocks and maintenance do to them",
 		Example: `  harp schedule next nightly -n 3
   harp schedule next nightly --from 2027-03-27`,
 		Args:        cobra.ExactArgs(1),
@@ -32,7 +32,7 @@ func (c *cli) scheduleNextCommand() *cobra.Command {
 			return printList(c, listing[harp.Upcoming]{
 				name:   "times",
 				header: []string{"time", "jitter", "note"},
-				row:    func(u harp.Upcoming) []string { return []string{u.Wall, jitterText(u), u.Note} },
+				row:    func(u harp.Upcoming) []string { return []string{u.Wall, jitterText(u), c.noteText(u)} },
 				id:     func(u harp.Upcoming) string { return u.Nominal.Format(time.RFC3339) },
 			}, slices.Concat([]harp.Upcoming{}, times))
 		}),
@@ -49,6 +49,26 @@ func jitterText(u harp.Upcoming) string {
 		return "+" + durationText(d.Round(time.Second))
 	}
 	return ""
+}
+
+// noteText is what a change of the clock does to a time, and what maintenance does.
+func (c *cli) noteText(u harp.Upcoming) string {
+	if u.Held == 0 {
+		return u.Note
+	}
+	text := fmt.Sprintf("%d of %s held", u.Held, hostCount(u.Hosts))
+	if !u.HeldUntil.IsZero() {
+		text += " until " + c.clock(u.HeldUntil)
+	}
+	if u.HeldBy != "" {
+		text += " by " + u.HeldBy
+	} else {
+		text += " by pauses"
+	}
+	if u.Note != "" {
+		text = u.Note + "; " + text
+	}
+	return text
 }
 
 func (c *cli) scheduleSkipCommand() *cobra.Command {

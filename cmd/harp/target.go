@@ -141,6 +141,12 @@ func (c *cli) explainTarget(ctx context.Context, caller *harp.Caller, text, host
 	return nil
 }
 
+// countSelected counts the hosts that a target selects now.
+func countSelected(ctx context.Context, caller *harp.Caller, text string) (int, error) {
+	names, err := caller.Target(text).Hosts(ctx)
+	return len(names), err
+}
+
 func yesText(yes bool) string {
 	if yes {
 		return "yes"

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp"
+)
+
+func (c *cli) hostPauseCommand() *cobra.Command {
+	var (
+		reason string
+		until  moment
+	)
+	cmd := c.hostPauseChange("pause TARGET", "Keep everything from starting on hosts",
+		func(hosts *harp.Hosts, ctx context.Context, text string) (int, error) {
+			return hosts.Pause(ctx, text, reason, until.t)
+		}, pauseTexts{"Pause", "nothing was paused", "would pause %s", "hosts paused: %d"})
+	cmd.Long = `Keep everything from starting on the hosts that a target selects now, until they are unpaused or
+a time has come: jobs wait, and procedures that only read wait too. What runs goes on. A pause takes
+the place of one before it. On a terminal it asks first if there is more than one host, unless
+-y is given.`
+	cmd.Example = `  harp host pause web07 --reason 'new disk' --until 2h
+  harp host pause -y 'rack=7'`
+	flags := cmd.Flags()
+	flags.StringVar(&reason, "reason", "", "`why`, for those whose jobs wait")
+	flags.Var(&until, "until", "it ends by itself at this time; a duration is from now")
+	return cmd
+}
+
+func (c *cli) hostUnpauseCommand() *cobra.Command {
+	return c.hostPauseChange("unpause TARGET", "Let jobs start again on paused hosts",
+		(*harp.Hosts).Unpause, pauseTexts{"Unpause", "nothing was unpaused", "would unpause %s", "hosts unpaused: %d"})
+}
+
+// pauseTexts are what is said of a change of pauses: the verb of the question, what is said after a no, what would be
+// done, and what was.
+type pauseTexts struct{ verb, nothing, would, done string }
+
+// hostPauseChange is a command that changes the pauses of the hosts that a target selects, when somebody who can be
+// asked agrees.
+func (c *cli) hostPauseChange(use, short string, change func(h *harp.Hosts, ctx context.Context, text string) (int, error), texts pauseTexts) *cobra.Command {
+	var sure, dry bool
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  cobra.ExactArgs(1),
+		RunE: c.does(func(ctx context.Context, args []string) error {
+			if err := checkTarget(args[0]); err != nil {
+				return err
+			}
+			return c.withCaller(ctx, func(caller *harp.Caller) error {
+				n, err := 0, error(nil)
+				if dry {
+					n, err = countSelected(ctx, caller, args[0])
+				} else if err = c.askForSeveral(ctx, caller, args[0], sure, texts.verb, texts.nothing); err == nil {
+					n, err = change(caller.Hosts(), ctx, args[0])
+				}
+				switch {
+				case err != nil:
+					return noHost(ctx, caller, err, args[0])
+				case dry:
+					return c.would(object{{"hosts", n}}, texts.would, hostCount(n))
+				case c.format == formatJSON:
+					return c.printObject(object{{"hosts", n}})
+				}
+				c.notice(texts.done, n)
+				return nil
+			})
+		}),
+
+		ValidArgsFunction: c.completeOnly(listed(c.asksWords(targetWords))),
+	}
+	cmd.Flags().BoolVarP(&sure, "yes", "y", false, "do not ask")
+	bindDryRun(cmd, &dry)
+	return cmd
+}
+
+// hostPauseText is who paused a host and why, and until when.
+func (c *cli) hostPauseText(p *harp.HostPause) string {
+	return c.pausedText(p.By, p.Since, p.Reason, p.Until)
+}

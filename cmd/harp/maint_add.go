@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/schedule"
+	"github.com/harpcaller/harp/window"
+)
+
+func (c *cli) maintAddCommand() *cobra.Command {
+	var f windowFlags
+	cmd := &cobra.Command{
+		Use:   "add NAME --target TARGET",
+		Short: "Make a window",
+		Long: `Make a window, which keeps procedures from starting on the hosts that a target selects. It says
+when by one of --from, --cron and --calendar:
+
+  --from TIME                until somebody ends it, or with --for or --to until then
+  --cron EXPR --for D        again and again, so long from each time of cron on
+  --calendar FILE            the events of an iCalendar file; --event takes some of them
+
+What it keeps back waits, or is refused with --mode refuse. With --only it is the other way
+round: procedures start within its spans and not outside of them. Those that only read, which
+their hosts declare read_only, are not concerned but with --all.`,
+		Example: `  harp maint add move --target 'rack=7' --from 22:00 --for 4h --reason 'moving the rack'
+  harp maint add db-patching --target 'role=db' --cron '0 2 * * SUN' --for 2h --tz Europe/Madrid
+  harp maint add change-hours --target 'env=prod' --only --cron '0 9 * * MON-FRI' --for 8h --exempt 'disk.*'
+  harp maint add holidays --target '*' --calendar holidays.ics --mode refuse --schedules-only`,
+		Args: cobra.ExactArgs(1),
+		RunE: c.does(func(ctx context.Context, args []string) error {
+			f.window.Name = args[0]
+			if err := f.read(c); err != nil {
+				return err
+			}
+			return c.withCaller(ctx, func(caller *harp.Caller) error { return c.addWindow(ctx, caller, &f) })
+		}),
+
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	c.bindWindow(cmd, &f)
+	return cmd
+}
+
+// windowFlags are a window as flags.
+type windowFlags struct {
+	window          harp.Window
+	from, to        moment
+	length          limit
+	calendar, event string
+	zones           []string
+	replace, dryRun bool
+	set             *pflag.FlagSet
+}
+
+func (c *cli) bindWindow(cmd *cobra.Command, f *windowFlags) {
+	w, flags := &f.window, cmd.Flags()
+	f.set = flags
+	flags.StringVar(&w.Target, "target", "", "the hosts that it is about, as a `target`; which these are is found out anew when they change")
+	flags.Var(&f.from, "from", "once, from this time on: now, 22:00, 2027-03-01T22:00:00Z; a duration is from now")
+	flags.Var(&f.to, "to", "until this time (default: until somebody ends it); a duration is from now")
+	flags.StringVar(&w.Cron, "cron", "", "again and again, as `fields` of cron: '0 2 * * SUN', or @daily and so on")
+	flags.Var(&f.length, "for", "how long it lasts, of --from and --cron")
+	flags.StringVar(&f.calendar, "calendar", "", "the events of an iCalendar `file`, which is kept as it is now; - is stdin")
+	flags.StringVar(&f.event, "event", "", "only events whose summary is like this `pattern`: * is any text, ? one character")
+	flags.StringArrayVar(&f.zones, "zone", nil, "what a zone of the file is that nobody knows: `name=zone`, 'Our time=Europe/Madrid' (repeatable)")
+	flags.StringVar(&w.TZ, "tz", "", "the time `zone` of --cron and --calendar, such as Europe/Madrid (default: the dispatcher's time_zone)")
+	flags.StringVar((*string)(&w.Mode), "mode", string(harp.WindowHold), "what becomes of what would start: `hold`, it waits, or refuse")
+	flags.BoolVar(&w.Only, "only", false, "let procedures start within its spans only; of several such windows one is enough")
+	flags.BoolVar(&w.SchedulesOnly, "schedules-only", false, "only what schedules start, not what people and programs call")
+	flags.StringArrayVar(&w.Procedures, "proc", nil, "only procedures like this `pattern`: * is any text, ? one character (repeatable)")
+	flags.StringArrayVar(&w.Exempt, "exempt", nil, "not procedures like this `pattern` (repeatable)")
+	flags.BoolVar(&w.All, "all", false, "procedures that only read, too")
+	flags.StringVar(&w.Reason, "reason", "", "`why`, for those whose jobs wait")
+	flags.StringVar(&w.Doc, "doc", "", "a `text` for people")
+	flags.BoolVar(&f.replace, "replace", false, "take the place of a window of this name")
+	bindDryRun(cmd, &f.dryRun)
+	_ = cmd.MarkFlagRequired("target") // fails only for a flag that is not there
+	c.completeFlag(cmd, "target", listed(c.asksWords(targetWords)))
+	c.completeFlag(cmd, "mode", fixed(string(harp.WindowHold), string(harp.WindowRefuse)))
+	c.completeFlag(cmd, "proc", c.asksWords(everyProcedureWords))
+	c.completeFlag(cmd, "exempt", c.asksWords(everyProcedureWords))
+}
+
+// read makes a window of the flags, and checks it as the dispatcher will.
+func (f *windowFlags) read(c *cli) error {
+	if err := f.checkWays(); err != nil {
+		return err
+	}
+	w := &f.window
+	w.From, w.To, w.For = f.from.t.UTC(), f.to.t.UTC(), 0
+	switch length := time.Duration(f.length); {
+	case w.Cron != "":
+		w.For = length
+	case length > 0:
+		w.To = w.From.Add(length)
+	}
+	if f.calendar != "" {
+		if err := f.readCalendar(c); err != nil {
+			return err
+		}
+	}
+	if err := checkTarget(w.Target); err != nil {
+		return err
+	}
+	if err := w.Check(); err != nil {
+		return err
+	}
+	if w.Cron != "" {
+		return checkTimes(harp.Schedule{Name: w.Name, Cron: w.Cron, TZ: w.TZ})
+	}
+	return f.checkCalendar()
+}
+
+// checkWays refuses flags that do not go together. Errors: *harp.FieldError.
+func (f *windowFlags) checkWays() error {
+	var given []string
+	for _, name := range []string{"from", "cron", "calendar"} {
+		if f.set.Changed(name) {
+			given = append(given, name)
+		}
+	}
+	switch {
+	case len(given) == 0:
+		return invalid("from", "say when: --from, --cron or --calendar")
+	case len(given) > 1:
+		return invalid(given[1], "cannot be combined with --%s: a window has one of --from, --cron and --calendar", given[0])
+	}
+	way := given[0]
+	switch {
+	case f.set.Changed("to") && way != "from":
+		return invalid("to", "needs --from")
+	case f.set.Changed("to") && f.set.Changed("for"):
+		return invalid("to", "cannot be combined with --for")
+	case f.set.Changed("for") && way == "calendar":
+		return invalid("for", "needs --from or --cron")
+	case time.Duration(f.length) == harp.NoLimit:
+		return invalid("for", "must be a duration; --from alone has no end")
+	case (f.set.Changed("event") || f.set.Changed("zone")) && way != "calendar":
+		return invalid("calendar", "--event and --zone need it")
+	}
+	return nil
+}
+
+// readCalendar reads the file of the events.
+func (f *windowFlags) readCalendar(c *cli) error {
+	content, err := c.readInput(f.calendar)
+	if err != nil {
+		return invalid("calendar", "%s", err)
+	}
+	zones := map[string]string{}
+	for _, word := range f.zones {
+		at := strings.LastIndexByte(word, '=') // names in the database have none
+		if at < 1 {
+			return invalid("zone", "%s is not name=zone", word)
+		}
+		zones[word[:at]] = word[at+1:]
+	}
+	f.window.Calendar = &harp.WindowCalendar{Content: content, Event: f.event, Zones: zones}
+	return nil
+}
+
+// checkCalendar reads the events as the dispatcher will.
+func (f *windowFlags) checkCalendar() error {
+	k := f.window.Calendar
+	if k == nil {
+		return nil
+	}
+	zone, err := schedule.LoadZone(f.window.TZ)
+	if err == nil {
+		_, err = window.ReadCalendar(bytes.NewReader(k.Content), window.CalendarOptions{Zone: zone, Zones: k.Zones, Event: k.Event})
+	}
+	var (
+		inZone *schedule.FieldError
+		inFile *window.CalendarError
+		wrong  *window.FieldError
+	)
+	switch {
+	case errors.As(err, &inZone):
+		return invalid(inZone.Field, "%s", inZone.Message)
+	case errors.As(err, &inFile):
+		return invalid("calendar", "%s", strings.TrimPrefix(inFile.Error(), "window: calendar: "))
+	case errors.As(err, &wrong):
+		return invalid(wrong.Field, "%s", wrong.Message)
+	}
+	return err
+}
+
+// addWindow makes a window or, for a dry run, says what it would be.
+func (c *cli) addWindow(ctx context.Context, caller *harp.Caller, f *windowFlags) (err error) {
+	w := f.window
+	if !w.From.IsZero() {
+		if w.From, err = startOfWindow(ctx, caller, w.From); err != nil {
+			return err
+		}
+	}
+	old, err := caller.Maintenance().Get(ctx, w.Name)
+	switch {
+	case err == nil && !f.replace:
+		return &existsError{fmt.Sprintf("window %s is there already: %s on %s; --replace puts another in its place", w.Name, modeText(old.Window), old.Target)}
+	case err != nil && !errors.Is(err, harp.ErrNotFound):
+		return err
+	}
+	hosts, err := countConcerned(ctx, caller, w.Target)
+	if err != nil {
+		return err
+	}
+	if f.dryRun {
+		return c.would(object{{"window", w}, {"hosts", hosts}}, "would make window %s: %s on %s, %s now; %s", w.Name, modeText(w), w.Target, hostCount(hosts), c.whenText(w))
+	}
+	if err := caller.Maintenance().Put(ctx, w); err != nil {
+		return err
+	}
+	made, err := caller.Maintenance().Get(ctx, w.Name)
+	if err != nil {
+		return err
+	}
+	if c.format == formatJSON {
+		return c.printNoun(made, field{"hosts", hosts})
+	}
+	c.notice("window %s: %s on %s, %s now; %s", w.Name, modeText(w), w.Target, hostCount(hosts), c.openText(made))
+	return nil
+}

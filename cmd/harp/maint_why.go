@@ -1,0 +1,121 @@
+package main
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp"
+)
+
+// anyProcedure is asked about where no procedure is named: it is like no pattern of a window but those of
+// every name.
+const anyProcedure = "*"
+
+func (c *cli) maintWhyCommand() *cobra.Command {
+	var (
+		procedure string
+		at        moment
+	)
+	cmd := &cobra.Command{
+		Use:   "why HOST",
+		Short: "Say whether a call may start on a host, and what keeps it back",
+		Long: `Say whether a call may start on a host, now or at a time within the next day, and all that keeps it
+back: windows, and a pause of the host. It is judged as a call by hand, not as one of a schedule.
+The exit code is 0 if it may start, and 6 if it would wait or be refused.
+
+Without --proc it is about a procedure that changes something, and whose name is like none
+that windows are about or exempt.`,
+		Example: `  harp maint why db01
+  harp maint why db01 --proc backup --at 02:30`,
+		Args: cobra.ExactArgs(1),
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
+			v, err := caller.Maintenance().Why(ctx, args[0], procedure, at.t)
+			if err != nil {
+				return noHost(ctx, caller, err, args[0])
+			}
+			return c.printVerdict(args[0], procedure, v)
+		}),
+
+		ValidArgsFunction: c.completeOnly(c.asksWords(hostWords)),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&procedure, "proc", anyProcedure, "of this `procedure`")
+	flags.Var(&at, "at", "at this time, at most a day ahead; a duration is from now")
+	c.completeFlag(cmd, "proc", c.asksWords(procedureWords))
+	return cmd
+}
+
+// printVerdict says what becomes of a start. Errors: *saidError if it is kept back.
+func (c *cli) printVerdict(host, procedure string, v harp.Verdict) error {
+	var kept error
+	if !v.May {
+		kept = &saidError{exitRefused}
+	}
+	if c.format != formatText {
+		return cmp.Or(c.printNoun(v, field{"host", host}, field{"procedure", procedure}), kept)
+	}
+	what := procedure
+	if procedure == anyProcedure {
+		what = "a call"
+	}
+	until := ""
+	if !v.Until.IsZero() {
+		until = " until " + c.clock(v.Until)
+	}
+	switch {
+	case v.May:
+		c.say("%s may start on %s%s", what, host, until)
+		return nil
+	case v.Mode == harp.WindowRefuse:
+		c.say("%s is refused on %s%s:", what, host, until)
+	default:
+		c.say("%s waits on %s%s:", what, host, until)
+	}
+	for _, o := range v.Obstacles {
+		c.say("- the %s", c.windowText(o))
+	}
+	return kept
+}
+
+// windowText is a window, or the pause of a host, that keeps something from starting there.
+func (c *cli) windowText(o harp.Obstacle) string {
+	why := ""
+	if o.Why != "" {
+		why = ": " + o.Why
+	}
+	until := ", open end"
+	if !o.Until.IsZero() {
+		until = ", until " + c.clock(o.Until)
+	}
+	switch {
+	case o.Window == "":
+		return "host is paused" + byText(o.By) + why + until
+	case o.Only && o.Until.IsZero():
+		return "window " + o.Window + why + ", which lets start only within its spans, and none is known to come"
+	case o.Only:
+		return "window " + o.Window + why + ", which lets start only within its spans, next at " + c.clock(o.Until)
+	}
+	return "window " + o.Window + why + until
+}
+
+func (c *cli) maintHeldCommand() *cobra.Command {
+	var most int
+	cmd := &cobra.Command{
+		Use:         "held",
+		Short:       "List the jobs that wait for windows, or for pauses of their hosts, newest first",
+		Long:        "List the jobs that wait for windows, or for pauses of their hosts, newest first. harp job why says\nof one for which, and until when.",
+		Args:        cobra.NoArgs,
+		Annotations: lists(),
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
+			jobs, more, err := firstOf(caller.Maintenance().Held(ctx), most)
+			if err != nil {
+				return err
+			}
+			return printFirst(c, c.jobListing(), jobs, more)
+		}),
+	}
+	bindLimit(cmd, &most)
+	return cmd
+}
