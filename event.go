@@ -60,6 +60,8 @@ type Event struct {
 	Labels    map[string]string `json:"labels,omitempty" msgpack:"labels,omitempty"`   // of the job
 	Batch     string            `json:"batch,omitempty" msgpack:"batch,omitempty"`     // that it is about, or of the job
 	Schedule  string            `json:"schedule,omitempty" msgpack:"sched,omitempty"`  // that it is about
+	Window    string            `json:"window,omitempty" msgpack:"window,omitempty"`   // that it is about
+	Until     time.Time         `json:"until,omitzero" msgpack:"until,omitempty"`      // of a pause: when it ends by itself
 	Counts    map[State]int     `json:"counts,omitempty" msgpack:"counts,omitempty"`   // of a batch that has ended: how many members did in each state
 }
 
@@ -94,10 +96,14 @@ const (
 	EventHostForgot     EventType = "host.forgot"       // the agent held an attempt that is not known here; Job names it
 	EventHostLabelled   EventType = "host.labelled"     // an operator changed its labels; Reason says how
 	EventHostRemoved    EventType = "host.removed"      // by an operator
+	EventHostPaused     EventType = "host.paused"       // nothing starts on it; Reason says why
+	EventHostUnpaused   EventType = "host.unpaused"
 	EventQueuePaused    EventType = "queue.paused"
 	EventQueueUnpaused  EventType = "queue.unpaused"
 	EventQueueChanged   EventType = "queue.changed" // its concurrency
 	EventQueueCancelled EventType = "queue.cancelled"
+	EventWindowChanged  EventType = "window.changed" // made, changed or ended; Reason is the window's
+	EventWindowDeleted  EventType = "window.deleted"
 	EventGroupChanged   EventType = "group.changed" // made, changed or deleted; Reason is its name
 
 	EventBatchSubmitted       EventType = "batch.submitted" // it tells of its members, too

@@ -174,12 +174,16 @@ func (d *Dispatcher) admit(ctx context.Context, req harp.Request, now time.Time)
 	}
 	job := d.newJob(req, now)
 	job.Host, job.NotBefore = req.Host, req.StartAfter
+	job.ReadOnly = isReadOnly(proc)
 	job.SecretArgs, job.Retry = h.secretArgs(req.Procedure, req.Args), store.GrantRetry(req.Retry, proc.Idempotent)
 	if job.SilenceTimeout, job.MaxExecTime, err = d.grantLimits(req, proc); err != nil {
 		return store.Job{}, err
 	}
 	if req.WhenOffline == harp.FailFast && h.away() {
 		return store.Job{}, fmt.Errorf("%w", &harp.HostError{Host: req.Host, Stage: "lookup", Err: harp.ErrUnreachable})
+	}
+	if err := d.checkRefused(h, &job, now); err != nil {
+		return store.Job{}, err
 	}
 	return job, d.checkRetry(ctx, req)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/transport"
+	"github.com/harpcaller/harp/window"
 )
 
 // attempt is one try at running a job, on an exchange of the host's session: one that is
@@ -29,6 +30,7 @@ type attempt struct {
 	begun     bool             // its agent said that it started
 	nextFrame *transport.Frame // came behind records, and is not handled yet
 	readies   int64            // of the session's, before CALL was sent
+	heldFrom  time.Time        // a window or a pause begins then, before which it must have started; zero: none does
 
 	ended    atomic.Bool // END has come
 	progress progress
@@ -205,6 +207,9 @@ func (a *attempt) runExchange(sub harp.Submission) error {
 			return a.rejectJob(ctx, "too_large", err.Error(), err)
 		}
 	}
+	if !a.resumed && a.s.host.isHeld(startOf(a.job), a.s.d.now()) { // since it was claimed
+		return a.storeNotNow(ctx, harp.ReasonWindow)
+	}
 	if a.x, err = a.s.tr.Exchange(); err != nil {
 		return err
 	}
@@ -267,9 +272,7 @@ func (a *attempt) sendCall(sub harp.Submission) error {
 	if j.Batch != "" {
 		c.Job, c.Host = j.ID, j.Host
 	}
-	if !j.Expires.IsZero() {
-		c.Left = max(1, int64(j.Expires.Sub(a.s.d.now())))
-	}
+	c.Left = a.timeLeft(a.s.d.now())
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.called, a.readies = true, a.s.readies.Load()
@@ -279,6 +282,20 @@ func (a *attempt) sendCall(sub harp.Submission) error {
 	a.noteCalled(len(sub.Request) + len(sub.Signature) + len(sub.KeyID))
 	a.sendCancelLocked()
 	return nil
+}
+
+// timeLeft is within which time the job has to start, in nanoseconds: before it expires, and before a window or a pause
+// begins; 0: whenever.
+func (a *attempt) timeLeft(now time.Time) (left int64) {
+	if !a.job.Expires.IsZero() {
+		left = max(1, int64(a.job.Expires.Sub(now)))
+	}
+	if v, concerns := a.s.host.judgeStart(startOf(a.job), now); concerns {
+		if free := v.Left(); left == 0 || int64(free) < left {
+			left, a.heldFrom = max(1, int64(free)), now.Add(free+window.Margin)
+		}
+	}
+	return left
 }
 
 // sendResume sends RESUME, from the first record that is not stored on. A cancel comes

@@ -90,7 +90,7 @@ func (d *Dispatcher) admitBatch(ctx context.Context, req harp.Request, listed []
 		}
 	}
 	sub.Batch = store.Batch{
-		Target: req.Target, SkipAway: req.WhenOffline == harp.SkipHost, QueuePerHost: req.Batch.QueuePerHost,
+		Target: req.Target, SkipAway: req.WhenOffline == harp.SkipHost, SkipHeld: req.Batch.WhenHeld == harp.SkipHost, QueuePerHost: req.Batch.QueuePerHost,
 		Member: d.newJob(req, now),
 	}
 	sub.Batch.Member.ID = ""
@@ -236,7 +236,7 @@ func (d *Dispatcher) planBatch(req harp.Request, hosts int) (plan store.BatchPla
 // grantClasses says what the members of each class of hosts are granted. Errors: harp.ErrRefused.
 func (d *Dispatcher) grantClasses(req harp.Request, classes []class) (granted []store.BatchClass, err error) {
 	for _, c := range classes {
-		g := store.BatchClass{Retry: store.GrantRetry(req.Retry, c.proc.Idempotent), SecretArgs: c.secretArgs}
+		g := store.BatchClass{Retry: store.GrantRetry(req.Retry, c.proc.Idempotent), SecretArgs: c.secretArgs, ReadOnly: isReadOnly(c.proc)}
 		if c.unfit == nil {
 			if g.SilenceTimeout, g.MaxExecTime, err = d.grantLimits(req, c.proc); err != nil {
 				return nil, err

@@ -94,7 +94,7 @@ type Config struct {
 	// what has to last a time is measured on the monotonic clock.
 	Now func() time.Time
 
-	// TimeZone is the zone, by its name in the IANA database, of schedules that are put without one.
+	// TimeZone is the zone, by its name in the IANA database, of schedules and maintenance windows that are put without one.
 	// They keep it. Default UTC.
 	TimeZone string
 
@@ -218,6 +218,7 @@ type Dispatcher struct {
 	groups    *groups
 
 	schedules *schedules
+	windows   *windows
 
 	labelling sync.Mutex // one change of labels at a time
 
@@ -274,7 +275,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.greetings = newGreetings()
 	d.groups = &groups{byName: map[string]group{}}
 	d.fleet = &fleet{hosts: d.hosts, groups: d.groups, now: d.now}
-	d.schedules = newSchedules()
+	d.schedules, d.windows = newSchedules(), newWindows()
 	d.watchers.batchChanged = d.schedules.noteBatch
 	d.turns.lines = map[harp.Principal]*line{}
 	d.feed.changed = make(chan struct{})
@@ -290,6 +291,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.loops.Go(d.failureLoop)
 	d.loops.Go(d.feedLoop)
 	d.loops.Go(d.scheduleLoop)
+	d.loops.Go(d.windowLoop)
 	return d, nil
 }
 
@@ -336,9 +338,10 @@ func (d *Dispatcher) recover(ctx context.Context) error {
 			break
 		}
 	}
-	if err := errors.Join(d.loadRegistry(ctx), d.loadGroups(ctx), d.loadLabels(ctx), d.loadSchedules(ctx)); err != nil {
+	if err := errors.Join(d.loadRegistry(ctx), d.loadGroups(ctx), d.loadLabels(ctx), d.loadSchedules(ctx), d.loadWindows(ctx), d.loadPauses(ctx)); err != nil {
 		return err
 	}
+	d.reviewAllHolds()
 	return d.expectActive(ctx)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/harpcaller/harp/dispatcher/internal/inventory"
 	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/target"
+	"github.com/harpcaller/harp/window"
 )
 
 // matchedAtOnce is how many hosts a target is matched with before others have a turn.
@@ -396,7 +397,9 @@ func (s *service) PreviewTarget(ctx context.Context, text, procedure string, arg
 		if err != nil {
 			return harp.Preview{}, err
 		}
-		return found.preview(), nil
+		p := found.preview()
+		p.Held = s.d.heldAmong(found, window.Start{Procedure: procedure}, s.d.now()).hosts
+		return p, nil
 	})
 }
 

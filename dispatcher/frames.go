@@ -378,6 +378,9 @@ func (a *attempt) storeNotNow(ctx context.Context, reason string) error {
 	e := a.s.d.newEvent(a.job, store.NotNow)
 	e.Reason = reason
 	e.Wake = e.At.Add(min(time.Second<<min(a.job.Busy, 5), 30*time.Second))
+	if reason == wire.NotNowStartBefore && !a.heldFrom.IsZero() {
+		e.Reason, e.Wake = harp.ReasonWindow, a.heldFrom
+	}
 	err := a.storeNotStarted(ctx, e)
 	if err == nil && a.s.readies.Load() != a.readies {
 		err = a.s.claimJobs(ctx)

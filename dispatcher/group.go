@@ -176,21 +176,27 @@ func (d *Dispatcher) storedDocument(ctx context.Context, kind, name string) ([]b
 	return content, err
 }
 
-// storeGroup stores a group, or that there is none of its name any more.
-func (d *Dispatcher) storeGroup(ctx context.Context, op store.Operation, name string, content []byte) error {
-	old, err := d.storedDocument(ctx, groupKind, name)
+// replaceDocument stores a document in the place of what is stored of its name, nil: none, once for an operation.
+func (d *Dispatcher) replaceDocument(ctx context.Context, op store.Operation, kind, name string, content []byte, told harp.Event) error {
+	old, err := d.storedDocument(ctx, kind, name)
 	if err != nil {
 		return err
 	}
 	_, err = d.store.ChangeDocuments(ctx, store.DocumentChanges{
-		Changes: []store.DocumentChange{{Kind: groupKind, Name: name, Old: old, New: content}}, Op: op,
-		Events: []harp.Event{{Type: harp.EventGroupChanged, Time: op.Time, Reason: name, By: op.By}},
+		Changes: []store.DocumentChange{{Kind: kind, Name: name, Old: old, New: content}}, Op: op, Events: []harp.Event{told},
 	})
 	return err
 }
 
+// storeGroup stores a group, or that there is none of its name any more.
+func (d *Dispatcher) storeGroup(ctx context.Context, op store.Operation, name string, content []byte) error {
+	return d.replaceDocument(ctx, op, groupKind, name, content, harp.Event{Type: harp.EventGroupChanged, Time: op.Time, Reason: name, By: op.By})
+}
+
 // putGroup stores a group that is good, once.
 func (d *Dispatcher) putGroup(ctx context.Context, op store.Operation, g harp.Group) error {
+	d.windows.changing.Lock()
+	defer d.windows.changing.Unlock()
 	d.groups.changing.Lock()
 	defer d.groups.changing.Unlock()
 	if _, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
@@ -201,16 +207,22 @@ func (d *Dispatcher) putGroup(ctx context.Context, op store.Operation, g harp.Gr
 		err = d.groups.checkRoom(g)
 	}
 	if err == nil {
+		err = d.windows.checkGroup(d.groups, g)
+	}
+	if err == nil {
 		err = d.storeGroup(ctx, op, g.Name, wire.Encode(g))
 	}
 	if err == nil {
 		d.groups.set(group{g, uses})
+		d.reviewAllHolds()
 	}
 	return err
 }
 
-// deleteGroup deletes a group that no other uses, once.
+// deleteGroup deletes a group that no other and no window uses, once.
 func (d *Dispatcher) deleteGroup(ctx context.Context, op store.Operation, name string) error {
+	d.windows.changing.Lock()
+	defer d.windows.changing.Unlock()
 	d.groups.changing.Lock()
 	defer d.groups.changing.Unlock()
 	if _, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
@@ -221,6 +233,9 @@ func (d *Dispatcher) deleteGroup(ctx context.Context, op store.Operation, name s
 	}
 	if user := d.groups.userOf(name); user != "" {
 		return failures.New("conflict", fmt.Sprintf("group %s is used by group %s", name, user)).Err()
+	}
+	if user := d.windows.userOf(name); user != "" {
+		return failures.New("conflict", fmt.Sprintf("group %s is used by window %s", name, user)).Err()
 	}
 	err := d.storeGroup(ctx, op, name, nil)
 	if err == nil {

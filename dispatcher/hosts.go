@@ -16,6 +16,7 @@ import (
 	"github.com/harpcaller/harp/dispatcher/internal/inventory"
 	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/window"
 )
 
 // hosts are all hosts that were ever named to this dispatcher.
@@ -99,6 +100,8 @@ type host struct {
 	returning  time.Time            // until then it counts as about to come back
 	dialError  string               // why it could not be dialled, the last time
 	problems   []harp.HostProblem   // that its agent told last; replaced whole
+	pause      *harp.HostPause      // nil: it is not paused
+	holds      *window.Gate         // what windows and its pause keep back; nil: nothing
 	duplicate  duplicate            // the last other agent of its name that was refused
 
 	elapsed map[string]elapsed // by job, of attempts that the last session has left
@@ -249,6 +252,18 @@ func (h *host) secretArgs(procedure string, args harp.Value) []string {
 	return nil
 }
 
+// findProcedure returns a procedure that the host offers.
+func (h *host) findProcedure(name string) (doc harp.ProcedureDoc, found bool) {
+	h.mu.Lock()
+	offers := h.offers
+	h.mu.Unlock()
+	at, found := offers.findProcedure(name)
+	if found {
+		doc = offers.docs[at]
+	}
+	return doc, found
+}
+
 // procedures returns a page of what the host offers.
 func (h *host) procedures(cursor string, n int) (page []harp.ProcedureDoc, next string) {
 	h.mu.Lock()
@@ -274,7 +289,7 @@ func (h *host) status() harp.HostStatus {
 	s := harp.HostStatus{
 		Name: h.name, Online: h.session != nil, Labels: h.labels(), LabelSources: h.labelSources(), Procedures: slices.Clone(h.offers.names),
 		Facts: slices.Clone(h.row.Facts), LastHeard: h.row.LastHeard, Software: h.row.Software, Error: h.dialError,
-		Problems: h.problemsLocked(),
+		Problems: h.problemsLocked(), Pause: h.pause,
 	}
 	if h.session != nil {
 		s.LastHeard, s.Error = h.session.lastHeard().UTC(), ""

@@ -136,9 +136,12 @@ func (d *Dispatcher) storeLabels(ctx context.Context, c store.DocumentChanges, s
 	if _, err := d.store.ChangeDocuments(ctx, c); err != nil {
 		return err
 	}
-	for _, one := range some {
+	changed := make([]*host, len(some))
+	for n, one := range some {
 		one.host.setOperatorLabels(one.labels)
+		changed[n] = one.host
 	}
+	d.reviewHolds(changed...)
 	return nil
 }
 

@@ -382,6 +382,7 @@ func (d *Dispatcher) readRegistry() (int, error) {
 // setRegistry makes specs the registry: hosts that are not in it are no longer
 // dialled, new ones and those that moved are. Sessions that are open stay.
 func (d *Dispatcher) setRegistry(specs []HostSpec) {
+	defer d.reviewAllHolds()
 	r := &d.registry
 	r.mu.Lock()
 	defer r.mu.Unlock()

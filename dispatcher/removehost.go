@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/harpcaller/harp/dispatcher/internal/inventory"
@@ -42,7 +43,7 @@ func (d *Dispatcher) removeHost(ctx context.Context, name string, op store.Opera
 	if err := h.checkRemovable(); err != nil {
 		return 0, err
 	}
-	if err := d.dropLabels(ctx, h); err != nil { // first: a removal that is broken off is asked again
+	if err := errors.Join(d.dropLabels(ctx, h), d.dropPause(ctx, h)); err != nil { // first: a removal that is broken off is asked again
 		return 0, err
 	}
 	ctx = context.WithoutCancel(ctx) // it has begun
@@ -79,6 +80,16 @@ func (d *Dispatcher) dropLabels(ctx context.Context, h *host) error {
 	}
 	h.setOperatorLabels(nil)
 	return nil
+}
+
+// dropPause ends the pause of a host.
+func (d *Dispatcher) dropPause(ctx context.Context, h *host) error {
+	d.labelling.Lock()
+	defer d.labelling.Unlock()
+	if h.currentPause() == nil {
+		return nil
+	}
+	return d.storePauses(ctx, store.DocumentChanges{}, []*host{h}, store.Operation{Time: d.now()}, nil)
 }
 
 // isClosing reports whether the session has ended, though not all of it is settled.

@@ -442,7 +442,12 @@ func (s *service) NextTimes(ctx context.Context, name string, from time.Time, n 
 			}
 			times, from = append(times, is.upcoming(m)), m.Nominal
 		}
-		return times, nil
+		weight := weightOfBytes(len(is.Schedule.Request.Target))
+		if err := s.d.turns.awaitTurn(ctx, s.who, weight); err != nil {
+			return nil, err
+		}
+		defer s.d.turns.leaveTurn(s.who, weight)
+		return times, s.d.foretellHolds(ctx, is, times)
 	})
 }
 

@@ -305,7 +305,11 @@ func (d *Dispatcher) fireSchedule(ctx context.Context, s *scheduled, dec store.S
 		return nil, context.Cause(ctx)
 	}
 	f := harp.FailureOf(err)
+	var byWindow *refusedByWindowError
 	switch {
+	case errors.As(err, &byWindow):
+		dec = dec.Instead(harp.TimeSkipped, harp.TimeWindow, byWindow.window)
+		err = nil
 	case errors.Is(err, harp.ErrNoSpace):
 		dec = dec.Instead(harp.TimeMissed, harp.TimeNoSpace, "")
 		err = nil
@@ -351,6 +355,10 @@ func (d *Dispatcher) firing(ctx context.Context, s *scheduled, dec store.Schedul
 	batch, counted, err := d.prepareBatch(ctx, harp.Submission{Request: req.Encode()}, req, s.By, nil, now)
 	if err != nil {
 		return step, 0, err
+	}
+	if name := d.refusingWindow(&batch, now); name != "" && dec.Fires != store.FireManual {
+		d.principals.countBytes(s.By, -counted)
+		return step, 0, &refusedByWindowError{name}
 	}
 	if batch.Batch.Member.Schedule = s.name; dec.Fires != store.FireManual {
 		batch.Batch.Member.FireTime = dec.Nominal

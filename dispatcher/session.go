@@ -407,6 +407,7 @@ func (s *session) recordHost(ctx context.Context, facts harp.Value, docs []harp.
 	err := s.d.store.PutHost(ctx, row)
 	if err == nil || errors.Is(err, harp.ErrNoSpace) {
 		s.host.setRow(s.host.updateRow(said))
+		s.d.reviewHolds(s.host)
 	}
 	return err
 }
@@ -440,6 +441,7 @@ func (s *session) beginSession(ctx context.Context) error {
 		return err
 	}
 	s.d.hosts.attach(s.host, s)
+	s.d.reviewHolds(s.host) // before its gate opens: it may have another address
 	s.unlockGreeting()
 	s.host.setDialError("")
 	s.d.hostLines.Info(s.host.name, "host is online", "host", s.host.name, "addr", s.tr.Peer().Addr, "software", s.hello.Software)

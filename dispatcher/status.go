@@ -82,6 +82,7 @@ func (d *Dispatcher) obstacles(ctx context.Context, j *store.Job) ([]harp.Obstac
 		if o.Since.After(d.now()) { // of a host that is about to return
 			o.Since = time.Time{}
 		}
+		d.nameReason(o)
 		if o.Batch == "" {
 			continue
 		}

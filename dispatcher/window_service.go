@@ -2,41 +2,172 @@ package dispatcher
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/window"
 )
 
 // PutWindow implements harp.MaintenanceService.
 func (s *service) PutWindow(ctx context.Context, id string, w harp.Window) error {
-	return errors.ErrUnsupported
+	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+		if err := w.Check(); err != nil {
+			return none, err
+		}
+		op, err := s.documentsOperation(id, wire.PutWindow{Window: w})
+		if err != nil {
+			return none, err
+		}
+		if w.TZ == "" && w.From.IsZero() {
+			w.TZ = s.d.cfg.TimeZone
+		}
+		to, err := s.openWindow(ctx, w, op.Time)
+		if err != nil {
+			return none, err
+		}
+		return none, s.d.changeWindow(ctx, op, w.Name, func(*openWindow) (*openWindow, error) {
+			return to, s.d.groups.checkWindowTarget(w.Target, harp.Group{})
+		})
+	})
+	return err
+}
+
+// openWindow reads a window that is put, in turn: to read a calendar takes a while. Errors: harp.ErrInvalid, naming the field.
+func (s *service) openWindow(ctx context.Context, w harp.Window, now time.Time) (*openWindow, error) {
+	if w.Calendar != nil {
+		weight := weightOfBytes(len(w.Calendar.Content))
+		if err := s.d.turns.awaitTurn(ctx, s.who, weight); err != nil {
+			return nil, err
+		}
+		defer s.d.turns.leaveTurn(s.who, weight)
+	}
+	to := newOpenWindow(windowDocument{Window: w, By: s.who, Changed: now.UTC()}, 0)
+	if to.err != nil {
+		return nil, to.err
+	}
+	return to, to.checkFuture(now)
 }
 
 // DeleteWindow implements harp.MaintenanceService.
 func (s *service) DeleteWindow(ctx context.Context, id, name string) error {
-	return errors.ErrUnsupported
+	return s.changeWindow(ctx, id, name, "delete", func(is *openWindow, _ time.Time) (*openWindow, error) { return nil, nil })
 }
 
 // EndWindow implements harp.MaintenanceService.
-func (s *service) EndWindow(ctx context.Context, id, name string) error { return errors.ErrUnsupported }
+func (s *service) EndWindow(ctx context.Context, id, name string) error {
+	return s.changeWindow(ctx, id, name, "end", func(is *openWindow, now time.Time) (*openWindow, error) {
+		doc := is.windowDocument
+		switch span := (window.Span{From: doc.Window.From, To: doc.Window.To}); {
+		case doc.Window.From.IsZero():
+			return nil, failures.New("conflict", "window "+name+" is not once: delete it, or put it anew").Err()
+		case !span.Covers(now):
+			return nil, failures.New("conflict", "window "+name+" is not open").Err()
+		}
+		doc.Window.To = now.UTC()
+		return newOpenWindow(doc, 0), nil
+	})
+}
+
+// changeWindow is that of the dispatcher for a window that must be there.
+func (s *service) changeWindow(ctx context.Context, id, name, what string, change func(is *openWindow, now time.Time) (*openWindow, error)) error {
+	_, err := request(s, ctx, func(ctx context.Context) (none struct{}, err error) {
+		op, err := s.documentsOperation(id, []string{what, name})
+		if err != nil {
+			return none, err
+		}
+		return none, s.d.changeWindow(ctx, op, name, func(is *openWindow) (*openWindow, error) {
+			if is == nil {
+				return nil, failures.NotFound("window", name)
+			}
+			return change(is, op.Time)
+		})
+	})
+	return err
+}
 
 // ListWindows implements harp.MaintenanceService.
 func (s *service) ListWindows(ctx context.Context, name, cursor string) (harp.Page[harp.WindowStatus], error) {
-	return harp.Page[harp.WindowStatus]{}, errors.ErrUnsupported
+	type page = harp.Page[harp.WindowStatus]
+	return request(s, ctx, func(context.Context) (page, error) {
+		items, next := s.d.windows.page(name, cursor, pageSize)
+		out, now := page{Cursor: next}, s.d.now()
+		for _, w := range items {
+			out.Items = append(out.Items, w.status(now, name != ""))
+		}
+		return out, nil
+	})
+}
+
+// status is the window as callers see it, with the content of its calendar or without.
+func (w *openWindow) status(now time.Time, whole bool) harp.WindowStatus {
+	out := harp.WindowStatus{Window: w.Window, By: w.By, Changed: w.Changed, Err: w.err}
+	if c := w.Window.Calendar; c != nil && !whole {
+		without := *c
+		without.Content = nil
+		out.Calendar = &without
+	}
+	if w.err != nil {
+		return out
+	}
+	for span := range w.window.Source.Between(now, now.AddDate(1, 0, 0)) {
+		out.Span, out.Open = harp.Span(span), span.Covers(now)
+		break
+	}
+	return out
 }
 
 // WindowSpans implements harp.MaintenanceService.
 func (s *service) WindowSpans(ctx context.Context, name string, from, to time.Time) ([]harp.Span, error) {
-	return nil, errors.ErrUnsupported
+	return request(s, ctx, func(ctx context.Context) (spans []harp.Span, err error) {
+		if err := harp.CheckSpans(name, from, to); err != nil {
+			return nil, err
+		}
+		w, err := s.d.windows.find(name)
+		switch {
+		case err != nil:
+			return nil, err
+		case w.err != nil:
+			return nil, w.err
+		}
+		for span := range w.window.Source.Between(from, to) {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			if spans = append(spans, harp.Span(span)); len(spans) == harp.MaxWindowSpans {
+				break
+			}
+		}
+		return spans, nil
+	})
 }
 
 // JudgeStart implements harp.MaintenanceService.
 func (s *service) JudgeStart(ctx context.Context, host, procedure string, at time.Time) (harp.Verdict, error) {
-	return harp.Verdict{}, errors.ErrUnsupported
-}
-
-// PauseHosts implements harp.MaintenanceService.
-func (s *service) PauseHosts(ctx context.Context, id, expr string, c harp.HostPauseChange) (int, error) {
-	return 0, errors.ErrUnsupported
+	return request(s, ctx, func(context.Context) (harp.Verdict, error) {
+		if err := harp.CheckStart(host, procedure, at); err != nil {
+			return harp.Verdict{}, err
+		}
+		h := s.d.hosts.findKnown(host)
+		if h == nil {
+			return harp.Verdict{}, failures.NotFound("host", host)
+		}
+		if at.IsZero() {
+			at = s.d.now()
+		}
+		start := window.Start{Procedure: procedure}
+		if doc, found := h.findProcedure(procedure); found {
+			start.ReadOnly = isReadOnly(doc)
+		}
+		v, concerns := h.judgeStart(start, at)
+		switch {
+		case !concerns:
+			return harp.Verdict{At: at.UTC(), May: true}, nil
+		case v.Unknown:
+			return harp.Verdict{}, &harp.FieldError{Field: "at", Message: fmt.Sprintf("must be before %s, as far as windows are known", v.KnownUntil.UTC().Format(time.RFC3339))}
+		}
+		return s.d.callersVerdict(v), nil
+	})
 }

@@ -343,7 +343,7 @@ func (s *Store) skips(b *batch, host store.BatchHost, now int64) string {
 	case b.row.SkipAway && s.sched.IsAway(host.Name, now):
 		return harp.ReasonOffline
 	}
-	start := window.Start{Procedure: b.row.Member.Procedure, Scheduled: b.row.Member.Schedule != ""}
+	start := window.Start{Procedure: b.row.Member.Procedure, Scheduled: !b.row.Member.FireTime.IsZero()}
 	if host.Class < len(b.row.Classes) {
 		start.ReadOnly = b.row.Classes[host.Class].ReadOnly
 	}

@@ -1,0 +1,322 @@
+package dispatcher
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher/internal/inventory"
+	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/target"
+	"github.com/harpcaller/harp/window"
+)
+
+// What windows and pauses keep back on a host is its gate, which the store compares in the commit of each claim. Gates are
+// made ahead of time, whenever one of the things changes that they are made of, and before that is answered.
+const (
+	gatesAhead   = 25 * time.Hour // of which a gate knows
+	gatesBehind  = time.Hour      // of which it knows too, as a clock may be set back
+	gatesRenewed = time.Hour      // from time to time
+)
+
+// gates are what the gates of all hosts are made of.
+type gates struct {
+	making sync.Mutex // one after another: the last gate that a host gets is of what is so last. Guards what follows
+
+	windows     []hostWindow
+	from, until time.Time // what is known of them
+}
+
+// hostWindow is a window with its spans, and where it is.
+type hostWindow struct {
+	spans *window.Expanded
+	on    *target.Matcher // nil: on all hosts
+}
+
+// windowLoop makes all gates anew from time to time, and when it is asked to.
+func (d *Dispatcher) windowLoop() {
+	timer := time.NewTimer(gatesRenewed)
+	defer timer.Stop()
+	for {
+		select {
+		case <-d.ctx.Done():
+			return
+		case <-d.windows.kick:
+		case <-timer.C:
+		}
+		d.reviewAllHolds()
+		timer.Reset(gatesRenewed)
+	}
+}
+
+// kickHolds has all gates be made anew soon.
+func (d *Dispatcher) kickHolds() {
+	select {
+	case d.windows.kick <- struct{}{}:
+	default:
+	}
+}
+
+// reviewAllHolds gives all hosts gates of the windows and pauses that there are now.
+func (d *Dispatcher) reviewAllHolds() {
+	g := &d.windows.gates
+	g.making.Lock()
+	defer g.making.Unlock()
+	now := d.now()
+	g.from, g.until, g.windows = now.Add(-gatesBehind), now.Add(gatesAhead), nil
+	for _, w := range d.windows.all() {
+		one := hostWindow{spans: w.window.Expand(g.from, g.until)}
+		if w.err == nil {
+			one.on, _ = d.fleet.compileTarget(w.Window.Target)
+		}
+		g.windows = append(g.windows, one)
+	}
+	for from, first := "", true; first || from != ""; first = false {
+		var some []*host
+		some, from = d.hosts.page(from, matchedAtOnce)
+		d.giveGates(g, some)
+	}
+	d.wakeClock()
+}
+
+// reviewHolds gives some hosts gates anew, as something of them has changed.
+func (d *Dispatcher) reviewHolds(some ...*host) {
+	g := &d.windows.gates
+	g.making.Lock()
+	defer g.making.Unlock()
+	d.giveGates(g, some)
+	d.wakeClock()
+}
+
+// giveGates makes the gates of some hosts. Whoever makes gates calls it.
+func (d *Dispatcher) giveGates(g *gates, some []*host) {
+	on := make([][]*window.Expanded, len(some)) // of each host
+	for i, where := range d.windowsOn(d.ctx, g.windows, some) {
+		for _, at := range where {
+			on[at] = append(on[at], g.windows[i].spans)
+		}
+	}
+	for i, h := range some {
+		var gate *window.Gate
+		if pauses := h.pauses(); len(on[i])+len(pauses) > 0 {
+			gate = new(window.NewGate(g.from, g.until, on[i], pauses))
+		}
+		h.setHolds(gate)
+		d.store.SetHolds(h.name, gate)
+	}
+}
+
+// windowsOn returns of each window on which of some hosts it is. One of which that cannot be found out is on all.
+func (d *Dispatcher) windowsOn(ctx context.Context, windows []hostWindow, some []*host) [][]int {
+	if len(windows) == 0 {
+		return nil
+	}
+	where := make([][]int, len(windows))
+	all := make([]int, len(some))
+	for at := range some {
+		all[at] = at
+	}
+	err := d.fleet.look(ctx, some, func(t *inventory.Table) {
+		for i, w := range windows {
+			if where[i] = all; w.on != nil {
+				where[i] = w.on.Select(t)
+			}
+		}
+	})
+	if err != nil { // the dispatcher stops
+		for i := range where {
+			where[i] = all
+		}
+	}
+	return where
+}
+
+// pauses are those of the host, as a gate takes them.
+func (h *host) pauses() []window.Pause {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p := h.pause; p != nil {
+		return []window.Pause{{What: "host", By: p.By.Name, Kind: p.By.Kind, Reason: p.Reason, Since: p.Since, Until: p.Until}}
+	}
+	return nil
+}
+
+func (h *host) setHolds(g *window.Gate) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.holds = g
+}
+
+// judgeStart says what windows and pauses make of a start on the host at a moment; false: there are none.
+func (h *host) judgeStart(s window.Start, at time.Time) (window.Verdict, bool) {
+	h.mu.Lock()
+	g := h.holds
+	h.mu.Unlock()
+	if g == nil {
+		return window.Verdict{At: at}, false
+	}
+	return g.Judge(s, at), true
+}
+
+// isHeld reports whether a window or a pause keeps something from starting on the host at a moment.
+func (h *host) isHeld(s window.Start, at time.Time) bool {
+	v, concerns := h.judgeStart(s, at)
+	return concerns && v.Left() == 0
+}
+
+func isReadOnly(proc harp.ProcedureDoc) bool { return slices.Contains(proc.Traits, harp.TraitReadOnly) }
+
+// startOf is the start of a job as windows see it.
+func startOf(j *store.Job) window.Start {
+	return window.Start{Procedure: j.Procedure, ReadOnly: j.ReadOnly, Scheduled: !j.FireTime.IsZero()}
+}
+
+// held is how many hosts windows and pauses keep something back on at a moment.
+type held struct {
+	hosts int
+	by    string    // the first window, by name of its host; "": pauses do
+	until time.Time // when the last of the hosts is free; zero: not known
+}
+
+// heldAmong counts the candidates that are fit on which a start is kept back at a moment.
+func (d *Dispatcher) heldAmong(found *candidates, start window.Start, at time.Time) (sum held) {
+	isKnown := true
+	for _, one := range found.hosts {
+		class := found.classes[one.class]
+		h := d.hosts.findKnown(one.name)
+		if class.unfit != nil || h == nil {
+			continue
+		}
+		start.ReadOnly = isReadOnly(class.proc)
+		v, concerns := h.judgeStart(start, at)
+		if !concerns || len(v.Obstacles) == 0 {
+			continue
+		}
+		sum.hosts++
+		for _, o := range v.Obstacles {
+			sum.by = cmp.Or(sum.by, o.Window)
+		}
+		if isKnown = isKnown && !v.Until.IsZero(); v.Until.After(sum.until) {
+			sum.until = v.Until
+		}
+	}
+	if !isKnown {
+		sum.until = time.Time{}
+	}
+	return sum
+}
+
+// foretellHolds says of times of a schedule on how many of its hosts they are kept back, as far as that is known.
+func (d *Dispatcher) foretellHolds(ctx context.Context, s *scheduled, times []harp.Upcoming) error {
+	req := s.Schedule.Request
+	found, err := d.fleet.findCandidates(ctx, req.Target, req.Procedure, req.Args)
+	if err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		return nil //nolint:nilerr // it selects none now
+	}
+	until := d.now().Add(gatesAhead - gatesRenewed)
+	for n := range times {
+		t := &times[n]
+		if !t.Time.Before(until) || ctx.Err() != nil {
+			break
+		}
+		sum := d.heldAmong(found, window.Start{Procedure: req.Procedure, Scheduled: true}, t.Time)
+		t.Hosts, t.Held, t.HeldBy, t.HeldUntil = len(found.hosts), sum.hosts, sum.by, sum.until
+	}
+	return context.Cause(ctx)
+}
+
+// checkRefused refuses a call that a window refuses when it may start first: now, or at its StartAfter, as far as that is
+// known. Errors: harp.ErrRefused of type window.
+func (d *Dispatcher) checkRefused(h *host, job *store.Job, now time.Time) error {
+	at := now
+	if job.NotBefore.After(now) {
+		at = job.NotBefore
+	}
+	v, concerns := h.judgeStart(startOf(job), at)
+	if !concerns || len(v.Obstacles) == 0 || v.Mode() != window.Refuse {
+		return nil
+	}
+	for _, o := range v.Obstacles {
+		if o.Mode != window.Refuse {
+			continue
+		}
+		text := "maintenance window " + o.Window
+		if w, err := d.windows.find(o.Window); err == nil && w.Window.Reason != "" {
+			text += " (" + w.Window.Reason + ")"
+		}
+		text += " refuses it"
+		if !v.Until.IsZero() {
+			text += " until " + v.Until.UTC().Format(time.RFC3339)
+		}
+		f := failures.New("refused", text)
+		f.Type, f.Host = harp.ReasonWindow, h.name
+		return f.Err()
+	}
+	return nil
+}
+
+// refusingWindow returns the window that refuses a batch of a schedule on all its hosts; "" if one of them may start, or waits.
+func (d *Dispatcher) refusingWindow(sub *store.BatchSubmission, now time.Time) (name string) {
+	for _, host := range sub.Hosts {
+		if host.Unfit != "" {
+			continue
+		}
+		h := d.hosts.findKnown(host.Name)
+		if h == nil {
+			return ""
+		}
+		v, concerns := h.judgeStart(window.Start{Procedure: sub.Batch.Member.Procedure, ReadOnly: sub.Batch.Classes[host.Class].ReadOnly, Scheduled: true}, now)
+		if !concerns || len(v.Obstacles) == 0 || v.Mode() != window.Refuse {
+			return ""
+		}
+		if name == "" {
+			name = v.Obstacles[slices.IndexFunc(v.Obstacles, func(o window.Obstacle) bool { return o.Mode == window.Refuse })].Window
+		}
+	}
+	return name
+}
+
+// refusedByWindowError is why a schedule fires nothing: a window refuses it on all hosts.
+type refusedByWindowError struct{ window string }
+
+func (e *refusedByWindowError) Error() string {
+	return fmt.Sprintf("window %s refuses it on all hosts", e.window)
+}
+
+// callersVerdict is a verdict as callers know it.
+func (d *Dispatcher) callersVerdict(v window.Verdict) harp.Verdict {
+	out := harp.Verdict{At: v.At.UTC(), May: v.May(), Until: v.Until, KnownUntil: v.KnownUntil}
+	if !out.May {
+		out.Mode = harp.WindowMode(v.Mode())
+	}
+	for _, o := range v.Obstacles {
+		told := harp.Obstacle{Reason: harp.ReasonWindow, Window: o.Window, Only: o.Only, Since: o.Since, Until: o.Until}
+		if p := o.Pause; p != nil {
+			told.By, told.Why = harp.Principal{Kind: p.Kind, Name: p.By}, p.Reason
+		}
+		d.nameReason(&told)
+		out.Obstacles = append(out.Obstacles, told)
+	}
+	return out
+}
+
+// nameReason gives an obstacle that is a window the window's reason.
+func (d *Dispatcher) nameReason(o *harp.Obstacle) {
+	if o.Window == "" {
+		return
+	}
+	if w, err := d.windows.find(o.Window); err == nil {
+		o.By = w.By
+		if w.Window.Reason != "" {
+			o.Why = w.Window.Reason
+		}
+	}
+}

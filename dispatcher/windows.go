@@ -1,0 +1,348 @@
+package dispatcher
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/schedule"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/target"
+	"github.com/harpcaller/harp/window"
+)
+
+// Windows are documents of the store, and all in memory.
+const (
+	windowKind     = "window"
+	maxWindows     = 1000
+	maxWindowBytes = 32 << 20 // of all their documents together
+)
+
+// windows are the maintenance windows there are, and the gates that are made of them.
+type windows struct {
+	changing sync.Mutex    // one change of windows at a time, and of groups, which their targets use
+	kick     chan struct{} // gates are to be made anew
+
+	mu     sync.RWMutex // guards what follows
+	byName map[string]*openWindow
+	size   int // bytes of documents
+
+	gates gates
+}
+
+func newWindows() *windows {
+	return &windows{kick: make(chan struct{}, 1), byName: map[string]*openWindow{}}
+}
+
+// windowDocument is what is stored of a window.
+type windowDocument struct {
+	Window  harp.Window    `msgpack:"window"`
+	By      harp.Principal `msgpack:"by"`
+	Changed time.Time      `msgpack:"changed"`
+}
+
+// openWindow is a window as it is evaluated.
+type openWindow struct {
+	windowDocument
+	size   int // of its document
+	window window.Window
+	err    error // why it cannot be told when it is, or where: it keeps back everything that it may concern
+}
+
+// always is a source of one span that covers every moment.
+var always = window.Once{From: time.Unix(0, 0)}
+
+// newOpenWindow makes of a document what is evaluated.
+func newOpenWindow(doc windowDocument, size int) *openWindow {
+	w := &doc.Window
+	is := &openWindow{windowDocument: doc, size: size, window: window.Window{
+		Name: w.Name, Mode: window.Mode(w.Mode), Only: w.Only, SchedulesOnly: w.SchedulesOnly,
+		Procedures: w.Procedures, Exempt: w.Exempt, All: w.All,
+	}}
+	if is.window.Source, is.err = openSource(w); is.err == nil {
+		_, is.err = target.Parse(w.Target)
+	}
+	if is.err != nil {
+		is.window.Source, is.window.Only = always, false
+	}
+	return is
+}
+
+// openSource returns when a window is. Errors: *harp.FieldError.
+func openSource(w *harp.Window) (window.Source, error) {
+	switch {
+	case w.Calendar != nil:
+		zone, err := schedule.LoadZone(w.TZ)
+		if err != nil {
+			return nil, scheduleError(err)
+		}
+		c, err := window.ReadCalendar(bytes.NewReader(w.Calendar.Content), window.CalendarOptions{Zone: zone, Zones: w.Calendar.Zones, Event: w.Calendar.Event})
+		if err != nil {
+			return nil, windowError(err)
+		}
+		return c, nil
+	case w.Cron != "":
+		spec, err := schedule.Parse(w.Cron, w.TZ, schedule.Rules{Name: w.Name})
+		if err != nil {
+			return nil, scheduleError(err)
+		}
+		return window.Recurring{Spec: spec, For: w.For}, nil
+	default:
+		return window.Once{From: w.From, To: w.To}, nil
+	}
+}
+
+// windowError is an error of package window as callers know it.
+func windowError(err error) error {
+	var calendar *window.CalendarError
+	var field *window.FieldError
+	switch {
+	case errors.As(err, &calendar):
+		message := calendar.Message
+		if calendar.Property != "" {
+			message = calendar.Property + ": " + message
+		}
+		if calendar.Line > 0 {
+			message = fmt.Sprintf("line %d: %s", calendar.Line, message)
+		}
+		return &harp.FieldError{Field: "calendar", Message: message}
+	case errors.As(err, &field):
+		return &harp.FieldError{Field: field.Field, Message: field.Message}
+	default:
+		return scheduleError(err)
+	}
+}
+
+// checkFuture refuses a window that is never from now on. Errors: *harp.FieldError.
+func (w *openWindow) checkFuture(now time.Time) error {
+	if source, ok := w.window.Source.(interface{ Check(now time.Time) error }); ok {
+		return windowError(source.Check(now))
+	}
+	return nil
+}
+
+// momentary are what a host is at the moment: windows are about hosts, and known a day ahead.
+var momentary = []string{"host.online", "host.heard", "host.paused", "host.drift"}
+
+// checkWindowTarget refuses a target that cannot be used, or asks what a host is at the moment, by its groups too. One
+// group may be given as it is about to be. Errors: harp.ErrInvalid (target).
+func (gs *groups) checkWindowTarget(text string, with harp.Group) error {
+	e, err := target.Parse(text)
+	if err != nil {
+		return targetError(err)
+	}
+	read := func(name string) (string, error) {
+		if name == with.Name {
+			return with.Target, nil
+		}
+		return gs.text(name)
+	}
+	if _, err := e.Compile(read); err != nil {
+		return targetError(err)
+	}
+	seen := map[string]bool{}
+	var check func(e *target.Expr, of string) error
+	check = func(e *target.Expr, of string) error {
+		for _, key := range e.Keys() {
+			if slices.Contains(momentary, key) || len(key) > len("host.drift.") && key[:len("host.drift.")] == "host.drift." {
+				return &harp.FieldError{Field: "target", Message: key + of + " is what a host is at the moment, and a window is about hosts"}
+			}
+		}
+		for _, name := range e.Groups() {
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			text, err := read(name)
+			if err != nil {
+				return targetError(err)
+			}
+			used, err := target.Parse(text)
+			if err != nil {
+				return targetError(err)
+			}
+			if err := check(used, " in group "+name); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return check(e, "")
+}
+
+// loadWindows reads the windows that are stored. One that cannot be read concerns everything.
+func (d *Dispatcher) loadWindows(ctx context.Context) error {
+	for cursor := ""; ; {
+		page, next, err := d.store.ListDocuments(ctx, windowKind, cursor, 100)
+		if err != nil {
+			return fmt.Errorf("stored windows: %w", err)
+		}
+		for _, doc := range page {
+			var w windowDocument
+			if err := wire.Decode(doc.Content, &w); err != nil {
+				w = windowDocument{Window: harp.Window{Name: doc.Name, Target: "*", All: true}}
+				d.windows.set(&openWindow{windowDocument: w, size: len(doc.Content), window: window.Window{Name: doc.Name, All: true, Source: always}, err: err})
+				continue
+			}
+			d.windows.set(newOpenWindow(w, len(doc.Content)))
+		}
+		if cursor = next; cursor == "" {
+			return nil
+		}
+	}
+}
+
+// find returns a window. Errors: harp.ErrNotFound.
+func (ws *windows) find(name string) (*openWindow, error) {
+	ws.mu.RLock()
+	defer ws.mu.RUnlock()
+	if w := ws.byName[name]; w != nil {
+		return w, nil
+	}
+	return nil, failures.NotFound("window", name)
+}
+
+// all returns the windows, by name.
+func (ws *windows) all() []*openWindow {
+	ws.mu.RLock()
+	defer ws.mu.RUnlock()
+	list := make([]*openWindow, 0, len(ws.byName))
+	for _, name := range slices.Sorted(maps.Keys(ws.byName)) {
+		list = append(list, ws.byName[name])
+	}
+	return list
+}
+
+// page returns up to n windows by name, from the one after the cursor; of a name only that one.
+func (ws *windows) page(name, cursor string, n int) (page []*openWindow, next string) {
+	for _, w := range ws.all() {
+		switch is := w.Window.Name; {
+		case name != "" && is != name, is <= cursor:
+			continue
+		case len(page) == n:
+			return page, page[n-1].Window.Name
+		}
+		page = append(page, w)
+	}
+	return page, ""
+}
+
+func (ws *windows) set(w *openWindow) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if old := ws.byName[w.Window.Name]; old != nil {
+		ws.size -= old.size
+	}
+	ws.size += w.size
+	ws.byName[w.Window.Name] = w
+}
+
+func (ws *windows) remove(name string) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if old := ws.byName[name]; old != nil {
+		ws.size -= old.size
+		delete(ws.byName, name)
+	}
+}
+
+// checkRoom refuses a window beyond what there may be. Errors: harp.ErrRefused.
+func (ws *windows) checkRoom(w *openWindow) error {
+	ws.mu.RLock()
+	defer ws.mu.RUnlock()
+	old, size := ws.byName[w.Window.Name], ws.size+w.size
+	if old != nil {
+		size -= old.size
+	}
+	switch {
+	case old == nil && len(ws.byName) >= maxWindows:
+		return failures.New("refused", fmt.Sprintf("there are %d windows, at most %d", len(ws.byName), maxWindows)).Err()
+	case size > maxWindowBytes:
+		return failures.New("refused", fmt.Sprintf("windows may have at most %d bytes in total", maxWindowBytes)).Err()
+	}
+	return nil
+}
+
+// checkGroup refuses a group that windows use, by other groups too, and that asks what a host is at the moment, or is no more. Errors:
+// harp.ErrInvalid (target).
+func (ws *windows) checkGroup(gs *groups, g harp.Group) error {
+	for _, w := range ws.all() {
+		if w.err != nil {
+			continue
+		}
+		if err := gs.checkWindowTarget(w.Window.Target, g); err != nil {
+			return fmt.Errorf("window %s uses it: %w", w.Window.Name, err)
+		}
+	}
+	return nil
+}
+
+// userOf returns the first window by name whose target names a group; "" if none does.
+func (ws *windows) userOf(group string) string {
+	for _, w := range ws.all() {
+		if e, err := target.Parse(w.Window.Target); err == nil && slices.Contains(e.Groups(), group) {
+			return w.Window.Name
+		}
+	}
+	return ""
+}
+
+// problem is which windows cannot be told; nil: none.
+func (ws *windows) problem() error {
+	var first *openWindow
+	count := 0
+	for _, w := range ws.all() {
+		if w.err != nil {
+			if count++; first == nil {
+				first = w
+			}
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return fmt.Errorf("%d windows cannot be told, and keep back everything that they may concern: the first is %s: %w", count, first.Window.Name, first.err)
+}
+
+// changeWindow makes a change of a window once, and gives hosts the gates that follow from it before it returns. is is nil if there
+// is none of this name; the one that change returns takes its place, nil: none does.
+func (d *Dispatcher) changeWindow(ctx context.Context, op store.Operation, name string, change func(is *openWindow) (*openWindow, error)) error {
+	d.windows.changing.Lock()
+	defer d.windows.changing.Unlock()
+	if _, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
+		return err
+	}
+	is, _ := d.windows.find(name)
+	to, err := change(is)
+	if err != nil {
+		return err
+	}
+	told := harp.Event{Type: harp.EventWindowDeleted, Time: op.Time, Window: name, By: op.By}
+	var content []byte
+	if to != nil {
+		content = wire.Encode(to.windowDocument)
+		to.size = len(content)
+		told.Type, told.Reason = harp.EventWindowChanged, to.Window.Reason
+		if err := d.windows.checkRoom(to); err != nil {
+			return err
+		}
+	}
+	if err := d.replaceDocument(ctx, op, windowKind, name, content, told); err != nil {
+		return err
+	}
+	if to != nil {
+		d.windows.set(to)
+	} else {
+		d.windows.remove(name)
+	}
+	d.reviewAllHolds()
+	return nil
+}
