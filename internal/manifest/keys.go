@@ -20,6 +20,7 @@ type key struct {
 var kinds = map[harp.DocumentKind][]key{
 	harp.ScheduleDocument: scheduleKeys(),
 	harp.GroupDocument:    only(keysOf(reflect.TypeFor[harp.Group]()), "name", "target"),
+	harp.WindowDocument:   windowKeys(),
 }
 
 // scheduleKeys are those of a schedule. What its request has beside target, procedure and arguments are its options, as for
@@ -38,6 +39,19 @@ func scheduleKeys() []key {
 }
 
 const optionsKey = "options"
+
+// windowKeys are those of a window. What its calendar has is in a file of its own, which the document names.
+func windowKeys() []key {
+	keys := keysOf(reflect.TypeFor[harp.Window]())
+	for _, k := range keys {
+		for i, below := range k.keys {
+			if below.typ == contentType {
+				k.keys[i].name = "file"
+			}
+		}
+	}
+	return keys
+}
 
 // keysOf are the keys of a struct as JSON has them.
 func keysOf(t reflect.Type, path ...string) (keys []key) {

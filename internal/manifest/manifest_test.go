@@ -117,13 +117,71 @@ func sameValue(a, b harp.Value) bool {
 	return err == nil && string(a) == string(b)
 }
 
+// TestWindows checks that windows are read and written, and their calendars from files that stand beside them.
+func TestWindows(t *testing.T) {
+	const text = `kind: window
+name: patches
+target: role=db
+mode: refuse
+schedules_only: true
+exempt:
+- backup*
+cron: 0 3 * * 6
+for: 4h
+---
+kind: window
+name: holidays
+target: '*'
+tz: Europe/Madrid
+calendar:
+  file: holidays.ics
+  event: Public*
+  zones:
+    Office: Europe/Madrid
+`
+	dir := files(t, map[string]string{"f.yaml": text, "holidays.ics": "BEGIN"})
+	set, err := manifest.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []harp.Document{
+		{Window: &harp.Window{Name: "patches", Target: "role=db", Mode: harp.WindowRefuse, SchedulesOnly: true, Exempt: []string{"backup*"}, Cron: "0 3 * * 6", For: 4 * time.Hour}},
+		{Window: &harp.Window{Name: "holidays", Target: "*", TZ: "Europe/Madrid", Calendar: &harp.WindowCalendar{
+			Content: []byte("BEGIN"), Event: "Public*", Zones: map[string]string{"Office": "Europe/Madrid"},
+		}}},
+	}
+	if !reflect.DeepEqual(set.Documents, want) {
+		t.Errorf("read %+v %+v", set.Documents[0].Window, set.Documents[1].Window)
+	}
+	var written []string
+	for _, d := range set.Documents {
+		one, err := manifest.Write(d, "holidays.ics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		written = append(written, string(one))
+	}
+	if got := strings.Join(written, "---\n"); got != text {
+		t.Errorf("written is\n%s", got)
+	}
+	if got := set.Wrap(&harp.FieldError{Field: "documents[1].zones", Message: "bad"}).Error(); got != filepath.Join(dir, "f.yaml")+":18: calendar.zones: bad" {
+		t.Errorf("an error is %s", got)
+	}
+	for file, want := range map[string]string{"none.ics": "f.yaml:16: calendar.file: open ", "long.ics": "is longer than 786432 bytes", "empty.ics": "empty.ics is empty"} {
+		dir := files(t, map[string]string{"f.yaml": strings.Replace(text, "holidays.ics", file, 1), "long.ics": strings.Repeat("x", harp.MaxCalendar+1), "empty.ics": ""})
+		if _, err := manifest.Read(dir); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", file, err, want)
+		}
+	}
+}
+
 // TestReadRefuses checks that what is wrong in a document is refused, and where.
 func TestReadRefuses(t *testing.T) {
 	const start = "kind: schedule\nname: s\ncron: '@daily'\nprocedure: p\n"
 	for text, want := range map[string]string{
 		"a":                                                                       ":1: must be a map",
-		"name: x\n":                                                               ":1: kind: must be group",
-		"kind: thing\n":                                                           ":1: kind: must be group",
+		"name: x\n":                                                               ":1: kind: must be group, schedule or window",
+		"kind: thing\n":                                                           ":1: kind: must be group, schedule or window",
 		start + "target: '*'\nodd: 1\n":                                           ":6: odd: is unknown",
 		start + "target: '*'\nargs: x\n":                                          ":6: args: must be named",
 		start + "target: '*'\ncron: x\n":                                          `:6: cron: is there twice`,
@@ -259,7 +317,7 @@ func TestWriteRead(t *testing.T) {
 		request.ID = ""
 		want := harp.Schedule{Name: text.Draw(rt, "schedule"), Doc: text.Draw(rt, "doc"), Cron: text.Draw(rt, "cron"), CatchUp: harp.NoLimit,
 			Jitter: time.Duration(rapid.IntRange(0, 1e13).Draw(rt, "jitter")), Request: request}
-		written, err := manifest.Write(harp.Document{Schedule: &want})
+		written, err := manifest.Write(harp.Document{Schedule: &want}, "")
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -281,11 +339,11 @@ func TestWriteRead(t *testing.T) {
 		}
 	})
 	group := harp.Group{Name: "g", Target: "a\nor b", By: harp.Principal{Name: "ada"}, Changed: time.Now()}
-	written, err := manifest.Write(harp.Document{Group: &group})
+	written, err := manifest.Write(harp.Document{Group: &group}, "")
 	if err != nil || string(written) != "kind: group\nname: g\ntarget: |-\n  a\n  or b\n" {
 		t.Errorf("a group is written as %s, %v", written, err)
 	}
-	if _, err := manifest.Write(harp.Document{}); err == nil {
+	if _, err := manifest.Write(harp.Document{}, ""); err == nil {
 		t.Error("nothing is written")
 	}
 }

@@ -89,6 +89,9 @@ func (r *reader) noun(text []byte) (harp.Document, error) {
 	case harp.GroupDocument:
 		d.Group = &harp.Group{}
 		err = json.Unmarshal(text, d.Group)
+	case harp.WindowDocument:
+		d.Window = &harp.Window{}
+		err = json.Unmarshal(text, d.Window)
 	}
 	if err == nil {
 		err = d.Check()
@@ -198,6 +201,7 @@ var (
 	timeType     = reflect.TypeFor[time.Time]()
 	durationType = reflect.TypeFor[time.Duration]()
 	valueType    = reflect.TypeFor[harp.Value]()
+	contentType  = reflect.TypeFor[[]byte]()
 )
 
 // readValue reads what a field of some type has in JSON; nil: there is none.
@@ -207,7 +211,7 @@ func (r *reader) readValue(n *yaml.Node, t reflect.Type, field string) any {
 		return r.readAny(n, field, maxDepth)
 	case t.Kind() == reflect.Map:
 		return r.readTexts(n, t.Elem(), field)
-	case t.Kind() == reflect.Slice:
+	case t.Kind() == reflect.Slice && t != contentType:
 		return r.readList(n, t.Elem(), field)
 	}
 	if n = r.resolve(n, field, yaml.ScalarNode, "one value"); n == nil {
@@ -223,6 +227,8 @@ func (r *reader) readValue(n *yaml.Node, t reflect.Type, field string) any {
 		return at.UTC()
 	case t == durationType:
 		return r.readDuration(n, field)
+	case t == contentType:
+		return r.readContent(n, field)
 	case t.Kind() == reflect.Bool:
 		if n.ShortTag() != "!!bool" {
 			r.refuse(field, "must be true or false, is %q", n.Value)
@@ -252,6 +258,20 @@ func (r *reader) readDuration(n *yaml.Node, field string) any {
 		return nil
 	}
 	return d.String()
+}
+
+// readContent reads a file that stands beside the document.
+func (r *reader) readContent(n *yaml.Node, field string) any {
+	content, err := readBounded(r.Path(n.Value), harp.MaxCalendar)
+	switch {
+	case err != nil:
+		r.refuse(field, "%s", err)
+		return nil
+	case len(content) == 0:
+		r.refuse(field, "%s is empty", r.Path(n.Value))
+		return nil
+	}
+	return content
 }
 
 func (r *reader) readTexts(n *yaml.Node, of reflect.Type, field string) any {

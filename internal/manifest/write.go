@@ -14,8 +14,9 @@ import (
 	"github.com/harpcaller/harp/internal/duration"
 )
 
-// Write returns the document as YAML. Reading that gives the same document again.
-func Write(d harp.Document) ([]byte, error) {
+// Write returns the document as YAML; reading that gives the same document again. The calendar of a window is not in it: file
+// is the name of the file that has it.
+func Write(d harp.Document, file string) ([]byte, error) {
 	var text []byte
 	var err error
 	switch d.Kind() {
@@ -23,6 +24,8 @@ func Write(d harp.Document) ([]byte, error) {
 		text, err = json.Marshal(d.Schedule)
 	case harp.GroupDocument:
 		text, err = json.Marshal(d.Group)
+	case harp.WindowDocument:
+		text, err = json.Marshal(d.Window)
 	default:
 		return nil, fmt.Errorf("a document of kind %q cannot be written", d.Kind())
 	}
@@ -37,6 +40,9 @@ func Write(d harp.Document) ([]byte, error) {
 	}
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	appendPair(root, "kind", scalar("!!str", string(d.Kind())))
+	if d.Window != nil && d.Window.Calendar != nil {
+		setAt(form, []string{"calendar", "content"}, file)
+	}
 	writeMap(root, kinds[d.Kind()], form)
 	return yaml.Dump(root)
 }
