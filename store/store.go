@@ -365,11 +365,12 @@ type Documents interface {
 	// more than 1 MiB.
 	PutDocument(ctx context.Context, kind, name string, content []byte) error
 
-	// ChangeDocuments changes documents and writes events, all or none, in one commit, and
+	// ChangeDocuments changes documents and schedules and writes events, all or none, in one commit, and
 	// returns Count. Asked again under the same id it changes nothing, and returns the
 	// Count of the first time. Errors: harp.ErrConflict when a document is not as it is to
-	// be before the change, which is named, or the id is that of another operation;
-	// harp.ErrInvalid for a document of more than 1 MiB, one that is changed twice, more
+	// be before the change, or a schedule not of the step's Revision, which is named, or the id is that of another operation;
+	// harp.ErrInvalid for a document of more than 1 MiB, one that is changed twice, a step
+	// that StepSchedule refuses so or that has a batch, more
 	// than about 2.5 MiB in all, and an id that is none; harp.ErrPruned, as CancelQueue.
 	ChangeDocuments(ctx context.Context, c DocumentChanges) (count int, err error)
 
@@ -396,6 +397,7 @@ type DocumentChange struct {
 // DocumentChanges are made together.
 type DocumentChanges struct {
 	Changes []DocumentChange
+	Steps   []ScheduleStep // without Batch, Op and Count; the Revision of each schedule becomes one more
 	Op      Operation
 	Count   int // what came of it, for whoever asks again
 	Events  []harp.Event

@@ -391,6 +391,58 @@ var scheduling = []rule{
 		w.step(long)
 		w.step(store.ScheduleStep{Name: "s", Revision: 2, State: s.Clone(), Document: bytes.Repeat([]byte("x"), 1<<20)})
 	}},
+	{"schedule/together", "schedules are put and deleted with documents in one commit, once for an id: all of it, or nothing where one is not of its revision", func(w *world) {
+		a, gone := w.put("a", minute(1)), w.put("gone", minute(2))
+		state := a.Clone()
+		state.Through = minute(9)
+		c := store.DocumentChanges{
+			Changes: []store.DocumentChange{change("doc", "-", "1")},
+			Steps: []store.ScheduleStep{
+				{Name: "a", Revision: a.Revision, Document: []byte("another"), State: state, Events: []harp.Event{{Type: harp.EventScheduleChanged, Schedule: "a", Time: w.now}}},
+				{Name: "gone", Revision: gone.Revision, Delete: true},
+				{Name: "new", Document: []byte("new"), State: store.ScheduleState{Version: 1}},
+			},
+			Op: store.Operation{ID: w.id(), Time: w.now}, Count: 4,
+			Events: []harp.Event{{Type: harp.EventGroupChanged, Reason: "doc", Time: w.now}},
+		}
+		for i, wrong := range []store.ScheduleStep{{Name: "a"}, {Name: "gone", Revision: 7, Delete: true}, {Name: "new", Revision: 1}} {
+			refused := c
+			refused.Steps = slices.Clone(c.Steps)
+			refused.Steps[i] = wrong
+			_, err := w.st.ChangeDocuments(w.ctx(), refused)
+			w.wants(err, harp.ErrConflict)
+		}
+		for _, wrong := range [][]store.ScheduleStep{
+			{c.Steps[0], c.Steps[0]}, {{Name: "b", Batch: &store.BatchSubmission{}}}, {{Name: "b", Document: []byte(strings.Repeat("x", 1<<20+1))}},
+		} {
+			_, err := w.st.ChangeDocuments(w.ctx(), store.DocumentChanges{Steps: wrong})
+			w.wants(err, harp.ErrInvalid)
+		}
+		_, err := w.st.ChangeDocuments(w.ctx(), store.DocumentChanges{Changes: []store.DocumentChange{{Kind: store.ScheduleKind, Name: "a", New: []byte("x")}}, Steps: c.Steps[:1]})
+		w.wants(err, harp.ErrInvalid)
+		w.wantContents()
+		if got := w.schedule("a"); got.Revision != a.Revision || string(got.Document) != string(a.Document) {
+			w.Fatalf("after what was refused it is %+v", got)
+		}
+		for range 2 {
+			n, err := w.st.ChangeDocuments(w.ctx(), c)
+			if w.must(err); n != 4 {
+				w.Fatalf("%d were changed", n)
+			}
+		}
+		w.wantContents("doc=1")
+		if got := w.schedule("a"); got.Revision != a.Revision+1 || string(got.Document) != "another" || !got.Through.Equal(minute(9)) {
+			w.Fatalf("it is %+v", got)
+		}
+		if got := w.schedule("new"); got.Revision != 1 || string(got.Document) != "new" || got.Version != 1 {
+			w.Fatalf("what is new is %+v", got)
+		}
+		_, err = w.st.Schedule(w.ctx(), "gone")
+		w.wants(err, harp.ErrNotFound)
+		if got := w.events(harp.EventFilter{After: harp.EventsFromStart}); len(got) != 4 || got[2].Schedule != "a" && got[3].Schedule != "a" {
+			w.Fatalf("the events are %+v", got)
+		}
+	}},
 	{"schedule/prune", "entries of the ledger are kept as events are, and the last 100 of each schedule always; KeptFrom says since when it is whole; of a deleted schedule all go by their age", func(w *world) {
 		for _, name := range []string{"old", "few", "gone"} {
 			w.put(name, minute(0))

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
@@ -107,15 +108,23 @@ func checkDocument(kind string, content []byte) error {
 // ChangeDocuments implements store.Documents. What only deletes needs no more room than a
 // cancel.
 func (s *Store) ChangeDocuments(ctx context.Context, c store.DocumentChanges) (int, error) {
-	if err := checkChanges(c.Changes); err != nil {
+	if err := checkChanges(c.Changes, c.Steps); err != nil {
 		return 0, err
 	}
-	events, size := noteRows(c.Events)
+	steps, size, err := prepareSteps(c.Steps)
+	if err != nil {
+		return 0, err
+	}
+	events, n := noteRows(c.Events)
+	size += n
 	needs := SpaceCritical
+	for _, step := range steps {
+		needs = max(needs, step.needs())
+	}
 	for _, one := range c.Changes {
 		size += len(one.Kind) + len(one.Name) + len(one.New) + 2*WriteCost
 		if one.New != nil {
-			needs = SpaceLow
+			needs = max(needs, SpaceLow)
 		}
 	}
 	if size > maxChange {
@@ -124,10 +133,10 @@ func (s *Store) ChangeDocuments(ctx context.Context, c store.DocumentChanges) (i
 	op := c.Op
 	var done doneRow
 	asked := s.asked()
-	err := s.do(ctx, needs, func(t *tx) (err error) {
+	err = s.do(ctx, needs, func(t *tx) (err error) {
 		op.Time = s.sched.Since(asked, op.Time)
 		done, err = s.doOnce(t, op, documentsRow{By: op.By, Asked: op.Asked}, func() (doneRow, error) {
-			if err := t.changeDocuments(c.Changes); err != nil {
+			if err := s.makeChanges(t, c.Changes, steps, nanos(op.Time)); err != nil {
 				return doneRow{}, err
 			}
 			s.emitRows(t, events)
@@ -141,10 +150,49 @@ func (s *Store) ChangeDocuments(ctx context.Context, c store.DocumentChanges) (i
 	return done.Count, nil
 }
 
-// checkChanges refuses a document that is too long, and one that is changed twice. Errors:
+// prepareSteps prepares the steps of schedules that are made together, and returns how many bytes they write, about. Errors:
+// harp.ErrInvalid.
+func prepareSteps(in []store.ScheduleStep) (steps []*stepping, size int, err error) {
+	for _, one := range in {
+		if one.Batch != nil {
+			return nil, 0, &harp.FieldError{Field: "steps", Message: "fire no batch together"}
+		}
+		step, err := prepareStep(one)
+		if err != nil {
+			return nil, 0, err
+		}
+		steps, size = append(steps, step), size+step.size+len(one.Name)+3*WriteCost
+	}
+	return steps, size, nil
+}
+
+// makeChanges changes documents and makes steps of schedules. Errors: harp.ErrConflict, the engine's.
+func (s *Store) makeChanges(t *tx, changes []store.DocumentChange, steps []*stepping, now int64) error {
+	if err := t.checkDocuments(changes); err != nil {
+		return err
+	}
+	rows := make([]store.Schedule, len(steps))
+	for i, step := range steps {
+		var err error
+		if rows[i], err = s.checkStep(t, step, now); err != nil {
+			return err
+		}
+	}
+	t.writeDocuments(changes)
+	for i, step := range steps {
+		s.writeStep(t, step, rows[i])
+	}
+	return nil
+}
+
+// checkChanges refuses a document that is too long, and one that is changed twice, or the schedule of which is. Errors:
 // *harp.FieldError.
-func checkChanges(changes []store.DocumentChange) error {
-	seen := make(map[[2]string]bool, len(changes))
+func checkChanges(changes []store.DocumentChange, steps []store.ScheduleStep) error {
+	seen := make(map[[2]string]bool, len(changes)+len(steps))
+	changes = slices.Clone(changes)
+	for _, step := range steps {
+		changes = append(changes, store.DocumentChange{Kind: store.ScheduleKind, Name: step.Name})
+	}
 	for _, c := range changes {
 		if err := checkDocument(c.Kind, c.New); err != nil {
 			return err
@@ -158,9 +206,9 @@ func checkChanges(changes []store.DocumentChange) error {
 	return nil
 }
 
-// changeDocuments looks at all documents before it changes one. Errors: harp.ErrConflict, the
+// checkDocuments refuses changes of documents that are not what they are to be before. Errors: harp.ErrConflict, the
 // engine's.
-func (t *tx) changeDocuments(changes []store.DocumentChange) error {
+func (t *tx) checkDocuments(changes []store.DocumentChange) error {
 	for _, c := range changes {
 		key := documentKey(c.Kind, c.Name)
 		content, err := t.get(key)
@@ -174,6 +222,11 @@ func (t *tx) changeDocuments(changes []store.DocumentChange) error {
 			return failures.New("conflict", c.Kind+" "+c.Name+" is not what it was").Err()
 		}
 	}
+	return nil
+}
+
+// writeDocuments makes changes that checkDocuments does not refuse.
+func (t *tx) writeDocuments(changes []store.DocumentChange) {
 	for _, c := range changes {
 		key := documentKey(c.Kind, c.Name)
 		if c.New == nil {
@@ -182,7 +235,6 @@ func (t *tx) changeDocuments(changes []store.DocumentChange) error {
 		}
 		t.put(key, c.New)
 	}
-	return nil
 }
 
 // DocumentsChanged implements store.Documents.

@@ -26,6 +26,7 @@ type stepping struct {
 	entry  *ledgerRow
 	names  [][]byte // of the batch's hosts
 	events []eventRow
+	size   int // bytes that it writes, about
 }
 
 // prepareStep makes a step the store's own. Errors: harp.ErrInvalid.
@@ -60,6 +61,7 @@ func prepareStep(in store.ScheduleStep) (*stepping, error) {
 	if size += n; size > maxOp-2*maxStep {
 		return nil, tooMuch("schedule", size, maxOp-2*maxStep)
 	}
+	p.size = size + state
 	return p, nil
 }
 
@@ -101,24 +103,13 @@ func (s *Store) StepSchedule(ctx context.Context, in store.ScheduleStep, now tim
 	return out, nil
 }
 
-// step makes a step, and returns the revision of the schedule after it. It checks first and writes after.
+// step makes a step, and returns the revision of the schedule after it.
 func (s *Store) step(t *tx, p *stepping, asked, now int64) (uint64, error) {
-	row, err := s.scheduleRow(t, p, now)
+	row, err := s.checkStep(t, p, now)
 	if err != nil {
 		return 0, err
 	}
-	if p.entry != nil {
-		if err := t.checkEntry(p.Name, p.entry); err != nil {
-			return 0, err
-		}
-	}
-	document := documentKey(store.ScheduleKind, p.Name)
-	if p.Document != nil || p.Delete {
-		if err := t.readOld(document); err != nil {
-			return 0, err
-		}
-	}
-	if p.Batch != nil {
+	if p.Batch != nil { // the last that may refuse
 		got, err := s.submitBatch(t, p.Batch, p.names, asked, now)
 		if err == nil && !got.New {
 			err = failures.New("conflict", "batch "+got.Batch.ID+" is stored already").Err()
@@ -127,6 +118,28 @@ func (s *Store) step(t *tx, p *stepping, asked, now int64) (uint64, error) {
 			return 0, err
 		}
 	}
+	return s.writeStep(t, p, row), nil
+}
+
+// checkStep reads what a step takes the place of, and returns the schedule's row. Errors: harp.ErrConflict, the engine's.
+func (s *Store) checkStep(t *tx, p *stepping, now int64) (row store.Schedule, err error) {
+	if row, err = s.scheduleRow(t, p, now); err != nil {
+		return row, err
+	}
+	if p.entry != nil {
+		if err := t.checkEntry(p.Name, p.entry); err != nil {
+			return row, err
+		}
+	}
+	if p.Document != nil || p.Delete {
+		err = t.readOld(documentKey(store.ScheduleKind, p.Name))
+	}
+	return row, err
+}
+
+// writeStep makes a step that checkStep does not refuse, but for its batch, and returns the revision of the schedule after it.
+func (s *Store) writeStep(t *tx, p *stepping, row store.Schedule) uint64 {
+	document := documentKey(store.ScheduleKind, p.Name)
 	if p.entry != nil {
 		t.putEntry(p.Name, p.entry)
 	}
@@ -137,12 +150,12 @@ func (s *Store) step(t *tx, p *stepping, asked, now int64) (uint64, error) {
 	if p.Delete {
 		t.remove(document)
 		t.remove(p.key)
-		return 0, nil
+		return 0
 	}
 	row.ScheduleState = p.State
 	row.Revision++
 	t.put(p.key, encode(row))
-	return row.Revision, nil
+	return row.Revision
 }
 
 // scheduleRow reads the row that a step is about. Where it is lost nobody knows what has fired until now. Errors:
