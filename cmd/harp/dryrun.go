@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,7 +63,7 @@ type plan struct {
 }
 
 // makePlan asks what a call would meet.
-func makePlan(ctx context.Context, caller *harp.Caller, doc harp.ProcedureDoc, req harp.Request) (*plan, error) {
+func (c *cli) makePlan(ctx context.Context, caller *harp.Caller, doc harp.ProcedureDoc, req harp.Request) (*plan, error) {
 	host, err := caller.Hosts().Get(ctx, req.Host)
 	if err != nil {
 		return nil, err
@@ -82,7 +83,35 @@ func makePlan(ctx context.Context, caller *harp.Caller, doc harp.ProcedureDoc, r
 	p.timeout = p.effectiveLimit("silence_timeout", req.SilenceTimeout, doc.SilenceTimeout)
 	p.maxExec = p.effectiveLimit("max_exec_time", req.MaxExecTime, doc.MaxExecTime)
 	p.predictStart(time.Now())
+	verdict, err := judgePlan(ctx, caller, req)
+	if err != nil {
+		return nil, err
+	}
+	var held []string
+	for _, o := range verdict.Obstacles {
+		held = append(held, "the "+c.windowText(o))
+	}
+	if verdict.Mode == harp.WindowRefuse {
+		p.why = cmp.Or(p.why, strings.Join(held, ", and "))
+	} else {
+		p.waits = append(p.waits, held...)
+	}
 	return p, nil
+}
+
+// judgePlan asks what maintenance makes of a call when it may start first. If that is so far ahead that nothing is known
+// of it yet, nothing is in the way.
+func judgePlan(ctx context.Context, caller *harp.Caller, req harp.Request) (harp.Verdict, error) {
+	at := req.StartAfter
+	if !at.After(time.Now()) {
+		at = time.Time{}
+	}
+	v, err := caller.Maintenance().Why(ctx, req.Host, req.Procedure, at)
+	var wrong *harp.FieldError
+	if errors.As(err, &wrong) && wrong.Field == "at" {
+		return harp.Verdict{}, nil
+	}
+	return v, err
 }
 
 // withoutSecrets returns the arguments as they may be shown: by name, and without those
@@ -209,7 +238,7 @@ func (c *cli) rehearse(ctx context.Context, caller *harp.Caller, f *callFlags, d
 	if _, err := made(harp.NewCaller(&s)); err != nil {
 		return err
 	}
-	p, err := makePlan(ctx, caller, doc, s.request)
+	p, err := c.makePlan(ctx, caller, doc, s.request)
 	if err != nil {
 		return err
 	}

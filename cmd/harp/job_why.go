@@ -77,7 +77,7 @@ func (c *cli) obstacleText(s harp.JobStatus, o harp.Obstacle) string {
 		return "for its batch " + o.Batch + c.batchPauseText(o)
 	case harp.ReasonWindow:
 		if o.Window == "" {
-			return "as its " + c.windowText(o)
+			return "for its " + c.windowText(o)
 		}
 		return "for " + c.windowText(o)
 	}

@@ -322,8 +322,8 @@ func TestMaintWhy(t *testing.T) {
 - the window global, open end
 - the window change-hours, which lets start only within its spans, next at 2026-01-31T12:00:00.000Z
 - the window never: closed, which lets start only within its spans, and none is known to come
-- the host is paused, by ada: new disk, until 2026-01-31T12:00:00.000Z
-- the host is paused, open end
+- the host, which is paused, by ada: new disk, until 2026-01-31T12:00:00.000Z
+- the host, which is paused, open end
 `
 	got := maintain(t, f, "why", "demo1", "--proc", "backup", "--at", "2027-03-27T00:00:00Z", "--time", "iso")
 	if got.code != exitRefused || got.stdout != want || got.stderr != "" || f.maintenance.procedure != "backup" || f.maintenance.at.Day() != 27 {
@@ -351,11 +351,40 @@ func TestJobWhyWindow(t *testing.T) {
 - for window global, open end
 - for window change-hours, which lets start only within its spans, next at 2026-01-31T12:00:00.000Z
 - for window never: closed, which lets start only within its spans, and none is known to come
-- as its host is paused, by ada: new disk, until 2026-01-31T12:00:00.000Z
-- as its host is paused, open end
+- for its host, which is paused, by ada: new disk, until 2026-01-31T12:00:00.000Z
+- for its host, which is paused, open end
 `
 	if got.code != exitOK || got.stdout != want {
 		t.Errorf("%v\n%s", got, got.stdout)
+	}
+}
+
+// TestDryRunHeld: a dry run says what maintenance would make of the call, at its start time if that is known.
+func TestDryRunHeld(t *testing.T) {
+	f := ended(t, nil)
+	dry := func(want string, code int, flags ...string) {
+		t.Helper()
+		got := runFake(t, t.Context(), f, nil, append([]string{"call", "demo1", "count", "to=3", "--dry-run", "--time", "iso"}, flags...)...)
+		if got.code != code || !strings.Contains(got.stdout, "verdict          "+want+"\n") {
+			t.Errorf("want %q, got %d %s", want, got.code, got.stdout)
+		}
+	}
+	f.maintenance.verdict = harp.Verdict{May: true}
+	dry("would run", exitOK)
+	f.maintenance.verdict = harp.Verdict{Mode: harp.WindowHold, Obstacles: obstacles()[:1]}
+	dry("would run after waiting for the window db-patching: kernel updates, until 2026-01-31T12:00:00.000Z", exitOK)
+	f.maintenance.verdict.Obstacles = append(obstacles()[4:5], obstacles()[1])
+	dry("would run after waiting for the host, which is paused, by ada: new disk, until 2026-01-31T12:00:00.000Z, and the window global, open end", exitOK)
+	f.maintenance.verdict = harp.Verdict{Mode: harp.WindowRefuse, Obstacles: obstacles()[:1]}
+	dry("would be refused: the window db-patching: kernel updates, until 2026-01-31T12:00:00.000Z", exitRefused)
+	if f.maintenance.procedure != "count" || !f.maintenance.at.IsZero() {
+		t.Error(f.maintenance)
+	}
+	f.maintenance.verdict = harp.Verdict{}
+	f.maintenance.err = &harp.FieldError{Field: "at", Message: "is too far ahead"}
+	dry("would run after waiting for its start time, in 3d", exitOK, "--start-after", "73h")
+	if f.maintenance.at.Before(time.Now().Add(72 * time.Hour)) {
+		t.Error(f.maintenance)
 	}
 }
 

@@ -91,7 +91,7 @@ func (c *cli) windowText(o harp.Obstacle) string {
 	}
 	switch {
 	case o.Window == "":
-		return "host is paused" + byText(o.By) + why + until
+		return "host, which is paused" + byText(o.By) + why + until
 	case o.Only && o.Until.IsZero():
 		return "window " + o.Window + why + ", which lets start only within its spans, and none is known to come"
 	case o.Only:
