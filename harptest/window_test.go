@@ -318,6 +318,7 @@ func TestWindowRefuses(t *testing.T) {
 			t.Errorf("its next time is %+v, %v", next, err)
 		}
 		succeeds(t, call(t, sys, "web01", "patch")) // no schedule starts it
+		succeeds(t, queued)
 		before := len(seen.all())
 		time.Sleep(90 * time.Second)
 		for e, err := range sys.Caller().Schedules().Ledger(ctx, harp.LedgerFilter{Schedule: "beat"}) {
