@@ -297,13 +297,9 @@ func (d *Dispatcher) callersVerdict(v window.Verdict) harp.Verdict {
 	if !out.May {
 		out.Mode = harp.WindowMode(v.Mode())
 	}
-	for _, o := range v.Obstacles {
-		told := harp.Obstacle{Reason: harp.ReasonWindow, Window: o.Window, Only: o.Only, Since: o.Since, Until: o.Until}
-		if p := o.Pause; p != nil {
-			told.By, told.Why = harp.Principal{Kind: p.Kind, Name: p.By}, p.Reason
-		}
-		d.nameReason(&told)
-		out.Obstacles = append(out.Obstacles, told)
+	out.Obstacles = store.ObstaclesOf(v)
+	for n := range out.Obstacles {
+		d.nameReason(&out.Obstacles[n])
 	}
 	return out
 }

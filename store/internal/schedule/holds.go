@@ -5,6 +5,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/msgpack"
+	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/window"
 )
 
@@ -147,14 +148,7 @@ func (s *Schedule) Judge(name string, start window.Start, now int64) window.Verd
 
 // holdObstacles are the windows and pauses that keep a job from starting.
 func (s *Schedule) holdObstacles(e *Job) (all []harp.Obstacle) {
-	v := s.Judge(e.host.name, e.windowStart(), s.Latest)
-	for _, o := range v.Obstacles {
-		told := harp.Obstacle{Reason: harp.ReasonWindow, Window: o.Window, Only: o.Only, Since: o.Since, Until: o.Until, Why: o.Note}
-		if p := o.Pause; p != nil {
-			told.By, told.Why = harp.Principal{Kind: p.Kind, Name: p.By}, p.Reason
-		}
-		all = append(all, told)
-	}
+	all = store.ObstaclesOf(s.Judge(e.host.name, e.windowStart(), s.Latest))
 	if len(all) == 0 && e.isKept { // a window is about to begin, or nobody knows
 		all = append(all, harp.Obstacle{Reason: harp.ReasonWindow})
 	}

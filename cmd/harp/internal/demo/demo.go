@@ -18,10 +18,10 @@ func Register(a *agent.Agent) {
 	agent.HandleStream(a, Count, countNumbers, agent.Idempotent())
 	agent.Handle(a, Fail, failOnPurpose, agent.Idempotent())
 	agent.Handle(a, Sleep, sleep, agent.Idempotent())
-	agent.Handle(a, HostFacts, hostFacts, agent.Idempotent())
-	agent.HandleStream(a, DiskUsage, diskUsage, agent.Idempotent())
+	agent.Handle(a, HostFacts, hostFacts, agent.Idempotent(), agent.ReadOnly())
+	agent.HandleStream(a, DiskUsage, diskUsage, agent.Idempotent(), agent.ReadOnly())
 	// A log may be silent for long.
-	agent.HandleStream(a, LogFollow, logFollow, agent.Idempotent(), agent.SilenceTimeout(harp.NoLimit))
+	agent.HandleStream(a, LogFollow, logFollow, agent.Idempotent(), agent.ReadOnly(), agent.SilenceTimeout(harp.NoLimit))
 }
 
 // Hello greets.
