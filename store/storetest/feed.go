@@ -117,7 +117,7 @@ var feeding = []rule{
 		from := w.cursor()
 		want := harp.Event{
 			Time: w.now, Type: harp.EventHostForgot, Job: j.ID, Host: "h", Procedure: "p", Queue: queue("q"), State: harp.StateLost,
-			Reason: "why", Attempt: 3, By: somebody, Labels: map[string]string{"k": "v"},
+			Reason: "why", Attempt: 3, By: somebody, Labels: map[string]string{"k": "v"}, Window: "w", Until: w.now.Add(time.Hour),
 		}
 		w.must(w.st.AppendEvents(w.ctx(), want, harp.Event{Type: harp.EventHostDuplicate, Host: "h"}))
 		got := w.events(harp.EventFilter{After: from})

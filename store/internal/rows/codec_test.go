@@ -113,7 +113,7 @@ func TestRowsGolden(t *testing.T) {
 	show("sealed", first)
 	var told feedRows
 	for no := range uint64(2) {
-		told.addEvent(no, encode(eventRow{At: 1, Type: "t", Job: i[:], Host: "h", Procedure: "p", Queue: j.Queue, State: "s", Reason: "r", Attempt: 2, By: &j.Principal, Labels: j.Labels, Schedule: "s"}))
+		told.addEvent(no, encode(eventRow{At: 1, Type: "t", Job: i[:], Host: "h", Procedure: "p", Queue: j.Queue, State: "s", Reason: "r", Attempt: 2, By: &j.Principal, Labels: j.Labels, Schedule: "s", Held: &heldRow{Window: "w", Until: 9}}))
 	}
 	for _, w := range told.writes() {
 		show("key", w.Key)

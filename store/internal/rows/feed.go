@@ -76,6 +76,15 @@ type eventRow struct {
 	Batch     []byte // nil: none
 	Counts    map[harp.State]int
 	Schedule  string
+	Held      *heldRow // nil: it is about no window, and no pause that ends by itself
+}
+
+// heldRow is what an event says of a window, or of the pause of a host.
+type heldRow struct {
+	_msgpack struct{} `msgpack:",as_array"` //nolint:unused // tells msgpack how
+
+	Window string
+	Until  int64
 }
 
 // event is the inverse of what wrote the row. It shares no memory with the row.
@@ -95,6 +104,9 @@ func (r *eventRow) event(cursor string) harp.Event {
 	}
 	if len(r.Counts) > 0 {
 		e.Counts = maps.Clone(r.Counts)
+	}
+	if r.Held != nil {
+		e.Window, e.Until = r.Held.Window, fromNanos(r.Held.Until)
 	}
 	return e
 }
@@ -276,6 +288,9 @@ func noteRow(e *harp.Event) eventRow {
 	row := eventRow{
 		At: nanos(e.Time), Type: e.Type, Host: e.Host, Procedure: e.Procedure, Queue: e.Queue,
 		State: e.State, Reason: e.Reason, Attempt: e.Attempt, Labels: e.Labels, Schedule: e.Schedule,
+	}
+	if e.Window != "" || !e.Until.IsZero() {
+		row.Held = &heldRow{Window: e.Window, Until: nanos(e.Until)}
 	}
 	if i, ok := parseID(e.Job); ok {
 		row.Job = i[:]
