@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -68,6 +69,7 @@ func eventTypes() (types []string) {
 		harp.EventBatchSubmitted, harp.EventBatchWave, harp.EventBatchPaused, harp.EventBatchResumed, harp.EventBatchCancelRequested, harp.EventBatchSucceeded, harp.EventBatchFailed, harp.EventBatchCancelled,
 		harp.EventScheduleFired, harp.EventScheduleSkipped, harp.EventScheduleMissed, harp.EventScheduleFailed, harp.EventScheduleLate,
 		harp.EventSchedulePaused, harp.EventScheduleUnpaused, harp.EventScheduleChanged, harp.EventScheduleDeleted,
+		harp.EventWindowChanged, harp.EventWindowDeleted, harp.EventHostPaused, harp.EventHostUnpaused,
 		harp.EventGroupChanged, harp.EventHostLabelled, harp.EventHostRemoved, harp.EventsMissing,
 	} {
 		types = append(types, string(t))
@@ -211,6 +213,7 @@ func eventText(e harp.Event) string {
 	for _, f := range [][2]string{
 		{"job", e.Job},
 		{"schedule", e.Schedule},
+		{"window", e.Window},
 		{"batch", e.Batch},
 		{"host", e.Host},
 		{"proc", e.Procedure},
@@ -219,6 +222,7 @@ func eventText(e harp.Event) string {
 		{"state", stateOf(e)},
 		{"counts", countsText(e.Counts)},
 		{"reason", e.Reason},
+		{"until", timesISO.clock(e.Until, time.Time{})},
 		{"by", strings.TrimSpace(e.By.Kind + " " + e.By.Name)},
 		{"labels", labelText(e.Labels)},
 	} {

@@ -173,11 +173,11 @@ func (c *cli) maintListCommand() *cobra.Command {
 // modeText is what a window does, in a few words.
 func modeText(w harp.Window) string {
 	text := string(cmp.Or(w.Mode, harp.WindowHold))
+	if w.SchedulesOnly {
+		text += " schedules"
+	}
 	if w.Only {
 		text += " outside"
-	}
-	if w.SchedulesOnly {
-		text += ", schedules"
 	}
 	return text
 }

@@ -219,7 +219,7 @@ func TestMaintList(t *testing.T) {
 	want := `NAME   TARGET   MODE                       WHEN                                                   NOW                                      PROCEDURES                 REASON  BY
 db     role=db  hold                       0 2 * * SUN for 2h0m0s, Europe/Madrid                  next 2027-03-26T12:00:00.000Z            not a, not b               kernel  ops
 gone   *        hold                       2026-01-31T12:00:00.000Z to 2026-01-31T13:00:00.000Z   over
-hours  *        refuse outside, schedules  calendar, May*                                         open until 2027-03-26T12:00:00.000Z      db.*, read-only ones too
+hours  *        refuse schedules outside  calendar, May*                                         open until 2027-03-26T12:00:00.000Z      db.*, read-only ones too
 odd    *        hold                       x for 1h0m0s                                           cannot be told: invalid cron: is odd
 open   *        hold                       from 2026-01-31T12:00:00.000Z                          open, no end
 `
@@ -236,7 +236,7 @@ func TestMaintShow(t *testing.T) {
 	f := windows(t)
 	for name, lines := range map[string][]string{
 		"db":    {"reason kernel", "target role=db", "mode hold", "exempt a, b", "cron 0 2 * * SUN", "for 2h0m0s", "zone Europe/Madrid", "now next 2027-03-26T12:00:00.000Z", "note moved", "by caller ops"},
-		"hours": {"mode refuse outside, schedules", "procedures db.*", "read-only too yes", "calendar 5 bytes", "event May*", "zones x=UTC", "now open until 2027-03-26T12:00:00.000Z"},
+		"hours": {"mode refuse schedules outside", "procedures db.*", "read-only too yes", "calendar 5 bytes", "event May*", "zones x=UTC", "now open until 2027-03-26T12:00:00.000Z"},
 		"open":  {"from 2026-01-31T12:00:00.000Z", "now open, no end"},
 	} {
 		got := maintain(t, f, "show", name, "--time", "iso")
@@ -385,6 +385,23 @@ func TestDryRunHeld(t *testing.T) {
 	dry("would run after waiting for its start time, in 3d", exitOK, "--start-after", "73h")
 	if f.maintenance.at.Before(time.Now().Add(72 * time.Hour)) {
 		t.Error(f.maintenance)
+	}
+}
+
+// TestMaintenanceEvents: events name the window, and say when a pause ends.
+func TestMaintenanceEvents(t *testing.T) {
+	for want, e := range map[string]harp.Event{
+		`window=db reason="kernel updates" by="caller ops"`:     {Type: harp.EventWindowChanged, Window: "db", Reason: "kernel updates", By: harp.Principal{Kind: "caller", Name: "ops"}},
+		"host=demo1 reason=disk until=2026-01-31T12:00:00.000Z": {Type: harp.EventHostPaused, Host: "demo1", Reason: "disk", Until: noon},
+	} {
+		if got := eventText(e); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	for _, e := range []harp.EventType{harp.EventWindowChanged, harp.EventWindowDeleted, harp.EventHostPaused, harp.EventHostUnpaused} {
+		if !slices.Contains(eventTypes(), string(e)) {
+			t.Errorf("--type does not offer %s", e)
+		}
 	}
 }
 
