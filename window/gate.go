@@ -141,7 +141,7 @@ type Verdict struct {
 	At        time.Time
 	Unknown   bool       // the gate knows nothing of this moment, and so it may not start
 	Obstacles []Obstacle // that keep it back, windows by their order and then pauses
-	Until     time.Time  // when the answer changes: nothing keeps it back any more, or something does; zero: at no time that is known
+	Until     time.Time  // when the answer changes, or is known: nothing keeps it back any more, or something does; zero: at no time that is known
 	// KnownUntil is the first moment of which nothing is known.
 	KnownUntil time.Time
 }
@@ -189,6 +189,9 @@ func (v Verdict) Left() time.Duration {
 func (g Gate) Judge(s Start, at time.Time) Verdict {
 	v := Verdict{At: at, KnownUntil: g.until, Unknown: at.Before(g.from) || !at.Before(g.until)}
 	if v.Unknown {
+		if at.Before(g.from) && g.from.Before(g.until) {
+			v.Until = g.from
+		}
 		return v
 	}
 	v.Obstacles = g.obstacles(s, at)

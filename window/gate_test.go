@@ -248,6 +248,11 @@ func TestGateUnknown(t *testing.T) {
 			t.Errorf("at second %d: %+v", n, v)
 		}
 	}
+	for n, want := range []time.Time{second(2), second(2), {}, {}, {}, {}} {
+		if v := g.Judge(window.Start{}, second(n)); !v.Until.Equal(want) {
+			t.Errorf("at second %d the answer changes at %v, want %v", n, v.Until, want)
+		}
+	}
 	if v := (window.Gate{}).Judge(window.Start{}, time.Time{}); v.May() || v.Left() != 0 {
 		t.Errorf("a gate that knows nothing: %+v", v)
 	}
