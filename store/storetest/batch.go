@@ -202,7 +202,7 @@ func (w *world) checkBatch(b *store.Batch) {
 		skipped += n
 	}
 	for _, j := range members {
-		if j.Reason == harp.ReasonUnfit || b.SkipAway && j.State == harp.StateExpired {
+		if j.Reason == harp.ReasonUnfit || j.State == harp.StateExpired && (b.SkipAway || j.Reason == harp.ReasonWindow) {
 			skipped--
 			continue
 		}

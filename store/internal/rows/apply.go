@@ -238,6 +238,7 @@ func (s *Store) reschedule(t *tx, e *schedule.Job, after *store.Job, effect stor
 	if effect.Ends {
 		s.forgetJob(t, e)
 	}
+	latest := s.sched.Latest // of what starts by an event that is told late: windows may have begun since
 	var b *schedule.Backlog
 	var most int
 	if effect.Gives || after.State == harp.StateRunning {
@@ -249,13 +250,13 @@ func (s *Store) reschedule(t *tx, e *schedule.Job, after *store.Job, effect stor
 	}
 	if !effect.Gives {
 		s.sched.Stays(e, after, now)
-		return s.sendProbes(t, b, most, now)
+		return s.sendProbes(t, b, most, latest)
 	}
-	out, err := s.refill(t, e, hostWasFull, now)
+	out, err := s.refill(t, e, hostWasFull, latest)
 	if err != nil {
 		return out, err
 	}
-	more, err := s.sendProbes(t, b, most, now)
+	more, err := s.sendProbes(t, b, most, latest)
 	return append(out, more...), err
 }
 

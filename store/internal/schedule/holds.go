@@ -44,7 +44,7 @@ func (h *holds) ask(s window.Start, now int64) answer {
 	a := answer{kept: v.Left() == 0, from: now, until: math.MaxInt64}
 	switch {
 	case !a.kept:
-		a.until = now + int64(v.Left())
+		a.until = add64(now, int64(v.Left()))
 	case !v.Until.IsZero():
 		a.until = msgpack.Nanos(v.Until)
 	}
@@ -100,6 +100,8 @@ func (s *Schedule) SetHolds(name string, g *window.Gate) {
 	h.holds.gate, h.holds.answers = g, nil
 	if len(h.holds.kept) > 0 || len(h.hostQueues) > 0 {
 		s.agenda.set(&h.holds.review, s.Latest)
+	} else {
+		s.agenda.clear(&h.holds.review)
 	}
 }
 
@@ -137,19 +139,24 @@ func (a *Alarm) HostName() string {
 	return a.host.name
 }
 
-// Judge says what windows and pauses make of a start on a host now.
+// Judge says what windows and pauses make of a start on a host now, or, where it is too late for one before them, of
+// a start when they begin.
 func (s *Schedule) Judge(name string, start window.Start, now int64) window.Verdict {
 	h := s.hosts[name]
 	if h == nil || h.holds.gate == nil {
 		return window.Verdict{At: msgpack.FromNanos(now)}
 	}
-	return h.holds.gate.Judge(start, msgpack.FromNanos(now))
+	v := h.holds.gate.Judge(start, msgpack.FromNanos(now))
+	if v.May() && v.Left() == 0 && !v.Until.IsZero() {
+		return h.holds.gate.Judge(start, v.Until)
+	}
+	return v
 }
 
 // holdObstacles are the windows and pauses that keep a job from starting.
 func (s *Schedule) holdObstacles(e *Job) (all []harp.Obstacle) {
 	all = store.ObstaclesOf(s.Judge(e.host.name, e.windowStart(), s.Latest))
-	if len(all) == 0 && e.isKept { // a window is about to begin, or nobody knows
+	if len(all) == 0 && e.isKept { // nobody knows, or it has just ended
 		all = append(all, harp.Obstacle{Reason: harp.ReasonWindow})
 	}
 	return all

@@ -1,0 +1,612 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/window"
+)
+
+// windowOf is a window from now on, or later, to a time after now; 0: without an end.
+func (w *world) windowOf(from, to time.Duration, changes ...func(*window.Window)) window.Window {
+	source := window.Once{From: w.now.Add(from)}
+	if to != 0 {
+		source.To = w.now.Add(to)
+	}
+	is := window.Window{Name: "w", Source: source}
+	for _, change := range changes {
+		change(&is)
+	}
+	return is
+}
+
+// setHolds puts windows on a host, of which all is known for a day.
+func (w *world) setHolds(host string, windows ...window.Window) {
+	g := w.gateOf(windows)
+	w.st.SetHolds(host, &g)
+}
+
+func (w *world) gateOf(windows []window.Window, pauses ...window.Pause) window.Gate {
+	const day = 24 * time.Hour
+	var expanded []*window.Expanded
+	for _, one := range windows {
+		expanded = append(expanded, one.Expand(w.now.Add(-day), w.now.Add(day)))
+	}
+	return window.NewGate(w.now.Add(-day), w.now.Add(day), expanded, pauses)
+}
+
+// pauseHost pauses host "h" from now on, or later, to a time after now; 0: until somebody ends it.
+func (w *world) pauseHost(from, to time.Duration) {
+	p := window.Pause{What: "host", By: "ada", Kind: "caller", Reason: "disk", Since: w.now.Add(from)}
+	if to != 0 {
+		p.Until = w.now.Add(to)
+	}
+	g := w.gateOf(nil, p)
+	w.st.SetHolds("h", &g)
+}
+
+// startsAt checks that a job which is kept back starts at a time, by an advance that is due then, and not before.
+func (w *world) startsAt(j *store.Job, at time.Time) {
+	w.Helper()
+	w.waits(j, harp.ReasonWindow)
+	for range 10 {
+		if due := w.st.NextDue(); due.IsZero() || !due.Before(at) {
+			break
+		}
+		w.now = later(w.now, w.st.NextDue())
+		w.ids(w.advance().Claimed)
+		w.waits(j, harp.ReasonWindow)
+	}
+	w.due(at)
+	w.now = at.Add(-1)
+	w.ids(w.claim(10, j.Host))
+	w.ids(w.advance().Claimed)
+	w.now = at
+	w.ids(w.advance().Claimed, j)
+}
+
+var holds = []rule{
+	{"holds/margin", "nothing starts from a second before a window to its end, in whatever way it comes to start, and what was kept back starts once then", func(w *world) {
+		const length = tenMinutes
+		moments := map[time.Duration]bool{
+			-time.Second - 1: true, -time.Second: false, -1: false, 0: false, 1: false, length - 1: false, length: true,
+		}
+		for after, may := range moments {
+			for name, way := range waysToStart(after) {
+				host, begin := name+after.String(), w.now
+				w.setHolds(host, w.windowOf(tenMinutes, tenMinutes+length))
+				j, start := way(w, host)
+				attempt := 0
+				if j.ID != "" {
+					attempt = w.job(j.ID).Attempt
+				}
+				w.now = begin.Add(tenMinutes + after)
+				start()
+				got := w.job(j.ID)
+				if is := got.State == harp.StateSent; is != may {
+					w.Fatalf("%s %v after the beginning of a window of %v: it is %s(%s)", name, after, length, got.State, got.Reason)
+				}
+				if !may {
+					w.waits(got, harp.ReasonWindow)
+					w.now = begin.Add(tenMinutes + length - 1)
+					w.advance()
+					w.ids(w.claim(10, host))
+					w.now = begin.Add(tenMinutes + length)
+					w.ids(w.advance().Claimed, got)
+				} else {
+					w.advance()
+				}
+				w.now = begin.Add(time.Hour)
+				w.apply(w.job(j.ID), store.End)
+				if got := w.job(j.ID); len(got.Attempts) > 2 || got.Fence > 2 || got.Attempt < attempt {
+					w.Fatalf("%s: it was started %d times", name, got.Fence)
+				}
+				w.now = begin.Add(24 * time.Hour)
+				w.advance()
+			}
+		}
+	}},
+	{"holds/submit", "what is submitted in a window waits for its end, and nothing else does", func(w *world) {
+		w.gate("h", "other")
+		w.setHolds("h", w.windowOf(time.Minute, time.Hour))
+		end := w.now.Add(time.Hour)
+		w.state(w.submit(), harp.StateSent)
+		w.pass(time.Minute)
+		j := w.submit()
+		w.state(w.submit(on("other")), harp.StateSent)
+		w.startsAt(j, end)
+		w.ids(w.claim(10, "h", "other"))
+	}},
+	{"holds/behind", "what is kept back is in the way of nothing behind it", func(w *world) {
+		w.setHolds("h", w.windowOf(0, time.Hour, func(is *window.Window) { is.Procedures = []string{"p"} }))
+		for _, settings := range [][]setting{nil, {in(queue("q")), slots(1)}} {
+			w.away()
+			first := w.submit(settings...)
+			second := w.submit(append(settings, of("r"))...)
+			w.gate("h")
+			w.ids(w.claim(10, "h"), second)
+			w.waits(first, harp.ReasonWindow)
+			w.state(w.submit(of("r")), harp.StateSent)
+		}
+	}},
+	{"holds/queue", "a slot of a queue goes to a job of another host while one is kept back", func(w *world) {
+		w.gate("h", "other")
+		q, end := queue("q"), w.now.Add(time.Hour)
+		first := w.submit(in(q), on("other"))
+		kept, next := w.submit(in(q)), w.submit(in(q), on("other"))
+		w.setHolds("h", w.windowOf(0, time.Hour))
+		w.ids(w.advance().Claimed)
+		w.ids(w.apply(first, store.End).Claimed, next)
+		if got := w.waits(kept, harp.ReasonWindow); got.QueuePos != 1 {
+			w.Fatalf("its place is %d, want 1", got.QueuePos)
+		}
+		w.now = end
+		w.ids(w.advance().Claimed) // its queue is full
+		w.waits(kept, harp.ReasonQueue)
+		w.ids(w.apply(w.job(next.ID), store.End).Claimed, kept)
+	}},
+	{"holds/waiting", "a window that is set while a job waits for something else keeps it back when that is over, and its end starts it", func(w *world) {
+		ways := waysToStart(-time.Minute)
+		delete(ways, "submission")
+		delete(ways, "submission behind others")
+		for name, way := range ways {
+			begin := w.now
+			j, start := way(w, name)
+			w.advance()
+			w.setHolds(name, w.windowOf(0, time.Hour))
+			w.ids(w.advance().Claimed)
+			w.now = begin.Add(tenMinutes - time.Minute)
+			start()
+			w.ids(w.claim(10, name))
+			w.startsAt(j, begin.Add(time.Hour))
+			w.apply(w.job(j.ID), store.End)
+			w.now = begin.Add(24 * time.Hour)
+			w.advance()
+		}
+	}},
+	{"holds/set", "windows that are set keep back from then on, and what they kept back is looked at by an advance that is due at once", func(w *world) {
+		w.gate("h")
+		w.setHolds("h", w.windowOf(0, time.Hour))
+		w.due(time.Time{})
+		j := w.submit()
+		w.due(w.now.Add(time.Hour))
+		w.setHolds("h", w.windowOf(0, 2*time.Hour))
+		w.due(w.now)
+		w.ids(w.advance().Claimed)
+		w.due(w.now.Add(2 * time.Hour))
+		w.setHolds("h", w.windowOf(time.Hour, 2*time.Hour))
+		w.due(w.now)
+		w.ids(w.claim(10, "h"))
+		w.ids(w.advance().Claimed, j)
+		second := w.submit(in(queue("q")), notBefore(w.now.Add(3*time.Hour)))
+		w.setHolds("h", w.windowOf(0, 0))
+		third := w.waits(w.submit(), harp.ReasonWindow)
+		w.st.SetHolds("h", nil)
+		w.due(w.now)
+		w.ids(w.advance().Claimed, third)
+		w.due(w.now.Add(3 * time.Hour))
+		w.pass(3 * time.Hour)
+		w.ids(w.advance().Claimed, second)
+		w.st.SetHolds("nobody", nil)
+		w.due(time.Time{})
+	}},
+	{"holds/ahead", "a window that is set while a job waits for its host has it wait for the window instead when that begins", func(w *world) {
+		w.away()
+		j := w.submit(in(queue("q")))
+		w.setHolds("h", w.windowOf(time.Hour, 2*time.Hour))
+		w.ids(w.advance().Ended)
+		w.waits(j, harp.ReasonOffline)
+		end := w.now.Add(2 * time.Hour)
+		w.due(w.now.Add(time.Hour - time.Second))
+		w.pass(time.Hour - time.Second)
+		w.ids(w.advance().Claimed)
+		w.gate("h")
+		w.startsAt(j, end)
+	}},
+	{"holds/over", "a window leaves nothing due behind it when nothing waits any more", func(w *world) {
+		w.away()
+		w.submit()
+		w.setHolds("h", w.windowOf(time.Hour, 2*time.Hour))
+		w.advance()
+		w.gate("h")
+		w.claim(10, "h")
+		w.st.SetHolds("h", nil)
+		w.due(time.Time{})
+	}},
+	{"holds/offline", "a job does not end for its absent host while it is kept back, also where it waited for it before, and has as long as ever afterwards", func(w *world) {
+		for _, waitsBefore := range []bool{false, true} {
+			begin, host := w.now, map[bool]string{true: "before", false: "within"}[waitsBefore]
+			w.st.SetGate(host, store.Gate{Reason: harp.ReasonOffline, LastHeard: w.now})
+			wait := []setting{on(host), offlineWait(time.Minute)}
+			w.setHolds(host, w.windowOf(30*time.Second, time.Hour))
+			if !waitsBefore {
+				w.pass(30 * time.Second)
+			}
+			j := w.submit(wait...)
+			if waitsBefore {
+				w.due(begin.Add(29 * time.Second))
+				w.pass(29 * time.Second)
+				w.advance()
+				w.pass(time.Second)
+				w.advance()
+			}
+			w.due(begin.Add(time.Hour))
+			w.now = begin.Add(time.Hour - 1)
+			w.ids(w.advance().Ended)
+			w.waits(j, harp.ReasonWindow)
+			w.pass(1)
+			w.ids(w.advance().Ended)
+			w.waits(j, harp.ReasonOffline)
+			w.due(w.now.Add(time.Minute))
+			w.pass(time.Minute)
+			w.ids(w.advance().Ended, j)
+			w.state(j, harp.StateExpired)
+		}
+	}},
+	{"holds/late advance", "an absence that began before a window ends no job in it when an advance comes late", func(w *world) {
+		w.away()
+		j := w.submit(offlineWait(time.Minute))
+		w.setHolds("h", w.windowOf(30*time.Second, time.Hour))
+		w.pass(10 * time.Minute)
+		w.ids(w.advance().Ended)
+		w.waits(j, harp.ReasonWindow)
+	}},
+	{"holds/expires", "a job that is kept back ends when it must have started", func(w *world) {
+		w.gate("h")
+		w.setHolds("h", w.windowOf(0, time.Hour))
+		j, other := w.submit(expires(w.now.Add(time.Minute))), w.submit(expires(w.now.Add(time.Hour)))
+		w.pass(time.Minute)
+		w.ids(w.advance().Ended, j)
+		if got := w.state(j, harp.StateExpired); got.Started != harp.DidNotRun || got.Reason != "start_before" {
+			w.Fatalf("it is %+v", got.Life)
+		}
+		w.pass(59 * time.Minute)
+		did := w.advance()
+		w.ids(did.Claimed)
+		w.ids(did.Ended, other) // a moment too late
+		w.due(time.Time{})
+	}},
+	{"holds/cancel", "what is kept back can be cancelled, alone, with its queue and with its batch, and does not come back", func(w *world) {
+		hosts, q := hostsOf(3), queue("q")
+		w.gate("h")
+		w.gate(hosts...)
+		for _, h := range append(hosts, "h") {
+			w.setHolds(h, w.windowOf(0, time.Hour))
+		}
+		alone, queued := w.submit(), w.submit(in(q))
+		b := w.batch(hosts)
+		w.advance()
+		w.apply(alone, store.CancelReq)
+		w.cancelQueue(q)
+		w.change(b, store.BatchCancel)
+		w.setHolds("h", w.windowOf(0, time.Hour)) // all is looked at before the rows say so
+		did := w.advanceAll()
+		w.ids(did.Claimed)
+		if len(did.Ended) != 4 {
+			w.Fatalf("%d have ended, want 4", len(did.Ended))
+		}
+		for _, j := range append(w.members(b), alone, queued) {
+			w.state(j, harp.StateCancelled)
+		}
+		w.checkBatch(b)
+		w.pass(time.Hour)
+		did = w.advanceAll()
+		w.ids(did.Claimed)
+		w.ids(did.Ended)
+		w.ids(w.claim(10, append(hosts, "h")...))
+		w.due(time.Time{})
+	}},
+	{"holds/removed", "what is kept back ends with its host, and a host that comes anew is kept back as before", func(w *world) {
+		w.connect("h")
+		w.setHolds("h", w.windowOf(0, time.Hour))
+		end := w.now.Add(time.Hour)
+		j := w.submit()
+		w.ids(w.removeHost(store.Operation{ID: w.id()}).Ended, j)
+		if got := w.state(j, harp.StateCancelled); got.Reason != harp.LostHostRemoved {
+			w.Fatalf("it is %+v", got.Life)
+		}
+		w.connect("h")
+		w.gate("h")
+		w.startsAt(w.submit(), end)
+	}},
+	{"holds/kinds", "a window keeps back the starts that it is about", func(w *world) {
+		w.gate("h")
+		readOnly := func(s *store.Submission) { s.Job.ReadOnly = true }
+		scheduled := func(s *store.Submission) { s.Job.Schedule, s.Job.FireTime = "nightly", w.now }
+		byHand := func(s *store.Submission) { s.Job.Schedule = "nightly" }
+		plain := func(*store.Submission) {}
+		for _, c := range []struct {
+			what    string
+			is      window.Window
+			job     setting
+			isAbout bool
+		}{
+			{"no more said", window.Window{}, plain, true},
+			{"read only", window.Window{}, readOnly, false},
+			{"read only, and all", window.Window{All: true}, readOnly, true},
+			{"schedules only", window.Window{SchedulesOnly: true}, plain, false},
+			{"schedules only, scheduled", window.Window{SchedulesOnly: true}, scheduled, true},
+			{"schedules only, scheduled and started by hand", window.Window{SchedulesOnly: true}, byHand, false},
+			{"another procedure", window.Window{Procedures: []string{"deploy.*"}}, plain, false},
+			{"its procedure", window.Window{Procedures: []string{"deploy.*"}}, of("deploy.app"), true},
+			{"exempt", window.Window{Exempt: []string{"p"}}, plain, false},
+			{"refuse", window.Window{Mode: window.Refuse}, plain, true},
+		} {
+			c.is.Name, c.is.Source = "w", window.Once{From: w.now}
+			w.setHolds("h", c.is)
+			j := w.submit(c.job)
+			if got := w.job(j.ID).State == harp.StateQueued; got != c.isAbout {
+				w.Fatalf("%s: it is kept back: %v", c.what, got)
+			}
+			w.apply(j, store.CancelReq)
+		}
+	}},
+	{"holds/only", "out of the windows that let start alone nothing does", func(w *world) {
+		w.gate("h")
+		only := func(is *window.Window) { is.Only = true }
+		begin := w.now
+		w.setHolds("h", w.windowOf(time.Hour, 2*time.Hour, only), w.windowOf(2*time.Hour, 3*time.Hour, only))
+		w.startsAt(w.submit(), begin.Add(time.Hour))
+		w.now = begin.Add(3*time.Hour - time.Second - 1)
+		w.state(w.submit(), harp.StateSent)
+		w.pass(1)
+		j := w.waits(w.submit(), harp.ReasonWindow)
+		w.pass(12 * time.Hour)
+		w.ids(w.advance().Claimed)
+		w.waits(j, harp.ReasonWindow)
+	}},
+	{"holds/next to each other", "two windows without time between them, or with less than a second, are as one", func(w *world) {
+		for _, between := range []time.Duration{0, time.Second} {
+			w.gate("h")
+			begin := w.now
+			w.setHolds("h", w.windowOf(0, time.Hour), w.windowOf(time.Hour+between, 2*time.Hour))
+			j := w.submit()
+			w.now = begin.Add(time.Hour)
+			w.ids(w.advance().Claimed)
+			w.now = w.now.Add(between)
+			w.ids(w.advance().Claimed)
+			w.startsAt(j, begin.Add(2*time.Hour))
+		}
+		begin := w.now
+		w.setHolds("h", w.windowOf(0, time.Hour), w.windowOf(time.Hour+time.Second+1, 2*time.Hour))
+		w.startsAt(w.submit(), begin.Add(time.Hour)) // in the nanosecond that is left
+	}},
+	{"holds/pause", "a pause of a host keeps back all, until its end, or until somebody ends it", func(w *world) {
+		w.gate("h")
+		begin := w.now
+		w.pauseHost(0, time.Hour)
+		w.startsAt(w.submit(func(s *store.Submission) { s.Job.ReadOnly = true }), begin.Add(time.Hour))
+		w.pauseHost(0, 0)
+		j := w.waits(w.submit(), harp.ReasonWindow)
+		w.wantObstacles(j, "window since 0s ada")
+		w.pass(23 * time.Hour)
+		w.ids(w.advance().Claimed)
+		w.st.SetHolds("h", nil)
+		w.ids(w.advance().Claimed, j)
+	}},
+	{"holds/unknown", "a gate that is not known any more keeps all back, a second early, until there is another, or none", func(w *world) {
+		w.gate("h")
+		known := func(from, until time.Duration) {
+			g := window.NewGate(w.now.Add(from), w.now.Add(until), nil, nil)
+			w.st.SetHolds("h", &g)
+		}
+		known(0, time.Minute)
+		w.pass(time.Minute - time.Second - 1)
+		w.state(w.submit(), harp.StateSent)
+		w.pass(1)
+		j := w.waits(w.submit(), harp.ReasonWindow)
+		w.pass(time.Hour)
+		w.ids(w.advance().Claimed)
+		w.ids(w.claim(10, "h"))
+		w.wantObstacles(j, "window")
+		w.due(time.Time{})
+		known(0, time.Minute)
+		w.due(w.now)
+		w.ids(w.advance().Claimed, j)
+		w.st.SetHolds("h", &window.Gate{})
+		second := w.waits(w.submit(), harp.ReasonWindow)
+		w.st.SetHolds("h", nil)
+		w.ids(w.advance().Claimed, second)
+	}},
+	{"holds/known later", "what is submitted at a time before that from which on a gate is known waits for that, and no longer", func(w *world) {
+		w.gate("h")
+		g := window.NewGate(w.now.Add(time.Second), w.now.Add(time.Hour), nil, nil)
+		w.st.SetHolds("h", &g)
+		w.startsAt(w.submit(), w.now.Add(time.Second))
+	}},
+	{"holds/known for long", "a gate that is known for a thousand years has nothing due", func(w *world) {
+		g := window.NewGate(w.now, w.now.AddDate(1000, 0, 0), nil, nil)
+		w.st.SetHolds("h", &g)
+		j := w.submit()
+		w.due(time.Time{})
+		w.gate("h")
+		w.ids(w.claim(1, "h"), j)
+	}},
+	{"holds/stale", "what an event lets start that is told late is kept back as by the time that the store was told", func(w *world) {
+		w.gate("h")
+		first, second, third := w.submit(), w.submit(), w.submit()
+		w.setHolds("h", w.windowOf(time.Minute, time.Hour))
+		w.notNow(second, "", w.now.Add(30*time.Minute))
+		w.notNow(third, "", w.now.Add(30*time.Minute))
+		w.pass(30 * time.Second)
+		started := w.event(first, store.Started)
+		w.pass(time.Minute)
+		w.advance() // or whatever names that time
+		w.ids(w.try(first, started).Claimed)
+		ended := w.event(first, store.End)
+		ended.At = started.At
+		w.ids(w.try(first, ended).Claimed)
+	}},
+	{"holds/sent back", "an attempt that its agent did not start for a window waits until that begins, at the least, and for its end then", func(w *world) {
+		w.gate("h")
+		end := w.now.Add(time.Hour)
+		w.setHolds("h", w.windowOf(time.Minute, time.Hour))
+		j := w.submit(expires(w.now.Add(2 * time.Hour)))
+		w.pass(58 * time.Second)
+		w.ids(w.notNow(j, harp.ReasonWindow, w.now.Add(2*time.Second)).Claimed)
+		w.must(w.st.Wake(w.ctx(), "h", w.now))
+		w.ids(w.claim(10, "h"))
+		w.due(w.now.Add(2 * time.Second))
+		got := w.waits(j, harp.ReasonWindow)
+		if got.Busy != 0 || got.Attempt != 0 && len(got.Attempts) != 1 {
+			w.Fatalf("it is %+v", got.Life)
+		}
+		w.pass(2*time.Second - 1)
+		w.ids(w.advance().Claimed)
+		w.pass(1)
+		w.ids(w.advance().Claimed)
+		w.startsAt(j, end)
+
+		w.st.SetHolds("h", nil)
+		w.notNow(j, harp.ReasonWindow, w.now.Add(time.Minute))
+		w.pass(time.Minute - 1)
+		w.ids(w.advance().Claimed)
+		w.ids(w.claim(10, "h"))
+		w.pass(1)
+		w.ids(w.advance().Claimed, j)
+		w.notNow(j, "start_before", time.Time{})
+		w.state(j, harp.StateExpired)
+	}},
+	{"holds/retry", "an attempt that comes due in a window waits for its end", func(w *world) {
+		end := w.now.Add(time.Hour)
+		j := w.running(retries(harp.StateFailed))
+		w.setHolds("h", w.windowOf(0, time.Hour))
+		w.fails(j)
+		w.waits(j, harp.ReasonBackoff)
+		w.pass(time.Minute)
+		w.ids(w.advance().Claimed)
+		w.startsAt(j, end)
+		if got := w.job(j.ID); got.Attempt != 2 {
+			w.Fatalf("it is attempt %d", got.Attempt)
+		}
+	}},
+	{"holds/runs", "what was sent goes on in a window, and its end starts nothing that is kept back", func(w *world) {
+		w.gate("h")
+		q := queue("q")
+		j := w.submit(in(q))
+		kept := w.submit(in(q))
+		w.setHolds("h", w.windowOf(0, time.Hour))
+		w.apply(j, store.Started)
+		w.ids(w.apply(j, store.End).Claimed)
+		w.state(j, harp.StateSucceeded)
+		w.waits(kept, harp.ReasonWindow)
+	}},
+	{"holds/clock", "a window stays at its times when the clock is set: out of it what was kept back starts, and into it nothing does", func(w *world) {
+		w.gate("h")
+		w.setHolds("h", w.windowOf(time.Hour, 3*time.Hour))
+		w.setClock(2 * time.Hour)
+		j := w.waits(w.submit(), harp.ReasonWindow)
+		w.setClock(-2 * time.Hour)
+		w.due(w.now)
+		w.ids(w.advance().Claimed, j)
+		w.setClock(2 * time.Hour)
+		j = w.waits(w.submit(), harp.ReasonWindow)
+		w.due(w.now.Add(time.Hour))
+		w.setClock(2 * time.Hour)
+		w.due(w.now)
+		w.ids(w.advance().Claimed, j)
+		w.setClock(-2 * time.Hour)
+		j = w.submit()
+		w.setClock(-30 * time.Minute)
+		w.ids(w.advance().Claimed)
+		w.startsAt(j, w.now.Add(time.Hour+30*time.Minute))
+	}},
+	{"holds/clock/nothing", "what was to be looked at, as nothing keeps it back any more, is looked at when the clock is set back", func(w *world) {
+		w.gate("h")
+		w.setHolds("h", w.windowOf(0, time.Hour))
+		j := w.submit()
+		w.st.SetHolds("h", nil)
+		w.setClock(-time.Hour)
+		w.due(w.now)
+		w.ids(w.advance().Claimed, j)
+	}},
+	{"holds/obstacles", "windows that keep a job back are told, and what else does", func(w *world) {
+		w.away()
+		w.setHolds("h", w.windowOf(-time.Minute, time.Hour), w.windowOf(2*time.Hour, 3*time.Hour, func(is *window.Window) { is.Name, is.Only = "night", true }))
+		begin := w.now
+		j := w.submit()
+		w.wantObstacles(j, "window since -1m0s until 1h0m0s", "window until 2h0m0s", "offline since 0s")
+		all, err := w.st.Obstacles(w.ctx(), j.ID)
+		w.must(err)
+		if all[0].Window != "w" || all[0].Only || all[1].Window != "night" || !all[1].Only {
+			w.Fatalf("they are %+v", all)
+		}
+		w.gate("h")
+		w.startsAt(j, begin.Add(2*time.Hour))
+		w.wantObstacles(j)
+		w.pauseHost(time.Second, 0)
+		soon := w.submit()
+		w.wantObstacles(soon, "window since 1s ada")
+		early := w.submit(notBefore(w.now.Add(time.Hour)))
+		w.pass(time.Second)
+		w.advance()
+		w.wantObstacles(early, "start_after until 59m59s", "window since 0s ada")
+		if all, err = w.st.Obstacles(w.ctx(), soon.ID); err != nil || all[0].By != (harp.Principal{Kind: "caller", Name: "ada"}) || all[0].Why != "disk" {
+			w.Fatalf("they are %+v, %v", all, err)
+		}
+	}},
+	{"holds/prune", "what is kept back is kept", func(w *world) {
+		w.gate("h")
+		end := w.now.Add(time.Hour)
+		w.setHolds("h", w.windowOf(0, time.Hour))
+		j, over := w.submit(), w.submit()
+		w.apply(over, store.CancelReq)
+		w.pass(time.Minute)
+		if did := w.prune(store.Retention{EndedBefore: w.now}); did.Jobs != 1 {
+			w.Fatalf("it pruned %+v", did)
+		}
+		w.startsAt(j, end)
+	}},
+	{"holds/many", "however many jobs a window keeps back, all start at its end, in their order", func(w *world) {
+		const all = 2000
+		w.st.SetGate("h", store.Gate{Open: true, Most: 2 * all})
+		w.setHolds("h", w.windowOf(0, time.Hour))
+		for range all / 200 {
+			var some []store.Submission
+			for n := range 200 {
+				some = append(some, w.submission(priority(n%2), offlineWait(time.Minute)))
+			}
+			_, err := w.st.Submit(w.ctx(), some, w.now)
+			w.must(err)
+		}
+		w.pass(time.Hour)
+		var last *store.Job
+		n, advances := 0, 0
+		for more := true; more; advances++ {
+			did, err := w.st.Advance(w.ctx(), w.now)
+			w.must(err)
+			for _, j := range did.Claimed {
+				if last != nil && (last.Priority < j.Priority || last.Priority == j.Priority && last.No >= j.No) {
+					w.Fatalf("number %d of priority %d comes after %d of %d", j.No, j.Priority, last.No, last.Priority)
+				}
+				last = j
+			}
+			n, more = n+len(did.Claimed), did.More
+		}
+		if n != all || advances < 2 {
+			w.Fatalf("%d have started by %d advances", n, advances)
+		}
+		w.st.SetHolds("h", nil)
+		w.due(time.Time{})
+	}},
+}
+
+var reopeningHolds = []rule{
+	{"holds/reopen", "windows are told to each process anew: a store of which that was not said keeps nothing back", func(w *world) {
+		w.gate("h")
+		w.setHolds("h", w.windowOf(0, time.Hour))
+		j, member := w.submit(), w.batch([]string{"h"})
+		w.advance()
+		w.reopen()
+		w.waits(j, harp.ReasonOffline)
+		w.advance()
+		w.gate("h")
+		w.ids(w.claim(10, "h"), j, w.members(member)[0])
+		w.reopen()
+		end := w.now.Add(time.Hour)
+		w.setHolds("h", w.windowOf(0, time.Hour))
+		w.gate("h")
+		w.startsAt(w.submit(), end)
+	}},
+}
