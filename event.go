@@ -103,6 +103,8 @@ const (
 	EventQueueChanged   EventType = "queue.changed" // its concurrency
 	EventQueueCancelled EventType = "queue.cancelled"
 	EventWindowChanged  EventType = "window.changed" // made, changed or ended; Reason is the window's
+	EventWindowOpened   EventType = "window.opened"  // Until is its end, if one is known
+	EventWindowClosed   EventType = "window.closed"
 	EventWindowDeleted  EventType = "window.deleted"
 	EventGroupChanged   EventType = "group.changed" // made, changed or deleted; Reason is its name
 

@@ -26,7 +26,7 @@ func (d *Dispatcher) clockSet(by time.Duration) {
 	d.log.Warn("the clock was set: what lasts a time is not measured by it", "by", by)
 	d.store.ClockSet(by)
 	d.schedules.noteClock(d.cfg.Now(), by)
-	d.kickHolds()
+	signal(d.windows.stale)
 	d.wakeClock()
 }
 

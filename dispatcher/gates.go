@@ -38,30 +38,6 @@ type hostWindow struct {
 	on    *target.Matcher // nil: on all hosts
 }
 
-// windowLoop makes all gates anew from time to time, and when it is asked to.
-func (d *Dispatcher) windowLoop() {
-	timer := time.NewTimer(gatesRenewed)
-	defer timer.Stop()
-	for {
-		select {
-		case <-d.ctx.Done():
-			return
-		case <-d.windows.kick:
-		case <-timer.C:
-		}
-		d.reviewAllHolds()
-		timer.Reset(gatesRenewed)
-	}
-}
-
-// kickHolds has all gates be made anew soon.
-func (d *Dispatcher) kickHolds() {
-	select {
-	case d.windows.kick <- struct{}{}:
-	default:
-	}
-}
-
 // reviewAllHolds gives all hosts gates of the windows and pauses that there are now.
 func (d *Dispatcher) reviewAllHolds() {
 	g := &d.windows.gates
@@ -176,37 +152,75 @@ func startOf(j *store.Job) window.Start {
 	return window.Start{Procedure: j.Procedure, ReadOnly: j.ReadOnly, Scheduled: !j.FireTime.IsZero()}
 }
 
-// held is how many hosts windows and pauses keep something back on at a moment.
+// held is on how many hosts windows and pauses keep something from starting at a moment.
 type held struct {
-	hosts int
-	by    string    // the first window, by name of its host; "": pauses do
-	until time.Time // when the last of the hosts is free; zero: not known
+	fit       int       // hosts that can run it
+	hosts     int       // of these, where it is kept back
+	refused   int       // of these, where a window refuses it
+	by        string    // the first window; "": pauses do
+	refusedBy string    // the first that refuses it
+	until     time.Time // when the last of the hosts is free; zero: not known
+	isEndless bool
+}
+
+// add counts a host that can run something.
+func (s *held) add(h *host, start window.Start, at time.Time) {
+	s.fit++
+	v, concerns := h.judgeStart(start, at)
+	if !concerns || len(v.Obstacles) == 0 {
+		return
+	}
+	s.hosts++
+	for _, o := range v.Obstacles {
+		s.by = cmp.Or(s.by, o.Window)
+		if o.Mode == window.Refuse {
+			s.refusedBy = cmp.Or(s.refusedBy, o.Window)
+		}
+	}
+	if v.Mode() == window.Refuse {
+		s.refused++
+	}
+	switch s.isEndless = s.isEndless || v.Until.IsZero(); {
+	case s.isEndless:
+		s.until = time.Time{}
+	case v.Until.After(s.until):
+		s.until = v.Until
+	}
+}
+
+// String says it in a line, as "12 of 512 hosts held until 2027-03-01T04:00:00Z by patching"; "" if nothing is kept back.
+func (s *held) String() string {
+	if s.hosts == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%d of %d hosts held", s.hosts, s.fit)
+	if !s.until.IsZero() {
+		text += " until " + s.until.UTC().Format(time.RFC3339)
+	}
+	if s.by != "" {
+		text += " by " + s.by
+	}
+	return text
 }
 
 // heldAmong counts the candidates that are fit on which a start is kept back at a moment.
 func (d *Dispatcher) heldAmong(found *candidates, start window.Start, at time.Time) (sum held) {
-	isKnown := true
 	for _, one := range found.hosts {
 		class := found.classes[one.class]
-		h := d.hosts.findKnown(one.name)
-		if class.unfit != nil || h == nil {
-			continue
-		}
-		start.ReadOnly = isReadOnly(class.proc)
-		v, concerns := h.judgeStart(start, at)
-		if !concerns || len(v.Obstacles) == 0 {
-			continue
-		}
-		sum.hosts++
-		for _, o := range v.Obstacles {
-			sum.by = cmp.Or(sum.by, o.Window)
-		}
-		if isKnown = isKnown && !v.Until.IsZero(); v.Until.After(sum.until) {
-			sum.until = v.Until
+		if h := d.hosts.findKnown(one.name); h != nil && class.unfit == nil {
+			start.ReadOnly = isReadOnly(class.proc)
+			sum.add(h, start, at)
 		}
 	}
-	if !isKnown {
-		sum.until = time.Time{}
+	return sum
+}
+
+// heldOf is heldAmong for the hosts of a batch of a time of a schedule.
+func (d *Dispatcher) heldOf(sub *store.BatchSubmission, at time.Time) (sum held) {
+	for _, one := range sub.Hosts {
+		if h := d.hosts.findKnown(one.Name); h != nil && one.Unfit == "" {
+			sum.add(h, window.Start{Procedure: sub.Batch.Member.Procedure, ReadOnly: sub.Batch.Classes[one.Class].ReadOnly, Scheduled: true}, at)
+		}
 	}
 	return sum
 }
@@ -261,27 +275,6 @@ func (d *Dispatcher) checkRefused(h *host, job *store.Job, now time.Time) error 
 		return f.Err()
 	}
 	return nil
-}
-
-// refusingWindow returns the window that refuses a batch of a schedule on all its hosts; "" if one of them may start, or waits.
-func (d *Dispatcher) refusingWindow(sub *store.BatchSubmission, now time.Time) (name string) {
-	for _, host := range sub.Hosts {
-		if host.Unfit != "" {
-			continue
-		}
-		h := d.hosts.findKnown(host.Name)
-		if h == nil {
-			return ""
-		}
-		v, concerns := h.judgeStart(window.Start{Procedure: sub.Batch.Member.Procedure, ReadOnly: sub.Batch.Classes[host.Class].ReadOnly, Scheduled: true}, now)
-		if !concerns || len(v.Obstacles) == 0 || v.Mode() != window.Refuse {
-			return ""
-		}
-		if name == "" {
-			name = v.Obstacles[slices.IndexFunc(v.Obstacles, func(o window.Obstacle) bool { return o.Mode == window.Refuse })].Window
-		}
-	}
-	return name
 }
 
 // refusedByWindowError is why a schedule fires nothing: a window refuses it on all hosts.

@@ -308,6 +308,9 @@ func (h *host) lookAt(now time.Time) inventory.Host {
 		Name: h.name, Attributes: h.attributes, Addresses: h.attributes.Addresses(),
 		Procedures: h.offers.names, Online: h.session != nil, Software: h.row.Software,
 	}
+	if p := h.pause; p != nil {
+		seen.Paused = p.Until.IsZero() || now.Before(p.Until)
+	}
 	heard := h.row.LastHeard
 	switch {
 	case h.session != nil:

@@ -356,9 +356,13 @@ func (d *Dispatcher) firing(ctx context.Context, s *scheduled, dec store.Schedul
 	if err != nil {
 		return step, 0, err
 	}
-	if name := d.refusingWindow(&batch, now); name != "" && dec.Fires != store.FireManual {
+	var kept held
+	if dec.Fires != store.FireManual {
+		kept = d.heldOf(&batch, now)
+	}
+	if kept.refused > 0 && kept.refused == kept.fit {
 		d.principals.countBytes(s.By, -counted)
-		return step, 0, &refusedByWindowError{name}
+		return step, 0, &refusedByWindowError{kept.refusedBy}
 	}
 	if batch.Batch.Member.Schedule = s.name; dec.Fires != store.FireManual {
 		batch.Batch.Member.FireTime = dec.Nominal
@@ -372,6 +376,7 @@ func (d *Dispatcher) firing(ctx context.Context, s *scheduled, dec store.Schedul
 	}
 	step.Entry = &harp.LedgerEntry{
 		Schedule: s.name, Kind: ledgerKinds[dec.Fires], Outcome: harp.TimeFired, From: dec.Nominal, To: dec.Nominal, Count: 1, At: now, Late: dec.Late, Batch: id,
+		Detail: kept.String(),
 	}
 	if dec.Fires == store.FireBackfill {
 		step.Entry.By = s.state.BackfillBy

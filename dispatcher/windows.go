@@ -29,7 +29,8 @@ const (
 // windows are the maintenance windows there are, and the gates that are made of them.
 type windows struct {
 	changing sync.Mutex    // one change of windows at a time, and of groups, which their targets use
-	kick     chan struct{} // gates are to be made anew
+	stale    chan struct{} // gates are to be made anew
+	changed  chan struct{} // other windows may be open
 
 	mu     sync.RWMutex // guards what follows
 	byName map[string]*openWindow
@@ -39,7 +40,7 @@ type windows struct {
 }
 
 func newWindows() *windows {
-	return &windows{kick: make(chan struct{}, 1), byName: map[string]*openWindow{}}
+	return &windows{stale: make(chan struct{}, 1), changed: make(chan struct{}, 1), byName: map[string]*openWindow{}}
 }
 
 // windowDocument is what is stored of a window.
@@ -344,5 +345,6 @@ func (d *Dispatcher) changeWindow(ctx context.Context, op store.Operation, name 
 		d.windows.remove(name)
 	}
 	d.reviewAllHolds()
+	signal(d.windows.changed)
 	return nil
 }

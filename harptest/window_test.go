@@ -407,3 +407,62 @@ func TestNothingStartsInAWindow(t *testing.T) {
 		}
 	})
 }
+
+// TestWindowIsTold: each opening and each end of a window is an event, once, also when the dispatcher crashes in between; the ledger
+// says how many hosts of a run are held; a target can ask which hosts are paused.
+func TestWindowIsTold(t *testing.T) {
+	inWindows(t, func(t *testing.T, sys *harptest.System, _ *starts) {
+		ctx := t.Context()
+		put(t, sys, harp.Window{Name: "short", Reason: "why", Target: "web02", Cron: "*/2 * * * *", For: time.Minute, TZ: "UTC"})
+		req, err := harp.NewBatchRequest("web*", "patch", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sys.Caller().Schedules().Put(ctx, harp.Schedule{Name: "beat", Cron: "30 */2 * * * *", TZ: "UTC", Overlap: harp.OverlapAllow, Request: req}); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			time.Sleep(47 * time.Second)
+			sys.CrashDispatcher()
+			sys.StartDispatcher()
+			sys.WaitOnline("web01", "web02")
+		}
+		time.Sleep(time.Minute)
+		var told []harp.EventType
+		page, err := sys.Caller().EventsPage(ctx, harp.EventFilter{After: harp.EventsFromStart, Types: []string{"window.*"}}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range page.Events {
+			if e.Window != "short" || e.Reason != "why" || e.Type == harp.EventWindowOpened && e.Until.Sub(e.Time.Truncate(time.Minute)) != time.Minute {
+				t.Errorf("it is told %+v", e)
+			}
+			told = append(told, e.Type)
+		}
+		want := []harp.EventType{harp.EventWindowChanged, harp.EventWindowOpened, harp.EventWindowClosed, harp.EventWindowOpened, harp.EventWindowClosed, harp.EventWindowOpened}
+		if !slices.Equal(told[:min(len(told), len(want))], want) {
+			t.Errorf("told is %v", told)
+		}
+		fired := 0
+		for e, err := range sys.Caller().Schedules().Ledger(ctx, harp.LedgerFilter{Schedule: "beat", Outcomes: []harp.TimeOutcome{harp.TimeFired}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			fired++
+			if until := e.From.Truncate(2 * time.Minute).Add(time.Minute).Format(time.RFC3339); e.Detail != "1 of 2 hosts held until "+until+" by short" {
+				t.Errorf("the ledger says %q", e.Detail)
+			}
+		}
+		if fired == 0 {
+			t.Error("nothing fired")
+		}
+		if _, err := sys.Caller().Hosts().Pause(ctx, "web02", "", time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		for text, want := range map[string]string{"host.paused=true": "web02", "host.paused=false": "web01"} {
+			if got, err := sys.Caller().Target(text).Hosts(ctx); err != nil || !slices.Equal(got, []string{want}) {
+				t.Errorf("%s selects %v, %v", text, got, err)
+			}
+		}
+	})
+}

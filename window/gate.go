@@ -85,8 +85,8 @@ func (e *Expanded) add(span Span) {
 	}
 }
 
-// at returns the run that covers a moment, or else the next one.
-func (e *Expanded) at(moment time.Time) (run Span, covers, ok bool) {
+// At returns the span that covers a moment, or else the next one that is known. Spans without time between them are one.
+func (e *Expanded) At(moment time.Time) (run Span, covers, ok bool) {
 	i, _ := slices.BinarySearchFunc(e.runs, moment, func(s Span, t time.Time) int {
 		if !s.To.IsZero() && !s.To.After(t) {
 			return -1
@@ -220,7 +220,7 @@ func (g Gate) concerned(s Start, only bool) iter.Seq[*Expanded] {
 func (g Gate) isAllowed(s Start, at time.Time) bool {
 	allowed := true
 	for w := range g.concerned(s, true) {
-		if _, covers, _ := w.at(at); covers {
+		if _, covers, _ := w.At(at); covers {
 			return true
 		}
 		allowed = false
@@ -231,7 +231,7 @@ func (g Gate) isAllowed(s Start, at time.Time) bool {
 func (g Gate) obstacles(s Start, at time.Time) (all []Obstacle) {
 	allowed := g.isAllowed(s, at)
 	for _, w := range g.windows {
-		run, covers, ok := w.at(at)
+		run, covers, ok := w.At(at)
 		if w.Only == covers || w.Only && allowed || !w.Concerns(s) {
 			continue
 		}
@@ -257,7 +257,7 @@ func (g Gate) release(s Start, at time.Time) (time.Time, bool) {
 	for {
 		moved := at
 		for w := range g.concerned(s, false) {
-			if run, covers, _ := w.at(moved); covers {
+			if run, covers, _ := w.At(moved); covers {
 				moved = run.To
 			}
 			if moved.IsZero() {
@@ -288,7 +288,7 @@ func (g Gate) release(s Start, at time.Time) (time.Time, bool) {
 // nextAllowed returns when a window with Only covers the next moment; zero: it is not known.
 func (g Gate) nextAllowed(s Start, at time.Time) (next time.Time) {
 	for w := range g.concerned(s, true) {
-		if run, _, ok := w.at(at); ok && (next.IsZero() || run.From.Before(next)) {
+		if run, _, ok := w.At(at); ok && (next.IsZero() || run.From.Before(next)) {
 			next = run.From
 		}
 	}
@@ -304,7 +304,7 @@ func (g Gate) nextHold(s Start, at time.Time) (next time.Time, ok bool) {
 		}
 	}
 	for w := range g.concerned(s, false) {
-		if run, _, found := w.at(at); found {
+		if run, _, found := w.At(at); found {
 			consider(run.From)
 		}
 	}
@@ -327,7 +327,7 @@ func (g Gate) endOfAllowed(s Start, at time.Time) (time.Time, bool) {
 		concerned := false
 		for w := range g.concerned(s, true) {
 			concerned = true
-			run, covers, _ := w.at(moved)
+			run, covers, _ := w.At(moved)
 			switch {
 			case covers && run.To.IsZero():
 				return time.Time{}, false

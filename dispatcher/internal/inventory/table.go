@@ -18,6 +18,7 @@ type Host struct {
 	Addresses  []netip.Addr
 	Procedures []string // what it offers; hosts that offer the same should share it; nil: not known
 	Online     bool
+	Paused     bool
 	Ever       bool          // it was heard
 	Heard      time.Duration // how long ago, if ever
 	Software   string        // of its agent, as harp/1.2.3
@@ -68,6 +69,8 @@ func (t *Table) Property(name string) target.Column {
 		switch name {
 		case "online":
 			return strconv.FormatBool(h.Online), true
+		case "paused":
+			return strconv.FormatBool(h.Paused), true
 		case "software":
 			_, version, known := strings.Cut(h.Software, "/")
 			return version, known
