@@ -210,10 +210,14 @@ func (c *cli) openText(s harp.WindowStatus) string {
 		return "open, no end"
 	case s.Open:
 		return "open until " + c.clock(s.Span.To)
-	case s.Span.From.IsZero():
-		return "over"
+	case !s.Span.From.IsZero():
+		return "next " + c.clock(s.Span.From)
+	case s.From.IsZero():
+		return "none within a year"
+	case s.From.After(time.Now()):
+		return "next " + c.clock(s.From)
 	}
-	return "next " + c.clock(s.Span.From)
+	return "over"
 }
 
 // proceduresText is which procedures a window is about; "" if it is all that change something.

@@ -207,6 +207,8 @@ func windows(t *testing.T) *fake {
 		{Window: harp.Window{Name: "db", Target: "role=db", Reason: "kernel", Cron: "0 2 * * SUN", For: 2 * time.Hour, TZ: "Europe/Madrid", Exempt: []string{"a", "b"}}, By: harp.Principal{Kind: "caller", Name: "ops"}, Span: harp.Span{From: beforeDST, To: beforeDST.Add(time.Hour), Note: "moved"}},
 		{Window: harp.Window{Name: "gone", Target: "*", From: noon, To: noon.Add(time.Hour)}},
 		{Window: harp.Window{Name: "hours", Target: "*", Only: true, Mode: harp.WindowRefuse, SchedulesOnly: true, All: true, Procedures: []string{"db.*"}, Calendar: &harp.WindowCalendar{Event: "May*", Content: []byte("12345"), Zones: map[string]string{"x": "UTC"}}}, Open: true, Span: harp.Span{From: noon, To: beforeDST}},
+		{Window: harp.Window{Name: "later", Target: "*", From: noon.AddDate(100, 0, 0)}},
+		{Window: harp.Window{Name: "never", Target: "*", Cron: "0 0 29 2 *", For: time.Hour}},
 		{Window: harp.Window{Name: "odd", Target: "*", Cron: "x", For: time.Hour}, Err: &harp.FieldError{Field: "cron", Message: "is odd"}},
 		{Window: harp.Window{Name: "open", Target: "*", From: noon}, Open: true, Span: harp.Span{From: noon}},
 	}
@@ -220,6 +222,8 @@ func TestMaintList(t *testing.T) {
 db     role=db  hold                       0 2 * * SUN for 2h0m0s, Europe/Madrid                  next 2027-03-26T12:00:00.000Z            not a, not b               kernel  ops
 gone   *        hold                       2026-01-31T12:00:00.000Z to 2026-01-31T13:00:00.000Z   over
 hours  *        refuse schedules outside  calendar, May*                                         open until 2027-03-26T12:00:00.000Z      db.*, read-only ones too
+later  *        hold                       from 2126-01-31T12:00:00.000Z                          next 2126-01-31T12:00:00.000Z
+never  *        hold                       0 0 29 2 * for 1h0m0s                                  none within a year
 odd    *        hold                       x for 1h0m0s                                           cannot be told: invalid cron: is odd
 open   *        hold                       from 2026-01-31T12:00:00.000Z                          open, no end
 `
@@ -227,7 +231,7 @@ open   *        hold                       from 2026-01-31T12:00:00.000Z        
 	if got.code != exitOK || squeezed(got.stdout) != squeezed(want) {
 		t.Errorf("%d %s\n%s", got.code, got.stderr, got.stdout)
 	}
-	if got := maintain(t, f, "ls", "-o", "id"); got.stdout != "db\ngone\nhours\nodd\nopen\n" {
+	if got := maintain(t, f, "ls", "-o", "id"); got.stdout != "db\ngone\nhours\nlater\nnever\nodd\nopen\n" {
 		t.Error(got)
 	}
 }
