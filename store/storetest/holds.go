@@ -46,6 +46,14 @@ func (w *world) pauseHost(from, to time.Duration) {
 	w.st.SetHolds("h", &g)
 }
 
+// dueAtOnce checks that something is due.
+func (w *world) dueAtOnce() {
+	w.Helper()
+	if due := w.st.NextDue(); due.IsZero() || due.After(w.now) {
+		w.Fatalf("next due is %v at %v", due, w.now)
+	}
+}
+
 // startsAt checks that a job which is kept back starts at a time, by an advance that is due then, and not before.
 func (w *world) startsAt(j *store.Job, at time.Time) {
 	w.Helper()
@@ -172,18 +180,18 @@ var holds = []rule{
 		j := w.submit()
 		w.due(w.now.Add(time.Hour))
 		w.setHolds("h", w.windowOf(0, 2*time.Hour))
-		w.due(w.now)
+		w.dueAtOnce()
 		w.ids(w.advance().Claimed)
 		w.due(w.now.Add(2 * time.Hour))
 		w.setHolds("h", w.windowOf(time.Hour, 2*time.Hour))
-		w.due(w.now)
+		w.dueAtOnce()
 		w.ids(w.claim(10, "h"))
 		w.ids(w.advance().Claimed, j)
 		second := w.submit(in(queue("q")), notBefore(w.now.Add(3*time.Hour)))
 		w.setHolds("h", w.windowOf(0, 0))
 		third := w.waits(w.submit(), harp.ReasonWindow)
 		w.st.SetHolds("h", nil)
-		w.due(w.now)
+		w.dueAtOnce()
 		w.ids(w.advance().Claimed, third)
 		w.due(w.now.Add(3 * time.Hour))
 		w.pass(3 * time.Hour)
@@ -402,7 +410,7 @@ var holds = []rule{
 		w.wantObstacles(j, "window")
 		w.due(time.Time{})
 		known(0, time.Minute)
-		w.due(w.now)
+		w.dueAtOnce()
 		w.ids(w.advance().Claimed, j)
 		w.st.SetHolds("h", &window.Gate{})
 		second := w.waits(w.submit(), harp.ReasonWindow)
@@ -498,13 +506,13 @@ var holds = []rule{
 		w.setClock(2 * time.Hour)
 		j := w.waits(w.submit(), harp.ReasonWindow)
 		w.setClock(-2 * time.Hour)
-		w.due(w.now)
+		w.dueAtOnce()
 		w.ids(w.advance().Claimed, j)
 		w.setClock(2 * time.Hour)
 		j = w.waits(w.submit(), harp.ReasonWindow)
 		w.due(w.now.Add(time.Hour))
 		w.setClock(2 * time.Hour)
-		w.due(w.now)
+		w.dueAtOnce()
 		w.ids(w.advance().Claimed, j)
 		w.setClock(-2 * time.Hour)
 		j = w.submit()
@@ -512,13 +520,26 @@ var holds = []rule{
 		w.ids(w.advance().Claimed)
 		w.startsAt(j, w.now.Add(time.Hour+30*time.Minute))
 	}},
+	{"holds/clock/absent", "what a window keeps back does not end for its absent host because the clock is set before it is looked at", func(w *world) {
+		for _, by := range []time.Duration{time.Hour, -time.Hour} {
+			w.away()
+			j := w.submit(offlineWait(time.Minute))
+			w.setHolds("h", w.windowOf(-2*time.Hour, 3*time.Hour))
+			w.pass(2 * time.Minute)
+			w.submit(on("other")) // names the time
+			w.setClock(by)
+			w.ids(w.advance().Ended)
+			w.waits(j, harp.ReasonWindow)
+			w.apply(j, store.CancelReq)
+		}
+	}},
 	{"holds/clock/nothing", "what was to be looked at, as nothing keeps it back any more, is looked at when the clock is set back", func(w *world) {
 		w.gate("h")
 		w.setHolds("h", w.windowOf(0, time.Hour))
 		j := w.submit()
 		w.st.SetHolds("h", nil)
 		w.setClock(-time.Hour)
-		w.due(w.now)
+		w.dueAtOnce()
 		w.ids(w.advance().Claimed, j)
 	}},
 	{"holds/obstacles", "windows that keep a job back are told, and what else does", func(w *world) {

@@ -209,7 +209,7 @@ func (s *Store) reviewHolds(t *tx, a *schedule.Alarm, now int64, out *store.Adva
 	started, more, err := s.claimOn(t, []string{a.HostName()}, maxDue-len(out.Claimed), now)
 	out.Claimed = append(out.Claimed, started...)
 	if err != nil || more {
-		s.sched.ReviewLater(a, now)
+		s.sched.ReviewLater(a)
 	}
 	return err
 }

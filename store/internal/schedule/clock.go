@@ -44,8 +44,8 @@ func (s *Schedule) ClockSet(by int64) {
 		s.wakePassed(e)
 	}
 	for name, h := range s.hosts {
-		if h.holds.gate != nil || h.holds.review.index > 0 { // what is kept back is another by another time
-			s.SetHolds(name, h.holds.gate)
+		if h.holds.gate != nil {
+			s.SetHolds(name, h.holds.gate) // by another time
 		}
 	}
 }

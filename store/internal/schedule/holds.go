@@ -18,6 +18,10 @@ type holds struct {
 	answers map[window.Start]answer
 }
 
+// atOnce is a time that is past wherever the clock is set to, and before all that is due: what a window keeps back does not end
+// for its absent host before it is looked at.
+const atOnce = 1
+
 // maxAnswers bounds what is remembered of one host: procedures can be many.
 const maxAnswers = 100
 
@@ -99,7 +103,7 @@ func (s *Schedule) SetHolds(name string, g *window.Gate) {
 	}
 	h.holds.gate, h.holds.answers = g, nil
 	if len(h.holds.kept) > 0 || len(h.hostQueues) > 0 {
-		s.agenda.set(&h.holds.review, s.Latest)
+		s.agenda.set(&h.holds.review, atOnce)
 	} else {
 		s.agenda.clear(&h.holds.review)
 	}
@@ -129,7 +133,7 @@ func (s *Schedule) ReviewHolds(a *Alarm, now int64) {
 }
 
 // ReviewLater has what waits on the host of an alarm be looked at by the next Advance.
-func (s *Schedule) ReviewLater(a *Alarm, now int64) { s.agenda.set(a, now) }
+func (s *Schedule) ReviewLater(a *Alarm) { s.agenda.set(a, atOnce) }
 
 // HostName is the name of the host that an alarm is about; "" if it is about none.
 func (a *Alarm) HostName() string {
