@@ -69,7 +69,7 @@ func eventTypes() (types []string) {
 		harp.EventBatchSubmitted, harp.EventBatchWave, harp.EventBatchPaused, harp.EventBatchResumed, harp.EventBatchCancelRequested, harp.EventBatchSucceeded, harp.EventBatchFailed, harp.EventBatchCancelled,
 		harp.EventScheduleFired, harp.EventScheduleSkipped, harp.EventScheduleMissed, harp.EventScheduleFailed, harp.EventScheduleLate,
 		harp.EventSchedulePaused, harp.EventScheduleUnpaused, harp.EventScheduleChanged, harp.EventScheduleDeleted,
-		harp.EventWindowChanged, harp.EventWindowDeleted, harp.EventHostPaused, harp.EventHostUnpaused,
+		harp.EventWindowChanged, harp.EventWindowOpened, harp.EventWindowClosed, harp.EventWindowDeleted, harp.EventHostPaused, harp.EventHostUnpaused,
 		harp.EventGroupChanged, harp.EventHostLabelled, harp.EventHostRemoved, harp.EventsMissing,
 	} {
 		types = append(types, string(t))
