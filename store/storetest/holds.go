@@ -611,6 +611,7 @@ var holds = []rule{
 		w.st.SetHolds("h", nil)
 		w.due(time.Time{})
 	}},
+	{"holds/race", "however many submit and claim while a window begins, nothing starts by its own time too late, and all start once", testHoldsRace},
 }
 
 var reopeningHolds = []rule{

@@ -5,9 +5,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/window"
 )
 
 // forgetful is an engine in memory that does not keep what was committed when.
@@ -65,13 +67,16 @@ func endNew(b *testing.B, s *Store) error {
 }
 
 // BenchmarkClaim claims jobs of one queue one by one, of so many that wait in it for
-// a host that is away and as many as it takes for another.
+// a host that is away and as many as it takes for another, which has so many windows ahead.
 func BenchmarkClaim(b *testing.B) {
-	for _, away := range []int{0, 10_000} {
-		b.Run(fmt.Sprint(away, " wait"), func(b *testing.B) {
+	for _, c := range []struct{ away, windows int }{{0, 0}, {10_000, 0}, {0, 3}} {
+		b.Run(fmt.Sprintf("%d wait, %d windows", c.away, c.windows), func(b *testing.B) {
 			s := opened(b, forgetful(), Options{})
-			waiting(b, s, "away", away)
+			waiting(b, s, "away", c.away)
 			waiting(b, s, "h", b.N+1)
+			if c.windows > 0 {
+				s.SetHolds("h", gateAhead(c.windows))
+			}
 			s.SetGate("h", store.Gate{Open: true, Most: 1 << 20})
 			jobs, err := s.Claim(b.Context(), []string{"h"}, 1, noon)
 			if err != nil || len(jobs) != 1 {
@@ -86,6 +91,18 @@ func BenchmarkClaim(b *testing.B) {
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "claims/s")
 		})
 	}
+}
+
+// gateAhead has so many windows, an hour each.
+func gateAhead(n int) *window.Gate {
+	var windows []*window.Expanded
+	for i := range n {
+		from := noon.Add(time.Duration(2*i+1) * time.Hour)
+		is := window.Window{Name: fmt.Sprint(i), Procedures: []string{"deploy.*", "p*"}, Source: window.Once{From: from, To: from.Add(time.Hour)}}
+		windows = append(windows, is.Expand(noon, noon.Add(24*time.Hour)))
+	}
+	g := window.NewGate(noon, noon.Add(24*time.Hour), windows, nil)
+	return &g
 }
 
 // waiting submits jobs of one queue in which one runs at a time.
