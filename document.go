@@ -1,6 +1,10 @@
 package harp
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+	"slices"
+)
 
 // Document is a schedule, a group or a window as people keep it in a file: exactly one of the fields is set. Of a Group
 // only its Name and its Target count.
@@ -103,4 +107,65 @@ func InDocument(i int, err error) error {
 		return err
 	}
 	return &FieldError{Field: fmt.Sprintf("documents[%d].%s", i, field.Field), Message: field.Message}
+}
+
+// ApplyOptions say how [Schedules.Apply] treats documents.
+type ApplyOptions struct {
+	Prune  bool `msgpack:"prune,omitempty"` // what was applied under this name before, and is in no document any more, is deleted
+	DryRun bool `msgpack:"dry,omitempty"`   // everything is looked at, and nothing is changed
+}
+
+// Applied is what Apply has changed, or would change.
+type Applied struct {
+	Count   int              // how many documents
+	Changes []DocumentChange // by kind and name; only the first where all of them exceed an answer, and none where an answer was lost and is given again
+}
+
+// DocumentChange is a change of what one document is of.
+type DocumentChange struct {
+	Kind   DocumentKind   `json:"kind" msgpack:"kind"`
+	Name   string         `json:"name" msgpack:"name"`
+	Action DocumentAction `json:"action" msgpack:"action"`
+	Fields []FieldChange  `json:"fields,omitempty" msgpack:"fields,omitempty"` // of a change, by their names
+}
+
+// DocumentAction says what becomes of what a document is of.
+type DocumentAction string
+
+// The actions.
+const (
+	DocumentMade    DocumentAction = "made"
+	DocumentChanged DocumentAction = "changed"
+	DocumentDeleted DocumentAction = "deleted"
+)
+
+// FieldChange is a field that gets another value. It is named as the JSON form has it, such as request.args.level, and its values
+// are JSON texts, of which only the beginning is there if they are long. Secrets are "***".
+type FieldChange struct {
+	Field string `json:"field" msgpack:"field"`
+	Old   string `json:"old,omitempty" msgpack:"old,omitempty"` // "": it is not set
+	New   string `json:"new,omitempty" msgpack:"new,omitempty"` // "": it is not set any more
+}
+
+// Apply makes schedules, groups and windows what the documents say, all of them in one commit or nothing, and notes that
+// managedBy manages them: nobody can put or delete them otherwise, but everybody can pause, skip and run schedules. Those
+// that somebody has put by hand are taken over. What is as its document says is not touched, and goes on in its times.
+// See ApplyOptions for what else it does.
+//
+// Errors: ErrInvalid, naming the field as documents[3].cron, as [Schedules.Put], [Groups.Put] and [Maintenance.Put] have it,
+// and what CheckDocuments says; ErrConflict (another one manages what a document is of; a group that is to be deleted is used), ErrRefused (there
+// are too many), ErrDenied, ErrUnavailable, ErrClosed.
+func (s *Schedules) Apply(ctx context.Context, managedBy string, documents []Document, o ApplyOptions) (Applied, error) {
+	documents = slices.Clone(documents)
+	for i, d := range documents {
+		if d.Schedule != nil {
+			without := *d.Schedule
+			without.Request.ID = ""
+			documents[i].Schedule = &without
+		}
+	}
+	if err := CheckDocuments(managedBy, documents); err != nil {
+		return Applied{}, err
+	}
+	return s.service.ApplyDocuments(ctx, NewID(), managedBy, documents, o)
 }

@@ -127,6 +127,9 @@ const (
 	EventScheduleChanged  EventType = "schedule.changed" // made or changed
 	EventScheduleDeleted  EventType = "schedule.deleted"
 
+	EventDocumentsApplied EventType = "documents.applied" // Reason says whose they are, and how many things were made, changed and deleted
+	EventDocumentsRefused EventType = "documents.refused" // those of the dispatcher's folder; Reason says what is wrong
+
 	// EventsMissing stands for events that cannot be read, as the dispatcher's disk has
 	// damaged them: Reason says how many. When they happened is not known: Time is zero. It
 	// is told whatever was selected.

@@ -20,6 +20,8 @@ type Group struct {
 	Target  string    `json:"target" msgpack:"target"`
 	Changed time.Time `json:"changed" msgpack:"changed"` // the dispatcher's clock, UTC
 	By      Principal `json:"by" msgpack:"by"`           // who has changed it last
+
+	ManagedBy string `json:"managed_by,omitempty" msgpack:"managed,omitempty"` // who applies its document; "": it was put by hand
 }
 
 // Check returns ErrInvalid, naming the field, unless the group has a name of 1 to
@@ -60,8 +62,8 @@ func (g *Groups) Get(ctx context.Context, name string) (Group, error) {
 
 // Put makes a group, or gives it another target. The target may use other groups, 8 deep.
 // Errors: ErrInvalid (name; target: it cannot be read, uses a group that there is not, or
-// itself, also by way of others), ErrRefused (there are too many groups), ErrUnavailable,
-// ErrClosed.
+// itself, also by way of others), ErrRefused (there are too many groups), ErrConflict (its document is
+// applied by whoever is named), ErrUnavailable, ErrClosed.
 func (g *Groups) Put(ctx context.Context, name, expr string) error {
 	if err := (Group{Name: name, Target: expr}).Check(); err != nil {
 		return err
@@ -70,7 +72,7 @@ func (g *Groups) Put(ctx context.Context, name, expr string) error {
 }
 
 // Delete deletes a group. Errors: ErrInvalid (no name), ErrNotFound, ErrConflict (another
-// group uses it, which is named), ErrUnavailable, ErrClosed.
+// group uses it, which is named, or its document is applied by whoever is named), ErrUnavailable, ErrClosed.
 func (g *Groups) Delete(ctx context.Context, name string) error {
 	if err := checkName("name", name, MaxGroupName); err != nil {
 		return err

@@ -169,11 +169,12 @@ type Span struct {
 // there is none.
 type WindowStatus struct {
 	Window
-	By      Principal `msgpack:"by"`                // who put it
-	Changed time.Time `msgpack:"changed"`           // when
-	Open    bool      `msgpack:"open,omitempty"`    // Span covers this moment
-	Span    Span      `msgpack:"span,omitempty"`    // that of this moment, or else the next within a year; zero: there is none
-	Err     error     `msgpack:"failure,omitempty"` // why it cannot be told when it is: until it is put anew it keeps back everything that it may concern
+	ManagedBy string    `msgpack:"managed,omitempty"` // who applies its document; "": it was put by hand
+	By        Principal `msgpack:"by"`                // who put it
+	Changed   time.Time `msgpack:"changed"`           // when
+	Open      bool      `msgpack:"open,omitempty"`    // Span covers this moment
+	Span      Span      `msgpack:"span,omitempty"`    // that of this moment, or else the next within a year; zero: there is none
+	Err       error     `msgpack:"failure,omitempty"` // why it cannot be told when it is: until it is put anew it keeps back everything that it may concern
 }
 
 // Verdict says what windows and pauses make of the start of a procedure on a host at a moment. Times are UTC.
@@ -211,7 +212,7 @@ func (m *Maintenance) Get(ctx context.Context, name string) (WindowStatus, error
 //
 // Errors: ErrInvalid, naming the field: target (it cannot be read, or asks what a host is at the moment), cron (it cannot be
 // read, or never fires), tz (no such zone), to (it is past), for (more than 100 spans would cover one moment), calendar (what
-// cannot be told, with its line), zones, and what [Window.Check] says; ErrRefused (there are too many), ErrDenied,
+// cannot be told, with its line), zones, and what [Window.Check] says; ErrRefused (there are too many), ErrConflict (its document is applied by whoever is named), ErrDenied,
 // ErrUnavailable, ErrClosed.
 func (m *Maintenance) Put(ctx context.Context, w Window) error {
 	if err := w.Check(); err != nil {
@@ -220,8 +221,8 @@ func (m *Maintenance) Put(ctx context.Context, w Window) error {
 	return m.service.PutWindow(ctx, NewID(), w)
 }
 
-// Delete deletes a window: it keeps nothing back any more. Errors: ErrInvalid (no name), ErrNotFound, ErrDenied, ErrUnavailable,
-// ErrClosed.
+// Delete deletes a window: it keeps nothing back any more. Errors: ErrInvalid (no name), ErrNotFound, ErrConflict (its document is
+// applied by whoever is named), ErrDenied, ErrUnavailable, ErrClosed.
 func (m *Maintenance) Delete(ctx context.Context, name string) error {
 	if err := checkName("name", name, MaxWindowName); err != nil {
 		return err
@@ -230,7 +231,7 @@ func (m *Maintenance) Delete(ctx context.Context, name string) error {
 }
 
 // End ends the span that covers this moment, of a window that is once: its To becomes now. Errors: ErrInvalid (no
-// name), ErrNotFound, ErrConflict (it is not open, or not once: delete it, or put it anew), ErrDenied, ErrUnavailable,
+// name), ErrNotFound, ErrConflict (it is not open, or not once: delete it, or put it anew; or its document is applied by whoever is named), ErrDenied, ErrUnavailable,
 // ErrClosed.
 func (m *Maintenance) End(ctx context.Context, name string) error {
 	if err := checkName("name", name, MaxWindowName); err != nil {

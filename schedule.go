@@ -194,6 +194,7 @@ type SchedulePause struct {
 // zero where there is none.
 type ScheduleStatus struct {
 	Schedule
+	ManagedBy string         `msgpack:"managed,omitempty"` // who applies its document; "": it was put by hand
 	Version   uint64         `msgpack:"version"`           // counts the changes of the Schedule, from 1
 	By        Principal      `msgpack:"by"`                // who put it; its runs are theirs
 	Changed   time.Time      `msgpack:"changed"`           // when

@@ -84,6 +84,7 @@ type (
 
 	statusOfScheduleJSON struct {
 		scheduleJSON
+		ManagedBy string         `json:"managed_by,omitempty"`
 		Version   uint64         `json:"version"`
 		By        Principal      `json:"by,omitzero"`
 		Changed   time.Time      `json:"changed,omitzero"`
@@ -126,7 +127,7 @@ func (s *Schedule) UnmarshalJSON(text []byte) error {
 // MarshalJSON writes the fields of the Schedule and its own, Err as the [Failure] "error".
 func (s ScheduleStatus) MarshalJSON() ([]byte, error) {
 	return plainJSON(statusOfScheduleJSON{
-		newScheduleJSON(s.Schedule), s.Version, s.By, s.Changed, s.Through, s.Waiting, s.Next, s.Pause, s.LastBatch, s.Failures, FailureOf(s.Err),
+		newScheduleJSON(s.Schedule), s.ManagedBy, s.Version, s.By, s.Changed, s.Through, s.Waiting, s.Next, s.Pause, s.LastBatch, s.Failures, FailureOf(s.Err),
 	})
 }
 
@@ -138,7 +139,7 @@ func (s *ScheduleStatus) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	*s = ScheduleStatus{
-		read.schedule(), read.Version, read.By, read.Changed, read.Through, read.Waiting, read.Next, read.Pause, read.LastBatch, read.Failures, read.Error.Err(),
+		read.schedule(), read.ManagedBy, read.Version, read.By, read.Changed, read.Through, read.Waiting, read.Next, read.Pause, read.LastBatch, read.Failures, read.Error.Err(),
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func (s *Schedules) Get(ctx context.Context, name string) (ScheduleStatus, error
 //
 // Errors: ErrInvalid, naming the field: cron (it cannot be read, or never fires), tz (no such zone),
 // until, jitter (it reaches the next time), target, args (one stands for a secret), and what [Schedule.Check] says; ErrRefused
-// (there are too many), ErrDenied, ErrUnavailable, ErrClosed.
+// (there are too many), ErrConflict (its document is applied by whoever is named), ErrDenied, ErrUnavailable, ErrClosed.
 func (s *Schedules) Put(ctx context.Context, schedule Schedule) error {
 	schedule.Request.ID = ""
 	if err := schedule.Check(); err != nil {
@@ -50,7 +50,7 @@ func (s *Schedules) Put(ctx context.Context, schedule Schedule) error {
 }
 
 // Delete deletes a schedule. What it has started goes on. Errors: ErrInvalid (no name), ErrNotFound,
-// ErrDenied, ErrUnavailable, ErrClosed.
+// ErrConflict (its document is applied by whoever is named), ErrDenied, ErrUnavailable, ErrClosed.
 func (s *Schedules) Delete(ctx context.Context, name string) error {
 	if err := checkName("name", name, MaxScheduleName); err != nil {
 		return err

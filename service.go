@@ -268,6 +268,12 @@ type ScheduleService interface {
 	// ScheduleLedger returns one page of what became of times, newest first. Errors: ErrInvalid,
 	// ErrNotFound (the schedule).
 	ScheduleLedger(ctx context.Context, f LedgerFilter, cursor string) (Page[LedgerEntry], error)
+
+	// ApplyDocuments makes schedules, groups and windows what the documents say and says what that has changed, once for an
+	// id; asked again it returns the Count alone. A dry run needs no id. Errors: ErrInvalid (a field of a
+	// document, id), ErrRefused (there are too many), ErrConflict (another one manages what a document
+	// is of; a group that is to be deleted is used; the id is that of another request), ErrPruned (it is too old).
+	ApplyDocuments(ctx context.Context, id, managedBy string, documents []Document, o ApplyOptions) (Applied, error)
 }
 
 // MaintenanceService looks at maintenance windows and pauses of hosts, and changes them. An id is as that of

@@ -15,6 +15,11 @@ type fakeSchedules struct {
 	changes []harp.ScheduleChange
 	trigger harp.Trigger
 	ledger  []harp.LedgerEntry
+
+	managedBy string
+	documents []harp.Document
+	apply     harp.ApplyOptions
+	applied   harp.Applied
 }
 
 func (f *fake) PutSchedule(ctx context.Context, _ string, s harp.Schedule) error {
@@ -84,4 +89,11 @@ func (f *fake) ScheduleLedger(ctx context.Context, filter harp.LedgerFilter, cur
 		size = f.pageSize
 	}
 	return pageOf(f.schedules.ledger, cursor, size, func(e harp.LedgerEntry) string { return e.From.String() })
+}
+
+func (f *fake) ApplyDocuments(ctx context.Context, _, managedBy string, documents []harp.Document, o harp.ApplyOptions) (harp.Applied, error) {
+	f.mu.Lock()
+	f.schedules.managedBy, f.schedules.documents, f.schedules.apply = managedBy, documents, o
+	f.mu.Unlock()
+	return f.schedules.applied, f.enter(ctx, "ApplyDocuments")
 }

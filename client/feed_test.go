@@ -310,6 +310,10 @@ func TestChangesAreAskedAgain(t *testing.T) {
 		"PutWindow": func(ctx context.Context, c *harp.Caller, _ string) error {
 			return c.Maintenance().Put(ctx, newWindow("w"))
 		},
+		"ApplyDocuments": func(ctx context.Context, c *harp.Caller, _ string) error {
+			_, err := c.Schedules().Apply(ctx, "ops", nil, harp.ApplyOptions{})
+			return err
+		},
 		"DeleteWindow": func(ctx context.Context, c *harp.Caller, _ string) error { return c.Maintenance().Delete(ctx, "w") },
 		"EndWindow":    func(ctx context.Context, c *harp.Caller, _ string) error { return c.Maintenance().End(ctx, "w") },
 		"PauseHosts": func(ctx context.Context, c *harp.Caller, _ string) error {

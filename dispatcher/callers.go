@@ -234,6 +234,7 @@ var handlers = map[transport.Type]func(ctx context.Context, s harp.Service, body
 	wire.TypeBackfill:       handled(handleBackfill),
 	wire.TypeNextTimes:      handled(handleNextTimes),
 	wire.TypeLedger:         handled(handleLedger),
+	wire.TypeApply:          handled(handleApply),
 	wire.TypeWindows:        handled(handleWindows),
 	wire.TypePutWindow:      handled(handlePutWindow),
 	wire.TypeDeleteWindow:   handled(handleDeleteWindow),

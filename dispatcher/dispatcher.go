@@ -220,6 +220,7 @@ type Dispatcher struct {
 	schedules *schedules
 	windows   *windows
 
+	applying  sync.Mutex // one set of documents at a time
 	labelling sync.Mutex // one change of labels at a time
 
 	registry registry

@@ -33,11 +33,16 @@ type fleet struct {
 
 // compileTarget reads a target and the groups it uses. Errors: harp.ErrInvalid (target).
 func (f *fleet) compileTarget(text string) (*target.Matcher, error) {
+	return compileTarget(text, f.groups.text)
+}
+
+// compileTarget reads a target with groups whose targets group returns. Errors: harp.ErrInvalid (target).
+func compileTarget(text string, group func(name string) (string, error)) (*target.Matcher, error) {
 	e, err := target.Parse(text)
 	if err != nil {
 		return nil, targetError(err)
 	}
-	m, err := e.Compile(f.groups.text)
+	m, err := e.Compile(group)
 	if err != nil {
 		return nil, targetError(err)
 	}

@@ -43,6 +43,20 @@ func (g group) size() int { return len(g.Name) + len(g.Target) }
 // errNoGroup is why a group cannot be used that there is not.
 var errNoGroup = errors.New("no such group")
 
+// clone returns groups that can be changed apart from these.
+func (gs *groups) clone() *groups {
+	gs.mu.RLock()
+	defer gs.mu.RUnlock()
+	return &groups{byName: maps.Clone(gs.byName), size: gs.size}
+}
+
+// replace makes the groups those of others.
+func (gs *groups) replace(others *groups) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	gs.byName, gs.size = others.byName, others.size
+}
+
 // text returns the target of a group. Errors: errNoGroup.
 func (gs *groups) text(name string) (string, error) {
 	gs.mu.RLock()
@@ -52,6 +66,13 @@ func (gs *groups) text(name string) (string, error) {
 		return "", errNoGroup
 	}
 	return g.Target, nil
+}
+
+// managerOf is who manages a group; "": nobody does.
+func (gs *groups) managerOf(name string) string {
+	gs.mu.RLock()
+	defer gs.mu.RUnlock()
+	return gs.byName[name].ManagedBy
 }
 
 // page returns up to n groups by name, from the one after the cursor; of a name only that one.
@@ -203,6 +224,9 @@ func (d *Dispatcher) putGroup(ctx context.Context, op store.Operation, g harp.Gr
 		return err
 	}
 	uses, err := d.groups.check(g)
+	if old := d.groups.managerOf(g.Name); err == nil && old != "" {
+		err = errManaged(harp.GroupDocument, g.Name, old)
+	}
 	if err == nil {
 		err = d.groups.checkRoom(g)
 	}
@@ -231,17 +255,24 @@ func (d *Dispatcher) deleteGroup(ctx context.Context, op store.Operation, name s
 	if _, err := d.groups.text(name); err != nil {
 		return failures.NotFound("group", name)
 	}
+	if by := d.groups.managerOf(name); by != "" {
+		return errManaged(harp.GroupDocument, name, by)
+	}
 	if user := d.groups.userOf(name); user != "" {
-		return failures.New("conflict", fmt.Sprintf("group %s is used by group %s", name, user)).Err()
+		return errGroupUsed(name, harp.GroupDocument, user)
 	}
 	if user := d.windows.userOf(name); user != "" {
-		return failures.New("conflict", fmt.Sprintf("group %s is used by window %s", name, user)).Err()
+		return errGroupUsed(name, harp.WindowDocument, user)
 	}
 	err := d.storeGroup(ctx, op, name, nil)
 	if err == nil {
 		d.groups.remove(name)
 	}
 	return err
+}
+
+func errGroupUsed(name string, by harp.DocumentKind, user string) error {
+	return failures.New("conflict", fmt.Sprintf("group %s is used by %s %s", name, by, user)).Err()
 }
 
 // documentsOperation is operation for a change of documents that is asked for by message.

@@ -126,3 +126,28 @@ func TestSchedulesAreChangedOnce(t *testing.T) {
 		t.Errorf("the ledger is %+v, %v", ledger, err)
 	}
 }
+
+// Documents that are applied again, as the answer was lost, are applied once, and how many they were is told.
+func TestDocumentsAreAppliedOnce(t *testing.T) {
+	d := opened(t, memory.Open(nil), Config{})
+	s, ctx := d.service(harp.Principal{Kind: "caller", Name: "ada"}), t.Context()
+	first, second := harp.NewID(), harp.NewID()
+	group := func(text string) []harp.Document {
+		return []harp.Document{{Group: &harp.Group{Name: "g", Target: text}}, {Group: &harp.Group{Name: "h", Target: "db*"}}}
+	}
+	for i, c := range []struct {
+		id, text    string
+		count, told int
+	}{{first, "web*", 2, 2}, {second, "db*", 1, 1}, {first, "web*", 2, 0}, {second, "db*", 1, 0}} {
+		got, err := s.ApplyDocuments(ctx, c.id, "ops", group(c.text), harp.ApplyOptions{})
+		if err != nil || got.Count != c.count || len(got.Changes) != c.told {
+			t.Errorf("application %d: %+v, %v", i, got, err)
+		}
+	}
+	if text, _ := d.groups.text("g"); text != "db*" {
+		t.Errorf("asked again, the first is made again: it is %s", text)
+	}
+	if _, err := s.ApplyDocuments(ctx, first, "ops", group("x*"), harp.ApplyOptions{}); !errors.Is(err, harp.ErrConflict) {
+		t.Errorf("another under its id: %v", err)
+	}
+}

@@ -111,7 +111,8 @@ type putSchedule struct {
 	By       harp.Principal `msgpack:"by"`
 	Changed  time.Time      `msgpack:"changed"`
 
-	SecretArgs []string `msgpack:"secret,omitempty"` // those not to be shown, as schema.HideArgs takes them
+	ManagedBy  string   `msgpack:"managed,omitempty"` // who applies its document; "": it was put by hand
+	SecretArgs []string `msgpack:"secret,omitempty"`  // those not to be shown, as schema.HideArgs takes them
 }
 
 // parseSchedule reads when a schedule fires. Errors: *harp.FieldError.
@@ -210,7 +211,7 @@ func (s *scheduled) status(now time.Time) harp.ScheduleStatus {
 		put = putSchedule{Schedule: harp.Schedule{Name: s.name}} // Err says that it cannot be read
 	}
 	out := harp.ScheduleStatus{
-		Schedule: put.Schedule, Version: s.state.Version, By: put.By, Changed: put.Changed,
+		Schedule: put.Schedule, ManagedBy: put.ManagedBy, Version: s.state.Version, By: put.By, Changed: put.Changed,
 		Through: s.state.Through, Waiting: s.state.Waiting, LastBatch: s.state.LastBatch, Failures: s.state.Failures, Err: s.err,
 	}
 	if p, paused := s.state.Paused(now); paused {

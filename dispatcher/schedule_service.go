@@ -11,6 +11,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/schedule"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -48,17 +49,22 @@ func (d *Dispatcher) changeSchedule(ctx context.Context, op store.Operation, nam
 		}
 		return 0, false, err
 	}
+	d.noteStep(s, step, done.Revision)
+	return done.Count, false, nil
+}
+
+// noteStep notes a step of a schedule that was made, and has the loop look at it. s is as it was, nil if there was none.
+func (d *Dispatcher) noteStep(s *scheduled, step *store.ScheduleStep, revision uint64) {
 	if step.Delete {
-		d.schedules.remove(name)
-		return done.Count, false, nil
+		d.schedules.remove(step.Name)
+		return
 	}
-	row := &store.Schedule{Name: name, Document: step.Document, Revision: done.Revision, ScheduleState: step.State}
+	row := &store.Schedule{Name: step.Name, Document: step.Document, Revision: revision, ScheduleState: step.State}
 	if row.Document == nil {
 		row.Document = s.document
 	}
 	d.schedules.set(openSchedule(row))
-	d.schedules.note(name)
-	return done.Count, false, nil
+	d.schedules.note(step.Name)
 }
 
 // settleForChange settles what is due of a schedule, whose turn it is: all until now, or so much of it as the loop does at a time. s is nil if
@@ -108,30 +114,42 @@ func (s *service) PutSchedule(ctx context.Context, id string, sch harp.Schedule)
 			return none, err
 		}
 		_, _, err = s.d.changeSchedule(ctx, op, sch.Name, true, func(old *scheduled, now time.Time) (*store.ScheduleStep, error) {
-			return s.d.puttingSchedule(old, putSchedule{Schedule: sch, By: s.who, Changed: now.UTC(), SecretArgs: secret}, now)
+			if old != nil && old.ManagedBy != "" {
+				return nil, errManaged(harp.ScheduleDocument, sch.Name, old.ManagedBy)
+			}
+			put := putSchedule{Schedule: sch, By: s.who, Changed: now.UTC(), SecretArgs: secret}
+			spec, err := s.d.readPut(&put, s.d.groups.text, now)
+			if err != nil {
+				return nil, err
+			}
+			return s.d.puttingSchedule(old, put, spec, now)
 		})
 		return none, err
 	})
 	return err
 }
 
-// puttingSchedule is the step that puts a schedule that is good in the place of an old one, nil if there is none. No edit fires the past. Errors:
-// harp.ErrInvalid, harp.ErrConflict, harp.ErrRefused.
-func (d *Dispatcher) puttingSchedule(old *scheduled, put putSchedule, now time.Time) (*store.ScheduleStep, error) {
+// readPut reads when a schedule that is to be put fires, and refuses what cannot be. group returns the targets of groups. Errors:
+// harp.ErrInvalid.
+func (d *Dispatcher) readPut(put *putSchedule, group func(name string) (string, error), now time.Time) (*schedule.Spec, error) {
 	sch := &put.Schedule
 	spec, err := parseSchedule(sch)
 	if err == nil {
 		err = scheduleError(spec.Check(now))
 	}
 	if err == nil {
-		_, err = d.fleet.compileTarget(sch.Request.Target)
+		_, err = compileTarget(sch.Request.Target, group)
 	}
 	if err == nil {
 		err = checkSize(harp.Submission{Request: sch.Request.Encode()})
 	}
-	if err != nil {
-		return nil, err
-	}
+	return spec, err
+}
+
+// puttingSchedule is the step that puts a schedule, which was read, in the place of an old one, nil if there is none. No edit fires the past. Errors:
+// harp.ErrConflict, harp.ErrRefused.
+func (d *Dispatcher) puttingSchedule(old *scheduled, put putSchedule, spec *schedule.Spec, now time.Time) (*store.ScheduleStep, error) {
+	sch := &put.Schedule
 	step := store.ScheduleStep{Name: sch.Name, Document: wire.Encode(put)}
 	if err := d.schedules.takeRoom(sch.Name, len(step.Document)); err != nil {
 		return nil, err
@@ -185,13 +203,21 @@ func (s *service) DeleteSchedule(ctx context.Context, id, name string) error {
 			if is == nil {
 				return nil, noSchedule(name)
 			}
-			e := is.event(harp.EventScheduleDeleted, now)
-			e.By = s.who
-			return &store.ScheduleStep{Name: name, Revision: is.revision, Delete: true, Events: []harp.Event{e}}, nil
+			if is.ManagedBy != "" {
+				return nil, errManaged(harp.ScheduleDocument, name, is.ManagedBy)
+			}
+			return is.deleting(s.who, now), nil
 		})
 		return none, err
 	})
 	return err
+}
+
+// deleting is the step that deletes the schedule.
+func (s *scheduled) deleting(who harp.Principal, now time.Time) *store.ScheduleStep {
+	e := s.event(harp.EventScheduleDeleted, now)
+	e.By = who
+	return &store.ScheduleStep{Name: s.name, Revision: s.revision, Delete: true, Events: []harp.Event{e}}
 }
 
 // ListSchedules implements harp.ScheduleService.

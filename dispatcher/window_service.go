@@ -103,7 +103,7 @@ func (s *service) ListWindows(ctx context.Context, name, cursor string) (harp.Pa
 
 // status is the window as callers see it, with the content of its calendar or without.
 func (w *openWindow) status(now time.Time, whole bool) harp.WindowStatus {
-	out := harp.WindowStatus{Window: w.Window, By: w.By, Changed: w.Changed, Err: w.err}
+	out := harp.WindowStatus{Window: w.Window, ManagedBy: w.ManagedBy, By: w.By, Changed: w.Changed, Err: w.err}
 	if c := w.Window.Calendar; c != nil && !whole {
 		without := *c
 		without.Content = nil

@@ -48,6 +48,8 @@ type windowDocument struct {
 	Window  harp.Window    `msgpack:"window"`
 	By      harp.Principal `msgpack:"by"`
 	Changed time.Time      `msgpack:"changed"`
+
+	ManagedBy string `msgpack:"managed,omitempty"` // who applies its document; "": it was put by hand
 }
 
 // openWindow is a window as it is evaluated.
@@ -322,6 +324,9 @@ func (d *Dispatcher) changeWindow(ctx context.Context, op store.Operation, name 
 		return err
 	}
 	is, _ := d.windows.find(name)
+	if is != nil && is.ManagedBy != "" {
+		return errManaged(harp.WindowDocument, name, is.ManagedBy)
+	}
 	to, err := change(is)
 	if err != nil {
 		return err

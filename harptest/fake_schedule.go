@@ -42,3 +42,8 @@ func (f fakeService) NextTimes(context.Context, string, time.Time, int) ([]harp.
 func (f fakeService) ScheduleLedger(context.Context, harp.LedgerFilter, string) (harp.Page[harp.LedgerEntry], error) {
 	return harp.Page[harp.LedgerEntry]{}, errFake
 }
+
+// ApplyDocuments implements harp.ScheduleService.
+func (f fakeService) ApplyDocuments(context.Context, string, string, []harp.Document, harp.ApplyOptions) (harp.Applied, error) {
+	return harp.Applied{}, errFake
+}

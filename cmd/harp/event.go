@@ -70,6 +70,7 @@ func eventTypes() (types []string) {
 		harp.EventScheduleFired, harp.EventScheduleSkipped, harp.EventScheduleMissed, harp.EventScheduleFailed, harp.EventScheduleLate,
 		harp.EventSchedulePaused, harp.EventScheduleUnpaused, harp.EventScheduleChanged, harp.EventScheduleDeleted,
 		harp.EventWindowChanged, harp.EventWindowOpened, harp.EventWindowClosed, harp.EventWindowDeleted, harp.EventHostPaused, harp.EventHostUnpaused,
+		harp.EventDocumentsApplied, harp.EventDocumentsRefused,
 		harp.EventGroupChanged, harp.EventHostLabelled, harp.EventHostRemoved, harp.EventsMissing,
 	} {
 		types = append(types, string(t))

@@ -25,6 +25,11 @@ type scheduleFake struct {
 	triggered []harp.Trigger
 	from, to  time.Time
 	filter    harp.LedgerFilter
+
+	managedBy string
+	documents []harp.Document
+	apply     harp.ApplyOptions
+	applied   harp.Applied
 }
 
 // PutSchedule keeps a schedule if package schedule knows its times, in UTC where it names no zone.
@@ -115,4 +120,9 @@ func (f *fake) NextTimes(_ context.Context, name string, from time.Time, n int) 
 func (f *fake) ScheduleLedger(_ context.Context, filter harp.LedgerFilter, _ string) (harp.Page[harp.LedgerEntry], error) {
 	f.schedules.filter = filter
 	return harp.Page[harp.LedgerEntry]{Items: f.schedules.ledger}, nil
+}
+
+func (f *fake) ApplyDocuments(_ context.Context, _, managedBy string, documents []harp.Document, o harp.ApplyOptions) (harp.Applied, error) {
+	f.schedules.managedBy, f.schedules.documents, f.schedules.apply = managedBy, documents, o
+	return f.schedules.applied, f.schedules.err
 }

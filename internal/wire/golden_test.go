@@ -168,6 +168,7 @@ func TestFrameCaps(t *testing.T) {
 		wire.TypeSubmit:    call.Submission,
 		wire.TypeCall:      call,
 		wire.TypePutWindow: wire.PutWindow{Request: harp.NewID(), Window: biggestWindow(t)},
+		wire.TypeApply:     wire.NewApply(harp.NewID(), strings.Repeat("m", harp.MaxManagedBy), slices.Repeat([]harp.Document{{Window: new(biggestWindow(t))}}, 5), harp.ApplyOptions{Prune: true}),
 		wire.TypeChunk:     wire.Chunk{Bytes: make([]byte, wire.MaxChunk)},
 		wire.TypeEnd:       wire.End{Value: make([]byte, wire.MaxMessage), Failure: harp.Failure{Code: "remote", Data: make([]byte, wire.MaxMessage)}.Err()},
 	} {

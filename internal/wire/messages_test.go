@@ -14,7 +14,7 @@ import (
 func messages() map[string]any {
 	all := map[string]any{}
 	for _, some := range []map[string]any{
-		attemptMessages(), sessionMessages(), jobMessages(), batchMessages(), hostMessages(), scheduleMessages(), windowMessages(),
+		attemptMessages(), sessionMessages(), jobMessages(), batchMessages(), hostMessages(), scheduleMessages(), windowMessages(), documentMessages(),
 	} {
 		maps.Copy(all, some)
 	}
@@ -118,7 +118,7 @@ func jobMessages() map[string]any {
 		"event": harp.Event{
 			Cursor: "c", Time: at(1), Type: "job.lost", Job: "j", Host: "web01", Procedure: "p", Queue: []byte{0x80},
 			State: "lost", Reason: "journal_gone", Attempt: 2, By: someCaller, Labels: map[string]string{"a": "1"},
-			Batch: "b", Counts: map[harp.State]int{"lost": 1}, Schedule: "s",
+			Batch: "b", Counts: map[harp.State]int{"lost": 1}, Schedule: "s", Window: "w", Until: at(2),
 		},
 	}
 }
@@ -179,7 +179,7 @@ func hostMessages() map[string]any {
 		"queue_change": wire.QueueChange{Request: "r", Name: []byte{0x80}, QueueChange: harp.QueueChange{Paused: new(bool), Concurrency: new(3)}},
 		"groups_query": wire.GroupsQuery{Page: somePage, Name: "g"},
 		"groups":       wire.Groups{Groups: someRows, Cursor: "c"},
-		"group":        harp.Group{Name: "g", Target: "web*", Changed: at(1), By: someCaller},
+		"group":        harp.Group{Name: "g", Target: "web*", Changed: at(1), By: someCaller, ManagedBy: "ops"},
 		"put_group":    wire.PutGroup{Request: "r", Name: "g", Target: "web*"},
 		"delete_group": wire.DeleteGroup{Request: "r", Name: "g"},
 	}
@@ -213,7 +213,7 @@ func windowMessages() map[string]any {
 		"windows_query": wire.WindowsQuery{Page: somePage, Name: "w"},
 		"windows":       wire.Windows{Windows: someRows, Cursor: "c"},
 		"window": harp.WindowStatus{
-			Window: someWindow, By: someCaller, Changed: at(4), Open: true, Span: harp.Span{From: at(5), To: at(6), Note: "n"}, Err: errSome,
+			Window: someWindow, ManagedBy: "ops", By: someCaller, Changed: at(4), Open: true, Span: harp.Span{From: at(5), To: at(6), Note: "n"}, Err: errSome,
 		},
 		"put_window":   wire.PutWindow{Request: "r", Window: someWindow},
 		"window_ref":   wire.WindowRef{Request: "r", Name: "w"},
@@ -226,6 +226,19 @@ func windowMessages() map[string]any {
 		},
 		"obstacle":    someObstacle,
 		"pause_hosts": wire.PauseHosts{Request: "r", Target: "web*", HostPauseChange: harp.HostPauseChange{Unpause: true, Reason: "w", Until: at(1)}},
+	}
+}
+
+// documentMessages are what callers and a dispatcher say of documents.
+func documentMessages() map[string]any {
+	return map[string]any{
+		"apply":   wire.Apply{Request: "r", ManagedBy: "ops", Documents: someRows, ApplyOptions: harp.ApplyOptions{Prune: true, DryRun: true}},
+		"applied": wire.Applied{Count: 3, Changes: someRows},
+		"document": harp.Document{
+			Schedule: new(scheduleStatus(someCaller, errSome).Schedule), Group: &harp.Group{Name: "g", Target: "web*", Changed: at(1), By: someCaller, ManagedBy: "ops"},
+			Window: &someWindow,
+		},
+		"document_change": harp.DocumentChange{Kind: "schedule", Name: "s", Action: "changed", Fields: []harp.FieldChange{{Field: "cron", Old: "a", New: "b"}}},
 	}
 }
 
@@ -250,7 +263,7 @@ func scheduleStatus(who harp.Principal, failure error) harp.ScheduleStatus {
 			Request: scheduled(), Overlap: "queue", CatchUp: 4, CatchUpMost: 5, PauseOnFailure: 6, Expect: 7,
 			Labels: map[string]string{"a": "1"},
 		},
-		Version: 8, By: who, Changed: at(9), Through: at(10), Waiting: at(11), Next: harp.Upcoming{
+		ManagedBy: "ops", Version: 8, By: who, Changed: at(9), Through: at(10), Waiting: at(11), Next: harp.Upcoming{
 			Time: at(12), Nominal: at(13), Wall: "w", Note: "n", Hosts: 17, Held: 18, HeldBy: "b", HeldUntil: at(19),
 		},
 		Pause: &harp.SchedulePause{By: who, Reason: "r", Since: at(14), Until: at(15)}, LastBatch: "b", Failures: 16, Err: failure,

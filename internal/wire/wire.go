@@ -124,6 +124,7 @@ const (
 	TypeWindowSpans    transport.Type = 117
 	TypeJudgeStart     transport.Type = 118
 	TypePauseHosts     transport.Type = 119
+	TypeApply          transport.Type = 120
 )
 
 // MaxBody is the cap of a frame's body by its type.
@@ -135,7 +136,7 @@ func MaxBody(t transport.Type) int {
 		return harp.MaxGroupTarget + frameSlack
 	case TypePutWindow:
 		return harp.MaxCalendar + frameSlack
-	case TypeEnd, TypeRecords, TypeReply:
+	case TypeEnd, TypeRecords, TypeReply, TypeApply:
 		return 2*MaxMessage + frameSlack
 	case TypeChunk:
 		return MaxChunk + 64

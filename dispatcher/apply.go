@@ -1,0 +1,466 @@
+package dispatcher
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
+)
+
+func handleApply(ctx context.Context, s harp.Service, w wire.Apply) (any, error) {
+	if !w.DryRun {
+		if err := harp.CheckID(w.Request); err != nil {
+			return nil, err
+		}
+	}
+	if len(w.Documents) > harp.MaxDocuments {
+		return nil, &harp.FieldError{Field: "documents", Message: fmt.Sprintf("%d, at most %d", len(w.Documents), harp.MaxDocuments)}
+	}
+	documents := make([]harp.Document, len(w.Documents))
+	for i, row := range w.Documents {
+		if err := decodeRequest(row, &documents[i]); err != nil {
+			return nil, harp.InDocument(i, err)
+		}
+	}
+	if err := harp.CheckDocuments(w.ManagedBy, documents); err != nil {
+		return nil, err
+	}
+	done, err := s.ApplyDocuments(ctx, w.Request, w.ManagedBy, documents, w.ApplyOptions)
+	return wire.NewApplied(done), err
+}
+
+// ApplyDocuments implements harp.ScheduleService.
+func (s *service) ApplyDocuments(ctx context.Context, id, managedBy string, documents []harp.Document, o harp.ApplyOptions) (harp.Applied, error) {
+	return request(s, ctx, func(ctx context.Context) (harp.Applied, error) {
+		if err := harp.CheckDocuments(managedBy, documents); err != nil {
+			return harp.Applied{}, err
+		}
+		a := &application{service: s, managedBy: managedBy, documents: documents, options: o}
+		if o.DryRun {
+			return a.run(ctx, store.Operation{})
+		}
+		op, err := s.documentsOperation(id, wire.NewApply("", managedBy, documents, o))
+		if err != nil {
+			return harp.Applied{}, err
+		}
+		return a.run(ctx, op)
+	})
+}
+
+// application is documents that are being applied, what has to be stored for that, and what is to be done once it is.
+type application struct {
+	*service
+	managedBy string
+	documents []harp.Document
+	options   harp.ApplyOptions
+
+	groups    *groups  // as they will be
+	windows   *windows // likewise
+	changes   []harp.DocumentChange
+	stored    store.DocumentChanges
+	committed []func()
+}
+
+// run applies the documents once for an operation, or says what that would change.
+func (a *application) run(ctx context.Context, op store.Operation) (harp.Applied, error) {
+	d := a.d
+	d.applying.Lock()
+	defer d.applying.Unlock()
+	d.windows.changing.Lock()
+	defer d.windows.changing.Unlock()
+	d.groups.changing.Lock()
+	defer d.groups.changing.Unlock()
+	names := a.scheduleNames()
+	if !a.options.DryRun {
+		if count, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
+			return harp.Applied{Count: count}, err
+		}
+		if err := d.schedules.awaitTurns(ctx, names); err != nil {
+			return harp.Applied{}, err
+		}
+		defer d.schedules.endTurns(names)
+	}
+	for _, plan := range []func(context.Context) error{a.planGroups, a.planWindows, a.checkUses, a.planSchedules} {
+		if err := plan(ctx); err != nil {
+			return harp.Applied{}, err
+		}
+	}
+	slices.SortFunc(a.changes, func(x, y harp.DocumentChange) int {
+		return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Name, y.Name))
+	})
+	if !a.options.DryRun && len(a.changes) > 0 {
+		if err := a.commit(ctx, op); err != nil {
+			return harp.Applied{}, err
+		}
+	}
+	return harp.Applied{Count: len(a.changes), Changes: a.changes}, nil
+}
+
+// commit stores what is planned.
+func (a *application) commit(ctx context.Context, op store.Operation) error {
+	a.stored.Op, a.stored.Count = op, len(a.changes)
+	a.stored.Events = append(a.stored.Events, harp.Event{
+		Type: harp.EventDocumentsApplied, Time: op.Time, By: a.who, Reason: a.managedBy + ": " + countActions(a.changes),
+	})
+	if _, err := a.d.store.ChangeDocuments(ctx, a.stored); err != nil {
+		if errors.Is(err, harp.ErrConflict) {
+			for _, step := range a.stored.Steps {
+				if step.Revision > 0 {
+					_, also := a.d.rereadSchedule(a.d.ctx, step.Name)
+					err = errors.Join(err, also)
+				}
+			}
+		}
+		return err
+	}
+	for _, do := range a.committed {
+		do()
+	}
+	return nil
+}
+
+// countActions says how many things were made, changed and deleted.
+func countActions(changes []harp.DocumentChange) string {
+	count := map[harp.DocumentAction]int{}
+	for _, c := range changes {
+		count[c.Action]++
+	}
+	return fmt.Sprintf("%d made, %d changed, %d deleted", count[harp.DocumentMade], count[harp.DocumentChanged], count[harp.DocumentDeleted])
+}
+
+// note notes a change of something that may be there, unless it is none. Errors: harp.ErrConflict if another manages it.
+func (a *application) note(d harp.Document, isThere bool, managedBy string, fields []harp.FieldChange) (changes bool, err error) {
+	change := harp.DocumentChange{Kind: d.Kind(), Name: d.Name(), Action: harp.DocumentMade}
+	if isThere {
+		if managedBy != "" && managedBy != a.managedBy {
+			return false, failures.New("conflict", fmt.Sprintf("%s %s is managed by %s", d.Kind(), d.Name(), managedBy)).Err()
+		}
+		change.Action, change.Fields = harp.DocumentChanged, fields
+		if managedBy == "" {
+			change.Fields = append(change.Fields, harp.FieldChange{Field: "managed_by", New: jsonText(a.managedBy)})
+		}
+		if len(change.Fields) == 0 {
+			return false, nil
+		}
+	}
+	a.changes = append(a.changes, change)
+	return true, nil
+}
+
+func (a *application) noteDeleted(kind harp.DocumentKind, name string) {
+	a.changes = append(a.changes, harp.DocumentChange{Kind: kind, Name: name, Action: harp.DocumentDeleted})
+}
+
+// errManaged is why somebody cannot put or delete by hand what is managed.
+func errManaged(kind harp.DocumentKind, name, managedBy string) error {
+	return failures.New("conflict", fmt.Sprintf("%s %s is managed by %s: change its document, and apply that", kind, name, managedBy)).Err()
+}
+
+// has reports whether there is a document of something.
+func (a *application) has(kind harp.DocumentKind, name string) bool {
+	return slices.ContainsFunc(a.documents, func(d harp.Document) bool { return d.Kind() == kind && d.Name() == name })
+}
+
+// planGroups plans what becomes of groups. They are looked at as they will be, since they may use one another.
+func (a *application) planGroups(ctx context.Context) error {
+	a.groups = a.d.groups.clone()
+	if a.options.Prune {
+		for _, name := range slices.Sorted(maps.Keys(a.groups.byName)) {
+			if a.groups.byName[name].ManagedBy != a.managedBy || a.has(harp.GroupDocument, name) {
+				continue
+			}
+			a.noteDeleted(harp.GroupDocument, name)
+			a.groups.remove(name)
+			if err := a.storeDocument(ctx, groupKind, name, nil, harp.Event{Type: harp.EventGroupChanged, Reason: name}); err != nil {
+				return err
+			}
+		}
+	}
+	var changed []int
+	for i, doc := range a.documents {
+		if doc.Group == nil {
+			continue
+		}
+		changes, err := a.planGroup(ctx, doc)
+		if err != nil {
+			return err
+		}
+		if changes {
+			changed = append(changed, i)
+		}
+	}
+	for _, i := range changed {
+		g := a.groups.byName[a.documents[i].Group.Name]
+		var err error
+		if g.uses, err = a.groups.check(g.Group); err != nil {
+			return harp.InDocument(i, err)
+		}
+		a.groups.byName[g.Name] = g
+	}
+	return nil
+}
+
+// planGroup plans what becomes of the group of a document, of which nothing else is looked at yet, and reports whether it changes.
+func (a *application) planGroup(ctx context.Context, doc harp.Document) (changes bool, err error) {
+	g := harp.Group{Name: doc.Group.Name, Target: doc.Group.Target, Changed: a.d.now().UTC(), By: a.who, ManagedBy: a.managedBy}
+	old, isThere := a.groups.byName[g.Name]
+	var fields []harp.FieldChange
+	if old.Target != g.Target {
+		fields = []harp.FieldChange{{Field: "target", Old: cutText(jsonText(old.Target)), New: cutText(jsonText(g.Target))}}
+	}
+	if changes, err = a.note(doc, isThere, old.ManagedBy, fields); err != nil || !changes {
+		return false, err
+	}
+	if err := a.groups.checkRoom(g); err != nil {
+		return false, err
+	}
+	a.groups.set(group{Group: g})
+	return true, a.storeDocument(ctx, groupKind, g.Name, wire.Encode(g), harp.Event{Type: harp.EventGroupChanged, Reason: g.Name})
+}
+
+// storeDocument plans that a document is stored in the place of what is stored of its name, nil: none, and an event of it.
+func (a *application) storeDocument(ctx context.Context, kind, name string, content []byte, told harp.Event) error {
+	old, err := a.d.storedDocument(ctx, kind, name)
+	if err != nil {
+		return err
+	}
+	told.Time, told.By = a.d.now(), a.who
+	a.stored.Changes = append(a.stored.Changes, store.DocumentChange{Kind: kind, Name: name, Old: old, New: content})
+	a.stored.Events = append(a.stored.Events, told)
+	return nil
+}
+
+// planWindows plans what becomes of windows.
+func (a *application) planWindows(ctx context.Context) error {
+	a.windows = a.d.windows.clone()
+	if a.options.Prune {
+		for _, w := range a.windows.all() {
+			name := w.Window.Name
+			if w.ManagedBy != a.managedBy || a.has(harp.WindowDocument, name) {
+				continue
+			}
+			a.noteDeleted(harp.WindowDocument, name)
+			a.windows.remove(name)
+			if err := a.storeDocument(ctx, windowKind, name, nil, harp.Event{Type: harp.EventWindowDeleted, Window: name}); err != nil {
+				return err
+			}
+		}
+	}
+	for i, doc := range a.documents {
+		if doc.Window == nil {
+			continue
+		}
+		if err := a.planWindow(ctx, doc); err != nil {
+			return harp.InDocument(i, err)
+		}
+	}
+	return nil
+}
+
+// planWindow plans what becomes of the window of a document.
+func (a *application) planWindow(ctx context.Context, doc harp.Document) error {
+	w := *doc.Window
+	if w.From.IsZero() {
+		w.TZ = cmp.Or(w.TZ, a.d.cfg.TimeZone)
+	}
+	old, _ := a.windows.find(w.Name) // nil: there is none
+	var fields []harp.FieldChange
+	managedBy := ""
+	if old != nil {
+		var err error
+		if fields, err = windowChanges(old.Window, w); err != nil {
+			return err
+		}
+		if managedBy = old.ManagedBy; old.err != nil {
+			fields = append(fields, harp.FieldChange{Field: "error", Old: jsonText(old.err.Error())})
+		}
+	}
+	if changes, err := a.note(doc, old != nil, managedBy, fields); err != nil || !changes {
+		return err
+	}
+	to, err := a.openWindow(ctx, w, a.d.now())
+	if err != nil {
+		return err
+	}
+	if err := a.groups.checkWindowTarget(w.Target, harp.Group{}); err != nil {
+		return err
+	}
+	to.ManagedBy = a.managedBy
+	content := wire.Encode(to.windowDocument)
+	to.size = len(content)
+	if err := a.windows.checkRoom(to); err != nil {
+		return err
+	}
+	a.windows.set(to)
+	return a.storeDocument(ctx, windowKind, w.Name, content, harp.Event{Type: harp.EventWindowChanged, Window: w.Name, Reason: w.Reason})
+}
+
+// checkUses refuses groups that are gone and used, and windows that cannot use theirs any more.
+func (a *application) checkUses(context.Context) error {
+	for _, c := range a.changes {
+		if c.Kind != harp.GroupDocument || c.Action != harp.DocumentDeleted {
+			continue
+		}
+		if user := a.groups.userOf(c.Name); user != "" {
+			return errGroupUsed(c.Name, harp.GroupDocument, user)
+		}
+		if user := a.windows.userOf(c.Name); user != "" {
+			return errGroupUsed(c.Name, harp.WindowDocument, user)
+		}
+	}
+	if len(a.changes) == 0 {
+		return nil
+	}
+	a.committed = append(a.committed, func() {
+		a.d.groups.replace(a.groups)
+		a.d.windows.replace(a.windows)
+		a.d.reviewAllHolds()
+		signal(a.d.windows.changed)
+	})
+	return a.windows.checkGroup(a.groups, harp.Group{})
+}
+
+// clone returns windows that can be changed apart from these.
+func (ws *windows) clone() *windows {
+	ws.mu.RLock()
+	defer ws.mu.RUnlock()
+	return &windows{byName: maps.Clone(ws.byName), size: ws.size}
+}
+
+// replace makes the windows those of others.
+func (ws *windows) replace(others *windows) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.byName, ws.size = others.byName, others.size
+}
+
+// scheduleNames are the schedules of documents, and those that are to be deleted, by name.
+func (a *application) scheduleNames() []string {
+	var names []string
+	for _, doc := range a.documents {
+		if doc.Schedule != nil {
+			names = append(names, doc.Schedule.Name)
+		}
+	}
+	if a.options.Prune {
+		names = append(names, a.d.schedules.managedBy(a.managedBy)...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// planSchedules plans what becomes of schedules, whose turns are the application's unless it is a dry run.
+func (a *application) planSchedules(ctx context.Context) error {
+	for i, doc := range a.documents {
+		if doc.Schedule == nil {
+			continue
+		}
+		if err := a.planSchedule(ctx, doc); err != nil {
+			return harp.InDocument(i, err)
+		}
+	}
+	if !a.options.Prune {
+		return nil
+	}
+	for _, name := range a.d.schedules.managedBy(a.managedBy) {
+		if a.has(harp.ScheduleDocument, name) {
+			continue
+		}
+		a.noteDeleted(harp.ScheduleDocument, name)
+		if a.options.DryRun {
+			continue
+		}
+		is, now, _ := a.d.settleForChange(ctx, name, true)
+		if is != nil {
+			a.plan(is, is.deleting(a.who, now))
+		}
+	}
+	return nil
+}
+
+// planSchedule plans what becomes of the schedule of a document.
+func (a *application) planSchedule(ctx context.Context, doc harp.Document) error {
+	d := a.d
+	sch := *doc.Schedule
+	sch.TZ = cmp.Or(sch.TZ, d.cfg.TimeZone)
+	put := putSchedule{Schedule: sch, By: a.who, Changed: d.now().UTC(), ManagedBy: a.managedBy}
+	put.SecretArgs = d.hosts.catalogues.secretsOf(sch.Request.Procedure, sch.Request.Args)
+	if err := checkGivenSecrets(sch.Request.Args, put.SecretArgs); err != nil {
+		return err
+	}
+	old, _ := d.schedules.find(sch.Name) // nil: there is none
+	var fields []harp.FieldChange
+	managedBy := ""
+	if old != nil {
+		var err error
+		if fields, err = scheduleChanges(old, &put); err != nil {
+			return err
+		}
+		if managedBy = old.ManagedBy; old.err != nil {
+			fields = append(fields, harp.FieldChange{Field: "error", Old: jsonText(old.err.Error())})
+		}
+	}
+	if changes, err := a.note(doc, old != nil, managedBy, fields); err != nil || !changes {
+		return err
+	}
+	spec, err := d.readPut(&put, a.groups.text, d.now())
+	if err != nil || a.options.DryRun {
+		return err
+	}
+	is, now, unsettled := d.settleForChange(ctx, sch.Name, true)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	step, err := d.puttingSchedule(is, put, spec, now)
+	switch {
+	case unsettled != nil && errors.Is(err, harp.ErrNoSpace):
+		return unsettled
+	case err != nil:
+		return err
+	}
+	a.plan(is, step)
+	return nil
+}
+
+// plan plans a step of a schedule, nil if it is new.
+func (a *application) plan(is *scheduled, step *store.ScheduleStep) {
+	a.stored.Steps = append(a.stored.Steps, *step)
+	a.committed = append(a.committed, func() { a.d.noteStep(is, step, step.Revision+1) })
+}
+
+// managedBy are the schedules that somebody manages, by name.
+func (ss *schedules) managedBy(name string) (names []string) {
+	ss.mu.RLock()
+	defer ss.mu.RUnlock()
+	for _, s := range ss.byName {
+		if s.ManagedBy == name {
+			names = append(names, s.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// awaitTurns is awaitTurn for several schedules, which are in the order of their names. Errors: the context's cause.
+func (ss *schedules) awaitTurns(ctx context.Context, names []string) error {
+	for i, name := range names {
+		if err := ss.awaitTurn(ctx, name); err != nil {
+			ss.endTurns(names[:i])
+			return err
+		}
+	}
+	return nil
+}
+
+func (ss *schedules) endTurns(names []string) {
+	for _, name := range names {
+		ss.endTurn(name)
+	}
+}
