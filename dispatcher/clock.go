@@ -37,27 +37,30 @@ const longestNap = 10 * time.Second
 // clockLoop does what only time makes due: jobs whose time has come or passed, and
 // the rows of cancelled queues.
 func (d *Dispatcher) clockLoop() {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(longestNap)
 	defer timer.Stop()
 	for {
-		select {
-		case <-d.ctx.Done():
-			return
-		case <-d.kick:
-		case <-timer.C:
-		}
 		if err := d.advance(); err != nil {
 			if d.ctx.Err() == nil {
 				d.log.Error("advance", "err", err)
 			}
 			timer.Reset(time.Second)
-			continue
-		}
-		now := d.now() // first: that may move what is due
-		if due := d.store.NextDue(); due.IsZero() {
-			timer.Stop()
 		} else {
-			timer.Reset(min(max(0, due.Sub(now)), longestNap))
+			now := d.now() // first: that may move what is due
+			switch due := d.store.NextDue(); {
+			case due.IsZero():
+				timer.Stop()
+			case due.After(now):
+				timer.Reset(min(due.Sub(now), longestNap))
+			default:
+				continue
+			}
+		}
+		select {
+		case <-d.ctx.Done():
+			return
+		case <-d.kick:
+		case <-timer.C:
 		}
 	}
 }

@@ -29,18 +29,12 @@ const (
 
 // scheduleLoop fires schedules at their times, and settles what was due before. None waits for another one.
 func (d *Dispatcher) scheduleLoop() {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(longestNap)
 	defer timer.Stop()
 	var running sync.WaitGroup
 	defer running.Wait()
 	room := make(chan struct{}, stepsTogether)
 	for {
-		select {
-		case <-d.ctx.Done():
-			return
-		case <-d.schedules.kick:
-		case <-timer.C:
-		}
 		for _, name := range d.schedules.takeDue(d.now()) {
 			select {
 			case room <- struct{}{}:
@@ -57,16 +51,25 @@ func (d *Dispatcher) scheduleLoop() {
 				d.runSchedule(d.ctx, name)
 			})
 		}
-		now := d.now()
-		if at := d.schedules.nextWake(); at.IsZero() {
-			timer.Stop()
-		} else {
-			timer.Reset(min(max(0, at.Sub(now)), longestNap))
-		}
 		select {
 		case <-d.ctx.Done():
 			return
 		case <-time.After(betweenLooks):
+		}
+		now := d.now()
+		switch at := d.schedules.nextWake(); {
+		case at.IsZero():
+			timer.Stop()
+		case at.After(now):
+			timer.Reset(min(at.Sub(now), longestNap))
+		default:
+			continue
+		}
+		select {
+		case <-d.ctx.Done():
+			return
+		case <-d.schedules.kick:
+		case <-timer.C:
 		}
 	}
 }

@@ -24,18 +24,10 @@ const tellRetry = 10 * time.Second // after a commit that could not be made
 
 // windowLoop makes all gates anew from time to time, and when it is asked to, and tells of windows that open and close.
 func (d *Dispatcher) windowLoop() {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(gatesRenewed)
 	defer timer.Stop()
 	renewal := time.Now().Add(gatesRenewed)
 	for {
-		select {
-		case <-d.ctx.Done():
-			return
-		case <-d.windows.stale:
-			renewal = time.Time{}
-		case <-d.windows.changed:
-		case <-timer.C:
-		}
 		if !time.Now().Before(renewal) {
 			d.reviewAllHolds()
 			renewal = time.Now().Add(gatesRenewed)
@@ -46,7 +38,15 @@ func (d *Dispatcher) windowLoop() {
 		} else if d.ctx.Err() == nil {
 			d.repeated.Warn("windows", "events of windows cannot be written yet", "err", err)
 		}
-		timer.Reset(min(wait, time.Until(renewal), longestNap*6))
+		timer.Reset(min(wait, time.Until(renewal)))
+		select {
+		case <-d.ctx.Done():
+			return
+		case <-d.windows.stale:
+			renewal = time.Time{}
+		case <-d.windows.changed:
+		case <-timer.C:
+		}
 	}
 }
 
