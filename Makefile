@@ -28,9 +28,10 @@ SLOW := $(addprefix ./,store/badger internal/faults internal/faults/hostile stor
 test: ## run all tests
 	$(GO) test -timeout 30m $(SLOW) ./...
 
+# Each package on one CPU: see docs/decisions/0035.
 .PHONY: race
 race: ## run the tests with the race detector, but for those that would only tell it what others do; needs a C compiler
-	$(GO) test -race -timeout 30m $(SLOW) ./...
+	$(GO) test -race -cpu 1 -timeout 30m $(SLOW) ./...
 
 .PHONY: memory
 memory: ## measure the memory of supervisors once more, as position independent programs
@@ -103,7 +104,7 @@ bench-check: $(LINT) ## format, lint and test the bench, which is a module of it
 
 .PHONY: otel-check
 otel-check: $(LINT) ## format, lint and test otel, which is a module of its own
-	cd otel && $(LINT) fmt --diff && $(LINT) run ./... && $(GO) mod tidy -diff && $(GO) test -race -count 1 ./...
+	cd otel && $(LINT) fmt --diff && $(LINT) run ./... && $(GO) mod tidy -diff && $(GO) test -race -cpu 1 -count 1 ./...
 
 .PHONY: dist
 dist: ## make what a release consists of, in ./bin/dist: archives, packages, an image, checksums
