@@ -17,10 +17,10 @@ func (c *cli) hostPauseCommand() *cobra.Command {
 		func(hosts *harp.Hosts, ctx context.Context, text string) (int, error) {
 			return hosts.Pause(ctx, text, reason, until.t)
 		}, pauseTexts{"Pause", "nothing was paused", "would pause %s", "hosts paused: %d"})
-	cmd.Long = `Keep everything from starting on the hosts that a target selects now, until they are unpaused or
-a time has come: jobs wait, and procedures that only read wait too. What runs goes on. A pause takes
-the place of one before it. On a terminal it asks first if there is more than one host, unless
--y is given.`
+	cmd.Long = `Keep everything from starting on the hosts that a target selects now, until they are
+unpaused or a time has come: jobs wait, those of procedures that only read too. What runs
+goes on. A pause takes the place of one before it. On a terminal it asks first if there is
+more than one host, unless -y is given.`
 	cmd.Example = `  harp host pause web07 --reason 'new disk' --until 2h
   harp host pause -y 'rack=7'`
 	flags := cmd.Flags()

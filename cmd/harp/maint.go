@@ -55,10 +55,10 @@ func (c *cli) maintOnCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "on",
 		Short: "Hold all that would start, from now on until harp maint off",
-		Long: `Hold all that would start on all hosts, or on those of a target, until harp maint off. It makes
-the window global, or another one in its place. On a terminal it asks first if there is more
-than one host, unless -y is given. Procedures that only read are not held: see harp help
-maintenance.`,
+		Long: `Hold all that would start on all hosts, or on those of a target, until harp maint off. It
+makes the window global, or another one in its place. On a terminal it asks first if there
+is more than one host, unless -y is given. Procedures that only read are not held: see harp
+help maintenance.`,
 		Example: "  harp maint on --reason 'moving the rack'\n  harp maint on --target 'rack=7'",
 		Args:    cobra.NoArgs,
 		RunE: c.does(func(ctx context.Context, _ []string) error {

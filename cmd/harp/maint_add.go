@@ -21,16 +21,16 @@ func (c *cli) maintAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME --target TARGET",
 		Short: "Make a window",
-		Long: `Make a window, which keeps procedures from starting on the hosts that a target selects. It says
-when by one of --from, --cron and --calendar:
+		Long: `Make a window, which keeps procedures from starting on the hosts that a target selects. It
+says when by one of --from, --cron and --calendar:
 
   --from TIME                until somebody ends it, or with --for or --to until then
   --cron EXPR --for D        again and again, so long from each time of cron on
   --calendar FILE            the events of an iCalendar file; --event takes some of them
 
 What it keeps back waits, or is refused with --mode refuse. With --only it is the other way
-round: procedures start within its spans and not outside of them. Those that only read, which
-their hosts declare read_only, are not concerned but with --all.`,
+round: procedures start within its spans and not outside of them. Those that only read,
+which their hosts declare read_only, are not concerned but with --all.`,
 		Example: `  harp maint add move --target 'rack=7' --from 22:00 --for 4h --reason 'moving the rack'
   harp maint add db-patching --target 'role=db' --cron '0 2 * * SUN' --for 2h --tz Europe/Madrid
   harp maint add change-hours --target 'env=prod' --only --cron '0 9 * * MON-FRI' --for 8h --exempt 'disk.*'

@@ -21,9 +21,9 @@ func (c *cli) maintWhyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why HOST",
 		Short: "Say whether a call may start on a host, and what keeps it back",
-		Long: `Say whether a call may start on a host, now or at a time within the next day, and all that keeps it
-back: windows, and a pause of the host. It is judged as a call by hand, not as one of a schedule.
-The exit code is 0 if it may start, and 6 if it would wait or be refused.
+		Long: `Say whether a call may start on a host, now or at a time within the next day, and all that
+keeps it back: windows, and a pause of the host. It is judged as a call by hand, not as one
+of a schedule. The exit code is 0 if it may start, and 6 if it would wait or be refused.
 
 Without --proc it is about a procedure that changes something, and whose name is like none
 that windows are about or exempt.`,
