@@ -259,3 +259,47 @@ func TestApplyLasts(t *testing.T) {
 		ok(t, d.Shutdown(context.WithoutCancel(t.Context())))
 	}
 }
+
+// Documents that the dispatcher reads itself are replaced whole. Those that are refused change nothing, and Health and an event say so.
+func TestReplaceDocuments(t *testing.T) {
+	sys := newSystem(t, embedded, nil, dispatcher.Config{})
+	ctx, c := t.Context(), sys.caller
+	documents, broken := docsOf(yearly("s", "hello", nil), harp.Group{Name: "g", Target: "*"}), error(nil)
+	read := func() ([]harp.Document, func(error) error, error) {
+		return documents, func(err error) error { return fmt.Errorf("file:7: %w", err) }, broken
+	}
+	wantHealth := func(want string) {
+		t.Helper()
+		h := sys.d.Health(ctx)
+		if err := h.Checks["documents"]; (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || !h.Ready {
+			t.Errorf("health is %v, %v", err, h.Ready)
+		}
+	}
+	wantHealth("")
+	wantChanges(t, must[harp.Applied](t)(sys.d.ReplaceDocuments(ctx, "folder", read)), "made group g", "made schedule s")
+	good := documents
+	documents = docsOf(harp.Group{Name: "g", Target: "web and"})
+	if _, err := sys.d.ReplaceDocuments(ctx, "folder", read); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), "file:7: ") {
+		t.Errorf("what is wrong: %v", err)
+	}
+	wantHealth("file:7: ")
+	documents, broken = nil, errors.New("gone\nand more"+strings.Repeat("ü", harp.MaxWhy))
+	if _, err := sys.d.ReplaceDocuments(ctx, "folder", read); !errors.Is(err, broken) {
+		t.Errorf("what cannot be read: %v", err)
+	}
+	wantHealth("gone")
+	if s := must[harp.ScheduleStatus](t)(c.Schedules().Get(ctx, "s")); s.ManagedBy != "folder" || s.Version != 1 {
+		t.Errorf("it is %+v", s)
+	}
+	documents, broken = good[:1], nil
+	wantChanges(t, must[harp.Applied](t)(sys.d.ReplaceDocuments(ctx, "folder", read)), "deleted group g")
+	wantHealth("")
+	var told []string
+	for _, e := range must[harp.EventPage](t)(c.EventsPage(ctx, harp.EventFilter{After: harp.EventsFromStart, Types: []string{"documents.*"}}, false)).Events {
+		told = append(told, string(e.Type)+" "+e.Reason[:min(len(e.Reason), 22)])
+	}
+	want := []string{"documents.applied folder: 2 made, 0 chan", "documents.refused folder: file:7: invali", "documents.refused folder: gone; and more", "documents.applied folder: 0 made, 0 chan"}
+	if !slices.Equal(told, want) {
+		t.Errorf("the events are %q", told)
+	}
+}

@@ -221,6 +221,7 @@ type Dispatcher struct {
 	windows   *windows
 
 	applying  sync.Mutex // one set of documents at a time
+	documents documentsHealth
 	labelling sync.Mutex // one change of labels at a time
 
 	registry registry

@@ -20,6 +20,7 @@ func (d *Dispatcher) Health(ctx context.Context) Health {
 		"registry":   d.registry.lastError(),
 		"clock":      d.clock.suspicion(),
 		"schedules":  d.schedules.problem(d.now()),
+		"documents":  d.documents.problem(),
 		"windows":    d.windows.problem(),
 	}}
 	if d.ctx.Err() != nil {
@@ -77,7 +78,7 @@ func (h Health) problems() (troubles []string) {
 // Health is a set of named checks.
 type Health struct {
 	Ready  bool             // calls are accepted
-	Checks map[string]error // dispatcher, store, disk, registry, clock, schedules, windows; nil: well
+	Checks map[string]error // dispatcher, store, disk, registry, clock, schedules, windows, documents; nil: well
 }
 
 type healthJSON struct {

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/cmd/harp/internal/config"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/internal/manifest"
 	"github.com/harpcaller/harp/internal/tune"
 	"github.com/harpcaller/harp/store/badger"
 )
@@ -44,6 +47,9 @@ and hosts registry again; if something is invalid, nothing changes and the log s
 			case f.print:
 				return c.printConfig(cfg)
 			case f.check:
+				if err := checkDocuments(cfg); err != nil {
+					return err
+				}
 				return c.checked(f.file)
 			}
 			defer tune.SaveMemory(tune.DispatcherFloor)()
@@ -62,6 +68,42 @@ type dispatcherRun struct {
 	log   *slog.Logger
 	level *slog.LevelVar
 	cert  certificate
+
+	documents sync.Mutex // one at a time reads the documents
+}
+
+// checkDocuments reports what is wrong with the folder of the documents.
+func checkDocuments(cfg *config.Dispatcher) error {
+	if cfg.Documents == "" {
+		return nil
+	}
+	_, err := manifest.Read(cfg.Documents)
+	return unreadable(err)
+}
+
+// replaceDocuments makes schedules, groups and windows what the documents of the configuration's folder say.
+func (r *dispatcherRun) replaceDocuments(ctx context.Context, d *dispatcher.Dispatcher) {
+	r.documents.Lock()
+	defer r.documents.Unlock()
+	dir := r.cfg.Documents
+	managedBy, err := folderName(dir)
+	var done harp.Applied
+	if err == nil {
+		done, err = d.ReplaceDocuments(ctx, managedBy, func() ([]harp.Document, func(error) error, error) {
+			set, err := manifest.Read(dir)
+			if err != nil {
+				return nil, nil, err
+			}
+			return set.Documents, set.Wrap, nil
+		})
+	}
+	if err == nil {
+		r.log.Info("documents are applied", "dir", dir, "changes", done.Count)
+		return
+	}
+	for _, one := range each(err) {
+		r.log.Error("documents are refused; keeping the previous ones", "dir", dir, "error", one.Error())
+	}
 }
 
 // runDispatcher serves until it is interrupted.
@@ -86,11 +128,16 @@ func (c *cli) runDispatcher(ctx context.Context, cfg *config.Dispatcher, file st
 		return errors.Join(err, l.Close())
 	}
 	reloading, cancel := context.WithCancel(ctx)
-	wait := onHangup(reloading, func() { r.reload(reloading, d) })
+	wait, waitDocuments := onHangup(reloading, func() { r.reload(reloading, d) }), func() {}
+	if dir := cfg.Documents; dir != "" {
+		r.replaceDocuments(reloading, d)
+		waitDocuments = onChange(reloading, dir, r.log, func() { r.replaceDocuments(reloading, d) })
+	}
 	r.log.Info("dispatcher is ready", "addr", l.Addr().String(), "data", cfg.Data)
 	err = d.Serve(ctx, l, tc)
 	cancel()
 	wait()
+	waitDocuments()
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
 	r.log.Info("dispatcher stops")
@@ -107,6 +154,9 @@ func (r *dispatcherRun) reload(ctx context.Context, d *dispatcher.Dispatcher) {
 	r.level.Set(next.Log.Level.Level)
 	r.cert.replace(next.TLSConfig())
 	waiting := r.cfg.Changed(next)
+	if r.cfg.Documents != "" {
+		r.replaceDocuments(ctx, d)
+	}
 	source := next.Config().Hosts
 	switch {
 	case r.cfg.Config().Hosts != nil:

@@ -48,13 +48,14 @@ func exitCode(err error, remote bool) int {
 		call     *harp.CallError
 		failed   *harp.RemoteError
 		checks   failedChecksError
+		one      *exitOneError
 	)
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, store.ErrPoisoned): // whatever it was that made a commit fail
 		return exitHarp
-	case errors.As(err, &checks):
+	case errors.As(err, &checks), errors.As(err, &one):
 		return exitFailed
 	case errors.As(err, &usage):
 		return exitUsage

@@ -67,6 +67,8 @@ func (c *cli) listGroups(ctx context.Context, caller *harp.Caller, _ []string) e
 		name:   "groups",
 		header: []string{"name", "target", "changed", "by"},
 		row:    func(g harp.Group) []string { return []string{g.Name, g.Target, c.clock(g.Changed), g.By.Name} },
+		wider:  []string{"managed by"},
+		widen:  func(g harp.Group) []string { return []string{g.ManagedBy} },
 		id:     func(g harp.Group) string { return g.Name },
 	}, groups)
 }
@@ -79,7 +81,7 @@ func (c *cli) showGroup(ctx context.Context, caller *harp.Caller, args []string)
 	if c.format == formatJSON {
 		return c.printNoun(g)
 	}
-	c.pairs([][2]string{{"name", g.Name}, {"target", g.Target}, {"changed", c.clock(g.Changed)}, {"by", g.By.Name}})
+	c.pairs([][2]string{{"name", g.Name}, {"target", g.Target}, {"changed", c.clock(g.Changed)}, {"by", g.By.Name}, {"managed by", g.ManagedBy}})
 	return nil
 }
 

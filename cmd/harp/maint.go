@@ -278,6 +278,7 @@ func (c *cli) windowPairs(s harp.WindowStatus) [][2]string {
 		{"note", s.Span.Note},
 		{"changed", c.clock(s.Changed)},
 		{"by", strings.TrimSpace(s.By.Kind + " " + s.By.Name)},
+		{"managed by", s.ManagedBy},
 	}
 }
 

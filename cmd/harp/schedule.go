@@ -16,7 +16,8 @@ func (c *cli) scheduleCommand() *cobra.Command {
 	cmd := group("schedule", "Run procedures at times: add schedules, pause them, see what became of their times",
 		c.scheduleAddCommand(), c.scheduleListCommand(), c.scheduleShowCommand(), c.scheduleRemoveCommand(),
 		c.schedulePauseCommand(), c.scheduleUnpauseCommand(), c.scheduleRunCommand(), c.scheduleSkipCommand(),
-		c.scheduleNextCommand(), c.scheduleHistoryCommand(), c.scheduleBackfillCommand())
+		c.scheduleNextCommand(), c.scheduleHistoryCommand(), c.scheduleBackfillCommand(),
+		c.scheduleApplyCommand(), c.scheduleExportCommand(), c.scheduleImportCommand())
 	for _, sub := range cmd.Commands() {
 		if strings.Contains(sub.Use, " NAME") && sub.Name() != "add" || sub.Name() == "history" {
 			sub.ValidArgsFunction = c.completeOnly(c.asksWords(scheduleWords))
@@ -66,9 +67,11 @@ func (c *cli) scheduleListing() listing[harp.ScheduleStatus] {
 		row: func(s harp.ScheduleStatus) []string {
 			return []string{s.Name, s.Cron, s.TZ, s.Request.Procedure, s.Request.Target, c.nextText(s)}
 		},
-		wider: []string{"last batch", "failures", "by"},
-		widen: func(s harp.ScheduleStatus) []string { return []string{s.LastBatch, numberText(s.Failures), s.By.Name} },
-		id:    func(s harp.ScheduleStatus) string { return s.Name },
+		wider: []string{"last batch", "failures", "by", "managed by"},
+		widen: func(s harp.ScheduleStatus) []string {
+			return []string{s.LastBatch, numberText(s.Failures), s.By.Name, s.ManagedBy}
+		},
+		id: func(s harp.ScheduleStatus) string { return s.Name },
 	}
 }
 
@@ -136,6 +139,7 @@ func (c *cli) timePairs(s harp.ScheduleStatus) [][2]string {
 		{"pause on failure", numberText(s.PauseOnFailure)},
 		{"expect", limitWords(s.Expect)},
 		{"labels", labelText(s.Labels)},
+		{"managed by", s.ManagedBy},
 		{"version", fmt.Sprint(s.Version)},
 		{"changed", c.clock(s.Changed)},
 		{"by", strings.TrimSpace(s.By.Kind + " " + s.By.Name)},

@@ -28,6 +28,7 @@ type Dispatcher struct {
 	Retain       yamlfile.Duration `yaml:"retain"`       // how long jobs are kept after their end; none: for ever
 	RetainBytes  yamlfile.Bytes    `yaml:"retain_bytes"` // how much of them, at most
 	TimeZone     string            `yaml:"time_zone"`    // of schedules that name none
+	Documents    string            `yaml:"documents"`    // the folder of schedules, groups and windows
 	Space        Space             `yaml:"space"`
 	Limits       Limits            `yaml:"limits"`
 	Log          Log               `yaml:"log"`
@@ -80,7 +81,7 @@ func ReadDispatcher(path string) (*Dispatcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Data = f.Path(d.Data)
+	d.Data, d.Documents = f.Path(d.Data), f.Path(d.Documents)
 	if len(d.HostsScript) > 0 {
 		d.HostsScript[0] = f.Program(d.HostsScript[0])
 	}

@@ -43,6 +43,7 @@ func DispatcherKeys() []Key {
 		{Name: "retain", Type: "duration", Default: "30d", Meaning: "how long ended jobs and events are kept; none: for ever"},
 		{Name: "retain_bytes", Type: "bytes", Meaning: "how many bytes of ended jobs are kept: those that ended first are deleted. By default any amount"},
 		{Name: "time_zone", Type: "text", Default: "UTC", Meaning: "the time zone, such as Europe/Madrid, of schedules that are put without one; they keep it"},
+		{Name: "documents", Type: "folder", Meaning: "its files *.yaml and *.yml say which schedules, groups and maintenance windows there are, as for harp schedule apply --prune, managed by the folder's name. They are read at the start, when one changes, and on SIGHUP; if something is wrong, all stays as it was, and the log, an event and harp doctor say why"},
 		{Name: "space.low", Type: "bytes", Meaning: "free space on the store's disk below which calls are refused; default 5 % of the disk, at least 256MiB or a quarter of the disk, at most 5GiB"},
 		{Name: "space.critical", Type: "bytes", Meaning: "free space below which only cancels and deletes are accepted; default a quarter of space.low, more while the store is being compacted"},
 		{Name: "limits.silence_timeout", Type: "duration", Default: "10m", Meaning: "the longest silence between records for calls that do not set it; procedures without records have none"},
