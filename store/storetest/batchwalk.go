@@ -9,6 +9,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/window"
 )
 
 // batchWalk does at random what happens to a batch.
@@ -21,7 +22,7 @@ type batchWalk struct {
 
 func (w *batchWalk) step() {
 	host := w.hosts[w.r.IntN(len(w.hosts))]
-	switch n := w.r.IntN(24); {
+	switch n := w.r.IntN(28); {
 	case n < 3:
 		w.gate(host)
 		w.claim(10, host)
@@ -45,6 +46,13 @@ func (w *batchWalk) step() {
 	case n < 10:
 		w.pass(time.Duration(w.r.IntN(60)) * time.Second)
 		w.advance()
+	case n == 10:
+		w.st.SetHolds(host, nil)
+	case n < 14:
+		from := time.Duration(w.r.IntN(60)-30) * time.Second
+		w.setHolds(host, w.windowOf(from, from+time.Minute, func(is *window.Window) {
+			is.Mode = []window.Mode{window.Hold, window.Refuse}[w.r.IntN(2)]
+		}))
 	default:
 		w.moveSome()
 	}
@@ -76,6 +84,9 @@ func (w *batchWalk) moveSome() {
 // finish has every member end that has not.
 func (w *batchWalk) finish() {
 	w.gate(w.hosts...)
+	for _, host := range w.hosts[:len(w.hosts)/2] {
+		w.st.SetHolds(host, nil) // those of the others end
+	}
 	for n := 0; !w.readBatch(w.b).State.Ended(); n++ {
 		if n == 200 {
 			w.Fatalf("it does not end: %+v", w.readBatch(w.b))
@@ -103,7 +114,7 @@ func walkBatch(seed uint64) func(w *world) {
 		r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // to be repeated
 		hosts := hostsOf(12)
 		b := w.batch(hosts, parallel(1+r.IntN(4)), waves([][]int{{12}, {1, 4, 12}, {6, 12}}[r.IntN(3)]...), stopAfter(r.IntN(5)), func(b *store.BatchSubmission) {
-			b.Batch.SkipAway = r.IntN(3) == 0
+			b.Batch.SkipAway, b.Batch.SkipHeld = r.IntN(3) == 0, r.IntN(3) == 0
 			b.Hosts[r.IntN(12)].Unfit = harp.ReasonUnfit
 			b.Batch.Classes[0].Retry = harp.RetryPolicy{On: []harp.State{harp.StateFailed, harp.StateLost}, Attempts: 1 + r.IntN(3), Backoff: time.Second, MaxBackoff: time.Minute}
 			if r.IntN(3) == 0 {

@@ -126,6 +126,20 @@ var holds = []rule{
 		w.startsAt(j, end)
 		w.ids(w.claim(10, "h", "other"))
 	}},
+	{"holds/own time", "each is kept back as by its own time, whatever others were told that came first", func(w *world) {
+		w.gate("h")
+		w.setHolds("h", w.windowOf(time.Minute, time.Hour))
+		begin := w.now
+		for _, c := range []struct {
+			after time.Duration
+			want  harp.State
+		}{
+			{time.Hour, harp.StateSent}, {time.Hour - 1, harp.StateQueued}, {time.Hour, harp.StateSent}, {59*time.Second - 1, harp.StateSent}, {59 * time.Second, harp.StateQueued},
+		} {
+			w.now = begin.Add(c.after)
+			w.state(w.submit(), c.want)
+		}
+	}},
 	{"holds/behind", "what is kept back is in the way of nothing behind it", func(w *world) {
 		w.setHolds("h", w.windowOf(0, time.Hour, func(is *window.Window) { is.Procedures = []string{"p"} }))
 		for _, settings := range [][]setting{nil, {in(queue("q")), slots(1)}} {
@@ -532,6 +546,20 @@ var holds = []rule{
 			w.waits(j, harp.ReasonWindow)
 			w.apply(j, store.CancelReq)
 		}
+	}},
+	{"holds/clock/came", "a job whose time had come before the clock was set back does not wait for it again at the end of a window", func(w *world) {
+		w.away()
+		j := w.submit(notBefore(w.now.Add(time.Minute)), offlineWait(time.Hour))
+		w.pass(2 * time.Minute)
+		w.setHolds("h", w.windowOf(-time.Minute, time.Hour))
+		w.advance()
+		w.waits(j, harp.ReasonWindow)
+		w.setClock(-4 * time.Minute)
+		w.ids(w.advance().Ended)
+		w.waits(j, harp.ReasonOffline)
+		w.st.SetHolds("h", nil)
+		w.pass(time.Hour)
+		w.ids(w.advance().Ended, j)
 	}},
 	{"holds/clock/nothing", "what was to be looked at, as nothing keeps it back any more, is looked at when the clock is set back", func(w *world) {
 		w.gate("h")

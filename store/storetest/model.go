@@ -16,6 +16,7 @@ type model struct {
 	queues   map[string]*modelQueue
 	gates    map[string]store.Gate
 	since    map[string]time.Time // since when absence took over from another reason
+	holds    map[string]*modelHolds
 	backlogs []*modelBacklog
 	latest   time.Time                   // that the store was told
 	paused   func(j *modelJob) time.Time // until when the store lets a job pause that it gave up
@@ -30,12 +31,13 @@ type modelJob struct {
 	unsaid  bool      // and its row does not say so yet
 	set     modelSet
 	held    bool          // waits with others for their agent, which was busy
+	kept    bool          // its time has come, and a window or a pause keeps it back
 	probe   *modelBacklog // was sent, of these, and not answered
 	let     bool          // was let go just now
 }
 
 func newModel() *model {
-	return &model{queues: map[string]*modelQueue{}, gates: map[string]store.Gate{}, since: map[string]time.Time{}}
+	return &model{queues: map[string]*modelQueue{}, gates: map[string]store.Gate{}, since: map[string]time.Time{}, holds: map[string]*modelHolds{}}
 }
 
 // gate is a host's gate; one that was never set is closed for absence.
@@ -116,7 +118,7 @@ func (m *model) first(now time.Time, asked func(j *modelJob) bool) *modelJob {
 	var best *modelJob
 	for _, j := range m.jobs {
 		switch {
-		case j.State != harp.StateQueued, !j.woken, !asked(j):
+		case j.State != harp.StateQueued, !j.woken, j.kept, !asked(j):
 		case j.isLate(now):
 		case !m.hostMay(j.Host), m.free(j.Queue) <= 0:
 		case best == nil || before(j, best):
@@ -154,7 +156,13 @@ func (m *model) submit(j store.Job, now time.Time) *modelJob {
 	added := &modelJob{Job: j}
 	m.enter(added)
 	m.jobs = append(m.jobs, added)
-	if !j.NotBefore.After(now) && !added.isLate(now) {
+	switch {
+	case j.NotBefore.After(now) || added.isLate(now):
+	case m.mayStartAtOnce(added, now):
+		m.start(added, now)
+		m.settle(now)
+		return added
+	default:
 		m.wake(added, now)
 	}
 	ahead := m.count(func(o *modelJob) bool { return m.sameLine(o, added) && o != added && before(o, added) })
@@ -165,10 +173,16 @@ func (m *model) submit(j store.Job, now time.Time) *modelJob {
 	return added
 }
 
+// mayStartAtOnce reports whether a job that is new need not wait in a line.
+func (m *model) mayStartAtOnce(j *modelJob, now time.Time) bool {
+	keeps, _ := m.keeps(j, now)
+	return !keeps && m.backlog(j) == nil && m.hostMay(j.Host) && m.free(j.Queue) > 0 && m.count(func(o *modelJob) bool { return m.sameLine(o, j) }) == 0
+}
+
 // sameLine reports whether a job waits for the same as another, its time having
 // come.
 func (m *model) sameLine(o, j *modelJob) bool {
-	return o.State == harp.StateQueued && o.woken && o.Host == j.Host && string(o.Queue) == string(j.Queue)
+	return o.State == harp.StateQueued && o.woken && !o.kept && o.Host == j.Host && string(o.Queue) == string(j.Queue)
 }
 
 // claim starts up to n jobs on some hosts.
@@ -196,7 +210,7 @@ func (m *model) apply(j *modelJob, e store.Event) (store.Effect, []*modelJob, er
 	was := j.Life
 	j.Life = next
 	effect.Tell = (effect.Tell || j.tell) && !effect.Ends
-	j.tell, j.held = false, j.held && next.State == harp.StateQueued
+	j.tell, j.held, j.kept = false, j.held && next.State == harp.StateQueued, j.kept && next.State == harp.StateQueued
 	var b *modelBacklog
 	var most int
 	if effect.Gives || next.State == harp.StateRunning {
@@ -216,7 +230,7 @@ func (m *model) apply(j *modelJob, e store.Event) (store.Effect, []*modelJob, er
 			m.wake(j, e.At)
 		}
 	case was.Survivor != next.Survivor, !was.WakeAt.Equal(next.WakeAt):
-		j.set.came, j.woken, j.held = time.Time{}, false, false // until the next advance
+		j.set.came, j.woken, j.held, j.kept = time.Time{}, false, false, false // until the next advance
 	}
 	var out []*modelJob
 	if effect.Gives {
@@ -242,6 +256,8 @@ func (m *model) reason(j *modelJob) string {
 	switch {
 	case j.held:
 		return harp.ReasonAgentBusy
+	case j.kept:
+		return harp.ReasonWindow
 	case !j.woken && (j.isLate(m.latest) || j.Survivor):
 		return j.Reason
 	case !j.woken && !j.WakeAt.IsZero() && !j.NotBefore.After(j.wakeAt()):
@@ -274,13 +290,14 @@ func (m *model) place(j *modelJob) int {
 func (m *model) reopened() {
 	clear(m.gates)
 	clear(m.since)
+	clear(m.holds)
 	for _, q := range m.queues {
 		q.changed = time.Time{}
 	}
 	m.backlogs = nil
 	m.settle(time.Time{})
 	for _, j := range m.jobs {
-		j.held, j.probe = false, nil
+		j.held, j.kept, j.probe = false, false, nil
 		j.set = modelSet{of: j.WakeAt, over: j.set.over}
 		j.woken = !j.Survivor && !j.NotBefore.After(j.Since) && !j.WakeAt.After(j.Since)
 		j.allowed, j.from = false, time.Time{}

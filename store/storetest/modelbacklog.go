@@ -58,19 +58,19 @@ func (m *model) holdBack(j *modelJob) {
 	b.taken, b.again = 0, j.comes()
 	j.hold()
 	for _, o := range m.jobs {
-		if o.State == harp.StateQueued && o.woken && o.Host == j.Host && o.Procedure == j.Procedure && m.free(o.Queue) > 0 {
+		if o.State == harp.StateQueued && o.woken && !o.kept && o.Host == j.Host && o.Procedure == j.Procedure && m.free(o.Queue) > 0 {
 			o.hold()
 		}
 	}
 }
 
-func (j *modelJob) hold() { j.held, j.woken, j.set.came = true, false, time.Time{} }
+func (j *modelJob) hold() { j.held, j.woken, j.kept, j.set.came = true, false, false, time.Time{} }
 
 // wake lets a job's time come; it may have to wait with others for their agent.
 func (m *model) wake(j *modelJob, now time.Time) {
 	b := m.backlog(j)
 	if b == nil || len(m.held(b)) == 0 && b.probes < b.most() {
-		j.woken = true
+		m.join(j, now)
 		return
 	}
 	j.hold()
@@ -115,9 +115,9 @@ func (m *model) letGo(b *modelBacklog, now time.Time) bool {
 		if first.isLate(now) {
 			continue
 		}
-		first.woken = true
+		m.join(first, now)
 		m.settle(now)
-		if m.free(first.Queue) > 0 {
+		if !first.kept && m.free(first.Queue) > 0 {
 			first.let = true
 			return true
 		}
@@ -191,7 +191,9 @@ func (m *model) dissolve(host string) {
 			continue
 		}
 		for _, j := range m.held(b) {
-			j.held, j.woken = false, true
+			if j.held, j.woken = false, true; !j.isLate(m.latest) {
+				m.join(j, m.latest)
+			}
 		}
 	}
 	m.backlogs = left

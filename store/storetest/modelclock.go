@@ -36,6 +36,11 @@ func (m *model) clockSet(by time.Duration) {
 	for _, b := range m.backlogs {
 		move(&b.again)
 	}
+	for host, h := range m.holds {
+		if h.gate != nil {
+			m.setHolds(host, h.gate)
+		}
+	}
 	for name, g := range m.gates {
 		move(&g.LastHeard)
 		m.gates[name] = g

@@ -30,7 +30,7 @@ func testModel(t *testing.T, open func(t *testing.T) store.Store, place func(t *
 		actions := map[string]func(*rapid.T){
 			"submit": d.submit, "submit more": d.submit, "claim": d.claim, "gate": d.gate,
 			"event": d.event, "more events": d.event, "cancel": d.cancel, "pass": d.pass,
-			"silence": d.silence, "change": d.change, "set the clock": d.clock, "ready": d.ready,
+			"silence": d.silence, "change": d.change, "set the clock": d.clock, "ready": d.ready, "holds": d.holds,
 			"": d.compare,
 		}
 		if place != nil {
@@ -236,6 +236,10 @@ func (d *duel) draw(t *rapid.T) store.Submission {
 	if rapid.IntRange(0, 3).Draw(t, "limited") == 0 {
 		j.Expires = d.now.Add(seconds("expires"))
 	}
+	if rapid.IntRange(0, 3).Draw(t, "scheduled") == 0 {
+		j.Schedule, j.FireTime = "s", d.now
+	}
+	j.ReadOnly = rapid.IntRange(0, 3).Draw(t, "read only") == 0
 	if n := rapid.IntRange(0, 3).Draw(t, "attempts"); n > 1 {
 		pause := seconds("backoff")
 		j.Retry = harp.RetryPolicy{On: []harp.State{harp.StateLost, harp.StateFailed}, Attempts: n, Backoff: pause, MaxBackoff: 2 * pause}
@@ -444,8 +448,8 @@ func (d *duel) compareObstacles(got *store.Job, j *modelJob) {
 		return
 	case j.Survivor:
 		want = harp.ObstacleLastAttempt
-	case j.isLate(d.m.latest) || len(obstacles) == 0 && want == harp.ReasonQueue:
-		return // it is about to expire, or to start
+	case j.isLate(d.m.latest) || len(obstacles) == 0 && want == harp.ReasonQueue || d.m.looksAgain(j.Host):
+		return // it is about to expire, or to start, or to be looked at
 	}
 	if len(obstacles) == 0 || obstacles[0].Reason != want {
 		d.Fatalf("number %d waits for %q, and for %+v", j.No, want, obstacles)

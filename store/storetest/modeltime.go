@@ -18,7 +18,7 @@ func (m *model) settle(now time.Time) {
 	}
 	for _, j := range m.jobs {
 		place := 1 + m.count(func(o *modelJob) bool { return m.sameLine(o, j) && before(o, j) })
-		is := j.State == harp.StateQueued && j.woken && place <= m.free(j.Queue)
+		is := j.State == harp.StateQueued && j.woken && !j.kept && place <= m.free(j.Queue)
 		if is && !j.allowed {
 			j.from = now
 		}
@@ -49,9 +49,10 @@ func (m *model) advance(now time.Time) (ended, claimed []*modelJob) {
 	m.settle(now)
 	var woken []*modelJob
 	for at := m.due(); !at.IsZero() && !at.After(now); at = m.due() {
+		claimed = append(claimed, m.reviewHolds(at, now)...)
 		for _, j := range m.jobs {
 			if j.waitsForTime() && !j.comes().After(at) && !j.isLate(now) {
-				if m.wake(j, now); j.woken {
+				if m.wake(j, now); j.woken && !j.kept {
 					woken = append(woken, j)
 				}
 			}
@@ -151,6 +152,9 @@ func (m *model) due() time.Time {
 	}
 	for _, b := range m.backlogs {
 		note(b.again)
+	}
+	for _, h := range m.holds {
+		note(h.review)
 	}
 	for _, j := range m.jobs {
 		if j.unsaid {

@@ -69,7 +69,7 @@ func moved(at, by int64) int64 {
 
 func (e *Job) clockSet(by int64) {
 	e.submitted, e.allowed = moved(e.submitted, by), moved(e.allowed, by)
-	if e.pauseSet += by; e.hostQueue == nil {
+	if e.pauseSet += by; e.hostQueue == nil && !e.isKept {
 		e.wake = e.comesAt()
 	} else { // it came
 		e.wake = moved(e.wake, by)

@@ -3,11 +3,14 @@ package schedule
 import (
 	"math"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/window"
 )
 
 // The rules of the schedule are tested through package rows, with what is stored; here only what it
@@ -139,5 +142,20 @@ func TestCancelQueue(t *testing.T) {
 	}
 	if e := s.NextInQueue(q, now); e != third {
 		t.Errorf("next is %+v, want what came after the cancel", e)
+	}
+}
+
+// TestAnswers: of a host that is asked for many procedures not all answers are remembered.
+func TestAnswers(t *testing.T) {
+	at := msgpack.FromNanos(now)
+	g := window.NewGate(at, at.Add(time.Hour), nil, nil)
+	h := holds{gate: &g}
+	for n := range 10 * maxAnswers {
+		if h.ask(window.Start{Procedure: strconv.Itoa(n)}, now).kept {
+			t.Fatal("it is kept back")
+		}
+	}
+	if len(h.answers) > maxAnswers {
+		t.Errorf("%d answers are remembered", len(h.answers))
 	}
 }
