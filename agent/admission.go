@@ -190,7 +190,7 @@ func (s *session) wrongHost(name string) refusal {
 
 // enter journals that an attempt starts if there is room for it and still time.
 func (s *session) enter(at *attempt, c wire.Call, received time.Time) (_ *attempt, fresh bool, no refusal) {
-	late := latest{received, time.Duration(c.Left)}
+	late := latest{received: received, left: time.Duration(c.Left), greeted: s.greeted, by: time.Duration(c.By)}
 	if late.passed() {
 		return nil, false, refusal{reason: wire.NotNowStartBefore}
 	}
@@ -208,13 +208,18 @@ func (s *session) enter(at *attempt, c wire.Call, received time.Time) (_ *attemp
 	return at, true, refusal{}
 }
 
-// latest is when an attempt must have started: so long after its call came; 0: whenever.
+// latest is when an attempt must have started: so long after its call came, and so long after the session was welcomed; 0:
+// whenever. That was not before it was greeted, so that a slow line makes it no later.
 type latest struct {
 	received time.Time
 	left     time.Duration
+	greeted  time.Time
+	by       time.Duration
 }
 
-func (l latest) passed() bool { return l.left != 0 && time.Since(l.received) >= l.left }
+func (l latest) passed() bool {
+	return l.left != 0 && time.Since(l.received) >= l.left || l.by != 0 && time.Since(l.greeted) >= l.by
+}
 
 // begin journals that an attempt starts and, where that can fail, starts it.
 func (s *session) begin(at *attempt, late latest) refusal {

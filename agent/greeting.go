@@ -41,6 +41,7 @@ func (s *session) introduce(ctx context.Context) error {
 	}
 	s.about = s.facts(ctx) // first: the dispatcher greets one agent of a host at a time, and waits for no other
 	j := s.agent.journal.current()
+	s.greeted = time.Now()
 	s.send(wire.TypeHello, s.hello(j))
 	w, err := s.welcomed(ctx)
 	if err != nil {

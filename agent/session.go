@@ -40,6 +40,7 @@ type session struct {
 	news      chan struct{} // 1 slot: the agent offers other procedures
 	over      chan struct{} // closed when nobody is told anything over it any more
 
+	greeted      time.Time  // when HELLO was sent; zero: it was not
 	epoch        int64      // since WELCOME
 	store        string     // the dispatcher's, since WELCOME
 	told         int        // the version of the catalogue that the dispatcher has

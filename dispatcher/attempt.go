@@ -273,6 +273,9 @@ func (a *attempt) sendCall(sub harp.Submission) error {
 		c.Job, c.Host = j.ID, j.Host
 	}
 	c.Left = a.timeLeft(a.s.d.now())
+	if !a.heldFrom.IsZero() {
+		c.By = int64(time.Since(a.s.welcomed)) + c.Left // however long it is on its way
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.called, a.readies = true, a.s.readies.Load()

@@ -332,6 +332,24 @@ func TestWindowRefuses(t *testing.T) {
 	})
 }
 
+// TestASlowLineStartsNothingInAWindow: a call that is on its way for long comes when its window has begun, and waits for its end.
+func TestASlowLineStartsNothingInAWindow(t *testing.T) {
+	inWindows(t, func(t *testing.T, sys *harptest.System, _ *starts) {
+		begin := time.Now().Add(time.Minute)
+		end := begin.Add(time.Minute)
+		put(t, sys, harp.Window{Name: "w", Target: "web01", From: begin, To: end})
+		time.Sleep(time.Until(begin) - 3*time.Second)
+		sys.Delay("web01", 4*time.Second)
+		job := call(t, sys, "web01", "patch")
+		time.Sleep(10 * time.Second)
+		waitsFor(t, job, harp.ReasonWindow)
+		sys.Heal("web01")
+		if at := succeeds(t, job); at.Before(end) || at.After(end.Add(time.Second)) {
+			t.Errorf("it starts at %v, %v after the end", at, at.Sub(end))
+		}
+	})
+}
+
 // TestWhenHeldSkip: hosts that a window holds when their turn comes are left out of a batch that asks for it, and wait in another.
 func TestWhenHeldSkip(t *testing.T) {
 	inWindows(t, func(t *testing.T, sys *harptest.System, _ *starts) {

@@ -17,6 +17,7 @@ type Call struct {
 	SilenceTimeout int64          `msgpack:"timeout"`        // granted
 	MaxExecTime    int64          `msgpack:"maxexec"`        // granted
 	Left           int64          `msgpack:"left,omitempty"` // until the job expires; without a start by then: NotNow
+	By             int64          `msgpack:"by,omitempty"`   // as Left, counted from when WELCOME was sent; 0: there is none
 	Window         int64          `msgpack:"window"`
 	Principal      harp.Principal `msgpack:"who"`
 	Needs          []string       `msgpack:"needs,omitempty"`

@@ -44,7 +44,7 @@ func attemptMessages() map[string]any {
 	return map[string]any{
 		"signed": someSigned,
 		"call": wire.Call{
-			Submission: someSigned, Job: "j", Host: "web01", Attempt: 1, Fence: 2, Epoch: 3, SilenceTimeout: 600e9, MaxExecTime: 86400e9, Left: 4,
+			Submission: someSigned, Job: "j", Host: "web01", Attempt: 1, Fence: 2, Epoch: 3, SilenceTimeout: 600e9, MaxExecTime: 86400e9, Left: 4, By: 6,
 			Window: wire.Window, Principal: someCaller, Needs: []string{"x"}, Schedule: "s", Fire: at(5),
 		},
 		"call_direct": wire.Call{Submission: harp.Submission{Request: []byte{0x80}}, Attempt: 1, Window: wire.Window},
