@@ -11,7 +11,7 @@ func (e *Expr) Compile(group func(name string) (text string, err error)) (*Match
 	if err != nil {
 		return nil, err
 	}
-	m := Matcher{root: root, only: true}
+	m := Matcher{root: root, only: true, weight: c.size.weight()}
 	m.collectNames(e.root)
 	slices.Sort(m.names)
 	m.names = slices.Compact(m.names)
@@ -39,6 +39,18 @@ func (m *Matcher) collectNames(n *node) {
 // not, nor those in groups. If it is made of nothing else, only is true: then it selects
 // exactly those hosts, and no host need be looked at.
 func (m *Matcher) Names() (names []string, only bool) { return slices.Clone(m.names), m.only }
+
+// What an item of a target weighs that is no name, and each instruction of a regular expression in it.
+const (
+	ItemWeight   = 100
+	regexpWeight = 10
+)
+
+func (s size) weight() int { return s.items - s.others + ItemWeight*s.others + regexpWeight*s.regexps }
+
+// Weight says about what the target takes, to be kept and to be matched, with the groups it uses: 1 for each name, ItemWeight
+// for any other item, and more for one with a regular expression.
+func (m *Matcher) Weight() int { return m.weight }
 
 // compiler makes clauses of nodes.
 type compiler struct {

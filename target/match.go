@@ -11,6 +11,8 @@ type Matcher struct {
 	root  *clause
 	names []string
 	only  bool
+
+	weight int
 }
 
 // clause is a part of a target ready to look at hosts.

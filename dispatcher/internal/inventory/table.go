@@ -28,11 +28,13 @@ type Host struct {
 type Table struct {
 	hosts  []Host
 	places map[unique.Handle[string]]int // of the key that a column is made of, by the keys of hosts
+
+	columns map[string]target.Column // of labels and facts, by their keys: many targets ask for the same
 }
 
 // NewTable makes a table of hosts, which must not change afterwards.
 func NewTable(hosts []Host) *Table {
-	return &Table{hosts: hosts, places: map[unique.Handle[string]]int{}}
+	return &Table{hosts: hosts, places: map[unique.Handle[string]]int{}, columns: map[string]target.Column{}}
 }
 
 // Len implements target.Table.
@@ -85,6 +87,15 @@ func (t *Table) Property(name string) target.Column {
 
 // attribute is the column of a key of labels or facts.
 func (t *Table) attribute(key string) target.Column {
+	column, known := t.columns[key]
+	if !known {
+		column = t.newAttribute(key)
+		t.columns[key] = column
+	}
+	return column
+}
+
+func (t *Table) newAttribute(key string) target.Column {
 	clear(t.places)
 	handle := func(h *Host) (unique.Handle[any], bool) {
 		keys := h.Attributes.keys
