@@ -139,7 +139,7 @@ func (g Gate) KnownUntil() time.Time { return g.until }
 // Verdict says whether something may start at a moment.
 type Verdict struct {
 	At        time.Time
-	Unknown   bool       // the gate knows nothing of this moment, and so it may not start
+	Unknown   bool       // the gate does not know this moment, and so it may not start; Obstacles are the windows that do not
 	Obstacles []Obstacle // that keep it back, windows by their order and then pauses
 	Until     time.Time  // when the answer changes, or is known: nothing keeps it back any more, or something does; zero: at no time that is known
 	// KnownUntil is the first moment of which nothing is known.
@@ -189,6 +189,11 @@ func (v Verdict) Left() time.Duration {
 func (g Gate) Judge(s Start, at time.Time) Verdict {
 	v := Verdict{At: at, KnownUntil: g.until, Unknown: at.Before(g.from) || !at.Before(g.until)}
 	if v.Unknown {
+		for _, w := range g.windows {
+			if at.Before(w.from) || !at.Before(w.until) {
+				v.Obstacles = append(v.Obstacles, Obstacle{Window: w.Name, Mode: Hold, Only: w.Only, Note: "of this moment it cannot be told"})
+			}
+		}
 		if at.Before(g.from) && g.from.Before(g.until) {
 			v.Until = g.from
 		}

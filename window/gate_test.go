@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -237,8 +238,8 @@ func TestGateRandom(t *testing.T) {
 
 // TestGateUnknown: of a moment that a gate knows nothing of it lets nothing through.
 func TestGateUnknown(t *testing.T) {
-	long := window.Window{Source: spans{}}.Expand(second(0), second(10))
-	short := window.Window{Source: spans{}}.Expand(second(2), second(5))
+	long := window.Window{Name: "long", Source: spans{}}.Expand(second(0), second(10))
+	short := window.Window{Name: "short", Source: spans{}}.Expand(second(2), second(5))
 	g := window.NewGate(second(1), second(8), []*window.Expanded{long, short}, nil)
 	if !g.KnownUntil().Equal(second(5)) {
 		t.Errorf("known until %v", g.KnownUntil())
@@ -246,6 +247,15 @@ func TestGateUnknown(t *testing.T) {
 	for n, want := range []bool{false, false, true, true, true, false, false} {
 		if v := g.Judge(window.Start{}, second(n)); v.May() != want || v.Unknown == want {
 			t.Errorf("at second %d: %+v", n, v)
+		}
+	}
+	for n, want := range []string{"short", "short", "", "", "", "short", "short"} {
+		var names []string
+		for _, o := range g.Judge(window.Start{}, second(n)).Obstacles {
+			names = append(names, o.Window)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("at second %d it is not known of %q, want %q", n, got, want)
 		}
 	}
 	for n, want := range []time.Time{second(2), second(2), {}, {}, {}, {}} {
