@@ -340,11 +340,14 @@ func (d *Dispatcher) recover(ctx context.Context) error {
 			break
 		}
 	}
-	if err := errors.Join(d.loadRegistry(ctx), d.loadGroups(ctx), d.loadLabels(ctx), d.loadSchedules(ctx), d.loadWindows(ctx), d.loadPauses(ctx)); err != nil {
+	if err := errors.Join(d.loadGroups(ctx), d.loadLabels(ctx), d.loadSchedules(ctx), d.loadWindows(ctx), d.loadPauses(ctx)); err != nil {
 		return err
 	}
 	d.reviewAllHolds()
-	return d.expectActive(ctx)
+	if err := d.expectActive(ctx); err != nil {
+		return err
+	}
+	return d.loadRegistry(ctx) // last: its hosts are dialled at once
 }
 
 // Caller returns a Caller inside this process. Closing it does not touch the
