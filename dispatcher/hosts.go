@@ -52,13 +52,18 @@ func (hs *hosts) get(name string) *host {
 // findKnown returns a host that is in the registry or has ever connected; nil for any
 // other.
 func (hs *hosts) findKnown(name string) *host {
-	hs.mu.Lock()
-	h := hs.byName[name]
-	hs.mu.Unlock()
+	h := hs.find(name)
 	if h == nil || !h.known() {
 		return nil
 	}
 	return h
+}
+
+// find returns a host of which anything was ever said; nil for any other.
+func (hs *hosts) find(name string) *host {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return hs.byName[name]
 }
 
 // page returns up to n known hosts by name, from the one after the cursor.

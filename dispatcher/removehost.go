@@ -26,7 +26,11 @@ func (s *service) RemoveHost(ctx context.Context, id, name string) (int, error) 
 func (d *Dispatcher) removeHost(ctx context.Context, name string, op store.Operation) (int, error) {
 	h := d.hosts.findKnown(name)
 	if h == nil { // it may be asked again
-		return d.removeStored(ctx, name, op)
+		n, err := d.removeStored(ctx, name, op)
+		if left := d.hosts.find(name); err == nil && left != nil {
+			err = d.dropGiven(ctx, left)
+		}
+		return n, err
 	}
 	unlock, err := h.lockGreeting(ctx)
 	if err != nil {
@@ -43,11 +47,11 @@ func (d *Dispatcher) removeHost(ctx context.Context, name string, op store.Opera
 	if err := h.checkRemovable(); err != nil {
 		return 0, err
 	}
-	if err := errors.Join(d.dropLabels(ctx, h), d.dropPause(ctx, h)); err != nil { // first: a removal that is broken off is asked again
-		return 0, err
-	}
 	ctx = context.WithoutCancel(ctx) // it has begun
 	n, err := d.removeStored(ctx, name, op)
+	if err == nil { // only now: a host that stays keeps its pause, and the labels by which it is in windows
+		err = d.dropGiven(ctx, h)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -64,6 +68,11 @@ func (d *Dispatcher) removeStored(ctx context.Context, name string, op store.Ope
 	d.wakeUnreached(ctx, done.Over)
 	d.wakeClock() // for what follows for batches
 	return done.Count, err
+}
+
+// dropGiven takes back what operators have given a host.
+func (d *Dispatcher) dropGiven(ctx context.Context, h *host) error {
+	return errors.Join(d.dropLabels(ctx, h), d.dropPause(ctx, h))
 }
 
 // dropLabels takes back the labels that operators have given a host.
