@@ -373,12 +373,20 @@ func (a *attempt) handleNotNow(ctx context.Context, body []byte) error {
 	return a.storeNotNow(ctx, m.Reason)
 }
 
+// holdMargin is how long before a window or a pause begins an agent may say that it is too late to start: its clock may run faster.
+const holdMargin = 10 * time.Second
+
 // storeNotNow stores that the agent takes no call now, for a reason.
 func (a *attempt) storeNotNow(ctx context.Context, reason string) error {
 	e := a.s.d.newEvent(a.job, store.NotNow)
 	e.Reason = reason
 	e.Wake = e.At.Add(min(time.Second<<min(a.job.Busy, 5), 30*time.Second))
-	if reason == wire.NotNowStartBefore && !a.heldFrom.IsZero() {
+	switch isHeld := !a.heldFrom.IsZero(); {
+	case reason == harp.ReasonWindow:
+		e.Wake = e.At.Add(withdrawWait)
+	case reason == wire.NotNowStartBefore && isHeld && e.At.Before(a.heldFrom.Add(-holdMargin)): // it is too early to be too late
+		e.Reason = wire.NotNowBusy
+	case reason == wire.NotNowStartBefore && isHeld:
 		e.Reason, e.Wake = harp.ReasonWindow, a.heldFrom
 	}
 	err := a.storeNotStarted(ctx, e)
