@@ -289,7 +289,7 @@ func (a *application) planWindow(ctx context.Context, doc harp.Document) error {
 	if err != nil {
 		return err
 	}
-	if err := a.groups.checkWindowTarget(w.Target, harp.Group{}); err != nil {
+	if _, err := a.groups.checkWindowTarget(w.Target, harp.Group{}); err != nil {
 		return err
 	}
 	to.ManagedBy = a.managedBy
@@ -331,7 +331,7 @@ func (a *application) checkUses(context.Context) error {
 func (ws *windows) clone() *windows {
 	ws.mu.RLock()
 	defer ws.mu.RUnlock()
-	return &windows{byName: maps.Clone(ws.byName), size: ws.size}
+	return &windows{byName: maps.Clone(ws.byName), size: ws.size, lost: ws.lost}
 }
 
 // replace makes the windows those of others.

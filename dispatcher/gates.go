@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"sync"
@@ -26,38 +27,78 @@ const (
 
 // gates are what the gates of all hosts are made of.
 type gates struct {
-	making sync.Mutex // one after another: the last gate that a host gets is of what is so last. Guards what follows
+	renewing sync.Mutex // one after another finds the spans of windows, which may take a while: sessions begin meanwhile
 
-	windows     []hostWindow
-	from, until time.Time // what is known of them
+	making      sync.Mutex              // one after another: the last gate that a host gets is of what is so last. Guards what follows
+	windows     []hostWindow            // changed with renewing held as well, as are from and until
+	from, until time.Time               // what is known of them
+	shared      map[string]*window.Gate // of hosts that are not paused, by the windows that they are in
 }
+
+// maxShared bounds how many gates are kept for hosts to share.
+const maxShared = 1000
 
 // hostWindow is a window with its spans, and where it is.
 type hostWindow struct {
+	of    *openWindow
 	spans *window.Expanded
 	on    *target.Matcher // nil: on all hosts
 }
 
+// renewAllHolds is reviewAllHolds that finds all spans anew.
+func (d *Dispatcher) renewAllHolds() { d.giveAllGates(true) }
+
 // reviewAllHolds gives all hosts gates of the windows and pauses that there are now.
-func (d *Dispatcher) reviewAllHolds() {
+func (d *Dispatcher) reviewAllHolds() { d.giveAllGates(false) }
+
+func (d *Dispatcher) giveAllGates(anew bool) {
 	g := &d.windows.gates
-	g.making.Lock()
-	defer g.making.Unlock()
-	now := d.now()
-	g.from, g.until, g.windows = now.Add(-gatesBehind), now.Add(gatesAhead), nil
-	for _, w := range d.windows.all() {
-		one := hostWindow{spans: w.window.Expand(g.from, g.until)}
-		if w.err == nil {
-			one.on, _ = d.fleet.compileTarget(w.Window.Target)
-		}
-		g.windows = append(g.windows, one)
-	}
+	g.renewing.Lock()
+	defer g.renewing.Unlock()
+	d.findSpans(g, anew)
 	for from, first := "", true; first || from != ""; first = false {
 		var some []*host
 		some, from = d.hosts.page(from, matchedAtOnce)
-		d.giveGates(g, some)
+		d.reviewHolds(some...)
 	}
-	d.wakeClock()
+}
+
+// findSpans reads where windows are, and finds their spans: of a window of which it has them only when these are old. Whoever
+// renews calls it.
+func (d *Dispatcher) findSpans(g *gates, anew bool) {
+	now := d.now()
+	from, until := g.from, g.until
+	if age := now.Sub(from) - gatesBehind; anew || age < 0 || age >= gatesRenewed {
+		from, until, anew = now.Add(-gatesBehind), now.Add(gatesAhead), true
+	}
+	found := map[*openWindow]*window.Expanded{}
+	for _, w := range g.windows {
+		if !anew {
+			found[w.of] = w.spans
+		}
+	}
+	var windows []hostWindow
+	lost := map[string]error{}
+	for _, w := range d.windows.all() {
+		if w.isOver(from) {
+			continue
+		}
+		one := hostWindow{of: w, spans: found[w]}
+		if one.spans == nil {
+			one.spans = w.window.Expand(from, until)
+		}
+		if w.err == nil {
+			var err error
+			if one.on, err = d.fleet.compileTarget(w.Window.Target); err != nil {
+				lost[w.Window.Name] = err
+			}
+		}
+		windows = append(windows, one)
+	}
+	d.windows.setLost(lost)
+	g.making.Lock()
+	defer g.making.Unlock()
+	g.windows, g.from, g.until, g.shared = windows, from, until, map[string]*window.Gate{}
 }
 
 // reviewHolds gives some hosts gates anew, as something of them has changed.
@@ -65,51 +106,67 @@ func (d *Dispatcher) reviewHolds(some ...*host) {
 	g := &d.windows.gates
 	g.making.Lock()
 	defer g.making.Unlock()
-	d.giveGates(g, some)
-	d.wakeClock()
-}
-
-// giveGates makes the gates of some hosts. Whoever makes gates calls it.
-func (d *Dispatcher) giveGates(g *gates, some []*host) {
-	on := make([][]*window.Expanded, len(some)) // of each host
-	for i, where := range d.windowsOn(d.ctx, g.windows, some) {
-		for _, at := range where {
-			on[at] = append(on[at], g.windows[i].spans)
-		}
-	}
+	on, err := d.windowsOn(g.windows, some)
 	for i, h := range some {
-		var gate *window.Gate
-		if pauses := h.pauses(); len(on[i])+len(pauses) > 0 {
-			gate = new(window.NewGate(g.from, g.until, on[i], pauses))
+		gate := new(window.Gate) // it keeps back everything, and refuses nothing
+		if err == nil {
+			gate = g.gate(on[i], h.pauses())
 		}
 		h.setHolds(gate)
 		d.store.SetHolds(h.name, gate)
 	}
+	d.wakeClock()
 }
 
-// windowsOn returns of each window on which of some hosts it is. One of which that cannot be found out is on all.
-func (d *Dispatcher) windowsOn(ctx context.Context, windows []hostWindow, some []*host) [][]int {
-	if len(windows) == 0 {
+// gate returns that of a host in these windows, nil if nothing is ever kept back there. Hosts that do not differ share one. Whoever
+// makes gates calls it.
+func (g *gates) gate(on []uint16, pauses []window.Pause) *window.Gate {
+	if len(on)+len(pauses) == 0 {
 		return nil
 	}
-	where := make([][]int, len(windows))
+	var key []byte
+	for _, n := range on {
+		key = binary.BigEndian.AppendUint16(key, n)
+	}
+	if gate := g.shared[string(key)]; gate != nil && len(pauses) == 0 {
+		return gate
+	}
+	windows := make([]*window.Expanded, len(on))
+	for i, n := range on {
+		windows[i] = g.windows[n].spans
+	}
+	gate := new(window.NewGate(g.from, g.until, windows, pauses))
+	if len(pauses) == 0 {
+		if len(g.shared) >= maxShared {
+			clear(g.shared)
+		}
+		g.shared[string(key)] = gate
+	}
+	return gate
+}
+
+// windowsOn returns of each of some hosts in which windows it is, by their order. Errors: why the dispatcher stops.
+func (d *Dispatcher) windowsOn(windows []hostWindow, some []*host) (on [][]uint16, err error) {
+	on = make([][]uint16, len(some))
+	if len(windows) == 0 {
+		return on, nil
+	}
 	all := make([]int, len(some))
 	for at := range some {
 		all[at] = at
 	}
-	err := d.fleet.look(ctx, some, func(t *inventory.Table) {
-		for i, w := range windows {
-			if where[i] = all; w.on != nil {
-				where[i] = w.on.Select(t)
+	err = d.fleet.look(d.ctx, some, func(t *inventory.Table) {
+		for n, w := range windows {
+			where := all
+			if w.on != nil {
+				where = w.on.Select(t)
+			}
+			for _, at := range where {
+				on[at] = append(on[at], uint16(n)) //nolint:gosec // there are at most maxWindows
 			}
 		}
 	})
-	if err != nil { // the dispatcher stops
-		for i := range where {
-			where[i] = all
-		}
-	}
-	return where
+	return on, err
 }
 
 // pauses are those of the host, as a gate takes them.
@@ -130,13 +187,17 @@ func (h *host) setHolds(g *window.Gate) {
 
 // judgeStart says what windows and pauses make of a start on the host at a moment; false: there are none.
 func (h *host) judgeStart(s window.Start, at time.Time) (window.Verdict, bool) {
-	h.mu.Lock()
-	g := h.holds
-	h.mu.Unlock()
+	g := h.gate()
 	if g == nil {
 		return window.Verdict{At: at}, false
 	}
 	return g.Judge(s, at), true
+}
+
+func (h *host) gate() *window.Gate {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.holds
 }
 
 // isHeld reports whether a window or a pause keeps something from starting on the host at a moment.
@@ -161,13 +222,32 @@ type held struct {
 	refusedBy string    // the first that refuses it
 	until     time.Time // when the last of the hosts is free; zero: not known
 	isEndless bool
+
+	judged map[startThere]window.Verdict // hosts share gates
+}
+
+// startThere is what a verdict is of, but for its moment.
+type startThere struct {
+	gate  *window.Gate
+	start window.Start
 }
 
 // add counts a host that can run something.
 func (s *held) add(h *host, start window.Start, at time.Time) {
 	s.fit++
-	v, concerns := h.judgeStart(start, at)
-	if !concerns || len(v.Obstacles) == 0 {
+	gate := h.gate()
+	if gate == nil {
+		return
+	}
+	v, known := s.judged[startThere{gate, start}]
+	if !known {
+		v = gate.Judge(start, at)
+		if s.judged == nil {
+			s.judged = map[startThere]window.Verdict{}
+		}
+		s.judged[startThere{gate, start}] = v
+	}
+	if len(v.Obstacles) == 0 {
 		return
 	}
 	s.hosts++

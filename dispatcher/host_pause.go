@@ -54,6 +54,9 @@ func (d *Dispatcher) pauseHosts(ctx context.Context, op store.Operation, expr st
 	if n, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
 		return n, err
 	}
+	if pause != nil && !pause.Until.IsZero() && !pause.Until.After(op.Time) {
+		return 0, &harp.FieldError{Field: "until", Message: "has passed"}
+	}
 	count := 0
 	var all []*host
 	err := d.fleet.selectEach(ctx, expr, func(some []*host) error {
@@ -124,8 +127,6 @@ func (s *service) PauseHosts(ctx context.Context, id, expr string, c harp.HostPa
 		pause := &harp.HostPause{By: s.who, Reason: c.Reason, Since: op.Time.UTC(), Until: c.Until.UTC()}
 		if c.Until.IsZero() {
 			pause.Until = c.Until
-		} else if !c.Until.After(op.Time) {
-			return 0, &harp.FieldError{Field: "until", Message: "has passed"}
 		}
 		return s.d.pauseHosts(ctx, op, expr, pause)
 	})

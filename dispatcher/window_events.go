@@ -29,7 +29,7 @@ func (d *Dispatcher) windowLoop() {
 	renewal := time.Now().Add(gatesRenewed)
 	for {
 		if !time.Now().Before(renewal) {
-			d.reviewAllHolds()
+			d.renewAllHolds()
 			renewal = time.Now().Add(gatesRenewed)
 		}
 		wait := tellRetry

@@ -24,12 +24,12 @@ func (s *service) PutWindow(ctx context.Context, id string, w harp.Window) error
 		if w.TZ == "" && w.From.IsZero() {
 			w.TZ = s.d.cfg.TimeZone
 		}
-		to, err := s.openWindow(ctx, w, op.Time)
-		if err != nil {
-			return none, err
-		}
+		to, broken := s.openWindow(ctx, w, op.Time)
 		return none, s.d.changeWindow(ctx, op, w.Name, func(*openWindow) (*openWindow, error) {
-			return to, s.d.groups.checkWindowTarget(w.Target, harp.Group{})
+			if broken != nil { // it is said only now: it may have been put by this operation before, and be past since
+				return nil, broken
+			}
+			return to, s.d.windows.checkTarget(s.d.groups, to)
 		})
 	})
 	return err
@@ -95,15 +95,15 @@ func (s *service) ListWindows(ctx context.Context, name, cursor string) (harp.Pa
 		items, next := s.d.windows.page(name, cursor, pageSize)
 		out, now := page{Cursor: next}, s.d.now()
 		for _, w := range items {
-			out.Items = append(out.Items, w.status(now, name != ""))
+			out.Items = append(out.Items, w.status(now, name != "", s.d.windows.trouble(w)))
 		}
 		return out, nil
 	})
 }
 
-// status is the window as callers see it, with the content of its calendar or without.
-func (w *openWindow) status(now time.Time, whole bool) harp.WindowStatus {
-	out := harp.WindowStatus{Window: w.Window, ManagedBy: w.ManagedBy, By: w.By, Changed: w.Changed, Err: w.err}
+// status is the window as callers see it, with the content of its calendar or without. trouble is why it cannot be told.
+func (w *openWindow) status(now time.Time, whole bool, trouble error) harp.WindowStatus {
+	out := harp.WindowStatus{Window: w.Window, ManagedBy: w.ManagedBy, By: w.By, Changed: w.Changed, Err: trouble}
 	if c := w.Window.Calendar; c != nil && !whole {
 		without := *c
 		without.Content = nil
@@ -154,8 +154,9 @@ func (s *service) JudgeStart(ctx context.Context, host, procedure string, at tim
 		if h == nil {
 			return harp.Verdict{}, failures.NotFound("host", host)
 		}
+		now := s.d.now()
 		if at.IsZero() {
-			at = s.d.now()
+			at = now
 		}
 		start := window.Start{Procedure: procedure}
 		if doc, found := h.findProcedure(procedure); found {
@@ -165,7 +166,9 @@ func (s *service) JudgeStart(ctx context.Context, host, procedure string, at tim
 		switch {
 		case !concerns:
 			return harp.Verdict{At: at.UTC(), May: true}, nil
-		case v.Unknown:
+		case v.Unknown && at.Before(now):
+			return harp.Verdict{}, &harp.FieldError{Field: "at", Message: fmt.Sprintf("must be at most %v ago, as far as windows are known", gatesBehind)}
+		case v.Unknown && at.After(now):
 			return harp.Verdict{}, &harp.FieldError{Field: "at", Message: fmt.Sprintf("must be before %s, as far as windows are known", v.KnownUntil.UTC().Format(time.RFC3339))}
 		}
 		return s.d.callersVerdict(v), nil

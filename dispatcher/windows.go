@@ -21,9 +21,10 @@ import (
 
 // Windows are documents of the store, and all in memory.
 const (
-	windowKind     = "window"
-	maxWindows     = 1000
-	maxWindowBytes = 32 << 20 // of all their documents together
+	windowKind      = "window"
+	maxWindows      = 1000
+	maxWindowBytes  = 32 << 20  // of all their documents together
+	maxWindowWeight = 1_000_000 // of all their targets together
 )
 
 // windows are the maintenance windows there are, and the gates that are made of them.
@@ -34,7 +35,8 @@ type windows struct {
 
 	mu     sync.RWMutex // guards what follows
 	byName map[string]*openWindow
-	size   int // bytes of documents
+	size   int              // bytes of documents
+	lost   map[string]error // why the targets of windows cannot be used, by their names: they are on all hosts
 
 	gates gates
 }
@@ -63,7 +65,7 @@ type openWindow struct {
 // always is a source of one span that covers every moment.
 var always = window.Once{From: time.Unix(0, 0)}
 
-// newOpenWindow makes of a document what is evaluated.
+// newOpenWindow makes of a document what is evaluated. Its err is a *harp.FieldError.
 func newOpenWindow(doc windowDocument, size int) *openWindow {
 	w := &doc.Window
 	is := &openWindow{windowDocument: doc, size: size, window: window.Window{
@@ -71,7 +73,9 @@ func newOpenWindow(doc windowDocument, size int) *openWindow {
 		Procedures: w.Procedures, Exempt: w.Exempt, All: w.All,
 	}}
 	if is.window.Source, is.err = openSource(w); is.err == nil {
-		_, is.err = target.Parse(w.Target)
+		if _, err := target.Parse(w.Target); err != nil {
+			is.err = targetError(err)
+		}
 	}
 	if is.err != nil {
 		is.window.Source, is.window.Only = always, false
@@ -98,6 +102,8 @@ func openSource(w *harp.Window) (window.Source, error) {
 			return nil, scheduleError(err)
 		}
 		return window.Recurring{Spec: spec, For: w.For}, nil
+	case w.From.IsZero():
+		return nil, &harp.FieldError{Field: "from", Message: "exactly one of from, cron and calendar must be given"}
 	default:
 		return window.Once{From: w.From, To: w.To}, nil
 	}
@@ -127,9 +133,25 @@ func windowError(err error) error {
 // checkFuture refuses a window that is never from now on. Errors: *harp.FieldError.
 func (w *openWindow) checkFuture(now time.Time) error {
 	if source, ok := w.window.Source.(interface{ Check(now time.Time) error }); ok {
-		return windowError(source.Check(now))
+		if err := source.Check(now); err != nil {
+			return windowError(err)
+		}
+	}
+	spans := w.window.Expand(now.Add(-gatesBehind), now.Add(gatesAhead))
+	gate := window.NewGate(time.Time{}, now.Add(gatesAhead), []*window.Expanded{spans}, nil)
+	if gate.KnownUntil().Before(now.Add(2 * gatesRenewed)) {
+		field := "calendar"
+		if w.Window.Calendar == nil {
+			field = "cron"
+		}
+		return &harp.FieldError{Field: field, Message: "has so many spans that the next hours cannot be told"}
 	}
 	return nil
+}
+
+// isOver reports whether the window keeps nothing back from a moment on.
+func (w *openWindow) isOver(from time.Time) bool {
+	return w.err == nil && !w.window.Only && !w.Window.To.IsZero() && !w.Window.To.After(from)
 }
 
 // momentary are what a host is at the moment: windows are about hosts, and known a day ahead.
@@ -137,20 +159,23 @@ var momentary = []string{"host.online", "host.heard", "host.paused", "host.drift
 
 // checkWindowTarget refuses a target that cannot be used, or asks what a host is at the moment, by its groups too. One
 // group may be given as it is about to be. Errors: harp.ErrInvalid (target).
-func (gs *groups) checkWindowTarget(text string, with harp.Group) error {
+func (gs *groups) checkWindowTarget(text string, with harp.Group) (used usedTarget, err error) {
 	e, err := target.Parse(text)
 	if err != nil {
-		return targetError(err)
+		return used, targetError(err)
 	}
 	read := func(name string) (string, error) {
 		if name == with.Name {
+			used.group = true
 			return with.Target, nil
 		}
 		return gs.text(name)
 	}
-	if _, err := e.Compile(read); err != nil {
-		return targetError(err)
+	m, err := e.Compile(read)
+	if err != nil {
+		return used, targetError(err)
 	}
+	used.weight = m.Weight()
 	seen := map[string]bool{}
 	var check func(e *target.Expr, of string) error
 	check = func(e *target.Expr, of string) error {
@@ -178,7 +203,13 @@ func (gs *groups) checkWindowTarget(text string, with harp.Group) error {
 		}
 		return nil
 	}
-	return check(e, "")
+	return used, check(e, "")
+}
+
+// usedTarget is what is known of the target of a window.
+type usedTarget struct {
+	weight int
+	group  bool // it uses the group that is about to be, by others too
 }
 
 // loadWindows reads the windows that are stored. One that cannot be read concerns everything.
@@ -190,7 +221,11 @@ func (d *Dispatcher) loadWindows(ctx context.Context) error {
 		}
 		for _, doc := range page {
 			var w windowDocument
-			if err := wire.Decode(doc.Content, &w); err != nil {
+			err := wire.Decode(doc.Content, &w)
+			if err == nil && w.Window.Name != doc.Name {
+				err = fmt.Errorf("what is stored of it is of window %q", w.Window.Name)
+			}
+			if err != nil {
 				w = windowDocument{Window: harp.Window{Name: doc.Name, Target: "*", All: true}}
 				d.windows.set(&openWindow{windowDocument: w, size: len(doc.Content), window: window.Window{Name: doc.Name, All: true, Source: always}, err: err})
 				continue
@@ -274,18 +309,62 @@ func (ws *windows) checkRoom(w *openWindow) error {
 	return nil
 }
 
-// checkGroup refuses a group that windows use, by other groups too, and that asks what a host is at the moment, or is no more. Errors:
-// harp.ErrInvalid (target).
+// checkGroup refuses a group that windows use, by other groups too, and that asks what a host is at the moment, or is too much. Errors:
+// harp.ErrInvalid (target), harp.ErrRefused.
 func (ws *windows) checkGroup(gs *groups, g harp.Group) error {
+	weight := 0
 	for _, w := range ws.all() {
-		if w.err != nil {
-			continue
+		used, err := gs.checkWindowTarget(w.Window.Target, g)
+		var field *harp.FieldError
+		if w.err == nil && (used.group || ws.trouble(w) == nil) && errors.As(err, &field) { // else it could not be used before either
+			field.Message = "window " + w.Window.Name + " uses it: " + field.Message
+			return field
 		}
-		if err := gs.checkWindowTarget(w.Window.Target, g); err != nil {
-			return fmt.Errorf("window %s uses it: %w", w.Window.Name, err)
+		weight += used.weight
+	}
+	return checkWeight(weight)
+}
+
+// checkTarget refuses the target of a window that asks what a host is at the moment, or is too much beside those of the others. Errors:
+// harp.ErrInvalid (target), harp.ErrRefused.
+func (ws *windows) checkTarget(gs *groups, w *openWindow) error {
+	used, err := gs.checkWindowTarget(w.Window.Target, harp.Group{})
+	if err != nil {
+		return err
+	}
+	weight := used.weight
+	for _, other := range ws.all() {
+		if other.Window.Name != w.Window.Name {
+			used, _ := gs.checkWindowTarget(other.Window.Target, harp.Group{}) // one that cannot be used weighs nothing
+			weight += used.weight
 		}
 	}
-	return nil
+	return checkWeight(weight)
+}
+
+// checkWeight bounds what the targets of all windows take, which each host is matched with. Errors: harp.ErrRefused.
+func checkWeight(weight int) error {
+	if weight <= maxWindowWeight {
+		return nil
+	}
+	return failures.New("refused", fmt.Sprintf("the targets of windows may have at most %d names in total, with those of groups; another item counts as %d", maxWindowWeight, target.ItemWeight)).Err()
+}
+
+// setLost says of which windows the targets cannot be used, and why.
+func (ws *windows) setLost(lost map[string]error) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.lost = lost
+}
+
+// trouble is why a window cannot be told; nil: it can.
+func (ws *windows) trouble(w *openWindow) error {
+	if w.err != nil {
+		return w.err
+	}
+	ws.mu.RLock()
+	defer ws.mu.RUnlock()
+	return ws.lost[w.Window.Name]
 }
 
 // userOf returns the first window by name whose target names a group; "" if none does.
@@ -300,19 +379,19 @@ func (ws *windows) userOf(group string) string {
 
 // problem is which windows cannot be told; nil: none.
 func (ws *windows) problem() error {
-	var first *openWindow
-	count := 0
+	first, count := "", 0
+	var why error
 	for _, w := range ws.all() {
-		if w.err != nil {
-			if count++; first == nil {
-				first = w
+		if err := ws.trouble(w); err != nil {
+			if count++; why == nil {
+				first, why = w.Window.Name, err
 			}
 		}
 	}
-	if first == nil {
+	if why == nil {
 		return nil
 	}
-	return fmt.Errorf("%d windows cannot be told, and keep back everything that they may concern: the first is %s: %w", count, first.Window.Name, first.err)
+	return fmt.Errorf("%d windows cannot be told, and keep back everything that they may concern: the first is %s: %w", count, first, why)
 }
 
 // changeWindow makes a change of a window once, and gives hosts the gates that follow from it before it returns. is is nil if there
