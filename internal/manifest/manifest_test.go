@@ -315,8 +315,10 @@ func TestWriteRead(t *testing.T) {
 			rt.Fatal(err)
 		}
 		request.ID = ""
-		want := harp.Schedule{Name: text.Draw(rt, "schedule"), Doc: text.Draw(rt, "doc"), Cron: text.Draw(rt, "cron"), CatchUp: harp.NoLimit,
-			Jitter: time.Duration(rapid.IntRange(0, 1e13).Draw(rt, "jitter")), Request: request}
+		want := harp.Schedule{
+			Name: text.Draw(rt, "schedule"), Doc: text.Draw(rt, "doc"), Cron: text.Draw(rt, "cron"), CatchUp: harp.NoLimit,
+			Jitter: time.Duration(rapid.IntRange(0, 1e13).Draw(rt, "jitter")), Request: request,
+		}
 		written, err := manifest.Write(harp.Document{Schedule: &want}, "")
 		if err != nil {
 			rt.Fatal(err)
