@@ -126,6 +126,25 @@ var holds = []rule{
 		w.startsAt(j, end)
 		w.ids(w.claim(10, "h", "other"))
 	}},
+	{"holds/several", "each job of a host is kept back as long as its own windows last, whichever was submitted first", func(w *world) {
+		w.gate("h")
+		begin := w.now
+		procedures := func(pattern string) func(is *window.Window) {
+			return func(is *window.Window) { is.Procedures = []string{pattern} }
+		}
+		w.setHolds("h", w.windowOf(0, 2*time.Hour, procedures("p")), w.windowOf(0, time.Hour, procedures("q")), w.windowOf(time.Minute, 3*time.Hour, procedures("r")))
+		long, short := w.submit(), w.submit(of("q"))
+		w.away()
+		late := w.submit(of("r"), offlineWait(10*time.Minute))
+		w.gate("other")
+		w.now = begin.Add(time.Hour)
+		w.ids(w.advance().Ended)
+		w.waits(short, harp.ReasonOffline)
+		w.gate("h")
+		w.ids(w.claim(10, "h"), short)
+		w.startsAt(long, begin.Add(2*time.Hour))
+		w.startsAt(late, begin.Add(3*time.Hour))
+	}},
 	{"holds/own time", "each is kept back as by its own time, whatever others were told that came first", func(w *world) {
 		w.gate("h")
 		w.setHolds("h", w.windowOf(time.Minute, time.Hour))

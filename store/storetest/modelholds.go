@@ -68,7 +68,7 @@ func (m *model) reviewHolds(at, now time.Time) (claimed []*modelJob) {
 		}
 		h.review = time.Time{}
 		for _, j := range m.jobs {
-			if j.Host == host && j.State == harp.StateQueued && j.woken && !(j.kept && j.isLate(now)) {
+			if j.Host == host && j.State == harp.StateQueued && j.woken && (!j.kept || !j.isLate(now)) {
 				m.join(j, now)
 			}
 		}
