@@ -394,3 +394,74 @@ func TestCalendarsOfTooManyBytes(t *testing.T) {
 		t.Errorf("one in the place of another gives %v", err)
 	}
 }
+
+// Gates know what comes as time passes, and after the clock was set.
+func TestGatesKnowWhatComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ahead atomic.Int64
+		now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		d := opened(t, nil, Config{Hosts: StaticHosts{{Name: "a"}}, Now: now})
+		s, ctx := d.service(ada), t.Context()
+		noon := now().UTC().Truncate(24 * time.Hour).Add(12 * time.Hour)
+		if err := s.PutWindow(ctx, harp.NewID(), harp.Window{Name: "w", Target: "a", Cron: "0 12 * * *", For: 2 * time.Hour, TZ: "UTC"}); err != nil {
+			t.Fatal(err)
+		}
+		look := func(what string) {
+			t.Helper()
+			synctest.Wait()
+			v, err := s.JudgeStart(ctx, "a", "p", time.Time{})
+			if into := now().Sub(noon) % (24 * time.Hour); err != nil || v.May == (into >= 0 && into < 2*time.Hour) || v.KnownUntil.Sub(now()) < gatesAhead-gatesRenewed {
+				t.Errorf("%s, %v after noon: %+v, %v", what, into, v, err)
+			}
+		}
+		for range 100 {
+			time.Sleep(time.Hour)
+			look("as time passes")
+		}
+		for _, by := range []time.Duration{100 * time.Hour, -50 * time.Hour, 26 * time.Hour, -2 * time.Hour} {
+			ahead.Add(int64(by))
+			d.now() // finds out
+			look(fmt.Sprint("set by ", by))
+		}
+	})
+}
+
+// A pause is of its host alone, though others are in the same windows.
+func TestHostsThatShareAGate(t *testing.T) {
+	d := opened(t, nil, Config{Hosts: StaticHosts{{Name: "a"}, {Name: "b"}, {Name: "c"}}})
+	s, ctx := d.service(ada), t.Context()
+	if err := s.PutWindow(ctx, harp.NewID(), harp.Window{Name: "w", Target: "*", From: time.Now().Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.PauseHosts(ctx, harp.NewID(), "b", harp.HostPauseChange{}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		for _, host := range []string{"a", "b", "c"} {
+			if v, err := s.JudgeStart(ctx, host, "p", time.Time{}); err != nil || v.May == (host == "b") {
+				t.Errorf("on %s: %+v, %v", host, v, err)
+			}
+		}
+		d.renewAllHolds()
+	}
+}
+
+// Outside of a window with Only that has ended long ago nothing starts, until it is deleted.
+func TestAnOnlyThatIsOver(t *testing.T) {
+	st := memory.Open(nil)
+	w := windowDocument{Window: harp.Window{Name: "w", Target: "a", Only: true, From: time.Now().Add(-72 * time.Hour), To: time.Now().Add(-48 * time.Hour)}}
+	if err := st.PutDocument(t.Context(), windowKind, "w", wire.Encode(w)); err != nil {
+		t.Fatal(err)
+	}
+	d := opened(t, st, Config{Hosts: StaticHosts{{Name: "a"}}})
+	s := d.service(ada)
+	if v, err := s.JudgeStart(t.Context(), "a", "p", time.Time{}); err != nil || v.May || len(v.Obstacles) != 1 {
+		t.Errorf("it is judged %+v, %v", v, err)
+	}
+	if err := s.DeleteWindow(t.Context(), harp.NewID(), "w"); err != nil {
+		t.Error(err)
+	}
+	if v, err := s.JudgeStart(t.Context(), "a", "p", time.Time{}); err != nil || !v.May {
+		t.Errorf("deleted, it is judged %+v, %v", v, err)
+	}
+}

@@ -552,3 +552,15 @@ func TestANewHostIsInItsWindows(t *testing.T) {
 		must[harp.Value](t)(job.Get(ctx))
 	})
 }
+
+// A host is in the windows of the address from which its agent has connected.
+func TestAWindowByAddress(t *testing.T) {
+	sys := newSystem(t, loopback, nil, dispatcher.Config{})
+	if err := sys.caller.Maintenance().Put(t.Context(), harp.Window{Name: "w", Target: "127.0.0.0/8", From: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	sys.agent("web01", greeter)
+	if v := must[harp.Verdict](t)(sys.caller.Maintenance().Why(t.Context(), "web01", "hello", time.Time{})); v.May {
+		t.Errorf("it is judged %+v", v)
+	}
+}
