@@ -26,8 +26,8 @@ type Set struct {
 }
 
 // Read reads the documents of a file, or of all files *.yaml and *.yml in a folder, by their names; not those in folders
-// below it. Errors: *yamlfile.Error, joined if there are several, for what is wrong in a file, a name that two documents of one
-// kind have, and more than harp.MaxDocuments; a folder without such a file; os's.
+// below it. Errors: *yamlfile.Error, joined if there are several, of which the first are told, for what is wrong in a file, a name
+// that two documents of one kind have, and more than harp.MaxDocuments; a folder without such a file; os's.
 func Read(path string) (*Set, error) {
 	files, err := filesAt(path)
 	if err != nil {
@@ -36,8 +36,8 @@ func Read(path string) (*Set, error) {
 	s := &Set{}
 	var wrong []error
 	for _, file := range files {
-		if err := s.readFile(file); err != nil {
-			wrong = append(wrong, err)
+		if wrong = append(wrong, s.readFile(file)...); len(wrong) >= maxWrong {
+			break
 		}
 	}
 	return s, joined(wrong)
@@ -64,22 +64,24 @@ func filesAt(path string) ([]string, error) {
 	return files, nil
 }
 
-func (s *Set) readFile(path string) error {
+// readFile reads a file until too much is wrong.
+func (s *Set) readFile(path string) (wrong []error) {
 	text, err := readBounded(path, MaxFile)
 	if err != nil {
-		return err
+		return []error{err}
 	}
 	found, err := yamlfile.ParseAll(path, text)
 	if err != nil {
-		return err
+		return []error{err}
 	}
-	var wrong []error
 	for _, doc := range found {
 		if err := s.add(doc); err != nil {
-			wrong = append(wrong, err)
+			if wrong = append(wrong, err); len(wrong) == maxWrong {
+				break
+			}
 		}
 	}
-	return joined(wrong)
+	return wrong
 }
 
 // readBounded reads a file of at most so many bytes.

@@ -2,9 +2,11 @@ package manifest_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -347,5 +349,62 @@ func TestWriteRead(t *testing.T) {
 	}
 	if _, err := manifest.Write(harp.Document{}, ""); err == nil {
 		t.Error("nothing is written")
+	}
+}
+
+// Documents that are made to be large take as much memory as their files, about, and are refused or read.
+func TestReadIsBounded(t *testing.T) {
+	const start = "kind: schedule\nname: s\ncron: '@daily'\nprocedure: p\ntarget: '*'\nargs:\n"
+	bomb := strings.Builder{}
+	bomb.WriteString(start + "  a0: &a0 [x]\n")
+	for i := range 30 {
+		fmt.Fprintf(&bomb, "  a%d: &a%d [%s]\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i), 9), ", "))
+	}
+	below := strings.Builder{}
+	below.WriteString(start + "  ? " + strings.Repeat("x", 100_000) + "\n  :\n")
+	for i := range 5000 {
+		fmt.Fprintf(&below, "    k%d: 1\n", i)
+	}
+	deep := strings.Builder{}
+	deep.WriteString(start)
+	for i := range 60 {
+		fmt.Fprintf(&deep, "%s%s:\n", strings.Repeat(" ", i+2), strings.Repeat("x", 1000))
+	}
+	for i := range 5000 {
+		fmt.Fprintf(&deep, "%sk%d: 1\n", strings.Repeat(" ", 62), i)
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"aliases":          {bomb.String(), "has more than 100000 values"},
+		"an alias of self": {start + "  a: &a [*a]\n", ":7: args.a[0]"},
+		"lists":            {start + "  a: " + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + "\n", "is more than 64 deep"},
+		"more lists":       {start + "  a: " + strings.Repeat("[", 500_000) + "\n", "f.yaml:"},
+		"a long name":      {below.String(), ""},
+		"many long names":  {deep.String(), "f.yaml:"},
+		"many documents":   {strings.Repeat("---\nk: 1\n", 100_000), "f.yaml:"},
+	} {
+		dir := files(t, map[string]string{"f.yaml": c.text})
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := manifest.Read(dir)
+		runtime.ReadMemStats(&after)
+		if text := fmt.Sprint(err); (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, harp.ErrInvalid) || !strings.Contains(text, c.want)) {
+			t.Errorf("%s: %.300s", name, text)
+		} else if len(text) > 10_000 {
+			t.Errorf("%s: the error is %d bytes", name, len(text))
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 256<<20 {
+			t.Errorf("%s: %d bytes take %d", name, len(c.text), took)
+		}
+	}
+}
+
+// An error shows no value of an argument, which may be a secret.
+func TestReadShowsNoArguments(t *testing.T) {
+	const start = "kind: schedule\nname: s\ncron: '@daily'\nprocedure: p\ntarget: '*'\nargs:\n  password: "
+	for _, secret := range []string{"!!int swordfish", "!!float swordfish", "!!bool swordfish", "!!binary swordfish", "{swordfish: 1, swordfish: 2}", "&swordfish [*swordfish]"} {
+		_, err := manifest.Read(files(t, map[string]string{"f.yaml": start + secret + "\n"}) + "/f.yaml")
+		if err != nil && strings.Contains(err.Error(), "is \"swordfish") {
+			t.Errorf("%s: %v", secret, err)
+		}
 	}
 }

@@ -19,10 +19,13 @@ import (
 	"github.com/harpcaller/harp/target"
 )
 
-// What a document may have at most, with what its aliases stand for.
+// What a document may have at most, with what its aliases stand for, and what is told of what is wrong.
 const (
 	maxValues = 100_000
 	maxDepth  = 64
+	maxField  = 512 // bytes of the name of a field
+	maxShown  = 64  // bytes of a value
+	maxWrong  = 50  // errors
 )
 
 // reader reads one document.
@@ -122,7 +125,7 @@ func completeRequest(q *harp.Request) (err error) {
 // readMap reads a map with known keys into the JSON form of the noun.
 func (r *reader) readMap(n *yaml.Node, keys []key, before string, form map[string]any) {
 	for name, value := range r.pairs(n, before) {
-		field := before + name
+		field := nameOf(before, name)
 		k, known := findKey(keys, name)
 		switch {
 		case before == "" && name == "kind":
@@ -157,7 +160,29 @@ func setAt(form map[string]any, path []string, v any) {
 }
 
 func (r *reader) refuse(field, format string, a ...any) {
-	r.wrong = append(r.wrong, r.Errorf(field, format, a...))
+	r.note(r.Errorf(field, format, a...))
+}
+
+func (r *reader) note(wrong error) {
+	if len(r.wrong) < maxWrong {
+		r.wrong = append(r.wrong, wrong)
+	}
+}
+
+// nameOf is the name of a field in another. Where it would be long it is that of the other.
+func nameOf(before, name string) string {
+	if len(before)+len(name) > maxField {
+		return strings.TrimSuffix(before, ".")
+	}
+	return before + name
+}
+
+// shown is as much of a value as an error shows.
+func shown(value string) string {
+	if len(value) > maxShown {
+		return strings.ToValidUTF8(value[:maxShown], "") + "..."
+	}
+	return value
 }
 
 // pairs yields the keys of a map and their values.
@@ -170,7 +195,7 @@ func (r *reader) pairs(n *yaml.Node, before string) func(func(string, *yaml.Node
 			case n.Content[i].Kind != yaml.ScalarNode:
 				r.refuse(strings.TrimSuffix(before, "."), "has a key that is no text")
 			case seen[name]:
-				r.wrong = append(r.wrong, &yamlfile.Error{File: r.Name(), Line: n.Content[i].Line, Field: before + name, Message: "is there twice"})
+				r.note(&yamlfile.Error{File: r.Name(), Line: n.Content[i].Line, Field: nameOf(before, name), Message: "is there twice"})
 			case !yield(name, n.Content[i+1]):
 				return
 			}
@@ -221,7 +246,7 @@ func (r *reader) readValue(n *yaml.Node, t reflect.Type, field string) any {
 	case t == timeType:
 		at, err := time.Parse(time.RFC3339, n.Value)
 		if err != nil {
-			r.refuse(field, "must be a time such as 2027-03-01T02:00:00Z, is %q", n.Value)
+			r.refuse(field, "must be a time such as 2027-03-01T02:00:00Z, is %q", shown(n.Value))
 			return nil
 		}
 		return at.UTC()
@@ -231,14 +256,14 @@ func (r *reader) readValue(n *yaml.Node, t reflect.Type, field string) any {
 		return r.readContent(n, field)
 	case t.Kind() == reflect.Bool:
 		if n.ShortTag() != "!!bool" {
-			r.refuse(field, "must be true or false, is %q", n.Value)
+			r.refuse(field, "must be true or false, is %q", shown(n.Value))
 			return nil
 		}
 		return strings.EqualFold(n.Value, "true")
 	case t.Kind() == reflect.Int:
 		v, err := strconv.Atoi(n.Value)
 		if err != nil {
-			r.refuse(field, "must be a whole number, is %q", n.Value)
+			r.refuse(field, "must be a whole number, is %q", shown(n.Value))
 			return nil
 		}
 		return v
@@ -254,7 +279,7 @@ func (r *reader) readDuration(n *yaml.Node, field string) any {
 	}
 	d, err := duration.Parse(n.Value)
 	if err != nil || d <= 0 {
-		r.refuse(field, "must be %s, or %s, is %q", duration.Expected, none, n.Value)
+		r.refuse(field, "must be %s, or %s, is %q", duration.Expected, none, shown(n.Value))
 		return nil
 	}
 	return d.String()
@@ -280,7 +305,7 @@ func (r *reader) readTexts(n *yaml.Node, of reflect.Type, field string) any {
 	}
 	texts := map[string]any{}
 	for name, value := range r.pairs(n, field+".") {
-		texts[name] = r.readValue(value, of, field+"."+name)
+		texts[name] = r.readValue(value, of, nameOf(field+".", name))
 	}
 	return texts
 }
@@ -291,7 +316,7 @@ func (r *reader) readList(n *yaml.Node, of reflect.Type, field string) any {
 	}
 	list := []any{}
 	for i, value := range n.Content {
-		list = append(list, r.readValue(value, of, fmt.Sprintf("%s[%d]", field, i)))
+		list = append(list, r.readValue(value, of, nameOf(field, fmt.Sprintf("[%d]", i))))
 	}
 	return list
 }
@@ -309,13 +334,13 @@ func (r *reader) readAny(n *yaml.Node, field string, depth int) any {
 	case yaml.MappingNode:
 		values := map[string]any{}
 		for name, value := range r.pairs(n, field+".") {
-			values[name] = r.readAny(value, field+"."+name, depth-1)
+			values[name] = r.readAny(value, nameOf(field+".", name), depth-1)
 		}
 		return values
 	case yaml.SequenceNode:
 		list := []any{}
 		for i, value := range n.Content {
-			list = append(list, r.readAny(value, fmt.Sprintf("%s[%d]", field, i), depth-1))
+			list = append(list, r.readAny(value, nameOf(field, fmt.Sprintf("[%d]", i)), depth-1))
 		}
 		return list
 	default:
@@ -332,14 +357,14 @@ func (r *reader) readScalar(n *yaml.Node, field string) any {
 	case "!!int":
 		var v any
 		if err := n.Load(&v); err != nil {
-			r.refuse(field, "must be a whole number, is %q", n.Value)
+			r.refuse(field, "must be a whole number") // what it is may be a secret
 			return nil
 		}
 		return v
 	case "!!float":
 		var v float64
 		if err := n.Load(&v); err != nil || math.IsInf(v, 0) || math.IsNaN(v) {
-			r.refuse(field, "must be a number, is %q", n.Value)
+			r.refuse(field, "must be a number")
 			return nil
 		}
 		return json.RawMessage(floatText(v))

@@ -125,8 +125,15 @@ func parseDocument(text []byte) (*yaml.Node, error) {
 	return &doc, nil
 }
 
+// maxField is how many bytes the name of a field has for which it is noted where it stands. Each has those of all it is in: without
+// a bound they would be far more than the file. A field with a longer one stands where the one stands that it is in.
+const maxField = 512
+
 // index notes where each field stands.
 func (f *File) index(path string, n *yaml.Node) {
+	if len(path) > maxField {
+		return
+	}
 	switch n.Kind {
 	case yaml.DocumentNode:
 		for _, c := range n.Content {
@@ -135,6 +142,9 @@ func (f *File) index(path string, n *yaml.Node) {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key, value := n.Content[i], n.Content[i+1]
+			if len(path)+len(key.Value) > maxField {
+				continue
+			}
 			name := strings.TrimPrefix(path+"."+key.Value, ".")
 			f.noteNode(name, key)
 			f.noteNode(name, value)
@@ -151,6 +161,9 @@ func (f *File) index(path string, n *yaml.Node) {
 }
 
 func (f *File) noteNode(field string, n *yaml.Node) {
+	if len(field) > maxField {
+		return
+	}
 	if _, ok := f.lines[field]; !ok {
 		f.lines[field] = n.Line
 	}
