@@ -12,20 +12,59 @@ import (
 	"github.com/harpcaller/harp/internal/schema"
 )
 
-// maxShownValue is how many bytes of a value a change of a field has.
-const maxShownValue = 512
+// What is told of a noun that changes is bounded: a map with more fields below it, or with names that are longer, is one
+// value.
+const (
+	maxShownValue  = 512 // bytes of a value that a change of a field has
+	maxShownField  = 128 // bytes of the name of a field
+	maxShownFields = 200 // of a noun
+)
 
-// scheduleChanges are the fields that a schedule gets anew, without secrets.
-func scheduleChanges(old *scheduled, put *putSchedule) ([]harp.FieldChange, error) {
-	before, err := hideSecrets(old.Schedule, slices.Concat(old.SecretArgs, put.SecretArgs))
+// scheduleChanges are the fields that a schedule gets anew, without secrets: the arguments of these names are some, and those
+// that are known as such of either.
+func scheduleChanges(old *scheduled, put *putSchedule, secret ...string) ([]harp.FieldChange, error) {
+	secret = slices.Concat(secret, old.SecretArgs, put.SecretArgs)
+	before, err := hideSecrets(old.Schedule, secret)
 	if err != nil {
 		return nil, err
 	}
-	after, err := hideSecrets(put.Schedule, put.SecretArgs)
+	after, err := hideSecrets(put.Schedule, secret)
 	if err != nil {
 		return nil, err
 	}
-	return fieldChanges(old.Schedule, put.Schedule, before, after)
+	changes, err := fieldChanges(old.Schedule, put.Schedule, before, after)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range []struct {
+		field        string
+		old, is      harp.Value
+		shown, after harp.Value
+	}{
+		{"request.args", old.Schedule.Request.Args, put.Schedule.Request.Args, before.Request.Args, after.Request.Args},
+		{"request.info", old.Schedule.Request.Info, put.Schedule.Request.Info, before.Request.Info, after.Request.Info},
+		{"request.queue", old.Schedule.Request.Queue, put.Schedule.Request.Queue, before.Request.Queue, after.Request.Queue},
+	} {
+		seen := slices.ContainsFunc(changes, func(c harp.FieldChange) bool { return c.Field == v.field || strings.HasPrefix(c.Field, v.field+".") })
+		if !seen && !sameValue(v.old, v.is) { // JSON is the same for bytes and their base64, and for all that is sealed
+			changes = append(changes, harp.FieldChange{Field: v.field, Old: cutText(v.shown.String()), New: cutText(v.after.String())})
+		}
+	}
+	slices.SortFunc(changes, func(a, b harp.FieldChange) int { return strings.Compare(a.Field, b.Field) })
+	return changes, nil
+}
+
+// sameValue reports whether two values are equal, in whatever order their maps are.
+func sameValue(a, b harp.Value) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	x, err := a.Canonical()
+	if err != nil {
+		return false
+	}
+	y, err := b.Canonical()
+	return err == nil && bytes.Equal(x, y)
 }
 
 // windowChanges are the fields that a window gets anew. What is in its calendar is not shown.
@@ -110,16 +149,50 @@ func flatten(noun any) (map[string]string, error) {
 }
 
 func flattenInto(fields map[string]string, name string, v any) {
-	if below, is := v.(map[string]any); is && (len(below) > 0 || name == "") {
-		if name != "" {
-			name += "."
-		}
-		for key, value := range below {
-			flattenInto(fields, name+key, value)
-		}
+	below, is := v.(map[string]any)
+	isWhole := name == "" || name == "request" // it has the fields of nouns
+	if !is || !isWhole && (len(below) == 0 || !isShownByField(name, below)) {
+		fields[name] = jsonText(v)
 		return
 	}
-	fields[name] = jsonText(v)
+	for key, value := range below {
+		flattenInto(fields, belowField(name, key), value)
+	}
+}
+
+// belowField is the name of a field in a map. Keys that could be read as several are quoted.
+func belowField(name, key string) string {
+	if key == "" || strings.ContainsAny(key, `."`) {
+		key = jsonText(key)
+	}
+	if name == "" {
+		return key
+	}
+	return name + "." + key
+}
+
+// isShownByField reports whether the fields of a map are told of one by one.
+func isShownByField(name string, below map[string]any) bool {
+	for key := range below {
+		if len(name)+len(key) > maxShownField {
+			return false
+		}
+	}
+	return countFields(below, maxShownFields) <= maxShownFields
+}
+
+// countFields is how many fields there are in a value, with those of maps in it; it stops beyond so many.
+func countFields(v any, most int) (n int) {
+	below, is := v.(map[string]any)
+	if !is || len(below) == 0 {
+		return 1
+	}
+	for _, value := range below {
+		if n += countFields(value, most-n); n > most {
+			break
+		}
+	}
+	return n
 }
 
 // jsonText is a value that was made of JSON as JSON.
