@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"unicode"
 )
 
 // Document is a schedule, a group or a window as people keep it in a file: exactly one of the fields is set. Of a Group
@@ -77,6 +79,9 @@ func CheckDocuments(managedBy string, documents []Document) error {
 	if err := checkName("managed_by", managedBy, MaxManagedBy); err != nil {
 		return err
 	}
+	if strings.ContainsFunc(managedBy, unicode.IsControl) {
+		return &FieldError{Field: "managed_by", Message: "must have no control characters"}
+	}
 	if len(documents) > MaxDocuments {
 		return &FieldError{Field: "documents", Message: fmt.Sprintf("%d, at most %d", len(documents), MaxDocuments)}
 	}
@@ -126,7 +131,7 @@ type DocumentChange struct {
 	Kind   DocumentKind   `json:"kind" msgpack:"kind"`
 	Name   string         `json:"name" msgpack:"name"`
 	Action DocumentAction `json:"action" msgpack:"action"`
-	Fields []FieldChange  `json:"fields,omitempty" msgpack:"fields,omitempty"` // of a change, by their names
+	Fields []FieldChange  `json:"fields,omitempty" msgpack:"fields,omitempty"` // of a change, by their names; none where all of them exceed an answer
 }
 
 // DocumentAction says what becomes of what a document is of.
@@ -139,8 +144,9 @@ const (
 	DocumentDeleted DocumentAction = "deleted"
 )
 
-// FieldChange is a field that gets another value. It is named as the JSON form has it, such as request.args.level, and its values
-// are JSON texts, of which only the beginning is there if they are long. Secrets are "***".
+// FieldChange is a field that gets another value. It is named as the JSON form has it, such as request.args.level, with keys that have a dot
+// as JSON texts, and its values are JSON texts, of which only the beginning is there if they are long. What is in a map is one field where
+// there is much in it. Secrets are "***".
 type FieldChange struct {
 	Field string `json:"field" msgpack:"field"`
 	Old   string `json:"old,omitempty" msgpack:"old,omitempty"` // "": it is not set
@@ -154,7 +160,7 @@ type FieldChange struct {
 //
 // Errors: ErrInvalid, naming the field as documents[3].cron, as [Schedules.Put], [Groups.Put] and [Maintenance.Put] have it,
 // and what CheckDocuments says; ErrConflict (another one manages what a document is of; a group that is to be deleted is used), ErrRefused (there
-// are too many), ErrDenied, ErrUnavailable, ErrClosed.
+// are too many, or managedBy would manage more than MaxDocuments), ErrDenied, ErrUnavailable, ErrClosed.
 func (s *Schedules) Apply(ctx context.Context, managedBy string, documents []Document, o ApplyOptions) (Applied, error) {
 	documents = slices.Clone(documents)
 	for i, d := range documents {

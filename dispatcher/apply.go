@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
@@ -66,28 +67,43 @@ type application struct {
 	changes   []harp.DocumentChange
 	stored    store.DocumentChanges
 	committed []func()
+	shown     int          // bytes of what is told of changed fields
+	room      scheduleRoom // what schedules take, or give back, beside that of turns
 }
 
 // run applies the documents once for an operation, or says what that would change.
 func (a *application) run(ctx context.Context, op store.Operation) (harp.Applied, error) {
 	d := a.d
-	d.applying.Lock()
-	defer d.applying.Unlock()
-	d.windows.changing.Lock()
-	defer d.windows.changing.Unlock()
-	d.groups.changing.Lock()
-	defer d.groups.changing.Unlock()
-	names := a.scheduleNames()
+	select {
+	case d.applying <- struct{}{}:
+		defer func() { <-d.applying }()
+	case <-ctx.Done():
+		return harp.Applied{}, context.Cause(ctx)
+	}
+	if err := reserveAnswer(ctx, answerPrice); err != nil {
+		return harp.Applied{}, err
+	}
 	if !a.options.DryRun {
 		if count, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
 			return harp.Applied{Count: count}, err
 		}
+		names := a.scheduleNames()
 		if err := d.schedules.awaitTurns(ctx, names); err != nil {
 			return harp.Applied{}, err
 		}
 		defer d.schedules.endTurns(names)
+		for _, name := range names { // what takes long goes first: groups and windows are not kept waiting for it
+			d.settleForChange(ctx, name, true)
+		}
 	}
-	for _, plan := range []func(context.Context) error{a.planGroups, a.planWindows, a.checkUses, a.planSchedules} {
+	d.windows.changing.Lock()
+	defer d.windows.changing.Unlock()
+	d.groups.changing.Lock()
+	defer d.groups.changing.Unlock()
+	if ctx.Err() != nil {
+		return harp.Applied{}, context.Cause(ctx)
+	}
+	for _, plan := range []func(context.Context) error{a.checkManaged, a.planGroups, a.planWindows, a.checkUses, a.planSchedules} {
 		if err := plan(ctx); err != nil {
 			return harp.Applied{}, err
 		}
@@ -150,6 +166,12 @@ func (a *application) note(d harp.Document, isThere bool, managedBy string, fiel
 			return false, nil
 		}
 	}
+	for _, f := range change.Fields {
+		a.shown += len(f.Field) + len(f.Old) + len(f.New)
+	}
+	if a.shown > wire.MaxPage {
+		change.Fields = nil
+	}
 	a.changes = append(a.changes, change)
 	return true, nil
 }
@@ -168,12 +190,38 @@ func (a *application) has(kind harp.DocumentKind, name string) bool {
 	return slices.ContainsFunc(a.documents, func(d harp.Document) bool { return d.Kind() == kind && d.Name() == name })
 }
 
+// checkManaged refuses that somebody manages more than a set may have: it could not be deleted in one commit. Errors: harp.ErrRefused.
+func (a *application) checkManaged(context.Context) error {
+	count := len(a.documents)
+	if !a.options.Prune {
+		given := map[harp.DocumentKind]map[string]bool{harp.ScheduleDocument: {}, harp.GroupDocument: {}, harp.WindowDocument: {}}
+		for _, doc := range a.documents {
+			given[doc.Kind()][doc.Name()] = true
+		}
+		for kind, names := range map[harp.DocumentKind][]string{
+			harp.ScheduleDocument: a.d.schedules.managedBy(a.managedBy),
+			harp.GroupDocument:    a.d.groups.managedBy(a.managedBy),
+			harp.WindowDocument:   a.d.windows.managedBy(a.managedBy),
+		} {
+			for _, name := range names {
+				if !given[kind][name] {
+					count++
+				}
+			}
+		}
+	}
+	if count > harp.MaxDocuments {
+		return failures.New("refused", fmt.Sprintf("%s would manage %d documents, at most %d: prune those that are over", a.managedBy, count, harp.MaxDocuments)).Err()
+	}
+	return nil
+}
+
 // planGroups plans what becomes of groups. They are looked at as they will be, since they may use one another.
 func (a *application) planGroups(ctx context.Context) error {
 	a.groups = a.d.groups.clone()
 	if a.options.Prune {
-		for _, name := range slices.Sorted(maps.Keys(a.groups.byName)) {
-			if a.groups.byName[name].ManagedBy != a.managedBy || a.has(harp.GroupDocument, name) {
+		for _, name := range a.groups.managedBy(a.managedBy) {
+			if a.has(harp.GroupDocument, name) {
 				continue
 			}
 			a.noteDeleted(harp.GroupDocument, name)
@@ -241,9 +289,8 @@ func (a *application) storeDocument(ctx context.Context, kind, name string, cont
 func (a *application) planWindows(ctx context.Context) error {
 	a.windows = a.d.windows.clone()
 	if a.options.Prune {
-		for _, w := range a.windows.all() {
-			name := w.Window.Name
-			if w.ManagedBy != a.managedBy || a.has(harp.WindowDocument, name) {
+		for _, name := range a.windows.managedBy(a.managedBy) {
+			if a.has(harp.WindowDocument, name) {
 				continue
 			}
 			a.noteDeleted(harp.WindowDocument, name)
@@ -267,6 +314,7 @@ func (a *application) planWindows(ctx context.Context) error {
 // planWindow plans what becomes of the window of a document.
 func (a *application) planWindow(ctx context.Context, doc harp.Document) error {
 	w := *doc.Window
+	w.From, w.To = w.From.UTC(), w.To.UTC()
 	if w.From.IsZero() {
 		w.TZ = cmp.Or(w.TZ, a.d.cfg.TimeZone)
 	}
@@ -304,16 +352,17 @@ func (a *application) planWindow(ctx context.Context, doc harp.Document) error {
 
 // checkUses refuses groups that are gone and used, and windows that cannot use theirs any more.
 func (a *application) checkUses(context.Context) error {
+	gone := map[string]bool{}
 	for _, c := range a.changes {
-		if c.Kind != harp.GroupDocument || c.Action != harp.DocumentDeleted {
-			continue
+		if c.Kind == harp.GroupDocument && c.Action == harp.DocumentDeleted {
+			gone[c.Name] = true
 		}
-		if user := a.groups.userOf(c.Name); user != "" {
-			return errGroupUsed(c.Name, harp.GroupDocument, user)
-		}
-		if user := a.windows.userOf(c.Name); user != "" {
-			return errGroupUsed(c.Name, harp.WindowDocument, user)
-		}
+	}
+	if group, user := a.groups.userOf(gone); user != "" {
+		return errGroupUsed(group, harp.GroupDocument, user)
+	}
+	if group, user := a.windows.userOf(gone); user != "" {
+		return errGroupUsed(group, harp.WindowDocument, user)
 	}
 	if len(a.changes) == 0 {
 		return nil
@@ -358,6 +407,13 @@ func (a *application) scheduleNames() []string {
 
 // planSchedules plans what becomes of schedules, whose turns are the application's unless it is a dry run.
 func (a *application) planSchedules(ctx context.Context) error {
+	if a.options.Prune {
+		for _, name := range a.d.schedules.managedBy(a.managedBy) {
+			if !a.has(harp.ScheduleDocument, name) {
+				a.planDeletion(ctx, name)
+			}
+		}
+	}
 	for i, doc := range a.documents {
 		if doc.Schedule == nil {
 			continue
@@ -365,42 +421,43 @@ func (a *application) planSchedules(ctx context.Context) error {
 		if err := a.planSchedule(ctx, doc); err != nil {
 			return harp.InDocument(i, err)
 		}
-	}
-	if !a.options.Prune {
-		return nil
-	}
-	for _, name := range a.d.schedules.managedBy(a.managedBy) {
-		if a.has(harp.ScheduleDocument, name) {
-			continue
-		}
-		a.noteDeleted(harp.ScheduleDocument, name)
-		if a.options.DryRun {
-			continue
-		}
-		is, now, _ := a.d.settleForChange(ctx, name, true)
-		if is != nil {
-			a.plan(is, is.deleting(a.who, now))
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 	}
 	return nil
+}
+
+// planDeletion plans that a schedule is deleted, which gives back its room.
+func (a *application) planDeletion(ctx context.Context, name string) {
+	is, _ := a.d.schedules.find(name)
+	if !a.options.DryRun {
+		var now time.Time
+		if is, now, _ = a.d.settleForChange(ctx, name, true); is != nil {
+			a.plan(is, is.deleting(a.who, now))
+		}
+	}
+	if is != nil {
+		a.noteDeleted(harp.ScheduleDocument, name)
+		a.room.add(scheduleRoom{-1, -len(is.document)})
+	}
 }
 
 // planSchedule plans what becomes of the schedule of a document.
 func (a *application) planSchedule(ctx context.Context, doc harp.Document) error {
 	d := a.d
 	sch := *doc.Schedule
-	sch.TZ = cmp.Or(sch.TZ, d.cfg.TimeZone)
-	put := putSchedule{Schedule: sch, By: a.who, Changed: d.now().UTC(), ManagedBy: a.managedBy}
-	put.SecretArgs = d.hosts.catalogues.secretsOf(sch.Request.Procedure, sch.Request.Args)
+	sch.TZ, sch.From, sch.Until = cmp.Or(sch.TZ, d.cfg.TimeZone), sch.From.UTC(), sch.Until.UTC()
+	old, _ := d.schedules.find(sch.Name) // nil: there is none
+	put := putSchedule{Schedule: sch, By: a.who, Changed: d.now().UTC(), ManagedBy: a.managedBy, SecretArgs: d.secretsOf(&sch, old)}
 	if err := checkGivenSecrets(sch.Request.Args, put.SecretArgs); err != nil {
 		return err
 	}
-	old, _ := d.schedules.find(sch.Name) // nil: there is none
 	var fields []harp.FieldChange
 	managedBy := ""
 	if old != nil {
 		var err error
-		if fields, err = scheduleChanges(old, &put); err != nil {
+		if fields, err = scheduleChanges(old, &put, d.knownSecrets(old)...); err != nil {
 			return err
 		}
 		if managedBy = old.ManagedBy; old.err != nil {
@@ -411,14 +468,19 @@ func (a *application) planSchedule(ctx context.Context, doc harp.Document) error
 		return err
 	}
 	spec, err := d.readPut(&put, a.groups.text, d.now())
-	if err != nil || a.options.DryRun {
+	if err != nil {
+		return err
+	}
+	if a.options.DryRun {
+		takes, err := d.schedules.checkRoom(sch.Name, len(wire.Encode(put)), a.room)
+		a.room.add(takes)
 		return err
 	}
 	is, now, unsettled := d.settleForChange(ctx, sch.Name, true)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	step, err := d.puttingSchedule(is, put, spec, now)
+	step, err := d.puttingSchedule(is, put, spec, a.room, now)
 	switch {
 	case unsettled != nil && errors.Is(err, harp.ErrNoSpace):
 		return unsettled

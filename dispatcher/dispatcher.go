@@ -220,7 +220,7 @@ type Dispatcher struct {
 	schedules *schedules
 	windows   *windows
 
-	applying  sync.Mutex // one set of documents at a time
+	applying  chan struct{} // 1 slot: one set of documents at a time
 	documents documentsHealth
 	labelling sync.Mutex // one change of labels at a time
 
@@ -277,7 +277,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.greetings = newGreetings()
 	d.groups = &groups{byName: map[string]group{}}
 	d.fleet = &fleet{hosts: d.hosts, groups: d.groups, now: d.now}
-	d.schedules, d.windows = newSchedules(), newWindows()
+	d.schedules, d.windows, d.applying = newSchedules(), newWindows(), make(chan struct{}, 1)
 	d.watchers.batchChanged = d.schedules.noteBatch
 	d.turns.lines = map[harp.Principal]*line{}
 	d.feed.changed = make(chan struct{})

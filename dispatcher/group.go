@@ -126,13 +126,36 @@ func (gs *groups) checkRoom(g harp.Group) error {
 	return nil
 }
 
-// userOf returns the first group by name that uses one; "" if none does.
-func (gs *groups) userOf(name string) string {
+// managedBy are the groups that somebody manages, by name.
+func (gs *groups) managedBy(who string) (names []string) {
+	gs.mu.RLock()
+	defer gs.mu.RUnlock()
+	for name, g := range gs.byName {
+		if g.ManagedBy == who {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// userOf returns the first group by name that uses one of some, and which; "" if none does.
+func (gs *groups) userOf(some map[string]bool) (used, user string) {
 	gs.mu.RLock()
 	defer gs.mu.RUnlock()
 	for _, user := range slices.Sorted(maps.Keys(gs.byName)) {
-		if slices.Contains(gs.byName[user].uses, name) {
-			return user
+		if used := findUsed(gs.byName[user].uses, some); used != "" {
+			return used, user
+		}
+	}
+	return "", ""
+}
+
+// findUsed returns the first name that is one of some; "" if none is.
+func findUsed(uses []string, some map[string]bool) string {
+	for _, name := range uses {
+		if some[name] {
+			return name
 		}
 	}
 	return ""
@@ -258,10 +281,11 @@ func (d *Dispatcher) deleteGroup(ctx context.Context, op store.Operation, name s
 	if by := d.groups.managerOf(name); by != "" {
 		return errManaged(harp.GroupDocument, name, by)
 	}
-	if user := d.groups.userOf(name); user != "" {
+	gone := map[string]bool{name: true}
+	if _, user := d.groups.userOf(gone); user != "" {
 		return errGroupUsed(name, harp.GroupDocument, user)
 	}
-	if user := d.windows.userOf(name); user != "" {
+	if _, user := d.windows.userOf(gone); user != "" {
 		return errGroupUsed(name, harp.WindowDocument, user)
 	}
 	err := d.storeGroup(ctx, op, name, nil)

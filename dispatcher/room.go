@@ -68,7 +68,7 @@ func (s *service) reserveAnswer(ctx context.Context, n int) error {
 func priceOf(t transport.Type) int {
 	switch t {
 	case wire.TypeStatus, wire.TypeRequest, wire.TypeJobs, wire.TypeHosts, wire.TypeHostProcs, wire.TypeQueues, wire.TypeExplain,
-		wire.TypePreview, wire.TypeGroups, wire.TypeBatches, wire.TypeSchedules, wire.TypeLedger, wire.TypeApply,
+		wire.TypePreview, wire.TypeGroups, wire.TypeBatches, wire.TypeSchedules, wire.TypeLedger,
 		wire.TypeWindows, wire.TypeWindowSpans, wire.TypeJudgeStart:
 		return answerPrice
 	case wire.TypeBackup:

@@ -45,8 +45,7 @@ type schedules struct {
 // turn is that of whoever makes steps of a schedule.
 type turn struct {
 	over  chan struct{} // is closed then
-	adds  int           // bytes of what is being put
-	isNew bool          // there was no such schedule
+	takes scheduleRoom  // by what is being put
 }
 
 func newSchedules() *schedules {
@@ -300,34 +299,52 @@ func (ss *schedules) removeLocked(name string) {
 	ss.size -= len(s.document)
 }
 
-// takeRoom takes room for a schedule of so many bytes until the turn of who puts it is over. Errors: harp.ErrRefused, where
-// that is beyond what there may be.
-func (ss *schedules) takeRoom(name string, size int) error {
+// scheduleRoom is what some schedules take; what they give back is below zero.
+type scheduleRoom struct{ count, bytes int }
+
+func (r *scheduleRoom) add(other scheduleRoom) {
+	r.count, r.bytes = r.count+other.count, r.bytes+other.bytes
+}
+
+// takeRoom takes room for a schedule of so many bytes until the turn of who puts it is over. Beside it other schedules take room in
+// the same commit. Errors: harp.ErrRefused, where that is beyond what there may be.
+func (ss *schedules) takeRoom(name string, size int, beside scheduleRoom) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	old := ss.byName[name]
-	n, is := len(ss.byName), ss.size+size
-	if old != nil {
-		is -= len(old.document)
+	takes, err := ss.checkRoomLocked(name, size, beside)
+	if turn := ss.turns[name]; err == nil && turn != nil {
+		turn.takes = takes
 	}
+	return err
+}
+
+// checkRoom returns what room a schedule takes, and takes none. Errors: as takeRoom.
+func (ss *schedules) checkRoom(name string, size int, beside scheduleRoom) (scheduleRoom, error) {
+	ss.mu.RLock()
+	defer ss.mu.RUnlock()
+	return ss.checkRoomLocked(name, size, beside)
+}
+
+func (ss *schedules) checkRoomLocked(name string, size int, beside scheduleRoom) (takes scheduleRoom, err error) {
+	takes = scheduleRoom{1, size}
+	if old := ss.byName[name]; old != nil {
+		takes = scheduleRoom{0, max(size-len(old.document), 0)}
+	}
+	all := scheduleRoom{len(ss.byName), ss.size}
+	all.add(takes)
+	all.add(beside)
 	for of, other := range ss.turns {
 		if of != name {
-			is += other.adds
-			if other.isNew {
-				n++
-			}
+			all.add(other.takes)
 		}
 	}
 	switch {
-	case old == nil && n >= maxSchedules:
-		return failures.New("refused", fmt.Sprintf("there are %d schedules, at most %d", n, maxSchedules)).Err()
-	case is > maxScheduleBytes:
-		return failures.New("refused", fmt.Sprintf("schedules may have at most %d bytes in total", maxScheduleBytes)).Err()
+	case takes.count > 0 && all.count > maxSchedules:
+		err = failures.New("refused", fmt.Sprintf("there are %d schedules, at most %d", all.count-1, maxSchedules)).Err()
+	case all.bytes > maxScheduleBytes:
+		err = failures.New("refused", fmt.Sprintf("schedules may have at most %d bytes in total", maxScheduleBytes)).Err()
 	}
-	if turn := ss.turns[name]; turn != nil {
-		turn.adds, turn.isNew = size, old == nil
-	}
-	return nil
+	return takes, err
 }
 
 // note has the loop look at a schedule.

@@ -109,20 +109,19 @@ func (s *service) PutSchedule(ctx context.Context, id string, sch harp.Schedule)
 		if sch.TZ == "" {
 			sch.TZ = s.d.cfg.TimeZone
 		}
-		secret := s.d.hosts.catalogues.secretsOf(sch.Request.Procedure, sch.Request.Args)
-		if err := checkGivenSecrets(sch.Request.Args, secret); err != nil {
-			return none, err
-		}
 		_, _, err = s.d.changeSchedule(ctx, op, sch.Name, true, func(old *scheduled, now time.Time) (*store.ScheduleStep, error) {
 			if old != nil && old.ManagedBy != "" {
 				return nil, errManaged(harp.ScheduleDocument, sch.Name, old.ManagedBy)
 			}
-			put := putSchedule{Schedule: sch, By: s.who, Changed: now.UTC(), SecretArgs: secret}
+			put := putSchedule{Schedule: sch, By: s.who, Changed: now.UTC(), SecretArgs: s.d.secretsOf(&sch, old)}
+			if err := checkGivenSecrets(sch.Request.Args, put.SecretArgs); err != nil {
+				return nil, err
+			}
 			spec, err := s.d.readPut(&put, s.d.groups.text, now)
 			if err != nil {
 				return nil, err
 			}
-			return s.d.puttingSchedule(old, put, spec, now)
+			return s.d.puttingSchedule(old, put, spec, scheduleRoom{}, now)
 		})
 		return none, err
 	})
@@ -146,12 +145,13 @@ func (d *Dispatcher) readPut(put *putSchedule, group func(name string) (string, 
 	return spec, err
 }
 
-// puttingSchedule is the step that puts a schedule, which was read, in the place of an old one, nil if there is none. No edit fires the past. Errors:
+// puttingSchedule is the step that puts a schedule, which was read, in the place of an old one, nil if there is none. Beside it other schedules
+// take room in the same commit. No edit fires the past. Errors:
 // harp.ErrConflict, harp.ErrRefused.
-func (d *Dispatcher) puttingSchedule(old *scheduled, put putSchedule, spec *schedule.Spec, now time.Time) (*store.ScheduleStep, error) {
+func (d *Dispatcher) puttingSchedule(old *scheduled, put putSchedule, spec *schedule.Spec, beside scheduleRoom, now time.Time) (*store.ScheduleStep, error) {
 	sch := &put.Schedule
 	step := store.ScheduleStep{Name: sch.Name, Document: wire.Encode(put)}
-	if err := d.schedules.takeRoom(sch.Name, len(step.Document)); err != nil {
+	if err := d.schedules.takeRoom(sch.Name, len(step.Document), beside); err != nil {
 		return nil, err
 	}
 	if old != nil {

@@ -44,7 +44,11 @@ func (s *service) openWindow(ctx context.Context, w harp.Window, now time.Time) 
 		}
 		defer s.d.turns.leaveTurn(s.who, weight)
 	}
-	to := newOpenWindow(windowDocument{Window: w, By: s.who, Changed: now.UTC()}, 0)
+	doc := windowDocument{By: s.who, Changed: now.UTC()}
+	if err := wire.Decode(wire.Encode(w), &doc.Window); err != nil { // w is its caller's
+		return nil, err
+	}
+	to := newOpenWindow(doc, 0)
 	if to.err != nil {
 		return nil, to.err
 	}

@@ -367,14 +367,31 @@ func (ws *windows) trouble(w *openWindow) error {
 	return ws.lost[w.Window.Name]
 }
 
-// userOf returns the first window by name whose target names a group; "" if none does.
-func (ws *windows) userOf(group string) string {
+// managedBy are the windows that somebody manages, by name.
+func (ws *windows) managedBy(who string) (names []string) {
 	for _, w := range ws.all() {
-		if e, err := target.Parse(w.Window.Target); err == nil && slices.Contains(e.Groups(), group) {
-			return w.Window.Name
+		if w.ManagedBy == who {
+			names = append(names, w.Window.Name)
 		}
 	}
-	return ""
+	return names
+}
+
+// userOf returns the first window by name whose target names one of some groups, and which; "" if none does.
+func (ws *windows) userOf(groups map[string]bool) (used, user string) {
+	if len(groups) == 0 {
+		return "", ""
+	}
+	for _, w := range ws.all() {
+		e, err := target.Parse(w.Window.Target)
+		if err != nil {
+			continue
+		}
+		if used := findUsed(e.Groups(), groups); used != "" {
+			return used, w.Window.Name
+		}
+	}
+	return "", ""
 }
 
 // problem is which windows cannot be told; nil: none.
