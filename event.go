@@ -98,9 +98,9 @@ const (
 	EventHostRemoved    EventType = "host.removed"      // by an operator
 	EventHostPaused     EventType = "host.paused"       // nothing starts on it; Reason says why
 	EventHostUnpaused   EventType = "host.unpaused"
-	EventQueuePaused    EventType = "queue.paused"
-	EventQueueUnpaused  EventType = "queue.unpaused"
-	EventQueueChanged   EventType = "queue.changed" // its concurrency
+	EventQueuePaused    EventType = "queue.paused"   // Reason says why
+	EventQueueUnpaused  EventType = "queue.unpaused" // without By: its pause has ended by itself
+	EventQueueChanged   EventType = "queue.changed"  // its concurrency
 	EventQueueCancelled EventType = "queue.cancelled"
 	EventWindowChanged  EventType = "window.changed" // made, changed or ended; Reason is the window's
 	EventWindowOpened   EventType = "window.opened"  // Until is its end, if one is known

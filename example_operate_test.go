@@ -220,7 +220,7 @@ func ExampleQueues_Pause() {
 	_, err = first.Wait(ctx)
 	must(err)
 
-	must(caller.Queues().Pause(ctx, name))
+	must(caller.Queues().Pause(ctx, name, "the database moves", time.Time{}))
 	job, err := greet.Call(ctx, caller.Host("web01"), greetArgs{"Ada"}, harp.Queue(name))
 	must(err)
 	status, err := job.Status(ctx)

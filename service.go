@@ -211,7 +211,7 @@ type QueueService interface {
 
 	// ChangeQueue changes a queue, once for an id, which is as that of CancelQueue.
 	// Errors: as CancelQueue, but that a pause makes the queue if it is not there;
-	// ErrInvalid.
+	// ErrInvalid (a field of the change; until, which has passed).
 	ChangeQueue(ctx context.Context, id string, name Value, c QueueChange) error
 }
 
@@ -306,12 +306,6 @@ type MaintenanceService interface {
 	// PauseHosts pauses the hosts that a target selects, or ends their pauses, once for an id, and returns how many hosts
 	// that are. Errors: as LabelHosts; ErrInvalid (until, which has passed).
 	PauseHosts(ctx context.Context, id, expr string, c HostPauseChange) (int, error)
-}
-
-// QueueChange is what an operator changes of a queue; nil: left as it is.
-type QueueChange struct {
-	Paused      *bool `msgpack:"paused,omitempty"`
-	Concurrency *int  `msgpack:"conc,omitempty"` // at least 1; 0 takes back what was said
 }
 
 // EventService reads the feed of events.

@@ -26,7 +26,7 @@ type Obstacle struct {
 	Ahead  int       `json:"ahead,omitempty" msgpack:"ahead,omitempty"`   // queue: how many of its jobs stand before this one
 	Batch  string    `json:"batch,omitempty" msgpack:"batch,omitempty"`   // batch: its id
 	By     Principal `json:"by,omitzero" msgpack:"by,omitempty"`          // paused, batch, window: who has paused it
-	Why    string    `json:"why,omitempty" msgpack:"why,omitempty"`       // batch, window: in the words of who has, or of the window
+	Why    string    `json:"why,omitempty" msgpack:"why,omitempty"`       // paused, batch, window: in the words of who has, or of the window
 	Window string    `json:"window,omitempty" msgpack:"window,omitempty"` // window: its name; empty: its host is paused
 	Only   bool      `json:"only,omitempty" msgpack:"only,omitempty"`     // window: it lets start within its spans alone, and none covers this moment
 }

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -274,18 +275,20 @@ func TestChangeQueue(t *testing.T) {
 	everywhere(t, func(t *testing.T, d *desk, caller *harp.Caller) {
 		name := harp.Args{"n": "a"}
 		d.queues = []harp.QueueStatus{{Name: must(harp.NewValue(name)), Concurrency: 1}}
-		ctx, queues := t.Context(), caller.Queues()
-		for _, err := range []error{queues.Pause(ctx, name), queues.SetConcurrency(ctx, name, 5), queues.Unpause(ctx, name)} {
+		ctx, queues, until := t.Context(), caller.Queues(), time.Unix(5, 0).UTC()
+		for _, err := range []error{queues.Pause(ctx, name, "disk", until), queues.SetConcurrency(ctx, name, 5), queues.Unpause(ctx, name)} {
 			if err != nil {
 				t.Error(err)
 			}
 		}
-		want := []harp.QueueChange{{Paused: ptr(true)}, {Concurrency: ptr(5)}, {Paused: ptr(false)}}
+		want := []harp.QueueChange{{Paused: ptr(true), Reason: "disk", Until: until}, {Concurrency: ptr(5)}, {Paused: ptr(false)}}
 		if !reflect.DeepEqual(d.feed.changes, want) {
 			t.Errorf("got %+v", d.feed.changes)
 		}
 		wantField(t, queues.SetConcurrency(ctx, name, -1), "concurrency")
-		wantField(t, queues.Pause(ctx, "a"), "queue")
+		wantField(t, queues.Pause(ctx, "a", "", time.Time{}), "queue")
+		wantField(t, queues.Pause(ctx, name, strings.Repeat("r", harp.MaxWhy+1), time.Time{}), "reason")
+		wantField(t, queues.Pause(ctx, name, "", time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)), "until")
 		wantField(t, queues.Unpause(ctx, nil), "queue")
 		if err := queues.Unpause(ctx, harp.Args{"n": "b"}); !errors.Is(err, harp.ErrNotFound) {
 			t.Error(err)
@@ -297,8 +300,10 @@ func TestChangeQueue(t *testing.T) {
 // connection.
 func TestChangesAreAskedAgain(t *testing.T) {
 	for method, ask := range map[string]func(ctx context.Context, caller *harp.Caller, id string) error{
-		"ForceLost":   func(ctx context.Context, c *harp.Caller, id string) error { return c.Job(id).ForceLost(ctx, "x") },
-		"ChangeQueue": func(ctx context.Context, c *harp.Caller, _ string) error { return c.Queues().Pause(ctx, harp.Args{}) },
+		"ForceLost": func(ctx context.Context, c *harp.Caller, id string) error { return c.Job(id).ForceLost(ctx, "x") },
+		"ChangeQueue": func(ctx context.Context, c *harp.Caller, _ string) error {
+			return c.Queues().Pause(ctx, harp.Args{}, "", time.Time{})
+		},
 		"Prune": func(ctx context.Context, c *harp.Caller, _ string) error {
 			_, err := c.Prune(ctx, time.Unix(1, 0))
 			return err

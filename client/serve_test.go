@@ -162,6 +162,7 @@ func testBadRequests(t *testing.T, f *front) {
 		{"events of too many types", wire.TypeEvents, wire.EventsQuery{EventFilter: harp.EventFilter{Types: make([]string, harp.MaxEventTypes+1)}}, "types"},
 		{"events after nothing known", wire.TypeEvents, wire.EventsQuery{EventFilter: harp.EventFilter{After: "x"}}, "after"},
 		{"change no queue", wire.TypeChangeQueue, wire.QueueChange{}, "queue"},
+		{"pause a queue for a long reason", wire.TypeChangeQueue, wire.QueueChange{Request: id, Name: []byte{0x80}, QueueChange: harp.QueueChange{Paused: new(true), Reason: strings.Repeat("x", harp.MaxWhy+1)}}, "reason"},
 		{"change a queue to fewer than nothing", wire.TypeChangeQueue, wire.QueueChange{Request: id, Name: []byte{0x80}, QueueChange: harp.QueueChange{Concurrency: new(-1)}}, "concurrency"},
 		{"submit a bad retry", wire.TypeSubmit, harp.Submission{Request: harp.Request{ID: id, Host: "h", Procedure: "p", Retry: harp.RetryPolicy{On: []harp.State{"queued"}}}.Encode()}, "retry.on"},
 	}) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/agent"
@@ -365,7 +366,7 @@ func TestHostsProceduresAndQueuesAreListed(t *testing.T) {
 		<-g.entered
 		<-g.entered
 		before := harp.Args{"a": 1}
-		if err := sys.caller.Queues().Pause(t.Context(), before); err != nil {
+		if err := sys.caller.Queues().Pause(t.Context(), before, "", time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		var queues []string

@@ -42,7 +42,7 @@ func TestServeGoesOnAfterAFailedCommit(t *testing.T) {
 		synctest.Wait()
 
 		disk.FailCommits(broken)
-		if err := near.Queues().Pause(t.Context(), harp.Args{"q": 1}); !errors.Is(err, store.ErrPoisoned) || !errors.Is(err, broken) {
+		if err := near.Queues().Pause(t.Context(), harp.Args{"q": 1}, "", time.Time{}); !errors.Is(err, store.ErrPoisoned) || !errors.Is(err, broken) {
 			t.Errorf("the operation whose commit failed returns %v", err)
 		}
 		synctest.Wait()

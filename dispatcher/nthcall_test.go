@@ -190,7 +190,9 @@ func TestTroubleOfTheStoreIsTold(t *testing.T) {
 			}
 			return nil, err
 		},
-		"pause": func(ctx context.Context, s *asking) (any, error) { return none(s.caller.Queues().Pause(ctx, queue)) },
+		"pause": func(ctx context.Context, s *asking) (any, error) {
+			return none(s.caller.Queues().Pause(ctx, queue, "", time.Time{}))
+		},
 		"refresh": func(ctx context.Context, s *asking) (any, error) {
 			s.registry.set(nil, manyHosts(3000)...)
 			_, err := s.caller.Hosts().Refresh(ctx)

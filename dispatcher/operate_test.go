@@ -131,8 +131,16 @@ func TestAQueueIsPausedAndWidened(t *testing.T) {
 		sys.agent("web01", g.register)
 		name := harp.Args{"db": 1}
 		queues := sys.caller.Queues()
-		if err := queues.Pause(t.Context(), name); err != nil {
+		until := time.Now().Add(time.Hour)
+		if err := queues.Pause(t.Context(), name, "disk", until); err != nil {
 			t.Fatal(err)
+		}
+		if err := queues.Pause(t.Context(), name, "", time.Now().Add(-time.Hour)); !errors.Is(err, harp.ErrInvalid) || harp.FailureOf(err).Field != "until" {
+			t.Errorf("a pause until the past gives %v", err)
+		}
+		q := must[harp.QueueStatus](t)(queues.Get(t.Context(), name))
+		if p := q.Pause; !q.Paused || p == nil || p.By.Kind == "" || p.Reason != "disk" || p.Since.IsZero() || !p.Until.Equal(until) {
+			t.Errorf("it is paused by %+v", p)
 		}
 		host := sys.caller.Host("web01", harp.Queue(name))
 		var jobs []*harp.Job
@@ -153,7 +161,7 @@ func TestAQueueIsPausedAndWidened(t *testing.T) {
 		}
 		<-g.entered
 		<-g.entered
-		if q := must[harp.QueueStatus](t)(queues.Get(t.Context(), name)); q.Running != 3 || q.Concurrency != 3 || q.Paused {
+		if q := must[harp.QueueStatus](t)(queues.Get(t.Context(), name)); q.Running != 3 || q.Concurrency != 3 || q.Paused || q.Pause != nil {
 			t.Errorf("it is %+v", q)
 		}
 		for range jobs {

@@ -99,12 +99,12 @@ func TestQueuesOfAPrincipalAreBounded(t *testing.T) {
 		sys := limitedSystem(t, memory.Open(nil), dispatcher.PrincipalLimits{Queues: 2})
 		ada, bob := sys.callerAs("ada"), sys.callerAs("bob")
 		must[*harp.Job](t)(waitingCall(t.Context(), ada, harp.Queue(harp.Args{"q": 1})))
-		if err := ada.Queues().Pause(t.Context(), harp.Args{"q": 2}); err != nil {
+		if err := ada.Queues().Pause(t.Context(), harp.Args{"q": 2}, "", time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		_, err := waitingCall(t.Context(), ada, harp.Queue(harp.Args{"q": 3}))
 		wantRefused(t, err, "queues")
-		wantRefused(t, ada.Queues().Pause(t.Context(), harp.Args{"q": 3}), "queues")
+		wantRefused(t, ada.Queues().Pause(t.Context(), harp.Args{"q": 3}, "", time.Time{}), "queues")
 		must[*harp.Job](t)(waitingCall(t.Context(), ada, harp.Queue(harp.Args{"q": 2})))
 		must[*harp.Job](t)(waitingCall(t.Context(), ada))
 		must[*harp.Job](t)(waitingCall(t.Context(), bob, harp.Queue(harp.Args{"q": 3})))

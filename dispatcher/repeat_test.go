@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/client"
@@ -106,7 +107,7 @@ func TestChangingAQueueAgainUndoesAnothersChange(t *testing.T) {
 		queue, queues := harp.Args{"q": 1}, sys.caller.Queues()
 		must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil, harp.Queue(queue), harp.OfflineWait(harp.NoLimit)))
 		lostOnce(t, sys,
-			func(far *harp.Caller) error { return far.Queues().Pause(t.Context(), queue) },
+			func(far *harp.Caller) error { return far.Queues().Pause(t.Context(), queue, "", time.Time{}) },
 			func() {
 				if err := queues.Unpause(t.Context(), queue); err != nil {
 					t.Error(err)
@@ -119,6 +120,10 @@ func TestChangingAQueueAgainUndoesAnothersChange(t *testing.T) {
 					t.Error(err)
 				}
 			})
+		until := time.Now().Add(time.Second)
+		lostOnce(t, sys,
+			func(far *harp.Caller) error { return far.Queues().Pause(t.Context(), queue, "", until) },
+			func() { time.Sleep(2 * time.Second) }) // until it is over
 		if q := must[harp.QueueStatus](t)(queues.Get(t.Context(), queue)); q.Paused || q.Concurrency != 3 {
 			t.Errorf("paused is %t and concurrency %d, though the last to change it said false and 3", q.Paused, q.Concurrency)
 		}

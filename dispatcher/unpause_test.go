@@ -49,7 +49,7 @@ func TestAQueueGoesOnThoughWhoeverUnpausedItHasLeft(t *testing.T) {
 				synctest.Wait()
 				host := sys.caller.Host("web01", harp.Queue(harp.Args{}))
 				if what == "unpaused" {
-					if err := sys.caller.Queues().Pause(t.Context(), harp.Args{}); err != nil {
+					if err := sys.caller.Queues().Pause(t.Context(), harp.Args{}, "", time.Time{}); err != nil {
 						t.Fatal(err)
 					}
 				} else {
@@ -76,7 +76,7 @@ func TestUnpausingAQueueDoesNotAskEveryHost(t *testing.T) {
 		}
 		asked := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i")).exchanges(t)
 		synctest.Wait()
-		if err := sys.caller.Queues().Pause(t.Context(), harp.Args{}); err != nil {
+		if err := sys.caller.Queues().Pause(t.Context(), harp.Args{}, "", time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		must[*harp.Job](t)(sys.caller.Host("web01", harp.Queue(harp.Args{})).Call(t.Context(), "work", nil))

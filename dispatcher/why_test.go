@@ -22,7 +22,7 @@ func TestWhy(t *testing.T) {
 		sys.agent("web01", greeter)
 		start := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 		q := harp.Queue(harp.Args{"q": 1})
-		if err := sys.caller.Queues().Pause(ctx, harp.Args{"q": 1}); err != nil {
+		if err := sys.caller.Queues().Pause(ctx, harp.Args{"q": 1}, "", time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		waits := must[*harp.Job](t)(sys.caller.Host("web01").Call(ctx, helloProc.Name, helloArgs{Name: "Ada"}, q))

@@ -276,7 +276,7 @@ func (p *player) cancelQueue(ctx context.Context, queue string) {
 
 // pauseQueue pauses a queue for some time.
 func (p *player) pauseQueue(ctx context.Context, queue string, d time.Duration) {
-	err := p.sys.Caller().Queues().Pause(ctx, queueName(queue))
+	err := p.sys.Caller().Queues().Pause(ctx, queueName(queue), "", time.Time{})
 	paused := queuePause{queue: queue, begin: time.Now()}
 	if err == nil {
 		time.Sleep(d)

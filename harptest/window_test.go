@@ -240,6 +240,51 @@ func TestPauseOfAHost(t *testing.T) {
 	})
 }
 
+// TestPauseOfAQueue: the pause says by whom, why, since when and until when, in the status of the queue, in that of a job that
+// waits and in events, and ends by itself, also over a restart of the dispatcher.
+func TestPauseOfAQueue(t *testing.T) {
+	inWindows(t, func(t *testing.T, sys *harptest.System, _ *starts) {
+		ctx, queues, q := t.Context(), sys.Caller().Queues(), harp.Args{"db": 1}
+		since, until := time.Now().UTC(), time.Now().Add(time.Hour).UTC()
+		if err := queues.Pause(ctx, q, "disk", until); err != nil {
+			t.Fatal(err)
+		}
+		job := call(t, sys, "web01", "patch", harp.Queue(q))
+		sys.RestartDispatcher()
+		sys.WaitOnline("web01")
+		all := waitsFor(t, job, harp.ReasonPaused)
+		if len(all) != 1 || all[0].Why != "disk" || all[0].By.Name != harptest.CallerName || all[0].Since.Before(since) || !all[0].Until.Equal(until) {
+			t.Errorf("what keeps it is %+v", all)
+		}
+		is, err := queues.Get(ctx, q)
+		if p := is.Pause; err != nil || !is.Paused || p == nil || p.Reason != "disk" || p.By.Name != harptest.CallerName || !p.Since.Equal(all[0].Since) || !p.Until.Equal(until) {
+			t.Errorf("the queue is %+v, paused by %+v, %v", is, p, err)
+		}
+		if at := succeeds(t, job); at.Before(until) || at.After(until.Add(time.Second)) {
+			t.Errorf("it starts at %v", at)
+		}
+		if is, err := queues.Get(ctx, q); !errors.Is(err, harp.ErrNotFound) {
+			t.Errorf("the queue is %+v, %v", is, err)
+		}
+		page, err := sys.Caller().EventsPage(ctx, harp.EventFilter{After: harp.EventsFromStart, Types: []string{"queue.*"}}, false)
+		if err != nil || len(page.Events) != 2 {
+			t.Fatalf("events are %+v, %v", page.Events, err)
+		}
+		if e := page.Events[0]; e.Type != harp.EventQueuePaused || e.Reason != "disk" || e.By.Name != harptest.CallerName || !e.Until.Equal(until) {
+			t.Errorf("of the pause is told %+v", e)
+		}
+		if e := page.Events[1]; e.Type != harp.EventQueueUnpaused || e.By != (harp.Principal{}) || e.Time.Before(until) {
+			t.Errorf("of its end is told %+v", e)
+		}
+		if err := queues.Pause(ctx, q, "", time.Now().Add(-time.Hour)); !errors.Is(err, harp.ErrInvalid) || harp.FailureOf(err).Field != "until" {
+			t.Errorf("a pause until the past gives %v", err)
+		}
+		if is, err := queues.Get(ctx, q); !errors.Is(err, harp.ErrNotFound) {
+			t.Errorf("the queue is %+v, %v", is, err)
+		}
+	})
+}
+
 // TestWindowOnly: starts are allowed within the spans of such windows alone; one of several is enough.
 func TestWindowOnly(t *testing.T) {
 	inWindows(t, func(t *testing.T, sys *harptest.System, seen *starts) {

@@ -217,9 +217,11 @@ type Queues interface {
 
 	// ChangeQueue pauses or unpauses a queue, or gives it another concurrency, 0 that of
 	// the first job when it is made anew. What runs goes on. A queue that is paused or was
-	// given a concurrency is kept without jobs. What may start by it is claimed
+	// given a concurrency is kept without jobs. A pause takes the place of one before it, and
+	// is over with the first Advance from its Until on. What may start by it is claimed
 	// by Advance, which is due at once then. Asked again under the same id it changes
 	// nothing. Errors: harp.ErrNotFound, but for a pause, which makes the queue;
+	// harp.ErrInvalid (a field of the change; until, which is not after the operation's time);
 	// harp.ErrConflict, harp.ErrInvalid (id) and harp.ErrPruned as CancelQueue.
 	ChangeQueue(ctx context.Context, name harp.Value, c harp.QueueChange, op Operation) error
 }
@@ -254,7 +256,7 @@ type Upkeep interface {
 	// measured from when something was, as a wait for a host, a pause between attempts or
 	// the patience with a silent host, and how long idempotency keys and tombstones
 	// last, over a restart too: it returns when that is on disk, if it can be.
-	// StartAfter, StartBefore and Retention name times, which stay.
+	// StartAfter, StartBefore, the Until of a pause and Retention name times, which stay.
 	ClockSet(by time.Duration)
 
 	// Compact gives the space of what was deleted back to the file system, as far

@@ -82,7 +82,7 @@ func (c *cli) makePlan(ctx context.Context, caller *harp.Caller, doc harp.Proced
 	}
 	p.timeout = p.effectiveLimit("silence_timeout", req.SilenceTimeout, doc.SilenceTimeout)
 	p.maxExec = p.effectiveLimit("max_exec_time", req.MaxExecTime, doc.MaxExecTime)
-	p.predictStart(time.Now())
+	c.predictStart(p, time.Now())
 	verdict, err := judgePlan(ctx, caller, req)
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (p *plan) effectiveLimit(name string, asked, own time.Duration) time.Durati
 }
 
 // predictStart says whether the call would run and what it would wait for.
-func (p *plan) predictStart(now time.Time) {
+func (c *cli) predictStart(p *plan, now time.Time) {
 	r := p.request
 	if !r.StartBefore.IsZero() && !r.StartBefore.After(now) {
 		p.why = "its start time has passed"
@@ -153,8 +153,8 @@ func (p *plan) predictStart(now time.Time) {
 	}
 	if q := p.queue; q != nil {
 		switch {
-		case q.Paused:
-			p.waits = append(p.waits, "the queue, which is paused")
+		case q.Pause != nil:
+			p.waits = append(p.waits, "the queue, which is paused"+c.pausedByText(harp.Obstacle{By: q.Pause.By, Why: q.Pause.Reason, Until: q.Pause.Until}))
 		case q.Waiting > 0 || q.Running >= q.Concurrency:
 			p.waits = append(p.waits, "its turn in the queue: "+strconv.Itoa(q.Running)+" running, "+strconv.Itoa(q.Waiting)+" waiting")
 		}

@@ -23,9 +23,7 @@ goes on. A pause takes the place of one before it. On a terminal it asks first i
 more than one host, unless -y is given.`
 	cmd.Example = `  harp host pause web07 --reason 'new disk' --until 2h
   harp host pause -y 'rack=7'`
-	flags := cmd.Flags()
-	flags.StringVar(&reason, "reason", "", "`why`, for those whose jobs wait")
-	flags.Var(&until, "until", "it ends by itself at this time; a duration is from now")
+	bindPause(cmd, &reason, &until)
 	return cmd
 }
 

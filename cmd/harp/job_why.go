@@ -62,7 +62,7 @@ func (c *cli) obstacleText(s harp.JobStatus, o harp.Obstacle) string {
 	case harp.ObstacleLastAttempt:
 		return "until " + s.Host + " has said what became of its last attempt, which may still run"
 	case harp.ReasonPaused:
-		return "as its queue is paused" + byText(o.By)
+		return "as its queue is paused" + c.pausedByText(o)
 	case harp.ReasonQueue:
 		return "for its queue: " + slotsText(o) + aheadText(o)
 	case harp.ReasonAgentBusy:
@@ -121,6 +121,18 @@ func (c *cli) batchPauseText(o harp.Obstacle) string {
 		text += ": " + o.Why
 	}
 	return text
+}
+
+// pausedByText is by whom something is paused, why and until when.
+func (c *cli) pausedByText(o harp.Obstacle) string {
+	text := byText(o.By)
+	if o.Why != "" {
+		text += ": " + o.Why
+	}
+	if !o.Until.IsZero() {
+		return text + ", until " + c.clock(o.Until)
+	}
+	return text + ", open end"
 }
 
 func byText(by harp.Principal) string {

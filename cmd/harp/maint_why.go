@@ -81,6 +81,9 @@ func (c *cli) printVerdict(host, procedure string, v harp.Verdict) error {
 
 // windowText is a window, or the pause of a host, that keeps something from starting there.
 func (c *cli) windowText(o harp.Obstacle) string {
+	if o.Window == "" {
+		return "host, which is paused" + c.pausedByText(o)
+	}
 	why := ""
 	if o.Why != "" {
 		why = ": " + o.Why
@@ -90,8 +93,6 @@ func (c *cli) windowText(o harp.Obstacle) string {
 		until = ", until " + c.clock(o.Until)
 	}
 	switch {
-	case o.Window == "":
-		return "host, which is paused" + byText(o.By) + why + until
 	case o.Only && o.Until.IsZero():
 		return "window " + o.Window + why + ", which lets start only within its spans, and none is known to come"
 	case o.Only:

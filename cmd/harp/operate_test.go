@@ -158,15 +158,44 @@ func TestQueueChanges(t *testing.T) {
 	if got := runFake(t, t.Context(), f, nil, "queue", "pause", "host=web01"); !strings.Contains(got.stderr, `queue {"host":"web01"} will start no more jobs`) {
 		t.Errorf("got %+v", got)
 	}
+	f.feed.changes = nil
+	runFake(t, t.Context(), f, nil, "queue", "pause", "host=web01", "--reason", "new disk", "--until", "2027-03-27T00:00:00Z")
+	want := []harp.QueueChange{{Paused: new(true), Reason: "new disk", Until: time.Date(2027, 3, 27, 0, 0, 0, 0, time.UTC)}}
+	if !reflect.DeepEqual(f.feed.changes, want) {
+		t.Errorf("got %+v, want %+v", f.feed.changes, want)
+	}
 	for args, want := range map[string]int{
-		"queue set host=web01":                  exitUsage,
-		"queue set --concurrency -1 host=web01": exitUsage,
-		"queue pause nonsense":                  exitUsage,
-		"queue unpause host=web02":              exitNotFound,
-		"queue set --concurrency 2 host=web02":  exitNotFound,
+		"queue pause host=web01 --until soon":       exitUsage,
+		"queue pause host=web01 --until 2400-01-01": exitUsage,
+		"queue unpause host=web01 --until 2h":       exitUsage,
+		"queue set host=web01":                      exitUsage,
+		"queue set --concurrency -1 host=web01":     exitUsage,
+		"queue pause nonsense":                      exitUsage,
+		"queue unpause host=web02":                  exitNotFound,
+		"queue set --concurrency 2 host=web02":      exitNotFound,
 	} {
 		if got := runFake(t, t.Context(), f, nil, strings.Fields(args)...); got.code != want {
 			t.Errorf("%s: got %+v", args, got)
+		}
+	}
+}
+
+// TestQueuePause: a queue that is paused is shown with what is known of that.
+func TestQueuePause(t *testing.T) {
+	local(t)
+	f := ended(t, nil)
+	noon := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	for want, p := range map[string]*harp.QueuePause{
+		"by ada at 2026-01-31 12:00:00Z: new disk; until 2026-01-31 13:00:00Z": {By: harp.Principal{Name: "ada"}, Reason: "new disk", Since: noon, Until: noon.Add(time.Hour)},
+		"by caller ada at 2026-01-31 12:00:00Z":                                {By: harp.Principal{Kind: "caller", Name: "ada"}, Since: noon},
+		"yes":                                                                  {},
+	} {
+		f.queues = []harp.QueueStatus{{Name: value(t, map[string]any{"host": "web01"}), Concurrency: 1, Paused: true, Pause: p}}
+		if got := runFake(t, t.Context(), f, nil, "queue", "ls"); !strings.HasSuffix(got.stdout, "  0        "+want+"\n") {
+			t.Errorf("%s: got %+v", want, got)
+		}
+		if got := runFake(t, t.Context(), f, nil, "queue", "show", "host=web01"); !strings.HasSuffix(got.stdout, "\npaused       "+want+"\n") {
+			t.Errorf("%s: got %+v", want, got)
 		}
 	}
 }

@@ -38,8 +38,8 @@ func (c *cli) queueCommand() *cobra.Command {
 				return c.cancelQueue(ctx, caller, args, dry)
 			}),
 		},
-		c.queuePauseCommand("pause", "Start no more jobs of a queue; running ones go on", true, &dry),
-		c.queuePauseCommand("unpause", "Start jobs of a paused queue again", false, &dry),
+		c.queuePauseCommand(&dry),
+		c.queueUnpauseCommand(&dry),
 		c.queueSetCommand(&dry))
 	for _, sub := range cmd.Commands() {
 		if strings.Contains(sub.Use, queueName) {
@@ -66,19 +66,42 @@ The order of the keys does not matter.`
 	return cmd
 }
 
-// queuePauseCommand pauses a queue, or lets it go on.
-func (c *cli) queuePauseCommand(verb, short string, paused bool, dry *bool) *cobra.Command {
-	return &cobra.Command{
-		Use:   verb + " " + queueName,
-		Short: short,
-		Args:  cobra.MinimumNArgs(1),
-		RunE: c.changesQueue(dry, func() (field, error) { return field{"paused", paused}, nil },
+// queuePauseCommand pauses a queue.
+func (c *cli) queuePauseCommand(dry *bool) *cobra.Command {
+	var (
+		reason string
+		until  moment
+	)
+	cmd := &cobra.Command{
+		Use:   "pause " + queueName,
+		Short: "Start no more jobs of a queue; running ones go on",
+		Long: `Start no more jobs of a queue, until it is unpaused or a time has come: what is in it waits, and
+what is put into it. Jobs that run go on. A pause takes the place of one before it.`,
+		Example: `  harp queue pause db=main --reason 'moving the database' --until 2h`,
+		Args:    cobra.MinimumNArgs(1),
+		RunE: c.changesQueue(dry, func() (field, error) { return field{"paused", true}, nil },
 			func(ctx context.Context, queues *harp.Queues, name any) error {
-				if paused {
-					return queues.Pause(ctx, name)
-				}
-				return queues.Unpause(ctx, name)
+				return queues.Pause(ctx, name, reason, until.t)
 			}),
+	}
+	bindPause(cmd, &reason, &until)
+	return cmd
+}
+
+// bindPause adds the flags of a pause that keeps jobs waiting.
+func bindPause(cmd *cobra.Command, reason *string, until *moment) {
+	cmd.Flags().StringVar(reason, "reason", "", "`why`, for those whose jobs wait")
+	cmd.Flags().Var(until, "until", "it ends by itself at this time; a duration is from now")
+}
+
+// queueUnpauseCommand lets a paused queue go on.
+func (c *cli) queueUnpauseCommand(dry *bool) *cobra.Command {
+	return &cobra.Command{
+		Use:   "unpause " + queueName,
+		Short: "Start jobs of a paused queue again",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: c.changesQueue(dry, func() (field, error) { return field{"paused", false}, nil },
+			func(ctx context.Context, queues *harp.Queues, name any) error { return queues.Unpause(ctx, name) }),
 	}
 }
 
@@ -117,7 +140,7 @@ func (c *cli) listQueues(ctx context.Context, caller *harp.Caller, _ []string) e
 		name:   "queues",
 		header: []string{"name", "concurrency", "running", "waiting", "paused"},
 		row: func(q harp.QueueStatus) []string {
-			return []string{q.Name.String(), strconv.Itoa(q.Concurrency), strconv.Itoa(q.Running), strconv.Itoa(q.Waiting), yes(q.Paused)}
+			return []string{q.Name.String(), strconv.Itoa(q.Concurrency), strconv.Itoa(q.Running), strconv.Itoa(q.Waiting), c.queuePauseText(q)}
 		},
 		id: func(q harp.QueueStatus) string { return q.Name.String() },
 	}, queues)
@@ -140,9 +163,17 @@ func (c *cli) showQueue(ctx context.Context, caller *harp.Caller, args []string)
 		{"concurrency", strconv.Itoa(q.Concurrency)},
 		{"running", strconv.Itoa(q.Running)},
 		{"waiting", strconv.Itoa(q.Waiting)},
-		{"paused", yes(q.Paused)},
+		{"paused", c.queuePauseText(q)},
 	})
 	return nil
+}
+
+// queuePauseText is that a queue is paused: by whom, since when, why and until when, as far as that is known.
+func (c *cli) queuePauseText(q harp.QueueStatus) string {
+	if p := q.Pause; p != nil && !p.Since.IsZero() {
+		return "by " + c.pausedText(p.By, p.Since, p.Reason, p.Until)
+	}
+	return yes(q.Paused)
 }
 
 func (c *cli) cancelQueue(ctx context.Context, caller *harp.Caller, args []string, dry bool) error {

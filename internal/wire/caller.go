@@ -390,14 +390,6 @@ type QueueChange struct {
 	harp.QueueChange
 }
 
-// Check returns a *harp.FieldError for a change that cannot be.
-func (c QueueChange) Check() error {
-	if c.Concurrency != nil && *c.Concurrency < 0 {
-		return &harp.FieldError{Field: "concurrency", Message: "must not be negative; 0 removes the setting"}
-	}
-	return nil
-}
-
 // Prune deletes jobs that ended before a time.
 type Prune struct {
 	EndedBefore time.Time `msgpack:"before"`

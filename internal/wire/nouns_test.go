@@ -149,6 +149,9 @@ func TestNounsTravel(t *testing.T) {
 			return harp.QueueStatus{
 				Name: genValue.Draw(t, "name"), Concurrency: rapid.Int().Draw(t, "concurrency"),
 				Running: rapid.Int().Draw(t, "running"), Waiting: rapid.Int().Draw(t, "waiting"), Paused: rapid.Bool().Draw(t, "paused"),
+				Pause: rapid.OneOf(rapid.Just[*harp.QueuePause](nil), rapid.Ptr(rapid.Custom(func(t *rapid.T) harp.QueuePause {
+					return harp.QueuePause{By: genPrincipal.Draw(t, "by"), Reason: genText.Draw(t, "reason"), Since: genTime.Draw(t, "since"), Until: genTime.Draw(t, "until")}
+				}), false)).Draw(t, "pause"),
 			}
 		})
 	})
@@ -219,7 +222,8 @@ func TestQueriesTravel(t *testing.T) {
 	t.Run("QueueChange", func(t *testing.T) {
 		travels(t, func(t *rapid.T) wire.QueueChange {
 			return wire.QueueChange{Request: genText.Draw(t, "id"), Name: harp.Value{0x80}, QueueChange: harp.QueueChange{
-				Paused:      rapid.OneOf(rapid.Just[*bool](nil), rapid.Ptr(rapid.Bool(), false)).Draw(t, "paused"),
+				Paused: rapid.OneOf(rapid.Just[*bool](nil), rapid.Ptr(rapid.Bool(), false)).Draw(t, "paused"),
+				Reason: genText.Draw(t, "reason"), Until: genTime.Draw(t, "until"),
 				Concurrency: rapid.OneOf(rapid.Just[*int](nil), rapid.Ptr(rapid.Int(), false)).Draw(t, "concurrency"),
 			}}
 		})

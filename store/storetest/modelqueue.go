@@ -11,9 +11,9 @@ import (
 // modelQueue is what a queue is beyond its jobs.
 type modelQueue struct {
 	concurrency int
-	fixed       bool // by an operator
-	paused      bool
-	changed     time.Time // a change lets jobs start, with the next advance; zero: none
+	fixed       bool             // by an operator
+	pause       *harp.QueuePause // nil: it is not paused
+	changed     time.Time        // a change lets jobs start, with the next advance; zero: none
 }
 
 // free is how many more jobs of a queue may start.
@@ -22,7 +22,7 @@ func (m *model) free(q harp.Value) int {
 		return math.MaxInt
 	}
 	is := m.queues[string(q)]
-	if is == nil || is.paused {
+	if is == nil || is.pause != nil {
 		return 0
 	}
 	return is.concurrency - m.count(func(j *modelJob) bool {
@@ -30,7 +30,7 @@ func (m *model) free(q harp.Value) int {
 	})
 }
 
-func (m *model) isPaused(q harp.Value) bool { return q != nil && m.queues[string(q)].paused }
+func (m *model) isPaused(q harp.Value) bool { return q != nil && m.queues[string(q)].pause != nil }
 
 // isIdle reports whether no job of a queue waits or holds a slot.
 func (m *model) isIdle(q harp.Value) bool {
@@ -64,7 +64,10 @@ func (m *model) change(name harp.Value, c harp.QueueChange, now time.Time) bool 
 		m.queues[string(name)] = q
 	}
 	if c.Paused != nil {
-		q.paused = *c.Paused
+		q.pause = nil
+		if *c.Paused {
+			q.pause = &harp.QueuePause{By: somebody, Reason: c.Reason, Since: now, Until: c.Until}
+		}
 	}
 	if c.Concurrency != nil {
 		if q.fixed = *c.Concurrency > 0; q.fixed {
@@ -72,10 +75,37 @@ func (m *model) change(name harp.Value, c harp.QueueChange, now time.Time) bool 
 		}
 	}
 	m.settle(now)
-	if m.first(now, inQueue(name)) != nil {
-		q.changed = now
-	}
+	m.fillLater(name, now)
 	return true
+}
+
+// fillLater has what may start in a queue start with the next advance.
+func (m *model) fillLater(name harp.Value, now time.Time) {
+	if m.first(now, inQueue(name)) != nil {
+		m.queues[string(name)].changed = now
+	}
+}
+
+// unpause ends the pauses that are over.
+func (m *model) unpause(at, now time.Time) {
+	for name, q := range m.queues {
+		if q.pauseEnds().IsZero() || q.pauseEnds().After(at) {
+			continue
+		}
+		q.pause = nil
+		m.settle(now)
+		if m.queues[name] != nil {
+			m.fillLater(harp.Value(name), now)
+		}
+	}
+}
+
+// pauseEnds is when the pause of a queue ends by itself; the zero time if it does not.
+func (q *modelQueue) pauseEnds() time.Time {
+	if q.pause == nil {
+		return time.Time{}
+	}
+	return q.pause.Until
 }
 
 func inQueue(name harp.Value) func(j *modelJob) bool {

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -367,6 +368,9 @@ func (d *duel) change(t *rapid.T) {
 	if rapid.Bool().Draw(t, "pause") {
 		is := rapid.Bool().Draw(t, "paused")
 		c.Paused = &is
+		if rapid.Bool().Draw(t, "ends") {
+			c.Reason, c.Until = "disk", d.now.Add(d.unlike(time.Duration(rapid.IntRange(1, 60).Draw(t, "until"))*time.Second))
+		}
 	}
 	if n := rapid.IntRange(-1, 4).Draw(t, "concurrency"); n >= 0 {
 		c.Concurrency = &n
@@ -468,7 +472,7 @@ func (d *duel) compareQueue(q harp.Value) {
 		return
 	}
 	d.must(err)
-	if s.Running != running || s.Waiting != waiting || s.Concurrency != is.concurrency || s.Paused != is.paused {
+	if s.Running != running || s.Waiting != waiting || s.Concurrency != is.concurrency || s.Paused != (is.pause != nil) || !reflect.DeepEqual(s.Pause, is.pause) {
 		d.Fatalf("queue is %+v, want running %d, waiting %d, %+v", s, running, waiting, *is)
 	}
 }

@@ -12,7 +12,7 @@ import (
 func (m *model) settle(now time.Time) {
 	m.latest = now
 	for name, q := range m.queues {
-		if !q.paused && !q.fixed && m.isIdle(harp.Value(name)) {
+		if q.pause == nil && !q.fixed && m.isIdle(harp.Value(name)) {
 			delete(m.queues, name)
 		}
 	}
@@ -49,6 +49,7 @@ func (m *model) advance(now time.Time) (ended, claimed []*modelJob) {
 	m.settle(now)
 	var woken []*modelJob
 	for at := m.due(); !at.IsZero() && !at.After(now); at = m.due() {
+		m.unpause(at, now)
 		claimed = append(claimed, m.reviewHolds(at, now)...)
 		for _, j := range m.jobs {
 			if j.waitsForTime() && !j.comes().After(at) && !j.isLate(now) {
@@ -149,6 +150,7 @@ func (m *model) due() time.Time {
 	}
 	for _, q := range m.queues {
 		note(q.changed)
+		note(q.pauseEnds())
 	}
 	for _, b := range m.backlogs {
 		note(b.again)

@@ -54,10 +54,13 @@ var obstacles = []rule{
 		w.wantObstacles(second, "queue 1 of 1, 0 ahead")
 		w.wantObstacles(third, "start_after until 1m0s", "queue 1 of 1, 1 ahead", "offline")
 		w.pauseBy(ada, q, true)
-		w.wantObstacles(second, "paused ada", "queue 1 of 1, 0 ahead")
+		w.wantObstacles(second, "paused since 0s ada", "queue 1 of 1, 0 ahead")
 		w.pass(2 * time.Minute)
 		w.advance()
-		w.wantObstacles(third, "paused ada", "queue 1 of 1, 1 ahead", "offline")
+		w.wantObstacles(third, "paused since -2m0s ada", "queue 1 of 1, 1 ahead", "offline")
+		w.pauseFor(q, "disk", time.Hour)
+		w.resize(q, 1)
+		w.wantObstacles(second, "paused since 0s until 1h0m0s ada", "queue 1 of 1, 0 ahead")
 	}},
 	{"obstacles/host", "the jobs that a host is busy with are told, and when a pause is over", func(w *world) {
 		w.st.SetGate("h", store.Gate{Open: true, Most: 1})

@@ -148,6 +148,8 @@ func (s *Store) ringAlarm(t *tx, a *schedule.Alarm, now int64, out *store.Advanc
 		return s.ringBatch(t, a.Batch, now, out)
 	case schedule.AlarmHolds:
 		return s.reviewHolds(t, a, now, out)
+	case schedule.AlarmUnpause:
+		return s.endPause(t, a.Queue, now)
 	case schedule.AlarmWake: // elapse's
 	}
 	return nil

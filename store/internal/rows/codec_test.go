@@ -107,6 +107,8 @@ func TestRowsGolden(t *testing.T) {
 	show("outcome", encode(*j.Outcome))
 	show("request", encode(harp.Submission{Request: []byte("r"), Signature: []byte("s"), KeyID: "k"}))
 	show("queue", encode(queue))
+	queue.Pause, queue.Keeper = &harp.QueuePause{By: j.Principal, Reason: "r", Since: noon, Until: noon}, j.Principal
+	show("queue", encode(queue))
 	show("host", encode(host))
 	show("format", encode(formatRow{Version: formatVersion, ID: "id"}))
 	show("records", encodeChunk([]harp.Record{{Time: noon, Kind: "data", Value: harp.Value{1}}, {Truncated: 5}}, noon))

@@ -3,6 +3,7 @@ package rows
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -95,7 +96,8 @@ func TestDamagedQueueStaysDamaged(t *testing.T) {
 			}
 		},
 		"is changed": func(t *testing.T, s *Store, sent, waits *store.Job) {
-			if err := s.ChangeQueue(t.Context(), name, harp.QueueChange{Concurrency: new(7)}, store.Operation{ID: harp.NewID(), Time: noon}); err != nil {
+			c := harp.QueueChange{Concurrency: new(7), Paused: new(true), Reason: "disk", Until: later}
+			if err := s.ChangeQueue(t.Context(), name, c, store.Operation{ID: harp.NewID(), Time: noon, By: ada}); err != nil {
 				t.Error(err)
 			}
 		},
@@ -124,7 +126,7 @@ func TestDamagedQueueStaysDamaged(t *testing.T) {
 				t.Fatal(err)
 			}
 			s = opened(t, e, Options{})
-			if q := s.sched.Queue(string(name)); q.Concurrency != had.Concurrency || q.Fixed != had.Fixed || q.Paused != had.Paused || q.Through() != had.Through() || !q.Fixed {
+			if q := s.sched.Queue(string(name)); q.Concurrency != had.Concurrency || q.Fixed != had.Fixed || !reflect.DeepEqual(q.Pause, had.Pause) || q.Through() != had.Through() || !q.Fixed {
 				t.Errorf("the queue was %+v, is %+v", had, *q)
 			}
 			if j, err := s.Job(t.Context(), first.ID); err != nil || j.Cancel == nil || j.Cancel.By != ada || !j.Cancel.Time.Equal(noon) {
@@ -132,6 +134,33 @@ func TestDamagedQueueStaysDamaged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPauseOfDamagedQueueEnds checks that a pause ends at its time though the row of its queue cannot be read any more.
+func TestPauseOfDamagedQueueEnds(t *testing.T) {
+	eachDamage(t, "pause", func(t *testing.T, damage func(e *trial, s *Store, key []byte)) {
+		e := newTrial()
+		s := opened(t, e, Options{})
+		openGate(s, "h")
+		c := inQueue(call("h"), 0, 1)
+		until := noon.Add(time.Hour)
+		pause := harp.QueueChange{Paused: new(true), Until: until, Concurrency: new(2)}
+		if err := s.ChangeQueue(t.Context(), c.Job.Queue, pause, store.Operation{ID: harp.NewID(), Time: noon}); err != nil {
+			t.Fatal(err)
+		}
+		j := submitted(t, s, c)[0]
+		damage(e, s, nameKey(prefixQueue, string(c.Job.Queue)))
+		if did := advanceAll(t, s, until); len(did.Claimed) != 1 || did.Claimed[0].ID != j.ID {
+			t.Errorf("%d are started", len(did.Claimed))
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = opened(t, e, Options{})
+		if q, err := s.Queue(t.Context(), c.Job.Queue); err != nil || q.Paused || q.Concurrency != 2 || q.Running != 1 || !s.NextDue().IsZero() {
+			t.Errorf("the queue is %+v, %v, and due at %v", q, err, s.NextDue())
+		}
+	})
 }
 
 // TestQueueIsWrittenWhenItChanges has jobs come, run and end in a queue, whose row is written with

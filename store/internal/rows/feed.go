@@ -79,12 +79,20 @@ type eventRow struct {
 	Held      *heldRow // nil: it is about no window, and no pause that ends by itself
 }
 
-// heldRow is what an event says of a window, or of the pause of a host.
+// heldRow is what an event says of a window, or of the pause of a host or a queue.
 type heldRow struct {
 	_msgpack struct{} `msgpack:",as_array"` //nolint:unused // tells msgpack how
 
 	Window string
 	Until  int64
+}
+
+// newHeldRow is what there is to say of a window or a pause; nil: nothing.
+func newHeldRow(name string, until time.Time) *heldRow {
+	if name == "" && until.IsZero() {
+		return nil
+	}
+	return &heldRow{Window: name, Until: nanos(until)}
 }
 
 // event is the inverse of what wrote the row. It shares no memory with the row.
@@ -287,10 +295,7 @@ func (s *Store) emitRows(t *tx, rows []eventRow) {
 func noteRow(e *harp.Event) eventRow {
 	row := eventRow{
 		At: nanos(e.Time), Type: e.Type, Host: e.Host, Procedure: e.Procedure, Queue: e.Queue,
-		State: e.State, Reason: e.Reason, Attempt: e.Attempt, Labels: e.Labels, Schedule: e.Schedule,
-	}
-	if e.Window != "" || !e.Until.IsZero() {
-		row.Held = &heldRow{Window: e.Window, Until: nanos(e.Until)}
+		State: e.State, Reason: e.Reason, Attempt: e.Attempt, Labels: e.Labels, Schedule: e.Schedule, Held: newHeldRow(e.Window, e.Until),
 	}
 	if i, ok := parseID(e.Job); ok {
 		row.Job = i[:]

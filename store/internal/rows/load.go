@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -26,7 +27,9 @@ func (s *Store) loadQueues(snap Snapshot) error {
 			return err
 		}
 		q := s.sched.OpenQueue(string(item.Key[1:]), row.Concurrency)
-		q.Fixed, q.Paused = row.Fixed, row.Paused
+		if q.Fixed = row.Fixed; row.Paused {
+			s.sched.SetPause(q, cmp.Or(row.Pause, &harp.QueuePause{}))
+		}
 		q.Keep(s.sched, row.Keeper)
 		q.SetMarks(row.Marks)
 	}

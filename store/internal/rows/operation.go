@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"slices"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
@@ -39,6 +40,8 @@ type askedRow struct {
 	Cancel      bool           `msgpack:"cancel"`
 	Paused      *bool          `msgpack:"paused"`
 	Concurrency *int           `msgpack:"conc"`
+	Reason      string         `msgpack:"reason,omitempty"`
+	Until       time.Time      `msgpack:"until,omitempty"`
 	Batch       []byte         `msgpack:"batch,omitempty"`
 	Change      string         `msgpack:"change,omitempty"`
 }

@@ -44,16 +44,17 @@ func newLifeRow(l *store.Life) lifeRow { return lifeRow{Life: *l, Waits: l.Outco
 // queueRow is what a queue is beyond its jobs. It exists while there is one that
 // has not ended, or an operator has paused the queue or said its concurrency.
 type queueRow struct {
-	Concurrency int             `msgpack:"conc"`
-	Fixed       bool            `msgpack:"fixed,omitempty"` // the concurrency is an operator's, not the first job's
-	Paused      bool            `msgpack:"paused,omitempty"`
-	Keeper      harp.Principal  `msgpack:"by,omitempty"`                // who said that first
-	Marks       []schedule.Mark `msgpack:"cancelled_through,omitempty"` // ascending
+	Concurrency int              `msgpack:"conc"`
+	Fixed       bool             `msgpack:"fixed,omitempty"` // the concurrency is an operator's, not the first job's
+	Paused      bool             `msgpack:"paused,omitempty"`
+	Pause       *harp.QueuePause `msgpack:"pause,omitempty"`             // nil of one that is paused: an older version has written it
+	Keeper      harp.Principal   `msgpack:"by,omitempty"`                // who said that first
+	Marks       []schedule.Mark  `msgpack:"cancelled_through,omitempty"` // ascending
 }
 
 // rowOf is a queue as its row has it.
 func rowOf(q *schedule.Queue) queueRow {
-	return queueRow{Concurrency: q.Concurrency, Fixed: q.Fixed, Paused: q.Paused, Keeper: q.Keeper(), Marks: q.Marks}
+	return queueRow{Concurrency: q.Concurrency, Fixed: q.Fixed, Paused: q.Pause != nil, Pause: q.Pause, Keeper: q.Keeper(), Marks: q.Marks}
 }
 
 // coverJob returns a job as the first mark makes it that it is not above: if it has

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -130,6 +131,37 @@ func TestOutcomeBeside(t *testing.T) {
 	}
 	if n := e.count(prefixOutcome) + e.count(prefixValue) + e.count(prefixPiece); n != 0 {
 		t.Errorf("%d rows of attempts are left", n)
+	}
+}
+
+// TestOlderPause opens a store in which an earlier version has paused a queue: of the row only that is known.
+func TestOlderPause(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	name, ada := harp.Value{0x80}, harp.Principal{Kind: "caller", Name: "ada"}
+	if err := s.ChangeQueue(t.Context(), name, harp.QueueChange{Paused: new(true)}, store.Operation{By: ada, Time: noon}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	first, _ := split(nameKey(prefixQueue, string(name)), encode(queueRow{Concurrency: 1, Paused: true, Keeper: ada}))
+	if err := e.Commit([]Write{{nameKey(prefixQueue, string(name)), first}}); err != nil {
+		t.Fatal(err)
+	}
+	s = opened(t, e, Options{})
+	q, err := s.Queue(t.Context(), name)
+	if err != nil || !q.Paused || q.Pause == nil || *q.Pause != (harp.QueuePause{}) || !s.NextDue().IsZero() {
+		t.Errorf("it is %+v, %v, and due at %v", q, err, s.NextDue())
+	}
+	if used := s.QuotaUsed(ada); used.Queues != 1 {
+		t.Errorf("%d queues count as those of who has paused it", used.Queues)
+	}
+	if err := s.ChangeQueue(t.Context(), name, harp.QueueChange{Paused: new(false)}, store.Operation{By: ada, Time: noon}); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Queue(t.Context(), name); !errors.Is(err, harp.ErrNotFound) {
+		t.Error(err)
 	}
 }
 

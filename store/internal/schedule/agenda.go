@@ -33,6 +33,7 @@ const (
 	AlarmFill                     // the queue was changed: jobs may start by its free slots
 	AlarmBatch                    // something of the batch may be due
 	AlarmHolds                    // windows and pauses keep back something else on the host
+	AlarmUnpause                  // the pause of the queue is over
 )
 
 // number is that of the job; 0 for a queue.

@@ -97,7 +97,7 @@ func (g *agenda) clockSet(by int64) {
 		switch a.Kind {
 		case AlarmWake:
 			a.at = a.Job.wake
-		case AlarmExpire, AlarmHolds: // of times that stay
+		case AlarmExpire, AlarmHolds, AlarmUnpause: // of times that stay
 		default:
 			a.at = moved(a.at, by)
 		}

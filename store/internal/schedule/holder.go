@@ -70,7 +70,7 @@ func (s *Schedule) forgetIdle(h *holder) {
 // Keep says whose a queue is that an operator has paused or given a concurrency, as far as nobody
 // had before. It counts as that principal's as long as it is kept for that.
 func (q *Queue) Keep(s *Schedule, by harp.Principal) {
-	switch kept := q.Paused || q.Fixed; {
+	switch kept := q.Pause != nil || q.Fixed; {
 	case kept && q.keeper == nil && by != (harp.Principal{}):
 		q.keeper = s.holder(by)
 		q.keeper.holdQueue(q)

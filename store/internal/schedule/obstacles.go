@@ -65,11 +65,12 @@ func (s *Schedule) queueObstacles(e *Job) (all []harp.Obstacle) {
 	switch {
 	case q.unlimited():
 		return nil
-	case q.Paused:
-		all = append(all, harp.Obstacle{Reason: harp.ReasonPaused, By: q.Keeper()})
+	case q.Pause != nil:
+		p := q.Pause
+		all = append(all, harp.Obstacle{Reason: harp.ReasonPaused, Since: p.Since, Until: p.Until, By: p.By, Why: p.Reason})
 	}
 	isNext := e.hostQueue != nil && e.hostQueue.allows(e, s)
-	if full := len(q.active) >= q.Concurrency; full || !isNext && !q.Paused && e.hostQueue != nil {
+	if full := len(q.active) >= q.Concurrency; full || !isNext && q.Pause == nil && e.hostQueue != nil {
 		all = append(all, harp.Obstacle{Reason: harp.ReasonQueue, Slots: q.Concurrency, Jobs: firstNames(q.active), Ahead: e.Position() - 1})
 	}
 	return all

@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/msgpack"
 )
 
 // A Queue is the slots of a queue and the jobs that wait for them. Each host has one without
@@ -19,12 +20,12 @@ type Queue struct {
 	Concurrency int
 	active      map[*Job]struct{} // those that hold a slot
 	Fixed       bool              // concurrency is an operator's
-	Paused      bool
-	keeper      *holder // whose it is, paused or of a concurrency that was said; nil: nobody's
-	through     uint64  // the mark: jobs up to this number count as cancelled
-	Marks       []Mark  // of the cancels that a job may be covered by, ascending
-	jobs        int     // that have not ended
-	marked      int     // of them, those that the mark covers
+	Pause       *harp.QueuePause  // nil: it is not paused. What it points to stays as it is
+	keeper      *holder           // whose it is, paused or of a concurrency that was said; nil: nobody's
+	through     uint64            // the mark: jobs up to this number count as cancelled
+	Marks       []Mark            // of the cancels that a job may be covered by, ascending
+	jobs        int               // that have not ended
+	marked      int               // of them, those that the mark covers
 
 	waiting    *btree.BTreeG[*Job] // all that wait, whatever for
 	hostQueues map[*host]*hostQueue
@@ -40,6 +41,7 @@ type Queue struct {
 	shortest int64 // wait that any of its jobs has had
 	rearm    Alarm
 	fill     Alarm
+	unpause  Alarm
 }
 
 type freedSlots struct {
@@ -55,6 +57,7 @@ func newQueue(name string, concurrency int) *Queue {
 	}
 	q.rearm = Alarm{Kind: AlarmRearm, Queue: q}
 	q.fill = Alarm{Kind: AlarmFill, Queue: q}
+	q.unpause = Alarm{Kind: AlarmUnpause, Queue: q}
 	return q
 }
 
@@ -137,7 +140,7 @@ func (s *Schedule) FillLater(q *Queue, now int64) { s.agenda.set(&q.fill, now) }
 
 // IsGone reports whether the queue has no job that has not ended, though rows of
 // some may have to say so yet, and nothing that an operator has said of it.
-func (q *Queue) IsGone() bool { return q.IsIdle() && !q.Paused && !q.Fixed }
+func (q *Queue) IsGone() bool { return q.IsIdle() && q.Pause == nil && !q.Fixed }
 
 // IsIdle reports whether no job of the queue waits or holds a slot.
 func (q *Queue) IsIdle() bool { return q.Len() == 0 }
@@ -166,7 +169,7 @@ func (q *Queue) free() int {
 	switch {
 	case q.unlimited():
 		return math.MaxInt
-	case q.Paused:
+	case q.Pause != nil:
 		return 0
 	}
 	return max(0, q.Concurrency-len(q.active))
@@ -264,10 +267,14 @@ func (s *Schedule) neededMarks(q *Queue) []Mark {
 
 // Status is the queue as it is shown.
 func (q *Queue) Status() harp.QueueStatus {
-	return harp.QueueStatus{
+	s := harp.QueueStatus{
 		Name: harp.Value(q.Name), Concurrency: q.Concurrency,
-		Running: len(q.active), Waiting: q.waiting.Len(), Paused: q.Paused,
+		Running: len(q.active), Waiting: q.waiting.Len(), Paused: q.Pause != nil,
 	}
+	if q.Pause != nil {
+		s.Pause = new(*q.Pause)
+	}
+	return s
 }
 
 // QueueNames lists up to n names of queues after one, in their order, and whether
@@ -286,13 +293,27 @@ func (s *Schedule) QueueNames(after string, n int) (names []string, more bool) {
 	return names, more
 }
 
+// SetPause says why nothing of a queue starts, and until when: then an alarm rings. nil: it is not paused.
+func (s *Schedule) SetPause(q *Queue, p *harp.QueuePause) {
+	if q.Pause = p; p == nil || p.Until.IsZero() {
+		s.agenda.clear(&q.unpause)
+		return
+	}
+	s.agenda.set(&q.unpause, msgpack.Nanos(p.Until))
+}
+
 // ChangeQueue pauses a queue or lets it go on, and gives it another concurrency. Its host queues
 // notice first what they had, and then what they have. What may start now is started by
 // Advance, which is due at once: whoever asked for the change may have left by then.
-func (s *Schedule) ChangeQueue(q *Queue, c harp.QueueChange, now int64) {
+func (s *Schedule) ChangeQueue(q *Queue, c harp.QueueChange, by harp.Principal, now int64) {
 	s.Rearm(q, now)
-	if c.Paused != nil {
-		q.Paused = *c.Paused
+	switch {
+	case c.Paused == nil:
+	case *c.Paused:
+		until := msgpack.FromNanos(msgpack.Nanos(c.Until))
+		s.SetPause(q, &harp.QueuePause{By: by, Reason: c.Reason, Since: msgpack.FromNanos(now), Until: until})
+	default:
+		s.SetPause(q, nil)
 	}
 	if c.Concurrency != nil {
 		q.resize(*c.Concurrency)

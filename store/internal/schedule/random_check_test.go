@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/store"
 )
 
@@ -123,8 +124,8 @@ func (d *driver) checkHolders() {
 		d.Fatalf("batches have %d members that have not ended, counted are %d", unended, d.s.UnendedMembers())
 	}
 	for _, q := range d.s.queues {
-		if (q.Paused || q.Fixed) != (q.keeper != nil) {
-			d.Fatalf("queue %q is paused: %v, of a fixed concurrency: %v, and kept by %+v", q.Name, q.Paused, q.Fixed, q.Keeper())
+		if (q.Pause != nil || q.Fixed) != (q.keeper != nil) {
+			d.Fatalf("queue %q is paused: %v, of a fixed concurrency: %v, and kept by %+v", q.Name, q.Pause != nil, q.Fixed, q.Keeper())
 		}
 		if q.keeper != nil {
 			of(q.Keeper()).queues[q]++
@@ -346,6 +347,8 @@ func (d *driver) checkAgenda() {
 			is = e.active
 		case AlarmRearm, AlarmFill:
 			is = d.s.queues[a.Queue.Name] == a.Queue
+		case AlarmUnpause:
+			is = d.s.queues[a.Queue.Name] == a.Queue && a.Queue.Pause != nil && a.at == msgpack.Nanos(a.Queue.Pause.Until)
 		case AlarmBacklog:
 			is = a.Backlog.host.backlogs[a.Backlog.procedure] == a.Backlog
 		case AlarmBatch:

@@ -105,7 +105,7 @@ func (d *driver) submit(*rapid.T) {
 	i := ID{byte(j.No >> 8), byte(j.No)}
 	d.rows[i] = j
 	if e, started := d.s.Submit(i, j, d.now); started {
-		if e.isLate(d.now) || !e.host.gate.Open || e.Queue.Paused || e.notBefore > d.now || e.isBlocked() {
+		if e.isLate(d.now) || !e.host.gate.Open || e.Queue.Pause != nil || e.notBefore > d.now || e.isBlocked() {
 			d.Fatalf("job %d is started at once, though it may not start", e.No)
 		}
 		d.mayStart(e)
@@ -306,6 +306,10 @@ func (d *driver) advance() {
 			}
 		case AlarmBatch:
 			d.fill(a.Batch)
+		case AlarmUnpause:
+			d.s.ChangeQueue(a.Queue, harp.QueueChange{Paused: new(false)}, harp.Principal{}, d.now)
+			a.Queue.Keep(d.s, harp.Principal{})
+			d.s.DropQueue(a.Queue)
 		case AlarmHolds:
 			d.reviewHolds(a)
 		}
@@ -386,12 +390,15 @@ func (d *driver) change(*rapid.T) {
 	if rapid.Bool().Draw(d.T, "pause") {
 		is := rapid.Bool().Draw(d.T, "paused")
 		c.Paused = &is
+		if rapid.Bool().Draw(d.T, "ends") {
+			c.Until = msgpack.FromNanos(d.now + d.seconds("until", 1, 60))
+		}
 	}
 	if n := rapid.IntRange(-1, 4).Draw(d.T, "concurrency"); n >= 0 {
 		c.Concurrency = &n
 	}
 	if q := d.s.Queue(rapid.SampledFrom(queueNames[1:]).Draw(d.T, "queue")); q != nil {
-		d.s.ChangeQueue(q, c, d.now)
+		d.s.ChangeQueue(q, c, d.who(), d.now)
 		q.Keep(d.s, d.who())
 		d.resized[q] = true
 		d.s.DropQueue(q)
@@ -424,7 +431,7 @@ func (d *driver) endAll() {
 		d.s.DropBatch(b)
 	}
 	for q := range d.s.Queues() {
-		d.s.ChangeQueue(q, harp.QueueChange{Paused: &no, Concurrency: &none}, d.now)
+		d.s.ChangeQueue(q, harp.QueueChange{Paused: &no, Concurrency: &none}, d.who(), d.now)
 		q.Keep(d.s, d.who())
 		d.s.DropQueue(q)
 	}

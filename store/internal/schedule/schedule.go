@@ -369,7 +369,7 @@ func (s *Schedule) Drop(e *Job) bool {
 
 // DropQueue forgets a queue that nothing is kept of; false if it stays.
 func (s *Schedule) DropQueue(q *Queue) bool {
-	if q.Name == "" || q.jobs > 0 || q.Paused || q.Fixed {
+	if q.Name == "" || q.jobs > 0 || q.Pause != nil || q.Fixed {
 		return false
 	}
 	s.agenda.clear(&q.rearm)
@@ -476,7 +476,7 @@ func (s *Schedule) Reason(e *Job, j *store.Job) string {
 		return j.Reason
 	case e.hostQueue == nil:
 		return harp.ReasonStartAfter
-	case e.Queue.Paused:
+	case e.Queue.Pause != nil:
 		return harp.ReasonPaused
 	case !e.hostQueue.allows(e, s):
 		return harp.ReasonQueue

@@ -83,7 +83,7 @@ func TestReleasedSlot(t *testing.T) {
 	passing := waiting(s, "c", "q", 0)
 	waiting(s, "d", "q", 0)
 	q := s.Queue("q")
-	s.ChangeQueue(q, harp.QueueChange{Concurrency: new(2)}, now)
+	s.ChangeQueue(q, harp.QueueChange{Concurrency: new(2)}, harp.Principal{}, now)
 	open(s, "b", "c", "d")
 	s.SetGate("a", store.Gate{Open: true, Most: 1})
 	s.Start(one, now)
