@@ -68,6 +68,20 @@ var batchHolds = []rule{
 		w.startsAt(w.members(b)[1], begin.Add(2*time.Hour))
 		w.checkBatch(b)
 	}},
+	{"holds/batch/halted, then held", "a member of a batch that is paused waits for that, and keeps its slot, also where a window keeps it back", func(w *world) {
+		b, first := w.begun(hostsOf(2), parallel(1), retried)
+		w.failure(first[0])
+		w.change(b, store.BatchPaused)
+		w.setHolds("h000", w.windowOf(0, time.Minute))
+		w.pass(time.Second)
+		w.onHosts(w.advance().Claimed)
+		w.waits(w.members(b)[0], harp.ReasonBatch)
+		w.pass(time.Minute)
+		w.advance()
+		w.change(b, store.BatchResumed)
+		w.onHosts(w.advance().Claimed, "h000")
+		w.checkBatch(b)
+	}},
 	{"holds/batch/skip", "hosts that are kept back at their turn are left out where the batch says so, or a window; such a window keeps back others", func(w *world) {
 		refuses := func(is *window.Window) { is.Mode = window.Refuse }
 		skipHeld := func(b *store.BatchSubmission) { b.Batch.SkipHeld = true }

@@ -465,19 +465,29 @@ var holds = []rule{
 		w.ids(w.claim(1, "h"), j)
 	}},
 	{"holds/stale", "what an event lets start that is told late is kept back as by the time that the store was told", func(w *world) {
-		w.gate("h")
-		first, second, third := w.submit(), w.submit(), w.submit()
-		w.setHolds("h", w.windowOf(time.Minute, time.Hour))
-		w.notNow(second, "", w.now.Add(30*time.Minute))
-		w.notNow(third, "", w.now.Add(30*time.Minute))
-		w.pass(30 * time.Second)
-		started := w.event(first, store.Started)
-		w.pass(time.Minute)
-		w.advance() // or whatever names that time
-		w.ids(w.try(first, started).Claimed)
-		ended := w.event(first, store.End)
-		ended.At = started.At
-		w.ids(w.try(first, ended).Claimed)
+		for name, c := range map[string]struct {
+			kind store.Kind
+			wait func(first *store.Job) // prepares what it would let start
+		}{
+			"busy agent, started": {store.Started, func(first *store.Job) { w.notNow(w.submit(on(first.Host)), "", w.now.Add(30*time.Minute)) }},
+			"busy agent, ended":   {store.End, func(first *store.Job) { w.notNow(w.submit(on(first.Host)), "", w.now.Add(30*time.Minute)) }},
+			"queue":               {store.End, func(first *store.Job) { w.submit(on(first.Host), in(first.Queue)) }},
+			"host": {store.End, func(first *store.Job) {
+				w.st.SetGate(first.Host, store.Gate{Open: true, Most: 1})
+				w.submit(on(first.Host))
+			}},
+		} {
+			w.gate(name)
+			first := w.submit(on(name), in(queue(name)))
+			c.wait(first)
+			w.setHolds(name, w.windowOf(time.Minute, time.Hour))
+			w.pass(30 * time.Second)
+			e := w.event(first, c.kind)
+			w.pass(time.Minute)
+			_, err := w.st.Claim(w.ctx(), []string{"nobody"}, 1, w.now) // or whatever names that time
+			w.must(err)
+			w.ids(w.try(first, e).Claimed)
+		}
 	}},
 	{"holds/sent back", "an attempt that its agent did not start for a window waits until that begins, at the least, and for its end then", func(w *world) {
 		w.gate("h")

@@ -159,3 +159,23 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("%d answers are remembered", len(h.answers))
 	}
 }
+
+// TestWakeKept: a job that a window keeps back waits for its end, whatever else was to wake it.
+func TestWakeKept(t *testing.T) {
+	s := New()
+	e := waiting(s, "h", "", 0)
+	s.WakeLater(e, now) // there was no room to start it
+	at := msgpack.FromNanos(now)
+	g := window.NewGate(at.Add(-time.Hour), at.Add(time.Hour), nil, []window.Pause{{Since: at, Until: at.Add(time.Minute)}})
+	s.SetHolds("h", &g)
+	review := s.PopAlarm(now)
+	s.ReviewHolds(review, now)
+	end := now + int64(time.Minute)
+	if a := s.PopAlarm(end); a.Kind != AlarmWake || s.Wake(a.Job, end) || !e.isKept || e.hostQueue != nil {
+		t.Fatalf("alarm %+v has woken it: %+v", *a, *e)
+	}
+	s.ReviewHolds(s.PopAlarm(end), end)
+	if e.isKept || e.hostQueue == nil || len(e.host.holds.kept) > 0 {
+		t.Fatalf("at the end it is %+v", *e)
+	}
+}
