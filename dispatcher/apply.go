@@ -43,7 +43,7 @@ func (s *service) ApplyDocuments(ctx context.Context, id, managedBy string, docu
 		if err := harp.CheckDocuments(managedBy, documents); err != nil {
 			return harp.Applied{}, err
 		}
-		a := &application{service: s, managedBy: managedBy, documents: documents, options: o}
+		a := &application{service: s, managedBy: managedBy, documents: documents, options: o, targets: map[string]error{}}
 		if o.DryRun {
 			return a.run(ctx, store.Operation{})
 		}
@@ -67,8 +67,9 @@ type application struct {
 	changes   []harp.DocumentChange
 	stored    store.DocumentChanges
 	committed []func()
-	shown     int          // bytes of what is told of changed fields
-	room      scheduleRoom // what schedules take, or give back, beside that of turns
+	targets   map[string]error // why those of schedules cannot be used, nil: they can
+	shown     int              // bytes of what is told of changed fields
+	room      scheduleRoom     // what schedules take, or give back, beside that of turns
 }
 
 // run applies the documents once for an operation, or says what that would change.
@@ -245,6 +246,9 @@ func (a *application) planGroups(ctx context.Context) error {
 		}
 	}
 	for _, i := range changed {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		g := a.groups.byName[a.documents[i].Group.Name]
 		var err error
 		if g.uses, err = a.groups.check(g.Group); err != nil {
@@ -306,6 +310,9 @@ func (a *application) planWindows(ctx context.Context) error {
 		}
 		if err := a.planWindow(ctx, doc); err != nil {
 			return harp.InDocument(i, err)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 	}
 	return nil
@@ -467,7 +474,7 @@ func (a *application) planSchedule(ctx context.Context, doc harp.Document) error
 	if changes, err := a.note(doc, old != nil, managedBy, fields); err != nil || !changes {
 		return err
 	}
-	spec, err := d.readPut(&put, a.groups.text, d.now())
+	spec, err := d.readPut(&put, a.checkTarget, d.now())
 	if err != nil {
 		return err
 	}
@@ -489,6 +496,17 @@ func (a *application) planSchedule(ctx context.Context, doc harp.Document) error
 	}
 	a.plan(is, step)
 	return nil
+}
+
+// checkTarget refuses a target that cannot be used with groups as they will be. Many schedules have the same one, and a large group takes
+// long. Errors: harp.ErrInvalid (target).
+func (a *application) checkTarget(text string) error {
+	err, known := a.targets[text]
+	if !known {
+		_, err = compileTarget(text, a.groups.text)
+		a.targets[text] = err
+	}
+	return err
 }
 
 // plan plans a step of a schedule, nil if it is new.

@@ -5,13 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"reflect"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/memory"
 )
 
@@ -204,5 +211,203 @@ func TestApplyKeepsItsOwn(t *testing.T) {
 		if err != nil || is.Window.Procedures[0] != "hello" || is.window.Procedures[0] != "hello" {
 			t.Errorf("%s is %+v, %v", name, is, err)
 		}
+	}
+}
+
+// wantStored checks that what is in memory is what is stored.
+func wantStored(t *testing.T, d *Dispatcher) {
+	t.Helper()
+	other := &Dispatcher{store: d.store, log: d.log, clock: d.clock, groups: &groups{byName: map[string]group{}}, schedules: newSchedules(), windows: newWindows()}
+	for _, load := range []func(context.Context) error{other.loadGroups, other.loadWindows, other.loadSchedules} {
+		if err := load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !reflect.DeepEqual(d.groups.byName, other.groups.byName) || d.groups.size != other.groups.size {
+		t.Errorf("the groups are\n%+v, stored are\n%+v", d.groups.byName, other.groups.byName)
+	}
+	windowsOf := func(ws *windows) (all []string) {
+		for _, w := range ws.all() {
+			all = append(all, string(wire.Encode(w.windowDocument)))
+		}
+		return append(all, fmt.Sprint(ws.size))
+	}
+	if is, stored := windowsOf(d.windows), windowsOf(other.windows); !slices.Equal(is, stored) {
+		t.Errorf("the windows are\n%q, stored are\n%q", is, stored)
+	}
+	schedulesOf := func(ss *schedules) (all []string) {
+		page, _ := ss.page("", "", maxSchedules)
+		for _, s := range page {
+			all = append(all, fmt.Sprintf("%s %d %x", s.name, s.revision, s.document))
+		}
+		return append(all, fmt.Sprint(ss.size, len(ss.runs)))
+	}
+	if is, stored := schedulesOf(d.schedules), schedulesOf(other.schedules); !slices.Equal(is, stored) {
+		t.Errorf("the schedules are\n%q, stored are\n%q", is, stored)
+	}
+}
+
+// Sets that are applied beside one another, beside changes by hand and while their schedules fire leave in memory what is stored.
+func TestApplyBesideOtherChanges(t *testing.T) {
+	d := opened(t, nil, Config{})
+	ctx := t.Context()
+	var all sync.WaitGroup
+	for n := range 6 {
+		s := d.service(harp.Principal{Kind: "caller", Name: fmt.Sprint("caller", n)})
+		random := rand.New(rand.NewPCG(uint64(n), 1))
+		all.Go(func() {
+			for range 60 {
+				name, id := fmt.Sprint("n", random.IntN(4)), harp.NewID()
+				one := batchSchedule(t, name, "hello", harp.Args{"x": random.IntN(100)})
+				one.Cron, one.CatchUpMost, one.Request.Target = "* * * * * *", 10, []string{"web*", "@n0"}[random.IntN(2)]
+				w := harp.Window{Name: name, Target: []string{"web*", "@n1"}[random.IntN(2)], Cron: "@daily", For: time.Hour}
+				var documents []harp.Document
+				for k, doc := range []harp.Document{{Schedule: &one}, {Window: &w}, {Group: &harp.Group{Name: "n0", Target: "web*"}}, {Group: &harp.Group{Name: "n1", Target: "@n0"}}} {
+					if random.IntN(4) > 0 || k > 2 {
+						documents = append(documents, doc)
+					}
+				}
+				switch random.IntN(8) {
+				case 0:
+					_ = s.PutSchedule(ctx, id, one) // many of these are refused, as they are managed, used or not there
+				case 1:
+					_ = s.DeleteSchedule(ctx, id, name)
+				case 2:
+					_ = s.ChangeSchedule(ctx, id, name, harp.ScheduleChange{Kind: harp.PauseOfSchedule})
+				case 3:
+					_ = s.PutWindow(ctx, id, w)
+				case 4:
+					_ = s.DeleteGroup(ctx, id, "n0")
+				default:
+					asked, cancel := context.WithTimeout(ctx, time.Duration(1+random.IntN(20))*time.Millisecond)
+					_, err := s.ApplyDocuments(asked, id, []string{"ops", "others"}[random.IntN(2)], documents, harp.ApplyOptions{Prune: random.IntN(2) > 0, DryRun: random.IntN(4) == 0})
+					cancel()
+					if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, harp.ErrConflict) && !errors.Is(err, harp.ErrInvalid) {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	if err := d.schedules.awaitTurns(ctx, []string{"n0", "n1", "n2", "n3"}); err != nil {
+		t.Fatal(err)
+	}
+	defer d.schedules.endTurns([]string{"n0", "n1", "n2", "n3"})
+	if len(d.schedules.turns) != 4 {
+		t.Errorf("%d turns are taken", len(d.schedules.turns))
+	}
+	wantStored(t, d)
+}
+
+// failingChanges is a store that refuses changes of documents.
+type failingChanges struct {
+	store.Store
+	err atomic.Pointer[error] // nil: it does not
+}
+
+func (s *failingChanges) ChangeDocuments(ctx context.Context, c store.DocumentChanges) (int, error) {
+	if err := s.err.Load(); err != nil {
+		return 0, *err
+	}
+	return s.Store.ChangeDocuments(ctx, c)
+}
+
+// When documents cannot be stored, nothing of them is there, and they can be applied later under the same id.
+func TestApplyThatCannotBeStored(t *testing.T) {
+	st := &failingChanges{Store: memory.Open(nil)}
+	d := opened(t, st, Config{})
+	s := d.service(harp.Principal{Kind: "caller", Name: "ada"})
+	w := harp.Window{Name: "w", Target: "@g", Cron: "@daily", For: time.Hour}
+	before := []harp.Document{{Group: &harp.Group{Name: "g", Target: "web*"}}, scheduleDocument(batchSchedule(t, "a", "hello", nil)), {Window: &w}}
+	if _, err := applyTo(t, s, "ops", harp.ApplyOptions{}, before...); err != nil {
+		t.Fatal(err)
+	}
+	after := []harp.Document{{Group: &harp.Group{Name: "h", Target: "db*"}}, scheduleDocument(batchSchedule(t, "b", "hello", nil))}
+	for _, why := range []error{harp.ErrNoSpace, harp.ErrConflict, context.Canceled} {
+		st.err.Store(&why)
+		id := harp.NewID()
+		if _, err := s.ApplyDocuments(t.Context(), id, "ops", after, harp.ApplyOptions{Prune: true}); !errors.Is(err, why) {
+			t.Errorf("%v: %v", why, err)
+		}
+		wantStored(t, d)
+		if got, err := applyTo(t, s, "ops", harp.ApplyOptions{DryRun: true, Prune: true}, before...); err != nil || got.Count != 0 {
+			t.Errorf("after %v: %+v, %v", why, got, err)
+		}
+		st.err.Store(nil)
+		if got, err := s.ApplyDocuments(t.Context(), id, "ops", after, harp.ApplyOptions{Prune: true}); err != nil || got.Count != 5 {
+			t.Errorf("again: %+v, %v", got, err)
+		}
+		wantStored(t, d)
+		if _, err := applyTo(t, s, "ops", harp.ApplyOptions{Prune: true}, before...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A set as large as one may be is applied whole, or refused in words, and what is refused as it is deleted can be deleted in parts.
+func TestApplyTheLargestSet(t *testing.T) {
+	d := opened(t, nil, Config{})
+	s := d.service(harp.Principal{Kind: "caller", Name: "ada"})
+	labels := map[string]string{}
+	for k := range harp.MaxLabels {
+		labels[fmt.Sprintf("%02d%s", k, strings.Repeat("k", harp.MaxLabelKey-2))] = strings.Repeat("v", harp.MaxLabelValue)
+	}
+	var all []harp.Document
+	for i := range harp.MaxDocuments {
+		one := batchSchedule(t, fmt.Sprint("s", i), "hello", nil)
+		one.Labels = labels
+		all = append(all, scheduleDocument(one))
+	}
+	const part = harp.MaxDocuments / 5
+	for i := 0; i < len(all); i += part {
+		if _, err := applyTo(t, s, "ops", harp.ApplyOptions{}, all[i:i+part]...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := applyTo(t, s, "ops", harp.ApplyOptions{Prune: true}); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), "documents") {
+		t.Errorf("all at once: %v", err)
+	}
+	wantStored(t, d)
+	for i := part; i <= len(all); i += part {
+		if _, err := applyTo(t, s, "ops", harp.ApplyOptions{Prune: true}, all[i:]...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantStored(t, d)
+	big := scheduleDocument(batchSchedule(t, "big", "hello", harp.Args{"x": strings.Repeat("x", 700_000)}))
+	if _, err := applyTo(t, s, "ops", harp.ApplyOptions{}, big); err != nil {
+		t.Error(err)
+	}
+}
+
+// A group that many schedules use is read once for all of those that have the same target.
+func TestApplyReadsATargetOnce(t *testing.T) {
+	d := opened(t, nil, Config{})
+	s := d.service(harp.Principal{Kind: "caller", Name: "ada"})
+	hosts := make([]string, 20_000)
+	for i := range hosts {
+		hosts[i] = fmt.Sprintf("host%d", i)
+	}
+	if err := s.PutGroup(t.Context(), harp.NewID(), "big", strings.Join(hosts, ",")); err != nil {
+		t.Fatal(err)
+	}
+	take := func(n int) uint64 {
+		var all []harp.Document
+		for i := range n {
+			one := batchSchedule(t, fmt.Sprint("s", i), "hello", nil)
+			one.Request.Target = "@big"
+			all = append(all, scheduleDocument(one))
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := applyTo(t, s, "ops", harp.ApplyOptions{DryRun: true}, all...); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	if one, many := take(1), take(50); many > 5*one {
+		t.Errorf("one takes %d bytes, 50 take %d", one, many)
 	}
 }

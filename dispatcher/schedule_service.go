@@ -117,7 +117,7 @@ func (s *service) PutSchedule(ctx context.Context, id string, sch harp.Schedule)
 			if err := checkGivenSecrets(sch.Request.Args, put.SecretArgs); err != nil {
 				return nil, err
 			}
-			spec, err := s.d.readPut(&put, s.d.groups.text, now)
+			spec, err := s.d.readPut(&put, s.d.checkTarget, now)
 			if err != nil {
 				return nil, err
 			}
@@ -128,21 +128,27 @@ func (s *service) PutSchedule(ctx context.Context, id string, sch harp.Schedule)
 	return err
 }
 
-// readPut reads when a schedule that is to be put fires, and refuses what cannot be. group returns the targets of groups. Errors:
-// harp.ErrInvalid.
-func (d *Dispatcher) readPut(put *putSchedule, group func(name string) (string, error), now time.Time) (*schedule.Spec, error) {
+// readPut reads when a schedule that is to be put fires, and refuses what cannot be. check refuses targets that cannot be
+// used. Errors: harp.ErrInvalid.
+func (d *Dispatcher) readPut(put *putSchedule, check func(target string) error, now time.Time) (*schedule.Spec, error) {
 	sch := &put.Schedule
 	spec, err := parseSchedule(sch)
 	if err == nil {
 		err = scheduleError(spec.Check(now))
 	}
 	if err == nil {
-		_, err = compileTarget(sch.Request.Target, group)
+		err = check(sch.Request.Target)
 	}
 	if err == nil {
 		err = checkSize(harp.Submission{Request: sch.Request.Encode()})
 	}
 	return spec, err
+}
+
+// checkTarget refuses a target that cannot be used. Errors: harp.ErrInvalid (target).
+func (d *Dispatcher) checkTarget(text string) error {
+	_, err := d.fleet.compileTarget(text)
+	return err
 }
 
 // puttingSchedule is the step that puts a schedule, which was read, in the place of an old one, nil if there is none. Beside it other schedules
