@@ -94,7 +94,7 @@ func (a *application) run(ctx context.Context, op store.Operation) (harp.Applied
 		}
 		defer d.schedules.endTurns(names)
 		for _, name := range names { // what takes long goes first: groups and windows are not kept waiting for it
-			d.settleForChange(ctx, name, true)
+			_, _, _ = d.settleForChange(ctx, name, true) // what cannot be settled is said when it is changed
 		}
 	}
 	d.windows.changing.Lock()

@@ -33,9 +33,9 @@ func batchSchedule(t *testing.T, name, procedure string, args harp.Args) harp.Sc
 	return harp.Schedule{Name: name, Cron: "0 3 1 1 *", Request: req}
 }
 
-func applyTo(t *testing.T, s *service, by string, o harp.ApplyOptions, documents ...harp.Document) (harp.Applied, error) {
+func applyTo(t *testing.T, s *service, o harp.ApplyOptions, documents ...harp.Document) (harp.Applied, error) {
 	t.Helper()
-	return s.ApplyDocuments(t.Context(), harp.NewID(), by, documents, o)
+	return s.ApplyDocuments(t.Context(), harp.NewID(), "ops", documents, o)
 }
 
 func scheduleDocument(s harp.Schedule) harp.Document { return harp.Document{Schedule: &s} }
@@ -53,26 +53,26 @@ func TestApplyHidesSecretsThatOneSideKnows(t *testing.T) {
 			t.Errorf("%s: %s, %v", what, text, err)
 		}
 	}
-	if _, err := applyTo(t, s, "ops", harp.ApplyOptions{}, login("swordfish")); err != nil {
+	if _, err := applyTo(t, s, harp.ApplyOptions{}, login("swordfish")); err != nil {
 		t.Fatal(err)
 	}
 	offers := d.hosts.catalogues.catalogueOf([]harp.ProcedureDoc{{
 		Name: "login", Args: json.RawMessage(`{"type":"object","properties":{"user":{"type":"string"},"password":{"type":"string","writeOnly":true}}}`),
 	}})
 	other := scheduleDocument(batchSchedule(t, "s", "other", harp.Args{"user": "ada"}))
-	got, err := applyTo(t, s, "ops", harp.ApplyOptions{DryRun: true}, other)
+	got, err := applyTo(t, s, harp.ApplyOptions{DryRun: true}, other)
 	check("another procedure", got, err)
-	got, err = applyTo(t, s, "ops", harp.ApplyOptions{}, login("xyzzy"))
+	got, err = applyTo(t, s, harp.ApplyOptions{}, login("xyzzy"))
 	check("it is known", got, err)
 	for key := range d.hosts.catalogues.known {
 		d.hosts.catalogues.mu.Lock()
 		delete(d.hosts.catalogues.known, key)
 		d.hosts.catalogues.mu.Unlock()
 	}
-	got, err = applyTo(t, s, "ops", harp.ApplyOptions{}, login("plugh"))
+	got, err = applyTo(t, s, harp.ApplyOptions{}, login("plugh"))
 	check("nobody knows it any more", got, err)
 	page, err := s.ListSchedules(t.Context(), "s", "")
-	if text := fmt.Sprintf("%s", page.Items[0].Request.Args); err != nil || strings.Contains(text, "plugh") {
+	if text := page.Items[0].Request.Args.String(); err != nil || strings.Contains(text, "plugh") {
 		t.Errorf("the schedule shows %s, %v", text, err)
 	}
 	runtime.KeepAlive(offers)
@@ -90,7 +90,7 @@ func TestApplyWaitsAlone(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		applied := make(chan error)
 		go func() {
-			_, err := applyTo(t, s, "ops", harp.ApplyOptions{}, scheduleDocument(batchSchedule(t, "slow", "hello", nil)))
+			_, err := applyTo(t, s, harp.ApplyOptions{}, scheduleDocument(batchSchedule(t, "slow", "hello", nil)))
 			applied <- err
 		}()
 		synctest.Wait()
@@ -144,15 +144,15 @@ func TestApplyManagesASet(t *testing.T) {
 	}
 	const half = harp.MaxDocuments / 2
 	for i := range 2 {
-		if got, err := applyTo(t, s, "ops", harp.ApplyOptions{}, set(i*half, half)...); err != nil || got.Count != half {
+		if got, err := applyTo(t, s, harp.ApplyOptions{}, set(i*half, half)...); err != nil || got.Count != half {
 			t.Fatalf("half %d: %d, %v", i, got.Count, err)
 		}
 	}
 	for _, dry := range []bool{true, false} {
-		if _, err := applyTo(t, s, "ops", harp.ApplyOptions{DryRun: dry}, set(2*half, 1)...); !errors.Is(err, harp.ErrRefused) {
+		if _, err := applyTo(t, s, harp.ApplyOptions{DryRun: dry}, set(2*half, 1)...); !errors.Is(err, harp.ErrRefused) {
 			t.Errorf("one more: %v", err)
 		}
-		if _, err := applyTo(t, s, "ops", harp.ApplyOptions{DryRun: dry, Prune: true}, set(half, 1)...); err != nil {
+		if _, err := applyTo(t, s, harp.ApplyOptions{DryRun: dry, Prune: true}, set(half, 1)...); err != nil {
 			t.Errorf("fewer: %v", err)
 		}
 	}
@@ -162,7 +162,7 @@ func TestApplyManagesASet(t *testing.T) {
 func TestApplyTakesRoomOfWhatItDeletes(t *testing.T) {
 	d := opened(t, nil, Config{})
 	s := d.service(harp.Principal{Kind: "caller", Name: "ada"})
-	if _, err := applyTo(t, s, "ops", harp.ApplyOptions{}, scheduleDocument(batchSchedule(t, "a", "hello", harp.Args{"x": strings.Repeat("x", 1000)}))); err != nil {
+	if _, err := applyTo(t, s, harp.ApplyOptions{}, scheduleDocument(batchSchedule(t, "a", "hello", harp.Args{"x": strings.Repeat("x", 1000)}))); err != nil {
 		t.Fatal(err)
 	}
 	d.schedules.mu.Lock()
@@ -170,15 +170,15 @@ func TestApplyTakesRoomOfWhatItDeletes(t *testing.T) {
 	d.schedules.mu.Unlock()
 	b, c := scheduleDocument(batchSchedule(t, "b", "hello", nil)), scheduleDocument(batchSchedule(t, "c", "hello", harp.Args{"x": strings.Repeat("x", 1000)}))
 	for _, dry := range []bool{true, false} {
-		if _, err := applyTo(t, s, "ops", harp.ApplyOptions{DryRun: dry}, b); !errors.Is(err, harp.ErrRefused) {
+		if _, err := applyTo(t, s, harp.ApplyOptions{DryRun: dry}, b); !errors.Is(err, harp.ErrRefused) {
 			t.Errorf("dry %t, beyond what there may be: %v", dry, err)
 		}
-		if _, err := applyTo(t, s, "ops", harp.ApplyOptions{DryRun: dry, Prune: true}, b, c); !errors.Is(err, harp.ErrRefused) {
+		if _, err := applyTo(t, s, harp.ApplyOptions{DryRun: dry, Prune: true}, b, c); !errors.Is(err, harp.ErrRefused) {
 			t.Errorf("dry %t, both: %v", dry, err)
 		}
 	}
 	for _, dry := range []bool{true, false} {
-		if got, err := applyTo(t, s, "ops", harp.ApplyOptions{DryRun: dry, Prune: true}, b); err != nil || got.Count != 2 {
+		if got, err := applyTo(t, s, harp.ApplyOptions{DryRun: dry, Prune: true}, b); err != nil || got.Count != 2 {
 			t.Errorf("dry %t, one in the place of another: %+v, %v", dry, got, err)
 		}
 	}
@@ -194,7 +194,7 @@ func TestApplyKeepsItsOwn(t *testing.T) {
 	sch.From = from
 	for i, want := range []int{2, 0} {
 		w := harp.Window{Name: "w", Target: "*", From: from, To: from.Add(time.Hour), Procedures: []string{"hello"}}
-		got, err := applyTo(t, s, "ops", harp.ApplyOptions{}, scheduleDocument(sch), harp.Document{Window: &w})
+		got, err := applyTo(t, s, harp.ApplyOptions{}, scheduleDocument(sch), harp.Document{Window: &w})
 		if err != nil || got.Count != want {
 			t.Errorf("application %d: %+v, %v", i, got, err)
 		}
@@ -320,7 +320,7 @@ func TestApplyThatCannotBeStored(t *testing.T) {
 	s := d.service(harp.Principal{Kind: "caller", Name: "ada"})
 	w := harp.Window{Name: "w", Target: "@g", Cron: "@daily", For: time.Hour}
 	before := []harp.Document{{Group: &harp.Group{Name: "g", Target: "web*"}}, scheduleDocument(batchSchedule(t, "a", "hello", nil)), {Window: &w}}
-	if _, err := applyTo(t, s, "ops", harp.ApplyOptions{}, before...); err != nil {
+	if _, err := applyTo(t, s, harp.ApplyOptions{}, before...); err != nil {
 		t.Fatal(err)
 	}
 	after := []harp.Document{{Group: &harp.Group{Name: "h", Target: "db*"}}, scheduleDocument(batchSchedule(t, "b", "hello", nil))}
@@ -331,7 +331,7 @@ func TestApplyThatCannotBeStored(t *testing.T) {
 			t.Errorf("%v: %v", why, err)
 		}
 		wantStored(t, d)
-		if got, err := applyTo(t, s, "ops", harp.ApplyOptions{DryRun: true, Prune: true}, before...); err != nil || got.Count != 0 {
+		if got, err := applyTo(t, s, harp.ApplyOptions{DryRun: true, Prune: true}, before...); err != nil || got.Count != 0 {
 			t.Errorf("after %v: %+v, %v", why, got, err)
 		}
 		st.err.Store(nil)
@@ -339,7 +339,7 @@ func TestApplyThatCannotBeStored(t *testing.T) {
 			t.Errorf("again: %+v, %v", got, err)
 		}
 		wantStored(t, d)
-		if _, err := applyTo(t, s, "ops", harp.ApplyOptions{Prune: true}, before...); err != nil {
+		if _, err := applyTo(t, s, harp.ApplyOptions{Prune: true}, before...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -361,22 +361,22 @@ func TestApplyTheLargestSet(t *testing.T) {
 	}
 	const part = harp.MaxDocuments / 5
 	for i := 0; i < len(all); i += part {
-		if _, err := applyTo(t, s, "ops", harp.ApplyOptions{}, all[i:i+part]...); err != nil {
+		if _, err := applyTo(t, s, harp.ApplyOptions{}, all[i:i+part]...); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := applyTo(t, s, "ops", harp.ApplyOptions{Prune: true}); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), "documents") {
+	if _, err := applyTo(t, s, harp.ApplyOptions{Prune: true}); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), "documents") {
 		t.Errorf("all at once: %v", err)
 	}
 	wantStored(t, d)
 	for i := part; i <= len(all); i += part {
-		if _, err := applyTo(t, s, "ops", harp.ApplyOptions{Prune: true}, all[i:]...); err != nil {
+		if _, err := applyTo(t, s, harp.ApplyOptions{Prune: true}, all[i:]...); err != nil {
 			t.Fatal(err)
 		}
 	}
 	wantStored(t, d)
 	big := scheduleDocument(batchSchedule(t, "big", "hello", harp.Args{"x": strings.Repeat("x", 700_000)}))
-	if _, err := applyTo(t, s, "ops", harp.ApplyOptions{}, big); err != nil {
+	if _, err := applyTo(t, s, harp.ApplyOptions{}, big); err != nil {
 		t.Error(err)
 	}
 }
@@ -401,7 +401,7 @@ func TestApplyReadsATargetOnce(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := applyTo(t, s, "ops", harp.ApplyOptions{DryRun: true}, all...); err != nil {
+		if _, err := applyTo(t, s, harp.ApplyOptions{DryRun: true}, all...); err != nil {
 			t.Fatal(err)
 		}
 		runtime.ReadMemStats(&after)
