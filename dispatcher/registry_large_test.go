@@ -94,11 +94,12 @@ func TestARegistryThatIsStoredIsTakenOver(t *testing.T) {
 // damagedDocument is a store of which one document is damaged until it is replaced.
 type damagedDocument struct {
 	store.Store
-	name string
+	name     string
+	replaced atomic.Bool
 }
 
 func (s *damagedDocument) Document(ctx context.Context, kind, name string) ([]byte, error) {
-	if name == s.name {
+	if name == s.name && !s.replaced.Load() {
 		return nil, store.ErrDamaged
 	}
 	return s.Store.Document(ctx, kind, name)
@@ -106,7 +107,7 @@ func (s *damagedDocument) Document(ctx context.Context, kind, name string) ([]by
 
 func (s *damagedDocument) PutDocument(ctx context.Context, kind, name string, content []byte) error {
 	if name == s.name {
-		s.name = ""
+		s.replaced.Store(true)
 	}
 	return s.Store.PutDocument(ctx, kind, name, content)
 }
@@ -120,7 +121,7 @@ func TestADamagedRegistryIsReplaced(t *testing.T) {
 				disk, registry := memory.NewDisk(), &changing{}
 				knows := func(want int, name string) {
 					t.Helper()
-					st := &damagedDocument{memory.OpenDisk(disk, nil), name}
+					st := &damagedDocument{Store: memory.OpenDisk(disk, nil), name: name}
 					d := must[*dispatcher.Dispatcher](t)(dispatcher.Open(t.Context(), st, dispatcher.Config{Hosts: registry}))
 					synctest.Wait()
 					caller, got := d.Caller(), 0

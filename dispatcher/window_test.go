@@ -29,7 +29,8 @@ func TestWindows(t *testing.T) {
 			m, now := sys.caller.Maintenance(), time.Now().UTC().Truncate(time.Second)
 			calendar := must[[]byte](t)(os.ReadFile("../window/testdata/nextcloud.ics"))
 			once := harp.Window{Name: "once", Doc: "d", Reason: "kernel", Target: "role=db", From: now.Add(-time.Hour), To: now.Add(2 * time.Hour), Exempt: []string{"look*"}}
-			night := harp.Window{Name: "night", Target: "web*", Cron: "0 2 * * *", For: time.Hour, Mode: harp.WindowRefuse, Only: true, Procedures: []string{"patch"}}
+			far := now.In(must[*time.Location](t)(time.LoadLocation("Europe/Berlin"))).Add(12 * time.Hour).Hour() // it is not open now
+			night := harp.Window{Name: "night", Target: "web*", Cron: fmt.Sprintf("0 %d * * *", far), For: time.Hour, Mode: harp.WindowRefuse, Only: true, Procedures: []string{"patch"}}
 			holidays := harp.Window{Name: "holidays", Target: "role=mail", Calendar: &harp.WindowCalendar{Content: calendar}, TZ: "UTC", SchedulesOnly: true, All: true}
 			for _, w := range []harp.Window{{Name: "once", Target: "web01", From: now.Add(time.Hour)}, once, night, holidays} {
 				if err := m.Put(ctx, w); err != nil {
