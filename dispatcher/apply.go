@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -14,28 +13,6 @@ import (
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
 )
-
-func handleApply(ctx context.Context, s harp.Service, w wire.Apply) (any, error) {
-	if !w.DryRun {
-		if err := harp.CheckID(w.Request); err != nil {
-			return nil, err
-		}
-	}
-	if len(w.Documents) > harp.MaxDocuments {
-		return nil, &harp.FieldError{Field: "documents", Message: fmt.Sprintf("%d, at most %d", len(w.Documents), harp.MaxDocuments)}
-	}
-	documents := make([]harp.Document, len(w.Documents))
-	for i, row := range w.Documents {
-		if err := decodeRequest(row, &documents[i]); err != nil {
-			return nil, harp.InDocument(i, err)
-		}
-	}
-	if err := harp.CheckDocuments(w.ManagedBy, documents); err != nil {
-		return nil, err
-	}
-	done, err := s.ApplyDocuments(ctx, w.Request, w.ManagedBy, documents, w.ApplyOptions)
-	return wire.NewApplied(done), err
-}
 
 // ApplyDocuments implements harp.ScheduleService.
 func (s *service) ApplyDocuments(ctx context.Context, id, managedBy string, documents []harp.Document, o harp.ApplyOptions) (harp.Applied, error) {
@@ -383,20 +360,6 @@ func (a *application) checkUses(context.Context) error {
 	return a.windows.checkGroup(a.groups, harp.Group{})
 }
 
-// clone returns windows that can be changed apart from these.
-func (ws *windows) clone() *windows {
-	ws.mu.RLock()
-	defer ws.mu.RUnlock()
-	return &windows{byName: maps.Clone(ws.byName), size: ws.size, lost: ws.lost}
-}
-
-// replace makes the windows those of others.
-func (ws *windows) replace(others *windows) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	ws.byName, ws.size = others.byName, others.size
-}
-
 // scheduleNames are the schedules of documents, and those that are to be deleted, by name.
 func (a *application) scheduleNames() []string {
 	var names []string
@@ -513,34 +476,4 @@ func (a *application) checkTarget(text string) error {
 func (a *application) plan(is *scheduled, step *store.ScheduleStep) {
 	a.stored.Steps = append(a.stored.Steps, *step)
 	a.committed = append(a.committed, func() { a.d.noteStep(is, step, step.Revision+1) })
-}
-
-// managedBy are the schedules that somebody manages, by name.
-func (ss *schedules) managedBy(name string) (names []string) {
-	ss.mu.RLock()
-	defer ss.mu.RUnlock()
-	for _, s := range ss.byName {
-		if s.ManagedBy == name {
-			names = append(names, s.name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// awaitTurns is awaitTurn for several schedules, which are in the order of their names. Errors: the context's cause.
-func (ss *schedules) awaitTurns(ctx context.Context, names []string) error {
-	for i, name := range names {
-		if err := ss.awaitTurn(ctx, name); err != nil {
-			ss.endTurns(names[:i])
-			return err
-		}
-	}
-	return nil
-}
-
-func (ss *schedules) endTurns(names []string) {
-	for _, name := range names {
-		ss.endTurn(name)
-	}
 }

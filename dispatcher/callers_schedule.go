@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -97,4 +98,26 @@ func handleLedger(ctx context.Context, s harp.Service, w wire.LedgerQuery) (any,
 func markOfEntry(e harp.LedgerEntry) mark {
 	key := strings.Join([]string{e.From.Format(time.RFC3339Nano), string(e.Kind), e.Batch, e.Schedule}, " ")
 	return mark{Key: key, Time: e.From}
+}
+
+func handleApply(ctx context.Context, s harp.Service, w wire.Apply) (any, error) {
+	if !w.DryRun {
+		if err := harp.CheckID(w.Request); err != nil {
+			return nil, err
+		}
+	}
+	if len(w.Documents) > harp.MaxDocuments {
+		return nil, &harp.FieldError{Field: "documents", Message: fmt.Sprintf("%d, at most %d", len(w.Documents), harp.MaxDocuments)}
+	}
+	documents := make([]harp.Document, len(w.Documents))
+	for i, row := range w.Documents {
+		if err := decodeRequest(row, &documents[i]); err != nil {
+			return nil, harp.InDocument(i, err)
+		}
+	}
+	if err := harp.CheckDocuments(w.ManagedBy, documents); err != nil {
+		return nil, err
+	}
+	done, err := s.ApplyDocuments(ctx, w.Request, w.ManagedBy, documents, w.ApplyOptions)
+	return wire.NewApplied(done), err
 }

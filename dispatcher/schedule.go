@@ -480,3 +480,33 @@ func (d *Dispatcher) loadSchedules(ctx context.Context) error {
 		}
 	}
 }
+
+// managedBy are the schedules that somebody manages, by name.
+func (ss *schedules) managedBy(name string) (names []string) {
+	ss.mu.RLock()
+	defer ss.mu.RUnlock()
+	for _, s := range ss.byName {
+		if s.ManagedBy == name {
+			names = append(names, s.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// awaitTurns is awaitTurn for several schedules, which are in the order of their names. Errors: the context's cause.
+func (ss *schedules) awaitTurns(ctx context.Context, names []string) error {
+	for i, name := range names {
+		if err := ss.awaitTurn(ctx, name); err != nil {
+			ss.endTurns(names[:i])
+			return err
+		}
+	}
+	return nil
+}
+
+func (ss *schedules) endTurns(names []string) {
+	for _, name := range names {
+		ss.endTurn(name)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -180,7 +181,7 @@ func (gs *groups) checkWindowTarget(text string, with harp.Group) (used usedTarg
 	var check func(e *target.Expr, of string) error
 	check = func(e *target.Expr, of string) error {
 		for _, key := range e.Keys() {
-			if slices.Contains(momentary, key) || len(key) > len("host.drift.") && key[:len("host.drift.")] == "host.drift." {
+			if slices.Contains(momentary, key) || strings.HasPrefix(key, "host.drift.") {
 				return &harp.FieldError{Field: "target", Message: key + of + " is what a host is at the moment, and a window is about hosts"}
 			}
 		}
@@ -290,6 +291,20 @@ func (ws *windows) remove(name string) {
 		ws.size -= old.size
 		delete(ws.byName, name)
 	}
+}
+
+// clone returns windows that can be changed apart from these.
+func (ws *windows) clone() *windows {
+	ws.mu.RLock()
+	defer ws.mu.RUnlock()
+	return &windows{byName: maps.Clone(ws.byName), size: ws.size, lost: ws.lost}
+}
+
+// replace makes the windows those of others.
+func (ws *windows) replace(others *windows) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.byName, ws.size = others.byName, others.size
 }
 
 // checkRoom refuses a window beyond what there may be. Errors: harp.ErrRefused.
