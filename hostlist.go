@@ -82,7 +82,7 @@ func newHostList(canonical string) (*HostList, []byte, error) {
 	if err != nil {
 		return nil, nil, nil //nolint:nilerr // it was parsed before
 	}
-	m, err := e.Compile(func(string) (string, error) { return "", errNoTarget })
+	m, err := e.Compile(nil)
 	if err != nil {
 		return nil, nil, nil //nolint:nilerr // it has groups
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/target"
 )
 
 // ApplyDocuments implements harp.ScheduleService.
@@ -20,7 +21,7 @@ func (s *service) ApplyDocuments(ctx context.Context, id, managedBy string, docu
 		if err := harp.CheckDocuments(managedBy, documents); err != nil {
 			return harp.Applied{}, err
 		}
-		a := &application{service: s, managedBy: managedBy, documents: documents, options: o, targets: map[string]error{}}
+		a := &application{service: s, managedBy: managedBy, documents: documents, options: o}
 		if o.DryRun {
 			return a.run(ctx, store.Operation{})
 		}
@@ -39,14 +40,14 @@ type application struct {
 	documents []harp.Document
 	options   harp.ApplyOptions
 
-	groups    *groups  // as they will be
-	windows   *windows // likewise
+	groups    *groups        // as they will be
+	targets   *target.Groups // of these
+	windows   *windows       // likewise
 	changes   []harp.DocumentChange
 	stored    store.DocumentChanges
 	committed []func()
-	targets   map[string]error // why those of schedules cannot be used, nil: they can
-	shown     int              // bytes of what is told of changed fields
-	room      scheduleRoom     // what schedules take, or give back, beside that of turns
+	shown     int          // bytes of what is told of changed fields
+	room      scheduleRoom // what schedules take, or give back, beside that of turns
 }
 
 // run applies the documents once for an operation, or says what that would change.
@@ -222,13 +223,14 @@ func (a *application) planGroups(ctx context.Context) error {
 			changed = append(changed, i)
 		}
 	}
+	a.targets = target.NewGroups(a.groups.text)
 	for _, i := range changed {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		g := a.groups.byName[a.documents[i].Group.Name]
 		var err error
-		if g.uses, err = a.groups.check(g.Group); err != nil {
+		if g.uses, err = checkGroup(g.Group, a.targets); err != nil {
 			return harp.InDocument(i, err)
 		}
 		a.groups.byName[g.Name] = g
@@ -321,7 +323,7 @@ func (a *application) planWindow(ctx context.Context, doc harp.Document) error {
 	if err != nil {
 		return err
 	}
-	if _, err := a.groups.checkWindowTarget(w.Target, harp.Group{}); err != nil {
+	if _, err := checkWindowTarget(w.Target, a.targets); err != nil {
 		return err
 	}
 	to.ManagedBy = a.managedBy
@@ -357,7 +359,7 @@ func (a *application) checkUses(context.Context) error {
 		a.d.reviewAllHolds()
 		signal(a.d.windows.changed)
 	})
-	return a.windows.checkGroup(a.groups, harp.Group{})
+	return a.windows.checkGroup("", a.targets)
 }
 
 // scheduleNames are the schedules of documents, and those that are to be deleted, by name.
@@ -461,14 +463,9 @@ func (a *application) planSchedule(ctx context.Context, doc harp.Document) error
 	return nil
 }
 
-// checkTarget refuses a target that cannot be used with groups as they will be. Many schedules have the same one, and a large group takes
-// long. Errors: harp.ErrInvalid (target).
+// checkTarget refuses a target that cannot be used with groups as they will be. Errors: harp.ErrInvalid (target).
 func (a *application) checkTarget(text string) error {
-	err, known := a.targets[text]
-	if !known {
-		_, err = compileTarget(text, a.groups.text)
-		a.targets[text] = err
-	}
+	_, err := compileTarget(text, a.targets)
 	return err
 }
 

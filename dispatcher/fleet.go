@@ -33,16 +33,16 @@ type fleet struct {
 
 // compileTarget reads a target and the groups it uses. Errors: harp.ErrInvalid (target).
 func (f *fleet) compileTarget(text string) (*target.Matcher, error) {
-	return compileTarget(text, f.groups.text)
+	return compileTarget(text, target.NewGroups(f.groups.text))
 }
 
-// compileTarget reads a target with groups whose targets group returns. Errors: harp.ErrInvalid (target).
-func compileTarget(text string, group func(name string) (string, error)) (*target.Matcher, error) {
+// compileTarget reads a target and those of groups it uses. Errors: harp.ErrInvalid (target).
+func compileTarget(text string, groups *target.Groups) (*target.Matcher, error) {
 	e, err := target.Parse(text)
 	if err != nil {
 		return nil, targetError(err)
 	}
-	m, err := e.Compile(group)
+	m, err := e.Compile(groups)
 	if err != nil {
 		return nil, targetError(err)
 	}

@@ -78,7 +78,7 @@ func (d *Dispatcher) findSpans(g *gates, anew bool) {
 		}
 	}
 	var windows []hostWindow
-	lost := map[string]error{}
+	lost, groups := map[string]error{}, target.NewGroups(d.groups.text)
 	for _, w := range d.windows.all() {
 		if w.isOver(from) {
 			continue
@@ -89,7 +89,7 @@ func (d *Dispatcher) findSpans(g *gates, anew bool) {
 		}
 		if w.err == nil {
 			var err error
-			if one.on, err = d.fleet.compileTarget(w.Window.Target); err != nil {
+			if one.on, err = compileTarget(w.Window.Target, groups); err != nil {
 				lost[w.Window.Name] = err
 			}
 		}

@@ -161,27 +161,28 @@ func findUsed(uses []string, some map[string]bool) string {
 	return ""
 }
 
-// check reads the target of a group and returns which groups it uses. Errors:
-// harp.ErrInvalid (target).
-func (gs *groups) check(g harp.Group) (uses []string, err error) {
-	e, err := target.Parse(g.Target)
-	if err != nil {
-		return nil, targetError(err)
-	}
-	with := func(name string) (string, error) {
+// with returns the groups as they are with one more, or another in the place of the one of its name.
+func (gs *groups) with(g harp.Group) *target.Groups {
+	return target.NewGroups(func(name string) (string, error) {
 		if name == g.Name {
 			return g.Target, nil
 		}
 		return gs.text(name)
+	})
+}
+
+// checkGroup reads the target of a group, one of groups, and returns which groups it uses. Errors:
+// harp.ErrInvalid (target).
+func checkGroup(g harp.Group, groups *target.Groups) (uses []string, err error) {
+	e, err := target.Parse(g.Target)
+	if err != nil {
+		return nil, targetError(err)
 	}
-	for _, text := range []string{g.Target, "@" + target.QuoteName(g.Name)} { // it is one deeper where it is used
-		used, err := target.Parse(text)
-		if err == nil {
-			_, err = used.Compile(with)
-		}
-		if err != nil {
-			return nil, targetError(err)
-		}
+	if _, err := e.Compile(groups); err != nil {
+		return nil, targetError(err)
+	}
+	if _, err := compileTarget("@"+target.QuoteName(g.Name), groups); err != nil { // it is one deeper where it is used
+		return nil, err
 	}
 	return e.Groups(), nil
 }
@@ -246,7 +247,8 @@ func (d *Dispatcher) putGroup(ctx context.Context, op store.Operation, g harp.Gr
 	if _, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
 		return err
 	}
-	uses, err := d.groups.check(g)
+	with := d.groups.with(g)
+	uses, err := checkGroup(g, with)
 	if old := d.groups.managerOf(g.Name); err == nil && old != "" {
 		err = errManaged(harp.GroupDocument, g.Name, old)
 	}
@@ -254,7 +256,7 @@ func (d *Dispatcher) putGroup(ctx context.Context, op store.Operation, g harp.Gr
 		err = d.groups.checkRoom(g)
 	}
 	if err == nil {
-		err = d.windows.checkGroup(d.groups, g)
+		err = d.windows.checkGroup(g.Name, with)
 	}
 	if err == nil {
 		err = d.storeGroup(ctx, op, g.Name, wire.Encode(g))

@@ -8,6 +8,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
+	"github.com/harpcaller/harp/target"
 	"github.com/harpcaller/harp/window"
 )
 
@@ -29,7 +30,7 @@ func (s *service) PutWindow(ctx context.Context, id string, w harp.Window) error
 			if broken != nil { // it is said only now: it may have been put by this operation before, and be past since
 				return nil, broken
 			}
-			return to, s.d.windows.checkTarget(s.d.groups, to)
+			return to, s.d.windows.checkTarget(target.NewGroups(s.d.groups.text), to)
 		})
 	})
 	return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -158,59 +159,61 @@ func (w *openWindow) isOver(from time.Time) bool {
 // momentary are what a host is at the moment: windows are about hosts, and known a day ahead.
 var momentary = []string{"host.online", "host.heard", "host.paused", "host.drift"}
 
-// checkWindowTarget refuses a target that cannot be used, or asks what a host is at the moment, by its groups too. One
-// group may be given as it is about to be. Errors: harp.ErrInvalid (target).
-func (gs *groups) checkWindowTarget(text string, with harp.Group) (used usedTarget, err error) {
+// checkWindowTarget refuses a target that cannot be used, or asks what a host is at the moment, by its groups too. It returns
+// its weight. Errors: harp.ErrInvalid (target).
+func checkWindowTarget(text string, groups *target.Groups) (weight int, err error) {
 	e, err := target.Parse(text)
 	if err != nil {
-		return used, targetError(err)
+		return 0, targetError(err)
 	}
-	read := func(name string) (string, error) {
-		if name == with.Name {
-			used.group = true
-			return with.Target, nil
-		}
-		return gs.text(name)
-	}
-	m, err := e.Compile(read)
+	m, err := e.Compile(groups)
 	if err != nil {
-		return used, targetError(err)
+		return 0, targetError(err)
 	}
-	used.weight = m.Weight()
-	seen := map[string]bool{}
-	var check func(e *target.Expr, of string) error
-	check = func(e *target.Expr, of string) error {
+	for name, e := range usedBy(e, groups) {
+		of := ""
+		if name != "" {
+			of = " in group " + name
+		}
 		for _, key := range e.Keys() {
 			if slices.Contains(momentary, key) || strings.HasPrefix(key, "host.drift.") {
-				return &harp.FieldError{Field: "target", Message: key + of + " is what a host is at the moment, and a window is about hosts"}
+				return 0, &harp.FieldError{Field: "target", Message: key + of + " is what a host is at the moment, and a window is about hosts"}
 			}
 		}
-		for _, name := range e.Groups() {
-			if seen[name] {
-				continue
-			}
-			seen[name] = true
-			text, err := read(name)
-			if err != nil {
-				return targetError(err)
-			}
-			used, err := target.Parse(text)
-			if err != nil {
-				return targetError(err)
-			}
-			if err := check(used, " in group "+name); err != nil {
-				return err
-			}
-		}
-		return nil
 	}
-	return used, check(e, "")
+	return m.Weight(), nil
 }
 
-// usedTarget is what is known of the target of a window.
-type usedTarget struct {
-	weight int
-	group  bool // it uses the group that is about to be, by others too
+// usedBy yields a target, under "", and those of the groups that it uses, by others too, as far as these can be read.
+func usedBy(e *target.Expr, groups *target.Groups) iter.Seq2[string, *target.Expr] {
+	return func(yield func(string, *target.Expr) bool) {
+		seen := map[string]bool{"": true}
+		for names, exprs := []string{""}, []*target.Expr{e}; len(names) > 0; names, exprs = names[1:], exprs[1:] {
+			if !yield(names[0], exprs[0]) {
+				return
+			}
+			for _, name := range exprs[0].Groups() {
+				if used, err := groups.Expr(name); err == nil && !seen[name] {
+					seen[name] = true
+					names, exprs = append(names, name), append(exprs, used)
+				}
+			}
+		}
+	}
+}
+
+// uses reports whether a target uses a group, by others too.
+func uses(text, group string, groups *target.Groups) bool {
+	e, err := target.Parse(text)
+	if err != nil {
+		return false
+	}
+	for name := range usedBy(e, groups) {
+		if name == group {
+			return true
+		}
+	}
+	return false
 }
 
 // loadWindows reads the windows that are stored. One that cannot be read concerns everything.
@@ -324,37 +327,36 @@ func (ws *windows) checkRoom(w *openWindow) error {
 	return nil
 }
 
-// checkGroup refuses a group that windows use, by other groups too, and that asks what a host is at the moment, or is too much. Errors:
-// harp.ErrInvalid (target), harp.ErrRefused.
-func (ws *windows) checkGroup(gs *groups, g harp.Group) error {
-	weight := 0
+// checkGroup refuses a group that windows use, by other groups too, and that asks what a host is at the moment, or is too much. groups
+// are as they will be with it. Errors: harp.ErrInvalid (target), harp.ErrRefused.
+func (ws *windows) checkGroup(group string, groups *target.Groups) error {
+	sum := 0
 	for _, w := range ws.all() {
-		used, err := gs.checkWindowTarget(w.Window.Target, g)
+		weight, err := checkWindowTarget(w.Window.Target, groups)
 		var field *harp.FieldError
-		if w.err == nil && (used.group || ws.trouble(w) == nil) && errors.As(err, &field) { // else it could not be used before either
+		if errors.As(err, &field) && w.err == nil && (ws.trouble(w) == nil || uses(w.Window.Target, group, groups)) { // else it could not be used before either
 			field.Message = "window " + w.Window.Name + " uses it: " + field.Message
 			return field
 		}
-		weight += used.weight
+		sum += weight
 	}
-	return checkWeight(weight)
+	return checkWeight(sum)
 }
 
 // checkTarget refuses the target of a window that asks what a host is at the moment, or is too much beside those of the others. Errors:
 // harp.ErrInvalid (target), harp.ErrRefused.
-func (ws *windows) checkTarget(gs *groups, w *openWindow) error {
-	used, err := gs.checkWindowTarget(w.Window.Target, harp.Group{})
+func (ws *windows) checkTarget(groups *target.Groups, w *openWindow) error {
+	sum, err := checkWindowTarget(w.Window.Target, groups)
 	if err != nil {
 		return err
 	}
-	weight := used.weight
 	for _, other := range ws.all() {
 		if other.Window.Name != w.Window.Name {
-			used, _ := gs.checkWindowTarget(other.Window.Target, harp.Group{}) // one that cannot be used weighs nothing
-			weight += used.weight
+			weight, _ := checkWindowTarget(other.Window.Target, groups) // one that cannot be used weighs nothing
+			sum += weight
 		}
 	}
-	return checkWeight(weight)
+	return checkWeight(sum)
 }
 
 // checkWeight bounds what the targets of all windows take, which each host is matched with. Errors: harp.ErrRefused.

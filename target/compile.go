@@ -2,11 +2,13 @@ package target
 
 import "slices"
 
-// Compile makes a Matcher. The function group returns the text of a group by its name; it
-// is called once for each, and may be nil if there are none. The error is a [GroupError],
+// Compile makes a Matcher. groups may be nil if there are none. The error is a [GroupError],
 // or a [SyntaxError] if the target has more than it may together with its groups.
-func (e *Expr) Compile(group func(name string) (text string, err error)) (*Matcher, error) {
-	c := compiler{group: group, groups: map[string]*compiledGroup{}}
+func (e *Expr) Compile(groups *Groups) (*Matcher, error) {
+	if groups == nil {
+		groups = NewGroups(nil)
+	}
+	c := compiler{groups: groups, counted: map[string]bool{}}
 	root, err := c.compileExpr(e)
 	if err != nil {
 		return nil, err
@@ -54,34 +56,37 @@ func (m *Matcher) Weight() int { return m.weight }
 
 // compiler makes clauses of nodes.
 type compiler struct {
-	group  func(string) (string, error)
-	groups map[string]*compiledGroup // nil while it is being compiled
-	size   size
-	inner  height // of the groups in the expression that is being compiled
-}
-
-// compiledGroup is what a group stands for.
-type compiledGroup struct {
-	root   *clause
-	height height
+	groups  *Groups
+	counted map[string]bool // groups whose size is part of size
+	size    size
+	inner   height   // of the groups in the expression that is being compiled
+	uses    []string // these groups
 }
 
 // height is how many groups, and how much of anything, is within one another.
 type height struct{ groups, depth int }
 
-func (c *compiler) compileExpr(e *Expr) (*clause, error) {
-	c.size.items += e.size.items
-	c.size.others += e.size.others
-	c.size.regexps += e.size.regexps
+// count adds what an expression has.
+func (c *compiler) count(s size) error {
+	c.size.items += s.items
+	c.size.others += s.others
+	c.size.regexps += s.regexps
 	switch {
 	case c.size.items > maxItems:
-		return nil, limitError(0, "at most %d items, those of groups included", maxItems)
+		return limitError(0, "at most %d items, those of groups included", maxItems)
 	case c.size.others > maxOthers:
-		return nil, limitError(0, "at most %d items that are not names, those of groups included", maxOthers)
+		return limitError(0, "at most %d items that are not names, those of groups included", maxOthers)
 	case c.size.regexps > maxRegexps:
-		return nil, limitError(0, "regular expressions of at most %d instructions together, those of groups included", maxRegexps)
+		return limitError(0, "regular expressions of at most %d instructions together, those of groups included", maxRegexps)
 	}
-	c.inner = height{}
+	return nil
+}
+
+func (c *compiler) compileExpr(e *Expr) (*clause, error) {
+	if err := c.count(e.size); err != nil {
+		return nil, err
+	}
+	c.inner, c.uses = height{}, nil
 	root, err := c.compileNode(e.root)
 	if c.inner.depth += e.size.depth; err == nil && c.inner.depth > maxDepth {
 		return nil, limitError(0, "at most %d parentheses, not and groups within one another", maxDepth)
@@ -122,41 +127,59 @@ func (c *compiler) compileNode(n *node) (*clause, error) {
 
 // compileGroup compiles the target of a group, once.
 func (c *compiler) compileGroup(n *node) (*clause, error) {
-	group, known := c.groups[n.text]
+	group, known := c.groups.compiled[n.text]
 	var err error
-	if !known {
-		group, err = c.loadGroup(n.text)
-	}
 	switch {
-	case err != nil:
+	case !known:
+		group, err = c.loadGroup(n.text)
 	case group == nil:
 		err = ErrGroupCycle
-	case group.height.groups > maxGroups || group.height.depth > maxDepth:
+	default:
+		err = c.countGroup(n.text)
+	}
+	if err == nil && (group.height.groups > maxGroups || group.height.depth > maxDepth) {
 		err = ErrTooDeep
 	}
 	if err != nil {
 		return nil, &GroupError{Name: n.text, Offset: n.offset, Err: err}
 	}
 	c.inner = height{max(c.inner.groups, group.height.groups), max(c.inner.depth, group.height.depth)}
+	c.uses = append(c.uses, n.text)
 	return group.root, nil
 }
 
+// loadGroup compiles the target of a group that is not compiled yet.
 func (c *compiler) loadGroup(name string) (*compiledGroup, error) {
-	if c.group == nil {
-		return nil, ErrNoGroup
-	}
-	text, err := c.group(name)
+	e, err := c.groups.Expr(name)
 	if err != nil {
 		return nil, err
 	}
-	e, err := Parse(text)
-	if err != nil {
-		return nil, err
-	}
-	c.groups[name] = nil
-	outer := c.inner
+	c.groups.compiled[name], c.counted[name] = nil, true
+	outer, uses := c.inner, c.uses
 	root, err := c.compileExpr(e)
-	group := compiledGroup{root, height{c.inner.groups + 1, c.inner.depth + 1}}
-	c.inner, c.groups[name] = outer, &group
-	return &group, err
+	group := compiledGroup{root, height{c.inner.groups + 1, c.inner.depth + 1}, e.size, c.uses}
+	if c.inner, c.uses = outer, uses; err != nil {
+		delete(c.groups.compiled, name)
+		return nil, err
+	}
+	c.groups.compiled[name] = &group
+	return &group, nil
+}
+
+// countGroup adds what a group that is compiled has, with the groups it uses, once.
+func (c *compiler) countGroup(name string) error {
+	if c.counted[name] {
+		return nil
+	}
+	c.counted[name] = true
+	group := c.groups.compiled[name]
+	if err := c.count(group.size); err != nil {
+		return err
+	}
+	for _, used := range group.uses {
+		if err := c.countGroup(used); err != nil {
+			return err
+		}
+	}
+	return nil
 }

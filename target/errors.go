@@ -31,7 +31,7 @@ func limitError(at int, format string, args ...any) *SyntaxError {
 
 // GroupError says which group of a target could not be used, and why. Err is
 // [ErrGroupCycle], [ErrTooDeep], a [SyntaxError] or [GroupError] of the group's own text,
-// or what the function given to [Expr.Compile] returned.
+// or what the function given to [NewGroups] returned.
 type GroupError struct {
 	Name   string
 	Offset int // of the group's name in the text that asks for it

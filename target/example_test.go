@@ -40,7 +40,7 @@ func Example() {
 		return
 	}
 	groups := map[string]string{"frontend": "web* and env!=dev"}
-	m, err := e.Compile(func(name string) (string, error) { return groups[name], nil })
+	m, err := e.Compile(target.NewGroups(func(name string) (string, error) { return groups[name], nil }))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -106,13 +106,13 @@ func compile(t testing.TB, text string, groups map[string]string) *Matcher {
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
-	m, err := e.Compile(func(name string) (string, error) {
+	m, err := e.Compile(NewGroups(func(name string) (string, error) {
 		group, ok := groups[name]
 		if !ok {
 			return "", fmt.Errorf("no group %s", name)
 		}
 		return group, nil
-	})
+	}))
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}

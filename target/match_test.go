@@ -323,7 +323,7 @@ func TestCompileGroups(t *testing.T) {
 			t.Fatal(err)
 		}
 		clear(calls)
-		_, err = e.Compile(group)
+		_, err = e.Compile(NewGroups(group))
 		for name, n := range calls {
 			if n > 1 {
 				t.Errorf("%s: group %s was asked for %d times", c.target, name, n)
@@ -392,7 +392,7 @@ func TestSelectAsMatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := e.Compile(func(string) (string, error) { return "web* and not a=prod", nil })
+		m, err := e.Compile(NewGroups(func(string) (string, error) { return "web* and not a=prod", nil }))
 		if err != nil {
 			t.Fatal(err)
 		}

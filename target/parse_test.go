@@ -513,7 +513,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		checkRoundTrip(t, e)
-		m, err := e.Compile(func(string) (string, error) { return "a*", nil })
+		m, err := e.Compile(NewGroups(func(string) (string, error) { return "a*", nil }))
 		if err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}

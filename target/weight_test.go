@@ -16,7 +16,7 @@ func TestWeight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := e.Compile(func(name string) (string, error) { return groups[name], nil })
+		m, err := e.Compile(target.NewGroups(func(name string) (string, error) { return groups[name], nil }))
 		if err != nil || m.Weight() != want {
 			t.Errorf("%s weighs %d, %v, want %d", text, m.Weight(), err, want)
 		}
@@ -36,6 +36,32 @@ func TestWeight(t *testing.T) {
 		}
 		if weights[0] <= weights[1] {
 			t.Errorf("%v weigh %v", heavier, weights)
+		}
+	}
+}
+
+// A group is read once for all targets, each of which it weighs as if it were alone, with the groups it uses.
+func TestGroupsAreShared(t *testing.T) {
+	read := map[string]int{}
+	texts := map[string]string{"inner": "a,b,c", "outer": "@inner or role=web", "twice": "@outer or @inner"}
+	of := func(name string) (string, error) { read[name]++; return texts[name], nil }
+	shared := target.NewGroups(of)
+	for _, text := range []string{"@outer", "@inner", "@twice", "@twice and not @outer", "@outer and x=1", "@twice"} {
+		e, err := target.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := e.Compile(shared)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if alone, err := e.Compile(target.NewGroups(func(name string) (string, error) { return texts[name], nil })); err != nil || alone.Weight() != m.Weight() {
+			t.Errorf("%s weighs %d beside others, %d alone, %v", text, m.Weight(), alone.Weight(), err)
+		}
+	}
+	for name, n := range read {
+		if n != 1 {
+			t.Errorf("group %s is read %d times", name, n)
 		}
 	}
 }

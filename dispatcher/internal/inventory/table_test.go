@@ -177,7 +177,7 @@ func BenchmarkMatch(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		m, err := e.Compile(func(string) (string, error) { return "env=dev or label5=v1", nil })
+		m, err := e.Compile(target.NewGroups(func(string) (string, error) { return "env=dev or label5=v1", nil }))
 		if err != nil {
 			b.Fatal(err)
 		}
