@@ -41,4 +41,5 @@ const (
 	MaxCalendar       = 768 << 10 // the file of a window
 	MaxDocuments      = 1000      // that Schedules.Apply is given
 	MaxManagedBy      = 128       // who manages them
+	MaxMailTo         = 20        // addresses of a notification
 )
