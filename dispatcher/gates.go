@@ -191,7 +191,7 @@ func (h *host) judgeStart(s window.Start, at time.Time) (window.Verdict, bool) {
 	if g == nil {
 		return window.Verdict{At: at}, false
 	}
-	return g.Judge(s, at), true
+	return g.JudgeStart(s, at), true
 }
 
 func (h *host) gate() *window.Gate {
@@ -241,7 +241,7 @@ func (s *held) add(h *host, start window.Start, at time.Time) {
 	}
 	v, known := s.judged[startThere{gate, start}]
 	if !known {
-		v = gate.Judge(start, at)
+		v = gate.JudgeStart(start, at)
 		if s.judged == nil {
 			s.judged = map[startThere]window.Verdict{}
 		}

@@ -74,6 +74,27 @@ func TestADispatcherThatStopsHoldsAndRefusesNothing(t *testing.T) {
 	}
 }
 
+// Where it is too late for a start before a window, the window has its say already: a call is refused, and it is said why.
+func TestAWindowThatBeginsWithinTheMargin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := opened(t, nil, Config{Hosts: StaticHosts{{Name: "a"}}})
+		s, ctx, begin := d.service(ada), t.Context(), time.Now().Add(time.Minute)
+		if err := s.PutWindow(ctx, harp.NewID(), harp.Window{Name: "w", Target: "a", Mode: harp.WindowRefuse, From: begin}); err != nil {
+			t.Fatal(err)
+		}
+		for before, may := range map[time.Duration]bool{window.Margin + 1: true, window.Margin: false, 1: false, 0: false} {
+			at := begin.Add(-before)
+			v, err := s.JudgeStart(ctx, "a", "p", at)
+			if err != nil || v.May != may || !v.At.Equal(at) || !may && (len(v.Obstacles) != 1 || v.Obstacles[0].Window != "w" || v.Mode != harp.WindowRefuse) {
+				t.Errorf("%v before the window: %+v, %v", before, v, err)
+			}
+			if err := d.checkRefused(d.hosts.get("a"), &store.Job{Procedure: "p"}, at); errors.Is(err, harp.ErrRefused) == may {
+				t.Errorf("%v before the window a call gives %v", before, err)
+			}
+		}
+	})
+}
+
 // What was done stays done, though its time has passed when it is asked for again.
 func TestAWindowThatIsPutAgainWhenItHasPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -185,6 +185,17 @@ func (v Verdict) Left() time.Duration {
 	return max(end.Sub(v.At)-Margin, 0)
 }
 
+// JudgeStart is Judge for what is to start at a moment: where it is too late for that before something keeps it back, it says
+// what does then.
+func (g Gate) JudgeStart(s Start, at time.Time) Verdict {
+	v := g.Judge(s, at)
+	if v.May() && v.Left() == 0 && !v.Until.IsZero() {
+		v = g.Judge(s, v.Until)
+		v.At = at
+	}
+	return v
+}
+
 // Judge says whether something may start at a moment, what keeps it back, and until when that is so.
 func (g Gate) Judge(s Start, at time.Time) Verdict {
 	v := Verdict{At: at, KnownUntil: g.until, Unknown: at.Before(g.from) || !at.Before(g.until)}

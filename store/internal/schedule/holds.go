@@ -143,18 +143,13 @@ func (a *Alarm) HostName() string {
 	return a.host.name
 }
 
-// Judge says what windows and pauses make of a start on a host now, or, where it is too late for one before them, of
-// a start when they begin.
+// Judge says what windows and pauses make of a start on a host now.
 func (s *Schedule) Judge(name string, start window.Start, now int64) window.Verdict {
 	h := s.hosts[name]
 	if h == nil || h.holds.gate == nil {
 		return window.Verdict{At: msgpack.FromNanos(now)}
 	}
-	v := h.holds.gate.Judge(start, msgpack.FromNanos(now))
-	if v.May() && v.Left() == 0 && !v.Until.IsZero() {
-		return h.holds.gate.Judge(start, v.Until)
-	}
-	return v
+	return h.holds.gate.JudgeStart(start, msgpack.FromNanos(now))
 }
 
 // holdObstacles are the windows and pauses that keep a job from starting.
