@@ -99,7 +99,7 @@ func (e *Expanded) At(moment time.Time) (run Span, covers, ok bool) {
 	return e.runs[i], e.runs[i].Covers(moment), true
 }
 
-// Pause keeps back all starts, of a host or of a queue.
+// Pause keeps back all starts, of a host or of a queue, until it ends. It has begun: a clock may be set back behind Since.
 type Pause struct {
 	What   string // is paused: "host", "queue"
 	By     string // who asked for it
@@ -109,7 +109,8 @@ type Pause struct {
 	Until  time.Time // zero: until somebody ends it
 }
 
-func (p Pause) span() Span { return Span{From: p.Since, To: p.Until} }
+// keeps reports whether the pause keeps back starts at a moment.
+func (p Pause) keeps(at time.Time) bool { return p.Until.IsZero() || at.Before(p.Until) }
 
 // Gate is what keeps back starts on one host, or in one of its queues, as it is known ahead of time. The zero Gate knows nothing, and keeps
 // back everything.
@@ -261,7 +262,7 @@ func (g Gate) obstacles(s Start, at time.Time) (all []Obstacle) {
 		all = append(all, o)
 	}
 	for _, p := range g.pauses {
-		if p.span().Covers(at) {
+		if p.keeps(at) {
 			all = append(all, Obstacle{Mode: Hold, Pause: &p, Since: p.Since, Until: p.Until})
 		}
 	}
@@ -281,7 +282,7 @@ func (g Gate) release(s Start, at time.Time) (time.Time, bool) {
 			}
 		}
 		for _, p := range g.pauses {
-			if p.span().Covers(moved) {
+			if p.keeps(moved) {
 				moved = p.Until
 			}
 			if moved.IsZero() {
@@ -322,11 +323,6 @@ func (g Gate) nextHold(s Start, at time.Time) (next time.Time, ok bool) {
 	for w := range g.concerned(s, false) {
 		if run, _, found := w.At(at); found {
 			consider(run.From)
-		}
-	}
-	for _, p := range g.pauses {
-		if p.Since.After(at) && (p.Until.IsZero() || p.Until.After(p.Since)) {
-			consider(p.Since)
 		}
 	}
 	if end, ends := g.endOfAllowed(s, at); ends {

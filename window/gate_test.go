@@ -97,7 +97,7 @@ func (r rules) keeps(s window.Start, n int) (names []string, mode window.Mode) {
 		}
 	}
 	for i, p := range r.pauses {
-		if (spans{p}).cover(n) {
+		if (spans{{0, p[1]}}).cover(n) { // it has begun, whatever the clock says of that
 			names = append(names, fmt.Sprint("pause ", i))
 		}
 	}
@@ -128,7 +128,7 @@ func (r rules) compare(t *testing.T, s window.Start) {
 				got = append(got, o.Window)
 				continue
 			}
-			for !(spans{r.pauses[pause]}).cover(n) {
+			for !(spans{{0, r.pauses[pause][1]}}).cover(n) {
 				pause++
 			}
 			got = append(got, fmt.Sprint("pause ", pause))
@@ -156,7 +156,7 @@ func (r rules) compareEnds(t *testing.T, s window.Start, n int, v window.Verdict
 			}
 		}
 		if o.Pause != nil {
-			own = spans{{int(o.Pause.Since.Sub(epoch) / time.Second), end}}
+			own = spans{{0, end}}
 		}
 		for at := n; at <= end; at++ {
 			if own.cover(at) == (o.Only == (at < end)) {

@@ -1,0 +1,61 @@
+package dispatcher_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/store/memory"
+)
+
+// A host that was paused is paused until its end, though the clock is set behind the beginning.
+func TestAHostStaysPausedThoughTheClockIsSetBack(t *testing.T) {
+	withBrokenClock(t, func(t *testing.T, sys *system, clock *brokenClock) {
+		a := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		alive(a)
+		asked := a.exchanges(t)
+		synctest.Wait()
+		must[int](t)(sys.caller.Hosts().Pause(t.Context(), "web01", "disk", time.Now().Add(time.Hour)))
+		job := must[*harp.Job](t)(sys.caller.Host("web01", harp.OfflineWait(harp.NoLimit)).Call(t.Context(), "work", nil))
+		clock.set(-30 * time.Minute)
+		for range 89 {
+			time.Sleep(time.Minute)
+			expectNothing(t, asked)
+		}
+		if got := reasonOf(t, job); got != "queued(window)" {
+			t.Errorf("it is %s", got)
+		}
+		if v := must[harp.Verdict](t)(sys.caller.Maintenance().Why(t.Context(), "web01", "work", time.Time{})); v.May || len(v.Obstacles) != 1 || v.Obstacles[0].Why != "disk" {
+			t.Errorf("it is judged %+v", v)
+		}
+		time.Sleep(time.Minute + time.Second)
+		expectCall(t, asked)
+	})
+}
+
+// So it is for a dispatcher that is started by a clock which is behind.
+func TestAHostStaysPausedThoughTheDispatcherStartsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, clock := memory.NewDisk(), new(brokenClock)
+		sys := newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{Now: clock.now})
+		leave := sys.agent("web01", greeter)
+		must[int](t)(sys.caller.Hosts().Pause(t.Context(), "web01", "disk", time.Time{}))
+		leave()
+		synctest.Wait()
+		if err := sys.d.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		clock.set(-30 * time.Minute)
+		again := newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{Now: clock.now})
+		defer again.agent("web01", greeter)()
+		synctest.Wait()
+		job := must[*harp.Job](t)(again.caller.Host("web01").Call(t.Context(), "hello", helloArgs{Name: "x"}))
+		time.Sleep(time.Minute)
+		expectState(t, job, harp.StateQueued)
+		must[int](t)(again.caller.Hosts().Unpause(t.Context(), "web01"))
+		time.Sleep(time.Second)
+		expectState(t, job, harp.StateSucceeded)
+	})
+}
