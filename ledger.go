@@ -13,7 +13,7 @@ type LedgerEntry struct {
 	Kind     LedgerKind    `json:"kind" msgpack:"kind"`
 	Outcome  TimeOutcome   `json:"outcome" msgpack:"outcome"`
 	Reason   string        `json:"reason,omitempty" msgpack:"reason,omitempty"`    // of skipped and missed: one of Time...
-	Detail   string        `json:"detail,omitempty" msgpack:"detail,omitempty"`    // overlap: the batch; paused: by whom and why; fired: how many hosts maintenance held then
+	Detail   string        `json:"detail,omitempty" msgpack:"detail,omitempty"`    // overlap: the batch; paused: by whom and why; fired: how many hosts maintenance held then; behind it, of after, which runs ended, and how
 	From     time.Time     `json:"from,omitzero" msgpack:"from"`                   // the first nominal time; of a manual run when it was asked for
 	To       time.Time     `json:"to,omitzero" msgpack:"to"`                       // the last one
 	Count    int           `json:"count" msgpack:"count"`                          // how many
@@ -21,6 +21,7 @@ type LedgerEntry struct {
 	At       time.Time     `json:"at,omitzero" msgpack:"at"`                       // when it was written, by the dispatcher's clock
 	Late     time.Duration `json:"late,omitempty" msgpack:"late,omitempty"`        // fired: by how much after its time
 	Batch    string        `json:"batch,omitempty" msgpack:"batch,omitempty"`      // fired: the id of the run
+	After    string        `json:"after,omitempty" msgpack:"after,omitempty"`      // of after: the id of the run of another schedule that ended, the last of them
 	By       Principal     `json:"by,omitzero" msgpack:"by"`                       // who asked for it; zero: nobody did
 	Err      error         `json:"-" msgpack:"failure,omitempty"`                  // failed: why the run was refused
 }
@@ -33,6 +34,7 @@ const (
 	LedgerTime     LedgerKind = "time"     // a time came
 	LedgerManual   LedgerKind = "manual"   // somebody triggered the schedule
 	LedgerBackfill LedgerKind = "backfill" // somebody had a time that passed run
+	LedgerAfter    LedgerKind = "after"    // runs of other schedules ended: see Schedule.After
 )
 
 // TimeOutcome is what became of a time of a schedule. An unknown word, from a newer dispatcher, is kept
@@ -49,15 +51,16 @@ const (
 
 // Why a time was skipped or missed: LedgerEntry.Reason.
 const (
-	TimeOverlap = "overlap"  // skipped: the last batch was not over
-	TimePaused  = "paused"   // skipped: the schedule was paused
-	TimeNoHosts = "no_hosts" // skipped: the target selected none
-	TimeWindow  = "window"   // skipped: a maintenance window refused all hosts
-	TimeByHand  = "by_hand"  // skipped: somebody asked for it
-	TimeDown    = "down"     // missed: no dispatcher was there
-	TimeTooLate = "catch_up" // missed: later than CatchUp, or more than CatchUpMost
-	TimeClock   = "clock"    // missed: the clock was set forward over it
-	TimeNoSpace = "no_space" // missed: the dispatcher's disk had no room
+	TimeOverlap    = "overlap"    // skipped: the last batch was not over
+	TimePaused     = "paused"     // skipped: the schedule was paused
+	TimeNoHosts    = "no_hosts"   // skipped: the target selected none
+	TimeWindow     = "window"     // skipped: a maintenance window refused all hosts
+	TimeByHand     = "by_hand"    // skipped: somebody asked for it
+	TimeDependency = "dependency" // skipped: a run of another schedule did not end as Schedule.After says, or counts no more
+	TimeDown       = "down"       // missed: no dispatcher was there
+	TimeTooLate    = "catch_up"   // missed: later than CatchUp or Within, or more than CatchUpMost
+	TimeClock      = "clock"      // missed: the clock was set forward over it
+	TimeNoSpace    = "no_space"   // missed: the dispatcher's disk had no room
 )
 
 // LedgerFilter selects entries; a zero field selects all.

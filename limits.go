@@ -31,6 +31,7 @@ const (
 	MaxScheduleName   = 128
 	MaxScheduleDoc    = 1 << 10
 	MaxCron           = 1 << 10
+	MaxDependencies   = 16 // of Schedule.After
 	MaxTZ             = 64
 	MaxNextTimes      = 1000 // that Schedules.Next is asked for
 	MaxBackfill       = 1000 // times that Schedules.Backfill has run

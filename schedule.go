@@ -8,20 +8,24 @@ import (
 	"unicode/utf8"
 )
 
-// Schedule makes the calls of a batch again and again: at each of its times the dispatcher submits a
-// copy of its Request. Package schedule has what Cron may be and what Gap and Repeat do. A zero field
-// means: the default.
+// Schedule makes the calls of a batch again and again: at each of its times, or after runs of other schedules, the
+// dispatcher submits a copy of its Request. Package schedule has what Cron may be and what Gap and Repeat do. A zero
+// field means: the default.
 type Schedule struct {
 	Name string `json:"name" msgpack:"name"`                   // 1 to MaxScheduleName bytes, none of them of a control character
 	Doc  string `json:"doc,omitempty" msgpack:"doc,omitempty"` // for people
 
-	Cron   string        `json:"cron" msgpack:"cron"`                         // when: "30 2 * * *", "@daily", "every 90m", "at 2027-03-01 02:00"
+	Cron   string        `json:"cron,omitempty" msgpack:"cron,omitempty"`     // when: "30 2 * * *", "@daily", "every 90m", "at 2027-03-01 02:00"
 	TZ     string        `json:"tz,omitempty" msgpack:"tz,omitempty"`         // of the IANA database; default: the dispatcher's time_zone as it is put, from then on
 	From   time.Time     `json:"from,omitzero" msgpack:"from,omitempty"`      // the first nominal time that may be
 	Until  time.Time     `json:"until,omitzero" msgpack:"until,omitempty"`    // the first that may not be any more
 	Jitter time.Duration `json:"jitter,omitempty" msgpack:"jitter,omitempty"` // each time comes later than its nominal one by a part of it
 	Gap    GapRule       `json:"gap,omitempty" msgpack:"gap,omitempty"`
 	Repeat RepeatRule    `json:"repeat,omitempty" msgpack:"repeat,omitempty"`
+
+	// After, instead of Cron, has it run when a run of another schedule ends; of several when one of each has, since it
+	// ran itself: MaxDependencies at most. What is there of times, TZ to CatchUpMost, is empty then.
+	After []Dependency `json:"after,omitempty" msgpack:"after,omitempty"`
 
 	// Request is that of a batch, as [NewBatchRequest] makes it. What is of one call alone is
 	// empty in it: ID, TraceParent, IdempotencyKey, StartAfter, StartBefore, Confirmed, Probe, and which
@@ -69,9 +73,9 @@ const (
 	RepeatLast         RepeatRule = "last"  // the last time only
 )
 
-// Check returns ErrInvalid, naming the field, unless the schedule is within its limits and its
-// Request is one of a batch that can be made again and again. What is in Cron and TZ is not looked at:
-// the dispatcher does that.
+// Check returns ErrInvalid, naming the field, unless the schedule is within its limits, has one of Cron and After, and
+// its Request is one of a batch that can be made again and again. What is in Cron and TZ, and whether there is what it
+// comes after, is not looked at: the dispatcher does that.
 func (s Schedule) Check() error {
 	if err := checkName("name", s.Name, MaxScheduleName); err != nil {
 		return err
@@ -79,7 +83,11 @@ func (s Schedule) Check() error {
 	if strings.ContainsFunc(s.Name, unicode.IsControl) {
 		return &FieldError{Field: "name", Message: "must have no control characters"}
 	}
-	if err := checkName("cron", s.Cron, MaxCron); err != nil {
+	if len(s.After) > 0 {
+		if err := s.checkAfter(); err != nil {
+			return err
+		}
+	} else if err := checkName("cron", s.Cron, MaxCron); err != nil {
 		return err
 	}
 	for _, text := range []struct {
@@ -198,7 +206,7 @@ type ScheduleStatus struct {
 	Version   uint64         `msgpack:"version"`           // counts the changes of the Schedule, from 1
 	By        Principal      `msgpack:"by"`                // who put it; its runs are theirs
 	Changed   time.Time      `msgpack:"changed"`           // when
-	Through   time.Time      `msgpack:"through"`           // the last nominal time that is settled
+	Through   time.Time      `msgpack:"through"`           // the last nominal time that is settled; of one that comes after others: ends until then do not count
 	Waiting   time.Time      `msgpack:"waiting,omitempty"` // the nominal time that waits for the end of the last batch
 	Next      Upcoming       `msgpack:"next,omitempty"`    // zero: there is none
 	Pause     *SchedulePause `msgpack:"pause,omitempty"`   // nil: it is not paused

@@ -39,8 +39,8 @@ func (s *Schedules) Get(ctx context.Context, name string) (ScheduleStatus, error
 // who put it last.
 //
 // Errors: ErrInvalid, naming the field: cron (it cannot be read, or never fires), tz (no such zone),
-// until, jitter (it reaches the next time), target, args (one stands for a secret), and what [Schedule.Check] says; ErrRefused
-// (there are too many), ErrConflict (its document is applied by whoever is named), ErrDenied, ErrUnavailable, ErrClosed.
+// until, jitter (it reaches the next time), after (there is no such schedule, or it comes after itself by way of others), target,
+// args (one stands for a secret), and what [Schedule.Check] says; ErrRefused (there are too many, or too many come after one), ErrConflict (its document is applied by whoever is named), ErrDenied, ErrUnavailable, ErrClosed.
 func (s *Schedules) Put(ctx context.Context, schedule Schedule) error {
 	schedule.Request.ID = ""
 	if err := schedule.Check(); err != nil {
@@ -50,7 +50,8 @@ func (s *Schedules) Put(ctx context.Context, schedule Schedule) error {
 }
 
 // Delete deletes a schedule. What it has started goes on. Errors: ErrInvalid (no name), ErrNotFound,
-// ErrConflict (its document is applied by whoever is named), ErrDenied, ErrUnavailable, ErrClosed.
+// ErrConflict (its document is applied by whoever is named, or those that are named come after it), ErrDenied, ErrUnavailable,
+// ErrClosed.
 func (s *Schedules) Delete(ctx context.Context, name string) error {
 	if err := checkName("name", name, MaxScheduleName); err != nil {
 		return err
@@ -73,7 +74,7 @@ func (s *Schedules) Unpause(ctx context.Context, name string) error {
 }
 
 // Skip leaves out one time to come, by its nominal time; the zero time is the next one. Errors: ErrInvalid (no
-// name; at, which is no time of the schedule), ErrNotFound, ErrConflict (the time is settled, or skipped
+// name; at, which is no time of the schedule, as none is of one that comes after others), ErrNotFound, ErrConflict (the time is settled, or skipped
 // already), ErrDenied, ErrUnavailable, ErrClosed.
 func (s *Schedules) Skip(ctx context.Context, name string, at time.Time) error {
 	return s.change(ctx, name, ScheduleChange{Kind: SkipOfSchedule, At: at})
@@ -120,7 +121,7 @@ func (s *Schedules) Trigger(ctx context.Context, name string, opts ...TriggerOpt
 	return &Batch{service: s.service, id: done.ID, existed: done.Existed}, nil
 }
 
-// Next returns the times to come of a schedule, n at most. Errors: ErrInvalid (no name; n, which is
+// Next returns the times to come of a schedule, n at most: none of one that comes after others. Errors: ErrInvalid (no name; n, which is
 // less than 1 or more than MaxNextTimes), ErrNotFound, ErrUnavailable, ErrClosed.
 func (s *Schedules) Next(ctx context.Context, name string, n int) ([]Upcoming, error) {
 	return s.NextFrom(ctx, name, time.Time{}, n)
@@ -148,7 +149,7 @@ func CheckNextTimes(name string, from time.Time, n int) error {
 
 // Backfill runs a schedule for its nominal times in [from, to) that have not fired, MaxBackfill at
 // most, the oldest first, one after another, and returns how many. It returns when that is on the dispatcher's
-// disk. Errors: ErrInvalid (no name; from, to: there are too many times, or to is to come),
+// disk. Errors: ErrInvalid (no name; from, to: there are too many times, or to is to come; of a schedule that comes after others),
 // ErrNotFound, ErrPruned (what became of times so long ago is not known any more), ErrConflict (a
 // backfill is under way), ErrDenied, ErrUnavailable, ErrClosed.
 func (s *Schedules) Backfill(ctx context.Context, name string, from, to time.Time) (int, error) {

@@ -14,6 +14,7 @@ type key struct {
 	path []string
 	typ  reflect.Type // that the noun has there
 	keys []key        // of a map with keys of its own
+	each []key        // of each map of a list
 }
 
 // kinds are the keys of documents, by what they are of, in the order in which they are written.
@@ -64,8 +65,11 @@ func keysOf(t reflect.Type, path ...string) (keys []key) {
 		if k.typ.Kind() == reflect.Pointer {
 			k.typ = k.typ.Elem()
 		}
-		if k.typ.Kind() == reflect.Struct && k.typ != timeType {
+		switch {
+		case k.typ.Kind() == reflect.Struct && k.typ != timeType:
 			k.keys = keysOf(k.typ, k.path...)
+		case k.typ.Kind() == reflect.Slice && k.typ.Elem().Kind() == reflect.Struct:
+			k.each = keysOf(k.typ.Elem())
 		}
 		keys = append(keys, k)
 	}

@@ -180,33 +180,42 @@ calendar:
 // TestReadRefuses checks that what is wrong in a document is refused, and where.
 func TestReadRefuses(t *testing.T) {
 	const start = "kind: schedule\nname: s\ncron: '@daily'\nprocedure: p\n"
+	const later = "kind: schedule\nname: s\n\nprocedure: p\ntarget: '*'\n"
 	for text, want := range map[string]string{
-		"a":                                                                       ":1: must be a map",
-		"name: x\n":                                                               ":1: kind: must be group, schedule or window",
-		"kind: thing\n":                                                           ":1: kind: must be group, schedule or window",
-		start + "target: '*'\nodd: 1\n":                                           ":6: odd: is unknown",
-		start + "target: '*'\nargs: x\n":                                          ":6: args: must be named",
-		start + "target: '*'\ncron: x\n":                                          `:6: cron: is there twice`,
-		start + "target: web and\n":                                               ":5: target: ",
-		start:                                                                     ":1: target: ",
-		start + "target: '*'\njitter: 5\n":                                        ":6: jitter: must be a duration",
-		start + "target: '*'\nfrom: today\n":                                      ":6: from: must be a time",
-		start + "target: '*'\noverlap: no\n":                                      ":6: overlap: must be",
-		start + "target: '*'\ncatch_up_most: 0x10\n":                              ":6: catch_up_most: must be a whole number",
-		start + "target: '*'\nrequest: {target: '*'}\n":                           ":6: request: is unknown",
-		start + "target: '*'\nlabels: [a]\n":                                      ":6: labels: must be a map",
-		start + "target: '*'\nlabels: {[a]: b}\n":                                 ":6: labels: has a key that is no text",
-		start + "target: '*'\noptions: 1\n":                                       ":6: options: must be a map",
-		start + "target: '*'\noptions:\n  id: x\n":                                ":7: options.id: is unknown",
-		start + "target: '*'\noptions:\n  dry_run: 1\n":                           ":7: options.dry_run: must be true or false",
-		start + "target: '*'\noptions:\n  stop_after: 0\n":                        ":7: options.stop_after: ",
-		start + "target: '*'\noptions:\n  rolling: 5\n":                           ":7: options.rolling: must be a list",
-		start + "target: '*'\noptions:\n  retry: {off: 1}\n":                      ":7: options.retry.off: is unknown",
-		start + "target: '*'\noptions:\n  labels: {'': x}\n":                      ":7: options.labels: ",
-		start + "target: '*'\nargs: {a: .nan}\n":                                  ":6: args.a: must be a number",
-		start + "target: '*'\nargs: {a: !!binary YQ==}\n":                         ":6: args.a: must be a text",
-		start + "target: '*'\nargs: {a: [{b: 1, b: 2}]}\n":                        ":6: args.a[0].b: is there twice",
-		start + "target: '*'\nargs: &a {a: *a}\n":                                 ":6: ",
+		"a":                                                  ":1: must be a map",
+		"name: x\n":                                          ":1: kind: must be group, schedule or window",
+		"kind: thing\n":                                      ":1: kind: must be group, schedule or window",
+		start + "target: '*'\nodd: 1\n":                      ":6: odd: is unknown",
+		start + "target: '*'\nargs: x\n":                     ":6: args: must be named",
+		start + "target: '*'\ncron: x\n":                     `:6: cron: is there twice`,
+		start + "target: web and\n":                          ":5: target: ",
+		start:                                                ":1: target: ",
+		start + "target: '*'\njitter: 5\n":                   ":6: jitter: must be a duration",
+		start + "target: '*'\nfrom: today\n":                 ":6: from: must be a time",
+		start + "target: '*'\noverlap: no\n":                 ":6: overlap: must be",
+		start + "target: '*'\ncatch_up_most: 0x10\n":         ":6: catch_up_most: must be a whole number",
+		start + "target: '*'\nrequest: {target: '*'}\n":      ":6: request: is unknown",
+		start + "target: '*'\nlabels: [a]\n":                 ":6: labels: must be a map",
+		start + "target: '*'\nlabels: {[a]: b}\n":            ":6: labels: has a key that is no text",
+		start + "target: '*'\noptions: 1\n":                  ":6: options: must be a map",
+		start + "target: '*'\noptions:\n  id: x\n":           ":7: options.id: is unknown",
+		start + "target: '*'\noptions:\n  dry_run: 1\n":      ":7: options.dry_run: must be true or false",
+		start + "target: '*'\noptions:\n  stop_after: 0\n":   ":7: options.stop_after: ",
+		start + "target: '*'\noptions:\n  rolling: 5\n":      ":7: options.rolling: must be a list",
+		start + "target: '*'\noptions:\n  retry: {off: 1}\n": ":7: options.retry.off: is unknown",
+		start + "target: '*'\noptions:\n  labels: {'': x}\n": ":7: options.labels: ",
+		start + "target: '*'\nargs: {a: .nan}\n":             ":6: args.a: must be a number",
+		start + "target: '*'\nargs: {a: !!binary YQ==}\n":    ":6: args.a: must be a text",
+		start + "target: '*'\nargs: {a: [{b: 1, b: 2}]}\n":   ":6: args.a[0].b: is there twice",
+		start + "target: '*'\nargs: &a {a: *a}\n":            ":6: ",
+		later + "after: backup\n":                            ":6: after: must be a list",
+		later + "after: [backup]\n":                          ":6: after[0]: must be a map",
+		later + "after:\n- {schedule: a}\n- {schedule: s}\n": ":8: after[1].schedule: a schedule cannot come after itself",
+		later + "after:\n- schedule: a\n  on: never\n":       ":8: after[0].on: must be",
+		later + "after:\n- schedule: a\n  within: soon\n":    ":8: after[0].within: must be a duration",
+		later + "after: [{schedule: a, when: failed}]\n":     ":6: after[0].when: is unknown",
+		later + "after: [{schedule: a}]\ncron: '@daily'\n":   ":7: cron: is of a schedule that has times",
+		later: ":1: cron: must not be empty",
 		"kind: group\nname: g\ntarget: x\nby: {}\n":                               ":4: by: is unknown",
 		"kind: group\nname: g\ntarget: [a, b]\n":                                  ":3: target: must be one value",
 		"kind: group\nname: g\ntarget: a\n---\n{}\n--- {a\n":                      ":7: did not",
@@ -321,6 +330,15 @@ func TestWriteRead(t *testing.T) {
 			Name: text.Draw(rt, "schedule"), Doc: text.Draw(rt, "doc"), Cron: text.Draw(rt, "cron"), CatchUp: harp.NoLimit,
 			Jitter: time.Duration(rapid.IntRange(0, 1e13).Draw(rt, "jitter")), Request: request,
 		}
+		if n := rapid.IntRange(0, 3).Draw(rt, "after"); n > 0 {
+			want.Cron, want.CatchUp, want.Jitter = "", 0, 0
+			for i := range n {
+				want.After = append(want.After, harp.Dependency{
+					Schedule: text.Draw(rt, "dependency") + fmt.Sprint(i), On: rapid.SampledFrom([]harp.Ending{"", harp.OnFailed, harp.OnEnded}).Draw(rt, "on"),
+					Within: rapid.SampledFrom([]time.Duration{0, time.Hour, harp.NoLimit}).Draw(rt, "within"),
+				})
+			}
+		}
 		written, err := manifest.Write(harp.Document{Schedule: &want}, "")
 		if err != nil {
 			rt.Fatal(err)
@@ -342,8 +360,13 @@ func TestWriteRead(t *testing.T) {
 			rt.Errorf("%s\nis read as\n%+v, want\n%+v", written, got, want)
 		}
 	})
+	after := harp.Schedule{Name: "report", After: []harp.Dependency{{Schedule: "backup", On: harp.OnFailed, Within: 6 * time.Hour}, {Schedule: "check"}}}
+	written, err := manifest.Write(harp.Document{Schedule: &after}, "")
+	if want := "kind: schedule\nname: report\nafter:\n- schedule: backup\n  on: failed\n  within: 6h\n- schedule: check\n"; err != nil || !strings.HasPrefix(string(written), want) {
+		t.Errorf("a schedule is written as %s, %v", written, err)
+	}
 	group := harp.Group{Name: "g", Target: "a\nor b", By: harp.Principal{Name: "ada"}, Changed: time.Now()}
-	written, err := manifest.Write(harp.Document{Group: &group}, "")
+	written, err = manifest.Write(harp.Document{Group: &group}, "")
 	if err != nil || string(written) != "kind: group\nname: g\ntarget: |-\n  a\n  or b\n" {
 		t.Errorf("a group is written as %s, %v", written, err)
 	}

@@ -136,6 +136,10 @@ func (r *reader) readMap(n *yaml.Node, keys []key, before string, form map[strin
 			if value = r.resolve(value, field, yaml.MappingNode, "a map"); value != nil {
 				r.readMap(value, k.keys, field+".", form)
 			}
+		case k.each != nil:
+			if v := r.readMaps(value, k.each, field); v != nil {
+				setAt(form, k.path, v)
+			}
 		default:
 			if v := r.readValue(value, k.typ, field); v != nil {
 				setAt(form, k.path, v)
@@ -317,6 +321,23 @@ func (r *reader) readList(n *yaml.Node, of reflect.Type, field string) any {
 	list := []any{}
 	for i, value := range n.Content {
 		list = append(list, r.readValue(value, of, nameOf(field, fmt.Sprintf("[%d]", i))))
+	}
+	return list
+}
+
+// readMaps reads a list of maps with known keys.
+func (r *reader) readMaps(n *yaml.Node, keys []key, field string) any {
+	if n = r.resolve(n, field, yaml.SequenceNode, "a list"); n == nil {
+		return nil
+	}
+	list := []any{}
+	for i, value := range n.Content {
+		name := nameOf(field, fmt.Sprintf("[%d]", i))
+		form := map[string]any{}
+		if value = r.resolve(value, name, yaml.MappingNode, "a map"); value != nil {
+			r.readMap(value, keys, name+".", form)
+		}
+		list = append(list, form)
 	}
 	return list
 }

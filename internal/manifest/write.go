@@ -70,12 +70,29 @@ func writeMap(n *yaml.Node, keys []key, form map[string]any) {
 			continue
 		}
 		if v := at(form, k.path); v != nil {
+			if k.each != nil {
+				appendPair(n, k.name, listOf(k.each, v))
+				continue
+			}
 			if k.typ == durationType {
 				v = shortDuration(v)
 			}
 			appendPair(n, k.name, nodeOf(v))
 		}
 	}
+}
+
+// listOf makes a node of a list of maps of JSON.
+func listOf(keys []key, v any) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.SequenceNode}
+	list, _ := v.([]any)
+	for _, one := range list {
+		form, _ := one.(map[string]any)
+		below := &yaml.Node{Kind: yaml.MappingNode}
+		writeMap(below, keys, form)
+		n.Content = append(n.Content, below)
+	}
+	return n
 }
 
 // shortDuration writes a duration without the units of which there are none.
