@@ -54,9 +54,14 @@ func filesAt(path string) ([]string, error) {
 	}
 	var files []string
 	for _, e := range entries {
-		if ext := filepath.Ext(e.Name()); (ext == ".yaml" || ext == ".yml") && e.Name()[0] != '.' && !e.IsDir() {
-			files = append(files, filepath.Join(path, e.Name()))
+		file := filepath.Join(path, e.Name())
+		if ext := filepath.Ext(file); ext != ".yaml" && ext != ".yml" || e.Name()[0] == '.' || e.IsDir() {
+			continue
 		}
+		if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() { // to read a pipe waits for who writes into it
+			return nil, &yamlfile.Error{File: file, Message: "is no file"}
+		}
+		files = append(files, file)
 	}
 	if len(files) == 0 { // it may be another folder than was meant, or one that is not mounted
 		return nil, &yamlfile.Error{File: path, Message: "has no file *.yaml or *.yml"}

@@ -261,6 +261,13 @@ func TestReadBounds(t *testing.T) {
 	if _, err := manifest.Read(t.TempDir()); !errors.Is(err, harp.ErrInvalid) {
 		t.Errorf("an empty folder: %v", err)
 	}
+	dir := files(t, map[string]string{"f.yaml": groups(1)})
+	if err := os.Symlink(t.TempDir(), filepath.Join(dir, "g.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := manifest.Read(dir); !errors.Is(err, harp.ErrInvalid) || !strings.Contains(err.Error(), "g.yaml: is no file") {
+		t.Errorf("a folder with what is no file: %v", err)
+	}
 	if _, err := manifest.Read(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
