@@ -272,9 +272,10 @@ func (a *attempt) sendCall(sub harp.Submission) error {
 	if j.Batch != "" {
 		c.Job, c.Host = j.ID, j.Host
 	}
-	c.Left = a.timeLeft(a.s.d.now())
-	if !a.heldFrom.IsZero() {
-		c.By = int64(time.Since(a.s.welcomed)) + c.Left // however long it is on its way
+	welcomed := int64(time.Since(a.s.welcomed)) // before the clock is read: what passes meanwhile is not added to what is left
+	var free int64
+	if c.Left, free = a.timeLeft(a.s.d.now()); free > 0 {
+		c.By = welcomed + free // however long it is on its way
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -288,17 +289,18 @@ func (a *attempt) sendCall(sub harp.Submission) error {
 }
 
 // timeLeft is within which time the job has to start, in nanoseconds: before it expires, and before a window or a pause
-// begins; 0: whenever.
-func (a *attempt) timeLeft(now time.Time) (left int64) {
+// begins, and free before the latter alone; 0: whenever.
+func (a *attempt) timeLeft(now time.Time) (left, free int64) {
 	if !a.job.Expires.IsZero() {
 		left = max(1, int64(a.job.Expires.Sub(now)))
 	}
 	if v, concerns := a.s.host.judgeStart(startOf(a.job), now); concerns {
-		if free := v.Left(); left == 0 || int64(free) < left {
-			left, a.heldFrom = max(1, int64(free)), now.Add(free+window.Margin)
+		free, a.heldFrom = max(1, int64(v.Left())), now.Add(v.Left()+window.Margin)
+		if left == 0 || free < left {
+			left = free
 		}
 	}
-	return left
+	return left, free
 }
 
 // sendResume sends RESUME, from the first record that is not stored on. A cancel comes

@@ -381,7 +381,8 @@ func (a *attempt) storeNotNow(ctx context.Context, reason string) error {
 	e := a.s.d.newEvent(a.job, store.NotNow)
 	e.Reason = reason
 	e.Wake = e.At.Add(min(time.Second<<min(a.job.Busy, 5), 30*time.Second))
-	switch isHeld := !a.heldFrom.IsZero(); {
+	hasExpired := !a.job.Expires.IsZero() && !e.At.Before(a.job.Expires)
+	switch isHeld := !a.heldFrom.IsZero() && !hasExpired; {
 	case reason == harp.ReasonWindow:
 		e.Wake = e.At.Add(withdrawWait)
 	case reason == wire.NotNowStartBefore && isHeld && e.At.Before(a.heldFrom.Add(-holdMargin)): // it is too early to be too late

@@ -288,10 +288,13 @@ func TestWhenACallHasToStart(t *testing.T) {
 		asked := a.exchanges(t)
 		synctest.Wait()
 		ctx, m, now := t.Context(), sys.caller.Maintenance(), time.Now()
+		var by time.Duration
 		left := func(opts ...harp.Option) time.Duration {
 			t.Helper()
 			must[*harp.Job](t)(sys.caller.Host("web01").Call(ctx, "work", nil, opts...))
-			return time.Duration(expectCall(t, asked).call.Left)
+			c := expectCall(t, asked).call
+			by = time.Duration(c.By)
+			return time.Duration(c.Left)
 		}
 		if got := left(); got != 0 {
 			t.Errorf("without a window it is %v", got)
@@ -299,8 +302,8 @@ func TestWhenACallHasToStart(t *testing.T) {
 		if err := m.Put(ctx, harp.Window{Name: "elsewhere", Target: "web02", From: now}); err != nil {
 			t.Fatal(err)
 		}
-		if got := left(harp.StartBefore(now.Add(time.Minute))); got != time.Minute {
-			t.Errorf("before a time it is %v", got)
+		if got := left(harp.StartBefore(now.Add(time.Minute))); got != time.Minute || by != 0 {
+			t.Errorf("before a time it is %v, by %v", got, by)
 		}
 		if err := m.Put(ctx, harp.Window{Name: "w", Target: "web01", From: now.Add(4 * time.Minute), Exempt: []string{"play"}}); err != nil {
 			t.Fatal(err)
@@ -311,6 +314,9 @@ func TestWhenACallHasToStart(t *testing.T) {
 		for before, want := range map[time.Duration]time.Duration{time.Minute: time.Minute, 5 * time.Minute: 4*time.Minute - time.Second} {
 			if got := left(harp.StartBefore(now.Add(before))); got != want {
 				t.Errorf("before both it is %v, want %v", got, want)
+			}
+			if want := 4*time.Minute - time.Second; by != want { // else a slow line makes it late for the window
+				t.Errorf("before both, on a slow line too, it is %v, want %v", by, want)
 			}
 		}
 		time.Sleep(4*time.Minute - time.Second - time.Millisecond)
@@ -400,6 +406,34 @@ func TestAnAgentThatIsTooLateTooEarly(t *testing.T) {
 		if calls < 15 || calls > 30 {
 			t.Errorf("it was asked %d times in 10 minutes", calls)
 		}
+	})
+}
+
+// Nor does such an agent end a job before its StartBefore: what it is late for may be a window, which it counts from an earlier moment.
+func TestAnAgentThatIsTooLateBeforeTheJobExpires(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, sys *system) {
+		a := must[*rawAgent](t)(sys.newRawAgent(t.Context(), "i"))
+		alive(a)
+		asked := a.exchanges(t)
+		synctest.Wait()
+		if err := sys.caller.Maintenance().Put(t.Context(), harp.Window{Name: "w", Target: "web01", From: time.Now().Add(3 * time.Minute)}); err != nil {
+			t.Fatal(err)
+		}
+		job := must[*harp.Job](t)(sys.caller.Host("web01").Call(t.Context(), "work", nil, harp.StartBefore(time.Now().Add(2*time.Minute))))
+		m := expectCall(t, asked)
+		time.Sleep(time.Minute)
+		m.sendFrame(t, wire.TypeNotNow, true, wire.NotNow{Reason: wire.NotNowStartBefore})
+		close(m.over)
+		expectState(t, job, harp.StateQueued)
+		time.Sleep(2 * time.Second)
+		m = expectCall(t, asked)
+		if got := time.Duration(m.call.Left); got < 58*time.Second || got > time.Minute {
+			t.Errorf("asked again, it has %v left", got)
+		}
+		time.Sleep(time.Minute)
+		m.sendFrame(t, wire.TypeNotNow, true, wire.NotNow{Reason: wire.NotNowStartBefore})
+		close(m.over)
+		expectState(t, job, harp.StateExpired)
 	})
 }
 

@@ -16,8 +16,8 @@ type Call struct {
 	Epoch          int64          `msgpack:"epoch,omitempty"`
 	SilenceTimeout int64          `msgpack:"timeout"`        // granted
 	MaxExecTime    int64          `msgpack:"maxexec"`        // granted
-	Left           int64          `msgpack:"left,omitempty"` // until the job expires; without a start by then: NotNow
-	By             int64          `msgpack:"by,omitempty"`   // as Left, counted from when WELCOME was sent; 0: there is none
+	Left           int64          `msgpack:"left,omitempty"` // until the job expires, or a window begins; without a start by then: NotNow
+	By             int64          `msgpack:"by,omitempty"`   // until a window begins, counted from when WELCOME was sent; 0: none is known
 	Window         int64          `msgpack:"window"`
 	Principal      harp.Principal `msgpack:"who"`
 	Needs          []string       `msgpack:"needs,omitempty"`
