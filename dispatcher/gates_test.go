@@ -95,6 +95,49 @@ func TestAWindowThatBeginsWithinTheMargin(t *testing.T) {
 	})
 }
 
+// Windows that are over are kept as jobs are that have ended; those that somebody manages, or that may come again, stay.
+func TestWindowsThatAreOverAreDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := opened(t, nil, Config{Hosts: StaticHosts{{Name: "a"}}, Retain: 48 * time.Hour})
+		s, ctx, now := d.service(ada), t.Context(), time.Now()
+		for _, w := range []harp.Window{
+			{Name: "over", From: now, To: now.Add(time.Hour)}, {Name: "open", From: now}, {Name: "long", From: now, To: now.Add(3 * time.Hour)},
+			{Name: "each day", Cron: "@daily", For: time.Hour}, {Name: "allowed", From: now, To: now.Add(time.Hour), Only: true},
+		} {
+			w.Target = "a"
+			if err := s.PutWindow(ctx, harp.NewID(), w); err != nil {
+				t.Fatal(err)
+			}
+		}
+		managed := []harp.Document{{Window: &harp.Window{Name: "managed", Target: "a", From: now, To: now.Add(time.Hour)}}}
+		if _, err := s.ApplyDocuments(ctx, harp.NewID(), "git", managed, harp.ApplyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			wait time.Duration
+			want string
+		}{
+			{49*time.Hour - time.Second, "allowed,each day,long,managed,open,over"},
+			{upkeepEvery + time.Second, "allowed,each day,long,managed,open"},
+			{2*time.Hour + upkeepEvery, "allowed,each day,managed,open"},
+		} {
+			time.Sleep(c.wait)
+			synctest.Wait()
+			var names []string
+			for _, w := range d.windows.all() {
+				names = append(names, w.Window.Name)
+			}
+			if got := strings.Join(names, ","); got != c.want {
+				t.Errorf("after %v there are %s, want %s", time.Since(now), got, c.want)
+			}
+		}
+		page, err := s.Events(ctx, harp.EventFilter{After: harp.EventsFromStart, Types: []string{"window.deleted"}}, false)
+		if err != nil || len(page.Events) != 2 || page.Events[0].Window != "over" {
+			t.Errorf("told are %+v, %v", page.Events, err)
+		}
+	})
+}
+
 // What was done stays done, though its time has passed when it is asked for again.
 func TestAWindowThatIsPutAgainWhenItHasPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 // go that are kept for attempts and have none.
 const upkeepEvery = 10 * time.Minute
 
-// upkeepLoop deletes what is old, from time to time.
+// upkeepLoop deletes what is old, jobs, events and windows that are over, from time to time.
 func (d *Dispatcher) upkeepLoop() {
 	tick := time.NewTicker(upkeepEvery)
 	defer tick.Stop()
@@ -23,8 +23,12 @@ func (d *Dispatcher) upkeepLoop() {
 		case <-tick.C:
 		}
 		d.workers.ReleaseIdle()
-		if _, err := d.prune(d.ctx, d.retention()); err != nil && d.ctx.Err() == nil {
+		keep := d.retention()
+		if _, err := d.prune(d.ctx, keep); err != nil && d.ctx.Err() == nil {
 			d.log.Error("prune", "err", err)
+		}
+		if err := d.deleteOldWindows(d.ctx, keep.EndedBefore); err != nil && d.ctx.Err() == nil {
+			d.log.Error("windows that are over cannot be deleted", "err", err)
 		}
 	}
 }

@@ -428,6 +428,35 @@ func (ws *windows) problem() error {
 	return fmt.Errorf("%d windows cannot be told, and keep back everything that they may concern: the first is %s: %w", count, first, why)
 }
 
+// deleteOldWindows deletes windows that were over at a time, and that nobody manages. They are in no gate. Errors: the store's.
+func (d *Dispatcher) deleteOldWindows(ctx context.Context, before time.Time) error {
+	for _, w := range d.windows.all() {
+		if w.ManagedBy != "" || !w.isOver(before) {
+			continue
+		}
+		if err := d.deleteOldWindow(ctx, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Dispatcher) deleteOldWindow(ctx context.Context, w *openWindow) error {
+	d.windows.changing.Lock()
+	defer d.windows.changing.Unlock()
+	name := w.Window.Name
+	if is, err := d.windows.find(name); err != nil || is != w { // it was put anew
+		return nil //nolint:nilerr // it is gone
+	}
+	now := d.now()
+	told := harp.Event{Type: harp.EventWindowDeleted, Time: now, Window: name, Reason: "it is over"}
+	err := d.replaceDocument(ctx, store.Operation{Time: now}, windowKind, name, nil, told)
+	if err == nil {
+		d.windows.remove(name)
+	}
+	return err
+}
+
 // changeWindow makes a change of a window once, and gives hosts the gates that follow from it before it returns. is is nil if there
 // is none of this name; the one that change returns takes its place, nil: none does.
 func (d *Dispatcher) changeWindow(ctx context.Context, op store.Operation, name string, change func(is *openWindow) (*openWindow, error)) error {
