@@ -196,7 +196,7 @@ func (d *Dispatcher) loadGroups(ctx context.Context) error {
 		}
 		for _, doc := range page {
 			var g harp.Group
-			err := wire.Decode(doc.Content, &g)
+			err := decodeDocument(doc, &g)
 			if err == nil {
 				var e *target.Expr
 				if e, err = target.Parse(g.Target); err == nil {
@@ -210,6 +210,14 @@ func (d *Dispatcher) loadGroups(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// decodeDocument reads a document of a listing. Errors: store.ErrDamaged, of what is none of this kind.
+func decodeDocument(doc store.Document, to any) error {
+	if doc.Content == nil {
+		return store.ErrDamaged
+	}
+	return wire.Decode(doc.Content, to)
 }
 
 // storedDocument returns a document; nil if there is none that can be read.

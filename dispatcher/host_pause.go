@@ -21,7 +21,7 @@ func (d *Dispatcher) loadPauses(ctx context.Context) error {
 		}
 		for _, doc := range page {
 			var p harp.HostPause
-			if err := wire.Decode(doc.Content, &p); err != nil {
+			if err := decodeDocument(doc, &p); err != nil {
 				d.log.Error("pause of a host cannot be read: it is paused until that is ended", "host", doc.Name, "err", err)
 				p = harp.HostPause{Reason: "what is stored of the pause cannot be read"}
 			}

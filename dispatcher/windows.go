@@ -225,7 +225,7 @@ func (d *Dispatcher) loadWindows(ctx context.Context) error {
 		}
 		for _, doc := range page {
 			var w windowDocument
-			err := wire.Decode(doc.Content, &w)
+			err := decodeDocument(doc, &w)
 			if err == nil && w.Window.Name != doc.Name {
 				err = fmt.Errorf("what is stored of it is of window %q", w.Window.Name)
 			}

@@ -359,8 +359,8 @@ type Documents interface {
 	Document(ctx context.Context, kind, name string) ([]byte, error)
 
 	// ListDocuments returns up to limit documents of a kind in the order of their names,
-	// from the one after the cursor, about 1 MiB of them and at least one if there is one,
-	// without any that cannot be read. Errors: harp.ErrInvalid (cursor).
+	// from the one after the cursor, about 1 MiB of them and at least one if there is one.
+	// One that cannot be read has no Content. Errors: harp.ErrInvalid (cursor).
 	ListDocuments(ctx context.Context, kind, cursor string, limit int) (page []Document, next string, err error)
 
 	// PutDocument replaces a document, atomically. Errors: harp.ErrInvalid for
@@ -385,7 +385,7 @@ type Documents interface {
 // Document is a document of a listing.
 type Document struct {
 	Name    string
-	Content []byte
+	Content []byte // nil: it is damaged
 }
 
 // DocumentChange puts one content in the place of another. A document that cannot be read

@@ -39,7 +39,8 @@ func (r *Reader) ListDocuments(_ context.Context, kind, cursor string, limit int
 		content, err := joinItem(snap, item)
 		switch {
 		case errors.Is(err, ErrDamaged):
-			r.log.Error("document cannot be listed", "kind", kind, "name", name, "err", err)
+			r.log.Error("document cannot be read", "kind", kind, "name", name, "err", err)
+			page = append(page, store.Document{Name: name})
 			return 0, nil
 		case err != nil:
 			return 0, err

@@ -28,7 +28,9 @@ type heldSpan struct {
 	procedure string // "": any
 }
 
-func (h heldSpan) covers(at int64) bool { return (h.isPause || h.from <= at) && (h.to == 0 || at < h.to) }
+func (h heldSpan) covers(at int64) bool {
+	return (h.isPause || h.from <= at) && (h.to == 0 || at < h.to)
+}
 
 func (h heldSpan) isAbout(j *store.Job) bool {
 	return h.isPause || (h.procedure == "" || h.procedure == j.Procedure) && (!h.schedules || !j.FireTime.IsZero()) && (h.all || !j.ReadOnly)
