@@ -136,4 +136,14 @@ var batchHolds = []rule{
 		_, first := w.begun(hosts, func(b *store.BatchSubmission) { b.Batch.SkipHeld, b.Batch.Classes[0].ReadOnly = true, true })
 		w.onHosts(first, hosts...)
 	}},
+	{"holds/batch/unknown", "members are reached, and not left out, at a moment of which windows are not known yet, and start when they are", func(w *world) {
+		hosts := hostsOf(2)
+		w.setHolds("h001", w.windowOf(-3*time.Hour, -2*time.Hour))
+		w.pass(48 * time.Hour)
+		b, first := w.begun(hosts, func(b *store.BatchSubmission) { b.Batch.SkipHeld = true })
+		w.onHosts(first, "h000")
+		w.waits(w.members(b)[1], harp.ReasonWindow)
+		w.setHolds("h001", w.windowOf(-3*time.Hour, -2*time.Hour))
+		w.onHosts(w.advance().Claimed, "h001")
+	}},
 }

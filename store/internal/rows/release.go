@@ -348,7 +348,7 @@ func (s *Store) skips(b *batch, host store.BatchHost, now int64) string {
 		start.ReadOnly = b.row.Classes[host.Class].ReadOnly
 	}
 	v := s.sched.Judge(host.Name, start, now)
-	if len(v.Obstacles) > 0 && (b.row.SkipHeld || v.Mode() == window.Refuse) {
+	if !v.Unknown && len(v.Obstacles) > 0 && (b.row.SkipHeld || v.Mode() == window.Refuse) {
 		return harp.ReasonWindow
 	}
 	return ""
