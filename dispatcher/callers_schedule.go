@@ -96,7 +96,7 @@ func handleLedger(ctx context.Context, s harp.Service, w wire.LedgerQuery) (any,
 
 // markOfEntry names an entry by what tells it from all others.
 func markOfEntry(e harp.LedgerEntry) mark {
-	key := strings.Join([]string{e.From.Format(time.RFC3339Nano), string(e.Kind), e.Batch, e.Schedule}, " ")
+	key := strings.Join([]string{e.From.Format(time.RFC3339Nano), string(e.Kind), e.Batch, e.After, e.Schedule}, " ")
 	return mark{Key: key, Time: e.From}
 }
 

@@ -170,7 +170,7 @@ func (d *Dispatcher) puttingSchedule(old *scheduled, put putSchedule, spec *sche
 	case old.err != nil:
 		step.State.Through, step.State.Skips = laterOf(step.State.Through, now), nil
 	default:
-		life, err := step.State.Change(old.rules(), old, next, d.schedules.see(now, old.running()))
+		life, err := step.State.Change(old.rules(), next.rules(), old, next, d.schedules.see(now, old.running()))
 		if err != nil {
 			return nil, noSpaceFor(err)
 		}

@@ -14,6 +14,8 @@ type ScheduleRules struct {
 	CatchUp        time.Duration // by how much later than its time it may still fire
 	CatchUpMost    int           // how many of the times that are due may fire, the last ones; at least 1
 	PauseOnFailure int           // after so many runs in a row that did not succeed the schedule pauses itself; 0: never
+
+	After []harp.Dependency // what it comes after, if it has no times
 }
 
 // ScheduleLife is where a schedule is in its times. It changes only through the decisions of [ScheduleLife.Next] and
@@ -29,6 +31,9 @@ type ScheduleLife struct {
 
 	Run       LedgerRun `msgpack:"run,omitempty"`        // the last entry since a time fired, which another time may extend
 	WaitedRun LedgerRun `msgpack:"waited_run,omitempty"` // the same of times that waited
+
+	Ends  []ScheduleEnd `msgpack:"ends,omitempty"`  // of runs that it comes after, in the order in which they were noted, which are not settled
+	Waits []ScheduleEnd `msgpack:"waits,omitempty"` // those for which Waiting is, if it is no time
 }
 
 // SchedulePause is a time in which a schedule fires nothing.
@@ -44,7 +49,7 @@ func (p SchedulePause) covers(at time.Time) bool {
 	return !at.Before(p.Since) && (p.Until.IsZero() || at.Before(p.Until))
 }
 
-// LedgerRun is an entry of the ledger: one time, or several in a row that had the same outcome for the same reason.
+// LedgerRun is an entry of the ledger: one time, several in a row that had the same outcome for the same reason, or ends.
 // Entries of runs, and of times skipped by hand, may stand between them.
 type LedgerRun struct {
 	Outcome harp.TimeOutcome `msgpack:"outcome,omitempty"`
@@ -107,6 +112,7 @@ const (
 	FireWaiting                  // one that has waited for the end of the last batch
 	FireManual                   // somebody asked for it
 	FireBackfill                 // a time of the past, which somebody asked for
+	FireAfter                    // ends of runs that the schedule comes after
 )
 
 // ScheduleDecision is what comes next for a schedule, and what its life is once that is committed. Where the commit fails, nothing has
@@ -116,7 +122,8 @@ type ScheduleDecision struct {
 	Life    ScheduleLife
 	Nominal time.Time     // fire, queue
 	Fires   FireKind      // fire: what for
-	Late    time.Duration // fire: by how much; of a time only
+	Late    time.Duration // fire: by how much; of a time and of ends
+	Ends    []ScheduleEnd // fire, settle: for or of which, in the order of their times; none: it is about times
 	Entry   LedgerRun     // settle: replaces the one with the same From; zero if the ledger has the time already
 	Cancel  string        // queue: the batch to cancel
 	Wake    time.Time     // wait: the next time; zero: there is none
@@ -129,17 +136,20 @@ const maxCounted = 10_000
 // Next decides about the first time of a schedule that is not settled, in the order of docs/architecture.md: what waits, what was skipped by
 // hand, pauses, CatchUp and CatchUpMost, overlap. Asked again and again, each time with the life of the decision before,
 // it settles all that is due, each nominal time once, and then says when the next one is. Nothing before Through is
-// looked at again, however the clock is set.
+// looked at again, however the clock is set. About ends of runs that the schedule comes after it decides alike: see nextEnd.
 func (l ScheduleLife) Next(r ScheduleRules, times ScheduleTimes, at ScheduleSight) ScheduleDecision {
 	if !l.Waiting.IsZero() {
-		if d, decided := l.nextWaiting(times, at); decided {
+		if d, decided := l.nextWaiting(r, times, at); decided {
 			return d
 		}
+	}
+	if d, decided := l.nextEnd(r, at); decided {
+		return d
 	}
 	next, ok := times.Next(l.Through)
 	switch {
 	case !ok:
-		return ScheduleDecision{Kind: DecideWait, Life: l}
+		return ScheduleDecision{Kind: DecideWait, Life: l, Wake: l.endsWake(r)}
 	case next.Time.After(at.Now):
 		return ScheduleDecision{Kind: DecideWait, Life: l, Wake: next.Time}
 	case l.isSkipped(next.Nominal):
@@ -163,11 +173,14 @@ func (l ScheduleLife) Next(r ScheduleRules, times ScheduleTimes, at ScheduleSigh
 	return d
 }
 
-// nextWaiting decides about the time that waits; false: it goes on waiting.
-func (l ScheduleLife) nextWaiting(times ScheduleTimes, at ScheduleSight) (ScheduleDecision, bool) {
+// nextWaiting decides about the time that waits, or the ends; false: they go on waiting.
+func (l ScheduleLife) nextWaiting(r ScheduleRules, times ScheduleTimes, at ScheduleSight) (ScheduleDecision, bool) {
 	nominal := l.Waiting
-	if !nominal.After(l.Restored) {
+	switch {
+	case !nominal.After(l.Restored):
 		return l.settleWaiting(harp.TimeMissed, harp.TimeDown, ""), true
+	case slices.ContainsFunc(l.Waits, func(e ScheduleEnd) bool { return e.isTooLate(r, at.Now) }):
+		return l.settleWaiting(harp.TimeMissed, harp.TimeTooLate, ""), true
 	}
 	if following, ok := times.Next(nominal); ok {
 		if second, ok := times.Next(following.Nominal); ok && !second.Time.After(at.Now) {
@@ -181,7 +194,10 @@ func (l ScheduleLife) nextWaiting(times ScheduleTimes, at ScheduleSight) (Schedu
 		return l.settleWaiting(harp.TimeSkipped, harp.TimePaused, p.detail()), true
 	}
 	d := ScheduleDecision{Kind: DecideFire, Life: l, Nominal: nominal, Fires: FireWaiting, Late: max(at.Now.Sub(nominal), 0), of: l}
-	d.Life.Waiting, d.Life.WaitedRun, d.Life.Run = time.Time{}, LedgerRun{}, LedgerRun{}
+	if len(l.Waits) > 0 {
+		d.Fires, d.Ends = FireAfter, l.Waits
+	}
+	d.Life.Waiting, d.Life.Waits, d.Life.WaitedRun, d.Life.Run = time.Time{}, nil, LedgerRun{}, LedgerRun{}
 	return d, true
 }
 
@@ -304,8 +320,11 @@ func (l ScheduleLife) settle(run LedgerRun) ScheduleDecision {
 // settleWaiting is settle for the time that waits.
 func (l ScheduleLife) settleWaiting(outcome harp.TimeOutcome, reason, detail string) ScheduleDecision {
 	next := l
+	next.Waiting, next.Waits = time.Time{}, nil
+	if len(l.Waits) > 0 {
+		return next.settleEnds(l.Waits, outcome, reason, detail)
+	}
 	next.WaitedRun = l.WaitedRun.extend(oneTime(outcome, reason, detail, l.Waiting))
-	next.Waiting = time.Time{}
 	return ScheduleDecision{Kind: DecideSettle, Life: next, Entry: next.WaitedRun}
 }
 
@@ -375,7 +394,8 @@ func (l ScheduleLife) Unpause(now time.Time, times ScheduleTimes) ScheduleLife {
 			p.Until = now
 		}
 		p.Over = true
-		if ok && p.Until.After(next.Time) && p.Until.After(p.Since) {
+		covers := ok && p.Until.After(next.Time) || slices.ContainsFunc(l.Ends, func(e ScheduleEnd) bool { return p.covers(e.At) })
+		if covers && p.Until.After(p.Since) {
 			kept = append(kept, p)
 		}
 	}
@@ -451,11 +471,15 @@ func (l ScheduleLife) NextBackfill(at ScheduleSight) ScheduleDecision {
 	return d
 }
 
-// Change returns the life of a schedule whose times are others from now on. What was due before is to be settled first, so that no edit fires
-// the past or hides it. Errors: ErrIllegal if something is not.
-func (l ScheduleLife) Change(r ScheduleRules, before, after ScheduleTimes, at ScheduleSight) (ScheduleLife, error) {
+// Change returns the life of a schedule whose rules and times are others from now on. What was due before is to be settled first, so that
+// no edit fires the past or hides it: of ends until now none counts, unless it comes after the same as before. Errors: ErrIllegal if something is
+// not.
+func (l ScheduleLife) Change(r, next ScheduleRules, before, after ScheduleTimes, at ScheduleSight) (ScheduleLife, error) {
 	if l.Next(r, before, at).Kind != DecideWait {
 		return l, fmt.Errorf("%w: times of the schedule are due", ErrIllegal)
+	}
+	if len(next.After) > 0 && slices.Equal(r.After, next.After) {
+		return l, nil
 	}
 	if at.Now.After(l.Through) {
 		l.Through = at.Now

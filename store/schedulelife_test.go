@@ -519,7 +519,7 @@ func TestScheduleLifeLongJitter(t *testing.T) {
 func TestScheduleLifeChange(t *testing.T) {
 	w := newScheduleWorld(store.ScheduleRules{Overlap: harp.OverlapSkip, CatchUp: 5 * time.Second}, ticks{2, 0})
 	w.now = 3
-	if _, err := w.life.Change(w.rules, w.times, ticks{3, 0}, w.sight()); !errors.Is(err, store.ErrIllegal) {
+	if _, err := w.life.Change(w.rules, w.rules, w.times, ticks{3, 0}, w.sight()); !errors.Is(err, store.ErrIllegal) {
 		t.Errorf("with a time that is due: %v", err)
 	}
 	w.settle(t, func() bool { return false })
@@ -532,12 +532,12 @@ func TestScheduleLifeChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.life, w.now = also.Life, 1
-	changed, err := w.life.Change(w.rules, w.times, ticks{3, 0}, w.sight())
+	changed, err := w.life.Change(w.rules, w.rules, w.times, ticks{3, 0}, w.sight())
 	if err != nil || !changed.Through.Equal(tick(2)) || !slices.Equal(changed.Skips, []time.Time{tick(6)}) {
 		t.Errorf("at second 1, with 2 settled: %+v, %v", changed, err)
 	}
 	w.now = 3
-	if changed, err = w.life.Change(w.rules, w.times, ticks{3, 0}, w.sight()); err != nil || !changed.Through.Equal(tick(3)) {
+	if changed, err = w.life.Change(w.rules, w.rules, w.times, ticks{3, 0}, w.sight()); err != nil || !changed.Through.Equal(tick(3)) {
 		t.Errorf("at second 3: %+v, %v", changed, err)
 	}
 	for _, n := range []int{0, 2, 3, 7} {

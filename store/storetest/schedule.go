@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -338,6 +339,58 @@ var scheduling = []rule{
 		}
 		if len(kinds) != 3 || kinds[harp.LedgerManual] != 2 {
 			w.Fatalf("the entries are %v", kinds)
+		}
+	}},
+	{"schedule/ledger/after", "entries about ends at one time are told apart by the batch that ended last, and one about the same takes its place", func(w *world) {
+		w.put("s", minute(0))
+		one, other := w.id(), w.id()
+		for i, after := range []string{one, other, one} {
+			step := w.settling(w.schedule("s"), fmt.Sprint(i), minute(1), minute(1), 1)
+			step.Entry.Kind, step.Entry.After = harp.LedgerAfter, after
+			w.step(step)
+		}
+		w.step(w.settling(w.schedule("s"), "time", minute(1), minute(1), 1))
+		got := map[string]string{}
+		for _, e := range w.told(harp.LedgerFilter{Schedule: "s"}) {
+			got[string(e.Kind)+e.After] = e.Reason
+		}
+		if want := map[string]string{"after" + one: "2", "after" + other: "1", "time": "time"}; !maps.Equal(got, want) {
+			w.Fatalf("the entries are %v, want %v", got, want)
+		}
+	}},
+	{"schedule/ends", "that a run has ended, and that of all that come after it, are one commit: the ends are in their states, or nothing is changed", func(w *world) {
+		first, a, b := w.put("first", minute(0)), w.put("a", minute(0)), w.put("b", minute(0))
+		end := store.ScheduleEnd{Schedule: "first", Batch: w.id(), State: harp.BatchFailed, At: minute(3)}
+		noted := func(s *store.Schedule) store.ScheduleStep {
+			step := store.ScheduleStep{Name: s.Name, Revision: s.Revision, State: s.Clone()}
+			step.State.Ends = append(step.State.Ends, end)
+			return step
+		}
+		over := store.ScheduleStep{Name: "first", Revision: first.Revision, State: first.Clone()}
+		over.State.Failures = 1
+		stale := noted(b)
+		stale.Revision++
+		_, err := w.st.ChangeDocuments(w.ctx(), store.DocumentChanges{Steps: []store.ScheduleStep{over, noted(a), stale}})
+		w.wants(err, harp.ErrConflict)
+		if got := w.schedule("a"); len(got.Ends) != 0 || w.schedule("first").Failures != 0 {
+			w.Fatalf("after what was refused it is %+v", got)
+		}
+		full := noted(b)
+		full.Entry = &harp.LedgerEntry{Schedule: "b", Kind: harp.LedgerAfter, Outcome: harp.TimeMissed, From: end.At, To: end.At, Count: 1, At: w.now, After: end.Batch}
+		_, err = w.st.ChangeDocuments(w.ctx(), store.DocumentChanges{Steps: []store.ScheduleStep{over, noted(a), full}})
+		w.must(err)
+		got := w.schedule("a")
+		if len(got.Ends) != 1 || got.Ends[0] != end || got.Revision != a.Revision+1 || w.schedule("first").Failures != 1 {
+			w.Fatalf("it is %+v", got)
+		}
+		if got := w.told(harp.LedgerFilter{Schedule: "b"}); len(got) != 1 || got[0].After != end.Batch {
+			w.Fatalf("the entries are %+v", got)
+		}
+		waits := store.ScheduleStep{Name: "a", Revision: got.Revision, State: got.Clone()}
+		waits.State.Waiting, waits.State.Waits, waits.State.Ends = end.At, waits.State.Ends, nil
+		w.step(waits)
+		if got := w.schedule("a"); len(got.Ends) != 0 || len(got.Waits) != 1 || got.Waits[0] != end {
+			w.Fatalf("it is %+v", got)
 		}
 	}},
 	{"schedule/backfill", "a backfill of a time that has fired, as a time or as a backfill, is ErrConflict; of one that did not it fires", func(w *world) {

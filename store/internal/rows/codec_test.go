@@ -154,6 +154,7 @@ func TestRowsGolden(t *testing.T) {
 			Pauses:    []store.SchedulePause{{By: j.Principal, Reason: "r", Since: noon, Until: noon, Over: true}},
 			Run:       store.LedgerRun{Outcome: harp.TimeSkipped, Reason: "r", Detail: "d", From: noon, To: noon, Count: 2, AtLeast: true},
 			WaitedRun: store.LedgerRun{Outcome: harp.TimeMissed, From: noon, To: noon, Count: 1},
+			Ends:      []store.ScheduleEnd{{Schedule: "s", Batch: "b", State: harp.BatchSucceeded, At: noon}}, Waits: []store.ScheduleEnd{{Schedule: "s", Batch: "b", At: noon}},
 		},
 	}
 	show("schedule", encode(store.Schedule{Revision: 2, KeptFrom: noon, ScheduleState: state}))
@@ -163,7 +164,9 @@ func TestRowsGolden(t *testing.T) {
 	})
 	show("ledger", encode(entry))
 	key := ledgerKey("s", entry.From, entry.Kind, entry.Batch)
-	for _, key := range [][]byte{scheduleKey("s"), key, ledgerEntryKey(key)} {
+	after := newLedgerRow(&harp.LedgerEntry{Kind: harp.LedgerAfter, Outcome: harp.TimeSkipped, From: noon, To: noon, Count: 1, At: noon, After: j.ID})
+	show("ledger", encode(after))
+	for _, key := range [][]byte{scheduleKey("s"), key, ledgerEntryKey(key), after.keyOf("s")} {
 		show("key", key)
 	}
 	isGolden(t, "testdata/rows.golden", b.String())

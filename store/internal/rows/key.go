@@ -41,7 +41,8 @@ import (
 //	d kind name                    a document
 //	s name                         where a schedule is in its times; what was put is a document
 //	f name time(8) kind            an entry of its ledger, by its first time; of a run that
-//	                               somebody asked for with the id of the batch
+//	                               somebody asked for with the id of the batch, of ends with that of the
+//	                               batch that ended last
 //	e no(8)                        events of the feed, the last of which has this number
 //	k hash(32)                     an idempotency key: the job it stands for
 //	c id                           an operator's request that was done

@@ -31,6 +31,7 @@ type ledgerRow struct {
 	Batch   []byte // nil: none
 	By      *harp.Principal
 	Failure *harp.Failure
+	After   []byte // nil: none
 }
 
 func newLedgerRow(e *harp.LedgerEntry) *ledgerRow {
@@ -40,6 +41,9 @@ func newLedgerRow(e *harp.LedgerEntry) *ledgerRow {
 	}
 	if i, ok := parseID(e.Batch); ok {
 		row.Batch = i[:]
+	}
+	if i, ok := parseID(e.After); ok {
+		row.After = i[:]
 	}
 	if e.By != (harp.Principal{}) {
 		by := e.By
@@ -63,6 +67,9 @@ func (r *ledgerRow) entry(schedule string) harp.LedgerEntry {
 	if len(r.Batch) == len(id{}) {
 		e.Batch = id(r.Batch).String()
 	}
+	if len(r.After) == len(id{}) {
+		e.After = id(r.After).String()
+	}
 	if r.By != nil {
 		e.By = *r.By
 	}
@@ -80,13 +87,22 @@ func appendTime(k []byte, nanos int64) []byte {
 	return binary.BigEndian.AppendUint64(k, uint64(nanos)^1<<63)
 }
 
-// ledgerKey is the key of an entry. Of a time, and of a backfill of it, there is one.
+// ledgerKey is the key of an entry. Of a time, and of a backfill of it, there is one. Those of manual runs, and of ends, which may be
+// at one time, are told apart by a batch: the one that was made, and the one that ended.
 func ledgerKey(schedule string, from int64, kind harp.LedgerKind, batch []byte) []byte {
 	k := append(appendTime(ledgerOf(schedule), from), kind[:1]...)
-	if kind == harp.LedgerManual {
+	if kind == harp.LedgerManual || kind == harp.LedgerAfter {
 		k = append(k, batch...)
 	}
 	return k
+}
+
+// keyOf is the key of the entry in a ledger.
+func (r *ledgerRow) keyOf(schedule string) []byte {
+	if r.Kind == harp.LedgerAfter {
+		return ledgerKey(schedule, r.From, r.Kind, r.After)
+	}
+	return ledgerKey(schedule, r.From, r.Kind, r.Batch)
 }
 
 // ledgerEntryKey is the key of the index entry by the first time of an entry with this key.
@@ -101,7 +117,7 @@ func ledgerName(key []byte) string { return string(key[3 : 3+binary.BigEndian.Ui
 // checkEntry reads what putEntry is to take the place of, and refuses to fire a time of the past once more that has fired. Errors:
 // harp.ErrConflict, ErrDamaged.
 func (t *tx) checkEntry(schedule string, e *ledgerRow) error {
-	if err := t.readOld(ledgerKey(schedule, e.From, e.Kind, e.Batch)); err != nil {
+	if err := t.readOld(e.keyOf(schedule)); err != nil {
 		return err
 	}
 	if e.Kind != harp.LedgerBackfill || e.Outcome != harp.TimeFired {
@@ -122,7 +138,7 @@ func (t *tx) checkEntry(schedule string, e *ledgerRow) error {
 
 // putEntry writes an entry, over one of the same kind and first time.
 func (t *tx) putEntry(schedule string, e *ledgerRow) {
-	key := ledgerKey(schedule, e.From, e.Kind, e.Batch)
+	key := e.keyOf(schedule)
 	t.put(key, encode(e))
 	index := ledgerEntryKey(key)
 	t.write(index, seal(index, nil))
