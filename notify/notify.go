@@ -4,7 +4,10 @@ package notify
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -18,6 +21,27 @@ type Message struct {
 	Data    json.RawMessage // for programs
 	Subject string          // for people: one line
 	Text    string          // for people
+}
+
+// maxHeaderID bounds what HeaderID returns, in bytes.
+const maxHeaderID = 200
+
+// HeaderID returns ID as headers carry it: letters and digits of ASCII, - and _ stand for themselves, each other byte is
+// %XX, so that nothing ends a header, or the part of a text to be signed. A long one is a hash. Different IDs stay different.
+func (m Message) HeaderID() string {
+	var b strings.Builder
+	for i := range len(m.ID) {
+		switch c := m.ID[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_':
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	if b.Len() > maxHeaderID {
+		return fmt.Sprintf("sha256-%x", sha256.Sum256([]byte(m.ID)))
+	}
+	return b.String()
 }
 
 // A Sender delivers messages to receivers of one kind. It is safe for concurrent use.
