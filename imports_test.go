@@ -19,6 +19,11 @@ func TestImports(t *testing.T) {
 		"./target":   {},
 		"./schedule": {"github.com/adhocore/gronx"},
 		"./window":   {"github.com/adhocore/gronx"}, // of schedule
+		"./notify": {
+			"github.com/google/uuid", // of the root, as the others
+			"github.com/vmihailenco/msgpack/v5",
+			"github.com/vmihailenco/tagparser/v2",
+		},
 	} {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", pkg).Output()
 		if err != nil {
@@ -28,6 +33,19 @@ func TestImports(t *testing.T) {
 			if module != "github.com/harpcaller/harp" && !slices.Contains(allowed, module) {
 				t.Errorf("package %s compiles %s", pkg, module)
 			}
+		}
+	}
+}
+
+// TestDispatcherWithoutMail: who embeds a dispatcher compiles no mail; it is given as a notify.Sender.
+func TestDispatcherWithoutMail(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./dispatcher", "./client", "./agent", "./harptest").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pkg := range strings.FieldsSeq(string(out)) {
+		if strings.HasPrefix(pkg, "github.com/wneessen/go-mail") || pkg == "github.com/harpcaller/harp/notify/mail" {
+			t.Errorf("who embeds a dispatcher compiles %s", pkg)
 		}
 	}
 }
