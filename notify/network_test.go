@@ -38,7 +38,7 @@ func TestPublic(t *testing.T) {
 // TestWebhookCheck: what is wrong with a receiver is told before anything is stored, with its field.
 func TestWebhookCheck(t *testing.T) {
 	closed, _, _ := newWebhooks(t, notify.WebhookConfig{})
-	open, _, _ := newWebhooks(t, notify.WebhookConfig{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.2.3/16"), netip.MustParsePrefix("fd00::/8")}})
+	open, _, _ := newWebhooks(t, notify.WebhookConfig{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.2.3/16"), netip.MustParsePrefix("fd00::/8"), netip.MustParsePrefix("fe80::/10")}})
 	const url, network = "to.webhook.url", "is in no network that the dispatcher's configuration allows webhooks to reach"
 	for _, c := range []struct {
 		w     *notify.Webhooks
@@ -78,6 +78,7 @@ func TestWebhookCheck(t *testing.T) {
 		{open, "https://10.1.255.1/", "", ""},
 		{open, "https://[::ffff:10.1.0.1]/", "", ""},
 		{open, "https://[fd12::1]/", "", ""},
+		{open, "https://[fe80::1%25eth0]/", "", ""},
 		{open, "https://10.2.0.1/", url, network},
 		{open, "https://93.184.216.34/", "", ""},
 		{open, "http://10.1.0.1/", "", ""},
@@ -106,8 +107,8 @@ func TestWebhookCheck(t *testing.T) {
 	}
 }
 
-// resolver answers that any name stands for 127.0.0.1.
-func resolver(t *testing.T) *net.Resolver {
+// resolver answers that any name stands for an address.
+func resolver(t *testing.T, address [4]byte) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		near, far := net.Pipe()
 		go func() {
@@ -131,7 +132,8 @@ func resolver(t *testing.T) *net.Resolver {
 				copy(answer[2:], []byte{0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}) // recursion, no error, one question
 				if question[end-3] == 1 {                                    // A, and not AAAA
 					answer[7] = 1
-					answer = append(answer, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, 1)
+					answer = append(answer, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4)
+					answer = append(answer, address[:]...)
 				}
 				if _, err := far.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...)); err != nil {
 					return
@@ -166,7 +168,7 @@ func TestWebhookResolves(t *testing.T) {
 	} {
 		config.Networks = c.networks
 		w, _, _ := newWebhooks(t, config)
-		w.SetResolver(resolver(t))
+		w.SetResolver(resolver(t, [4]byte{127, 0, 0, 1}))
 		if err := w.Check(receiver(c.url)); err != nil {
 			t.Fatal(err)
 		}
@@ -188,6 +190,15 @@ func TestWebhookResolves(t *testing.T) {
 	}
 }
 
+// TestWebhookPlain: by http, nothing leaves the networks that are allowed.
+func TestWebhookPlain(t *testing.T) {
+	w, _, _ := newWebhooks(t, notify.WebhookConfig{Networks: loopback})
+	w.SetResolver(resolver(t, [4]byte{93, 184, 216, 34}))
+	if got := failed(t, w.Send(t.Context(), receiver("http://example.com/"), message())); !strings.HasPrefix(got.Answer, "its name stands for an address") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestWebhookConfigured: a stored receiver that the configuration allows no longer is tried again, as it may be allowed again.
 func TestWebhookConfigured(t *testing.T) {
 	w, _, _ := newWebhooks(t, notify.WebhookConfig{})
@@ -205,7 +216,7 @@ func TestWebhookNoProxy(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	url, config := newReceiver(t, func(http.ResponseWriter, *http.Request) { asked <- struct{}{} })
 	w, _, _ := newWebhooks(t, config)
-	w.SetResolver(resolver(t))
+	w.SetResolver(resolver(t, [4]byte{127, 0, 0, 1}))
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(url, "https://"))
 	if err := w.Send(t.Context(), receiver("https://example.com:"+port), message()); err != nil {
 		t.Fatal(err)

@@ -22,6 +22,9 @@ const (
 	maxFile      = 1 << 10 // bytes of a file with a secret
 )
 
+// errSecret says what a file of a secret holds, and not what this one does.
+var errSecret = fmt.Errorf("does not hold %s and %d to %d bytes as base64", secretPrefix, minSecret, maxSecret)
+
 // readSecrets returns the keys that files of the folder of secrets hold now. Its errors name files, and tell nothing of what
 // is in them.
 func (w *Webhooks) readSecrets(names []string) (keys [][]byte, err error) {
@@ -68,19 +71,21 @@ func readSecret(folder *os.Root, name string) ([]byte, error) {
 	if err != nil {
 		return nil, errors.New("the file cannot be read")
 	}
+	if len(content) > maxFile {
+		return nil, errSecret
+	}
 	return parseSecret(strings.TrimSpace(string(content)))
 }
 
 // parseSecret returns the key of a secret. Its errors tell nothing of it.
 func parseSecret(text string) ([]byte, error) {
-	wrong := fmt.Errorf("does not hold %s and %d to %d bytes as base64", secretPrefix, minSecret, maxSecret)
 	encoded, ok := strings.CutPrefix(text, secretPrefix)
 	if !ok {
-		return nil, wrong
+		return nil, errSecret
 	}
 	key, err := base64.StdEncoding.Strict().DecodeString(encoded)
 	if err != nil || len(key) < minSecret || len(key) > maxSecret {
-		return nil, wrong
+		return nil, errSecret
 	}
 	return key, nil
 }

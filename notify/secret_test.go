@@ -34,6 +34,7 @@ func TestSecrets(t *testing.T) {
 	write("base64", "whsec_sekrit!")
 	write("two", of(24)+"\n"+of(24))
 	write("empty", "")
+	write("loose", strings.Replace(of(25), "aw==", "ax==", 1))
 	write("endless", of(24)+strings.Repeat(" ", 1<<20))
 	if err := errors.Join(
 		os.Mkdir(filepath.Join(folder, "folder"), 0o700),
@@ -61,6 +62,8 @@ func TestSecrets(t *testing.T) {
 		{"base64", `"base64": ` + content},
 		{"two", `"two": ` + content},
 		{"empty", `"empty": ` + content},
+		{"loose", `"loose": ` + content},
+		{"endless", `"endless": ` + content},
 		{"folder", `"folder": is no file`},
 		{"self", `"self": is no file`},
 		{"out", `"out": the file cannot be read`},

@@ -77,8 +77,7 @@ func NewWebhooks(config WebhookConfig) (*Webhooks, error) {
 	return w, nil
 }
 
-// dial connects to an address that may be reached. The time is bounded here, as a Transport lets a dial go on when the
-// request that asked for it has been given up.
+// dial connects to an address that may be reached. The time is bounded here too, as a Transport's dial has not the request's.
 func (w *Webhooks) dial(ctx context.Context, network, address string, allowed func(netip.Addr) bool) (net.Conn, error) {
 	dialer := w.dialer
 	dialer.Timeout = webhookTime
@@ -152,10 +151,12 @@ func (w *Webhooks) Send(ctx context.Context, r harp.Receiver, m Message) error {
 	within, cancel := context.WithTimeout(ctx, webhookTime)
 	defer cancel()
 	response, err := w.transport.RoundTrip(request.WithContext(within)) // which follows nothing
-	switch {
-	case err == nil:
+	if err == nil {
 		defer response.Body.Close()
 		return readAnswer(response, time.Now())
+	}
+	w.transport.CloseIdleConnections() // there are none, but this ends dials that nobody waits for any more
+	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case within.Err() != nil, errors.Is(err, context.DeadlineExceeded):

@@ -289,6 +289,29 @@ func TestWebhookNoAnswer(t *testing.T) {
 	})
 }
 
+// TestWebhookDial: a connection that nobody waits for any more is not tried on.
+func TestWebhookDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _, _ := newWebhooks(t, notify.WebhookConfig{Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+		began := time.Now()
+		var ended atomic.Int64
+		w.SetDial(func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			ended.Store(int64(time.Since(began)))
+			return nil, ctx.Err()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := w.Send(ctx, receiver("http://10.0.0.1/"), message()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if after := time.Duration(ended.Load()); after != time.Second {
+			t.Errorf("it was tried for %v", after)
+		}
+	})
+}
+
 // TestWebhookEndless: what a receiver answers costs a bounded number of bytes and a bounded time, whatever it is.
 func TestWebhookEndless(t *testing.T) {
 	for name, c := range map[string]struct{ head, again, want string }{

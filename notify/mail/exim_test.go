@@ -70,11 +70,7 @@ plain:
 // TestExim: a mail server as Debian has it takes what is sent, and what it refuses is understood.
 func TestExim(t *testing.T) {
 	needs.Programs(t, "exim4")
-	folder, err := os.MkdirTemp("", "harp-exim") // t.TempDir is within a folder of the user that exim may not enter
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	folder := t.TempDir()
 	address, ca := startExim(t, folder)
 
 	password := filepath.Join(t.TempDir(), "password")

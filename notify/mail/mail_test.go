@@ -36,9 +36,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // server is a mail server of go-smtp. What a receiver's name begins with is how it is answered: 450, 550.
 type server struct {
-	address  string
-	ca       string
-	identity *tls.Config
+	address string
+	ca      string
 
 	mu       sync.Mutex
 	mails    []taken
@@ -57,9 +56,14 @@ type taken struct {
 // serve starts a server. Its configuration may be changed before.
 func serve(t testing.TB, change func(s *smtp.Server)) *server {
 	t.Helper()
+	return serveOn(t, func(inner net.Listener, _ *tls.Config) net.Listener { return inner }, change)
+}
+
+func serveOn(t testing.TB, listen func(inner net.Listener, config *tls.Config) net.Listener, change func(s *smtp.Server)) *server {
+	t.Helper()
 	web := httptest.NewTLSServer(nil) // whose certificate is good for 127.0.0.1
 	web.Close()
-	s := &server{ca: filepath.Join(t.TempDir(), "ca.pem"), password: "sekrit", identity: web.TLS}
+	s := &server{ca: filepath.Join(t.TempDir(), "ca.pem"), password: "sekrit"}
 	if err := os.WriteFile(s.ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +79,7 @@ func serve(t testing.TB, change func(s *smtp.Server)) *server {
 		change(server)
 	}
 	var done sync.WaitGroup
-	done.Go(func() { _ = server.Serve(listener) })
+	done.Go(func() { _ = server.Serve(listen(listener, web.TLS)) })
 	t.Cleanup(func() {
 		_ = server.Close()
 		done.Wait()
@@ -427,23 +431,13 @@ func TestSecurity(t *testing.T) {
 		}
 	})
 	t.Run("implicit", func(t *testing.T) {
-		s := serve(t, nil)
+		s := serveOn(t, tls.NewListener, nil)
 		sender := s.sender(t, func(c *mail.Config) { c.Security = mail.Implicit })
-		sender.SetDial(func(context.Context, string, string) (net.Conn, error) { // a server that begins with TLS
-			near, far := net.Pipe()
-			inner, err := net.Dial("tcp", s.address)
-			if err != nil {
-				return nil, err
-			}
-			secured := tls.Server(far, &tls.Config{Certificates: s.identity.Certificates})
-			t.Cleanup(func() { _ = far.Close(); _ = inner.Close() })
-			go func() { _, _ = io.Copy(secured, inner) }()
-			go func() { _, _ = io.Copy(inner, secured) }()
-			return near, nil
-		})
-		got := failed(t, sender.Send(t.Context(), receiver("ana@example.org"), message()))
-		if got.Answer != "the server offers neither AUTH PLAIN nor LOGIN" { // as to it the connection is none of TLS
-			t.Errorf("%+v", got)
+		if err := sender.Send(t.Context(), receiver("ana@example.org"), message()); err != nil {
+			t.Fatal(err)
+		}
+		if mails := s.taken(); len(mails) != 1 || mails[0].auth != "ops" {
+			t.Errorf("%+v", mails)
 		}
 	})
 }
