@@ -432,8 +432,13 @@ func (s *service) ListHosts(ctx context.Context, text, cursor string) (harp.Page
 		} else if hosts, out.Cursor, err = s.selectPage(ctx, text, cursor, pageSize); err != nil {
 			return page{}, err
 		}
+		now := s.d.now()
 		for _, h := range hosts {
-			out.Items = append(out.Items, h.status())
+			status := h.status()
+			if !isPaused(status.Pause, now) {
+				status.Pause = nil
+			}
+			out.Items = append(out.Items, status)
 		}
 		return out, nil
 	})

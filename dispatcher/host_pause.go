@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/wire"
@@ -44,6 +45,11 @@ func (h *host) currentPause() *harp.HostPause {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.pause
+}
+
+// isPaused reports whether a pause, nil if there is none, is not over. What is stored of it stays until somebody ends it.
+func isPaused(p *harp.HostPause, now time.Time) bool {
+	return p != nil && (p.Until.IsZero() || now.Before(p.Until))
 }
 
 // pauseHosts pauses the hosts that a target selects, or ends their pauses, once, and returns how many hosts these are. They are

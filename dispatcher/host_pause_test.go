@@ -59,3 +59,20 @@ func TestAHostStaysPausedThoughTheDispatcherStartsBehind(t *testing.T) {
 		expectState(t, job, harp.StateSucceeded)
 	})
 }
+
+// A host whose pause has ended by itself is told as one that is not paused.
+func TestAHostIsToldAsPausedUntilThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newSystem(t, embedded, nil, dispatcher.Config{Hosts: dispatcher.StaticHosts{{Name: "web01"}}})
+		ctx, begin := t.Context(), time.Now()
+		must[int](t)(sys.caller.Hosts().Pause(ctx, "web01", "disk", begin.Add(time.Hour)))
+		for _, after := range []time.Duration{0, time.Hour - 1, time.Hour} {
+			time.Sleep(time.Until(begin.Add(after)))
+			s := must[harp.HostStatus](t)(sys.caller.Hosts().Get(ctx, "web01"))
+			v := must[harp.Verdict](t)(sys.caller.Maintenance().Why(ctx, "web01", "work", time.Time{}))
+			if paused := after < time.Hour; (s.Pause != nil) != paused || v.May == paused {
+				t.Errorf("after %v the pause is %+v, and it may start: %t", after, s.Pause, v.May)
+			}
+		}
+	})
+}

@@ -311,10 +311,7 @@ func (h *host) lookAt(now time.Time) inventory.Host {
 	defer h.mu.Unlock()
 	seen := inventory.Host{
 		Name: h.name, Attributes: h.attributes, Addresses: h.attributes.Addresses(),
-		Procedures: h.offers.names, Online: h.session != nil, Software: h.row.Software,
-	}
-	if p := h.pause; p != nil {
-		seen.Paused = p.Until.IsZero() || now.Before(p.Until)
+		Procedures: h.offers.names, Online: h.session != nil, Software: h.row.Software, Paused: isPaused(h.pause, now),
 	}
 	heard := h.row.LastHeard
 	switch {
