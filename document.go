@@ -8,12 +8,13 @@ import (
 	"unicode"
 )
 
-// Document is a schedule, a group or a window as people keep it in a file: exactly one of the fields is set. Of a Group
+// Document is a schedule, a group, a window or a notification as people keep it in a file: exactly one of the fields is set. Of a Group
 // only its Name and its Target count.
 type Document struct {
-	Schedule *Schedule `json:"schedule,omitempty" msgpack:"schedule,omitempty"`
-	Group    *Group    `json:"group,omitempty" msgpack:"group,omitempty"`
-	Window   *Window   `json:"window,omitempty" msgpack:"window,omitempty"`
+	Schedule     *Schedule     `json:"schedule,omitempty" msgpack:"schedule,omitempty"`
+	Group        *Group        `json:"group,omitempty" msgpack:"group,omitempty"`
+	Window       *Window       `json:"window,omitempty" msgpack:"window,omitempty"`
+	Notification *Notification `json:"notification,omitempty" msgpack:"notification,omitempty"`
 }
 
 // DocumentKind says what a document is of.
@@ -21,9 +22,10 @@ type DocumentKind string
 
 // The kinds of documents.
 const (
-	ScheduleDocument DocumentKind = "schedule"
-	GroupDocument    DocumentKind = "group"
-	WindowDocument   DocumentKind = "window"
+	ScheduleDocument     DocumentKind = "schedule"
+	GroupDocument        DocumentKind = "group"
+	WindowDocument       DocumentKind = "window"
+	NotificationDocument DocumentKind = "notification"
 )
 
 // Kind returns what the document is of; "" for none.
@@ -35,6 +37,8 @@ func (d Document) Kind() DocumentKind {
 		return GroupDocument
 	case d.Window != nil:
 		return WindowDocument
+	case d.Notification != nil:
+		return NotificationDocument
 	}
 	return ""
 }
@@ -48,6 +52,8 @@ func (d Document) Name() string {
 		return d.Group.Name
 	case d.Window != nil:
 		return d.Window.Name
+	case d.Notification != nil:
+		return d.Notification.Name
 	}
 	return ""
 }
@@ -56,20 +62,22 @@ func (d Document) Name() string {
 // accepts.
 func (d Document) Check() error {
 	set := 0
-	for _, is := range []bool{d.Schedule != nil, d.Group != nil, d.Window != nil} {
+	for _, is := range []bool{d.Schedule != nil, d.Group != nil, d.Window != nil, d.Notification != nil} {
 		if is {
 			set++
 		}
 	}
 	switch {
 	case set != 1:
-		return &FieldError{Field: "kind", Message: fmt.Sprintf("must be one of %s, %s and %s", ScheduleDocument, GroupDocument, WindowDocument)}
+		return &FieldError{Field: "kind", Message: fmt.Sprintf("must be one of %s, %s, %s and %s", ScheduleDocument, GroupDocument, WindowDocument, NotificationDocument)}
 	case d.Schedule != nil:
 		return d.Schedule.Check()
 	case d.Group != nil:
 		return d.Group.Check()
-	default:
+	case d.Window != nil:
 		return d.Window.Check()
+	default:
+		return d.Notification.Check()
 	}
 }
 
@@ -153,12 +161,12 @@ type FieldChange struct {
 	New   string `json:"new,omitempty" msgpack:"new,omitempty"` // "": it is not set any more
 }
 
-// Apply makes schedules, groups and windows what the documents say, all of them in one commit or nothing, and notes that
+// Apply makes schedules, groups, windows and notifications what the documents say, all of them in one commit or nothing, and notes that
 // managedBy manages them: nobody can put or delete them otherwise, but everybody can pause, skip and run schedules. Those
 // that somebody has put by hand are taken over. What is as its document says is not touched, and goes on in its times.
 // See ApplyOptions for what else it does.
 //
-// Errors: ErrInvalid, naming the field as documents[3].cron, as [Schedules.Put], [Groups.Put] and [Maintenance.Put] have it,
+// Errors: ErrInvalid, naming the field as documents[3].cron, as [Schedules.Put], [Groups.Put], [Maintenance.Put] and [Notifications.Put] have it,
 // and what CheckDocuments says; ErrConflict (another one manages what a document is of; a group that is to be deleted is used), ErrRefused (there
 // are too many, or managedBy would manage more than MaxDocuments), ErrDenied, ErrUnavailable, ErrClosed.
 func (s *Schedules) Apply(ctx context.Context, managedBy string, documents []Document, o ApplyOptions) (Applied, error) {

@@ -46,23 +46,24 @@ func (c *Caller) EventsPage(ctx context.Context, f EventFilter, wait bool) (Even
 // the commit that made it so. Events are numbered without gaps in the order of their
 // commits.
 type Event struct {
-	Cursor    string            `json:"cursor" msgpack:"cursor"`                       // where the feed goes on after it: EventFilter.After
-	Time      time.Time         `json:"time" msgpack:"time"`                           // the dispatcher's clock, UTC
-	Type      EventType         `json:"type" msgpack:"type"`                           // what happened
-	Job       string            `json:"job,omitempty" msgpack:"job,omitempty"`         // its id; "": not about a job
-	Host      string            `json:"host,omitempty" msgpack:"host,omitempty"`       // "": not about a host
-	Procedure string            `json:"procedure,omitempty" msgpack:"proc,omitempty"`  // of the job
-	Queue     Value             `json:"queue,omitzero" msgpack:"queue,omitempty"`      // of the job, or what it is about; nil: none
-	State     State             `json:"state,omitempty" msgpack:"state,omitempty"`     // of the job, after it
-	Reason    string            `json:"reason,omitempty" msgpack:"reason,omitempty"`   // of the state, or why
-	Attempt   int               `json:"attempt,omitempty" msgpack:"attempt,omitempty"` // of the job; 0: none
-	By        Principal         `json:"by,omitzero" msgpack:"by"`                      // who asked for it, if somebody did
-	Labels    map[string]string `json:"labels,omitempty" msgpack:"labels,omitempty"`   // of the job
-	Batch     string            `json:"batch,omitempty" msgpack:"batch,omitempty"`     // that it is about, or of the job
-	Schedule  string            `json:"schedule,omitempty" msgpack:"sched,omitempty"`  // that it is about
-	Window    string            `json:"window,omitempty" msgpack:"window,omitempty"`   // that it is about
-	Until     time.Time         `json:"until,omitzero" msgpack:"until,omitempty"`      // of a pause: when it ends by itself
-	Counts    map[State]int     `json:"counts,omitempty" msgpack:"counts,omitempty"`   // of a batch that has ended: how many members did in each state
+	Cursor       string            `json:"cursor" msgpack:"cursor"`                          // where the feed goes on after it: EventFilter.After
+	Time         time.Time         `json:"time" msgpack:"time"`                              // the dispatcher's clock, UTC
+	Type         EventType         `json:"type" msgpack:"type"`                              // what happened
+	Job          string            `json:"job,omitempty" msgpack:"job,omitempty"`            // its id; "": not about a job
+	Host         string            `json:"host,omitempty" msgpack:"host,omitempty"`          // "": not about a host
+	Procedure    string            `json:"procedure,omitempty" msgpack:"proc,omitempty"`     // of the job
+	Queue        Value             `json:"queue,omitzero" msgpack:"queue,omitempty"`         // of the job, or what it is about; nil: none
+	State        State             `json:"state,omitempty" msgpack:"state,omitempty"`        // of the job, after it
+	Reason       string            `json:"reason,omitempty" msgpack:"reason,omitempty"`      // of the state, or why
+	Attempt      int               `json:"attempt,omitempty" msgpack:"attempt,omitempty"`    // of the job; 0: none
+	By           Principal         `json:"by,omitzero" msgpack:"by"`                         // who asked for it, if somebody did
+	Labels       map[string]string `json:"labels,omitempty" msgpack:"labels,omitempty"`      // of the job
+	Batch        string            `json:"batch,omitempty" msgpack:"batch,omitempty"`        // that it is about, or of the job
+	Schedule     string            `json:"schedule,omitempty" msgpack:"sched,omitempty"`     // that it is about
+	Window       string            `json:"window,omitempty" msgpack:"window,omitempty"`      // that it is about
+	Notification string            `json:"notification,omitempty" msgpack:"notif,omitempty"` // that it is about
+	Until        time.Time         `json:"until,omitzero" msgpack:"until,omitempty"`         // of a pause: when it ends by itself
+	Counts       map[State]int     `json:"counts,omitempty" msgpack:"counts,omitempty"`      // of a batch that has ended: how many members did in each state
 }
 
 // EventType names what happened. More may be added.
@@ -126,6 +127,15 @@ const (
 	EventScheduleUnpaused EventType = "schedule.unpaused"
 	EventScheduleChanged  EventType = "schedule.changed" // made or changed
 	EventScheduleDeleted  EventType = "schedule.deleted"
+
+	EventNotificationFailed   EventType = "notification.failed"    // a message was given up; Reason says which and why
+	EventNotificationBehind   EventType = "notification.behind"    // so many messages wait that what happens is looked at later
+	EventNotificationCaughtUp EventType = "notification.caught_up" // it is not behind any more
+	EventNotificationGap      EventType = "notification.gap"       // events or messages were lost; Reason says how many, and why
+	EventNotificationPaused   EventType = "notification.paused"    // Reason says why; without By: its receiver wants no more messages
+	EventNotificationUnpaused EventType = "notification.unpaused"
+	EventNotificationChanged  EventType = "notification.changed" // made or changed
+	EventNotificationDeleted  EventType = "notification.deleted"
 
 	EventDocumentsApplied EventType = "documents.applied" // Reason says whose they are, and how many things were made, changed and deleted
 	EventDocumentsRefused EventType = "documents.refused" // those of the dispatcher's folder; Reason says what is wrong

@@ -43,4 +43,10 @@ const (
 	MaxDocuments      = 1000      // that Schedules.Apply is given
 	MaxManagedBy      = 128       // who manages them
 	MaxMailTo         = 20        // addresses of a notification
+	MaxMailAddress    = 254
+	MaxReceiverURL    = 2 << 10 // of a Webhook
+
+	MaxNotificationName     = 128
+	MaxNotificationPatterns = 64       // of Notification.On, of Procedures and of Schedules
+	MaxMessageData          = 64 << 10 // what a message has for programs
 )

@@ -24,6 +24,7 @@ type Service interface {
 	GroupService
 	ScheduleService
 	MaintenanceService
+	NotificationService
 	EventService
 	UpkeepService
 
@@ -306,6 +307,27 @@ type MaintenanceService interface {
 	// PauseHosts pauses the hosts that a target selects, or ends their pauses, once for an id, and returns how many hosts
 	// that are. Errors: as LabelHosts; ErrInvalid (until, which has passed).
 	PauseHosts(ctx context.Context, id, expr string, c HostPauseChange) (int, error)
+}
+
+// NotificationService looks at notifications and changes them. An id is as that of CancelQueue.
+type NotificationService interface {
+	// PutNotification makes a notification or replaces the one of its name, once for an id. Errors: ErrInvalid (a field of
+	// it, id), ErrRefused (there are too many), ErrConflict (it is managed; the id is that of another request), ErrPruned (it is too old).
+	PutNotification(ctx context.Context, id string, n Notification) error
+
+	// DeleteNotification deletes a notification and its messages, once for an id. Errors: as PutNotification; ErrNotFound.
+	DeleteNotification(ctx context.Context, id, name string) error
+
+	// ListNotifications returns one page of notifications, by name; of the one with this name if it is not empty.
+	ListNotifications(ctx context.Context, name, cursor string) (Page[NotificationStatus], error)
+
+	// ChangeNotification pauses or unpauses a notification or has messages tried again, once for an id; or it sends a test.
+	// Errors: ErrNotFound (the notification; the message), ErrInvalid, ErrConflict (the id is that of another request), ErrPruned.
+	ChangeNotification(ctx context.Context, id, name string, c NotificationChange) (NotificationChanged, error)
+
+	// ListMessages returns one page of the messages of a notification that were not taken, in the order of their events.
+	// Errors: ErrNotFound (the notification), ErrInvalid (cursor).
+	ListMessages(ctx context.Context, name, cursor string) (Page[MessageStatus], error)
 }
 
 // EventService reads the feed of events.

@@ -40,14 +40,15 @@ type application struct {
 	documents []harp.Document
 	options   harp.ApplyOptions
 
-	groups    *groups        // as they will be
-	targets   *target.Groups // of these
-	windows   *windows       // likewise
-	changes   []harp.DocumentChange
-	stored    store.DocumentChanges
-	committed []func()
-	shown     int          // bytes of what is told of changed fields
-	room      scheduleRoom // what schedules take, or give back, beside that of turns
+	groups           *groups        // as they will be
+	targets          *target.Groups // of these
+	windows          *windows       // likewise
+	changes          []harp.DocumentChange
+	stored           store.DocumentChanges
+	committed        []func()
+	shown            int          // bytes of what is told of changed fields
+	room             scheduleRoom // what schedules take, or give back, beside that of turns
+	newNotifications int          // beside those that there are
 }
 
 // run applies the documents once for an operation, or says what that would change.
@@ -75,6 +76,11 @@ func (a *application) run(ctx context.Context, op store.Operation) (harp.Applied
 			_, _, _ = d.settleForChange(ctx, name, true) // what cannot be settled is said when it is changed
 		}
 	}
+	if err := d.notifications.awaitGone(ctx, a.notificationNames()...); err != nil {
+		return harp.Applied{}, err
+	}
+	d.notifications.changing.Lock()
+	defer d.notifications.changing.Unlock()
 	d.windows.changing.Lock()
 	defer d.windows.changing.Unlock()
 	d.groups.changing.Lock()
@@ -82,7 +88,7 @@ func (a *application) run(ctx context.Context, op store.Operation) (harp.Applied
 	if ctx.Err() != nil {
 		return harp.Applied{}, context.Cause(ctx)
 	}
-	for _, plan := range []func(context.Context) error{a.checkManaged, a.planGroups, a.planWindows, a.checkUses, a.planSchedules} {
+	for _, plan := range []func(context.Context) error{a.checkManaged, a.planGroups, a.planWindows, a.planNotifications, a.checkUses, a.planSchedules} {
 		if err := plan(ctx); err != nil {
 			return harp.Applied{}, err
 		}
@@ -173,14 +179,15 @@ func (a *application) has(kind harp.DocumentKind, name string) bool {
 func (a *application) checkManaged(context.Context) error {
 	count := len(a.documents)
 	if !a.options.Prune {
-		given := map[harp.DocumentKind]map[string]bool{harp.ScheduleDocument: {}, harp.GroupDocument: {}, harp.WindowDocument: {}}
+		given := map[harp.DocumentKind]map[string]bool{harp.ScheduleDocument: {}, harp.GroupDocument: {}, harp.WindowDocument: {}, harp.NotificationDocument: {}}
 		for _, doc := range a.documents {
 			given[doc.Kind()][doc.Name()] = true
 		}
 		for kind, names := range map[harp.DocumentKind][]string{
-			harp.ScheduleDocument: a.d.schedules.managedBy(a.managedBy),
-			harp.GroupDocument:    a.d.groups.managedBy(a.managedBy),
-			harp.WindowDocument:   a.d.windows.managedBy(a.managedBy),
+			harp.ScheduleDocument:     a.d.schedules.managedBy(a.managedBy),
+			harp.GroupDocument:        a.d.groups.managedBy(a.managedBy),
+			harp.WindowDocument:       a.d.windows.managedBy(a.managedBy),
+			harp.NotificationDocument: a.d.notifications.managedBy(a.managedBy),
 		} {
 			for _, name := range names {
 				if !given[kind][name] {
@@ -349,6 +356,9 @@ func (a *application) checkUses(context.Context) error {
 	}
 	if group, user := a.windows.userOf(gone); user != "" {
 		return errGroupUsed(group, harp.WindowDocument, user)
+	}
+	if group, user := a.d.notifications.userOf(gone, a.changedNotifications()); user != "" {
+		return errGroupUsed(group, harp.NotificationDocument, user)
 	}
 	if len(a.changes) == 0 {
 		return nil

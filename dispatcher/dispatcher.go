@@ -42,6 +42,7 @@ import (
 	"github.com/harpcaller/harp/internal/logcount"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/internal/workers"
+	"github.com/harpcaller/harp/notify"
 	"github.com/harpcaller/harp/schedule"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/transport"
@@ -100,6 +101,10 @@ type Config struct {
 
 	// Limits bound what callers may ask for.
 	Limits Limits
+
+	// Senders deliver the messages of notifications; the first is asked that accepts a receiver. Default none: no
+	// notification can be put. Package notify has one for webhooks, notify/mail one for mail.
+	Senders []notify.Sender
 
 	// Use are interceptors of all that callers ask, in this process and over the network; the
 	// first is asked first. [PrincipalFrom] tells them who asks.
@@ -217,8 +222,9 @@ type Dispatcher struct {
 	fleet     *fleet
 	groups    *groups
 
-	schedules *schedules
-	windows   *windows
+	schedules     *schedules
+	windows       *windows
+	notifications *notifications
 
 	applying  chan struct{} // 1 slot: one set of documents at a time
 	documents documentsHealth
@@ -277,7 +283,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.greetings = newGreetings()
 	d.groups = &groups{byName: map[string]group{}}
 	d.fleet = &fleet{hosts: d.hosts, groups: d.groups, now: d.now}
-	d.schedules, d.windows, d.applying = newSchedules(), newWindows(), make(chan struct{}, 1)
+	d.schedules, d.windows, d.notifications, d.applying = newSchedules(), newWindows(), newNotifications(), make(chan struct{}, 1)
 	d.watchers.batchChanged = d.schedules.noteBatch
 	d.turns.lines = map[harp.Principal]*line{}
 	d.feed.changed = make(chan struct{})
@@ -294,6 +300,7 @@ func Open(ctx context.Context, st store.Store, cfg Config) (*Dispatcher, error) 
 	d.loops.Go(d.feedLoop)
 	d.loops.Go(d.scheduleLoop)
 	d.loops.Go(d.windowLoop)
+	d.startNotifications()
 	return d, nil
 }
 
@@ -340,7 +347,7 @@ func (d *Dispatcher) recover(ctx context.Context) error {
 			break
 		}
 	}
-	if err := errors.Join(d.loadGroups(ctx), d.loadLabels(ctx), d.loadSchedules(ctx), d.loadWindows(ctx), d.loadPauses(ctx)); err != nil {
+	if err := errors.Join(d.loadGroups(ctx), d.loadLabels(ctx), d.loadSchedules(ctx), d.loadWindows(ctx), d.loadPauses(ctx), d.loadNotifications(ctx)); err != nil {
 		return err
 	}
 	d.reviewAllHolds()

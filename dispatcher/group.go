@@ -298,6 +298,9 @@ func (d *Dispatcher) deleteGroup(ctx context.Context, op store.Operation, name s
 	if _, user := d.windows.userOf(gone); user != "" {
 		return errGroupUsed(name, harp.WindowDocument, user)
 	}
+	if _, user := d.notifications.userOf(gone, nil); user != "" {
+		return errGroupUsed(name, harp.NotificationDocument, user)
+	}
 	err := d.storeGroup(ctx, op, name, nil)
 	if err == nil {
 		d.groups.remove(name)

@@ -14,14 +14,15 @@ import (
 // Health says whether the dispatcher can do its work, check by check.
 func (d *Dispatcher) Health(ctx context.Context) Health {
 	h := Health{Ready: true, Checks: map[string]error{
-		"dispatcher": nil,
-		"store":      d.checkStore(ctx),
-		"disk":       d.checkDisk(),
-		"registry":   d.registry.lastError(),
-		"clock":      d.clock.suspicion(),
-		"schedules":  d.schedules.problem(d.now()),
-		"documents":  d.documents.problem(),
-		"windows":    d.windows.problem(),
+		"dispatcher":    nil,
+		"store":         d.checkStore(ctx),
+		"disk":          d.checkDisk(),
+		"registry":      d.registry.lastError(),
+		"clock":         d.clock.suspicion(),
+		"schedules":     d.schedules.problem(d.now()),
+		"documents":     d.documents.problem(),
+		"windows":       d.windows.problem(),
+		"notifications": d.notifications.problem(),
 	}}
 	if d.ctx.Err() != nil {
 		h.Checks["dispatcher"] = d.closedBy()
@@ -78,7 +79,7 @@ func (h Health) problems() (troubles []string) {
 // Health is a set of named checks.
 type Health struct {
 	Ready  bool             // calls are accepted
-	Checks map[string]error // dispatcher, store, disk, registry, clock, schedules, windows, documents; nil: well
+	Checks map[string]error // dispatcher, store, disk, registry, clock, schedules, windows, notifications, documents; nil: well
 }
 
 type healthJSON struct {

@@ -24,6 +24,7 @@ func (d *Dispatcher) upkeepLoop() {
 		}
 		d.workers.ReleaseIdle()
 		keep := d.retention()
+		d.pruneNotifications(d.ctx, keep.EventsBefore)
 		if _, err := d.prune(d.ctx, keep); err != nil && d.ctx.Err() == nil {
 			d.log.Error("prune", "err", err)
 		}

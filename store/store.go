@@ -239,6 +239,9 @@ type Feed interface {
 	// harp.ErrInvalid (after, types), harp.ErrPruned.
 	Events(ctx context.Context, f harp.EventFilter, maxBytes int) (harp.EventPage, error)
 
+	// EventNumber returns the number of the event with a cursor, though it be from before a restore; 0 for what is none.
+	EventNumber(cursor string) uint64
+
 	// Changed returns what is closed when the next event has been committed. Who
 	// gets it first and then reads misses none.
 	Changed() <-chan struct{}

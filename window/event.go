@@ -124,7 +124,7 @@ func (raw rawEvent) summary() (string, error) {
 // isSelected reports whether the SUMMARY is like a pattern. One that is broken may be: so the file is refused for it.
 func (raw rawEvent) isSelected(pattern string) bool {
 	summary, err := raw.summary()
-	return pattern == "" || err != nil || matchGlob(pattern, summary)
+	return pattern == "" || err != nil || MatchGlob(pattern, summary)
 }
 
 // eventBuilder makes events of what stands in a file.

@@ -38,7 +38,7 @@ type Start struct {
 // Concerns reports whether a window has a say in a start: its procedure is like one of Procedures, or there are none, and
 // like none of Exempt.
 func (w *Window) Concerns(s Start) bool {
-	isLike := func(pattern string) bool { return matchGlob(pattern, s.Procedure) }
+	isLike := func(pattern string) bool { return MatchGlob(pattern, s.Procedure) }
 	return (!w.SchedulesOnly || s.Scheduled) && (w.All || !s.ReadOnly) &&
 		(len(w.Procedures) == 0 || slices.ContainsFunc(w.Procedures, isLike)) && !slices.ContainsFunc(w.Exempt, isLike)
 }

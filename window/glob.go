@@ -2,9 +2,9 @@ package window
 
 import "unicode/utf8"
 
-// matchGlob reports whether a text is like a pattern: * is any text, ? any character. It takes time in proportion to
+// MatchGlob reports whether a text is like a pattern: * is any text, ? any character. It takes time in proportion to
 // the product of their lengths.
-func matchGlob(pattern, text string) bool {
+func MatchGlob(pattern, text string) bool {
 	// Where to go on behind the last star if what follows it does not fit.
 	star, from := -1, 0
 	p, t := 0, 0

@@ -26,11 +26,11 @@ func TestMatchGlob(t *testing.T) {
 		{"[a]", "[a]", true},
 		{"a", "A", false},
 	} {
-		if got := matchGlob(c.pattern, c.text); got != c.want {
+		if got := MatchGlob(c.pattern, c.text); got != c.want {
 			t.Errorf("%q and %q: %t", c.pattern, c.text, got)
 		}
 	}
-	if matchGlob(strings.Repeat("*a", 500)+"b", strings.Repeat("a", 5000)) {
+	if MatchGlob(strings.Repeat("*a", 500)+"b", strings.Repeat("a", 5000)) {
 		t.Error("what ends otherwise matches")
 	}
 }
@@ -44,7 +44,7 @@ func FuzzMatchGlob(f *testing.F) {
 			return
 		}
 		expression := strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(pattern))
-		if want := regexp.MustCompile(`(?s)^` + expression + `$`).MatchString(text); matchGlob(pattern, text) != want {
+		if want := regexp.MustCompile(`(?s)^` + expression + `$`).MatchString(text); MatchGlob(pattern, text) != want {
 			t.Errorf("%q and %q: want %t", pattern, text, want)
 		}
 	})

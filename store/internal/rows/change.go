@@ -78,7 +78,7 @@ func (s *Store) rewriteQueue(t *tx, q *schedule.Queue, row queueRow, c harp.Queu
 func (t *tx) emitChanged(had, is *schedule.Queue, now int64, by harp.Principal) {
 	switch p := is.Pause; {
 	case p != nil && p != had.Pause:
-		t.emit(eventRow{At: now, Type: harp.EventQueuePaused, Queue: []byte(is.Name), By: &by, Reason: p.Reason, Held: newHeldRow("", p.Until)})
+		t.emit(eventRow{At: now, Type: harp.EventQueuePaused, Queue: []byte(is.Name), By: &by, Reason: p.Reason, Held: newHeldRow("", "", p.Until)})
 	case p == nil && had.Pause != nil:
 		t.emitQueue(harp.EventQueueUnpaused, is.Name, now, by)
 	}

@@ -76,23 +76,24 @@ type eventRow struct {
 	Batch     []byte // nil: none
 	Counts    map[harp.State]int
 	Schedule  string
-	Held      *heldRow // nil: it is about no window, and no pause that ends by itself
+	Held      *heldRow // nil: it is about no window, no notification, and no pause that ends by itself
 }
 
-// heldRow is what an event says of a window, or of the pause of a host or a queue.
+// heldRow is what an event says of a window or a notification, or of the pause of a host or a queue.
 type heldRow struct {
 	_msgpack struct{} `msgpack:",as_array"` //nolint:unused // tells msgpack how
 
-	Window string
-	Until  int64
+	Window       string
+	Until        int64
+	Notification string
 }
 
-// newHeldRow is what there is to say of a window or a pause; nil: nothing.
-func newHeldRow(name string, until time.Time) *heldRow {
-	if name == "" && until.IsZero() {
+// newHeldRow is what there is to say of a window, a notification or a pause; nil: nothing.
+func newHeldRow(window, notification string, until time.Time) *heldRow {
+	if window == "" && notification == "" && until.IsZero() {
 		return nil
 	}
-	return &heldRow{Window: name, Until: nanos(until)}
+	return &heldRow{Window: window, Until: nanos(until), Notification: notification}
 }
 
 // event is the inverse of what wrote the row. It shares no memory with the row.
@@ -114,7 +115,7 @@ func (r *eventRow) event(cursor string) harp.Event {
 		e.Counts = maps.Clone(r.Counts)
 	}
 	if r.Held != nil {
-		e.Window, e.Until = r.Held.Window, fromNanos(r.Held.Until)
+		e.Window, e.Until, e.Notification = r.Held.Window, fromNanos(r.Held.Until), r.Held.Notification
 	}
 	return e
 }
@@ -295,7 +296,7 @@ func (s *Store) emitRows(t *tx, rows []eventRow) {
 func noteRow(e *harp.Event) eventRow {
 	row := eventRow{
 		At: nanos(e.Time), Type: e.Type, Host: e.Host, Procedure: e.Procedure, Queue: e.Queue,
-		State: e.State, Reason: e.Reason, Attempt: e.Attempt, Labels: e.Labels, Schedule: e.Schedule, Held: newHeldRow(e.Window, e.Until),
+		State: e.State, Reason: e.Reason, Attempt: e.Attempt, Labels: e.Labels, Schedule: e.Schedule, Held: newHeldRow(e.Window, e.Notification, e.Until),
 	}
 	if i, ok := parseID(e.Job); ok {
 		row.Job = i[:]
@@ -389,6 +390,15 @@ func (s *Store) eventCursor(no uint64) string {
 }
 
 const eventOrigin = 8 // bytes of the store's id in a cursor
+
+// EventNumber implements store.Feed.
+func (s *Store) EventNumber(cursor string) uint64 {
+	says, err := openCursor(prefixEvent, cursor)
+	if err != nil || len(says) != 8+eventOrigin {
+		return 0
+	}
+	return binary.BigEndian.Uint64(says)
+}
 
 // openEventCursor returns the number after which a page begins. Errors:
 // harp.ErrInvalid, harp.ErrPruned.
