@@ -22,21 +22,22 @@ type fake struct {
 
 // desk holds the jobs of a fake.
 type desk struct {
-	mu        sync.Mutex // guards what follows; never held while blocked
-	jobs      map[string]*fakeJob
-	asked     map[string]int   // how often each method was called
-	fail      map[string]error // what a method answers instead
-	holds     map[string]chan struct{}
-	waiting   int           // requests that wait for something to happen
-	changed   chan struct{} // closed when asked or waiting has changed
-	pageSize  int           // records or jobs a page; 0: all
-	order     []string
-	hosts     []harp.HostStatus
-	procs     []harp.ProcedureDoc
-	queues    []harp.QueueStatus
-	feed      feed
-	schedules fakeSchedules
-	windows   fakeWindows
+	mu            sync.Mutex // guards what follows; never held while blocked
+	jobs          map[string]*fakeJob
+	asked         map[string]int   // how often each method was called
+	fail          map[string]error // what a method answers instead
+	holds         map[string]chan struct{}
+	waiting       int           // requests that wait for something to happen
+	changed       chan struct{} // closed when asked or waiting has changed
+	pageSize      int           // records or jobs a page; 0: all
+	order         []string
+	hosts         []harp.HostStatus
+	procs         []harp.ProcedureDoc
+	queues        []harp.QueueStatus
+	feed          feed
+	schedules     fakeSchedules
+	windows       fakeWindows
+	notifications fakeNotifications
 }
 
 type fakeJob struct {

@@ -34,7 +34,7 @@ func (r *remote) ChangeNotification(ctx context.Context, id, name string, c harp
 
 // ListMessages implements harp.NotificationService.
 func (r *remote) ListMessages(ctx context.Context, name, cursor string) (harp.Page[harp.MessageStatus], error) {
-	q := wire.MessagesQuery{Name: name, Page: wire.Page{Cursor: cursor}}
-	m, err := requestReply[wire.Messages](ctx, r, wire.TypeMessages, q, false)
+	q := wire.NotificationsQuery{Name: name, Messages: true, Page: wire.Page{Cursor: cursor}}
+	m, err := requestReply[wire.Notifications](ctx, r, wire.TypeNotifications, q, false)
 	return pageAfter[harp.MessageStatus](cursor, m.Messages, m.Cursor, err)
 }

@@ -241,7 +241,6 @@ var handlers = map[transport.Type]func(ctx context.Context, s harp.Service, body
 	wire.TypePutNotification:    handled(handlePutNotification),
 	wire.TypeDeleteNotification: handled(handleDeleteNotification),
 	wire.TypeChangeNotification: handled(handleChangeNotification),
-	wire.TypeMessages:           handled(handleMessages),
 	wire.TypeDeleteWindow:       handled(handleDeleteWindow),
 	wire.TypeEndWindow:          handled(handleEndWindow),
 	wire.TypeWindowSpans:        handled(handleWindowSpans),

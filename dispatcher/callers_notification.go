@@ -8,6 +8,9 @@ import (
 )
 
 func handleNotifications(ctx context.Context, s harp.Service, w wire.NotificationsQuery) (any, error) {
+	if w.Messages {
+		return answerMessages(ctx, s, w)
+	}
 	rows, cursor, err := listing[harp.NotificationStatus]{
 		fetch: func(cursor string) (harp.Page[harp.NotificationStatus], error) {
 			return s.ListNotifications(ctx, w.Name, cursor)
@@ -45,11 +48,11 @@ func handleChangeNotification(ctx context.Context, s harp.Service, w wire.Change
 	return s.ChangeNotification(ctx, w.Request, w.Name, w.NotificationChange)
 }
 
-func handleMessages(ctx context.Context, s harp.Service, w wire.MessagesQuery) (any, error) {
+func answerMessages(ctx context.Context, s harp.Service, w wire.NotificationsQuery) (any, error) {
 	rows, cursor, err := listing[harp.MessageStatus]{
 		fetch:  func(cursor string) (harp.Page[harp.MessageStatus], error) { return s.ListMessages(ctx, w.Name, cursor) },
 		mark:   func(m harp.MessageStatus) mark { return mark{Key: m.ID} },
 		before: byKey,
 	}.page(w.Page)
-	return wire.Messages{Messages: rows, Cursor: cursor}, err
+	return wire.Notifications{Messages: rows, Cursor: cursor}, err
 }

@@ -85,7 +85,7 @@ func (a *application) planNotification(ctx context.Context, doc harp.Document) e
 	if !isThere {
 		a.newNotifications++
 	}
-	if err := a.d.checkNotification(&is, a.groups); err != nil {
+	if err := a.d.checkNotification(&is, a.targets); err != nil {
 		return err
 	}
 	put := notificationDocument{Notification: is, By: a.who, Changed: a.d.now().UTC(), ManagedBy: a.managedBy}

@@ -11,6 +11,7 @@ import (
 	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/target"
 )
 
 func notFoundMessage(id string) error { return failures.NotFound("message", id) }
@@ -50,7 +51,7 @@ func (d *Dispatcher) putNotification(ctx context.Context, op store.Operation, on
 	if err := d.notifications.checkRoom(one.Name, 0); err != nil {
 		return err
 	}
-	if err := d.checkNotification(&one, d.groups); err != nil {
+	if err := d.checkNotification(&one, target.NewGroups(d.groups.text)); err != nil {
 		return err
 	}
 	put, err := d.planNotification(ctx, notificationDocument{Notification: one, By: op.By, Changed: op.Time.UTC()})
@@ -66,9 +67,9 @@ func (d *Dispatcher) putNotification(ctx context.Context, op store.Operation, on
 }
 
 // checkNotification refuses a notification that could tell nobody, with groups as they will be. Errors: harp.ErrInvalid (target, to).
-func (d *Dispatcher) checkNotification(one *harp.Notification, groups *groups) error {
+func (d *Dispatcher) checkNotification(one *harp.Notification, groups *target.Groups) error {
 	if one.Target != "" {
-		if _, err := compileTarget(one.Target, groups.text); err != nil {
+		if _, err := compileTarget(one.Target, groups); err != nil {
 			return err
 		}
 	}

@@ -45,7 +45,8 @@ type fake struct {
 	batches   batchFake
 	schedules scheduleFake
 
-	maintenance maintenanceFake
+	maintenance   maintenanceFake
+	notifications notificationFake
 }
 
 func (f *fake) Ping(context.Context) (harp.ServerInfo, error) {

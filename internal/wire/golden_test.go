@@ -165,16 +165,31 @@ func TestFrameCaps(t *testing.T) {
 	biggest := harp.Request{ID: "j", Args: bytes.Repeat([]byte{1}, wire.MaxMessage), Info: bytes.Repeat([]byte{1}, harp.MaxInfo), Queue: make([]byte, harp.MaxQueueName)}
 	call := wire.Call{Submission: harp.Submission{Request: biggest.Encode(), Signature: make([]byte, 64)}}
 	for typ, m := range map[transport.Type]any{
-		wire.TypeSubmit:    call.Submission,
-		wire.TypeCall:      call,
-		wire.TypePutWindow: wire.PutWindow{Request: harp.NewID(), Window: biggestWindow(t)},
-		wire.TypeApply:     wire.NewApply(harp.NewID(), strings.Repeat("m", harp.MaxManagedBy), slices.Repeat([]harp.Document{{Window: new(biggestWindow(t))}}, 5), harp.ApplyOptions{Prune: true}),
-		wire.TypeChunk:     wire.Chunk{Bytes: make([]byte, wire.MaxChunk)},
-		wire.TypeEnd:       wire.End{Value: make([]byte, wire.MaxMessage), Failure: harp.Failure{Code: "remote", Data: make([]byte, wire.MaxMessage)}.Err()},
+		wire.TypeSubmit:          call.Submission,
+		wire.TypeCall:            call,
+		wire.TypePutWindow:       wire.PutWindow{Request: harp.NewID(), Window: biggestWindow(t)},
+		wire.TypeApply:           wire.NewApply(harp.NewID(), strings.Repeat("m", harp.MaxManagedBy), slices.Repeat([]harp.Document{{Window: new(biggestWindow(t))}}, 5), harp.ApplyOptions{Prune: true}),
+		wire.TypePutNotification: wire.PutNotification{Request: harp.NewID(), Notification: biggestNotification()},
+		wire.TypeChunk:           wire.Chunk{Bytes: make([]byte, wire.MaxChunk)},
+		wire.TypeEnd:             wire.End{Value: make([]byte, wire.MaxMessage), Failure: harp.Failure{Code: "remote", Data: make([]byte, wire.MaxMessage)}.Err()},
 	} {
 		if n := len(wire.Encode(m)); n > wire.MaxBody(typ) {
 			t.Errorf("type %d: %d bytes, cap %d", typ, n, wire.MaxBody(typ))
 		}
+	}
+}
+
+// biggestNotification is as long as a notification may be.
+func biggestNotification() harp.Notification {
+	patterns := slices.Repeat([]string{strings.Repeat("p", harp.MaxProcedureName)}, harp.MaxNotificationPatterns)
+	labels := map[string]string{}
+	for n := range harp.MaxLabels {
+		labels[fmt.Sprintf("%0*d", harp.MaxLabelKey, n)] = strings.Repeat("v", harp.MaxLabelValue)
+	}
+	return harp.Notification{
+		Name: strings.Repeat("n", harp.MaxNotificationName), Doc: strings.Repeat("d", harp.MaxScheduleDoc), On: patterns, Procedures: patterns, Schedules: patterns,
+		Target: strings.Repeat("t", harp.MaxTarget), Labels: labels, Include: []string{harp.IncludeArgs, harp.IncludeResult},
+		To: harp.Receiver{Mail: &harp.Mail{To: slices.Repeat([]string{strings.Repeat("m", harp.MaxMailAddress)}, harp.MaxMailTo)}},
 	}
 }
 

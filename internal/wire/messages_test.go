@@ -14,7 +14,7 @@ import (
 func messages() map[string]any {
 	all := map[string]any{}
 	for _, some := range []map[string]any{
-		attemptMessages(), sessionMessages(), jobMessages(), batchMessages(), hostMessages(), scheduleMessages(), windowMessages(), documentMessages(),
+		attemptMessages(), sessionMessages(), jobMessages(), batchMessages(), hostMessages(), scheduleMessages(), windowMessages(), notificationMessages(), documentMessages(),
 	} {
 		maps.Copy(all, some)
 	}
@@ -118,7 +118,7 @@ func jobMessages() map[string]any {
 		"event": harp.Event{
 			Cursor: "c", Time: at(1), Type: "job.lost", Job: "j", Host: "web01", Procedure: "p", Queue: []byte{0x80},
 			State: "lost", Reason: "journal_gone", Attempt: 2, By: someCaller, Labels: map[string]string{"a": "1"},
-			Batch: "b", Counts: map[harp.State]int{"lost": 1}, Schedule: "s", Window: "w", Until: at(2),
+			Batch: "b", Counts: map[harp.State]int{"lost": 1}, Schedule: "s", Window: "w", Notification: "n", Until: at(2),
 		},
 	}
 }
@@ -229,6 +229,32 @@ func windowMessages() map[string]any {
 	}
 }
 
+// notificationMessages are what callers and a dispatcher say of notifications.
+func notificationMessages() map[string]any {
+	return map[string]any{
+		"notifications_query": wire.NotificationsQuery{Page: somePage, Name: "n", Messages: true},
+		"notifications":       wire.Notifications{Notifications: someRows, Messages: someRows, Cursor: "c"},
+		"notification": harp.NotificationStatus{
+			Notification: someNotification, ManagedBy: "ops", By: someCaller, Changed: at(1), Pause: &harp.NotificationPause{By: someCaller, Reason: "r", Since: at(2)},
+			Behind: true, Pending: 1, GivenUp: 2, Away: 3, Gathered: 4, Sent: 5, Answer: "503", Tried: at(3), Err: errSome,
+		},
+		"put_notification":     wire.PutNotification{Request: "r", Notification: someNotification},
+		"notification_ref":     wire.NotificationRef{Request: "r", Name: "n"},
+		"change_notification":  wire.ChangeNotification{Request: "r", Name: "n", NotificationChange: harp.NotificationChange{Kind: "retry", Reason: "r", Message: "m"}},
+		"notification_changed": harp.NotificationChanged{Count: 1, Taken: true, Answer: "503"},
+		"message": harp.MessageStatus{
+			Notification: "n", ID: "m", Type: "job.failed", Time: at(1), Subject: "s", Tries: 2, Tried: at(2), Answer: "503", Due: at(3), GivenUp: true,
+		},
+	}
+}
+
+// someNotification has every field, also those of which a notification may have one alone.
+var someNotification = harp.Notification{
+	Name: "n", Doc: "d", On: []string{"host.away"}, Procedures: []string{"p*"}, Schedules: []string{"s*"}, Target: "web*", States: []harp.State{"failed"},
+	Labels: map[string]string{"a": "1"}, For: 3, Digest: 4, Include: []string{"args"},
+	To: harp.Receiver{Webhook: &harp.Webhook{URL: "https://example.com", Secrets: []string{"s"}}, Mail: &harp.Mail{To: []string{"a@example.com"}}},
+}
+
 // documentMessages are what callers and a dispatcher say of documents.
 func documentMessages() map[string]any {
 	return map[string]any{
@@ -236,7 +262,7 @@ func documentMessages() map[string]any {
 		"applied": wire.Applied{Count: 3, Changes: someRows},
 		"document": harp.Document{
 			Schedule: new(scheduleStatus(someCaller, errSome).Schedule), Group: &harp.Group{Name: "g", Target: "web*", Changed: at(1), By: someCaller, ManagedBy: "ops"},
-			Window: &someWindow,
+			Window: &someWindow, Notification: &someNotification,
 		},
 		"document_change": harp.DocumentChange{Kind: "schedule", Name: "s", Action: "changed", Fields: []harp.FieldChange{{Field: "cron", Old: "a", New: "b"}}},
 	}

@@ -2,15 +2,17 @@ package wire
 
 import "github.com/harpcaller/harp"
 
-// NotificationsQuery asks for notifications; with a Name for that one.
+// NotificationsQuery asks for notifications; with a Name for that one, or for its messages that were not taken.
 type NotificationsQuery struct {
 	Page
-	Name string `msgpack:"name,omitempty"`
+	Name     string `msgpack:"name,omitempty"`
+	Messages bool   `msgpack:"messages,omitempty"`
 }
 
 // Notifications answers NotificationsQuery.
 type Notifications struct {
 	Notifications Rows   `msgpack:"notifications,omitempty"` // of harp.NotificationStatus
+	Messages      Rows   `msgpack:"messages,omitempty"`      // of harp.MessageStatus
 	Cursor        string `msgpack:"cursor,omitempty"`
 }
 
@@ -31,16 +33,4 @@ type ChangeNotification struct {
 	Request string `msgpack:"id"` // the same when it is asked again
 	Name    string `msgpack:"name"`
 	harp.NotificationChange
-}
-
-// MessagesQuery asks for the messages of a notification that were not taken.
-type MessagesQuery struct {
-	Page
-	Name string `msgpack:"name"`
-}
-
-// Messages answers MessagesQuery.
-type Messages struct {
-	Messages Rows   `msgpack:"messages,omitempty"` // of harp.MessageStatus
-	Cursor   string `msgpack:"cursor,omitempty"`
 }

@@ -129,7 +129,6 @@ const (
 	TypePutNotification    transport.Type = 122
 	TypeDeleteNotification transport.Type = 123
 	TypeChangeNotification transport.Type = 124
-	TypeMessages           transport.Type = 126
 )
 
 // MaxBody is the cap of a frame's body by its type.

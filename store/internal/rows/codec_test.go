@@ -115,7 +115,7 @@ func TestRowsGolden(t *testing.T) {
 	show("sealed", first)
 	var told feedRows
 	for no := range uint64(2) {
-		told.addEvent(no, encode(eventRow{At: 1, Type: "t", Job: i[:], Host: "h", Procedure: "p", Queue: j.Queue, State: "s", Reason: "r", Attempt: 2, By: &j.Principal, Labels: j.Labels, Schedule: "s", Held: &heldRow{Window: "w", Until: 9}}))
+		told.addEvent(no, encode(eventRow{At: 1, Type: "t", Job: i[:], Host: "h", Procedure: "p", Queue: j.Queue, State: "s", Reason: "r", Attempt: 2, By: &j.Principal, Labels: j.Labels, Schedule: "s", Held: &heldRow{Window: "w", Until: 9, Notification: "n"}}))
 	}
 	for _, w := range told.writes() {
 		show("key", w.Key)
@@ -300,4 +300,18 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestHeldRowOfBefore: what was stored before events told of notifications is read.
+func TestHeldRowOfBefore(t *testing.T) {
+	type before struct {
+		_msgpack struct{} `msgpack:",as_array"` //nolint:unused // tells msgpack how
+
+		Window string
+		Until  int64
+	}
+	var got heldRow
+	if err := decode(encode(before{Window: "w", Until: 9}), &got); err != nil || got != (heldRow{Window: "w", Until: 9}) {
+		t.Errorf("it is %+v, %v", got, err)
+	}
 }
