@@ -176,7 +176,7 @@ func testBadRequests(t *testing.T, f *front) {
 		}
 	}
 	for typ := range transport.Type(126) {
-		known := typ >= wire.TypePing && typ <= wire.TypeLedger && typ != wire.TypeChunk || typ == wire.TypePingHosts || typ >= wire.TypeWindows && typ <= wire.TypeApply
+		known := typ >= wire.TypePing && typ <= wire.TypeLedger && typ != wire.TypeChunk || typ == wire.TypePingHosts || typ >= wire.TypeWindows && typ <= wire.TypeChangeNotification
 		if !known {
 			if failure := failureIn(t, r.ask(typ, nil)); failure.Code != "refused" {
 				t.Errorf("type %d: got %+v", typ, failure)

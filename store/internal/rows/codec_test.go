@@ -301,17 +301,3 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
-
-// TestHeldRowOfBefore: what was stored before events told of notifications is read.
-func TestHeldRowOfBefore(t *testing.T) {
-	type before struct {
-		_msgpack struct{} `msgpack:",as_array"` //nolint:unused // tells msgpack how
-
-		Window string
-		Until  int64
-	}
-	var got heldRow
-	if err := decode(encode(before{Window: "w", Until: 9}), &got); err != nil || got != (heldRow{Window: "w", Until: 9}) {
-		t.Errorf("it is %+v, %v", got, err)
-	}
-}
