@@ -76,3 +76,27 @@ func TestAHostIsToldAsPausedUntilThatEnds(t *testing.T) {
 		}
 	})
 }
+
+// Behind a pause a job waits for its absent host as long as ever, though the dispatcher was not there when that ended.
+func TestAJobWaitsAnewBehindAPauseThatEndsWithoutADispatcher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk, begin := memory.NewDisk(), time.Now()
+		sys := newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{})
+		leave := sys.agent("web01", greeter)
+		must[int](t)(sys.caller.Hosts().Pause(t.Context(), "web01", "disk", begin.Add(time.Hour)))
+		leave()
+		synctest.Wait()
+		host := sys.caller.Host("web01", harp.OfflineWait(10*time.Minute))
+		id := must[*harp.Job](t)(host.Call(t.Context(), "hello", helloArgs{Name: "x"})).ID()
+		time.Sleep(50 * time.Minute)
+		if err := sys.d.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(11 * time.Minute)
+		again := newSystem(t, embedded, memory.OpenDisk(disk, nil), dispatcher.Config{})
+		time.Sleep(9*time.Minute - time.Second)
+		expectState(t, again.caller.Job(id), harp.StateQueued)
+		time.Sleep(time.Second)
+		expectState(t, again.caller.Job(id), harp.StateExpired)
+	})
+}

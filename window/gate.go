@@ -87,16 +87,22 @@ func (e *Expanded) add(span Span) {
 
 // At returns the span that covers a moment, or else the next one that is known. Spans without time between them are one.
 func (e *Expanded) At(moment time.Time) (run Span, covers, ok bool) {
+	i := e.index(moment)
+	if i == len(e.runs) {
+		return Span{}, false, false
+	}
+	return e.runs[i], e.runs[i].Covers(moment), true
+}
+
+// index is that of the first run that ends after a moment.
+func (e *Expanded) index(moment time.Time) int {
 	i, _ := slices.BinarySearchFunc(e.runs, moment, func(s Span, t time.Time) int {
 		if !s.To.IsZero() && !s.To.After(t) {
 			return -1
 		}
 		return 1
 	})
-	if i == len(e.runs) {
-		return Span{}, false, false
-	}
-	return e.runs[i], e.runs[i].Covers(moment), true
+	return i
 }
 
 // Pause keeps back all starts, of a host or of a queue, until it ends. It has begun: a clock may be set back behind Since.
@@ -329,6 +335,57 @@ func (g Gate) nextHold(s Start, at time.Time) (next time.Time, ok bool) {
 		consider(end)
 	}
 	return next, ok
+}
+
+// FreeSince returns since when nothing keeps back a start that may be at a moment; zero: for as long as is known.
+func (g Gate) FreeSince(s Start, at time.Time) (since time.Time) {
+	consider := func(t time.Time) {
+		if t.After(since) && t.After(g.from) && !t.After(at) {
+			since = t
+		}
+	}
+	for w := range g.concerned(s, false) {
+		if i := w.index(at); i > 0 {
+			consider(w.runs[i-1].To)
+		}
+	}
+	for _, p := range g.pauses {
+		consider(p.Until)
+	}
+	consider(g.beginOfAllowed(s, at))
+	return since
+}
+
+// beginOfAllowed returns the first moment from which on to another one windows with Only cover all; zero: none has a say.
+func (g Gate) beginOfAllowed(s Start, at time.Time) (begin time.Time) {
+	begin = at
+	for {
+		moved, concerned := begin, false
+		for w := range g.concerned(s, true) {
+			concerned = true
+			i := w.index(moved)
+			if i == len(w.runs) || !w.runs[i].Covers(moved) {
+				i-- // it may end there
+			}
+			if i >= 0 && !w.runs[i].To.Before(moved) || i >= 0 && w.runs[i].To.IsZero() {
+				moved = earliest(moved, w.runs[i].From)
+			}
+		}
+		switch {
+		case !concerned:
+			return time.Time{}
+		case moved.Equal(begin):
+			return begin
+		}
+		begin = moved
+	}
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // endOfAllowed returns the first moment from one on that no window with Only covers, and false if there is none or none

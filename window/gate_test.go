@@ -138,6 +138,15 @@ func (r rules) compare(t *testing.T, s window.Start) {
 			t.Fatalf("%+v, pauses %v, %+v at second %d:\ngot  %v %s until %v, unknown %t\nwant %v %s until %v", r.windows, r.pauses, s, n, got, v.Mode(), v.Until, v.Unknown, want, modes[n], until)
 		}
 		r.compareEnds(t, s, n, v)
+		if v.May() {
+			since := n
+			for since > 0 && len(answers[since-1]) == 0 {
+				since--
+			}
+			if got := g.FreeSince(s, second(n)); since > 0 && !got.Equal(second(since)) || since == 0 && !got.IsZero() {
+				t.Fatalf("%+v, pauses %v, %+v at second %d: it is free since %v, want second %d", r.windows, r.pauses, s, n, got, since)
+			}
+		}
 	}
 }
 

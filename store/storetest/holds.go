@@ -688,4 +688,19 @@ var reopeningHolds = []rule{
 		w.gate("h")
 		w.startsAt(w.submit(), end)
 	}},
+	{"holds/reopen/offline", "behind a window that ended while there was no process a job waits for its absent host as long as ever", func(w *world) {
+		w.away()
+		j := w.submit(offlineWait(10 * time.Minute))
+		w.setHolds("h", w.windowOf(0, time.Hour))
+		w.pass(30 * time.Minute)
+		w.advance()
+		w.reopen()
+		w.pass(35 * time.Minute)
+		w.st.SetGate("h", store.Gate{Reason: harp.ReasonOffline, LastHeard: w.now.Add(-time.Hour)})
+		w.setHolds("h", w.windowOf(-65*time.Minute, -5*time.Minute))
+		w.ids(w.advance().Ended)
+		w.due(w.now.Add(5 * time.Minute))
+		w.pass(5 * time.Minute)
+		w.ids(w.advance().Ended, j)
+	}},
 }

@@ -15,13 +15,18 @@ type modelHolds struct {
 	review time.Time // when the jobs whose time has come are looked at again; zero: never
 }
 
+// start is the start of the job as windows see it.
+func (j *modelJob) start() window.Start {
+	return window.Start{Procedure: j.Procedure, ReadOnly: j.ReadOnly, Scheduled: !j.FireTime.IsZero()}
+}
+
 // keeps reports whether a window or a pause keeps a job from starting, and when that changes; zero: not by itself.
 func (m *model) keeps(j *modelJob, now time.Time) (keeps bool, until time.Time) {
 	h := m.holds[j.Host]
 	if h == nil || h.gate == nil {
 		return false, time.Time{}
 	}
-	v := h.gate.Judge(window.Start{Procedure: j.Procedure, ReadOnly: j.ReadOnly, Scheduled: !j.FireTime.IsZero()}, now)
+	v := h.gate.Judge(j.start(), now)
 	if !v.May() {
 		return true, v.Until
 	}
@@ -40,6 +45,9 @@ func (m *model) join(j *modelJob, now time.Time) {
 	j.woken = true
 	var until time.Time
 	j.kept, until = m.keeps(j, now)
+	if h := m.holds[j.Host]; h != nil && h.gate != nil && !j.kept && j.allowed && j.from.IsZero() { // the store was opened meanwhile
+		j.from = h.gate.FreeSince(j.start(), now)
+	}
 	if h := m.holds[j.Host]; h != nil && !until.IsZero() && (h.review.IsZero() || until.Before(h.review)) {
 		h.review = until
 	}

@@ -29,6 +29,7 @@ const maxAnswers = 100
 type answer struct {
 	kept        bool
 	from, until int64 // math.MaxInt64: as long as the gate stays
+	free        int64 // since when it is not kept back; math.MinInt64: always
 }
 
 // windowStart is the start of the job as windows see it.
@@ -48,7 +49,10 @@ func (h *holds) ask(s window.Start, now int64) answer {
 	a := answer{kept: v.Left() == 0, from: now, until: math.MaxInt64}
 	switch {
 	case !a.kept:
-		a.until = add64(now, int64(v.Left()))
+		a.until, a.free = add64(now, int64(v.Left())), math.MinInt64
+		if since := h.gate.FreeSince(s, v.At); !since.IsZero() {
+			a.free = msgpack.Nanos(since)
+		}
 	case !v.Until.IsZero():
 		a.until = msgpack.Nanos(v.Until)
 	}
@@ -74,6 +78,10 @@ func (s *Schedule) keepBack(e *Job, now int64) bool {
 		s.agenda.set(&h.review, a.until)
 	}
 	if !a.kept {
+		if e.allowed == math.MinInt64 { // the store was opened meanwhile: what kept it back before is not known otherwise
+			e.allowed = a.free
+			e.armAlarm(&s.agenda)
+		}
 		return false
 	}
 	s.leaveHostQueue(e, now)
