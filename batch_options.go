@@ -58,11 +58,12 @@ type BatchOptions struct {
 	WhenUnfit    UnfitPolicy   `json:"when_unfit,omitempty" msgpack:"whenunfit,omitempty"`
 	WhenHeld     HeldPolicy    `json:"when_held,omitempty" msgpack:"whenheld,omitempty"`
 	QueuePerHost bool          `json:"queue_per_host,omitempty" msgpack:"queueper,omitempty"`
+	Drift        string        `json:"drift,omitempty" msgpack:"drift,omitempty"` // the name under which each member marks its host; "": under none
 	Retry        []string      `json:"retry,omitempty" msgpack:"retry,omitempty"` // which members of Request.RetryOf it has: [Batch.Retry]
 }
 
 // batchSettings remembers what was given, as settings does.
-type batchSettings struct{ parallel, rolling, wavePause, subset, rate, stopAfter, maxHosts, confirmed bool }
+type batchSettings struct{ parallel, rolling, wavePause, subset, rate, stopAfter, maxHosts, confirmed, drift bool }
 
 // Parallel is how many members of a batch are under way at a time, at most. One whose host is away
 // does not count. Default, and most: 1,000, or the dispatcher's limits.batch_parallel.
@@ -200,6 +201,7 @@ func (o *CallOptions) batchOption() string {
 		{"when_unfit", b.WhenUnfit != ""},
 		{"when_held", b.WhenHeld != ""},
 		{"queue_per_host", b.QueuePerHost},
+		{"drift", set.drift || b.Drift != ""},
 		{"retry", len(b.Retry) > 0},
 		{"when_offline", o.WhenOffline == SkipHost},
 	} {
@@ -228,6 +230,7 @@ func (o *BatchOptions) merge(given BatchOptions) {
 	setIf(&o.WhenUnfit, given.WhenUnfit, given.WhenUnfit != "")
 	setIf(&o.WhenHeld, given.WhenHeld, given.WhenHeld != "")
 	setIf(&o.QueuePerHost, true, given.QueuePerHost)
+	setIf(&o.Drift, given.Drift, given.Drift != "")
 	setIf(&o.Retry, slices.Clone(given.Retry), len(given.Retry) > 0)
 }
 
@@ -245,6 +248,7 @@ func (o *BatchOptions) checkGiven(set *batchSettings) error {
 		{"stop_after", set.stopAfter && o.StopAfter == ""},
 		{"max_hosts", set.maxHosts && o.MaxHosts == 0},
 		{"confirmed", set.confirmed && o.Confirmed == ""},
+		{"drift", set.drift && o.Drift == ""},
 	} {
 		if f.wrong {
 			return &FieldError{Field: f.field, Message: "must not be empty or zero"}
@@ -287,6 +291,11 @@ func (o *BatchOptions) check() error {
 		return &FieldError{Field: "when_held", Message: fmt.Sprintf("must be %q or nothing", SkipHost)}
 	case len(o.Confirmed) > maxDigest:
 		return tooLong("confirmed", len(o.Confirmed), maxDigest)
+	}
+	if o.Drift != "" {
+		if err := checkName("drift", o.Drift, MaxDriftName); err != nil {
+			return err
+		}
 	}
 	return checkRetried(o.Retry)
 }

@@ -3,6 +3,7 @@ package harp
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -25,6 +26,7 @@ func TestBatchOptionsAreOfBatches(t *testing.T) {
 		"when_unfit":     WhenUnfit(SkipHost),
 		"when_held":      WhenHeld(SkipHost),
 		"queue_per_host": QueuePerHost(),
+		"drift":          Options(CallOptions{DryRun: true, Batch: BatchOptions{Drift: "base"}}),
 		"when_offline":   WhenOffline(SkipHost),
 	} {
 		var wrong *FieldError
@@ -79,6 +81,10 @@ func TestBadBatchOptions(t *testing.T) {
 		{"when_held", WhenHeld("x")},
 		{"when_offline", WhenOffline("x")},
 		{"queue_per_host", QueuePerHost()},
+		{"drift", Drift("")},
+		{"drift", Drift("base")}, // no dry run
+		{"drift", Options(CallOptions{DryRun: true, Batch: BatchOptions{Drift: strings.Repeat("n", MaxDriftName+1)}})},
+		{"drift", Options(CallOptions{DryRun: true, Batch: BatchOptions{Drift: "\xff"}})},
 		{"id", JobID(MemberID(NewID(), "web01", 1))},
 	} {
 		var wrong *FieldError

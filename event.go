@@ -99,6 +99,7 @@ const (
 	EventHostRemoved    EventType = "host.removed"      // by an operator
 	EventHostPaused     EventType = "host.paused"       // nothing starts on it; Reason says why
 	EventHostUnpaused   EventType = "host.unpaused"
+	EventHostDrift      EventType = "host.drift"     // a check, Job, has found it otherwise than before; Reason is "NAME: MARK"
 	EventQueuePaused    EventType = "queue.paused"   // Reason says why
 	EventQueueUnpaused  EventType = "queue.unpaused" // without By: its pause has ended by itself
 	EventQueueChanged   EventType = "queue.changed"  // its concurrency

@@ -175,6 +175,7 @@ type HostStatus struct {
 	Software     string                 `json:"software,omitempty" msgpack:"software,omitempty"`      // the agent's name and version
 	Error        string                 `json:"error,omitempty" msgpack:"error,omitempty"`            // why the dispatcher could not reach it, the last time it tried
 	Pause        *HostPause             `json:"pause,omitempty" msgpack:"pause,omitempty"`            // nil: it is not paused
+	Drift        []DriftStatus          `json:"drift,omitempty" msgpack:"drift,omitempty"`            // its marks, by name; none under a name: it was never checked
 	Problems     []HostProblem          `json:"problems,omitempty" msgpack:"problems,omitempty"`      // what its agent last said is wrong, and what the dispatcher sees
 }
 

@@ -47,6 +47,8 @@ const (
 	MaxReceiverURL    = 2 << 10 // of a Webhook
 
 	MaxNotificationName     = 128
-	MaxNotificationPatterns = 64       // of Notification.On, of Procedures and of Schedules
+	MaxNotificationPatterns = 64 // of Notification.On, of Procedures and of Schedules
+	MaxDriftName            = 64
+	MaxDrifts               = 100      // names under which hosts are marked: see Drift
 	MaxMessageData          = 64 << 10 // what a message has for programs
 )

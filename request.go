@@ -177,6 +177,8 @@ func (r Request) checkHosts() error {
 		return &FieldError{Field: "when_offline", Message: fmt.Sprintf("must be %q, %q or nothing", FailFast, SkipHost)}
 	case r.Batch.QueuePerHost && r.Queue.IsNil():
 		return &FieldError{Field: "queue_per_host", Message: "needs a queue"}
+	case r.Batch.Drift != "" && !r.DryRun:
+		return &FieldError{Field: "drift", Message: "needs a dry run"}
 	case (r.RetryOf == "") != (len(r.Batch.Retry) == 0):
 		return &FieldError{Field: "retry", Message: "must say which members of a batch are made again"}
 	}
@@ -476,6 +478,9 @@ func (r Request) batchDigest(args Value) [sha256.Size]byte {
 	if r.List != nil {
 		fields++
 	}
+	if r.Batch.Drift != "" {
+		fields++
+	}
 	b := msgpack.AppendArray(make([]byte, 0, digested), fields)
 	b = msgpack.AppendString(msgpack.AppendString(b, expr), r.Procedure)
 	b = msgpack.AppendBytes(msgpack.AppendBytes(b, args), r.Queue)
@@ -484,6 +489,9 @@ func (r Request) batchDigest(args Value) [sha256.Size]byte {
 	b = msgpack.AppendString(msgpack.AppendString(b, r.RetryOf), strings.Join(r.Batch.Retry, " "))
 	if r.List != nil {
 		b = msgpack.AppendString(b, r.List.Digest)
+	}
+	if r.Batch.Drift != "" { // in a list, so that it is not taken for the digest of one
+		b = msgpack.AppendString(msgpack.AppendArray(b, 1), r.Batch.Drift)
 	}
 	return sha256.Sum256(b)
 }

@@ -20,6 +20,7 @@ type Service interface {
 	JobService
 	BatchService
 	HostService
+	DriftService
 	QueueService
 	GroupService
 	ScheduleService
@@ -195,6 +196,18 @@ type HostService interface {
 	// has. Errors: ErrRefused when there is no registry, ErrUnavailable when it
 	// cannot be read; the old one is kept.
 	RefreshHosts(ctx context.Context) (int, error)
+}
+
+// DriftService looks at what checks have marked hosts with.
+type DriftService interface {
+	// ListDrift returns one page of the marks of the hosts that a target selects, of all if it is empty, by host
+	// and name; with a name those under that one. Errors: as ListHosts; ErrInvalid (name).
+	ListDrift(ctx context.Context, expr, name, cursor string) (Page[DriftStatus], error)
+
+	// ForgetDrift forgets all marks under a name, once for an id, which is as that of CancelQueue, and returns how
+	// many these were. Errors: ErrInvalid (name, id), ErrNotFound, ErrConflict (the id is that of another
+	// request), ErrPruned (it is too old).
+	ForgetDrift(ctx context.Context, id, name string) (int, error)
 }
 
 // QueueService looks at queues and cancels them.

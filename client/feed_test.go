@@ -319,6 +319,10 @@ func TestChangesAreAskedAgain(t *testing.T) {
 			_, err := c.Schedules().Apply(ctx, "ops", nil, harp.ApplyOptions{})
 			return err
 		},
+		"ForgetDrift": func(ctx context.Context, c *harp.Caller, _ string) error {
+			_, err := c.Hosts().ForgetDrift(ctx, "base")
+			return err
+		},
 		"DeleteWindow": func(ctx context.Context, c *harp.Caller, _ string) error { return c.Maintenance().Delete(ctx, "w") },
 		"EndWindow":    func(ctx context.Context, c *harp.Caller, _ string) error { return c.Maintenance().End(ctx, "w") },
 		"PauseHosts": func(ctx context.Context, c *harp.Caller, _ string) error {

@@ -73,6 +73,9 @@ func (d *Dispatcher) admitBatch(ctx context.Context, req harp.Request, listed []
 	if err != nil {
 		return sub, err
 	}
+	if req.Batch.Drift != "" {
+		found.checkDrift()
+	}
 	if err := d.checkHosts(req, found); err != nil {
 		return sub, err
 	}
@@ -93,7 +96,7 @@ func (d *Dispatcher) admitBatch(ctx context.Context, req harp.Request, listed []
 		Target: req.Target, SkipAway: req.WhenOffline == harp.SkipHost, SkipHeld: req.Batch.WhenHeld == harp.SkipHost, QueuePerHost: req.Batch.QueuePerHost,
 		Member: d.newJob(req, now),
 	}
-	sub.Batch.Member.ID = ""
+	sub.Batch.Member.ID, sub.Batch.Member.Drift = "", req.Batch.Drift
 	if sub.Batch.Plan, err = d.planBatch(req, len(hosts)); err != nil {
 		return sub, err
 	}

@@ -211,6 +211,8 @@ var handlers = map[transport.Type]func(ctx context.Context, s harp.Service, body
 	wire.TypeRefresh:            handleRefresh,
 	wire.TypeRemoveHost:         handled(handleRemoveHost),
 	wire.TypePingHosts:          handled(handlePingHosts),
+	wire.TypeDrift:              handled(handleDrift),
+	wire.TypeForgetDrift:        handled(handleForgetDrift),
 	wire.TypeQueues:             handled(handleQueues),
 	wire.TypeCancelQueue:        handled(handleCancelQueue),
 	wire.TypeGroups:             handled(handleGroups),

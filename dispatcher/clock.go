@@ -78,6 +78,7 @@ func (d *Dispatcher) advance() error {
 			return err
 		}
 		for _, j := range did.Ended {
+			d.noteDrift(d.ctx, j)
 			d.watchers.notifyEnded(j, nil)
 		}
 		for _, j := range did.Asked {

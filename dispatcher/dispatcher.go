@@ -347,7 +347,7 @@ func (d *Dispatcher) recover(ctx context.Context) error {
 			break
 		}
 	}
-	if err := errors.Join(d.loadGroups(ctx), d.loadLabels(ctx), d.loadSchedules(ctx), d.loadWindows(ctx), d.loadPauses(ctx), d.loadNotifications(ctx)); err != nil {
+	if err := errors.Join(d.loadGroups(ctx), d.loadLabels(ctx), d.loadSchedules(ctx), d.loadWindows(ctx), d.loadPauses(ctx), d.loadDrift(ctx), d.loadNotifications(ctx)); err != nil {
 		return err
 	}
 	d.reviewAllHolds()

@@ -254,6 +254,7 @@ type candidate struct {
 // class is one of the ways in which hosts offer the procedure of a call, or do not.
 type class struct {
 	proc       harp.ProcedureDoc // of those that have not said what they offer, its name alone
+	said       bool              // they have said what they offer, and the procedure is part of it
 	secretArgs []string          // which arguments are not to be shown
 	unfit      error             // harp.ErrNotFound: it is lacking; *harp.FieldError: the arguments do not fit; nil: fit
 }
@@ -346,6 +347,7 @@ func (j *judge) classOf(ctx context.Context, c *catalogue, isOnline bool) int {
 		j.classes[key] = n
 		var made class
 		if made.proc, made.unfit = j.catalogues.checkCall(ctx, c, j.procedure, j.args); found {
+			made.said = true
 			made.secretArgs = j.catalogues.secretArgs(c, at, j.args)
 		} else if isOnline {
 			made.unfit = failures.NotFound("procedure", j.procedure)

@@ -89,25 +89,27 @@ func (hs *hosts) page(cursor string, n int) (page []*host, next string) {
 // session.
 type host struct {
 	name       string
+	marking    sync.Mutex    // held while a mark is read from the store, so that the latest is the one that is kept
 	greeting   chan struct{} // holds a value while an agent is greeted: one at a time
 	waiting    atomic.Int64  // agents that wait for their turn to be greeted
 	catalogues *catalogues   // of all hosts
 
 	mu         sync.Mutex
-	connected  bool                 // has ever been
-	row        store.Host           // if connected
-	offers     *catalogue           // never nil
-	attributes inventory.Attributes // of its labels and facts
-	spec       *HostSpec            // nil: not in the registry
-	operator   map[string]string    // labels that operators gave it; replaced whole
-	session    *session             // nil: away
-	expected   *time.Timer          // makes its jobs unknown unless it comes back; nil: nothing is expected
-	returning  time.Time            // until then it counts as about to come back
-	dialError  string               // why it could not be dialled, the last time
-	problems   []harp.HostProblem   // that its agent told last; replaced whole
-	pause      *harp.HostPause      // nil: it is not paused
-	holds      *window.Gate         // what windows and its pause keep back; nil: nothing
-	duplicate  duplicate            // the last other agent of its name that was refused
+	connected  bool                        // has ever been
+	row        store.Host                  // if connected
+	offers     *catalogue                  // never nil
+	attributes inventory.Attributes        // of its labels and facts
+	spec       *HostSpec                   // nil: not in the registry
+	operator   map[string]string           // labels that operators gave it; replaced whole
+	session    *session                    // nil: away
+	expected   *time.Timer                 // makes its jobs unknown unless it comes back; nil: nothing is expected
+	returning  time.Time                   // until then it counts as about to come back
+	dialError  string                      // why it could not be dialled, the last time
+	problems   []harp.HostProblem          // that its agent told last; replaced whole
+	pause      *harp.HostPause             // nil: it is not paused
+	holds      *window.Gate                // what windows and its pause keep back; nil: nothing
+	drift      map[string]harp.DriftStatus // its marks, by name; replaced whole
+	duplicate  duplicate                   // the last other agent of its name that was refused
 
 	elapsed map[string]elapsed // by job, of attempts that the last session has left
 }
@@ -294,7 +296,7 @@ func (h *host) status() harp.HostStatus {
 	s := harp.HostStatus{
 		Name: h.name, Online: h.session != nil, Labels: h.labels(), LabelSources: h.labelSources(), Procedures: slices.Clone(h.offers.names),
 		Facts: slices.Clone(h.row.Facts), LastHeard: h.row.LastHeard, Software: h.row.Software, Error: h.dialError,
-		Problems: h.problemsLocked(), Pause: h.pause,
+		Problems: h.problemsLocked(), Pause: h.pause, Drift: marksOf(h.drift, ""),
 	}
 	if h.session != nil {
 		s.LastHeard, s.Error = h.session.lastHeard().UTC(), ""
@@ -311,7 +313,7 @@ func (h *host) lookAt(now time.Time) inventory.Host {
 	defer h.mu.Unlock()
 	seen := inventory.Host{
 		Name: h.name, Attributes: h.attributes, Addresses: h.attributes.Addresses(),
-		Procedures: h.offers.names, Online: h.session != nil, Software: h.row.Software, Paused: isPaused(h.pause, now),
+		Procedures: h.offers.names, Online: h.session != nil, Software: h.row.Software, Paused: isPaused(h.pause, now), Drift: h.drift,
 	}
 	heard := h.row.LastHeard
 	switch {

@@ -62,6 +62,7 @@ func (d *Dispatcher) removeHost(ctx context.Context, name string, op store.Opera
 func (d *Dispatcher) removeStored(ctx context.Context, name string, op store.Operation) (int, error) {
 	done, err := d.store.RemoveHost(ctx, name, op)
 	for _, j := range slices.Concat(done.Ended, done.Left) {
+		d.noteDrift(ctx, j)
 		d.watchers.notifyEnded(j, nil)
 	}
 	d.sendJobs(done.Claimed)
@@ -129,8 +130,10 @@ func (h *host) checkRemovable() error {
 // forget leaves nothing of what was known of a host that has been removed.
 func (h *host) forget() {
 	h.setExpectation(nil)
+	h.marking.Lock()
+	defer h.marking.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.connected, h.row, h.offers = false, store.Host{}, &catalogue{}
-	h.attributes, h.elapsed, h.dialError = inventory.Attributes{}, nil, ""
+	h.attributes, h.elapsed, h.dialError, h.drift = inventory.Attributes{}, nil, "", nil
 }

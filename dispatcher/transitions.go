@@ -20,6 +20,9 @@ func (d *Dispatcher) applyTransitions(ctx context.Context, ts ...store.Transitio
 		if c.Err != nil {
 			continue
 		}
+		if c.Effect.Ends || c.Effect.Late {
+			d.noteDrift(ctx, c.Job)
+		}
 		switch {
 		case c.Effect.Ends:
 			d.watchers.notifyEnded(c.Job, ts[i].Event.Value)

@@ -36,6 +36,7 @@ type Job struct {
 	FireTime       time.Time         `msgpack:"fire,omitempty"` // of the schedule
 	RetryOf        string            `msgpack:"retry_of,omitempty"`
 	DryRun         bool              `msgpack:"dry_run,omitempty"`
+	Drift          string            `msgpack:"drift,omitempty"`     // the name under which it marks its host; only of a member of a batch
 	ReadOnly       bool              `msgpack:"read_only,omitempty"` // its procedure has harp.TraitReadOnly
 	TraceParent    string            `msgpack:"trace,omitempty"`
 	SubmitTime     time.Time         `msgpack:"submit"`

@@ -54,6 +54,7 @@ type Store interface {
 	Records
 	Queues
 	Hosts
+	Drifts
 	Documents
 	Schedules
 	Feed
@@ -340,7 +341,7 @@ type Hosts interface {
 	// Host returns one host. Errors: harp.ErrNotFound.
 	Host(ctx context.Context, name string) (Host, error)
 
-	// RemoveHost forgets a host. First it ends what has not ended on it, in as few commits as
+	// RemoveHost forgets a host, with its marks. First it ends what has not ended on it, in as few commits as
 	// their size allows: what waits is cancelled, an attempt is lost, both with the reason
 	// harp.LostHostRemoved; then, in one commit, it forgets the host, but for its epoch. A job that is
 	// submitted meanwhile may be left, as of a host that is away. Asked again under the same id it

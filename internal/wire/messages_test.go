@@ -154,6 +154,9 @@ func batchMessages() map[string]any {
 	}
 }
 
+// someDrift is the mark of a host.
+var someDrift = harp.DriftStatus{Host: "web01", Name: "base", Mark: "dirty", Since: at(1), Checked: at(2), Job: "j"}
+
 // hostMessages are what callers and a dispatcher say of hosts, queues and groups.
 func hostMessages() map[string]any {
 	return map[string]any{
@@ -162,7 +165,7 @@ func hostMessages() map[string]any {
 		"host": harp.HostStatus{
 			Name: "web01", Online: true, Address: "10.0.0.1:7442", Labels: map[string]string{"a": "1"}, LabelSources: map[string]harp.LabelSource{"a": "operator"}, Facts: []byte{0x80},
 			Procedures: []string{"p", "q"}, LastHeard: at(1), Software: "harp/0", Error: "away",
-			Pause: &harp.HostPause{By: someCaller, Reason: "r", Since: at(2), Until: at(3)}, Problems: []harp.HostProblem{{Code: "procedures", Text: "p.yaml: bad"}},
+			Pause: &harp.HostPause{By: someCaller, Reason: "r", Since: at(2), Until: at(3)}, Drift: []harp.DriftStatus{someDrift}, Problems: []harp.HostProblem{{Code: "procedures", Text: "p.yaml: bad"}},
 		},
 		"host_ref":     wire.HostRef{Name: "web01", Page: somePage},
 		"host_procs":   wire.HostProcs{Procedures: someRows, Cursor: "c"},
@@ -170,6 +173,10 @@ func hostMessages() map[string]any {
 		"ping_hosts":   wire.PingHosts{Page: somePage, Target: "web*"},
 		"pinged":       wire.Pinged{Hosts: someRows, Cursor: "c"},
 		"host_ping":    harp.HostPing{Host: "h", Online: true, Answered: true, Took: 3, LastHeard: at(1)},
+		"drift_query":  wire.DriftQuery{Page: somePage, Target: "web*", Name: "base"},
+		"drifts":       wire.Drifts{Drifts: someRows, Cursor: "c"},
+		"drift":        someDrift,
+		"forget_drift": wire.ForgetDrift{Request: "r", Name: "base"},
 		"remove_host":  wire.RemoveHost{Name: "h", Request: "r"},
 		"label_hosts":  wire.LabelHosts{Request: "r", Target: "web*", Set: map[string]string{"a": "1"}, Unset: []string{"b"}},
 		"queues_query": wire.QueuesQuery{Page: somePage, Name: []byte{0x80}},
@@ -306,7 +313,7 @@ func scheduled() harp.Request {
 		DryRun: true, IdempotencyKey: "k", IdempotencyTTL: 8,
 		Batch: harp.BatchOptions{
 			Parallel: 1, Rolling: []string{"1"}, WavePause: 2, Approve: true, Subset: "5", Shuffle: true, Rate: 3, RatePer: 4, StopAfter: "5%",
-			OnStop: "cancel", MaxHosts: 6, Confirmed: "c", Probe: true, WhenUnfit: "skip", WhenHeld: "skip", QueuePerHost: true, Retry: []string{"failed"},
+			OnStop: "cancel", MaxHosts: 6, Confirmed: "c", Probe: true, WhenUnfit: "skip", WhenHeld: "skip", QueuePerHost: true, Drift: "base", Retry: []string{"failed"},
 		},
 	}
 }

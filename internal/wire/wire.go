@@ -116,7 +116,9 @@ const (
 	TypeBackfill           transport.Type = 102
 	TypeNextTimes          transport.Type = 103
 	TypeLedger             transport.Type = 104
+	TypeDrift              transport.Type = 109
 	TypePingHosts          transport.Type = 110
+	TypeForgetDrift        transport.Type = 111
 	TypeWindows            transport.Type = 113
 	TypePutWindow          transport.Type = 114
 	TypeDeleteWindow       transport.Type = 115
@@ -134,7 +136,7 @@ const (
 // MaxBody is the cap of a frame's body by its type.
 func MaxBody(t transport.Type) int {
 	switch t {
-	case TypeCall, TypeSubmit, TypePreview, TypePutSchedule, TypeHosts, TypePingHosts:
+	case TypeCall, TypeSubmit, TypePreview, TypePutSchedule, TypeHosts, TypePingHosts, TypeDrift:
 		return MaxMessage + harp.MaxInfo + frameSlack
 	case TypePutGroup:
 		return harp.MaxGroupTarget + frameSlack

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -19,9 +20,10 @@ type Host struct {
 	Procedures []string // what it offers; hosts that offer the same should share it; nil: not known
 	Online     bool
 	Paused     bool
-	Ever       bool          // it was heard
-	Heard      time.Duration // how long ago, if ever
-	Software   string        // of its agent, as harp/1.2.3
+	Ever       bool                        // it was heard
+	Heard      time.Duration               // how long ago, if ever
+	Software   string                      // of its agent, as harp/1.2.3
+	Drift      map[string]harp.DriftStatus // its marks, by name
 }
 
 // Table is some hosts as a target is matched with them. It is for one goroutine.
@@ -67,7 +69,11 @@ func (t *Table) Procedures() target.Column {
 
 // Property implements target.Table.
 func (t *Table) Property(name string) target.Column {
+	drift, isDrift := strings.CutPrefix(name, "drift.")
 	value := func(h *Host) (text string, known bool) {
+		if isDrift {
+			return cmp.Or(string(h.Drift[drift].Mark), string(harp.DriftUnknown)), true // of a host that was never checked
+		}
 		switch name {
 		case "online":
 			return strconv.FormatBool(h.Online), true

@@ -101,6 +101,9 @@ func (s *Store) applyEvent(t *tx, i id, before *store.Job, event store.Event, ou
 	if err := s.putChange(t, i, before, after, short); err != nil {
 		return err
 	}
+	if err := s.noteDrift(t, i, before, after, event.Value); err != nil {
+		return err
+	}
 	t.emitSurvivors(i, before, after, event.At)
 	t.operator = harp.Principal{}
 	out.Job, out.Effect = after, effect

@@ -198,6 +198,9 @@ func (s *Store) submitBatch(t *tx, in *store.BatchSubmission, names [][]byte, as
 	if err := s.checkRoom(in); err != nil {
 		return store.BatchSubmitted{}, err
 	}
+	if err := s.checkDrift(in.Batch.Member.Drift); err != nil {
+		return store.BatchSubmitted{}, err
+	}
 	if err := t.putIdempotency(i, &key, steady, s.sched.Steady(nanos(s.sched.Since(asked, in.KeyUntil)))); err != nil {
 		return store.BatchSubmitted{}, err
 	}
@@ -278,6 +281,7 @@ func (s *Store) insertBatch(t *tx, i id, in *store.BatchSubmission, names [][]by
 		t.put(namesKey(i, n), some)
 	}
 	t.put(i.key(prefixRequest), encode(in.Request))
+	s.useDrift(t, row.Member.Drift)
 	place := placeOf(nanos(row.Member.SubmitTime), row.No)
 	entry := append(indexKey(byBatch), place[:]...)
 	t.appendWrite(entry, seal(entry, i[:]))

@@ -16,7 +16,7 @@ const (
 // footprint is that of a job.
 func footprint(j *store.Job) int64 {
 	by := j.Principal
-	n := callCost + 2*indexCost + 2*(len(j.Host)+len(j.Procedure)) + len(by.Kind) + len(by.Name) + len(by.Auth)
+	n := callCost + 2*indexCost + 2*(len(j.Host)+len(j.Procedure)) + len(j.Drift) + len(by.Kind) + len(by.Name) + len(by.Auth)
 	if j.Queue != nil {
 		n += indexCost + 2*len(j.Queue)
 	}

@@ -74,7 +74,7 @@ func (r *removal) next(t *tx) (doneRow, error) {
 	return doneRow{Count: len(r.did.Ended), More: true}, err
 }
 
-// forget leaves nothing of the host but its epoch: that of its next session must be higher, as an
+// forget leaves nothing of the host, its marks included, but its epoch: that of its next session must be higher, as an
 // agent that runs still has seen it.
 func (r *removal) forget(t *tx) (doneRow, error) {
 	key := hostKey(r.host)
@@ -89,6 +89,9 @@ func (r *removal) forget(t *tx) (doneRow, error) {
 		return doneRow{}, err
 	case !found || row.Removed:
 		return doneRow{Missing: true}, nil
+	}
+	if err := r.s.dropDrift(t, r.host); err != nil {
+		return doneRow{}, err
 	}
 	t.put(key, encode(store.Host{Epoch: row.Epoch, Removed: true}))
 	t.emit(eventRow{At: nanos(r.at), Type: harp.EventHostRemoved, Host: r.host, By: &r.by})

@@ -58,11 +58,12 @@ type Store struct {
 
 	jobCache   jobCache
 	unended    unendedJobs
-	cohorts    map[id]*cohort // guarded by mu: of the jobs that have not ended
-	batches    map[id]*batch  // guarded by mu: that have not ended
-	counted    counts         // what is stored of all jobs together; belongs to commitLoop
-	stored     atomic.Int64   // bytes that jobs store; set by the committer
-	clockAhead atomic.Int64   // sched.Ahead
+	cohorts    map[id]*cohort  // guarded by mu: of the jobs that have not ended
+	batches    map[id]*batch   // guarded by mu: that have not ended
+	drifts     map[string]bool // guarded by mu: the names under which checks mark hosts
+	counted    counts          // what is stored of all jobs together; belongs to commitLoop
+	stored     atomic.Int64    // bytes that jobs store; set by the committer
+	clockAhead atomic.Int64    // sched.Ahead
 }
 
 var _ store.Store = (*Store)(nil)
@@ -81,7 +82,7 @@ func Open(e Engine, opts Options) (*Store, error) {
 	}
 	s := &Store{
 		opts: opts, ops: make(chan *op), ahead: make(chan *op), groups: make(chan *group), sched: schedule.New(),
-		feed: feed{first: 1, changed: make(chan struct{})}, swept: map[byte][]byte{}, cohorts: map[id]*cohort{}, batches: map[id]*batch{},
+		feed: feed{first: 1, changed: make(chan struct{})}, swept: map[byte][]byte{}, cohorts: map[id]*cohort{}, batches: map[id]*batch{}, drifts: map[string]bool{},
 	}
 	s.start(e, opts.Logger)
 	if err := s.loadState(); err != nil {
@@ -130,6 +131,9 @@ func (s *Store) loadState() error {
 		return err
 	}
 	if err := s.loadQueues(snap); err != nil {
+		return err
+	}
+	if err := s.loadDrifts(snap); err != nil {
 		return err
 	}
 	if err := s.loadBatches(snap); err != nil {

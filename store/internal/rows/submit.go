@@ -260,7 +260,10 @@ func (s *Store) change(t *tx, i id, before, after *store.Job) error {
 	if err != nil {
 		return err
 	}
-	return s.putChange(t, i, before, after, short)
+	if err := s.putChange(t, i, before, after, short); err != nil {
+		return err
+	}
+	return s.noteDrift(t, i, before, after, nil)
 }
 
 // putChange writes what an event made of a job: its life, in which the value is if that is
