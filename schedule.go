@@ -206,7 +206,7 @@ type ScheduleStatus struct {
 	Version   uint64         `msgpack:"version"`           // counts the changes of the Schedule, from 1
 	By        Principal      `msgpack:"by"`                // who put it; its runs are theirs
 	Changed   time.Time      `msgpack:"changed"`           // when
-	Through   time.Time      `msgpack:"through"`           // the last nominal time that is settled; of one that comes after others: ends until then do not count
+	Through   time.Time      `msgpack:"through"`           // the last nominal time that is settled; of one that comes after others: ends before it do not count
 	Waiting   time.Time      `msgpack:"waiting,omitempty"` // the nominal time that waits for the end of the last batch
 	Next      Upcoming       `msgpack:"next,omitempty"`    // zero: there is none
 	Pause     *SchedulePause `msgpack:"pause,omitempty"`   // nil: it is not paused

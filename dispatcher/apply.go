@@ -68,10 +68,11 @@ func (a *application) run(ctx context.Context, op store.Operation) (harp.Applied
 			return harp.Applied{Count: count}, err
 		}
 		names := a.scheduleNames()
-		if err := d.schedules.awaitTurns(ctx, names); err != nil {
+		turns := a.withDependencies(names)
+		if err := d.schedules.awaitTurns(ctx, turns); err != nil {
 			return harp.Applied{}, err
 		}
-		defer d.schedules.endTurns(names)
+		defer d.schedules.endTurns(turns)
 		for _, name := range names { // what takes long goes first: groups and windows are not kept waiting for it
 			_, _, _ = d.settleForChange(ctx, name, true) // what cannot be settled is said when it is changed
 		}
@@ -85,10 +86,12 @@ func (a *application) run(ctx context.Context, op store.Operation) (harp.Applied
 	defer d.windows.changing.Unlock()
 	d.groups.changing.Lock()
 	defer d.groups.changing.Unlock()
+	d.schedules.changing.Lock()
+	defer d.schedules.changing.Unlock()
 	if ctx.Err() != nil {
 		return harp.Applied{}, context.Cause(ctx)
 	}
-	for _, plan := range []func(context.Context) error{a.checkManaged, a.planGroups, a.planWindows, a.planNotifications, a.checkUses, a.planSchedules} {
+	for _, plan := range []func(context.Context) error{a.checkManaged, a.planGroups, a.planWindows, a.planNotifications, a.checkUses, a.checkDependencies, a.planSchedules} {
 		if err := plan(ctx); err != nil {
 			return harp.Applied{}, err
 		}
@@ -387,6 +390,56 @@ func (a *application) scheduleNames() []string {
 	return slices.Compact(names)
 }
 
+// withDependencies adds to schedules, in the order of their names, those that documents have them come after.
+func (a *application) withDependencies(names []string) []string {
+	names = slices.Clone(names)
+	for _, doc := range a.documents {
+		if doc.Schedule != nil {
+			names = append(names, dependencyNames(doc.Schedule)...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// checkDependencies refuses what schedules cannot come after as they will be. Errors: harp.ErrInvalid, naming the field, harp.ErrConflict where
+// one that others come after is deleted, harp.ErrRefused.
+func (a *application) checkDependencies(ctx context.Context) error {
+	all := a.d.schedules.dependencies()
+	for _, doc := range a.documents {
+		if doc.Schedule != nil {
+			all[doc.Schedule.Name] = dependencyNames(doc.Schedule)
+		}
+	}
+	var gone []string
+	if a.options.Prune {
+		for _, name := range a.d.schedules.managedBy(a.managedBy) {
+			if !a.has(harp.ScheduleDocument, name) {
+				delete(all, name)
+				gone = append(gone, name)
+			}
+		}
+	}
+	counts := all.counts()
+	for i, doc := range a.documents {
+		if doc.Schedule == nil {
+			continue
+		}
+		if err := all.check(doc.Schedule.Name, counts); err != nil {
+			return harp.InDocument(i, err)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	for _, name := range gone {
+		if err := all.checkDeleted(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // planSchedules plans what becomes of schedules, whose turns are the application's unless it is a dry run.
 func (a *application) planSchedules(ctx context.Context) error {
 	if a.options.Prune {
@@ -429,7 +482,9 @@ func (a *application) planDeletion(ctx context.Context, name string) {
 func (a *application) planSchedule(ctx context.Context, doc harp.Document) error {
 	d := a.d
 	sch := *doc.Schedule
-	sch.TZ, sch.From, sch.Until = cmp.Or(sch.TZ, d.cfg.TimeZone), sch.From.UTC(), sch.Until.UTC()
+	if sch.From, sch.Until = sch.From.UTC(), sch.Until.UTC(); len(sch.After) == 0 {
+		sch.TZ = cmp.Or(sch.TZ, d.cfg.TimeZone)
+	}
 	old, _ := d.schedules.find(sch.Name) // nil: there is none
 	put := putSchedule{Schedule: sch, By: a.who, Changed: d.now().UTC(), ManagedBy: a.managedBy, SecretArgs: d.secretsOf(&sch, old)}
 	if err := checkGivenSecrets(sch.Request.Args, put.SecretArgs); err != nil {

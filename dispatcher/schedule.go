@@ -33,25 +33,29 @@ const (
 type schedules struct {
 	kick chan struct{} // wakes the loop
 
-	mu     sync.RWMutex     // guards what follows
-	turns  map[string]*turn // of schedules that somebody makes steps of
-	byName map[string]*scheduled
-	size   int                 // bytes of what was put
-	runs   map[string]string   // schedules of batches whose ends were not seen, by batch
-	noted  map[string]struct{} // those that are to be looked at
-	sight  store.ScheduleSight // of all of them: Awake, JumpFrom, JumpTo, Full
+	changing sync.Mutex // who changes which schedules come after which holds it until that is in memory; their turns come first
+
+	mu        sync.RWMutex     // guards what follows
+	turns     map[string]*turn // of schedules that somebody makes steps of
+	byName    map[string]*scheduled
+	followers map[string]map[string]struct{} // which schedules come after each
+	size      int                            // bytes of what was put
+	runs      map[string]string              // schedules of batches whose ends were not seen, by batch
+	noted     map[string]struct{}            // those that are to be looked at
+	sight     store.ScheduleSight            // of all of them: Awake, JumpFrom, JumpTo, Full
 }
 
 // turn is that of whoever makes steps of a schedule.
 type turn struct {
 	over  chan struct{} // is closed then
 	takes scheduleRoom  // by what is being put
+	then  []string      // schedules that the loop looks at when it is over
 }
 
 func newSchedules() *schedules {
 	return &schedules{
 		kick: make(chan struct{}, 1), turns: map[string]*turn{},
-		byName: map[string]*scheduled{}, runs: map[string]string{}, noted: map[string]struct{}{},
+		byName: map[string]*scheduled{}, followers: map[string]map[string]struct{}{}, runs: map[string]string{}, noted: map[string]struct{}{},
 	}
 }
 
@@ -72,6 +76,9 @@ func (ss *schedules) takeTurn(name string) (taken <-chan struct{}) {
 func (ss *schedules) endTurn(name string) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
+	for _, other := range ss.turns[name].then {
+		ss.noted[other] = struct{}{}
+	}
 	wake.Signal(ss.kick)
 	close(ss.turns[name].over)
 	delete(ss.turns, name)
@@ -100,7 +107,7 @@ type scheduled struct {
 	revision uint64
 	state    store.ScheduleState
 	spec     *schedule.Spec
-	err      error     // why it cannot fire: there is no spec, or no state
+	err      error     // why it cannot fire: there is no spec, though it is to have times, or no state
 	wake     time.Time // when it is to be looked at; zero: when something happens
 }
 
@@ -114,8 +121,11 @@ type putSchedule struct {
 	SecretArgs []string `msgpack:"secret,omitempty"`  // those not to be shown, as schema.HideArgs takes them
 }
 
-// parseSchedule reads when a schedule fires. Errors: *harp.FieldError.
+// parseSchedule reads when a schedule fires; nil: when others have run. Errors: *harp.FieldError.
 func parseSchedule(s *harp.Schedule) (*schedule.Spec, error) {
+	if len(s.After) > 0 {
+		return nil, nil
+	}
 	spec, err := schedule.Parse(s.Cron, s.TZ, schedule.Rules{
 		Name: s.Name, From: s.From, Until: s.Until, Jitter: s.Jitter, Gap: schedule.Gap(s.Gap), Repeat: schedule.Repeat(s.Repeat),
 	})
@@ -174,6 +184,7 @@ func (s *scheduled) Prev(before time.Time) (store.ScheduleTime, bool) {
 func (s *scheduled) rules() store.ScheduleRules {
 	r := store.ScheduleRules{
 		Overlap: s.Schedule.Overlap, CatchUp: s.Schedule.CatchUp, CatchUpMost: s.Schedule.CatchUpMost, PauseOnFailure: s.Schedule.PauseOnFailure,
+		After: s.Schedule.After,
 	}
 	if r.CatchUp == 0 {
 		r.CatchUp = defaultCatchUp
@@ -279,6 +290,12 @@ func (ss *schedules) set(s *scheduled) {
 	for _, run := range s.state.Runs {
 		ss.runs[run.Batch] = s.name
 	}
+	for _, of := range dependencyNames(&s.Schedule) {
+		if ss.followers[of] == nil {
+			ss.followers[of] = map[string]struct{}{}
+		}
+		ss.followers[of][s.name] = struct{}{}
+	}
 }
 
 func (ss *schedules) remove(name string) {
@@ -294,6 +311,11 @@ func (ss *schedules) removeLocked(name string) {
 	}
 	for _, run := range s.state.Runs {
 		delete(ss.runs, run.Batch)
+	}
+	for _, of := range dependencyNames(&s.Schedule) {
+		if delete(ss.followers[of], name); len(ss.followers[of]) == 0 {
+			delete(ss.followers, of)
+		}
 	}
 	delete(ss.byName, name)
 	ss.size -= len(s.document)

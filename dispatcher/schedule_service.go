@@ -18,14 +18,15 @@ import (
 // maxBackfillWalk is how many times of a schedule a backfill looks at.
 const maxBackfillWalk = 100_000
 
-// changeSchedule makes a change of a schedule once for an operation: when what was due is settled, change decides the step of it, nil for none.
+// changeSchedule makes a change of a schedule once for an operation, by turns, which are the schedule's and maybe others': when what was due is settled, change decides the step of it, nil for none.
 // s is nil if there is no such schedule. All says whether all has to be settled first, since the times are to be others. It returns the Count of
 // the step.
-func (d *Dispatcher) changeSchedule(ctx context.Context, op store.Operation, name string, all bool, change func(s *scheduled, now time.Time) (*store.ScheduleStep, error)) (count int, again bool, err error) {
-	if err := d.schedules.awaitTurn(ctx, name); err != nil {
+func (d *Dispatcher) changeSchedule(ctx context.Context, op store.Operation, name string, turns []string, all bool, change func(s *scheduled, now time.Time) (*store.ScheduleStep, error)) (count int, again bool, err error) {
+	slices.Sort(turns)
+	if err := d.schedules.awaitTurns(ctx, turns); err != nil {
 		return 0, false, err
 	}
-	defer d.schedules.endTurn(name)
+	defer d.schedules.endTurns(turns)
 	if count, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {
 		return count, true, err
 	}
@@ -86,6 +87,11 @@ func (d *Dispatcher) settleForChange(ctx context.Context, name string, all bool)
 	}
 }
 
+// hasNoTimes is why nothing can be done about a time of a schedule.
+func hasNoTimes(field, name string) error {
+	return &harp.FieldError{Field: field, Message: "schedule " + name + " comes after others, and has no times"}
+}
+
 func noSchedule(name string) error { return failures.NotFound("schedule", name) }
 
 // illegalStep is an error of a schedule's life as callers know it.
@@ -106,10 +112,17 @@ func (s *service) PutSchedule(ctx context.Context, id string, sch harp.Schedule)
 		if err != nil {
 			return none, err
 		}
-		if sch.TZ == "" {
+		if sch.TZ == "" && len(sch.After) == 0 {
 			sch.TZ = s.d.cfg.TimeZone
 		}
-		_, _, err = s.d.changeSchedule(ctx, op, sch.Name, true, func(old *scheduled, now time.Time) (*store.ScheduleStep, error) {
+		locked := false
+		defer func() {
+			if locked {
+				s.d.schedules.changing.Unlock()
+			}
+		}()
+		turns := append(dependencyNames(&sch), sch.Name) // so that no run of what it comes after ends meanwhile
+		_, _, err = s.d.changeSchedule(ctx, op, sch.Name, turns, true, func(old *scheduled, now time.Time) (*store.ScheduleStep, error) {
 			if old != nil && old.ManagedBy != "" {
 				return nil, errManaged(harp.ScheduleDocument, sch.Name, old.ManagedBy)
 			}
@@ -120,6 +133,15 @@ func (s *service) PutSchedule(ctx context.Context, id string, sch harp.Schedule)
 			spec, err := s.d.readPut(&put, s.d.checkTarget, now)
 			if err != nil {
 				return nil, err
+			}
+			if len(sch.After) > 0 {
+				s.d.schedules.changing.Lock()
+				locked = true
+				all := s.d.schedules.dependencies()
+				all[sch.Name] = dependencyNames(&sch)
+				if err := all.check(sch.Name, all.counts()); err != nil {
+					return nil, err
+				}
 			}
 			return s.d.puttingSchedule(old, put, spec, scheduleRoom{}, now)
 		})
@@ -133,7 +155,7 @@ func (s *service) PutSchedule(ctx context.Context, id string, sch harp.Schedule)
 func (d *Dispatcher) readPut(put *putSchedule, check func(target string) error, now time.Time) (*schedule.Spec, error) {
 	sch := &put.Schedule
 	spec, err := parseSchedule(sch)
-	if err == nil {
+	if err == nil && spec != nil {
 		err = scheduleError(spec.Check(now))
 	}
 	if err == nil {
@@ -205,12 +227,23 @@ func (s *service) DeleteSchedule(ctx context.Context, id, name string) error {
 		if err != nil {
 			return none, err
 		}
-		_, _, err = s.d.changeSchedule(ctx, op, name, true, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
+		locked := false
+		defer func() {
+			if locked {
+				s.d.schedules.changing.Unlock()
+			}
+		}()
+		_, _, err = s.d.changeSchedule(ctx, op, name, []string{name}, true, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
 			if is == nil {
 				return nil, noSchedule(name)
 			}
 			if is.ManagedBy != "" {
 				return nil, errManaged(harp.ScheduleDocument, name, is.ManagedBy)
+			}
+			s.d.schedules.changing.Lock()
+			locked = true
+			if err := s.d.schedules.dependencies().checkDeleted(name); err != nil {
+				return nil, err
 			}
 			return is.deleting(s.who, now), nil
 		})
@@ -253,7 +286,7 @@ func (s *service) ChangeSchedule(ctx context.Context, id, name string, c harp.Sc
 		if err != nil {
 			return none, err
 		}
-		_, _, err = s.d.changeSchedule(ctx, op, name, false, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
+		_, _, err = s.d.changeSchedule(ctx, op, name, []string{name}, false, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
 			if is == nil {
 				return nil, noSchedule(name)
 			}
@@ -299,6 +332,9 @@ func (s *scheduled) unpausing(who harp.Principal, now time.Time) *store.Schedule
 
 // skipping is the step that leaves out a time to come; the zero time is the next one. Errors: harp.ErrInvalid (at), harp.ErrConflict.
 func (d *Dispatcher) skipping(s *scheduled, at time.Time, who harp.Principal, now time.Time) (*store.ScheduleStep, error) {
+	if len(s.Schedule.After) > 0 {
+		return nil, hasNoTimes("at", s.name)
+	}
 	if at.IsZero() {
 		next, found := s.Next(s.state.Through)
 		for found && slices.ContainsFunc(s.state.Skips, next.Nominal.Equal) {
@@ -329,7 +365,7 @@ func (s *service) TriggerSchedule(ctx context.Context, batch, name string, t har
 			return harp.Submitted{}, err
 		}
 		notStored := func() {}
-		_, again, err := s.d.changeSchedule(ctx, op, name, false, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
+		_, again, err := s.d.changeSchedule(ctx, op, name, []string{name}, false, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
 			if is == nil {
 				return nil, noSchedule(name)
 			}
@@ -370,7 +406,7 @@ func (s *service) BackfillSchedule(ctx context.Context, id, name string, from, t
 		if err != nil {
 			return 0, err
 		}
-		n, _, err := s.d.changeSchedule(ctx, op, name, false, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
+		n, _, err := s.d.changeSchedule(ctx, op, name, []string{name}, false, func(is *scheduled, now time.Time) (*store.ScheduleStep, error) {
 			if is == nil {
 				return nil, noSchedule(name)
 			}
@@ -379,6 +415,9 @@ func (s *service) BackfillSchedule(ctx context.Context, id, name string, from, t
 			}
 			if to.After(now) {
 				return nil, &harp.FieldError{Field: "to", Message: "is to come"}
+			}
+			if len(is.Schedule.After) > 0 {
+				return nil, hasNoTimes("from", name)
 			}
 			times, err := s.d.findUnfired(ctx, is, from, to)
 			if err != nil {

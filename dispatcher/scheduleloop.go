@@ -146,13 +146,20 @@ func (d *Dispatcher) rereadSchedule(ctx context.Context, name string) (*schedule
 // stepSchedule makes the next step of a schedule, and returns it as it is then; nil if there is nothing to do before a time, zero: before something
 // happens.
 func (d *Dispatcher) stepSchedule(ctx context.Context, s *scheduled, now time.Time) (next *scheduled, at time.Time, err error) {
-	if next, at, err = d.noteRuns(ctx, s, now); next != nil || err != nil {
+	next, over, at, err := d.noteRuns(ctx, s, now)
+	if next != nil || err != nil {
 		return next, at, err
 	}
-	dec := s.state.Next(s.rules(), s, d.schedules.see(now, s.running()))
+	see := func(running string) store.ScheduleSight {
+		if slices.Contains(over, running) {
+			running = ""
+		}
+		return d.schedules.see(now, running)
+	}
+	dec := s.state.Next(s.rules(), s, see(s.running()))
 	if dec.Kind == store.DecideWait {
 		at = earlier(at, dec.Wake)
-		dec = s.state.NextBackfill(d.schedules.see(now, s.backfilling()))
+		dec = s.state.NextBackfill(see(s.backfilling()))
 	}
 	switch dec.Kind {
 	case store.DecideWait:
@@ -181,10 +188,16 @@ func (d *Dispatcher) commitStep(ctx context.Context, s *scheduled, step store.Sc
 	if err != nil {
 		return nil, err
 	}
+	next := s.stepped(&step, done.Revision)
+	d.schedules.set(next)
+	return next, nil
+}
+
+// stepped is the schedule after a step.
+func (s *scheduled) stepped(step *store.ScheduleStep, revision uint64) *scheduled {
 	next := *s
-	next.revision, next.state = done.Revision, step.State
-	d.schedules.set(&next)
-	return &next, nil
+	next.revision, next.state = revision, step.State
+	return &next
 }
 
 // step is a step that changes nothing yet.
@@ -197,17 +210,20 @@ func (s *scheduled) event(what harp.EventType, now time.Time) harp.Event {
 }
 
 // noteRuns notes the first run of which there is something to note: that it has ended, or takes longer than was expected. Otherwise
-// it returns when the next one will.
-func (d *Dispatcher) noteRuns(ctx context.Context, s *scheduled, now time.Time) (next *scheduled, at time.Time, err error) {
+// it returns when the next one will, and which are over all the same: that is noted once nobody changes those that come after it.
+func (d *Dispatcher) noteRuns(ctx context.Context, s *scheduled, now time.Time) (next *scheduled, over []string, at time.Time, err error) {
 	for i, run := range s.state.Runs {
 		b, err := d.store.Batch(ctx, run.Batch)
 		step := s.step()
+		end := store.ScheduleEnd{Schedule: s.name, Batch: run.Batch, At: now}
 		switch {
 		case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned), errors.Is(err, store.ErrDamaged):
-			step.State.Runs = slices.Delete(step.State.Runs, i, i+1) // how it ended nobody knows
+			d.log.Warn("how a run of a schedule ended nobody knows", "schedule", s.name, "batch", run.Batch, "err", err)
+			step.State.Runs = slices.Delete(step.State.Runs, i, i+1)
 		case err != nil:
-			return nil, at, err
+			return nil, over, at, err
 		case b.State.Ended():
+			end = endOfRun(s, b)
 			step.State.Runs = slices.Delete(step.State.Runs, i, i+1)
 			s.noteEnd(&step, b, now)
 		case s.Schedule.Expect > 0 && !run.Late:
@@ -219,13 +235,19 @@ func (d *Dispatcher) noteRuns(ctx context.Context, s *scheduled, now time.Time) 
 			e := s.event(harp.EventScheduleLate, now)
 			e.Batch, e.Reason = run.Batch, "expected "+s.Schedule.Expect.String()
 			step.Events = append(step.Events, e)
+			next, err = d.commitStep(ctx, s, step, now)
+			return next, over, at, err
 		default:
 			continue
 		}
-		next, err = d.commitStep(ctx, s, step, now)
-		return next, at, err
+		next, err = d.commitEnd(ctx, s, step, end, now)
+		if errors.Is(err, errTaken) {
+			over = append(over, run.Batch)
+			continue
+		}
+		return next, over, at, err
 	}
-	return nil, at, nil
+	return nil, over, at, nil
 }
 
 // noteEnd notes how a run ended, by which the schedule may pause itself.
@@ -250,14 +272,14 @@ func (d *Dispatcher) settling(s *scheduled, dec store.ScheduleDecision, refused 
 		return step
 	}
 	entry := &harp.LedgerEntry{
-		Schedule: s.name, Kind: ledgerKinds[dec.Fires], Outcome: run.Outcome, Reason: run.Reason, Detail: run.Detail,
-		From: run.From, To: run.To, Count: run.Count, AtLeast: run.AtLeast, At: now, Err: refused,
+		Schedule: s.name, Kind: ledgerKinds[dec.Fires], Outcome: run.Outcome, Reason: run.Reason, Detail: endsText(run.Detail, dec.Ends),
+		From: run.From, To: run.To, Count: run.Count, AtLeast: run.AtLeast, At: now, After: batchOf(dec.Ends), Err: refused,
 	}
 	e := s.event(harp.EventType("schedule."+string(run.Outcome)), now)
-	e.Reason = strings.TrimPrefix(run.Reason+": "+run.Detail, ": ")
+	e.Reason = strings.TrimPrefix(run.Reason+": "+entry.Detail, ": ")
 	e.Reason = strings.TrimSuffix(e.Reason, ": ")
 	if refused != nil {
-		entry.Detail = ""
+		entry.Detail = endsText("", dec.Ends)
 	}
 	if dec.Fires == store.FireBackfill {
 		entry.By = step.State.BackfillBy
@@ -269,6 +291,7 @@ func (d *Dispatcher) settling(s *scheduled, dec store.ScheduleDecision, refused 
 // ledgerKinds are the kinds of entries of what runs are made for.
 var ledgerKinds = map[store.FireKind]harp.LedgerKind{
 	store.FireTime: harp.LedgerTime, store.FireWaiting: harp.LedgerTime, store.FireManual: harp.LedgerManual, store.FireBackfill: harp.LedgerBackfill,
+	store.FireAfter: harp.LedgerAfter,
 }
 
 // queueTime lets a time wait for the end of the last batch, which is cancelled first if it is to be.
@@ -320,11 +343,7 @@ func (d *Dispatcher) fireSchedule(ctx context.Context, s *scheduled, dec store.S
 		dec = dec.Instead(harp.TimeSkipped, harp.TimeNoHosts, s.Schedule.Request.Target)
 		err = nil
 	default:
-		detail := f.Message
-		if len(detail) > longDetail {
-			detail = strings.ToValidUTF8(detail[:longDetail], "")
-		}
-		dec = dec.Instead(harp.TimeFailed, "", detail)
+		dec = dec.Instead(harp.TimeFailed, "", cutDetail(f.Message))
 	}
 	return d.commitStep(ctx, s, d.settling(s, dec, err, now), now)
 }
@@ -375,11 +394,12 @@ func (d *Dispatcher) firing(ctx context.Context, s *scheduled, dec store.Schedul
 	step.State.ScheduleLife, step.State.LastBatch = dec.Life, id
 	step.State.Runs = append(step.State.Runs, store.ScheduleRun{Batch: id, Since: now, Fires: dec.Fires})
 	if n := len(step.State.Runs); n > maxRuns {
+		d.log.Warn("a run of a schedule is not waited for any more, there are too many", "schedule", s.name, "batch", step.State.Runs[0].Batch)
 		step.State.Runs = slices.Delete(step.State.Runs, 0, n-maxRuns)
 	}
 	step.Entry = &harp.LedgerEntry{
 		Schedule: s.name, Kind: ledgerKinds[dec.Fires], Outcome: harp.TimeFired, From: dec.Nominal, To: dec.Nominal, Count: 1, At: now, Late: dec.Late, Batch: id,
-		Detail: kept.String(),
+		Detail: endsText(kept.String(), dec.Ends), After: batchOf(dec.Ends),
 	}
 	if dec.Fires == store.FireBackfill {
 		step.Entry.By = s.state.BackfillBy

@@ -76,7 +76,7 @@ func (l ScheduleLife) judgeEnd(r ScheduleRules, at ScheduleSight, e ScheduleEnd)
 	switch {
 	case !e.At.After(l.Restored):
 		return oneTime(harp.TimeMissed, harp.TimeDown, "", e.At)
-	case !known || !e.At.After(l.Through):
+	case !known || e.At.Before(l.Through):
 		return oneTime(harp.TimeSkipped, harp.TimeDependency, "before the schedule was put", e.At)
 	case !d.On.Fits(e.State):
 		return oneTime(harp.TimeSkipped, harp.TimeDependency, "", e.At)
