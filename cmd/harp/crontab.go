@@ -87,14 +87,22 @@ func (c *cli) importCrontab(f *crontabFlags, path string) error {
 			return err
 		}
 	}
-	c.notice("wrote %d schedules and their procedures to %s", len(table.Jobs), f.dir)
+	if n := len(table.Jobs); n == 1 {
+		c.notice("wrote 1 schedule and its procedure to %s", f.dir)
+	} else {
+		c.notice("wrote %d schedules and their procedures to %s", n, f.dir)
+	}
 	for _, left := range table.Left {
 		c.complain("%s:%d: %s: %s", path, left.Line, left.Text, strings.TrimPrefix(left.Err.Error(), "schedule: "))
 	}
-	if n := len(table.Left); n > 0 {
+	switch n := len(table.Left); n {
+	case 0:
+		return nil
+	case 1:
+		return &exitOneError{"1 line was left out"}
+	default:
 		return &exitOneError{fmt.Sprintf("%d lines were left out", n)}
 	}
-	return nil
 }
 
 // readCrontab reads a table of cron. Errors: harp.ErrInvalid.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/duration"
 )
 
 func (c *cli) scheduleCommand() *cobra.Command {
@@ -38,7 +39,7 @@ func scheduleWords(ctx context.Context, caller *harp.Caller, _ []string, _ strin
 		if err != nil {
 			break
 		}
-		found = append(found, word{s.Name, s.Cron + ": " + s.Request.Procedure + " on " + s.Request.Target})
+		found = append(found, word{s.Name, whenText(s.Schedule) + ": " + s.Request.Procedure + " on " + s.Request.Target})
 	}
 	return found
 }
@@ -65,7 +66,7 @@ func (c *cli) scheduleListing() listing[harp.ScheduleStatus] {
 		name:   "schedules",
 		header: []string{"name", "when", "zone", "procedure", "target", "next"},
 		row: func(s harp.ScheduleStatus) []string {
-			return []string{s.Name, s.Cron, s.TZ, s.Request.Procedure, s.Request.Target, c.nextText(s)}
+			return []string{s.Name, whenText(s.Schedule), s.TZ, s.Request.Procedure, s.Request.Target, c.nextText(s)}
 		},
 		wider: []string{"last batch", "failures", "by", "managed by"},
 		widen: func(s harp.ScheduleStatus) []string {
@@ -73,6 +74,25 @@ func (c *cli) scheduleListing() listing[harp.ScheduleStatus] {
 		},
 		id: func(s harp.ScheduleStatus) string { return s.Name },
 	}
+}
+
+// whenText is when a schedule runs: its expression, or what it comes after.
+func whenText(s harp.Schedule) string {
+	if len(s.After) == 0 {
+		return s.Cron
+	}
+	var all []string
+	for _, d := range s.After {
+		text := d.Schedule
+		if d.On != "" && d.On != harp.OnSucceeded {
+			text += " " + string(d.On)
+		}
+		if d.Within > 0 && d.Within != harp.NoLimit {
+			text += " within " + duration.Format(d.Within)
+		}
+		all = append(all, text)
+	}
+	return "after " + strings.Join(all, ", ")
 }
 
 // nextText is when a schedule fires next, or why it does not.
@@ -86,6 +106,10 @@ func (c *cli) nextText(s harp.ScheduleStatus) string {
 		return "paused until " + c.clock(s.Pause.Until)
 	case !s.Waiting.IsZero():
 		return "waits for " + s.LastBatch
+	case len(s.After) == 1:
+		return "when it ends"
+	case len(s.After) > 1:
+		return "when all have ended"
 	case s.Next.Nominal.IsZero():
 		return "none"
 	case c.times != timesLocal:
@@ -122,7 +146,7 @@ func (c *cli) timePairs(s harp.ScheduleStatus) [][2]string {
 	return [][2]string{
 		{"name", s.Name},
 		{"doc", s.Doc},
-		{"when", s.Cron},
+		{"when", whenText(s.Schedule)},
 		{"zone", s.TZ},
 		{"from", c.clock(s.From)},
 		{"until", c.clock(s.Until)},

@@ -18,15 +18,18 @@ func (c *cli) scheduleAddCommand() *cobra.Command {
 		Use:   "add NAME TARGET PROCEDURE [NAME=VALUE | NAME:=JSON | @FILE | -]...",
 		Short: "Make a schedule",
 		Long: `Make a schedule, which calls a procedure on all hosts that a target selects when its time
-comes. It says when by one of --cron, --every and --at. NAME TARGET -- COMMAND... runs a
-command where agents allow the procedure exec.
+comes. It says when by one of --cron, --every and --at; or, by --after, that it runs when a
+run of another schedule has ended. NAME TARGET -- COMMAND... runs a command where agents allow
+the procedure exec.
 
 The arguments are checked against the procedure as the hosts offer it now; which hosts the
 target selects is found out at each time anew.`,
 		Example: `  harp schedule add nightly --cron '30 2 * * *' --tz Europe/Madrid 'role=db' backup level=full
   harp schedule add beat --every 90m demo1 hello name=cron
   harp schedule add move --at '2027-03-01 02:00' 'role=web' service.restart service=nginx --rolling 1,10%
-  harp schedule add disk --cron @daily --jitter 30m '*' -- df -h`,
+  harp schedule add disk --cron @daily --jitter 30m '*' -- df -h
+  harp schedule add report --after nightly --within 6h demo1 hello name=report
+  harp schedule add alarm --after nightly:failed demo1 hello name=alarm`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			f.dash = cmd.ArgsLenAtDash() - 1 // without the schedule's name
 			return cobra.MinimumNArgs(3)(cmd, args)
@@ -54,6 +57,8 @@ func behindName(find words) words {
 type scheduleFlags struct {
 	batchFlags
 	cron, every, at string
+	after           []string
+	within          limit
 	overlap         string
 	schedule        harp.Schedule
 	from, until     moment
@@ -74,6 +79,8 @@ func (c *cli) bindSchedule(cmd *cobra.Command, f *scheduleFlags) {
 	flags.StringVar(&f.cron, "cron", "", "when, as `fields` of cron: '30 2 * * *', or @daily, @hourly and so on")
 	flags.StringVar(&f.every, "every", "", "again and again after this `duration`, at least 1s")
 	flags.StringVar(&f.at, "at", "", "once, at this `time` in the zone: '2027-03-01 02:00'")
+	flags.StringArrayVar(&f.after, "after", nil, "after a run of `NAME` has succeeded, or NAME:failed, or NAME:ended in whatever way (repeatable: after all of them)")
+	flags.Var(&f.within, "within", "with --after, what ended longer ago counts no more (default: however long ago)")
 	flags.StringVar(&s.TZ, "tz", "", "the time `zone`, such as Europe/Madrid (default: the dispatcher's time_zone)")
 	flags.Var(&f.from, "from", "fire no earlier than this time; a duration is from now")
 	flags.Var(&f.until, "until", "fire only before this time; a duration is from now")
@@ -88,12 +95,13 @@ func (c *cli) bindSchedule(cmd *cobra.Command, f *scheduleFlags) {
 	flags.StringVar(&s.Doc, "doc", "", "a `text` for people")
 	flags.StringArrayVar(&f.scheduleLabels, "schedule-label", nil, "a label for the schedule: `key=value` (repeatable)")
 	flags.BoolVar(&f.replace, "replace", false, "take the place of a schedule of this name")
+	c.completeFlag(cmd, "after", c.asksWords(scheduleWords))
 	c.completeFlag(cmd, "overlap", fixed("skip", "queue", "cancel-old", "allow"))
 	c.completeFlag(cmd, "gap", fixed(string(harp.GapAfter), string(harp.GapSkip)))
 	c.completeFlag(cmd, "repeat", fixed(string(harp.RepeatFirst), string(harp.RepeatBoth), string(harp.RepeatLast)))
 }
 
-// when is the expression that says when.
+// when is the expression that says when; "" if it is after others.
 func (f *scheduleFlags) when() (string, error) {
 	var given, texts []string
 	for _, flag := range []struct{ name, before, text string }{{"cron", "", f.cron}, {"every", "every ", f.every}, {"at", "at ", f.at}} {
@@ -103,12 +111,32 @@ func (f *scheduleFlags) when() (string, error) {
 		}
 	}
 	switch {
+	case len(given) > 0 && len(f.after) > 0:
+		return "", invalid("after", "cannot be combined with --%s: a schedule has times or comes after others", given[0])
+	case f.set.Changed("within") && len(f.after) == 0:
+		return "", invalid("within", "is of --after")
+	case len(f.after) > 0:
+		return "", nil
 	case len(given) == 0:
-		return "", invalid("cron", "say when: --cron, --every or --at")
+		return "", invalid("cron", "say when: --cron, --every, --at or --after")
 	case len(given) > 1:
 		return "", invalid(given[1], "cannot be combined with --%s: a schedule has one of --cron, --every and --at", given[0])
 	}
 	return texts[0], nil
+}
+
+// dependencies are what --after says. A name may have colons.
+func (f *scheduleFlags) dependencies() (all []harp.Dependency) {
+	for _, text := range f.after {
+		d := harp.Dependency{Schedule: text, Within: time.Duration(f.within)}
+		for _, on := range []harp.Ending{harp.OnSucceeded, harp.OnFailed, harp.OnEnded} {
+			if name, found := strings.CutSuffix(text, ":"+string(on)); found {
+				d.Schedule, d.On = name, on
+			}
+		}
+		all = append(all, d)
+	}
+	return all
 }
 
 // overlaps are the words of --overlap.
@@ -122,6 +150,7 @@ func (f *scheduleFlags) named(name string) (s harp.Schedule, err error) {
 	if s.Cron, err = f.when(); err != nil {
 		return s, err
 	}
+	s.After = f.dependencies()
 	var known bool
 	if s.Overlap, known = overlaps[f.overlap]; !known {
 		return s, invalid("overlap", "must be skip, queue, cancel-old or allow")
@@ -155,7 +184,7 @@ func (c *cli) addSchedule(ctx context.Context, caller *harp.Caller, f *scheduleF
 	}
 	if f.dryRun {
 		s.Request.Args = shown
-		return c.would(object{{"schedule", s}}, "would make schedule %s: %s, %s on %s", name, s.Cron, s.Request.Procedure, s.Request.Target)
+		return c.would(object{{"schedule", s}}, "would make schedule %s: %s, %s on %s", name, whenText(s), s.Request.Procedure, s.Request.Target)
 	}
 	if err := caller.Schedules().Put(ctx, s); err != nil {
 		return err
@@ -200,7 +229,10 @@ func (c *cli) scheduleAdded(ctx context.Context, caller *harp.Caller, name strin
 	if note := c.noteText(s.Next); note != "" {
 		next += ", " + note
 	}
-	c.notice("schedule %s: %s on %s; next %s", name, s.Request.Procedure, s.Request.Target, next)
+	if next = "next " + next; len(s.After) > 0 {
+		next = whenText(s.Schedule)
+	}
+	c.notice("schedule %s: %s on %s; %s", name, s.Request.Procedure, s.Request.Target, next)
 	return nil
 }
 

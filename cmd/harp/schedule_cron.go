@@ -10,9 +10,12 @@ import (
 	"github.com/harpcaller/harp/schedule"
 )
 
-// checkTimes reads when a schedule fires as the dispatcher will, but for what it makes of the present time.
+// checkTimes reads when a schedule fires, if it has times, as the dispatcher will, but for what it makes of the present time.
 // Errors: *cronError where a field of cron cannot be read; else *harp.FieldError.
 func checkTimes(s harp.Schedule) error {
+	if len(s.After) > 0 {
+		return nil
+	}
 	_, err := schedule.Parse(s.Cron, s.TZ, schedule.Rules{
 		Name: s.Name, From: s.From, Until: s.Until, Jitter: s.Jitter, Gap: schedule.Gap(s.Gap), Repeat: schedule.Repeat(s.Repeat),
 	})

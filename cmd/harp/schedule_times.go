@@ -29,6 +29,11 @@ func (c *cli) scheduleNextCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(times) == 0 {
+				if s, err := caller.Schedules().Get(ctx, args[0]); err == nil && len(s.After) > 0 {
+					c.notice("schedule %s runs %s, and has no times", s.Name, whenText(s.Schedule))
+				}
+			}
 			return printList(c, listing[harp.Upcoming]{
 				name:   "times",
 				header: []string{"time", "jitter", "note"},
@@ -118,7 +123,7 @@ func timeToSkip(ctx context.Context, caller *harp.Caller, name, text string) (ha
 	})
 	switch {
 	case len(found) == 0 && text == "":
-		return harp.Upcoming{}, invalid("time", "the schedule has none to come")
+		return harp.Upcoming{}, invalid("time", "the schedule has none to come: harp schedule show %s says when it runs", name)
 	case len(found) == 0:
 		return harp.Upcoming{}, invalid("time", "%s is none of the next %d times of %s; harp schedule next %s shows them", text, harp.MaxNextTimes, name, name)
 	case len(found) > 1:
@@ -238,15 +243,16 @@ func (c *cli) timesText(e harp.LedgerEntry) string {
 
 // reasonTexts are the reasons of skipped and missed times in words.
 var reasonTexts = map[string]string{
-	harp.TimeOverlap: "the last run was not over",
-	harp.TimePaused:  "paused",
-	harp.TimeNoHosts: "the target selected no host",
-	harp.TimeWindow:  "maintenance",
-	harp.TimeByHand:  "by hand",
-	harp.TimeDown:    "no dispatcher was there",
-	harp.TimeTooLate: "too late to catch up",
-	harp.TimeClock:   "the clock was set over it",
-	harp.TimeNoSpace: "no space was left",
+	harp.TimeOverlap:    "the last run was not over",
+	harp.TimePaused:     "paused",
+	harp.TimeNoHosts:    "the target selected no host",
+	harp.TimeWindow:     "maintenance",
+	harp.TimeByHand:     "by hand",
+	harp.TimeDependency: "not what it comes after",
+	harp.TimeDown:       "no dispatcher was there",
+	harp.TimeTooLate:    "too late to catch up",
+	harp.TimeClock:      "the clock was set over it",
+	harp.TimeNoSpace:    "no space was left",
 }
 
 // whyText is why the times of an entry had that outcome.
@@ -263,6 +269,10 @@ func (c *cli) whyText(e harp.LedgerEntry) string {
 	}
 	switch e.Kind {
 	case harp.LedgerTime:
+	case harp.LedgerAfter:
+		if e.Outcome == harp.TimeFired {
+			add("after")
+		}
 	case harp.LedgerManual:
 		add("run now" + by)
 	case harp.LedgerBackfill:
