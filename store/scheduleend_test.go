@@ -1,0 +1,244 @@
+package store_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+// noTimes are those of a schedule that comes after others.
+type noTimes struct{}
+
+func (noTimes) Next(time.Time) (store.ScheduleTime, bool) { return store.ScheduleTime{}, false }
+func (noTimes) Prev(time.Time) (store.ScheduleTime, bool) { return store.ScheduleTime{}, false }
+
+// endOf is the end of a run of a schedule, in the second n.
+func endOf(schedule string, n int, state harp.BatchState) store.ScheduleEnd {
+	return store.ScheduleEnd{Schedule: schedule, Batch: fmt.Sprint(schedule, n), State: state, At: tick(n)}
+}
+
+// decided is what is said of a decision: the kind, or the outcome and reason, the ends, and when it wakes.
+func decided(d store.ScheduleDecision) string {
+	text := map[store.DecisionKind]string{store.DecideWait: "wait", store.DecideFire: "fire", store.DecideQueue: "queue"}[d.Kind]
+	if d.Kind == store.DecideSettle {
+		text = fmt.Sprint(d.Entry.Outcome, " ", d.Entry.Reason)
+	}
+	for _, e := range d.Ends {
+		text += " " + e.Batch
+	}
+	if d.Kind == store.DecideQueue {
+		text += fmt.Sprint(" ", d.Life.Waits[len(d.Life.Waits)-1].Batch, d.Cancel)
+	}
+	if !d.Wake.IsZero() {
+		text += fmt.Sprint(" until ", tickOf(d.Wake))
+	}
+	return text
+}
+
+// Each row is the ends that were noted, in their order, what is seen in the second 10, and what is decided, one after another.
+func TestScheduleEnds(t *testing.T) {
+	const good, bad, stopped = harp.BatchSucceeded, harp.BatchFailed, harp.BatchCancelled
+	one := []harp.Dependency{{Schedule: "a"}}
+	failed := []harp.Dependency{{Schedule: "a", On: harp.OnFailed}}
+	soon := []harp.Dependency{{Schedule: "a", Within: 3 * time.Second}}
+	two := []harp.Dependency{{Schedule: "a", Within: 8 * time.Second}, {Schedule: "b", On: harp.OnEnded}}
+	pause := func(since, until int, over bool) func(l *store.ScheduleLife) {
+		return func(l *store.ScheduleLife) {
+			l.Pauses = []store.SchedulePause{{Reason: "r", Since: tick(since), Until: tick(until), Over: over}}
+		}
+	}
+	for name, c := range map[string]struct {
+		after   []harp.Dependency
+		ends    []store.ScheduleEnd
+		overlap harp.Overlap
+		running string
+		life    func(l *store.ScheduleLife)
+		want    []string
+	}{
+		"none":                   {one, nil, "", "", nil, []string{"wait"}},
+		"fits":                   {one, []store.ScheduleEnd{endOf("a", 9, good)}, "", "", nil, []string{"fire a9", "wait"}},
+		"does not":               {one, []store.ScheduleEnd{endOf("a", 8, bad), endOf("a", 9, stopped)}, "", "", nil, []string{"skipped dependency a8", "skipped dependency a9", "wait"}},
+		"failed":                 {failed, []store.ScheduleEnd{endOf("a", 7, good), endOf("a", 8, stopped), endOf("a", 9, bad)}, "", "", nil, []string{"skipped dependency a7", "skipped dependency a8", "fire a9", "wait"}},
+		"nobody knows":           {two, []store.ScheduleEnd{endOf("b", 9, "")}, "", "", nil, []string{"skipped dependency b9", "wait"}},
+		"of another":             {one, []store.ScheduleEnd{endOf("c", 9, good)}, "", "", nil, []string{"skipped dependency c9", "wait"}},
+		"of none any more":       {nil, []store.ScheduleEnd{endOf("a", 9, good)}, "", "", nil, []string{"skipped dependency a9", "wait"}},
+		"before it was put":      {one, []store.ScheduleEnd{endOf("a", 8, good), endOf("a", 9, good)}, "", "", func(l *store.ScheduleLife) { l.Through = tick(9) }, []string{"skipped dependency a8", "fire a9", "wait"}},
+		"restored":               {one, []store.ScheduleEnd{endOf("a", 8, good), endOf("a", 9, good)}, "", "", func(l *store.ScheduleLife) { l.Restored = tick(8) }, []string{"missed down a8", "fire a9", "wait"}},
+		"too late":               {soon, []store.ScheduleEnd{endOf("a", 6, good), endOf("a", 7, good)}, "", "", nil, []string{"missed catch_up a6", "fire a7", "wait"}},
+		"paused":                 {one, []store.ScheduleEnd{endOf("a", 5, good), endOf("a", 9, good)}, "", "", pause(6, 20, false), []string{"skipped paused a5", "skipped paused a9", "wait"}},
+		"in a pause":             {one, []store.ScheduleEnd{endOf("a", 5, good), endOf("a", 9, good)}, "", "", pause(3, 7, true), []string{"skipped paused a5", "fire a9", "wait"}},
+		"overlap":                {one, []store.ScheduleEnd{endOf("a", 8, good), endOf("a", 9, good)}, harp.OverlapSkip, "r", nil, []string{"skipped overlap a8", "skipped overlap a9", "wait"}},
+		"allow":                  {one, []store.ScheduleEnd{endOf("a", 8, good), endOf("a", 9, good)}, harp.OverlapAllow, "r", nil, []string{"fire a8", "fire a9", "wait"}},
+		"queue":                  {one, []store.ScheduleEnd{endOf("a", 8, good), endOf("a", 9, good)}, harp.OverlapQueue, "r", nil, []string{"queue a8", "skipped overlap a9", "wait"}},
+		"cancel old":             {one, []store.ScheduleEnd{endOf("a", 8, good)}, harp.OverlapCancelOld, "r", nil, []string{"queue a8r", "wait"}},
+		"one of two":             {two, []store.ScheduleEnd{endOf("a", 9, good)}, "", "", nil, []string{"wait until 17"}},
+		"both":                   {two, []store.ScheduleEnd{endOf("b", 9, stopped), endOf("a", 8, good)}, "", "", nil, []string{"fire a8 b9", "wait"}},
+		"both, and one more":     {two, []store.ScheduleEnd{endOf("a", 7, good), endOf("b", 8, bad), endOf("b", 9, good)}, "", "", nil, []string{"fire a7 b8", "wait"}},
+		"one again":              {two, []store.ScheduleEnd{endOf("b", 7, bad), endOf("b", 8, good), endOf("a", 9, good)}, "", "", nil, []string{"skipped dependency b7", "fire b8 a9", "wait"}},
+		"a failure is no change": {two, []store.ScheduleEnd{endOf("a", 7, good), endOf("a", 8, bad), endOf("b", 9, good)}, "", "", nil, []string{"skipped dependency a8", "fire a7 b9", "wait"}},
+		"too late for the other": {two, []store.ScheduleEnd{endOf("a", 1, good), endOf("b", 9, good)}, "", "", nil, []string{"missed catch_up a1", "wait"}},
+		"both paused":            {two, []store.ScheduleEnd{endOf("a", 7, good), endOf("b", 9, good)}, "", "", pause(8, 20, false), []string{"skipped paused b9", "wait until 15"}},
+		"waits no more":          {soon, nil, harp.OverlapQueue, "", func(l *store.ScheduleLife) { l.Waiting, l.Waits = tick(8), []store.ScheduleEnd{endOf("a", 8, good)} }, []string{"fire a8", "wait"}},
+		"waits":                  {soon, nil, harp.OverlapQueue, "r", func(l *store.ScheduleLife) { l.Waiting, l.Waits = tick(8), []store.ScheduleEnd{endOf("a", 8, good)} }, []string{"wait until 11"}},
+		"waits too long":         {soon, nil, harp.OverlapQueue, "r", func(l *store.ScheduleLife) { l.Waiting, l.Waits = tick(6), []store.ScheduleEnd{endOf("a", 6, good)} }, []string{"missed catch_up a6", "wait"}},
+		"waits over a restore": {one, nil, harp.OverlapQueue, "r", func(l *store.ScheduleLife) {
+			l.Waiting, l.Waits, l.Restored = tick(6), []store.ScheduleEnd{endOf("a", 6, good)}, tick(7)
+		}, []string{"missed down a6", "wait"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			life := store.ScheduleLife{Through: tick(0)}
+			if c.life != nil {
+				c.life(&life)
+			}
+			for _, e := range c.ends {
+				life = life.NoteEnd(e).Life
+			}
+			r := store.ScheduleRules{Overlap: c.overlap, CatchUp: time.Second, CatchUpMost: 1, After: c.after}
+			var got []string
+			for range len(c.want) {
+				d := life.Next(r, noTimes{}, store.ScheduleSight{Now: tick(10), Awake: tick(10), Running: c.running})
+				got = append(got, decided(d))
+				life = d.Life
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("decided is\n%q, want\n%q", got, c.want)
+			}
+		})
+	}
+}
+
+// What is put in place of a fire tells of the same ends; a change of what it comes after hides none of them.
+func TestScheduleEndsInstead(t *testing.T) {
+	r := store.ScheduleRules{After: []harp.Dependency{{Schedule: "a"}, {Schedule: "b"}}}
+	at := store.ScheduleSight{Now: tick(10)}
+	half := store.ScheduleLife{Through: tick(0)}.NoteEnd(endOf("a", 1, harp.BatchSucceeded)).Life
+	whole := half.NoteEnd(endOf("b", 2, harp.BatchSucceeded)).Life
+	d := whole.Next(r, noTimes{}, at).Instead(harp.TimeSkipped, harp.TimeNoHosts, "x")
+	if got := decided(d); got != "skipped no_hosts a1 b2" || d.Fires != store.FireAfter || len(d.Life.Ends) > 0 || len(whole.Ends) != 2 {
+		t.Errorf("instead it is %s, %+v", got, d)
+	}
+	if _, err := whole.Change(r, r, noTimes{}, noTimes{}, at); err == nil {
+		t.Error("what is due is changed")
+	}
+	same, err := half.Change(r, store.ScheduleRules{After: slices.Clone(r.After), CatchUpMost: 7}, noTimes{}, noTimes{}, at)
+	if err != nil || decided(same.Next(r, noTimes{}, at)) != "wait" {
+		t.Errorf("what stays as it was is %+v, %v", same, err)
+	}
+	other := store.ScheduleRules{After: r.After[:1]}
+	changed, err := half.Change(r, other, noTimes{}, noTimes{}, at)
+	if got := decided(changed.Next(other, noTimes{}, at)); err != nil || got != "skipped dependency a1" {
+		t.Errorf("after a change it is %s, %v", got, err)
+	}
+	full := half
+	for n := range store.MaxEnds - 1 {
+		full = full.NoteEnd(endOf("a", n, harp.BatchSucceeded)).Life
+	}
+	if d := full.NoteEnd(endOf("b", 9, harp.BatchSucceeded)); decided(d) != "missed catch_up b9" || len(d.Life.Ends) != store.MaxEnds {
+		t.Errorf("one too many is %s, and %d are there", decided(d), len(d.Life.Ends))
+	}
+}
+
+// Whatever happens, each end that was noted is in one entry, or waits, and what fired fits and is of all that it comes after.
+func TestScheduleEndsOnce(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		names := []string{"a", "b", "c"}
+		dependencies := func() (all []harp.Dependency) {
+			for _, name := range names[:rapid.IntRange(1, 3).Draw(rt, "dependencies")] {
+				all = append(all, harp.Dependency{
+					Schedule: name, On: rapid.SampledFrom([]harp.Ending{"", harp.OnFailed, harp.OnEnded}).Draw(rt, "on"),
+					Within: rapid.SampledFrom([]time.Duration{0, 5 * time.Second, harp.NoLimit}).Draw(rt, "within"),
+				})
+			}
+			return all
+		}
+		r := store.ScheduleRules{Overlap: rapid.SampledFrom([]harp.Overlap{"", harp.OverlapQueue, harp.OverlapCancelOld, harp.OverlapAllow}).Draw(rt, "overlap"), After: dependencies()}
+		life, now, running := store.ScheduleLife{Through: tick(0)}, 1, ""
+		noted, told := map[string]bool{}, map[string]bool{}
+		tell := func(ends []store.ScheduleEnd) {
+			for _, e := range ends {
+				if told[e.Batch] || !noted[e.Batch] {
+					rt.Fatalf("%s is told twice, or never was", e.Batch)
+				}
+				told[e.Batch] = true
+			}
+		}
+		settle := func() {
+			for n := 0; ; n++ {
+				d := life.Next(r, noTimes{}, store.ScheduleSight{Now: tick(now), Running: running})
+				life = d.Life
+				if n > 300 {
+					rt.Fatal("it has no end")
+				}
+				switch d.Kind {
+				case store.DecideWait:
+					if !d.Wake.IsZero() && !d.Wake.After(tick(now)) {
+						rt.Fatalf("it wakes at %v", d.Wake)
+					}
+					return
+				case store.DecideFire:
+					if _, paused := life.Paused(tick(now)); paused || running != "" && r.Overlap != harp.OverlapAllow {
+						rt.Fatalf("it fires in a pause, or while %s runs", running)
+					}
+					if !d.Nominal.Equal(d.Ends[len(d.Ends)-1].At) || !slices.IsSortedFunc(d.Ends, func(a, b store.ScheduleEnd) int { return a.At.Compare(b.At) }) {
+						rt.Fatalf("at %v it fires for %v", d.Nominal, d.Ends)
+					}
+					if running = fmt.Sprint("r", now); rapid.IntRange(0, 3).Draw(rt, "refused") == 0 {
+						d = d.Instead(harp.TimeFailed, "", "")
+						life, running = d.Life, ""
+					}
+					tell(d.Ends)
+				case store.DecideSettle:
+					tell(d.Ends)
+				}
+			}
+		}
+		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+			switch rapid.IntRange(0, 9).Draw(rt, "what") {
+			case 0:
+				now += rapid.IntRange(1, 6).Draw(rt, "seconds")
+			case 1:
+				running = ""
+			case 2:
+				life = life.Pause(store.SchedulePause{Since: tick(now)}, noTimes{})
+			case 3:
+				life = life.Unpause(tick(now), noTimes{})
+			case 4:
+				next := store.ScheduleRules{Overlap: r.Overlap, After: dependencies()}
+				settle()
+				changed, err := life.Change(r, next, noTimes{}, noTimes{}, store.ScheduleSight{Now: tick(now), Running: running})
+				if err != nil {
+					rt.Fatal(err)
+				}
+				life, r = changed, next
+			case 5:
+				life = life.Restore(tick(now))
+			default:
+				now++
+				e := endOf(rapid.SampledFrom(names).Draw(rt, "of"), now, rapid.SampledFrom([]harp.BatchState{harp.BatchSucceeded, harp.BatchFailed, harp.BatchCancelled, ""}).Draw(rt, "state"))
+				noted[e.Batch] = true
+				d := life.NoteEnd(e)
+				life = d.Life
+				tell(d.Ends)
+				if rapid.Bool().Draw(rt, "later") {
+					continue
+				}
+			}
+			settle()
+			for batch := range noted {
+				waits := slices.ContainsFunc(slices.Concat(life.Ends, life.Waits), func(e store.ScheduleEnd) bool { return e.Batch == batch })
+				if waits == told[batch] {
+					rt.Fatalf("%s waits: %v, is told: %v", batch, waits, told[batch])
+				}
+			}
+			if len(life.Ends) >= len(r.After) {
+				rt.Fatalf("all of %v wait", life.Ends)
+			}
+		}
+	})
+}
