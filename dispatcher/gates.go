@@ -145,21 +145,28 @@ func (g *gates) gate(on []uint16, pauses []window.Pause) *window.Gate {
 	return gate
 }
 
-// windowsOn returns of each of some hosts in which windows it is, by their order. Errors: why the dispatcher stops.
+// windowsOn returns of each of some hosts in which windows it is, by their order. One whose labels cannot be read may be in any. Errors: why the dispatcher stops.
 func (d *Dispatcher) windowsOn(windows []hostWindow, some []*host) (on [][]uint16, err error) {
 	on = make([][]uint16, len(some))
 	if len(windows) == 0 {
 		return on, nil
 	}
-	all := make([]int, len(some))
-	for at := range some {
-		all[at] = at
+	all, lost := make([]int, len(some)), []int(nil)
+	for at, h := range some {
+		if all[at] = at; h.hasLostLabels() {
+			lost = append(lost, at)
+		}
 	}
 	err = d.fleet.look(d.ctx, some, func(t *inventory.Table) {
 		for n, w := range windows {
 			where := all
 			if w.on != nil {
 				where = w.on.Select(t)
+			}
+			if w.on != nil && len(lost) > 0 {
+				where = slices.Concat(where, lost)
+				slices.Sort(where)
+				where = slices.Compact(where)
 			}
 			for _, at := range where {
 				on[at] = append(on[at], uint16(n)) //nolint:gosec // there are at most maxWindows

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -261,62 +260,6 @@ func TestBrokenWindows(t *testing.T) {
 	}
 	if docs, _, err := st.ListDocuments(ctx, windowKind, "", 100); err != nil || len(docs) != 3 {
 		t.Errorf("stored are %d, %v", len(docs), err)
-	}
-}
-
-// damagedDocuments is a store whose documents of some kinds are damaged until they are changed.
-type damagedDocuments struct {
-	store.Store
-	kinds []string
-}
-
-func (s damagedDocuments) ListDocuments(ctx context.Context, kind, cursor string, n int) ([]store.Document, string, error) {
-	page, next, err := s.Store.ListDocuments(ctx, kind, cursor, n)
-	if slices.Contains(s.kinds, kind) {
-		for i := range page {
-			page[i].Content = nil
-		}
-	}
-	return page, next, err
-}
-
-// A damaged window, the window of a damaged group, and a damaged pause keep everything back, until they are deleted.
-func TestDamagedWindows(t *testing.T) {
-	for _, kind := range []string{windowKind, groupKind, pauseKind} {
-		t.Run(kind, func(t *testing.T) {
-			disk := memory.NewDisk()
-			hosts := Config{Hosts: StaticHosts{{Name: "a"}, {Name: "b"}}}
-			d, ctx := opened(t, memory.OpenDisk(disk, nil), hosts), t.Context()
-			s := d.service(ada)
-			err := errors.Join(s.PutGroup(ctx, harp.NewID(), "g", "a"), s.PutWindow(ctx, harp.NewID(), harp.Window{Name: "w", Target: "@g", Procedures: []string{"p"}, From: time.Now().Add(-time.Hour)}))
-			if _, also := s.PauseHosts(ctx, harp.NewID(), "b", harp.HostPauseChange{Reason: "disk"}); err != nil || also != nil {
-				t.Fatal(err, also)
-			}
-			d = opened(t, damagedDocuments{memory.OpenDisk(disk, nil), []string{kind}}, hosts)
-			s = d.service(ada)
-			may := func(host string) bool {
-				v, err := s.JudgeStart(ctx, host, "p", time.Time{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return v.May
-			}
-			if may("a") || may("b") {
-				t.Errorf("on a it may start: %t, on b: %t", may("a"), may("b"))
-			}
-			if told := d.windows.problem() != nil; told != (kind != pauseKind) {
-				t.Errorf("Health says %v", d.windows.problem())
-			}
-			if err := s.DeleteWindow(ctx, harp.NewID(), "w"); err != nil {
-				t.Error(err)
-			}
-			if _, err := s.PauseHosts(ctx, harp.NewID(), "*", harp.HostPauseChange{Unpause: true}); err != nil {
-				t.Error(err)
-			}
-			if !may("a") || !may("b") {
-				t.Errorf("then on a it may start: %t, on b: %t", may("a"), may("b"))
-			}
-		})
 	}
 }
 

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -21,7 +22,7 @@ func (d *Dispatcher) Health(ctx context.Context) Health {
 		"clock":         d.clock.suspicion(),
 		"schedules":     d.schedules.problem(d.now()),
 		"documents":     d.documents.problem(),
-		"windows":       d.windows.problem(),
+		"windows":       errors.Join(d.windows.problem(), d.hosts.labelProblem()),
 		"notifications": d.notifications.problem(),
 	}}
 	if d.ctx.Err() != nil {

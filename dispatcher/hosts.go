@@ -101,6 +101,7 @@ type host struct {
 	attributes inventory.Attributes        // of its labels and facts
 	spec       *HostSpec                   // nil: not in the registry
 	operator   map[string]string           // labels that operators gave it; replaced whole
+	unlabelled bool                        // which these are cannot be read
 	session    *session                    // nil: away
 	expected   *time.Timer                 // makes its jobs unknown unless it comes back; nil: nothing is expected
 	returning  time.Time                   // until then it counts as about to come back

@@ -68,7 +68,8 @@ func (d *Dispatcher) loadLabels(ctx context.Context) error {
 		for _, doc := range page {
 			var labels map[string]string
 			if err := json.Unmarshal(doc.Content, &labels); err != nil {
-				d.log.Error("labels of a host cannot be read", "host", doc.Name, "err", err)
+				d.log.Error("labels of a host cannot be read: it is in all windows until they are set anew", "host", doc.Name, "err", err)
+				d.hosts.get(doc.Name).loseLabels()
 				continue
 			}
 			d.hosts.get(doc.Name).setOperatorLabels(labels)
@@ -96,7 +97,7 @@ func (d *Dispatcher) labelHosts(ctx context.Context, op store.Operation, expr st
 			if err != nil {
 				return err
 			}
-			if count++; string(one.old) != string(one.new) {
+			if count++; string(one.old) != string(one.new) || h.hasLostLabels() {
 				all = append(all, one)
 			}
 		}
@@ -129,6 +130,12 @@ func (d *Dispatcher) labelHosts(ctx context.Context, op store.Operation, expr st
 // storeLabels stores the labels of some hosts, which have them then.
 func (d *Dispatcher) storeLabels(ctx context.Context, c store.DocumentChanges, some []relabelled, told harp.Event) error {
 	for _, one := range some {
+		if one.host.hasLostLabels() {
+			var err error
+			if one.old, err = d.storedDocument(ctx, labelKind, one.host.name); err != nil {
+				return err
+			}
+		}
 		c.Changes = append(c.Changes, store.DocumentChange{Kind: labelKind, Name: one.host.name, Old: one.old, New: one.new})
 		told.Host = one.host.name
 		c.Events = append(c.Events, told)
@@ -168,8 +175,21 @@ func (h *host) operatorLabels() map[string]string {
 func (h *host) setOperatorLabels(labels map[string]string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.operator = labels
+	h.operator, h.unlabelled = labels, false
 	h.setAttributes()
+}
+
+// loseLabels notes that labels that operators have given the host cannot be read.
+func (h *host) loseLabels() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.unlabelled = true
+}
+
+func (h *host) hasLostLabels() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.unlabelled
 }
 
 // labelSources says of each label of the host where it is from. The caller holds mu.
@@ -187,6 +207,24 @@ func (h *host) labelSources() map[string]harp.LabelSource {
 		sources[key] = harp.LabelOfOperator
 	}
 	return sources
+}
+
+// labelProblem is of which host the labels cannot be read; nil: of none.
+func (hs *hosts) labelProblem() error {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	first, count := "", 0
+	for name, h := range hs.byName {
+		if h.hasLostLabels() {
+			if count++; first == "" || name < first {
+				first = name
+			}
+		}
+	}
+	if count == 0 {
+		return nil
+	}
+	return fmt.Errorf("the labels of %d hosts cannot be read, which are in all windows until they are labelled anew: the first is %s", count, first)
 }
 
 // LabelHosts implements harp.HostService.

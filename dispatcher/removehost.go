@@ -81,10 +81,14 @@ func (d *Dispatcher) dropLabels(ctx context.Context, h *host) error {
 	d.labelling.Lock()
 	defer d.labelling.Unlock()
 	had := h.operatorLabels()
-	if len(had) == 0 {
+	if len(had) == 0 && !h.hasLostLabels() {
 		return nil
 	}
-	change := store.DocumentChange{Kind: labelKind, Name: h.name, Old: encodeLabels(had)}
+	old, err := d.storedDocument(ctx, labelKind, h.name)
+	if err != nil {
+		return err
+	}
+	change := store.DocumentChange{Kind: labelKind, Name: h.name, Old: old}
 	if _, err := d.store.ChangeDocuments(ctx, store.DocumentChanges{Changes: []store.DocumentChange{change}}); err != nil {
 		return err
 	}
