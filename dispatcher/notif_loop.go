@@ -17,6 +17,7 @@ import (
 const (
 	notifyRetry = 10 * time.Second    // after a commit that could not be made
 	placeEvery  = time.Minute         // the place in the feed is stored where nothing else is
+	behindAfter = time.Minute         // that no more messages may wait
 	placeEvents = 10_000              // or after so many events
 	goOn        = maxPending * 9 / 10 // messages that may wait when a notification that is behind goes on
 )
@@ -92,6 +93,9 @@ func (n *notifier) untilDue() time.Duration {
 	if !n.since.IsZero() {
 		sooner(n.since.Add(placeEvery))
 	}
+	if !n.fullSince.IsZero() && !n.state.Behind {
+		sooner(n.fullSince.Add(behindAfter))
+	}
 	if n.broken == nil {
 		if n.state.Digest != nil {
 			sooner(n.digestAt)
@@ -154,13 +158,15 @@ func (n *notifier) lookAtEvents(ctx context.Context) error {
 	look := &lookout{n: n, batches: map[string]string{}}
 	for {
 		s := n.begin()
-		if s.isFull() || n.state.Behind && s.pending > goOn {
+		if s.isFull() || !n.fullSince.IsZero() && s.pending > goOn {
 			return n.fallBehind(ctx, s)
 		}
 		page, err := n.d.notifications.feed.read(ctx, n.d.store, n.state.Cursor)
 		if errors.Is(err, harp.ErrPruned) {
 			if page, err = n.findPlace(ctx); err == nil && len(page.Events) == 0 {
-				err = n.restart(ctx)
+				if err = n.restart(ctx); err == nil {
+					continue
+				}
 			}
 		}
 		if err != nil {
@@ -178,9 +184,13 @@ func (n *notifier) lookAtEvents(ctx context.Context) error {
 	}
 }
 
-// fallBehind notes once that the notification waits for its receiver.
+// fallBehind notes once that the notification waits for its receiver. That it does so for a moment, since much happens at once, is not
+// worth an event.
 func (n *notifier) fallBehind(ctx context.Context, s *notifyStep) error {
-	if n.state.Behind {
+	if n.fullSince.IsZero() {
+		n.fullSince = time.Now()
+	}
+	if n.state.Behind || time.Since(n.fullSince) < behindAfter {
 		return nil
 	}
 	s.state.Behind = true
@@ -190,6 +200,7 @@ func (n *notifier) fallBehind(ctx context.Context, s *notifyStep) error {
 
 // catchUp notes that the notification has looked at all that has happened.
 func (n *notifier) catchUp(ctx context.Context, s *notifyStep) error {
+	n.fullSince = time.Time{}
 	if !n.state.Behind {
 		return nil
 	}

@@ -158,9 +158,7 @@ func eventData(e *harp.Event, details map[string]any) json.RawMessage {
 }
 
 // oneLine is a text of others in a line for people.
-func oneLine(s string, most int) string {
-	return text.Shorten(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == ' ' }), " "), most, "…")
-}
+func oneLine(s string, most int) string { return text.Line(s, most) }
 
 // subjectOf says in one line what happened.
 func subjectOf(e *harp.Event) string {

@@ -43,12 +43,13 @@ type notifier struct {
 	since    time.Time // since when the state is another than the stored one; zero: it is not
 	gap      string    // what is to be told as lost, with the next commit; "": nothing
 
-	messages map[uint64]*queued
-	away     map[string]*awayHost
-	digestAt time.Time // when the digest is due
-	sending  int
-	answer   string    // of the last try; "": it was taken
-	tried    time.Time // when that was, by the wall clock
+	messages  map[uint64]*queued
+	away      map[string]*awayHost
+	digestAt  time.Time // when the digest is due
+	sending   int
+	fullSince time.Time // since when as many messages wait as may; zero: fewer do, and all was looked at
+	answer    string    // of the last try; "": it was taken
+	tried     time.Time // when that was, by the wall clock
 }
 
 // queued is what is in memory of a message.

@@ -284,3 +284,293 @@ func TestTries(t *testing.T) {
 		}
 	})
 }
+
+// TestBehind: beyond 1,000 messages a notification waits itself, and says so once; when they are taken it goes on where it was, and
+// says that too. Another one is not kept waiting.
+func TestBehind(t *testing.T) {
+	notified(t, dispatcher.Config{}, func(t *testing.T, sys *harptest.System, r *receivers) {
+		const other = "https://other.example/"
+		r.answers(func(_ context.Context, url string, _ notify.Message) error {
+			if url == hook {
+				return &notify.Error{Answer: "503", After: time.Hour}
+			}
+			return nil
+		})
+		putNotification(t, sys, harp.Notification{Name: "stuck", On: []string{"job.failed"}, To: to(hook)})
+		putNotification(t, sys, harp.Notification{Name: "other", On: []string{"job.*"}, States: []harp.State{harp.StateFailed}, To: to(other)})
+		for n := range 1100 {
+			fail(t, sys, n)
+		}
+		time.Sleep(2 * time.Minute)
+		if s := status(t, sys, "stuck"); s.Pending != 1000 || !s.Behind {
+			t.Errorf("%+v", s)
+		}
+		if n := len(r.taken(other)); n != 1100 {
+			t.Errorf("the other receiver has %d", n)
+		}
+		info, err := sys.Caller().Ping(t.Context())
+		if err != nil || len(info.Troubles) != 1 || info.Troubles[0] != "notifications: stuck: is behind: messages wait for its receiver" {
+			t.Errorf("troubles are %q, %v", info.Troubles, err)
+		}
+		sys.RestartDispatcher()
+		time.Sleep(time.Minute)
+		r.answers(nil)
+		if n, err := sys.Caller().Notifications().Retry(t.Context(), "stuck", ""); n < 900 || err != nil {
+			t.Error(n, err)
+		}
+		time.Sleep(2 * time.Hour)
+		ids := map[string]bool{}
+		for _, m := range r.taken(hook) {
+			ids[m.ID] = true
+		}
+		if len(ids) != 1100 {
+			t.Errorf("%d were told", len(ids))
+		}
+		want := []string{"notification.behind stuck: 1000 messages wait: what happens from now on is looked at when they were taken", "notification.caught_up stuck: "}
+		if got := notificationEvents(t, sys); !slices.Equal(got, want) {
+			t.Errorf("%q", got)
+		}
+		if s := status(t, sys, "stuck"); s.Behind || s.Pending != 0 || s.Sent != 1100 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestGap: where retention has deleted events that a notification has not looked at, it says how many, and goes on.
+func TestGap(t *testing.T) {
+	notified(t, dispatcher.Config{Retain: time.Hour}, func(t *testing.T, sys *harptest.System, r *receivers) {
+		r.answers(func(context.Context, string, notify.Message) error { return &notify.Error{Answer: "503", After: 24 * time.Hour} })
+		putNotification(t, sys, harp.Notification{Name: "n", On: []string{"job.failed"}, To: to(hook)})
+		for n := range 1010 {
+			fail(t, sys, n)
+		}
+		time.Sleep(3 * time.Hour)
+		r.answers(nil)
+		if _, err := sys.Caller().Notifications().Retry(t.Context(), "n", ""); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		id := fail(t, sys, 2000)
+		time.Sleep(time.Minute)
+		var gaps []string
+		for _, e := range notificationEvents(t, sys) {
+			if strings.HasPrefix(e, "notification.gap") {
+				gaps = append(gaps, e)
+			}
+		}
+		var count int
+		if len(gaps) != 1 {
+			t.Fatalf("%q", gaps)
+		}
+		if _, err := fmt.Sscanf(gaps[0], "notification.gap n: %d events were deleted for their age before they were looked at", &count); err != nil || count < 10 || count > 60 {
+			t.Errorf("%q, %v", gaps, err)
+		}
+		got := r.taken(hook)
+		if len(got) != 1001 || !strings.Contains(string(got[1000].Data), id) {
+			t.Errorf("%d messages", len(got))
+		}
+	})
+}
+
+// TestPauses: a receiver that wants no more messages is left alone, and what happens meanwhile is told when it is unpaused. A pause by
+// hand is the same.
+func TestPauses(t *testing.T) {
+	notified(t, dispatcher.Config{}, func(t *testing.T, sys *harptest.System, r *receivers) {
+		ns := sys.Caller().Notifications()
+		r.answers(func(context.Context, string, notify.Message) error { return &notify.Error{Answer: "410 Gone", Gone: true} })
+		putNotification(t, sys, harp.Notification{Name: "n", On: []string{"job.failed"}, To: to(hook)})
+		fail(t, sys, 1)
+		time.Sleep(time.Minute)
+		fail(t, sys, 2)
+		time.Sleep(time.Hour)
+		s := status(t, sys, "n")
+		if s.Pause == nil || s.Pause.By != (harp.Principal{}) || s.Pause.Reason != "its receiver wants no more messages: 410 Gone" || s.Pending != 2 || r.tries != 1 {
+			t.Errorf("%+v after %d tries", s, r.tries)
+		}
+		r.answers(nil)
+		if err := ns.Pause(t.Context(), "n", "night"); err != nil {
+			t.Error(err)
+		}
+		if taken, answer, err := ns.Test(t.Context(), "n"); !taken || answer != "" || err != nil {
+			t.Error(taken, answer, err)
+		}
+		sys.RestartDispatcher()
+		time.Sleep(time.Hour)
+		if s := status(t, sys, "n"); s.Pause == nil || s.Pause.By.Name != harptest.CallerName || s.Pause.Reason != "night" || len(r.subjects(hook)) != 1 {
+			t.Errorf("%+v, %q", s, r.subjects(hook))
+		}
+		if err := ns.Unpause(t.Context(), "n"); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		if got := r.subjects(hook); len(got) != 3 || got[0] != "test of notification n" {
+			t.Errorf("%q", got)
+		}
+		want := []string{"notification.paused n: its receiver wants no more messages: 410 Gone", "notification.paused n: night", "notification.unpaused n: "}
+		if got := notificationEvents(t, sys); !slices.Equal(got, want) {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// TestFinal: a message that will never be taken is given up at once, and the others go on.
+func TestFinal(t *testing.T) {
+	notified(t, dispatcher.Config{}, func(t *testing.T, sys *harptest.System, r *receivers) {
+		first := true
+		r.answers(func(context.Context, string, notify.Message) error {
+			if first {
+				first = false
+				return &notify.Error{Answer: "413", Final: true}
+			}
+			return nil
+		})
+		putNotification(t, sys, harp.Notification{Name: "n", On: []string{"job.failed"}, To: to(hook)})
+		fail(t, sys, 1)
+		time.Sleep(time.Second)
+		fail(t, sys, 2)
+		time.Sleep(time.Second)
+		if s := status(t, sys, "n"); s.GivenUp != 1 || s.Pending != 0 || s.Sent != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestFor: of hosts that are away only those are told that are so for long, and when they are back; over a kill, too.
+func TestFor(t *testing.T) {
+	notified(t, dispatcher.Config{}, func(t *testing.T, sys *harptest.System, r *receivers) {
+		putNotification(t, sys, harp.Notification{Name: "n", On: []string{"host.away"}, For: 10 * time.Minute, To: to(hook)})
+		away := func(d time.Duration, meanwhile func()) {
+			sys.StopAgent("web01")
+			time.Sleep(d)
+			meanwhile()
+			sys.StartAgent("web01")
+			sys.WaitOnline("web01")
+			time.Sleep(time.Minute)
+		}
+		away(9*time.Minute, func() {
+			if s := status(t, sys, "n"); s.Away != 1 || s.Pending != 0 {
+				t.Errorf("%+v", s)
+			}
+		})
+		if got := r.subjects(hook); got != nil {
+			t.Errorf("%q", got)
+		}
+		away(5*time.Minute, func() {
+			sys.CrashDispatcher()
+			sys.StartDispatcher()
+			time.Sleep(4*time.Minute + 50*time.Second)
+			if got := r.subjects(hook); got != nil {
+				t.Errorf("%q before its time", got)
+			}
+			time.Sleep(time.Minute)
+			if got := r.subjects(hook); !slices.Equal(got, []string{"host.away: web01"}) {
+				t.Errorf("%q", got)
+			}
+			sys.CrashDispatcher()
+			sys.StartDispatcher()
+		})
+		if got := r.subjects(hook); !slices.Equal(got, []string{"host.away: web01", "host.online: web01"}) {
+			t.Errorf("%q", got)
+		}
+		if s := status(t, sys, "n"); s.Away != 0 || s.Sent != 2 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestDeletedNotification: nothing is sent of one that is deleted, though the dispatcher be killed before its messages are gone; one
+// that is put anew under its name has none of them.
+func TestDeletedNotification(t *testing.T) {
+	notified(t, dispatcher.Config{}, func(t *testing.T, sys *harptest.System, r *receivers) {
+		r.answers(func(context.Context, string, notify.Message) error { return &notify.Error{Answer: "503"} })
+		n := harp.Notification{Name: "n", On: []string{"job.failed"}, To: to(hook)}
+		putNotification(t, sys, n)
+		for i := range 20 {
+			fail(t, sys, i)
+		}
+		if err := sys.Caller().Notifications().Delete(t.Context(), "n"); err != nil {
+			t.Error(err)
+		}
+		sys.CrashDispatcher()
+		sys.StartDispatcher()
+		sys.WaitOnline("web01")
+		r.answers(nil)
+		if _, err := sys.Caller().Notifications().Get(t.Context(), "n"); !errors.Is(err, harp.ErrNotFound) {
+			t.Error(err)
+		}
+		putNotification(t, sys, n)
+		time.Sleep(time.Hour)
+		if s := status(t, sys, "n"); s.Pending != 0 || r.subjects(hook) != nil {
+			t.Errorf("%+v, %q", s, r.subjects(hook))
+		}
+		fail(t, sys, 21)
+		time.Sleep(time.Second)
+		if got := r.subjects(hook); len(got) != 1 {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// TestNotificationWhenTheClockIsSet: a message that waits is tried when its time has gone by, whatever the wall clock says.
+func TestNotificationWhenTheClockIsSet(t *testing.T) {
+	for _, by := range []time.Duration{-48 * time.Hour, 48 * time.Hour} {
+		t.Run(by.String(), func(t *testing.T) {
+			var mu sync.Mutex
+			ahead := time.Duration(0)
+			now := func() time.Time {
+				mu.Lock()
+				defer mu.Unlock()
+				return time.Now().Add(ahead)
+			}
+			notified(t, dispatcher.Config{Now: now}, func(t *testing.T, sys *harptest.System, r *receivers) {
+				r.answers(func(context.Context, string, notify.Message) error { return &notify.Error{Answer: "503", After: time.Hour} })
+				putNotification(t, sys, harp.Notification{Name: "n", On: []string{"job.failed"}, To: to(hook)})
+				putNotification(t, sys, harp.Notification{Name: "gathers", On: []string{"job.failed"}, Digest: 2 * time.Hour, To: to(hook + "/2")})
+				fail(t, sys, 1)
+				time.Sleep(time.Second)
+				mu.Lock()
+				ahead = by
+				mu.Unlock()
+				time.Sleep(50 * time.Minute)
+				r.answers(nil)
+				if n := r.tries; n != 1 {
+					t.Errorf("%d tries", n)
+				}
+				time.Sleep(15 * time.Minute)
+				if got := r.subjects(hook); len(got) != 1 {
+					t.Errorf("%q", got)
+				}
+				sys.RestartDispatcher() // set back, the digest lasts as long again at most
+				time.Sleep(2*time.Hour + time.Minute)
+				if got := r.subjects(hook + "/2"); len(got) != 1 {
+					t.Errorf("%q", got)
+				}
+			})
+		})
+	}
+}
+
+// TestRestoredNotification: the notifications of a backup go on in the store that is restored from it, and lose nothing that it has.
+func TestRestoredNotification(t *testing.T) {
+	notified(t, dispatcher.Config{}, func(t *testing.T, sys *harptest.System, r *receivers) {
+		putNotification(t, sys, harp.Notification{Name: "n", On: []string{"job.failed"}, To: to(hook)})
+		fail(t, sys, 1)
+		time.Sleep(2 * time.Minute)
+		var backup strings.Builder
+		if err := sys.Caller().Backup(t.Context(), &backup); err != nil {
+			t.Fatal(err)
+		}
+		sys.StopDispatcher()
+		sys.RestoreDispatcher(strings.NewReader(backup.String()))
+		sys.StartDispatcher()
+		sys.WaitOnline("web01")
+		fail(t, sys, 2)
+		time.Sleep(time.Minute)
+		if got := r.taken(hook); len(got) != 2 || got[0].ID == got[1].ID {
+			t.Errorf("%+v", got)
+		}
+		if got := notificationEvents(t, sys); got != nil {
+			t.Errorf("%q", got)
+		}
+	})
+}

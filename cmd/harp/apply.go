@@ -21,10 +21,11 @@ func (c *cli) scheduleApplyCommand() *cobra.Command {
 	var f applyFlags
 	cmd := &cobra.Command{
 		Use:   "apply -f DIR|FILE",
-		Short: "Make schedules, groups and windows what documents say",
-		Long: `Make schedules, groups and maintenance windows what the documents of a file say, or those of
-all files *.yaml and *.yml in a folder: all of them together, or nothing if something is
-wrong. What has changed is printed by field. What is as its document says is not touched.
+		Short: "Make schedules, groups, windows and notifications what documents say",
+		Long: `Make schedules, groups, maintenance windows and notifications what the documents of a file
+say, or those of all files *.yaml and *.yml in a folder: all of them together, or nothing if
+something is wrong. What has changed is printed by field. What is as its document says is not
+touched.
 
 Nobody can then add, remove or set by hand what a document is of; pause, unpause, skip and run
 are not refused. Those who apply documents are told apart by --managed-by. With --prune what
@@ -196,6 +197,12 @@ func exported(ctx context.Context, caller *harp.Caller, names []string) (documen
 			return nil, err
 		}
 		documents = append(documents, harp.Document{Window: &w.Window})
+	}
+	for n, err := range caller.Notifications().List(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		documents = append(documents, harp.Document{Notification: &n.Notification})
 	}
 	if len(names) > 0 {
 		all := documents

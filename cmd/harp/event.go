@@ -70,6 +70,8 @@ func eventTypes() (types []string) {
 		harp.EventScheduleFired, harp.EventScheduleSkipped, harp.EventScheduleMissed, harp.EventScheduleFailed, harp.EventScheduleLate,
 		harp.EventSchedulePaused, harp.EventScheduleUnpaused, harp.EventScheduleChanged, harp.EventScheduleDeleted,
 		harp.EventWindowChanged, harp.EventWindowOpened, harp.EventWindowClosed, harp.EventWindowDeleted, harp.EventHostPaused, harp.EventHostUnpaused,
+		harp.EventNotificationFailed, harp.EventNotificationBehind, harp.EventNotificationCaughtUp, harp.EventNotificationGap,
+		harp.EventNotificationPaused, harp.EventNotificationUnpaused, harp.EventNotificationChanged, harp.EventNotificationDeleted,
 		harp.EventDocumentsApplied, harp.EventDocumentsRefused,
 		harp.EventGroupChanged, harp.EventHostLabelled, harp.EventHostRemoved, harp.EventsMissing,
 	} {
@@ -215,6 +217,7 @@ func eventText(e harp.Event) string {
 		{"job", e.Job},
 		{"schedule", e.Schedule},
 		{"window", e.Window},
+		{"notification", e.Notification},
 		{"batch", e.Batch},
 		{"host", e.Host},
 		{"proc", e.Procedure},

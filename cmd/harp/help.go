@@ -107,7 +107,7 @@ var helpTexts embed.FS
 // helpTopics are the pages in the order in which they are listed.
 func helpTopics() (topics []*cobra.Command) {
 	keys := strings.NewReplacer("{dispatcher}\n", config.Help(config.DispatcherKeys()), "{agent}", config.Help(config.AgentKeys()))
-	for _, name := range []string{"exit-codes", "arguments", "delivery", "contexts", "targets", "batches", "schedules", "maintenance", "output", "configuration"} {
+	for _, name := range []string{"exit-codes", "arguments", "delivery", "contexts", "targets", "batches", "schedules", "maintenance", "notifications", "output", "configuration"} {
 		text, err := helpTexts.ReadFile("help/" + name + ".txt")
 		if err != nil {
 			panic(err) // it is part of the program

@@ -90,6 +90,7 @@ func TestScript(t *testing.T) {
 			"append":  cmdAppend,
 			"signal":  cmdSignal,
 			"await":   cmdAwait,
+			"receive": cmdReceive,
 		},
 	})
 }

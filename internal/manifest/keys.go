@@ -19,9 +19,10 @@ type key struct {
 
 // kinds are the keys of documents, by what they are of, in the order in which they are written.
 var kinds = map[harp.DocumentKind][]key{
-	harp.ScheduleDocument: scheduleKeys(),
-	harp.GroupDocument:    only(keysOf(reflect.TypeFor[harp.Group]()), "name", "target"),
-	harp.WindowDocument:   windowKeys(),
+	harp.ScheduleDocument:     scheduleKeys(),
+	harp.GroupDocument:        only(keysOf(reflect.TypeFor[harp.Group]()), "name", "target"),
+	harp.WindowDocument:       windowKeys(),
+	harp.NotificationDocument: keysOf(reflect.TypeFor[harp.Notification]()),
 }
 
 // scheduleKeys are those of a schedule. What its request has beside target, procedure and arguments are its options, as for

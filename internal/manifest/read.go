@@ -95,6 +95,9 @@ func (r *reader) noun(text []byte) (harp.Document, error) {
 	case harp.WindowDocument:
 		d.Window = &harp.Window{}
 		err = json.Unmarshal(text, d.Window)
+	case harp.NotificationDocument:
+		d.Notification = &harp.Notification{}
+		err = json.Unmarshal(text, d.Notification)
 	}
 	if err == nil {
 		err = d.Check()

@@ -26,6 +26,8 @@ func Write(d harp.Document, file string) ([]byte, error) {
 		text, err = json.Marshal(d.Group)
 	case harp.WindowDocument:
 		text, err = json.Marshal(d.Window)
+	case harp.NotificationDocument:
+		text, err = json.Marshal(d.Notification)
 	default:
 		return nil, fmt.Errorf("a document of kind %q cannot be written", d.Kind())
 	}

@@ -4,11 +4,15 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
+	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/internal/yamlfile"
+	"github.com/harpcaller/harp/notify"
+	"github.com/harpcaller/harp/notify/mail"
 	"github.com/harpcaller/harp/schedule"
 	"github.com/harpcaller/harp/store/badger"
 	"github.com/harpcaller/harp/transport"
@@ -16,24 +20,26 @@ import (
 
 // Dispatcher is the configuration of harp dispatcher.
 type Dispatcher struct {
-	Listen       string            `yaml:"listen"` // host:port for agents and callers; default :7440
-	Data         string            `yaml:"data"`   // the folder of the store
-	TLS          TLS               `yaml:"tls"`
-	Hosts        []Host            `yaml:"hosts"`         // hosts beside those that dial in; or
-	HostsScript  []string          `yaml:"hosts_script"`  // a program that prints them, one JSON object a line
-	HostsRefresh yamlfile.Duration `yaml:"hosts_refresh"` // how often it is run
-	Heartbeat    yamlfile.Duration `yaml:"heartbeat"`
-	OfflineWait  yamlfile.Duration `yaml:"offline_wait"`
-	LostAfter    yamlfile.Duration `yaml:"lost_after"`   // of silence, when jobs are given up
-	Retain       yamlfile.Duration `yaml:"retain"`       // how long jobs are kept after their end; none: for ever
-	RetainBytes  yamlfile.Bytes    `yaml:"retain_bytes"` // how much of them, at most
-	TimeZone     string            `yaml:"time_zone"`    // of schedules that name none
-	Documents    string            `yaml:"documents"`    // the folder of schedules, groups and windows
-	Space        Space             `yaml:"space"`
-	Limits       Limits            `yaml:"limits"`
-	Log          Log               `yaml:"log"`
+	Listen        string            `yaml:"listen"` // host:port for agents and callers; default :7440
+	Data          string            `yaml:"data"`   // the folder of the store
+	TLS           TLS               `yaml:"tls"`
+	Hosts         []Host            `yaml:"hosts"`         // hosts beside those that dial in; or
+	HostsScript   []string          `yaml:"hosts_script"`  // a program that prints them, one JSON object a line
+	HostsRefresh  yamlfile.Duration `yaml:"hosts_refresh"` // how often it is run
+	Heartbeat     yamlfile.Duration `yaml:"heartbeat"`
+	OfflineWait   yamlfile.Duration `yaml:"offline_wait"`
+	LostAfter     yamlfile.Duration `yaml:"lost_after"`    // of silence, when jobs are given up
+	Retain        yamlfile.Duration `yaml:"retain"`        // how long jobs are kept after their end; none: for ever
+	RetainBytes   yamlfile.Bytes    `yaml:"retain_bytes"`  // how much of them, at most
+	TimeZone      string            `yaml:"time_zone"`     // of schedules that name none
+	Documents     string            `yaml:"documents"`     // the folder of schedules, groups and windows
+	Notifications Notifications     `yaml:"notifications"` // how their messages are sent
+	Space         Space             `yaml:"space"`
+	Limits        Limits            `yaml:"limits"`
+	Log           Log               `yaml:"log"`
 
-	tls *tls.Config
+	tls     *tls.Config
+	senders []notify.Sender
 }
 
 // Host is a host of the registry.
@@ -41,6 +47,23 @@ type Host struct {
 	Name    string            `yaml:"name"`
 	Address string            `yaml:"address"` // where the dispatcher dials it; empty: it dials in
 	Labels  map[string]string `yaml:"labels"`
+}
+
+// Notifications say how messages of notifications are sent.
+type Notifications struct {
+	Secrets  string   `yaml:"secrets"`  // the folder of the secrets of webhooks; empty: none is called
+	Networks []string `yaml:"networks"` // that webhooks may reach beside the public Internet
+	CA       string   `yaml:"ca"`       // certificates of authorities that are trusted beside the system's
+	Mail     Mail     `yaml:"mail"`
+}
+
+// Mail is the server that sends messages.
+type Mail struct {
+	Server       string `yaml:"server"` // empty: no mail is sent
+	From         string `yaml:"from"`
+	User         string `yaml:"user"`
+	PasswordFile string `yaml:"password_file"`
+	Security     string `yaml:"security"`
 }
 
 // Space is how little room there may be on the disk of the store.
@@ -127,8 +150,55 @@ func ReadDispatcher(path string) (*Dispatcher, error) {
 	if s := d.Space; s.Low > 0 && s.Critical > s.Low {
 		wrong = append(wrong, f.Errorf("space.critical", "must not be more than low"))
 	}
+	n := &d.Notifications
+	n.Secrets, n.CA, n.Mail.PasswordFile = f.Path(n.Secrets), f.Path(n.CA), f.Path(n.Mail.PasswordFile)
+	if d.senders, err = n.senders(f); err != nil {
+		wrong = append(wrong, err)
+	}
 	d.tls, _, err = d.TLS.loadFiles(f, transport.RoleDispatcher)
 	return d, errors.Join(append(wrong, err)...)
+}
+
+// senders are what sends messages. Errors: *yamlfile.Error.
+func (n *Notifications) senders(f *yamlfile.File) (senders []notify.Sender, err error) {
+	var authorities []string
+	if n.CA != "" {
+		authorities = []string{n.CA}
+	}
+	if n.Secrets != "" {
+		web := notify.WebhookConfig{Secrets: n.Secrets, CAFiles: authorities}
+		for i, text := range n.Networks {
+			network, err := netip.ParsePrefix(text)
+			if err != nil {
+				return nil, f.Errorf(fmt.Sprintf("notifications.networks[%d]", i), "must be a network, such as 10.1.0.0/16")
+			}
+			web.Networks = append(web.Networks, network)
+		}
+		s, err := notify.NewWebhooks(web)
+		if err != nil {
+			return nil, senderError(f, "notifications", err)
+		}
+		senders = append(senders, s)
+	}
+	if m := n.Mail; m.Server != "" {
+		s, err := mail.New(mail.Config{
+			Server: m.Server, From: m.From, User: m.User, PasswordFile: m.PasswordFile, Security: mail.Security(m.Security), CAFiles: authorities,
+		})
+		if err != nil {
+			return nil, senderError(f, "notifications.mail", err)
+		}
+		senders = append(senders, s)
+	}
+	return senders, nil
+}
+
+// senderError says in which field of a file it is what a sender does not take.
+func senderError(f *yamlfile.File, in string, err error) error {
+	var field *harp.FieldError
+	if errors.As(err, &field) {
+		return f.Errorf(in+"."+field.Field, "%s", field.Message)
+	}
+	return f.Errorf("notifications.ca", "%s", err)
 }
 
 // longestLostAfter is what the library takes.
@@ -156,6 +226,7 @@ func (d *Dispatcher) Config() dispatcher.Config {
 		Retain:       time.Duration(d.Retain),
 		RetainBytes:  int64(d.RetainBytes),
 		TimeZone:     d.TimeZone,
+		Senders:      d.senders,
 		Limits: dispatcher.Limits{
 			SilenceTimeout:    time.Duration(l.SilenceTimeout),
 			MaxExecTime:       time.Duration(l.MaxExecTime),

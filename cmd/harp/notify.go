@@ -1,0 +1,439 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/harpcaller/harp"
+)
+
+func (c *cli) notifyCommand() *cobra.Command {
+	cmd := group("notify", "Tell people and programs of what happens",
+		c.notifyListCommand(), c.notifyAddCommand(), c.notifyShowCommand(), c.notifyRemoveCommand(), c.notifyPauseCommand(), c.notifyUnpauseCommand(),
+		c.notifyTestCommand(), c.notifyPendingCommand(), c.notifyRetryCommand())
+	for _, sub := range cmd.Commands() {
+		if strings.Contains(sub.Use, " NAME") && sub.Name() != "add" || sub.Name() == "pending" {
+			sub.ValidArgsFunction = c.completeOnly(c.asksWords(notificationWords))
+		}
+	}
+	cmd.Long = `Tell people and programs of what happens: a notification posts events of the feed to a
+webhook, or sends them by mail, as they happen. None is lost: what is not taken is tried
+again for days. See harp help notifications.`
+	cmd.Example = `  harp notify add failures --on job.failed --webhook https://hooks.example.org/harp --secret harp
+  harp notify test failures
+  harp notify pending`
+	return cmd
+}
+
+// notificationWords are the names of notifications.
+func notificationWords(ctx context.Context, caller *harp.Caller, _ []string, _ string) (found []word) {
+	for s, err := range caller.Notifications().List(ctx) {
+		if err != nil {
+			break
+		}
+		found = append(found, word{s.Name, strings.Join(s.On, ", ") + " to " + receiverText(s.To)})
+	}
+	return found
+}
+
+// receiverText is who is told.
+func receiverText(r harp.Receiver) string {
+	switch {
+	case r.Webhook != nil:
+		return r.Webhook.URL
+	case r.Mail != nil:
+		return strings.Join(r.Mail.To, ", ")
+	}
+	return ""
+}
+
+// notifiedText is whether all is told.
+func notifiedText(s harp.NotificationStatus) string {
+	switch {
+	case s.Err != nil:
+		return "cannot tell: " + s.Err.Error()
+	case s.Pause != nil:
+		return "paused"
+	case s.Behind:
+		return "behind"
+	case s.Answer != "":
+		return "trying"
+	}
+	return "ok"
+}
+
+func (c *cli) notifyListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:         "ls",
+		Short:       "List notifications",
+		Args:        cobra.NoArgs,
+		Annotations: lists(),
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
+			all, _, err := firstOf(caller.Notifications().List(ctx), 0)
+			if err != nil {
+				return err
+			}
+			return printList(c, listing[harp.NotificationStatus]{
+				name:   "notifications",
+				header: []string{"name", "on", "to", "pending", "given up", "now"},
+				row: func(s harp.NotificationStatus) []string {
+					return []string{s.Name, strings.Join(s.On, ","), receiverText(s.To), strconv.Itoa(s.Pending), strconv.Itoa(s.GivenUp), notifiedText(s)}
+				},
+				wider: []string{"sent", "answer", "by"},
+				widen: func(s harp.NotificationStatus) []string {
+					return []string{strconv.FormatUint(s.Sent, 10), s.Answer, s.By.Name}
+				},
+				id: func(s harp.NotificationStatus) string { return s.Name },
+			}, all)
+		}),
+	}
+}
+
+func (c *cli) notifyShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show a notification",
+		Args:  cobra.ExactArgs(1),
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
+			s, err := caller.Notifications().Get(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if c.format == formatJSON {
+				return c.printNoun(s)
+			}
+			c.pairs(c.notificationPairs(s))
+			return nil
+		}),
+	}
+}
+
+// notificationPairs are what is to be said of a notification.
+func (c *cli) notificationPairs(s harp.NotificationStatus) [][2]string {
+	var states []string
+	for _, state := range s.States {
+		states = append(states, string(state))
+	}
+	secrets, pause := "", ""
+	if s.To.Webhook != nil {
+		secrets = strings.Join(s.To.Webhook.Secrets, ", ")
+	}
+	if p := s.Pause; p != nil {
+		pause = "since " + c.clock(p.Since)
+		if p.By.Name != "" {
+			pause += " by " + p.By.Name
+		}
+		if p.Reason != "" {
+			pause += ": " + p.Reason
+		}
+	}
+	return [][2]string{
+		{"name", s.Name},
+		{"doc", s.Doc},
+		{"on", strings.Join(s.On, ", ")},
+		{"procedures", strings.Join(s.Procedures, ", ")},
+		{"schedules", strings.Join(s.Schedules, ", ")},
+		{"target", s.Target},
+		{"states", strings.Join(states, ", ")},
+		{"labels", labelText(s.Labels)},
+		{"for", limitWords(s.For)},
+		{"digest", limitWords(s.Digest)},
+		{"include", strings.Join(s.Include, ", ")},
+		{"to", receiverText(s.To)},
+		{"secrets", secrets},
+		{"now", notifiedText(s)},
+		{"pause", pause},
+		{"pending", strconv.Itoa(s.Pending)},
+		{"given up", strconv.Itoa(s.GivenUp)},
+		{"away", numberText(s.Away)},
+		{"gathered", numberText(s.Gathered)},
+		{"sent", strconv.FormatUint(s.Sent, 10)},
+		{"tried", c.clock(s.Tried)},
+		{"answer", s.Answer},
+		{"changed", c.clock(s.Changed)},
+		{"by", strings.TrimSpace(s.By.Kind + " " + s.By.Name)},
+		{"managed by", s.ManagedBy},
+	}
+}
+
+// notificationFlags are a notification as flags.
+type notificationFlags struct {
+	notification    harp.Notification
+	states, labels  []string
+	length, digest  limit
+	webhook         string
+	secrets, mail   []string
+	replace, dryRun bool
+}
+
+func (c *cli) notifyAddCommand() *cobra.Command {
+	var f notificationFlags
+	cmd := &cobra.Command{
+		Use:   "add NAME --on TYPE",
+		Short: "Make a notification",
+		Long: `Make a notification, which tells of events of some types as they happen from now on: to
+the receiver of a webhook, or by mail. Others of its flags leave out some of these events.
+
+A secret of a webhook is the name of a file in the folder notifications.secrets of the
+dispatcher's configuration. See harp help notifications.`,
+		Example: `  harp notify add failures --on job.failed --on 'batch.failed' --webhook https://hooks.example.org/harp --secret harp
+  harp notify add away --on host.away --for 10m --target 'role=db' --mail ops@example.org
+  harp notify add nightly --on 'schedule.*' --schedule nightly --digest 1h --mail ops@example.org`,
+		Args: cobra.ExactArgs(1),
+		RunE: c.does(func(ctx context.Context, args []string) error {
+			f.notification.Name = args[0]
+			if err := f.read(); err != nil {
+				return err
+			}
+			return c.withCaller(ctx, func(caller *harp.Caller) error { return c.addNotification(ctx, caller, &f) })
+		}),
+
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	n, flags := &f.notification, cmd.Flags()
+	flags.StringArrayVar(&n.On, "on", nil, "events of this `type`: job.failed, batch.* (repeatable)")
+	flags.StringVar(&f.webhook, "webhook", "", "post to this `URL`")
+	flags.StringArrayVar(&f.secrets, "secret", nil, "sign with the secret in the file of this `name` (repeatable: two while one is replaced)")
+	flags.StringArrayVar(&f.mail, "mail", nil, "mail to this `address` (repeatable)")
+	flags.StringArrayVar(&n.Procedures, "proc", nil, "only of jobs of procedures like this `pattern`: * is any text, ? one character (repeatable)")
+	flags.StringArrayVar(&n.Schedules, "schedule", nil, "only of schedules like this `pattern`, and their runs (repeatable)")
+	flags.StringVar(&n.Target, "target", "", "only of the hosts of this `target`, as they are then")
+	flags.StringArrayVar(&f.states, "state", nil, "only of jobs that are in this `state` then (repeatable)")
+	flags.StringArrayVarP(&f.labels, "label", "l", nil, "only of jobs with this label: `key=value` (repeatable)")
+	flags.Var(&f.length, "for", "of host.away: tell only of hosts that are away for so long, and when they are back")
+	flags.Var(&f.digest, "digest", "gather what happens within so long into one message")
+	flags.StringArrayVar(&n.Include, "include", nil, "tell `args` or result of a job, too, without what is secret (repeatable)")
+	flags.StringVar(&n.Doc, "doc", "", "a `text` for people")
+	flags.BoolVar(&f.replace, "replace", false, "take the place of a notification of this name")
+	bindDryRun(cmd, &f.dryRun)
+	_ = cmd.MarkFlagRequired("on") // fails only for a flag that is not there
+	c.completeFlag(cmd, "on", fixed(eventTypes()...))
+	c.completeFlag(cmd, "target", listed(c.asksWords(targetWords)))
+	c.completeFlag(cmd, "proc", c.asksWords(everyProcedureWords))
+	c.completeFlag(cmd, "include", fixed(harp.IncludeArgs, harp.IncludeResult))
+	return cmd
+}
+
+// read makes a notification of the flags, and checks it.
+func (f *notificationFlags) read() error {
+	n := &f.notification
+	switch {
+	case (f.webhook == "") == (len(f.mail) == 0):
+		return invalid("webhook", "say whom to tell: one of --webhook and --mail")
+	case f.webhook != "":
+		n.To.Webhook = &harp.Webhook{URL: f.webhook, Secrets: f.secrets}
+	case len(f.secrets) > 0:
+		return invalid("secret", "needs --webhook")
+	default:
+		n.To.Mail = &harp.Mail{To: f.mail}
+	}
+	for _, s := range f.states {
+		n.States = append(n.States, harp.State(s))
+	}
+	for _, text := range f.labels {
+		k, v, ok := strings.Cut(text, "=")
+		if !ok {
+			return invalid("label", "%s is not key=value", text)
+		}
+		if n.Labels == nil {
+			n.Labels = map[string]string{}
+		}
+		n.Labels[k] = v
+	}
+	n.For, n.Digest = time.Duration(f.length), time.Duration(f.digest)
+	if n.Target != "" {
+		if err := checkTarget(n.Target); err != nil {
+			return err
+		}
+	}
+	return n.Check()
+}
+
+// addNotification makes a notification or, for a dry run, says what it would be.
+func (c *cli) addNotification(ctx context.Context, caller *harp.Caller, f *notificationFlags) error {
+	n := f.notification
+	old, err := caller.Notifications().Get(ctx, n.Name)
+	switch {
+	case err == nil && !f.replace:
+		return &existsError{fmt.Sprintf("notification %s is there already: %s to %s; --replace puts another in its place", n.Name, strings.Join(old.On, ", "), receiverText(old.To))}
+	case err != nil && !errors.Is(err, harp.ErrNotFound):
+		return err
+	case f.dryRun:
+		return c.would(object{{"notification", n}}, "would make notification %s: %s to %s", n.Name, strings.Join(n.On, ", "), receiverText(n.To))
+	}
+	if err := caller.Notifications().Put(ctx, n); err != nil {
+		return err
+	}
+	if c.format == formatJSON {
+		return c.printObject(object{{"notification", n}})
+	}
+	c.notice("notification %s: %s to %s; harp notify test %s sends a test", n.Name, strings.Join(n.On, ", "), receiverText(n.To), n.Name)
+	return nil
+}
+
+// changesNotification is the body of a command that changes the notification that it is given. The texts say of its name what would be
+// done, and what was.
+func (c *cli) changesNotification(dry *bool, change func(n *harp.Notifications, ctx context.Context, name string) error, would, done string) func(*cobra.Command, []string) error {
+	return c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
+		n, name := caller.Notifications(), args[0]
+		if *dry {
+			if _, err := n.Get(ctx, name); err != nil {
+				return err
+			}
+			return c.would(object{{"name", name}}, would, name)
+		}
+		if err := change(n, ctx, name); err != nil {
+			return err
+		}
+		if c.format == formatJSON {
+			return c.printObject(object{{"name", name}})
+		}
+		c.notice(done, name)
+		return nil
+	})
+}
+
+func (c *cli) notifyRemoveCommand() *cobra.Command {
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "rm NAME",
+		Short: "Delete a notification with its messages; none is sent any more",
+		Args:  cobra.ExactArgs(1),
+		RunE:  c.changesNotification(&dry, (*harp.Notifications).Delete, "would delete notification %s", "deleted notification %s"),
+	}
+	bindDryRun(cmd, &dry)
+	return cmd
+}
+
+func (c *cli) notifyPauseCommand() *cobra.Command {
+	var dry bool
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "pause NAME",
+		Short: "Send no messages of a notification until it is unpaused",
+		Long: `Send no messages of a notification until it is unpaused. What happens meanwhile is told
+then: messages wait, and beyond 1,000 of them the notification does, and looks at events later.`,
+		Args: cobra.ExactArgs(1),
+		RunE: c.changesNotification(&dry, func(n *harp.Notifications, ctx context.Context, name string) error { return n.Pause(ctx, name, reason) },
+			"would pause notification %s", "paused notification %s"),
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for people")
+	bindDryRun(cmd, &dry)
+	return cmd
+}
+
+func (c *cli) notifyUnpauseCommand() *cobra.Command {
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "unpause NAME",
+		Short: "Send messages of a notification again",
+		Args:  cobra.ExactArgs(1),
+		RunE:  c.changesNotification(&dry, (*harp.Notifications).Unpause, "would unpause notification %s", "unpaused notification %s"),
+	}
+	bindDryRun(cmd, &dry)
+	return cmd
+}
+
+// untakenError says that a receiver did not take a test.
+func untakenError(name, answer string) error {
+	return &exitOneError{fmt.Sprintf("the receiver of notification %s did not take the test: %s", name, answer)}
+}
+
+func (c *cli) notifyTestCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "test NAME",
+		Short: "Send a test to the receiver of a notification now",
+		Long: `Send a message of type test to the receiver of a notification now, once, though the
+notification be paused. The exit code is 0 if it was taken, else 1, and what the receiver
+answered is printed.`,
+		Args: cobra.ExactArgs(1),
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
+			taken, answer, err := caller.Notifications().Test(ctx, args[0])
+			switch {
+			case err != nil:
+				return err
+			case !taken:
+				return untakenError(args[0], answer)
+			case c.format == formatJSON:
+				return c.printObject(object{{"name", args[0]}, {"taken", taken}})
+			}
+			c.notice("the receiver of notification %s took the test", args[0])
+			return nil
+		}),
+	}
+}
+
+func (c *cli) notifyPendingCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:         "pending [NAME]",
+		Short:       "List messages that were not taken: those that wait for a try, and those given up",
+		Args:        cobra.MaximumNArgs(1),
+		Annotations: lists(),
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
+			names := args
+			if len(names) == 0 {
+				all, _, err := firstOf(caller.Notifications().List(ctx), 0)
+				if err != nil {
+					return err
+				}
+				for _, n := range all {
+					names = append(names, n.Name)
+				}
+			}
+			messages := []harp.MessageStatus{}
+			for _, name := range names {
+				some, _, err := firstOf(caller.Notifications().Messages(ctx, name), 0)
+				if err != nil && !(len(args) == 0 && errors.Is(err, harp.ErrNotFound)) { // it was deleted meanwhile
+					return err
+				}
+				messages = append(messages, some...)
+			}
+			return printList(c, listing[harp.MessageStatus]{
+				name:   "messages",
+				header: []string{"notification", "subject", "tries", "next", "answer"},
+				row: func(m harp.MessageStatus) []string {
+					next := "given up"
+					if !m.GivenUp {
+						next = c.clock(m.Due)
+					}
+					return []string{m.Notification, m.Subject, strconv.Itoa(m.Tries), next, m.Answer}
+				},
+				wider: []string{"time", "id"},
+				widen: func(m harp.MessageStatus) []string { return []string{c.clock(m.Time), m.ID} },
+				id:    func(m harp.MessageStatus) string { return m.ID },
+			}, slices.Clip(messages))
+		}),
+	}
+}
+
+func (c *cli) notifyRetryCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "retry NAME [ID]",
+		Short: "Try messages again now that were given up, or wait for another try",
+		Long: `Try messages of a notification again now that were given up, or wait for another try: all of
+them, or the one with this id, which harp notify pending -o id prints.`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
+			id := ""
+			if len(args) == 2 {
+				id = args[1]
+			}
+			count, err := caller.Notifications().Retry(ctx, args[0], id)
+			switch {
+			case err != nil:
+				return err
+			case c.format == formatJSON:
+				return c.printObject(object{{"name", args[0]}, {"messages", count}})
+			}
+			c.notice("%d messages of notification %s are tried now", count, args[0])
+			return nil
+		}),
+	}
+}
