@@ -26,7 +26,7 @@ func TestDocuments(t *testing.T) {
 		}
 	}()
 	schedules := d.Caller().Schedules()
-	for _, want := range []int{7, 0} {
+	for _, want := range []int{8, 0} {
 		done, err := schedules.Apply(t.Context(), "schedules", set.Documents, harp.ApplyOptions{Prune: true})
 		if err != nil || done.Count != want {
 			t.Fatalf("%d documents change something, want %d: %v", done.Count, want, set.Wrap(err))
