@@ -30,6 +30,9 @@ func TestOtherStatusesReadBack(t *testing.T) {
 	t.Run("Upcoming", readsBackAny[Upcoming])
 	t.Run("Window", readsBackAny[Window])
 	t.Run("WindowStatus", readsBackAny[WindowStatus])
+	t.Run("Notification", readsBackAny[Notification])
+	t.Run("NotificationStatus", readsBackAny[NotificationStatus])
+	t.Run("MessageStatus", readsBackAny[MessageStatus])
 	t.Run("Verdict", readsBackAny[Verdict])
 }
 
