@@ -1,0 +1,131 @@
+package dispatcher_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/notify"
+	"github.com/harpcaller/harp/store"
+	"github.com/harpcaller/harp/store/memory"
+)
+
+// downHook takes nothing.
+type downHook struct{}
+
+func (downHook) Accepts(r harp.Receiver) bool { return r.Webhook != nil }
+
+func (downHook) Check(harp.Receiver) error { return nil }
+
+func (downHook) Send(context.Context, harp.Receiver, notify.Message) error {
+	return &notify.Error{Answer: "503"}
+}
+
+// TestDamagedNotifications: what the disk has lost of a notification is told, and nothing else is lost with it.
+func TestDamagedNotifications(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		kind   string
+		gap    string
+		broken bool
+		left   int // messages
+	}{
+		{"a message", "message of n", "1 messages cannot be read", false, 2},
+		{"its place", "notified", "where it was in the feed cannot be read: it goes on with what happens now", false, 3},
+		{"what was put", "notification", "", true, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := memory.NewDisk()
+				open := func() *dispatcher.Dispatcher {
+					return must[*dispatcher.Dispatcher](t)(dispatcher.Open(t.Context(), memory.OpenDisk(disk, nil), dispatcher.Config{Senders: []notify.Sender{downHook{}}}))
+				}
+				d := open()
+				n := harp.Notification{Name: "n", On: []string{"group.*"}, To: harp.Receiver{Webhook: &harp.Webhook{URL: "https://x", Secrets: []string{"s"}}}}
+				ok(t, d.Caller().Notifications().Put(t.Context(), n))
+				for _, name := range []string{"a", "b", "c"} {
+					ok(t, d.Caller().Groups().Put(t.Context(), name, "web*"))
+				}
+				time.Sleep(time.Second)
+				ok(t, d.Shutdown(t.Context()))
+
+				st := memory.OpenDisk(disk, nil)
+				page, _, err := st.ListDocuments(t.Context(), c.kind, "", 1)
+				if err != nil || len(page) != 1 {
+					t.Fatalf("%d documents of kind %s, %v", len(page), c.kind, err)
+				}
+				_, err = st.ChangeDocuments(t.Context(), store.DocumentChanges{Changes: []store.DocumentChange{{Kind: c.kind, Name: page[0].Name, Old: page[0].Content}}})
+				ok(t, err)
+				ok(t, st.Close())
+
+				d = open()
+				defer func() { ok(t, d.Shutdown(t.Context())) }()
+				time.Sleep(time.Second)
+				events := must[harp.EventPage](t)(d.Caller().EventsPage(t.Context(), harp.EventFilter{After: harp.EventsFromStart, Types: []string{"notification.gap"}}, false))
+				var reasons []string
+				for _, e := range events.Events {
+					reasons = append(reasons, e.Reason)
+				}
+				if got := strings.Join(reasons, "; "); got != c.gap {
+					t.Errorf("told is %q, want %q", got, c.gap)
+				}
+				s := must[harp.NotificationStatus](t)(d.Caller().Notifications().Get(t.Context(), "n"))
+				if (s.Err != nil) != c.broken || s.Pending != c.left || (d.Health(t.Context()).Checks["notifications"] != nil) != c.broken {
+					t.Errorf("it is %+v", s)
+				}
+				ok(t, d.Caller().Notifications().Put(t.Context(), n))
+				ok(t, d.Caller().Groups().Put(t.Context(), "d", "web*"))
+				time.Sleep(time.Second)
+				if s := must[harp.NotificationStatus](t)(d.Caller().Notifications().Get(t.Context(), "n")); s.Err != nil || s.Pending != c.left+1 {
+					t.Errorf("put anew it is %+v", s)
+				}
+			})
+		})
+	}
+}
+
+// TestNotificationsAreManaged: a notification of a document is changed by its document alone, keeps its place, and keeps a group that it
+// uses from being deleted.
+func TestNotificationsAreManaged(t *testing.T) {
+	ctx := t.Context()
+	sys := newSystem(t, inMemory, nil, dispatcher.Config{Senders: []notify.Sender{downHook{}}})
+	n := harp.Notification{Name: "n", On: []string{"group.*"}, Target: "@g", To: harp.Receiver{Webhook: &harp.Webhook{URL: "https://x", Secrets: []string{"s"}}}}
+	documents := []harp.Document{{Notification: &n}, {Group: &harp.Group{Name: "g", Target: "web*"}}}
+	apply := func(documents []harp.Document) harp.Applied {
+		t.Helper()
+		return must[harp.Applied](t)(sys.caller.Schedules().Apply(ctx, "ops", documents, harp.ApplyOptions{Prune: true}))
+	}
+	if got := apply(documents); got.Count != 2 {
+		t.Errorf("%+v", got)
+	}
+	if got := apply(documents); got.Count != 0 {
+		t.Errorf("again: %+v", got)
+	}
+	wantCode(t, "conflict", sys.caller.Notifications().Put(ctx, n), sys.caller.Notifications().Delete(ctx, "n"), sys.caller.Groups().Delete(ctx, "g"))
+	if _, err := sys.caller.Schedules().Apply(ctx, "ops", documents[:1], harp.ApplyOptions{Prune: true}); harp.FailureOf(err).Code != "conflict" && harp.FailureOf(err).Code != "invalid" {
+		t.Errorf("a group that is used goes: %v", err)
+	}
+	n.Digest = time.Hour
+	if got := apply(documents); got.Count != 1 || len(got.Changes[0].Fields) != 1 || got.Changes[0].Fields[0].Field != "digest" {
+		t.Errorf("%+v", got)
+	}
+	if got := apply(documents[1:]); got.Count != 1 || got.Changes[0].Action != harp.DocumentDeleted {
+		t.Errorf("%+v", got)
+	}
+	if got := apply(documents); got.Count != 1 { // waits until the messages of the one before are gone
+		t.Errorf("%+v", got)
+	}
+}
+
+func wantCode(t *testing.T, code string, errs ...error) {
+	t.Helper()
+	for i, err := range errs {
+		if got := harp.FailureOf(err).Code; got != code {
+			t.Errorf("%d: %v, want %s", i, err, code)
+		}
+	}
+}
