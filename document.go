@@ -8,13 +8,14 @@ import (
 	"unicode"
 )
 
-// Document is a schedule, a group, a window or a notification as people keep it in a file: exactly one of the fields is set. Of a Group
+// Document is a schedule, a group, a window, a notification or a retention rule as people keep it in a file: exactly one of the fields is set. Of a Group
 // only its Name and its Target count.
 type Document struct {
-	Schedule     *Schedule     `json:"schedule,omitempty" msgpack:"schedule,omitempty"`
-	Group        *Group        `json:"group,omitempty" msgpack:"group,omitempty"`
-	Window       *Window       `json:"window,omitempty" msgpack:"window,omitempty"`
-	Notification *Notification `json:"notification,omitempty" msgpack:"notification,omitempty"`
+	Schedule     *Schedule      `json:"schedule,omitempty" msgpack:"schedule,omitempty"`
+	Group        *Group         `json:"group,omitempty" msgpack:"group,omitempty"`
+	Window       *Window        `json:"window,omitempty" msgpack:"window,omitempty"`
+	Notification *Notification  `json:"notification,omitempty" msgpack:"notification,omitempty"`
+	Retention    *RetentionRule `json:"retention,omitempty" msgpack:"retention,omitempty"`
 }
 
 // DocumentKind says what a document is of.
@@ -26,6 +27,7 @@ const (
 	GroupDocument        DocumentKind = "group"
 	WindowDocument       DocumentKind = "window"
 	NotificationDocument DocumentKind = "notification"
+	RetentionDocument    DocumentKind = "retention"
 )
 
 // Kind returns what the document is of; "" for none.
@@ -39,6 +41,8 @@ func (d Document) Kind() DocumentKind {
 		return WindowDocument
 	case d.Notification != nil:
 		return NotificationDocument
+	case d.Retention != nil:
+		return RetentionDocument
 	}
 	return ""
 }
@@ -54,6 +58,8 @@ func (d Document) Name() string {
 		return d.Window.Name
 	case d.Notification != nil:
 		return d.Notification.Name
+	case d.Retention != nil:
+		return d.Retention.Name
 	}
 	return ""
 }
@@ -62,22 +68,24 @@ func (d Document) Name() string {
 // accepts.
 func (d Document) Check() error {
 	set := 0
-	for _, is := range []bool{d.Schedule != nil, d.Group != nil, d.Window != nil, d.Notification != nil} {
+	for _, is := range []bool{d.Schedule != nil, d.Group != nil, d.Window != nil, d.Notification != nil, d.Retention != nil} {
 		if is {
 			set++
 		}
 	}
 	switch {
 	case set != 1:
-		return &FieldError{Field: "kind", Message: fmt.Sprintf("must be one of %s, %s, %s and %s", ScheduleDocument, GroupDocument, WindowDocument, NotificationDocument)}
+		return &FieldError{Field: "kind", Message: fmt.Sprintf("must be one of %s, %s, %s, %s and %s", ScheduleDocument, GroupDocument, WindowDocument, NotificationDocument, RetentionDocument)}
 	case d.Schedule != nil:
 		return d.Schedule.Check()
 	case d.Group != nil:
 		return d.Group.Check()
 	case d.Window != nil:
 		return d.Window.Check()
-	default:
+	case d.Notification != nil:
 		return d.Notification.Check()
+	default:
+		return d.Retention.Check()
 	}
 }
 
@@ -161,12 +169,12 @@ type FieldChange struct {
 	New   string `json:"new,omitempty" msgpack:"new,omitempty"` // "": it is not set any more
 }
 
-// Apply makes schedules, groups, windows and notifications what the documents say, all of them in one commit or nothing, and notes that
+// Apply makes schedules, groups, windows, notifications and retention rules what the documents say, all of them in one commit or nothing, and notes that
 // managedBy manages them: nobody can put or delete them otherwise, but everybody can pause, skip and run schedules. Those
 // that somebody has put by hand are taken over. What is as its document says is not touched, and goes on in its times.
 // See ApplyOptions for what else it does.
 //
-// Errors: ErrInvalid, naming the field as documents[3].cron, as [Schedules.Put], [Groups.Put], [Maintenance.Put] and [Notifications.Put] have it,
+// Errors: ErrInvalid, naming the field as documents[3].cron, as [Schedules.Put], [Groups.Put], [Maintenance.Put], [Notifications.Put] and [Retention.Put] have it,
 // and what CheckDocuments says; ErrConflict (another one manages what a document is of; a group that is to be deleted is used), ErrRefused (there
 // are too many, or managedBy would manage more than MaxDocuments), ErrDenied, ErrUnavailable, ErrClosed.
 func (s *Schedules) Apply(ctx context.Context, managedBy string, documents []Document, o ApplyOptions) (Applied, error) {

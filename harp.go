@@ -84,7 +84,7 @@ func (c *Caller) Ping(ctx context.Context) (ServerInfo, error) { return c.servic
 
 // Prune deletes the jobs that ended before a time, with all that belongs to them, and
 // the events before that time, now rather than when the dispatcher's own retention
-// would, and gives their space back. It returns how many jobs: fewer where the connection
+// would, and gives their space back. What a [RetentionRule] with Keep holds for is deleted when that says so, and not before. It returns how many jobs: fewer where the connection
 // was lost before the answer and it was asked again. Their ids are ErrPruned
 // for a month, and so is a cursor of the feed behind which events were deleted. Errors:
 // ErrRefused for a time in the future, ErrUnavailable, ErrDenied, ErrClosed.

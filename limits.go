@@ -51,4 +51,6 @@ const (
 	MaxDriftName            = 64
 	MaxDrifts               = 100      // names under which hosts are marked: see Drift
 	MaxMessageData          = 64 << 10 // what a message has for programs
+	MaxRetentionName        = 128
+	MaxRetentionRules       = 100
 )

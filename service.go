@@ -26,6 +26,7 @@ type Service interface {
 	ScheduleService
 	MaintenanceService
 	NotificationService
+	RetentionService
 	EventService
 	UpkeepService
 
@@ -343,6 +344,23 @@ type NotificationService interface {
 	ListMessages(ctx context.Context, name, cursor string) (Page[MessageStatus], error)
 }
 
+// RetentionService looks at the rules that say what is kept, and changes them. An id is as that of CancelQueue.
+type RetentionService interface {
+	// RetentionRules returns all rules in the order in which they are asked.
+	RetentionRules(ctx context.Context) ([]RetentionStatus, error)
+
+	// PutRetentionRule makes a rule or replaces the one of its name, once for an id. It holds for what ends after.
+	// Errors: ErrInvalid (a field of it, id), ErrRefused (there are MaxRetentionRules), ErrConflict (its document is applied by
+	// somebody; the id is that of another request), ErrPruned (it is too old).
+	PutRetentionRule(ctx context.Context, id string, r RetentionRule) error
+
+	// DeleteRetentionRule deletes a rule, once for an id. Errors: as PutRetentionRule; ErrNotFound.
+	DeleteRetentionRule(ctx context.Context, id, name string) error
+
+	// ExplainRetention says how long a job, or a batch, is kept. Errors: ErrNotFound, ErrPruned.
+	ExplainRetention(ctx context.Context, id string) (Kept, error)
+}
+
 // EventService reads the feed of events.
 type EventService interface {
 	// Events returns events after a cursor, at most about 1 MiB of them; with wait,
@@ -354,7 +372,7 @@ type EventService interface {
 
 // UpkeepService keeps the dispatcher's store in order.
 type UpkeepService interface {
-	// Prune deletes jobs that ended before a time, and the events before it, now
+	// Prune deletes jobs that ended before a time and that no retention rule keeps, and the events before it, now
 	// rather than when the dispatcher's own retention would, and gives their space
 	// back. It returns how many jobs. Errors: ErrRefused where the time is in the
 	// future.

@@ -38,6 +38,7 @@ type desk struct {
 	schedules     fakeSchedules
 	windows       fakeWindows
 	notifications fakeNotifications
+	retention     fakeRetention
 	drift         []harp.DriftStatus
 }
 

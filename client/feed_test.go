@@ -315,6 +315,10 @@ func TestChangesAreAskedAgain(t *testing.T) {
 		"PutWindow": func(ctx context.Context, c *harp.Caller, _ string) error {
 			return c.Maintenance().Put(ctx, newWindow("w"))
 		},
+		"PutRetentionRule": func(ctx context.Context, c *harp.Caller, _ string) error {
+			return c.Retention().Put(ctx, newRule("r"))
+		},
+		"DeleteRetentionRule": func(ctx context.Context, c *harp.Caller, _ string) error { return c.Retention().Delete(ctx, "r") },
 		"ApplyDocuments": func(ctx context.Context, c *harp.Caller, _ string) error {
 			_, err := c.Schedules().Apply(ctx, "ops", nil, harp.ApplyOptions{})
 			return err

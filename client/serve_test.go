@@ -120,7 +120,7 @@ func testBadRequests(t *testing.T, f *front) {
 	bad := []byte{0xc1}
 	r := rawCaller(t, f)
 	defer r.session.Close(nil)
-	for _, c := range slices.Concat(badSchedules(), badWindows(), badDocuments(), badDrift(), []badRequest{
+	for _, c := range slices.Concat(badSchedules(), badWindows(), badRetention(), badDocuments(), badDrift(), []badRequest{
 		{"submit nothing", wire.TypeSubmit, nil, "request"},
 		{"submit a number", wire.TypeSubmit, 5, "request"},
 		{"submit no request", wire.TypeSubmit, harp.Submission{}, "request"},
@@ -176,7 +176,7 @@ func testBadRequests(t *testing.T, f *front) {
 		}
 	}
 	for typ := range transport.Type(126) {
-		known := typ >= wire.TypePing && typ <= wire.TypeLedger && typ != wire.TypeChunk || typ >= wire.TypeDrift && typ <= wire.TypeForgetDrift || typ >= wire.TypeWindows && typ <= wire.TypeChangeNotification
+		known := typ >= wire.TypePing && typ <= wire.TypeLedger && typ != wire.TypeChunk || typ >= wire.TypeRetentionRules && typ <= wire.TypeDeleteRetention || typ >= wire.TypeDrift && typ <= wire.TypeForgetDrift || typ >= wire.TypeWindows && typ <= wire.TypeChangeNotification
 		if !known {
 			if failure := failureIn(t, r.ask(typ, nil)); failure.Code != "refused" {
 				t.Errorf("type %d: got %+v", typ, failure)

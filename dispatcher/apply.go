@@ -43,6 +43,7 @@ type application struct {
 	groups           *groups        // as they will be
 	targets          *target.Groups // of these
 	windows          *windows       // likewise
+	rules            []store.RetentionDocument
 	changes          []harp.DocumentChange
 	stored           store.DocumentChanges
 	committed        []func()
@@ -88,10 +89,12 @@ func (a *application) run(ctx context.Context, op store.Operation) (harp.Applied
 	defer d.groups.changing.Unlock()
 	d.schedules.changing.Lock()
 	defer d.schedules.changing.Unlock()
+	d.changingRules.Lock()
+	defer d.changingRules.Unlock()
 	if ctx.Err() != nil {
 		return harp.Applied{}, context.Cause(ctx)
 	}
-	for _, plan := range []func(context.Context) error{a.checkManaged, a.planGroups, a.planWindows, a.planNotifications, a.checkUses, a.checkDependencies, a.planSchedules} {
+	for _, plan := range []func(context.Context) error{a.readRules, a.checkManaged, a.planGroups, a.planWindows, a.planNotifications, a.planRules, a.checkUses, a.checkDependencies, a.planSchedules} {
 		if err := plan(ctx); err != nil {
 			return harp.Applied{}, err
 		}
@@ -182,7 +185,7 @@ func (a *application) has(kind harp.DocumentKind, name string) bool {
 func (a *application) checkManaged(context.Context) error {
 	count := len(a.documents)
 	if !a.options.Prune {
-		given := map[harp.DocumentKind]map[string]bool{harp.ScheduleDocument: {}, harp.GroupDocument: {}, harp.WindowDocument: {}, harp.NotificationDocument: {}}
+		given := map[harp.DocumentKind]map[string]bool{harp.ScheduleDocument: {}, harp.GroupDocument: {}, harp.WindowDocument: {}, harp.NotificationDocument: {}, harp.RetentionDocument: {}}
 		for _, doc := range a.documents {
 			given[doc.Kind()][doc.Name()] = true
 		}
@@ -191,6 +194,7 @@ func (a *application) checkManaged(context.Context) error {
 			harp.GroupDocument:        a.d.groups.managedBy(a.managedBy),
 			harp.WindowDocument:       a.d.windows.managedBy(a.managedBy),
 			harp.NotificationDocument: a.d.notifications.managedBy(a.managedBy),
+			harp.RetentionDocument:    managedRules(a.rules, a.managedBy),
 		} {
 			for _, name := range names {
 				if !given[kind][name] {

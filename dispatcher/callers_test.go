@@ -50,8 +50,10 @@ func FuzzAnswer(f *testing.F) {
 		wire.TypeWindows: wire.WindowsQuery{Name: "w"}, wire.TypePutWindow: wire.PutWindow{Request: id, Window: harp.Window{Name: "w", Target: "h", From: time.Unix(1, 0)}},
 		wire.TypeDeleteWindow: wire.WindowRef{Request: id, Name: "w"}, wire.TypeEndWindow: wire.WindowRef{Request: id, Name: "w"},
 		wire.TypeWindowSpans: wire.WindowSpans{Name: "w", From: time.Unix(1, 0), To: time.Unix(2, 0)}, wire.TypeJudgeStart: wire.JudgeStart{Host: "h", Procedure: "p"},
-		wire.TypeApply: wire.NewApply(id, "ops", []harp.Document{{Group: &harp.Group{Name: "g", Target: "h"}}}, harp.ApplyOptions{Prune: true}),
-		wire.TypeDrift: wire.DriftQuery{Target: "h", Name: "base"}, wire.TypeForgetDrift: wire.ForgetDrift{Request: id, Name: "base"},
+		wire.TypeApply:          wire.NewApply(id, "ops", []harp.Document{{Group: &harp.Group{Name: "g", Target: "h"}}}, harp.ApplyOptions{Prune: true}),
+		wire.TypeRetentionRules: wire.RetentionQuery{Explain: id}, wire.TypeSetRetention: wire.SetRetention{Request: id, Rule: harp.RetentionRule{Name: "r", Keep: 1}},
+		wire.TypeDeleteRetention: wire.DeleteRetention{Request: id, Name: "r"},
+		wire.TypeDrift:           wire.DriftQuery{Target: "h", Name: "base"}, wire.TypeForgetDrift: wire.ForgetDrift{Request: id, Name: "base"},
 		wire.TypePauseHosts: wire.PauseHosts{Request: id, Target: "h", HostPauseChange: harp.HostPauseChange{Reason: "r"}},
 	} {
 		f.Add(uint8(typ), wire.Encode(m))

@@ -226,6 +226,8 @@ type Dispatcher struct {
 	windows       *windows
 	notifications *notifications
 
+	changingRules sync.Mutex // one change of retention rules at a time
+
 	applying  chan struct{} // 1 slot: one set of documents at a time
 	documents documentsHealth
 	labelling sync.Mutex // one change of labels at a time

@@ -96,7 +96,7 @@ func (s *service) Prune(ctx context.Context, endedBefore time.Time) (int, error)
 		if endedBefore.After(s.d.now()) {
 			return 0, failures.New("refused", "jobs that will end in the future cannot be pruned").Err()
 		}
-		return s.d.prune(ctx, store.Retention{EndedBefore: endedBefore, EventsBefore: endedBefore})
+		return s.d.prune(ctx, store.Retention{EndedBefore: endedBefore, EventsBefore: endedBefore, RulesAt: s.d.retention().RulesAt})
 	})
 }
 

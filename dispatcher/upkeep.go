@@ -37,16 +37,16 @@ func (d *Dispatcher) upkeepLoop() {
 // retention is what is kept at this moment.
 func (d *Dispatcher) retention() store.Retention {
 	r := store.Retention{MaxBytes: d.cfg.RetainBytes}
-	if d.cfg.Retain == harp.NoLimit {
-		return r
-	}
 	now := d.now() // first: it is this reading that is judged
 	if err := d.clock.suspicion(); err != nil {
 		d.log.Warn("what is old is kept", "why", err)
 		return r
 	}
-	r.EndedBefore = now.Add(-d.cfg.Retain)
-	r.EventsBefore = r.EndedBefore
+	r.RulesAt = now
+	if d.cfg.Retain != harp.NoLimit {
+		r.EndedBefore = now.Add(-d.cfg.Retain)
+		r.EventsBefore = r.EndedBefore
+	}
 	return r
 }
 

@@ -142,6 +142,8 @@ type BatchLife struct {
 	Cancel   *harp.CancelRequest `msgpack:"cancel,omitempty"`
 	OverAt   time.Time           `msgpack:"over,omitempty"` // since then its members are cancelled, and no host is reached any more
 	EndTime  time.Time           `msgpack:"end,omitempty"`
+	Class    uint32              `msgpack:"class,omitempty"`   // of one that has ended: its RetentionClass
+	Counted  int64               `msgpack:"counted,omitempty"` // what its members that have ended store, about; in the end, it as a whole
 }
 
 // CancelOfMembers is what happens to the members of a batch that is cancelled. It is the same however

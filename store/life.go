@@ -43,6 +43,9 @@ type Life struct {
 	Full    bool   `msgpack:"full,omitempty"`    // as many as may be; those that came after are only counted
 
 	Late *Late `msgpack:"late,omitempty"`
+
+	Class   uint32 `msgpack:"class,omitempty"`   // of an ended job that is no member: its RetentionClass
+	Counted int64  `msgpack:"counted,omitempty"` // what it counts there, if that counts bytes
 }
 
 // Begin is the life of a job that was just submitted.

@@ -252,8 +252,13 @@ type Feed interface {
 type Upkeep interface {
 	// Prune deletes a bounded number of what retention does not keep, the oldest
 	// first: jobs with all that belongs to them, of which a tombstone stays for
-	// TombstoneTime; events; entries of ledgers as old, but for the last LedgerKept of each schedule that there is; tombstones and idempotency keys whose time is over.
+	// TombstoneTime, batches whole; events; entries of ledgers as old, but for the last LedgerKept of each schedule that there is; tombstones and idempotency keys whose time is over.
+	// What ended under a rule goes when that says so. It examines about as many entries as it deletes.
 	Prune(ctx context.Context, r Retention, now time.Time) (Pruned, error)
+
+	// RetentionClasses returns the classes there are of what has ended under rules, as they were then, by their numbers. It
+	// costs no read.
+	RetentionClasses() []RetentionClass
 
 	// ClockSet says that the clock by which times are given was set forward by so
 	// much, or back: of what lasts a time as much is left as before. That is what is
@@ -290,9 +295,10 @@ const TombstoneTime = 31 * 24 * time.Hour
 
 // Retention says what is kept. A zero field keeps all.
 type Retention struct {
-	EndedBefore  time.Time // jobs that ended before are deleted
+	EndedBefore  time.Time // what no rule says how long to keep, and ended before, is deleted
 	EventsBefore time.Time // so are events
-	MaxBytes     int64     // of what jobs store: those that ended first are deleted, and the events of their time
+	RulesAt      time.Time // what a rule has kept long enough by then is deleted
+	MaxBytes     int64     // of what jobs store: those that ended first are deleted, whatever rules say, and the events of their time
 }
 
 // Pruned is what Prune did.

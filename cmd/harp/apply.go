@@ -204,6 +204,13 @@ func exported(ctx context.Context, caller *harp.Caller, names []string) (documen
 		}
 		documents = append(documents, harp.Document{Notification: &n.Notification})
 	}
+	rules, err := caller.Retention().List(ctx)
+	if err != nil && !errors.Is(err, harp.ErrRefused) { // an older dispatcher knows none
+		return nil, err
+	}
+	for _, r := range rules {
+		documents = append(documents, harp.Document{Retention: &r.RetentionRule})
+	}
 	if len(names) > 0 {
 		all := documents
 		documents = slices.DeleteFunc(slices.Clone(all), func(d harp.Document) bool { return !slices.Contains(names, d.Name()) })

@@ -73,7 +73,7 @@ func eventTypes() (types []string) {
 		harp.EventNotificationFailed, harp.EventNotificationBehind, harp.EventNotificationCaughtUp, harp.EventNotificationGap,
 		harp.EventNotificationPaused, harp.EventNotificationUnpaused, harp.EventNotificationChanged, harp.EventNotificationDeleted,
 		harp.EventDocumentsApplied, harp.EventDocumentsRefused,
-		harp.EventGroupChanged, harp.EventHostLabelled, harp.EventHostRemoved, harp.EventsMissing,
+		harp.EventGroupChanged, harp.EventRetentionChanged, harp.EventHostLabelled, harp.EventHostRemoved, harp.EventsMissing,
 	} {
 		types = append(types, string(t))
 	}

@@ -47,6 +47,8 @@ type fake struct {
 
 	maintenance   maintenanceFake
 	notifications notificationFake
+	rules         []harp.RetentionStatus
+	kept          harp.Kept
 }
 
 func (f *fake) Ping(context.Context) (harp.ServerInfo, error) {

@@ -19,7 +19,9 @@ func (c *cli) pruneCommand() *cobra.Command {
 before that time, without waiting for the dispatcher's retention, and free their disk
 space. Job ids are remembered as pruned for a month. A follower of events that has not
 read all of the deleted ones is told so: harp event follow ends with exit code 5, and
---after start resumes with the first that is kept.`,
+--after start resumes with the first that is kept.
+
+What a rule of harp retain keeps stays until the rule says otherwise.`,
 		Example: "  harp prune --older-than 90d",
 		Args:    cobra.NoArgs,
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
@@ -57,6 +59,9 @@ func (c *cli) wouldPrune(ctx context.Context, caller *harp.Caller, before time.T
 		if job.State.Ended() && job.EndTime.Before(before) {
 			n++
 		}
+	}
+	if rules, err := caller.Retention().List(ctx); err == nil && len(rules) > 0 { // an older dispatcher knows none
+		c.notice("fewer are deleted where a rule keeps them: see harp retain ls")
 	}
 	return c.would(object{{"pruned", n}, {"ended_before", before.UTC().Format(time.RFC3339)}}, "%s would be deleted", jobsText(n))
 }

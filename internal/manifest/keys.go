@@ -23,6 +23,7 @@ var kinds = map[harp.DocumentKind][]key{
 	harp.GroupDocument:        only(keysOf(reflect.TypeFor[harp.Group]()), "name", "target"),
 	harp.WindowDocument:       windowKeys(),
 	harp.NotificationDocument: keysOf(reflect.TypeFor[harp.Notification]()),
+	harp.RetentionDocument:    keysOf(reflect.TypeFor[harp.RetentionRule]()),
 }
 
 // scheduleKeys are those of a schedule. What its request has beside target, procedure and arguments are its options, as for

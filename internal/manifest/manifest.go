@@ -1,4 +1,4 @@
-// Package manifest reads and writes the documents in which people keep schedules, groups, windows and notifications: YAML, several in a
+// Package manifest reads and writes the documents in which people keep schedules, groups, windows, notifications and retention rules: YAML, several in a
 // file, each with its kind. It is strict: what is not known is refused, and an error names file, line and field.
 package manifest
 

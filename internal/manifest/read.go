@@ -98,6 +98,9 @@ func (r *reader) noun(text []byte) (harp.Document, error) {
 	case harp.NotificationDocument:
 		d.Notification = &harp.Notification{}
 		err = json.Unmarshal(text, d.Notification)
+	case harp.RetentionDocument:
+		d.Retention = &harp.RetentionRule{}
+		err = json.Unmarshal(text, d.Retention)
 	}
 	if err == nil {
 		err = d.Check()
@@ -267,6 +270,13 @@ func (r *reader) readValue(n *yaml.Node, t reflect.Type, field string) any {
 			return nil
 		}
 		return strings.EqualFold(n.Value, "true")
+	case t.Kind() == reflect.Int64:
+		v, err := yamlfile.ParseBytes(n.Value)
+		if err != nil {
+			r.refuse(field, "%s", err)
+			return nil
+		}
+		return int64(v)
 	case t.Kind() == reflect.Int:
 		v, err := strconv.Atoi(n.Value)
 		if err != nil {

@@ -28,6 +28,8 @@ func Write(d harp.Document, file string) ([]byte, error) {
 		text, err = json.Marshal(d.Window)
 	case harp.NotificationDocument:
 		text, err = json.Marshal(d.Notification)
+	case harp.RetentionDocument:
+		text, err = json.Marshal(d.Retention)
 	default:
 		return nil, fmt.Errorf("a document of kind %q cannot be written", d.Kind())
 	}

@@ -14,7 +14,7 @@ import (
 func messages() map[string]any {
 	all := map[string]any{}
 	for _, some := range []map[string]any{
-		attemptMessages(), sessionMessages(), jobMessages(), batchMessages(), hostMessages(), scheduleMessages(), windowMessages(), notificationMessages(), documentMessages(),
+		attemptMessages(), sessionMessages(), jobMessages(), batchMessages(), hostMessages(), scheduleMessages(), windowMessages(), retentionMessages(), notificationMessages(), documentMessages(),
 	} {
 		maps.Copy(all, some)
 	}
@@ -262,6 +262,21 @@ var someNotification = harp.Notification{
 	To: harp.Receiver{Webhook: &harp.Webhook{URL: "https://example.com", Secrets: []string{"s"}}, Mail: &harp.Mail{To: []string{"a@example.com"}}},
 }
 
+// retentionMessages are what callers and a dispatcher say of retention rules.
+func retentionMessages() map[string]any {
+	return map[string]any{
+		"retention_query":  wire.RetentionQuery{Explain: "j"},
+		"retention_rules":  wire.RetentionRules{Rules: someRows, Kept: &harp.Kept{ID: "j", Batch: "b", Ended: at(1), Rule: "r", Keep: 2, MaxBytes: 3, Until: at(4)}},
+		"retention_rule":   harp.RetentionStatus{RetentionRule: someRule, ManagedBy: "ops", By: someCaller, Changed: at(4), Bytes: 5},
+		"set_retention":    wire.SetRetention{Request: "r", Rule: someRule},
+		"delete_retention": wire.DeleteRetention{Request: "r", Name: "n"},
+	}
+}
+
+var someRule = harp.RetentionRule{
+	Name: "n", Doc: "d", Order: -1, Procedure: "p*", Schedule: "s*", States: []harp.State{"failed"}, Labels: map[string]string{"k": "v"}, Keep: 2, MaxBytes: 3,
+}
+
 // documentMessages are what callers and a dispatcher say of documents.
 func documentMessages() map[string]any {
 	return map[string]any{
@@ -269,7 +284,7 @@ func documentMessages() map[string]any {
 		"applied": wire.Applied{Count: 3, Changes: someRows},
 		"document": harp.Document{
 			Schedule: new(scheduleStatus(someCaller, errSome).Schedule), Group: &harp.Group{Name: "g", Target: "web*", Changed: at(1), By: someCaller, ManagedBy: "ops"},
-			Window: &someWindow, Notification: &someNotification,
+			Window: &someWindow, Retention: &someRule, Notification: &someNotification,
 		},
 		"document_change": harp.DocumentChange{Kind: "schedule", Name: "s", Action: "changed", Fields: []harp.FieldChange{{Field: "cron", Old: "a", New: "b"}}},
 	}

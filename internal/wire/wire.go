@@ -116,6 +116,9 @@ const (
 	TypeBackfill           transport.Type = 102
 	TypeNextTimes          transport.Type = 103
 	TypeLedger             transport.Type = 104
+	TypeRetentionRules     transport.Type = 106
+	TypeSetRetention       transport.Type = 107
+	TypeDeleteRetention    transport.Type = 108
 	TypeDrift              transport.Type = 109
 	TypePingHosts          transport.Type = 110
 	TypeForgetDrift        transport.Type = 111

@@ -17,19 +17,24 @@ import (
 type Bytes int64
 
 // UnmarshalYAML implements yaml.Unmarshaler.
-func (b *Bytes) UnmarshalYAML(n *yaml.Node) error {
-	number, unit := n.Value, int64(1)
+func (b *Bytes) UnmarshalYAML(n *yaml.Node) (err error) {
+	*b, err = ParseBytes(n.Value)
+	return err
+}
+
+// ParseBytes reads a number of bytes such as 1048576, 512MiB or 10GiB, at least 1. Errors: of what is none.
+func ParseBytes(text string) (Bytes, error) {
+	number, unit := text, int64(1)
 	for i, name := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if cut, ok := strings.CutSuffix(n.Value, name); ok {
+		if cut, ok := strings.CutSuffix(text, name); ok {
 			number, unit = strings.TrimSpace(cut), 1<<(10*(i+1))
 		}
 	}
 	v, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || v <= 0 || v > math.MaxInt64/unit {
-		return fmt.Errorf("must be a number of bytes such as 1048576, 512MiB or 10GiB, is %q", n.Value)
+		return 0, fmt.Errorf("must be a number of bytes such as 1048576, 512MiB or 10GiB, is %q", text)
 	}
-	*b = Bytes(v * unit)
-	return nil
+	return Bytes(v * unit), nil
 }
 
 // Duration is a time.Duration written as 1m30s, or as 30d.

@@ -351,7 +351,9 @@ func (s *Store) changeBatch(t *tx, b *batch, e store.BatchEvent) error {
 	switch is := after.State; {
 	case is == before.State:
 	case is.Ended():
-		s.endBatch(t, b, now)
+		if err := s.endBatch(t, b, now); err != nil {
+			return err
+		}
 	case is == harp.BatchRunning:
 		s.sched.Resume(b.slots)
 	default:
@@ -363,13 +365,17 @@ func (s *Store) changeBatch(t *tx, b *batch, e store.BatchEvent) error {
 	return nil
 }
 
-// endBatch notes that a batch has ended.
-func (s *Store) endBatch(t *tx, b *batch, now int64) {
+// endBatch notes that a batch has ended, in its class. Errors: the engine's.
+func (s *Store) endBatch(t *tx, b *batch, now int64) error {
 	s.sched.DropBatch(b.slots)
 	delete(s.batches, b.id)
+	if err := s.classifyBatch(t, b); err != nil {
+		return err
+	}
 	at := placeOf(now, b.row.No)
-	entry := append(indexKey(byBatchEnd), at[:]...)
+	entry := append(endedPrefix(byBatchEnd, b.life.Class), at[:]...)
 	t.appendWrite(entry, seal(entry, b.id[:]))
+	return nil
 }
 
 // emitBatchChange tells of what an event made of a batch.

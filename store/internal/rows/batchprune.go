@@ -2,10 +2,7 @@ package rows
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
-	"iter"
-	"math"
 
 	"github.com/harpcaller/harp/store"
 )
@@ -16,66 +13,27 @@ import (
 // maxSought is how many members one Prune looks for. Of a batch that was cancelled most were never there.
 const maxSought = 10 * maxPruned
 
-// endedBatches walks the batches that have ended beside the jobs that have, in the order of their ends.
-type endedBatches struct {
-	next   func() (Item, error, bool)
-	item   Item
-	isOver bool // there are no more, or more than one Prune deletes
-}
-
-// pruneEnded deletes the jobs and batches that ended first.
-func (p *pruning) pruneEnded() error {
-	prefix := indexKey(byBatchEnd)
-	next, stop := iter.Pull2(p.snap.Scan(prefix, p.s.swept[byBatchEnd], false))
-	defer stop()
-	delete(p.s.swept, byBatchEnd)
-	batches := &endedBatches{next: next}
-	if err := p.nextBatch(batches); err != nil {
-		return err
-	}
-	if err := p.pruneJobs(batches); err != nil {
-		return err
-	}
-	_, err := p.pruneBatches(batches, math.MaxInt64)
-	return err
-}
-
-func (p *pruning) nextBatch(b *endedBatches) error {
-	item, err, is := b.next()
-	b.item, b.isOver = Item{bytes.Clone(item.Key), bytes.Clone(item.Value)}, !is
-	return err
-}
-
-// pruneBatches deletes those that are due and ended up to a time. Enough says that there are more than one
-// Prune deletes.
-func (p *pruning) pruneBatches(b *endedBatches, until int64) (enough bool, err error) {
-	for !b.isOver {
-		at := int64(binary.BigEndian.Uint64(b.item.Key[len(indexKey(byBatchEnd)):]) ^ 1<<63)
-		if at > until || !p.isDue(at) {
-			return false, nil
-		}
-		gone := false
-		switch i, err := indexed(b.item); {
-		case p.isFull():
-		case errors.Is(err, ErrDamaged):
-			p.s.log.Error("a batch cannot be deleted: which it is cannot be read", "err", err)
-			gone = true
-		case err != nil:
-			return true, err
-		default:
-			if gone, err = p.pruneEntry(b.item.Key, i); err != nil {
-				return true, err
-			}
-		}
-		if !gone {
-			p.s.swept[byBatchEnd], p.out.More, b.isOver = b.item.Key, true, true
-			return true, nil
-		}
-		if err := p.nextBatch(b); err != nil {
+// pruneNextBatch deletes the batch of a class that ended first. Full says that it is more than one Prune deletes.
+func (p *pruning) pruneNextBatch(w *endedWalk) (full bool, err error) {
+	item := w.batches.item
+	gone := false
+	switch i, err := indexed(item); {
+	case p.isFull():
+	case errors.Is(err, ErrDamaged):
+		p.s.log.Error("a batch cannot be deleted: which it is cannot be read", "err", err)
+		gone = true
+	case err != nil:
+		return true, err
+	default:
+		if gone, err = p.pruneEntry(item.Key, i); err != nil {
 			return true, err
 		}
 	}
-	return false, nil
+	if !gone {
+		p.out.More = true
+		return true, nil
+	}
+	return false, w.batches.advance()
 }
 
 // pruneEntry deletes a batch with its entry; false if that is too much for one Prune. One that cannot be
@@ -190,10 +148,24 @@ func (p *pruning) pruneBatchRows(i id, b *store.Batch) (bool, error) {
 			return false, err
 		}
 	}
+	if err := p.uncountBatch(i); err != nil {
+		return false, err
+	}
 	at := placeOf(nanos(b.Member.SubmitTime), b.No)
 	p.appendWrite(append(indexKey(byBatch), at[:]...), nil)
 	p.remove(i.key(prefixBatch))
 	p.remove(i.key(prefixBatchLife))
 	p.ids = append(p.ids, i[:]...)
 	return true, nil
+}
+
+// uncountBatch takes what a batch stored from what its class does.
+func (p *pruning) uncountBatch(i id) error {
+	var life batchLifeRow
+	_, err := read(p.tx, i.key(prefixBatchLife), &life)
+	if errors.Is(err, ErrDamaged) {
+		return nil // its class is counted anew when it is empty
+	}
+	p.uncount(life.Class, life.Counted)
+	return err
 }

@@ -51,7 +51,8 @@ func fullJob() *store.Job {
 				Host: "h", Stage: "s", Field: "f", Limit: time.Second, LimitOf: "l", JobID: "j",
 			},
 			HasValue: true, Records: 7, Stored: 700, Full: true,
-			Late: &store.Late{State: harp.StateFailed, Failure: failures.New("remote", "m"), HasValue: true, At: at(15)},
+			Late:  &store.Late{State: harp.StateFailed, Failure: failures.New("remote", "m"), HasValue: true, At: at(15)},
+			Class: 3, Counted: 1200,
 		},
 	}
 }
@@ -123,7 +124,7 @@ func TestRowsGolden(t *testing.T) {
 	}
 	together := cohort{first: 9}
 	together.addJob(i)
-	for _, w := range append(endedRows([]ended{{nanos(j.EndTime), j.No, i}}), together.write()) {
+	for _, w := range append(endedRows([]ended{{j.Class, nanos(j.EndTime), j.No, i}}), together.write()) {
 		show("key", w.Key)
 		show("jobs", w.Value)
 	}

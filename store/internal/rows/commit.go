@@ -59,6 +59,7 @@ type tx struct {
 	left     []*store.Job  // members that it has ended as their hosts were reached
 	over     []string      // batches that it has had reach no more hosts
 	ended    []ended
+	classes  map[uint32]*store.RetentionClass // as the group has made them; nil: gone
 	usage    usage
 }
 

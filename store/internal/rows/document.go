@@ -95,6 +95,7 @@ func (s *Store) PutDocument(ctx context.Context, kind, name string, content []by
 			return err
 		}
 		t.put(key, content)
+		s.noteDocument(kind, name, content)
 		return nil
 	})
 }
@@ -102,6 +103,9 @@ func (s *Store) PutDocument(ctx context.Context, kind, name string, content []by
 func checkDocument(kind string, content []byte) error {
 	if len(content) > maxDocument {
 		return &harp.FieldError{Field: kind, Message: "is longer than 1 MiB"}
+	}
+	if kind == store.RetentionKind && content != nil {
+		return checkRule(content)
 	}
 	return nil
 }
@@ -180,6 +184,9 @@ func (s *Store) makeChanges(t *tx, changes []store.DocumentChange, steps []*step
 		}
 	}
 	t.writeDocuments(changes)
+	for _, c := range changes {
+		s.noteDocument(c.Kind, c.Name, c.New)
+	}
 	for i, step := range steps {
 		s.writeStep(t, step, rows[i])
 	}

@@ -6,13 +6,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/harpcaller/harp/store"
 )
 
 // When jobs ended is read by Prune alone, which deletes those first that ended first: the jobs
-// that ended in one commit have a row together.
+// that ended in one commit have a row together, those of each class one.
 
 // endedMost is how many jobs such a row has at most: so few that an engine which keeps what is
 // longer apart has it among the rows of jobs.
@@ -20,30 +21,40 @@ const endedMost = 128
 
 // An ended is a job that has ended.
 type ended struct {
-	at int64
-	no uint64
-	id id
+	class uint32
+	at    int64
+	no    uint64
+	id    id
 }
 
 const endedSize = 8 + len(id{}) // bytes of each in its row
 
 // noteEnded notes that a job has ended.
 func (t *tx) noteEnded(i id, j *store.Job) {
-	if len(t.ended)%endedMost == 0 {
-		t.size += len(indexKey(byEnded)) + len(place{}) + crcSize + WriteCost
+	if n := len(t.ended); n%endedMost == 0 || t.ended[n-1].class != j.Class {
+		t.size += len(endedPrefix(byEnded, j.Class)) + len(place{}) + crcSize + WriteCost
 	}
 	t.size += endedSize
-	t.ended = append(t.ended, ended{nanos(j.EndTime), j.No, i})
+	t.ended = append(t.ended, ended{j.Class, nanos(j.EndTime), j.No, i})
 }
 
 // endedRows are the rows of jobs that have ended.
 func endedRows(all []ended) []Write {
-	slices.SortFunc(all, func(a, b ended) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.no, b.no)) })
+	slices.SortFunc(all, func(a, b ended) int {
+		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.at, b.at), cmp.Compare(a.no, b.no))
+	})
 	var out []Write
-	for some := range slices.Chunk(all, endedMost) {
-		at := placeOf(some[0].at, some[0].no)
-		key := append(indexKey(byEnded), at[:]...)
-		out = append(out, Write{key, sealEnded(key, some)})
+	for len(all) > 0 {
+		n := slices.IndexFunc(all, func(e ended) bool { return e.class != all[0].class })
+		if n < 0 {
+			n = len(all)
+		}
+		for some := range slices.Chunk(all[:n], endedMost) {
+			at := placeOf(some[0].at, some[0].no)
+			key := append(endedPrefix(byEnded, some[0].class), at[:]...)
+			out = append(out, Write{key, sealEnded(key, some)})
+		}
+		all = all[n:]
 	}
 	return out
 }
@@ -72,56 +83,257 @@ func openEnded(item Item) ([]ended, error) {
 	return out, nil
 }
 
-// pruneJobs deletes those that ended first, and before each the batches that ended before it.
-func (p *pruning) pruneJobs(batches *endedBatches) error {
-	return p.sweep(byEnded, func(item Item, at int64) (bool, error) {
-		if !p.isDue(at) {
-			return true, nil
+// endedWalk goes through what has ended of a class, jobs and batches, in the order of their ends.
+type endedWalk struct {
+	class   *store.RetentionClass
+	before  int64 // what ended before has been kept long enough
+	jobs    endedIndex
+	batches endedIndex
+
+	row   []ended // what is left of the row of jobs that is under way
+	stuck []ended // of it, those that cannot be deleted
+}
+
+// endedIndex is an index of a class as it is walked through.
+type endedIndex struct {
+	prefix []byte
+	from   []byte // where the last Prune stopped; nil: it is walked through from its beginning
+	next   func() (Item, error, bool)
+	stop   func()
+	item   Item
+	at     int64 // when what item is about ended, or the first of it
+	isOver bool  // there are no more
+}
+
+// walkEnded begins to walk through what has ended of a class: where the last Prune stopped, as long as there is more.
+func (p *pruning) walkEnded(c *store.RetentionClass) (*endedWalk, error) {
+	w := &endedWalk{class: c, before: p.keptBefore(c)}
+	if err := p.walkIndex(&w.jobs, byEnded, c.No); err != nil {
+		return w, err
+	}
+	if err := p.walkIndex(&w.batches, byBatchEnd, c.No); err != nil {
+		return w, err
+	}
+	return w, p.openRow(w)
+}
+
+func (p *pruning) walkIndex(x *endedIndex, kind byte, class uint32) error {
+	x.prefix = endedPrefix(kind, class)
+	x.from = p.s.swept[string(x.prefix)]
+	delete(p.s.swept, string(x.prefix))
+	x.next, x.stop = iter.Pull2(p.snap.Scan(x.prefix, x.from, false))
+	return x.advance()
+}
+
+func (x *endedIndex) advance() error {
+	item, err, is := x.next()
+	if x.isOver = !is; x.isOver || err != nil {
+		return err
+	}
+	x.item = Item{bytes.Clone(item.Key), bytes.Clone(item.Value)}
+	x.at = int64(binary.BigEndian.Uint64(item.Key[len(x.prefix):]) ^ 1<<63)
+	return nil
+}
+
+func (w *endedWalk) stop() {
+	for _, x := range []*endedIndex{&w.jobs, &w.batches} {
+		if x.stop != nil {
+			x.stop()
 		}
-		if enough, err := p.pruneBatches(batches, at); enough || err != nil {
-			return true, err
-		}
-		if !p.isDue(at) { // there is room by that
-			return true, nil
-		}
-		all, err := openEnded(item)
-		if errors.Is(err, ErrDamaged) {
+	}
+}
+
+// first is when the first ended of what is left; false if nothing is.
+func (w *endedWalk) first() (at int64, is bool) {
+	switch {
+	case w.jobs.isOver && w.batches.isOver:
+		return 0, false
+	case w.jobs.isOver || !w.batches.isOver && w.batches.at <= w.jobs.at:
+		return w.batches.at, true
+	}
+	return w.jobs.at, true
+}
+
+// isEmpty reports whether there is nothing of the class.
+func (w *endedWalk) isEmpty() bool {
+	return w.jobs.isEmpty() && w.batches.isEmpty()
+}
+
+func (x *endedIndex) isEmpty() bool { return x.from == nil && x.item.Key == nil }
+
+// reached is how far the walk has come; nil: it has met nothing.
+func (x *endedIndex) reached() []byte {
+	if x.item.Key == nil {
+		return x.from
+	}
+	return x.item.Key
+}
+
+// openRow reads the row of jobs that is next. One that cannot be read is passed over.
+func (p *pruning) openRow(w *endedWalk) error {
+	for !w.jobs.isOver {
+		row, err := openEnded(w.jobs.item)
+		switch {
+		case errors.Is(err, ErrDamaged):
 			p.s.log.Error("jobs cannot be deleted: which of them ended when cannot be read", "err", err)
-			return false, nil
+		case err != nil:
+			return err
+		case len(row) > 0:
+			w.row, w.stuck, w.jobs.at = row, nil, row[0].at
+			return nil
 		}
+		if err := w.jobs.advance(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pruneFirst deletes of a class what ended first: a batch, or jobs of one row, as long as isDue says so of the
+// time of their ends. Full says that there is more than one Prune deletes.
+func (p *pruning) pruneFirst(w *endedWalk, isDue func(at int64) bool) (full bool, err error) {
+	if w.jobs.isOver || !w.batches.isOver && w.batches.at <= w.jobs.at {
+		return p.pruneNextBatch(w)
+	}
+	before, deleted := len(w.row), 0
+	for len(w.row) > 0 && isDue(w.row[0].at) {
+		if full = p.out.Jobs >= maxPruned || p.isFull(); full {
+			p.out.More = true
+			break
+		}
+		gone, err := p.pruneJob(w.row[0].id)
 		if err != nil {
 			return true, err
 		}
-		return p.deleteEnded(bytes.Clone(item.Key), all)
-	})
-}
-
-// deleteEnded deletes those of a row of jobs that are due. Full says that there are more than one Prune
-// deletes.
-func (p *pruning) deleteEnded(key []byte, all []ended) (full bool, err error) {
-	var left []ended
-	for n, e := range all {
-		if full = p.out.Jobs == maxPruned || p.isFull(); full {
-			p.s.swept[byEnded], p.out.More = key, true
-			left = append(left, all[n:]...)
-			break
+		if gone {
+			deleted++
+		} else {
+			w.stuck = append(w.stuck, w.row[0])
 		}
-		gone := false
-		if p.isDue(e.at) {
-			if gone, err = p.pruneJob(e.id); err != nil {
-				return true, err
-			}
-		}
-		if !gone {
-			left = append(left, e)
-		}
+		w.row = w.row[1:]
 	}
-	switch len(left) {
-	case len(all):
-	case 0:
+	if len(w.row) == before {
+		return true, nil
+	}
+	key := w.jobs.item.Key
+	switch left := slices.Concat(w.stuck, w.row); {
+	case deleted == 0:
+	case len(left) == 0:
 		p.write(key, nil)
 	default:
 		p.write(key, sealEnded(key, left))
 	}
-	return full, nil
+	if len(w.row) > 0 {
+		w.jobs.at = w.row[0].at
+		return full, nil
+	}
+	if err := w.jobs.advance(); err != nil {
+		return true, err
+	}
+	return full, p.openRow(w)
+}
+
+// pruneEnded deletes what has ended: of each class what is due, and then, where jobs store more than they may, of all of
+// them what ended first.
+func (p *pruning) pruneEnded() error {
+	isOver := p.isOver()
+	var walks []*endedWalk
+	defer func() {
+		for _, w := range walks {
+			w.stop()
+		}
+	}()
+	full := false
+	for _, c := range p.allClasses() {
+		w, err := p.walkEnded(c)
+		walks = append(walks, w)
+		if err != nil {
+			return err
+		}
+		if full, err = p.pruneClass(w); err != nil {
+			return err
+		}
+		if full {
+			break
+		}
+		if !isOver {
+			w.stop()
+		}
+	}
+	for !full {
+		w, at := firstOf(walks)
+		if w == nil || !p.isTooMuch(at) {
+			break
+		}
+		var err error
+		if full, err = p.pruneFirst(w, p.isTooMuch); err != nil {
+			return err
+		}
+	}
+	p.noteSwept(walks)
+	return nil
+}
+
+// allClasses are all classes, that of what no rule fits first.
+func (p *pruning) allClasses() []*store.RetentionClass {
+	all := []*store.RetentionClass{{}}
+	for _, no := range p.s.classNumbers() {
+		all = append(all, p.s.classes[no])
+	}
+	return all
+}
+
+// pruneClass deletes what is due of a class, and the class if it is empty and no rule is as it.
+func (p *pruning) pruneClass(w *endedWalk) (full bool, err error) {
+	isDue := func(at int64) bool { return at < w.before || p.isClassOver(w.class) }
+	for {
+		at, is := w.first()
+		if !is || !isDue(at) {
+			break
+		}
+		if full, err = p.pruneFirst(w, isDue); full || err != nil {
+			return full, err
+		}
+	}
+	if c := w.class; w.isEmpty() && c.No > 0 {
+		p.forgetClass(c)
+	}
+	return false, nil
+}
+
+// forgetClass deletes a class of which there is nothing, unless a rule is as it, or its number could be given again.
+func (p *pruning) forgetClass(c *store.RetentionClass) {
+	if c.No != p.s.lastClass && !p.s.isInUse(c) {
+		delete(p.s.classes, c.No)
+		p.dropClass(c.No)
+		return
+	}
+	if c.Bytes != 0 {
+		c.Bytes = 0
+		p.noteClass(c)
+	}
+}
+
+// firstOf returns the walk to which what ended first is next, and when that was; nil if nothing is left.
+func firstOf(walks []*endedWalk) (out *endedWalk, first int64) {
+	for _, w := range walks {
+		if at, is := w.first(); is && (out == nil || at < first) {
+			out, first = w, at
+		}
+	}
+	return out, first
+}
+
+// noteSwept notes where the next Prune goes on if there is more.
+func (p *pruning) noteSwept(walks []*endedWalk) {
+	if !p.out.More {
+		return
+	}
+	for _, w := range walks {
+		for _, x := range []*endedIndex{&w.jobs, &w.batches} {
+			if key := x.reached(); key != nil {
+				p.s.swept[string(x.prefix)] = key
+			}
+		}
+	}
 }

@@ -192,6 +192,7 @@ func (s *Store) commitLoop() {
 func (s *Store) commitGroup(g *group) error {
 	writes := append(g.writes, g.feedRows.writes()...)
 	writes = append(append(append(writes, g.cohortRows()...), endedRows(g.ended)...), g.batchRows()...)
+	writes = append(writes, g.classRows()...)
 	ahead := s.clockAhead.Load()
 	wasSet := ahead != s.keptAhead && (len(writes) > 0 || g.space >= SpaceCritical)
 	if err := s.poisoned(); err != nil || len(writes) == 0 && !wasSet {

@@ -18,6 +18,7 @@ import (
 //	!e                             number of the first event that is kept
 //	!a                             by how much the clock was set while the store was open;
 //	                               the times of the indices k and x are without that
+//	!c class(4)                    a class of what has ended under one retention rule as it was
 //	!x                             the youngest id that may have been forgotten, by its time
 //	j id                           a job: what never changes, with a short request
 //	l id                           its life, with a short value once it has ended
@@ -29,11 +30,13 @@ import (
 //	r id attempt(4) first(8)       a chunk of its records
 //	i KIND value time(8) no(8)     index: id of a job, by when it was submitted
 //	i e time(8) no(8)              index: jobs that ended in one commit, by when the first did
+//	i E class(4) time(8) no(8)     likewise those of a class; i e has those of none
 //	i k time(8) hash(32)           index: an idempotency key, by when it is over
 //	i c time(8) id                 index: an operator's request, by when it was done
 //	i b time(8) no(8)              index: a batch, by when it was submitted
 //	i f time(8) ...                index: an entry of a ledger, by its first time; the rest is of its key
 //	i d time(8) no(8)              index: a batch that has ended, by when it did
+//	i D class(4) time(8) no(8)     likewise one of a class; i d has those of none
 //	i x time(8) no(8)              index: ids of jobs that were pruned at that time
 //	q name                         a queue
 //	m name                         a queue that has been cancelled and is not yet gone
@@ -98,6 +101,9 @@ const (
 	byBatch     = 'b' // batches
 	byLedger    = 'f' // entries of ledgers
 	byBatchEnd  = 'd' // batches that have ended, by when they did
+
+	byClassEnded    = 'E' // as byEnded, of each class
+	byClassBatchEnd = 'D' // as byBatchEnd, of each class
 )
 
 var (
@@ -107,6 +113,7 @@ var (
 	keyFirstEvent = []byte{prefixMeta, 'e'}
 	keyAhead      = []byte{prefixMeta, 'a'}
 	keyForgotten  = []byte{prefixMeta, 'x'}
+	keyClass      = []byte{prefixMeta, 'c'} // with the number of a class
 )
 
 // id is a job's id as its key has it.

@@ -219,8 +219,8 @@ func (p *pruning) pruneLedgers() error {
 	if p.retention.EventsBefore.IsZero() {
 		return nil
 	}
-	from := p.s.swept[byLedger]
-	delete(p.s.swept, byLedger)
+	from := p.s.swept[string(byLedger)]
+	delete(p.s.swept, string(byLedger))
 	for range maxLedgers {
 		name, found, err := p.nextLedger(from)
 		if err != nil || !found {
@@ -231,11 +231,11 @@ func (p *pruning) pruneLedgers() error {
 		}
 		from = PrefixEnd(ledgerOf(name))
 		if p.isFull() {
-			p.s.swept[byLedger] = ledgerOf(name)
+			p.s.swept[string(byLedger)] = ledgerOf(name)
 			return nil
 		}
 	}
-	p.s.swept[byLedger] = from
+	p.s.swept[string(byLedger)] = from
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -70,14 +71,14 @@ func (p *pruning) isFull() bool {
 // each entry until that has enough.
 func (p *pruning) sweep(kind byte, f func(item Item, at int64) (enough bool, err error)) error {
 	prefix := indexKey(kind)
-	from := p.s.swept[kind]
-	delete(p.s.swept, kind)
+	from := p.s.swept[string(kind)]
+	delete(p.s.swept, string(kind))
 	for item, err := range p.snap.Scan(prefix, from, false) {
 		if err != nil {
 			return err
 		}
 		if p.isFull() {
-			p.s.swept[kind] = bytes.Clone(item.Key)
+			p.s.swept[string(kind)] = bytes.Clone(item.Key)
 			return nil
 		}
 		at := int64(binary.BigEndian.Uint64(item.Key[len(prefix):]) ^ 1<<63)
@@ -103,12 +104,21 @@ func (p *pruning) pruneRests() error {
 	return nil
 }
 
-// isDue reports whether jobs that ended at a time are to be deleted: their time is over, or
-// jobs store more than they may. Then the events of that time go with them.
-func (p *pruning) isDue(at int64) bool {
-	if r := p.retention; !r.EndedBefore.IsZero() && at < nanos(r.EndedBefore) {
-		return true
+// keptBefore is the time before which what ended of a class has been kept long enough.
+func (p *pruning) keptBefore(c *store.RetentionClass) int64 {
+	at := p.retention.EndedBefore
+	if c.Keep > 0 {
+		at = p.retention.RulesAt
 	}
+	if at.IsZero() || c.Keep == harp.NoLimit {
+		return math.MinInt64
+	}
+	return nanos(at.Add(-c.Keep))
+}
+
+// isTooMuch reports whether what ended at a time, first of all, is to be deleted as jobs store more than they may.
+// Then the events of that time go with it.
+func (p *pruning) isTooMuch(at int64) bool {
 	if !p.isOver() {
 		return false
 	}
@@ -116,6 +126,19 @@ func (p *pruning) isDue(at int64) bool {
 		p.retention.EventsBefore = end
 	}
 	return true
+}
+
+// isClassOver reports whether what is of a class stores more than it may.
+func (p *pruning) isClassOver(c *store.RetentionClass) bool {
+	return c.MaxBytes > 0 && c.Bytes > c.MaxBytes
+}
+
+// uncount takes what was deleted from what its class stores.
+func (p *pruning) uncount(class uint32, size int64) {
+	if c := p.s.classes[class]; c != nil && c.MaxBytes > 0 && size != 0 {
+		c.Bytes -= size
+		p.noteClass(c)
+	}
 }
 
 // isOver reports whether jobs store more than they may.
@@ -144,6 +167,7 @@ func (p *pruning) pruneJob(i id) (gone bool, err error) {
 	p.remove(i.key(prefixCall))
 	p.remove(i.key(prefixLife))
 	p.jobs[i] = nil
+	p.uncount(j.Class, j.Counted)
 	p.usage.grown -= footprint(j) + int64(len(life.Value))
 	if call.Request != nil {
 		p.usage.grown -= int64(requestSize(call.Request))

@@ -230,6 +230,7 @@ func (t *tx) putMember(i id, j *store.Job) {
 func (s *Store) endMember(t *tx, b *batch, i id, j *store.Job, e store.BatchEvent) error {
 	t.putEnded(i, j)
 	t.left = append(t.left, j)
+	b.life.Counted += footprint(j)
 	err := s.changeBatch(t, b, e)
 	kind := store.BatchMemberEnded
 	if e.Kind == store.MemberSkipped {

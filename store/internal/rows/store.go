@@ -51,8 +51,12 @@ type Store struct {
 
 	mu    sync.Mutex
 	sched *schedule.Schedule // guarded by mu
-	swept map[byte][]byte    // guarded by mu: where Prune goes on, by index
+	swept map[string][]byte  // guarded by mu: where Prune goes on, by index
 	feed  feed
+
+	rules     []harp.RetentionRule             // guarded by mu: in their order; never changed
+	classes   map[uint32]*store.RetentionClass // guarded by mu
+	lastClass uint32                           // guarded by mu: the highest number of one
 
 	forgotten uint64 // guarded by mu: the youngest id that may have been forgotten, by its time
 
@@ -82,7 +86,7 @@ func Open(e Engine, opts Options) (*Store, error) {
 	}
 	s := &Store{
 		opts: opts, ops: make(chan *op), ahead: make(chan *op), groups: make(chan *group), sched: schedule.New(),
-		feed: feed{first: 1, changed: make(chan struct{})}, swept: map[byte][]byte{}, cohorts: map[id]*cohort{}, batches: map[id]*batch{}, drifts: map[string]bool{},
+		feed: feed{first: 1, changed: make(chan struct{})}, swept: map[string][]byte{}, classes: map[uint32]*store.RetentionClass{}, cohorts: map[id]*cohort{}, batches: map[id]*batch{}, drifts: map[string]bool{},
 	}
 	s.start(e, opts.Logger)
 	if err := s.loadState(); err != nil {
@@ -128,6 +132,9 @@ func (s *Store) loadState() error {
 		return err
 	}
 	if err := s.loadFeed(snap); err != nil {
+		return err
+	}
+	if err := s.loadRetention(snap); err != nil {
 		return err
 	}
 	if err := s.loadQueues(snap); err != nil {

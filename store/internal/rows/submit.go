@@ -269,6 +269,11 @@ func (s *Store) change(t *tx, i id, before, after *store.Job) error {
 // putChange writes what an event made of a job: its life, in which the value is if that is
 // short, and what is told of it and looked for. Errors: the engine's.
 func (s *Store) putChange(t *tx, i id, before, after *store.Job, short []byte) error {
+	if after.State.Ended() {
+		if err := s.classify(t, i, before, after, short); err != nil {
+			return err
+		}
+	}
 	t.putLife(i, after, short)
 	t.usage.grown += lifeFootprint(after) - lifeFootprint(before)
 	t.putOutcome(i, before.Outcome, after.Outcome)

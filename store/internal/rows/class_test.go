@@ -1,0 +1,471 @@
+package rows
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/store"
+)
+
+const day = 24 * time.Hour
+
+// putRule makes a rule of retention, or puts it in the place of the one of its name.
+func putRule(t testing.TB, s *Store, r harp.RetentionRule) {
+	t.Helper()
+	doc := store.RetentionDocument{Rule: r}
+	if err := s.PutDocument(t.Context(), store.RetentionKind, r.Name, doc.Encode()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// endAt ends jobs of these procedures at a time, in one commit, and returns them.
+func endAt(t testing.TB, s *Store, at time.Time, procedures ...string) []*store.Job {
+	t.Helper()
+	var calls []store.Submission
+	for _, procedure := range procedures {
+		c := call("away")
+		c.Job.ID, c.Job.Procedure = idAt(at), procedure
+		calls = append(calls, c)
+	}
+	var ts []store.Transition
+	for _, j := range submitted(t, s, calls...) {
+		cancel := about(j, store.CancelReq)
+		cancel.Event.At = at
+		ts = append(ts, cancel)
+	}
+	var out []*store.Job
+	for _, c := range applied(t, s, ts...) {
+		out = append(out, c.Job)
+	}
+	return out
+}
+
+// counting counts what a store looks at of what has ended.
+type counting struct {
+	*trial
+	examined int // rows of the indices of what has ended, and of jobs
+}
+
+type countingView struct {
+	Snapshot
+	c *counting
+}
+
+func (c *counting) View() (Snapshot, error) {
+	snap, err := c.trial.View()
+	return &countingView{snap, c}, err
+}
+
+func (v *countingView) Get(key []byte) ([]byte, error) {
+	if key[0] == prefixCall {
+		v.c.examined++
+	}
+	return v.Snapshot.Get(key)
+}
+
+func (v *countingView) Scan(prefix, from []byte, reverse bool) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		for item, err := range v.Snapshot.Scan(prefix, from, reverse) {
+			if err == nil && len(item.Key) > 1 && item.Key[0] == prefixIndex && strings.ContainsRune("eEdD", rune(item.Key[1])) {
+				v.c.examined++
+			}
+			if !yield(item, err) {
+				return
+			}
+		}
+	}
+}
+
+// pruneByRules ends jobs, as many as it is told, over 100 days: of each ten, three are kept for 90 days by a rule, three for five by
+// another, and the others for 30. Then it prunes at the end of these days. Exactly what is to be kept remains, and no more is looked at
+// than is deleted, and 5,000.
+func pruneByRules(t testing.TB, jobs int) {
+	e := &counting{trial: newTrial()}
+	s := opened(t, e, Options{})
+	putRule(t, s, harp.RetentionRule{Name: "long", Order: 1, Procedure: "a*", Keep: 90 * day})
+	putRule(t, s, harp.RetentionRule{Name: "short", Order: 2, Procedure: "?b", Keep: 5 * day})
+	kinds := []string{"ab", "ac", "a", "bb", "cb", "db", "bc", "c", "d", "e"} // ab fits both, of which the first holds
+	kept := map[id]bool{}
+	now := noon.Add(100 * day)
+	for n := range jobs / 100 {
+		at := noon.Add(time.Duration(n) * (100 * day / time.Duration(jobs/100)))
+		for n, j := range endAt(t, s, at, slices.Repeat(kinds, 10)...) {
+			i, _ := parseID(j.ID)
+			keep := []time.Duration{90 * day, 90 * day, 90 * day, 5 * day, 5 * day, 5 * day, 30 * day}[min(n%10, 6)]
+			kept[i] = !at.Before(now.Add(-keep))
+		}
+	}
+	e.examined = 0
+	deleted := 0
+	wanted := 0
+	for _, want := range kept {
+		if !want {
+			wanted++
+		}
+	}
+	for more := true; more; {
+		did, err := s.Prune(t.Context(), store.Retention{EndedBefore: now.Add(-30 * day), RulesAt: now}, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		deleted, more = deleted+did.Jobs, did.More
+	}
+	examined := e.examined
+	for i, want := range kept {
+		if _, is := e.tree.Get(Item{Key: i.key(prefixLife)}); is != want {
+			t.Fatalf("job %s remains: %v, want %v", i, is, want)
+		}
+	}
+	if examined > deleted+5000 || deleted != wanted || deleted < jobs/3 || deleted > 2*jobs/3 {
+		t.Errorf("%d were looked at to delete %d, want %d", examined, deleted, wanted)
+	}
+	t.Logf("%d of %d were deleted; %d were looked at", deleted, jobs, examined)
+}
+
+func TestPruneByRules(t *testing.T) { pruneByRules(t, 20_000) }
+
+// BenchmarkPruneByRules is TestPruneByRules of 100,000 jobs.
+func BenchmarkPruneByRules(b *testing.B) {
+	for b.Loop() {
+		pruneByRules(b, 100_000)
+	}
+}
+
+// TestLostClass: what is of a class whose row cannot be read, or is gone, is kept until room is needed.
+func TestLostClass(t *testing.T) {
+	for name, lose := range map[string]func(e *trial){
+		"damaged": func(e *trial) {
+			e.poke(keyClass, func(_, value []byte) []byte { return append(value[:len(value)-1], value[len(value)-1]^1) })
+		},
+		"gone": func(e *trial) { e.poke(keyClass, func(_, _ []byte) []byte { return nil }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newTrial()
+			s := opened(t, e, Options{})
+			putRule(t, s, harp.RetentionRule{Name: "r", Procedure: "p", Keep: day})
+			j := endAt(t, s, noon, "p")[0]
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			lose(e)
+			s = opened(t, e, Options{})
+			later := noon.Add(1000 * day)
+			prune(t, s, store.Retention{EndedBefore: later, RulesAt: later}, later)
+			if _, err := s.Job(t.Context(), j.ID); err != nil {
+				t.Fatal(err)
+			}
+			other := endAt(t, s, later, "p")[0]
+			if other.Class == j.Class {
+				t.Error("what ends now is of the class that is lost")
+			}
+			prune(t, s, store.Retention{MaxBytes: 1}, later)
+			if _, err := s.Job(t.Context(), j.ID); err == nil {
+				t.Error("it is kept for ever, whatever room there is")
+			}
+		})
+	}
+}
+
+// TestDamagedRowOfAClass: a row of what has ended that cannot be read keeps nothing else from being deleted, nor is its class forgotten.
+func TestDamagedRowOfAClass(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	putRule(t, s, harp.RetentionRule{Name: "r", Procedure: "p", Keep: day})
+	lost := endAt(t, s, noon, "p")[0]
+	gone := endAt(t, s, noon.Add(time.Minute), "p")[0]
+	putRule(t, s, harp.RetentionRule{Name: "r", Procedure: "p", Keep: 2 * day})
+	endAt(t, s, noon.Add(time.Minute), "p")
+	e.poke(endedPrefix(byEnded, lost.Class), func(_, value []byte) []byte { return append(value[:len(value)-1], value[len(value)-1]^1) })
+	later := noon.Add(10 * day)
+	for range 2 {
+		prune(t, s, store.Retention{RulesAt: later}, later)
+	}
+	if _, err := s.Job(t.Context(), lost.ID); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Job(t.Context(), gone.ID); err == nil {
+		t.Error("the next is not deleted")
+	}
+	if n := len(s.RetentionClasses()); n != 2 {
+		t.Errorf("there are %d classes, want that of what cannot be deleted and the last", n)
+	}
+}
+
+// TestDamagedRule: the document of a rule that cannot be read fits nothing, and may be put anew.
+func TestDamagedRule(t *testing.T) {
+	e := newTrial()
+	s := opened(t, e, Options{})
+	rule := harp.RetentionRule{Name: "r", Procedure: "p", Keep: day}
+	putRule(t, s, rule)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e.poke(documentKey(store.RetentionKind, "r"), func(_, value []byte) []byte { return append(value[:len(value)-1], value[len(value)-1]^1) })
+	s = opened(t, e, Options{})
+	if j := endAt(t, s, noon, "p")[0]; j.Class != 0 {
+		t.Errorf("it is of class %d", j.Class)
+	}
+	putRule(t, s, rule)
+	if j := endAt(t, s, noon, "p")[0]; j.Class == 0 {
+		t.Error("it is of no class")
+	}
+}
+
+// TestRestoredByRules: what a backup is restored to ends by the rules of the backup.
+func TestRestoredByRules(t *testing.T) {
+	s := opened(t, newTrial(), Options{})
+	putRule(t, s, harp.RetentionRule{Name: "lost", States: []harp.State{harp.StateLost}, Keep: 100 * day})
+	putRule(t, s, harp.RetentionRule{Name: "rest", Order: 9, Keep: day})
+	had := endAt(t, s, noon, "p")[0]
+	runs := started(t, s)
+	into := newTrial()
+	if _, err := Restore(into, backedUp(t, s), noon, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	s = opened(t, into, Options{})
+	later := noon.Add(50 * day)
+	prune(t, s, store.Retention{EndedBefore: later, RulesAt: later}, later)
+	if _, err := s.Job(t.Context(), had.ID); err == nil {
+		t.Error("what had ended is kept for longer")
+	}
+	if j, err := s.Job(t.Context(), runs.ID); err != nil || j.State != harp.StateLost {
+		t.Error(j, err)
+	}
+}
+
+// retentionModel is what has ended, in the plainest way: a list.
+type retentionModel struct {
+	rules map[string]harp.RetentionRule
+	kept  []*endedOf // by their ends
+}
+
+type endedOf struct {
+	id      string
+	isBatch bool
+	at      time.Time
+	rule    harp.RetentionRule // that held; the zero one: none
+	bytes   int64              // that it counts in its class
+}
+
+// fits is the rule that holds for a procedure.
+func (m *retentionModel) fits(procedure string, state harp.State) harp.RetentionRule {
+	var found []harp.RetentionRule
+	for _, r := range m.rules {
+		if (r.Procedure == "" || r.Procedure == procedure) && (len(r.States) == 0 || r.States[0] == state) {
+			found = append(found, r)
+		}
+	}
+	if len(found) == 0 {
+		return harp.RetentionRule{}
+	}
+	return slices.MinFunc(found, func(a, b harp.RetentionRule) int {
+		if a.Order != b.Order {
+			return a.Order - b.Order
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+}
+
+// sameClass reports whether two rules keep alike.
+func sameClass(a, b harp.RetentionRule) bool {
+	return a.Name == b.Name && a.Keep == b.Keep && a.MaxBytes == b.MaxBytes
+}
+
+// prune forgets what a Prune without a limit of bytes deletes.
+func (m *retentionModel) prune(r store.Retention) {
+	m.kept = slices.DeleteFunc(m.kept, func(e *endedOf) bool {
+		switch {
+		case e.rule.Keep == 0:
+			return !r.EndedBefore.IsZero() && e.at.Before(r.EndedBefore)
+		case e.rule.Keep == harp.NoLimit || r.RulesAt.IsZero():
+			return false
+		}
+		return e.at.Before(r.RulesAt.Add(-e.rule.Keep))
+	})
+	for n := 0; n < len(m.kept); { // of each class that takes too much what ended first
+		e := m.kept[n]
+		if e.rule.MaxBytes == 0 || m.bytes(e.rule) <= e.rule.MaxBytes {
+			n++
+			continue
+		}
+		m.kept = slices.Delete(m.kept, n, n+1)
+	}
+}
+
+func (m *retentionModel) bytes(of harp.RetentionRule) (sum int64) {
+	for _, e := range m.kept {
+		if sameClass(e.rule, of) {
+			sum += e.bytes
+		}
+	}
+	return sum
+}
+
+// TestRetentionModel plays rules, ends and Prunes at random against a list of what has ended, over reopenings.
+func TestRetentionModel(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		e := newTrial()
+		s := opened(t, e, Options{})
+		defer func() { _ = s.Close() }()
+		now := noon
+		m := &retentionModel{rules: map[string]harp.RetentionRule{}}
+		procedures := []string{"p", "q", "r"}
+		check := func() {
+			for _, one := range m.kept {
+				var err error
+				if one.isBatch {
+					_, err = s.Batch(t.Context(), one.id)
+				} else {
+					_, err = s.Job(t.Context(), one.id)
+				}
+				if err != nil {
+					r.Fatalf("%+v: %v", one, err)
+				}
+			}
+			left := e.count(endedPrefix(byBatchEnd, 0)...) + e.count(prefixIndex, byClassBatchEnd)
+			for _, kind := range [][]byte{endedPrefix(byEnded, 0), {prefixIndex, byClassEnded}} {
+				for item := range e.items() {
+					if strings.HasPrefix(string(item.Key), string(kind)) {
+						left += (len(item.Value) - crcSize) / endedSize
+					}
+				}
+			}
+			if left != len(m.kept) {
+				r.Fatalf("%d are left of what has ended, want %d", left, len(m.kept))
+			}
+			for _, c := range s.RetentionClasses() {
+				want := m.bytes(harp.RetentionRule{Name: c.Rule, Keep: c.Keep, MaxBytes: c.MaxBytes})
+				if c.MaxBytes > 0 && c.Bytes != want {
+					r.Fatalf("%+v stores %d bytes", c, want)
+				}
+			}
+		}
+		r.Repeat(map[string]func(*rapid.T){
+			"rule": func(r *rapid.T) {
+				rule := harp.RetentionRule{
+					Name: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(r, "name"), Order: rapid.IntRange(0, 2).Draw(r, "order"),
+					Procedure: rapid.SampledFrom(append(procedures, "")).Draw(r, "procedure"),
+					Keep:      rapid.SampledFrom([]time.Duration{0, day, 3 * day, harp.NoLimit}).Draw(r, "keep"),
+					MaxBytes:  rapid.SampledFrom([]int64{0, 1, 2000, 5000}).Draw(r, "bytes"),
+				}
+				if rapid.Bool().Draw(r, "of a state") {
+					rule.States = []harp.State{rapid.SampledFrom([]harp.State{harp.StateCancelled, harp.StateSucceeded}).Draw(r, "state")}
+				}
+				if rule.Keep == 0 && rule.MaxBytes == 0 {
+					rule.Keep = day
+				}
+				putRule(t, s, rule)
+				m.rules[rule.Name] = rule
+			},
+			"no rule": func(r *rapid.T) {
+				name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(r, "name")
+				content, err := s.Document(t.Context(), store.RetentionKind, name)
+				if err != nil {
+					return
+				}
+				change := store.DocumentChange{Kind: store.RetentionKind, Name: name, Old: content}
+				if _, err := s.ChangeDocuments(t.Context(), store.DocumentChanges{Changes: []store.DocumentChange{change}}); err != nil {
+					r.Fatal(err)
+				}
+				delete(m.rules, name)
+			},
+			"end": func(r *rapid.T) {
+				now = now.Add(time.Duration(rapid.IntRange(1, 20).Draw(r, "hours")) * time.Hour)
+				some := rapid.SliceOfN(rapid.SampledFrom(procedures), 1, 5).Draw(r, "procedures")
+				for _, j := range endAt(t, s, now, some...) {
+					m.kept = append(m.kept, &endedOf{id: j.ID, at: now, rule: m.fits(j.Procedure, j.State), bytes: j.Counted})
+				}
+			},
+			"end batch": func(r *rapid.T) {
+				now = now.Add(time.Duration(rapid.IntRange(1, 20).Draw(r, "hours")) * time.Hour)
+				b := endBatchAt(t, s, now, rapid.SampledFrom(procedures).Draw(r, "procedure"), rapid.IntRange(1, 4).Draw(r, "hosts"))
+				m.kept = append(m.kept, &endedOf{id: b.ID, isBatch: true, at: now, rule: m.fits(b.Member.Procedure, harp.State(b.State)), bytes: b.Counted})
+			},
+			"prune": func(r *rapid.T) {
+				now = now.Add(time.Duration(rapid.IntRange(0, 40).Draw(r, "hours")) * time.Hour)
+				var keep store.Retention
+				if rapid.Bool().Draw(r, "by age") {
+					keep.EndedBefore = now.Add(-2 * day)
+				}
+				if rapid.Bool().Draw(r, "by rules") {
+					keep.RulesAt = now
+				}
+				m.prune(keep)
+				prune(t, s, keep, now)
+			},
+			"prune for room": func(r *rapid.T) {
+				keep := store.Retention{MaxBytes: rapid.Int64Range(1, max(1, s.stored.Load())).Draw(r, "bytes")}
+				m.prune(keep)
+				prune(t, s, keep, now)
+				var gone time.Time // when the last ended that was deleted
+				m.kept = slices.DeleteFunc(m.kept, func(one *endedOf) bool {
+					_, err := s.Job(t.Context(), one.id)
+					if one.isBatch {
+						_, err = s.Batch(t.Context(), one.id)
+					}
+					if err != nil {
+						gone = one.at
+					}
+					return err != nil
+				})
+				if len(m.kept) > 0 && (s.stored.Load() > keep.MaxBytes || gone.After(m.kept[0].at)) {
+					r.Fatalf("%d bytes are left, at most %d are wanted, and what ended at %v is gone, not that at %v", s.stored.Load(), keep.MaxBytes, gone, m.kept[0].at)
+				}
+			},
+			"reopen": func(r *rapid.T) {
+				had := fmt.Sprint(s.RetentionClasses())
+				if err := s.Close(); err != nil {
+					r.Fatal(err)
+				}
+				s = opened(t, e, Options{})
+				if got := fmt.Sprint(s.RetentionClasses()); got != had {
+					r.Fatalf("the classes are %s after %s", got, had)
+				}
+			},
+			"": func(*rapid.T) { check() },
+		})
+	})
+}
+
+// endBatchAt runs a batch of a procedure on so many hosts that ends at a time, as cancelled.
+func endBatchAt(t testing.TB, s *Store, at time.Time, procedure string, hosts int) *store.Batch {
+	t.Helper()
+	in := store.BatchSubmission{Request: harp.Submission{Request: []byte("request")}, Batch: store.Batch{
+		ID: idAt(at), Target: "*", Classes: []store.BatchClass{{}}, Plan: store.BatchPlan{Parallel: hosts, Waves: []int{hosts}},
+		Member: store.Job{Procedure: procedure, OfflineWait: harp.NoLimit},
+	}}
+	for n := range hosts {
+		in.Hosts = append(in.Hosts, store.BatchHost{Name: fmt.Sprint("away", n)})
+	}
+	if _, err := s.SubmitBatch(t.Context(), in, at); err != nil {
+		t.Fatal(err)
+	}
+	advance := func() {
+		for {
+			did, err := s.Advance(t.Context(), at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !did.More {
+				return
+			}
+		}
+	}
+	advance()
+	if _, err := s.ChangeBatch(t.Context(), in.Batch.ID, store.BatchEvent{Kind: store.BatchCancel}, store.Operation{Time: at}); err != nil {
+		t.Fatal(err)
+	}
+	advance()
+	b, err := s.Batch(t.Context(), in.Batch.ID)
+	if err != nil || !b.State.Ended() {
+		t.Fatalf("it is %+v, %v", b, err)
+	}
+	return b
+}
