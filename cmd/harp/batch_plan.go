@@ -134,7 +134,7 @@ func (c *cli) confirmBatch(ctx context.Context, p *batchPlan) ([]harp.Option, er
 // rehearseBatch says what would become of a batch. A procedure that has a dry run of its own is
 // asked for that, too, if the batch would run.
 func (c *cli) rehearseBatch(ctx context.Context, hosts *harp.Target, p *batchPlan) error {
-	if p.why != nil || !slices.Contains(p.doc.Traits, harp.TraitDryRun) {
+	if p.why != nil || p.flags.options.Drift == "" && !slices.Contains(p.doc.Traits, harp.TraitDryRun) { // a check without one is refused
 		return c.plannedBatch(p)
 	}
 	c.notice("would run %s", p.text())

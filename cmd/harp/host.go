@@ -211,6 +211,9 @@ func (c *cli) showHost(ctx context.Context, caller *harp.Caller, args []string) 
 	if h.Pause != nil {
 		pairs = append(pairs, [2]string{"paused by", c.hostPauseText(h.Pause)})
 	}
+	for _, s := range h.Drift {
+		pairs = append(pairs, [2]string{"drift " + s.Name, string(s.Mark) + " since " + c.clock(s.Since) + ", checked " + c.clock(s.Checked)})
+	}
 	for _, text := range problemTexts(h) {
 		pairs = append(pairs, [2]string{"problem", text})
 	}

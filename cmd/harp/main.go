@@ -123,7 +123,7 @@ records and its result at any later time.
 	flags.BoolVarP(&c.quiet, "quiet", "q", false, "print only results and errors")
 	root.AddCommand(
 		c.devCommand(), c.dispatcherCommand(), c.agentCommand(),
-		c.callCommand(), c.execCommand(), c.runOnTargetCommand(), c.jobCommand(), c.batchCommand(), c.hostCommand(), c.targetCommand(), c.groupCommand(), c.scheduleCommand(), c.maintCommand(), c.notifyCommand(), c.procCommand(), c.queueCommand(), c.eventCommand(),
+		c.callCommand(), c.execCommand(), c.runOnTargetCommand(), c.jobCommand(), c.batchCommand(), c.hostCommand(), c.targetCommand(), c.groupCommand(), c.driftCommand(), c.scheduleCommand(), c.maintCommand(), c.notifyCommand(), c.procCommand(), c.queueCommand(), c.eventCommand(),
 		c.backupCommand(), c.restoreCommand(), c.pruneCommand(), c.retainCommand(),
 		c.contextCommand(), c.doctorCommand(), c.benchCommand(), c.idCommand(), c.completionCommand(), c.versionCommand(),
 		c.psCommand(), c.logsCommand(),

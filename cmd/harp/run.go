@@ -113,6 +113,8 @@ func (c *cli) bindBatchOptions(cmd *cobra.Command, f *batchFlags) {
 	flags.StringVar(&f.whenUnfit, "when-unfit", "refuse", "where a host lacks the procedure, or its arguments do not fit: `refuse` the batch, or skip the host")
 	flags.StringVar(&f.whenHeld, "when-held", "wait", "where maintenance keeps a host back when its turn comes: `wait` for its end, or skip the host")
 	flags.BoolVar(&o.QueuePerHost, "queue-per-host", false, "a queue for each host: its name with host=HOST")
+	flags.StringVar(&o.Drift, "drift", "", "mark each host under this `name` by what its dry run finds: clean or dirty; it needs a dry run")
+	c.completeFlag(cmd, "drift", c.asksWords(driftWords))
 	c.completeFlag(cmd, "when-unfit", fixed("refuse", "skip"))
 	c.completeFlag(cmd, "when-held", fixed("wait", "skip"))
 }
@@ -225,6 +227,7 @@ func (f *batchFlags) batchOptions() ([]harp.Option, error) {
 		"rate":       harp.Rate(f.rate.n, f.rate.per),
 		"stop-after": harp.StopAfter(o.StopAfter),
 		"max-hosts":  harp.MaxHosts(o.MaxHosts),
+		"drift":      harp.Drift(o.Drift),
 	} {
 		if f.set.Changed(name) {
 			opts = append(opts, opt)
@@ -236,9 +239,15 @@ func (f *batchFlags) batchOptions() ([]harp.Option, error) {
 // callTarget calls a procedure, or runs a command, on the hosts of a target and, unless detached,
 // waits for the end of the batch.
 func (c *cli) callTarget(ctx context.Context, caller *harp.Caller, f *batchFlags, text string, words []string) error {
+	if f.options.Drift != "" && !f.dryRun { // before anybody is asked
+		return invalid("drift", "needs --dry-run")
+	}
 	opts, err := f.batchOptions()
 	if err != nil {
 		return err
+	}
+	if f.options.Drift != "" {
+		opts = append(opts, harp.DryRun())
 	}
 	doc, args, err := c.targetArguments(ctx, caller, f, text, words)
 	if err != nil {

@@ -74,6 +74,7 @@ func (c *cli) bindSchedule(cmd *cobra.Command, f *scheduleFlags) {
 	c.bindBatchOptions(cmd, &f.batchFlags)
 	c.bindOnStop(cmd, &f.batchFlags, "`cancel` the batch then, as it does by default, or pause it")
 	f.describeCall()
+	cmd.Flags().Lookup("drift").Usage = "make each run a dry run that marks each host under this `name` by what it finds: clean or dirty"
 	s, flags := &f.schedule, cmd.Flags()
 	flags.Lookup("label").Usage = "a label for each run and its jobs: `key=value` (repeatable)"
 	flags.StringVar(&f.cron, "cron", "", "when, as `fields` of cron: '30 2 * * *', or @daily, @hourly and so on")
@@ -200,6 +201,9 @@ func (c *cli) scheduledRequest(ctx context.Context, caller *harp.Caller, f *sche
 	opts, err := f.batchOptions()
 	if err != nil {
 		return req, nil, err
+	}
+	if f.options.Drift != "" { // --dry-run is about the schedule
+		opts = append(opts, harp.DryRun())
 	}
 	doc, args, err := c.targetArguments(ctx, caller, &f.batchFlags, text, words)
 	if err != nil {

@@ -85,7 +85,11 @@ func (b *builder) command() {
 	if b.d.DryRun != nil && len(b.d.DryRun) == 0 {
 		b.errorf("dry_run", "must list a program and its arguments")
 	}
+	if b.d.DryJSON && b.d.DryRun == nil {
+		b.errorf("dry_run_json", "is only for a procedure with dry_run")
+	}
 	b.cmd.dryRun, b.cmd.dryScripts = b.argv("dry_run", b.d.DryRun)
+	b.cmd.dryJSON = b.d.DryJSON
 	for _, p := range stdin {
 		b.use("stdin", p, usage{stdin: p.form == formText})
 	}

@@ -49,6 +49,7 @@ type Command struct {
 	stdin   template
 
 	dryScripts []script // that dryRun executes
+	dryJSON    bool     // the result of dryRun is the last line of its output, as JSON; else its exit code
 
 	env     []setting
 	passEnv []string

@@ -21,6 +21,7 @@ type declaration struct {
 	Params  paramList   `yaml:"params"`
 	Command []*argument `yaml:"command"`
 	DryRun  []*argument `yaml:"dry_run"`
+	DryJSON bool        `yaml:"dry_run_json"`
 
 	Stdin   string             `yaml:"stdin"`
 	Env     map[string]string  `yaml:"env"`

@@ -72,6 +72,9 @@ func (c *Command) spec(call Call) supervisor.Spec {
 	s.Command.Groups, s.Command.Rlimits = slices.Clone(s.Command.Groups), slices.Clone(s.Command.Rlimits)
 	if call.DryRun {
 		s.Result = supervisor.Result{From: fromExitCode, Max: defaultResult}
+		if c.dryJSON {
+			s.Result.From = fromLastJSON
+		}
 	}
 	return s
 }
