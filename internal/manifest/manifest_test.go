@@ -183,8 +183,8 @@ func TestReadRefuses(t *testing.T) {
 	const later = "kind: schedule\nname: s\n\nprocedure: p\ntarget: '*'\n"
 	for text, want := range map[string]string{
 		"a":                                                  ":1: must be a map",
-		"name: x\n":                                          ":1: kind: must be group, notification, schedule or window",
-		"kind: thing\n":                                      ":1: kind: must be group, notification, schedule or window",
+		"name: x\n":                                          ":1: kind: must be group, notification, retention, schedule or window",
+		"kind: thing\n":                                      ":1: kind: must be group, notification, retention, schedule or window",
 		start + "target: '*'\nodd: 1\n":                      ":6: odd: is unknown",
 		start + "target: '*'\nargs: x\n":                     ":6: args: must be named",
 		start + "target: '*'\ncron: x\n":                     `:6: cron: is there twice`,
