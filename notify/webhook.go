@@ -20,7 +20,7 @@ import (
 
 const (
 	webhookTime    = 10 * time.Second // for one try, with all that it takes
-	webhookConns   = 4                // to one receiver at a time
+	webhookConns   = 4                // to one URL at a time
 	webhookURL     = 2048             // bytes of a URL
 	webhookSecrets = 2                // one, or the one before and its successor
 	webhookHeaders = 16 << 10         // bytes of an answer's headers
@@ -41,6 +41,7 @@ type Webhooks struct {
 	networks  networks
 	dialer    net.Dialer
 	transport http.Transport
+	slots     urlSlots
 }
 
 var _ Sender = (*Webhooks)(nil)
@@ -71,7 +72,6 @@ func NewWebhooks(config WebhookConfig) (*Webhooks, error) {
 		},
 		DisableKeepAlives:      true, // each try resolves the name anew, and nothing stays open between messages
 		DisableCompression:     true,
-		MaxConnsPerHost:        webhookConns,
 		MaxResponseHeaderBytes: webhookHeaders,
 	}
 	return w, nil
@@ -150,6 +150,8 @@ func (w *Webhooks) Send(ctx context.Context, r harp.Receiver, m Message) error {
 	}
 	within, cancel := context.WithTimeout(ctx, webhookTime)
 	defer cancel()
+	release := w.slots.take(within, r.Webhook.URL)
+	defer release()
 	response, err := w.transport.RoundTrip(request.WithContext(within)) // which follows nothing
 	if err == nil {
 		defer response.Body.Close()
