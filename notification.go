@@ -13,7 +13,7 @@ type Notification struct {
 	On         []string          `json:"on" msgpack:"on"`                                   // each a type of event, or the beginning of one and *: "job.failed", "batch.*"; none about notifications
 	Procedures []string          `json:"procedures,omitempty" msgpack:"procs,omitempty"`    // of the job; * is any text, ? one character
 	Schedules  []string          `json:"schedules,omitempty" msgpack:"schedules,omitempty"` // that it is about, or whose run it is about; as in Procedures
-	Target     string            `json:"target,omitempty" msgpack:"target,omitempty"`       // of its host, as [target.Parse] reads it, when it is looked at
+	Target     string            `json:"target,omitempty" msgpack:"target,omitempty"`       // of its host, as [target.Parse] reads it, when it is looked at; one that is removed by then is selected by what asks for more than names
 	States     []State           `json:"states,omitempty" msgpack:"states,omitempty"`       // of the job
 	Labels     map[string]string `json:"labels,omitempty" msgpack:"labels,omitempty"`       // of the job
 	For        time.Duration     `json:"for,omitempty" msgpack:"for,omitempty"`             // of host.away alone: a host that is away for so long is told of, and when it is back

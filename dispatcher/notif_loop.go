@@ -241,6 +241,7 @@ type lookout struct {
 	n       *notifier
 	matcher *target.Matcher
 	failed  bool              // the target cannot be used now
+	more    bool              // the target asks for more of a host than its name
 	batches map[string]string // whose runs batches are, as far as that was asked
 }
 
@@ -281,12 +282,16 @@ func (l *lookout) take(ctx context.Context, s *notifyStep, no uint64, e *harp.Ev
 	if e.Type == harp.EventsMissing {
 		s.tell(harp.EventNotificationGap, "events cannot be read: "+e.Reason, harp.Principal{})
 	}
+	isBack := false // and it was told that it was away
 	if a := s.awayOf(e.Host); a != nil && (e.Type == harp.EventHostOnline || e.Type == harp.EventHostRemoved) {
-		return l.takeBack(ctx, s, no, e, a)
+		if err := l.takeBack(ctx, s, e); err != nil {
+			return err
+		}
+		isBack = a.told && e.Type == harp.EventHostOnline
 	}
 	doc := &n.doc.Notification
 	notes := n.d.notesOf(ctx, doc, e, l.batches, func(host string) bool { return l.isTarget(ctx, host) })
-	if !selects(doc, e, notes) {
+	if !isBack && !selects(doc, e, notes) { // one that waited for hosts may have been replaced by one that tells of each
 		return nil
 	}
 	if doc.For > 0 && e.Type == harp.EventHostAway {
@@ -309,8 +314,8 @@ func (l *lookout) takeAway(s *notifyStep, e *harp.Event) error {
 	return nil
 }
 
-// takeBack ends the wait for a host, and tells that it is back if it was told that it was away.
-func (l *lookout) takeBack(ctx context.Context, s *notifyStep, no uint64, e *harp.Event, a *awayHost) error {
+// takeBack ends the wait for a host.
+func (l *lookout) takeBack(ctx context.Context, s *notifyStep, e *harp.Event) error {
 	n := l.n
 	old, err := n.d.storedDocument(ctx, awayKind(n.name), e.Host) // nil, too, of one that this step has made
 	if err != nil {
@@ -319,15 +324,11 @@ func (l *lookout) takeBack(ctx context.Context, s *notifyStep, no uint64, e *har
 	s.change(awayKind(n.name), e.Host, old, nil)
 	s.state.Away--
 	s.away[e.Host] = nil
-	if a.told && e.Type == harp.EventHostOnline {
-		notes := n.d.notesOf(ctx, &n.doc.Notification, e, l.batches, nil)
-		s.add(no, newMessage(&n.doc.Notification, e, notes))
-	}
 	return nil
 }
 
-// isTarget reports whether the target of the notification selects a host now. One that cannot be used selects all: rather too much is
-// told than too little.
+// isTarget reports whether the target of the notification selects a host now. One that cannot be used selects all, and so does one that
+// asks for more than the name of a host that is removed by now: rather too much is told than too little.
 func (l *lookout) isTarget(ctx context.Context, name string) bool {
 	n := l.n
 	if l.matcher == nil && !l.failed {
@@ -336,17 +337,27 @@ func (l *lookout) isTarget(ctx context.Context, name string) bool {
 			l.failed = true
 			n.d.repeated.Warn("notification target "+n.name, "the target of a notification cannot be used: it tells of all hosts", "notification", n.name, "err", err)
 		}
-		l.matcher = m
+		l.matcher, l.more = m, asksMore(n.doc.Notification.Target)
 	}
 	if l.failed {
 		return true
 	}
-	h := n.d.hosts.findKnown(name)
-	if h == nil {
-		return false
+	h := n.d.hosts.find(name)
+	switch {
+	case h != nil && h.known():
+	case l.more:
+		return true
+	default:
+		h = &host{name: name, offers: &catalogue{}}
 	}
 	selected, err := n.d.fleet.selectAmong(ctx, l.matcher, []*host{h})
 	return err != nil || len(selected) > 0
+}
+
+// asksMore reports whether a target asks for more of a host than its name.
+func asksMore(text string) bool {
+	e, err := target.Parse(text)
+	return err != nil || len(e.Groups()) > 0 || slices.ContainsFunc(e.Keys(), func(key string) bool { return key != "host.name" })
 }
 
 // tellDue makes messages of what was waited for: the digest, and hosts that are still away.

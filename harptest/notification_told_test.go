@@ -1,0 +1,73 @@
+package harptest_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/harptest"
+)
+
+// TestReplacedFor: a notification that waited for hosts and is replaced by one that does not tells of their return and of their removal
+// as of any others.
+func TestReplacedFor(t *testing.T) {
+	notified(t, dispatcher.Config{}, func(t *testing.T, sys *harptest.System, r *receivers) {
+		waits := harp.Notification{Name: "n", On: []string{"host.away"}, For: 10 * time.Minute, To: to(hook)}
+		putNotification(t, sys, waits)
+		for _, after := range []time.Duration{time.Minute, 20 * time.Minute} { // before and after it was told
+			sys.StopAgent("web01")
+			time.Sleep(after)
+			putNotification(t, sys, harp.Notification{Name: "n", On: []string{"host.online", "host.removed"}, To: to(hook)})
+			sys.StartAgent("web01")
+			sys.WaitOnline("web01")
+			time.Sleep(time.Minute)
+			putNotification(t, sys, waits)
+		}
+		sys.StopAgent("web01")
+		time.Sleep(time.Minute)
+		putNotification(t, sys, harp.Notification{Name: "n", On: []string{"host.removed"}, To: to(hook)})
+		if _, err := sys.Caller().Hosts().Remove(t.Context(), "web01"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		want := []string{"host.online: web01", "host.away: web01", "host.online: web01", "host.removed: web01"}
+		if got := r.subjects(hook); !slices.Equal(got, want) {
+			t.Errorf("told was %q, want %q", got, want)
+		}
+		if s := status(t, sys, "n"); s.Away != 0 || s.Pending != 0 || s.Sent != 4 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestTargetOfRemovedHost: what happens to a host that is removed is told, though nothing but its name is known by then.
+func TestTargetOfRemovedHost(t *testing.T) {
+	notified(t, dispatcher.Config{}, func(t *testing.T, sys *harptest.System, r *receivers) {
+		const others, labelled = "https://receiver.example/others", "https://receiver.example/labelled"
+		on := []string{"host.removed", "job.lost", "job.expired", "job.cancelled"}
+		putNotification(t, sys, harp.Notification{Name: "n", On: on, Target: "web*", To: to(hook)})
+		putNotification(t, sys, harp.Notification{Name: "others", On: on, Target: "db*", To: to(others)})
+		putNotification(t, sys, harp.Notification{Name: "labelled", On: on, Target: "role=web", To: to(labelled)})
+		sys.StopAgent("web01")
+		time.Sleep(time.Minute)
+		if _, err := sys.Caller().Host("web01").Call(t.Context(), "fail", harp.Args{"N": 1}, harp.OfflineWait(24*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if _, err := sys.Caller().Hosts().Remove(t.Context(), "web01"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if got := r.subjects(hook); len(got) != 2 {
+			t.Errorf("told was %q", got)
+		}
+		if got := r.subjects(labelled); len(got) != 2 { // its label may have been that
+			t.Errorf("told was %q", got)
+		}
+		if got := r.subjects(others); got != nil {
+			t.Errorf("others were told %q", got)
+		}
+	})
+}
