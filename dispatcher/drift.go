@@ -137,13 +137,20 @@ func (s *service) ForgetDrift(ctx context.Context, id, name string) (int, error)
 	})
 }
 
+// isMarked reports whether the host has a mark under a name in memory, when what is being read of the store is there.
+func (h *host) isMarked(name string) bool {
+	h.marking.Lock()
+	defer h.marking.Unlock()
+	return len(h.marks(name)) > 0
+}
+
 // rereadDrift reads the marks under a name that hosts have in memory.
 func (d *Dispatcher) rereadDrift(ctx context.Context, name string) error {
 	for from, first := "", true; first || from != ""; first = false {
 		var some []*host
 		some, from = d.hosts.page(from, pageSize)
 		for _, h := range some {
-			if len(h.marks(name)) == 0 {
+			if !h.isMarked(name) {
 				continue
 			}
 			if err := d.readDrift(ctx, h, name); err != nil {
