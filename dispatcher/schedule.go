@@ -42,6 +42,7 @@ type schedules struct {
 	size      int                            // bytes of what was put
 	runs      map[string]string              // schedules of batches whose ends were not seen, by batch
 	noted     map[string]struct{}            // those that are to be looked at
+	ahead     map[string][]string            // which have waited for a schedule's turn: the loop looks at them first
 	sight     store.ScheduleSight            // of all of them: Awake, JumpFrom, JumpTo, Full
 }
 
@@ -55,7 +56,7 @@ type turn struct {
 func newSchedules() *schedules {
 	return &schedules{
 		kick: make(chan struct{}, 1), turns: map[string]*turn{},
-		byName: map[string]*scheduled{}, followers: map[string]map[string]struct{}{}, runs: map[string]string{}, noted: map[string]struct{}{},
+		byName: map[string]*scheduled{}, followers: map[string]map[string]struct{}{}, runs: map[string]string{}, noted: map[string]struct{}{}, ahead: map[string][]string{},
 	}
 }
 
@@ -76,8 +77,16 @@ func (ss *schedules) takeTurn(name string) (taken <-chan struct{}) {
 func (ss *schedules) endTurn(name string) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
+	for of, names := range ss.ahead {
+		if names = slices.DeleteFunc(names, func(n string) bool { return n == name }); len(names) > 0 {
+			ss.ahead[of] = names
+		} else {
+			delete(ss.ahead, of)
+		}
+	}
 	for _, other := range ss.turns[name].then {
 		ss.noted[other] = struct{}{}
+		ss.ahead[name] = append(ss.ahead[name], other)
 	}
 	wake.Signal(ss.kick)
 	close(ss.turns[name].over)
@@ -423,7 +432,7 @@ func (ss *schedules) takeDue(now time.Time) (names []string) {
 	defer ss.mu.Unlock()
 	for name, s := range ss.byName {
 		_, noted := ss.noted[name]
-		if ss.turns[name] == nil && (noted || !s.wake.IsZero() && !s.wake.After(now)) {
+		if ss.mayTakeLocked(name) && (noted || !s.wake.IsZero() && !s.wake.After(now)) {
 			names = append(names, name)
 			delete(ss.noted, name)
 		}
@@ -437,12 +446,18 @@ func (ss *schedules) takeDue(now time.Time) (names []string) {
 	return names
 }
 
+// mayTakeLocked reports whether the loop may take the turn of a schedule: nobody has it, and nobody who has waited for it is still to
+// be looked at. Else the loop, which looks at both, might for ever take it first.
+func (ss *schedules) mayTakeLocked(name string) bool {
+	return ss.turns[name] == nil && !slices.ContainsFunc(ss.ahead[name], func(other string) bool { return ss.byName[other] != nil })
+}
+
 // nextWake is when the first of which nobody makes steps is to be looked at; zero: when something happens.
 func (ss *schedules) nextWake() (at time.Time) {
 	ss.mu.RLock()
 	defer ss.mu.RUnlock()
 	for name, s := range ss.byName {
-		if ss.turns[name] == nil && !s.wake.IsZero() && (at.IsZero() || s.wake.Before(at)) {
+		if ss.mayTakeLocked(name) && !s.wake.IsZero() && (at.IsZero() || s.wake.Before(at)) {
 			at = s.wake
 		}
 	}

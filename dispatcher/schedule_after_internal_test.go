@@ -171,7 +171,7 @@ func TestAnUnknownEndFiresNothing(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		got := ledgerOf(t, s, "next")
-		if len(got) != 1 || got[0].Outcome != harp.TimeSkipped || got[0].Reason != harp.TimeDependency || got[0].Detail != "first "+got[0].After+" ended, and nobody knows how" {
+		if len(got) != 1 || got[0].Outcome != harp.TimeSkipped || got[0].Reason != harp.TimeDependency || got[0].Detail != "first "+got[0].After+", nobody knows how it ended" {
 			t.Errorf("the ledger is %+v", got)
 		}
 	})

@@ -209,7 +209,7 @@ func (s *scheduled) event(what harp.EventType, now time.Time) harp.Event {
 	return harp.Event{Type: what, Schedule: s.name, Procedure: s.Schedule.Request.Procedure, Labels: s.Schedule.Labels, Time: now}
 }
 
-// noteRuns notes the first run of which there is something to note: that it has ended, or takes longer than was expected. Otherwise
+// noteRuns notes the first run of which there is something to note: that it has ended, is not waited for any more, or takes longer than was expected. Otherwise
 // it returns when the next one will, and which are over all the same: that is noted once nobody changes those that come after it.
 func (d *Dispatcher) noteRuns(ctx context.Context, s *scheduled, now time.Time) (next *scheduled, over []string, at time.Time, err error) {
 	for i, run := range s.state.Runs {
@@ -226,6 +226,9 @@ func (d *Dispatcher) noteRuns(ctx context.Context, s *scheduled, now time.Time) 
 			end = endOfRun(s, b)
 			step.State.Runs = slices.Delete(step.State.Runs, i, i+1)
 			s.noteEnd(&step, b, now)
+		case i < len(s.state.Runs)-maxRuns:
+			d.log.Warn("a run of a schedule is not waited for any more, there are too many", "schedule", s.name, "batch", run.Batch)
+			step.State.Runs = slices.Delete(step.State.Runs, i, i+1)
 		case s.Schedule.Expect > 0 && !run.Late:
 			if late := run.Since.Add(s.Schedule.Expect); now.Before(late) {
 				at = earlier(at, late)
@@ -393,9 +396,9 @@ func (d *Dispatcher) firing(ctx context.Context, s *scheduled, dec store.Schedul
 	step.Batch = &batch
 	step.State.ScheduleLife, step.State.LastBatch = dec.Life, id
 	step.State.Runs = append(step.State.Runs, store.ScheduleRun{Batch: id, Since: now, Fires: dec.Fires})
-	if n := len(step.State.Runs); n > maxRuns {
-		d.log.Warn("a run of a schedule is not waited for any more, there are too many", "schedule", s.name, "batch", step.State.Runs[0].Batch)
-		step.State.Runs = slices.Delete(step.State.Runs, 0, n-maxRuns)
+	if n := len(step.State.Runs); n > 2*maxRuns { // noteRuns could not note them
+		d.log.Error("those that come after a schedule are not told of a run", "schedule", s.name, "batch", step.State.Runs[0].Batch)
+		step.State.Runs = slices.Delete(step.State.Runs, 0, n-2*maxRuns)
 	}
 	step.Entry = &harp.LedgerEntry{
 		Schedule: s.name, Kind: ledgerKinds[dec.Fires], Outcome: harp.TimeFired, From: dec.Nominal, To: dec.Nominal, Count: 1, At: now, Late: dec.Late, Batch: id,

@@ -18,7 +18,7 @@ type ScheduleEnd struct {
 // String is what an entry of the ledger says of it.
 func (e ScheduleEnd) String() string {
 	if e.State == "" {
-		return e.Schedule + " " + e.Batch + " ended, and nobody knows how"
+		return e.Schedule + " " + e.Batch + ", nobody knows how it ended"
 	}
 	return e.Schedule + " " + e.Batch + " " + string(e.State)
 }
