@@ -42,7 +42,7 @@ type schedules struct {
 	size      int                            // bytes of what was put
 	runs      map[string]string              // schedules of batches whose ends were not seen, by batch
 	noted     map[string]struct{}            // those that are to be looked at
-	ahead     map[string][]string            // which have waited for a schedule's turn: the loop looks at them first
+	waited    map[string]struct{}            // those that have waited for the turns of those that come after them
 	sight     store.ScheduleSight            // of all of them: Awake, JumpFrom, JumpTo, Full
 }
 
@@ -56,7 +56,7 @@ type turn struct {
 func newSchedules() *schedules {
 	return &schedules{
 		kick: make(chan struct{}, 1), turns: map[string]*turn{},
-		byName: map[string]*scheduled{}, followers: map[string]map[string]struct{}{}, runs: map[string]string{}, noted: map[string]struct{}{}, ahead: map[string][]string{},
+		byName: map[string]*scheduled{}, followers: map[string]map[string]struct{}{}, runs: map[string]string{}, noted: map[string]struct{}{}, waited: map[string]struct{}{},
 	}
 }
 
@@ -77,16 +77,10 @@ func (ss *schedules) takeTurn(name string) (taken <-chan struct{}) {
 func (ss *schedules) endTurn(name string) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	for of, names := range ss.ahead {
-		if names = slices.DeleteFunc(names, func(n string) bool { return n == name }); len(names) > 0 {
-			ss.ahead[of] = names
-		} else {
-			delete(ss.ahead, of)
-		}
-	}
+	delete(ss.waited, name)
 	for _, other := range ss.turns[name].then {
 		ss.noted[other] = struct{}{}
-		ss.ahead[name] = append(ss.ahead[name], other)
+		ss.waited[other] = struct{}{}
 	}
 	wake.Signal(ss.kick)
 	close(ss.turns[name].over)
@@ -446,10 +440,13 @@ func (ss *schedules) takeDue(now time.Time) (names []string) {
 	return names
 }
 
-// mayTakeLocked reports whether the loop may take the turn of a schedule: nobody has it, and nobody who has waited for it is still to
-// be looked at. Else the loop, which looks at both, might for ever take it first.
+// mayTakeLocked reports whether the loop may take the turn of a schedule: nobody has it, and none that it comes after has waited for it. Else
+// the loop, which looks at both, might for ever take it first.
 func (ss *schedules) mayTakeLocked(name string) bool {
-	return ss.turns[name] == nil && !slices.ContainsFunc(ss.ahead[name], func(other string) bool { return ss.byName[other] != nil })
+	return ss.turns[name] == nil && !slices.ContainsFunc(ss.byName[name].Schedule.After, func(of harp.Dependency) bool {
+		_, waited := ss.waited[of.Schedule]
+		return waited && ss.byName[of.Schedule] != nil
+	})
 }
 
 // nextWake is when the first of which nobody makes steps is to be looked at; zero: when something happens.
