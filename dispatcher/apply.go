@@ -78,10 +78,9 @@ func (a *application) run(ctx context.Context, op store.Operation) (harp.Applied
 			_, _, _ = d.settleForChange(ctx, name, true) // what cannot be settled is said when it is changed
 		}
 	}
-	if err := d.notifications.awaitGone(ctx, a.notificationNames()...); err != nil {
+	if err := d.notifications.lockGone(ctx, a.notificationNames()...); err != nil {
 		return harp.Applied{}, err
 	}
-	d.notifications.changing.Lock()
 	defer d.notifications.changing.Unlock()
 	d.windows.changing.Lock()
 	defer d.windows.changing.Unlock()

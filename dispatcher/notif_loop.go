@@ -243,6 +243,7 @@ type lookout struct {
 	failed  bool              // the target cannot be used now
 	more    bool              // the target asks for more of a host than its name
 	batches map[string]string // whose runs batches are, as far as that was asked
+	err     error             // why that cannot be read now; nil: it can
 }
 
 // at makes messages of events, until too many wait, and stores them.
@@ -290,9 +291,9 @@ func (l *lookout) take(ctx context.Context, s *notifyStep, no uint64, e *harp.Ev
 		isBack = a.told && e.Type == harp.EventHostOnline
 	}
 	doc := &n.doc.Notification
-	notes := n.d.notesOf(ctx, doc, e, l.batches, func(host string) bool { return l.isTarget(ctx, host) })
+	notes := n.d.notesOf(ctx, doc, e, func(batch string) string { return l.scheduleOf(ctx, batch) }, func(host string) bool { return l.isTarget(ctx, host) })
 	if !isBack && !selects(doc, e, notes) { // one that waited for hosts may have been replaced by one that tells of each
-		return nil
+		return l.err
 	}
 	if doc.For > 0 && e.Type == harp.EventHostAway {
 		return l.takeAway(s, e)
@@ -325,6 +326,29 @@ func (l *lookout) takeBack(ctx context.Context, s *notifyStep, e *harp.Event) er
 	s.state.Away--
 	s.away[e.Host] = nil
 	return nil
+}
+
+// scheduleOf is the schedule whose run a batch is; "": none's, or it is gone. What cannot be read now is read when the event is looked at
+// again: err says so.
+func (l *lookout) scheduleOf(ctx context.Context, batch string) string {
+	if batch == "" {
+		return ""
+	}
+	name, known := l.batches[batch]
+	if known {
+		return name
+	}
+	b, err := l.n.d.store.Batch(ctx, batch)
+	switch {
+	case err == nil:
+		name = b.Member.Schedule
+	case errors.Is(err, harp.ErrNotFound), errors.Is(err, harp.ErrPruned), errors.Is(err, store.ErrDamaged):
+	default:
+		l.err = err
+		return ""
+	}
+	l.batches[batch] = name
+	return name
 }
 
 // isTarget reports whether the target of the notification selects a host now. One that cannot be used selects all, and so does one that

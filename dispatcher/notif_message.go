@@ -326,24 +326,12 @@ func testMessage(n *harp.Notification, now time.Time) *messageDocument {
 	}
 }
 
-// notesOf are what is known of an event beside itself. targets says whether a host is in the target.
-func (d *Dispatcher) notesOf(ctx context.Context, n *harp.Notification, e *harp.Event, batches map[string]string, isTarget func(host string) bool) eventNotes {
+// notesOf are what is known of an event beside itself. scheduleOf says whose run a batch is, isTarget whether a host is in the target.
+func (d *Dispatcher) notesOf(ctx context.Context, n *harp.Notification, e *harp.Event, scheduleOf func(batch string) string, isTarget func(host string) bool) eventNotes {
 	return eventNotes{
 		isTarget: isTarget,
-		schedule: func() string {
-			if e.Batch == "" {
-				return ""
-			}
-			name, known := batches[e.Batch]
-			if !known {
-				if b, err := d.store.Batch(ctx, e.Batch); err == nil {
-					name = b.Member.Schedule
-				}
-				batches[e.Batch] = name
-			}
-			return name
-		},
-		details: func() map[string]any { return d.jobDetails(ctx, n, e.Job) },
+		schedule: func() string { return scheduleOf(e.Batch) },
+		details:  func() map[string]any { return d.jobDetails(ctx, n, e.Job) },
 	}
 }
 

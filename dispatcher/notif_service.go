@@ -26,18 +26,17 @@ func (s *service) PutNotification(ctx context.Context, id string, one harp.Notif
 		if err != nil {
 			return none, err
 		}
-		if err := s.d.notifications.awaitGone(ctx, one.Name); err != nil {
+		if err := s.d.notifications.lockGone(ctx, one.Name); err != nil {
 			return none, err
 		}
+		defer s.d.notifications.changing.Unlock()
 		return none, s.d.putNotification(ctx, op, one)
 	})
 	return err
 }
 
-// putNotification stores a notification that is within its limits, once.
+// putNotification stores a notification that is within its limits, once. The caller holds changing.
 func (d *Dispatcher) putNotification(ctx context.Context, op store.Operation, one harp.Notification) error {
-	d.notifications.changing.Lock()
-	defer d.notifications.changing.Unlock()
 	d.groups.changing.Lock() // its target may use some
 	defer d.groups.changing.Unlock()
 	if _, done, err := d.store.DocumentsChanged(ctx, op); done || err != nil {

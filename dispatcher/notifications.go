@@ -253,6 +253,21 @@ func (ns *notifications) awaitGone(ctx context.Context, names ...string) error {
 	return nil
 }
 
+// lockGone locks changing when no notification of some names is being deleted: what was put in the place of one would be deleted with
+// it, or never be sent. Errors: context.Cause; changing is not locked then.
+func (ns *notifications) lockGone(ctx context.Context, names ...string) error {
+	for {
+		if err := ns.awaitGone(ctx, names...); err != nil {
+			return err
+		}
+		ns.changing.Lock()
+		if !slices.ContainsFunc(names, func(name string) bool { n, err := ns.find(name); return err == nil && n.isDeleted() }) {
+			return nil
+		}
+		ns.changing.Unlock() // it was deleted meanwhile
+	}
+}
+
 // problem is which notifications tell nobody; nil: none.
 func (ns *notifications) problem() error {
 	var words []string
