@@ -66,10 +66,13 @@ func (n *notifier) work(ctx context.Context) (wait time.Duration, err error) {
 		return 0, err
 	}
 	if n.broken == nil {
-		if err := n.lookAtEvents(ctx); err != nil {
+		more, err := n.lookAtEvents(ctx)
+		if err != nil {
 			return 0, err
 		}
-		if err := n.tellDue(ctx); err != nil {
+		if more { // mu is not held meanwhile: others want to see the notification
+			signal(n.happened)
+		} else if err := n.tellDue(ctx); err != nil { // not before: a host may be back
 			return 0, err
 		}
 	}
@@ -153,13 +156,13 @@ func (n *notifier) purge(ctx context.Context) error {
 	return errGone
 }
 
-// lookAtEvents makes messages of what has happened, until there is nothing more or too many messages wait.
-func (n *notifier) lookAtEvents(ctx context.Context) error {
+// lookAtEvents makes messages of a page of what has happened, and reports whether there may be more; not if too many messages wait.
+func (n *notifier) lookAtEvents(ctx context.Context) (more bool, err error) {
 	look := &lookout{n: n, batches: map[string]string{}}
 	for {
 		s := n.begin()
 		if s.isFull() || !n.fullSince.IsZero() && s.pending > goOn {
-			return n.fallBehind(ctx, s)
+			return false, n.fallBehind(ctx, s)
 		}
 		page, err := n.d.notifications.feed.read(ctx, n.d.store, n.state.Cursor)
 		if errors.Is(err, harp.ErrPruned) {
@@ -170,17 +173,12 @@ func (n *notifier) lookAtEvents(ctx context.Context) error {
 			}
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 		if len(page.Events) == 0 && page.Cursor == n.state.Cursor {
-			return n.catchUp(ctx, s)
+			return false, n.catchUp(ctx, s)
 		}
-		if err := look.at(ctx, s, page); err != nil {
-			return err
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+		return true, look.at(ctx, s, page)
 	}
 }
 
