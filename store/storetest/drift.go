@@ -317,7 +317,7 @@ var drifting = []rule{
 			w.finds(j, w.result(true))
 		}
 		w.finds(w.check("bas", "h"), w.result(true))
-		j := w.check("base", "h")
+		j, old := w.check("base", "h"), w.check("base", "slow")
 		op := store.Operation{ID: w.id()}
 		for range 2 {
 			if n, err := w.forget("base", op); n != hosts || err != nil {
@@ -332,6 +332,7 @@ var drifting = []rule{
 		_, err = w.forget("bas", op)
 		w.wants(err, harp.ErrConflict)
 		w.finds(w.check("base", "h"), w.result(false))
+		w.finds(old, w.result(true)) // though the name is in use again
 		w.wantMarks("bas h dirty", "base h clean")
 		if n, err := w.forget("base", op); n != hosts || err != nil {
 			w.Fatalf("%d marks, %v", n, err)

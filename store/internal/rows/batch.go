@@ -281,7 +281,7 @@ func (s *Store) insertBatch(t *tx, i id, in *store.BatchSubmission, names [][]by
 		t.put(namesKey(i, n), some)
 	}
 	t.put(i.key(prefixRequest), encode(in.Request))
-	s.useDrift(t, row.Member.Drift)
+	s.useDrift(t, row.Member.Drift, row.No)
 	place := placeOf(nanos(row.Member.SubmitTime), row.No)
 	entry := append(indexKey(byBatch), place[:]...)
 	t.appendWrite(entry, seal(entry, i[:]))

@@ -13,7 +13,8 @@ import (
 )
 
 // The marks of hosts lie by the name of the check. What a key begins with is a row of its own, which says that the name is
-// in use: so names are few, whatever callers send.
+// in use: so names are few, whatever callers send. It has the number of the batch that made it so: what was submitted before is of the
+// name before it was forgotten.
 
 // driftRow is a mark.
 type driftRow struct {
@@ -70,7 +71,11 @@ func (s *Store) loadDrifts(snap Snapshot) error {
 			if !ok {
 				return fmt.Errorf("%w: key %q", ErrDamaged, item.Key)
 			}
-			s.drifts[name] = true
+			first, err := readNumber(snap, driftKey(name, ""))
+			if err != nil && !errors.Is(err, ErrDamaged) {
+				return err
+			}
+			s.drifts[name] = first
 			from = append(driftKey(name, ""), afterHosts)
 			break
 		}
@@ -80,25 +85,25 @@ func (s *Store) loadDrifts(snap Snapshot) error {
 
 // checkDrift refuses a name under which hosts would be marked, if there are too many. Errors: harp.ErrRefused.
 func (s *Store) checkDrift(name string) error {
-	if name == "" || s.drifts[name] || len(s.drifts) < harp.MaxDrifts {
+	if _, used := s.drifts[name]; name == "" || used || len(s.drifts) < harp.MaxDrifts {
 		return nil
 	}
 	return failures.New("refused", fmt.Sprintf("drift: hosts are marked under %d names already, and there are no more: forget one that is not needed", len(s.drifts))).Err()
 }
 
-// useDrift makes a name one that is in use.
-func (s *Store) useDrift(t *tx, name string) {
-	if name == "" || s.drifts[name] {
+// useDrift makes a name one that is in use, by a batch of this number.
+func (s *Store) useDrift(t *tx, name string, no uint64) {
+	if _, used := s.drifts[name]; name == "" || used {
 		return
 	}
-	s.drifts[name] = true
-	t.put(driftKey(name, ""), nil)
+	s.drifts[name] = no
+	t.putNumber(driftKey(name, ""), no)
 }
 
 // noteDrift marks the host of a check that an event has ended, or of which it told late. v is what the procedure returned by it.
 // Errors: the engine's.
 func (s *Store) noteDrift(t *tx, i id, before, after *store.Job, v harp.Value) error {
-	if after.Drift == "" || !s.drifts[after.Drift] || len(after.Attempts) == 0 {
+	if first, used := s.drifts[after.Drift]; after.Drift == "" || !used || after.No < first || len(after.Attempts) == 0 {
 		return nil
 	}
 	row := driftRow{Mark: harp.DriftUnknown, Sent: after.Attempts[len(after.Attempts)-1].Sent, Job: i[:]}
@@ -247,7 +252,7 @@ func (s *Store) ForgetDrift(ctx context.Context, name string, op store.Operation
 
 // forgetSomeDrift deletes some of the marks under a name, or the name when there are none.
 func (s *Store) forgetSomeDrift(t *tx, name string) (done doneRow, err error) {
-	if !s.drifts[name] {
+	if _, used := s.drifts[name]; !used {
 		return doneRow{Missing: true}, nil
 	}
 	own := driftKey(name, "")

@@ -56,7 +56,7 @@ import (
 //	b id piece(4)                  names of its hosts
 //	y id                           its life
 //	g id no(8)                     entries of its log, the first of which has this number
-//	z name                         a name under which checks mark hosts
+//	z name                         the number of the first batch that marks hosts under a name
 //	z name host                    the mark of a host under it
 //	+ key piece(4)                 what of a value is beyond its first 64 KiB
 const (

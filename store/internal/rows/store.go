@@ -62,12 +62,12 @@ type Store struct {
 
 	jobCache   jobCache
 	unended    unendedJobs
-	cohorts    map[id]*cohort  // guarded by mu: of the jobs that have not ended
-	batches    map[id]*batch   // guarded by mu: that have not ended
-	drifts     map[string]bool // guarded by mu: the names under which checks mark hosts
-	counted    counts          // what is stored of all jobs together; belongs to commitLoop
-	stored     atomic.Int64    // bytes that jobs store; set by the committer
-	clockAhead atomic.Int64    // sched.Ahead
+	cohorts    map[id]*cohort    // guarded by mu: of the jobs that have not ended
+	batches    map[id]*batch     // guarded by mu: that have not ended
+	drifts     map[string]uint64 // guarded by mu: the names under which checks mark hosts, and the number of the first batch of each
+	counted    counts            // what is stored of all jobs together; belongs to commitLoop
+	stored     atomic.Int64      // bytes that jobs store; set by the committer
+	clockAhead atomic.Int64      // sched.Ahead
 }
 
 var _ store.Store = (*Store)(nil)
@@ -86,7 +86,7 @@ func Open(e Engine, opts Options) (*Store, error) {
 	}
 	s := &Store{
 		opts: opts, ops: make(chan *op), ahead: make(chan *op), groups: make(chan *group), sched: schedule.New(),
-		feed: feed{first: 1, changed: make(chan struct{})}, swept: map[string][]byte{}, classes: map[uint32]*store.RetentionClass{}, cohorts: map[id]*cohort{}, batches: map[id]*batch{}, drifts: map[string]bool{},
+		feed: feed{first: 1, changed: make(chan struct{})}, swept: map[string][]byte{}, classes: map[uint32]*store.RetentionClass{}, cohorts: map[id]*cohort{}, batches: map[id]*batch{}, drifts: map[string]uint64{},
 	}
 	s.start(e, opts.Logger)
 	if err := s.loadState(); err != nil {
