@@ -1,6 +1,7 @@
 package harptest_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -8,6 +9,8 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/harptest"
+	"github.com/harpcaller/harp/notify"
+	"github.com/harpcaller/harp/store"
 )
 
 // TestReplacedFor: a notification that waited for hosts and is replaced by one that does not tells of their return and of their removal
@@ -68,6 +71,38 @@ func TestTargetOfRemovedHost(t *testing.T) {
 		}
 		if got := r.subjects(others); got != nil {
 			t.Errorf("others were told %q", got)
+		}
+	})
+}
+
+// TestNotificationWhenTheDiskIsFull: while nothing can be stored no message is sent twice, and all are sent when there is room again.
+func TestNotificationWhenTheDiskIsFull(t *testing.T) {
+	notified(t, dispatcher.Config{}, func(t *testing.T, sys *harptest.System, r *receivers) {
+		r.answers(func(context.Context, string, notify.Message) error { return &notify.Error{Answer: "503"} })
+		putNotification(t, sys, harp.Notification{Name: "n", On: []string{"job.failed"}, To: to(hook)})
+		for i := range 5 {
+			fail(t, sys, i)
+		}
+		time.Sleep(time.Second)
+		sys.SetSpace(store.SpaceFull)
+		r.answers(nil)
+		time.Sleep(time.Hour)
+		if n := len(r.taken(hook)); n > 5 {
+			t.Errorf("%d messages were taken of 5", n)
+		}
+		sys.SetSpace(store.SpacePlenty)
+		time.Sleep(time.Hour)
+		fail(t, sys, 6)
+		time.Sleep(time.Minute)
+		ids := map[string]bool{}
+		for _, m := range r.taken(hook) {
+			ids[m.ID] = true
+		}
+		if n := len(r.taken(hook)); n != 6 || len(ids) != 6 {
+			t.Errorf("%d messages were taken, %d of them others; want 6: %q", n, len(ids), r.subjects(hook))
+		}
+		if s := status(t, sys, "n"); s.Pending != 0 || s.Sent != 6 {
+			t.Errorf("%+v", s)
 		}
 	})
 }
