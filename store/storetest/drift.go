@@ -364,6 +364,17 @@ var drifting = []rule{
 }
 
 var reopeningDrifts = []rule{
+	{"reopen/drift/forgotten", "a check of a name that was forgotten, and is in use again, leaves no mark in a store that was opened anew either", func(w *world) {
+		old := w.check("base", "slow")
+		_, err := w.forget("base", store.Operation{ID: w.id()})
+		w.must(err)
+		j := w.check("base", "h")
+		w.reopen()
+		w.finds(old, w.result(true))
+		w.wantMarks()
+		w.finds(j, w.result(true))
+		w.wantMarks("base h dirty")
+	}},
 	{"reopen/drift", "marks, the names under which they are, and what is under way outlive the process", func(w *world) {
 		w.finds(w.check("a", "h"), w.result(true))
 		older := w.check("other", "h")
