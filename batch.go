@@ -44,8 +44,7 @@ func (b *Batch) ID() string { return b.id }
 func (b *Batch) Existed() bool { return b.existed }
 
 // Job returns the handle of the batch's job on a host, without asking anybody: a host that is not
-// in the batch shows when the job is asked for. step is 1 of a batch that is no chain, as all are
-// today.
+// in the batch shows when the job is asked for. step is that of a chain, from 1, which it is without one.
 func (b *Batch) Job(host string, step ...int) *Job {
 	n := 1
 	if len(step) > 0 {
@@ -84,7 +83,7 @@ func (b *Batch) Results(ctx context.Context, opts ...StreamOption) iter.Seq2[Hos
 				yield(HostResult{}, err)
 				return
 			}
-			if r.End != nil && !yield(HostResult{Seq: r.Seq, Host: r.Host, Job: r.Job, Skipped: r.Skipped, Result: *r.End}, nil) {
+			if r.End != nil && !yield(HostResult{Seq: r.Seq, Host: r.Host, Job: r.Job, Step: r.Step, Skipped: r.Skipped, Result: *r.End}, nil) {
 				return
 			}
 		}
@@ -210,6 +209,7 @@ type HostResult struct {
 	Seq     uint64 `json:"seq"` // of the batch's log: Since(Seq+1) goes on behind it
 	Host    string `json:"host"`
 	Job     string `json:"job"`               // its id
+	Step    int    `json:"step,omitempty"`    // of a chain: the one that says how the host ended; Job is its
 	Skipped bool   `json:"skipped,omitempty"` // the host was left out when its turn came: nothing ran, and it does not fail the batch
 	Result
 }
@@ -219,13 +219,14 @@ type hostResultJSON struct {
 	Seq     uint64 `json:"seq"`
 	Host    string `json:"host"`
 	Job     string `json:"job"`
+	Step    int    `json:"step,omitempty"`
 	Skipped bool   `json:"skipped,omitempty"`
 	resultJSON
 }
 
 // MarshalJSON writes the fields of the Result beside the others.
 func (r HostResult) MarshalJSON() ([]byte, error) {
-	return plainJSON(hostResultJSON{r.Seq, r.Host, r.Job, r.Skipped, resultJSON{resultFields(r.Result), FailureOf(r.Err)}})
+	return plainJSON(hostResultJSON{r.Seq, r.Host, r.Job, r.Step, r.Skipped, resultJSON{resultFields(r.Result), FailureOf(r.Err)}})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes. Errors: those of package json.
@@ -234,7 +235,7 @@ func (r *HostResult) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &read); err != nil {
 		return err
 	}
-	*r = HostResult{Seq: read.Seq, Host: read.Host, Job: read.Job, Skipped: read.Skipped, Result: Result(read.resultFields)}
+	*r = HostResult{Seq: read.Seq, Host: read.Host, Job: read.Job, Step: read.Step, Skipped: read.Skipped, Result: Result(read.resultFields)}
 	r.Err = read.Error.Err()
 	return nil
 }
@@ -244,6 +245,7 @@ type HostRecord struct {
 	Seq     uint64  `json:"seq"` // of the batch's log
 	Host    string  `json:"host"`
 	Job     string  `json:"job"`               // its id
+	Step    int     `json:"step,omitempty"`    // of a chain, from 1
 	Record  Record  `json:"record,omitzero"`   // without an End
 	End     *Result `json:"end,omitempty"`     // nil: it is a record
 	Skipped bool    `json:"skipped,omitempty"` // the host was left out when its turn came
@@ -253,8 +255,9 @@ type HostRecord struct {
 // where it has not happened.
 type BatchStatus struct {
 	ID         string            `json:"id" msgpack:"id"`
-	Target     string            `json:"target" msgpack:"target"` // as its request has it, in its canonical form; empty of a list of names longer than MaxTarget
-	Procedure  string            `json:"procedure" msgpack:"proc"`
+	Target     string            `json:"target" msgpack:"target"`                        // as its request has it, in its canonical form; empty of a list of names longer than MaxTarget
+	Procedure  string            `json:"procedure" msgpack:"proc"`                       // of a chain that of its first step
+	Steps      []string          `json:"steps,omitempty" msgpack:"steps,omitempty"`      // the procedures of a chain, one after the other
 	RetryOf    string            `json:"retry_of,omitempty" msgpack:"retryof,omitempty"` // the batch whose members this one does again
 	Schedule   string            `json:"schedule,omitempty" msgpack:"schedule,omitempty"`
 	DryRun     bool              `json:"dry_run,omitempty" msgpack:"dry,omitempty"`
@@ -331,7 +334,7 @@ type BatchPause struct {
 }
 
 // MemberID returns the id of the job that a batch has on a host, a UUID of version 8 (RFC 9562)
-// that begins with the time of the batch's id. step counts from 1; of a batch that is no chain it is
+// that begins with the time of the batch's id. step is that of a chain, from 1; of another batch it is
 // 1. It panics if batch is no id as NewID makes them.
 func MemberID(batch, host string, step int) string {
 	id := uuid.MustParse(batch)

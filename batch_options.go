@@ -60,10 +60,12 @@ type BatchOptions struct {
 	QueuePerHost bool          `json:"queue_per_host,omitempty" msgpack:"queueper,omitempty"`
 	Drift        string        `json:"drift,omitempty" msgpack:"drift,omitempty"` // the name under which each member marks its host; "": under none
 	Retry        []string      `json:"retry,omitempty" msgpack:"retry,omitempty"` // which members of Request.RetryOf it has: [Batch.Retry]
+	Then         []ChainStep   `json:"then,omitempty" msgpack:"then,omitempty"`   // the steps behind the first: [Target.Chain]
+	RebootWait   time.Duration `json:"reboot_wait,omitempty" msgpack:"rebootwait,omitempty"`
 }
 
 // batchSettings remembers what was given, as settings does.
-type batchSettings struct{ parallel, rolling, wavePause, subset, rate, stopAfter, maxHosts, confirmed, drift bool }
+type batchSettings struct{ parallel, rolling, wavePause, subset, rate, stopAfter, maxHosts, confirmed, drift, rebootWait bool }
 
 // Parallel is how many members of a batch are under way at a time, at most. One whose host is away
 // does not count. Default, and most: 1,000, or the dispatcher's limits.batch_parallel.
@@ -203,6 +205,8 @@ func (o *CallOptions) batchOption() string {
 		{"queue_per_host", b.QueuePerHost},
 		{"drift", set.drift || b.Drift != ""},
 		{"retry", len(b.Retry) > 0},
+		{"steps", len(b.Then) > 0},
+		{"reboot_wait", set.rebootWait || b.RebootWait != 0},
 		{"when_offline", o.WhenOffline == SkipHost},
 	} {
 		if f.given {
@@ -232,6 +236,8 @@ func (o *BatchOptions) merge(given BatchOptions) {
 	setIf(&o.QueuePerHost, true, given.QueuePerHost)
 	setIf(&o.Drift, given.Drift, given.Drift != "")
 	setIf(&o.Retry, slices.Clone(given.Retry), len(given.Retry) > 0)
+	setIf(&o.Then, slices.Clone(given.Then), len(given.Then) > 0)
+	setIf(&o.RebootWait, given.RebootWait, given.RebootWait != 0)
 }
 
 // checkGiven refuses a given zero, which is the default's mark.
@@ -249,6 +255,7 @@ func (o *BatchOptions) checkGiven(set *batchSettings) error {
 		{"max_hosts", set.maxHosts && o.MaxHosts == 0},
 		{"confirmed", set.confirmed && o.Confirmed == ""},
 		{"drift", set.drift && o.Drift == ""},
+		{"reboot_wait", set.rebootWait && o.RebootWait == 0},
 	} {
 		if f.wrong {
 			return &FieldError{Field: f.field, Message: "must not be empty or zero"}

@@ -119,6 +119,7 @@ const (
 	EventBatchSucceeded       EventType = "batch.succeeded"
 	EventBatchFailed          EventType = "batch.failed"
 	EventBatchCancelled       EventType = "batch.cancelled"
+	EventChainStep            EventType = "chain.step" // the next step has begun on a host: Job is its, Reason says which
 
 	EventScheduleFired    EventType = "schedule.fired"   // Batch is the run
 	EventScheduleSkipped  EventType = "schedule.skipped" // Reason says why, as for missed and failed

@@ -207,8 +207,11 @@ func (j *Job) asOwnCall(ctx context.Context, r Request) (Request, error) {
 	if err != nil {
 		return Request{}, err
 	}
+	if r, err = r.AtStep(max(s.Step, 1)); err != nil {
+		return Request{}, j.answerErr(err)
+	}
 	r.Host, r.Queue, r.Target, r.Batch = s.Host, s.Queue, "", BatchOptions{}
-	r.Needs = slices.DeleteFunc(r.Needs, func(need string) bool { return need == NeedBatch })
+	r.Needs = slices.DeleteFunc(r.Needs, func(need string) bool { return need == NeedBatch || need == NeedChain })
 	if r.WhenOffline == SkipHost {
 		r.WhenOffline = WaitForHost
 	}
@@ -256,6 +259,7 @@ type JobStatus struct {
 	Host              string            `json:"host" msgpack:"host"`
 	Procedure         string            `json:"procedure" msgpack:"proc"`
 	Batch             string            `json:"batch,omitempty" msgpack:"batch,omitempty"`
+	Step              int               `json:"step,omitempty" msgpack:"step,omitempty"` // of a chain, from 1
 	Schedule          string            `json:"schedule,omitempty" msgpack:"schedule,omitempty"`
 	RetryOf           string            `json:"retry_of,omitempty" msgpack:"retryof,omitempty"` // the job that this one does again
 	DryRun            bool              `json:"dry_run,omitempty" msgpack:"dry,omitempty"`      // only what would be done was asked for

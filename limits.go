@@ -27,6 +27,7 @@ const (
 	MaxTarget         = 4 << 10 // of a batch, but for a list of names
 	MaxHostList       = 1 << 20 // names of hosts that a batch lists, with their lengths
 	MaxWaves          = 100     // of a batch
+	MaxSteps          = 32      // of a chain
 	MaxRetried        = 32      // kinds of ends that Batch.Retry is asked for
 	MaxScheduleName   = 128
 	MaxScheduleDoc    = 1 << 10

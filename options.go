@@ -293,6 +293,9 @@ func newBatchRequest(on Request, procedure string, args any, opts []Option) (Req
 	}
 	r.Target, r.List, r.RetryOf, r.Batch = on.Target, on.List, on.RetryOf, o.Batch
 	r.Needs = append(r.Needs, NeedBatch)
+	if len(r.Batch.Then) > 0 {
+		r.Needs = append(r.Needs, NeedChain)
+	}
 	return r, r.Check()
 }
 

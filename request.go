@@ -2,6 +2,7 @@ package harp
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
@@ -181,6 +182,9 @@ func (r Request) checkHosts() error {
 		return &FieldError{Field: "drift", Message: "needs a dry run"}
 	case (r.RetryOf == "") != (len(r.Batch.Retry) == 0):
 		return &FieldError{Field: "retry", Message: "must say which members of a batch are made again"}
+	}
+	if err := r.checkSteps(); err != nil {
+		return err
 	}
 	return r.Batch.check()
 }
@@ -445,7 +449,8 @@ const digested = 256
 
 // Digest is what makes two requests the same: SHA-256 over host, procedure,
 // canonical arguments and queue, and that it is a dry run; of a batch over its canonical target, or the digest of its list, in
-// place of the host, and also over subset, shuffle and which members of which batch it makes again.
+// place of the host, and also over subset, shuffle, which members of which batch it makes again, and the procedures,
+// arguments and On of further steps.
 // Timing options do not count.
 func (r Request) Digest() [sha256.Size]byte {
 	args, err := r.Args.Canonical()
@@ -481,6 +486,9 @@ func (r Request) batchDigest(args Value) [sha256.Size]byte {
 	if r.Batch.Drift != "" {
 		fields++
 	}
+	if len(r.Batch.Then) > 0 {
+		fields++
+	}
 	b := msgpack.AppendArray(make([]byte, 0, digested), fields)
 	b = msgpack.AppendString(msgpack.AppendString(b, expr), r.Procedure)
 	b = msgpack.AppendBytes(msgpack.AppendBytes(b, args), r.Queue)
@@ -493,7 +501,25 @@ func (r Request) batchDigest(args Value) [sha256.Size]byte {
 	if r.Batch.Drift != "" { // in a list, so that it is not taken for the digest of one
 		b = msgpack.AppendString(msgpack.AppendArray(b, 1), r.Batch.Drift)
 	}
+	if len(r.Batch.Then) > 0 {
+		b = r.appendSteps(b)
+	}
 	return sha256.Sum256(b)
+}
+
+// appendSteps appends what makes the steps of two chains the same.
+func (r Request) appendSteps(b []byte) []byte {
+	const fields = 3
+	b = msgpack.AppendArray(b, fields*len(r.Batch.Then))
+	for _, s := range r.Batch.Then {
+		args, err := s.Args.Canonical()
+		if err != nil {
+			args = s.Args
+		}
+		b = msgpack.AppendString(msgpack.AppendString(b, s.Procedure), string(cmp.Or(s.On, OnSucceeded)))
+		b = msgpack.AppendBytes(b, args)
+	}
+	return b
 }
 
 func checkTime(field string, t time.Time) error {

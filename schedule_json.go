@@ -47,16 +47,27 @@ type (
 
 	batchJSON struct {
 		BatchOptions
-		WavePause durationJSON `json:"wave_pause,omitzero"`
-		RatePer   durationJSON `json:"rate_per,omitzero"`
+		WavePause  durationJSON `json:"wave_pause,omitzero"`
+		RatePer    durationJSON `json:"rate_per,omitzero"`
+		RebootWait durationJSON `json:"reboot_wait,omitzero"`
 	}
 )
+
+func newRetryJSON(p RetryPolicy) retryJSON {
+	return retryJSON{retryFields(p), durationJSON(p.Backoff), durationJSON(p.MaxBackoff)}
+}
+
+func (j retryJSON) policy() RetryPolicy {
+	p := RetryPolicy(j.retryFields)
+	p.Backoff, p.MaxBackoff = time.Duration(j.Backoff), time.Duration(j.MaxBackoff)
+	return p
+}
 
 func newRequestJSON(r Request) requestJSON {
 	return requestJSON{
 		requestFields(r), durationJSON(r.SilenceTimeout), durationJSON(r.MaxExecTime), durationJSON(r.OfflineWait), durationJSON(r.IdempotencyTTL),
-		retryJSON{retryFields(r.Retry), durationJSON(r.Retry.Backoff), durationJSON(r.Retry.MaxBackoff)},
-		batchJSON{r.Batch, durationJSON(r.Batch.WavePause), durationJSON(r.Batch.RatePer)},
+		newRetryJSON(r.Retry),
+		batchJSON{r.Batch, durationJSON(r.Batch.WavePause), durationJSON(r.Batch.RatePer), durationJSON(r.Batch.RebootWait)},
 	}
 }
 
@@ -64,10 +75,9 @@ func (j requestJSON) request() Request {
 	r := Request(j.requestFields)
 	r.SilenceTimeout, r.MaxExecTime = time.Duration(j.SilenceTimeout), time.Duration(j.MaxExecTime)
 	r.OfflineWait, r.IdempotencyTTL = time.Duration(j.OfflineWait), time.Duration(j.IdempotencyTTL)
-	r.Retry = RetryPolicy(j.Retry.retryFields)
-	r.Retry.Backoff, r.Retry.MaxBackoff = time.Duration(j.Retry.Backoff), time.Duration(j.Retry.MaxBackoff)
+	r.Retry = j.Retry.policy()
 	r.Batch = j.Batch.BatchOptions
-	r.Batch.WavePause, r.Batch.RatePer = time.Duration(j.Batch.WavePause), time.Duration(j.Batch.RatePer)
+	r.Batch.WavePause, r.Batch.RatePer, r.Batch.RebootWait = time.Duration(j.Batch.WavePause), time.Duration(j.Batch.RatePer), time.Duration(j.Batch.RebootWait)
 	return r
 }
 

@@ -41,6 +41,7 @@ const (
 	ReasonBackoff    = "backoff"     // between two attempts
 	ReasonPaused     = "paused"      // its queue is paused
 	ReasonBatch      = "batch"       // it is a member of a batch, which has not come to it, or has no slot for it
+	ReasonChain      = "chain"       // a step of its chain before it has not ended; of a cancelled one: the chain did not come to it
 	ReasonWindow     = "window"      // a maintenance window, or a pause of its host, keeps it from starting
 )
 

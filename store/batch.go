@@ -22,7 +22,8 @@ type Batch struct {
 	SkipHeld     bool         `msgpack:"skip_held,omitempty"`      // so are those that a window or a pause keeps back then
 	QueuePerHost bool         `msgpack:"queue_per_host,omitempty"` // the name of the queue gets the host's
 	Classes      []BatchClass `msgpack:"classes"`                  // of its hosts
-	Member       Job          `msgpack:"member"`                   // what all members have in common
+	Member       Job          `msgpack:"member"`                   // what all members have in common; of a chain those of its first step
+	Steps        []BatchStep  `msgpack:"steps,omitempty"`          // of a chain: those behind the first
 
 	BatchLife `msgpack:"-"` // in a row of its own
 }
@@ -34,6 +35,7 @@ type BatchClass struct {
 	Retry          harp.RetryPolicy `msgpack:"retry,omitempty"`
 	SecretArgs     []string         `msgpack:"secret,omitempty"`
 	ReadOnly       bool             `msgpack:"read_only,omitempty"`
+	OfflineWait    time.Duration    `msgpack:"offline_wait,omitempty"` // of a step of a chain behind the first; 0: as the first
 }
 
 // BatchHost is one host of a batch.
@@ -55,11 +57,19 @@ func (b *Batch) Clone() *Batch {
 	c.Member = *b.Member.Clone()
 	c.Plan.Waves, c.Skipped = slices.Clone(b.Plan.Waves), maps.Clone(b.Skipped)
 	c.Pause, c.Cancel = cloned(b.Pause), cloned(b.Cancel)
-	c.Classes = slices.Clone(b.Classes)
-	for n := range c.Classes {
-		c.Classes[n].SecretArgs, c.Classes[n].Retry.On = slices.Clone(c.Classes[n].SecretArgs), slices.Clone(c.Classes[n].Retry.On)
+	c.Classes, c.Steps = cloneClasses(b.Classes), slices.Clone(b.Steps)
+	for n := range c.Steps {
+		c.Steps[n].Classes = cloneClasses(c.Steps[n].Classes)
 	}
 	return &c
+}
+
+func cloneClasses(classes []BatchClass) []BatchClass {
+	c := slices.Clone(classes)
+	for n := range c {
+		c[n].SecretArgs, c[n].Retry.On = slices.Clone(c[n].SecretArgs), slices.Clone(c[n].Retry.On)
+	}
+	return c
 }
 
 // Unended is how many members of the batch have not ended, those on hosts that are not reached included.
@@ -110,8 +120,8 @@ type Batches interface {
 	Batch(ctx context.Context, id string) (*Batch, error)
 
 	// BatchMembers returns up to n members of a batch in the order in which its hosts are reached,
-	// from one on. One whose rows are damaged is unknown, and lost when the batch has ended. Errors: as
-	// Batch.
+	// from one on; of a chain those of all steps of a host one after the other. One whose rows are damaged is
+	// unknown, and lost when the batch has ended. Errors: as Batch.
 	BatchMembers(ctx context.Context, id string, from, n int) ([]*Job, error)
 
 	// BatchLog returns entries of a batch's log from a number on, at most n. Errors: as Batch;
@@ -181,7 +191,7 @@ type BatchEntryKind int
 
 // The kinds of entries.
 const (
-	BatchMemberEnded   BatchEntryKind = iota + 1 // the member on the host at Index has ended
+	BatchMemberEnded   BatchEntryKind = iota + 1 // the member on the host at Index has ended; of a chain all of it has there, and Step says how
 	BatchMemberRecords                           // the member on the host at Index has Count more records, from First on
 	BatchNotReached                              // Count hosts from Index on will not be reached any more
 	BatchMemberSkipped                           // the host at Index was left out when its turn came
@@ -194,6 +204,7 @@ type BatchEntry struct {
 	Kind  BatchEntryKind
 	Index int
 	Host  string // at Index
+	Step  int    // whose member it is about; 1 if the batch is no chain
 	First uint64 // the job's number of a record
 	Count int
 }

@@ -300,7 +300,8 @@ func (l BatchLife) NextDue(p *BatchPlan) time.Time {
 }
 
 // Shown is the life as it is shown: members that are cancelled with the batch or with their queue count as
-// that, though rows of some do not say so yet.
+// that, though rows of some do not say so yet. Until they do so does a host of a chain an earlier step of which
+// had failed.
 func (l BatchLife) Shown() BatchLife {
 	c, stop := &l.Counts, l.Marked
 	if l.State == harp.BatchCancelling {

@@ -32,6 +32,7 @@ type Job struct {
 	Principal      harp.Principal    `msgpack:"by"`
 	Batch          string            `msgpack:"batch,omitempty"` // that it is a member of
 	Index          int               `msgpack:"index,omitempty"` // of its host in the batch
+	Chain          *ChainPlace       `msgpack:"chain,omitempty"` // where in a chain it is; nil: its batch is none
 	Schedule       string            `msgpack:"schedule,omitempty"`
 	FireTime       time.Time         `msgpack:"fire,omitempty"` // of the schedule
 	RetryOf        string            `msgpack:"retry_of,omitempty"`
@@ -53,6 +54,7 @@ func (j *Job) Clone() *Job {
 	j.Queue, j.Labels, j.SecretArgs = slices.Clone(j.Queue), maps.Clone(j.Labels), slices.Clone(j.SecretArgs)
 	j.Attempts, j.Retry.On, j.Left = slices.Clone(j.Attempts), slices.Clone(j.Retry.On), slices.Clone(j.Left)
 	j.Outcome, j.Cancel, j.Stopping, j.Late = cloned(j.Outcome), cloned(j.Cancel), cloned(j.Stopping), cloned(j.Late)
+	j.Chain = cloned(j.Chain)
 	cloneFailure(&j.Failure)
 	if j.Outcome != nil {
 		cloneFailure(&j.Outcome.Failure)

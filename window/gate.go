@@ -33,13 +33,14 @@ type Start struct {
 	Procedure string
 	ReadOnly  bool // the procedure has the trait read_only
 	Scheduled bool // a schedule or a dependency starts it
+	Begun     bool // it goes on with what has begun: no window concerns it, only pauses
 }
 
 // Concerns reports whether a window has a say in a start: its procedure is like one of Procedures, or there are none, and
 // like none of Exempt.
 func (w *Window) Concerns(s Start) bool {
 	isLike := func(pattern string) bool { return MatchGlob(pattern, s.Procedure) }
-	return (!w.SchedulesOnly || s.Scheduled) && (w.All || !s.ReadOnly) &&
+	return !s.Begun && (!w.SchedulesOnly || s.Scheduled) && (w.All || !s.ReadOnly) &&
 		(len(w.Procedures) == 0 || slices.ContainsFunc(w.Procedures, isLike)) && !slices.ContainsFunc(w.Exempt, isLike)
 }
 

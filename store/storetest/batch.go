@@ -102,10 +102,10 @@ func (w *world) is(b *store.Batch, state harp.BatchState, reason string, reached
 
 func (w *world) members(b *store.Batch) []*store.Job {
 	w.Helper()
-	got, err := w.st.BatchMembers(w.ctx(), b.ID, 0, b.Hosts)
+	got, err := w.st.BatchMembers(w.ctx(), b.ID, 0, b.Hosts*b.StepCount())
 	w.must(err)
-	if len(got) != b.Hosts {
-		w.Fatalf("it has %d members, want %d", len(got), b.Hosts)
+	if len(got) != b.Hosts*b.StepCount() {
+		w.Fatalf("it has %d members, want %d", len(got), b.Hosts*b.StepCount())
 	}
 	return got
 }
@@ -177,24 +177,36 @@ func endsOf(entries []store.BatchEntry) (ends []int) {
 // hold a slot than may, none of a later wave is reached, and the log has each end once.
 func (w *world) checkBatch(b *store.Batch) {
 	w.Helper()
-	got, members := w.readBatch(b), w.members(b)
+	got, all := w.readBatch(b), w.members(b)
+	members := make([]*store.Job, 0, b.Hosts) // how each host stands
 	var counts store.MemberCounts
 	slots, ended := 0, []int{}
-	for n, j := range members {
-		if j.Index != n || j.Batch != b.ID || j.ID != harp.MemberID(b.ID, j.Host, 1) {
-			w.Fatalf("member %d is %d of batch %s as job %s", n, j.Index, j.Batch, j.ID)
+	for n, j := range all {
+		host, step := n/b.StepCount(), n%b.StepCount()+1
+		if j.Index != host || j.Batch != b.ID || j.Step() != step || j.ID != harp.MemberID(b.ID, j.Host, step) {
+			w.Fatalf("member %d is %d of batch %s as step %d, job %s", n, j.Index, j.Batch, j.Step(), j.ID)
 		}
+		switch is := w.job(j.ID); {
+		case is.State != j.State || is.Reason != j.Reason:
+			w.Fatalf("job %s is %s(%s), and as a member %s(%s)", j.ID, is.State, is.Reason, j.State, j.Reason)
+		case host >= got.Reached && step == 1 && j.Reason != harp.ReasonBatch && j.State != harp.StateCancelled:
+			w.Fatalf("a member whose host is not reached is %s(%s)", j.State, j.Reason)
+		}
+	}
+	entries := w.entries(b, 0)
+	told := endsOf(entries)
+	for steps := range slices.Chunk(all, b.StepCount()) {
+		j, last := w.checkSteps(b, steps)
+		n := len(members)
+		if last.State == harp.StateCancelled && !got.State.Ended() && !slices.Contains(told, n) {
+			j = last // its row does not say so yet: until then what came before it does not count
+		}
+		members = append(members, j)
 		if store.HoldsSlot(j.State) {
 			slots++
 		}
 		if j.State.Ended() {
 			ended = append(ended, n)
-		}
-		switch is := w.job(j.ID); {
-		case is.State != j.State || is.Reason != j.Reason:
-			w.Fatalf("job %s is %s(%s), and as a member %s(%s)", j.ID, is.State, is.Reason, j.State, j.Reason)
-		case n >= got.Reached && j.Reason != harp.ReasonBatch && j.State != harp.StateCancelled:
-			w.Fatalf("a member whose host is not reached is %s(%s)", j.State, j.Reason)
 		}
 	}
 	skipped := 0
@@ -210,9 +222,13 @@ func (w *world) checkBatch(b *store.Batch) {
 	}
 	says := got.Counts
 	says.Add(got.UnreachedLife().State, got.Unreached())
-	ends := endsOf(w.entries(b, 0))
+	ends := slices.Clone(told)
+	for _, e := range entries {
+		if j := members[e.Index]; e.Kind == store.BatchMemberEnded && j.State.Ended() && e.Step != j.Step() {
+			w.Fatalf("the log tells of the end of step %d, and step %d says how host %d ended", e.Step, j.Step(), e.Index)
+		}
+	}
 	slices.Sort(ends)
-	told := slices.Compact(slices.Clone(ends))
 	ended = slices.DeleteFunc(ended, func(n int) bool { // their rows say so later, and the log with them
 		return members[n].State == harp.StateCancelled && !got.State.Ended() && !slices.Contains(told, n)
 	})
@@ -674,16 +690,16 @@ var batching = []rule{
 		w.change(b, store.BatchCancel)
 		w.advanceAll()
 		want := []store.BatchEntry{
-			{No: 0, Kind: store.BatchMemberRecords, Index: 1, Host: "h001", First: 0, Count: 2},
-			{No: 1, Kind: store.BatchMemberRecords, Index: 0, Host: "h000", First: 0, Count: 1},
-			{No: 2, Kind: store.BatchMemberRecords, Index: 1, Host: "h001", First: 2, Count: 1},
-			{No: 3, Kind: store.BatchMemberEnded, Index: 1, Host: "h001", Count: 1},
-			{No: 4, Kind: store.BatchNotReached, Index: 3, Host: "h003", Count: 3},
+			{No: 0, Kind: store.BatchMemberRecords, Index: 1, Host: "h001", Step: 1, First: 0, Count: 2},
+			{No: 1, Kind: store.BatchMemberRecords, Index: 0, Host: "h000", Step: 1, First: 0, Count: 1},
+			{No: 2, Kind: store.BatchMemberRecords, Index: 1, Host: "h001", Step: 1, First: 2, Count: 1},
+			{No: 3, Kind: store.BatchMemberEnded, Index: 1, Host: "h001", Step: 1, Count: 1},
+			{No: 4, Kind: store.BatchNotReached, Index: 3, Host: "h003", Step: 1, Count: 3},
 		}
 		if got := w.entries(b, 0); !slices.Equal(got, want) {
 			w.Fatalf("the log is\n%+v, want\n%+v", got, want)
 		}
-		want[4] = store.BatchEntry{No: 6, Kind: store.BatchNotReached, Index: 5, Host: "h005", Count: 1}
+		want[4] = store.BatchEntry{No: 6, Kind: store.BatchNotReached, Index: 5, Host: "h005", Step: 1, Count: 1}
 		if got := w.entries(b, 6); !slices.Equal(got, want[4:]) {
 			w.Fatalf("from 6 on the log is\n%+v, want\n%+v", got, want[4:])
 		}

@@ -41,7 +41,8 @@ func (w *batchWalk) step() {
 			w.must(err)
 		}
 	case n == 9 && w.r.IntN(4) == 0:
-		j := w.members(w.b)[w.r.IntN(len(w.hosts))]
+		all := w.members(w.b)
+		j := all[w.r.IntN(len(all))]
 		w.try(j, w.event(j, store.CancelReq)) // it may have ended
 	case n < 10:
 		w.pass(time.Duration(w.r.IntN(60)) * time.Second)
@@ -61,8 +62,9 @@ func (w *batchWalk) step() {
 // moveSome lets something happen to one or two members that have an attempt, in one operation.
 func (w *batchWalk) moveSome() {
 	var ts []store.Transition
-	for _, n := range w.r.Perm(len(w.hosts)) {
-		j := w.members(w.b)[n]
+	all := w.members(w.b)
+	for _, n := range w.r.Perm(len(all)) {
+		j := all[n]
 		if !store.HoldsSlot(j.State) || len(ts) == 2 {
 			continue
 		}
@@ -122,6 +124,12 @@ func walkBatch(seed uint64) func(w *world) {
 			}
 			if b.Batch.Plan.WavePause = time.Minute; r.IntN(2) == 0 {
 				b.Batch.Plan.Approve = true
+			}
+			if seed%2 == 1 {
+				for range 1 + r.IntN(4) {
+					ending := []harp.Ending{"", "", harp.OnFailed, harp.OnEnded}[r.IntN(4)]
+					b.Batch.Steps = append(b.Batch.Steps, store.BatchStep{Procedure: "then", On: ending, Classes: b.Batch.Classes})
+				}
 			}
 		})
 		walk := &batchWalk{world: w, r: r, b: b, hosts: hosts}

@@ -55,7 +55,7 @@ func (s *Store) Advance(ctx context.Context, now time.Time) (store.Advanced, err
 // rewriteCancelled writes the rows of jobs that their queue's mark has cancelled, as far as the
 // commit has room. Nothing waits for them, as whatever reads one sees the mark.
 func (s *Store) rewriteCancelled(t *tx, out *store.Advanced) error {
-	for n := 0; n < maxDue && t.hasRoom(maxEvent+maxStep); n++ {
+	for n := 0; n < maxDue && t.hasRoom(maxEvent+2*maxStep); n++ {
 		e := s.sched.NextCancelled()
 		if e == nil {
 			return nil
@@ -105,7 +105,7 @@ func (s *Store) endCancelled(t *tx, e *schedule.Job, before, after *store.Job, n
 // more, and claims what may start by it. What cannot be done now stays due.
 func (s *Store) ringAlarms(t *tx, now int64, out *store.Advanced) error {
 	var woken []*schedule.Job
-	for n := 0; n < maxDue && len(out.Claimed) < maxDue && t.reached < maxReached && t.hasRoom(maxEvent+maxStep); n++ {
+	for n := 0; n < maxDue && len(out.Claimed) < maxDue && t.reached < maxReached && t.hasRoom(maxEvent+2*maxStep); n++ {
 		a := s.sched.PopAlarm(now)
 		if a == nil {
 			break

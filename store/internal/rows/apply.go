@@ -25,7 +25,7 @@ func (s *Store) Apply(ctx context.Context, ts ...store.Transition) ([]store.Chan
 	out, asked := make([]store.Change, len(ts)), s.asked()
 	for n := 0; ; {
 		err := s.doAhead(ctx, SpaceFull, func(t *tx) error {
-			for ; n < len(ts) && t.hasRoom(eventSize(&ts[n].Event)+maxStep); n++ {
+			for ; n < len(ts) && t.hasRoom(eventSize(&ts[n].Event)+2*maxStep); n++ {
 				if err := s.applyTransition(t, &ts[n], &out[n], asked, early); err != nil {
 					return err
 				}

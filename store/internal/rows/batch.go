@@ -173,6 +173,19 @@ func checkBatch(in *store.BatchSubmission) error {
 		return &harp.FieldError{Field: "parallel", Message: "must be at least 1"}
 	}
 	b.Hosts = len(in.Hosts)
+	return checkSteps(b)
+}
+
+// checkSteps refuses a chain that no store could go through.
+func checkSteps(b *store.Batch) error {
+	if n := b.StepCount(); n > harp.MaxSteps || n > 1 && n*b.Hosts > store.MaxBatchHosts {
+		return &harp.FieldError{Field: "steps", Message: fmt.Sprintf("are %d on %d hosts, at most %d, and %d of all hosts together", n, b.Hosts, harp.MaxSteps, store.MaxBatchHosts)}
+	}
+	for n := range b.Steps {
+		if len(b.Steps[n].Classes) != len(b.Classes) {
+			return &harp.FieldError{Field: "steps", Message: fmt.Sprintf("has %d classes in step %d of %d", len(b.Steps[n].Classes), n+2, len(b.Classes))}
+		}
+	}
 	return nil
 }
 
@@ -439,11 +452,18 @@ func (s *Store) noteMember(t *tx, before, after *store.Job) error {
 	if is := s.sched.Job(i); is != nil {
 		e.Marked = is.IsMarked()
 	}
+	step := 0
+	if after.State.Ended() {
+		var err error
+		if step, e.To, err = s.endStep(t, b, i, after); err != nil {
+			return err
+		}
+	}
 	if err := s.changeBatch(t, b, e); err != nil {
 		return fmt.Errorf("%w: batch %s does not count its member %s", ErrDamaged, b.id, after.ID)
 	}
-	if after.State.Ended() {
-		t.logEntry(b, store.BatchEntry{Kind: store.BatchMemberEnded, Index: after.Index, Count: 1})
+	if step > 0 {
+		t.logEntry(b, store.BatchEntry{Kind: store.BatchMemberEnded, Index: after.Index, Step: step, Count: 1})
 	}
 	if after.State.Ended() || store.HoldsSlot(before.State) && !store.HoldsSlot(after.State) {
 		t.touchBatch(b)

@@ -50,8 +50,12 @@ func (t *tx) logEntry(b *batch, e store.BatchEntry) {
 	c.log = b.log
 }
 
+// stepShift is where in the number of an entry's kind its step is, from 0.
+const stepShift = 8
+
 func appendEntry(b []byte, e *store.BatchEntry) []byte {
-	for _, n := range []uint64{uint64(e.Kind), uint64(e.Index), e.First, uint64(e.Count)} { //nolint:gosec // none is negative
+	kind := uint64(e.Kind) | uint64(max(e.Step, 1)-1)<<stepShift                  //nolint:gosec // none is negative
+	for _, n := range []uint64{kind, uint64(e.Index), e.First, uint64(e.Count)} { //nolint:gosec // none is negative
 		b = msgpack.AppendUint(b, n)
 	}
 	return b
@@ -67,7 +71,8 @@ func entriesIn(snap Snapshot, item Item) ([]store.BatchEntry, error) {
 	no := binary.BigEndian.Uint64(item.Key[len(item.Key)-8:])
 	r := msgpack.NewReader(payload)
 	for r.OK() && !r.Done() {
-		e := store.BatchEntry{No: no, Kind: store.BatchEntryKind(r.Uint()), Index: int(r.Uint()), First: r.Uint(), Count: int(r.Uint())} //nolint:gosec // as they were written
+		kind := r.Uint()
+		e := store.BatchEntry{No: no, Kind: store.BatchEntryKind(kind & (1<<stepShift - 1)), Step: 1 + int(kind>>stepShift), Index: int(r.Uint()), First: r.Uint(), Count: int(r.Uint())} //nolint:gosec // as they were written
 		no += entryNumbers(&e)
 		out = append(out, e)
 	}

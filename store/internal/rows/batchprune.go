@@ -94,12 +94,35 @@ func (p *pruning) pruneMembers(b *store.Batch, piece int, names *batchNames) (bo
 			p.out.More = true
 			return false, nil
 		}
-		_, i := memberOf(b, piece*namesMost+n, names.host(n))
-		if _, err := p.pruneJob(i); err != nil {
+		if gone, err := p.pruneSteps(b, piece*namesMost+n, names.host(n)); err != nil || !gone {
 			return false, err
 		}
 	}
 	return true, nil
+}
+
+// pruneSteps deletes the members on a host, the first step last: without it there are no others. False is as
+// that of pruneMembers.
+func (p *pruning) pruneSteps(b *store.Batch, index int, host store.BatchHost) (bool, error) {
+	first, i := memberOf(b, index, host)
+	steps := b.StepCount()
+	if steps > 1 {
+		if call, err := p.getRaw(i.key(prefixCall)); err != nil || call == nil {
+			return err == nil, err
+		}
+	}
+	for step := steps; step > 1; step-- {
+		if p.out.Jobs >= maxPruned || p.isFull() {
+			p.out.More = true
+			return false, nil
+		}
+		_, i := stepOf(b, first.Index, host, step)
+		if _, err := p.pruneJob(i); err != nil {
+			return false, err
+		}
+	}
+	_, err := p.pruneJob(i)
+	return true, err
 }
 
 // pruneOthers deletes the members on hosts whose names could not be read; false if that is too much for one

@@ -38,13 +38,9 @@ func (s *Store) BatchMembers(_ context.Context, text string, from, n int) (out [
 		if err != nil {
 			return err
 		}
-		b := batch{id: i, row: row, life: row.BatchLife, piece: -1}
-		for at := max(from, 0); at < row.Hosts && len(out) < n; at++ {
-			host, err := b.hostAt(snap, at)
-			if err != nil {
-				return err
-			}
-			j, err := s.readMember(snap, &b, at, host)
+		m := members{Store: s, snap: snap, b: batch{id: i, row: row, life: row.BatchLife, piece: -1}}
+		for at := max(from, 0); at < row.Hosts*row.StepCount() && len(out) < n; at++ {
+			j, err := m.at(at)
 			if err != nil {
 				return err
 			}
@@ -71,6 +67,11 @@ func (s *Store) readMember(snap Snapshot, b *batch, at int, host store.BatchHost
 			return j, nil
 		}
 	}
+	return s.readStored(snap, b, i, j)
+}
+
+// readStored reads a member that is stored; in place of one that cannot be read it returns j.
+func (s *Store) readStored(snap Snapshot, b *batch, i id, j *store.Job) (*store.Job, error) {
 	is, err := s.readLatest(snap, i)
 	if errors.Is(err, ErrDamaged) || errors.Is(err, harp.ErrNotFound) || errors.Is(err, harp.ErrPruned) {
 		s.log.Error("a member of a batch cannot be read", "batch", b.id.String(), "job", j.ID, "err", err)
@@ -123,14 +124,17 @@ func (s *Store) findInBatch(snap Snapshot, of, i id) (*store.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := batch{id: of, row: row, life: row.BatchLife, piece: -1}
+	m := members{Store: s, snap: snap, b: batch{id: of, row: row, life: row.BatchLife, piece: -1}}
+	text := i.String()
 	for at := range row.Hosts {
-		host, err := b.hostAt(snap, at)
+		host, err := m.b.hostAt(snap, at)
 		if err != nil {
 			return nil, err
 		}
-		if harp.MemberID(row.ID, host.Name, 1) == i.String() {
-			return s.readMember(snap, &b, at, host)
+		for step := 1; step <= row.StepCount(); step++ {
+			if harp.MemberID(row.ID, host.Name, step) == text {
+				return m.at(at*row.StepCount() + step - 1)
+			}
 		}
 	}
 	return nil, nil

@@ -301,7 +301,7 @@ func (s *Store) Obstacles(ctx context.Context, text string) ([]harp.Obstacle, er
 	case e != nil && e.Waits():
 		return s.sched.Obstacles(e, j), nil
 	case e == nil && j.Batch != "":
-		return []harp.Obstacle{{Reason: harp.ReasonBatch, Batch: j.Batch}}, nil // which has not come to it
+		return []harp.Obstacle{{Reason: j.Reason, Batch: j.Batch}}, nil // which has not come to it
 	}
 	return nil, nil
 }

@@ -92,7 +92,7 @@ func (s *Store) appendRecords(t *tx, a *store.Append) (*store.Job, error) {
 		return nil, err
 	}
 	if b := s.batchOf(&after); b != nil {
-		t.logEntry(b, store.BatchEntry{Kind: store.BatchMemberRecords, Index: after.Index, First: before.Records, Count: int(after.Records - before.Records)}) //nolint:gosec // as many as were sent
+		t.logEntry(b, store.BatchEntry{Kind: store.BatchMemberRecords, Index: after.Index, Step: after.Step(), First: before.Records, Count: int(after.Records - before.Records)}) //nolint:gosec // as many as were sent
 	}
 	if covered == before {
 		return &after, nil

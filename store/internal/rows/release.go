@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/store"
@@ -185,8 +186,7 @@ func (s *Store) reachHost(t *tx, b *batch, host store.BatchHost, now int64) (*st
 		return nil, err
 	}
 	s.sched.Number++
-	j.No, j.Life = s.sched.Number, store.Begin(fromNanos(now), "")
-	j.Retry = b.row.Classes[host.Class].Retry
+	j.No, j.Life = s.sched.Number, beginMember(j, now, "")
 	reason := s.skips(b, host, now)
 	switch {
 	case isRemoved:
@@ -266,6 +266,8 @@ type earlyMember struct {
 	batch id
 	index int
 	host  store.BatchHost
+	step  int
+	isOut bool // its chain will not come to it
 }
 
 // findEarly finds those whose hosts are not reached among the members that are to be cancelled: here, as
@@ -293,7 +295,7 @@ func (s *Store) findEarly(ts []store.Transition) (map[id]earlyMember, error) {
 			if found == nil {
 				found = map[id]earlyMember{}
 			}
-			found[i] = earlyMember{of, j.Index, row.host(j.Index % namesMost)}
+			found[i] = earlyMember{of, j.Index, row.host(j.Index % namesMost), j.Step(), j.State.Ended()}
 			return nil
 		})
 		if err != nil {
@@ -309,6 +311,10 @@ func (s *Store) cancelEarly(t *tx, i id, m earlyMember, e store.Event, out *stor
 	b := s.batches[m.batch]
 	if b == nil || b.life.IsOver() {
 		out.Err = fmt.Errorf("%w: %s of a member whose batch is over", store.ErrIllegal, e.Kind)
+		return nil
+	}
+	if m.step > 1 {
+		out.Err = notBegun(m)
 		return nil
 	}
 	j, _ := b.member(m.index, m.host)
@@ -361,15 +367,31 @@ func (b *batch) member(index int, host store.BatchHost) (*store.Job, id) {
 }
 
 func memberOf(b *store.Batch, index int, host store.BatchHost) (*store.Job, id) {
+	return stepOf(b, index, host, 1)
+}
+
+// stepOf is the job of a step of a batch on one of its hosts, without a life.
+func stepOf(b *store.Batch, index int, host store.BatchHost, step int) (*store.Job, id) {
 	j := b.Member.Clone()
-	j.ID = harp.MemberID(b.ID, host.Name, 1)
+	j.ID = harp.MemberID(b.ID, host.Name, step)
 	j.Host, j.Batch, j.Index = host.Name, b.ID, index
 	if j.RetryOf != "" { // of the batch
-		j.RetryOf = harp.MemberID(j.RetryOf, host.Name, 1)
+		j.RetryOf = harp.MemberID(j.RetryOf, host.Name, step)
 	}
-	if host.Class < len(b.Classes) {
-		c := &b.Classes[host.Class]
-		j.SilenceTimeout, j.MaxExecTime, j.SecretArgs, j.ReadOnly = c.SilenceTimeout, c.MaxExecTime, c.SecretArgs, c.ReadOnly
+	classes := b.Classes
+	if len(b.Steps) > 0 {
+		j.Chain = &store.ChainPlace{Step: step, Of: b.StepCount(), Class: host.Class}
+	}
+	if step > 1 { // what has begun is finished: only the first has to start by a time
+		s := &b.Steps[step-2]
+		j.Procedure, j.Expires, classes = s.Procedure, time.Time{}, s.Classes
+	}
+	if host.Class < len(classes) {
+		c := &classes[host.Class]
+		j.SilenceTimeout, j.MaxExecTime, j.SecretArgs, j.ReadOnly, j.Retry = c.SilenceTimeout, c.MaxExecTime, c.SecretArgs, c.ReadOnly, c.Retry
+		if c.OfflineWait > 0 {
+			j.OfflineWait = c.OfflineWait
+		}
 	}
 	if b.QueuePerHost && j.Queue != nil {
 		j.Queue = queueOf(j.Queue, host.Name)
@@ -377,6 +399,13 @@ func memberOf(b *store.Batch, index int, host store.BatchHost) (*store.Job, id) 
 	j.Concurrency = max(j.Concurrency, 1)
 	i, _ := parseID(j.ID)
 	return j, i
+}
+
+// beginMember is the life of a member that begins now.
+func beginMember(j *store.Job, now int64, reason string) store.Life {
+	l := store.Begin(fromNanos(now), reason)
+	l.Retry = j.Retry
+	return l
 }
 
 // queueOf is the name of a queue with the host's in it.

@@ -100,7 +100,7 @@ func (r *removal) forget(t *tx) (doneRow, error) {
 
 // endSome ends jobs. One that cannot be read is left as it is.
 func (r *removal) endSome(t *tx) error {
-	for n := 0; len(r.left) > 0 && n < maxDue && t.hasRoom(maxEvent+maxStep); n++ {
+	for n := 0; len(r.left) > 0 && n < maxDue && t.hasRoom(maxEvent+2*maxStep); n++ {
 		i := r.left[0]
 		r.left = r.left[1:]
 		e := r.s.sched.Job(i)

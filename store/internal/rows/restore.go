@@ -249,8 +249,7 @@ func lifeByMembers(snap Snapshot, i id, at time.Time) (*batchLifeRow, error) {
 		if err != nil {
 			return life, err
 		}
-		_, member := b.member(index, host)
-		j, err := readJob(snap, member)
+		j, err := readHost(snap, row, index, host)
 		switch {
 		case errors.Is(err, harp.ErrNotFound):
 			continue // its host was not reached
@@ -266,6 +265,25 @@ func lifeByMembers(snap Snapshot, i id, at time.Time) (*batchLifeRow, error) {
 	}
 	life.Counts.Add(harp.StateCancelled, life.Early)
 	return life, nil
+}
+
+// readHost reads the member that says how a host stands: of a chain the step that began last there, its state what the
+// host has come to if it has ended. Errors: those of readJob.
+func readHost(snap Snapshot, b *store.Batch, index int, host store.BatchHost) (*store.Job, error) {
+	for step := b.StepCount(); ; step-- {
+		_, i := stepOf(b, index, host, step)
+		j, err := readJob(snap, i)
+		switch {
+		case step > 1 && errors.Is(err, harp.ErrNotFound):
+			continue
+		case err != nil || j.Chain == nil || !j.State.Ended():
+			return j, err
+		}
+		is := *j
+		_, is.State = j.Decision()
+		is.Attempt = max(is.Attempt, step-1) // a chain that has begun was not left out
+		return &is, nil
+	}
 }
 
 // countMember counts a member that was reached, and with it those before it.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/msgpack"
+	"github.com/harpcaller/harp/store"
 )
 
 // A Batch is the slots of a batch, and those of its members that wait for one. A member holds a slot
@@ -178,6 +179,17 @@ func (e *Job) leaveParked() {
 		e.parkedIn().Delete(e)
 		e.parked = false
 	}
+}
+
+// Follow takes the next step of a chain into the schedule, in place of the one that has ended, whose slot of their
+// batch it gets. It is parked: see Unpark.
+func (s *Schedule) Follow(i ID, j *store.Job, last ID, now int64) {
+	e := s.insertJob(i, j)
+	if before := s.jobs[last]; before != nil {
+		e.inSlot, before.inSlot = before.inSlot, false
+	}
+	e.Queue.waiting.Set(e)
+	s.park(e, now)
 }
 
 // Unpark puts the first member that is parked and has a slot of its batch, or for which one is free, back into

@@ -34,7 +34,7 @@ type answer struct {
 
 // windowStart is the start of the job as windows see it.
 func (e *Job) windowStart() window.Start {
-	return window.Start{Procedure: e.procedure, ReadOnly: e.readOnly, Scheduled: e.scheduled}
+	return window.Start{Procedure: e.procedure, ReadOnly: e.readOnly, Scheduled: e.scheduled, Begun: e.begun}
 }
 
 // ask says whether a start is kept back now, and until when that is so.
