@@ -28,6 +28,34 @@ func ExampleTarget_Call() {
 	// succeeded map[succeeded:1] map[offline:1]
 }
 
+// A chain calls several procedures on each host, one after the other. Each host has one result: that of its first step
+// that did not succeed, or else of the last.
+func ExampleTarget_Chain() {
+	caller, stop := fleet()
+	defer stop()
+	ctx := context.Background()
+	batch, err := caller.Target("web*").Chain(ctx, []harp.Step{
+		{Procedure: "disk.check"},
+		{Procedure: "greet", Args: harp.Args{"name": "the operator"}, On: harp.OnFailed},
+		{Procedure: "greet", Args: harp.Args{"name": "nobody"}, On: harp.OnFailed},
+	})
+	must(err)
+	for r, err := range batch.Results(ctx) {
+		must(err)
+		fmt.Println(r.Host, "in step", r.Step, r.State)
+	}
+	for step := range 3 {
+		s, err := batch.Job("web01", step+1).Status(ctx)
+		must(err)
+		fmt.Println(s.Step, s.Procedure, s.State, "ran:", s.Started)
+	}
+	// Output:
+	// web01 in step 1 failed
+	// 1 disk.check failed ran: yes
+	// 2 greet succeeded ran: yes
+	// 3 greet cancelled ran: no
+}
+
 // Too many failures stop a batch. What failed is made again by another batch.
 func ExampleBatch_Retry() {
 	caller, stop := fleet()

@@ -18,7 +18,7 @@ import (
 )
 
 // features are what this agent can do beyond the protocol's version.
-var features = []string{harp.NeedDryRun, harp.NeedBatch, wire.FeatureBeat}
+var features = []string{harp.NeedDryRun, harp.NeedBatch, harp.NeedChain, wire.FeatureBeat}
 
 // call answers a CALL: REFUSED, NOT_NOW, or the attempt it stands for, which is
 // started unless it is there already.
@@ -177,9 +177,19 @@ func (s *session) becomeMember(c wire.Call, req *harp.Request) refusal {
 		return refuseInvalid(&harp.FieldError{Field: "target", Message: "a direct call is of one host"})
 	case c.Host != s.agent.cfg.Name:
 		return s.wrongHost(c.Host)
-	case c.Job != harp.MemberID(req.ID, c.Host, 1):
+	}
+	step := max(c.Step, 1)
+	if step > int64(req.Steps()) {
+		return refuseInvalid(&harp.FieldError{Field: "step", Message: fmt.Sprintf("must be from 1 to %d", req.Steps())})
+	}
+	if c.Job != harp.MemberID(req.ID, c.Host, int(step)) {
 		return refuseInvalid(&harp.FieldError{Field: "job", Message: "is not that of the batch on this host"})
 	}
+	at, err := req.AtStep(int(step))
+	if err != nil {
+		return refuseInvalid(err)
+	}
+	*req = at
 	req.ID, req.Host = c.Job, c.Host
 	return refusal{}
 }

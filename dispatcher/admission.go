@@ -194,7 +194,7 @@ func checkNeeds(req harp.Request, now time.Time) error {
 		return &harp.FieldError{Field: "id", Message: "has a time more than an hour ahead of the dispatcher's clock"}
 	}
 	for _, need := range req.Needs {
-		if need != harp.NeedDryRun && need != harp.NeedBatch { // of which the agent must know the word, too
+		if need != harp.NeedDryRun && need != harp.NeedBatch && need != harp.NeedChain { // of which the agent must know the word, too
 			return failures.New("refused", "needs "+need+", which this dispatcher does not support").Err()
 		}
 	}

@@ -490,7 +490,7 @@ func (a *application) planSchedule(ctx context.Context, doc harp.Document) error
 	}
 	old, _ := d.schedules.find(sch.Name) // nil: there is none
 	put := putSchedule{Schedule: sch, By: a.who, Changed: d.now().UTC(), ManagedBy: a.managedBy, SecretArgs: d.secretsOf(&sch, old)}
-	if err := checkGivenSecrets(sch.Request.Args, put.SecretArgs); err != nil {
+	if err := checkGivenSecrets(&sch.Request, put.SecretArgs); err != nil {
 		return err
 	}
 	var fields []harp.FieldChange

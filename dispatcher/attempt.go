@@ -193,6 +193,9 @@ func (a *attempt) runExchange(sub harp.Submission) error {
 	if !a.resumed && a.job.Batch != "" && !slices.Contains(a.s.hello.Features, harp.NeedBatch) {
 		return a.refuseJob(ctx, "needs", "needs "+harp.NeedBatch+", which the host's agent does not know")
 	}
+	if !a.resumed && a.job.Chain != nil && !slices.Contains(a.s.hello.Features, harp.NeedChain) {
+		return a.refuseJob(ctx, "needs", "needs "+harp.NeedChain+", which the host's agent does not know")
+	}
 	if !a.resumed && sub.Request == nil {
 		sub, err = a.s.d.jobRequest(ctx, a.job)
 		switch {
@@ -271,6 +274,9 @@ func (a *attempt) sendCall(sub harp.Submission) error {
 	}
 	if j.Batch != "" {
 		c.Job, c.Host = j.ID, j.Host
+		if step := j.Step(); step > 1 {
+			c.Step = int64(step)
+		}
 	}
 	welcomed := int64(time.Since(a.s.welcomed)) // before the clock is read: what passes meanwhile is not added to what is left
 	var free int64

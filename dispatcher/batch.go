@@ -100,7 +100,7 @@ func (d *Dispatcher) admitBatch(ctx context.Context, req harp.Request, listed []
 	if sub.Batch.Plan, err = d.planBatch(req, len(hosts)); err != nil {
 		return sub, err
 	}
-	if sub.Batch.Classes, err = d.grantClasses(req, found.classes); err != nil {
+	if sub.Batch.Classes, sub.Batch.Steps, err = d.grantSteps(req, found.classes); err != nil {
 		return sub, err
 	}
 	for _, h := range hosts {
@@ -125,15 +125,15 @@ func (d *Dispatcher) findBatchHosts(ctx context.Context, req harp.Request, liste
 		if err != nil {
 			return nil, err
 		}
-		return d.fleet.findNamed(ctx, names, req.Procedure, req.Args)
+		return d.fleet.findNamed(ctx, names, req.Procedure, req.Args, req.Batch.Then...)
 	default:
-		return d.fleet.findCandidates(ctx, req.Target, req.Procedure, req.Args)
+		return d.fleet.findCandidates(ctx, req.Target, req.Procedure, req.Args, req.Batch.Then...)
 	}
 	names, err := d.retriedHosts(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	found, err := d.fleet.findNamed(ctx, names, req.Procedure, req.Args)
+	found, err := d.fleet.findNamed(ctx, names, req.Procedure, req.Args, req.Batch.Then...)
 	if err == nil && len(found.hosts) == 0 {
 		f := failures.New("not_found", "batch "+req.RetryOf+" has no member that ended as "+strings.Join(req.Batch.Retry, ", ")+" on a host that is known")
 		f.Type = "target"
@@ -161,13 +161,15 @@ func (d *Dispatcher) retriedHosts(ctx context.Context, req harp.Request) (names 
 	if !old.State.Ended() && old.State != harp.BatchPaused {
 		return nil, conflictOf(conflictRetry, "batch "+old.ID+" is "+string(old.State)+": it has to end, or be paused, before it is retried")
 	}
-	for from := 0; from < old.Hosts; from += membersAtOnce {
-		members, err := d.store.BatchMembers(ctx, old.ID, from, membersAtOnce)
+	steps := old.StepCount()
+	atOnce := steps * max(1, membersAtOnce/steps)
+	for from := 0; from < old.Hosts*steps; from += atOnce {
+		members, err := d.store.BatchMembers(ctx, old.ID, from, atOnce)
 		if err != nil {
 			return nil, err
 		}
-		for _, j := range members {
-			if j.State.Ended() && req.Batch.Retries(j.State, j.Reason, j.Started) {
+		for of := range slices.Chunk(members, steps) {
+			if j, started := outcomeOf(of); j != nil && req.Batch.Retries(j.State, j.Reason, started) {
 				names = append(names, j.Host)
 			}
 		}
@@ -236,6 +238,62 @@ func (d *Dispatcher) planBatch(req harp.Request, hosts int) (plan store.BatchPla
 	return plan, err
 }
 
+// grantSteps says what the members of each class of hosts are granted, those of further steps of a chain apart. Errors: as
+// grantClasses.
+func (d *Dispatcher) grantSteps(req harp.Request, classes []class) (granted []store.BatchClass, further []store.BatchStep, err error) {
+	if granted, err = d.grantClasses(req, classes); err != nil {
+		return nil, nil, err
+	}
+	for n, s := range req.Batch.Then {
+		at, err := req.AtStep(n + 2)
+		if err != nil {
+			return nil, nil, err
+		}
+		of := make([]class, len(classes))
+		for i := range classes {
+			of[i] = classes[i].then[n]
+			of[i].unfit = classes[i].unfit
+		}
+		step := store.BatchStep{Procedure: s.Procedure, On: s.On}
+		if step.Classes, err = d.grantClasses(at, of); err != nil {
+			return nil, nil, err
+		}
+		for i := range classes {
+			before := &classes[i].proc
+			if n > 0 {
+				before = &classes[i].then[n-1].proc
+			}
+			if slices.Contains(before.Traits, harp.TraitEndsReboot) {
+				step.Classes[i].OfflineWait = req.Batch.RebootTime()
+			}
+		}
+		further = append(further, step)
+	}
+	return granted, further, nil
+}
+
+// outcomeOf returns the step that says how a host ended whose steps these are, and whether anything of them ran; nil if it has
+// not ended.
+func outcomeOf(steps []*store.Job) (*store.Job, harp.Ran) {
+	result, last := steps[0], steps[0]
+	for _, j := range steps[1:] {
+		if j.Reason == harp.ReasonChain { // it did not begin
+			continue
+		}
+		if last = j; result.State == harp.StateSucceeded {
+			result = j
+		}
+	}
+	switch {
+	case !last.State.Ended():
+		return nil, ""
+	case result.Step() > 1:
+		return result, harp.DidRun
+	default:
+		return result, result.Started
+	}
+}
+
 // grantClasses says what the members of each class of hosts are granted. Errors: harp.ErrRefused.
 func (d *Dispatcher) grantClasses(req harp.Request, classes []class) (granted []store.BatchClass, err error) {
 	for _, c := range classes {
@@ -261,8 +319,15 @@ func (d *Dispatcher) readBatch(ctx context.Context, id string) (*store.Batch, er
 // batchStatus is a batch as callers see it. It shares no memory with the row.
 func batchStatus(b *store.Batch) harp.BatchStatus {
 	b = b.Clone()
+	var steps []string
+	for _, s := range b.Steps {
+		if steps == nil {
+			steps = append(steps, b.Member.Procedure)
+		}
+		steps = append(steps, s.Procedure)
+	}
 	return harp.BatchStatus{
-		ID: b.ID, Target: b.Target, Procedure: b.Member.Procedure, RetryOf: b.Member.RetryOf, Schedule: b.Member.Schedule,
+		ID: b.ID, Target: b.Target, Procedure: b.Member.Procedure, Steps: steps, RetryOf: b.Member.RetryOf, Schedule: b.Member.Schedule,
 		DryRun: b.Member.DryRun, Labels: b.Member.Labels, Caller: b.Member.Principal,
 		State: b.State, Reason: b.Reason, Since: b.Since, Hosts: b.Hosts, Reached: b.Reached, Wave: b.Wave, Waves: len(b.Plan.Waves),
 		Parallel: b.Plan.Parallel, StopAfter: b.Plan.StopAfter, Failures: b.Failures, Counts: memberCounts(b), Skipped: b.Skipped,
@@ -384,13 +449,13 @@ func (d *Dispatcher) notifyUnreached(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	for from := b.Reached; from < b.Hosts; from += membersAtOnce {
+	for from := b.Reached * b.StepCount(); from < b.Hosts*b.StepCount(); from += membersAtOnce {
 		members, err := d.store.BatchMembers(ctx, id, from, membersAtOnce)
 		if err != nil {
 			return err
 		}
 		for _, j := range members {
-			d.watchers.notifyEnded(j, nil)
+			d.notifyEnded(j, nil)
 		}
 	}
 	return nil

@@ -56,7 +56,16 @@ type logPage struct {
 	d     *Dispatcher
 	batch string
 	query harp.BatchQuery
+	steps int // that the batch has
 	size  int
+}
+
+// step is which step something is told of; 0 if the batch is no chain.
+func (p *logPage) step(n int) int {
+	if p.steps == 1 {
+		return 0
+	}
+	return n
 }
 
 // readBatchLog reads a page of a batch's log.
@@ -71,7 +80,11 @@ func (d *Dispatcher) readBatchLog(ctx context.Context, id string, q harp.BatchQu
 		}
 		q.From, q.At = log.End-min(q.Recent, log.End), 0
 	}
-	p := &logPage{d: d, batch: id, query: q}
+	b, err := d.store.Batch(ctx, id)
+	if err != nil {
+		return harp.BatchPage{}, err
+	}
+	p := &logPage{d: d, batch: id, query: q, steps: b.StepCount()}
 	p.Next, p.At = q.From, q.At
 	for examined := 0; examined < store.MaxExamined; examined += entriesAtOnce {
 		log, err := d.store.BatchLog(ctx, id, p.Next, entriesAtOnce)
@@ -127,7 +140,7 @@ func (p *logPage) addRecords(ctx context.Context, e store.BatchEntry) (full bool
 	if !p.query.Records || from >= behind {
 		return false, nil
 	}
-	id := harp.MemberID(p.batch, e.Host, 1)
+	id := harp.MemberID(p.batch, e.Host, e.Step)
 	for from < behind {
 		records, err := p.d.store.Read(ctx, id, from, store.ReadLimit{Records: int(behind - from), Bytes: p.query.MaxBytes}) //nolint:gosec // at most Count
 		if errors.Is(err, store.ErrDamaged) || errors.Is(err, harp.ErrNotFound) {                                            // others are told all the same
@@ -144,7 +157,7 @@ func (p *logPage) addRecords(ctx context.Context, e store.BatchEntry) (full bool
 				p.Next, p.At = e.No, r.Seq
 				return true, nil
 			}
-			p.Entries = append(p.Entries, harp.HostRecord{Seq: e.No, Host: e.Host, Job: id, Record: r})
+			p.Entries = append(p.Entries, harp.HostRecord{Seq: e.No, Host: e.Host, Job: id, Step: p.step(e.Step), Record: r})
 			from = r.Seq + max(r.Missing, 1)
 		}
 	}
@@ -153,7 +166,7 @@ func (p *logPage) addRecords(ctx context.Context, e store.BatchEntry) (full bool
 
 // addEnd adds how a member ended.
 func (p *logPage) addEnd(ctx context.Context, e store.BatchEntry) (full bool, err error) {
-	id := harp.MemberID(p.batch, e.Host, 1)
+	id := harp.MemberID(p.batch, e.Host, e.Step)
 	job, err := p.d.readJob(ctx, id)
 	var end harp.Result
 	size := 0
@@ -167,7 +180,7 @@ func (p *logPage) addEnd(ctx context.Context, e store.BatchEntry) (full bool, er
 	if err != nil {
 		return false, err
 	}
-	return !p.tellEnd(harp.HostRecord{Seq: e.No, Host: e.Host, Job: id, End: &end, Skipped: e.Kind == store.BatchMemberSkipped}, size), nil
+	return !p.tellEnd(harp.HostRecord{Seq: e.No, Host: e.Host, Job: id, Step: p.step(e.Step), End: &end, Skipped: e.Kind == store.BatchMemberSkipped}, size), nil
 }
 
 // damagedEnd is the end of a member that cannot be read.
@@ -193,13 +206,14 @@ func (p *logPage) tellEnd(end harp.HostRecord, size int) bool {
 // addUnreached adds the ends of members whose hosts are not reached any more.
 func (p *logPage) addUnreached(ctx context.Context, e store.BatchEntry) (full bool, err error) {
 	for at := 0; at < e.Count; {
-		members, err := p.d.store.BatchMembers(ctx, p.batch, e.Index+at, min(e.Count-at, entriesAtOnce))
+		members, err := p.d.store.BatchMembers(ctx, p.batch, (e.Index+at)*p.steps, min(e.Count-at, entriesAtOnce)*p.steps)
 		if err != nil {
 			return false, err
 		}
-		for _, j := range members {
+		for n := 0; n < len(members); n += p.steps {
+			j := members[n]
 			end := endOf(j, nil)
-			if !p.tellEnd(harp.HostRecord{Seq: e.No + uint64(at), Host: j.Host, Job: j.ID, End: &end}, failureSize(j)) { //nolint:gosec // below Count
+			if !p.tellEnd(harp.HostRecord{Seq: e.No + uint64(at), Host: j.Host, Job: j.ID, Step: p.step(1), End: &end}, failureSize(j)) { //nolint:gosec // below Count
 				return true, nil
 			}
 			at++

@@ -79,7 +79,7 @@ func (d *Dispatcher) advance() error {
 		}
 		for _, j := range did.Ended {
 			d.noteDrift(d.ctx, j)
-			d.watchers.notifyEnded(j, nil)
+			d.notifyEnded(j, nil)
 		}
 		for _, j := range did.Asked {
 			d.sendCancel(j, j.Cancel.By, j.Cancel.Now)

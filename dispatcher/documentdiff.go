@@ -86,7 +86,7 @@ func calendarText(c *harp.WindowCalendar) string {
 }
 
 func hideSecrets(s harp.Schedule, secret []string) (_ harp.Schedule, err error) {
-	s.Request.Args, err = schema.HideArgs(s.Request.Args, secret)
+	err = hideInRequest(&s.Request, secret)
 	return s, err
 }
 

@@ -256,14 +256,15 @@ type class struct {
 	proc       harp.ProcedureDoc // of those that have not said what they offer, its name alone
 	said       bool              // they have said what they offer, and the procedure is part of it
 	secretArgs []string          // which arguments are not to be shown
-	unfit      error             // harp.ErrNotFound: it is lacking; *harp.FieldError: the arguments do not fit; nil: fit
+	unfit      error             // harp.ErrNotFound: it is lacking; *harp.FieldError: the arguments do not fit; nil: fit; of a chain that of any step
+	then       []class           // the further steps of a chain
 }
 
 // findCandidates returns the hosts that a target selects for a call. Procedure and arguments
 // are judged once for each distinct procedure of that name. Errors: harp.ErrInvalid (target),
 // harp.ErrNotFound (a host that is written out, or no host at all), context.Cause.
-func (f *fleet) findCandidates(ctx context.Context, text, procedure string, args harp.Value) (*candidates, error) {
-	j := f.newJudge(procedure, args)
+func (f *fleet) findCandidates(ctx context.Context, text, procedure string, args harp.Value, then ...harp.ChainStep) (*candidates, error) {
+	j := f.newJudge(procedure, args, then)
 	if err := f.selectEach(ctx, text, func(some []*host) error { return j.addHosts(ctx, some) }); err != nil {
 		return nil, err
 	}
@@ -272,8 +273,8 @@ func (f *fleet) findCandidates(ctx context.Context, text, procedure string, args
 
 // findNamed returns those hosts of these names, which are sorted, that are known, as findCandidates
 // does. Errors: context.Cause.
-func (f *fleet) findNamed(ctx context.Context, names []string, procedure string, args harp.Value) (*candidates, error) {
-	j := f.newJudge(procedure, args)
+func (f *fleet) findNamed(ctx context.Context, names []string, procedure string, args harp.Value, then ...harp.ChainStep) (*candidates, error) {
+	j := f.newJudge(procedure, args, then)
 	hosts, _ := f.namedPage(names, "", len(names))
 	if err := j.addHosts(ctx, hosts); err != nil {
 		return nil, err
@@ -297,17 +298,16 @@ func (c *candidates) digest() string {
 // judge finds the classes of hosts.
 type judge struct {
 	catalogues *catalogues
-	procedure  string
-	args       harp.Value
+	calls      []harp.ChainStep // the procedure and those of further steps, with their arguments
 
 	found            candidates
 	classes          map[digest]int // by the procedure; of those that lack it, and that have said nothing, by a word
 	catalogueClasses map[*catalogue]int
 }
 
-func (f *fleet) newJudge(procedure string, args harp.Value) *judge {
+func (f *fleet) newJudge(procedure string, args harp.Value, then []harp.ChainStep) *judge {
 	return &judge{
-		catalogues: f.hosts.catalogues, procedure: procedure, args: args,
+		catalogues: f.hosts.catalogues, calls: append([]harp.ChainStep{{Procedure: procedure, Args: args}}, then...),
 		classes: map[digest]int{}, catalogueClasses: map[*catalogue]int{},
 	}
 }
@@ -332,32 +332,63 @@ func (j *judge) classOf(ctx context.Context, c *catalogue, isOnline bool) int {
 	if known {
 		return n
 	}
-	at, found := c.findProcedure(j.procedure)
-	var key digest
-	switch {
-	case found:
-		key = digestOf(c.docs[at : at+1])
-	case len(c.docs) == 0 && !isOnline:
-		copy(key[:], "nothing said")
-	default:
-		copy(key[:], "lacking")
-	}
+	key := j.keyOf(c, isOnline)
 	if n, known = j.classes[key]; !known {
 		n = len(j.found.classes)
 		j.classes[key] = n
-		var made class
-		if made.proc, made.unfit = j.catalogues.checkCall(ctx, c, j.procedure, j.args); found {
-			made.said = true
-			made.secretArgs = j.catalogues.secretArgs(c, at, j.args)
-		} else if isOnline {
-			made.unfit = failures.NotFound("procedure", j.procedure)
-		}
-		j.found.classes = append(j.found.classes, made)
+		j.found.classes = append(j.found.classes, j.newClass(ctx, c, isOnline))
 	}
 	if len(c.docs) > 0 { // each host that has said nothing has an empty one of its own
 		j.catalogueClasses[c] = n
 	}
 	return n
+}
+
+// keyOf tells catalogues apart that offer the procedures differently.
+func (j *judge) keyOf(c *catalogue, isOnline bool) (key digest) {
+	var all []byte
+	for n := range j.calls {
+		key = digest{}
+		at, found := c.findProcedure(j.calls[n].Procedure)
+		switch {
+		case found:
+			key = digestOf(c.docs[at : at+1])
+		case len(c.docs) == 0 && !isOnline:
+			copy(key[:], "nothing said")
+		default:
+			copy(key[:], "lacking")
+		}
+		all = append(all, key[:]...)
+	}
+	if len(j.calls) > 1 {
+		key = sha256.Sum256(all)
+	}
+	return key
+}
+
+// newClass judges the calls by a catalogue.
+func (j *judge) newClass(ctx context.Context, c *catalogue, isOnline bool) (of class) {
+	for n, call := range j.calls {
+		var made class
+		var found bool
+		var at int
+		at, found = c.findProcedure(call.Procedure)
+		if made.proc, made.unfit = j.catalogues.checkCall(ctx, c, call.Procedure, call.Args); found {
+			made.said = true
+			made.secretArgs = j.catalogues.secretArgs(c, at, call.Args)
+		} else if isOnline {
+			made.unfit = failures.NotFound("procedure", call.Procedure)
+		}
+		if n == 0 {
+			of = made
+			continue
+		}
+		of.then = append(of.then, made)
+		if of.unfit == nil {
+			of.unfit = harp.InStep(n+1, made.unfit)
+		}
+	}
+	return of
 }
 
 // previewed is how many hosts of a kind a preview names.

@@ -63,7 +63,7 @@ func (d *Dispatcher) removeStored(ctx context.Context, name string, op store.Ope
 	done, err := d.store.RemoveHost(ctx, name, op)
 	for _, j := range slices.Concat(done.Ended, done.Left) {
 		d.noteDrift(ctx, j)
-		d.watchers.notifyEnded(j, nil)
+		d.notifyEnded(j, nil)
 	}
 	d.sendJobs(done.Claimed)
 	d.wakeUnreached(ctx, done.Over)

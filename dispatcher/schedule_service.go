@@ -127,7 +127,7 @@ func (s *service) PutSchedule(ctx context.Context, id string, sch harp.Schedule)
 				return nil, errManaged(harp.ScheduleDocument, sch.Name, old.ManagedBy)
 			}
 			put := putSchedule{Schedule: sch, By: s.who, Changed: now.UTC(), SecretArgs: s.d.secretsOf(&sch, old)}
-			if err := checkGivenSecrets(sch.Request.Args, put.SecretArgs); err != nil {
+			if err := checkGivenSecrets(&sch.Request, put.SecretArgs); err != nil {
 				return nil, err
 			}
 			spec, err := s.d.readPut(&put, s.d.checkTarget, now)

@@ -21,6 +21,9 @@ func (d *Dispatcher) status(ctx context.Context, j *store.Job) (harp.JobStatus, 
 	if err != nil {
 		return harp.JobStatus{}, err
 	}
+	if req, err = req.AtStep(j.Step()); err != nil {
+		return harp.JobStatus{}, err
+	}
 	args, err := d.shownArgs(j, req.Args)
 	if err != nil {
 		return harp.JobStatus{}, err
@@ -33,6 +36,9 @@ func (d *Dispatcher) status(ctx context.Context, j *store.Job) (harp.JobStatus, 
 		CancelRequested: j.Cancel, Attempt: j.Attempt, Err: j.Failure.Err(),
 		SubmitTime: j.SubmitTime, StartTime: j.StartTime, EndTime: j.EndTime,
 		SilenceTimeout: j.SilenceTimeout, MaxExecTime: j.MaxExecTime, QueuePos: j.QueuePos, Records: j.Records, Labels: j.Labels, Survivors: j.Left,
+	}
+	if j.Chain != nil {
+		s.Step = j.Chain.Step
 	}
 	for _, a := range j.Attempts {
 		s.Attempts = append(s.Attempts, harp.Attempt{

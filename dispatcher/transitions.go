@@ -25,7 +25,7 @@ func (d *Dispatcher) applyTransitions(ctx context.Context, ts ...store.Transitio
 		}
 		switch {
 		case c.Effect.Ends:
-			d.watchers.notifyEnded(c.Job, ts[i].Event.Value)
+			d.notifyEnded(c.Job, ts[i].Event.Value)
 		case c.Effect.Tell && c.Job.Cancel != nil:
 			d.sendCancel(c.Job, c.Job.Cancel.By, c.Job.Cancel.Now)
 		case c.Job.State == harp.StateQueued:
@@ -33,7 +33,7 @@ func (d *Dispatcher) applyTransitions(ctx context.Context, ts ...store.Transitio
 		}
 		d.sendJobs(c.Claimed)
 		for _, j := range c.Left {
-			d.watchers.notifyEnded(j, nil)
+			d.notifyEnded(j, nil)
 		}
 		if c.Job.Batch != "" { // other hosts may have been reached, and their members wait for a time, or were left out
 			d.watchers.notifyChanged(c.Job.Batch)

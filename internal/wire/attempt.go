@@ -11,6 +11,7 @@ type Call struct {
 	harp.Submission
 	Job            string         `msgpack:"job,omitempty"`  // of a member of a batch: its id
 	Host           string         `msgpack:"host,omitempty"` // and its host, as the request is that of all members
+	Step           int64          `msgpack:"step,omitempty"` // and of a chain which of its steps, if not the first
 	Attempt        int64          `msgpack:"attempt"`
 	Fence          int64          `msgpack:"fence,omitempty"`
 	Epoch          int64          `msgpack:"epoch,omitempty"`

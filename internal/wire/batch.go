@@ -7,7 +7,7 @@ func NewBatchPulled(p harp.BatchPage) BatchPulled {
 	entries := make([]BatchEntry, len(p.Entries))
 	for i := range p.Entries {
 		e := &p.Entries[i]
-		entries[i] = BatchEntry{No: e.Seq, Host: e.Host, Job: e.Job, End: e.End, Skipped: e.Skipped}
+		entries[i] = BatchEntry{No: e.Seq, Host: e.Host, Job: e.Job, Step: e.Step, End: e.End, Skipped: e.Skipped}
 		if e.End == nil {
 			record := newPulledRecord(&e.Record)
 			entries[i].Record = &record
@@ -28,7 +28,7 @@ func (m *BatchPulled) Page() (harp.BatchPage, error) {
 	}
 	p := harp.BatchPage{Entries: make([]harp.HostRecord, len(rows)), Next: m.Next, At: m.At, Ended: m.Ended}
 	for i, row := range rows {
-		e := harp.HostRecord{Seq: row.No, Host: row.Host, Job: row.Job, End: row.End, Skipped: row.Skipped}
+		e := harp.HostRecord{Seq: row.No, Host: row.Host, Job: row.Job, Step: row.Step, End: row.End, Skipped: row.Skipped}
 		if row.Record != nil {
 			if e.Record, err = row.Record.Numbered(row.Record.Seq, row.Record.Attempt); err != nil {
 				return harp.BatchPage{}, err

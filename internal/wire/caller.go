@@ -222,6 +222,7 @@ type BatchEntry struct {
 	No      uint64        `msgpack:"no"`
 	Host    string        `msgpack:"host"`
 	Job     string        `msgpack:"job"`
+	Step    int           `msgpack:"step,omitempty"` // of a chain, from 1
 	Record  *PulledRecord `msgpack:"record,omitempty"`
 	End     *harp.Result  `msgpack:"result,omitempty"`
 	Skipped bool          `msgpack:"skipped,omitempty"`

@@ -44,7 +44,7 @@ func attemptMessages() map[string]any {
 	return map[string]any{
 		"signed": someSigned,
 		"call": wire.Call{
-			Submission: someSigned, Job: "j", Host: "web01", Attempt: 1, Fence: 2, Epoch: 3, SilenceTimeout: 600e9, MaxExecTime: 86400e9, Left: 4, By: 6,
+			Submission: someSigned, Job: "j", Host: "web01", Step: 2, Attempt: 1, Fence: 2, Epoch: 3, SilenceTimeout: 600e9, MaxExecTime: 86400e9, Left: 4, By: 6,
 			Window: wire.Window, Principal: someCaller, Needs: []string{"x"}, Schedule: "s", Fire: at(5),
 		},
 		"call_direct": wire.Call{Submission: harp.Submission{Request: []byte{0x80}}, Attempt: 1, Window: wire.Window},
@@ -130,7 +130,7 @@ func batchMessages() map[string]any {
 		"batches_query": wire.BatchesQuery{Page: somePage, BatchFilter: harp.BatchFilter{States: []harp.BatchState{"running"}, Procedure: "p"}},
 		"batches":       wire.Batches{Batches: someRows, Cursor: "c"},
 		"batch_status": harp.BatchStatus{
-			ID: "b", Target: "web*", Procedure: "p", RetryOf: "a", Schedule: "s", DryRun: true, Labels: map[string]string{"a": "1"}, Caller: someCaller,
+			ID: "b", Target: "web*", Procedure: "p", Steps: []string{"p", "q"}, RetryOf: "a", Schedule: "s", DryRun: true, Labels: map[string]string{"a": "1"}, Caller: someCaller,
 			State: "paused", Reason: "operator", Since: at(1), Hosts: 9, Reached: 5, Wave: 1, Waves: 2, Parallel: 3, StopAfter: 4, Failures: 1,
 			Counts: map[harp.State]int{"failed": 1}, Skipped: map[string]int{"offline": 1},
 			Pause:  &harp.BatchPause{By: someCaller, Reason: "r", Time: at(2), Until: at(3)},
@@ -138,7 +138,7 @@ func batchMessages() map[string]any {
 		},
 		"batch_pull":   wire.BatchPull{ID: "b", BatchQuery: harp.BatchQuery{From: 7, At: 8, Records: true, Tail: true, Recent: 9, Wait: true}},
 		"batch_pulled": wire.BatchPulled{Entries: someRows, Next: 9, At: 10, Ended: true},
-		"batch_entry": wire.BatchEntry{No: 7, Host: "web01", Job: "j", End: &someResult, Skipped: true, Record: &wire.PulledRecord{
+		"batch_entry": wire.BatchEntry{No: 7, Host: "web01", Job: "j", Step: 2, End: &someResult, Skipped: true, Record: &wire.PulledRecord{
 			Seq: 7, Attempt: 2, Missing: 4, Record: wire.Record{Time: 1, Kind: "log", Value: []byte{0xc3}, Partial: true, Truncated: 3},
 		}},
 		"change_batch":   wire.ChangeBatch{Request: "r", Batch: "b", BatchChange: harp.BatchChange{Kind: "pause", Reason: "w"}},
@@ -328,7 +328,8 @@ func scheduled() harp.Request {
 		DryRun: true, IdempotencyKey: "k", IdempotencyTTL: 8,
 		Batch: harp.BatchOptions{
 			Parallel: 1, Rolling: []string{"1"}, WavePause: 2, Approve: true, Subset: "5", Shuffle: true, Rate: 3, RatePer: 4, StopAfter: "5%",
-			OnStop: "cancel", MaxHosts: 6, Confirmed: "c", Probe: true, WhenUnfit: "skip", WhenHeld: "skip", QueuePerHost: true, Drift: "base", Retry: []string{"failed"},
+			OnStop: "cancel", MaxHosts: 6, Confirmed: "c", Probe: true, WhenUnfit: "skip", WhenHeld: "skip", QueuePerHost: true, Drift: "base", Retry: []string{"failed"}, RebootWait: 9,
+			Then: []harp.ChainStep{{Procedure: "q", Args: []byte{0x80}, On: "failed", SilenceTimeout: 1, MaxExecTime: 2, Retry: harp.RetryPolicy{On: []harp.State{"lost"}, Attempts: 3, Backoff: 4, MaxBackoff: 5}}},
 		},
 	}
 }
@@ -338,7 +339,7 @@ func at(n int64) time.Time { return time.Unix(0, n).UTC() }
 
 func job(who harp.Principal, late harp.Result) harp.JobStatus {
 	return harp.JobStatus{
-		ID: "j", Host: "web01", Procedure: "p", Batch: "b", Schedule: "s", DryRun: true, RetryOf: "r", Principal: who,
+		ID: "j", Host: "web01", Procedure: "p", Batch: "b", Step: 2, Schedule: "s", DryRun: true, RetryOf: "r", Principal: who,
 		Args: []byte{0x80}, Info: []byte{0xc0}, Queue: []byte{0x80}, State: "lost", Reason: "too_long", Since: at(1),
 		UnknownOf: "running", Started: "maybe", CancelRequested: &harp.CancelRequest{By: who, Time: at(2), Now: true},
 		Attempts: []harp.Attempt{{Number: 1, Base: 0, Sent: at(3), Started: at(4), Ended: at(5), Outcome: "lost", Reason: "too_long"}}, Attempt: 1,
