@@ -144,12 +144,15 @@ func (c *cli) batchShowCommand() *cobra.Command {
 		Use:   "show ID",
 		Short: "Show how far a batch is",
 		Args:  cobra.ExactArgs(1),
-		RunE: c.asksBatch(func(ctx context.Context, _ *harp.Caller, batch *harp.Batch) error {
+		RunE: c.asksBatch(func(ctx context.Context, caller *harp.Caller, batch *harp.Batch) error {
 			s, err := batch.Status(ctx)
-			if err != nil {
+			if err == nil {
+				err = c.showBatch(s)
+			}
+			if err != nil || len(s.Steps) == 0 || c.format == formatJSON {
 				return err
 			}
-			return c.showBatch(s)
+			return c.printSteps(ctx, caller, s)
 		}),
 	}
 }
@@ -161,7 +164,7 @@ func (c *cli) showBatch(s harp.BatchStatus) error {
 	c.pairs([][2]string{
 		{"id", s.ID},
 		{"target", targetOf(s)},
-		{"procedure", s.Procedure},
+		{"procedure", cmp.Or(strings.Join(s.Steps, ", "), s.Procedure)},
 		{stateColumn, batchStateText(s)},
 		{"since", c.clock(s.Since)},
 		{"paused by", c.pauseText(s.Pause)},
@@ -263,7 +266,7 @@ func (c *cli) batchHostsCommand() *cobra.Command {
 					jobs = append(jobs, job)
 				}
 			}
-			return printList(c, c.memberListing(), jobs)
+			return printList(c, c.memberListing(slices.ContainsFunc(jobs, func(j harp.JobStatus) bool { return j.Step > 0 })), jobs)
 		}),
 	}
 	c.bindHosts(cmd, &hosts)
@@ -273,8 +276,18 @@ func (c *cli) batchHostsCommand() *cobra.Command {
 }
 
 // memberListing is a list of the members of a batch as it is printed.
-func (c *cli) memberListing() listing[harp.JobStatus] {
+func (c *cli) memberListing(isChain bool) listing[harp.JobStatus] {
 	now := time.Now()
+	if isChain {
+		return listing[harp.JobStatus]{
+			name:   "hosts",
+			header: []string{"host", "step", stateColumn, "job", "duration", "error"},
+			row: func(j harp.JobStatus) []string {
+				return []string{j.Host, stepText(j), stateText(j), j.ID, took(j, now), errorText(j)}
+			},
+			id: func(j harp.JobStatus) string { return j.Host },
+		}
+	}
 	return listing[harp.JobStatus]{
 		name:   "hosts",
 		header: []string{"host", stateColumn, "job", "duration", "error"},

@@ -78,7 +78,7 @@ func hostCount(n int) string {
 // text says in one line what the batch will do.
 func (p *batchPlan) text() string {
 	o, seen := &p.flags.options, p.preview
-	text := p.doc.Name + " on " + hostCount(p.hosts)
+	text := p.flags.called(p.doc) + " on " + hostCount(p.hosts)
 	if p.hosts != seen.Hosts {
 		text += " of " + strconv.Itoa(seen.Hosts)
 	}
@@ -123,7 +123,7 @@ func (c *cli) confirmBatch(ctx context.Context, p *batchPlan) ([]harp.Option, er
 	}
 	why := p.text()
 	if p.preview.Dangerous && p.flags.dash < 0 {
-		why += "; " + p.doc.Name + " is marked dangerous"
+		why += "; " + p.flags.dangerous(p.doc) + " is marked dangerous"
 	}
 	if err := c.askSure(ctx, why, "Run it?", "nothing was run"); err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (c *cli) confirmBatch(ctx context.Context, p *batchPlan) ([]harp.Option, er
 // rehearseBatch says what would become of a batch. A procedure that has a dry run of its own is
 // asked for that, too, if the batch would run.
 func (c *cli) rehearseBatch(ctx context.Context, hosts *harp.Target, p *batchPlan) error {
-	if p.why != nil || p.flags.options.Drift == "" && !slices.Contains(p.doc.Traits, harp.TraitDryRun) { // a check without one is refused
+	if p.why != nil || len(p.flags.steps) > 0 || p.flags.options.Drift == "" && !slices.Contains(p.doc.Traits, harp.TraitDryRun) { // a check without one is refused
 		return c.plannedBatch(p)
 	}
 	c.notice("would run %s", p.text())
@@ -161,7 +161,7 @@ func (c *cli) plannedBatch(p *batchPlan) error {
 		err := c.printObject(object{
 			{"dry_run", true},
 			{"target", p.target},
-			{"procedure", p.doc.Name},
+			{"procedure", p.flags.called(p.doc)},
 			{"args", args},
 			{"preview", seen},
 			{"hosts", p.hosts},
@@ -178,7 +178,7 @@ func (c *cli) plannedBatch(p *batchPlan) error {
 	}
 	c.pairs([][2]string{
 		{"target", p.target},
-		{"procedure", p.doc.Name},
+		{"procedure", p.flags.called(p.doc)},
 		{"args", valueText(args)},
 		{"batch", p.text()},
 		{"away", strings.Join(seen.AwayHosts, ", ")},

@@ -138,7 +138,7 @@ func (w *batchWatch) log(ctx context.Context, from []harp.StreamOption) iter.Seq
 	}
 	return func(yield func(harp.HostRecord, error) bool) {
 		for r, err := range w.batch.Results(ctx, from...) {
-			if !yield(harp.HostRecord{Seq: r.Seq, Host: r.Host, Job: r.Job, End: &r.Result, Skipped: r.Skipped}, err) {
+			if !yield(harp.HostRecord{Seq: r.Seq, Host: r.Host, Job: r.Job, Step: r.Step, End: &r.Result, Skipped: r.Skipped}, err) {
 				return
 			}
 		}
@@ -345,7 +345,7 @@ func (w *batchWatch) printLine(r harp.HostRecord) error {
 
 // resultOf is the end of a member. What its command printed is its value where that is wanted.
 func (w *batchWatch) resultOf(r harp.HostRecord) harp.HostResult {
-	result := harp.HostResult{Seq: r.Seq, Host: r.Host, Job: r.Job, Skipped: r.Skipped, Result: *r.End}
+	result := harp.HostResult{Seq: r.Seq, Host: r.Host, Job: r.Job, Step: r.Step, Skipped: r.Skipped, Result: *r.End}
 	if !w.output {
 		return result
 	}
@@ -511,7 +511,7 @@ func (w *batchWatch) complain(r harp.HostRecord) {
 		why = strings.TrimPrefix(r.End.Err.Error(), "harp: ")
 	}
 	_, errs := w.cli.painters()
-	line := errs.paintText(colour, letter) + " " + safeLine(fmt.Sprintf("%s  %s  job %s", r.Host, why, r.Job))
+	line := errs.paintText(colour, letter) + " " + safeLine(fmt.Sprintf("%s  %s%s  job %s", r.Host, atStep(r.Step), why, r.Job))
 	io.WriteString(w.cli.stderr, line+"\n") //nolint:errcheck // there is nowhere to say it
 }
 

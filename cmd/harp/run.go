@@ -26,7 +26,8 @@ func (c *cli) runOnTargetCommand() *cobra.Command {
 		Short: "Call a procedure on all hosts that a target selects",
 		Long: `Call a procedure on all hosts that a target selects, as a batch: its hosts are fixed when
 it is submitted, each of its calls is a job, and it goes on when nobody waits for it.
-TARGET -- COMMAND... runs a command where agents allow the procedure exec.
+TARGET -- COMMAND... runs a command where agents allow the procedure exec. TARGET --steps FILE
+calls several procedures on each host, one after the other.
 
 It says first what it will do. On a terminal it asks where there is more than one host or
 the procedure is marked dangerous; without a terminal it then needs -y. If the target
@@ -37,9 +38,13 @@ and progress are told on stderr. Ctrl-C stops waiting, not the batch. The exit c
 of the worst end. See harp help batches and harp help targets.`,
 		Example: `  harp run 'role=web' service.restart service=nginx --rolling 1,10%,100% --stop-after 5%
   harp run 'db[01-20]' backup -y -d --parallel 2
-  harp run @frontend -y -o jsonl -- uptime`,
+  harp run @frontend -y -o jsonl -- uptime
+  harp run 'role=db' --steps upgrade.yaml --rolling 1,10%`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			f.dash = cmd.ArgsLenAtDash()
+			if f.stepsFile != "" {
+				return cobra.ExactArgs(f.leadingWords())(cmd, args)
+			}
 			return cobra.MinimumNArgs(f.leadingWords()+1)(cmd, args)
 		},
 		Annotations: runs(),
@@ -57,6 +62,7 @@ of the worst end. See harp help batches and harp help targets.`,
 	c.bindBatch(cmd, &f)
 	flags := cmd.Flags()
 	flags.StringVar(&f.hostsFile, "hosts-file", "", "call the hosts that a `file` names, one a line, in the place of TARGET; - is stdin")
+	f.bindSteps(flags)
 	f.bindWatching(flags)
 	c.bindExit(cmd, exitMapped)
 	return cmd
@@ -71,6 +77,10 @@ type batchFlags struct {
 	onStop, whenUnfit string
 	whenHeld          string
 	hostsFile         string
+	stepsFile         string
+	steps             []harp.Step         // of a chain
+	stepDocs          []harp.ProcedureDoc // their procedures
+	rebootWait        limit
 	noFold, follow    bool
 	dash              int // how many words stand before --; -1: there is none
 }
@@ -220,14 +230,15 @@ func (f *batchFlags) batchOptions() ([]harp.Option, error) {
 	}
 	opts = append(opts, harp.Options(harp.CallOptions{Batch: o}))
 	for name, opt := range map[string]harp.Option{ // a zero that was given is refused
-		"parallel":   harp.Parallel(o.Parallel),
-		"rolling":    harp.Rolling(o.Rolling...),
-		"wave-pause": harp.WavePause(time.Duration(f.wavePause)),
-		"subset":     harp.Subset(o.Subset),
-		"rate":       harp.Rate(f.rate.n, f.rate.per),
-		"stop-after": harp.StopAfter(o.StopAfter),
-		"max-hosts":  harp.MaxHosts(o.MaxHosts),
-		"drift":      harp.Drift(o.Drift),
+		"parallel":    harp.Parallel(o.Parallel),
+		"rolling":     harp.Rolling(o.Rolling...),
+		"wave-pause":  harp.WavePause(time.Duration(f.wavePause)),
+		"subset":      harp.Subset(o.Subset),
+		"rate":        harp.Rate(f.rate.n, f.rate.per),
+		"stop-after":  harp.StopAfter(o.StopAfter),
+		"max-hosts":   harp.MaxHosts(o.MaxHosts),
+		"drift":       harp.Drift(o.Drift),
+		"reboot-wait": harp.RebootWait(time.Duration(f.rebootWait)),
 	} {
 		if f.set.Changed(name) {
 			opts = append(opts, opt)
@@ -257,7 +268,7 @@ func (c *cli) callTarget(ctx context.Context, caller *harp.Caller, f *batchFlags
 		return err
 	}
 	hosts := caller.Target(text, opts...)
-	seen, err := hosts.Preview(ctx, doc.Name, args)
+	seen, err := previewOf(ctx, hosts, f, doc.Name, args)
 	if err != nil {
 		return noHost(ctx, caller, err, text)
 	}
@@ -281,7 +292,11 @@ func (c *cli) callTarget(ctx context.Context, caller *harp.Caller, f *batchFlags
 		return err
 	}
 	c.sayNewID(&f.callFlags)
-	batch, err := hosts.Call(ctx, doc.Name, args, confirmed...)
+	call := func() (*harp.Batch, error) { return hosts.Call(ctx, doc.Name, args, confirmed...) }
+	if len(f.steps) > 0 {
+		call = func() (*harp.Batch, error) { return hosts.Chain(ctx, f.steps, confirmed...) }
+	}
+	batch, err := call()
 	if errors.Is(err, harp.ErrConflict) && len(confirmed) > 0 {
 		err = fmt.Errorf("%w; %s had been confirmed", err, hostCount(seen.Hosts))
 	}
@@ -308,6 +323,9 @@ func noteSilent(ctx context.Context, caller *harp.Caller, text string, seen *har
 
 // targetArguments finds out which procedure is called, and with which arguments.
 func (c *cli) targetArguments(ctx context.Context, caller *harp.Caller, f *batchFlags, text string, words []string) (harp.ProcedureDoc, any, error) {
+	if f.stepsFile != "" {
+		return c.readSteps(ctx, caller, f, text)
+	}
 	if f.dash < 0 || f.dash > f.leadingWords() {
 		doc, err := findOnTarget(ctx, caller, text, words[0])
 		if err != nil {

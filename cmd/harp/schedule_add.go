@@ -32,6 +32,9 @@ target selects is found out at each time anew.`,
   harp schedule add alarm --after nightly:failed demo1 hello name=alarm`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			f.dash = cmd.ArgsLenAtDash() - 1 // without the schedule's name
+			if f.stepsFile != "" {
+				return cobra.ExactArgs(2)(cmd, args)
+			}
 			return cobra.MinimumNArgs(3)(cmd, args)
 		},
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
@@ -76,6 +79,7 @@ func (c *cli) bindSchedule(cmd *cobra.Command, f *scheduleFlags) {
 	f.describeCall()
 	cmd.Flags().Lookup("drift").Usage = "make each run a dry run that marks each host under this `name` by what it finds: clean or dirty"
 	s, flags := &f.schedule, cmd.Flags()
+	f.bindSteps(flags)
 	flags.Lookup("label").Usage = "a label for each run and its jobs: `key=value` (repeatable)"
 	flags.StringVar(&f.cron, "cron", "", "when, as `fields` of cron: '30 2 * * *', or @daily, @hourly and so on")
 	flags.StringVar(&f.every, "every", "", "again and again after this `duration`, at least 1s")
@@ -185,6 +189,9 @@ func (c *cli) addSchedule(ctx context.Context, caller *harp.Caller, f *scheduleF
 	}
 	if f.dryRun {
 		s.Request.Args = shown
+		if s.Request.Batch.Then, err = f.hideSteps(s.Request.Batch.Then); err != nil {
+			return err
+		}
 		return c.would(object{{"schedule", s}}, "would make schedule %s: %s, %s on %s", name, whenText(s), s.Request.Procedure, s.Request.Target)
 	}
 	if err := caller.Schedules().Put(ctx, s); err != nil {
@@ -212,7 +219,12 @@ func (c *cli) scheduledRequest(ctx context.Context, caller *harp.Caller, f *sche
 	if err := f.checkConcurrency(ctx, caller); err != nil {
 		return req, nil, err
 	}
-	if req, err = harp.NewBatchRequest(text, doc.Name, args, opts...); err != nil {
+	if len(f.steps) > 0 {
+		req, err = harp.NewChainRequest(text, f.steps, opts...)
+	} else {
+		req, err = harp.NewBatchRequest(text, doc.Name, args, opts...)
+	}
+	if err != nil {
 		return req, nil, err
 	}
 	req.ID = "" // each run has its own

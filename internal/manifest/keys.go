@@ -33,10 +33,11 @@ func scheduleKeys() []key {
 	batch := keysOf(reflect.TypeFor[harp.BatchOptions](), "request", "batch")
 	options := without(request, "id", "host", "target", "procedure", "args", "batch", // what is elsewhere, and
 		"start_after", "start_before", "trace_parent", "needs", "retry_of", "idempotency_key", "idempotency_ttl", "list") // what a schedule cannot have
-	options = append(options, without(batch, "confirmed", "probe", "retry")...)
+	options = append(options, without(batch, "confirmed", "probe", "retry", "then")...)
 	return slices.Concat(
 		without(keysOf(reflect.TypeFor[harp.Schedule]()), "request"),
 		only(request, "target", "procedure", "args"),
+		[]key{{name: stepsKey, path: []string{stepsKey}, each: stepKeys}},
 		[]key{{name: optionsKey, keys: options}},
 	)
 }
@@ -104,6 +105,9 @@ func FieldOf(kind harp.DocumentKind, field string) string {
 }
 
 func fieldOf(keys []key, before string, path []string) (string, bool) {
+	if then := []string{"request", "batch", "then"}; len(path) >= len(then) && slices.Equal(path[:len(then)], then) {
+		return strings.Join(append([]string{stepsKey}, path[len(then):]...), "."), true
+	}
 	for _, k := range keys {
 		if k.keys != nil {
 			if name, found := fieldOf(k.keys, before+k.name+".", path); found {

@@ -328,7 +328,15 @@ func TestWriteRead(t *testing.T) {
 			opts = append(opts, harp.Queue(map[string]any{"q": rapid.SampledFrom([]any{1, "1", 1.5, true, nil}).Draw(rt, "queue")}), harp.QueuePerHost())
 		}
 		args := map[string]any{text.Draw(rt, "name"): []any{text.Draw(rt, "text"), rapid.Int().Draw(rt, "int"), rapid.Float64Range(-1e9, 1e9).Draw(rt, "float"), nil, "yes", "1", "2026-01-01", "a\nb\n", "null", "0x1"}}
-		request, err := harp.NewBatchRequest("*", text.Draw(rt, "procedure"), args, opts...)
+		steps := []harp.Step{{Procedure: text.Draw(rt, "procedure"), Args: args, Options: stepOptions(rt)}}
+		for range rapid.IntRange(0, 3).Draw(rt, "steps") {
+			ending := rapid.SampledFrom([]harp.Ending{"", harp.OnSucceeded, harp.OnFailed, harp.OnEnded}).Draw(rt, "on")
+			steps = append(steps, harp.Step{Procedure: text.Draw(rt, "procedure"), Args: args, On: ending, Options: stepOptions(rt)})
+		}
+		if len(steps) > 1 && rapid.Bool().Draw(rt, "reboots") {
+			opts = append(opts, harp.RebootWait(time.Hour))
+		}
+		request, err := harp.NewChainRequest("*", steps, opts...)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -363,6 +371,16 @@ func TestWriteRead(t *testing.T) {
 			rt.Errorf("%s\nthe arguments are %s, want %s", written, got.Request.Args, want.Request.Args)
 		}
 		got.Request.Args = want.Request.Args
+		for n := range got.Request.Batch.Then {
+			s := &got.Request.Batch.Then[n]
+			if !sameValue(s.Args, request.Args) {
+				rt.Errorf("%s\nthe arguments of a step are %s, want %s", written, s.Args, request.Args)
+			}
+			s.Args = want.Request.Batch.Then[n].Args
+		}
+		if len(want.Request.Batch.Then) == 0 {
+			want.Request.Batch.Then = nil
+		}
 		if !reflect.DeepEqual(got, want) {
 			rt.Errorf("%s\nis read as\n%+v, want\n%+v", written, got, want)
 		}

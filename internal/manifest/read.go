@@ -51,6 +51,9 @@ func (r *reader) read() (harp.Document, error) {
 	}
 	form := map[string]any{}
 	r.readMap(r.Root, keys, "", form)
+	if r.kind == harp.ScheduleDocument {
+		r.spreadSteps(form)
+	}
 	if err := joined(r.wrong); err != nil {
 		return harp.Document{}, err
 	}
@@ -124,6 +127,9 @@ func completeRequest(q *harp.Request) (err error) {
 		q.Needs = append(q.Needs, harp.NeedDryRun)
 	}
 	q.Needs = append(q.Needs, harp.NeedBatch)
+	if len(q.Batch.Then) > 0 {
+		q.Needs = append(q.Needs, harp.NeedChain)
+	}
 	q.Queue, err = harp.QueueName(q.Queue)
 	return err
 }

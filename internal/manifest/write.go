@@ -42,6 +42,9 @@ func Write(d harp.Document, file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if d.Schedule != nil {
+		gatherSteps(form)
+	}
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	appendPair(root, "kind", scalar("!!str", string(d.Kind())))
 	if d.Window != nil && d.Window.Calendar != nil {
