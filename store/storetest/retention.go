@@ -161,6 +161,38 @@ var retaining = []rule{
 			w.Fatalf("nothing of the class stores %d bytes", got)
 		}
 	}},
+	{"retention/latemember", "what comes late of a member counts in the class of its batch, whether that has ended or not", func(w *world) {
+		w.keepBy(harp.RetentionRule{Name: "r", MaxBytes: 1 << 20})
+		emits := func(j *store.Job, first uint64) {
+			w.append(j, first, harp.Record{Time: w.now, Value: append(harp.Value{0xc5, 0xea, 0x60}, make([]byte, 60_000)...)})
+		}
+		b, jobs := w.begun(hostsOf(2), parallel(2), plan(func(p *store.BatchPlan) { p.StopAfter = 0 }))
+		for n, j := range jobs {
+			w.must(w.try(j, store.Event{Kind: store.Lose, At: w.now, Reason: harp.LostForced}).Err)
+			if n == 0 {
+				emits(j, 0)
+			}
+		}
+		if got := w.readBatch(b); !got.State.Ended() || got.Counted < 60_000 || got.Counted > 64_000 {
+			w.Fatalf("it is %s and stores %d bytes, want 60,000 and what two members take", got.State, got.Counted)
+		}
+		had := w.st.RetentionClasses()[0].Bytes
+		emits(jobs[1], 0)
+		emits(jobs[0], 1)
+		if got := w.st.RetentionClasses()[0].Bytes; got < had+120_000 || got > had+122_000 {
+			w.Fatalf("the class stores %d bytes after %d and 120,000 more", got, had)
+		}
+		late := w.event(jobs[1], store.End)
+		late.Value = append(harp.Value{0xc5, 0x9c, 0x40}, make([]byte, 40_000)...)
+		w.must(w.try(jobs[1], late).Err)
+		if got := w.st.RetentionClasses()[0].Bytes; got < had+160_000 || got > had+163_000 {
+			w.Fatalf("the class stores %d bytes after %d, 120,000 and 40,000 more", got, had)
+		}
+		w.prune(store.Retention{MaxBytes: 1})
+		if got := w.st.RetentionClasses()[0].Bytes; got != 0 {
+			w.Fatalf("nothing of the class stores %d bytes", got)
+		}
+	}},
 	{"retention/total", "when all jobs store more than they may, those that ended first are deleted, whatever rules say", func(w *world) {
 		const size, jobs = 50_000, 8
 		w.keepBy(

@@ -104,13 +104,59 @@ func (s *Store) classify(t *tx, i id, before, j *store.Job, short []byte) error 
 		b.life.Counted += size
 		return err
 	case j.Batch != "":
-		return nil
+		return s.countLate(t, i, before, j, short)
 	case ends:
 		if c := s.classOf(t, store.Ending{State: j.State, Procedure: j.Procedure, Schedule: j.Schedule, Labels: j.Labels}); c != nil {
 			j.Class = c.No
 		}
 	}
 	return s.countInClass(t, i, j, short)
+}
+
+// countLate counts in its batch, and in the class of that, what has come late of a member. What is damaged counts
+// nothing. Errors: the engine's.
+func (s *Store) countLate(t *tx, i id, before, j *store.Job, short []byte) error {
+	size, err := t.sizeOf(i, j, short)
+	if err != nil {
+		return err
+	}
+	had, err := t.sizeOf(i, before, nil)
+	if err != nil {
+		return err
+	}
+	if short != nil && isValued(&before.Life) {
+		had += int64(len(short))
+	}
+	if size == had {
+		return nil
+	}
+	if b := s.batchOf(j); b != nil {
+		b.life.Counted += size - had
+		t.noteBatch(b)
+		return nil
+	}
+	of, _ := parseID(j.Batch)
+	life, err := t.endedLife(of)
+	if errors.Is(err, ErrDamaged) {
+		return nil
+	}
+	if c := s.classes[life.Class]; err == nil && c != nil && c.MaxBytes > 0 {
+		life.Counted += size - had
+		t.noteBatch(&batch{id: of, life: life.BatchLife, log: life.Log})
+		c.Bytes += size - had
+		t.noteClass(c)
+	}
+	return err
+}
+
+// endedLife reads the life of a batch that has ended, as this group or the one before may have left it. Errors:
+// ErrDamaged, the engine's.
+func (t *tx) endedLife(i id) (life batchLifeRow, err error) {
+	if c := t.changedBatch(i); c != nil {
+		return batchLifeRow{BatchLife: c.life, Log: c.log}, nil
+	}
+	_, err = read(t, i.key(prefixBatchLife), &life)
+	return life, err
 }
 
 // countInClass counts what a job of a class stores, as it is now. Errors: the engine's.
