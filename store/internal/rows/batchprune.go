@@ -25,7 +25,7 @@ func (p *pruning) pruneNextBatch(w *endedWalk) (full bool, err error) {
 	case err != nil:
 		return true, err
 	default:
-		if gone, err = p.pruneEntry(item.Key, i); err != nil {
+		if gone, err = p.pruneEntry(item.Key, i, w.class.No); err != nil {
 			return true, err
 		}
 	}
@@ -38,8 +38,8 @@ func (p *pruning) pruneNextBatch(w *endedWalk) (full bool, err error) {
 
 // pruneEntry deletes a batch with its entry; false if that is too much for one Prune. One that cannot be
 // read stays.
-func (p *pruning) pruneEntry(key []byte, i id) (bool, error) {
-	gone, err := p.pruneBatch(i)
+func (p *pruning) pruneEntry(key []byte, i id, class uint32) (bool, error) {
+	gone, err := p.pruneBatch(i, class)
 	switch {
 	case errors.Is(err, ErrDamaged):
 		p.s.log.Error("batch cannot be deleted", "batch", i.String(), "err", err)
@@ -51,8 +51,13 @@ func (p *pruning) pruneEntry(key []byte, i id) (bool, error) {
 	return true, nil
 }
 
-// pruneBatch deletes a batch, as much of it as one Prune may; true if all.
-func (p *pruning) pruneBatch(i id) (bool, error) {
+// pruneBatch deletes a batch of a class, as much of it as one Prune may; true if all.
+func (p *pruning) pruneBatch(i id, class uint32) (bool, error) {
+	var life batchLifeRow
+	if _, err := read(p.tx, i.key(prefixBatchLife), &life); errors.Is(err, ErrDamaged) {
+		p.lost = class
+		defer func() { p.lost = 0 }()
+	}
 	var row batchRow
 	found, err := read(p.tx, i.key(prefixBatch), &row)
 	if err != nil || !found {
@@ -163,6 +168,9 @@ func (p *pruning) pruneBatchRows(i id, b *store.Batch) (bool, error) {
 		}
 		p.write(bytes.Clone(entry.Key), nil)
 	}
+	if err := p.uncountBatch(i); err != nil {
+		return false, err
+	}
 	if err := p.removeWhole(i.key(prefixRequest)); err != nil {
 		return false, err
 	}
@@ -170,9 +178,6 @@ func (p *pruning) pruneBatchRows(i id, b *store.Batch) (bool, error) {
 		if err := p.removeWhole(namesKey(i, piece)); err != nil { // which could not be read
 			return false, err
 		}
-	}
-	if err := p.uncountBatch(i); err != nil {
-		return false, err
 	}
 	at := placeOf(nanos(b.Member.SubmitTime), b.No)
 	p.appendWrite(append(indexKey(byBatch), at[:]...), nil)
@@ -182,12 +187,15 @@ func (p *pruning) pruneBatchRows(i id, b *store.Batch) (bool, error) {
 	return true, nil
 }
 
-// uncountBatch takes what a batch stored from what its class does.
+// uncountBatch takes what a batch stored from what its class does. Of one whose life cannot be read its members
+// were taken one by one.
 func (p *pruning) uncountBatch(i id) error {
 	var life batchLifeRow
 	_, err := read(p.tx, i.key(prefixBatchLife), &life)
 	if errors.Is(err, ErrDamaged) {
-		return nil // its class is counted anew when it is empty
+		request, err := p.storedSize(i.key(prefixRequest))
+		p.uncount(p.lost, request)
+		return err
 	}
 	p.uncount(life.Class, life.Counted)
 	return err

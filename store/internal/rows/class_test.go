@@ -198,6 +198,61 @@ func TestDamagedRowOfAClass(t *testing.T) {
 	}
 }
 
+// TestDamagedBatchOfAClass: a batch whose life cannot be read is deleted in its turn, and then no longer counts in its class: else
+// what the rule keeps would go in its place.
+func TestDamagedBatchOfAClass(t *testing.T) {
+	for _, hosts := range []int{14, 1200} { // more than one Prune deletes
+		e := newTrial()
+		s := opened(t, e, Options{})
+		putRule(t, s, harp.RetentionRule{Name: "r", Procedure: "p", Keep: day, MaxBytes: 5000})
+		i, _ := parseID(endBatchAt(t, s, noon, "p", hosts).ID)
+		e.poke(i.key(prefixBatchLife), func(_, value []byte) []byte { return append(value[:len(value)-1], value[len(value)-1]^1) })
+		later := noon.Add(2 * day)
+		kept := endAt(t, s, later, "p", "p")
+		prune(t, s, store.Retention{RulesAt: later}, later)
+		for _, j := range kept {
+			if _, err := s.Job(t.Context(), j.ID); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := s.RetentionClasses()[0].Bytes; got != kept[0].Counted+kept[1].Counted {
+			t.Errorf("of a batch of %d hosts there are left %d bytes", hosts, got)
+		}
+	}
+}
+
+// TestEarlyMembersCount: a member that is cancelled before its turn counts in its batch.
+func TestEarlyMembersCount(t *testing.T) {
+	s := opened(t, newTrial(), Options{})
+	putRule(t, s, harp.RetentionRule{Name: "r", MaxBytes: 1 << 20})
+	in := store.BatchSubmission{Batch: store.Batch{
+		ID: idAt(noon), Target: "*", Classes: []store.BatchClass{{}}, Plan: store.BatchPlan{Parallel: 1, Waves: []int{3}},
+		Member: store.Job{Procedure: "p", OfflineWait: harp.NoLimit},
+	}}
+	for n := range 3 {
+		in.Hosts = append(in.Hosts, store.BatchHost{Name: fmt.Sprint("away", n)})
+	}
+	if _, err := s.SubmitBatch(t.Context(), in, noon); err != nil {
+		t.Fatal(err)
+	}
+	var want int64
+	for n := range 3 {
+		_, i := memberOf(&in.Batch, n, in.Hosts[n])
+		c := applied(t, s, about(&store.Job{ID: i.String()}, store.CancelReq))[0]
+		want += footprint(c.Job)
+	}
+	for more := true; more; {
+		did, err := s.Advance(t.Context(), noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		more = did.More
+	}
+	if b, err := s.Batch(t.Context(), in.Batch.ID); err != nil || !b.State.Ended() || b.Counted < want {
+		t.Errorf("it is %s and counts %d bytes, %v; want %d and its request", b.State, b.Counted, err, want)
+	}
+}
+
 // TestDamagedRule: the document of a rule that cannot be read fits nothing, and may be put anew.
 func TestDamagedRule(t *testing.T) {
 	e := newTrial()

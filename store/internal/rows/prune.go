@@ -44,6 +44,7 @@ type pruning struct {
 	steady    int64  // now by a clock that is never set
 	ids       []byte // of the jobs deleted
 	sought    int    // members of batches
+	lost      uint32 // the class of the batch under way, if what that counts there cannot be read
 	out       store.Pruned
 }
 
@@ -168,6 +169,13 @@ func (p *pruning) pruneJob(i id) (gone bool, err error) {
 	p.remove(i.key(prefixLife))
 	p.jobs[i] = nil
 	p.uncount(j.Class, j.Counted)
+	if p.lost != 0 && i.isMember() {
+		size, err := p.sizeOf(i, j, life.Value)
+		if err != nil {
+			return false, err
+		}
+		p.uncount(p.lost, size)
+	}
 	p.usage.grown -= footprint(j) + int64(len(life.Value))
 	if call.Request != nil {
 		p.usage.grown -= int64(requestSize(call.Request))

@@ -326,6 +326,7 @@ func (s *Store) cancelEarly(t *tx, i id, m earlyMember, e store.Event, out *stor
 	s.sched.Number++
 	j.No, j.Life = s.sched.Number, life
 	t.putEnded(i, j)
+	b.life.Counted += footprint(j)
 	out.Job, out.Effect = j, effect
 	return s.changeBatch(t, b, store.BatchEvent{Kind: store.MemberCancelled, At: j.Since})
 }
