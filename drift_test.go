@@ -1,6 +1,7 @@
 package harp
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -62,7 +63,8 @@ func TestDriftIsOfABatch(t *testing.T) {
 		t.Error("they are the same")
 	}
 	_, err = NewRequest("web01", "p", nil, DryRun(), Drift("base"))
-	if wrong, ok := err.(*FieldError); !ok || wrong.Field != "drift" || !strings.Contains(err.Error(), "batch") {
+	var wrong *FieldError
+	if !errors.As(err, &wrong) || wrong.Field != "drift" || !strings.Contains(err.Error(), "batch") {
 		t.Error(err)
 	}
 }

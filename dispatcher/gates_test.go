@@ -101,8 +101,11 @@ func TestWindowsThatAreOverAreDeleted(t *testing.T) {
 		d := opened(t, nil, Config{Hosts: StaticHosts{{Name: "a"}}, Retain: 48 * time.Hour})
 		s, ctx, now := d.service(ada), t.Context(), time.Now()
 		for _, w := range []harp.Window{
-			{Name: "over", From: now, To: now.Add(time.Hour)}, {Name: "open", From: now}, {Name: "long", From: now, To: now.Add(3 * time.Hour)},
-			{Name: "each day", Cron: "@daily", For: time.Hour}, {Name: "allowed", From: now, To: now.Add(time.Hour), Only: true},
+			{Name: "over", From: now, To: now.Add(time.Hour)},
+			{Name: "open", From: now},
+			{Name: "long", From: now, To: now.Add(3 * time.Hour)},
+			{Name: "each day", Cron: "@daily", For: time.Hour},
+			{Name: "allowed", From: now, To: now.Add(time.Hour), Only: true},
 		} {
 			w.Target = "a"
 			if err := s.PutWindow(ctx, harp.NewID(), w); err != nil {

@@ -212,7 +212,7 @@ func (ns *notifications) managedBy(who string) (names []string) {
 
 // userOf returns the first notification by name whose target names one of some groups, and which; "" if none does. Those of some names
 // are not looked at.
-func (ns *notifications) userOf(groups map[string]bool, but map[string]bool) (used, user string) {
+func (ns *notifications) userOf(groups, but map[string]bool) (used, user string) {
 	if len(groups) == 0 {
 		return "", ""
 	}

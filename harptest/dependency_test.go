@@ -90,13 +90,11 @@ func (w *chained) set(name string, takes time.Duration, fails bool) {
 }
 
 // run triggers a schedule and waits until its batch has ended, and what follows has begun.
-func (w *chained) run(name string) *harp.Batch {
+func (w *chained) run(name string) {
 	w.Helper()
-	b := w.trigger(name)
-	_, err := b.Wait(w.Context())
+	_, err := w.trigger(name).Wait(w.Context())
 	w.must(err)
 	w.settle()
-	return b
 }
 
 func (w *chained) trigger(name string) *harp.Batch {

@@ -339,7 +339,9 @@ func TestBehind(t *testing.T) {
 // TestGap: where retention has deleted events that a notification has not looked at, it says how many, and goes on.
 func TestGap(t *testing.T) {
 	notified(t, dispatcher.Config{Retain: time.Hour}, func(t *testing.T, sys *harptest.System, r *receivers) {
-		r.answers(func(context.Context, string, notify.Message) error { return &notify.Error{Answer: "503", After: 24 * time.Hour} })
+		r.answers(func(context.Context, string, notify.Message) error {
+			return &notify.Error{Answer: "503", After: 24 * time.Hour}
+		})
 		putNotification(t, sys, harp.Notification{Name: "n", On: []string{"job.failed"}, To: to(hook)})
 		for n := range 1010 {
 			fail(t, sys, n)
@@ -377,7 +379,9 @@ func TestGap(t *testing.T) {
 func TestPauses(t *testing.T) {
 	notified(t, dispatcher.Config{}, func(t *testing.T, sys *harptest.System, r *receivers) {
 		ns := sys.Caller().Notifications()
-		r.answers(func(context.Context, string, notify.Message) error { return &notify.Error{Answer: "410 Gone", Gone: true} })
+		r.answers(func(context.Context, string, notify.Message) error {
+			return &notify.Error{Answer: "410 Gone", Gone: true}
+		})
 		putNotification(t, sys, harp.Notification{Name: "n", On: []string{"job.failed"}, To: to(hook)})
 		fail(t, sys, 1)
 		time.Sleep(time.Minute)
@@ -523,7 +527,9 @@ func TestNotificationWhenTheClockIsSet(t *testing.T) {
 				return time.Now().Add(ahead)
 			}
 			notified(t, dispatcher.Config{Now: now}, func(t *testing.T, sys *harptest.System, r *receivers) {
-				r.answers(func(context.Context, string, notify.Message) error { return &notify.Error{Answer: "503", After: time.Hour} })
+				r.answers(func(context.Context, string, notify.Message) error {
+					return &notify.Error{Answer: "503", After: time.Hour}
+				})
 				putNotification(t, sys, harp.Notification{Name: "n", On: []string{"job.failed"}, To: to(hook)})
 				putNotification(t, sys, harp.Notification{Name: "gathers", On: []string{"job.failed"}, Digest: 2 * time.Hour, To: to(hook + "/2")})
 				fail(t, sys, 1)

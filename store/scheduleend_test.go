@@ -195,6 +195,7 @@ func TestScheduleEndsOnce(t *testing.T) {
 					tell(d.Ends)
 				case store.DecideSettle:
 					tell(d.Ends)
+				case store.DecideQueue:
 				}
 			}
 		}

@@ -390,7 +390,7 @@ func (c *cli) notifyPendingCommand() *cobra.Command {
 			messages := []harp.MessageStatus{}
 			for _, name := range names {
 				some, _, err := firstOf(caller.Notifications().Messages(ctx, name), 0)
-				if err != nil && !(len(args) == 0 && errors.Is(err, harp.ErrNotFound)) { // it was deleted meanwhile
+				if err != nil && (len(args) > 0 || !errors.Is(err, harp.ErrNotFound)) { // it was deleted meanwhile
 					return err
 				}
 				messages = append(messages, some...)

@@ -38,7 +38,7 @@ func cmdReceive(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		id := r.Header.Get("webhook-id")
 		sum := hmac.New(sha256.New, receiveSecret)
-		fmt.Fprintf(sum, "%s.%s.%s", id, r.Header.Get("webhook-timestamp"), body)
+		_, _ = fmt.Fprintf(sum, "%s.%s.%s", id, r.Header.Get("webhook-timestamp"), body)
 		if r.Header.Get("webhook-signature") != "v1,"+base64.StdEncoding.EncodeToString(sum.Sum(nil)) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return

@@ -42,16 +42,16 @@ func (w *world) finds(j *store.Job, v harp.Value) {
 	w.must(c.Err)
 }
 
-// mark checks what a host is marked with under a name; "": with nothing.
-func (w *world) mark(host, name string, want harp.DriftMark) harp.DriftStatus {
+// mark checks what a host is marked with under the name base; "": with nothing.
+func (w *world) mark(host string, want harp.DriftMark) harp.DriftStatus {
 	w.Helper()
-	got, err := w.st.Drift(w.ctx(), host, name)
+	got, err := w.st.Drift(w.ctx(), host, "base")
 	if want == "" {
 		w.wants(err, harp.ErrNotFound)
 		return got
 	}
 	w.must(err)
-	if got.Host != host || got.Name != name || got.Mark != want {
+	if got.Host != host || got.Name != "base" || got.Mark != want {
 		w.Fatalf("the mark is %+v, want %s", got, want)
 	}
 	return got
@@ -113,10 +113,10 @@ var drifting = []rule{
 		}{{w.result(false), harp.DriftClean}, {w.result(true), harp.DriftDirty}, {changes, harp.DriftDirty}, {nil, harp.DriftUnknown}} {
 			host := fmt.Sprintf("h%d", n)
 			j := w.check("base", host)
-			w.mark(host, "base", "")
+			w.mark(host, "")
 			w.pass(time.Second)
 			w.finds(j, c.v)
-			got := w.mark(host, "base", c.want)
+			got := w.mark(host, c.want)
 			if got.Job != j.ID || !got.Checked.Equal(w.now) || !got.Since.Equal(w.now) {
 				w.Fatalf("it is %+v at %s of job %s", got, w.now, j.ID)
 			}
@@ -138,7 +138,7 @@ var drifting = []rule{
 		if told.Job == "" || told.Job == job.ID || told.Batch == "" || told.Procedure != "p" || !told.Time.Equal(since) {
 			w.Fatalf("it is %+v", told)
 		}
-		if got := w.mark("h", "base", harp.DriftDirty); !got.Since.Equal(since) || !got.Checked.Equal(since.Add(time.Minute)) || got.Job != job.ID {
+		if got := w.mark("h", harp.DriftDirty); !got.Since.Equal(since) || !got.Checked.Equal(since.Add(time.Minute)) || got.Job != job.ID {
 			w.Fatalf("it is %+v", got)
 		}
 		w.finds(w.check("base", "h"), w.result(false))
@@ -172,7 +172,7 @@ var drifting = []rule{
 			w.pass(time.Second)
 			since := w.now
 			end(w.check("base", name))
-			if got := w.mark(name, "base", harp.DriftUnknown); !got.Since.Equal(since) {
+			if got := w.mark(name, harp.DriftUnknown); !got.Since.Equal(since) {
 				w.Fatalf("%s: it is %+v", name, got)
 			}
 		}
@@ -194,14 +194,14 @@ var drifting = []rule{
 			},
 		} {
 			w.finds(w.check("base", name), w.result(false))
-			before := w.mark(name, "base", harp.DriftClean)
+			before := w.mark(name, harp.DriftClean)
 			w.pass(time.Second)
 			j := w.check("base", name)
 			end(j)
 			if got := w.job(j.ID); !got.State.Ended() || got.Started != harp.DidNotRun {
 				w.Fatalf("%s: it is %+v", name, got.Life)
 			}
-			if got := w.mark(name, "base", harp.DriftClean); got != before {
+			if got := w.mark(name, harp.DriftClean); got != before {
 				w.Fatalf("%s: it is %+v, was %+v", name, got, before)
 			}
 		}
@@ -212,22 +212,22 @@ var drifting = []rule{
 		if ended := w.advance().Ended; len(ended) != 1 || ended[0].State != harp.StateExpired {
 			w.Fatalf("ended are %v", ended)
 		}
-		w.mark("away", "base", "")
+		w.mark("away", "")
 	}},
 	{"drift/queue", "a check that its queue's cancel has ended after an attempt makes the mark unknown", func(w *world) {
 		q := queue("q")
 		j := w.check("base", "h", member(func(j *store.Job) { j.Queue = q }), func(b *store.BatchSubmission) {
 			b.Batch.Classes[0].Retry = harp.RetryPolicy{On: []harp.State{harp.StateFailed}, Attempts: 3, Backoff: time.Hour, MaxBackoff: time.Hour}
 		})
-		w.mark("h", "base", "")
+		w.mark("h", "")
 		w.apply(j, store.Started)
 		if c := w.fails(j, w.result(true)...); c.Job.State != harp.StateQueued {
 			w.Fatalf("it is %+v", c.Job)
 		}
-		w.mark("h", "base", "")
+		w.mark("h", "")
 		w.cancelQueue(q)
 		w.advance()
-		w.mark("h", "base", harp.DriftUnknown)
+		w.mark("h", harp.DriftUnknown)
 	}},
 	{"drift/older", "a check that was sent before the one of the mark leaves it as it is, whichever ends first; where the clock was set back it does not", func(w *world) {
 		older := w.check("base", "h")
@@ -235,10 +235,10 @@ var drifting = []rule{
 		newer := w.check("base", "h")
 		w.pass(time.Second)
 		w.finds(newer, w.result(true))
-		before := w.mark("h", "base", harp.DriftDirty)
+		before := w.mark("h", harp.DriftDirty)
 		w.pass(time.Second)
 		w.finds(older, w.result(false))
-		if got := w.mark("h", "base", harp.DriftDirty); got != before {
+		if got := w.mark("h", harp.DriftDirty); got != before {
 			w.Fatalf("it is %+v, was %+v", got, before)
 		}
 		w.driftEvents("h base: dirty")
@@ -246,16 +246,16 @@ var drifting = []rule{
 		w.setClock(-time.Hour)
 		w.pass(-time.Hour)
 		w.finds(w.check("base", "h"), w.result(false))
-		w.mark("h", "base", harp.DriftClean)
+		w.mark("h", harp.DriftClean)
 	}},
 	{"drift/late", "what is heard of a check after it was lost marks its host, unless another one was sent since, or it did not run", func(w *world) {
 		j := w.check("base", "h")
 		w.apply(j, store.Started)
 		w.apply(j, store.Lose)
-		w.mark("h", "base", harp.DriftUnknown)
+		w.mark("h", harp.DriftUnknown)
 		w.pass(time.Second)
 		w.finds(j, w.result(true))
-		if got := w.mark("h", "base", harp.DriftDirty); !got.Checked.Equal(w.now) {
+		if got := w.mark("h", harp.DriftDirty); !got.Checked.Equal(w.now) {
 			w.Fatalf("it is %+v", got)
 		}
 		w.driftEvents("h base: dirty")
@@ -266,17 +266,17 @@ var drifting = []rule{
 		w.pass(time.Second)
 		w.finds(w.check("base", "h"), w.result(false))
 		w.finds(j, w.result(true))
-		w.mark("h", "base", harp.DriftClean)
+		w.mark("h", harp.DriftClean)
 
 		w.pass(time.Second)
 		j = w.check("base", "h")
 		w.apply(j, store.Lose)
-		before := w.mark("h", "base", harp.DriftUnknown)
+		before := w.mark("h", harp.DriftUnknown)
 		w.pass(time.Second)
 		e := w.event(j, store.Refused)
 		e.Failure = failures.New("remote", "no")
 		w.must(w.try(j, e).Err)
-		if got := w.mark("h", "base", harp.DriftUnknown); got != before {
+		if got := w.mark("h", harp.DriftUnknown); got != before {
 			w.Fatalf("it is %+v, was %+v", got, before)
 		}
 	}},
@@ -357,7 +357,7 @@ var drifting = []rule{
 		w.prune(store.Retention{EndedBefore: w.now, EventsBefore: w.now})
 		_, err := w.st.Job(w.ctx(), j.ID)
 		w.wants(err, harp.ErrPruned)
-		if got := w.mark("h", "base", harp.DriftDirty); got.Job != j.ID {
+		if got := w.mark("h", harp.DriftDirty); got.Job != j.ID {
 			w.Fatalf("it is %+v", got)
 		}
 	}},

@@ -213,16 +213,16 @@ func (n *notifier) loadAway(ctx context.Context) error {
 	return nil
 }
 
-// count counts the messages that wait and those that were given up, and their bytes. The caller holds mu.
-func (n *notifier) count() (pending, pendingBytes, givenUp, givenUpBytes int) {
+// count counts the messages that wait, their bytes, and the messages that were given up. The caller holds mu.
+func (n *notifier) count() (pending, bytes, givenUp int) {
 	for _, m := range n.messages {
 		if m.givenUp {
-			givenUp, givenUpBytes = givenUp+1, givenUpBytes+m.size
+			givenUp++
 		} else {
-			pending, pendingBytes = pending+1, pendingBytes+m.size
+			pending, bytes = pending+1, bytes+m.size
 		}
 	}
-	return pending, pendingBytes, givenUp, givenUpBytes
+	return pending, bytes, givenUp
 }
 
 // problem is why the notification does not tell what happens as it happens; "": it does.
@@ -253,7 +253,7 @@ func (n *notifier) status() harp.NotificationStatus {
 		Notification: n.doc.Notification, ManagedBy: n.doc.ManagedBy, By: n.doc.By, Changed: n.doc.Changed, Behind: n.state.Behind,
 		Away: len(n.away), Sent: n.state.Sent, Answer: n.answer, Tried: n.tried, Err: n.broken,
 	}
-	out.Pending, _, out.GivenUp, _ = n.count()
+	out.Pending, _, out.GivenUp = n.count()
 	if p := n.state.Pause; p != nil {
 		out.Pause = new(*p)
 	}
@@ -284,7 +284,7 @@ type notifyStep struct {
 func (n *notifier) begin() *notifyStep {
 	s := &notifyStep{n: n, state: n.state, away: map[string]*awayHost{}}
 	s.state.Digest = n.state.Digest.clone()
-	s.pending, s.bytes, _, _ = n.count()
+	s.pending, s.bytes, _ = n.count()
 	return s
 }
 
