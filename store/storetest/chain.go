@@ -293,8 +293,12 @@ var chains = []rule{
 	{"chain/cancel", "a batch that is cancelled begins no step: a host that would have gone on is cancelled", func(w *world) {
 		b, started := w.begun(hostsOf(4), parallel(3), then(""), then(harp.OnEnded))
 		w.apply(started[1], store.End)
+		one := w.readBatch(b).Counted
 		w.change(b, store.BatchCancel)
 		c := w.apply(started[0], store.End)
+		if got := w.readBatch(b).Counted; got < 3*one-one/4 {
+			w.Fatalf("a job counts %d bytes, and that with one that ended and one that did not begin %d", one, got)
+		}
 		if len(c.Claimed) != 0 || len(c.Left) != 1 || c.Left[0].ID != harp.MemberID(b.ID, "h000", 2) {
 			w.Fatalf("claimed are %+v, left %+v", c.Claimed, c.Left)
 		}

@@ -41,6 +41,7 @@ func (s *Store) endStep(t *tx, b *batch, i id, j *store.Job) (decided int, to ha
 			return 0, "", err
 		}
 		t.putEnded(ni, next)
+		b.life.Counted += footprint(next)
 		t.left = append(t.left, next)
 		return n, next.State, nil
 	}
