@@ -209,7 +209,7 @@ func scheduleMessages() map[string]any {
 		"ledger":          wire.Ledger{Entries: someRows, Cursor: "c"},
 		"ledger_entry": harp.LedgerEntry{
 			Schedule: "s", Kind: "time", Outcome: "failed", Reason: "r", Detail: "d", From: at(1), To: at(2), Count: 3, AtLeast: true,
-			At: at(4), Late: 5, Batch: "b", By: someCaller, Err: errSome,
+			At: at(4), Late: 5, Batch: "b", After: "a", By: someCaller, Err: errSome,
 		},
 	}
 }
@@ -307,7 +307,7 @@ func procedure() harp.ProcedureDoc {
 func scheduleStatus(who harp.Principal, failure error) harp.ScheduleStatus {
 	return harp.ScheduleStatus{
 		Schedule: harp.Schedule{
-			Name: "s", Doc: "d", Cron: "30 2 * * *", TZ: "Europe/Madrid", From: at(1), Until: at(2), Jitter: 3, Gap: "skip", Repeat: "both",
+			Name: "s", Doc: "d", Cron: "30 2 * * *", After: []harp.Dependency{{Schedule: "o", On: "failed", Within: 1}}, TZ: "Europe/Madrid", From: at(1), Until: at(2), Jitter: 3, Gap: "skip", Repeat: "both",
 			Request: scheduled(), Overlap: "queue", CatchUp: 4, CatchUpMost: 5, PauseOnFailure: 6, Expect: 7,
 			Labels: map[string]string{"a": "1"},
 		},

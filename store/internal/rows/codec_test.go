@@ -31,7 +31,7 @@ func fullJob() *store.Job {
 		ID: "019ca000-0000-7000-8000-000000000001", No: 9, Host: "h", Procedure: "p", Queue: harp.Value{0x80},
 		Concurrency: 2, Priority: -3, NotBefore: at(1), Expires: at(2), OfflineWait: harp.NoLimit,
 		SilenceTimeout: time.Second, MaxExecTime: time.Hour, Labels: map[string]string{"k": "v"}, Principal: principal,
-		Batch: "b", Index: 1, Schedule: "s", FireTime: at(3), RetryOf: "r", DryRun: true, ReadOnly: true, TraceParent: "t", SubmitTime: at(4), SecretArgs: []string{"a"},
+		Batch: "b", Index: 1, Chain: &store.ChainPlace{Step: 2, Of: 3, Class: 1}, Schedule: "s", FireTime: at(3), RetryOf: "r", DryRun: true, Drift: "d", ReadOnly: true, TraceParent: "t", SubmitTime: at(4), SecretArgs: []string{"a"},
 		Life: store.Life{
 			State: harp.StateLost, Reason: "forced", Since: at(5), UnknownOf: harp.StateSent, Held: "h",
 			Started: harp.MayHaveRun, Attempt: 2, Fence: 7,
