@@ -20,6 +20,12 @@ func (s *Store) endStep(t *tx, b *batch, i id, j *store.Job) (decided int, to ha
 	if j.Chain == nil || n == 0 || b.life.IsOver() && to != harp.StateSucceeded {
 		return decided, to, nil
 	}
+	if s.opts.restored {
+		return decided, to, nil
+	}
+	if isRemoved, err := s.isRemoved(t, j.Host, nanos(j.Since)); err != nil || isRemoved {
+		return decided, to, err // it was cancelled with its queue before, which its row says only now
+	}
 	next, ni := stepOf(b.row, j.Index, store.BatchHost{Name: j.Host, Class: j.Chain.Class}, n)
 	if to != harp.StateSucceeded {
 		next.Chain.Decided, next.Chain.State = decided, to
@@ -99,10 +105,34 @@ func (m *members) at(place int) (*store.Job, error) {
 	j, is, err := m.begun(index, host, step)
 	if is {
 		m.last = j
-	} else if err == nil {
-		j.Life = m.b.row.UnbegunLife(m.last)
+		return j, err
 	}
-	return j, err
+	if err != nil {
+		return nil, err
+	}
+	isAhead, err := m.isAhead(step)
+	if err != nil {
+		return nil, err
+	}
+	if j.Life = m.b.row.UnbegunLife(m.last); isAhead {
+		j.Life = store.Begin(m.b.row.Member.SubmitTime, harp.ReasonChain)
+	}
+	return j, nil
+}
+
+// isAhead reports whether the chain may come to a step though the one that began last has ended: that was cancelled
+// with its queue, and when its row says so the next one begins.
+func (m *members) isAhead(step int) (bool, error) {
+	next := m.b.row.NextStep(m.last)
+	if m.last.State != harp.StateCancelled || m.last.Queue == nil || m.b.life.IsOver() || next == 0 || step < next {
+		return false, nil
+	}
+	i, _ := parseID(m.last.ID)
+	stored, err := readJob(m.snap, i)
+	if errors.Is(err, ErrDamaged) || errors.Is(err, harp.ErrNotFound) || errors.Is(err, harp.ErrPruned) {
+		return false, nil
+	}
+	return err == nil && !stored.State.Ended(), err
 }
 
 // lastBegun is the step of a host that began last, of those up to one.

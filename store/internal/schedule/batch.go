@@ -186,6 +186,7 @@ func (e *Job) leaveParked() {
 func (s *Schedule) Follow(i ID, j *store.Job, last ID, now int64) {
 	e := s.insertJob(i, j)
 	if before := s.jobs[last]; before != nil {
+		before.leaveParked() // while it is known by its slot where that is
 		e.inSlot, before.inSlot = before.inSlot, false
 	}
 	e.Queue.waiting.Set(e)
