@@ -214,15 +214,15 @@ func (n *notifier) loadAway(ctx context.Context) error {
 }
 
 // count counts the messages that wait, their bytes, and the messages that were given up. The caller holds mu.
-func (n *notifier) count() (pending, bytes, givenUp int) {
+func (n *notifier) count() (pending, size, givenUp int) {
 	for _, m := range n.messages {
 		if m.givenUp {
 			givenUp++
 		} else {
-			pending, bytes = pending+1, bytes+m.size
+			pending, size = pending+1, size+m.size
 		}
 	}
-	return pending, bytes, givenUp
+	return pending, size, givenUp
 }
 
 // problem is why the notification does not tell what happens as it happens; "": it does.
