@@ -90,7 +90,7 @@ func TestWrongScheduleFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "invalid cron: say when: --cron, --every or --at"},
+		{nil, "invalid cron: say when: --cron, --every, --at or --after"},
 		{[]string{"--cron", "@daily", "--every", "1h"}, "invalid every: cannot be combined with --cron: a schedule has one of --cron, --every and --at"},
 		{[]string{"--every", "1h", "--at", "2027-04-01 02:00"}, "invalid at: cannot be combined with --every"},
 		{[]string{"--cron", "0 0 31 2 *"}, `invalid cron: "0 0 31 2 *" never fires`},
