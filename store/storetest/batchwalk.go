@@ -18,6 +18,20 @@ type batchWalk struct {
 	r     *rand.Rand
 	b     *store.Batch
 	hosts []string
+	ended map[string]harp.State // how members had ended that have
+}
+
+// checkEnded checks that what has ended stays so.
+func (w *batchWalk) checkEnded() {
+	w.Helper()
+	for _, j := range w.members(w.b) {
+		if had, is := w.ended[j.ID]; is && had != j.State {
+			w.Fatalf("step %d on host %s had ended as %s and is %s(%s)", j.Step(), j.Host, had, j.State, j.Reason)
+		}
+		if j.State.Ended() {
+			w.ended[j.ID] = j.State
+		}
+	}
 }
 
 func (w *batchWalk) step() {
@@ -132,10 +146,11 @@ func walkBatch(seed uint64) func(w *world) {
 				}
 			}
 		})
-		walk := &batchWalk{world: w, r: r, b: b, hosts: hosts}
+		walk := &batchWalk{world: w, r: r, b: b, hosts: hosts, ended: map[string]harp.State{}}
 		for n := range 80 {
 			walk.step()
 			w.checkBatch(b)
+			walk.checkEnded()
 			if w.open != nil && n%20 == 19 {
 				w.reopen()
 				w.checkBatch(b)

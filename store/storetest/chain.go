@@ -34,7 +34,7 @@ func (w *world) checkSteps(b *store.Batch, steps []*store.Job) (result, last *st
 		fits := b.Steps[j.Step()-2].On.FitsJob(last.State)
 		switch {
 		case last.State == harp.StateLost && last.Reason == harp.LostRestored && j.State == harp.StateLost:
-		case unbegun(j) && !j.State.Ended() && last.State == harp.StateCancelled && last.Queue != nil && last.Attempt == 0 && j.Step() >= b.NextStep(last):
+		case unbegun(j) && !j.State.Ended() && last.State == harp.StateCancelled && last.Queue != nil && j.Step() >= b.NextStep(last):
 			// the row of the last one does not say so yet
 		case unbegun(j) && j.State.Ended() != (last.State.Ended() || slices.ContainsFunc(steps[j.Step():], func(other *store.Job) bool { return !unbegun(other) })):
 			w.Fatalf("step %d is %s(%s) behind one that is %s(%s)", j.Step(), j.State, j.Reason, last.State, last.Reason)
