@@ -440,6 +440,21 @@ var chains = []rule{
 }
 
 var reopeningChains = []rule{
+	{"chain/reopenSlot", "a member that has left its slot between its attempts does not have it again in a store that is opened anew", func(w *world) {
+		b, started := w.begun(hostsOf(2), parallel(1), func(b *store.BatchSubmission) {
+			b.Batch.Classes[0].Retry = harp.RetryPolicy{On: []harp.State{harp.StateFailed}, Attempts: 2, Backoff: time.Second, MaxBackoff: time.Second}
+		})
+		w.leaves("h000")
+		w.failure(started[0])
+		w.pass(time.Minute)
+		w.onHosts(w.advance().Claimed, "h001")
+		w.reopen()
+		w.gate(hostsOf(2)...)
+		w.claim(10, hostsOf(2)...)
+		w.advance()
+		w.checkBatch(b)
+		w.onHosts(w.apply(w.stepOf(b, 1, 1), store.End).Claimed, "h000")
+	}},
 	{"chain/reopen", "a chain goes on where it was, and begins no step twice", func(w *world) {
 		b, started := w.begun(hostsOf(3), parallel(2), then(""), then(""))
 		w.apply(started[0], store.End)

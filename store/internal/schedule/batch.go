@@ -151,6 +151,29 @@ func (s *Schedule) giveBatchSlot(e *Job) {
 	s.RingBatch(e.batch, max(s.Latest, 1))
 }
 
+// takeBack takes slots back from members that wait, where they were added before one that holds an attempt and has
+// left none for it.
+func (b *Batch) takeBack() {
+	if b == nil || b.taken <= b.parallel {
+		return
+	}
+	for e := range b.members {
+		if !e.inSlot || e.active {
+			continue
+		}
+		isParked := e.parked
+		e.leaveParked()
+		e.inSlot = false
+		if b.taken--; isParked {
+			e.parked = true
+			e.parkedIn().Set(e)
+		}
+		if b.taken <= b.parallel {
+			return
+		}
+	}
+}
+
 // isBlocked reports whether a member may not start for its batch.
 func (e *Job) isBlocked() bool {
 	b := e.batch

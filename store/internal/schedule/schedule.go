@@ -155,6 +155,7 @@ func (s *Schedule) Add(i ID, j *store.Job, now, come int64) *Job {
 	e := s.insertJob(i, j)
 	if store.HoldsSlot(j.State) {
 		s.occupySlot(e)
+		e.batch.takeBack()
 		s.Stays(e, j, now)
 	} else {
 		s.Enqueue(e, j, now, come)
