@@ -69,7 +69,7 @@ func priceOf(t transport.Type) int {
 	switch t {
 	case wire.TypeStatus, wire.TypeRequest, wire.TypeJobs, wire.TypeHosts, wire.TypeHostProcs, wire.TypeQueues, wire.TypeExplain,
 		wire.TypePreview, wire.TypeGroups, wire.TypeBatches, wire.TypeSchedules, wire.TypeLedger,
-		wire.TypeWindows, wire.TypeWindowSpans, wire.TypeJudgeStart, wire.TypeRetentionRules:
+		wire.TypeWindows, wire.TypeWindowSpans, wire.TypeJudgeStart, wire.TypeRetentionRules, wire.TypeNotifications, wire.TypeDrift:
 		return answerPrice
 	case wire.TypeBackup:
 		return 2 * wire.MaxChunk // a chunk, and its frame

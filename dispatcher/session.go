@@ -494,6 +494,9 @@ func (s *session) endSession() error {
 	s.d.hostLines.Info(s.host.name, "host is away", "host", s.host.name, "why", s.tr.Err())
 	s.attempts.Wait()
 	err := s.noteAway()
+	if err != nil {
+		s.d.noteAwayLater(s.host)
+	}
 	s.d.hosts.detach(s.host)
 	if s.d.ctx.Err() == nil {
 		s.d.expectAgent(s.host, s.patience()-time.Since(s.tr.Heard()))

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/harpcaller/harp"
@@ -67,6 +68,31 @@ func (d *Dispatcher) expectAgent(h *host, left time.Duration) {
 			d.expectAgent(h, time.Second)
 		}
 	}))
+}
+
+// awayRetry is when that a host is away is stored again, after that could not be, as on a full disk.
+const awayRetry = time.Minute
+
+// noteAwayLater stores in a while that a host is away, unless it has come back, and again until that is done: else nobody
+// would be told.
+func (d *Dispatcher) noteAwayLater(h *host) {
+	time.AfterFunc(awayRetry, func() {
+		if !d.beginWork() {
+			return
+		}
+		defer d.work.Done()
+		leave, err := h.lockGreeting(d.ctx)
+		if err != nil {
+			return // the dispatcher stops
+		}
+		defer leave()
+		if h.currentSession() != nil {
+			return
+		}
+		if err := d.store.PutHost(d.ctx, h.storedRow()); err != nil && !errors.Is(err, harp.ErrNotFound) { // it was removed
+			d.noteAwayLater(h)
+		}
+	})
 }
 
 // silence makes the jobs of a host unknown, unless it has come back. An agent that

@@ -2,6 +2,7 @@ package harptest_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -75,5 +76,44 @@ func TestSetSpace(t *testing.T) {
 		}
 		l.ends(job, harp.StateSucceeded)
 		l.ranOnce(job)
+	})
+}
+
+// A host that goes away while nothing can be stored is told of when there is room again, unless it has come back.
+func TestAHostThatLeavesWhileTheDiskIsFull(t *testing.T) {
+	inBubble(t, func(l *lab) {
+		told := func() (types []harp.EventType) {
+			page, err := l.Caller().EventsPage(l.t.Context(), harp.EventFilter{After: harp.EventsFromStart, Types: []string{"host.*"}, Host: "web01"}, false)
+			if err != nil {
+				l.t.Fatal(err)
+			}
+			for _, e := range page.Events {
+				types = append(types, e.Type)
+			}
+			return types
+		}
+		leave := func() {
+			l.SetSpace(store.SpaceFull)
+			l.StopAgent("web01")
+			time.Sleep(time.Hour + 30*time.Second) // it is tried again each minute
+		}
+		leave()
+		l.SetSpace(store.SpacePlenty)
+		time.Sleep(2 * time.Minute)
+		want := []harp.EventType{harp.EventHostOnline, harp.EventHostAway}
+		if got := told(); !slices.Equal(got, want) {
+			l.t.Errorf("told is %v, want %v", got, want)
+		}
+		l.StartAgent("web01")
+		l.WaitOnline("web01")
+		leave()
+		l.SetSpace(store.SpacePlenty)
+		l.StartAgent("web01")
+		l.WaitOnline("web01")
+		time.Sleep(time.Hour)
+		want = append(want, harp.EventHostOnline, harp.EventHostOnline)
+		if got := told(); !slices.Equal(got, want) {
+			l.t.Errorf("told is %v, want %v", got, want)
+		}
 	})
 }
