@@ -6,7 +6,8 @@
 // tags, or the fields' own. The options of a tag are those of
 // github.com/vmihailenco/msgpack: omitempty, inline, noinline, alias, and as_array of a
 // field _msgpack. What is written is, byte for byte, what that library writes with compact
-// integers and sorted keys.
+// integers and sorted keys. With the option grows of that field an array may lack the last fields, which
+// are zero then.
 package msgpack
 
 import (

@@ -610,3 +610,33 @@ func BenchmarkCodec(b *testing.B) {
 		})
 	}
 }
+
+// A struct that grows is read from what was written when it had fewer fields, and from nothing that has more.
+func TestArrayThatGrows(t *testing.T) {
+	type grown struct {
+		_msgpack struct{} `msgpack:",as_array,grows"` //nolint:unused // tells the codec how
+		A        int
+		B        string
+		C        *inner
+	}
+	var c msgpack.Codec
+	for n, want := range []grown{{}, {A: 1}, {A: 1, B: "b"}} {
+		b := msgpack.AppendArray(nil, n)
+		if n > 0 {
+			b = msgpack.AppendInt(b, 1)
+		}
+		if n > 1 {
+			b = msgpack.AppendString(b, "b")
+		}
+		got := grown{A: 7, B: "old", C: &inner{A: 7}}
+		if err := c.Decode(b, &got); err != nil || got != want {
+			t.Errorf("%d values are read as %+v, %v", n, got, err)
+		}
+		if err := c.Decode(b, &row{}); (err == nil) != (n == 0 || n == 2) {
+			t.Errorf("%d values are read as another struct: %v", n, err)
+		}
+	}
+	if err := c.Decode(append(msgpack.AppendArray(nil, 4), 1, 0xa0, 0xc0, 0xc0), &grown{}); err == nil {
+		t.Error("more values are read")
+	}
+}

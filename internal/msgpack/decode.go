@@ -427,16 +427,15 @@ func (s *structPlan) decodeMap(d *decoder, at unsafe.Pointer) {
 }
 
 func (s *structPlan) decodeArray(d *decoder, at unsafe.Pointer) {
-	switch n := d.Array(); n {
-	case 0:
+	n := d.Array()
+	switch {
+	case n == 0, n < len(s.fields) && s.grows:
 		reflect.NewAt(s.t, at).Elem().SetZero()
-		return
-	case len(s.fields):
-	default:
+	case n != len(s.fields):
 		d.refuse(fmt.Errorf("%d values do not fit the %d fields of %s", n, len(s.fields), s.t))
 		return
 	}
-	for i := range s.fields {
+	for i := range n {
 		if s.fields[i].decodeIn(d, at); !d.OK() {
 			return
 		}

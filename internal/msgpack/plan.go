@@ -171,6 +171,7 @@ type structPlan struct {
 	folded  map[string]int // of each field in lower case its place in fields; nil: case counts
 	inlined []field        // embedded structs whose fields stand in their place, by their own names
 	asArray bool
+	grows   bool // of an array: more fields may be added at the end, which are zero where they are missing
 	omits   bool // a field may be left out
 }
 
@@ -202,6 +203,7 @@ func (c *Codec) compileStruct(t reflect.Type) *structPlan {
 		}
 		if f.Name == "_msgpack" {
 			s.asArray = tag.hasOption("as_array") || tag.hasOption("asArray")
+			s.grows = tag.hasOption("grows")
 			omitAll = tag.hasOption("omitempty")
 		}
 		if !f.IsExported() && !f.Anonymous {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/failures"
+	"github.com/harpcaller/harp/internal/msgpack"
 	"github.com/harpcaller/harp/store"
 	"github.com/harpcaller/harp/store/internal/schedule"
 )
@@ -301,4 +302,26 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// Events and entries of ledgers are read that were written before they had all their fields.
+func TestRowsThatGrew(t *testing.T) {
+	e := eventRow{At: 1, Type: "t", Host: "h", Labels: map[string]string{"k": "v"}, Schedule: "s"}
+	shortened := func(b []byte, before, after int) []byte {
+		head := len(msgpack.AppendArray(nil, before))
+		return append(msgpack.AppendArray(nil, after), b[head:len(b)-(before-after)]...) // what is left out is nil
+	}
+	var event eventRow
+	if err := decode(shortened(encode(e), 15, 14), &event); err != nil || !reflect.DeepEqual(event, e) {
+		t.Errorf("an event is read as %+v, %v", event, err)
+	}
+	var held heldRow
+	if err := decode([]byte{0x92, 0xa1, 'w', 9}, &held); err != nil || held != (heldRow{Window: "w", Until: 9}) {
+		t.Errorf("what an event says of a window is read as %+v, %v", held, err)
+	}
+	l := ledgerRow{From: 1, Kind: "time", Outcome: "fired", To: 1, Count: 1, At: 2, Batch: make([]byte, 16)}
+	var entry ledgerRow
+	if err := decode(shortened(encode(l), 14, 13), &entry); err != nil || !reflect.DeepEqual(entry, l) {
+		t.Errorf("an entry is read as %+v, %v", entry, err)
+	}
 }

@@ -60,7 +60,7 @@ func (f *feed) bounds() (first, committed uint64) {
 // eventRow is an event as it is stored, an array of its fields. More may be added
 // at the end.
 type eventRow struct {
-	_msgpack struct{} `msgpack:",as_array"` //nolint:unused // tells msgpack how
+	_msgpack struct{} `msgpack:",as_array,grows"` //nolint:unused // tells msgpack how
 
 	At        int64
 	Type      harp.EventType
@@ -81,7 +81,7 @@ type eventRow struct {
 
 // heldRow is what an event says of a window or a notification, or of the pause of a host or a queue.
 type heldRow struct {
-	_msgpack struct{} `msgpack:",as_array"` //nolint:unused // tells msgpack how
+	_msgpack struct{} `msgpack:",as_array,grows"` //nolint:unused // tells msgpack how
 
 	Window       string
 	Until        int64

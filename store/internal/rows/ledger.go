@@ -16,7 +16,7 @@ import (
 // ledgerRow is an entry of a ledger, an array of its fields. More may be added at the end. Its schedule, kind and first
 // time are in its key.
 type ledgerRow struct {
-	_msgpack struct{} `msgpack:",as_array"` //nolint:unused // tells msgpack how
+	_msgpack struct{} `msgpack:",as_array,grows"` //nolint:unused // tells msgpack how
 
 	From    int64
 	Kind    harp.LedgerKind
