@@ -356,6 +356,9 @@ func (s *service) BatchStatus(ctx context.Context, id string, wait bool) (harp.B
 			if err != nil {
 				return harp.BatchStatus{}, err
 			}
+			if b.State.Ended() && b.Member.Drift != "" {
+				s.d.awaitMarks() // so that targets of what is called next see them
+			}
 			if !wait || b.State.Ended() {
 				return batchStatus(b), nil
 			}

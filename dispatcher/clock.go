@@ -73,12 +73,11 @@ func (d *Dispatcher) advance() error {
 		if due.IsZero() || due.After(now) {
 			return nil
 		}
-		did, err := d.store.Advance(d.ctx, now)
+		did, err := d.advanceAndMark(now)
 		if err != nil {
 			return err
 		}
 		for _, j := range did.Ended {
-			d.noteDrift(d.ctx, j)
 			d.notifyEnded(j, nil)
 		}
 		for _, j := range did.Asked {
@@ -93,4 +92,15 @@ func (d *Dispatcher) advance() error {
 			return nil
 		}
 	}
+}
+
+// advanceAndMark does what is due in the store, and reads what the checks that this ends have marked their hosts with.
+func (d *Dispatcher) advanceAndMark(now time.Time) (store.Advanced, error) {
+	d.marking.RLock()
+	defer d.marking.RUnlock()
+	did, err := d.store.Advance(d.ctx, now)
+	for _, j := range did.Ended {
+		d.noteDrift(d.ctx, j)
+	}
+	return did, err
 }

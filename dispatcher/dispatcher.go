@@ -224,6 +224,7 @@ type Dispatcher struct {
 
 	schedules     *schedules
 	windows       *windows
+	marking       sync.RWMutex // held for reading while a commit may end checks, until the marks of their hosts are in memory
 	notifications *notifications
 
 	changingRules sync.Mutex // one change of retention rules at a time

@@ -61,6 +61,12 @@ func marksOf(drift map[string]harp.DriftStatus, name string) (marks []harp.Drift
 	return marks
 }
 
+// awaitMarks returns when the marks of all checks that have ended are in memory.
+func (d *Dispatcher) awaitMarks() {
+	d.marking.Lock() // who ends checks holds it until then
+	defer d.marking.Unlock()
+}
+
 // noteDrift reads what a check that is over has marked its host with. Those who wait for the check are told afterwards, so that
 // the targets of what they call next see it.
 func (d *Dispatcher) noteDrift(ctx context.Context, j *store.Job) {

@@ -11,7 +11,7 @@ import (
 // applyTransitions moves jobs through their lives and does what the changes ask for: it wakes
 // the requests that wait, sends cancels to agents and calls of what may start now.
 func (d *Dispatcher) applyTransitions(ctx context.Context, ts ...store.Transition) ([]store.Change, error) {
-	changes, err := d.store.Apply(ctx, ts...)
+	changes, err := d.applyAndMark(ctx, ts...)
 	if err != nil {
 		return nil, err
 	}
@@ -19,9 +19,6 @@ func (d *Dispatcher) applyTransitions(ctx context.Context, ts ...store.Transitio
 		c := &changes[i]
 		if c.Err != nil {
 			continue
-		}
-		if c.Effect.Ends || c.Effect.Late {
-			d.noteDrift(ctx, c.Job)
 		}
 		switch {
 		case c.Effect.Ends:
@@ -42,6 +39,19 @@ func (d *Dispatcher) applyTransitions(ctx context.Context, ts ...store.Transitio
 		d.wakeUnreached(ctx, c.Over)
 	}
 	return changes, nil
+}
+
+// applyAndMark applies transitions, and reads what the checks that they end have marked their hosts with.
+func (d *Dispatcher) applyAndMark(ctx context.Context, ts ...store.Transition) ([]store.Change, error) {
+	d.marking.RLock()
+	defer d.marking.RUnlock()
+	changes, err := d.store.Apply(ctx, ts...)
+	for _, c := range changes {
+		if c.Err == nil && (c.Effect.Ends || c.Effect.Late) {
+			d.noteDrift(ctx, c.Job)
+		}
+	}
+	return changes, err
 }
 
 // claimJobs starts what may start on a host.
