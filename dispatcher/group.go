@@ -151,6 +151,15 @@ func (gs *groups) userOf(some map[string]bool) (used, user string) {
 	return "", ""
 }
 
+// usedGroup returns which of some groups a target names; "" if none.
+func usedGroup(text string, groups map[string]bool) string {
+	e, err := target.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return findUsed(e.Groups(), groups)
+}
+
 // findUsed returns the first name that is one of some; "" if none is.
 func findUsed(uses []string, some map[string]bool) string {
 	for _, name := range uses {

@@ -361,7 +361,7 @@ func (d *Dispatcher) jobDetails(ctx context.Context, n *harp.Notification, id st
 // errNoSender is why nothing can be sent to a receiver.
 var errNoSender = errors.New("the dispatcher sends nothing to such receivers: see notifications in its configuration")
 
-// senderFor returns who sends to a receiver; nil: nobody.
+// senderFor returns the sender that accepts a receiver; nil: none does.
 func (d *Dispatcher) senderFor(r harp.Receiver) notify.Sender {
 	for _, s := range d.cfg.Senders {
 		if s.Accepts(r) {

@@ -14,7 +14,6 @@ import (
 	"github.com/harpcaller/harp/internal/failures"
 	"github.com/harpcaller/harp/internal/wire"
 	"github.com/harpcaller/harp/store"
-	"github.com/harpcaller/harp/target"
 )
 
 // Notifications are documents of the store: what somebody has put, where the notification is in the feed, and one for each message that
@@ -226,15 +225,6 @@ func (ns *notifications) userOf(groups, but map[string]bool) (used, user string)
 		}
 	}
 	return "", ""
-}
-
-// usedGroup returns which of some groups a target names; "" if none.
-func usedGroup(text string, groups map[string]bool) string {
-	e, err := target.Parse(text)
-	if err != nil {
-		return ""
-	}
-	return findUsed(e.Groups(), groups)
 }
 
 // awaitGone waits until notifications of some names that are being deleted are gone. Errors: context.Cause.

@@ -400,11 +400,7 @@ func (ws *windows) userOf(groups map[string]bool) (used, user string) {
 		return "", ""
 	}
 	for _, w := range ws.all() {
-		e, err := target.Parse(w.Window.Target)
-		if err != nil {
-			continue
-		}
-		if used := findUsed(e.Groups(), groups); used != "" {
+		if used := usedGroup(w.Window.Target, groups); used != "" {
 			return used, w.Window.Name
 		}
 	}
