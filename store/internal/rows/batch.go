@@ -176,19 +176,6 @@ func checkBatch(in *store.BatchSubmission) error {
 	return checkSteps(b)
 }
 
-// checkSteps refuses a chain that no store could go through.
-func checkSteps(b *store.Batch) error {
-	if n := b.StepCount(); n > harp.MaxSteps || n > 1 && n*b.Hosts > store.MaxBatchHosts {
-		return &harp.FieldError{Field: "steps", Message: fmt.Sprintf("are %d on %d hosts, at most %d, and %d of all hosts together", n, b.Hosts, harp.MaxSteps, store.MaxBatchHosts)}
-	}
-	for n := range b.Steps {
-		if len(b.Steps[n].Classes) != len(b.Classes) {
-			return &harp.FieldError{Field: "steps", Message: fmt.Sprintf("has %d classes in step %d of %d", len(b.Steps[n].Classes), n+2, len(b.Classes))}
-		}
-	}
-	return nil
-}
-
 // submitBatch stores a batch, unless it is there already.
 func (s *Store) submitBatch(t *tx, in *store.BatchSubmission, names [][]byte, asked, now int64) (store.BatchSubmitted, error) {
 	i, ok := parseID(in.Batch.ID)

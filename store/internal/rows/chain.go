@@ -12,6 +12,19 @@ import (
 // The steps of a chain are members of one batch: see docs/decisions/0039. The next one is written in the commit in
 // which one ends, and what a host comes to lies in the row of the step that began last there.
 
+// checkSteps refuses a chain that no store could go through.
+func checkSteps(b *store.Batch) error {
+	if n := b.StepCount(); n > harp.MaxSteps || n > 1 && n*b.Hosts > store.MaxBatchHosts {
+		return &harp.FieldError{Field: "steps", Message: fmt.Sprintf("are %d on %d hosts, at most %d, and %d of all hosts together", n, b.Hosts, harp.MaxSteps, store.MaxBatchHosts)}
+	}
+	for n := range b.Steps {
+		if len(b.Steps[n].Classes) != len(b.Classes) {
+			return &harp.FieldError{Field: "steps", Message: fmt.Sprintf("has %d classes in step %d of %d", len(b.Steps[n].Classes), n+2, len(b.Classes))}
+		}
+	}
+	return nil
+}
+
 // endStep does what follows the end of a member for the chain of its host: it writes the next step, or else says
 // how the host has ended, and which step says so. That is 0 while the chain goes on.
 func (s *Store) endStep(t *tx, b *batch, i id, j *store.Job) (decided int, to harp.State, err error) {
