@@ -16,30 +16,11 @@ import (
 	"github.com/harpcaller/harp/notify"
 )
 
-// TestPublic: which addresses webhooks reach where the configuration allows no networks.
-func TestPublic(t *testing.T) {
-	for _, address := range strings.Fields(`
-		0.0.0.0 0.1.2.3 10.0.0.1 100.64.0.1 100.127.255.255 127.0.0.1 127.255.255.255 169.254.169.254 172.16.0.1 172.31.255.255
-		192.0.0.8 192.0.2.1 192.88.99.1 192.168.1.1 198.18.0.1 198.19.255.255 198.51.100.1 203.0.113.1 224.0.0.1 239.1.2.3 240.0.0.1 255.255.255.255
-		:: ::1 ::127.0.0.1 ::ffff:10.0.0.1 ::ffff:127.0.0.1 ::ffff:0:127.0.0.1 64:ff9b::7f00:1 64:ff9b::808:808 64:ff9b:1::1 100::1 2001::1 2001:10::1 2001:20::1
-		2001:db8::1 2002:7f00:1::1 3fff::1 5f00::1 fc00::1 fd00::1 fe80::1 fe80::1%eth0 fec0::1 ff02::1 ff0e::1 4000::1 2600::1%eth0`) {
-		if notify.Public(netip.MustParseAddr(address)) {
-			t.Errorf("%s is public", address)
-		}
-	}
-	for _, address := range strings.Fields(`1.1.1.1 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0 169.253.255.255 172.15.255.255 172.32.0.0
-		192.0.1.0 192.167.255.255 192.169.0.0 198.17.255.255 198.20.0.0 223.255.255.255 ::ffff:8.8.8.8 2600::1 2001:200::1 2001:4860:4860::8888 2a00::1`) {
-		if !notify.Public(netip.MustParseAddr(address)) {
-			t.Errorf("%s is not public", address)
-		}
-	}
-}
-
 // TestWebhookCheck: what is wrong with a receiver is told before anything is stored, with its field.
 func TestWebhookCheck(t *testing.T) {
 	closed, _, _ := newWebhooks(t, notify.WebhookConfig{})
 	open, _, _ := newWebhooks(t, notify.WebhookConfig{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.2.3/16"), netip.MustParsePrefix("fd00::/8"), netip.MustParsePrefix("fe80::/10")}})
-	const url, network = "to.webhook.url", "is in no network that the dispatcher's configuration allows webhooks to reach"
+	const url, network = "to.webhook.url", "is in no network that the dispatcher's configuration allows to be reached"
 	for _, c := range []struct {
 		w     *notify.Webhooks
 		url   string
@@ -62,8 +43,8 @@ func TestWebhookCheck(t *testing.T) {
 		{closed, "https://:443/", url, "has no host"},
 		{closed, "https://example.com:0/", url, "has no port from 1 to 65535"},
 		{closed, "https://example.com:65536/", url, "has no port from 1 to 65535"},
-		{closed, "https://ana:secret@example.com/", url, "must not hold a user or password: messages are signed"},
-		{closed, "https://ana@example.com/", url, "must not hold a user or password: messages are signed"},
+		{closed, "https://ana:secret@example.com/", url, "must not hold a user or password"},
+		{closed, "https://ana@example.com/", url, "must not hold a user or password"},
 		{closed, "https://example.com/#a", url, "must not hold a fragment: it is sent to nobody"},
 		{closed, "https://example.com/#", url, "must not hold a fragment: it is sent to nobody"},
 		{closed, "https://example.com/\r\nHost: a", url, "is no URL"},
@@ -152,7 +133,7 @@ func TestWebhookResolves(t *testing.T) {
 	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked <- struct{}{} }))
 	defer plain.Close()
 	_, plainPort, _ := net.SplitHostPort(plain.Listener.Addr().String())
-	const refused = "its name stands for an address that is in no network that the dispatcher's configuration allows webhooks to reach"
+	const refused = "its name stands for an address that is in no network that the dispatcher's configuration allows to be reached"
 
 	elsewhere := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	for _, c := range []struct {

@@ -6,24 +6,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/harpcaller/harp"
-	"github.com/harpcaller/harp/notify/internal/certs"
+	"github.com/harpcaller/harp/internal/outbound"
 )
 
 const (
 	webhookTime    = 10 * time.Second // for one try, with all that it takes
 	webhookConns   = 4                // to one URL at a time
-	webhookURL     = 2048             // bytes of a URL
 	webhookSecrets = 2                // one, or the one before and its successor
-	webhookHeaders = 16 << 10         // bytes of an answer's headers
 )
 
 // WebhookConfig says how webhooks are sent.
@@ -38,9 +32,7 @@ type WebhookConfig struct {
 // followed. Proxies of the environment are not used, since only who connects itself can tell which address it reaches.
 type Webhooks struct {
 	secrets   string
-	networks  networks
-	dialer    net.Dialer
-	transport http.Transport
+	transport *outbound.Transport
 	slots     urlSlots
 }
 
@@ -48,41 +40,11 @@ var _ Sender = (*Webhooks)(nil)
 
 // NewWebhooks returns a Sender of webhooks. Errors: harp.ErrInvalid for a network that is none; those of reading CAFiles.
 func NewWebhooks(config WebhookConfig) (*Webhooks, error) {
-	allowed, err := newNetworks(config.Networks)
+	transport, err := outbound.New(outbound.Config{Networks: config.Networks, CAFiles: config.CAFiles, Within: webhookTime})
 	if err != nil {
 		return nil, err
 	}
-	trusted, err := certs.Config(config.CAFiles)
-	if err != nil {
-		return nil, err
-	}
-	w := &Webhooks{secrets: config.Secrets, networks: allowed}
-	w.transport = http.Transport{
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return w.dial(ctx, network, address, w.networks.contain)
-		},
-		DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, webhookTime)
-			defer cancel()
-			conn, err := w.dial(ctx, network, address, w.networks.allow)
-			if err != nil {
-				return nil, err
-			}
-			return certs.Client(ctx, conn, trusted, address)
-		},
-		DisableKeepAlives:      true, // each try resolves the name anew, and nothing stays open between messages
-		DisableCompression:     true,
-		MaxResponseHeaderBytes: webhookHeaders,
-	}
-	return w, nil
-}
-
-// dial connects to an address that may be reached. The time is bounded here too, as a Transport's dial has not the request's.
-func (w *Webhooks) dial(ctx context.Context, network, address string, allowed func(netip.Addr) bool) (net.Conn, error) {
-	dialer := w.dialer
-	dialer.Timeout = webhookTime
-	dialer.ControlContext = allowOnly(allowed)
-	return dialer.DialContext(ctx, network, address)
+	return &Webhooks{secrets: config.Secrets, transport: transport}, nil
 }
 
 // Accepts reports whether r is a webhook.
@@ -95,51 +57,13 @@ func (w *Webhooks) Check(r harp.Receiver) error {
 	if r.Webhook == nil {
 		return &harp.FieldError{Field: "to.webhook", Message: "is needed"}
 	}
-	if _, err := w.checkURL(r.Webhook.URL); err != nil {
+	if _, err := w.transport.ParseURL(r.Webhook.URL); err != nil {
 		return &harp.FieldError{Field: "to.webhook.url", Message: err.Error()}
 	}
 	if _, err := w.readSecrets(r.Webhook.Secrets); err != nil {
 		return &harp.FieldError{Field: "to.webhook.secrets", Message: err.Error()}
 	}
 	return nil
-}
-
-// checkURL tells what is wrong with a URL, without telling the URL, whose path is often a secret.
-func (w *Webhooks) checkURL(text string) (*url.URL, error) {
-	if len(text) > webhookURL {
-		return nil, fmt.Errorf("takes %d bytes, at most %d", len(text), webhookURL)
-	}
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return nil, errors.New("is no URL")
-	case u.Scheme != "https" && (u.Scheme != "http" || len(w.networks) == 0):
-		return nil, errors.New("must begin with https://")
-	case u.Hostname() == "" || u.Opaque != "":
-		return nil, errors.New("has no host")
-	case u.User != nil:
-		return nil, errors.New("must not hold a user or password: messages are signed")
-	case strings.Contains(text, "#"):
-		return nil, errors.New("must not hold a fragment: it is sent to nobody")
-	case !validPort(u):
-		return nil, errors.New("has no port from 1 to 65535")
-	}
-	allowed := w.networks.allow
-	if u.Scheme == "http" {
-		allowed = w.networks.contain
-	}
-	if address, ok := literal(u.Hostname()); ok && !allowed(address) {
-		return nil, errNetwork
-	}
-	return u, nil
-}
-
-func validPort(u *url.URL) bool {
-	if u.Port() == "" {
-		return true
-	}
-	port, err := strconv.ParseUint(u.Port(), 10, 16)
-	return err == nil && port > 0
 }
 
 // Send posts m once, and waits for the answer for at most 10 seconds. Errors: *Error; ctx's.
@@ -157,14 +81,13 @@ func (w *Webhooks) Send(ctx context.Context, r harp.Receiver, m Message) error {
 		defer response.Body.Close()
 		return readAnswer(response, time.Now())
 	}
-	w.transport.CloseIdleConnections() // there are none, but this ends dials that nobody waits for any more
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case within.Err() != nil, errors.Is(err, context.DeadlineExceeded):
 		return &Error{Answer: fmt.Sprintf("no answer within %v", webhookTime)}
-	case errors.Is(err, errNetwork):
-		return &Error{Answer: "its name stands for an address that " + errNetwork.Error()} // which address is nobody's matter
+	case errors.Is(err, outbound.ErrNetwork):
+		return &Error{Answer: "its name stands for an address that " + outbound.ErrNetwork.Error()} // which address is nobody's matter
 	default:
 		return &Error{Answer: oneLine(err.Error())}
 	}
@@ -183,7 +106,7 @@ func (w *Webhooks) request(r harp.Receiver, m Message, now time.Time) (*http.Req
 	if err != nil {
 		return nil, &Error{Answer: oneLine("not written as JSON: " + err.Error()), Final: true}
 	}
-	u, err := w.checkURL(r.Webhook.URL)
+	u, err := w.transport.ParseURL(r.Webhook.URL)
 	if err != nil {
 		return nil, &Error{Answer: "its URL " + err.Error()} // of a stored one: the dispatcher's configuration is another now
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/wneessen/go-mail/smtp"
 
 	"github.com/harpcaller/harp/notify"
-	"github.com/harpcaller/harp/notify/internal/certs"
+	"github.com/harpcaller/harp/internal/outbound/certs"
 )
 
 // maxRead is how many bytes a server may say to one message.

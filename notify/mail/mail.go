@@ -18,7 +18,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/text"
 	"github.com/harpcaller/harp/notify"
-	"github.com/harpcaller/harp/notify/internal/certs"
+	"github.com/harpcaller/harp/internal/outbound/certs"
 )
 
 const (

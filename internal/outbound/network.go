@@ -1,4 +1,6 @@
-package notify
+// Package outbound asks servers of others for what callers name by a URL. The dispatcher stands in a network that the caller may
+// have no access to: which addresses it reaches is said by who runs it. See docs/decisions/0040.
+package outbound
 
 import (
 	"context"
@@ -11,11 +13,11 @@ import (
 	"github.com/harpcaller/harp"
 )
 
-// errNetwork says that a webhook may not reach an address. It does not tell the address: a caller who may write notifications
-// need not learn what the names of the dispatcher's network stand for.
-var errNetwork = errors.New("is in no network that the dispatcher's configuration allows webhooks to reach")
+// ErrNetwork says that an address may not be reached. It does not tell the address: a caller who may write URLs need not learn
+// what the names of the dispatcher's network stand for.
+var ErrNetwork = errors.New("is in no network that the dispatcher's configuration allows to be reached")
 
-// networks are what webhooks may reach beside the public Internet.
+// networks are what may be reached beside the public Internet.
 type networks []netip.Prefix
 
 func newNetworks(prefixes []netip.Prefix) (networks, error) {
@@ -41,11 +43,11 @@ func (n networks) contain(address netip.Addr) bool {
 }
 
 // allow reports whether an address is a public one, or in one of n.
-func (n networks) allow(address netip.Addr) bool { return n.contain(address) || public(address) }
+func (n networks) allow(address netip.Addr) bool { return n.contain(address) || Public(address) }
 
-// public reports whether an address is of a host on the public Internet. See IANA's registries of special addresses
+// Public reports whether an address is of a host on the public Internet. See IANA's registries of special addresses
 // (RFC 6890). Of IPv6 only 2000::/3 is, so that addresses which hold one of IPv4 (mapped, compatible, NAT64) are not.
-func public(address netip.Addr) bool {
+func Public(address netip.Addr) bool {
 	address = address.Unmap()
 	special := special6
 	if address.Is4() {
@@ -89,7 +91,7 @@ func allowOnly(allowed func(netip.Addr) bool) func(context.Context, string, stri
 	return func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
 		if err != nil || !allowed(at.Addr()) {
-			return errNetwork
+			return ErrNetwork
 		}
 		return nil
 	}
