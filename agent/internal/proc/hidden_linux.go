@@ -2,6 +2,7 @@ package proc
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -12,7 +13,7 @@ import (
 // /proc may hide the processes of other users (hidepid, ProtectProc=): a program that becomes
 // another user's is started by this process and not seen by it. Children are known without
 // /proc: the leader until it is reaped, and, for a process that adopts orphans, all else as
-// soon as its parent has ended.
+// soon as its parent has ended. So is what is in the command's cgroup.
 
 // hidden returns those of the command that /proc does not show, as far as they are children
 // of this process. Orphans are looked for only when nothing else is found, as that is slow.
@@ -35,6 +36,28 @@ func (s search) hidden(all, found []member) []int {
 		pids = children(2, most)
 	}
 	return pids
+}
+
+// unseen returns those inside the cgroup that are not among all, and have not ended meanwhile. An error
+// says that they are not known.
+func (c cgroup) unseen(inside map[int]bool, all []member) (pids []int, err error) {
+	if len(inside) == 0 {
+		return nil, nil
+	}
+	inside = maps.Clone(inside)
+	for _, m := range all {
+		delete(inside, m.pid)
+	}
+	if len(inside) == 0 {
+		return nil, nil
+	}
+	now, err := c.members()
+	for pid := range inside {
+		if now[pid] {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, err
 }
 
 // children returns the children of this process with a number between two that have not

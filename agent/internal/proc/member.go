@@ -10,7 +10,8 @@ type member struct {
 	start                       uint64
 	name                        string // of the program, as far as the kernel keeps it
 	dead                        bool   // it has ended and was not reaped yet
-	hidden                      bool   // /proc does not show it: it is a child of this process, and nothing else of it is known
+	hidden                      bool   // /proc does not show it: it is a child of this process, or in cgroup, and nothing else of it is known
+	cgroup                      cgroup // that shows one that is hidden
 }
 
 // key tells a process from the others, within one boot.

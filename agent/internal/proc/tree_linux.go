@@ -31,8 +31,17 @@ func (t linuxTree) find(seen func(key) bool) ([]member, error) {
 	if err != nil {
 		return nil, err
 	}
+	unseen, err := t.cgroup.unseen(inside, all)
+	if err != nil {
+		return nil, err
+	}
+	for _, pid := range unseen {
+		found = append(found, member{pid: pid, group: s.leader.PID, hidden: true, cgroup: t.cgroup})
+	}
 	for _, pid := range s.hidden(all, found) {
-		found = append(found, member{pid: pid, group: s.leader.PID, hidden: true})
+		if !hasMember(found, pid) {
+			found = append(found, member{pid: pid, group: s.leader.PID, hidden: true})
+		}
 	}
 	return found, nil
 }
@@ -54,19 +63,20 @@ func (t linuxTree) killAll() {
 // meanwhile: that of a child is nobody else's until it is reaped. It reports whether it did:
 // the process may be gone, or not ours to signal.
 func (m member) signal(signals ...unix.Signal) bool {
-	fd, err := unix.PidfdOpen(m.pid, 0)
-	if err == nil {
+	fd, unopened := unix.PidfdOpen(m.pid, 0)
+	if unopened == nil {
 		defer func() { _ = unix.Close(fd) }() // a descriptor that nothing was written to
 	}
-	if errors.Is(err, unix.ESRCH) || !m.isThere() {
+	if errors.Is(unopened, unix.ESRCH) || !m.isThere() {
 		return false
 	}
 	for _, sig := range signals {
+		err := unopened
 		if err == nil {
 			err = unix.PidfdSendSignal(fd, sig, nil, 0)
 		}
-		// A kernel before 5.3 has no such descriptors, and a sandbox may refuse them; a
-		// number is not given to another within moments.
+		// A kernel before 5.3 has no such descriptors, though 5.1 can send by one, and a sandbox may refuse
+		// either; a number is not given to another within moments.
 		if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
 			err = unix.Kill(m.pid, sig)
 		}
@@ -79,7 +89,11 @@ func (m member) signal(signals ...unix.Signal) bool {
 
 // isThere reports whether the process has not ended.
 func (m member) isThere() bool {
-	if m.hidden {
+	switch {
+	case m.cgroup != "":
+		inside, err := m.cgroup.members()
+		return err == nil && inside[m.pid]
+	case m.hidden:
 		return hasChild(unix.P_PID, m.pid)
 	}
 	now, err := proc.member(m.pid)
