@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -128,6 +129,32 @@ func TestTombsAreBounded(t *testing.T) {
 	}
 	if most := 2*(4000*tombCost+segment) + 2*segment; size > most {
 		t.Errorf("on disk there are %d bytes, at most %d are expected", size, most)
+	}
+}
+
+// TestTombsAreWrittenAgainSeldom: what is journalled beside many tombstones lets each of them be written
+// again about once, and not with each segment.
+func TestTombsAreWrittenAgainSeldom(t *testing.T) {
+	const many, segment = 4000, 16 << 10
+	j, err := Open(NewMemory(), Options{SegmentSize: segment})
+	must(t, err)
+	defer j.Close()
+	for n := range many {
+		must(t, j.Forget(uuidKey(n)))
+		if n%100 == 0 {
+			must(t, j.Sync())
+		}
+	}
+	must(t, j.AcceptStart(key(1), Accept{}, now()))
+	before := j.Position()
+	const rounds, record = 200, 2 << 10
+	for n := range int64(rounds) {
+		c, err := j.Append(key(1), n, make([]byte, record))
+		must(t, err)
+		must(t, errors.Join(j.Sync(), c.Wait(), j.Ack(key(1), n+1)))
+	}
+	if got, most := j.Position()-before, int64(2*(rounds*(record+300)+many*tombCost)); got > most {
+		t.Errorf("%d bytes were written for %d of records, at most %d are expected", got, rounds*record, most)
 	}
 }
 

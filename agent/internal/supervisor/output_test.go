@@ -99,3 +99,27 @@ func TestWhatWasPrintedIsReadLate(t *testing.T) {
 		})
 	}
 }
+
+// TestDrainTimeDoesNotRunWhileHeldBack checks that an output stays open for a while behind the end of its
+// command, and that the time in which it is held back does not count.
+func TestDrainTimeDoesNotRunWhileHeldBack(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	e := newEngine(Spec{}, newMemory(1), secretDir{}, "")
+	e.pressure.sum = time.Hour // before it ended
+	e.streams = []*stream{{pipe: r}}
+	e.drain()
+	e.draining = e.draining.Add(-time.Minute) // passes
+	e.pressure.sum += time.Minute             // all of it held back
+	if !e.drainOn(e.streams[0]) {
+		t.Error("the time in which it was held back counts")
+	}
+	e.draining = e.draining.Add(-drainTime)
+	if e.drainOn(e.streams[0]) {
+		t.Errorf("it may stay open for more than %v", drainTime)
+	}
+}

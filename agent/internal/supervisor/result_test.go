@@ -268,7 +268,7 @@ func TestPrivateTmp(t *testing.T) {
 			}
 			l := follow(t, start(t, o, spec), 0)
 			lines := strings.Split(l.text("stdout"), "\n")
-			if len(lines) != 5 || !strings.HasPrefix(lines[0], "harp-secret-") || lines[1] != "x" || lines[2] != "secret" || string(l.end.Result) != "result" {
+			if len(lines) != 5 || lines[0] == "" || !strings.HasPrefix(lines[3], "/tmp/"+lines[0]) || lines[1] != "x" || lines[2] != "secret" || string(l.end.Result) != "result" {
 				t.Fatalf("as %q it printed %q and %q, and left %q, %q", user, lines, l.text("stderr"), l.end.Result, l.end.ResultErr)
 			}
 			left, err := filepath.Glob(filepath.Dir(lines[3]) + "*")
