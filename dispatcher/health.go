@@ -24,6 +24,7 @@ func (d *Dispatcher) Health(ctx context.Context) Health {
 		"documents":     d.documents.problem(),
 		"windows":       errors.Join(d.windows.problem(), d.hosts.labelProblem()),
 		"notifications": d.notifications.problem(),
+		"retention":     d.retentionProblem(ctx),
 	}}
 	if d.ctx.Err() != nil {
 		h.Checks["dispatcher"] = d.closedBy()
@@ -80,7 +81,7 @@ func (h Health) problems() (troubles []string) {
 // Health is a set of named checks.
 type Health struct {
 	Ready  bool             // calls are accepted
-	Checks map[string]error // dispatcher, store, disk, registry, clock, schedules, windows, notifications, documents; nil: well
+	Checks map[string]error // dispatcher, store, disk, registry, clock, schedules, windows, notifications, retention, documents; nil: well
 }
 
 type healthJSON struct {

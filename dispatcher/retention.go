@@ -18,25 +18,46 @@ import (
 
 // retentionRules returns the documents of all rules, in the order in which they are asked.
 func (d *Dispatcher) retentionRules(ctx context.Context) ([]store.RetentionDocument, error) {
-	var all []store.RetentionDocument
+	all, damaged, err := d.readRetentionRules(ctx)
+	for _, name := range damaged {
+		d.log.Error("retention rule cannot be read", "rule", name)
+	}
+	return all, err
+}
+
+// readRetentionRules returns also the names of those that cannot be read.
+func (d *Dispatcher) readRetentionRules(ctx context.Context) (all []store.RetentionDocument, damaged []string, err error) {
 	for cursor := ""; ; {
 		page, next, err := d.store.ListDocuments(ctx, store.RetentionKind, cursor, harp.MaxRetentionRules)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, document := range page {
 			doc, err := store.ReadRetention(document.Content)
 			if err != nil {
-				d.log.Error("retention rule cannot be read", "rule", document.Name, "err", err)
+				damaged = append(damaged, document.Name)
 				continue
 			}
 			all = append(all, doc)
 		}
 		if cursor = next; next == "" {
 			slices.SortFunc(all, func(a, b store.RetentionDocument) int { return a.Rule.Compare(b.Rule) })
-			return all, nil
+			return all, damaged, nil
 		}
 	}
+}
+
+// retentionProblem is why not all is kept for as long as it was to be; nil: it is.
+func (d *Dispatcher) retentionProblem(ctx context.Context) error {
+	_, damaged, err := d.readRetentionRules(ctx)
+	problems := []error{err}
+	if len(damaged) > 0 {
+		problems = append(problems, fmt.Errorf("%d rules cannot be read and hold for nothing that ends: put them anew, or delete them: the first is %s", len(damaged), damaged[0]))
+	}
+	if slices.ContainsFunc(d.store.RetentionClasses(), store.RetentionClass.IsLost) {
+		problems = append(problems, errors.New("how long some jobs are to be kept cannot be read: they are kept until retain_bytes needs the room"))
+	}
+	return errors.Join(problems...)
 }
 
 // findRule returns the one of this name; nil if there is none.

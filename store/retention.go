@@ -85,7 +85,10 @@ type RetentionClass struct {
 	Bytes    int64         `msgpack:"bytes,omitempty"` // that it stores, about; counted only where there is a MaxBytes
 }
 
+// IsLost reports whether nobody knows of which rule the class is, as its row is lost or damaged.
+func (c RetentionClass) IsLost() bool { return c.No > 0 && c.Rule == "" }
+
 // IsOf reports whether the class is that of a rule as it is.
-func (c *RetentionClass) IsOf(r *harp.RetentionRule) bool {
+func (c RetentionClass) IsOf(r *harp.RetentionRule) bool {
 	return c.Rule == r.Name && c.Keep == r.Keep && c.MaxBytes == r.MaxBytes
 }
