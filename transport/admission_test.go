@@ -10,6 +10,8 @@ import (
 	"net"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
+	"time"
 )
 
 func TestNetworkOf(t *testing.T) {
@@ -114,5 +116,46 @@ func FuzzReadHello(f *testing.F) {
 		if err == nil && (len(got) > 5+maxHello || !bytes.HasPrefix(b, got)) {
 			t.Errorf("%d bytes of %d", len(got), len(b))
 		}
+	})
+}
+
+// TestWhoGivesUpHoldsNoSlot checks that a connection that has waited for its turn in vain keeps none of what it
+// had got by then: others of its network would be let in ever more slowly.
+func TestWhoGivesUpHoldsNoSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slots = 4
+		g := newGate(0.001, slots)
+		n, err := g.countConn("net")
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting := &turn{of: g, name: "net", network: n}
+		giveUp := func(where string) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			network, all := len(n.turns), len(g.turns)
+			if err := waiting.takeSlots(ctx); err == nil {
+				t.Fatalf("%s: it has its turn", where)
+			}
+			if len(n.turns) != network || len(g.turns) != all {
+				t.Errorf("%s: of its network %d have a slot, %d had, and %d of all, %d had", where, len(n.turns), network, len(g.turns), all)
+			}
+		}
+		for range slots {
+			g.turns <- struct{}{}
+		}
+		giveUp("no slot of all")
+		for range slots {
+			<-g.turns
+			if err := g.rate.awaitToken(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		giveUp("no token")
+		for range cap(n.turns) {
+			n.turns <- struct{}{}
+		}
+		giveUp("no slot of the network")
 	})
 }
