@@ -44,7 +44,7 @@ func checkEnding(field string, e Ending) error {
 	case "", OnSucceeded, OnFailed, OnEnded:
 		return nil
 	default:
-		return &FieldError{Field: field, Message: fmt.Sprintf("must be %q, %q, %q or nothing, which is %q", OnSucceeded, OnFailed, OnEnded, OnSucceeded)}
+		return &FieldError{Field: field, Message: fmt.Sprintf("must be %q, %q or %q; the default is %q", OnSucceeded, OnFailed, OnEnded, OnSucceeded)}
 	}
 }
 

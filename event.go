@@ -2,8 +2,10 @@ package harp
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -148,6 +150,37 @@ const (
 	// is told whatever was selected.
 	EventsMissing EventType = "events.missing"
 )
+
+// EventTypes returns all types of events.
+func EventTypes() []EventType {
+	return []EventType{
+		EventJobSubmitted, EventJobQueued, EventJobSent, EventJobRunning, EventJobCancelRequested, EventJobCancelling, EventJobUnknown, EventJobSucceeded, EventJobFailed, EventJobTimedOut, EventJobCancelled, EventJobExpired, EventJobRejected, EventJobLost, EventJobLate, EventJobSurvivors, EventJobPruned,
+		EventHostOnline, EventHostAway, EventHostDuplicate, EventHostJournal, EventHostForgot, EventHostLabelled, EventHostRemoved, EventHostPaused, EventHostUnpaused, EventHostDrift,
+		EventQueuePaused, EventQueueUnpaused, EventQueueChanged, EventQueueCancelled,
+		EventWindowChanged, EventWindowOpened, EventWindowClosed, EventWindowDeleted,
+		EventGroupChanged,
+		EventRetentionChanged,
+		EventBatchSubmitted, EventBatchWave, EventBatchPaused, EventBatchResumed, EventBatchCancelRequested, EventBatchSucceeded, EventBatchFailed, EventBatchCancelled,
+		EventChainStep,
+		EventScheduleFired, EventScheduleSkipped, EventScheduleMissed, EventScheduleFailed, EventScheduleLate, EventSchedulePaused, EventScheduleUnpaused, EventScheduleChanged, EventScheduleDeleted,
+		EventNotificationFailed, EventNotificationBehind, EventNotificationCaughtUp, EventNotificationGap, EventNotificationPaused, EventNotificationUnpaused, EventNotificationChanged, EventNotificationDeleted,
+		EventDocumentsApplied, EventDocumentsRefused,
+		EventsMissing,
+	}
+}
+
+// CheckEventType refuses what selects no type of event: it is neither one nor, with * behind it, the
+// beginning of one. The dispatcher checks what it is asked for, since it may know more types than its
+// callers. Errors: a *FieldError that names field.
+func CheckEventType(field, pattern string) error {
+	begin, isPattern := strings.CutSuffix(pattern, "*")
+	for _, t := range EventTypes() {
+		if string(t) == pattern || isPattern && strings.HasPrefix(string(t), begin) {
+			return nil
+		}
+	}
+	return &FieldError{Field: field, Message: fmt.Sprintf("%q is not a type of event", pattern)}
+}
 
 // Where a feed can be read from, for EventFilter.After.
 const (

@@ -81,7 +81,7 @@ func (w Window) Check() error {
 	switch w.Mode {
 	case "", WindowHold, WindowRefuse:
 	default:
-		return &FieldError{Field: "mode", Message: fmt.Sprintf("must be %q, %q or nothing, which is %q", WindowHold, WindowRefuse, WindowHold)}
+		return &FieldError{Field: "mode", Message: fmt.Sprintf("must be %q or %q; the default is %q", WindowHold, WindowRefuse, WindowHold)}
 	}
 	if err := checkPatterns("procedures", w.Procedures); err != nil {
 		return err

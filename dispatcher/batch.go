@@ -475,5 +475,5 @@ func (d *Dispatcher) illegalChange(ctx context.Context, id string, c harp.BatchC
 	if err != nil {
 		return err
 	}
-	return failures.New("conflict", fmt.Sprintf("batch %s is %s: it cannot be changed by %s", id, b.State, c.Kind)).Err()
+	return failures.New("conflict", fmt.Sprintf("cannot %s batch %s: it is %s", c.Kind, id, b.State)).Err()
 }

@@ -101,6 +101,11 @@ func (d *Dispatcher) feedLoop() {
 // happened by then.
 func (s *service) Events(ctx context.Context, f harp.EventFilter, wait bool) (harp.EventPage, error) {
 	return request(s, ctx, func(ctx context.Context) (harp.EventPage, error) {
+		for _, what := range f.Types {
+			if err := harp.CheckEventType("types", what); err != nil {
+				return harp.EventPage{}, err
+			}
+		}
 		if !wait {
 			if err := reserveAnswer(ctx, answerPrice); err != nil {
 				return harp.EventPage{}, err

@@ -67,6 +67,11 @@ func (d *Dispatcher) putNotification(ctx context.Context, op store.Operation, on
 
 // checkNotification refuses a notification that could tell nobody, with groups as they will be. Errors: harp.ErrInvalid (target, to).
 func (d *Dispatcher) checkNotification(one *harp.Notification, groups *target.Groups) error {
+	for _, what := range one.On {
+		if err := harp.CheckEventType("on", what); err != nil {
+			return err
+		}
+	}
 	if one.Target != "" {
 		if _, err := compileTarget(one.Target, groups); err != nil {
 			return err

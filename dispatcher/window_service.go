@@ -67,7 +67,7 @@ func (s *service) EndWindow(ctx context.Context, id, name string) error {
 		doc := is.windowDocument
 		switch span := (window.Span{From: doc.Window.From, To: doc.Window.To}); {
 		case doc.Window.From.IsZero():
-			return nil, failures.New("conflict", "window "+name+" is not once: delete it, or put it anew").Err()
+			return nil, failures.New("conflict", "window "+name+" recurs, so it cannot be ended: delete or replace it").Err()
 		case !span.Covers(now):
 			return nil, failures.New("conflict", "window "+name+" is not open").Err()
 		}

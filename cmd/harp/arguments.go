@@ -217,7 +217,7 @@ func (l *limit) String() string {
 	case harp.NoLimit:
 		return "none"
 	default:
-		return time.Duration(*l).String()
+		return duration.Format(time.Duration(*l))
 	}
 }
 

@@ -104,7 +104,7 @@ func TestDryRunOfALimit(t *testing.T) {
 	f := ended(t, nil)
 	f.procedures[0].SilenceTimeout = 60e9
 	got := runFake(t, t.Context(), f, nil, "call", "demo1", "count", "to=3", "--dry-run", "--timeout", "2m")
-	if got.code != exitRefused || !strings.Contains(got.stdout, "timeout of 2m0s is more than the procedure's own, 1m0s") || len(f.submitted) > 0 {
+	if got.code != exitRefused || !strings.Contains(got.stdout, "timeout of 2m is more than the procedure's own, 1m") || len(f.submitted) > 0 {
 		t.Errorf("got %+v", got)
 	}
 	got = runFake(t, t.Context(), f, nil, "call", "demo1", "count", "to=3", "--dry-run", "-o", "json")
@@ -207,7 +207,7 @@ func TestRemovingAHostIsConfirmed(t *testing.T) {
 			code:   exitUsage,
 		}, false},
 		{"nobody to ask", nil, "", said{
-			stderr: "harp: invalid yes: removing gone cancels 1 job queued for it and gives up 1 job that may be running on it, and there is no terminal to ask on; pass -y\n",
+			stderr: "harp: removing gone cancels 1 job queued for it and gives up 1 job that may be running on it, and there is no terminal to ask on; pass -y\n",
 			code:   exitUsage,
 		}, false},
 	} {

@@ -21,13 +21,16 @@ func (c *cli) batchCommand() *cobra.Command {
 		c.batchPauseCommand(), c.batchResumeCommand(), c.batchCancelCommand(), c.batchRetryCommand())
 	for _, sub := range cmd.Commands() {
 		if strings.Contains(sub.Use, " ID") {
-			sub.ValidArgsFunction = c.completeOnly(c.asksWords(batchWords(usableBatches[sub.Name()]...)))
+			find := c.asksWords(batchWords(usableBatches[sub.Name()]...))
+			if sub.ValidArgsFunction = c.completeOnly(find); strings.Contains(sub.Use, "ID...") {
+				sub.ValidArgsFunction = c.completeRest(find)
+			}
 		}
 	}
 	cmd.Long = `Look at batches, wait for them, pause, cancel and repeat them. harp run makes them.
 
 A batch is named by its id, the beginning or the last 8 characters of it, or "last", the
-newest there is. Its members are jobs: harp job ls --batch ID lists them, and harp job show
+newest there is; pause, resume and cancel take several, and "-" for those on stdin. Its members are jobs: harp job ls --batch ID lists them, and harp job show
 and the others take their ids. See harp help batches.`
 	return cmd
 }
@@ -56,6 +59,18 @@ func (c *cli) asksBatch(fn func(ctx context.Context, caller *harp.Caller, batch 
 	})
 }
 
+// asksBatches is asks for each of the batches that the arguments name, one after the other. Nothing is
+// done unless all of them are names.
+func (c *cli) asksBatches(fn func(ctx context.Context, caller *harp.Caller, batch *harp.Batch) error) func(*cobra.Command, []string) error {
+	return c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
+		ids, err := c.findIDs(ctx, batchNames(caller), args)
+		if err != nil {
+			return err
+		}
+		return c.eachName(ctx, ids, func(id string) error { return fn(ctx, caller, caller.Batch(id)) })
+	})
+}
+
 func (c *cli) batchListCommand() *cobra.Command {
 	var (
 		f      harp.BatchFilter
@@ -72,7 +87,7 @@ func (c *cli) batchListCommand() *cobra.Command {
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
 			for _, word := range states {
 				if !slices.Contains(batchStates, harp.BatchState(word)) {
-					return invalid("state", "%s is none of %s", word, batchStateWords())
+					return invalid("state", "%s is none of %s%s", word, batchStateWords(), didYouMean(word, strings.Split(batchStateWords(), ", ")))
 				}
 				f.States = append(f.States, harp.BatchState(word))
 			}
@@ -254,7 +269,7 @@ func (c *cli) batchHostsCommand() *cobra.Command {
 				return err
 			}
 			f := harp.JobFilter{Batch: batch.ID()}
-			if f.States, err = parseStates(states); err != nil {
+			if f.States, err = parseStates(states, stateWords()); err != nil {
 				return err
 			}
 			jobs := []harp.JobStatus{}

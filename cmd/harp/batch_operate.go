@@ -12,10 +12,10 @@ import (
 func (c *cli) batchPauseCommand() *cobra.Command {
 	var why string
 	cmd := &cobra.Command{
-		Use:   "pause ID",
+		Use:   "pause ID...",
 		Short: "Start nothing more of a batch until it is resumed; what runs goes on",
-		Args:  cobra.ExactArgs(1),
-		RunE: c.asksBatch(func(ctx context.Context, _ *harp.Caller, batch *harp.Batch) error {
+		Args:  cobra.MinimumNArgs(1),
+		RunE: c.asksBatches(func(ctx context.Context, _ *harp.Caller, batch *harp.Batch) error {
 			if err := batch.Pause(ctx, why); err != nil {
 				return err
 			}
@@ -28,10 +28,10 @@ func (c *cli) batchPauseCommand() *cobra.Command {
 
 func (c *cli) batchResumeCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "resume ID",
+		Use:   "resume ID...",
 		Short: "Let a paused batch go on; its failures count anew",
-		Args:  cobra.ExactArgs(1),
-		RunE: c.asksBatch(func(ctx context.Context, _ *harp.Caller, batch *harp.Batch) error {
+		Args:  cobra.MinimumNArgs(1),
+		RunE: c.asksBatches(func(ctx context.Context, _ *harp.Caller, batch *harp.Batch) error {
 			if err := batch.Resume(ctx); err != nil {
 				return err
 			}
@@ -52,10 +52,10 @@ func (c *cli) saidOfBatch(batch *harp.Batch, state harp.BatchState, format strin
 func (c *cli) batchCancelCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
-		Use:   "cancel ID",
+		Use:   "cancel ID...",
 		Short: "Start nothing more of a batch, and ask what runs of it to stop",
-		Args:  cobra.ExactArgs(1),
-		RunE: c.asksBatch(func(ctx context.Context, _ *harp.Caller, batch *harp.Batch) error {
+		Args:  cobra.MinimumNArgs(1),
+		RunE: c.asksBatches(func(ctx context.Context, _ *harp.Caller, batch *harp.Batch) error {
 			if dry {
 				return c.wouldCancelBatch(ctx, batch)
 			}

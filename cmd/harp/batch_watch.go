@@ -457,6 +457,7 @@ func foldedHosts(names []string, all int) string {
 func printHosts(c *cli, hosts string, v harp.Value) {
 	if text, err := v.Any(); err == nil {
 		if text, ok := text.(string); ok {
+			text = strings.TrimSuffix(text, "\n")
 			lines := strings.Split(text, "\n")
 			if len(lines) == 1 {
 				c.say("%s: %s", hosts, text)

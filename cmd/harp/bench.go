@@ -43,8 +43,8 @@ Ctrl-C cancels them, waits, and prints the figures so far.`,
 		ValidArgsFunction: c.completeRest(c.asksWords(argumentWords), c.asksWords(hostWords), c.asksWords(procedureWords)),
 	}
 	flags := cmd.Flags()
-	flags.IntVarP(&f.inFlight, "in-flight", "c", 16, "`how many` calls are under way at a time")
-	flags.IntVarP(&f.most, "calls", "n", 0, "`how many` calls in all; 0: as many as fit the time")
+	flags.IntVarP(&f.inFlight, "in-flight", "c", 16, "`count` of calls under way at a time")
+	flags.IntVarP(&f.most, "calls", "n", 0, "`count` of calls in all; 0: as many as fit the time")
 	flags.Var(&f.length, "for", "how long to make calls; none: until -n or Ctrl-C")
 	flags.BoolVarP(&f.sure, "yes", "y", false, "do not ask before a procedure that is declared dangerous")
 	cmd.PreRun = func(*cobra.Command, []string) {

@@ -79,15 +79,15 @@ func (c *cli) bindCallOptions(cmd *cobra.Command, f *callFlags) {
 func (f *callFlags) bind(flags *pflag.FlagSet) {
 	f.set = flags
 	flags.StringArrayVar(&f.queue, "queue", nil, "wait in the queue of this `name`: a JSON object, or name=value (repeatable)")
-	flags.IntVar(&f.concurrency, "concurrency", 0, "`how many` jobs of the queue may run at a time, if this call creates the queue (default 1)")
+	flags.IntVar(&f.concurrency, "concurrency", 0, "`count` of jobs of the queue that may run at a time, if this call creates the queue (default 1)")
 	flags.IntVar(&f.priority, "priority", 0, "higher goes first, from -100 to 100")
 	flags.Var(&f.timeout, "silence-timeout", "longest silence between records; none: no limit (default 10m; none for procedures without records); --timeout is the same")
 	flags.SetNormalizeFunc(withoutOldNames)
 	flags.Var(&f.maxExec, "max-exec-time", "longest run, not counting the wait; none: no limit (default 24h)")
 	flags.Var(&f.away, "offline-wait", "how long an absent host may hold up the job (default 30s)")
-	flags.StringVar(&f.whenOffline, "when-offline", "wait", "`wait` for the host, or fail at once")
+	flags.StringVar(&f.whenOffline, "when-offline", "wait", "`policy` for a host that is away: wait for it, or fail at once")
 	flags.StringSliceVar(&f.retry, "retry", nil, "try again after these `outcomes`: lost, timed_out, failed; the procedure may run more than once")
-	flags.IntVar(&f.attempts, "attempts", 0, "`how many` attempts in all; 1: no retry, even of an idempotent procedure (default 3)")
+	flags.IntVar(&f.attempts, "attempts", 0, "`count` of attempts in all; 1: no retry, even of an idempotent procedure (default 3)")
 	flags.Var(&f.backoff, "backoff", "longest pause before the second attempt; it doubles with each further one (default 1s)")
 	flags.StringVar(&f.info, "info", "", "your own data for the job: `JSON`, or a text")
 	flags.StringArrayVar(&f.labels, "label", nil, "a label for the job: `key=value` (repeatable)")
@@ -97,8 +97,8 @@ func (f *callFlags) bind(flags *pflag.FlagSet) {
 func (f *callFlags) bindOnce(flags *pflag.FlagSet) {
 	flags.BoolVarP(&f.sure, "yes", "y", false, "do not ask before a procedure that is declared dangerous")
 	flags.StringVar(&f.id, "id", "", "the job's `id`, chosen by you (see harp id): calling again with it gives the same job; new: make one, and print it before the call is sent")
-	flags.Var(&f.startAfter, "start-after", "start no earlier than this time; a duration is from now")
-	flags.Var(&f.startBefore, "start-before", "start by this time, or the job expires; a duration is from now")
+	flags.Var(&f.startAfter, "start-after", "start no earlier than this time; a duration counts from now")
+	flags.Var(&f.startBefore, "start-before", "start by this time, or the job expires; a duration counts from now")
 	flags.StringVar(&f.key, "idempotency-key", "", "a `key`: calling again with it gives the same job")
 	flags.Var(&f.keyTTL, "idempotency-ttl", "how long the key is remembered (default 10m)")
 }
@@ -132,7 +132,7 @@ func (f *callFlags) options() ([]harp.Option, error) {
 	policies := f.offlinePolicies()
 	away, ok := policies[f.whenOffline]
 	if !ok {
-		return nil, invalid("when-offline", "must be %s", strings.Join(slices.Sorted(maps.Keys(policies)), ", "))
+		return nil, invalid("when-offline", "must be %s", oneOf(slices.Sorted(maps.Keys(policies))))
 	}
 	if f.set.Changed("concurrency") && f.queue == nil {
 		return nil, invalid("concurrency", "is for a queue: add --queue")
@@ -385,7 +385,7 @@ const (
 // bindExit adds the flag that says what becomes of a command's own exit code.
 func (c *cli) bindExit(cmd *cobra.Command, byDefault string) {
 	word := byDefault
-	cmd.Flags().StringVar(&word, "exit", byDefault, "`how` to exit when a command failed: with 1 (mapped) or with its own code (remote)")
+	cmd.Flags().StringVar(&word, "exit", byDefault, "`code` to exit with when a command failed: 1 (mapped) or its own (remote)")
 	c.completeFlag(cmd, "exit", fixed(exitMapped, exitRemote))
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if word != exitMapped && word != exitRemote {

@@ -55,6 +55,17 @@ func (c *cli) complete(find ...words) completion {
 // completeOnly offers words for the first argument.
 func (c *cli) completeOnly(find words) completion { return c.complete(find) }
 
+// completeNames offers names that exist for the argument of a command or, if it takes several, for
+// each, without those that stand before.
+func (c *cli) completeNames(cmd *cobra.Command, find func(ctx context.Context, caller *harp.Caller, args []string, begun string) []word) completion {
+	if !strings.Contains(cmd.Use, "NAME...") {
+		return c.completeOnly(c.asksWords(find))
+	}
+	return c.completeRest(c.asksWords(func(ctx context.Context, caller *harp.Caller, args []string, begun string) []word {
+		return slices.DeleteFunc(find(ctx, caller, args, begun), func(w word) bool { return slices.Contains(args, w.text) })
+	}))
+}
+
 // completeRest offers words for the first arguments, and those of rest for all others.
 func (c *cli) completeRest(rest words, first ...words) completion {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {

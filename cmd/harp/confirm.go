@@ -20,10 +20,10 @@ func (c *cli) confirm(ctx context.Context, doc harp.ProcedureDoc, host string, s
 }
 
 // askSure asks whether something is to be done, having said why it asks. Errors: *abortedError,
-// *detachedError, *harp.FieldError when there is nobody to ask.
+// *detachedError, *unaskedError when there is nobody to ask.
 func (c *cli) askSure(ctx context.Context, why, question, nothing string) error {
 	if !c.inTerminal || !c.errTerminal {
-		return invalid("yes", "%s, and there is no terminal to ask on; pass -y", why)
+		return &unaskedError{why}
 	}
 	return c.ask(ctx, why+". "+question, nothing)
 }
@@ -56,6 +56,16 @@ func (c *cli) ask(ctx context.Context, question, nothing string) error {
 	}
 	return &abortedError{nothing}
 }
+
+// unaskedError says that nobody can be asked whether something is to be done.
+type unaskedError struct{ why string }
+
+func (e *unaskedError) Error() string {
+	return e.why + ", and there is no terminal to ask on; pass -y"
+}
+
+// Is reports whether target is harp.ErrInvalid, whose exit code it has.
+func (e *unaskedError) Is(target error) bool { return target == harp.ErrInvalid }
 
 // abortedError says that the user said no.
 type abortedError struct{ nothing string } // what did not happen

@@ -38,7 +38,7 @@ works without flags in another terminal.`,
 		}),
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&cfg.Hosts, "hosts", 1, "`how many` demonstration hosts to run")
+	flags.IntVar(&cfg.Hosts, "hosts", 1, "`count` of demonstration hosts to run")
 	flags.StringVar(&cfg.Dir, "dir", ".harp-dev", "the `folder` for data and certificates")
 	flags.StringVar(&cfg.Listen, "listen", "127.0.0.1:"+wire.DispatcherPort, "`host:port` to listen on; port 0 picks one")
 	flags.TextVar(&level, "log-level", level, "debug, info, warn or error")

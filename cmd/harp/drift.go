@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/failures"
 )
 
 func (c *cli) driftCommand() *cobra.Command {
@@ -65,6 +66,11 @@ func (c *cli) listDrift(ctx context.Context, caller *harp.Caller, text, name str
 			return noHost(ctx, caller, err, text)
 		}
 		marks = append(marks, s)
+	}
+	if len(marks) == 0 && name != "" {
+		if known := driftWords(ctx, caller, nil, ""); !slices.Contains(known, word{name, ""}) {
+			return suggestName(ctx, caller, failures.NotFound("drift", name), []string{name})
+		}
 	}
 	return printList(c, listing[harp.DriftStatus]{
 		name:   "drift",

@@ -189,8 +189,8 @@ func (c *cli) planned(p *plan) error {
 			{"queue", r.Queue},
 			{"concurrency", r.Concurrency},
 			{"priority", r.Priority},
-			{"silence_timeout", durationText(p.timeout)}, // "": the dispatcher's default
-			{"max_exec_time", durationText(p.maxExec)},
+			{"silence_timeout", limitJSON(p.timeout)}, // "": the dispatcher's default
+			{"max_exec_time", limitJSON(p.maxExec)},
 			{"labels", orNoLabels(r.Labels)},
 			{"would_run", p.why == ""},
 			{"reason", p.why},
@@ -251,4 +251,12 @@ func (c *cli) rehearse(ctx context.Context, caller *harp.Caller, f *callFlags, d
 		return didNotRun(err)
 	}
 	return c.called(ctx, job, f, "dry run as job "+job.ID()+" on "+s.request.Host)
+}
+
+// limitJSON is a limit as all JSON has it; "" if it is the default.
+func limitJSON(d time.Duration) string {
+	if d == 0 || d == harp.NoLimit {
+		return durationText(d)
+	}
+	return d.String()
 }

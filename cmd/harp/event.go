@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -30,7 +31,7 @@ func (c *cli) bindEvents(cmd *cobra.Command, f *eventFlags) {
 	flags.StringVar(&f.filter.Job, "job", "", "only about this `job`")
 	flags.StringVar(&f.filter.Batch, "batch", "", "only about this `batch` or its jobs")
 	flags.StringVar(&f.filter.Host, "host", "", "only about this `host`")
-	flags.Var(&f.since, "since", "only what happened since this time; a duration is that long ago")
+	flags.Var(&f.since, "since", "only what happened since this time; a duration counts back from now")
 	c.completeFlag(cmd, "job", c.asksWords(jobWords()))
 	c.completeFlag(cmd, "batch", c.asksWords(batchWords()))
 	c.completeFlag(cmd, "type", listed(fixed(eventTypes()...)))
@@ -60,24 +61,24 @@ func (f *eventFlags) check(ctx context.Context, c *cli, caller *harp.Caller) (ha
 
 // eventTypes are the words that --type takes, but for beginnings of them.
 func eventTypes() (types []string) {
-	for _, t := range []harp.EventType{
-		harp.EventJobSubmitted, harp.EventJobQueued, harp.EventJobSent, harp.EventJobRunning, harp.EventJobCancelRequested, harp.EventJobCancelling,
-		harp.EventJobUnknown, harp.EventJobSucceeded, harp.EventJobFailed, harp.EventJobTimedOut, harp.EventJobCancelled, harp.EventJobExpired,
-		harp.EventJobRejected, harp.EventJobLost, harp.EventJobLate, harp.EventJobSurvivors, harp.EventJobPruned,
-		harp.EventHostOnline, harp.EventHostAway, harp.EventHostDuplicate, harp.EventHostJournal, harp.EventHostForgot,
-		harp.EventQueuePaused, harp.EventQueueUnpaused, harp.EventQueueChanged, harp.EventQueueCancelled,
-		harp.EventBatchSubmitted, harp.EventBatchWave, harp.EventBatchPaused, harp.EventBatchResumed, harp.EventBatchCancelRequested, harp.EventBatchSucceeded, harp.EventBatchFailed, harp.EventBatchCancelled,
-		harp.EventScheduleFired, harp.EventScheduleSkipped, harp.EventScheduleMissed, harp.EventScheduleFailed, harp.EventScheduleLate,
-		harp.EventSchedulePaused, harp.EventScheduleUnpaused, harp.EventScheduleChanged, harp.EventScheduleDeleted,
-		harp.EventWindowChanged, harp.EventWindowOpened, harp.EventWindowClosed, harp.EventWindowDeleted, harp.EventHostPaused, harp.EventHostUnpaused,
-		harp.EventNotificationFailed, harp.EventNotificationBehind, harp.EventNotificationCaughtUp, harp.EventNotificationGap,
-		harp.EventNotificationPaused, harp.EventNotificationUnpaused, harp.EventNotificationChanged, harp.EventNotificationDeleted,
-		harp.EventDocumentsApplied, harp.EventDocumentsRefused,
-		harp.EventGroupChanged, harp.EventRetentionChanged, harp.EventHostLabelled, harp.EventHostRemoved, harp.EventsMissing,
-	} {
+	for _, t := range harp.EventTypes() {
 		types = append(types, string(t))
 	}
 	return types
+}
+
+// noEventType adds to the error of types of events of which one is unknown which may have been meant.
+func noEventType(err error, typed []string) error {
+	var wrong *harp.FieldError
+	if !errors.As(err, &wrong) || wrong.Field != "types" && wrong.Field != "on" {
+		return err
+	}
+	for _, word := range typed {
+		if harp.CheckEventType("", word) != nil {
+			return hinted(err, word, eventTypes())
+		}
+	}
+	return err
 }
 
 func (c *cli) eventListCommand() *cobra.Command {
@@ -162,7 +163,7 @@ func (p *eventPrinter) printEvents(ctx context.Context, caller *harp.Caller) err
 			err = p.printEvent(e)
 		}
 		if err != nil {
-			return unless(ctx, err, p.interruptedErr())
+			return unless(ctx, noEventType(err, p.filter.Types), p.interruptedErr())
 		}
 	}
 	return nil
@@ -173,7 +174,7 @@ func (p *eventPrinter) printAll(ctx context.Context, caller *harp.Caller) error 
 	for {
 		page, err := caller.EventsPage(ctx, p.filter, false)
 		if err != nil {
-			return err
+			return noEventType(err, p.filter.Types)
 		}
 		for _, e := range page.Events {
 			if err := p.printEvent(e); err != nil {

@@ -236,7 +236,8 @@ func nextStep(err error) string {
 // listOf is the command that lists what was not found.
 var listOf = map[string]string{
 	"host": "harp host ls", "procedure": "harp proc ls", "job": "harp job ls", "batch": "harp batch ls", "queue": "harp queue ls", "group": "harp group ls",
-	"schedule": "harp schedule ls", "window": "harp maint ls",
+	"schedule": "harp schedule ls", "window": "harp maint ls", "notification": "harp notify ls", "message": "harp notify pending",
+	"retention rule": "harp retain ls", "drift": "harp drift ls",
 }
 
 // each returns the errors of a configuration file one by one, and any other error as

@@ -40,14 +40,7 @@ error, with an unknown group, or that uses the group itself, is refused.`,
 
 			ValidArgsFunction: c.complete(c.asksWords(groupWords), listed(c.asksWords(targetWords))),
 		},
-		&cobra.Command{
-			Use:   "rm NAME",
-			Short: "Delete a group that no other group uses",
-			Args:  cobra.ExactArgs(1),
-			RunE:  c.asks(c.removeGroup),
-
-			ValidArgsFunction: c.completeOnly(c.asksWords(groupWords)),
-		})
+		c.groupRemoveCommand())
 	cmd.Long = `Show and change groups. A group is a named target, which other targets use as @NAME. Its
 hosts are looked up each time it is used. See harp help targets.`
 	cmd.Example = `  harp group set frontend 'role=web and env=prod'
@@ -96,13 +89,20 @@ func (c *cli) setGroup(ctx context.Context, caller *harp.Caller, name, text stri
 	return nil
 }
 
-func (c *cli) removeGroup(ctx context.Context, caller *harp.Caller, args []string) error {
-	if err := caller.Groups().Delete(ctx, args[0]); err != nil {
+func (c *cli) groupRemoveCommand() *cobra.Command {
+	var dry bool
+	look := func(ctx context.Context, caller *harp.Caller, name string) error {
+		_, err := caller.Groups().Get(ctx, name)
 		return err
 	}
-	if c.format == formatJSON {
-		return c.printObject(object{{"name", args[0]}})
+	remove := func(ctx context.Context, caller *harp.Caller, name string) error { return caller.Groups().Delete(ctx, name) }
+	cmd := &cobra.Command{
+		Use:   "rm NAME...",
+		Short: "Delete groups that no other group uses",
+		Args:  cobra.MinimumNArgs(1),
+		RunE:  c.changesNamed(&dry, look, remove, "would delete group %s", "deleted group %s"),
 	}
-	c.notice("deleted group %s", args[0])
-	return nil
+	cmd.ValidArgsFunction = c.completeNames(cmd, groupWords)
+	bindDryRun(cmd, &dry)
+	return cmd
 }

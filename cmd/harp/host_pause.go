@@ -16,7 +16,7 @@ func (c *cli) hostPauseCommand() *cobra.Command {
 	cmd := c.hostPauseChange("pause TARGET", "Keep everything from starting on hosts",
 		func(hosts *harp.Hosts, ctx context.Context, text string) (int, error) {
 			return hosts.Pause(ctx, text, reason, until.t)
-		}, pauseTexts{"Pause", "nothing was paused", "would pause %s", "hosts paused: %d"})
+		}, pauseTexts{"Pause", "nothing was paused", "would pause %s", "paused %s"})
 	cmd.Long = `Keep everything from starting on the hosts that a target selects now, until they are
 unpaused or a time has come: jobs wait, those of procedures that only read too. What runs
 goes on. A pause takes the place of one before it. On a terminal it asks first if there is
@@ -29,7 +29,7 @@ more than one host, unless -y is given.`
 
 func (c *cli) hostUnpauseCommand() *cobra.Command {
 	return c.hostPauseChange("unpause TARGET", "Let jobs start again on paused hosts",
-		(*harp.Hosts).Unpause, pauseTexts{"Unpause", "nothing was unpaused", "would unpause %s", "hosts unpaused: %d"})
+		(*harp.Hosts).Unpause, pauseTexts{"Unpause", "nothing was unpaused", "would unpause %s", "unpaused %s"})
 }
 
 // pauseTexts are what is said of a change of pauses: the verb of the question, what is said after a no, what would be
@@ -63,7 +63,7 @@ func (c *cli) hostPauseChange(use, short string, change func(h *harp.Hosts, ctx 
 				case c.format == formatJSON:
 					return c.printObject(object{{"hosts", n}})
 				}
-				c.notice(texts.done, n)
+				c.notice(texts.done, hostCount(n))
 				return nil
 			})
 		}),

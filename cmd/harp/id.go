@@ -42,7 +42,7 @@ the first: it gives the same job.`,
 			return nil
 		}),
 	}
-	cmd.Flags().IntVarP(&n, "number", "n", 1, "`how many` to print")
+	cmd.Flags().IntVarP(&n, "number", "n", 1, "`count` of ids to print")
 	return cmd
 }
 

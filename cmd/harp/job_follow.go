@@ -56,7 +56,7 @@ prints all. Ctrl-C stops following, not the job.`,
 		Annotations: streams(),
 	}
 	flags := cmd.Flags()
-	flags.Var(&since, "since", "start at the record with this number, 0: all; or at this time, a duration is that long ago")
+	flags.Var(&since, "since", "start at the record with this number, 0: all; or at this time, a duration counts back from now")
 	flags.Uint64Var(&tail, "tail", tailByDefault, "start with the last `n` records; of a job that has ended, all unless this is given")
 	flags.BoolVar(&noWait, "no-wait", false, "stop after the records so far")
 	flags.BoolP("follow", "f", false, "follow until the job ends, which is the default")

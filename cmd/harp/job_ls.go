@@ -49,7 +49,7 @@ func (c *cli) jobListCommand(byDefault ...string) *cobra.Command {
 		Long: `List jobs, newest first.
 
 Times are written as harp prints them, or as 2026-01-31, 06:00 (the last one), yesterday,
-1769860800 or 2h, which is that long ago; without a zone they are local. --by and --args
+1769860800 or 2h, which counts back from now; without a zone they are local. --by and --args
 read every job that the other flags select, so add --since.`,
 		Example: `  harp job ls --state failed,timed_out --since 1w
   harp job ls --since yesterday --until today --by ada --args service=nginx`,
@@ -57,7 +57,7 @@ read every job that the other flags select, so add --since.`,
 
 		Annotations: lists(),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) (err error) {
-			if f.States, err = parseStates(states); err != nil {
+			if f.States, err = parseStates(states, stateWords()); err != nil {
 				return err
 			}
 			if err := errors.Join(checkPlainName("host", f.Host), checkPlainName("proc", f.Procedure)); err != nil {
@@ -98,8 +98,8 @@ read every job that the other flags select, so add --since.`,
 	flags.StringArrayVar(&labeled, "label", nil, "only with this label: `key=value` (repeatable)")
 	flags.StringVar(&f.By, "by", "", "only submitted by this `principal`")
 	flags.StringArrayVar(&args, "args", nil, "only with this argument: `name=value`, or name:=json (repeatable)")
-	flags.Var(&since, "since", "only submitted since this time; a duration is that long ago")
-	flags.Var(&until, "until", "only submitted before this time; a duration is that long ago")
+	flags.Var(&since, "since", "only submitted since this time; a duration counts back from now")
+	flags.Var(&until, "until", "only submitted before this time; a duration counts back from now")
 	c.completeFlag(cmd, "host", c.asksWords(hostWords))
 	c.completeFlag(cmd, "proc", c.asksWords(everyProcedureWords))
 	c.completeFlag(cmd, "batch", c.asksWords(batchWords()))
@@ -145,14 +145,14 @@ func stateWords() string {
 	return strings.Join(words, ", ")
 }
 
-func parseStates(words []string) ([]harp.State, error) {
+func parseStates(words []string, known string) ([]harp.State, error) {
 	var states []harp.State
 	for _, w := range words {
-		if !slices.Contains(jobStates, harp.State(w)) {
+		if !slices.Contains(strings.Split(known, ", "), w) {
 			if w == unreachable {
 				return nil, invalid("state", "%s jobs are those that expired while their host was away: ask for expired", w)
 			}
-			return nil, invalid("state", "%s is none of %s", w, stateWords())
+			return nil, invalid("state", "%s is none of %s", w, known+didYouMean(w, strings.Split(known, ", ")))
 		}
 		states = append(states, harp.State(w))
 	}
@@ -175,7 +175,7 @@ func findJobs(ctx context.Context, caller *harp.Caller, f harp.JobFilter, most i
 
 // bindLimit adds the flag that says how long a list is.
 func bindLimit(cmd *cobra.Command, most *int) {
-	cmd.Flags().IntVarP(most, "limit", "n", 50, "`how many` at most; 0: all")
+	cmd.Flags().IntVarP(most, "limit", "n", 50, "print at most this `count`; 0: all")
 }
 
 // firstOf returns up to most items, 0: all; more says that there are others.

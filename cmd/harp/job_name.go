@@ -155,7 +155,7 @@ func (c *cli) findIDs(ctx context.Context, names *idNames, words []string) ([]st
 		all := []string{word}
 		if word == "-" {
 			var err error
-			if all, err = c.wordsOfStdin(); err != nil {
+			if all, err = c.wordsOfStdin("id"); err != nil {
 				return nil, err
 			}
 		}
@@ -173,15 +173,15 @@ func (c *cli) findIDs(ctx context.Context, names *idNames, words []string) ([]st
 	return ids, nil
 }
 
-// wordsOfStdin are the ids that stdin has.
-func (c *cli) wordsOfStdin() ([]string, error) {
+// wordsOfStdin are the ids, or the names, that stdin has.
+func (c *cli) wordsOfStdin(what string) ([]string, error) {
 	text, err := io.ReadAll(io.LimitReader(c.stdin, maxInput))
 	if err != nil {
-		return nil, invalid("id", "cannot be read from stdin: %v", err)
+		return nil, invalid(what, "cannot be read from stdin: %v", err)
 	}
 	all := strings.Fields(string(text))
 	if len(all) == 0 {
-		return nil, invalid("id", "no ids on stdin")
+		return nil, invalid(what, "no %ss on stdin", what)
 	}
 	return all, nil
 }

@@ -87,6 +87,7 @@ func (c *cli) runCommand(ctx context.Context, args []string) int {
 	}
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !c.started {
+		err = noSuchCommand(root, args, err)
 		err = &usageError{command: cmd.CommandPath(), err: err}
 	}
 	if err == nil {
@@ -169,6 +170,6 @@ func (c *cli) does(fn func(ctx context.Context, args []string) error) func(*cobr
 // asks is does for what needs a dispatcher.
 func (c *cli) asks(fn func(ctx context.Context, caller *harp.Caller, args []string) error) func(*cobra.Command, []string) error {
 	return c.does(func(ctx context.Context, args []string) error {
-		return c.withCaller(ctx, func(caller *harp.Caller) error { return fn(ctx, caller, args) })
+		return c.withCaller(ctx, func(caller *harp.Caller) error { return suggestName(ctx, caller, fn(ctx, caller, args), args) })
 	})
 }

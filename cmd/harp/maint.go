@@ -22,8 +22,8 @@ func (c *cli) maintCommand() *cobra.Command {
 		c.maintOnCommand(), c.maintOffCommand(), c.maintAddCommand(), c.maintListCommand(), c.maintShowCommand(), c.maintSpansCommand(),
 		c.maintEndCommand(), c.maintRemoveCommand(), c.maintWhyCommand(), c.maintHeldCommand())
 	for _, sub := range cmd.Commands() {
-		if strings.HasSuffix(sub.Use, " NAME") {
-			sub.ValidArgsFunction = c.completeOnly(c.asksWords(windowWords))
+		if strings.Contains(sub.Use, " NAME") && sub.Name() != "add" {
+			sub.ValidArgsFunction = c.completeNames(sub, windowWords)
 		}
 	}
 	cmd.Long = `Keep procedures from starting, now or at times. A window has a name, hosts that it is about
@@ -70,8 +70,8 @@ help maintenance.`,
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&w.Target, "target", "*", "hold only what would start on the hosts of this `target`")
-	flags.StringVar(&w.Reason, "reason", "", "`why`, for those whose jobs wait")
+	flags.StringVar(&w.Target, "target", "*", "hold only the hosts that this `target` selects")
+	flags.StringVar(&w.Reason, "reason", "", "a `text` for those whose jobs wait")
 	flags.BoolVarP(&sure, "yes", "y", false, "do not ask")
 	bindDryRun(cmd, &dry)
 	c.completeFlag(cmd, "target", listed(c.asksWords(targetWords)))
@@ -139,10 +139,32 @@ func (c *cli) maintOffCommand() *cobra.Command {
 		Long: `End what harp maint on began: what waited for it may start, unless another window keeps it
 back. It deletes the window global.`,
 		Args: cobra.NoArgs,
-		RunE: c.changesWindow(&dry, (*harp.Maintenance).Delete, "would turn maintenance off: delete window %s", "maintenance is off: deleted window %s"),
+		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error { return c.endGlobal(ctx, caller, dry) }),
 	}
 	bindDryRun(cmd, &dry)
 	return cmd
+}
+
+// endGlobal deletes the window of harp maint on or, for a dry run, looks whether there is one.
+func (c *cli) endGlobal(ctx context.Context, caller *harp.Caller, dry bool) error {
+	m, err := caller.Maintenance(), error(nil)
+	if dry {
+		_, err = m.Get(ctx, globalWindow)
+	} else {
+		err = m.Delete(ctx, globalWindow)
+	}
+	switch {
+	case errors.Is(err, harp.ErrNotFound):
+		return fmt.Errorf("maintenance is not on: %w", err)
+	case err != nil:
+		return err
+	case dry:
+		return c.would(object{{"name", globalWindow}}, "would turn maintenance off: delete window %s", globalWindow)
+	case c.format == formatJSON:
+		return c.printObject(object{{"name", globalWindow}})
+	}
+	c.notice("maintenance is off: deleted window %s", globalWindow)
+	return nil
 }
 
 func (c *cli) maintListCommand() *cobra.Command {
@@ -315,8 +337,8 @@ func (c *cli) maintSpansCommand() *cobra.Command {
 		}),
 	}
 	flags := cmd.Flags()
-	flags.Var(&from, "from", "from this time on (default now); a duration is from now")
-	flags.Var(&to, "to", "until this time (default 30 days later); a duration is from now")
+	flags.Var(&from, "from", "first time (default now); a duration counts from now")
+	flags.Var(&to, "to", "last time (default 30 days later); a duration counts from now")
 	return cmd
 }
 
@@ -331,12 +353,12 @@ func (c *cli) spanEnd(s harp.Span) string {
 func (c *cli) maintEndCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
-		Use:   "end NAME",
+		Use:   "end NAME...",
 		Short: "End a window that is open now, and is once",
 		Long: `End a window that is open now, before its time: one that was made with --from. What waited
 for it may start, unless another window keeps it back. One that comes again and again is
 deleted, or added anew with --replace.`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MinimumNArgs(1),
 		RunE: c.changesWindow(&dry, (*harp.Maintenance).End, "would end window %s", "ended window %s"),
 	}
 	bindDryRun(cmd, &dry)
@@ -346,40 +368,22 @@ deleted, or added anew with --replace.`,
 func (c *cli) maintRemoveCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
-		Use:   "rm NAME",
+		Use:   "rm NAME...",
 		Short: "Delete a window; what it kept back may start",
-		Args:  cobra.ExactArgs(1),
+		Args:  cobra.MinimumNArgs(1),
 		RunE:  c.changesWindow(&dry, (*harp.Maintenance).Delete, "would delete window %s", "deleted window %s"),
 	}
 	bindDryRun(cmd, &dry)
 	return cmd
 }
 
-// changesWindow is the body of a command that changes the window that it is given, or else the global one. The texts
-// say of its name what would be done, and what was.
+// changesWindow is the body of a command that changes the windows that it is given. The texts say of a name what would be
+// done, and what was.
 func (c *cli) changesWindow(dry *bool, change func(m *harp.Maintenance, ctx context.Context, name string) error, would, done string) func(*cobra.Command, []string) error {
-	return c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
-		m, name := caller.Maintenance(), globalWindow
-		if len(args) > 0 {
-			name = args[0]
-		}
-		var err error
-		if *dry {
-			_, err = m.Get(ctx, name)
-		} else {
-			err = change(m, ctx, name)
-		}
-		switch {
-		case errors.Is(err, harp.ErrNotFound) && len(args) == 0:
-			return fmt.Errorf("maintenance is not on: %w", err)
-		case err != nil:
-			return err
-		case *dry:
-			return c.would(object{{"name", name}}, would, name)
-		case c.format == formatJSON:
-			return c.printObject(object{{"name", name}})
-		}
-		c.notice(done, name)
-		return nil
-	})
+	look := func(ctx context.Context, caller *harp.Caller, name string) error {
+		_, err := caller.Maintenance().Get(ctx, name)
+		return err
+	}
+	apply := func(ctx context.Context, caller *harp.Caller, name string) error { return change(caller.Maintenance(), ctx, name) }
+	return c.changesNamed(dry, look, apply, would, done)
 }

@@ -64,24 +64,24 @@ type windowFlags struct {
 func (c *cli) bindWindow(cmd *cobra.Command, f *windowFlags) {
 	w, flags := &f.window, cmd.Flags()
 	f.set = flags
-	flags.StringVar(&w.Target, "target", "", "the hosts that it is about, as a `target`; which these are is found out anew when they change")
-	flags.Var(&f.from, "from", "once, from this time on: now, 22:00, 2027-03-01T22:00:00Z; a duration is from now")
-	flags.Var(&f.to, "to", "until this time (default: until somebody ends it); a duration is from now")
-	flags.StringVar(&w.Cron, "cron", "", "again and again, as `fields` of cron: '0 2 * * SUN', or @daily and so on")
-	flags.Var(&f.length, "for", "how long it lasts, of --from and --cron")
-	flags.StringVar(&f.calendar, "calendar", "", "the events of an iCalendar `file`, which is kept as it is now; - is stdin")
-	flags.StringVar(&f.event, "event", "", "only events whose summary is like this `pattern`: * is any text, ? one character")
-	flags.StringArrayVar(&f.zones, "zone", nil, "what a zone of the file is that nobody knows: `name=zone`, 'Our time=Europe/Madrid' (repeatable)")
+	flags.StringVar(&w.Target, "target", "", "the `target` that selects its hosts; looked up again whenever hosts change")
+	flags.Var(&f.from, "from", "once, from this time on: now, 22:00, 2027-03-01T22:00:00Z; a duration counts from now")
+	flags.Var(&f.to, "to", "until this time (default: until somebody ends it); a duration counts from now")
+	flags.StringVar(&w.Cron, "cron", "", "recurring, at the times of this cron `expression`: '0 2 * * SUN', @daily")
+	flags.Var(&f.length, "for", "how long each span lasts, with --from or --cron")
+	flags.StringVar(&f.calendar, "calendar", "", "during the events of this iCalendar `file`, which is read once; - is stdin")
+	flags.StringVar(&f.event, "event", "", "only events whose summary matches this `pattern`: * is any text, ? one character")
+	flags.StringArrayVar(&f.zones, "zone", nil, "what an unknown time zone in the file means: `name=zone`, 'Our time=Europe/Madrid' (repeatable)")
 	flags.StringVar(&w.TZ, "tz", "", "the time `zone` of --cron and --calendar, such as Europe/Madrid (default: the dispatcher's time_zone)")
-	flags.StringVar((*string)(&w.Mode), "mode", string(harp.WindowHold), "what becomes of what would start: `hold`, it waits, or refuse")
-	flags.BoolVar(&w.Only, "only", false, "let procedures start within its spans only; of several such windows one is enough")
-	flags.BoolVar(&w.SchedulesOnly, "schedules-only", false, "only what schedules start, not what people and programs call")
-	flags.StringArrayVar(&w.Procedures, "proc", nil, "only procedures like this `pattern`: * is any text, ? one character (repeatable)")
-	flags.StringArrayVar(&w.Exempt, "exempt", nil, "not procedures like this `pattern` (repeatable)")
-	flags.BoolVar(&w.All, "all", false, "procedures that only read, too")
-	flags.StringVar(&w.Reason, "reason", "", "`why`, for those whose jobs wait")
-	flags.StringVar(&w.Doc, "doc", "", "a `text` for people")
-	flags.BoolVar(&f.replace, "replace", false, "take the place of a window of this name")
+	flags.StringVar((*string)(&w.Mode), "mode", string(harp.WindowHold), "`mode`: hold makes what would start wait, refuse turns it away")
+	flags.BoolVar(&w.Only, "only", false, "the reverse: let procedures start only within its spans; of several such windows one open is enough")
+	flags.BoolVar(&w.SchedulesOnly, "schedules-only", false, "hold back only what schedules start, not what people and programs call")
+	flags.StringArrayVar(&w.Procedures, "proc", nil, "only procedures that match this `pattern`: * is any text, ? one character (repeatable)")
+	flags.StringArrayVar(&w.Exempt, "exempt", nil, "except procedures that match this `pattern` (repeatable)")
+	flags.BoolVar(&w.All, "all", false, "include procedures declared read_only")
+	flags.StringVar(&w.Reason, "reason", "", "a `text` for those whose jobs wait")
+	flags.StringVar(&w.Doc, "doc", "", "a `text` that describes it")
+	flags.BoolVar(&f.replace, "replace", false, "overwrite the window of this name, if there is one")
 	bindDryRun(cmd, &f.dryRun)
 	_ = cmd.MarkFlagRequired("target") // fails only for a flag that is not there
 	c.completeFlag(cmd, "target", listed(c.asksWords(targetWords)))
@@ -140,6 +140,8 @@ func (f *windowFlags) checkWays() error {
 		return invalid("to", "needs --from")
 	case f.set.Changed("to") && f.set.Changed("for"):
 		return invalid("to", "cannot be combined with --for")
+	case way == "cron" && f.length == 0:
+		return invalid("for", "is required with --cron: how long each span lasts")
 	case f.set.Changed("for") && way == "calendar":
 		return invalid("for", "needs --from or --cron")
 	case time.Duration(f.length) == harp.NoLimit:
@@ -205,7 +207,7 @@ func (c *cli) addWindow(ctx context.Context, caller *harp.Caller, f *windowFlags
 	old, err := caller.Maintenance().Get(ctx, w.Name)
 	switch {
 	case err == nil && !f.replace:
-		return &existsError{fmt.Sprintf("window %s is there already: %s on %s; --replace puts another in its place", w.Name, modeText(old.Window), old.Target)}
+		return &existsError{fmt.Sprintf("window %s already exists (%s on %s); --replace overwrites it", w.Name, modeText(old.Window), old.Target)}
 	case err != nil && !errors.Is(err, harp.ErrNotFound):
 		return err
 	}

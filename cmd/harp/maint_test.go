@@ -97,8 +97,8 @@ func TestWrongWindowFlags(t *testing.T) {
 		{[]string{"--from", "now", "--to", "2020-01-01"}, "invalid to: must be later than from"},
 		{[]string{"--from", "now", "--tz", "Europe/Madrid"}, "invalid tz: needs cron or calendar"},
 		{[]string{"--from", "now", "--event", "x"}, "invalid calendar: --event and --zone need it"},
-		{[]string{"--from", "now", "--mode", "maybe"}, `invalid mode: must be "hold", "refuse"`},
-		{[]string{"--cron", "@daily"}, "invalid for: must be one second or more"},
+		{[]string{"--from", "now", "--mode", "maybe"}, `invalid mode: must be "hold" or "refuse"`},
+		{[]string{"--cron", "@daily"}, "invalid for: is required with --cron"},
 		{[]string{"--cron", "@daily", "--for", "none"}, "invalid for: must be a duration; --from alone has no end"},
 		{[]string{"--cron", "@daily", "--for", "1h", "--to", "2h"}, "invalid to: needs --from"},
 		{[]string{"--cron", "0 25 * * *", "--for", "1h"}, "invalid cron: hour: \"25\" is not in 0-23\n  0 25 * * *\n    ^\n"},
@@ -132,13 +132,13 @@ func TestMaintAddSays(t *testing.T) {
 	f.every = true
 	add := []string{"add", "w", "--target", "demo*", "--cron", "0 2 * * SUN", "--for", "2h", "--tz", "Europe/Madrid", "--time", "iso"}
 	got := maintain(t, f, append(slices.Clone(add), "--dry-run")...)
-	if got.stdout != "would make window w: hold on demo*, 2 hosts now; 0 2 * * SUN for 2h0m0s, Europe/Madrid\n" || len(f.maintenance.put) > 0 {
+	if got.stdout != "would make window w: hold on demo*, 2 hosts now; 0 2 * * SUN for 2h, Europe/Madrid\n" || len(f.maintenance.put) > 0 {
 		t.Error(got)
 	}
 	if got := maintain(t, f, add...); got.stderr != "window w: hold on demo*, 2 hosts now; next 2027-03-28T01:00:00.000Z\n" {
 		t.Error(got)
 	}
-	if got := maintain(t, f, add...); got.code != exitUsage || !strings.Contains(got.stderr, "window w is there already: hold on demo*; --replace puts another in its place") {
+	if got := maintain(t, f, add...); got.code != exitUsage || !strings.Contains(got.stderr, "window w already exists (hold on demo*); --replace overwrites it") {
 		t.Error(got)
 	}
 	got = maintain(t, f, append(slices.Clone(add), "--replace", "-o", "json")...)
@@ -219,12 +219,12 @@ func TestMaintList(t *testing.T) {
 	f := windows(t)
 	got := maintain(t, f, "ls", "--time", "iso", "-o", "wide")
 	want := `NAME   TARGET   MODE                       WHEN                                                   NOW                                      PROCEDURES                 REASON  BY
-db     role=db  hold                       0 2 * * SUN for 2h0m0s, Europe/Madrid                  next 2027-03-26T12:00:00.000Z            not a, not b               kernel  ops
+db     role=db  hold                       0 2 * * SUN for 2h, Europe/Madrid                  next 2027-03-26T12:00:00.000Z            not a, not b               kernel  ops
 gone   *        hold                       2026-01-31T12:00:00.000Z to 2026-01-31T13:00:00.000Z   over
 hours  *        refuse schedules outside  calendar, May*                                         open until 2027-03-26T12:00:00.000Z      db.*, read-only ones too
 later  *        hold                       from 2126-01-31T12:00:00.000Z                          next 2126-01-31T12:00:00.000Z
-never  *        hold                       0 0 29 2 * for 1h0m0s                                  none within a year
-odd    *        hold                       x for 1h0m0s                                           cannot be told: invalid cron: is odd
+never  *        hold                       0 0 29 2 * for 1h                                  none within a year
+odd    *        hold                       x for 1h                                           cannot be told: invalid cron: is odd
 open   *        hold                       from 2026-01-31T12:00:00.000Z                          open, no end
 `
 	squeezed := func(text string) string { return strings.Join(strings.Fields(text), " ") }
@@ -239,7 +239,7 @@ open   *        hold                       from 2026-01-31T12:00:00.000Z        
 func TestMaintShow(t *testing.T) {
 	f := windows(t)
 	for name, lines := range map[string][]string{
-		"db":    {"reason kernel", "target role=db", "mode hold", "exempt a, b", "cron 0 2 * * SUN", "for 2h0m0s", "zone Europe/Madrid", "now next 2027-03-26T12:00:00.000Z", "note moved", "by caller ops"},
+		"db":    {"reason kernel", "target role=db", "mode hold", "exempt a, b", "cron 0 2 * * SUN", "for 2h", "zone Europe/Madrid", "now next 2027-03-26T12:00:00.000Z", "note moved", "by caller ops"},
 		"hours": {"mode refuse schedules outside", "procedures db.*", "read-only too yes", "calendar 5 bytes", "event May*", "zones x=UTC", "now open until 2027-03-26T12:00:00.000Z"},
 		"open":  {"from 2026-01-31T12:00:00.000Z", "now open, no end"},
 	} {
@@ -253,7 +253,7 @@ func TestMaintShow(t *testing.T) {
 	if got := maintain(t, f, "show", "hours", "-o", "json"); !strings.Contains(got.stdout, base64.StdEncoding.EncodeToString([]byte("12345"))) {
 		t.Error(got)
 	}
-	if got := maintain(t, f, "show", "none"); got.code != exitNotFound || !strings.Contains(got.stderr, "no such window: none\nSee: harp maint ls\n") {
+	if got := maintain(t, f, "show", "none"); got.code != exitNotFound || !strings.Contains(got.stderr, "no such window: none; did you mean gone?\nSee: harp maint ls\n") {
 		t.Error(got)
 	}
 }
@@ -321,7 +321,7 @@ func TestMaintWhy(t *testing.T) {
 		t.Error(got, f.maintenance)
 	}
 	f.maintenance.verdict = harp.Verdict{At: noon, Mode: harp.WindowHold, Obstacles: obstacles()}
-	want := `backup waits on demo1:
+	want := `count waits on demo1:
 - the window db-patching: kernel updates, until 2026-01-31T12:00:00.000Z
 - the window global, open end
 - the window change-hours, which lets start only within its spans, next at 2026-01-31T12:00:00.000Z
@@ -329,8 +329,8 @@ func TestMaintWhy(t *testing.T) {
 - the host, which is paused, by ada: new disk, until 2026-01-31T12:00:00.000Z
 - the host, which is paused, open end
 `
-	got := maintain(t, f, "why", "demo1", "--proc", "backup", "--at", "2027-03-27T00:00:00Z", "--time", "iso")
-	if got.code != exitRefused || got.stdout != want || got.stderr != "" || f.maintenance.procedure != "backup" || f.maintenance.at.Day() != 27 {
+	got := maintain(t, f, "why", "demo1", "--proc", "count", "--at", "2027-03-27T00:00:00Z", "--time", "iso")
+	if got.code != exitRefused || got.stdout != want || got.stderr != "" || f.maintenance.procedure != "count" || f.maintenance.at.Day() != 27 {
 		t.Errorf("%v\n%s", got, got.stdout)
 	}
 	f.maintenance.verdict.Mode = harp.WindowRefuse
@@ -338,6 +338,9 @@ func TestMaintWhy(t *testing.T) {
 		t.Error(got)
 	}
 	if got := maintain(t, f, "why", "demo1", "-o", "json"); got.code != exitRefused || !strings.HasPrefix(got.stdout, `{"v":1,"at":"2026-01-31T12:00:00Z","may":false,"mode":"refuse","obstacles":[{"reason":"window"`) || !strings.Contains(got.stdout, `"host":"demo1","procedure":"*"`) {
+		t.Error(got)
+	}
+	if got := maintain(t, f, "why", "demo1", "--proc", "conut"); got.code != exitNotFound || got.stdout != "" || !strings.Contains(got.stderr, "no such procedure: conut on demo1; did you mean count?") {
 		t.Error(got)
 	}
 	if got := maintain(t, f, "why", "demo7"); got.code != exitNotFound || !strings.Contains(got.stderr, "no such host: demo7") {
@@ -429,7 +432,7 @@ func TestHostPause(t *testing.T) {
 	f := windows(t)
 	f.every = true
 	got := runFake(t, t.Context(), f, nil, "host", "pause", "demo*", "--reason", "new disk", "--until", "2027-03-27T00:00:00Z")
-	if got.code != exitOK || got.stderr != "hosts paused: 2\n" || !slices.Equal(f.maintenance.paused, []string{"demo*"}) {
+	if got.code != exitOK || got.stderr != "paused 2 hosts\n" || !slices.Equal(f.maintenance.paused, []string{"demo*"}) {
 		t.Error(got)
 	}
 	if c := f.maintenance.pauses[0]; c.Unpause || c.Reason != "new disk" || c.Until.Day() != 27 {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -35,6 +36,19 @@ that windows are about or exempt.`,
 			if err != nil {
 				return noHost(ctx, caller, err, args[0])
 			}
+			if procedure != anyProcedure { // else what it never offers would be said to start
+				docs, err := caller.Hosts().Procedures(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				var known []string
+				for _, doc := range docs {
+					known = append(known, doc.Name)
+				}
+				if len(known) > 0 && !slices.Contains(known, procedure) {
+					return noProcedure(procedure, args[0], known)
+				}
+			}
 			return c.printVerdict(args[0], procedure, v)
 		}),
 
@@ -42,7 +56,7 @@ that windows are about or exempt.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&procedure, "proc", anyProcedure, "of this `procedure`")
-	flags.Var(&at, "at", "at this time, at most a day ahead; a duration is from now")
+	flags.Var(&at, "at", "at this time, at most a day ahead; a duration counts from now")
 	c.completeFlag(cmd, "proc", c.asksWords(procedureWords))
 	return cmd
 }

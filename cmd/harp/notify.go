@@ -20,7 +20,7 @@ func (c *cli) notifyCommand() *cobra.Command {
 		c.notifyTestCommand(), c.notifyPendingCommand(), c.notifyRetryCommand())
 	for _, sub := range cmd.Commands() {
 		if strings.Contains(sub.Use, " NAME") && sub.Name() != "add" || sub.Name() == "pending" {
-			sub.ValidArgsFunction = c.completeOnly(c.asksWords(notificationWords))
+			sub.ValidArgsFunction = c.completeNames(sub, notificationWords)
 		}
 	}
 	cmd.Long = `Tell people and programs of what happens: a notification posts events of the feed to a
@@ -198,20 +198,20 @@ dispatcher's configuration. See harp help notifications.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	n, flags := &f.notification, cmd.Flags()
-	flags.StringArrayVar(&n.On, "on", nil, "events of this `type`: job.failed, batch.* (repeatable)")
-	flags.StringVar(&f.webhook, "webhook", "", "post to this `URL`")
-	flags.StringArrayVar(&f.secrets, "secret", nil, "sign with the secret in the file of this `name` (repeatable: two while one is replaced)")
-	flags.StringArrayVar(&f.mail, "mail", nil, "mail to this `address` (repeatable)")
-	flags.StringArrayVar(&n.Procedures, "proc", nil, "only of jobs of procedures like this `pattern`: * is any text, ? one character (repeatable)")
-	flags.StringArrayVar(&n.Schedules, "schedule", nil, "only of schedules like this `pattern`, and their runs (repeatable)")
-	flags.StringVar(&n.Target, "target", "", "only of the hosts of this `target`, as they are then")
-	flags.StringArrayVar(&f.states, "state", nil, "only of jobs that are in this `state` then (repeatable)")
-	flags.StringArrayVarP(&f.labels, "label", "l", nil, "only of jobs with this label: `key=value` (repeatable)")
-	flags.Var(&f.length, "for", "of host.away: tell only of hosts that are away for so long, and when they are back")
-	flags.Var(&f.digest, "digest", "gather what happens within so long into one message")
-	flags.StringArrayVar(&n.Include, "include", nil, "tell `args` or result of a job, too, without what is secret (repeatable)")
-	flags.StringVar(&n.Doc, "doc", "", "a `text` for people")
-	flags.BoolVar(&f.replace, "replace", false, "take the place of a notification of this name")
+	flags.StringArrayVar(&n.On, "on", nil, "`type` of event, or its beginning and *: job.failed, 'batch.*' (repeatable)")
+	flags.StringVar(&f.webhook, "webhook", "", "the `URL` to post to")
+	flags.StringArrayVar(&f.secrets, "secret", nil, "`name` of the file with the secret to sign with (twice while rotating secrets)")
+	flags.StringArrayVar(&f.mail, "mail", nil, "the `address` to mail to (repeatable)")
+	flags.StringArrayVar(&n.Procedures, "proc", nil, "only for procedures that match this `pattern`: * is any text, ? one character (repeatable)")
+	flags.StringArrayVar(&n.Schedules, "schedule", nil, "only for schedules that match this `pattern`, and their runs (repeatable)")
+	flags.StringVar(&n.Target, "target", "", "only for hosts that this `target` selects at that time")
+	flags.StringArrayVar(&f.states, "state", nil, "only for jobs in this `state` at that time (repeatable)")
+	flags.StringArrayVarP(&f.labels, "label", "l", nil, "only for jobs with this label: `key=value` (repeatable)")
+	flags.Var(&f.length, "for", "with --on host.away: notify once a host has been away this long, and again when it is back")
+	flags.Var(&f.digest, "digest", "collect the events of this long into one message")
+	flags.StringArrayVar(&n.Include, "include", nil, "include `what` of the job: args or result, without secrets (repeatable)")
+	flags.StringVar(&n.Doc, "doc", "", "a `text` that describes it")
+	flags.BoolVar(&f.replace, "replace", false, "overwrite the notification of this name, if there is one")
 	bindDryRun(cmd, &f.dryRun)
 	_ = cmd.MarkFlagRequired("on") // fails only for a flag that is not there
 	c.completeFlag(cmd, "on", fixed(eventTypes()...))
@@ -262,14 +262,14 @@ func (c *cli) addNotification(ctx context.Context, caller *harp.Caller, f *notif
 	old, err := caller.Notifications().Get(ctx, n.Name)
 	switch {
 	case err == nil && !f.replace:
-		return &existsError{fmt.Sprintf("notification %s is there already: %s to %s; --replace puts another in its place", n.Name, strings.Join(old.On, ", "), receiverText(old.To))}
+		return &existsError{fmt.Sprintf("notification %s already exists (%s to %s); --replace overwrites it", n.Name, strings.Join(old.On, ", "), receiverText(old.To))}
 	case err != nil && !errors.Is(err, harp.ErrNotFound):
 		return err
 	case f.dryRun:
 		return c.would(object{{"notification", n}}, "would make notification %s: %s to %s", n.Name, strings.Join(n.On, ", "), receiverText(n.To))
 	}
 	if err := caller.Notifications().Put(ctx, n); err != nil {
-		return err
+		return noEventType(err, n.On)
 	}
 	if c.format == formatJSON {
 		return c.printObject(object{{"notification", n}})
@@ -278,34 +278,23 @@ func (c *cli) addNotification(ctx context.Context, caller *harp.Caller, f *notif
 	return nil
 }
 
-// changesNotification is the body of a command that changes the notification that it is given. The texts say of its name what would be
-// done, and what was.
+// changesNotification is the body of a command that changes the notifications that it is given. The texts say of a name
+// what would be done, and what was.
 func (c *cli) changesNotification(dry *bool, change func(n *harp.Notifications, ctx context.Context, name string) error, would, done string) func(*cobra.Command, []string) error {
-	return c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
-		n, name := caller.Notifications(), args[0]
-		if *dry {
-			if _, err := n.Get(ctx, name); err != nil {
-				return err
-			}
-			return c.would(object{{"name", name}}, would, name)
-		}
-		if err := change(n, ctx, name); err != nil {
-			return err
-		}
-		if c.format == formatJSON {
-			return c.printObject(object{{"name", name}})
-		}
-		c.notice(done, name)
-		return nil
-	})
+	look := func(ctx context.Context, caller *harp.Caller, name string) error {
+		_, err := caller.Notifications().Get(ctx, name)
+		return err
+	}
+	apply := func(ctx context.Context, caller *harp.Caller, name string) error { return change(caller.Notifications(), ctx, name) }
+	return c.changesNamed(dry, look, apply, would, done)
 }
 
 func (c *cli) notifyRemoveCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
-		Use:   "rm NAME",
+		Use:   "rm NAME...",
 		Short: "Delete a notification with its messages; none is sent any more",
-		Args:  cobra.ExactArgs(1),
+		Args:  cobra.MinimumNArgs(1),
 		RunE:  c.changesNotification(&dry, (*harp.Notifications).Delete, "would delete notification %s", "deleted notification %s"),
 	}
 	bindDryRun(cmd, &dry)
@@ -316,15 +305,15 @@ func (c *cli) notifyPauseCommand() *cobra.Command {
 	var dry bool
 	var reason string
 	cmd := &cobra.Command{
-		Use:   "pause NAME",
+		Use:   "pause NAME...",
 		Short: "Send no messages of a notification until it is unpaused",
 		Long: `Send no messages of a notification until it is unpaused. What happens meanwhile is told
 then: messages wait, and beyond 1,000 of them the notification does, and looks at events later.`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MinimumNArgs(1),
 		RunE: c.changesNotification(&dry, func(n *harp.Notifications, ctx context.Context, name string) error { return n.Pause(ctx, name, reason) },
 			"would pause notification %s", "paused notification %s"),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for people")
+	cmd.Flags().StringVar(&reason, "reason", "", "a `text` that says why")
 	bindDryRun(cmd, &dry)
 	return cmd
 }
@@ -332,9 +321,9 @@ then: messages wait, and beyond 1,000 of them the notification does, and looks a
 func (c *cli) notifyUnpauseCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
-		Use:   "unpause NAME",
+		Use:   "unpause NAME...",
 		Short: "Send messages of a notification again",
-		Args:  cobra.ExactArgs(1),
+		Args:  cobra.MinimumNArgs(1),
 		RunE:  c.changesNotification(&dry, (*harp.Notifications).Unpause, "would unpause notification %s", "unpaused notification %s"),
 	}
 	bindDryRun(cmd, &dry)

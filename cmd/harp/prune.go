@@ -39,7 +39,7 @@ What a rule of harp retain keeps stays until the rule says otherwise.`,
 			return nil
 		}),
 	}
-	cmd.Flags().Var(&before, "older-than", "only jobs that ended before this time; a duration is that long ago")
+	cmd.Flags().Var(&before, "older-than", "only jobs that ended before this time; a duration counts back from now")
 	_ = cmd.MarkFlagRequired("older-than") // fails only for a flag that is not there
 	bindDryRun(cmd, &dry)
 	return cmd

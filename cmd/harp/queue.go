@@ -90,8 +90,8 @@ what is put into it. Jobs that run go on. A pause takes the place of one before 
 
 // bindPause adds the flags of a pause that keeps jobs waiting.
 func bindPause(cmd *cobra.Command, reason *string, until *moment) {
-	cmd.Flags().StringVar(reason, "reason", "", "`why`, for those whose jobs wait")
-	cmd.Flags().Var(until, "until", "it ends by itself at this time; a duration is from now")
+	cmd.Flags().StringVar(reason, "reason", "", "a `text` for those whose jobs wait")
+	cmd.Flags().Var(until, "until", "end the pause at this time; a duration counts from now")
 }
 
 // queueUnpauseCommand lets a paused queue go on.
@@ -123,7 +123,7 @@ func (c *cli) queueSetCommand(dry *bool) *cobra.Command {
 			return queues.SetConcurrency(ctx, name, concurrency)
 		}),
 	}
-	cmd.Flags().IntVar(&concurrency, "concurrency", 0, "`how many`; 0 removes the setting, and the next call that creates the queue decides")
+	cmd.Flags().IntVar(&concurrency, "concurrency", 0, "`count` of jobs that may run at a time; 0 removes the setting, and the next call that creates the queue decides")
 	_ = cmd.MarkFlagRequired("concurrency") // fails only for a flag that is not there
 	return cmd
 }

@@ -177,7 +177,7 @@ first go. retain_bytes of the dispatcher holds for all jobs, whatever rules say.
 		Args: cobra.ExactArgs(1),
 		RunE: c.does(func(ctx context.Context, args []string) (err error) {
 			r.Name, r.Keep, r.MaxBytes = args[0], time.Duration(keep), int64(most)
-			if r.States, err = parseStates(states); err != nil {
+			if r.States, err = parseStates(states, endedWords()); err != nil {
 				return err
 			}
 			if r.Labels, err = labelsOf(labels); err != nil {
@@ -192,14 +192,14 @@ first go. retain_bytes of the dispatcher holds for all jobs, whatever rules say.
 		ValidArgsFunction: c.completeOnly(c.asksWords(ruleWords)),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&r.Procedure, "proc", "", "only calls of procedures like this `pattern`: * is any text, ? one character")
-	flags.StringVar(&r.Schedule, "schedule", "", "only runs of schedules whose names are like this `pattern`")
-	flags.StringSliceVar(&states, "state", nil, "only what ended in one of these `states`: "+endedWords())
+	flags.StringVar(&r.Procedure, "proc", "", "only calls of procedures that match this `pattern`: * is any text, ? one character")
+	flags.StringVar(&r.Schedule, "schedule", "", "only runs of schedules that match this `pattern`")
+	flags.StringSliceVar(&states, "state", nil, "only what ended in these `states`: "+endedWords())
 	flags.StringArrayVar(&labels, "label", nil, "only with this label: `key=value` (repeatable)")
-	flags.Var(&keep, "keep", "how long after its end, such as 90d; none: for ever")
-	flags.Var(&most, "max-bytes", "how much of it, such as 10GiB: beyond that those that ended first are deleted")
-	flags.IntVar(&r.Order, "order", 0, "rules with a lower `number` are asked first")
-	flags.StringVar(&r.Doc, "doc", "", "a `text` for people")
+	flags.Var(&keep, "keep", "keep this long after the end, such as 90d; none: for ever")
+	flags.Var(&most, "max-bytes", "keep at most this much, such as 10GiB; what ended first is deleted first")
+	flags.IntVar(&r.Order, "order", 0, "rules with a lower `number` are tried first")
+	flags.StringVar(&r.Doc, "doc", "", "a `text` that describes it")
 	bindDryRun(cmd, &dry)
 	c.completeFlag(cmd, "proc", c.asksWords(everyProcedureWords))
 	c.completeFlag(cmd, "schedule", c.asksWords(scheduleWords))
@@ -237,30 +237,18 @@ func (c *cli) setRule(ctx context.Context, caller *harp.Caller, r harp.Retention
 
 func (c *cli) retainRemoveCommand() *cobra.Command {
 	var dry bool
-	cmd := &cobra.Command{
-		Use:   "rm NAME",
-		Short: "Delete a rule; what it keeps stays as long as it said",
-		Args:  cobra.ExactArgs(1),
-		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
-			name := args[0]
-			if dry {
-				if _, err := findRule(ctx, caller, name); err != nil {
-					return err
-				}
-				return c.would(object{{"name", name}}, "would delete rule %s", name)
-			}
-			if err := caller.Retention().Delete(ctx, name); err != nil {
-				return err
-			}
-			if c.format == formatJSON {
-				return c.printObject(object{{"name", name}})
-			}
-			c.notice("deleted rule %s; what it keeps stays as long as it said", name)
-			return nil
-		}),
-
-		ValidArgsFunction: c.completeOnly(c.asksWords(ruleWords)),
+	look := func(ctx context.Context, caller *harp.Caller, name string) error {
+		_, err := findRule(ctx, caller, name)
+		return err
 	}
+	remove := func(ctx context.Context, caller *harp.Caller, name string) error { return caller.Retention().Delete(ctx, name) }
+	cmd := &cobra.Command{
+		Use:   "rm NAME...",
+		Short: "Delete rules; what they keep stays as long as they said",
+		Args:  cobra.MinimumNArgs(1),
+		RunE:  c.changesNamed(&dry, look, remove, "would delete rule %s", "deleted rule %s; what it keeps stays as long as it said"),
+	}
+	cmd.ValidArgsFunction = c.completeNames(cmd, ruleWords)
 	bindDryRun(cmd, &dry)
 	return cmd
 }
@@ -298,6 +286,10 @@ deleted. For a job that has not ended none does yet: rules are asked as it ends.
 			id, err := c.findID(ctx, jobNames(caller), args[0])
 			if errors.Is(err, harp.ErrNotFound) {
 				id, err = c.findID(ctx, batchNames(caller), args[0])
+			}
+			var wrong *harp.FieldError
+			if errors.As(err, &wrong) && harp.CheckID(args[0]) != nil && strings.Trim(args[0], "0123456789abcdef-") != "" { // it can be a rule only
+				return failures.NotFound("retention rule", args[0])
 			}
 			if err != nil {
 				return err

@@ -61,7 +61,7 @@ of the worst end. See harp help batches and harp help targets.`,
 	}
 	c.bindBatch(cmd, &f)
 	flags := cmd.Flags()
-	flags.StringVar(&f.hostsFile, "hosts-file", "", "call the hosts that a `file` names, one a line, in the place of TARGET; - is stdin")
+	flags.StringVar(&f.hostsFile, "hosts-file", "", "call the hosts named in this `file`, one per line, instead of TARGET; - is stdin")
 	f.bindSteps(flags)
 	f.bindWatching(flags)
 	c.bindExit(cmd, exitMapped)
@@ -87,8 +87,8 @@ type batchFlags struct {
 
 // bindWatching adds the flags that say what of a batch is shown while it is waited for.
 func (f *batchFlags) bindWatching(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.noFold, "no-fold", false, "print the result of each host as it ends, equal ones too")
-	flags.BoolVar(&f.follow, "follow", false, "print the records of all hosts, too, as they come")
+	flags.BoolVar(&f.noFold, "no-fold", false, "print the result of each host as it ends, even if equal")
+	flags.BoolVar(&f.follow, "follow", false, "also print the records of all hosts as they arrive")
 }
 
 // bindBatch adds the flags of a batch and of its calls.
@@ -98,8 +98,8 @@ func (c *cli) bindBatch(cmd *cobra.Command, f *batchFlags) {
 	c.bindBatchOptions(cmd, f)
 	f.describeCall()
 	flags := cmd.Flags()
-	c.bindOnStop(cmd, f, "`pause` the batch then, as it does by default, or cancel it")
-	flags.BoolVar(&f.options.Probe, "ping", false, "ask the hosts first whether they are there: silent ones count as away")
+	c.bindOnStop(cmd, f, "`action` when --stop-after is reached: pause the batch, the default, or cancel it")
+	flags.BoolVar(&f.options.Probe, "ping", false, "ping the hosts first; those that do not answer count as away")
 }
 
 // bindOnStop adds the flag that says what --stop-after does.
@@ -111,19 +111,19 @@ func (c *cli) bindOnStop(cmd *cobra.Command, f *batchFlags, usage string) {
 // bindBatchOptions adds the flags of a batch that may be made many times.
 func (c *cli) bindBatchOptions(cmd *cobra.Command, f *batchFlags) {
 	o, flags := &f.options, cmd.Flags()
-	flags.IntVar(&o.Parallel, "parallel", 0, "`how many` hosts at a time, at most (default 1000, or the dispatcher's limits.batch_parallel)")
-	flags.StringSliceVar(&o.Rolling, "rolling", nil, "go in `waves`: how many hosts, or how many percent of them, have been called when each is over (1,10%,100%)")
-	flags.Var(&f.wavePause, "wave-pause", "wait so long between two waves")
-	flags.BoolVar(&o.Approve, "approve", false, "after each wave wait until somebody says to go on; on a terminal it asks")
-	flags.StringVar(&o.Subset, "subset", "", "only `so many` of the hosts, or percent of them, chosen at random (10, 10%)")
+	flags.IntVar(&o.Parallel, "parallel", 0, "`count` of hosts at a time, at most (default 1000, or the dispatcher's limits.batch_parallel)")
+	flags.StringSliceVar(&o.Rolling, "rolling", nil, "go in `waves`: how many hosts, or what percentage, have been called by the end of each (1,10%,100%)")
+	flags.Var(&f.wavePause, "wave-pause", "pause between two waves")
+	flags.BoolVar(&o.Approve, "approve", false, "after each wave, wait for approval; on a terminal it asks")
+	flags.StringVar(&o.Subset, "subset", "", "only this `part` of the hosts, chosen at random: a number or a percentage (10, 10%)")
 	flags.BoolVar(&o.Shuffle, "shuffle", false, "call the hosts in a random order, not by name")
-	flags.Var(&f.rate, "rate", "begin on at most `so many` hosts in a time (50/s, 10/1m)")
-	flags.StringVar(&o.StopAfter, "stop-after", "", "start nothing more when `so many` hosts, or percent of them, have failed (5, 5%)")
-	flags.IntVar(&o.MaxHosts, "max-hosts", 0, "refuse the batch if there are `more` hosts")
-	flags.StringVar(&f.whenUnfit, "when-unfit", "refuse", "where a host lacks the procedure, or its arguments do not fit: `refuse` the batch, or skip the host")
-	flags.StringVar(&f.whenHeld, "when-held", "wait", "where maintenance keeps a host back when its turn comes: `wait` for its end, or skip the host")
-	flags.BoolVar(&o.QueuePerHost, "queue-per-host", false, "a queue for each host: its name with host=HOST")
-	flags.StringVar(&o.Drift, "drift", "", "mark each host under this `name` by what its dry run finds: clean or dirty; it needs a dry run")
+	flags.Var(&f.rate, "rate", "`rate` at which hosts are called, at most (50/s, 10/1m)")
+	flags.StringVar(&o.StopAfter, "stop-after", "", "start nothing more once this `part` of the hosts has failed: a number or a percentage (5, 5%)")
+	flags.IntVar(&o.MaxHosts, "max-hosts", 0, "refuse the batch if it has more hosts than this `count`")
+	flags.StringVar(&f.whenUnfit, "when-unfit", "refuse", "`policy` if a host lacks the procedure or its arguments do not fit: refuse the batch, or skip the host")
+	flags.StringVar(&f.whenHeld, "when-held", "wait", "`policy` for a host under maintenance when its turn comes: wait for the end, or skip the host")
+	flags.BoolVar(&o.QueuePerHost, "queue-per-host", false, "a queue per host: the queue's name with host=HOST added")
+	flags.StringVar(&o.Drift, "drift", "", "with --dry-run: mark each host under this `name` as its dry run finds it, clean or dirty")
 	c.completeFlag(cmd, "drift", c.asksWords(driftWords))
 	c.completeFlag(cmd, "when-unfit", fixed("refuse", "skip"))
 	c.completeFlag(cmd, "when-held", fixed("wait", "skip"))
@@ -135,8 +135,8 @@ func (f *callFlags) describeCall() {
 		"yes":                 "do not ask",
 		"detach":              "print the batch's id and do not wait",
 		"cancel-on-interrupt": "Ctrl-C cancels the batch",
-		"id":                  "the batch's `id`, chosen before (harp id makes one); submitting again with it is the same batch. new: a new one, said before it is sent",
-		"when-offline":        "`wait` for hosts that are away, skip them when their turn comes, or fail at once",
+		"id":                  "the batch's `id`, chosen beforehand (harp id makes one); submitting again with it is the same batch. new: make one and print it before sending",
+		"when-offline":        "`policy` for hosts that are away when their turn comes: wait for them, skip them, or fail at once",
 		"idempotency-key":     "submitting again with this `key` is the same batch",
 		"info":                "your own data for the jobs: `JSON`, or a text",
 		"label":               "a label for the batch and its jobs: `key=value` (repeatable)",

@@ -21,7 +21,7 @@ func (c *cli) scheduleCommand() *cobra.Command {
 		c.scheduleApplyCommand(), c.scheduleExportCommand(), c.scheduleImportCommand())
 	for _, sub := range cmd.Commands() {
 		if strings.Contains(sub.Use, " NAME") && sub.Name() != "add" || sub.Name() == "history" {
-			sub.ValidArgsFunction = c.completeOnly(c.asksWords(scheduleWords))
+			sub.ValidArgsFunction = c.completeNames(sub, scheduleWords)
 		}
 	}
 	cmd.Long = `Run procedures at times. A schedule has a name, says when, and what is called then: a
@@ -221,7 +221,7 @@ func (c *cli) pausedText(who harp.Principal, since time.Time, reason string, unt
 
 func (c *cli) scheduleRemoveCommand() *cobra.Command {
 	var dry bool
-	return c.scheduleChangeCommand(&dry, "rm NAME", "Delete a schedule; what it has started goes on",
+	return c.scheduleChangeCommand(&dry, "rm NAME...", "Delete a schedule; what it has started goes on",
 		(*harp.Schedules).Delete, "would delete schedule %s", "deleted schedule %s")
 }
 
@@ -231,7 +231,7 @@ func (c *cli) schedulePauseCommand() *cobra.Command {
 		reason string
 		until  moment
 	)
-	cmd := c.scheduleChangeCommand(&dry, "pause NAME", "Keep a schedule from firing; times that pass are skipped",
+	cmd := c.scheduleChangeCommand(&dry, "pause NAME...", "Keep a schedule from firing; times that pass are skipped",
 		func(schedules *harp.Schedules, ctx context.Context, name string) error {
 			return schedules.Pause(ctx, name, reason, until.t)
 		}, "would pause schedule %s", "paused schedule %s")
@@ -239,43 +239,26 @@ func (c *cli) schedulePauseCommand() *cobra.Command {
 meanwhile are skipped, and not caught up. What it has started goes on.`
 	cmd.Example = "  harp schedule pause nightly --reason 'moving the database' --until 2027-03-01"
 	flags := cmd.Flags()
-	flags.StringVar(&reason, "reason", "", "`why`, for those who wonder")
-	flags.Var(&until, "until", "fire again from this time on; a duration is from now")
+	flags.StringVar(&reason, "reason", "", "a `text` that says why")
+	flags.Var(&until, "until", "fire again from this time on; a duration counts from now")
 	return cmd
 }
 
 func (c *cli) scheduleUnpauseCommand() *cobra.Command {
 	var dry bool
-	return c.scheduleChangeCommand(&dry, "unpause NAME", "Let a paused schedule fire again",
+	return c.scheduleChangeCommand(&dry, "unpause NAME...", "Let a paused schedule fire again",
 		(*harp.Schedules).Unpause, "would unpause schedule %s", "unpaused schedule %s")
 }
 
-// scheduleChangeCommand is a command that changes the schedule that it is given, or says what it would do. The texts say
-// of its name what would be done, and what was.
+// scheduleChangeCommand is a command that changes the schedules that it is given, or says what it would do. The texts say
+// of a name what would be done, and what was.
 func (c *cli) scheduleChangeCommand(dry *bool, use, short string, change func(s *harp.Schedules, ctx context.Context, name string) error, would, done string) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1), RunE: c.changesSchedule(dry, change, would, done)}
+	look := func(ctx context.Context, caller *harp.Caller, name string) error {
+		_, err := caller.Schedules().Get(ctx, name)
+		return err
+	}
+	apply := func(ctx context.Context, caller *harp.Caller, name string) error { return change(caller.Schedules(), ctx, name) }
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.MinimumNArgs(1), RunE: c.changesNamed(dry, look, apply, would, done)}
 	bindDryRun(cmd, dry)
 	return cmd
-}
-
-// changesSchedule is the body of a command that changes the schedule that it is given. The texts say
-// of its name what would be done, and what was.
-func (c *cli) changesSchedule(dry *bool, change func(s *harp.Schedules, ctx context.Context, name string) error, would, done string) func(*cobra.Command, []string) error {
-	return c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
-		schedules, name := caller.Schedules(), args[0]
-		if *dry {
-			if _, err := schedules.Get(ctx, name); err != nil {
-				return err
-			}
-			return c.would(object{{"name", name}}, would, name)
-		}
-		if err := change(schedules, ctx, name); err != nil {
-			return err
-		}
-		if c.format == formatJSON {
-			return c.printObject(object{{"name", name}})
-		}
-		c.notice(done, name)
-		return nil
-	})
 }

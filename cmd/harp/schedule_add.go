@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/harpcaller/harp"
+	"github.com/harpcaller/harp/internal/duration"
 )
 
 func (c *cli) scheduleAddCommand() *cobra.Command {
@@ -75,31 +77,31 @@ func (c *cli) bindSchedule(cmd *cobra.Command, f *scheduleFlags) {
 	f.several = true
 	c.bindCallOptions(cmd, &f.callFlags)
 	c.bindBatchOptions(cmd, &f.batchFlags)
-	c.bindOnStop(cmd, &f.batchFlags, "`cancel` the batch then, as it does by default, or pause it")
+	c.bindOnStop(cmd, &f.batchFlags, "`action` when --stop-after is reached: cancel the batch, the default, or pause it")
 	f.describeCall()
-	cmd.Flags().Lookup("drift").Usage = "make each run a dry run that marks each host under this `name` by what it finds: clean or dirty"
+	cmd.Flags().Lookup("drift").Usage = "make each run a dry run that marks each host under this `name` as clean or dirty"
 	s, flags := &f.schedule, cmd.Flags()
 	f.bindSteps(flags)
 	flags.Lookup("label").Usage = "a label for each run and its jobs: `key=value` (repeatable)"
-	flags.StringVar(&f.cron, "cron", "", "when, as `fields` of cron: '30 2 * * *', or @daily, @hourly and so on")
-	flags.StringVar(&f.every, "every", "", "again and again after this `duration`, at least 1s")
+	flags.StringVar(&f.cron, "cron", "", "when, as a cron `expression`: '30 2 * * *', @daily, @hourly")
+	flags.StringVar(&f.every, "every", "", "when, as an interval: a `duration` of at least 1s")
 	flags.StringVar(&f.at, "at", "", "once, at this `time` in the zone: '2027-03-01 02:00'")
 	flags.StringArrayVar(&f.after, "after", nil, "after a run of `NAME` has succeeded, or NAME:failed, or NAME:ended in whatever way (repeatable: after all of them)")
-	flags.Var(&f.within, "within", "with --after, what ended longer ago counts no more (default: however long ago)")
+	flags.Var(&f.within, "within", "with --after: ignore runs that ended longer ago than this (default: no limit)")
 	flags.StringVar(&s.TZ, "tz", "", "the time `zone`, such as Europe/Madrid (default: the dispatcher's time_zone)")
-	flags.Var(&f.from, "from", "fire no earlier than this time; a duration is from now")
-	flags.Var(&f.until, "until", "fire only before this time; a duration is from now")
-	flags.Var(&f.jitter, "jitter", "let each run come later by a part of this, which its time decides")
-	flags.StringVar((*string)(&s.Gap), "gap", "", "a time that the clock leaves out: `after` the gap, or skip it (default: by the expression)")
-	flags.StringVar((*string)(&s.Repeat), "repeat", "", "a time that the clock shows twice: run at the `first`, the last or both (default: by the expression)")
-	flags.StringVar(&f.overlap, "overlap", "skip", "while the last run is not over: `skip` the time, queue it, cancel-old and then run, or allow both")
-	flags.Var(&f.catchUp, "catch-up", "run by so much later than its time; none: however late (default 10m)")
-	flags.IntVar(&s.CatchUpMost, "catch-up-most", 0, "of several times that are late run at most `so many`, the last ones (default 1, at most 1000)")
-	flags.IntVar(&s.PauseOnFailure, "pause-on-failure", 0, "pause the schedule after `so many` runs in a row that did not succeed")
-	flags.Var(&f.expect, "expect", "tell of a run that takes longer, by an event")
-	flags.StringVar(&s.Doc, "doc", "", "a `text` for people")
+	flags.Var(&f.from, "from", "fire no earlier than this time; a duration counts from now")
+	flags.Var(&f.until, "until", "fire only before this time; a duration counts from now")
+	flags.Var(&f.jitter, "jitter", "delay each run by up to this, always the same for the same time")
+	flags.StringVar((*string)(&s.Gap), "gap", "", "`rule` for a time that the clock skips: run after the gap, or skip it (default: depends on the expression)")
+	flags.StringVar((*string)(&s.Repeat), "repeat", "", "`rule` for a time that the clock shows twice: run at the first, the last or both (default: depends on the expression)")
+	flags.StringVar(&f.overlap, "overlap", "skip", "`policy` while the last run goes on: skip the time, queue it, cancel-old and then run, or allow both")
+	flags.Var(&f.catchUp, "catch-up", "run a missed time if it is at most this late; none: however late (default 10m)")
+	flags.IntVar(&s.CatchUpMost, "catch-up-most", 0, "of several late times run at most this `count`, the latest ones (default 1, at most 1000)")
+	flags.IntVar(&s.PauseOnFailure, "pause-on-failure", 0, "pause the schedule after this `count` of runs in a row that did not succeed")
+	flags.Var(&f.expect, "expect", "emit an event if a run takes longer than this")
+	flags.StringVar(&s.Doc, "doc", "", "a `text` that describes it")
 	flags.StringArrayVar(&f.scheduleLabels, "schedule-label", nil, "a label for the schedule: `key=value` (repeatable)")
-	flags.BoolVar(&f.replace, "replace", false, "take the place of a schedule of this name")
+	flags.BoolVar(&f.replace, "replace", false, "overwrite the schedule of this name, if there is one")
 	c.completeFlag(cmd, "after", c.asksWords(scheduleWords))
 	c.completeFlag(cmd, "overlap", fixed("skip", "queue", "cancel-old", "allow"))
 	c.completeFlag(cmd, "gap", fixed(string(harp.GapAfter), string(harp.GapSkip)))
@@ -115,15 +117,18 @@ func (f *scheduleFlags) when() (string, error) {
 			texts = append(texts, flag.before+strings.TrimSpace(flag.text))
 		}
 	}
+	every, err := duration.Parse(f.every)
 	switch {
+	case f.set.Changed("every") && (err != nil || every < time.Second):
+		return "", invalid("every", "must be %s, at least 1s", duration.Expected)
 	case len(given) > 0 && len(f.after) > 0:
 		return "", invalid("after", "cannot be combined with --%s: a schedule has times or comes after others", given[0])
 	case f.set.Changed("within") && len(f.after) == 0:
-		return "", invalid("within", "is of --after")
+		return "", invalid("within", "needs --after")
 	case len(f.after) > 0:
 		return "", nil
 	case len(given) == 0:
-		return "", invalid("cron", "say when: --cron, --every, --at or --after")
+		return "", invalid("cron", "say when, by one of --cron, --every, --at and --after")
 	case len(given) > 1:
 		return "", invalid(given[1], "cannot be combined with --%s: a schedule has one of --cron, --every and --at", given[0])
 	}
@@ -183,7 +188,7 @@ func (c *cli) addSchedule(ctx context.Context, caller *harp.Caller, f *scheduleF
 	old, err := caller.Schedules().Get(ctx, name)
 	switch {
 	case err == nil && !f.replace:
-		return &existsError{fmt.Sprintf("schedule %s is there already: %s on %s; --replace puts another in its place", name, old.Request.Procedure, old.Request.Target)}
+		return &existsError{fmt.Sprintf("schedule %s already exists (%s on %s); --replace overwrites it", name, old.Request.Procedure, old.Request.Target)}
 	case err != nil && !errors.Is(err, harp.ErrNotFound):
 		return err
 	}
@@ -195,7 +200,7 @@ func (c *cli) addSchedule(ctx context.Context, caller *harp.Caller, f *scheduleF
 		return c.would(object{{"schedule", s}}, "would make schedule %s: %s, %s on %s", name, whenText(s), s.Request.Procedure, s.Request.Target)
 	}
 	if err := caller.Schedules().Put(ctx, s); err != nil {
-		return err
+		return noDependency(ctx, caller, err, s.After)
 	}
 	return c.scheduleAdded(ctx, caller, name)
 }
@@ -250,6 +255,24 @@ func (c *cli) scheduleAdded(ctx context.Context, caller *harp.Caller, name strin
 	}
 	c.notice("schedule %s: %s on %s; %s", name, s.Request.Procedure, s.Request.Target, next)
 	return nil
+}
+
+// noDependency adds to the error of an unknown schedule that another comes after which may have been meant.
+func noDependency(ctx context.Context, caller *harp.Caller, err error, after []harp.Dependency) error {
+	var wrong *harp.FieldError
+	if !errors.As(err, &wrong) || !strings.HasPrefix(wrong.Field, "after[") {
+		return err
+	}
+	var known []string
+	for _, w := range scheduleWords(ctx, caller, nil, "") {
+		known = append(known, w.text, w.text+":"+string(harp.OnFailed), w.text+":"+string(harp.OnEnded))
+	}
+	for _, d := range after {
+		if !slices.Contains(known, d.Schedule) {
+			return hinted(err, d.Schedule, known)
+		}
+	}
+	return err
 }
 
 // existsError says that there is one of that name.

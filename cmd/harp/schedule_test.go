@@ -90,7 +90,7 @@ func TestWrongScheduleFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "invalid cron: say when: --cron, --every, --at or --after"},
+		{nil, "invalid cron: say when, by one of --cron, --every, --at and --after"},
 		{[]string{"--cron", "@daily", "--every", "1h"}, "invalid every: cannot be combined with --cron: a schedule has one of --cron, --every and --at"},
 		{[]string{"--every", "1h", "--at", "2027-04-01 02:00"}, "invalid at: cannot be combined with --every"},
 		{[]string{"--cron", "0 0 31 2 *"}, `invalid cron: "0 0 31 2 *" never fires`},
@@ -133,7 +133,7 @@ func TestScheduleAddTwice(t *testing.T) {
 	f := scheduling(t)
 	addMadrid(t, f, "@daily")
 	got := schedules(t, f, "add", "s", "demo1", "count", "to=5", "--cron", "@hourly")
-	if got.code != exitUsage || !strings.Contains(got.stderr, "schedule s is there already: count on demo*; --replace puts another in its place") {
+	if got.code != exitUsage || !strings.Contains(got.stderr, "schedule s already exists (count on demo*); --replace overwrites it") {
 		t.Error(got)
 	}
 	if got := schedules(t, f, "add", "s", "demo1", "count", "to=5", "--cron", "@hourly", "--replace"); got.code != exitOK {

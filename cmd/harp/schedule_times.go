@@ -43,8 +43,8 @@ func (c *cli) scheduleNextCommand() *cobra.Command {
 		}),
 	}
 	flags := cmd.Flags()
-	flags.IntVarP(&most, "limit", "n", 10, "`how many` at most, up to 1000")
-	flags.Var(&from, "from", "the times after this one; a duration is from now")
+	flags.IntVarP(&most, "limit", "n", 10, "print at most this `count`, up to 1000")
+	flags.Var(&from, "from", "only times after this one; a duration counts from now")
 	return cmd
 }
 
@@ -193,6 +193,9 @@ missed or failed, and why. Times in a row of which the same is to be said are on
 				f.Outcomes = append(f.Outcomes, harp.TimeOutcome(word))
 			}
 			entries, more, err := firstOf(caller.Schedules().Ledger(ctx, f), most)
+			if err == nil && len(entries) == 0 && f.Schedule != "" { // that of a deleted schedule is kept for a time
+				_, err = caller.Schedules().Get(ctx, f.Schedule)
+			}
 			if err != nil {
 				return err
 			}
@@ -201,8 +204,8 @@ missed or failed, and why. Times in a row of which the same is to be said are on
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&outcomes, "outcome", nil, "only these `outcomes`: fired, skipped, missed, failed")
-	flags.Var(&since, "since", "only times from this one on; a duration is that long ago")
-	flags.Var(&until, "until", "only times before this one; a duration is that long ago")
+	flags.Var(&since, "since", "only times from this one on; a duration counts back from now")
+	flags.Var(&until, "until", "only times before this one; a duration counts back from now")
 	bindLimit(cmd, &most)
 	c.completeFlag(cmd, "outcome", listed(fixed(string(harp.TimeFired), string(harp.TimeSkipped), string(harp.TimeMissed), string(harp.TimeFailed))))
 	return cmd

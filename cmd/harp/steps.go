@@ -15,14 +15,14 @@ import (
 
 // bindSteps adds the flag that has a chain in the place of one procedure.
 func (f *batchFlags) bindSteps(flags *pflag.FlagSet) {
-	flags.StringVar(&f.stepsFile, "steps", "", "a chain, in the place of PROCEDURE: call on each host the procedures that a `file` lists, one after the other; - is stdin")
-	flags.Var(&f.rebootWait, "reboot-wait", "of a chain: after a step that ends with a reboot wait so long for the host (default 30m)")
+	flags.StringVar(&f.stepsFile, "steps", "", "instead of PROCEDURE, a chain: call on each host the procedures listed in this `file`, one after the other; - is stdin")
+	flags.Var(&f.rebootWait, "reboot-wait", "in a chain: wait this long for the host after a step that ends with a reboot (default 30m)")
 }
 
 // readSteps reads the steps of a chain, and finds out what the procedures are. It returns the first, with its arguments.
 func (c *cli) readSteps(ctx context.Context, caller *harp.Caller, f *batchFlags, text string) (harp.ProcedureDoc, any, error) {
 	if f.options.Drift != "" {
-		return harp.ProcedureDoc{}, nil, invalid("drift", "is of a batch that is no chain")
+		return harp.ProcedureDoc{}, nil, invalid("drift", "cannot be combined with --steps")
 	}
 	content, err := c.readInput(f.stepsFile)
 	if err != nil {

@@ -91,12 +91,51 @@ var meant = map[string]string{
 	"check": "doctor", "ping": "doctor", "server": "dispatcher",
 }
 
+// meantBelow are such words behind the name of a command that holds others; "*" is any of them.
+var meantBelow = map[string]map[string]string{
+	"*":        {"get": "show", "describe": "show", "info": "show", "create": "add", "new": "add", "put": "add", "update": "add --replace", "edit": "add --replace", "change": "add --replace", "set": "add --replace", "stop": "pause", "disable": "pause", "suspend": "pause", "start": "unpause", "enable": "unpause", "resume": "unpause"},
+	"schedule": {"trigger": "run", "now": "run", "logs": "history", "log": "history", "ledger": "history", "runs": "history", "preview": "next", "times": "next"},
+	"maint":    {"next": "spans", "times": "spans", "start": "on", "stop": "off", "enable": "on", "disable": "off", "pause": "on", "unpause": "off", "resume": "off"},
+	"retain":   {"add": "set", "create": "set", "new": "set", "put": "set", "update": "set", "edit": "set", "change": "set", "explain": "show", "why": "show"},
+	"group":    {"add": "set", "create": "set", "new": "set", "put": "set", "update": "set", "edit": "set", "change": "set"},
+	"drift":    {"show": "ls", "get": "ls", "forget": "rm"},
+	"batch":    {"wait": "results", "get": "results", "result": "results", "jobs": "hosts", "members": "hosts", "logs": "follow", "log": "follow", "tail": "follow", "stop": "cancel", "kill": "cancel", "abort": "cancel", "unpause": "resume", "rerun": "retry", "repeat": "retry"},
+	"job":      {"logs": "follow", "log": "follow", "tail": "follow", "stop": "cancel", "kill": "cancel --now", "abort": "cancel", "result": "get", "status": "show", "rerun": "retry", "repeat": "retry"},
+	"notify":   {"logs": "pending", "queue": "pending", "messages": "pending", "send": "test"},
+}
+
+// meantCommand is what a word that is no command is called here; "" if that is not known.
+func meantCommand(cmd *cobra.Command, word string) string {
+	if !cmd.HasParent() {
+		return meant[word]
+	}
+	for _, words := range []map[string]string{meantBelow[cmd.Name()], meantBelow["*"]} {
+		name, _, _ := strings.Cut(words[word], " ")
+		for _, sub := range cmd.Commands() {
+			if name == sub.Name() {
+				return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ") + " " + words[word]
+			}
+		}
+	}
+	return ""
+}
+
+// noSuchCommand is the error of a command line whose flags are not known because its command is not.
+func noSuchCommand(root *cobra.Command, args []string, err error) error {
+	var unknown *pflag.NotExistError
+	cmd, rest, findErr := root.Find(args)
+	if findErr != nil || !errors.As(err, &unknown) || !cmd.HasSubCommands() || len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
+		return err
+	}
+	return unknownCommand(cmd, rest)
+}
+
 // unknownCommand says that there is no such command, and which may have been meant.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if other := meant[args[0]]; other != "" && !cmd.HasParent() {
+	if other := meantCommand(cmd, args[0]); other != "" {
 		return fmt.Errorf("unknown command %q; did you mean %s?", args[0], other)
 	}
 	var known []string

@@ -123,7 +123,7 @@ func TestCompletionOffersWhatTheCommandCanUse(t *testing.T) {
 		"job ls --state |fai":              "failed",
 		"job ls --state |failed,ti":        "failed,timed_out",
 		"call --retry |lost,":              "lost,timed_out lost,failed",
-		"event ls --type |host.away,host.": "host.away,host.online host.away,host.duplicate host.away,host.journal_gone host.away,host.forgot host.away,host.paused host.away,host.unpaused host.away,host.labelled host.away,host.removed",
+		"event ls --type |host.away,host.": "host.away,host.online host.away,host.duplicate host.away,host.journal_gone host.away,host.forgot host.away,host.labelled host.away,host.removed host.away,host.paused host.away,host.unpaused host.away,host.drift",
 		"queue unpause |":                  "q=a",
 		"queue pause |":                    "q=b",
 	} {

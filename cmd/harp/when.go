@@ -102,7 +102,7 @@ func age(d time.Duration) string {
 // moment is a flag for a time, in any form in which times are printed, or a duration from now.
 type moment struct {
 	t    time.Time
-	past bool // a duration is that long ago
+	past bool // a duration counts back from now
 }
 
 // String returns the flag's value.
