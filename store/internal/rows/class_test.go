@@ -50,7 +50,7 @@ func endAt(t testing.TB, s *Store, at time.Time, procedures ...string) []*store.
 // counting counts what a store looks at of what has ended.
 type counting struct {
 	*trial
-	examined int // rows of the indices of what has ended, and of jobs
+	examined int // jobs and batches that the rows of the indices of what has ended are about, each time such a row is read
 }
 
 type countingView struct {
@@ -63,18 +63,15 @@ func (c *counting) View() (Snapshot, error) {
 	return &countingView{snap, c}, err
 }
 
-func (v *countingView) Get(key []byte) ([]byte, error) {
-	if key[0] == prefixCall {
-		v.c.examined++
-	}
-	return v.Snapshot.Get(key)
-}
-
 func (v *countingView) Scan(prefix, from []byte, reverse bool) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		for item, err := range v.Snapshot.Scan(prefix, from, reverse) {
 			if err == nil && len(item.Key) > 1 && item.Key[0] == prefixIndex && strings.ContainsRune("eEdD", rune(item.Key[1])) {
-				v.c.examined++
+				row, jobsErr := openEnded(item)
+				if jobsErr != nil { // it is about a batch
+					row = make([]ended, 1)
+				}
+				v.c.examined += len(row)
 			}
 			if !yield(item, err) {
 				return
@@ -523,4 +520,42 @@ func endBatchAt(t testing.TB, s *Store, at time.Time, procedure string, hosts in
 		t.Fatalf("it is %+v, %v", b, err)
 	}
 	return b
+}
+
+// TestPruneGoesOnWithItsClass: while there is more to delete of one class, what is kept of those before it is looked at once, and
+// afterwards each is walked through again.
+func TestPruneGoesOnWithItsClass(t *testing.T) {
+	e := &counting{trial: newTrial()}
+	s := opened(t, e, Options{})
+	putRule(t, s, harp.RetentionRule{Name: "kept", Order: 1, Procedure: "kept", Keep: 90 * day})
+	putRule(t, s, harp.RetentionRule{Name: "gone", Order: 2, Procedure: "gone", Keep: day})
+	kept := endAt(t, s, noon, slices.Repeat([]string{"kept"}, 100)...)
+	for range 5 {
+		endAt(t, s, noon, slices.Repeat([]string{"gone"}, 500)...)
+	}
+	e.examined = 0
+	later := noon.Add(2 * day)
+	if got := pruneWhole(t, s, store.Retention{RulesAt: later}, later); got != 2500 {
+		t.Errorf("%d were deleted", got)
+	}
+	if most := 2500 + 5*endedMost + 100; e.examined > most {
+		t.Errorf("%d were looked at, at most %d", e.examined, most)
+	}
+	later = noon.Add(91 * day)
+	if got := pruneWhole(t, s, store.Retention{RulesAt: later}, later); got != len(kept) {
+		t.Errorf("%d of the first class were deleted afterwards", got)
+	}
+}
+
+// pruneWhole prunes as long as there is more, and returns how many jobs were deleted.
+func pruneWhole(t testing.TB, s *Store, r store.Retention, now time.Time) (jobs int) {
+	t.Helper()
+	for more := true; more; {
+		did, err := s.Prune(t.Context(), r, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		jobs, more = jobs+did.Jobs, did.More
+	}
+	return jobs
 }

@@ -234,7 +234,8 @@ func (p *pruning) pruneFirst(w *endedWalk, isDue func(at int64) bool) (full bool
 }
 
 // pruneEnded deletes what has ended: of each class what is due, and then, where jobs store more than they may, of all of
-// them what ended first.
+// them what ended first. While there is more it goes on with the class at which the last Prune had enough: else of those
+// before it what is kept would be looked at by each.
 func (p *pruning) pruneEnded() error {
 	isOver := p.isOver()
 	var walks []*endedWalk
@@ -244,7 +245,12 @@ func (p *pruning) pruneEnded() error {
 		}
 	}()
 	full := false
+	begin := p.s.sweptClass
+	p.s.sweptClass = 0
 	for _, c := range p.allClasses() {
+		if c.No < begin && !isOver {
+			continue
+		}
 		w, err := p.walkEnded(c)
 		walks = append(walks, w)
 		if err != nil {
@@ -254,6 +260,7 @@ func (p *pruning) pruneEnded() error {
 			return err
 		}
 		if full {
+			p.s.sweptClass = c.No
 			break
 		}
 		if !isOver {
@@ -327,6 +334,12 @@ func firstOf(walks []*endedWalk) (out *endedWalk, first int64) {
 // noteSwept notes where the next Prune goes on if there is more.
 func (p *pruning) noteSwept(walks []*endedWalk) {
 	if !p.out.More {
+		for _, c := range p.allClasses() {
+			for kind := range classed {
+				delete(p.s.swept, string(endedPrefix(kind, c.No)))
+			}
+		}
+		p.s.sweptClass = 0
 		return
 	}
 	for _, w := range walks {

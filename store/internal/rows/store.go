@@ -49,10 +49,11 @@ type Store struct {
 	keptAhead int64 // what is stored of clockAhead; belongs to commitLoop
 	closeOnce sync.Once
 
-	mu    sync.Mutex
-	sched *schedule.Schedule // guarded by mu
-	swept map[string][]byte  // guarded by mu: where Prune goes on, by index
-	feed  feed
+	mu         sync.Mutex
+	sched      *schedule.Schedule // guarded by mu
+	swept      map[string][]byte  // guarded by mu: where Prune goes on, by index
+	sweptClass uint32             // guarded by mu: with which class
+	feed       feed
 
 	rules     []harp.RetentionRule             // guarded by mu: in their order; never changed
 	classes   map[uint32]*store.RetentionClass // guarded by mu
