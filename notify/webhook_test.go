@@ -402,3 +402,29 @@ func TestWebhookMany(t *testing.T) {
 		}
 	})
 }
+
+// TestWebhookSwitches: a receiver that says it changes the protocol, and then nothing, has ten seconds as others: the connection
+// is no longer the transport's, which does not end it.
+func TestWebhookSwitches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := pipes(t, func(_ string, conn net.Conn) {
+			_, _ = http.ReadRequest(bufio.NewReader(conn))
+			_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+			_, _ = io.Copy(io.Discard, conn)
+		})
+		ended := make(chan error, 1)
+		began := time.Now()
+		go func() { ended <- w.Send(t.Context(), receiver("http://10.0.0.1/"), message()) }()
+		select {
+		case err := <-ended:
+			if got := failed(t, err); got.Answer != "101 Switching Protocols" {
+				t.Errorf("%+v", got)
+			}
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		case <-time.After(time.Hour):
+			t.Fatal("it is waited for after an hour")
+		}
+	})
+}
