@@ -29,7 +29,10 @@ func (c *cli) devCommand() *cobra.Command {
 		Long: `Run a dispatcher and demonstration hosts, demo1 and so on, in one process, over TLS on
 loopback. The first start makes certificates; they and the data stay in the folder
 between starts. The context "dev" is written and made the current one, so that harp call
-works without flags in another terminal.`,
+works without flags in another terminal.
+
+Webhooks of notifications may be on this machine, also by http, and are signed with the
+secret "dev", which the first start makes in the folder's secrets. No mail is sent.`,
 		Example: "  harp dev --hosts 2",
 		Args:    cobra.NoArgs,
 		RunE: c.does(func(ctx context.Context, _ []string) error {
@@ -95,6 +98,7 @@ func (c *cli) announce(dir contexts.Dir, s *dev.System) error {
 		"harp call %s fail type=oops message=no",
 		"harp proc ls",
 		"harp job ls",
+		"harp notify add fails --on job.failed --webhook http://127.0.0.1:8000/ --secret " + dev.Secret,
 	} {
 		if strings.Contains(line, "%s") {
 			line = fmt.Sprintf(line, hosts[0])

@@ -19,16 +19,20 @@ import (
 // receiveSecret signs what the receiver of a script takes.
 var receiveSecret = []byte("0123456789abcdef01234567")
 
-// receive NAME starts a receiver of webhooks, of which the variable NAME is the URL, and writes NAME.pem, the certificate to be trusted,
-// and NAME.secret. A message that is signed well is a line of NAME.log: its id and its body. While there is a file NAME.down, it
+// receive [-plain] NAME starts a receiver of webhooks, of which the variable NAME is the URL, and writes NAME.pem, the certificate to be
+// trusted, unless it is plain, and NAME.secret. A message that is signed well is a line of NAME.log: its id and its body. While there is a file NAME.down, it
 // answers 503 and keeps nothing.
 func cmdReceive(ts *testscript.TestScript, neg bool, args []string) {
+	plain := len(args) > 0 && args[0] == "-plain"
+	if plain {
+		args = args[1:]
+	}
 	if neg || len(args) != 1 {
-		ts.Fatalf("usage: receive NAME")
+		ts.Fatalf("usage: receive [-plain] NAME")
 	}
 	path := ts.MkAbs(args[0])
 	var mu sync.Mutex
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
 		body, err := io.ReadAll(r.Body)
@@ -52,8 +56,13 @@ func cmdReceive(ts *testscript.TestScript, neg bool, args []string) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	}))
+	if plain {
+		s.Start()
+	} else {
+		s.StartTLS()
+		ts.Check(os.WriteFile(path+".pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o644))
+	}
 	ts.Defer(s.Close)
-	ts.Check(os.WriteFile(path+".pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o644))
 	ts.Check(os.WriteFile(path+".secret", []byte("whsec_"+base64.StdEncoding.EncodeToString(receiveSecret)+"\n"), 0o600))
 	ts.Setenv(args[0], s.URL+"/harp")
 }

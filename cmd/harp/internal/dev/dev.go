@@ -5,10 +5,13 @@ package dev
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -19,6 +22,7 @@ import (
 	"github.com/harpcaller/harp/cmd/harp/internal/contexts"
 	"github.com/harpcaller/harp/cmd/harp/internal/demo"
 	"github.com/harpcaller/harp/dispatcher"
+	"github.com/harpcaller/harp/notify"
 	"github.com/harpcaller/harp/store/badger"
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/devca"
@@ -135,11 +139,16 @@ func (s *System) serveDispatcher(ctx context.Context, l net.Listener) error {
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
+	webhooks, err := s.webhooks()
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
 	st, err := badger.Open(s.filePath("data"), &badger.Options{Logger: s.cfg.Logger})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	if s.dispatcher, err = dispatcher.Open(ctx, st, dispatcher.Config{Logger: s.cfg.Logger}); err != nil {
+	config := dispatcher.Config{Logger: s.cfg.Logger, Senders: []notify.Sender{webhooks}}
+	if s.dispatcher, err = dispatcher.Open(ctx, st, config); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	s.serving.Go(func() {
@@ -148,6 +157,30 @@ func (s *System) serveDispatcher(ctx context.Context, l net.Listener) error {
 		}
 	})
 	return nil
+}
+
+// Secret is the name of the secret that the first start makes, for webhooks.
+const Secret = "dev"
+
+// webhooks are what sends messages of notifications: to receivers on this machine, too. It makes a secret if there is none.
+func (s *System) webhooks() (*notify.Webhooks, error) {
+	folder := s.filePath("secrets")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, err
+	}
+	file := filepath.Join(folder, Secret)
+	if _, err := os.Lstat(file); errors.Is(err, os.ErrNotExist) {
+		key := make([]byte, 32)
+		_, _ = rand.Read(key) // which never fails
+		if err := os.WriteFile(file, []byte("whsec_"+base64.StdEncoding.EncodeToString(key)+"\n"), 0o600); err != nil {
+			return nil, err
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	return notify.NewWebhooks(notify.WebhookConfig{
+		Secrets: folder, Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
+	})
 }
 
 func (s *System) startAgents(ctx context.Context) error {
