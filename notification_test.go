@@ -38,14 +38,14 @@ func TestNotificationCheck(t *testing.T) {
 		"procedures": {func(n *Notification) { n.Procedures = []string{""} }},
 		"schedules":  {func(n *Notification) { n.Schedules = make([]string, MaxNotificationPatterns+1) }},
 		"target":     {func(n *Notification) { n.Target = strings.Repeat("x", MaxTarget+1) }},
-		"states":     {func(n *Notification) { n.States = []State{"broken"} }},
+		"states":     {func(n *Notification) { n.States = []State{"broken"} }, func(n *Notification) { n.States = append(n.States, StateLost) }},
 		"labels": {func(n *Notification) {
 			n.Labels = map[string]string{}
 			for i := range MaxLabels + 1 {
 				n.Labels[fmt.Sprint(i)] = ""
 			}
 		}},
-		"include":            {func(n *Notification) { n.Include = []string{"info"} }},
+		"include":            {func(n *Notification) { n.Include = []string{"info"} }, func(n *Notification) { n.Include = append(n.Include, IncludeArgs) }},
 		"for":                {func(n *Notification) { n.For = time.Minute }, func(n *Notification) { n.On, n.For = []string{"host.away"}, time.Millisecond }, func(n *Notification) { n.On, n.For = []string{"host.*"}, time.Minute }},
 		"digest":             {func(n *Notification) { n.Digest = -1 }, func(n *Notification) { n.Digest = MaxNotificationWait + 1 }},
 		"to":                 {func(n *Notification) { n.To = Receiver{} }, func(n *Notification) { n.To.Mail = &Mail{To: []string{"a@b"}} }},

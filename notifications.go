@@ -120,17 +120,23 @@ func (n Notification) Check() error {
 	if err := checkText("target", n.Target, MaxTarget); err != nil {
 		return err
 	}
-	for _, s := range n.States {
+	for i, s := range n.States {
 		if !s.Ended() && !slices.Contains([]State{StateQueued, StateSent, StateRunning, StateCancelling, StateUnknown}, s) {
 			return &FieldError{Field: "states", Message: fmt.Sprintf("%q is no state of a job", s)}
+		}
+		if slices.Contains(n.States[:i], s) {
+			return &FieldError{Field: "states", Message: fmt.Sprintf("%s is there twice", s)}
 		}
 	}
 	if err := CheckLabels(n.Labels); err != nil {
 		return err
 	}
-	for _, what := range n.Include {
+	for i, what := range n.Include {
 		if what != IncludeArgs && what != IncludeResult {
 			return &FieldError{Field: "include", Message: fmt.Sprintf("must each be %q or %q", IncludeArgs, IncludeResult)}
+		}
+		if slices.Contains(n.Include[:i], what) {
+			return &FieldError{Field: "include", Message: what + " is there twice"}
 		}
 	}
 	if err := n.checkTimes(); err != nil {
