@@ -32,11 +32,9 @@ func readAnswer(response *http.Response, now time.Time) error {
 	if name := http.StatusText(code); name != "" {
 		said += " " + name
 	}
-	switch {
-	case code < 200: // the connection is another protocol's now, and a read of it would end with nobody's time
-	case code >= 300 && code < 400:
+	if code >= 300 && code < 400 {
 		said += redirect(response.Header.Get("Location")) + ": redirects are not followed"
-	default:
+	} else {
 		body, _ := io.ReadAll(io.LimitReader(response.Body, maxBody)) // what came is told
 		if line := oneLine(string(body)); line != "" {
 			said += ": " + line

@@ -76,13 +76,19 @@ func (t *Transport) dial(ctx context.Context, network, address string, allowed f
 	return dialer.DialContext(ctx, network, address)
 }
 
-// RoundTrip asks once, and follows nothing. Errors: those of [http.Transport], which wrap ErrNetwork for an address that may not be reached.
+// RoundTrip asks once, and follows nothing. After 101 there is nothing to be read: the connection is no longer the Transport's then, and
+// a read of it would end with nobody's time. Errors: those of [http.Transport], which wrap ErrNetwork for an address that may not be reached.
 func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := t.http.RoundTrip(request)
 	if err != nil {
 		t.http.CloseIdleConnections() // there are none, but this ends dials that nobody waits for any more
+		return nil, err
 	}
-	return response, err
+	if response.StatusCode < http.StatusOK {
+		_ = response.Body.Close() // nothing was written
+		response.Body = http.NoBody
+	}
+	return response, nil
 }
 
 // SetResolver makes names be resolved by r, for tests.
