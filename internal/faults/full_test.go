@@ -139,7 +139,8 @@ func TestDiskFullAgent(t *testing.T) {
 	must(t, f.StartDispatcher())
 	all := callers(t, f, 2)
 	startAgents(t, f, all[0], "host00")
-	l := &Load{Fleet: f, Callers: all, Hosts: []string{"host00"}, Rate: 200, Workers: 32, Args: longer}
+	// What the disk has no room for waits for some seconds, and who has called it as well.
+	l := &Load{Fleet: f, Callers: all, Hosts: []string{"host00"}, Rate: 200, Workers: 512, Args: longer}
 	took := underLoad(t, l, func(r *rand.Rand) {
 		for range pick(2, 20) {
 			fill(t, mount, int64(r.IntN(64<<10)))

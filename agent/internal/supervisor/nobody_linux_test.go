@@ -3,8 +3,10 @@ package supervisor_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -215,5 +217,38 @@ func TestHiddenProcesses(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestStrangersAreNotServed checks that a supervisor does not speak with a process of another user, be that
+// root's.
+func TestStrangersAreNotServed(t *testing.T) {
+	needs.Root(t)
+	dir := nobodysDir(t)
+	over := filepath.Join(dir, "over")
+	cmd := asNobody(nobodyArg, dir, `until [ -e "$1" ]; do sleep 0.01; done`, over)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(os.WriteFile(over, nil, 0o600), cmd.Wait()); err != nil {
+			t.Error(err)
+		}
+	}()
+	var sockets []string
+	until(t, "the supervisor is there", func() bool {
+		sockets, _ = filepath.Glob(filepath.Join(dir, "*", "socket")) // the pattern is good
+		return len(sockets) == 1
+	})
+	conn, err := net.Dial("unix", sockets[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil { // a hello has longer
+		t.Fatal(err)
+	}
+	if n, err := conn.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // it is returned bare
+		t.Errorf("%d bytes came, %v", n, err)
 	}
 }
