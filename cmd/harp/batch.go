@@ -139,7 +139,6 @@ func (c *cli) batchListing() listing[harp.BatchStatus] {
 		wider: []string{"ended", "by", "retry of"},
 		widen: func(s harp.BatchStatus) []string { return []string{c.clock(s.EndTime), s.Caller.Name, s.RetryOf} },
 		id:    func(s harp.BatchStatus) string { return s.ID },
-		ids:   true,
 		changes: func(s harp.BatchStatus) string {
 			return s.ID + " " + batchStateText(s) + " " + memberText(s)
 		},

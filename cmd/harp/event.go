@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
 	"github.com/harpcaller/harp"
@@ -197,7 +198,11 @@ func (p *eventPrinter) printEvent(e harp.Event) error {
 	if p.cli.format == formatLines {
 		return p.cli.printLine(e)
 	}
-	p.cli.say("%s  %-18s  %s", p.cli.clock(e.Time), e.Type, eventText(e))
+	line := func() string { return fmt.Sprintf("%s  %-18s  %s", p.cli.clock(e.Time), e.Type, eventText(e)) }
+	if room := p.cli.room(); room > 0 && text.StringWidth(line()) > room {
+		e.Job, e.Batch = shortened(e.Job), shortened(e.Batch)
+	}
+	p.cli.say("%s", line())
 	return p.cli.stdout.err
 }
 

@@ -95,7 +95,9 @@ func (c *cli) groupRemoveCommand() *cobra.Command {
 		_, err := caller.Groups().Get(ctx, name)
 		return err
 	}
-	remove := func(ctx context.Context, caller *harp.Caller, name string) error { return caller.Groups().Delete(ctx, name) }
+	remove := func(ctx context.Context, caller *harp.Caller, name string) error {
+		return caller.Groups().Delete(ctx, name)
+	}
 	cmd := &cobra.Command{
 		Use:   "rm NAME...",
 		Short: "Delete groups that no other group uses",

@@ -219,7 +219,6 @@ func (c *cli) jobListing() listing[harp.JobStatus] {
 			return []string{numberText(j.Attempt), queueText(j), j.Principal.Name, valueText(j.Args), errorText(j)}
 		},
 		id:      func(j harp.JobStatus) string { return j.ID },
-		ids:     true,
 		changes: func(j harp.JobStatus) string { return j.ID + " " + stateText(j) },
 	}
 }

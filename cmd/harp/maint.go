@@ -384,6 +384,8 @@ func (c *cli) changesWindow(dry *bool, change func(m *harp.Maintenance, ctx cont
 		_, err := caller.Maintenance().Get(ctx, name)
 		return err
 	}
-	apply := func(ctx context.Context, caller *harp.Caller, name string) error { return change(caller.Maintenance(), ctx, name) }
+	apply := func(ctx context.Context, caller *harp.Caller, name string) error {
+		return change(caller.Maintenance(), ctx, name)
+	}
 	return c.changesNamed(dry, look, apply, would, done)
 }

@@ -285,7 +285,9 @@ func (c *cli) changesNotification(dry *bool, change func(n *harp.Notifications, 
 		_, err := caller.Notifications().Get(ctx, name)
 		return err
 	}
-	apply := func(ctx context.Context, caller *harp.Caller, name string) error { return change(caller.Notifications(), ctx, name) }
+	apply := func(ctx context.Context, caller *harp.Caller, name string) error {
+		return change(caller.Notifications(), ctx, name)
+	}
 	return c.changesNamed(dry, look, apply, would, done)
 }
 

@@ -330,14 +330,14 @@ func columnWidths(lines []table.Row) (widths []int, total int) {
 }
 
 // cutColumns makes a table as narrow as a terminal is, as far as it can: the widest columns are
-// cut, but for the first, which has names, and states.
+// cut, but for the first, which has names, states, and ids, of which a part is no use.
 func cutColumns(lines []table.Row, header []string, columns int) {
 	const narrowest = 4
 	widths, total := columnWidths(lines)
 	for ; total > columns; total-- {
 		widest := 0
 		for n := 1; n < len(widths); n++ {
-			if header[n] != stateColumn && widths[n] > narrowest && (widest == 0 || widths[n] > widths[widest]) {
+			if header[n] != stateColumn && !hasIDs(lines, n) && widths[n] > narrowest && (widest == 0 || widths[n] > widths[widest]) {
 				widest = n
 			}
 		}
@@ -374,7 +374,6 @@ type listing[T any] struct {
 	id     func(T) string
 	more   []field // of the JSON object, beside the list
 
-	ids     bool           // the first column has ids of jobs, which can be shortened
 	changes func(T) string // what --watch prints an item again for
 }
 
@@ -426,7 +425,7 @@ func printRows[T any](c *cli, l listing[T], items []T, headed bool) {
 		}
 		return
 	}
-	if l.ids && !c.fits(header, rows) {
+	if !c.fits(header, rows) {
 		shorten(rows)
 	}
 	if !c.fits(header, rows) {
@@ -434,9 +433,7 @@ func printRows[T any](c *cli, l listing[T], items []T, headed bool) {
 		c.times = timesRelative
 		rows = rowsOf()
 		c.times = was
-		if l.ids {
-			shorten(rows)
-		}
+		shorten(rows)
 	}
 	c.table(header, rows)
 }
@@ -452,11 +449,34 @@ func (c *cli) fits(header []string, rows [][]string) bool {
 	return columns == 0 || total <= columns
 }
 
-// shorten leaves of the ids in the first column what tells them apart.
+// shorten leaves of ids what tells them apart.
 func shorten(rows [][]string) {
 	for _, row := range rows {
-		row[0] = row[0][max(len(row[0])-shortID, 0):]
+		for n, cell := range row {
+			row[n] = shortened(cell)
+		}
 	}
+}
+
+// shortened is what tells an id apart from others; what is no id stays as it is.
+func shortened(text string) string {
+	if harp.CheckJobID(text) != nil {
+		return text
+	}
+	return text[len(text)-shortID:]
+}
+
+// hasIDs reports whether the cells of a column are ids, shortened or not, or empty.
+func hasIDs(lines []table.Row, column int) bool {
+	any := false
+	for _, line := range lines[1:] {
+		cell := fmt.Sprint(line[column])
+		if cell != "" && harp.CheckJobID(cell) != nil && (len(cell) != shortID || strings.Trim(cell, "0123456789abcdef") != "") {
+			return false
+		}
+		any = any || cell != ""
+	}
+	return any
 }
 
 // pairs prints names and values under each other; those without a value are left

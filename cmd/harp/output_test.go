@@ -472,3 +472,52 @@ func TestStdoutThatCannotBeWritten(t *testing.T) {
 type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+// TestIDsAreNotCut: where a terminal has no room, ids in any column are their last characters, which
+// commands take, and never cut to what names nothing.
+func TestIDsAreNotCut(t *testing.T) {
+	c := newCLI(nil, io.Discard, io.Discard, func(string) string { return "" })
+	var out strings.Builder
+	c.stdout.w, c.terminal, c.size = &out, true, func() (int, int) { return 50, 20 }
+	long := strings.Repeat("x", 60)
+	member := "019c13e8-0000-8000-8000-0000000000ab"
+	err := printList(c, listing[string]{
+		name: "things", header: []string{"host", "job", "error", "batch"}, id: func(s string) string { return s },
+		row: func(s string) []string { return []string{s, member, long, firstID} },
+	}, []string{"web01"})
+	if want := "web01  000000ab  xx"; err != nil || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "  "+firstID[len(firstID)-8:]+"\n") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	for line := range strings.Lines(out.String()) {
+		if len([]rune(strings.TrimSuffix(line, "\n"))) > 50 {
+			t.Errorf("too wide: %s", line)
+		}
+	}
+	out.Reset()
+	p := eventPrinter{cli: c}
+	if err := p.printEvent(harp.Event{Type: harp.EventBatchWave, Job: member, Batch: firstID}); err != nil || !strings.Contains(out.String(), "job=000000ab batch="+firstID[len(firstID)-8:]) {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	out.Reset()
+	c.terminal = false
+	if err := p.printEvent(harp.Event{Type: harp.EventBatchWave, Job: member}); err != nil || !strings.Contains(out.String(), "job="+member) {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// TestResultsOfSeveralLines: the line break at the end of a text is no line of its own.
+func TestResultsOfSeveralLines(t *testing.T) {
+	c := newCLI(nil, io.Discard, io.Discard, func(string) string { return "" })
+	var out strings.Builder
+	c.stdout.w = &out
+	for _, text := range []string{"one\n", "one\ntwo\n", "one\n\n"} {
+		v, err := harp.NewValue(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		printHosts(c, "web01", v)
+	}
+	if want := "web01: one\nweb01:\n  one\n  two\nweb01:\n  one\n  \n"; out.String() != want {
+		t.Errorf("%q", out.String())
+	}
+}

@@ -241,7 +241,9 @@ func (c *cli) retainRemoveCommand() *cobra.Command {
 		_, err := findRule(ctx, caller, name)
 		return err
 	}
-	remove := func(ctx context.Context, caller *harp.Caller, name string) error { return caller.Retention().Delete(ctx, name) }
+	remove := func(ctx context.Context, caller *harp.Caller, name string) error {
+		return caller.Retention().Delete(ctx, name)
+	}
 	cmd := &cobra.Command{
 		Use:   "rm NAME...",
 		Short: "Delete rules; what they keep stays as long as they said",

@@ -257,7 +257,9 @@ func (c *cli) scheduleChangeCommand(dry *bool, use, short string, change func(s 
 		_, err := caller.Schedules().Get(ctx, name)
 		return err
 	}
-	apply := func(ctx context.Context, caller *harp.Caller, name string) error { return change(caller.Schedules(), ctx, name) }
+	apply := func(ctx context.Context, caller *harp.Caller, name string) error {
+		return change(caller.Schedules(), ctx, name)
+	}
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.MinimumNArgs(1), RunE: c.changesNamed(dry, look, apply, would, done)}
 	bindDryRun(cmd, dry)
 	return cmd
