@@ -76,6 +76,8 @@ func TestEndHiddenOrphans(t *testing.T) {
 		t.Errorf("%d processes are in the cgroup, %v", len(in), err)
 	}
 	_ = left.Process.Kill() // it may have ended
-	<-ended
+	if err := <-ended; err == nil {
+		t.Error("it has ended by itself")
+	}
 	_ = os.Remove(dir) // it may be gone
 }
