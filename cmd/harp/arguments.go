@@ -14,6 +14,7 @@ import (
 	"github.com/harpcaller/harp"
 	"github.com/harpcaller/harp/internal/duration"
 	"github.com/harpcaller/harp/internal/schema"
+	"github.com/harpcaller/harp/target"
 )
 
 // maxInput is how much is read of a file or stdin as arguments; the library's own
@@ -273,9 +274,12 @@ func labelText(m map[string]string) string {
 }
 
 // findProcedure asks what the host offers under this name. A host that has not
-// said what it offers is asked by calling it. Errors: harp.ErrNotFound.
+// said what it offers is asked by calling it. Errors: harp.ErrNotFound; harp.ErrInvalid for a target in the place of a host.
 func findProcedure(ctx context.Context, caller *harp.Caller, host, name string) (harp.ProcedureDoc, error) {
 	docs, err := caller.Hosts().Procedures(ctx, host)
+	if errors.Is(err, harp.ErrNotFound) && target.QuoteName(host) != host {
+		return harp.ProcedureDoc{}, invalid("host", "%s is a target, not the name of a host; all hosts of one are called by harp run", host)
+	}
 	if err != nil {
 		return harp.ProcedureDoc{}, noHost(ctx, caller, err, host)
 	}
