@@ -134,8 +134,9 @@ func (b *Batch) Pause(ctx context.Context, reason string) error {
 	return err
 }
 
-// Resume lets a batch go on that is paused; its failures count anew from here. Of one that is not
-// paused it changes nothing. Errors: as Pause.
+// Resume lets a batch go on that is paused; its failures count anew from here. Of one that is to be
+// approved it is the approval: see [ApproveFirst]. Of one that is not paused it changes nothing. Errors:
+// as Pause.
 func (b *Batch) Resume(ctx context.Context) error {
 	_, err := b.change(ctx, BatchChange{Kind: ResumeOfBatch})
 	return err
@@ -316,13 +317,15 @@ func (s BatchState) Ended() bool {
 
 // Why a batch is in its state: BatchStatus.Reason.
 const (
-	BatchReasonOperator  = "operator"  // paused: somebody asked for it
-	BatchReasonWave      = "wave"      // paused: a wave is over and the next one is to be approved
-	BatchReasonFailures  = "failures"  // paused, cancelling, failed: as many members failed as StopAfter says
-	BatchReasonStopped   = "stopped"   // cancelling, failed: it was paused longer than a batch may be
-	BatchReasonRequested = "requested" // cancelling, cancelled: somebody asked for it
-	BatchReasonNoHost    = "no_host"   // failed: all its hosts were skipped
-	BatchReasonRestored  = "restored"  // failed: the dispatcher's store was restored from a backup
+	BatchReasonOperator    = "operator"     // paused: somebody asked for it
+	BatchReasonApproval    = "approval"     // paused: its beginning is to be approved; cancelling, cancelled: nobody did in time
+	BatchReasonNotApproved = "not_approved" // cancelling, cancelled: somebody cancelled it rather than to approve it
+	BatchReasonWave        = "wave"         // paused: a wave is over and the next one is to be approved
+	BatchReasonFailures    = "failures"     // paused, cancelling, failed: as many members failed as StopAfter says
+	BatchReasonStopped     = "stopped"      // cancelling, failed: it was paused longer than a batch may be
+	BatchReasonRequested   = "requested"    // cancelling, cancelled: somebody asked for it
+	BatchReasonNoHost      = "no_host"      // failed: all its hosts were skipped
+	BatchReasonRestored    = "restored"     // failed: the dispatcher's store was restored from a backup
 )
 
 // BatchPause says why a batch is paused.

@@ -46,6 +46,7 @@ type BatchOptions struct {
 	Rolling      []string      `json:"rolling,omitempty" msgpack:"rolling,omitempty"`   // how many hosts have been reached when each wave is over
 	WavePause    time.Duration `json:"wave_pause,omitempty" msgpack:"wavepause,omitempty"`
 	Approve      bool          `json:"approve,omitempty" msgpack:"approve,omitempty"`
+	ApproveFirst bool          `json:"approve_first,omitempty" msgpack:"approvefirst,omitempty"`
 	Subset       string        `json:"subset,omitempty" msgpack:"subset,omitempty"` // how many hosts there are of those selected
 	Shuffle      bool          `json:"shuffle,omitempty" msgpack:"shuffle,omitempty"`
 	Rate         int           `json:"rate,omitempty" msgpack:"rate,omitempty"` // hosts that are reached within RatePer, at most
@@ -89,6 +90,12 @@ func WavePause(d time.Duration) Option {
 // Approve pauses a batch after each wave but the last, until somebody resumes it: see [Rolling].
 func Approve() Option { return func(o *CallOptions) { o.Batch.Approve = true } }
 
+// ApproveFirst pauses a batch as it is submitted, its hosts being fixed: the first is reached when somebody
+// resumes it, with [Batch.Resume]. One that is cancelled instead ends as cancelled(not_approved), and one that nobody
+// has resumed within the dispatcher's limits.batch_pause as cancelled(approval); nothing of it has started.
+// [Approve] is about what follows.
+func ApproveFirst() Option { return func(o *CallOptions) { o.Batch.ApproveFirst = true } }
+
 // Subset makes a batch of so many of the hosts, "10" or "10%", chosen at random.
 func Subset(share string) Option {
 	return func(o *CallOptions) { o.Batch.Subset, o.set.batch.subset = share, true }
@@ -117,8 +124,9 @@ func MaxHosts(n int) Option {
 	return func(o *CallOptions) { o.Batch.MaxHosts, o.set.batch.maxHosts = n, true }
 }
 
-// Confirmed refuses the batch, ErrConflict, if its target selects other hosts than those of the
-// [Preview] with this Digest.
+// Confirmed refuses the batch, ErrConflict, if it is another than that of the [Preview] with this Digest: if its
+// target selects other hosts now, or if what is called differs, the arguments, the queue, the subset or whether it is
+// a dry run. What says when, and how fast, may differ.
 func Confirmed(digest string) Option {
 	return func(o *CallOptions) { o.Batch.Confirmed, o.set.batch.confirmed = digest, true }
 }
@@ -192,6 +200,7 @@ func (o *CallOptions) batchOption() string {
 		{"rolling", set.rolling || len(b.Rolling) > 0},
 		{"wave_pause", set.wavePause || b.WavePause != 0},
 		{"approve", b.Approve},
+		{"approve_first", b.ApproveFirst},
 		{"subset", set.subset || b.Subset != ""},
 		{"shuffle", b.Shuffle},
 		{"rate", set.rate || b.Rate != 0 || b.RatePer != 0},
@@ -222,6 +231,7 @@ func (o *BatchOptions) merge(given BatchOptions) {
 	setIf(&o.Rolling, slices.Clone(given.Rolling), len(given.Rolling) > 0)
 	setIf(&o.WavePause, given.WavePause, given.WavePause != 0)
 	setIf(&o.Approve, true, given.Approve)
+	setIf(&o.ApproveFirst, true, given.ApproveFirst)
 	setIf(&o.Subset, given.Subset, given.Subset != "")
 	setIf(&o.Shuffle, true, given.Shuffle)
 	setIf(&o.Rate, given.Rate, given.Rate != 0)
@@ -307,7 +317,7 @@ func (o *BatchOptions) check() error {
 	return checkRetried(o.Retry)
 }
 
-// maxDigest is how long the digest of a list of hosts is.
+// maxDigest is how long the digest of a preview is at most.
 const maxDigest = 64
 
 // checkWaves refuses waves that are none, or of which one is not more than one before of its kind.

@@ -22,6 +22,7 @@ func TestBatchOptionsAreOfBatches(t *testing.T) {
 		"on_stop":        OnStop(CancelBatch),
 		"max_hosts":      MaxHosts(1),
 		"confirmed":      Confirmed("d"),
+		"approve_first":  ApproveFirst(),
 		"probe":          Probe(),
 		"when_unfit":     WhenUnfit(SkipHost),
 		"when_held":      WhenHeld(SkipHost),
@@ -114,7 +115,7 @@ func TestBadBatchOptions(t *testing.T) {
 // The last option wins, also as a struct, and a request keeps them on its way.
 func TestBatchOptionsStack(t *testing.T) {
 	given := BatchOptions{
-		Parallel: 2, Rolling: []string{"1", "50%"}, WavePause: time.Minute, Approve: true, Subset: "10%", Shuffle: true, Rate: 3, RatePer: time.Second,
+		Parallel: 2, Rolling: []string{"1", "50%"}, WavePause: time.Minute, Approve: true, ApproveFirst: true, Subset: "10%", Shuffle: true, Rate: 3, RatePer: time.Second,
 		StopAfter: "5%", OnStop: CancelBatch, MaxHosts: 9, Confirmed: "d", Probe: true, WhenUnfit: SkipHost, WhenHeld: SkipHost, QueuePerHost: true,
 	}
 	r, err := NewBatchRequest(" web01 , web02", "p", nil, Parallel(7), Options(CallOptions{Batch: given, Queue: Args{"q": 1}}), Subset("20%"))

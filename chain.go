@@ -73,6 +73,16 @@ func (t *Target) Chain(ctx context.Context, steps []Step, opts ...Option) (*Batc
 	return t.Call(ctx, first.Procedure, first.Args, opts...)
 }
 
+// PreviewChain is [Target.Preview] of what [Target.Chain], given the same, would meet. A host is unfit that is so for one
+// of the steps. Errors: as Preview, with steps[1] before the fields of the second step.
+func (t *Target) PreviewChain(ctx context.Context, steps []Step, opts ...Option) (Preview, error) {
+	first, opts, err := chainOptions(steps, opts)
+	if err != nil {
+		return Preview{}, err
+	}
+	return t.Preview(ctx, first.Procedure, first.Args, opts...)
+}
+
 // NewChainRequest returns the request of a chain, as [NewBatchRequest] does that of a batch. Errors: ErrInvalid,
 // naming the field.
 func NewChainRequest(expr string, steps []Step, opts ...Option) (Request, error) {

@@ -25,7 +25,7 @@ func TestRequestGolden(t *testing.T) {
 			ID: "0198f0a2-7c11-7000-8000-000000000001", Target: "web*", Procedure: "p", Needs: []string{NeedBatch}, WhenOffline: SkipHost, Queue: Value{0x80},
 			RetryOf: "0198f0a2-7c11-7000-8000-000000000000",
 			Batch: BatchOptions{
-				Parallel: 1, Rolling: []string{"1", "10%"}, WavePause: 2, Approve: true, Subset: "50%", Shuffle: true, Rate: 3, RatePer: time.Second, StopAfter: "5%",
+				Parallel: 1, Rolling: []string{"1", "10%"}, WavePause: 2, Approve: true, ApproveFirst: true, Subset: "50%", Shuffle: true, Rate: 3, RatePer: time.Second, StopAfter: "5%",
 				OnStop: CancelBatch, MaxHosts: 4, Confirmed: "d", Probe: true, WhenUnfit: SkipHost, WhenHeld: SkipHost, QueuePerHost: true, Drift: "base", Retry: []string{"failed"},
 			},
 		},

@@ -168,10 +168,10 @@ type HostService interface {
 	// (target), ErrNotFound (the host), ErrRefused (the target has more than 4,000 parts).
 	ExplainTarget(ctx context.Context, expr, host string) (target.Node, error)
 
-	// PreviewTarget returns what a call of the hosts that a target selects would meet;
-	// nothing is stored. Errors: ErrInvalid (target, procedure, args), ErrNotFound (a host
-	// that is written out in the target and not known, or no host at all).
-	PreviewTarget(ctx context.Context, expr, procedure string, args Value) (Preview, error)
+	// PreviewBatch returns what the submission of a batch would meet; nothing is stored. Errors: ErrInvalid (the
+	// request, which is that of no batch, or hosts), ErrNotFound (a host that is written out in its target and not
+	// known, or no host at all). Why else it would be refused is in the Preview.
+	PreviewBatch(ctx context.Context, call Submission) (Preview, error)
 
 	// LabelHosts sets and unsets labels of the hosts that a target selects, once for an id,
 	// which is as that of CancelQueue, and returns how many hosts these are. Errors:

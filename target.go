@@ -117,7 +117,9 @@ type Preview struct {
 	Unfit     int    `json:"unfit" msgpack:"unfit,omitempty"`      // of these, lack the procedure, or the arguments do not fit
 	Held      int    `json:"held" msgpack:"held,omitempty"`        // of these, a maintenance window or a pause keeps the procedure from starting there now
 	Dangerous bool   `json:"dangerous" msgpack:"danger,omitempty"` // a host that is fit declares the procedure so: [TraitDangerous]
-	Digest    string `json:"digest" msgpack:"digest"`              // of the names of all hosts: another list has another one
+	Digest    string `json:"digest" msgpack:"digest"`              // of the names of all hosts and of the request: see [Confirmed]
+
+	Refusal Failure `json:"refusal,omitzero" msgpack:"refusal,omitempty"` // why the batch would be refused now; the zero Failure: it would not
 
 	AwayHosts  []string    `json:"away_hosts,omitempty" msgpack:"awayhosts,omitempty"` // by name, the first 100
 	UnfitHosts []UnfitHost `json:"unfit_hosts,omitempty" msgpack:"-"`                  // by name, the first 100
@@ -151,19 +153,16 @@ func (h *UnfitHost) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Preview says what a call of all hosts of the target would meet now: how many there are,
-// which are away and which are unfit, and whether the procedure is dangerous. Nothing is
-// stored and no host is asked. args is as [Host.Call] takes it. A host that has not said
-// what it offers counts as fit. Errors: ErrInvalid (target, procedure, args, an option),
+// Preview says what [Target.Call], given the same, would meet now: how many hosts there are,
+// which are away and which are unfit, whether the procedure is dangerous, and why the batch would
+// be refused, if it would. Nothing is stored and no host is asked, not with [Probe] either. A host
+// that has not said what it offers counts as fit. Errors: ErrInvalid (target, procedure, args, an option),
 // ErrNotFound (a host that is written out in the target is not known, or it selects none),
 // ErrUnavailable, ErrClosed.
 func (t *Target) Preview(ctx context.Context, procedure string, args any, opts ...Option) (Preview, error) {
-	if t.text == "" {
-		return Preview{}, errNoTarget
-	}
-	req, _, err := t.batchRequest(procedure, args, opts)
+	req, hosts, err := t.batchRequest(procedure, args, opts)
 	if err != nil {
 		return Preview{}, err
 	}
-	return t.caller.service.PreviewTarget(ctx, t.text, req.Procedure, req.Args)
+	return t.caller.service.PreviewBatch(ctx, Submission{Request: req.Encode(), Hosts: hosts})
 }

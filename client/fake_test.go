@@ -415,12 +415,17 @@ func (f *fake) ExplainTarget(ctx context.Context, text, host string) (target.Nod
 	return target.Node{Text: text, Hosts: 1, Value: host, Parts: []target.Node{{Text: "a", Hosts: 2}, {Text: "b", Parts: []target.Node{{Text: "c"}}}}}, nil
 }
 
-func (f *fake) PreviewTarget(ctx context.Context, text, procedure string, args harp.Value) (harp.Preview, error) {
-	if err := f.enter(ctx, "PreviewTarget"); err != nil {
+func (f *fake) PreviewBatch(ctx context.Context, call harp.Submission) (harp.Preview, error) {
+	if err := f.enter(ctx, "PreviewBatch"); err != nil {
 		return harp.Preview{}, err
 	}
-	lacking := harp.UnfitHost{Host: "db01", Err: failures.NotFound("procedure", procedure+" "+args.String())}
-	return harp.Preview{Hosts: 2, Away: 1, Unfit: 1, Dangerous: true, Digest: text, AwayHosts: []string{"db02"}, UnfitHosts: []harp.UnfitHost{lacking}}, nil
+	req, err := harp.DecodeRequest(call.Request)
+	if err != nil {
+		return harp.Preview{}, err
+	}
+	lacking := harp.UnfitHost{Host: "db01", Err: failures.NotFound("procedure", req.Procedure+" "+req.Args.String())}
+	refusal := failures.New("refused", string(call.Hosts)+" "+req.Batch.Subset)
+	return harp.Preview{Hosts: 2, Away: 1, Unfit: 1, Dangerous: true, Digest: req.Target, Refusal: refusal, AwayHosts: []string{"db02"}, UnfitHosts: []harp.UnfitHost{lacking}}, nil
 }
 
 func (f *fake) BatchStatus(ctx context.Context, id string, wait bool) (harp.BatchStatus, error) {

@@ -408,12 +408,9 @@ func (r *remote) ExplainTarget(ctx context.Context, text, host string) (target.N
 	return explained, nil
 }
 
-// PreviewTarget implements harp.HostService.
-func (r *remote) PreviewTarget(ctx context.Context, text, procedure string, args harp.Value) (harp.Preview, error) {
-	if err := checkTarget(wire.TypePreview, text, len(args)); err != nil {
-		return harp.Preview{}, err
-	}
-	m, err := requestReply[wire.Previewed](ctx, r, wire.TypePreview, wire.Preview{Target: text, Procedure: procedure, Args: args}, false)
+// PreviewBatch implements harp.HostService.
+func (r *remote) PreviewBatch(ctx context.Context, call harp.Submission) (harp.Preview, error) {
+	m, err := requestReply[wire.Previewed](ctx, r, wire.TypePreview, wire.Preview{Submission: call}, false)
 	if err != nil {
 		return harp.Preview{}, err
 	}

@@ -73,9 +73,11 @@ func (d *Dispatcher) admitBatch(ctx context.Context, req harp.Request, listed []
 	if err != nil {
 		return sub, err
 	}
-	if req.Batch.Drift != "" {
-		found.checkDrift()
-	}
+	return d.judgeBatch(req, found, silent, now)
+}
+
+// judgeBatch is admitBatch for the hosts that were found.
+func (d *Dispatcher) judgeBatch(req harp.Request, found *candidates, silent map[string]bool, now time.Time) (sub store.BatchSubmission, err error) {
 	if err := d.checkHosts(req, found); err != nil {
 		return sub, err
 	}
@@ -118,6 +120,15 @@ func (d *Dispatcher) admitBatch(ctx context.Context, req harp.Request, listed []
 // findBatchHosts returns the hosts that the target of a batch selects, that it lists, or those of the batch
 // that it makes again. Errors: those of findCandidates; harp.ErrInvalid (hosts), harp.ErrConflict, harp.ErrPruned.
 func (d *Dispatcher) findBatchHosts(ctx context.Context, req harp.Request, listed []byte) (*candidates, error) {
+	found, err := d.findSelected(ctx, req, listed)
+	if err == nil && req.Batch.Drift != "" {
+		found.checkDrift()
+	}
+	return found, err
+}
+
+// findSelected is findBatchHosts for any batch, be it a check or not.
+func (d *Dispatcher) findSelected(ctx context.Context, req harp.Request, listed []byte) (*candidates, error) {
 	switch {
 	case req.RetryOf != "":
 	case req.List != nil:
@@ -185,12 +196,13 @@ func (d *Dispatcher) checkHosts(req harp.Request, found *candidates) error {
 	if err := failures.CheckHostCount(limits, n); err != nil {
 		return err
 	}
-	switch {
-	case n > d.cfg.Limits.BatchHosts:
+	if n > d.cfg.Limits.BatchHosts {
 		return failures.New("refused", fmt.Sprintf("limits.batch_hosts: the target selects %d hosts, at most %d may be called at a time", n, d.cfg.Limits.BatchHosts)).Err()
-	case limits.Confirmed != "" && limits.Confirmed != found.digest():
-		return conflictOf(conflictConfirmed, fmt.Sprintf("confirmed: the target selects other hosts now than were confirmed: %d", n))
-	case limits.WhenUnfit == harp.SkipHost:
+	}
+	if err := found.checkConfirmed(req); err != nil {
+		return err
+	}
+	if limits.WhenUnfit == harp.SkipHost {
 		return nil
 	}
 	return failures.CheckFit(found.sumUp())
@@ -226,7 +238,7 @@ func (d *Dispatcher) planBatch(req harp.Request, hosts int) (plan store.BatchPla
 		return plan, failures.New("refused", fmt.Sprintf("parallel of %d is more than limits.batch_parallel of %d", o.Parallel, d.cfg.Limits.BatchParallel)).Err()
 	}
 	plan = store.BatchPlan{
-		WavePause: o.WavePause, Approve: o.Approve, Parallel: cmp.Or(o.Parallel, d.cfg.Limits.BatchParallel), Rate: o.Rate, RatePer: o.RatePer,
+		WavePause: o.WavePause, Approve: o.Approve, ApproveFirst: o.ApproveFirst, Parallel: cmp.Or(o.Parallel, d.cfg.Limits.BatchParallel), Rate: o.Rate, RatePer: o.RatePer,
 		StopCancel: o.OnStop == harp.CancelBatch, MaxPause: d.cfg.Limits.BatchPause, StartAfter: req.StartAfter,
 	}
 	if o.StopAfter != "" {

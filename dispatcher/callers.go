@@ -420,7 +420,7 @@ func handleExplain(ctx context.Context, s harp.Service, w wire.Explain) (any, er
 }
 
 func handlePreview(ctx context.Context, s harp.Service, w wire.Preview) (any, error) {
-	p, err := s.PreviewTarget(ctx, w.Target, w.Procedure, w.Args)
+	p, err := s.PreviewBatch(ctx, w.Submission)
 	return wire.Previewed{Preview: p, UnfitHosts: wire.NewRows(p.UnfitHosts, wire.MaxRows)}, err
 }
 

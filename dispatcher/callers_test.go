@@ -43,7 +43,7 @@ func FuzzAnswer(f *testing.F) {
 		wire.TypeSubmit: harp.Submission{Request: harp.Request{ID: id, Host: "h", Procedure: "p"}.Encode()},
 		wire.TypeStatus: wire.JobRef{ID: id}, wire.TypeResult: wire.ResultOf{ID: id}, wire.TypePull: wire.Pull{ID: id, RecordQuery: harp.RecordQuery{From: 1}},
 		wire.TypeJobs:  wire.JobsQuery{Queue: []byte{0x80}, JobFilter: harp.JobFilter{States: []harp.State{"queued"}}, Page: wire.Page{Cursor: mark{Key: "k"}.cursor(), Limit: 1}},
-		wire.TypeHosts: wire.HostsQuery{Target: "h"}, wire.TypeExplain: wire.Explain{Target: "h and i", Host: "h"}, wire.TypePreview: wire.Preview{Target: "h", Procedure: "p"}, wire.TypeHostProcs: wire.HostRef{Name: "h"}, wire.TypeRemoveHost: wire.RemoveHost{Name: "other", Request: id}, wire.TypeQueues: wire.QueuesQuery{Name: []byte{0x80}},
+		wire.TypeHosts: wire.HostsQuery{Target: "h"}, wire.TypeExplain: wire.Explain{Target: "h and i", Host: "h"}, wire.TypePreview: wire.Preview{Submission: harp.Submission{Request: harp.Request{ID: id, Target: "h", Procedure: "p", Needs: []string{harp.NeedBatch}}.Encode()}}, wire.TypeHostProcs: wire.HostRef{Name: "h"}, wire.TypeRemoveHost: wire.RemoveHost{Name: "other", Request: id}, wire.TypeQueues: wire.QueuesQuery{Name: []byte{0x80}},
 		wire.TypeCancelQueue: wire.QueueRef{Name: []byte{0x80}, Request: id}, wire.TypeCancelJob: wire.JobRef{ID: id}, 5: nil,
 		wire.TypeRequest: wire.JobRef{ID: id}, wire.TypeForceLost: wire.ForceLost{ID: id, Why: "w"}, wire.TypePrune: wire.Prune{EndedBefore: time.Unix(1, 0)},
 		wire.TypeEvents: wire.EventsQuery{EventFilter: harp.EventFilter{After: "start", Types: []string{"job.*"}}}, wire.TypeChangeQueue: wire.QueueChange{Request: id, Name: []byte{0x80}, QueueChange: harp.QueueChange{Paused: new(bool)}},

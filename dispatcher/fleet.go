@@ -4,10 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -282,9 +282,12 @@ func (f *fleet) findNamed(ctx context.Context, names []string, procedure string,
 	return &j.found, nil
 }
 
-// digest tells lists of hosts apart: SHA-256 over the names in their order, each after its
-// length as two bytes.
-func (c *candidates) digest() string {
+// digestedBytes is how much of a hash stands in the digest of a preview.
+const digestedBytes = 14
+
+// previewDigest tells what was confirmed apart from what is submitted: how many hosts there are, SHA-256 over their
+// names in their order, each after its length as two bytes, and that of the request.
+func (c *candidates) previewDigest(req harp.Request) string {
 	h := sha256.New()
 	var head [2]byte
 	for _, one := range c.hosts {
@@ -292,7 +295,26 @@ func (c *candidates) digest() string {
 		h.Write(head[:])
 		io.WriteString(h, one.name) //nolint:errcheck // a hash takes everything
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	of := req.Digest()
+	return fmt.Sprintf("%d-%x-%x", len(c.hosts), h.Sum(nil)[:digestedBytes], of[:digestedBytes])
+}
+
+// checkConfirmed refuses a batch that is another than the one that was confirmed, or has other hosts now. Errors:
+// harp.ErrConflict, which says how many hosts there were and are.
+func (c *candidates) checkConfirmed(req harp.Request) error {
+	said, is := req.Batch.Confirmed, c.previewDigest(req)
+	if said == "" || said == is {
+		return nil
+	}
+	were, _, _ := strings.Cut(said, "-")
+	if n, err := strconv.Atoi(were); err != nil || n < 0 {
+		return conflictOf(conflictConfirmed, "confirmed: is not the digest of a preview")
+	}
+	const ofHosts = 2 // parts of it
+	if strings.HasPrefix(said, strings.Join(strings.SplitN(is, "-", ofHosts+1)[:ofHosts], "-")+"-") {
+		return conflictOf(conflictConfirmed, "confirmed: another request was confirmed than is submitted")
+	}
+	return conflictOf(conflictConfirmed, fmt.Sprintf("confirmed: the target selects other hosts now than were confirmed: %d, where there were %s", len(c.hosts), were))
 }
 
 // judge finds the classes of hosts.
@@ -394,13 +416,6 @@ func (j *judge) newClass(ctx context.Context, c *catalogue, isOnline bool) (of c
 // previewed is how many hosts of a kind a preview names.
 const previewed = 100
 
-// preview sums candidates up, with the digest of their names.
-func (c *candidates) preview() harp.Preview {
-	p := c.sumUp()
-	p.Digest = c.digest()
-	return *p
-}
-
 func (c *candidates) sumUp() *harp.Preview {
 	p := &harp.Preview{Hosts: len(c.hosts)}
 	for _, one := range c.hosts {
@@ -419,26 +434,47 @@ func (c *candidates) sumUp() *harp.Preview {
 	return p
 }
 
-// PreviewTarget implements harp.HostService.
-func (s *service) PreviewTarget(ctx context.Context, text, procedure string, args harp.Value) (harp.Preview, error) {
+// PreviewBatch implements harp.HostService.
+func (s *service) PreviewBatch(ctx context.Context, call harp.Submission) (harp.Preview, error) {
 	return request(s, ctx, func(ctx context.Context) (harp.Preview, error) {
-		call := harp.Request{ID: harp.NewID(), Host: "any", Procedure: procedure, Args: args}
-		if err := call.Check(); err != nil {
+		req, err := harp.DecodeRequest(call.Request)
+		if err != nil {
 			return harp.Preview{}, err
 		}
-		weight := weightOfBytes(len(text) + len(args))
+		if !req.IsBatch() {
+			return harp.Preview{}, &harp.FieldError{Field: "target", Message: "must not be empty"}
+		}
+		now := s.d.now()
+		if err := checkCall(call, req, now); err != nil {
+			return harp.Preview{}, err
+		}
+		weight := weightOf(call)
 		if err := s.d.turns.awaitTurn(ctx, s.who, weight); err != nil {
 			return harp.Preview{}, err
 		}
 		defer s.d.turns.leaveTurn(s.who, weight)
-		found, err := s.d.fleet.findCandidates(ctx, text, procedure, args)
-		if err != nil {
-			return harp.Preview{}, err
-		}
-		p := found.preview()
-		p.Held = s.d.heldAmong(found, window.Start{Procedure: procedure}, s.d.now()).hosts
-		return p, nil
+		return s.d.previewBatch(ctx, req, call.Hosts, now)
 	})
+}
+
+// previewBatch says what a batch would meet. Errors: those of findBatchHosts.
+func (d *Dispatcher) previewBatch(ctx context.Context, req harp.Request, listed []byte, now time.Time) (harp.Preview, error) {
+	found, err := d.findBatchHosts(ctx, req, listed)
+	if err != nil {
+		return harp.Preview{}, err
+	}
+	p := *found.sumUp()
+	p.Digest = found.previewDigest(req)
+	p.Held = d.heldAmong(found, window.Start{Procedure: req.Procedure}, now).hosts
+	if req.Batch.Subset != "" {
+		req.WhenOffline = harp.WaitForHost // which hosts it has is up to the id of what is submitted
+	}
+	refused := checkNeeds(req, now)
+	if refused == nil {
+		_, refused = d.judgeBatch(req, found, nil, now)
+	}
+	p.Refusal = harp.FailureOf(refused)
+	return p, nil
 }
 
 // selectPage is that of the fleet. A long target takes its principal's turn, as a preview of it does: to read

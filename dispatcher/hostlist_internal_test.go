@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -47,9 +48,23 @@ func TestLongTargetsTakeTurns(t *testing.T) {
 		}
 		s := d.service(who)
 		for name, ask := range map[string]func(text string) error{
-			"preview": func(text string) error { _, err := s.PreviewTarget(t.Context(), text, "host.name", nil); return err },
-			"list":    func(text string) error { _, err := s.ListHosts(t.Context(), text, ""); return err },
-			"ping":    func(text string) error { _, err := s.PingHosts(t.Context(), text, ""); return err },
+			"preview": func(text string) error {
+				req := harp.Request{ID: harp.NewID(), Target: text, Procedure: "host.name", Needs: []string{harp.NeedBatch}}
+				var hosts []byte
+				if len(text) > harp.MaxTarget {
+					names := make([]string, len(text)/len(",nobody"))
+					for n := range names {
+						names[n] = fmt.Sprintf("nobody%06d", n)
+					}
+					hosts, _ = harp.EncodeHosts(names)
+					sum := sha256.Sum256(hosts)
+					req.Target, req.List = "", &harp.HostList{Count: len(names), Digest: hex.EncodeToString(sum[:])}
+				}
+				_, err := s.PreviewBatch(t.Context(), harp.Submission{Request: req.Encode(), Hosts: hosts})
+				return err
+			},
+			"list": func(text string) error { _, err := s.ListHosts(t.Context(), text, ""); return err },
+			"ping": func(text string) error { _, err := s.PingHosts(t.Context(), text, ""); return err },
 		} {
 			if err := ask("nobody"); !errors.Is(err, harp.ErrNotFound) { // at once, or the test hangs
 				t.Errorf("%s of a short target: %v", name, err)

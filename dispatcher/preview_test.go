@@ -3,7 +3,6 @@ package dispatcher_test
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,15 +15,15 @@ import (
 	"github.com/harpcaller/harp/dispatcher"
 )
 
-// digestOf is the digest of a list of hosts, as docs/protocol.md has it.
-func digestOf(names ...string) string {
+// digestOf is the digest of a preview, as docs/protocol.md has it.
+func digestOf(req harp.Request, names ...string) string {
 	var b []byte
 	for _, name := range names {
 		b = append(b, byte(len(name)>>8), byte(len(name)))
 		b = append(b, name...)
 	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
+	sum, of := sha256.Sum256(b), req.Digest()
+	return fmt.Sprintf("%d-%x-%x", len(names), sum[:14], of[:14])
 }
 
 // A preview counts the hosts that a call would meet, and says which are away, and which cannot
@@ -47,7 +46,7 @@ func TestPreviewSaysWhatACallWouldMeet(t *testing.T) {
 			})
 
 			got := must[harp.Preview](t)(sys.caller.Target("web*").Preview(t.Context(), "count", harp.Args{"to": 3}))
-			if got.Hosts != 4 || got.Away != 0 || got.Unfit != 1 || got.Dangerous || got.Digest != digestOf("web01", "web02", "web03", "web04") {
+			if got.Hosts != 4 || got.Away != 0 || got.Unfit != 1 || got.Dangerous || got.Digest != digestOf(must[harp.Request](t)(harp.NewBatchRequest("web*", "count", harp.Args{"to": 3})), "web01", "web02", "web03", "web04") {
 				t.Errorf("the preview is %+v", got)
 			}
 			if len(got.UnfitHosts) != 1 || got.UnfitHosts[0].Host != "web03" || !errors.Is(got.UnfitHosts[0].Err, harp.ErrNotFound) ||
@@ -78,6 +77,73 @@ func TestPreviewSaysWhatACallWouldMeet(t *testing.T) {
 			testPreviewRefuses(t, sys)
 		})
 	}
+}
+
+// A preview is of what will be submitted: it says why that would be refused, and what it is confirmed to is no other request
+// and has no other hosts.
+func TestPreviewIsOfTheRequest(t *testing.T) {
+	everyWiring(t, func(t *testing.T, sys *system) {
+		ctx := t.Context()
+		sys.webs(3)
+		sys.agent("db01", greeter)
+		webs := sys.caller.Target("web*")
+		for name, c := range map[string]struct {
+			target string
+			opts   []harp.Option
+			want   error
+			text   string
+		}{
+			"good":       {"web*", []harp.Option{harp.MaxHosts(3), harp.Subset("2"), harp.Rolling("1", "50%")}, nil, ""},
+			"max hosts":  {"web*", []harp.Option{harp.MaxHosts(2)}, harp.ErrRefused, "selects 3 hosts, at most 2"},
+			"parallel":   {"web*", []harp.Option{harp.Parallel(1001)}, harp.ErrRefused, "limits.batch_parallel"},
+			"subset":     {"web*", []harp.Option{harp.Subset("4")}, harp.ErrInvalid, "subset"},
+			"waves":      {"web*", []harp.Option{harp.Rolling("2", "10%")}, harp.ErrInvalid, "do not rise"},
+			"unfit":      {"*", nil, harp.ErrNotFound, "1 host, db01"},
+			"left out":   {"*", []harp.Option{harp.WhenUnfit(harp.SkipHost)}, nil, ""},
+			"no dry run": {"web*", []harp.Option{harp.DryRun(), harp.Drift("base")}, harp.ErrInvalid, "has no dry run"},
+			"confirmed":  {"web*", []harp.Option{harp.Confirmed("d")}, harp.ErrConflict, "not the digest of a preview"},
+		} {
+			got := must[harp.Preview](t)(sys.caller.Target(c.target).Preview(ctx, "host.name", nil, c.opts...))
+			if err := got.Refusal.Err(); !errors.Is(err, c.want) || c.want != nil && !strings.Contains(err.Error(), c.text) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		long := sys.caller.Target("db01" + strings.Repeat(",web01,web02", 700))
+		if got := must[harp.Preview](t)(long.Preview(ctx, "host.name", nil)); got.Hosts != 3 || got.Unfit != 1 {
+			t.Errorf("of a long list it says %+v", got)
+		}
+		steps := []harp.Step{{Procedure: "host.name"}, {Procedure: "nothing"}}
+		if got := must[harp.Preview](t)(webs.PreviewChain(ctx, steps)); got.Unfit != 3 || !errors.Is(got.Refusal.Err(), harp.ErrNotFound) {
+			t.Errorf("of a chain it says %+v", got)
+		}
+
+		asked := must[harp.Preview](t)(webs.Preview(ctx, "hello", harp.Args{"name": "ada"}))
+		sure := harp.Confirmed(asked.Digest)
+		for name, call := range map[string]func() (*harp.Batch, error){
+			"arguments": func() (*harp.Batch, error) { return webs.Call(ctx, "hello", harp.Args{"name": "eve"}, sure) },
+			"procedure": func() (*harp.Batch, error) { return webs.Call(ctx, "host.name", nil, sure) },
+			"subset": func() (*harp.Batch, error) {
+				return webs.Call(ctx, "hello", harp.Args{"name": "ada"}, sure, harp.Subset("1"))
+			},
+			"dry run": func() (*harp.Batch, error) {
+				return webs.Call(ctx, "hello", harp.Args{"name": "ada"}, sure, harp.DryRun())
+			},
+		} {
+			if _, err := call(); !errors.Is(err, harp.ErrConflict) || !strings.Contains(err.Error(), "another request was confirmed") {
+				t.Errorf("with another %s: %v", name, err)
+			}
+		}
+		sys.agent("web04", greeter)
+		if _, err := webs.Call(ctx, "hello", harp.Args{"name": "ada"}, sure); !errors.Is(err, harp.ErrConflict) || !strings.Contains(err.Error(), "4, where there were 3") {
+			t.Errorf("with a host more: %v", err)
+		}
+		if all := allOf(t, sys.caller.Batches(ctx, harp.BatchFilter{})); len(all) > 0 {
+			t.Errorf("stored are %+v", all)
+		}
+		asked = must[harp.Preview](t)(webs.Preview(ctx, "hello", harp.Args{"name": "ada"}))
+		b := must[*harp.Batch](t)(webs.Call(ctx, "hello", harp.Args{"name": "ada"}, harp.Confirmed(asked.Digest), harp.Parallel(1)))
+		ended(t, b, harp.BatchSucceeded, "")
+	})
 }
 
 func testPreviewRefuses(t *testing.T, sys *system) {

@@ -289,8 +289,8 @@ func (f fakeService) ExplainTarget(context.Context, string, string) (target.Node
 	return target.Node{}, errFake
 }
 
-// PreviewTarget implements harp.HostService.
-func (f fakeService) PreviewTarget(context.Context, string, string, harp.Value) (harp.Preview, error) {
+// PreviewBatch implements harp.HostService.
+func (f fakeService) PreviewBatch(context.Context, harp.Submission) (harp.Preview, error) {
 	return harp.Preview{}, errFake
 }
 

@@ -10,16 +10,17 @@ import (
 
 // BatchPlan is how a batch goes through its hosts. It never changes.
 type BatchPlan struct {
-	Waves      []int         `msgpack:"waves"`                 // how many hosts have been reached when each wave is over, ascending; the last: all
-	WavePause  time.Duration `msgpack:"wave_pause,omitempty"`  // between two waves
-	Approve    bool          `msgpack:"approve,omitempty"`     // somebody has to resume the batch after each wave but the last
-	Parallel   int           `msgpack:"parallel"`              // how many members hold a slot of the batch at most
-	Rate       int           `msgpack:"rate,omitempty"`        // how many hosts are reached at most
-	RatePer    time.Duration `msgpack:"rate_per,omitempty"`    // within this; with Rate
-	StopAfter  int           `msgpack:"stop_after,omitempty"`  // with so many failures it stops; 0: never
-	StopCancel bool          `msgpack:"stop_cancel,omitempty"` // a stop cancels it, rather than to pause it
-	MaxPause   time.Duration `msgpack:"max_pause"`             // a batch that is paused for longer is cancelled
-	StartAfter time.Time     `msgpack:"start_after,omitempty"` // no host is reached before it
+	Waves        []int         `msgpack:"waves"`                   // how many hosts have been reached when each wave is over, ascending; the last: all
+	WavePause    time.Duration `msgpack:"wave_pause,omitempty"`    // between two waves
+	Approve      bool          `msgpack:"approve,omitempty"`       // somebody has to resume the batch after each wave but the last
+	ApproveFirst bool          `msgpack:"approve_first,omitempty"` // and before its first host is reached
+	Parallel     int           `msgpack:"parallel"`                // how many members hold a slot of the batch at most
+	Rate         int           `msgpack:"rate,omitempty"`          // how many hosts are reached at most
+	RatePer      time.Duration `msgpack:"rate_per,omitempty"`      // within this; with Rate
+	StopAfter    int           `msgpack:"stop_after,omitempty"`    // with so many failures it stops; 0: never
+	StopCancel   bool          `msgpack:"stop_cancel,omitempty"`   // a stop cancels it, rather than to pause it
+	MaxPause     time.Duration `msgpack:"max_pause"`               // a batch that is paused for longer is cancelled
+	StartAfter   time.Time     `msgpack:"start_after,omitempty"`   // no host is reached before it
 }
 
 // hosts is how many hosts the batch has.
@@ -134,7 +135,7 @@ type BatchLife struct {
 	Marked   MemberCounts        `msgpack:"marked,omitempty"`   // of those, what waits or runs, is cancelled with its queue, and whose rows do not say so yet
 	Skipped  map[string]int      `msgpack:"skipped,omitempty"`  // hosts reached that were left out, by reason
 	Failures int                 `msgpack:"failures,omitempty"` // members that did not succeed and were not cancelled, since the batch was resumed last
-	Stopped  string              `msgpack:"stopped,omitempty"`  // why harp ended it early: failures, stopped, restored
+	Stopped  string              `msgpack:"stopped,omitempty"`  // why it was ended early, other than by a cancel: failures, stopped, restored, approval, not_approved
 	WakeAt   time.Time           `msgpack:"wake,omitempty"`     // no host is reached before it: between two waves
 	Rated    int                 `msgpack:"rated,omitempty"`    // hosts reached since RatedAt
 	RatedAt  time.Time           `msgpack:"rated_at,omitempty"` // when the span of Rate that is under way began
@@ -150,8 +151,12 @@ type BatchLife struct {
 // often, and by whomever, the batch is cancelled again.
 func (l *BatchLife) CancelOfMembers() Event {
 	e := Event{Kind: CancelReq, At: l.OverAt, Reason: harp.ReasonBatch}
-	if c := l.Cancel; c != nil && (l.Stopped == "" || l.Stopped == harp.BatchReasonRestored) {
-		e.By = c.By
+	if l.Cancel == nil {
+		return e
+	}
+	switch l.Stopped {
+	case "", harp.BatchReasonRestored, harp.BatchReasonNotApproved:
+		e.By = l.Cancel.By
 	}
 	return e
 }
@@ -160,8 +165,12 @@ func (l *BatchLife) CancelOfMembers() Event {
 func (l *BatchLife) IsOver() bool { return l.State == harp.BatchCancelling || l.State.Ended() }
 
 // BeginBatch is the life of a batch that was just submitted.
-func BeginBatch(at time.Time) BatchLife {
-	return BatchLife{State: harp.BatchRunning, Since: at, Wave: 1}
+func BeginBatch(p *BatchPlan, at time.Time) BatchLife {
+	l := BatchLife{State: harp.BatchRunning, Since: at, Wave: 1}
+	if p.ApproveFirst {
+		l = l.paused(p, harp.BatchReasonApproval, harp.BatchPause{Time: at})
+	}
+	return l
 }
 
 // BatchEventKind names what can happen to a batch.
@@ -389,7 +398,11 @@ func (l BatchLife) stoppedByFailures(p *BatchPlan, at time.Time) BatchLife {
 // settled is what follows of what has happened: a wave gives way to the next, the last member's end is
 // that of the batch, and a pause is not for ever.
 func (l BatchLife) settled(p *BatchPlan, at time.Time) BatchLife {
-	if l.State == harp.BatchPaused && !at.Before(l.Pause.Until) {
+	switch {
+	case l.State != harp.BatchPaused || at.Before(l.Pause.Until):
+	case l.isUnapproved():
+		l = l.stopped(harp.BatchReasonApproval)
+	default:
 		l = l.stopped(harp.BatchReasonStopped)
 	}
 	if l.Counts.Unended() > 0 {
@@ -419,6 +432,8 @@ func (l BatchLife) outcome(p *BatchPlan) (harp.BatchState, string) {
 		return harp.BatchFailed, harp.BatchReasonNoHost
 	case skipped+l.Counts.Succeeded == p.hosts():
 		return harp.BatchSucceeded, ""
+	case l.Stopped == harp.BatchReasonApproval, l.Stopped == harp.BatchReasonNotApproved:
+		return harp.BatchCancelled, l.Stopped
 	case l.Stopped != "":
 		return harp.BatchFailed, l.Stopped
 	case l.State == harp.BatchPaused && l.Reason == harp.BatchReasonFailures:
@@ -441,6 +456,11 @@ func (l BatchLife) stopped(why string) BatchLife {
 	l.State, l.Reason, l.Stopped = harp.BatchCancelling, why, why
 	l.WakeAt, l.Pause = time.Time{}, nil
 	return l
+}
+
+// isUnapproved reports whether the batch waits for somebody to approve its beginning.
+func (l BatchLife) isUnapproved() bool {
+	return l.State == harp.BatchPaused && l.Reason == harp.BatchReasonApproval
 }
 
 func (l BatchLife) paused(p *BatchPlan, why string, pause harp.BatchPause) BatchLife {
@@ -471,7 +491,10 @@ func (l BatchLife) cancelRequested(e BatchEvent) BatchLife {
 	if l.Cancel == nil {
 		l.Cancel = &harp.CancelRequest{By: e.By, Time: e.At}
 	}
-	if l.State != harp.BatchCancelling {
+	switch {
+	case l.isUnapproved():
+		return l.stopped(harp.BatchReasonNotApproved)
+	case l.State != harp.BatchCancelling:
 		l.State, l.Reason = harp.BatchCancelling, harp.BatchReasonRequested
 		l.WakeAt, l.Pause = time.Time{}, nil
 	}

@@ -16,9 +16,9 @@ func plans() []store.BatchPlan {
 	var out []store.BatchPlan
 	for _, waves := range [][]int{{1}, {2}, {1, 2}} {
 		for _, stop := range []int{0, 1, 2} {
-			for _, n := range []int{0, 1, 2, 4, 8, 15} {
+			for _, n := range []int{0, 1, 2, 4, 8, 15, 16, 31} {
 				p := store.BatchPlan{Waves: waves, Parallel: 2, StopAfter: stop, MaxPause: time.Hour}
-				p.Approve, p.StopCancel = n&1 > 0, n&2 > 0
+				p.Approve, p.StopCancel, p.ApproveFirst = n&1 > 0, n&2 > 0, n&16 > 0
 				if n&4 > 0 {
 					p.WavePause = time.Minute
 				}
@@ -71,7 +71,7 @@ var ada = harp.Principal{Kind: "caller", Name: "ada"}
 func TestBatchLifeExplored(t *testing.T) {
 	for _, p := range plans() {
 		x := explorer{t: t, plan: p, seen: map[batchPoint]bool{}}
-		x.explore(store.BeginBatch(begin), begin)
+		x.explore(store.BeginBatch(&p, begin), begin)
 		if x.ends == 0 {
 			t.Fatalf("no life of %+v ends", p)
 		}
@@ -263,7 +263,7 @@ func TestBatchLifeWalks(t *testing.T) {
 		p := plans()[r.IntN(len(plans()))]
 		p.Waves = []int{2 + r.IntN(3), 10 + r.IntN(10), 40}
 		p.Parallel, p.StopAfter = 1+r.IntN(5), r.IntN(2)*(1+r.IntN(12))
-		w := batchWalk{t: t, r: r, plan: p, life: store.BeginBatch(begin), now: begin}
+		w := batchWalk{t: t, r: r, plan: p, life: store.BeginBatch(&p, begin), now: begin}
 		for n := 0; !w.life.State.Ended(); n++ {
 			if n == 100_000 {
 				t.Fatalf("seed %d: %+v does not end: %+v", seed, p, w.life)
@@ -291,6 +291,9 @@ func TestBatchLifeReasons(t *testing.T) {
 	two := store.BatchPlan{Waves: []int{2}, Parallel: 2, MaxPause: time.Hour}
 	stopping, giving := two, two
 	stopping.StopAfter, giving.StopAfter, giving.StopCancel = 1, 1, true
+	asking := two
+	asking.ApproveFirst = true
+	resume, late := store.BatchEvent{Kind: store.BatchResumed, By: ada}, store.BatchEvent{Kind: store.BatchSettled, At: begin.Add(time.Hour)}
 	for _, c := range []struct {
 		name   string
 		plan   store.BatchPlan
@@ -313,11 +316,21 @@ func TestBatchLifeReasons(t *testing.T) {
 		{"cancelled before the first", two, []store.BatchEvent{cancel}, harp.BatchCancelled, harp.BatchReasonRequested},
 		{"a cancel that came too late", two, []store.BatchEvent{reach, reach, cancel, end(harp.StateSucceeded), end(harp.StateSucceeded)}, harp.BatchSucceeded, ""},
 		{"restored", two, []store.BatchEvent{{Kind: store.BatchRestored}}, harp.BatchFailed, harp.BatchReasonRestored},
+		{"to be approved", asking, nil, harp.BatchPaused, harp.BatchReasonApproval},
+		{"paused as well", asking, []store.BatchEvent{{Kind: store.BatchPaused, By: ada}}, harp.BatchPaused, harp.BatchReasonApproval},
+		{"approved", asking, []store.BatchEvent{resume}, harp.BatchRunning, ""},
+		{"approved and done", asking, []store.BatchEvent{resume, reach, reach, end(harp.StateSucceeded), end(harp.StateSucceeded)}, harp.BatchSucceeded, ""},
+		{"approved and cancelled", asking, []store.BatchEvent{resume, cancel}, harp.BatchCancelled, harp.BatchReasonRequested},
+		{"not approved", asking, []store.BatchEvent{cancel}, harp.BatchCancelled, harp.BatchReasonNotApproved},
+		{"nobody in time", asking, []store.BatchEvent{late}, harp.BatchCancelled, harp.BatchReasonApproval},
+		{"unapproved and restored", asking, []store.BatchEvent{{Kind: store.BatchRestored}}, harp.BatchFailed, harp.BatchReasonRestored},
 	} {
-		l := store.BeginBatch(begin)
+		l := store.BeginBatch(&c.plan, begin)
 		for _, e := range append(c.events, settle) {
 			var err error
-			e.At = begin
+			if e.At.IsZero() {
+				e.At = begin
+			}
 			if l, err = l.Next(&c.plan, e); err != nil {
 				t.Fatalf("%s: %v", c.name, err)
 			}
@@ -331,7 +344,7 @@ func TestBatchLifeReasons(t *testing.T) {
 // TestBatchLifeResumed checks that failures count anew once somebody has resumed the batch.
 func TestBatchLifeResumed(t *testing.T) {
 	p := store.BatchPlan{Waves: []int{9}, Parallel: 9, StopAfter: 2, MaxPause: time.Hour}
-	w := batchWalk{t: t, plan: p, life: store.BeginBatch(begin), now: begin}
+	w := batchWalk{t: t, plan: p, life: store.BeginBatch(&p, begin), now: begin}
 	fail := func() {
 		w.apply(store.BatchEvent{Kind: store.MemberReached, To: harp.StateSent})
 		w.apply(store.BatchEvent{Kind: store.MemberMoved, From: harp.StateSent, To: harp.StateFailed})
@@ -353,7 +366,7 @@ func TestBatchLifeResumed(t *testing.T) {
 // TestBatchLifeRate checks that no more hosts are reached within a span than the rate allows.
 func TestBatchLifeRate(t *testing.T) {
 	p := store.BatchPlan{Waves: []int{9}, Parallel: 9, Rate: 2, RatePer: time.Minute, MaxPause: time.Hour}
-	w := batchWalk{t: t, plan: p, life: store.BeginBatch(begin), now: begin}
+	w := batchWalk{t: t, plan: p, life: store.BeginBatch(&p, begin), now: begin}
 	reached := 0
 	for range 5 {
 		for w.life.MayReach(&p, w.now) {

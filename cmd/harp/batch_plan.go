@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -47,16 +48,14 @@ func (p *batchPlan) count() (err error) {
 // refusal is why the batch would be refused.
 func (p *batchPlan) refusal() error {
 	o, seen := &p.flags.options, &p.preview
-	if err := failures.CheckHostCount(o, seen.Hosts); err != nil {
-		return err
-	}
-	if err := failures.CheckFit(seen); err != nil && p.flags.whenUnfit != "skip" {
+	err := seen.Refusal.Err()
+	switch {
+	case err == nil && p.flags.whenOffline == "fail" && o.Subset == "":
+		return failures.CheckPresent(seen) // silent hosts are away, too
+	case seen.Unfit > 0 && p.flags.whenUnfit != "skip" && (errors.Is(err, harp.ErrNotFound) || errors.Is(err, harp.ErrInvalid)) && failures.CheckHostCount(o, seen.Hosts) == nil:
 		return fmt.Errorf("%w; --when-unfit skip leaves them out", err)
 	}
-	if p.flags.whenOffline == "fail" && o.Subset == "" {
-		return failures.CheckPresent(seen)
-	}
-	return nil
+	return err
 }
 
 func unfitNames(p harp.Preview) []string {
@@ -103,6 +102,9 @@ func (p *batchPlan) text() string {
 	}
 	if p.stop > 0 {
 		text += ", stop after " + failureCount(p.stop)
+	}
+	if o.ApproveFirst {
+		text += ", once it is approved"
 	}
 	return text
 }

@@ -261,6 +261,8 @@ func (w *batchWatch) sumUp() {
 	}
 	w.cli.notice("batch %s: %s, %s", batchStateText(s), hostCount(s.Hosts), text)
 	switch {
+	case s.State == harp.BatchPaused && s.Reason == harp.BatchReasonApproval:
+		w.cli.notice("Approve with: harp batch resume %s; refuse with: harp batch cancel %s", s.ID, s.ID)
 	case s.State == harp.BatchPaused:
 		w.cli.notice("Resume with: harp batch resume %s; end it with: harp batch cancel %s", s.ID, s.ID)
 	case s.State.Ended():

@@ -186,11 +186,20 @@ func (f *fake) ExplainTarget(_ context.Context, text, _ string) (target.Node, er
 	return target.Node{Text: text}, nil
 }
 
-func (f *fake) PreviewTarget(context.Context, string, string, harp.Value) (harp.Preview, error) {
-	if f.batches.preview.Hosts > 0 {
-		return f.batches.preview, nil
+func (f *fake) PreviewBatch(_ context.Context, call harp.Submission) (harp.Preview, error) {
+	req, err := harp.DecodeRequest(call.Request)
+	if err != nil {
+		return harp.Preview{}, err
 	}
-	return harp.Preview{Hosts: len(f.hosts)}, nil
+	p := f.batches.preview
+	if p.Hosts == 0 {
+		p.Hosts = len(f.hosts)
+	}
+	if err = failures.CheckHostCount(&req.Batch, p.Hosts); err == nil && req.Batch.WhenUnfit == harp.RefuseUnfit {
+		err = failures.CheckFit(&p)
+	}
+	p.Refusal = harp.FailureOf(err)
+	return p, nil
 }
 
 func (f *fake) ListGroups(context.Context, string, string) (harp.Page[harp.Group], error) {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -115,6 +114,7 @@ func (c *cli) bindBatchOptions(cmd *cobra.Command, f *batchFlags) {
 	flags.StringSliceVar(&o.Rolling, "rolling", nil, "go in `waves`: how many hosts, or what percentage, have been called by the end of each (1,10%,100%)")
 	flags.Var(&f.wavePause, "wave-pause", "pause between two waves")
 	flags.BoolVar(&o.Approve, "approve", false, "after each wave, wait for approval; on a terminal it asks")
+	flags.BoolVar(&o.ApproveFirst, "approve-first", false, "begin only when the batch is resumed, its hosts being fixed; to cancel it refuses it")
 	flags.StringVar(&o.Subset, "subset", "", "only this `part` of the hosts, chosen at random: a number or a percentage (10, 10%)")
 	flags.BoolVar(&o.Shuffle, "shuffle", false, "call the hosts in a random order, not by name")
 	flags.Var(&f.rate, "rate", "`rate` at which hosts are called, at most (50/s, 10/1m)")
@@ -297,9 +297,6 @@ func (c *cli) callTarget(ctx context.Context, caller *harp.Caller, f *batchFlags
 		call = func() (*harp.Batch, error) { return hosts.Chain(ctx, f.steps, confirmed...) }
 	}
 	batch, err := call()
-	if errors.Is(err, harp.ErrConflict) && len(confirmed) > 0 {
-		err = fmt.Errorf("%w; %s had been confirmed", err, hostCount(seen.Hosts))
-	}
 	if err != nil {
 		return didNotRun(err)
 	}

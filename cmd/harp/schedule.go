@@ -186,6 +186,7 @@ func (c *cli) runPairs(s harp.ScheduleStatus) [][2]string {
 		{"rolling", strings.Join(b.Rolling, ",")},
 		{"wave pause", limitWords(b.WavePause)},
 		{"approve", yes(b.Approve)},
+		{"approve first", yes(b.ApproveFirst)},
 		{"subset", b.Subset},
 		{"stop after", b.StopAfter},
 		{"on stop", string(b.OnStop)},

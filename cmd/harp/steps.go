@@ -44,20 +44,12 @@ func (c *cli) readSteps(ctx context.Context, caller *harp.Caller, f *batchFlags,
 	return f.stepDocs[0], f.steps[0].Args, nil
 }
 
-// previewOf is what a call would meet; of a chain what that of the worst of its steps would.
+// previewOf asks what the call, or chain, would meet. Errors: as harp.Target.Preview.
 func previewOf(ctx context.Context, hosts *harp.Target, f *batchFlags, procedure string, args any) (harp.Preview, error) {
-	seen, err := hosts.Preview(ctx, procedure, args)
-	for n := 1; n < len(f.steps) && err == nil; n++ {
-		var step harp.Preview
-		if step, err = hosts.Preview(ctx, f.steps[n].Procedure, f.steps[n].Args); err != nil {
-			return seen, harp.InStep(n+1, err)
-		}
-		seen.Dangerous = seen.Dangerous || step.Dangerous
-		if step.Unfit > seen.Unfit {
-			seen.Unfit, seen.UnfitHosts = step.Unfit, step.UnfitHosts
-		}
+	if len(f.steps) > 0 {
+		return hosts.PreviewChain(ctx, f.steps)
 	}
-	return seen, err
+	return hosts.Preview(ctx, procedure, args)
 }
 
 // called names what is called: of a chain all of it.

@@ -266,11 +266,9 @@ type ExplainedPart struct {
 	Value string `msgpack:"value,omitempty"`
 }
 
-// Preview asks what a call of the hosts of a target would meet.
+// Preview asks what the submission of a batch would meet.
 type Preview struct {
-	Target    string     `msgpack:"target"`
-	Procedure string     `msgpack:"proc"`
-	Args      harp.Value `msgpack:"args,omitempty"`
+	harp.Submission
 }
 
 // Previewed answers Preview.

@@ -145,9 +145,11 @@ func batchMessages() map[string]any {
 		"explain":        wire.Explain{Target: "web*", Host: "web01"},
 		"explained":      wire.Explained{Parts: someRows},
 		"explained_part": wire.ExplainedPart{Depth: 1, Text: "web*", Hosts: 2, Value: "web01"},
-		"preview":        wire.Preview{Target: "web*", Procedure: "p", Args: []byte{0x80}},
+		"preview":        wire.Preview{Submission: harp.Submission{Request: []byte{0x80}, Signature: []byte{1}, KeyID: "k", Hosts: []byte{0, 1, 0x68}}},
 		"previewed": wire.Previewed{
-			Preview:    harp.Preview{Hosts: 3, Away: 1, Unfit: 1, Held: 2, Dangerous: true, Digest: "d", AwayHosts: []string{"web01"}},
+			Preview: harp.Preview{Hosts: 3, Away: 1, Unfit: 1, Held: 2, Dangerous: true, Digest: "d", AwayHosts: []string{"web01"}, Refusal: harp.Failure{
+				Code: "remote", Type: "t", Message: "m", Data: []byte{0xc3}, ExitCode: new(int64(3)), Ran: "no", Fault: "host", Host: "h", Stage: "dial", Field: "f", Limit: 1, LimitOf: "timeout", JobID: "j",
+			}},
 			UnfitHosts: someRows,
 		},
 		"unfit_host": harp.UnfitHost{Host: "web02", Err: errSome},
@@ -327,7 +329,7 @@ func scheduled() harp.Request {
 		OfflineWait: 7, WhenOffline: "fail", TraceParent: "t", Needs: []string{"batch"}, Retry: harp.RetryPolicy{On: []harp.State{"lost"}, Attempts: 2, Backoff: 3, MaxBackoff: 4}, RetryOf: "o",
 		DryRun: true, IdempotencyKey: "k", IdempotencyTTL: 8,
 		Batch: harp.BatchOptions{
-			Parallel: 1, Rolling: []string{"1"}, WavePause: 2, Approve: true, Subset: "5", Shuffle: true, Rate: 3, RatePer: 4, StopAfter: "5%",
+			Parallel: 1, Rolling: []string{"1"}, WavePause: 2, Approve: true, ApproveFirst: true, Subset: "5", Shuffle: true, Rate: 3, RatePer: 4, StopAfter: "5%",
 			OnStop: "cancel", MaxHosts: 6, Confirmed: "c", Probe: true, WhenUnfit: "skip", WhenHeld: "skip", QueuePerHost: true, Drift: "base", Retry: []string{"failed"}, RebootWait: 9,
 			Then: []harp.ChainStep{{Procedure: "q", Args: []byte{0x80}, On: "failed", SilenceTimeout: 1, MaxExecTime: 2, Retry: harp.RetryPolicy{On: []harp.State{"lost"}, Attempts: 3, Backoff: 4, MaxBackoff: 5}}},
 		},

@@ -69,7 +69,11 @@ func (w *world) batch(hosts []string, shapes ...shape) *store.Batch {
 	w.Helper()
 	out, err := w.st.SubmitBatch(w.ctx(), w.batchOf(hosts, shapes...), w.now)
 	w.must(err)
-	if !out.New || out.Batch.State != harp.BatchRunning || out.Batch.Hosts != len(hosts) {
+	begins := harp.BatchRunning
+	if out.Batch.Plan.ApproveFirst {
+		begins = harp.BatchPaused
+	}
+	if !out.New || out.Batch.State != begins || out.Batch.Hosts != len(hosts) {
 		w.Fatalf("it is new: %v, and %+v", out.New, out.Batch)
 	}
 	return out.Batch
@@ -487,6 +491,48 @@ var batching = []rule{
 		w.pass(24 * time.Hour)
 		w.advance()
 		w.is(b, harp.BatchFailed, harp.BatchReasonStopped, 2)
+		w.checkBatch(b)
+	}},
+	{"batch/approve/first", "no host of a batch is reached before somebody has approved it, also after a restart; cancelled instead, or when nobody does in time, it ends and says so", func(w *world) {
+		hosts := hostsOf(3)
+		w.gate(hosts...)
+		first := plan(func(p *store.BatchPlan) { p.ApproveFirst = true })
+		for _, c := range []struct {
+			reason string
+			events []string
+			end    func(b *store.Batch)
+		}{
+			{harp.BatchReasonNotApproved, []string{"batch.submitted", "batch.paused", "batch.cancel_requested", "batch.cancelled"}, func(b *store.Batch) { w.change(b, store.BatchCancel) }},
+			{harp.BatchReasonApproval, []string{"batch.submitted", "batch.paused", "batch.cancelled"}, func(*store.Batch) { w.due(w.now.Add(24 * time.Hour)); w.pass(24 * time.Hour) }},
+		} {
+			from := len(w.events(harp.EventFilter{After: harp.EventsFromStart}))
+			b := w.batch(hosts, first)
+			w.onHosts(w.advance().Claimed)
+			w.is(b, harp.BatchPaused, harp.BatchReasonApproval, 0)
+			c.end(b)
+			w.onHosts(w.advance().Claimed)
+			w.is(b, harp.BatchCancelled, c.reason, 0)
+			w.checkBatch(b)
+			w.types(w.events(harp.EventFilter{After: harp.EventsFromStart})[from:], c.events...)
+			for _, j := range w.members(b) {
+				if j.State != harp.StateCancelled || j.Reason != harp.ReasonBatch || j.Started != harp.DidNotRun {
+					w.Fatalf("a member is %s(%s), started %s", j.State, j.Reason, j.Started)
+				}
+			}
+		}
+		b := w.batch(hosts, first)
+		w.change(b, store.BatchPaused) // changes nothing
+		if w.open != nil {
+			w.reopen()
+			w.gate(hosts...)
+		}
+		w.onHosts(w.advance().Claimed)
+		w.is(b, harp.BatchPaused, harp.BatchReasonApproval, 0)
+		w.change(b, store.BatchResumed)
+		for _, j := range w.advance().Claimed {
+			w.apply(j, store.End)
+		}
+		w.is(b, harp.BatchSucceeded, "", 3)
 		w.checkBatch(b)
 	}},
 	{"batch/rate", "no more hosts are reached within a span than the rate allows", func(w *world) {

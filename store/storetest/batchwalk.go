@@ -139,6 +139,7 @@ func walkBatch(seed uint64) func(w *world) {
 			if b.Batch.Plan.WavePause = time.Minute; r.IntN(2) == 0 {
 				b.Batch.Plan.Approve = true
 			}
+			b.Batch.Plan.ApproveFirst = r.IntN(4) == 0
 			if seed%2 == 1 {
 				for range 1 + r.IntN(4) {
 					ending := []harp.Ending{"", "", harp.OnFailed, harp.OnEnded}[r.IntN(4)]

@@ -43,6 +43,7 @@ type batch struct {
 	piece  int // of names that are at hand
 	names  []store.BatchHost
 	asking bool // it was cancelled, and not all members have been asked to stop
+	fresh  bool // it was submitted since the store was opened
 
 	are    store.MemberCounts // that have not ended, as their rows were read when the store was opened
 	marked store.MemberCounts // of them, those that are cancelled with their queue
@@ -273,7 +274,7 @@ func (s *Store) insertBatch(t *tx, i id, in *store.BatchSubmission, names [][]by
 		*at = fromNanos(nanos(*at)) // as it will be read
 	}
 	row.Member.Batch = row.ID
-	b := &batch{id: i, row: row, life: store.BeginBatch(fromNanos(now)), piece: -1}
+	b := &batch{id: i, row: row, life: store.BeginBatch(&row.Plan, fromNanos(now)), piece: -1, fresh: true}
 	b.slots = s.sched.OpenBatch(row.ID, row.Plan.Parallel, row.Hosts, row.Member.Principal)
 	s.batches[i] = b
 	t.put(i.key(prefixBatch), encode(&batchRow{Batch: *row, Digest: in.Digest[:]}))
@@ -287,6 +288,10 @@ func (s *Store) insertBatch(t *tx, i id, in *store.BatchSubmission, names [][]by
 	t.appendWrite(entry, seal(entry, i[:]))
 	t.noteBatch(b)
 	t.emitBatch(b, harp.EventBatchSubmitted, now, &row.Member.Principal)
+	if b.life.State == harp.BatchPaused {
+		s.sched.Halt(b.slots, now)
+		t.emitBatch(b, harp.EventBatchPaused, now, nil)
+	}
 	s.sched.RingBatch(b.slots, now)
 	return b.shown()
 }

@@ -225,7 +225,7 @@ func mendBatches(e Engine, at time.Time, log *slog.Logger) error {
 // lifeByMembers is the life of a batch as its log and members say it, all of which end by the restore.
 // Errors: ErrDamaged.
 func lifeByMembers(snap Snapshot, i id, at time.Time) (*batchLifeRow, error) {
-	life := &batchLifeRow{BatchLife: store.BeginBatch(at)}
+	life := &batchLifeRow{BatchLife: store.BeginBatch(&store.BatchPlan{}, at)}
 	for item, err := range snap.Scan(i.key(prefixBatchLog), nil, true) {
 		if err != nil {
 			return life, err
