@@ -272,6 +272,9 @@ func (j *Journal) spoolLocked(g *group, k Key, a *attempt, x *extent) {
 		return
 	}
 	g.flush(k)
+	if g.spool == nil {
+		g.spool = map[Key]*extent{}
+	}
 	g.spool[k] = x
 	a.add(x)
 }
@@ -329,6 +332,9 @@ func (j *Journal) forget(longer time.Duration, keys []Key) error {
 			}
 			j.replaceLocked(g, k, nil)
 			j.tombs.add(k, at, now)
+			if g.tombs == nil {
+				g.tombs = map[Key]struct{}{}
+			}
 			g.tombs[k] = struct{}{}
 			g.add(&entry{kind: kindTomb, key: k, at: at})
 		}

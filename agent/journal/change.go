@@ -80,6 +80,9 @@ func (j *Journal) changeLocked(g *group, k Key, change func(*group, *attempt) er
 // what was there.
 func (j *Journal) replaceLocked(g *group, k Key, next *attempt) {
 	if _, is := g.before[k]; !is {
+		if g.before == nil {
+			g.before = map[Key]*attempt{}
+		}
 		g.before[k] = j.attempts[k]
 	}
 	j.putLocked(k, next)

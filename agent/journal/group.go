@@ -9,7 +9,7 @@ type group struct {
 	timer  *time.Timer
 
 	buf     []byte           // entries
-	spool   map[Key]*extent  // records that are not in buf yet
+	spool   map[Key]*extent  // records that are not in buf yet; this and the maps below are nil until something is in them
 	spooled int              // bytes of records and ENDs, in buf or not
 	placed  []placed         // extents that are in buf
 	before  map[Key]*attempt // what was known before; nil: nothing
@@ -25,9 +25,6 @@ type placed struct {
 func newGroup() *group {
 	return &group{
 		commit: &Commit{done: make(chan struct{})},
-		spool:  map[Key]*extent{},
-		before: map[Key]*attempt{},
-		tombs:  map[Key]struct{}{},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -305,5 +306,52 @@ func TestWritesOfAMember(t *testing.T) {
 	}
 	if each := float64(writes) / float64(len(jobs)); len(jobs) != 200 || each > most {
 		t.Errorf("%d members cost %.2f writes each, at most %d", len(jobs), each, most)
+	}
+}
+
+// TestBatchIsOneCommit counts what a large batch costs besides its members: it is stored in one commit, its state is read from a
+// few rows, and nothing is read for each host that is reached.
+func TestBatchIsOneCommit(t *testing.T) {
+	const hosts, parallel, few = 10_000, 1000, 10
+	e := newTrial()
+	s := opened(t, e, Options{})
+	in := onHosts(hosts)
+	in.Batch.Plan.Parallel = parallel
+	for _, h := range in.Hosts {
+		openGate(s, h.Name)
+	}
+	var reads atomic.Int64
+	e.onGet = func(_, _ []byte) error { reads.Add(1); return nil }
+	before := len(e.commits)
+	out, err := s.SubmitBatch(t.Context(), in, noon)
+	if n := len(e.commits) - before; err != nil || n != 1 {
+		t.Errorf("it is stored in %d commits, %v", n, err)
+	}
+	reads.Store(0)
+	if b, err := s.Batch(t.Context(), out.Batch.ID); err != nil || b.Hosts != hosts || reads.Load() > few {
+		t.Errorf("its state is read from %d rows, %v", reads.Load(), err)
+	}
+	reads.Store(0)
+	if jobs := advanceAll(t, s, noon).Claimed; len(jobs) != parallel || reads.Load() > few*2 {
+		t.Errorf("%d hosts are reached, for which %d rows are read", len(jobs), reads.Load())
+	}
+}
+
+// TestCancelledBeforeItsTurn cancels a member of a batch that was just submitted: its host is passed over.
+func TestCancelledBeforeItsTurn(t *testing.T) {
+	s := opened(t, newTrial(), Options{})
+	b, first := begin(t, s, onHosts(4))
+	third := harp.MemberID(b.ID, "h2", 1)
+	if c := applied(t, s, store.Transition{ID: third, Event: store.Event{Kind: store.CancelReq, At: noon}}); c[0].Err != nil || c[0].Job.State != harp.StateCancelled {
+		t.Fatalf("the cancel makes %+v", c[0])
+	}
+	var hosts []string
+	for _, c := range applied(t, s, about(first[0], store.End), about(first[1], store.End)) {
+		for _, j := range c.Claimed {
+			hosts = append(hosts, j.Host)
+		}
+	}
+	if !slices.Equal(hosts, []string{"h3"}) {
+		t.Errorf("the next hosts are %v", hosts)
 	}
 }

@@ -174,7 +174,7 @@ var errNoNames = fmt.Errorf("%w: names of a batch are missing", ErrDamaged)
 // reachHost makes the member of a batch on its next host, which starts at once if it may, or is left out.
 func (s *Store) reachHost(t *tx, b *batch, host store.BatchHost, now int64) (*store.Job, error) {
 	j, i := b.member(b.life.Reached, host)
-	switch isNew, err := s.isNew(t, i); {
+	switch isNew, err := s.isNewMember(t, b, i); {
 	case err != nil:
 		return nil, err
 	case !isNew:
@@ -212,6 +212,15 @@ func (s *Store) reachHost(t *tx, b *batch, host store.BatchHost, now int64) (*st
 		t.emitJob(stateEvents[j.State], i, j, now, nil)
 	}
 	return j, s.changeBatch(t, b, store.BatchEvent{Kind: store.MemberReached, At: fromNanos(now), To: j.State})
+}
+
+// isNewMember is isNew for a member of a batch whose host is to be reached. Of a batch that was submitted since the store was
+// opened only those are there that it has reached, and those that were cancelled before their turn: nothing is read for the others.
+func (s *Store) isNewMember(t *tx, b *batch, i id) (bool, error) {
+	if b.fresh && b.life.Early == 0 {
+		return s.sched.Job(i) == nil, nil
+	}
+	return s.isNew(t, i)
 }
 
 // putMember writes a job that is new and has its request from its batch.
