@@ -148,6 +148,9 @@ func (r *batchRun) submit() {
 	if r.rand.IntN(3) == 0 {
 		opts = append(opts, harp.Retry(harp.RetryPolicy{On: []harp.State{harp.StateFailed}, Attempts: 2}))
 	}
+	if r.rand.IntN(4) == 0 {
+		opts = append(opts, harp.ApproveFirst())
+	}
 	opts = append(opts, harp.JobID(r.id))
 	var err error
 	if r.batch, err = choreProc.Run(r.t.Context(), r.sys.Caller().Target("web*"), in, opts...); err != nil {

@@ -281,11 +281,11 @@ func (c *cli) callTarget(ctx context.Context, caller *harp.Caller, f *batchFlags
 	if err := p.count(); err != nil {
 		return err
 	}
+	if p.why != nil && (!f.dryRun || f.options.Drift != "") { // a check is no rehearsal
+		return didNotRun(p.why)
+	}
 	if f.dryRun {
 		return c.rehearseBatch(ctx, hosts, p)
-	}
-	if p.why != nil {
-		return didNotRun(p.why)
 	}
 	confirmed, err := c.confirmBatch(ctx, p)
 	if err != nil {

@@ -139,6 +139,9 @@ func (b *batchRun) submit(ctx context.Context) {
 			opts = append(opts, harp.OnStop(harp.CancelBatch))
 		}
 	}
+	if r.IntN(4) == 0 {
+		opts = append(opts, harp.ApproveFirst())
+	}
 	for _, host := range b.hosts {
 		b.f.History.Invoke(history.Call{
 			ID: harp.MemberID(id, host, 1), Host: host, Records: args.Records, Repeatable: repeatable,
