@@ -66,7 +66,7 @@ func TestManyReadersOfABatch(t *testing.T) {
 }
 
 // BenchmarkBatchReaders is a batch over 10,000 agents whose log is followed by so many readers, and how much memory
-// is in use at most more than before it was submitted.
+// this process, of which the agents and the readers are a part, has in use at most more than before it was submitted.
 func BenchmarkBatchReaders(b *testing.B) {
 	for _, readers := range []int{1, 100} {
 		b.Run(fmt.Sprint(readers), func(b *testing.B) {
