@@ -12,9 +12,9 @@ import (
 )
 
 func (c *cli) driftCommand() *cobra.Command {
-	cmd := group("drift", "Show what checks have found of hosts", c.driftListCommand(), c.driftForgetCommand())
-	cmd.Long = `Show what checks have found of hosts. A check is a dry run on many hosts, each of which it
-marks under a name as clean or dirty, or as unknown if it failed. Targets select by the
+	cmd := group("drift", "Show what checks found on hosts", c.driftListCommand(), c.driftForgetCommand())
+	cmd.Long = `Show what checks found on hosts. A check is a dry run on many hosts that marks each of them,
+under a name, as clean or dirty, or as unknown if it failed. Targets can select by these
 marks. See harp help batches.`
 	cmd.Example = `  harp run 'role=web' base --dry-run --drift base
   harp drift ls --name base
@@ -89,8 +89,8 @@ func (c *cli) driftForgetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm NAME",
 		Short: "Forget all marks under a name",
-		Long: `Forget all marks under a name, which is none of the 100 names that there may be any more.
-Checks under way leave no marks.`,
+		Long: `Forget all marks under a name. That makes room among the 100 names there may be. Checks under
+way leave no marks.`,
 		Args: cobra.ExactArgs(1),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
 			return c.forgetDrift(ctx, caller, args[0], sure, dry)

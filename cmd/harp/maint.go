@@ -18,7 +18,7 @@ import (
 const globalWindow = "global"
 
 func (c *cli) maintCommand() *cobra.Command {
-	cmd := group("maint", "Keep procedures from starting: maintenance windows, and what they hold",
+	cmd := group("maint", "Keep procedures from starting: maintenance windows, and what they hold back",
 		c.maintOnCommand(), c.maintOffCommand(), c.maintAddCommand(), c.maintListCommand(), c.maintShowCommand(), c.maintSpansCommand(),
 		c.maintEndCommand(), c.maintRemoveCommand(), c.maintWhyCommand(), c.maintHeldCommand())
 	for _, sub := range cmd.Commands() {
@@ -26,8 +26,8 @@ func (c *cli) maintCommand() *cobra.Command {
 			sub.ValidArgsFunction = c.completeNames(sub, windowWords)
 		}
 	}
-	cmd.Long = `Keep procedures from starting, now or at times. A window has a name, hosts that it is about
-and spans of time in which what would start on them waits, or is refused. What runs goes on.
+	cmd.Long = `Keep procedures from starting, now or at given times. A window has a name, a target and spans
+of time: within them, what would start on its hosts waits or is refused. What runs goes on.
 See harp help maintenance.`
 	cmd.Example = `  harp maint on --reason 'moving the rack'
   harp maint off
@@ -54,11 +54,11 @@ func (c *cli) maintOnCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "on",
-		Short: "Hold all that would start, from now on until harp maint off",
-		Long: `Hold all that would start on all hosts, or on those of a target, until harp maint off. It
-makes the window global, or another one in its place. On a terminal it asks first if there
-is more than one host, unless -y is given. Procedures that only read are not held: see harp
-help maintenance.`,
+		Short: "Hold everything that would start, from now on until harp maint off",
+		Long: `Hold everything that would start, on all hosts or on those of a target, until harp maint off.
+It makes or overwrites the window global. On a terminal it asks first if there is more than
+one host, unless -y is given. Procedures declared read_only are not held: see harp help
+maintenance.`,
 		Example: "  harp maint on --reason 'moving the rack'\n  harp maint on --target 'rack=7'",
 		Args:    cobra.NoArgs,
 		RunE: c.does(func(ctx context.Context, _ []string) error {
@@ -136,8 +136,8 @@ func (c *cli) maintOffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "off",
 		Short: "End what harp maint on began",
-		Long: `End what harp maint on began: what waited for it may start, unless another window keeps it
-back. It deletes the window global.`,
+		Long: `End what harp maint on began: what waited may start, unless another window holds it back.
+This deletes the window global.`,
 		Args: cobra.NoArgs,
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error { return c.endGlobal(ctx, caller, dry) }),
 	}
@@ -308,7 +308,7 @@ func (c *cli) maintSpansCommand() *cobra.Command {
 	var from, to moment
 	cmd := &cobra.Command{
 		Use:   "spans NAME",
-		Short: "Show the spans of a window, those of the next 30 days",
+		Short: "Show the spans of a window in the next 30 days",
 		Example: `  harp maint spans db-patching
   harp maint spans db-patching --from 2027-03-01 --to 2027-04-01`,
 		Args:        cobra.ExactArgs(1),
@@ -354,10 +354,9 @@ func (c *cli) maintEndCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "end NAME...",
-		Short: "End a window that is open now, and is once",
-		Long: `End a window that is open now, before its time: one that was made with --from. What waited
-for it may start, unless another window keeps it back. One that comes again and again is
-deleted, or added anew with --replace.`,
+		Short: "End a window early that was made with --from",
+		Long: `End a window that was made with --from and is open now. What waited may start, unless another
+window holds it back. A recurring one is deleted, or overwritten with --replace.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: c.changesWindow(&dry, (*harp.Maintenance).End, "would end window %s", "ended window %s"),
 	}
@@ -369,7 +368,7 @@ func (c *cli) maintRemoveCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "rm NAME...",
-		Short: "Delete a window; what it kept back may start",
+		Short: "Delete windows; what they held back may start",
 		Args:  cobra.MinimumNArgs(1),
 		RunE:  c.changesWindow(&dry, (*harp.Maintenance).Delete, "would delete window %s", "deleted window %s"),
 	}

@@ -21,16 +21,16 @@ func (c *cli) maintAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME --target TARGET",
 		Short: "Make a window",
-		Long: `Make a window, which keeps procedures from starting on the hosts that a target selects. It
-says when by one of --from, --cron and --calendar:
+		Long: `Make a window, which keeps procedures from starting on the hosts that a target selects. One of
+these says when:
 
-  --from TIME                until somebody ends it, or with --for or --to until then
-  --cron EXPR --for D        again and again, so long from each time of cron on
-  --calendar FILE            the events of an iCalendar file; --event takes some of them
+  --from TIME                once: until somebody ends it, or as --for or --to say
+  --cron EXPR --for D        recurring: this long from each time of the cron expression
+  --calendar FILE            during the events of an iCalendar file; --event selects some
 
-What it keeps back waits, or is refused with --mode refuse. With --only it is the other way
-round: procedures start within its spans and not outside of them. Those that only read,
-which their hosts declare read_only, are not concerned but with --all.`,
+What would start waits, or with --mode refuse is refused. --only is the reverse: procedures
+start within its spans and not outside them. Procedures declared read_only are exempt unless
+--all is given.`,
 		Example: `  harp maint add move --target 'rack=7' --from 22:00 --for 4h --reason 'moving the rack'
   harp maint add db-patching --target 'role=db' --cron '0 2 * * SUN' --for 2h --tz Europe/Madrid
   harp maint add change-hours --target 'env=prod' --only --cron '0 9 * * MON-FRI' --for 8h --exempt 'disk.*'

@@ -21,13 +21,13 @@ func (c *cli) maintWhyCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "why HOST",
-		Short: "Say whether a call may start on a host, and what keeps it back",
-		Long: `Say whether a call may start on a host, now or at a time within the next day, and all that
-keeps it back: windows, and a pause of the host. It is judged as a call by hand, not as one
-of a schedule. The exit code is 0 if it may start, and 6 if it would wait or be refused.
+		Short: "Say whether a call may start on a host, and what holds it back",
+		Long: `Say whether a call may start on a host, now or at a time within the next day, and everything
+that holds it back: windows, and a pause of the host. The answer is that for a call, not for
+a schedule. The exit code is 0 if it may start, and 6 if it would wait or be refused.
 
-Without --proc it is about a procedure that changes something, and whose name is like none
-that windows are about or exempt.`,
+Without --proc the question is about a procedure that is not read_only and whose name no
+window selects or exempts.`,
 		Example: `  harp maint why db01
   harp maint why db01 --proc backup --at 02:30`,
 		Args: cobra.ExactArgs(1),
@@ -55,7 +55,7 @@ that windows are about or exempt.`,
 		ValidArgsFunction: c.completeOnly(c.asksWords(hostWords)),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&procedure, "proc", anyProcedure, "of this `procedure`")
+	flags.StringVar(&procedure, "proc", anyProcedure, "ask about this `procedure`")
 	flags.Var(&at, "at", "at this time, at most a day ahead; a duration counts from now")
 	c.completeFlag(cmd, "proc", c.asksWords(procedureWords))
 	return cmd
@@ -120,7 +120,7 @@ func (c *cli) maintHeldCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "held",
 		Short:       "List the jobs that wait for windows, or for pauses of their hosts, newest first",
-		Long:        "List the jobs that wait for windows, or for pauses of their hosts, newest first. harp job why says\nof one for which, and until when.",
+		Long:        "List the jobs that wait for windows, or for pauses of their hosts, newest first. harp job why\nsays which, and until when.",
 		Args:        cobra.NoArgs,
 		Annotations: lists(),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {

@@ -15,7 +15,7 @@ import (
 )
 
 func (c *cli) notifyCommand() *cobra.Command {
-	cmd := group("notify", "Tell people and programs of what happens",
+	cmd := group("notify", "Tell people and programs what happens",
 		c.notifyListCommand(), c.notifyAddCommand(), c.notifyShowCommand(), c.notifyRemoveCommand(), c.notifyPauseCommand(), c.notifyUnpauseCommand(),
 		c.notifyTestCommand(), c.notifyPendingCommand(), c.notifyRetryCommand())
 	for _, sub := range cmd.Commands() {
@@ -23,9 +23,9 @@ func (c *cli) notifyCommand() *cobra.Command {
 			sub.ValidArgsFunction = c.completeNames(sub, notificationWords)
 		}
 	}
-	cmd.Long = `Tell people and programs of what happens: a notification posts events of the feed to a
-webhook, or sends them by mail, as they happen. None is lost: what is not taken is tried
-again for days. See harp help notifications.`
+	cmd.Long = `Tell people and programs what happens: a notification posts events to a webhook, or sends
+them by mail, as they happen. None is lost: what is not accepted is retried for days. See
+harp help notifications.`
 	cmd.Example = `  harp notify add failures --on job.failed --webhook https://hooks.example.org/harp --secret harp
   harp notify test failures
   harp notify pending`
@@ -178,11 +178,11 @@ func (c *cli) notifyAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME --on TYPE",
 		Short: "Make a notification",
-		Long: `Make a notification, which tells of events of some types as they happen from now on: to
-the receiver of a webhook, or by mail. Others of its flags leave out some of these events.
+		Long: `Make a notification, which sends events of some types as they happen, from now on, to a
+webhook or by mail. Other flags select among these events.
 
-A secret of a webhook is the name of a file in the folder notifications.secrets of the
-dispatcher's configuration. See harp help notifications.`,
+--secret names a file in the folder notifications.secrets of the dispatcher's
+configuration. See harp help notifications.`,
 		Example: `  harp notify add failures --on job.failed --on 'batch.failed' --webhook https://hooks.example.org/harp --secret harp
   harp notify add away --on host.away --for 10m --target 'role=db' --mail ops@example.org
   harp notify add nightly --on 'schedule.*' --schedule nightly --digest 1h --mail ops@example.org`,
@@ -295,7 +295,7 @@ func (c *cli) notifyRemoveCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "rm NAME...",
-		Short: "Delete a notification with its messages; none is sent any more",
+		Short: "Delete notifications with their messages; no more are sent",
 		Args:  cobra.MinimumNArgs(1),
 		RunE:  c.changesNotification(&dry, (*harp.Notifications).Delete, "would delete notification %s", "deleted notification %s"),
 	}
@@ -308,9 +308,9 @@ func (c *cli) notifyPauseCommand() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "pause NAME...",
-		Short: "Send no messages of a notification until it is unpaused",
-		Long: `Send no messages of a notification until it is unpaused. What happens meanwhile is told
-then: messages wait, and beyond 1,000 of them the notification does, and looks at events later.`,
+		Short: "Send nothing for a notification until it is unpaused",
+		Long: `Send nothing for a notification until it is unpaused. What happens meanwhile is sent
+afterwards: messages wait, and beyond 1,000 of them the notification processes events later.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: c.changesNotification(&dry, func(n *harp.Notifications, ctx context.Context, name string) error { return n.Pause(ctx, name, reason) },
 			"would pause notification %s", "paused notification %s"),
@@ -324,7 +324,7 @@ func (c *cli) notifyUnpauseCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "unpause NAME...",
-		Short: "Send messages of a notification again",
+		Short: "Let paused notifications send again",
 		Args:  cobra.MinimumNArgs(1),
 		RunE:  c.changesNotification(&dry, (*harp.Notifications).Unpause, "would unpause notification %s", "unpaused notification %s"),
 	}
@@ -341,9 +341,8 @@ func (c *cli) notifyTestCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "test NAME",
 		Short: "Send a test to the receiver of a notification now",
-		Long: `Send a message of type test to the receiver of a notification now, once, though the
-notification be paused. The exit code is 0 if it was taken, else 1, and what the receiver
-answered is printed.`,
+		Long: `Send one message of type test to the receiver of a notification now, even if it is paused.
+The exit code is 0 if it was accepted, otherwise 1, and the receiver's answer is printed.`,
 		Args: cobra.ExactArgs(1),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
 			taken, answer, err := caller.Notifications().Test(ctx, args[0])
@@ -364,7 +363,7 @@ answered is printed.`,
 func (c *cli) notifyPendingCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:         "pending [NAME]",
-		Short:       "List messages that were not taken: those that wait for a try, and those given up",
+		Short:       "List messages that were not accepted: those that will be retried, and those given up",
 		Args:        cobra.MaximumNArgs(1),
 		Annotations: lists(),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
@@ -407,9 +406,9 @@ func (c *cli) notifyPendingCommand() *cobra.Command {
 func (c *cli) notifyRetryCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "retry NAME [ID]",
-		Short: "Try messages again now that were given up, or wait for another try",
-		Long: `Try messages of a notification again now that were given up, or wait for another try: all of
-them, or the one with this id, which harp notify pending -o id prints.`,
+		Short: "Retry messages now that wait to be retried, or were given up",
+		Long: `Retry messages of a notification now that wait to be retried, or were given up: all of them,
+or the one with this id, which harp notify pending -o id prints.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
 			id := ""

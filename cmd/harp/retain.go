@@ -19,9 +19,9 @@ import (
 func (c *cli) retainCommand() *cobra.Command {
 	cmd := group("retain", "Show and change the rules that say how long jobs are kept",
 		c.retainListCommand(), c.retainSetCommand(), c.retainShowCommand(), c.retainRemoveCommand())
-	cmd.Long = `Show and change the rules that say how long jobs and batches are kept after their ends. The
-first rule that fits holds for a job as it ends, and from then on, even if the rule is
-changed or removed later. What none fits is kept as retain of the dispatcher says.`
+	cmd.Long = `Show and change the rules that say how long jobs and batches are kept after they end. When a
+job ends, the first rule that matches applies, and keeps applying even if it is changed or
+removed later. Where none matches, the dispatcher's retain applies.`
 	cmd.Example = `  harp retain set audit --proc 'user.*' --keep 400d
   harp retain set pings --order 1 --proc ping --state succeeded --keep 1h --max-bytes 1GiB
   harp retain show last`
@@ -94,7 +94,7 @@ func statesText(states []harp.State) string {
 func (c *cli) retainListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:         "ls",
-		Short:       "List rules, in the order in which they are asked",
+		Short:       "List rules, in the order in which they are tried",
 		Args:        cobra.NoArgs,
 		Annotations: lists(),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, _ []string) error {
@@ -160,17 +160,17 @@ func (c *cli) retainSetCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "set NAME",
-		Short: "Make a rule, or put another in its place",
-		Long: `Make a rule, or put another in the place of the one of that name. It holds for what ends
-from then on. A rule fits where all that it names does; one that names nothing fits
-everything. Rules are asked by --order, and then by their names; the first that fits holds.
+		Short: "Make a rule, or overwrite it",
+		Long: `Make a rule, or overwrite the one of this name. It applies to what ends from then on. A rule
+matches if everything it names does; one that names nothing matches everything. Rules are
+tried by --order and then by name; the first that matches applies.
 
-A batch is kept whole, with all its jobs: the rule is one that fits the batch, which ends as
-succeeded, failed or cancelled.
+A batch is kept whole, with all its jobs: what counts is the rule that matches the batch,
+which ends as succeeded, failed or cancelled.
 
-At least one of --keep and --max-bytes must be given. Without --keep, jobs are kept as long
-as retain of the dispatcher says. When they store more than --max-bytes, those that ended
-first go. retain_bytes of the dispatcher holds for all jobs, whatever rules say.`,
+At least one of --keep and --max-bytes is required. Without --keep, jobs are kept as long as
+the dispatcher's retain says. When they take more than --max-bytes, those that ended first
+are deleted. The dispatcher's retain_bytes applies to all jobs, whatever the rules say.`,
 		Example: `  harp retain set audit --proc 'user.*' --keep 400d
   harp retain set failures --state failed,timed_out,lost --keep 90d
   harp retain set nightly --schedule nightly --label env=test --keep 7d --max-bytes 10GiB`,
@@ -231,7 +231,7 @@ func (c *cli) setRule(ctx context.Context, caller *harp.Caller, r harp.Retention
 	if c.format == formatJSON {
 		return c.printNoun(r)
 	}
-	c.notice("rule %s holds for what ends from now on: %s, %s", r.Name, fitsText(r), keepText(r))
+	c.notice("rule %s applies to what ends from now on: %s, %s", r.Name, fitsText(r), keepText(r))
 	return nil
 }
 
@@ -273,8 +273,8 @@ func (c *cli) retainShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show NAME|ID",
 		Short: "Show a rule, or how long a job or a batch is kept",
-		Long: `Show a rule, or, for the id of a job or a batch, which rule holds for it and when it will be
-deleted. For a job that has not ended none does yet: rules are asked as it ends.`,
+		Long: `Show a rule or, for the id of a job or a batch, which rule applies to it and when it will be
+deleted. To a job that has not ended none does yet: rules are tried when it ends.`,
 		Example: "  harp retain show audit\n  harp retain show last",
 		Args:    cobra.ExactArgs(1),
 		RunE: c.asks(func(ctx context.Context, caller *harp.Caller, args []string) error {
@@ -333,12 +333,12 @@ func (c *cli) showKept(k harp.Kept) error {
 		return c.printNoun(k)
 	}
 	if k.Ended.IsZero() {
-		c.pairs([][2]string{{"id", k.ID}, {"batch", k.Batch}, {"kept", "it has not ended: rules are asked as it does"}})
+		c.pairs([][2]string{{"id", k.ID}, {"batch", k.Batch}, {"kept", "it has not ended: rules are tried when it does"}})
 		return nil
 	}
 	rule := k.Rule
 	if rule == "" {
-		rule = "none: retain of the dispatcher holds"
+		rule = "none: the dispatcher's retain applies"
 	}
 	until := c.clock(k.Until)
 	if k.Until.IsZero() {

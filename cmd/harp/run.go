@@ -24,17 +24,17 @@ func (c *cli) runOnTargetCommand() *cobra.Command {
 		Use:   "run TARGET PROCEDURE [NAME=VALUE | NAME:=JSON | @FILE | -]...",
 		Short: "Call a procedure on all hosts that a target selects",
 		Long: `Call a procedure on all hosts that a target selects, as a batch: its hosts are fixed when
-it is submitted, each of its calls is a job, and it goes on when nobody waits for it.
-TARGET -- COMMAND... runs a command where agents allow the procedure exec. TARGET --steps FILE
-calls several procedures on each host, one after the other.
+it is submitted, each call is a job, and it goes on when nobody waits for it. TARGET --
+COMMAND... runs a command where agents allow the procedure exec. TARGET --steps FILE calls
+several procedures on each host, one after the other.
 
-It says first what it will do. On a terminal it asks where there is more than one host or
-the procedure is marked dangerous; without a terminal it then needs -y. If the target
-selects other hosts by the time of the answer, the batch is refused.
+It first says what it will do. With more than one host, or a procedure marked dangerous, it
+asks on a terminal, and needs -y without one. If the target selects other hosts by the time
+of the answer, the batch is refused.
 
-Results are printed on stdout, equal ones once where there are more than 5 hosts. Failures
-and progress are told on stderr. Ctrl-C stops waiting, not the batch. The exit code is that
-of the worst end. See harp help batches and harp help targets.`,
+Results go to stdout; with more than 5 hosts, equal ones are printed once. Failures and
+progress go to stderr. Ctrl-C stops waiting, not the batch. The exit code is that of the
+worst outcome. See harp help batches and harp help targets.`,
 		Example: `  harp run 'role=web' service.restart service=nginx --rolling 1,10%,100% --stop-after 5%
   harp run 'db[01-20]' backup -y -d --parallel 2
   harp run @frontend -y -o jsonl -- uptime

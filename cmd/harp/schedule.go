@@ -14,7 +14,7 @@ import (
 )
 
 func (c *cli) scheduleCommand() *cobra.Command {
-	cmd := group("schedule", "Run procedures at times: add schedules, pause them, see what became of their times",
+	cmd := group("schedule", "Run procedures at given times: schedules, their runs and their history",
 		c.scheduleAddCommand(), c.scheduleListCommand(), c.scheduleShowCommand(), c.scheduleRemoveCommand(),
 		c.schedulePauseCommand(), c.scheduleUnpauseCommand(), c.scheduleRunCommand(), c.scheduleSkipCommand(),
 		c.scheduleNextCommand(), c.scheduleHistoryCommand(), c.scheduleBackfillCommand(),
@@ -24,9 +24,9 @@ func (c *cli) scheduleCommand() *cobra.Command {
 			sub.ValidArgsFunction = c.completeNames(sub, scheduleWords)
 		}
 	}
-	cmd.Long = `Run procedures at times. A schedule has a name, says when, and what is called then: a
-procedure on all hosts that a target selects, as harp run does. Each of its runs is a batch.
-See harp help schedules.`
+	cmd.Long = `Run procedures at given times. A schedule has a name and says when to call what: a procedure
+on all hosts that a target selects, as harp run does. Each of its runs is a batch. See harp
+help schedules.`
 	cmd.Example = `  harp schedule add nightly --cron '30 2 * * *' --tz Europe/Madrid 'role=db' backup level=full
   harp schedule next nightly
   harp schedule history nightly`
@@ -222,7 +222,7 @@ func (c *cli) pausedText(who harp.Principal, since time.Time, reason string, unt
 
 func (c *cli) scheduleRemoveCommand() *cobra.Command {
 	var dry bool
-	return c.scheduleChangeCommand(&dry, "rm NAME...", "Delete a schedule; what it has started goes on",
+	return c.scheduleChangeCommand(&dry, "rm NAME...", "Delete schedules; what they started goes on",
 		(*harp.Schedules).Delete, "would delete schedule %s", "deleted schedule %s")
 }
 
@@ -232,12 +232,12 @@ func (c *cli) schedulePauseCommand() *cobra.Command {
 		reason string
 		until  moment
 	)
-	cmd := c.scheduleChangeCommand(&dry, "pause NAME...", "Keep a schedule from firing; times that pass are skipped",
+	cmd := c.scheduleChangeCommand(&dry, "pause NAME...", "Keep schedules from firing; times that pass are skipped",
 		func(schedules *harp.Schedules, ctx context.Context, name string) error {
 			return schedules.Pause(ctx, name, reason, until.t)
 		}, "would pause schedule %s", "paused schedule %s")
-	cmd.Long = `Keep a schedule from firing, until it is unpaused or a time has come. Times that pass
-meanwhile are skipped, and not caught up. What it has started goes on.`
+	cmd.Long = `Keep schedules from firing until they are unpaused, or until a time. Times that pass
+meanwhile are skipped and not caught up. What they started goes on.`
 	cmd.Example = "  harp schedule pause nightly --reason 'moving the database' --until 2027-03-01"
 	flags := cmd.Flags()
 	flags.StringVar(&reason, "reason", "", "a `text` that says why")
@@ -247,7 +247,7 @@ meanwhile are skipped, and not caught up. What it has started goes on.`
 
 func (c *cli) scheduleUnpauseCommand() *cobra.Command {
 	var dry bool
-	return c.scheduleChangeCommand(&dry, "unpause NAME...", "Let a paused schedule fire again",
+	return c.scheduleChangeCommand(&dry, "unpause NAME...", "Let paused schedules fire again",
 		(*harp.Schedules).Unpause, "would unpause schedule %s", "unpaused schedule %s")
 }
 

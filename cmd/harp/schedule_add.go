@@ -19,13 +19,12 @@ func (c *cli) scheduleAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME TARGET PROCEDURE [NAME=VALUE | NAME:=JSON | @FILE | -]...",
 		Short: "Make a schedule",
-		Long: `Make a schedule, which calls a procedure on all hosts that a target selects when its time
-comes. It says when by one of --cron, --every and --at; or, by --after, that it runs when a
-run of another schedule has ended. NAME TARGET -- COMMAND... runs a command where agents allow
-the procedure exec.
+		Long: `Make a schedule, which calls a procedure on all hosts that a target selects. One of --cron,
+--every and --at says when; --after makes it run when a run of another schedule has ended.
+NAME TARGET -- COMMAND... runs a command where agents allow the procedure exec.
 
-The arguments are checked against the procedure as the hosts offer it now; which hosts the
-target selects is found out at each time anew.`,
+The arguments are checked against the procedure as the hosts offer it now. The target is
+evaluated again at each run.`,
 		Example: `  harp schedule add nightly --cron '30 2 * * *' --tz Europe/Madrid 'role=db' backup level=full
   harp schedule add beat --every 90m demo1 hello name=cron
   harp schedule add move --at '2027-03-01 02:00' 'role=web' service.restart service=nginx --rolling 1,10%

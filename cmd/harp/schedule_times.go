@@ -19,7 +19,7 @@ func (c *cli) scheduleNextCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "next NAME",
-		Short: "Show at which times a schedule fires next, and what clocks and maintenance do to them",
+		Short: "Show when a schedule fires next, and the effects of clock changes and maintenance",
 		Example: `  harp schedule next nightly -n 3
   harp schedule next nightly --from 2027-03-27`,
 		Args:        cobra.ExactArgs(1),
@@ -80,7 +80,7 @@ func (c *cli) scheduleSkipCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "skip NAME [TIME]",
-		Short: "Leave out one time to come: the next one, or one as harp schedule next prints it",
+		Short: "Leave out one future time: the next, or one as harp schedule next prints it",
 		Example: `  harp schedule skip nightly
   harp schedule skip nightly '2027-03-28 03:00'`,
 		Args: cobra.RangeArgs(1, 2),
@@ -139,9 +139,9 @@ func (c *cli) scheduleRunCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "run NAME",
-		Short: "Run a schedule now, beside its times, and wait for the batch",
-		Long: `Run a schedule now, beside its times, and wait for the batch as harp run does. It is refused
-while the last run is not over, and while the schedule is paused.`,
+		Short: "Run a schedule now, in addition to its times, and wait for the batch",
+		Long: `Run a schedule now, in addition to its times, and wait for the batch as harp run does. This
+is refused while the last run is not over, and while the schedule is paused.`,
 		Example:     "  harp schedule run nightly\n  harp schedule run nightly -d --even-if-paused",
 		Args:        cobra.ExactArgs(1),
 		Annotations: runs(),
@@ -183,7 +183,7 @@ func (c *cli) scheduleHistoryCommand() *cobra.Command {
 		Use:   "history [NAME]",
 		Short: "Show what became of the times of a schedule, or of all, newest first",
 		Long: `Show what became of the times of a schedule, or of all schedules, newest first: fired, skipped,
-missed or failed, and why. Times in a row of which the same is to be said are one line.`,
+missed or failed, and why. Consecutive times with the same outcome are one line.`,
 		Example:     "  harp schedule history nightly\n  harp schedule history --outcome missed,failed --since 1w",
 		Args:        cobra.MaximumNArgs(1),
 		Annotations: map[string]string{knows: "jsonl,wide"},
