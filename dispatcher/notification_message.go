@@ -54,6 +54,14 @@ func (m *messageDocument) message(id string) notify.Message {
 	return notify.Message{ID: id, Type: m.Type, Time: m.Time, Data: m.Data, Subject: m.Subject, Text: m.Text}
 }
 
+// waits is for how long the message waits for its next try, from the last one on; one that was not tried does not.
+func (m *messageDocument) waits() time.Duration {
+	if m.Tries == 0 {
+		return 0
+	}
+	return min(m.Due.Sub(m.Tried), notifyLongest)
+}
+
 // messageID is the id of the message that a notification has of an event. It tells stores and notifications apart, and sorts as
 // the events do.
 func messageID(storeID, notification string, event uint64) string {

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -174,7 +175,7 @@ func (n *notifier) loadMessages(ctx context.Context) error {
 				continue
 			}
 			n.messages[no] = &queued{
-				no: no, size: len(doc.Content), due: n.d.remaining(m.Due, notifyLongest), tries: m.Tries, givenUp: m.GivenUp, at: m.Time,
+				no: no, size: len(doc.Content), due: n.d.remaining(m.Due, m.waits()), tries: m.Tries, givenUp: m.GivenUp, at: m.Time,
 			}
 		}
 		if cursor = next; cursor == "" {
@@ -200,7 +201,8 @@ func (n *notifier) loadAway(ctx context.Context) error {
 				n.d.log.Error("what is known of a host that is away cannot be read", "notification", n.name, "host", doc.Name, "err", err)
 				continue
 			}
-			n.away[doc.Name] = &awayHost{due: n.d.remaining(a.Due, harp.MaxNotificationWait), told: a.Told}
+			wait := cmp.Or(n.doc.Notification.For, harp.MaxNotificationWait)
+			n.away[doc.Name] = &awayHost{due: n.d.remaining(a.Due, wait), told: a.Told}
 		}
 		if cursor = next; cursor == "" {
 			break
