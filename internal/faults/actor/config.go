@@ -38,6 +38,8 @@ type Config struct {
 	MaxStored   int64         // bytes of records a job; 0: the default
 	LowSpace    uint64        // 0: the default
 	Clock       string        // file with what is added to the clock, as a duration; "": nothing
+	Secrets     string        // folder with those of webhooks; "": it sends none
+	HookCA      string        // file with the certificate of receivers
 
 	// An agent's.
 	Name        string

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/harpcaller/harp/dispatcher"
 	"github.com/harpcaller/harp/internal/tune"
+	"github.com/harpcaller/harp/notify"
 	"github.com/harpcaller/harp/store/badger"
 	"github.com/harpcaller/harp/transport"
 	"github.com/harpcaller/harp/transport/devca"
@@ -34,8 +36,12 @@ func runDispatcher(ctx context.Context, cfg Config, ca *devca.CA, log *slog.Logg
 	if err != nil {
 		return err
 	}
+	senders, err := cfg.senders()
+	if err != nil {
+		return errors.Join(err, st.Close())
+	}
 	d, err := dispatcher.Open(ctx, st, dispatcher.Config{
-		Logger: log, Heartbeat: cfg.Heartbeat, OfflineWait: cfg.OfflineWait, Now: clock(cfg.Clock),
+		Logger: log, Heartbeat: cfg.Heartbeat, OfflineWait: cfg.OfflineWait, Now: clock(cfg.Clock), Senders: senders,
 	})
 	if err != nil {
 		return err
@@ -69,4 +75,15 @@ func clock(file string) func() time.Time {
 		}
 		return now.Add(wrong)
 	}
+}
+
+// senders are what sends messages to receivers on loopback.
+func (cfg *Config) senders() ([]notify.Sender, error) {
+	if cfg.Secrets == "" {
+		return nil, nil
+	}
+	s, err := notify.NewWebhooks(notify.WebhookConfig{
+		Secrets: cfg.Secrets, Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, CAFiles: []string{cfg.HookCA},
+	})
+	return []notify.Sender{s}, err
 }
