@@ -3,6 +3,7 @@ package dispatcher_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,4 +129,52 @@ func wantCode(t *testing.T, code string, errs ...error) {
 			t.Errorf("%d: %v, want %s", i, err, code)
 		}
 	}
+}
+
+// damagedMessages is a store of which the messages are damaged from some moment on.
+type damagedMessages struct {
+	store.Store
+	are atomic.Bool
+}
+
+func (s *damagedMessages) Document(ctx context.Context, kind, name string) ([]byte, error) {
+	if kind == "message of n" && s.are.Load() {
+		return nil, store.ErrDamaged
+	}
+	return s.Store.Document(ctx, kind, name)
+}
+
+// ChangeDocuments takes what is damaged for what is not there, as stores do.
+func (s *damagedMessages) ChangeDocuments(ctx context.Context, c store.DocumentChanges) (int, error) {
+	for i, one := range c.Changes {
+		if one.Kind == "message of n" && s.are.Load() {
+			c.Changes[i].Old, _ = s.Store.Document(ctx, one.Kind, one.Name)
+		}
+	}
+	return s.Store.ChangeDocuments(ctx, c)
+}
+
+// TestMessageThatIsDamagedAsItWaits: it is told as lost at its next try, and waits no longer.
+func TestMessageThatIsDamagedAsItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &damagedMessages{Store: memory.Open(nil)}
+		d := must[*dispatcher.Dispatcher](t)(dispatcher.Open(t.Context(), st, dispatcher.Config{Senders: []notify.Sender{downHook{}}}))
+		defer func() { ok(t, d.Shutdown(context.WithoutCancel(t.Context()))) }()
+		ns := d.Caller().Notifications()
+		ok(t, ns.Put(t.Context(), harp.Notification{Name: "n", On: []string{"group.*"}, To: harp.Receiver{Webhook: &harp.Webhook{URL: "https://x", Secrets: []string{"s"}}}}))
+		ok(t, d.Caller().Groups().Put(t.Context(), "a", "web*"))
+		time.Sleep(time.Second)
+		if s := must[harp.NotificationStatus](t)(ns.Get(t.Context(), "n")); s.Pending != 1 {
+			t.Fatalf("it is %+v", s)
+		}
+		st.are.Store(true)
+		time.Sleep(time.Minute)
+		events := must[harp.EventPage](t)(d.Caller().EventsPage(t.Context(), harp.EventFilter{After: harp.EventsFromStart, Types: []string{"notification.gap"}}, false))
+		if len(events.Events) != 1 || !strings.HasSuffix(events.Events[0].Reason, "cannot be read") {
+			t.Errorf("told is %+v", events.Events)
+		}
+		if s := must[harp.NotificationStatus](t)(ns.Get(t.Context(), "n")); s.Pending != 0 {
+			t.Errorf("it is %+v", s)
+		}
+	})
 }

@@ -479,6 +479,11 @@ func TestFor(t *testing.T) {
 		if s := status(t, sys, "n"); s.Away != 0 || s.Sent != 2 {
 			t.Errorf("%+v", s)
 		}
+		sys.RestartDispatcher() // counts what it reads
+		time.Sleep(time.Minute)
+		if got := notificationEvents(t, sys); got != nil {
+			t.Errorf("%q is told", got)
+		}
 	})
 }
 
