@@ -34,6 +34,12 @@ func TestOtherStatusesReadBack(t *testing.T) {
 	t.Run("NotificationStatus", readsBackAny[NotificationStatus])
 	t.Run("MessageStatus", readsBackAny[MessageStatus])
 	t.Run("Verdict", readsBackAny[Verdict])
+	t.Run("RetentionRule", readsBackAny[RetentionRule])
+	t.Run("RetentionStatus", readsBackAny[RetentionStatus])
+	t.Run("Kept", readsBackAny[Kept])
+	t.Run("DriftStatus", readsBackAny[DriftStatus])
+	t.Run("Group", readsBackAny[Group])
+	t.Run("Applied", readsBackAny[Applied])
 }
 
 func readsBackAny[T any](t *testing.T) {
